@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/remora-proxy/remora/proxy/allow"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/forwarded"
@@ -29,6 +30,7 @@ type Generation struct {
 
 	// In the order of a request.
 	listeners map[string]*Listener         // by name
+	rules     map[string]*allow.Set        // by Set.Name
 	rates     map[string]*limit.Rate       // of listeners with a rate limit, by name
 	trust     map[string]*forwarded.Policy // of clients, by the listener's name
 	table     *route.Table                 // returns an index of routes
@@ -58,6 +60,7 @@ func (p *Process) newGeneration(cfg *config.Config, previous *Generation) *Gener
 	for i := range cfg.Listeners {
 		g.addListener(&cfg.Listeners[i], p.shared.Loops)
 	}
+	g.addRules()
 	g.routes = route.Plans(cfg)
 	g.table = route.NewTable(g.routes)
 	route.Compare(g.routes, previous.routes, func(service string) bool {

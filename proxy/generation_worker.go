@@ -25,11 +25,12 @@ func (w *Worker) switchTo(g, previous *Generation) {
 	for name, m := range g.services {
 		w.services[name] = m.Follow(w.shard)
 	}
-	w.router.Adopt(g.table, g.routes, w.services)
+	w.router.Adopt(g.table, g.routes, w.services, g)
 	for i := range g.cfg.Listeners {
 		c := &g.cfg.Listeners[i]
 		l := &g.listeners[c.Name].perLoop[w.shard.Index]
 		l.Rate, l.Direct, l.Trust, l.Paths = g.rates[c.Name], w.router.Direct[c.Service], g.trust[c.Name], nil
+		l.Allow = g.rules[listenerRules(c.Name)]
 		if c.Service == "" && g.table.ByPath {
 			l.Paths = route.NewPathRules(&c.Path)
 		}

@@ -35,9 +35,9 @@ func (w *Worker) Passed(f *fault.Failure) {
 	})
 }
 
-// StreamLimited counts a stream that a limit of streams refused or ended. Any goroutine may
-// call it.
-func (w *Worker) StreamLimited(f *fault.Failure) {
+// Failed counts a stream that failed without a Lease to count it, or that a limit of streams
+// ended. Any goroutine may call it.
+func (w *Worker) Failed(f *fault.Failure) {
 	w.shard.Loop.Post(func() { w.shard.Stats.Failed(f) })
 }
 

@@ -20,7 +20,7 @@ type layer struct {
 // session and upstream are what each protocol's folder may import besides its codec.
 var (
 	session = []string{
-		"proxy/downstream", "proxy/exchange", "proxy/shard", "proxy/fault", "proxy/loop", "proxy/telemetry/...", "proxy/config", "protocol",
+		"proxy/downstream", "proxy/allow", "proxy/identity", "proxy/exchange", "proxy/shard", "proxy/fault", "proxy/loop", "proxy/telemetry/...", "proxy/config", "protocol",
 	}
 	upstream = []string{"proxy/exchange", "proxy/shard", "proxy/fault", "proxy/loop", "proxy/config", "protocol"}
 )
@@ -54,7 +54,7 @@ var layers = []layer{
 	{
 		[]string{"proxy/admin"},
 		[]string{
-			"proxy", "proxy/overload", "proxy/fault", "proxy/telemetry/...", "proxy/config", "proxy/hedge", "lb",
+			"proxy", "proxy/allow", "proxy/overload", "proxy/fault", "proxy/telemetry/...", "proxy/config", "proxy/hedge", "lb",
 			"registry", "internal/...",
 		},
 		"admin shows what the core reports, and knows no driver",
@@ -62,7 +62,7 @@ var layers = []layer{
 	{
 		[]string{"proxy/stream"},
 		[]string{
-			"proxy", "proxy/downstream", "proxy/exchange", "proxy/fair", "proxy/fault", "proxy/loop", "proxy/telemetry/accesslog",
+			"proxy", "proxy/downstream", "proxy/exchange", "proxy/allow", "proxy/fair", "proxy/fault", "proxy/loop", "proxy/telemetry/accesslog",
 			"proxy/telemetry/stats", "proxy/config", "protocol/...",
 		},
 		"streams run on goroutines beside the core: of a loop they see who gives leases",
@@ -106,8 +106,8 @@ var layers = []layer{
 	{
 		[]string{"proxy"},
 		[]string{
-			"proxy/downstream/...", "proxy/upstream/...", "proxy/exchange", "proxy/limit", "proxy/forwarded", "proxy/route", "proxy/shard",
-			"proxy/fault", "proxy/loop", "proxy/telemetry/...", "proxy/config", "protocol", "lb", "registry",
+			"proxy/downstream/...", "proxy/upstream/...", "proxy/exchange", "proxy/limit", "proxy/allow", "proxy/forwarded", "proxy/route",
+			"proxy/shard", "proxy/fault", "proxy/loop", "proxy/telemetry/...", "proxy/config", "protocol", "lb", "registry",
 		},
 		"proxy wires the core; drivers, admin and registry clients reach it, never the other way",
 	},
@@ -129,7 +129,7 @@ var layers = []layer{
 	{
 		[]string{"proxy/downstream"},
 		[]string{
-			"proxy/exchange", "proxy/forwarded", "proxy/shard", "proxy/fault", "proxy/loop", "proxy/telemetry/...", "protocol",
+			"proxy/exchange", "proxy/allow", "proxy/forwarded", "proxy/identity", "proxy/shard", "proxy/fault", "proxy/loop", "proxy/telemetry/...", "protocol",
 			"protocol/http1", "protocol/link",
 		},
 		"what sessions share knows no upstream",
@@ -157,7 +157,7 @@ var layers = []layer{
 	{
 		[]string{"proxy/exchange"},
 		[]string{
-			"proxy/shard", "proxy/limit", "proxy/forwarded", "proxy/route", "proxy/fault", "proxy/hedge", "proxy/telemetry/accesslog",
+			"proxy/shard", "proxy/limit", "proxy/allow", "proxy/identity", "proxy/forwarded", "proxy/route", "proxy/fault", "proxy/hedge", "proxy/telemetry/accesslog",
 			"proxy/telemetry/stats", "proxy/telemetry/trace", "proxy/loop", "proxy/config", "lb", "registry", "protocol",
 			"protocol/http1", // the decoder of a stream's body
 			"protocol/link",  // the token of a stream
@@ -188,6 +188,11 @@ var layers = []layer{
 		[]string{"proxy/route"},
 		[]string{"proxy/config", "protocol"},
 		"finding a route is pure, and knows no service",
+	},
+	{
+		[]string{"proxy/allow"},
+		[]string{"proxy/config", "proxy/identity", "protocol"},
+		"who may call what is decided by the request and the caller's names alone",
 	},
 	{
 		[]string{"proxy/forwarded"},

@@ -19,6 +19,7 @@ const (
 	DeadlinePassed  Reason = 64 // dropped before the application saw it
 	TooLarge        Reason = 65 // body or headers over the limit
 	Malformed       Reason = 66 // text that is not safe to forward
+	NotAllowed      Reason = 67 // no rule allows the caller to send it
 
 	UpstreamReset     Reason = 128 // the connection to the application was lost
 	UpstreamMalformed Reason = 129 // the application's response is malformed
@@ -42,6 +43,7 @@ var reasonNames = [256]string{
 	DeadlinePassed:    "deadline_passed",
 	TooLarge:          "too_large",
 	Malformed:         "malformed",
+	NotAllowed:        "not_allowed",
 	UpstreamReset:     "upstream_reset",
 	UpstreamMalformed: "upstream_malformed",
 	ResponseTooLarge:  "response_too_large",

@@ -55,6 +55,7 @@ var codeNotes = map[string]string{
 	"deadline_passed":    "`deadline`",
 	"too_large":          "`message-too-large`",
 	"malformed":          "`bad-request`",
+	"not_allowed":        "`not-allowed`",
 	"upstream_reset":     "`upstream-reset`",
 	"upstream_malformed": "`upstream-malformed`",
 	"response_too_large": "`response-too-large`",

@@ -202,7 +202,7 @@ const twoServices = `
 listeners: [{name: egress, address: "127.0.0.1:15001", protocol: http}]
 routes:
   - {match: {host: hedged}, service: compute, hedge: {mode: on, delay: 3ms}}
-  - {match: {path: /none}, service: empty}
+  - {match: {path: /none}, service: empty, allow: {enforce: false, rules: [{method: [GET]}]}}
   - {service: compute}
 services:
   compute:

@@ -102,6 +102,7 @@ func (c *scraper) collect(to *page, reports []stats.WorkerReport) {
 	}
 	c.tls(to)
 	c.registry(to)
+	c.allow(to)
 	c.reloads(to)
 	c.tracing(to)
 	c.accessLog(to)

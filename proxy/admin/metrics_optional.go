@@ -1,5 +1,7 @@
 package admin
 
+import "github.com/remora-proxy/remora/proxy/allow"
+
 // The families of the registry. Without one they have no series.
 var (
 	registryUp   = gauge("registry_connected", "1 while the registry responds.")
@@ -40,6 +42,24 @@ func (c *scraper) tls(to *page) {
 		if !id.Outdates.IsZero() {
 			to.put(crlOutdated, float64(id.Outdates.Unix()), id.Name)
 		}
+	}
+}
+
+// The family of allow rules. It has series for the rules of the configuration.
+var allowed = counter("allow_total", "Requests that a rule allows; with the rule none, those that no rule does: refused, or only counted.",
+	"rules", "rule", "verdict")
+
+func (c *scraper) allow(to *page) {
+	for _, n := range c.s.opt.Process.Generation().RuleCounts() {
+		verdict := "allowed"
+		switch {
+		case n.Rule != allow.NoRule:
+		case n.Enforced:
+			verdict = "refused"
+		default:
+			verdict = "counted"
+		}
+		to.put(allowed, float64(n.Calls), n.Set, n.Rule, verdict)
 	}
 }
 

@@ -181,6 +181,7 @@ type Listener struct {
 
 	RateLimit RateLimit `yaml:"rate_limit"`
 	Forwarded Forwarded `yaml:"forwarded"`
+	Allow     Allow     `yaml:"allow"`
 
 	TLS TLS `yaml:"tls"`
 }

@@ -136,13 +136,13 @@ func (d *decoder) decodeSlice(n *node, v reflect.Value, f field, p path) {
 func (d *decoder) setDefaults(v reflect.Value, n *node) {
 	switch item := v.Addr().Interface().(type) {
 	case *Listener:
-		item.Path, item.Forwarded = DefaultPath(), defaultForwarded()
+		item.Path, item.Forwarded, item.Allow = DefaultPath(), defaultForwarded(), defaultAllow()
 	case *Endpoint:
 		item.Weight = 1
 	case *Register:
 		item.Weight, item.Check = 1, defaultCheck()
 	case *Route:
-		d.route = n
+		d.route, item.Allow = n, defaultAllow()
 		item.Policy = d.policyOf(firstService(n))
 	case *Share:
 		item.Weight = 1

@@ -42,6 +42,7 @@ func DefaultService(name string) *Service {
 		MaxPending:     1024,
 		MaxQueue:       1024,
 		Check:          defaultCheck(),
+		Allow:          defaultAllow(),
 		Breaker:        Breaker{Open: 5 * time.Second, HalfOpen: 1},
 		Outlier:        Outlier{Consecutive: 5, SuccessRate: 0.5, Base: time.Second, MaxEjected: 0.5},
 	}
@@ -76,3 +77,6 @@ func (p Policy) clone() Policy {
 func defaultCheck() Check {
 	return Check{Interval: time.Second, Timeout: time.Second, Healthy: 2, Unhealthy: 3}
 }
+
+// defaultAllow returns rules that are enforced once there is one.
+func defaultAllow() Allow { return Allow{Enforce: true} }

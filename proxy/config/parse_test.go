@@ -74,11 +74,11 @@ func TestFull(t *testing.T) {
 	want.Listeners = []Listener{
 		{
 			Name: "egress", Address: "127.0.0.1:15001", Protocol: ProtocolHTTP, Transparent: true,
-			Path: Path{Normalize: true, EscapedSlashes: SlashesKeep}, Forwarded: defaultForwarded(),
+			Path: Path{Normalize: true, EscapedSlashes: SlashesKeep}, Forwarded: defaultForwarded(), Allow: defaultAllow(),
 		},
 		{
 			Name: "ingress", Address: "0.0.0.0:15006", Protocol: ProtocolLink, Service: "local", Insecure: true, Connections: 256,
-			Path: DefaultPath(), Forwarded: defaultForwarded(),
+			Path: DefaultPath(), Forwarded: defaultForwarded(), Allow: defaultAllow(),
 		},
 	}
 	compute, local := DefaultService("compute"), DefaultService("local")
@@ -92,9 +92,9 @@ func TestFull(t *testing.T) {
 	want.Routes = []Route{
 		{
 			Match:   Match{Host: "compute", Path: "/v1/", Method: []string{"GET", "POST"}, Header: map[string]string{}},
-			Service: "compute", Policy: overridden,
+			Service: "compute", Policy: overridden, Allow: defaultAllow(),
 		},
-		{Service: "compute", Policy: DefaultPolicy()},
+		{Service: "compute", Policy: DefaultPolicy(), Allow: defaultAllow()},
 	}
 	want.Register = []Register{{
 		Service: "compute", Listener: "ingress", Advertise: "10.0.0.5:15006", Weight: 1,

@@ -34,6 +34,7 @@ type Service struct {
 	Outlier   Outlier   `yaml:"outlier"`
 	Breaker   Breaker   `yaml:"breaker"`
 	RateLimit RateLimit `yaml:"rate_limit"`
+	Allow     Allow     `yaml:"allow"`
 	TLS       TLS       `yaml:"tls"`
 }
 

@@ -53,7 +53,7 @@ func (s setting) row() docgen.Row {
 // TestSettingsPage holds the tables of docs/settings.md to the types of this package,
 // their tags, defaults and comments. With -update it writes them there.
 func TestSettingsPage(t *testing.T) {
-	texts := fieldTexts(t, "config.go", "route.go", "service.go", "tls.go", "forwarded.go")
+	texts := fieldTexts(t, "config.go", "route.go", "service.go", "tls.go", "access.go")
 	var rows []docgen.Row
 	known := map[string]bool{}
 	for _, s := range settings(texts) {
@@ -98,6 +98,7 @@ var blocks = map[reflect.Type]string{
 	reflect.TypeFor[Check]():     "check",
 	reflect.TypeFor[TLS]():       "tls",
 	reflect.TypeFor[RateLimit](): "rate_limit",
+	reflect.TypeFor[Allow]():     "allow",
 }
 
 // settings returns all keys, with the defaults that the decoder starts from. Those of
@@ -119,6 +120,8 @@ func settings(texts map[string]string) []setting {
 		reflect.TypeFor[TLS]():       reflect.ValueOf(TLS{}),
 		reflect.TypeFor[RateLimit](): reflect.ValueOf(RateLimit{}),
 		reflect.TypeFor[Check]():     reflect.ValueOf(defaultCheck()),
+		reflect.TypeFor[Allow]():     reflect.ValueOf(defaultAllow()),
+		reflect.TypeFor[AllowRule](): reflect.ValueOf(AllowRule{}),
 		reflect.TypeFor[Policy]():    reflect.ValueOf(DefaultPolicy()),
 	}}
 	w.object("", reflect.ValueOf(*c))

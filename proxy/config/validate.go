@@ -40,6 +40,7 @@ func (v *validator) validate() {
 	for i := range c.Register {
 		v.register(i, &c.Register[i])
 	}
+	v.allowRules()
 	v.tracing()
 	v.refuseIf(c.Limits.Message > c.Limits.Buffered, "limits.message",
 		"larger than limits.buffered (%s), so no such message could pass",

@@ -193,3 +193,54 @@ func TestForwardedRules(t *testing.T) {
 		{withListener(`address: "127.0.0.1:1", protocol: link, service: s, forwarded: {strip: []}`), "only an http listener"},
 	})
 }
+
+// TestAllowRules checks that rules which can't match, and names of nothing, are reported.
+func TestAllowRules(t *testing.T) {
+	link := func(rules string) string {
+		return withListener(`address: "a:1", protocol: link, service: s, tls: ` + mutual + `, allow: {rules: [` + rules + `]}`)
+	}
+	listener := func(protocol, rules string) string {
+		return withListener(`address: "127.0.0.1:1", protocol: ` + protocol + `, service: s, allow: {rules: [` + rules + `]}`)
+	}
+	route := func(match, rules string) string {
+		return `{services: {s: {discover: static, endpoints: ["a:1"]}}, listeners: [{name: l, address: "127.0.0.1:1", protocol: http}], ` +
+			`routes: [{match: {` + match + `}, service: s, allow: {rules: [` + rules + `]}}]}`
+	}
+	service := func(listener, rules string) string {
+		return `{services: {s: {discover: static, endpoints: ["a:1"], allow: {rules: [` + rules + `]}}}, listeners: [{name: l, address: "127.0.0.1:1", ` + listener + `}]}`
+	}
+	checkRules(t, []rule{
+		{link(`{name: a, from: ["spiffe://d/*", "*.d"], method: [GET], path: [/a, /b/*, "/*"]}, {service: [i], method: [m]}`), ""},
+		{link(`{from: [a b]}`), "rules[0].from[0]: expected spiffe://domain/path"},
+		{link(`{path: [/a], service: [i]}`), "nothing can match both"},
+		{link(`{path: [a]}`), "expected a path"},
+		{link(`{path: [/a*]}`), "expected a path"},
+		{link(`{path: ["/a?b"]}`), "expected a path"},
+		{link(`{path: [/a/../b]}`), "never matches: a path that applications may shorten"},
+		{link(`{path: [/a//*]}`), "never matches: a path that applications may shorten"},
+		{link(`{method: [get], path: [/a]}`), "a method of HTTP such as GET"},
+		{link(`{method: [""]}`), "expected a method"},
+		{link(`{service: ["a*"]}`), "name of an interface"},
+		{link(`{name: a}, {name: a, path: [/a]}`), "is already the name of another rule"},
+		{link(`{name: "1", path: [/a]}`), "that are no number"},
+		{link(`{name: none, path: [/a]}`), "not none"},
+		{link(`{name: "a b", path: [/a]}`), "letters, digits"},
+		{link(`{}, {path: [/a]}`), "rules[1]: never needed: rules[0]"},
+		{link(`{method: [GET, PUT]}, {method: [PUT], path: [/a]}`), "rules[1]: never needed: rules[0]"},
+		{link(`{method: [PUT], path: [/a]}, {method: [GET, PUT]}`), ""},
+		{link(`{paths: [/a]}`), "did you mean path"},
+		{listener(`link`, `{from: ["spiffe://d/a"]}`), "from: never matches: no link listener with tls"},
+		{listener(`http`, `{from: ["spiffe://d/a"]}`), "from: never matches: no link listener with tls"},
+		{listener(`http`, `{path: [/a]}`), ""},
+		{listener(`http`, `{service: [i]}`), "service: never matches: no Dubbo call"},
+		{listener(`dubbo`, `{path: [/a]}`), "path: never matches: no HTTP request"},
+		{listener(`tcp`, `{method: [GET]}`), "method: never matches: no request comes here"},
+		{route(`path: /a/`, `{path: [/a/b, /a/*, /a/b/*, "/*"]}`), ""},
+		{route(`path: /a/`, `{path: [/b]}`), "never matches: match.path is /a/"},
+		{route(`path: /a/`, `{path: [/b/*]}`), "never matches: match.path is /a/"},
+		{route(`method: [GET]`, `{method: [PUT]}`), "never matches: match.method lacks PUT"},
+		{service(`protocol: http, service: s`, `{from: [a.d]}`), "services.s.allow.rules[0].from: never matches"},
+		{service(`protocol: link, service: s, tls: `+mutual, `{from: [a.d]}`), ""},
+		{`{services: {s: {discover: static, endpoints: ["a:1"]}}, routes: [{service: s}], listeners: [{name: l, address: "a:1", protocol: http, transparent: true, allow: {rules: [{}]}}]}`, "contradicts transparent"},
+	})
+}

@@ -9,8 +9,10 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/allow"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/identity"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
@@ -91,4 +93,7 @@ type StreamAccept struct {
 	Stream  link.Stream
 	Record  *accesslog.StreamRecord // ends with the stream; nil for a link.StreamAnswer
 	Rest    []byte                  // bytes that followed the preface
+
+	Rules allow.Rules     // for the head of a link.StreamHTTP
+	Peer  *identity.Names // of the other sidecar; nil means none was proved
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/allow"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/limit"
@@ -116,10 +117,23 @@ func (ex *Exchange) refuse(r *Route, l *Listener) *fault.Failure {
 		return fault.RateLimited
 	case ex.Refusal != nil:
 		return ex.Refusal
+	case l.Ruled(r) && ex.Forbidden(r, l):
+		return fault.NotAllowed
 	case r == nil:
 		return fault.NoRoute
 	}
 	return nil
+}
+
+// Forbidden reports whether the rules refuse the request, which came in at l and has the route
+// r. Without a route the rules of the listener are asked.
+func (ex *Exchange) Forbidden(r *Route, l *Listener) bool {
+	c := allow.Call{Peer: ex.caller.PeerNames(), Req: &ex.Request, Path: ex.Request.Path}
+	if ex.OriginalPath != nil {
+		c.Path = ex.OriginalPath
+	}
+	rules := l.Rules(r)
+	return rules.Refuse(&c, ex.caller.RemoteAddr(), ex.shard.Log)
 }
 
 // admit applies the limits of the process and of the route's service.

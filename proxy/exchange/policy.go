@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/proxy/allow"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/route"
@@ -22,7 +23,9 @@ type Route struct {
 	retryAttempts int
 	retryOn       retryOn
 	hedging       *hedge.Route
-	silence       lb.Census // of the service's endpoints
+	silence       lb.Census   // of the service's endpoints
+	rules         allow.Rules // of the route and its service
+	ruled         bool        // there is one
 }
 
 // retryOn is the parsed retry.on list.

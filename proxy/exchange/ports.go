@@ -1,6 +1,9 @@
 package exchange
 
-import "github.com/remora-proxy/remora/proxy/fault"
+import (
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/identity"
+)
 
 // Caller is the downstream end of an exchange: the session that its request came from. Exactly
 // one of Respond and Fail is called, once, unless the session called Cancel before.
@@ -18,6 +21,8 @@ type Caller interface {
 	Listener() *Listener
 	// RemoteAddr is the peer's "ip:port".
 	RemoteAddr() string
+	// PeerNames are the names that the peer has proved; nil means none.
+	PeerNames() *identity.Names
 	// Finished is called when the last attempt of a cancelled exchange has ended, but
 	// not if Cancel reported that none was left.
 	Finished(ex *Exchange)

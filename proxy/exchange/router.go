@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/allow"
 	"github.com/remora-proxy/remora/proxy/forwarded"
 	"github.com/remora-proxy/remora/proxy/limit"
 	"github.com/remora-proxy/remora/proxy/route"
@@ -31,9 +32,15 @@ func (r *Router) Find(req *protocol.Request) *Route {
 	return r.routes[plan]
 }
 
+// RuleSets are the rules of a configuration.
+type RuleSets interface {
+	// RulesOf returns the rules of a plan's route and service.
+	RulesOf(plan *route.Plan) allow.Rules
+}
+
 // Adopt makes the routes of plans, which lead to services. An unchanged route stays as
 // it is. A route of which only the policy changed keeps its latency estimate.
-func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[string]*Service) {
+func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[string]*Service, rules RuleSets) {
 	old := r.routes
 	r.table, r.routes, r.Direct = table, make([]*Route, len(plans)), make(map[string]*Route)
 	for _, s := range services {
@@ -43,6 +50,8 @@ func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[stri
 		plan := &plans[i]
 		made := adoptRoute(plan, old, services)
 		made.index = plan.Index
+		made.rules = rules.RulesOf(plan)
+		made.ruled = made.rules.Given()
 		made.Service.routes = append(made.Service.routes, made)
 		r.routes[i] = made
 		if plan.Index < 0 {
@@ -82,7 +91,21 @@ type Listener struct {
 	Paths   *route.PathRules // nil means that paths stay as they are
 	Rate    *limit.Rate      // nil means no limit
 	Trust   *forwarded.Policy
-	Closing bool // the listener is closed, or closes soon
+	Allow   *allow.Set // nil means no rules
+	Closing bool       // the listener is closed, or closes soon
+}
+
+// Ruled reports whether a request that came in at l and has the route r meets any rule. r may
+// be nil.
+func (l *Listener) Ruled(r *Route) bool { return l.Allow != nil || r != nil && r.ruled }
+
+// Rules returns the rules of a request that came in at l and has the route r, which may be nil.
+func (l *Listener) Rules(r *Route) (rules allow.Rules) {
+	if r != nil {
+		rules = r.rules
+	}
+	rules.Listener = l.Allow
+	return rules
 }
 
 // Limited takes a token of the listener's rate limit, and reports whether there was none.

@@ -22,7 +22,7 @@ func (b *Bounds) judge(now time.Duration, p *limit.Permit, v fault.Verdict) {
 }
 
 // SharedService is the part of a service that all loops share. It stays through
-// reloads that change only settings outside identity.
+// reloads that change only settings outside identityOf.
 type SharedService struct {
 	Name   string
 	wire   []byte // the name, as it is sent
@@ -110,7 +110,7 @@ type Member struct {
 // the generation before, unless their identities differ.
 func NewMember(c *config.Service, old Member, loops int) Member {
 	m := Member{SharedService: old.SharedService, cfg: c, bounds: newBounds(c)}
-	if old.cfg == nil || !reflect.DeepEqual(identity(old.cfg), identity(c)) {
+	if old.cfg == nil || !reflect.DeepEqual(identityOf(old.cfg), identityOf(c)) {
 		m.SharedService = newSharedService(c, loops)
 		return m
 	}
@@ -123,14 +123,14 @@ func NewMember(c *config.Service, old Member, loops int) Member {
 	return m
 }
 
-// identity is c reduced to the settings that a reload can't change in place. If it
+// identityOf is c reduced to the settings that a reload can't change in place. If it
 // changes, c is another service of the same name, and the old one drains.
-func identity(c *config.Service) config.Service {
+func identityOf(c *config.Service) config.Service {
 	f := *c
 	f.Discover, f.Endpoints, f.Check = "", nil, config.Check{}
 	f.Policy, f.LB, f.Outlier = config.Policy{}, config.LB{Subset: c.LB.Subset}, config.Outlier{}
 	f.ConnectTimeout, f.IdleTimeout, f.MaxPending, f.MaxQueue, f.Opaque = 0, 0, 0, 0, false
-	f.Breaker, f.RateLimit = config.Breaker{}, config.RateLimit{}
+	f.Breaker, f.RateLimit, f.Allow = config.Breaker{}, config.RateLimit{}, config.Allow{}
 	f.MaxConcurrency = min(c.MaxConcurrency, 1) // only whether there is a limit, and whether it is automatic
 	return f
 }

@@ -60,6 +60,10 @@ var (
 	// MaxForwards means that a TRACE or OPTIONS with `Max-Forwards: 0` ends here.
 	MaxForwards = &Failure{Code: "max-forwards", Status: 501,
 		Text: "Max-Forwards ends here, and this sidecar does not answer the method itself"}
+	// NotAllowed means that no rule of `allow` matches the request, here or at the provider's
+	// sidecar. `remora_allow_total` and the log say which rules; see [who may call what](allow.md).
+	NotAllowed = &Failure{Code: "not-allowed", Status: 403, reason: link.NotAllowed, Retry: RetryUnsendable,
+		Text: "no rule allows this request"}
 	// NoEndpoint means that no endpoint is registered, or all were withdrawn. See `/endpoints`
 	// and the log of the provider's sidecar.
 	NoEndpoint = &Failure{Code: "no-endpoint", Status: 503, reason: link.UpstreamConnect,

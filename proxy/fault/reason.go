@@ -28,6 +28,7 @@ var failures = map[link.Reason]*Failure{
 	link.NoSlot:            NoSlot,
 	link.Draining:          Draining,
 	link.NoService:         NoRoute,
+	link.NotAllowed:        NotAllowed,
 	link.UpstreamConnect:   Connect,
 	link.UpstreamReset:     Reset,
 	link.UpstreamMalformed: Malformed,

@@ -8,6 +8,7 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/allow"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
@@ -50,7 +51,7 @@ func (s *Server) serveParked(p *pair, token link.Token) {
 // serve carries a request of another sidecar, which has added the headers of a proxy already.
 func (p *pair) serve(a *downstream.StreamAccept) {
 	r := &downstream.StreamRequest{Leaser: a.Leaser, Service: a.Service, Timeout: a.Timeout, Minor: 1, Record: a.Record}
-	if f := p.receive(r, a.Rest); f != nil {
+	if f := p.receive(r, a); f != nil {
 		r.Record.End(accesslog.StreamEnd{Failure: f, Cut: p.isAborted()})
 		p.refuse(r.AppendFailure(nil, f, date()))
 		return
@@ -58,9 +59,9 @@ func (p *pair) serve(a *downstream.StreamAccept) {
 	(&requestStream{pair: p, r: r}).run()
 }
 
-// receive reads the head of the request into r. early is the part that was read before.
-func (p *pair) receive(r *downstream.StreamRequest, early []byte) *fault.Failure {
-	in := newInput(p.srv.opt.Process, early)
+// receive reads the head of the request into r. a has the part that was read before.
+func (p *pair) receive(r *downstream.StreamRequest, a *downstream.StreamAccept) *fault.Failure {
+	in := newInput(p.srv.opt.Process, a.Rest)
 	defer in.free()
 	_ = p.down.SetReadDeadline(time.Now().Add(p.srv.config().Timeouts.Header))
 	var head http1.Head
@@ -79,6 +80,12 @@ func (p *pair) receive(r *downstream.StreamRequest, early []byte) *fault.Failure
 		return fault.BadRequest
 	}
 	_ = p.down.SetReadDeadline(time.Time{})
+	if a.Rules.Given() {
+		c := allow.Call{Peer: a.Peer, Req: &req, Path: req.Path}
+		if a.Rules.Refuse(&c, p.down.conn.RemoteAddr().String(), p.srv.opt.Logger) {
+			return fault.NotAllowed
+		}
+	}
 	r.Minor, r.ToHead, r.Rest = head.Minor, head.HeadMethod, in.rest(n)
 	if head.WebSocket && head.Framing == http1.NoBody {
 		r.Kind, r.Head = stats.StreamWebSocket, http1.AppendWebSocketRequest(nil, &req)

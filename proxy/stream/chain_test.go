@@ -56,6 +56,7 @@ type chainOptions struct {
 	more     string        // keys of the configuration of each sidecar
 	limits   string        // keys of limits
 	service  string        // keys of the service
+	last     string        // keys of the service of the last sidecar
 	window   time.Duration // of paces; 0 means paceWindow
 	requests bool          // the service takes requests only
 }
@@ -98,8 +99,9 @@ func (c *chain) start(o *chainOptions, i int, id *certs.Source) *sidecar {
 		in = "protocol: http" // no service: CONNECT needs a route
 	}
 	var engine reactor.Options
+	service := o.service
 	if i == len(c.nodes)-1 {
-		out = config.ProtocolHTTP
+		out, service = config.ProtocolHTTP, o.service+o.last
 	} else if id != nil {
 		engine.DialTLS = func(string) func() *tls.Config { return id.Client }
 	}
@@ -109,7 +111,7 @@ limits: {message: %d, %s}
 listeners: [{name: in, address: "127.0.0.1:0", %s}]
 routes: [{match: {method: [CONNECT]}, service: app}, {service: app}]
 services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: %s, opaque: %t, connect_timeout: 15s, timeout: 1m, %s}}
-%s`, longest, o.limits, in, out, !o.requests, o.service, o.more), engine)
+%s`, longest, o.limits, in, out, !o.requests, service, o.more), engine)
 	s.proc.SetStreams(s.srv)
 	s.srv.window = cmp.Or(o.window, paceWindow)
 	return s

@@ -6,7 +6,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/remora-proxy/remora/proxy/allow"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/fault"
 )
 
 // Back-off after a failed accept. The usual cause is a lack of descriptors.
@@ -81,7 +83,13 @@ func (l *Listener) serve(nc *net.TCPConn) {
 		endpointQuery: l.srv.opaque(worker, service.Name, service.Timeout),
 		record:        worker.StreamRecord(l.cfg.Load().Name, nc.RemoteAddr().String(), service.Name),
 	}
-	if !l.srv.start(t.pair, func() { defer release(); t.run() }) {
+	run := t.run
+	rules := l.srv.opt.Process.Generation().RulesOfStream(l.cfg.Load().Name, service.Name)
+	if rules.Refuse(&allow.Call{}, nc.RemoteAddr().String(), l.srv.opt.Logger) {
+		worker.Failed(fault.NotAllowed)
+		run = func() { t.fail(fault.NotAllowed) }
+	}
+	if !l.srv.start(t.pair, func() { defer release(); run() }) {
 		release()
 	}
 }

@@ -118,7 +118,7 @@ func (s *Server) start(p *pair, run func()) bool {
 		watch.stop()
 		p.place.Release()
 		if f := p.why.Load(); f != nil {
-			s.worker().StreamLimited(f)
+			s.worker().Failed(f)
 		}
 	}
 	if s.launch(p, func() { defer end(); run() }) {

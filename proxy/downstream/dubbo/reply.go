@@ -83,6 +83,8 @@ func statusOf(f *fault.Failure) dubbo.Status {
 		return dubbo.StatusBadResponse
 	case fault.NotConvertible:
 		return dubbo.StatusServiceNotFound
+	case fault.NotAllowed: // as when a filter of Dubbo throws an RpcException, which is not retried
+		return dubbo.StatusServiceError
 	}
 	return dubbo.StatusOf(f.Status)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/identity"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/mux"
 	"github.com/remora-proxy/remora/proxy/shard"
@@ -195,6 +196,8 @@ func (s *session) refuse(f *dubbo.Frame, why *fault.Failure) {
 func (s *session) Listener() *exchange.Listener { return s.listener }
 
 func (s *session) RemoteAddr() string { return s.conn.RemoteAddr() }
+
+func (s *session) PeerNames() *identity.Names { return identity.Of(s.conn) }
 
 // Retire drains the connection: the consumer sends its calls elsewhere.
 func (s *session) Retire() { s.Drain() }

@@ -71,6 +71,8 @@ func (s *session) checkHandoff(ex *exchange.Exchange) *fault.Failure {
 		return fault.Unsupported
 	case ex.Refusal != nil:
 		return ex.Refusal
+	case s.listener.Ruled(ex.Route) && ex.Forbidden(ex.Route, s.listener):
+		return fault.NotAllowed
 	case ex.Route == nil:
 		return fault.NoRoute
 	case s.head.Length > protocol.NoLimit: // otherwise found only after the application has the head

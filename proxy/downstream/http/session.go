@@ -10,6 +10,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/identity"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
@@ -297,6 +298,8 @@ func (s *session) onTimeout(k loop.TimeoutKind) {
 func (s *session) Listener() *exchange.Listener { return s.listener }
 
 func (s *session) RemoteAddr() string { return s.conn.RemoteAddr() }
+
+func (s *session) PeerNames() *identity.Names { return identity.Of(s.conn) }
 
 // Retire closes the connection after its next response, which says so: a request sent at this
 // moment still gets its response. Without a request the idle timeout closes the connection.

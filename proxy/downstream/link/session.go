@@ -11,6 +11,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/identity"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/mux"
 	"github.com/remora-proxy/remora/proxy/mux/linkconn"
@@ -54,6 +55,8 @@ func newSession(h *downstream.Host, l *exchange.Listener) *session {
 func (s *session) Listener() *exchange.Listener { return s.listener }
 
 func (s *session) RemoteAddr() string { return s.Transport.RemoteAddr() }
+
+func (s *session) PeerNames() *identity.Names { return identity.Of(s.Transport) }
 
 // Retire drains the link: the peer sends elsewhere what a GOAWAY excludes.
 func (s *session) Retire() { s.Drain() }

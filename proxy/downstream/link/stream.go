@@ -7,6 +7,7 @@ import (
 
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/allow"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
@@ -41,6 +42,7 @@ func (s *session) OnStream(st link.Stream, rest []byte) {
 		s.refuseStream(&st, f)
 		return
 	}
+	names := s.PeerNames() // they leave with the connection
 	peer, err := s.Transport.Detach()
 	switch {
 	case err == nil:
@@ -57,6 +59,9 @@ func (s *session) OnStream(st link.Stream, rest []byte) {
 	h.Stats.Handoffs[stats.HandoffAccepted]++
 	a := &downstream.StreamAccept{
 		Leaser: h.Leaser, Service: s.listener.Direct.Service.Config.Name, Timeout: s.streamTimeout(&st), Stream: st, Rest: bytes.Clone(rest),
+	}
+	if st.Kind == link.StreamHTTP {
+		a.Rules, a.Peer = s.listener.Rules(s.listener.Direct), names
 	}
 	if st.Kind != link.StreamAnswer { // its request has a record
 		a.Record = exchange.LogStream(&h.AccessLog, accesslog.StreamOpaque, s, nil, a.Service)
@@ -80,8 +85,16 @@ func (s *session) checkStream(st *link.Stream) *fault.Failure {
 		return fault.RateLimited
 	case s.host.Process.Budget.Full(s.Held):
 		return fault.Overloaded
+	case st.Kind == link.StreamOpaque && s.forbidden(): // the head of another says what it calls
+		return fault.NotAllowed
 	}
 	return nil
+}
+
+// forbidden reports whether the rules refuse a stream of bytes.
+func (s *session) forbidden() bool {
+	rules := s.listener.Rules(s.listener.Direct)
+	return rules.Refuse(&allow.Call{Peer: s.PeerNames()}, s.RemoteAddr(), s.host.Log)
 }
 
 // streamTimeout returns how long the endpoint may take to respond: as long as the other sidecar

@@ -1,0 +1,287 @@
+package config
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Policies for names of headers with an underscore.
+const (
+	UnderscoresKeep   = "keep"   // sent on
+	UnderscoresDrop   = "drop"   // removed
+	UnderscoresReject = "reject" // the request is refused
+)
+
+// Forwarded says whom a listener believes what proxies say about earlier hops.
+type Forwarded struct {
+	// Trusted proxies in front: their number, or a list of CIDRs. 0 means none. Empty means every client on loopback, and none elsewhere.
+	Trust []string `yaml:"trust" single:"true" reload:"next connection"`
+	// Removed from clients that are not trusted, also with `_` for `-`. Replaces the default.
+	Strip []string `yaml:"strip" reload:"next connection"`
+	// Names with an underscore: sent on, removed, or 400 `header-underscore`.
+	Underscores string `yaml:"underscores" oneof:"keep drop reject" reload:"next connection"`
+}
+
+func defaultForwarded() Forwarded {
+	return Forwarded{
+		Underscores: UnderscoresKeep,
+		Strip: []string{
+			"Forwarded", "X-Forwarded", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Server", "X-Forwarded-Prefix",
+			"X-Forwarded-Scheme", "X-Forwarded-Ssl", "X-Forwarded-Client-Cert", "X-Original-Forwarded-For", "X-Real-IP",
+			"X-Client-IP", "X-Cluster-Client-IP", "Client-IP", "True-Client-IP", "CF-Connecting-IP", "Fastly-Client-IP",
+		},
+	}
+}
+
+// Trust is whom Forwarded.Trust names. At most one field is set; none means nobody.
+type Trust struct {
+	All  bool           // every client
+	Hops int            // proxies in front, the nearest of which is the client
+	From []netip.Prefix // addresses of proxies
+}
+
+// Contains reports whether addr is one of From.
+func (t *Trust) Contains(addr netip.Addr) bool {
+	addr = addr.Unmap().WithZone("")
+	return slices.ContainsFunc(t.From, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
+// Trusts returns whom a listener trusts. loopback says that only its host can reach it.
+func (f *Forwarded) Trusts(loopback bool) (t Trust) {
+	if len(f.Trust) == 0 {
+		return Trust{All: loopback}
+	}
+	if n, ok := f.hops(); ok {
+		return Trust{Hops: n}
+	}
+	for _, text := range f.Trust {
+		if p, err := parsePrefix(text); err == nil {
+			t.From = append(t.From, p)
+		}
+	}
+	return t
+}
+
+func (f *Forwarded) hops() (n int, ok bool) {
+	if len(f.Trust) != 1 {
+		return 0, false
+	}
+	x, err := parseInt(f.Trust[0])
+	return int(x), err == nil && x >= 0
+}
+
+// parsePrefix reads a CIDR, or one address.
+func parsePrefix(text string) (netip.Prefix, error) {
+	if addr, err := netip.ParseAddr(text); err == nil {
+		addr = addr.Unmap()
+		return addr.WithZone("").Prefix(addr.BitLen())
+	}
+	p, err := netip.ParsePrefix(text)
+	return p.Masked(), err
+}
+
+const maxHops = 255
+
+// given reports whether a file sets any key.
+func (f *Forwarded) given() bool {
+	d := defaultForwarded()
+	return len(f.Trust) > 0 || f.Strip != nil && !slices.Equal(f.Strip, d.Strip) || f.Underscores != "" && f.Underscores != d.Underscores
+}
+
+// forwarded reports whom nobody can be, and names that have rules of their own.
+func (v *validator) forwarded(at path, l *Listener) {
+	f := &l.Forwarded
+	if n, ok := f.hops(); ok {
+		v.refuseIf(n > maxHops, at.key("trust"), "expected at most %d proxies, got %d", maxHops, n)
+	} else {
+		for i, text := range f.Trust {
+			_, err := parsePrefix(text)
+			v.refuseIf(err != nil, at.key("trust").item(i), "expected a number of proxies, or a list of CIDRs such as 10.0.0.0/8, got %q", text)
+		}
+	}
+	v.refuseIf(l.Protocol != ProtocolHTTP && f.given(), at, "only an http listener has headers of proxies; this one is %s", l.Protocol)
+	for i, name := range f.Strip {
+		shown, lower := at.key("strip").item(i), strings.ToLower(name)
+		switch {
+		case !isHeaderName(name):
+			v.report(shown, "expected the name of a header, got %q", name)
+		case slices.Contains(ownHeaders, lower) || strings.HasPrefix(lower, "x-remora-"):
+			v.report(shown, "the sidecar has its own rule for %s: see docs/headers.md", name)
+		case slices.ContainsFunc(f.Strip[:i], func(s string) bool { return strings.EqualFold(s, name) }):
+			v.report(shown, "%q is listed twice", name)
+		}
+	}
+}
+
+// ownHeaders are those that the sidecar sets or needs, in lower case.
+var ownHeaders = []string{
+	"host", "via", "x-forwarded-for", "x-forwarded-proto", "x-request-id", "max-forwards", "connection", "content-length",
+	"transfer-encoding", "upgrade", "expect", "te", "trailer",
+}
+
+// Allow says which requests pass. Without rules all do.
+type Allow struct {
+	// A request that no rule allows gets 403 `not-allowed`. `false` only counts and logs it.
+	Enforce bool `yaml:"enforce"`
+	// One rule that matches allows the request. No rules allow every request.
+	Rules []AllowRule `yaml:"rules"`
+}
+
+// AllowRule allows requests. Every condition that is set must hold.
+type AllowRule struct {
+	// `rule` in metrics. Empty means the index.
+	Name string `yaml:"name"`
+	// Names of the calling sidecar, as in `tls.peers`. Only a `link` listener with `tls` knows them.
+	From []string `yaml:"from"`
+	// One of these methods, of HTTP or of a Dubbo interface.
+	Method []string `yaml:"method"`
+	// HTTP: one of these paths; with `/*` at its end all below.
+	Path []string `yaml:"path"`
+	// Dubbo: one of these interfaces, or paths that the provider exports them by.
+	Service []string `yaml:"service"`
+}
+
+// Given reports whether there are rules.
+func (a *Allow) Given() bool { return len(a.Rules) > 0 }
+
+// matchesAll reports whether r allows every request.
+func (r *AllowRule) matchesAll() bool {
+	return len(r.From)+len(r.Method)+len(r.Path)+len(r.Service) == 0
+}
+
+// callers are what may reach a set of rules.
+type callers struct {
+	http, dubbo, opaque bool   // requests of HTTP, calls of Dubbo, streams of bytes
+	names               bool   // some prove their names
+	prefix              string // of every path that reaches them
+	methods             []string
+}
+
+// callersOf returns what the listeners that meet a condition accept.
+func (v *validator) callersOf(leads func(*Listener) bool) (c callers) {
+	for i := range v.config.Listeners {
+		l := &v.config.Listeners[i]
+		if !leads(l) {
+			continue
+		}
+		c.http = c.http || l.Protocol == ProtocolHTTP || l.Protocol == ProtocolLink
+		c.dubbo = c.dubbo || l.Protocol == ProtocolDubbo || l.Protocol == ProtocolLink
+		c.opaque = c.opaque || l.Protocol == ProtocolTCP || l.Protocol == ProtocolLink
+		c.names = c.names || l.Protocol == ProtocolLink && l.TLS.Enabled()
+	}
+	return c
+}
+
+// allowRules checks the rules of all listeners, services and routes.
+func (v *validator) allowRules() {
+	c := v.config
+	for i := range c.Listeners {
+		l, at := &c.Listeners[i], path("listeners").item(i).key("allow")
+		v.allow(at, &l.Allow, v.callersOf(func(other *Listener) bool { return other == l }))
+		v.refuseIf(l.Transparent && l.Allow.Given(), at, "contradicts transparent: connections that pass through have no method and no path; "+
+			"set the rules at routes")
+	}
+	for name, s := range c.Services {
+		v.allow(path("services").entry(name).key("allow"), &s.Allow, v.callersOf(func(l *Listener) bool {
+			return l.Service == name || l.Service == "" && v.routed(name)
+		}))
+	}
+	for i := range c.Routes {
+		r := &c.Routes[i]
+		among := v.callersOf(func(l *Listener) bool { return l.Service == "" })
+		among.prefix, among.methods = r.Match.Path, r.Match.Method
+		among.http, among.dubbo = among.http && !r.Match.OfDubbo(), among.dubbo && !r.Match.OfHTTP()
+		v.allow(path("routes").item(i).key("allow"), &r.Allow, among)
+	}
+}
+
+// routed reports whether a route leads to a service.
+func (v *validator) routed(name string) bool {
+	return slices.ContainsFunc(v.config.Routes, func(r Route) bool {
+		return r.Service == name || slices.ContainsFunc(r.Split, func(s Share) bool { return s.Name == name })
+	})
+}
+
+// allow reports rules that can't match, and names that can't be.
+func (v *validator) allow(at path, a *Allow, c callers) {
+	names := map[string]bool{}
+	for i := range a.Rules {
+		r, shown := &a.Rules[i], at.key("rules").item(i)
+		v.ruleName(shown.key("name"), r.Name, names)
+		v.rule(shown, r, c)
+		for j := range a.Rules[:i] {
+			if covers(&a.Rules[j], r) {
+				v.report(shown, "never needed: rules[%d] allows all requests that this one does", j)
+				break
+			}
+		}
+	}
+}
+
+const maxRuleName = 64
+
+func (v *validator) ruleName(at path, name string, names map[string]bool) {
+	isBad := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-._", r)
+	}
+	switch {
+	case name == "":
+		return
+	case len(name) > maxRuleName || strings.ContainsFunc(name, isBad) || strings.Trim(name, "0123456789") == "" || name == "none":
+		v.report(at, "expected at most %d letters, digits and -._ that are no number, and not none; got %q", maxRuleName, name)
+	case names[name]:
+		v.report(at, "%q is already the name of another rule", name)
+	}
+	names[name] = true
+}
+
+// rule reports conditions that no request meets.
+func (v *validator) rule(at path, r *AllowRule, c callers) {
+	for i, name := range r.From {
+		v.refuseIf(!isPeer(name), at.key("from").item(i), "expected spiffe://domain/path, dns:name or *.suffix, got %q", name)
+	}
+	v.refuseIf(len(r.From) > 0 && !c.names, at.key("from"),
+		"never matches: no link listener with tls leads here, and other callers prove no name")
+	v.refuseIf(len(r.Path) > 0 && len(r.Service) > 0, at, "path is of HTTP, service is of Dubbo: nothing can match both")
+	v.refuseIf(len(r.Path) > 0 && !c.http, at.key("path"), "never matches: no HTTP request comes here")
+	v.refuseIf(len(r.Service) > 0 && !c.dubbo, at.key("service"), "never matches: no Dubbo call comes here")
+	v.refuseIf(len(r.Method) > 0 && !c.http && !c.dubbo, at.key("method"), "never matches: no request comes here, only opaque streams")
+	for i, m := range r.Method {
+		v.refuseIf(m == "" || strings.ContainsAny(m, " \t"), at.key("method").item(i), "expected a method such as GET, got %q", m)
+		v.refuseIf(len(r.Path) > 0 && m != strings.ToUpper(m), at.key("method").item(i), "expected a method of HTTP such as GET, got %q", m)
+		v.refuseIf(len(c.methods) > 0 && !slices.Contains(c.methods, m), at.key("method").item(i), "never matches: match.method lacks %s", m)
+	}
+	for i, p := range r.Path {
+		v.rulePath(at.key("path").item(i), p, c.prefix)
+	}
+	for i, s := range r.Service {
+		v.refuseIf(s == "" || strings.ContainsAny(s, " \t*"), at.key("service").item(i), "expected the name of an interface, got %q", s)
+	}
+}
+
+// rulePath reports a path that no request has that reaches the rule. prefix begins all of these.
+func (v *validator) rulePath(at path, p, prefix string) {
+	base, below := strings.CutSuffix(p, "/*")
+	isBad := func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune("*?#", c) }
+	first := base // of the paths that it allows
+	if below {
+		first += "/"
+	}
+	switch {
+	case !strings.HasPrefix(p, "/") || strings.ContainsFunc(base, isBad):
+		v.report(at, "expected a path such as /v1/users, or with /* at its end all below, got %q", p)
+	case strings.Contains(first, "//") || strings.Contains(base+"/", "/./") || strings.Contains(base+"/", "/../"):
+		v.report(at, "never matches: a path that applications may shorten is not allowed by a rule")
+	case !strings.HasPrefix(first, prefix) && !(below && strings.HasPrefix(prefix, first)):
+		v.report(at, "never matches: match.path is %s", prefix)
+	}
+}
+
+// covers reports whether a allows all that b does.
+func covers(a, b *AllowRule) bool {
+	within := func(a, b []string) bool { // every value that b allows, a allows
+		return len(a) == 0 || len(b) > 0 && !slices.ContainsFunc(b, func(s string) bool { return !slices.Contains(a, s) })
+	}
+	return within(a.From, b.From) && within(a.Method, b.Method) && within(a.Path, b.Path) && within(a.Service, b.Service)
+}
