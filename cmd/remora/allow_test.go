@@ -103,7 +103,7 @@ services: {compute: {discover: static, endpoints: [%q], protocol: link, connect_
 			t.Errorf("%s is %d, want %d", series, got, want)
 		}
 	}
-	for _, want := range []string{`msg="no rule allows the request"`, "rules=listeners.ingress", "enforced=true", "rules=services.local", "enforced=false", "spiffe://test/jobs/nightly"} {
+	for _, want := range []string{`msg="request refused: no rule allows it"`, "rules=listeners.ingress", `msg="no rule allows a request, which passes because`, "rules=services.local", "spiffe://test/jobs/nightly"} {
 		if !strings.Contains(provider.output.String(), want) {
 			t.Errorf("the log lacks %s", want)
 		}

@@ -61,9 +61,18 @@ func (s *Set) Refuses(c *Call, client string, log Logger) bool {
 		}
 	}
 	if n := s.denied.Add(1); n&(n-1) == 0 { // the more there are, the fewer lines
-		log.Warn("no rule allows the request", append(c.describe(), "rules", s.Name, "client", client, "enforced", s.config.Enforce, "so_far", n)...)
+		log.Warn(s.message(), append(c.describe(), "rules", s.Name, "client", client, "so_far", n)...)
 	}
 	return s.config.Enforce
+}
+
+// message is the message of a log line. The two differ, since a Logger may omit one that it has
+// just written.
+func (s *Set) message() string {
+	if s.config.Enforce {
+		return "request refused: no rule allows it"
+	}
+	return "no rule allows a request, which passes because the rules are not enforced"
 }
 
 // maxLogged bounds a value of a log line, in bytes.

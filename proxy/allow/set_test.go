@@ -91,7 +91,7 @@ func TestCounts(t *testing.T) {
 	if got := s.Counts(nil); !slices.Equal(got, want) {
 		t.Errorf("counts %v, want %v", got, want)
 	}
-	if n := strings.Count(log.String(), "\n"); n != 10 || strings.Contains(log.String(), "secret") || !strings.Contains(log.String(), "method=POST path=/p rules=services.a client=10.0.0.1:1 enforced=false so_far=1\n") {
+	if n := strings.Count(log.String(), "\n"); n != 10 || strings.Contains(log.String(), "secret") || !strings.Contains(log.String(), "method=POST path=/p rules=services.a client=10.0.0.1:1 so_far=1\n") {
 		t.Errorf("%d lines:\n%s", n, &log)
 	}
 	same := *c
