@@ -15,7 +15,7 @@ import (
 var forgeries = map[string]string{
 	"Forwarded": "for=9.9.9.9", "X-Real-IP": "9.9.9.9", "X-Forwarded-Host": "evil", "X-Forwarded-Port": "1",
 	"True-Client-IP": "9.9.9.9", "X_Forwarded_For": "9.9.9.9", "X_real-IP": "9.9.9.9", "X-User": "root", "Some_Name": "1",
-	"X-Forwarded-For": "9.9.9.9, 198.51.100.7,127.0.0.5", "X-Forwarded-Proto": "https", "X_Remora_Hedge": "off",
+	"X-Forwarded-For": "9.9.9.9, 198.51.100.7,127.0.0.5", "X-Forwarded-Proto": "https", "X_Remora_Hedge": "off", "Tracestate": "a=b",
 }
 
 // TestForwardedHeaders: what clients say about earlier hops reaches the application from those
@@ -33,8 +33,8 @@ func TestForwardedHeaders(t *testing.T) {
 		{"elsewhere", `address: "0.0.0.0:0"`,
 			[]string{"Forwarded", "X-Real-IP", "X-Forwarded-Host", "X-Forwarded-Port", "True-Client-IP", "X_Forwarded_For", "X_real-IP", "X_Remora_Hedge"},
 			"127.0.0.1", "http"},
-		{"a list of one's own", `address: "0.0.0.0:0", forwarded: {strip: [X-User]}`,
-			[]string{"X-User", "X_Forwarded_For", "X_Remora_Hedge"}, "127.0.0.1", "http"},
+		{"a list of one's own", `address: "0.0.0.0:0", forwarded: {strip: [X-User, Tracestate]}`,
+			[]string{"X-User", "Tracestate", "X_Forwarded_For", "X_Remora_Hedge"}, "127.0.0.1", "http"},
 		{"nobody on loopback", `address: "127.0.0.1:0", forwarded: {trust: 0, underscores: drop}`,
 			[]string{"Forwarded", "X-Real-IP", "X-Forwarded-Host", "X-Forwarded-Port", "True-Client-IP", "X_Forwarded_For", "X_real-IP", "X_Remora_Hedge", "Some_Name"},
 			"127.0.0.1", "http"},

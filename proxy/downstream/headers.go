@@ -114,7 +114,9 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, minor in
 			kept = append(kept, h)
 		case fieldTraceState:
 			marked = marked || from.Local && trace.HasMember(h.Value, trace.Member)
-			kept = append(kept, h)
+			if from.Client.Judge(h.Name) == forwarded.Keep {
+				kept = append(kept, h)
+			}
 		}
 	}
 	if ex.RequestID == nil {
@@ -149,6 +151,9 @@ func (from *Origin) client(ex *exchange.Exchange) []byte {
 		return from.Addr
 	}
 	believed := from.Client.Believed(ex.Forwarded[:len(ex.Forwarded)-len(comma)])
+	if len(believed) == 0 {
+		return from.Addr
+	}
 	n := copy(ex.Forwarded, believed)
 	ex.Forwarded = append(append(ex.Forwarded[:n], comma...), from.Addr...)
 	return ex.Forwarded
