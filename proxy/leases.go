@@ -35,8 +35,7 @@ func (w *Worker) Passed(f *fault.Failure) {
 	})
 }
 
-// Failed counts a stream that failed without a Lease to count it, or that a limit of streams
-// ended. Any goroutine may call it.
+// Failed implements exchange.Leaser.
 func (w *Worker) Failed(f *fault.Failure) {
 	w.shard.Loop.Post(func() { w.shard.Stats.Failed(f) })
 }

@@ -51,6 +51,9 @@ type Leaser interface {
 	// called on the loop, so it must not block, and not after the loop has stopped. If it gets
 	// a Failure, there is no Lease to close. Any goroutine may call Lease.
 	Lease(service string, picked func(l *Lease, at Target, f *fault.Failure))
+	// Failed counts a stream that is refused with f before it takes a lease. Any goroutine may
+	// call it.
+	Failed(f *fault.Failure)
 }
 
 // Lease asks for a place at the service, on the loop. It calls picked before it returns.

@@ -3,6 +3,7 @@ package stream
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -49,6 +50,13 @@ func TestChainNotAllowed(t *testing.T) {
 			t.Errorf("CONNECT: %v, %v", resp, err)
 		}
 		client.Close()
+		last := c.nodes[len(c.nodes)-1]
+		last.eventually("all refusals to be counted", func() error {
+			if _, failures := last.totals(); failures["not-allowed"] != 6 || len(failures) != 1 {
+				return fmt.Errorf("%v", failures)
+			}
+			return nil
+		})
 	}
 	rules := chainOptions{last: `allow: {rules: [{name: v1, method: [GET, PUT], path: [/v1/*]}]}`}
 	linked(t, rules, test, app.Listener.Addr().String())
