@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -140,5 +141,52 @@ services: {app: {discover: static, endpoints: [%q], protocol: %s, connect_timeou
 				t.Errorf("%d of %d connections were served, far fewer than %d descriptors allow", served, flood, files)
 			}
 		})
+	}
+}
+
+// TestDescriptorsBehindLink: links bring more requests than the provider has descriptors for.
+// Those without one wait for a connection that is open or are refused, and the admin API works on.
+func TestDescriptorsBehindLink(t *testing.T) {
+	const files, flood = 300, 400
+	released := make(chan struct{})
+	release := sync.OnceFunc(func() { close(released) })
+	app := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		<-released
+	}))
+	defer app.Close()
+	defer release()
+	ingress := freeAddrs(t, 1)[0]
+	p := startWithin(t, files, fmt.Sprintf(`
+loops: 2
+limits: {admin_connections: 16}
+listeners: [{name: in, address: %q, protocol: link, service: local}]
+services: {local: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 5m}}`,
+		ingress, app.Listener.Addr()))
+	p.ready()
+	egress := freeAddrs(t, 1)[0]
+	startRemora(t, fmt.Sprintf(`
+loops: 2
+listeners: [{name: out, address: %q, protocol: http, service: app}]
+services: {app: {discover: static, endpoints: [%q], protocol: link, connect_timeout: 15s, timeout: 5m, retry: {on: []}}}`,
+		egress, ingress)).ready()
+
+	statuses := make(chan int, flood)
+	for range flood {
+		go func() { statuses <- askOnce(t, egress) }()
+	}
+	p.awaitMetric("remora_reactor_dial_errors_total", 1)
+	for i := range 50 {
+		if err := keepOpen(t, p.admin, "/readyz"); err != nil {
+			t.Fatalf("probe %d: %v", i, err)
+		}
+	}
+	release()
+	for range flood {
+		if status := receive(t, "an end", statuses); status != 200 && status != 503 {
+			t.Errorf("status %d", status)
+		}
+	}
+	if strings.Contains(p.output.String(), "too many open files") {
+		t.Error("descriptors ran out")
 	}
 }

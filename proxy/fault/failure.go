@@ -81,8 +81,8 @@ var (
 	StreamLimit = &Failure{Code: "connection-full", Status: 503, reason: link.Overload, Retry: RetryFreeElsewhere,
 		Text: "the connection to the endpoint carries as many requests as it may"}
 	// DialLimit means that 4096 dials wait, over all services, and no connection to the
-	// endpoint is open: a burst after a start, to endpoints that do not respond. See
-	// `connect_timeout` and `max_pending`.
+	// endpoint is open: a burst after a start, to endpoints that do not respond; or no file
+	// descriptor is left for one. See `connect_timeout`, `max_pending` and `LimitNOFILE`.
 	DialLimit = &Failure{Code: "too-many-dials", Status: 503, reason: link.Overload, Retry: RetryFreeElsewhere,
 		Text: "too many connections to endpoints are being opened"}
 	// PoolExhausted means that all threads of the Dubbo provider are busy. Set

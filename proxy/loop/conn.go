@@ -82,7 +82,8 @@ type Verified interface {
 	OnUntrusted()
 }
 
-// ErrDialQueue ends a dial that was not tried because the driver's queue of dials is full.
+// ErrDialQueue ends a dial that was not tried because the driver's queue of dials is full, or
+// because the connection would take a file descriptor that others need.
 var ErrDialQueue = errors.New("proxy: too many dials are waiting")
 
 // The errors of Conn.Detach.

@@ -34,7 +34,7 @@ type conn struct {
 	remote      string
 	slot        int // index in eventLoop.conns
 	state       connState
-	reservation reservation // of an accepted connection, until it is closed or detached
+	reservation reservation // of an open connection, until it is closed or detached
 
 	// gc is gnet's connection, nil from gnet's OnClose on: the descriptor may then be reused
 	// at any time, and gnet would still write to it.

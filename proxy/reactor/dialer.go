@@ -70,8 +70,13 @@ func (d *dialer) dial(w dialing) {
 	if d.eng.ctx.Err() == nil && !time.Now().Before(w.until) {
 		return // the timer of the loop has closed it
 	}
-	nd := net.Dialer{Deadline: w.until}
-	nc, err := nd.DialContext(d.eng.ctx, "tcp", w.c.remote)
+	var nc net.Conn
+	err := loop.ErrDialQueue
+	at, ok := d.eng.limits.reserveDial()
+	if ok {
+		nd := net.Dialer{Deadline: w.until}
+		nc, err = nd.DialContext(d.eng.ctx, "tcp", w.c.remote)
+	}
 	if d.eng.ctx.Err() != nil {
 		err = ErrStopped
 		if nc != nil {
@@ -82,12 +87,14 @@ func (d *dialer) dial(w dialing) {
 		err = d.eng.dialedTLS(nc, w.c.remote, w.c.handshake(d.eng.ctx, nc, nil, w.until, tls.Client, w.c.config()))
 	}
 	if err == nil {
+		w.c.reservation = at
 		w.c.loop.load.Add(1)
 		if err = w.c.enroll(nc); err != nil {
 			w.c.loop.load.Add(-1)
 		}
 	}
 	if err != nil {
+		at.release()
 		w.c.loop.Post(func() {
 			if w.c.state == connDialing {
 				w.c.end(cause(err))

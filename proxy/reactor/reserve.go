@@ -22,6 +22,7 @@ type connLimits struct {
 
 	taken         atomic.Int64
 	files         atomic.Int64 // counted by connFiles and streamFiles
+	dialled       atomic.Int64 // connections to endpoints, and dials in progress
 	refused       atomic.Int64 // because of max, maxFiles, the listener's limit or refusing
 	refusedSource atomic.Int64 // because of maxSource
 
@@ -36,11 +37,11 @@ type listenerLimit struct {
 	taken atomic.Int64
 }
 
-// reservation counts an accepted connection. The zero value, of a dialled one, does not.
+// reservation counts a connection. The zero value counts none.
 type reservation struct {
 	of     *connLimits
-	room   *listenerLimit
-	source netip.Addr // zero if it does not count by source
+	room   *listenerLimit // nil for a dialled one
+	source netip.Addr     // zero if it does not count by source
 	files  int64
 }
 
@@ -65,6 +66,16 @@ func (p *connLimits) reserve(local, remote net.Addr, in *listenerLimit, files in
 	return reservation{}, false
 }
 
+// reserveDial counts a connection to an endpoint; false means that the others, with the pipes of
+// streams, leave no descriptor for it. Then the admin API, the registry and the logs still have theirs.
+func (p *connLimits) reserveDial() (_ reservation, ok bool) {
+	if p.dialled.Add(1)+p.files.Load()-p.taken.Load() > p.maxFiles {
+		p.dialled.Add(-1)
+		return reservation{}, false
+	}
+	return reservation{of: p}, true
+}
+
 // uncount takes back what reserve has counted, but for the source.
 func (p *connLimits) uncount(in *listenerLimit, files int64) {
 	p.files.Add(-files)
@@ -75,7 +86,7 @@ func (p *connLimits) uncount(in *listenerLimit, files int64) {
 // becomeStream counts the descriptors of a stream. New connections are refused in its place if
 // they are too many.
 func (at *reservation) becomeStream() {
-	if at.of != nil {
+	if at.room != nil {
 		at.of.files.Add(streamFiles - at.files)
 		at.files = streamFiles
 	}
@@ -97,6 +108,10 @@ func (at *reservation) release() {
 		return
 	}
 	at.of = nil
+	if at.room == nil {
+		p.dialled.Add(-1)
+		return
+	}
 	p.forgetSource(at.source)
 	p.uncount(at.room, at.files)
 }
@@ -176,8 +191,8 @@ func (p *connLimits) limitSources(wanted int) {
 //	streamFiles           instead, of each stream: besides these, two pipes through which the
 //	                      kernel copies
 //
-// So each HTTP connection can have its request in flight. A link has many, whose connections to
-// the application are limited by the settings of the service.
+// So each HTTP connection can have its request in flight. A link has many, which may use the
+// descriptors that accepted connections leave: a dial without one fails (loop.ErrDialQueue).
 const (
 	processFiles = 64
 	loopFiles    = 4 + maxArriving

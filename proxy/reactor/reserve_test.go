@@ -258,3 +258,65 @@ func TestPerSourceKnownPeers(t *testing.T) {
 	on(t, e.loops[0], e.loops[0].closeAll)
 	e.wantReserved(t, 1, 1)
 }
+
+// TestDialsLeaveFiles: a dial for which other connections leave no descriptor fails at once. A
+// connection that closes, and a dial that fails, leave theirs.
+func TestDialsLeaveFiles(t *testing.T) {
+	e := start(t, Options{})
+	e.limits.maxFiles = 3
+	l := e.loops[0]
+	addr := listen(t, start(t, Options{}), ListenOptions{}, echo)
+	dialOn := func(addr string) (loop.Conn, error) {
+		opened, ended := make(chan loop.Conn, 1), make(chan error, 1)
+		on(t, l, func() {
+			l.Dial(addr, waitLimit, &stream{open: func(c loop.Conn) { opened <- c }, close: func(err error) { ended <- err }})
+		})
+		select {
+		case c := <-opened:
+			return c, nil
+		case err := <-ended:
+			return nil, err
+		}
+	}
+	for range 3 {
+		if _, err := dialOn(closedAddr(t)); err == nil || errors.Is(err, loop.ErrDialQueue) {
+			t.Errorf("a dial to a closed port: %v", err)
+		}
+	}
+	first, err := dialOn(addr)
+	_, err2 := dialOn(addr)
+	sock, err3 := e.DialSocket(t.Context(), addr, "")
+	if err := errors.Join(err, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dialOn(addr); !errors.Is(err, loop.ErrDialQueue) {
+		t.Errorf("a dial without a descriptor: %v", err)
+	}
+	if _, err := e.DialSocket(t.Context(), addr, ""); !errors.Is(err, loop.ErrDialQueue) {
+		t.Errorf("a socket without a descriptor: %v", err)
+	}
+	on(t, l, first.Close)
+	sock.Close()
+	for range 2 {
+		if _, err := dialOn(addr); err != nil {
+			t.Errorf("a dial with a descriptor: %v", err)
+		}
+	}
+	on(t, l, l.closeAll)
+	eventually(t, func() error {
+		if n := e.limits.dialled.Load(); n != 0 {
+			return fmt.Errorf("%d dialled connections are left", n)
+		}
+		return nil
+	})
+}
+
+// closedAddr returns an address at which nobody listens.
+func closedAddr(t *testing.T) string {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.Close()
+	return ln.Addr().String()
+}

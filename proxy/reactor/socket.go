@@ -124,7 +124,12 @@ func (e *Engine) DialSocket(ctx context.Context, addr, service string) (loop.Soc
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(e.ctx, cancel)()
-	s, err := e.dialSocket(ctx, addr, service)
+	at, ok := e.limits.reserveDial()
+	err := loop.ErrDialQueue
+	var s loop.Socket
+	if ok {
+		s, err = e.dialSocket(ctx, addr, service, at)
+	}
 	switch {
 	case err == nil:
 		e.count.dialed.Add(1)
@@ -132,11 +137,12 @@ func (e *Engine) DialSocket(ctx context.Context, addr, service string) (loop.Soc
 	case e.ctx.Err() != nil:
 		err = ErrStopped
 	}
+	at.release()
 	e.count.dialErrors.Add(1)
 	return nil, fmt.Errorf("reactor: dial: %w", err)
 }
 
-func (e *Engine) dialSocket(ctx context.Context, addr, service string) (loop.Socket, error) {
+func (e *Engine) dialSocket(ctx context.Context, addr, service string, at reservation) (loop.Socket, error) {
 	var d net.Dialer
 	d.SetMultipathTCP(false)
 	nc, err := d.DialContext(ctx, "tcp", addr)
@@ -146,7 +152,7 @@ func (e *Engine) dialSocket(ctx context.Context, addr, service string) (loop.Soc
 	raw := nc.(*net.TCPConn)
 	config := e.dialTLS(service)
 	if config == nil {
-		return e.newSocket(raw, nil, reservation{}), nil
+		return e.newSocket(raw, nil, at), nil
 	}
 	below := &wire{nc: raw}
 	over := tls.Client(below, config())
@@ -154,7 +160,7 @@ func (e *Engine) dialSocket(ctx context.Context, addr, service string) (loop.Soc
 		return nil, err
 	}
 	below.handshakeDone = true
-	return e.newSocket(raw, over, reservation{}), nil
+	return e.newSocket(raw, over, at), nil
 }
 
 // newSocket returns a Socket on raw, in plain text if over is nil, with the reservation at.
