@@ -38,9 +38,9 @@ const (
 func pythonBackends(suffix, needs string) []backend {
 	python := "$" + needs
 	return []backend{
-		{"gunicorn" + suffix, needs, "", []string{python, "-m", "gunicorn", "--chdir", "$FILES", "--log-level", "critical",
+		{"gunicorn" + suffix, needs, "", []string{python, "-m", "gunicorn", "--log-level", "critical",
 			"-k", "gthread", "--threads", "2", "-b", "$LISTEN", "app:wsgi"}},
-		{"uvicorn" + suffix, needs, "", []string{python, "-m", "uvicorn", "--app-dir", "$FILES", "--log-level", "critical",
+		{"uvicorn" + suffix, needs, "", []string{python, "-m", "uvicorn", "--log-level", "critical",
 			"--http", "h11", "--host", "$HOST", "--port", "$PORT", "app:asgi"}},
 		{"hypercorn" + suffix, needs, "", []string{python, "-m", "hypercorn", "--log-level", "critical", "-b", "$LISTEN", "$FILES/app.py:asgi"}},
 		{"tornado" + suffix, needs, "", []string{python, "$FILES/app.py", "tornado", "$PORT"}},
@@ -60,9 +60,15 @@ func backends() []backend {
 	}
 	all = append(all, pythonBackends("-debian", systemPython)...)
 	all = append(all, pythonBackends("", venvPython)...)
+	python := func(name string, args ...string) backend {
+		return backend{name, venvPython, "", append([]string{"$" + venvPython, "-m"}, args...)}
+	}
 	return append(all,
-		backend{"uvicorn-httptools", venvPython, "", []string{"$" + venvPython, "-m", "uvicorn", "--app-dir", "$FILES", "--log-level", "critical",
-			"--http", "httptools", "--host", "$HOST", "--port", "$PORT", "app:asgi"}},
+		python("uvicorn-httptools", "uvicorn", "--log-level", "critical", "--http", "httptools", "--host", "$HOST", "--port", "$PORT", "app:asgi"),
+		python("gevent", "gunicorn", "--log-level", "critical", "-k", "gevent_pywsgi", "-b", "$LISTEN", "app:wsgi"),
+		python("waitress", "waitress", "--no-clear-untrusted-proxy-headers", "--listen", "$LISTEN", "app:wsgi"),
+		python("daphne", "daphne", "-v", "0", "-b", "$HOST", "-p", "$PORT", "app:asgi"),
+		python("granian", "granian", "--interface", "asgi", "--log-level", "critical", "--host", "$HOST", "--port", "$PORT", "app:asgi"),
 		backend{"jetty", javaClasses, "", []string{"java", "-cp", "$" + javaClasses, "Echo", "jetty", "$PORT"}},
 		backend{"tomcat", javaClasses, "", []string{"java", "-cp", "$" + javaClasses, "Echo", "tomcat", "$PORT"}})
 }
@@ -96,7 +102,7 @@ func (b *backend) start(t *testing.T) (addr string) {
 		command = append(command, expand(word))
 	}
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH="+files)
 	cmd.Dir = dir
 	output, err := os.Create(filepath.Join(dir, "output"))
 	if err != nil {

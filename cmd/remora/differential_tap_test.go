@@ -89,7 +89,7 @@ func (t *tap) relay(sidecar *net.TCPConn) {
 	t.mu.Unlock()
 	var both sync.WaitGroup
 	both.Go(func() {
-		_ = pump(c.server, c.sidecar, func(b []byte) {
+		pump(c.server, c.sidecar, func(b []byte) {
 			t.mu.Lock()
 			defer t.mu.Unlock()
 			c.begun = append(c.begun, b...)
@@ -97,7 +97,7 @@ func (t *tap) relay(sidecar *net.TCPConn) {
 		})
 	})
 	both.Go(func() {
-		_ = pump(c.sidecar, c.server, func(b []byte) {
+		pump(c.sidecar, c.server, func(b []byte) {
 			t.mu.Lock()
 			defer t.mu.Unlock()
 			c.heard = append(c.heard, b...)
@@ -109,8 +109,9 @@ func (t *tap) relay(sidecar *net.TCPConn) {
 	both.Wait()
 }
 
-// pump copies until the end of from, and calls record before it writes.
-func pump(to, from *net.TCPConn, record func(b []byte)) error {
+// pump copies until the end of from, and calls record before it writes. A reset is passed
+// on: it tells a server that a request was cut off.
+func pump(to, from *net.TCPConn, record func(b []byte)) {
 	defer to.CloseWrite()
 	b := make([]byte, 16<<10)
 	for {
@@ -120,11 +121,15 @@ func pump(to, from *net.TCPConn, record func(b []byte)) error {
 			record(b[:n])
 			if _, err := to.Write(b[:n]); err != nil {
 				from.Close()
-				return err
+				return
 			}
 		}
+		if errors.Is(err, syscall.ECONNRESET) {
+			_ = to.SetLinger(0)
+			to.Close()
+		}
 		if err != nil {
-			return err
+			return
 		}
 	}
 }

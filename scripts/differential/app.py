@@ -24,7 +24,8 @@ def wsgi(environ, start_response):
     query = latin.get("QUERY_STRING")
     target = latin.get("RAW_URI") or latin.get("REQUEST_URI") or latin["PATH_INFO"] + (b"?" + query if query else b"")
     headers = [(key[5:].encode(), value) for key, value in latin.items() if key.startswith("HTTP_")]
-    body = b"" if is_early(target) else environ["wsgi.input"].read()
+    # gevent has no end of the body of an upgrade.
+    body = b"" if is_early(target) or "HTTP_UPGRADE" in latin else environ["wsgi.input"].read()
     lines, said = echo(latin["REQUEST_METHOD"], target, headers, body, b"cgi")
     start_response("200 OK", list(lines.items()))
     return [said]
