@@ -145,11 +145,6 @@ type AllowRule struct {
 // Given reports whether there are rules.
 func (a *Allow) Given() bool { return len(a.Rules) > 0 }
 
-// matchesAll reports whether r allows every request.
-func (r *AllowRule) matchesAll() bool {
-	return len(r.From)+len(r.Method)+len(r.Path)+len(r.Service) == 0
-}
-
 // callers are what may reach a set of rules.
 type callers struct {
 	http, dubbo, opaque bool   // requests of HTTP, calls of Dubbo, streams of bytes
@@ -205,6 +200,9 @@ func (v *validator) routed(name string) bool {
 
 // allow reports rules that can't match, and names that can't be.
 func (v *validator) allow(at path, a *Allow, c callers) {
+	if !c.http && !c.dubbo && !c.opaque { // not used yet, or not any more
+		c.http, c.dubbo, c.opaque, c.names = true, true, true, true
+	}
 	names := map[string]bool{}
 	for i := range a.Rules {
 		r, shown := &a.Rules[i], at.key("rules").item(i)

@@ -239,6 +239,7 @@ func TestAllowRules(t *testing.T) {
 		{route(`path: /a/`, `{path: [/b]}`), "never matches: match.path is /a/"},
 		{route(`path: /a/`, `{path: [/b/*]}`), "never matches: match.path is /a/"},
 		{route(`method: [GET]`, `{method: [PUT]}`), "never matches: match.method lacks PUT"},
+		{`{services: {s: {discover: static, endpoints: ["a:1"], allow: {rules: [{from: [a.d], path: [/a]}]}}}}`, ""},
 		{service(`protocol: http, service: s`, `{from: [a.d]}`), "services.s.allow.rules[0].from: never matches"},
 		{service(`protocol: link, service: s, tls: `+mutual, `{from: [a.d]}`), ""},
 		{`{services: {s: {discover: static, endpoints: ["a:1"]}}, routes: [{service: s}], listeners: [{name: l, address: "a:1", protocol: http, transparent: true, allow: {rules: [{}]}}]}`, "contradicts transparent"},
