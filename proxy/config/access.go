@@ -125,21 +125,22 @@ type Allow struct {
 	// A request that no rule allows gets 403 `not-allowed`. `false` only counts and logs it.
 	Enforce bool `yaml:"enforce"`
 	// One rule that matches allows the request. No rules allow every request.
-	Rules []AllowRule `yaml:"rules"`
+	Rules []AllowRule `yaml:"rules" filled:"true"`
 }
 
-// AllowRule allows requests. Every condition that is set must hold.
+// AllowRule allows requests. Every condition that is set must hold. An empty list is an error,
+// since whoever fills the file in may have meant that nobody passes.
 type AllowRule struct {
 	// `rule` in metrics. Empty means the index.
 	Name string `yaml:"name"`
 	// Names of the calling sidecar, as in `tls.peers`. Only a `link` listener with `tls` knows them.
-	From []string `yaml:"from"`
+	From []string `yaml:"from" filled:"true"`
 	// One of these methods, of HTTP or of a Dubbo interface.
-	Method []string `yaml:"method"`
+	Method []string `yaml:"method" filled:"true"`
 	// HTTP: one of these paths; with `/*` at its end all below.
-	Path []string `yaml:"path"`
+	Path []string `yaml:"path" filled:"true"`
 	// Dubbo: one of these interfaces, or paths that the provider exports them by.
-	Service []string `yaml:"service"`
+	Service []string `yaml:"service" filled:"true"`
 }
 
 // Given reports whether there are rules.

@@ -68,6 +68,10 @@ func (d *decoder) decode(n *node, v reflect.Value, f field, p path) {
 		if f.single && n.kind == kindScalar {
 			n = &node{kind: kindSequence, at: n.at, items: []*node{n}}
 		}
+		if f.filled && len(n.items) == 0 && (n.kind == kindSequence || n.kind == kindNull) {
+			d.errorAt(n.at, p, "empty; leave it out if it is meant to allow everything")
+			return
+		}
 		if d.is(kindSequence, "a list", n, f, p) {
 			d.decodeSlice(n, v, f, p)
 		}
@@ -220,6 +224,7 @@ type field struct {
 	size   bool     // reports whether it is a number of bytes
 	secret bool
 	single bool   // a list of one may be given as its item
+	filled bool   // an empty list is an error
 	min    string // inclusive; empty means 0 for numbers and durations
 	max    string
 	in     string // the interval of a float
@@ -238,8 +243,8 @@ func fieldsOf(t reflect.Type) []field {
 			oneof: namesOf(sf.Tag),
 			auto:  sf.Tag.Get("auto"),
 			size:  sf.Tag.Get("unit") == "size", secret: sf.Tag.Get("secret") == "true",
-			single: sf.Tag.Get("single") == "true",
-			min:    sf.Tag.Get("min"), max: sf.Tag.Get("max"), in: sf.Tag.Get("in"),
+			single: sf.Tag.Get("single") == "true", filled: sf.Tag.Get("filled") == "true",
+			min: sf.Tag.Get("min"), max: sf.Tag.Get("max"), in: sf.Tag.Get("in"),
 		})
 	}
 	return out

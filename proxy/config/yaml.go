@@ -28,6 +28,9 @@ func (c *Config) YAML() ([]byte, error) {
 func encodeStruct(v reflect.Value) yaml.MapSlice {
 	out := yaml.MapSlice{}
 	for _, f := range fieldsOf(v.Type()) {
+		if f.filled && v.FieldByIndex(f.index).Len() == 0 {
+			continue
+		}
 		if r, ok := v.Interface().(Route); ok && f.name == "service" && len(r.Split) > 0 {
 			out = append(out, yaml.MapItem{Key: f.name, Value: encode(reflect.ValueOf(r.Split), f)})
 			continue

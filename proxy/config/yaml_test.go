@@ -1,6 +1,9 @@
 package config
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestYAML checks that a printed configuration parses to the same values.
 func TestYAML(t *testing.T) {
@@ -28,5 +31,16 @@ func roundTrip(t *testing.T, c *Config) {
 	second, err := again.YAML()
 	if err != nil || string(second) != string(data) {
 		t.Errorf("%v\nfirst:\n%s\nsecond:\n%s", err, data, second)
+	}
+}
+
+// TestYAMLRules checks that rules are printed without the conditions that they lack, and that
+// a number of proxies is read back.
+func TestYAMLRules(t *testing.T) {
+	c := mustParse(t, withListener(`address: "a:1", protocol: http, service: s, forwarded: {trust: 2}, allow: {rules: [{path: [/a]}, {method: [GET]}]}`))
+	roundTrip(t, c)
+	data, _ := c.YAML()
+	if text := string(data); strings.Contains(text, " from:") || strings.Count(text, " method:") != 1 {
+		t.Errorf("printed:\n%s", text)
 	}
 }
