@@ -265,12 +265,22 @@ func (s *sidecar) resources() *overload.Manager {
 			{Name: "descriptors", Used: s.openFiles, Limit: s.engine.FileLimit},
 			overload.Memory(),
 			{Name: "connections", Used: s.engine.Accepted, Limit: s.engine.MaxAccepted},
-			{Name: "buffered", Used: s.proc.Buffered, Limit: func() int64 { return s.proc.Config().Limits.Buffered }, Bounded: true},
-			{Name: "admin_connections", Used: func() int64 { return int64(s.admin.Connections()) },
-				Limit: func() int64 { return int64(s.proc.Config().Limits.AdminConnections) }, Bounded: true},
+			boundedBy("handshakes", s.engine.Handshakes),
+			boundedBy("streams", s.streams.Places),
+			boundedBy("buffered", func() (used, limit int) { return int(s.proc.Buffered()), int(s.proc.Config().Limits.Buffered) }),
+			boundedBy("admin_connections", func() (used, limit int) { return s.admin.Connections(), s.proc.Config().Limits.AdminConnections }),
 		},
 		Shed: s.proc.ShedIdle, Logger: s.log,
 	})
+}
+
+// boundedBy returns a resource that is bounded where it is used.
+func boundedBy(name string, of func() (used, limit int)) overload.Resource {
+	return overload.Resource{
+		Name: name, Bounded: true,
+		Used:  func() int64 { used, _ := of(); return int64(used) },
+		Limit: func() int64 { _, limit := of(); return int64(limit) },
+	}
 }
 
 // openFiles returns the number of open descriptors.

@@ -214,6 +214,10 @@ func (e *Engine) Files() int64 { return e.count.open.Load() + e.count.outside.Lo
 // FileLimit returns the limit of all descriptors of the process, as it was at the start.
 func (e *Engine) FileLimit() int64 { return e.limits.fileLimit }
 
+// Handshakes returns how many TLS handshakes of accepted connections are in progress, and how
+// many may be. Any goroutine may call it.
+func (e *Engine) Handshakes() (taken, max int) { return e.handshakes.Taken(), e.handshakes.Max() }
+
 // Stats returns the counters. It may be called from any goroutine.
 func (e *Engine) Stats() stats.DriverStats {
 	c := &e.count

@@ -150,7 +150,7 @@ func (s *Server) ended(p *pair) {
 	delete(s.open, p)
 }
 
-// Places returns how many streams have a place of limits.streams, and how many there are.
+// Places returns how many places of limits.streams are taken, and how many there are.
 func (s *Server) Places() (taken, max int) { return s.places.Taken(), s.config().Limits.Streams }
 
 // Open returns the number of streams that are open, being connected, or parked.
