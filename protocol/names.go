@@ -1,5 +1,7 @@
 package protocol
 
+import "slices"
+
 // What is added to messages and taken from them on the way. Two sidecars and the link between
 // them are one intermediary to the applications beside them: a request gets it where it enters
 // over HTTP, and a response where it leaves its application. Links carry both as they are.
@@ -35,26 +37,23 @@ var (
 
 // IsOwn reports whether a name begins with HeaderPrefix, in any case.
 func IsOwn(name []byte) bool {
-	return len(name) > len(HeaderPrefix) && name[0]|0x20 == 'x' && EqualFold(name[:len(HeaderPrefix)], HeaderPrefix)
+	return len(name) > len(HeaderPrefix) && EqualFold(name[:len(HeaderPrefix)], HeaderPrefix)
 }
 
 // FromEndpoint returns the headers of an endpoint's response without our own: only a sidecar
 // may say x-remora-error. dated reports whether a Date is among them. kept is in the memory of hs.
 func FromEndpoint(hs []Header) (kept []Header, dated bool) {
-	at := 0
+	own := 0
 	for i := range hs {
-		name := hs[i].Name
-		if IsOwn(name) {
-			continue
+		switch name := hs[i].Name; {
+		case len(name) == len("date"):
+			dated = dated || EqualFold(name, "date")
+		case len(name) > len(HeaderPrefix) && name[0]|0x20 == 'x' && IsOwn(name):
+			own++
 		}
-		if len(name) == len("date") && EqualFold(name, "date") {
-			dated = true
-		}
-		if at < i {
-			hs[at] = hs[i]
-		}
-		at++
 	}
-	clear(hs[at:])
-	return hs[:at], dated
+	if own > 0 {
+		hs = slices.DeleteFunc(hs, func(h Header) bool { return IsOwn(h.Name) })
+	}
+	return hs, dated
 }

@@ -122,7 +122,10 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, minor in
 	if ex.RequestID == nil {
 		ex.RequestID = newRequestID(ids, &ex.NewID)
 	}
-	client := from.client(ex)
+	client := from.Addr
+	if len(ex.Forwarded) > 0 {
+		client = from.client(ex)
+	}
 	clear(req.Headers[len(kept):]) // Reset clears only the list, not the array behind it
 	// A tracestate counts only with a valid traceparent.
 	if marked {
@@ -147,9 +150,6 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, minor in
 // ex.Forwarded has with a comma after each line, and the peer.
 func (from *Origin) client(ex *exchange.Exchange) []byte {
 	const comma = ", "
-	if len(ex.Forwarded) == 0 {
-		return from.Addr
-	}
 	believed := from.Client.Believed(ex.Forwarded[:len(ex.Forwarded)-len(comma)])
 	if len(believed) == 0 {
 		return from.Addr
