@@ -3,6 +3,9 @@ package allow
 import (
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -117,5 +120,41 @@ func TestAllowAllocs(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestPathsStayBelow checks with random paths that whatever an application makes of a path which
+// /v1/* allows is below /v1: it may decode twice, drop parameters, take \ for /, and shorten.
+func TestPathsStayBelow(t *testing.T) {
+	rnd, allowed := rand.New(rand.NewPCG(1, 2)), 0
+	below := NewSet("s", &config.Allow{Enforce: true, Rules: []config.AllowRule{{Path: []string{"/v1/*"}}}}, nil)
+	pieces := []string{"/", "/", ".", "..", "a", "%2e", "%2E", "%2f", "%5c", "%25", "2e", "%3b", ";", "\\", "%", "v1", "%61", "?", "%c0%ae"}
+	for range 200_000 {
+		text := "/v1/"
+		for range 1 + rnd.IntN(7) {
+			text += pieces[rnd.IntN(len(pieces))]
+		}
+		if below.Refuses(&Call{Req: &protocol.Request{}, Path: []byte(text)}, "", quiet) {
+			continue
+		}
+		allowed++
+		seen, _, _ := strings.Cut(text, "?")
+		for range 2 {
+			if got, err := url.PathUnescape(seen); err == nil {
+				seen = got
+			}
+			seen = strings.ReplaceAll(seen, `\`, "/")
+			segments := strings.Split(seen, "/")
+			for i := range segments {
+				segments[i], _, _ = strings.Cut(segments[i], ";")
+			}
+			seen = path.Clean(strings.Join(segments, "/"))
+			if seen != "/v1" && !strings.HasPrefix(seen, "/v1/") {
+				t.Fatalf("%q is allowed, and may become %q", text, seen)
+			}
+		}
+	}
+	if allowed < 1000 {
+		t.Errorf("only %d paths were allowed", allowed)
 	}
 }
