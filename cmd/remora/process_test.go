@@ -104,7 +104,10 @@ func startWithin(t *testing.T, files int, yaml string) *process {
 // newProcess writes the configuration of a process that does not run yet.
 func newProcess(t *testing.T, yaml string) *process {
 	t.Helper()
-	p := &process{t: t, admin: freeAddrs(t, 1)[0]}
+	p := &process{t: t}
+	for p.admin == "" || strings.Contains(yaml, p.admin) { // nobody listens at the other addresses yet
+		p.admin = freeAddrs(t, 1)[0]
+	}
 	p.file = filepath.Join(t.TempDir(), "remora.yaml")
 	p.write(yaml)
 	return p
