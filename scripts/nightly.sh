@@ -26,9 +26,10 @@ suite env SEEDS=100000 scripts/sim.sh
 for name in compose-check cost interop interop-dubbo streams tracing strictness differential dashboard; do
 	suite "scripts/$name.sh"
 done
-suite env REMORA_ATTACK=4s go test ./cmd/remora -count=1 -run '^TestAttacks$' -v
+suite scripts/attack.sh 4s
 suite scripts/soak.sh --kill
 suite scripts/restart.sh 100
+suite scripts/restart.sh --changes 5000000
 suite scripts/reload.sh 100
 # Root may not be the repository's owner: then Go must not ask git for its state.
 privileged=(env PATH="$PATH" GOFLAGS=-buildvcs=false)

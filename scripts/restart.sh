@@ -6,10 +6,16 @@
 #   scripts/restart.sh          10 restarts and 4 cycles at 300 requests a second, as CI runs it
 #   scripts/restart.sh 100      100 restarts and 20 cycles at 1,000 requests a second: the acceptance
 #
+#   scripts/restart.sh --changes 5000000      50 reloads and 20 restarts over 5 million requests
+#
 # RESTARTS, CYCLES and RATE set each of them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+if [[ ${1:-} == --changes ]]; then
+	exec go test ./cmd/remora -count=1 -timeout=3h -v -run '^TestChangesUnderOpenLoad$' \
+		-change-requests="$2" -change-rate="${RATE:-4000}"
+fi
 restarts=${1:-${RESTARTS:-10}}
 full() { if ((restarts >= 100)); then echo "$1"; else echo "$2"; fi; }
 go test ./cmd/remora -count=1 -timeout=60m -v -run '^Test(Restart|Cycles)UnderOpenLoad$' \

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/internal/eventually"
 )
@@ -65,7 +66,7 @@ func (p *process) changed(t *testing.T, i int) string {
 // awaitRequests waits until about n requests have had their response.
 func (l *mixedLoad) awaitRequests(n int) {
 	l.t.Helper()
-	eventually.Nil(l.t, "load", func() error {
+	eventually.Within(l.t, 10*time.Minute, "load", func() error {
 		if got := 10 * int(l.plain.answered.Load()); got < n {
 			return fmt.Errorf("%d of %d requests", got, n)
 		}

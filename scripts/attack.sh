@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Attacks on real processes, each beside a well-behaved load: no other request may fail, memory
+# stays within its bound, and nothing is left behind.
+#
+#   scripts/attack.sh         each attack for 600 ms, or until its limit has stopped it
+#   scripts/attack.sh 4s      each for 4 s: the nightly form
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+REMORA_ATTACK=${1:-600ms} go test ./cmd/remora -count=1 -timeout=40m -v \
+	-run '^Test(Attacks|LinkCrowds|TLSAttacks|AdminConnections|DescriptorReserve|DescriptorsBehindLink|Overload.*|Paths|TopPrintsNoControlSequences|OutputIsPrintable)$' |
+	grep -v '^=== '
