@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
@@ -149,7 +150,7 @@ func TestSlowUpload(t *testing.T) {
 		client.Close()
 		wantReset(t, "the application", server)
 		server.Close()
-		c.nodes[0].wantFailure("body-too-slow")
+		c.wantTooSlow()
 	}, a.addr)
 }
 
@@ -165,7 +166,7 @@ func TestSlowReader(t *testing.T) {
 			_, _ = io.Copy(server, zeros{})
 			server.Close()
 		}()
-		c.nodes[0].wantFailure("body-too-slow")
+		c.wantTooSlow()
 		wantReset(t, "the client", client)
 	}, a.addr)
 }
@@ -192,7 +193,7 @@ func TestSilentSides(t *testing.T) {
 			slow := chain.nodes[0].dial() // when it has ended, the silent one has been checked as often
 			fmt.Fprintf(slow, "PUT / HTTP/1.1\r\nHost: app\r\nContent-Length: %d\r\n\r\nx", 10*longest)
 			second := receive(t, a.conns, "the application to get the slow request")
-			chain.nodes[0].wantFailure("body-too-slow")
+			chain.wantTooSlow()
 			second.Close()
 			slow.Close()
 			client.Close()
@@ -200,6 +201,23 @@ func TestSilentSides(t *testing.T) {
 			chain.waitNoStreams()
 		})
 	}
+}
+
+// wantTooSlow waits until a sidecar has ended one stream as too slow: the first, or the one behind
+// it, for which the first is the client.
+func (c *chain) wantTooSlow() {
+	c.t.Helper()
+	eventually.Nil(c.t, "the slow stream to be counted", func() error {
+		var all []map[string]uint64
+		for _, s := range c.nodes {
+			_, failures := s.totals()
+			all = append(all, failures)
+			if failures["body-too-slow"] == 1 && len(failures) == 1 {
+				return nil
+			}
+		}
+		return fmt.Errorf("failures %v", all)
+	})
 }
 
 // wantFailure waits until s has counted the failure, once, and no other.
