@@ -8,13 +8,15 @@ import (
 	"time"
 )
 
-// crowdSize is below the default of limits.connections. The short form is enough to take too
-// much memory if each link takes as much as its peer likes.
-func crowdSize() int {
+// crowdSize is the largest number of links that p, under limits.connections or with the file
+// descriptors of this machine, lets in without shutting others out. The short form is enough to
+// take too much memory if each link takes as much as its peer likes.
+func crowdSize(p *process) int {
+	size := p.metric(`remora_overload_limit{resource="connections"}`) * 9 / 10
 	if testing.Short() {
-		return 8_000
+		return min(size, 8_000)
 	}
-	return 15_500
+	return size
 }
 
 const (
@@ -28,12 +30,12 @@ var fullTable = linkFrames(128, func(i int) []byte {
 })
 
 // onCrowd is an attack of a crowd of links that send first and then nothing.
-func onCrowd(name string, first []byte) attack {
-	c := crowd{size: crowdSize(), first: first, pause: 5 * time.Second, ramp: 2 * time.Second}
+func onCrowd(name string, size int, first []byte) attack {
+	c := crowd{size: size, first: first, pause: 5 * time.Second, ramp: 2 * time.Second}
 	return attack{
 		name:  name,
 		run:   func(ctx context.Context, m *attackMesh) { c.run(ctx, m.link) },
-		meets: `remora_link_bytes_total{direction="received"}`, by: crowdSize() * len(first),
+		meets: `remora_link_bytes_total{direction="received"}`, by: size * len(first),
 	}
 }
 
@@ -42,9 +44,10 @@ func onCrowd(name string, first []byte) attack {
 func TestLinkCrowds(t *testing.T) {
 	m := newAttackMesh(t, crowdBuffered, crowdConnections)
 	before := m.levels()
+	size := crowdSize(m.provider)
 	for _, a := range []attack{
-		onCrowd("bare prefaces", hello),
-		onCrowd("full tables", slices.Concat(hello, fullTable)),
+		onCrowd("bare prefaces", size, hello),
+		onCrowd("full tables", size, slices.Concat(hello, fullTable)),
 	} {
 		t.Run(a.name, func(t *testing.T) { m.attack(t, &a, m.provider, before) })
 	}
