@@ -110,7 +110,7 @@ timeouts: {header: 1s, body: 2s, idle: 10s, write: 3s}
 	m.provider = startRemora(t, common+fmt.Sprintf(`
 listeners: [{name: ingress, address: %q, protocol: link, service: local}]
 services:
-  local: {discover: static, endpoints: [%q], protocol: http, max_concurrency: 128, timeout: 20s, idle_timeout: 200ms}`,
+  local: {discover: static, endpoints: [%q], protocol: http, max_concurrency: 128, timeout: 20s, connect_timeout: 15s, idle_timeout: 200ms}`,
 		m.link, app.Addr()))
 	m.provider.ready() // before the next address is chosen
 	m.http = freeAddrs(t, 1)[0]

@@ -352,7 +352,7 @@ func TestStraySockets(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	if n := descriptors(t); n != before {
+	if n := descriptors(t); n > before { // descriptors of earlier tests may have been closed
 		t.Errorf("%d descriptors are open, before %d", n, before)
 	}
 }
