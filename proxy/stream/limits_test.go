@@ -220,6 +220,58 @@ func (c *chain) wantTooSlow() {
 	})
 }
 
+// TestLateContinue: a client that has sent its whole body without waiting is not too slow when
+// 100 Continue arrives, nor is one that asked for none and has no body.
+func TestLateContinue(t *testing.T) {
+	for name, request := range map[string]string{
+		"body":    "PUT / HTTP/1.1\r\nHost: app\r\nExpect: 100-continue\r\nContent-Length: 200000\r\n\r\n" + strings.Repeat("x", 200000),
+		"upgrade": "GET / HTTP/1.1\r\nHost: app\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newApp(t)
+			chain := newChain(t, slowly(""), a.addr)
+			client := chain.nodes[0].dial()
+			_, _ = io.WriteString(client, request)
+			server := receive(t, a.conns, "the application to get the request")
+			r, err := http.ReadRequest(bufio.NewReader(server))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.Copy(io.Discard, r.Body); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.WriteString(server, "HTTP/1.1 100 Continue\r\n\r\n")
+			slow := chain.nodes[0].dial() // when it has ended, the silent one has been checked as often
+			fmt.Fprintf(slow, "PUT / HTTP/1.1\r\nHost: app\r\nContent-Length: %d\r\n\r\nx", 10*longest)
+			second := receive(t, a.conns, "the application to get the slow request")
+			wantStatus(t, slow, http.StatusRequestTimeout)
+			_, _ = io.WriteString(server, "HTTP/1.1 204 No Content\r\n\r\n")
+			wantStatus(t, client, http.StatusNoContent)
+			for _, c := range []net.Conn{second, slow, client, server} {
+				c.Close()
+			}
+			chain.waitNoStreams()
+		})
+	}
+}
+
+// wantStatus checks the status of the final response.
+func wantStatus(t *testing.T, from net.Conn, want int) {
+	t.Helper()
+	for r := bufio.NewReader(from); ; {
+		resp, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != http.StatusContinue {
+			if resp.StatusCode != want {
+				t.Errorf("got %s, want %d", resp.Status, want)
+			}
+			return
+		}
+	}
+}
+
 // wantFailure waits until s has counted the failure, once, and no other.
 func (s *sidecar) wantFailure(code string) {
 	s.t.Helper()

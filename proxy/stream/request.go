@@ -46,14 +46,15 @@ type requestStream struct {
 	lease   *exchange.Lease
 	release func() // uncounts the memory of r; may be called again
 
-	requestFault atomic.Pointer[fault.Failure] // why the request could not be passed on; nil if it could
-	hasHead      bool                          // the head of the response has arrived; guarded by mu
-	requestSent  atomic.Bool                   // the whole request was passed on
-	connected    bool                          // lease.Connected was called
-	status       int                           // of the response, 0 until its head is sent
-	whole        bool                          // the whole response was passed on
-	in           atomic.Int64                  // bytes of the request body, or of the tunnel
-	out          int64                         // bytes of the response body, or of the tunnel
+	requestFault   atomic.Pointer[fault.Failure] // why the request could not be passed on; nil if it could
+	hasHead        bool                          // the head of the response has arrived; guarded by mu
+	awaitsContinue bool                          // the client has not begun the body; guarded by mu
+	requestSent    atomic.Bool                   // the whole request was passed on
+	connected      bool                          // lease.Connected was called
+	status         int                           // of the response, 0 until its head is sent
+	whole          bool                          // the whole response was passed on
+	in             atomic.Int64                  // bytes of the request body, or of the tunnel
+	out            int64                         // bytes of the response body, or of the tunnel
 }
 
 func (x *requestStream) run() {
@@ -106,6 +107,8 @@ func (x *requestStream) carry(full bool) (fail *fault.Failure) {
 	}
 	x.r.Head = nil
 	if x.r.Kind == stats.StreamBody {
+		x.awaitsContinue = x.r.Continue
+		x.uploading.Store(!x.awaitsContinue)
 		x.readDown(x.upload)
 	} else {
 		x.startTimeout()
@@ -120,9 +123,8 @@ func (x *requestStream) upload() {
 		body: &x.r.Body, decoded: x.r.Buffer, rest: x.r.Rest, chunks: x.r.Chunks,
 	}
 	x.r.Buffer, x.r.Rest = nil, nil
-	x.uploading.Store(!x.r.Continue)
 	f := t.run()
-	x.uploading.Store(false)
+	x.endUpload()
 	x.in.Store(t.sent)
 	switch f {
 	case noFault:
@@ -138,6 +140,24 @@ func (x *requestStream) upload() {
 			x.abort()
 		}
 	}
+}
+
+// beginUpload notes that the client may send the body that it held back. It may have sent all of
+// it without waiting.
+func (x *requestStream) beginUpload() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.awaitsContinue {
+		x.awaitsContinue = false
+		x.uploading.Store(true)
+	}
+}
+
+func (x *requestStream) endUpload() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.awaitsContinue = false
+	x.uploading.Store(false)
 }
 
 func (x *requestStream) startTimeout() {
@@ -210,7 +230,7 @@ func (x *requestStream) interim(resp *protocol.Response) *fault.Failure {
 		x.abort()
 	}
 	if resp.Status == http.StatusContinue {
-		x.uploading.Store(true)
+		x.beginUpload()
 	}
 	return nil
 }
