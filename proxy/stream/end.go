@@ -72,6 +72,9 @@ func (e *end) info() (info *unix.TCPInfo, err error) {
 
 func (e *end) unacknowledged() int { return e.queued(unix.SIOCOUTQ) }
 
+// unsent returns how many bytes wait because e's peer or the network takes no more now.
+func (e *end) unsent() int { return e.queued(unix.SIOCOUTQNSD) }
+
 // queued returns the length of one of the kernel's queues of e, or 0 if e is closed.
 func (e *end) queued(which uint) (n int) {
 	sc, err := e.tcp.SyscallConn()

@@ -296,6 +296,42 @@ func TestLongStream(t *testing.T) {
 	s.waitIdle()
 }
 
+// TestPaceOfBlocked: a client whose whole body has arrived is not too slow while the endpoint does
+// not read it.
+func TestPaceOfBlocked(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{more: "timeouts: {min_rate: 1GiB}"}, a.addr)
+	client, down := s.pair(a)
+	up, server := s.pair(a)
+	p := &pair{srv: s.srv, down: &end{conn: down, tcp: down}, up: &end{conn: up, tcp: up}}
+	p.uploading.Store(true)
+	checkWindow := func() {
+		w := &watch{p: p, limit: &s.srv.config().Timeouts, began: time.Now().Add(-time.Hour)}
+		w.checkPace(time.Now())
+		w.checkPace(time.Now().Add(paceWindow))
+	}
+	stall(t, up, 1<<30)
+	checkWindow()
+	if f := p.why.Load(); f != nil {
+		t.Errorf("ended by %s", f.Code)
+	}
+	go func() { _, _ = io.Copy(io.Discard, server) }()
+	s.eventually("the endpoint to read", func() error {
+		if n := p.up.unsent(); n > 0 {
+			return fmt.Errorf("%d bytes are not sent", n)
+		}
+		return nil
+	})
+	checkWindow()
+	if f := p.why.Load(); f == nil {
+		t.Error("a silent client may take any time")
+	}
+	for _, c := range []net.Conn{client, down, server} {
+		c.Close()
+	}
+	s.waitIdle()
+}
+
 func TestPace(t *testing.T) {
 	const waits, busy = true, false
 	type check struct {

@@ -82,7 +82,8 @@ func (w *watch) checkPace(now time.Time) {
 	p := w.p
 	c := p.down.counters()
 	graced := now.Sub(w.began) >= p.srv.window
-	if w.up.tooSlow(now, graced && p.uploading.Load() && c.unread == 0, c.received, w) {
+	awaited := graced && p.uploading.Load() && c.unread == 0 && p.endpoint().unsent() == 0
+	if w.up.tooSlow(now, awaited, c.received, w) {
 		p.why.CompareAndSwap(nil, fault.BodyTooSlow)
 		p.closeUp(false)
 	}
