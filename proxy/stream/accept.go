@@ -45,7 +45,7 @@ func (s *Server) serveParked(p *pair, token link.Token) {
 		return
 	}
 	src := parked.take()
-	s.startResponse(&responseStream{pair: p, head: []byte{link.StreamTaken}, chunks: !src.Body.HasLength(), src: src})
+	s.startResponse(&responseStream{pair: p, head: []byte{link.StreamTaken}, chunks: !src.Body.HasLength(), fetched: true, src: src})
 }
 
 // serve carries a request of another sidecar, which has added the headers of a proxy already.

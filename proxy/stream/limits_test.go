@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
@@ -84,6 +85,32 @@ func TestStreamsBusy(t *testing.T) {
 				t.Errorf("got %s %s %q", resp.Status, resp.Header.Get("X-Remora-Error"), body)
 			}
 			c.waitNoStreams()
+		})
+	}
+}
+
+// TestResponsesBusy: the same for a response that can't be a stream. It is counted once.
+func TestResponsesBusy(t *testing.T) {
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(make([]byte, 10*longest))
+	}))
+	defer app.Close()
+	for busy, code := range []string{"too-many-streams", "overloaded"} {
+		t.Run([]string{"consumer", "provider"}[busy], func(t *testing.T) {
+			c := newChain(t, chainOptions{limits: "streams: 1"}, app.Listener.Addr().String())
+			full := c.nodes[busy].srv.places
+			full.Resize(1)
+			place := full.Take(netip.Addr{}, func() { t.Error("evicted") })
+			defer place.Release()
+			if busy == 0 {
+				c.nodes[1].srv.park = time.Millisecond // nobody fetches it
+			}
+			resp, body := c.put(t, 0)
+			if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("X-Remora-Error") != code {
+				t.Errorf("got %s %s %q", resp.Status, resp.Header.Get("X-Remora-Error"), body)
+			}
+			c.waitNoStreams()
+			c.nodes[busy].wantFailure("too-many-streams")
 		})
 	}
 }

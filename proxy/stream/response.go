@@ -15,9 +15,10 @@ import (
 // while it arrives.
 type responseStream struct {
 	*pair
-	head   []byte // sent before the body
-	chunks bool   // the body is sent in chunks
-	src    *exchange.StreamSource
+	head    []byte // sent before the body
+	chunks  bool   // the body is sent in chunks
+	fetched bool   // down is another sidecar, which gets a reason for a failure
+	src     *exchange.StreamSource
 }
 
 // Answer implements downstream.Streams.
@@ -48,11 +49,10 @@ func (d *responseStream) run() {
 	fail := d.joinSource()
 	cut := d.isAborted()
 	if fail != nil {
-		if !cut {
+		if !cut && fail != d.why.Load() {
 			d.src.Lease.Failed(fail)
 		}
-		r := downstream.StreamRequest{Minor: 1}
-		d.refuse(r.AppendFailure(nil, fail, date()))
+		d.refuse(d.failureResponse(fail))
 	} else {
 		sent, whole = d.send()
 		cut = !whole
@@ -61,6 +61,14 @@ func (d *responseStream) run() {
 	<-d.readerDone
 	d.src.Lease.Close(true, 0, sent)
 	d.src.Record.End(accesslog.StreamEnd{Failure: cmp.Or(fail, d.why.Load()), Cut: cut, Out: sent})
+}
+
+func (d *responseStream) failureResponse(f *fault.Failure) []byte {
+	if d.fetched {
+		return []byte{byte(f.Reason())}
+	}
+	r := downstream.StreamRequest{Minor: 1}
+	return r.AppendFailure(nil, f, date())
 }
 
 // joinSource connects the end that the body comes from. A body that was handed off with its
