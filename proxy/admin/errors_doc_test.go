@@ -70,7 +70,7 @@ var codeNotes = map[string]string{
 	"tls_plaintext":       "It does not speak TLS: check its `tls` and `insecure`.",
 	"tls_timeout":         "It did not finish the handshake: check `connect_timeout` and its CPU.",
 	"tls_silent":          "It sent no whole ClientHello, and newer connections needed its place: find out who connects and says nothing.",
-	"tls_busy":            "512 handshakes were in progress: find out who connects so often.",
+	"tls_busy":            "512 handshakes were in progress, and no source had more than its own: find out who connects so often.",
 	"tls_refused":         "It refused us: check its log.",
 	"tls_failed":          "It closed the connection, or something else failed: the log has the `error`.",
 	"tls_crl_outdated":    "No peer: a list of `tls.crl` is past its next update. It stays in use; check who delivers new ones.",

@@ -178,7 +178,7 @@ func (c *scraper) process(to *page, reports []stats.WorkerReport) {
 // The families of the driver.
 var (
 	accepted     = counter("reactor_accepted_total", "Connections accepted and given to a loop.")
-	refused      = counter("reactor_refused_total", "Connections closed at once, above limits.connections or in overload state refusing.")
+	refused      = counter("reactor_refused_total", "Connections closed at once, above limits.connections or the listener's own, or in overload state refusing.")
 	refusedFrom  = counter("reactor_refused_source_total", "Connections closed at once, above limits.per_source.")
 	acceptErrors = counter("reactor_accept_errors_total", "Failed accepts, and accepted sockets that no loop took.")
 	dialed       = counter("reactor_dialed_total", "Connections established to endpoints.")

@@ -46,7 +46,7 @@ func (c *scraper) tls(to *page) {
 }
 
 // The family of allow rules. It has series for the rules of the configuration.
-var allowed = counter("allow_total", "Requests that a rule allows; with the rule none, those that no rule does: refused, or only counted.",
+var allowed = counter("allow_total", "Requests and opaque streams, by the rule that allows them. With the rule none: those that no rule allows, refused or only counted.",
 	"rules", "rule", "verdict")
 
 func (c *scraper) allow(to *page) {

@@ -15,9 +15,9 @@ const (
 
 // Forwarded says whom a listener believes what proxies say about earlier hops.
 type Forwarded struct {
-	// Trusted proxies in front: their number, or a list of CIDRs. 0 means none. Empty means every client on loopback, and none elsewhere.
+	// Trusted proxies in front: their number, or a list of CIDRs. 0 means none. Empty means every client of a listener on loopback, none elsewhere.
 	Trust []string `yaml:"trust" single:"true" reload:"next connection"`
-	// Removed from clients that are not trusted, also with `_` for `-`. Replaces the default.
+	// Headers removed from clients that are not trusted, also with `_` for `-`. Replaces the default.
 	Strip []string `yaml:"strip" reload:"next connection"`
 	// Names with an underscore: sent on, removed, or 400 `header-underscore`.
 	Underscores string `yaml:"underscores" oneof:"keep drop reject" reload:"next connection"`

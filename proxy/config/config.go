@@ -190,7 +190,7 @@ type Listener struct {
 // gets that form. It applies to HTTP listeners without a fixed service, and only if a route has
 // a condition on the path.
 type Path struct {
-	// Decodes escapes of unreserved characters and removes dot segments. What hides a dot segment, and malformed escapes: 400 `bad-path`.
+	// Decodes escapes of unreserved characters and removes dot segments. Disguised dot segments and malformed escapes: 400 `bad-path`.
 	Normalize bool `yaml:"normalize"`
 	// Merges slashes that follow each other.
 	MergeSlashes bool `yaml:"merge_slashes"`
@@ -214,7 +214,7 @@ type Limits struct {
 	Connections int `yaml:"connections" min:"1" max:"1000000000" reload:"restart"`
 	// Accepted connections per IPv4 address or IPv6 /64. One more is closed at once. 0 means a quarter of all, off loopback.
 	PerSource int `yaml:"per_source" max:"1000000000" reload:"restart"`
-	// Streams. One more takes the place of the oldest one from the address that has the most; without such a one it gets 503 `too-many-streams`.
+	// Streams at a time. One more takes the place of the oldest one of the source that has the most, or gets 503 `too-many-streams`.
 	Streams int `yaml:"streams" min:"1" max:"1000000000"`
 	// Connections of the admin API. One more closes the one that has waited longest for a request.
 	AdminConnections int `yaml:"admin_connections" min:"1" max:"65536" reload:"restart"`
@@ -232,9 +232,9 @@ type Timeouts struct {
 	Body time.Duration `yaml:"body" min:"1ms"`
 	// From a response to the next request. Then the connection closes.
 	Idle time.Duration `yaml:"idle" min:"1ms"`
-	// Bytes a second, over 10 s, that a client must send of the body of a stream, or read of it. Less gets 408 `body-too-slow`. 0 means any.
+	// Bytes a second, over 10 s, at which a client must send or read the body of a stream. A slower sender gets 408 `body-too-slow`, a slower reader a reset. 0 means any rate.
 	MinRate int64 `yaml:"min_rate" unit:"size" max:"1GiB"`
-	// Length of a stream. Then it is reset. 0 means any.
+	// For a whole stream. Then it is reset. 0 means no limit.
 	Stream time.Duration `yaml:"stream"`
 	// While the peer reads none of what was written. Then the connection is reset.
 	Write time.Duration `yaml:"write" min:"1ms"`

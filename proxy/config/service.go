@@ -9,7 +9,7 @@ type Service struct {
 	// Source of the endpoints.
 	Discover  string     `yaml:"discover" list:"registries"`
 	Endpoints []Endpoint `yaml:"endpoints"` // static ones
-	// Links may open streams of any bytes to it, past limits and rules of requests. `tcp` services take them anyway.
+	// Links may open streams of any bytes to it, past the limits of requests. `tcp` services take them anyway.
 	Opaque bool `yaml:"opaque"`
 	// What the endpoints speak, unless the registry says otherwise.
 	Protocol string `yaml:"protocol" list:"protocols" reload:"new service"`

@@ -49,8 +49,8 @@ const (
 // should look at.
 var (
 	// NoRoute means that no route matches. Compare `match` in `/config` with the `Host` that
-	// the caller sends. From another sidecar: its `link` listener leads to a `tcp` service, serves
-	// none, or serves one without `opaque`.
+	// the caller sends. From another sidecar: the service of its `link` listener takes
+	// no requests (`tcp`), no calls of Dubbo, or no opaque bytes (`opaque`).
 	NoRoute = &Failure{Code: "no-route", Status: 404, reason: link.NoService,
 		Text: "no route matches this request"}
 	// Loop means that the service's endpoints lead back to a sidecar that sends them here.
@@ -139,8 +139,8 @@ var (
 	// waiting for responses.
 	Pipelined = &Failure{Code: "too-many-pipelined", Status: 429,
 		Text: "too many requests are pipelined on this connection"}
-	// TooManyStreams means that `limits.streams` is reached and no other address has more streams
-	// than this client's, or that another one's stream took the place.
+	// TooManyStreams means that `limits.streams` is reached, and no other source has clearly more
+	// streams than the client's. Its oldest ones may end to make room for others.
 	TooManyStreams = &Failure{Code: "too-many-streams", Status: 503, reason: link.Overload,
 		Text: "too many streams are open"}
 	// BodyTooSlow means that the client sends a body, or reads it, at less than
