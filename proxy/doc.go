@@ -10,7 +10,7 @@
 //	downstream/http, /link, /dubbo  bytes to a request
 //	downstream, forwarded           headers added and removed
 //	route                           which route
-//	limit                           who may pass
+//	allow, limit                    who may pass
 //	exchange                        deadline, attempts, retries, hedges, the one response
 //	upstream/http, /link, /dubbo    an attempt to bytes, bytes to a response
 //	telemetry                       counters, access log, spans
@@ -23,9 +23,10 @@
 //	worker.go             Worker, the part on one loop
 //	generation.go         Generation, one configuration with what the loops share of it
 //	generation_worker.go  the switch of one loop to a generation
+//	generation_rules.go   the allow rules of a generation
 //	listener.go           Listener, one listener of the configuration
 //	leases.go             the services of a loop for streams
-//	shed.go               which connection ends when memory is short
+//	shed.go               which connection ends when memory is short, or the process is overloaded
 //	drain.go              the end of sessions
 //	report.go             reports for the admin API
 package proxy

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Sends the requests of protocol/http1/testdata and cmd/remora/testdata/differential
 # through Remora, one hop and two, to other servers, each of which responds with what it
-# saw. Fails when a server saw something else than Remora forwarded and
+# saw. Fails when a server saw something else than Remora sent and
 # cmd/remora/testdata/differential/differences.txt does not say why, when requests and
-# responses are not one for one, or when a request behind a case gets another answer.
+# responses are not one for one, or when a request gets the response of another.
 #
 #   scripts/differential.sh [--short]
 #
