@@ -58,6 +58,7 @@ type chainOptions struct {
 	service  string        // keys of the service
 	last     string        // keys of the service of the last sidecar
 	window   time.Duration // of paces; 0 means paceWindow
+	park     time.Duration // of responses; 0 means parkTime
 	requests bool          // the service takes requests only
 }
 
@@ -113,7 +114,7 @@ routes: [{match: {method: [CONNECT]}, service: app}, {service: app}]
 services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: %s, opaque: %t, connect_timeout: 15s, timeout: 1m, %s}}
 %s`, longest, o.limits, in, out, !o.requests, service, o.more), engine)
 	s.proc.SetStreams(s.srv)
-	s.srv.window = cmp.Or(o.window, paceWindow)
+	s.srv.window, s.srv.park = cmp.Or(o.window, paceWindow), cmp.Or(o.park, parkTime)
 	return s
 }
 

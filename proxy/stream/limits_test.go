@@ -97,14 +97,12 @@ func TestResponsesBusy(t *testing.T) {
 	defer app.Close()
 	for busy, code := range []string{"too-many-streams", "overloaded"} {
 		t.Run([]string{"consumer", "provider"}[busy], func(t *testing.T) {
-			c := newChain(t, chainOptions{limits: "streams: 1"}, app.Listener.Addr().String())
+			// When the consumer refuses the response, nobody fetches it.
+			c := newChain(t, chainOptions{limits: "streams: 1", park: []time.Duration{time.Millisecond, 0}[busy]}, app.Listener.Addr().String())
 			full := c.nodes[busy].srv.places
 			full.Resize(1)
 			place := full.Take(netip.Addr{}, func() { t.Error("evicted") })
 			defer place.Release()
-			if busy == 0 {
-				c.nodes[1].srv.park = time.Millisecond // nobody fetches it
-			}
 			resp, body := c.put(t, 0)
 			if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("X-Remora-Error") != code {
 				t.Errorf("got %s %s %q", resp.Status, resp.Header.Get("X-Remora-Error"), body)
