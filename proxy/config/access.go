@@ -13,7 +13,7 @@ const (
 	UnderscoresReject = "reject" // the request is refused
 )
 
-// Forwarded says whom a listener believes what proxies say about earlier hops.
+// Forwarded says which clients a listener believes about earlier hops.
 type Forwarded struct {
 	// Trusted proxies in front: their number, or a list of CIDRs. 0 means none. Empty means every client of a listener on loopback, none elsewhere.
 	Trust []string `yaml:"trust" single:"true" reload:"next connection"`
@@ -89,7 +89,7 @@ func (f *Forwarded) given() bool {
 	return len(f.Trust) > 0 || f.Strip != nil && !slices.Equal(f.Strip, d.Strip) || f.Underscores != "" && f.Underscores != d.Underscores
 }
 
-// forwarded reports whom nobody can be, and names that have rules of their own.
+// forwarded reports proxies that can't be, and names of headers that have rules of their own.
 func (v *validator) forwarded(at path, l *Listener) {
 	f := &l.Forwarded
 	if n, ok := f.hops(); ok {
@@ -199,7 +199,7 @@ func (v *validator) routed(name string) bool {
 	})
 }
 
-// allow reports rules that can't match, and names that can't be.
+// allow reports rules that never match or are never needed, and invalid names of rules.
 func (v *validator) allow(at path, a *Allow, c callers) {
 	if !c.http && !c.dubbo && !c.opaque { // not used yet, or not any more
 		c.http, c.dubbo, c.opaque, c.names = true, true, true, true

@@ -1,3 +1,3 @@
-// Package fair divides what is bounded among those who ask for it. A source that holds more
-// than the others gives way to them, so nobody can keep all of it.
+// Package fair divides a bounded number of places among sources: an IPv4 address, or an IPv6 /64.
+// A source that holds more places than others gives way to them, so no source can keep all.
 package fair

@@ -56,7 +56,8 @@ func (c *Client) Judge(name []byte) Verdict {
 }
 
 // Believed returns the end of a list of addresses, as in X-Forwarded-For, that trusted proxies
-// have written: further left anybody may have. The client of the first trusted one is its first.
+// have written. Further left anybody may have written. The first address of the result is the
+// client of the outermost trusted proxy.
 func (c *Client) Believed(list []byte) []byte {
 	if c.trust == nil || c.trust.All {
 		return list

@@ -1,5 +1,5 @@
-// Package overload knows what the process can run out of, and decides when it has too much
-// work. One goroutine reads the use of all resources four times a second, so requests pay
+// Package overload compares what the process uses of its resources with their limits, and
+// decides when it is overloaded. One goroutine does so four times a second, so requests pay
 // nothing for it.
 //
 //	Normal     below 85% of each limit

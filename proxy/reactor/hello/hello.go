@@ -1,6 +1,6 @@
-// Package hello reads the first bytes of a TLS connection as far as to know that they hold a
-// whole ClientHello. A driver needs no handshake, and none of its costs, for a peer that has
-// not said one. What the ClientHello contains is for the handshake to judge.
+// Package hello reads the first bytes of a TLS connection until they hold a whole ClientHello.
+// So a driver begins no handshake, which costs a goroutine, for a peer that has sent none. What
+// the ClientHello contains is for the handshake to judge.
 package hello
 
 import (
