@@ -26,6 +26,7 @@ type Lease struct {
 	judged bool           // the outcome at ep is recorded
 	tried  []*lb.Endpoint // includes ep
 	picks  int            // endpoints picked
+	why    *fault.Failure // why the last one did not take the stream
 }
 
 // outcome is a stream's verdict on its service, for the breaker, and endpoint, for ejection.
@@ -104,12 +105,12 @@ func (l *Lease) next() (Target, *fault.Failure) {
 // pick chooses an endpoint that was not tried.
 func (l *Lease) pick() *fault.Failure {
 	if l.picks == maxFreeEndpoints {
-		return fault.Connect
+		return l.why
 	}
 	ep := l.service.set.Pick(l.shard.Loop.Now(), l.shard.Rand, l.tried)
 	switch {
 	case ep == nil && l.picks > 0:
-		return fault.Connect
+		return l.why
 	case ep == nil:
 		return fault.NoEndpoint
 	case ep.Ext.(*Endpoint).streams == StreamNone:
@@ -124,9 +125,11 @@ func (l *Lease) pick() *fault.Failure {
 
 // Retry asks for another endpoint after the last one did not accept the stream; at most
 // three are tried. why is fault.Connect, with the error of the dial in err, or why the
-// endpoint refused the stream. If picked gets a Failure, the Lease is closed.
+// endpoint refused the stream: without another endpoint the stream fails with it. If picked
+// gets a Failure, the Lease is closed.
 func (l *Lease) Retry(why *fault.Failure, err error, picked func(at Target, f *fault.Failure)) {
 	l.shard.Loop.Post(func() {
+		l.why = why
 		if why == fault.Connect {
 			l.service.DialFailed(l.ep.Addr, err)
 		}

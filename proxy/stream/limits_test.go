@@ -128,6 +128,7 @@ func TestOpaqueRefused(t *testing.T) {
 		}
 		client.Close()
 		c.nodes[1].wantFailure("no-route")
+		c.nodes[0].wantFailure("no-route")
 		if len(a.conns) != 0 {
 			t.Error("the application got a connection")
 		}
