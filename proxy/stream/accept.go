@@ -52,7 +52,11 @@ func (s *Server) serveParked(p *pair, token link.Token) {
 func (p *pair) serve(a *downstream.StreamAccept) {
 	r := &downstream.StreamRequest{Leaser: a.Leaser, Service: a.Service, Timeout: a.Timeout, Minor: 1, Record: a.Record}
 	if f := p.receive(r, a); f != nil {
-		a.Leaser.Failed(f)
+		if why := p.why.Load(); why != nil {
+			f = why
+		} else {
+			a.Leaser.Failed(f)
+		}
 		r.Record.End(accesslog.StreamEnd{Failure: f, Cut: p.isAborted()})
 		p.refuse(r.AppendFailure(nil, f, date()))
 		return

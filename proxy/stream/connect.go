@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -49,7 +50,7 @@ func (p *pair) connect(w *endpointQuery) (lease *exchange.Lease, linked bool, fa
 		}
 		if p.isAborted() || p.srv.ctx.Err() != nil {
 			lease.Close(false, 0, 0)
-			return nil, false, fault.Draining
+			return nil, false, cmp.Or(p.why.Load(), fault.Draining)
 		}
 		why := fault.Connect
 		if errors.As(err, &last) {

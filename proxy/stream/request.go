@@ -81,7 +81,7 @@ func (x *requestStream) run() {
 		x.lease.Close(x.connected, x.in.Load(), x.out)
 	}
 	x.r.Record.End(accesslog.StreamEnd{
-		Status: x.status, Failure: cmp.Or(f, x.why.Load()), Cut: cut, Endpoint: x.at, In: x.in.Load(), Out: x.out,
+		Status: x.status, Failure: cmp.Or(x.why.Load(), f), Cut: cut, Endpoint: x.at, In: x.in.Load(), Out: x.out,
 	})
 }
 

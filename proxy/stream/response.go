@@ -60,7 +60,7 @@ func (d *responseStream) run() {
 	d.closeUp(whole)
 	<-d.readerDone
 	d.src.Lease.Close(true, 0, sent)
-	d.src.Record.End(accesslog.StreamEnd{Failure: cmp.Or(fail, d.why.Load()), Cut: cut, Out: sent})
+	d.src.Record.End(accesslog.StreamEnd{Failure: cmp.Or(d.why.Load(), fail), Cut: cut, Out: sent})
 }
 
 func (d *responseStream) failureResponse(f *fault.Failure) []byte {
