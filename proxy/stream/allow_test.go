@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"testing"
 
 	"github.com/remora-proxy/remora/proxy/reactor"
@@ -77,6 +78,7 @@ func TestNotAllowedTCP(t *testing.T) {
 			a := newApp(t)
 			s := startSidecar(t, `
 admin: {address: ""}
+limits: {streams: 2}
 listeners:
   - {name: in, address: "127.0.0.1:0", protocol: tcp, service: app}
   - {name: link, address: "127.0.0.1:0", protocol: link, service: app}
@@ -88,8 +90,14 @@ services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http, c
 			}
 			s.addr = s.ln.Addr().String()
 			if !passes {
+				s.srv.places.Resize(2)
+				for range 2 {
+					place := s.srv.places.Take(netip.Addr{}, func() { t.Error("it took the place of another") })
+					defer place.Release()
+				}
 				s.wantRefused()
 				s.failsOnce("not-allowed")
+				s.waitIdle()
 				return
 			}
 			client, server := s.pair(a)

@@ -83,13 +83,14 @@ func (l *Listener) serve(nc *net.TCPConn) {
 		endpointQuery: l.srv.opaque(worker, service.Name, service.Timeout),
 		record:        worker.StreamRecord(l.cfg.Load().Name, nc.RemoteAddr().String(), service.Name),
 	}
-	run := t.run
 	rules := l.srv.opt.Process.Generation().RulesOfStream(l.cfg.Load().Name, service.Name)
 	if rules.Refuse(&allow.Call{}, nc.RemoteAddr().String(), l.srv.opt.Logger) {
 		worker.Failed(fault.NotAllowed)
-		run = func() { t.fail(fault.NotAllowed) }
+		t.fail(fault.NotAllowed)
+		release()
+		return
 	}
-	if !l.srv.start(t.pair, func() { defer release(); run() }) {
+	if !l.srv.start(t.pair, func() { defer release(); t.run() }) {
 		release()
 	}
 }
