@@ -76,3 +76,34 @@ func TestResetAfterWriteError(t *testing.T) {
 	client.Close()
 	receive(t, done, "the relay to end")
 }
+
+// slowClose is a connection whose Close waits, as that of TLS does for a peer that does not read.
+type slowClose struct {
+	*net.TCPConn
+	closing, release chan struct{}
+}
+
+func (c *slowClose) Close() error {
+	close(c.closing)
+	<-c.release
+	return c.TCPConn.Close()
+}
+
+// TestAbortWhileClosing: a stream whose connection to the endpoint is being closed is aborted at
+// once, since loops wait for an abort.
+func TestAbortWhileClosing(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	client, server := s.pair(a)
+	up := &slowClose{client, make(chan struct{}), make(chan struct{})}
+	p := &pair{srv: s.srv, down: &end{conn: server, tcp: server}, up: &end{conn: up, tcp: client}}
+	closed, aborted := make(chan struct{}), make(chan struct{})
+	go func() { p.closeUp(true); close(closed) }()
+	receive(t, up.closing, "the close to begin")
+	p.up.conn = client // only one Close waits
+	go func() { p.abort(); close(aborted) }()
+	receive(t, aborted, "the abort")
+	close(up.release)
+	receive(t, closed, "the end of the close")
+	s.waitIdle()
+}

@@ -75,14 +75,12 @@ func (p *pair) isAborted() bool {
 // closeUp closes up. If the request was not sent completely, it resets up, so that the
 // endpoint can tell.
 func (p *pair) closeUp(complete bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case p.up == nil:
+	switch up := p.endpoint(); {
+	case up == nil:
 	case complete:
-		_ = p.up.Close()
+		_ = up.Close() // may wait, so not under mu: abort must not
 	default:
-		p.up.reset()
+		up.reset()
 	}
 }
 
