@@ -129,7 +129,7 @@ func (c *conn) callOnOpen() {
 	}
 	c.stream.OnOpen(c)
 	if c.secure != nil && c.state == connOpen {
-		c.secure.watchPeer()
+		c.secure.beginTrust()
 		c.secure.decryptInput()
 	}
 	early := c.early

@@ -84,7 +84,7 @@ func (d *dialer) dial(w dialing) {
 		}
 	}
 	if err == nil && w.c.config != nil {
-		err = d.eng.dialedTLS(nc, w.c.remote, w.c.handshake(d.eng.ctx, nc, nil, w.until, tls.Client, w.c.config()))
+		err = d.eng.dialedTLS(nc, w.c.remote, w.c.handshake(d.eng.ctx, nc, nil, w.until, tls.Client))
 	}
 	if err == nil {
 		w.c.reservation = at

@@ -92,6 +92,7 @@ type Engine struct {
 	handshakes       *fair.Table   // those of accepted connections in progress
 	handshakeTimeout time.Duration // handshakeTimeout, except in tests
 	tlsFailures      tlsFailures
+	trustChanges     atomic.Uint64 // calls of RecheckPeers
 
 	// Stop cancels ctx, which ends dials and back-offs.
 	ctx    context.Context

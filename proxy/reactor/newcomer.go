@@ -226,7 +226,7 @@ func (n *newcomer) handOff(ctx context.Context, done func()) error {
 // back to its loop. It runs on a goroutine, and accesses no field that the loop changes.
 func (n *newcomer) handshake(ctx context.Context, nc net.Conn, input []byte, done func()) {
 	e, c := n.l.eng, n.c
-	err := c.handshake(ctx, nc, input, n.until, tls.Server, c.config())
+	err := c.handshake(ctx, nc, input, n.until, tls.Server)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	} else if err != nil {

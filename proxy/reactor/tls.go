@@ -34,6 +34,7 @@ type secure struct {
 	expiry    loop.Timer // armed while the connection is on its loop
 	ends      time.Time  // when it is due
 	untrusted bool       // the peer is no longer accepted
+	changes   uint64     // Engine.trustChanges before the handshake
 }
 
 // wire is the net.Conn below a tls.Conn. During the handshake and after Detach it is the
@@ -49,9 +50,9 @@ type wire struct {
 
 // handshake makes c a TLS connection over nc, which has received input already. It blocks until
 // ctx ends or the time until. The caller still owns nc, and must close it after an error.
-func (c *conn) handshake(ctx context.Context, nc net.Conn, input []byte, until time.Time, side func(net.Conn, *tls.Config) *tls.Conn, config *tls.Config) error {
-	s := &secure{c: c, wire: &wire{c: c, nc: nc, in: input, gotInput: len(input) > 0}}
-	s.tls = side(s.wire, config)
+func (c *conn) handshake(ctx context.Context, nc net.Conn, input []byte, until time.Time, side func(net.Conn, *tls.Config) *tls.Conn) error {
+	s := &secure{c: c, wire: &wire{c: c, nc: nc, in: input, gotInput: len(input) > 0}, changes: c.loop.eng.trustChanges.Load()}
+	s.tls = side(s.wire, c.config())
 	if err := nc.SetDeadline(until); err != nil {
 		return err
 	}

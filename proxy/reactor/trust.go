@@ -13,6 +13,15 @@ import (
 // maxRecheck bounds the time until an end is compared with the clock again, which may be set.
 const maxRecheck = time.Hour
 
+// beginTrust verifies the peer again if RecheckPeers was called during the handshake, and from
+// now on when a certificate ends.
+func (s *secure) beginTrust() {
+	if l := s.c.loop; s.changes != l.eng.trustChanges.Load() {
+		l.recheck(s.c)
+	}
+	s.watchPeer()
+}
+
 // watchPeer verifies the peer again when a certificate of its chain ends.
 func (s *secure) watchPeer() {
 	s.expiry.Fire = func() {
@@ -35,6 +44,7 @@ func (s *secure) watchPeer() {
 // RecheckPeers verifies the peers of all open connections with TLS again. The caller has changed
 // who is accepted. It may be called from any goroutine.
 func (e *Engine) RecheckPeers() {
+	e.trustChanges.Add(1)
 	for _, l := range e.loops {
 		l.Post(func() { l.recheck(l.conns...) })
 	}

@@ -98,3 +98,37 @@ func TestTLSRecheck(t *testing.T) {
 	}
 	awaitFailure(t, e, certs.CodeUnknownCA, 1)
 }
+
+// TestTLSRecheckHandshake: a change of who is accepted reaches a connection whose handshake it
+// meets, too.
+func TestTLSRecheckHandshake(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{})
+	var refused atomic.Bool
+	verifying, verified := make(chan struct{}), make(chan struct{})
+	config := func() *tls.Config {
+		c := own.Server().Clone()
+		c.VerifyConnection = func(tls.ConnectionState) error {
+			if refused.Load() {
+				return &certs.VerifyError{Code: certs.CodeWrongPeer, Err: io.EOF}
+			}
+			close(verifying)
+			<-verified
+			return nil
+		}
+		return c
+	}
+	addr := listen(t, e, ListenOptions{TLS: config}, echo)
+	c := tls.Client(dial(t, addr), own.Client())
+	done := make(chan struct{})
+	go func() { defer close(done); _, _ = io.ReadAll(c) }()
+	recv(t, verifying, "the handshake to verify the peer")
+	refused.Store(true)
+	e.RecheckPeers()
+	for _, l := range e.Loops() {
+		on(t, l, func() {}) // the loops have looked at their connections
+	}
+	close(verified)
+	recv(t, done, "the end of the connection")
+	awaitFailure(t, e, certs.CodeWrongPeer, 1)
+}
