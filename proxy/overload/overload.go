@@ -157,15 +157,18 @@ func (m *Manager) sample() {
 			found, most, used, limit = verdict{s, r.Name}, share, u, l
 		}
 	}
-	if before := m.now.Load(); before.state != found.state {
+	if before := m.now.Load(); *before != found {
 		m.change(before, found, used, limit)
 	}
 }
 
-// change enters the state of v.
+// change enters the state of v, or gives it another reason.
 func (m *Manager) change(before *verdict, v verdict, used, limit int64) {
 	m.now.Store(&v)
-	if v.state == Normal {
+	switch v.state {
+	case before.state:
+		return
+	case Normal:
 		m.opt.Logger.Info("overload is over", "was", before.state.String(), "resource", before.reason)
 		return
 	}

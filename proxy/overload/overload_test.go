@@ -61,6 +61,33 @@ func TestStates(t *testing.T) {
 	}
 }
 
+// TestReasonChanges: in one state the reason is the resource that is used most now.
+func TestReasonChanges(t *testing.T) {
+	var used [2]int64
+	limit := func() int64 { return 100 }
+	var log strings.Builder
+	m := New(Options{
+		Resources: []Resource{
+			{Name: "a", Used: func() int64 { return used[0] }, Limit: limit},
+			{Name: "b", Used: func() int64 { return used[1] }, Limit: limit},
+		},
+		Shed: func() {}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	for _, c := range []struct {
+		used   [2]int64
+		reason string
+	}{{[2]int64{90, 0}, "a"}, {[2]int64{0, 90}, "b"}, {[2]int64{91, 90}, "a"}} {
+		used = c.used
+		m.Sample()
+		if s, reason := m.State(); s != Shedding || reason != c.reason {
+			t.Errorf("at %v the state is %v because of %q, want %q", c.used, s, reason, c.reason)
+		}
+	}
+	if n := strings.Count(log.String(), "\n"); n != 1 {
+		t.Errorf("%d log lines, want one for the change of state:\n%s", n, &log)
+	}
+}
+
 // TestBoundedIsReportedOnly: a resource that a peer can use up alone makes nobody else suffer.
 func TestBoundedIsReportedOnly(t *testing.T) {
 	p := newProcess()
