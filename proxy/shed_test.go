@@ -69,3 +69,23 @@ func TestShedIdle(t *testing.T) {
 		t.Errorf("in the end %d of 40 idle ones were closed, and %d busy ones", n, ended(busy))
 	}
 }
+
+// TestShedIdleReload: a connection is as idle after a change of timeouts.idle as before.
+func TestShedIdleReload(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+	client := m.Dial(proxytest.Egress)
+	m.RunUntil("the connection", func() bool { return client.Conn != nil })
+	m.Consumer.Reload(proxytest.ReloadYAML(m, "{service: compute}", "compute: {%s}") + "\ntimeouts: {idle: 1h}")
+	m.Consumer.Proc.ShedIdle()
+	m.W.Run(100 * time.Millisecond)
+	if client.Ended {
+		t.Error("a connection was closed that was idle for less than a second")
+	}
+	m.W.Run(time.Second)
+	m.Consumer.Proc.ShedIdle()
+	m.W.Run(100 * time.Millisecond)
+	if !client.Ended {
+		t.Error("an idle connection is open")
+	}
+	m.Settled()
+}

@@ -19,6 +19,7 @@ type Timeout struct {
 	loop     Loop
 	timer    Timer
 	kind     TimeoutKind
+	since    time.Duration // when the timeout was started
 	expires  time.Duration
 	armed    time.Duration // when timer fires
 	onExpiry func(TimeoutKind)
@@ -32,7 +33,8 @@ func (t *Timeout) Init(l Loop, onExpiry func(TimeoutKind)) {
 
 // Start starts the timeout of kind k, d from now, in place of the one that is running.
 func (t *Timeout) Start(k TimeoutKind, d time.Duration) {
-	t.kind, t.expires = k, t.loop.Now()+d
+	t.kind, t.since = k, t.loop.Now()
+	t.expires = t.since + d
 	if !t.timer.Armed() || t.armed > t.expires {
 		t.armed = t.expires
 		t.loop.After(d, &t.timer)
@@ -42,12 +44,12 @@ func (t *Timeout) Start(k TimeoutKind, d time.Duration) {
 // StartIdle starts the idle timeout.
 func (t *Timeout) StartIdle(d time.Duration) { t.Start(TimeoutIdle, d) }
 
-// IdleFor returns how long the idle timeout of d has been running, 0 if it is not.
-func (t *Timeout) IdleFor(d time.Duration) time.Duration {
+// IdleFor returns how long the idle timeout has been running, 0 if it is not.
+func (t *Timeout) IdleFor() time.Duration {
 	if t.kind != TimeoutIdle {
 		return 0
 	}
-	return t.loop.Now() + d - t.expires
+	return t.loop.Now() - t.since
 }
 
 // Running reports whether the timeout of kind k is running.

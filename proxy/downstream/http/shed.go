@@ -48,7 +48,7 @@ func (s *session) IdleFor() time.Duration {
 	if len(s.calls) > 0 {
 		return 0
 	}
-	return s.timeout.IdleFor(s.host.Config.Timeouts.Idle)
+	return s.timeout.IdleFor()
 }
 
 func (s *session) CloseIdle() { s.onTimeout(loop.TimeoutIdle) }
