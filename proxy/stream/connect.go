@@ -11,6 +11,7 @@ import (
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 type endpointQuery struct {
@@ -95,7 +96,10 @@ func (p *pair) dial(addr, service string) error {
 	ctx, cancel := context.WithTimeout(p.srv.ctx, p.srv.service(service).ConnectTimeout)
 	defer cancel()
 	sock, err := p.srv.opt.Dial(ctx, addr, service)
-	if err != nil {
+	switch {
+	case errors.Is(err, loop.ErrDialQueue):
+		return refusal{fault.DialLimit}
+	case err != nil:
 		return err
 	}
 	return p.attachUp(endOf(sock))

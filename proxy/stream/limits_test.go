@@ -2,6 +2,7 @@ package stream
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // dialFrom connects a client from an address of loopback.
@@ -149,6 +151,28 @@ func TestCutEarly(t *testing.T) {
 		receive(t, a.conns, "the second connection").Close()
 		s.waitIdle()
 	})
+}
+
+// TestNoDescriptor: an endpoint that can't be dialled for lack of descriptors is not to blame.
+func TestNoDescriptor(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	client, server := s.pair(a)
+	srv := New(s.srv.opt)
+	srv.opt.Dial = func(context.Context, string, string) (loop.Socket, error) {
+		return nil, fmt.Errorf("dial: %w", loop.ErrDialQueue)
+	}
+	p := &pair{srv: srv, down: &end{conn: client, tcp: client}}
+	q := srv.opaque(srv.worker(), "app", waitLimit)
+	if _, _, fail := p.connect(&q); fail != fault.DialLimit {
+		t.Errorf("got %+v", fail)
+	}
+	client.Close()
+	server.Close()
+	s.waitIdle()
+	if err := srv.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestOpaqueRefused: a link takes a tunnel to a service of requests only with opaque.
