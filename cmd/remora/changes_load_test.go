@@ -63,12 +63,15 @@ func (p *process) changed(t *testing.T, i int) string {
 	return head + fmt.Sprintf("max_pending: %d", 60_001+i) + tail[len("60000"):]
 }
 
-// awaitRequests waits until about n requests have had their response.
+// awaitRequests waits until n requests have been sent.
 func (l *mixedLoad) awaitRequests(n int) {
 	l.t.Helper()
 	eventually.Within(l.t, 10*time.Minute, "load", func() error {
-		if got := 10 * int(l.plain.answered.Load()); got < n {
-			return fmt.Errorf("%d of %d requests", got, n)
+		l.mu.Lock()
+		sent := l.sum.Counts.Requests + l.plain.sent.Load()
+		l.mu.Unlock()
+		if sent < int64(n) {
+			return fmt.Errorf("%d of %d requests", sent, n)
 		}
 		return nil
 	})

@@ -83,6 +83,7 @@ func (p *process) awaitRegistered() {
 // are POST requests by net/http, which uses its connections in any order.
 type mixedLoad struct {
 	t     *testing.T
+	rate  int
 	plain *openLoad
 	stop  atomic.Bool
 	all   sync.WaitGroup
@@ -96,7 +97,7 @@ type mixedLoad struct {
 const slice = 5 * time.Second
 
 func startMixedLoad(t *testing.T, egress string, rate int) *mixedLoad {
-	l := &mixedLoad{t: t, plain: startLoad(egress, egress, max(1, rate/10))}
+	l := &mixedLoad{t: t, rate: rate, plain: startLoad(egress, egress, max(1, rate/10))}
 	for i, method := range []string{"GET", "POST"} {
 		l.all.Go(func() {
 			for seed := uint64(1); !l.stop.Load(); seed++ {
@@ -134,7 +135,7 @@ func (l *mixedLoad) end(what string) {
 	l.t.Helper()
 	l.halt()
 	sent, failed := l.sum.Counts.Requests+l.plain.sent.Load(), l.sum.Counts.Failed()+l.plain.failed.Load()
-	l.t.Logf("%s at %d requests/s: %d sent, %d failed", what, *restartRate, sent, failed)
+	l.t.Logf("%s at %d requests/s: %d sent, %d failed", what, l.rate, sent, failed)
 	for _, f := range l.plain.failures {
 		l.t.Error(f)
 	}
