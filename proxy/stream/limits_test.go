@@ -18,6 +18,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // dialFrom connects a client from an address of loopback.
@@ -237,4 +238,28 @@ func TestLongStream(t *testing.T) {
 	}
 	server.Close()
 	s.waitIdle()
+}
+
+// TestRefusedIsCounted: a stream that is refused before it has a Lease is counted, once.
+func TestRefusedIsCounted(t *testing.T) {
+	for code, r := range map[string]downstream.StreamRequest{
+		"bad-request": {Kind: stats.StreamBody}, // without a head: it can't be sent safely
+		"overloaded":  {Kind: stats.StreamBody, Head: []byte("GET / HTTP/1.1\r\n\r\n")},
+	} {
+		t.Run(code, func(t *testing.T) {
+			s := newSidecar(t, options{})
+			r.Leaser, r.Service, r.Timeout, r.Minor = s.srv.worker(), "app", waitLimit, 1
+			if code == "overloaded" {
+				limit := int(s.srv.config().Limits.Buffered)
+				s.proc.Hold(limit)
+				defer s.proc.Hold(-limit)
+			}
+			client := s.dialTo(s.front(func(nc *net.TCPConn) { s.srv.Request(socket{nc}, &r) }))
+			resp, err := http.ReadResponse(bufio.NewReader(client), nil)
+			if err != nil || resp.Header.Get("X-Remora-Error") != code {
+				t.Errorf("got %+v, %v", resp, err)
+			}
+			s.wantFailure(code)
+		})
+	}
 }

@@ -92,8 +92,10 @@ func (x *requestStream) carry(full bool) (fail *fault.Failure) {
 	case f != nil:
 		return f
 	case len(x.r.Head) == 0:
+		x.r.Leaser.Failed(fault.BadRequest)
 		return fault.BadRequest
 	case full:
+		x.r.Leaser.Failed(fault.Overloaded)
 		return fault.Overloaded
 	}
 	x.lease, x.linked, fail = x.connect(&endpointQuery{

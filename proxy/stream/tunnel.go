@@ -28,6 +28,7 @@ func (t *tunnel) run() {
 	}
 	cfg := t.srv.service(t.service)
 	if (t.down.secure || cfg.TLS.Enabled()) && t.srv.opt.Process.Full() { // without TLS no buffer is needed
+		t.leaser.Failed(fault.Overloaded)
 		t.fail(fault.Overloaded)
 		return
 	}
