@@ -221,3 +221,56 @@ func TestPace(t *testing.T) {
 		}
 	}
 }
+
+// TestInterval: only a body is checked as often as its pace needs, and timeouts.stream is exact.
+func TestInterval(t *testing.T) {
+	const idle, long = 5 * time.Minute, 24 * time.Hour
+	for name, c := range map[string]struct {
+		limit     config.Timeouts
+		body      bool
+		age, want time.Duration
+	}{
+		"a tunnel":             {config.Timeouts{Idle: idle, MinRate: 1, Stream: long}, false, time.Hour, idle / 4},
+		"a body":               {config.Timeouts{Idle: idle, MinRate: 1, Stream: long}, true, time.Hour, paceWindow / 4},
+		"a body of any pace":   {config.Timeouts{Idle: idle, Stream: long}, true, time.Hour, idle / 4},
+		"a short idle timeout": {config.Timeouts{Idle: time.Second, MinRate: 1}, true, time.Hour, time.Second / 4},
+		"near the end":         {config.Timeouts{Idle: idle, MinRate: 1, Stream: long}, true, long - time.Second, time.Second},
+		"at the end":           {config.Timeouts{Idle: idle, MinRate: 1, Stream: long}, true, long, time.Millisecond},
+	} {
+		for _, upload := range []bool{true, false} {
+			p := &pair{srv: &Server{window: paceWindow}}
+			p.uploading.Store(c.body && upload)
+			p.downloading.Store(c.body && !upload)
+			now := time.Unix(1700000000, 0)
+			w := &watch{p: p, limit: &c.limit, began: now.Add(-c.age)}
+			if got := w.interval(now); got != c.want {
+				t.Errorf("%s: checked after %v, want %v", name, got, c.want)
+			}
+		}
+	}
+}
+
+// TestRearmEnded: a body that begins late does not revive the checks of a stream.
+func TestRearmEnded(t *testing.T) {
+	p := &pair{srv: &Server{window: time.Hour}}
+	p.watch = &watch{p: p, limit: &config.Timeouts{Idle: time.Hour}, timer: time.NewTimer(time.Hour)}
+	p.watch.stop()
+	p.hasBody(&p.downloading)
+	if p.watch.timer.Stop() {
+		t.Error("another check is due")
+	}
+}
+
+// TestSlowAfterContinue: a client that was told to send its body is judged from then on.
+func TestSlowAfterContinue(t *testing.T) {
+	a := newApp(t)
+	chain := newChain(t, slowly(""), a.addr)
+	client := chain.nodes[0].dial()
+	_, _ = io.WriteString(client, "PUT / HTTP/1.1\r\nHost: app\r\nExpect: 100-continue\r\nContent-Length: 1000000\r\n\r\n")
+	server := receive(t, a.conns, "the application to get the request")
+	_, _ = io.WriteString(server, "HTTP/1.1 100 Continue\r\n\r\n")
+	wantStatus(t, client, http.StatusRequestTimeout)
+	client.Close()
+	server.Close()
+	chain.waitNoStreams()
+}

@@ -19,6 +19,7 @@ type pair struct {
 	srv   *Server
 	down  *end
 	place *fair.Place // of limits.streams; nil if it got none
+	watch *watch      // nil if no time is limited
 
 	mu      sync.Mutex // guards up and severed
 	up      *end
@@ -102,7 +103,7 @@ func (p *pair) readDown(upload func()) {
 // close with unread input would send a reset, which can destroy them.
 func (p *pair) finish(out []byte) {
 	p.downDone.Store(true)
-	p.downloading.Store(true)
+	p.hasBody(&p.downloading)
 	defer p.down.Close()
 	_ = p.down.SetWriteDeadline(time.Now().Add(p.srv.config().Timeouts.Write))
 	if _, err := p.down.Write(out); err == nil {

@@ -109,8 +109,9 @@ func (x *requestStream) carry(full bool) (fail *fault.Failure) {
 	}
 	x.r.Head = nil
 	if x.r.Kind == stats.StreamBody {
-		x.awaitsContinue = x.r.Continue
-		x.uploading.Store(!x.awaitsContinue)
+		if x.awaitsContinue = x.r.Continue; !x.awaitsContinue {
+			x.hasBody(&x.uploading)
+		}
 		x.readDown(x.upload)
 	} else {
 		x.startTimeout()
@@ -148,10 +149,14 @@ func (x *requestStream) upload() {
 // it without waiting.
 func (x *requestStream) beginUpload() {
 	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.awaitsContinue {
+	begins := x.awaitsContinue
+	if begins {
 		x.awaitsContinue = false
 		x.uploading.Store(true)
+	}
+	x.mu.Unlock()
+	if begins {
+		x.watch.rearm()
 	}
 }
 
@@ -273,7 +278,7 @@ func (x *requestStream) finalResponse(resp *protocol.Response, head *http1.Head,
 		proc: x.srv.opt.Process, from: x.up, to: x.down,
 		body: &body, decoded: buffers.Get(0), rest: in.rest(n), chunks: !body.HasLength() && x.r.Minor > 0,
 	}
-	x.downloading.Store(true)
+	x.hasBody(&x.downloading)
 	f := t.run()
 	x.out = t.sent
 	if f != noFault {

@@ -113,9 +113,9 @@ func (s *Server) start(p *pair, run func()) bool {
 	if p.place == nil {
 		p.why.Store(fault.TooManyStreams)
 	}
-	watch := watchOf(p)
+	p.watch = watchOf(p)
 	end := func() {
-		watch.stop()
+		p.watch.stop()
 		p.place.Release()
 		if f := p.why.Load(); f != nil {
 			s.worker().Failed(f)

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/config"
@@ -39,12 +40,42 @@ func watchOf(p *pair) *watch {
 	w := &watch{p: p, limit: &p.srv.config().Timeouts, began: now, change: now}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.timer = time.AfterFunc(w.interval(), w.check)
+	w.timer = time.AfterFunc(w.interval(now), w.check)
 	return w
 }
 
-func (w *watch) interval() time.Duration {
-	return max(min(w.limit.Idle, w.p.srv.window)/checksPerTimeout, time.Millisecond)
+// interval returns the time until the next check. Only a body has a pace, so an idle WebSocket
+// is seldom looked at.
+func (w *watch) interval(now time.Time) time.Duration {
+	d := w.limit.Idle
+	if w.limit.MinRate > 0 && (w.p.uploading.Load() || w.p.downloading.Load()) {
+		d = min(d, w.p.srv.window)
+	}
+	d /= checksPerTimeout
+	if w.limit.Stream > 0 {
+		d = min(d, w.limit.Stream-now.Sub(w.began))
+	}
+	return max(d, time.Millisecond)
+}
+
+// hasBody notes that the client has to send or read a body, from now on. The caller must not hold
+// p.mu.
+func (p *pair) hasBody(direction *atomic.Bool) {
+	direction.Store(true)
+	p.watch.rearm()
+}
+
+// rearm sets the time of the next check anew, since a body has begun. A check locks pair.mu, so the
+// caller must not hold it. A nil watch has no checks.
+func (w *watch) rearm() {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.ended {
+		w.timer.Reset(w.interval(time.Now()))
+	}
 }
 
 func (w *watch) check() {
@@ -62,7 +93,7 @@ func (w *watch) check() {
 	case w.limit.MinRate > 0:
 		w.checkPace(now)
 	}
-	w.timer.Reset(w.interval())
+	w.timer.Reset(w.interval(now))
 }
 
 // idle reports whether the stream has made no progress for timeouts.idle. A stream that is
@@ -80,14 +111,17 @@ func (w *watch) idle(now time.Time) bool {
 // get a response.
 func (w *watch) checkPace(now time.Time) {
 	p := w.p
+	uploading, downloading := p.uploading.Load(), p.downloading.Load()
+	if now.Sub(w.began) < p.srv.window || !uploading && !downloading {
+		w.up, w.down = pace{}, pace{}
+		return
+	}
 	c := p.down.counters()
-	graced := now.Sub(w.began) >= p.srv.window
-	awaited := graced && p.uploading.Load() && c.unread == 0 && p.endpoint().unsent() == 0
-	if w.up.tooSlow(now, awaited, c.received, w) {
+	if w.up.tooSlow(now, uploading && c.unread == 0 && p.endpoint().unsent() == 0, c.received, w) {
 		p.why.CompareAndSwap(nil, fault.BodyTooSlow)
 		p.closeUp(false)
 	}
-	if w.down.tooSlow(now, graced && p.downloading.Load() && c.unacknowledged > 0, c.acknowledged, w) {
+	if w.down.tooSlow(now, downloading && c.unacknowledged > 0, c.acknowledged, w) {
 		p.cut(fault.BodyTooSlow)
 	}
 }
