@@ -189,11 +189,7 @@ func TestListReload(t *testing.T) {
 		t.Errorf("outdated at %s, want %s", got, outdated)
 	}
 	d.Write(d.CRL, []byte("no list"))
-	for end := time.Now().Add(timeout); s.Stats().Failures == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the bad list was not noticed")
-		}
-	}
+	await(t, "the bad list to be noticed", func() bool { return s.Stats().Failures > 0 })
 	refuses()
 	if n := strings.Count(log.String(), "tls_crl_outdated"); n != 1 {
 		t.Errorf("%d lines of outdated lists: %s", n, log.String())

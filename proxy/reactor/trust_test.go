@@ -2,6 +2,7 @@ package reactor
 
 import (
 	"crypto/tls"
+	"fmt"
 	"io"
 	"sync/atomic"
 	"testing"
@@ -82,11 +83,12 @@ func TestTLSRecheck(t *testing.T) {
 	ask(t, c, "before")
 
 	dir.Rotate(ca.Issue(testcerts.Leaf{Names: []string{meshName}}))
-	for end := time.Now().Add(waitLimit); own.Stats().Loads < 2; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("not reloaded")
+	eventually(t, func() error {
+		if n := own.Stats().Loads; n < 2 {
+			return fmt.Errorf("%d loads", n)
 		}
-	}
+		return nil
+	})
 	e.RecheckPeers()
 	ask(t, c, "after a rotation")
 	if n := changes.Load(); n != 0 {
