@@ -92,7 +92,7 @@ func TestSignalAfterReplaced(t *testing.T) {
 			a, p, client := busy(t)
 			p.replace()
 			p.signal(syscall.SIGTERM)
-			p.says(t, "draining already")
+			p.says(t, "signal=terminated")
 			if c.end {
 				p.signal(syscall.SIGTERM)
 			} else {
@@ -190,14 +190,19 @@ func TestSignalsDuringStart(t *testing.T) {
 func (p *process) says(t *testing.T, what string) {
 	t.Helper()
 	eventually.Nil(t, fmt.Sprintf("the log to say %q", what), func() error {
-		if out := p.output.String(); !strings.Contains(out, what) {
-			select {
-			case <-p.exited:
-				t.Fatal("the process has ended")
-			default:
-			}
-			return errors.New(out)
+		ended := false
+		select {
+		case <-p.exited:
+			ended = true // so the log is complete
+		default:
 		}
-		return nil
+		out := p.output.String()
+		switch {
+		case strings.Contains(out, what):
+			return nil
+		case ended:
+			t.Fatal("the process has ended")
+		}
+		return errors.New(out)
 	})
 }
