@@ -55,13 +55,15 @@ func receive[T any](t *testing.T, what string, c <-chan T) T {
 	}
 }
 
-// freeAddrs returns n addresses on 127.0.0.1 on which no process listens.
+// freeAddrs returns n addresses on 127.0.0.1 on which no process listens. They are the test's
+// until it ends.
 func freeAddrs(t *testing.T, n int) []string {
 	t.Helper()
-	addrs, err := freeport.Loopback(n)
+	addrs, release, err := freeport.Loopback(n)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(release)
 	return addrs
 }
 
@@ -104,10 +106,7 @@ func startWithin(t *testing.T, files int, yaml string) *process {
 // newProcess writes the configuration of a process that does not run yet.
 func newProcess(t *testing.T, yaml string) *process {
 	t.Helper()
-	p := &process{t: t}
-	for p.admin == "" || strings.Contains(yaml, p.admin) { // nobody listens at the other addresses yet
-		p.admin = freeAddrs(t, 1)[0]
-	}
+	p := &process{t: t, admin: freeAddrs(t, 1)[0]}
 	p.file = filepath.Join(t.TempDir(), "remora.yaml")
 	p.write(yaml)
 	return p

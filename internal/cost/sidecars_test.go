@@ -66,10 +66,11 @@ func measure(t *testing.T, chain []string, connections int) map[string]counts {
 // between them.
 func start(t *testing.T, chain []string) ([]*sidecar, string) {
 	t.Helper()
-	addrs, err := freeport.Loopback(1 + 2*len(chain))
+	addrs, release, err := freeport.Loopback(1 + 2*len(chain))
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(release)
 	to := addrs[0]
 	launch(t, "GOMAXPROCS=1", "remora-lab", "replica", "--listen", to, "--mode", "fast")
 	eventually.Nil(t, "the replica", func() error { return dial(to) })

@@ -1,4 +1,4 @@
-// Package freeport finds addresses for servers that can't listen on port 0: other
+// Package freeport reserves addresses for servers that can't listen on port 0: other
 // processes, and servers whose address must be in a configuration beforehand. The
 // lab and tests use it.
 package freeport
@@ -7,7 +7,9 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"os"
 	"strconv"
+	"syscall"
 )
 
 // The ports lie below those that systems assign to outgoing connections and to
@@ -18,24 +20,67 @@ const (
 	last  = 32000
 )
 
-// Loopback returns n different addresses of 127.0.0.1 without a listener. The search
-// begins at a random port, so that concurrent programs find different ones.
-func Loopback(n int) ([]string, error) {
-	var found []string
-	var lastErr error
+// Loopback returns n different addresses of 127.0.0.1 without a listener. Until release is
+// called, or the process ends, no other call returns them, in any process. Servers may listen
+// there, also one after the other, if they set SO_REUSEADDR, as package net does.
+func Loopback(n int) (addrs []string, release func(), err error) {
+	return reserve(n, func(socket int) error {
+		return os.NewSyscallError("setsockopt", syscall.SetsockoptInt(socket, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1))
+	})
+}
+
+// Refusing returns an address of 127.0.0.1 that refuses connections. Nobody can listen there
+// until release is called, or the process ends.
+func Refusing() (addr string, release func(), err error) {
+	addrs, release, err := reserve(1, func(int) error { return nil })
+	if err != nil {
+		return "", nil, err
+	}
+	return addrs[0], release, nil
+}
+
+// reserve binds n sockets and calls each on them. release closes them. The search begins at
+// a random port, so that concurrent programs seldom meet.
+func reserve(n int, each func(socket int) error) (addrs []string, release func(), err error) {
+	var sockets []int
+	release = func() {
+		for _, s := range sockets {
+			_ = syscall.Close(s)
+		}
+		sockets = nil
+	}
 	start := rand.IntN(last - first)
-	for i := 0; i < last-first && len(found) < n; i++ {
-		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(first+(start+i)%(last-first)))
-		ln, err := net.Listen("tcp", addr)
-		if err != nil {
-			lastErr = err
+	for i := 0; i < last-first && len(sockets) < n; i++ {
+		port := first + (start+i)%(last-first)
+		s, failed := bind(port)
+		if failed != nil {
+			err = failed
 			continue
 		}
-		ln.Close()
-		found = append(found, addr)
+		sockets = append(sockets, s)
+		if err := each(s); err != nil {
+			release()
+			return nil, nil, err
+		}
+		addrs = append(addrs, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	}
-	if len(found) < n {
-		return nil, errors.Join(errors.New("too few free ports"), lastErr)
+	if len(sockets) < n {
+		release()
+		return nil, nil, errors.Join(errors.New("too few free ports"), err)
 	}
-	return found, nil
+	return addrs, release, nil
+}
+
+// bind returns a socket that does not listen, so it refuses connections. It is bound without
+// SO_REUSEADDR, which fails if any other socket has the port.
+func bind(port int) (socket int, err error) {
+	socket, err = syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, os.NewSyscallError("socket", err)
+	}
+	if err = syscall.Bind(socket, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		_ = syscall.Close(socket)
+		return 0, os.NewSyscallError("bind", err)
+	}
+	return socket, nil
 }

@@ -1,10 +1,11 @@
 package bench
 
 import (
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"github.com/remora-proxy/remora/internal/freeport"
 )
 
 func TestConnections(t *testing.T) {
@@ -39,12 +40,12 @@ func TestConnectionsFail(t *testing.T) {
 		conns.close()
 		server.Close()
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, release, err := freeport.Refusing()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln.Close()
-	if conns, err := connect(t.Context(), ln.Addr().String(), 3, false); err == nil {
+	defer release()
+	if conns, err := connect(t.Context(), addr, 3, false); err == nil {
 		conns.close()
 		t.Error("nobody listens: no error")
 	}

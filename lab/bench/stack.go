@@ -29,6 +29,7 @@ type Stack struct {
 	dir      string
 	procs    *child.Group
 	observer *observer // nil if no sidecar is observed
+	release  func()    // of the addresses; nil until there are some
 
 	replicas, sidecars []process // the consumer's sidecar comes first
 }
@@ -63,10 +64,11 @@ func Start(ctx context.Context, t Tools, row Row, seed uint64) (*Stack, error) {
 // start starts the replicas, then each level of the chain before the next one towards the load.
 func (s *Stack) start(ctx context.Context) error {
 	width, levels := max(1, s.row.replicas.count), len(s.row.chain)
-	addrs, err := freeport.Loopback(width * (2*levels + 1))
+	addrs, release, err := freeport.Loopback(width * (2*levels + 1))
 	if err != nil {
 		return err
 	}
+	s.release = release
 	take := func(n int) (some []string) {
 		some, addrs = addrs[:n], addrs[n:]
 		return some
@@ -160,6 +162,9 @@ func (s *Stack) proxy(ctx context.Context, name string, p place) (_ *child.Proce
 func (s *Stack) Stop() {
 	s.procs.Stop()
 	s.observer.close()
+	if s.release != nil {
+		s.release()
+	}
 	os.RemoveAll(s.dir)
 }
 

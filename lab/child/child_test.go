@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/freeport"
 )
 
 func TestOutput(t *testing.T) {
@@ -100,12 +102,16 @@ func TestListens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listens := Listens(ln.Addr().String())
-	if err := listens(t.Context()); err != nil {
+	defer ln.Close()
+	if err := Listens(ln.Addr().String())(t.Context()); err != nil {
 		t.Error(err)
 	}
-	ln.Close()
-	if listens(t.Context()) == nil {
+	addr, release, err := freeport.Refusing()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if Listens(addr)(t.Context()) == nil {
 		t.Error("no error although nothing listens")
 	}
 }

@@ -44,7 +44,7 @@ func newLayout(dir string) (*layout, error) {
 	for i := range replicaCount {
 		want = append(want, &l.replicas[i], &l.links[i], &l.providerAdmin[i])
 	}
-	addrs, err := freeport.Loopback(len(want))
+	addrs, _, err := freeport.Loopback(len(want))
 	if err != nil {
 		return nil, fmt.Errorf("demo: %w", err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"go.uber.org/goleak"
 
+	"github.com/remora-proxy/remora/internal/freeport"
 	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/lab/replica"
 )
@@ -139,11 +140,6 @@ func TestSendLag(t *testing.T) {
 }
 
 func TestErrorKinds(t *testing.T) {
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closed.Close()
 	for _, tt := range []struct {
 		kind   ErrorKind
 		status int
@@ -314,12 +310,12 @@ func TestBadOptions(t *testing.T) {
 }
 
 func TestServerIsDown(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, release, err := freeport.Refusing()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln.Close()
-	if _, err := Run(context.Background(), Options{Targets: []string{"http://" + ln.Addr().String() + "/"}, Rate: 10}); err == nil || !strings.Contains(err.Error(), "refused") {
+	defer release()
+	if _, err := Run(context.Background(), Options{Targets: []string{"http://" + addr + "/"}, Rate: 10}); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("err = %v", err)
 	}
 }

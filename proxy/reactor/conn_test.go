@@ -159,20 +159,12 @@ func TestInputNotBuffered(t *testing.T) {
 
 // TestCauses: OnClose of a failed dial receives the cause.
 func TestCauses(t *testing.T) {
-	refused := func(t *testing.T) string {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		return l.Addr().String()
-	}
 	cases := []struct {
 		name, addr string
 		timeout    time.Duration
 		want       string
 	}{
-		{"refused", refused(t), waitLimit, "connection refused"},
+		{"refused", refusingAddr(t), waitLimit, "connection refused"},
 		{"timed out", blackhole(t), time.Millisecond, "connection timed out"},
 		{"no time", blackhole(t), -1, "connection timed out"},
 		{"no address", "127.0.0.1", waitLimit, "address 127.0.0.1: missing port in address"},

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/remora-proxy/remora/internal/freeport"
 )
 
 func isReset(err error) bool { return errors.Is(err, syscall.ECONNRESET) }
@@ -44,13 +46,13 @@ func blackhole(t testing.TB) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
-// refusingAddr returns an address without a listener.
+// refusingAddr returns an address that refuses connections until the end of the test.
 func refusingAddr(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, release, err := freeport.Refusing()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Cleanup(release)
+	return addr
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/freeport"
 	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
@@ -237,15 +238,15 @@ func newApp(t *testing.T) *app {
 	return a
 }
 
-// refusingAddr returns an address without a listener.
+// refusingAddr returns an address that refuses connections until the end of the test.
 func refusingAddr(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, release, err := freeport.Refusing()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ln.Close()
-	return ln.Addr().String()
+	t.Cleanup(release)
+	return addr
 }
 
 // wantReset checks that nc ends with a reset.

@@ -1,12 +1,12 @@
 package health
 
 import (
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/freeport"
 	"github.com/remora-proxy/remora/internal/leaktest"
 )
 
@@ -56,15 +56,15 @@ func (s *scripted) answers(statuses ...int) {
 	}
 }
 
-// closedPort returns an address that refuses connections.
+// closedPort returns an address that refuses connections until the test listens there.
 func closedPort(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	addrs, release, err := freeport.Loopback(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln.Close()
-	return ln.Addr().String()
+	t.Cleanup(release)
+	return addrs[0]
 }
 
 func receive[T any](t *testing.T, what string, c <-chan T) T {
