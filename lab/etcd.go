@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -13,12 +12,14 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+
+	"github.com/remora-proxy/remora/internal/freeport"
 )
 
 // EtcdOptions configures an embedded etcd server.
 type EtcdOptions struct {
 	Dir        string // of the data, which Close keeps; "" means a new one that Close removes
-	ClientAddr string // "ip:port" for clients, default "127.0.0.1:0"; 0 means a free port, see Addr
+	ClientAddr string // "ip:port" for clients; "" means a free one, see Addr, which is free again after Close
 
 	// PEM files for TLS with clients, whose certificate ClientCA must have signed. "" means
 	// plain text.
@@ -34,6 +35,7 @@ type Etcd struct {
 	server  *embed.Etcd
 	grpc    *grpc.Server
 	tempDir string // Close removes it; "" means none
+	release func() // of the address; nil if there is none to release
 }
 
 // StartEtcd starts an etcd server, and returns once it serves.
@@ -54,6 +56,14 @@ func StartEtcd(opt EtcdOptions) (*Etcd, error) {
 }
 
 func (e *Etcd) start(opt EtcdOptions) error {
+	if opt.ClientAddr == "" {
+		// Not port 0: a client that dials again while etcd restarts could get that port for its own end.
+		addrs, release, err := freeport.Loopback(1)
+		if err != nil {
+			return err
+		}
+		opt.ClientAddr, e.release = addrs[0], release
+	}
 	serving := make(chan *grpc.Server, 1)
 	cfg := etcdConfig(opt)
 	cfg.ServiceRegister = func(s *grpc.Server) {
@@ -84,7 +94,7 @@ func etcdConfig(opt EtcdOptions) *embed.Config {
 	cfg.Dir = opt.Dir
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
 
-	clients := []url.URL{{Scheme: "http", Host: cmp.Or(opt.ClientAddr, "127.0.0.1:0")}}
+	clients := []url.URL{{Scheme: "http", Host: opt.ClientAddr}}
 	if opt.CertFile != "" {
 		clients[0].Scheme = "https"
 		cfg.ClientTLSInfo = transport.TLSInfo{
@@ -128,6 +138,10 @@ func (e *Etcd) Close() error {
 			}
 		}
 		e.server = nil
+	}
+	if e.release != nil {
+		e.release()
+		e.release = nil
 	}
 	dir := e.tempDir
 	e.tempDir = ""
