@@ -257,10 +257,17 @@ func wantReset(t *testing.T, who string, nc net.Conn) {
 	}
 }
 
-// wantRefused checks that a client is reset. Connecting may already return the reset.
+// wantRefused checks that a client is reset.
 func (s *sidecar) wantRefused() {
 	s.t.Helper()
-	nc, err := net.Dial("tcp", s.addr)
+	s.wantRefusedFrom("127.0.0.1")
+}
+
+// wantRefusedFrom is wantRefused for a client at an address of loopback. Connecting may already
+// return the reset.
+func (s *sidecar) wantRefusedFrom(ip string) {
+	s.t.Helper()
+	nc, err := dialFrom(ip, s.addr)
 	if errors.Is(err, syscall.ECONNRESET) {
 		return
 	}

@@ -24,14 +24,18 @@ import (
 // dialFrom connects a client from an address of loopback.
 func (s *sidecar) dialFrom(from string) *net.TCPConn {
 	s.t.Helper()
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-	nc, err := d.Dial("tcp", s.addr)
+	nc, err := dialFrom(from, s.addr)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { nc.Close() })
 	_ = nc.SetDeadline(time.Now().Add(waitLimit))
 	return nc.(*net.TCPConn)
+}
+
+func dialFrom(ip, addr string) (net.Conn, error) {
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}
+	return d.Dial("tcp", addr)
 }
 
 // TestStreamShares: a source that has all streams gives way to another, and only to another.
@@ -57,7 +61,7 @@ func TestStreamShares(t *testing.T) {
 		wantReset(t, "its server", servers[i])
 	}
 	for _, from := range []string{"127.0.0.1", "127.0.0.2"} {
-		wantReset(t, "a client beyond its source's share", s.dialFrom(from))
+		s.wantRefusedFrom(from)
 	}
 	s.eventually("the refused and ended streams to be counted", func() error {
 		_, failures := s.totals()
