@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"testing"
 	"time"
 )
@@ -75,6 +76,33 @@ func TestResetAfterWriteError(t *testing.T) {
 	wantReset(t, "the client", client)
 	client.Close()
 	receive(t, done, "the relay to end")
+}
+
+// TestLeavesWithWhole: a client that closes as soon as it has the whole response does not reset
+// the endpoint's connection, though the sidecar has not noted yet that nothing is left. If bytes
+// are left, it ends the wait for them.
+func TestLeavesWithWhole(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{})
+	dial := func() (*end, *net.TCPConn) {
+		nc := s.dialTo(a.addr)
+		return &end{conn: nc, tcp: nc}, receive(t, a.conns, "the connection")
+	}
+	down, client := dial()
+	up, server := dial()
+	p := &pair{srv: s.srv, down: down, up: up}
+	p.responding.Store(true)
+	p.readDown(func() {})
+	client.Close()
+	receive(t, p.readerDone, "the end of the client to be seen")
+	if _, err := up.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the wait for the endpoint ends with %v", err)
+	}
+	p.closeUp(true)
+	if rest, err := io.ReadAll(server); len(rest) > 0 || err != nil {
+		t.Errorf("the endpoint read %q, %v", rest, err)
+	}
+	server.Close()
 }
 
 // slowClose is a connection whose Close waits, as that of TLS does for a peer that does not read.

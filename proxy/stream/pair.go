@@ -32,6 +32,7 @@ type pair struct {
 	downloading  atomic.Bool                   // the client has to read a body
 	broken       atomic.Bool                   // the stream must end with a reset
 	awaitingHead atomic.Bool                   // the head of a response is awaited with its own deadline: the stream is not idle
+	responding   atomic.Bool                   // a final response is passed on
 	downDone     atomic.Bool                   // nothing more will be sent to down; its end is no abort
 	readerDone   chan struct{}                 // closed when the goroutine of readDown has ended; nil if there is none
 }
@@ -86,18 +87,33 @@ func (p *pair) closeUp(complete bool) {
 }
 
 // readDown starts a goroutine that reads down: first upload does, then the input is discarded
-// until its end. A client that closes does not want the response, so the stream is aborted.
+// until its end, which onLeft meets.
 func (p *pair) readDown(upload func()) {
 	p.readerDone = make(chan struct{})
 	p.srv.all.Go(func() {
 		defer close(p.readerDone)
 		upload()
 		_, _ = io.Copy(io.Discard, p.down)
-		if !p.downDone.Load() {
-			p.abort()
-		}
+		p.onLeft()
 	})
 }
+
+// onLeft ends a stream whose client has closed, since it does not want the response. While a
+// response is passed on, the goroutine that does so may have passed on all of it, and the client
+// has read it: so that goroutine is only interrupted. It aborts the stream if bytes are left.
+func (p *pair) onLeft() {
+	switch {
+	case p.downDone.Load():
+	case p.responding.Load():
+		_ = p.endpoint().SetReadDeadline(longAgo)
+		_ = p.down.SetWriteDeadline(longAgo)
+	default:
+		p.abort()
+	}
+}
+
+// longAgo is a deadline that interrupts.
+var longAgo = time.Unix(1, 0)
 
 // finish writes the last bytes of a response and closes down in a way that lets them arrive: a
 // close with unread input would send a reset, which can destroy them.

@@ -269,6 +269,7 @@ func (x *requestStream) finalResponse(resp *protocol.Response, head *http1.Head,
 	if len(out) == 0 {
 		return fault.Malformed
 	}
+	x.responding.Store(true)
 	if !x.sendHead(resp.Status, out) {
 		return nil
 	}

@@ -92,6 +92,7 @@ func (d *responseStream) joinSource() *fault.Failure {
 
 // send passes the response on. One that ends early is aborted with a reset.
 func (d *responseStream) send() (sent int64, whole bool) {
+	d.responding.Store(true)
 	d.hasBody(&d.downloading)
 	if _, err := d.down.Write(d.head); err != nil {
 		d.abort()
