@@ -13,6 +13,13 @@ const (
 	HeaderIdempotent = "x-remora-idempotent" // "1": may be sent more than once
 	HeaderAttempt    = "x-remora-attempt"    // attempt number that led to this call; also sent to the application
 	HeaderHedge      = "x-remora-hedge"      // "off": the caller wants no hedges
+	HeaderTimeout    = "x-remora-timeout-ms" // how long the caller waits; also sent to the application
+)
+
+// Headers of others that say how long the caller waits.
+const (
+	HeaderEnvoyTimeout = "x-envoy-expected-rq-timeout-ms"
+	HeaderGRPCTimeout  = "grpc-timeout"
 )
 
 // Names and values that are added. They are shared and never written to.
@@ -24,6 +31,7 @@ var (
 	NameDate           = []byte("Date")
 	NameContentType    = []byte("Content-Type")
 	NameError          = []byte("X-Remora-Error")
+	NameTimeout        = []byte(HeaderTimeout)
 
 	SchemeHTTP = []byte("http")
 

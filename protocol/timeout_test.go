@@ -1,0 +1,154 @@
+package protocol
+
+import (
+	"math/big"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestParseTimeout checks what values mean, and which are ignored.
+func TestParseTimeout(t *testing.T) {
+	const ignored = -1
+	for _, c := range []struct {
+		f     TimeoutField
+		value string
+		want  time.Duration
+	}{
+		{OwnTimeout, "250", 250 * time.Millisecond},
+		{OwnTimeout, "0250", 250 * time.Millisecond},
+		{OwnTimeout, "0", 0},
+		{OwnTimeout, "-1", 0},
+		{OwnTimeout, "-999999999999999999", 0},
+		{OwnTimeout, "999999999999999999", MaxTimeout / time.Millisecond * time.Millisecond},
+		{OwnTimeout, "1000000000000000000", ignored},
+		{OwnTimeout, "", ignored},
+		{OwnTimeout, "-", ignored},
+		{OwnTimeout, "--1", ignored},
+		{OwnTimeout, "+1", ignored},
+		{OwnTimeout, "1.5", ignored},
+		{OwnTimeout, "1ms", ignored},
+		{OwnTimeout, "1, 2", ignored},
+		{OwnTimeout, " 1", ignored},
+		{OwnTimeout, "٣", ignored},
+		{EnvoyTimeout, "15000", 15 * time.Second},
+		{EnvoyTimeout, "0", ignored},
+		{EnvoyTimeout, "-1", ignored},
+		{GRPCTimeout, "1H", time.Hour},
+		{GRPCTimeout, "2M", 2 * time.Minute},
+		{GRPCTimeout, "3S", 3 * time.Second},
+		{GRPCTimeout, "4m", 4 * time.Millisecond},
+		{GRPCTimeout, "5u", 5 * time.Microsecond},
+		{GRPCTimeout, "6n", 6},
+		{GRPCTimeout, "0n", 0},
+		{GRPCTimeout, "99999999H", MaxTimeout / time.Hour * time.Hour},
+		{GRPCTimeout, "100000000n", ignored},
+		{GRPCTimeout, "10", ignored},
+		{GRPCTimeout, "S", ignored},
+		{GRPCTimeout, "1s", ignored},
+		{GRPCTimeout, "-1S", ignored},
+		{GRPCTimeout, "1 S", ignored},
+		{GRPCTimeout, "1SS", ignored},
+	} {
+		d, ok := ParseTimeout(c.f, []byte(c.value))
+		if ok != (c.want != ignored) || ok && d != c.want {
+			t.Errorf("field %d, %q: %v, %v, want %v", c.f, c.value, d, ok, c.want)
+		}
+	}
+}
+
+// grammars are the values that mean a time, or that it is up.
+var grammars = [timeoutFields]*regexp.Regexp{
+	OwnTimeout:   regexp.MustCompile(`^-?[0-9]{1,18}$`),
+	EnvoyTimeout: regexp.MustCompile(`^0{0,17}[1-9][0-9]{0,17}$`),
+	GRPCTimeout:  regexp.MustCompile(`^([0-9]{1,8})([HMSmun])$`),
+}
+
+// FuzzTimeout compares ParseTimeout with the grammar, and with arithmetic that can't overflow. It
+// checks that the values of AppendTimeout are in the grammar, and never lengthen the time.
+func FuzzTimeout(f *testing.F) {
+	for _, seed := range []string{"", "0", "-7", "1500", "99999999S", "1H", "100000000m", "999999999999999999", "5x"} {
+		f.Add(seed, int64(1_234_567_890))
+	}
+	f.Fuzz(func(t *testing.T, value string, left int64) {
+		for k := OwnTimeout; k < timeoutFields; k++ {
+			d, ok := ParseTimeout(k, []byte(value))
+			valid := grammars[k].MatchString(value) && (k != EnvoyTimeout || len(value) <= maxTimeoutDigits)
+			if ok != valid {
+				t.Fatalf("field %d, %q: ok is %v", k, value, ok)
+			}
+			if ok && d != exactTimeout(k, value) {
+				t.Errorf("field %d, %q: %v, want %v", k, value, d, exactTimeout(k, value))
+			}
+			said := AppendTimeout(nil, k, time.Duration(left))
+			back, ok := ParseTimeout(k, said)
+			least := map[bool]time.Duration{true: time.Microsecond, false: time.Millisecond}[k == GRPCTimeout]
+			if !ok || back > max(time.Duration(left), least) || back < least {
+				t.Errorf("field %d: %v is said as %q, which means %v, %v", k, time.Duration(left), said, back, ok)
+			}
+			if lost := time.Duration(left) - back; lost > time.Millisecond && (k != GRPCTimeout || back < maxGRPC*time.Millisecond) {
+				t.Errorf("field %d: %v is said as %q: %v is lost", k, time.Duration(left), said, lost)
+			}
+		}
+	})
+}
+
+// exactTimeout returns what a valid value means.
+func exactTimeout(f TimeoutField, value string) time.Duration {
+	if value[0] == '-' {
+		return 0
+	}
+	digits, unit := value, time.Millisecond
+	if f == GRPCTimeout {
+		last := len(value) - 1
+		digits, unit = value[:last], map[byte]time.Duration{
+			'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': 1,
+		}[value[last]]
+	}
+	n, _ := new(big.Int).SetString(digits, 10)
+	most := big.NewInt(int64(MaxTimeout / unit))
+	if n.Cmp(most) > 0 {
+		n = most
+	}
+	return time.Duration(n.Int64()) * unit
+}
+
+// TestSetTimeLeft checks that each header says the time left once, and never more than before.
+func TestSetTimeLeft(t *testing.T) {
+	for _, c := range []struct{ before, want string }{
+		{"a: b", "a: b|x-remora-timeout-ms: 1500"},
+		{"X-Remora-Timeout-Ms: 2000|a: b", "X-Remora-Timeout-Ms: 1500|a: b"},
+		{"x-remora-timeout-ms: 1499", "x-remora-timeout-ms: 1499"},
+		{"x-remora-timeout-ms: 2000|a: b|X-REMORA-TIMEOUT-MS: 3000", "x-remora-timeout-ms: 1500|a: b"},
+		{"Grpc-Timeout: 2S|X-Envoy-Expected-Rq-Timeout-Ms: 1900|a: b|grpc-timeout: 1S",
+			"Grpc-Timeout: 1500200u|X-Envoy-Expected-Rq-Timeout-Ms: 1500|a: b|x-remora-timeout-ms: 1500"},
+		{"grpc-timeout: 1S|x-envoy-expected-rq-timeout-ms: 0", "grpc-timeout: 1S|x-envoy-expected-rq-timeout-ms: 1500|x-remora-timeout-ms: 1500"},
+		{"grpc-timeout: soon", "grpc-timeout: 1500200u|x-remora-timeout-ms: 1500"},
+	} {
+		hs, text := SetTimeLeft(lines(c.before), 1500200*time.Microsecond, nil)
+		if got := joined(hs); got != c.want {
+			t.Errorf("%s becomes\n%s, want\n%s", c.before, got, c.want)
+		}
+		hs, _ = SetTimeLeft(hs, 200*time.Second, text)
+		if got := joined(hs); got != c.want {
+			t.Errorf("%s becomes longer:\n%s, want\n%s", c.before, got, c.want)
+		}
+	}
+}
+
+func lines(text string) (hs []Header) {
+	for line := range strings.SplitSeq(text, "|") {
+		name, value, _ := strings.Cut(line, ": ")
+		hs = append(hs, Header{Name: []byte(name), Value: []byte(value)})
+	}
+	return hs
+}
+
+func joined(hs []Header) string {
+	var all []string
+	for _, h := range hs {
+		all = append(all, string(h.Name)+": "+string(h.Value))
+	}
+	return strings.Join(all, "|")
+}
