@@ -121,6 +121,9 @@ func showRequest(req *protocol.Request, ttl time.Duration) string {
 	if req.OneWay {
 		sb.WriteString(" one-way")
 	}
+	if req.Timed {
+		sb.WriteString(" timed")
+	}
 	showHeaders(&sb, "h", req.Headers)
 	showHeaders(&sb, "t", req.Trailers)
 	showBody(&sb, req.Body)

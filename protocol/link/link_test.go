@@ -19,7 +19,7 @@ func TestRequestTransfer(t *testing.T) {
 		"all": {
 			Codec: protocol.CodecHTTP, Service: []byte("s"), Method: []byte("PUT"), Path: []byte("/a"), Authority: []byte("h:1"),
 			Headers:  headers("Host", "h:1", "empty", "", "tab", "a\tb", "utf8", "žluťoučký", "dup", "1", "dup", "2"),
-			Trailers: headers("x-sum", "1"), Body: []byte("b"), Attempt: 2, Hedge: true, Idempotent: true,
+			Trailers: headers("x-sum", "1"), Body: []byte("b"), Attempt: 2, Hedge: true, Idempotent: true, Timed: true,
 		},
 		"dubbo": {Codec: protocol.CodecDubboHessian2, Service: []byte("com.acme.Features"), Method: []byte("get"),
 			Headers: headers("", "", "odd name:", "x"), Body: []byte{0, 1, 2, '\r', '\n'}},

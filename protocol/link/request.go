@@ -21,6 +21,7 @@ const (
 	// Two bits of priority, the lower value first when the queue is full.
 	requestPriority = 4
 	requestOneWay   = 1 << 6
+	requestTimed    = 1 << 7
 )
 
 // Priorities of requests in a provider's queue. In version 1 they follow from attempt and
@@ -65,6 +66,9 @@ func requestFlags(req *protocol.Request) (flags byte) {
 	if req.OneWay {
 		flags |= requestOneWay
 	}
+	if req.Timed {
+		flags |= requestTimed
+	}
 	if len(req.Trailers) != 0 {
 		flags |= headTrailers
 	}
@@ -78,6 +82,7 @@ func (c *cursor) readRequest(req *protocol.Request, maxHeaders int) time.Duratio
 	req.Hedge = flags&requestHedge != 0
 	req.Idempotent = flags&requestIdempotent != 0
 	req.OneWay = flags&requestOneWay != 0
+	req.Timed = flags&requestTimed != 0
 	req.Attempt = c.byte()
 	ttl := c.duration()
 

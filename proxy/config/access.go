@@ -29,7 +29,7 @@ func defaultForwarded() Forwarded {
 		Strip: []string{
 			"Forwarded", "X-Forwarded", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Server", "X-Forwarded-Prefix",
 			"X-Forwarded-Scheme", "X-Forwarded-Ssl", "X-Forwarded-Client-Cert", "X-Original-Forwarded-For", "X-Real-IP",
-			"X-Client-IP", "X-Cluster-Client-IP", "Client-IP", "True-Client-IP", "CF-Connecting-IP", "Fastly-Client-IP",
+			"X-Client-IP", "X-Cluster-Client-IP", "Client-IP", "True-Client-IP", "CF-Connecting-IP", "Fastly-Client-IP", "X-Envoy-Expected-Rq-Timeout-Ms",
 		},
 	}
 }

@@ -16,6 +16,8 @@ type Service struct {
 	// For HTTP requests converted to Dubbo.
 	Serialization string `yaml:"serialization" oneof:"hessian2 fastjson" reload:"new service"`
 	LB            LB     `yaml:"lb"`
+	// Tells the application how long the caller still waits, even if the caller did not say it.
+	TimeoutHeader bool `yaml:"timeout_header"`
 
 	Policy `yaml:",inline"`
 

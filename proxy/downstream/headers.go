@@ -46,6 +46,7 @@ const (
 	fieldForwardedFor
 	fieldForwardedProto
 	fieldRequestID
+	fieldTimeout // of others, see protocol.TimeoutField
 	fieldTraceState
 	fieldVia
 )
@@ -61,6 +62,11 @@ func clientFieldOf(name []byte) clientField {
 			return fieldTraceState
 		}
 		return fieldOther
+	case name[0]|0x20 == 'g':
+		if protocol.EqualFold(name, protocol.HeaderGRPCTimeout) {
+			return fieldTimeout
+		}
+		return fieldOther
 	case name[0]|0x20 != 'x':
 		return fieldOther
 	case protocol.EqualFold(name[:len(protocol.HeaderPrefix)], protocol.HeaderPrefix):
@@ -71,6 +77,8 @@ func clientFieldOf(name []byte) clientField {
 		return fieldForwardedFor
 	case protocol.EqualFold(name, "x-forwarded-proto"):
 		return fieldForwardedProto
+	case protocol.EqualFold(name, protocol.HeaderEnvoyTimeout):
+		return fieldTimeout
 	}
 	return fieldOther
 }
@@ -87,6 +95,11 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, minor in
 	proto, passed, marked, rejected := protocol.SchemeHTTP, 0, false, false
 	for _, h := range req.Headers {
 		switch clientFieldOf(h.Name) {
+		case fieldTimeout:
+			if from.Client.Trusted {
+				applyTimeout(ex, h)
+			}
+			fallthrough
 		case fieldOther:
 			verdict := from.Client.Judge(h.Name)
 			rejected = rejected || verdict == forwarded.Reject
@@ -193,6 +206,17 @@ func applyHint(ex *exchange.Exchange, h protocol.Header) {
 	case protocol.EqualFold(h.Name, protocol.HeaderAttempt):
 		if n, err := strconv.ParseUint(string(h.Value), 10, 8); err == nil {
 			req.Attempt = uint8(n)
+		}
+	default:
+		applyTimeout(ex, h)
+	}
+}
+
+// applyTimeout limits the time of the request if h says how long its client waits.
+func applyTimeout(ex *exchange.Exchange, h protocol.Header) {
+	if f := protocol.TimeoutFieldOf(h.Name); f != protocol.NotTimeout {
+		if d, ok := protocol.ParseTimeout(f, h.Value); ok {
+			ex.LimitTime(d)
 		}
 	}
 }

@@ -60,6 +60,15 @@ func (a *Attempt) ToHead() bool { return string(a.ex.Request.Method) == "HEAD" }
 // NewResponse returns an empty response, to end the attempt with.
 func (a *Attempt) NewResponse() *Response { return a.ex.pool.response() }
 
+// TimeLeft returns how long the caller still waits, as far as this sidecar knows.
+func (a *Attempt) TimeLeft() time.Duration { return a.ex.Request.Deadline - a.ex.shard.Loop.Now() }
+
+// SetTimeLeft makes the headers of the request say the time left, in memory of the exchange.
+func (a *Attempt) SetTimeLeft() {
+	ex := a.ex
+	ex.Request.Headers, ex.timeLeft = protocol.SetTimeLeft(ex.Request.Headers, a.TimeLeft(), ex.timeLeft)
+}
+
 // Timeout is the route's timeout of a request.
 func (a *Attempt) Timeout() time.Duration { return a.ex.Route.Timeout }
 

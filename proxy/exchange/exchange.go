@@ -162,10 +162,7 @@ func safeMethod(req *protocol.Request) bool {
 
 // setDeadline arms the deadline: the caller's own or the route's timeout, the sooner of both.
 func (ex *Exchange) setDeadline() *fault.Failure {
-	left := ex.Route.Timeout
-	if ex.Request.Deadline != 0 {
-		left = min(left, ex.Request.Deadline-ex.began)
-	}
+	left := ex.Limit(ex.Route, ex.began)
 	if left <= 0 {
 		return fault.Deadline
 	}
@@ -237,7 +234,11 @@ func (ex *Exchange) fail(f *fault.Failure) {
 	ex.leaveOpen(exchangeAnswered)
 	ex.shard.Stats.Failed(f)
 	ex.conclude(&result{outcome: stats.OutcomeFailed, failure: f})
-	ex.judge(f.Verdict())
+	if ex.launched > 0 {
+		ex.judge(f.Verdict())
+	} else {
+		ex.judge(fault.VerdictNone) // too late on arrival, say: the service had no part in it
+	}
 	ex.releasePending()
 	ex.caller.Fail(ex, f)
 	ex.cancelAttempts()

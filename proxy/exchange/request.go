@@ -1,6 +1,9 @@
 package exchange
 
 import (
+	"cmp"
+	"time"
+
 	"github.com/valyala/bytebufferpool"
 
 	"github.com/remora-proxy/remora/protocol"
@@ -13,6 +16,7 @@ type message struct {
 	attempt    uint8                      // Request.Attempt as it came; each attempt sets its own
 	hedged     bool                       // Request.Hedge as it came
 	NoHedge    bool                       // the caller opted out of hedges
+	Arrived    time.Duration              // when the head of a request that had to wait arrived; 0 means now
 	HeadBuffer *bytebufferpool.ByteBuffer // Request's slices alias it
 	BodyBuffer *bytebufferpool.ByteBuffer // Request.Body aliases it; nil if it aliases HeadBuffer
 	Held       int                        // bytes of both that the budget knows of
@@ -29,6 +33,7 @@ type envelope struct {
 	MaxForwards  []byte   // the value of Max-Forwards, if it was lowered
 	Path         []byte   // the path, if the listener or the route changed it
 	OriginalPath []byte   // the path before that; aliases HeadBuffer
+	timeLeft     []byte   // memory for the headers that say the time left
 }
 
 // An exchange keeps this much memory for the next request: for X-Forwarded-For, for a
@@ -42,6 +47,27 @@ const (
 // Hold charges the request's memory to the budget; it is called again when that has grown.
 func (ex *Exchange) Hold() {
 	ex.shard.Recount(&ex.Held, protocol.Held(ex.HeadBuffer)+protocol.Held(ex.BodyBuffer))
+}
+
+// LimitTime sets a deadline of the caller's: d after the request arrived. The soonest counts.
+func (ex *Exchange) LimitTime(d time.Duration) {
+	req, at := &ex.Request, time.Duration(-1) // passed, since 0 means none
+	if d > 0 {
+		at = cmp.Or(ex.Arrived, ex.shard.Loop.Now()) + min(d, protocol.MaxTimeout)
+	}
+	if req.Deadline == 0 || at < req.Deadline {
+		req.Deadline = at
+	}
+	req.Timed = true
+}
+
+// Limit returns how long the request may take from now on: until its deadline, and at most as
+// long as r allows. 0 or less means that its time is up.
+func (ex *Exchange) Limit(r *Route, now time.Duration) time.Duration {
+	if ex.Request.Deadline == 0 {
+		return r.Timeout
+	}
+	return min(r.Timeout, ex.Request.Deadline-now)
 }
 
 // size is the length of the request in bytes.

@@ -127,8 +127,8 @@ var (
 	// stream. Raise the limit here and at the other sidecar.
 	ResponseTooLarge = &Failure{Code: "response-too-large", Status: 502, reason: link.ResponseTooLarge,
 		Text: "the endpoint's answer is larger than limits.message, and can't be passed on as a stream"}
-	// Deadline means no response in time: `timeout` is shorter than the application takes, or
-	// replicas are frozen. See latency and `stalled` in `/endpoints`.
+	// Deadline means no response in time: `timeout`, or what the caller allows, is shorter than
+	// the application takes, or replicas are frozen. See latency and `stalled` in `/endpoints`.
 	Deadline = &Failure{Code: "deadline", Status: 504, reason: link.DeadlinePassed,
 		Text: "no answer in time"}
 	// Shed means that memory was a quarter above `limits.buffered`, and this request held the

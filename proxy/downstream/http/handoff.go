@@ -3,6 +3,7 @@ package http
 import (
 	"bytes"
 	"errors"
+	"time"
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
@@ -115,6 +116,10 @@ func (s *session) keepForHandoff(b []byte) {
 // handOff gives the connection to Streams with its last request, whose turn it is. It reports
 // whether that ends the session; else the request is handled as if there were no streams.
 func (s *session) handOff() (done bool) {
+	if ex := s.calls[0].ex; ex != nil && ex.Limit(ex.Route, s.host.Loop.Now()) <= 0 {
+		s.refuseHandoff(fault.Deadline)
+		return false
+	}
 	client, err := s.conn.Detach()
 	switch {
 	case err == nil && s.kind == stats.StreamPass:
@@ -148,10 +153,15 @@ func (s *session) handOff() (done bool) {
 
 // streamRequest returns the request of ex as one that owns its memory.
 func (s *session) streamRequest(ex *exchange.Exchange) *downstream.StreamRequest {
+	service := ex.Route.Service.Config
+	limit := max(time.Millisecond, ex.Limit(ex.Route, s.host.Loop.Now()))
+	if ex.Request.Timed || service.TimeoutHeader {
+		ex.Request.Headers, _ = protocol.SetTimeLeft(ex.Request.Headers, limit, nil)
+	}
 	r := &downstream.StreamRequest{
-		Kind: s.kind, Leaser: s.host.Leaser, Service: ex.Route.Service.Config.Name, Timeout: ex.Route.Timeout,
+		Kind: s.kind, Leaser: s.host.Leaser, Service: service.Name, Timeout: limit,
 		Minor: s.head.Minor, ToHead: s.head.HeadMethod, RequestID: bytes.Clone(ex.RequestID),
-		Record: exchange.LogStream(&s.host.AccessLog, stats.Handoff(s.kind).String(), s, ex, ex.Route.Service.Config.Name),
+		Record: exchange.LogStream(&s.host.AccessLog, stats.Handoff(s.kind).String(), s, ex, service.Name),
 	}
 	switch s.kind {
 	case stats.StreamBody:

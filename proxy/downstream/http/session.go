@@ -199,6 +199,7 @@ func (s *session) onHead(n int) {
 		return
 	}
 	s.input.become(inputBody)
+	ex.Arrived = s.host.Loop.Now()
 	s.body.Reset(&s.head, s.host.BodyLimits())
 	ex.HeadBuffer.B, ex.BodyBuffer = ex.HeadBuffer.B[:n], s.host.Buffers.Get(0)
 	s.account()
@@ -256,6 +257,9 @@ func (s *session) onRequest() {
 	s.timeout.Stop()
 	s.requests++
 	s.cur.Hold()
+	if len(s.calls) > 0 && s.cur.Arrived == 0 {
+		s.cur.Arrived = s.host.Loop.Now()
+	}
 	s.calls = append(s.calls, call{
 		ex: s.cur, minor: s.head.Minor, toHead: s.head.HeadMethod,
 		last: !s.head.KeepAlive || s.requests == s.host.Config.Limits.Requests,

@@ -59,6 +59,9 @@ func (c *conn) begin(a *exchange.Attempt) {
 	req := a.Request()
 	c.current = a
 	a.Carry(c, a.ID())
+	if req.Timed || c.pool.service.Config.TimeoutHeader {
+		a.SetTimeLeft()
+	}
 	n := len(req.Headers)
 	if req.Attempt > 0 {
 		c.attempt = strconv.AppendUint(c.attempt[:0], uint64(req.Attempt), 10)
