@@ -60,6 +60,7 @@ func FuzzInvocation(f *testing.F) {
 				t.Fatalf("the first %d bytes are also a call", i)
 			}
 		}
+		checkSetTimeLeft(t, serialization, body)
 	})
 }
 

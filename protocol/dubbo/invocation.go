@@ -14,10 +14,11 @@ type Invocation struct {
 	Method       []byte        //
 	Types        []byte        // JVM descriptors of the parameters, concatenated
 	Group        []byte        // of the service
-	Timeout      time.Duration // of the caller; 0 means none
+	Timeout      time.Duration // of the caller, the shorter of its timeouts; 0 means none
 	TraceParent  []byte        // the attachment of that name (W3C Trace Context), unchecked
 
-	reader hessianReader
+	timeouts [2]timeout // the attachments timeout and _TO
+	reader   hessianReader
 }
 
 // Parse reads the body of a request. It skips the arguments, and checks them only as far as it
@@ -40,6 +41,11 @@ func (inv *Invocation) Parse(serialization byte, body []byte) error {
 	}
 	if string(inv.Version) == noVersion {
 		inv.Version = nil
+	}
+	for i := range inv.timeouts {
+		if d := inv.timeouts[i].time; d > 0 && (inv.Timeout == 0 || d < inv.Timeout) {
+			inv.Timeout = d
+		}
 	}
 	return nil
 }
@@ -89,10 +95,12 @@ func (inv *Invocation) readAttachment(r *hessianReader) {
 		r.fail() // the name may be one that selects the service
 	case value.kind == tokenString && !value.more || value.kind == tokenNull:
 		inv.attach(name.text, value.text)
-	case string(name.text) == "timeout" && (value.kind == tokenInt || value.kind == tokenLong):
-		inv.Timeout = durationOfMillis(value.num)
 	case selectsService(name.text):
 		r.fail()
+	case value.kind == tokenInt || value.kind == tokenLong:
+		if t := inv.timeout(name.text); t != nil {
+			*t = timeout{time: durationOfMillis(value.num), text: r.b[r.at:r.i]}
+		}
 	}
 }
 
@@ -113,10 +121,12 @@ func (inv *Invocation) attach(name, value []byte) {
 		inv.Version = value
 	case "group":
 		inv.Group = value
-	case "timeout":
-		inv.Timeout = parseMilliseconds(value)
 	case "traceparent":
 		inv.TraceParent = value
+	default:
+		if t := inv.timeout(name); t != nil {
+			*t = timeout{time: parseMilliseconds(value), text: value, pad: '0'}
+		}
 	}
 }
 
@@ -168,10 +178,12 @@ func (inv *Invocation) readAttachments(object []byte) bool {
 			inv.attach(name, value[1:len(value)-1])
 		case string(value) == "null":
 			inv.attach(name, nil)
-		case string(name) == "timeout":
-			inv.Timeout = parseMilliseconds(value)
 		case selectsService(name):
 			return false
+		default:
+			if t := inv.timeout(name); t != nil {
+				*t = timeout{time: parseMilliseconds(value), text: value, pad: ' '}
+			}
 		}
 	}
 	r.end()

@@ -170,7 +170,7 @@ func (s *session) begin(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 		req.Headers = append(req.Headers, protocol.Header{Name: trace.NameParent, Value: inv.TraceParent[:trace.TextLen]})
 	}
 	if inv.Timeout > 0 {
-		req.Deadline = s.host.Loop.Now() + inv.Timeout
+		ex.LimitTime(inv.Timeout)
 	}
 	ex.HeadBuffer, ex.StreamID = body, uint64(f.ID)
 	ex.Hold()

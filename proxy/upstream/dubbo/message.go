@@ -41,7 +41,7 @@ func (c *client) flush() {
 }
 
 // appendCall appends the call with this id, unless it was cancelled. An HTTP request is
-// converted; the body of a Dubbo call is sent unchanged, under the new id.
+// converted; the body of a Dubbo call is sent under the new id, with its timeouts shortened.
 func (c *client) appendCall(dst []byte, id int64) []byte {
 	call := c.calls.find(id)
 	if call == nil {
@@ -53,13 +53,19 @@ func (c *client) appendCall(dst []byte, id int64) []byte {
 		if req.OneWay {
 			c.local = append(c.local, localReply{a: call.a})
 		}
-		return dubbo.AppendFrame(dst, &dubbo.Frame{
-			Request: true, TwoWay: !req.OneWay, Serialization: dubbo.SerializationOf(req.Codec), ID: id, Body: req.Body,
-		})
+		f := dubbo.Frame{Request: true, TwoWay: !req.OneWay, Serialization: dubbo.SerializationOf(req.Codec), ID: id, Body: req.Body}
+		dst = dubbo.AppendFrame(dst, &f)
+		if req.Timed {
+			c.up.scratch.invocation.SetTimeLeft(f.Serialization, dst[len(dst)-len(req.Body):], call.a.TimeLeft())
+		}
+		return dst
 	}
-	parsed := c.up.scratch
+	parsed := &c.up.scratch.call
 	err := parsed.Parse(req)
 	if err == nil {
+		if req.Timed || c.up.service.Config.TimeoutHeader {
+			parsed.SetTimeLeft(call.a.TimeLeft())
+		}
 		dst, err = parsed.AppendFrame(dst, c.up.serialization, id)
 	}
 	if err != nil {
