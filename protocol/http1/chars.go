@@ -54,24 +54,24 @@ const (
 // 9110 section 5.5), a control character other than HTAB, or len(b).
 func textEnd(b []byte, i int) int {
 	for i+8 <= len(b) {
-		// The lowest set bit marks the first byte below 0x20 or equal to 0x7f;
-		// bits above it may be spurious (borrows of the subtractions).
-		x := binary.LittleEndian.Uint64(b[i:])
-		del := x ^ 0x7f*eachByte
-		m := ((x-0x20*eachByte)&^x | (del-eachByte)&^del) & eachHigh
+		// Each byte below 0x20 or equal to 0x7f sets its bit. A byte behind such a byte, or
+		// behind 0xff, may set its bit without being one (borrows and carries).
+		x := binary.LittleEndian.Uint64(b[i : i+8])
+		m := ((x - 0x20*eachByte) | (x + eachByte)) &^ x & eachHigh
 		if m == 0 {
 			i += 8
 			continue
 		}
-		if i += bits.TrailingZeros64(m) >> 3; b[i] != '\t' {
+		if i += bits.TrailingZeros64(m) >> 3; isControl(b[i]) {
 			return i
 		}
 		i++
 	}
-	for ; i < len(b); i++ {
-		if c := b[i]; c < 0x20 && c != '\t' || c == 0x7f {
-			return i
-		}
+	for i < len(b) && !isControl(b[i]) {
+		i++
 	}
 	return i
 }
+
+// isControl reports whether c is a control character other than HTAB.
+func isControl(c byte) bool { return c < 0x20 && c != '\t' || c == 0x7f }
