@@ -55,7 +55,7 @@ func FromEndpoint(hs []Header) (kept []Header, dated bool) {
 	for i := range hs {
 		switch name := hs[i].Name; {
 		case len(name) == len("date"):
-			dated = dated || EqualFold(name, "date")
+			dated = dated || string(name) == "Date" || EqualFold(name, "date")
 		case len(name) > len(HeaderPrefix) && name[0]|0x20 == 'x' && IsOwn(name):
 			own++
 		}

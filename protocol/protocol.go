@@ -99,12 +99,8 @@ func EqualFold(b []byte, lower string) bool {
 	if len(b) != len(lower) {
 		return false
 	}
-	for i := 0; i < len(b); i++ {
-		c := b[i]
-		if 'A' <= c && c <= 'Z' {
-			c |= 0x20
-		}
-		if c != lower[i] {
+	for i, c := range b {
+		if c != lower[i] && (c < 'A' || c > 'Z' || c|0x20 != lower[i]) {
 			return false
 		}
 	}

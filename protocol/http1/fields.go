@@ -20,11 +20,15 @@ const (
 	fieldHop                  // other fields of one connection
 )
 
+// kindOf compares two names with their usual spelling first, because nearly every message has them.
 func kindOf(name []byte) fieldKind {
 	switch len(name) {
 	case 2:
 		return kindIf(name, "te", fieldHop)
 	case 4:
+		if string(name) == "Host" {
+			return fieldHost
+		}
 		return kindIf(name, "host", fieldHost)
 	case 6:
 		return kindIf(name, "expect", fieldExpect)
@@ -36,6 +40,9 @@ func kindOf(name []byte) fieldKind {
 		}
 		return kindIf(name, "keep-alive", fieldHop)
 	case 14:
+		if string(name) == "Content-Length" {
+			return fieldLength
+		}
 		return kindIf(name, "content-length", fieldLength)
 	case 16:
 		return kindIf(name, "proxy-connection", fieldHop)
