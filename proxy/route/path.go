@@ -3,6 +3,7 @@ package route
 import (
 	"bytes"
 	"encoding/binary"
+	"math/bits"
 
 	"github.com/remora-proxy/remora/proxy/config"
 )
@@ -29,9 +30,11 @@ func NewPathRules(c *config.Path) *PathRules {
 func (r *PathRules) Normal(target []byte) bool {
 	i, last := 0, len(target)-8
 	for behind := uint64(0); last >= 0; { // behind has a bit for the first byte if a slash is before it
-		x := binary.LittleEndian.Uint64(target[i:])
+		x := binary.LittleEndian.Uint64(target[i : i+8])
 		slashes := equalBytes(x, '/')
-		if equalBytes(x, '?')|equalBytes(x, '\\')|equalBytes(x, '%')|(slashes<<8|behind)&(slashes|equalBytes(x, '.')) != 0 {
+		found := equalBytes(x, '?') | equalBytes(x, '\\') | equalBytes(x, '%') | (slashes<<8|behind)&(slashes|equalBytes(x, '.'))
+		if found = found &^ x & eachHigh; found != 0 {
+			i += bits.TrailingZeros64(found) >> 3
 			break
 		}
 		if i == last {
@@ -40,7 +43,7 @@ func (r *PathRules) Normal(target []byte) bool {
 		i = min(i+8, last)
 		behind = equalBytes(uint64(target[i-1]), '/') & 0x80
 	}
-	return isNormal(target[max(i-1, 0):])
+	return i < len(target) && target[i] == '?' || isNormal(target[max(i-1, 0):])
 }
 
 // isNormal is Normal, byte by byte.
@@ -64,13 +67,14 @@ func isNormal(target []byte) bool {
 	return true
 }
 
-// equalBytes returns the bytes of x that equal c, as their highest bits. Bits above the lowest
-// one may be wrongly set (borrows of the subtraction).
-func equalBytes(x uint64, c byte) uint64 {
-	const each = 0x0101010101010101
-	x ^= uint64(c) * each
-	return (x - each) &^ x & (0x80 * each)
-}
+const (
+	eachByte = 0x0101010101010101
+	eachHigh = 0x8080808080808080
+)
+
+// equalBytes sets the highest bit of each byte of x that equals c, an ASCII character. It may also
+// set those of bytes above the lowest such byte (borrows), and of bytes that are not ASCII.
+func equalBytes(x uint64, c byte) uint64 { return (x ^ uint64(c)*eachByte) - eachByte }
 
 // startsDotSegment reports whether b, which starts with a dot, may start with a dot segment.
 func startsDotSegment(b []byte) bool {

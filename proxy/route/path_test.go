@@ -93,6 +93,23 @@ func TestNormalPaths(t *testing.T) {
 	}
 }
 
+// TestNormal compares the search for eight bytes at a time with that byte by byte, for each pair of
+// bytes at each offset.
+func TestNormal(t *testing.T) {
+	rules := &PathRules{}
+	for at := range 16 {
+		for c := range 256 {
+			for _, behind := range []byte("/.?\\%a\xff") {
+				target := []byte("/ab\xffcd/efgh/~ijkl")
+				target[at], target[at+1] = byte(c), behind
+				if got, want := rules.Normal(target), isNormal(target); got != want {
+					t.Fatalf("%q: %t, want %t", target, got, want)
+				}
+			}
+		}
+	}
+}
+
 // TestPathSettings: what each setting does without the others.
 func TestPathSettings(t *testing.T) {
 	const keep, unescape, reject = config.SlashesKeep, config.SlashesUnescape, config.SlashesReject
