@@ -30,6 +30,7 @@ suite scripts/attack.sh 4s
 suite scripts/soak.sh --kill
 suite scripts/restart.sh 100
 suite scripts/restart.sh --changes 5000000
+suite scripts/restart.sh --kills 20
 suite scripts/reload.sh 100
 # Root may not be the repository's owner: then Go must not ask git for its state.
 privileged=(env PATH="$PATH" GOFLAGS=-buildvcs=false)

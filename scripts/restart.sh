@@ -7,6 +7,7 @@
 #   scripts/restart.sh 100      100 restarts and 20 cycles at 1,000 requests a second: the acceptance
 #
 #   scripts/restart.sh --changes 5000000      50 reloads and 20 restarts over 5 million requests
+#   scripts/restart.sh --kills 20             20 kills of a provider's sidecar: no GET may fail, no POST be sent twice
 #
 # RESTARTS, CYCLES and RATE set each of them.
 set -euo pipefail
@@ -15,6 +16,9 @@ cd "$(dirname "$0")/.."
 if [[ ${1:-} == --changes ]]; then
 	exec go test ./cmd/remora -count=1 -timeout=3h -v -run '^TestChangesUnderOpenLoad$' \
 		-change-requests="$2" -change-rate="${RATE:-4000}"
+fi
+if [[ ${1:-} == --kills ]]; then
+	exec go test ./cmd/remora -count=1 -timeout=60m -v -run '^TestProviderKills$' -provider-kills="$2"
 fi
 restarts=${1:-${RESTARTS:-10}}
 full() { if ((restarts >= 100)); then echo "$1"; else echo "$2"; fi; }

@@ -29,7 +29,7 @@ services:
 	if got := c.Routes[0]; !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	if on := c.Services["r"].Retry.On; len(on) != 2 {
+	if on := c.Services["r"].Retry.On; len(on) != 3 {
 		t.Errorf("the service's own policy changed: %v", on)
 	}
 	data, err := c.YAML()
@@ -59,7 +59,7 @@ services:
 	if !reflect.DeepEqual(c.Routes[0].Policy, a) || !reflect.DeepEqual(c.Routes[1].Policy, b) {
 		t.Errorf("got %+v and %+v, want %+v and %+v", c.Routes[0].Policy, c.Routes[1].Policy, a, b)
 	}
-	if s.Timeout != 2*time.Second || s.Hedge.MaxDelay != 50*time.Millisecond || len(s.Retry.On) != 2 {
+	if s.Timeout != 2*time.Second || s.Hedge.MaxDelay != 50*time.Millisecond || len(s.Retry.On) != 3 {
 		t.Errorf("the service's own policy changed: %+v", s)
 	}
 }

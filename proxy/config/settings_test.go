@@ -239,7 +239,7 @@ func TestSettingsWalk(t *testing.T) {
 		{"node.id", "text", "host name", "", "restart"},
 		{"timeout", "time ≥ 1ms", "15s", "For all.", "next"},
 		{"hedge.delay", "time, `auto`", "`auto`", "", "next"},
-		{"retry.on", "list", "`connect`, `refused`", "", "next"},
+		{"retry.on", "list", "`connect`, `refused`, `reset`", "", "next"},
 		{"timeouts.idle", "time ≥ 1ms", "5m", "", "next"},
 		{"limits.message", "size 1KiB–1GiB", "4MiB", "", "next message; on links next link"},
 		{"services.*.endpoints.*.weight", "number 1–65535", "1", "", "next"},

@@ -227,6 +227,9 @@ func (ex *Exchange) answerBestOrFail(f *fault.Failure) {
 		ex.answerWith(ex.bestFrom, res)
 		return
 	}
+	if ex.MaybeProcessed && isFree(f) {
+		f = fault.Reset // an earlier attempt may have been carried out
+	}
 	ex.fail(f)
 }
 

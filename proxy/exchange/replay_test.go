@@ -12,9 +12,11 @@ import (
 // inTurn is the setting that sends requests to each application in turn.
 const inTurn = "lb: {policy: weighted_round_robin, slow_start: 0s}"
 
+const noResets = "retry: {on: [connect, refused]}"
+
 // TestReplayFails: a request that an application has received is sent again if its
-// connection was used before. If that fails too, the request counts as maybe processed,
-// and is not sent to the next application, which it could crash as well.
+// connection was used before. If that fails too, the request counts as maybe processed. Without
+// `reset` it is not sent to the next application, which it could crash as well.
 func TestReplayFails(t *testing.T) {
 	wantReset := func(t *testing.T, m *proxytest.Mesh, killed int, c *proxytest.Call) {
 		t.Helper()
@@ -26,7 +28,7 @@ func TestReplayFails(t *testing.T) {
 		}
 		m.Settled()
 	}
-	proxytest.EachTopology(t, proxytest.MeshOptions{Service: inTurn}, func(t *testing.T, m *proxytest.Mesh) {
+	proxytest.EachTopology(t, proxytest.MeshOptions{Service: proxytest.Fields(inTurn, noResets), Provider: noResets}, func(t *testing.T, m *proxytest.Mesh) {
 		m.WarmUpEach(1)
 		killed, c := m.CrashOnPoison(nil), m.Get("/poison")
 		m.Do(c)
@@ -34,7 +36,7 @@ func TestReplayFails(t *testing.T) {
 		wantReset(t, m, *killed, c)
 	})
 	t.Run("no room for the dial", func(t *testing.T) {
-		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Direct: true, Service: proxytest.Fields(inTurn, "outlier: {consecutive: 1}")})
+		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Direct: true, Service: proxytest.Fields(inTurn, noResets, "outlier: {consecutive: 1}")})
 		m.WarmUpEach(1)
 		d.MaxDials, d.Dialling = 1, 1 // a dial of another service
 		killed, c := m.CrashOnPoison(nil), m.Get("/poison")
@@ -48,7 +50,7 @@ func TestReplayFails(t *testing.T) {
 		}
 	})
 	t.Run("no room for the dial, but other connections", func(t *testing.T) {
-		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Direct: true, Apps: 1})
+		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Direct: true, Apps: 1, Service: noResets})
 		m.WarmUpEach(3)
 		m.Apps[0].Delay = func() time.Duration { return time.Second }
 		busy := m.Get("/")
@@ -114,9 +116,9 @@ func TestReplayFails(t *testing.T) {
 			t.Errorf("refused for %v, want %d", got.Why, link.UpstreamReset)
 		}
 	})
-	// retry.on holds for its resets.
+	// retry.on holds for its resets, and has them by default.
 	t.Run("retried as a reset", func(t *testing.T) {
-		m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Service: proxytest.Fields(inTurn, "retry: {on: [reset]}, hedge: {budget: 1}")})
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Service: inTurn})
 		m.WarmUpEach(1)
 		killed, c := m.CrashOnPoison(nil), m.Get("/poison")
 		m.Do(c)

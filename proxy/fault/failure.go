@@ -116,7 +116,7 @@ var (
 		Text: "the endpoint went away before it took the request"}
 	// Reset means that the connection was lost when the endpoint may have seen the request.
 	// Look for crashes, limits of the application, and an idle timeout below `idle_timeout`.
-	// If repeating is harmless, set `idempotent: true` and `retry.on: [reset]`.
+	// If repeating is harmless, set `idempotent: true`: then the request is retried elsewhere.
 	Reset = &Failure{Code: "upstream-reset", Status: 502, reason: link.UpstreamReset, Retry: RetryIfIdempotent,
 		Text: "the connection to the endpoint was lost"}
 	// Malformed means that the response is neither HTTP nor Dubbo, or has ambiguous framing.
