@@ -17,7 +17,7 @@ type hedgingState struct {
 	hedgingCounts
 	Retries  uint64             `json:"retries"`
 	InFlight int                `json:"in_flight"`
-	Tokens   float64            `json:"tokens"`   // hedges and paid retries that the budget allows now
+	Tokens   float64            `json:"tokens"`   // hedges and paid retries that the budget allows now; below 0: owed
 	DelayMS  map[string]float64 `json:"delay_ms"` // by route
 	Routes   []routeHedging     `json:"routes"`
 }

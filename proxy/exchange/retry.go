@@ -21,7 +21,7 @@ func (ex *Exchange) onResponse(a *Attempt, res *Response) {
 
 // retryBad starts a retry if retry.on names the status of the best response so far.
 func (ex *Exchange) retryBad() bool {
-	if ex.best == nil || !ex.Request.Idempotent || !ex.Route.retryStatus(ex.best.Status) || !ex.mayPay() {
+	if ex.best == nil || !ex.Request.Idempotent || !ex.Route.retryStatus(ex.best.Status) || !ex.mayPay(nil) {
 		return false
 	}
 	ex.retries++
@@ -60,15 +60,15 @@ func (ex *Exchange) mayRetry(f *fault.Failure) bool {
 		ex.freeRetries++
 		return r.retryOn.connect && ex.freeRetries < maxFreeEndpoints && ex.launched < ex.service.set.Len()
 	case fault.RetryPaidElsewhere:
-		if ex.launched >= ex.service.set.Len() || !r.retryOn.refused || !ex.mayPay() {
+		if ex.launched >= ex.service.set.Len() || !r.retryOn.refused || !ex.mayPay(nil) {
 			return false
 		}
 	case fault.RetryPaid:
-		if !r.retryOn.refused || !ex.mayPay() {
+		if !r.retryOn.refused || !ex.mayPay(nil) {
 			return false
 		}
 	case fault.RetryIfIdempotent:
-		if !r.retryOn.reset || !ex.Request.Idempotent || !ex.mayPay() {
+		if !r.retryOn.reset || !ex.Request.Idempotent || !ex.mayPay(f) {
 			return false
 		}
 	case fault.RetryNever, fault.RetryUnsendable:
@@ -78,16 +78,22 @@ func (ex *Exchange) mayRetry(f *fault.Failure) bool {
 	return true
 }
 
-// mayPay takes the token of a retry that costs one, and reports whether the retry is allowed.
-func (ex *Exchange) mayPay() bool {
+// mayPay takes the token of a retry that costs one, and reports whether the retry is allowed. f is
+// the failure, or nil if the request was refused or has a bad response.
+func (ex *Exchange) mayPay(f *fault.Failure) bool {
 	if ex.retries >= ex.Route.retryAttempts || ex.launched == maxAttempts {
 		return false
 	}
-	if !ex.service.hedging.Retry(ex.shard.Loop.Now()) {
-		ex.service.stats.RetriesOverBudget++
+	s, now := ex.service, ex.shard.Loop.Now()
+	switch {
+	case s.hedging.Retry(now):
+	case f == fault.Reset && s.hedging.RetryAhead(now, s.inFlight()+1):
+		s.stats.RetriesAhead++
+	default:
+		s.stats.RetriesOverBudget++
 		return false
 	}
-	ex.service.stats.RetriesPaid++
+	s.stats.RetriesPaid++
 	return true
 }
 

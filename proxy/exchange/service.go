@@ -109,6 +109,14 @@ func (s *Service) pick(now time.Duration, tried, failed []*lb.Endpoint) *lb.Endp
 	return s.set.Pick(now, s.Shard.Rand, nil)
 }
 
+// inFlight is the number of attempts of this loop at the endpoints.
+func (s *Service) inFlight() (n int) {
+	for i := range s.set.Len() {
+		n += s.set.At(i).Pending()
+	}
+	return n
+}
+
 func (s *Service) refreshStall(now time.Duration) {
 	var st lb.Stall
 	for _, r := range s.routes {

@@ -69,11 +69,15 @@ func (b *Tokens) allows(now time.Duration, stuck bool) bool {
 }
 
 // Take takes one token, and reports whether there was one.
-func (b *Tokens) Take(now time.Duration) bool {
-	if b.Have(now) < 1 {
+func (b *Tokens) Take(now time.Duration) bool { return b.TakeAhead(now, 0) }
+
+// TakeAhead takes one token, which primaries may earn later: up to owed tokens may be missing.
+func (b *Tokens) TakeAhead(now time.Duration, owed int) bool {
+	have := b.Have(now)
+	if have < float64(1-owed) {
 		return false
 	}
-	b.tokens = b.Have(now) - 1
+	b.tokens = have - 1
 	return true
 }
 
@@ -82,7 +86,7 @@ func (b *Tokens) Refund(now time.Duration) {
 	b.tokens = min(b.tokens+1, b.burst(now))
 }
 
-// Have returns the number of tokens. The bound shrinks with the rate, and savings with it.
+// Have returns the number of tokens, below 0 if some are owed. The bound shrinks with the rate, and savings with it.
 func (b *Tokens) Have(now time.Duration) float64 {
 	return min(b.tokens, b.burst(now))
 }

@@ -47,6 +47,24 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// TestTokensAhead: no more is owed than was in flight, and nothing is sent until it is earned.
+func TestTokensAhead(t *testing.T) {
+	s, r := NewService(1), NewRoute(*auto(), 1)
+	n := 0
+	for s.RetryAhead(0, 30) {
+		n++
+	}
+	if have := s.Tokens(0); n != 40 || have != -30 || s.Retry(0) {
+		t.Errorf("%d retries, %v tokens; want 10 and 30 in advance, and no other", n, have)
+	}
+	for range 20*31 + 1 {
+		s.Primary(0, r)
+	}
+	if !s.Retry(0) || s.Retry(0) {
+		t.Errorf("%v tokens after the debt and one token were earned", s.Tokens(0))
+	}
+}
+
 // At any time, and for any arrivals, the tokens taken so far are bounded by the
 // budget of the primaries so far and one burst.
 func TestBudgetBound(t *testing.T) {

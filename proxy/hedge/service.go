@@ -140,8 +140,16 @@ func (s *Service) Refund(now time.Duration) { s.tokens.Refund(now) }
 // 5xx). It reports whether there was one; without it the retry must not be sent.
 func (s *Service) Retry(now time.Duration) bool { return s.tokens.Take(now) }
 
+// RetryAhead is Retry after a lost connection. All requests on it need a retry at once, so as many
+// tokens may be owed as requests are in flight on this loop. Until primaries have earned
+// them, other retries and hedges wait.
+func (s *Service) RetryAhead(now time.Duration, inFlight int) bool {
+	return s.tokens.TakeAhead(now, inFlight)
+}
+
 // InFlight returns the number of hedges in flight.
 func (s *Service) InFlight() int { return s.inFlight }
 
-// Tokens returns the number of hedges and paid retries that may be sent at once.
+// Tokens returns the number of hedges and paid retries that may be sent at once, or what is owed
+// as a number below 0.
 func (s *Service) Tokens(now time.Duration) float64 { return s.tokens.Have(now) }

@@ -12,7 +12,7 @@ import (
 //   - A request gets one response, its own. Its connection may close instead only if the
 //     consumer's sidecar has ended. The response has one of a known set of statuses,
 //     and arrives by the deadline. (journal.ended, callerConn)
-//   - Hedges and paid retries stay within budget × primaries + burst, by the
+//   - Hedges and paid retries stay within budget × primaries + burst + what was owed, by the
 //     counts of the sidecars and of the applications. (checkBudget, checkExtra)
 //   - No attempt goes to an endpoint that the request has tried if there is another. A
 //     request that is not idempotent reaches one application, once. (journal.arrived)
@@ -29,7 +29,8 @@ func (l *journal) checkBudget(s *sidecar) {
 	policy := &s.cfg.Services[s.service()].Policy
 	for i, w := range s.proc.Workers() {
 		stats := w.ServiceStats(s.service())
-		allowed := policy.Hedge.Budget*float64(stats.Primaries) + max(1, minBurst/float64(l.mesh.spec.Loops))
+		allowed := policy.Hedge.Budget*float64(stats.Primaries) + max(1, minBurst/float64(l.mesh.spec.Loops)) +
+			float64(stats.RetriesAhead)
 		l.allowance += allowed
 		if extra := stats.Hedges - stats.HedgesMissed + stats.RetriesPaid; float64(extra) > allowed {
 			l.wrong("%s, loop %d: %d hedges (%d missed) and %d paid retries for %d requests, over %.1f",

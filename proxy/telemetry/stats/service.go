@@ -42,6 +42,7 @@ type ServiceStats struct {
 	BytesOut          uint64    // of responses of the application, without streams
 	Retries           uint64    // attempts after a failed one, free ones included
 	RetriesPaid       uint64    // of these, retries that cost a token
+	RetriesAhead      uint64    // of these, retries whose token was owed
 	RetriesOverBudget uint64    // retries that were not sent for want of a token
 
 	hedge.Counts // of all routes that lead to the service
@@ -66,6 +67,7 @@ func (s *ServiceStats) Add(o *ServiceStats) {
 	s.BytesOut += o.BytesOut
 	s.Retries += o.Retries
 	s.RetriesPaid += o.RetriesPaid
+	s.RetriesAhead += o.RetriesAhead
 	s.RetriesOverBudget += o.RetriesOverBudget
 	s.Counts.Add(&o.Counts)
 	for i, n := range o.Ejections {
