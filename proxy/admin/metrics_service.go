@@ -16,19 +16,20 @@ var (
 	requestBytes = counter("request_bytes_total",
 		"Header and body bytes of admitted requests (in) and of the application's responses (out), without streams.",
 		"service", "direction")
-	pending     = gauge("requests_pending", "Requests in flight, with withdrawn attempts that are still at an application.", "service")
-	pendingMax  = gauge("requests_pending_limit", "The setting max_pending.", "service")
-	slots       = gauge("slots_in_use", "Requests at the application, as max_concurrency counts them.", "service")
-	slotsMax    = gauge("slots_limit", "The value of max_concurrency now. 0 means no limit.", "service")
-	queued      = gauge("requests_queued", "Requests that wait for a slot.", "service")
-	breaker     = gauge("breaker_state", "State of the breaker, if configured: 1 closed, 2 open, 3 half-open.", "service")
-	retries     = counter("retries_total", "Attempts after a failed attempt.", "service")
-	retriesOver = counter("retries_over_budget_total", "Retries not made because the budget was spent.", "service")
-	endpoints   = gauge("endpoints", "Known endpoints.", "service")
-	unhealthy   = gauge("endpoints_unhealthy", "Endpoints that fail their active health check, if configured.", "service")
-	ejections   = counter("ejections_total", "Ejections of endpoints, counted per loop. The reason is the key of outlier.", "service", "reason")
-	panicking   = gauge("endpoints_panic", "1 while so many endpoints are unhealthy or ejected that all are used.", "service")
-	snapshotAt  = gauge("endpoints_changed_timestamp_seconds",
+	pending        = gauge("requests_pending", "Requests in flight, with withdrawn attempts that are still at an application.", "service")
+	pendingMax     = gauge("requests_pending_limit", "The setting max_pending.", "service")
+	slots          = gauge("slots_in_use", "Requests at the application, as max_concurrency counts them.", "service")
+	slotsMax       = gauge("slots_limit", "The value of max_concurrency now. 0 means no limit.", "service")
+	queued         = gauge("requests_queued", "Requests that wait for a slot.", "service")
+	breaker        = gauge("breaker_state", "State of the breaker, if configured: 1 closed, 2 open, 3 half-open.", "service")
+	retries        = counter("retries_total", "Attempts after a failed attempt.", "service")
+	retriesOver    = counter("retries_over_budget_total", "Retries not made because the budget was spent.", "service")
+	retriesCascade = counter("retries_cascade_total", "Paid retries not made because the request was a hedge or retry.", "service")
+	endpoints      = gauge("endpoints", "Known endpoints.", "service")
+	unhealthy      = gauge("endpoints_unhealthy", "Endpoints that fail their active health check, if configured.", "service")
+	ejections      = counter("ejections_total", "Ejections of endpoints, counted per loop. The reason is the key of outlier.", "service", "reason")
+	panicking      = gauge("endpoints_panic", "1 while so many endpoints are unhealthy or ejected that all are used.", "service")
+	snapshotAt     = gauge("endpoints_changed_timestamp_seconds",
 		"Time of the last change of the endpoints, by its source.", "service", "source")
 )
 
@@ -69,6 +70,7 @@ func (c *scraper) service(to *page, svc *stats.ServiceReport) {
 	}
 	to.put(retries, float64(svc.Stats.Retries), name)
 	to.put(retriesOver, float64(svc.Stats.RetriesOverBudget), name)
+	to.put(retriesCascade, float64(svc.Stats.RetriesCascade), name)
 	to.put(streams, float64(svc.Stats.Streams), name, "connected")
 	to.put(streams, float64(svc.Stats.StreamsFailed), name, "failed")
 	to.put(streamsOpen, float64(svc.Stats.StreamsOpen), name)

@@ -86,6 +86,9 @@ func (ex *Exchange) mayPay(f *fault.Failure) bool {
 	}
 	s, now := ex.service, ex.shard.Loop.Now()
 	switch {
+	case ex.cascade():
+		s.stats.RetriesCascade++
+		return false
 	case s.hedging.Retry(now):
 	case f == fault.Reset && s.hedging.RetryAhead(now, s.inFlight()+1):
 		s.stats.RetriesAhead++

@@ -34,3 +34,54 @@ func TestLostConnection(t *testing.T) {
 		m.Settled()
 	}
 }
+
+// TestRetryCascade: of a request that is itself a retry or hedge no paid retry is made, but free
+// ones are.
+func TestRetryCascade(t *testing.T) {
+	policies := map[string]string{"reset": "idempotent: true", "5xx": "idempotent: true, retry: {on: [5xx]}", "refused": "", "connect": ""}
+	for why, service := range policies {
+		for attempt, retried := range map[string]uint64{"0": 1, "1": 0, "7": 0} {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: service, Direct: why != "refused", Provider: "rate_limit: {rate: 1, burst: 1}"})
+			a := m.Apps[0]
+			m.Consumer.Update("compute", m.Endpoint(0))
+			m.W.Run(time.Millisecond)
+			switch why {
+			case "reset":
+				a.ResetAll = true
+			case "5xx":
+				a.Status = 503
+			case "refused":
+				m.WarmUp(1)
+			case "connect":
+				a.Stop()
+				retried = 1
+			}
+			before := *m.Consumer.Stats("compute")
+			c := m.Post(10, "x-remora-attempt: "+attempt)
+			m.Do(c)
+			m.Finish(c)
+			s := m.Consumer.Stats("compute")
+			retries, kept := s.Retries-before.Retries, s.RetriesCascade-before.RetriesCascade
+			if why == "connect" && retries == 0 || why != "connect" && retries != retried || kept != 1-retried {
+				t.Errorf("%s, attempt %s: %d retries, %d not made as a cascade; %s", why, attempt, retries, kept, c.Code)
+			}
+			m.Settled()
+		}
+	}
+}
+
+// TestRetriesOfTwoHops: the retry of the consumer's sidecar is not retried by the provider's.
+func TestRetriesOfTwoHops(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: "idempotent: true", Provider: "idempotent: true"})
+	executed := m.CountExecutions()
+	for _, a := range m.Apps {
+		a.ResetAll = true
+	}
+	c := m.Post(10)
+	m.Do(c)
+	m.Finish(c)
+	if n := executed[c.Nonce]; n != 3 || c.Code != "upstream-reset" {
+		t.Errorf("%d executions, %s; want 2 at the first provider and 1 at the second", n, c.Code)
+	}
+	m.Settled()
+}

@@ -44,6 +44,7 @@ type ServiceStats struct {
 	RetriesPaid       uint64    // of these, retries that cost a token
 	RetriesAhead      uint64    // of these, retries whose token was owed
 	RetriesOverBudget uint64    // retries that were not sent for want of a token
+	RetriesCascade    uint64    // paid retries that were not sent: the request is a hedge or retry itself
 
 	hedge.Counts // of all routes that lead to the service
 
@@ -69,6 +70,7 @@ func (s *ServiceStats) Add(o *ServiceStats) {
 	s.RetriesPaid += o.RetriesPaid
 	s.RetriesAhead += o.RetriesAhead
 	s.RetriesOverBudget += o.RetriesOverBudget
+	s.RetriesCascade += o.RetriesCascade
 	s.Counts.Add(&o.Counts)
 	for i, n := range o.Ejections {
 		s.Ejections[i] += n

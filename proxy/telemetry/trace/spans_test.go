@@ -8,6 +8,7 @@ import (
 
 	"github.com/remora-proxy/remora/proxy/proxytest"
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
+	"github.com/remora-proxy/remora/registry"
 )
 
 // tracing returns the YAML of a sidecar that samples a share of the requests without a
@@ -170,18 +171,18 @@ func TestTraceStateMarksRetries(t *testing.T) {
 		{"two traces", []string{"traceparent: " + proxytest.SampledParent, "traceparent: " + proxytest.SampledParent, "tracestate: a=b"}, "a=b"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			o := proxytest.MeshOptions{Service: "idempotent: true, retry: {attempts: 1, on: [5xx]}"}
+			o := proxytest.MeshOptions{Apps: 1, Service: "lb: {policy: random}"}
 			proxytest.EachTopology(t, o, func(t *testing.T, m *proxytest.Mesh) {
 				states := m.CollectHeader("tracestate")
-				for _, a := range m.Apps {
-					a.Status = 503
-				}
+				closed := registry.Endpoint{Addr: "10.0.1.1:9", Weight: 1e6} // the first attempt is sent there
+				m.Consumer.Update("compute", closed, m.Endpoint(0))
+				m.W.Run(time.Millisecond)
 				k := m.Post(10, c.headers...)
 				m.Do(k)
 				m.Finish(k)
 				m.Settled()
-				proxytest.Equal(t, "requests at applications", len(*states), 2)
-				proxytest.Equal(t, "the retry's trace state", (*states)[1], c.want)
+				proxytest.Equal(t, "requests at applications", len(*states), 1)
+				proxytest.Equal(t, "the retry's trace state", (*states)[0], c.want)
 			})
 		})
 	}
