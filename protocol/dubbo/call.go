@@ -2,6 +2,9 @@ package dubbo
 
 import (
 	"bytes"
+	"slices"
+	"strconv"
+	"time"
 	"unicode/utf8"
 
 	"github.com/remora-proxy/remora/protocol"
@@ -145,6 +148,13 @@ func (c *Call) attach(name, value []byte) error {
 	}
 	c.attachments = append(c.attachments, attachment{name, value})
 	return nil
+}
+
+// SetTimeLeft attaches the time left to a parsed call, in place of what its caller attached.
+func (c *Call) SetTimeLeft(left time.Duration) {
+	text := strconv.AppendInt(nil, protocol.Milliseconds(left), 10)
+	c.attachments = slices.DeleteFunc(c.attachments, func(a attachment) bool { return string(a.name) == "timeout" || string(a.name) == "_TO" })
+	c.attachments = append(c.attachments, attachment{[]byte("timeout"), text}, attachment{[]byte("_TO"), text})
 }
 
 func (c *Call) pair(b []byte) (name, value []byte, ok bool) {

@@ -2,7 +2,10 @@ package dubbo
 
 import (
 	"bytes"
+	"strconv"
 	"time"
+
+	"github.com/remora-proxy/remora/protocol"
 )
 
 // Invocation holds the parts of a call that routing needs. Its slices alias the parsed body,
@@ -42,12 +45,62 @@ func (inv *Invocation) Parse(serialization byte, body []byte) error {
 	if string(inv.Version) == noVersion {
 		inv.Version = nil
 	}
-	for i := range inv.timeouts {
-		if d := inv.timeouts[i].time; d > 0 && (inv.Timeout == 0 || d < inv.Timeout) {
-			inv.Timeout = d
+	for _, t := range inv.timeouts {
+		if t.time > 0 && (inv.Timeout == 0 || t.time < inv.Timeout) {
+			inv.Timeout = t.time
 		}
 	}
 	return nil
+}
+
+// timeout is an attachment that says how long the caller waits, in milliseconds.
+type timeout struct {
+	time time.Duration // 0 means none
+	text []byte        // the value in the body: digits, or a number of hessian2
+	zero byte          // the digit 0; 0 means a number of hessian2
+	bare bool          // a number of JSON, which can't begin with 0
+}
+
+// timeout returns where the attachment with this name is kept, or nil. Providers apply _TO to
+// the calls that they make for this one.
+func (inv *Invocation) timeout(name []byte) *timeout {
+	switch string(name) {
+	case "timeout":
+		return &inv.timeouts[0]
+	case "_TO":
+		return &inv.timeouts[1]
+	}
+	return nil
+}
+
+// SetTimeLeft parses the body of a request, and shortens the timeouts in it to left, in place:
+// the length stays. A body that is no call stays as it is.
+func (inv *Invocation) SetTimeLeft(serialization byte, body []byte, left time.Duration) {
+	if inv.Parse(serialization, body) != nil {
+		return
+	}
+	for _, t := range inv.timeouts {
+		t.lower(t.time.Milliseconds() - protocol.Milliseconds(left))
+	}
+}
+
+// lower subtracts n. The forms of hessian2 are a constant plus the number, to the base of 256.
+func (t *timeout) lower(n int64) {
+	base := int64(256)
+	if t.zero != 0 {
+		base = 10
+	}
+	for i := len(t.text) - 1; n > 0; i-- {
+		digit := int64(t.text[i]) - n%base
+		if n /= base; digit < int64(t.zero) {
+			digit += base
+			n++
+		}
+		t.text[i] = byte(digit)
+	}
+	for i := 0; t.bare && t.text[i] == t.zero && i < len(t.text)-1; i++ {
+		t.text[i] = ' '
+	}
 }
 
 // noVersion is the version that hessian2 callers send for a service without a version.
@@ -125,24 +178,14 @@ func (inv *Invocation) attach(name, value []byte) {
 		inv.TraceParent = value
 	default:
 		if t := inv.timeout(name); t != nil {
-			*t = timeout{time: parseMilliseconds(value), text: value, pad: '0'}
+			*t = timeout{time: parseMilliseconds(value), text: value, zero: '0'}
 		}
 	}
 }
 
 // parseMilliseconds returns 0 if text is not a number.
 func parseMilliseconds(text []byte) time.Duration {
-	const maxDigits = 18 // 18 digits always fit an int64
-	if len(text) > maxDigits {
-		return 0
-	}
-	var n int64
-	for _, c := range text {
-		if c < '0' || c > '9' {
-			return 0
-		}
-		n = n*10 + int64(c-'0')
-	}
+	n, _ := strconv.ParseInt(string(text), 10, 64)
 	return durationOfMillis(n)
 }
 
@@ -181,8 +224,8 @@ func (inv *Invocation) readAttachments(object []byte) bool {
 		case selectsService(name):
 			return false
 		default:
-			if t := inv.timeout(name); t != nil {
-				*t = timeout{time: parseMilliseconds(value), text: value, pad: ' '}
+			if inv.attach(name, value); inv.timeout(name) != nil {
+				inv.timeout(name).bare = true
 			}
 		}
 	}

@@ -62,12 +62,10 @@ func clientFieldOf(name []byte) clientField {
 			return fieldTraceState
 		}
 		return fieldOther
-	case name[0]|0x20 == 'g':
-		if protocol.EqualFold(name, protocol.HeaderGRPCTimeout) {
+	case name[0]|0x20 != 'x':
+		if name[0]|0x20 == 'g' && protocol.EqualFold(name, protocol.HeaderGRPCTimeout) {
 			return fieldTimeout
 		}
-		return fieldOther
-	case name[0]|0x20 != 'x':
 		return fieldOther
 	case protocol.EqualFold(name[:len(protocol.HeaderPrefix)], protocol.HeaderPrefix):
 		return fieldOwn
@@ -214,10 +212,8 @@ func applyHint(ex *exchange.Exchange, h protocol.Header) {
 
 // applyTimeout limits the time of the request if h says how long its client waits.
 func applyTimeout(ex *exchange.Exchange, h protocol.Header) {
-	if f := protocol.TimeoutFieldOf(h.Name); f != protocol.NotTimeout {
-		if d, ok := protocol.ParseTimeout(f, h.Value); ok {
-			ex.LimitTime(d)
-		}
+	if d, ok := protocol.ParseTimeout(protocol.TimeoutFieldOf(h.Name), h.Value); ok {
+		ex.LimitTime(d)
 	}
 }
 

@@ -88,13 +88,11 @@ func (ex *Exchange) Begin(r *Route, l *Listener) {
 	if f == nil {
 		f = ex.admit(r)
 	}
-	if f == nil {
-		f = ex.setDeadline()
-	}
 	if f != nil {
 		ex.fail(f)
 		return
 	}
+	ex.setDeadline()
 	ex.startHedging()
 	ex.launch(primaryAttempt, nil)
 }
@@ -121,6 +119,8 @@ func (ex *Exchange) refuse(r *Route, l *Listener) *fault.Failure {
 		return fault.NotAllowed
 	case r == nil:
 		return fault.NoRoute
+	case ex.Limit(r, ex.began) <= 0:
+		return fault.Deadline
 	}
 	return nil
 }
@@ -161,14 +161,10 @@ func safeMethod(req *protocol.Request) bool {
 }
 
 // setDeadline arms the deadline: the caller's own or the route's timeout, the sooner of both.
-func (ex *Exchange) setDeadline() *fault.Failure {
+func (ex *Exchange) setDeadline() {
 	left := ex.Limit(ex.Route, ex.began)
-	if left <= 0 {
-		return fault.Deadline
-	}
 	ex.Request.Deadline = ex.began + left
 	ex.shard.Loop.After(left, &ex.deadline)
-	return nil
 }
 
 func (ex *Exchange) startHedging() {
@@ -237,11 +233,7 @@ func (ex *Exchange) fail(f *fault.Failure) {
 	ex.leaveOpen(exchangeAnswered)
 	ex.shard.Stats.Failed(f)
 	ex.conclude(&result{outcome: stats.OutcomeFailed, failure: f})
-	if ex.launched > 0 {
-		ex.judge(f.Verdict())
-	} else {
-		ex.judge(fault.VerdictNone) // too late on arrival, say: the service had no part in it
-	}
+	ex.judge(f.Verdict())
 	ex.releasePending()
 	ex.caller.Fail(ex, f)
 	ex.cancelAttempts()

@@ -49,7 +49,7 @@ func TestTimeoutHeaders(t *testing.T) {
 		{name: "all", request: []string{own + ": 3000", envoy + ": 2000", grpc + ": 4S"}, seen: []string{grpc, envoy, own}, timeout: 2 * time.Second},
 		{name: "repeated", request: []string{own + ": 3000", own + ": 2000", grpc + ": 3S", grpc + ": 4S"}, seen: []string{grpc, own}, timeout: 2 * time.Second},
 		{name: "longer than the route's", request: []string{own + ": 999999999999999999", grpc + ": 99999999H"}, seen: []string{grpc, own}, timeout: route},
-		{name: "malformed", request: []string{own + ": soon", own + ": 2000000000000000000", own + ": 1,2", own + ":"}},
+		{name: "malformed", request: []string{own + ": soon", own + ": 20000000000000000000", own + ": 1,2", own + ":"}},
 		{name: "Envoy's zero means none", request: []string{envoy + ": 0", own + ": 2000"}, seen: []string{envoy, own}, timeout: 2 * time.Second},
 		{name: "off loopback", egress: outside, request: []string{own + ": 2", envoy + ": 3"}},
 		{name: "off loopback, gRPC's is left alone", egress: outside, request: []string{grpc + ": 1m"}, seen: []string{grpc}, timeout: time.Millisecond},

@@ -56,11 +56,11 @@ func (c *client) appendCall(dst []byte, id int64) []byte {
 		f := dubbo.Frame{Request: true, TwoWay: !req.OneWay, Serialization: dubbo.SerializationOf(req.Codec), ID: id, Body: req.Body}
 		dst = dubbo.AppendFrame(dst, &f)
 		if req.Timed {
-			c.up.scratch.invocation.SetTimeLeft(f.Serialization, dst[len(dst)-len(req.Body):], call.a.TimeLeft())
+			c.up.invocation.SetTimeLeft(f.Serialization, dst[len(dst)-len(req.Body):], call.a.TimeLeft())
 		}
 		return dst
 	}
-	parsed := &c.up.scratch.call
+	parsed := c.up.scratch
 	err := parsed.Parse(req)
 	if err == nil {
 		if req.Timed || c.up.service.Config.TimeoutHeader {

@@ -10,22 +10,18 @@ import (
 type upstream struct {
 	service       *exchange.Service
 	endpoint      *exchange.Endpoint
-	serialization byte     // of converted calls and of heartbeats
-	scratch       *scratch // of the loop
-	cur           *client  // takes new attempts; nil before the first one and after a loss
-	leaving       bool     // the provider has sent a read-only event, and responded to no heartbeat since
-	gone          bool     // the endpoint has left the service
-}
+	serialization byte        // of converted calls and of heartbeats
+	scratch       *dubbo.Call // of the loop, for the conversion of a request
+	cur           *client     // takes new attempts; nil before the first one and after a loss
+	leaving       bool        // the provider has sent a read-only event, and responded to no heartbeat since
+	gone          bool        // the endpoint has left the service
 
-// scratch is memory for the parts of one call.
-type scratch struct {
-	call       dubbo.Call       // converted from a request
-	invocation dubbo.Invocation // passed through
+	invocation dubbo.Invocation // memory for parsing a call that is passed through
 }
 
 // NewConnector returns the Connector of Dubbo connections on a loop.
 func NewConnector() exchange.Connector {
-	scratch := new(scratch)
+	scratch := new(dubbo.Call)
 	return func(s *exchange.Service, e *exchange.Endpoint) exchange.Upstream {
 		u := &upstream{service: s, endpoint: e, serialization: dubbo.Hessian2, scratch: scratch}
 		if s.Config.Serialization == config.SerializationFastjson {
