@@ -60,22 +60,23 @@ func ParseTimeout(f TimeoutField, value []byte) (d time.Duration, ok bool) {
 	return time.Duration(min(n, uint64(MaxTimeout/unit))) * unit, true
 }
 
-// Milliseconds returns d rounded down, at least 1: to many readers 0 means no timeout.
-func Milliseconds(d time.Duration) int64 { return max(1, d.Milliseconds()) }
+// Milliseconds returns the last whole number before d, since a loop's clock stands still during
+// a turn. It is at least 1: to many readers 0 means no timeout.
+func Milliseconds(d time.Duration) int64 { return max(1, (max(d, 1) - 1).Milliseconds()) }
 
-// appendTimeout appends the value of a header that says d, rounded down.
+// appendTimeout appends the value of a header that says somewhat less than d.
 func appendTimeout(dst []byte, f TimeoutField, d time.Duration) []byte {
 	switch {
 	case f != GRPCTimeout:
 		return strconv.AppendInt(dst, Milliseconds(d), 10)
 	case d <= maxGRPC*time.Microsecond:
-		return append(strconv.AppendInt(dst, max(1, d.Microseconds()), 10), 'u')
+		return append(strconv.AppendInt(dst, max(1, (max(d, 1)-1).Microseconds()), 10), 'u')
 	}
-	return append(strconv.AppendInt(dst, min(d.Milliseconds(), maxGRPC), 10), 'm')
+	return append(strconv.AppendInt(dst, min((d-1).Milliseconds(), maxGRPC), 10), 'm')
 }
 
 // SetTimeLeft makes the headers of a request say how long its caller still waits. It replaces
-// the values of hs that are longer or malformed, removes repeated ones, and adds
+// the values of hs that are not shorter or are malformed, removes repeated ones, and adds
 // x-remora-timeout-ms. The new values are appended to text, which must live as long as they.
 func SetTimeLeft(hs []Header, left time.Duration, text []byte) (_ []Header, newText []byte) {
 	var seen [len(timeoutNames)]bool
@@ -87,7 +88,7 @@ func SetTimeLeft(hs []Header, left time.Duration, text []byte) (_ []Header, newT
 	})
 	for i := range hs {
 		f := TimeoutFieldOf(hs[i].Name)
-		if said, ok := ParseTimeout(f, hs[i].Value); f != NotTimeout && (!ok || said > left) {
+		if said, ok := ParseTimeout(f, hs[i].Value); f != NotTimeout && (!ok || said >= left) {
 			start := len(text)
 			text = appendTimeout(text, f, left)
 			hs[i].Value = text[start:len(text):len(text)]

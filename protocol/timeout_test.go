@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"math"
 	"math/big"
 	"regexp"
 	"strings"
@@ -72,6 +73,7 @@ var grammars = [...]*regexp.Regexp{
 func FuzzTimeout(f *testing.F) {
 	for _, seed := range []string{"", "0", "-7", "1500", "99999999S", "1H", "100000000m", "999999999999999999", "5x"} {
 		f.Add(seed, int64(1_234_567_890))
+		f.Add(seed, int64(math.MinInt64))
 	}
 	f.Fuzz(func(t *testing.T, value string, left int64) {
 		for k := OwnTimeout; k <= GRPCTimeout; k++ {
@@ -91,10 +93,10 @@ func FuzzTimeout(f *testing.F) {
 			said := appendTimeout(nil, k, time.Duration(left))
 			back, ok := ParseTimeout(k, said)
 			least := map[bool]time.Duration{true: time.Microsecond, false: time.Millisecond}[k == GRPCTimeout]
-			if !ok || back > max(time.Duration(left), least) || back < least {
+			if !ok || back >= max(time.Duration(left), least+1) || back < least {
 				t.Errorf("field %d: %v is said as %q, which means %v, %v", k, time.Duration(left), said, back, ok)
 			}
-			if lost := time.Duration(left) - back; lost > time.Millisecond && (k != GRPCTimeout || back < maxGRPC*time.Millisecond) {
+			if lost := max(0, time.Duration(left)) - back; lost > time.Millisecond && (k != GRPCTimeout || back < maxGRPC*time.Millisecond) {
 				t.Errorf("field %d: %v is said as %q: %v is lost", k, time.Duration(left), said, lost)
 			}
 		}
@@ -129,9 +131,9 @@ func TestSetTimeLeft(t *testing.T) {
 		{"x-remora-timeout-ms: 1499", "x-remora-timeout-ms: 1499"},
 		{"x-remora-timeout-ms: 2000|a: b|X-REMORA-TIMEOUT-MS: 3000", "x-remora-timeout-ms: 1500|a: b"},
 		{"Grpc-Timeout: 2S|X-Envoy-Expected-Rq-Timeout-Ms: 1900|a: b|grpc-timeout: 1S",
-			"Grpc-Timeout: 1500200u|X-Envoy-Expected-Rq-Timeout-Ms: 1500|a: b|x-remora-timeout-ms: 1500"},
+			"Grpc-Timeout: 1500199u|X-Envoy-Expected-Rq-Timeout-Ms: 1500|a: b|x-remora-timeout-ms: 1500"},
 		{"grpc-timeout: 1S|x-envoy-expected-rq-timeout-ms: 0", "grpc-timeout: 1S|x-envoy-expected-rq-timeout-ms: 1500|x-remora-timeout-ms: 1500"},
-		{"grpc-timeout: soon", "grpc-timeout: 1500200u|x-remora-timeout-ms: 1500"},
+		{"grpc-timeout: soon", "grpc-timeout: 1500199u|x-remora-timeout-ms: 1500"},
 	} {
 		hs, text := SetTimeLeft(lines(c.before), 1500200*time.Microsecond, nil)
 		if got := joined(hs); got != c.want {

@@ -27,6 +27,7 @@ type responder struct {
 	addr    string
 	release chan struct{}
 	held    chan struct{} // a token for each call of hold
+	bodies  chan []byte   // of the first calls
 
 	mu    sync.Mutex
 	ln    net.Listener
@@ -34,7 +35,7 @@ type responder struct {
 }
 
 func newResponder(t *testing.T) *responder {
-	r := &responder{t: t, addr: freeAddrs(t, 1)[0], release: make(chan struct{}), held: make(chan struct{}, 64)}
+	r := &responder{t: t, addr: freeAddrs(t, 1)[0], release: make(chan struct{}), held: make(chan struct{}, 64), bodies: make(chan []byte, 64)}
 	r.start()
 	t.Cleanup(r.stop)
 	return r
@@ -84,6 +85,10 @@ func (r *responder) serve(c net.Conn) {
 			case f.Event:
 				out = dubbo.AppendHeartbeatAnswer(out, f)
 				continue
+			case len(r.bodies) < cap(r.bodies):
+				r.bodies <- f.Body
+			}
+			switch {
 			case bytes.Contains(f.Body, []byte("hold")):
 				r.held <- struct{}{}
 				<-r.release

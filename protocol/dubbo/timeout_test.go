@@ -49,7 +49,7 @@ func TestSetTimeLeft(t *testing.T) {
 					}
 					before := string(body)
 					inv.SetTimeLeft(b.serialization, body, left)
-					want := min(time.Duration(n)*time.Millisecond, max(left, time.Millisecond).Truncate(time.Millisecond))
+					want := min(time.Duration(n)*time.Millisecond, max(left-1, time.Millisecond).Truncate(time.Millisecond))
 					if err := inv.Parse(b.serialization, body); err != nil || inv.Timeout != want {
 						t.Errorf("%v of %q: %q, timeout %v, %v", left, before, body, inv.Timeout, err)
 					}
@@ -71,11 +71,11 @@ func TestTwoTimeouts(t *testing.T) {
 	if err := inv.Parse(Fastjson, body); err != nil || inv.Timeout != time.Second {
 		t.Errorf("timeout %v, %v", inv.Timeout, err)
 	}
-	inv.SetTimeLeft(Fastjson, body, 1500*time.Millisecond)
+	inv.SetTimeLeft(Fastjson, body, 1501*time.Millisecond)
 	if want := `{"timeout":"5","timeout":"1500","_TO":1000,"to":1}`; !bytes.Contains(body, []byte(want)) {
 		t.Errorf("%q, want %s", body, want)
 	}
-	inv.SetTimeLeft(Fastjson, body, 7*time.Millisecond)
+	inv.SetTimeLeft(Fastjson, body, 7500*time.Microsecond)
 	if want := `{"timeout":"5","timeout":"0007","_TO":   7,"to":1}`; !bytes.Contains(body, []byte(want)) {
 		t.Errorf("%q, want %s", body, want)
 	}
