@@ -40,10 +40,12 @@ var grpcUnits = [...]time.Duration{time.Hour, time.Minute, time.Second, time.Mil
 // that it is up. ok is false if the value is malformed, or means no timeout.
 func ParseTimeout(f TimeoutField, value []byte) (d time.Duration, ok bool) {
 	unit, digits, isUp := time.Millisecond, string(value), false
-	switch f {
-	case OwnTimeout:
+	switch {
+	case f == NotTimeout, digits == "":
+		return 0, false // without the allocations of an error
+	case f == OwnTimeout:
 		digits, isUp = strings.CutPrefix(digits, "-")
-	case GRPCTimeout:
+	case f == GRPCTimeout:
 		last := len(digits) - 1
 		if last < 1 || last > 8 || strings.IndexByte("HMSmun", digits[last]) < 0 {
 			return 0, false
@@ -52,7 +54,7 @@ func ParseTimeout(f TimeoutField, value []byte) (d time.Duration, ok bool) {
 	}
 	n, err := strconv.ParseUint(digits, 10, 63)
 	switch {
-	case err != nil, f == NotTimeout, f == EnvoyTimeout && n == 0:
+	case err != nil, f == EnvoyTimeout && n == 0:
 		return 0, false
 	case isUp:
 		return 0, true

@@ -36,6 +36,9 @@ func shapes() []shape {
 		{"chunked", proxytest.AllocMeshOptions{Response: chunked}, []string{
 			"POST /c HTTP/1.1\r\nHost: compute\r\nTransfer-Encoding: chunked\r\n\r\n12c\r\n", body + "\r\n0\r\n\r\n"}},
 		{"forwarded before", proxytest.AllocMeshOptions{Response: fixed}, []string{forwardedHead}},
+		{"timed", proxytest.AllocMeshOptions{Response: fixed}, []string{strings.Replace(postHead, "\r\n", "\r\nx-remora-timeout-ms: 2000\r\n", 1) + body}},
+		{"timeout header", proxytest.AllocMeshOptions{Response: fixed, Service: "timeout_header: true", Provider: "timeout_header: true"},
+			[]string{postHead + body}},
 		{"limited", proxytest.AllocMeshOptions{Response: fixed,
 			Service: "max_concurrency: 4", Provider: "max_concurrency: 1"}, []string{postHead + body}},
 		{"limited automatically", proxytest.AllocMeshOptions{Response: fixed, Provider: "max_concurrency: auto"}, []string{postHead + body}},

@@ -69,6 +69,54 @@ services:
 	}
 }
 
+// TestStreamDeadline: a long body or a WebSocket whose time is up gets 504 and reaches no
+// application. A caller's timeout bounds the wait for the head of the response.
+func TestStreamDeadline(t *testing.T) {
+	reached := make(chan string, 64)
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		reached <- r.URL.Path
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	}))
+	defer srv.Close()
+	egress := freeAddrs(t, 1)[0]
+	startRemora(t, fmt.Sprintf(`
+loops: 1
+limits: {message: 64KiB}
+listeners: [{name: egress, address: %q, protocol: http, service: app}]
+services: {app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 4m}}`, egress, srv.Listener.Addr())).ready()
+	send := func(path, timeout string, size int) string {
+		t.Helper()
+		req, err := http.NewRequest(http.MethodPost, "http://"+egress+path, bytes.NewReader(make([]byte, size)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if size == 0 {
+			req.Method = http.MethodGet
+			req.Header = http.Header{"Connection": {"upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="}}
+		}
+		req.Header.Set("X-Remora-Timeout-Ms", timeout)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.Status + " " + resp.Header.Get("X-Remora-Error")
+	}
+	const want = "504 Gateway Timeout deadline"
+	for _, size := range []int{0, 1 << 20} {
+		if got := send("/late", "0", size); got != want {
+			t.Errorf("%d bytes, no time left: %s", size, got)
+		}
+		if got := send("/slow", "200", size); got != want {
+			t.Errorf("%d bytes, 200 ms left: %s", size, got)
+		}
+		if path := receive(t, "the request", reached); path != "/slow" {
+			t.Errorf("%d bytes: the application got %s", size, path)
+		}
+	}
+}
+
 // TestDeadlineReachesDubbo: the timeout of a Dubbo consumer's call, and that of an HTTP request
 // converted to a call, reach the provider shorter.
 func TestDeadlineReachesDubbo(t *testing.T) {
