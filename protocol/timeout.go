@@ -19,14 +19,15 @@ const (
 
 var timeoutNames = [...]string{OwnTimeout: HeaderTimeout, EnvoyTimeout: HeaderEnvoyTimeout, GRPCTimeout: HeaderGRPCTimeout}
 
+// timeoutLengths has the bit n set if a name has n bytes.
+const timeoutLengths = 1<<len(HeaderTimeout) | 1<<len(HeaderEnvoyTimeout) | 1<<len(HeaderGRPCTimeout)
+
 // TimeoutFieldOf returns the field with this name, in any case.
 func TimeoutFieldOf(name []byte) TimeoutField {
-	for f, lower := range timeoutNames {
-		if len(name) > 0 && EqualFold(name, lower) {
-			return TimeoutField(f)
-		}
+	if uint64(timeoutLengths)>>min(len(name), 63)&1 == 0 {
+		return NotTimeout
 	}
-	return NotTimeout
+	return TimeoutField(max(0, slices.IndexFunc(timeoutNames[:], func(lower string) bool { return EqualFold(name, lower) })))
 }
 
 // MaxTimeout is the longest time that a header can say. It can be added to any time of a loop.
@@ -82,15 +83,19 @@ func appendTimeout(dst []byte, f TimeoutField, d time.Duration) []byte {
 // x-remora-timeout-ms. The new values are appended to text, which must live as long as they.
 func SetTimeLeft(hs []Header, left time.Duration, text []byte) (_ []Header, newText []byte) {
 	var seen [len(timeoutNames)]bool
-	hs = slices.DeleteFunc(append(hs, Header{Name: NameTimeout}), func(h Header) bool {
-		f := TimeoutFieldOf(h.Name)
-		repeated := f != NotTimeout && seen[f]
-		seen[f] = true
-		return repeated
-	})
-	for i := range hs {
+	hs = append(hs, Header{Name: NameTimeout})
+	for i := 0; i < len(hs); i++ {
 		f := TimeoutFieldOf(hs[i].Name)
-		if said, ok := ParseTimeout(f, hs[i].Value); f != NotTimeout && (!ok || said >= left) {
+		switch {
+		case f == NotTimeout:
+			continue
+		case seen[f]:
+			hs = slices.Delete(hs, i, i+1)
+			i--
+			continue
+		}
+		seen[f] = true
+		if said, ok := ParseTimeout(f, hs[i].Value); !ok || said >= left {
 			start := len(text)
 			text = appendTimeout(text, f, left)
 			hs[i].Value = text[start:len(text):len(text)]
