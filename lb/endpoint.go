@@ -10,11 +10,6 @@ const (
 	// more slowly than a freeze lasts.
 	usualShare = 1.0 / 64
 
-	// An endpoint is busy with more than busyFactor times its usual load, and
-	// at least busyFloor: twice a very small load is still small.
-	busyFactor = 2
-	busyFloor  = 4
-
 	// stallPending is how many attempts must be pending before the silence of an
 	// endpoint means anything: a single one may be a slow request.
 	stallPending = 2
@@ -95,19 +90,22 @@ func newEndpoint(addr string, s *Set) *Endpoint {
 // Dropped must follow, at the latest when the attempt's deadline passes. A cancelled attempt
 // stays counted until the endpoint has responded to it or reported that it dropped it.
 // Otherwise a frozen replica would look idle once its requests are hedged elsewhere.
-func (e *Endpoint) Started(now time.Duration) {
+// Started returns the level of load that the attempt found, for Learn.
+func (e *Endpoint) Started(now time.Duration) (found Level) {
 	if e.pending == 0 {
 		e.quietSince = now
 	}
+	load := e.load(now)
 	if e.attempts < 1/usualShare {
 		e.attempts++
 	}
-	e.usualLoad += (e.load(now) - e.usualLoad) / float64(e.attempts)
+	e.usualLoad += (load - e.usualLoad) / float64(e.attempts)
 	e.pending++
 	if e.process != nil {
 		e.process.Add(1)
 	}
 	e.started = now
+	return levelOf(load)
 }
 
 // Answered counts the response to an attempt, even if it is no longer awaited. latency is the
@@ -220,12 +218,6 @@ func (e *Endpoint) Silent(now time.Duration) time.Duration {
 // response for the time after. 0 disables stalls.
 func (e *Endpoint) Stalled(now, after time.Duration) bool {
 	return after > 0 && e.pending >= stallPending && now-e.quietSince >= after
-}
-
-// Busy reports whether the load is so much more than usual that a hedge would queue.
-func (e *Endpoint) Busy(now time.Duration) bool {
-	load := e.load(now)
-	return load >= busyFloor && load > busyFactor*e.usualLoad
 }
 
 func (e *Endpoint) load(now time.Duration) float64 {

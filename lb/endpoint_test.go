@@ -162,31 +162,6 @@ func TestLatency(t *testing.T) {
 	}
 }
 
-func TestBusy(t *testing.T) {
-	_, e := one(t)
-	for range 3 {
-		e.Started(0)
-	}
-	if e.Busy(0) {
-		t.Error("busy with 3, which is below busyFloor")
-	}
-	e.Started(0)
-	if !e.Busy(0) { // the four found 0, 1, 2 and 3
-		t.Error("not busy with 4, while 1.5 is usual")
-	}
-	for range 500 {
-		e.Started(0)
-		e.Answered(0, 1)
-	}
-	if e.Busy(0) {
-		t.Error("busy with 4, which is usual now")
-	}
-	e.Report(0, Load{Pending: 9}, 4)
-	if !e.Busy(0) {
-		t.Error("not busy with 4 own and 5 of others, while 4 is usual")
-	}
-}
-
 // Loops of one process see each other's attempts at once, without reports.
 func TestProcessCount(t *testing.T) {
 	var here, there Set

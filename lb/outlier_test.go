@@ -134,7 +134,7 @@ func TestEjectionReturns(t *testing.T) {
 		if picked(now + term - 1) {
 			t.Fatalf("round %d: a second request while the probe is in flight", round)
 		}
-		if s.PickHedge(now, rnd, nil) == e {
+		if s.PickHedge(now, rnd, nil, false) == e {
 			t.Fatal("a hedge to an ejected endpoint")
 		}
 		now += term / 2

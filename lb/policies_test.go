@@ -72,12 +72,12 @@ func TestPoliciesEligibility(t *testing.T) {
 					if e := s.Pick(10*ms, rnd, tried); e != good {
 						t.Fatalf("picked %s", e.Addr)
 					}
-					if e := s.PickHedge(10*ms, rnd, tried); e != good {
+					if e := s.PickHedge(10*ms, rnd, tried, false); e != good {
 						t.Fatalf("picked %s for a hedge", e.Addr)
 					}
 				}
 				tried = append(tried, good)
-				if e := s.PickHedge(10*ms, rnd, tried); e != nil {
+				if e := s.PickHedge(10*ms, rnd, tried, false); e != nil {
 					t.Errorf("a hedge to %s", e.Addr)
 				}
 				if e := s.Pick(10*ms, rnd, tried); e != stalled {

@@ -16,7 +16,8 @@ type purpose uint8
 
 const (
 	forPrimary   purpose = iota // a primary or retry: not avoided, and not stalled, or due for a probe
-	forHedge                    // a hedge: not avoided, not stalled and not busy
+	forHedge                    // a hedge: not avoided, not stalled, and with spare capacity
+	forStuck                    // a hedge of a stuck request: one may wait there before it
 	despiteStall                // a primary or retry; all others that are not avoided are stalled
 	lastResort                  // a primary or retry; all others are unhealthy or ejected
 )
@@ -54,9 +55,11 @@ func (v *View) Eligible(e *Endpoint) bool {
 	stall := &v.set.Stall
 	switch v.purpose {
 	case forPrimary:
-		return !e.Stalled(v.Now, stall.After) || v.Now-e.started >= max(stall.Probe, 1)
+		return !e.Stalled(v.Now, stall.After) || v.Now-e.started >= max(stall.Probe, e.Silent(v.Now)/2, 1)
 	case forHedge:
-		return !e.Stalled(v.Now, stall.After) && !e.Busy(v.Now)
+		return !e.Stalled(v.Now, stall.After) && e.Spare(v.Now)
+	case forStuck:
+		return !e.Stalled(v.Now, stall.After) && e.room(v.Now, 1)
 	}
 	return true
 }

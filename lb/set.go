@@ -19,7 +19,9 @@ type Stall struct {
 	// larger of 3 medians and the hedge delay. 0 means that none is ever stalled.
 	After time.Duration
 
-	Probe time.Duration // how often a stalled endpoint may still be picked: once per hedge delay
+	// Probe is how often a stalled endpoint may still be picked, at most: once per hedge delay,
+	// and once per half of its silence, which grows. A response ends a stall anyway.
+	Probe time.Duration
 }
 
 // Set is the endpoints of one service on one loop. The zero value is an empty set that picks
@@ -57,7 +59,8 @@ type Set struct {
 	othersSum float64 // sum of their others
 	expireAt  time.Duration
 
-	pace pace // of all endpoints
+	pace  pace  // of all endpoints
+	loads loads // likewise
 
 	ramping int // endpoints whose weight still grows
 	rampAt  time.Duration
@@ -160,10 +163,16 @@ func (s *Set) Pick(now time.Duration, rnd Rand, tried []*Endpoint) *Endpoint {
 }
 
 // PickHedge returns the endpoint for a hedge, or nil: the one with the least pending, whatever
-// the policy and the zone, but none in tried, stalled, busy, unhealthy or ejected.
-func (s *Set) PickHedge(now time.Duration, rnd Rand, tried []*Endpoint) *Endpoint {
+// the policy and the zone, but none in tried, stalled, unhealthy or ejected, and only one with
+// spare capacity. stuck says that the request would wait for long without: then one request may
+// wait before the hedge.
+func (s *Set) PickHedge(now time.Duration, rnd Rand, tried []*Endpoint, stuck bool) *Endpoint {
 	s.refresh(now)
-	return s.choose(LeastPending{}, &s.all, now, rnd, tried, forHedge)
+	p := forHedge
+	if stuck {
+		p = forStuck
+	}
+	return s.choose(LeastPending{}, &s.all, now, rnd, tried, p)
 }
 
 func (s *Set) refresh(now time.Duration) {

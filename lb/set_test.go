@@ -56,7 +56,7 @@ func TestUpdate(t *testing.T) {
 	if added != nil || len(removed) != 2 || s.Len() != 0 {
 		t.Errorf("emptied: added %v, removed %v", addrs(added), addrs(removed))
 	}
-	if s.Pick(0, rand.NewPCG(1, 1), nil) != nil || s.PickHedge(0, rand.NewPCG(1, 1), nil) != nil {
+	if s.Pick(0, rand.NewPCG(1, 1), nil) != nil || s.PickHedge(0, rand.NewPCG(1, 1), nil, false) != nil {
 		t.Error("picked from an empty set")
 	}
 }
@@ -84,7 +84,7 @@ func numbered(n int, weight func(i int) float64) []Target {
 func even(int) float64 { return 1 }
 
 // A pick is never a tried endpoint, and there is one while any is untried. A hedge never
-// goes to a stalled or busy endpoint.
+// goes to a stalled endpoint, or to one without spare capacity.
 func TestPickProperties(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for _, n := range []int{1, 2, 3, 8, 9, 40} {
@@ -106,9 +106,9 @@ func TestPickProperties(t *testing.T) {
 			}
 			tried = tried[:0]
 			for len(tried) < n {
-				if h := s.PickHedge(now, rnd, tried); h != nil {
-					if slices.Contains(tried, h) || s.Stalled(now, h) || h.Busy(now) {
-						t.Fatalf("a hedge to %s: tried, stalled or busy", h.Addr)
+				if h := s.PickHedge(now, rnd, tried, false); h != nil {
+					if slices.Contains(tried, h) || s.Stalled(now, h) || !h.Spare(now) {
+						t.Fatalf("a hedge to %s: tried, stalled or without spare capacity", h.Addr)
 					}
 				}
 				e := s.Pick(now, rnd, tried)
@@ -120,7 +120,7 @@ func TestPickProperties(t *testing.T) {
 					break
 				}
 			}
-			if len(tried) == n && (s.Pick(now, rnd, tried) != nil || s.PickHedge(now, rnd, tried) != nil) {
+			if len(tried) == n && (s.Pick(now, rnd, tried) != nil || s.PickHedge(now, rnd, tried, false) != nil) {
 				t.Fatal("all were tried, and there was a pick")
 			}
 			tried[0].Started(now)
@@ -228,7 +228,7 @@ func TestPickTriedAgainAdded(t *testing.T) {
 		if e := s.Pick(0, rnd, tried); e.Addr != "b" {
 			t.Fatalf("picked %s for a retry", e.Addr)
 		}
-		if e := s.PickHedge(0, rnd, tried); e.Addr != "b" {
+		if e := s.PickHedge(0, rnd, tried, false); e.Addr != "b" {
 			t.Fatalf("picked %s for a hedge", e.Addr)
 		}
 	}
@@ -258,18 +258,23 @@ func TestPickAvoidsStalled(t *testing.T) {
 	if e := s.Pick(7*ms, rnd, nil); e != b {
 		t.Error("picked a stalled endpoint right after its probe")
 	}
-	if e := s.Pick(8*ms, rnd, nil); e != a {
-		t.Error("one delay after the probe the next is due")
+	if e := s.Pick(8*ms, rnd, nil); e != b {
+		t.Error("a probe one delay after the last, though a is silent for more than two")
 	}
-	if e := s.PickHedge(8*ms, rnd, []*Endpoint{b}); e != nil {
+	if e := s.Pick(10*ms, rnd, nil); e != a {
+		t.Error("half of the silence after the probe the next is due")
+	}
+	if e := s.PickHedge(8*ms, rnd, []*Endpoint{b}, false); e != nil {
 		t.Error("a hedge went to a stalled endpoint as a probe")
 	}
 	if e := s.Pick(7*ms, rnd, []*Endpoint{b}); e != a {
 		t.Error("a stalled endpoint is better than none")
 	}
-	a.Answered(8*ms, 8*ms)
-	if e := s.PickHedge(8*ms, rnd, []*Endpoint{b}); e != a {
-		t.Error("it has responded, and is no longer stalled")
+	for range 3 {
+		a.Answered(8*ms, 8*ms)
+	}
+	if e := s.PickHedge(8*ms, rnd, []*Endpoint{b}, false); e != a {
+		t.Error("it has responded to all, and is no longer stalled")
 	}
 }
 
@@ -297,7 +302,7 @@ func TestPickAvoidsUnhealthy(t *testing.T) {
 		if e := s.Pick(0, rnd, tried); e == nil || e == good {
 			t.Errorf("%d endpoints: picked %v when the healthy one was tried", n, e)
 		}
-		if e := s.PickHedge(0, rnd, tried); e != nil {
+		if e := s.PickHedge(0, rnd, tried, false); e != nil {
 			t.Errorf("%d endpoints: a hedge to the unhealthy %s", n, e.Addr)
 		}
 
@@ -306,7 +311,7 @@ func TestPickAvoidsUnhealthy(t *testing.T) {
 		if e := s.Pick(0, rnd, nil); e == nil || e == good {
 			t.Errorf("%d endpoints, all unhealthy: picked %v, which is not the least loaded", n, e)
 		}
-		if e := s.PickHedge(0, rnd, tried); e == nil {
+		if e := s.PickHedge(0, rnd, tried, false); e == nil {
 			t.Errorf("%d endpoints, all unhealthy: no hedge", n)
 		}
 
@@ -333,7 +338,7 @@ func TestPickAllocations(t *testing.T) {
 			e := s.Pick(now, rnd, nil)
 			e.Started(now)
 			tried = append(tried[:0], e)
-			if h := s.PickHedge(now, rnd, tried); h != nil {
+			if h := s.PickHedge(now, rnd, tried, false); h != nil {
 				h.Started(now)
 				h.Report(now, Load{Pending: 5}, 1)
 				h.Dropped(now)

@@ -11,7 +11,7 @@ const (
 
 	// spillFloor is the load below which no request leaves the zone: twice a very small load
 	// is still small.
-	spillFloor = busyFloor
+	spillFloor = 4
 )
 
 // splitZones forms the groups by zone. There are none if the own zone is unknown, or if it has

@@ -97,7 +97,7 @@ func TestZoneHedges(t *testing.T) {
 	s.Lookup("a1").Started(0)
 	got := map[string]bool{}
 	for range 100 {
-		got[s.PickHedge(0, rand.NewPCG(1, uint64(len(got))), []*Endpoint{s.Lookup("a0")}).Zone] = true
+		got[s.PickHedge(0, rand.NewPCG(1, uint64(len(got))), []*Endpoint{s.Lookup("a0")}, false).Zone] = true
 	}
 	if got["a"] || !got["b"] {
 		t.Errorf("hedges in the zones %v", got)

@@ -62,11 +62,11 @@ type admissionQueue struct {
 
 // admit asks for a slot for a. A hedge, of this sidecar or the caller's, never queues: without
 // a free slot it is refused at once. Without a limit, a hedge of the caller's is refused if
-// every endpoint is stalled or busy; for this sidecar's hedges PickHedge has checked that.
+// every endpoint is stalled or has no spare capacity; for this sidecar's hedges PickHedge has checked that.
 func (s *Service) admit(a *Attempt) admitResult {
 	sl := &s.shared.slots
 	if sl.Limit.Load() == 0 {
-		if a.kind == primaryAttempt && a.ex.hedged && s.set.PickHedge(s.Shard.Loop.Now(), s.Shard.Rand, nil) == nil {
+		if a.kind == primaryAttempt && a.ex.hedged && s.set.PickHedge(s.Shard.Loop.Now(), s.Shard.Rand, nil, true) == nil {
 			return slotRefused
 		}
 		return slotGranted

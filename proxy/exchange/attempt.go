@@ -30,8 +30,9 @@ type Attempt struct {
 
 	replayed bool // sent a second time over HTTP: the application may have seen it before
 
-	ep   *lb.Endpoint // nil before one is picked
-	sent time.Duration
+	ep    *lb.Endpoint // nil before one is picked
+	sent  time.Duration
+	found lb.Level // the load of ep before the attempt
 
 	carrier   Carrier // who has the attempt now; nil if nobody has
 	carrierID uint64  // chosen by carrier
@@ -100,7 +101,7 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 		a.watchShadow(now)
 	}
 	ex.tried[a.index] = ep
-	ep.Started(now)
+	a.found = ep.Started(now)
 	to := ep.Ext.(*Endpoint)
 	to.sent(a)
 	a.beginSpan()
@@ -111,7 +112,7 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 func (a *Attempt) watchShadow(now time.Duration) {
 	ex, s := a.ex, a.ex.service
 	ex.watch = hedge.Watch{Hedgeable: ex.Request.Idempotent && !ex.cascade() && !ex.NoHedge, Left: ex.Request.Deadline - now}
-	unavailable := s.set.Stalled(now, a.ep) || a.ep.Busy(now)
+	unavailable := s.set.Stalled(now, a.ep) || !a.ep.Spare(now)
 	ex.Route.hedging.Sent(now, &ex.watch, a.ep.Ext.(*Endpoint).id, unavailable)
 }
 
@@ -294,6 +295,7 @@ func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
 	s.shared.lastAnswer.Store(int64(now))
 	if latency > 0 {
 		s.latency.Add(now, latency)
+		a.ep.Learn(now, latency, a.found)
 	}
 	a.recordServiceTime()
 }

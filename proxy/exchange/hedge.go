@@ -44,14 +44,15 @@ func (ex *Exchange) onHedgeTimer() {
 // askHedge sends a hedge if every gate is open.
 func (ex *Exchange) askHedge() {
 	s, r, now := ex.service, ex.Route.hedging, ex.shard.Loop.Now()
-	ep := s.set.PickHedge(now, ex.shard.Rand, ex.tried[:ex.launched])
 	silent := r.Estimator.SilentAfter(now, &r.Policy)
+	stuck := ex.stalled(now, silent)
+	ep := s.set.PickHedge(now, ex.shard.Rand, ex.tried[:ex.launched], stuck)
 	q := hedge.Question{
 		Idempotent: ex.Request.Idempotent,
 		Cascade:    ex.cascade(),
 		Left:       ex.Request.Deadline - now,
 		Endpoints:  s.set.Len(),
-		Stuck:      ex.stalled(now, silent),
+		Stuck:      stuck,
 	}
 	q.Heard, q.Silent = s.set.Silence(now, silent, &ex.Route.silence)
 	if ep != nil {

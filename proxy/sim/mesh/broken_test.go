@@ -69,7 +69,7 @@ var faults = []breakage{
 // violations without it.
 func TestFaultsAreCaught(t *testing.T) {
 	spec := NewSpec()
-	spec.Seed, spec.Load, spec.Duration = 3, 1000, 3*time.Second
+	spec.Seed, spec.Load, spec.Duration = 3, 3000, 3*time.Second
 	spec.StallEvery, spec.StallFor = 300*time.Millisecond, 40*time.Millisecond
 	spec.Consumer["idempotent"] = "true"
 	spec.Consumer["hedge"] = "{mode: on, delay: 3ms, budget: 0.2}"

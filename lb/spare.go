@@ -1,0 +1,173 @@
+package lb
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// Spare capacity. A hedge to a replica whose workers are all busy waits there, and delays the
+// requests behind it. How many workers a replica has is rarely configured, but it shows:
+// requests that found few others at the replica take as long as ever, those that found more
+// than it can serve at once wait. So a set keeps the latency by the load that requests found,
+// over all its endpoints: the lower quartile, since all requests wait in a queue, but only some
+// are slow for other reasons, such as a freeze.
+
+const (
+	levels = 24 // of load; the last has all loads of 1024 and more
+
+	// quartileStep is how far a latency moves the quartile of its level, as a power of 2; the
+	// first ones move it further. With lognormal latencies of sigma 1 the quartile is within
+	// 10% then.
+	quartileStep = 1.0 / 16
+
+	// levelKnown is the number of latencies from which on the quartile of a level counts.
+	// levelMost is how many are remembered.
+	levelKnown = 64
+	levelMost  = 256
+
+	// levelHalf is the time after which the samples of a level count half: what was learned
+	// long ago, perhaps of another release, is forgotten. If they are rare they must have been
+	// enough for some levels, levelHalfSamples, unless it takes longer than levelHalfMost.
+	levelHalf        = 5 * time.Second
+	levelHalfSamples = 512
+	levelHalfMost    = time.Minute
+
+	// As long as nothing is known of a load, an endpoint has room up to guessFactor times its
+	// usual load, and at least up to guessFloor. What is not known is rare, so a wrong guess
+	// harms few; and it is known soon if it lasts.
+	guessFactor = 2
+	guessFloor  = 4
+
+	// spareSlower is how much longer than unloaded the quartile at a load may be, as a power
+	// of 2: 23%. With one worker, a request that finds it busy takes twice as long, and with two
+	// a third longer.
+	spareSlower = 0.3
+
+	// unloadedDrift is how much the unloaded latency may grow in levelHalf, as a power of 2, when
+	// no load is as quick any more: a service that has become twice as slow is believed to be so
+	// within a minute. In an overload all known loads are slow.
+	unloadedDrift = 0.1
+)
+
+// Level is a range of loads: each below 8, then two in each doubling.
+type Level uint8
+
+func levelOf(load float64) Level {
+	if load < 8 {
+		return Level(max(0, load))
+	}
+	n := uint(min(load, 1<<20))
+	doubling := bits.Len(n) - 4 // 0 for 8 to 15
+	return Level(min(8+2*doubling+int(n>>(doubling+2)&1), levels-1))
+}
+
+// loads is the latency at each level of load.
+type loads struct {
+	known    [levels]quartile
+	unloaded float64 // the least quartile of late, and unloadedDrift; 0 means unknown
+	added    int     // since the samples last were halved, at halved
+	halved   time.Duration
+}
+
+// quartile follows the lower quartile of latencies.
+type quartile struct {
+	log     float64 // binary logarithm of nanoseconds
+	samples float64 // up to levelMost
+}
+
+// add learns that a request that found the endpoint at level l took latency.
+func (s *loads) add(now, latency time.Duration, l Level) {
+	s.fade(now)
+	s.added++
+	s.known[l].add(log2(latency))
+}
+
+// add moves the quartile down by three steps for each latency below, and up by one for each
+// above: so a quarter is below.
+func (q *quartile) add(log float64) {
+	if q.samples == 0 {
+		q.log = log
+	}
+	q.samples = min(q.samples+1, levelMost)
+	step := max(quartileStep, 1/q.samples)
+	q.log += min(max(log-q.log, -0.75*step), 0.25*step)
+}
+
+func (s *loads) fade(now time.Duration) {
+	age := now - s.halved
+	if age < levelHalf || age < levelHalfMost && s.added < levelHalfSamples {
+		return
+	}
+	if least := s.least(); least > 0 {
+		s.unloaded = least + unloadedDrift
+	}
+	if age >= 2*levelHalfMost { // after a pause nothing counts
+		*s = loads{}
+	}
+	s.halved, s.added = now, 0
+	for i := range s.known {
+		s.known[i].samples /= 2
+	}
+}
+
+// least returns the least quartile, of the known levels and of late; 0 means that none is known.
+func (s *loads) least() float64 {
+	least := s.unloaded
+	for i := range s.known {
+		if m := &s.known[i]; m.samples >= levelKnown && (least == 0 || m.log < least) {
+			least = m.log
+		}
+	}
+	return least
+}
+
+// slower returns how much longer than unloaded a request takes that finds level l, as a power
+// of 2: no more than one that finds more. known is false if it is not known of any such level;
+// then it is that of the highest known level, or 0.
+func (s *loads) slower(now time.Duration, l Level) (slower float64, known bool) {
+	s.fade(now)
+	least := s.least()
+	for i := range s.known {
+		if s.known[i].samples < levelKnown {
+			continue
+		}
+		if slower = s.known[i].log - least; Level(i) >= l {
+			return slower, true
+		}
+	}
+	return slower, false
+}
+
+// log2 is the binary logarithm of d, exact for powers of 2 and linear in between.
+func log2(d time.Duration) float64 {
+	return float64(math.Float64bits(float64(d)))/(1<<52) - 1023
+}
+
+// Spare reports whether the endpoint can serve one more request at once, as far as is known. An
+// idle one can.
+func (e *Endpoint) Spare(now time.Duration) bool { return e.room(now, 0) }
+
+// room reports whether the endpoint could serve one more request at once if it had so many
+// fewer. None may wait for a slot in its sidecar.
+func (e *Endpoint) room(now time.Duration, fewer float64) bool {
+	load := e.load(now)
+	if e.set == nil || load < 1 {
+		return true
+	}
+	if e.queueing(load) > 0 {
+		return false
+	}
+	if load -= fewer; load < 1 {
+		return true
+	}
+	slower, known := e.set.loads.slower(now, levelOf(load))
+	return slower <= spareSlower && (known || load < max(guessFloor, guessFactor*e.usualLoad))
+}
+
+// Learn takes the latency of an attempt for which Started has returned found.
+func (e *Endpoint) Learn(now, latency time.Duration, found Level) {
+	if e.set != nil {
+		e.set.loads.add(now, latency, found)
+	}
+}
