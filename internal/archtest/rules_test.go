@@ -75,6 +75,7 @@ var layers = []layer{
 		},
 		"a mesh is sidecars on the simulator, and callers and applications that speak HTTP",
 	},
+	{[]string{"proxy/sim/queues"}, []string{"lb", "proxy/hedge"}, "balancing and hedging alone, on virtual time"},
 	{
 		[]string{"proxy/proxytest"},
 		[]string{"..."},

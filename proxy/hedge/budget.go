@@ -31,14 +31,20 @@ func (l *lastSecond) perSecond(now time.Duration) float64 {
 	return 0
 }
 
+// burstSpan is the time whose earnings the bucket holds, at the rate of the last second. A freeze
+// of a replica makes as many requests late as reach it until its silence shows, a few medians:
+// fewer than a budget of 5% earns in this time. A queue makes all requests late, and a hedge for
+// each doubles the load when there is no room for it; so no more than a freeze needs is saved.
+const burstSpan = 250 * time.Millisecond
+
 // Tokens is the token bucket that bounds the extra load of one service on one loop, shared by
 // hedges and paid retries. Each primary adds its route's budget; each hedge or paid retry
-// takes 1. The bucket holds as much as the last second earned: a stall can spend at once the
-// savings of one second, and no more. It starts full.
+// takes 1. The bucket holds what burstSpan earns. It starts full.
 type Tokens struct {
 	tokens   float64
 	minBurst float64
 	earned   lastSecond
+	refunded lastSecond
 }
 
 // NewTokens returns a bucket that holds minBurst tokens even at a low rate: the loop's part of
@@ -81,8 +87,14 @@ func (b *Tokens) TakeAhead(now time.Duration, owed int) bool {
 	return true
 }
 
-// Refund gives back the token of a hedge or retry that reached no application, within bounds.
+// Refund gives back the token of a hedge or retry that reached no application, within bounds. In
+// a second it gives back no more than the second earns, and minBurst: where most hedges
+// are refused, sending them has a price, too.
 func (b *Tokens) Refund(now time.Duration) {
+	if b.refunded.perSecond(now) >= max(b.minBurst, b.earned.perSecond(now)) {
+		return
+	}
+	b.refunded.add(now, 1)
 	b.tokens = min(b.tokens+1, b.burst(now))
 }
 
@@ -92,5 +104,5 @@ func (b *Tokens) Have(now time.Duration) float64 {
 }
 
 func (b *Tokens) burst(now time.Duration) float64 {
-	return max(b.minBurst, b.earned.perSecond(now))
+	return max(b.minBurst, b.earned.perSecond(now)*burstSpan.Seconds())
 }

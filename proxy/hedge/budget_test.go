@@ -29,8 +29,8 @@ func TestTokens(t *testing.T) {
 		t.Errorf("%d tokens for 100 primaries, want 5", n)
 	}
 	primaries(time.Second, 11*time.Second, 1000)
-	if n := take(11 * time.Second); n < 45 || n > 50 {
-		t.Errorf("%d tokens after 10 s at 1000 a second, want one second's worth, 50", n)
+	if n := take(11 * time.Second); n != 12 {
+		t.Errorf("%d tokens after 10 s at 1000 a second, want the worth of 250 ms, 12", n)
 	}
 	primaries(11*time.Second, 12*time.Second, 1000)
 	if n := take(14 * time.Second); n != 10 {

@@ -54,7 +54,7 @@ const minAskInterval = 500 * time.Microsecond
 func (r *Route) Again(now time.Duration) time.Duration { return max(r.Delay(now), minAskInterval) }
 
 // Sent records that a primary is handed to the endpoint with the given number. unavailable
-// reports whether the endpoint was stalled or busy before. The caller keeps w until Answered
+// reports whether the endpoint was stalled or had no spare capacity before. The caller keeps w until Answered
 // or Late; it calls neither if nothing is learned from the attempt.
 func (r *Route) Sent(now time.Duration, w *Watch, endpoint uint32, unavailable bool) {
 	if r.shadow != nil {

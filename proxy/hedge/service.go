@@ -37,7 +37,7 @@ type Question struct {
 	Endpoints, Heard, Silent int
 
 	// Untried counts the endpoints that may take the hedge: not tried by this request, not
-	// busy, not stalled. The caller may stop counting at one.
+	// stalled, with spare capacity. The caller may stop counting at one.
 	Untried int
 
 	// Stuck reports whether each endpoint that has the request also has another of this loop,

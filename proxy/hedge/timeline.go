@@ -17,7 +17,7 @@ const (
 // Values of sample.took that are no latency in microseconds.
 const (
 	tookPending     = math.MaxUint32     // no response yet; as a latency, over an hour, it never wins
-	tookUnavailable = math.MaxUint32 - 1 // the endpoint was stalled or busy: it would have got no hedge
+	tookUnavailable = math.MaxUint32 - 1 // the endpoint was stalled or full: it would have got no hedge
 )
 
 // sample is one primary attempt.
