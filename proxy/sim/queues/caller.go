@@ -1,0 +1,203 @@
+package queues
+
+import (
+	"math"
+	"time"
+
+	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/proxy/hedge"
+)
+
+// maxMissed is how often a request's hedge may be refused; see proxy/exchange.
+const maxMissed = 2
+
+// caller is one loop of a consumer's sidecar.
+type caller struct {
+	w       *world
+	set     lb.Set
+	service hedge.Service
+	route   *hedge.Route
+	census  lb.Census
+	index   map[*lb.Endpoint]int
+	turn    int // of HAProxy
+}
+
+func newCaller(w *world) *caller {
+	c := &caller{w: w, service: hedge.NewService(1), route: hedge.NewRoute(Policy, 1), index: map[*lb.Endpoint]int{}}
+	var targets []lb.Target
+	for i := range w.replicas {
+		targets = append(targets, lb.Target{Addr: address(i)})
+	}
+	added, _ := c.set.Update(targets)
+	for i, e := range added {
+		c.index[e] = i
+	}
+	c.turn = len(w.callers)
+	return c
+}
+
+func (c *caller) begin(r *request, work time.Duration) {
+	w := c.w
+	if w.way == Oracle {
+		c.foresee(r, work)
+		return
+	}
+	delay := c.route.Delay(w.now)
+	c.set.Stall = lb.Stall{After: c.route.Estimator.StallAfter(w.now, &c.route.Policy), Probe: delay}
+	c.service.Primary(w.now, c.route)
+	e := c.pick(r)
+	c.send(r, e, false, work)
+	if w.way == On {
+		w.after(delay, late, r, nil)
+	}
+}
+
+func (c *caller) pick(r *request) *lb.Endpoint {
+	if c.w.way != HAProxy {
+		return c.set.Pick(c.w.now, c.w.about(r, forPick), nil)
+	}
+	c.turn++
+	var best *lb.Endpoint
+	for i := range c.set.Len() {
+		if e := c.set.At((c.turn + i) % c.set.Len()); best == nil || e.Pending() < best.Pending() {
+			best = e
+		}
+	}
+	return best
+}
+
+// foresee gives the request to the replica that is done with it first.
+func (c *caller) foresee(r *request, work time.Duration) {
+	w := c.w
+	var best *replica
+	var first time.Duration
+	var of int
+	for _, rep := range w.replicas {
+		if done, worker := rep.oracle(work); best == nil || done < first {
+			best, first, of = rep, done, worker
+		}
+	}
+	if of >= 0 {
+		best.ends[of] = first
+	}
+	if w.measured(r) {
+		w.result.Took = append(w.result.Took, first+network-r.start)
+	}
+}
+
+func (c *caller) send(r *request, e *lb.Endpoint, isHedge bool, work time.Duration) {
+	w := c.w
+	a := &attempt{request: r, endpoint: e, replica: w.replicas[c.index[e]], hedge: isHedge, sent: w.now, work: work}
+	if isHedge {
+		r.attempts[1] = a
+	} else {
+		r.attempts[0] = a
+	}
+	r.tried = append(r.tried, e)
+	a.found = e.Started(w.now)
+	w.after(network, reaches, nil, a)
+}
+
+// late handles the hedge timer; see proxy/exchange/hedge.go.
+func (r *request) late() {
+	c, now := r.caller, r.caller.w.now
+	if r.done {
+		return
+	}
+	silent := c.route.Estimator.SilentAfter(now, &c.route.Policy)
+	q := hedge.Question{Idempotent: true, Left: math.MaxInt64, Endpoints: c.set.Len(), Stuck: r.stuck(now, silent)}
+	q.Heard, q.Silent = c.set.Silence(now, silent, &c.census)
+	e := c.set.PickHedge(now, c.w.about(r, forHedge), r.tried, q.Stuck)
+	if e != nil {
+		q.Untried = 1
+	}
+	gate := c.service.Decide(now, c.route, &q)
+	measured := c.w.measured(r)
+	if measured {
+		c.w.result.Gates[gate]++
+	}
+	if gate == hedge.Open {
+		if measured {
+			c.w.result.Hedges++
+		}
+		c.send(r, e, true, c.w.Service.draw(c.w.about(r, forHedge)))
+		return
+	}
+	if gate.Transient() {
+		c.w.after(c.route.Again(now), late, r, nil)
+	}
+}
+
+// stuck reports whether all endpoints with the request have been silent for this time.
+func (r *request) stuck(now, silent time.Duration) bool {
+	sent := 0
+	for _, a := range r.attempts {
+		if a == nil || a.refused {
+			continue
+		}
+		if !a.endpoint.Stalled(now, silent) {
+			return false
+		}
+		sent++
+	}
+	return sent > 0
+}
+
+func (c *caller) returned(a *attempt) {
+	w, r := c.w, a.request
+	if !w.Direct {
+		a.endpoint.Report(w.now, a.load, a.endpoint.Pending())
+	}
+	if a.hedge {
+		c.service.Done()
+	}
+	if a.refused {
+		a.endpoint.Dropped(w.now)
+		if a.hedge {
+			c.missed(r)
+		}
+		return
+	}
+	a.endpoint.Answered(w.now, w.now-a.sent)
+	a.endpoint.Learn(w.now, w.now-a.sent, a.found)
+	if r.done {
+		return
+	}
+	r.done = true
+	if !a.hedge {
+		c.route.Answered(w.now, w.now-a.sent, &hedge.Watch{})
+	}
+	if w.measured(r) {
+		w.result.Took = append(w.result.Took, w.now-r.start)
+	}
+	for _, other := range r.attempts {
+		if other == nil || other == a || other.refused || other.over {
+			continue
+		}
+		other.over = true
+		if !other.hedge {
+			c.route.Late(w.now, &hedge.Watch{})
+		}
+		w.after(network, cancels, nil, other)
+	}
+	if a.hedge {
+		c.route.Won()
+		if w.measured(r) {
+			w.result.Won++
+		}
+	}
+}
+
+// missed handles a hedge that reached no application.
+func (c *caller) missed(r *request) {
+	c.route.Missed()
+	if r.missed == maxMissed {
+		return
+	}
+	r.missed++
+	c.service.Refund(c.w.now)
+	r.attempts[1] = nil
+	if !r.done {
+		c.w.after(c.route.Again(c.w.now), late, r, nil)
+	}
+}

@@ -1,0 +1,117 @@
+package queues
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// Cell is one case: a service, its load and its callers.
+type Cell struct {
+	Busy     float64 // mean share of the workers that work, without hedges and freezes
+	Workers  int     // requests that a replica serves at once; 0 means no limit
+	Service  Service
+	Freezes  Freezes
+	Replicas int
+	Callers  int // consumers, each with its own view
+
+	// Queued means that the replica's sidecar knows the workers (max_concurrency) and queues.
+	Queued bool
+	// Direct means that there is no sidecar beside the replica: nothing is reported or refused.
+	Direct bool
+}
+
+func (c Cell) String() string {
+	return fmt.Sprintf("busy %.0f%% workers %d %v, freezes %v, %d replicas, %d callers",
+		100*c.Busy, c.Workers, c.Service, c.Freezes, c.Replicas, c.Callers)
+}
+
+// unlimited is the number of workers whose rate a replica without a limit gets.
+const unlimited = 16
+
+func (c *Cell) rate() float64 {
+	workers := c.Workers
+	if workers == 0 {
+		workers = unlimited
+	}
+	return c.Busy * float64(workers*c.Replicas) / c.Service.mean().Seconds()
+}
+
+// Service is a distribution of service times, with a median of about a millisecond.
+type Service uint8
+
+// The distributions.
+const (
+	Exponential Service = iota
+	Lognormal05         // sigma 0.5
+	Lognormal10         // sigma 1
+	Bimodal             // lognormal, sigma 0.5; a tenth takes 10 ms more
+	Services    = int(Bimodal) + 1
+)
+
+func (s Service) String() string {
+	return [...]string{"exponential", "lognormal 0.5", "lognormal 1.0", "bimodal"}[s]
+}
+
+const median = time.Millisecond
+
+func (s Service) draw(r *rand.Rand) time.Duration {
+	x := 0.0
+	switch s {
+	case Exponential:
+		x = r.ExpFloat64()
+	case Lognormal05:
+		x = math.Exp(r.NormFloat64() * 0.5)
+	case Lognormal10:
+		x = math.Exp(r.NormFloat64())
+	case Bimodal:
+		x = math.Exp(r.NormFloat64() * 0.5)
+		if r.Float64() < 0.1 {
+			x += 10
+		}
+	}
+	return time.Duration(x * float64(median))
+}
+
+func (s Service) mean() time.Duration {
+	x := [...]float64{1, math.Exp(0.125), math.Exp(0.5), math.Exp(0.125) + 1}[s]
+	return time.Duration(x * float64(median))
+}
+
+// Freezes says when replicas stop all their work.
+type Freezes uint8
+
+// The kinds of freezes. In each a replica stands still for 2.5% of the time.
+const (
+	None        Freezes = iota
+	Independent         // 50 ms every 2 s, each replica by itself
+	Together            // 50 ms every 2 s, all replicas at once
+	ManyShort           // 5 ms every 200 ms, each replica by itself
+	FreezeKinds = int(ManyShort) + 1
+)
+
+func (f Freezes) String() string {
+	return [...]string{"none", "independent", "together", "many short"}[f]
+}
+
+func (f Freezes) length() time.Duration {
+	if f == ManyShort {
+		return 5 * time.Millisecond
+	}
+	return 50 * time.Millisecond
+}
+
+// starts draws when the freezes of a replica begin.
+func (f Freezes) starts(r *rand.Rand, until time.Duration) (at []time.Duration) {
+	if f == None {
+		return nil
+	}
+	every := 39 * f.length() // between the end of one and the start of the next
+	for t := time.Duration(0); ; t += f.length() {
+		if t += time.Duration(r.ExpFloat64() * float64(every)); t > until {
+			return at
+		}
+		at = append(at, t)
+	}
+}

@@ -1,0 +1,196 @@
+package queues
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/proxy/hedge"
+)
+
+// Way is how requests are sent.
+type Way uint8
+
+// The ways.
+const (
+	Off     Way = iota // as the product does without hedging
+	On                 // with hedging
+	Oracle             // to the replica that will respond first, which is known in advance; no hedges
+	HAProxy            // to the replica with the fewest own requests, in turn among equals; no hedges
+	Ways    = int(HAProxy) + 1
+)
+
+func (w Way) String() string { return [...]string{"off", "on", "oracle", "HAProxy"}[w] }
+
+// Length is how much is run.
+type Length struct {
+	Requests int // measured
+	WarmUp   time.Duration
+}
+
+// Policy is the hedging of a Run: the product's defaults.
+var Policy = hedge.Policy{
+	Mode: hedge.On, Quantile: 0.97, MinDelay: time.Millisecond, MaxDelay: 50 * time.Millisecond, Budget: 0.05, Max: 1,
+}
+
+// network is the time from a consumer to a replica's sidecar, and back.
+const network = 150 * time.Microsecond
+
+// Result is what callers saw after the warm-up.
+type Result struct {
+	Took     []time.Duration // sorted
+	Requests int
+	Hedges   int // sent
+	Reached  int // of these, how many reached the application
+	Won      int
+	Gates    [hedge.Gates]int
+}
+
+// Add adds o to r.
+func (r *Result) Add(o *Result) {
+	r.Took = append(r.Took, o.Took...)
+	slices.Sort(r.Took)
+	r.Requests += o.Requests
+	r.Hedges += o.Hedges
+	r.Reached += o.Reached
+	r.Won += o.Won
+	for g, n := range o.Gates {
+		r.Gates[g] += n
+	}
+}
+
+// Quantile returns the q-quantile of the latency.
+func (r *Result) Quantile(q float64) time.Duration {
+	return r.Took[min(len(r.Took)-1, int(q*float64(len(r.Took))))]
+}
+
+// Extra returns the hedges that reached an application, per request.
+func (r *Result) Extra() float64 { return float64(r.Reached) / float64(max(1, r.Requests)) }
+
+type world struct {
+	Cell
+	events
+	way      Way
+	seed     uint64
+	arrivals *rand.Rand
+	replicas []*replica
+	callers  []*caller
+	number   uint64 // of the last request
+	last     uint64
+	from     time.Duration
+	result   Result
+	source   rand.PCG
+	random   *rand.Rand // reads source
+}
+
+// purpose is what random numbers are for.
+type purpose uint64
+
+const (
+	forArrivals purpose = iota
+	forFreezes
+	forPick
+	forWork
+	forHedge
+)
+
+// about returns random numbers that depend only on the request and the purpose: what becomes of
+// one request does not change the numbers of those after it. So two runs that differ in few
+// hedges differ in little else.
+func (w *world) about(r *request, p purpose) *rand.Rand {
+	w.source.Seed(w.seed, r.number<<8|uint64(p))
+	return w.random
+}
+
+// request is one request of a caller.
+type request struct {
+	number   uint64
+	caller   *caller
+	start    time.Duration
+	attempts [2]*attempt
+	tried    []*lb.Endpoint
+	missed   int
+	done     bool
+}
+
+// attempt is one try of a request at a replica.
+type attempt struct {
+	request  *request
+	endpoint *lb.Endpoint
+	replica  *replica
+	hedge    bool
+	refused  bool
+	over     bool // nobody waits for it
+	taken    bool // the application has it
+	gone     bool // withdrawn from the queue of the replica's sidecar
+	sent     time.Duration
+	work     time.Duration
+	reached  time.Duration
+	load     lb.Load // reported with the response
+
+	found, foundByApp lb.Level
+}
+
+// Run runs a case once.
+func Run(c Cell, way Way, n Length, seed uint64) *Result {
+	w := &world{Cell: c, way: way, seed: seed, from: n.WarmUp, arrivals: rand.New(rand.NewPCG(seed, uint64(forArrivals)))}
+	w.random = rand.New(&w.source)
+	w.last = uint64(n.Requests + int(c.rate()*n.WarmUp.Seconds()))
+	until := time.Duration(float64(w.last)/c.rate()*float64(time.Second)) + time.Second
+	freezes := rand.New(rand.NewPCG(seed, uint64(forFreezes)))
+	shared := c.Freezes.starts(freezes, until)
+	for range c.Replicas {
+		if c.Freezes != Together {
+			shared = c.Freezes.starts(freezes, until)
+		}
+		w.replicas = append(w.replicas, newReplica(w, shared))
+	}
+	for range c.Callers {
+		w.callers = append(w.callers, newCaller(w))
+	}
+	w.after(w.gap(), arrives, nil, nil)
+	for len(w.heap) > 0 {
+		w.handle(w.next())
+	}
+	slices.Sort(w.result.Took)
+	return &w.result
+}
+
+func (w *world) gap() time.Duration {
+	return time.Duration(w.arrivals.ExpFloat64() / w.rate() * float64(time.Second))
+}
+
+func (w *world) handle(e event) {
+	switch e.kind {
+	case arrives:
+		w.arrive()
+	case late:
+		e.request.late()
+	case reaches:
+		e.attempt.replica.receive(e.attempt)
+	case finishes:
+		e.attempt.replica.finished(e.attempt)
+	case returns:
+		e.attempt.request.caller.returned(e.attempt)
+	case cancels:
+		e.attempt.replica.cancel(e.attempt)
+	}
+}
+
+func (w *world) arrive() {
+	w.number++
+	r := &request{number: w.number, caller: w.callers[w.arrivals.IntN(len(w.callers))], start: w.now}
+	if w.number < w.last {
+		w.after(w.gap(), arrives, nil, nil)
+	}
+	if w.measured(r) {
+		w.result.Requests++
+	}
+	r.caller.begin(r, w.Service.draw(w.about(r, forWork)))
+}
+
+func (w *world) measured(r *request) bool { return r.start >= w.from }
+
+func address(i int) string { return strconv.Itoa(i) }
