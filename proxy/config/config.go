@@ -48,9 +48,8 @@ const (
 const (
 	RetryConnect = "connect" // no connection, or nothing of the request was sent
 	RetryRefused = "refused" // the provider's admission refused it
-	RetryReset   = "reset"   // the connection broke before the response
+	RetryReset   = "reset"   // the connection broke before the response, or Retry.PerTryTimeout has passed
 	Retry5xx     = "5xx"     // any response with a status of 500 or more
-	RetryTimeout = "timeout" // the attempt timed out, but not the request
 )
 
 // What becomes of escaped slashes.

@@ -89,6 +89,7 @@ func TestFull(t *testing.T) {
 	overridden := DefaultPolicy()
 	overridden.Timeout, overridden.Idempotent, overridden.Hedge.Mode = 500*time.Millisecond, true, HedgeOn
 	overridden.Retry.On = []string{"connect", "refused", "reset", "5xx", "503"}
+	overridden.Retry.PerTryTimeout = 100 * time.Millisecond
 	want.Routes = []Route{
 		{
 			Match:   Match{Host: "compute", Path: "/v1/", Method: []string{"GET", "POST"}, Header: map[string]string{}},

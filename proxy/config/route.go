@@ -83,6 +83,8 @@ type Retry struct {
 	Attempts int `yaml:"attempts" min:"1" max:"10"`
 	// `connect`, `refused`, `reset`, `5xx`, or a status such as `"503"`. Empty means never. `reset` and statuses need an idempotent request.
 	On []string `yaml:"on"`
+	// For each attempt, below `timeout`. Then it has failed as after a `reset`: retried, or 504 `upstream-timeout`. 0 means none.
+	PerTryTimeout time.Duration `yaml:"per_try_timeout"`
 }
 
 // Hedge says when a second attempt runs beside a slow one.

@@ -223,8 +223,8 @@ func (v *validator) retry(at path, p *Policy) {
 	for i, condition := range p.Retry.On {
 		shown := on.item(i)
 		switch {
-		case condition == RetryTimeout:
-			v.report(shown, "%q is not supported yet: an attempt has no timeout of its own", condition)
+		case condition == "timeout":
+			v.report(shown, "%s includes an attempt that had no response within per_try_timeout", RetryReset)
 		case !isRetryCondition(condition):
 			v.report(shown, "expected one of %s or a status such as 503, got %q%s",
 				strings.Join(retryConditions, ", "), condition, didYouMean(condition, retryConditions))
@@ -232,6 +232,12 @@ func (v *validator) retry(at path, p *Policy) {
 			v.report(shown, "%q is listed twice", condition)
 		}
 	}
+}
+
+// tryTimeout checks the timeout of an attempt.
+func (v *validator) tryTimeout(at path, p *Policy) {
+	v.refuseIf(p.Retry.PerTryTimeout >= p.Timeout, at.key("retry").key("per_try_timeout"),
+		"%s is not less than the timeout of %s, so it would end no attempt", p.Retry.PerTryTimeout, p.Timeout)
 }
 
 var retryConditions = []string{RetryConnect, RetryRefused, RetryReset, Retry5xx}

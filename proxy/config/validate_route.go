@@ -120,6 +120,11 @@ func (v *validator) policy(at path, p *Policy, inherited []*Policy) {
 	if !slices.ContainsFunc(inherited, func(q *Policy) bool { return slices.Equal(p.Retry.On, q.Retry.On) }) {
 		v.retry(at, p)
 	}
+	if !slices.ContainsFunc(inherited, func(q *Policy) bool {
+		return p.Retry.PerTryTimeout == q.Retry.PerTryTimeout && p.Timeout == q.Timeout
+	}) {
+		v.tryTimeout(at, p)
+	}
 	if !slices.ContainsFunc(inherited, func(q *Policy) bool { return p.Hedge == q.Hedge && p.Timeout == q.Timeout }) {
 		v.hedge(at, p)
 	}

@@ -33,6 +33,7 @@ func (v *validator) service(s *Service) {
 	v.rateLimit(at, &s.RateLimit)
 	v.serviceTLS(at.key("tls"), s)
 	v.retry(at, &s.Policy)
+	v.tryTimeout(at, &s.Policy)
 	v.hedge(at, &s.Policy)
 }
 

@@ -102,6 +102,9 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 	}
 	ex.tried[a.index] = ep
 	a.found = ep.Started(now)
+	if limit := ex.Route.tryTimeout; limit > 0 && !ex.try.Armed() {
+		ex.shard.Loop.After(limit, &ex.try)
+	}
 	to := ep.Ext.(*Endpoint)
 	to.sent(a)
 	a.beginSpan()

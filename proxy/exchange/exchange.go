@@ -51,9 +51,15 @@ type Exchange struct {
 	traceState trace.State // of the request, if it is marked
 	marked     bool        // traceState was looked at, and has trace.Member if it can
 
+	timers
+}
+
+// timers of an exchange.
+type timers struct {
 	deadline loop.Timer
 	hedge    loop.Timer
 	hedgeDue time.Duration // when hedge is due; hedgeWhenever after it was late once
+	try      loop.Timer    // armed for the oldest attempt, if there is retry.per_try_timeout
 }
 
 // course is what an exchange was admitted to.
@@ -71,10 +77,11 @@ type tally struct {
 	queued       time.Duration // time in queues for slots
 	retries      int           // paid retries, and those of bad responses
 	freeRetries  int
-	hedges       int // hedges that reached an endpoint
-	missedHedges int // hedges that reached none
-	inFlight     int // attempts that are not over
-	launched     int // attempts used
+	hedges       int  // hedges that reached an endpoint
+	missedHedges int  // hedges that reached none
+	inFlight     int  // attempts that are not over
+	launched     int  // attempts used
+	tryLate      bool // the timer try was late, and put off once
 }
 
 // Open reports whether the caller still waits.
@@ -258,6 +265,9 @@ func (ex *Exchange) Cancel() (left bool) {
 func (ex *Exchange) leaveOpen(next exchangeState) {
 	ex.state.become(next)
 	ex.shard.Loop.Stop(&ex.hedge)
+	if ex.try.Armed() {
+		ex.shard.Loop.Stop(&ex.try)
+	}
 }
 
 // judge gives the outcome of the request to the breaker of its service.

@@ -22,6 +22,7 @@ type Route struct {
 	idempotent    bool
 	retryAttempts int
 	retryOn       retryOn
+	tryTimeout    time.Duration // of each attempt; 0 means none
 	hedging       *hedge.Route
 	silence       lb.Census   // of the service's endpoints
 	rules         allow.Rules // of the route and its service
@@ -38,7 +39,7 @@ func newRoute(plan *route.Plan, svc *Service) *Route {
 	p := plan.Policy
 	r := &Route{
 		Rewrite: route.NewRewrite(plan), Service: svc,
-		Timeout: p.Timeout, idempotent: p.Idempotent, retryAttempts: p.Retry.Attempts,
+		Timeout: p.Timeout, idempotent: p.Idempotent, retryAttempts: p.Retry.Attempts, tryTimeout: p.Retry.PerTryTimeout,
 		hedging: hedge.NewRoute(hedgePolicy(&p.Hedge), svc.Shard.Process.Loops),
 	}
 	on := p.Retry.On

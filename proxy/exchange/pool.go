@@ -28,6 +28,7 @@ func (p *Pool) Exchange(from Caller) *Exchange {
 		ex := &Exchange{shard: p.shard, pool: p, caller: from}
 		ex.deadline.Fire = ex.onDeadline
 		ex.hedge.Fire = ex.onHedgeTimer
+		ex.try.Fire = ex.onTryTimer
 		for i := range ex.attempts {
 			ex.attempts[i].ex = ex
 		}

@@ -1,7 +1,11 @@
 package exchange
 
 import (
+	"math"
+	"time"
+
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
@@ -14,7 +18,7 @@ func (ex *Exchange) onResponse(a *Attempt, res *Response) {
 	}
 	ex.avoid[0] = a.ep
 	ex.keepBest(a, res)
-	if ex.inFlight == 0 && !ex.retryBad() {
+	if !ex.waiting() && !ex.retryBad() {
 		ex.answerWith(ex.bestFrom, ex.takeBest())
 	}
 }
@@ -36,7 +40,7 @@ func (ex *Exchange) onFailure(a *Attempt, f *fault.Failure) {
 		f = ex.lastFail // a failed hedge says nothing about the other attempt
 	}
 	ex.lastFail = f
-	if ex.inFlight > 0 {
+	if ex.waiting() {
 		return
 	}
 	if ex.launched < maxAttempts && ex.mayRetry(ex.lastFail) {
@@ -117,4 +121,66 @@ func (ex *Exchange) takeBest() *Response {
 	res := ex.best
 	ex.best = nil
 	return res
+}
+
+// waiting reports whether the caller waits for an attempt. It does not for one that lingers.
+func (ex *Exchange) waiting() bool {
+	for i := range ex.attempts[:ex.launched] {
+		if s := ex.attempts[i].state; s != attemptIdle && s != attemptLingering {
+			return true
+		}
+	}
+	return false
+}
+
+// onTryTimer ends an attempt that had no response within retry.per_try_timeout, and arms the
+// timer for the next one. A loop that is late first handles what came meanwhile.
+func (ex *Exchange) onTryTimer() {
+	now, limit := ex.shard.Loop.Now(), ex.Route.tryTimeout
+	var first *Attempt
+	second := time.Duration(math.MaxInt64)
+	for i := range ex.attempts[:ex.launched] {
+		a := &ex.attempts[i]
+		switch {
+		case a.state != attemptSent:
+		case first == nil || a.sent < first.sent:
+			if first != nil {
+				second = min(second, first.sent)
+			}
+			first = a
+		default:
+			second = min(second, a.sent)
+		}
+	}
+	switch {
+	case first == nil:
+	case now < first.sent+limit:
+		ex.shard.Loop.After(first.sent+limit-now, &ex.try)
+	case now > first.sent+limit+hedgeSlack && !ex.tryLate:
+		ex.tryLate = true
+		ex.shard.Loop.After(0, &ex.try)
+	default:
+		ex.tryLate = false
+		if second != math.MaxInt64 {
+			ex.shard.Loop.After(max(0, second+limit-now), &ex.try)
+		}
+		first.timeOut(now)
+	}
+}
+
+// timeOut ends the wait for the attempt. It lingers like a cancelled one: an endpoint that is
+// frozen must not look idle. The exchange may be over afterwards.
+func (a *Attempt) timeOut(now time.Duration) {
+	ex := a.ex
+	a.recordLate()
+	a.ep.TimedOut(now)
+	a.span().Note(trace.Failed, 0, fault.TryTimeout.Code)
+	if a.carrier.Cancel(a) {
+		ex.MaybeProcessed = true
+		a.state.become(attemptLingering)
+	} else {
+		a.end(now, stats.AttemptNone)
+	}
+	ex.avoid[0] = a.ep
+	ex.onFailure(a, fault.TryTimeout)
 }

@@ -119,6 +119,10 @@ var (
 	// If repeating is harmless, set `idempotent: true`: then the request is retried elsewhere.
 	Reset = &Failure{Code: "upstream-reset", Status: 502, reason: link.UpstreamReset, Retry: RetryIfIdempotent,
 		Text: "the connection to the endpoint was lost"}
+	// TryTimeout means that the last attempt had no response within `retry.per_try_timeout`. See
+	// `deadline`.
+	TryTimeout = &Failure{Code: "upstream-timeout", Status: 504, reason: link.UpstreamTimeout, Retry: RetryIfIdempotent,
+		Text: "the endpoint did not answer in time"}
 	// Malformed means that the response is neither HTTP nor Dubbo, or has ambiguous framing.
 	// Check `protocol`, and what listens at that address.
 	Malformed = &Failure{Code: "upstream-malformed", Status: 502, reason: link.UpstreamMalformed,

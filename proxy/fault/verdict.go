@@ -21,7 +21,7 @@ func VerdictOf(status int) Verdict {
 // limit, or a defect of its own, kept from the service gives VerdictNone.
 func (f *Failure) Verdict() Verdict {
 	switch f {
-	case Connect, GoAway, Reset, Malformed, Deadline:
+	case Connect, GoAway, Reset, TryTimeout, Malformed, Deadline:
 		return VerdictBad
 	}
 	return VerdictNone

@@ -71,7 +71,7 @@ func (d dice) configure(s *Spec) {
 	c["timeout"] = d.word("30ms", "150ms", "1s")
 	c["connect_timeout"] = d.word("5ms", "50ms")
 	c["retry"] = d.word("{on: []}", "{on: [connect, refused]}", "{attempts: 2, on: [connect, refused, reset]}",
-		"{attempts: 3, on: [connect, refused, reset, 5xx]}")
+		"{attempts: 3, on: [connect, refused, reset, 5xx]}", "{attempts: 2, per_try_timeout: 12ms}")
 	if d.chance(.75) {
 		c["hedge"] = fmt.Sprintf("{mode: on, delay: %s, budget: %s, max: %d}",
 			d.word("auto", "1ms", "3ms", "5ms"), d.word("0.05", "0.2", "1"), d.upTo(3))

@@ -321,7 +321,7 @@ func TestRandomFaults(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Seed: seed, Direct: seed%2 == 0, Provider: "max_concurrency: 16",
 				Service: `timeout: 2s, idempotent: true,
-				retry: {attempts: 3, on: [connect, refused, reset]}, hedge: {mode: on, budget: 1}`})
+				retry: {attempts: 3, per_try_timeout: 40ms}, hedge: {mode: on, budget: 1}`})
 			m.W.Options.Cut = 0.2
 			rnd := m.W.Rand()
 			for _, a := range m.Apps {
