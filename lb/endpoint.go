@@ -40,7 +40,7 @@ type Endpoint struct {
 	Ext any // the caller's: the upstream of this address
 
 	weight  float64       // effective weight of picks: Weight times ramp
-	success float64       // share of good attempts; 1 if the record has no bad one
+	success float64       // discount of its record; 1 if that has no bad attempt
 	avoided bool          // unhealthy or ejected, while the set does not panic
 	process *atomic.Int32 // see CountIn
 	set     *Set          // nil once removed
@@ -124,8 +124,8 @@ func (e *Endpoint) Answered(now, latency time.Duration) {
 	half.latency += latency
 }
 
-// rank orders endpoints of equal load: the recent latency, divided by the share of good
-// attempts. It is 0 if nothing is known, so that the endpoint is tried.
+// rank orders endpoints of equal load: the recent latency, divided by the discount for
+// failures. It is 0 if nothing is known, so that the endpoint is tried.
 func (e *Endpoint) rank(now time.Duration) float64 {
 	latency := e.latency.At(now)
 	if e.success == 1 {
@@ -234,7 +234,7 @@ func (e *Endpoint) scoreOf(load float64) float64 {
 	return e.perWeight(load+queueCost*e.queueing(load)) * e.loadFactor()
 }
 
-// perWeight divides a load by the weight, scaled by the share of good attempts: an endpoint
+// perWeight divides a load by the weight, scaled by the discount for failures: an endpoint
 // that fails every second attempt immediately would seem twice as fast.
 func (e *Endpoint) perWeight(load float64) float64 {
 	return load / (e.weight * e.success)

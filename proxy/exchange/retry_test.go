@@ -1,9 +1,11 @@
 package exchange_test
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
@@ -84,4 +86,44 @@ func TestRetriesOfTwoHops(t *testing.T) {
 		t.Errorf("%d executions, %s; want 2 at the first provider and 1 at the second", n, c.Code)
 	}
 	m.Settled()
+}
+
+// TestFlakyEndpoint: one of three applications answers every fifth request at once with 503. That
+// is more than the budget of 5% covers if each gets a third of the requests. It gets so
+// many less that all errors are retried. A higher success_rate ejects it.
+func TestFlakyEndpoint(t *testing.T) {
+	testFlakyEndpoint(t, "", false)
+	testFlakyEndpoint(t, "outlier: {success_rate: 0.9}", true)
+}
+
+func testFlakyEndpoint(t *testing.T, outlier string, ejected bool) {
+	service := proxytest.Fields("idempotent: true, retry: {on: [5xx]}", outlier)
+	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 3, Service: service}, func(t *testing.T, m *proxytest.Mesh) {
+		m.SetLognormalDelays(1)
+		flaky, rnd, fails := m.Apps[0], rand.New(rand.NewPCG(1, 3)), false
+		slow := flaky.Delay
+		flaky.Delay = func() time.Duration {
+			if fails = rnd.IntN(5) == 0; fails {
+				return 0
+			}
+			return slow()
+		}
+		flaky.OnServed = func() {
+			if flaky.Status = 200; fails {
+				flaky.Status, fails = 503, false
+			}
+		}
+		calls := m.SendAtRate(7, 1000, 10*time.Second)
+		m.FinishAfter(10*time.Second, calls)
+		bad := 0
+		for _, c := range calls {
+			if c.Status != 200 {
+				bad++
+			}
+		}
+		s := m.Consumer.Stats("compute")
+		if bad > 0 || s.Retries == 0 || (s.Ejections[lb.BySuccessRate] > 0) != ejected {
+			t.Errorf("%s: %d of %d failed, %d retries, %d over budget, ejections %v", service, bad, len(calls), s.Retries, s.RetriesOverBudget, s.Ejections)
+		}
+	})
 }
