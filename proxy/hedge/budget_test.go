@@ -29,8 +29,8 @@ func TestTokens(t *testing.T) {
 		t.Errorf("%d tokens for 100 primaries, want 5", n)
 	}
 	primaries(time.Second, 11*time.Second, 1000)
-	if n := take(11 * time.Second); n != 12 {
-		t.Errorf("%d tokens after 10 s at 1000 a second, want the worth of 250 ms, 12", n)
+	if n := take(11 * time.Second); n < 45 || n > 50 {
+		t.Errorf("%d tokens after 10 s at 1000 a second, want one second's worth, 50", n)
 	}
 	primaries(11*time.Second, 12*time.Second, 1000)
 	if n := take(14 * time.Second); n != 10 {
@@ -44,6 +44,35 @@ func TestTokens(t *testing.T) {
 	}
 	if s = NewService(100); take(0) != 1 {
 		t.Error("of 100 loops each must be able to hold a token")
+	}
+}
+
+// TestHedgesAtOnce: of a second's worth hedges take at once what 250 ms earn, and leave a
+// quarter of it to stuck requests. Retries have the rest.
+func TestHedgesAtOnce(t *testing.T) {
+	s, r := NewService(1), NewRoute(*auto(), 1)
+	for at := time.Duration(0); at < 10*time.Second; at += ms / 2 {
+		s.Primary(at, r)
+	}
+	const now = 10 * time.Second
+	hedges := func(stuck bool) (n int) {
+		for s.Decide(now, r, &Question{Idempotent: true, Endpoints: 3, Untried: 1, Left: time.Hour, Stuck: stuck}) == Open {
+			s.Done()
+			n++
+		}
+		return n
+	}
+	if late, stuck := hedges(false), hedges(true); late != 18 || stuck < 6 || stuck > 7 {
+		t.Errorf("%d hedges of late requests and %d of stuck ones, want 18 and 6 or 7 of the 25 that 250 ms earn", late, stuck)
+	}
+	if have := s.Tokens(now); have < 70 {
+		t.Errorf("%v tokens are left for retries, want 75 of 100", have)
+	}
+	for range 5 {
+		s.Refund(now)
+	}
+	if n := hedges(true); n != 5 {
+		t.Errorf("%d hedges after 5 were given back", n)
 	}
 }
 
@@ -122,7 +151,7 @@ func TestLastSecond(t *testing.T) {
 	}
 }
 
-// A late request leaves exactly a quarter of the bucket to stuck ones. A full
+// A late request leaves exactly a quarter of the bucket of hedges to stuck ones. A full
 // bucket has a token for either, however small it is.
 func TestStuckReserve(t *testing.T) {
 	for _, c := range []struct {
@@ -139,7 +168,7 @@ func TestStuckReserve(t *testing.T) {
 		{1, 0.99, false, false},
 	} {
 		b := NewTokens(c.burst)
-		b.tokens = c.tokens
+		b.hedges = c.tokens
 		if late, stuck := b.allows(0, false), b.allows(0, true); late != c.late || stuck != c.stuck {
 			t.Errorf("%v of %v tokens: %t for a late request, %t for a stuck one", c.tokens, c.burst, late, stuck)
 		}

@@ -84,7 +84,7 @@ func (s *Service) Decide(now time.Duration, r *Route, q *Question) Gate {
 	gate := s.gate(now, r, q)
 	r.Counts.Gates[gate]++
 	if gate == Open {
-		s.tokens.Take(now)
+		s.tokens.takeHedge(now)
 		s.inFlight++
 		r.Counts.Hedges++
 		r.winRate.countHedge()
@@ -132,7 +132,7 @@ func (s *Service) Done() {
 	s.inFlight--
 }
 
-// Refund gives back the token of a hedge or paid retry that reached no application: without a
+// Refund gives back the token of a hedge that reached no application: without a
 // connection, or refused by the other sidecar. Done still gives back a hedge's slot.
 func (s *Service) Refund(now time.Duration) { s.tokens.Refund(now) }
 

@@ -48,13 +48,13 @@ func TestDecide(t *testing.T) {
 			}
 		}, Budget},
 		{"only the reserve is left", func(s *Service, r *Route, q *Question) {
-			for s.Tokens(0) > 3 {
-				s.Retry(0)
+			for s.tokens.hedges > 3 {
+				s.tokens.takeHedge(0)
 			}
 		}, Budget},
 		{"only the reserve is left, and the request is stuck", func(s *Service, r *Route, q *Question) {
-			for s.Tokens(0) > 1 {
-				s.Retry(0)
+			for s.tokens.hedges > 1 {
+				s.tokens.takeHedge(0)
 			}
 			q.Stuck = true
 		}, Open},

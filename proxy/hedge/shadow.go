@@ -164,7 +164,7 @@ func (s *shadow) hedgedLatency(p *plan, c *change, now time.Duration, r *Route, 
 func (s *shadow) refill(p *plan, now time.Duration) {
 	gain := s.total - p.credited
 	p.credited = s.total
-	p.tokens = min(p.tokens+gain, max(s.minBurst, s.earned.perSecond(now)*burstSpan.Seconds()))
+	p.tokens = min(p.tokens+gain, max(s.minBurst, s.earned.perSecond(now)*hedgeSpan.Seconds()))
 	p.winRate.earn(gain)
 }
 
