@@ -126,6 +126,11 @@ func decodeRecord(service string, data []byte, protocols Protocols) (Record, err
 		}
 	}
 	rec.Endpoints = Normalize(rec.Endpoints)
+	// Other zones, or years of five digits, may be read but not written again.
+	rec.Changed = rec.Changed.UTC()
+	if y := rec.Changed.Year(); y < 0 || y > 9999 {
+		return Record{}, fmt.Errorf("changed in the year %d", y)
+	}
 	return rec, nil
 }
 
