@@ -52,8 +52,16 @@ func (h *recorder) OnPreface(version uint8, peer Settings) {
 	}
 }
 
-func (h *recorder) NewRequest(uint64) *protocol.Request   { return &protocol.Request{} }
-func (h *recorder) NewResponse(uint64) *protocol.Response { return &protocol.Response{} }
+func (h *recorder) NewRequest(uint64) *protocol.Request { return &protocol.Request{} }
+
+// NewResponse refuses a second response, as whoever sent the request does.
+func (h *recorder) NewResponse(id uint64) *protocol.Response {
+	if h.responses[id] != nil {
+		h.note("second response %d", id)
+		return nil
+	}
+	return &protocol.Response{}
+}
 
 func (h *recorder) OnRequest(id uint64, req *protocol.Request, ttl time.Duration, buf *bytebufferpool.ByteBuffer) {
 	h.note("request %d %s", id, showRequest(req, ttl))
