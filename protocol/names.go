@@ -14,6 +14,7 @@ const (
 	HeaderAttempt    = "x-remora-attempt"    // attempt number that led to this call; also sent to the application
 	HeaderHedge      = "x-remora-hedge"      // "off": the caller wants no hedges
 	HeaderTimeout    = "x-remora-timeout-ms" // how long the caller waits; also sent to the application
+	HeaderPriority   = "x-remora-priority"   // PriorityBatch: all other requests go first; also sent to the application
 )
 
 // Headers of others that say how long the caller waits.
@@ -21,6 +22,9 @@ const (
 	HeaderEnvoyTimeout = "x-envoy-expected-rq-timeout-ms"
 	HeaderGRPCTimeout  = "grpc-timeout"
 )
+
+// PriorityBatch is the value of HeaderPriority for a request that waits for all others.
+const PriorityBatch = "batch"
 
 // Names and values that are added. They are shared and never written to.
 var (

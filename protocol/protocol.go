@@ -43,6 +43,7 @@ type Request struct {
 	Hedge      bool          // sent while another attempt is in flight
 	Idempotent bool          // may be sent more than once
 	OneWay     bool          // a Dubbo call without a response
+	Batch      bool          // its priority is batch: requests without it go first
 }
 
 // Response is one response. The ownership rule of Request holds for it, too.

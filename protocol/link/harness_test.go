@@ -132,6 +132,9 @@ func showRequest(req *protocol.Request, ttl time.Duration) string {
 	if req.Timed {
 		sb.WriteString(" timed")
 	}
+	if req.Batch {
+		sb.WriteString(" batch")
+	}
 	showHeaders(&sb, "h", req.Headers)
 	showHeaders(&sb, "t", req.Trailers)
 	showBody(&sb, req.Body)

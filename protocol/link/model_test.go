@@ -103,6 +103,7 @@ func (m *model) request() {
 		Headers: m.headers(), Trailers: m.headers(), Body: m.body(),
 		Attempt: uint8(m.rnd.IntN(3)), Hedge: m.rnd.IntN(2) == 0, Idempotent: m.rnd.IntN(2) == 0, OneWay: m.rnd.IntN(2) == 0,
 		Timed: m.rnd.IntN(2) == 0,
+		Batch: m.rnd.IntN(2) == 0,
 	}
 	ttl := time.Duration(m.rnd.IntN(1000)) * time.Microsecond
 	m.sent[m.next] = showRequest(req, ttl)

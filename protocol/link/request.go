@@ -18,18 +18,19 @@ const (
 
 	requestHedge      = 1 << 0
 	requestIdempotent = 1 << 1
-	// Two bits of priority, the lower value first when the queue is full.
+	// Two bits of priority.
 	requestPriority = 4
 	requestOneWay   = 1 << 6
 	requestTimed    = 1 << 7
 )
 
-// Priorities of requests in a provider's queue. In version 1 they follow from attempt and
-// hedge. They are sent so that a later version can distinguish more.
+// Priorities of requests in a provider's queue. All but priorityBatch follow from attempt and
+// hedge, and are not read.
 const (
 	priorityPrimary = 0
 	priorityRetry   = 1
 	priorityHedge   = 2
+	priorityBatch   = 3 // also of a retry and of a hedge
 )
 
 func (t *interner) appendRequest(dst []byte, req *protocol.Request, ttl time.Duration) []byte {
@@ -60,6 +61,9 @@ func requestFlags(req *protocol.Request) (flags byte) {
 	if req.Hedge {
 		flags = requestHedge | priorityHedge<<requestPriority
 	}
+	if req.Batch {
+		flags |= priorityBatch << requestPriority
+	}
 	if req.Idempotent {
 		flags |= requestIdempotent
 	}
@@ -83,6 +87,7 @@ func (c *cursor) readRequest(req *protocol.Request, maxHeaders int) time.Duratio
 	req.Idempotent = flags&requestIdempotent != 0
 	req.OneWay = flags&requestOneWay != 0
 	req.Timed = flags&requestTimed != 0
+	req.Batch = flags>>requestPriority&priorityBatch == priorityBatch
 	req.Attempt = c.byte()
 	ttl := c.duration()
 

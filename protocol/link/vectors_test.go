@@ -135,6 +135,10 @@ var written = map[string]func(w *Writer){
 		w.Request(1, &protocol.Request{Codec: protocol.CodecDubboHessian2, Service: []byte("local"), Method: []byte("log"),
 			Path: []byte("com.acme.Log"), OneWay: true, Body: []byte{0x05, '2', '.', '0', '.', '2'}}, 0, nil)
 	},
+	"request-batch": func(w *Writer) {
+		w.Preface(Dialer, Settings{})
+		w.Request(1, &protocol.Request{Method: []byte("GET"), Path: []byte("/"), Attempt: 1, Batch: true}, 0, nil)
+	},
 	"response-dubbo": func(w *Writer) {
 		w.Preface(Acceptor, Settings{})
 		w.Response(1, &protocol.Response{Status: 404, Reason: []byte("Not Found"), RPC: 60, Body: []byte{0x02, 'n', 'o'}, DeclaredLength: -1},

@@ -36,6 +36,12 @@ const (
 // LBLeastPending is the default policy.
 const LBLeastPending = "least_pending"
 
+// Priorities.
+const (
+	PriorityOnline = "online"
+	PriorityBatch  = "batch" // after online
+)
+
 // Hedge modes.
 const (
 	HedgeOff    = "off"    // never hedge

@@ -52,8 +52,8 @@ func DefaultService(name string) *Service {
 // has not seen the request or may see it twice, and no hedges.
 func DefaultPolicy() Policy {
 	return Policy{
-		Timeout: 15 * time.Second,
-		Retry:   Retry{Attempts: 1, On: []string{RetryConnect, RetryRefused, RetryReset}},
+		Timeout: 15 * time.Second, Priority: PriorityOnline,
+		Retry: Retry{Attempts: 1, On: []string{RetryConnect, RetryRefused, RetryReset}},
 		Hedge: Hedge{
 			Mode: HedgeOff, Quantile: 0.97, MinDelay: time.Millisecond, MaxDelay: 50 * time.Millisecond,
 			Budget: 0.05, Max: 1,

@@ -72,9 +72,11 @@ type Policy struct {
 	// For the whole request, all attempts included. Then 504 `deadline`.
 	Timeout time.Duration `yaml:"timeout" min:"1ms"`
 	// Every request may be sent twice. Otherwise only GET, HEAD and those with `x-remora-idempotent: 1` may.
-	Idempotent bool  `yaml:"idempotent"`
-	Retry      Retry `yaml:"retry"`
-	Hedge      Hedge `yaml:"hedge"`
+	Idempotent bool `yaml:"idempotent"`
+	// `batch` requests wait for the others. The header `x-remora-priority: batch` says it of one request.
+	Priority string `yaml:"priority" oneof:"online batch"`
+	Retry    Retry  `yaml:"retry"`
+	Hedge    Hedge  `yaml:"hedge"`
 }
 
 // Retry says when a failed attempt is followed by another.

@@ -35,6 +35,7 @@ var links = map[string]string{
 	"services.*.max_concurrency":     "[concurrency](operations.md#the-applications-concurrency)",
 	"services.*.outlier.consecutive": "[ejection](balancing.md#outlier-ejection)",
 	"services.*.breaker.consecutive": "[breakers](operations.md#circuit-breakers)",
+	"priority":                       "[priorities](operations.md#priorities)",
 	"hedge.mode":                     "[hedging](hedging.md)",
 	"limits.message":                 "[streams](operations.md#streams)",
 	"limits.per_source":              "[sources](operations.md#connections-per-source)",

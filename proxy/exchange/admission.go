@@ -28,7 +28,7 @@ func (s *Service) recordServiceTime(sent time.Duration) {
 // wakeQueued gives free slots to queued attempts after a change of the limit.
 func (s *Service) wakeQueued() {
 	sl := &s.shared.slots
-	for n := sl.Queued.Load(); n > 0 && sl.Take(); n-- {
+	for n := sl.Queued.Load(); n > 0 && sl.TakeQueued(); n-- {
 		s.release()
 	}
 }
@@ -49,20 +49,55 @@ const neverQueued = math.MaxInt64
 // the loss of a replica would cost every request that it had.
 const retryEvery = 4
 
-// admissionQueue is one loop's queue for a service's slots. Primaries come before
-// retries, but for one slot in retryEvery; each in order of arrival.
+// admissionQueue is one loop's queue for a service's slots, each list in order of arrival.
+// Primaries come before retries, but for one slot in retryEvery. Which of the classes gets a
+// slot is decided for all loops together: see nextInLine.
 type admissionQueue struct {
-	primary, retry Queue
-	passed         int          // primaries that went first since the last retry
-	oldest         atomic.Int64 // when the head was queued; other loops read it
-	granted        int          // slots passed to this loop and not yet used
-	grant          loop.Flush   // dispatches them at the end of the turn
-	post           func()       // passes a slot and dispatches; for other loops to Post
+	primary, retry Queue // of class online
+	batch          Queue
+	passed         int                   // primaries that went first since the last retry
+	oldest         [classes]atomic.Int64 // when the class's head was queued; other loops read it
+	granted        [classes]int          // slots passed to this loop and not yet used
+	grant          loop.Flush            // dispatches them at the end of the turn
+	post           [classes]func()       // passes a slot and dispatches; for other loops to Post
 }
 
-// admit asks for a slot for a. A hedge, of this sidecar or the caller's, never queues: without
-// a free slot it is refused at once. Without a limit, a hedge of the caller's is refused if
-// every endpoint is stalled or has no spare capacity; for this sidecar's hedges PickHedge has checked that.
+// half is the part of a limit that batch requests may fill, so that they are refused first.
+func half(n int32) int32 { return (n + 1) / 2 }
+
+// class is the priority of requests that wait.
+type class uint8
+
+const (
+	online class = iota
+	batch
+	classes
+)
+
+func (q *admissionQueue) init(dispatch func()) {
+	q.grant.Do = dispatch
+	for c := range classes {
+		q.oldest[c].Store(neverQueued)
+		q.post[c] = func() {
+			q.granted[c]++
+			dispatch()
+		}
+	}
+}
+
+// classOf returns the class that a list belongs to.
+func (q *admissionQueue) classOf(list *Queue) class {
+	if list == &q.batch {
+		return batch
+	}
+	return online
+}
+
+// admit asks for a slot for a, which comes after those of its class and of a higher one that
+// wait. A hedge, of this sidecar or the caller's, never queues: without a free slot it is
+// refused at once. Batch requests fill half of the queue at most. Without a limit, a hedge of the
+// caller's is refused if every endpoint is stalled or has no spare capacity; for this sidecar's
+// hedges PickHedge has checked that.
 func (s *Service) admit(a *Attempt) admitResult {
 	sl := &s.shared.slots
 	if sl.Limit.Load() == 0 {
@@ -71,14 +106,20 @@ func (s *Service) admit(a *Attempt) admitResult {
 		}
 		return slotGranted
 	}
-	if sl.Queued.Load() == 0 && sl.Take() {
+	ahead, most := sl.Queued.Load(), sl.MaxQueue.Load()
+	if a.ex.batch {
+		most = half(most)
+	} else {
+		ahead -= sl.Batch.Load()
+	}
+	if ahead <= 0 && sl.Take(a.ex.batch) {
 		a.slot = true
 		return slotGranted
 	}
 	if a.kind == hedgeAttempt || a.ex.hedged {
 		return slotRefused
 	}
-	if sl.Queued.Add(1) > sl.MaxQueue.Load() {
+	if sl.Queued.Add(1) > most {
 		sl.Queued.Add(-1)
 		return slotRefused
 	}
@@ -88,16 +129,21 @@ func (s *Service) admit(a *Attempt) admitResult {
 
 func (s *Service) wait(a *Attempt) {
 	a.state.become(attemptQueued)
-	list := &s.queue.primary
-	if a.kind == retryAttempt || a.ex.attempt > 0 {
-		list = &s.queue.retry
+	q, c := &s.queue, online
+	list := &q.primary
+	switch {
+	case a.ex.batch:
+		list, c = &q.batch, batch
+		s.shared.slots.Batch.Add(1)
+	case a.kind == retryAttempt || a.ex.attempt > 0:
+		list = &q.retry
 	}
 	list.insert(a, nil, s.Shard.Loop.Now())
-	s.publishOldest()
+	q.publishOldest(c)
 	// A slot may have become free after Take failed and before a was queued. Whoever
 	// released it found an empty queue.
-	if s.shared.slots.Take() {
-		s.passSlot(s)
+	if s.shared.slots.Take(a.ex.batch) {
+		s.passSlot(s, c)
 	}
 }
 
@@ -106,19 +152,23 @@ func (s *Service) unqueue(a *Attempt) {
 		return
 	}
 	a.ex.queued += s.Shard.Loop.Now() - a.queued.since
+	c := s.queue.classOf(a.queued.list)
 	a.queued.list.Remove(a)
 	s.shared.slots.Queued.Add(-1)
-	s.publishOldest()
+	if c == batch {
+		s.shared.slots.Batch.Add(-1)
+	}
+	s.queue.publishOldest(c)
 }
 
-// release passes a slot to the loop whose queue's head has waited longest, or frees it
-// if no attempt waits. If the limit was lowered below the slots in use, the slot ends.
+// release passes a slot on, or frees it if no attempt waits that may have it. If the limit was
+// lowered below the slots in use, the slot ends.
 func (s *Service) release() {
 	sl := &s.shared.slots
 	for {
 		if sl.Queued.Load() > 0 && sl.InUse.Load() <= sl.Limit.Load() {
-			if next := s.longestWaiting(); next != nil {
-				s.passSlot(next)
+			if next, c := s.nextInLine(); next != nil {
+				s.passSlot(next, c)
 				return
 			}
 		}
@@ -126,21 +176,37 @@ func (s *Service) release() {
 		// Another loop may have queued meanwhile after it found all slots taken. It
 		// asks for a slot after queueing, and this loop looks at the queue after
 		// freeing the slot, so one of the two sees the other.
-		if sl.Queued.Load() == 0 || !sl.Take() {
+		if !sl.TakeQueued() {
 			return
 		}
 	}
 }
 
-// longestWaiting returns the service of the loop whose queue has the oldest head, or nil.
-func (s *Service) longestWaiting() (longest *Service) {
+// nextInLine returns the loop and the class that a released slot is for, or nil. Batch requests
+// get a slot if none of the others waits and enough slots stay free for those, or if it is
+// their turn.
+func (s *Service) nextInLine() (next *Service, c class) {
+	sl := &s.shared.slots
+	if sl.Batch.Load() == 0 {
+		return s.longestWaiting(online), online
+	}
+	if !sl.BatchTurn() {
+		if next = s.longestWaiting(online); next != nil || sl.InUse.Load() > sl.Share(true) {
+			return next, online
+		}
+	}
+	return s.longestWaiting(batch), batch
+}
+
+// longestWaiting returns the loop where an attempt of class c has waited longest, or nil.
+func (s *Service) longestWaiting(c class) (longest *Service) {
 	since := int64(neverQueued)
 	for i := range s.shared.loops {
 		other := s.shared.loops[i].Load()
 		if other == nil {
 			continue
 		}
-		if t := other.queue.oldest.Load(); t < since {
+		if t := other.queue.oldest[c].Load(); t < since {
 			longest, since = other, t
 		}
 	}
@@ -148,32 +214,37 @@ func (s *Service) longestWaiting() (longest *Service) {
 }
 
 // passSlot passes a slot that this loop holds to another loop, or to itself.
-func (s *Service) passSlot(to *Service) {
+func (s *Service) passSlot(to *Service, c class) {
 	if to == s {
-		s.queue.granted++
+		s.queue.granted[c]++
 		s.Shard.Loop.Defer(&s.queue.grant)
 		return
 	}
-	to.Shard.Loop.Post(to.queue.post)
+	to.Shard.Loop.Post(to.queue.post[c])
 }
 
 // dispatchQueued sends queued attempts with the slots that were passed to this loop.
 func (s *Service) dispatchQueued() {
-	for s.queue.granted > 0 {
-		s.queue.granted--
-		a := s.queue.next()
-		if a == nil { // cancelled meanwhile
-			s.release()
-			continue
+	for c := range classes {
+		for s.queue.granted[c] > 0 {
+			s.queue.granted[c]--
+			a := s.queue.next(c)
+			if a == nil { // cancelled meanwhile
+				s.release()
+				continue
+			}
+			s.unqueue(a)
+			a.slot = true
+			a.send(nil)
 		}
-		s.unqueue(a)
-		a.slot = true
-		a.send(nil)
 	}
 }
 
-// next is the attempt that gets the next slot, or nil.
-func (q *admissionQueue) next() *Attempt {
+// next is the attempt of class c that gets the next slot, or nil.
+func (q *admissionQueue) next(c class) *Attempt {
+	if c == batch {
+		return q.batch.head
+	}
 	first, second := q.primary.head, q.retry.head
 	if first == nil || second == nil {
 		q.passed = 0
@@ -189,14 +260,15 @@ func (q *admissionQueue) next() *Attempt {
 	return first
 }
 
-func (s *Service) publishOldest() {
+// publishOldest tells the other loops since when an attempt of class c waits.
+func (q *admissionQueue) publishOldest(c class) {
 	oldest := int64(neverQueued)
-	for _, l := range [...]*Queue{&s.queue.primary, &s.queue.retry} {
-		if l.head != nil {
+	for _, l := range [...]*Queue{&q.primary, &q.retry, &q.batch} {
+		if l.head != nil && q.classOf(l) == c {
 			oldest = min(oldest, int64(l.head.queued.since))
 		}
 	}
-	s.queue.oldest.Store(oldest)
+	q.oldest[c].Store(oldest)
 }
 
 // Queue is an intrusive FIFO of attempts.

@@ -97,7 +97,7 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 	}
 	a.ep, a.sent = ep, now
 	a.state.become(attemptSent)
-	if a.kind == primaryAttempt && ex.Route.hedging.Shadows() {
+	if a.estimated() && ex.Route.hedging.Shadows() {
 		a.watchShadow(now)
 	}
 	ex.tried[a.index] = ep
@@ -131,7 +131,7 @@ func (a *Attempt) Answered(res *Response) {
 	now := ex.shard.Loop.Now()
 	lingering := a.Lingering()
 	a.ep.Ext.(*Endpoint).stats.BytesOut += uint64(res.size())
-	if !lingering && a.kind == primaryAttempt {
+	if !lingering && a.estimated() {
 		ex.Route.hedging.Answered(now, now-a.sent, &ex.watch)
 	}
 	if res.Status >= 500 {
@@ -248,9 +248,12 @@ func (a *Attempt) recordServiceTime() {
 	}
 }
 
+// estimated reports whether the attempt counts for the estimate of latency.
+func (a *Attempt) estimated() bool { return a.kind == primaryAttempt && !a.ex.batch }
+
 // recordLate tells the estimate that a primary took longer than it was given, lest it sink.
 func (a *Attempt) recordLate() {
-	if a.kind == primaryAttempt {
+	if a.estimated() {
 		a.ex.Route.hedging.Late(a.ex.shard.Loop.Now(), &a.ex.watch)
 	}
 }

@@ -147,6 +147,7 @@ func (ex *Exchange) Forbidden(r *Route, l *Listener) bool {
 func (ex *Exchange) admit(r *Route) (f *fault.Failure) {
 	ex.Route = r
 	ex.attempt, ex.hedged = ex.Request.Attempt, ex.Request.Hedge
+	ex.batch = ex.Request.Batch || r.batch
 	s := r.Service
 	if ex.shard.Process.Budget.Full(ex.Held) && ex.caller.OverShare(ex) {
 		return fault.Overloaded
@@ -158,6 +159,7 @@ func (ex *Exchange) admit(r *Route) (f *fault.Failure) {
 	s.stats.Requests++
 	s.stats.BytesIn += uint64(ex.size())
 	ex.Request.Service = s.shared.wire
+	ex.Request.Batch = ex.batch
 	ex.Request.Idempotent = ex.Request.Idempotent || r.idempotent || safeMethod(&ex.Request)
 	return nil
 }
@@ -174,7 +176,12 @@ func (ex *Exchange) setDeadline() {
 	ex.shard.Loop.After(left, &ex.deadline)
 }
 
+// startHedging arms the hedge timer. A batch request is not hedged, and tells nothing about how
+// long others take.
 func (ex *Exchange) startHedging() {
+	if ex.batch {
+		return
+	}
 	r := ex.Route.hedging
 	ex.service.hedging.Primary(ex.began, r)
 	if r.Policy.Mode != hedge.Off && !ex.NoHedge {

@@ -20,6 +20,7 @@ type Route struct {
 	Service       *Service
 	Timeout       time.Duration
 	idempotent    bool
+	batch         bool
 	retryAttempts int
 	retryOn       retryOn
 	tryTimeout    time.Duration // of each attempt; 0 means none
@@ -39,7 +40,8 @@ func newRoute(plan *route.Plan, svc *Service) *Route {
 	p := plan.Policy
 	r := &Route{
 		Rewrite: route.NewRewrite(plan), Service: svc,
-		Timeout: p.Timeout, idempotent: p.Idempotent, retryAttempts: p.Retry.Attempts, tryTimeout: p.Retry.PerTryTimeout,
+		Timeout: p.Timeout, idempotent: p.Idempotent, batch: p.Priority == config.PriorityBatch,
+		retryAttempts: p.Retry.Attempts, tryTimeout: p.Retry.PerTryTimeout,
 		hedging: hedge.NewRoute(hedgePolicy(&p.Hedge), svc.Shard.Process.Loops),
 	}
 	on := p.Retry.On

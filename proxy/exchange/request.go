@@ -15,6 +15,7 @@ type message struct {
 	Request    protocol.Request
 	attempt    uint8                      // Request.Attempt as it came; each attempt sets its own
 	hedged     bool                       // Request.Hedge as it came
+	batch      bool                       // the request, or its route, is batch
 	NoHedge    bool                       // the caller opted out of hedges
 	Arrived    time.Duration              // when the head of a request that had to wait arrived; 0 means now
 	HeadBuffer *bytebufferpool.ByteBuffer // Request's slices alias it

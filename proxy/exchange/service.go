@@ -59,12 +59,7 @@ func newService(w *shard.Shard, zone string, speaks Connectors, m Member) *Servi
 		Shard: w, log: w.Log.Separate(), connectors: speaks, shared: m.SharedService,
 		hedging: hedge.NewService(w.Process.Loops),
 	}
-	s.queue.oldest.Store(neverQueued)
-	s.queue.grant.Do = s.dispatchQueued
-	s.queue.post = func() {
-		s.queue.granted++
-		s.dispatchQueued()
-	}
+	s.queue.init(s.dispatchQueued)
 	s.set.Zone = zone
 	s.Configure(m)
 	return s

@@ -50,7 +50,7 @@ func TestSlotReleasedBeforeQueueing(t *testing.T) {
 	loops := []*stillLoop{{}, {}}
 	services := servicesOn(cfg, local, loops)
 	slots := &services[0].shared.slots
-	if !slots.Take() || slots.Take() {
+	if !slots.Take(false) || slots.Take(false) {
 		t.Fatal("there is not exactly one slot")
 	}
 
@@ -61,7 +61,7 @@ func TestSlotReleasedBeforeQueueing(t *testing.T) {
 	a := &Attempt{ex: NewPool(services[1].Shard).Exchange(nil), state: attemptLaunched}
 	services[1].wait(a)
 
-	if n := services[1].queue.granted; n != 1 {
+	if n := services[1].queue.granted[online]; n != 1 {
 		t.Errorf("the waiting loop holds %d slots, want the free one", n)
 	}
 	if got := len(loops[1].flushes.Take()); got != 1 {
@@ -77,7 +77,7 @@ func TestSlotReleasedBeforeQueueing(t *testing.T) {
 func TestGainedSlotsDispatched(t *testing.T) {
 	s := autoService(t)
 	slots := &s.shared.slots
-	for slots.Take() {
+	for slots.Take(false) {
 	}
 	before := slots.InUse.Load()
 	const waiting = 3
@@ -92,8 +92,8 @@ func TestGainedSlotsDispatched(t *testing.T) {
 	if limit := slots.Limit.Load(); limit < before+waiting {
 		t.Fatalf("the limit is %d, and was %d", limit, before)
 	}
-	if s.queue.granted != waiting || slots.InUse.Load() != before+waiting {
-		t.Errorf("%d slots granted, %d in use, want %d more than %d", s.queue.granted, slots.InUse.Load(), waiting, before)
+	if s.queue.granted[online] != waiting || slots.InUse.Load() != before+waiting {
+		t.Errorf("%d slots granted, %d in use, want %d more than %d", s.queue.granted[online], slots.InUse.Load(), waiting, before)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestGainedSlotsDispatched(t *testing.T) {
 func TestLostSlotsNotPassed(t *testing.T) {
 	s := autoService(t)
 	slots := &s.shared.slots
-	for slots.Take() {
+	for slots.Take(false) {
 	}
 	slots.Queued.Add(1)
 	s.wait(&Attempt{ex: NewPool(s.Shard).Exchange(nil), state: attemptLaunched})
@@ -111,13 +111,13 @@ func TestLostSlotsNotPassed(t *testing.T) {
 	for slots.InUse.Load() > limit {
 		before := slots.InUse.Load()
 		s.release()
-		if after := slots.InUse.Load(); s.queue.granted != 0 || after != before-1 {
-			t.Fatalf("%d of %d slots in use after one was released, %d granted", after, before, s.queue.granted)
+		if after := slots.InUse.Load(); s.queue.granted[online] != 0 || after != before-1 {
+			t.Fatalf("%d of %d slots in use after one was released, %d granted", after, before, s.queue.granted[online])
 		}
 	}
 	s.release()
-	if s.queue.granted != 1 || slots.InUse.Load() != limit {
-		t.Errorf("%d slots granted, %d in use, want 1 and %d", s.queue.granted, slots.InUse.Load(), limit)
+	if s.queue.granted[online] != 1 || slots.InUse.Load() != limit {
+		t.Errorf("%d slots granted, %d in use, want 1 and %d", s.queue.granted[online], slots.InUse.Load(), limit)
 	}
 }
 

@@ -39,6 +39,9 @@ var _ loop.Destined = (*conn)(nil)
 // it on prevents further hedges by the sidecars of the services that it calls.
 var attemptHeader = []byte(protocol.HeaderAttempt)
 
+// batchHeader tells the application that its own calls for the request are batch, too.
+var batchHeader = protocol.Header{Name: []byte(protocol.HeaderPriority), Value: []byte(protocol.PriorityBatch)}
+
 // Service implements loop.Destined. With it the driver sends nothing in the clear that a
 // service with TLS would encrypt, even if the registry says that the endpoint speaks HTTP.
 func (c *conn) Service() string { return c.pool.service.Config.Name }
@@ -66,6 +69,9 @@ func (c *conn) begin(a *exchange.Attempt) {
 	if req.Attempt > 0 {
 		c.attempt = strconv.AppendUint(c.attempt[:0], uint64(req.Attempt), 10)
 		req.Headers = append(req.Headers, protocol.Header{Name: attemptHeader, Value: c.attempt})
+	}
+	if req.Batch {
+		req.Headers = append(req.Headers, batchHeader)
 	}
 	out := http1.AppendRequestHead(c.shard.Scratch[:0], req)
 	req.Headers = req.Headers[:n]
