@@ -49,6 +49,10 @@ func (p *Process) SetStreams(s downstream.Streams) {
 // before any traffic. Without it no request is sampled.
 func (p *Process) SetSpans(s trace.Sink) { p.shared.Sink = s }
 
+// SetOverload sets the function that reports whether the process runs out of a resource, for
+// which batch requests are refused. Loops call it for each. It must be set before any traffic.
+func (p *Process) SetOverload(f func() bool) { p.shared.Overloaded = f }
+
 // Config returns the configuration in use, which must not be changed.
 func (p *Process) Config() *config.Config { return p.current.Load().cfg }
 

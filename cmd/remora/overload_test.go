@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -64,5 +65,50 @@ func TestOverload(t *testing.T) {
 		if n := strings.Count(log, line); n == 0 || n > 5 {
 			t.Errorf("the log has %q %d times", line, n)
 		}
+	}
+}
+
+// TestBatchInOverload: while a resource runs out, batch requests are refused and others are not.
+func TestBatchInOverload(t *testing.T) {
+	const limit, busy = 40, 35 // 87%, and 90% with one more
+	app := newApp(t)
+	egress := freeAddrs(t, 1)[0]
+	p := startRemora(t, fmt.Sprintf(`
+limits: {connections: %d}
+listeners: [{name: egress, address: %q, protocol: http}]
+routes: [{service: app}]
+services: {app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}}
+`, limit, egress, app.addr))
+	p.ready()
+	for range busy {
+		nc, err := net.Dial("tcp", egress)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		_, _ = io.WriteString(nc, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+		receive(t, "a slow request", app.arrived)
+	}
+	ask := func(priority string) int {
+		req, err := http.NewRequest("GET", "http://"+egress, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("x-remora-priority", priority)
+		req.Close = true
+		resp, err := (&http.Client{Timeout: patience}).Do(req)
+		if err != nil {
+			return 0
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	for priority, want := range map[string]int{"batch": 503, "online": 200} {
+		eventually.Nil(t, "the response to "+priority, func() error {
+			if status := ask(priority); status != want {
+				return fmt.Errorf("status %d, want %d", status, want)
+			}
+			return nil
+		})
 	}
 }

@@ -228,6 +228,10 @@ func limitMemory(cfg *config.Config) {
 func (s *sidecar) openAdmin() (err error) {
 	resources := s.resources()
 	s.engine.RefuseWhile(resources.Refusing)
+	s.proc.SetOverload(func() bool {
+		state, _ := resources.State()
+		return state != overload.Normal
+	})
 	s.admin = admin.New(admin.Options{
 		Process: s.proc, Version: versionOf(version, buildInfo()), Log: s.log, Level: s.level,
 		Reactor:       s.engine.Stats,

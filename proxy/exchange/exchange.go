@@ -152,7 +152,10 @@ func (ex *Exchange) admit(r *Route) (f *fault.Failure) {
 	if ex.shard.Process.Budget.Full(ex.Held) && ex.caller.OverShare(ex) {
 		return fault.Overloaded
 	}
-	if ex.permit, f = s.shared.admit(ex.began, s.bounds); f != nil {
+	if ex.batch && ex.shard.Process.RefusesBatch(ex.Held) {
+		return fault.Overloaded
+	}
+	if ex.permit, f = s.shared.admit(ex.began, s.bounds, ex.batch); f != nil {
 		return f
 	}
 	ex.service, ex.bounds, ex.admitted = s, s.bounds, true

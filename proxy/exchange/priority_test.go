@@ -177,3 +177,71 @@ func TestBatchNotHedged(t *testing.T) {
 		t.Error("the online request was not hedged, so the test shows nothing")
 	}
 }
+
+// TestBatchRefusedFirst: when there is too much work, batch requests are refused and online ones
+// are not.
+func TestBatchRefusedFirst(t *testing.T) {
+	for name, c := range map[string]struct {
+		o       proxytest.MeshOptions
+		size    int // of the bodies of requests that are in flight from the beginning
+		online  int // such requests
+		batch   int // batch requests that follow, and how many of them are served
+		served  int
+		further int // online requests that follow, and are all served
+		lacks   bool
+	}{
+		"max_pending":        {proxytest.MeshOptions{Service: "max_pending: 8"}, 10, 2, 5, 2, 4, false},
+		"max_pending of 1":   {proxytest.MeshOptions{Service: "max_pending: 1"}, 10, 0, 2, 1, 0, false},
+		"max_pending, there": {proxytest.MeshOptions{Provider: "max_pending: 8"}, 10, 2, 5, 2, 4, false},
+		"max_queue":          {proxytest.MeshOptions{Provider: "max_concurrency: 2, max_queue: 8"}, 10, 2, 5, 4, 4, false},
+		"limits.buffered":    {proxytest.MeshOptions{Direct: true, Limits: proxytest.SmallBudget}, 300_000, 2, 3, 0, 3, false},
+		"descriptors":        {proxytest.MeshOptions{Direct: true}, 10, 0, 3, 0, 3, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.o.Apps = 1
+			m := proxytest.NewMesh(t, c.o)
+			m.Apps[0].Delay = func() time.Duration { return 100 * time.Millisecond }
+			m.Consumer.Proc.SetOverload(func() bool { return c.lacks })
+			send := func(n, size int, header string) (calls []*proxytest.Call) {
+				for range n {
+					k := m.Post(size, header)
+					m.Do(k)
+					calls = append(calls, k)
+				}
+				m.W.Run(20 * time.Millisecond)
+				return calls
+			}
+			online := send(c.online, c.size, "x-none: 1")
+			batches := send(c.batch, 10, batch)
+			online = append(online, send(c.further, 10, "x-none: 1")...)
+			m.Finish(append(batches, online...)...)
+			m.OK(online...)
+			codes := proxytest.CountCodes(batches)
+			if codes[""] != c.served || codes["overloaded"] != c.batch-c.served {
+				t.Errorf("batch requests by code: %v; want %d served", codes, c.served)
+			}
+			m.Settled()
+		})
+	}
+}
+
+// TestRefusedBatchNotRetried: a batch request that the provider refuses takes no token from
+// online requests, which are retried.
+func TestRefusedBatchNotRetried(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Provider: "max_concurrency: 1, max_queue: 0"})
+	for i, header := range []string{batch, "x-none: 1"} {
+		for _, a := range m.Apps {
+			a.Delay = func() time.Duration { return 100 * time.Millisecond }
+		}
+		var calls []*proxytest.Call
+		for range 20 {
+			k := m.Post(10, header)
+			m.Do(k)
+			calls = append(calls, k)
+		}
+		m.Finish(calls...)
+		if n := m.Consumer.Stats("compute").RetriesPaid; (n > 0) != (i > 0) {
+			t.Errorf("%s: %d paid retries", header, n)
+		}
+	}
+}

@@ -67,8 +67,8 @@ func (ex *Exchange) mayRetry(f *fault.Failure) bool {
 		if ex.launched >= ex.service.set.Len() || !r.retryOn.refused || !ex.mayPay(nil) {
 			return false
 		}
-	case fault.RetryPaid:
-		if !r.retryOn.refused || !ex.mayPay(nil) {
+	case fault.RetryPaid: // batch requests are refused in numbers that would leave online ones no token
+		if !r.retryOn.refused || ex.batch || !ex.mayPay(nil) {
 			return false
 		}
 	case fault.RetryIfIdempotent:

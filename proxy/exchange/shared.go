@@ -175,11 +175,15 @@ func newBounds(c *config.Service) *Bounds {
 
 // admit applies bounds to a request. If it returns no Failure, the request counts against
 // max_pending, and its permit must be judged.
-func (s *SharedService) admit(now time.Duration, b *Bounds) (limit.Permit, *fault.Failure) {
+func (s *SharedService) admit(now time.Duration, b *Bounds, batch bool) (limit.Permit, *fault.Failure) {
 	if !b.takeToken(now) {
 		return limit.NoPermit, fault.RateLimited
 	}
-	if s.pending.Add(1) > b.maxPending {
+	most := b.maxPending
+	if batch {
+		most = half(most)
+	}
+	if s.pending.Add(1) > most {
 		s.pending.Add(-1)
 		return limit.NoPermit, fault.Overloaded
 	}

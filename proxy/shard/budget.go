@@ -29,7 +29,9 @@ const hardMessages = 4
 
 // Full reports whether the limit is reached without the own bytes that the caller has
 // counted. Connections over their share then get no new work.
-func (b *budget) Full(own int) bool { return b.bytes.Load()-int64(own) >= b.limit.Load() }
+func (b *budget) Full(own int) bool { return b.without(own) >= b.limit.Load() }
+
+func (b *budget) without(own int) int64 { return b.bytes.Load() - int64(own) }
 
 // Hold adds n bytes to the count; a negative n releases them. Any goroutine may call it.
 func (b *budget) Hold(n int64) { b.bytes.Add(n) }

@@ -52,6 +52,15 @@ type Process struct {
 	Streams   bool             // the process can carry streams
 	WallClock func() time.Time // the time of day; nil means that there is no clock
 	Sink      trace.Sink       // takes the records of sampled requests; nil means that none is made
+
+	// Overloaded reports whether the process runs out of a resource; nil means that nobody knows.
+	Overloaded func() bool
+}
+
+// RefusesBatch reports whether batch requests must be refused: half of limits.buffered is reached
+// without the own bytes that the caller has counted, or the process runs out of a resource.
+func (s *Process) RefusesBatch(own int) bool {
+	return 2*s.Budget.without(own) >= s.Budget.limit.Load() || s.Overloaded != nil && s.Overloaded()
 }
 
 // Now returns the time of day, or the zero time if the process has no clock.
