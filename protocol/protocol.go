@@ -50,6 +50,7 @@ type Request struct {
 type Response struct {
 	Status   int    // HTTP status code, or the code that an RPC status maps to
 	RPC      uint8  // the status of a Dubbo response as received; 0 means not Dubbo
+	Batch    bool   // the request was batch; links do not carry it
 	Reason   []byte // HTTP reason phrase; may be empty
 	Headers  []Header
 	Trailers []Header

@@ -115,7 +115,7 @@ func (m *model) respond() {
 	for id := range m.a.h.requests {
 		if m.answered[id] == "" {
 			resp := &protocol.Response{Status: 200 + m.rnd.IntN(300), RPC: uint8(m.rnd.IntN(3)), Headers: m.headers(), Trailers: m.headers(),
-				Body: m.body(), DeclaredLength: -1}
+				Body: m.body(), DeclaredLength: -1, Batch: m.rnd.IntN(2) == 0}
 			m.answered[id] = showResponse(resp, protocol.CodecHTTP)
 			m.a.w.Response(id, resp, protocol.CodecHTTP, m.own.next())
 			return
@@ -222,7 +222,7 @@ func (m *model) check() {
 		}
 	}
 	for _, e := range []*side{m.d, m.a} {
-		if e.w.Queued() != 0 || len(e.w.longs) != 0 || e.w.sending.n != 0 || e.w.held != 0 {
+		if e.w.Queued() != 0 || len(e.w.longs) != 0 || e.w.sending.n+e.w.batch.n != 0 || e.w.held != 0 {
 			m.t.Errorf("a Writer still holds %d bytes, %d messages", e.w.Queued(), len(e.w.longs))
 		}
 		if e.r.Buffered() != 0 || len(e.r.streams) != 0 {

@@ -162,6 +162,7 @@ type outgoing struct {
 	id    uint64
 	head  *bytebufferpool.ByteBuffer // the part of the head that did not fit the first frame, or nil
 	body  []byte                     // the rest of the body
+	batch bool                       // it sends DATA after those that are not
 	owner Owner
 	held  int  // bytes that count as queued until the owner is released
 	begun bool // the first frame has left

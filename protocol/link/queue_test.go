@@ -82,7 +82,7 @@ func BenchmarkDropUnknown(b *testing.B) {
 func TestQueueMemory(t *testing.T) {
 	turn := func(w *Writer, messages, budget int) {
 		for range messages {
-			w.message(frameRequest, 1, make([]byte, 1000), nil)
+			w.message(frameRequest, 1, make([]byte, 1000), false, nil)
 		}
 		for w.ready.live > 0 {
 			w.ready.take(nil, budget, nil)

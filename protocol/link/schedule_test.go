@@ -294,3 +294,82 @@ func TestReset(t *testing.T) {
 		t.Errorf("got %q", a.h.events)
 	}
 }
+
+// batchOf returns a batch response with a body of n bytes.
+func batchOf(n int) *protocol.Response {
+	return &protocol.Response{Status: 200, Body: make([]byte, n), DeclaredLength: -1, Batch: true}
+}
+
+// A batch message waits for what is not batch: its body, even if it fits one frame, goes after
+// whole messages and after the DATA of others, but for one DATA frame in batchFrames.
+func TestScheduleBatchLast(t *testing.T) {
+	d, a := newLink(t, Settings{Window: MaxWindow}, ReaderLimits{})
+	for id := uint64(1); id <= 40; id++ {
+		switch {
+		case id <= 20:
+			a.w.Response(id, batchOf(4<<10), protocol.CodecHTTP, nil)
+		case id == 21:
+			online := batchOf(MaxWindow - 1<<10)
+			online.Batch = false
+			a.w.Response(id, online, protocol.CodecHTTP, nil)
+		default:
+			a.w.Response(id, &protocol.Response{Status: 200, Body: make([]byte, 4<<10), DeclaredLength: -1}, protocol.CodecHTTP, nil)
+		}
+	}
+	wire := a.w.Append(nil, 1<<20)
+	whole, early, long := 0, 0, 0
+	for _, f := range frames(t, wire) {
+		switch {
+		case f.typ == frameResponse && f.id > 21:
+			whole++
+		case f.typ == frameData && f.id == 21:
+			long++
+		case f.typ == frameData && whole < 19:
+			t.Fatalf("DATA of batch message %d after %d of 19 whole messages", f.id, whole)
+		case f.typ == frameData:
+			early++
+		}
+	}
+	if want := long / (batchFrames - 1); long < 15 || early < 1 || early > want+1 {
+		t.Errorf("%d DATA frames of batch messages between %d of another, want %d", early, long, want)
+	}
+	feed(t, d, wire)
+	a.w.Granted(d.r.Consumed())
+	exchange(t, d, a)
+	if len(d.h.responses) != 40 {
+		t.Errorf("%d responses arrived, want 40", len(d.h.responses))
+	}
+}
+
+// Batch messages use half of the window, so that a long message of another kind need not wait
+// for credit. They go on as credit comes.
+func TestScheduleBatchWindow(t *testing.T) {
+	const window = 64 << 10
+	d, a := newLink(t, Settings{Window: window}, ReaderLimits{})
+	for id := range uint64(4) {
+		d.w.Request(id+1, &protocol.Request{Method: []byte("POST"), Path: []byte("/"), Body: make([]byte, 100<<10), Batch: true}, 0, nil)
+	}
+	count := func(wire []byte) (n int) {
+		for _, f := range frames(t, wire) {
+			if f.typ == frameData {
+				n += f.length
+			}
+		}
+		return n
+	}
+	wire := d.w.Append(nil, 1<<20)
+	if n := count(wire); n != window/2 || d.w.Ready() || !d.w.Starved() {
+		t.Fatalf("%d bytes of batch DATA without credit, then ready %t, starved %t; want half of %d", n, d.w.Ready(), d.w.Starved(), window)
+	}
+	d.w.Request(5, big(20<<10), 0, nil)
+	more := d.w.Append(nil, 1<<20)
+	if n := count(more); n != 20<<10 || d.w.Ready() {
+		t.Errorf("%d bytes of DATA beside batch messages, want all 20 KiB", n)
+	}
+	feed(t, a, append(wire, more...))
+	d.w.Granted(a.r.Consumed())
+	exchange(t, d, a)
+	if len(a.h.requests) != 5 || d.w.Starved() {
+		t.Errorf("%d of 5 requests arrived", len(a.h.requests))
+	}
+}

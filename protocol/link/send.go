@@ -49,21 +49,58 @@ func emptied(b []byte) []byte {
 // begin lets s send DATA, since its first frame has left.
 func (w *Writer) begin(s *outgoing) {
 	s.begun = true
-	w.sending.add(s)
+	w.ringOf(s).add(s)
+}
+
+func (w *Writer) ringOf(s *outgoing) *ring {
+	if s.batch {
+		return &w.batch
+	}
+	return &w.sending
+}
+
+// batchWhole is the longest body, in bytes, of a batch message that is sent as a whole. While
+// other messages have DATA, one frame in batchFrames is of a batch message.
+const (
+	batchWhole  = 1 << 10
+	batchFrames = 8
+)
+
+// spare is the credit that batch messages may use. They leave half of the window to others.
+func (w *Writer) spare() int { return w.credit - w.window/2 }
+
+// hasData reports whether a long message has both DATA and credit.
+func (w *Writer) hasData() bool {
+	return w.sending.n > 0 && w.credit > 0 || w.batch.n > 0 && w.spare() > 0
+}
+
+// nextData returns the ring whose turn it is, and the credit that it may use.
+func (w *Writer) nextData() (r *ring, credit int) {
+	if w.batch.n == 0 {
+		return &w.sending, w.credit
+	}
+	if w.sending.n == 0 {
+		return &w.batch, w.spare()
+	}
+	if w.turn++; w.turn%batchFrames == 0 {
+		return &w.batch, w.credit
+	}
+	return &w.sending, w.credit
 }
 
 func (w *Writer) appendData(dst []byte, limit int) []byte {
-	for first := true; w.credit > 0 && w.sending.n > 0 && (first || len(dst) < limit); first = false {
-		s := w.sending.next
-		n := min(s.left(), w.frame, w.credit)
+	for first := true; w.hasData() && (first || len(dst) < limit); first = false {
+		r, credit := w.nextData()
+		s := r.next
+		n := min(s.left(), w.frame, credit)
 		dst = appendHeader(dst, uint8(frameData), s.id, n)
 		dst = s.appendChunk(dst, n)
 		w.credit -= n
 		if s.left() > 0 {
-			w.sending.next = s.next
+			r.next = s.next
 			continue
 		}
-		w.sending.remove(s)
+		r.remove(s)
 		delete(w.longs, s.id)
 		w.recycle(s)
 	}
@@ -102,7 +139,7 @@ func (w *Writer) Ready() bool {
 	s := &w.slots
 	return w.ready.live > 0 || len(w.control) > 0 || w.defined() > 0 ||
 		s.hasPing || s.hasPong || s.hasLoad || s.credit >= w.own.Window/4 ||
-		w.sending.n > 0 && w.credit > 0
+		w.hasData()
 }
 
 // Granted adds the credit of a CREDIT frame.

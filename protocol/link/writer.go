@@ -17,9 +17,10 @@ type Owner interface{ Release() }
 // and schedules these. One loop owns it. NewWriter returns one.
 //
 // Three queues are emptied in this order: control frames; whole messages and the first frames
-// of long ones; DATA. A message that fits one frame is encoded at once and its owner released.
-// Of a longer one only the head is encoded: its body stays with the owner until the last byte
-// has left. The caller must limit what accumulates when the peer does not read: see Queued.
+// of long ones; DATA, that of batch messages last. A message that fits one frame is encoded at
+// once and its owner released. Of a longer one, and of a batch message with more than batchWhole
+// bytes of body, only the head is encoded: its body stays with the owner until the last byte has
+// left. The caller must limit what accumulates when the peer does not read: see Queued.
 type Writer struct {
 	state   writerState
 	role    Role
@@ -35,7 +36,9 @@ type Writer struct {
 	ready   queue
 
 	longs   map[uint64]*outgoing // all messages with DATA to send
-	sending ring                 // those of longs whose first frame has left
+	sending ring                 // those of longs whose first frame has left, but for
+	batch   ring                 // those that are batch
+	turn    int                  // DATA frames sent while both rings had messages
 	credit  int                  // bytes of DATA that the peer still accepts
 	held    int                  // bytes of memory of longs
 	window  int                  // the peer's window, which credit never exceeds
@@ -104,7 +107,7 @@ func (w *Writer) Close() {
 		delete(w.longs, id)
 		w.recycle(s)
 	}
-	w.sending, w.held, w.slots = ring{}, 0, slots{}
+	w.sending, w.batch, w.held, w.slots = ring{}, ring{}, 0, slots{}
 	w.ready.clear()
 	w.control, w.names = w.control[:0], nil
 }
@@ -138,7 +141,7 @@ func (w *Writer) Request(id uint64, req *protocol.Request, ttl time.Duration, o 
 	if w.state != writerClosed {
 		w.scratch = w.table().appendRequest(w.scratch[:0], req, ttl)
 	}
-	w.message(frameRequest, id, req.Body, o)
+	w.message(frameRequest, id, req.Body, req.Batch, o)
 }
 
 // Response queues the response to request id. o may be nil. A response with a StreamToken has
@@ -155,7 +158,7 @@ func (w *Writer) Response(id uint64, resp *protocol.Response, codec protocol.Cod
 	if w.state != writerClosed {
 		w.scratch = w.table().appendResponse(w.scratch[:0], resp, codec)
 	}
-	w.message(frameResponse, id, resp.Body, o)
+	w.message(frameResponse, id, resp.Body, resp.Batch, o)
 }
 
 func (w *Writer) table() *interner {
@@ -173,7 +176,7 @@ func (w *Writer) sendable(resp *protocol.Response) bool {
 }
 
 // message queues the message whose head is in scratch.
-func (w *Writer) message(t frameType, id uint64, body []byte, o Owner) {
+func (w *Writer) message(t frameType, id uint64, body []byte, batch bool, o Owner) {
 	if w.state == writerClosed {
 		if o != nil {
 			o.Release()
@@ -182,8 +185,8 @@ func (w *Writer) message(t frameType, id uint64, body []byte, o Owner) {
 	}
 	head := len(w.scratch)
 	total := varintLen(uint64(head)) + head + len(body)
-	if total > w.frame {
-		w.long(t, id, total, body, o)
+	if total > w.frame || batch && len(body) > batchWhole {
+		w.long(t, id, total, body, batch, o)
 		return
 	}
 	b := appendHeader(w.ready.buf, uint8(t), id, total)
@@ -198,9 +201,9 @@ func (w *Writer) message(t frameType, id uint64, body []byte, o Owner) {
 
 // long queues a message that needs DATA frames. Its first frame has no part of the body: first
 // frames need no credit, and many bodies that begin at once would exceed the window.
-func (w *Writer) long(t frameType, id uint64, total int, body []byte, o Owner) {
+func (w *Writer) long(t frameType, id uint64, total int, body []byte, batch bool, o Owner) {
 	s := w.newOutgoing()
-	s.id, s.body, s.owner = id, body, o
+	s.id, s.body, s.batch, s.owner = id, body, batch, o
 	prefix := varintLen(uint64(total)) + varintLen(uint64(len(w.scratch)))
 	first := min(len(w.scratch), w.frame-prefix)
 	if rest := w.scratch[first:]; len(rest) > 0 {
@@ -248,7 +251,7 @@ func (w *Writer) Drop(id uint64) (started bool) {
 		delete(w.longs, id)
 		started = s.begun
 		if started {
-			w.sending.remove(s)
+			w.ringOf(s).remove(s)
 			w.control = appendHeader(w.control, uint8(frameData)|flagAbort, id, 0)
 		} else {
 			w.ready.kill(s.at)
@@ -278,7 +281,9 @@ func (w *Writer) Largest() (id uint64, n int) {
 }
 
 // Starved reports whether DATA waits for the peer's CREDIT.
-func (w *Writer) Starved() bool { return w.state == writerOpen && w.credit == 0 && w.sending.n > 0 }
+func (w *Writer) Starved() bool {
+	return w.state == writerOpen && (w.sending.n > 0 && w.credit == 0 || w.batch.n > 0 && w.spare() <= 0)
+}
 
 // Control returns the bytes of control frames held for sending. It is large only if a peer
 // sends CANCEL and PING and does not read the responses.

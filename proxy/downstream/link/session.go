@@ -240,6 +240,7 @@ func (s *session) Respond(ex *exchange.Exchange, res *exchange.Response) {
 	if res.Source != nil {
 		s.respondStream(ex, res)
 	} else {
+		res.Batch = ex.Request.Batch
 		s.Writer.Response(ex.StreamID, &res.Response, res.Codec, res)
 	}
 	s.report = true
