@@ -70,6 +70,7 @@ type reportState struct {
 	reported   bool
 	reportedAt time.Duration
 	others     float64 // load of others, per Weight
+	batch      int     // attempts that are load only without a report; see CountBatch
 }
 
 type peakState struct {
@@ -151,6 +152,16 @@ func (e *Endpoint) end() {
 	}
 }
 
+// CountBatch counts n attempts as batch, which must be pending, or with a negative n no longer.
+// They are load only where nobody reports any: a sidecar that reports lets them wait for the
+// others, and its report has those that don't wait.
+func (e *Endpoint) CountBatch(n int) {
+	e.batch += n
+	if e.process != nil {
+		e.process.Add(int32(-n))
+	}
+}
+
 // Opened counts a stream, such as an opaque TCP connection, in the load until its Closed. A
 // stream has no time by which it should respond, so it does not affect stalls, latency and the
 // usual load. It may be a probe.
@@ -184,19 +195,19 @@ func (e *Endpoint) CountIn(n *atomic.Int32) {
 		return
 	}
 	if e.process != nil {
-		e.process.Add(int32(-e.pending - e.streams))
+		e.process.Add(int32(-e.pending + e.batch - e.streams))
 	}
-	n.Add(int32(e.pending + e.streams))
+	n.Add(int32(e.pending - e.batch + e.streams))
 	e.process = n
 }
 
 // Pending returns the number of this loop's attempts at the endpoint.
 func (e *Endpoint) Pending() int { return e.pending }
 
-// Own returns the number of this process's attempts at the endpoint.
+// Own returns the number of this process's attempts at the endpoint, without batch.
 func (e *Endpoint) Own() int {
 	if e.process == nil {
-		return e.pending + e.streams
+		return e.pending - e.batch + e.streams
 	}
 	return int(e.process.Load())
 }
@@ -221,7 +232,11 @@ func (e *Endpoint) Stalled(now, after time.Duration) bool {
 }
 
 func (e *Endpoint) load(now time.Duration) float64 {
-	return float64(e.Own()) + e.othersLoad(now)*e.Weight
+	own := e.Own()
+	if !e.reported {
+		own += e.batch
+	}
+	return float64(own) + e.othersLoad(now)*e.Weight
 }
 
 // score is what LeastPending compares: the load per weight, scaled by the endpoint's capacity.

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -146,5 +147,37 @@ func TestReported(t *testing.T) {
 	}
 	if n, ok := e.Reported(2 * time.Second); ok {
 		t.Errorf("%v is reported after a second", n)
+	}
+}
+
+// TestBatch: batch attempts are load where no sidecar reports any. Where one does, the report has
+// those that do not wait, of this process and of others.
+func TestBatch(t *testing.T) {
+	var s Set
+	a, _, _ := three(&s)
+	var process atomic.Int32
+	for range 5 {
+		a.Started(0)
+	}
+	a.CountBatch(3)
+	a.CountIn(&process)
+	if got := a.load(0); got != 5 || a.Own() != 2 || process.Load() != 2 {
+		t.Errorf("3 of 5 attempts are batch: load %v, own %d, in the process %d; want 5, 2 and 2", got, a.Own(), process.Load())
+	}
+	a.Report(0, Load{Pending: 7}, a.Own()) // 5 of others, or batch
+	if got := a.load(0); got != 7 {
+		t.Errorf("load %v with a report of 7", got)
+	}
+	a.Started(0)
+	a.CountBatch(1)
+	if got := a.load(0); got != 7 {
+		t.Errorf("load %v after one more batch attempt, want 7", got)
+	}
+	a.CountBatch(-4)
+	for range 6 {
+		a.Answered(0, 0)
+	}
+	if a.Own() != 0 || process.Load() != 0 || a.Pending() != 0 {
+		t.Errorf("%d of %d attempts are left, %d in the process", a.Own(), a.Pending(), process.Load())
 	}
 }

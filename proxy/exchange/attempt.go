@@ -105,6 +105,9 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 	if limit := ex.Route.tryTimeout; limit > 0 && !ex.try.Armed() {
 		ex.shard.Loop.After(limit, &ex.try)
 	}
+	if ex.batch {
+		ep.CountBatch(1)
+	}
 	to := ep.Ext.(*Endpoint)
 	to.sent(a)
 	a.beginSpan()
@@ -280,6 +283,11 @@ func (a *Attempt) end(now time.Duration, outcome stats.AttemptOutcome) {
 func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
 	s, latency := a.ex.service, now-a.sent
 	a.ep.Ext.(*Endpoint).ended(outcome, latency)
+	served := latency // as far as the endpoint's own speed shows in it
+	if a.ex.batch {
+		a.ep.CountBatch(-1)
+		served = 0
+	}
 	switch outcome {
 	case stats.AttemptNone:
 		a.ep.Dropped(now)
@@ -289,10 +297,10 @@ func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
 		a.ep.Dropped(now)
 		return
 	case stats.AttemptUnseen:
-		a.ep.Answered(now, latency)
+		a.ep.Answered(now, served)
 	case stats.AttemptServed:
 		a.ep.Judge(now, true)
-		a.ep.Answered(now, latency)
+		a.ep.Answered(now, served)
 	case stats.AttemptFailure:
 		latency = 0
 		a.ep.Judge(now, false)

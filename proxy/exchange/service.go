@@ -121,11 +121,13 @@ func (s *Service) refreshStall(now time.Duration) {
 	s.set.Stall = st
 }
 
-// Load is the load that this sidecar reports to the sidecars of its consumers.
+// Load is the load that this sidecar reports to the sidecars of its consumers. Batch requests
+// that wait are not load: they wait for any other that comes.
 func (s *Service) Load() lb.Load {
+	batch := int(s.shared.slots.Batch.Load())
 	l := lb.Load{
-		Pending:     s.shared.InFlight(),
-		Queued:      int(s.shared.slots.Queued.Load()),
+		Pending:     s.shared.InFlight() - batch,
+		Queued:      int(s.shared.slots.Queued.Load()) - batch,
 		Latency:     s.latency.Mean(),
 		SinceAnswer: -1,
 	}

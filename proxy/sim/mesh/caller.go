@@ -32,21 +32,30 @@ var body = bytes.Repeat([]byte{'x'}, largeBody)
 type caller struct {
 	m        *mesh
 	consumer int
+	batch    bool // of its requests
 	loop     *sim.Loop
 	rnd      *rand.Rand
 	next     loop.Timer
 	idle     []*callerConn
 }
 
-func newCaller(m *mesh, i int) *caller {
-	c := &caller{m: m, consumer: i, loop: m.w.Loop(consumerHost(i) + callerSuffix), rnd: m.random(forArrivals, i)}
+// addCaller adds the caller of a consumer's online requests, or of its batch requests.
+func (m *mesh) addCaller(i int, batch bool) {
+	name, purpose := consumerHost(i)+callerSuffix, forArrivals
+	if batch {
+		name, purpose = name+"/batch", forBatch
+	}
+	c := &caller{m: m, consumer: i, batch: batch, loop: m.w.Loop(name), rnd: m.random(purpose, i)}
 	c.next.Fire = c.send
-	return c
+	m.callers = append(m.callers, c)
 }
 
 // arrive sets the time of the next request. It is called again when the load changes.
 func (c *caller) arrive() {
 	rate := c.m.spec.Load * c.m.loadBy / float64(c.m.spec.Consumers)
+	if c.batch {
+		rate = c.m.spec.Batch / float64(c.m.spec.Consumers)
+	}
 	if c.m.over || rate <= 0 {
 		c.loop.Stop(&c.next)
 		return
@@ -67,7 +76,7 @@ func (c *caller) send() {
 	if c.rnd.Float64() < c.m.spec.Abandon {
 		abandonAfter = 1 + time.Duration(c.rnd.Int64N(int64(maxAbandon)))
 	}
-	nonce := c.m.journal.begin(c.consumer, unsafe, size)
+	nonce := c.m.journal.begin(c.consumer, call{unsafe: unsafe, size: size, batch: c.batch})
 	var k *callerConn
 	if n := len(c.idle); n > 0 {
 		k, c.idle = c.idle[n-1], c.idle[:n-1]
@@ -112,6 +121,9 @@ func (k *callerConn) call(nonce int) {
 	b = strconv.AppendInt(b, int64(nonce), 10)
 	if !call.unsafe {
 		b = append(b, "\r\nx-remora-idempotent: 1"...)
+	}
+	if call.batch {
+		b = append(b, "\r\nx-remora-priority: batch"...)
 	}
 	b = append(b, "\r\ncontent-length: "...)
 	b = strconv.AppendInt(b, int64(call.size), 10)

@@ -49,6 +49,9 @@ var measures = map[string]measure{
 	"goodput": {percent, func(_ *Result, requests []Request) float64 {
 		return float64(len(Latencies(requests))) / float64(max(1, len(requests)))
 	}},
+	"batch": {plain, func(r *Result, _ []Request) float64 {
+		return float64(len(Latencies(r.Batch))) / (r.Spec.Duration - r.Spec.WarmUp).Seconds()
+	}},
 	"answered":   {plain, func(_ *Result, requests []Request) float64 { return float64(len(Latencies(requests))) }},
 	"extra_load": {percent, func(r *Result, _ []Request) float64 { return r.ExtraLoad() }},
 	"hedges":     counter(func(r *Result) uint64 { return r.Hedges }),

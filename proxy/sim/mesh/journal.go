@@ -24,6 +24,7 @@ type call struct {
 	life       int // of the consumer's sidecar
 	size       int
 	unsafe     bool // not idempotent
+	batch      bool
 	fate       fate
 	status     int
 	visits     []visit
@@ -57,11 +58,10 @@ func (l *journal) wrong(format string, args ...any) {
 	l.violations = append(l.violations, at+fmt.Sprintf(format, args...))
 }
 
-// begin opens a request and returns its nonce.
-func (l *journal) begin(consumer int, unsafe bool, size int) int {
-	l.calls = append(l.calls, call{
-		sent: l.mesh.w.Now(), consumer: consumer, life: l.mesh.consumers[consumer].lives, unsafe: unsafe, size: size,
-	})
+// begin opens a request of a consumer and returns its nonce.
+func (l *journal) begin(consumer int, c call) int {
+	c.sent, c.consumer, c.life = l.mesh.w.Now(), consumer, l.mesh.consumers[consumer].lives
+	l.calls = append(l.calls, c)
 	l.open++
 	l.peak = max(l.peak, l.open)
 	return len(l.calls) - 1

@@ -46,6 +46,9 @@ func Random(seed uint64) Spec {
 	for range d.IntN(6) {
 		s.Events = append(s.Events, d.event(&s))
 	}
+	if d.chance(.2) {
+		s.Batch = s.Load
+	}
 	return s
 }
 

@@ -18,7 +18,8 @@ type Result struct {
 	Hash       uint64   // differs between any two runs that differ
 	Virtual    time.Duration
 
-	Requests []Request // by time of sending
+	Requests []Request // by time of sending, without batch requests
+	Batch    []Request // batch requests, likewise
 	Series   []Point   // of 100 ms each, warm-up included
 
 	Primaries, Hedges, HedgesWon, HedgesMissed uint64 // of all consumers
@@ -83,6 +84,12 @@ func (m *mesh) result() *Result {
 			continue
 		}
 		req := Request{Sent: c.sent, Took: c.over - c.sent, Status: c.status}
+		if c.batch {
+			if c.sent >= m.spec.WarmUp {
+				r.Batch = append(r.Batch, req)
+			}
+			continue
+		}
 		if at := int(c.sent / pointSpan); at < len(r.Series) {
 			perPoint[at] = append(perPoint[at], req.Took)
 			if req.Status != 200 {

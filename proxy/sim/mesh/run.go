@@ -68,6 +68,7 @@ const (
 	forWork
 	forStalls
 	forNews
+	forBatch
 )
 
 func newMesh(s Spec, t tampering) *mesh {
@@ -94,7 +95,10 @@ func newMesh(s Spec, t tampering) *mesh {
 		c := newConsumer(m, i, consumerConfig)
 		m.consumers = append(m.consumers, c)
 		c.start()
-		m.callers = append(m.callers, newCaller(m, i))
+		m.addCaller(i, false)
+		if s.Batch > 0 {
+			m.addCaller(i, true)
+		}
 	}
 	m.w.Run(time.Millisecond)
 	m.samples.start(m)

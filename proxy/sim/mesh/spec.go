@@ -59,6 +59,7 @@ type Network struct {
 // Traffic is the load.
 type Traffic struct {
 	Load     float64       // requests per second, over all consumers
+	Batch    float64       // batch requests per second besides
 	Duration time.Duration // of the load
 	WarmUp   time.Duration // requests sent before are not measured
 

@@ -125,6 +125,14 @@ var statements = []statement{
 			s.Duration = w.duration("the length of the load")
 		},
 		line(func(s *Spec) string { return number(s.Load) + "/s for " + s.Duration.String() })},
+	{"batch",
+		func(s *Spec, w *words) { s.Batch = w.rate() },
+		func(s *Spec) []string {
+			if s.Batch == 0 {
+				return nil
+			}
+			return []string{number(s.Batch) + "/s"}
+		}},
 	{"warmup",
 		func(s *Spec, w *words) { s.WarmUp = w.duration("the time that is not measured") },
 		line(func(s *Spec) string { return s.WarmUp.String() })},
