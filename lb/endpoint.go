@@ -233,7 +233,7 @@ func (e *Endpoint) Stalled(now, after time.Duration) bool {
 
 func (e *Endpoint) load(now time.Duration) float64 {
 	own := e.Own()
-	if !e.reported {
+	if e.batch > 0 && !e.reported {
 		own += e.batch
 	}
 	return float64(own) + e.othersLoad(now)*e.Weight

@@ -97,7 +97,7 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 	}
 	a.ep, a.sent = ep, now
 	a.state.become(attemptSent)
-	if a.estimated() && ex.Route.hedging.Shadows() {
+	if ex.Route.hedging.Shadows() && a.estimated() {
 		a.watchShadow(now)
 	}
 	ex.tried[a.index] = ep
@@ -283,10 +283,9 @@ func (a *Attempt) end(now time.Duration, outcome stats.AttemptOutcome) {
 func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
 	s, latency := a.ex.service, now-a.sent
 	a.ep.Ext.(*Endpoint).ended(outcome, latency)
-	served := latency // as far as the endpoint's own speed shows in it
-	if a.ex.batch {
+	if a.ex.batch { // its latency has the time for which it let others go first
 		a.ep.CountBatch(-1)
-		served = 0
+		latency = 0
 	}
 	switch outcome {
 	case stats.AttemptNone:
@@ -297,10 +296,10 @@ func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
 		a.ep.Dropped(now)
 		return
 	case stats.AttemptUnseen:
-		a.ep.Answered(now, served)
+		a.ep.Answered(now, latency)
 	case stats.AttemptServed:
 		a.ep.Judge(now, true)
-		a.ep.Answered(now, served)
+		a.ep.Answered(now, latency)
 	case stats.AttemptFailure:
 		latency = 0
 		a.ep.Judge(now, false)

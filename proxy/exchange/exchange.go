@@ -147,7 +147,10 @@ func (ex *Exchange) Forbidden(r *Route, l *Listener) bool {
 func (ex *Exchange) admit(r *Route) (f *fault.Failure) {
 	ex.Route = r
 	ex.attempt, ex.hedged = ex.Request.Attempt, ex.Request.Hedge
-	ex.batch = ex.Request.Batch || r.batch
+	if r.batch {
+		ex.Request.Batch = true
+	}
+	ex.batch = ex.Request.Batch
 	s := r.Service
 	if ex.shard.Process.Budget.Full(ex.Held) && ex.caller.OverShare(ex) {
 		return fault.Overloaded
@@ -162,7 +165,6 @@ func (ex *Exchange) admit(r *Route) (f *fault.Failure) {
 	s.stats.Requests++
 	s.stats.BytesIn += uint64(ex.size())
 	ex.Request.Service = s.shared.wire
-	ex.Request.Batch = ex.batch
 	ex.Request.Idempotent = ex.Request.Idempotent || r.idempotent || safeMethod(&ex.Request)
 	return nil
 }
