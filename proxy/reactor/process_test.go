@@ -23,7 +23,7 @@ import (
 
 // TestLoopsShareLimits: loops pass slots to each other at the same time, while endpoints
 // change and, at last, the process drains. No request is lost, the application never has
-// more requests than its limit, and no slot is left in use.
+// more requests than its limit, and no slot is left in use. Half of the requests are batch.
 func TestLoopsShareLimits(t *testing.T) {
 	t.Run("fixed", func(t *testing.T) { shareLimits(t, "3", 3) })
 	t.Run("auto", func(t *testing.T) { shareLimits(t, "auto", adaptive.Most) })
@@ -82,7 +82,15 @@ services:
 			defer client.CloseIdleConnections()
 			for k := range each {
 				body := fmt.Sprintf("%d of %d", k, i)
-				resp, err := client.Post("http://"+ln.Addr().String(), "text/plain", strings.NewReader(body))
+				req, err := http.NewRequest("POST", "http://"+ln.Addr().String(), strings.NewReader(body))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if i%2 > 0 {
+					req.Header.Set("x-remora-priority", "batch")
+				}
+				resp, err := client.Do(req)
 				if err != nil {
 					t.Errorf("request %s: %v", body, err)
 					return
