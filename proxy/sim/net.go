@@ -92,6 +92,16 @@ func (ln *link) occupy(now time.Duration, n int) time.Duration {
 	return ln.free
 }
 
+// Busy returns the time at which the last byte leaves that limited bandwidth delays.
+// Later changes of the Net don't affect it.
+func (w *World) Busy() time.Duration {
+	var until time.Duration
+	for _, ln := range w.linkList {
+		until = max(until, ln.free)
+	}
+	return until
+}
+
 type listener struct {
 	loop   *Loop
 	accept func() loop.Stream
