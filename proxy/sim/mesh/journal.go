@@ -84,7 +84,8 @@ func (l *journal) ended(nonce int, how fate, status int) {
 		l.wrong("request %d was answered %d", nonce, status)
 	case how == closed && !consumer.down && consumer.lives == c.life:
 		l.wrong("request %d got no answer: its connection was closed", nonce)
-	case how == answered && c.over > c.sent+consumer.timeout()+grace && c.over > l.mesh.troubled:
+	// What was sent while the sidecar was paused, it read when that was over.
+	case how == answered && c.over > max(c.sent, consumer.paused)+consumer.timeout()+grace && c.over > l.mesh.troubled:
 		l.wrong("request %d was answered %v after it was sent, past its deadline", nonce, c.over-c.sent)
 	}
 }
