@@ -14,7 +14,7 @@ import (
 // are slow for other reasons, such as a freeze.
 
 const (
-	levels = 24 // of load; the last has all loads of 1024 and more
+	levels = 24 // of load; the last has all loads of 1536 and more
 
 	// quartileStep is how far a latency moves the quartile of its level, as a power of 2; the
 	// first ones move it further. With lognormal latencies of sigma 1 the quartile is within
@@ -44,9 +44,10 @@ const (
 	// a third longer.
 	spareSlower = 0.3
 
-	// unloadedDrift is how much the unloaded latency may grow in levelHalf, as a power of 2, when
-	// no load is as quick any more: a service that has become twice as slow is believed to be so
-	// within a minute. In an overload all known loads are slow.
+	// unloadedDrift is how much the unloaded latency may grow whenever the samples are halved, as
+	// a power of 2, if no load is as quick any more: a service of some 100 requests a second that
+	// has become twice as slow is believed to be so within a minute. In an overload all known
+	// loads are slow.
 	unloadedDrift = 0.1
 )
 
@@ -94,6 +95,7 @@ func (q *quartile) add(log float64) {
 	q.log += min(max(log-q.log, -0.75*step), 0.25*step)
 }
 
+// fade halves the samples when that is due.
 func (s *loads) fade(now time.Duration) {
 	age := now - s.halved
 	if age < levelHalf || age < levelHalfMost && s.added < levelHalfSamples {
