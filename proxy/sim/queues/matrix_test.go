@@ -100,8 +100,8 @@ func TestNoHarm(t *testing.T) {
 func TestGainStays(t *testing.T) {
 	cells := []Cell{
 		{Busy: .50, Workers: 4, Service: Lognormal05, Freezes: Independent, Replicas: 3, Callers: 3},
-		{Busy: .50, Workers: 1, Service: Lognormal05, Freezes: Independent, Replicas: 3, Callers: 1},
-		{Busy: .70, Workers: 16, Service: Lognormal05, Freezes: Independent, Replicas: 3, Callers: 1},
+		{Busy: .30, Workers: 1, Service: Lognormal05, Freezes: Independent, Replicas: 3, Callers: 1},
+		{Busy: .70, Workers: 4, Service: Lognormal05, Freezes: Independent, Replicas: 10, Callers: 3},
 		{Busy: .50, Workers: 4, Service: Lognormal05, Freezes: Independent, Replicas: 10, Callers: 30},
 		{Busy: .30, Workers: 4, Service: Exponential, Freezes: Independent, Replicas: 3, Callers: 3},
 	}
