@@ -117,6 +117,9 @@ func mergeRoute(into, r *stats.RouteReport) {
 	into.Recent += r.Recent
 	into.RecentWon += r.RecentWon
 	into.Latency.Add(&r.Latency)
+	if into.Effect != nil {
+		into.Effect.Add(r.Effect)
+	}
 	for i := range into.Forecasts {
 		f, of := &into.Forecasts[i], &r.Forecasts[i]
 		f.Delay = max(f.Delay, of.Delay)

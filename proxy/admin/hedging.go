@@ -38,6 +38,7 @@ type routeHedging struct {
 	DelayMS float64    `json:"delay_ms"` // current, the longest of all loops
 	WinRate *float64   `json:"win_rate"` // of the last few hundred hedges; null if there were none
 	Latency quantiles  `json:"latency"`  // of first attempts
+	Effect  *effect    `json:"effect,omitempty"`
 	Shadow  []forecast `json:"shadow,omitempty"`
 	hedgingCounts
 }
@@ -50,6 +51,13 @@ type quantiles struct {
 	P97     *float64 `json:"p97_ms"`
 	P99     *float64 `json:"p99_ms"`
 	P999    *float64 `json:"p999_ms"`
+}
+
+// effect is what hedges do to the latency of all requests.
+type effect struct {
+	With    quantiles `json:"with"`    // as callers saw it
+	Without quantiles `json:"without"` // of first attempts, had they not been overtaken
+	OneIn   int       `json:"one_in"`  // of so many late requests one is hedged
 }
 
 // forecast is the effect that hedging with one delay would have had during the same time.
@@ -97,10 +105,10 @@ func (s *Server) hedgingState(svc *stats.ServiceReport) hedgingState {
 func routeState(r *stats.RouteReport) routeHedging {
 	st := routeHedging{
 		Route: routeName(r.Route), Mode: r.Mode.String(), DelayMS: ms(r.Delay), hedgingCounts: countsOf(&r.Counts),
-		Latency: quantiles{
-			Samples: r.Latency.Samples(), P50: quantile(&r.Latency, .5), P97: quantile(&r.Latency, .97),
-			P99: quantile(&r.Latency, .99), P999: quantile(&r.Latency, .999),
-		},
+		Latency: quantilesOf(&r.Latency),
+	}
+	if e := r.Effect; e != nil {
+		st.Effect = &effect{With: quantilesOf(&e.With), Without: quantilesOf(&e.Without), OneIn: e.OneIn}
 	}
 	if r.Recent > 0 {
 		rate := float64(r.RecentWon) / float64(r.Recent)
@@ -126,6 +134,12 @@ func countsOf(c *hedge.Counts) hedgingCounts {
 
 // ratio returns part / whole, and 0 if both are 0.
 func ratio(part, whole uint64) float64 { return float64(part) / float64(max(whole, 1)) }
+
+func quantilesOf(d *hedge.Distribution) quantiles {
+	return quantiles{
+		Samples: d.Samples(), P50: quantile(d, .5), P97: quantile(d, .97), P99: quantile(d, .99), P999: quantile(d, .999),
+	}
+}
 
 func quantile(d *hedge.Distribution, q float64) *float64 {
 	latency, ok := d.Quantile(q)

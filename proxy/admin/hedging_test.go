@@ -28,12 +28,14 @@ func TestHedgingFormat(t *testing.T) {
 	const (
 		counts = `"requests":0,"hedges":0,"missed":0,"won":0,"extra_load":0,"gates":{"budget":0,"cascade":0,` +
 			`"concurrency":0,"correlated":0,"deadline":0,"no_endpoint":0,"not_idempotent":0,"useless":0}`
-		latency = `"win_rate":null,"latency":{"samples":0,"p50_ms":null,"p97_ms":null,"p99_ms":null,"p999_ms":null}`
+		none    = `{"samples":0,"p50_ms":null,"p97_ms":null,"p99_ms":null,"p999_ms":null}`
+		latency = `"win_rate":null,"latency":` + none
+		effect  = `"effect":{"with":` + none + `,"without":` + none + `,"one_in":1}`
 		unknown = `"p99_ms":null,"p999_ms":null,"extra_load":0}`
 		want    = `{"cancels":0,"cancels_saved":0,"services":{` +
 			`"compute":{"mode":"on",` + counts + `,"retries":0,"in_flight":0,"tokens":10,` +
 			`"delay_ms":{"routes[0]":3,"routes[1]":5},"routes":[` +
-			`{"route":"routes[0]","mode":"on","delay_ms":3,` + latency + `,` + counts + `},` +
+			`{"route":"routes[0]","mode":"on","delay_ms":3,` + latency + `,` + effect + `,` + counts + `},` +
 			`{"route":"routes[1]","mode":"shadow","delay_ms":5,` + latency + `,"shadow":[` +
 			`{"delay_ms":5,"current":true,` + unknown + `,{"delay_ms":3,"current":false,` + unknown + `,` +
 			`{"delay_ms":5,"current":false,` + unknown + `],` + counts + `}]},` +

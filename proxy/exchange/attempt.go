@@ -140,6 +140,7 @@ func (a *Attempt) Answered(res *Response) {
 	if res.Status >= 500 {
 		a.end(now, stats.AttemptFailure)
 	} else {
+		a.judgeHedge(now)
 		a.end(now, stats.AttemptServed)
 	}
 	if lingering {
@@ -193,11 +194,12 @@ func isFree(f *fault.Failure) bool {
 
 // Ended ends a cancelled attempt. processed reports whether the application finished it.
 func (a *Attempt) Ended(processed bool) {
-	outcome := stats.AttemptNone
+	now, outcome := a.ex.shard.Loop.Now(), stats.AttemptNone
 	if processed {
 		outcome = stats.AttemptUnseen
+		a.judgeHedge(now)
 	}
-	a.end(a.ex.shard.Loop.Now(), outcome)
+	a.end(now, outcome)
 	a.ex.recycleIfDone()
 }
 
@@ -211,6 +213,7 @@ func (a *Attempt) cancel() {
 	case attemptSent:
 		if a.ex.state == exchangeAnswered {
 			a.recordLate() // its hedge won
+			a.recordOvertaken()
 		}
 		a.span().Withdraw(a.ex.shard.Loop.Now())
 		if a.carrier.Cancel(a) {
@@ -237,6 +240,7 @@ func (a *Attempt) abort() {
 		a.span().Note(spanOutcome(fault.Deadline), 0, fault.Deadline.Code)
 		a.carrier.Abort(a)
 	case attemptLingering:
+		a.judgeHedge(now)
 		a.ep.TimedOut(now)
 		a.recordServiceTime()
 		a.carrier.Abort(a)
@@ -253,6 +257,29 @@ func (a *Attempt) recordServiceTime() {
 
 // estimated reports whether the attempt counts for the estimate of latency.
 func (a *Attempt) estimated() bool { return a.kind == primaryAttempt && !a.ex.batch }
+
+// recordOvertaken notes when the response of a hedge came.
+func (a *Attempt) recordOvertaken() {
+	ex, now := a.ex, a.ex.shard.Loop.Now()
+	if a.estimated() && ex.hedges > 0 {
+		ex.overtaken = now
+		ex.Route.hedging.Overtaken(now, now-a.sent)
+	}
+}
+
+// judgeHedge tells the route what a hedge saved, once the application has done with the primary.
+func (a *Attempt) judgeHedge(now time.Duration) {
+	ex, saved := a.ex, time.Duration(0)
+	switch {
+	case ex.hedges == 0 || !a.estimated():
+		return
+	case ex.overtaken > 0:
+		saved = now - ex.overtaken
+	case a.Lingering(): // its caller has gone, or its time was up
+		return
+	}
+	ex.Route.hedging.Judge(now, now-a.sent, saved)
+}
 
 // recordLate tells the estimate that a primary took longer than it was given, lest it sink.
 func (a *Attempt) recordLate() {

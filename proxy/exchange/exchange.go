@@ -77,11 +77,12 @@ type tally struct {
 	queued       time.Duration // time in queues for slots
 	retries      int           // paid retries, and those of bad responses
 	freeRetries  int
-	hedges       int  // hedges that reached an endpoint
-	missedHedges int  // hedges that reached none
-	inFlight     int  // attempts that are not over
-	launched     int  // attempts used
-	tryLate      bool // the timer try was late, and put off once
+	hedges       int           // hedges that reached an endpoint
+	missedHedges int           // hedges that reached none
+	overtaken    time.Duration // when a hedge's response came before the primary's; 0: it did not
+	inFlight     int           // attempts that are not over
+	launched     int           // attempts used
+	tryLate      bool          // the timer try was late, and put off once
 }
 
 // Open reports whether the caller still waits.

@@ -52,3 +52,26 @@ func TestLateResponseOfLoser(t *testing.T) {
 		}
 	})
 }
+
+// TestHedgesAreJudged: a route learns what its hedges save: the primary that a hedge has
+// overtaken counts with the time that its application took.
+func TestHedgesAreJudged(t *testing.T) {
+	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 2, Service: proxytest.HedgeOn}, func(t *testing.T, m *proxytest.Mesh) {
+		m.WarmUp(20)
+		m.Apps[0].FrozenUntil = m.W.Now() + 80*time.Millisecond
+		calls := []*proxytest.Call{m.Post(10), m.Post(10)}
+		m.Do(calls[0])
+		m.Do(calls[1])
+		m.Finish(calls...)
+		m.OK(calls...)
+		m.Settled()
+		var report stats.WorkerReport
+		m.Consumer.Loop.Do(func() { report = m.Consumer.Proc.Workers()[0].Report() })
+		e := report.Services[0].Routes[0].Effect
+		with, ok := e.With.Quantile(1)
+		without, known := e.Without.Quantile(1)
+		if !ok || !known || with > 40*time.Millisecond || without < 70*time.Millisecond {
+			t.Errorf("the slowest with hedges took %v (%t) and without %v (%t), want some ms and 80 ms", with, ok, without, known)
+		}
+	})
+}

@@ -12,8 +12,10 @@ type Distribution struct {
 }
 
 // Distribution copies the long window. It is for reports, not for each request.
-func (e *Estimator) Distribution(now time.Duration) (d Distribution) {
-	s := e.long.read(now, longHalf)
+func (e *Estimator) Distribution(now time.Duration) Distribution { return distribution(&e.long, now) }
+
+func distribution(long *window, now time.Duration) (d Distribution) {
+	s := long.read(now, longHalf)
 	for _, h := range s.halves {
 		if h == nil {
 			continue

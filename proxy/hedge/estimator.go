@@ -45,11 +45,8 @@ type estimate struct {
 // Observe records the latency of a primary that got a response, whether or not a hedge was
 // sent or won. Hedges and retries are not recorded: they start under other conditions.
 func (e *Estimator) Observe(now, latency time.Duration) {
-	b := bucketOf(latency)
-	for _, h := range [...]*halfWindow{e.short.at(now, shortHalf), e.long.at(now, longHalf)} {
-		h.finite++
-		h.counts[b]++
-	}
+	e.short.at(now, shortHalf).add(latency)
+	e.long.at(now, longHalf).add(latency)
 	e.cache.newSamples++
 }
 

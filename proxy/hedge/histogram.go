@@ -48,6 +48,11 @@ type halfWindow struct {
 	counts   [nBuckets]uint32
 }
 
+func (h *halfWindow) add(d time.Duration) {
+	h.finite++
+	h.counts[bucketOf(d)]++
+}
+
 // window consists of the current half-window and the previous one: it covers one to two
 // half-widths. A half-window's index is the parity of its epoch. The zero value is empty.
 type window struct{ halves [2]halfWindow }

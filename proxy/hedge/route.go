@@ -10,6 +10,8 @@ type Route struct {
 	Counts    Counts
 
 	winRate winRate
+	worth   worth
+	effect  *effect // nil until a hedge has won
 	shadow  *shadow // nil unless the mode is Shadow
 }
 
@@ -54,8 +56,8 @@ const minAskInterval = 500 * time.Microsecond
 func (r *Route) Again(now time.Duration) time.Duration { return max(r.Delay(now), minAskInterval) }
 
 // Sent records that a primary is handed to the endpoint with the given number. unavailable
-// reports whether the endpoint was stalled or had no spare capacity before. The caller keeps w until Answered
-// or Late; it calls neither if nothing is learned from the attempt.
+// reports whether the endpoint was stalled or had no spare capacity before. The caller keeps w
+// until Answered or Late; it calls neither if nothing is learned from the attempt.
 func (r *Route) Sent(now time.Duration, w *Watch, endpoint uint32, unavailable bool) {
 	if r.shadow != nil {
 		r.shadow.start(now, w, endpoint, unavailable)

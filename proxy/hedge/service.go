@@ -73,7 +73,8 @@ func (s *Service) Primary(now time.Duration, r *Route) {
 //	not_idempotent, cascade    facts of the request
 //	correlated, no_endpoint    no endpoint to send it to
 //	deadline                   too late to be useful
-//	useless                    hedges do not help, and this request is not stuck
+//	useless                    hedges do not help, or by too little for each late request to
+//	                           have one, and this request is not stuck
 //	budget, concurrency        too expensive
 //
 // The gates of cost come last, so that their counters mean "would have been sent, had there
@@ -88,6 +89,7 @@ func (s *Service) Decide(now time.Duration, r *Route, q *Question) Gate {
 		s.inFlight++
 		r.Counts.Hedges++
 		r.winRate.countHedge()
+		r.worth.countHedge()
 	}
 	return gate
 }
@@ -106,6 +108,9 @@ func (s *Service) gate(now time.Duration, r *Route, q *Question) Gate {
 	case q.Left <= 0 || q.Left < est.median:
 		return Deadline
 	case !q.Stuck && !r.winRate.allows():
+		return Useless
+	case !q.Stuck && !r.worth.allows():
+		r.worth.skip()
 		return Useless
 	case budget <= 0 || !s.tokens.allows(now, q.Stuck):
 		return Budget

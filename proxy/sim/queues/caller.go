@@ -160,6 +160,13 @@ func (c *caller) returned(a *attempt) {
 	}
 	a.endpoint.Answered(w.now, w.now-a.sent)
 	a.endpoint.Learn(w.now, w.now-a.sent, a.found)
+	if !a.hedge && r.attempts[1] != nil {
+		saved := time.Duration(0)
+		if r.done {
+			saved = w.now - r.overtaken
+		}
+		c.route.Judge(w.now, w.now-a.sent, saved)
+	}
 	if r.done {
 		return
 	}
@@ -177,6 +184,8 @@ func (c *caller) returned(a *attempt) {
 		other.over = true
 		if !other.hedge {
 			c.route.Late(w.now, &hedge.Watch{})
+			c.route.Overtaken(w.now, w.now-other.sent)
+			r.overtaken = w.now
 		}
 		w.after(network, cancels, nil, other)
 	}

@@ -113,6 +113,8 @@ type request struct {
 	tried    []*lb.Endpoint
 	missed   int
 	done     bool
+
+	overtaken time.Duration // when a hedge's response came before the primary's
 }
 
 // attempt is one try of a request at a replica.

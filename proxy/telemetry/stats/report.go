@@ -53,6 +53,7 @@ type RouteReport struct {
 	RecentWon int                // of these, hedges that won
 	Latency   hedge.Distribution // of primaries
 	Forecasts []hedge.Forecast   // with mode shadow only
+	Effect    *hedge.Effect      // with mode on only
 }
 
 // EndpointReport is the state of one endpoint on one loop.

@@ -1,0 +1,90 @@
+package hedge
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// hedged is a service whose requests are hedged after delay, if the gate lets them.
+func (w *worth) serve(n int, draw func() time.Duration, delay time.Duration) (late, hedges int) {
+	for range n {
+		took := draw()
+		if took <= delay {
+			continue
+		}
+		late++
+		if !w.allows() {
+			w.skip()
+			continue
+		}
+		hedges++
+		w.countHedge()
+		w.judge(took, max(0, took-delay-draw()))
+	}
+	return late, hedges
+}
+
+func even(rnd *rand.Rand) func() time.Duration {
+	return func() time.Duration { return time.Duration(float64(ms) * (1 + 0.1*rnd.Float64())) }
+}
+
+// A service with even latency has no use for hedges, and gets fewer in two steps. When its
+// replicas begin to freeze, all late requests are hedged again.
+func TestWorthSteps(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	var w worth
+	calm := even(rnd)
+	const delay = ms + ms/11 // a tenth is later
+	if late, hedges := w.serve(500, calm, delay); hedges != late || w.of() != 1 {
+		t.Fatalf("%d of %d late requests were hedged, then one in %d: too few to judge by", hedges, late, w.of())
+	}
+	w.serve(5_000, calm, delay)
+	if w.of() != worthStep*worthStep {
+		t.Errorf("hedges save nothing: one in %d late requests is hedged, want one in %d", w.of(), worthStep*worthStep)
+	}
+	if late, hedges := w.serve(100_000, calm, delay); hedges > late/worthStep/worthStep+1 || hedges < late/worthStep/worthStep-1 {
+		t.Errorf("%d of %d late requests were hedged", hedges, late)
+	}
+	frozen := func() time.Duration {
+		if rnd.Float64() < 0.01 {
+			return 20 * ms
+		}
+		return calm()
+	}
+	w.serve(100_000, frozen, delay)
+	if w.of() != 1 {
+		t.Errorf("one in ten hedges saves 18 ms: one in %d late requests is hedged", w.of())
+	}
+}
+
+// Overtaken primaries count with their own latency once they have ended, and as slower than
+// all until then.
+func TestEffect(t *testing.T) {
+	r := NewRoute(Policy{Mode: On, Quantile: .97, MaxDelay: 50 * ms, Budget: .05, Max: 1}, 1)
+	for range 98 {
+		r.Answered(0, ms, &Watch{})
+	}
+	for range 2 {
+		r.Late(5*ms, &Watch{})
+		r.Overtaken(5*ms, 5*ms)
+	}
+	check := func(what string, d *Distribution, want time.Duration, known bool) {
+		t.Helper()
+		got, ok := d.Quantile(.99)
+		if d.Samples() != 100 || ok != known || got < want-want/32 || got > want+want/32 {
+			t.Errorf("%s: P99 of %d is %v, %t; want %v, %t", what, d.Samples(), got, ok, want, known)
+		}
+	}
+	e := r.Effect(5 * ms)
+	check("with", &e.With, 5*ms, true)
+	check("without", &e.Without, 0, false)
+	r.Judge(40*ms, 40*ms, 35*ms)
+	r.Judge(40*ms, 40*ms, 35*ms)
+	e = r.Effect(40 * ms)
+	check("with", &e.With, 5*ms, true)
+	check("without, when the primaries have ended", &e.Without, 40*ms, true)
+	if off := NewRoute(Policy{Mode: Shadow, Delay: ms}, 1); off.Effect(0) != nil {
+		t.Error("an effect without hedges")
+	}
+}
