@@ -54,17 +54,21 @@ STEADY = 30
 OBJECTS = 2500
 
 
+def most(sites):
+    """Names the sites with the most objects."""
+    return ", ".join(f"{n} at {site}" for site, n in sites.most_common(12))
+
+
 def above(heaps):
     """What has become more over these heaps of a sidecar at rest."""
     (share, room), before, now, found = HEAP, heaps[0].mib, heaps[-1].mib, []
     if now > before * (1 + share) + room:
         found.append(f"live heap ({before:.1f} -> {now:.1f} MiB)")
     if heaps[-1].objects() > heaps[0].objects() + OBJECTS:
-        found.append(f"live objects ({heaps[0].objects()} -> {heaps[-1].objects()})")
+        found.append(f"live objects ({heaps[0].objects()} -> {heaps[-1].objects()}: {most(heaps[-1].sites - heaps[0].sites)})")
     grown = steady(heaps)
     if grown.total() > STEADY:
-        most = ", ".join(f"{n} at {site}" for site, n in grown.most_common(5))
-        found.append(f"live objects (each time at least {grown.total()} more: {most})")
+        found.append(f"live objects (each time at least {grown.total()} more: {most(grown)})")
     return found
 
 
