@@ -59,17 +59,27 @@ def most(sites):
     return ", ".join(f"{n} at {site}" for site, n in sites.most_common(12))
 
 
-def above(heaps):
-    """What has become more over these heaps of a sidecar at rest."""
-    (share, room), before, now, found = HEAP, heaps[0].mib, heaps[-1].mib, []
-    if now > before * (1 + share) + room:
-        found.append(f"live heap ({before:.1f} -> {now:.1f} MiB)")
-    if heaps[-1].objects() > heaps[0].objects() + OBJECTS:
-        found.append(f"live objects ({heaps[0].objects()} -> {heaps[-1].objects()}: {most(heaps[-1].sites - heaps[0].sites)})")
-    grown = steady(heaps)
-    if grown.total() > STEADY:
-        found.append(f"live objects (each time at least {grown.total()} more: {most(grown)})")
+def more(before, now):
+    """What has become more from one heap of a sidecar at rest to another."""
+    (share, room), found = HEAP, []
+    if now.mib > before.mib * (1 + share) + room:
+        found.append(f"live heap ({before.mib:.1f} -> {now.mib:.1f} MiB)")
+    if now.objects() > before.objects() + OBJECTS:
+        found.append(f"live objects ({before.objects()} -> {now.objects()}: {most(now.sites - before.sites)})")
     return found
+
+
+def steadily_more(heaps):
+    """What has become more from each of these heaps to the next."""
+    grown = steady(heaps)
+    return [f"live objects (each time at least {grown.total()} more: {most(grown)})"] if grown.total() > STEADY else []
+
+
+def heap_at_rest(p, first, file, end):
+    """The live heap once no more is in use than at first, or at the time end."""
+    while more(first, heap := live_heap(p, file)) and time.monotonic() < end:
+        time.sleep(1)
+    return heap
 
 
 class Worker(threading.Thread):
@@ -177,9 +187,12 @@ class Soak:
                 wait_unpooled(p)
         levels, end = {}, time.monotonic() + REST  # for all together: each may leak
         for p in self.mesh.watched:
-            first = self.rests and self.rests[0][p.name][0]
-            level = level_at_rest(p, first, end - time.monotonic()) if first else Level(p)
-            levels[p.name] = level, live_heap(p, self.suite.path(f"{p.name}-{len(self.rests)}.heap"))
+            file = self.suite.path(f"{p.name}-{len(self.rests)}.heap")
+            if not self.rests:
+                levels[p.name] = Level(p), live_heap(p, file)
+                continue
+            level, heap = self.rests[0][p.name]
+            levels[p.name] = level_at_rest(p, level, end - time.monotonic()), heap_at_rest(p, heap, file, end)
         self.rests.append(levels)
         self.rested += time.monotonic() - since
 
@@ -206,7 +219,7 @@ class Soak:
         rows, found = [("at rest", "heap MiB", "objects", "steadily", *Level.COLUMNS)], {}
         for name, (b, _) in self.rests[0].items():
             a, heaps = self.rests[-1][name][0], [rest[name][1] for rest in self.rests]
-            found[name] = a.above(b) + above(heaps)
+            found[name] = a.above(b) + more(heaps[0], heaps[-1]) + steadily_more(heaps)
             rows.append((name, change(heaps[0].mib, heaps[-1].mib, "{:.1f}"), change(heaps[0].objects(), heaps[-1].objects()),
                          steady(heaps).total(), *a.cells(b)))
         table(*rows)
