@@ -69,12 +69,6 @@ def more(before, now):
     return found
 
 
-def steadily_more(heaps):
-    """What has become more from each of these heaps to the next."""
-    grown = steady(heaps)
-    return [f"live objects (each time at least {grown.total()} more: {most(grown)})"] if grown.total() > STEADY else []
-
-
 def heap_at_rest(p, first, file, end):
     """The live heap once no more is in use than at first, or at the time end."""
     while more(first, heap := live_heap(p, file)) and time.monotonic() < end:
@@ -219,9 +213,11 @@ class Soak:
         rows, found = [("at rest", "heap MiB", "objects", "steadily", *Level.COLUMNS)], {}
         for name, (b, _) in self.rests[0].items():
             a, heaps = self.rests[-1][name][0], [rest[name][1] for rest in self.rests]
-            found[name] = a.above(b) + more(heaps[0], heaps[-1]) + steadily_more(heaps)
+            found[name] = a.above(b) + more(heaps[0], heaps[-1])
+            if (grown := steady(heaps)).total() > STEADY:
+                found[name].append(f"live objects (each time at least {grown.total()} more: {most(grown)})")
             rows.append((name, change(heaps[0].mib, heaps[-1].mib, "{:.1f}"), change(heaps[0].objects(), heaps[-1].objects()),
-                         steady(heaps).total(), *a.cells(b)))
+                         grown.total(), *a.cells(b)))
         table(*rows)
         for name, what in found.items():
             self.suite.check(f"{name}: rests where it rested after the first minute", not what, "; ".join(what))
