@@ -68,6 +68,7 @@ services: {app: {discover: static, endpoints: [%q], connect_timeout: 15s, timeou
 	p.awaitMetric(queued, 2*each)
 	answer()
 	all.Wait()
+	p.awaitMetric(`remora_requests_batch_total{outcome="2xx",service="local"}`, each)
 
 	online, early := 0, 0 // batch requests before the last online one
 	for _, priority := range order {

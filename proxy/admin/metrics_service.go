@@ -11,6 +11,7 @@ var (
 	requests = counter("requests_total",
 		"Requests that ended, by outcome: the class of the application's response, failed (see errors_total) or cancelled.",
 		"service", "outcome")
+	batch    = counter("requests_batch_total", "Of these, batch requests.", "service", "outcome")
 	duration = timeHistogram("request_duration_seconds",
 		"Time from the complete request to the complete response, without cancelled requests.", requestBounds, "service")
 	requestBytes = counter("request_bytes_total",
@@ -55,6 +56,7 @@ func (c *scraper) service(to *page, svc *stats.ServiceReport) {
 	p, cfg, name := c.s.opt.Process, c.s.service(svc.Name), svc.Name
 	for o, n := range svc.Stats.Outcomes {
 		to.put(requests, float64(n), name, stats.Outcome(o).String())
+		to.put(batch, float64(svc.Stats.Batch[o]), name, stats.Outcome(o).String())
 	}
 	to.times(duration, &svc.Stats.Latency, name)
 	to.put(requestBytes, float64(svc.Stats.BytesIn), name, "in")

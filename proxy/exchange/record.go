@@ -41,6 +41,9 @@ func (ex *Exchange) conclude(c *result) {
 	}
 	s := &ex.Route.Service.stats
 	s.Outcomes[o]++
+	if ex.batch {
+		s.Batch[o]++
+	}
 	s.BytesOut += uint64(bytes)
 	if o != stats.OutcomeCancelled {
 		s.Latency.Observe(latency)

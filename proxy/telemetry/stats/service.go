@@ -37,14 +37,15 @@ func (o Outcome) Failed() bool { return o == Outcome5xx || o == OutcomeFailed }
 type ServiceStats struct {
 	Requests          uint64 // admitted: not refused because of a limit of the process or service
 	Outcomes          [Outcomes]uint64
-	Latency           Histogram // from the complete request to the complete response, failures included
-	BytesIn           uint64    // of requests admitted: headers and body, as a loop holds them
-	BytesOut          uint64    // of responses of the application, without streams
-	Retries           uint64    // attempts after a failed one, free ones included
-	RetriesPaid       uint64    // of these, retries that cost a token
-	RetriesAhead      uint64    // of these, retries whose token was owed
-	RetriesOverBudget uint64    // retries that were not sent for want of a token
-	RetriesCascade    uint64    // paid retries that were not sent: the request is a hedge or retry itself
+	Batch             [Outcomes]uint64 // of these, batch requests
+	Latency           Histogram        // from the complete request to the complete response, failures included
+	BytesIn           uint64           // of requests admitted: headers and body, as a loop holds them
+	BytesOut          uint64           // of responses of the application, without streams
+	Retries           uint64           // attempts after a failed one, free ones included
+	RetriesPaid       uint64           // of these, retries that cost a token
+	RetriesAhead      uint64           // of these, retries whose token was owed
+	RetriesOverBudget uint64           // retries that were not sent for want of a token
+	RetriesCascade    uint64           // paid retries that were not sent: the request is a hedge or retry itself
 
 	hedge.Counts // of all routes that lead to the service
 
@@ -62,6 +63,9 @@ func (s *ServiceStats) Add(o *ServiceStats) {
 	s.Requests += o.Requests
 	for i, n := range o.Outcomes {
 		s.Outcomes[i] += n
+	}
+	for i, n := range o.Batch {
+		s.Batch[i] += n
 	}
 	s.Latency.Add(&o.Latency)
 	s.BytesIn += o.BytesIn
