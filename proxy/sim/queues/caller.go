@@ -48,7 +48,7 @@ func (c *caller) begin(r *request, work time.Duration) {
 	e := c.pick(r)
 	c.send(r, e, false, work)
 	if w.way == On {
-		w.after(delay, late, r, nil)
+		w.after(delay, late, &r.attempts[0])
 	}
 }
 
@@ -70,16 +70,17 @@ func (c *caller) pick(r *request) *lb.Endpoint {
 func (c *caller) foresee(r *request, work time.Duration) {
 	w := c.w
 	var best *replica
-	var first time.Duration
-	var of int
+	first := time.Duration(math.MaxInt64)
 	for _, rep := range w.replicas {
-		if done, worker := rep.oracle(work); best == nil || done < first {
-			best, first, of = rep, done, worker
+		free := rep.free()
+		if free+work >= first { // also without freezes it is not better
+			continue
+		}
+		if done := rep.finish(free, work); done < first {
+			best, first = rep, done
 		}
 	}
-	if of >= 0 {
-		best.ends[of] = first
-	}
+	best.occupy(first)
 	if w.measured(r) {
 		w.result.Took = append(w.result.Took, first+network-r.start)
 	}
@@ -87,15 +88,14 @@ func (c *caller) foresee(r *request, work time.Duration) {
 
 func (c *caller) send(r *request, e *lb.Endpoint, isHedge bool, work time.Duration) {
 	w := c.w
-	a := &attempt{request: r, endpoint: e, replica: w.replicas[c.index[e]], hedge: isHedge, sent: w.now, work: work}
+	a := &r.attempts[0]
 	if isHedge {
-		r.attempts[1] = a
-	} else {
-		r.attempts[0] = a
+		a = &r.attempts[1]
 	}
+	*a = attempt{request: r, number: a.number, endpoint: e, replica: w.replicas[c.index[e]], hedge: isHedge, sent: w.now, work: work}
 	r.tried = append(r.tried, e)
 	a.found = e.Started(w.now)
-	w.after(network, reaches, nil, a)
+	w.events.send(reaches, a)
 }
 
 // late handles the hedge timer; see proxy/exchange/hedge.go.
@@ -124,15 +124,16 @@ func (r *request) late() {
 		return
 	}
 	if gate.Transient() {
-		c.w.after(c.route.Again(now), late, r, nil)
+		c.w.after(c.route.Again(now), late, &r.attempts[0])
 	}
 }
 
 // stuck reports whether all endpoints with the request have been silent for this time.
 func (r *request) stuck(now, silent time.Duration) bool {
 	sent := 0
-	for _, a := range r.attempts {
-		if a == nil || a.refused {
+	for i := range r.attempts {
+		a := &r.attempts[i]
+		if a.endpoint == nil || a.refused {
 			continue
 		}
 		if !a.endpoint.Stalled(now, silent) {
@@ -160,7 +161,7 @@ func (c *caller) returned(a *attempt) {
 	}
 	a.endpoint.Answered(w.now, w.now-a.sent)
 	a.endpoint.Learn(w.now, w.now-a.sent, a.found)
-	if !a.hedge && r.attempts[1] != nil {
+	if hedge := &r.attempts[1]; a != hedge && hedge.endpoint != nil && !hedge.refused {
 		saved := time.Duration(0)
 		if r.done {
 			saved = w.now - r.overtaken
@@ -177,8 +178,9 @@ func (c *caller) returned(a *attempt) {
 	if w.measured(r) {
 		w.result.Took = append(w.result.Took, w.now-r.start)
 	}
-	for _, other := range r.attempts {
-		if other == nil || other == a || other.refused || other.over {
+	for i := range r.attempts {
+		other := &r.attempts[i]
+		if other.endpoint == nil || other == a || other.refused || other.over {
 			continue
 		}
 		other.over = true
@@ -187,7 +189,7 @@ func (c *caller) returned(a *attempt) {
 			c.route.Overtaken(w.now, w.now-other.sent)
 			r.overtaken = w.now
 		}
-		w.after(network, cancels, nil, other)
+		w.events.send(cancels, other)
 	}
 	if a.hedge {
 		c.route.Won()
@@ -205,8 +207,8 @@ func (c *caller) missed(r *request) {
 	}
 	r.missed++
 	c.service.Refund(c.w.now)
-	r.attempts[1] = nil
+	r.attempts[1].endpoint = nil
 	if !r.done {
-		c.w.after(c.route.Again(c.w.now), late, r, nil)
+		c.w.after(c.route.Again(c.w.now), late, &r.attempts[0])
 	}
 }

@@ -13,54 +13,101 @@ const (
 	cancels                   // the news at the replica that nobody waits for an attempt
 )
 
-// event is something that happens to a request, or to one of its attempts.
+// kinds is the bits of order that hold an eventKind.
+const kinds = 3
+
+// event is something that happens to an attempt, or to a request, which its first attempt stands
+// for. It has no pointers, so that moving it costs the collector nothing.
 type event struct {
 	at      time.Duration
-	serial  uint64 // breaks ties
-	kind    eventKind
-	request *request
-	attempt *attempt
+	order   uint64 // a serial number, which breaks ties, above an eventKind
+	attempt uint32 // its number
 }
 
-func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.serial < o.serial }
+func (e *event) kind() eventKind { return eventKind(e.order & (1<<kinds - 1)) }
 
-// events is a heap of events by time.
+func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.order < o.order }
+
+// events is what is still to happen.
 type events struct {
 	now    time.Duration
 	serial uint64
-	heap   []event
+	heap   []event // by time, with four children each
+	sent   []event // those after the time of the network: they happen in the order of their sending
+	passed int     // how many of these are over
 }
 
-func (q *events) after(d time.Duration, kind eventKind, r *request, a *attempt) {
+func (q *events) event(d time.Duration, kind eventKind, a *attempt) event {
 	q.serial++
-	q.heap = append(q.heap, event{q.now + d, q.serial, kind, r, a})
-	for i := len(q.heap) - 1; i > 0; {
-		up := (i - 1) / 2
-		if !q.heap[i].before(&q.heap[up]) {
+	e := event{at: q.now + d, order: q.serial<<kinds | uint64(kind)}
+	if a != nil {
+		e.attempt = a.number
+		a.request.held++
+	}
+	return e
+}
+
+// send adds what happens after the time of the network.
+func (q *events) send(kind eventKind, a *attempt) {
+	if len(q.sent) == cap(q.sent) && q.passed > len(q.sent)/2 { // make room without growing
+		q.sent, q.passed = q.sent[:copy(q.sent, q.sent[q.passed:])], 0
+	}
+	q.sent = append(q.sent, q.event(network, kind, a))
+}
+
+func (q *events) after(d time.Duration, kind eventKind, a *attempt) {
+	e := q.event(d, kind, a)
+	q.heap = append(q.heap, e)
+	i := len(q.heap) - 1
+	for i > 0 {
+		up := (i - 1) / 4
+		if !e.before(&q.heap[up]) {
 			break
 		}
-		q.heap[i], q.heap[up] = q.heap[up], q.heap[i]
+		q.heap[i] = q.heap[up]
 		i = up
 	}
+	q.heap[i] = e
 }
 
-func (q *events) next() event {
-	first, n := q.heap[0], len(q.heap)-1
-	q.heap[0] = q.heap[n]
+// next returns the next event. It reports whether there is one.
+func (q *events) next() (e event, ok bool) {
+	switch waits := q.passed < len(q.sent); {
+	case waits && (len(q.heap) == 0 || q.sent[q.passed].before(&q.heap[0])):
+		e = q.sent[q.passed]
+		q.passed++
+	case len(q.heap) > 0:
+		e = q.pop()
+	default:
+		return e, false
+	}
+	q.now = e.at
+	return e, true
+}
+
+func (q *events) pop() event {
+	n := len(q.heap) - 1
+	first, last := q.heap[0], q.heap[n]
 	q.heap = q.heap[:n]
+	if n == 0 {
+		return first
+	}
 	for i := 0; ; {
-		least := i
-		for child := 2*i + 1; child <= 2*i+2 && child < n; child++ {
+		least := 4*i + 1
+		if least >= n {
+			q.heap[i] = last
+			return first
+		}
+		for child := least + 1; child < min(4*i+5, n); child++ {
 			if q.heap[child].before(&q.heap[least]) {
 				least = child
 			}
 		}
-		if least == i {
-			break
+		if !q.heap[least].before(&last) {
+			q.heap[i] = last
+			return first
 		}
-		q.heap[i], q.heap[least] = q.heap[least], q.heap[i]
+		q.heap[i] = q.heap[least]
 		i = least
 	}
-	q.now = first.at
-	return first
 }

@@ -15,7 +15,9 @@ type replica struct {
 	freezes []time.Duration // when they begin
 	busy    int
 	waiting []*attempt
-	ends    []time.Duration // when its work is done, by worker; of the oracle alone
+	// Of the oracle alone: when the work of each worker is done, and who is the first.
+	ends  []time.Duration
+	first int
 
 	app      lb.Set // the sidecar's view of the application
 	endpoint *lb.Endpoint
@@ -71,6 +73,7 @@ func (r *replica) receive(a *attempt) {
 		r.start(a)
 		return
 	}
+	a.request.held++
 	r.waiting = append(r.waiting, a)
 }
 
@@ -89,7 +92,7 @@ func (r *replica) refuse(a *attempt) {
 
 func (r *replica) start(a *attempt) {
 	r.busy++
-	r.w.after(r.finish(r.w.now, a.work)-r.w.now, finishes, nil, a)
+	r.w.after(r.finish(r.w.now, a.work)-r.w.now, finishes, a)
 }
 
 func (r *replica) finished(a *attempt) {
@@ -106,8 +109,12 @@ func (r *replica) finished(a *attempt) {
 	for len(r.waiting) > 0 {
 		next := r.waiting[0]
 		r.waiting = r.waiting[1:]
-		if !next.gone {
+		gone := next.gone
+		if !gone {
 			r.start(next)
+		}
+		w.release(next.request)
+		if !gone {
 			break
 		}
 	}
@@ -123,7 +130,7 @@ func (r *replica) respond(a *attempt) {
 	if r.w.Queued {
 		a.load.Queued = max(0, a.load.Pending-r.busy)
 	}
-	r.w.after(network, returns, nil, a)
+	r.w.send(returns, a)
 }
 
 // cancel withdraws an attempt from the queue of the sidecar. What the application has, it keeps.
@@ -140,19 +147,27 @@ func (r *replica) cancel(a *attempt) {
 	}
 }
 
-// oracle returns when work that arrives after the network would be done, and by which worker.
-func (r *replica) oracle(work time.Duration) (done time.Duration, worker int) {
+// free returns when a worker is free for what is sent now. It is for the oracle.
+func (r *replica) free() time.Duration {
 	at := r.w.now + network
 	if r.w.Workers == 0 {
-		return r.finish(at, work), -1
+		return at
 	}
 	if r.ends == nil {
 		r.ends = make([]time.Duration, r.w.Workers)
 	}
+	return max(at, r.ends[r.first])
+}
+
+// occupy gives that worker work until a time.
+func (r *replica) occupy(until time.Duration) {
+	if r.w.Workers == 0 {
+		return
+	}
+	r.ends[r.first] = until
 	for i, end := range r.ends {
-		if end < r.ends[worker] {
-			worker = i
+		if end < r.ends[r.first] {
+			r.first = i
 		}
 	}
-	return r.finish(max(at, r.ends[worker]), work), worker
 }

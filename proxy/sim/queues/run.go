@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/proxy/hedge"
 )
 
@@ -40,18 +39,19 @@ const network = 150 * time.Microsecond
 
 // Result is what callers saw after the warm-up.
 type Result struct {
-	Took     []time.Duration // sorted
+	Took     []time.Duration // sorted by Quantile
 	Requests int
 	Hedges   int // sent
 	Reached  int // of these, how many reached the application
 	Won      int
 	Gates    [hedge.Gates]int
+	sorted   bool
 }
 
 // Add adds o to r.
 func (r *Result) Add(o *Result) {
 	r.Took = append(r.Took, o.Took...)
-	slices.Sort(r.Took)
+	r.sorted = false
 	r.Requests += o.Requests
 	r.Hedges += o.Hedges
 	r.Reached += o.Reached
@@ -63,6 +63,10 @@ func (r *Result) Add(o *Result) {
 
 // Quantile returns the q-quantile of the latency.
 func (r *Result) Quantile(q float64) time.Duration {
+	if !r.sorted {
+		slices.Sort(r.Took)
+		r.sorted = true
+	}
 	return r.Took[min(len(r.Took)-1, int(q*float64(len(r.Took))))]
 }
 
@@ -72,17 +76,19 @@ func (r *Result) Extra() float64 { return float64(r.Reached) / float64(max(1, r.
 type world struct {
 	Cell
 	events
-	way      Way
-	seed     uint64
-	arrivals *rand.Rand
-	replicas []*replica
-	callers  []*caller
-	number   uint64 // of the last request
-	last     uint64
-	from     time.Duration
-	result   Result
-	source   rand.PCG
-	random   *rand.Rand // reads source
+	arena
+	way       Way
+	seed      uint64
+	arrivals  *rand.Rand
+	perSecond float64 // arrivals
+	replicas  []*replica
+	callers   []*caller
+	number    uint64 // of the last request
+	last      uint64
+	from      time.Duration
+	result    Result
+	source    rand.PCG
+	random    *rand.Rand // reads source
 }
 
 // purpose is what random numbers are for.
@@ -104,40 +110,12 @@ func (w *world) about(r *request, p purpose) *rand.Rand {
 	return w.random
 }
 
-// request is one request of a caller.
-type request struct {
-	number   uint64
-	caller   *caller
-	start    time.Duration
-	attempts [2]*attempt
-	tried    []*lb.Endpoint
-	missed   int
-	done     bool
-
-	overtaken time.Duration // when a hedge's response came before the primary's
-}
-
-// attempt is one try of a request at a replica.
-type attempt struct {
-	request  *request
-	endpoint *lb.Endpoint
-	replica  *replica
-	hedge    bool
-	refused  bool
-	over     bool // nobody waits for it
-	taken    bool // the application has it
-	gone     bool // withdrawn from the queue of the replica's sidecar
-	sent     time.Duration
-	work     time.Duration
-	reached  time.Duration
-	load     lb.Load // reported with the response
-
-	found, foundByApp lb.Level
-}
-
 // Run runs a case once.
 func Run(c Cell, way Way, n Length, seed uint64) *Result {
-	w := &world{Cell: c, way: way, seed: seed, from: n.WarmUp, arrivals: rand.New(rand.NewPCG(seed, uint64(forArrivals)))}
+	w := &world{
+		Cell: c, way: way, seed: seed, from: n.WarmUp,
+		arrivals: rand.New(rand.NewPCG(seed, uint64(forArrivals))), perSecond: c.rate(),
+	}
 	w.random = rand.New(&w.source)
 	w.last = uint64(n.Requests + int(c.rate()*n.WarmUp.Seconds()))
 	until := time.Duration(float64(w.last)/c.rate()*float64(time.Second)) + time.Second
@@ -152,45 +130,51 @@ func Run(c Cell, way Way, n Length, seed uint64) *Result {
 	for range c.Callers {
 		w.callers = append(w.callers, newCaller(w))
 	}
-	w.after(w.gap(), arrives, nil, nil)
-	for len(w.heap) > 0 {
-		w.handle(w.next())
+	w.after(w.gap(), arrives, nil)
+	for e, ok := w.next(); ok; e, ok = w.next() {
+		w.handle(e)
 	}
-	slices.Sort(w.result.Took)
 	return &w.result
 }
 
 func (w *world) gap() time.Duration {
-	return time.Duration(w.arrivals.ExpFloat64() / w.rate() * float64(time.Second))
+	return time.Duration(w.arrivals.ExpFloat64() / w.perSecond * float64(time.Second))
 }
 
 func (w *world) handle(e event) {
-	switch e.kind {
-	case arrives:
+	if e.kind() == arrives {
 		w.arrive()
-	case late:
-		e.request.late()
-	case reaches:
-		e.attempt.replica.receive(e.attempt)
-	case finishes:
-		e.attempt.replica.finished(e.attempt)
-	case returns:
-		e.attempt.request.caller.returned(e.attempt)
-	case cancels:
-		e.attempt.replica.cancel(e.attempt)
+		return
 	}
+	a := w.attempt(e.attempt)
+	switch e.kind() {
+	case late:
+		a.request.late()
+	case reaches:
+		a.replica.receive(a)
+	case finishes:
+		a.replica.finished(a)
+	case returns:
+		a.request.caller.returned(a)
+	case cancels:
+		a.replica.cancel(a)
+	}
+	w.release(a.request)
 }
 
 func (w *world) arrive() {
 	w.number++
-	r := &request{number: w.number, caller: w.callers[w.arrivals.IntN(len(w.callers))], start: w.now}
+	r := w.take()
+	r.number, r.caller, r.start = w.number, w.callers[w.arrivals.IntN(len(w.callers))], w.now
+	r.held++
 	if w.number < w.last {
-		w.after(w.gap(), arrives, nil, nil)
+		w.after(w.gap(), arrives, nil)
 	}
 	if w.measured(r) {
 		w.result.Requests++
 	}
 	r.caller.begin(r, w.Service.draw(w.about(r, forWork)))
+	w.release(r)
 }
 
 func (w *world) measured(r *request) bool { return r.start >= w.from }

@@ -1,0 +1,86 @@
+package queues
+
+import (
+	"time"
+
+	"github.com/remora-proxy/remora/lb"
+)
+
+// request is one request of a caller.
+type request struct {
+	number   uint64
+	caller   *caller
+	start    time.Duration
+	attempts [2]attempt // the hedge is the second one
+	tried    []*lb.Endpoint
+	missed   int
+	done     bool
+	held     int // events that have the request, and queues; at 0 its memory serves another one
+
+	overtaken time.Duration // when a hedge's response came before the primary's
+}
+
+// attempt is one try of a request at a replica.
+type attempt struct {
+	request *request
+	number  uint32 // see arena.attempt
+
+	endpoint *lb.Endpoint // nil if the attempt was not made
+	replica  *replica
+	hedge    bool
+	refused  bool
+	over     bool // nobody waits for it
+	taken    bool // the application has it
+	gone     bool // withdrawn from the queue of the replica's sidecar
+	sent     time.Duration
+	work     time.Duration
+	reached  time.Duration
+	load     lb.Load // reported with the response
+
+	found, foundByApp lb.Level
+}
+
+// chunk is how many requests are allocated at a time.
+const chunk = 128
+
+// arena is the memory of all requests.
+type arena struct {
+	chunks []*[chunk]request
+	free   []*request
+}
+
+// take returns memory for a request. All but tried's capacity is zero.
+func (m *arena) take() *request {
+	if len(m.free) == 0 {
+		added := new([chunk]request)
+		for i := range added {
+			r := &added[i]
+			for k := range r.attempts {
+				r.attempts[k] = attempt{request: r, number: uint32(2*(len(m.chunks)*chunk+i) + k)}
+			}
+			m.free = append(m.free, r)
+		}
+		m.chunks = append(m.chunks, added)
+	}
+	last := len(m.free) - 1
+	r := m.free[last]
+	m.free = m.free[:last]
+	return r
+}
+
+// attempt returns the attempt with a number.
+func (m *arena) attempt(number uint32) *attempt {
+	return &m.chunks[number/(2*chunk)][number/2%chunk].attempts[number%2]
+}
+
+// release takes back what an event or a queue held.
+func (m *arena) release(r *request) {
+	if r.held--; r.held > 0 {
+		return
+	}
+	first, hedge, tried := r.attempts[0].number, r.attempts[1].number, r.tried[:0]
+	*r = request{tried: tried}
+	r.attempts[0] = attempt{request: r, number: first}
+	r.attempts[1] = attempt{request: r, number: hedge}
+	m.free = append(m.free, r)
+}
