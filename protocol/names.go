@@ -14,6 +14,7 @@ const (
 	HeaderAttempt    = "x-remora-attempt"    // attempt number that led to this call; also sent to the application
 	HeaderHedge      = "x-remora-hedge"      // "off": the caller wants no hedges
 	HeaderTimeout    = "x-remora-timeout-ms" // how long the caller waits; also sent to the application
+	HeaderClass      = "x-remora-class"      // requests of a class take about equally long
 	HeaderPriority   = "x-remora-priority"   // PriorityBatch: all other requests go first; also sent to the application
 )
 

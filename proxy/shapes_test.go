@@ -45,6 +45,8 @@ func shapes() []shape {
 		{"guarded", proxytest.AllocMeshOptions{Response: fixed,
 			Service: "rate_limit: {rate: 1000000}, breaker: {consecutive: 5}"}, []string{postHead + body}},
 		{"hedging on", proxytest.AllocMeshOptions{Response: fixed, Service: "idempotent: true, hedge: {mode: on}"}, []string{postHead + body}},
+		{"hedging by class", proxytest.AllocMeshOptions{Response: fixed, Service: "idempotent: true, hedge: {mode: on}"},
+			[]string{strings.Replace(postHead, "\r\n", "\r\nx-remora-class: bulk\r\n", 1) + body}},
 		{"logged", proxytest.AllocMeshOptions{Response: fixed, Top: "access_log: {path: /log, buffer: 64KiB}"}, []string{proxytest.GetHead}},
 		{"observed", proxytest.AllocMeshOptions{Response: fixed, Top: observed, Allocs: 0.02}, []string{postHead + body}},
 		{"shadow", proxytest.AllocMeshOptions{Response: fixed, Service: "idempotent: true, hedge: {mode: shadow}"}, []string{postHead + body}},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -119,6 +120,17 @@ func mergeRoute(into, r *stats.RouteReport) {
 	into.Latency.Add(&r.Latency)
 	if into.Effect != nil {
 		into.Effect.Add(r.Effect)
+	}
+	for _, c := range r.Classes {
+		i := slices.IndexFunc(into.Classes, func(o hedge.ClassReport) bool { return o.Name == c.Name })
+		if i < 0 {
+			into.Classes = append(into.Classes, c)
+			continue
+		}
+		o := &into.Classes[i]
+		o.Samples += c.Samples
+		o.Delay, o.Median = max(o.Delay, c.Delay), max(o.Median, c.Median)
+		o.Merged = o.Merged && c.Merged
 	}
 	for i := range into.Forecasts {
 		f, of := &into.Forecasts[i], &r.Forecasts[i]

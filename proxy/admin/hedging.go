@@ -35,12 +35,23 @@ type hedgingCounts struct {
 type routeHedging struct {
 	Route   string     `json:"route"`
 	Mode    string     `json:"mode"`
-	DelayMS float64    `json:"delay_ms"` // current, the longest of all loops
-	WinRate *float64   `json:"win_rate"` // of the last few hundred hedges; null if there were none
-	Latency quantiles  `json:"latency"`  // of first attempts
+	DelayMS float64    `json:"delay_ms"`          // current, the longest of all loops
+	WinRate *float64   `json:"win_rate"`          // of the last few hundred hedges; null if there were none
+	Latency quantiles  `json:"latency"`           // of first attempts
+	Classes []class    `json:"classes,omitempty"` // of requests, at most 16 of each loop
 	Effect  *effect    `json:"effect,omitempty"`
 	Shadow  []forecast `json:"shadow,omitempty"`
 	hedgingCounts
+}
+
+// class describes the requests of one class in the last 5 to 60 s. Of the loops' delays and medians
+// the longest is shown.
+type class struct {
+	Name     string  `json:"name"`
+	Samples  int     `json:"samples"`
+	DelayMS  float64 `json:"delay_ms"`
+	MedianMS float64 `json:"median_ms"`
+	Merged   bool    `json:"merged"` // delay and median are the route's
 }
 
 // quantiles are latencies of the last 30 to 60 s in milliseconds. null means that the
@@ -113,6 +124,9 @@ func routeState(r *stats.RouteReport) routeHedging {
 	if r.Recent > 0 {
 		rate := float64(r.RecentWon) / float64(r.Recent)
 		st.WinRate = &rate
+	}
+	for _, c := range r.Classes {
+		st.Classes = append(st.Classes, class{c.Name, c.Samples, ms(c.Delay), ms(c.Median), c.Merged})
 	}
 	for i := range r.Forecasts {
 		f := &r.Forecasts[i]

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,20 +75,28 @@ func TestHedgingCounts(t *testing.T) {
 // TestMergeRoutes: counts and distributions of loops are added, and the longest delay is
 // shown.
 func TestMergeRoutes(t *testing.T) {
-	report := func(delay time.Duration, latencies ...time.Duration) stats.WorkerReport {
+	report := func(delay time.Duration, classes []hedge.ClassReport, latencies ...time.Duration) stats.WorkerReport {
 		r := hedge.NewRoute(hedge.Policy{Mode: hedge.Shadow, Delay: delay, Quantile: .97, MaxDelay: delay}, 1)
 		for _, d := range latencies {
 			r.Answered(0, d, &hedge.Watch{})
 		}
 		return stats.WorkerReport{Services: []stats.ServiceReport{{Name: "a", Tokens: 2, Routes: []stats.RouteReport{{
-			Delay: delay, Counts: hedge.Counts{Primaries: 10, Hedges: 3, HedgesMissed: 1, HedgesWon: 1},
+			Classes: classes,
+			Delay:   delay, Counts: hedge.Counts{Primaries: 10, Hedges: 3, HedgesMissed: 1, HedgesWon: 1},
 			Recent: 4, RecentWon: 1, Latency: r.Estimator.Distribution(0), Forecasts: r.Forecasts(0),
 		}}}}}
 	}
-	svc := merge([]stats.WorkerReport{report(3*time.Millisecond, 1*time.Millisecond), report(4*time.Millisecond, 9*time.Millisecond)})[0]
+	svc := merge([]stats.WorkerReport{
+		report(3*time.Millisecond, []hedge.ClassReport{
+			{Name: "a", Samples: 5, Delay: 2 * time.Millisecond, Median: time.Millisecond, Merged: true},
+			{Name: "b", Samples: 1}}, 1*time.Millisecond),
+		report(4*time.Millisecond, []hedge.ClassReport{
+			{Name: "c", Samples: 2, Merged: true},
+			{Name: "a", Samples: 6, Delay: 3 * time.Millisecond, Median: time.Millisecond}}, 9*time.Millisecond)})[0]
 	got := routeState(&svc.Routes[0])
 	if svc.Tokens != 4 || got.DelayMS != 4 || got.Requests != 20 || got.Hedges != 6 || got.Missed != 2 || got.Won != 2 ||
 		got.ExtraLoad != .2 || *got.WinRate != .25 || got.Latency.Samples != 2 || *got.Latency.P50 > 1.1 || *got.Latency.P99 < 8.9 ||
+		!slices.Equal(got.Classes, []class{{"a", 11, 3, 1, false}, {"b", 1, 0, 0, false}, {"c", 2, 0, 0, true}}) ||
 		got.Shadow[0].DelayMS != 4 || *got.Shadow[0].P99 < 8.9 {
 		t.Errorf("%+v", got)
 	}

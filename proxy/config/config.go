@@ -49,6 +49,12 @@ const (
 	HedgeOn     = "on"     // hedge
 )
 
+// Values of Hedge.Class; any other is the name of a header.
+const (
+	ClassSize = "size" // by the size of the body
+	ClassNone = "none" // one for all
+)
+
 // Names of failures in Retry.On, which a retry follows. Retry.On may also contain a
 // status code, such as "503".
 const (

@@ -55,7 +55,7 @@ func DefaultPolicy() Policy {
 		Timeout: 15 * time.Second, Priority: PriorityOnline,
 		Retry: Retry{Attempts: 1, On: []string{RetryConnect, RetryRefused, RetryReset}},
 		Hedge: Hedge{
-			Mode: HedgeOff, Quantile: 0.97, MinDelay: time.Millisecond, MaxDelay: 50 * time.Millisecond,
+			Mode: HedgeOff, Class: ClassSize, Quantile: 0.97, MinDelay: time.Millisecond, MaxDelay: 50 * time.Millisecond,
 			Budget: 0.05, Max: 1,
 		},
 	}

@@ -97,6 +97,8 @@ type Hedge struct {
 	Delay time.Duration `yaml:"delay" auto:"0"`
 	// For `auto`. 1 − quantile must be below `budget`.
 	Quantile float64 `yaml:"quantile" in:"(0,1)"`
+	// What tells the [class](hedging.md#classes) of a request: `size`, the name of a header, or `none`.
+	Class string `yaml:"class"`
 	// Lowest `auto` delay.
 	MinDelay time.Duration `yaml:"min_delay"`
 	// Highest `auto` delay, and the delay while samples are few.

@@ -254,6 +254,8 @@ func (v *validator) hedge(at path, p *Policy) {
 	h, at := &p.Hedge, at.key("hedge")
 	v.refuseIf(h.MinDelay > h.MaxDelay,
 		at.key("min_delay"), "%s is more than max_delay, %s", h.MinDelay, h.MaxDelay)
+	v.refuseIf(!isHeaderName(h.Class) || strings.HasPrefix(strings.ToLower(h.Class), "x-remora-"),
+		at.key("class"), "expected size, none or the name of a header, got %q", h.Class)
 	if h.Mode == HedgeOff {
 		return
 	}

@@ -194,6 +194,17 @@ func TestForwardedRules(t *testing.T) {
 	})
 }
 
+func TestHedgeClass(t *testing.T) {
+	checkRules(t, []rule{
+		{withService(`hedge: {class: size}`), ""},
+		{withService(`hedge: {class: none}`), ""},
+		{withService(`hedge: {class: X-Kind}`), ""},
+		{withService(`hedge: {class: ""}`), "hedge.class: expected size, none or the name of a header"},
+		{withService(`hedge: {class: "a b"}`), "hedge.class: expected"},
+		{withService(`hedge: {class: X-Remora-Class}`), "hedge.class: expected"},
+	})
+}
+
 // TestAllowRules checks that rules which can't match, and names of nothing, are reported.
 func TestAllowRules(t *testing.T) {
 	link := func(rules string) string {

@@ -201,6 +201,8 @@ func applyHint(ex *exchange.Exchange, h protocol.Header) {
 		req.Idempotent = string(h.Value) == "1"
 	case protocol.EqualFold(h.Name, protocol.HeaderHedge):
 		ex.NoHedge = string(h.Value) == "off"
+	case protocol.EqualFold(h.Name, protocol.HeaderClass):
+		ex.ClassName = h.Value
 	case protocol.EqualFold(h.Name, protocol.HeaderPriority):
 		req.Batch = string(h.Value) == protocol.PriorityBatch
 	case protocol.EqualFold(h.Name, protocol.HeaderAttempt):

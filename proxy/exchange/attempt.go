@@ -117,7 +117,7 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 // watchShadow has shadow mode observe a primary that starts at a.ep.
 func (a *Attempt) watchShadow(now time.Duration) {
 	ex, s := a.ex, a.ex.service
-	ex.watch = hedge.Watch{Hedgeable: ex.Request.Idempotent && !ex.cascade() && !ex.NoHedge, Left: ex.Request.Deadline - now}
+	ex.watch = hedge.Watch{Class: ex.watch.Class, Hedgeable: ex.Request.Idempotent && !ex.cascade() && !ex.NoHedge, Left: ex.Request.Deadline - now}
 	unavailable := s.set.Stalled(now, a.ep) || !a.ep.Spare(now)
 	ex.Route.hedging.Sent(now, &ex.watch, a.ep.Ext.(*Endpoint).id, unavailable)
 }
@@ -335,7 +335,7 @@ func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
 	s.shared.lastAnswer.Store(int64(now))
 	if latency > 0 {
 		s.latency.Add(now, latency)
-		a.ep.Learn(now, latency, a.found)
+		a.ep.Learn(now, a.ex.Route.hedging.Scaled(now, latency, a.ex.watch.Class), a.found)
 	}
 	a.recordServiceTime()
 }

@@ -190,8 +190,12 @@ func (ex *Exchange) startHedging() {
 	}
 	r := ex.Route.hedging
 	ex.service.hedging.Primary(ex.began, r)
+	if ex.Route.classHeader != "" && ex.ClassName == nil {
+		ex.ClassName = protocol.Find(ex.Request.Headers, ex.Route.classHeader)
+	}
+	ex.watch.Class = r.ClassOf(ex.began, ex.ClassName, len(ex.Request.Body))
 	if r.Policy.Mode != hedge.Off && !ex.NoHedge {
-		ex.armHedge(ex.began, r.Delay(ex.began))
+		ex.armHedge(ex.began, r.DelayOf(ex.began, ex.watch.Class))
 	}
 }
 

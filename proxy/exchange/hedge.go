@@ -48,6 +48,7 @@ func (ex *Exchange) askHedge() {
 	stuck := ex.stalled(now, silent)
 	ep := s.set.PickHedge(now, ex.shard.Rand, ex.tried[:ex.launched], stuck)
 	q := hedge.Question{
+		Class:      ex.watch.Class,
 		Idempotent: ex.Request.Idempotent,
 		Cascade:    ex.cascade(),
 		Left:       ex.Request.Deadline - now,
@@ -63,7 +64,7 @@ func (ex *Exchange) askHedge() {
 		ex.hedges++
 	}
 	if (gate == hedge.Open || gate.Transient()) && ex.hedges < r.Policy.Max {
-		ex.armHedge(now, r.Again(now))
+		ex.armHedge(now, r.Again(now, ex.watch.Class))
 	}
 	if gate == hedge.Open {
 		ex.launch(hedgeAttempt, ep)
@@ -106,6 +107,6 @@ func (ex *Exchange) hedgeMissed() {
 	ex.service.hedging.Refund(now)
 	ex.hedges--
 	if ex.state == exchangeOpen && !ex.hedge.Armed() {
-		ex.armHedge(now, ex.Route.hedging.Again(now))
+		ex.armHedge(now, ex.Route.hedging.Again(now, ex.watch.Class))
 	}
 }

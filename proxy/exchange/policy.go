@@ -3,6 +3,7 @@ package exchange
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/remora-proxy/remora/lb"
@@ -25,6 +26,7 @@ type Route struct {
 	retryOn       retryOn
 	tryTimeout    time.Duration // of each attempt; 0 means none
 	hedging       *hedge.Route
+	classHeader   string      // the header that names the class of a request, in lower case; "" means none
 	silence       lb.Census   // of the service's endpoints
 	rules         allow.Rules // of the route and its service
 	ruled         bool        // there is one
@@ -44,6 +46,9 @@ func newRoute(plan *route.Plan, svc *Service) *Route {
 		retryAttempts: p.Retry.Attempts, tryTimeout: p.Retry.PerTryTimeout,
 		hedging: hedge.NewRoute(hedgePolicy(&p.Hedge), svc.Shard.Process.Loops),
 	}
+	if class := p.Hedge.Class; class != config.ClassSize && class != config.ClassNone {
+		r.classHeader = strings.ToLower(class)
+	}
 	on := p.Retry.On
 	r.retryOn = retryOn{
 		connect: slices.Contains(on, config.RetryConnect), refused: slices.Contains(on, config.RetryRefused),
@@ -60,7 +65,7 @@ func newRoute(plan *route.Plan, svc *Service) *Route {
 func hedgePolicy(h *config.Hedge) hedge.Policy {
 	p := hedge.Policy{
 		Delay: h.Delay, Quantile: h.Quantile, MinDelay: h.MinDelay, MaxDelay: h.MaxDelay,
-		Budget: h.Budget, Max: h.Max,
+		Budget: h.Budget, Max: h.Max, OneClass: h.Class == config.ClassNone,
 	}
 	switch h.Mode {
 	case config.HedgeOn:

@@ -17,6 +17,7 @@ type message struct {
 	hedged     bool                       // Request.Hedge as it came
 	batch      bool                       // the request, or its route, is batch
 	NoHedge    bool                       // the caller opted out of hedges
+	ClassName  []byte                     // as the caller named the request's class; aliases HeadBuffer
 	Arrived    time.Duration              // when the head of a request that had to wait arrived; 0 means now
 	HeadBuffer *bytebufferpool.ByteBuffer // Request's slices alias it
 	BodyBuffer *bytebufferpool.ByteBuffer // Request.Body aliases it; nil if it aliases HeadBuffer

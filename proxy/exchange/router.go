@@ -74,7 +74,7 @@ func adoptRoute(plan *route.Plan, old []*Route, services map[string]*Service) *R
 	}
 	r := newRoute(plan, services[plan.Service])
 	if plan.Before >= 0 {
-		r.hedging.Estimator = old[plan.Before].hedging.Estimator
+		r.hedging.Inherit(old[plan.Before].hedging)
 	}
 	return r
 }

@@ -239,7 +239,7 @@ func (r *Route) report(now time.Duration) stats.RouteReport {
 	h := r.hedging
 	out := stats.RouteReport{
 		Route: r.index, Mode: h.Policy.Mode, Delay: h.Delay(now), Counts: h.Counts,
-		Latency: h.Estimator.Distribution(now), Forecasts: h.Forecasts(now), Effect: h.Effect(now),
+		Latency: h.Estimator.Distribution(now), Classes: h.Classes(now), Forecasts: h.Forecasts(now), Effect: h.Effect(now),
 	}
 	out.Recent, out.RecentWon = h.Recent()
 	return out

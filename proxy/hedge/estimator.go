@@ -65,11 +65,7 @@ func (e *Estimator) Delay(now time.Duration, p *Policy) time.Duration {
 	if p.Delay > 0 {
 		return p.Delay
 	}
-	tail := e.estimate(now, p.Quantile).tail
-	if tail == 0 {
-		return p.MaxDelay
-	}
-	return min(max(tail, p.MinDelay), p.MaxDelay)
+	return p.clamp(e.estimate(now, p.Quantile).tail)
 }
 
 // StallAfter returns after how long without a response an endpoint with pending requests

@@ -31,13 +31,18 @@ func bucketOf(d time.Duration) int {
 	return shift<<subBits + int(us>>shift)
 }
 
-func middleOf(bucket int) time.Duration {
+// lowOf returns the lowest latency of a bucket.
+func lowOf(bucket int) time.Duration {
 	if bucket < linear {
-		return time.Duration(bucket)*time.Microsecond + time.Microsecond/2
+		return time.Duration(bucket) * time.Microsecond
 	}
 	shift := bucket>>subBits - 1
-	low := (bucket - shift<<subBits) << shift
-	return time.Duration(low)*time.Microsecond + time.Microsecond<<shift/2
+	return time.Duration((bucket-shift<<subBits)<<shift) * time.Microsecond
+}
+
+func middleOf(bucket int) time.Duration {
+	low := lowOf(bucket)
+	return low + (lowOf(bucket+1)-low)/2
 }
 
 // halfWindow counts the samples of half a window; censored ones are slower than every bucket.

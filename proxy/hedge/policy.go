@@ -34,6 +34,16 @@ type Policy struct {
 
 	Budget float64 // hedges and paid retries per primary
 	Max    int     // hedges of one request
+
+	OneClass bool // the automatic delay is the same for all requests; see Class
+}
+
+// clamp returns the automatic delay for a quantile; 0 means that it is unknown.
+func (p *Policy) clamp(quantile time.Duration) time.Duration {
+	if quantile == 0 {
+		return p.MaxDelay
+	}
+	return min(max(quantile, p.MinDelay), p.MaxDelay)
 }
 
 // Gate is the result of a decision to hedge: Open, or the gate that was closed.

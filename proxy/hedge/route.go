@@ -13,6 +13,11 @@ type Route struct {
 	worth   worth
 	effect  *effect // nil until a hedge has won
 	shadow  *shadow // nil unless the mode is Shadow
+
+	classes *classes // nil means one class so far
+	unequal int      // requests that may need classes, while it is nil
+	// The octave of the latest body, while classes is nil: from usual, usualSpan sizes.
+	usual, usualSpan uint
 }
 
 // Counts are the counters of a route or, added up, of a service.
@@ -44,7 +49,16 @@ func NewRoute(p Policy, loops int) *Route {
 	return r
 }
 
-// Delay returns how long to wait before the next hedge; see Estimator.Delay.
+// Inherit takes what was learned of the latencies from the route's last configuration.
+func (r *Route) Inherit(last *Route) {
+	r.Estimator = last.Estimator
+	if !r.Policy.OneClass {
+		r.classes = last.classes // usualSpan is 0
+	}
+}
+
+// Delay returns how long a request without a class waits for its next hedge; see
+// Estimator.Delay.
 func (r *Route) Delay(now time.Duration) time.Duration { return r.Estimator.Delay(now, &r.Policy) }
 
 // minAskInterval is the shortest time between two decisions for one request. A
@@ -52,8 +66,10 @@ func (r *Route) Delay(now time.Duration) time.Duration { return r.Estimator.Dela
 // nothing but ask for each request in flight. Timers are no more exact than this.
 const minAskInterval = 500 * time.Microsecond
 
-// Again returns the time between two decisions for a request: Delay, at least minAskInterval.
-func (r *Route) Again(now time.Duration) time.Duration { return max(r.Delay(now), minAskInterval) }
+// Again returns the time between two decisions for a request: DelayOf, at least minAskInterval.
+func (r *Route) Again(now time.Duration, c Class) time.Duration {
+	return max(r.DelayOf(now, c), minAskInterval)
+}
 
 // Sent records that a primary is handed to the endpoint with the given number. unavailable
 // reports whether the endpoint was stalled or had no spare capacity before. The caller keeps w
@@ -70,6 +86,9 @@ func (r *Route) Shadows() bool { return r.shadow != nil }
 // Answered records the response to a primary, as Estimator.Observe does.
 func (r *Route) Answered(now, latency time.Duration, w *Watch) {
 	r.Estimator.Observe(now, latency)
+	if w.Class != 0 {
+		r.classes.observe(now, latency, w.Class)
+	}
 	if r.shadow != nil {
 		r.shadow.end(now, r, w, false)
 	}
@@ -78,6 +97,9 @@ func (r *Route) Answered(now, latency time.Duration, w *Watch) {
 // Late records a primary that was given up before its response, as Estimator.Censor does.
 func (r *Route) Late(now time.Duration, w *Watch) {
 	r.Estimator.Censor(now)
+	if w.Class != 0 {
+		r.classes.censor(now, w.Class)
+	}
 	if r.shadow != nil {
 		r.shadow.end(now, r, w, true)
 	}

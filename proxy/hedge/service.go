@@ -25,7 +25,8 @@ func NewService(loops int) Service {
 // Question describes one request to the gates when its hedge timer fires. The zero
 // value keeps as many gates closed as it can.
 type Question struct {
-	Idempotent bool // may reach two replicas
+	Class      Class // of the request
+	Idempotent bool  // may reach two replicas
 
 	// Cascade reports whether the request is itself a hedge or a retry of its
 	// sender. Hedging it again would multiply the load along a chain of services.
@@ -96,6 +97,7 @@ func (s *Service) Decide(now time.Duration, r *Route, q *Question) Gate {
 
 func (s *Service) gate(now time.Duration, r *Route, q *Question) Gate {
 	est, budget := r.Estimator.estimate(now, r.Policy.Quantile), r.Policy.Budget
+	_, median := r.estimateOf(now, q.Class)
 	switch {
 	case !q.Idempotent:
 		return NotIdempotent
@@ -105,7 +107,7 @@ func (s *Service) gate(now time.Duration, r *Route, q *Question) Gate {
 		return Correlated
 	case q.Untried <= 0:
 		return NoEndpoint
-	case q.Left <= 0 || q.Left < est.median:
+	case q.Left <= 0 || q.Left < median:
 		return Deadline
 	case !q.Stuck && !r.winRate.allows():
 		return Useless

@@ -19,9 +19,13 @@ const never = time.Duration(math.MaxInt64)
 // A real request asks again after each Route.Again.
 const maxAsks = 32
 
-// Watch is the state of one primary attempt in shadow mode. The zero value is the
-// state of an attempt that shadow mode doesn't follow.
+// Watch is what is known of one primary attempt. The zero value is the state of one without a
+// class that shadow mode doesn't follow.
 type Watch struct {
+	Class Class // of the request, from ClassOf
+
+	// The rest is for shadow mode.
+
 	// Hedgeable reports whether the request may be hedged: it is idempotent, it
 	// is no hedge or retry itself, and its caller did not opt out.
 	Hedgeable bool
@@ -103,7 +107,7 @@ func (s *shadow) end(now time.Duration, r *Route, w *Watch, cutOff bool) {
 	if !w.Hedgeable {
 		return
 	}
-	current := r.Delay(now)
+	current := r.DelayOf(now, w.Class)
 	for i := range s.plans {
 		p := &s.plans[i]
 		when := w.askTimes(cmp.Or(p.delay, current), current)

@@ -23,7 +23,7 @@ type caller struct {
 }
 
 func newCaller(w *world) *caller {
-	c := &caller{w: w, service: hedge.NewService(1), route: hedge.NewRoute(Policy, 1), index: map[*lb.Endpoint]int{}}
+	c := &caller{w: w, service: hedge.NewService(1), route: hedge.NewRoute(w.policy(), 1), index: map[*lb.Endpoint]int{}}
 	var targets []lb.Target
 	for i := range w.replicas {
 		targets = append(targets, lb.Target{Addr: address(i)})
@@ -42,8 +42,9 @@ func (c *caller) begin(r *request, work time.Duration) {
 		c.foresee(r, work)
 		return
 	}
-	delay := c.route.Delay(w.now)
-	c.set.Stall = lb.Stall{After: c.route.Estimator.StallAfter(w.now, &c.route.Policy), Probe: delay}
+	r.class = c.route.ClassOf(w.now, nil, r.size)
+	delay := c.route.DelayOf(w.now, r.class)
+	c.set.Stall = lb.Stall{After: c.route.Estimator.StallAfter(w.now, &c.route.Policy), Probe: c.route.Delay(w.now)}
 	c.service.Primary(w.now, c.route)
 	e := c.pick(r)
 	c.send(r, e, false, work)
@@ -82,7 +83,7 @@ func (c *caller) foresee(r *request, work time.Duration) {
 	}
 	best.occupy(first)
 	if w.measured(r) {
-		w.result.Took = append(w.result.Took, first+network-r.start)
+		w.took(r, first+network-r.start)
 	}
 }
 
@@ -105,7 +106,7 @@ func (r *request) late() {
 		return
 	}
 	silent := c.route.Estimator.SilentAfter(now, &c.route.Policy)
-	q := hedge.Question{Idempotent: true, Left: math.MaxInt64, Endpoints: c.set.Len(), Stuck: r.stuck(now, silent)}
+	q := hedge.Question{Class: r.class, Idempotent: true, Left: math.MaxInt64, Endpoints: c.set.Len(), Stuck: r.stuck(now, silent)}
 	q.Heard, q.Silent = c.set.Silence(now, silent, &c.census)
 	e := c.set.PickHedge(now, c.w.about(r, forHedge), r.tried, q.Stuck)
 	if e != nil {
@@ -120,11 +121,11 @@ func (r *request) late() {
 		if measured {
 			c.w.result.Hedges++
 		}
-		c.send(r, e, true, c.w.Service.draw(c.w.about(r, forHedge)))
+		c.send(r, e, true, c.w.Service.draw(c.w.about(r, forHedge), r.size))
 		return
 	}
 	if gate.Transient() {
-		c.w.after(c.route.Again(now), late, &r.attempts[0])
+		c.w.after(c.route.Again(now, r.class), late, &r.attempts[0])
 	}
 }
 
@@ -160,8 +161,8 @@ func (c *caller) returned(a *attempt) {
 		return
 	}
 	a.endpoint.Answered(w.now, w.now-a.sent)
-	a.endpoint.Learn(w.now, w.now-a.sent, a.found)
-	if hedge := &r.attempts[1]; a != hedge && hedge.endpoint != nil && !hedge.refused {
+	a.endpoint.Learn(w.now, c.route.Scaled(w.now, w.now-a.sent, r.class), a.found)
+	if second := &r.attempts[1]; a != second && second.endpoint != nil && !second.refused {
 		saved := time.Duration(0)
 		if r.done {
 			saved = w.now - r.overtaken
@@ -173,10 +174,10 @@ func (c *caller) returned(a *attempt) {
 	}
 	r.done = true
 	if !a.hedge {
-		c.route.Answered(w.now, w.now-a.sent, &hedge.Watch{})
+		c.route.Answered(w.now, w.now-a.sent, &hedge.Watch{Class: r.class})
 	}
 	if w.measured(r) {
-		w.result.Took = append(w.result.Took, w.now-r.start)
+		w.took(r, w.now-r.start)
 	}
 	for i := range r.attempts {
 		other := &r.attempts[i]
@@ -185,7 +186,7 @@ func (c *caller) returned(a *attempt) {
 		}
 		other.over = true
 		if !other.hedge {
-			c.route.Late(w.now, &hedge.Watch{})
+			c.route.Late(w.now, &hedge.Watch{Class: r.class})
 			c.route.Overtaken(w.now, w.now-other.sent)
 			r.overtaken = w.now
 		}
@@ -209,6 +210,6 @@ func (c *caller) missed(r *request) {
 	c.service.Refund(c.w.now)
 	r.attempts[1].endpoint = nil
 	if !r.done {
-		c.w.after(c.route.Again(c.w.now), late, &r.attempts[0])
+		c.w.after(c.route.Again(c.w.now, r.class), late, &r.attempts[0])
 	}
 }

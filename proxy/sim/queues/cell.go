@@ -18,6 +18,8 @@ type Cell struct {
 
 	// Queued means that the replica's sidecar knows the workers (max_concurrency) and queues.
 	Queued bool
+	// OneClass means that one estimate is made for all requests, large or small.
+	OneClass bool
 	// Direct means that there is no sidecar beside the replica: nothing is reported or refused.
 	Direct bool
 }
@@ -48,15 +50,33 @@ const (
 	Lognormal10         // sigma 1
 	Bimodal             // lognormal, sigma 0.5; a tenth takes 10 ms more
 	Services    = int(Bimodal) + 1
+
+	// Unequal are requests of two sizes: a tenth is large, and takes 20 times as long.
+	Unequal = Bimodal + 1
+	// MostLarge are two sizes, of which only a quarter is small.
+	MostLarge = Unequal + 1
 )
 
 func (s Service) String() string {
-	return [...]string{"exponential", "lognormal 0.5", "lognormal 1.0", "bimodal"}[s]
+	return [...]string{"exponential", "lognormal 0.5", "lognormal 1.0", "bimodal", "unequal", "most large"}[s]
 }
 
 const median = time.Millisecond
 
-func (s Service) draw(r *rand.Rand) time.Duration {
+// Body sizes of requests, in bytes.
+const (
+	small = 200
+	large = 20_000
+)
+
+// largeShare is the share of large requests.
+func (s Service) largeShare() float64 { return map[Service]float64{Unequal: 0.1, MostLarge: 0.75}[s] }
+
+// largeTakes is how much longer a large request takes.
+const largeTakes = 20
+
+// draw returns how long a request takes that has a body of this size.
+func (s Service) draw(r *rand.Rand, size int) time.Duration {
 	x := 0.0
 	switch s {
 	case Exponential:
@@ -70,12 +90,18 @@ func (s Service) draw(r *rand.Rand) time.Duration {
 		if r.Float64() < 0.1 {
 			x += 10
 		}
+	case Unequal, MostLarge:
+		x = math.Exp(r.NormFloat64() * 0.3)
+		if size == large {
+			x *= largeTakes
+		}
 	}
 	return time.Duration(x * float64(median))
 }
 
 func (s Service) mean() time.Duration {
-	x := [...]float64{1, math.Exp(0.125), math.Exp(0.5), math.Exp(0.125) + 1}[s]
+	unequal := math.Exp(0.045) * (1 + s.largeShare()*(largeTakes-1))
+	x := [...]float64{1, math.Exp(0.125), math.Exp(0.5), math.Exp(0.125) + 1, unequal, unequal}[s]
 	return time.Duration(x * float64(median))
 }
 

@@ -27,7 +27,7 @@ type replica struct {
 }
 
 func newReplica(w *world, freezes []time.Duration) *replica {
-	r := &replica{w: w, freezes: freezes, route: hedge.NewRoute(Policy, 1), answered: -1}
+	r := &replica{w: w, freezes: freezes, route: hedge.NewRoute(w.policy(), 1), answered: -1}
 	added, _ := r.app.Update([]lb.Target{{Addr: "app"}})
 	r.endpoint = added[0]
 	return r
@@ -67,6 +67,7 @@ func (r *replica) receive(a *attempt) {
 	if a.hedge && w.measured(a.request) {
 		w.result.Reached++
 	}
+	a.class = r.route.ClassOf(w.now, nil, a.request.size)
 	r.app.Stall = lb.Stall{After: r.route.Estimator.StallAfter(w.now, &r.route.Policy)}
 	a.foundByApp = r.endpoint.Started(w.now)
 	if r.busy < r.workers() {
@@ -82,7 +83,8 @@ func (r *replica) admits(q *request) bool {
 	if r.w.Queued {
 		return r.busy < r.workers()
 	}
-	return r.app.PickHedge(r.w.now, r.w.about(q, forHedge), nil, true) != nil
+	ok := r.app.PickHedge(r.w.now, r.w.about(q, forHedge), nil, true) != nil
+	return ok
 }
 
 func (r *replica) refuse(a *attempt) {
@@ -100,11 +102,11 @@ func (r *replica) finished(a *attempt) {
 	r.busy--
 	took := w.now - a.reached
 	r.endpoint.Answered(w.now, took)
-	r.endpoint.Learn(w.now, took, a.foundByApp)
+	r.endpoint.Learn(w.now, r.route.Scaled(w.now, took, a.class), a.foundByApp)
 	r.recent.Add(w.now, took)
 	r.answered = w.now
 	if !a.hedge {
-		r.route.Estimator.Observe(w.now, took)
+		r.route.Answered(w.now, took, &hedge.Watch{Class: a.class})
 	}
 	for len(r.waiting) > 0 {
 		next := r.waiting[0]

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/proxy/hedge"
 )
 
 // request is one request of a caller.
@@ -11,6 +12,8 @@ type request struct {
 	number   uint64
 	caller   *caller
 	start    time.Duration
+	size     int
+	class    hedge.Class
 	attempts [2]attempt // the hedge is the second one
 	tried    []*lb.Endpoint
 	missed   int
@@ -35,7 +38,8 @@ type attempt struct {
 	sent     time.Duration
 	work     time.Duration
 	reached  time.Duration
-	load     lb.Load // reported with the response
+	load     lb.Load     // reported with the response
+	class    hedge.Class // at the replica
 
 	found, foundByApp lb.Level
 }

@@ -40,6 +40,7 @@ const network = 150 * time.Microsecond
 // Result is what callers saw after the warm-up.
 type Result struct {
 	Took     []time.Duration // sorted by Quantile
+	Small    []time.Duration // of these, small requests; sorted by SmallQuantile
 	Requests int
 	Hedges   int // sent
 	Reached  int // of these, how many reached the application
@@ -51,6 +52,7 @@ type Result struct {
 // Add adds o to r.
 func (r *Result) Add(o *Result) {
 	r.Took = append(r.Took, o.Took...)
+	r.Small = append(r.Small, o.Small...)
 	r.sorted = false
 	r.Requests += o.Requests
 	r.Hedges += o.Hedges
@@ -63,15 +65,36 @@ func (r *Result) Add(o *Result) {
 
 // Quantile returns the q-quantile of the latency.
 func (r *Result) Quantile(q float64) time.Duration {
+	r.sort()
+	return quantile(r.Took, q)
+}
+
+// SmallQuantile returns the q-quantile of the latency of small requests.
+func (r *Result) SmallQuantile(q float64) time.Duration {
+	r.sort()
+	return quantile(r.Small, q)
+}
+
+func (r *Result) sort() {
 	if !r.sorted {
 		slices.Sort(r.Took)
+		slices.Sort(r.Small)
 		r.sorted = true
 	}
-	return r.Took[min(len(r.Took)-1, int(q*float64(len(r.Took))))]
+}
+
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
 // Extra returns the hedges that reached an application, per request.
 func (r *Result) Extra() float64 { return float64(r.Reached) / float64(max(1, r.Requests)) }
+
+func (c *Cell) policy() hedge.Policy {
+	p := Policy
+	p.OneClass = c.OneClass
+	return p
+}
 
 type world struct {
 	Cell
@@ -100,6 +123,7 @@ const (
 	forPick
 	forWork
 	forHedge
+	forSize
 )
 
 // about returns random numbers that depend only on the request and the purpose: what becomes of
@@ -165,7 +189,10 @@ func (w *world) handle(e event) {
 func (w *world) arrive() {
 	w.number++
 	r := w.take()
-	r.number, r.caller, r.start = w.number, w.callers[w.arrivals.IntN(len(w.callers))], w.now
+	r.number, r.caller, r.start, r.size = w.number, w.callers[w.arrivals.IntN(len(w.callers))], w.now, small
+	if share := w.Service.largeShare(); share > 0 && w.about(r, forSize).Float64() < share {
+		r.size = large
+	}
 	r.held++
 	if w.number < w.last {
 		w.after(w.gap(), arrives, nil)
@@ -173,8 +200,16 @@ func (w *world) arrive() {
 	if w.measured(r) {
 		w.result.Requests++
 	}
-	r.caller.begin(r, w.Service.draw(w.about(r, forWork)))
+	r.caller.begin(r, w.Service.draw(w.about(r, forWork), r.size))
 	w.release(r)
+}
+
+// took counts a request's latency.
+func (w *world) took(r *request, latency time.Duration) {
+	w.result.Took = append(w.result.Took, latency)
+	if r.size == small && w.Service.largeShare() > 0 {
+		w.result.Small = append(w.result.Small, latency)
+	}
 }
 
 func (w *world) measured(r *request) bool { return r.start >= w.from }

@@ -52,8 +52,9 @@ type RouteReport struct {
 	Recent    int                // hedges that the gate useless remembers
 	RecentWon int                // of these, hedges that won
 	Latency   hedge.Distribution // of primaries
-	Forecasts []hedge.Forecast   // with mode shadow only
-	Effect    *hedge.Effect      // with mode on only
+	Classes   []hedge.ClassReport
+	Forecasts []hedge.Forecast // with mode shadow only
+	Effect    *hedge.Effect    // with mode on only
 }
 
 // EndpointReport is the state of one endpoint on one loop.

@@ -1,0 +1,44 @@
+package queues
+
+import "testing"
+
+// TestUnequalRequests: where short and long requests share a route, and replicas freeze one by
+// one, the delay of the short ones is theirs. With one estimate for all it is that of the
+// long ones, and these are hedged for nothing.
+func TestUnequalRequests(t *testing.T) {
+	cells := []Cell{
+		{Busy: .30, Workers: 4, Service: Unequal, Freezes: Independent, Replicas: 3, Callers: 1},
+		{Busy: .50, Workers: 4, Service: Unequal, Freezes: Independent, Replicas: 3, Callers: 3},
+	}
+	if testing.Short() {
+		cells = cells[:1]
+	}
+	for _, c := range cells {
+		one, classes := withClasses(t, c)
+		if 2*classes.SmallQuantile(.999) > one.SmallQuantile(.999) || classes.Extra() > one.Extra() {
+			t.Errorf("too little is gained: %v", c)
+		}
+	}
+}
+
+// TestUnequalSpare: where a quarter of the requests are short, the lower quartile of all latencies
+// is by chance one of theirs or not. Scaled by class it shows spare capacity, so that hedges find it.
+func TestUnequalSpare(t *testing.T) {
+	c := Cell{Busy: .30, Workers: 16, Service: MostLarge, Freezes: Independent, Replicas: 3, Callers: 3}
+	one, classes := withClasses(t, c)
+	if 2*classes.SmallQuantile(.999) > one.SmallQuantile(.999) {
+		t.Errorf("too little is gained: %v", c)
+	}
+}
+
+// withClasses runs a case with one estimate for all requests, and with one for each class.
+func withClasses(t *testing.T, c Cell) (one, classes *Result) {
+	t.Helper()
+	o := c
+	o.OneClass = true
+	r := rows([]Cell{o, c}, On)
+	one, classes = &r[0].ways[On], &r[1].ways[On]
+	t.Logf("%v: P99.9 of short requests %v without classes, %v with; hedges %.2f%%, %.2f%%", c,
+		one.SmallQuantile(.999), classes.SmallQuantile(.999), 100*one.Extra(), 100*classes.Extra())
+	return one, classes
+}
