@@ -69,7 +69,7 @@ func BenchmarkReport(b *testing.B) {
 	w := m.Consumer.Workers()[0]
 	b.Run("report", func(b *testing.B) {
 		for range b.N {
-			_ = w.Report()
+			_ = w.Report(stats.Forecasts)
 		}
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/endpoints, "ns/endpoint")
 	})

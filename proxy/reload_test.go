@@ -88,7 +88,7 @@ func TestReloadKeepsWhatIsUnchanged(t *testing.T) {
 		t.Errorf("%d links, want only that of the service which remains", n)
 	}
 	var report stats.WorkerReport
-	m.Consumer.Loop.Do(func() { report = m.Consumer.Proc.Workers()[0].Report() })
+	m.Consumer.Loop.Do(func() { report = m.Consumer.Proc.Workers()[0].Report(stats.Forecasts) })
 	if len(report.Services) != 1 || report.Services[0].Endpoints[0].Latency == 0 || report.Services[0].Endpoints[0].Connections != 1 {
 		t.Errorf("%+v", report.Services)
 	}

@@ -51,14 +51,14 @@ func (p *Process) SlotLimit(service string) int { return p.sharedOf(service).Slo
 
 // Report returns the state of the loop. It is called on the loop. It takes about 200 ns
 // per endpoint there: it is for people and scrapes, not for requests.
-func (w *Worker) Report() stats.WorkerReport {
+func (w *Worker) Report(d stats.Detail) stats.WorkerReport {
 	r := stats.WorkerReport{Generation: w.generation, Stats: w.shard.Stats, Services: make([]stats.ServiceReport, 0, len(w.services))}
 	r.Stats.Errors = maps.Clone(w.shard.Stats.Errors)
 	if l, ok := w.shard.Loop.(stats.Metered); ok {
 		r.Loop = l.Stats()
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.services)) {
-		r.Services = append(r.Services, w.services[name].Report())
+		r.Services = append(r.Services, w.services[name].Report(d))
 	}
 	return r
 }

@@ -56,7 +56,7 @@ func TestConfigurationFiles(t *testing.T) {
 			t.Errorf("hedging %s: %+v", mode, s)
 		}
 		want := config.DefaultPolicy().Hedge
-		want.Mode = mode
+		want.Mode, want.Sample = mode, 1
 		if s.Hedge != want {
 			t.Errorf("hedge %+v: the file says that these are the defaults, which are %+v", s.Hedge, want)
 		}

@@ -65,9 +65,9 @@ func gather[T any](ctx context.Context, s *Server, f func(*proxy.Worker) T) ([]T
 // report returns the reports of all loops, which have the same services and routes.
 // During a reload it queries the loops again; the reload ends when each loop has had a
 // turn.
-func report(ctx context.Context, s *Server) ([]stats.WorkerReport, error) {
+func report(ctx context.Context, s *Server, d stats.Detail) ([]stats.WorkerReport, error) {
 	for {
-		reports, err := gather(ctx, s, (*proxy.Worker).Report)
+		reports, err := gather(ctx, s, func(w *proxy.Worker) stats.WorkerReport { return w.Report(d) })
 		differs := func(r stats.WorkerReport) bool { return r.Generation != reports[0].Generation }
 		if err != nil || !slices.ContainsFunc(reports, differs) {
 			return reports, err
@@ -132,11 +132,9 @@ func mergeRoute(into, r *stats.RouteReport) {
 		o.Delay, o.Median = max(o.Delay, c.Delay), max(o.Median, c.Median)
 		o.Merged = o.Merged && c.Merged
 	}
+	into.Watched.Add(&r.Watched)
 	for i := range into.Forecasts {
-		f, of := &into.Forecasts[i], &r.Forecasts[i]
-		f.Delay = max(f.Delay, of.Delay)
-		f.Latency.Add(&of.Latency)
-		f.Hedges += of.Hedges
+		into.Forecasts[i].Add(&r.Forecasts[i])
 	}
 }
 

@@ -120,7 +120,7 @@ func (s *sidecar) update(service string, addrs ...string) {
 	s.proc.Update(snap)
 	end := time.Now().Add(waitLimit)
 	for {
-		reports, stuck := query(s.t.Context(), s.proc, waitLimit, (*proxy.Worker).Report)
+		reports, stuck := query(s.t.Context(), s.proc, waitLimit, func(w *proxy.Worker) stats.WorkerReport { return w.Report(stats.Counters) })
 		applied := len(stuck) == 0
 		for _, r := range reports {
 			for _, svc := range r.Services {

@@ -13,7 +13,8 @@ type hedgingBody struct {
 }
 
 type hedgingState struct {
-	Mode string `json:"mode"` // the strongest mode of the routes to the service
+	Mode    string `json:"mode"`              // the strongest mode of the routes to the service
+	Verdict string `json:"verdict,omitempty"` // what hedging brings, or would bring
 	hedgingCounts
 	Retries  uint64             `json:"retries"`
 	InFlight int                `json:"in_flight"`
@@ -35,11 +36,13 @@ type hedgingCounts struct {
 type routeHedging struct {
 	Route   string     `json:"route"`
 	Mode    string     `json:"mode"`
+	Verdict string     `json:"verdict,omitempty"`
 	DelayMS float64    `json:"delay_ms"`          // current, the longest of all loops
 	WinRate *float64   `json:"win_rate"`          // of the last few hundred hedges; null if there were none
 	Latency quantiles  `json:"latency"`           // of first attempts
 	Classes []class    `json:"classes,omitempty"` // of requests, at most 16 of each loop
 	Effect  *effect    `json:"effect,omitempty"`
+	Watched *quantiles `json:"watched,omitempty"` // of the requests that the forecasts are made of
 	Shadow  []forecast `json:"shadow,omitempty"`
 	hedgingCounts
 }
@@ -54,7 +57,8 @@ type class struct {
 	Merged   bool    `json:"merged"` // delay and median are the route's
 }
 
-// quantiles are latencies of the last 30 to 60 s in milliseconds. null means that the
+// quantiles are latencies of the last 30 to 60 s, or longer of watched requests, in
+// milliseconds. null means that the
 // quantile is unknown or beyond the deadline.
 type quantiles struct {
 	Samples int64    `json:"samples"`
@@ -71,7 +75,7 @@ type effect struct {
 	OneIn   int       `json:"one_in"`  // of so many late requests one is hedged
 }
 
-// forecast is the effect that hedging with one delay would have had during the same time.
+// forecast is the effect that hedging with one delay would have had on the watched requests.
 type forecast struct {
 	DelayMS   float64  `json:"delay_ms"`
 	Current   bool     `json:"current"` // this delay is the current one
@@ -94,7 +98,7 @@ func (s *Server) hedging(reports []stats.WorkerReport) any {
 
 func (s *Server) hedgingState(svc *stats.ServiceReport) hedgingState {
 	st := hedgingState{
-		Mode: s.service(svc.Name).Hedge.Mode, hedgingCounts: countsOf(&svc.Stats.Counts),
+		Mode: s.service(svc.Name).Hedge.Mode, Verdict: verdict(svc), hedgingCounts: countsOf(&svc.Stats.Counts),
 		Retries: svc.Stats.Retries, InFlight: svc.HedgesInFlight, Tokens: svc.Tokens,
 		DelayMS: map[string]float64{}, Routes: []routeHedging{},
 	}
@@ -118,8 +122,14 @@ func routeState(r *stats.RouteReport) routeHedging {
 		Route: routeName(r.Route), Mode: r.Mode.String(), DelayMS: ms(r.Delay), hedgingCounts: countsOf(&r.Counts),
 		Latency: quantilesOf(&r.Latency),
 	}
-	if e := r.Effect; e != nil {
-		st.Effect = &effect{With: quantilesOf(&e.With), Without: quantilesOf(&e.Without), OneIn: e.OneIn}
+	if e := effectOf(r); e != nil {
+		st.Verdict = e.Verdict()
+		if r.Mode == hedge.On {
+			st.Effect = &effect{With: quantilesOf(&e.With), Without: quantilesOf(&e.Without), OneIn: e.OneIn}
+		} else {
+			watched := quantilesOf(&r.Watched)
+			st.Watched = &watched
+		}
 	}
 	if r.Recent > 0 {
 		rate := float64(r.RecentWon) / float64(r.Recent)
@@ -133,10 +143,42 @@ func routeState(r *stats.RouteReport) routeHedging {
 		st.Shadow = append(st.Shadow, forecast{
 			DelayMS: ms(f.Delay), Current: f.Current,
 			P99: quantile(&f.Latency, .99), P999: quantile(&f.Latency, .999),
-			ExtraLoad: ratio(f.Hedges, uint64(f.Latency.Samples())),
+			ExtraLoad: ratio(f.Hedges, f.Requests),
 		})
 	}
 	return st
+}
+
+// effectOf returns what hedging brings to a route, or would bring, or nil if it is off.
+func effectOf(r *stats.RouteReport) *hedge.Effect {
+	switch {
+	case r.Effect != nil:
+		return r.Effect
+	case len(r.Forecasts) == 0:
+		return nil
+	}
+	f := &r.Forecasts[0]
+	return &hedge.Effect{Mode: hedge.Shadow, Without: r.Watched, With: f.Latency, Hedges: f.Hedges, Requests: f.Requests}
+}
+
+// verdict says what hedging brings to the routes of a service where it is on or, if there are
+// none, what it would bring to those in shadow mode. It returns "" if there are none either.
+func verdict(svc *stats.ServiceReport) string {
+	var sum *hedge.Effect
+	for i := range svc.Routes {
+		switch e := effectOf(&svc.Routes[i]); {
+		case e == nil:
+		case sum == nil || sum.Mode < e.Mode:
+			clone := *e
+			sum = &clone
+		case sum.Mode == e.Mode:
+			sum.Add(e)
+		}
+	}
+	if sum == nil {
+		return ""
+	}
+	return sum.Verdict()
 }
 
 func countsOf(c *hedge.Counts) hedgingCounts {

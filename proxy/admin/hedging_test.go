@@ -2,6 +2,7 @@ package admin
 
 import (
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +19,7 @@ routes:
   - {service: compute}
 services:
   compute: {discover: static, endpoints: ["10.0.9.9:1"], protocol: http, connect_timeout: 15s, timeout: 2m,
-            hedge: {mode: shadow, min_delay: 3ms, max_delay: 5ms}}
+            hedge: {mode: shadow, sample: 1, min_delay: 3ms, max_delay: 5ms}}
   unused: {discover: static, endpoints: ["10.0.9.9:1"]}
 `
 
@@ -32,12 +33,13 @@ func TestHedgingFormat(t *testing.T) {
 		none    = `{"samples":0,"p50_ms":null,"p97_ms":null,"p99_ms":null,"p999_ms":null}`
 		latency = `"win_rate":null,"latency":` + none
 		effect  = `"effect":{"with":` + none + `,"without":` + none + `,"one_in":1}`
+		verdict = `"verdict":"toofewrequeststhatmaybehedgedtosayyet",`
 		unknown = `"p99_ms":null,"p999_ms":null,"extra_load":0}`
 		want    = `{"cancels":0,"cancels_saved":0,"services":{` +
-			`"compute":{"mode":"on",` + counts + `,"retries":0,"in_flight":0,"tokens":10,` +
+			`"compute":{"mode":"on",` + verdict + counts + `,"retries":0,"in_flight":0,"tokens":10,` +
 			`"delay_ms":{"routes[0]":3,"routes[1]":5},"routes":[` +
-			`{"route":"routes[0]","mode":"on","delay_ms":3,` + latency + `,` + effect + `,` + counts + `},` +
-			`{"route":"routes[1]","mode":"shadow","delay_ms":5,` + latency + `,"shadow":[` +
+			`{"route":"routes[0]","mode":"on",` + verdict + `"delay_ms":3,` + latency + `,` + effect + `,` + counts + `},` +
+			`{"route":"routes[1]","mode":"shadow",` + verdict + `"delay_ms":5,` + latency + `,"watched":` + none + `,"shadow":[` +
 			`{"delay_ms":5,"current":true,` + unknown + `,{"delay_ms":3,"current":false,` + unknown + `,` +
 			`{"delay_ms":5,"current":false,` + unknown + `],` + counts + `}]},` +
 			`"unused":{"mode":"off",` + counts + `,"retries":0,"in_flight":0,"tokens":10,"delay_ms":{},"routes":[]}}}`
@@ -65,8 +67,11 @@ func TestHedgingCounts(t *testing.T) {
 		shadow.Latency.Samples != 3 || shadow.Latency.P99 == nil || *shadow.Latency.P99 <= 0 {
 		t.Errorf("%s", body)
 	}
+	if is, want := *shadow.Watched, shadow.Latency; is.Samples != 3 || math.Abs(*is.P99-*want.P99) > *want.P99/16 {
+		t.Errorf("%d requests of %v ms are watched, want 3 as slow as all: %s", is.Samples, *is.P99, body)
+	}
 	for _, f := range shadow.Shadow {
-		if f.P99 == nil || *f.P99 != *shadow.Latency.P99 {
+		if f.P99 == nil || *f.P99 != *shadow.Watched.P99 {
 			t.Errorf("a gain is forecast with one endpoint: %s", body)
 		}
 	}
@@ -78,12 +83,12 @@ func TestMergeRoutes(t *testing.T) {
 	report := func(delay time.Duration, classes []hedge.ClassReport, latencies ...time.Duration) stats.WorkerReport {
 		r := hedge.NewRoute(hedge.Policy{Mode: hedge.Shadow, Delay: delay, Quantile: .97, MaxDelay: delay}, 1)
 		for _, d := range latencies {
-			r.Answered(0, d, &hedge.Watch{})
+			r.Answered(d, d, &hedge.Watch{Watched: true})
 		}
 		return stats.WorkerReport{Services: []stats.ServiceReport{{Name: "a", Tokens: 2, Routes: []stats.RouteReport{{
 			Classes: classes,
 			Delay:   delay, Counts: hedge.Counts{Primaries: 10, Hedges: 3, HedgesMissed: 1, HedgesWon: 1},
-			Recent: 4, RecentWon: 1, Latency: r.Estimator.Distribution(0), Forecasts: r.Forecasts(0),
+			Recent: 4, RecentWon: 1, Latency: r.Estimator.Distribution(0), Watched: r.Watched(1), Forecasts: r.Forecasts(1, 64),
 		}}}}}
 	}
 	svc := merge([]stats.WorkerReport{
@@ -97,7 +102,7 @@ func TestMergeRoutes(t *testing.T) {
 	if svc.Tokens != 4 || got.DelayMS != 4 || got.Requests != 20 || got.Hedges != 6 || got.Missed != 2 || got.Won != 2 ||
 		got.ExtraLoad != .2 || *got.WinRate != .25 || got.Latency.Samples != 2 || *got.Latency.P50 > 1.1 || *got.Latency.P99 < 8.9 ||
 		!slices.Equal(got.Classes, []class{{"a", 11, 3, 1, false}, {"b", 1, 0, 0, false}, {"c", 2, 0, 0, true}}) ||
-		got.Shadow[0].DelayMS != 4 || *got.Shadow[0].P99 < 8.9 {
+		got.Shadow[0].DelayMS != 4 || got.Watched.Samples != 2 || *got.Shadow[0].P99 < 8.8 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -71,7 +71,7 @@ func (c *scraper) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // fill makes p the response to a scrape.
 func (c *scraper) fill(ctx context.Context, p *page) error {
-	reports, err := report(ctx, c.s)
+	reports, err := report(ctx, c.s, stats.Counters)
 	if err != nil {
 		return err
 	}

@@ -118,9 +118,9 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 
 // reported returns a handler that responds with what body makes of the reports of all
 // loops, as JSON with this indentation.
-func (s *Server) reported(body func([]stats.WorkerReport) any, indent string) http.HandlerFunc {
+func (s *Server) reported(d stats.Detail, body func([]stats.WorkerReport) any, indent string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		reports, err := report(r.Context(), s)
+		reports, err := report(r.Context(), s, d)
 		if err != nil {
 			unavailable(w, err.Error())
 			return

@@ -59,7 +59,8 @@ type HedgeStats struct {
 	Won      uint64            `json:"won"`
 	Missed   uint64            `json:"missed"` // hedges that reached no application
 	InFlight int               `json:"in_flight"`
-	Gates    map[string]uint64 `json:"gates"` // decisions not to hedge, by the closed gate
+	Gates    map[string]uint64 `json:"gates"`             // decisions not to hedge, by the closed gate
+	Verdict  string            `json:"verdict,omitempty"` // what hedging would bring to the routes in shadow mode
 }
 
 func (s *Server) stats(reports []stats.WorkerReport) any {
@@ -96,6 +97,7 @@ func (s *Server) serviceStats(svc *stats.ServiceReport) ServiceStats {
 		BytesIn: st.BytesIn, BytesOut: st.BytesOut, Retries: st.Retries,
 		Hedges: HedgeStats{
 			Sent: st.Hedges, Won: st.HedgesWon, Missed: st.HedgesMissed, InFlight: svc.HedgesInFlight, Gates: gateCounts(&st.Counts),
+			Verdict: verdict(svc),
 		},
 	}
 	for o, n := range st.Outcomes {

@@ -56,7 +56,7 @@ func DefaultPolicy() Policy {
 		Retry: Retry{Attempts: 1, On: []string{RetryConnect, RetryRefused, RetryReset}},
 		Hedge: Hedge{
 			Mode: HedgeOff, Class: ClassSize, Quantile: 0.97, MinDelay: time.Millisecond, MaxDelay: 50 * time.Millisecond,
-			Budget: 0.05, Max: 1,
+			Budget: 0.05, Max: 1, Sample: 0.03,
 		},
 	}
 }

@@ -107,4 +107,6 @@ type Hedge struct {
 	Budget float64 `yaml:"budget" in:"(0,1]"`
 	// Hedges per request.
 	Max int `yaml:"max" min:"1" max:"8"`
+	// Share of the requests of which `shadow` makes its forecast.
+	Sample float64 `yaml:"sample" in:"(0,1]"`
 }

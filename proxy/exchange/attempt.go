@@ -7,7 +7,6 @@ import (
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/fault"
-	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -97,7 +96,7 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 	}
 	a.ep, a.sent = ep, now
 	a.state.become(attemptSent)
-	if ex.Route.hedging.Shadows() && a.estimated() {
+	if ex.watch.Hedgeable && a.kind == primaryAttempt {
 		a.watchShadow(now)
 	}
 	ex.tried[a.index] = ep
@@ -116,10 +115,11 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 
 // watchShadow has shadow mode observe a primary that starts at a.ep.
 func (a *Attempt) watchShadow(now time.Duration) {
-	ex, s := a.ex, a.ex.service
-	ex.watch = hedge.Watch{Class: ex.watch.Class, Hedgeable: ex.Request.Idempotent && !ex.cascade() && !ex.NoHedge, Left: ex.Request.Deadline - now}
-	unavailable := s.set.Stalled(now, a.ep) || !a.ep.Spare(now)
-	ex.Route.hedging.Sent(now, &ex.watch, a.ep.Ext.(*Endpoint).id, unavailable)
+	ex, r := a.ex, a.ex.Route.hedging
+	ex.watch.Left = ex.Request.Deadline - now
+	if r.Sent(now, &ex.watch, a.ep.Ext.(*Endpoint).id) {
+		r.Note(now, &ex.watch, ex.service.set.Stalled(now, a.ep) || !a.ep.Spare(now))
+	}
 }
 
 // wireAttempt is the attempt number for the next hop, which includes the attempts that led to

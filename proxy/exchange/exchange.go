@@ -182,9 +182,10 @@ func (ex *Exchange) setDeadline() {
 	ex.shard.Loop.After(left, &ex.deadline)
 }
 
-// startHedging arms the hedge timer. A batch request is not hedged, and tells nothing about how
-// long others take.
+// startHedging arms the hedge timer, in shadow mode only of a request that is watched. A batch
+// request is not hedged, and tells nothing about how long others take.
 func (ex *Exchange) startHedging() {
+	ex.watch = hedge.Watch{}
 	if ex.batch {
 		return
 	}
@@ -194,7 +195,13 @@ func (ex *Exchange) startHedging() {
 		ex.ClassName = protocol.Find(ex.Request.Headers, ex.Route.classHeader)
 	}
 	ex.watch.Class = r.ClassOf(ex.began, ex.ClassName, len(ex.Request.Body))
-	if r.Policy.Mode != hedge.Off && !ex.NoHedge {
+	if ex.NoHedge || r.Policy.Mode == hedge.Off {
+		return
+	}
+	if r.Shadows() && ex.Request.Idempotent && !ex.cascade() {
+		r.Begin(&ex.watch)
+	}
+	if r.Policy.Mode == hedge.On || ex.watch.Watched {
 		ex.armHedge(ex.began, r.DelayOf(ex.began, ex.watch.Class))
 	}
 }

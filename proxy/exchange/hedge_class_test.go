@@ -7,6 +7,7 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // TestHedgeClasses: where long and short requests share a route, a short one at a frozen replica
@@ -75,7 +76,7 @@ func TestHedgeClasses(t *testing.T) {
 // classOf returns the class whose median is within a factor of two of the given one, or nil.
 func classOf(m *proxytest.Mesh, median time.Duration) (found *hedge.ClassReport) {
 	m.Consumer.Loop.Do(func() {
-		for _, c := range m.Consumer.Proc.Workers()[0].Report().Services[0].Routes[0].Classes {
+		for _, c := range m.Consumer.Proc.Workers()[0].Report(stats.Forecasts).Services[0].Routes[0].Classes {
 			if c.Median > median/2 && c.Median < 2*median {
 				found = &c
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // TestLateLoopResponsesFirst: a loop that was not scheduled for a while finds timers and
@@ -43,13 +44,13 @@ func TestLateLoopHedges(t *testing.T) {
 // TestLateLoopShadow: hedging does not help requests that only their own loop delayed, and
 // shadow mode forecasts no gain for them.
 func TestLateLoopShadow(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: "idempotent: true, timeout: 2s, hedge: {mode: shadow}"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: "idempotent: true, timeout: 2s, hedge: {mode: shadow, sample: 1}"})
 	m.WarmUp(150)
 	m.BurstWhilePaused(30, 70*time.Millisecond)
 	m.Settled()
 	var forecasts []hedge.Forecast
 	m.Consumer.Loop.Do(func() {
-		forecasts = m.Consumer.Proc.Workers()[0].Report().Services[0].Routes[0].Forecasts
+		forecasts = m.Consumer.Proc.Workers()[0].Report(stats.Forecasts).Services[0].Routes[0].Forecasts
 	})
 	if slowest, _ := forecasts[0].Latency.Quantile(1); slowest < 60*time.Millisecond || forecasts[0].Hedges != 0 {
 		t.Errorf("the slowest request is forecast to take %v, with %d hedges; want its 70 ms and none", slowest, forecasts[0].Hedges)

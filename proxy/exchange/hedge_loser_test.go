@@ -44,7 +44,7 @@ func TestLateResponseOfLoser(t *testing.T) {
 		m.OK(calls...)
 		m.Settled()
 		var report stats.WorkerReport
-		m.Consumer.Loop.Do(func() { report = m.Consumer.Proc.Workers()[0].Report() })
+		m.Consumer.Loop.Do(func() { report = m.Consumer.Proc.Workers()[0].Report(stats.Forecasts) })
 		for _, e := range report.Services[0].Endpoints {
 			if e.Addr == m.Endpoint(0).Addr && e.Latency < 4*time.Millisecond {
 				t.Errorf("the latency of the frozen one is %v, want one that includes its late response", e.Latency)
@@ -66,7 +66,7 @@ func TestHedgesAreJudged(t *testing.T) {
 		m.OK(calls...)
 		m.Settled()
 		var report stats.WorkerReport
-		m.Consumer.Loop.Do(func() { report = m.Consumer.Proc.Workers()[0].Report() })
+		m.Consumer.Loop.Do(func() { report = m.Consumer.Proc.Workers()[0].Report(stats.Forecasts) })
 		e := report.Services[0].Routes[0].Effect
 		with, ok := e.With.Quantile(1)
 		without, known := e.Without.Quantile(1)

@@ -65,7 +65,7 @@ func newRoute(plan *route.Plan, svc *Service) *Route {
 func hedgePolicy(h *config.Hedge) hedge.Policy {
 	p := hedge.Policy{
 		Delay: h.Delay, Quantile: h.Quantile, MinDelay: h.MinDelay, MaxDelay: h.MaxDelay,
-		Budget: h.Budget, Max: h.Max, OneClass: h.Class == config.ClassNone,
+		Budget: h.Budget, Max: h.Max, OneClass: h.Class == config.ClassNone, Sample: h.Sample,
 	}
 	switch h.Mode {
 	case config.HedgeOn:

@@ -55,7 +55,7 @@ func (p *Pool) reuse(ex *Exchange) {
 	ex.caller, ex.course, ex.tally = nil, course{}, tally{}
 	ex.StreamID, ex.lastFail, ex.MaybeProcessed = 0, nil, false
 	ex.RequestID, ex.Refusal, ex.NoHedge, ex.marked = nil, nil, false, false
-	ex.ClassName, ex.watch.Class = nil, 0
+	ex.ClassName = nil
 	ex.Arrived, ex.timeLeft = 0, ex.timeLeft[:0]
 	if cap(ex.Forwarded) > maxForwarded {
 		ex.Forwarded = nil

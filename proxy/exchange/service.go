@@ -210,7 +210,7 @@ func (s *Service) connect(e *lb.Endpoint, proto string) {
 }
 
 // Report describes the service on this loop.
-func (s *Service) Report() stats.ServiceReport {
+func (s *Service) Report(d stats.Detail) stats.ServiceReport {
 	now := s.Shard.Loop.Now()
 	r := stats.ServiceReport{
 		Name: s.Config.Name, Version: s.Version, Stats: s.Counts(), Panics: s.set.Panics(),
@@ -218,7 +218,7 @@ func (s *Service) Report() stats.ServiceReport {
 		Endpoints: make([]stats.EndpointReport, s.set.Len()),
 	}
 	for _, rt := range s.routes {
-		r.Routes = append(r.Routes, rt.report(now))
+		r.Routes = append(r.Routes, rt.report(now, d))
 	}
 	for i := range r.Endpoints {
 		e := s.set.At(i)
@@ -235,11 +235,14 @@ func (s *Service) Report() stats.ServiceReport {
 	return r
 }
 
-func (r *Route) report(now time.Duration) stats.RouteReport {
+func (r *Route) report(now time.Duration, d stats.Detail) stats.RouteReport {
 	h := r.hedging
 	out := stats.RouteReport{
 		Route: r.index, Mode: h.Policy.Mode, Delay: h.Delay(now), Counts: h.Counts,
-		Latency: h.Estimator.Distribution(now), Classes: h.Classes(now), Forecasts: h.Forecasts(now), Effect: h.Effect(now),
+		Latency: h.Estimator.Distribution(now), Classes: h.Classes(now), Forecasts: h.Forecasts(now, int(d)), Effect: h.Effect(now),
+	}
+	if out.Forecasts != nil {
+		out.Watched = h.Watched(now)
 	}
 	out.Recent, out.RecentWon = h.Recent()
 	return out

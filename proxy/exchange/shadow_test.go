@@ -56,7 +56,7 @@ func measure(t *testing.T, tr *disturbance, hedging string) (took []time.Duratio
 		took = append(took, c.Took)
 	}
 	slices.Sort(took)
-	m.Consumer.Loop.Do(func() { route = &m.Consumer.Proc.Workers()[0].Report().Services[0].Routes[0] })
+	m.Consumer.Loop.Do(func() { route = &m.Consumer.Proc.Workers()[0].Report(stats.Forecasts).Services[0].Routes[0] })
 	return took, route
 }
 
@@ -65,7 +65,7 @@ func measure(t *testing.T, tr *disturbance, hedging string) (took []time.Duratio
 func TestShadowForecast(t *testing.T) {
 	for _, tr := range disturbances {
 		t.Run(tr.name, func(t *testing.T) {
-			off, shadow := measure(t, &tr, "mode: shadow")
+			off, shadow := measure(t, &tr, "mode: shadow, sample: 1")
 			if shadow.Counts.Hedges != 0 {
 				t.Fatalf("shadow mode sent %d hedges", shadow.Counts.Hedges)
 			}

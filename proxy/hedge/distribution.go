@@ -36,13 +36,6 @@ func (d *Distribution) Add(o *Distribution) {
 	d.censored += o.censored
 }
 
-func (d *Distribution) change(c *change) {
-	for i, n := range c.counts {
-		d.counts[i] += int64(n)
-	}
-	d.censored += c.censored
-}
-
 // Samples returns the number of primaries.
 func (d *Distribution) Samples() int64 {
 	n := d.censored

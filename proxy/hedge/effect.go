@@ -1,35 +1,102 @@
 package hedge
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
-// effect is what hedges did to the latency of a route: of each primary that a hedge overtook,
-// when the hedge's response came, and when the primary's would have come.
-type effect struct{ won, lost window }
-
-// Effect is the latency of requests in the last 30 to 60 s, to be added up over loops.
+// Effect is what hedging does to the requests of a route, or of several: in mode On what it
+// brings, in mode Shadow what it would bring with the delay in force to those that may be hedged.
 type Effect struct {
-	With    Distribution // as callers saw it
-	Without Distribution // of primaries; those that the sidecar could still withdraw are censored
-	OneIn   int          // of so many late requests one is hedged, on the loop that hedges the fewest
+	Mode             Mode
+	Without, With    Distribution // of the same requests; censored without are those that it saves
+	Hedges, Requests uint64       // of all requests in that time, or since the start
+	OneIn            int          // in mode On: of so many late requests one is hedged, on the loop that hedges the fewest
 }
 
 // Add adds o to e.
 func (e *Effect) Add(o *Effect) {
-	e.With.Add(&o.With)
 	e.Without.Add(&o.Without)
+	e.With.Add(&o.With)
+	e.Hedges += o.Hedges
+	e.Requests += o.Requests
 	e.OneIn = max(e.OneIn, o.OneIn)
 }
+
+const (
+	// leastGain is the share of a quantile that is worth the hedges.
+	leastGain = 0.1
+
+	// leastBeyond is how many requests must be slower than a quantile for it to be known.
+	leastBeyond = 4
+)
+
+// Verdict says in one line what hedging brings, or would bring.
+func (e *Effect) Verdict() string {
+	takes, brings, load := "takes", "brings", "extra load"
+	if e.Mode != On {
+		takes, brings, load = "would take", "would bring", "extra load saved"
+	}
+	var gains []string
+	known := false
+	for _, of := range []struct {
+		name     string
+		quantile float64
+		oneIn    int64
+	}{{"P99", .99, 100}, {"P99.9", .999, 1000}} {
+		known = e.Without.Samples() >= leastBeyond*of.oneIn
+		if gain := e.gain(of.quantile); known && gain != "" {
+			gains = append(gains, gain+" off "+of.name)
+		}
+	}
+	share := 100 * float64(e.Hedges) / float64(max(1, e.Requests))
+	switch {
+	case gains != nil:
+		return fmt.Sprintf("hedging %s %s at %.1f%% extra load", takes, strings.Join(gains, " and "), share)
+	case !known:
+		return "too few requests that may be hedged to say yet"
+	}
+	return fmt.Sprintf("hedging %s nothing here: %.1f%% %s", brings, share, load)
+}
+
+// gain returns by how much a quantile falls, or "" if it is not worth it.
+func (e *Effect) gain(q float64) string {
+	was, known := e.Without.Quantile(q)
+	is, better := e.With.Quantile(q)
+	switch gain := was - is; {
+	case !better:
+		return ""
+	case !known && e.Mode == On: // the slow attempts were withdrawn
+		return "an unknown time"
+	case !known:
+		return "the timeouts"
+	case float64(gain) < leastGain*float64(was):
+		return ""
+	case gain >= 10*time.Millisecond:
+		return fmt.Sprintf("%d ms", gain.Round(time.Millisecond).Milliseconds())
+	default:
+		return fmt.Sprintf("%.2g ms", float64(gain)/float64(time.Millisecond))
+	}
+}
+
+// overtaken are the primaries that a hedge overtook: when the hedge's response came, and when
+// their own would have come.
+type overtaken struct{ won, lost window }
 
 // Effect returns what hedges do. It returns nil unless the mode is On. It is for reports.
 func (r *Route) Effect(now time.Duration) *Effect {
 	if r.Policy.Mode != On {
 		return nil
 	}
-	primaries := r.Estimator.Distribution(now)
-	e := &Effect{With: primaries, Without: primaries, OneIn: r.worth.of()}
-	if r.effect != nil {
-		e.With.uncensor(distribution(&r.effect.won, now))
-		e.Without.uncensor(distribution(&r.effect.lost, now))
+	primaries, c := r.Estimator.Distribution(now), &r.Counts
+	e := &Effect{
+		Mode: On, Without: primaries, With: primaries,
+		Hedges: c.Hedges - c.HedgesMissed, Requests: c.Primaries, OneIn: r.worth.of(),
+	}
+	if r.overtaken != nil {
+		e.Without.uncensor(distribution(&r.overtaken.lost, now))
+		e.With.uncensor(distribution(&r.overtaken.won, now))
 	}
 	return e
 }
@@ -43,17 +110,17 @@ func (d *Distribution) uncensor(o Distribution) {
 // Overtaken records that a hedge's response came before that of the primary, which was sent so
 // long ago. Judge follows if the application finishes the primary.
 func (r *Route) Overtaken(now, after time.Duration) {
-	if r.effect == nil {
-		r.effect = new(effect)
+	if r.overtaken == nil {
+		r.overtaken = new(overtaken)
 	}
-	r.effect.won.at(now, longHalf).add(after)
+	r.overtaken.won.at(now, longHalf).add(after)
 }
 
 // Judge records a hedged request whose primary took so long. saved is how much earlier the
 // response of its hedge came, 0 if the primary's came first.
 func (r *Route) Judge(now, took, saved time.Duration) {
 	r.worth.judge(took, saved)
-	if saved > 0 && r.effect != nil {
-		r.effect.lost.at(now, longHalf).add(took)
+	if saved > 0 && r.overtaken != nil {
+		r.overtaken.lost.at(now, longHalf).add(took)
 	}
 }

@@ -36,6 +36,8 @@ type Policy struct {
 	Max    int     // hedges of one request
 
 	OneClass bool // the automatic delay is the same for all requests; see Class
+
+	Sample float64 // share of the requests that mode Shadow watches; 0 means all
 }
 
 // clamp returns the automatic delay for a quantile; 0 means that it is unknown.

@@ -9,10 +9,10 @@ type Route struct {
 	Estimator Estimator
 	Counts    Counts
 
-	winRate winRate
-	worth   worth
-	effect  *effect // nil until a hedge has won
-	shadow  *shadow // nil unless the mode is Shadow
+	winRate   winRate
+	worth     worth
+	overtaken *overtaken // nil until a hedge has won
+	shadow    *shadow    // nil unless the mode is Shadow
 
 	classes *classes // nil means one class so far
 	unequal int      // requests that may need classes, while it is nil
@@ -71,17 +71,30 @@ func (r *Route) Again(now time.Duration, c Class) time.Duration {
 	return max(r.DelayOf(now, c), minAskInterval)
 }
 
-// Sent records that a primary is handed to the endpoint with the given number. unavailable
-// reports whether the endpoint was stalled or had no spare capacity before. The caller keeps w
-// until Answered or Late; it calls neither if nothing is learned from the attempt.
-func (r *Route) Sent(now time.Duration, w *Watch, endpoint uint32, unavailable bool) {
+// Begin decides whether shadow mode watches a request that may be hedged.
+func (r *Route) Begin(w *Watch) {
 	if r.shadow != nil {
-		r.shadow.start(now, w, endpoint, unavailable)
+		w.Hedgeable, w.Watched = true, r.shadow.choose()
 	}
 }
 
-// Shadows reports whether the route is in shadow mode, which needs Sent.
+// Shadows reports whether the route is in shadow mode.
 func (r *Route) Shadows() bool { return r.shadow != nil }
+
+// Sent records that the primary of a hedgeable request is handed to the endpoint with the given
+// number. The caller keeps w until Answered or Late; it calls neither if nothing is learned from
+// the attempt. If note is true, it calls Note at once.
+func (r *Route) Sent(now time.Duration, w *Watch, endpoint uint32) (note bool) {
+	w.sent, w.endpoint, w.noted = now, endpoint, false
+	return now >= r.shadow.notedAt+noteEvery
+}
+
+// Note has the latency of the request stand for that of a hedge at that time. unavailable reports
+// whether the endpoint was stalled or had no spare capacity before.
+func (r *Route) Note(now time.Duration, w *Watch, unavailable bool) {
+	r.shadow.notedAt = now
+	w.noted, w.number = true, r.shadow.timeline.add(now, w.endpoint, unavailable)
+}
 
 // Answered records the response to a primary, as Estimator.Observe does.
 func (r *Route) Answered(now, latency time.Duration, w *Watch) {
@@ -89,7 +102,7 @@ func (r *Route) Answered(now, latency time.Duration, w *Watch) {
 	if w.Class != 0 {
 		r.classes.observe(now, latency, w.Class)
 	}
-	if r.shadow != nil {
+	if w.noted || w.Watched {
 		r.shadow.end(now, r, w, false)
 	}
 }
@@ -100,18 +113,9 @@ func (r *Route) Late(now time.Duration, w *Watch) {
 	if w.Class != 0 {
 		r.classes.censor(now, w.Class)
 	}
-	if r.shadow != nil {
+	if w.noted || w.Watched {
 		r.shadow.end(now, r, w, true)
 	}
-}
-
-// Forecasts returns what hedging would have done with several delays, the delay
-// in force first. It returns nil unless the mode is Shadow. It is for reports.
-func (r *Route) Forecasts(now time.Duration) []Forecast {
-	if r.shadow == nil {
-		return nil
-	}
-	return r.shadow.forecasts(now, r)
 }
 
 // Won counts a hedge that brought a good response before any other attempt did.

@@ -61,9 +61,6 @@ func (q *Question) correlated() bool {
 func (s *Service) Primary(now time.Duration, r *Route) {
 	r.Counts.Primaries++
 	r.winRate.earn(r.Policy.Budget)
-	if r.shadow != nil {
-		r.shadow.primary(now, r.Policy.Budget)
-	}
 	s.tokens.Primary(now, r.Policy.Budget)
 }
 

@@ -30,6 +30,10 @@ type Watch struct {
 	// is no hedge or retry itself, and its caller did not opt out.
 	Hedgeable bool
 
+	// Watched reports whether the forecast is made of this request, among others. Such a request needs
+	// a hedge timer. The others only tell how long a hedge would have taken.
+	Watched bool
+
 	Left time.Duration // from the start of the attempt to the request's deadline
 
 	// Asked is when the request's hedge timer, armed with the delay in force,
@@ -39,19 +43,27 @@ type Watch struct {
 
 	sent     time.Duration
 	endpoint uint32
-	index    uint8 // index of the attempt's sample in its slot of the timeline
-	recorded bool  // reports whether the timeline has a sample of the attempt
+	noted    bool   // reports whether the timeline has the attempt
+	number   uint32 // there
 }
 
 // shadow forecasts for several delays what hedging would do to a route. The latency of a hedge
 // is that of a primary sent to another endpoint at the time. If that is late too, because all
-// endpoints are slow together, the hedge gains nothing. The size is about 150 KiB.
+// endpoints are slow together, the hedge gains nothing. It takes memory as it needs it: for few
+// late requests 5 KiB, for any at most 40 KiB.
 type shadow struct {
+	every uint32 // one in so many requests is watched, chosen at random
+	wait  uint32 // requests until the next one that is watched
+	rand  uint32
+
 	timeline timeline
+	notedAt  time.Duration
+	seen     uint64  // primaries whose budget is earned
 	total    float64 // hedges that the budget has allowed since the start
 	earned   lastSecond
 	minBurst float64
 	plans    []plan
+	halves   [2]*half // the current one, and the one before; nil before the first watched request
 }
 
 // plan is the forecast for one delay.
@@ -61,20 +73,13 @@ type plan struct {
 	tokens   float64
 	credited float64 // how much of shadow.total was added to tokens
 	winRate  winRate
-	changes  [2]change
-}
-
-// change is the effect that hedging would have had in one half-window of the estimator's long
-// window: the differences of its histogram, and the hedges sent.
-type change struct {
-	epoch    int64
-	hedges   uint64
-	censored int64
-	counts   [nBuckets]int32
 }
 
 func newShadow(p *Policy, loops int) *shadow {
-	s := &shadow{minBurst: max(1, minTotal/float64(max(1, loops)))}
+	s := &shadow{every: 1, wait: 1, rand: 1, minBurst: max(1, minTotal/float64(max(1, loops)))}
+	if p.Sample > 0 {
+		s.every = uint32(max(1, math.Round(1/p.Sample)))
+	}
 	delays := []time.Duration{0}
 	for _, d := range shadowDelays {
 		if p.MinDelay <= d && d <= p.MaxDelay {
@@ -87,26 +92,39 @@ func newShadow(p *Policy, loops int) *shadow {
 	return s
 }
 
-// primary counts a request, which earns budget.
-func (s *shadow) primary(now time.Duration, budget float64) {
-	s.total += budget
-	s.earned.add(now, budget)
+// choose reports whether a request is watched: one in every, at random, lest the choice is always
+// of the same endpoint.
+func (s *shadow) choose() bool {
+	if s.wait--; s.wait > 0 {
+		return false
+	}
+	s.rand ^= s.rand << 13
+	s.rand ^= s.rand >> 17
+	s.rand ^= s.rand << 5
+	s.wait = 1 + s.rand%(2*s.every-1)
+	return true
 }
 
-func (s *shadow) start(now time.Duration, w *Watch, endpoint uint32, unavailable bool) {
-	w.sent, w.endpoint = now, endpoint
-	w.index, w.recorded = s.timeline.add(now, endpoint, unavailable)
+// credit earns the budget of the primaries since the last one that was watched.
+func (s *shadow) credit(now time.Duration, r *Route) {
+	budget := float64(r.Counts.Primaries-s.seen) * r.Policy.Budget
+	s.seen = r.Counts.Primaries
+	s.total += budget
+	s.earned.add(now, budget)
 }
 
 // end records that a primary got its response, or was cut off at its deadline.
 func (s *shadow) end(now time.Duration, r *Route, w *Watch, cutOff bool) {
 	took := now - w.sent
-	if w.recorded && !cutOff {
-		s.timeline.setLatency(w.sent, w.index, took)
+	if w.noted && !cutOff {
+		s.timeline.setLatency(w.number, took)
 	}
-	if !w.Hedgeable {
+	if !w.Watched {
 		return
 	}
+	h := s.half(now, r)
+	h.add(took, cutOff)
+	s.credit(now, r)
 	current := r.DelayOf(now, w.Class)
 	for i := range s.plans {
 		p := &s.plans[i]
@@ -114,10 +132,9 @@ func (s *shadow) end(now time.Duration, r *Route, w *Watch, cutOff bool) {
 		if took <= when.first {
 			continue
 		}
-		c := p.change(now)
-		if better := s.hedgedLatency(p, c, now, r, w, when); better < took {
+		if better := s.hedgedLatency(p, &h.changes[i], now, r, w, when); better < took {
 			p.winRate.countWin()
-			c.move(took, better, cutOff)
+			h.changes[i].move(took, better, cutOff)
 		}
 	}
 }
@@ -155,7 +172,7 @@ func (s *shadow) hedgedLatency(p *plan, c *change, now time.Duration, r *Route, 
 		if other.took == tookUnavailable || p.tokens < 1 {
 			continue // as at a transient gate
 		}
-		p.tokens--
+		p.tokens -= float64(s.every) // for as many that are not watched
 		p.winRate.countHedge()
 		c.hedges++
 		sent++
@@ -169,52 +186,5 @@ func (s *shadow) refill(p *plan, now time.Duration) {
 	gain := s.total - p.credited
 	p.credited = s.total
 	p.tokens = min(p.tokens+gain, max(s.minBurst, s.earned.perSecond(now)*hedgeSpan.Seconds()))
-	p.winRate.earn(gain)
-}
-
-func (p *plan) change(now time.Duration) *change {
-	epoch := int64(now / longHalf)
-	c := &p.changes[epoch&1]
-	if c.epoch != epoch {
-		*c = change{epoch: epoch}
-	}
-	return c
-}
-
-// move counts a request with the latency took, or cut off, as one with the latency to.
-func (c *change) move(took, to time.Duration, cutOff bool) {
-	if cutOff {
-		c.censored--
-	} else {
-		c.counts[bucketOf(took)]--
-	}
-	c.counts[bucketOf(to)]++
-}
-
-// Forecast is what hedging with one delay would have done during the last 30 to 60 s.
-type Forecast struct {
-	Delay   time.Duration
-	Current bool // reports whether Delay is the one in force now; it may have changed meanwhile
-	Latency Distribution
-	Hedges  uint64
-}
-
-func (s *shadow) forecasts(now time.Duration, r *Route) []Forecast {
-	var out []Forecast
-	for i := range s.plans {
-		p := &s.plans[i]
-		f := Forecast{Delay: p.delay, Latency: r.Estimator.Distribution(now)}
-		if p.delay == 0 {
-			f.Delay, f.Current = r.Delay(now), true
-		}
-		epoch := int64(now / longHalf)
-		for j := range p.changes {
-			if c := &p.changes[j]; c.epoch == epoch || c.epoch == epoch-1 {
-				f.Hedges += c.hedges
-				f.Latency.change(c)
-			}
-		}
-		out = append(out, f)
-	}
-	return out
+	p.winRate.earn(gain / float64(s.every))
 }

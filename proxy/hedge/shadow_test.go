@@ -1,8 +1,11 @@
 package hedge
 
 import (
+	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/remora-proxy/remora/internal/racetest"
 )
@@ -18,18 +21,30 @@ func shadowed(p Policy) (*Service, *Route) {
 }
 
 // serve simulates a primary that is sent at the time at and takes took. The three
-// endpoints get the primaries in turn.
-func (r *Route) serve(s *Service, at, took time.Duration) {
-	w := Watch{Hedgeable: true, Left: never}
+// endpoints get the primaries in turn. It reports whether the primary was watched.
+func (r *Route) serve(s *Service, at, took time.Duration) bool {
+	var w Watch
 	s.Primary(at, r)
-	r.Sent(at, &w, uint32(at/ms)%3, false)
+	r.Begin(&w)
+	r.send(at, &w, uint32(at/ms)%3, false)
 	if due := at + r.Delay(at); due < at+took {
 		w.Asked = due
 	}
 	r.Answered(at+took, took, &w)
+	return w.Watched
 }
 
-func (r *Route) current(now time.Duration) Forecast { return r.Forecasts(now)[0] }
+// send simulates that the primary of a hedgeable request is sent, with much time left.
+func (r *Route) send(at time.Duration, w *Watch, endpoint uint32, unavailable bool) {
+	if w.Left == 0 {
+		w.Left = never
+	}
+	if r.Sent(at, w, endpoint) {
+		r.Note(at, w, unavailable)
+	}
+}
+
+func (r *Route) current(now time.Duration) Forecast { return r.Forecasts(now, 64)[0] }
 
 func TestForecastOfOneSlowRequest(t *testing.T) {
 	fixed := defaultPolicy()
@@ -42,7 +57,7 @@ func TestForecastOfOneSlowRequest(t *testing.T) {
 		took   time.Duration
 	}{
 		{"rescued", func(p *Policy, w *Watch) {}, 1, 6 * ms},
-		{"not idempotent", func(p *Policy, w *Watch) { w.Hedgeable = false }, 0, 50 * ms},
+		{"not watched", func(p *Policy, w *Watch) { w.Watched = false }, 0, 0},
 		{"no time left", func(p *Policy, w *Watch) { w.Left = 5 * ms }, 0, 50 * ms},
 		{"at 20 ms", func(p *Policy, w *Watch) { p.Delay, w.Asked = 20*ms, at+20*ms }, 1, 21 * ms},
 		{"asked late: the loop was not scheduled", func(p *Policy, w *Watch) { w.Asked = at + 30*ms }, 1, 31 * ms},
@@ -51,18 +66,22 @@ func TestForecastOfOneSlowRequest(t *testing.T) {
 		{"no budget", func(p *Policy, w *Watch) { p.Budget = 0 }, 0, 50 * ms},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p, w := fixed, Watch{Hedgeable: true, Left: never}
+			p, w := fixed, Watch{Watched: true}
 			w.Asked = at + p.Delay
 			c.change(&p, &w)
 			_, r := shadowed(p)
 			if p.Budget == 0 {
 				r.shadow.plans[0].tokens = 0
 			}
-			r.Sent(at, &w, 0, false)
+			r.send(at, &w, 0, false)
 			r.Answered(at+50*ms, 50*ms, &w)
 			f := r.current(at + 50*ms)
 			slowest, _ := f.Latency.Quantile(1)
-			if f.Hedges != c.hedges || (slowest-c.took).Abs() > c.took/20 || f.Latency.Samples() != 1001 || !f.Current {
+			watched := int64(1001)
+			if c.took == 0 {
+				c.took, watched = ms, 1000
+			}
+			if f.Hedges != c.hedges || (slowest-c.took).Abs() > c.took/20 || f.Latency.Samples() != watched || !f.Current {
 				t.Errorf("%d hedges, slowest %v of %d; want %d and %v", f.Hedges, slowest, f.Latency.Samples(), c.hedges, c.took)
 			}
 		})
@@ -74,8 +93,8 @@ func TestForecastOfARequestPastItsDeadline(t *testing.T) {
 	p := defaultPolicy()
 	p.Delay = 5 * ms
 	_, r := shadowed(p)
-	w := Watch{Hedgeable: true, Left: 100 * ms, Asked: 905 * ms}
-	r.Sent(900*ms, &w, 0, false)
+	w := Watch{Watched: true, Left: 100 * ms, Asked: 905 * ms}
+	r.send(900*ms, &w, 0, false)
 	r.Late(1000*ms, &w)
 	f := r.current(1000 * ms)
 	if slowest, ok := f.Latency.Quantile(1); !ok || slowest > 7*ms || f.Hedges != 1 {
@@ -102,9 +121,9 @@ func TestForecastOfACorrelatedStall(t *testing.T) {
 	var ws [30]Watch
 	sent := func(i int) time.Duration { return 1000*ms + time.Duration(i)*ms }
 	for i := range ws {
-		ws[i] = Watch{Hedgeable: true, Left: never, Asked: sent(i) + p.Delay}
+		ws[i] = Watch{Watched: true, Asked: sent(i) + p.Delay}
 		s.Primary(sent(i), r)
-		r.Sent(sent(i), &ws[i], uint32(i%3), i > 15)
+		r.send(sent(i), &ws[i], uint32(i%3), i > 15)
 	}
 	for i := range ws { // the stall of all endpoints ends
 		r.Answered(1100*ms, 1100*ms-sent(i), &ws[i])
@@ -121,13 +140,13 @@ func TestForecastsAfterALateTimer(t *testing.T) {
 	p := defaultPolicy()
 	p.Delay = 4 * ms
 	_, r := shadowed(p)
-	w := Watch{Hedgeable: true, Left: never, Asked: 914 * ms}
-	r.Sent(900*ms, &w, 0, false)
+	w := Watch{Watched: true, Asked: 914 * ms}
+	r.send(900*ms, &w, 0, false)
 	r.Answered(950*ms, 50*ms, &w)
 	want := map[time.Duration]time.Duration{ // the delay or the late timer, and 1 ms for the response
 		1 * ms: 2 * ms, 2 * ms: 3 * ms, 3 * ms: 4 * ms, 4 * ms: 15 * ms, 5 * ms: 15 * ms, 10 * ms: 15 * ms, 20 * ms: 21 * ms,
 	}
-	for _, f := range r.Forecasts(950 * ms) {
+	for _, f := range r.Forecasts(950*ms, 64) {
 		if slowest, _ := f.Latency.Quantile(1); (slowest - want[f.Delay]).Abs() > want[f.Delay]/20 {
 			t.Errorf("delay %v: slowest %v, want %v", f.Delay, slowest, want[f.Delay])
 		}
@@ -139,7 +158,7 @@ func TestForecastDelays(t *testing.T) {
 	p := defaultPolicy()
 	p.Mode, p.MinDelay, p.MaxDelay = Shadow, 2*ms, 10*ms
 	var got []time.Duration
-	for _, f := range NewRoute(p, 1).Forecasts(0) {
+	for _, f := range NewRoute(p, 1).Forecasts(0, 64) {
 		got = append(got, f.Delay)
 	}
 	want := []time.Duration{10 * ms, 2 * ms, 3 * ms, 5 * ms, 10 * ms}
@@ -151,7 +170,7 @@ func TestForecastDelays(t *testing.T) {
 			t.Errorf("delays %v, want %v", got, want)
 		}
 	}
-	if NewRoute(defaultPolicy(), 1).Forecasts(0) != nil {
+	if NewRoute(defaultPolicy(), 1).Forecasts(0, 64) != nil {
 		t.Error("forecasts without shadow mode")
 	}
 }
@@ -182,5 +201,119 @@ func BenchmarkShadow(b *testing.B) {
 			took = 30 * ms
 		}
 		r.serve(s, at, took)
+	}
+}
+
+// The forecast of a share of the requests is that of all.
+func TestSample(t *testing.T) {
+	const requests = 200_000
+	forecast := func(sample float64) (Forecast, int) {
+		p := defaultPolicy()
+		p.Sample, p.Delay = sample, 5*ms
+		p.Mode = Shadow
+		s, r := NewService(1), NewRoute(p, 1)
+		rnd, watched := rand.New(rand.NewPCG(1, 2)), 0
+		for i := range requests {
+			took := time.Duration(float64(ms) * math.Exp(rnd.NormFloat64()/2))
+			if i%500 < 10 {
+				took += 20 * ms
+			}
+			if r.serve(&s, time.Duration(i)*ms/4, took) {
+				watched++
+			}
+		}
+		return r.current(requests * ms / 4), watched
+	}
+	all, n := forecast(1)
+	some, m := forecast(0.03)
+	if n != requests || m < requests*28/1000 || m > requests*32/1000 {
+		t.Errorf("%d of all and %d of 3%% are watched", n, m)
+	}
+	for _, q := range []float64{.5, .99, .999} {
+		want, _ := all.Latency.Quantile(q)
+		if got, _ := some.Latency.Quantile(q); (got - want).Abs() > want/8 {
+			t.Errorf("the %v-quantile is %v, and %v of all", q, got, want)
+		}
+	}
+	want, got := float64(all.Hedges)/float64(all.Requests), float64(some.Hedges)/float64(some.Requests)
+	if math.Abs(got-want) > .003 || want < .01 {
+		t.Errorf("the load is %.2f%%, and %.2f%% of all", 100*got, 100*want)
+	}
+}
+
+// A route whose requests may not be repeated needs no memory for a forecast, one with requests of
+// all kinds of latency no more than is documented.
+func TestShadowMemory(t *testing.T) {
+	size := func(r *Route) (bytes int) {
+		bytes = len(r.shadow.timeline.ring) * int(unsafe.Sizeof(noted{}))
+		for _, h := range r.shadow.halves {
+			if h == nil {
+				continue
+			}
+			bytes += int(unsafe.Sizeof(*h)) + len(h.changes)*int(unsafe.Sizeof(change{}))
+			for _, c := range h.changes {
+				if c.counts != nil {
+					bytes += int(unsafe.Sizeof(*c.counts))
+				}
+			}
+		}
+		return bytes
+	}
+	p := defaultPolicy()
+	p.Mode = Shadow
+	s, r := NewService(1), NewRoute(p, 1)
+	for i := range 10_000 {
+		s.Primary(time.Duration(i)*ms, r)
+		r.Answered(time.Duration(i)*ms, 30*ms, &Watch{})
+	}
+	if n := size(r); n != 0 {
+		t.Errorf("%d bytes without a request that may be repeated", n)
+	}
+	for i := range 10_000 {
+		r.serve(&s, time.Duration(i)*100*ms, ms/2)
+	}
+	if n := size(r); n > 5<<10 {
+		t.Errorf("%d bytes for few and quick requests, want at most 5 KiB", n)
+	}
+	for i := range 100_000 {
+		took := ms
+		if i%40 == 0 {
+			took = 100 * ms
+		}
+		r.serve(&s, time.Hour+time.Duration(i)*ms, took)
+	}
+	if n := size(r); n > 40<<10 || n < 30<<10 {
+		t.Errorf("%d bytes for many and late requests, want at most 40 KiB", n)
+	}
+}
+
+// A forecast is made of the requests of the last half minute and more: until they are enough.
+func TestForecastTime(t *testing.T) {
+	for _, c := range []struct {
+		every time.Duration
+		want  time.Duration // how long the oldest request counts
+	}{{ms, time.Minute}, {20 * ms, 164 * time.Second}, {time.Second, 20 * time.Minute}} {
+		p := defaultPolicy()
+		p.Mode = Shadow
+		s, r := NewService(1), NewRoute(p, 1)
+		for i := 0; ; i++ {
+			at := time.Duration(i) * c.every
+			r.serve(&s, at, ms)
+			if i%40 != 0 { // a forecast takes longer than a request
+				continue
+			}
+			if f := r.current(at); f.Latency.Samples() != int64(f.Requests) {
+				t.Fatalf("%d of %d requests", f.Latency.Samples(), f.Requests)
+			} else if r.shadow.halves[1] != nil && r.shadow.halves[1].began > 10*time.Second {
+				if (at - c.want).Abs() > c.want/20 {
+					t.Errorf("one each %v: the first counts for %v, want %v", c.every, at, c.want)
+				}
+				break
+			}
+		}
+		idle := r.shadow.halves[0].began + 21*time.Minute
+		if f := r.current(idle); f.Latency.Samples() != 0 {
+			t.Errorf("%d requests after a pause", f.Latency.Samples())
+		}
 	}
 }

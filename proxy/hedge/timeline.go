@@ -2,112 +2,129 @@ package hedge
 
 import (
 	"math"
+	"sort"
 	"time"
 )
 
-// The timeline keeps the first samplesPerSlot primaries of each millisecond for about two
-// seconds. It looks for one near a given time in up to timelineReach slots to either side.
 const (
-	slotWidth      = time.Millisecond
-	timelineSlots  = 2048
-	samplesPerSlot = 4
-	timelineReach  = 100
+	// timelineKept is how long primaries are remembered, where maxNoted are enough for it.
+	timelineKept       = 2 * time.Second
+	minNoted, maxNoted = 64, 2048
+
+	// timelineReach is how far from a time a primary may have been sent to stand for it.
+	timelineReach = 100 * time.Millisecond
+
+	// noteEvery is the time in which at most one primary of a route is noted.
+	noteEvery = time.Millisecond
+
+	// timelineUnit is the unit of noted.sent, a number that wraps around after a day.
+	timelineUnit = 32 * time.Microsecond
 )
 
-// Values of sample.took that are no latency in microseconds.
+// Values of noted.took that are no bucket of the histogram.
 const (
-	tookPending     = math.MaxUint32     // no response yet; as a latency, over an hour, it never wins
-	tookUnavailable = math.MaxUint32 - 1 // the endpoint was stalled or full: it would have got no hedge
+	tookPending     = math.MaxUint16     // no response yet; as a latency, over an hour, it never wins
+	tookUnavailable = math.MaxUint16 - 1 // the endpoint was stalled or full: it would have got no hedge
 )
 
-// sample is one primary attempt.
-type sample struct {
-	endpoint uint32
-	took     uint32
+// noted is one primary attempt. It was chosen when it was sent, when its latency was unknown:
+// chosen as they end, the quick ones would come first.
+type noted struct {
+	sent     uint32
+	endpoint uint16 // the low bits of its number
+	took     uint16 // a bucket
 }
 
-func (s *sample) latency() time.Duration { return time.Duration(s.took) * time.Microsecond }
-
-// slot holds the samples of one millisecond. They are chosen as they are sent, when
-// their latency is unknown: chosen as they end, the quick ones would come first.
-type slot struct {
-	number  int64 // number of the millisecond, counted from 1; 0 means never used
-	n       int
-	samples [samplesPerSlot]sample
+func (n *noted) latency() time.Duration {
+	if n.took == tookPending {
+		return math.MaxInt64 / 2
+	}
+	return middleOf(int(n.took))
 }
 
-// timeline answers how long a request to another endpoint would have taken at a
-// past time: as long as a primary that was sent there at that time.
+// timeline answers how long a request to another endpoint would have taken at a past time: as
+// long as a primary that was sent there at about that time. It is a ring, in the order of
+// sending, that grows with the rate of requests.
 type timeline struct {
-	slots [timelineSlots]slot
-	turn  uint // where the search within a slot begins, so that no sample is preferred
+	ring  []noted // its length is a power of 2
+	added uint32  // primaries so far; the last is at (added-1) % len(ring)
 }
 
-func slotNumber(t time.Duration) int64 { return int64(t/slotWidth) + 1 }
+func timelineTime(t time.Duration) uint32 { return uint32(t / timelineUnit) }
 
-// add records a primary and returns its index in its slot; ok is false if the slot is full.
-func (t *timeline) add(now time.Duration, endpoint uint32, unavailable bool) (index uint8, ok bool) {
-	number := slotNumber(now)
-	s := &t.slots[number%timelineSlots]
-	if s.number != number {
-		s.number, s.n = number, 0
+func (t *timeline) at(number uint32) *noted { return &t.ring[number&uint32(len(t.ring)-1)] }
+
+// oldest returns the number of the oldest primary in the ring.
+func (t *timeline) oldest() uint32 { return t.added - min(t.added, uint32(len(t.ring))) }
+
+// add notes a primary and returns its number.
+func (t *timeline) add(now time.Duration, endpoint uint32, unavailable bool) uint32 {
+	sent := timelineTime(now)
+	if full := t.added-t.oldest() == uint32(len(t.ring)); full && len(t.ring) < maxNoted &&
+		(len(t.ring) == 0 || sent-t.at(t.oldest()).sent < timelineTime(timelineKept)) {
+		t.grow()
 	}
-	if s.n == samplesPerSlot {
-		return 0, false
-	}
-	s.samples[s.n] = sample{endpoint, tookPending}
+	n := noted{sent: sent, endpoint: uint16(endpoint), took: tookPending}
 	if unavailable {
-		s.samples[s.n].took = tookUnavailable
+		n.took = tookUnavailable
 	}
-	s.n++
-	return uint8(s.n - 1), true
+	*t.at(t.added) = n
+	t.added++
+	return t.added - 1
 }
 
-// setLatency records the latency of the primary that was sent at the given time
-// and has the given index, unless its slot was reused since.
-func (t *timeline) setLatency(sent time.Duration, index uint8, took time.Duration) {
-	number := slotNumber(sent)
-	s := &t.slots[number%timelineSlots]
-	if s.number == number && s.samples[index].took == tookPending {
-		s.samples[index].took = uint32(min(max(took/time.Microsecond, 0), tookUnavailable-1))
+func (t *timeline) grow() {
+	larger := timeline{ring: make([]noted, max(minNoted, 2*len(t.ring))), added: t.added}
+	for i := t.oldest(); i != t.added; i++ {
+		*larger.at(i) = *t.at(i)
+	}
+	*t = larger
+}
+
+// setLatency records the latency of the primary with a number, unless it is forgotten.
+func (t *timeline) setLatency(number uint32, took time.Duration) {
+	if t.added-number > uint32(len(t.ring)) {
+		return
+	}
+	if n := t.at(number); n.took == tookPending {
+		n.took = uint16(bucketOf(took))
 	}
 }
 
-// near returns a primary that was sent at about the time at to an endpoint other
-// than not. It takes the nearest slot that has one, and there prefers one whose
-// endpoint was available. It returns nil if there is none within reach.
-func (t *timeline) near(at time.Duration, not uint32) *sample {
-	t.turn++
-	number := slotNumber(at)
-	for off := range int64(timelineReach + 1) {
-		found := t.within(number+off, not, nil)
-		if off > 0 {
-			found = t.within(number-off, not, found)
+// near returns the primary that was sent nearest to the time at, to an endpoint other than not.
+// One whose endpoint was available is preferred to one that is nearer by up to noteEvery. It
+// returns nil if there is none within reach.
+func (t *timeline) near(at time.Duration, not uint32) (found *noted) {
+	const reach = int32(timelineReach / timelineUnit)
+	want, oldest := timelineTime(at), t.oldest()
+	length := int(t.added - oldest)
+	first := oldest + uint32(sort.Search(length, func(i int) bool { return int32(t.at(oldest+uint32(i)).sent-want) >= 0 }))
+	before, after := first-1, first
+	for limit := reach; ; {
+		back, ahead := int32(math.MaxInt32), int32(math.MaxInt32)
+		if before-oldest < uint32(length) {
+			back = int32(want - t.at(before).sent)
 		}
-		if found != nil {
+		if after != t.added {
+			ahead = int32(t.at(after).sent - want)
+		}
+		if min(back, ahead) > limit {
 			return found
 		}
-	}
-	return nil
-}
-
-// within searches one slot for a better sample than found, which may be nil.
-func (t *timeline) within(number int64, not uint32, found *sample) *sample {
-	if number < 1 || found != nil && found.took != tookUnavailable {
-		return found
-	}
-	s := &t.slots[number%timelineSlots]
-	if s.number != number {
-		return found
-	}
-	for i := range s.n {
-		c := &s.samples[(uint(i)+t.turn)%uint(s.n)]
-		if c.endpoint != not && (found == nil || c.took != tookUnavailable) {
-			found = c
+		var n *noted
+		if ahead <= back {
+			n = t.at(after)
+			after++
+		} else {
+			n = t.at(before)
+			before--
 		}
-		if found != nil && found.took != tookUnavailable {
-			break
+		switch {
+		case n.endpoint == uint16(not):
+		case n.took != tookUnavailable:
+			return n
+		case found == nil:
+			found, limit = n, min(limit, min(back, ahead)+int32(noteEvery/timelineUnit))
 		}
 	}
-	return found
 }

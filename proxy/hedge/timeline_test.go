@@ -11,46 +11,65 @@ func TestTimeline(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		do   func(l *timeline)
-		want uint32 // as in sample.took; 0 means that there is none
+		want time.Duration // 0 means that there is none, -1 that it was unavailable
 	}{
 		{"nothing was sent", func(l *timeline) {}, 0},
 		{"only to the same endpoint", func(l *timeline) { l.note(at(500), mine, 3*ms) }, 0},
-		{"to another", func(l *timeline) { l.note(at(500), other, 3*ms) }, 3000},
-		{"no response yet", func(l *timeline) { l.note(at(500), other, 0) }, tookPending},
+		{"to another", func(l *timeline) { l.note(at(500), other, 3*ms) }, 3 * ms},
+		{"no response yet", func(l *timeline) { l.note(at(500), other, 0) }, time.Hour},
 		{"the nearest", func(l *timeline) {
 			l.note(at(490), other, 3*ms)
+			l.note(at(496), mine, 3*ms)
 			l.note(at(505), other, 4*ms)
 			l.note(at(530), other, 5*ms)
-		}, 4000},
-		{"out of reach", func(l *timeline) { l.note(at(500-timelineReach-1), other, 3*ms) }, 0},
-		{"unavailable", func(l *timeline) { l.add(at(500), other, true) }, tookUnavailable},
+		}, 4 * ms},
+		{"the nearest before", func(l *timeline) {
+			l.note(at(480), other, 3*ms)
+			l.note(at(495), other, 4*ms)
+			l.note(at(501), mine, 3*ms)
+			l.note(at(530), other, 5*ms)
+		}, 4 * ms},
+		{"out of reach", func(l *timeline) { l.note(at(500-101), other, 3*ms) }, 0},
+		{"out of reach, later", func(l *timeline) { l.note(at(500+101), other, 3*ms) }, 0},
+		{"just within reach", func(l *timeline) { l.note(at(500-99), other, 3*ms) }, 3 * ms},
+		{"unavailable", func(l *timeline) { l.add(at(500), other, true) }, -1},
 		{"available ones first", func(l *timeline) {
 			l.add(at(500), other, true)
 			l.note(at(500), third, 3*ms)
-		}, 3000},
+		}, 3 * ms},
 		{"as near on the other side, and available", func(l *timeline) {
-			l.add(at(501), other, true)
 			l.note(at(499), third, 3*ms)
-		}, 3000},
-		{"in a slot that was reused", func(l *timeline) { l.note(at(500-timelineSlots), other, 3*ms) }, 0},
-		{"more than a slot holds", func(l *timeline) {
-			for range samplesPerSlot {
-				l.note(at(500), mine, 3*ms)
+			l.add(at(501), other, true)
+		}, 3 * ms},
+		{"available, but much later", func(l *timeline) {
+			l.add(at(500), other, true)
+			l.note(at(503), third, 3*ms)
+		}, -1},
+		{"after two seconds at a high rate", func(l *timeline) {
+			for i := range 2200 {
+				l.note(at(500-2100+i), other, time.Duration(i)*ms)
 			}
-			l.note(at(500), other, 4*ms)
+		}, 2100 * ms},
+		{"forgotten", func(l *timeline) {
+			l.note(at(500), other, 3*ms)
+			for i := range maxNoted {
+				l.note(at(1000+i), other, 3*ms)
+			}
 		}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var l timeline
 			c.do(&l)
-			for range 3 { // the search starts at another sample each time
-				var got uint32
-				if s := l.near(at(500), mine); s != nil {
-					got = s.took
-				}
-				if got != c.want {
-					t.Errorf("found %d, want %d", got, c.want)
-				}
+			got := time.Duration(0)
+			switch n := l.near(at(500), mine); {
+			case n == nil:
+			case n.took == tookUnavailable:
+				got = -1
+			default:
+				got = n.latency()
+			}
+			if wrong := (got - c.want).Abs() > c.want.Abs()/50; wrong && (c.want != time.Hour || got < c.want) {
+				t.Errorf("found %d, want %d", got, c.want)
 			}
 		})
 	}
@@ -58,18 +77,38 @@ func TestTimeline(t *testing.T) {
 
 // note adds a primary. took is 0 if it is still in flight.
 func (t *timeline) note(at time.Duration, endpoint uint32, took time.Duration) {
-	if i, ok := t.add(at, endpoint, false); ok && took > 0 {
-		t.setLatency(at, i, took)
+	if i := t.add(at, endpoint, false); took > 0 {
+		t.setLatency(i, took)
 	}
 }
 
-// A primary whose slot was reused before its response changes nothing there.
-func TestTimelineReusedSlot(t *testing.T) {
+// A primary that was forgotten before its response changes nothing.
+func TestTimelineForgotten(t *testing.T) {
 	var l timeline
-	i, _ := l.add(5*ms, 1, false)
-	l.add(5*ms+timelineSlots*slotWidth, 2, false)
-	l.setLatency(5*ms, i, time.Second)
-	if s := l.near(5*ms+timelineSlots*slotWidth, 9); s == nil || s.took != tookPending {
-		t.Errorf("found %+v, want one that is pending", s)
+	i := l.add(5*ms, 1, false)
+	for at := 10 * time.Second; l.oldest() <= i; at += 5 * time.Second {
+		l.add(at, 2, false)
+	}
+	l.setLatency(i, time.Second)
+	for n := l.oldest(); n != l.added; n++ {
+		if l.at(n).took != tookPending {
+			t.Errorf("found %+v, want one that is pending", l.at(n))
+		}
+	}
+}
+
+// The ring is no longer than the rate of requests needs.
+func TestTimelineGrows(t *testing.T) {
+	for _, c := range []struct {
+		every time.Duration
+		want  int
+	}{{time.Second, minNoted}, {10 * ms, 256}, {ms, 2048}, {100 * time.Microsecond, maxNoted}} {
+		var l timeline
+		for i := range 10_000 {
+			l.add(time.Duration(i)*c.every, 1, false)
+		}
+		if len(l.ring) != c.want {
+			t.Errorf("one each %v: %d in the ring, want %d", c.every, len(l.ring), c.want)
+		}
 	}
 }

@@ -201,7 +201,7 @@ func (m *Mesh) Settled() {
 		}
 		for i, w := range n.Proc.Workers() {
 			var report stats.WorkerReport
-			n.Loops[i].Do(func() { report = w.Report() })
+			n.Loops[i].Do(func() { report = w.Report(stats.Forecasts) })
 			for _, s := range report.Services {
 				if s.HedgesInFlight != 0 {
 					m.T.Errorf("%s: %d hedges in flight, with nothing pending", n.Host, s.HedgesInFlight)

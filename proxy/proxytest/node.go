@@ -14,7 +14,7 @@ import (
 
 // Report returns the report of the node's first loop.
 func (n *Node) Report() (r stats.WorkerReport) {
-	n.Loop.Do(func() { r = n.Proc.Workers()[0].Report() })
+	n.Loop.Do(func() { r = n.Proc.Workers()[0].Report(stats.Forecasts) })
 	return r
 }
 
@@ -35,7 +35,7 @@ func (n *Node) accept(listener, port int) {
 // BreakerState returns the state of a service's breaker on the node's first loop.
 func (n *Node) BreakerState(service string) (state stats.BreakerState) {
 	n.Loop.Do(func() {
-		for _, s := range n.Proc.Workers()[0].Report().Services {
+		for _, s := range n.Proc.Workers()[0].Report(stats.Forecasts).Services {
 			if s.Name == service {
 				state = s.Breaker
 			}
@@ -143,7 +143,7 @@ func (n *Node) Reload(yaml string) {
 // Connections returns the number of open connections that the node has accepted.
 func (n *Node) Connections() (sum int) {
 	for i, w := range n.Proc.Workers() {
-		n.Loops[i].Do(func() { sum += w.Report().Stats.Connections })
+		n.Loops[i].Do(func() { sum += w.Report(stats.Forecasts).Stats.Connections })
 	}
 	return sum
 }
@@ -172,7 +172,7 @@ func (n *Node) CheckShedRequests(all uint64) {
 // their memory.
 func (n *Node) ShedConnections() (count uint64) {
 	for i, w := range n.Proc.Workers() {
-		n.Loops[i].Do(func() { count += w.Report().Stats.Shed })
+		n.Loops[i].Do(func() { count += w.Report(stats.Forecasts).Stats.Shed })
 	}
 	return count
 }
@@ -181,7 +181,7 @@ func (n *Node) ShedConnections() (count uint64) {
 // took no output.
 func (n *Node) WriteTimeouts() (count uint64) {
 	for i, w := range n.Proc.Workers() {
-		n.Loops[i].Do(func() { count += w.Report().Stats.WriteTimeouts })
+		n.Loops[i].Do(func() { count += w.Report(stats.Forecasts).Stats.WriteTimeouts })
 	}
 	return count
 }

@@ -178,7 +178,7 @@ func TestSplit(t *testing.T) {
 		}
 		n := m.Nodes[len(m.Nodes)-1]
 		var report stats.WorkerReport
-		n.Loop.Do(func() { report = n.Proc.Workers()[0].Report() })
+		n.Loop.Do(func() { report = n.Proc.Workers()[0].Report(stats.Forecasts) })
 		for _, s := range report.Services {
 			var routes []int
 			for _, r := range s.Routes {

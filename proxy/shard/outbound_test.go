@@ -7,6 +7,7 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // Output that a client has not read counts as buffered.
@@ -88,7 +89,7 @@ func TestWriteTimeout(t *testing.T) {
 	m.W.Run(500 * time.Millisecond)
 	m.Settled()
 	var n uint64
-	m.Consumer.Loop.Do(func() { n = m.Consumer.Proc.Workers()[0].Report().Stats.WriteTimeouts })
+	m.Consumer.Loop.Do(func() { n = m.Consumer.Proc.Workers()[0].Report(stats.Forecasts).Stats.WriteTimeouts })
 	if n != 1 {
 		t.Errorf("%d write timeouts counted, want 1", n)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 	"github.com/remora-proxy/remora/registry"
 )
 
@@ -168,7 +169,7 @@ func TestShedOnAnotherLoop(t *testing.T) {
 	m.W.Run(time.Second)
 	n := [2]uint64{}
 	for i, w := range m.Consumer.Proc.Workers() {
-		m.Consumer.Loops[i].Do(func() { n[i] = w.Report().Stats.Shed })
+		m.Consumer.Loops[i].Do(func() { n[i] = w.Report(stats.Forecasts).Stats.Shed })
 	}
 	if n != [2]uint64{1, 0} {
 		t.Errorf("the loops closed %d connections, want one on the first", n)

@@ -128,7 +128,7 @@ func (s *sidecar) reports() []stats.WorkerReport {
 	var reports []stats.WorkerReport
 	for _, w := range s.proc.Workers() {
 		c := make(chan stats.WorkerReport, 1)
-		w.Post(func() { c <- w.Report() })
+		w.Post(func() { c <- w.Report(stats.Forecasts) })
 		reports = append(reports, receive(s.t, c, "a loop's report"))
 	}
 	return reports

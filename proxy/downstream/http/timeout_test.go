@@ -10,6 +10,7 @@ import (
 
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // TestDrippingRequests checks that a client which sends byte by byte has no more time than one
@@ -111,7 +112,7 @@ func TestIdlePooledConnection(t *testing.T) {
 	m.Do(c)
 	m.Finish(c)
 	open := func() (n int) {
-		m.Consumer.Loop.Do(func() { n = m.Consumer.Proc.Workers()[0].Report().Services[0].Endpoints[0].Connections })
+		m.Consumer.Loop.Do(func() { n = m.Consumer.Proc.Workers()[0].Report(stats.Forecasts).Services[0].Endpoints[0].Connections })
 		return n
 	}
 	m.W.Run(4*time.Second - 100*time.Millisecond)
@@ -133,7 +134,7 @@ func TestIdlePooledConnectionsOfBurst(t *testing.T) {
 	m.Finish(calls...)
 	m.OK(calls...)
 	open := func() (n int) {
-		m.Consumer.Loop.Do(func() { n = m.Consumer.Proc.Workers()[0].Report().Services[0].Endpoints[0].Connections })
+		m.Consumer.Loop.Do(func() { n = m.Consumer.Proc.Workers()[0].Report(stats.Forecasts).Services[0].Endpoints[0].Connections })
 		return n
 	}
 	last, most := open(), 0

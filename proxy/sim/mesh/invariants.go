@@ -96,7 +96,7 @@ func (m *mesh) checkSidecar(s *sidecar) {
 	}
 	for i, w := range s.proc.Workers() {
 		var report stats.WorkerReport
-		s.loops[i].Do(func() { report = w.Report() })
+		s.loops[i].Do(func() { report = w.Report(stats.Forecasts) })
 		for _, svc := range report.Services {
 			if svc.HedgesInFlight != 0 {
 				l.wrong("%s counts %d hedges in flight in the end", s.host, svc.HedgesInFlight)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // Result is the result of a run, in plain types. Latencies and counts of requests are those
@@ -126,7 +127,7 @@ func (r *Result) count(c *consumer) {
 	}
 	for i, w := range c.proc.Workers() {
 		c.loops[i].Do(func() {
-			for _, e := range w.Report().Services[0].Endpoints {
+			for _, e := range w.Report(stats.Forecasts).Services[0].Endpoints {
 				r.Links += e.Connections
 			}
 		})

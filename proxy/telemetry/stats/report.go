@@ -53,9 +53,21 @@ type RouteReport struct {
 	RecentWon int                // of these, hedges that won
 	Latency   hedge.Distribution // of primaries
 	Classes   []hedge.ClassReport
-	Forecasts []hedge.Forecast // with mode shadow only
-	Effect    *hedge.Effect    // with mode on only
+	Effect    *hedge.Effect // with mode on only
+
+	// With mode shadow only, and with the Detail for it.
+	Watched   hedge.Distribution // of the primaries of which the forecasts are made
+	Forecasts []hedge.Forecast   // the one with Delay first
 }
+
+// Detail says how many forecasts a report has. Each takes a loop a microsecond for each route.
+type Detail int
+
+const (
+	Counters  Detail = 0  // none
+	Verdicts  Detail = 1  // that with the delay in force
+	Forecasts Detail = 64 // all
+)
 
 // EndpointReport is the state of one endpoint on one loop.
 type EndpointReport struct {

@@ -1,0 +1,80 @@
+package hedge
+
+import (
+	"testing"
+	"time"
+)
+
+// effect returns that on 10,000 requests of 1 ms, of which the given numbers took or take longer.
+func effect(scale int64, without, with map[time.Duration]int64) *Effect {
+	e := &Effect{Hedges: 270, Requests: 10_000}
+	for _, of := range []struct {
+		d    *Distribution
+		slow map[time.Duration]int64
+	}{{&e.Without, without}, {&e.With, with}} {
+		rest := 10_000 / scale
+		for took, n := range of.slow {
+			rest -= n
+			if took < 0 {
+				of.d.censored += n
+			} else {
+				of.d.counts[bucketOf(took)] += n
+			}
+		}
+		of.d.counts[bucketOf(ms)] += rest
+	}
+	return e
+}
+
+func TestVerdict(t *testing.T) {
+	type slow = map[time.Duration]int64
+	for _, c := range []struct {
+		name          string
+		scale         int64
+		without, with slow
+		want          string
+	}{
+		{"rare freezes", 1, slow{50 * ms: 40, 5 * ms: 200}, slow{4 * ms: 240},
+			"hedging would take 1.1 ms off P99 and 46 ms off P99.9 at 2.7% extra load"},
+		{"frequent freezes", 1, slow{50 * ms: 400}, slow{4 * ms: 400},
+			"hedging would take 46 ms off P99 and 46 ms off P99.9 at 2.7% extra load"},
+		{"less than a tenth", 1, slow{50 * ms: 400}, slow{46 * ms: 400},
+			"hedging would bring nothing here: 2.7% extra load saved"},
+		{"lost requests", 1, slow{-1: 40}, slow{4 * ms: 40},
+			"hedging would take the timeouts off P99.9 at 2.7% extra load"},
+		{"requests that are lost in any case", 1, slow{-1: 40}, slow{-1: 40},
+			"hedging would bring nothing here: 2.7% extra load saved"},
+		{"enough for P99", 10, slow{50 * ms: 40}, slow{4 * ms: 40},
+			"hedging would take 46 ms off P99 at 2.7% extra load"},
+		{"P99.9 unknown, and no gain for P99", 10, slow{50 * ms: 4}, slow{4 * ms: 4},
+			"too few requests that may be hedged to say yet"},
+		{"few", 100, slow{50 * ms: 40}, slow{4 * ms: 40},
+			"too few requests that may be hedged to say yet"},
+	} {
+		if got := effect(c.scale, c.without, c.with).Verdict(); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+	for _, c := range []struct {
+		without, with slow
+		want          string
+	}{
+		{slow{50 * ms: 40}, slow{4 * ms: 40}, "hedging takes 46 ms off P99.9 at 2.7% extra load"},
+		{slow{-1: 40}, slow{4 * ms: 40}, "hedging takes an unknown time off P99.9 at 2.7% extra load"},
+		{slow{50 * ms: 400}, slow{46 * ms: 400}, "hedging brings nothing here: 2.7% extra load"},
+	} {
+		e := effect(1, c.without, c.with)
+		e.Mode = On
+		if got := e.Verdict(); got != c.want {
+			t.Errorf("mode on: %q, want %q", got, c.want)
+		}
+	}
+	both := effect(10, slow{50 * ms: 40}, slow{4 * ms: 40})
+	both.Add(effect(1, slow{10 * ms: 400}, slow{10 * ms: 400}))
+	if got, want := both.Verdict(), "hedging would take 40 ms off P99.9 at 2.7% extra load"; got != want {
+		t.Errorf("two routes: %q, want %q", got, want)
+	}
+	if got, want := new(Effect).Verdict(), "too few requests that may be hedged to say yet"; got != want {
+		t.Errorf("no request: %q, want %q", got, want)
+	}
+}
