@@ -1,6 +1,7 @@
 package hedge
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/bits"
@@ -27,7 +28,7 @@ const (
 	classShift   = 2
 	classBuckets = nBuckets >> classShift
 
-	// Classes are alike if neither their medians nor their delays differ by more than this.
+	// Classes are alike if neither their typical latencies nor their tails differ by more.
 	classAlike = 1.4
 )
 
@@ -41,7 +42,7 @@ type classes struct {
 	octaves [maxClasses]Class // by the octave of the body; 0 means not seen
 	updated time.Duration     // when the delays were computed
 	group   []*class          // memory for update
-	least   time.Duration     // the median of the quickest classes; 0 means that all are alike
+	least   time.Duration     // the least typical latency of a class; 0 means that all are alike
 }
 
 // class has the latencies of one class, in two halves of a window. A half lasts until it has
@@ -54,8 +55,10 @@ type class struct {
 	current int           // index of the half that counts
 	since   time.Duration // when that half began
 
-	tail, ownMedian time.Duration // of this class; tail is the last that was finite, 0 means unknown
-	delay, median   time.Duration // of all classes that are alike; 0 means those of the route
+	// Of this class: the lower quartile, and the last finite quantile. Where most are hedged, the
+	// first attempts of many are censored, but rarely so many that the quartile is. 0 means unknown.
+	typical, tail time.Duration
+	delay, median time.Duration // of all classes that are alike; a delay of 0 means those of the route
 }
 
 type classHalf struct {
@@ -210,7 +213,7 @@ func (t *classes) censor(now time.Duration, c Class) { t.list[c-1].at(now).censo
 
 // classQuantile returns the q-quantile of several classes together, interpolated within its
 // bucket: the middle of a wide bucket may be sooner than most of its samples. ok is false if there
-// is none, or it is a censored sample.
+// is none, or it is a censored sample: then d is that of the others, which is sooner.
 func classQuantile(now time.Duration, among []*class, q float64) (d time.Duration, ok bool) {
 	var counts [classBuckets]uint32
 	var finite, all int
@@ -226,51 +229,52 @@ func classQuantile(now time.Duration, among []*class, q float64) (d time.Duratio
 		}
 	}
 	rank := max(1, int(math.Ceil(q*float64(all))))
-	if rank > finite {
-		return 0, false
+	if ok = rank <= finite; !ok {
+		rank = int(math.Ceil(q * float64(finite)))
 	}
 	seen := 0
 	for i, n := range counts {
-		if seen += int(n); seen >= rank {
+		if seen += int(n); n > 0 && seen >= rank {
 			low, high := lowOf(i<<classShift), lowOf((i+1)<<classShift)
-			return high - (high-low)*time.Duration(seen-rank)/time.Duration(n), true
+			return high - (high-low)*time.Duration(seen-rank)/time.Duration(n), ok
 		}
 	}
 	return 0, false
 }
 
-// update computes the delays of all classes: the q-quantile of those that are alike together, or
+// update computes the delays of all classes: the quantile of those that are alike together, or
 // that of the route if all are alike.
-func (t *classes) update(now time.Duration, q float64, route *estimate) {
+func (t *classes) update(now time.Duration, p *Policy, route *estimate) {
 	t.updated, t.least = now, 0
 	known, unknown := 0, 0
 	for i, c := range t.list {
 		n := c.samples(now)
-		if c.measure(now, t.list[i:i+1], q) {
+		c.delay = 0
+		if c.measure(now, t.list[i:i+1], p.Quantile) {
 			known += n
 		} else {
 			unknown += n
 		}
 	}
 	for _, c := range t.list {
-		if c.tail == 0 || c.delay > 0 {
+		if c.typical == 0 || c.delay > 0 {
 			continue
 		}
 		t.group = t.group[:0]
 		n := 0
 		for _, other := range t.list {
-			if other.tail > 0 && other.delay == 0 && alike(c.ownMedian, other.ownMedian) && alike(c.tail, other.tail) {
+			if other.delay == 0 && c.alike(other) {
 				t.group = append(t.group, other)
 				n += other.samples(now)
 			}
 		}
 		// The requests of unknown classes may be the tail of the route.
-		if n == known && (float64(unknown) <= (1-q)/2*float64(known) || alike(c.tail, route.tail)) {
+		if n == known && (float64(unknown) <= (1-p.Quantile)/2*float64(known) || alike(c.tail, route.tail)) {
 			return
 		}
-		share(now, t.group, q)
-		if t.least == 0 || c.median < t.least {
-			t.least = c.median
+		share(now, t.group, p)
+		if t.least == 0 || c.typical < t.least {
+			t.least = c.typical
 		}
 	}
 }
@@ -278,29 +282,40 @@ func (t *classes) update(now time.Duration, q float64, route *estimate) {
 // measure finds the quantiles of c alone, the only element of alone. It reports whether they are
 // known.
 func (c *class) measure(now time.Duration, alone []*class, q float64) bool {
-	c.delay, c.median = 0, 0
-	if c.samples(now) < minSamples {
+	c.typical = 0
+	if c.samples(now) >= minSamples {
+		c.typical, _ = classQuantile(now, alone, 0.25)
+	}
+	if c.typical == 0 {
 		c.tail = 0
 		return false
 	}
-	c.ownMedian, _ = classQuantile(now, alone, 0.5)
 	if tail, ok := classQuantile(now, alone, q); ok {
 		c.tail = tail
 	}
-	return c.tail > 0
+	return true
+}
+
+// alike reports whether c and o, which may be c, are known and alike.
+func (c *class) alike(o *class) bool {
+	return o.typical > 0 && alike(c.typical, o.typical) && (c.tail == 0 || o.tail == 0 || alike(c.tail, o.tail))
 }
 
 func alike(a, b time.Duration) bool { return float64(max(a, b)) <= classAlike*float64(min(a, b)) }
 
 // share gives classes that are alike the estimate of their requests together.
-func share(now time.Duration, among []*class, q float64) {
-	tail, ok := classQuantile(now, among, q)
+func share(now time.Duration, among []*class, p *Policy) {
+	delay, ok := classQuantile(now, among, p.Quantile)
 	if !ok {
-		tail = among[0].tail
+		known := time.Duration(0)
+		for _, c := range among {
+			known = max(known, c.tail)
+		}
+		delay = cmp.Or(known, max(delay, p.MaxDelay))
 	}
 	median, _ := classQuantile(now, among, 0.5)
 	for _, c := range among {
-		c.delay, c.median = tail, median
+		c.delay, c.median = delay, median
 	}
 }
 
@@ -311,7 +326,7 @@ func (r *Route) estimateOf(now time.Duration, c Class) (delay, median time.Durat
 		return whole.tail, whole.median
 	}
 	if now-r.classes.updated >= cacheAge {
-		r.classes.update(now, r.Policy.Quantile, whole)
+		r.classes.update(now, &r.Policy, whole)
 	}
 	if k := r.classes.list[c-1]; k.delay > 0 {
 		return k.delay, k.median
@@ -324,7 +339,10 @@ func (r *Route) DelayOf(now time.Duration, c Class) time.Duration {
 	if c == 0 || r.Policy.Delay > 0 {
 		return r.Delay(now)
 	}
-	delay, _ := r.estimateOf(now, c)
+	delay, median := r.estimateOf(now, c)
+	if k := r.classes.list[c-1]; k.delay > 0 && median > r.Policy.MaxDelay {
+		return delay
+	}
 	return r.Policy.clamp(delay)
 }
 
@@ -338,11 +356,12 @@ func (r *Route) Scaled(now, latency time.Duration, c Class) time.Duration {
 }
 
 func (r *Route) scaled(now, latency time.Duration, c Class) time.Duration {
-	_, median := r.estimateOf(now, c)
-	if r.classes.least == 0 {
+	r.estimateOf(now, c)
+	k, least := r.classes.list[c-1], r.classes.least
+	if k.delay == 0 || least == 0 {
 		return latency
 	}
-	return time.Duration(float64(latency) * float64(r.classes.least) / float64(max(1, median)))
+	return time.Duration(float64(latency) * float64(least) / float64(k.typical))
 }
 
 // ClassReport describes a class of a route.

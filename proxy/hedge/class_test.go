@@ -277,3 +277,31 @@ func TestClassAllocations(t *testing.T) {
 		t.Errorf("%v allocations per request", n)
 	}
 }
+
+// TestClassAlwaysHedged: a class whose requests take longer than its first delay, so that the hedges
+// of many win, gets a delay that few of them need, and max_delay doesn't bound it.
+func TestClassAlwaysHedged(t *testing.T) {
+	r := unequal(t, 1000, 0, map[int]time.Duration{100: ms})
+	rnd := rand.New(rand.NewPCG(3, 4))
+	draw := func() time.Duration { return time.Duration(math.Exp(rnd.NormFloat64()*0.3) * float64(100*ms)) }
+	now, hedges, sent := time.Duration(0), 0, 0
+	for ; now < 40*time.Second; now += 20 * ms {
+		learn(r, 10, now, map[int]time.Duration{100: ms})
+		w := Watch{Class: r.ClassOf(now, nil, 10_000)}
+		delay, primary, hedge := r.DelayOf(now, w.Class), draw(), draw()
+		if now > 30*time.Second {
+			sent++
+			if primary > delay {
+				hedges++
+			}
+		}
+		if primary > delay && delay+hedge < primary {
+			r.Late(now, &w)
+			continue
+		}
+		r.Answered(now, primary, &w)
+	}
+	if share := float64(hedges) / float64(sent); share > 0.06 {
+		t.Errorf("%.0f%% of the long requests are hedged, after %v", 100*share, r.delayOfSize(now, 10_000))
+	}
+}

@@ -55,10 +55,12 @@ const (
 	Unequal = Bimodal + 1
 	// MostLarge are two sizes, of which only a quarter is small.
 	MostLarge = Unequal + 1
+	// RareLarge are two sizes, of which a hundredth is large and takes 100 times as long.
+	RareLarge = MostLarge + 1
 )
 
 func (s Service) String() string {
-	return [...]string{"exponential", "lognormal 0.5", "lognormal 1.0", "bimodal", "unequal", "most large"}[s]
+	return [...]string{"exponential", "lognormal 0.5", "lognormal 1.0", "bimodal", "unequal", "most large", "rare large"}[s]
 }
 
 const median = time.Millisecond
@@ -70,10 +72,15 @@ const (
 )
 
 // largeShare is the share of large requests.
-func (s Service) largeShare() float64 { return map[Service]float64{Unequal: 0.1, MostLarge: 0.75}[s] }
+func (s Service) largeShare() float64 { return map[Service]float64{Unequal: 0.1, MostLarge: 0.75, RareLarge: 0.01}[s] }
 
 // largeTakes is how much longer a large request takes.
-const largeTakes = 20
+func (s Service) largeTakes() float64 {
+	if s == RareLarge {
+		return 100
+	}
+	return 20
+}
 
 // draw returns how long a request takes that has a body of this size.
 func (s Service) draw(r *rand.Rand, size int) time.Duration {
@@ -90,18 +97,18 @@ func (s Service) draw(r *rand.Rand, size int) time.Duration {
 		if r.Float64() < 0.1 {
 			x += 10
 		}
-	case Unequal, MostLarge:
+	case Unequal, MostLarge, RareLarge:
 		x = math.Exp(r.NormFloat64() * 0.3)
 		if size == large {
-			x *= largeTakes
+			x *= s.largeTakes()
 		}
 	}
 	return time.Duration(x * float64(median))
 }
 
 func (s Service) mean() time.Duration {
-	unequal := math.Exp(0.045) * (1 + s.largeShare()*(largeTakes-1))
-	x := [...]float64{1, math.Exp(0.125), math.Exp(0.5), math.Exp(0.125) + 1, unequal, unequal}[s]
+	unequal := math.Exp(0.045) * (1 + s.largeShare()*(s.largeTakes()-1))
+	x := [...]float64{1, math.Exp(0.125), math.Exp(0.5), math.Exp(0.125) + 1, unequal, unequal, unequal}[s]
 	return time.Duration(x * float64(median))
 }
 

@@ -1,6 +1,9 @@
 package queues
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // TestUnequalRequests: where short and long requests share a route, and replicas freeze one by
 // one, the delay of the short ones is theirs. With one estimate for all it is that of the
@@ -28,6 +31,26 @@ func TestUnequalSpare(t *testing.T) {
 	one, classes := withClasses(t, c)
 	if 2*classes.SmallQuantile(.999) > one.SmallQuantile(.999) {
 		t.Errorf("too little is gained: %v", c)
+	}
+}
+
+// TestUnequalRare: a hundredth of the requests makes half of the load. Hedging each of them, which
+// is late by the estimate of all, overloads the replicas. By class few are late.
+func TestUnequalRare(t *testing.T) {
+	c := Cell{Busy: .60, Workers: 4, Service: RareLarge, Replicas: 3, Callers: 1}
+	o := c
+	o.OneClass = true
+	var off, one, classes Result
+	n := Length{Requests: 100_000, WarmUp: 10 * time.Second} // until the classes are known
+	for seed := range uint64(3) {
+		off.Add(Run(c, Off, n, seed))
+		one.Add(Run(o, On, n, seed))
+		classes.Add(Run(c, On, n, seed))
+	}
+	t.Logf("P99.9 of short requests: %v without hedges, %v with one class, %v with classes",
+		off.SmallQuantile(.999), one.SmallQuantile(.999), classes.SmallQuantile(.999))
+	if float64(classes.SmallQuantile(.999)) > harm*float64(off.SmallQuantile(.999)) {
+		t.Errorf("harm: %v", c)
 	}
 }
 
