@@ -18,6 +18,8 @@ type Cell struct {
 
 	// Queued means that the replica's sidecar knows the workers (max_concurrency) and queues.
 	Queued bool
+	// AnySize means that bodies have any size, which makes no difference to the service.
+	AnySize bool
 	// OneClass means that one estimate is made for all requests, large or small.
 	OneClass bool
 	// Direct means that there is no sidecar beside the replica: nothing is reported or refused.
@@ -72,7 +74,9 @@ const (
 )
 
 // largeShare is the share of large requests.
-func (s Service) largeShare() float64 { return map[Service]float64{Unequal: 0.1, MostLarge: 0.75, RareLarge: 0.01}[s] }
+func (s Service) largeShare() float64 {
+	return map[Service]float64{Unequal: 0.1, MostLarge: 0.75, RareLarge: 0.01}[s]
+}
 
 // largeTakes is how much longer a large request takes.
 func (s Service) largeTakes() float64 {

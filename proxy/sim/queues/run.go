@@ -193,6 +193,9 @@ func (w *world) arrive() {
 	if share := w.Service.largeShare(); share > 0 && w.about(r, forSize).Float64() < share {
 		r.size = large
 	}
+	if w.AnySize {
+		r.size = 1 << w.about(r, forSize).IntN(20)
+	}
 	r.held++
 	if w.number < w.last {
 		w.after(w.gap(), arrives, nil)
@@ -207,7 +210,7 @@ func (w *world) arrive() {
 // took counts a request's latency.
 func (w *world) took(r *request, latency time.Duration) {
 	w.result.Took = append(w.result.Took, latency)
-	if r.size == small && w.Service.largeShare() > 0 {
+	if r.size != large && w.Service.largeShare() > 0 {
 		w.result.Small = append(w.result.Small, latency)
 	}
 }

@@ -54,6 +54,15 @@ func TestUnequalRare(t *testing.T) {
 	}
 }
 
+// TestEqualSizes: where the size of the body makes no difference, classes make none.
+func TestEqualSizes(t *testing.T) {
+	c := Cell{Busy: .30, Workers: 4, Service: Lognormal05, Freezes: Independent, Replicas: 3, Callers: 3, AnySize: true}
+	one, classes := withClasses(t, c)
+	if float64(classes.Quantile(.999)) > 1.1*float64(one.Quantile(.999)) || classes.Extra() > 1.1*one.Extra() {
+		t.Errorf("classes harm: %v", c)
+	}
+}
+
 // withClasses runs a case with one estimate for all requests, and with one for each class.
 func withClasses(t *testing.T, c Cell) (one, classes *Result) {
 	t.Helper()
