@@ -30,7 +30,9 @@ func (f *frame) lines(room size) []string {
 		"",
 	}
 	out = append(out, f.services()...)
-	out = append(out, f.gates(), "")
+	out = append(out, f.gates())
+	out = append(out, f.verdicts()...)
+	out = append(out, "")
 	out = append(out, f.timeline(room.columns)...)
 	out = append(out, "")
 	out = append(out, f.endpoints(room.rows-len(out))...)
@@ -68,10 +70,7 @@ func (f *frame) services() []string {
 		d := s.Delta(&was)
 		var h stats.Histogram
 		copy(h.Counts[:], d.Counts)
-		requests := uint64(0)
-		for _, n := range d.Outcomes {
-			requests += n
-		}
+		requests := d.Requests()
 		hedged := d.Hedges.Sent - min(d.Hedges.Missed, d.Hedges.Sent) // a hedge that missed may have been sent before
 		out = append(out, fmt.Sprintf("%-20s %9s %9s %9s %9s %9s %8s %8s %8d %7d", shorten(name, 20),
 			short(float64(requests)/f.seconds()), latency(&h, .5), latency(&h, .99), latency(&h, .999),
@@ -102,6 +101,28 @@ func (f *frame) gates() string {
 		return "not hedged: -"
 	}
 	return "not hedged: " + strings.Join(out, "  ")
+}
+
+// maxVerdicts is for how many services a frame says what hedging would bring.
+const maxVerdicts = 3
+
+// verdicts returns lines that say what hedging would bring to the services with the most requests.
+func (f *frame) verdicts() (out []string) {
+	requests := map[string]uint64{}
+	for name, s := range f.now.Services {
+		if s.Hedges.Verdict != "" {
+			was := f.before.Services[name]
+			d := s.Delta(&was)
+			requests[name] = d.Requests()
+		}
+	}
+	busiest := slices.SortedFunc(maps.Keys(requests), func(a, b string) int {
+		return cmp.Or(cmp.Compare(requests[b], requests[a]), cmp.Compare(a, b))
+	})
+	for _, name := range busiest[:min(len(busiest), maxVerdicts)] {
+		out = append(out, shorten(name, 20)+": "+f.now.Services[name].Hedges.Verdict)
+	}
+	return out
 }
 
 // timeline returns the charts of the last milliseconds. A column shows the highest value

@@ -29,7 +29,7 @@ func second() *frame {
 		s := admin.ServiceStats{
 			Outcomes: map[string]uint64{"2xx": 194 * factor, "5xx": 4 * factor, "failed": 2 * factor},
 			Counts:   make([]uint64, stats.HistogramBuckets),
-			Hedges:   admin.HedgeStats{Sent: 12 * factor, Missed: 2 * factor, Won: 5 * factor, Gates: map[string]uint64{"budget": 3 * factor, "cascade": 0, "useless": 7 * factor}},
+			Hedges:   admin.HedgeStats{Sent: 12 * factor, Missed: 2 * factor, Won: 5 * factor, Gates: map[string]uint64{"budget": 3 * factor, "cascade": 0, "useless": 7 * factor}, Verdict: "hedging would take 46 ms off P99.9 at 2.7% extra load"},
 		}
 		for i := range s.Counts {
 			s.Counts[i] = factor * counts[i]
@@ -68,7 +68,7 @@ func TestFrame(t *testing.T) {
 		"remora api-1  serving  v1  up 11s  9 connections",
 		"1 loops  50 turns/s of 3.0 events  turn P50 30 µs  P99 30 µs  longest 30 µs",
 		"compute                    200    1.0 ms     10 ms     10 ms       6.0    5.0 %   50.0 %       17       2",
-		"not hedged: useless 7  budget 3\n",
+		"not hedged: useless 7  budget 3\ncompute: hedging would take 46 ms off P99.9 at 2.7% extra load\n\n",
 		"last 1.0 s by the millisecond: at most 20 requests in one (20.0k/s), 1019/s on average; worst latency 12 ms",
 		"10.0.0.2:80                  compute              unhealthy         0          60       6.0      0 µs      0",
 		"10.0.0.3:80                  compute              stalled          16           0         0      0 µs      0",
@@ -109,6 +109,22 @@ func TestFrameOfMissedHedges(t *testing.T) {
 	f.now.Services["compute"] = svc
 	if text, want := f.services()[1], "   0.0 %        -       17"; !strings.Contains(text, want) {
 		t.Errorf("%q is not in %q", want, text)
+	}
+}
+
+// TestFrameOfVerdicts: there is room for those of the busiest services.
+func TestFrameOfVerdicts(t *testing.T) {
+	f := second()
+	for i, name := range []string{"a", "b", "c", "d"} {
+		s := admin.ServiceStats{Outcomes: map[string]uint64{"2xx": uint64(i)}}
+		if name != "d" {
+			s.Hedges.Verdict = "verdict on " + name
+		}
+		f.now.Services[name] = s
+	}
+	got := f.verdicts()
+	if len(got) != 3 || !strings.HasPrefix(got[0], "compute: ") || got[1] != "c: verdict on c" || got[2] != "b: verdict on b" {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -118,6 +118,14 @@ func gateCounts(c *hedge.Counts) map[string]uint64 {
 	return gates
 }
 
+// Requests returns the number of requests that have ended.
+func (s *ServiceStats) Requests() (n uint64) {
+	for _, of := range s.Outcomes {
+		n += of
+	}
+	return n
+}
+
 // Delta returns the counts from before to s. If a count has fallen, a reload has replaced
 // the service, and Delta returns all of s.
 func (s *ServiceStats) Delta(before *ServiceStats) ServiceStats {

@@ -30,6 +30,13 @@ function counted(before, now, names) {
   return d;
 }
 
+// verdicts says for the three services with the most requests what hedging would bring.
+function verdicts(now, names) {
+  const requests = name => Object.values(now.services[name].outcomes).reduce((a, n) => a + n, 0);
+  return names.filter(name => now.services[name].hedges.verdict).sort((a, b) => requests(b) - requests(a)).slice(0, 3)
+    .map(name => `${name}: ${now.services[name].hedges.verdict}`);
+}
+
 // quantile is that of a histogram, in seconds, straight within a bucket; null of
 // nothing.
 function quantile(counts, bounds, q) {

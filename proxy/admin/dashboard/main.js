@@ -92,6 +92,7 @@ function drawStats() {
   chart("latency", [["P50", "--green", p50], ["P99", "--orange", p99], ["P99.9", "--red", p999]], logarithmic, time, time);
   chart("hedge", [["sent", "--violet", sent], ["won", "--green", won]], linear, count, count);
   drawGates(points.slice(-60));
+  text("verdicts", verdicts(now, services).join("\n"));
   drawEndpoints(answers[answers.length - 2], now, services);
   drawLoops(answers[Math.max(0, answers.length - 11)], now);
 }
