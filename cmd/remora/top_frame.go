@@ -103,10 +103,10 @@ func (f *frame) gates() string {
 	return "not hedged: " + strings.Join(out, "  ")
 }
 
-// maxVerdicts is for how many services a frame says what hedging would bring.
+// maxVerdicts is for how many services a frame says what hedging brings.
 const maxVerdicts = 3
 
-// verdicts returns lines that say what hedging would bring to the services with the most requests.
+// verdicts returns lines that say what hedging brings, or would bring, to the busiest services.
 func (f *frame) verdicts() (out []string) {
 	requests := map[string]uint64{}
 	for name, s := range f.now.Services {

@@ -30,7 +30,7 @@ function counted(before, now, names) {
   return d;
 }
 
-// verdicts says for the three services with the most requests what hedging would bring.
+// verdicts says for the three services with the most requests what hedging brings, or would bring.
 function verdicts(now, names) {
   const requests = name => Object.values(now.services[name].outcomes).reduce((a, n) => a + n, 0);
   return names.filter(name => now.services[name].hedges.verdict).sort((a, b) => requests(b) - requests(a)).slice(0, 3)

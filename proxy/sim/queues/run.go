@@ -210,7 +210,7 @@ func (w *world) arrive() {
 // took counts a request's latency.
 func (w *world) took(r *request, latency time.Duration) {
 	w.result.Took = append(w.result.Took, latency)
-	if r.size != large && w.Service.largeShare() > 0 {
+	if r.size != large && (w.AnySize || w.Service.largeShare() > 0) {
 		w.result.Small = append(w.result.Small, latency)
 	}
 }
