@@ -32,6 +32,7 @@ func shapes() []shape {
 	return []shape{
 		{"POST", proxytest.AllocMeshOptions{Response: fixed}, []string{postHead + body}},
 		{"GET", proxytest.AllocMeshOptions{Response: fixed}, []string{proxytest.GetHead}},
+		{"GET, hedging off", proxytest.AllocMeshOptions{Response: fixed, Service: "hedge: {mode: off}"}, []string{proxytest.GetHead}},
 		{"in pieces", proxytest.AllocMeshOptions{Response: fixed}, []string{postHead[:50], postHead[50:], body[:100], body[100:]}},
 		{"chunked", proxytest.AllocMeshOptions{Response: chunked}, []string{
 			"POST /c HTTP/1.1\r\nHost: compute\r\nTransfer-Encoding: chunked\r\n\r\n12c\r\n", body + "\r\n0\r\n\r\n"}},
@@ -49,7 +50,7 @@ func shapes() []shape {
 			[]string{strings.Replace(postHead, "\r\n", "\r\nx-remora-class: bulk\r\n", 1) + body}},
 		{"logged", proxytest.AllocMeshOptions{Response: fixed, Top: "access_log: {path: /log, buffer: 64KiB}"}, []string{proxytest.GetHead}},
 		{"observed", proxytest.AllocMeshOptions{Response: fixed, Top: observed, Allocs: 0.02}, []string{postHead + body}},
-		{"shadow", proxytest.AllocMeshOptions{Response: fixed, Service: "idempotent: true, hedge: {mode: shadow}"}, []string{postHead + body}},
+		{"shadow", proxytest.AllocMeshOptions{Response: fixed, Service: "idempotent: true, hedge: {mode: shadow, sample: 1}"}, []string{postHead + body}},
 		{"hedged", proxytest.AllocMeshOptions{Response: fixed, Late: true,
 			Service: "idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{postHead + body}},
 		{"traced, not sampled", proxytest.AllocMeshOptions{Response: fixed, Top: unsampled}, []string{postHead + body}},

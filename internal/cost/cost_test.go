@@ -26,10 +26,24 @@ const noise = 0.1
 // new one, which saves about 7%.
 const leastSaved = 0.02
 
-// TestCost compares all counts with scripts/cost.limits.
+// mostShadow is the share of instructions that shadow mode, the default, may add to a request that
+// may be hedged. Most of a request's CPU time is the kernel's: of the whole it is less than half.
+// What shadow mode does for each request, and not for a share of them, is far above it.
+const mostShadow = 0.02
+
+// TestCost compares all counts with scripts/cost.limits, and shadow mode with no hedging.
 func TestCost(t *testing.T) {
 	needPrograms(t)
 	l := readLimits(t)
+	t.Run("shadow", func(t *testing.T) {
+		const off, shadow = "1_hop/GET,_hedging_off", "1_hop/GET"
+		found := countInstructions(t, "core", []string{off, shadow})
+		line := fmt.Sprintf("%-20s %8.0f  with hedging off %8.0f  %+.1f%%", shadow, found[shadow], found[off], 100*(found[shadow]/found[off]-1))
+		if found[shadow] > found[off]*(1+mostShadow) {
+			t.Error(line)
+		}
+		t.Log(line)
+	})
 	t.Run("core", func(t *testing.T) { l.checkCore(t, countInstructions(t, "core", l.shapes())) })
 	for _, chain := range [][]string{{"single"}, {"consumer", "provider"}} {
 		for _, connections := range []int{64, 1} {

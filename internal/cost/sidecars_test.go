@@ -61,30 +61,32 @@ func measure(t *testing.T, chain []string, connections int) map[string]counts {
 	return found
 }
 
-// start runs a replica behind sidecars of one loop each, and returns the URL of the first
-// sidecar. A "single" speaks HTTP on both sides; a "consumer" and a "provider" have a link
+// start runs two replicas behind sidecars of one loop each, and returns the URL of the first
+// sidecar. With two, the sidecar forecasts what hedges would bring: its timers count. A "single" speaks HTTP on both sides; a "consumer" and a "provider" have a link
 // between them.
 func start(t *testing.T, chain []string) ([]*sidecar, string) {
 	t.Helper()
-	addrs, release, err := freeport.Loopback(1 + 2*len(chain))
+	addrs, release, err := freeport.Loopback(2 + 2*len(chain))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(release)
-	to := addrs[0]
-	launch(t, "GOMAXPROCS=1", "remora-lab", "replica", "--listen", to, "--mode", "fast")
-	eventually.Nil(t, "the replica", func() error { return dial(to) })
+	to := addrs[:2]
+	for _, replica := range to {
+		launch(t, "GOMAXPROCS=1", "remora-lab", "replica", "--listen", replica, "--mode", "fast")
+		eventually.Nil(t, "a replica", func() error { return dial(replica) })
+	}
 	speaks := map[string][2]string{"single": {"http", "http"}, "consumer": {"http", "link"}, "provider": {"link", "http"}}
 	sidecars := make([]*sidecar, len(chain))
 	for i, name := range slices.Backward(chain) {
-		s := &sidecar{name: name, admin: addrs[1+2*i]}
-		at, file := addrs[2+2*i], filepath.Join(t.TempDir(), "remora.yaml")
+		s := &sidecar{name: name, admin: addrs[2+2*i]}
+		at, file := addrs[3+2*i], filepath.Join(t.TempDir(), "remora.yaml")
 		type object = map[string]any
 		config, err := json.Marshal(object{ // JSON is YAML
 			"node": object{"id": name}, "loops": 1, "log": object{"level": "warn"}, "admin": object{"address": s.admin},
 			"listeners": []object{{"name": "in", "address": at, "protocol": speaks[name][0], "service": "out"}},
 			"services": object{"out": object{
-				"discover": "static", "endpoints": []string{to}, "protocol": speaks[name][1], "max_pending": 4096}},
+				"discover": "static", "endpoints": to, "protocol": speaks[name][1], "max_pending": 4096, "idempotent": true}},
 		})
 		if err == nil {
 			err = os.WriteFile(file, config, 0o600)
@@ -94,9 +96,9 @@ func start(t *testing.T, chain []string) ([]*sidecar, string) {
 		}
 		s.pid = launch(t, "", "remora", "run", "-c", file).Pid
 		eventually.Nil(t, "the "+name, func() error { _, err := s.get("/readyz"); return err })
-		sidecars[i], to = s, at
+		sidecars[i], to = s, []string{at}
 	}
-	return sidecars, "http://" + to + "/compute"
+	return sidecars, "http://" + to[0] + "/compute"
 }
 
 // launch starts a program of bin, until the end of the test. env is one more variable.

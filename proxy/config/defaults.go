@@ -49,13 +49,13 @@ func DefaultService(name string) *Service {
 }
 
 // DefaultPolicy returns the policy of a service that sets none: one retry where the application
-// has not seen the request or may see it twice, and no hedges.
+// has not seen the request or may see it twice, and no hedges but a forecast of what they would bring.
 func DefaultPolicy() Policy {
 	return Policy{
 		Timeout: 15 * time.Second, Priority: PriorityOnline,
 		Retry: Retry{Attempts: 1, On: []string{RetryConnect, RetryRefused, RetryReset}},
 		Hedge: Hedge{
-			Mode: HedgeOff, Class: ClassSize, Quantile: 0.97, MinDelay: time.Millisecond, MaxDelay: 50 * time.Millisecond,
+			Mode: HedgeShadow, Class: ClassSize, Quantile: 0.97, MinDelay: time.Millisecond, MaxDelay: 50 * time.Millisecond,
 			Budget: 0.05, Max: 1, Sample: 0.03,
 		},
 	}

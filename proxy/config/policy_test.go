@@ -63,3 +63,18 @@ services:
 		t.Errorf("the service's own policy changed: %+v", s)
 	}
 }
+
+// The forecast of shadow mode, the default, needs no budget that hedging could work with: one for
+// retries may be small.
+func TestHedgeDefaultAnyBudget(t *testing.T) {
+	for mode, valid := range map[string]bool{"": true, "mode: shadow, ": true, "mode: off, ": true, "mode: on, ": false} {
+		text := `services: {s: {discover: static, endpoints: ["a:1"], hedge: {` + mode + `budget: 0.01}}}`
+		c, err := Parse("a.yaml", []byte(text), func(string) (string, bool) { return "", false })
+		if (err == nil) != valid {
+			t.Errorf("%sbudget 0.01: %v", mode, err)
+		}
+		if mode == "" && c.Services["s"].Hedge.Mode != HedgeShadow {
+			t.Errorf("mode %s is the default", c.Services["s"].Hedge.Mode)
+		}
+	}
+}

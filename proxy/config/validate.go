@@ -248,15 +248,15 @@ func isRetryCondition(s string) bool {
 	return slices.Contains(retryConditions, s) || err == nil && len(s) == 3 && status >= 500 && status <= 599
 }
 
-// hedge checks the delays. It checks the timeout and the budget only if hedging is
-// not off.
+// hedge checks the delays. It checks the timeout and the budget only if hedging is on: shadow
+// mode, the default, forecasts whatever is configured.
 func (v *validator) hedge(at path, p *Policy) {
 	h, at := &p.Hedge, at.key("hedge")
 	v.refuseIf(h.MinDelay > h.MaxDelay,
 		at.key("min_delay"), "%s is more than max_delay, %s", h.MinDelay, h.MaxDelay)
 	v.refuseIf(!isHeaderName(h.Class) || strings.HasPrefix(strings.ToLower(h.Class), "x-remora-"),
 		at.key("class"), "expected size, none or the name of a header, got %q", h.Class)
-	if h.Mode == HedgeOff {
+	if h.Mode != HedgeOn {
 		return
 	}
 	v.refuseIf(h.Delay >= p.Timeout, at.key("delay"),

@@ -198,7 +198,7 @@ func (ex *Exchange) startHedging() {
 	if ex.NoHedge || r.Policy.Mode == hedge.Off {
 		return
 	}
-	if r.Shadows() && ex.Request.Idempotent && !ex.cascade() {
+	if r.Shadows() && ex.Request.Idempotent && !ex.cascade() && ex.service.set.Len() > 1 {
 		r.Begin(&ex.watch)
 	}
 	if r.Policy.Mode == hedge.On || ex.watch.Watched {

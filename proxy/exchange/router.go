@@ -8,6 +8,7 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/allow"
 	"github.com/remora-proxy/remora/proxy/forwarded"
+	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/limit"
 	"github.com/remora-proxy/remora/proxy/route"
 )
@@ -18,6 +19,7 @@ type Router struct {
 	routes []*Route          // by the index of the plan
 	Direct map[string]*Route // of listeners with a fixed service, by service
 	Rand   *rand.PCG
+	room   hedge.Room
 }
 
 // Find returns the first route that matches, or nil. Of a split it draws one of the shares.
@@ -50,6 +52,7 @@ func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[stri
 		plan := &plans[i]
 		made := adoptRoute(plan, old, services)
 		made.index = plan.Index
+		made.hedging.Bound(&r.room)
 		made.rules = rules.RulesOf(plan)
 		made.ruled = made.rules.Given()
 		made.Service.routes = append(made.Service.routes, made)
@@ -61,6 +64,7 @@ func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[stri
 	for _, gone := range old {
 		if gone != nil { // counts of its requests in flight are lost
 			gone.Service.stats.Counts.Add(&gone.hedging.Counts)
+			gone.hedging.Retire()
 		}
 	}
 }

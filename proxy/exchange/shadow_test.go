@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -99,4 +101,35 @@ func extra(hedges uint64, r *stats.RouteReport) float64 {
 
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[int(math.Ceil(q*float64(len(sorted))))-1]
+}
+
+// TestShadowByDefault: without settings of hedging there is a forecast for the requests that may
+// be hedged, made of a share of them.
+func TestShadowByDefault(t *testing.T) {
+	for _, c := range []struct {
+		name, service string
+		endpoints     int
+		watched       bool
+	}{
+		{"idempotent", "idempotent: true", 3, true},
+		{"not idempotent", "idempotent: false", 3, false},
+		{"one endpoint", "idempotent: true", 1, false},
+		{"off", "idempotent: true, hedge: {mode: off}", 3, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: c.service, Apps: c.endpoints})
+			calls := m.SendAtRate(4, 1000, time.Second)
+			m.FinishAfter(time.Second, calls)
+			m.OK(calls...)
+			m.Settled()
+			r := m.Consumer.Report().Services[0].Routes[0]
+			n, share := r.Watched.Samples(), float64(len(calls))*config.DefaultPolicy().Hedge.Sample
+			if c.watched != (n > 0) || float64(n) > 2*share {
+				t.Errorf("%d of %d requests are watched", n, len(calls))
+			}
+			if n > 0 && (r.Mode != hedge.Shadow || r.Counts.Hedges != 0 || r.Forecasts[0].Requests == 0) {
+				t.Errorf("mode %v, %d hedges sent, forecast for %d requests", r.Mode, r.Counts.Hedges, r.Forecasts[0].Requests)
+			}
+		})
+	}
 }

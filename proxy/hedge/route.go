@@ -13,6 +13,7 @@ type Route struct {
 	worth     worth
 	overtaken *overtaken // nil until a hedge has won
 	shadow    *shadow    // nil unless the mode is Shadow
+	room      *Room      // nil means no bound
 
 	classes *classes // nil means one class so far
 	unequal int      // requests that may need classes, while it is nil
@@ -73,8 +74,18 @@ func (r *Route) Again(now time.Duration, c Class) time.Duration {
 
 // Begin decides whether shadow mode watches a request that may be hedged.
 func (r *Route) Begin(w *Watch) {
-	if r.shadow != nil {
-		w.Hedgeable, w.Watched = true, r.shadow.choose()
+	if s := r.shadow; s != nil && (s.admitted || s.admit(r.room)) {
+		w.Hedgeable, w.Watched = true, s.choose()
+	}
+}
+
+// Bound makes the route one of those that share room.
+func (r *Route) Bound(room *Room) { r.room = room }
+
+// Retire gives back the route's part of its Room. The route gets no more requests.
+func (r *Route) Retire() {
+	if r.shadow != nil && r.shadow.admitted && r.room != nil {
+		r.room.taken--
 	}
 }
 

@@ -52,6 +52,8 @@ type Watch struct {
 // endpoints are slow together, the hedge gains nothing. It takes memory as it needs it: for few
 // late requests 5 KiB, for any at most 40 KiB.
 type shadow struct {
+	admitted bool // it has a part of its Room
+
 	every uint32 // one in so many requests is watched, chosen at random
 	wait  uint32 // requests until the next one that is watched
 	rand  uint32
@@ -90,6 +92,24 @@ func newShadow(p *Policy, loops int) *shadow {
 		s.plans = append(s.plans, plan{delay: d, tokens: s.minBurst})
 	}
 	return s
+}
+
+// maxWatched is how many routes of a loop shadow mode watches, in at most 40 MiB.
+const maxWatched = 1024
+
+// Room bounds the memory of shadow mode on one loop. The first routes with a request that may be
+// hedged take it. The zero value is empty.
+type Room struct{ taken int }
+
+func (s *shadow) admit(room *Room) bool {
+	if room != nil {
+		if room.taken == maxWatched {
+			return false
+		}
+		room.taken++
+	}
+	s.admitted = true
+	return true
 }
 
 // choose reports whether a request is watched: one in every, at random, lest the choice is always

@@ -317,3 +317,37 @@ func TestForecastTime(t *testing.T) {
 		}
 	}
 }
+
+// So many routes of a loop are watched, those that need it first.
+func TestRoom(t *testing.T) {
+	p := defaultPolicy()
+	p.Mode = Shadow
+	var room Room
+	watched := func() (r *Route, yes bool) {
+		var w Watch
+		r = NewRoute(p, 1)
+		r.Bound(&room)
+		for range 2 {
+			r.Begin(&w)
+		}
+		return r, w.Watched && w.Hedgeable
+	}
+	first, _ := watched()
+	for range maxWatched - 1 {
+		if _, ok := watched(); !ok {
+			t.Fatalf("a route is not watched with %d others", room.taken)
+		}
+	}
+	over, ok := watched()
+	if ok {
+		t.Errorf("more than %d routes are watched", maxWatched)
+	}
+	over.Retire()
+	if _, ok := watched(); ok {
+		t.Error("a route that was not watched left room")
+	}
+	first.Retire()
+	if _, ok := watched(); !ok {
+		t.Error("a route that retired left no room")
+	}
+}
