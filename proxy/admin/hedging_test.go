@@ -85,10 +85,11 @@ func TestMergeRoutes(t *testing.T) {
 		for _, d := range latencies {
 			r.Answered(d, d, &hedge.Watch{Watched: true})
 		}
+		forecasts, watched := r.Forecasts(1, 64)
 		return stats.WorkerReport{Services: []stats.ServiceReport{{Name: "a", Tokens: 2, Routes: []stats.RouteReport{{
 			Classes: classes,
 			Delay:   delay, Counts: hedge.Counts{Primaries: 10, Hedges: 3, HedgesMissed: 1, HedgesWon: 1},
-			Recent: 4, RecentWon: 1, Latency: r.Estimator.Distribution(0), Watched: r.Watched(1), Forecasts: r.Forecasts(1, 64),
+			Recent: 4, RecentWon: 1, Latency: r.Estimator.Distribution(0), Watched: watched, Forecasts: forecasts,
 		}}}}}
 	}
 	svc := merge([]stats.WorkerReport{

@@ -15,8 +15,10 @@ type latencies [nBuckets / 2]int32
 
 func (l *latencies) addTo(d *Distribution) {
 	for i, n := range l {
-		d.counts[2*i] += int64(n / 2)
-		d.counts[2*i+1] += int64(n - n/2)
+		if n != 0 { // most are
+			d.counts[2*i] += int64(n / 2)
+			d.counts[2*i+1] += int64(n - n/2)
+		}
 	}
 }
 
@@ -66,12 +68,6 @@ func (h *half) cleared(plans int) *half {
 	return h
 }
 
-// addTo adds the watched requests, as they were.
-func (h *half) addTo(d *Distribution) {
-	h.counts.addTo(d)
-	d.censored += int64(h.censored)
-}
-
 func (h *half) add(took time.Duration, cutOff bool) {
 	h.watched++
 	if cutOff {
@@ -112,27 +108,42 @@ func (f *Forecast) Add(o *Forecast) {
 	f.Requests += o.Requests
 }
 
-// Watched returns the latency that the watched requests had, without hedges. Without shadow mode
-// there are none. It is for reports.
-func (r *Route) Watched(now time.Duration) (d Distribution) {
-	if r.shadow != nil {
-		for _, h := range r.shadow.recent(now) {
-			h.addTo(&d)
+// Forecasts returns what hedging would have done to the watched requests with the first most of
+// several delays, the delay in force first, and the latency that they had without hedges. Unless
+// the mode is Shadow it returns nil. It is for reports.
+func (r *Route) Forecasts(now time.Duration, most int) (out []Forecast, watched Distribution) {
+	if r.shadow == nil || most == 0 {
+		return nil, watched
+	}
+	halves := r.shadow.recent(now)
+	for _, h := range halves {
+		h.counts.addTo(&watched)
+		watched.censored += int64(h.censored)
+	}
+	out = make([]Forecast, min(most, len(r.shadow.plans)))
+	for i := range out {
+		f := &out[i]
+		if f.Delay = r.shadow.plans[i].delay; f.Delay == 0 {
+			f.Delay, f.Current = r.Delay(now), true
+		}
+		f.Latency = watched
+		for _, h := range halves {
+			f.add(h, i, uint64(r.shadow.every))
 		}
 	}
-	return d
+	return out, watched
 }
 
-// Forecasts returns what hedging would have done with the first most of several delays, the delay
-// in force first. It returns nil unless the mode is Shadow. It is for reports.
-func (r *Route) Forecasts(now time.Duration, most int) (out []Forecast) {
-	if r.shadow == nil {
-		return nil
+// add adds what hedging with the delay of plan i would have changed in a half, in which one in
+// every requests was watched.
+func (f *Forecast) add(h *half, i int, every uint64) {
+	c := &h.changes[i]
+	if c.counts != nil {
+		c.counts.addTo(&f.Latency)
 	}
-	for i := range min(most, len(r.shadow.plans)) {
-		out = append(out, r.shadow.forecast(now, r, i))
-	}
-	return out
+	f.Latency.censored += int64(c.censored)
+	f.Hedges += c.hedges * every
+	f.Requests += h.requests
 }
 
 // recent returns the halves that still count. Reading must not change them.
@@ -143,23 +154,4 @@ func (s *shadow) recent(now time.Duration) (halves []*half) {
 		}
 	}
 	return halves
-}
-
-// forecast returns that of plan i.
-func (s *shadow) forecast(now time.Duration, r *Route, i int) Forecast {
-	f := Forecast{Delay: s.plans[i].delay}
-	if f.Delay == 0 {
-		f.Delay, f.Current = r.Delay(now), true
-	}
-	for _, h := range s.recent(now) {
-		c := &h.changes[i]
-		h.addTo(&f.Latency)
-		f.Latency.censored += int64(c.censored)
-		if c.counts != nil {
-			c.counts.addTo(&f.Latency)
-		}
-		f.Hedges += c.hedges * uint64(s.every)
-		f.Requests += h.requests
-	}
-	return f
 }

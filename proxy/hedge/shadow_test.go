@@ -44,7 +44,13 @@ func (r *Route) send(at time.Duration, w *Watch, endpoint uint32, unavailable bo
 	}
 }
 
-func (r *Route) current(now time.Duration) Forecast { return r.Forecasts(now, 64)[0] }
+// all returns all forecasts.
+func (r *Route) all(now time.Duration) []Forecast {
+	forecasts, _ := r.Forecasts(now, 64)
+	return forecasts
+}
+
+func (r *Route) current(now time.Duration) Forecast { return r.all(now)[0] }
 
 func TestForecastOfOneSlowRequest(t *testing.T) {
 	fixed := defaultPolicy()
@@ -146,7 +152,7 @@ func TestForecastsAfterALateTimer(t *testing.T) {
 	want := map[time.Duration]time.Duration{ // the delay or the late timer, and 1 ms for the response
 		1 * ms: 2 * ms, 2 * ms: 3 * ms, 3 * ms: 4 * ms, 4 * ms: 15 * ms, 5 * ms: 15 * ms, 10 * ms: 15 * ms, 20 * ms: 21 * ms,
 	}
-	for _, f := range r.Forecasts(950*ms, 64) {
+	for _, f := range r.all(950 * ms) {
 		if slowest, _ := f.Latency.Quantile(1); (slowest - want[f.Delay]).Abs() > want[f.Delay]/20 {
 			t.Errorf("delay %v: slowest %v, want %v", f.Delay, slowest, want[f.Delay])
 		}
@@ -158,7 +164,7 @@ func TestForecastDelays(t *testing.T) {
 	p := defaultPolicy()
 	p.Mode, p.MinDelay, p.MaxDelay = Shadow, 2*ms, 10*ms
 	var got []time.Duration
-	for _, f := range NewRoute(p, 1).Forecasts(0, 64) {
+	for _, f := range NewRoute(p, 1).all(0) {
 		got = append(got, f.Delay)
 	}
 	want := []time.Duration{10 * ms, 2 * ms, 3 * ms, 5 * ms, 10 * ms}
@@ -170,7 +176,7 @@ func TestForecastDelays(t *testing.T) {
 			t.Errorf("delays %v, want %v", got, want)
 		}
 	}
-	if NewRoute(defaultPolicy(), 1).Forecasts(0, 64) != nil {
+	if NewRoute(defaultPolicy(), 1).all(0) != nil {
 		t.Error("forecasts without shadow mode")
 	}
 }

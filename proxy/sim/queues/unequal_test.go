@@ -68,7 +68,7 @@ func withClasses(t *testing.T, c Cell) (one, classes *Result) {
 	t.Helper()
 	o := c
 	o.OneClass = true
-	r := rows([]Cell{o, c}, On)
+	r := rows([]Cell{o, c}, plan{seeds: *seeds, requests: *requests}, func(int) {}, On)
 	one, classes = &r[0].ways[On], &r[1].ways[On]
 	t.Logf("%v: P99.9 of short requests %v without classes, %v with; hedges %.2f%%, %.2f%%", c,
 		one.SmallQuantile(.999), classes.SmallQuantile(.999), 100*one.Extra(), 100*classes.Extra())

@@ -60,7 +60,7 @@ type RouteReport struct {
 	Forecasts []hedge.Forecast   // the one with Delay first
 }
 
-// Detail says how many forecasts a report has. Each takes a loop a microsecond for each route.
+// Detail says how many forecasts a report has. Each takes a loop a few microseconds for each route.
 type Detail int
 
 const (
