@@ -106,7 +106,7 @@ func TestRun(t *testing.T) {
 		}
 	}
 	if err := json.Unmarshal([]byte(body), &hedging); err != nil ||
-		hedging.Services["app"].Mode != "off" || hedging.Services["app"].Requests != 3 {
+		hedging.Services["app"].Mode != "shadow" || hedging.Services["app"].Requests != 3 {
 		t.Errorf("/hedging: response %s: %v", body, err)
 	}
 	p.signal(syscall.SIGINT)
