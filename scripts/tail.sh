@@ -8,6 +8,12 @@
 #   scripts/tail.sh [--rounds N] [--seconds N] [--rate N] [--seed N] [--rows ROW,ROW] [--steal]
 #       [--json FILE]
 #
+# With --matrix first it measures ten cases of loads, workers, service times and freezes, through
+# one hop, in 19 minutes; the page of the results is what it prints:
+#
+#   scripts/tail.sh --matrix [--rounds N] [--seconds N] [--seed N] [--cells N] [--steal] \
+#       [--json FILE] >FILE
+#
 # --steal counts only requests that were due while none of the machine's processors
 # stood still. It is for a virtual machine whose host is busy, and needs CAP_SYS_NICE.
 #
@@ -23,4 +29,9 @@ source scripts/lib.sh
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 go build -o "$bin/" ./cmd/remora ./cmd/remora-lab
+if [[ ${1:-} == --matrix ]]; then
+	shift
+	attend "$bin/remora-lab" bench matrix "$@"
+	exit
+fi
 attend "$bin/remora-lab" bench tail ${ENVOY:+--envoy "$ENVOY"} "$@"

@@ -62,7 +62,7 @@ nothing was measured. It is 0 if only other proxies failed.`)
 	f.DurationVar(&c.Rest.Duration, "idle", 5*time.Second, "how long a proxy is measured at rest")
 	f.IntVar(&c.Rest.Connections, "idle-connections", 10_000,
 		"idle connections of a proxy at rest; 0 means that nothing is measured at rest")
-	cmd.AddCommand(tailCommand(), dubboCommand(), memoryCommand())
+	cmd.AddCommand(tailCommand(), matrixCommand(), dubboCommand(), memoryCommand())
 	return cmd
 }
 
@@ -95,6 +95,49 @@ The exit status is 1 if a promise does not hold, or a request through a sidecar 
 	f.Uint64Var(&c.Seed, "seed", 0, "other freezes")
 	f.BoolVar(&c.Watch, "steal", false,
 		"leave out requests that a stop of a processor disturbed (see remora-lab load --help)")
+	return cmd
+}
+
+func matrixCommand() *cobra.Command {
+	var o bench.Options
+	var places bench.Places
+	var seconds float64
+	var first int
+	var samples string
+	cmd := &cobra.Command{
+		Use:   "matrix",
+		Short: "Measure hedging at several loads, workers, service times and freezes",
+		Long: `Measure hedging at several loads, workers, service times and freezes.
+
+In each case three replicas, of so many requests at once, are called through one sidecar
+without hedging and with it, and through HAProxy. Requests come at random moments (Poisson).
+All ways run in turn, round after round, and meet the same moments and freezes.
+
+The exit status is 1 if a sidecar, or a request through one, failed.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if o.Tools, err = bench.Find(places); err != nil {
+				return err
+			}
+			cells := bench.Cells()
+			o.Progress = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), time.Now().Format(time.TimeOnly), line) }
+			r, err := bench.Matrix(cmd.Context(), o, cells[:max(0, min(first, len(cells)))], time.Duration(seconds*float64(time.Second)))
+			if err != nil {
+				return err
+			}
+			raw := func(w io.Writer) error { return writeJSON(w, r) }
+			return errors.Join(r.Text(cmd.OutOrStdout()), write(samples, raw), r.Check())
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&o.Rounds, "rounds", 3, "how often each way of a case is measured")
+	f.Float64Var(&seconds, "seconds", 9, "length of each measurement")
+	f.IntVar(&first, "cells", len(bench.Cells()), "how many of the cases")
+	f.Uint64Var(&o.Seed, "seed", 0, "other freezes and moments")
+	f.BoolVar(&o.Watch, "steal", false,
+		"leave out requests that a stop of a processor disturbed (see remora-lab load --help)")
+	f.StringVar(&places.Remora, "remora", "", remoraUsage)
+	f.StringVar(&samples, "json", "", "write all samples to this file")
 	return cmd
 }
 

@@ -18,7 +18,8 @@ func replicaCommand() *cobra.Command {
 		Short: "Run an emulated replica of a feature service that freezes now and then",
 		Long: `Run an emulated replica of a feature service.
 
-POST /compute responds with 200 bytes of JSON after a lognormal service time. Modes:
+POST /compute responds with 200 bytes of JSON after a service time, for which it sleeps. With
+--workers N it works on N requests at once, in their order. Modes:
 
   stall       all requests freeze for --stall-len, at random moments of each replica
   correlated  the same, at moments that all replicas with the same --seed share
@@ -49,7 +50,8 @@ argument. It does not freeze unless --stall-mean is given.`,
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:8080", "address to listen on")
 	f.StringVar(&o.Device, "device", "", "network interface to listen on, of Linux (default all); lo: with --listen 0.0.0.0:PORT, all of 127.0.0.0/8")
 	f.StringVar((*string)(&o.Protocol), "protocol", string(replica.HTTP), fmt.Sprintf("one of %v", replica.Protocols))
-	f.IntVar(&o.Workers, "workers", 200, "protocol dubbo: calls in flight")
+	f.IntVar(&o.Workers, "workers", 0, "requests at once; more wait (default no limit), protocol dubbo: are refused (default 200)")
+	f.StringVar((*string)(&o.Service), "service", string(replica.Lognormal), fmt.Sprintf("distribution of service times: one of %v", replica.Services))
 	f.StringVar((*string)(&o.Mode), "mode", string(replica.Stall), fmt.Sprintf("one of %v", replica.Modes))
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of freezes and service times")
 	f.StringVar(&o.Name, "name", "replica", "name in responses and counts")

@@ -34,6 +34,8 @@ const (
 	Costs Kind = ""      // of Rows
 	Tail  Kind = "tail"  // of TailRows
 	Dubbo Kind = "dubbo" // of DubboRows
+
+	RealMatrix Kind = "matrix" // of MatrixRows, see Matrix
 )
 
 // warmUp comes before the loads of a row, and is not counted.
@@ -57,11 +59,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		r.Loads = append(r.Loads, l.Name)
 	}
 	rows := r.present(o)
-	if !o.Watch {
-		r.Unwatched = "not asked for"
-	} else if _, err := o.watched(steal.Period, func() error { return nil }); err != nil {
-		o.Watch, r.Unwatched = false, err.Error()
-	}
+	r.mayWatch(&o)
 	for round := 1; round <= o.Rounds; round++ {
 		for _, row := range rows {
 			o.Progress(fmt.Sprintf("round %d of %d: %s", round, o.Rounds, row.Name))
@@ -109,6 +107,15 @@ func (o *Options) watched(period time.Duration, do func() error) ([]steal.Stop, 
 	return steal.Watch(do, o.Tools[Lab], "steal", "--period", period.String())
 }
 
+// mayWatch turns o.Watch off where processors can't be watched, and notes why.
+func (r *Report) mayWatch(o *Options) {
+	if !o.Watch {
+		r.Unwatched = "not asked for"
+	} else if _, err := o.watched(steal.Period, func() error { return nil }); err != nil {
+		o.Watch, r.Unwatched = false, err.Error()
+	}
+}
+
 // present returns the rows whose programs were found, and notes the others.
 func (r *Report) present(o Options) (rows []Row) {
 	r.Missing = map[Program]string{}
@@ -124,7 +131,7 @@ func (r *Report) present(o Options) (rows []Row) {
 			r.Rows = append(r.Rows, row.Name)
 		}
 	}
-	if o.Tools[Wrk] == "" && o.Kind != Tail {
+	if o.Tools[Wrk] == "" && o.Kind != Tail && o.Kind != RealMatrix {
 		r.Missing[Wrk] = programs[Wrk].hint
 	}
 	return rows

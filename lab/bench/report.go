@@ -82,11 +82,15 @@ func (r *Report) Text(w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("bench: preface: %w", err)
 	}
-	b.WriteString(preface)
 	columns := loadColumns
 	if r.Kind == Tail {
 		columns = tailColumns
 	}
+	if r.Kind == RealMatrix {
+		_, err = io.WriteString(w, r.matrixText(preface))
+		return err
+	}
+	b.WriteString(preface)
 	for _, load := range r.Loads {
 		writeTable(&b, load, r.table(load, columns))
 	}
@@ -251,7 +255,7 @@ func (r *Report) Check() error {
 		preface, err := r.preface()
 		return errors.Join(errors.New("bench: nothing was measured: "+preface), err)
 	}
-	for _, row := range slices.Concat(Rows(), TailRows(), DubboRows()) {
+	for _, row := range slices.Concat(Rows(), TailRows(), DubboRows(), MatrixRows()) {
 		if len(row.chain) > 0 && !row.sidecars() {
 			continue
 		}

@@ -21,6 +21,7 @@ type Row struct {
 type replicas struct {
 	count int      // 0 means 1
 	args  []string // of remora-lab replica; nil means a fast replica
+	alike bool     // they have one seed
 }
 
 // hop is one proxy of a chain.
@@ -94,8 +95,8 @@ func DubboRows() []Row {
 	fast := []string{"--protocol", "dubbo"}
 	slow := []string{"--protocol", "dubbo", "--mode", "stall", "--workers", "200"}
 	return []Row{
-		{Name: "dubbo", chain: chain, script: "form.lua", replicas: replicas{3, fast}},
-		{Name: "dubbo-50ms", chain: chain, script: "form.lua", replicas: replicas{3, slow}},
+		{Name: "dubbo", chain: chain, script: "form.lua", replicas: replicas{count: 3, args: fast}},
+		{Name: "dubbo-50ms", chain: chain, script: "form.lua", replicas: replicas{count: 3, args: slow}},
 	}
 }
 

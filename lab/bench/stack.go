@@ -121,6 +121,9 @@ func (s *Stack) replica(ctx context.Context, i int, addr string) (*child.Process
 	path, args := s.Tools[Backend], []string(nil)
 	if path == "" || s.row.replicas.args != nil {
 		path = s.Tools[Lab]
+		if s.row.replicas.alike {
+			i = 0
+		}
 		args = append([]string{"replica", "--mode", "fast", "--name", name,
 			"--seed", strconv.FormatUint(s.seed+uint64(i)+1, 10), "--listen", addr}, s.row.replicas.args...)
 	}

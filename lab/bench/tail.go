@@ -13,7 +13,7 @@ import (
 
 // TailRows are the rows of the tail bench: ways to three replicas that freeze now and then.
 func TailRows() []Row {
-	freeze := replicas{3, []string{"--mode", "stall", "--median", "1ms", "--sigma", "0.5", "--stall-mean", "2s", "--stall-len", "50ms"}}
+	freeze := replicas{count: 3, args: []string{"--mode", "stall", "--median", "1ms", "--sigma", "0.5", "--stall-mean", "2s", "--stall-len", "50ms"}}
 	hedged := func(hedge string) []hop {
 		return mesh(func(consumer, provider *sidecar) {
 			consumer.Service = []string{"timeout: 2s", "idempotent: true", "hedge: " + hedge}
@@ -35,10 +35,15 @@ const tailWarmUp = 2 * time.Second
 
 // Freezes is an open loop against replicas that freeze. All rows meet the same freezes.
 func Freezes(rate float64, d time.Duration) Load {
+	name := fmt.Sprintf("open loop, %.0f requests/s, replicas that freeze", rate)
+	return openLoad(name, load.Options{Rate: rate}, d)
+}
+
+// openLoad is an open loop whose schedule of freezes and counts of requests start with it.
+func openLoad(name string, o load.Options, d time.Duration) Load {
 	run := func(ctx context.Context, s *Stack, d time.Duration) (*load.Result, error) {
-		return load.Run(ctx, load.Options{
-			Targets: []string{s.URL}, Rate: rate, Duration: d, Connections: 128, Seed: s.seed, Samples: true,
-		})
+		o.Targets, o.Duration, o.Connections, o.Seed, o.Samples = []string{s.URL}, d, 128, s.seed, true
+		return load.Run(ctx, o)
 	}
 	prepare := func(ctx context.Context, s *Stack) error {
 		if _, err := run(ctx, s, tailWarmUp); err != nil {
@@ -66,7 +71,6 @@ func Freezes(rate float64, d time.Duration) Load {
 		result.Figures[Lag] = microseconds(time.Duration(r.Lag.Max()))
 		return result, err
 	}
-	name := fmt.Sprintf("open loop, %.0f requests/s, replicas that freeze", rate)
 	return Load{Name: name, period: steal.Period, prepare: prepare, send: send}
 }
 

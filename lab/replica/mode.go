@@ -23,3 +23,15 @@ const (
 
 // Protocols lists all protocols.
 var Protocols = []Protocol{HTTP, Dubbo}
+
+// Service is a distribution of service times.
+type Service string
+
+const (
+	Lognormal   Service = "lognormal"
+	Exponential Service = "exponential" // with Median as its mean
+	Bimodal     Service = "bimodal"     // lognormal; a tenth takes ten times Median more
+)
+
+// Services lists all distributions.
+var Services = []Service{Lognormal, Exponential, Bimodal}

@@ -39,11 +39,14 @@ type Options struct {
 	Name     string   // in responses and Stats; default "replica"
 	Mode     Mode     // default Stall
 	Seed     uint64   // of freezes and service times
-	Workers  int      // Dubbo: calls in flight; default 200
 
-	// The service time is lognormal.
-	Median time.Duration // default 1 ms; Dubbo: 50 ms
-	Sigma  float64       // of the logarithm; 0 means constant
+	// Workers is how many requests are worked on at once. HTTP: the others wait in their order;
+	// default no limit. Dubbo: the others are refused; default 200.
+	Workers int
+
+	Service Service       // distribution of service times; default Lognormal
+	Median  time.Duration // default 1 ms; Dubbo: 50 ms
+	Sigma   float64       // of the logarithm; 0 means constant
 
 	StallMean time.Duration // mean gap between freezes, or between refills of the cache; 0 means none
 	StallLen  time.Duration // length of a freeze; unused in mode GC
@@ -114,8 +117,11 @@ func (o Options) withDefaults(now time.Time) (Options, error) {
 	o.Name = cmp.Or(o.Name, "replica")
 	o.Mode = cmp.Or(o.Mode, Stall)
 	o.Protocol = cmp.Or(o.Protocol, HTTP)
-	o.Workers = cmp.Or(o.Workers, 200)
+	o.Service = cmp.Or(o.Service, Lognormal)
 	o.CacheEntries = cmp.Or(o.CacheEntries, 150_000)
+	if o.Protocol == Dubbo {
+		o.Workers = cmp.Or(o.Workers, 200)
+	}
 	if o.Median == 0 {
 		o.Median = time.Millisecond
 		if o.Protocol == Dubbo {
@@ -133,6 +139,8 @@ func (o Options) withDefaults(now time.Time) (Options, error) {
 		return o, fmt.Errorf("unknown mode %q: want one of %v", o.Mode, Modes)
 	case !slices.Contains(Protocols, o.Protocol):
 		return o, fmt.Errorf("unknown protocol %q: want one of %v", o.Protocol, Protocols)
+	case !slices.Contains(Services, o.Service):
+		return o, fmt.Errorf("unknown service %q: want one of %v", o.Service, Services)
 	case o.Median < 0 || o.Sigma < 0 || o.StallMean < 0 || o.StallLen < 0 || o.CacheEntries < 0 || o.Workers < 0:
 		return o, errors.New("a replica's times and sizes must not be negative")
 	case len(o.Name) > 64 || strings.ContainsFunc(o.Name, func(c rune) bool { return c < '!' || c > '~' || c == '"' || c == '\\' }):

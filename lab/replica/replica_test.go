@@ -290,11 +290,49 @@ func TestCacheRefill(t *testing.T) {
 func TestBadOptions(t *testing.T) {
 	for _, o := range []Options{
 		{Mode: "slow"}, {Median: -1}, {Sigma: -1}, {StallMean: -1}, {StallLen: -1},
-		{Mode: GC}, {Protocol: "thrift"}, {Workers: -1}, {Name: "a\r\nb"}, {Name: `a"b`}, {Name: strings.Repeat("x", 65)}, {Listen: "nowhere"},
+		{Mode: GC}, {Protocol: "thrift"}, {Service: "uniform"}, {Workers: -1}, {Name: "a\r\nb"}, {Name: `a"b`}, {Name: strings.Repeat("x", 65)}, {Listen: "nowhere"},
 	} {
 		if r, err := Start(o); err == nil {
 			t.Errorf("%+v was accepted", o)
 			r.Close(context.Background())
+		}
+	}
+}
+
+// TestWorkers: two workers take requests in their order, and freezes delay the queue.
+func TestWorkers(t *testing.T) {
+	clock := newFakeClock()
+	o, err := Options{Mode: Stall, Workers: 2, Epoch: clock.now()}.withDefaults(clock.now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newService(o)
+	s.now = clock.now
+	for i, want := range []time.Duration{1, 1, 2, 2, 3} {
+		if got := s.finish(clock.now()).Sub(o.Epoch); got != want*time.Millisecond {
+			t.Errorf("request %d ends after %v, want %d ms", i, got, want)
+		}
+	}
+	later := clock.now().Add(time.Second)
+	if got := s.finish(later).Sub(later); got != time.Millisecond {
+		t.Errorf("with all workers free a request takes %v", got)
+	}
+}
+
+// TestServices compares the means of service times with those of the distributions.
+func TestServices(t *testing.T) {
+	for service, want := range map[Service]float64{Lognormal: 1.133, Exponential: 1, Bimodal: 2.133} {
+		o, err := Options{Service: service, Sigma: 0.5}.withDefaults(time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, sum := newService(o), 0.0
+		const n = 200_000
+		for range n {
+			sum += s.draw()
+		}
+		if mean := sum / n; mean < want*.97 || mean > want*1.03 {
+			t.Errorf("%s: a mean of %.3f medians, want %.3f", service, mean, want)
 		}
 	}
 }

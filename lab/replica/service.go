@@ -42,6 +42,7 @@ type service struct {
 	stalls   int64         // freezes begun since the last reset
 	counted  time.Duration // offset up to which stalls counts
 	rng      *rand.Rand
+	free     []time.Time // when each worker is free; empty without a limit
 
 	served, aborted, inFlight, refused atomic.Int64
 }
@@ -53,6 +54,9 @@ func newService(opts Options) *service {
 	s := &service{opts: opts, fields: "x-replica: " + opts.Name + "\r\n", now: time.Now, sleepUntil: precise.SleepUntil}
 	if opts.Mode == GC {
 		s.cache = &cache{entries: opts.CacheEntries, every: opts.StallMean}
+	}
+	if opts.Protocol == HTTP {
+		s.free = make([]time.Time, opts.Workers)
 	}
 	// Options allow no name that JSON must escape.
 	const format = `{"replica":"%s","result":"%s"}`
@@ -95,12 +99,38 @@ func (s *service) work() {
 	s.sleepUntil(s.finish(s.now()))
 }
 
-// finish draws a service time, and returns the end of a request that began at start.
+// finish draws a service time, and returns the end of a request that came at start. With workers
+// it waits for the first that is free.
 func (s *service) finish(start time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	work := time.Duration(float64(s.opts.Median) * math.Exp(s.opts.Sigma*s.rng.NormFloat64()))
-	return s.epoch.Add(s.schedule.Finish(start.Sub(s.epoch), work))
+	work := time.Duration(float64(s.opts.Median) * s.draw())
+	if len(s.free) == 0 {
+		return s.epoch.Add(s.schedule.Finish(start.Sub(s.epoch), work))
+	}
+	worker := 0
+	for i, at := range s.free {
+		if at.Before(s.free[worker]) {
+			worker = i
+		}
+	}
+	if at := s.free[worker]; at.After(start) {
+		start = at
+	}
+	s.free[worker] = s.epoch.Add(s.schedule.Finish(start.Sub(s.epoch), work))
+	return s.free[worker]
+}
+
+// draw returns a service time in medians.
+func (s *service) draw() float64 {
+	if s.opts.Service == Exponential {
+		return s.rng.ExpFloat64()
+	}
+	work := math.Exp(s.opts.Sigma * s.rng.NormFloat64())
+	if s.opts.Service == Bimodal && s.rng.Float64() < 0.1 {
+		work += 10
+	}
+	return work
 }
 
 func (s *service) stats() Stats {
