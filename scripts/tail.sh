@@ -11,7 +11,7 @@
 # With --matrix first it measures ten cases of loads, workers, service times and freezes, through
 # one hop, in 19 minutes; the page of the results is what it prints:
 #
-#   scripts/tail.sh --matrix [--rounds N] [--seconds N] [--seed N] [--cells N] [--steal] \
+#   scripts/tail.sh --matrix [--rounds N] [--seconds N] [--seed N] [--cells N,N] [--steal] \
 #       [--json FILE] >FILE
 #
 # --steal counts only requests that were due while none of the machine's processors

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -102,7 +103,7 @@ func matrixCommand() *cobra.Command {
 	var o bench.Options
 	var places bench.Places
 	var seconds float64
-	var first int
+	var chosen []int
 	var samples string
 	cmd := &cobra.Command{
 		Use:   "matrix",
@@ -119,9 +120,14 @@ The exit status is 1 if a sidecar, or a request through one, failed.`,
 			if o.Tools, err = bench.Find(places); err != nil {
 				return err
 			}
-			cells := bench.Cells()
+			var cells []bench.Cell
+			for i, c := range bench.Cells() {
+				if len(chosen) == 0 || slices.Contains(chosen, i+1) {
+					cells = append(cells, c)
+				}
+			}
 			o.Progress = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), time.Now().Format(time.TimeOnly), line) }
-			r, err := bench.Matrix(cmd.Context(), o, cells[:max(0, min(first, len(cells)))], time.Duration(seconds*float64(time.Second)))
+			r, err := bench.Matrix(cmd.Context(), o, cells, time.Duration(seconds*float64(time.Second)))
 			if err != nil {
 				return err
 			}
@@ -132,7 +138,7 @@ The exit status is 1 if a sidecar, or a request through one, failed.`,
 	f := cmd.Flags()
 	f.IntVar(&o.Rounds, "rounds", 3, "how often each way of a case is measured")
 	f.Float64Var(&seconds, "seconds", 9, "length of each measurement")
-	f.IntVar(&first, "cells", len(bench.Cells()), "how many of the cases")
+	f.IntSliceVar(&chosen, "cells", nil, "numbers of cases, from 1 (default all)")
 	f.Uint64Var(&o.Seed, "seed", 0, "other freezes and moments")
 	f.BoolVar(&o.Watch, "steal", false,
 		"leave out requests that a stop of a processor disturbed (see remora-lab load --help)")
