@@ -31,6 +31,9 @@ func (g *group) weigh() {
 // locate returns the endpoint whose interval of the sum of weights contains x, in [0, 1).
 func (g *group) locate(x float64) *Endpoint {
 	last := len(g.sums) - 1
+	if g.even {
+		return g.endpoints[min(int(x*float64(last+1)), last)]
+	}
 	i, exact := slices.BinarySearch(g.sums, x*g.sums[last])
 	if exact {
 		i++ // the sums are the exclusive upper ends

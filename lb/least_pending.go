@@ -8,6 +8,9 @@ import (
 // scanUpTo is the largest number of endpoints of which a policy compares all.
 const scanUpTo = 8
 
+// drawUpTo is the largest number of endpoints that are drawn from a larger set.
+const drawUpTo = 8
+
 // latencyTie is how much slower an endpoint may be and still count as equal to the fastest.
 // Smaller differences are random.
 const latencyTie = 1.25
@@ -17,14 +20,14 @@ const latencyTie = 1.25
 // slow for long, increase it. Among equals, such as idle endpoints, it picks one with low
 // recent latency, and among those a random one in proportion to weight.
 //
-// Of more than 8 endpoints it compares two, drawn in proportion to weight. That suffices to
-// avoid loaded ones (Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing",
-// 2001), at a cost that does not grow with the set. Of up to 8 it compares all. With three
-// replicas that sometimes freeze, two drawn ones miss the idle one a third of the time:
-// without hedging P99 is 3.55 ms against 3.43, and with hedging 3.32 against 3.28
-// (TestScanBeatsTwoDrawn; medians of 1 ms). Small sets do not herd either: with 64 loops on 8
-// replicas that are 90% busy and report late, P99 is 7.7 ms, 8.5 for two drawn ones and 11.2
-// at random.
+// Of more than 8 endpoints it compares two, drawn in proportion to weight, and up to 8 while the
+// best is busier than usual. Two suffice to avoid loaded ones (Mitzenmacher, "The Power of Two
+// Choices in Randomized Load Balancing", 2001), at a cost that does not grow with the set. Of up
+// to 8 it compares all. With three replicas that sometimes freeze, two drawn ones miss the idle
+// one a third of the time: without hedging P99 is 3.55 ms against 3.43, and with hedging 3.32
+// against 3.28 (TestScanBeatsTwoDrawn; medians of 1 ms). Small sets do not herd either: with 64
+// loops on 8 replicas that are 90% busy and report late, P99 is 7.7 ms, 8.5 for two drawn ones
+// and 11.2 at random.
 //
 // An endpoint of little weight is nearly always idle. So idleness alone does not decide if all
 // are compared: if another endpoint would have less load per weight with the request, weight
@@ -62,13 +65,41 @@ func (v *View) cost(of cost, e *Endpoint) float64 {
 
 func (v *View) cheapest(of cost) *Endpoint {
 	if v.Len() > scanUpTo {
-		if first := v.drawEligible(nil); first != nil {
-			if second := v.drawEligible(first); second != nil {
-				return v.better(of, first, second)
-			}
+		if e := v.cheapestOfDrawn(of); e != nil {
+			return e
 		}
 	}
 	return v.cheapestOfAll(of)
+}
+
+// cheapestOfDrawn compares two drawn endpoints, and more as long as the best has own requests and
+// more load than usual: another may be idle, and all that were drawn may be frozen. It returns nil
+// if no two were found. It prefers the first among equals: only that was drawn exactly in proportion
+// to weight.
+func (v *View) cheapestOfDrawn(of cost) *Endpoint {
+	best := v.drawEligible(nil)
+	if best == nil {
+		return nil
+	}
+	e := v.drawEligible(best)
+	if e == nil {
+		return nil
+	}
+	least := v.cost(of, best)
+	if x := v.cost(of, e); x < least || x == least && v.slower(best, e) {
+		best, least = e, x
+	}
+	crowded := v.crowded(best)
+	for n := 2; crowded && n < drawUpTo; n++ {
+		if e = v.drawEligible(best); e == nil {
+			break
+		}
+		if x := v.cost(of, e); x < least {
+			best, least = e, x
+			crowded = v.crowded(best)
+		}
+	}
+	return best
 }
 
 // cheapestOfAll visits every endpoint twice: for the least cost, and the least latency at that
@@ -110,14 +141,7 @@ func (v *View) cheapestOfAll(of cost) *Endpoint {
 	return equals.drawn
 }
 
-// better prefers first among equals: only it was drawn exactly in proportion to weight.
-func (v *View) better(of cost, first, second *Endpoint) *Endpoint {
-	x, y := v.cost(of, first), v.cost(of, second)
-	if y < x || y == x && v.slower(first, second) {
-		return second
-	}
-	return first
-}
+func (v *View) crowded(e *Endpoint) bool { return e.Own() > 0 && e.load(v.Now) > e.usualLoad }
 
 func (v *View) slower(a, b *Endpoint) bool {
 	return a.rank(v.Now) > latencyTie*b.rank(v.Now)
