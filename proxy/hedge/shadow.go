@@ -12,6 +12,9 @@ var shadowDelays = [...]time.Duration{
 	5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond,
 }
 
+// maxEvery bounds shadow.every, so that twice as many requests are still a number.
+const maxEvery = 1 << 20
+
 // never is the time of the first decision for a request that has none.
 const never = time.Duration(math.MaxInt64)
 
@@ -80,7 +83,7 @@ type plan struct {
 func newShadow(p *Policy, loops int) *shadow {
 	s := &shadow{every: 1, wait: 1, rand: 1, minBurst: max(1, minTotal/float64(max(1, loops)))}
 	if p.Sample > 0 {
-		s.every = uint32(max(1, math.Round(1/p.Sample)))
+		s.every = uint32(min(math.Round(1/p.Sample), maxEvery))
 	}
 	delays := []time.Duration{0}
 	for _, d := range shadowDelays {

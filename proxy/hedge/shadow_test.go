@@ -357,3 +357,20 @@ func TestRoom(t *testing.T) {
 		t.Error("a route that retired left no room")
 	}
 }
+
+// A tiny share is no reason to fail: few requests are watched, if any.
+func TestSampleBounds(t *testing.T) {
+	p := defaultPolicy()
+	p.Mode, p.Delay, p.Sample = Shadow, 5*ms, 1.0/(1<<32)
+	s, r := NewService(1), NewRoute(p, 1)
+	watched := 0
+	for i := range 1000 {
+		if r.serve(&s, time.Duration(i)*ms, ms) {
+			watched++
+		}
+	}
+	every, step := float64(r.shadow.every), float64(2*r.shadow.every-1)
+	if watched == 0 || watched > 2 || every < 1<<16 || step != 2*every-1 {
+		t.Errorf("%d of 1000 requests are watched, one in %v, the next after at most %v", watched, every, step)
+	}
+}
