@@ -25,7 +25,7 @@ func (l *latencies) addTo(d *Distribution) {
 // half is what shadow mode has seen in one half of the time that a forecast covers.
 type half struct {
 	began     time.Duration
-	primaries uint64 // of the route, when the half began
+	primaries uint64 // of the route, before those that the first watched one stands for
 	requests  uint64 // of the route, since then
 	watched   int64
 	counts    latencies // of the watched requests, as they were
@@ -45,7 +45,7 @@ func (s *shadow) half(now time.Duration, r *Route) *half {
 	h := s.halves[0]
 	if h == nil || now-h.began >= halfMost || h.watched >= enoughWatched && now-h.began >= halfTime {
 		h = s.halves[1].cleared(len(s.plans))
-		h.began, h.primaries = now, s.seen
+		h.began, h.primaries = now, r.Counts.Primaries-min(r.Counts.Primaries-s.seen, uint64(s.every))
 		s.halves[0], s.halves[1] = h, s.halves[0]
 	}
 	h.requests = r.Counts.Primaries - h.primaries

@@ -374,3 +374,27 @@ func TestSampleBounds(t *testing.T) {
 		t.Errorf("%d of 1000 requests are watched, one in %v, the next after at most %v", watched, every, step)
 	}
 }
+
+// Extra load is hedges per request of the same time, not of one before, in which none was watched.
+func TestForecastRequests(t *testing.T) {
+	p := defaultPolicy()
+	p.Mode = Shadow
+	s, r := NewService(1), NewRoute(p, 1)
+	want := uint64(0)
+	for _, begin := range []time.Duration{0, halfMost, 2*halfMost - time.Second} {
+		for range 1000 { // none may be hedged
+			s.Primary(begin, r)
+		}
+		for i := range 10 {
+			r.serve(&s, begin+time.Duration(i)*ms, ms)
+		}
+		if begin < 2*halfMost-time.Second { // a half begins
+			want += 10
+		} else {
+			want += 1010
+		}
+		if f := r.current(begin + time.Second); f.Requests != want {
+			t.Errorf("after %v the forecast is for %d requests, want %d", begin, f.Requests, want)
+		}
+	}
+}
