@@ -182,7 +182,7 @@ func (w *Watch) askTimes(delay, current time.Duration) askTimes {
 // hedgedLatency returns the latency that the caller would have seen with hedges, counted in c.
 func (s *shadow) hedgedLatency(p *plan, c *change, now time.Duration, r *Route, w *Watch, when askTimes) time.Duration {
 	s.refill(p, now)
-	median := r.Estimator.estimate(now, r.Policy.Quantile).median
+	_, median := r.estimateOf(now, w.Class)
 	best, sent := now-w.sent, 0
 	for at := when.first; at < best && at <= when.first+maxAsks*when.interval && sent < r.Policy.Max; at += when.interval {
 		if w.Left-at < median || !p.winRate.allows() {

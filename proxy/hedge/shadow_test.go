@@ -293,37 +293,6 @@ func TestShadowMemory(t *testing.T) {
 	}
 }
 
-// A forecast is made of the requests of the last half minute and more: until they are enough.
-func TestForecastTime(t *testing.T) {
-	for _, c := range []struct {
-		every time.Duration
-		want  time.Duration // how long the oldest request counts
-	}{{ms, time.Minute}, {20 * ms, 164 * time.Second}, {time.Second, 20 * time.Minute}} {
-		p := defaultPolicy()
-		p.Mode = Shadow
-		s, r := NewService(1), NewRoute(p, 1)
-		for i := 0; ; i++ {
-			at := time.Duration(i) * c.every
-			r.serve(&s, at, ms)
-			if i%40 != 0 { // a forecast takes longer than a request
-				continue
-			}
-			if f := r.current(at); f.Latency.Samples() != int64(f.Requests) {
-				t.Fatalf("%d of %d requests", f.Latency.Samples(), f.Requests)
-			} else if r.shadow.halves[1] != nil && r.shadow.halves[1].began > 10*time.Second {
-				if (at - c.want).Abs() > c.want/20 {
-					t.Errorf("one each %v: the first counts for %v, want %v", c.every, at, c.want)
-				}
-				break
-			}
-		}
-		idle := r.shadow.halves[0].began + 21*time.Minute
-		if f := r.current(idle); f.Latency.Samples() != 0 {
-			t.Errorf("%d requests after a pause", f.Latency.Samples())
-		}
-	}
-}
-
 // So many routes of a loop are watched, those that need it first.
 func TestRoom(t *testing.T) {
 	p := defaultPolicy()
@@ -372,29 +341,5 @@ func TestSampleBounds(t *testing.T) {
 	every, step := float64(r.shadow.every), float64(2*r.shadow.every-1)
 	if watched == 0 || watched > 2 || every < 1<<16 || step != 2*every-1 {
 		t.Errorf("%d of 1000 requests are watched, one in %v, the next after at most %v", watched, every, step)
-	}
-}
-
-// Extra load is hedges per request of the same time, not of one before, in which none was watched.
-func TestForecastRequests(t *testing.T) {
-	p := defaultPolicy()
-	p.Mode = Shadow
-	s, r := NewService(1), NewRoute(p, 1)
-	want := uint64(0)
-	for _, begin := range []time.Duration{0, halfMost, 2*halfMost - time.Second} {
-		for range 1000 { // none may be hedged
-			s.Primary(begin, r)
-		}
-		for i := range 10 {
-			r.serve(&s, begin+time.Duration(i)*ms, ms)
-		}
-		if begin < 2*halfMost-time.Second { // a half begins
-			want += 10
-		} else {
-			want += 1010
-		}
-		if f := r.current(begin + time.Second); f.Requests != want {
-			t.Errorf("after %v the forecast is for %d requests, want %d", begin, f.Requests, want)
-		}
 	}
 }
