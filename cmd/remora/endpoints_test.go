@@ -267,12 +267,12 @@ services: {app: {protocol: http, connect_timeout: 15s, timeout: 2m, %s}}`, addre
 			}
 			defer s.stop()
 			s.awaitAddresses(t, app)
+			connected := s.connections[config.DiscoverEtcd].client.(*etcd.Registry)
+			lists := connected.Stats().Lists
 			e.Close()
 			if e, err = lab.StartEtcd(lab.EtcdOptions{ClientAddr: address}); err != nil {
 				t.Fatal(err)
 			}
-			connected := s.connections[config.DiscoverEtcd].client.(*etcd.Registry)
-			lists := connected.Stats().Lists
 			eventually.Nil(t, "the empty list to be seen", func() error {
 				if st := connected.Stats(); !st.Connected || st.DataLosses == 0 || st.Lists == lists {
 					return fmt.Errorf("%+v", st)
