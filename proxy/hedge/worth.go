@@ -19,14 +19,14 @@ const (
 	worthFewer   = 32
 
 	// Of the late requests all are hedged, or one in 8, or one in 64.
-	worthStep   = 8
+	worthStep   = 3 // as a power of 2
 	worthLevels = 3
 )
 
 // worth judges by what hedges save how many late requests of a route are hedged. The zero value
 // lets all be hedged.
 type worth struct {
-	level   uint8 // 0: all; each further one divides by worthStep
+	level   uint8 // 0: all are hedged
 	skipped uint8 // since the last hedge
 
 	judged      int
@@ -34,13 +34,7 @@ type worth struct {
 }
 
 // of is how many late requests one hedge is sent for.
-func (w *worth) of() int {
-	n := 1
-	for range w.level {
-		n *= worthStep
-	}
-	return n
-}
+func (w *worth) of() int { return 1 << (worthStep * w.level) }
 
 // allows reports whether the next late request may be hedged.
 func (w *worth) allows() bool { return int(w.skipped)+1 >= w.of() }
