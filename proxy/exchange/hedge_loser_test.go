@@ -73,5 +73,9 @@ func TestHedgesAreJudged(t *testing.T) {
 		if !ok || !known || with > 40*time.Millisecond || without < 70*time.Millisecond {
 			t.Errorf("the slowest with hedges took %v (%t) and without %v (%t), want some ms and 80 ms", with, ok, without, known)
 		}
+		m.Consumer.Loop.Do(func() { report = m.Consumer.Proc.Workers()[0].Report(stats.Counters) })
+		if report.Services[0].Routes[0].Effect != nil {
+			t.Error("a scrape makes the loop add up latencies that it doesn't report")
+		}
 	})
 }

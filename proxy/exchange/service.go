@@ -239,7 +239,10 @@ func (r *Route) report(now time.Duration, d stats.Detail) stats.RouteReport {
 	h := r.hedging
 	out := stats.RouteReport{
 		Route: r.index, Mode: h.Policy.Mode, Delay: h.Delay(now), Counts: h.Counts,
-		Latency: h.Estimator.Distribution(now), Classes: h.Classes(now), Effect: h.Effect(now),
+		Latency: h.Estimator.Distribution(now),
+	}
+	if d != stats.Counters {
+		out.Classes, out.Effect = h.Classes(now), h.Effect(now)
 	}
 	out.Forecasts, out.Watched = h.Forecasts(now, int(d))
 	out.Recent, out.RecentWon = h.Recent()

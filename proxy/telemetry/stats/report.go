@@ -52,20 +52,23 @@ type RouteReport struct {
 	Recent    int                // hedges that the gate useless remembers
 	RecentWon int                // of these, hedges that won
 	Latency   hedge.Distribution // of primaries
-	Classes   []hedge.ClassReport
-	Effect    *hedge.Effect // with mode on only
 
-	// With mode shadow only, and with the Detail for it.
+	// With more Detail than Counters.
+	Classes []hedge.ClassReport
+	Effect  *hedge.Effect // with mode on only
+
+	// With more Detail than Counters, and mode shadow only.
 	Watched   hedge.Distribution // of the primaries of which the forecasts are made
 	Forecasts []hedge.Forecast   // the one with Delay first
 }
 
-// Detail says how many forecasts a report has. Each takes a loop a few microseconds for each route.
+// Detail says how many forecasts a report has. Each takes a loop a few microseconds for each
+// route, and so do the classes and the effect.
 type Detail int
 
 const (
-	Counters  Detail = 0  // none
-	Verdicts  Detail = 1  // that with the delay in force
+	Counters  Detail = 0  // no forecast, class or effect
+	Verdicts  Detail = 1  // the forecast with the delay in force
 	Forecasts Detail = 64 // all
 )
 
