@@ -62,8 +62,8 @@ func measure(t *testing.T, chain []string, connections int) map[string]counts {
 }
 
 // start runs two replicas behind sidecars of one loop each, and returns the URL of the first
-// sidecar. With two, the sidecar forecasts what hedges would bring: its timers count. A "single" speaks HTTP on both sides; a "consumer" and a "provider" have a link
-// between them.
+// sidecar. There are two so that the sidecar forecasts what hedges would bring: its timers count.
+// A "single" speaks HTTP on both sides; a "consumer" and a "provider" have a link between them.
 func start(t *testing.T, chain []string) ([]*sidecar, string) {
 	t.Helper()
 	addrs, release, err := freeport.Loopback(2 + 2*len(chain))

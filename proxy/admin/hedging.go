@@ -57,9 +57,8 @@ type class struct {
 	Merged   bool    `json:"merged"` // delay and median are the route's
 }
 
-// quantiles are latencies of the last 30 to 60 s, or longer of watched requests, in
-// milliseconds. null means that the
-// quantile is unknown or beyond the deadline.
+// quantiles are latencies in milliseconds: of the last 30 to 60 s, or longer of watched requests.
+// null means that the quantile is unknown or beyond the deadline.
 type quantiles struct {
 	Samples int64    `json:"samples"`
 	P50     *float64 `json:"p50_ms"`
@@ -72,7 +71,7 @@ type quantiles struct {
 type effect struct {
 	With    quantiles `json:"with"`    // as callers saw it
 	Without quantiles `json:"without"` // of first attempts, had they not been overtaken
-	OneIn   int       `json:"one_in"`  // of so many late requests one is hedged
+	OneIn   int       `json:"one_in"`  // of so many decisions for late requests one may hedge
 }
 
 // forecast is the effect that hedging with one delay would have had on the watched requests.

@@ -60,7 +60,7 @@ type HedgeStats struct {
 	Missed   uint64            `json:"missed"` // hedges that reached no application
 	InFlight int               `json:"in_flight"`
 	Gates    map[string]uint64 `json:"gates"`             // decisions not to hedge, by the closed gate
-	Verdict  string            `json:"verdict,omitempty"` // what hedging would bring to the routes in shadow mode
+	Verdict  string            `json:"verdict,omitempty"` // what hedging brings, or would bring
 }
 
 func (s *Server) stats(reports []stats.WorkerReport) any {

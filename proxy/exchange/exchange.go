@@ -45,7 +45,7 @@ type Exchange struct {
 	MaybeProcessed bool           // the application may have seen the request
 	lastFail       *fault.Failure // of the latest failed attempt since the last retry; a hedge's only if no other failed
 
-	watch hedge.Watch // of the primary, in shadow mode
+	watch hedge.Watch // of the primary
 
 	traced     *traced     // nil means not sampled
 	traceState trace.State // of the request, if it is marked

@@ -33,7 +33,7 @@ const (
 )
 
 // Class is the number of a class of one route on one loop. 0 means that the request has none:
-// one estimate is enough, or there are too many names.
+// one estimate is enough, its name is not valid, or there are too many classes.
 type Class uint8
 
 // classes are the classes of a route, of 1.5 KiB each.

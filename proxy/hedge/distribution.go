@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// Distribution is the latency of primaries in the last 30 to 60 s, to be added up over loops.
+// Distribution is the latency of requests, to be added up over loops: of primaries in the last 30 to
+// 60 s, or as a Forecast or an Effect says.
 type Distribution struct {
 	counts   [nBuckets]int64
 	censored int64 // slower than every bucket
 }
 
-// Distribution copies the long window. It is for reports, not for each request.
+// Distribution returns the latency of primaries in the last 30 to 60 s. It is for reports, not for each request.
 func (e *Estimator) Distribution(now time.Duration) Distribution { return distribution(&e.long, now) }
 
 func distribution(long *window, now time.Duration) (d Distribution) {
@@ -36,7 +37,7 @@ func (d *Distribution) Add(o *Distribution) {
 	d.censored += o.censored
 }
 
-// Samples returns the number of primaries.
+// Samples returns the number of requests.
 func (d *Distribution) Samples() int64 {
 	n := d.censored
 	for _, c := range d.counts {

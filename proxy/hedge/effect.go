@@ -12,7 +12,7 @@ type Effect struct {
 	Mode             Mode
 	Without, With    Distribution // of the same requests; censored without are those that it saves
 	Hedges, Requests uint64       // of all requests in that time, or since the start
-	OneIn            int          // in mode On: of so many late requests one is hedged, on the loop that hedges the fewest
+	OneIn            int          // in mode On: of so many decisions one may hedge, on the loop where the fewest may
 }
 
 // Add adds o to e.

@@ -78,3 +78,34 @@ func TestVerdict(t *testing.T) {
 		t.Errorf("no request: %q, want %q", got, want)
 	}
 }
+
+// Overtaken primaries count with their own latency once they have ended, and as slower than
+// all until then.
+func TestEffect(t *testing.T) {
+	r := NewRoute(Policy{Mode: On, Quantile: .97, MaxDelay: 50 * ms, Budget: .05, Max: 1}, 1)
+	for range 98 {
+		r.Answered(0, ms, &Watch{})
+	}
+	for range 2 {
+		r.Late(5*ms, &Watch{})
+		r.Overtaken(5*ms, 5*ms)
+	}
+	check := func(what string, d *Distribution, want time.Duration, known bool) {
+		t.Helper()
+		got, ok := d.Quantile(.99)
+		if d.Samples() != 100 || ok != known || got < want-want/32 || got > want+want/32 {
+			t.Errorf("%s: P99 of %d is %v, %t; want %v, %t", what, d.Samples(), got, ok, want, known)
+		}
+	}
+	e := r.Effect(5 * ms)
+	check("with", &e.With, 5*ms, true)
+	check("without", &e.Without, 0, false)
+	r.Judge(40*ms, 40*ms, 35*ms)
+	r.Judge(40*ms, 40*ms, 35*ms)
+	e = r.Effect(40 * ms)
+	check("with", &e.With, 5*ms, true)
+	check("without, when the primaries have ended", &e.Without, 40*ms, true)
+	if off := NewRoute(Policy{Mode: Shadow, Delay: ms}, 1); off.Effect(0) != nil {
+		t.Error("an effect without hedges")
+	}
+}

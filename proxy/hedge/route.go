@@ -16,7 +16,7 @@ type Route struct {
 	room      *Room      // nil means no bound
 
 	classes *classes // nil means one class so far
-	unequal int      // requests that may need classes, while it is nil
+	unequal int      // requests that may need classes, counted while classes is nil
 	// The octave of the latest body, while classes is nil: from usual, usualSpan sizes.
 	usual, usualSpan uint
 }

@@ -13,18 +13,19 @@ const (
 	// requests takes ten times as long, they become 1/250 shorter, and P99.9 does not fall.
 	worthLeast = 1.0 / 96
 
-	// worthSamples is how many hedged requests are judged at once, and worthFewer if not all
-	// late requests are hedged. Half suffice if they save less than half of worthLeast.
+	// worthSamples is how many hedged requests are judged at once, and worthFewer if not each
+	// decision may hedge. Half suffice if they save less than half of worthLeast.
 	worthSamples = 128
 	worthFewer   = 32
 
-	// Of the late requests all are hedged, or one in 8, or one in 64.
+	// Of the decisions for late requests all may hedge, or one in 8, or one in 64. A request that
+	// stays late is decided on again, so the latest ones are hedged most.
 	worthStep   = 3 // as a power of 2
 	worthLevels = 3
 )
 
-// worth judges by what hedges save how many late requests of a route are hedged. The zero value
-// lets all be hedged.
+// worth judges by what hedges save how many of a route's decisions may hedge. The zero value lets
+// all.
 type worth struct {
 	level   uint8 // 0: all are hedged
 	skipped uint8 // since the last hedge
@@ -33,13 +34,13 @@ type worth struct {
 	took, saved time.Duration // sums
 }
 
-// of is how many late requests one hedge is sent for.
+// of returns for how many decisions one hedge is sent.
 func (w *worth) of() int { return 1 << (worthStep * w.level) }
 
-// allows reports whether the next late request may be hedged.
+// allows reports whether the next decision may be to hedge.
 func (w *worth) allows() bool { return int(w.skipped)+1 >= w.of() }
 
-// skip counts a late request that is not hedged, because allows says so.
+// skip counts a decision not to hedge, because allows says so.
 func (w *worth) skip() { w.skipped++ }
 
 func (w *worth) countHedge() { w.skipped = 0 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// serve has n requests, which are hedged after delay if w lets them.
+// serve simulates n requests, each decided on once after delay, and returns how many were late.
 func (w *worth) serve(n int, draw func() time.Duration, delay time.Duration) (late, hedges int) {
 	for range n {
 		took := draw()
@@ -56,36 +56,5 @@ func TestWorthSteps(t *testing.T) {
 	w.serve(100_000, frozen, delay)
 	if w.of() != 1 {
 		t.Errorf("one in ten hedges saves 18 ms: one in %d late requests is hedged", w.of())
-	}
-}
-
-// Overtaken primaries count with their own latency once they have ended, and as slower than
-// all until then.
-func TestEffect(t *testing.T) {
-	r := NewRoute(Policy{Mode: On, Quantile: .97, MaxDelay: 50 * ms, Budget: .05, Max: 1}, 1)
-	for range 98 {
-		r.Answered(0, ms, &Watch{})
-	}
-	for range 2 {
-		r.Late(5*ms, &Watch{})
-		r.Overtaken(5*ms, 5*ms)
-	}
-	check := func(what string, d *Distribution, want time.Duration, known bool) {
-		t.Helper()
-		got, ok := d.Quantile(.99)
-		if d.Samples() != 100 || ok != known || got < want-want/32 || got > want+want/32 {
-			t.Errorf("%s: P99 of %d is %v, %t; want %v, %t", what, d.Samples(), got, ok, want, known)
-		}
-	}
-	e := r.Effect(5 * ms)
-	check("with", &e.With, 5*ms, true)
-	check("without", &e.Without, 0, false)
-	r.Judge(40*ms, 40*ms, 35*ms)
-	r.Judge(40*ms, 40*ms, 35*ms)
-	e = r.Effect(40 * ms)
-	check("with", &e.With, 5*ms, true)
-	check("without, when the primaries have ended", &e.Without, 40*ms, true)
-	if off := NewRoute(Policy{Mode: Shadow, Delay: ms}, 1); off.Effect(0) != nil {
-		t.Error("an effect without hedges")
 	}
 }
