@@ -305,3 +305,20 @@ func TestClassAlwaysHedged(t *testing.T) {
 		t.Errorf("%.0f%% of the long requests are hedged, after %v", 100*share, r.delayOfSize(now, 10_000))
 	}
 }
+
+// TestClassInheritQuantile: the last finite quantile of a class is not that of another setting.
+func TestClassInheritQuantile(t *testing.T) {
+	old := unequal(t, 1000, 0, map[int]time.Duration{100: ms, 10_000: 10 * ms})
+	old.delayOfSize(cacheAge, 100)
+	p := auto()
+	p.Quantile = .5
+	r := NewRoute(*p, 1)
+	r.Inherit(old)
+	for range 3000 { // more than half are censored
+		r.Late(2*cacheAge, &Watch{Class: r.ClassOf(0, nil, 100)})
+	}
+	r.classes.update(2*cacheAge, p, r.Estimator.estimate(2*cacheAge, p.Quantile))
+	if c := r.classes.list[r.ClassOf(0, nil, 100)-1]; c.typical == 0 || c.tail != 0 {
+		t.Errorf("of lower quartile %v the tail is %v, want one that is unknown", c.typical, c.tail)
+	}
+}

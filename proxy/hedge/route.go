@@ -56,6 +56,11 @@ func (r *Route) Inherit(last *Route) {
 	if !r.Policy.OneClass {
 		r.classes = last.classes // usualSpan is 0
 	}
+	if r.classes != nil && r.Policy.Quantile != last.Policy.Quantile {
+		for _, c := range r.classes.list {
+			c.tail = 0
+		}
+	}
 }
 
 // Delay returns how long a request without a class waits for its next hedge; see
