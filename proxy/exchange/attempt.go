@@ -271,7 +271,7 @@ func (a *Attempt) recordOvertaken() {
 func (a *Attempt) judgeHedge(now time.Duration) {
 	ex, saved := a.ex, time.Duration(0)
 	switch {
-	case ex.hedges == 0 || !a.estimated():
+	case ex.hedges == ex.wasted || !a.estimated():
 		return
 	case ex.overtaken > 0:
 		saved = now - ex.overtaken

@@ -78,6 +78,7 @@ type tally struct {
 	retries      int           // paid retries, and those of bad responses
 	freeRetries  int
 	hedges       int           // hedges that reached an endpoint
+	wasted       int           // of these, hedges that were refused, and not replaced
 	missedHedges int           // hedges that reached none
 	overtaken    time.Duration // when a hedge's response came before the primary's; 0: it did not
 	inFlight     int           // attempts that are not over

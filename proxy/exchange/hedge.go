@@ -101,6 +101,7 @@ func (ex *Exchange) hedgeMissed() {
 	now := ex.shard.Loop.Now()
 	ex.Route.hedging.Missed()
 	if ex.missedHedges == maxMissed || len(ex.Request.Body) > missBody {
+		ex.wasted++
 		return
 	}
 	ex.missedHedges++

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 	"github.com/remora-proxy/remora/registry"
 )
 
@@ -53,5 +54,34 @@ func TestMissedHedgesLimited(t *testing.T) {
 				t.Errorf("%d hedges, %d missed; want %d, all missed", s.Hedges, s.HedgesMissed, c.hedges)
 			}
 		})
+	}
+}
+
+// TestRefusedHedgesSayNothing: a hedge that no application saw does not count as one that saved
+// nothing, else a route would soon hedge less.
+func TestRefusedHedgesSayNothing(t *testing.T) {
+	const rounds = 200 // many more than are judged at once
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Provider: "max_concurrency: 1", Service: "idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms, budget: 1}"})
+	eps := []registry.Endpoint{{Addr: m.Nodes[1].Host + ":15006", Weight: 1}, {Addr: m.Nodes[2].Host + ":15006", Weight: 1}}
+	for range rounds {
+		calls := []*proxytest.Call{m.Post(64<<10 + 1), m.Post(10, "x-remora-attempt: 1")}
+		for i := range m.Apps { // the second slot is taken by a request that the consumer has not sent
+			m.Apps[1-i].FrozenUntil = m.W.Now() + 60*time.Millisecond
+			m.Consumer.Update("compute", eps[1-i])
+			m.Do(calls[1-i])
+			busy := func() bool { used, _ := m.Nodes[2-i].Proc.Slots("local"); return used == 1 }
+			if !m.W.RunUntil(busy, time.Second) {
+				t.Fatal("the slot is not taken")
+			}
+		}
+		m.Consumer.Update("compute", eps...)
+		m.Finish(calls...)
+		m.OK(calls...)
+	}
+	m.Settled()
+	var route stats.RouteReport
+	m.Consumer.Loop.Do(func() { route = m.Consumer.Proc.Workers()[0].Report(stats.Verdicts).Services[0].Routes[0] })
+	if n := route.Counts.HedgesMissed; n < rounds/2 || route.Effect.OneIn != 1 {
+		t.Errorf("after %d refused hedges one in %d decisions may hedge, want each", n, route.Effect.OneIn)
 	}
 }
