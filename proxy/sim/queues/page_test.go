@@ -20,15 +20,12 @@ type outcome struct {
 	extra     float64 // requests per request that hedging added
 }
 
-func outcomes(all []row) (some []outcome) {
-	for i := range all {
-		o := outcome{Cell: all[i].Cell, extra: all[i].ways[On].Extra()}
-		for way := range Ways {
-			o.p99[way], o.p999[way] = milliseconds(all[i].ways[way].Quantile(.99)), milliseconds(all[i].ways[way].Quantile(.999))
-		}
-		some = append(some, o)
+func (r *row) outcome() outcome {
+	o := outcome{Cell: r.Cell, extra: r.ways[On].Extra()}
+	for way := range Ways {
+		o.p99[way], o.p999[way] = milliseconds(r.ways[way].Quantile(.99)), milliseconds(r.ways[way].Quantile(.999))
 	}
-	return some
+	return o
 }
 
 func (o *outcome) gain99() float64    { return o.p99[On] / o.p99[Off] }

@@ -2,9 +2,10 @@ package queues
 
 import (
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/remora-proxy/remora/proxy/hedge"
 )
@@ -39,21 +40,26 @@ const network = 150 * time.Microsecond
 
 // Result is what callers saw after the warm-up.
 type Result struct {
-	Took     []time.Duration // sorted by Quantile
-	Small    []time.Duration // of these, small requests; sorted by SmallQuantile
+	Took     *hdrhistogram.Histogram // latencies of requests in nanoseconds, to 0.1%
+	Small    *hdrhistogram.Histogram // of these, small requests
 	Requests int
 	Hedges   int // sent
 	Reached  int // of these, how many reached the application
 	Won      int
 	Gates    [hedge.Gates]int
-	sorted   bool
+}
+
+// NewResult returns an empty result.
+func NewResult() *Result { return &Result{Took: newLatencies(), Small: newLatencies()} }
+
+func newLatencies() *hdrhistogram.Histogram {
+	return hdrhistogram.New(int64(time.Microsecond), int64(time.Hour), 3)
 }
 
 // Add adds o to r.
 func (r *Result) Add(o *Result) {
-	r.Took = append(r.Took, o.Took...)
-	r.Small = append(r.Small, o.Small...)
-	r.sorted = false
+	r.Took.Merge(o.Took)
+	r.Small.Merge(o.Small)
 	r.Requests += o.Requests
 	r.Hedges += o.Hedges
 	r.Reached += o.Reached
@@ -64,27 +70,13 @@ func (r *Result) Add(o *Result) {
 }
 
 // Quantile returns the q-quantile of the latency.
-func (r *Result) Quantile(q float64) time.Duration {
-	r.sort()
-	return quantile(r.Took, q)
-}
+func (r *Result) Quantile(q float64) time.Duration { return quantile(r.Took, q) }
 
 // SmallQuantile returns the q-quantile of the latency of small requests.
-func (r *Result) SmallQuantile(q float64) time.Duration {
-	r.sort()
-	return quantile(r.Small, q)
-}
+func (r *Result) SmallQuantile(q float64) time.Duration { return quantile(r.Small, q) }
 
-func (r *Result) sort() {
-	if !r.sorted {
-		slices.Sort(r.Took)
-		slices.Sort(r.Small)
-		r.sorted = true
-	}
-}
-
-func quantile(sorted []time.Duration, q float64) time.Duration {
-	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
+func quantile(h *hdrhistogram.Histogram, q float64) time.Duration {
+	return time.Duration(h.ValueAtQuantile(100 * q))
 }
 
 // Extra returns the hedges that reached an application, per request.
@@ -109,7 +101,7 @@ type world struct {
 	number    uint64 // of the last request
 	last      uint64
 	from      time.Duration
-	result    Result
+	result    *Result
 	source    rand.PCG
 	random    *rand.Rand // reads source
 }
@@ -137,7 +129,7 @@ func (w *world) about(r *request, p purpose) *rand.Rand {
 // Run runs a case once.
 func Run(c Cell, way Way, n Length, seed uint64) *Result {
 	w := &world{
-		Cell: c, way: way, seed: seed, from: n.WarmUp,
+		Cell: c, way: way, seed: seed, from: n.WarmUp, result: NewResult(),
 		arrivals: rand.New(rand.NewPCG(seed, uint64(forArrivals))), perSecond: c.rate(),
 	}
 	w.random = rand.New(&w.source)
@@ -158,7 +150,7 @@ func Run(c Cell, way Way, n Length, seed uint64) *Result {
 	for e, ok := w.next(); ok; e, ok = w.next() {
 		w.handle(e)
 	}
-	return &w.result
+	return w.result
 }
 
 func (w *world) gap() time.Duration {
@@ -209,9 +201,15 @@ func (w *world) arrive() {
 
 // took counts a request's latency.
 func (w *world) took(r *request, latency time.Duration) {
-	w.result.Took = append(w.result.Took, latency)
+	record(w.result.Took, latency)
 	if r.size != large && (w.AnySize || w.Service.largeShare() > 0) {
-		w.result.Small = append(w.result.Small, latency)
+		record(w.result.Small, latency)
+	}
+}
+
+func record(h *hdrhistogram.Histogram, latency time.Duration) {
+	if err := h.RecordValue(int64(latency)); err != nil {
+		panic(err) // an hour and more
 	}
 }
 

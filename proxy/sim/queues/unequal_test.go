@@ -40,7 +40,7 @@ func TestUnequalRare(t *testing.T) {
 	c := Cell{Busy: .60, Workers: 4, Service: RareLarge, Replicas: 3, Callers: 1}
 	o := c
 	o.OneClass = true
-	var off, one, classes Result
+	off, one, classes := NewResult(), NewResult(), NewResult()
 	n := Length{Requests: 100_000, WarmUp: 10 * time.Second} // until the classes are known
 	for seed := range uint64(3) {
 		off.Add(Run(c, Off, n, seed))
@@ -68,8 +68,9 @@ func withClasses(t *testing.T, c Cell) (one, classes *Result) {
 	t.Helper()
 	o := c
 	o.OneClass = true
-	r := rows([]Cell{o, c}, plan{seeds: *seeds, requests: *requests}, func(int) {}, On)
-	one, classes = &r[0].ways[On], &r[1].ways[On]
+	var of [2]*Result
+	rows([]Cell{o, c}, plan{seeds: *seeds, requests: *requests}, func(i int, r *row) { of[i] = r.ways[On] }, On)
+	one, classes = of[0], of[1]
 	t.Logf("%v: P99.9 of short requests %v without classes, %v with; hedges %.2f%%, %.2f%%", c,
 		one.SmallQuantile(.999), classes.SmallQuantile(.999), 100*one.Extra(), 100*classes.Extra())
 	return one, classes

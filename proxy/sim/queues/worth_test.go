@@ -18,7 +18,7 @@ func TestNothingToGain(t *testing.T) {
 		{Lognormal10, 0.01, 0.03},
 	} {
 		cell := Cell{Busy: .05, Service: c.service, Replicas: 3, Callers: 1} // 1,000 a second or so
-		var all Result
+		all := NewResult()
 		for seed := range uint64(*seeds) {
 			all.Add(Run(cell, On, n, seed))
 		}
