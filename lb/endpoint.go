@@ -56,9 +56,7 @@ type Endpoint struct {
 
 	reportState
 
-	capacity float64 // requests that the application serves at once; 0 means no limit is known
-	pace     pace
-
+	capacityState
 	peakState
 	turn float64 // virtual time of the next turn; see WeightedRoundRobin
 
@@ -69,8 +67,18 @@ type Endpoint struct {
 type reportState struct {
 	reported   bool
 	reportedAt time.Duration
-	others     float64 // load of others, per Weight
-	batch      int     // attempts that are load only without a report; see CountBatch
+	reportFor  time.Duration // how long it distinguishes the endpoint in picks
+	others     float64       // load of others, per Weight
+	othersCost float64       // score of that load
+	batch      int           // attempts that are load only without a report; see CountBatch
+}
+
+// capacityState is how many requests the endpoint serves at once, and how fast; see pace.go.
+type capacityState struct {
+	capacity   float64 // requests that the application serves at once; 0 means no limit is known
+	pace       pace
+	usual      float64 // latency by the pace, in nanoseconds; 0 means unknown
+	loadFactor float64 // how much more its load counts than that of an average endpoint
 }
 
 type peakState struct {
@@ -84,7 +92,7 @@ type rampState struct {
 }
 
 func newEndpoint(addr string, s *Set) *Endpoint {
-	return &Endpoint{Addr: addr, set: s, rampState: rampState{ramp: 1}, success: 1}
+	return &Endpoint{Addr: addr, set: s, rampState: rampState{ramp: 1}, success: 1, capacityState: capacityState{loadFactor: 1}}
 }
 
 // Started counts an attempt handed to the endpoint, including hedges. Exactly one Answered or
@@ -119,23 +127,30 @@ func (e *Endpoint) Answered(now, latency time.Duration) {
 	}
 	e.latency.Add(now, latency)
 	e.observePeak(now, latency)
-	e.observePace(now, latency)
 	half := e.half(now)
 	half.answers++
 	half.latency += latency
 }
 
-// rank orders endpoints of equal load: the recent latency, divided by the discount for
-// failures. It is 0 if nothing is known, so that the endpoint is tried.
+// rankMemory is for how many times itself a recent latency orders endpoints: as long as the queue
+// that it shows may last. A sidecar that has a request now and then would else avoid an endpoint
+// long after its queue, together with all others that met it.
+const rankMemory = 2
+
+// rank orders endpoints of equal load: by the recent latency, later by the usual one if that is less,
+// divided by the discount for failures. It is 0 if nothing is known, so that the endpoint is tried.
 func (e *Endpoint) rank(now time.Duration) float64 {
-	latency := e.latency.At(now)
+	latency := float64(e.latency.At(now))
+	if e.usual > 0 && float64(now-e.latency.at) > rankMemory*latency {
+		latency = min(latency, e.usual)
+	}
 	if e.success == 1 {
-		return float64(latency)
+		return latency
 	}
 	if latency == 0 {
-		latency = latencyLife
+		latency = float64(latencyLife)
 	}
-	return float64(latency) / e.success
+	return latency / e.success
 }
 
 // Dropped counts an attempt that ended without a response of the application: cancelled,
@@ -232,21 +247,25 @@ func (e *Endpoint) Stalled(now, after time.Duration) bool {
 }
 
 func (e *Endpoint) load(now time.Duration) float64 {
+	return e.ownLoad() + e.othersLoad(now)*e.Weight
+}
+
+func (e *Endpoint) ownLoad() float64 {
 	own := e.Own()
 	if e.batch > 0 && !e.reported {
 		own += e.batch
 	}
-	return float64(own) + e.othersLoad(now)*e.Weight
+	return float64(own)
 }
 
 // score is what LeastPending compares: the load per weight, scaled by the endpoint's capacity.
 // It is 0 without load, so that every endpoint is tried.
-func (e *Endpoint) score(now time.Duration) float64 { return e.scoreOf(e.load(now)) }
+func (e *Endpoint) score(now time.Duration) float64 { return e.scoreWith(now, 0) }
 
-func (e *Endpoint) scoreWithOne(now time.Duration) float64 { return e.scoreOf(e.load(now) + 1) }
+func (e *Endpoint) scoreWithOne(now time.Duration) float64 { return e.scoreWith(now, 1) }
 
 func (e *Endpoint) scoreOf(load float64) float64 {
-	return e.perWeight(load+queueCost*e.queueing(load)) * e.loadFactor()
+	return e.perWeight(load+queueCost*e.queueing(load)) * e.loadFactor
 }
 
 // perWeight divides a load by the weight, scaled by the discount for failures: an endpoint

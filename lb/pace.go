@@ -8,18 +8,26 @@ import "time"
 // by their capacity, without configured weights (TestUnequalReplicas).
 
 const (
-	// paceShare is the weight of a new sample in a pace. It is low, because requests differ
-	// more than replicas, and the pace counts to the fifth power.
-	paceShare = 1.0 / 512
-
-	paceLife = 20 * time.Second // how long a pace is remembered if samples are rare
+	// paceLife is the time over which a pace is averaged. In a shorter time the freezes of one
+	// replica and not of another look like a difference between them.
+	paceLife = 20 * time.Second
 
 	// pacePrior is the number of samples for which the mean of all endpoints counts in each
 	// endpoint's pace: a few latencies say little.
 	pacePrior = 64
 
-	// paceMost limits a sample to this multiple of the pace: a freeze is no lasting slowness.
-	paceMost = 4
+	// paceWait is the time since the first sample until a pace has its whole effect: before, one
+	// freeze is much of what is known.
+	paceWait = 5 * time.Second
+
+	// paceMost limits a sample to four times the mean, or a quarter, as a power of 2: a freeze is
+	// no lasting slowness.
+	paceMost = 2
+
+	// pacePower is the power of the relative slowness by which the load counts. A higher power
+	// brings the load of replicas with queues closer to that of others, but where equal replicas
+	// are busy it makes much of a difference by chance, and leaves one idle while others queue.
+	pacePower = 2
 
 	queueCost = 2 // additional load of a request that has to queue
 
@@ -28,45 +36,37 @@ const (
 	capacityShare = 1.0 / 4
 )
 
-// pace is the long-term mean latency.
+// pace is the long-term geometric mean of latencies.
 type pace struct {
-	mean    float64 // nanoseconds
-	samples float64 // samples in mean, up to 1/paceShare
+	mean    float64 // binary logarithm of nanoseconds
+	samples float64 // that mean is made of: rare ones count more
 	at      time.Duration
+	since   time.Duration // of the first sample
 }
 
-func (e *Endpoint) observePace(now, latency time.Duration) {
-	if e.set == nil {
-		return
-	}
+// observePace learns the binary logarithm of a latency in nanoseconds.
+func (e *Endpoint) observePace(now time.Duration, log float64) {
 	all := &e.set.pace
-	x := float64(latency)
 	if all.samples > 0 {
-		x = min(x, paceMost*max(e.pace.mean, all.mean))
+		log = min(max(log, all.mean-paceMost), all.mean+paceMost)
 	}
-	e.pace.add(now, x)
-	all.add(now, x)
-}
-
-func (p *pace) add(now time.Duration, x float64) {
-	share := max(1/(p.samples+1), paceShare, float64(now-p.at)/float64(paceLife))
-	share = min(share, 1)
-	p.mean += (x - p.mean) * share
-	p.samples = min(1/share, 1/paceShare)
-	p.at = now
-}
-
-// loadFactor returns how much more the endpoint's load counts than that of an average one: the
-// fifth power of its relative slowness. A higher power brings the load of replicas with queues
-// closer to that of others, but underuses replicas that are only slow (TestUnequalReplicas).
-func (e *Endpoint) loadFactor() float64 {
+	e.pace.add(now, log)
+	all.add(now, log)
 	n := e.pace.samples
-	if n == 0 || e.set == nil {
-		return 1
+	trust := n / (n + pacePrior) * min(1, float64(now-e.pace.since)/float64(paceWait))
+	slower := trust * (e.pace.mean - all.mean)
+	e.usual = exp2(all.mean + slower)
+	e.loadFactor = exp2(pacePower * slower)
+}
+
+func (p *pace) add(now time.Duration, log float64) {
+	if p.samples == 0 {
+		p.since = now
 	}
-	ratio := (n*e.pace.mean/e.set.pace.mean + pacePrior) / (n + pacePrior)
-	square := ratio * ratio
-	return square * square * ratio
+	share := min(1, max(1/(p.samples+1), float64(now-p.at)/float64(paceLife)))
+	p.mean += (log - p.mean) * share
+	p.samples = 1 / share
+	p.at = now
 }
 
 // observeQueue estimates the capacity from a report: the requests that were not queued

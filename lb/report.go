@@ -3,18 +3,24 @@ package lb
 import "time"
 
 const (
-	// reportFade is how long a report distinguishes endpoints. Other consumers act on it, too:
-	// if it counted longer, all would move to the endpoint that was idle when it reported.
-	reportFade = 100 * time.Millisecond
+	// A report distinguishes endpoints in picks for half of the latency that it says: by then half
+	// of the requests that it counts are over. Other consumers act on it, too. If it counted longer,
+	// all would move to the endpoint that was idle when it reported.
+	pickFade      = 2 // the latency is divided by it
+	pickFadeLeast = time.Millisecond
 
-	reportLife = time.Second // how long a report counts in the mean
+	// loadFade is how long it distinguishes them in the load, at least. That decides about spare
+	// capacity, which only few requests need.
+	loadFade = 100 * time.Millisecond
+
+	reportLife = time.Second // how long a report counts in the means
 )
 
 // Report processes the load that the endpoint's sidecar reports for all consumers. own is this
-// process's part of it, over all its loops. The rest is the load of others. It fades to the
-// mean of all endpoints within 100 ms. After 1 s, or up to 100 ms later, the report is dropped
-// from the mean, too. An endpoint without a report counts as average. A response of the
-// application to any consumer ends a stall.
+// process's part of it, over all its loops. The rest is the load of others. It fades to the mean
+// of all endpoints. After 1 s, or up to loadFade later, it is dropped from the mean, too. An
+// endpoint without a report counts as average. A response of the application to any consumer ends
+// a stall.
 func (e *Endpoint) Report(now time.Duration, l Load, own int) {
 	if l.SinceAnswer >= 0 {
 		e.quietSince = max(e.quietSince, now-l.SinceAnswer)
@@ -27,10 +33,12 @@ func (e *Endpoint) Report(now time.Duration, l Load, own int) {
 		return
 	}
 	e.forget()
-	e.reported, e.reportedAt = true, now
+	e.reported, e.reportedAt, e.reportFor = true, now, max(l.Latency/pickFade, pickFadeLeast)
 	e.others = float64(max(0, l.Pending-max(0, own))) / e.Weight
+	e.othersCost = e.scoreOf(e.others * e.Weight)
 	e.set.reports++
 	e.set.othersSum += e.others
+	e.set.costSum += e.othersCost
 }
 
 func (e *Endpoint) forget() {
@@ -40,32 +48,58 @@ func (e *Endpoint) forget() {
 	e.reported = false
 	e.set.reports--
 	e.set.othersSum -= e.others
+	e.set.costSum -= e.othersCost
 	if e.set.reports == 0 {
-		e.set.othersSum = 0 // removes rounding errors
+		e.set.othersSum, e.set.costSum = 0, 0 // removes rounding errors
 	}
 }
 
-// othersLoad returns the load of others per weight, faded by the age of the report.
+// fresh returns how much the last report counts if it does for life, from 1 to 0: the rest is the
+// mean of all.
+func (e *Endpoint) fresh(now, life time.Duration) float64 {
+	age := now - e.reportedAt
+	if !e.reported || age >= life {
+		return 0
+	}
+	return 1 - float64(age)/float64(life)
+}
+
+// othersLoad returns the load of others per weight.
 func (e *Endpoint) othersLoad(now time.Duration) float64 {
 	if e.set == nil || e.set.reports == 0 {
 		return 0
 	}
 	mean := e.set.othersSum / float64(e.set.reports)
-	age := now - e.reportedAt
-	if !e.reported || age >= reportFade {
-		return mean
-	}
-	return mean + (e.others-mean)*(1-float64(age)/float64(reportFade))
+	return mean + (e.others-mean)*e.fresh(now, max(loadFade, e.reportFor))
 }
 
-// expire drops the reports that are too old, at most every reportFade.
+// scoreWith returns the score with some requests more. Others balance too: what is not known of an
+// endpoint is that it costs as much as the mean of all, not that it has as much load. An endpoint of
+// half the capacity has less. If it counted as loaded like the others, and that twice because it
+// is slow, it would get no request, and so no report, even if it were idle.
+func (e *Endpoint) scoreWith(now time.Duration, more float64) float64 {
+	own := e.ownLoad() + more
+	if e.set == nil || e.set.reports == 0 {
+		return e.scoreOf(own)
+	}
+	fresh, score := e.fresh(now, e.reportFor), 0.0
+	if fresh < 1 {
+		score = (1 - fresh) * (e.set.costSum/float64(e.set.reports) + e.scoreOf(own))
+	}
+	if fresh > 0 {
+		score += fresh * e.scoreOf(own+e.others*e.Weight)
+	}
+	return score
+}
+
+// expire drops the reports that are too old, at most every loadFade.
 func (s *Set) expire(now time.Duration) {
-	if s.reports == 0 || now < s.expireAt {
+	if s.reports == 0 || now < s.nextExpiry {
 		return
 	}
-	s.expireAt = now + reportFade
+	s.nextExpiry = now + loadFade
 	for _, e := range s.all.endpoints {
-		if e.reported && now-e.reportedAt >= reportLife {
+		if e.reported && now-e.reportedAt >= max(reportLife, e.reportFor) {
 			e.forget()
 		}
 	}

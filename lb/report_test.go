@@ -17,8 +17,9 @@ func three(s *Set) (a, b, c *Endpoint) {
 func TestReportFades(t *testing.T) {
 	var s Set
 	a, b, c := three(&s)
-	a.Report(0, Load{Pending: 13}, 3) // 10 of others
-	b.Report(0, Load{Pending: 2}, 0)
+	const latency = 200 * ms
+	a.Report(0, Load{Pending: 13, Latency: latency}, 3) // 10 of others
+	b.Report(0, Load{Pending: 2, Latency: latency}, 0)
 	for _, x := range []struct {
 		at      time.Duration
 		a, b, c float64 // c has no report: it counts as average
@@ -69,7 +70,7 @@ func TestReportNewWeight(t *testing.T) {
 func TestReportExpiry(t *testing.T) {
 	s, e := one(t)
 	e.Report(0, Load{Pending: 8}, 0)
-	for _, at := range []time.Duration{0, reportLife - 1, reportLife - 1 + reportFade} {
+	for _, at := range []time.Duration{0, reportLife - 1, reportLife - 1 + loadFade} {
 		s.Pick(at, rand.NewPCG(1, 1), nil)
 	}
 	if s.reports != 0 || e.score(2*reportLife) != 0 {

@@ -55,9 +55,7 @@ type Set struct {
 	near, far group // by zone; empty if zones make no difference
 	byAddr    map[string]*Endpoint
 
-	reports   int     // endpoints whose report counts in the mean
-	othersSum float64 // sum of their others
-	expireAt  time.Duration
+	reportSums
 
 	pace  pace  // of all endpoints
 	loads loads // likewise
@@ -73,6 +71,14 @@ type Set struct {
 	virtual float64 // virtual time of WeightedRoundRobin
 
 	view View // reused by every pick
+}
+
+// reportSums are about the endpoints whose report counts.
+type reportSums struct {
+	reports    int
+	othersSum  float64 // of others
+	costSum    float64 // of othersCost
+	nextExpiry time.Duration
 }
 
 // Update makes the set hold exactly these targets; of targets with the same address, the

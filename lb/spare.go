@@ -17,14 +17,14 @@ const (
 	levels = 24 // of load; the last has all loads of 1536 and more
 
 	// quartileStep is how far a latency moves the quartile of its level, as a power of 2; the
-	// first ones move it further. With lognormal latencies of sigma 1 the quartile is within
-	// 10% then.
-	quartileStep = 1.0 / 16
+	// first ones move it further. With exponential latencies the quartile is within 10% then, which
+	// matters because the least of all levels is unloaded.
+	quartileStep = 1.0 / 128
 
 	// levelKnown is the number of latencies from which on the quartile of a level counts.
 	// levelMost is how many are remembered.
 	levelKnown = 64
-	levelMost  = 256
+	levelMost  = 512
 
 	// levelHalf is the time after which the samples of a level count half: what was learned
 	// long ago, perhaps of another release, is forgotten. If they are rare they must have been
@@ -33,16 +33,19 @@ const (
 	levelHalfSamples = 512
 	levelHalfMost    = time.Minute
 
-	// As long as nothing is known of a load, an endpoint has room up to guessFactor times its
-	// usual load, and at least up to guessFloor. What is not known is rare, so a wrong guess
-	// harms few; and it is known soon if it lasts.
-	guessFactor = 2
-	guessFloor  = 4
+	// As long as nothing is known of a load, an endpoint has room up to its usual load, and at least
+	// up to guessFloor: a service may be busy when it is first seen. For stuck requests it is
+	// twice that: in a freeze the others have loads that are unknown, because they are rare.
+	guessFloor = 2
 
 	// spareSlower is how much longer than unloaded the quartile at a load may be, as a power
 	// of 2: 23%. With one worker, a request that finds it busy takes twice as long, and with two
 	// a third longer.
 	spareSlower = 0.3
+
+	// stuckSlower is the same for the hedge of a stuck request: the quartile is twice as long. That
+	// is short beside a freeze.
+	stuckSlower = 1
 
 	// unloadedDrift is how much the unloaded latency may grow whenever the samples are halved, as
 	// a power of 2, if no load is as quick any more: a service of some 100 requests a second that
@@ -77,11 +80,12 @@ type quartile struct {
 	samples float64 // up to levelMost
 }
 
-// add learns that a request that found the endpoint at level l took latency.
-func (s *loads) add(now, latency time.Duration, l Level) {
+// add learns that a request that found the endpoint at level l took that long: log is the binary
+// logarithm of nanoseconds.
+func (s *loads) add(now time.Duration, log float64, l Level) {
 	s.fade(now)
 	s.added++
-	s.known[l].add(log2(latency))
+	s.known[l].add(log)
 }
 
 // add moves the quartile down by three steps for each latency below, and up by one for each
@@ -91,7 +95,7 @@ func (q *quartile) add(log float64) {
 		q.log = log
 	}
 	q.samples = min(q.samples+1, levelMost)
-	step := max(quartileStep, 1/q.samples)
+	step := max(quartileStep, 4/q.samples)
 	q.log += min(max(log-q.log, -0.75*step), 0.25*step)
 }
 
@@ -146,13 +150,18 @@ func log2(d time.Duration) float64 {
 	return float64(math.Float64bits(float64(d)))/(1<<52) - 1023
 }
 
+// exp2 is the inverse of log2.
+func exp2(x float64) float64 { return math.Float64frombits(uint64((x + 1023) * (1 << 52))) }
+
 // Spare reports whether the endpoint can serve one more request at once, as far as is known. An
 // idle one can.
-func (e *Endpoint) Spare(now time.Duration) bool { return e.room(now, 0) }
+func (e *Endpoint) Spare(now time.Duration) bool { return e.room(now, false) }
 
-// room reports whether the endpoint could serve one more request at once if it had so many
-// fewer. None may wait for a slot in its sidecar.
-func (e *Endpoint) room(now time.Duration, fewer float64) bool {
+// room reports whether the endpoint can serve one more request at once or, if that is stuck, soon:
+// one may be before it, and others may make it wait for as long as it takes itself. None may wait for
+// a slot in its sidecar. Where requests usually wait, or that is not known, a stuck one is nothing
+// special: a replica of one worker is silent for long whenever it has more to do.
+func (e *Endpoint) room(now time.Duration, stuck bool) bool {
 	load := e.load(now)
 	if e.set == nil || load < 1 {
 		return true
@@ -160,16 +169,25 @@ func (e *Endpoint) room(now time.Duration, fewer float64) bool {
 	if e.queueing(load) > 0 {
 		return false
 	}
-	if load -= fewer; load < 1 {
-		return true
+	loads, most, guess := &e.set.loads, spareSlower, max(guessFloor, e.usualLoad)
+	if stuck {
+		if slower, known := loads.slower(now, levelOf(e.usualLoad)); known && slower <= spareSlower {
+			load, most, guess = load-1, stuckSlower, 2*guess
+		}
+		if load < 1 {
+			return true
+		}
 	}
-	slower, known := e.set.loads.slower(now, levelOf(load))
-	return slower <= spareSlower && (known || load < max(guessFloor, guessFactor*e.usualLoad))
+	slower, known := loads.slower(now, levelOf(load))
+	return slower <= most && (known || load < guess)
 }
 
 // Learn takes the latency of an attempt for which Started has returned found.
 func (e *Endpoint) Learn(now, latency time.Duration, found Level) {
-	if e.set != nil {
-		e.set.loads.add(now, latency, found)
+	if e.set == nil {
+		return
 	}
+	log := log2(latency)
+	e.set.loads.add(now, log, found)
+	e.observePace(now, log)
 }

@@ -43,7 +43,7 @@ func TestSpareWorkers(t *testing.T) {
 	}
 }
 
-// TestSpareUnknown: what is not known is judged by what is, up to twice that; and what was
+// TestSpareUnknown: what is not known is judged by what is, up to the usual load; and what was
 // learned long ago is not known.
 func TestSpareUnknown(t *testing.T) {
 	_, e := one(t)
@@ -56,27 +56,27 @@ func TestSpareUnknown(t *testing.T) {
 			t.Errorf("with %d pending: room is %v, want %v", n, got, want)
 		}
 	}
-	expect(3, true)
-	expect(4, false) // 0 is usual
+	expect(1, true)
+	expect(2, false) // 0 is usual
 	for range 100 {
-		e.Learn(0, ms, levelOf(5))
+		e.Learn(0, ms, levelOf(3))
 	}
-	expect(5, true)
-	expect(6, false) // not known
+	expect(3, true)
+	expect(4, false) // not known
+	pending(6)
 	for range 600 {
 		e.Started(0)
 		e.Dropped(0)
 	}
-	pending(0)
-	expect(9, true) // 5 is usual
-	expect(12, false)
-	for range 100 {
-		e.Learn(0, 2*ms, levelOf(8))
-	}
-	expect(5, true)
+	expect(5, true) // 6 is usual
 	expect(6, false)
+	for range 100 {
+		e.Learn(0, 2*ms, levelOf(4))
+	}
+	expect(3, true)
+	expect(5, false)
 	later := 2 * levelHalfMost
-	e.Report(later, Load{Pending: 6}, 1)
+	e.Report(later, Load{Pending: 5}, 1)
 	if !e.Spare(later) {
 		t.Error("what was learned is not forgotten")
 	}
