@@ -78,17 +78,22 @@ func (c *Cell) replicas() replicas {
 	}}
 }
 
-// MatrixRows are the ways of each Cell. All are one hop.
+// MatrixRows are the ways of each Cell: by one hop, and with hedging also by two.
 func MatrixRows() []Row {
-	hedged := func(hedge string) []hop {
-		return []hop{sidecar{In: "http", Out: "http", Service: []string{"timeout: 2s", "idempotent: true", "hedge: " + hedge}}.hop()}
+	service := func(hedge string) []string { return []string{"timeout: 2s", "idempotent: true", "hedge: " + hedge} }
+	one := func(hedge string) []hop {
+		return []hop{sidecar{In: "http", Out: "http", Service: service(hedge)}.hop()}
 	}
 	return []Row{
-		{Name: "off", chain: hedged("{mode: off}")},
-		{Name: "on", chain: hedged("{mode: on}")},
+		{Name: "off", chain: one("{mode: off}")},
+		{Name: "on", chain: one("{mode: on}")},
+		{Name: "on-2", chain: mesh(func(consumer, _ *sidecar) { consumer.Service = service("{mode: on}") })},
 		{Name: "haproxy", chain: []hop{haproxy}},
 	}
 }
+
+// matrixRatios are the pairs of ways that are compared.
+var matrixRatios = [][2]string{{"on", "off"}, {"on", "haproxy"}, {"on-2", "haproxy"}}
 
 // startTime is ample for the start of a row and the end of its requests.
 const startTime = time.Minute
@@ -138,8 +143,8 @@ func (r *Report) matrixText(preface string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Hedging in %d cases, on real processes\n\n", len(r.Loads))
 	b.WriteString("Printed by `scripts/tail.sh --matrix`. Three replicas, which sleep for the service time and serve so many requests at once, are\n" +
-		"called through one hop: Remora without hedging (off) and with it (on), and HAProxy with leastconn. Requests come at random\n" +
-		"moments (Poisson). Replicas freeze for 50 ms every 2 s, or 5 ms every 200 ms (many short). In a round all ways of a case meet\n" +
+		"called through one hop: Remora without hedging (off) and with it (on), and HAProxy with leastconn; on-2 is two sidecars.\n" +
+		"Requests come at random moments (Poisson). Replicas freeze for 50 ms every 2 s, or 5 ms every 200 ms (many short). In a round all ways of a case meet\n" +
 		"the same moments and freezes.\n\n")
 	b.WriteString(preface)
 	writeTable(&b, "Cases", r.matrixTable())
@@ -164,20 +169,26 @@ func (r *Report) matrixText(preface string) string {
 
 // matrixTable has a line for each case: medians of the rounds, and ratios taken round by round.
 func (r *Report) matrixTable() [][]string {
-	table := [][]string{{"case", "requests/s", "off p99 ms", "p99.9", "on p99", "p99.9", "haproxy p99", "p99.9",
-		"on ÷ off p99", "p99.9", "on ÷ haproxy p99", "p99.9", "extra load %"}}
+	head := []string{"case", "requests/s"}
+	for _, row := range MatrixRows() {
+		head = append(head, row.Name+" p99 ms", "p99.9")
+	}
+	for _, pair := range matrixRatios {
+		head = append(head, pair[0]+" ÷ "+pair[1]+" p99", "p99.9")
+	}
+	table := [][]string{append(head, "extra load %")}
 	plain, ratio := column{format: "%.1f", scale: 1e-3, ranged: true}, column{format: "%.2f", scale: 1, ranged: true}
 	rate := column{format: "%.0f", scale: 1}
 	for _, cell := range r.Loads {
 		line := []string{cell, rate.cell(r.Samples.Values("off", cell, Rate))}
-		for _, row := range []string{"off", "on", "haproxy"} {
+		for _, row := range MatrixRows() {
 			for _, f := range []Figure{P99, P999} {
-				line = append(line, plain.cell(r.Samples.Values(row, cell, f)))
+				line = append(line, plain.cell(r.Samples.Values(row.Name, cell, f)))
 			}
 		}
-		for _, base := range []string{"off", "haproxy"} {
+		for _, pair := range matrixRatios {
 			for _, f := range []Figure{P99, P999} {
-				line = append(line, ratio.cell(r.Samples.Ratios("on", base, cell, f)))
+				line = append(line, ratio.cell(r.Samples.Ratios(pair[0], pair[1], cell, f)))
 			}
 		}
 		table = append(table, append(line, ratio.cell(r.Samples.Values("on", cell, Extra))))

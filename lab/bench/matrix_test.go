@@ -18,7 +18,7 @@ func testMatrix(t *testing.T, remora string) {
 		t.Fatal(err)
 	}
 	noChildren(t)
-	if len(r.Samples) != 2 || len(r.Failures) > 0 || r.Samples[0].Requests != 60 || r.Missing[HAProxy] == "" {
+	if len(r.Samples) != 3 || len(r.Failures) > 0 || r.Samples[0].Requests != 60 || r.Missing[HAProxy] == "" {
 		t.Fatalf("%+v, %+v", r.Samples, r.Failures)
 	}
 	var b strings.Builder
@@ -45,11 +45,11 @@ func TestCells(t *testing.T) {
 func TestMatrixTable(t *testing.T) {
 	r := Report{Kind: RealMatrix, Rounds: 2, Loads: []string{"c"}}
 	for round, p99 := range []float64{2000, 4000} {
-		for row, times := range map[string]float64{"off": 2, "on": 1, "haproxy": 4} {
+		for row, times := range map[string]float64{"off": 2, "on": 1, "on-2": 3, "haproxy": 4} {
 			r.Samples = append(r.Samples, Sample{Round: round + 1, Row: row, Load: "c", Requests: 1, Figures: Figures{P99: times * p99, Rate: 7}})
 		}
 	}
-	want := "c|7|6.0 [4.0..8.0]||3.0 [2.0..4.0]||12.0 [8.0..16.0]||0.50 [0.50..0.50]||0.25 [0.25..0.25]||"
+	want := "c|7|6.0 [4.0..8.0]||3.0 [2.0..4.0]||9.0 [6.0..12.0]||12.0 [8.0..16.0]||0.50 [0.50..0.50]||0.25 [0.25..0.25]||0.75 [0.75..0.75]||"
 	if got := strings.Join(r.matrixTable()[1], "|"); got != want {
 		t.Errorf("got %s", got)
 	}
