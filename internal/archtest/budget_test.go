@@ -3,11 +3,13 @@ package archtest
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"strings"
 	"testing"
 )
 
-// budget is the number of words that pages may have together, as wc -w counts them.
+// budget is the number of words that pages may have together, as wc -w counts them, but for
+// generated tables: these are looked up, not read.
 type budget struct {
 	name  string
 	words int
@@ -17,7 +19,7 @@ type budget struct {
 // budgets bound what a reader has to read. A page that grows takes the words from
 // another page.
 var budgets = []budget{
-	{"README.md and docs", 30000, func(page string) bool { return page == "README.md" || path.Dir(page) == "docs" }},
+	{"README.md and docs", 27000, func(page string) bool { return page == "README.md" || path.Dir(page) == "docs" }},
 	{"docs/decisions", 8000, func(page string) bool { return path.Dir(page) == "docs/decisions" }},
 }
 
@@ -34,7 +36,7 @@ func TestPageBudgets(t *testing.T) {
 // maxGo and maxPython bound the lines of programs. Go is counted without tests and what only
 // tests need. A feature that needs more raises the bound, with the reason in its commit.
 const (
-	maxGo     = 53_100
+	maxGo     = 60_000
 	maxPython = 4_000
 )
 
@@ -61,12 +63,14 @@ func TestCodeBudgets(t *testing.T) {
 	}
 }
 
+var generated = regexp.MustCompile(`(?s)<!-- generated.*?<!-- end`)
+
 func overBudget(pages map[string]string, budgets []budget) (over []string) {
 	for _, b := range budgets {
 		sum, found := 0, 0
 		for name, text := range pages {
 			if b.holds(name) {
-				sum += len(strings.Fields(text))
+				sum += len(strings.Fields(generated.ReplaceAllString(text, "")))
 				found++
 			}
 		}
@@ -78,7 +82,7 @@ func overBudget(pages map[string]string, budgets []budget) (over []string) {
 }
 
 func TestOverBudget(t *testing.T) {
-	pages := map[string]string{"README.md": "one two", "docs/a.md": "| three | four |\n", "docs/decisions/b.md": "six"}
+	pages := map[string]string{"README.md": "one two", "docs/a.md": "| three | four |\n<!-- generated: five. -->five<!-- end -->", "docs/decisions/b.md": "six"}
 	for words, want := range map[int]string{7: "", 6: "README.md and docs: 7 words on 2 pages, at most 6"} {
 		tight := []budget{budgets[0]}
 		tight[0].words = words
