@@ -9,7 +9,7 @@
 #       [--json FILE]
 #
 # With --matrix first it measures ten cases of loads, workers, service times and freezes, through
-# one hop, in 19 minutes; the page of the results is what it prints:
+# one hop, in 23 minutes; the page of the results is what it prints:
 #
 #   scripts/tail.sh --matrix [--rounds N] [--seconds N] [--seed N] [--cells N,N] [--steal] \
 #       [--json FILE] >FILE
