@@ -2,11 +2,13 @@ package main
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/certs"
@@ -26,12 +28,39 @@ type openListener struct {
 	identity atomic.Pointer[certs.Source] // nil means plain text
 }
 
-// bind binds the socket of a listener, or uses an inherited one. The listener accepts
+// bindError is why no socket listens at an address.
+type bindError struct {
+	setting, address string // the setting has the address
+	err              error
+}
+
+// Error implements error.
+func (e *bindError) Error() string {
+	why := e.err
+	if op := (*net.OpError)(nil); errors.As(e.err, &op) {
+		why = op.Err // without the address
+	}
+	hint := ""
+	switch {
+	case errors.Is(why, syscall.EADDRINUSE):
+		hint = "; another process listens there"
+	case errors.Is(why, syscall.EACCES):
+		hint = "; a port below 1024 needs a privilege"
+	case errors.Is(why, syscall.EADDRNOTAVAIL):
+		hint = "; this host does not have that address"
+	}
+	return fmt.Sprintf("%s: can't listen at %s: %v%s", e.setting, e.address, why, hint)
+}
+
+// Unwrap returns the error of the system.
+func (e *bindError) Unwrap() error { return e.err }
+
+// bind binds the socket of listeners[i], or uses an inherited one. The listener accepts
 // nothing before serve.
-func (s *sidecar) bind(c *config.Listener) (*openListener, error) {
+func (s *sidecar) bind(c *config.Listener, i int) (*openListener, error) {
 	socket, err := s.inherited.socket(c.Address)
 	if err != nil {
-		return nil, fmt.Errorf("listener %s: %w", c.Name, err)
+		return nil, &bindError{fmt.Sprintf("listeners[%d].address", i), c.Address, err}
 	}
 	return &openListener{name: c.Name, address: c.Address, protocol: c.Protocol, socket: socket}, nil
 }
@@ -88,7 +117,7 @@ func (l *openListener) close() error {
 func (s *sidecar) bindAll() error {
 	for i := range s.cfg.Listeners {
 		c := &s.cfg.Listeners[i]
-		l, err := s.bind(c)
+		l, err := s.bind(c, i)
 		if err != nil {
 			return err
 		}

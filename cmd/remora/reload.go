@@ -154,7 +154,7 @@ func (c *change) bind() error {
 		if old := c.s.listeners[l.Name]; old != nil && old.address == l.Address {
 			continue
 		}
-		opened, err := c.s.bind(l)
+		opened, err := c.s.bind(l, i)
 		if err != nil {
 			return &refusal{refusedListen, err}
 		}

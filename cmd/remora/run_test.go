@@ -271,18 +271,7 @@ func TestDrainByAPI(t *testing.T) {
 }
 
 func TestRunFailures(t *testing.T) {
-	a := newApp(t)
-	p := startRemora(t, fmt.Sprintf(`
-listeners: [{name: egress, address: %[1]q, protocol: http, service: app}]
-services: {app: {discover: static, endpoints: [%[1]q], protocol: http}}`, a.addr))
-	if code := p.exitCode(); code != exitFailed {
-		t.Errorf("exit code %d", code)
-	}
-	if out := p.output.String(); !strings.Contains(out, "remora: listener egress: ") ||
-		!strings.Contains(out, "address already in use") {
-		t.Errorf("a taken port: %s", out)
-	}
-	p = startRemora(t, "loops: x\nnode: {idd: y}")
+	p := startRemora(t, "loops: x\nnode: {idd: y}")
 	if code := p.exitCode(); code != exitFailed {
 		t.Errorf("exit code %d", code)
 	}

@@ -250,7 +250,7 @@ func (s *sidecar) openAdmin() (err error) {
 		return nil
 	}
 	if s.adminSocket, err = s.inherited.socket(s.cfg.Admin.Address); err != nil {
-		return fmt.Errorf("admin: %w", err)
+		return &bindError{"admin.address", s.cfg.Admin.Address, err}
 	}
 	if s.inherited.predecessor == nil {
 		s.startAdmin()
