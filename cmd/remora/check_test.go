@@ -56,6 +56,7 @@ func TestCheckFiles(t *testing.T) {
       key: %q
       ca: %q
       peers: [%q]
+    protocol: link
 `, c.cert, c.key, c.ca, providerName), 0o600); err != nil {
 				t.Fatal(err)
 			}

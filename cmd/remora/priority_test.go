@@ -37,7 +37,7 @@ services: {local: {discover: static, endpoints: [%q], protocol: http, connect_ti
 	startRemora(t, fmt.Sprintf(`
 listeners: [{name: egress, address: %q, protocol: http}]
 routes: [{service: app}]
-services: {app: {discover: static, endpoints: [%q], connect_timeout: 15s, timeout: 2m}}
+services: {app: {discover: static, endpoints: [%q], protocol: link, connect_timeout: 15s, timeout: 2m}}
 `, addrs[1], addrs[0])).ready()
 
 	var all sync.WaitGroup

@@ -132,10 +132,10 @@ func TestReloadUnderOpenLoad(t *testing.T) {
 		variants := []struct{ routes, services string }{
 			{`{service: near}`, near},
 			{`{service: [{name: near}, {name: far}]}`, near + fmt.Sprintf(
-				`, far: {discover: static, endpoints: [%q], %s, hedge: {mode: on, delay: 20ms}}`, linked, common)},
+				`, far: {discover: static, endpoints: [%q], protocol: link, %s, hedge: {mode: on, delay: 20ms}}`, linked, common)},
 			{`{match: {path: /none}, service: near}, {service: far, idempotent: true, timeout: 90s}`, near + fmt.Sprintf(
-				`, far: {discover: static, endpoints: [%q], %s, lb: {policy: random}}`, linked, common)},
-			{`{service: far}`, fmt.Sprintf(`far: {discover: static, endpoints: [%q], %s, max_concurrency: 500}`, linked, common)},
+				`, far: {discover: static, endpoints: [%q], protocol: link, %s, lb: {policy: random}}`, linked, common)},
+			{`{service: far}`, fmt.Sprintf(`far: {discover: static, endpoints: [%q], protocol: link, %s, max_concurrency: 500}`, linked, common)},
 			{`{service: near}`, fmt.Sprintf(
 				`near: {discover: static, endpoints: [%q, %q], protocol: http, %s, outlier: {consecutive: 9}, breaker: {consecutive: 50}}`,
 				first.addr, second.addr, common)},

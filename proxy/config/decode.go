@@ -207,7 +207,9 @@ func (d *decoder) decodeMap(n *node, v reflect.Value, f field, p path) {
 		value := reflect.New(v.Type().Elem()).Elem()
 		into := value
 		if value.Kind() == reflect.Pointer {
-			value.Set(reflect.ValueOf(DefaultService(e.key)))
+			s := DefaultService(e.key)
+			s.Protocol = defaultProtocol(e.value.scalar("discover"))
+			value.Set(reflect.ValueOf(s))
 			into = value.Elem()
 		}
 		d.decode(e.value, into, f, f.entry(p, e.key))

@@ -33,7 +33,7 @@ func DefaultService(name string) *Service {
 	return &Service{
 		Name:           name,
 		Discover:       DiscoverEtcd,
-		Protocol:       ProtocolLink,
+		Protocol:       defaultProtocol(DiscoverEtcd),
 		Serialization:  SerializationHessian2,
 		LB:             LB{Policy: LBLeastPending, SlowStart: 10 * time.Second, Panic: 0.9},
 		Policy:         DefaultPolicy(),
@@ -46,6 +46,15 @@ func DefaultService(name string) *Service {
 		Breaker:        Breaker{Open: 5 * time.Second, HalfOpen: 1},
 		Outlier:        Outlier{Consecutive: 5, SuccessRate: 0.5, Base: time.Second, MaxEjected: 0.5},
 	}
+}
+
+// defaultProtocol returns what the endpoints of a source speak if the file does not say so. Those
+// that a file lists are mostly applications, those in a registry mostly sidecars.
+func defaultProtocol(discover string) string {
+	if discover == DiscoverStatic {
+		return ProtocolHTTP
+	}
+	return ProtocolLink
 }
 
 // DefaultPolicy returns the policy of a service that sets none: one retry where the application

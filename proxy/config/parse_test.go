@@ -123,6 +123,26 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// TestDefaultProtocol: what endpoints speak depends on who lists them, unless the file says so.
+func TestDefaultProtocol(t *testing.T) {
+	c := mustParse(t, `
+registry: {etcd: {endpoints: ["a:1"]}}
+services:
+  file: &file {endpoints: ["a:1"], discover: static}
+  merged: {<<: *file, timeout: 1s}
+  sidecar: {<<: *file, protocol: link}
+  etcd: {discover: etcd}
+  none:
+`)
+	for name, want := range map[string]string{
+		"file": ProtocolHTTP, "merged": ProtocolHTTP, "sidecar": ProtocolLink, "etcd": ProtocolLink, "none": ProtocolLink,
+	} {
+		if got := c.Services[name].Protocol; got != want {
+			t.Errorf("service %s speaks %s, want %s", name, got, want)
+		}
+	}
+}
+
 // TestDefaults: a file that sets nothing has the defaults.
 func TestDefaults(t *testing.T) {
 	for _, text := range []string{"{}", "\ufeff{}", "services:\nroutes:\nlog:\nlimits: {}\n"} {

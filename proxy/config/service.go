@@ -11,7 +11,7 @@ type Service struct {
 	Endpoints []Endpoint `yaml:"endpoints"` // static ones
 	// Links may open streams of any bytes to it, past the limits of requests. `tcp` services take them anyway.
 	Opaque bool `yaml:"opaque"`
-	// What the endpoints speak, unless the registry says otherwise.
+	// What the endpoints speak, unless the registry says otherwise. With `discover: static` the default is `http`.
 	Protocol string `yaml:"protocol" list:"protocols" reload:"new service"`
 	// For HTTP requests converted to Dubbo.
 	Serialization string `yaml:"serialization" oneof:"hessian2 fastjson" reload:"new service"`

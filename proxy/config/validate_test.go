@@ -113,12 +113,13 @@ func TestListenerTLS(t *testing.T) {
 // TestServiceTLS checks the tls block of services.
 func TestServiceTLS(t *testing.T) {
 	checkRules(t, []rule{
-		{withService(`tls: `+mutual) + "\nlisteners: [{name: l, address: \"a:1\", protocol: tcp, service: s}]", ""},
+		{withService(`protocol: link, tls: `+mutual) + "\nlisteners: [{name: l, address: \"a:1\", protocol: tcp, service: s}]", ""},
 		{withService(`protocol: tcp, tls: {peers: [x]}`) + "\nlisteners: [{name: l, address: \"a:1\", protocol: tcp, service: s}]", ""},
 		{withService(`protocol: tcp, tls: {ca: a}`), "tls.peers: missing"},
-		{withService(`tls: {ca: a, peers: [x]}`), "tls.cert: missing"},
-		{withService(`tls: ` + mutual), ""},
+		{withService(`protocol: link, tls: {ca: a, peers: [x]}`), "tls.cert: missing"},
+		{withService(`protocol: link, tls: ` + mutual), ""},
 		{withService(`protocol: http, tls: ` + mutual), "not supported"},
+		{withService(`tls: ` + mutual), "not supported yet for services with protocol http"},
 	})
 }
 
