@@ -73,7 +73,7 @@ services:
 		"/public/..%2fadmin/x": "400 the path is ambiguous\n",
 		"/public/..;/admin/x":  "400 the path is ambiguous\n",
 		"/api//evil/x":         "200 public /evil/x",
-		"/apifoo":              "404 no route matches this request\n",
+		"/apifoo":              "404 no route matches this request, whose host is \"compute\"\n",
 	} {
 		nc, err := net.Dial("tcp", egress)
 		if err != nil {

@@ -1,6 +1,8 @@
 package downstream
 
 import (
+	"fmt"
+
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/proxy/fault"
@@ -27,4 +29,22 @@ func AppendFailure(dst []byte, f *fault.Failure, date, id []byte, flags http1.Re
 		Body: append([]byte(f.Text), '\n'), DeclaredLength: -1,
 	}
 	return http1.AppendResponse(dst, &resp, flags)
+}
+
+// maxShownHost bounds the host in the text of a failure. Names of the DNS are shorter.
+const maxShownHost = 256
+
+// NoRouteFor returns fault.NoRoute with a text that names the host of req, which routes were compared
+// with.
+func NoRouteFor(req *protocol.Request) *fault.Failure {
+	f := *fault.NoRoute
+	switch host := req.Authority; {
+	case len(host) == 0:
+		f.Text += ", which names no host"
+	case len(host) > maxShownHost:
+		f.Text += fmt.Sprintf(", whose host begins with %+q", host[:maxShownHost])
+	default:
+		f.Text += fmt.Sprintf(", whose host is %+q", host)
+	}
+	return &f
 }

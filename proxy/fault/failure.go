@@ -48,8 +48,8 @@ const (
 // last column of its row in docs/errors.md, where go generate writes it: what an operator
 // should look at.
 var (
-	// NoRoute means that no route matches. Compare `match` in `/config` with the `Host` that
-	// the caller sends. From another sidecar: the service of its `link` listener takes
+	// NoRoute means that no route matches. Compare `match` in `/config` with the host that the
+	// response's text names. From another sidecar: the service of its `link` listener takes
 	// no requests (`tcp`), no calls of Dubbo, or no opaque bytes (`opaque`).
 	NoRoute = &Failure{Code: "no-route", Status: 404, reason: link.NoService,
 		Text: "no route matches this request"}

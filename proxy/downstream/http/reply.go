@@ -133,6 +133,9 @@ func (s *session) Fail(ex *exchange.Exchange, f *fault.Failure) {
 	var id []byte
 	if ex != nil {
 		id = ex.RequestID
+		if f == fault.NoRoute && ex.Route == nil { // not a refusal of the other sidecar
+			f = downstream.NoRouteFor(&ex.Request)
+		}
 	}
 	out := downstream.AppendFailure(s.host.Scratch[:0], f, s.host.DateValue(), id, s.decideClose())
 	s.outbound.Write(out)
