@@ -1,6 +1,7 @@
 // Command remora is the sidecar, and the tools beside it.
 //
-// "remora run" loads the configuration (configfile.go, run.go) and starts a sidecar
+// "remora run" loads the configuration (configfile.go, run.go), or makes one of its flags
+// (package starter), and starts a sidecar
 // (sidecar.go): its identities, loops, registry client, admin API, endpoint sources and
 // listeners, in this order. reload.go applies a changed configuration, drain.go takes
 // the sidecar out of use, and predecessor.go and successor.go are the two sides of a hot
@@ -16,6 +17,8 @@ import (
 	"unicode"
 
 	"github.com/spf13/cobra"
+
+	"github.com/remora-proxy/remora/cmd/remora/starter"
 )
 
 // Exit codes.
@@ -51,7 +54,7 @@ func newRoot() *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.Version = versionOf(version, buildInfo()) // adds --version
 	root.SetVersionTemplate(versionLine())
-	commands := []*cobra.Command{newRun(), newCheck(), newVersion(), newHealthcheck(), newTop()}
+	commands := []*cobra.Command{newRun(), newCheck(), starter.NewInit(), newVersion(), newHealthcheck(), newTop()}
 	for _, cmd := range commands {
 		root.AddCommand(failing(cmd))
 	}

@@ -12,27 +12,38 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/remora-proxy/remora/cmd/remora/starter"
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
 // newRun returns the command "remora run": the sidecar itself.
 func newRun() *cobra.Command {
 	var file, dir string
-	var watch bool
+	var watch, withoutFile bool
+	var flags starter.Flags
 	cmd := &cobra.Command{
-		Use:   "run -c FILE",
+		Use:   "run {-c FILE | --listen ADDR --to ADDR...}",
 		Short: "Run the sidecar",
 		Long: "Run the sidecar until SIGTERM or SIGINT, which drain it: it leaves the registry, finishes what is\n" +
 			"in flight, for at most timeouts.drain, and exits with 0. A second signal ends it at once, with 1.\n" +
 			"SIGHUP, and with --watch a change of the file, applies the configuration without dropping a\n" +
 			"connection; one that can't be applied changes nothing. SIGUSR1 reopens the access log.\n" +
 			"Started a second time with the same file, node.id and admin.address it replaces the running process\n" +
-			"without dropping a connection; SIGUSR2 makes the running process start the program for this.",
+			"without dropping a connection; SIGUSR2 makes the running process start the program for this.\n\n" +
+			"With --listen and --to it needs no file: all HTTP requests to one address go to the others. Other settings\n" +
+			"have their defaults, and need a file, which \"remora init\" writes; so do reloads and hot restarts.",
 		Args: cobra.NoArgs,
+		PreRunE: func(cmd *cobra.Command, _ []string) (err error) {
+			withoutFile, err = starter.Check(cmd, "watch", "runtime-dir")
+			return err
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// Otherwise a log line without a reader would end the process. The other
 			// commands may end if their output has no reader.
 			signal.Ignore(syscall.SIGPIPE)
+			if withoutFile {
+				return runWithout(cmd, &flags)
+			}
 			content := openConfigFile(file) // before the load, so that no change is missed
 			cfg, err := load(cmd, file)
 			if err != nil {
@@ -43,16 +54,34 @@ func newRun() *cobra.Command {
 			return run(cfg, content, watch, successorPath(dir, file, cfg), log, level)
 		},
 	}
-	configFlag(cmd, &file)
+	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file (YAML)")
+	flags.Add(cmd)
 	cmd.Flags().BoolVar(&watch, "watch", false, "apply the file when its content changes, as SIGHUP does")
 	cmd.Flags().StringVar(&dir, "runtime-dir", runtimeDir(),
 		"directory of the socket for hot restarts; empty for none")
 	return cmd
 }
 
+// runWithout runs a sidecar without a configuration file.
+func runWithout(cmd *cobra.Command, flags *starter.Flags) error {
+	cfg, err := flags.Config()
+	if err != nil {
+		return err
+	}
+	log, level, flush := newLog(&cfg.Log, cmd.ErrOrStderr())
+	defer flushLog(flush)
+	log.Info("no configuration file: all requests go to one service", "listen", flags.Listen, "to", flags.To, "admin", flags.Admin)
+	err = run(cfg, nil, false, "", log, level)
+	if taken := (*bindError)(nil); errors.As(err, &taken) {
+		taken.setting = starter.FlagOf(taken.setting)
+	}
+	return err
+}
+
 // errInterrupted is returned after a second signal.
 var errInterrupted = errors.New("ended by a second signal before the drain was done")
 
+// run runs a sidecar until it is told to end. content is the file that cfg came from, or nil.
 func run(cfg *config.Config, content *configFile, watch bool, restartPath string, log *slog.Logger, level *slog.LevelVar) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
@@ -71,7 +100,11 @@ func run(cfg *config.Config, content *configFile, watch bool, restartPath string
 		return err // nil if a signal ended the start
 	}
 	notify("READY=1")
-	go content.run(s.ended, watch, reload, s.reload)
+	if content != nil {
+		go content.run(s.ended, watch, reload, s.reload)
+	} else {
+		go each(s.ended, reload, func() { log.Warn("nothing to reload: this sidecar has no configuration file") })
+	}
 	go each(s.ended, rotate, s.access.reopen)
 	go each(s.ended, restart, s.restart)
 	return serveUntil(s, signals)

@@ -31,8 +31,8 @@ var layers = []layer{
 	{
 		[]string{"cmd/remora"},
 		[]string{
-			"proxy/admin", "proxy/overload", "proxy/telemetry/...", "proxy/reactor", "proxy/stream", "proxy", "proxy/loop", "proxy/config",
-			"proxy/certs", "proxy/handover", "registry/...", "internal/...",
+			"cmd/remora/...", "proxy/admin", "proxy/overload", "proxy/telemetry/...", "proxy/reactor", "proxy/stream", "proxy", "proxy/loop",
+			"proxy/config", "proxy/certs", "proxy/handover", "registry/...", "internal/...",
 		},
 		"the binary wires the drivers to the core; what it does itself belongs into a package",
 	},
