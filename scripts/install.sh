@@ -10,13 +10,13 @@ set -euo pipefail
 # Name the suite beside each.
 packages=(
 	etcd-server python3                           # interop and others
-	curl default-jdk-headless nodejs python3-venv # interop, streams, soak
+	curl default-jdk-headless nodejs python3-venv # interop, streams, soak, readme
 	openssl                                       # soak
 	maven                                         # interop-dubbo
 	wrk                                           # interop, cost
 	strace valgrind                               # cost
 	chromium                                      # dashboard
-	iptables iproute2 redis-server util-linux     # intercept-test, chaos
+	iptables iproute2 redis-server util-linux     # intercept-test, chaos, readme
 	mount                                         # chaos
 	systemd                                       # test: systemd-analyze
 	apache2-bin haproxy lighttpd nginx            # differential; strictness, too

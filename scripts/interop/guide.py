@@ -1,17 +1,16 @@
 """Starts the processes of docs/getting-started.md, word for word, on free ports.
 
 The info strings of the page's fenced blocks name their kinds: `sh start=NAME` runs
-until it is stopped, `sh try` ends by itself, and a `text` block right after one is its
-output. The page's ports, in its commands and in the files of docs/examples, are replaced
-by free ones, and services get a longer connect timeout for a busy machine. Nothing else
-changes.
+until it is stopped. The page's ports, in its commands and in the files of docs/examples,
+are replaced by free ones, and services get a longer connect timeout for a busy machine.
+Nothing else changes. scripts/readme.sh follows the page literally.
 """
 
 import os
 import re
 import shutil
 
-from harness.process import free_port, run
+from harness.process import free_port
 
 FENCE = re.compile(r"^```(\S*)[ ]?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 DISCOVER = re.compile(r"^( +)(discover: )", re.MULTILINE)
@@ -73,10 +72,3 @@ class Guide:
                 env = self.etcd_environment() if name == "etcd" else None
                 # exec: the process is the command itself, with its own id.
                 self.suite.process(name, ["sh", "-c", "exec " + command], self.port_of(name, command), env=env, cwd=self.dir).start()
-
-    def tries(self):
-        """Runs the commands that end by themselves. Yields (command, the page's output, the real output)."""
-        for (lang, info, body), (then, _, promised) in zip(self.blocks, self.blocks[1:]):
-            if lang == "sh" and info == "try":
-                ran = run(["sh", "-c", self.moved(body)], check=False, cwd=self.dir)
-                yield body.strip(), promised.strip() if then == "text" else "", (ran.stdout + ran.stderr).strip()

@@ -38,8 +38,6 @@ def guide(suite):
     page.start()
     port = page.ports[15001]
     wait_for("the consumer to reach the servers", lambda: reaches(port))
-    for command, promised, came in page.tries():
-        suite.check("guide: " + command.splitlines()[0][:70], came == promised, f"{came!r}, want {promised!r}")
     return page, port
 
 
