@@ -81,8 +81,8 @@ func fetch(t *testing.T, url, priority string) {
 	resp.Body.Close()
 }
 
-// network carries connections to an address. While open is locked it passes nothing of
-// what comes back, and holds little of it.
+// network carries connections to an address. While open is locked it passes no responses, and
+// holds little of them.
 type network struct {
 	addr string
 	open sync.RWMutex
@@ -116,7 +116,7 @@ func newNetwork(t *testing.T, to string) *network {
 	return n
 }
 
-// back passes what comes back.
+// back passes responses.
 func (n *network) back(from io.Writer, onward io.Reader) {
 	data := make([]byte, 4096)
 	for {

@@ -63,7 +63,7 @@ func TestCodeBudgets(t *testing.T) {
 	}
 }
 
-var generated = regexp.MustCompile(`(?s)<!-- generated.*?<!-- end`)
+var generated = regexp.MustCompile(`(?s)<!-- generated.*?<!-- end -->`)
 
 func overBudget(pages map[string]string, budgets []budget) (over []string) {
 	for _, b := range budgets {
