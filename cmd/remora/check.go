@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,18 +18,59 @@ import (
 func newCheck() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
-		Use:   "check -c FILE",
+		Use:   "check FILE",
 		Short: "Check a configuration file",
 		Long: "Check a configuration file, with the certificates and keys that it names, and print each error as\n" +
-			"file:line:column: key: text. No connection is made and no port is opened.",
-		Args: cobra.NoArgs,
+			"file:line:column: key: text. Warnings are about keys without an effect; the file is valid all the same.\n" +
+			"No connection is made and no port is opened.",
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 1 && file == "":
+				file = args[0]
+			case len(args) > 0 || file == "":
+				return errors.New("expected one configuration file, as in remora check FILE")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := load(cmd, file, checkFiles)
+			cfg, err := load(cmd, file, checkFiles)
+			if err != nil {
+				return err
+			}
+			for _, w := range cfg.Warnings {
+				fmt.Fprintln(cmd.ErrOrStderr(), w)
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), summary(cfg))
 			return err
 		},
 	}
-	configFlag(cmd, &file)
+	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file (YAML), instead of FILE")
 	return cmd
+}
+
+// summary returns what a valid configuration has: "ok: 2 listeners, 1 route, 1 service".
+func summary(c *config.Config) string {
+	counts := []string{
+		counted(len(c.Listeners), "listener"), counted(len(c.Routes), "route"), counted(len(c.Services), "service"),
+	}
+	if n := len(c.Warnings); n > 0 {
+		counts = append(counts, counted(n, "warning"))
+	}
+	return "ok: " + strings.Join(counts, ", ")
+}
+
+func counted(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+// logWarnings logs the warnings of a configuration.
+func logWarnings(log *slog.Logger, c *config.Config) {
+	for _, w := range c.Warnings {
+		log.Warn("configuration: "+w.Text, "key", w.Path, "file", w.File, "line", w.Line)
+	}
 }
 
 // checkFiles checks the files of all tls blocks.
@@ -50,12 +93,4 @@ func load(cmd *cobra.Command, file string, more ...config.Inspect) (*config.Conf
 		fmt.Fprintln(cmd.ErrOrStderr(), e)
 	}
 	return nil, reported{}
-}
-
-// configFlag adds the flag that names the configuration file.
-func configFlag(cmd *cobra.Command, file *string) {
-	cmd.Flags().StringVarP(file, "config", "c", "", "configuration file (YAML)")
-	if err := cmd.MarkFlagRequired("config"); err != nil {
-		panic(err) // the flag was defined one line above
-	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -125,7 +126,7 @@ func TestExamples(t *testing.T) {
 	}
 	for _, file := range files {
 		var out bytes.Buffer
-		if code := execute([]string{"check", "-c", file}, &out, &out); code != 0 {
+		if code := execute([]string{"check", file}, io.Discard, &out); code != 0 || out.Len() > 0 {
 			t.Errorf("%s: exit code %d\n%s", file, code, out.String())
 		}
 	}

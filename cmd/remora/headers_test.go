@@ -175,13 +175,14 @@ services: {compute: {discover: static, endpoints: [%q], protocol: link, connect_
 	}
 }
 
-// TestLoop: a sidecar whose endpoint is its own listener detects the loop.
+// TestLoop: a sidecar whose endpoint is its own listener detects the loop. The rewrite, which
+// changes nothing, keeps the configuration from being refused.
 func TestLoop(t *testing.T) {
 	egress := freeAddrs(t, 1)[0]
 	p := startRemora(t, fmt.Sprintf(`
 loops: 2
 listeners: [{name: egress, address: %[1]q, protocol: http}]
-routes: [{service: self}]
+routes: [{match: {path: /}, rewrite: {path: /}, service: self}]
 services: {self: {discover: static, endpoints: [%[1]q], protocol: http, timeout: 60s, connect_timeout: 15s}}`, egress))
 	p.ready()
 	resp, err := http.Get("http://" + egress + "/")

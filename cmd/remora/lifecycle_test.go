@@ -30,7 +30,7 @@ import (
 // nothing is left. Some starts fail, at different steps.
 func TestLifecycle(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
-	a := newApp(t)
+	a, other := newApp(t), newApp(t)
 	ignore := append([]goleak.Option{goleak.IgnoreCurrent()}, leaktest.Engine...)
 	free := freeAddrs(t, 4)
 	services := fmt.Sprintf(`services:
@@ -54,7 +54,7 @@ listeners: [{name: egress, address: %q, protocol: http, service: app}, {name: ba
 		{"a registration, and etcd down", file(free[0], free[1],
 			`register: [{service: x, listener: egress, advertise: "10.0.0.1:1", check: {http: /healthz}}]`), ""},
 		{"the admin API's port is taken", file(a.addr, free[1], ""), "admin: "},
-		{"a listener's port is taken", file(free[0], a.addr, ""), "listener egress: "},
+		{"a listener's port is taken", file(free[0], other.addr, ""), "listener egress: "},
 		{"cancelled", file(free[0], free[1], ""), context.Canceled.Error()},
 	} {
 		cfg, err := config.Parse("test.yaml", []byte(c.yaml), func(string) (string, bool) { return "", false })

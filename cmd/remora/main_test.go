@@ -19,7 +19,11 @@ func TestExecute(t *testing.T) {
 		}
 		return path
 	}
-	good := write("good.yaml", "log: {level: info}\n")
+	good := write("good.yaml", `listeners: [{name: in, address: "127.0.0.1:1", protocol: http}, {name: out, address: "127.0.0.1:2", protocol: http}]
+routes: [{service: app}]
+services: {app: {discover: static, protocol: http, endpoints: ["127.0.0.1:3"]}}
+`)
+	poor := write("poor.yaml", "log:\n")
 	bad := write("bad.yaml", "loops: x\nlog: {level: loud}\n")
 	for _, c := range []struct {
 		args   string
@@ -27,13 +31,16 @@ func TestExecute(t *testing.T) {
 		stdout string // regular expressions for all of the output
 		stderr string
 	}{
-		{"check -c " + good, 0, ``, ``},
-		{"check --config " + good, 0, ``, ``},
+		{"check " + good, 0, `ok: 2 listeners, 1 route, 1 service\n`, ``},
+		{"check -c " + good, 0, `ok: 2 listeners, 1 route, 1 service\n`, ``},
+		{"check --config " + good, 0, `ok: 2 listeners, 1 route, 1 service\n`, ``},
+		{"check " + poor, 0, `ok: 0 listeners, 0 routes, 0 services, 2 warnings\n`, `\S+poor\.yaml:1:1: warning: listeners: .*\n\S+poor\.yaml:1:1: warning: log: .*\n`},
 		{"check -c " + bad, 1, ``, `\S+bad\.yaml:1:8: loops: expected .*\n\S+bad\.yaml:2:14: log\.level: expected .*\n`},
 		{"check -c " + dir + "/none", 1, ``, `remora: reading the configuration: .*\n`},
-		{"check", 2, ``, `remora: required flag.*\n`},
+		{"check", 2, ``, `remora: expected one configuration file.*\n`},
 		{"check -c", 2, ``, `remora: flag needs an argument.*\n`},
-		{"check -c " + good + " more", 2, ``, `remora: unknown command.*\n`},
+		{"check -c " + good + " more", 2, ``, `remora: expected one configuration file.*\n`},
+		{"check " + good + " more", 2, ``, `remora: expected one configuration file.*\n`},
 		{"check -x", 2, ``, `remora: unknown shorthand.*\n`},
 		{"chekc", 2, ``, `remora: unknown command(.|\n)*check(.|\n)*`},
 		{"", 2, ``, `remora: expected a command.*\n`},

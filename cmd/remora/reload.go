@@ -72,8 +72,9 @@ func (s *sidecar) reload(file string) {
 	switch {
 	case bad != nil:
 		err = &refusal{refusedInvalid, bad}
-	case reflect.DeepEqual(cfg, s.cfg):
+	case cfg.Equal(s.cfg):
 	default:
+		logWarnings(s.log, cfg)
 		outcome, err = outcomeApplied, s.change(cfg)
 	}
 	s.recordReload(outcome, err)

@@ -51,6 +51,7 @@ func newRun() *cobra.Command {
 			}
 			log, level, flush := newLog(&cfg.Log, cmd.ErrOrStderr())
 			defer flushLog(flush)
+			logWarnings(log, cfg)
 			return run(cfg, content, watch, successorPath(dir, file, cfg), log, level)
 		},
 	}

@@ -270,6 +270,21 @@ func TestDrainByAPI(t *testing.T) {
 	}
 }
 
+// TestRunLogsWarnings: the log has the warnings of the configuration, at the start and after a
+// reload that applies it.
+func TestRunLogsWarnings(t *testing.T) {
+	a, egress := newApp(t), freeAddrs(t, 1)[0]
+	unused := func(name string) string {
+		return oneApp(egress, a.addr, fmt.Sprintf("}, %s: {discover: static, endpoints: [%q], protocol: http", name, a.addr))
+	}
+	p := startRemora(t, unused("first"))
+	p.ready()
+	p.says(t, `level=WARN msg="configuration: not used: no listener and no route leads to it" key=services.first`)
+	p.write(unused("second"))
+	p.signal(syscall.SIGHUP)
+	p.says(t, "key=services.second")
+}
+
 func TestRunFailures(t *testing.T) {
 	p := startRemora(t, "loops: x\nnode: {idd: y}")
 	if code := p.exitCode(); code != exitFailed {

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -54,7 +53,7 @@ func (s *Server) unreadiness(r *http.Request) (lines []string) {
 	if p := s.Phase(); p != Serving {
 		return []string{p.String()}
 	}
-	services := s.routedServices()
+	services := s.config().RoutedServices()
 	missing, stuck := query(r.Context(), s.opt.Process, s.loopTimeout, func(w *proxy.Worker) []string {
 		var names []string
 		for _, name := range services {
@@ -71,25 +70,6 @@ func (s *Server) unreadiness(r *http.Request) (lines []string) {
 		lines = append(lines, fmt.Sprintf("service %s: no endpoints known yet", name))
 	}
 	return lines
-}
-
-// routedServices returns the services of routes and listeners, sorted.
-func (s *Server) routedServices() []string {
-	names := map[string]bool{}
-	cfg := s.config()
-	for i := range cfg.Routes {
-		r := &cfg.Routes[i]
-		names[r.Service] = true
-		for _, share := range r.Split {
-			names[share.Name] = true
-		}
-	}
-	for i := range cfg.Listeners {
-		if name := cfg.Listeners[i].Service; name != "" {
-			names[name] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
 }
 
 // drain starts a drain as SIGTERM does, but the process does not exit: it stays until

@@ -123,6 +123,9 @@ type Config struct {
 	Timeouts  Timeouts   `yaml:"timeouts"`
 	AccessLog AccessLog  `yaml:"access_log"`
 	Tracing   Tracing    `yaml:"tracing"`
+
+	// Warnings are about keys that have no effect.
+	Warnings Errors `yaml:"-"`
 }
 
 // Node identifies this sidecar.

@@ -14,6 +14,7 @@ type decoder struct {
 	file   string
 	config *Config
 	errs   Errors
+	warned Errors
 
 	route     *node             // the route being decoded
 	positions map[path]position // positions of the values in the file
@@ -58,6 +59,7 @@ func (d *decoder) decode(n *node, v reflect.Value, f field, p path) {
 		e.Address = n.text
 		return
 	}
+	d.warnEmpty(n, v, p)
 	switch v.Kind() {
 	case reflect.Struct:
 		f.secret = holdsSecret(v.Type())

@@ -8,6 +8,7 @@
 //	decode.go    the tree to structs, by their tags; it records positions
 //	scalar.go    the text of one value, within its bounds
 //	validate.go  rules for several values; validate_*.go those of each block
+//	warnings.go  what is valid, and has no effect
 //	errors.go    all errors of a file, each with its line and column
 //	secrets.go   what errors may quote
 //	yaml.go      structs back to YAML, without secrets

@@ -7,16 +7,18 @@ import (
 	"strings"
 )
 
-// Error is one error in a file.
+// Error is one error or warning of a file.
 type Error struct {
-	File   string // as given to Load or Parse
-	Line   int    // from 1; 0 means no position
-	Column int    // from 1
-	Path   string // path of the key, as in services.compute.hedge.mode; empty for the file
-	Text   string // what is wrong, and what was expected
+	File    string // as given to Load or Parse
+	Line    int    // from 1; 0 means no position
+	Column  int    // from 1
+	Path    string // path of the key, as in services.compute.hedge.mode; empty for the file
+	Text    string // what is wrong, and what was expected
+	Warning bool   // reports whether the file is valid all the same
 }
 
-// Error returns "file:line:column: path: text", without the parts that are unknown.
+// Error returns "file:line:column: path: text", without the parts that are unknown. A warning
+// says so before its path.
 func (e Error) Error() string {
 	at := ""
 	if e.File != "" {
@@ -28,13 +30,16 @@ func (e Error) Error() string {
 	if at != "" {
 		at += " "
 	}
+	if e.Warning {
+		at += "warning: "
+	}
 	if e.Path != "" {
 		at += e.Path + ": "
 	}
 	return at + e.Text
 }
 
-// Errors are all errors in a file, in the order of their positions.
+// Errors are all errors in a file, or all warnings, in the order of their positions.
 type Errors []Error
 
 // Error returns one line for each error.
@@ -55,4 +60,73 @@ func (es Errors) sort() {
 			cmp.Compare(a.Path, b.Path),
 		)
 	})
+}
+
+// expectedKeys suggests the key that was probably meant, or else lists all names.
+func expectedKeys(names []string, key string) string {
+	if hint := didYouMean(key, names); hint != "" {
+		return strings.TrimPrefix(hint, "; ")
+	}
+	return "expected one of " + strings.Join(names, ", ")
+}
+
+// didYouMean returns "; did you mean x?" if one of the names is similar to given, or
+// "".
+func didYouMean(given string, names []string) string {
+	best, bestDistance := "", max(2, len(given)/3)+1
+	if len(given) > 64 {
+		return ""
+	}
+	squash := strings.NewReplacer("_", "", "-", "")
+	for _, name := range names {
+		// maxQueue and max-queue mean max_queue.
+		if strings.EqualFold(squash.Replace(given), squash.Replace(name)) {
+			best = name
+			break
+		}
+		if d := distance(given, name); d < bestDistance && d < len(name) {
+			best, bestDistance = name, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return "; did you mean " + best + "?"
+}
+
+// maxListed bounds the names that an error lists.
+const maxListed = 8
+
+// knownNames returns didYouMean, or else the names if they are few.
+func knownNames(given string, names []string) string {
+	hint := didYouMean(given, names)
+	if hint != "" || len(names) == 0 || len(names) > maxListed {
+		return hint
+	}
+	return "; expected one of " + strings.Join(names, ", ")
+}
+
+// distance returns the number of edits from a to b. A swap of neighbours is one edit.
+func distance(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			change := 1
+			if a[i-1] == b[j-1] {
+				change = 0
+			}
+			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+change)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
+		}
+	}
+	return rows[len(a)][len(b)]
 }

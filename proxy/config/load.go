@@ -33,7 +33,7 @@ func hostname() string {
 }
 
 // Parse checks data. Errors use name as the name of the file; env looks up variables.
-// The error is nil, or Errors with all errors in data.
+// The error is nil, or Errors with all errors in data. Warnings are in the Config.
 func Parse(name string, data []byte, env func(string) (string, bool), more ...Inspect) (*Config, error) {
 	d := &decoder{
 		file:      name,
@@ -51,7 +51,7 @@ func Parse(name string, data []byte, env func(string) (string, bool), more ...In
 		return nil, d.errs
 	}
 	d.decode(root, reflect.ValueOf(d.config).Elem(), field{}, "")
-	v := validator{config: d.config, report: d.report}
+	v := validator{config: d.config, report: d.report, warn: d.warn}
 	v.validate()
 	for _, inspect := range more {
 		inspect(d.config, func(at, text string) { d.report(path(at), "%s", text) })
@@ -60,6 +60,9 @@ func Parse(name string, data []byte, env func(string) (string, bool), more ...In
 		d.errs.sort()
 		return nil, d.errs
 	}
+	v.warnings()
+	d.warned.sort()
+	d.config.Warnings = d.warned
 	return d.config, nil
 }
 
@@ -79,9 +82,18 @@ func (d *decoder) report(p path, format string, args ...any) {
 const maxShown = 512
 
 func (d *decoder) add(at position, p path, text string) {
-	d.errs = append(d.errs, Error{
-		File: d.file, Line: at.line, Column: at.column, Path: truncate(string(p)), Text: truncate(text),
-	})
+	d.errs = append(d.errs, d.errorOf(at, p, text))
+}
+
+// warn adds a warning of a value.
+func (d *decoder) warn(p path, format string, args ...any) {
+	w := d.errorOf(d.locate(p), p, fmt.Sprintf(format, args...))
+	w.Warning = true
+	d.warned = append(d.warned, w)
+}
+
+func (d *decoder) errorOf(at position, p path, text string) Error {
+	return Error{File: d.file, Line: at.line, Column: at.column, Path: truncate(string(p)), Text: truncate(text)}
 }
 
 // truncate shortens text to maxShown.

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -105,7 +104,7 @@ func TestFull(t *testing.T) {
 	want.AccessLog = AccessLog{
 		Path: "/var/log/remora/access.log", Sample: 0.01, Slow: 100 * time.Millisecond, Failed: true, Buffer: 4 << 20,
 	}
-	if !reflect.DeepEqual(c, want) {
+	if !c.Equal(want) {
 		t.Errorf("got:\n%+v\nwant:\n%+v", c, want)
 	}
 }
@@ -146,7 +145,7 @@ services:
 // TestDefaults: a file that sets nothing has the defaults.
 func TestDefaults(t *testing.T) {
 	for _, text := range []string{"{}", "\ufeff{}", "services:\nroutes:\nlog:\nlimits: {}\n"} {
-		if c := mustParse(t, text); !reflect.DeepEqual(c, Default()) {
+		if c := mustParse(t, text); !c.Equal(Default()) {
 			t.Errorf("%q: got %+v", text, c)
 		}
 	}

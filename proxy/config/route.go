@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
 // Match selects requests. Every condition that is set must hold; the zero Match
 // takes all. Host, Path, PrefixText and Header select HTTP requests alone, Service, Version and
@@ -59,6 +63,32 @@ type Share struct {
 	// Policy is the effective one: that of the service, overridden by what the
 	// route sets, and that by what the share sets.
 	Policy `yaml:",inline"`
+}
+
+// RoutedServices returns the names of the services that a listener or a route leads to, sorted.
+func (c *Config) RoutedServices() []string {
+	names := map[string]bool{}
+	for i := range c.Listeners {
+		names[c.Listeners[i].Service] = true
+	}
+	for i := range c.Routes {
+		for _, name := range c.Routes[i].services() {
+			names[name] = true
+		}
+	}
+	delete(names, "")
+	return slices.Sorted(maps.Keys(names))
+}
+
+// services returns the names of the services of a route.
+func (r *Route) services() (names []string) {
+	if len(r.Split) == 0 {
+		return []string{r.Service}
+	}
+	for i := range r.Split {
+		names = append(names, r.Split[i].Name)
+	}
+	return names
 }
 
 // Rewrite changes a request on its way.

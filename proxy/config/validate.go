@@ -15,6 +15,7 @@ import (
 type validator struct {
 	config *Config
 	report func(at path, format string, args ...any)
+	warn   func(at path, format string, args ...any) // of a valid configuration
 }
 
 // refuseIf reports an error if wrong is true.
@@ -40,6 +41,7 @@ func (v *validator) validate() {
 	for i := range c.Register {
 		v.register(i, &c.Register[i])
 	}
+	v.loops()
 	v.allowRules()
 	v.tracing()
 	v.refuseIf(c.Limits.Message > c.Limits.Buffered, "limits.message",
@@ -183,7 +185,7 @@ func (v *validator) reference(at path, name string) {
 		return
 	}
 	names := slices.Sorted(maps.Keys(v.config.Services))
-	v.report(at, "there is no service %q%s", name, didYouMean(name, names))
+	v.report(at, "there is no service %q%s", name, knownNames(name, names))
 }
 
 func (v *validator) route(i int, r *Route) {

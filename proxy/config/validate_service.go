@@ -88,7 +88,7 @@ func (v *validator) register(i int, r *Register) {
 		}
 	}
 	v.refuseIf(listener == nil,
-		at.key("listener"), "there is no listener %q%s", r.Listener, didYouMean(r.Listener, names))
+		at.key("listener"), "there is no listener %q%s", r.Listener, knownNames(r.Listener, names))
 	v.address(at.key("advertise"), r.Advertise, dialable)
 	v.refuseIf(len(c.Registry.Etcd.Endpoints) == 0,
 		at, "there is nowhere to register: registry.etcd.endpoints is empty")

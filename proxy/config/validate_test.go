@@ -26,12 +26,12 @@ const mutual = `{cert: c, key: k, ca: a, peers: ["spiffe://d/x"]}`
 
 // withListener returns a configuration with a service s, and a listener with these keys.
 func withListener(keys string) string {
-	return `{services: {s: {discover: static, endpoints: ["a:1"]}}, listeners: [{name: l, ` + keys + `}]}`
+	return `{services: {s: {discover: static, endpoints: ["b:1"]}}, listeners: [{name: l, ` + keys + `}]}`
 }
 
 // withService returns a configuration with a static service with these keys.
 func withService(keys string) string {
-	return `services: {s: {discover: static, endpoints: ["a:1"], ` + keys + `}}`
+	return `services: {s: {discover: static, endpoints: ["b:1"], ` + keys + `}}`
 }
 
 // withEtcd returns a configuration of etcd with these endpoints, and further keys.
@@ -215,7 +215,7 @@ func TestAllowRules(t *testing.T) {
 		return withListener(`address: "127.0.0.1:1", protocol: ` + protocol + `, service: s, allow: {rules: [` + rules + `]}`)
 	}
 	route := func(match, rules string) string {
-		return `{services: {s: {discover: static, endpoints: ["a:1"]}}, listeners: [{name: l, address: "127.0.0.1:1", protocol: http}], ` +
+		return `{services: {s: {discover: static, endpoints: ["b:1"]}}, listeners: [{name: l, address: "127.0.0.1:1", protocol: http}], ` +
 			`routes: [{match: {` + match + `}, service: s, allow: {rules: [` + rules + `]}}]}`
 	}
 	service := func(listener, rules string) string {

@@ -1,0 +1,127 @@
+package config
+
+import (
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Equal reports whether c and other have the same settings. Warnings don't count: they have
+// lines, which a comment moves.
+func (c *Config) Equal(other *Config) bool {
+	a, b := *c, *other
+	a.Warnings, b.Warnings = nil, nil
+	return reflect.DeepEqual(&a, &b)
+}
+
+// warnEmpty warns of a section without content. [] and {} say that it is meant, except that a
+// tls block without keys encrypts nothing.
+func (d *decoder) warnEmpty(n *node, v reflect.Value, p path) {
+	isSection := v.Kind() == reflect.Struct || v.Kind() == reflect.Slice || v.Kind() == reflect.Map
+	isTLS := v.Type() == reflect.TypeFor[TLS]()
+	if isSection && n.kind == kindNull || isTLS && n.kind == kindMapping && len(n.entries) == 0 {
+		d.warn(p, "empty, as if it were left out")
+	}
+}
+
+// warnings finds what no request can reach.
+func (v *validator) warnings() {
+	c := v.config
+	if len(c.Listeners) == 0 {
+		v.warn("listeners", "missing; without a listener no request reaches the sidecar")
+		return
+	}
+	if len(c.Routes) > 0 && !slices.ContainsFunc(c.Listeners, func(l Listener) bool { return l.Service == "" }) {
+		v.warn("routes", "not used: each listener has a service of its own")
+	}
+	routed := c.RoutedServices()
+	for _, name := range slices.Sorted(maps.Keys(c.Services)) {
+		if !slices.Contains(routed, name) {
+			v.warn(path("services").entry(name), "not used: no listener and no route leads to it")
+		}
+	}
+}
+
+// loops reports endpoints of a service that are a listener whose requests go to that service.
+func (v *validator) loops() {
+	c := v.config
+	for i := range c.Listeners {
+		l := &c.Listeners[i]
+		reached := map[string]bool{}
+		v.follow(l, reached)
+		for _, name := range slices.Sorted(maps.Keys(reached)) {
+			for j, e := range c.Services[name].Endpoints {
+				v.refuseIf(arrivesAt(e.Address, l.Address), path("services").entry(name).key("endpoints").item(j),
+					"a loop: this is listener %s, whose requests come here", l.Name)
+			}
+		}
+	}
+}
+
+// follow adds to reached the services that the requests of a listener go to, directly or
+// through other listeners of this configuration.
+func (v *validator) follow(l *Listener, reached map[string]bool) {
+	for _, name := range v.leadsTo(l) {
+		s := v.config.Services[name]
+		if s == nil || reached[name] {
+			continue
+		}
+		reached[name] = true
+		for i := range v.config.Listeners {
+			next := &v.config.Listeners[i]
+			if slices.ContainsFunc(s.Endpoints, func(e Endpoint) bool { return arrivesAt(e.Address, next.Address) }) {
+				v.follow(next, reached)
+			}
+		}
+	}
+}
+
+// leadsTo returns the services of a listener. A route that rewrites the path is left out: the
+// request may match another route when it comes back.
+func (v *validator) leadsTo(l *Listener) (services []string) {
+	if l.Service != "" {
+		return []string{l.Service}
+	}
+	for i := range v.config.Routes {
+		if r := &v.config.Routes[i]; r.Rewrite.Path == "" {
+			services = append(services, r.services()...)
+		}
+	}
+	return services
+}
+
+// arrivesAt reports whether a connection from this host to addr surely arrives at a listener
+// that is bound to the address bound.
+func arrivesAt(addr, bound string) bool {
+	i, j := strings.LastIndexByte(addr, ':'), strings.LastIndexByte(bound, ':')
+	switch {
+	case addr == bound:
+		return addr != ""
+	case i < 0 || j < 0 || addr[i:] != bound[j:]:
+		return false
+	}
+	to, at := ipOf(addr[:i]), ipOf(bound[:j])
+	switch {
+	case !to.IsValid():
+		return false
+	case bound[:j] == "" || at == netip.IPv6Unspecified():
+		return to.IsLoopback()
+	case at == netip.IPv4Unspecified():
+		return to.Is4() && to.IsLoopback()
+	}
+	return to == at
+}
+
+// ipOf returns the IP address of a host, and the zero Addr for a name other than localhost.
+func ipOf(host string) netip.Addr {
+	if host == "localhost" {
+		host = "127.0.0.1"
+	}
+	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	if err != nil {
+		return netip.Addr{}
+	}
+	return ip.Unmap()
+}
