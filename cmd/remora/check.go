@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/remora-proxy/remora/docs"
 	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/config"
 )
@@ -70,6 +71,22 @@ func counted(n int, what string) string {
 func logWarnings(log *slog.Logger, c *config.Config) {
 	for _, w := range c.Warnings {
 		log.Warn("configuration: "+w.Text, "key", w.Path, "file", w.File, "line", w.Line)
+	}
+}
+
+// newSchema returns the command "remora schema", which prints the schema of configuration files.
+func newSchema() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of configuration files",
+		Long: "Print the JSON Schema (draft 2020-12) of configuration files. Editors with a YAML language server use it with\n" +
+			"this first line of a configuration:\n\n" +
+			"  # yaml-language-server: $schema=remora.schema.json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := cmd.OutOrStdout().Write(docs.Schema)
+			return err
+		},
 	}
 }
 

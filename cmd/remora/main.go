@@ -54,7 +54,7 @@ func newRoot() *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.Version = versionOf(version, buildInfo()) // adds --version
 	root.SetVersionTemplate(versionLine())
-	commands := []*cobra.Command{newRun(), newCheck(), starter.NewInit(), newVersion(), newHealthcheck(), newTop()}
+	commands := []*cobra.Command{newRun(), newCheck(), newSchema(), starter.NewInit(), newVersion(), newHealthcheck(), newTop()}
 	for _, cmd := range commands {
 		root.AddCommand(failing(cmd))
 	}

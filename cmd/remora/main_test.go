@@ -41,6 +41,7 @@ services: {app: {discover: static, protocol: http, endpoints: ["127.0.0.1:3"]}}
 		{"check -c", 2, ``, `remora: flag needs an argument.*\n`},
 		{"check -c " + good + " more", 2, ``, `remora: expected one configuration file.*\n`},
 		{"check " + good + " more", 2, ``, `remora: expected one configuration file.*\n`},
+		{"schema", 0, `\{(.|\n)*"\$schema": "https://json-schema\.org/draft/2020-12/schema"(.|\n)*\}\n`, ``},
 		{"check -x", 2, ``, `remora: unknown shorthand.*\n`},
 		{"chekc", 2, ``, `remora: unknown command(.|\n)*check(.|\n)*`},
 		{"", 2, ``, `remora: expected a command.*\n`},

@@ -32,7 +32,7 @@ var layers = []layer{
 		[]string{"cmd/remora"},
 		[]string{
 			"cmd/remora/...", "proxy/admin", "proxy/overload", "proxy/telemetry/...", "proxy/reactor", "proxy/stream", "proxy", "proxy/loop",
-			"proxy/config", "proxy/certs", "proxy/handover", "registry/...", "internal/...",
+			"proxy/config", "proxy/certs", "proxy/handover", "registry/...", "docs", "internal/...",
 		},
 		"the binary wires the drivers to the core; what it does itself belongs into a package",
 	},
@@ -226,7 +226,7 @@ var layers = []layer{
 		"certificates are read and verified here; names are compared by a package that the core may use",
 	},
 	{
-		[]string{"proxy/loop", "proxy/hedge", "proxy/limit/adaptive", "proxy/config", "proxy/identity", "proxy/handover", "proxy/overload"},
+		[]string{"proxy/loop", "proxy/hedge", "proxy/limit/adaptive", "proxy/config", "proxy/identity", "proxy/handover", "proxy/overload", "docs"},
 		nil,
 		"a leaf: it can be read, tested and reused on its own",
 	},
@@ -324,6 +324,8 @@ var homes = []home{
 		"the buffers of messages have one owner each; nothing else needs them"},
 	{"github.com/apache/dubbo-go-hessian2", []string{"protocol/dubbo_test", "lab/..."},
 		"it allocates what a length says and knows Java's classes by a global table; the sidecar has its own hessian2, tested against it"},
+	{"github.com/santhosh-tekuri/jsonschema/", []string{"_test"},
+		"it checks files by the published schema in tests; the sidecar has its own decoder, which knows lines"},
 	{"github.com/gorilla/websocket", []string{"_test"},
 		"it is a peer in tests; the sidecar passes WebSockets on and speaks none"},
 	{"go.uber.org/goleak", []string{"_test", "internal/leaktest"},

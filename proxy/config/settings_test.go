@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"go/ast"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -54,7 +55,7 @@ func (s setting) row() docgen.Row {
 // TestSettingsPage holds the tables of docs/settings.md to the types of this package,
 // their tags, defaults and comments. With -update it writes them there.
 func TestSettingsPage(t *testing.T) {
-	texts := fieldTexts(t, "config.go", "route.go", "service.go", "tls.go", "access.go")
+	texts := fieldTexts(t)
 	var rows []docgen.Row
 	known := map[string]bool{}
 	for _, s := range settings(texts) {
@@ -72,11 +73,24 @@ func TestSettingsPage(t *testing.T) {
 	docgen.Check(t, settingsPage, rows, *update)
 }
 
-// fieldTexts returns the comments of the fields in files, by "Type.Field".
-func fieldTexts(t *testing.T, files ...string) map[string]string {
+// fieldTexts returns the comments of the types of this package, by "Type", and of their
+// fields, by "Type.Field".
+func fieldTexts(t *testing.T) map[string]string {
 	texts := map[string]string{}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
 		ast.Inspect(docgen.Parse(t, file), func(n ast.Node) bool {
+			if d, ok := n.(*ast.GenDecl); ok && len(d.Specs) == 1 {
+				if spec, ok := d.Specs[0].(*ast.TypeSpec); ok {
+					texts[spec.Name.Name] = docgen.Text(d.Doc, nil)
+				}
+			}
 			spec, ok := n.(*ast.TypeSpec)
 			if !ok {
 				return true
@@ -107,31 +121,38 @@ var blocks = map[reflect.Type]string{
 func settings(texts map[string]string) []setting {
 	c := Default()
 	c.Node.ID = "host name"
+	items := itemDefaults()
+	w := settingsWalk{texts: texts, items: items}
+	w.object("", reflect.ValueOf(*c))
+	w.object("routes.*.service.*.", items[reflect.TypeFor[Share]()])
+	w.object("", reflect.ValueOf(DefaultPolicy()))
+	for block, name := range blocks {
+		w.object(name+".", w.items[block])
+	}
+	return w.found
+}
+
+// itemDefaults returns what an item of a list or map, or a block, is before it is decoded.
+func itemDefaults() map[reflect.Type]reflect.Value {
 	listener, register, endpoint, share := Listener{}, Register{}, Endpoint{}, Share{}
-	d := decoder{config: c, route: &node{}}
+	d := decoder{config: Default(), route: &node{}}
 	for _, item := range []any{&listener, &register, &endpoint, &share} {
 		d.setDefaults(reflect.ValueOf(item).Elem(), &node{})
 	}
-	w := settingsWalk{texts: texts, items: map[reflect.Type]reflect.Value{
+	return map[reflect.Type]reflect.Value{
 		reflect.TypeFor[*Service]():  reflect.ValueOf(DefaultService("")).Elem(),
 		reflect.TypeFor[Listener]():  reflect.ValueOf(listener),
 		reflect.TypeFor[Route]():     reflect.ValueOf(Route{}),
 		reflect.TypeFor[Register]():  reflect.ValueOf(register),
 		reflect.TypeFor[Endpoint]():  reflect.ValueOf(endpoint),
+		reflect.TypeFor[Share]():     reflect.ValueOf(share),
 		reflect.TypeFor[TLS]():       reflect.ValueOf(TLS{}),
 		reflect.TypeFor[RateLimit](): reflect.ValueOf(RateLimit{}),
 		reflect.TypeFor[Check]():     reflect.ValueOf(defaultCheck()),
 		reflect.TypeFor[Allow]():     reflect.ValueOf(defaultAllow()),
 		reflect.TypeFor[AllowRule](): reflect.ValueOf(AllowRule{}),
 		reflect.TypeFor[Policy]():    reflect.ValueOf(DefaultPolicy()),
-	}}
-	w.object("", reflect.ValueOf(*c))
-	w.object("routes.*.service.*.", reflect.ValueOf(share))
-	w.object("", reflect.ValueOf(DefaultPolicy()))
-	for block, name := range blocks {
-		w.object(name+".", w.items[block])
 	}
-	return w.found
 }
 
 // settingsWalk walks through the types of a configuration.

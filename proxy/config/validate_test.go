@@ -18,6 +18,11 @@ func checkRules(t *testing.T, rules []rule) {
 		if (got == "") != (r.want == "") || !strings.Contains(got, r.want) {
 			t.Errorf("%.100q: got %.200q, want %q", r.text, got, r.want)
 		}
+		if r.want == "" {
+			if err := conforms(t, r.text); err != nil {
+				t.Errorf("%.100q does not conform to the schema: %v", r.text, err)
+			}
+		}
 	}
 }
 
