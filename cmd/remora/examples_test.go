@@ -46,6 +46,9 @@ func TestKubernetesExample(t *testing.T) {
 						Startup       probe `yaml:"startupProbe"`
 						Readiness     probe `yaml:"readinessProbe"`
 						Liveness      probe `yaml:"livenessProbe"`
+						Lifecycle     struct {
+							PreStop probe `yaml:"preStop"`
+						}
 					} `yaml:"initContainers"`
 				}
 			}
@@ -63,9 +66,9 @@ func TestKubernetesExample(t *testing.T) {
 	}
 	c := &pod.Sidecar[0]
 	parses(t, c.Args)
-	for _, p := range []probe{c.Startup, c.Readiness, c.Liveness} {
+	for _, p := range []probe{c.Startup, c.Readiness, c.Liveness, c.Lifecycle.PreStop} {
 		if len(p.Exec.Command) == 0 {
-			t.Error("a probe is missing")
+			t.Error("a probe or preStop is missing")
 			continue
 		}
 		parses(t, p.Exec.Command[1:])

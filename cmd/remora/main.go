@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/remora-proxy/remora/cmd/remora/adminclient"
 	"github.com/remora-proxy/remora/cmd/remora/starter"
 )
 
@@ -54,7 +55,10 @@ func newRoot() *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.Version = versionOf(version, buildInfo()) // adds --version
 	root.SetVersionTemplate(versionLine())
-	commands := []*cobra.Command{newRun(), newCheck(), newSchema(), starter.NewInit(), newVersion(), newHealthcheck(), newTop()}
+	commands := []*cobra.Command{
+		newRun(), newCheck(), newSchema(), starter.NewInit(), newVersion(), newTop(),
+		adminclient.NewHealthcheck(load), adminclient.NewDrain(load),
+	}
 	for _, cmd := range commands {
 		root.AddCommand(failing(cmd))
 	}

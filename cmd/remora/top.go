@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/remora-proxy/remora/cmd/remora/adminclient"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
 )
@@ -22,31 +23,25 @@ const (
 
 	// topTimeout bounds a request. It is longer than the admin API itself may take.
 	topTimeout = 5 * time.Second
-
-	// tokenVariable is the environment variable with the token of the admin API.
-	tokenVariable = "REMORA_ADMIN_TOKEN"
 )
 
 // newTop returns the command "remora top": a dashboard in the terminal.
 func newTop() *cobra.Command {
-	var addr, file string
+	flags := adminclient.Flags{Load: load}
 	var once bool
 	cmd := &cobra.Command{
 		Use:   "top [--admin ADDR | -c FILE] [--once]",
 		Short: "Show the activity of a running sidecar",
 		Long: "Show the activity of a running sidecar each second: requests, percentiles, hedges and the gates that stopped\n" +
 			"others, endpoints, and the single milliseconds of the last seconds. q or Ctrl-C ends it.\n\n" +
-			"If admin.token is set, the token comes from the configuration file or from $" + tokenVariable + ".",
+			"If admin.token is set, the token comes from the configuration file or from $" + adminclient.TokenVariable + ".",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			at, err := adminOf(cmd, addr, file)
+			at, err := flags.API(cmd)
 			if err != nil {
 				return err
 			}
 			o := observer{Admin: at, client: http.Client{Timeout: topTimeout}}
-			if file == "" {
-				o.Token = os.Getenv(tokenVariable)
-			}
 			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			if once {
@@ -56,7 +51,7 @@ func newTop() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&once, "once", false, "watch for a second, print one frame, and end")
-	adminFlags(cmd, &addr, &file, "configuration file with address and token")
+	flags.Add(cmd, "configuration file with address and token")
 	return cmd
 }
 
@@ -85,7 +80,7 @@ func (o *observer) next(ctx context.Context) (f *frame, err error) {
 }
 
 func (o *observer) get(ctx context.Context, path string, into any) error {
-	body, err := getAdmin(ctx, &o.client, o.Address, o.Token, path)
+	body, err := adminclient.Get(ctx, &o.client, o.Admin, path)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/remora-proxy/remora/cmd/remora/adminclient"
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
@@ -140,18 +141,18 @@ func TestTopOnce(t *testing.T) {
 	p := startRemora(t, fmt.Sprintf(topConfig, app.Listener.Addr()))
 	p.ready()
 	var stdout, stderr bytes.Buffer
-	t.Setenv(tokenVariable, "secret")
+	t.Setenv(adminclient.TokenVariable, "secret")
 	if code := execute([]string{"top", "--once", "--admin", p.admin}, &stdout, &stderr); code != 0 {
 		t.Fatalf("exit code %d: %s", code, &stderr)
 	}
 	if text := stdout.String(); !strings.Contains(text, "compute") || !strings.Contains(text, app.Listener.Addr().String()) || strings.Contains(text, "\x1b") {
 		t.Errorf("printed\n%q", text)
 	}
-	t.Setenv(tokenVariable, "wrong")
+	t.Setenv(adminclient.TokenVariable, "wrong")
 	if code := execute([]string{"top", "--once", "--admin", p.admin}, &stdout, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "401") {
 		t.Errorf("with a wrong token: exit code %d: %s", code, &stderr)
 	}
-	t.Setenv(tokenVariable, "")
+	t.Setenv(adminclient.TokenVariable, "")
 	stdout.Reset()
 	if code := execute([]string{"top", "--once", "-c", p.file}, &stdout, &stderr); code != 0 || !strings.Contains(stdout.String(), "compute") {
 		t.Errorf("with the configuration: exit code %d: %s", code, &stderr)
