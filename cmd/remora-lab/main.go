@@ -30,6 +30,6 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.AddCommand(demoCommand(), etcdCommand(), replicaCommand(), consumerCommand(), loadCommand(),
-		stealCommand(), benchCommand(), plotsCommand())
+		stealCommand(), benchCommand(), plotsCommand(), certsCommand())
 	return root
 }

@@ -98,6 +98,7 @@ func TestBadArguments(t *testing.T) {
 		{"demo", "--seconds", "0"}, {"etcd", "extra"}, {"fish"}, {"steal", "--period", "0s"}, {"bench", "extra"}, {"bench", "memory", "extra"}, {"bench", "tail", "--rate", "0"}, {"bench", "dubbo", "--rows", "direct"}, {"plots", "/no/such", "/no/such", "/tmp"}, {"bench", "--rows", "squid-1"},
 		{"bench", "--rounds", "0"}, {"bench", "--seconds", "0"}, {"bench", "--remora", "/no/such"},
 		{"replica", "--listen", "127.0.0.1:0", "--device", "no-such-device"},
+		{"certs"}, {"certs", "/none/a", "b"}, {"certs", "/none/a", "--days", "0"}, {"certs", "/none/a", "--leaf", "b"}, {"certs", "/dev/null/a"},
 	} {
 		if out, err := execute(context.Background(), args...); err == nil {
 			t.Errorf("%v was accepted: %s", args, out)

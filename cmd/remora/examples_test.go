@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goccy/go-yaml"
 
+	labcerts "github.com/remora-proxy/remora/lab/certs"
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
@@ -131,6 +133,29 @@ func TestExamples(t *testing.T) {
 		var out bytes.Buffer
 		if code := execute([]string{"check", file}, io.Discard, &out); code != 0 || out.Len() > 0 {
 			t.Errorf("%s: exit code %d\n%s", file, code, out.String())
+		}
+	}
+}
+
+// TestTLSExamples: "remora check" has nothing against the examples of TLS, beside the files of
+// "remora-lab certs certs".
+func TestTLSExamples(t *testing.T) {
+	examples, err := filepath.Abs("../../docs/examples/tls")
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaves, err := labcerts.ParseLeaves(labcerts.Default)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	if _, err := labcerts.Make("certs", leaves, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"consumer.yaml", "provider.yaml"} {
+		var out bytes.Buffer
+		if code := execute([]string{"check", filepath.Join(examples, name)}, io.Discard, &out); code != 0 || out.Len() > 0 {
+			t.Errorf("%s: exit code %d\n%s", name, code, &out)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/testcerts"
 	"github.com/remora-proxy/remora/lab"
+	labcerts "github.com/remora-proxy/remora/lab/certs"
 	"github.com/remora-proxy/remora/proxy/certs"
 )
 
@@ -38,6 +40,35 @@ services: {compute: {discover: static, endpoints: [%q, %q], protocol: link, conn
 		if err := post(http.DefaultClient, egress, fmt.Sprint(i)); err != nil {
 			t.Error(err)
 		}
+	}
+	p.awaitMetric(`remora_tls_failures_total{code="tls_unknown_ca"}`, 1)
+}
+
+// TestTLSLabCerts: two sidecars link with certificates of "remora-lab certs", and not with those
+// of another authority.
+func TestTLSLabCerts(t *testing.T) {
+	made := func() (consumer, provider testcerts.Dir) {
+		dir := t.TempDir()
+		if _, err := labcerts.Make(dir, []labcerts.Leaf{
+			{Name: "consumer", Names: []string{consumerName}}, {Name: "provider", Names: []string{providerName, "localhost"}},
+		}, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		in := func(name string) string { return filepath.Join(dir, name) }
+		return testcerts.Dir{CA: in("ca.pem"), Cert: in("consumer.pem"), Key: in("consumer-key.pem")},
+			testcerts.Dir{CA: in("ca.pem"), Cert: in("provider.pem"), Key: in("provider-key.pem")}
+	}
+	consumer, provider := made()
+	p, ingress := secureProvider(t, newApp(t).addr, provider)
+	_, egress := secureConsumer(t, ingress, consumer)
+	if err := post(http.DefaultClient, egress, "hello"); err != nil {
+		t.Error(err)
+	}
+	stranger, _ := made()
+	stranger.CA = consumer.CA
+	_, egress = secureConsumer(t, ingress, stranger)
+	if err := post(http.DefaultClient, egress, "hello"); err == nil {
+		t.Error("a certificate of another authority was accepted")
 	}
 	p.awaitMetric(`remora_tls_failures_total{code="tls_unknown_ca"}`, 1)
 }

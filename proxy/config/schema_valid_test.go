@@ -34,7 +34,7 @@ func conforms(t *testing.T, text string) error {
 // files of other tests: see checkRules.
 func TestSchemaExamples(t *testing.T) {
 	texts := map[string]string{}
-	for _, pattern := range []string{"../../docs/examples/*.yaml", "testdata/full.yaml", "testdata/merge.yaml"} {
+	for _, pattern := range []string{"../../docs/examples/*.yaml", "../../docs/examples/tls/*.yaml", "testdata/full.yaml", "testdata/merge.yaml"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %v", pattern, err)
