@@ -9,7 +9,8 @@
 #   --out DIR     where the binaries go (default: bin/release)
 #   --lab         the lab binary too, which the compose files in docker/ need
 #   --clean       refuse a tree with changes that are not committed
-#   --check       build again from a copy elsewhere, and compare
+#   --check       build again from a copy elsewhere, and compare; then build sidecar and lab
+#                 for what no test runs on, linux/arm64 and macOS, and vet for macOS
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -81,4 +82,10 @@ if [[ -n $check ]]; then
 		done
 	done
 	echo "build: the same from a copy elsewhere"
+	for target in linux/arm64 darwin/amd64 darwin/arm64; do
+		CGO_ENABLED=0 GOOS=${target%/*} GOARCH=${target#*/} GOFLAGS=-pgo=off go build -o "$copy/" ./cmd/remora ./cmd/remora-lab ||
+			die "no build for $target"
+	done
+	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 GOFLAGS=-pgo=off go vet ./... || die "go vet for macOS"
+	echo "build: sidecar and lab build for linux/arm64 and macOS"
 fi

@@ -134,12 +134,15 @@ func pump(to, from *net.TCPConn, record func(b []byte)) {
 	}
 }
 
+// quickAck is TCP_QUICKACK of linux/tcp.h.
+const quickAck = 12
+
 // acknowledge has the kernel acknowledge what was received, and not 40 ms later. A server that
 // sends head and body apart waits for that.
 func acknowledge(nc *net.TCPConn) {
 	if raw, err := nc.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) {
-			_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_QUICKACK, 1)
+			_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, quickAck, 1)
 		})
 	}
 }

@@ -32,7 +32,7 @@ type screen struct {
 // openScreen prepares the terminal: keys are read at once and not shown. Ctrl-C still
 // sends a signal.
 func openScreen() (*screen, error) {
-	was, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS)
+	was, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), getTermios)
 	if err != nil {
 		return nil, errors.New("standard input is not a terminal; --once prints a single frame")
 	}
@@ -40,7 +40,7 @@ func openScreen() (*screen, error) {
 	raw := *was
 	raw.Lflag &^= unix.ICANON | unix.ECHO
 	raw.Cc[unix.VMIN], raw.Cc[unix.VTIME] = 1, 0
-	if err := unix.IoctlSetTermios(int(os.Stdin.Fd()), unix.TCSETS, &raw); err != nil {
+	if err := unix.IoctlSetTermios(int(os.Stdin.Fd()), setTermios, &raw); err != nil {
 		return nil, os.NewSyscallError("ioctl", err)
 	}
 	_, _ = os.Stdout.WriteString(otherScreen)
@@ -61,7 +61,7 @@ func (s *screen) read() {
 // close restores the terminal.
 func (s *screen) close() {
 	_, _ = os.Stdout.WriteString(mainScreen)
-	_ = unix.IoctlSetTermios(int(os.Stdin.Fd()), unix.TCSETS, &s.was)
+	_ = unix.IoctlSetTermios(int(os.Stdin.Fd()), setTermios, &s.was)
 }
 
 func (s *screen) size() size {

@@ -63,7 +63,7 @@ var layers = []layer{
 		[]string{"proxy/stream"},
 		[]string{
 			"proxy", "proxy/downstream", "proxy/exchange", "proxy/allow", "proxy/fair", "proxy/fault", "proxy/loop", "proxy/telemetry/accesslog",
-			"proxy/telemetry/stats", "proxy/config", "protocol/...",
+			"proxy/telemetry/stats", "proxy/config", "proxy/reactor/kernel", "protocol/...",
 		},
 		"streams run on goroutines beside the core: of a loop they see who gives leases",
 	},
@@ -84,7 +84,7 @@ var layers = []layer{
 	{
 		[]string{"proxy/reactor", "proxy/sim", "proxy/conformance"},
 		[]string{
-			"proxy/loop", "proxy/fair", "proxy/reactor/hello", "proxy/telemetry/stats", "proxy/conformance", "proxy/certs", "proxy/identity",
+			"proxy/loop", "proxy/fair", "proxy/reactor/hello", "proxy/reactor/kernel", "proxy/telemetry/stats", "proxy/conformance", "proxy/certs", "proxy/identity",
 			"protocol/http1", "internal/...",
 		},
 		"a driver implements the loop, and knows nothing of requests",
@@ -226,7 +226,7 @@ var layers = []layer{
 		"certificates are read and verified here; names are compared by a package that the core may use",
 	},
 	{
-		[]string{"proxy/loop", "proxy/hedge", "proxy/limit/adaptive", "proxy/config", "proxy/identity", "proxy/handover", "proxy/overload", "docs"},
+		[]string{"proxy/loop", "proxy/hedge", "proxy/limit/adaptive", "proxy/config", "proxy/identity", "proxy/handover", "proxy/overload", "proxy/reactor/kernel", "docs"},
 		nil,
 		"a leaf: it can be read, tested and reused on its own",
 	},

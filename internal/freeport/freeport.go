@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"runtime"
 	"strconv"
 	"syscall"
 )
@@ -24,9 +25,13 @@ const (
 // called, or the process ends, no other call returns them, in any process. Servers may listen
 // there, also one after the other, if they set SO_REUSEADDR, as package net does.
 func Loopback(n int) (addrs []string, release func(), err error) {
-	return reserve(n, func(socket int) error {
+	addrs, release, err = reserve(n, func(socket int) error {
 		return os.NewSyscallError("setsockopt", syscall.SetsockoptInt(socket, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1))
 	})
+	if err == nil && runtime.GOOS != "linux" {
+		release() // elsewhere a socket that is bound keeps even such servers out
+	}
+	return addrs, release, err
 }
 
 // Refusing returns an address of 127.0.0.1 that refuses connections. Nobody can listen there
@@ -74,7 +79,11 @@ func reserve(n int, each func(socket int) error) (addrs []string, release func()
 // bind returns a socket that does not listen, so it refuses connections. It is bound without
 // SO_REUSEADDR, which fails if any other socket has the port.
 func bind(port int) (socket int, err error) {
-	socket, err = syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	syscall.ForkLock.RLock() // until the socket is closed at an exec
+	if socket, err = syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0); err == nil {
+		syscall.CloseOnExec(socket)
+	}
+	syscall.ForkLock.RUnlock()
 	if err != nil {
 		return 0, os.NewSyscallError("socket", err)
 	}

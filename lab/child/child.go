@@ -28,12 +28,6 @@ type Process struct {
 // grace is how long a child may take to end after SIGTERM before it is killed.
 const grace = 5 * time.Second
 
-// attr puts a child into a group of its own, so that a Ctrl-C at the terminal does not reach
-// it: this process stops its children in order. The kernel ends them if it is killed.
-func attr() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-}
-
 // PID returns the process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 

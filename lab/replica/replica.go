@@ -28,7 +28,6 @@ import (
 	"time"
 
 	"github.com/cloudwego/netpoll"
-	"golang.org/x/sys/unix"
 )
 
 // Options says how a replica behaves. The zero value of a field means its default, if any.
@@ -85,7 +84,7 @@ func serve(s *service) (*Replica, error) {
 	var lc net.ListenConfig
 	if s.opts.Device != "" {
 		lc.Control = func(_, _ string, c syscall.RawConn) (err error) {
-			failed := c.Control(func(fd uintptr) { err = unix.BindToDevice(int(fd), s.opts.Device) })
+			failed := c.Control(func(fd uintptr) { err = bindToDevice(int(fd), s.opts.Device) })
 			return cmp.Or(failed, err)
 		}
 	}

@@ -21,6 +21,8 @@ var (
 	// ErrExposed is returned by Listen for a directory in which other users could
 	// put a socket of their own.
 	ErrExposed = errors.New("handover: other users can write to the directory")
+	// ErrUnsupported is returned by Listen on systems other than Linux.
+	ErrUnsupported = errors.New("handover: only Linux has what it takes")
 	// ErrProtocol is returned for a message that was not expected.
 	ErrProtocol = errors.New("handover: unexpected message")
 	// ErrRefused is returned by Conn.Receive, with the reason, if the predecessor
@@ -50,6 +52,9 @@ type Listener struct {
 // Listen listens at path, and replaces a socket that is already there. It creates the
 // directory if it is missing. Only this process's user can connect.
 func Listen(path string) (*Listener, error) {
+	if !supported {
+		return nil, ErrUnsupported
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("handover: %w", err)
 	}
@@ -142,6 +147,9 @@ func (l *Listener) Close() error {
 
 // Dial connects to the Listener at path. The caller must close the Conn.
 func Dial(ctx context.Context, path string) (*Conn, error) {
+	if !supported {
+		return nil, ErrNobody
+	}
 	var dialer net.Dialer
 	nc, err := dialer.DialContext(ctx, network, path)
 	switch {
@@ -156,16 +164,16 @@ func Dial(ctx context.Context, path string) (*Conn, error) {
 // newConn returns an error, and closes uc, if the other process belongs to another
 // user. The kernel recorded its credentials at the connect (unix(7), SO_PEERCRED).
 func newConn(uc *net.UnixConn) (*Conn, error) {
-	var peer *syscall.Ucred
+	var user, process int
 	err := control(uc, func(fd int) (err error) {
-		peer, err = syscall.GetsockoptUcred(fd, syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+		user, process, err = peerOf(fd)
 		return err
 	})
 	switch {
 	case err != nil:
 		return nil, errors.Join(fmt.Errorf("handover: %w", err), uc.Close())
-	case peer.Uid != uint32(os.Geteuid()):
+	case user != os.Geteuid():
 		return nil, errors.Join(ErrStranger, uc.Close())
 	}
-	return &Conn{uc: uc, peer: int(peer.Pid)}, nil
+	return &Conn{uc: uc, peer: process}, nil
 }

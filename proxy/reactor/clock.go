@@ -1,109 +1,72 @@
 package reactor
 
 import (
-	"errors"
-	"net"
-	"os"
 	"time"
 
 	"github.com/panjf2000/gnet/v2"
-	"golang.org/x/sys/unix"
+
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
-// clock is a loop's time: the monotonic clock, and a timerfd in the loop's own epoll set. So a
+// clock is a loop's time: the monotonic clock, and a timer in the loop's own epoll set. So a
 // timer is an event like any other, and needs no other goroutine or thread.
 type clock struct {
 	epoch
-	fd    int
-	armed time.Duration // when the timerfd fires; 0 means that it is not set
+	timer *kernel.Timer // nil before enroll
+	armed time.Duration // when the timer fires; 0 means that it is not set
 }
 
 // epoch is the start of an engine's time, the same for all its loops.
 type epoch struct {
 	start time.Time
-	base  time.Duration // CLOCK_MONOTONIC at start
+	base  time.Duration // kernel.Monotonic at start
 }
 
 // now returns the time since the start. It is never 0.
 func (e *epoch) now() time.Duration { return time.Since(e.start) + 1 }
 
-// enroll creates the timerfd and enrolls it on one of client's loops, with l as its context.
-//
-// gnet accepts stream sockets only. But it only duplicates the descriptor of a net.Conn and
-// then calls epoll_ctl, read and close on it, and a timerfd supports all three. So enroll
-// replaces the descriptor of a socket by the timerfd before gnet sees it.
-func (c *clock) enroll(client *gnet.Client, l *eventLoop) (err error) {
-	c.fd, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
-	if err != nil {
-		return os.NewSyscallError("timerfd_create", err)
-	}
-	carrier, err := socket()
+// enroll creates the timer and enrolls it on one of client's loops, with l as its context.
+func (c *clock) enroll(client *gnet.Client, l *eventLoop) error {
+	timer, carrier, err := kernel.NewTimer()
 	if err != nil {
 		return err
 	}
-	raw, err := carrier.(*net.UnixConn).SyscallConn()
-	if err != nil {
-		return errors.Join(err, carrier.Close())
-	}
-	var dup error
-	err = raw.Control(func(fd uintptr) { dup = unix.Dup3(c.fd, int(fd), unix.O_CLOEXEC) })
-	if err = errors.Join(err, dup); err != nil {
-		return errors.Join(err, carrier.Close())
-	}
+	c.timer = timer
 	_, err = client.EnrollContext(carrier, l) // closes carrier
 	return err
 }
 
 // calibrate relates two ways to read the monotonic clock: time.Time, which needs no system
-// call, and CLOCK_MONOTONIC, which the timerfd uses. base is read second, so a timer may be
+// call, and kernel.Monotonic, which the timer uses. base is read second, so a timer may be
 // late by the time between the two, but never early.
 func (e *epoch) calibrate() error {
-	var ts unix.Timespec
 	for best, try := time.Hour, 0; try < 5; try++ {
 		start := time.Now()
-		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-			return os.NewSyscallError("clock_gettime", err)
+		base, err := kernel.Monotonic()
+		if err != nil {
+			return err
 		}
 		if took := time.Since(start); took < best {
-			best, e.start, e.base = took, start, time.Duration(ts.Nano())
+			best, e.start, e.base = took, start, base
 		}
 	}
 	return nil
 }
 
 func (c *clock) close() error {
-	if c.fd == 0 {
+	if c.timer == nil {
 		return nil
 	}
-	return os.NewSyscallError("close", unix.Close(c.fd))
+	return c.timer.Close()
 }
 
-// set makes the timerfd fire at at, or at once if that is past.
+// set makes the timer fire at at, or at once if that is past.
 func (c *clock) set(at time.Duration) error {
 	c.armed = at
-	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(c.base + at))}
-	return os.NewSyscallError("timerfd_settime", unix.TimerfdSettime(c.fd, unix.TFD_TIMER_ABSTIME, &spec, nil))
+	return c.timer.Set(c.base + at)
 }
 
-// fire makes the timerfd fire at once. It may be called from any goroutine.
-func (c *clock) fire() {
-	past := unix.ItimerSpec{Value: unix.Timespec{Nsec: 1}}
-	_ = unix.TimerfdSettime(c.fd, unix.TFD_TIMER_ABSTIME, &past, nil) // can't fail: fd and value are valid
-}
-
-// socket returns one end of a socket pair whose other end is closed.
-func socket() (net.Conn, error) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, os.NewSyscallError("socketpair", err)
-	}
-	_ = unix.Close(pair[1])
-	file := os.NewFile(uintptr(pair[0]), "timer")
-	defer file.Close()
-	return net.FileConn(file)
-}
-
-// rearm sets the timerfd if the nearest timer is due earlier than it fires. The timerfd is
+// rearm sets the timer of the system if the nearest timer is due earlier than it fires. That is
 // never set to a later time or stopped: an early event finds no timer due and sets it again.
 // So timeouts of requests, most of which are stopped, cost no system call.
 func (l *eventLoop) rearm() {
@@ -115,7 +78,7 @@ func (l *eventLoop) rearm() {
 		return
 	}
 	if err := l.clock.set(at); err != nil {
-		l.eng.log.Error("timers of an event loop have stopped: the timerfd can't be set", "loop", l.index, "error", err)
+		l.eng.log.Error("timers of an event loop have stopped: the timer can't be set", "loop", l.index, "error", err)
 	}
 }
 

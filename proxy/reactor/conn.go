@@ -6,14 +6,13 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"runtime"
 	"syscall"
-	"unsafe"
 
 	"github.com/panjf2000/gnet/v2"
 	"golang.org/x/sys/unix"
 
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
 type connState uint8
@@ -262,15 +261,15 @@ func cause(err error) error {
 // which buffers them and writes them later. An error closes the connection.
 //
 // gnet's own write costs 0.5 of 8 µs more: write(2) does checks for files, and the Go runtime
-// is told of a system call that may block. It is not told of rawSend. The garbage collector
-// can't stop this thread before rawSend returns, and all loops wait for that. Copying 4 MiB
+// is told of a system call that may block. It is not told of kernel.Send. The garbage collector
+// can't stop this thread before that returns, and all loops wait for that. Copying 4 MiB
 // takes 2 ms, so gnet writes long input.
 func (c *conn) writeSocket(b []byte) error {
 	if c.gc == nil {
 		return net.ErrClosed
 	}
 	if len(b) <= maxRawSend && c.gc.OutboundBuffered() == 0 {
-		n, errno := rawSend(c.gc.Fd(), b)
+		n, errno := kernel.Send(c.gc.Fd(), b)
 		switch {
 		case errno == 0:
 			b = b[n:]
@@ -286,13 +285,5 @@ func (c *conn) writeSocket(b []byte) error {
 	return err
 }
 
-// maxRawSend is the largest input for rawSend, which takes about 50 µs for it.
+// maxRawSend is the largest input for kernel.Send, which takes about 50 µs for it.
 const maxRawSend = 64 << 10
-
-// rawSend calls send(2) without waiting, and without raising a signal. b must not be empty.
-func rawSend(fd int, b []byte) (int, syscall.Errno) {
-	n, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
-		unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
-	runtime.KeepAlive(b)
-	return int(n), errno
-}

@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
 // accepted opens one connection and returns its ends.
@@ -69,8 +68,8 @@ func failedWrite(t *testing.T, size int) {
 	peer.SetLinger(0)
 	peer.Close()
 	eventually(t, func() error {
-		info, err := unix.GetsockoptTCPInfo(conn.gc.Fd(), unix.IPPROTO_TCP, unix.TCP_INFO)
-		if err != nil || info.State == unix.BPF_TCP_CLOSE {
+		info, err := kernel.TCPCounters(conn.gc.Fd())
+		if err != nil || info.Closed {
 			return err
 		}
 		return errors.New("the reset has not come")
@@ -291,11 +290,11 @@ func TestResetReportedAsEOF(t *testing.T) {
 		_ = peer.SetLinger(0)
 		_ = peer.Close()
 		for end := time.Now().Add(waitLimit); time.Now().Before(end); time.Sleep(time.Millisecond) {
-			info, err := unix.GetsockoptTCPInfo(c.gc.Fd(), unix.IPPROTO_TCP, unix.TCP_INFO)
+			info, err := kernel.TCPCounters(c.gc.Fd())
 			if err != nil {
 				t.Errorf("TCP_INFO: %v", err)
 			}
-			if err != nil || info.State == unix.BPF_TCP_CLOSE {
+			if err != nil || info.Closed {
 				break
 			}
 		}

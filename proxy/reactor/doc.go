@@ -1,5 +1,5 @@
 // Package reactor runs the proxy core on real sockets. It implements loop.Loop and loop.Conn
-// on gnet's epoll loops, and works around gnet's defects. It is the only package that imports
+// on gnet's loops, and works around gnet's defects. It is the only package that imports
 // gnet; docs/decisions/0001-engine.md says why gnet, and how it is used.
 //
 // The files:
@@ -12,8 +12,8 @@
 //	handler.go   receives gnet's events
 //	loop.go      loop.Loop: timers, flushes, dials
 //	turn.go      when a turn ends, and functions posted from outside
-//	idlewait.go  how a loop with little to do waits for its next event
-//	clock.go     the timerfd behind a loop's timers
+//	idlewait_linux.go  how a loop with little to do waits for its next event
+//	clock.go     the timer of the system behind a loop's timers
 //	conn.go      loop.Conn and its states, writes to the socket
 //	drain.go     the orderly close
 //	newcomer.go  accepted connections before their TLS handshake
@@ -23,6 +23,7 @@
 //	socket.go    loop.Socket: connections on no loop
 //	detach.go    a connection leaves its loop and becomes a Socket
 //	cpu.go       the number of loops for the CPU quota
+//	kernel/      system calls that differ between operating systems
 //
 // Each socket belongs to one loop. Other goroutines access only the fields of a loop
 // that eventLoop.mu guards, and atomic counters.

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
 // drain is the state of a connection between Drain and its end. gnet's own close sends what
@@ -69,7 +71,7 @@ func (c *conn) checkDrained() {
 // checkLinger closes the connection when it has waited for the peer's end. While the kernel
 // still delivers output to a slow peer it waits on: a reset would destroy that output.
 func (c *conn) checkLinger() {
-	n, err := unix.IoctlGetInt(c.gc.Fd(), unix.SIOCOUTQ)
+	n, err := kernel.Unacknowledged(c.gc.Fd())
 	if err != nil || n == 0 || c.stalled(n) {
 		c.end(nil)
 		return

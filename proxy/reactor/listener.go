@@ -16,6 +16,7 @@ import (
 
 	"github.com/remora-proxy/remora/proxy/fair"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
 // errNotEnrolled reports that the kernel refused to watch a socket, for lack of memory or
@@ -110,6 +111,9 @@ func (e *Engine) Serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop
 }
 
 func (e *Engine) serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream, loops []*eventLoop) (*Listener, error) {
+	if o.Transparent != nil && !kernel.Redirects {
+		return nil, errors.Join(fmt.Errorf("reactor: a transparent listener %w", kernel.ErrLinuxOnly), ln.Close())
+	}
 	if err := ensureKeepAlive(ln); err != nil {
 		e.log.Warn("keep-alive probes of a listener may be off: the socket options can't be set", "address", ln.Addr().String(), "error", err)
 	}
@@ -165,7 +169,7 @@ func setKeepAlive(raw syscall.RawConn) error {
 	err := raw.Control(func(fd uintptr) {
 		for _, o := range []struct{ level, name, value int }{
 			{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
-			{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, int(keepAliveTime / time.Second)},
+			{unix.IPPROTO_TCP, kernel.KeepAliveTime, int(keepAliveTime / time.Second)},
 			{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, int(keepAliveTime / time.Second)},
 			{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, keepAliveCount},
 		} {

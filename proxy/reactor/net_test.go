@@ -18,7 +18,7 @@ func isReset(err error) bool { return errors.Is(err, syscall.ECONNRESET) }
 // its listener is full.
 func blackhole(t testing.TB) string {
 	t.Helper()
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func blackhole(t testing.TB) string {
 	}
 	port := sa.(*unix.SockaddrInet4).Port
 	// A backlog of 0 holds one connection.
-	filler, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	filler, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func shareLimits(t *testing.T, maxConcurrency string, slots int32) {
 	cfg, err := config.Parse("a.yaml", fmt.Appendf(nil, `
 listeners: [{name: egress, address: "127.0.0.1:1", protocol: http, service: local}]
 services:
-  local: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http, connect_timeout: 15s, timeout: 2m, max_concurrency: %s, retry: {on: [connect]}}
+  local: {discover: static, endpoints: ["127.0.0.1:2"], protocol: http, connect_timeout: 15s, timeout: 2m, max_concurrency: %s, retry: {on: [connect]}}
 `, maxConcurrency), func(string) (string, bool) { return "", false })
 	if err != nil {
 		t.Fatal(err)

@@ -2,17 +2,14 @@ package reactor
 
 import (
 	"context"
-	"encoding/binary"
 	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
 // Transparent configures a Listener to which the kernel redirects connections to other
@@ -80,9 +77,9 @@ func originalDst(nc *net.TCPConn) (to netip.AddrPort) {
 	if !ok || err != nil {
 		return netip.AddrPort{}
 	}
-	ask := originalDst6
+	ask := kernel.OriginalDst6
 	if local.IP.To4() != nil { // a listener of both kinds has these too
-		ask = originalDst4
+		ask = kernel.OriginalDst4
 	}
 	if sc.Control(func(fd uintptr) { to, err = ask(int(fd)) }) != nil || err != nil {
 		return netip.AddrPort{}
@@ -92,31 +89,4 @@ func originalDst(nc *net.TCPConn) (to netip.AddrPort) {
 		return netip.AddrPort{}
 	}
 	return to
-}
-
-// originalDst4 reads a sockaddr_in as the 20 bytes of an ipv6_mreq: package unix has no call
-// for this option (linux/netfilter_ipv4.h), and an ipv6_mreq is long enough.
-func originalDst4(fd int) (netip.AddrPort, error) {
-	r, err := unix.GetsockoptIPv6Mreq(fd, unix.SOL_IP, unix.SO_ORIGINAL_DST)
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
-	b := r.Multiaddr
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[4:8])), binary.BigEndian.Uint16(b[2:4])), nil
-}
-
-// originalDst6 reads a sockaddr_in6 as the address that begins an ip6_mtuinfo
-// (linux/netfilter_ipv6/ip6_tables.h: the option has the same number).
-func originalDst6(fd int) (netip.AddrPort, error) {
-	r, err := unix.GetsockoptIPv6MTUInfo(fd, unix.SOL_IPV6, unix.SO_ORIGINAL_DST)
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
-	ip := netip.AddrFrom16(r.Addr.Addr)
-	if ip.IsLinkLocalUnicast() {
-		ip = ip.WithZone(strconv.Itoa(int(r.Addr.Scope_id)))
-	}
-	var port [2]byte // in network order
-	binary.NativeEndian.PutUint16(port[:], r.Addr.Port)
-	return netip.AddrPortFrom(ip, binary.BigEndian.Uint16(port[:])), nil
 }

@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
 // TestSocketsNotStarved: work that always schedules more work must not starve sockets.
@@ -239,7 +238,7 @@ func flushesAtOnce(t *testing.T, conns int) (most, flushes int) {
 func awaitInput(t *testing.T, c *conn) {
 	t.Helper()
 	eventually(t, func() error {
-		n, err := unix.IoctlGetInt(c.gc.Fd(), unix.SIOCINQ)
+		n, err := kernel.Unread(c.gc.Fd())
 		if err == nil && n == 0 {
 			err = errors.New("no input")
 		}

@@ -4,9 +4,8 @@ import (
 	"net"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
 // TestResponseBeforeReset: input that a peer sent before its reset reaches the stream,
@@ -44,11 +43,11 @@ func TestResponseBeforeReset(t *testing.T) {
 			t.Error(err)
 		}
 		for {
-			info, err := unix.GetsockoptTCPInfo(c.gc.Fd(), unix.IPPROTO_TCP, unix.TCP_INFO)
+			info, err := kernel.TCPCounters(c.gc.Fd())
 			if err != nil {
 				t.Error(err)
 			}
-			if err != nil || info.State == unix.BPF_TCP_CLOSE {
+			if err != nil || info.Closed {
 				return
 			}
 		}

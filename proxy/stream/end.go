@@ -5,9 +5,8 @@ import (
 	"net"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
 type conn interface {
@@ -43,45 +42,40 @@ func (e *end) reset() {
 // isReset reports whether the connection was reset: the kernel has closed it, and only the
 // descriptor is left.
 func (e *end) isReset() bool {
-	info, err := e.info()
-	return err != nil || info.State == tcpClose
+	k, err := e.kernel()
+	return err != nil || k.Closed
 }
-
-// tcpClose is TCP_CLOSE of linux/tcp_states.h.
-const tcpClose = 7
 
 func (e *end) moved() uint64 {
-	info, err := e.info()
+	k, err := e.kernel()
 	if err != nil {
 		return 0
 	}
-	return info.Bytes_received + info.Bytes_acked
+	return k.Received + k.Acknowledged
 }
 
-func (e *end) info() (info *unix.TCPInfo, err error) {
+func (e *end) kernel() (k kernel.Counters, err error) {
 	sc, err := e.tcp.SyscallConn()
 	if err != nil {
-		return nil, err
+		return k, err
 	}
 	var failed error
-	err = sc.Control(func(fd uintptr) {
-		info, failed = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-	})
-	return info, cmp.Or(err, failed)
+	err = sc.Control(func(fd uintptr) { k, failed = kernel.TCPCounters(int(fd)) })
+	return k, cmp.Or(err, failed)
 }
 
-func (e *end) unacknowledged() int { return e.queued(unix.SIOCOUTQ) }
+func (e *end) unacknowledged() int { return e.queued(kernel.Unacknowledged) }
 
 // unsent returns how many bytes wait because e's peer or the network takes no more now.
-func (e *end) unsent() int { return e.queued(unix.SIOCOUTQNSD) }
+func (e *end) unsent() int { return e.queued(kernel.Unsent) }
 
 // queued returns the length of one of the kernel's queues of e, or 0 if e is closed.
-func (e *end) queued(which uint) (n int) {
+func (e *end) queued(length func(fd int) (int, error)) (n int) {
 	sc, err := e.tcp.SyscallConn()
 	if err != nil {
 		return 0
 	}
-	if sc.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), which) }) != nil || err != nil {
+	if sc.Control(func(fd uintptr) { n, err = length(int(fd)) }) != nil || err != nil {
 		return 0
 	}
 	return n
@@ -96,9 +90,9 @@ type counters struct {
 
 // counters returns zero values if e is closed.
 func (e *end) counters() (c counters) {
-	if info, err := e.info(); err == nil {
-		c.received, c.acknowledged = info.Bytes_received, info.Bytes_acked
+	if k, err := e.kernel(); err == nil {
+		c.received, c.acknowledged = k.Received, k.Acknowledged
 	}
-	c.unread, c.unacknowledged = e.queued(unix.SIOCINQ), e.unacknowledged()
+	c.unread, c.unacknowledged = e.queued(kernel.Unread), e.unacknowledged()
 	return c
 }

@@ -108,7 +108,7 @@ func (r *idleWait) wait(milliseconds int) (event bool) {
 func (l *eventLoop) taskBegins() {
 	l.idle.tasks.Add(1)
 	if l.idle.waiting.Load() {
-		l.clock.fire()
+		l.clock.timer.Fire()
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
 // inherited returns a listener on the descriptor of ln, as in a process that takes ln over.
@@ -73,7 +74,7 @@ func TestKeepAlive(t *testing.T) {
 				level, option, want int
 			}{
 				{"SO_KEEPALIVE", unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
-				{"TCP_KEEPIDLE", unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 15},
+				{"TCP_KEEPIDLE", unix.IPPROTO_TCP, kernel.KeepAliveTime, 15},
 				{"TCP_KEEPINTVL", unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 15},
 				{"TCP_KEEPCNT", unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 9},
 				{"TCP_NODELAY", unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
@@ -103,7 +104,7 @@ func TestKeepAliveInTheBacklog(t *testing.T) {
 	if on, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE); err != nil || on != 1 {
 		t.Errorf("SO_KEEPALIVE is %d, %v", on, err)
 	}
-	if idle, err := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE); err != nil || idle != 15 {
+	if idle, err := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, kernel.KeepAliveTime); err != nil || idle != 15 {
 		t.Errorf("TCP_KEEPIDLE is %d, %v", idle, err)
 	}
 }
@@ -126,7 +127,7 @@ func TestArrivalFailure(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_ = raw.Control(func(fd uintptr) { err = unix.Dup3(int(f.Fd()), int(fd), unix.O_CLOEXEC) })
+			_ = raw.Control(func(fd uintptr) { err = unix.Dup2(int(f.Fd()), int(fd)) })
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/remora-proxy/remora/internal/eventually"
+)
+
+// TestTopOnATerminal: top draws until q or Ctrl-C, and restores the terminal.
+func TestTopOnATerminal(t *testing.T) {
+	app := httptest.NewServer(http.NotFoundHandler())
+	defer app.Close()
+	p := startRemora(t, fmt.Sprintf(topConfig, app.Listener.Addr()))
+	p.ready()
+	for _, key := range []string{"q", "\x03"} {
+		ours, theirs := terminal(t)
+		before, err := unix.IoctlGetTermios(int(theirs.Fd()), getTermios)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(binary, "top", "--admin", p.admin)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var shown buffer
+		go func() {
+			b := make([]byte, 4096)
+			for {
+				n, err := ours.Read(b)
+				if err != nil {
+					return
+				}
+				_, _ = shown.Write(b[:n])
+			}
+		}()
+		eventually.Nil(t, "a frame", func() error {
+			if text := shown.String(); !strings.Contains(text, app.Listener.Addr().String()) {
+				return fmt.Errorf("%q", text)
+			}
+			return nil
+		})
+		if _, err := ours.WriteString(key); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("after %q: %v", key, err)
+		}
+		eventually.Nil(t, "the main screen", func() error {
+			if text := shown.String(); !strings.HasSuffix(text, mainScreen) {
+				return fmt.Errorf("%q", text)
+			}
+			return nil
+		})
+		after, err := unix.IoctlGetTermios(int(theirs.Fd()), getTermios)
+		if err != nil || *after != *before {
+			t.Errorf("the terminal is %+v, and was %+v: %v", after, before, err)
+		}
+		theirs.Close()
+		ours.Close()
+	}
+}
+
+// terminal opens a pair of pseudo terminals.
+func terminal(t *testing.T) (ours, theirs *os.File) {
+	t.Helper()
+	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(ours.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(ours.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ours, theirs
+}
+
+// buffer is a bytes.Buffer for two goroutines.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}

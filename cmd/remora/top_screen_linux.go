@@ -1,0 +1,6 @@
+package main
+
+import "golang.org/x/sys/unix"
+
+// The requests of ioctl that read and set a terminal's modes.
+const getTermios, setTermios = unix.TCGETS, unix.TCSETS
