@@ -53,8 +53,8 @@ listeners: [{name: egress, address: %q, protocol: http, service: app}, {name: ba
 		{"no admin API", file("", free[1], ""), ""},
 		{"a registration, and etcd down", file(free[0], free[1],
 			`register: [{service: x, listener: egress, advertise: "10.0.0.1:1", check: {http: /healthz}}]`), ""},
-		{"the admin API's port is taken", file(a.addr, free[1], ""), "admin: "},
-		{"a listener's port is taken", file(free[0], other.addr, ""), "listener egress: "},
+		{"the admin API's port is taken", file(a.addr, free[1], ""), "admin.address: can't listen"},
+		{"a listener's port is taken", file(free[0], other.addr, ""), "listeners[0].address: can't listen"},
 		{"cancelled", file(free[0], free[1], ""), context.Canceled.Error()},
 	} {
 		cfg, err := config.Parse("test.yaml", []byte(c.yaml), func(string) (string, bool) { return "", false })
