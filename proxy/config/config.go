@@ -256,11 +256,13 @@ type Timeouts struct {
 	Drain time.Duration `yaml:"drain"`
 }
 
-// AccessLog writes a line of JSON for each request that Sample, Slow or Failed selects.
+// AccessLog writes a line for each request that Sample, Slow or Failed selects.
 // With an empty Path it is off.
 type AccessLog struct {
 	// A file, `stdout` or `stderr`. Empty means off.
 	Path string `yaml:"path"`
+	// `json`, `common`, `combined`, or text with [placeholders](filters.md#log-formats) such as `{path}`.
+	Format string `yaml:"format"`
 	// Share of all requests that are logged.
 	Sample float64 `yaml:"sample" in:"[0,1]"`
 	// Requests at least this long are always logged. 0 means off.

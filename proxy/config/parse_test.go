@@ -102,7 +102,7 @@ func TestFull(t *testing.T) {
 	}}
 	want.Tracing.Headers = map[string]string{}
 	want.AccessLog = AccessLog{
-		Path: "/var/log/remora/access.log", Sample: 0.01, Slow: 100 * time.Millisecond, Failed: true, Buffer: 4 << 20,
+		Path: "/var/log/remora/access.log", Format: AccessJSON, Sample: 0.01, Slow: 100 * time.Millisecond, Failed: true, Buffer: 4 << 20,
 	}
 	if !c.Equal(want) {
 		t.Errorf("got:\n%+v\nwant:\n%+v", c, want)

@@ -76,6 +76,9 @@ func (v *validator) accessLog() {
 	case l.Sample == 0 && l.Slow == 0 && !l.Failed:
 		v.report("access_log.sample", "0 without slow or failed: no request would be logged")
 	}
+	if _, err := l.Parts(); err != nil {
+		v.report("access_log.format", "%v", err)
+	}
 }
 
 func (v *validator) etcd() {

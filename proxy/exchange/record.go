@@ -59,7 +59,7 @@ func (ex *Exchange) log(c *result, now time.Duration) {
 		return
 	}
 	r := accesslog.Record{
-		RequestID: id, Outcome: c.outcome.String(), BytesIn: int64(ex.size()), BytesOut: int64(c.bytes()),
+		Request: accesslog.Request{RequestID: id}, Outcome: c.outcome.String(), BytesIn: int64(ex.size()), BytesOut: int64(c.bytes()),
 		Duration: now - ex.began, Queued: ex.queued, Attempts: ex.launched, Hedges: ex.hedges,
 	}
 	describe(&r, ex.caller, ex)
@@ -120,6 +120,7 @@ func describe(r *accesslog.Record, from Caller, ex *Exchange) {
 	}
 	req := &ex.Request
 	r.Method, r.Authority, r.Path, r.TraceID = req.Method, req.Authority, req.Path, trace.IDOf(req.Headers)
+	r.Headers = req.Headers
 	if ex.OriginalPath != nil {
 		r.Path = ex.OriginalPath
 	}

@@ -30,6 +30,7 @@ type AccessLine struct {
 	Outcome    string    `json:"outcome"`
 	Status     int       `json:"status"`
 	Error      string    `json:"error"`
+	Fault      string    `json:"fault"`
 	BytesIn    int       `json:"bytes_in"`
 	BytesOut   int       `json:"bytes_out"`
 	DurationMS float64   `json:"duration_ms"`

@@ -1,10 +1,11 @@
-// Package accesslog writes the access log: one JSON object per line for each request and
-// stream. At the end of each, the core fills a Record and adds it to its loop's Feed.
+// Package accesslog writes the access log: one line for each request and stream, of JSON or in
+// a format of the configuration. At the end of each, the core fills a Record and adds it to its loop's Feed.
 //
 //	log.go     one loop's part: which requests have a line
 //	stream.go  the line of a stream, written at its end
 //	record.go  the contents of a line
 //	encode.go  its encoding
+//	format.go  its encoding by access_log.format
 //	queue.go   the bounded queue from the loops to the writer; no loop waits
 //	writer.go  the goroutine that writes
 //	output.go  the file that it writes to

@@ -15,22 +15,38 @@ const (
 	maxPath = 1024
 )
 
-// maxLine bounds the length of a line: escaping makes at most six bytes of one.
-const maxLine = 6*(5*maxName+5*maxWord+2*maxID+maxPath) + 1024
+// maxLine bounds the length of a line of JSON: escaping makes at most six bytes of one.
+const maxLine = 6*(5*maxName+6*maxWord+2*maxID+maxPath) + 1024
 
 // encoder encodes lines, and caches the digits of the last second. Its zero value is ready.
 type encoder struct {
+	format *format // nil means JSON
+	record Record  // being encoded by format: what function values get would be allocated
 	second int64
 	digits [len(toSecond)]byte
 }
 
 const toSecond = "2006-01-02T15:04:05"
 
-// append appends the line of r. The order of the fields is fixed.
+// longest bounds the length of a line.
+func (e *encoder) longest() int {
+	if e.format != nil {
+		return e.format.longest
+	}
+	return maxLine
+}
+
+// append appends the line of r. In JSON the order of the fields is fixed.
 func (e *encoder) append(b []byte, r *Record) []byte {
+	if e.format != nil {
+		e.record = *r
+		b = e.format.append(e, b)
+		e.record = Record{}
+		return b
+	}
 	first := len(b)
 	if !r.Time.IsZero() {
-		b = e.time(append(b, `,"time":"`...), r.Time)
+		b = append(e.time(append(b, `,"time":"`...), r.Time), '"')
 	}
 	b = appendText(b, `,"listener":"`, r.Listener, maxName)
 	b = appendText(b, `,"client":"`, r.Client, maxName)
@@ -46,6 +62,7 @@ func (e *encoder) append(b []byte, r *Record) []byte {
 	b = appendText(b, `,"outcome":"`, r.Outcome, maxWord)
 	b = appendInt(b, `,"status":`, int64(r.Status))
 	b = appendText(b, `,"error":"`, r.Error, maxWord)
+	b = appendText(b, `,"fault":"`, r.Fault, maxWord)
 	b = appendInt(b, `,"bytes_in":`, r.BytesIn)
 	b = appendInt(b, `,"bytes_out":`, r.BytesOut)
 	b = appendMillis(b, `,"duration_ms":`, r.Duration)
@@ -66,7 +83,7 @@ func (e *encoder) time(b []byte, t time.Time) []byte {
 	}
 	b = append(b, e.digits[:]...)
 	b = fraction(append(b, '.'), t.Nanosecond()/1e3, 1e5)
-	return append(b, `Z"`...)
+	return append(b, 'Z')
 }
 
 func appendInt(b []byte, key string, n int64) []byte {

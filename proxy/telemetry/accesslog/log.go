@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/config"
@@ -18,6 +19,7 @@ type Log struct {
 	rnd   *rand.PCG        // samples requests without an id
 	rules *config.AccessLog
 	flush loop.Timer
+	lines atomic.Pointer[format] // of Feed, for streams on other goroutines; nil means JSON
 	Feed
 }
 
@@ -34,6 +36,8 @@ func (l *Log) Init(loop loop.Loop, now func() time.Time, rnd *rand.PCG) {
 func (l *Log) Configure(rules *config.AccessLog, lines *Queue) {
 	l.rules = rules
 	l.Use(lines)
+	l.enc.format = newFormat(rules)
+	l.lines.Store(l.enc.format)
 }
 
 // Add writes the line of r within flushAfter.
@@ -64,6 +68,14 @@ func (l *Log) Keeps(failed bool, took time.Duration, id []byte) bool {
 		return fractionOf(l.rnd.Uint64()) < c.Sample
 	}
 	return fractionOf(hash(id)) < c.Sample
+}
+
+// headers returns the names of the headers that a line has. Any goroutine may call it.
+func (l *Log) headers() []string {
+	if f := l.lines.Load(); f != nil {
+		return f.headers
+	}
+	return nil
 }
 
 // fractionOf spreads random bits over [0, 1).

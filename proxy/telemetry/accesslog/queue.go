@@ -73,7 +73,7 @@ func (f *Feed) On() bool { return f.queue != nil }
 // Add adds the line of r to the batch, or drops it if there is none free. first
 // reports whether the line began a batch: the caller must then call Flush soon.
 func (f *Feed) Add(r *Record) (first bool) {
-	if f.batch != nil && cap(f.batch.b)-len(f.batch.b) < maxLine {
+	if f.batch != nil && cap(f.batch.b)-len(f.batch.b) < f.enc.longest() {
 		f.Flush()
 	}
 	if f.batch == nil {

@@ -3,6 +3,8 @@ package accesslog
 import (
 	"bytes"
 	"time"
+
+	"github.com/remora-proxy/remora/protocol"
 )
 
 // Record describes a request or a stream at its end. The line leaves out empty
@@ -14,17 +16,14 @@ type Record struct {
 	Protocol string // protocol of the client: http, dubbo, link, tcp
 	Stream   string // the kind of stream; empty for a request
 
-	RequestID []byte
-	TraceID   []byte
-	Method    []byte
-	Authority []byte
-	Path      []byte
+	Request
 
 	Service  string
 	Endpoint string // "ip:port" of the endpoint that responded, or of the last attempt
 	Outcome  string
 	Status   int    // sent to the client; 0 means none
 	Error    string // stable code, if the sidecar itself made the response
+	Fault    string // what the route has injected: delay, abort, or both
 
 	BytesIn, BytesOut int64
 
@@ -37,9 +36,27 @@ type Record struct {
 	HedgeWon bool
 }
 
-// Own replaces the slices of r by copies, so that r owns its memory.
-func (r *Record) Own() {
+// Request is the request of a Record.
+type Request struct {
+	RequestID []byte
+	TraceID   []byte
+	Method    []byte
+	Authority []byte
+	Path      []byte
+	Headers   []protocol.Header // only those in access_log.format have a place in the line
+}
+
+// Own replaces the slices of r by copies, so that r owns its memory. It keeps only the headers
+// with these names.
+func (r *Record) Own(headers []string) {
 	for _, s := range []*[]byte{&r.RequestID, &r.TraceID, &r.Method, &r.Authority, &r.Path} {
 		*s = bytes.Clone(*s)
+	}
+	all := r.Headers
+	r.Headers = nil
+	for _, name := range headers {
+		if value := protocol.Find(all, name); value != nil {
+			r.Headers = append(r.Headers, protocol.Header{Name: []byte(name), Value: bytes.Clone(value[:min(len(value), maxName)])})
+		}
 	}
 }

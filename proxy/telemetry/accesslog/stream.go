@@ -47,7 +47,7 @@ func (l *Log) OpaqueStream(listener, client, service string) *StreamRecord {
 // Stream begins the record of a stream with a copy of r.
 func (l *Log) Stream(r *Record) *StreamRecord {
 	s := &StreamRecord{log: l, rec: *r}
-	s.rec.Own()
+	s.rec.Own(l.headers())
 	return s
 }
 
@@ -59,8 +59,8 @@ func (s *StreamRecord) SetRequest(kind stats.StreamKind, req *protocol.Request) 
 	r := &s.rec
 	r.Stream = stats.Handoff(kind).String()
 	r.Method, r.Authority, r.Path = req.Method, req.Authority, req.Path
-	r.RequestID, r.TraceID = trace.RequestIDOf(req.Headers), trace.IDOf(req.Headers)
-	r.Own()
+	r.RequestID, r.TraceID, r.Headers = trace.RequestIDOf(req.Headers), trace.IDOf(req.Headers), req.Headers
+	r.Own(s.log.headers())
 }
 
 // End logs the stream. It must be called once.

@@ -116,7 +116,7 @@ func awaitFree(t *testing.T, q *Queue, free int) {
 	}
 }
 
-func numbered(i int) *Record { return &Record{Path: fmt.Appendf(nil, "/%d", i)} }
+func numbered(i int) *Record { return &Record{Request: Request{Path: fmt.Appendf(nil, "/%d", i)}} }
 
 // paths returns the path of each line of text. Each line must be a JSON object.
 func paths(t *testing.T, text string) (all []string) {
