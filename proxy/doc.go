@@ -23,7 +23,7 @@
 //	worker.go             Worker, the part on one loop
 //	generation.go         Generation, one configuration with what the loops share of it
 //	generation_worker.go  the switch of one loop to a generation
-//	generation_rules.go   the allow rules of a generation
+//	generation_rules.go   the allow rules and rate limits of a generation
 //	listener.go           Listener, one listener of the configuration
 //	leases.go             the services of a loop for streams
 //	shed.go               which connection ends when memory is short, or the process is overloaded

@@ -31,7 +31,7 @@ type Generation struct {
 	// In the order of a request.
 	listeners map[string]*Listener         // by name
 	rules     map[string]*allow.Set        // by Set.Name
-	rates     map[string]*limit.Rate       // of listeners with a rate limit, by name
+	rates     map[string]*limit.Keyed      // of listeners and routes with a rate limit, by the name of their rules
 	trust     map[string]*forwarded.Policy // of clients, by the listener's name
 	table     *route.Table                 // returns an index of routes
 	routes    []route.Plan                 // one route to one service each
@@ -48,7 +48,7 @@ func (p *Process) newGeneration(cfg *config.Config, previous *Generation) *Gener
 		cfg: cfg, number: previous.number + 1, previous: previous, accessLog: previous.accessLog,
 		services:  make(map[string]exchange.Member, len(cfg.Services)),
 		listeners: make(map[string]*Listener, len(cfg.Listeners)),
-		rates:     make(map[string]*limit.Rate), trust: make(map[string]*forwarded.Policy),
+		rates:     make(map[string]*limit.Keyed), trust: make(map[string]*forwarded.Policy),
 	}
 	for name, c := range cfg.Services {
 		m := exchange.NewMember(c, previous.services[name], p.shared.Loops)
@@ -61,6 +61,7 @@ func (p *Process) newGeneration(cfg *config.Config, previous *Generation) *Gener
 		g.addListener(&cfg.Listeners[i], p.shared.Loops)
 	}
 	g.addRules()
+	g.addRates()
 	g.routes = route.Plans(cfg)
 	g.table = route.NewTable(g.routes)
 	route.Compare(g.routes, previous.routes, func(service string) bool {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/remora-proxy/remora/proxy/allow"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/limit"
 	"github.com/remora-proxy/remora/proxy/route"
 )
 
@@ -32,6 +33,29 @@ func (g *Generation) addRules() {
 		add(routeRules(i), &g.cfg.Routes[i].Allow)
 	}
 }
+
+// addRates makes the rate limits of listeners and routes. Those that have not changed keep their
+// buckets.
+func (g *Generation) addRates() {
+	add := func(name string, c *config.RateLimit) {
+		switch old := g.previous.rates[name]; {
+		case c.Rate == 0:
+		case old != nil && old.Config == *c:
+			g.rates[name] = old
+		default:
+			g.rates[name] = limit.NewKeyed(c)
+		}
+	}
+	for i := range g.cfg.Listeners {
+		add(listenerRules(g.cfg.Listeners[i].Name), &g.cfg.Listeners[i].RateLimit)
+	}
+	for i := range g.cfg.Routes {
+		add(routeRules(i), &g.cfg.Routes[i].RateLimit)
+	}
+}
+
+// RateOf implements exchange.RuleSets.
+func (g *Generation) RateOf(plan *route.Plan) *limit.Keyed { return g.rates[routeRules(plan.Index)] }
 
 // RulesOf implements exchange.RuleSets.
 func (g *Generation) RulesOf(plan *route.Plan) allow.Rules {

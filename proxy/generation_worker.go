@@ -4,7 +4,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/forwarded"
-	"github.com/remora-proxy/remora/proxy/limit"
 	"github.com/remora-proxy/remora/proxy/route"
 )
 
@@ -29,7 +28,7 @@ func (w *Worker) switchTo(g, previous *Generation) {
 	for i := range g.cfg.Listeners {
 		c := &g.cfg.Listeners[i]
 		l := &g.listeners[c.Name].perLoop[w.shard.Index]
-		l.Rate, l.Direct, l.Trust, l.Paths = g.rates[c.Name], w.router.Direct[c.Service], g.trust[c.Name], nil
+		l.Rate, l.Direct, l.Trust, l.Paths = g.rates[listenerRules(c.Name)], w.router.Direct[c.Service], g.trust[c.Name], nil
 		l.Allow = g.rules[listenerRules(c.Name)]
 		if c.Service == "" && g.table.ByPath {
 			l.Paths = route.NewPathRules(&c.Path)
@@ -50,7 +49,7 @@ func (w *Worker) switchTo(g, previous *Generation) {
 	}
 }
 
-// addListener adds a listener and its rate limit, or keeps those that have not changed.
+// addListener adds a listener, or keeps one that has not changed.
 func (g *Generation) addListener(c *config.Listener, loops int) {
 	l := g.previous.listeners[c.Name]
 	if l == nil || l.address != c.Address || l.protocol != c.Protocol {
@@ -58,13 +57,6 @@ func (g *Generation) addListener(c *config.Listener, loops int) {
 	}
 	g.listeners[c.Name] = l
 	g.trust[c.Name] = forwarded.New(&c.Forwarded, loopback(c.Address))
-	switch old := g.previous.rates[c.Name]; {
-	case c.RateLimit.Rate == 0:
-	case old != nil && *old.Config == c.RateLimit:
-		g.rates[c.Name] = old
-	default:
-		g.rates[c.Name] = limit.NewRate(&c.RateLimit)
-	}
 }
 
 // Listener returns the listener of g with that name, or nil.

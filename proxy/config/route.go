@@ -45,8 +45,9 @@ type Route struct {
 	Service string  `yaml:"service"`
 	Split   []Share `yaml:"-"` // the list of shares, whose first is Service; empty if the file gives a name
 
-	Rewrite Rewrite `yaml:"rewrite"`
-	Allow   Allow   `yaml:"allow"`
+	Rewrite   Rewrite   `yaml:"rewrite"`
+	RateLimit RateLimit `yaml:"rate_limit"`
+	Allow     Allow     `yaml:"allow"`
 
 	// Policy is the effective one: that of Service, overridden field by field
 	// by what the route sets. Each Share of a Split has its own.

@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Service is one upstream: interchangeable endpoints and how to call them.
 type Service struct {
@@ -94,6 +97,21 @@ type RateLimit struct {
 	Rate int `yaml:"rate" max:"1000000"`
 	// Requests at once after a pause. 0 means one second's worth.
 	Burst int `yaml:"burst" max:"1000000"`
+	// Requests with a limit of their own: those of a `peer`, of a `path`, or with a value of `header NAME`. Empty means one limit for all. For listeners and routes.
+	Key string `yaml:"key"`
+}
+
+// Kinds of RateLimit.Key.
+const (
+	KeyPeer   = "peer"   // the client's address, of IPv6 the first 64 bits
+	KeyPath   = "path"   // the path without its query; of a Dubbo call the interface
+	KeyHeader = "header" // the value of a header, whose name follows
+)
+
+// KeyParts returns the kind of the key, and the name of the header. Both may be empty.
+func (l *RateLimit) KeyParts() (kind, header string) {
+	kind, header, _ = strings.Cut(l.Key, " ")
+	return kind, header
 }
 
 // Register announces a listener of this sidecar as an endpoint of a service.

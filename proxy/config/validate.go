@@ -156,6 +156,9 @@ func (v *validator) listener(at path, l *Listener) {
 	v.refuseIf((l.Protocol != ProtocolHTTP || l.Service != "") && l.Path != DefaultPath(),
 		at.key("path"), "only an http listener without a service looks at paths")
 	v.rateLimit(at, &l.RateLimit)
+	v.rateKey(at, &l.RateLimit, l.Protocol == ProtocolDubbo)
+	v.refuseIf(l.Protocol == ProtocolTCP && l.RateLimit != RateLimit{}, at.key("rate_limit"),
+		"a tcp listener sees no requests; expected it at the service")
 	v.forwarded(at.key("forwarded"), l)
 	if l.Transparent {
 		v.transparent(at, l)
@@ -221,6 +224,8 @@ func (v *validator) route(i int, r *Route) {
 		}
 	}
 	v.routePolicies(at, r)
+	v.rateLimit(at, &r.RateLimit)
+	v.rateKey(at, &r.RateLimit, r.Match.OfDubbo())
 }
 
 func (v *validator) retry(at path, p *Policy) {

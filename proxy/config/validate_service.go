@@ -31,6 +31,7 @@ func (v *validator) service(s *Service) {
 	v.refuseIf(s.Outlier.Latency == 1, at.key("outlier").key("latency"),
 		"1 would eject endpoints for being slower than half of them; expected 0 or at least 2")
 	v.rateLimit(at, &s.RateLimit)
+	v.refuseIf(s.RateLimit.Key != "", at.key("rate_limit").key("key"), "only the limits of listeners and routes have a key")
 	v.serviceTLS(at.key("tls"), s)
 	v.retry(at, &s.Policy)
 	v.tryTimeout(at, &s.Policy)
@@ -73,6 +74,25 @@ func (v *validator) registerCheck(at path, c *Check, l *Listener) {
 func (v *validator) rateLimit(at path, l *RateLimit) {
 	v.refuseIf(l.Burst > 0 && l.Rate == 0,
 		at.key("rate_limit").key("rate"), "missing; a burst alone limits nothing")
+	v.refuseIf(l.Key != "" && l.Rate == 0,
+		at.key("rate_limit").key("rate"), "missing; a key alone limits nothing")
+}
+
+// rateKey reports a key that no request has. dubbo says that only calls of Dubbo come.
+func (v *validator) rateKey(at path, l *RateLimit, dubbo bool) {
+	kind, header := l.KeyParts()
+	at = at.key("rate_limit").key("key")
+	switch {
+	case l.Key == "" || kind != KeyHeader && header == "" && (kind == KeyPeer || kind == KeyPath):
+	case kind != KeyHeader:
+		v.report(at, "expected peer, path or header NAME, got %q%s", l.Key, didYouMean(kind, []string{KeyPeer, KeyPath, KeyHeader}))
+	case !isHeaderName(header):
+		v.report(at, "expected header and the name of a header, such as header x-user, got %q", l.Key)
+	case strings.HasPrefix(strings.ToLower(header), "x-remora-"):
+		v.report(at, "the sidecar removes its own headers before it looks at limits")
+	case dubbo:
+		v.report(at, "calls of Dubbo have no headers")
+	}
 }
 
 func (v *validator) register(i int, r *Register) {

@@ -39,6 +39,12 @@ func withService(keys string) string {
 	return `services: {s: {discover: static, endpoints: ["b:1"], ` + keys + `}}`
 }
 
+// withRoute returns a configuration with two services, and a route to the first with these keys.
+func withRoute(keys string) string {
+	return `{services: {s: {discover: static, endpoints: ["a:1"], protocol: http, timeout: 2s}, mirrored: {discover: static, endpoints: ["b:1"], protocol: http}},
+listeners: [{name: l, address: "a:1", protocol: http}], routes: [{service: s, ` + keys + `}]}`
+}
+
 // withEtcd returns a configuration of etcd with these endpoints, and further keys.
 func withEtcd(endpoints string) string { return `registry: {etcd: {endpoints: ` + endpoints + `}}` }
 
@@ -151,6 +157,30 @@ func TestServiceRules(t *testing.T) {
 		{withService(`breaker: {half_open: 0}`), "half_open"},
 		{withService(`max_concurrency: auto`), ""},
 		{withService(`max_concurrency: automatic`), "number or auto"},
+	})
+}
+
+// TestRateKeyRules checks the keys of rate limits.
+func TestRateKeyRules(t *testing.T) {
+	dubbo := `{services: {s: {discover: static, endpoints: ["a:1"], protocol: dubbo}}, listeners: [{name: l, address: "a:1", protocol: dubbo, rate_limit: {rate: 1, key: %s}}],
+routes: [{service: s}]}`
+	checkRules(t, []rule{
+		{withRoute(`rate_limit: {rate: 1, key: peer}`), ""},
+		{withRoute(`rate_limit: {rate: 1, key: path}`), ""},
+		{withRoute(`rate_limit: {rate: 1, key: header X-User}`), ""},
+		{withRoute(`rate_limit: {rate: 1}`), ""},
+		{withRoute(`rate_limit: {key: peer}`), "routes[0].rate_limit.rate: missing; a key alone limits nothing"},
+		{withRoute(`rate_limit: {rate: 1, key: pear}`), `routes[0].rate_limit.key: expected peer, path or header NAME, got "pear"; did you mean peer?`},
+		{withRoute(`rate_limit: {rate: 1, key: peer x}`), "expected peer, path or header NAME"},
+		{withRoute(`rate_limit: {rate: 1, key: header}`), "such as header x-user"},
+		{withRoute(`rate_limit: {rate: 1, key: "header a:b"}`), "such as header x-user"},
+		{withRoute(`rate_limit: {rate: 1, key: header X-Remora-Class}`), "removes its own headers"},
+		{withRoute(`match: {service: a}, rate_limit: {rate: 1, key: header x-user}`), "calls of Dubbo have no headers"},
+		{withListener(`address: "a:1", protocol: http, service: s, rate_limit: {rate: 1, key: users}`), "listeners[0].rate_limit.key: expected"},
+		{withListener(`address: "a:1", protocol: tcp, service: s, rate_limit: {rate: 1}`), "a tcp listener sees no requests"},
+		{strings.Replace(dubbo, "%s", "path", 1), ""},
+		{strings.Replace(dubbo, "%s", "header x", 1), "calls of Dubbo have no headers"},
+		{withService(`rate_limit: {rate: 1, key: peer}`), "services.s.rate_limit.key: only the limits of listeners and routes"},
 	})
 }
 

@@ -120,7 +120,7 @@ func (ex *Exchange) open(l *Listener) {
 // refuse returns why the request goes no further, before any service is asked.
 func (ex *Exchange) refuse(r *Route, l *Listener) *fault.Failure {
 	switch {
-	case l.Limited(ex.began):
+	case l.Rate != nil && Limited(l.Rate, ex.began, ex.caller, &ex.Request):
 		return fault.RateLimited
 	case ex.Refusal != nil:
 		return ex.Refusal
@@ -130,6 +130,8 @@ func (ex *Exchange) refuse(r *Route, l *Listener) *fault.Failure {
 		return fault.NoRoute
 	case ex.Limit(r, ex.began) <= 0:
 		return fault.Deadline
+	case r.Rate != nil && Limited(r.Rate, ex.began, ex.caller, &ex.Request):
+		return fault.RateLimited
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/allow"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/limit"
 	"github.com/remora-proxy/remora/proxy/route"
 )
 
@@ -26,10 +27,11 @@ type Route struct {
 	retryOn       retryOn
 	tryTimeout    time.Duration // of each attempt; 0 means none
 	hedging       *hedge.Route
-	classHeader   string      // the header that names the class of a request, in lower case; "" means none
-	silence       lb.Census   // of the service's endpoints
-	rules         allow.Rules // of the route and its service
-	ruled         bool        // there is one
+	classHeader   string       // the header that names the class of a request, in lower case; "" means none
+	silence       lb.Census    // of the service's endpoints
+	rules         allow.Rules  // of the route and its service
+	ruled         bool         // there is one
+	Rate          *limit.Keyed // nil means no limit
 }
 
 // retryOn is the parsed retry.on list.

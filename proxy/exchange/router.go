@@ -1,7 +1,9 @@
 package exchange
 
 import (
+	"bytes"
 	"math/rand/v2"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/forwarded"
 	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/limit"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/route"
 )
 
@@ -34,10 +37,12 @@ func (r *Router) Find(req *protocol.Request) *Route {
 	return r.routes[plan]
 }
 
-// RuleSets are the rules of a configuration.
+// RuleSets are the rules and rate limits of a configuration.
 type RuleSets interface {
 	// RulesOf returns the rules of a plan's route and service.
 	RulesOf(plan *route.Plan) allow.Rules
+	// RateOf returns the rate limit of a plan's route, or nil.
+	RateOf(plan *route.Plan) *limit.Keyed
 }
 
 // Adopt makes the routes of plans, which lead to services. An unchanged route stays as
@@ -55,6 +60,7 @@ func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[stri
 		made.hedging.Bound(&r.room)
 		made.rules = rules.RulesOf(plan)
 		made.ruled = made.rules.Given()
+		made.Rate = rules.RateOf(plan)
 		made.Service.routes = append(made.Service.routes, made)
 		r.routes[i] = made
 		if plan.Index < 0 {
@@ -93,7 +99,7 @@ type Listener struct {
 
 	Direct  *Route           // of a listener with a fixed service; nil means by route
 	Paths   *route.PathRules // nil means that paths stay as they are
-	Rate    *limit.Rate      // nil means no limit
+	Rate    *limit.Keyed     // nil means no limit
 	Trust   *forwarded.Policy
 	Allow   *allow.Set // nil means no rules
 	Closing bool       // the listener is closed, or closes soon
@@ -112,5 +118,33 @@ func (l *Listener) Rules(r *Route) (rules allow.Rules) {
 	return rules
 }
 
-// Limited takes a token of the listener's rate limit, and reports whether there was none.
-func (l *Listener) Limited(now time.Duration) bool { return l.Rate != nil && !l.Rate.Take(now) }
+// Limited takes a token of a rate limit for a request of a caller, and reports whether there was
+// none. l may be nil: no limit. So may req: a request that is not known has an empty path and no
+// headers.
+func Limited(l *limit.Keyed, now time.Duration, from Caller, req *protocol.Request) bool {
+	switch {
+	case l == nil:
+		return false
+	case l.By == limit.ByPeer:
+		return !takeByPeer(l, now, from.RemoteAddr())
+	case l.By == limit.ByPath && req != nil:
+		path, _, _ := bytes.Cut(req.Path, query)
+		return !l.Take(now, path)
+	case l.By == limit.ByHeader && req != nil:
+		return !l.Take(now, protocol.Find(req.Headers, l.Header))
+	}
+	return !l.Take(now, nil)
+}
+
+var query = []byte("?")
+
+// takeByPeer takes a token for a peer at "ip:port". Peers at any other address share one bucket
+// for each address.
+func takeByPeer(l *limit.Keyed, now time.Duration, remote string) bool {
+	at, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return l.Take(now, []byte(remote))
+	}
+	source := loop.Source(at.Addr()).As16()
+	return l.Take(now, source[:])
+}

@@ -89,7 +89,7 @@ var (
 	// `max_concurrency` to their number, so that calls wait in the sidecar.
 	PoolExhausted = &Failure{Code: "pool-exhausted", Status: 503, reason: link.Exhausted, Retry: RetryPaidElsewhere,
 		Text: "the application has no thread free"}
-	// RateLimited means a rate above `rate_limit` of listener or service, here or at the
+	// RateLimited means a rate above `rate_limit` of listener, route or service, here or at the
 	// provider's sidecar.
 	RateLimited = &Failure{Code: "rate-limited", Status: 429, reason: link.RateLimited, Retry: RetryPaid,
 		Text: "more requests a second than are allowed"}

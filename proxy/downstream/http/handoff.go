@@ -66,7 +66,7 @@ func (s *session) queueHandoff(kind stats.StreamKind) {
 
 func (s *session) checkHandoff(ex *exchange.Exchange) *fault.Failure {
 	switch {
-	case s.listener.Limited(s.host.Loop.Now()):
+	case exchange.Limited(s.listener.Rate, s.host.Loop.Now(), s, &ex.Request):
 		return fault.RateLimited
 	case s.kind == stats.StreamConnect && s.listener.Direct != nil:
 		return fault.Unsupported
@@ -84,6 +84,8 @@ func (s *session) checkHandoff(ex *exchange.Exchange) *fault.Failure {
 		return fault.Draining
 	case s.host.Process.Budget.Full(s.held + ex.Held):
 		return fault.Overloaded
+	case exchange.Limited(ex.Route.Rate, s.host.Loop.Now(), s, &ex.Request):
+		return fault.RateLimited
 	}
 	return nil
 }

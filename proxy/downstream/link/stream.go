@@ -81,7 +81,7 @@ func (s *session) checkStream(st *link.Stream) *fault.Failure {
 		return fault.Draining
 	case st.Kind == link.StreamHTTP && s.opaque(), st.Kind == link.StreamOpaque && !s.takesOpaque():
 		return fault.NoRoute
-	case s.listener.Limited(s.host.Loop.Now()):
+	case exchange.Limited(s.listener.Rate, s.host.Loop.Now(), s, nil): // its head comes later
 		return fault.RateLimited
 	case s.host.Process.Budget.Full(s.Held):
 		return fault.Overloaded
