@@ -15,6 +15,7 @@ const (
 	HeaderHedge      = "x-remora-hedge"      // "off": the caller wants no hedges
 	HeaderTimeout    = "x-remora-timeout-ms" // how long the caller waits; also sent to the application
 	HeaderClass      = "x-remora-class"      // requests of a class take about equally long
+	HeaderMirror     = "x-remora-mirror"     // "1": a copy of a request, whose response is discarded; sent to the application
 	HeaderPriority   = "x-remora-priority"   // PriorityBatch: all other requests go first; also sent to the application
 )
 
@@ -37,6 +38,7 @@ var (
 	NameContentType    = []byte("Content-Type")
 	NameError          = []byte("X-Remora-Error")
 	NameTimeout        = []byte(HeaderTimeout)
+	NameMirror         = []byte(HeaderMirror)
 
 	SchemeHTTP = []byte("http")
 

@@ -12,6 +12,7 @@
 //	route                           which route
 //	allow, limit                    who may pass
 //	exchange                        deadline, attempts, retries, hedges, the one response
+//	filter/injection, /mirror       what a route adds: faults, copies
 //	upstream/http, /link, /dubbo    an attempt to bytes, bytes to a response
 //	telemetry                       counters, access log, spans
 //	stream                          what leaves the loops
@@ -20,6 +21,7 @@
 //
 //	process.go            Process, which all loops share
 //	protocols.go          the list of protocols
+//	filters.go            the list of filters
 //	worker.go             Worker, the part on one loop
 //	generation.go         Generation, one configuration with what the loops share of it
 //	generation_worker.go  the switch of one loop to a generation

@@ -32,6 +32,9 @@ func (w *Worker) shedAll() {
 // LeastShed, or less if there are very many connections: an equal part of the mark.
 func (w *Worker) shed() {
 	for w.shard.OverBudget() {
+		if w.host.Pool.ShedCopy() { // nobody waits for it
+			continue
+		}
 		held, h := w.largestHolder()
 		if held < min(exchange.LeastShed, w.shard.ShareOfAll()) {
 			return

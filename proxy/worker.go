@@ -34,7 +34,7 @@ func NewWorker(p *Process, loop loop.Loop, log shard.Logger, seed uint64) *Worke
 		acceptors: make(map[string]downstream.Acceptor), connectors: make(exchange.Connectors),
 	}
 	w.shard.Shedding.Do = w.shedAll
-	w.router.Rand = w.shard.Rand
+	w.router.Rand, w.router.Filters = w.shard.Rand, w.filtersOf
 	w.host = downstream.Host{
 		Shard: w.shard, Pool: exchange.NewPool(w.shard), Router: &w.router, Streams: p.streams, Leaser: w,
 	}

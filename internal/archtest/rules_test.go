@@ -107,7 +107,7 @@ var layers = []layer{
 	{
 		[]string{"proxy"},
 		[]string{
-			"proxy/downstream/...", "proxy/upstream/...", "proxy/exchange", "proxy/limit", "proxy/allow", "proxy/forwarded", "proxy/route",
+			"proxy/downstream/...", "proxy/upstream/...", "proxy/filter/...", "proxy/exchange", "proxy/limit", "proxy/allow", "proxy/forwarded", "proxy/route",
 			"proxy/shard", "proxy/fault", "proxy/loop", "proxy/telemetry/...", "proxy/config", "protocol", "lb", "registry",
 		},
 		"proxy wires the core; drivers, admin and registry clients reach it, never the other way",
@@ -154,6 +154,11 @@ var layers = []layer{
 		[]string{"proxy/upstream/*"},
 		append([]string{"protocol/NAME", "proxy/mux"}, upstream...),
 		"an upstream knows the exchange and its own codec, and never a session",
+	},
+	{
+		[]string{"proxy/filter/*"},
+		append([]string{"proxy/route", "proxy/identity", "proxy/telemetry/stats"}, upstream...),
+		"a filter is a phase that a route adds: it knows the exchange, and no other filter, session or upstream",
 	},
 	{
 		[]string{"proxy/exchange"},
@@ -246,14 +251,9 @@ var layers = []layer{
 		"picking is pure; of the rest it knows only the registry's plain types",
 	},
 	{
-		[]string{"registry/dns"},
+		[]string{"registry/dns", "registry/health"},
 		[]string{"registry"},
-		"dns decorates any source, so it knows none: it turns the host names of a snapshot into addresses",
-	},
-	{
-		[]string{"registry/health"},
-		[]string{"registry"},
-		"health decorates any source, so it knows none: it adds verdicts to the endpoints of a snapshot",
+		"it decorates any source, so it knows none: host names of a snapshot become addresses, or endpoints get verdicts",
 	},
 	{
 		[]string{"registry/registrytest"},

@@ -109,6 +109,7 @@ func (c *scraper) collect(to *page, reports []stats.WorkerReport) {
 	for _, svc := range merge(reports) {
 		c.service(to, &svc)
 		c.hedging(to, &svc)
+		c.filters(to, &svc)
 		c.endpoints(to, &svc)
 	}
 }

@@ -91,6 +91,26 @@ func (c *scraper) service(to *page, svc *stats.ServiceReport) {
 	}
 }
 
+// The families of filters. They have series for services to which a route with the filter leads.
+var (
+	faults  = counter("faults_injected_total", "Requests that a route has delayed or aborted on purpose.", "service", "fault")
+	mirrors = counter("mirrored_total",
+		"Copies of requests: answered, failed (5xx or no response), or dropped for want of room.", "service", "outcome")
+)
+
+func (c *scraper) filters(to *page, svc *stats.ServiceReport) {
+	f := &svc.Stats.FilterStats
+	if f.Injects {
+		to.put(faults, float64(f.Delayed), svc.Name, "delay")
+		to.put(faults, float64(f.Aborted), svc.Name, "abort")
+	}
+	if f.Mirrors {
+		to.put(mirrors, float64(f.MirrorAnswered), svc.Name, "answered")
+		to.put(mirrors, float64(f.MirrorFailed), svc.Name, "failed")
+		to.put(mirrors, float64(f.MirrorDropped), svc.Name, "dropped")
+	}
+}
+
 func countUnhealthy(list []stats.EndpointReport) (n int) {
 	for i := range list {
 		if list[i].Unhealthy {

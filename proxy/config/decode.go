@@ -148,7 +148,7 @@ func (d *decoder) setDefaults(v reflect.Value, n *node) {
 	case *Register:
 		item.Weight, item.Check = 1, defaultCheck()
 	case *Route:
-		d.route, item.Allow = n, defaultAllow()
+		d.route, item.Allow, item.Fault, item.Mirror = n, defaultAllow(), defaultFault(), defaultMirror()
 		item.Policy = d.policyOf(firstService(n))
 	case *Share:
 		item.Weight = 1

@@ -48,6 +48,8 @@ type Route struct {
 	Rewrite   Rewrite   `yaml:"rewrite"`
 	RateLimit RateLimit `yaml:"rate_limit"`
 	Allow     Allow     `yaml:"allow"`
+	Fault     Fault     `yaml:"fault"`
+	Mirror    Mirror    `yaml:"mirror"`
 
 	// Policy is the effective one: that of Service, overridden field by field
 	// by what the route sets. Each Share of a Split has its own.

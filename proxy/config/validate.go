@@ -226,6 +226,8 @@ func (v *validator) route(i int, r *Route) {
 	v.routePolicies(at, r)
 	v.rateLimit(at, &r.RateLimit)
 	v.rateKey(at, &r.RateLimit, r.Match.OfDubbo())
+	v.fault(at.key("fault"), r)
+	v.mirror(at.key("mirror"), r)
 }
 
 func (v *validator) retry(at path, p *Policy) {

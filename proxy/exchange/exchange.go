@@ -77,13 +77,16 @@ type tally struct {
 	queued       time.Duration // time in queues for slots
 	retries      int           // paid retries, and those of bad responses
 	freeRetries  int
-	hedges       int           // hedges that reached an endpoint
-	wasted       int           // of these, hedges that were refused, and not replaced
-	missedHedges int           // hedges that reached none
-	overtaken    time.Duration // when a hedge's response came before the primary's; 0: it did not
-	inFlight     int           // attempts that are not over
-	launched     int           // attempts used
-	tryLate      bool          // the timer try was late, and put off once
+	hedges       int            // hedges that reached an endpoint
+	wasted       int            // of these, hedges that were refused, and not replaced
+	missedHedges int            // hedges that reached none
+	overtaken    time.Duration  // when a hedge's response came before the primary's; 0: it did not
+	inFlight     int            // attempts that are not over
+	launched     int            // attempts used
+	filtered     uint8          // filters of the route that have seen the request and not its end
+	tryLate      bool           // the timer try was late, and put off once
+	copied       bool           // a copy of another request: see BeginCopy
+	Injected     stats.Injected // faults of the route
 }
 
 // Open reports whether the caller still waits.
@@ -102,7 +105,16 @@ func (ex *Exchange) Begin(r *Route, l *Listener) {
 		return
 	}
 	ex.setDeadline()
-	ex.startHedging()
+	if len(r.filters) > 0 {
+		ex.Resume()
+		return
+	}
+	ex.start(ex.began)
+}
+
+// start sends the request: its first attempt and, later, its hedges.
+func (ex *Exchange) start(now time.Duration) {
+	ex.startHedging(now)
 	ex.launch(primaryAttempt, nil)
 }
 
@@ -187,17 +199,17 @@ func (ex *Exchange) setDeadline() {
 
 // startHedging arms the hedge timer, in shadow mode only of a request that is watched. A batch
 // request is not hedged, and tells nothing about how long others take.
-func (ex *Exchange) startHedging() {
+func (ex *Exchange) startHedging(now time.Duration) {
 	ex.watch = hedge.Watch{}
 	if ex.batch {
 		return
 	}
 	r := ex.Route.hedging
-	ex.service.hedging.Primary(ex.began, r)
+	ex.service.hedging.Primary(now, r)
 	if ex.Route.classHeader != "" && ex.ClassName == nil {
 		ex.ClassName = protocol.Find(ex.Request.Headers, ex.Route.classHeader)
 	}
-	ex.watch.Class = r.ClassOf(ex.began, ex.ClassName, len(ex.Request.Body))
+	ex.watch.Class = r.ClassOf(now, ex.ClassName, len(ex.Request.Body))
 	if ex.NoHedge || r.Policy.Mode == hedge.Off {
 		return
 	}
@@ -205,7 +217,7 @@ func (ex *Exchange) startHedging() {
 		r.Begin(&ex.watch)
 	}
 	if r.Policy.Mode == hedge.On || ex.watch.Watched {
-		ex.armHedge(ex.began, r.DelayOf(ex.began, ex.watch.Class))
+		ex.armHedge(now, r.DelayOf(now, ex.watch.Class))
 	}
 }
 
@@ -265,7 +277,9 @@ func (ex *Exchange) answerBestOrFail(f *fault.Failure) {
 
 func (ex *Exchange) fail(f *fault.Failure) {
 	ex.leaveOpen(exchangeAnswered)
-	ex.shard.Stats.Failed(f)
+	if !ex.copied {
+		ex.shard.Stats.Failed(f)
+	}
 	ex.conclude(&result{outcome: stats.OutcomeFailed, failure: f})
 	ex.judge(f.Verdict())
 	ex.releasePending()
@@ -294,6 +308,9 @@ func (ex *Exchange) leaveOpen(next exchangeState) {
 	ex.shard.Loop.Stop(&ex.hedge)
 	if ex.try.Armed() {
 		ex.shard.Loop.Stop(&ex.try)
+	}
+	if ex.filtered > 0 {
+		ex.endFilters()
 	}
 }
 

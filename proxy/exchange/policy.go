@@ -32,6 +32,7 @@ type Route struct {
 	rules         allow.Rules  // of the route and its service
 	ruled         bool         // there is one
 	Rate          *limit.Keyed // nil means no limit
+	filters       []Filter     // in order; nil means none
 }
 
 // retryOn is the parsed retry.on list.
@@ -40,7 +41,8 @@ type retryOn struct {
 	statuses                        []int
 }
 
-func newRoute(plan *route.Plan, svc *Service) *Route {
+// NewRoute returns a route of a plan to a service on its loop.
+func NewRoute(plan *route.Plan, svc *Service) *Route {
 	p := plan.Policy
 	r := &Route{
 		Rewrite: route.NewRewrite(plan), Service: svc,

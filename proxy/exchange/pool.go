@@ -13,6 +13,7 @@ type Pool struct {
 	shard     *shard.Shard
 	exchanges []*Exchange
 	responses []*Response
+	copies    []*Exchange // in flight, by CallIndex
 }
 
 // maxFree bounds each free list; the garbage collector gets the rest.
@@ -39,6 +40,43 @@ func (p *Pool) Exchange(from Caller) *Exchange {
 	p.exchanges = p.exchanges[:n-1]
 	ex.caller = from
 	return ex
+}
+
+// Copy returns an exchange of its own for a copy of the request of ex, which from is the caller of.
+// BeginCopy must follow.
+func (p *Pool) Copy(ex *Exchange, from Caller) *Exchange {
+	c, size := p.Exchange(from), ex.Request.Size()
+	c.HeadBuffer = p.shard.Buffers.Get(size)
+	if cap(c.HeadBuffer.B) < size { // a small one
+		c.HeadBuffer.B = make([]byte, 0, size)
+	}
+	ex.Request.CopyTo(&c.Request, c.HeadBuffer)
+	c.Hold()
+	return c
+}
+
+func (p *Pool) addCopy(ex *Exchange) {
+	ex.CallIndex = len(p.copies)
+	p.copies = append(p.copies, ex)
+}
+
+// removeCopy removes a copy that has ended; the last one in flight gets its place.
+func (p *Pool) removeCopy(ex *Exchange) {
+	last := len(p.copies) - 1
+	moved := p.copies[last]
+	p.copies[ex.CallIndex], p.copies[last] = moved, nil
+	moved.CallIndex = ex.CallIndex
+	p.copies = p.copies[:last]
+}
+
+// ShedCopy abandons a copy of a request because memory is short, and reports whether there was
+// one.
+func (p *Pool) ShedCopy() bool {
+	n := len(p.copies)
+	if n > 0 {
+		p.copies[n-1].Shed()
+	}
+	return n > 0
 }
 
 // Recycle returns an exchange that never began.

@@ -1,8 +1,10 @@
 package exchange
 
 import (
+	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/identity"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // Caller is the downstream end of an exchange: the session that its request came from. Exactly
@@ -61,6 +63,37 @@ type Holder interface {
 	ShedLargest() bool
 	// CloseNow closes the connection at once and abandons its requests, also at applications.
 	CloseNow()
+}
+
+// Filter is a phase that a route adds to its requests, after they were admitted and before their
+// first attempt. A filter belongs to one route on one loop. Streams pass no filter.
+type Filter interface {
+	// Request is called once for each request.
+	Request(ex *Exchange) Next
+	// End is called once after Request, when the caller has its response or has gone. A filter
+	// that holds ex forgets it.
+	End(ex *Exchange)
+}
+
+// Next is what a filter wants of a request.
+type Next uint8
+
+const (
+	Continue Next = iota // to the next filter, or to the first attempt
+	Hold                 // the filter calls Resume or Refuse later, unless End comes first
+	Done                 // the filter has called Refuse
+)
+
+// FilterMaker returns the filter of a route on one loop, or nil if the route has none of its kind.
+type FilterMaker func(at *FilterPlace) Filter
+
+// FilterPlace is where a filter works.
+type FilterPlace struct {
+	Shard    *shard.Shard
+	Pool     *Pool
+	Route    *config.Route
+	Service  *Service            // that the route, or its share, leads to
+	Services map[string]*Service // all of the loop, by name
 }
 
 // LeastShed is the least number of bytes for which a request is abandoned, or a

@@ -29,12 +29,16 @@ func (c *result) bytes() int {
 func (ex *Exchange) conclude(c *result) {
 	o, bytes, now := c.outcome, c.bytes(), ex.shard.Loop.Now()
 	latency := now - ex.began
-	if ex.shard.AccessLog.On() {
-		ex.log(c, now)
-	}
-	ex.endSpan(c)
-	if o != stats.OutcomeCancelled {
-		ex.shard.Milliseconds.Now(now).Answered(latency, bytes)
+	if ex.copied {
+		ex.pool.removeCopy(ex)
+	} else {
+		if ex.shard.AccessLog.On() {
+			ex.log(c, now)
+		}
+		ex.endSpan(c)
+		if o != stats.OutcomeCancelled {
+			ex.shard.Milliseconds.Now(now).Answered(latency, bytes)
+		}
 	}
 	if ex.Route == nil {
 		return
@@ -79,6 +83,7 @@ func (ex *Exchange) log(c *result, now time.Duration) {
 			r.Queued += now - a.queued.since
 		}
 	}
+	r.Fault = ex.Injected.String()
 	if c.failure != nil {
 		r.Status, r.Error = c.failure.Status, c.failure.Code
 	}

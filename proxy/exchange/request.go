@@ -8,6 +8,7 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/hedge"
 )
 
 // message is the request of an exchange, with its memory.
@@ -70,6 +71,47 @@ func (ex *Exchange) Limit(r *Route, now time.Duration) time.Duration {
 		return r.Timeout
 	}
 	return min(r.Timeout, ex.Request.Deadline-now)
+}
+
+// Resume passes the request to the filters that have not seen it. If none holds it, its first
+// attempt follows. A filter that has held the request calls it.
+func (ex *Exchange) Resume() {
+	for all := ex.Route.filters; int(ex.filtered) < len(all); {
+		f := all[ex.filtered]
+		ex.filtered++
+		if f.Request(ex) != Continue {
+			return // ex may be over
+		}
+	}
+	ex.start(ex.shard.Loop.Now())
+}
+
+// Refuse gives the caller f. A filter calls it, and must not touch ex afterwards.
+func (ex *Exchange) Refuse(f *fault.Failure) { ex.fail(f) }
+
+// endFilters ends the filters that have seen the request.
+func (ex *Exchange) endFilters() {
+	seen := ex.Route.filters[:ex.filtered]
+	ex.filtered = 0
+	for _, f := range seen {
+		f.End(ex)
+	}
+}
+
+// BeginCopy starts on a request that Pool.Copy has made. It is sent once, by a route whose policy
+// has neither retries nor hedges. It passes no filter, has no access line and no span, and its
+// failures count for the service alone: they are no responses of this sidecar.
+func (ex *Exchange) BeginCopy(r *Route) {
+	ex.copied, ex.began = true, ex.shard.Loop.Now()
+	ex.pool.addCopy(ex)
+	ex.state.become(exchangeOpen)
+	if f := ex.admit(r); f != nil {
+		ex.fail(f)
+		return
+	}
+	ex.Request.Idempotent, ex.watch = false, hedge.Watch{}
+	ex.setDeadline()
+	ex.launch(primaryAttempt, nil)
 }
 
 // size is the length of the request in bytes.

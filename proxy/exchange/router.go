@@ -23,6 +23,9 @@ type Router struct {
 	Direct map[string]*Route // of listeners with a fixed service, by service
 	Rand   *rand.PCG
 	room   hedge.Room
+
+	// Filters returns the filters of a new route.
+	Filters func(plan *route.Plan, services map[string]*Service) []Filter
 }
 
 // Find returns the first route that matches, or nil. Of a split it draws one of the shares.
@@ -55,7 +58,7 @@ func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[stri
 	}
 	for i := range plans {
 		plan := &plans[i]
-		made := adoptRoute(plan, old, services)
+		made := r.adopt(plan, old, services)
 		made.index = plan.Index
 		made.hedging.Bound(&r.room)
 		made.rules = rules.RulesOf(plan)
@@ -75,18 +78,19 @@ func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[stri
 	}
 }
 
-// adoptRoute returns the route of a plan. A route that stays is taken out of old.
-func adoptRoute(plan *route.Plan, old []*Route, services map[string]*Service) *Route {
+// adopt returns the route of a plan. A route that stays is taken out of old.
+func (r *Router) adopt(plan *route.Plan, old []*Route, services map[string]*Service) *Route {
 	if plan.Same {
-		r := old[plan.Before]
+		kept := old[plan.Before]
 		old[plan.Before] = nil
-		return r
+		return kept
 	}
-	r := newRoute(plan, services[plan.Service])
+	made := NewRoute(plan, services[plan.Service])
+	made.filters = r.Filters(plan, services)
 	if plan.Before >= 0 {
-		r.hedging.Inherit(old[plan.Before].hedging)
+		made.hedging.Inherit(old[plan.Before].hedging)
 	}
-	return r
+	return made
 }
 
 // Listener is one loop's side of a listener.

@@ -249,6 +249,9 @@ func (r *Route) report(now time.Duration, d stats.Detail) stats.RouteReport {
 	return out
 }
 
+// FilterStats returns the counts of filters, for filters to add to.
+func (s *Service) FilterStats() *stats.FilterStats { return &s.stats.FilterStats }
+
 // Counts are the counters of the service, with those of hedging on its routes.
 func (s *Service) Counts() stats.ServiceStats {
 	c := s.stats

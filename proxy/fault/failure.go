@@ -22,6 +22,13 @@ func (f *Failure) BlamesEndpoint() bool {
 	return f == Connect || f == Reset || f == Malformed
 }
 
+// WithStatus returns a failure like f with another status.
+func (f *Failure) WithStatus(status int) *Failure {
+	other := *f
+	other.Status = status
+	return &other
+}
+
 // AsUnsent returns the failure of an unsent request whose connection ended with f.
 func (f *Failure) AsUnsent() *Failure {
 	if f == DialLimit {
@@ -139,6 +146,10 @@ var (
 	// most. Send fewer or smaller messages, or raise the limit.
 	Shed = &Failure{Code: "shed", Status: 503, reason: link.Overload,
 		Text: "memory is short, and this request took the most"}
+	// Injected means that `fault.abort` of the route ended the request on purpose, with the status
+	// that it says.
+	Injected = &Failure{Code: "fault-injected", Status: 503,
+		Text: "the route aborts some requests on purpose"}
 	// Pipelined means that the client sends more than `limits.pipelined` requests without
 	// waiting for responses.
 	Pipelined = &Failure{Code: "too-many-pipelined", Status: 429,

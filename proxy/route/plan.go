@@ -14,12 +14,15 @@ type Plan struct {
 	Match   *config.Match
 	Rewrite string // replaces the prefix of the path that matched; empty means no rewrite
 	Policy  *config.Policy
-	weight  int // in its split
-	Targets int // for the first plan of a split the number of its plans, else 0
+	Route   *config.Route // nil for listeners with a fixed service
+	// MirrorPolicy is that of the service which gets copies of the requests; nil means none.
+	MirrorPolicy *config.Policy
+	weight       int // in its split
+	Targets      int // for the first plan of a split the number of its plans, else 0
 
 	// Before is the index of the plan of the previous generation that takes the
-	// same requests to the same service, or -1. Same reports whether its rewrite
-	// and policy are the same, too. Compare sets both.
+	// same requests to the same service, or -1. Same reports whether its rewrite,
+	// policy and filters are the same, too. Compare sets both.
 	Before int
 	Same   bool
 }
@@ -29,7 +32,10 @@ type Plan struct {
 func Plans(cfg *config.Config) (plans []Plan) {
 	for i := range cfg.Routes {
 		c := &cfg.Routes[i]
-		plan := Plan{Index: i, Match: &c.Match, Rewrite: c.Rewrite.Path}
+		plan := Plan{Index: i, Match: &c.Match, Rewrite: c.Rewrite.Path, Route: c}
+		if c.Mirror.Enabled() {
+			plan.MirrorPolicy = &cfg.Services[c.Mirror.Service].Policy
+		}
 		if len(c.Split) == 0 {
 			plan.Service, plan.Policy = c.Service, &c.Policy
 			plans = append(plans, plan)
@@ -71,8 +77,17 @@ func Compare(plans, previous []Plan, kept func(service string) bool) {
 		}
 		delete(indexes, p.key())
 		old := &previous[at]
-		p.Before, p.Same = at, old.Rewrite == p.Rewrite && reflect.DeepEqual(old.Policy, p.Policy)
+		p.Before, p.Same = at, old.Rewrite == p.Rewrite && reflect.DeepEqual(old.Policy, p.Policy) && sameFilters(old, p) &&
+			(p.MirrorPolicy == nil || kept(p.Route.Mirror.Service))
 	}
+}
+
+// sameFilters reports whether two plans have the same filters.
+func sameFilters(a, b *Plan) bool {
+	if a.Route == nil || b.Route == nil {
+		return a.Route == b.Route
+	}
+	return a.Route.Fault == b.Route.Fault && a.Route.Mirror == b.Route.Mirror && reflect.DeepEqual(a.MirrorPolicy, b.MirrorPolicy)
 }
 
 // key identifies plans that take the same requests to the same service.

@@ -85,6 +85,9 @@ func New(process *Process, index int, loop loop.Loop, log Logger, seed uint64) *
 	return s
 }
 
+// Draw reports whether a request is one of a share of all, at random.
+func (s *Shard) Draw(share float64) bool { return float64(s.Rand.Uint64()>>11)/(1<<53) < share }
+
 // maxScratch bounds the encoding buffer that a shard keeps between callbacks.
 const maxScratch = 256 << 10
 

@@ -51,7 +51,9 @@ func (c *appConn) take(req *protocol.Request, length int64) {
 		c.app.m.journal.wrong("provider %d: its application got an unknown request", c.app.provider+1)
 		return
 	}
-	c.app.m.journal.arrived(nonce, c.app.provider, attempt, length)
+	if protocol.Find(req.Headers, protocol.HeaderMirror) == nil { // else a copy
+		c.app.m.journal.arrived(nonce, c.app.provider, attempt, length)
+	}
 	c.app.serve(c, nonce)
 }
 

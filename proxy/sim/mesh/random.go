@@ -49,6 +49,13 @@ func Random(seed uint64) Spec {
 	if d.chance(.2) {
 		s.Batch = s.Load
 	}
+	if d.chance(.2) {
+		s.Route["fault"] = fmt.Sprintf("{delay: %s, delay_share: %s, abort: %s, abort_share: %s}",
+			d.word("1ms", "10ms", "25ms"), d.word("0.1", "1"), d.word("429", "503"), d.word("0", "0.1"))
+	}
+	if d.chance(.15) {
+		s.Route["mirror"] = "{service: compute, share: " + d.word("0.2", "1") + "}"
+	}
 	return s
 }
 

@@ -30,6 +30,8 @@ type Spec struct {
 	// the keys of a service, or one of the top-level keys limits, timeouts, node.
 	Consumer, Provider map[string]string
 
+	Route map[string]string // YAML values by the keys of the consumers' route
+
 	Events []Event
 }
 
@@ -76,7 +78,7 @@ func NewSpec() Spec {
 		Applications: Applications{Threads: 8, Queue: 1000, Service: time.Millisecond, Sigma: 0.5},
 		Network:      Network{NewsMin: time.Millisecond, NewsMax: 50 * time.Millisecond, Lease: time.Second},
 		Traffic:      Traffic{Duration: time.Second},
-		Consumer:     map[string]string{}, Provider: map[string]string{},
+		Consumer:     map[string]string{}, Provider: map[string]string{}, Route: map[string]string{},
 	}
 }
 
@@ -84,7 +86,7 @@ func NewSpec() Spec {
 func (s *Spec) clone() Spec {
 	c := *s
 	c.Capacity, c.Weights = slices.Clone(s.Capacity), slices.Clone(s.Weights)
-	c.Consumer, c.Provider = maps.Clone(s.Consumer), maps.Clone(s.Provider)
+	c.Consumer, c.Provider, c.Route = maps.Clone(s.Consumer), maps.Clone(s.Provider), maps.Clone(s.Route)
 	c.Events = slices.Clone(s.Events)
 	return c
 }
@@ -128,9 +130,13 @@ func (s *Spec) consumerConfig() (*config.Config, error) {
 	if s.Direct {
 		protocol = config.ProtocolHTTP
 	}
+	route := "service: compute"
+	for _, key := range slices.Sorted(maps.Keys(s.Route)) {
+		route += ", " + key + ": " + s.Route[key]
+	}
 	return parseConfig("consumer", `
 listeners: [{name: egress, address: "127.0.0.1:15001", protocol: http}]
-routes: [{service: compute}]
+routes: [{`+route+`}]
 services:
   compute:
     protocol: `+protocol+"\n", s.Consumer)

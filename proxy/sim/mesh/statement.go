@@ -141,6 +141,7 @@ var statements = []statement{
 	part("large", func(s *Spec) *float64 { return &s.Large }),
 	configured("consumer", func(s *Spec) map[string]string { return s.Consumer }, func(s *Spec) error { _, err := s.consumerConfig(); return err }),
 	configured("provider", func(s *Spec) map[string]string { return s.Provider }, func(s *Spec) error { _, err := s.providerConfig(); return err }),
+	configured("route", func(s *Spec) map[string]string { return s.Route }, func(s *Spec) error { _, err := s.consumerConfig(); return err }),
 	{"at", func(s *Spec, w *words) { s.Events = append(s.Events, readEvent(w, false)) }, nil},
 	{"every", func(s *Spec, w *words) { s.Events = append(s.Events, readEvent(w, true)) }, nil},
 }

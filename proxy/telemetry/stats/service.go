@@ -51,6 +51,8 @@ type ServiceStats struct {
 
 	Ejections [lb.Reasons]uint64 // of endpoints, by reason
 
+	FilterStats
+
 	Streams        uint64 // streams that an endpoint accepted
 	StreamsOpen    int    // of these, streams open now
 	StreamsFailed  uint64 // streams that no endpoint accepted
@@ -76,6 +78,7 @@ func (s *ServiceStats) Add(o *ServiceStats) {
 	s.RetriesOverBudget += o.RetriesOverBudget
 	s.RetriesCascade += o.RetriesCascade
 	s.Counts.Add(&o.Counts)
+	s.FilterStats.Add(&o.FilterStats)
 	for i, n := range o.Ejections {
 		s.Ejections[i] += n
 	}

@@ -1,0 +1,43 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestFaultRules(t *testing.T) {
+	checkRules(t, []rule{
+		{withRoute(`fault: {}`), ""},
+		{withRoute(`fault: {delay: 1s, abort: 503}`), ""},
+		{withRoute(`fault: {delay: 1s, delay_share: 0.1, abort: 599, abort_share: 1}`), ""},
+		{withRoute(`fault: {delay: 1s, delay_share: 10}`), "expected a number in [0,1]"},
+		{withRoute(`fault: {delay: 2s}`), "routes[0].fault.delay: 2s is not less than the timeout of 2s"},
+		{withRoute(`timeout: 3s, fault: {delay: 2s}`), ""},
+		{withRoute(`fault: {abort: 200}`), "routes[0].fault.abort: expected a status from 400 to 599, got 200"},
+		{withRoute(`fault: {abort: 600}`), "at most 599"},
+		{withRoute(`fault: {abort_share: 0.1}`), "routes[0].fault.abort: missing"},
+		{withRoute(`fault: {delay_share: 0}`), "routes[0].fault.delay: missing"},
+		{withRoute(`fault: {aborts: 503}`), "did you mean abort?"},
+		{`{services: {s: {discover: static, endpoints: ["a:1"]}, r: {discover: static, endpoints: ["a:1"]}},
+routes: [{service: [{name: s}, {name: r, timeout: 1s}], fault: {delay: 2s}}]}`, "the timeout of 1s"},
+	})
+	f := mustParse(t, withRoute(`fault: {delay: 1s, abort: 503, abort_share: 0}`)).Routes[0].Fault
+	if f.DelayShare != 1 || f.AbortShare != 0 || !f.Enabled() {
+		t.Errorf("got %+v", f)
+	}
+}
+
+func TestMirrorRules(t *testing.T) {
+	checkRules(t, []rule{
+		{withRoute(`mirror: {service: mirrored}`), ""},
+		{withRoute(`mirror: {service: mirrored, share: 0.1}`), ""},
+		{withRoute(`mirror: {}`), ""},
+		{withRoute(`mirror: {service: mirored}`), `routes[0].mirror.service: there is no service "mirored"; did you mean mirrored?`},
+		{withRoute(`mirror: {share: 0.1}`), "routes[0].mirror.service: missing"},
+		{withRoute(`mirror: {service: mirrored, share: 2}`), "expected a number in [0,1]"},
+		{withRoute(`mirror: mirrored`), "expected a mapping"},
+		{strings.Replace(withRoute(`mirror: {service: mirrored}`), `"b:1"], protocol: http`, `"b:1"], protocol: dubbo`, 1), "mirrored speaks dubbo"},
+		{strings.Replace(withRoute(`mirror: {service: mirrored}`), `"b:1"],`, `"b:1"], allow: {rules: [{method: [GET]}]},`, 1), "has allow rules"},
+		{strings.Replace(withRoute(`match: {service: a}, mirror: {service: mirrored}`), `timeout: 2s`, ``, 1), "calls of Dubbo are not copied"},
+	})
+}

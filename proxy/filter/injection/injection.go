@@ -1,0 +1,114 @@
+// Package injection is the filter that injects faults: it delays requests of a route, or aborts
+// them.
+package injection
+
+import (
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/shard"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+)
+
+// filter injects the faults of one route on one loop. A request that waits is bounded by
+// max_pending, as any other.
+type filter struct {
+	shard  *shard.Shard
+	counts *stats.FilterStats
+
+	delay      time.Duration
+	delayShare float64
+	abort      *fault.Failure // nil means none
+	abortShare float64
+
+	waiting map[*exchange.Exchange]*wait
+	free    []*wait
+}
+
+// wait is the delay of one request.
+type wait struct {
+	ex    *exchange.Exchange
+	timer loop.Timer
+}
+
+// New returns the filter of a route, or nil if that injects no faults.
+func New(at *exchange.FilterPlace) exchange.Filter {
+	c := &at.Route.Fault
+	if !c.Enabled() {
+		return nil
+	}
+	f := &filter{
+		shard: at.Shard, counts: at.Service.FilterStats(),
+		delay: c.Delay, delayShare: c.DelayShare, abortShare: c.AbortShare,
+		waiting: make(map[*exchange.Exchange]*wait),
+	}
+	if c.Abort > 0 {
+		f.abort = fault.Injected.WithStatus(c.Abort)
+	}
+	f.counts.Injects = true
+	return f
+}
+
+func (f *filter) Request(ex *exchange.Exchange) exchange.Next {
+	if f.delay > 0 && f.shard.Draw(f.delayShare) {
+		f.counts.Delayed++
+		ex.Injected |= stats.InjectedDelay
+		f.hold(ex)
+		return exchange.Hold
+	}
+	return f.mayAbort(ex)
+}
+
+// End implements exchange.Filter. It forgets a request that waits.
+func (f *filter) End(ex *exchange.Exchange) {
+	if w := f.waiting[ex]; w != nil {
+		f.shard.Loop.Stop(&w.timer)
+		f.release(w)
+	}
+}
+
+// hold delays a request.
+func (f *filter) hold(ex *exchange.Exchange) {
+	var w *wait
+	if n := len(f.free); n > 0 {
+		w, f.free = f.free[n-1], f.free[:n-1]
+	} else {
+		w = &wait{}
+		w.timer.Fire = func() { f.onDelay(w) }
+	}
+	w.ex = ex
+	f.waiting[ex] = w
+	f.shard.Loop.After(f.delay, &w.timer)
+}
+
+func (f *filter) onDelay(w *wait) {
+	ex := w.ex
+	f.release(w)
+	if f.mayAbort(ex) == exchange.Continue {
+		ex.Resume()
+	}
+}
+
+// maxFree bounds the list of waits for the next requests.
+const maxFree = 256
+
+func (f *filter) release(w *wait) {
+	delete(f.waiting, w.ex)
+	w.ex = nil
+	if len(f.free) < maxFree {
+		f.free = append(f.free, w)
+	}
+}
+
+// mayAbort aborts the request if it is drawn.
+func (f *filter) mayAbort(ex *exchange.Exchange) exchange.Next {
+	if f.abort == nil || !f.shard.Draw(f.abortShare) {
+		return exchange.Continue
+	}
+	f.counts.Aborted++
+	ex.Injected |= stats.InjectedAbort
+	ex.Refuse(f.abort)
+	return exchange.Done
+}

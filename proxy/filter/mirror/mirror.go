@@ -1,0 +1,120 @@
+// Package mirror is the filter that sends copies of requests to a second service. Nobody waits for
+// them.
+package mirror
+
+import (
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/identity"
+	"github.com/remora-proxy/remora/proxy/route"
+	"github.com/remora-proxy/remora/proxy/shard"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+)
+
+// What the copies of one route may hold on one loop. A request for which there is no room is not
+// copied.
+const (
+	maxInFlight = 64
+	maxBytes    = 8 << 20
+)
+
+// filter copies the requests of one route on one loop. It is the caller of the copies.
+type filter struct {
+	shard    *shard.Shard
+	pool     *exchange.Pool
+	share    float64
+	to       *exchange.Route // of the copies
+	listener *exchange.Listener
+	counts   *stats.FilterStats
+
+	inFlight, bytes int // of copies
+}
+
+var _ exchange.Caller = (*filter)(nil)
+
+// New returns the filter of a route, or nil if that has no mirror.
+func New(at *exchange.FilterPlace) exchange.Filter {
+	c := &at.Route.Mirror
+	if !c.Enabled() {
+		return nil
+	}
+	service := at.Services[c.Service]
+	policy := service.Config.Policy
+	policy.Retry, policy.Hedge.Mode, policy.Hedge.Class = config.Retry{}, config.HedgeOff, config.ClassNone
+	f := &filter{
+		shard: at.Shard, pool: at.Pool, share: c.Share,
+		to:       exchange.NewRoute(&route.Plan{Index: -1, Match: &config.Match{}, Policy: &policy}, service),
+		listener: &exchange.Listener{Name: "mirror"}, counts: service.FilterStats(),
+	}
+	f.counts.Mirrors = true
+	return f
+}
+
+func (f *filter) Request(ex *exchange.Exchange) exchange.Next {
+	if ex.Request.Codec == protocol.CodecHTTP && f.shard.Draw(f.share) {
+		f.copy(ex)
+	}
+	return exchange.Continue
+}
+
+// End implements exchange.Filter. A copy has an end of its own.
+func (f *filter) End(*exchange.Exchange) {}
+
+var mark = protocol.Header{Name: protocol.NameMirror, Value: []byte("1")}
+
+// copy sends a copy of a request, unless there is no room for it or memory gets short.
+func (f *filter) copy(ex *exchange.Exchange) {
+	size := ex.Request.Size()
+	if f.inFlight == maxInFlight || f.bytes+size > maxBytes || f.shard.Process.RefusesBatch(0) {
+		f.counts.MirrorDropped++
+		return
+	}
+	c := f.pool.Copy(ex, f)
+	c.Request.Headers = append(c.Request.Headers, mark)
+	c.StreamID = uint64(size)
+	f.inFlight++
+	f.bytes += size
+	c.BeginCopy(f.to)
+}
+
+// release gives back the room of a copy.
+func (f *filter) release(c *exchange.Exchange) {
+	f.inFlight--
+	f.bytes -= int(c.StreamID)
+}
+
+// Encode implements exchange.Caller. Any response will do: it is discarded.
+func (f *filter) Encode(*exchange.Exchange, *exchange.Response) *fault.Failure { return nil }
+
+// Respond implements exchange.Caller.
+func (f *filter) Respond(c *exchange.Exchange, res *exchange.Response) {
+	if f.release(c); res.Status >= 500 {
+		f.counts.MirrorFailed++
+	} else {
+		f.counts.MirrorAnswered++
+	}
+	res.Release()
+}
+
+// Fail implements exchange.Caller.
+func (f *filter) Fail(c *exchange.Exchange, _ *fault.Failure) {
+	f.release(c)
+	f.counts.MirrorFailed++
+}
+
+// OverShare implements exchange.Caller. Copies go first when memory is short.
+func (f *filter) OverShare(*exchange.Exchange) bool { return true }
+
+// Listener implements exchange.Caller.
+func (f *filter) Listener() *exchange.Listener { return f.listener }
+
+// RemoteAddr implements exchange.Caller.
+func (f *filter) RemoteAddr() string { return "" }
+
+// PeerNames implements exchange.Caller.
+func (f *filter) PeerNames() *identity.Names { return nil }
+
+// Finished implements exchange.Caller. A copy is never cancelled.
+func (f *filter) Finished(*exchange.Exchange) {}

@@ -1,0 +1,32 @@
+package proxy
+
+import (
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/filter/injection"
+	"github.com/remora-proxy/remora/proxy/filter/mirror"
+	"github.com/remora-proxy/remora/proxy/route"
+)
+
+// filters is the list of all filters, in the order in which a request passes them. A new filter
+// is one folder in proxy/filter, and one line here.
+var filters = []exchange.FilterMaker{
+	injection.New,
+	mirror.New, // of what is sent, so after injection
+}
+
+// filtersOf returns the filters of a new route on w's loop. A listener with a fixed service has
+// no route, and so no filters.
+func (w *Worker) filtersOf(plan *route.Plan, services map[string]*exchange.Service) (all []exchange.Filter) {
+	if plan.Route == nil {
+		return nil
+	}
+	at := &exchange.FilterPlace{
+		Shard: w.shard, Pool: w.host.Pool, Route: plan.Route, Service: services[plan.Service], Services: services,
+	}
+	for _, maker := range filters {
+		if f := maker(at); f != nil {
+			all = append(all, f)
+		}
+	}
+	return all
+}
