@@ -141,6 +141,13 @@ func (e *Endpoint) Judge(now time.Duration, good bool) {
 	}
 }
 
+// Streak returns how many attempts failed in a row, and how many of the last 5 to 10 s were good.
+func (e *Endpoint) Streak(now time.Duration) (failed, good int) {
+	e.half(now)
+	recent, _ := e.totals()
+	return e.failures, int(recent)
+}
+
 // TimedOut judges an attempt whose deadline has passed, before its Dropped. It is bad if the
 // endpoint has been silent for the duration of an ejection. A shorter silence is a stall, and
 // any response means that the endpoint is only slow.

@@ -75,13 +75,13 @@ func BenchmarkReport(b *testing.B) {
 	})
 	b.Run("milliseconds=all", func(b *testing.B) {
 		for range b.N {
-			_ = w.Milliseconds(0)
+			_, _ = w.Milliseconds("", 0)
 		}
 	})
 	b.Run("milliseconds=250", func(b *testing.B) {
-		end := w.Milliseconds(0)
+		end, _ := w.Milliseconds("", 0)
 		for range b.N {
-			_ = w.Milliseconds(end.End() - 250)
+			_, _ = w.Milliseconds("", end.End()-250)
 		}
 	})
 }

@@ -7,28 +7,43 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
+// leaser is the exchange.Leaser of one client's stream.
+type leaser struct {
+	*Worker
+	from exchange.Client
+}
+
+// From implements exchange.Leaser.
+func (w *Worker) From(c exchange.Client) exchange.Leaser { return leaser{w, c} }
+
 // Lease implements exchange.Leaser.
 func (w *Worker) Lease(service string, picked func(l *exchange.Lease, at exchange.Target, f *fault.Failure)) {
+	leaser{Worker: w}.Lease(service, picked)
+}
+
+// Lease implements exchange.Leaser.
+func (l leaser) Lease(service string, picked func(l *exchange.Lease, at exchange.Target, f *fault.Failure)) {
+	w := l.Worker
 	w.shard.Loop.Post(func() {
 		svc := w.services[service]
 		if svc == nil { // a stream may have left its loop just before the switch
 			svc = w.removed[service]
 		}
 		if svc == nil {
-			w.shard.Stats.Failed(fault.NoEndpoint)
+			exchange.ReportStream(w.shard, l.from, service, fault.NoEndpoint)
 			picked(nil, exchange.Target{}, fault.NoEndpoint)
 			return
 		}
-		svc.Lease(picked)
+		svc.Lease(l.from, picked)
 	})
 }
 
-// Passed counts a redirected connection that is passed on to its original destination.
+// Passed counts a redirected connection of a client that is passed on to its original destination.
 // If f is not nil it counts one that could not be passed on. Any goroutine may call it.
-func (w *Worker) Passed(f *fault.Failure) {
+func (w *Worker) Passed(from exchange.Client, f *fault.Failure) {
 	w.shard.Loop.Post(func() {
 		if f != nil {
-			w.shard.Stats.Failed(f)
+			exchange.ReportStream(w.shard, from, "", f)
 			return
 		}
 		w.shard.Stats.Handoffs[stats.HandoffPass]++
@@ -36,8 +51,11 @@ func (w *Worker) Passed(f *fault.Failure) {
 }
 
 // Failed implements exchange.Leaser.
-func (w *Worker) Failed(f *fault.Failure) {
-	w.shard.Loop.Post(func() { w.shard.Stats.Failed(f) })
+func (w *Worker) Failed(f *fault.Failure) { leaser{Worker: w}.Failed(f) }
+
+// Failed implements exchange.Leaser.
+func (l leaser) Failed(f *fault.Failure) {
+	l.shard.Loop.Post(func() { exchange.ReportStream(l.shard, l.from, "", f) })
 }
 
 // StreamRecord begins the access log record of a stream of an unknown protocol. It

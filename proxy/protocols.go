@@ -30,6 +30,8 @@ type protocolEntry struct {
 	// sidecars reports whether the peers of its listeners are sidecars. Such a listener
 	// closes last when the process drains. Its peers decide which requests are traced.
 	sidecars bool
+
+	http bool // any client of HTTP/1.1 can use its listeners
 }
 
 // protocols is the list of all protocols. A new protocol is one folder in proxy/downstream,
@@ -39,7 +41,7 @@ type protocolEntry struct {
 // listeners to proxy/stream.
 var protocols = []protocolEntry{
 	{name: config.ProtocolLink, newAcceptor: downlink.NewAcceptor, newConnector: uplink.NewConnector, streams: exchange.StreamLink, sidecars: true},
-	{name: config.ProtocolHTTP, newAcceptor: downhttp.NewAcceptor, newConnector: uphttp.NewConnector},
+	{name: config.ProtocolHTTP, newAcceptor: downhttp.NewAcceptor, newConnector: uphttp.NewConnector, http: true},
 	{name: config.ProtocolDubbo, newAcceptor: downdubbo.NewAcceptor, newConnector: updubbo.NewConnector, streams: exchange.StreamNone},
 	{name: config.ProtocolTCP, newAcceptor: downhttp.NewAcceptor, newConnector: uphttp.NewConnector, opaque: true},
 }
@@ -55,6 +57,9 @@ func Protocols() []string {
 	}
 	return names
 }
+
+// TakesHTTP reports whether any client of HTTP/1.1 can use listeners of a protocol.
+func TakesHTTP(protocol string) bool { return protocolOf(protocol).http }
 
 func protocolOf(name string) protocolEntry {
 	for _, p := range protocols {

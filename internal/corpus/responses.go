@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 )
 
 // Answer is the response that a client gets to a request.
@@ -51,6 +52,9 @@ func (c *Case) Answer() Answer {
 // out interim responses. If the last response is incomplete, it returns the ones before
 // and io.ErrUnexpectedEOF.
 func ParseAnswers(heard []byte, due []Answer) (answers []Message, err error) {
+	if len(due) > 0 && due[0].endsOtherProtocol(heard) {
+		return []Message{{Status: due[0].Status, Fields: []Field{{"x-remora-error", due[0].Code}}, Close: true}}, nil
+	}
 	for len(heard) > 0 {
 		method := ""
 		if len(answers) < len(due) {
@@ -68,6 +72,19 @@ func ParseAnswers(heard []byte, due []Answer) (answers []Message, err error) {
 		}
 	}
 	return answers, nil
+}
+
+// otherProtocols has, by the refusal of the HTTP codec, what a client of HTTP/2 or TLS gets in its
+// place: the frames SETTINGS and GOAWAY, or a fatal alert.
+var otherProtocols = map[string]string{
+	"bad-version":      "\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00",
+	"bad-request-line": "\x15\x03\x03\x00\x02\x02\x28",
+}
+
+// endsOtherProtocol reports whether heard is what a client of another protocol gets for a.
+func (a *Answer) endsOtherProtocol(heard []byte) bool {
+	start := otherProtocols[a.Code]
+	return start != "" && strings.HasPrefix(string(heard), start)
 }
 
 // CheckAnswers returns an error unless a client received exactly the responses that are

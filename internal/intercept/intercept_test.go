@@ -192,7 +192,8 @@ func circle(l lab) {
 			slices.Contains([]int{52, 55, 56}, ran.code), "curl exit ", ran.code)
 	}
 	eventually.True(l, "connections to end", func() bool { return l.metric(`remora_reactor_connections{direction="in"}`) == 0 })
-	found := l.metric(`remora_errors_total{code="loop-detected"}`)
+	found := l.metric(`remora_errors_total{code="loop-detected",listener="egress4"}`) +
+		l.metric(`remora_errors_total{code="loop-detected",listener="egress6"}`)
 	l.check("each is detected the first time that it comes back", found == 2, found)
 	l.checkBody("a caller of the listener itself gets a response", "no route", "http://127.0.0.1:15001/")
 }

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -93,15 +94,18 @@ type Registration struct {
 
 // Server is the admin API. Its methods may be called from any goroutine.
 type Server struct {
-	opt     Options
-	phase   atomic.Uint32
-	http    http.Server
-	conns   connLimit
-	ln      net.Listener
-	served  chan struct{}
-	reports chan struct{} // has a token while the loops are queried
-	denied  atomic.Uint64 // requests without the token
-	began   time.Time
+	opt      Options
+	phase    atomic.Uint32
+	http     http.Server
+	conns    connLimit
+	ln       net.Listener
+	served   chan struct{}
+	reports  chan struct{} // has a token while the loops are queried
+	history  history
+	recorder sync.WaitGroup
+	stop     context.CancelFunc // of recorder; nil before Start
+	denied   atomic.Uint64      // requests without the token
+	began    time.Time
 
 	loopTimeout time.Duration // defaultLoopTimeout, except in tests
 }
@@ -135,6 +139,9 @@ func New(o Options) *Server {
 // Start serves the API on ln, which the Server then owns. It returns at once.
 func (s *Server) Start(ln net.Listener) {
 	s.ln = ln
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	s.recorder.Go(func() { s.history.record(ctx, s) })
 	go func() {
 		defer close(s.served)
 		if err := s.http.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
@@ -149,6 +156,8 @@ func (s *Server) Close(ctx context.Context) error {
 	if s.ln == nil {
 		return nil
 	}
+	s.stop()
+	s.recorder.Wait()
 	err := s.http.Shutdown(ctx)
 	if err != nil {
 		err = errors.Join(err, s.http.Close())
@@ -176,6 +185,7 @@ func (s *Server) routes() *http.ServeMux {
 	mux.HandleFunc("GET /hedging", s.reported(stats.Forecasts, s.hedging, forPeople))
 	mux.HandleFunc("GET /stats", s.reported(stats.Verdicts, s.stats, forPrograms))
 	mux.HandleFunc("GET /milliseconds", s.milliseconds)
+	mux.Handle("GET /history", &s.history)
 	mux.HandleFunc("POST /drain", s.drain)
 	mux.HandleFunc("GET /log/level", s.logLevel)
 	mux.HandleFunc("PUT /log/level", s.setLogLevel)

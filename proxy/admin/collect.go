@@ -88,6 +88,35 @@ func merge(reports []stats.WorkerReport) []stats.ServiceReport {
 	return out
 }
 
+// ListenerErrors are the counts of one listener's error responses by this sidecar.
+type ListenerErrors struct {
+	Errors   map[string]uint64 `json:"errors"`   // by x-remora-error
+	Unrouted uint64            `json:"unrouted"` // of these, those that no service counts
+}
+
+// listenerErrors adds up the error responses of the loops for each listener that has any. The
+// name is empty for streams whose listener is unknown.
+func listenerErrors(reports []stats.WorkerReport) map[string]*ListenerErrors {
+	all := map[string]*ListenerErrors{}
+	of := func(name string) *ListenerErrors {
+		l := all[name]
+		if l == nil {
+			l = &ListenerErrors{Errors: map[string]uint64{}}
+			all[name] = l
+		}
+		return l
+	}
+	for i := range reports {
+		for k, n := range reports[i].Stats.Errors {
+			of(k.Listener).Errors[k.Code] += n
+		}
+		for name, n := range reports[i].Stats.Unrouted {
+			of(name).Unrouted += n
+		}
+	}
+	return all
+}
+
 func mergeService(into, s *stats.ServiceReport) {
 	into.Version = min(into.Version, s.Version)
 	into.Stats.Add(&s.Stats)
@@ -145,6 +174,8 @@ func mergeEndpoint(into, e *stats.EndpointReport) {
 	into.Latency = max(into.Latency, e.Latency)
 	into.Stalled = into.Stalled || e.Stalled
 	into.Unhealthy = into.Unhealthy || e.Unhealthy
+	into.FailedInRow = max(into.FailedInRow, e.FailedInRow)
+	into.RecentGood += e.RecentGood
 	if !into.Ejected {
 		into.Ejected, into.EjectedBy = e.Ejected, e.EjectedBy
 	}

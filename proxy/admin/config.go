@@ -2,13 +2,16 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
+	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
@@ -24,6 +27,64 @@ type Refusal struct {
 	At     time.Time
 	Code   string // stable
 	Reason string // may have several lines
+}
+
+// ConfigState says which configuration is in use, and whether a later one was refused.
+type ConfigState struct {
+	Generation uint64            `json:"generation"` // counted from 1 at the start
+	Since      time.Time         `json:"since"`
+	Reloads    map[string]uint64 `json:"reloads"`           // by result, as in the metric config_reloads_total
+	Refused    *RefusedReload    `json:"refused,omitempty"` // the last one, unless a later reload has succeeded
+}
+
+// RefusedReload is a reload that was refused.
+type RefusedReload struct {
+	At     time.Time `json:"at"`
+	Code   string    `json:"code"`
+	Reason string    `json:"reason"` // may have several lines
+}
+
+func (s *Server) configState() ConfigState {
+	st := s.opt.Reloads()
+	out := ConfigState{Generation: s.opt.Process.Generation().Number(), Since: st.Since, Reloads: st.Outcomes}
+	if r := &st.Refused; r.Code != "" {
+		out.Refused = &RefusedReload{r.At, r.Code, r.Reason}
+	}
+	return out
+}
+
+// firstRequest returns a command that sends a request through the sidecar, or "" if no listener
+// takes one from curl.
+func firstRequest(c *config.Config) string {
+	for i := range c.Listeners {
+		l := &c.Listeners[i]
+		at, err := netip.ParseAddrPort(l.Address)
+		if err != nil || !proxy.TakesHTTP(l.Protocol) || at.Port() == 0 {
+			continue
+		}
+		if at.Addr().IsUnspecified() {
+			at = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), at.Port())
+		}
+		scheme := "http"
+		if l.TLS.Enabled() {
+			scheme = "https"
+		}
+		if l.Service != "" {
+			return fmt.Sprintf("curl -i %s://%s/", scheme, at)
+		}
+		for j := range c.Routes {
+			m := &c.Routes[j].Match
+			if m.OfDubbo() || len(m.Header) > 0 || strings.ContainsAny(m.Host+m.Path, "*'") {
+				continue
+			}
+			host, path := "", cmp.Or(m.Path, m.PrefixText, "/")
+			if m.Host != "" {
+				host = " -H 'Host: " + m.Host + "'"
+			}
+			return fmt.Sprintf("curl -i%s '%s://%s%s'", host, scheme, at, path)
+		}
+	}
+	return ""
 }
 
 // showConfig responds with the current configuration, secrets redacted. Comments above it

@@ -12,7 +12,7 @@ import (
 //go:embed dashboard
 var dashboardFiles embed.FS
 
-// dashboard is the page at /. It is self-contained, and requests only /stats and
+// dashboard is the page at /. It is self-contained, and requests only /stats, /history and
 // /milliseconds.
 var dashboard, dashboardPolicy = composeDashboard()
 
@@ -20,7 +20,7 @@ var dashboard, dashboardPolicy = composeDashboard()
 // makes a browser run these and nothing else, whatever gets into the page.
 func composeDashboard() (page []byte, policy string) {
 	style := dashboardFile("style.css")
-	script := dashboardFile("charts.js") + dashboardFile("data.js") + dashboardFile("main.js")
+	script := dashboardFile("charts.js") + dashboardFile("data.js") + dashboardFile("tables.js") + dashboardFile("main.js")
 	page = []byte(strings.NewReplacer("{{style}}", style, "{{script}}", script).Replace(dashboardFile("page.html")))
 	policy = fmt.Sprintf("default-src 'none'; connect-src 'self'; img-src data:; style-src %s; script-src %s; "+
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'", sourceHash(style), sourceHash(script))

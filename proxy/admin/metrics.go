@@ -123,7 +123,8 @@ var (
 	buffered    = gauge("buffered_bytes", "Bytes of messages and of links' interning tables in memory, exact to 64 KiB per loop.")
 	bufferedMax = gauge("buffered_limit_bytes", "Limit of buffered_bytes, above which new work is refused.")
 	restarts    = gauge("hot_restarts", "Hot restarts before this process.")
-	errorsTotal = counter("errors_total", "Responses made by the sidecar itself, by x-remora-error.", "code")
+	errorsTotal = counter("errors_total", "Responses made by the sidecar itself, by x-remora-error.", "code", "listener")
+	unrouted    = counter("requests_unrouted_total", "Of these, those to requests that were refused before they had a service: requests_total lacks them.", "listener")
 	replays     = counter("replays_total", "Requests sent again because a pooled connection was stale.")
 	writeStalls = counter("write_timeouts_total", "Connections closed because the peer read nothing.")
 	shed        = counter("shed_connections_total",
@@ -139,7 +140,6 @@ var (
 
 func (c *scraper) process(to *page, reports []stats.WorkerReport) {
 	var sum stats.WorkerStats
-	codes := map[string]uint64{}
 	for i := range reports {
 		st := &reports[i].Stats
 		sum.Connections += st.Connections
@@ -149,9 +149,6 @@ func (c *scraper) process(to *page, reports []stats.WorkerReport) {
 		sum.ShedIdle += st.ShedIdle
 		for d, n := range st.Handoffs {
 			sum.Handoffs[d] += n
-		}
-		for code, n := range st.Errors {
-			codes[code] += n
 		}
 	}
 	to.put(buildInfo, 1, c.s.opt.Version)
@@ -164,8 +161,11 @@ func (c *scraper) process(to *page, reports []stats.WorkerReport) {
 	to.put(connections, float64(sum.Connections))
 	to.put(buffered, float64(c.s.opt.Process.Buffered()))
 	to.put(bufferedMax, float64(c.s.config().Limits.Buffered))
-	for code, n := range codes {
-		to.put(errorsTotal, float64(n), code)
+	for name, l := range listenerErrors(reports) {
+		for code, n := range l.Errors {
+			to.put(errorsTotal, float64(n), code, name)
+		}
+		to.put(unrouted, float64(l.Unrouted), name)
 	}
 	to.put(replays, float64(sum.Replays))
 	to.put(writeStalls, float64(sum.WriteTimeouts))

@@ -9,7 +9,7 @@ var (
 			"unseen (a response that came after the attempt was over), none (withdrawn, refused or too late).",
 		"service", "endpoint", "result")
 	attemptDuration = timeHistogram("endpoint_attempt_duration_seconds",
-		"Time from sending an attempt to its response, even if that came after the attempt was over.", attemptBounds, "service", "endpoint")
+		"Time from sending an attempt to its response below 500, even if that came after the attempt was over.", attemptBounds, "service", "endpoint")
 	endpointRetries   = counter("endpoint_retries_total", "Attempts that were retries.", "service", "endpoint")
 	endpointHedges    = counter("endpoint_hedges_total", "Attempts that were hedges.", "service", "endpoint")
 	endpointEjections = counter("endpoint_ejections_total", "Ejections of the endpoint, counted per loop.", "service", "endpoint")

@@ -13,7 +13,7 @@ var (
 		"service", "outcome")
 	batch    = counter("requests_batch_total", "Of these, batch requests.", "service", "outcome")
 	duration = timeHistogram("request_duration_seconds",
-		"Time from the complete request to the complete response, without cancelled requests.", requestBounds, "service")
+		"Time from the complete request to the complete response, without cancelled requests, and of the failed ones only those that timed out.", requestBounds, "service")
 	requestBytes = counter("request_bytes_total",
 		"Header and body bytes of admitted requests (in) and of the application's responses (out), without streams.",
 		"service", "direction")

@@ -41,7 +41,9 @@ type EndpointState struct {
 	Host        string   `json:"host,omitempty"`
 	Pending     int      `json:"pending"`
 	LatencyMS   float64  `json:"latency_ms"`
+	State       string   `json:"state"` // one of EndpointStates
 	Stalled     bool     `json:"stalled"`
+	Failing     bool     `json:"failing,omitempty"` // its last attempts failed, or all that it had
 	Healthy     *bool    `json:"healthy,omitempty"` // result of the active health check, if configured
 	Ejected     string   `json:"ejected,omitempty"` // reason of a loop that has ejected it: the key of outlier
 	Unused      bool     `json:"unused,omitempty"`  // not in lb.subset
@@ -103,15 +105,39 @@ func (s *Server) serviceState(svc *stats.ServiceReport) ServiceState {
 			if at.Ejected {
 				st.Ejected = at.EjectedBy.String()
 			}
+			st.Failing = at.Failing()
 			st.Pending, st.LatencyMS, st.Stalled, st.Connections = at.Pending, ms(at.Latency), at.Stalled, at.Connections
 			if at.Reported {
 				st.Reported = &at.Others
 			}
 			st.Attempts, st.Failed, st.Hedges = at.Stats.Ended(), at.Stats.Failed(), at.Stats.Hedges
 		}
+		st.State = EndpointStates[st.Severity()]
 		out.Endpoints = append(out.Endpoints, st)
 	}
 	return out
+}
+
+// EndpointStates are the states of an endpoint for people, by Severity.
+var EndpointStates = [...]string{"idle", "ok", "unused", "stalled", "failing", "unhealthy", "ejected"}
+
+// Severity returns how bad the state of the endpoint is. An endpoint without any attempt is idle.
+func (e *EndpointState) Severity() int {
+	switch {
+	case e.Ejected != "":
+		return 6
+	case e.Healthy != nil && !*e.Healthy:
+		return 5
+	case e.Failing:
+		return 4
+	case e.Stalled:
+		return 3
+	case e.Unused:
+		return 2
+	case e.Attempts == 0 && e.Pending == 0:
+		return 0
+	}
+	return 1
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -1,10 +1,13 @@
 package admin
 
 import (
+	"cmp"
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/remora-proxy/remora/proxy"
@@ -16,15 +19,19 @@ import (
 // since the start: a rate is the difference of two responses divided by the difference of
 // their Uptime. The counts of a service start again at 0 if a reload replaces it.
 type Stats struct {
-	Version     string            `json:"version"`
-	Node        string            `json:"node"`
-	Phase       string            `json:"phase"`
-	Uptime      float64           `json:"uptime_seconds"`
-	Connections int               `json:"connections"` // downstream
-	Buffered    int64             `json:"buffered_bytes"`
-	BufferedMax int64             `json:"buffered_limit_bytes"`
-	Errors      map[string]uint64 `json:"errors"` // responses made by the sidecar itself, by x-remora-error
-	Loops       []LoopStats       `json:"loops"`
+	Version     string                     `json:"version"`
+	Node        string                     `json:"node"`
+	Phase       string                     `json:"phase"`
+	Uptime      float64                    `json:"uptime_seconds"`
+	Connections int                        `json:"connections"` // downstream
+	Buffered    int64                      `json:"buffered_bytes"`
+	BufferedMax int64                      `json:"buffered_limit_bytes"`
+	Errors      map[string]uint64          `json:"errors"`    // responses made by the sidecar itself, by x-remora-error
+	Listeners   map[string]*ListenerErrors `json:"listeners"` // the same by listener; one without any is missing
+	Registry    *RegistryStats             `json:"registry,omitempty"`
+	Config      ConfigState                `json:"config"`
+	Try         string                     `json:"try,omitempty"` // a first request, while there was none
+	Loops       []LoopStats                `json:"loops"`
 
 	// Bounds are the upper bounds of all Counts below. The last count has no bound.
 	Bounds   []float64               `json:"bounds_seconds"`
@@ -39,7 +46,7 @@ type LoopStats struct {
 }
 
 // ServiceStats has the state and the counts of one service. If it has more than 200
-// endpoints, only the first 200 by address are listed.
+// endpoints, only 200 are listed: those with the worst states, then the first by address.
 type ServiceStats struct {
 	ServiceState
 	Known        int               `json:"endpoints_known"`
@@ -68,7 +75,7 @@ func (s *Server) stats(reports []stats.WorkerReport) any {
 	out := Stats{
 		Version: s.opt.Version, Node: cfg.Node.ID, Phase: s.Phase().String(), Uptime: time.Since(s.began).Seconds(),
 		Buffered: p.Buffered(), BufferedMax: cfg.Limits.Buffered,
-		Errors: map[string]uint64{}, Services: map[string]ServiceStats{},
+		Errors: map[string]uint64{}, Services: map[string]ServiceStats{}, Config: s.configState(),
 	}
 	for i := range stats.HistogramBuckets - 1 {
 		out.Bounds = append(out.Bounds, stats.HistogramBound(i).Seconds())
@@ -79,14 +86,35 @@ func (s *Server) stats(reports []stats.WorkerReport) any {
 		out.Loops = append(out.Loops, LoopStats{
 			Connections: loop.Connections, Events: loop.Events, Turns: loop.Turns.Counts[:],
 		})
-		for code, n := range reports[i].Stats.Errors {
+	}
+	if s.opt.Registry != nil {
+		st := s.opt.Registry()
+		out.Registry = &st
+	}
+	out.Listeners = listenerErrors(reports)
+	for _, l := range out.Listeners {
+		for code, n := range l.Errors {
 			out.Errors[code] += n
 		}
 	}
+	requests := out.Unrouted()
 	for _, svc := range merge(reports) {
-		out.Services[svc.Name] = s.serviceStats(&svc)
+		st := s.serviceStats(&svc)
+		out.Services[svc.Name] = st
+		requests += st.Requests() + svc.Stats.Streams + svc.Stats.StreamsFailed
+	}
+	if requests == 0 {
+		out.Try = firstRequest(cfg)
 	}
 	return &out
+}
+
+// Unrouted returns the number of requests that were refused before they had a service.
+func (s *Stats) Unrouted() (n uint64) {
+	for _, l := range s.Listeners {
+		n += l.Unrouted
+	}
+	return n
 }
 
 func (s *Server) serviceStats(svc *stats.ServiceReport) ServiceStats {
@@ -105,6 +133,7 @@ func (s *Server) serviceStats(svc *stats.ServiceReport) ServiceStats {
 	}
 	out.Known = len(out.Endpoints)
 	if out.Known > maxEndpointSeries {
+		slices.SortStableFunc(out.Endpoints, func(a, b EndpointState) int { return cmp.Compare(b.Severity(), a.Severity()) })
 		out.Endpoints = out.Endpoints[:maxEndpointSeries]
 	}
 	return out
@@ -178,7 +207,18 @@ func (s *Server) milliseconds(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	loops, err := gather(r.Context(), s, func(w *proxy.Worker) stats.Milliseconds { return w.Milliseconds(since) })
+	service, watched := r.URL.Query().Get("service"), atomic.Bool{}
+	watched.Store(true)
+	loops, err := gather(r.Context(), s, func(w *proxy.Worker) stats.Milliseconds {
+		m, ok := w.Milliseconds(service, since)
+		if !ok {
+			watched.Store(false)
+		}
+		return m
+	})
+	if err == nil && !watched.Load() {
+		err = errors.New("the milliseconds of 4 other services are being watched")
+	}
 	if err != nil {
 		unavailable(w, err.Error())
 		return

@@ -9,8 +9,15 @@ import (
 )
 
 // AppendFailure appends a response that the sidecar makes itself, with a stable code in
-// x-remora-error and one line of text. A nil date or request id is left out.
+// x-remora-error and one line of text. A nil date or request id is left out. A client of another
+// protocol gets what ends a connection there.
 func AppendFailure(dst []byte, f *fault.Failure, date, id []byte, flags http1.ResponseFlags) []byte {
+	switch f {
+	case fault.HTTP2NotServed:
+		return appendSettingsAndGoAway(dst, f.Code+": "+f.Text)
+	case fault.TLSNotServed:
+		return appendAlert(dst)
+	}
 	var buf [5]protocol.Header
 	headers := append(buf[:0],
 		protocol.Header{Name: protocol.NameContentType, Value: []byte("text/plain; charset=utf-8")},

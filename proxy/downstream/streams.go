@@ -83,6 +83,7 @@ type StreamAnswer struct {
 	Head   []byte // encoded, to be sent first
 	Chunks bool   // the body is sent in chunks
 	Source *exchange.StreamSource
+	Leaser exchange.Leaser // counts a failure before the source is asked
 }
 
 // StreamAccept is a stream from another sidecar to a service of this one.

@@ -180,6 +180,9 @@ func (ex *Exchange) admit(r *Route) (f *fault.Failure) {
 	ex.service, ex.bounds, ex.admitted = s, s.bounds, true
 	s.stats.Requests++
 	s.stats.BytesIn += uint64(ex.size())
+	if s.watched != nil {
+		s.watched.Now(ex.began).Arrived(ex.size())
+	}
 	ex.Request.Service = s.shared.wire
 	ex.Request.Idempotent = ex.Request.Idempotent || r.idempotent || safeMethod(&ex.Request)
 	return nil
@@ -253,6 +256,9 @@ func (ex *Exchange) answerWith(by *Attempt, res *Response) {
 		return
 	}
 	ex.leaveOpen(exchangeAnswered)
+	if res.Source != nil {
+		res.Source.Lease.from = ClientOf(ex.caller)
+	}
 	if by.kind == hedgeAttempt && res.Status < 500 {
 		ex.Route.hedging.Won()
 	}
@@ -278,7 +284,7 @@ func (ex *Exchange) answerBestOrFail(f *fault.Failure) {
 func (ex *Exchange) fail(f *fault.Failure) {
 	ex.leaveOpen(exchangeAnswered)
 	if !ex.copied {
-		ex.shard.Stats.Failed(f)
+		ex.reportFailure(f)
 	}
 	ex.conclude(&result{outcome: stats.OutcomeFailed, failure: f})
 	ex.judge(f.Verdict())

@@ -16,6 +16,7 @@ import (
 type Lease struct {
 	shard   *shard.Shard
 	service *Service
+	from    Client
 	bounds  *Bounds      // of the service when the stream was admitted
 	permit  limit.Permit // of the breaker in bounds
 	// last is the outcome that Connected or Failed reported. The caller's goroutine
@@ -55,11 +56,14 @@ type Leaser interface {
 	// Failed counts a stream that is refused with f before it takes a lease. Any goroutine may
 	// call it.
 	Failed(f *fault.Failure)
+	// From returns a Leaser that says, where it counts and logs failures, who the stream came
+	// from. Any goroutine may call it.
+	From(c Client) Leaser
 }
 
 // Lease asks for a place at the service, on the loop. It calls picked before it returns.
-func (svc *Service) Lease(picked func(l *Lease, at Target, f *fault.Failure)) {
-	l := &Lease{shard: svc.Shard, service: svc, bounds: svc.bounds}
+func (svc *Service) Lease(from Client, picked func(l *Lease, at Target, f *fault.Failure)) {
+	l := &Lease{shard: svc.Shard, service: svc, from: from, bounds: svc.bounds}
 	var f *fault.Failure
 	if l.permit, f = svc.shared.admitStream(svc.Shard.Loop.Now(), l.bounds); f != nil {
 		l.fail(f)
@@ -74,7 +78,7 @@ func (svc *Service) Lease(picked func(l *Lease, at Target, f *fault.Failure)) {
 }
 
 func (l *Lease) fail(f *fault.Failure) {
-	l.shard.Stats.Failed(f)
+	ReportStream(l.shard, l.from, l.service.Config.Name, f)
 	l.service.stats.StreamsFailed++
 	l.judge(outcomeOf(f))
 }

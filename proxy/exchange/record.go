@@ -1,9 +1,14 @@
 package exchange
 
 import (
+	"bytes"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
@@ -28,7 +33,7 @@ func (c *result) bytes() int {
 // route there is no service to count it for.
 func (ex *Exchange) conclude(c *result) {
 	o, bytes, now := c.outcome, c.bytes(), ex.shard.Loop.Now()
-	latency := now - ex.began
+	latency, measured := now-ex.began, c.measured()
 	if ex.copied {
 		ex.pool.removeCopy(ex)
 	} else {
@@ -37,21 +42,30 @@ func (ex *Exchange) conclude(c *result) {
 		}
 		ex.endSpan(c)
 		if o != stats.OutcomeCancelled {
-			ex.shard.Milliseconds.Now(now).Answered(latency, bytes)
+			ex.shard.Milliseconds.Now(now).Answered(bytes, latency, measured)
 		}
 	}
 	if ex.Route == nil {
 		return
 	}
 	s := &ex.Route.Service.stats
+	if ring := ex.Route.Service.watched; ring != nil && o != stats.OutcomeCancelled {
+		ring.Now(now).Answered(bytes, latency, measured)
+	}
 	s.Outcomes[o]++
 	if ex.batch {
 		s.Batch[o]++
 	}
 	s.BytesOut += uint64(bytes)
-	if o != stats.OutcomeCancelled {
+	if measured {
 		s.Latency.Observe(latency)
 	}
+}
+
+// measured reports whether the result has a latency. A failure has none, since a quick one would
+// make the service look fast. A timeout has: its caller waited that long.
+func (c *result) measured() bool {
+	return c.outcome <= stats.Outcome4xx || c.failure == fault.Deadline || c.failure == fault.TryTimeout
 }
 
 // log writes the access line. The line of a response that is a stream is written at its end.
@@ -99,8 +113,22 @@ func (ex *Exchange) log(c *result, now time.Duration) {
 	l.Add(&r)
 }
 
-// LogRefused logs a request that failed with f and never began. ex is nil if none was read.
-func LogRefused(l *accesslog.Log, from Caller, ex *Exchange, f *fault.Failure) {
+// Refuse counts and logs a request that failed with f and never began. ex is nil if none was read.
+func Refuse(w *shard.Shard, from Caller, ex *Exchange, f *fault.Failure) {
+	name, ms := from.Listener().Name, w.Milliseconds.Now(w.Loop.Now())
+	w.Stats.Failed(name, f)
+	w.Stats.Refused(name)
+	size := 0
+	if ex != nil {
+		size = ex.size()
+	}
+	ms.Arrived(size)
+	ms.Answered(0, 0, false)
+	logRefused(&w.AccessLog, from, ex, f)
+}
+
+// logRefused writes the access line.
+func logRefused(l *accesslog.Log, from Caller, ex *Exchange, f *fault.Failure) {
 	if !l.On() {
 		return
 	}
@@ -114,6 +142,97 @@ func LogRefused(l *accesslog.Log, from Caller, ex *Exchange, f *fault.Failure) {
 	describe(&r, from, ex)
 	r.Time = l.Wall(0)
 	l.Add(&r)
+}
+
+// Example is what the log says of one failed request. Its bytes are as the peer sent them.
+type Example struct{ Method, Host, Path []byte }
+
+// LogExample logs a failed request as an example of those with its listener and code, of which
+// most get no line. service is empty if the request was refused before it had one.
+func LogExample(w *shard.Shard, from Client, service string, e Example, f *fault.Failure) {
+	if f == fault.NotAllowed || f == fault.Connect { // the rules, or the dial, have a line of their own
+		return
+	}
+	msg := "request failed"
+	if service == "" {
+		msg = "request refused"
+	}
+	omitted, due := w.Log.Due(msg, from.Listener, f.Code)
+	if !due {
+		return
+	}
+	args := []any{"listener", from.Listener, "code", f.Code, "reason", f.Text, "peer", from.Addr}
+	if service != "" {
+		args = append(args, "service", service)
+	}
+	path, _, _ := bytes.Cut(e.Path, []byte{'?'}) // a query may hold secrets
+	for _, part := range []struct {
+		key   string
+		value []byte
+	}{{"method", e.Method}, {"host", e.Host}, {"path", path}} {
+		if len(part.value) > 0 {
+			args = append(args, part.key, printable(part.value))
+		}
+	}
+	w.Log.Example(msg, omitted, args...)
+}
+
+// maxExample bounds the bytes of each part of an example.
+const maxExample = 128
+
+// printable returns the beginning of b without characters that a terminal would obey.
+func printable(b []byte) string {
+	cut := len(b) > maxExample
+	text := strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, string(b[:min(len(b), maxExample)]))
+	if cut {
+		text += "…"
+	}
+	return text
+}
+
+// reportFailure counts the failure that the caller of ex gets, and logs an example.
+func (ex *Exchange) reportFailure(f *fault.Failure) {
+	from, service := ClientOf(ex.caller), ""
+	ex.shard.Stats.Failed(from.Listener, f)
+	if ex.Route == nil {
+		ex.shard.Stats.Refused(from.Listener)
+	} else {
+		service = ex.Route.Service.Config.Name
+	}
+	LogExample(ex.shard, from, service, ex.Example(), f)
+}
+
+// Example returns the example of the request.
+func (ex *Exchange) Example() Example {
+	e := Example{Method: ex.Request.Method, Host: ex.Request.Authority, Path: ex.Request.Path}
+	if ex.OriginalPath != nil {
+		e.Path = ex.OriginalPath
+	}
+	return e
+}
+
+// Client is who a request or stream came from.
+type Client struct {
+	Listener string // its name; empty if it is unknown
+	Addr     string // "ip:port" of the peer
+}
+
+// ClientOf returns the client of a session.
+func ClientOf(c Caller) Client { return Client{c.Listener().Name, c.RemoteAddr()} }
+
+// ReportStream counts a stream that failed with f, and logs an example. service is empty if
+// none counts it.
+func ReportStream(w *shard.Shard, from Client, service string, f *fault.Failure) {
+	w.Stats.Failed(from.Listener, f)
+	if service == "" {
+		w.Stats.Refused(from.Listener)
+	}
+	LogExample(w, from, service, Example{}, f)
 }
 
 // describe fills in the caller and the request. ex may be nil.

@@ -45,6 +45,9 @@ type Service struct {
 	queue      admissionQueue
 	stats      stats.ServiceStats
 
+	watched *stats.MillisecondRing // of this service alone; nil unless somebody looks at it
+	unwatch loop.Timer             // armed while watched is not nil
+
 	routes    []*Route      // the routes to this service
 	stallNext time.Duration // when the stall threshold is computed again
 	lastID    uint32        // the last id given to an endpoint
@@ -121,6 +124,29 @@ func (s *Service) refreshStall(now time.Duration) {
 	s.set.Stall = st
 }
 
+// A service counts by the millisecond for watchTime after it was last asked for the counts, and
+// maxWatched of a loop do so at a time: each takes 128 KiB.
+const (
+	watchTime  = 10 * time.Second
+	maxWatched = 4
+)
+
+// Milliseconds returns the milliseconds of the service from number from on. The first call makes
+// it count them. ok is false if too many services do.
+func (s *Service) Milliseconds(from int64) (m stats.Milliseconds, ok bool) {
+	w := s.Shard
+	if s.watched == nil {
+		if w.Watched >= maxWatched {
+			return m, false
+		}
+		w.Watched++
+		s.watched = new(stats.MillisecondRing)
+		s.unwatch.Fire = func() { s.watched, w.Watched = nil, w.Watched-1 }
+	}
+	w.Loop.After(watchTime, &s.unwatch)
+	return s.watched.Since(from, w.Loop.Now()), true
+}
+
 // Load is the load that this sidecar reports to the sidecars of its consumers. Batch requests
 // that wait are not load: they wait for any other that comes.
 func (s *Service) Load() lb.Load {
@@ -176,7 +202,7 @@ func (e *Endpoint) sent(a *Attempt) {
 
 func (e *Endpoint) ended(how stats.AttemptOutcome, latency time.Duration) {
 	e.stats.Outcomes[how]++
-	if how >= stats.AttemptUnseen {
+	if how == stats.AttemptUnseen || how == stats.AttemptServed {
 		e.stats.Latency.Observe(latency)
 	}
 }
@@ -211,6 +237,9 @@ func (s *Service) connect(e *lb.Endpoint, proto string) {
 
 // Report describes the service on this loop.
 func (s *Service) Report(d stats.Detail) stats.ServiceReport {
+	if d == stats.Totals {
+		return stats.ServiceReport{Name: s.Config.Name, Version: s.Version, Stats: s.Counts()}
+	}
 	now := s.Shard.Loop.Now()
 	r := stats.ServiceReport{
 		Name: s.Config.Name, Version: s.Version, Stats: s.Counts(), Panics: s.set.Panics(),
@@ -229,6 +258,7 @@ func (s *Service) Report(d stats.Detail) stats.ServiceReport {
 			Latency: e.Latency(), Stalled: s.set.Stalled(now, e), Unhealthy: e.Unhealthy,
 			Ejections: e.Ejections(), Stats: own.stats,
 		}
+		at.FailedInRow, at.RecentGood = e.Streak(now)
 		at.Others, at.Reported = e.Reported(now)
 		at.EjectedBy, at.Ejected = e.Ejected()
 	}

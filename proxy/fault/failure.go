@@ -189,6 +189,14 @@ var (
 	// of the listener does not allow.
 	Underscore = &Failure{Code: "header-underscore", Status: 400,
 		Text: "the name of a header has an underscore"}
+	// HTTP2NotServed means that the client sent the preface of HTTP/2 to a listener that serves
+	// HTTP/1.1: it got a GOAWAY with HTTP_1_1_REQUIRED. Set the client to HTTP/1.1.
+	HTTP2NotServed = &Failure{Code: "http2-not-served", Status: 505,
+		Text: "the client speaks HTTP/2, and this listener HTTP/1.1"}
+	// TLSNotServed means that the client began a TLS handshake with a listener without `tls`: it
+	// got the alert handshake_failure. Let it use `http://`, or the port of a listener with `tls`.
+	TLSNotServed = &Failure{Code: "tls-not-served", Status: 400,
+		Text: "the client speaks TLS, and this listener plain text"}
 	// NotConvertible means that a Dubbo call was routed to a service with `protocol: http`.
 	NotConvertible = &Failure{Code: "not-convertible", Status: 501, reason: link.NoService, Retry: RetryUnsendable,
 		Text: "the application speaks HTTP, and calls of Dubbo are not converted to it"}

@@ -102,7 +102,7 @@ func (n *Node) Milliseconds(from int64) stats.Milliseconds {
 	var sum stats.Milliseconds
 	for i, w := range n.Proc.Workers() {
 		var ms stats.Milliseconds
-		n.Loops[i].Do(func() { ms = w.Milliseconds(from) })
+		n.Loops[i].Do(func() { ms, _ = w.Milliseconds("", from) })
 		if i == 0 {
 			sum = ms
 			continue
@@ -163,7 +163,7 @@ func (n *Node) CheckBelowHardMark() {
 // CheckShedRequests checks that the node has shed some requests of a total, but not each.
 func (n *Node) CheckShedRequests(all uint64) {
 	n.m.T.Helper()
-	if given := n.Report().Stats.Errors["shed"]; given == 0 || given >= all {
+	if given := n.Report().Stats.Errors.Of("shed"); given == 0 || given >= all {
 		n.m.T.Errorf("%d of %d requests were shed, want some", given, all)
 	}
 }

@@ -33,6 +33,7 @@ type Shard struct {
 	Rand         *rand.PCG              // picks endpoints and targets of splits
 	IDs          rand.PCG               // makes the ids of requests; not Rand, whose order tests replay
 	Milliseconds *stats.MillisecondRing // a pointer, so that the garbage collector need not scan it
+	Watched      int                    // services that have milliseconds of their own
 	Sampler      trace.Sampler
 	AccessLog    accesslog.Log
 	date         dateCache

@@ -22,6 +22,7 @@ func (s *Server) Accept(peer loop.Socket, a *downstream.StreamAccept) {
 	if p == nil {
 		return
 	}
+	p.by = a.Leaser
 	switch a.Stream.Kind {
 	case link.StreamAnswer:
 		s.serveParked(p, a.Stream.Token)

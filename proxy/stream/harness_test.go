@@ -140,8 +140,8 @@ func (s *sidecar) totals() (sum stats.ServiceStats, failures map[string]uint64) 
 	failures = map[string]uint64{}
 	for _, r := range s.reports() {
 		sum.Add(&r.Services[0].Stats)
-		for code, n := range r.Stats.Errors {
-			failures[code] += n
+		for k, n := range r.Stats.Errors {
+			failures[k.Code] += n
 		}
 	}
 	return sum, failures

@@ -8,6 +8,7 @@ import (
 
 	"github.com/remora-proxy/remora/proxy/allow"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 )
 
@@ -78,14 +79,16 @@ func (l *Listener) serve(nc *net.TCPConn) {
 	}
 	service := l.srv.service(l.cfg.Load().Service)
 	worker := l.srv.worker()
+	name, peer := l.cfg.Load().Name, nc.RemoteAddr().String()
+	by := worker.From(exchange.Client{Listener: name, Addr: peer})
 	t := &tunnel{
-		pair: &pair{srv: l.srv, down: down}, failureResponse: noResponse,
-		endpointQuery: l.srv.opaque(worker, service.Name, service.Timeout),
-		record:        worker.StreamRecord(l.cfg.Load().Name, nc.RemoteAddr().String(), service.Name),
+		pair: &pair{srv: l.srv, down: down, by: by}, failureResponse: noResponse,
+		endpointQuery: l.srv.opaque(by, service.Name, service.Timeout),
+		record:        worker.StreamRecord(name, peer, service.Name),
 	}
-	rules := l.srv.opt.Process.Generation().RulesOfStream(l.cfg.Load().Name, service.Name)
-	if rules.Refuse(&allow.Call{}, nc.RemoteAddr().String(), l.srv.opt.Logger) {
-		worker.Failed(fault.NotAllowed)
+	rules := l.srv.opt.Process.Generation().RulesOfStream(name, service.Name)
+	if rules.Refuse(&allow.Call{}, peer, l.srv.opt.Logger) {
+		by.Failed(fault.NotAllowed)
 		t.fail(fault.NotAllowed)
 		release()
 		return

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fair"
 	"github.com/remora-proxy/remora/proxy/fault"
 )
@@ -18,8 +19,9 @@ import (
 type pair struct {
 	srv   *Server
 	down  *end
-	place *fair.Place // of limits.streams; nil if it got none
-	watch *watch      // nil if no time is limited
+	by    exchange.Leaser // counts the limit that refused or ended the stream; nil means a worker
+	place *fair.Place     // of limits.streams; nil if it got none
+	watch *watch          // nil if no time is limited
 
 	mu      sync.Mutex // guards up and severed
 	up      *end

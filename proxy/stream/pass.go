@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
@@ -41,16 +42,17 @@ func (p *passThrough) run() {
 	p.first = nil
 	defer early.free()
 	worker := p.srv.worker()
-	record := worker.StreamRecord(p.listener, p.down.RemoteAddr().String(), "")
+	from := exchange.Client{Listener: p.listener, Addr: p.down.RemoteAddr().String()}
+	record := worker.StreamRecord(from.Listener, from.Addr, "")
 	onward, fail := p.dialDestination()
 	if fail != nil {
-		worker.Passed(fail)
+		worker.Passed(from, fail)
 		record.End(accesslog.StreamEnd{Failure: fail, Endpoint: p.to.String()})
 		p.abort() // as if the client had been refused
 		return
 	}
 	defer p.srv.hops.Delete(onward)
-	worker.Passed(nil)
+	worker.Passed(from, nil)
 	in, out := p.relay(early)
 	record.End(accesslog.StreamEnd{Cut: p.isAborted(), Endpoint: p.to.String(), In: in, Out: out})
 }

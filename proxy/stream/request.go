@@ -24,6 +24,7 @@ func (s *Server) Request(client loop.Socket, r *downstream.StreamRequest) {
 	if p == nil {
 		return
 	}
+	p.by = r.Leaser
 	if r.Kind != stats.StreamConnect {
 		s.start(p, (&requestStream{pair: p, r: r}).run)
 		return

@@ -28,6 +28,7 @@ func (s *Server) Answer(client loop.Socket, a *downstream.StreamAnswer) {
 		a.Source.Close()
 		return
 	}
+	p.by = a.Leaser
 	s.startResponse(&responseStream{pair: p, head: a.Head, chunks: a.Chunks, src: a.Source})
 }
 

@@ -118,7 +118,10 @@ func (s *Server) start(p *pair, run func()) bool {
 		p.watch.stop()
 		p.place.Release()
 		if f := p.why.Load(); f != nil {
-			s.worker().Failed(f)
+			if p.by == nil { // a body that another sidecar fetches
+				p.by = s.worker()
+			}
+			p.by.Failed(f)
 		}
 	}
 	if s.launch(p, func() { defer end(); run() }) {

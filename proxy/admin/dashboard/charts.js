@@ -41,13 +41,13 @@ function logarithmic(values) {
 
 const left = 54, bottom = 16, above = 8;
 
-// drawLines draws series, [{colour, values}] of numbers or null, the newest at the
-// right; one number stands for a second.
-function drawLines(canvas, series, span, scaleOf, format) {
-  const { c, w, h } = surface(canvas);
+// drawLines draws series, [{colour, values}] of numbers or null, at the times at, in seconds. The
+// newest is at the right. Where more than gap seconds have no number, a line breaks.
+function drawLines(canvas, series, at, span, scaleOf, format) {
+  const { c, w, h } = surface(canvas), gap = 20, now = at[at.length - 1];
   const scale = scaleOf(series.flatMap(s => s.values.filter(v => v !== null)));
   const y = v => above + (h - above - bottom) * (1 - scale.at(v));
-  const x = (i, n) => w - 4 - (n - 1 - i) * (w - left - 4) / (span - 1);
+  const x = i => w - 4 - (now - at[i]) * (w - left - 4) / span;
   c.strokeStyle = colour("--line");
   c.fillStyle = colour("--muted");
   c.textAlign = "right";
@@ -68,11 +68,13 @@ function drawLines(canvas, series, span, scaleOf, format) {
   for (const s of series) {
     c.strokeStyle = colour(s.colour);
     c.beginPath();
-    let drawing = false;
+    let last = -1;
     s.values.forEach((v, i) => {
-      if (v === null) { drawing = false; return; }
-      drawing ? c.lineTo(x(i, s.values.length), y(v)) : c.moveTo(x(i, s.values.length), y(v));
-      drawing = true;
+      if (v === null || now - at[i] > span) return;
+      const alone = last < 0 || at[i] - at[last] > gap;
+      if (alone) c.moveTo(x(i) - 1, y(v)); // so that one number shows
+      c.lineTo(x(i), y(v));
+      last = i;
     });
     c.stroke();
   }

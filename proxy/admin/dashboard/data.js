@@ -3,13 +3,17 @@
 
 // grown is what came to a count, which begins anew where a reload makes a new service
 // of the same name.
-const grown = (n, was) => n < was ? n : n - was;
+const grown = (n, was = 0) => n < was ? n : n - was;
 
-// counted is what grew from one answer to the next, over the services named.
-function counted(before, now, names) {
+// unrouted counts the requests that were refused before they had a service.
+const unrouted = answer => Object.values(answer.listeners).reduce((sum, l) => sum + l.unrouted, 0);
+
+// counted is what grew from one answer to the next, over the services named; with all, also
+// the requests that had no service.
+function counted(before, now, names, all) {
   const d = {
-    seconds: now.uptime_seconds - before.uptime_seconds, requests: 0, failed: 0, latency: [],
-    sent: 0, won: 0, missed: 0, gates: {}, pending: 0, queued: 0,
+    at: now.uptime_seconds, seconds: now.uptime_seconds - before.uptime_seconds, requests: 0, failed: 0, latency: [],
+    sent: 0, won: 0, missed: 0, retries: 0, gates: {}, pending: 0, queued: 0,
   };
   for (const name of names) {
     const s = now.services[name], was = before.services[name];
@@ -23,11 +27,47 @@ function counted(before, now, names) {
     d.sent += grown(s.hedges.sent, was.hedges.sent);
     d.won += grown(s.hedges.won, was.hedges.won);
     d.missed += grown(s.hedges.missed, was.hedges.missed);
+    d.retries += grown(s.retries, was.retries);
     for (const [gate, n] of Object.entries(s.hedges.gates)) d.gates[gate] = (d.gates[gate] || 0) + grown(n, was.hedges.gates[gate]);
     d.pending += s.pending;
     d.queued += s.queued;
   }
+  if (all) {
+    const more = grown(unrouted(now), unrouted(before));
+    d.requests += more;
+    d.failed += more;
+  }
   return d;
+}
+
+// pointOf is what the charts show of a difference.
+function pointOf(d, bounds) {
+  const q = share => quantile(d.latency, bounds, share);
+  return {
+    at: d.at, requests: d.requests / d.seconds, failed: d.failed / d.seconds, p50: q(0.5), p99: q(0.99), p999: q(0.999),
+    hedges_sent: Math.max(0, d.sent - d.missed) / d.seconds, hedges_won: d.won / d.seconds,
+  };
+}
+
+// pointsOf are the points of an answer of /history that end before a time. They cover 5 s each.
+function pointsOf(history, before) {
+  const keys = ["requests", "failed", "p50", "p99", "p999", "hedges_sent", "hedges_won"];
+  return (history?.at || []).map((at, i) => {
+    const p = { at };
+    for (const key of keys) p[key] = history[key][i] < 0 ? null : history[key][i];
+    return p;
+  }).filter(p => p.at <= before);
+}
+
+// errorsOf are the error responses between two answers, the most frequent first.
+function errorsOf(before, now) {
+  const rows = [], seconds = now.uptime_seconds - before.uptime_seconds;
+  for (const [listener, l] of Object.entries(now.listeners)) {
+    for (const [code, all] of Object.entries(l.errors)) {
+      rows.push({ listener: listener || "–", code, all, rate: grown(all, before.listeners[listener]?.errors[code]) / seconds });
+    }
+  }
+  return rows.sort((a, b) => b.rate - a.rate || b.all - a.all || a.code.localeCompare(b.code));
 }
 
 // verdicts says for the three services with the most requests what hedging brings, or would bring.
@@ -87,7 +127,9 @@ class Timeline {
 
 const whole = n => n >= 1e6 ? (n / 1e6).toFixed(1) + "M" : n >= 1e4 ? (n / 1e3).toFixed(1) + "k" : String(Math.round(n));
 
-const count = n => n > 0 && n < 10 ? String(+n.toFixed(1)) : whole(n);
+const count = n => n === null ? "–" : n > 0 && n < 10 ? String(+n.toFixed(1)) : whole(n);
+
+const percent = (part, all) => all ? (100 * part / all).toFixed(1) + " %" : "–";
 
 function time(seconds) {
   if (seconds === null) return "–";

@@ -28,7 +28,7 @@ func TestRefusedCalls(t *testing.T) {
 			t.Errorf("call %d was refused in serialization %d", id, got)
 		}
 	}
-	if n := m.Consumer.Report().Stats.Errors["dubbo-bad-invocation"]; n != 2 {
+	if n := m.Consumer.Report().Stats.Errors.Of("dubbo-bad-invocation"); n != 2 {
 		t.Errorf("%d malformed calls are counted, want 2", n)
 	}
 	oneWay := &dubbo.Frame{Request: true, Serialization: dubbo.Hessian2, ID: 9, Body: make([]byte, 1025)}

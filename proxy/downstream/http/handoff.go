@@ -96,6 +96,7 @@ func (s *session) refuseHandoff(f *fault.Failure) {
 	s.dropInput()
 	call := &s.calls[len(s.calls)-1]
 	call.handoff, call.refuse = false, f
+	exchange.LogExample(s.host.Shard, exchange.ClientOf(s), "", call.ex.Example(), f)
 }
 
 // keepForHandoff keeps input that followed the request which waits to leave. More than
@@ -161,7 +162,7 @@ func (s *session) streamRequest(ex *exchange.Exchange) *downstream.StreamRequest
 		ex.Request.Headers, _ = protocol.SetTimeLeft(ex.Request.Headers, limit, nil)
 	}
 	r := &downstream.StreamRequest{
-		Kind: s.kind, Leaser: s.host.Leaser, Service: service.Name, Timeout: limit,
+		Kind: s.kind, Leaser: s.host.Leaser.From(exchange.ClientOf(s)), Service: service.Name, Timeout: limit,
 		Minor: s.head.Minor, ToHead: s.head.HeadMethod, RequestID: bytes.Clone(ex.RequestID),
 		Record: exchange.LogStream(&s.host.AccessLog, stats.Handoff(s.kind).String(), s, ex, service.Name),
 	}

@@ -23,8 +23,7 @@ func (s *session) startNext() {
 		s.output.become(outputBusy)
 		ex := s.calls[0].ex
 		if f := s.calls[0].refuse; f != nil {
-			s.host.Stats.Failed(f)
-			exchange.LogRefused(&s.host.AccessLog, s, ex, f)
+			exchange.Refuse(s.host.Shard, s, ex, f)
 			s.Fail(ex, f)
 			if ex != nil {
 				s.host.Pool.Recycle(ex)

@@ -16,7 +16,7 @@ func (s *session) respondStream(res *exchange.Response) {
 	call := &s.calls[0]
 	call.ex, call.last = nil, true
 	s.pendingStream = &downstream.StreamAnswer{
-		Head: bytes.Clone(s.host.Scratch), Source: res.TakeSource(),
+		Head: bytes.Clone(s.host.Scratch), Source: res.TakeSource(), Leaser: s.host.Leaser.From(exchange.ClientOf(s)),
 		Chunks: res.DeclaredLength < 0 && call.minor >= 1,
 	}
 	res.Release()
@@ -43,9 +43,9 @@ func (s *session) handOffStream() {
 		s.host.Loop.After(slowRetry, &s.slow)
 	case loop.ErrDetachClosed: // OnClose follows
 	default:
+		exchange.ReportStream(s.host.Shard, exchange.ClientOf(s), s.pendingStream.Source.Service, fault.ResponseTooLarge)
 		s.pendingStream.Source.Refuse(fault.ResponseTooLarge)
 		s.pendingStream = nil
-		s.host.Stats.Failed(fault.ResponseTooLarge)
 		s.Fail(nil, fault.ResponseTooLarge)
 	}
 }

@@ -61,6 +61,8 @@ func (s *session) PeerNames() *identity.Names { return identity.Of(s.Transport) 
 // Retire drains the link: the peer sends elsewhere what a GOAWAY excludes.
 func (s *session) Retire() { s.Drain() }
 
+func (s *session) serviceName() string { return s.listener.Direct.Service.Config.Name }
+
 // opaque reports whether the service takes streams of bytes, and no requests.
 func (s *session) opaque() bool { return s.listener.Direct.Service.Opaque }
 
@@ -167,14 +169,20 @@ func (s *session) OnRequest(id uint64, req *protocol.Request, ttl time.Duration,
 
 // refuse refuses a request whose exchange has not begun.
 func (s *session) refuse(id uint64, ex *exchange.Exchange, why link.Reason) {
-	exchange.LogRefused(&s.host.AccessLog, s, ex, fault.OfReason(why))
+	f := fault.OfReason(why)
+	exchange.Refuse(s.host.Shard, s, ex, f)
+	exchange.LogExample(s.host.Shard, exchange.ClientOf(s), "", ex.Example(), f)
 	s.host.Pool.Recycle(ex)
 	s.Writer.Refused(id, why)
 }
 
 // OnReject refuses a request that the Reader could not take.
-func (s *session) OnReject(id uint64, why link.Reason) {
-	exchange.LogRefused(&s.host.AccessLog, s, nil, fault.OfReason(why))
+func (s *session) OnReject(id uint64, why link.Reason) { s.reject(id, why, fault.OfReason(why)) }
+
+// reject refuses a request that has not arrived completely. It counts as f.
+func (s *session) reject(id uint64, why link.Reason, f *fault.Failure) {
+	exchange.Refuse(s.host.Shard, s, nil, f)
+	exchange.LogExample(s.host.Shard, exchange.ClientOf(s), "", exchange.Example{}, f)
 	s.newest = max(s.newest, id)
 	s.cancels += cancelsPerRequest
 	s.Writer.Refused(id, why)

@@ -77,11 +77,10 @@ func (s *session) ShedLargest() bool {
 	case most == held:
 		ex.Shed()
 	case most == received:
-		s.host.Stats.Failed(fault.Shed)
 		s.Reader.Forget(request)
-		s.OnReject(request, link.Overload)
+		s.reject(request, link.Overload, fault.Shed)
 	default:
-		s.host.Stats.Failed(fault.Shed)
+		exchange.ReportStream(s.host.Shard, exchange.ClientOf(s), s.serviceName(), fault.Shed)
 		s.Writer.Drop(response)
 		s.Writer.Refused(response, fault.Shed.Refusal(true))
 	}

@@ -25,7 +25,7 @@ func (s *session) respondStream(ex *exchange.Exchange, res *exchange.Response) {
 	if res.Token, ok = s.host.Streams.Park(src); !ok {
 		src.Refuse(fault.ResponseTooLarge)
 		res.Release()
-		s.host.Stats.Failed(fault.ResponseTooLarge)
+		exchange.ReportStream(s.host.Shard, exchange.ClientOf(s), s.serviceName(), fault.ResponseTooLarge)
 		s.Writer.Refused(ex.StreamID, fault.ResponseTooLarge.Reason())
 		return
 	}
@@ -58,7 +58,7 @@ func (s *session) OnStream(st link.Stream, rest []byte) {
 	s.close()
 	h.Stats.Handoffs[stats.HandoffAccepted]++
 	a := &downstream.StreamAccept{
-		Leaser: h.Leaser, Service: s.listener.Direct.Service.Config.Name, Timeout: s.streamTimeout(&st), Stream: st, Rest: bytes.Clone(rest),
+		Leaser: h.Leaser.From(exchange.ClientOf(s)), Service: s.serviceName(), Timeout: s.streamTimeout(&st), Stream: st, Rest: bytes.Clone(rest),
 	}
 	if st.Kind == link.StreamHTTP {
 		a.Rules, a.Peer = s.listener.Rules(s.listener.Direct), names
@@ -108,8 +108,8 @@ func (s *session) streamTimeout(st *link.Stream) time.Duration {
 
 // refuseStream sends the reason for which the stream is not taken, encoded for its kind.
 func (s *session) refuseStream(st *link.Stream, f *fault.Failure) {
-	s.host.Stats.Failed(f)
-	exchange.LogRefused(&s.host.AccessLog, s, nil, f)
+	exchange.Refuse(s.host.Shard, s, nil, f)
+	exchange.LogExample(s.host.Shard, exchange.ClientOf(s), "", exchange.Example{}, f)
 	out := []byte{byte(f.Reason())}
 	if st.Kind == link.StreamHTTP {
 		out = downstream.AppendFailure(nil, f, s.host.DateValue(), nil, http1.ResponseFlags{Minor: 1, Close: true})

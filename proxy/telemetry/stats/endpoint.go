@@ -22,7 +22,7 @@ func (o AttemptOutcome) String() string { return attemptOutcomeNames[o] }
 // EndpointStats are the counts of one endpoint on one loop, since the loop got to know it.
 type EndpointStats struct {
 	Outcomes [AttemptOutcomes]uint64 // attempts that ended
-	Latency  Histogram               // of all responses, also 5xx and those that no caller waited for
+	Latency  Histogram               // of all responses below 500, also of those that no caller waited for
 	Retries  uint64                  // attempts after a failed one
 	Hedges   uint64
 	BytesIn  uint64 // of requests: headers and body, as a loop holds them

@@ -12,7 +12,7 @@ type Millisecond struct {
 	Answers  uint32        // responses, also those of this sidecar
 	BytesIn  uint32        // of the requests that arrived
 	BytesOut uint32        // of the responses
-	Worst    time.Duration // the longest latency of the responses
+	Worst    time.Duration // the longest latency of the responses, without failures
 }
 
 // Add adds the counts of another loop within the same millisecond.
@@ -45,11 +45,13 @@ func (m *Millisecond) Arrived(bytes int) {
 	m.BytesIn += uint32(bytes)
 }
 
-// Answered counts a response of so many bytes.
-func (m *Millisecond) Answered(latency time.Duration, bytes int) {
+// Answered counts a response of so many bytes, and its latency if it is measured.
+func (m *Millisecond) Answered(bytes int, latency time.Duration, measured bool) {
 	m.Answers++
 	m.BytesOut += uint32(bytes)
-	m.Worst = max(m.Worst, latency)
+	if measured {
+		m.Worst = max(m.Worst, latency)
+	}
 }
 
 // Milliseconds are consecutive milliseconds of one loop, all of them over.

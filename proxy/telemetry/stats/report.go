@@ -67,10 +67,21 @@ type RouteReport struct {
 type Detail int
 
 const (
+	Totals    Detail = -1 // the counters of services alone: no route and no endpoint
 	Counters  Detail = 0  // no forecast, class or effect
 	Verdicts  Detail = 1  // the forecast with the delay in force
 	Forecasts Detail = 64 // all
 )
+
+// failingInRow is how many attempts must have failed in a row before an endpoint that has
+// served some is failing.
+const failingInRow = 3
+
+// Failing reports whether an endpoint fails its attempts: the last ones, or all that it ever had.
+func (e *EndpointReport) Failing() bool {
+	served := e.Stats.Outcomes[AttemptServed] + e.Stats.Outcomes[AttemptUnseen]
+	return e.RecentGood == 0 && (e.FailedInRow >= failingInRow || e.FailedInRow > 0 && served == 0)
+}
 
 // EndpointReport is the state of one endpoint on one loop.
 type EndpointReport struct {
@@ -80,6 +91,8 @@ type EndpointReport struct {
 	Latency     time.Duration // recent average; 0 means unknown
 	Stalled     bool          // it has requests pending and was silent for too long
 	Unhealthy   bool          // by its active health check
+	FailedInRow int           // attempts that failed since the last good one
+	RecentGood  int           // good attempts of the last 5 to 10 s
 	Ejected     bool          // until it has served a probe
 	EjectedBy   lb.Reason     // the reason, if Ejected
 	Others      float64       // load by other callers, as its sidecar reported it

@@ -38,7 +38,7 @@ type ServiceStats struct {
 	Requests          uint64 // admitted: not refused because of a limit of the process or service
 	Outcomes          [Outcomes]uint64
 	Batch             [Outcomes]uint64 // of these, batch requests
-	Latency           Histogram        // from the complete request to the complete response, failures included
+	Latency           Histogram        // from the complete request to the complete response; of failures only timeouts
 	BytesIn           uint64           // of requests admitted: headers and body, as a loop holds them
 	BytesOut          uint64           // of responses of the application, without streams
 	Retries           uint64           // attempts after a failed one, free ones included

@@ -19,15 +19,58 @@ type WorkerStats struct {
 
 	Handoffs [Handoffs]uint64 // connections and bodies that left the loop as streams
 
-	// Errors counts the error responses of this sidecar by their stable code
-	// (x-remora-error). A code that did not occur has no entry.
-	Errors map[string]uint64
+	// Errors counts the error responses of this sidecar. What did not occur has no entry.
+	Errors Errors
+
+	// Unrouted counts, by listener, those of Errors that no service counts: the request was
+	// refused before it was admitted to one.
+	Unrouted map[string]uint64
 }
 
-// Failed counts an error response of this sidecar.
-func (s *WorkerStats) Failed(f *fault.Failure) {
+// Errors are counts of error responses.
+type Errors map[ErrorKey]uint64
+
+// ErrorKey says which error responses are counted together.
+type ErrorKey struct {
+	Listener string // its name; empty for a stream whose listener is unknown
+	Code     string // stable (x-remora-error)
+}
+
+// maxErrorKeys bounds Errors, which survives reloads that rename listeners. Above it, new keys
+// count without their listener.
+const maxErrorKeys = 1024
+
+// Failed counts an error response of this sidecar to a request of a listener.
+func (s *WorkerStats) Failed(listener string, f *fault.Failure) {
 	if s.Errors == nil {
-		s.Errors = make(map[string]uint64)
+		s.Errors = Errors{}
 	}
-	s.Errors[f.Code]++
+	k := ErrorKey{listener, f.Code}
+	n, known := s.Errors[k]
+	if !known && len(s.Errors) >= maxErrorKeys {
+		k.Listener = ""
+		n = s.Errors[k]
+	}
+	s.Errors[k] = n + 1
+}
+
+// Refused counts a request that no service counts, beside Failed.
+func (s *WorkerStats) Refused(listener string) {
+	if s.Unrouted == nil {
+		s.Unrouted = make(map[string]uint64)
+	}
+	if _, known := s.Unrouted[listener]; !known && len(s.Unrouted) >= maxErrorKeys {
+		listener = ""
+	}
+	s.Unrouted[listener]++
+}
+
+// Of returns the number of error responses with a code, over all listeners.
+func (e Errors) Of(code string) (n uint64) {
+	for k, more := range e {
+		if k.Code == code {
+			n += more
+		}
+	}
+	return n
 }

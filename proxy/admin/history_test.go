@@ -1,0 +1,170 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+)
+
+// TestHistory: points have the rates of all requests, and the latency of those that did not fail.
+func TestHistory(t *testing.T) {
+	s := newSidecar(t, twoServices)
+	s.update("compute", newApp(t))
+	s.update("empty")
+	s.api.history.addPoint(t.Context(), s.api)
+	if h := decode[History](s, "/history"); len(h.At) != 0 {
+		t.Errorf("after one reading: %+v", h)
+	}
+	for path, n := range map[string]int{"/": 4, "/500": 1, "/none": 2} {
+		for range n {
+			s.request("GET", path)
+		}
+	}
+	s.api.history.addPoint(t.Context(), s.api)
+	s.api.history.addPoint(t.Context(), s.api)
+	all, compute := decode[History](s, "/history"), decode[History](s, "/history?service=compute")
+	if len(all.At) != 2 || len(all.Requests) != 2 || len(compute.At) != 2 || all.At[1] <= all.At[0] {
+		t.Fatalf("%+v and %+v", all, compute)
+	}
+	ratio := func(a, b float32) string { return fmt.Sprintf("%.3f", a/b) }
+	if got := ratio(all.Failed[0], all.Requests[0]); got != "0.429" {
+		t.Errorf("%s of all requests have failed: %+v", got, all)
+	}
+	if got := ratio(compute.Failed[0], compute.Requests[0]); got != "0.200" || compute.P50[0] <= 0 || compute.P999[0] < compute.P50[0] {
+		t.Errorf("%s of the requests to compute have failed: %+v", got, compute)
+	}
+	if empty := decode[History](s, "/history?service=empty"); empty.Requests[0] <= 0 || empty.Requests[0] != empty.Failed[0] || empty.P99[0] != noPoint {
+		t.Errorf("of the service without endpoints: %+v", empty)
+	}
+	if all.Requests[1] != 0 || all.P50[1] != noPoint {
+		t.Errorf("in a time without requests: %+v", all)
+	}
+	if status, _ := s.get("/history?service=nobody"); status != http.StatusNotFound {
+		t.Errorf("of an unknown service: %d", status)
+	}
+}
+
+// TestHistoryBounds: the history has ten minutes, and a bounded number of services.
+func TestHistoryBounds(t *testing.T) {
+	var h history
+	services := make([]stats.ServiceReport, historyServices+5)
+	for i := range services {
+		services[i].Name = fmt.Sprintf("s%03d", i)
+	}
+	for i := range historyPoints + 30 {
+		services[0].Stats.Requests++
+		services[0].Stats.Outcomes[stats.Outcome2xx]++
+		services[0].Stats.Latency.Observe(15 * time.Millisecond)
+		h.add(float64(5*i), services, uint64(2*i))
+	}
+	all, ok := h.of(allServices)
+	if !ok || len(all.At) != historyPoints || all.At[historyPoints-1] != 5*(historyPoints+29) || all.Requests[7] != 0.6 || all.Failed[7] != 0.4 {
+		t.Errorf("%t, %+v", ok, all)
+	}
+	if one, _ := h.of("s000"); len(one.Requests) != historyPoints || one.Requests[9] != 0.2 || one.P50[9] < 0.010 || one.P50[9] > 0.020 {
+		t.Errorf("%+v", one)
+	}
+	if len(h.series) != historyServices+1 || len(h.at) != historyPoints+1 || cap(h.at) > 3*historyPoints {
+		t.Errorf("%d services, %d points", len(h.series), len(h.at))
+	}
+	if _, ok := h.of(fmt.Sprintf("s%03d", historyServices)); ok {
+		t.Error("a service beyond the bound has a history")
+	}
+	// A reload removes one service, replaces one, and adds one.
+	services = services[:3]
+	services[0].Stats = stats.ServiceStats{}
+	services[0].Stats.Outcomes[stats.OutcomeFailed] = 10
+	services[2].Name = "t"
+	h.add(5*(historyPoints+30), services, 2*(historyPoints+29))
+	last := historyPoints - 1
+	if one, _ := h.of("s000"); one.Requests[last] != 2 || one.Failed[last] != 2 || one.P50[last] != noPoint {
+		t.Errorf("of a service that was replaced: %v %v %v", one.Requests[last], one.Failed[last], one.P50[last])
+	}
+	if one, ok := h.of("t"); !ok || len(one.Requests) != historyPoints || one.Requests[last-1] != noPoint || one.Requests[last] != 0 {
+		t.Errorf("of a new service: %t %v", ok, one.Requests)
+	}
+	if _, ok := h.of("s002"); ok {
+		t.Error("a service that was removed has a history")
+	}
+}
+
+// TestFirstRequest: a sidecar without traffic says how to send some.
+func TestFirstRequest(t *testing.T) {
+	const services = "\nservices: {app: {discover: static, endpoints: [\"10.0.0.1:1\"], protocol: http}, " +
+		"raw: {discover: static, endpoints: [\"10.0.0.1:1\"], protocol: tcp}}"
+	for yaml, want := range map[string]string{
+		`listeners: [{name: a, address: "127.0.0.1:15001", protocol: http, service: app}]`:                                               "curl -i http://127.0.0.1:15001/",
+		`listeners: [{name: a, address: "0.0.0.0:15001", protocol: http}]` + "\nroutes: [{match: {host: app, path: /v1}, service: app}]": "curl -i -H 'Host: app' 'http://127.0.0.1:15001/v1'",
+		`listeners: [{name: a, address: "[::1]:15001", protocol: http}]` + "\nroutes: [{service: app}]":                                  "curl -i 'http://[::1]:15001/'",
+		`listeners: [{name: a, address: "127.0.0.1:15001", protocol: tcp, service: raw}]`:                                                "",
+	} {
+		cfg, err := config.Parse("test.yaml", []byte(yaml+services), func(string) (string, bool) { return "", false })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := firstRequest(cfg); got != want {
+			t.Errorf("%s: %q, want %q", yaml, got, want)
+		}
+	}
+	s := newSidecar(t, twoServices)
+	if got := decode[Stats](s, "/stats").Try; got != "curl -i -H 'Host: hedged' 'http://127.0.0.1:15001/'" {
+		t.Errorf("before the first request: %q", got)
+	}
+	s.request("GET", "/none")
+	if got := decode[Stats](s, "/stats").Try; got != "" {
+		t.Errorf("after it: %q", got)
+	}
+}
+
+// TestStatsSources: /stats has the configuration, its last refusal, and the registry.
+func TestStatsSources(t *testing.T) {
+	s := newSidecar(t, twoServices)
+	now := decode[Stats](s, "/stats")
+	if c := now.Config; c.Generation != 1 || c.Reloads["applied"] != 1 || c.Refused == nil || c.Refused.Code != "invalid" || !now.Registry.Connected {
+		t.Errorf("%+v, registry %+v", c, now.Registry)
+	}
+}
+
+// TestMillisecondsOfService: a service counts its own milliseconds while somebody asks for them.
+func TestMillisecondsOfService(t *testing.T) {
+	s := newSidecar(t, twoServices)
+	s.update("compute", newApp(t))
+	first := decode[Milliseconds](s, "/milliseconds?service=compute")
+	decode[Milliseconds](s, "/milliseconds?service=unused")
+	s.request("GET", "/")
+	s.request("GET", "/none") // of another service
+	total := func(service string, since int64) (n uint32) {
+		for _, k := range decode[Milliseconds](s, fmt.Sprintf("/milliseconds?service=%s&since=%d", service, since)).Arrivals {
+			n += k
+		}
+		return n
+	}
+	// The millisecond of a request is over soon.
+	for end := time.Now().Add(waitLimit); total("", first.End) < 2; {
+		if time.Now().After(end) {
+			t.Fatal("the requests are in no millisecond")
+		}
+	}
+	for service, want := range map[string]uint32{"compute": 1, "unused": 0, "nobody": 0} {
+		if got := total(service, first.From); got != want {
+			t.Errorf("%d requests of %s, want %d", got, service, want)
+		}
+	}
+}
+
+// TestListenerErrorsFormat: programs find the errors of each listener.
+func TestListenerErrorsFormat(t *testing.T) {
+	var a, b stats.WorkerReport
+	a.Stats.Errors = map[stats.ErrorKey]uint64{{Listener: "x", Code: "no-route"}: 2}
+	a.Stats.Unrouted = map[string]uint64{"x": 2}
+	b.Stats.Errors = map[stats.ErrorKey]uint64{{Listener: "x", Code: "no-route"}: 1, {Listener: "y", Code: "deadline"}: 4}
+	text, err := json.Marshal(listenerErrors([]stats.WorkerReport{a, b}))
+	if want := `{"x":{"errors":{"no-route":3},"unrouted":2},"y":{"errors":{"deadline":4},"unrouted":0}}`; err != nil || string(text) != want {
+		t.Errorf("got  %s\nwant %s", text, want)
+	}
+}

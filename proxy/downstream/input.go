@@ -1,0 +1,70 @@
+package downstream
+
+import (
+	"bytes"
+
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
+)
+
+// What clients of other protocols send first.
+const (
+	http2Preface = "PRI * HTTP/2.0\r\n\r\n" // RFC 9113 section 3.4, without its second half
+	tlsHandshake = 22                       // the type of the record with a ClientHello; no method begins so
+)
+
+// OtherProtocol returns the failure for the first input of an HTTP/1.1 connection, which is no
+// request, if the client speaks another protocol that is known. Otherwise it returns nil.
+func OtherProtocol(in []byte) *fault.Failure {
+	switch {
+	case bytes.HasPrefix(in, []byte(http2Preface)):
+		return fault.HTTP2NotServed
+	case len(in) > 0 && in[0] == tlsHandshake:
+		return fault.TLSNotServed
+	}
+	return nil
+}
+
+// appendSettingsAndGoAway appends the two frames that tell a client of HTTP/2 why its connection
+// ends: the server's preface, which is a SETTINGS without a value, and a GOAWAY with the error
+// HTTP_1_1_REQUIRED and the text (RFC 9113 sections 3.4 and 6.8).
+func appendSettingsAndGoAway(dst []byte, text string) []byte {
+	const settings, goAway, http11Required = 4, 7, 13
+	size := 8 + len(text)
+	dst = append(dst, 0, 0, 0, settings, 0, 0, 0, 0, 0)
+	dst = append(dst, 0, byte(size>>8), byte(size), goAway, 0, 0, 0, 0, 0)
+	dst = append(dst, 0, 0, 0, 0, 0, 0, 0, http11Required) // no stream was processed
+	return append(dst, text...)
+}
+
+// appendAlert appends the record of the fatal TLS alert handshake_failure (RFC 8446 section 6).
+func appendAlert(dst []byte) []byte {
+	const alert, fatal, handshakeFailure = 21, 2, 40
+	return append(dst, alert, 3, 3, 0, 2, fatal, handshakeFailure)
+}
+
+// maxExampleInput bounds the input in which ExampleOf looks for a Host.
+const maxExampleInput = 8 << 10
+
+// ExampleOf returns what can be read of a request whose head may be malformed or incomplete.
+func ExampleOf(in []byte) (e exchange.Example) {
+	in = in[:min(len(in), maxExampleInput)]
+	if OtherProtocol(in) != nil {
+		return e
+	}
+	line, rest, _ := bytes.Cut(bytes.TrimLeft(in, "\r\n"), []byte{'\n'})
+	e.Method, line, _ = bytes.Cut(bytes.TrimRight(line, "\r"), []byte{' '})
+	e.Path, _, _ = bytes.Cut(line, []byte{' '})
+	for len(rest) > 0 {
+		line, rest, _ = bytes.Cut(rest, []byte{'\n'})
+		name, value, _ := bytes.Cut(line, []byte{':'})
+		if bytes.EqualFold(name, []byte("host")) {
+			e.Host = bytes.TrimSpace(value)
+			break
+		}
+		if len(bytes.TrimRight(line, "\r")) == 0 { // the end of the head
+			break
+		}
+	}
+	return e
+}

@@ -1,0 +1,34 @@
+package stats_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+)
+
+// TestErrorsAreBounded: however many listeners reloads bring, the counts have a bound, and none is lost.
+func TestErrorsAreBounded(t *testing.T) {
+	const listeners = 3000
+	var s stats.WorkerStats
+	for range 2 {
+		for i := range listeners {
+			s.Failed(fmt.Sprint(i), fault.NoRoute)
+			s.Refused(fmt.Sprint(i))
+		}
+	}
+	unrouted := uint64(0)
+	for _, n := range s.Unrouted {
+		unrouted += n
+	}
+	if n := s.Errors.Of("no-route"); n != 2*listeners || unrouted != n {
+		t.Errorf("%d errors, %d without a service, want %d of both", n, unrouted, 2*listeners)
+	}
+	if len(s.Errors) > 1025 || len(s.Unrouted) > 1025 {
+		t.Errorf("%d and %d counts", len(s.Errors), len(s.Unrouted))
+	}
+	if n := s.Errors[stats.ErrorKey{Listener: "7", Code: "no-route"}]; n != 2 {
+		t.Errorf("%d errors of a listener, want 2", n)
+	}
+}
