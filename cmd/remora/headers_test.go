@@ -194,7 +194,7 @@ services: {self: {discover: static, endpoints: [%[1]q], protocol: http, timeout:
 		t.Errorf("status %d", resp.StatusCode)
 	}
 	_, metrics := p.get("/metrics")
-	for _, want := range []string{`remora_requests_total{outcome="5xx",service="self"} 9`, `remora_errors_total{code="loop-detected"} 1`} {
+	for _, want := range []string{`remora_requests_total{outcome="5xx",service="self"} 9`, `remora_errors_total{code="loop-detected",listener="egress"} 1`} {
 		if !strings.Contains(metrics, want+"\n") {
 			t.Errorf("the metrics lack %s", want)
 		}

@@ -33,7 +33,7 @@ func TestTopPrintsNoControlSequences(t *testing.T) {
 		}
 		s.Services = map[string]admin.ServiceStats{name: svc}
 	}
-	text := strings.Join(f.lines(size{columns: 200, rows: 60}), "\n")
+	text := strings.Join(f.lines(200), "\n")
 	if !strings.Contains(text, "bad\ufffd[31m") {
 		t.Errorf("the names are missing: %q", text)
 	}

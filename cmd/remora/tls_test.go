@@ -67,18 +67,22 @@ services: {compute: {discover: static, endpoints: [%q], protocol: link, connect_
 	return p, egress
 }
 
-// metric returns the value of one series, or 0 if it does not exist.
-func (p *process) metric(series string) int {
+// metric returns the sum of the series whose name and first labels are those of series, or 0 if
+// there are none.
+func (p *process) metric(series string) (sum int) {
 	_, body := p.get("/metrics")
-	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(series) + ` (\S+)$`).FindStringSubmatch(body)
-	if found == nil {
-		return 0
+	pattern := regexp.QuoteMeta(series)
+	if labels, ok := strings.CutSuffix(pattern, `\}`); ok {
+		pattern = labels + `[,}].*`
 	}
-	n, err := strconv.ParseFloat(found[1], 64)
-	if err != nil {
-		p.t.Errorf("%s: %v", series, err)
+	for _, found := range regexp.MustCompile(`(?m)^`+pattern+` (\S+)$`).FindAllStringSubmatch(body, -1) {
+		n, err := strconv.ParseFloat(found[1], 64)
+		if err != nil {
+			p.t.Errorf("%s: %v", series, err)
+		}
+		sum += int(n)
 	}
-	return int(n)
+	return sum
 }
 
 // awaitMetric waits until a series is at least n.

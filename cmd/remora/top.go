@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -33,7 +34,8 @@ func newTop() *cobra.Command {
 		Use:   "top [--admin ADDR | -c FILE] [--once]",
 		Short: "Show the activity of a running sidecar",
 		Long: "Show the activity of a running sidecar each second: requests, percentiles, hedges and the gates that stopped\n" +
-			"others, endpoints, and the single milliseconds of the last seconds. q or Ctrl-C ends it.\n\n" +
+			"others, its own error responses by listener and code, endpoints, and the single milliseconds of the last seconds.\n" +
+			"Arrows, space, b, g and G scroll; q or Ctrl-C ends it. A narrow terminal gets fewer columns: +N says how many are left out.\n\n" +
 			"If admin.token is set, the token comes from the configuration file or from $" + adminclient.TokenVariable + ".",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -96,7 +98,7 @@ func topOnce(ctx context.Context, o *observer, out io.Writer) error {
 			return err
 		}
 		if f != nil {
-			_, err = io.WriteString(out, strings.Join(f.lines(defaultSize), "\n")+"\n")
+			_, err = io.WriteString(out, strings.Join(f.lines(defaultSize.columns), "\n")+"\n")
 			return err
 		}
 		select {
@@ -116,21 +118,59 @@ func top(ctx context.Context, o *observer) error {
 	}
 	defer screen.close()
 	next := time.Tick(topInterval)
+	shown, v := reading{at: time.Now()}, view{}
 	for {
-		switch f, err := o.next(ctx); {
-		case err != nil && ctx.Err() == nil:
-			screen.draw([]string{"remora top: no response", "", printableText(err.Error(), "")})
-		case f != nil:
-			screen.draw(f.lines(screen.size()))
-		}
-		select {
-		case <-next:
-		case key := <-screen.keys:
-			if key == 'q' {
-				return nil
-			}
-		case <-ctx.Done():
+		f, err := o.next(ctx)
+		if ctx.Err() != nil {
 			return nil
 		}
+		shown.take(f, err, time.Now())
+		for waiting := true; waiting; {
+			room := screen.size()
+			screen.draw(v.cut(shown.lines(room.columns, time.Now()), room))
+			select {
+			case <-next:
+				waiting = false
+			case key := <-screen.keys:
+				if key == "q" {
+					return nil
+				}
+				v.scroll(key, room.rows)
+			case <-ctx.Done():
+				return nil
+			}
+		}
 	}
+}
+
+// reading is the last frame, and the error since then.
+type reading struct {
+	frame *frame // nil before the first
+	at    time.Time
+	err   error
+}
+
+// take notes what was read. A frame and an error are nil if there is nothing to compare with yet.
+func (r *reading) take(f *frame, err error, now time.Time) {
+	r.err = err
+	if err == nil {
+		r.at = now
+	}
+	if f != nil {
+		r.frame = f
+	}
+}
+
+// lines returns the frame. Without a response it says for how long, above the last frame.
+func (r *reading) lines(columns int, now time.Time) (out []string) {
+	if r.err != nil {
+		ago := now.Sub(r.at).Round(time.Second)
+		for _, line := range []string{fmt.Sprintf("remora top: no response for %s", ago), r.err.Error(), ""} {
+			out = append(out, cutLine(line, columns))
+		}
+	}
+	if r.frame != nil {
+		out = append(out, r.frame.lines(columns)...)
+	}
+	return out
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,26 +22,51 @@ type frame struct {
 
 func (f *frame) seconds() float64 { return f.now.Uptime - f.before.Uptime }
 
-// lines returns the frame as lines that fit into room.
-func (f *frame) lines(room size) []string {
+// lines returns the frame as lines of at most so many characters.
+func (f *frame) lines(columns int) []string {
 	up := (time.Duration(f.now.Uptime) * time.Second).String()
-	out := []string{
-		fmt.Sprintf("remora %s  %s  %s  up %s  %d connections", f.now.Node, f.now.Phase, f.now.Version, up, f.now.Connections),
-		f.loops(),
-		"",
+	out := []string{fmt.Sprintf("remora %s  %s  %s  up %s  %d connections", f.now.Node, f.now.Phase, f.now.Version, up, f.now.Connections)}
+	out = append(out, f.sources()...)
+	out = append(out, f.loops(), "")
+	if f.now.Try != "" {
+		out = append(out, "no traffic yet: try "+f.now.Try, "")
 	}
-	out = append(out, f.services()...)
+	out = append(out, f.services(columns)...)
 	out = append(out, f.gates())
 	out = append(out, f.verdicts()...)
+	out = append(out, f.errors(columns)...)
 	out = append(out, "")
-	out = append(out, f.timeline(room.columns)...)
+	out = append(out, f.timeline(columns)...)
 	out = append(out, "")
-	out = append(out, f.endpoints(room.rows-len(out))...)
+	out = append(out, f.endpoints(columns)...)
 	for i, line := range out {
-		runes := []rune(printableText(line, ""))
-		out[i] = string(runes[:min(len(runes), room.columns)])
+		out[i] = cutLine(line, columns)
 	}
-	return out[:min(len(out), room.rows)]
+	return out
+}
+
+// cutLine returns the printable beginning of a line that fits into so many columns.
+func cutLine(line string, columns int) string {
+	runes := []rune(printableText(line, ""))
+	return string(runes[:min(len(runes), columns)])
+}
+
+// sources returns lines about the configuration and the registry.
+func (f *frame) sources() []string {
+	c := &f.now.Config
+	line := fmt.Sprintf("configuration %d", c.Generation)
+	if r := f.now.Registry; r != nil {
+		line += "  registry connected"
+		if !r.Connected {
+			line = strings.TrimSuffix(line, "connected") + "not connected: " + r.LastError
+		}
+	}
+	out := []string{line}
+	if r := c.Refused; r != nil {
+		reason, _, _ := strings.Cut(r.Reason, "\n")
+		out = append(out, fmt.Sprintf("last reload refused at %s (%s): %s", r.At.Format(time.TimeOnly), r.Code, reason))
+	}
+	return out
 }
 
 // loops returns the line about the load of the loops.
@@ -62,9 +88,18 @@ func (f *frame) loops() string {
 		latency(&turns, .5), latency(&turns, .99), latency(&turns, 1))
 }
 
-func (f *frame) services() []string {
-	out := []string{fmt.Sprintf("%-20s %9s %9s %9s %9s %9s %8s %8s %8s %7s", "service",
-		"req/s", "P50", "P99", "P99.9", "failed/s", "hedged", "won", "pending", "queued")}
+// noService is the name of the row of requests that were refused before they had a service.
+const noService = "(no service)"
+
+func (f *frame) services(columns int) []string {
+	t := table{columns: []column{
+		{"service", 20, true, 0}, {"req/s", 9, false, 0}, {"P50", 9, false, 4}, {"P99", 9, false, 1}, {"P99.9", 9, false, 6},
+		{"failed/s", 9, false, 0}, {"hedged", 8, false, 5}, {"won", 8, false, 8}, {"pending", 8, false, 3}, {"queued", 7, false, 7},
+	}}
+	if more := f.now.Unrouted() - min(f.before.Unrouted(), f.now.Unrouted()); more > 0 {
+		rate := short(float64(more) / f.seconds())
+		t.rows = append(t.rows, []string{noService, rate, "-", "-", "-", rate, "-", "-", "-", "-"})
+	}
 	for _, name := range slices.Sorted(maps.Keys(f.now.Services)) {
 		s, was := f.now.Services[name], f.before.Services[name]
 		d := s.Delta(&was)
@@ -72,10 +107,47 @@ func (f *frame) services() []string {
 		copy(h.Counts[:], d.Counts)
 		requests := d.Requests()
 		hedged := d.Hedges.Sent - min(d.Hedges.Missed, d.Hedges.Sent) // a hedge that missed may have been sent before
-		out = append(out, fmt.Sprintf("%-20s %9s %9s %9s %9s %9s %8s %8s %8d %7d", shorten(name, 20),
-			short(float64(requests)/f.seconds()), latency(&h, .5), latency(&h, .99), latency(&h, .999),
-			short(float64(d.Outcomes["5xx"]+d.Outcomes["failed"])/f.seconds()),
-			percent(hedged, requests), percent(d.Hedges.Won, hedged), s.Pending, s.Queued))
+		t.rows = append(t.rows, []string{
+			name, short(float64(requests) / f.seconds()), latency(&h, .5), latency(&h, .99), latency(&h, .999),
+			short(float64(d.Outcomes["5xx"]+d.Outcomes["failed"]) / f.seconds()),
+			percent(hedged, requests), percent(d.Hedges.Won, hedged), strconv.Itoa(s.Pending), strconv.Itoa(s.Queued),
+		})
+	}
+	return t.lines(columns)
+}
+
+// maxErrors is how many error codes a frame shows.
+const maxErrors = 8
+
+// errors returns the table of the sidecar's own error responses, most frequent ones of the frame first.
+func (f *frame) errors(columns int) []string {
+	type row struct {
+		listener, code string
+		more, all      uint64
+	}
+	var list []row
+	for name, l := range f.now.Listeners {
+		for code, n := range l.Errors {
+			r := row{listener: name, code: code, more: n, all: n}
+			if was := f.before.Listeners[name]; was != nil && was.Errors[code] <= n {
+				r.more -= was.Errors[code]
+			}
+			list = append(list, r)
+		}
+	}
+	if list == nil {
+		return nil
+	}
+	slices.SortFunc(list, func(a, b row) int {
+		return cmp.Or(cmp.Compare(b.more, a.more), cmp.Compare(b.all, a.all), cmp.Compare(a.listener, b.listener), cmp.Compare(a.code, b.code))
+	})
+	t := table{columns: []column{{"errors of listener", 20, true, 0}, {"code", 24, true, 0}, {"each second", 11, false, 0}, {"in all", 9, false, 1}}}
+	for _, r := range list[:min(len(list), maxErrors)] {
+		t.rows = append(t.rows, []string{r.listener, r.code, short(float64(r.more) / f.seconds()), strconv.FormatUint(r.all, 10)})
+	}
+	out := append([]string{""}, t.lines(columns)...)
+	if more := len(list) - maxErrors; more > 0 {
+		out = append(out, fmt.Sprintf("and %d more", more))
 	}
 	return out
 }
@@ -140,14 +212,14 @@ func (f *frame) timeline(columns int) []string {
 	most, width := slices.Max(ms.Arrivals), max(columns-10, 10)
 	return []string{
 		fmt.Sprintf("last %.1f s by the millisecond: at most %d requests in one (%s/s), %s/s on average; worst latency %s",
-			float64(n)/1000, most, short(float64(most)*1000), short(float64(total)*1000/float64(n)), micros(slices.Max(ms.Worst))),
+			float64(n)/1000, most, short(float64(most)*1000), short(float64(total)*1000/float64(n)), orDash(slices.Max(ms.Worst))),
 		"requests  " + bars(ms.Arrivals, width),
 		"bytes     " + bars(ms.Bytes, width),
 		"latency   " + bars(ms.Worst, width),
 	}
 }
 
-func (f *frame) endpoints(rows int) []string {
+func (f *frame) endpoints(columns int) []string {
 	type row struct {
 		service string
 		now     admin.EndpointState
@@ -160,25 +232,29 @@ func (f *frame) endpoints(rows int) []string {
 			was[e.Address] = e
 		}
 		for _, e := range s.Endpoints {
-			list = append(list, row{name, e, was[e.Address]})
+			before, known := was[e.Address]
+			if !known { // of many, /stats has only the worst
+				before = e
+			}
+			list = append(list, row{name, e, before})
 		}
 	}
 	// Endpoints with problems come first.
 	slices.SortFunc(list, func(a, b row) int {
-		return cmp.Or(-cmp.Compare(severity(&a.now), severity(&b.now)), -cmp.Compare(a.now.Pending, b.now.Pending),
+		return cmp.Or(-cmp.Compare(a.now.Severity(), b.now.Severity()), -cmp.Compare(a.now.Pending, b.now.Pending),
 			cmp.Compare(a.service, b.service), cmp.Compare(a.now.Address, b.now.Address))
 	})
-	out := []string{fmt.Sprintf("%-28s %-20s %-10s %8s %11s %9s %9s %6s", "endpoint", "service", "state",
-		"pending", "attempts/s", "failed/s", "latency", "conns")}
-	for i, r := range list {
-		if i == rows-2 && len(list) > rows-1 {
-			return append(out, fmt.Sprintf("and %d more", len(list)-i))
-		}
-		out = append(out, fmt.Sprintf("%-28s %-20s %-10s %8d %11s %9s %9s %6d", shorten(r.now.Address, 28), shorten(r.service, 20),
-			state(&r.now), r.now.Pending, f.rate(r.was.Attempts, r.now.Attempts), f.rate(r.was.Failed, r.now.Failed),
-			micros(int64(r.now.LatencyMS*1000)), r.now.Connections))
+	t := table{columns: []column{
+		{"endpoint", 28, true, 0}, {"service", 20, true, 5}, {"state", 10, true, 0}, {"pending", 8, false, 2},
+		{"attempts/s", 11, false, 4}, {"failed/s", 9, false, 1}, {"latency", 9, false, 3}, {"conns", 6, false, 6},
+	}}
+	for _, r := range list {
+		t.rows = append(t.rows, []string{
+			r.now.Address, r.service, admin.EndpointStates[r.now.Severity()], strconv.Itoa(r.now.Pending), f.rate(r.was.Attempts, r.now.Attempts),
+			f.rate(r.was.Failed, r.now.Failed), orDash(int64(r.now.LatencyMS * 1000)), strconv.Itoa(r.now.Connections),
+		})
 	}
-	return out
+	return t.lines(columns)
 }
 
 // rate returns the rate of a counter, which may have been reset.
@@ -188,25 +264,6 @@ func (f *frame) rate(was, now uint64) string {
 	}
 	return short(float64(now-was) / f.seconds())
 }
-
-var endpointStates = [...]string{"ok", "unused", "stalled", "unhealthy", "ejected"}
-
-// severity returns the index of an endpoint's state in endpointStates.
-func severity(e *admin.EndpointState) int {
-	switch {
-	case e.Ejected != "":
-		return 4
-	case e.Healthy != nil && !*e.Healthy:
-		return 3
-	case e.Stalled:
-		return 2
-	case e.Unused:
-		return 1
-	}
-	return 0
-}
-
-func state(e *admin.EndpointState) string { return endpointStates[severity(e)] }
 
 // levels are the characters for the heights of a bar.
 var levels = []rune(" ▁▂▃▄▅▆▇█")
@@ -240,6 +297,14 @@ func latency(h *stats.Histogram, q float64) string {
 		return "-"
 	}
 	return micros(h.Quantile(q).Microseconds())
+}
+
+// orDash is micros, or "-" of nothing.
+func orDash(us int64) string {
+	if us == 0 {
+		return "-"
+	}
+	return micros(us)
 }
 
 // micros formats a time with up to three digits.
