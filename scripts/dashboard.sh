@@ -3,7 +3,10 @@
 # then, load, and a burst. Chromium, without a screen, opens the page, and its content
 # is checked. Needs Python 3 with venv. The last line is the count of checks.
 #
-#   scripts/dashboard.sh [--screenshot FILE]    docs/images/dashboard.png was made so
+#   scripts/dashboard.sh [--screenshot FILE] [--states DIR]
+#
+#   --screenshot FILE   docs/images/dashboard.png was made so
+#   --states DIR        pictures of other states: empty, failing, many endpoints, narrow, dark, lost
 #
 #   CHROMIUM     the browser (default: chromium, then google-chrome)
 #   KEEP=DIR     keep configuration files and logs in DIR
