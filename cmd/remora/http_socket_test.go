@@ -265,7 +265,7 @@ services: {compute: {discover: static, endpoints: [%q], protocol: link, connect_
 		{"POST / HTTP/1.1\nHost: c\nContent-Length: 3\nTransfer-Encoding: chunked\n\n0\n\n", 400},
 		{"POST / HTTP/1.1\nHost: c\nTransfer-Encoding: gzip\n\n", 501},
 		{"GET / HTTP/2.0\nHost: c\n\n", 505},
-		{"CONNECT c:443 HTTP/1.1\nHost: c:443\n\n", 404},
+		{"CONNECT c:443 HTTP/1.1\nHost: c:443\nContent-Length: 1\n\nx", 400},
 	} {
 		t.Run(c.text, func(t *testing.T) {
 			s := dial(t)

@@ -27,6 +27,7 @@ type Head struct {
 	Upgrade        bool // the request asks for an upgrade, or the response is a 101
 	WebSocket      bool // Upgrade, and to websocket only
 	Connect        bool // the method is CONNECT; the target is in Request.Authority
+	Absolute       bool // the target is in absolute-form, as a client sends it to a proxy
 	Framing        Framing
 	Length         int64 // bytes of the body if Framing is FixedLength, else 0
 

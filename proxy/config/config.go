@@ -193,6 +193,10 @@ type Listener struct {
 
 	Path Path `yaml:"path"`
 
+	// Requests of a proxy's client that no route matches: 404 `no-route`, or on to the host that they name. `http` only.
+	Unrouted string `yaml:"unrouted" oneof:"refuse direct"`
+	Direct   Direct `yaml:"direct"`
+
 	RateLimit RateLimit `yaml:"rate_limit"`
 	Forwarded Forwarded `yaml:"forwarded"`
 	Allow     Allow     `yaml:"allow"`
@@ -238,7 +242,7 @@ type Limits struct {
 
 // Timeouts of downstream connections.
 type Timeouts struct {
-	// For a redirected connection to show that it is HTTP. Then it passes through.
+	// For a redirected connection, or the client of a tunnel, to show that it speaks HTTP. Then it passes through.
 	Detect time.Duration `yaml:"detect" min:"1ms" reload:"restart"`
 	// From first byte to end of header section. Then 408 `header-timeout`.
 	Header time.Duration `yaml:"header" min:"1ms"`

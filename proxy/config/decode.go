@@ -143,6 +143,7 @@ func (d *decoder) setDefaults(v reflect.Value, n *node) {
 	switch item := v.Addr().Interface().(type) {
 	case *Listener:
 		item.Path, item.Forwarded, item.Allow = DefaultPath(), defaultForwarded(), defaultAllow()
+		item.Unrouted = UnroutedRefuse
 	case *Endpoint:
 		item.Weight = 1
 	case *Register:

@@ -28,6 +28,8 @@ var links = map[string]string{
 	"loops":                          "[sizing](operations.md#sizing)",
 	"admin.address":                  "[admin API](operations.md#who-may-call-the-admin-api)",
 	"listeners.*.transparent":        "[interception](interception.md)",
+	"listeners.*.unrouted":           "[http_proxy](http-proxy.md)",
+	"listeners.*.direct.allow":       "[hosts without a route](http-proxy.md#hosts-without-a-route)",
 	"listeners.*.forwarded.trust":    "[who is trusted](headers.md#who-is-trusted)",
 	"services.*.endpoints.*.address": "[host names](operations.md#host-names)",
 	"services.*.endpoints.*.weight":  "[policies](balancing.md#policies)",

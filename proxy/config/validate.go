@@ -150,7 +150,7 @@ func (v *validator) listener(at path, l *Listener) {
 		isTCP := l.Protocol == ProtocolTCP
 		v.refuseIf(l.Service == "" && isTCP, at.key("service"),
 			"missing; a tcp listener needs the service that takes its connections")
-		v.refuseIf(l.Service == "" && !isTCP && len(v.config.Routes) == 0,
+		v.refuseIf(l.Service == "" && !isTCP && len(v.config.Routes) == 0 && l.Unrouted != UnroutedDirect,
 			at.key("service"), "missing, and there are no routes: no request could be answered")
 	}
 	v.refuseIf((l.Protocol != ProtocolHTTP || l.Service != "") && l.Path != DefaultPath(),
@@ -160,6 +160,7 @@ func (v *validator) listener(at path, l *Listener) {
 	v.refuseIf(l.Protocol == ProtocolTCP && l.RateLimit != RateLimit{}, at.key("rate_limit"),
 		"a tcp listener sees no requests; expected it at the service")
 	v.forwarded(at.key("forwarded"), l)
+	v.direct(at, l)
 	if l.Transparent {
 		v.transparent(at, l)
 	}

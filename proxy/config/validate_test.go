@@ -295,3 +295,33 @@ func TestAllowRules(t *testing.T) {
 		{`{services: {s: {discover: static, endpoints: ["a:1"]}}, routes: [{service: s}], listeners: [{name: l, address: "a:1", protocol: http, transparent: true, allow: {rules: [{}]}}]}`, "contradicts transparent"},
 	})
 }
+
+// TestDirectRules checks where `unrouted: direct` has a meaning, and the entries of its list.
+func TestDirectRules(t *testing.T) {
+	direct := func(allow string) string {
+		return withListener(`address: "127.0.0.1:1", protocol: http, unrouted: direct, direct: {allow: ` + allow + `}`)
+	}
+	checkRules(t, []rule{
+		{withListener(`address: "127.0.0.1:1", protocol: http, unrouted: direct`), ""},
+		{withListener(`address: "a:1", protocol: http, unrouted: direct`), "listeners[0].unrouted: this listener is not on loopback"},
+		{withListener(`address: "a:1", protocol: http, unrouted: direct, direct: {allow: ["*"]}`), ""},
+		{withListener(`address: "127.0.0.1:1", protocol: http, unrouted: drop`), "one of refuse, direct"},
+		{withListener(`address: "127.0.0.1:1", protocol: http, service: s, unrouted: direct`), "contradicts service"},
+		{withListener(`address: "127.0.0.1:1", protocol: dubbo, unrouted: direct`), "only an http listener"},
+		{withListener(`address: "127.0.0.1:1", protocol: http, transparent: true, unrouted: direct`), "contradicts transparent"},
+		{withListener(`address: "127.0.0.1:1", protocol: http, service: s, direct: {allow: [a]}`), "has no effect without unrouted: direct"},
+		{direct(`[a, A.example.com, "*.b", "a:80", "*:443", 10.0.0.0/8, "10.0.0.0/8:80", "::1", "[::1]:80", "[fd00::/8]:80", 127.0.0.1]`), ""},
+		{direct("[]"), "empty"},
+		{direct(`["a:0"]`), "expected a port"},
+		{direct(`["a:65536"]`), "expected a port"},
+		{direct(`["[::1]80"]`), "expected a port"},
+		{direct(`["http://a"]`), "expected a"},
+		{direct(`["a.*"]`), "expected a name"},
+		{direct(`["a b"]`), "expected a name"},
+		{direct(`[""]`), "expected a name"},
+		{direct(`["10.0.0.0/33"]`), "expected a name"},
+		{direct(`["10.0.0.256"]`), "expected a name"},
+		{direct(`["localhost:80"]`), "never matches"},
+		{direct(`[a, a]`), `listeners[0].direct.allow[1]: "a" is listed twice`},
+	})
+}

@@ -39,15 +39,20 @@ type Streams interface {
 	Accept(peer loop.Socket, a *StreamAccept)
 }
 
+// Connected is the response to a CONNECT (RFC 9110 section 9.3.6).
+const Connected = "HTTP/1.1 200 OK\r\nVia: 1.1 remora\r\n\r\n"
+
 // StreamRequest is the last request of a client's connection. It owns its memory.
 type StreamRequest struct {
 	Kind    stats.StreamKind
 	Leaser  exchange.Leaser // gives the endpoint
 	Service string
+	Direct  *Direct       // where the request goes instead of to Service; nil means to Service
 	Timeout time.Duration // from the last byte of the request to the head of the response
 	Head    []byte        // of the request, as it is sent; empty for a StreamConnect, and if it can't be sent safely
 	Minor   int           // of the client's version, HTTP/1.x
 	ToHead  bool          // the request is a HEAD
+	Opened  bool          // Connected was sent, so no response can report a failure
 
 	// Body decodes the rest of the body of a StreamBody; it may be done. Buffer has the
 	// part that was decoded, and takes the rest. It is nil for other kinds.
@@ -60,6 +65,12 @@ type StreamRequest struct {
 	Record *accesslog.StreamRecord // ends with the request
 
 	RequestID []byte // nil if another sidecar sent the request: it adds the id to the response
+}
+
+// Direct is the host that a request without a route names.
+type Direct struct {
+	Listener  string // whose settings say what may be reached
+	Authority string // "host:port" or "host"
 }
 
 // AddVia adds Via to an application's response over HTTP/1.minor, and Date if it has none. It

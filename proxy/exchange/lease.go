@@ -12,7 +12,8 @@ import (
 // Its outcome counts for outlier ejection.
 //
 // The stream runs on goroutines. Any of them may call the methods, which post to the loop of
-// the Lease. The next call must wait for the callback of the one before.
+// the Lease. The next call must wait for the callback of the one before. A nil Lease belongs to a
+// stream without a service: Connected and Close do nothing.
 type Lease struct {
 	shard   *shard.Shard
 	service *Service
@@ -146,6 +147,9 @@ func (l *Lease) Retry(why *fault.Failure, err error, picked func(at Target, f *f
 // Connected notes that the stream is open: its endpoint accepted it, or the head of the
 // response has arrived. The breaker and outlier ejection count the status; 0 means none.
 func (l *Lease) Connected(status int) {
+	if l == nil {
+		return
+	}
 	o := outcome{fault.VerdictOf(status), fault.VerdictOf(status)}
 	l.last = o
 	l.shard.Loop.Post(func() {
@@ -164,6 +168,9 @@ func (l *Lease) Failed(f *fault.Failure) {
 // Close ends the Lease. connected reports whether Connected was called; in and out are
 // the bytes sent to the endpoint and received from it.
 func (l *Lease) Close(connected bool, in, out int64) {
+	if l == nil {
+		return
+	}
 	l.shard.Loop.Post(func() {
 		l.judge(l.last)
 		if connected {

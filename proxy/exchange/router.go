@@ -48,6 +48,10 @@ type RuleSets interface {
 	RateOf(plan *route.Plan) *limit.Keyed
 }
 
+// TakesHost reports whether a request to the host of an authority may have a route, see
+// route.Table.
+func (r *Router) TakesHost(authority []byte) bool { return r.table.TakesHost(authority) }
+
 // Adopt makes the routes of plans, which lead to services. An unchanged route stays as
 // it is. A route of which only the policy changed keeps its latency estimate.
 func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[string]*Service, rules RuleSets) {
@@ -107,6 +111,8 @@ type Listener struct {
 	Trust   *forwarded.Policy
 	Allow   *allow.Set // nil means no rules
 	Closing bool       // the listener is closed, or closes soon
+
+	Unrouted bool // requests without a route go to the host that they name
 }
 
 // Ruled reports whether a request that came in at l and has the route r meets any rule. r may

@@ -56,10 +56,20 @@ const (
 // should look at.
 var (
 	// NoRoute means that no route matches. Compare `match` in `/config` with the host that the
-	// response's text names. From another sidecar: the service of its `link` listener takes
+	// response's text names. In a tunnel: what it carries is not HTTP, and no route names CONNECT;
+	// see [http_proxy](http-proxy.md). From another sidecar: the service of its `link` listener takes
 	// no requests (`tcp`), no calls of Dubbo, or no opaque bytes (`opaque`).
 	NoRoute = &Failure{Code: "no-route", Status: 404, reason: link.NoService,
 		Text: "no route matches this request"}
+	// DirectRefused means that no route matches, and `direct` may not reach the address of the
+	// host: `direct.allow` of the listener lacks it, or it is special. The access log has the
+	// address; see [http_proxy](http-proxy.md#hosts-without-a-route).
+	DirectRefused = &Failure{Code: "direct-refused", Status: 403,
+		Text: "no route matches this request, and its host may not be reached directly"}
+	// Unresolved means that no route matches, and the host has no address in DNS. Is the name
+	// right, and does a route have it?
+	Unresolved = &Failure{Code: "unresolved", Status: 502,
+		Text: "no route matches this request, and its host has no address"}
 	// Loop means that the service's endpoints lead back to a sidecar that sends them here.
 	// Compare `/endpoints` with the addresses of the listeners.
 	Loop = &Failure{Code: "loop-detected", Status: 508,

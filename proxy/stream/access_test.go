@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
@@ -149,7 +150,7 @@ func TestAccessLogTunnels(t *testing.T) {
 		consumer, provider streamLine
 	}{
 		{
-			sent: "CONNECT app:1 HTTP/1.1\r\nHost: app:1\r\nX-Request-Id: id\r\n\r\n", received: connected,
+			sent: "CONNECT bytes:1 HTTP/1.1\r\nHost: bytes:1\r\nX-Request-Id: id\r\n\r\n", received: downstream.Connected,
 			consumer: streamLine{Protocol: "http", Stream: "connect", Method: "CONNECT", RequestID: "id", Outcome: "2xx", Status: 200},
 			provider: streamLine{Protocol: "link", Stream: "opaque", Outcome: "closed"},
 		},

@@ -45,7 +45,7 @@ func TestChainNotAllowed(t *testing.T) {
 			}
 		}
 		client := c.dial()
-		_, _ = io.WriteString(client, "CONNECT app:80 HTTP/1.1\r\nHost: app:80\r\n\r\n")
+		_, _ = io.WriteString(client, "CONNECT bytes:80 HTTP/1.1\r\nHost: bytes:80\r\n\r\n")
 		resp, err := http.ReadResponse(bufio.NewReader(client), nil)
 		if err != nil || resp.StatusCode != 403 || resp.Header.Get("X-Remora-Error") != "not-allowed" {
 			t.Errorf("CONNECT: %v, %v", resp, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/downstream"
 )
 
 // TestChainMemoryLimit: when limits.buffered is reached, either sidecar refuses streams
@@ -111,8 +112,8 @@ func TestChainTunnelEnds(t *testing.T) {
 	linked(t, chainOptions{}, func(t *testing.T, c *chain) {
 		tunnel := func() (client, server *net.TCPConn) {
 			client = c.dial()
-			_, _ = io.WriteString(client, "CONNECT app:1 HTTP/1.1\r\nHost: app:1\r\n\r\n")
-			readUntil(t, client, connected)
+			_, _ = io.WriteString(client, "CONNECT bytes:1 HTTP/1.1\r\nHost: bytes:1\r\n\r\n")
+			readUntil(t, client, downstream.Connected)
 			return client, receive(t, a.conns, "the connection")
 		}
 		client, server := tunnel()
@@ -168,8 +169,8 @@ func TestChainClose(t *testing.T) {
 				upload, download, tunnel := c.dial(), c.dial(), c.dial()
 				_, _ = fmt.Fprintf(upload, "PUT / HTTP/1.1\r\nHost: app\r\nContent-Length: %d\r\n\r\nbody", 1<<30)
 				_, _ = io.WriteString(download, "GET / HTTP/1.1\r\nHost: app\r\n\r\n")
-				_, _ = io.WriteString(tunnel, "CONNECT app:1 HTTP/1.1\r\nHost: app:1\r\n\r\n")
-				readUntil(t, tunnel, connected)
+				_, _ = io.WriteString(tunnel, "CONNECT bytes:1 HTTP/1.1\r\nHost: bytes:1\r\n\r\n")
+				readUntil(t, tunnel, downstream.Connected)
 				var servers []*net.TCPConn
 				for range 3 {
 					server := receive(t, app.conns, "a connection")

@@ -192,7 +192,7 @@ func TestChainPipelined(t *testing.T) {
 	linked(t, chainOptions{}, func(t *testing.T, c *chain) {
 		for _, second := range []string{
 			"PUT / HTTP/1.1\r\nHost: app\r\n" + length,
-			"CONNECT app:1 HTTP/1.1\r\nHost: app:1\r\n\r\n",
+			"CONNECT bytes:1 HTTP/1.1\r\nHost: bytes:1\r\n\r\n",
 			ask,
 		} {
 			client := c.dial()

@@ -110,7 +110,7 @@ func (c *chain) start(o *chainOptions, i int, id *certs.Source) *sidecar {
 admin: {address: ""}
 limits: {message: %d, %s}
 listeners: [{name: in, address: "127.0.0.1:0", %s}]
-routes: [{match: {method: [CONNECT]}, service: app}, {service: app}]
+routes: [{match: {host: bytes, method: [CONNECT]}, service: app}, {match: {host: app}, service: app}, {match: {host: 127.0.0.1}, service: app}]
 services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: %s, opaque: %t, connect_timeout: 15s, timeout: 1m, %s}}
 %s`, longest, o.limits, in, out, !o.requests, service, o.more), engine)
 	s.proc.SetStreams(s.srv)

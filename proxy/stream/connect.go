@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
@@ -17,8 +18,9 @@ import (
 type endpointQuery struct {
 	leaser  exchange.Leaser // picks the endpoint and counts the stream
 	service string
-	kind    link.StreamKind // sent to an endpoint that is another sidecar
-	timeout time.Duration   // sent to that sidecar
+	direct  *downstream.Direct // connects there instead; nil means to the service
+	kind    link.StreamKind    // sent to an endpoint that is another sidecar
+	timeout time.Duration      // sent to that sidecar
 }
 
 // pick is the result of an endpointQuery: a lease with its target, or a failure.
@@ -33,8 +35,12 @@ type refusal struct{ fail *fault.Failure }
 func (r refusal) Error() string { return "refused: " + r.fail.Code }
 
 // connect connects p to an endpoint that takes the stream. Unless it fails, the caller must
-// close lease. linked reports whether the endpoint is another sidecar.
+// close lease, which is nil without a service. linked reports whether the endpoint is another
+// sidecar.
 func (p *pair) connect(w *endpointQuery) (lease *exchange.Lease, linked bool, fail *fault.Failure) {
+	if w.direct != nil {
+		return nil, false, (&direct{p, w.direct}).connect()
+	}
 	picks := make(chan pick, 1)
 	w.leaser.Lease(w.service, func(l *exchange.Lease, at exchange.Target, f *fault.Failure) {
 		picks <- pick{l, at, f}

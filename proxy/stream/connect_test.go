@@ -26,7 +26,7 @@ func TestConnect(t *testing.T) {
 	withSidecars(t, a.addr, func(t *testing.T, s *sidecar) {
 		client := s.dialTo(s.connectAddr("early "))
 		server := receive(t, a.conns, "the connection")
-		wantRead(t, "the client", client, connected)
+		wantRead(t, "the client", client, downstream.Connected)
 		_, _ = io.WriteString(client, "late")
 		_ = client.CloseWrite()
 		if got, err := io.ReadAll(server); string(got) != "early late" || err != nil {

@@ -185,7 +185,7 @@ func TestOpaqueRefused(t *testing.T) {
 	a := newApp(t)
 	linked(t, chainOptions{requests: true}, func(t *testing.T, c *chain) {
 		client := c.nodes[0].dial()
-		_, _ = io.WriteString(client, "CONNECT app:1 HTTP/1.1\r\nHost: app:1\r\n\r\nGET / HTTP/1.1\r\n")
+		_, _ = io.WriteString(client, "CONNECT bytes:1 HTTP/1.1\r\nHost: bytes:1\r\n\r\nGET / HTTP/1.1\r\n")
 		resp, err := http.ReadResponse(bufio.NewReader(client), nil)
 		if err != nil {
 			t.Fatal(err)

@@ -84,7 +84,7 @@ func TestSilentSides(t *testing.T) {
 		"100 Continue": {ask, ""},
 		"response":     {"PUT / HTTP/1.1\r\nHost: app\r\nContent-Length: 200000\r\n\r\n" + strings.Repeat("x", 200000), ""},
 		"events":       {"GET / HTTP/1.1\r\nHost: app\r\n\r\n", events},
-		"tunnel":       {"CONNECT app:1 HTTP/1.1\r\nHost: app:1\r\n\r\n", ""},
+		"tunnel":       {"CONNECT bytes:1 HTTP/1.1\r\nHost: bytes:1\r\n\r\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newApp(t)

@@ -30,9 +30,12 @@ func (s *Server) Request(client loop.Socket, r *downstream.StreamRequest) {
 		return
 	}
 	t := &tunnel{
-		pair: p, endpointQuery: s.opaque(r.Leaser, r.Service, r.Timeout), rest: r.Rest, accepted: []byte(connected),
+		pair: p, endpointQuery: s.opaque(r.Leaser, r.Service, r.Timeout), rest: r.Rest, accepted: []byte(downstream.Connected),
 		status: http.StatusOK, record: r.Record,
 		failureResponse: func(f *fault.Failure) []byte { return r.AppendFailure(nil, f, date()) },
+	}
+	if t.direct = r.Direct; r.Opened {
+		t.accepted, t.failureResponse = nil, noResponse
 	}
 	r.Rest = nil
 	s.start(p, t.run)
@@ -68,8 +71,12 @@ func (x *requestStream) run() {
 	f := x.carry(full)
 	cut := x.isAborted() && !x.whole // a client that has the whole response may close first
 	if f != nil {
-		if x.lease != nil && !cut && f != x.why.Load() {
+		switch {
+		case cut || f == x.why.Load():
+		case x.lease != nil:
 			x.lease.Failed(f)
+		case x.r.Direct != nil && x.endpoint() != nil:
+			x.r.Leaser.Failed(f)
 		}
 		x.downDone.Store(true)
 		x.closeUp(false)
@@ -100,7 +107,7 @@ func (x *requestStream) carry(full bool) (fail *fault.Failure) {
 		return fault.Overloaded
 	}
 	x.lease, x.linked, fail = x.connect(&endpointQuery{
-		leaser: x.r.Leaser, service: x.r.Service, kind: link.StreamHTTP, timeout: x.r.Timeout,
+		leaser: x.r.Leaser, service: x.r.Service, direct: x.r.Direct, kind: link.StreamHTTP, timeout: x.r.Timeout,
 	})
 	if fail != nil {
 		return fail

@@ -58,6 +58,3 @@ func (t *tunnel) fail(f *fault.Failure) {
 
 // noResponse is the failureResponse of streams without a way to report a failure.
 func noResponse(*fault.Failure) []byte { return nil }
-
-// connected is the response to a CONNECT (RFC 9110 section 9.3.6).
-const connected = "HTTP/1.1 200 OK\r\nVia: 1.1 remora\r\n\r\n"

@@ -182,7 +182,7 @@ def connect(suite, bench):
         expect("response, and status of the CONNECT", got, want)
 
     suite.attempt("curl: CONNECT", tunnels, "web", "ok 200")
-    suite.attempt("curl: CONNECT to what no route names", tunnels, "bulk", "404")
+    suite.attempt("curl: CONNECT that no route names: served as HTTP", tunnels, "bulk", "404 page not found\n 200")
 
 
 def beside(suite, bench):

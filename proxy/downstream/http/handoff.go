@@ -30,7 +30,7 @@ func (s *session) streamKind(err error) (kind stats.StreamKind, leaves bool) {
 }
 
 // queueHandoffAtHead is queueHandoff for a request whose head is the input's first n bytes.
-func (s *session) queueHandoffAtHead(kind stats.StreamKind, n int) {
+func (s *session) queueHandoffAtHead(kind stats.StreamKind, n int, unrouted bool) {
 	ex := s.cur
 	ex.HeadBuffer, s.in = s.in, nil
 	s.keepInput(ex.HeadBuffer.B[n:])
@@ -39,13 +39,14 @@ func (s *session) queueHandoffAtHead(kind stats.StreamKind, n int) {
 		s.body.Reset(&s.head, s.host.BodyLimits())
 		ex.BodyBuffer = s.host.Buffers.Get(0)
 	}
-	s.queueHandoff(kind)
+	s.queueHandoff(kind, unrouted)
 }
 
 // queueHandoff queues the request that is being received. The connection leaves the loop with
 // it once the client has read all earlier responses. Input is kept until then. No timeout runs
 // for the client: the deadlines of earlier requests and the write timeout bound the wait.
-func (s *session) queueHandoff(kind stats.StreamKind) {
+// unrouted reports that a route was looked for, and there is none.
+func (s *session) queueHandoff(kind stats.StreamKind, unrouted bool) {
 	ex := s.cur
 	s.cur = nil
 	s.input.become(inputHandoff)
@@ -53,18 +54,25 @@ func (s *session) queueHandoff(kind stats.StreamKind) {
 	s.timeout.Stop()
 	s.requests++
 	ex.Hold()
-	if ex.Route == nil {
+	if ex.Route == nil && !unrouted {
 		ex.Route = s.findRoute(ex, s.head.Minor)
 	}
-	s.calls = append(s.calls, call{
+	c := call{
 		ex: ex, handoff: true, minor: s.head.Minor, last: true, toHead: s.head.HeadMethod,
-	})
-	if f := s.checkHandoff(ex); f != nil {
+		tunnel: kind == stats.StreamConnect && s.opensTunnel(ex),
+		direct: ex.Route == nil && s.listener.Unrouted && s.namesHost(),
+	}
+	if c.direct {
+		s.restorePath(ex)
+	}
+	s.calls = append(s.calls, c)
+	if f := s.checkHandoff(&c); f != nil {
 		s.refuseHandoff(f)
 	}
 }
 
-func (s *session) checkHandoff(ex *exchange.Exchange) *fault.Failure {
+func (s *session) checkHandoff(c *call) *fault.Failure {
+	ex := c.ex
 	switch {
 	case exchange.Limited(s.listener.Rate, s.host.Loop.Now(), s, &ex.Request):
 		return fault.RateLimited
@@ -72,10 +80,13 @@ func (s *session) checkHandoff(ex *exchange.Exchange) *fault.Failure {
 		return fault.Unsupported
 	case ex.Refusal != nil:
 		return ex.Refusal
-	case s.listener.Ruled(ex.Route) && ex.Forbidden(ex.Route, s.listener):
-		return fault.NotAllowed
-	case ex.Route == nil:
-		return fault.NoRoute
+	}
+	if !c.tunnel { // else each request within is checked, and bytes that are none
+		if f := s.checkRoute(c); f != nil {
+			return f
+		}
+	}
+	switch {
 	case s.head.Length > protocol.NoLimit: // otherwise found only after the application has the head
 		return fault.OfRequest(http1.ErrMessageTooLarge)
 	case s.kind == stats.StreamConnect && s.head.Framing != http1.NoBody: // the start of the tunnel would be unclear
@@ -84,17 +95,31 @@ func (s *session) checkHandoff(ex *exchange.Exchange) *fault.Failure {
 		return fault.Draining
 	case s.host.Process.Budget.Full(s.held + ex.Held):
 		return fault.Overloaded
-	case exchange.Limited(ex.Route.Rate, s.host.Loop.Now(), s, &ex.Request):
+	case ex.Route != nil && exchange.Limited(ex.Route.Rate, s.host.Loop.Now(), s, &ex.Request):
 		return fault.RateLimited
 	}
 	return nil
 }
 
-// refuseHandoff refuses the request that was to leave, in its turn.
+func (s *session) checkRoute(c *call) *fault.Failure {
+	switch r := c.ex.Route; {
+	case s.listener.Ruled(r) && c.ex.Forbidden(r, s.listener):
+		return fault.NotAllowed
+	case r == nil && !c.direct:
+		return fault.NoRoute
+	}
+	return nil
+}
+
+// refuseHandoff refuses the request that was to leave, in its turn. A tunnel ends at once.
 func (s *session) refuseHandoff(f *fault.Failure) {
+	call := &s.calls[len(s.calls)-1]
+	if call.opened {
+		s.closeTunnel(f)
+		return
+	}
 	s.input.become(inputClosed)
 	s.dropInput()
-	call := &s.calls[len(s.calls)-1]
 	call.handoff, call.refuse = false, f
 	exchange.LogExample(s.host.Shard, exchange.ClientOf(s), "", call.ex.Example(), f)
 }
@@ -119,9 +144,9 @@ func (s *session) keepForHandoff(b []byte) {
 // handOff gives the connection to Streams with its last request, whose turn it is. It reports
 // whether that ends the session; else the request is handled as if there were no streams.
 func (s *session) handOff() (done bool) {
-	if ex := s.calls[0].ex; ex != nil && ex.Limit(ex.Route, s.host.Loop.Now()) <= 0 {
+	if ex := s.calls[0].ex; ex != nil && s.timeLeft(ex) <= 0 {
 		s.refuseHandoff(fault.Deadline)
-		return false
+		return s.output == outputClosed
 	}
 	client, err := s.conn.Detach()
 	switch {
@@ -130,7 +155,7 @@ func (s *session) handOff() (done bool) {
 		return true
 	case err == nil:
 		s.host.Stats.Handoffs[s.kind]++
-		r := s.streamRequest(s.calls[0].ex)
+		r := s.streamRequest(&s.calls[0])
 		s.close()
 		s.host.Streams.Request(client, r)
 		return true
@@ -151,21 +176,41 @@ func (s *session) handOff() (done bool) {
 	default:
 		s.refuseHandoff(fault.OfRequest(http1.ErrMessageTooLarge))
 	}
-	return false
+	return s.output == outputClosed
 }
 
-// streamRequest returns the request of ex as one that owns its memory.
-func (s *session) streamRequest(ex *exchange.Exchange) *downstream.StreamRequest {
-	service := ex.Route.Service.Config
-	limit := max(time.Millisecond, ex.Limit(ex.Route, s.host.Loop.Now()))
-	if ex.Request.Timed || service.TimeoutHeader {
-		ex.Request.Headers, _ = protocol.SetTimeLeft(ex.Request.Headers, limit, nil)
+// timeLeft returns how long the response to ex may take from now on. A host without a route has
+// timeouts.idle.
+func (s *session) timeLeft(ex *exchange.Exchange) time.Duration {
+	now := s.host.Loop.Now()
+	switch {
+	case ex.Route != nil:
+		return ex.Limit(ex.Route, now)
+	case ex.Request.Deadline != 0:
+		return min(s.host.Config.Timeouts.Idle, ex.Request.Deadline-now)
 	}
+	return s.host.Config.Timeouts.Idle
+}
+
+// streamRequest returns the request of c as one that owns its memory.
+func (s *session) streamRequest(c *call) *downstream.StreamRequest {
+	ex := c.ex
+	limit, service := max(time.Millisecond, s.timeLeft(ex)), ""
 	r := &downstream.StreamRequest{
-		Kind: s.kind, Leaser: s.host.Leaser.From(exchange.ClientOf(s)), Service: service.Name, Timeout: limit,
+		Kind: s.kind, Leaser: s.host.Leaser.From(exchange.ClientOf(s)), Timeout: limit, Opened: c.opened,
 		Minor: s.head.Minor, ToHead: s.head.HeadMethod, RequestID: bytes.Clone(ex.RequestID),
-		Record: exchange.LogStream(&s.host.AccessLog, stats.Handoff(s.kind).String(), s, ex, service.Name),
 	}
+	if ex.Route == nil {
+		r.Direct = &downstream.Direct{Listener: s.listener.Name, Authority: string(ex.Request.Authority)}
+	} else {
+		cfg := ex.Route.Service.Config
+		service = cfg.Name
+		if ex.Request.Timed || cfg.TimeoutHeader {
+			ex.Request.Headers, _ = protocol.SetTimeLeft(ex.Request.Headers, limit, nil)
+		}
+	}
+	r.Service = service
+	r.Record = exchange.LogStream(&s.host.AccessLog, stats.Handoff(s.kind).String(), s, ex, service)
 	switch s.kind {
 	case stats.StreamBody:
 		r.Head = http1.AppendStreamRequest(nil, &ex.Request, &s.head)

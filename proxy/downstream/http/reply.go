@@ -17,8 +17,14 @@ func (s *session) startNext() {
 	}
 	s.starting = true
 	for s.output.free() && len(s.calls) > 0 && !s.peerIsSlow() {
-		if s.calls[0].handoff && s.handOff() {
-			break
+		if s.calls[0].handoff {
+			if s.calls[0].tunnel {
+				s.openTunnel()
+				continue
+			}
+			if s.handOff() {
+				break
+			}
 		}
 		s.output.become(outputBusy)
 		ex := s.calls[0].ex
@@ -44,6 +50,9 @@ func (s *session) startNext() {
 
 // findRoute prepares a request received over HTTP/1.minor, and returns its route, or nil.
 func (s *session) findRoute(ex *exchange.Exchange, minor int) *exchange.Route {
+	if s.tunnel != nil && len(ex.Request.Authority) == 0 {
+		ex.Request.Authority = s.tunnel.authority
+	}
 	downstream.PrepareRequest(ex, &s.host.IDs, &s.origin, minor)
 	r := s.listener.Direct
 	if r == nil {

@@ -25,6 +25,7 @@ type session struct {
 	listener *exchange.Listener
 	origin   downstream.Origin
 	original netip.AddrPort // where a redirected connection goes on without a route; else zero
+	tunnel   *tunnel        // that the client has opened; nil means none
 
 	input inputState
 	in    *bytebufferpool.ByteBuffer // undecoded input, or input that leaves with the connection
@@ -60,6 +61,9 @@ type call struct {
 	ex      *exchange.Exchange // nil for input that is no request
 	refuse  *fault.Failure     // the response to it, the last one of the connection; nil for none
 	handoff bool               // it leaves the loop with the connection
+	tunnel  bool               // with handoff: a CONNECT that is accepted here, and does not leave yet
+	opened  bool               // with handoff: the client has its response already
+	direct  bool               // with handoff: it has no route, and goes to the host that it names
 	minor   int                // of its version, HTTP/1.x
 	last    bool               // the connection closes after its response
 	toHead  bool               // it is a HEAD
@@ -113,6 +117,8 @@ func (s *session) OnData(b []byte) {
 				s.appendInput(b)
 				b = nil
 			}
+		case inputTunnel:
+			b = s.receiveFirst(b)
 		default:
 			s.keepForHandoff(b)
 			b = nil
@@ -165,7 +171,10 @@ func (s *session) decode() {
 			s.refuse(fault.Pipelined)
 			return
 		case leaves:
-			s.queueHandoffAtHead(kind, n)
+			s.queueHandoffAtHead(kind, n, false)
+			return
+		case s.listener.Unrouted && s.goesDirect():
+			s.queueHandoffAtHead(stats.StreamBody, n, true)
 			return
 		}
 		s.onHead(n)
@@ -238,7 +247,7 @@ func (s *session) receiveBody(b []byte) (rest []byte) {
 		return nil
 	}
 	if int64(s.body.Length()) > s.host.MessageLimits.Message {
-		s.queueHandoff(stats.StreamBody)
+		s.queueHandoff(stats.StreamBody, false)
 		return nil
 	}
 	if !done {
@@ -302,9 +311,12 @@ func (s *session) example() exchange.Example {
 func (s *session) onTimeout(k loop.TimeoutKind) {
 	switch k {
 	case loop.TimeoutHead:
-		if s.original.IsValid() && s.requests == 0 {
+		switch {
+		case s.input == inputTunnel && s.cur.Route != nil:
+			s.leaveTunnel()
+		case s.original.IsValid() && s.requests == 0:
 			s.queuePass()
-		} else {
+		default:
 			s.refuse(fault.SlowHead)
 		}
 	case loop.TimeoutBody:
@@ -336,7 +348,7 @@ func (s *session) Retire() { s.retiring = true }
 func (s *session) Drain() {
 	s.retiring = true
 	switch {
-	case len(s.calls) > 0 || s.cur != nil:
+	case len(s.calls) > 0 || s.cur != nil && s.input != inputTunnel:
 	case s.requests == 0:
 		s.timeout.StartIdle(min(lateIdle, s.host.Config.Timeouts.Idle))
 	default:

@@ -7,23 +7,30 @@ import "github.com/remora-proxy/remora/proxy/loop"
 // inputState is what a session does with the bytes that it receives.
 //
 //	inputHead ◀──▶ inputBody
-//	    └──────┬───────┘
-//	           ▼
-//	     inputHandoff ──▶ inputClosed
+//	  ▲ └──────┬───────┘
+//	  │        ▼
+//	  │  inputHandoff ──▶ inputClosed
+//	  │       ▲ │
+//	  │       │ ▼
+//	  └─ inputTunnel
+//
+// Every state leads to inputClosed.
 type inputState uint8
 
 const (
 	inputHead    inputState = iota // collects the head of a request
 	inputBody                      // collects its body
 	inputHandoff                   // the last request waits to leave the loop with the connection: bytes are kept for it
+	inputTunnel                    // a CONNECT was accepted, and its first bytes decide what follows
 	inputClosed                    // bytes are ignored
 )
 
 // inputEdges: an input that was closed by a refusal closes once more with the session.
-var inputEdges = [...][4]bool{
+var inputEdges = [...][5]bool{
 	inputHead:    {inputBody: true, inputHandoff: true, inputClosed: true},
 	inputBody:    {inputHead: true, inputHandoff: true, inputClosed: true},
-	inputHandoff: {inputClosed: true},
+	inputHandoff: {inputTunnel: true, inputClosed: true},
+	inputTunnel:  {inputHead: true, inputHandoff: true, inputClosed: true},
 	inputClosed:  {inputClosed: true},
 }
 
@@ -70,7 +77,7 @@ func (s *outputState) become(next outputState) {
 func (s outputState) free() bool { return s == outputIdle || s == outputWaiting }
 
 func (s inputState) String() string {
-	return [...]string{"head", "body", "handoff", "closed"}[s]
+	return [...]string{"head", "body", "handoff", "tunnel", "closed"}[s]
 }
 
 func (s outputState) String() string {

@@ -7,12 +7,14 @@ import (
 )
 
 // TestInputTransitions: a request that leaves the loop is the last one that is received,
-// whether it has a body or not. Input that was refused closes again with the session.
+// whether it has a body or not. A tunnel that carries
+// requests receives them as its connection would. Input that was refused closes again with the session.
 func TestInputTransitions(t *testing.T) {
 	statetest.Check(t, (*inputState).become, map[inputState][]inputState{
 		inputHead:    {inputBody, inputHandoff, inputClosed},
 		inputBody:    {inputHead, inputHandoff, inputClosed},
-		inputHandoff: {inputClosed},
+		inputHandoff: {inputTunnel, inputClosed},
+		inputTunnel:  {inputHead, inputHandoff, inputClosed},
 		inputClosed:  {inputClosed},
 	})
 }

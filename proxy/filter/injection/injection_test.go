@@ -56,7 +56,7 @@ func TestAbort(t *testing.T) {
 		t.Errorf("the application served %d requests, the breaker is %d", m.Apps[0].Served, m.Consumer.BreakerState("compute"))
 	}
 	s, errs := m.Consumer.Stats("compute"), m.Consumer.Report().Stats.Errors
-	if s.Aborted != 3 || s.Outcomes[stats.OutcomeFailed] != 3 || errs["fault-injected"] != 3 {
+	if s.Aborted != 3 || s.Outcomes[stats.OutcomeFailed] != 3 || errs[stats.ErrorKey{Listener: "egress", Code: "fault-injected"}] != 3 {
 		t.Errorf("counted %+v and errors %v", s.FilterStats, errs)
 	}
 	for _, l := range m.Consumer.AccessLines() {

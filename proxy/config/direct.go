@@ -1,0 +1,110 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// What becomes of requests without a route.
+const (
+	UnroutedRefuse = "refuse" // they get 404
+	UnroutedDirect = "direct" // they go to the host that they name
+)
+
+// Direct says what `unrouted: direct` may reach.
+type Direct struct {
+	// Hosts: a name, `*.suffix`, `*`, an address or a CIDR, each with or without a port. Empty means all but special addresses; off loopback a list is required.
+	Allow []string `yaml:"allow" filled:"true"`
+}
+
+// Destination is an entry of Direct.Allow.
+type Destination struct {
+	Name   string       // in lower case; "*" means any, and "*.x" any below x; empty if Prefix is valid
+	Prefix netip.Prefix // of the address
+	Port   uint16       // 0 means any
+}
+
+// MatchName reports whether the entry is a name that host, in lower case, has.
+func (d *Destination) MatchName(host string) bool {
+	if suffix, ok := strings.CutPrefix(d.Name, "*"); ok {
+		return len(host) > len(suffix) && strings.HasSuffix(host, suffix)
+	}
+	return d.Name != "" && d.Name == host
+}
+
+// Destinations returns the entries of Allow.
+func (d *Direct) Destinations() []Destination {
+	all := make([]Destination, 0, len(d.Allow))
+	for _, text := range d.Allow {
+		if one, err := parseDestination(text); err == nil {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+func parseDestination(text string) (d Destination, err error) {
+	host, port := text, ""
+	switch end := strings.LastIndexByte(text, ']'); {
+	case strings.HasPrefix(text, "[") && end > 0:
+		host, port = text[1:end], text[end+1:]
+	case strings.Count(text, ":") == 1:
+		at := strings.IndexByte(text, ':')
+		host, port = text[:at], text[at:]
+	}
+	if port != "" {
+		n, err := strconv.ParseUint(strings.TrimPrefix(port, ":"), 10, 16)
+		if err != nil || n == 0 || port[0] != ':' {
+			return d, fmt.Errorf("expected a port from 1 to 65535 behind the last colon, got %q", text)
+		}
+		d.Port = uint16(n)
+	}
+	if d.Prefix, err = parsePrefix(host); err == nil {
+		return d, nil
+	}
+	d.Name = strings.ToLower(host)
+	name := strings.TrimPrefix(d.Name, "*.")
+	isBad := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r)
+	}
+	if d.Name != "*" && (name == "" || strings.ContainsFunc(name, isBad) || strings.Trim(name, "0123456789.") == "") {
+		return d, fmt.Errorf("expected a name such as api.example.com, *.example.com or *, an address or a CIDR, "+
+			"with or without a port; got %q", text)
+	}
+	return d, nil
+}
+
+// direct reports a listener that can't pass requests on to the hosts that they name, and entries
+// that match nothing.
+func (v *validator) direct(at path, l *Listener) {
+	shown, allow := at.key("unrouted"), l.Direct.Allow
+	if l.Unrouted != UnroutedDirect {
+		v.refuseIf(len(allow) > 0, at.key("direct"), "has no effect without unrouted: direct")
+		return
+	}
+	switch {
+	case l.Protocol != ProtocolHTTP:
+		v.report(shown, "only an http listener has requests without a route; this one is %s", l.Protocol)
+	case l.Service != "":
+		v.report(shown, "contradicts service: all requests go to it")
+	case l.Transparent:
+		v.report(shown, "contradicts transparent: what no route matches passes through to where it was going")
+	case !isLoopback(l.Address) && len(allow) == 0:
+		v.report(shown, "this listener is not on loopback, so others could reach anything through it; list what they may in direct.allow")
+	}
+	for i, text := range allow {
+		entry := at.key("direct").key("allow").item(i)
+		d, err := parseDestination(text)
+		switch {
+		case err != nil:
+			v.report(entry, "%s", err)
+		case d.Name == "localhost" || strings.HasSuffix(d.Name, ".localhost"):
+			v.report(entry, "never matches: addresses of loopback need an entry of their own, such as 127.0.0.1")
+		case slices.Contains(allow[:i], text):
+			v.report(entry, "%q is listed twice", text)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package http
+
+import (
+	"bytes"
+	"net/netip"
+
+	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/loop"
+)
+
+// tunnel is a CONNECT that this session has accepted, since a route takes requests to its host.
+// The first bytes within decide: a request line makes the requests in the tunnel requests of
+// the session. Anything else leaves the loop as a stream, if something takes it.
+type tunnel struct {
+	authority []byte // of the CONNECT, for requests that have none
+	first     http1.Detector
+	minor     int  // of the version of the CONNECT
+	direct    bool // without a route for the CONNECT a stream goes to the host that it names
+}
+
+// namesHost reports whether the request being received is one to a proxy: its target, or the
+// tunnel that it came through, names the host that it is for.
+func (s *session) namesHost() bool { return s.head.Absolute || s.head.Connect || s.tunnel != nil }
+
+// goesDirect finds the route of the message whose head was decoded. It reports whether there is
+// none, and the request leaves for the host that it names.
+func (s *session) goesDirect() bool {
+	if !s.namesHost() || !s.host.Process.Streams {
+		return false
+	}
+	s.cur.Route = s.findRoute(s.cur, s.head.Minor)
+	return s.cur.Route == nil
+}
+
+// restorePath undoes what was done to the path of ex to find a route, unless some have its host.
+func (s *session) restorePath(ex *exchange.Exchange) {
+	if s.host.Router.TakesHost(ex.Request.Authority) {
+		return
+	}
+	if ex.Refusal == fault.BadPath {
+		ex.Refusal = nil
+	}
+	if ex.OriginalPath != nil {
+		ex.Request.Path, ex.OriginalPath = ex.OriginalPath, nil
+	}
+}
+
+// opensTunnel reports whether ex, a CONNECT, is accepted here.
+func (s *session) opensTunnel(ex *exchange.Exchange) bool {
+	return s.listener.Direct == nil && s.host.Router.TakesHost(ex.Request.Authority)
+}
+
+// openTunnel accepts the CONNECT whose turn it is. It is the last request received, and the
+// input holds what followed it.
+func (s *session) openTunnel() {
+	s.output.become(outputBusy)
+	c := &s.calls[0]
+	ex := c.ex
+	s.tunnel = &tunnel{authority: bytes.Clone(ex.Request.Authority), minor: c.minor, direct: c.direct}
+	s.cur = ex // until the first bytes
+	*c = call{}
+	s.calls = s.calls[:0]
+	s.original, s.requests = netip.AddrPort{}, 0 // those of the connection do not count within
+	s.outbound.Write([]byte(downstream.Connected))
+	s.outbound.Watch()
+	s.output.become(outputIdle)
+	s.input.become(inputTunnel)
+	if ex.Route != nil { // a silent client may wait for its server
+		s.timeout.Start(loop.TimeoutHead, s.host.Config.Timeouts.Detect)
+	} else {
+		s.timeout.StartIdle(s.host.Config.Timeouts.Idle)
+	}
+	if s.in != nil {
+		s.decideTunnel(s.tunnel.first.Feed(s.in.B))
+		s.decode()
+	}
+	s.account()
+}
+
+// receiveFirst takes b, the next of the first bytes in a tunnel. It returns b if these are HTTP.
+func (s *session) receiveFirst(b []byte) (rest []byte) {
+	verdict := s.tunnel.first.Feed(b)
+	if verdict != http1.IsHTTP {
+		s.appendInput(b)
+		b = nil
+	}
+	s.decideTunnel(verdict)
+	return b
+}
+
+func (s *session) decideTunnel(v http1.Verdict) {
+	switch {
+	case v == http1.IsHTTP:
+		s.serveTunnel()
+	case v == http1.NotHTTP:
+		s.leaveTunnel()
+	case s.cur.Route == nil && !s.timeout.Running(loop.TimeoutHead):
+		s.timeout.Start(loop.TimeoutHead, s.host.Config.Timeouts.Header)
+	}
+}
+
+// serveTunnel makes what follows in the tunnel requests of the session.
+func (s *session) serveTunnel() {
+	s.host.Pool.Recycle(s.cur)
+	s.cur = nil
+	s.timeout.Stop()
+	s.input.become(inputHead)
+}
+
+// leaveTunnel makes the connection leave with the CONNECT as a stream of bytes.
+func (s *session) leaveTunnel() {
+	ex := s.cur
+	s.cur = nil
+	s.timeout.Stop()
+	s.input.become(inputHandoff)
+	s.calls = append(s.calls, call{ex: ex, handoff: true, opened: true, direct: s.tunnel.direct, minor: s.tunnel.minor, last: true})
+	f := s.checkRoute(&s.calls[0])
+	switch {
+	case f != nil:
+	case s.host.Process.Draining.Load():
+		f = fault.Draining
+	case s.host.Process.Budget.Full(s.held + ex.Held):
+		f = fault.Overloaded
+	}
+	if f != nil {
+		s.refuseHandoff(f)
+	}
+}
+
+// closeTunnel ends a tunnel whose bytes can't leave. No response says so, since the client has
+// got one. A client that speaks TLS understands an alert.
+func (s *session) closeTunnel(f *fault.Failure) {
+	ex := s.calls[0].ex
+	exchange.Refuse(s.host.Shard, s, ex, f)
+	exchange.LogExample(s.host.Shard, exchange.ClientOf(s), "", ex.Example(), f)
+	if s.in != nil && len(s.in.B) > 0 && s.in.B[0] == recordHandshake {
+		s.outbound.Write([]byte(accessDenied))
+	}
+	s.close()
+	s.conn.Drain()
+}
+
+const (
+	recordHandshake = 22                             // the first byte of a ClientHello
+	accessDenied    = "\x15\x03\x03\x00\x02\x02\x31" // the record of a fatal alert (RFC 8446, section 6)
+)

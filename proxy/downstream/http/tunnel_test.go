@@ -1,0 +1,155 @@
+package http_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+)
+
+const connectCompute = "CONNECT compute:80 HTTP/1.1\r\nHost: compute:80\r\n\r\n"
+
+// TestTunnelOfRequests: after a CONNECT to the host of a route, requests are served as on the
+// connection itself, wherever the input is split: also those pipelined before and behind it, and
+// one with a body. A request without an authority has that of the CONNECT.
+func TestTunnelOfRequests(t *testing.T) {
+	said := "GET /0 HTTP/1.1\r\nHost: compute\r\n\r\n" + connectCompute + "GET /1 HTTP/1.1\r\nHost: compute\r\n\r\n" +
+		"POST /2 HTTP/1.1\r\nHost: compute\r\nContent-Length: 4\r\n\r\nbody" + "GET /3 HTTP/1.0\r\n\r\n"
+	for seed := range uint64(30) {
+		m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Seed: seed, Match: "match: {host: compute}"})
+		m.W.Options.Cut = 0.5
+		var got []string
+		m.Apps[0].OnRequest = func(req *protocol.Request) {
+			got = append(got, fmt.Sprintf("%s %s %s%s", req.Method, req.Authority, req.Path, req.Body))
+		}
+		p := m.DialAndSend(proxytest.Egress, said)
+		heard := m.RunUntilClosed(p)
+		if want := "[GET compute /0 GET compute /1 POST compute /2body GET compute:80 /3]"; fmt.Sprint(got) != want {
+			t.Errorf("seed %d: the application got %v, want %s", seed, got, want)
+		}
+		if n := strings.Count(heard, downstream.Connected); n != 1 || strings.Count(heard, "HTTP/1.1 200 ") != 5 {
+			t.Errorf("seed %d: %q", seed, heard)
+		}
+		if len(c.Requests) != 0 {
+			t.Errorf("seed %d: a connection left its loop", seed)
+		}
+		proxytest.CheckStreamsSettled(m, c)
+	}
+}
+
+// TestTunnelDecides: what a client says first decides what becomes of a tunnel, and so does
+// silence where a route names CONNECT.
+func TestTunnelDecides(t *testing.T) {
+	const names, lacks, only = "match: {method: [CONNECT, GET]}", "match: {host: compute}", "match: {method: [CONNECT]}"
+	for _, c := range []struct {
+		name, match, says string
+		left              string // bytes with which the connection leaves; "none" means that it stays
+		ends              string // of what the client reads
+	}{
+		{"TLS", names, "\x16\x03\x01\x02\x00", "\x16\x03\x01\x02\x00", downstream.Connected},
+		{"Redis", names, "*1\r\n$4\r\nPING\r\n", "*1\r\n$4\r\nPING\r\n", downstream.Connected},
+		{"silence", names, "", "", downstream.Connected},
+		{"part of a request line", names, "GET / HT", "GET / HT", downstream.Connected},
+		{"only CONNECT has a route", only, "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\n", ""},
+		{"TLS without a route", lacks, "\x16\x03\x01\x02\x00", "none", downstream.Connected + "\x15\x03\x03\x00\x02\x02\x31"},
+		{"Redis without a route", lacks, "*1\r\n$4\r\nPING\r\n", "none", downstream.Connected},
+		{"a slow request line without a route", lacks, "GET / HT", "none", "the request's head took too long\n"},
+		{"silence without a route", lacks, "", "none", downstream.Connected},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Match: c.match, Limits: "timeouts: {idle: 20s}"})
+			p := m.DialAndSend(proxytest.Egress, connectCompute+c.says)
+			if c.left == "none" {
+				if heard := m.RunUntilClosed(p); !strings.HasPrefix(heard, downstream.Connected) || !strings.HasSuffix(heard, c.ends) || len(streams.Requests) != 0 {
+					t.Errorf("%q, %d streams", heard, len(streams.Requests))
+				}
+				proxytest.CheckStreamsSettled(m, streams)
+				return
+			}
+			m.RunUntil("a stream", func() bool { return len(streams.Requests) == 1 })
+			m.W.Run(time.Second)
+			r := streams.Requests[0]
+			if got := string(r.Rest) + string(proxytest.ReadArrived(t, streams.Sockets[0])); got != c.left ||
+				r.Kind != stats.StreamConnect || r.Service != "compute" || r.Direct != nil || r.Opened != (c.ends != "") {
+				t.Errorf("left with %q as %+v", got, r)
+			}
+			if string(p.Heard) != c.ends {
+				t.Errorf("the client read %q", p.Heard)
+			}
+			if n := m.Consumer.Proc.Held(); n != 0 {
+				t.Errorf("%d bytes are still counted", n)
+			}
+			proxytest.CheckStreamsSettled(m, streams)
+		})
+	}
+}
+
+// TestTunnelDrains: a drain ends a tunnel after the request in flight, and one without a request
+// soon.
+func TestTunnelDrains(t *testing.T) {
+	for _, says := range []string{"", "GET /1 HTTP/1.1\r\nHost: compute\r\n\r\n"} {
+		m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Match: "match: {host: compute}"})
+		m.Apps[0].Delay = func() time.Duration { return 100 * time.Millisecond }
+		p := m.DialAndSend(proxytest.Egress, connectCompute+says)
+		m.RunUntil("the tunnel", func() bool { return len(p.Heard) > 0 })
+		m.W.Run(10 * time.Millisecond)
+		m.Consumer.Proc.Drain()
+		heard := m.RunUntilClosed(p)
+		if closes := strings.Contains(heard, "Connection: close\r\n"); closes != (says != "") {
+			t.Errorf("%q: %q", says, heard)
+		}
+		proxytest.CheckStreamsSettled(m, c)
+	}
+}
+
+// TestDirect: with `unrouted: direct` a request to a proxy that no route matches leaves for the
+// host that it names, with the path as it came, and no other request does.
+func TestDirect(t *testing.T) {
+	for _, c := range []struct{ name, says, want string }{
+		{"absolute-form", "GET http://other:81/a%2Fb//c HTTP/1.1\r\nHost: x\r\n\r\n", "other:81 GET /a%2Fb//c HTTP/1.1"},
+		{"with a body", "POST http://other/ HTTP/1.1\r\nHost: other\r\nContent-Length: 4\r\n\r\nbody", "other POST / HTTP/1.1"},
+		{"behind another", "GET /v1/ HTTP/1.1\r\nHost: compute\r\n\r\nGET http://other/ HTTP/1.1\r\nHost: other\r\n\r\n", "other GET / HTTP/1.1"},
+		{"another path of a routed host", "GET http://compute/v2/ HTTP/1.1\r\nHost: x\r\n\r\n", "compute GET /v2/ HTTP/1.1"},
+		{"CONNECT", "CONNECT other:443 HTTP/1.1\r\nHost: other:443\r\n\r\n", "other:443"},
+		{"in a tunnel", connectCompute + "GET /v2/ HTTP/1.1\r\nHost: compute\r\n\r\n", "compute GET /v2/ HTTP/1.1"},
+		{"TLS in a tunnel", connectCompute + "\x16", "compute:80"},
+		{"origin-form", "GET / HTTP/1.1\r\nHost: other\r\nConnection: close\r\n\r\n", "no-route"},
+		{"an ambiguous path of a routed host", "GET http://compute/..%2fv1/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "bad-path"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{
+				Apps: 1, Match: "match: {host: compute, path: /v1/}", Listener: "unrouted: direct",
+			})
+			p := m.DialAndSend(proxytest.Egress, c.says)
+			if !strings.Contains(c.want, " ") && !strings.Contains(c.want, ":") {
+				if heard := m.RunUntilClosed(p); !strings.Contains(heard, "X-Remora-Error: "+c.want+"\r\n") {
+					t.Errorf("%q", heard)
+				}
+				return
+			}
+			m.RunUntil("a stream", func() bool { return len(streams.Requests) == 1 })
+			m.W.Run(time.Second)
+			r := streams.Requests[0]
+			start, _, _ := bytes.Cut(r.Head, []byte("\r\n"))
+			if r.Direct == nil {
+				t.Fatalf("left as %+v", r)
+			}
+			if got := strings.TrimSpace(r.Direct.Authority + " " + string(start)); got != c.want || r.Service != "" || r.Direct.Listener != "egress" {
+				t.Errorf("%q, %+v", got, r)
+			}
+			if r.Timeout != 5*time.Minute {
+				t.Errorf("waits %s for the response", r.Timeout)
+			}
+			if bytes.Count(r.Head, []byte("Via: ")) > 1 {
+				t.Errorf("the headers of a proxy were added twice: %q", r.Head)
+			}
+			proxytest.CheckStreamsSettled(m, streams)
+		})
+	}
+}

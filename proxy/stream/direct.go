@@ -1,0 +1,102 @@
+package stream
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/fault"
+)
+
+// maxAddresses limits the addresses of a host that are tried.
+const maxAddresses = 3
+
+// direct connects a stream to the host that its request names, since no route matches.
+type direct struct {
+	*pair
+	*downstream.Direct
+}
+
+// connect resolves the host, and connects to the first of its addresses that accepts. Only
+// addresses that were checked are dialled, so another result of DNS can't change the decision.
+func (d *direct) connect() *fault.Failure {
+	ctx, cancel := context.WithTimeout(d.srv.ctx, passTimeout)
+	defer cancel()
+	host, port := d.target()
+	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil || len(found) == 0 {
+		d.srv.opt.Logger.Debug("host of a direct request not resolved", "host", host, "error", err)
+		return d.failed(fault.Unresolved)
+	}
+	reachable := d.reachable(host, port, found)
+	if len(reachable) == 0 {
+		d.at = netip.AddrPortFrom(found[0].Unmap(), port).String() // for the access log
+		d.srv.opt.Logger.Debug("direct request refused", "listener", d.Listener, "host", host, "address", d.at)
+		return d.failed(fault.DirectRefused)
+	}
+	left := reachable[:min(len(reachable), maxAddresses)]
+	for ; len(left) > 0; left = left[1:] {
+		d.at = left[0].String()
+		if err = d.try(ctx, passTimeout/time.Duration(len(left))); err == nil {
+			return nil
+		}
+		d.srv.opt.Logger.Debug("host of a direct request not connected", "host", host, "address", d.at, "error", err)
+	}
+	return d.failed(fault.Connect)
+}
+
+// failed counts f, unless the stream was aborted meanwhile.
+func (d *direct) failed(f *fault.Failure) *fault.Failure {
+	if d.isAborted() || d.srv.ctx.Err() != nil {
+		return cmp.Or(d.why.Load(), fault.Draining)
+	}
+	d.srv.worker().Failed(f)
+	return f
+}
+
+func (d *direct) try(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	sock, err := d.srv.opt.Dial(ctx, d.at, "")
+	if err != nil {
+		return err
+	}
+	return d.attachUp(endOf(sock))
+}
+
+// target returns the host in lower case, and the port, 80 unless the authority has one.
+func (d *direct) target() (host string, port uint16) {
+	host, text := strings.ToLower(d.Authority), ""
+	if at := strings.LastIndexByte(host, ':'); at > strings.LastIndexByte(host, ']') {
+		host, text = host[:at], host[at+1:]
+	}
+	n, _ := strconv.ParseUint(cmp.Or(text, "80"), 10, 16) // the codec has checked it
+	return strings.TrimSuffix(strings.Trim(host, "[]"), "."), uint16(n)
+}
+
+// reachable returns those of the addresses that the listener may reach.
+func (d *direct) reachable(host string, port uint16, found []netip.Addr) (all []netip.AddrPort) {
+	var l *config.Listener
+	cfg := d.srv.config()
+	for i := range cfg.Listeners {
+		if c := &cfg.Listeners[i]; c.Name == d.Listener && c.Unrouted == config.UnroutedDirect {
+			l = c
+		}
+	}
+	if l == nil { // a reload has changed it
+		return nil
+	}
+	r := reach{allow: l.Direct.Destinations(), own: ownAddresses()}
+	for _, addr := range found {
+		if to := netip.AddrPortFrom(addr.Unmap().WithZone(""), port); r.permits(host, to) {
+			all = append(all, to)
+		}
+	}
+	return all
+}

@@ -1,0 +1,92 @@
+package stream
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/remora-proxy/remora/proxy/config"
+)
+
+// special are addresses that only an entry for them, or for a part of their network, opens: a
+// name that leads to them, or a wider network, may have been chosen by somebody else.
+var special = prefixes(
+	"0.0.0.0/8", "127.0.0.0/8", "::/96", // this host; the last has addresses of IPv4, too
+	"169.254.0.0/16", "fe80::/10", // link-local, and most metadata services
+	"224.0.0.0/4", "240.0.0.0/4", "ff00::/8", // multicast, reserved, broadcast
+	"100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32", // metadata: Alibaba, Azure, Oracle
+	"fd00:ec2::254/128", "fd20:ce::254/128", // metadata: AWS, Google
+)
+
+// translated are networks of IPv6 whose addresses have one of IPv4 at a byte.
+var translated = []struct {
+	prefix netip.Prefix
+	at     int
+}{
+	{netip.MustParsePrefix("64:ff9b::/96"), 12}, // RFC 6052
+	{netip.MustParsePrefix("2002::/16"), 2},     // RFC 3056
+}
+
+func prefixes(all ...string) (out []netip.Prefix) {
+	for _, text := range all {
+		out = append(out, netip.MustParsePrefix(text))
+	}
+	return out
+}
+
+// reach decides where a listener's direct requests may go.
+type reach struct {
+	allow []config.Destination // empty means everywhere but to special addresses
+	own   []netip.Addr         // of this host: the sidecar may listen there
+}
+
+// permits reports whether to, an address of host, may be reached.
+func (r *reach) permits(host string, to netip.AddrPort) bool {
+	special := r.specialOf(to.Addr())
+	for i := range r.allow {
+		d := &r.allow[i]
+		switch {
+		case d.Port != 0 && d.Port != to.Port():
+		case d.Prefix.IsValid():
+			if d.Prefix.Contains(to.Addr()) && d.Prefix.Bits() >= special.Bits() { // -1 if nothing is special
+				return true
+			}
+		case !special.IsValid() && d.MatchName(host):
+			return true
+		}
+	}
+	return len(r.allow) == 0 && !special.IsValid()
+}
+
+// specialOf returns the special network that addr is in, or addr alone if it is this host's or
+// stands for a special address of IPv4. The zero Prefix means that nothing is special.
+func (r *reach) specialOf(addr netip.Addr) netip.Prefix {
+	for _, p := range special {
+		if p.Contains(addr) {
+			return p
+		}
+	}
+	for _, t := range translated {
+		if b := addr.As16(); t.prefix.Contains(addr) && r.specialOf(netip.AddrFrom4([4]byte(b[t.at:t.at+4]))).IsValid() {
+			return netip.PrefixFrom(addr, addr.BitLen())
+		}
+	}
+	if slices.Contains(r.own, addr) {
+		return netip.PrefixFrom(addr, addr.BitLen())
+	}
+	return netip.Prefix{}
+}
+
+// ownAddresses returns the addresses of this host's interfaces.
+func ownAddresses() (own []netip.Addr) {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil
+	}
+	for _, a := range all {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			own = append(own, p.Addr().Unmap())
+		}
+	}
+	return own
+}
