@@ -10,9 +10,9 @@ set -euo pipefail
 # Name the suite beside each.
 packages=(
 	etcd-server python3                           # interop and others
-	curl default-jdk-headless nodejs python3-venv # interop, streams, soak, readme
+	curl default-jdk-headless nodejs python3-venv # interop, http-proxy, streams, soak, readme
 	openssl                                       # soak
-	maven                                         # interop-dubbo
+	maven                                         # interop-dubbo, http-proxy
 	wrk                                           # interop, cost
 	strace valgrind                               # cost
 	chromium                                      # dashboard
@@ -25,6 +25,7 @@ packages=(
 )
 if [[ ${1:-} == --all ]]; then
 	packages+=(docker-compose) # compose-check
+	if ! command -v npm >/dev/null; then packages+=(npm); fi # http-proxy
 fi
 
 as_root=()
