@@ -1,0 +1,46 @@
+package downstream_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/fault"
+)
+
+// TestExampleOf: of a malformed or incomplete head the log gets what can be read, and nothing of
+// a body or of another protocol.
+func TestExampleOf(t *testing.T) {
+	for in, want := range map[string][3]string{
+		"GET /a?b=c HTTP/1.1\r\nHost: h\r\nHost: i\r\n\r\n":                      {"GET", "h", "/a?b=c"},
+		"\r\nPOST /a HTTP/1.1\r\nx: y\r\nHOST:  h:80 \r\n":                       {"POST", "h:80", "/a"},
+		"GET /a HTTP/1.1\r\nContent-Length: 9\r\n\r\nHost: body":                 {"GET", "", "/a"},
+		"GET /a HTTP/1.1\r\nx: " + strings.Repeat("y", 9000) + "\r\nHost: h\r\n": {"GET", "", "/a"},
+		"GET":                                {"GET", "", ""},
+		"":                                   {"", "", ""},
+		"\x16\x03\x01\x02\x00\x01":           {"", "", ""},
+		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n":   {"", "", ""},
+		"nonsense\nHost: h":                  {"nonsense", "h", ""},
+		"GET /a HTTP/1.1\nHost: h\n\nx: y\n": {"GET", "h", "/a"},
+	} {
+		e := downstream.ExampleOf([]byte(in))
+		if got := [3]string{string(e.Method), string(e.Host), string(e.Path)}; got != want {
+			t.Errorf("%.80q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestOtherProtocol(t *testing.T) {
+	for in, want := range map[string]*fault.Failure{
+		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n": fault.HTTP2NotServed,
+		"PRI * HTTP/2.0\r\nHost: h\r\n":    nil,
+		"\x16":                             fault.TLSNotServed,
+		"\x16\x03\x01\x02\x00":             fault.TLSNotServed,
+		"GET / HTTP/2.0\r\n\r\n":           nil,
+		"":                                 nil,
+	} {
+		if got := downstream.OtherProtocol([]byte(in)); got != want {
+			t.Errorf("%q: %v, want %v", in, got, want)
+		}
+	}
+}
