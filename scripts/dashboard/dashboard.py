@@ -224,9 +224,11 @@ class States:
         view.page.select_option("#service", "dead")
         check("a service can be chosen", view.wait("/^3$/.test(document.getElementById('endpoints-note').textContent)"))
         check("nothing is wrong", view.nothing_wrong(), view.messages)
-        for scheme in "light", "dark":
-            self.picture(self.look(sidecar, scheme, color_scheme=scheme), f"endpoints-{endpoints}-{scheme}")
-        self.picture(self.look(sidecar, "390 pixels", width=390), f"endpoints-{endpoints}-narrow")
+        view.context.close()
+        for name, how in ("light", {"color_scheme": "light"}), ("dark", {"color_scheme": "dark"}), ("narrow", {"width": 390}):
+            view = self.look(sidecar, f"{endpoints} endpoints, {name}", **how)
+            self.picture(view, f"endpoints-{endpoints}-{name}")
+            view.context.close()
 
     def check_lost(self, sidecar):
         view = self.look(sidecar, "lost")

@@ -1,6 +1,6 @@
 // The page: asks, keeps two minutes of answers beside the sidecar's history, and draws.
 
-const span = 600, recent = 120, kept = 4000, detailed = 100;
+const shortest = 120, longest = 600, recent = 120, kept = 4000, detailed = 100;
 const everything = "all services";
 
 const answers = []; // of /stats, up to recent + 1
@@ -70,7 +70,7 @@ async function askHistory() {
 // drawPhase says what the sidecar does, or for how long it has not responded.
 function drawPhase() {
   const silent = heard === null ? null : (performance.now() - heard) / 1000;
-  const now = answers[answers.length - 1], lost = !paused && silent !== null && silent > 3;
+  const now = answers[answers.length - 1], lost = !paused && silent !== null && silent > 5;
   document.body.classList.toggle("lost", lost);
   if (paused) setPhase("paused", "lost");
   else if (lost) setPhase(`no response for ${duration(silent)}`, "lost");
@@ -118,9 +118,12 @@ function drawStats() {
   drawLoops(answers[Math.max(0, answers.length - 11)], now);
 }
 
+// spanOf is how much time the charts show, in seconds: whole minutes, as long as the points reach.
+const spanOf = points => Math.min(longest, Math.max(shortest, 60 * Math.ceil((points[points.length - 1].at - points[0].at) / 60)));
+
 function chart(id, points, series, scale, format) {
   const lines = series.map(([, colour, key]) => ({ colour, values: points.map(p => p[key]) }));
-  drawLines($(id + "-chart"), lines, points.map(p => p.at), span, scale, format);
+  drawLines($(id + "-chart"), lines, points.map(p => p.at), spanOf(points), scale, format);
   $(id + "-legend").replaceChildren(...series.flatMap(([name, colour, key]) => {
     const line = document.createElement("i");
     line.style.background = `var(${colour})`;
