@@ -1,0 +1,65 @@
+package stream
+
+import (
+	"io"
+	"net"
+	"testing"
+
+	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/reactor"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+)
+
+// TestDirectFails: a failure of a direct stream is counted once, and the client gets a response
+// unless it has one. A listener that lets nothing out, as after a reload, refuses.
+func TestDirectFails(t *testing.T) {
+	a := newApp(t)
+	dead := refusingAddr(t)
+	for _, c := range []struct {
+		name     string
+		listener string
+		to       string
+		kind     stats.StreamKind
+		opened   bool
+		heard    string // empty means a reset
+		code     string
+	}{
+		{"server that closes", "out", a.addr, stats.StreamWebSocket, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-reset"},
+		{"dead server", "out", dead, stats.StreamWebSocket, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-connect"},
+		{"dead server of a CONNECT", "out", dead, stats.StreamConnect, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-connect"},
+		{"dead server of a tunnel", "out", dead, stats.StreamConnect, true, "", "upstream-connect"},
+		{"listener that refuses", "in", a.addr, stats.StreamConnect, false, "HTTP/1.1 403 Forbidden\r\n", "direct-refused"},
+		{"no such listener", "gone", a.addr, stats.StreamConnect, true, "", "direct-refused"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := startSidecar(t, `
+admin: {address: ""}
+listeners:
+  - {name: out, address: "127.0.0.1:0", protocol: http, unrouted: direct, direct: {allow: [127.0.0.1]}}
+  - {name: in, address: "127.0.0.1:0", protocol: http}
+routes: [{match: {host: app}, service: app}]
+services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http}}`, reactor.Options{})
+			client := s.dialTo(s.front(func(nc *net.TCPConn) {
+				_, _ = io.ReadFull(nc, make([]byte, 1)) // so that no reset comes before dialTo returns
+				s.srv.Request(socket{nc}, &downstream.StreamRequest{
+					Kind: c.kind, Leaser: s.srv.worker(), Timeout: waitLimit, Minor: 1, Opened: c.opened,
+					Direct: &downstream.Direct{Listener: c.listener, Authority: c.to}, Head: []byte("GET / HTTP/1.1\r\n\r\n"),
+				})
+			}))
+			_, _ = io.WriteString(client, "x")
+			if c.code == "upstream-reset" {
+				server := receive(t, a.conns, "the connection")
+				wantRead(t, "the server", server, "GET / HTTP/1.1\r\n\r\n")
+				server.Close()
+			}
+			if c.heard == "" {
+				wantReset(t, "the client", client)
+			} else {
+				wantRead(t, "the client", client, c.heard)
+				_, _ = io.Copy(io.Discard, client)
+			}
+			client.Close()
+			s.wantFailure(c.code)
+		})
+	}
+}
