@@ -48,7 +48,7 @@ func oneOfEach() *config.Config {
 	svc.Endpoints = []config.Endpoint{{Address: "127.0.0.1:2"}}
 	svc.MaxConcurrency = 8
 	c.Services = map[string]*config.Service{"app": svc}
-	c.Routes = []config.Route{{Service: "app", Match: config.Match{Header: map[string]string{}}}}
+	c.Routes = []config.Route{{Service: "app", Match: config.Match{Header: map[string]config.Condition{}, Query: map[string]config.Condition{}}}}
 	c.Register = []config.Register{{Service: "app", Listener: "in"}}
 	return c
 }
@@ -89,7 +89,9 @@ func alter(v reflect.Value) {
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), v.Len()+1, v.Len()+1))
 	case reflect.Map:
-		v.Set(reflect.ValueOf(map[string]string{"x": "y"}))
+		entry := reflect.MakeMap(v.Type())
+		entry.SetMapIndex(reflect.ValueOf("x"), reflect.Zero(v.Type().Elem()))
+		v.Set(entry)
 	default:
 		v.SetInt(v.Int() + 1)
 	}

@@ -55,8 +55,14 @@ func (d *decoder) decode(n *node, v reflect.Value, f field, p path) {
 		}
 		return
 	}
-	if e, ok := v.Addr().Interface().(*Endpoint); ok && n.kind == kindScalar {
-		e.Address = n.text
+	switch into := v.Addr().Interface().(type) {
+	case *Endpoint:
+		if n.kind == kindScalar {
+			into.Address = n.text
+			return
+		}
+	case *Condition:
+		d.decodeCondition(n, into, p)
 		return
 	}
 	d.warnEmpty(n, v, p)
@@ -201,7 +207,7 @@ func (n *node) value(key string) *node {
 	return nil
 }
 
-// decodeMap decodes a map of services, or a map of strings.
+// decodeMap decodes a map of services, of conditions or of strings.
 func (d *decoder) decodeMap(n *node, v reflect.Value, f field, p path) {
 	if v.IsNil() {
 		v.Set(reflect.MakeMap(v.Type()))

@@ -91,7 +91,7 @@ func TestFull(t *testing.T) {
 	overridden.Retry.PerTryTimeout = 100 * time.Millisecond
 	want.Routes = []Route{
 		{
-			Match:   Match{Host: "compute", Path: "/v1/", Method: []string{"GET", "POST"}, Header: map[string]string{}},
+			Match:   Match{Host: "compute", Path: "/v1/", Method: []string{"GET", "POST"}, Header: map[string]Condition{}},
 			Service: "compute", Policy: overridden, Allow: defaultAllow(), Fault: defaultFault(), Mirror: defaultMirror(),
 		},
 		{Service: "compute", Policy: DefaultPolicy(), Allow: defaultAllow(), Fault: defaultFault(), Mirror: defaultMirror()},

@@ -7,19 +7,23 @@ import (
 )
 
 // Match selects requests. Every condition that is set must hold; the zero Match
-// takes all. Host, Path, PrefixText and Header select HTTP requests alone, Service, Version and
-// Group select Dubbo calls alone.
+// takes all. Host, Path, PrefixText, Regex, Header and Query select HTTP requests alone, Service,
+// Version and Group select Dubbo calls alone.
 type Match struct {
-	// Host of the request without port, in any case. No wildcards.
+	// Host of the request without port, in any case. `*.svc` matches `a.svc` and `a.b.svc`, not `svc`.
 	Host string `yaml:"host"`
 	// Prefix of the path, of whole segments: `/api` and `/api/` match `/api`, `/api/` and `/api/x`, not `/apis`. Begins with `/`.
 	Path string `yaml:"path"`
 	// Prefix of the path as text, instead of `path`: `/api` matches `/apis`, too. Begins with `/`.
 	PrefixText string `yaml:"prefix_text"`
+	// [Expression](routing.md#expressions) for the whole path, without the query.
+	Regex string `yaml:"regex"`
 	// One of these methods, of HTTP or of a Dubbo interface.
 	Method []string `yaml:"method"`
-	// Exact values. Names in any case. Several lines of a name are one value, joined with `, `.
-	Header map[string]string `yaml:"header"`
+	// [Conditions](routing.md#conditions) on values. Names in any case. Several lines of a name are one value, joined with `, `.
+	Header map[string]Condition `yaml:"header"`
+	// [Conditions](routing.md#conditions) on parameters of the query, decoded. Of several with a name the first counts.
+	Query map[string]Condition `yaml:"query"`
 
 	// Dubbo: the interface, or the path that the provider exports it by.
 	Service string `yaml:"service"`
@@ -31,11 +35,14 @@ type Match struct {
 
 // OfHTTP reports whether m selects HTTP requests alone.
 func (m *Match) OfHTTP() bool {
-	return m.Host != "" || m.Path != "" || m.PrefixText != "" || len(m.Header) > 0
+	return m.Host != "" || m.Path != "" || m.PrefixText != "" || m.Regex != "" || len(m.Header) > 0 || len(m.Query) > 0
 }
 
 // OfDubbo reports whether m selects Dubbo calls alone.
 func (m *Match) OfDubbo() bool { return m.Service != "" || m.Version != "" || m.Group != "" }
+
+// HasRoutes reports whether the routes direct the HTTP requests of l.
+func (l *Listener) HasRoutes() bool { return l.Protocol == ProtocolHTTP && l.Service == "" }
 
 // Route sends what it matches to a service, or splits it between several.
 type Route struct {

@@ -206,6 +206,9 @@ func valuesOf(v reflect.Value, f field) string {
 		}
 		return "list"
 	case reflect.Map:
+		if v.Type().Elem() == reflect.TypeFor[Condition]() {
+			return "condition by name"
+		}
 		return "text by name"
 	case reflect.Float64:
 		return f.in

@@ -208,12 +208,9 @@ func (v *validator) route(i int, r *Route) {
 	}
 	match := at.key("match")
 	v.matchPath(match, &r.Match)
-	if strings.Contains(r.Match.Host, "*") {
-		v.report(match.key("host"), "expected one host, got %q: there are no wildcards; a route without host matches all hosts", r.Match.Host)
-	} else if strings.ContainsAny(r.Match.Host, "/ ") || strings.Contains(r.Match.Host, ":") && !strings.HasPrefix(r.Match.Host, "[") {
-		v.report(match.key("host"), "expected a host without port, got %q", r.Match.Host)
-	}
+	v.matchHost(match.key("host"), r.Match.Host)
 	v.matchHeaders(match.key("header"), r.Match.Header)
+	v.matchQuery(match.key("query"), r.Match.Query)
 	v.rewrite(at.key("rewrite").key("path"), r)
 	v.matchDubbo(match, &r.Match)
 	v.methods(match.key("method"), &r.Match)

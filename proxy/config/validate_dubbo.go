@@ -41,7 +41,7 @@ func (v *validator) routeProtocol(m *Match) string {
 
 // matchDubbo reports conditions that no Dubbo call can meet.
 func (v *validator) matchDubbo(at path, m *Match) {
-	v.refuseIf(m.OfDubbo() && m.OfHTTP(), at, "host, path and header match HTTP requests, "+
+	v.refuseIf(m.OfDubbo() && m.OfHTTP(), at, "host, path, regex, header and query match HTTP requests, "+
 		"service, version and group match Dubbo calls: nothing can match both")
 	v.refuseIf(m.Version == "0.0.0",
 		at.key("version"), "0.0.0 means no version in Dubbo; leave it out")

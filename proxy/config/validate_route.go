@@ -12,11 +12,38 @@ import (
 // this.
 const maxRewrite = 1024
 
+// matchHost reports what no host can be.
+func (v *validator) matchHost(at path, host string) {
+	name, _ := strings.CutPrefix(host, "*.")
+	switch {
+	case strings.Contains(name, "*"):
+		v.report(at, `expected one host, or the end of hosts such as "*.svc", got %q; a route without host matches all hosts`, host)
+	case strings.ContainsAny(name, "/ ") || strings.Contains(name, ":") && !strings.HasPrefix(name, "["):
+		v.report(at, "expected a host without port, got %q", host)
+	case name != host && (name == "" || name[0] == '.' || name[0] == '['):
+		v.report(at, `expected the end of hosts such as "*.svc", got %q`, host)
+	}
+}
+
+// matchQuery reports conditions without a name.
+func (v *validator) matchQuery(at path, query map[string]Condition) {
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		v.refuseIf(name == "", at.entry(name), "expected the name of a parameter")
+		v.condition(at.entry(name), query[name])
+	}
+}
+
 // matchHeaders reports conditions that no request can meet.
-func (v *validator) matchHeaders(at path, headers map[string]string) {
+func (v *validator) matchHeaders(at path, headers map[string]Condition) {
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		shown, value := at.entry(name), headers[name]
-		lower := strings.ToLower(name)
+		shown, c := at.entry(name), headers[name]
+		lower, value := strings.ToLower(name), c.Text
+		switch c.Is {
+		case IsRegex:
+			value = ""
+		case IsPrefix: // a space may follow
+			value = strings.TrimRight(value, " \t")
+		}
 		switch {
 		case !isHeaderName(name):
 			v.report(shown, "expected the name of a header, got %q", name)
@@ -25,7 +52,9 @@ func (v *validator) matchHeaders(at path, headers map[string]string) {
 		case strings.HasPrefix(lower, "x-remora-"):
 			v.report(shown, "the sidecar removes its own headers before it matches routes")
 		case value != strings.Trim(value, " \t") || strings.ContainsAny(value, "\r\n\x00"):
-			v.report(shown, "expected the value of a header, without spaces around it, got %q", value)
+			v.report(c.at(shown), "expected the value of a header, without spaces around it, got %q", value)
+		default:
+			v.condition(shown, c)
 		}
 	}
 }
@@ -47,6 +76,9 @@ func (v *validator) matchPath(at path, m *Match) {
 	v.refuseIf(strings.HasPrefix(m.Path, "/") && !isNormal(m.Path), at.key("path"),
 		"no request has such a path: expected no empty or dot segment, no query, and escapes in capitals of other"+
 			" than letters, digits and -._~; got %q", m.Path)
+	if m.Regex != "" {
+		v.regex(at.key("regex"), m.Regex)
+	}
 }
 
 // isNormal reports whether normalization would keep a path, which begins with "/". An escaped
@@ -149,4 +181,20 @@ func (v *validator) split(at path, shares []Share, sent string) {
 		sum += s.Weight
 	}
 	v.refuseIf(sum == 0, at, "every weight is 0: no request could go anywhere")
+}
+
+// condition reports one that says nothing, and a wrong expression.
+func (v *validator) condition(shown path, c Condition) {
+	switch at := c.at(shown); {
+	case c.Is == IsRegex:
+		v.regex(at, c.Text)
+	case c.Is == IsPrefix && c.Text == "":
+		v.report(at, "empty; present: true matches every value")
+	}
+}
+
+func (v *validator) regex(at path, text string) {
+	if _, err := CompileRegex(text); err != nil {
+		v.report(at, "%s", err)
+	}
 }

@@ -45,6 +45,9 @@ func encode(v reflect.Value, f field) any {
 	case reflect.Pointer:
 		return encode(v.Elem(), f)
 	case reflect.Struct:
+		if c, ok := v.Interface().(Condition); ok {
+			return c.encode()
+		}
 		return encodeStruct(v)
 	case reflect.Slice:
 		items := make([]any, v.Len())

@@ -5,6 +5,8 @@
 //	path.go     PathRules, which bring paths into one form before a route is looked for
 //	table.go    Table, which finds the first route that matches
 //	match.go    the conditions of a route
+//	value.go    conditions on headers and on parameters of the query
+//	explain.go  which conditions a request meets, for people
 //	split.go    the targets of a route that leads to several services
 //	rewrite.go  Rewrite, which replaces the prefix that matched
 //

@@ -2,6 +2,7 @@ package route
 
 import (
 	"bytes"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -11,19 +12,18 @@ import (
 
 // conditions are the match of a route. All that are set must hold.
 type conditions struct {
-	index   int      // of the plan
-	host    []byte   // lower case, without port; empty means any
-	prefix  []byte   // of the path; empty means any
-	whole   bool     // a segment of the path ends with the prefix
-	methods [][]byte // empty means any but CONNECT
-	headers []headerMatch
+	index   int            // of the plan
+	host    []byte         // lower case, without port; empty means any
+	wild    bool           // host, which starts with a dot, is the end of hosts
+	prefix  []byte         // of the path; empty means any
+	whole   bool           // a segment of the path ends with the prefix
+	regex   *regexp.Regexp // of the path; nil means any
+	source  string         // of regex
+	methods [][]byte       // empty means any but CONNECT
+	headers []valueMatch
+	queries []valueMatch
 	call    callMatch
 	split   *split // nil means that the route leads to one service
-}
-
-type headerMatch struct {
-	name  string // lower case
-	value []byte
 }
 
 // callMatch is the conditions on Dubbo calls. An empty one allows any value.
@@ -36,18 +36,21 @@ type callMatch struct {
 
 func newConditions(index int, m *config.Match) *conditions {
 	prefix, whole := prefixOf(m)
+	host, wild := strings.CutPrefix(m.Host, "*")
 	c := &conditions{
-		index: index, host: bytes.ToLower([]byte(m.Host)), prefix: []byte(prefix), whole: whole,
+		index: index, host: bytes.ToLower([]byte(host)), wild: wild, prefix: []byte(prefix), whole: whole,
+		headers: newValueMatches(m.Header, strings.ToLower), queries: newValueMatches(m.Query, strings.Clone),
 		call: callMatch{
 			service: []byte(m.Service), version: []byte(m.Version), group: []byte(m.Group),
 			httpOnly: m.OfHTTP(), dubboOnly: m.OfDubbo(),
 		},
 	}
+	if m.Regex != "" {
+		c.source = m.Regex
+		c.regex, _ = config.CompileRegex(m.Regex) // valid, as the configuration is
+	}
 	for _, method := range m.Method {
 		c.methods = append(c.methods, []byte(method))
-	}
-	for name, value := range m.Header {
-		c.headers = append(c.headers, headerMatch{strings.ToLower(name), []byte(value)})
 	}
 	return c
 }
@@ -64,6 +67,9 @@ func prefixOf(m *config.Match) (prefix string, whole bool) {
 	return strings.TrimSuffix(m.Path, "/"), true
 }
 
+// byPath reports whether there is a condition on the path.
+func (c *conditions) byPath() bool { return len(c.prefix) > 0 || c.regex != nil }
+
 func (c *conditions) match(req *protocol.Request) bool {
 	if req.Codec != protocol.CodecHTTP {
 		return c.call.match(req) && (len(c.methods) == 0 || c.matchMethod(req.Method))
@@ -71,21 +77,55 @@ func (c *conditions) match(req *protocol.Request) bool {
 	if c.call.dubboOnly {
 		return false
 	}
-	if len(c.host) > 0 && !protocol.EqualFold(hostOnly(req.Authority), string(c.host)) {
+	if len(c.host) > 0 && !c.matchHost(hostOnly(req.Authority)) {
 		return false
 	}
-	if !bytes.HasPrefix(req.Path, c.prefix) || c.whole && !endsSegment(req.Path, len(c.prefix)) {
+	if !c.matchPrefix(req.Path) {
 		return false
 	}
 	for i := range c.headers {
-		if !c.headers[i].match(req.Headers) {
+		if !c.headers[i].matchHeader(req.Headers) {
 			return false
 		}
 	}
 	if len(c.methods) == 0 {
-		return string(req.Method) != "CONNECT" // raw bytes to an endpoint: only if a route names the method
+		if string(req.Method) == "CONNECT" {
+			return false // raw bytes to an endpoint: only if a route names the method
+		}
+	} else if !c.matchMethod(req.Method) {
+		return false
 	}
-	return c.matchMethod(req.Method)
+	for i := range c.queries {
+		if !c.queries[i].matchQuery(req.Path) {
+			return false
+		}
+	}
+	return c.regex == nil || c.matchRegex(req.Path)
+}
+
+func (c *conditions) matchHost(host []byte) bool {
+	if !c.wild {
+		return protocol.EqualFold(host, string(c.host))
+	}
+	start := len(host) - len(c.host)
+	return start > 0 && len(host) <= maxHost && host[0] != '.' && protocol.EqualFold(host[start:], string(c.host))
+}
+
+func (c *conditions) matchPrefix(target []byte) bool {
+	return bytes.HasPrefix(target, c.prefix) && (!c.whole || endsSegment(target, len(c.prefix)))
+}
+
+func (c *conditions) matchRegex(target []byte) bool {
+	path := pathOnly(target)
+	return len(path) <= config.MaxRegexInput && c.regex.Match(path)
+}
+
+// pathOnly returns a target without its query.
+func pathOnly(target []byte) []byte {
+	if i := bytes.IndexByte(target, '?'); i >= 0 {
+		return target[:i]
+	}
+	return target
 }
 
 // endsSegment reports whether a segment of target's path ends at n.
@@ -103,33 +143,6 @@ func (m *callMatch) match(req *protocol.Request) bool {
 
 // matches reports whether got has the value of a condition; an empty one allows any.
 func matches(want, got []byte) bool { return len(want) == 0 || bytes.Equal(want, got) }
-
-// match reports whether the header has the value. Several lines of a name are one value, joined
-// with a comma and a space (RFC 9110 section 5.3), so a line more can't add a match.
-func (m *headerMatch) match(hs []protocol.Header) bool {
-	for i := range hs {
-		if protocol.EqualFold(hs[i].Name, m.name) {
-			return m.matchLines(hs[i].Value, hs[i+1:])
-		}
-	}
-	return false
-}
-
-// matchLines is match for a header whose first line has a value, and whose others are among hs.
-func (m *headerMatch) matchLines(value []byte, hs []protocol.Header) bool {
-	rest, ok := bytes.CutPrefix(m.value, value)
-	for i := 0; ok && i < len(hs); i++ {
-		if !protocol.EqualFold(hs[i].Name, m.name) {
-			continue
-		}
-		if rest, ok = bytes.CutPrefix(rest, listSeparator); ok {
-			rest, ok = bytes.CutPrefix(rest, hs[i].Value)
-		}
-	}
-	return ok && len(rest) == 0
-}
-
-var listSeparator = []byte(", ")
 
 // hostOnly returns an authority without its port. The host may be an IPv6 literal.
 func hostOnly(authority []byte) []byte {

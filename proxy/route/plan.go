@@ -91,4 +91,4 @@ func sameFilters(a, b *Plan) bool {
 }
 
 // key identifies plans that take the same requests to the same service.
-func (p *Plan) key() string { return fmt.Sprintf("%t %q %q", p.Index < 0, p.Service, *p.Match) }
+func (p *Plan) key() string { return fmt.Sprintf("%t %q %#v", p.Index < 0, p.Service, *p.Match) }

@@ -20,7 +20,9 @@ import (
 type Table struct {
 	ByPath bool // a route has a condition on the path
 
+	all   []*conditions        // in the order of the configuration
 	hosts map[string]pathTable // HTTP routes with a host, by the host
+	wild  wildTable            // HTTP routes with the end of hosts
 	paths pathTable            // HTTP routes without a host
 
 	services map[string][]*conditions // Dubbo routes with a service, by the service
@@ -30,16 +32,15 @@ type Table struct {
 // NewTable returns the table of plans. The plans of a split are one route.
 func NewTable(plans []Plan) *Table {
 	t := &Table{hosts: map[string]pathTable{}}
-	var all []*conditions
 	for i := 0; i < len(plans) && plans[i].Index >= 0; i += max(1, plans[i].Targets) {
 		c := newConditions(i, plans[i].Match)
 		if plans[i].Targets > 0 {
 			c.split = newSplit(i, plans[i:i+plans[i].Targets])
 		}
-		all = append(all, c)
-		t.ByPath = t.ByPath || len(c.prefix) > 0
+		t.all = append(t.all, c)
+		t.ByPath = t.ByPath || c.byPath()
 	}
-	t.add(all)
+	t.add(t.all)
 	return t
 }
 
@@ -53,15 +54,22 @@ func (t *Table) add(routes []*conditions) {
 			dubbo = append(dubbo, r)
 		}
 	}
-	hosts, anyHost := groupRoutes(http, func(r *conditions) []byte {
-		if len(r.host) > maxHost {
-			return nil // tried for all hosts
+	hosts, others := groupRoutes(http, func(r *conditions) []byte {
+		if r.wild || len(r.host) > maxHost {
+			return nil
 		}
 		return r.host
 	})
 	for host, own := range hosts {
 		t.hosts[host] = newPathTable(own)
 	}
+	ends, anyHost := groupRoutes(others, func(r *conditions) []byte {
+		if !r.wild {
+			return nil // tried for all hosts
+		}
+		return r.host
+	})
+	t.wild = newWildTable(ends)
 	t.paths = newPathTable(anyHost)
 	t.services, t.calls = groupRoutes(dubbo, func(r *conditions) []byte { return r.call.service })
 }
@@ -93,10 +101,43 @@ func (t *Table) first(req *protocol.Request) *conditions {
 		return earlier(firstMatch(t.services[string(req.Path)], req), firstMatch(t.calls, req))
 	}
 	found := t.paths.first(req)
-	if len(t.hosts) > 0 {
+	if len(t.hosts) > 0 || len(t.wild.ends) > 0 {
 		var lower [maxHost]byte
-		own := t.hosts[string(lowerHost(&lower, hostOnly(req.Authority)))]
+		host := lowerHost(&lower, hostOnly(req.Authority))
+		own := t.hosts[string(host)]
 		found = earlier(found, own.first(req))
+		if len(t.wild.ends) > 0 {
+			found = earlier(found, t.wild.first(host, req))
+		}
+	}
+	return found
+}
+
+// wildTable is routes by the ends of hosts that they match, each with the dot before it.
+type wildTable struct {
+	ends    map[string]pathTable
+	longest int // of the ends, in bytes
+}
+
+func newWildTable(byEnd map[string][]*conditions) (t wildTable) {
+	if len(byEnd) == 0 {
+		return t
+	}
+	t.ends = make(map[string]pathTable, len(byEnd))
+	for end, own := range byEnd {
+		t.ends[end] = newPathTable(own)
+		t.longest = max(t.longest, len(end))
+	}
+	return t
+}
+
+// first returns the first route that matches, by each end of host that begins with a dot.
+func (t *wildTable) first(host []byte, req *protocol.Request) (found *conditions) {
+	for i := max(1, len(host)-t.longest); i < len(host); i++ {
+		if host[i] == '.' {
+			own := t.ends[string(host[i:])]
+			found = earlier(found, own.first(req))
+		}
 	}
 	return found
 }

@@ -30,7 +30,8 @@ func TestTableFirstMatch(t *testing.T) {
 		for i := range rnd.IntN(20) {
 			r := &conditions{index: i}
 			if rnd.IntN(3) > 0 {
-				r.host = one("", "", "a.example", "b.example", "[::1]", strings.Repeat("h", 300))
+				r.host = one("", "", "a.example", "b.example", ".example", "[::1]", strings.Repeat("h", 300))
+				r.wild = len(r.host) > 0 && r.host[0] == '.'
 				r.prefix = append(path(), path()...)
 				r.call.httpOnly = len(r.host)+len(r.prefix) > 0
 			} else {
@@ -45,7 +46,7 @@ func TestTableFirstMatch(t *testing.T) {
 		table := tableOf(routes)
 		for range 100 {
 			req := &protocol.Request{Method: one("GET", "POST"), Path: append(append(path(), path()...), path()...)}
-			req.Authority = one("", "A.example", "b.example:80", "c.example", "[::1]:80", strings.Repeat("h", 300))
+			req.Authority = one("", "A.example", "b.example:80", "c.example", "example", "x.a.example", "[::1]:80", strings.Repeat("h", 300))
 			if rnd.IntN(3) == 0 {
 				req.Codec, req.Path, req.Version = protocol.CodecDubboHessian2, one("s", "t", "u"), one("", "1")
 			}
