@@ -56,7 +56,7 @@ func newRoot() *cobra.Command {
 	root.Version = versionOf(version, buildInfo()) // adds --version
 	root.SetVersionTemplate(versionLine())
 	commands := []*cobra.Command{
-		newRun(), newCheck(), newSchema(), starter.NewInit(), newVersion(), newTop(),
+		newRun(), newCheck(), newSchema(), starter.NewInit(), newVersion(), newRoutes(), newTop(),
 		adminclient.NewHealthcheck(load), adminclient.NewDrain(load),
 	}
 	for _, cmd := range commands {

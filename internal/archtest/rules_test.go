@@ -33,6 +33,7 @@ var layers = []layer{
 		[]string{
 			"cmd/remora/...", "proxy/admin", "proxy/overload", "proxy/telemetry/...", "proxy/reactor", "proxy/stream", "proxy", "proxy/loop",
 			"proxy/config", "proxy/certs", "proxy/handover", "registry/...", "docs", "internal/...",
+			"proxy/route", "protocol", "protocol/http1", // to try routes
 		},
 		"the binary wires the drivers to the core; what it does itself belongs into a package",
 	},

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// testRoutes runs "remora routes test" on a configuration.
+func testRoutes(t *testing.T, yaml string, args ...string) (output string, code int) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "remora.yaml")
+	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	code = execute(append([]string{"routes", "test", "-c", file}, args...), &out, &out)
+	return out.String(), code
+}
+
+const testedRoutes = `
+listeners:
+- {name: link, address: "127.0.0.1:1", protocol: link, service: a}
+- {name: egress, address: "127.0.0.1:2", protocol: http}
+- {name: raw, address: "127.0.0.1:3", protocol: http, path: {normalize: false, escaped_slashes: keep, merge_slashes: false}}
+routes:
+- {match: {service: com.example.A}, service: d}
+- {match: {host: "*.svc", path: /v1/, header: {x-tier: {not: gold}}, query: {debug: "1"}}, service: a}
+- {match: {method: [GET, PUT], regex: "/v[12]/.*", header: {x-tier: {prefix: g}}}, service: a}
+- {match: {path: /v2}, rewrite: {path: /}, service: [{name: a, weight: 9}, {name: b}]}
+- {match: {prefix_text: /x, query: {q: {present: true}}}, service: a}
+services:
+  a: {discover: static, endpoints: ["127.0.0.1:4"], protocol: http}
+  b: {discover: static, endpoints: ["127.0.0.1:4"], protocol: http}
+  d: {discover: static, endpoints: ["127.0.0.1:4"], protocol: dubbo}
+`
+
+// TestRoutesTest: "remora routes test" says condition by condition why routes don't take a request.
+func TestRoutesTest(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		args []string
+		want string
+		code int
+	}{
+		{"first", []string{"GET http://u.svc:80/v1/u?debug=1"}, `GET /v1/u?debug=1 to u.svc:80, at listener egress
+routes[0]: no
+  not met  a Dubbo call, got HTTP
+routes[1]: takes it
+  met      host *.svc
+  met      path /v1
+  met      header x-tier: not "gold"
+  met      query debug: "1"
+  service: a
+  sent as: GET /v1/u?debug=1 to u.svc:80
+`, 0},
+		{"by expression", []string{"PUT https://u.svc/v1/u?debug=2", "-H", "X-Tier: gold", "-H", "x-other: 1"}, `PUT /v1/u?debug=2 to u.svc, at listener egress
+routes[0]: no
+  not met  a Dubbo call, got HTTP
+routes[1]: no
+  met      host *.svc
+  met      path /v1
+  not met  header x-tier: not "gold", got "gold"
+  not met  query debug: "1", got "2"
+routes[2]: takes it
+  met      header x-tier: prefix "g"
+  met      method GET or PUT
+  met      regex of the path "/v[12]/.*"
+  service: a
+  sent as: PUT /v1/u?debug=2 to u.svc
+`, 0},
+		{"normalized, rewritten and split", []string{"http://h/x/../v2/%75?a"}, `GET /x/../v2/%75?a to h, at listener egress
+normalized: /v2/u?a
+routes[0]: no
+  not met  a Dubbo call, got HTTP
+routes[1]: no
+  not met  host *.svc, got h
+  not met  path /v1, got /v2/u
+  met      header x-tier: not "gold"
+  not met  query debug: "1", got none
+routes[2]: no
+  not met  header x-tier: prefix "g", got none
+  met      method GET or PUT
+  met      regex of the path "/v[12]/.*"
+routes[3]: takes it
+  met      path /v2
+  service: a (9 of 10), b (1 of 10)
+  sent as: GET /u?a to h
+`, 0},
+		{"none", []string{"GET http://h//v2", "--listener", "raw"}, `GET //v2 to h, at listener raw
+routes[0]: no
+  not met  a Dubbo call, got HTTP
+routes[1]: no
+  not met  host *.svc, got h
+  not met  path /v1, got //v2
+  met      header x-tier: not "gold"
+  not met  query debug: "1", got none
+routes[2]: no
+  not met  header x-tier: prefix "g", got none
+  met      method GET or PUT
+  not met  regex of the path "/v[12]/.*", got //v2
+routes[3]: no
+  not met  path /v2, got //v2
+routes[4]: no
+  not met  text of the path /x, got //v2
+  not met  query q: present, got none
+no route: 404 no-route
+`, 1},
+		{"ambiguous", []string{"GET http://h/a/..%2fv2"}, "GET /a/..%2fv2 to h, at listener egress\nrefused: 400 bad-path, the path is ambiguous\n", 1},
+		{"no URL", []string{"GET /v2"}, `remora: expected "METHOD http://host/path", got "GET /v2"` + "\n", 1},
+		{"no header", []string{"GET http://h/", "-H", "a b: c"}, "remora: the request would be refused: ", 1},
+		{"no such listener", []string{"GET http://h/", "--listener", "link"}, `remora: there is no http listener "link" without a service` + "\n", 1},
+	} {
+		got, code := testRoutes(t, testedRoutes, c.args...)
+		if code != c.code || got != c.want && c.name != "no header" || !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: exit code %d, output\n%s\nwant %d\n%s", c.name, code, got, c.code, c.want)
+		}
+	}
+	if out, code := testRoutes(t, "routes: [{match: {host: '*'}}]", "GET http://h/"); code != exitFailed || !strings.Contains(out, "match.host") {
+		t.Errorf("a wrong file: exit code %d, output\n%s", code, out)
+	}
+	if out, code := testRoutes(t, testedRoutes); code != exitUsage {
+		t.Errorf("no request: exit code %d, output\n%s", code, out)
+	}
+}
