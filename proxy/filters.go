@@ -14,12 +14,8 @@ var filters = []exchange.FilterMaker{
 	mirror.New, // of what is sent, so after injection
 }
 
-// filtersOf returns the filters of a new route on w's loop. A listener with a fixed service has
-// no route, and so no filters.
+// filtersOf returns the filters of a new route on w's loop.
 func (w *Worker) filtersOf(plan *route.Plan, services map[string]*exchange.Service) (all []exchange.Filter) {
-	if plan.Route == nil {
-		return nil
-	}
 	at := &exchange.FilterPlace{
 		Shard: w.shard, Pool: w.host.Pool, Route: plan.Route, Service: services[plan.Service], Services: services,
 	}

@@ -22,6 +22,13 @@ const unsampled = `tracing: {endpoint: "http://192.0.2.1:4318", sample: 0}`
 const observed = `access_log: {path: /log, buffer: 64KiB, sample: 0.01}
 tracing: {endpoint: "http://192.0.2.1:4318", sample: 0.001}`
 
+// conditional is routes with each kind of condition, the last of which changes the host and headers.
+const conditional = `
+  - {match: {host: "*.a.svc"}, redirect: {host: b}}
+  - {match: {host: "*.svc", regex: "/v(2|3)+/.*"}, service: compute}
+  - {match: {host: "*.svc", query: {b: {prefix: "1"}}, header: {x-tier: {regex: "g.*"}, x-none: {not: a}}}, service: compute, rewrite: {host: b},
+     request_headers: {set: {x-tier: "{host} {path}"}, remove: [x-gone]}, response_headers: {add: {x-path: "{path} {request_id}"}}}`
+
 // shapes returns the kinds of HTTP requests whose cost is bounded, for one sidecar or two:
 // their allocations by TestAllocationsPerRequest, the instructions of some of them by
 // scripts/cost.sh.
@@ -56,6 +63,8 @@ func shapes() []shape {
 		{"traced, not sampled", proxytest.AllocMeshOptions{Response: fixed, Top: unsampled}, []string{postHead + body}},
 		{"traced, not sampled by the caller", proxytest.AllocMeshOptions{Response: fixed, Top: unsampled}, []string{
 			"GET / HTTP/1.1\r\nHost: compute\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00\r\n\r\n"}},
+		{"by conditions, edited", proxytest.AllocMeshOptions{Response: fixed, Routes: conditional}, []string{
+			"GET /v1/a?b=%31 HTTP/1.1\r\nHost: a.svc\r\nX-Tier: gold\r\n\r\n"}},
 		{"hedged, in a trace", proxytest.AllocMeshOptions{Response: fixed, Late: true, Top: unsampled,
 			Service: "idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{
 			"GET / HTTP/1.1\r\nHost: compute\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00\r\nTracestate: a=b\r\n\r\n"}},

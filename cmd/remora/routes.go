@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -161,12 +163,39 @@ func (t *routeTest) run() error {
 
 // outcome prints what the route of the plan does.
 func (t *routeTest) outcome(plan *route.Plan) {
-	path := t.req.Path
+	r := plan.Route
 	if w := route.NewRewrite(plan); w != nil {
-		path = w.Append(nil, path)
+		t.req.Path = w.Append(nil, t.req.Path)
 	}
-	t.printf("  service: %s", strings.Join(shares(&t.cfg.Routes[plan.Index]), ", "))
-	t.printf("  sent as: %s %s to %s", t.req.Method, path, t.req.Authority)
+	if a := route.NewAnswer(plan); a != nil {
+		var res protocol.Response
+		a.Fill(&res, t.req, nil)
+		t.printf("  status: %d", res.Status)
+		if to := protocol.Find(res.Headers, "location"); to != nil {
+			t.printf("  location: %s", to)
+		} else {
+			t.printf("  body: %d bytes", len(res.Body))
+		}
+	} else {
+		t.printf("  service: %s", strings.Join(shares(r), ", "))
+		t.printf("  sent as: %s %s to %s", t.req.Method, t.req.Path, cmp.Or(r.Rewrite.Host, string(t.req.Authority)))
+		t.edits("request", &r.RequestHeaders)
+	}
+	t.edits("response", &r.ResponseHeaders)
+}
+
+// edits prints the names of headers that a route changes. Their values may be secrets.
+func (t *routeTest) edits(of string, e *config.HeaderEdits) {
+	for _, list := range []struct {
+		verb  string
+		names []string
+	}{
+		{"set", slices.Sorted(maps.Keys(e.Set))}, {"added", slices.Sorted(maps.Keys(e.Add))}, {"removed", e.Remove},
+	} {
+		if len(list.names) > 0 {
+			t.printf("  %s headers %s: %s", of, list.verb, strings.Join(list.names, ", "))
+		}
+	}
 }
 
 // shares returns the services of a route, with their shares if there are several.

@@ -31,6 +31,9 @@ routes:
 - {match: {method: [GET, PUT], regex: "/v[12]/.*", header: {x-tier: {prefix: g}}}, service: a}
 - {match: {path: /v2}, rewrite: {path: /}, service: [{name: a, weight: 9}, {name: b}]}
 - {match: {prefix_text: /x, query: {q: {present: true}}}, service: a}
+- {match: {path: /old}, rewrite: {path: /new}, redirect: {scheme: https}, response_headers: {remove: [x-b]}}
+- {match: {path: /sent}, service: a, rewrite: {host: b}, request_headers: {set: {x-a: "{host}"}, add: {x-b: s3cret, x-c: ""}}}
+- {match: {path: /body}, respond: {body: text}}
 services:
   a: {discover: static, endpoints: ["127.0.0.1:4"], protocol: http}
   b: {discover: static, endpoints: ["127.0.0.1:4"], protocol: http}
@@ -106,8 +109,37 @@ routes[3]: no
 routes[4]: no
   not met  text of the path /x, got //v2
   not met  query q: present, got none
+routes[5]: no
+  not met  path /old, got //v2
+routes[6]: no
+  not met  path /sent, got //v2
+routes[7]: no
+  not met  path /body, got //v2
 no route: 404 no-route
 `, 1},
+		{"redirected", []string{"POST http://u.svc:80/old/a?b"}, `POST /old/a?b to u.svc:80, at listener egress
+routes[0]: no
+  not met  a Dubbo call, got HTTP
+routes[1]: no
+  met      host *.svc
+  not met  path /v1, got /old/a
+  met      header x-tier: not "gold"
+  not met  query debug: "1", got none
+routes[2]: no
+  not met  header x-tier: prefix "g", got none
+  not met  method GET or PUT, got POST
+  not met  regex of the path "/v[12]/.*", got /old/a
+routes[3]: no
+  not met  path /v2, got /old/a
+routes[4]: no
+  not met  text of the path /x, got /old/a
+  not met  query q: present, got none
+routes[5]: takes it
+  met      path /old
+  status: 302
+  location: https://u.svc/new/a?b
+  response headers removed: x-b
+`, 0},
 		{"ambiguous", []string{"GET http://h/a/..%2fv2"}, "GET /a/..%2fv2 to h, at listener egress\nrefused: 400 bad-path, the path is ambiguous\n", 1},
 		{"no URL", []string{"GET /v2"}, `remora: expected "METHOD http://host/path", got "GET /v2"` + "\n", 1},
 		{"no header", []string{"GET http://h/", "-H", "a b: c"}, "remora: the request would be refused: ", 1},
@@ -116,6 +148,14 @@ no route: 404 no-route
 		got, code := testRoutes(t, testedRoutes, c.args...)
 		if code != c.code || got != c.want && c.name != "no header" || !strings.HasPrefix(got, c.want) {
 			t.Errorf("%s: exit code %d, output\n%s\nwant %d\n%s", c.name, code, got, c.code, c.want)
+		}
+	}
+	for args, want := range map[string]string{
+		"http://h/sent": "  service: a\n  sent as: GET /sent to b\n  request headers set: x-a\n  request headers added: x-b, x-c\n",
+		"http://h/body": "  status: 200\n  body: 4 bytes\n",
+	} {
+		if out, code := testRoutes(t, testedRoutes, args); code != 0 || !strings.HasSuffix(out, want) {
+			t.Errorf("%s: exit code %d, output\n%s", args, code, out)
 		}
 	}
 	if out, code := testRoutes(t, "routes: [{match: {host: '*'}}]", "GET http://h/"); code != exitFailed || !strings.Contains(out, "match.host") {

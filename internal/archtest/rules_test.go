@@ -131,8 +131,8 @@ var layers = []layer{
 	{
 		[]string{"proxy/downstream"},
 		[]string{
-			"proxy/exchange", "proxy/allow", "proxy/forwarded", "proxy/identity", "proxy/shard", "proxy/fault", "proxy/loop", "proxy/telemetry/...", "protocol",
-			"protocol/http1", "protocol/link",
+			"proxy/exchange", "proxy/allow", "proxy/forwarded", "proxy/identity", "proxy/route", "proxy/shard", "proxy/fault", "proxy/loop", "proxy/telemetry/...",
+			"protocol", "protocol/http1", "protocol/link",
 		},
 		"what sessions share knows no upstream",
 	},

@@ -125,6 +125,7 @@ var (
 	restarts    = gauge("hot_restarts", "Hot restarts before this process.")
 	errorsTotal = counter("errors_total", "Responses made by the sidecar itself, by x-remora-error.", "code", "listener")
 	unrouted    = counter("requests_unrouted_total", "Of these, those to requests that were refused before they had a service: requests_total lacks them.", "listener")
+	answered    = counter("route_responses_total", "Responses of routes without a service: redirect or respond.", "kind")
 	replays     = counter("replays_total", "Requests sent again because a pooled connection was stale.")
 	writeStalls = counter("write_timeouts_total", "Connections closed because the peer read nothing.")
 	shed        = counter("shed_connections_total",
@@ -143,6 +144,8 @@ func (c *scraper) process(to *page, reports []stats.WorkerReport) {
 	for i := range reports {
 		st := &reports[i].Stats
 		sum.Connections += st.Connections
+		sum.Redirects += st.Redirects
+		sum.Responses += st.Responses
 		sum.Replays += st.Replays
 		sum.WriteTimeouts += st.WriteTimeouts
 		sum.Shed += st.Shed
@@ -167,6 +170,8 @@ func (c *scraper) process(to *page, reports []stats.WorkerReport) {
 		}
 		to.put(unrouted, float64(l.Unrouted), name)
 	}
+	to.put(answered, float64(sum.Redirects), "redirect")
+	to.put(answered, float64(sum.Responses), "respond")
 	to.put(replays, float64(sum.Replays))
 	to.put(writeStalls, float64(sum.WriteTimeouts))
 	to.put(shed, float64(sum.Shed))

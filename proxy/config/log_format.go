@@ -18,9 +18,9 @@ var namedFormats = map[string]string{
 	AccessCombined: `{client_ip} - - [{clf_time}] "{method} {path} HTTP/1.1" {status} {bytes_out} "{header referer}" "{header user-agent}"`,
 }
 
-// Placeholders are the names that a format of the access log may use. Those of fields of JSON
+// LogPlaceholders are the names that a format of the access log may use. Those of fields of JSON
 // lines mean the same.
-var Placeholders = []string{
+var LogPlaceholders = []string{
 	"time", "clf_time", "listener", "client", "client_ip", "protocol", "stream", "request_id", "trace_id", "method", "authority",
 	"path", "service", "endpoint", "outcome", "status", "error", "fault", "bytes_in", "bytes_out", "duration_ms", "queued_ms",
 	"attempts", "retries", "hedges", "hedge_won", "header NAME",
@@ -35,7 +35,7 @@ const (
 // FormatPart is a part of a line of the access log: text, or the value of a placeholder.
 type FormatPart struct {
 	Text   string
-	Name   string // of the placeholder, from Placeholders; empty for text
+	Name   string // of the placeholder, from LogPlaceholders; empty for text
 	Header string // the header, in lower case, whose value stands here
 	Quoted bool   // the value stands between quotes
 }
@@ -118,8 +118,8 @@ func (p *formatParser) placeholder(name string) error {
 	kind, header, _ := strings.Cut(name, " ")
 	isHeader := kind == "header"
 	switch {
-	case !isHeader && !slices.Contains(Placeholders, name):
-		return fmt.Errorf("unknown placeholder {%s}; %s", name, expectedKeys(Placeholders, keyAlone(name)))
+	case !isHeader && !slices.Contains(LogPlaceholders, name):
+		return fmt.Errorf("unknown placeholder {%s}; %s", name, expectedKeys(LogPlaceholders, keyAlone(name)))
 	case isHeader && !isHeaderName(header):
 		return fmt.Errorf("expected the name of a header, as in {header user-agent}, got {%s}", name)
 	case isHeader && strings.HasPrefix(strings.ToLower(header), "x-remora-"):

@@ -31,7 +31,7 @@ func TestFormatParts(t *testing.T) {
 func TestFormatRules(t *testing.T) {
 	with := func(format string) string { return "access_log: {path: /a, format: " + strconv.Quote(format) + "}" }
 	var all strings.Builder
-	for _, name := range Placeholders {
+	for _, name := range LogPlaceholders {
 		all.WriteString("{" + strings.Replace(name, "NAME", "x-tenant", 1) + "} ")
 	}
 	checkRules(t, []rule{

@@ -48,15 +48,19 @@ func (l *Listener) HasRoutes() bool { return l.Protocol == ProtocolHTTP && l.Ser
 type Route struct {
 	Match Match `yaml:"match"`
 
-	// Required. Name of a service, or a list of shares.
+	// Name of a service, or a list of shares. Required without `redirect` and `respond`.
 	Service string  `yaml:"service"`
 	Split   []Share `yaml:"-"` // the list of shares, whose first is Service; empty if the file gives a name
 
-	Rewrite   Rewrite   `yaml:"rewrite"`
-	RateLimit RateLimit `yaml:"rate_limit"`
-	Allow     Allow     `yaml:"allow"`
-	Fault     Fault     `yaml:"fault"`
-	Mirror    Mirror    `yaml:"mirror"`
+	Rewrite         Rewrite     `yaml:"rewrite"`
+	Redirect        Redirect    `yaml:"redirect"`
+	Respond         Respond     `yaml:"respond"`
+	RequestHeaders  HeaderEdits `yaml:"request_headers"`
+	ResponseHeaders HeaderEdits `yaml:"response_headers"`
+	RateLimit       RateLimit   `yaml:"rate_limit"`
+	Allow           Allow       `yaml:"allow"`
+	Fault           Fault       `yaml:"fault"`
+	Mirror          Mirror      `yaml:"mirror"`
 
 	// Policy is the effective one: that of Service, overridden field by field
 	// by what the route sets. Each Share of a Split has its own.
@@ -105,6 +109,8 @@ func (r *Route) services() (names []string) {
 type Rewrite struct {
 	// Replaces the prefix that matched; a `/` at the end of `match.path` or of this counts for nothing. With `prefix_text` both end with `/`, or neither does. At most 1024 bytes.
 	Path string `yaml:"path"`
+	// Host, with or without a port, that the service gets in place of the client's.
+	Host string `yaml:"host"`
 }
 
 // Policy is what a route may override of its service.

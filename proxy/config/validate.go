@@ -198,10 +198,12 @@ func (v *validator) reference(at path, name string) {
 func (v *validator) route(i int, r *Route) {
 	at := path("routes").item(i)
 	switch {
+	case r.Answers():
+		v.answer(at, r)
 	case len(r.Split) > 0:
 		v.split(at.key("service"), r.Split, v.routeProtocol(&r.Match))
 	case r.Service == "":
-		v.report(at.key("service"), "missing; a route needs a service")
+		v.report(at.key("service"), "missing; a route needs a service, redirect or respond")
 	default:
 		v.reference(at.key("service"), r.Service)
 		v.protocols(at.key("service"), r.Service, v.routeProtocol(&r.Match))
@@ -212,6 +214,9 @@ func (v *validator) route(i int, r *Route) {
 	v.matchHeaders(match.key("header"), r.Match.Header)
 	v.matchQuery(match.key("query"), r.Match.Query)
 	v.rewrite(at.key("rewrite").key("path"), r)
+	v.rewriteHost(at.key("rewrite").key("host"), r)
+	v.headerEdits(at.key("request_headers"), &r.RequestHeaders)
+	v.headerEdits(at.key("response_headers"), &r.ResponseHeaders)
 	v.matchDubbo(match, &r.Match)
 	v.methods(match.key("method"), &r.Match)
 	for j := range v.config.Routes[:i] {

@@ -120,12 +120,10 @@ func (v *validator) rewrite(at path, r *Route) {
 	case to == "":
 	case from == "" && r.Match.Path == "":
 		v.report(at, "replaces match.path, which is not set")
-	case !strings.HasPrefix(to, "/") || strings.ContainsFunc(to, func(c rune) bool { return c <= ' ' || c > '~' || c == '?' || c == '#' }):
-		v.report(at, `expected a path that starts with "/", got %q`, to)
-	case len(to) > maxRewrite:
-		v.report(at, "expected at most %d bytes, got %d", maxRewrite, len(to))
-	case from != "" && strings.HasSuffix(from, "/") != strings.HasSuffix(to, "/"):
+	case from != "" && strings.HasPrefix(to, "/") && strings.HasSuffix(from, "/") != strings.HasSuffix(to, "/"):
 		v.report(at, `expected it to end in "/" if and only if match.prefix_text does, %q; got %q`, from, to)
+	default:
+		v.newPath(at, to)
 	}
 }
 
@@ -196,5 +194,128 @@ func (v *validator) condition(shown path, c Condition) {
 func (v *validator) regex(at path, text string) {
 	if _, err := CompileRegex(text); err != nil {
 		v.report(at, "%s", err)
+	}
+}
+
+// answer reports errors of a route that leads to no service.
+func (v *validator) answer(at path, r *Route) {
+	kind := "respond"
+	if r.Redirect.Given() {
+		kind = "redirect"
+		v.redirect(at.key(kind), r)
+	}
+	v.refuseIf(r.Redirect.Given() && r.Respond.Given(), at.key("respond"), "contradicts redirect")
+	v.refuseIf(r.Service != "", at.key("service"), "contradicts %s: the route answers itself", kind)
+	v.refuseIf(v.routeProtocol(&r.Match) != ProtocolHTTP, at.key(kind), "answers only HTTP requests, and only Dubbo calls come here")
+	v.refuseIf(slices.Contains(r.Match.Method, "CONNECT"), at.key("match").key("method"), "contradicts %s: a tunnel needs a service", kind)
+	if r.Respond.Given() {
+		v.respond(at.key("respond"), r)
+	}
+}
+
+func (v *validator) redirect(at path, r *Route) {
+	to := &r.Redirect
+	if to.Status != 0 && !slices.Contains([]int{301, 302, 303, 307, 308}, to.Status) {
+		v.report(at.key("status"), "expected 301, 302, 303, 307 or 308, got %d", to.Status)
+	}
+	v.refuseIf(!slices.Contains([]string{"", "http", "https"}, to.Scheme), at.key("scheme"), "expected http or https, got %q", to.Scheme)
+	v.newHost(at.key("host"), to.Host)
+	if to.Path != "" {
+		v.newPath(at.key("path"), to.Path)
+		v.refuseIf(strings.HasPrefix(to.Path, "//"), at.key("path"), `expected one "/" at the start: clients take two for a host`)
+		v.refuseIf(r.Rewrite.Path != "", at.key("path"), "contradicts rewrite.path")
+	}
+	v.refuseIf(to.Scheme+to.Host+to.Path+r.Rewrite.Path == "", at, "leads to the same URL; expected scheme, host, path or rewrite.path")
+}
+
+func (v *validator) respond(at path, r *Route) {
+	to := &r.Respond
+	v.refuseIf(to.Status != 0 && to.Status < 200, at.key("status"), "expected 200 to 599, got %d", to.Status)
+	v.refuseIf((to.Status == 204 || to.Status == 304) && to.Body != "", at.key("body"), "a response with the status %d has no body", to.Status)
+	v.refuseIf(len(to.Body) > maxBody, at.key("body"), "expected at most %s, got %d bytes", formatSize(maxBody), len(to.Body))
+	v.refuseIf(r.Rewrite.Path != "", at, "contradicts rewrite.path: nothing is sent on")
+	v.headerValues(at.key("headers"), to.Headers)
+}
+
+// newHost reports a text that can't take the place of a host. Empty means none does.
+func (v *validator) newHost(at path, to string) {
+	isBad := func(c rune) bool { return c > '~' || !isUnreserved(byte(c)) && !strings.ContainsRune(":[]", c) }
+	v.refuseIf(len(to) > maxRewrite || strings.ContainsFunc(to, isBad), at, "expected a host with or without a port, got %q", to)
+}
+
+// rewriteHost reports a host that nobody would get.
+func (v *validator) rewriteHost(at path, r *Route) {
+	v.newHost(at, r.Rewrite.Host)
+	v.refuseIf(r.Rewrite.Host != "" && r.Answers(), at, "nothing is sent on; redirect.host is where clients are sent")
+	v.refuseIf(v.routeProtocol(&r.Match) != ProtocolHTTP && (r.Rewrite.Host != "" || r.RequestHeaders.Given() || r.ResponseHeaders.Given()),
+		at.parent().parent(), "only Dubbo calls come here, and they have no host and no headers")
+}
+
+// newPath reports a text that can't take the place of a path, or of a part of it.
+func (v *validator) newPath(at path, to string) {
+	isBad := func(c rune) bool { return c <= ' ' || c > '~' || c == '?' || c == '#' }
+	switch {
+	case !strings.HasPrefix(to, "/") || strings.ContainsFunc(to, isBad):
+		v.report(at, `expected a path that starts with "/", got %q`, to)
+	case len(to) > maxRewrite:
+		v.report(at, "expected at most %d bytes, got %d", maxRewrite, len(to))
+	}
+}
+
+// headerEdits reports headers that a route may not change, or changes twice.
+func (v *validator) headerEdits(at path, e *HeaderEdits) {
+	v.headerValues(at.key("set"), e.Set)
+	v.headerValues(at.key("add"), e.Add)
+	v.refuseIf(len(e.Remove) > maxEdits, at.key("remove"), "expected at most %d headers, got %d", maxEdits, len(e.Remove))
+	listed := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(e.Set)) {
+		listed[strings.ToLower(name)] = "set"
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Add)) {
+		v.refuseIf(listed[strings.ToLower(name)] != "", at.key("add").entry(name), "contradicts set")
+		listed[strings.ToLower(name)] = "add"
+	}
+	for i, name := range e.Remove {
+		shown, lower := at.key("remove").item(i), strings.ToLower(name)
+		v.headerName(shown, name)
+		v.refuseIf(listed[lower] == "set", shown, "needless: set replaces %s", name)
+		v.refuseIf(listed[lower] == "remove", shown, "%q is listed twice", name)
+		if listed[lower] == "" {
+			listed[lower] = "remove"
+		}
+	}
+}
+
+// headerName reports a header that a route may not change.
+func (v *validator) headerName(at path, name string) {
+	switch lower := strings.ToLower(name); {
+	case !isHeaderName(name):
+		v.report(at, "expected the name of a header, got %q", name)
+	case lower == "host":
+		v.report(at, "expected rewrite.host for the host")
+	case slices.Contains(keptHeaders, lower) || strings.HasPrefix(lower, "x-remora-"):
+		v.report(at, "%s belongs to the connection, the framing or the sidecar: a route can't change it", name)
+	}
+}
+
+// headerValues reports names and values that can't be set.
+func (v *validator) headerValues(at path, all map[string]string) {
+	v.refuseIf(len(all) > maxEdits, at, "expected at most %d headers, got %d", maxEdits, len(all))
+	seen := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		shown, value := at.entry(name), all[name]
+		v.headerName(shown, name)
+		v.refuseIf(seen[strings.ToLower(name)], shown, "is listed twice, in another case")
+		seen[strings.ToLower(name)] = true
+		_, err := ParseValue(value)
+		isBad := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+		switch {
+		case strings.ContainsFunc(value, isBad) || value != strings.Trim(value, " \t"):
+			v.report(shown, "expected the value of a header, without line breaks and without spaces around it")
+		case len(value) > maxEditValue:
+			v.report(shown, "expected at most %d bytes, got %d", maxEditValue, len(value))
+		case err != nil:
+			v.report(shown, "%s", err)
+		}
 	}
 }

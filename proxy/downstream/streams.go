@@ -64,6 +64,8 @@ type StreamRequest struct {
 
 	Record *accesslog.StreamRecord // ends with the request
 
+	Edit func(*protocol.Response) // changes the response as the route says; nil means that nothing changes
+
 	RequestID []byte // nil if another sidecar sent the request: it adds the id to the response
 }
 

@@ -97,6 +97,10 @@ func (ex *Exchange) Open() bool { return ex.state == exchangeOpen }
 func (ex *Exchange) Begin(r *Route, l *Listener) {
 	ex.open(l)
 	f := ex.refuse(r, l)
+	if f == nil && r.Answer != nil {
+		r.respond(ex)
+		return
+	}
 	if f == nil {
 		f = ex.admit(r)
 	}
@@ -248,7 +252,8 @@ func (ex *Exchange) launch(kind attemptKind, ep *lb.Endpoint) {
 	}
 }
 
-// answerWith gives the caller res, which belongs to the attempt by, and cancels the others.
+// answerWith gives the caller res, which belongs to the attempt by, and cancels the others. by is
+// nil for an answer of the route.
 func (ex *Exchange) answerWith(by *Attempt, res *Response) {
 	if f := ex.caller.Encode(ex, res); f != nil {
 		res.Release()
@@ -259,7 +264,7 @@ func (ex *Exchange) answerWith(by *Attempt, res *Response) {
 	if res.Source != nil {
 		res.Source.Lease.from = ClientOf(ex.caller)
 	}
-	if by.kind == hedgeAttempt && res.Status < 500 {
+	if by != nil && by.kind == hedgeAttempt && res.Status < 500 {
 		ex.Route.hedging.Won()
 	}
 	ex.conclude(&result{outcome: stats.OutcomeOf(res.Status), by: by, res: res})

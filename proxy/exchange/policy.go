@@ -19,7 +19,9 @@ import (
 type Route struct {
 	index         int            // in Config.Routes; -1 means of listeners with a fixed service
 	Rewrite       *route.Rewrite // nil means no rewrite
-	Service       *Service
+	Edits         *route.Edits   // nil means no edits
+	Answer        *route.Answer  // nil means that a service responds
+	Service       *Service       // nil with Answer
 	Timeout       time.Duration
 	idempotent    bool
 	batch         bool
@@ -44,8 +46,13 @@ type retryOn struct {
 // NewRoute returns a route of a plan to a service on its loop.
 func NewRoute(plan *route.Plan, svc *Service) *Route {
 	p := plan.Policy
+	if svc == nil {
+		return &Route{
+			Rewrite: route.NewRewrite(plan), Edits: route.NewEdits(plan), Answer: route.NewAnswer(plan), Timeout: p.Timeout,
+		}
+	}
 	r := &Route{
-		Rewrite: route.NewRewrite(plan), Service: svc,
+		Rewrite: route.NewRewrite(plan), Edits: route.NewEdits(plan), Service: svc,
 		Timeout: p.Timeout, idempotent: p.Idempotent, batch: p.Priority == config.PriorityBatch,
 		retryAttempts: p.Retry.Attempts, tryTimeout: p.Retry.PerTryTimeout,
 		hedging: hedge.NewRoute(hedgePolicy(&p.Hedge), svc.Shard.Process.Loops),
@@ -78,6 +85,26 @@ func hedgePolicy(h *config.Hedge) hedge.Policy {
 		p.Mode = hedge.Shadow
 	}
 	return p
+}
+
+// respond gives the caller of ex the answer of r, which leads to no service.
+func (r *Route) respond(ex *Exchange) {
+	ex.Route = r
+	res := ex.pool.response()
+	res.HeadBuffer = ex.shard.Buffers.Get(0)
+	res.HeadBuffer.B = r.Answer.Fill(&res.Response, &ex.Request, res.HeadBuffer.B)
+	res.AddDate()
+	res.Hold()
+	ex.shard.Stats.Answered(r.Answer.Redirects)
+	ex.answerWith(nil, res)
+}
+
+// ServiceName returns the name of the service that r leads to, which may be none.
+func (r *Route) ServiceName() string {
+	if r.Service == nil {
+		return ""
+	}
+	return r.Service.Config.Name
 }
 
 func (r *Route) retryStatus(status int) bool {

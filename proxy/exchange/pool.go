@@ -101,10 +101,13 @@ func (p *Pool) reuse(ex *Exchange) {
 	if cap(ex.Path) > maxRewritten {
 		ex.Path = nil
 	}
+	if cap(ex.Edited) > maxEdited {
+		ex.Edited = nil
+	}
 	if cap(ex.traceState.Text) > maxTraceState {
 		ex.traceState.Text = nil
 	}
-	ex.avoid[0], ex.bestFrom, ex.OriginalPath = nil, nil, nil
+	ex.avoid[0], ex.bestFrom, ex.OriginalPath, ex.OriginalHost = nil, nil, nil, nil
 	ex.tried = [maxAttempts]*lb.Endpoint{}
 	if len(p.exchanges) < maxFree {
 		p.exchanges = append(p.exchanges, ex)

@@ -17,8 +17,8 @@ import (
 // result is the end of an exchange for its caller.
 type result struct {
 	outcome stats.Outcome
-	res     *Response      // nil unless it is the application's
-	by      *Attempt       // the attempt that res belongs to
+	res     *Response      // nil unless it is the application's, or an answer of the route
+	by      *Attempt       // the attempt that res belongs to; nil for an answer of the route
 	failure *fault.Failure // set if the outcome is OutcomeFailed
 }
 
@@ -45,7 +45,7 @@ func (ex *Exchange) conclude(c *result) {
 			ex.shard.Milliseconds.Now(now).Answered(bytes, latency, measured)
 		}
 	}
-	if ex.Route == nil {
+	if ex.Route == nil || ex.Route.Service == nil {
 		return
 	}
 	s := &ex.Route.Service.stats
@@ -83,7 +83,7 @@ func (ex *Exchange) log(c *result, now time.Duration) {
 	describe(&r, ex.caller, ex)
 	r.Time = l.Wall(now - ex.began)
 	if ex.Route != nil {
-		r.Service = ex.Route.Service.Config.Name
+		r.Service = ex.Route.ServiceName()
 	}
 	for i := range ex.attempts[:ex.launched] {
 		a := &ex.attempts[i]
@@ -103,6 +103,8 @@ func (ex *Exchange) log(c *result, now time.Duration) {
 	}
 	if c.res != nil {
 		r.Status = c.res.Status
+	}
+	if c.by != nil {
 		r.Endpoint, r.HedgeWon = c.by.ep.Addr, c.by.kind == hedgeAttempt
 	}
 	if streams {
@@ -247,6 +249,9 @@ func describe(r *accesslog.Record, from Caller, ex *Exchange) {
 	r.Headers = req.Headers
 	if ex.OriginalPath != nil {
 		r.Path = ex.OriginalPath
+	}
+	if ex.OriginalHost != nil {
+		r.Authority = ex.OriginalHost
 	}
 }
 

@@ -36,12 +36,15 @@ type envelope struct {
 	MaxForwards  []byte   // the value of Max-Forwards, if it was lowered
 	Path         []byte   // the path, if the listener or the route changed it
 	OriginalPath []byte   // the path before that; aliases HeadBuffer
+	OriginalHost []byte   // the host, if the route changed it; aliases HeadBuffer
+	Edited       []byte   // the values of headers that the route sets
 	timeLeft     []byte   // memory for the headers that say the time left
 }
 
 // An exchange keeps this much memory for the next request: for X-Forwarded-For, for a
-// rewritten path, and for a marked tracestate.
+// rewritten path, for a marked tracestate, and for the headers of a route.
 const (
+	maxEdited     = 512
 	maxForwarded  = 256
 	maxRewritten  = 512
 	maxTraceState = 512

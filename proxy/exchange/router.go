@@ -64,18 +64,21 @@ func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[stri
 		plan := &plans[i]
 		made := r.adopt(plan, old, services)
 		made.index = plan.Index
-		made.hedging.Bound(&r.room)
 		made.rules = rules.RulesOf(plan)
 		made.ruled = made.rules.Given()
 		made.Rate = rules.RateOf(plan)
-		made.Service.routes = append(made.Service.routes, made)
 		r.routes[i] = made
+		if made.Service == nil {
+			continue
+		}
+		made.hedging.Bound(&r.room)
+		made.Service.routes = append(made.Service.routes, made)
 		if plan.Index < 0 {
 			r.Direct[plan.Service] = made
 		}
 	}
 	for _, gone := range old {
-		if gone != nil { // counts of its requests in flight are lost
+		if gone != nil && gone.Service != nil { // counts of its requests in flight are lost
 			gone.Service.stats.Counts.Add(&gone.hedging.Counts)
 			gone.hedging.Retire()
 		}
@@ -90,6 +93,9 @@ func (r *Router) adopt(plan *route.Plan, old []*Route, services map[string]*Serv
 		return kept
 	}
 	made := NewRoute(plan, services[plan.Service])
+	if made.Service == nil {
+		return made
+	}
 	made.filters = r.Filters(plan, services)
 	if plan.Before >= 0 {
 		made.hedging.Inherit(old[plan.Before].hedging)

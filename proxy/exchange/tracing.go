@@ -72,9 +72,11 @@ func (ex *Exchange) endSpan(c *result) {
 	}
 	t.Ended = ex.shard.Loop.Now()
 	if ex.Route != nil {
-		t.Service = ex.Route.Service.Config.Name
+		t.Service = ex.Route.ServiceName()
 	}
 	switch {
+	case c.by == nil && c.res != nil:
+		t.Status = c.res.Status
 	case c.res != nil:
 		t.Status = c.res.Status
 		c.by.span().Note(trace.Won, c.res.Status, "")

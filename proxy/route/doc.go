@@ -9,6 +9,8 @@
 //	explain.go  which conditions a request meets, for people
 //	split.go    the targets of a route that leads to several services
 //	rewrite.go  Rewrite, which replaces the prefix that matched
+//	answer.go   Answer, the response of a route that leads to no service
+//	edits.go    Edits, which change headers
 //
 // It knows no service: proxy/exchange makes the routes of the plans.
 package route

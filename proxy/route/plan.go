@@ -7,22 +7,22 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
-// Plan is one route to one service. Each loop makes a route of each plan.
+// Plan is one route to one service, or one that answers itself. Each loop makes a route of each
+// plan.
 type Plan struct {
 	Index   int    // in Config.Routes; -1 for listeners with a fixed service
-	Service string // its name
+	Service string // its name; empty for a route that answers itself
 	Match   *config.Match
-	Rewrite string // replaces the prefix of the path that matched; empty means no rewrite
+	Route   *config.Route // an empty one for listeners with a fixed service
 	Policy  *config.Policy
-	Route   *config.Route // nil for listeners with a fixed service
 	// MirrorPolicy is that of the service which gets copies of the requests; nil means none.
 	MirrorPolicy *config.Policy
 	weight       int // in its split
 	Targets      int // for the first plan of a split the number of its plans, else 0
 
 	// Before is the index of the plan of the previous generation that takes the
-	// same requests to the same service, or -1. Same reports whether its rewrite,
-	// policy and filters are the same, too. Compare sets both.
+	// same requests to the same service, or -1. Same reports whether its policy and filters are
+	// the same, and what its route does to messages. Compare sets both.
 	Before int
 	Same   bool
 }
@@ -32,7 +32,7 @@ type Plan struct {
 func Plans(cfg *config.Config) (plans []Plan) {
 	for i := range cfg.Routes {
 		c := &cfg.Routes[i]
-		plan := Plan{Index: i, Match: &c.Match, Rewrite: c.Rewrite.Path, Route: c}
+		plan := Plan{Index: i, Match: &c.Match, Route: c}
 		if c.Mirror.Enabled() {
 			plan.MirrorPolicy = &cfg.Services[c.Mirror.Service].Policy
 		}
@@ -54,7 +54,7 @@ func Plans(cfg *config.Config) (plans []Plan) {
 		if name := cfg.Listeners[i].Service; !direct[name] {
 			direct[name] = true
 			plans = append(plans, Plan{
-				Index: -1, Service: name, Match: &config.Match{}, Policy: &cfg.Services[name].Policy,
+				Index: -1, Service: name, Match: &config.Match{}, Route: &config.Route{}, Policy: &cfg.Services[name].Policy,
 			})
 		}
 	}
@@ -77,16 +77,19 @@ func Compare(plans, previous []Plan, kept func(service string) bool) {
 		}
 		delete(indexes, p.key())
 		old := &previous[at]
-		p.Before, p.Same = at, old.Rewrite == p.Rewrite && reflect.DeepEqual(old.Policy, p.Policy) && sameFilters(old, p) &&
+		p.Before, p.Same = at, sameActions(old.Route, p.Route) && reflect.DeepEqual(old.Policy, p.Policy) && sameFilters(old, p) &&
 			(p.MirrorPolicy == nil || kept(p.Route.Mirror.Service))
 	}
 }
 
+// sameActions reports whether two routes do the same to messages.
+func sameActions(a, b *config.Route) bool {
+	return a.Rewrite == b.Rewrite && a.Redirect == b.Redirect && reflect.DeepEqual(a.Respond, b.Respond) &&
+		reflect.DeepEqual(a.RequestHeaders, b.RequestHeaders) && reflect.DeepEqual(a.ResponseHeaders, b.ResponseHeaders)
+}
+
 // sameFilters reports whether two plans have the same filters.
 func sameFilters(a, b *Plan) bool {
-	if a.Route == nil || b.Route == nil {
-		return a.Route == b.Route
-	}
 	return a.Route.Fault == b.Route.Fault && a.Route.Mirror == b.Route.Mirror && reflect.DeepEqual(a.MirrorPolicy, b.MirrorPolicy)
 }
 

@@ -14,12 +14,13 @@ type Rewrite struct {
 
 // NewRewrite returns the rewrite of a plan, or nil if it has none.
 func NewRewrite(p *Plan) *Rewrite {
-	if p.Rewrite == "" {
+	to := p.Route.Rewrite.Path
+	if to == "" {
 		return nil
 	}
 	prefix, _ := prefixOf(p.Match)
 	return &Rewrite{
-		length: len(strings.TrimSuffix(prefix, "/")), with: []byte(cmp.Or(strings.TrimSuffix(p.Rewrite, "/"), "/")),
+		length: len(strings.TrimSuffix(prefix, "/")), with: []byte(cmp.Or(strings.TrimSuffix(to, "/"), "/")),
 	}
 }
 

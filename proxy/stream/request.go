@@ -257,6 +257,9 @@ func (x *requestStream) addHeaders(resp *protocol.Response, head *http1.Head) {
 		x.r.AddVia(resp, head.Minor, date())
 	}
 	downstream.AddRequestID(resp, x.r.RequestID)
+	if x.r.Edit != nil {
+		x.r.Edit(resp)
+	}
 }
 
 // sendHead sends the head of the response. After it only a reset can show a failure.

@@ -66,6 +66,10 @@ func (s *session) queueHandoff(kind stats.StreamKind, unrouted bool) {
 		s.restorePath(ex)
 	}
 	s.calls = append(s.calls, c)
+	if ex.Route != nil && ex.Route.Answer != nil {
+		s.refuseHandoff(nil)
+		return
+	}
 	if f := s.checkHandoff(&c); f != nil {
 		s.refuseHandoff(f)
 	}
@@ -107,11 +111,14 @@ func (s *session) checkRoute(c *call) *fault.Failure {
 		return fault.NotAllowed
 	case r == nil && !c.direct:
 		return fault.NoRoute
+	case r != nil && r.Answer != nil: // in a tunnel, where no response can be
+		return fault.Unsupported
 	}
 	return nil
 }
 
-// refuseHandoff refuses the request that was to leave, in its turn. A tunnel ends at once.
+// refuseHandoff refuses the request that was to leave, in its turn. Without a failure its route
+// answers it. A tunnel ends at once.
 func (s *session) refuseHandoff(f *fault.Failure) {
 	call := &s.calls[len(s.calls)-1]
 	if call.opened {
@@ -121,7 +128,9 @@ func (s *session) refuseHandoff(f *fault.Failure) {
 	s.input.become(inputClosed)
 	s.dropInput()
 	call.handoff, call.refuse = false, f
-	exchange.LogExample(s.host.Shard, exchange.ClientOf(s), "", call.ex.Example(), f)
+	if f != nil {
+		exchange.LogExample(s.host.Shard, exchange.ClientOf(s), "", call.ex.Example(), f)
+	}
 }
 
 // keepForHandoff keeps input that followed the request which waits to leave. More than
@@ -199,6 +208,7 @@ func (s *session) streamRequest(c *call) *downstream.StreamRequest {
 	r := &downstream.StreamRequest{
 		Kind: s.kind, Leaser: s.host.Leaser.From(exchange.ClientOf(s)), Timeout: limit, Opened: c.opened,
 		Minor: s.head.Minor, ToHead: s.head.HeadMethod, RequestID: bytes.Clone(ex.RequestID),
+		Edit: downstream.ResponseEditor(ex, s.listener, &s.origin),
 	}
 	if ex.Route == nil {
 		r.Direct = &downstream.Direct{Listener: s.listener.Name, Authority: string(ex.Request.Authority)}

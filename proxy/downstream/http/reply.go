@@ -62,6 +62,9 @@ func (s *session) findRoute(ex *exchange.Exchange, minor int) *exchange.Route {
 		r = s.host.Router.Find(&ex.Request)
 	}
 	if r != nil {
+		if r.Edits != nil {
+			downstream.EditRequest(r, ex, s.listener, &s.origin)
+		}
 		downstream.RewritePath(r, ex)
 	}
 	return r
@@ -92,6 +95,9 @@ const (
 // Encode implements exchange.Caller. The head is in the loop's scratch memory until Respond.
 func (s *session) Encode(ex *exchange.Exchange, res *exchange.Response) *fault.Failure {
 	downstream.AddRequestID(&res.Response, ex.RequestID)
+	if ex.Route.Edits != nil {
+		downstream.EditResponse(ex, &res.Response, s.listener, &s.origin)
+	}
 	out := s.host.Scratch[:0]
 	if res.Source != nil {
 		head := res.StreamHead()

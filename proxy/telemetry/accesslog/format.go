@@ -75,7 +75,7 @@ func numberValue(of func(*Record) int64) *formatValue {
 // clfTime is the time in the common log format of web servers.
 const clfTime = "02/Jan/2006:15:04:05 -0700"
 
-// formatValues has an entry for each of config.Placeholders.
+// formatValues has an entry for each of config.LogPlaceholders.
 var formatValues = map[string]*formatValue{
 	"time": {40, func(e *encoder, b []byte, r *Record, _ *formatPart) []byte {
 		if r.Time.IsZero() {

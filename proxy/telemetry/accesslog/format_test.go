@@ -25,7 +25,7 @@ func formatted(t *testing.T, text string, r *Record) string {
 // everything has all placeholders.
 func everything() string {
 	var b strings.Builder
-	for _, name := range config.Placeholders {
+	for _, name := range config.LogPlaceholders {
 		b.WriteString("{" + strings.Replace(name, "NAME", "User-Agent", 1) + "} ")
 	}
 	return b.String()

@@ -17,6 +17,9 @@ type WorkerStats struct {
 	CancelsSaved  uint64        // of these, attempts dropped before the application saw them
 	LinkBatches   SizeHistogram // messages in each write to a link, with refusals and cancellations
 
+	Redirects uint64 // responses of routes that redirect
+	Responses uint64 // responses of routes that respond themselves
+
 	Handoffs [Handoffs]uint64 // connections and bodies that left the loop as streams
 
 	// Errors counts the error responses of this sidecar. What did not occur has no entry.
@@ -73,4 +76,13 @@ func (e Errors) Of(code string) (n uint64) {
 		}
 	}
 	return n
+}
+
+// Answered counts a response of a route that leads to no service.
+func (s *WorkerStats) Answered(redirects bool) {
+	if redirects {
+		s.Redirects++
+	} else {
+		s.Responses++
+	}
 }

@@ -1,0 +1,139 @@
+package route
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/config"
+)
+
+// TestRedirect checks where clients are sent.
+func TestRedirect(t *testing.T) {
+	for _, c := range []struct{ route, target, want string }{
+		{`redirect: {host: b}`, "a/x?y", "302 //b/x?y"},
+		{`redirect: {host: "b:81", status: 301}`, "a:80/", "301 //b:81/"},
+		{`redirect: {scheme: https}`, "a:8080/x", "302 https://a/x"},
+		{`redirect: {scheme: https}`, "[::1]:8080/x", "302 https://[::1]/x"},
+		{`redirect: {scheme: http, host: "b:81", path: /y, status: 307}`, "a/x?a=/&b", "307 http://b:81/y?a=/&b"},
+		{`redirect: {path: /y, status: 308}`, "a/x", "308 /y"},
+		{`redirect: {path: /y}`, "a/x?", "302 /y?"},
+		{`match: {path: /x}, rewrite: {path: /y/z}, redirect: {status: 303}`, "a/x/w?v", "303 /y/z/w?v"},
+		{`match: {path: /x}, rewrite: {path: /}, redirect: {host: b}`, "a/x//w", "302 //b/w"},
+		{`redirect: {host: b}`, "a//evil/x", "302 //b/evil/x"},
+		{`match: {prefix_text: /x/}, rewrite: {path: /}, redirect: {status: 301}`, "a/x/\\evil", "301 /evil"},
+		{`redirect: {host: b}`, "a*", "302 //b/*"},
+	} {
+		_, plans := parseRoutes(t, "{"+c.route+"}")
+		req := request(strings.Replace(c.target, "*", "/", 1))
+		if strings.HasSuffix(c.target, "*") {
+			req.Path = []byte("*")
+		}
+		if w := NewRewrite(&plans[0]); w != nil {
+			req.Path = w.Append(nil, req.Path)
+		}
+		var res protocol.Response
+		NewAnswer(&plans[0]).Fill(&res, req, nil)
+		if got := fmt.Sprintf("%d %s", res.Status, protocol.Find(res.Headers, "location")); got != c.want || len(res.Body) > 0 {
+			t.Errorf("%s: %s is sent to %s, want %s", c.route, c.target, got, c.want)
+		}
+	}
+}
+
+// TestRespond checks responses of the configuration.
+func TestRespond(t *testing.T) {
+	for _, c := range []struct{ route, want string }{
+		{`respond: {status: 204}`, `204 "" ""`},
+		{`respond: {body: "a b\n"}`, `200 "text/plain; charset=utf-8" "a b\n"`},
+		{`respond: {status: 503, body: "{}", headers: {content-type: application/json}}`, `503 "application/json" "{}"`},
+	} {
+		_, plans := parseRoutes(t, "{"+c.route+"}")
+		var res protocol.Response
+		buf := NewAnswer(&plans[0]).Fill(&res, request("a/"), []byte("kept"))
+		if e := NewEdits(&plans[0]); e != nil {
+			res.Headers, _ = e.Response.Apply(res.Headers, &Values{}, nil)
+		}
+		got := fmt.Sprintf("%d %q %q", res.Status, protocol.Find(res.Headers, "content-type"), res.Body)
+		if got != c.want || string(buf[:4]) != "kept" || len(res.Headers) > 1 {
+			t.Errorf("%s: %s, want %s; %q", c.route, got, c.want, res.Headers)
+		}
+	}
+}
+
+// TestEdits checks that headers are removed, then set, and then added, with their placeholders
+// filled in, and that this allocates nothing.
+func TestEdits(t *testing.T) {
+	_, plans := parseRoutes(t, `{service: s, rewrite: {host: b}, request_headers: {
+  remove: [X-Gone, x-none], set: {X-A: "{{{host}}} {method}{{", x-new: ""},
+  add: {x-b: "{path}|{query}", x-c: "{peer} {service} {listener} {request_id}"}}}`)
+	e := NewEdits(&plans[0])
+	v := Values{
+		Peer: []byte("1.2.3.4"), Host: []byte("h:80"), Method: []byte("GET"), Target: []byte("/p/?q=?"), RequestID: []byte("id"),
+		Service: "s", Listener: "in",
+	}
+	req := request("h/", "x-a: old", "x-keep: 1", "x-gone: 1", "X-A: older", "x-b: 1", "x-gone: 2")
+	want := []string{"x-keep: 1", "x-b: 1", "X-A: {h:80} GET{", "x-new: ", "x-b: /p/|q=?", "x-c: 1.2.3.4 s in id"}
+	hs, buf := e.Request.Apply(req.Headers, &v, nil)
+	var got []string
+	for _, h := range hs {
+		got = append(got, string(h.Name)+": "+string(h.Value))
+	}
+	if !slices.Equal(got, want) || string(e.Host) != "b" || e.Response.Given() {
+		t.Errorf("got  %q\nwant %q; host %q", got, want, e.Host)
+	}
+	spare := make([]protocol.Header, 0, 16)
+	if n := testing.AllocsPerRun(100, func() { _, buf = e.Request.Apply(append(spare, req.Headers...), &v, buf[:0]) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+	kept := v.Clone()
+	copy(v.Host, "x")
+	if string(kept.Host) != "h:80" || kept.Service != "s" {
+		t.Errorf("a clone shares memory: %+v", kept)
+	}
+}
+
+// TestPlaceholders: each placeholder of the configuration has a value.
+func TestPlaceholders(t *testing.T) {
+	v := Values{
+		Peer: []byte("v"), Host: []byte("v"), Method: []byte("v"), Target: []byte("v?v"), RequestID: []byte("v"), Service: "v", Listener: "v",
+	}
+	for _, name := range config.Placeholders {
+		if got := v.appendPart(nil, config.Part{Placeholder: name}); string(got) != "v" {
+			t.Errorf("{%s} is %q", name, got)
+		}
+	}
+}
+
+// TestPlansOfAnswers: a reload keeps a route only if it does the same to messages.
+func TestPlansOfAnswers(t *testing.T) {
+	kept := func(string) bool { return true }
+	for _, c := range []struct {
+		before, after string
+		same          bool
+	}{
+		{`redirect: {host: a}`, `redirect: {host: a}`, true},
+		{`redirect: {host: a}`, `redirect: {host: b}`, false},
+		{`redirect: {host: a}`, `respond: {status: 204}`, false},
+		{`respond: {headers: {a: b}}`, `respond: {headers: {a: c}}`, false},
+		{`service: s`, `service: s, rewrite: {host: a}`, false},
+		{`service: s, request_headers: {remove: [a]}`, `service: s, request_headers: {remove: [b]}`, false},
+		{`service: s, response_headers: {add: {a: b}}`, `service: s, response_headers: {add: {a: b}}`, true},
+	} {
+		_, before := parseRoutes(t, "{"+c.before+"}")
+		_, after := parseRoutes(t, "{"+c.after+"}")
+		if Compare(after, before, kept); after[0].Before != 0 || after[0].Same != c.same {
+			t.Errorf("%s after %s: before %d, same %t", c.after, c.before, after[0].Before, after[0].Same)
+		}
+	}
+}
+
+// TestAnswersTakeNoCalls: Dubbo calls pass routes that answer themselves.
+func TestAnswersTakeNoCalls(t *testing.T) {
+	table, _ := parseRoutes(t, `{match: {method: [GET]}, redirect: {host: b}}, {service: s}`)
+	call := &protocol.Request{Codec: protocol.CodecDubboHessian2, Method: []byte("GET"), Path: []byte("i")}
+	if got, _ := table.Find(call); got != 1 {
+		t.Errorf("a call takes routes[%d]", got)
+	}
+}
