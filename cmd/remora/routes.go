@@ -55,7 +55,10 @@ func newRoutesTest() *cobra.Command {
 			return t.run()
 		},
 	}
-	configFlag(cmd, &file)
+	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file (YAML)")
+	if err := cmd.MarkFlagRequired("config"); err != nil {
+		panic(err) // the flag was defined one line above
+	}
 	cmd.Flags().StringArrayVarP(&headers, "header", "H", nil, `header of the request, as "name: value"; may be repeated`)
 	cmd.Flags().StringVar(&listener, "listener", "", "name of the listener; empty means the first one that has routes")
 	return cmd

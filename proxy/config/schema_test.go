@@ -148,10 +148,26 @@ func (w *schemaWalk) item(t reflect.Type, f field) map[string]any {
 	switch {
 	case t == reflect.TypeFor[Endpoint]():
 		return map[string]any{"anyOf": []any{map[string]any{"type": "string"}, w.define(w.items[t])}}
+	case t == reflect.TypeFor[Condition]():
+		return w.condition()
 	case w.items[t].IsValid():
 		return w.define(w.items[t])
 	}
 	return scalarSchema(t, f)
+}
+
+// condition returns a reference to the schema of a Condition: the exact value, or a mapping with
+// one key.
+func (w *schemaWalk) condition() map[string]any {
+	const name = "Condition"
+	w.defs[name] = map[string]any{"anyOf": []any{refTo("text"), map[string]any{
+		"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": false,
+		"properties": map[string]any{
+			IsExact: refTo("text"), IsPrefix: refTo("text"), IsRegex: refTo("text"),
+			IsPresent: map[string]any{"type": "boolean"}, not: refTo(name),
+		},
+	}}}
+	return refTo(name)
 }
 
 // scalarSchema returns the schema of a value that is neither a section nor a list. All but text

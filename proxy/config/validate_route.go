@@ -206,6 +206,8 @@ func (v *validator) answer(at path, r *Route) {
 	}
 	v.refuseIf(r.Redirect.Given() && r.Respond.Given(), at.key("respond"), "contradicts redirect")
 	v.refuseIf(r.Service != "", at.key("service"), "contradicts %s: the route answers itself", kind)
+	v.refuseIf(r.Fault.Enabled(), at.key("fault"), "contradicts %s: the route answers itself", kind)
+	v.refuseIf(r.Mirror.Enabled(), at.key("mirror"), "contradicts %s: the route answers itself", kind)
 	v.refuseIf(v.routeProtocol(&r.Match) != ProtocolHTTP, at.key(kind), "answers only HTTP requests, and only Dubbo calls come here")
 	v.refuseIf(slices.Contains(r.Match.Method, "CONNECT"), at.key("match").key("method"), "contradicts %s: a tunnel needs a service", kind)
 	if r.Respond.Given() {

@@ -36,9 +36,12 @@ func (v *validator) warnings() {
 	if len(c.Routes) > 0 && !slices.ContainsFunc(c.Listeners, func(l Listener) bool { return l.Service == "" }) {
 		v.warn("routes", "not used: each listener has a service of its own")
 	}
-	routed := c.RoutedServices()
+	used := c.RoutedServices()
+	for i := range c.Routes {
+		used = append(used, c.Routes[i].Mirror.Service)
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Services)) {
-		if !slices.Contains(routed, name) {
+		if !slices.Contains(used, name) {
 			v.warn(path("services").entry(name), "not used: no listener and no route leads to it")
 		}
 	}
@@ -78,14 +81,14 @@ func (v *validator) follow(l *Listener, reached map[string]bool) {
 	}
 }
 
-// leadsTo returns the services of a listener. A route that rewrites the path is left out: the
-// request may match another route when it comes back.
+// leadsTo returns the services of a listener. A route that changes its requests is left out: they
+// may match another route when they come back.
 func (v *validator) leadsTo(l *Listener) (services []string) {
 	if l.Service != "" {
 		return []string{l.Service}
 	}
 	for i := range v.config.Routes {
-		if r := &v.config.Routes[i]; r.Rewrite.Path == "" {
+		if r := &v.config.Routes[i]; r.Rewrite == (Rewrite{}) && !r.RequestHeaders.Given() {
 			services = append(services, r.services()...)
 		}
 	}
