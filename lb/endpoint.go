@@ -33,6 +33,7 @@ type Load struct {
 type Endpoint struct {
 	// As of the last Update. Weight is always > 0.
 	Addr      string
+	Host      string // name that Addr was resolved from, or ""
 	Zone      string
 	Weight    float64
 	Unhealthy bool

@@ -5,6 +5,7 @@ import "time"
 // Target is an endpoint as the registry describes it.
 type Target struct {
 	Addr      string // host:port; its identity
+	Host      string // name that Addr was resolved from, or ""
 	Zone      string
 	Weight    float64 // relative share of load; 0 or less means 1
 	Unhealthy bool    // picked only when all others have been tried; see Set.Panic
@@ -83,7 +84,7 @@ type reportSums struct {
 
 // Update makes the set hold exactly these targets; of targets with the same address, the
 // first. An endpoint whose address stays keeps its history and its Ext, and adopts the new
-// zone, weight and health. The caller owns added and removed.
+// host, zone, weight and health. The caller owns added and removed.
 func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
 	next := make(map[string]*Endpoint, len(targets))
 	list := make([]*Endpoint, 0, len(targets))
@@ -100,7 +101,7 @@ func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
 			e.forget() // the report is per the old weight
 			e.Weight = w
 		}
-		e.Zone, e.Unhealthy = t.Zone, t.Unhealthy
+		e.Host, e.Zone, e.Unhealthy = t.Host, t.Zone, t.Unhealthy
 		next[t.Addr] = e
 		list = append(list, e)
 	}

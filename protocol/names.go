@@ -41,6 +41,8 @@ var (
 	NameMirror         = []byte(HeaderMirror)
 
 	SchemeHTTP = []byte("http")
+	// SchemeHTTPS is the value for a client that uses TLS.
+	SchemeHTTPS = []byte("https")
 
 	// ViaValues is by the minor version of the message received (RFC 9110 section 7.6.3). The
 	// pseudonym stands for all sidecars, so that none tells where it runs.

@@ -23,7 +23,7 @@ func newListener(c *config.Listener, loops int) *Listener {
 	for i := range l.perLoop {
 		l.perLoop[i] = exchange.Listener{
 			Name: c.Name, Protocol: c.Protocol, Local: loopback(c.Address),
-			Sidecars: protocolOf(c.Protocol).sidecars, Links: &l.links,
+			Sidecars: protocolOf(c.Protocol).sidecars, Secure: c.TLS.Enabled(), Links: &l.links,
 		}
 	}
 	return l
@@ -42,6 +42,15 @@ func (l *Listener) Links() int { return int(l.links.Load()) }
 // DrainLast reports whether the listener must close after the others when the process
 // ends, because another sidecar may fetch a response there.
 func (l *Listener) DrainLast() bool { return protocolOf(l.protocol).sidecars }
+
+// PlaintextResponse returns the response to a client that does not use TLS although the listener
+// does; nil if the protocol has none.
+func (l *Listener) PlaintextResponse() []byte {
+	if response := protocolOf(l.protocol).plaintext; response != nil {
+		return response()
+	}
+	return nil
+}
 
 // loopback reports whether only this host can reach a listener's address.
 func loopback(addr string) bool {

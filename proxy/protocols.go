@@ -32,6 +32,8 @@ type protocolEntry struct {
 	sidecars bool
 
 	http bool // any client of HTTP/1.1 can use its listeners
+	// plaintext returns the response to a client that must use TLS; nil means that there is none.
+	plaintext func() []byte
 }
 
 // protocols is the list of all protocols. A new protocol is one folder in proxy/downstream,
@@ -41,7 +43,7 @@ type protocolEntry struct {
 // listeners to proxy/stream.
 var protocols = []protocolEntry{
 	{name: config.ProtocolLink, newAcceptor: downlink.NewAcceptor, newConnector: uplink.NewConnector, streams: exchange.StreamLink, sidecars: true},
-	{name: config.ProtocolHTTP, newAcceptor: downhttp.NewAcceptor, newConnector: uphttp.NewConnector, http: true},
+	{name: config.ProtocolHTTP, newAcceptor: downhttp.NewAcceptor, newConnector: uphttp.NewConnector, http: true, plaintext: downhttp.PlaintextResponse},
 	{name: config.ProtocolDubbo, newAcceptor: downdubbo.NewAcceptor, newConnector: updubbo.NewConnector, streams: exchange.StreamNone},
 	{name: config.ProtocolTCP, newAcceptor: downhttp.NewAcceptor, newConnector: uphttp.NewConnector, opaque: true},
 }

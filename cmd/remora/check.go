@@ -93,7 +93,7 @@ func newSchema() *cobra.Command {
 // checkFiles checks the files of all tls blocks.
 func checkFiles(c *config.Config, report func(path, text string)) {
 	for _, b := range c.TLSBlocks() {
-		for _, f := range certs.Check(certs.Options{Cert: b.TLS.Cert, Key: b.TLS.Key, CA: b.TLS.CA, CRL: b.TLS.CRL}, time.Now()) {
+		for _, f := range certs.Check(certOptions(&b), time.Now()) {
 			report(b.Path+"."+f.Key, f.Err.Error())
 		}
 	}

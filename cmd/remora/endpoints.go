@@ -1,11 +1,13 @@
 package main
 
 import (
+	"crypto/tls"
 	"maps"
 	"net/netip"
 	"reflect"
 	"sync"
 
+	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/dns"
@@ -30,9 +32,9 @@ type sourceState struct {
 	verdicts health.Verdicts
 }
 
-// startSource starts a source of the service c. It continues with the state of the
+// startSource starts a source of the service c, whose TLS identity is id. It continues with the state of the
 // previous source, and passes snapshots to notify.
-func (s *sidecar) startSource(c *config.Service, before sourceState, notify func(*registry.Snapshot)) (*source, error) {
+func (s *sidecar) startSource(c *config.Service, id *certs.Source, before sourceState, notify func(*registry.Snapshot)) (*source, error) {
 	w, own, err := s.watcher(c, before.names)
 	if err != nil {
 		return nil, err
@@ -46,7 +48,7 @@ func (s *sidecar) startSource(c *config.Service, before sourceState, notify func
 	passOn := func(snap *registry.Snapshot) { src.notify(snap, notify) }
 	if c.Check.Enabled() {
 		src.checks = health.Follow(w, c.Name, health.Options{
-			Check: healthCheck(&c.Check), Protocol: c.Protocol, Verdicts: before.verdicts, Logger: s.log,
+			Check: healthCheck(&c.Check, checkTLS(c, id)), Protocol: c.Protocol, Verdicts: before.verdicts, Logger: s.log,
 		}, passOn)
 		src.unwatch = src.checks.Stop
 	} else {
@@ -117,11 +119,11 @@ func (s *sidecar) resolvedNames() map[string][]netip.Addr {
 
 // replaceSource stops a source and starts another one for c, which takes over its
 // state.
-func (s *sidecar) replaceSource(src *source, c *config.Service, notify func(*registry.Snapshot)) (*source, error) {
+func (s *sidecar) replaceSource(src *source, c *config.Service, id *certs.Source, notify func(*registry.Snapshot)) (*source, error) {
 	defer s.hold(src.cfg)() // until the new source watches
 	st := src.state()
 	src.stop() // first, so that snapshots of the two can't overtake each other
-	return s.startSource(c, st, notify)
+	return s.startSource(c, id, st, notify)
 }
 
 // suits reports whether the source can stay for the configuration c of its service.
@@ -134,7 +136,7 @@ func (src *source) suits(c *config.Service) bool {
 func (s *sidecar) startSources() error {
 	update := s.proc.Generation().Update // of this generation only: a reload replaces the sources that change
 	for name, svc := range s.cfg.Services {
-		src, err := s.startSource(svc, sourceState{names: s.inherited.names}, update)
+		src, err := s.startSource(svc, s.identities.ofService(name), sourceState{names: s.inherited.names}, update)
 		if err != nil {
 			return err
 		}
@@ -143,9 +145,9 @@ func (s *sidecar) startSources() error {
 	return nil
 }
 
-// healthCheck converts a check for package health.
-func healthCheck(c *config.Check) health.Check {
+// healthCheck converts a check for package health. secure is its TLS, see checkTLS.
+func healthCheck(c *config.Check, secure func(addr, host string) *tls.Config) health.Check {
 	return health.Check{
-		Path: c.HTTP, Interval: c.Interval, Timeout: c.Timeout, Healthy: c.Healthy, Unhealthy: c.Unhealthy,
+		Path: c.HTTP, Interval: c.Interval, Timeout: c.Timeout, Healthy: c.Healthy, Unhealthy: c.Unhealthy, TLS: secure,
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/remora-proxy/remora/internal/testcerts"
 	labcerts "github.com/remora-proxy/remora/lab/certs"
 	"github.com/remora-proxy/remora/proxy/config"
 )
@@ -125,6 +126,8 @@ func TestSystemdExample(t *testing.T) {
 // TestExamples: "remora check" has nothing against the configurations of the
 // documentation.
 func TestExamples(t *testing.T) {
+	ca := testcerts.New(t)
+	t.Setenv("CERTS", filepath.Dir(webFiles(t, ca, "app.example.org").Cert))
 	files, err := filepath.Glob("../../docs/examples/*.yaml")
 	if err != nil || len(files) < 4 {
 		t.Fatalf("%d files: %v", len(files), err)

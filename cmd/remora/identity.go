@@ -20,8 +20,8 @@ type identities map[string]*certs.Source
 func openIdentities(cfg *config.Config, old identities, log *slog.Logger, onTrust func()) (identities, error) {
 	next := make(identities)
 	for _, block := range cfg.TLSBlocks() {
-		name, t := block.Name, block.TLS
-		o := certs.Options{Cert: t.Cert, Key: t.Key, CA: t.CA, CRL: t.CRL, Peers: t.Peers, Logger: log, OnTrust: onTrust}
+		name, o := block.Name, certOptions(&block)
+		o.Logger, o.OnTrust = log, onTrust
 		if source := old[name]; source != nil && source.Has(o) {
 			next[name] = source
 			continue
@@ -34,6 +34,36 @@ func openIdentities(cfg *config.Config, old identities, log *slog.Logger, onTrus
 		next[name] = source
 	}
 	return next, nil
+}
+
+// ofService returns the identity of a service, or nil.
+func (ids identities) ofService(name string) *certs.Source {
+	return ids[config.TLSName("services", name)]
+}
+
+// certOptions returns the files and the peers of a tls block.
+func certOptions(b *config.TLSBlock) certs.Options {
+	t := b.TLS
+	o := certs.Options{Cert: t.Cert, Key: t.Key, CA: t.CAFile(), CRL: t.CRL, Peers: t.Peers}
+	if !b.HTTP {
+		return o
+	}
+	o.HTTP = &certs.HTTP{}
+	if l := b.Listener; l != nil {
+		for _, pair := range l.Certificates {
+			o.HTTP.More = append(o.HTTP.More, certs.KeyPair(pair))
+		}
+		switch l.ClientCertificate {
+		case config.CertificateOptional:
+			o.HTTP.Clients = tls.RequestClientCert
+		case config.CertificateRequired:
+			o.HTTP.Clients = tls.RequireAnyClientCert
+		}
+		if l.MinVersion == config.TLS13 {
+			o.HTTP.MinVersion = tls.VersionTLS13
+		}
+	}
+	return o
 }
 
 // closeExcept stops watching the files of the identities that are not in kept. Users
@@ -66,7 +96,7 @@ func (c *clientCerts) set(old, next *config.Config, ids identities, drained func
 		}
 	}
 	for name := range next.Services {
-		if source := ids[config.TLSName("services", name)]; source != nil {
+		if source := ids.ofService(name); source != nil {
 			m[name] = source
 		}
 	}
@@ -74,10 +104,19 @@ func (c *clientCerts) set(old, next *config.Config, ids identities, drained func
 }
 
 // client returns the function that the driver calls for the TLS configuration of a
-// connection to service. It returns nil for plain text.
-func (c *clientCerts) client(service string) func() *tls.Config {
+// connection to service at addr, which must prove name. It returns nil for plain text.
+func (c *clientCerts) client(service, addr, name string) func() *tls.Config {
 	if source := (*c.byService.Load())[service]; source != nil {
-		return source.Client
+		return func() *tls.Config { return source.ClientFor(addr, name) }
 	}
 	return nil
+}
+
+// checkTLS returns the configuration for checks of a service's endpoints by HTTP; nil means that
+// they are in plain text. source is the identity of the service, if it has one.
+func checkTLS(c *config.Service, source *certs.Source) func(addr, host string) *tls.Config {
+	if source == nil || !c.HTTPS() {
+		return nil
+	}
+	return func(addr, host string) *tls.Config { return source.ClientFor(addr, c.TLS.ServerName(host, addr)) }
 }

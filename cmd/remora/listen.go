@@ -75,6 +75,7 @@ func (s *sidecar) serve(l *openListener, c *config.Listener, g *proxy.Generation
 		o := reactor.ListenOptions{MaxConnections: c.Connections}
 		if c.TLS.Enabled() {
 			o.TLS = func() *tls.Config { return l.identity.Load().Server() }
+			o.Plaintext = l.core.PlaintextResponse()
 		}
 		if c.Transparent {
 			o.Transparent = &reactor.Transparent{

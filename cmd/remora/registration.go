@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"reflect"
 	"slices"
 	"sync"
 
 	"github.com/remora-proxy/remora/proxy/admin"
+	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/health"
@@ -18,7 +20,9 @@ import (
 // first success registers the endpoint, later verdicts withdraw and restore it.
 type registration struct {
 	check     config.Check
-	app       []string // the application's addresses
+	app       []string                            // the application's addresses
+	identity  *certs.Source                       // for TLS to the application; nil means plain text
+	tls       func(addr, host string) *tls.Config // of the check, made of identity
 	registrar registry.Registrar
 	log       *slog.Logger
 
@@ -45,6 +49,8 @@ func (s *sidecar) newRegistration(cfg *config.Config, r *config.Register) *regis
 		check: r.Check, registrar: s.registrar, log: s.log,
 	}
 	if app := cfg.Services[l.Service]; app != nil {
+		a.identity = s.identities.ofService(app.Name)
+		a.tls = checkTLS(app, a.identity)
 		for _, e := range app.Endpoints {
 			a.app = append(a.app, e.Address)
 		}
@@ -54,7 +60,12 @@ func (s *sidecar) newRegistration(cfg *config.Config, r *config.Register) *regis
 
 // equal reports whether two registrations register the same, with the same checks.
 func (a *registration) equal(b *registration) bool {
-	return reflect.DeepEqual(a.reg, b.reg) && a.check == b.check && slices.Equal(a.app, b.app)
+	return reflect.DeepEqual(a.reg, b.reg) && a.sameChecks(b)
+}
+
+// sameChecks reports whether two registrations have the same checks.
+func (a *registration) sameChecks(b *registration) bool {
+	return a.check == b.check && slices.Equal(a.app, b.app) && a.identity == b.identity
 }
 
 // sameKey reports whether two registrations have the same key in the registry.
@@ -107,7 +118,7 @@ func (a *registration) start() {
 		close(a.done)
 		return
 	}
-	check, app, before := healthCheck(&a.check), a.app, health.Unchanged
+	check, app, before := healthCheck(&a.check, a.tls), a.app, health.Unchanged
 	a.mu.Lock()
 	switch {
 	case a.healthy:
@@ -133,11 +144,11 @@ func (a *registration) change(b *registration) {
 		}
 	}
 	a.mu.Unlock()
-	if a.check == b.check && slices.Equal(a.app, b.app) {
+	if a.sameChecks(b) {
 		return
 	}
 	a.stop()
-	a.check, a.app = b.check, b.app
+	a.check, a.app, a.identity, a.tls = b.check, b.app, b.identity, b.tls
 	a.mu.Lock()
 	a.failed = nil
 	a.mu.Unlock()

@@ -171,7 +171,7 @@ func (c *change) prepare() error {
 	c.gen = c.s.proc.Prepare(c.cfg, func() { close(ready) })
 	<-ready
 	for _, name := range c.gen.Added() {
-		src, err := c.s.startSource(c.cfg.Services[name], c.s.sources[name].state(), c.gen.Update)
+		src, err := c.s.startSource(c.cfg.Services[name], c.identities.ofService(name), c.s.sources[name].state(), c.gen.Update)
 		if err != nil {
 			return &refusal{refusedInvalid, err}
 		}
@@ -286,7 +286,7 @@ func (c *change) updateSources() {
 			continue
 		case !src.suits(svc):
 			var err error
-			if src, err = s.replaceSource(src, svc, c.gen.Update); err != nil { // an address that the validation accepted
+			if src, err = s.replaceSource(src, svc, c.identities.ofService(name), c.gen.Update); err != nil { // an address that the validation accepted
 				s.log.Error("endpoints not watched; the known ones stay in use", "service", name, "error", err)
 				src = &source{cfg: svc}
 			}

@@ -307,7 +307,7 @@ func (s *sidecar) identityStats() []admin.Identity {
 	for _, name := range slices.Sorted(maps.Keys(ids)) {
 		st := ids[name].Stats()
 		out = append(out, admin.Identity{
-			Name: name, Loads: st.Loads, Failures: st.Failures, Expires: st.Expires, Outdates: st.Outdates,
+			Name: name, Loads: st.Loads, Failures: st.Failures, Begins: st.Begins, Expires: st.Expires, Outdates: st.Outdates,
 		})
 	}
 	return out

@@ -132,7 +132,7 @@ var layers = []layer{
 		[]string{"proxy/downstream"},
 		[]string{
 			"proxy/exchange", "proxy/allow", "proxy/forwarded", "proxy/identity", "proxy/route", "proxy/shard", "proxy/fault", "proxy/loop", "proxy/telemetry/...",
-			"protocol", "protocol/http1", "protocol/link",
+			"proxy/config", "protocol", "protocol/http1", "protocol/link",
 		},
 		"what sessions share knows no upstream",
 	},

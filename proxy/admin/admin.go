@@ -74,7 +74,8 @@ type Identity struct {
 	Name     string    // its place in the configuration
 	Loads    uint64    // successful loads of its files
 	Failures uint64    // failed loads of changed files
-	Expires  time.Time // zero if there are only authorities and no certificate
+	Begins   time.Time // of its certificate that ends first; zero if there are only authorities
+	Expires  time.Time // its end
 	Outdates time.Time // first nextUpdate of its revocation lists; zero if there is none
 }
 

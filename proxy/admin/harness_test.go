@@ -86,7 +86,7 @@ func newSidecar(t testing.TB, yaml string) *sidecar {
 		},
 		Identities: func() []Identity {
 			at := time.Unix(1700000000, 0)
-			return []Identity{{Name: "listeners.ingress.tls", Loads: 1, Expires: at, Outdates: at}}
+			return []Identity{{Name: "listeners.ingress.tls", Loads: 1, Begins: at, Expires: at, Outdates: at}}
 		},
 		Registry: func() RegistryStats { return RegistryStats{Connected: true} },
 		Registrations: func() []Registration {

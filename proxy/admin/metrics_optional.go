@@ -20,16 +20,19 @@ func (c *scraper) registry(to *page) {
 // The families of TLS. Those of certificates have series if TLS is used.
 var (
 	handshakes  = counter("tls_handshakes_total", "Successful TLS handshakes, accepted and dialled.")
+	resumed     = counter("tls_resumed_total", "Of these, those that resumed a session.")
 	tlsFailures = counter("tls_failures_total", "Refused or broken TLS connections, by the code in the log.", "code")
 	certReloads = counter("tls_certificate_loads_total", "Loads of certificate files, the first included.", "identity")
 	certBroken  = counter("tls_certificate_load_failures_total", "Failed loads of changed certificate files.", "identity")
-	certExpiry  = gauge("tls_certificate_expiry_timestamp_seconds", "End of the certificate in use.", "identity")
+	certBegin   = gauge("tls_certificate_start_timestamp_seconds", "Begin of the certificate in use that ends first.", "identity")
+	certExpiry  = gauge("tls_certificate_expiry_timestamp_seconds", "Its end.", "identity")
 	crlOutdated = gauge("tls_crl_next_update_timestamp_seconds", "When the first revocation list in use is outdated.", "identity")
 )
 
 func (c *scraper) tls(to *page) {
 	st := c.s.opt.Reactor()
 	to.put(handshakes, float64(st.Handshakes))
+	to.put(resumed, float64(st.Resumed))
 	for code, n := range st.TLSFailures {
 		to.put(tlsFailures, float64(n), code)
 	}
@@ -37,6 +40,7 @@ func (c *scraper) tls(to *page) {
 		to.put(certReloads, float64(id.Loads), id.Name)
 		to.put(certBroken, float64(id.Failures), id.Name)
 		if !id.Expires.IsZero() {
+			to.put(certBegin, float64(id.Begins.Unix()), id.Name)
 			to.put(certExpiry, float64(id.Expires.Unix()), id.Name)
 		}
 		if !id.Outdates.IsZero() {

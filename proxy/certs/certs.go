@@ -11,6 +11,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -35,8 +36,12 @@ type Options struct {
 	CRL string
 
 	// Peers are the accepted names, in the syntax of identity.Parse. A client may
-	// leave them empty: the peer must then prove the name that was dialled.
+	// leave them empty: the peer must then prove the name that was dialled. An HTTP server may,
+	// too: it then accepts every certificate that is signed by CA.
 	Peers []string
+
+	// HTTP is set for an identity that serves or calls by HTTP/1.1; nil means a link or etcd.
+	HTTP *HTTP
 
 	// Interval is the time between two reads of the files; 0 means 5 s.
 	Interval time.Duration
@@ -73,10 +78,12 @@ type Source struct {
 
 // configs are the configurations made of one state of the files, and immutable but for warned.
 type configs struct {
-	server, client *tls.Config
-	expires        time.Time
-	lists          *revocations // nil means none
-	warned         bool         // of outdated lists; only Open and then watch access it
+	server, client  *tls.Config
+	begins, expires time.Time              // of the own certificate that ends first
+	roots           *x509.CertPool         // nil means those of the system
+	lists           *revocations           // nil means none
+	sessions        tls.ClientSessionCache // of an HTTP client; a new certificate or authority begins without any
+	warned          bool                   // of outdated lists; only Open and then watch access it
 }
 
 // Open reads the files and begins to watch them. The caller must call Close.
@@ -106,11 +113,11 @@ func Open(o Options) (*Source, error) {
 // Has reports whether s was opened for the files and peers of o.
 func (s *Source) Has(o Options) bool {
 	return s.opt.Cert == o.Cert && s.opt.Key == o.Key && s.opt.CA == o.CA && s.opt.CRL == o.CRL &&
-		slices.Equal(s.opt.Peers, o.Peers)
+		slices.Equal(s.opt.Peers, o.Peers) && s.opt.HTTP.equal(o.HTTP)
 }
 
 // Server returns the configuration for the next accepted connection, which the caller must not
-// change. It requires TLS 1.3 and a client certificate with a name in Peers.
+// change. Without HTTP it requires TLS 1.3 and a client certificate with a name in Peers.
 func (s *Source) Server() *tls.Config { return s.current.Load().server }
 
 // Client returns the configuration for the next dialled connection. With Peers it
@@ -122,14 +129,15 @@ func (s *Source) Client() *tls.Config { return s.current.Load().client }
 type Stats struct {
 	Loads    uint64    // loads of the files, the first included
 	Failures uint64    // changed files that could not be used
-	Expires  time.Time // end of the identity's certificate; zero without one
+	Begins   time.Time // of the certificate of the identity that ends first; zero without one
+	Expires  time.Time // its end
 	Outdates time.Time // first nextUpdate of a revocation list; zero without one
 }
 
 // Stats returns the counters of s.
 func (s *Source) Stats() Stats {
 	c := s.current.Load()
-	st := Stats{Loads: s.loads.Load(), Failures: s.failures.Load(), Expires: c.expires}
+	st := Stats{Loads: s.loads.Load(), Failures: s.failures.Load(), Begins: c.begins, Expires: c.expires}
 	if c.lists != nil {
 		st.Outdates = c.lists.outdate
 	}
@@ -190,7 +198,13 @@ func (s *Source) reload() {
 }
 
 // files holds the contents of the files; nil where none is configured.
-type files struct{ cert, key, ca, crl []byte }
+type files struct {
+	cert, key, ca, crl []byte
+	more               []keyPair
+}
+
+// keyPair is a certificate and its private key, in PEM.
+type keyPair struct{ cert, key []byte }
 
 func (s *Source) readFiles() (f files, err error) {
 	if (s.opt.Cert == "") != (s.opt.Key == "") {
@@ -204,6 +218,19 @@ func (s *Source) readFiles() (f files, err error) {
 		if *x.into, err = readFile(x.path, x.max); err != nil {
 			return f, fmt.Errorf("tls: %w", err)
 		}
+	}
+	if s.opt.HTTP == nil {
+		return f, nil
+	}
+	for _, named := range s.opt.HTTP.More {
+		var pair keyPair
+		if pair.cert, err = readFile(named.Cert, maxFile); err == nil {
+			pair.key, err = readFile(named.Key, maxFile)
+		}
+		if err != nil {
+			return f, fmt.Errorf("tls: %w", err)
+		}
+		f.more = append(f.more, pair)
 	}
 	return f, nil
 }
@@ -225,7 +252,13 @@ func readFile(path string, max int) ([]byte, error) {
 	return b, err
 }
 
-func (f *files) digest() [sha256.Size]byte { return digest(f.cert, f.key, f.ca, f.crl) }
+func (f *files) digest() [sha256.Size]byte {
+	all := [][]byte{f.cert, f.key, f.ca, f.crl}
+	for _, pair := range f.more {
+		all = append(all, pair.cert, pair.key)
+	}
+	return digest(all...)
+}
 
 // trust is the digest of the files that say who is accepted.
 func (f *files) trust() [sha256.Size]byte { return digest(f.ca, f.crl) }

@@ -11,7 +11,7 @@ import (
 
 // Fault is a fault of one file of an identity.
 type Fault struct {
-	Key string // the setting that names the file: cert, key, ca or crl
+	Key string // the setting that names the file: cert, key, ca, crl, or as in certificates[0].cert
 	Err error  // names the file
 }
 
@@ -24,12 +24,20 @@ func Check(o Options, now time.Time) (faults []Fault) {
 		}
 		return err != nil
 	}
-	cert, err := readFile(o.Cert, maxFile)
-	noCert := fault("cert", err) || cert == nil || fault("cert", checkOwn(o.Cert, cert, now))
-	key, err := readFile(o.Key, maxFile)
-	if !fault("key", err) && key != nil && !noCert {
-		if _, err := tls.X509KeyPair(cert, key); err != nil {
-			fault("key", fmt.Errorf("%s, for %s: %w", o.Key, o.Cert, err))
+	pair := func(prefix string, p KeyPair) {
+		cert, err := readFile(p.Cert, maxFile)
+		noCert := fault(prefix+"cert", err) || cert == nil || fault(prefix+"cert", checkOwn(p.Cert, cert, now))
+		key, err := readFile(p.Key, maxFile)
+		if !fault(prefix+"key", err) && key != nil && !noCert {
+			if _, err := tls.X509KeyPair(cert, key); err != nil {
+				fault(prefix+"key", fmt.Errorf("%s, for %s: %w", p.Key, p.Cert, err))
+			}
+		}
+	}
+	pair("", KeyPair{o.Cert, o.Key})
+	if o.HTTP != nil {
+		for i, p := range o.HTTP.More {
+			pair(fmt.Sprintf("certificates[%d].", i), p)
 		}
 	}
 	ca, err := readFile(o.CA, maxFile)

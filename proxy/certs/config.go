@@ -9,36 +9,58 @@ import (
 
 func (s *Source) use(f files) error {
 	next := &configs{}
-	var own []tls.Certificate
-	if f.cert != nil {
-		pair, err := tls.X509KeyPair(f.cert, f.key)
-		if err != nil {
-			return fmt.Errorf("tls: %s and %s: %w", s.opt.Cert, s.opt.Key, err)
-		}
-		own = []tls.Certificate{pair}
-		next.expires = pair.Leaf.NotAfter
-		if !time.Now().Before(next.expires) {
-			s.opt.Logger.Warn("TLS certificate has expired; peers will refuse it",
-				"code", CodeExpired, "cert", s.opt.Cert, "expired", next.expires)
+	own, err := s.ownCertificates(f)
+	if err != nil {
+		return err
+	}
+	for _, pair := range own {
+		if end := pair.Leaf.NotAfter; next.expires.IsZero() || end.Before(next.expires) {
+			next.begins, next.expires = pair.Leaf.NotBefore, end
 		}
 	}
-	var roots *x509.CertPool // nil means those of the system
 	if f.ca != nil {
-		roots = x509.NewCertPool()
-		if !roots.AppendCertsFromPEM(f.ca) {
+		next.roots = x509.NewCertPool()
+		if !next.roots.AppendCertsFromPEM(f.ca) {
 			return fmt.Errorf("tls: %s: %w", s.opt.CA, errNoCertificate)
 		}
 	}
-	lists, err := parseRevocations(s.opt.CRL, f.crl, f.ca)
-	if err != nil {
+	if next.lists, err = parseRevocations(s.opt.CRL, f.crl, f.ca); err != nil {
 		return fmt.Errorf("tls: %w", err)
 	}
-	next.lists = lists
-	next.server = s.serverConfig(own, roots, lists)
-	next.client = s.clientConfig(own, roots, lists)
+	if s.opt.HTTP != nil {
+		next.server = s.httpServer(own, next.roots, next.lists)
+		next.client = s.httpClient(own)
+		next.sessions = tls.NewLRUClientSessionCache(maxSessions)
+	} else {
+		next.server = s.serverConfig(own, next.roots, next.lists)
+		next.client = s.clientConfig(own, next.roots, next.lists)
+	}
 	s.current.Store(next)
 	s.loads.Add(1)
 	return nil
+}
+
+// ownCertificates returns the certificates of the identity, the default first.
+func (s *Source) ownCertificates(f files) (own []tls.Certificate, err error) {
+	add := func(cert, key string, pair keyPair) {
+		if pair.cert == nil || err != nil {
+			return
+		}
+		var c tls.Certificate
+		if c, err = tls.X509KeyPair(pair.cert, pair.key); err != nil {
+			err = fmt.Errorf("tls: %s and %s: %w", cert, key, err)
+			return
+		}
+		own = append(own, c)
+		if end := c.Leaf.NotAfter; !time.Now().Before(end) {
+			s.opt.Logger.Warn("TLS certificate has expired; peers will refuse it", "code", CodeExpired, "cert", cert, "expired", end)
+		}
+	}
+	add(s.opt.Cert, s.opt.Key, keyPair{f.cert, f.key})
+	for i, pair := range f.more {
+		add(s.opt.HTTP.More[i].Cert, s.opt.HTTP.More[i].Key, pair)
+	}
+	return own, err
 }
 
 func (s *Source) serverConfig(own []tls.Certificate, roots *x509.CertPool, lists *revocations) *tls.Config {
@@ -48,7 +70,7 @@ func (s *Source) serverConfig(own []tls.Certificate, roots *x509.CertPool, lists
 		// VerifyConnection verifies the chain, and returns a code for each failure.
 		ClientAuth: tls.RequireAnyClientCert,
 		VerifyConnection: func(cs tls.ConnectionState) error {
-			return s.peers.verify(cs.PeerCertificates, roots, lists, x509.ExtKeyUsageClientAuth)
+			return verify(cs.PeerCertificates, roots, lists, x509.ExtKeyUsageClientAuth, s.peers.acceptLeaf)
 		},
 		// Links live long, so resuming sessions would save little. Without it each
 		// handshake shows a certificate, verified by the current configuration.
@@ -75,7 +97,7 @@ func (s *Source) clientConfig(own []tls.Certificate, roots *x509.CertPool, lists
 	c.MinVersion = tls.VersionTLS13
 	c.InsecureSkipVerify = true
 	c.VerifyConnection = func(cs tls.ConnectionState) error {
-		return s.peers.verify(cs.PeerCertificates, roots, lists, x509.ExtKeyUsageServerAuth)
+		return verify(cs.PeerCertificates, roots, lists, x509.ExtKeyUsageServerAuth, s.peers.acceptLeaf)
 	}
 	return c
 }

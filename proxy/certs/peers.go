@@ -64,8 +64,8 @@ func (e *VerifyError) Error() string {
 // Unwrap returns the cause.
 func (e *VerifyError) Unwrap() error { return e.Err }
 
-// verify checks a peer's chain, leaf first, against roots, revocation lists and the accepted names.
-func (p Peers) verify(chain []*x509.Certificate, roots *x509.CertPool, lists *revocations, usage x509.ExtKeyUsage) error {
+// verify checks a peer's chain, leaf first, against roots and revocation lists, and its leaf by accept.
+func verify(chain []*x509.Certificate, roots *x509.CertPool, lists *revocations, usage x509.ExtKeyUsage, accept func(*x509.Certificate) error) error {
 	if len(chain) == 0 {
 		return &VerifyError{CodeNoCertificate, errors.New("no certificate")}
 	}
@@ -81,6 +81,11 @@ func (p Peers) verify(chain []*x509.Certificate, roots *x509.CertPool, lists *re
 	if err := lists.check(chains); err != nil {
 		return err
 	}
+	return accept(leaf)
+}
+
+// acceptLeaf returns an error unless one of the names of leaf is accepted.
+func (p Peers) acceptLeaf(leaf *x509.Certificate) error {
 	if p.accept(leaf) {
 		return nil
 	}

@@ -133,7 +133,7 @@ type Allow struct {
 type AllowRule struct {
 	// `rule` in metrics. Empty means the index.
 	Name string `yaml:"name"`
-	// Names of the calling sidecar, as in `tls.peers`. Only a `link` listener with `tls` knows them.
+	// Names that the caller has proved, as in `tls.peers`. Only listeners with `tls` that ask for certificates know them.
 	From []string `yaml:"from" filled:"true"`
 	// One of these methods, of HTTP or of a Dubbo interface.
 	Method []string `yaml:"method" filled:"true"`
@@ -164,7 +164,7 @@ func (v *validator) callersOf(leads func(*Listener) bool) (c callers) {
 		c.http = c.http || l.Protocol == ProtocolHTTP || l.Protocol == ProtocolLink
 		c.dubbo = c.dubbo || l.Protocol == ProtocolDubbo || l.Protocol == ProtocolLink
 		c.opaque = c.opaque || l.Protocol == ProtocolTCP || l.Protocol == ProtocolLink
-		c.names = c.names || l.Protocol == ProtocolLink && l.TLS.Enabled()
+		c.names = c.names || l.Protocol == ProtocolLink && l.TLS.Enabled() || l.TLS.Names()
 	}
 	return c
 }
@@ -241,7 +241,7 @@ func (v *validator) rule(at path, r *AllowRule, c callers) {
 		v.refuseIf(!isPeer(name), at.key("from").item(i), "expected spiffe://domain/path, dns:name or *.suffix, got %q", name)
 	}
 	v.refuseIf(len(r.From) > 0 && !c.names, at.key("from"),
-		"never matches: no link listener with tls leads here, and other callers prove no name")
+		"never matches: no listener with tls leads here that asks for certificates, and other callers prove no name")
 	v.refuseIf(len(r.Path) > 0 && len(r.Service) > 0, at, "path is of HTTP, service is of Dubbo: nothing can match both")
 	v.refuseIf(len(r.Path) > 0 && !c.http, at.key("path"), "never matches: no HTTP request comes here")
 	v.refuseIf(len(r.Service) > 0 && !c.dubbo, at.key("service"), "never matches: no Dubbo call comes here")

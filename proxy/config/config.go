@@ -201,7 +201,7 @@ type Listener struct {
 	Forwarded Forwarded `yaml:"forwarded"`
 	Allow     Allow     `yaml:"allow"`
 
-	TLS TLS `yaml:"tls"`
+	TLS ListenerTLS `yaml:"tls"`
 }
 
 // Path brings the path of each request into one form before a route is looked for. The service

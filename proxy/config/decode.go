@@ -71,6 +71,7 @@ func (d *decoder) decode(n *node, v reflect.Value, f field, p path) {
 		f.secret = holdsSecret(v.Type())
 		if d.is(kindMapping, "a mapping", n, f, p) {
 			d.decodeStruct(n, v, p)
+			d.refuseEmptyTLS(n, v, p)
 		}
 	case reflect.Slice:
 		if f.single && n.kind == kindScalar {
@@ -92,6 +93,16 @@ func (d *decoder) decode(n *node, v reflect.Value, f field, p path) {
 			d.errorAt(n.at, p, "expected %s, got %s", f.expected(v.Type()), f.describe(n))
 		} else if err := decodeScalar(n, v, f); err != nil {
 			d.errorAt(n.at, p, "%s", err)
+		}
+	}
+}
+
+// refuseEmptyTLS reports a tls block without a key: it would be plain text.
+func (d *decoder) refuseEmptyTLS(n *node, v reflect.Value, p path) {
+	switch v.Addr().Interface().(type) {
+	case *ListenerTLS, *ServiceTLS:
+		if len(n.entries) == 0 {
+			d.errorAt(n.at, p, "empty, which would be plain text; expected at least one key, such as ca: %s", SystemCA)
 		}
 	}
 }
@@ -148,7 +159,7 @@ func (d *decoder) decodeSlice(n *node, v reflect.Value, f field, p path) {
 func (d *decoder) setDefaults(v reflect.Value, n *node) {
 	switch item := v.Addr().Interface().(type) {
 	case *Listener:
-		item.Path, item.Forwarded, item.Allow = DefaultPath(), defaultForwarded(), defaultAllow()
+		item.Path, item.Forwarded, item.Allow, item.TLS = DefaultPath(), defaultForwarded(), defaultAllow(), defaultListenerTLS()
 		item.Unrouted = UnroutedRefuse
 	case *Endpoint:
 		item.Weight = 1

@@ -64,7 +64,7 @@ func TestUnknownProtocolRules(t *testing.T) {
 	s.Check.HTTP, s.TLS.CA = "/", "ca.pem"
 	v.service(s)
 	v.listener("l", &Listener{
-		Address: "127.0.0.1:2", Protocol: "other", Insecure: true, Transparent: true, Path: DefaultPath(), TLS: s.TLS,
+		Address: "127.0.0.1:2", Protocol: "other", Insecure: true, Transparent: true, Path: DefaultPath(), TLS: ListenerTLS{TLS: s.TLS.TLS},
 	})
 	want := []string{"services.s.check.http", "services.s.tls", "l.insecure", "l.service", "l.transparent", "l.tls"}
 	if !slices.Equal(got, want) {

@@ -35,12 +35,12 @@ type Service struct {
 	// Requests that wait for `max_concurrency`. One more gets 503 `overloaded`. 0 means none waits.
 	MaxQueue int `yaml:"max_queue" max:"1000000000"`
 
-	Check     Check     `yaml:"check"` // of each endpoint
-	Outlier   Outlier   `yaml:"outlier"`
-	Breaker   Breaker   `yaml:"breaker"`
-	RateLimit RateLimit `yaml:"rate_limit"`
-	Allow     Allow     `yaml:"allow"`
-	TLS       TLS       `yaml:"tls"`
+	Check     Check      `yaml:"check"` // of each endpoint
+	Outlier   Outlier    `yaml:"outlier"`
+	Breaker   Breaker    `yaml:"breaker"`
+	RateLimit RateLimit  `yaml:"rate_limit"`
+	Allow     Allow      `yaml:"allow"`
+	TLS       ServiceTLS `yaml:"tls"`
 }
 
 // Endpoint is a static endpoint. In the file it may be plain "host:port".

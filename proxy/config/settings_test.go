@@ -153,6 +153,7 @@ func itemDefaults() map[reflect.Type]reflect.Value {
 		reflect.TypeFor[Check]():     reflect.ValueOf(defaultCheck()),
 		reflect.TypeFor[Allow]():     reflect.ValueOf(defaultAllow()),
 		reflect.TypeFor[AllowRule](): reflect.ValueOf(AllowRule{}),
+		reflect.TypeFor[KeyPair]():   reflect.ValueOf(KeyPair{}),
 		reflect.TypeFor[Policy]():    reflect.ValueOf(DefaultPolicy()),
 	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -16,13 +17,24 @@ type TLS struct {
 	Cert string `yaml:"cert" reload:"see above"`
 	// File with the private key of the certificate.
 	Key string `yaml:"key" reload:"see above"`
-	// File with the authorities that sign peers' certificates. Empty means those of the system.
+	// File with the authorities that sign peers' certificates. Empty means those of the system, and so does `system`.
 	CA string `yaml:"ca" reload:"see above"`
 	// File with revocation lists of these authorities, PEM or DER. Peers with a certificate on one are refused. It needs `ca`.
 	CRL string `yaml:"crl" reload:"see above"`
 
-	// Names accepted of the peer: `spiffe://…`, `dns:name`, `*.suffix`. Towards etcd empty means the name that was dialled.
+	// Names accepted of the peer: `spiffe://…`, `dns:name`, `*.suffix`. Empty means the name that was dialled towards etcd, `sni` towards HTTP, and any client of HTTP.
 	Peers []string `yaml:"peers" reload:"see above"`
+}
+
+// SystemCA is a value of TLS.CA: the authorities of the system. It enables TLS without any file.
+const SystemCA = "system"
+
+// CAFile returns the file of the authorities, or "" for those of the system.
+func (t *TLS) CAFile() string {
+	if t.CA == SystemCA {
+		return ""
+	}
+	return t.CA
 }
 
 // Enabled reports whether any key is set.
@@ -35,6 +47,9 @@ type TLSBlock struct {
 	Path string // as in listeners[0].tls
 	Name string // as TLSName returns it
 	TLS  *TLS
+
+	Listener *ListenerTLS // the block, if it is a listener's
+	HTTP     bool         // of a listener or service with protocol http
 }
 
 // TLSName returns the name of the tls block of a listener, service or registry: its path
@@ -43,20 +58,21 @@ func TLSName(section, name string) string { return section + "." + name + ".tls"
 
 // TLSBlocks returns the tls blocks in use.
 func (c *Config) TLSBlocks() (blocks []TLSBlock) {
-	add := func(section, name string, at path, t *TLS) {
-		blocks = append(blocks, TLSBlock{string(at.key("tls")), TLSName(section, name), t})
+	add := func(section, name string, at path, b TLSBlock) {
+		b.Path, b.Name = string(at.key("tls")), TLSName(section, name)
+		blocks = append(blocks, b)
 	}
 	if e := &c.Registry.Etcd; e.Secured() {
-		add("registry", DiscoverEtcd, "registry.etcd", &e.TLS)
+		add("registry", DiscoverEtcd, "registry.etcd", TLSBlock{TLS: &e.TLS})
 	}
 	for i := range c.Listeners {
 		if l := &c.Listeners[i]; l.TLS.Enabled() {
-			add("listeners", l.Name, path("listeners").item(i), &l.TLS)
+			add("listeners", l.Name, path("listeners").item(i), TLSBlock{TLS: &l.TLS.TLS, Listener: &l.TLS, HTTP: l.Protocol == ProtocolHTTP})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Services)) {
 		if s := c.Services[name]; s.TLS.Enabled() {
-			add("services", name, path("services").entry(name), &s.TLS)
+			add("services", name, path("services").entry(name), TLSBlock{TLS: &s.TLS.TLS, HTTP: s.HTTPS()})
 		}
 	}
 	return blocks
@@ -65,7 +81,7 @@ func (c *Config) TLSBlocks() (blocks []TLSBlock) {
 // tls checks the keys of a tls block together.
 func (v *validator) tls(at path, t *TLS) {
 	v.refuseIf((t.Cert == "") != (t.Key == ""), at, "cert and key must be set together")
-	v.refuseIf(t.CRL != "" && t.CA == "", at.key("crl"), "needs ca, whose authorities sign the lists")
+	v.refuseIf(t.CRL != "" && t.CAFile() == "", at.key("crl"), "needs the file ca, whose authorities sign the lists")
 	for i, name := range t.Peers {
 		v.refuseIf(!isPeer(name), at.key("peers").item(i),
 			"expected spiffe://domain/path, dns:name or *.suffix, got %q", name)
@@ -77,12 +93,18 @@ func (v *validator) listenerTLS(at path, l *Listener) {
 	if !l.TLS.Enabled() {
 		return
 	}
-	v.tls(at, &l.TLS)
-	if l.Protocol != ProtocolLink {
-		v.report(at, "not supported yet for listeners with protocol %s, only with link", l.Protocol)
+	v.tls(at, &l.TLS.TLS)
+	switch l.Protocol {
+	case ProtocolHTTP:
+		v.httpListenerTLS(at, &l.TLS)
+		return
+	case ProtocolLink:
+		v.linkTLS(at, &l.TLS.TLS)
+	default:
+		v.report(at, "not supported for listeners with protocol %s, only with http and link", l.Protocol)
 		return
 	}
-	v.linkTLS(at, &l.TLS)
+	v.onlyHTTP(at, l)
 }
 
 // serviceTLS checks the tls of a service.
@@ -90,16 +112,20 @@ func (v *validator) serviceTLS(at path, s *Service) {
 	if !s.TLS.Enabled() {
 		return
 	}
-	v.tls(at, &s.TLS)
+	v.tls(at, &s.TLS.TLS)
 	switch s.Protocol {
+	case ProtocolHTTP:
+		v.httpServiceTLS(at, s)
+		return
 	case ProtocolLink:
-		v.linkTLS(at, &s.TLS)
+		v.linkTLS(at, &s.TLS.TLS)
 	case ProtocolTCP:
 		v.refuseIf(len(s.TLS.Peers) == 0, at.key("peers"),
 			"missing; the address of an endpoint does not say which certificate to expect")
 	default:
-		v.report(at, "not supported yet for services with protocol %s, only with link and tcp", s.Protocol)
+		v.report(at, "not supported for services with protocol %s, only with http, link and tcp", s.Protocol)
 	}
+	v.refuseIf(s.TLS.SNI != "", at.key("sni"), "only an http service has it; this one is %s", s.Protocol)
 }
 
 // linkTLS checks the tls of a link. Both sidecars of a link prove their identity, so
@@ -145,4 +171,147 @@ func (e *Etcd) Secured() bool {
 	return e.TLS.Enabled() || slices.ContainsFunc(e.Endpoints, func(endpoint string) bool {
 		return strings.HasPrefix(endpoint, "https://")
 	})
+}
+
+// ListenerTLS is the tls block of a listener. The keys beside those of TLS are for HTTP.
+type ListenerTLS struct {
+	TLS `yaml:",inline"`
+
+	// Further certificates, of which the name that a client asks for chooses one.
+	Certificates []KeyPair `yaml:"certificates" reload:"see above"`
+	// HTTP: whether clients show a certificate, which must be of `ca` and, if set, `peers`.
+	ClientCertificate string `yaml:"client_certificate" oneof:"none optional required" reload:"next connection"`
+	// HTTP: the oldest version of TLS that is accepted. Links speak 1.3.
+	MinVersion string `yaml:"min_version" oneof:"1.2 1.3" reload:"next connection"`
+}
+
+// KeyPair is a certificate and its private key.
+type KeyPair struct {
+	// HTTP: file with one of up to 256 further certificates, then its intermediates. The first with the name that a client asks for is shown; without one it is `tls.cert`.
+	Cert string `yaml:"cert" reload:"see above"`
+	// File with its private key.
+	Key string `yaml:"key" reload:"see above"`
+}
+
+// The values of ListenerTLS.ClientCertificate and MinVersion.
+const (
+	CertificateNone     = "none"
+	CertificateOptional = "optional"
+	CertificateRequired = "required"
+
+	TLS12 = "1.2"
+	TLS13 = "1.3"
+)
+
+// maxCertificates bounds ListenerTLS.Certificates, which a handshake may look through.
+const maxCertificates = 256
+
+// defaultListenerTLS returns the tls of a listener that sets none: it is off.
+func defaultListenerTLS() ListenerTLS {
+	return ListenerTLS{ClientCertificate: CertificateNone, MinVersion: TLS12}
+}
+
+// Enabled reports whether any key is set.
+func (t *ListenerTLS) Enabled() bool {
+	return t.TLS.Enabled() || len(t.Certificates) > 0 || t.Names() || t.MinVersion == TLS13
+}
+
+// Names reports whether clients of an HTTP listener may prove their names.
+func (t *ListenerTLS) Names() bool {
+	return t.ClientCertificate == CertificateOptional || t.ClientCertificate == CertificateRequired
+}
+
+// ServiceTLS is the tls block of a service. SNI is for HTTP.
+type ServiceTLS struct {
+	TLS `yaml:",inline"`
+
+	// HTTP: the name that is asked for, and that the certificate must have unless `peers` is set. `host` means the request's Host. Empty means the host name of the endpoint, or its address.
+	SNI string `yaml:"sni" reload:"see above"`
+}
+
+// SNIHost is the value of ServiceTLS.SNI for the Host of the request.
+const SNIHost = "host"
+
+// Enabled reports whether any key is set.
+func (t *ServiceTLS) Enabled() bool { return t.TLS.Enabled() || t.SNI != "" }
+
+// HTTPS reports whether the endpoints are called by HTTP over TLS.
+func (s *Service) HTTPS() bool { return s.Protocol == ProtocolHTTP && s.TLS.Enabled() }
+
+// ByHost reports whether the name depends on the request.
+func (t *ServiceTLS) ByHost() bool { return t.SNI == SNIHost }
+
+// ServerName returns the name that an endpoint must prove, unless that depends on the request.
+// host is the endpoint's host name or "", and addr its "ip:port".
+func (t *ServiceTLS) ServerName(host, addr string) string {
+	switch {
+	case t.SNI != "" && t.SNI != SNIHost:
+		return t.SNI
+	case host != "":
+		return host
+	}
+	return HostOf(addr)
+}
+
+// HostOf returns the host of "host:port" or "host", without brackets.
+func HostOf(authority string) string {
+	if rest, ok := strings.CutPrefix(authority, "["); ok {
+		host, _, _ := strings.Cut(rest, "]")
+		return host
+	}
+	host, _, _ := strings.Cut(authority, ":")
+	return host
+}
+
+// httpListenerTLS checks the tls of an HTTP listener.
+func (v *validator) httpListenerTLS(at path, t *ListenerTLS) {
+	v.refuseIf(t.Cert == "" && t.Key == "", at.key("cert"), "missing; an http listener with tls needs cert and key")
+	v.refuseIf(len(t.Certificates) > maxCertificates, at.key("certificates"), "%d of them; at most %d", len(t.Certificates), maxCertificates)
+	for i, pair := range t.Certificates {
+		v.refuseIf(pair.Cert == "" || pair.Key == "", at.key("certificates").item(i), "cert and key must be set together")
+	}
+	switch {
+	case !t.Names():
+		const unused = "set, but client_certificate is none; expected optional or required"
+		v.refuseIf(t.CA != "", at.key("ca"), unused)
+		v.refuseIf(len(t.Peers) > 0, at.key("peers"), unused)
+	case t.CA == "":
+		v.report(at.key("ca"), "missing; client_certificate needs the authorities that sign the certificates of clients")
+	case t.CA == SystemCA && len(t.Peers) == 0:
+		v.report(at.key("peers"), "missing; without it every client with a certificate of a public authority would be accepted")
+	}
+}
+
+// onlyHTTP reports keys of a listener's tls that another protocol does not have.
+func (v *validator) onlyHTTP(at path, l *Listener) {
+	for _, key := range []struct {
+		name  string
+		given bool
+	}{
+		{"certificates", len(l.TLS.Certificates) > 0},
+		{"client_certificate", l.TLS.Names()},
+		{"min_version", l.TLS.MinVersion == TLS13},
+	} {
+		v.refuseIf(key.given, at.key(key.name), "only an http listener has it; this one is %s", l.Protocol)
+	}
+}
+
+// httpServiceTLS checks the tls of an HTTP service.
+func (v *validator) httpServiceTLS(at path, s *Service) {
+	t := &s.TLS
+	v.refuseIf(t.SNI != "" && !isHostName(t.SNI), at.key("sni"), "expected a host name, or host for the request's Host, got %q", t.SNI)
+	v.refuseIf(t.ByHost() && s.Check.HTTP != "", at.key("sni"),
+		"host contradicts check.http: a check is no request, and has no Host; expected a name, or check: {tcp: true}")
+}
+
+// isHostName reports whether s can be the name in a certificate: a DNS name or an IP address.
+func isHostName(s string) bool {
+	isBad := func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-._:", c)
+	}
+	if strings.Contains(s, ":") {
+		_, err := netip.ParseAddr(s)
+		return err == nil
+	}
+	return !strings.ContainsFunc(s, isBad) && !slices.Contains(strings.Split(s, "."), "")
 }

@@ -66,6 +66,8 @@ func (v *validator) registerCheck(at path, c *Check, l *Listener) {
 	switch {
 	case l.Service == "":
 		v.report(at, "listener %q has no service, so there is nothing to check", l.Name)
+	case s != nil && s.TLS.ByHost() && c.HTTP != "":
+		v.report(at.key("http"), "contradicts tls.sni: host of service %s: a check is no request, and has no Host; expected tcp: true", s.Name)
 	case s != nil && s.Discover != DiscoverStatic:
 		v.report(at, "service %s has no static endpoints, so there is nothing to check", s.Name)
 	}

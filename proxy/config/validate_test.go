@@ -113,11 +113,43 @@ func TestListenerTLS(t *testing.T) {
 	checkRules(t, []rule{
 		{withListener(`address: "a:1", protocol: link, service: s, tls: ` + mutual), ""},
 		{withListener(`address: "a:1", protocol: link, service: s, insecure: true, tls: ` + mutual), "contradicts"},
-		{withListener(`address: "a:1", protocol: http, service: s, tls: ` + mutual), "not supported"},
 		{withListener(`address: "a:1", protocol: link, service: s, tls: {cert: c, key: k, ca: a}`), "tls.peers: missing"},
 		{withListener(`address: "a:1", protocol: link, service: s, tls: {cert: c, key: k, peers: [x]}`), "tls.ca: missing"},
 		{withListener(`address: "a:1", protocol: link, service: s, tls: {ca: a, peers: [x]}`), "tls.cert: missing"},
 		{withListener(`address: "a:1", protocol: tcp, service: s, tls: ` + mutual), "not supported"},
+		{withListener(`address: "a:1", protocol: dubbo, service: s, tls: {min_version: 1.3}`), "not supported"},
+		{withListener(`address: "a:1", protocol: link, service: s, tls: {cert: c, key: k, ca: a, peers: [x], certificates: [{cert: c, key: k}]}`), "tls.certificates: only an http listener"},
+		{withListener(`address: "a:1", protocol: link, service: s, tls: {cert: c, key: k, ca: a, peers: [x], client_certificate: optional}`), "tls.client_certificate: only an http listener"},
+		{withListener(`address: "a:1", protocol: link, service: s, tls: {cert: c, key: k, ca: a, peers: [x], min_version: 1.3}`), "tls.min_version: only an http listener"},
+	})
+}
+
+// TestHTTPListenerTLS checks the tls block of HTTP listeners.
+func TestHTTPListenerTLS(t *testing.T) {
+	secure := func(keys string) string {
+		return withListener(`address: "a:1", protocol: http, service: s, tls: {` + keys + `}`)
+	}
+	checkRules(t, []rule{
+		{secure(`cert: c, key: k`), ""},
+		{secure(``), "listeners[0].tls: empty, which would be plain text"},
+		{secure(`cert: c`), "set together"},
+		{secure(`min_version: 1.3`), "tls.cert: missing"},
+		{secure(`certificates: [{cert: c, key: k}]`), "tls.cert: missing"},
+		{secure(`cert: c, key: k, certificates: [{cert: d, key: l}]`), ""},
+		{secure(`cert: c, key: k, certificates: [{cert: d}]`), "tls.certificates[0]: cert and key"},
+		{secure(`cert: c, key: k, certificates: [` + strings.Repeat(`{cert: d, key: l}, `, 257) + `]`), "tls.certificates: 257 of them; at most 256"},
+		{secure(`cert: c, key: k, min_version: 1.3`), ""},
+		{secure(`cert: c, key: k, min_version: "1.2"`), ""},
+		{secure(`cert: c, key: k, min_version: 1.1`), "min_version: expected one of 1.2, 1.3"},
+		{secure(`cert: c, key: k, ca: a`), "tls.ca: set, but client_certificate is none"},
+		{secure(`cert: c, key: k, ca: a, peers: [x]`), "tls.peers: set, but client_certificate is none"},
+		{secure(`cert: c, key: k, client_certificate: required`), "tls.ca: missing"},
+		{secure(`cert: c, key: k, client_certificate: required, ca: system`), "tls.peers: missing"},
+		{secure(`cert: c, key: k, client_certificate: required, ca: system, peers: [x]`), ""},
+		{secure(`cert: c, key: k, client_certificate: required, ca: system, peers: [x], crl: r`), "tls.crl: needs the file ca"},
+		{secure(`cert: c, key: k, client_certificate: optional, ca: a, peers: ["*"]`), "tls.peers[0]: expected"},
+		{secure(`cert: c, key: k, client_certificate: require, ca: a`), "did you mean required"},
+		{withListener(`address: "a:1", protocol: http, transparent: true, tls: {cert: c, key: k}}], routes: [{service: s`), "contradicts tls"},
 	})
 }
 
@@ -129,8 +161,22 @@ func TestServiceTLS(t *testing.T) {
 		{withService(`protocol: tcp, tls: {ca: a}`), "tls.peers: missing"},
 		{withService(`protocol: link, tls: {ca: a, peers: [x]}`), "tls.cert: missing"},
 		{withService(`protocol: link, tls: ` + mutual), ""},
-		{withService(`protocol: http, tls: ` + mutual), "not supported"},
-		{withService(`tls: ` + mutual), "not supported yet for services with protocol http"},
+		{withService(`tls: ` + mutual), ""},
+		{withService(`protocol: dubbo, tls: ` + mutual), "not supported"},
+		{withService(`protocol: http, tls: ` + mutual), ""},
+		{withService(`protocol: http, tls: {}`), "services.s.tls: empty, which would be plain text"},
+		{withService(`protocol: http, tls: {ca: system}`), ""},
+		{withService(`protocol: http, tls: {sni: api.example.com}`), ""},
+		{withService(`protocol: http, tls: {sni: "::1"}`), ""},
+		{withService(`protocol: http, tls: {sni: host}`), ""},
+		{withService(`protocol: http, tls: {sni: host}, check: {tcp: true}`), ""},
+		{withService(`protocol: http, tls: {sni: host}, check: {http: /}`), "tls.sni: host contradicts check.http"},
+		{withService(`protocol: http, tls: {sni: "*.a"}`), "tls.sni: expected a host name"},
+		{withService(`protocol: http, tls: {sni: "a:443"}`), "tls.sni: expected a host name"},
+		{withService(`protocol: http, tls: {sni: a..b}`), "tls.sni: expected a host name"},
+		{withService(`protocol: http, tls: {cert: c}`), "set together"},
+		{withService(`protocol: http, tls: {crl: r}`), "tls.crl: needs the file ca"},
+		{withService(`protocol: link, tls: {cert: c, key: k, ca: a, peers: [x], sni: a}`), "tls.sni: only an http service"},
 	})
 }
 
@@ -144,7 +190,7 @@ func TestEtcdTLS(t *testing.T) {
 		{withEtcd(`["https://a:1", "b:1"]`), "expected https"},
 		{withEtcd(`["https://a:1"], tls: {cert: x}`), "together"},
 		{withEtcd(`["https://a:1"], tls: {ca: a, crl: r}`), ""},
-		{withEtcd(`["https://a:1"], tls: {crl: r}`), "tls.crl: needs ca"},
+		{withEtcd(`["https://a:1"], tls: {crl: r}`), "tls.crl: needs the file ca"},
 		{withEtcd(`["https://a:1"], tls: {peers: ["*"]}`), "got \"*\""},
 	})
 }
@@ -279,8 +325,8 @@ func TestAllowRules(t *testing.T) {
 		{link(`{method: [GET, PUT]}, {method: [PUT], path: [/a]}`), "rules[1]: never needed: rules[0]"},
 		{link(`{method: [PUT], path: [/a]}, {method: [GET, PUT]}`), ""},
 		{link(`{paths: [/a]}`), "did you mean path"},
-		{listener(`link`, `{from: ["spiffe://d/a"]}`), "from: never matches: no link listener with tls"},
-		{listener(`http`, `{from: ["spiffe://d/a"]}`), "from: never matches: no link listener with tls"},
+		{listener(`link`, `{from: ["spiffe://d/a"]}`), "from: never matches: no listener with tls"},
+		{listener(`http`, `{from: ["spiffe://d/a"]}`), "from: never matches: no listener with tls"},
 		{listener(`http`, `{path: [/a]}`), ""},
 		{listener(`http`, `{service: [i]}`), "service: never matches: no Dubbo call"},
 		{listener(`dubbo`, `{path: [/a]}`), "path: never matches: no HTTP request"},

@@ -28,13 +28,14 @@ const (
 // Origin is what a session knows about its peer.
 type Origin struct {
 	Local  bool   // the listener is on loopback: hints are heeded
+	Secure bool   // it uses TLS
 	Addr   []byte // its IP address, as text
 	Client forwarded.Client
 }
 
 // OriginOf returns the origin of a connection that l has accepted from remote, an "ip:port".
 func OriginOf(l *exchange.Listener, remote string) Origin {
-	return Origin{Local: l.Local, Addr: peerAddr(remote), Client: l.Trust.Client(remote)}
+	return Origin{Local: l.Local, Secure: l.Secure, Addr: peerAddr(remote), Client: l.Trust.Client(remote)}
 }
 
 // clientField is the kind of a header that PrepareRequest reads or replaces.
@@ -91,6 +92,9 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, minor in
 	kept := req.Headers[:0]
 	ex.RequestID, ex.Forwarded = nil, ex.Forwarded[:0]
 	proto, passed, marked, rejected := protocol.SchemeHTTP, 0, false, false
+	if from.Secure {
+		proto = protocol.SchemeHTTPS
+	}
 	for _, h := range req.Headers {
 		switch clientFieldOf(h.Name) {
 		case fieldTimeout:

@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/valyala/bytebufferpool"
@@ -10,6 +11,7 @@ import (
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/allow"
+	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/identity"
@@ -48,6 +50,7 @@ type StreamRequest struct {
 	Leaser  exchange.Leaser // gives the endpoint
 	Service string
 	Direct  *Direct       // where the request goes instead of to Service; nil means to Service
+	Host    string        // of the request, in lower case without port, if the TLS of the service needs it; else ""
 	Timeout time.Duration // from the last byte of the request to the head of the response
 	Head    []byte        // of the request, as it is sent; empty for a StreamConnect, and if it can't be sent safely
 	Minor   int           // of the client's version, HTTP/1.x
@@ -73,6 +76,13 @@ type StreamRequest struct {
 type Direct struct {
 	Listener  string // whose settings say what may be reached
 	Authority string // "host:port" or "host"
+}
+
+// SetHost keeps the host of the request for the TLS of its service c.
+func (r *StreamRequest) SetHost(c *config.Service, authority []byte) {
+	if c.TLS.ByHost() {
+		r.Host = config.HostOf(strings.ToLower(string(authority)))
+	}
 }
 
 // AddVia adds Via to an application's response over HTTP/1.minor, and Date if it has none. It

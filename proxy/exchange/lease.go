@@ -45,6 +45,7 @@ func outcomeOf(f *fault.Failure) outcome {
 // Target is an endpoint to connect to.
 type Target struct {
 	Addr string // "ip:port"
+	Host string // name that Addr was resolved from, or ""
 	Link bool   // a sidecar's link port: it expects the preface of a stream
 }
 
@@ -104,7 +105,7 @@ func (l *Lease) next() (Target, *fault.Failure) {
 		l.service.shared.streams.Add(-1)
 		return Target{}, f
 	}
-	return Target{Addr: l.ep.Addr, Link: l.ep.Ext.(*Endpoint).streams == StreamLink}, nil
+	return Target{Addr: l.ep.Addr, Host: l.ep.Host, Link: l.ep.Ext.(*Endpoint).streams == StreamLink}, nil
 }
 
 // pick chooses an endpoint that was not tried.

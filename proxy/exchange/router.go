@@ -109,6 +109,7 @@ type Listener struct {
 
 	Local    bool          // its peers are on this host
 	Sidecars bool          // its peers are sidecars
+	Secure   bool          // its peers use TLS
 	Links    *atomic.Int32 // of the listener, over all loops
 
 	Direct  *Route           // of a listener with a fixed service; nil means by route

@@ -80,7 +80,7 @@ func (s *SharedService) Known() bool {
 func (s *SharedService) Update(snap *registry.Snapshot, node string) {
 	targets := make([]lb.Target, len(snap.Endpoints))
 	for i, e := range snap.Endpoints {
-		targets[i] = lb.Target{Addr: e.Addr, Zone: e.Zone, Weight: float64(e.Weight), Unhealthy: e.Unhealthy}
+		targets[i] = lb.Target{Addr: e.Addr, Host: e.Host, Zone: e.Zone, Weight: float64(e.Weight), Unhealthy: e.Unhealthy}
 	}
 	// Not on the loops: ranking a thousand takes a millisecond.
 	targets = lb.Subset(targets, s.subset, node)

@@ -77,6 +77,9 @@ var (
 	// MaxForwards means that a TRACE or OPTIONS with `Max-Forwards: 0` ends here.
 	MaxForwards = &Failure{Code: "max-forwards", Status: 501,
 		Text: "Max-Forwards ends here, and this sidecar does not answer the method itself"}
+	// TLSRequired means plain HTTP to a listener with `tls`: let the caller use `https://`.
+	TLSRequired = &Failure{Code: "tls-required", Status: 400,
+		Text: "this port speaks HTTPS only"}
 	// NotAllowed means that no rule of `allow` matches the request, here or at the provider's
 	// sidecar. `remora_allow_total` and the log say which rules; see [who may call what](allow.md).
 	NotAllowed = &Failure{Code: "not-allowed", Status: 403, reason: link.NotAllowed, Retry: RetryUnsendable,

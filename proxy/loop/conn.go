@@ -61,7 +61,8 @@ type Stream interface {
 	// OnClose is called last, exactly once, however the connection ended, and
 	// never inside another callback of the same loop. err is nil after Close or
 	// Drain, io.EOF after the peer's close (a half-close counts as one), the
-	// system's error after a reset or a refused or timed-out dial.
+	// system's error after a reset or a refused or timed-out dial. With TLS only a
+	// close_notify is the peer's close: without one, input may be missing.
 	OnClose(err error)
 }
 
@@ -70,6 +71,13 @@ type Stream interface {
 type Destined interface {
 	Stream
 	Service() string
+}
+
+// Named is a Destined whose endpoint must prove a name, if its service has TLS. "" means none in
+// particular. The connection must not be used for another name.
+type Named interface {
+	Destined
+	ServerName() string
 }
 
 // Verified is a Stream whose peer may have shown a certificate.

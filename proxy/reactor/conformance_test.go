@@ -29,7 +29,7 @@ func TestConformanceTLS(t *testing.T) {
 	identity := reactor.NewIdentity(t)
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
 		h := newHarnessWith(t, reactor.Options{
-			Loops: 2, DialTLS: func(string) func() *tls.Config { return identity.Client },
+			Loops: 2, DialTLS: func(_, _, _ string) func() *tls.Config { return identity.Client },
 		})
 		h.identity = identity
 		return h

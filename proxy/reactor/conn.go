@@ -204,7 +204,11 @@ func (c *conn) onGnetClose(err error) {
 	case connDraining, connLinger:
 		c.setClosed(nil)
 	default:
-		c.setClosed(cause(err))
+		err = cause(err)
+		if err == io.EOF && c.secure != nil {
+			err = errTruncated
+		}
+		c.setClosed(err)
 	}
 }
 

@@ -113,7 +113,7 @@ func detachUnderLoad(t *testing.T, own *certs.Source) {
 // withTLS makes all dials use own, and listenTLS a listener. nil means plain text.
 func withTLS(o Options, own *certs.Source) Options {
 	if own != nil {
-		o.DialTLS = func(string) func() *tls.Config { return own.Client }
+		o.DialTLS = func(_, _, _ string) func() *tls.Config { return own.Client }
 	}
 	return o
 }
@@ -168,7 +168,7 @@ func dialDetached(t *testing.T, e *Engine, addr string, _ *certs.Source) (halfCl
 
 // dialSocket connects with DialSocket, on no loop.
 func dialSocket(t *testing.T, e *Engine, addr string, _ *certs.Source) (halfCloser, error) {
-	sock, err := e.DialSocket(t.Context(), addr, "service")
+	sock, err := e.DialSocket(t.Context(), addr, "service", "")
 	if err != nil {
 		return nil, err
 	}

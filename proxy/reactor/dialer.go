@@ -84,7 +84,8 @@ func (d *dialer) dial(w dialing) {
 		}
 	}
 	if err == nil && w.c.config != nil {
-		err = d.eng.dialedTLS(nc, w.c.remote, w.c.handshake(d.eng.ctx, nc, nil, w.until, tls.Client))
+		err = w.c.handshake(d.eng.ctx, nc, nil, w.until, tls.Client)
+		err = d.eng.dialedTLS(nc, w.c.remote, w.c.over(), err)
 	}
 	if err == nil {
 		w.c.reservation = at
@@ -104,10 +105,10 @@ func (d *dialer) dial(w dialing) {
 }
 
 // dialedTLS counts the result of the handshake of a dialled connection, and closes the
-// connection if it failed.
-func (e *Engine) dialedTLS(nc net.Conn, remote string, err error) error {
+// connection if it failed. Otherwise over is its TLS.
+func (e *Engine) dialedTLS(nc net.Conn, remote string, over *tls.Conn, err error) error {
 	if err == nil {
-		e.count.handshakes.Add(1)
+		e.countHandshake(over)
 		return nil
 	}
 	_ = nc.Close()
@@ -118,6 +119,14 @@ func (e *Engine) dialedTLS(nc net.Conn, remote string, err error) error {
 		e.tlsFailed(remote, err)
 	}
 	return err
+}
+
+// countHandshake counts a handshake that succeeded.
+func (e *Engine) countHandshake(over *tls.Conn) {
+	e.count.handshakes.Add(1)
+	if over.ConnectionState().DidResume {
+		e.count.resumed.Add(1)
+	}
 }
 
 // enroll gives nc to the loop of c and returns when it has arrived there, or an error. It

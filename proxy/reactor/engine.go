@@ -44,10 +44,11 @@ type Options struct {
 	// and its remaining output is lost. 0 means 30 s.
 	WriteStall time.Duration
 
-	// DialTLS returns the function that provides the TLS configuration for a handshake with a
-	// service, or nil for plain text. The service of a stream that is no loop.Destined is "".
-	// DialTLS is called on the loops and by DialSocket. nil means plain text for all services.
-	DialTLS func(service string) func() *tls.Config
+	// DialTLS returns the function that provides the TLS configuration for a handshake with the
+	// endpoint of a service at addr ("ip:port"), or nil for plain text. The service of a stream that is
+	// no loop.Destined is "", and so is the name of one that is no loop.Named. DialTLS is called on
+	// the loops and by DialSocket. nil means plain text for all services.
+	DialTLS func(service, addr, name string) func() *tls.Config
 
 	Logger *slog.Logger // gets panics and errors of sockets; nil means slog.Default()
 }
@@ -88,7 +89,7 @@ type Engine struct {
 
 	originalDst func(*net.TCPConn) netip.AddrPort // originalDst
 
-	dialTLS          func(service string) func() *tls.Config
+	dialTLS          func(service, addr, name string) func() *tls.Config
 	handshakes       *fair.Table   // those of accepted connections in progress
 	handshakeTimeout time.Duration // handshakeTimeout, except in tests
 	tlsFailures      tlsFailures
@@ -112,7 +113,7 @@ type counters struct {
 	dialed, dialErrors     atomic.Int64
 	open, panics           atomic.Int64
 	detached, outside      atomic.Int64 // outside: reserved by a Reserver, Sockets, and newcomers until the handshake's end
-	handshakes             atomic.Int64
+	handshakes, resumed    atomic.Int64
 }
 
 // Start starts an Engine with its loops. The caller must Stop it.
@@ -124,7 +125,7 @@ func Start(o Options) (*Engine, error) {
 		return nil, fmt.Errorf("%w: %d", ErrLoops, o.Loops)
 	}
 	if o.DialTLS == nil {
-		o.DialTLS = func(string) func() *tls.Config { return nil }
+		o.DialTLS = func(_, _, _ string) func() *tls.Config { return nil }
 	}
 	e := &Engine{
 		log: cmp.Or(o.Logger, slog.Default()), linger: lingerTime, originalDst: originalDst, dialTLS: o.DialTLS,
@@ -228,7 +229,7 @@ func (e *Engine) Stats() stats.DriverStats {
 		Inbound: e.limits.taken.Load(), Open: c.open.Load() + c.outside.Load(),
 		Dialed: c.dialed.Load(), DialErrors: c.dialErrors.Load(), Panics: c.panics.Load(),
 		Detached:   c.detached.Load(),
-		Handshakes: c.handshakes.Load(), TLSFailures: e.tlsFailures.snapshot(),
+		Handshakes: c.handshakes.Load(), Resumed: c.resumed.Load(), TLSFailures: e.tlsFailures.snapshot(),
 	}
 }
 

@@ -29,9 +29,15 @@ type ListenOptions struct {
 	// protocol. Nobody may change it after Listen. Empty means that nothing is sent.
 	Overload []byte
 
-	// TLS returns the configuration for each connection, which must verify the peer: every
-	// connection whose handshake succeeds reaches accept. nil means plain text.
+	// TLS returns the configuration for each connection. It must verify a certificate that the
+	// peer shows: every connection whose handshake succeeds reaches accept, with the names of the
+	// certificate. nil means plain text.
 	TLS func() *tls.Config
+
+	// Plaintext is sent to a peer that does not speak TLS although TLS is set, before the
+	// connection is closed: a response of the protocol. Nobody may change it after Listen. Empty
+	// means that nothing is sent.
+	Plaintext []byte
 
 	// Transparent makes the listener recognize redirected connections, which must be in plain
 	// text. nil means that they are handled like any other.
@@ -121,8 +127,9 @@ func (e *Engine) serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop
 		eng: e, ln: ln, loops: loops, accept: accept, opts: o,
 		overloadTokens: make(chan struct{}, maxOverloaded), done: make(chan struct{}),
 	}
-	l.limit.max, l.limit.known = int64(o.MaxConnections), o.TLS != nil
+	l.limit.max = int64(o.MaxConnections)
 	if o.TLS != nil {
+		l.limit.known = func() bool { return o.TLS().ClientAuth >= tls.RequireAnyClientCert }
 		l.newcomers = fair.NewTable(placesFor(e.limits.max, l.limit.max))
 		l.newcomers.Turnover = true
 	}

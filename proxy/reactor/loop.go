@@ -83,11 +83,14 @@ func (l *eventLoop) Defer(f *loop.Flush) {
 
 // Dial implements loop.Loop.
 func (l *eventLoop) Dial(addr string, timeout time.Duration, s loop.Stream) {
-	service := ""
+	service, name := "", ""
 	if d, ok := s.(loop.Destined); ok {
 		service = d.Service()
 	}
-	c := &conn{loop: l, stream: s, remote: addr, state: connDialing, config: l.eng.dialTLS(service)}
+	if d, ok := s.(loop.Named); ok {
+		name = d.ServerName()
+	}
+	c := &conn{loop: l, stream: s, remote: addr, state: connDialing, config: l.eng.dialTLS(service, addr, name)}
 	c.timer.Fire = c.timerFired
 	l.adopt(c)
 	l.After(timeout, &c.timer)

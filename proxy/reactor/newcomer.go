@@ -120,15 +120,18 @@ func (n *newcomer) onInput(b []byte) {
 	}
 }
 
-// refuse counts a failure, sends the alert for it, and waits for the peer's end so that the
-// alert arrives.
+// refuse counts a failure, sends the alert for it or Plaintext, and waits for the peer's end so
+// that it arrives.
 func (n *newcomer) refuse(err error) {
 	n.become(newcomerRefused)
 	n.fail(err)
 	n.input = nil
 	var bad *hello.Error
-	if errors.As(err, &bad) {
-		_, _ = n.gc.Write(hello.Alert(bad.Alert)) // an error has called onClose
+	switch { // an error of a Write has called onClose
+	case errors.As(err, &bad):
+		_, _ = n.gc.Write(hello.Alert(bad.Alert))
+	case len(n.l.opts.Plaintext) > 0:
+		_, _ = n.gc.Write(n.l.opts.Plaintext)
 	}
 	if n.gc == nil {
 		return
@@ -236,8 +239,10 @@ func (n *newcomer) handshake(ctx context.Context, nc net.Conn, input []byte, don
 	e.count.outside.Add(-1) // the loop counts it from here on
 	if err == nil {
 		c.secure.identify()
-		e.count.handshakes.Add(1)
-		c.reservation.prove()
+		e.countHandshake(c.secure.tls)
+		if c.secure.peer != nil {
+			c.reservation.prove()
+		}
 		if !n.l.enroll(c, nc) {
 			c.lost()
 		}

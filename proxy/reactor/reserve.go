@@ -32,8 +32,8 @@ type connLimits struct {
 }
 
 type listenerLimit struct {
-	max   int64 // 0 means no limit
-	known bool  // its peers prove who they are, so the rest of max is for them while others are refused
+	max   int64       // 0 means no limit
+	known func() bool // its peers must prove who they are, so the rest of max is for them while others are refused; nil means never
 	taken atomic.Int64
 }
 
@@ -48,7 +48,7 @@ type reservation struct {
 // reserve counts a connection from remote to local that takes so many files; false means that a
 // limit is reached.
 func (p *connLimits) reserve(local, remote net.Addr, in *listenerLimit, files int64) (_ reservation, ok bool) {
-	refused := !in.known && p.refusing != nil && p.refusing()
+	refused := p.refusing != nil && p.refusing() && (in.known == nil || !in.known())
 	taken, here, open := p.taken.Add(1), in.taken.Add(1), p.files.Add(files)
 	got := reservation{of: p, room: in, source: fair.SourceOf(remote), files: files}
 	if p.allLocal && isLoopback(local) {

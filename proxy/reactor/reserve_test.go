@@ -169,8 +169,8 @@ func TestPerListener(t *testing.T) {
 	}
 }
 
-// TestRefusing: a listener whose peers prove who they are accepts while others refuse, up to the
-// limit.
+// TestRefusing: a listener whose peers must prove who they are accepts while others refuse, those
+// with TLS for anybody included, up to the limit.
 func TestRefusing(t *testing.T) {
 	own := NewIdentity(t)
 	e := start(t, Options{MaxConnections: 3})
@@ -182,6 +182,12 @@ func TestRefusing(t *testing.T) {
 	refusing.Store(true)
 	if got, err := io.ReadAll(dial(t, plain)); len(got) > 0 || err != nil && !isReset(err) {
 		t.Errorf("while it refuses, a connection got %q, %v", got, err)
+	}
+	open := own.Server().Clone()
+	open.ClientAuth, open.VerifyConnection = tls.NoClientCert, nil
+	anybody := listen(t, e, ListenOptions{TLS: func() *tls.Config { return open }}, echo)
+	if got, err := io.ReadAll(dial(t, anybody)); len(got) > 0 || err != nil && !isReset(err) {
+		t.Errorf("while it refuses, a connection to TLS for anybody got %q, %v", got, err)
 	}
 	if e.Reserver(0)(&net.TCPAddr{}, &net.TCPAddr{}) != nil {
 		t.Error("a connection off the loops was reserved")
@@ -197,8 +203,8 @@ func TestRefusing(t *testing.T) {
 	before.Close()
 	e.wantReserved(t, 2, 0)
 	ask(t, dial(t, plain), "again")
-	if st := e.Stats(); st.Refused != 3 {
-		t.Errorf("%d refusals counted, want 3", st.Refused)
+	if st := e.Stats(); st.Refused != 4 {
+		t.Errorf("%d refusals counted, want 4", st.Refused)
 	}
 }
 
@@ -285,14 +291,14 @@ func TestDialsLeaveFiles(t *testing.T) {
 	}
 	first, err := dialOn(addr)
 	_, err2 := dialOn(addr)
-	sock, err3 := e.DialSocket(t.Context(), addr, "")
+	sock, err3 := e.DialSocket(t.Context(), addr, "", "")
 	if err := errors.Join(err, err2, err3); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := dialOn(addr); !errors.Is(err, loop.ErrDialQueue) {
 		t.Errorf("a dial without a descriptor: %v", err)
 	}
-	if _, err := e.DialSocket(t.Context(), addr, ""); !errors.Is(err, loop.ErrDialQueue) {
+	if _, err := e.DialSocket(t.Context(), addr, "", ""); !errors.Is(err, loop.ErrDialQueue) {
 		t.Errorf("a socket without a descriptor: %v", err)
 	}
 	on(t, l, first.Close)

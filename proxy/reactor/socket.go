@@ -117,10 +117,10 @@ func (s *secureSocket) Reset() {
 }
 
 // DialSocket connects to addr ("ip:port") of a service, with TLS if Options.DialTLS has a
-// configuration for the service. It blocks until the connection is ready for use, ctx ends, or
+// configuration for the service; name is as of a loop.Named. It blocks until the connection is ready for use, ctx ends, or
 // the engine is stopped (ErrStopped). The caller owns the Socket, which may outlive the
 // engine. DialSocket may be called from any goroutine; maxDials does not limit it.
-func (e *Engine) DialSocket(ctx context.Context, addr, service string) (loop.Socket, error) {
+func (e *Engine) DialSocket(ctx context.Context, addr, service, name string) (loop.Socket, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(e.ctx, cancel)()
@@ -128,7 +128,7 @@ func (e *Engine) DialSocket(ctx context.Context, addr, service string) (loop.Soc
 	err := loop.ErrDialQueue
 	var s loop.Socket
 	if ok {
-		s, err = e.dialSocket(ctx, addr, service, at)
+		s, err = e.dialSocket(ctx, addr, e.dialTLS(service, addr, name), at)
 	}
 	switch {
 	case err == nil:
@@ -142,7 +142,7 @@ func (e *Engine) DialSocket(ctx context.Context, addr, service string) (loop.Soc
 	return nil, fmt.Errorf("reactor: dial: %w", err)
 }
 
-func (e *Engine) dialSocket(ctx context.Context, addr, service string, at reservation) (loop.Socket, error) {
+func (e *Engine) dialSocket(ctx context.Context, addr string, config func() *tls.Config, at reservation) (loop.Socket, error) {
 	var d net.Dialer
 	d.SetMultipathTCP(false)
 	nc, err := d.DialContext(ctx, "tcp", addr)
@@ -150,13 +150,12 @@ func (e *Engine) dialSocket(ctx context.Context, addr, service string, at reserv
 		return nil, err
 	}
 	raw := nc.(*net.TCPConn)
-	config := e.dialTLS(service)
 	if config == nil {
 		return e.newSocket(raw, nil, at), nil
 	}
 	below := &wire{nc: raw}
 	over := tls.Client(below, config())
-	if err := e.dialedTLS(raw, addr, over.HandshakeContext(ctx)); err != nil {
+	if err := e.dialedTLS(raw, addr, over, over.HandshakeContext(ctx)); err != nil {
 		return nil, err
 	}
 	below.handshakeDone = true

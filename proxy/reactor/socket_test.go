@@ -184,7 +184,7 @@ func resets(t *testing.T, e *Engine, sock loop.Socket, peer net.Conn) {
 // TestDialSocket: DialTLS selects TLS by service, and each result of a dial is counted.
 func TestDialSocket(t *testing.T) {
 	own := NewIdentity(t)
-	e := start(t, Options{DialTLS: func(service string) func() *tls.Config {
+	e := start(t, Options{DialTLS: func(service, _, _ string) func() *tls.Config {
 		if service == "secured" {
 			return own.Client
 		}
@@ -194,7 +194,7 @@ func TestDialSocket(t *testing.T) {
 		"secured": listen(t, e, ListenOptions{TLS: own.Server}, echo),
 		"plain":   listen(t, e, ListenOptions{}, echo),
 	} {
-		sock, err := e.DialSocket(t.Context(), addr, service)
+		sock, err := e.DialSocket(t.Context(), addr, service, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,7 +213,7 @@ func TestDialSocket(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := e.DialSocket(t.Context(), refusingAddr(t), "plain"); !errors.Is(err, syscall.ECONNREFUSED) {
+	if _, err := e.DialSocket(t.Context(), refusingAddr(t), "plain", ""); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("without a listener: %v", err)
 	}
 	if st := e.Stats(); st.Dialed != 2 || st.DialErrors != 1 || st.Handshakes != 2 {
@@ -233,7 +233,7 @@ func TestDialSocketRefuses(t *testing.T) {
 	own, other := NewIdentity(t), NewIdentity(t)
 	var log logText
 	e := start(t, withTLS(Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, own))
-	_, err := e.DialSocket(t.Context(), listen(t, e, ListenOptions{TLS: other.Server}, echo), "service")
+	_, err := e.DialSocket(t.Context(), listen(t, e, ListenOptions{TLS: other.Server}, echo), "service", "")
 	var refused *certs.VerifyError
 	if !errors.As(err, &refused) || refused.Code != certs.CodeUnknownCA {
 		t.Errorf("another authority: %v", err)
@@ -241,7 +241,7 @@ func TestDialSocketRefuses(t *testing.T) {
 	silent := listen(t, e, ListenOptions{}, func() loop.Stream { return &stream{} })
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := e.DialSocket(ctx, silent, "service"); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := e.DialSocket(ctx, silent, "service", ""); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a silent server: %v", err)
 	}
 	for _, code := range []string{certs.CodeUnknownCA, CodeTimeout} {
@@ -264,7 +264,7 @@ func TestDialSocketStop(t *testing.T) {
 	e := start(t, withTLS(Options{}, NewIdentity(t)))
 	ended := make(chan error, 1)
 	go func() {
-		_, err := e.DialSocket(t.Context(), ln.Addr().String(), "service")
+		_, err := e.DialSocket(t.Context(), ln.Addr().String(), "service", "")
 		ended <- err
 	}()
 	nc, err := ln.Accept()

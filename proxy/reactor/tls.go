@@ -67,6 +67,14 @@ func (c *conn) handshake(ctx context.Context, nc net.Conn, input []byte, until t
 	return nil
 }
 
+// over returns the TLS of c after its handshake, or nil.
+func (c *conn) over() *tls.Conn {
+	if c.secure == nil {
+		return nil
+	}
+	return c.secure.tls
+}
+
 // PeerNames implements identity.Named.
 func (c *conn) PeerNames() *identity.Names {
 	if c.secure == nil {

@@ -148,7 +148,7 @@ func TestTLSHealthCheck(t *testing.T) {
 // accepted.
 func TestTLSDialRefuses(t *testing.T) {
 	own, other := NewIdentity(t), NewIdentity(t)
-	e := start(t, Options{DialTLS: func(string) func() *tls.Config { return own.Client }})
+	e := start(t, Options{DialTLS: func(_, _, _ string) func() *tls.Config { return own.Client }})
 	addr := listen(t, e, ListenOptions{TLS: other.Server}, echo)
 	ended := make(chan error, 1)
 	e.Loops()[0].Post(func() {

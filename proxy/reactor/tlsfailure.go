@@ -22,6 +22,8 @@ const (
 	CodeSilent    = "tls_silent"    // no whole ClientHello, and newer connections needed the place
 	CodeBusy      = "tls_busy"      // too many handshakes were under way
 	CodeRefused   = "tls_refused"   // the peer refused this side, by an alert
+	CodeProtocol  = "tls_protocol"  // the peer speaks none of our application protocols (ALPN)
+	CodeVersion   = "tls_version"   // the peer speaks none of our versions of TLS
 	CodeFailed    = "tls_failed"    // any other failure, such as a broken connection
 )
 
@@ -56,10 +58,21 @@ func tlsCode(err error) string {
 		return CodeTimeout
 	case errors.As(err, &op) && op.Op == "remote error": // how package tls marks an alert
 		return CodeRefused
-	case strings.Contains(err.Error(), "client didn't provide a certificate"): // this error has no type
-		return certs.CodeNoCertificate
+	}
+	for text, code := range untyped {
+		if strings.Contains(err.Error(), text) {
+			return code
+		}
 	}
 	return CodeFailed
+}
+
+// untyped has the codes of errors of package tls that have no type, by a part of their text.
+var untyped = map[string]string{
+	"client didn't provide a certificate":          certs.CodeNoCertificate,
+	"unsupported application protocols":            CodeProtocol,
+	"client offered only unsupported versions":     CodeVersion,
+	"server selected unsupported protocol version": CodeVersion,
 }
 
 type tlsFailures struct {

@@ -31,6 +31,9 @@ func (s *secure) watchPeer() {
 		s.watchPeer()
 	}
 	now, chain := time.Now(), s.tls.ConnectionState().PeerCertificates
+	if len(chain) == 0 {
+		return
+	}
 	s.ends = now.Add(maxRecheck)
 	for _, cert := range chain {
 		// A certificate is still valid at NotAfter.

@@ -42,7 +42,7 @@ func TestTLSPeerEnds(t *testing.T) {
 			if end == "dialled" {
 				server, client = client, server
 			}
-			e := start(t, Options{DialTLS: func(string) func() *tls.Config { return client.Client }})
+			e := start(t, Options{DialTLS: func(_, _, _ string) func() *tls.Config { return client.Client }})
 			accepted, dialled := make(chan loop.Conn, 2), make(chan loop.Conn, 2)
 			addr := listen(t, e, ListenOptions{TLS: server.Server}, func() loop.Stream { return tellOnce(accepted) })
 			l := e.Loops()[0]

@@ -95,6 +95,7 @@ func (p *pair) receive(r *downstream.StreamRequest, a *downstream.StreamAccept) 
 	if protocol.Find(req.Headers, protocol.HeaderTimeout) != nil || p.srv.service(a.Service).TimeoutHeader {
 		req.Headers, _ = protocol.SetTimeLeft(req.Headers, a.Timeout, nil)
 	}
+	r.SetHost(p.srv.service(a.Service), req.Authority)
 	r.Minor, r.ToHead, r.Rest = head.Minor, head.HeadMethod, in.rest(n)
 	if head.WebSocket && head.Framing == http1.NoBody {
 		r.Kind, r.Head = stats.StreamWebSocket, http1.AppendWebSocketRequest(nil, &req)

@@ -104,7 +104,7 @@ func (c *chain) start(o *chainOptions, i int, id *certs.Source) *sidecar {
 	if i == len(c.nodes)-1 {
 		out, service = config.ProtocolHTTP, o.service+o.last
 	} else if id != nil {
-		engine.DialTLS = func(string) func() *tls.Config { return id.Client }
+		engine.DialTLS = func(_, _, _ string) func() *tls.Config { return id.Client }
 	}
 	s := startSidecar(c.t, fmt.Sprintf(`
 admin: {address: ""}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
@@ -21,6 +22,7 @@ type endpointQuery struct {
 	direct  *downstream.Direct // connects there instead; nil means to the service
 	kind    link.StreamKind    // sent to an endpoint that is another sidecar
 	timeout time.Duration      // sent to that sidecar
+	host    string             // of the request, for a service whose TLS needs it; else ""
 }
 
 // pick is the result of an endpointQuery: a lease with its target, or a failure.
@@ -87,7 +89,7 @@ func (p *pair) await(picks <-chan pick) (a pick) {
 // open connects to an endpoint. To another sidecar it also sends the preface, and waits until
 // that sidecar accepts a stream that can't be refused by an HTTP response.
 func (p *pair) open(w *endpointQuery, at exchange.Target) error {
-	if err := p.dial(at.Addr, w.service); err != nil || !at.Link {
+	if err := p.dial(at.Addr, w.service, w.serverName(p.srv.service(w.service), at)); err != nil || !at.Link {
 		return err
 	}
 	err := p.sendPreface(&link.Stream{Kind: w.kind, TimeLeft: w.timeout})
@@ -97,11 +99,19 @@ func (p *pair) open(w *endpointQuery, at exchange.Target) error {
 	return err
 }
 
-func (p *pair) dial(addr, service string) error {
+// serverName returns the name that the endpoint must prove by TLS.
+func (w *endpointQuery) serverName(c *config.Service, at exchange.Target) string {
+	if c.TLS.ByHost() && w.host != "" {
+		return w.host
+	}
+	return c.TLS.ServerName(at.Host, at.Addr)
+}
+
+func (p *pair) dial(addr, service, name string) error {
 	p.at = addr
 	ctx, cancel := context.WithTimeout(p.srv.ctx, p.srv.service(service).ConnectTimeout)
 	defer cancel()
-	sock, err := p.srv.opt.Dial(ctx, addr, service)
+	sock, err := p.srv.opt.Dial(ctx, addr, service, name)
 	switch {
 	case errors.Is(err, loop.ErrDialQueue):
 		return refusal{fault.DialLimit}

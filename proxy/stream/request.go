@@ -37,6 +37,7 @@ func (s *Server) Request(client loop.Socket, r *downstream.StreamRequest) {
 	if t.direct = r.Direct; r.Opened {
 		t.accepted, t.failureResponse = nil, noResponse
 	}
+	t.host = r.Host
 	r.Rest = nil
 	s.start(p, t.run)
 }
@@ -107,7 +108,7 @@ func (x *requestStream) carry(full bool) (fail *fault.Failure) {
 		return fault.Overloaded
 	}
 	x.lease, x.linked, fail = x.connect(&endpointQuery{
-		leaser: x.r.Leaser, service: x.r.Service, direct: x.r.Direct, kind: link.StreamHTTP, timeout: x.r.Timeout,
+		leaser: x.r.Leaser, service: x.r.Service, direct: x.r.Direct, kind: link.StreamHTTP, timeout: x.r.Timeout, host: x.r.Host,
 	})
 	if fail != nil {
 		return fail

@@ -23,9 +23,9 @@ import (
 type Options struct {
 	Process *proxy.Process
 
-	// Dial connects to an endpoint ("ip:port") of a service, with TLS if the service has it.
-	// The Socket must be a TCP connection or TLS on one, see loop.Socket.
-	Dial func(ctx context.Context, addr, service string) (loop.Socket, error)
+	// Dial connects to an endpoint ("ip:port") of a service, with TLS if the service has it. name
+	// is the one that the endpoint must prove, or "". The Socket must be a TCP connection or TLS on one, see loop.Socket.
+	Dial func(ctx context.Context, addr, service, name string) (loop.Socket, error)
 
 	// Reserver returns the function with which a listener reserves a connection that it
 	// accepted at local from remote, under limits.connections, limits.per_source and its own max (0

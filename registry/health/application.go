@@ -49,7 +49,7 @@ func Application(ctx context.Context, c Check, addrs []string, before Verdict, o
 func (a *asker) askAny(ctx context.Context, addrs []string) error {
 	var errs []error
 	for _, addr := range addrs {
-		err := a.ask(ctx, addr)
+		err := a.ask(ctx, addr, "")
 		if err == nil {
 			return nil
 		}

@@ -6,6 +6,7 @@ package health
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -28,6 +29,10 @@ type Check struct {
 
 	Healthy   int // passes in a row that make the unhealthy healthy
 	Unhealthy int // failures in a row that make the healthy unhealthy
+
+	// TLS returns the configuration of a GET to addr, which was resolved from host or "". nil
+	// means plain text.
+	TLS func(addr, host string) *tls.Config
 }
 
 // pause returns the time to the next check. It varies, so that sidecars do not check in step.
@@ -39,21 +44,36 @@ func (c *Check) pause() time.Duration {
 // is down, even if its old connections work.
 type asker struct {
 	path   string
+	tls    func(addr, host string) *tls.Config
 	client http.Client
 }
 
+// configKey is the key of the *tls.Config in the context of a check.
+type configKey struct{}
+
 func newAsker(c *Check) *asker {
-	return &asker{path: c.Path, client: http.Client{
-		Timeout:   c.Timeout,
-		Transport: &http.Transport{DisableKeepAlives: true, Proxy: nil, MaxResponseHeaderBytes: maxHeader},
+	a := &asker{path: c.Path, tls: c.TLS}
+	a.client = http.Client{
+		Timeout: c.Timeout,
+		Transport: &http.Transport{
+			DisableKeepAlives: true, Proxy: nil, MaxResponseHeaderBytes: maxHeader, DialTLSContext: dialTLS,
+		},
 		// A redirect is a response; its target may be another application.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	}
+	return a
+}
+
+// dialTLS connects to addr by TLS.
+func dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
+	c, _ := ctx.Value(configKey{}).(*tls.Config)
+	d := tls.Dialer{Config: c}
+	return d.DialContext(ctx, network, addr)
 }
 
 // ask returns nil if addr passes: it accepts a connection, or responds to the GET with a
-// status from 200 to 399.
-func (a *asker) ask(ctx context.Context, addr string) error {
+// status from 200 to 399. host is the name that addr was resolved from, or "".
+func (a *asker) ask(ctx context.Context, addr, host string) error {
 	if a.path == "" {
 		d := net.Dialer{Timeout: a.client.Timeout}
 		conn, err := d.DialContext(ctx, "tcp", addr)
@@ -62,10 +82,16 @@ func (a *asker) ask(ctx context.Context, addr string) error {
 		}
 		return conn.Close()
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+a.path, nil)
+	scheme, name := "http://", ""
+	if a.tls != nil {
+		c := a.tls(addr, host)
+		scheme, name, ctx = "https://", c.ServerName, context.WithValue(ctx, configKey{}, c)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+addr+a.path, nil)
 	if err != nil {
 		return err
 	}
+	req.Host = name // a server of several names wants the one that was asked for; "" means addr
 	req.Header.Set("User-Agent", "remora-check")
 	resp, err := a.client.Do(req)
 	if err != nil {

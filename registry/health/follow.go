@@ -89,6 +89,7 @@ var fresh = judge{healthy: true}
 
 type target struct {
 	addr  string
+	host  string // that addr was resolved from, or ""
 	judge judge
 	due   time.Time // of the next check
 	gone  bool      // no longer in the snapshots
@@ -165,6 +166,7 @@ func (f *Follower) reconcile(now time.Time) {
 			}
 			f.waiting = append(f.waiting, t)
 		}
+		t.host = e.Host
 		next[e.Addr] = t
 	}
 	for addr, t := range f.targets {
@@ -183,7 +185,8 @@ func (f *Follower) ask(ctx context.Context, now time.Time) {
 		t := f.waiting[0]
 		f.waiting = f.waiting[1:]
 		f.asking++
-		go func() { f.outcomes <- outcome{t, now, f.asker.ask(ctx, t.addr)} }()
+		addr, host := t.addr, t.host
+		go func() { f.outcomes <- outcome{t, now, f.asker.ask(ctx, addr, host)} }()
 	}
 }
 

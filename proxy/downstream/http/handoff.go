@@ -215,6 +215,7 @@ func (s *session) streamRequest(c *call) *downstream.StreamRequest {
 	} else {
 		cfg := ex.Route.Service.Config
 		service = cfg.Name
+		r.SetHost(cfg, ex.Request.Authority)
 		if ex.Request.Timed || cfg.TimeoutHeader {
 			ex.Request.Headers, _ = protocol.SetTimeLeft(ex.Request.Headers, limit, nil)
 		}

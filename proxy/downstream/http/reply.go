@@ -191,3 +191,8 @@ func (s *session) sendContinue() {
 		s.timeout.Start(loop.TimeoutBody, s.host.Config.Timeouts.Body)
 	}
 }
+
+// PlaintextResponse returns the response to a client in plain text of a listener with TLS.
+func PlaintextResponse() []byte {
+	return downstream.AppendFailure(nil, fault.TLSRequired, nil, nil, http1.ResponseFlags{Minor: 1, Close: true})
+}

@@ -357,6 +357,17 @@ func (s *session) Drain() {
 	}
 }
 
+var _ loop.Verified = (*session)(nil)
+
+// OnUntrusted implements loop.Verified. The request in flight, or being received, gets its response.
+func (s *session) OnUntrusted() {
+	s.retiring = true
+	if len(s.calls) == 0 && s.cur == nil {
+		s.close()
+		s.conn.Drain()
+	}
+}
+
 func (s *session) OnClose(error) {
 	s.close()
 	s.timeout.Close()

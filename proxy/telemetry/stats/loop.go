@@ -27,6 +27,7 @@ type DriverStats struct {
 	Panics        int64 // panics recovered from callbacks
 	Detached      int64 // connections that left their loop
 	Handshakes    int64 // TLS handshakes that succeeded
+	Resumed       int64 // those that resumed a session
 
 	// TLSFailures counts refused and broken TLS connections by code. The map is the
 	// caller's.

@@ -22,6 +22,7 @@ type conn struct {
 	current   *exchange.Attempt // in flight, or waiting for the dial; may be nil
 
 	reused    bool // a response has been received, or the connection was idle
+	untrusted bool // the endpoint's certificate is no longer accepted: no other request
 	idleSince time.Duration
 	toHead    bool               // the request is a HEAD
 	interim   int                // number of interim responses to the request
@@ -33,7 +34,10 @@ type conn struct {
 	attempt   []byte             // x-remora-attempt of the request being sent
 }
 
-var _ loop.Destined = (*conn)(nil)
+var (
+	_ loop.Named    = (*conn)(nil)
+	_ loop.Verified = (*conn)(nil)
+)
 
 // attemptHeader has the number of an attempt that is not the first. An application that passes
 // it on prevents further hedges by the sidecars of the services that it calls.
@@ -45,6 +49,18 @@ var batchHeader = protocol.Header{Name: []byte(protocol.HeaderPriority), Value: 
 // Service implements loop.Destined. With it the driver sends nothing in the clear that a
 // service with TLS would encrypt, even if the registry says that the endpoint speaks HTTP.
 func (c *conn) Service() string { return c.pool.service.Config.Name }
+
+// ServerName implements loop.Named.
+func (c *conn) ServerName() string { return c.pool.name }
+
+// OnUntrusted implements loop.Verified. A request in flight gets its response.
+func (c *conn) OnUntrusted() {
+	c.untrusted = true
+	if c.state == idle {
+		c.pool.remove(c)
+		c.close()
+	}
+}
 
 func (c *conn) OnOpen(conn loop.Conn) {
 	c.transport, c.outbound.Conn = conn, conn
@@ -205,7 +221,7 @@ func (c *conn) onResponse(surplus int) {
 	res.AddVia(c.head.Minor)
 	res.Hold()
 	c.reused = true
-	if c.head.KeepAlive && surplus == 0 && c.transport.Buffered() == 0 {
+	if c.head.KeepAlive && surplus == 0 && !c.untrusted && c.transport.Buffered() == 0 {
 		c.state.become(idle)
 		c.pool.put(c)
 	} else {

@@ -30,6 +30,7 @@ type pool struct {
 	shard    *shard.Shard
 	service  *exchange.Service
 	endpoint *exchange.Endpoint
+	name     string // that the endpoint must prove to each connection; "" without TLS
 	idle     []*conn
 	open     int // connections, those being dialled included
 	dialing  int
@@ -52,11 +53,18 @@ type pool struct {
 // NewConnector returns the Connector of HTTP connections on a loop.
 func NewConnector() exchange.Connector {
 	return func(s *exchange.Service, e *exchange.Endpoint) exchange.Upstream {
-		p := &pool{shard: s.Shard, service: s, endpoint: e}
-		p.sweeper.Fire = p.sweep
-		p.retryDial.Fire = p.dialAgain
-		return p
+		if s.Config.TLS.Enabled() {
+			return &secure{service: s, endpoint: e, pools: make(map[string]*pool)}
+		}
+		return newPool(s, e, "")
 	}
+}
+
+func newPool(s *exchange.Service, e *exchange.Endpoint, name string) *pool {
+	p := &pool{shard: s.Shard, service: s, endpoint: e, name: name}
+	p.sweeper.Fire = p.sweep
+	p.retryDial.Fire = p.dialAgain
+	return p
 }
 
 func (p *pool) Send(a *exchange.Attempt) {

@@ -1,0 +1,335 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/internal/testcerts"
+)
+
+// describe responds with what the application sees: scheme, Host and body.
+func describe(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	fmt.Fprintf(w, "%s %s %d", r.Header.Get("X-Forwarded-Proto"), r.Host, len(body))
+}
+
+// describing starts an application that describes requests.
+func describing(t *testing.T) (addr string) {
+	srv := httptest.NewServer(http.HandlerFunc(describe))
+	t.Cleanup(srv.Close)
+	return srv.Listener.Addr().String()
+}
+
+// webFiles issues a certificate with these names, and writes its files.
+func webFiles(t *testing.T, ca *testcerts.CA, names ...string) testcerts.Dir {
+	t.Helper()
+	cert, key := ca.Issue(testcerts.Leaf{Names: names})
+	return testcerts.NewDir(t, ca, cert, key)
+}
+
+// pair returns the certificate in the files.
+func pair(t *testing.T, d testcerts.Dir) tls.Certificate {
+	t.Helper()
+	c, err := tls.LoadX509KeyPair(d.Cert, d.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// trusting returns a client's configuration that trusts ca.
+func trusting(ca *testcerts.CA) *tls.Config {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca.PEM)
+	return &tls.Config{RootCAs: pool, ServerName: "web.test"}
+}
+
+// httpsListener is the configuration of a listener with TLS in front of an application, which may
+// be called by its routes.
+func httpsListener(addr, app, keys string) string {
+	return fmt.Sprintf(`
+loops: 2
+limits: {message: 1MiB}
+listeners: [{name: web, address: %q, protocol: http, tls: {%s}}]
+routes:
+  - {match: {path: /admin}, service: app, allow: {rules: [{from: ["spiffe://test/admin"]}]}}
+  - {service: app}
+services: {app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}}`, addr, keys, app)
+}
+
+// startHTTPS starts httpsListener, for which the rules of /admin are left out unless clients show certificates.
+func startHTTPS(t *testing.T, app, keys string) (*process, string) {
+	t.Helper()
+	addr := freeAddrs(t, 1)[0]
+	text := httpsListener(addr, app, keys)
+	if !strings.Contains(keys, "client_certificate") {
+		text = strings.Replace(text, "  - {match: {path: /admin}", "  # - {match: {path: /admin}", 1)
+	}
+	p := startRemora(t, text)
+	p.ready()
+	return p, addr
+}
+
+// dialTLS makes one connection and returns its state, or the error of the handshake or, since a
+// client of TLS 1.3 is done before the server has verified it, of the first response.
+func dialTLS(addr string, c *tls.Config) (cs tls.ConnectionState, status int, err error) {
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: patience}, "tcp", addr, c)
+	if err != nil {
+		return cs, 0, err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	if _, err := io.WriteString(conn, "GET /x HTTP/1.1\r\nHost: web.test\r\n\r\n"); err != nil {
+		return cs, 0, err
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return cs, 0, err
+	}
+	return conn.ConnectionState(), resp.StatusCode, nil
+}
+
+func TestHTTPSListener(t *testing.T) {
+	ca := testcerts.New(t)
+	web, other := webFiles(t, ca, "web.test"), webFiles(t, ca, "other.test", "*.wild.test")
+	p, addr := startHTTPS(t, describing(t), fmt.Sprintf("cert: %q, key: %q, certificates: [{cert: %q, key: %q}]",
+		web.Cert, web.Key, other.Cert, other.Key))
+
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		c := trusting(ca)
+		c.MinVersion, c.MaxVersion, c.NextProtos = version, version, []string{"h2", "http/1.1"}
+		cs, status, err := dialTLS(addr, c)
+		if err != nil || status != 200 || cs.Version != version || cs.NegotiatedProtocol != "http/1.1" {
+			t.Errorf("version %x: %d, %x, %q, %v", version, status, cs.Version, cs.NegotiatedProtocol, err)
+		}
+	}
+	for name, want := range map[string]string{
+		"web.test": "web.test", "other.test": "other.test", "a.wild.test": "other.test", "a.b.wild.test": "web.test", "none.test": "web.test", "": "web.test",
+	} {
+		cs, _, err := dialTLS(addr, &tls.Config{InsecureSkipVerify: true, ServerName: name})
+		if err != nil || cs.PeerCertificates[0].DNSNames[0] != want {
+			t.Errorf("asked for %q: %v, %v", name, cs.PeerCertificates, err)
+		}
+	}
+
+	old := trusting(ca)
+	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+	if _, _, err := dialTLS(addr, old); err == nil {
+		t.Error("TLS 1.1 was accepted")
+	}
+	p.awaitMetric(`remora_tls_failures_total{code="tls_version"}`, 1)
+	h2 := trusting(ca)
+	h2.NextProtos = []string{"h2"}
+	if _, _, err := dialTLS(addr, h2); err == nil || !strings.Contains(err.Error(), "no application protocol") {
+		t.Errorf("a client of HTTP/2 alone: %v", err)
+	}
+	p.awaitMetric(`remora_tls_failures_total{code="tls_protocol"}`, 1)
+
+	resp, err := http.Get("http://" + addr + "/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != 400 || resp.Header.Get("x-remora-error") != "tls-required" {
+		t.Errorf("plain HTTP: %s %s", resp.Status, resp.Header.Get("x-remora-error"))
+	}
+
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trusting(ca)}}
+	defer client.CloseIdleConnections()
+	for size, want := range map[int]string{0: "https web.test 0", 300: "https web.test 300", 3 << 20: "https web.test 3145728"} { // the last one is a stream
+		req, err := http.NewRequest(http.MethodPost, "https://"+addr+"/x", bytes.NewReader(make([]byte, size)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = "web.test"
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if string(got) != want || err != nil {
+			t.Errorf("the application saw %q, %v, want %q", got, err, want)
+		}
+	}
+
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		c := trusting(ca)
+		c.MaxVersion, c.ClientSessionCache = version, tls.NewLRUClientSessionCache(1)
+		for i, want := range []bool{false, true, true} {
+			if cs, status, err := dialTLS(addr, c); err != nil || status != 200 || cs.DidResume != want {
+				t.Errorf("version %x, connection %d: %d, resumed %t, %v", version, i, status, cs.DidResume, err)
+			}
+		}
+	}
+	if n := p.metric("remora_tls_resumed_total"); n != 4 {
+		t.Errorf("%d resumed sessions were counted", n)
+	}
+
+	// A new certificate is shown without a reload, and its end is a metric.
+	other.Rotate(ca.Issue(testcerts.Leaf{Names: []string{"new.test"}, Lasts: 10 * time.Minute}))
+	p.awaitMetric(`remora_tls_certificate_loads_total{identity="listeners.web.tls"}`, 2)
+	c := trusting(ca)
+	c.ServerName = "new.test"
+	if cs, _, err := dialTLS(addr, c); err != nil || cs.PeerCertificates[0].DNSNames[0] != "new.test" {
+		t.Errorf("after the rotation: %v", err)
+	}
+	if end := p.metric(`remora_tls_certificate_expiry_timestamp_seconds{identity="listeners.web.tls"}`); end == 0 || int64(end) > time.Now().Add(10*time.Minute).Unix() {
+		t.Errorf("the first certificate ends at %d", end)
+	}
+}
+
+// TestHTTPSMinVersion: a listener for TLS 1.3 refuses 1.2.
+func TestHTTPSMinVersion(t *testing.T) {
+	ca := testcerts.New(t)
+	web := webFiles(t, ca, "web.test")
+	_, addr := startHTTPS(t, describing(t), fmt.Sprintf("cert: %q, key: %q, min_version: 1.3", web.Cert, web.Key))
+	c := trusting(ca)
+	if _, status, err := dialTLS(addr, c); err != nil || status != 200 {
+		t.Errorf("%d, %v", status, err)
+	}
+	c.MaxVersion = tls.VersionTLS12
+	if _, _, err := dialTLS(addr, c); err == nil {
+		t.Error("TLS 1.2 was accepted")
+	}
+}
+
+// TestHTTPSClientCertificates: whose requests pass depends on what their certificates prove, also
+// when the session was resumed.
+func TestHTTPSClientCertificates(t *testing.T) {
+	ca, strange := testcerts.New(t), testcerts.New(t)
+	web := webFiles(t, ca, "web.test")
+	admin, user, outsider := webFiles(t, ca, "spiffe://test/admin"), webFiles(t, ca, "spiffe://test/user"), webFiles(t, ca, "spiffe://elsewhere/user")
+	expired, expiredKey := ca.Issue(testcerts.Leaf{Names: []string{"spiffe://test/admin"}, Expired: true})
+	unknown := webFiles(t, strange, "spiffe://test/admin")
+	const none, admitted, forbidden = 0, 200, 403
+	for _, mode := range []string{"optional", "required"} {
+		keys := fmt.Sprintf("cert: %q, key: %q, ca: %q, client_certificate: %s, peers: [\"spiffe://test/*\"]", web.Cert, web.Key, web.CA, mode)
+		app := describing(t)
+		p, addr := startHTTPS(t, app, keys)
+		for _, c := range []struct {
+			name        string
+			dir         *testcerts.Dir
+			code        string // of the refusal, which is that of the handshake
+			open, admin int    // statuses
+		}{
+			{"admin", &admin, "", admitted, admitted},
+			{"user", &user, "", admitted, forbidden},
+			{"anonymous", nil, map[string]string{"required": "tls_no_certificate"}[mode], admitted, forbidden},
+			{"outsider", &outsider, "tls_wrong_peer", none, none},
+			{"expired", ptr(testcerts.NewDir(t, ca, expired, expiredKey)), "tls_expired", none, none},
+			{"unknown", &unknown, "tls_unknown_ca", none, none},
+		} {
+			t.Run(mode+"/"+c.name, func(t *testing.T) {
+				config := trusting(ca)
+				config.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+				if c.dir != nil {
+					config.Certificates = []tls.Certificate{pair(t, *c.dir)}
+				}
+				client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
+				for path, want := range map[string]int{"/open": c.open, "/admin": c.admin} {
+					for round := range 2 { // the second one resumes
+						resp, err := client.Get("https://" + addr + path)
+						if c.code != "" {
+							if err == nil {
+								t.Errorf("%s: %s", path, resp.Status)
+							}
+							continue
+						}
+						if err != nil {
+							t.Fatal(err)
+						}
+						resp.Body.Close()
+						if resp.StatusCode != want {
+							t.Errorf("%s, round %d: %s", path, round, resp.Status)
+						}
+					}
+				}
+				if c.code != "" {
+					p.awaitMetric(fmt.Sprintf("remora_tls_failures_total{code=%q}", c.code), 1)
+				}
+			})
+		}
+		if mode == "required" {
+			withdrawn(t, p, addr, app, user, strings.Replace(keys, "spiffe://test/*", "spiffe://test/admin", 1))
+		}
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// withdrawn: an open connection of a client ends when a reload no longer accepts it.
+func withdrawn(t *testing.T, p *process, addr, app string, user testcerts.Dir, keys string) {
+	t.Helper()
+	c := &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair(t, user)}}
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: patience}, "tcp", addr, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	in := bufio.NewReader(conn)
+	ask := func() error {
+		if _, err := io.WriteString(conn, "GET /x HTTP/1.1\r\nHost: web.test\r\n\r\n"); err != nil {
+			return err
+		}
+		resp, err := http.ReadResponse(in, nil)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(io.Discard, resp.Body)
+		return err
+	}
+	if err := ask(); err != nil {
+		t.Fatal(err)
+	}
+	p.reload(httpsListener(addr, app, keys), "applied")
+	if b, err := io.ReadAll(in); len(b) > 0 || err != nil {
+		t.Errorf("after the reload: %q, %v, want the end", b, err)
+	}
+	if err := ask(); err == nil {
+		t.Error("the connection goes on")
+	}
+}
+
+// TestHTTPSPerSource: clients without a certificate count by their address.
+func TestHTTPSPerSource(t *testing.T) {
+	ca := testcerts.New(t)
+	web, user := webFiles(t, ca, "web.test"), webFiles(t, ca, "spiffe://test/user")
+	addr := freeAddrs(t, 1)[0]
+	text := httpsListener(addr, describing(t), fmt.Sprintf("cert: %q, key: %q, ca: %q, client_certificate: optional", web.Cert, web.Key, web.CA))
+	p := startRemora(t, strings.Replace(text, "limits: {", "limits: {per_source: 2, ", 1))
+	p.ready()
+	connect := func(c *tls.Config) error {
+		conn, err := tls.DialWithDialer(&net.Dialer{Timeout: patience}, "tcp", addr, c)
+		if err == nil {
+			t.Cleanup(func() { conn.Close() })
+		}
+		return err
+	}
+	known := trusting(ca)
+	known.Certificates = []tls.Certificate{pair(t, user)}
+	for range 4 { // each is proven before the next one comes
+		before := p.metric("remora_tls_handshakes_total")
+		if err := connect(known); err != nil {
+			t.Fatal(err)
+		}
+		p.awaitMetric("remora_tls_handshakes_total", before+1)
+	}
+	for i, accepted := range []bool{true, true, false} {
+		if err := connect(trusting(ca)); (err == nil) != accepted {
+			t.Errorf("anonymous client %d: %v", i, err)
+		}
+	}
+	p.awaitMetric("remora_reactor_refused_source_total", 1)
+}

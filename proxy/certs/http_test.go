@@ -1,0 +1,131 @@
+package certs
+
+import (
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/internal/testcerts"
+)
+
+// openHTTP opens an identity of HTTP.
+func openHTTP(t *testing.T, d testcerts.Dir, h HTTP, peers ...string) *Source {
+	t.Helper()
+	s, err := Open(Options{Cert: d.Cert, Key: d.Key, CA: d.CA, Peers: peers, HTTP: &h, Interval: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// TestHTTPNames: a server must prove the name that was dialled, by SNI or as an address.
+func TestHTTPNames(t *testing.T) {
+	ca := testcerts.New(t)
+	d := testcerts.NewDir(t, ca, nil, nil)
+	d.Rotate(ca.Issue(testcerts.Leaf{Names: []string{"a.test", "127.0.0.1"}}))
+	more := testcerts.NewDir(t, ca, nil, nil)
+	more.Rotate(ca.Issue(testcerts.Leaf{Names: []string{"b.test"}}))
+	server := openHTTP(t, d, HTTP{More: []KeyPair{{more.Cert, more.Key}}})
+	client := openHTTP(t, testcerts.Dir{CA: d.CA}, HTTP{})
+	byPeer := openHTTP(t, testcerts.Dir{CA: d.CA}, HTTP{}, "b.test")
+	for _, c := range []struct {
+		from       *Source
+		addr, name string
+		ok         bool
+	}{
+		{client, "127.0.0.1:1", "a.test", true},
+		{client, "127.0.0.1:1", "b.test", true},
+		{client, "127.0.0.1:1", "c.test", false},
+		{client, "127.0.0.1:1", "", true},
+		{client, "127.0.0.2:1", "", false},
+		{byPeer, "127.0.0.1:1", "b.test", true},
+		{byPeer, "127.0.0.1:1", "a.test", false}, // another certificate, without the name
+	} {
+		_, err := handshake(t, server.Server(), c.from.ClientFor(c.addr, c.name))
+		var refused *VerifyError
+		if (err == nil) != c.ok || err != nil && (!errors.As(err, &refused) || refused.Code != CodeWrongPeer) {
+			t.Errorf("%s, %q: %v", c.addr, c.name, err)
+		}
+	}
+}
+
+// TestHTTPResumes: a session is resumed with its endpoint and name, and not with another
+// configuration. What its peer is allowed is asked again.
+func TestHTTPResumes(t *testing.T) {
+	ca := testcerts.New(t)
+	d := testcerts.NewDir(t, ca, nil, nil)
+	d.Rotate(ca.Issue(testcerts.Leaf{Names: []string{"a.test", "b.test"}}))
+	server := openHTTP(t, d, HTTP{Clients: tls.RequireAnyClientCert})
+	client := openHTTP(t, d, HTTP{})
+	resumed := func(server, client *tls.Config) (did bool) {
+		t.Helper()
+		client = client.Clone()
+		verify := client.VerifyConnection
+		client.VerifyConnection = func(cs tls.ConnectionState) error {
+			did = cs.DidResume
+			return verify(cs)
+		}
+		if a, b := handshake(t, server, client); a != nil || b != nil {
+			t.Fatalf("%v, %v", a, b)
+		}
+		return did
+	}
+	own := server.Server()
+	for i, c := range []struct {
+		addr, name string
+		want       bool
+	}{
+		{"127.0.0.1:1", "a.test", false}, {"127.0.0.1:1", "a.test", true}, {"127.0.0.1:2", "a.test", false}, {"127.0.0.1:1", "b.test", false},
+		{"127.0.0.1:2", "a.test", true},
+	} {
+		if got := resumed(own, client.ClientFor(c.addr, c.name)); got != c.want {
+			t.Errorf("connection %d: resumed %t", i, got)
+		}
+	}
+	// The server's view of a client that is no longer accepted.
+	strict := own.Clone()
+	refusal := &VerifyError{CodeWrongPeer, errors.New("not any more")}
+	strict.VerifyConnection = func(cs tls.ConnectionState) error {
+		if len(cs.PeerCertificates) == 0 {
+			t.Error("a resumed session has no certificate")
+		}
+		return refusal
+	}
+	if err, _ := handshake(t, strict, client.ClientFor("127.0.0.1:1", "a.test")); !errors.Is(err, refusal) {
+		t.Errorf("the server accepted it: %v", err)
+	}
+	// A changed file ends all sessions, of both sides.
+	loads := client.Stats().Loads
+	d.Rotate(ca.Issue(testcerts.Leaf{Names: []string{"a.test", "b.test"}}))
+	await(t, "the new files", func() bool { return client.Stats().Loads > loads && server.Stats().Loads > loads })
+	if resumed(server.Server(), client.ClientFor("127.0.0.1:1", "a.test")) {
+		t.Error("a session of the former certificate was resumed")
+	}
+}
+
+// TestHTTPCheck: the faults of further certificates name their settings.
+func TestHTTPCheck(t *testing.T) {
+	ca := testcerts.New(t)
+	d := testcerts.NewDir(t, ca, nil, nil)
+	d.Rotate(ca.Issue(testcerts.Leaf{Names: []string{"a.test"}}))
+	other := testcerts.NewDir(t, ca, nil, nil)
+	other.Rotate(ca.Issue(testcerts.Leaf{Names: []string{"b.test"}}))
+	o := Options{Cert: d.Cert, Key: d.Key, HTTP: &HTTP{More: []KeyPair{{other.Cert, other.Key}, {other.Cert, d.Key}, {d.Cert + ".none", d.Key}}}}
+	var keys []string
+	for _, f := range Check(o, time.Now()) {
+		keys = append(keys, f.Key)
+	}
+	if len(keys) != 2 || keys[0] != "certificates[1].key" || keys[1] != "certificates[2].cert" {
+		t.Errorf("faults of %q", keys)
+	}
+	same := o
+	same.HTTP = &HTTP{More: o.HTTP.More}
+	changed := o
+	changed.HTTP = &HTTP{More: o.HTTP.More[:1]}
+	if s := (&Source{opt: o}); !s.Has(same) || s.Has(changed) || s.Has(Options{Cert: d.Cert, Key: d.Key}) {
+		t.Error("Has is wrong")
+	}
+}

@@ -1,0 +1,23 @@
+package config
+
+import "testing"
+
+func TestServerName(t *testing.T) {
+	for _, c := range []struct{ sni, host, addr, want string }{
+		{"", "", "10.0.0.1:443", "10.0.0.1"},
+		{"", "", "[::1]:443", "::1"},
+		{"", "api.test", "10.0.0.1:443", "api.test"},
+		{"fixed.test", "api.test", "10.0.0.1:443", "fixed.test"},
+		{SNIHost, "api.test", "10.0.0.1:443", "api.test"},
+	} {
+		s := ServiceTLS{SNI: c.sni}
+		if got := s.ServerName(c.host, c.addr); got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+	for authority, want := range map[string]string{"": "", "a": "a", "a:1": "a", "[::1]": "::1", "[::1]:1": "::1"} {
+		if got := HostOf(authority); got != want {
+			t.Errorf("%q: %q, want %q", authority, got, want)
+		}
+	}
+}
