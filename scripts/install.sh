@@ -10,8 +10,8 @@ set -euo pipefail
 # Name the suite beside each.
 packages=(
 	etcd-server python3                           # interop and others
-	curl default-jdk-headless nodejs python3-venv # interop, http-proxy, streams, soak, readme
-	openssl                                       # soak
+	curl default-jdk-headless nodejs python3-venv # interop, http-proxy, streams, soak, readme, tls
+	openssl                                       # soak, tls
 	maven                                         # interop-dubbo, http-proxy
 	wrk                                           # interop, cost
 	strace valgrind                               # cost
@@ -19,7 +19,7 @@ packages=(
 	iptables iproute2 redis-server util-linux     # intercept-test, chaos, readme
 	mount                                         # chaos
 	systemd                                       # test: systemd-analyze
-	apache2-bin haproxy lighttpd nginx            # differential; strictness, too
+	apache2-bin haproxy lighttpd nginx            # differential; strictness and tls, too
 	gunicorn python3-aiohttp python3-hypercorn    # differential
 	python3-tornado python3-uvicorn               # differential
 )
