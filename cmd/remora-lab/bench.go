@@ -63,7 +63,19 @@ nothing was measured. It is 0 if only other proxies failed.`)
 	f.DurationVar(&c.Rest.Duration, "idle", 5*time.Second, "how long a proxy is measured at rest")
 	f.IntVar(&c.Rest.Connections, "idle-connections", 10_000,
 		"idle connections of a proxy at rest; 0 means that nothing is measured at rest")
-	cmd.AddCommand(tailCommand(), matrixCommand(), dubboCommand(), memoryCommand())
+	cmd.AddCommand(tailCommand(), matrixCommand(), dubboCommand(), httpsCommand(), memoryCommand())
+	return cmd
+}
+
+func httpsCommand() *cobra.Command {
+	c := comparison{all: bench.HTTPSRows(), Options: bench.Options{Kind: bench.HTTPS, Watch: true}}
+	cmd := c.command("https", "Measure what HTTPS costs beside HAProxy",
+		`Measure what HTTPS costs: one sidecar, and HAProxy, called by HTTPS (https-in) or calling a
+server by it (https-out), over connections that stay open. It needs wrk and HAProxy. The exit
+status is 1 if a request failed.`)
+	f := cmd.Flags()
+	f.Float64Var(&c.seconds, "seconds", 5, "length of each load; wrk takes whole seconds")
+	f.IntSliceVar(&c.connections, "connections", []int{1, 64}, "connections of the closed loops")
 	return cmd
 }
 

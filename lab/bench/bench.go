@@ -34,6 +34,7 @@ const (
 	Costs Kind = ""      // of Rows
 	Tail  Kind = "tail"  // of TailRows
 	Dubbo Kind = "dubbo" // of DubboRows
+	HTTPS Kind = "https" // of HTTPSRows
 
 	RealMatrix Kind = "matrix" // of MatrixRows, see Matrix
 )

@@ -53,7 +53,7 @@ func (p place) arguments() ([]string, error) {
 	return append(slices.Clip(p.args), path), nil
 }
 
-// writeCertificate writes cert.pem, self-signed and trusted by all sidecars of a row, and key.pem.
+// writeCertificate writes cert.pem, self-signed and trusted by all sidecars of a row, key.pem, and both in bundle.pem.
 func writeCertificate(dir string) error {
 	const name = "bench" // as in remora.yaml
 	now := time.Now()
@@ -68,5 +68,6 @@ func writeCertificate(dir string) error {
 	}
 	cert, key, err := made.PEM()
 	return errors.Join(err, os.WriteFile(filepath.Join(dir, "cert.pem"), cert, 0o600),
-		os.WriteFile(filepath.Join(dir, "key.pem"), key, 0o600))
+		os.WriteFile(filepath.Join(dir, "key.pem"), key, 0o600),
+		os.WriteFile(filepath.Join(dir, "bundle.pem"), slices.Concat(cert, key), 0o600))
 }

@@ -60,6 +60,35 @@ func TestSidecarConfigurations(t *testing.T) {
 	}
 }
 
+// TestHTTPSConfigurations checks that each side of each row speaks HTTPS where its name says so.
+func TestHTTPSConfigurations(t *testing.T) {
+	for _, row := range HTTPSRows() {
+		args, err := testPlace(t, row.chain[0]).arguments()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(args[len(args)-1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, out := "bind "+testListen+" ssl ", " ssl verify required "
+		if row.sidecars() {
+			c, err := config.Load(args[len(args)-1])
+			if err != nil {
+				t.Errorf("%s: %v", row.Name, err)
+				continue
+			}
+			in, out = "tls: {cert:", "tls: {ca:"
+			if got := c.Listeners[0].TLS.Enabled(); got != strings.HasSuffix(row.Name, "-in") {
+				t.Errorf("%s: TLS of the listener is %t", row.Name, got)
+			}
+		}
+		if strings.Contains(string(b), in) != strings.HasSuffix(row.Name, "-in") || strings.Contains(string(b), out) != strings.HasSuffix(row.Name, "-out") {
+			t.Errorf("%s:\n%s", row.Name, b)
+		}
+	}
+}
+
 // TestPeerConfigurations checks that peers log nothing and keep connections alive.
 func TestPeerConfigurations(t *testing.T) {
 	for _, c := range []struct {

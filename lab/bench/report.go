@@ -72,6 +72,7 @@ var restColumns = []column{
 var comparisons = []struct{ row, base string }{
 	{"remora-1", "nginx-1"}, {"remora-1", "haproxy-1"}, {"remora-1", "envoy-1"},
 	{"remora-2", "relay-2"}, {"remora-2", "nginx-2"}, {"remora-2", "haproxy-2"}, {"remora-2", "envoy-2"},
+	{"remora-https-in", "haproxy-https-in"}, {"remora-https-out", "haproxy-https-out"},
 	{"remora-2-tls", "remora-2"}, {"remora-2-observed", "remora-2"}, {"remora-2-nogc", "remora-2"},
 }
 
@@ -99,7 +100,7 @@ func (r *Report) Text(w io.Writer) error {
 			AtRest, r.Rest.Duration.Seconds(), r.Rest.Connections)
 		writeTable(&b, title, r.table(AtRest, restColumns))
 	}
-	if r.Kind != Dubbo {
+	if r.Kind != Dubbo && r.Kind != HTTPS {
 		writeTable(&b, "Promises, by medians", r.judge())
 	}
 	_, err = io.WriteString(w, b.String())
@@ -255,7 +256,7 @@ func (r *Report) Check() error {
 		preface, err := r.preface()
 		return errors.Join(errors.New("bench: nothing was measured: "+preface), err)
 	}
-	for _, row := range slices.Concat(Rows(), TailRows(), DubboRows(), MatrixRows()) {
+	for _, row := range slices.Concat(Rows(), TailRows(), DubboRows(), HTTPSRows(), MatrixRows()) {
 		if len(row.chain) > 0 && !row.sidecars() {
 			continue
 		}

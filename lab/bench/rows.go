@@ -26,11 +26,13 @@ type replicas struct {
 
 // hop is one proxy of a chain.
 type hop struct {
-	program Program
-	config  string   // template of its configuration; "" means that it gets two ports instead
-	args    []string // the path of its configuration comes after them
-	Hedge   bool     // of Envoy: a second request to another host after 5 ms
-	Sidecar *sidecar // nil for other proxies
+	program             Program
+	config              string   // template of its configuration; "" means that it gets two ports instead
+	args                []string // the path of its configuration comes after them
+	Hedge               bool     // of Envoy: a second request to another host after 5 ms
+	SecureIn, SecureOut bool     // HTTPS from the load, or to the next hop: of HAProxy and Remora
+	uncounted           bool     // it belongs to the other side, and its usage is not measured
+	Sidecar             *sidecar // nil for other proxies
 }
 
 var (
@@ -98,6 +100,31 @@ func DubboRows() []Row {
 		{Name: "dubbo", chain: chain, script: "form.lua", replicas: replicas{count: 3, args: fast}},
 		{Name: "dubbo-50ms", chain: chain, script: "form.lua", replicas: replicas{count: 3, args: slow}},
 	}
+}
+
+// HTTPSRows are one proxy that is called by HTTPS, or that calls a server by it: HAProxy in front of the replica.
+func HTTPSRows() []Row {
+	secure := func(h hop, in, out bool) hop {
+		h.SecureIn, h.SecureOut = in, out
+		return h
+	}
+	server := secure(haproxy, true, false)
+	server.uncounted = true
+	remora := sidecar{In: "http", Out: "http"}.hop()
+	return []Row{
+		{Name: "haproxy-https-in", chain: []hop{secure(haproxy, true, false)}, script: "post.lua"},
+		{Name: "remora-https-in", chain: []hop{secure(remora, true, false)}, script: "post.lua"},
+		{Name: "haproxy-https-out", chain: []hop{secure(haproxy, false, true), server}},
+		{Name: "remora-https-out", chain: []hop{secure(remora, false, true), server}},
+	}
+}
+
+// scheme returns the scheme of the URL of the row.
+func (r Row) scheme() string {
+	if len(r.chain) > 0 && r.chain[0].SecureIn {
+		return "https://"
+	}
+	return "http://"
 }
 
 // sidecars reports whether the row is one of Remora's.

@@ -100,7 +100,7 @@ func (s *Stack) start(ctx context.Context) error {
 		}
 		upstreams = listen
 	}
-	s.Addr, s.URL = upstreams[0], "http://"+upstreams[0]+computePath
+	s.Addr, s.URL = upstreams[0], s.row.scheme()+upstreams[0]+computePath
 	err = child.Await(ctx, front, "a response", func(ctx context.Context) error {
 		if s.row.script == "" {
 			_, err := child.Call(ctx, http.MethodPost, s.URL)
@@ -154,7 +154,9 @@ func (s *Stack) proxy(ctx context.Context, name string, p place) (_ *child.Proce
 	if err != nil {
 		return nil, err
 	}
-	s.Meter = append(s.Meter, started.PID())
+	if !p.uncounted {
+		s.Meter = append(s.Meter, started.PID())
+	}
 	if p.Sidecar != nil {
 		s.sidecars = append([]process{{started, p.Admin}}, s.sidecars...)
 	}
