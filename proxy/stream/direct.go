@@ -56,7 +56,7 @@ func (d *direct) failed(f *fault.Failure) *fault.Failure {
 	if d.isAborted() || d.srv.ctx.Err() != nil {
 		return cmp.Or(d.why.Load(), fault.Draining)
 	}
-	d.srv.worker().Failed(f)
+	d.by.Failed(f)
 	return f
 }
 
