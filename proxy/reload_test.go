@@ -161,7 +161,7 @@ func TestReloadRemovesListener(t *testing.T) {
 		m.Consumer.Reload(fmt.Sprintf(`
 listeners: [{name: egress, address: "127.0.0.1:%d", protocol: http}]
 routes: [{service: compute}]
-services: {compute: {discover: static, endpoints: ["10.0.9.9:1"]}}`, port))
+services: {compute: {discover: static, endpoints: ["10.0.9.9:1"], protocol: link}}`, port))
 		m.W.Run(2 * time.Second)
 		if c.Ended {
 			t.Fatalf("moved %t: the idle connection was closed", moved)
@@ -217,7 +217,7 @@ func TestReloadDuringAccept(t *testing.T) {
 			m.Consumer.Reload(`
 listeners: [{name: other, address: "127.0.0.1:15002", protocol: http}]
 routes: [{service: next}]
-services: {next: {discover: static, endpoints: ["10.0.9.9:1"]}}`)
+services: {next: {discover: static, endpoints: ["10.0.9.9:1"], protocol: link}}`)
 			const late = "10.0.0.1:16000"
 			m.W.Listen(late, m.Consumer.Loop, func() loop.Stream { return listener.Accept(m.Consumer.Proc.Workers()[0]) })
 			one := m.Post(10)

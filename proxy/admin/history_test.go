@@ -32,7 +32,8 @@ func TestHistory(t *testing.T) {
 		t.Fatalf("%+v and %+v", all, compute)
 	}
 	ratio := func(a, b float32) string { return fmt.Sprintf("%.3f", a/b) }
-	if got := ratio(all.Failed[0], all.Requests[0]); got != "0.429" {
+	// Of 7 requests 3 fail, and so do the copies of 2 of them that the route mirrors.
+	if got := ratio(all.Failed[0], all.Requests[0]); got != "0.556" {
 		t.Errorf("%s of all requests have failed: %+v", got, all)
 	}
 	if got := ratio(compute.Failed[0], compute.Requests[0]); got != "0.200" || compute.P50[0] <= 0 || compute.P999[0] < compute.P50[0] {

@@ -188,6 +188,9 @@ func scalarSchema(t reflect.Type, f field) map[string]any {
 		add(map[string]any{"type": "boolean"})
 	case t.Kind() == reflect.String && len(f.oneof) > 0:
 		add(map[string]any{"enum": f.oneof})
+		if _, err := strconv.ParseFloat(f.oneof[0], 64); err == nil { // without quotes
+			add(map[string]any{"type": "number"})
+		}
 	case t.Kind() == reflect.String: // a number without quotes is text, too
 		return refTo("text")
 	case t.Kind() == reflect.Float64:

@@ -321,3 +321,37 @@ func (v *validator) headerValues(at path, all map[string]string) {
 		}
 	}
 }
+
+// mirror reports services that can't take copies, and routes without requests of HTTP.
+func (v *validator) mirror(at path, r *Route) {
+	name := r.Mirror.Service
+	shown := at.key("service")
+	if name == "" {
+		v.refuseIf(r.Mirror.Share != 1, shown, "missing; a share alone copies nothing")
+		return
+	}
+	v.reference(shown, name)
+	v.refuseIf(v.routeProtocol(&r.Match) == ProtocolDubbo, at, "calls of Dubbo are not copied")
+	switch s := v.config.Services[name]; {
+	case s == nil:
+	case s.Protocol != ProtocolHTTP && s.Protocol != ProtocolLink:
+		v.report(shown, "service %s speaks %s; expected one with protocol: %s or %s", name, s.Protocol, ProtocolLink, ProtocolHTTP)
+	case s.Allow.Given():
+		v.report(shown, "service %s has allow rules, which are for callers: a copy has none", name)
+	}
+}
+
+// fault reports statuses that are no errors, shares of nothing, and delays that only end in a
+// deadline.
+func (v *validator) fault(at path, r *Route) {
+	f := &r.Fault
+	v.refuseIf(f.Abort > 0 && f.Abort < 400, at.key("abort"), "expected a status from 400 to 599, got %d", f.Abort)
+	v.refuseIf(f.Delay == 0 && f.DelayShare != 1, at.key("delay"), "missing; delay_share alone delays nothing")
+	v.refuseIf(f.Abort == 0 && f.AbortShare != 1, at.key("abort"), "missing; abort_share alone aborts nothing")
+	for _, p := range r.policies() {
+		if f.Delay >= p.Timeout {
+			v.report(at.key("delay"), "%s is not less than the timeout of %s: expected abort: 504 to try out timeouts", f.Delay, p.Timeout)
+			return
+		}
+	}
+}

@@ -42,7 +42,7 @@ func withService(keys string) string {
 // withRoute returns a configuration with two services, and a route to the first with these keys.
 func withRoute(keys string) string {
 	return `{services: {s: {discover: static, endpoints: ["a:1"], protocol: http, timeout: 2s}, mirrored: {discover: static, endpoints: ["b:1"], protocol: http}},
-listeners: [{name: l, address: "a:1", protocol: http}], routes: [{service: s, ` + keys + `}]}`
+listeners: [{name: l, address: "c:1", protocol: http}], routes: [{service: s, ` + keys + `}]}`
 }
 
 // withEtcd returns a configuration of etcd with these endpoints, and further keys.
@@ -208,7 +208,7 @@ func TestServiceRules(t *testing.T) {
 
 // TestRateKeyRules checks the keys of rate limits.
 func TestRateKeyRules(t *testing.T) {
-	dubbo := `{services: {s: {discover: static, endpoints: ["a:1"], protocol: dubbo}}, listeners: [{name: l, address: "a:1", protocol: dubbo, rate_limit: {rate: 1, key: %s}}],
+	dubbo := `{services: {s: {discover: static, endpoints: ["a:1"], protocol: dubbo}}, listeners: [{name: l, address: "b:1", protocol: dubbo, rate_limit: {rate: 1, key: %s}}],
 routes: [{service: s}]}`
 	checkRules(t, []rule{
 		{withRoute(`rate_limit: {rate: 1, key: peer}`), ""},

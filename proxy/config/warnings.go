@@ -16,12 +16,10 @@ func (c *Config) Equal(other *Config) bool {
 	return reflect.DeepEqual(&a, &b)
 }
 
-// warnEmpty warns of a section without content. [] and {} say that it is meant, except that a
-// tls block without keys encrypts nothing.
+// warnEmpty warns of a section without content. [] and {} say that it is meant.
 func (d *decoder) warnEmpty(n *node, v reflect.Value, p path) {
 	isSection := v.Kind() == reflect.Struct || v.Kind() == reflect.Slice || v.Kind() == reflect.Map
-	isTLS := v.Type() == reflect.TypeFor[TLS]()
-	if isSection && n.kind == kindNull || isTLS && n.kind == kindMapping && len(n.entries) == 0 {
+	if isSection && n.kind == kindNull {
 		d.warn(p, "empty, as if it were left out")
 	}
 }

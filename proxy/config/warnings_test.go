@@ -23,8 +23,7 @@ func TestWarnings(t *testing.T) {
 			"f:2:9: warning: routes: not used: each listener has a service of its own"},
 		{listener + "services:\n" + service("a") + "routes:\nlog:\nlimits: {}\nregister: []\n",
 			"f:4:1: warning: routes: empty, as if it were left out\nf:5:1: warning: log: empty, as if it were left out"},
-		{"listeners: [{name: l, address: \"127.0.0.1:1\", protocol: http, service: a, tls: {}, allow: {}, forwarded: {strip: []}}]\nservices:\n" + service("a"),
-			"f:1:80: warning: listeners[0].tls: empty, as if it were left out"},
+		{"listeners: [{name: l, address: \"127.0.0.1:1\", protocol: http, service: a, allow: {}, forwarded: {strip: []}}]\nservices:\n" + service("a"), ""},
 		{listener + "services:\n  a: {discover: static, endpoints: [\"a:1\"], retry: {on: }}\n",
 			"f:3:53: warning: services.a.retry.on: empty, as if it were left out"},
 	} {

@@ -31,12 +31,12 @@ func EditResponse(ex *exchange.Exchange, res *protocol.Response, l *exchange.Lis
 }
 
 // ResponseEditor returns what EditResponse does, for a response that comes after ex has ended. It
-// returns nil if the route has no edits.
+// returns nil if there is no route, or it has no edits.
 func ResponseEditor(ex *exchange.Exchange, l *exchange.Listener, from *Origin) func(*protocol.Response) {
-	e := ex.Route.Edits
-	if e == nil || !e.Response.Given() {
+	if ex.Route == nil || ex.Route.Edits == nil || !ex.Route.Edits.Response.Given() {
 		return nil
 	}
+	e := ex.Route.Edits
 	v := valuesOf(ex.Route, ex, l, from)
 	kept := v.Clone()
 	return func(res *protocol.Response) { res.Headers, _ = e.Response.Apply(res.Headers, kept, nil) }

@@ -196,3 +196,33 @@ func (s *session) sendContinue() {
 func PlaintextResponse() []byte {
 	return downstream.AppendFailure(nil, fault.TLSRequired, nil, nil, http1.ResponseFlags{Minor: 1, Close: true})
 }
+
+// failureOf returns the failure for input that can't be decoded because of err.
+func (s *session) failureOf(err error) *fault.Failure {
+	if s.requests == 0 {
+		if f := downstream.OtherProtocol(s.in.B); f != nil {
+			return f
+		}
+	}
+	return fault.OfRequest(err)
+}
+
+// refuse queues f as the last response, since the beginning of the next message is unknown.
+func (s *session) refuse(f *fault.Failure) {
+	exchange.LogExample(s.host.Shard, exchange.ClientOf(s), "", s.example(), f)
+	s.input.become(inputClosed)
+	s.dropInput()
+	s.timeout.Stop()
+	s.calls = append(s.calls, call{refuse: f, minor: 1, last: true})
+}
+
+// example returns the example of the request that is being received.
+func (s *session) example() exchange.Example {
+	switch {
+	case s.input == inputBody:
+		return s.cur.Example()
+	case s.in != nil:
+		return downstream.ExampleOf(s.in.B)
+	}
+	return exchange.Example{}
+}

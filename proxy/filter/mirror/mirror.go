@@ -45,7 +45,7 @@ func New(at *exchange.FilterPlace) exchange.Filter {
 	policy.Retry, policy.Hedge.Mode, policy.Hedge.Class = config.Retry{}, config.HedgeOff, config.ClassNone
 	f := &filter{
 		shard: at.Shard, pool: at.Pool, share: c.Share,
-		to:       exchange.NewRoute(&route.Plan{Index: -1, Match: &config.Match{}, Policy: &policy}, service),
+		to:       exchange.NewRoute(&route.Plan{Index: -1, Match: &config.Match{}, Route: &config.Route{}, Policy: &policy}, service),
 		listener: &exchange.Listener{Name: "mirror"}, counts: service.FilterStats(),
 	}
 	f.counts.Mirrors = true
