@@ -176,7 +176,7 @@ func TestHotRestartFails(t *testing.T) {
 	for _, c := range []struct{ name, yaml, says string }{
 		{"invalid", good + "\nnonsense: 1", "nonsense"},
 		{"an address is taken", strings.Replace(good, "listeners: [", fmt.Sprintf(
-			"listeners: [{name: more, address: %q, protocol: http}, ", taken.Addr()), 1), "listener more"},
+			"listeners: [{name: more, address: %q, protocol: http}, ", taken.Addr()), 1), "listeners[0].address"},
 		{"endpoints unknown", strings.Replace(good, "services: {", "services: {far: {discover: etcd}, ", 1) +
 			fmt.Sprintf("\nregistry: {etcd: {endpoints: [%q]}}", addrs[1]), "no endpoints known"},
 	} {

@@ -44,6 +44,7 @@ func TestSettingsPageReloads(t *testing.T) {
 func oneOfEach() *config.Config {
 	c := config.Default()
 	c.Listeners = []config.Listener{{Name: "in", Address: "127.0.0.1:1", Protocol: config.ProtocolHTTP}}
+	c.Listeners[0].TLS.Certificates = []config.KeyPair{{}}
 	svc := config.DefaultService("app")
 	svc.Endpoints = []config.Endpoint{{Address: "127.0.0.1:2"}}
 	svc.MaxConcurrency = 8

@@ -178,7 +178,7 @@ type ListenerTLS struct {
 	TLS `yaml:",inline"`
 
 	// Further certificates, of which the name that a client asks for chooses one.
-	Certificates []KeyPair `yaml:"certificates" reload:"see above"`
+	Certificates []KeyPair `yaml:"certificates" reload:"next connection"`
 	// HTTP: whether clients show a certificate, which must be of `ca` and, if set, `peers`.
 	ClientCertificate string `yaml:"client_certificate" oneof:"none optional required" reload:"next connection"`
 	// HTTP: the oldest version of TLS that is accepted. Links speak 1.3.
@@ -188,9 +188,9 @@ type ListenerTLS struct {
 // KeyPair is a certificate and its private key.
 type KeyPair struct {
 	// HTTP: file with one of up to 256 further certificates, then its intermediates. The first with the name that a client asks for is shown; without one it is `tls.cert`.
-	Cert string `yaml:"cert" reload:"see above"`
+	Cert string `yaml:"cert" reload:"next connection"`
 	// File with its private key.
-	Key string `yaml:"key" reload:"see above"`
+	Key string `yaml:"key" reload:"next connection"`
 }
 
 // The values of ListenerTLS.ClientCertificate and MinVersion.
@@ -226,7 +226,7 @@ type ServiceTLS struct {
 	TLS `yaml:",inline"`
 
 	// HTTP: the name that is asked for, and that the certificate must have unless `peers` is set. `host` means the request's Host. Empty means the host name of the endpoint, or its address.
-	SNI string `yaml:"sni" reload:"see above"`
+	SNI string `yaml:"sni" reload:"new service"`
 }
 
 // SNIHost is the value of ServiceTLS.SNI for the Host of the request.
