@@ -31,7 +31,7 @@ var layers = []layer{
 	{
 		[]string{"cmd/remora"},
 		[]string{
-			"cmd/remora/...", "proxy/admin", "proxy/overload", "proxy/telemetry/...", "proxy/reactor", "proxy/stream", "proxy", "proxy/loop",
+			"cmd/remora/...", "proxy/admin", "proxy/overload", "proxy/telemetry/...", "proxy/reactor", "proxy/reactor/unixsock", "proxy/stream", "proxy", "proxy/loop",
 			"proxy/config", "proxy/certs", "proxy/handover", "registry/...", "docs", "internal/...",
 			"proxy/route", "protocol", "protocol/http1", // to try routes
 		},
@@ -64,7 +64,7 @@ var layers = []layer{
 		[]string{"proxy/stream"},
 		[]string{
 			"proxy", "proxy/downstream", "proxy/exchange", "proxy/allow", "proxy/fair", "proxy/fault", "proxy/loop", "proxy/telemetry/accesslog",
-			"proxy/telemetry/stats", "proxy/config", "proxy/reactor/kernel", "protocol/...",
+			"proxy/telemetry/stats", "proxy/config", "proxy/proxyproto", "proxy/reactor/hello", "proxy/reactor/kernel", "protocol/...",
 		},
 		"streams run on goroutines beside the core: of a loop they see who gives leases",
 	},
@@ -85,7 +85,7 @@ var layers = []layer{
 	{
 		[]string{"proxy/reactor", "proxy/sim", "proxy/conformance"},
 		[]string{
-			"proxy/loop", "proxy/fair", "proxy/reactor/hello", "proxy/reactor/kernel", "proxy/telemetry/stats", "proxy/conformance", "proxy/certs", "proxy/identity",
+			"proxy/loop", "proxy/fair", "proxy/reactor/...", "proxy/proxyproto", "proxy/telemetry/stats", "proxy/conformance", "proxy/certs", "proxy/identity",
 			"protocol/http1", "internal/...",
 		},
 		"a driver implements the loop, and knows nothing of requests",
@@ -96,20 +96,20 @@ var layers = []layer{
 		"bounds and shares of any kind of holder",
 	},
 	{
-		[]string{"proxy/reactor/hello"},
+		[]string{"proxy/reactor/hello", "proxy/reactor/unixsock", "proxy/proxyproto"},
 		nil,
-		"a reader of bytes, which knows no connection",
+		"first bytes and files of sockets: they know no connection of the sidecar",
 	},
 	{
 		[]string{"proxy/telemetry/otlp"},
-		[]string{"proxy/telemetry/trace", "proxy/config"},
+		[]string{"proxy/telemetry/trace", "proxy/config", "internal/unixaddr"},
 		"spans are exported from plain records, off the loops; the core does not know how",
 	},
 	{
 		[]string{"proxy"},
 		[]string{
 			"proxy/downstream/...", "proxy/upstream/...", "proxy/filter/...", "proxy/exchange", "proxy/limit", "proxy/allow", "proxy/forwarded", "proxy/route",
-			"proxy/shard", "proxy/fault", "proxy/loop", "proxy/telemetry/...", "proxy/config", "protocol", "lb", "registry",
+			"proxy/shard", "proxy/fault", "proxy/loop", "proxy/telemetry/...", "proxy/config", "protocol", "lb", "registry", "internal/unixaddr",
 		},
 		"proxy wires the core; drivers, admin and registry clients reach it, never the other way",
 	},
@@ -203,7 +203,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"proxy/forwarded"},
-		[]string{"proxy/config", "protocol"},
+		[]string{"proxy/loop", "proxy/config", "protocol"},
 		"what a client may say of itself is decided by names and addresses alone",
 	},
 	{
@@ -233,7 +233,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"proxy/loop", "proxy/hedge", "proxy/limit/adaptive", "proxy/config", "proxy/identity", "proxy/handover", "proxy/overload", "proxy/reactor/kernel", "docs"},
-		nil,
+		[]string{"internal/unixaddr"},
 		"a leaf: it can be read, tested and reused on its own",
 	},
 	{
@@ -253,7 +253,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"registry/dns", "registry/health"},
-		[]string{"registry"},
+		[]string{"registry", "internal/unixaddr"},
 		"it decorates any source, so it knows none: host names of a snapshot become addresses, or endpoints get verdicts",
 	},
 	{
@@ -263,7 +263,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"registry/*"},
-		[]string{"registry", "registry/dns"},
+		[]string{"registry", "registry/dns", "internal/unixaddr"},
 		"a source of endpoints knows the registry's types, puts dns around itself, and knows no other source",
 	},
 	{

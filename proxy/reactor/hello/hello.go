@@ -49,6 +49,9 @@ const (
 	// nothing. Text has a greater one.
 	maxVersion = 0x10
 
+	// UnrecognizedName is the alert for a server name that nobody here has (RFC 6066, section 3).
+	UnrecognizedName = 112
+
 	alertUnexpectedMessage = 10
 	alertRecordOverflow    = 22
 	alertDecodeError       = 50

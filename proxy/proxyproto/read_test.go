@@ -1,0 +1,89 @@
+package proxyproto
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// pipe returns both ends of a connection of a network.
+func pipe(t *testing.T, network string) (client, server net.Conn) {
+	t.Helper()
+	at := "127.0.0.1:0"
+	if network == "unix" {
+		at = filepath.Join(t.TempDir(), "s")
+	}
+	ln, err := net.Listen(network, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	if client, err = net.Dial(network, ln.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	if server, err = ln.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Close() })
+	_ = server.SetReadDeadline(time.Now().Add(time.Minute))
+	return client, server
+}
+
+// TestRead reads each header from a socket, also byte by byte, and leaves what follows.
+func TestRead(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		for _, c := range headers {
+			for _, step := range []int{len(c.text) + 1, 1, 100} {
+				client, server := pipe(t, network)
+				go func() {
+					text := c.text + "!"
+					for len(text) > 0 {
+						n, _ := client.Write([]byte(text[:min(step, len(text))]))
+						text = text[n:]
+					}
+					client.Close()
+				}()
+				h, err := Read(server)
+				if h != c.want || err != nil {
+					t.Fatalf("%s, %s: %+v, %v", network, c.name, h, err)
+				}
+				if rest, err := io.ReadAll(server); string(rest) != "!" || err != nil {
+					t.Fatalf("%s, %s: %q and %v follow", network, c.name, rest, err)
+				}
+			}
+		}
+	}
+}
+
+// TestReadFailures: a peer that closes, stays silent or sends something else.
+func TestReadFailures(t *testing.T) {
+	for _, c := range []struct {
+		sent  string
+		close bool
+		want  error
+	}{
+		{"", true, io.EOF},
+		{"PROXY ", true, io.ErrUnexpectedEOF},
+		{"", false, os.ErrDeadlineExceeded},
+		{"PROXY ", false, os.ErrDeadlineExceeded},
+		{"GET / HTTP/1.1\r\n\r\n", false, ErrMalformed},
+	} {
+		client, server := pipe(t, "tcp")
+		if _, err := io.WriteString(client, c.sent); err != nil {
+			t.Fatal(err)
+		}
+		if c.close {
+			client.Close()
+		} else if c.want != ErrMalformed {
+			_ = server.SetReadDeadline(time.Now().Add(time.Millisecond))
+		}
+		if _, err := Read(server); !errors.Is(err, c.want) {
+			t.Errorf("%q: %v, want %v", c.sent, err, c.want)
+		}
+	}
+}

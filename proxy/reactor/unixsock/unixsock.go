@@ -1,0 +1,125 @@
+// Package unixsock listens on Unix sockets with a file: it replaces the file of a process that
+// has ended, and removes its own at the end, unless another process has taken the socket over.
+package unixsock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// dialTimeout limits the question whether a process listens at an existing file.
+const dialTimeout = time.Second
+
+// ErrNoSocket reports a file that is no socket where one should be made.
+var ErrNoSocket = errors.New("unixsock: the file exists and is no socket")
+
+// Listener is a listening Unix socket.
+type Listener struct {
+	*net.UnixListener
+	path string // empty for an abstract name
+
+	mu   sync.Mutex
+	file os.FileInfo // the socket's own file; nil if Close must not remove it
+}
+
+// Listen listens at name, a path or an abstract name with @. mode is the mode of the file; 0 means
+// that the umask decides. A socket that nobody listens at is replaced.
+func Listen(name string, mode fs.FileMode) (*Listener, error) {
+	isAbstract := strings.HasPrefix(name, "@")
+	if !isAbstract {
+		if err := removeStale(name); err != nil {
+			return nil, err
+		}
+	}
+	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		if mode == 0 || isAbstract {
+			return nil
+		}
+		// The file begins with no more permissions than this mode (unix(7)), so nobody else can
+		// connect before the change below. A system that refuses this has only that change.
+		return raw.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), uint32(mode)) })
+	}}
+	ln, err := lc.Listen(context.Background(), "unix", name)
+	if err != nil {
+		return nil, err
+	}
+	l := Adopt(ln.(*net.UnixListener), name)
+	if !isAbstract && mode != 0 {
+		if err := os.Chmod(name, mode); err != nil {
+			return nil, errors.Join(err, os.Remove(name), ln.Close())
+		}
+	}
+	l.Own()
+	return l, nil
+}
+
+// Adopt returns the Listener of a socket at name that another process has opened. Close leaves its
+// file until Own.
+func Adopt(ln *net.UnixListener, name string) *Listener {
+	ln.SetUnlinkOnClose(false)
+	l := &Listener{UnixListener: ln}
+	if !strings.HasPrefix(name, "@") {
+		l.path = name
+	}
+	return l
+}
+
+// Own makes Close remove the file that is at the path now.
+func (l *Listener) Own() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.path != "" {
+		l.file, _ = os.Lstat(l.path)
+	}
+}
+
+// Disown makes Close leave the file to the process that has taken the socket over.
+func (l *Listener) Disown() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.file = nil
+}
+
+// Close closes the socket, and first removes its file if that is still its own.
+func (l *Listener) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file != nil {
+		if now, err := os.Lstat(l.path); err == nil && os.SameFile(now, l.file) {
+			_ = os.Remove(l.path)
+		}
+		l.file = nil
+	}
+	return l.UnixListener.Close()
+}
+
+// removeStale removes the socket at path if nobody listens there.
+func removeStale(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("%w: %s", ErrNoSocket, path)
+	}
+	nc, err := net.DialTimeout("unix", path, dialTimeout)
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return os.Remove(path)
+	case err == nil:
+		_ = nc.Close()
+	case !errors.Is(err, syscall.EAGAIN): // its queue of connections is full
+		return err
+	}
+	return fmt.Errorf("listen unix %s: %w", path, syscall.EADDRINUSE)
+}
