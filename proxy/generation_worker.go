@@ -57,7 +57,7 @@ func (g *Generation) addListener(c *config.Listener, loops int) {
 		l = newListener(c, loops)
 	}
 	g.listeners[c.Name] = l
-	g.trust[c.Name] = forwarded.New(&c.Forwarded, loopback(c.Address))
+	g.trust[c.Name] = forwarded.New(&c.Forwarded, isLocal(c))
 }
 
 // Listener returns the listener of g with that name, or nil.

@@ -58,6 +58,23 @@ func (l leaser) Failed(f *fault.Failure) {
 	l.shard.Loop.Post(func() { exchange.ReportStream(l.shard, l.from, "", f) })
 }
 
+// Refused counts a connection that was refused with f before it had a service, and logs why, seldom
+// enough that no peer can fill the log. msg must be a constant. Any goroutine may call it.
+func (w *Worker) Refused(from exchange.Client, f *fault.Failure, msg string, args ...any) {
+	w.shard.Loop.Post(func() {
+		w.shard.Stats.Failed(from.Listener, f)
+		w.shard.Stats.Refused(from.Listener)
+		if omitted, due := w.shard.Log.Due(msg, from.Listener, f.Code); due {
+			w.shard.Log.Example(msg, omitted, append([]any{"listener", from.Listener, "code", f.Code, "peer", from.Addr}, args...)...)
+		}
+	})
+}
+
+// RefusedProxy is Refused for a connection without a valid header of the PROXY protocol.
+func (w *Worker) RefusedProxy(listener, peer string, err error) {
+	w.Refused(exchange.Client{Listener: listener, Addr: peer}, fault.BadProxyHeader, "connection refused: no header of the PROXY protocol from a trusted proxy", "error", err)
+}
+
 // StreamRecord begins the access log record of a stream of an unknown protocol. It
 // returns nil if there is no access log. Any goroutine may call it.
 func (w *Worker) StreamRecord(listener, client, service string) *accesslog.StreamRecord {

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"sync/atomic"
 
+	"github.com/remora-proxy/remora/internal/unixaddr"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/loop"
@@ -22,7 +23,7 @@ func newListener(c *config.Listener, loops int) *Listener {
 	l := &Listener{name: c.Name, address: c.Address, protocol: c.Protocol, perLoop: make([]exchange.Listener, loops)}
 	for i := range l.perLoop {
 		l.perLoop[i] = exchange.Listener{
-			Name: c.Name, Protocol: c.Protocol, Local: loopback(c.Address),
+			Name: c.Name, Protocol: c.Protocol, Local: isLocal(c),
 			Sidecars: protocolOf(c.Protocol).sidecars, Secure: c.TLS.Enabled(), Links: &l.links,
 		}
 	}
@@ -52,8 +53,11 @@ func (l *Listener) PlaintextResponse() []byte {
 	return nil
 }
 
+// isLocal reports whether all clients of a listener are on this host. Those of a proxy may be anywhere.
+func isLocal(c *config.Listener) bool { return loopback(c.Address) && !c.ProxyProtocol.Enabled() }
+
 // loopback reports whether only this host can reach a listener's address.
 func loopback(addr string) bool {
 	ap, err := netip.ParseAddrPort(addr)
-	return err == nil && ap.Addr().IsLoopback()
+	return err == nil && ap.Addr().IsLoopback() || unixaddr.Is(addr)
 }

@@ -94,8 +94,7 @@ func (w *Worker) shedIdle() {
 	held := make(map[netip.Addr]int)
 	var all []idleSession
 	for _, s := range w.host.Sessions {
-		remote, _ := netip.ParseAddrPort(s.RemoteAddr())
-		source := loop.Source(remote.Addr())
+		source := loop.Source(loop.PeerAddr(s.RemoteAddr()))
 		held[source]++
 		if idle := s.IdleFor(); idle >= minIdle {
 			all = append(all, idleSession{source: source, idle: idle, session: s})

@@ -20,8 +20,9 @@ import (
 
 // Endpoint is one address of a service. Endpoints are compared with ==.
 type Endpoint struct {
-	// Addr is the address to dial: "ip:port". Watchers that the sidecar uses deliver nothing
-	// else. Before package dns has resolved it, the host may be a name.
+	// Addr is the address to dial: "ip:port", or a Unix socket of the configuration. Watchers
+	// that the sidecar uses deliver nothing else. Before package dns has resolved it, the host
+	// may be a name.
 	Addr string
 
 	Weight int    // share of the load relative to the others, 1 to MaxWeight

@@ -9,7 +9,9 @@ import (
 	"net/netip"
 	"sync/atomic"
 	"syscall"
+	"time"
 
+	"github.com/remora-proxy/remora/internal/unixaddr"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/config"
@@ -26,6 +28,7 @@ type openListener struct {
 	server   io.Closer                    // *reactor.Listener or *stream.Listener, which closes socket; nil before serve
 	core     *proxy.Listener              // the listener as the core knows it
 	identity atomic.Pointer[certs.Source] // nil means plain text
+	proxies  atomic.Pointer[config.Trust] // whom proxy_protocol trusts
 }
 
 // bindError is why no socket listens at an address.
@@ -44,6 +47,7 @@ func (e *bindError) Error() string {
 	switch {
 	case errors.Is(why, syscall.EADDRINUSE):
 		hint = "; another process listens there"
+	case unixaddr.Is(e.address):
 	case errors.Is(why, syscall.EACCES):
 		hint = "; a port below 1024 needs a privilege"
 	case errors.Is(why, syscall.EADDRNOTAVAIL):
@@ -58,7 +62,7 @@ func (e *bindError) Unwrap() error { return e.err }
 // bind binds the socket of listeners[i], or uses an inherited one. The listener accepts
 // nothing before serve.
 func (s *sidecar) bind(c *config.Listener, i int) (*openListener, error) {
-	socket, err := s.inherited.socket(c.Address)
+	socket, err := s.inherited.socket(c.Address, c.Mode.Bits())
 	if err != nil {
 		return nil, &bindError{fmt.Sprintf("listeners[%d].address", i), c.Address, err}
 	}
@@ -68,7 +72,7 @@ func (s *sidecar) bind(c *config.Listener, i int) (*openListener, error) {
 // serve accepts connections for the listener c of generation g.
 func (s *sidecar) serve(l *openListener, c *config.Listener, g *proxy.Generation) (err error) {
 	l.core = g.Listener(c.Name)
-	l.identity.Store(s.identities[config.TLSName("listeners", c.Name)])
+	l.configure(c, s.identities)
 	if l.protocol == config.ProtocolTCP {
 		l.server, err = s.streams.Serve(l.socket, c)
 	} else {
@@ -76,6 +80,9 @@ func (s *sidecar) serve(l *openListener, c *config.Listener, g *proxy.Generation
 		if c.TLS.Enabled() {
 			o.TLS = func() *tls.Config { return l.identity.Load().Server() }
 			o.Plaintext = l.core.PlaintextResponse()
+		}
+		if c.ProxyProtocol.Enabled() {
+			o.Proxies = s.proxiesOf(l)
 		}
 		if c.Transparent {
 			o.Transparent = &reactor.Transparent{
@@ -101,8 +108,23 @@ func (s *sidecar) serve(l *openListener, c *config.Listener, g *proxy.Generation
 // the same address and protocol, and tls if the listener has it.
 func (l *openListener) configure(c *config.Listener, ids identities) {
 	l.identity.Store(ids[config.TLSName("listeners", c.Name)])
+	proxies := c.ProxyProtocol.Trusts()
+	l.proxies.Store(&proxies)
 	if streams, ok := l.server.(*stream.Listener); ok {
 		streams.Configure(c)
+	}
+}
+
+// proxiesOf returns what the reactor needs to know of the proxies in front of a listener.
+func (s *sidecar) proxiesOf(l *openListener) *reactor.Proxies {
+	var next atomic.Uint32
+	return &reactor.Proxies{
+		Trusts: func(peer netip.Addr) bool { return l.proxies.Load().Contains(peer) },
+		Wait:   func() time.Duration { return s.proc.Config().Timeouts.Header },
+		Refused: func(remote string, err error) {
+			all := s.proc.Workers()
+			all[int(next.Add(1))%len(all)].RefusedProxy(l.name, remote, err)
+		},
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/handover"
+	"github.com/remora-proxy/remora/proxy/reactor/unixsock"
 )
 
 const (
@@ -79,6 +80,7 @@ func (s *sidecar) handOverTo(to *handover.Conn) error {
 	}
 	err := s.passSockets(to)
 	if err == nil {
+		s.disownSockets()
 		s.closeAdmin() // first, or requests to the shared admin socket could find this process draining
 	}
 	if err == nil && !s.beginDrain(s.drainReplaced) {
@@ -140,6 +142,15 @@ func (s *sidecar) sockets() map[string]net.Listener {
 	}
 	maps.DeleteFunc(all, func(address string, _ net.Listener) bool { return !hasFixedPort(address) })
 	return all
+}
+
+// disownSockets leaves the files of Unix sockets to the successor.
+func (s *sidecar) disownSockets() {
+	for _, ln := range s.sockets() {
+		if ln, ok := ln.(*unixsock.Listener); ok {
+			ln.Disown()
+		}
+	}
 }
 
 // yieldRegistrations yields all registrations to a successor, concurrently.

@@ -345,6 +345,8 @@ func fixedKeys(old, cfg *config.Config) (keys []string) {
 			setting{at + "name", was.Name, l.Name},
 			setting{at + "protocol", was.Protocol, l.Protocol},
 			setting{at + "connections", was.Connections, l.Connections},
+			setting{at + "mode", was.Mode, l.Mode},
+			setting{at + "proxy_protocol", was.ProxyProtocol.Enabled(), l.ProxyProtocol.Enabled()},
 			setting{at + "tls", was.TLS.Enabled(), l.TLS.Enabled()},
 			setting{at + "transparent", was.Transparent, l.Transparent})
 	}

@@ -127,6 +127,7 @@ func start(ctx context.Context, cfg *config.Config, path string, log *slog.Logge
 	}
 	s.updateRegistrations(cfg)
 	s.inherited.sayServing(s.ended, s.registered, log)
+	s.inherited.own(s.sockets())
 	s.listenForSuccessors(s.inherited.path)
 	s.admin.Enter(admin.Serving)
 	if conn := s.inherited.predecessor; conn != nil {
@@ -178,7 +179,7 @@ func (s *sidecar) startLoops() (err error) {
 	}
 	s.clientCerts.set(s.cfg, s.cfg, s.identities, s.proc.Generation().Drained)
 	s.streams = stream.New(stream.Options{
-		Process: s.proc, Dial: s.engine.DialSocket, Reserver: s.engine.Reserver, Logger: s.log, Previous: s.inherited.parked,
+		Process: s.proc, Dial: s.engine.DialSocketWith, Reserver: s.engine.Reserver, Logger: s.log, Previous: s.inherited.parked,
 	})
 	s.proc.SetStreams(s.streams)
 	s.spans = otlp.New(otlp.Options{Node: s.cfg.Node.ID, Version: versionOf(version, buildInfo()), Logger: s.log})
@@ -249,7 +250,7 @@ func (s *sidecar) openAdmin() (err error) {
 	if s.cfg.Admin.Address == "" {
 		return nil
 	}
-	if s.adminSocket, err = s.inherited.socket(s.cfg.Admin.Address); err != nil {
+	if s.adminSocket, err = s.inherited.socket(s.cfg.Admin.Address, 0); err != nil {
 		return &bindError{"admin.address", s.cfg.Admin.Address, err}
 	}
 	if s.inherited.predecessor == nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -14,9 +15,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/unixaddr"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/handover"
 	"github.com/remora-proxy/remora/proxy/reactor"
+	"github.com/remora-proxy/remora/proxy/reactor/unixsock"
 	"github.com/remora-proxy/remora/registry/dns"
 )
 
@@ -95,6 +98,7 @@ func inherit(cfg *config.Config, path string, log *slog.Logger) (*inheritance, e
 		return nil, notHandedOver(conn, err)
 	}
 	in.sockets, in.restarts, in.parked = sockets, offer.Restarts+1, offer.Parked
+	in.adopt()
 	in.names = dns.KnownAs(offer.Names)
 	if !in.sharesAddress(cfg) { // another sidecar with the same file
 		log.Warn("no hot restart: another process has the socket",
@@ -117,13 +121,36 @@ func (in *inheritance) sharesAddress(cfg *config.Config) bool {
 	return in.sockets[cfg.Admin.Address] != nil || slices.ContainsFunc(cfg.Listeners, hasSocket)
 }
 
-// socket returns the inherited socket at address, or else binds a new one.
-func (in *inheritance) socket(address string) (net.Listener, error) {
+// socket returns the inherited socket at address, or else binds a new one. mode is that of the file
+// of a Unix socket.
+func (in *inheritance) socket(address string, mode fs.FileMode) (net.Listener, error) {
 	if ln := in.sockets[address]; ln != nil {
 		delete(in.sockets, address)
 		return ln, nil
 	}
-	return reactor.Bind(address)
+	return reactor.BindMode(address, mode)
+}
+
+// adopt makes files of Unix sockets stay in their place when these are closed, until own: they are
+// the predecessor's while it may go on.
+func (in *inheritance) adopt() {
+	for address, ln := range in.sockets {
+		if ln, ok := ln.(*net.UnixListener); ok {
+			_, name := unixaddr.Split(address)
+			in.sockets[address] = unixsock.Adopt(ln, name)
+		}
+	}
+}
+
+// own makes this process remove the files of Unix sockets, also of those that it does not use.
+func (in *inheritance) own(used map[string]net.Listener) {
+	for _, all := range []map[string]net.Listener{in.sockets, used} {
+		for _, ln := range all {
+			if ln, ok := ln.(*unixsock.Listener); ok {
+				ln.Own()
+			}
+		}
+	}
 }
 
 // close closes the sockets that were not used. If the predecessor was not told that
@@ -173,4 +200,4 @@ func (in *inheritance) sayServing(ctx context.Context, registered func() bool, l
 
 // hasFixedPort reports whether an address is the same for each process. With port 0
 // it is not.
-func hasFixedPort(address string) bool { return !strings.HasSuffix(address, ":0") }
+func hasFixedPort(address string) bool { return !strings.HasSuffix(address, ":0") } // no Unix socket ends so

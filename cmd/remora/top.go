@@ -43,7 +43,7 @@ func newTop() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o := observer{Admin: at, client: http.Client{Timeout: topTimeout}}
+			o := observer{Admin: at, client: http.Client{Timeout: topTimeout, Transport: adminclient.Transport(at.Address)}}
 			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			if once {

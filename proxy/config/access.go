@@ -55,12 +55,17 @@ func (f *Forwarded) Trusts(loopback bool) (t Trust) {
 	if n, ok := f.hops(); ok {
 		return Trust{Hops: n}
 	}
-	for _, text := range f.Trust {
+	return Trust{From: prefixes(f.Trust)}
+}
+
+// prefixes returns the CIDRs of a valid list.
+func prefixes(list []string) (all []netip.Prefix) {
+	for _, text := range list {
 		if p, err := parsePrefix(text); err == nil {
-			t.From = append(t.From, p)
+			all = append(all, p)
 		}
 	}
-	return t
+	return all
 }
 
 func (f *Forwarded) hops() (n int, ok bool) {
@@ -118,6 +123,26 @@ func (v *validator) forwarded(at path, l *Listener) {
 var ownHeaders = []string{
 	"host", "via", "x-forwarded-for", "x-forwarded-proto", "x-request-id", "max-forwards", "connection", "content-length",
 	"transfer-encoding", "upgrade", "expect", "te", "trailer",
+}
+
+// ProxyProtocol says that proxies make the connections of a listener for its clients.
+type ProxyProtocol struct {
+	// CIDRs of the proxies. Each of their connections begins with a header of the PROXY protocol, v1 or v2, within `timeouts.header`, and is then its client's. All other connections are closed: `bad-proxy-header`. Unset means that there is no header.
+	Trust []string `yaml:"trust" filled:"true" reload:"restart; another list: next connection"`
+}
+
+// Enabled reports whether connections begin with a header.
+func (p *ProxyProtocol) Enabled() bool { return len(p.Trust) > 0 }
+
+// Trusts returns the proxies.
+func (p *ProxyProtocol) Trusts() Trust { return Trust{From: prefixes(p.Trust)} }
+
+// proxyProtocol reports what is no CIDR.
+func (v *validator) proxyProtocol(at path, l *Listener) {
+	for i, text := range l.ProxyProtocol.Trust {
+		_, err := parsePrefix(text)
+		v.refuseIf(err != nil, at.key("trust").item(i), "expected a CIDR such as 10.0.0.0/8, got %q", text)
+	}
 }
 
 // Allow says which requests pass. Without rules all do.

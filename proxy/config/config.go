@@ -77,6 +77,13 @@ const (
 	SerializationFastjson = "fastjson"
 )
 
+// Values of Service.ProxyProtocol.
+const (
+	ProxyProtocolOff = "off"
+	ProxyProtocolV1  = "v1" // text
+	ProxyProtocolV2  = "v2" // binary
+)
+
 // MaxConcurrencyAuto is the value of MaxConcurrency for an automatic limit.
 const MaxConcurrencyAuto = -1
 
@@ -146,7 +153,7 @@ type Log struct {
 
 // Admin is the admin API.
 type Admin struct {
-	// Empty means no admin API. Off loopback it needs a token.
+	// As of a listener. Empty means no admin API. Off loopback it needs a token.
 	Address string `yaml:"address" reload:"restart"`
 	// Bearer token of callers, except at `/healthz` and `/readyz`.
 	Token string `yaml:"token" secret:"true" reload:"restart"`
@@ -178,11 +185,13 @@ type Etcd struct {
 type Listener struct {
 	// Required and unique. `register`, logs and metrics use it.
 	Name string `yaml:"name" reload:"restart"`
-	// Required. `ip:port`. `0.0.0.0` means all IPv4 addresses, `[::]` or no host all addresses, port 0 any port. A name is resolved at the start.
+	// Required. `ip:port`, `unix:/path` or `unix:@name`. `0.0.0.0` means all IPv4 addresses, `[::]` or no host all addresses, port 0 any port. A name is resolved at the start.
 	Address string `yaml:"address" reload:"next: the new one opens, the old one drains"`
+	// Mode of the file of a Unix socket, such as `"0660"`. Empty means that the umask decides.
+	Mode FileMode `yaml:"mode" reload:"restart"`
 	// Required. What peers speak.
 	Protocol string `yaml:"protocol" list:"protocols" reload:"restart"`
-	// Service of all traffic. Empty means by `routes`. Required for `link` and `tcp`.
+	// Service of all traffic. Empty means by `routes`. Required for `link`.
 	Service string `yaml:"service"`
 	// A `link` listener off loopback needs no `tls`: its network is trusted.
 	Insecure bool `yaml:"insecure"`
@@ -197,9 +206,10 @@ type Listener struct {
 	Unrouted string `yaml:"unrouted" oneof:"refuse direct"`
 	Direct   Direct `yaml:"direct"`
 
-	RateLimit RateLimit `yaml:"rate_limit"`
-	Forwarded Forwarded `yaml:"forwarded"`
-	Allow     Allow     `yaml:"allow"`
+	RateLimit     RateLimit     `yaml:"rate_limit"`
+	ProxyProtocol ProxyProtocol `yaml:"proxy_protocol"`
+	Forwarded     Forwarded     `yaml:"forwarded"`
+	Allow         Allow         `yaml:"allow"`
 
 	TLS ListenerTLS `yaml:"tls"`
 }
@@ -230,7 +240,7 @@ type Limits struct {
 	Requests int `yaml:"requests" max:"1000000000"`
 	// Accepted connections of the process. One more is closed at once.
 	Connections int `yaml:"connections" min:"1" max:"1000000000" reload:"restart"`
-	// Accepted connections per IPv4 address or IPv6 /64. One more is closed at once. 0 means a quarter of all, off loopback.
+	// Accepted connections per IPv4 address or IPv6 /64. One more is closed at once. 0 means a quarter of all, off loopback. Those of Unix sockets do not count.
 	PerSource int `yaml:"per_source" max:"1000000000" reload:"restart"`
 	// Streams at a time. One more takes the place of the oldest one of the source that has the most, or gets 503 `too-many-streams`.
 	Streams int `yaml:"streams" min:"1" max:"1000000000"`

@@ -78,7 +78,7 @@ func (d *decoder) decode(n *node, v reflect.Value, f field, p path) {
 			n = &node{kind: kindSequence, at: n.at, items: []*node{n}}
 		}
 		if f.filled && len(n.items) == 0 && (n.kind == kindSequence || n.kind == kindNull) {
-			d.errorAt(n.at, p, "empty; leave it out if it is meant to allow everything")
+			d.errorAt(n.at, p, "empty; leave it out, or give it an item")
 			return
 		}
 		if d.is(kindSequence, "a list", n, f, p) {

@@ -34,6 +34,7 @@ func DefaultService(name string) *Service {
 		Name:           name,
 		Discover:       DiscoverEtcd,
 		Protocol:       defaultProtocol(DiscoverEtcd),
+		ProxyProtocol:  ProxyProtocolOff,
 		Serialization:  SerializationHessian2,
 		LB:             LB{Policy: LBLeastPending, SlowStart: 10 * time.Second, Panic: 0.9},
 		Policy:         DefaultPolicy(),

@@ -3,12 +3,13 @@ package config
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
 // Match selects requests. Every condition that is set must hold; the zero Match
 // takes all. Host, Path, PrefixText, Regex, Header and Query select HTTP requests alone, Service,
-// Version and Group select Dubbo calls alone.
+// Version and Group select Dubbo calls alone, SNI selects connections alone.
 type Match struct {
 	// Host of the request without port, in any case. `*.svc` matches `a.svc` and `a.b.svc`, not `svc`.
 	Host string `yaml:"host"`
@@ -25,6 +26,9 @@ type Match struct {
 	// [Conditions](routing.md#conditions) on parameters of the query, decoded. Of several with a name the first counts.
 	Query map[string]Condition `yaml:"query"`
 
+	// Name in the ClientHello of a connection to a `tcp` listener, in any case. `*.example.com` takes any one label for `*`; `*` takes every connection, also without a name. No other condition can be set.
+	SNI string `yaml:"sni"`
+
 	// Dubbo: the interface, or the path that the provider exports it by.
 	Service string `yaml:"service"`
 	// Dubbo: version of the service.
@@ -36,6 +40,19 @@ type Match struct {
 // OfHTTP reports whether m selects HTTP requests alone.
 func (m *Match) OfHTTP() bool {
 	return m.Host != "" || m.Path != "" || m.PrefixText != "" || m.Regex != "" || len(m.Header) > 0 || len(m.Query) > 0
+}
+
+// TakesServerName reports whether a route of connections takes one to name; empty means that the
+// client has sent none.
+func (m *Match) TakesServerName(name string) bool {
+	if m.SNI == "*" {
+		return true
+	}
+	if suffix, isWild := strings.CutPrefix(m.SNI, "*"); isWild {
+		dot := strings.IndexByte(name, '.')
+		return dot > 0 && strings.EqualFold(name[dot:], suffix)
+	}
+	return name != "" && strings.EqualFold(m.SNI, name)
 }
 
 // OfDubbo reports whether m selects Dubbo calls alone.

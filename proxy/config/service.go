@@ -16,6 +16,8 @@ type Service struct {
 	Opaque bool `yaml:"opaque"`
 	// What the endpoints speak, unless the registry says otherwise. With `discover: static` the default is `http`.
 	Protocol string `yaml:"protocol" list:"protocols" reload:"new service"`
+	// Version of the PROXY protocol whose header begins each connection to an endpoint. `tcp` only.
+	ProxyProtocol string `yaml:"proxy_protocol" oneof:"off v1 v2" reload:"new service"`
 	// For HTTP requests converted to Dubbo.
 	Serialization string `yaml:"serialization" oneof:"hessian2 fastjson" reload:"new service"`
 	LB            LB     `yaml:"lb"`
@@ -45,7 +47,7 @@ type Service struct {
 
 // Endpoint is a static endpoint. In the file it may be plain "host:port".
 type Endpoint struct {
-	// `host:port`, for `discover: static`. An endpoint may be this text alone. Host names are resolved again.
+	// `host:port`, `unix:/path` or `unix:@name`, for `discover: static`. An endpoint may be this text alone. Host names are resolved again.
 	Address string `yaml:"address"`
 	// Capacity relative to an endpoint of weight 1.
 	Weight int `yaml:"weight" min:"1" max:"65535"`

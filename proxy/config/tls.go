@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/remora-proxy/remora/internal/unixaddr"
 )
 
 // TLS is an identity in PEM files, and whom it is shown to. The files are read
@@ -242,13 +244,15 @@ func (s *Service) HTTPS() bool { return s.Protocol == ProtocolHTTP && s.TLS.Enab
 func (t *ServiceTLS) ByHost() bool { return t.SNI == SNIHost }
 
 // ServerName returns the name that an endpoint must prove, unless that depends on the request.
-// host is the endpoint's host name or "", and addr its "ip:port".
+// host is the endpoint's host name or "", and addr its "ip:port" or Unix socket, which has no name.
 func (t *ServiceTLS) ServerName(host, addr string) string {
 	switch {
 	case t.SNI != "" && t.SNI != SNIHost:
 		return t.SNI
 	case host != "":
 		return host
+	case unixaddr.Is(addr):
+		return ""
 	}
 	return HostOf(addr)
 }
@@ -302,6 +306,8 @@ func (v *validator) httpServiceTLS(at path, s *Service) {
 	v.refuseIf(t.SNI != "" && !isHostName(t.SNI), at.key("sni"), "expected a host name, or host for the request's Host, got %q", t.SNI)
 	v.refuseIf(t.ByHost() && s.Check.HTTP != "", at.key("sni"),
 		"host contradicts check.http: a check is no request, and has no Host; expected a name, or check: {tcp: true}")
+	v.refuseIf(t.SNI == "" && len(t.Peers) == 0 && slices.ContainsFunc(s.Endpoints, func(e Endpoint) bool { return unixaddr.Is(e.Address) }),
+		at.key("sni"), "missing; a Unix socket has no name that its certificate could have")
 }
 
 // isHostName reports whether s can be the name in a certificate: a DNS name or an IP address.

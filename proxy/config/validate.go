@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/unixaddr"
 )
 
 // validator finds errors that involve several values: references to nothing,
@@ -60,7 +62,7 @@ func (v *validator) admin() {
 	addr, token := v.config.Admin.Address, v.config.Admin.Token
 	v.refuseIf(strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }),
 		"admin.token", "expected ASCII without spaces, because a header carries it")
-	if addr == "" || !v.address("admin.address", addr, bindable) {
+	if addr == "" || !v.socketAddress("admin.address", addr, bindable) {
 		return
 	}
 	v.refuseIf(token == "" && !isLoopback(addr), "admin.address",
@@ -123,7 +125,7 @@ func (v *validator) listeners() {
 		default:
 			names[l.Name] = i
 		}
-		if v.address(at.key("address"), l.Address, bindable) && !strings.HasSuffix(l.Address, ":0") {
+		if v.socketAddress(at.key("address"), l.Address, bindable) && !strings.HasSuffix(l.Address, ":0") {
 			if other, dup := addresses[l.Address]; dup {
 				v.report(at.key("address"), "%s is already used by %s", l.Address, other)
 			} else {
@@ -148,11 +150,13 @@ func (v *validator) listener(at path, l *Listener) {
 		v.refuseIf(l.Insecure,
 			at.key("insecure"), "only a link listener can be insecure; this one is %s", l.Protocol)
 		isTCP := l.Protocol == ProtocolTCP
-		v.refuseIf(l.Service == "" && isTCP, at.key("service"),
-			"missing; a tcp listener needs the service that takes its connections")
-		v.refuseIf(l.Service == "" && !isTCP && len(v.config.Routes) == 0 && l.Unrouted != UnroutedDirect,
+		v.refuseIf(l.Service == "" && isTCP && !v.hasRoutes(true), at.key("service"),
+			"missing, and no route has match.sni; a tcp listener needs the service that takes its connections, or such routes")
+		v.refuseIf(l.Service == "" && !isTCP && !v.hasRoutes(false) && l.Unrouted != UnroutedDirect,
 			at.key("service"), "missing, and there are no routes: no request could be answered")
 	}
+	v.socketMode(at.key("mode"), l)
+	v.proxyProtocol(at.key("proxy_protocol"), l)
 	v.refuseIf((l.Protocol != ProtocolHTTP || l.Service != "") && l.Path != DefaultPath(),
 		at.key("path"), "only an http listener without a service looks at paths")
 	v.rateLimit(at, &l.RateLimit)
@@ -183,6 +187,10 @@ func (v *validator) transparent(at path, l *Listener) {
 		v.report(shown, "contradicts service: the routes decide which requests go to a service and which pass through")
 	case l.TLS.Enabled():
 		v.report(shown, "contradicts tls: connections that pass through must stay unchanged")
+	case l.ProxyProtocol.Enabled():
+		v.report(shown, "contradicts proxy_protocol: the kernel redirects connections, and no proxy makes them")
+	case unixaddr.Is(l.Address):
+		v.report(shown, "the kernel redirects no connections to a Unix socket")
 	}
 }
 
@@ -197,6 +205,10 @@ func (v *validator) reference(at path, name string) {
 
 func (v *validator) route(i int, r *Route) {
 	at := path("routes").item(i)
+	if r.Match.SNI != "" {
+		v.sniRoute(i, r)
+		return
+	}
 	switch {
 	case r.Answers():
 		v.answer(at, r)
@@ -320,6 +332,8 @@ func (v *validator) direct(at path, l *Listener) {
 		v.report(shown, "contradicts service: all requests go to it")
 	case l.Transparent:
 		v.report(shown, "contradicts transparent: what no route matches passes through to where it was going")
+	case l.ProxyProtocol.Enabled() && len(allow) == 0:
+		v.report(shown, "the clients of a proxy may be anywhere, and could reach anything through this listener; list what they may in direct.allow")
 	case !isLoopback(l.Address) && len(allow) == 0:
 		v.report(shown, "this listener is not on loopback, so others could reach anything through it; list what they may in direct.allow")
 	}

@@ -1,9 +1,13 @@
 package config
 
 import (
+	"io/fs"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
+
+	"github.com/remora-proxy/remora/internal/unixaddr"
 )
 
 func (v *validator) service(s *Service) {
@@ -22,7 +26,7 @@ func (v *validator) service(s *Service) {
 	seen := map[string]bool{}
 	for i, e := range s.Endpoints {
 		shown := endpoints.item(i)
-		if v.address(shown, e.Address, dialable) {
+		if v.socketAddress(shown, e.Address, dialable) {
 			v.refuseIf(seen[e.Address], shown, "%s is listed twice", e.Address)
 		}
 		seen[e.Address] = true
@@ -33,6 +37,8 @@ func (v *validator) service(s *Service) {
 	v.rateLimit(at, &s.RateLimit)
 	v.refuseIf(s.RateLimit.Key != "", at.key("rate_limit").key("key"), "only the limits of listeners and routes have a key")
 	v.serviceTLS(at.key("tls"), s)
+	v.refuseIf(s.ProxyProtocol != ProxyProtocolOff && s.Protocol != ProtocolTCP, at.key("proxy_protocol"),
+		"only a service with protocol %s sends it; a pooled connection carries the requests of many clients, whom X-Forwarded-For names", ProtocolTCP)
 	v.retry(at, &s.Policy)
 	v.tryTimeout(at, &s.Policy)
 	v.hedge(at, &s.Policy)
@@ -163,12 +169,48 @@ func (v *validator) address(at path, addr string, use purpose) bool {
 	return true
 }
 
+// socketAddress is address for one that may be a Unix socket.
+func (v *validator) socketAddress(at path, addr string, use purpose) bool {
+	if !unixaddr.Is(addr) {
+		return v.address(at, addr, use)
+	}
+	if err := unixaddr.Check(addr); err != nil {
+		v.report(at, "%s; got %q", err, public(addr))
+		return false
+	}
+	return true
+}
+
 // isLoopback reports whether only this host can reach addr.
 func isLoopback(addr string) bool {
+	if unixaddr.Is(addr) {
+		return true
+	}
 	host := addr[:max(strings.LastIndexByte(addr, ':'), 0)]
 	if host == "localhost" {
 		return true
 	}
 	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	return err == nil && ip.Unmap().IsLoopback()
+}
+
+// FileMode is the mode of a file as text in octal digits; empty means none.
+type FileMode string
+
+// Bits returns the mode as a number; 0 means none.
+func (m FileMode) Bits() fs.FileMode {
+	bits, _ := strconv.ParseUint(string(m), 8, 9)
+	return fs.FileMode(bits)
+}
+
+// socketMode reports what is no mode, or has no file.
+func (v *validator) socketMode(at path, l *Listener) {
+	bits, err := strconv.ParseUint(string(l.Mode), 8, 9)
+	switch {
+	case l.Mode == "":
+	case err != nil || bits == 0:
+		v.report(at, `expected octal digits such as "0660", got %q`, string(l.Mode))
+	case !strings.HasPrefix(l.Address, "unix:/"):
+		v.report(at, "only unix:/path has a file")
+	}
 }

@@ -31,8 +31,12 @@ func (v *validator) warnings() {
 		v.warn("listeners", "missing; without a listener no request reaches the sidecar")
 		return
 	}
-	if len(c.Routes) > 0 && !slices.ContainsFunc(c.Listeners, func(l Listener) bool { return l.Service == "" }) {
-		v.warn("routes", "not used: each listener has a service of its own")
+	if v.hasRoutes(false) && !slices.ContainsFunc(c.Listeners, func(l Listener) bool { return l.Service == "" && l.Protocol != ProtocolTCP }) {
+		unused := path("routes")
+		if v.hasRoutes(true) {
+			unused = unused.item(slices.IndexFunc(c.Routes, func(r Route) bool { return r.Match.SNI == "" }))
+		}
+		v.warn(unused, "not used: each listener has a service of its own")
 	}
 	used := c.RoutedServices()
 	for i := range c.Routes {
@@ -80,13 +84,17 @@ func (v *validator) follow(l *Listener, reached map[string]bool) {
 }
 
 // leadsTo returns the services of a listener. A route that changes its requests is left out: they
-// may match another route when they come back.
+// may match another route when they come back. So is one that puts connections into TLS.
 func (v *validator) leadsTo(l *Listener) (services []string) {
 	if l.Service != "" {
 		return []string{l.Service}
 	}
 	for i := range v.config.Routes {
-		if r := &v.config.Routes[i]; r.Rewrite == (Rewrite{}) && !r.RequestHeaders.Given() {
+		r := &v.config.Routes[i]
+		s := v.config.Services[r.Service]
+		switch ofConnections := r.Match.SNI != ""; {
+		case ofConnections != (l.Protocol == ProtocolTCP), ofConnections && s != nil && s.TLS.Enabled():
+		case r.Rewrite == (Rewrite{}) && !r.RequestHeaders.Given():
 			services = append(services, r.services()...)
 		}
 	}

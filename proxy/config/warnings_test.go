@@ -21,6 +21,8 @@ func TestWarnings(t *testing.T) {
 		{routed + "routes: [{service: [{name: a, weight: 0}, {name: b}]}]\nservices:\n" + service("a") + service("b"), ""},
 		{listener + "routes: [{service: b}]\nservices:\n" + service("a") + service("b"),
 			"f:2:9: warning: routes: not used: each listener has a service of its own"},
+		{"listeners: [{name: l, address: \"127.0.0.1:1\", protocol: tcp}]\nroutes: [{match: {sni: a.test}, service: a}, {service: b}]\nservices:\n  a: {discover: static, endpoints: [\"a:1\"], protocol: tcp}\n" + service("b"),
+			"f:2:46: warning: routes[1]: not used: each listener has a service of its own"},
 		{listener + "services:\n" + service("a") + "routes:\nlog:\nlimits: {}\nregister: []\n",
 			"f:4:1: warning: routes: empty, as if it were left out\nf:5:1: warning: log: empty, as if it were left out"},
 		{"listeners: [{name: l, address: \"127.0.0.1:1\", protocol: http, service: a, allow: {}, forwarded: {strip: []}}]\nservices:\n" + service("a"), ""},

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
-	"net/netip"
 	"slices"
 	"strconv"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/forwarded"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
@@ -266,10 +266,10 @@ func hexadecimal(x uint32) uint64 {
 	return d + '0'*0x0101010101010101 + letters*('a'-'0'-10)
 }
 
-// peerAddr returns the IP address of "ip:port" in the form that X-Forwarded-For uses.
+// peerAddr returns the IP address of a peer in the form that X-Forwarded-For uses.
 func peerAddr(remote string) []byte {
-	if ap, err := netip.ParseAddrPort(remote); err == nil {
-		return []byte(ap.Addr().Unmap().WithZone("").String())
+	if addr := loop.PeerAddr(remote); addr.IsValid() {
+		return []byte(addr.Unmap().WithZone("").String())
 	}
 	return []byte("unknown") // RFC 7239 section 6.2
 }

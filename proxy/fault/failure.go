@@ -80,6 +80,16 @@ var (
 	// TLSRequired means plain HTTP to a listener with `tls`: let the caller use `https://`.
 	TLSRequired = &Failure{Code: "tls-required", Status: 400,
 		Text: "this port speaks HTTPS only"}
+	// BadProxyHeader means that a connection to a listener with `proxy_protocol` came from an address
+	// that is not in `trust`, or did not begin with a valid header within `timeouts.header`. The
+	// log says which; see [PROXY protocol](sockets.md#proxy-protocol).
+	BadProxyHeader = &Failure{Code: "bad-proxy-header", Status: 400,
+		Text: "the connection does not begin with a header of the PROXY protocol from a trusted proxy"}
+	// BadClientHello means that a connection to a `tcp` listener with routes by `sni` did not begin
+	// with a ClientHello of TLS, within 16 KiB and `timeouts.header`. See
+	// [SNI](sockets.md#tls-by-server-name).
+	BadClientHello = &Failure{Code: "bad-client-hello", Status: 400,
+		Text: "the connection does not begin with a ClientHello of TLS"}
 	// NotAllowed means that no rule of `allow` matches the request, here or at the provider's
 	// sidecar. `remora_allow_total` and the log say which rules; see [who may call what](allow.md).
 	NotAllowed = &Failure{Code: "not-allowed", Status: 403, reason: link.NotAllowed, Retry: RetryUnsendable,

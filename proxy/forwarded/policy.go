@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // Policy is what a listener believes. It does not change. A nil Policy believes nobody.
@@ -31,15 +32,15 @@ type Client struct {
 	trust   *config.Trust
 }
 
-// Client returns what p says about a client at "ip:port".
+// Client returns what p says about a client at "ip:port", or on a Unix socket.
 func (p *Policy) Client(remote string) Client {
 	if p == nil {
 		return Client{}
 	}
 	c := Client{Trusted: p.trust.All || p.trust.Hops > 0, filter: p.outside, trust: &p.trust}
 	if len(p.trust.From) > 0 {
-		at, err := netip.ParseAddrPort(remote)
-		c.Trusted = err == nil && p.trust.Contains(at.Addr())
+		at := loop.PeerAddr(remote)
+		c.Trusted = at.IsValid() && p.trust.Contains(at)
 	}
 	if c.Trusted {
 		c.filter = p.trusted

@@ -53,6 +53,8 @@ func TestClient(t *testing.T) {
 		{[]string{"fe80::/10"}, false, "[fe80::1%eth0]:1", true},
 		{[]string{"192.0.2.1"}, true, "192.0.2.2:1", false},
 		{[]string{"192.0.2.1"}, true, "", false},
+		{[]string{"127.0.0.0/8"}, true, "unix", true},
+		{[]string{"192.0.2.1"}, true, "unix", false},
 	} {
 		client := New(&config.Forwarded{Trust: c.trust}, c.loopback).Client(c.remote)
 		if client.Trusted != c.want {

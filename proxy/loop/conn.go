@@ -39,7 +39,8 @@ type Conn interface {
 	// errors.ErrUnsupported from a driver without sockets, else the system's error.
 	Detach() (Socket, error)
 
-	// RemoteAddr returns the peer's "ip:port".
+	// RemoteAddr returns the peer's "ip:port", or UnixPeer. Behind a proxy that says so (PROXY
+	// protocol) it is the client's.
 	RemoteAddr() string
 
 	// OriginalDst returns the address that an accepted connection was for before

@@ -10,8 +10,9 @@ import (
 // goroutine. The core only passes a Socket on, or resets it.
 //
 // A Socket of a driver with real sockets implements all of net.Conn. Its method NetConn()
-// net.Conn returns the *net.TCPConn below, for its options and counters. If the Socket is not
-// Secure, that connection carries the same bytes, and the kernel can copy between two of them.
+// net.Conn returns the *net.TCPConn or *net.UnixConn below, for its options and counters. If the
+// Socket is not Secure, that connection carries the same bytes, and the kernel can copy between
+// two of TCP.
 //
 // An accepted connection counts against limits.connections until its Socket is closed.
 type Socket interface {

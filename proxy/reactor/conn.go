@@ -31,7 +31,8 @@ type conn struct {
 	stream      loop.Stream // set by accept on arrival, for an inbound one
 	accept      func(l loop.Loop, remote string) loop.Stream
 	remote      string
-	slot        int // index in eventLoop.conns
+	peer        net.Addr // who an accepted peer is; nil means the address of the connection
+	slot        int      // index in eventLoop.conns
 	state       connState
 	reservation reservation // of an open connection, until it is closed or detached
 

@@ -33,7 +33,7 @@ func (c *conn) Detach() (loop.Socket, error) {
 }
 
 // toSocket returns a Socket on nc, which takes over the reservation of c.
-func (c *conn) toSocket(nc *net.TCPConn) loop.Socket {
+func (c *conn) toSocket(nc rawConn) loop.Socket {
 	var over *tls.Conn
 	if c.secure != nil {
 		over = c.secure.detach(nc)
@@ -41,11 +41,11 @@ func (c *conn) toSocket(nc *net.TCPConn) loop.Socket {
 	at := c.reservation
 	at.becomeStream()
 	c.reservation = reservation{}
-	return c.loop.eng.newSocket(nc, over, at)
+	return c.loop.eng.newSocket(nc, over, at, c.peer)
 }
 
 // duplicate returns the connection of gc on a descriptor of its own.
-func duplicate(gc gnet.Conn) (*net.TCPConn, error) {
+func duplicate(gc gnet.Conn) (rawConn, error) {
 	fd, err := gc.Dup()
 	if err != nil {
 		return nil, err
@@ -56,10 +56,10 @@ func duplicate(gc gnet.Conn) (*net.TCPConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	tcp, ok := nc.(*net.TCPConn)
+	raw, ok := nc.(rawConn)
 	if !ok {
 		_ = nc.Close()
 		return nil, fmt.Errorf("a %T", nc)
 	}
-	return tcp, nil
+	return raw, nil
 }

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/panjf2000/gnet/v2"
+	"golang.org/x/sys/unix"
 
+	"github.com/remora-proxy/remora/internal/unixaddr"
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
@@ -75,7 +77,7 @@ func (d *dialer) dial(w dialing) {
 	at, ok := d.eng.limits.reserveDial()
 	if ok {
 		nd := net.Dialer{Deadline: w.until}
-		nc, err = nd.DialContext(d.eng.ctx, "tcp", w.c.remote)
+		nc, err = dialAddr(d.eng.ctx, &nd, w.c.remote)
 	}
 	if d.eng.ctx.Err() != nil {
 		err = ErrStopped
@@ -101,6 +103,26 @@ func (d *dialer) dial(w dialing) {
 				w.c.end(cause(err))
 			}
 		})
+	}
+}
+
+// fullPause is the pause before another try to connect to a Unix socket whose backlog is full.
+const fullPause = time.Millisecond
+
+// dialAddr connects to addr, "ip:port" or a Unix socket. Where TCP would send its SYN again, a Unix
+// socket whose backlog is full refuses at once, so it is tried until nd or ctx ends.
+func dialAddr(ctx context.Context, nd *net.Dialer, addr string) (net.Conn, error) {
+	network, address := unixaddr.Split(addr)
+	for {
+		nc, err := nd.DialContext(ctx, network, address)
+		if err == nil || network != "unix" || !errors.Is(err, unix.EAGAIN) {
+			return nc, err
+		}
+		select {
+		case <-time.After(fullPause):
+		case <-ctx.Done():
+			return nil, err
+		}
 	}
 }
 

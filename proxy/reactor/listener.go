@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -14,9 +15,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/remora-proxy/remora/internal/unixaddr"
 	"github.com/remora-proxy/remora/proxy/fair"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
+	"github.com/remora-proxy/remora/proxy/reactor/unixsock"
 )
 
 // errNotEnrolled reports that the kernel refused to watch a socket, for lack of memory or
@@ -42,6 +45,10 @@ type ListenOptions struct {
 	// Transparent makes the listener recognize redirected connections, which must be in plain
 	// text. nil means that they are handled like any other.
 	Transparent *Transparent
+
+	// Proxies says who makes the connections, each of which begins with a header of the PROXY
+	// protocol. nil means that clients make them themselves.
+	Proxies *Proxies
 
 	// MaxConnections limits the listener's open connections, besides the limits of the Engine.
 	// 0 means no limit of its own.
@@ -73,8 +80,8 @@ const (
 	maxOverloaded = 64
 )
 
-// Listen accepts TCP connections at addr ("host:port") and spreads them over the loops. For
-// each, it calls accept on the connection's loop with the peer's "ip:port". accept returns the
+// Listen accepts connections at addr ("host:port" or a Unix socket) and spreads them over the
+// loops. For each, it calls accept on the connection's loop with its RemoteAddr. accept returns the
 // stream, or nil to close the connection. After Stop the error is ErrStopped.
 func (e *Engine) Listen(addr string, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream) (*Listener, error) {
 	ln, err := Bind(addr)
@@ -84,10 +91,20 @@ func (e *Engine) Listen(addr string, o ListenOptions, accept func(l loop.Loop, r
 	return e.Serve(ln, o, accept)
 }
 
-// Bind opens a socket at addr ("host:port") for Serve. From then on the kernel accepts
-// connections into its backlog. 0.0.0.0 is all IPv4 addresses; "::" and no host are all addresses
-// of both versions.
-func Bind(addr string) (net.Listener, error) {
+// Bind opens a socket at addr ("host:port" or a Unix socket) for Serve. From then on the kernel
+// accepts connections into its backlog. 0.0.0.0 is all IPv4 addresses; "::" and no host are all
+// addresses of both versions. A Unix socket is an *unixsock.Listener.
+func Bind(addr string) (net.Listener, error) { return BindMode(addr, 0) }
+
+// BindMode is Bind with the mode of the file of a Unix socket; 0 means that the umask decides.
+func BindMode(addr string, mode fs.FileMode) (net.Listener, error) {
+	if network, name := unixaddr.Split(addr); network == "unix" {
+		ln, err := unixsock.Listen(name, mode)
+		if err != nil {
+			return nil, fmt.Errorf("reactor: %w", err)
+		}
+		return ln, nil
+	}
 	lc := net.ListenConfig{
 		KeepAlive: -1, // the listening socket has the options
 		// Control runs before connections enter the backlog, so they inherit the options.
@@ -229,13 +246,29 @@ func (l *Listener) run() {
 	}
 }
 
-// onAccept gives nc to the loop with the fewest connections, or refuses it.
+// onAccept gives nc to a loop, or refuses it.
 func (l *Listener) onAccept(nc net.Conn) {
-	e := l.eng
-	at, ok := e.limits.reserve(nc.LocalAddr(), nc.RemoteAddr(), &l.limit, connFiles)
+	if l.opts.Proxies != nil {
+		l.acceptProxied(nc)
+		return
+	}
+	at, ok := l.eng.limits.reserve(nc.LocalAddr(), nc.RemoteAddr(), &l.limit, connFiles)
 	if !ok {
 		l.refuse(nc)
 		return
+	}
+	l.assign(nc, at, nil)
+}
+
+// unixPeer stands for the peers on Unix sockets, whose own addresses say nothing.
+var unixPeer net.Addr = &net.UnixAddr{Name: loop.UnixPeer, Net: "unix"}
+
+// assign gives nc, with its reservation, to the loop with the fewest connections. client is who a
+// proxy has made it for; nil means the peer itself.
+func (l *Listener) assign(nc net.Conn, at reservation, client net.Addr) {
+	e := l.eng
+	if _, isUnix := nc.(*net.UnixConn); isUnix && client == nil {
+		client = unixPeer
 	}
 	target := l.loops[0]
 	for _, other := range l.loops[1:] {
@@ -244,13 +277,22 @@ func (l *Listener) onAccept(nc net.Conn) {
 		}
 	}
 	target.load.Add(1)
-	c := &conn{loop: target, accept: l.accept, remote: nc.RemoteAddr().String(), state: connArriving, reservation: at, config: l.opts.TLS}
+	c := &conn{loop: target, accept: l.accept, peer: client, state: connArriving, reservation: at, config: l.opts.TLS}
+	c.remote = c.sourceOf(nc).String()
 	if !l.begin(c, nc) {
 		c.lost()
 		_ = nc.Close()
 		return
 	}
 	e.count.accepted.Add(1)
+}
+
+// sourceOf returns the address of the peer of c, which has the connection nc.
+func (c *conn) sourceOf(nc net.Conn) net.Addr {
+	if c.peer != nil {
+		return c.peer
+	}
+	return nc.RemoteAddr()
 }
 
 // begin starts the way of nc, accepted for c, to its loop; false after Stop.
@@ -320,7 +362,7 @@ func (l *Listener) sendOverload(nc net.Conn) {
 // overloadTime. The caller closes nc.
 func lingerClose(nc net.Conn) {
 	_ = nc.SetDeadline(time.Now().Add(overloadTime))
-	if tcp, ok := nc.(*net.TCPConn); ok && tcp.CloseWrite() == nil {
+	if raw, ok := nc.(rawConn); ok && raw.CloseWrite() == nil {
 		_, _ = io.Copy(io.Discard, nc)
 	}
 }

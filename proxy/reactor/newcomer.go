@@ -68,7 +68,7 @@ func placesFor(limits ...int64) int {
 // greet gives nc, accepted for c, to its loop as a newcomer; false if that is impossible.
 func (l *Listener) greet(c *conn, nc net.Conn) bool {
 	e := l.eng
-	n := &newcomer{c: c, l: l, source: nc.RemoteAddr(), until: time.Now().Add(e.handshakeTimeout)}
+	n := &newcomer{c: c, l: l, source: c.sourceOf(nc), until: time.Now().Add(e.handshakeTimeout)}
 	n.timer.Fire = n.timedOut
 	n.place = l.newcomers.Take(fair.SourceOf(n.source), func() { c.loop.Post(n.onEvicted) })
 	e.count.outside.Add(1)

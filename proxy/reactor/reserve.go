@@ -66,6 +66,21 @@ func (p *connLimits) reserve(local, remote net.Addr, in *listenerLimit, files in
 	return reservation{}, false
 }
 
+// attribute counts a connection by its source, which was not known when it was reserved; false means
+// that the limit is reached. The zero Addr does not count.
+func (at *reservation) attribute(source netip.Addr) bool {
+	p := at.of
+	if p.allLocal && source.IsLoopback() {
+		return true
+	}
+	if !p.countSource(source) {
+		p.refusedSource.Add(1)
+		return false
+	}
+	at.source = source
+	return true
+}
+
 // reserveDial counts a connection to an endpoint; false means that the others, with the pipes of
 // streams, leave no descriptor for it. Then the admin API, the registry and the logs still have theirs.
 func (p *connLimits) reserveDial() (_ reservation, ok bool) {

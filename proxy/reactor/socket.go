@@ -37,14 +37,37 @@ func (o *offLoop) end() bool {
 	return true
 }
 
-// plainSocket is a loop.Socket in plain text. io.Copy between two stays within the kernel.
+// rawConn is a connection of the system: a *net.TCPConn or a *net.UnixConn.
+type rawConn interface {
+	net.Conn
+	CloseWrite() error
+}
+
+// resetOnClose makes the next close of nc a reset. Unix sockets have none: their peers see the end
+// of the bytes, or an error if some of theirs were not read.
+func resetOnClose(nc rawConn) {
+	if tcp, ok := nc.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+}
+
+// plainSocket is a loop.Socket in plain text.
 type plainSocket struct {
-	*net.TCPConn
+	rawConn
+	peer    net.Addr // who the peer is; nil means the address of the connection
 	offLoop offLoop
 }
 
-// NetConn returns the TCP connection.
-func (s *plainSocket) NetConn() net.Conn { return s.TCPConn }
+// NetConn returns the connection.
+func (s *plainSocket) NetConn() net.Conn { return s.rawConn }
+
+// RemoteAddr implements net.Conn.
+func (s *plainSocket) RemoteAddr() net.Addr {
+	if s.peer != nil {
+		return s.peer
+	}
+	return s.rawConn.RemoteAddr()
+}
 
 // Secure implements loop.Socket.
 func (s *plainSocket) Secure() bool { return false }
@@ -54,12 +77,12 @@ func (s *plainSocket) Close() error {
 	if !s.offLoop.end() {
 		return net.ErrClosed
 	}
-	return s.TCPConn.Close()
+	return s.rawConn.Close()
 }
 
 // Reset implements loop.Socket.
 func (s *plainSocket) Reset() {
-	_ = s.SetLinger(0)
+	resetOnClose(s.rawConn)
 	_ = s.Close()
 }
 
@@ -67,11 +90,12 @@ func (s *plainSocket) Reset() {
 // of reach of package tls: see wire.
 type secureSocket struct {
 	*tls.Conn
-	raw     *net.TCPConn
+	raw     rawConn
+	peer    net.Addr // who the peer is; nil means the address of the connection
 	offLoop offLoop
 }
 
-// NetConn returns the TCP connection below, whose bytes are encrypted.
+// NetConn returns the connection below, whose bytes are encrypted.
 func (s *secureSocket) NetConn() net.Conn { return s.raw }
 
 // Secure implements loop.Socket.
@@ -81,7 +105,12 @@ func (s *secureSocket) Secure() bool { return true }
 func (s *secureSocket) LocalAddr() net.Addr { return s.raw.LocalAddr() }
 
 // RemoteAddr implements net.Conn.
-func (s *secureSocket) RemoteAddr() net.Addr { return s.raw.RemoteAddr() }
+func (s *secureSocket) RemoteAddr() net.Addr {
+	if s.peer != nil {
+		return s.peer
+	}
+	return s.raw.RemoteAddr()
+}
 
 // SetDeadline implements loop.Socket.
 func (s *secureSocket) SetDeadline(t time.Time) error { return s.raw.SetDeadline(t) }
@@ -111,16 +140,21 @@ func (s *secureSocket) Close() error {
 // Reset implements loop.Socket. It closes the TCP connection first, since a close_notify would
 // look complete to the peer.
 func (s *secureSocket) Reset() {
-	_ = s.raw.SetLinger(0)
+	resetOnClose(s.raw)
 	_ = s.raw.Close()
 	_ = s.Close()
 }
 
-// DialSocket connects to addr ("ip:port") of a service, with TLS if Options.DialTLS has a
+// DialSocket connects to addr ("ip:port" or a Unix socket) of a service, with TLS if Options.DialTLS has a
 // configuration for the service; name is as of a loop.Named. It blocks until the connection is ready for use, ctx ends, or
 // the engine is stopped (ErrStopped). The caller owns the Socket, which may outlive the
 // engine. DialSocket may be called from any goroutine; maxDials does not limit it.
 func (e *Engine) DialSocket(ctx context.Context, addr, service, name string) (loop.Socket, error) {
+	return e.DialSocketWith(ctx, addr, service, name, nil)
+}
+
+// DialSocketWith is DialSocket, and sends first before anything else, in plain text.
+func (e *Engine) DialSocketWith(ctx context.Context, addr, service, name string, first []byte) (loop.Socket, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(e.ctx, cancel)()
@@ -128,7 +162,7 @@ func (e *Engine) DialSocket(ctx context.Context, addr, service, name string) (lo
 	err := loop.ErrDialQueue
 	var s loop.Socket
 	if ok {
-		s, err = e.dialSocket(ctx, addr, e.dialTLS(service, addr, name), at)
+		s, err = e.dialSocket(ctx, addr, e.dialTLS(service, addr, name), first, at)
 	}
 	switch {
 	case err == nil:
@@ -142,16 +176,20 @@ func (e *Engine) DialSocket(ctx context.Context, addr, service, name string) (lo
 	return nil, fmt.Errorf("reactor: dial: %w", err)
 }
 
-func (e *Engine) dialSocket(ctx context.Context, addr string, config func() *tls.Config, at reservation) (loop.Socket, error) {
+func (e *Engine) dialSocket(ctx context.Context, addr string, config func() *tls.Config, first []byte, at reservation) (loop.Socket, error) {
 	var d net.Dialer
 	d.SetMultipathTCP(false)
-	nc, err := d.DialContext(ctx, "tcp", addr)
+	nc, err := dialAddr(ctx, &d, addr)
 	if err != nil {
 		return nil, err
 	}
-	raw := nc.(*net.TCPConn)
+	raw := nc.(rawConn)
+	if _, err := raw.Write(first); len(first) > 0 && err != nil { // the kernel has room for it
+		_ = raw.Close()
+		return nil, err
+	}
 	if config == nil {
-		return e.newSocket(raw, nil, at), nil
+		return e.newSocket(raw, nil, at, nil), nil
 	}
 	below := &wire{nc: raw}
 	over := tls.Client(below, config())
@@ -159,17 +197,18 @@ func (e *Engine) dialSocket(ctx context.Context, addr string, config func() *tls
 		return nil, err
 	}
 	below.handshakeDone = true
-	return e.newSocket(raw, over, at), nil
+	return e.newSocket(raw, over, at, nil), nil
 }
 
-// newSocket returns a Socket on raw, in plain text if over is nil, with the reservation at.
-func (e *Engine) newSocket(raw *net.TCPConn, over *tls.Conn, at reservation) loop.Socket {
+// newSocket returns a Socket on raw, in plain text if over is nil, with the reservation at. peer is
+// who the peer is; nil means the address of raw.
+func (e *Engine) newSocket(raw rawConn, over *tls.Conn, at reservation, peer net.Addr) loop.Socket {
 	if over == nil {
-		s := &plainSocket{TCPConn: raw}
+		s := &plainSocket{rawConn: raw, peer: peer}
 		s.offLoop.begin(e, at)
 		return s
 	}
-	s := &secureSocket{Conn: over, raw: raw}
+	s := &secureSocket{Conn: over, raw: raw, peer: peer}
 	s.offLoop.begin(e, at)
 	return s
 }

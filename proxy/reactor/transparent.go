@@ -2,13 +2,16 @@ package reactor
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/proxy/fair"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/proxyproto"
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
@@ -67,6 +70,78 @@ func (l *Listener) readFirst(nc *net.TCPConn) (b []byte, isHTTP bool) {
 			return b, verdict == http1.IsHTTP
 		}
 	}
+}
+
+// Proxies says which peers of a Listener are proxies, which make each connection begin with a header
+// of the PROXY protocol. It is read before the connection reaches a loop, or its TLS begins. From
+// then on the connection is its client's: for limits, rules and logs. All functions are called on
+// any goroutine.
+type Proxies struct {
+	// Trusts reports whether a peer is a proxy. All others are refused.
+	Trusts func(peer netip.Addr) bool
+
+	// Wait returns the time that a proxy has for the header.
+	Wait func() time.Duration
+
+	// Refused is called for each connection that is closed because its peer is no proxy, or its
+	// header is malformed, cut or late.
+	Refused func(remote string, err error)
+}
+
+// acceptProxied waits for the header of nc, and then gives nc to a loop, or refuses it.
+func (l *Listener) acceptProxied(nc net.Conn) {
+	e, p := l.eng, l.opts.Proxies
+	proxy := nc.RemoteAddr()
+	if _, isUnix := nc.(*net.UnixConn); isUnix {
+		proxy = unixPeer
+	}
+	if !p.Trusts(loop.PeerAddr(proxy.String())) {
+		_ = nc.Close()
+		p.Refused(proxy.String(), proxyproto.ErrUntrusted)
+		return
+	}
+	at, ok := e.limits.reserve(nc.LocalAddr(), nil, &l.limit, connFiles) // its source is not known yet
+	if !ok {
+		l.refuse(nc)
+		return
+	}
+	e.count.outside.Add(1)
+	if !e.spawn(func() { l.readHeader(nc, at, proxy) }) {
+		e.count.outside.Add(-1)
+		at.release()
+		_ = nc.Close()
+	}
+}
+
+// readHeader reads the header of nc, which proxy has made, and gives nc to a loop.
+func (l *Listener) readHeader(nc net.Conn, at reservation, proxy net.Addr) {
+	e, p := l.eng, l.opts.Proxies
+	_ = nc.SetReadDeadline(time.Now().Add(p.Wait()))
+	awake := context.AfterFunc(e.ctx, func() { _ = nc.SetReadDeadline(time.Unix(1, 0)) })
+	header, err := proxyproto.Read(nc)
+	awake()
+	_ = nc.SetReadDeadline(time.Time{})
+	e.count.outside.Add(-1)
+	if err != nil {
+		at.release()
+		_ = nc.Close()
+		if err != io.EOF && e.ctx.Err() == nil { // without a byte it was a health check
+			p.Refused(proxy.String(), err)
+		}
+		return
+	}
+	var client net.Addr // nil: the connection is the proxy's own
+	source := fair.SourceOf(proxy)
+	if header.Source.IsValid() {
+		client = net.TCPAddrFromAddrPort(header.Source)
+		source = fair.SourceOf(client)
+	}
+	if !at.attribute(source) {
+		at.release()
+		l.refuse(nc)
+		return
+	}
+	l.assign(nc, at, client)
 }
 
 // originalDst returns the original destination of nc from the kernel's connection tracking.

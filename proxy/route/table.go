@@ -33,6 +33,9 @@ type Table struct {
 func NewTable(plans []Plan) *Table {
 	t := &Table{hosts: map[string]pathTable{}}
 	for i := 0; i < len(plans) && plans[i].Index >= 0; i += max(1, plans[i].Targets) {
+		if plans[i].Match.SNI != "" {
+			continue // of connections
+		}
 		c := newConditions(i, plans[i].Match)
 		c.call.httpOnly = c.call.httpOnly || plans[i].Route.Answers()
 		if plans[i].Targets > 0 {

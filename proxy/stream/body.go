@@ -150,10 +150,10 @@ func (t *transfer) passVerbatim(n int64, block []byte) bodyFault {
 
 // copyN copies n bytes. An earlier end of file is no error.
 func copyN(to, from *end, n int64, block []byte) (int64, error) {
-	src := &io.LimitedReader{R: from.tcp, N: n}
-	if !to.secure && !from.secure {
+	src := &io.LimitedReader{R: from.conn, N: n}
+	if !to.buffered() && !from.buffered() {
+		src.R = from.tcp
 		return to.tcp.ReadFrom(src)
 	}
-	src.R = from.conn
 	return io.CopyBuffer(struct{ io.Writer }{to.conn}, src, block)
 }

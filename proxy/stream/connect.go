@@ -89,7 +89,11 @@ func (p *pair) await(picks <-chan pick) (a pick) {
 // open connects to an endpoint. To another sidecar it also sends the preface, and waits until
 // that sidecar accepts a stream that can't be refused by an HTTP response.
 func (p *pair) open(w *endpointQuery, at exchange.Target) error {
-	if err := p.dial(at.Addr, w.service, w.serverName(p.srv.service(w.service), at)); err != nil || !at.Link {
+	var first []byte
+	if !at.Link {
+		first = proxyHeader(p, w.service)
+	}
+	if err := p.dial(at.Addr, w.service, w.serverName(p.srv.service(w.service), at), first); err != nil || !at.Link {
 		return err
 	}
 	err := p.sendPreface(&link.Stream{Kind: w.kind, TimeLeft: w.timeout})
@@ -107,11 +111,12 @@ func (w *endpointQuery) serverName(c *config.Service, at exchange.Target) string
 	return c.TLS.ServerName(at.Host, at.Addr)
 }
 
-func (p *pair) dial(addr, service, name string) error {
+// dial connects to addr, which must prove name by TLS, and sends first before anything else.
+func (p *pair) dial(addr, service, name string, first []byte) error {
 	p.at = addr
 	ctx, cancel := context.WithTimeout(p.srv.ctx, p.srv.service(service).ConnectTimeout)
 	defer cancel()
-	sock, err := p.srv.opt.Dial(ctx, addr, service, name)
+	sock, err := p.srv.opt.Dial(ctx, addr, service, name, first)
 	switch {
 	case errors.Is(err, loop.ErrDialQueue):
 		return refusal{fault.DialLimit}

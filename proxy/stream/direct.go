@@ -63,7 +63,7 @@ func (d *direct) failed(f *fault.Failure) *fault.Failure {
 func (d *direct) try(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	sock, err := d.srv.opt.Dial(ctx, d.at, "", "")
+	sock, err := d.srv.opt.Dial(ctx, d.at, "", "", nil)
 	if err != nil {
 		return err
 	}

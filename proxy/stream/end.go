@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
@@ -16,37 +17,98 @@ type conn interface {
 
 type end struct {
 	conn
-	tcp     *net.TCPConn // below conn: has the counters, and is reset
-	secure  bool         // tcp carries TLS
+	tcp     *net.TCPConn // below conn: has the counters, and is reset; nil on a Unix socket
+	unix    *unixConn    // is conn on a Unix socket; else nil
+	secure  bool         // tcp or unix carries TLS
 	finSent atomic.Bool  // the end of file was sent; a close after that is no reset
 }
 
-// endOf returns the end for a Socket with a TCP connection, and nil for any other Socket.
+// unixConn counts the bytes of a Unix socket, for which the kernel has no counters.
+type unixConn struct {
+	conn
+	below          *net.UnixConn
+	received, sent atomic.Uint64
+}
+
+// unixPeer stands for the peers on Unix sockets, whose own addresses say nothing.
+var unixPeer = &net.UnixAddr{Name: loop.UnixPeer, Net: "unix"}
+
+func (c *unixConn) RemoteAddr() net.Addr { return unixPeer }
+
+func (c *unixConn) Read(b []byte) (int, error) {
+	n, err := c.conn.Read(b)
+	c.received.Add(uint64(n))
+	return n, err
+}
+
+func (c *unixConn) Write(b []byte) (int, error) {
+	n, err := c.conn.Write(b)
+	c.sent.Add(uint64(n))
+	return n, err
+}
+
+// newEnd returns the end for c on below, a *net.TCPConn or *net.UnixConn, or nil.
+func newEnd(c conn, below net.Conn, secure bool) *end {
+	switch below := below.(type) {
+	case *net.TCPConn:
+		return &end{conn: c, tcp: below, secure: secure}
+	case *net.UnixConn:
+		u := &unixConn{conn: c, below: below}
+		return &end{conn: u, unix: u, secure: secure}
+	}
+	return nil
+}
+
+// endOf returns the end for a Socket with a connection of the system, and nil for any other Socket.
 func endOf(s loop.Socket) *end {
 	c, ok := s.(conn)
 	over, below := s.(interface{ NetConn() net.Conn })
 	if !ok || !below {
 		return nil
 	}
-	return &end{conn: c, tcp: over.NetConn().(*net.TCPConn), secure: s.Secure()}
+	return newEnd(c, over.NetConn(), s.Secure())
 }
 
-// reset closes e so that its peer can't mistake what it received for everything. It closes tcp
-// first, since a close_notify of TLS would look complete. It does not block.
+// buffered reports whether bytes of e pass through a buffer: the kernel neither encrypts them nor
+// counts those of a Unix socket.
+func (e *end) buffered() bool { return e.secure || e.unix != nil }
+
+// system returns the connection of the system.
+func (e *end) system() interface {
+	net.Conn
+	syscall.Conn
+} {
+	if e.unix != nil {
+		return e.unix.below
+	}
+	return e.tcp
+}
+
+// reset closes e so that its peer can't mistake what it received for everything. It closes the
+// connection below first, since a close_notify of TLS would look complete. It does not block. Unix
+// sockets have no reset: there the peer sees an end of file, or an error if it has bytes under way.
 func (e *end) reset() {
-	_ = e.tcp.SetLinger(0)
-	_ = e.tcp.Close()
+	if e.tcp != nil {
+		_ = e.tcp.SetLinger(0)
+	}
+	_ = e.system().Close()
 	_ = e.Close()
 }
 
 // isReset reports whether the connection was reset: the kernel has closed it, and only the
 // descriptor is left.
 func (e *end) isReset() bool {
+	if e.unix != nil {
+		return false // the next read or write has the error
+	}
 	k, err := e.kernel()
 	return err != nil || k.Closed
 }
 
 func (e *end) moved() uint64 {
+	if e.unix != nil {
+		return e.unix.received.Load() + e.unix.sent.Load()
+	}
 	k, err := e.kernel()
 	if err != nil {
 		return 0
@@ -71,7 +133,7 @@ func (e *end) unsent() int { return e.queued(kernel.Unsent) }
 
 // queued returns the length of one of the kernel's queues of e, or 0 if e is closed.
 func (e *end) queued(length func(fd int) (int, error)) (n int) {
-	sc, err := e.tcp.SyscallConn()
+	sc, err := e.system().SyscallConn()
 	if err != nil {
 		return 0
 	}
@@ -81,7 +143,7 @@ func (e *end) queued(length func(fd int) (int, error)) (n int) {
 	return n
 }
 
-// counters are the kernel's, of one connection, in bytes.
+// counters are the kernel's, or those of a Unix socket, of one connection, in bytes.
 type counters struct {
 	received, acknowledged uint64 // since the connection was made
 	unread                 int    // received and not read
@@ -90,7 +152,9 @@ type counters struct {
 
 // counters returns zero values if e is closed.
 func (e *end) counters() (c counters) {
-	if k, err := e.kernel(); err == nil {
+	if e.unix != nil {
+		c.received, c.acknowledged = e.unix.received.Load(), e.unix.sent.Load()
+	} else if k, err := e.kernel(); err == nil {
 		c.received, c.acknowledged = k.Received, k.Acknowledged
 	}
 	c.unread, c.unacknowledged = e.queued(kernel.Unread), e.unacknowledged()

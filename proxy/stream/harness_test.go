@@ -94,7 +94,7 @@ func startSidecar(t *testing.T, yaml string, o reactor.Options) *sidecar {
 	for i, l := range s.engine.Loops() {
 		proxy.NewWorker(s.proc, l, log, uint64(i))
 	}
-	s.srv = New(Options{Process: s.proc, Dial: s.engine.DialSocket, Reserver: s.engine.Reserver, Logger: log})
+	s.srv = New(Options{Process: s.proc, Dial: s.engine.DialSocketWith, Reserver: s.engine.Reserver, Logger: log})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 		defer cancel()

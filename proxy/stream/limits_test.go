@@ -164,7 +164,7 @@ func TestNoDescriptor(t *testing.T) {
 	s := newSidecar(t, options{}, a.addr)
 	client, server := s.pair(a)
 	srv := New(s.srv.opt)
-	srv.opt.Dial = func(context.Context, string, string, string) (loop.Socket, error) {
+	srv.opt.Dial = func(context.Context, string, string, string, []byte) (loop.Socket, error) {
 		return nil, fmt.Errorf("dial: %w", loop.ErrDialQueue)
 	}
 	p := &pair{srv: srv, down: &end{conn: client, tcp: client}}

@@ -2,7 +2,9 @@ package stream
 
 import (
 	"errors"
+	"io"
 	"net"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -10,6 +12,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/reactor/hello"
+	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
 // Back-off after a failed accept. The usual cause is a lack of descriptors.
@@ -18,11 +22,12 @@ const (
 	maxBackoff = time.Second
 )
 
-// Listener accepts opaque TCP connections for one service.
+// Listener accepts opaque connections for one service, or for those that their ClientHello names.
 type Listener struct {
-	srv *Server
-	ln  net.Listener
-	cfg atomic.Pointer[config.Listener]
+	srv     *Server
+	ln      net.Listener
+	cfg     atomic.Pointer[config.Listener]
+	proxies atomic.Pointer[config.Trust] // whom proxy_protocol trusts
 
 	reserve func(local, remote net.Addr) (release func())
 
@@ -33,7 +38,11 @@ type Listener struct {
 func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
 
 // Configure applies c to the connections accepted from now on. The address does not change.
-func (l *Listener) Configure(c *config.Listener) { l.cfg.Store(c) }
+func (l *Listener) Configure(c *config.Listener) {
+	proxies := c.ProxyProtocol.Trusts()
+	l.proxies.Store(&proxies)
+	l.cfg.Store(c)
+}
 
 // Close stops accepting. Accepted streams continue. A second Close returns nil.
 func (l *Listener) Close() error {
@@ -56,7 +65,7 @@ func (l *Listener) run() {
 		nc, err := l.ln.Accept()
 		if err == nil {
 			backoff = minBackoff
-			l.serve(nc.(*net.TCPConn))
+			l.serve(nc)
 			continue
 		}
 		if errors.Is(err, net.ErrClosed) {
@@ -70,30 +79,138 @@ func (l *Listener) run() {
 	}
 }
 
-func (l *Listener) serve(nc *net.TCPConn) {
-	down := &end{conn: nc, tcp: nc}
+func (l *Listener) serve(nc net.Conn) {
+	down := newEnd(nc.(conn), nc, false)
+	if l.cfg.Load().ProxyProtocol.Enabled() {
+		l.acceptProxied(down)
+		return
+	}
 	release := l.reserve(nc.LocalAddr(), nc.RemoteAddr())
 	if release == nil {
 		down.reset()
 		return
 	}
-	service := l.srv.service(l.cfg.Load().Service)
-	worker := l.srv.worker()
-	name, peer := l.cfg.Load().Name, nc.RemoteAddr().String()
-	by := worker.From(exchange.Client{Listener: name, Addr: peer})
-	t := &tunnel{
-		pair: &pair{srv: l.srv, down: down, by: by}, failureResponse: noResponse,
-		endpointQuery: l.srv.opaque(by, service.Name, service.Timeout),
-		record:        worker.StreamRecord(name, peer, service.Name),
+	l.open(down, release)
+}
+
+// open starts the stream of a client at down, which release uncounts at its end.
+func (l *Listener) open(down *end, release func()) {
+	p := &pair{srv: l.srv, down: down, by: l.srv.worker().From(l.client(down))}
+	run := func() { l.route(p) }
+	if name := l.cfg.Load().Service; name != "" {
+		t := l.tunnel(p, name)
+		if t == nil {
+			release()
+			return
+		}
+		run = t.run
 	}
-	rules := l.srv.opt.Process.Generation().RulesOfStream(name, service.Name)
-	if rules.Refuse(&allow.Call{}, peer, l.srv.opt.Logger) {
-		by.Failed(fault.NotAllowed)
-		t.fail(fault.NotAllowed)
+	if !l.srv.start(p, func() { defer release(); run() }) {
 		release()
+	}
+}
+
+// client returns the client at down.
+func (l *Listener) client(down *end) exchange.Client {
+	return exchange.Client{Listener: l.cfg.Load().Name, Addr: down.RemoteAddr().String()}
+}
+
+// tunnel returns the stream of p to a service, or refuses it and returns nil.
+func (l *Listener) tunnel(p *pair, service string) *tunnel {
+	c, from := l.srv.service(service), l.client(p.down)
+	t := &tunnel{
+		pair: p, failureResponse: noResponse,
+		endpointQuery: l.srv.opaque(p.by, c.Name, c.Timeout),
+		record:        l.srv.worker().StreamRecord(from.Listener, from.Addr, c.Name),
+	}
+	rules := l.srv.opt.Process.Generation().RulesOfStream(from.Listener, c.Name)
+	if rules.Refuse(&allow.Call{}, from.Addr, l.srv.opt.Logger) {
+		p.by.Failed(fault.NotAllowed)
+		t.fail(fault.NotAllowed)
+		return nil
+	}
+	return t
+}
+
+// route carries the stream of p to the service that its ClientHello names. The bytes that were read
+// of it are passed on. It runs on the goroutine of the stream.
+func (l *Listener) route(p *pair) {
+	why := p.why.Load()
+	if why == nil && p.srv.opt.Process.Full() {
+		p.by.Failed(fault.Overloaded)
+		why = fault.Overloaded
+	}
+	if why != nil {
+		l.refuse(p, why, nil)
 		return
 	}
-	if !l.srv.start(t.pair, func() { defer release(); t.run() }) {
-		release()
+	in := newInput(p.srv.opt.Process, nil)
+	defer in.free()
+	err := readHello(p, in)
+	if err == io.EOF && len(in.b) == 0 { // a health check
+		_ = p.down.Close()
+		return
 	}
+	var name string
+	if err == nil {
+		name, err = hello.ServerName(in.b)
+	}
+	from := l.client(p.down)
+	if err != nil {
+		if !p.isAborted() {
+			l.srv.worker().Refused(from, fault.BadClientHello, "connection refused: no ClientHello of TLS", "error", err)
+		}
+		var bad *hello.Error
+		var alert []byte
+		if errors.As(err, &bad) {
+			alert = hello.Alert(bad.Alert)
+		}
+		l.refuse(p, fault.BadClientHello, alert)
+		return
+	}
+	service := l.serviceOf(name)
+	if service == "" {
+		l.srv.worker().Refused(from, fault.NoRoute, "connection refused: no route takes its server name", "sni", strconv.Quote(name))
+		l.refuse(p, fault.NoRoute, hello.Alert(hello.UnrecognizedName))
+		return
+	}
+	_ = p.down.SetReadDeadline(time.Time{})
+	if t := l.tunnel(p, service); t != nil {
+		t.rest = in.rest(0)
+		t.run()
+	}
+}
+
+// readHello reads until the ClientHello is whole, at most for timeouts.header.
+func readHello(p *pair, in *intake) error {
+	_ = p.down.SetReadDeadline(time.Now().Add(p.srv.config().Timeouts.Header))
+	var reader hello.Reader
+	for {
+		n := len(in.b)
+		if err := in.more(p.down); err != nil {
+			return err
+		}
+		if whole, err := reader.Feed(in.b[n:]); whole || err != nil {
+			return err
+		}
+	}
+}
+
+// serviceOf returns the service of the first route that takes a server name, or "".
+func (l *Listener) serviceOf(name string) string {
+	routes := l.srv.config().Routes
+	for i := range routes {
+		if m := &routes[i].Match; m.SNI != "" && m.TakesServerName(name) {
+			return routes[i].Service
+		}
+	}
+	return ""
+}
+
+// refuse ends a stream that has no service, and sends out before; it resets it if out is empty.
+func (l *Listener) refuse(p *pair, f *fault.Failure, out []byte) {
+	from := l.client(p.down)
+	record := l.srv.worker().StreamRecord(from.Listener, from.Addr, "")
+	record.End(accesslog.StreamEnd{Failure: f, Cut: p.isAborted()})
+	p.refuse(out)
 }

@@ -67,7 +67,7 @@ func (p *passThrough) dialDestination() (onward hop, fail *fault.Failure) {
 	}
 	ctx, cancel := context.WithTimeout(p.srv.ctx, passTimeout)
 	defer cancel()
-	sock, err := p.srv.opt.Dial(ctx, p.to.String(), "", "")
+	sock, err := p.srv.opt.Dial(ctx, p.to.String(), "", "", nil)
 	if err == nil {
 		err = p.attachUp(endOf(sock))
 	}

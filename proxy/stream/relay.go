@@ -15,7 +15,8 @@ const flushTime = time.Second
 // relay sends early to up and releases it, copies both ways until both have ended, and closes
 // both connections. It returns the bytes that went up (in) and down (out). Between two TCP
 // connections the copy is splice, within the kernel: relay holds no bytes, and a reader that
-// stops stalls its sender. With TLS on one of them it holds a buffer for each direction.
+// stops stalls its sender. With TLS or a Unix socket on one of them it holds a buffer for each
+// direction.
 //
 // An end of file is passed on as one, and the other direction continues. An error ends both
 // directions with a reset.
@@ -68,7 +69,7 @@ func (p *pair) onBroken(e *end) {
 }
 
 func copyAll(proc *proxy.Process, to, from *end) (int64, error) {
-	if !to.secure && !from.secure {
+	if !to.buffered() && !from.buffered() {
 		return io.Copy(to.tcp, from.tcp)
 	}
 	proc.Hold(blockSize)

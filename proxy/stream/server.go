@@ -23,13 +23,15 @@ import (
 type Options struct {
 	Process *proxy.Process
 
-	// Dial connects to an endpoint ("ip:port") of a service, with TLS if the service has it. name
-	// is the one that the endpoint must prove, or "". The Socket must be a TCP connection or TLS on one, see loop.Socket.
-	Dial func(ctx context.Context, addr, service, name string) (loop.Socket, error)
+	// Dial connects to an endpoint ("ip:port" or a Unix socket) of a service, with TLS if the
+	// service has it. name is the one that the endpoint must prove, or "". Dial sends first before
+	// anything else, in plain text. The Socket must be a connection of the system or TLS on one,
+	// see loop.Socket.
+	Dial func(ctx context.Context, addr, service, name string, first []byte) (loop.Socket, error)
 
 	// Reserver returns the function with which a listener reserves a connection that it
-	// accepted at local from remote, under limits.connections, limits.per_source and its own max (0
-	// means no limit). That function returns nil if a limit is reached, otherwise a release
+	// accepted at local from remote (nil means unknown), under limits.connections, limits.per_source
+	// and its own max (0 means no limit). That function returns nil if a limit is reached, otherwise a release
 	// function. All three may be called from any goroutine.
 	Reserver func(max int) (reserve func(local, remote net.Addr) (release func()))
 

@@ -27,7 +27,7 @@ func (t *tunnel) run() {
 		return
 	}
 	cfg := t.srv.service(t.service)
-	if (t.down.secure || cfg.TLS.Enabled()) && t.srv.opt.Process.Full() { // without TLS no buffer is needed
+	if (t.down.buffered() || cfg.TLS.Enabled()) && t.srv.opt.Process.Full() {
 		t.leaser.Failed(fault.Overloaded)
 		t.fail(fault.Overloaded)
 		return

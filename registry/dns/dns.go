@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/unixaddr"
 	"github.com/remora-proxy/remora/registry"
 )
 
@@ -336,10 +337,11 @@ func (t *watch) resolved() []registry.Endpoint {
 	endpoints := make([]registry.Endpoint, 0, len(t.in.Endpoints))
 	for _, e := range t.in.Endpoints {
 		_, host, isIP, err := registry.ParseAddr(e.Addr)
-		if err != nil {
+		isUnix := unixaddr.Is(e.Addr)
+		if err != nil && !isUnix {
 			continue
 		}
-		if isIP {
+		if isIP || isUnix {
 			endpoints = append(endpoints, e)
 			continue
 		}

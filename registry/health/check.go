@@ -13,6 +13,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/unixaddr"
 )
 
 // What is read of a response, in bytes. A body that is read spares the application a reset.
@@ -56,7 +58,7 @@ func newAsker(c *Check) *asker {
 	a.client = http.Client{
 		Timeout: c.Timeout,
 		Transport: &http.Transport{
-			DisableKeepAlives: true, Proxy: nil, MaxResponseHeaderBytes: maxHeader, DialTLSContext: dialTLS,
+			DisableKeepAlives: true, Proxy: nil, MaxResponseHeaderBytes: maxHeader, DialContext: dial, DialTLSContext: dialTLS,
 		},
 		// A redirect is a response; its target may be another application.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -64,11 +66,30 @@ func newAsker(c *Check) *asker {
 	return a
 }
 
-// dialTLS connects to addr by TLS.
+// dialTLS connects to addr, or to the Unix socket of ctx, by TLS.
 func dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
 	c, _ := ctx.Value(configKey{}).(*tls.Config)
 	d := tls.Dialer{Config: c}
+	network, addr = socketOf(ctx, network, addr)
 	return d.DialContext(ctx, network, addr)
+}
+
+// dial connects to addr, or to the Unix socket of ctx.
+func dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	var d net.Dialer
+	network, addr = socketOf(ctx, network, addr)
+	return d.DialContext(ctx, network, addr)
+}
+
+// unixSocket is the key of the address of a Unix socket in the context of a check.
+type unixSocket struct{}
+
+// socketOf returns the Unix socket of ctx, if it has one, in place of network and addr.
+func socketOf(ctx context.Context, network, addr string) (string, string) {
+	if at, ok := ctx.Value(unixSocket{}).(string); ok {
+		return unixaddr.Split(at)
+	}
+	return network, addr
 }
 
 // ask returns nil if addr passes: it accepts a connection, or responds to the GET with a
@@ -76,18 +97,23 @@ func dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
 func (a *asker) ask(ctx context.Context, addr, host string) error {
 	if a.path == "" {
 		d := net.Dialer{Timeout: a.client.Timeout}
-		conn, err := d.DialContext(ctx, "tcp", addr)
+		network, address := unixaddr.Split(addr)
+		conn, err := d.DialContext(ctx, network, address)
 		if err != nil {
 			return err
 		}
 		return conn.Close()
 	}
-	scheme, name := "http://", ""
+	scheme, name, authority := "http://", "", addr
+	if unixaddr.Is(addr) {
+		authority = "localhost"
+		ctx = context.WithValue(ctx, unixSocket{}, addr)
+	}
 	if a.tls != nil {
 		c := a.tls(addr, host)
 		scheme, name, ctx = "https://", c.ServerName, context.WithValue(ctx, configKey{}, c)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+addr+a.path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+authority+a.path, nil)
 	if err != nil {
 		return err
 	}

@@ -2,8 +2,10 @@ package health
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -39,7 +41,7 @@ func TestJudge(t *testing.T) {
 }
 
 func TestAsk(t *testing.T) {
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/moved":
 			http.Redirect(w, r, "/sick", http.StatusFound)
@@ -50,8 +52,19 @@ func TestAsk(t *testing.T) {
 		case "/wordy":
 			w.Header().Set("X-Long", strings.Repeat("x", maxHeader))
 		}
-	}))
+	})
+	srv := httptest.NewServer(handler)
 	defer srv.Close()
+	socket, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	local := httptest.NewUnstartedServer(handler)
+	_ = local.Listener.Close()
+	local.Listener = socket
+	local.Start()
+	defer local.Close()
+	upUnix := "unix:" + socket.Addr().String()
 	up, down := srv.Listener.Addr().String(), closedPort(t)
 	for _, c := range []struct {
 		path    string // "" means TCP
@@ -65,6 +78,11 @@ func TestAsk(t *testing.T) {
 		{"/", []string{up}, timeout, ""},
 		{"/", []string{down, up}, timeout, ""},
 		{"/", []string{down}, timeout, "refused"},
+		{"", []string{upUnix}, timeout, ""},
+		{"/", []string{upUnix}, timeout, ""},
+		{"/sick", []string{upUnix}, timeout, "500"},
+		{"", []string{upUnix + "x"}, timeout, "no such file"},
+		{"/", []string{upUnix + "x"}, timeout, "no such file"},
 		{"/moved", []string{up}, timeout, ""},
 		{"/sick", []string{up}, timeout, "500"},
 		{"/wordy", []string{up}, timeout, "header"},

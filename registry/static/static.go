@@ -6,19 +6,20 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/unixaddr"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/dns"
 )
 
 // New returns a watcher for the endpoints of each service, by name. Host names are resolved,
 // and again from time to time. An unlisted service has an empty snapshot. The error names the
-// first address that is not "host:port". The caller must close the watcher.
+// first address that is not "host:port" or a Unix socket. The caller must close the watcher.
 func New(services map[string][]registry.Endpoint, opt dns.Options) (*dns.Watcher, error) {
 	l := make(list, len(services))
 	for service, endpoints := range services {
 		own := make([]registry.Endpoint, len(endpoints))
 		for i, e := range endpoints {
-			addr, _, _, err := registry.ParseAddr(e.Addr)
+			addr, err := canonical(e.Addr)
 			if err != nil {
 				return nil, fmt.Errorf("static endpoint %q of service %s: %w", e.Addr, service, err)
 			}
@@ -28,6 +29,16 @@ func New(services map[string][]registry.Endpoint, opt dns.Options) (*dns.Watcher
 		l[service] = registry.NewSnapshot(service, registry.SourceLive, time.Now(), own)
 	}
 	return dns.New(l, opt), nil
+}
+
+// canonical returns the one spelling of an address. Only endpoints of the configuration may be
+// Unix sockets: a registry must not lead the sidecar to those of its own host.
+func canonical(addr string) (string, error) {
+	if unixaddr.Is(addr) {
+		return addr, unixaddr.Check(addr)
+	}
+	addr, _, _, err := registry.ParseAddr(addr)
+	return addr, err
 }
 
 // list is the configured list, which may have host names.

@@ -150,6 +150,28 @@ func TestBadAddress(t *testing.T) {
 	}
 }
 
+// TestUnixSocket: Unix sockets stay as they are, beside host names.
+func TestUnixSocket(t *testing.T) {
+	z := &zone{hosts: map[string][]string{"a": {"10.0.0.1"}}}
+	w, err := New(map[string][]registry.Endpoint{"s": {{Addr: "unix:@b"}, {Addr: "a:80"}, {Addr: "unix:/B"}}}, dns.Options{Lookup: z.lookup})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	next := addresses(t, w)
+	want := []string{"10.0.0.1:80", "unix:/B", "unix:@b"}
+	got := next()
+	for len(got) < len(want) {
+		got = next()
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if _, err := New(map[string][]registry.Endpoint{"s": {{Addr: "unix:b"}}}, dns.Options{}); err == nil {
+		t.Error("a relative path is accepted")
+	}
+}
+
 // A resolver that hangs delays neither other addresses nor Close.
 func TestResolverHangs(t *testing.T) {
 	w, err := New(map[string][]registry.Endpoint{"s": {{Addr: "slow:80"}, {Addr: "10.0.0.1:80"}}}, dns.Options{

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/remora-proxy/remora/internal/unixaddr"
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
@@ -52,11 +54,24 @@ func (f *Flags) API(cmd *cobra.Command) (config.Admin, error) {
 	return cfg.Admin, nil
 }
 
+// Transport returns a transport to the admin API at addr, which may be a Unix socket.
+func Transport(addr string) *http.Transport {
+	t := new(http.Transport)
+	if unixaddr.Is(addr) {
+		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			network, name := unixaddr.Split(addr)
+			return d.DialContext(ctx, network, name)
+		}
+	}
+	return t
+}
+
 // maxResponse bounds a response of the admin API, in bytes.
 const maxResponse = 64 << 20
 
-// Get returns the body of a response of the admin API. Its error has the body unless the status
-// is 200. An empty token is not sent.
+// Get returns the body of a response of the admin API, to which client has the Transport. Its error
+// has the body unless the status is 200. An empty token is not sent.
 func Get(ctx context.Context, client *http.Client, at config.Admin, path string) ([]byte, error) {
 	return call(ctx, client, at, http.MethodGet, path, http.StatusOK)
 }
@@ -71,7 +86,11 @@ func (e *statusError) Error() string { return e.url + ": " + e.status + ": " + e
 
 // call sends one request, and expects the status want.
 func call(ctx context.Context, client *http.Client, at config.Admin, method, path string, want int) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+at.Address+path, nil)
+	host := at.Address
+	if unixaddr.Is(host) {
+		host = "localhost"
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+host+path, nil)
 	if err != nil {
 		return nil, err
 	}

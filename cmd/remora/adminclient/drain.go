@@ -64,7 +64,7 @@ func NewDrain(load Load) *cobra.Command {
 
 // drain starts the drain of the sidecar, and prints the phase it is in then.
 func drain(ctx context.Context, at config.Admin, wait bool, timeout time.Duration, out io.Writer) error {
-	client := http.Client{Timeout: drainRequest, Transport: &http.Transport{}}
+	client := http.Client{Timeout: drainRequest, Transport: Transport(at.Address)}
 	body, err := call(ctx, &client, at, http.MethodPost, "/drain", http.StatusAccepted)
 	if err != nil {
 		return explain(err, at)
@@ -80,11 +80,16 @@ func drain(ctx context.Context, at config.Admin, wait bool, timeout time.Duratio
 	return err
 }
 
+// nobodyListens reports whether nothing listens at an address, or its Unix socket is gone.
+func nobodyListens(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT)
+}
+
 // explain adds to an error what to do about it.
 func explain(err error, at config.Admin) error {
 	var refused *statusError
 	switch {
-	case errors.Is(err, syscall.ECONNREFUSED):
+	case nobodyListens(err):
 		return fmt.Errorf("no sidecar has its admin API at %s: %w", at.Address, err)
 	case errors.As(err, &refused) && refused.code == http.StatusUnauthorized:
 		return fmt.Errorf("%w; admin.token comes from -c FILE or from $%s", err, TokenVariable)
@@ -104,7 +109,7 @@ func awaitDrained(ctx context.Context, client *http.Client, at config.Admin, tim
 		body, err := call(ctx, client, at, http.MethodGet, "/readyz", http.StatusServiceUnavailable)
 		phase = strings.TrimSpace(string(body))
 		switch {
-		case errors.Is(err, syscall.ECONNREFUSED):
+		case nobodyListens(err):
 			return "ended", nil
 		case errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF): // it is ending
 		case err != nil:

@@ -31,9 +31,9 @@ func NewHealthcheck(load Load) *cobra.Command {
 			if live {
 				path = "/healthz"
 			}
-			client := http.Client{
-				Timeout: healthcheckTimeout, Transport: &http.Transport{DisableKeepAlives: true},
-			}
+			transport := Transport(at.Address)
+			transport.DisableKeepAlives = true
+			client := http.Client{Timeout: healthcheckTimeout, Transport: transport}
 			_, err = Get(cmd.Context(), &client, at, path)
 			return err
 		},

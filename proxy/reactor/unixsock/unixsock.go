@@ -5,7 +5,6 @@ package unixsock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -110,7 +109,7 @@ func removeStale(path string) error {
 	case err != nil:
 		return err
 	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("%w: %s", ErrNoSocket, path)
+		return refused(path, ErrNoSocket)
 	}
 	nc, err := net.DialTimeout("unix", path, dialTimeout)
 	switch {
@@ -121,5 +120,10 @@ func removeStale(path string) error {
 	case !errors.Is(err, syscall.EAGAIN): // its queue of connections is full
 		return err
 	}
-	return fmt.Errorf("listen unix %s: %w", path, syscall.EADDRINUSE)
+	return refused(path, syscall.EADDRINUSE)
+}
+
+// refused returns an error as package net does.
+func refused(path string, why error) error {
+	return &net.OpError{Op: "listen", Net: "unix", Addr: &net.UnixAddr{Name: path, Net: "unix"}, Err: why}
 }

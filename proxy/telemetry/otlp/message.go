@@ -11,6 +11,7 @@ import (
 	resource "go.opentelemetry.io/proto/otlp/resource/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 
+	"github.com/remora-proxy/remora/internal/unixaddr"
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
@@ -132,8 +133,12 @@ func methodAttributes(r *trace.Record) []*common.KeyValue {
 	return []*common.KeyValue{text("http.request.method", "_OTHER"), text("http.request.method_original", r.Method)}
 }
 
-// serverAttributes returns the attributes of an address, which may have a port.
+// serverAttributes returns the attributes of an address, which may have a port. That of a Unix socket
+// is its name.
 func serverAttributes(addr string) []*common.KeyValue {
+	if network, name := unixaddr.Split(addr); network == "unix" {
+		return []*common.KeyValue{text("server.address", name), text("network.transport", network)}
+	}
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		host = addr

@@ -1,0 +1,164 @@
+package reactor
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/tls"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/remora-proxy/remora/proxy/loop"
+)
+
+// unixAddrs returns the address of a socket with a file, and that of one with an abstract name.
+func unixAddrs(t *testing.T) []string {
+	dir := t.TempDir()
+	return []string{"unix:" + filepath.Join(dir, "s"), "unix:@remora-reactor-" + strings.ReplaceAll(filepath.Base(filepath.Dir(dir)), "/", "-")}
+}
+
+// TestUnixSockets: connections of both kinds of Unix sockets carry bytes both ways, in plain text
+// and over TLS, are counted, and report the peer as UnixPeer.
+func TestUnixSockets(t *testing.T) {
+	identity := NewIdentity(t)
+	for _, secure := range []bool{false, true} {
+		for _, addr := range unixAddrs(t) {
+			server, client := Options{MaxPerSource: 1}, Options{}
+			var o ListenOptions
+			if secure {
+				o.TLS, client.DialTLS = identity.Server, func(_, _, _ string) func() *tls.Config { return identity.Client }
+			}
+			e, dialler := start(t, server), start(t, client)
+			remotes := make(chan string, 4)
+			l, err := e.Listen(addr, o, func(_ loop.Loop, remote string) loop.Stream {
+				remotes <- remote
+				return echo()
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := make([]byte, 3<<20) // more than a socket buffers
+			_, _ = rand.Read(want)
+			for range 2 { // the limit by source is 1, and does not count these
+				got, closed := make(chan []byte, 1), make(chan error, 1)
+				var all []byte
+				on(t, dialler.Loops()[0], func() {
+					s := &stream{close: func(err error) { closed <- err }}
+					s.open = func(c loop.Conn) { c.Write(want) }
+					s.data = func(b []byte) {
+						if all = append(all, b...); len(all) == len(want) {
+							got <- all
+						}
+					}
+					dialler.Loops()[0].Dial(addr, waitLimit, s)
+				})
+				if b := recv(t, got, "the echo"); !bytes.Equal(b, want) {
+					t.Errorf("%s, TLS %t: other bytes came back", addr, secure)
+				}
+				if remote := recv(t, remotes, "the peer"); remote != loop.UnixPeer {
+					t.Errorf("the peer is %q", remote)
+				}
+			}
+			if n := e.Stats().Inbound; n != 2 {
+				t.Errorf("%d connections", n)
+			}
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestUnixDetach: a connection of a Unix socket leaves its loop with its peer's name.
+func TestUnixDetach(t *testing.T) {
+	addr := unixAddrs(t)[0]
+	e := start(t, Options{})
+	socks := make(chan loop.Socket, 1)
+	_, err := e.Listen(addr, ListenOptions{}, func(loop.Loop, string) loop.Stream {
+		var conn loop.Conn
+		return &stream{open: func(c loop.Conn) { conn = c }, data: func([]byte) {
+			s, err := conn.Detach()
+			if err != nil {
+				t.Error(err)
+			}
+			socks <- s
+		}}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sock, err := e.DialSocket(t.Context(), addr, "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sock.Close()
+	if _, err := io.WriteString(sock, "a"); err != nil {
+		t.Fatal(err)
+	}
+	far := recv(t, socks, "the socket")
+	defer far.Close()
+	if remote := far.(net.Conn).RemoteAddr().String(); remote != loop.UnixPeer {
+		t.Errorf("the peer is %q", remote)
+	}
+	if _, ok := far.(interface{ NetConn() net.Conn }).NetConn().(*net.UnixConn); !ok {
+		t.Error("no Unix socket below")
+	}
+	if _, err := io.WriteString(far, "b"); err != nil {
+		t.Fatal(err)
+	}
+	if err := far.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(sock); string(b) != "b" || err != nil {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// TestUnixFullBacklog: a dial waits while the backlog of a Unix socket is full, and fails at its
+// timeout.
+func TestUnixFullBacklog(t *testing.T) {
+	addr := unixAddrs(t)[0]
+	path := strings.TrimPrefix(addr, "unix:")
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: path}); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Listen(fd, 0); err != nil { // room for one
+		t.Fatal(err)
+	}
+	first, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	e := start(t, Options{})
+	opened, closed := make(chan error, 1), make(chan error, 2)
+	dial := func(timeout time.Duration) {
+		on(t, e.Loops()[0], func() {
+			e.Loops()[0].Dial(addr, timeout, &stream{
+				open: func(c loop.Conn) { opened <- nil; c.Close() }, close: func(err error) { closed <- err },
+			})
+		})
+	}
+	dial(20 * time.Millisecond)
+	if err := recv(t, closed, "the dial to fail"); err != unix.ETIMEDOUT && err != unix.EAGAIN {
+		t.Errorf("the dial failed with %v", err)
+	}
+	dial(waitLimit)
+	nfd, _, err := unix.Accept(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(nfd)
+	recv(t, opened, "the dial to succeed")
+	recv(t, closed, "the connection to close")
+}
