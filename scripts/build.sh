@@ -3,11 +3,12 @@
 # amd64 and arm64, with their SHA-256 sums. The same commit and toolchain give the
 # same bytes wherever it is built.
 #
-#   scripts/build.sh [--version V] [--out DIR] [--lab] [--clean] [--check]
+#   scripts/build.sh [--version V] [--out DIR] [--lab] [--darwin] [--clean] [--check]
 #
 #   --version V   what "remora version" says (default: git describe)
 #   --out DIR     where the binaries go (default: bin/release)
 #   --lab         the lab binary too, which the compose files in docker/ need
+#   --darwin      for macOS on amd64 and arm64, too
 #   --clean       refuse a tree with changes that are not committed
 #   --check       build again from a copy elsewhere, and compare; then build sidecar and lab
 #                 for what no test runs on, linux/arm64 and macOS, and vet for macOS
@@ -16,12 +17,13 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 die() { echo "build: $*" >&2; exit 1; }
 
-version='' out=bin/release clean='' check='' commands=(remora)
+version='' out=bin/release clean='' check='' commands=(remora) targets=(linux-amd64 linux-arm64)
 while (($# > 0)); do
 	case $1 in
 	--version) version=${2:?} && shift ;;
 	--out) out=${2:?} && shift ;;
 	--lab) commands+=(remora-lab) ;;
+	--darwin) targets+=(darwin-amd64 darwin-arm64) ;;
 	--clean) clean=1 ;;
 	--check) check=1 ;;
 	*) die "unknown option $1; see the head of $0" ;;
@@ -35,10 +37,10 @@ fi
 version=${version:-$(git describe --tags --always --dirty)}
 [[ $version =~ ^[A-Za-z0-9._+-]+$ ]] || die "not a version: $version"
 
-# compile COMMAND ARCH FILE builds what is in the working directory. What the toolchain
+# compile COMMAND OS-ARCH FILE builds what is in the working directory. What the toolchain
 # would record of the repository is left out: a release says it by its version.
 compile() {
-	CGO_ENABLED=0 GOOS=linux GOARCH=$2 GOFLAGS='' go build -trimpath -buildvcs=false \
+	CGO_ENABLED=0 GOOS=${2%-*} GOARCH=${2#*-} GOFLAGS='' go build -trimpath -buildvcs=false \
 		-ldflags "-s -w -buildid= -X main.version=$version" -o "$3" "./cmd/$1"
 }
 
@@ -46,18 +48,18 @@ mkdir -p "$out"
 out=$(cd "$out" && pwd)
 files=()
 for command in "${commands[@]}"; do
-	for arch in amd64 arm64; do
-		file=$out/$command-linux-$arch
-		compile "$command" "$arch" "$file"
+	for target in "${targets[@]}"; do
+		file=$out/$command-$target
+		compile "$command" "$target" "$file"
 		built=$(go version -m "$file")
-		settings=("GOARCH=$arch" CGO_ENABLED=0 -trimpath=true)
+		settings=("GOARCH=${target#*-}" CGO_ENABLED=0 -trimpath=true)
 		if [[ $command == remora ]]; then settings+=(-pgo=default.pgo); fi # scripts/pgo.sh
 		for setting in "${settings[@]}"; do
 			grep -qF -- "$setting" <<<"$built" || die "$file was built without $setting"
 		done
 		# A static binary names no loader: it has no INTERP segment.
 		if grep -qa '/ld-linux\|/ld-musl' "$file"; then die "$file is not static"; fi
-		files+=("$command-linux-$arch")
+		files+=("$command-$target")
 	done
 done
 case $(uname -m) in
@@ -76,9 +78,9 @@ if [[ -n $check ]]; then
 	trap 'rm -rf "$copy"' EXIT
 	git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$copy" # all: any may be embedded
 	for command in "${commands[@]}"; do
-		for arch in amd64 arm64; do
-			(cd "$copy" && compile "$command" "$arch" "$copy/again")
-			cmp "$copy/again" "$out/$command-linux-$arch" || die "another build of $command for $arch is not the same"
+		for target in "${targets[@]}"; do
+			(cd "$copy" && compile "$command" "$target" "$copy/again")
+			cmp "$copy/again" "$out/$command-$target" || die "another build of $command for $target is not the same"
 		done
 	done
 	echo "build: the same from a copy elsewhere"

@@ -19,6 +19,7 @@ packages=(
 	iptables iproute2 redis-server util-linux     # intercept-test, chaos, readme
 	mount                                         # chaos
 	systemd                                       # test: systemd-analyze
+	debootstrap rpm skopeo umoci                  # packages
 	apache2-bin haproxy lighttpd nginx            # differential, sockets; strictness and tls, too
 	gunicorn python3-aiohttp python3-hypercorn    # differential
 	python3-tornado python3-uvicorn               # differential

@@ -39,6 +39,8 @@ suite "${privileged[@]}" scripts/intercept-test.sh
 suite "${privileged[@]}" scripts/chaos.sh
 suite scripts/soak.sh "${SOAK:-30m}"
 suite scripts/build.sh --lab --check
+suite "${privileged[@]}" scripts/packages.sh
+suite scripts/kubernetes.sh
 suite scripts/pgo.sh --check
 
 if ((${#failed[@]} > 0)); then printf '\nfailed: %s' "${failed[@]}"; echo; fi

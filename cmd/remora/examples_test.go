@@ -17,64 +17,70 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
-// TestKubernetesExample: the manifest is valid YAML. Its native sidecar has commands that
-// exist, and a valid configuration.
-func TestKubernetesExample(t *testing.T) {
-	text, err := os.ReadFile("../../docs/examples/kubernetes/sidecar.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	configMap, deployment, _ := strings.Cut(string(text), "\n---\n")
-	var files struct{ Data map[string]string }
-	if err := yaml.Unmarshal([]byte(configMap), &files); err != nil {
-		t.Fatal(err)
-	}
+// TestKubernetesSidecars: the native sidecars have commands that exist, valid configurations, and
+// time to drain.
+func TestKubernetesSidecars(t *testing.T) {
 	env := func(name string) (string, bool) {
-		return map[string]string{"POD_NAME": "n", "POD_IP": "10.0.0.1"}[name], true
+		value, set := map[string]string{"POD_NAME": "n", "POD_IP": "10.0.0.1", "SERVICE": "compute"}[name]
+		return value, set
 	}
-	cfg, err := config.Parse("remora.yaml", []byte(files.Data["remora.yaml"]), env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	for _, side := range []string{"provider", "consumer"} {
+		dir := "../../packaging/kubernetes/kustomize/" + side
+		text, err := os.ReadFile(dir + "/remora.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := config.Parse(dir+"/remora.yaml", text, env)
+		if err != nil {
+			t.Fatal(err)
+		}
 
-	type probe struct{ Exec struct{ Command []string } }
-	var d struct {
-		Spec struct {
-			Template struct {
-				Spec struct {
-					Grace   int `yaml:"terminationGracePeriodSeconds"`
-					Sidecar []struct {
-						RestartPolicy string `yaml:"restartPolicy"`
-						Args          []string
-						Startup       probe `yaml:"startupProbe"`
-						Readiness     probe `yaml:"readinessProbe"`
-						Liveness      probe `yaml:"livenessProbe"`
-						Lifecycle     struct {
-							PreStop probe `yaml:"preStop"`
-						}
-					} `yaml:"initContainers"`
+		type probe struct{ Exec struct{ Command []string } }
+		var d struct {
+			Spec struct {
+				Template struct {
+					Spec struct {
+						Grace   int `yaml:"terminationGracePeriodSeconds"`
+						Sidecar []struct {
+							RestartPolicy string `yaml:"restartPolicy"`
+							Args          []string
+							Startup       probe `yaml:"startupProbe"`
+							Readiness     probe `yaml:"readinessProbe"`
+							Liveness      probe `yaml:"livenessProbe"`
+							Lifecycle     struct {
+								PreStop probe `yaml:"preStop"`
+							}
+						} `yaml:"initContainers"`
+					}
 				}
 			}
 		}
-	}
-	if err := yaml.Unmarshal([]byte(deployment), &d); err != nil {
-		t.Fatal(err)
-	}
-	pod := &d.Spec.Template.Spec
-	if len(pod.Sidecar) != 1 || pod.Sidecar[0].RestartPolicy != "Always" {
-		t.Fatalf("no native sidecar: %+v", pod.Sidecar)
-	}
-	if grace := int(cfg.Timeouts.Drain.Seconds()) + 10; pod.Grace < grace {
-		t.Errorf("the grace period is %d s, but a drain may take %d", pod.Grace, grace)
-	}
-	c := &pod.Sidecar[0]
-	parses(t, c.Args)
-	for _, p := range []probe{c.Startup, c.Readiness, c.Liveness, c.Lifecycle.PreStop} {
-		if len(p.Exec.Command) == 0 {
-			t.Error("a probe or preStop is missing")
-			continue
+		if text, err = os.ReadFile(dir + "/patch.yaml"); err != nil {
+			t.Fatal(err)
 		}
-		parses(t, p.Exec.Command[1:])
+		if err := yaml.Unmarshal(text, &d); err != nil {
+			t.Fatal(err)
+		}
+		pod := &d.Spec.Template.Spec
+		if len(pod.Sidecar) != 1 || pod.Sidecar[0].RestartPolicy != "Always" {
+			t.Fatalf("%s: no native sidecar: %+v", side, pod.Sidecar)
+		}
+		if grace := int(cfg.Timeouts.Drain.Seconds()) + 10; pod.Grace < grace {
+			t.Errorf("%s: the grace period is %d s, but a drain may take %d", side, pod.Grace, grace)
+		}
+		c := &pod.Sidecar[0]
+		commands := []probe{c.Startup, c.Readiness, c.Liveness}
+		if side == "provider" { // a consumer's application may call others until it ends
+			commands = append(commands, c.Lifecycle.PreStop)
+		}
+		parses(t, c.Args)
+		for _, p := range commands {
+			if len(p.Exec.Command) == 0 {
+				t.Errorf("%s: a probe or preStop is missing", side)
+				continue
+			}
+			parses(t, p.Exec.Command[1:])
+		}
 	}
 }
 
@@ -93,12 +99,12 @@ func parses(t *testing.T, args []string) {
 // TestSystemdExample: the unit's commands exist, and it leaves time to drain. systemd, if
 // installed, reports no error.
 func TestSystemdExample(t *testing.T) {
-	text, err := os.ReadFile("../../docs/examples/systemd/remora.service")
+	text, err := os.ReadFile("../../packaging/remora.service")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		if _, command, ok := strings.Cut(strings.TrimSpace(line), "=/usr/local/bin/remora "); ok {
+		if _, command, ok := strings.Cut(strings.TrimSpace(line), "=/usr/bin/remora "); ok {
 			parses(t, strings.Fields(command))
 		}
 	}
@@ -114,7 +120,7 @@ func TestSystemdExample(t *testing.T) {
 	}
 	// systemd-analyze needs the programs to exist.
 	unit := filepath.Join(t.TempDir(), "remora.service")
-	local := bytes.ReplaceAll(text, []byte("/usr/local/bin/remora"), []byte(binary))
+	local := bytes.ReplaceAll(text, []byte("/usr/bin/remora"), []byte(binary))
 	if err := os.WriteFile(unit, local, 0o600); err != nil {
 		t.Fatal(err)
 	}

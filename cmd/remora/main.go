@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/remora-proxy/remora/cmd/remora/adminclient"
+	"github.com/remora-proxy/remora/cmd/remora/manual"
 	"github.com/remora-proxy/remora/cmd/remora/starter"
 )
 
@@ -52,11 +53,10 @@ func newRoot() *cobra.Command {
 			return fmt.Errorf("expected a command; %s --help lists them", cmd.CommandPath())
 		},
 	}
-	root.CompletionOptions.DisableDefaultCmd = true
 	root.Version = versionOf(version, buildInfo()) // adds --version
 	root.SetVersionTemplate(versionLine())
 	commands := []*cobra.Command{
-		newRun(), newCheck(), newSchema(), starter.NewInit(), newVersion(), newRoutes(), newTop(),
+		newRun(), newCheck(), newSchema(), starter.NewInit(), newVersion(), newRoutes(), newTop(), manual.New(),
 		adminclient.NewHealthcheck(load), adminclient.NewDrain(load),
 	}
 	for _, cmd := range commands {

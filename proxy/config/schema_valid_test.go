@@ -3,7 +3,6 @@ package config
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
@@ -34,7 +33,7 @@ func conforms(t *testing.T, text string) error {
 // files of other tests: see checkRules.
 func TestSchemaExamples(t *testing.T) {
 	texts := map[string]string{}
-	for _, pattern := range []string{"../../docs/examples/*.yaml", "../../docs/examples/tls/*.yaml", "testdata/full.yaml", "testdata/merge.yaml"} {
+	for _, pattern := range []string{"../../docs/examples/*.yaml", "../../docs/examples/tls/*.yaml", "../../packaging/kubernetes/kustomize/*/remora.yaml", "testdata/full.yaml", "testdata/merge.yaml"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %v", pattern, err)
@@ -47,16 +46,6 @@ func TestSchemaExamples(t *testing.T) {
 			texts[file] = string(text)
 		}
 	}
-	manifest, err := os.ReadFile("../../docs/examples/kubernetes/sidecar.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	configMap, _, _ := strings.Cut(string(manifest), "\n---\n")
-	var files struct{ Data map[string]string }
-	if err := yaml.Unmarshal([]byte(configMap), &files); err != nil || files.Data["remora.yaml"] == "" {
-		t.Fatalf("no configuration in the manifest: %v", err)
-	}
-	texts["sidecar.yaml"] = files.Data["remora.yaml"]
 	printed, err := mustParse(t, texts["testdata/full.yaml"]).YAML()
 	if err != nil {
 		t.Fatal(err)
