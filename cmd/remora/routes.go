@@ -126,7 +126,7 @@ func (t *routeTest) printf(format string, args ...any) { fmt.Fprintf(t.out, form
 func (t *routeTest) run() error {
 	plans := route.Plans(t.cfg)
 	table := route.NewTable(plans)
-	t.printf("%s %s to %s, at listener %s", t.req.Method, t.req.Path, t.req.Authority, t.listener.Name)
+	t.printf("%s, at listener %s", t.request(string(t.req.Authority)), t.listener.Name)
 	if rules := route.NewPathRules(&t.listener.Path); table.ByPath && rules != nil && !rules.Normal(t.req.Path) {
 		path, ok := rules.AppendNormal(nil, t.req.Path)
 		if !ok {
@@ -160,8 +160,21 @@ func (t *routeTest) run() error {
 			return nil
 		}
 	}
+	if t.listener.Unrouted == config.UnroutedDirect {
+		t.printf("no route: on to %s itself, as far as direct may reach it", t.req.Authority)
+		return nil
+	}
 	t.printf("no route: 404 no-route")
 	return reported{}
+}
+
+// request returns the request as one to host.
+func (t *routeTest) request(host string) string {
+	target := string(t.req.Path)
+	if target != "" { // empty for CONNECT
+		target = " " + target
+	}
+	return string(t.req.Method) + target + " to " + host
 }
 
 // outcome prints what the route of the plan does.
@@ -181,7 +194,7 @@ func (t *routeTest) outcome(plan *route.Plan) {
 		}
 	} else {
 		t.printf("  service: %s", strings.Join(shares(r), ", "))
-		t.printf("  sent as: %s %s to %s", t.req.Method, t.req.Path, cmp.Or(r.Rewrite.Host, string(t.req.Authority)))
+		t.printf("  sent as: %s", t.request(cmp.Or(r.Rewrite.Host, string(t.req.Authority))))
 		t.edits("request", &r.RequestHeaders)
 	}
 	t.edits("response", &r.ResponseHeaders)

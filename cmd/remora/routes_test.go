@@ -165,3 +165,21 @@ routes[5]: takes it
 		t.Errorf("no request: exit code %d, output\n%s", code, out)
 	}
 }
+
+// TestRoutesTestDirect: a request that no route takes leaves for its own host if the listener says
+// so. A CONNECT has no path.
+func TestRoutesTestDirect(t *testing.T) {
+	const cfg = `
+listeners: [{name: egress, address: "127.0.0.1:1", protocol: http, unrouted: direct}]
+routes: [{match: {host: a, method: [CONNECT]}, service: s}]
+services: {s: {discover: static, endpoints: ["127.0.0.1:2"]}}
+`
+	for request, want := range map[string]string{
+		"GET http://b/c": "no route: on to b itself, as far as direct may reach it\n",
+		"CONNECT a:443":  "  sent as: CONNECT to a:443\n",
+	} {
+		if got, code := testRoutes(t, cfg, request); code != 0 || !strings.HasSuffix(got, want) {
+			t.Errorf("%s: exit code %d, output\n%s", request, code, got)
+		}
+	}
+}
