@@ -11,7 +11,9 @@ func NormalizePath(l *exchange.Listener, ex *exchange.Exchange) {
 	path, ok := l.Paths.AppendNormal(ex.Path[:0], ex.Request.Path)
 	ex.Path = path
 	if !ok {
-		ex.Refusal = fault.BadPath
+		if ex.Refusal == nil { // restorePath may take this one back, and no other
+			ex.Refusal = fault.BadPath
+		}
 		return
 	}
 	ex.OriginalPath, ex.Request.Path = ex.Request.Path, path

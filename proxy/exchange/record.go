@@ -204,7 +204,7 @@ func (ex *Exchange) reportFailure(f *fault.Failure) {
 	if ex.Route == nil {
 		ex.shard.Stats.Refused(from.Listener)
 	} else {
-		service = ex.Route.Service.Config.Name
+		service = ex.Route.ServiceName()
 	}
 	LogExample(ex.shard, from, service, ex.Example(), f)
 }

@@ -129,7 +129,11 @@ func (s *session) refuseHandoff(f *fault.Failure) {
 	s.dropInput()
 	call.handoff, call.refuse = false, f
 	if f != nil {
-		exchange.LogExample(s.host.Shard, exchange.ClientOf(s), "", call.ex.Example(), f)
+		var e exchange.Example
+		if call.ex != nil { // else a connection that was to pass on
+			e = call.ex.Example()
+		}
+		exchange.LogExample(s.host.Shard, exchange.ClientOf(s), "", e, f)
 	}
 }
 

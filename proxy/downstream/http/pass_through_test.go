@@ -242,3 +242,14 @@ func TestPassThroughWithoutSockets(t *testing.T) {
 	}
 	proxytest.CheckStreamsSettled(m, c)
 }
+
+// TestPassThroughTooLong: more than limits.message behind a request that waits to pass on is
+// refused, after the response to an earlier request.
+func TestPassThroughTooLong(t *testing.T) {
+	m, c := newRedirected(t, proxytest.MeshOptions{})
+	m.Apps[0].Delay = func() time.Duration { return 200 * time.Millisecond }
+	heard := m.RunUntilClosed(m.DialAndSend(proxytest.OriginalDst, known+unrouted+strings.Repeat("x", 200<<10)))
+	if !strings.HasPrefix(heard, "HTTP/1.1 200 ") || !strings.Contains(heard, "HTTP/1.1 413 ") || len(c.Passed) != 0 {
+		t.Errorf("%d passed, heard %.300q", len(c.Passed), heard)
+	}
+}

@@ -282,7 +282,7 @@ func (s *session) onTimeout(k loop.TimeoutKind) {
 	switch k {
 	case loop.TimeoutHead:
 		switch {
-		case s.input == inputTunnel && s.cur.Route != nil:
+		case s.input == inputTunnel && s.tunnel.leaves(s.cur):
 			s.leaveTunnel()
 		case s.original.IsValid() && s.requests == 0:
 			s.queuePass()
@@ -332,7 +332,7 @@ var _ loop.Verified = (*session)(nil)
 // OnUntrusted implements loop.Verified. The request in flight, or being received, gets its response.
 func (s *session) OnUntrusted() {
 	s.retiring = true
-	if len(s.calls) == 0 && s.cur == nil {
+	if len(s.calls) == 0 && (s.cur == nil || s.input == inputTunnel) {
 		s.close()
 		s.conn.Drain()
 	}

@@ -21,6 +21,9 @@ type tunnel struct {
 	direct    bool // without a route for the CONNECT a stream goes to the host that it names
 }
 
+// leaves reports whether something takes the bytes of the tunnel of ex if they are no HTTP.
+func (t *tunnel) leaves(ex *exchange.Exchange) bool { return ex.Route != nil || t.direct }
+
 // namesHost reports whether the request being received is one to a proxy: its target, or the
 // tunnel that it came through, names the host that it is for.
 func (s *session) namesHost() bool { return s.head.Absolute || s.head.Connect || s.tunnel != nil }
@@ -50,7 +53,11 @@ func (s *session) restorePath(ex *exchange.Exchange) {
 
 // opensTunnel reports whether ex, a CONNECT, is accepted here.
 func (s *session) opensTunnel(ex *exchange.Exchange) bool {
-	return s.listener.Direct == nil && s.host.Router.TakesHost(ex.Request.Authority)
+	host := ex.Request.Authority
+	if ex.OriginalHost != nil { // requests within are routed by what the client says
+		host = ex.OriginalHost
+	}
+	return s.listener.Direct == nil && s.host.Router.TakesHost(host)
 }
 
 // openTunnel accepts the CONNECT whose turn it is. It is the last request received, and the
@@ -59,7 +66,11 @@ func (s *session) openTunnel() {
 	s.output.become(outputBusy)
 	c := &s.calls[0]
 	ex := c.ex
-	s.tunnel = &tunnel{authority: bytes.Clone(ex.Request.Authority), minor: c.minor, direct: c.direct}
+	authority := ex.Request.Authority
+	if ex.OriginalHost != nil {
+		authority = ex.OriginalHost
+	}
+	s.tunnel = &tunnel{authority: bytes.Clone(authority), minor: c.minor, direct: c.direct}
 	s.cur = ex // until the first bytes
 	*c = call{}
 	s.calls = s.calls[:0]
@@ -68,7 +79,7 @@ func (s *session) openTunnel() {
 	s.outbound.Watch()
 	s.output.become(outputIdle)
 	s.input.become(inputTunnel)
-	if ex.Route != nil { // a silent client may wait for its server
+	if s.tunnel.leaves(ex) { // a silent client may wait for its server
 		s.timeout.Start(loop.TimeoutHead, s.host.Config.Timeouts.Detect)
 	} else {
 		s.timeout.StartIdle(s.host.Config.Timeouts.Idle)
@@ -97,7 +108,7 @@ func (s *session) decideTunnel(v http1.Verdict) {
 		s.serveTunnel()
 	case v == http1.NotHTTP:
 		s.leaveTunnel()
-	case s.cur.Route == nil && !s.timeout.Running(loop.TimeoutHead):
+	case !s.tunnel.leaves(s.cur) && !s.timeout.Running(loop.TimeoutHead):
 		s.timeout.Start(loop.TimeoutHead, s.host.Config.Timeouts.Header)
 	}
 }

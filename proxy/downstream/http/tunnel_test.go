@@ -153,3 +153,46 @@ func TestDirect(t *testing.T) {
 		})
 	}
 }
+
+// TestDirectRefused: a path that is refused only where routes have paths does not hide why else a
+// direct request is refused.
+func TestDirectRefused(t *testing.T) {
+	for headers, want := range map[string]string{
+		strings.Repeat("Via: 1.1 remora\r\n", 9): "HTTP/1.1 508 ",
+		"x_user: admin\r\n":                      "HTTP/1.1 400 ",
+	} {
+		for _, path := range []string{"/ok", "/%00"} {
+			m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{
+				Apps: 1, Match: "match: {host: compute, path: /v1/}", Listener: "unrouted: direct, forwarded: {underscores: reject}",
+			})
+			heard := m.RunUntilClosed(m.DialAndSend(proxytest.Egress, "GET http://other:81"+path+" HTTP/1.1\r\nHost: x\r\n"+headers+"\r\n"))
+			if !strings.HasPrefix(heard, want) || len(streams.Requests) != 0 {
+				t.Errorf("%s with %.20q: %d left, heard %.100q", path, headers, len(streams.Requests), heard)
+			}
+		}
+	}
+}
+
+// TestTunnelOfSilentClient: a client that waits for its server leaves after timeouts.detect, also to a
+// host that only unrouted: direct reaches.
+func TestTunnelOfSilentClient(t *testing.T) {
+	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Match: "match: {host: compute}", Listener: "unrouted: direct"})
+	m.DialAndSend(proxytest.Egress, "CONNECT compute:22 HTTP/1.1\r\nHost: compute:22\r\n\r\n")
+	m.RunUntil("the stream", func() bool { return len(streams.Requests) == 1 })
+	if streams.Requests[0].Direct == nil {
+		t.Error("the stream is not a direct one")
+	}
+}
+
+// TestTunnelOfRewrittenHost: the client's host decides what a tunnel serves, whatever the service
+// gets.
+func TestTunnelOfRewrittenHost(t *testing.T) {
+	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{
+		Apps: 1, Match: "match: {host: a, method: [CONNECT, GET]}, rewrite: {host: b}",
+	})
+	m.DialAndSend(proxytest.Egress, "CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	m.RunUntil("the response", func() bool { return m.Apps[0].Served == 1 })
+	if len(streams.Requests) != 0 {
+		t.Error("the tunnel left as a stream")
+	}
+}
