@@ -15,7 +15,8 @@ var special = prefixes(
 	"169.254.0.0/16", "fe80::/10", // link-local, and most metadata services
 	"224.0.0.0/4", "240.0.0.0/4", "ff00::/8", // multicast, reserved, broadcast
 	"100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32", // metadata: Alibaba, Azure, Oracle
-	"fd00:ec2::254/128", "fd20:ce::254/128", // metadata: AWS, Google
+	"fd00:ec2::/32", "fd20:ce::254/128", // metadata: AWS (also the credentials of EKS), Google
+	"fd00:c1::a9fe:a9fe/128", "fd00:42::42/128", // metadata: Oracle, Scaleway
 )
 
 // translated are networks of IPv6 whose addresses have one of IPv4 at a byte.
@@ -23,8 +24,9 @@ var translated = []struct {
 	prefix netip.Prefix
 	at     int
 }{
-	{netip.MustParsePrefix("64:ff9b::/96"), 12}, // RFC 6052
-	{netip.MustParsePrefix("2002::/16"), 2},     // RFC 3056
+	{netip.MustParsePrefix("64:ff9b::/96"), 12},   // RFC 6052
+	{netip.MustParsePrefix("64:ff9b:1::/48"), 12}, // RFC 8215, with the usual /96 within
+	{netip.MustParsePrefix("2002::/16"), 2},       // RFC 3056
 }
 
 func prefixes(all ...string) (out []netip.Prefix) {
