@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -34,6 +35,11 @@ type Listener struct {
 func Listen(name string, mode fs.FileMode) (*Listener, error) {
 	isAbstract := strings.HasPrefix(name, "@")
 	if !isAbstract {
+		// Until this socket listens another process would take its file for a stale one.
+		if dir, err := os.Open(filepath.Dir(name)); err == nil {
+			defer dir.Close() // unlocks
+			_ = syscall.Flock(int(dir.Fd()), syscall.LOCK_EX)
+		}
 		if err := removeStale(name); err != nil {
 			return nil, err
 		}

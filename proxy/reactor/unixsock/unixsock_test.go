@@ -6,6 +6,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -122,5 +124,32 @@ func TestAbstract(t *testing.T) {
 		}
 		l.Own()
 		l.Close()
+	}
+}
+
+// TestStaleTwice: of two that start at a stale file at the same time one listens, and the other says
+// that the address is in use.
+func TestStaleTwice(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 300 {
+		path := filepath.Join(dir, strconv.Itoa(i))
+		stale := listen(t, path, 0)
+		stale.Disown()
+		stale.Close()
+		var all [2]*Listener
+		var errs [2]error
+		var both sync.WaitGroup
+		for k := range all {
+			both.Go(func() { all[k], errs[k] = Listen(path, 0) })
+		}
+		both.Wait()
+		if (errs[0] == nil) == (errs[1] == nil) || !errors.Is(errors.Join(errs[:]...), syscall.EADDRINUSE) {
+			t.Fatalf("%d: %v and %v", i, errs[0], errs[1])
+		}
+		for _, l := range all {
+			if l != nil {
+				l.Close()
+			}
+		}
 	}
 }
