@@ -124,7 +124,7 @@ func TestUnixDetach(t *testing.T) {
 func TestUnixFullBacklog(t *testing.T) {
 	addr := unixAddrs(t)[0]
 	path := strings.TrimPrefix(addr, "unix:")
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
