@@ -209,11 +209,14 @@ func (ex *Exchange) reportFailure(f *fault.Failure) {
 	LogExample(ex.shard, from, service, ex.Example(), f)
 }
 
-// Example returns the example of the request.
+// Example returns the example of the request, as the client sent it.
 func (ex *Exchange) Example() Example {
 	e := Example{Method: ex.Request.Method, Host: ex.Request.Authority, Path: ex.Request.Path}
 	if ex.OriginalPath != nil {
 		e.Path = ex.OriginalPath
+	}
+	if ex.OriginalHost != nil {
+		e.Host = ex.OriginalHost
 	}
 	return e
 }

@@ -73,7 +73,7 @@ func (f *filter) copy(ex *exchange.Exchange) {
 	}
 	c := f.pool.Copy(ex, f)
 	c.Request.Headers = append(c.Request.Headers, mark)
-	c.StreamID = uint64(size)
+	c.StreamID = uint64(size) // the number is the caller's own: what release gives back
 	f.inFlight++
 	f.bytes += size
 	c.BeginCopy(f.to)
