@@ -169,28 +169,16 @@ access_log: {path: %q}`, egress, app.Listener.Addr(), log)).ready()
 // TestConnectToServerThatSpeaksFirst: a client that waits for its server reaches it after
 // timeouts.detect, if a route names CONNECT.
 func TestConnectToServerThatSpeaksFirst(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = io.WriteString(c, "220 ready\r\n")
-			_, _ = io.Copy(c, c)
-			c.Close()
-		}
-	}()
+	mail := serveTCP(t, func(c net.Conn) {
+		_, _ = io.WriteString(c, "220 ready\r\n")
+		_, _ = io.Copy(c, c)
+	})
 	egress := freeAddrs(t, 1)[0]
 	startRemora(t, fmt.Sprintf(`
 listeners: [{name: egress, address: %q, protocol: http}]
 routes: [{match: {host: mail, method: [CONNECT, GET]}, service: mail}]
 services: {mail: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s}}
-timeouts: {detect: 10ms}`, egress, ln.Addr())).ready()
+timeouts: {detect: 10ms}`, egress, mail)).ready()
 	s, status := connectTo(t, egress, "mail:25", "")
 	line, err := s.in.ReadString('\n')
 	if status != 200 || line != "220 ready\r\n" || err != nil {
@@ -278,25 +266,12 @@ func TestUnroutedDirect(t *testing.T) {
 // check follows name resolution.
 func TestDirectRefuses(t *testing.T) {
 	reached := make(chan string, 1)
-	ln, err := net.Listen("tcp", "0.0.0.0:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			select {
-			case reached <- c.LocalAddr().String():
-			default:
-			}
-			c.Close()
+	_, port, _ := net.SplitHostPort(serveTCP(t, func(c net.Conn) {
+		select {
+		case reached <- c.LocalAddr().String():
+		default:
 		}
-	}()
-	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	}))
 	hosts := []string{
 		"127.0.0.1", "127.8.9.10", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::127.0.0.1]", "0.0.0.0", "[::]", "localhost", "LOCALHOST",
 		"localhost.", "169.254.169.254", "[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "[2002:7f00:1::]", "[fd00:ec2::254]", "[fe80::1]",

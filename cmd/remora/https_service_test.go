@@ -240,34 +240,20 @@ func TestHTTPSByHost(t *testing.T) {
 func TestHTTPSTruncated(t *testing.T) {
 	ca := testcerts.New(t)
 	cert := pair(t, webFiles(t, ca, "app.test"))
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	go func() {
-		for {
-			nc, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer nc.Close()
-				c := tls.Server(nc, &tls.Config{Certificates: []tls.Certificate{cert}})
-				req, err := http.ReadRequest(bufio.NewReader(c))
-				if err != nil {
-					return
-				}
-				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\npart")
-				if req.URL.Path == "/whole" {
-					_ = c.CloseWrite()
-				}
-				_ = nc.(*net.TCPConn).CloseWrite()
-				_, _ = io.Copy(io.Discard, nc)
-			}()
+	addr := serveTCP(t, func(nc net.Conn) {
+		c := tls.Server(nc, &tls.Config{Certificates: []tls.Certificate{cert}})
+		req, err := http.ReadRequest(bufio.NewReader(c))
+		if err != nil {
+			return
 		}
-	}()
-	_, egress := callHTTPS(t, ln.Addr().String(), fmt.Sprintf("ca: %q, sni: app.test", webFiles(t, ca, "x").CA), "")
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\npart")
+		if req.URL.Path == "/whole" {
+			_ = c.CloseWrite()
+		}
+		_ = nc.(*net.TCPConn).CloseWrite()
+		_, _ = io.Copy(io.Discard, nc)
+	})
+	_, egress := callHTTPS(t, addr, fmt.Sprintf("ca: %q, sni: app.test", webFiles(t, ca, "x").CA), "")
 	if status, body, err := getAs(egress, "h", "/whole"); status != 200 || body != "part" || err != nil {
 		t.Errorf("with a close_notify: %d %q, %v", status, body, err)
 	}
