@@ -30,6 +30,7 @@ func (p *Pool) Exchange(from Caller) *Exchange {
 		ex.deadline.Fire = ex.onDeadline
 		ex.hedge.Fire = ex.onHedgeTimer
 		ex.try.Fire = ex.onTryTimer
+		ex.deadline.Pooled, ex.hedge.Pooled, ex.try.Pooled = true, true, true
 		for i := range ex.attempts {
 			ex.attempts[i].ex = ex
 		}

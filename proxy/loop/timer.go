@@ -8,6 +8,11 @@ type Timer struct {
 	// Fire is called on the loop when the timer is due; it may arm it again.
 	Fire func()
 
+	// Pooled says that the owner goes to a free list when it ends. It is cheap to disarm such
+	// a timer and to arm it again, but until its time passes a disarmed one may keep its owner
+	// in memory. Pooled is set once, as Fire is.
+	Pooled bool
+
 	armed bool
 	at    time.Duration
 	seq   uint64 // order among equal times

@@ -6,9 +6,10 @@ import "time"
 // then by order of arming. The core does not use it: it knows only Loop.
 //
 // Most timers are deadlines that do not expire. With every request such a timer is
-// disarmed and armed again for a later time. That does not touch the heap: the timer
-// keeps its position, which is corrected when the timer reaches the top. The heap
-// holds at most maxDisarmed more disarmed timers than armed ones.
+// disarmed and armed again for a later time. If it is Pooled, that does not touch the heap:
+// the timer keeps its position, which is corrected when the timer reaches the top. The heap
+// holds at most maxDisarmed more disarmed timers than armed ones. Other timers leave it when
+// they are disarmed, since it would keep a connection that has ended until its timer is due.
 type Timers struct {
 	heap  []*Timer
 	seq   uint64
@@ -43,6 +44,9 @@ func (q *Timers) Disarm(t *Timer) {
 	}
 	t.armed = false
 	q.armed--
+	if !t.Pooled && t.pos > 0 {
+		q.remove(t.pos - 1)
+	}
 	if len(q.heap) > 2*q.armed+maxDisarmed {
 		q.sweep()
 	}
@@ -70,7 +74,7 @@ func (q *Timers) settleTop() {
 		t := q.heap[0]
 		switch {
 		case !t.armed:
-			q.removeTop()
+			q.remove(0)
 		case t.placedSeq != t.seq:
 			t.placedAt, t.placedSeq = t.at, t.seq
 			q.down(0)
@@ -80,16 +84,16 @@ func (q *Timers) settleTop() {
 	}
 }
 
-func (q *Timers) removeTop() {
+func (q *Timers) remove(i int) {
 	last := len(q.heap) - 1
-	q.heap[0].pos = 0
-	if last > 0 {
-		q.heap[0] = q.heap[last]
-		q.heap[0].pos = 1
-	}
+	q.swap(i, last)
+	q.heap[last].pos = 0
 	q.heap[last] = nil
 	q.heap = q.heap[:last]
-	q.down(0)
+	if i < last {
+		q.up(i)
+		q.down(i)
+	}
 }
 
 // Next returns the time at which the earliest timer is due; ok is false if none is armed.
@@ -108,7 +112,7 @@ func (q *Timers) Pop(now time.Duration, limit uint64) *Timer {
 		return nil
 	}
 	t := q.heap[0]
-	q.removeTop() // before Disarm, which may sweep
+	q.remove(0) // before Disarm, which may sweep
 	q.Disarm(t)
 	return t
 }

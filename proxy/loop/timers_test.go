@@ -62,6 +62,9 @@ func (m *model) check(t *testing.T, q *Timers) {
 		if timer.pos != i+1 {
 			t.Fatalf("the timer at position %d of the heap has position %d", i, timer.pos-1)
 		}
+		if !timer.armed && !timer.Pooled {
+			t.Fatalf("the timer at position %d of the heap is disarmed and not pooled", i)
+		}
 	}
 }
 
@@ -70,6 +73,9 @@ func TestTimersAgainstModel(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		timers := make([]Timer, 1+r.IntN(300))
+		for i := range timers {
+			timers[i].Pooled = r.IntN(4) > 0
+		}
 		q, m := Timers{}, &model{at: map[*Timer]time.Duration{}, seq: map[*Timer]uint64{}}
 		for i := range 1000 {
 			timer := &timers[r.IntN(len(timers))]
@@ -86,7 +92,7 @@ func TestTimersAgainstModel(t *testing.T) {
 				before := len(q.heap)
 				q.Disarm(timer)
 				m.disarm(timer)
-				if len(q.heap) < before {
+				if len(q.heap) < before-1 {
 					swept++
 				}
 			case 4:
@@ -148,13 +154,14 @@ func TestTimersDoNotAllocate(t *testing.T) {
 	}
 }
 
-// TestTimersSweep: the heap keeps few disarmed timers from the garbage collector, and
-// none that was due before the next armed one.
+// TestTimersSweep: the heap keeps few disarmed timers from the garbage collector, all of
+// them pooled, and none that was due before the next armed one.
 func TestTimersSweep(t *testing.T) {
 	var q Timers
 	const armed, all = 10, 10 * maxDisarmed
 	timers := make([]Timer, all)
 	for i := range timers {
+		timers[i].Pooled = true
 		q.Arm(&timers[i], time.Duration(all-i))
 	}
 	kept := func() (n int) {
@@ -176,6 +183,12 @@ func TestTimersSweep(t *testing.T) {
 	}
 	if q.Next(); kept() != 0 {
 		t.Errorf("the heap keeps %d disarmed timers that were due before the next one", kept())
+	}
+	var first, other Timer
+	q.Arm(&first, 0)
+	q.Arm(&other, all)
+	if q.Disarm(&other); kept() != 0 {
+		t.Error("the heap keeps a disarmed timer that is not pooled")
 	}
 }
 
@@ -230,6 +243,9 @@ func BenchmarkDeadlines(b *testing.B) {
 				_ [1024]byte
 				Timer
 			}, n)
+			for i := range requests {
+				requests[i].Pooled = true
+			}
 			i, now := 0, time.Duration(0)
 			for b.Loop() {
 				t := &requests[i].Timer
