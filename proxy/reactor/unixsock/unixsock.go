@@ -18,6 +18,13 @@ import (
 // dialTimeout limits the question whether a process listens at an existing file.
 const dialTimeout = time.Second
 
+// lockTimeout limits the wait for another process that makes a socket in the same directory, or
+// holds the directory's lock for a reason of its own. lockRetry is the pause between two tries.
+const (
+	lockTimeout = 2 * time.Second
+	lockRetry   = time.Millisecond
+)
+
 // ErrNoSocket reports a file that is no socket where one should be made.
 var ErrNoSocket = errors.New("unixsock: the file exists and is no socket")
 
@@ -36,10 +43,7 @@ func Listen(name string, mode fs.FileMode) (*Listener, error) {
 	isAbstract := strings.HasPrefix(name, "@")
 	if !isAbstract {
 		// Until this socket listens another process would take its file for a stale one.
-		if dir, err := os.Open(filepath.Dir(name)); err == nil {
-			defer dir.Close() // unlocks
-			_ = syscall.Flock(int(dir.Fd()), syscall.LOCK_EX)
-		}
+		defer lock(filepath.Dir(name))()
 		if err := removeStale(name); err != nil {
 			return nil, err
 		}
@@ -64,6 +68,21 @@ func Listen(name string, mode fs.FileMode) (*Listener, error) {
 	}
 	l.Own()
 	return l, nil
+}
+
+// lock locks the directory for one Listen at a time. Any user who may read the directory can hold
+// the lock, so after lockTimeout Listen goes on without it.
+func lock(path string) (unlock func()) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return func() {}
+	}
+	for end := time.Now().Add(lockTimeout); time.Now().Before(end); time.Sleep(lockRetry) {
+		if syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != syscall.EWOULDBLOCK {
+			break
+		}
+	}
+	return func() { dir.Close() }
 }
 
 // Adopt returns the Listener of a socket at name that another process has opened. Close leaves its

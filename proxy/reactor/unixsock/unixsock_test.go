@@ -153,3 +153,16 @@ func TestStaleTwice(t *testing.T) {
 		}
 	}
 }
+
+// TestLockedDirectory: a process that holds the lock of the directory does not stop Listen for ever.
+func TestLockedDirectory(t *testing.T) {
+	dir, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	listen(t, filepath.Join(dir.Name(), "s"), 0)
+}
