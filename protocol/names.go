@@ -17,6 +17,7 @@ const (
 	HeaderClass      = "x-remora-class"      // requests of a class take about equally long
 	HeaderMirror     = "x-remora-mirror"     // "1": a copy of a request, whose response is discarded; sent to the application
 	HeaderPriority   = "x-remora-priority"   // PriorityBatch: all other requests go first; also sent to the application
+	HeaderError      = "x-remora-error"      // of a response that a sidecar made: the code of the failure
 )
 
 // Headers of others that say how long the caller waits.
@@ -44,13 +45,20 @@ var (
 	// SchemeHTTPS is the value for a client that uses TLS.
 	SchemeHTTPS = []byte("https")
 
-	// ViaValues is by the minor version of the message received (RFC 9110 section 7.6.3). The
+	// ViaValues is by the minor version of the message received (RFC 9110 section 7.6.3), or
+	// MinorHTTP2. The
 	// pseudonym stands for all sidecars, so that none tells where it runs.
-	ViaValues = [2][]byte{[]byte("1.0 remora"), []byte("1.1 remora")}
+	ViaValues = [3][]byte{[]byte("1.0 remora"), []byte("1.1 remora"), MinorHTTP2: []byte("2.0 remora")}
+
+	// ViaHTTP2 is the value for a message received over HTTP/2.
+	ViaHTTP2 = []byte("2.0 remora")
 
 	// ViaPseudonym is the part of them that names us.
 	ViaPseudonym = []byte(" remora")
 )
+
+// MinorHTTP2 stands for HTTP/2 where the minor versions of HTTP/1 are.
+const MinorHTTP2 = 2
 
 // IsOwn reports whether a name begins with HeaderPrefix, in any case.
 func IsOwn(name []byte) bool {
