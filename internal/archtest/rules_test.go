@@ -1,15 +1,5 @@
 package archtest
 
-import (
-	"fmt"
-	"path"
-	"slices"
-	"strings"
-)
-
-// maxLines is the length of the longest file that is allowed.
-const maxLines = 400
-
 // layer names packages and what they may import of the module.
 type layer struct {
 	packages []string // patterns, see matchesAny
@@ -56,7 +46,7 @@ var layers = []layer{
 		[]string{"proxy/admin"},
 		[]string{
 			"proxy", "proxy/allow", "proxy/overload", "proxy/fault", "proxy/telemetry/...", "proxy/config", "proxy/hedge", "lb",
-			"registry", "internal/...",
+			"registry", "protocol", "internal/...",
 		},
 		"admin shows what the core reports, and knows no driver",
 	},
@@ -64,18 +54,19 @@ var layers = []layer{
 		[]string{"proxy/stream"},
 		[]string{
 			"proxy", "proxy/downstream", "proxy/exchange", "proxy/allow", "proxy/fair", "proxy/fault", "proxy/loop", "proxy/telemetry/accesslog",
-			"proxy/telemetry/stats", "proxy/config", "proxy/proxyproto", "proxy/reactor/hello", "proxy/reactor/kernel", "protocol/...",
+			"proxy/telemetry/stats", "proxy/config", "proxy/proxyproto", "proxy/reactor/hello", "proxy/reactor/kernel", "proxy/stream/pipe", "protocol/...",
 		},
 		"streams run on goroutines beside the core: of a loop they see who gives leases",
 	},
 	{
 		[]string{"proxy/sim/mesh"},
 		[]string{
-			"proxy", "proxy/sim", "proxy/fault", "proxy/loop", "proxy/telemetry/stats", "proxy/config", "proxy/hedge", "protocol", "protocol/http1",
+			"proxy", "proxy/sim", "proxy/fault", "proxy/loop", "proxy/telemetry/stats", "proxy/config", "proxy/hedge", "protocol", "protocol/http1", "protocol/http2",
 			"registry",
 		},
 		"a mesh is sidecars on the simulator, and callers and applications that speak HTTP",
 	},
+	{[]string{"proxy/stream/pipe"}, []string{"proxy/loop"}, "a pipe carries bytes, whatever they are"},
 	{[]string{"proxy/sim/queues"}, []string{"lb", "proxy/hedge"}, "balancing and hedging alone, on virtual time"},
 	{
 		[]string{"proxy/proxytest"},
@@ -124,6 +115,11 @@ var layers = []layer{
 		"a session knows what sessions share and its own codec, and never an upstream",
 	},
 	{
+		[]string{"proxy/downstream/http2"},
+		append([]string{"protocol/http1", "protocol/http2", "proxy/mux", "proxy/mux/httpstream"}, session...),
+		"a session knows what sessions share and its own codec, and never an upstream",
+	},
+	{
 		[]string{"proxy/downstream/*"},
 		append([]string{"protocol/NAME", "proxy/mux"}, session...),
 		"a session knows what sessions share and its own codec, and never an upstream",
@@ -142,13 +138,23 @@ var layers = []layer{
 		"each protocol has a folder; there is no code of all",
 	},
 	{
+		[]string{"proxy/upstream/byname"},
+		upstream,
+		"it picks a pool by the name of a request, and knows no connection",
+	},
+	{
 		[]string{"proxy/upstream/http"},
-		append([]string{"protocol/http1"}, upstream...),
+		append([]string{"protocol/http1", "proxy/upstream/byname"}, upstream...),
 		"an upstream knows the exchange and its own codec, and never a session",
 	},
 	{
 		[]string{"proxy/upstream/link"},
 		append([]string{"protocol/http1", "protocol/link", "proxy/mux", "proxy/mux/linkconn", "lb"}, upstream...),
+		"an upstream knows the exchange and its own codec, and never a session",
+	},
+	{
+		[]string{"proxy/upstream/http2"},
+		append([]string{"protocol/http1", "protocol/http2", "proxy/mux", "proxy/mux/httpstream", "proxy/upstream/byname"}, upstream...),
 		"an upstream knows the exchange and its own codec, and never a session",
 	},
 	{
@@ -182,6 +188,11 @@ var layers = []layer{
 		"both ends of a link share it, so it knows neither end and no exchange",
 	},
 	{
+		[]string{"proxy/mux/httpstream"},
+		[]string{"proxy/loop", "protocol", "protocol/http1"},
+		"it translates between a pipe's text and events, and knows no codec of frames",
+	},
+	{
 		[]string{"proxy/mux"},
 		[]string{"proxy/loop", "proxy/shard"},
 		"multiplexed connections share it, of whatever protocol",
@@ -213,7 +224,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"proxy/telemetry/stats"},
-		[]string{"proxy/fault", "proxy/hedge", "lb"},
+		[]string{"proxy/fault", "proxy/hedge", "lb", "protocol"},
 		"counters are plain data that everybody may use",
 	},
 	{
@@ -237,8 +248,8 @@ var layers = []layer{
 		"a leaf: it can be read, tested and reused on its own",
 	},
 	{
-		[]string{"protocol/*"},
-		[]string{"protocol"},
+		[]string{"protocol/*", "protocol/http2/hpack"},
+		[]string{"protocol", "protocol/NAME/hpack"},
 		"a codec knows the neutral messages and no other codec",
 	},
 	{
@@ -271,11 +282,7 @@ var layers = []layer{
 		nil,
 		"snapshots are plain types that anyone may use",
 	},
-	{
-		[]string{"internal/testcerts"},
-		[]string{"internal/mint"},
-		"certificates for tests are made as those of the lab are",
-	},
+	{[]string{"internal/testcerts"}, []string{"internal/mint"}, "certificates for tests are made as those of the lab are"},
 	{
 		[]string{"internal/..."},
 		nil,
@@ -305,8 +312,8 @@ var homes = []home{
 		"the sidecar carries no etcd server; the lab and the tests of the client do"},
 	{"go.etcd.io/etcd/", []string{"registry/etcd/...", "lab/...", "cmd/remora_test"},
 		"the core sees snapshots; how they are fetched is one package's business"},
-	{"google.golang.org/grpc", []string{"registry/etcd/...", "lab/..."},
-		"it comes with the etcd client and is used for nothing else"},
+	{"google.golang.org/grpc", []string{"registry/etcd/...", "registry/health_test", "lab/...", "cmd/remora_test"},
+		"it comes with the etcd client; tests of health checks and of calls have a real server"},
 	{"go.uber.org/zap", []string{"registry/etcd/...", "lab/..."},
 		"it comes with the etcd client; the sidecar logs with log/slog"},
 	{"github.com/goccy/go-yaml", []string{"proxy/config", "cmd/remora_test"},
@@ -333,68 +340,8 @@ var homes = []home{
 		"it looks for leaked goroutines in tests"},
 	{"golang.org/x/net/dns/dnsmessage", []string{"registry/dns"},
 		"name servers are asked in one package"},
+	{"golang.org/x/net/http2", []string{"protocol/http2_test", "protocol/http2/hpack_test", "proxy_test", "proxy/stream_test", "cmd/remora_test", "lab/..."},
+		"it is a peer in the lab and in tests of the codec, which allocates nothing per request"},
 	{"golang.org/x/sys/", []string{"proxy/reactor/...", "proxy/stream/...", "lab/...", "cmd/remora", "internal/intercept_test"},
 		"system calls belong to the drivers, to who owns the terminal, and to a test between network namespaces"},
-}
-
-// Check returns one complaint, with its reason, for each broken rule.
-func Check(files []File) []string {
-	var wrong []string
-	for i := range files {
-		f := &files[i]
-		complain := func(line int, format string, args ...any) {
-			wrong = append(wrong, fmt.Sprintf("%s:%d: %s", f.Path, line, fmt.Sprintf(format, args...)))
-		}
-		if f.Lines > maxLines {
-			complain(f.Lines, "longer than %d lines: a reader should grasp a file in one sitting; split it", maxLines)
-		}
-		checkLayer(f, complain)
-		checkHomes(f, complain)
-		checkCore(f, complain)
-	}
-	return wrong
-}
-
-func checkLayer(f *File, complain func(int, string, ...any)) {
-	i := slices.IndexFunc(layers, func(l layer) bool { return matchesAny(l.packages, f.Dir()) })
-	if i < 0 {
-		complain(1, "package %s has no place in the layers; add it to internal/archtest/rules_test.go", f.Dir())
-		return
-	}
-	for _, imp := range f.Imports {
-		// Tests may drive a package through any other.
-		if !imp.Own || f.IsTest() || imp.Path == f.Dir() || matchesAny(layers[i].mayOf(f.Dir()), imp.Path) {
-			continue
-		}
-		complain(imp.Line, "%s must not import %s: %s", f.Dir(), imp.Path, layers[i].why)
-	}
-}
-
-// mayOf returns what the package pkg of the layer may import.
-func (l *layer) mayOf(pkg string) []string {
-	may := slices.Clone(l.may)
-	for i := range may {
-		may[i] = strings.ReplaceAll(may[i], "NAME", path.Base(pkg))
-	}
-	return may
-}
-
-func checkHomes(f *File, complain func(int, string, ...any)) {
-	for _, imp := range f.Imports {
-		first, _, _ := strings.Cut(imp.Path, "/")
-		if imp.Own || !strings.Contains(first, ".") {
-			continue // the module's own, or the standard library
-		}
-		i := slices.IndexFunc(homes, func(h home) bool { return strings.HasPrefix(imp.Path, h.library) })
-		if i < 0 {
-			complain(imp.Line, "%s has no home; a new library needs a reason, in internal/archtest/rules_test.go", imp.Path)
-			continue
-		}
-		h := homes[i]
-		atHome := matchesAny(h.packages, f.Dir()) ||
-			f.IsTest() && (slices.Contains(h.packages, f.Dir()+"_test") || slices.Contains(h.packages, "_test"))
-		if !atHome {
-			complain(imp.Line, "%s lives in %s: %s", imp.Path, strings.Join(h.packages, ", "), h.why)
-		}
-	}
 }

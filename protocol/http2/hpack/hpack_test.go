@@ -1,0 +1,266 @@
+package hpack
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	library "golang.org/x/net/http2/hpack"
+)
+
+// plain are marks that see nothing.
+var plain = NewMarks(func([]byte) uint8 { return 0 }, func([]byte) uint8 { return 0 }, 0)
+
+func newDecoder() *Decoder {
+	d := &Decoder{}
+	d.Reset(plain)
+	return d
+}
+
+// decode returns the fields of a block.
+func decode(d *Decoder, block []byte) (all []string, err error) {
+	d.Begin(block)
+	var buf []byte
+	for ok := true; ; {
+		if buf, ok = d.Next(buf); !ok {
+			return all, d.Err()
+		}
+		all = append(all, fmt.Sprintf("%s: %s", d.Name, d.Value))
+	}
+}
+
+// TestAppendixC runs the examples of the RFC.
+func TestAppendixC(t *testing.T) {
+	text, err := os.ReadFile("testdata/appendix_c.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d *Decoder
+	var left []string
+	name, blocks := "", 0
+	for line := range strings.SplitSeq(string(text), "\n") {
+		key, rest, _ := strings.Cut(line, " ")
+		switch {
+		case line == "" || key == "#":
+		case key == "connection":
+			d, name = newDecoder(), rest
+		case key == "block":
+			wire, err := hex.DecodeString(strings.ReplaceAll(rest, " ", ""))
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			if left, err = decode(d, wire); err != nil {
+				t.Fatal(name, err)
+			}
+			blocks++
+		case key == "size":
+			if len(left) > 0 || rest != fmt.Sprint(d.table.size) {
+				t.Errorf("%s: fields %q follow, size %d, want %s", name, left, d.table.size, rest)
+			}
+		case len(left) == 0 || left[0] != line:
+			t.Errorf("%s: fields %q, want %q", name, left, line)
+		default:
+			left = left[1:]
+		}
+	}
+	if blocks != 16 {
+		t.Errorf("%d blocks", blocks)
+	}
+}
+
+// TestCodeLengths compares the Huffman code with the library's.
+func TestCodeLengths(t *testing.T) {
+	for c := range 256 {
+		if n := library.HuffmanEncodeLength(string(bytes.Repeat([]byte{byte(c)}, 8))); n != uint64(codeLengths[c]) {
+			t.Errorf("code of %#x: %d bits, want %d", c, codeLengths[c], n)
+		}
+		for _, text := range []string{string([]byte{byte(c)}), strings.Repeat(string([]byte{byte(c), 'a'}), 21)} {
+			if got, ok := appendHuffman([]byte("x"), library.AppendHuffmanString(nil, text)); !ok || string(got) != "x"+text {
+				t.Errorf("%q became %q, %t", text, got, ok)
+			}
+		}
+	}
+}
+
+// TestRefused checks what ends a connection.
+func TestRefused(t *testing.T) {
+	for _, c := range []struct {
+		what, block string
+		want        error
+	}{
+		{"index 0", "80", ErrIndex},
+		{"index of an empty table", "be", ErrIndex},
+		{"name index of an empty table", "7e0161", ErrIndex},
+		{"integer without end", "ffffffffffffffff01", ErrInteger},
+		{"integer that is too large", "ff80ffffff0f", ErrInteger},
+		{"integer that is cut", "ff80", ErrTruncated},
+		{"index of one byte that is cut", "ff", ErrTruncated},
+		{"literal without name", "40", ErrTruncated},
+		{"literal with half a name", "400261", ErrTruncated},
+		{"literal without value", "400161", ErrTruncated},
+		{"literal with half a value", "4001610262", ErrTruncated},
+		{"padding of 8 bits", "408287ff0161", ErrHuffman},
+		{"padding of zeros", "40811f8100", ErrHuffman},
+		{"EOS", "4084ffffffff0161", ErrHuffman},
+		{"size update behind a field", "8220", ErrSize},
+		{"size update over the limit", "3fe21f", ErrSize},
+		{"size update at the limit", "3fe11f", nil},
+		{"two size updates", "203fe11f82", nil},
+	} {
+		wire, err := hex.DecodeString(c.block)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := newDecoder()
+		if _, err := decode(d, wire); err != c.want {
+			t.Errorf("%s: %v, want %v", c.what, err, c.want)
+		}
+		if _, err := decode(d, []byte{0x82}); err != c.want {
+			t.Errorf("%s: then %v, want %v", c.what, err, c.want)
+		}
+	}
+}
+
+// TestEncoderKinds checks which fields enter the table.
+func TestEncoderKinds(t *testing.T) {
+	e, d := &Encoder{}, library.NewDecoder(4096, nil)
+	e.Reset()
+	for round := range 3 {
+		var b []byte
+		e.Begin(nil)
+		for i, k := range []Kind{Repeating, Varying, Secret} {
+			name := []byte{'X', byte('a' + i)}
+			out, h, ok := e.AppendIndexed(b, name, []byte("v"))
+			if ok != (k == Repeating && round == 2) {
+				t.Errorf("round %d, kind %d: indexed %t", round, k, ok)
+			}
+			if b = out; !ok {
+				b = e.AppendLiteral(b, name, []byte("v"), h, k, 0)
+			}
+		}
+		got, err := d.DecodeFull(b)
+		want := []library.HeaderField{{Name: "xa", Value: "v"}, {Name: "xb", Value: "v"}, {Name: "xc", Value: "v", Sensitive: true}}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("round %d: %v, %v", round, got, err)
+		}
+	}
+}
+
+// FuzzDecode compares the decoder with the library's on any input of several blocks, and the
+// memory with its bound.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte("\x82\x86\x84\x41\x0fwww.example.com"), []byte("\x82\xbe\x58\x08no-cache"))
+	f.Add([]byte("\x3f\xe1\x01\x48\x82\x64\x02"), []byte("\x48\x83\x64\x0e\xff\xc1"))
+	f.Add([]byte("\x40\x01a\x01b"), []byte("\x20\x3f\xe1\x1f\xbe"))
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		d, l := newDecoder(), library.NewDecoder(4096, nil)
+		for i, block := range [][]byte{first, second, first, second} {
+			got, err := decode(d, block)
+			fields, lerr := l.DecodeFull(block)
+			var want []string
+			for _, f := range fields {
+				want = append(want, f.Name+": "+f.Value)
+			}
+			if (err == nil) != (lerr == nil) {
+				if known(err, lerr) {
+					return
+				}
+				t.Fatalf("block %d: %v, want %v", i, err, lerr)
+			}
+			if err != nil {
+				return
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("block %d: %q, want %q", i, got, want)
+			}
+			if n := d.Held(); n > 4*4096+128*24 {
+				t.Fatalf("%d bytes held", n)
+			}
+		}
+	})
+}
+
+// known reports whether a difference is intended: the library reads larger integers, and a table
+// size update behind a field if the table is empty. It refuses the second update of a block if
+// the table is not empty.
+func known(err, lerr error) bool {
+	return err == ErrInteger || err == ErrSize || err == nil && strings.Contains(lerr.Error(), "size update MUST occur")
+}
+
+// FuzzEncode checks that the library decodes what the encoder sends, whatever the table's size,
+// and that a decoder of our own does.
+func FuzzEncode(f *testing.F) {
+	f.Add("content-type=text/plain X-Y=z content-type=text/plain\n*100\ncontent-type=text/plain", uint8(0))
+	f.Add(strings.Repeat("accept=*/* user-agent=a/1\n*64\n*4096\n", 5), uint8(1))
+	f.Fuzz(func(t *testing.T, script string, kinds uint8) {
+		e, d, l := &Encoder{}, newDecoder(), library.NewDecoder(4096, nil)
+		e.Reset()
+		for line := range strings.SplitSeq(script, "\n") {
+			if n, ok := strings.CutPrefix(line, "*"); ok {
+				size := 0
+				fmt.Sscan(n, &size)
+				size = max(0, size) % 10_000
+				e.SetMax(size)
+				l.SetAllowedMaxDynamicTableSize(uint32(min(size, 4096)))
+				continue
+			}
+			var b []byte
+			var want []string
+			b = e.Begin(b)
+			for i, word := range strings.Split(line, " ") {
+				name, value, _ := strings.Cut(word, "=")
+				if name == "" {
+					continue
+				}
+				lowName := []byte(name)
+				if !lower(lowName) {
+					continue // no token
+				}
+				small := string(lowName)
+				want = append(want, small+": "+value)
+				out, h, ok := e.AppendIndexed(b, []byte(name), []byte(value))
+				if b = out; !ok {
+					b = e.AppendLiteral(b, []byte(name), []byte(value), h, Kind(kinds>>(i%4*2)&3)%3, 0)
+				}
+			}
+			got, err := decode(d, b)
+			fields, lerr := l.DecodeFull(b)
+			var theirs []string
+			for _, f := range fields {
+				theirs = append(theirs, f.Name+": "+f.Value)
+			}
+			if err != nil || lerr != nil || !slices.Equal(got, want) || !slices.Equal(theirs, want) {
+				t.Fatalf("%v, %v: %q, library %q, want %q", err, lerr, got, theirs, want)
+			}
+			if e.table.size > e.table.max || e.table.max > 4096 {
+				t.Fatalf("size %d of %d", e.table.size, e.table.max)
+			}
+		}
+	})
+}
+
+// TestSimilarFields checks that fields whose names differ in a letter, with the same value, all find
+// their place in the table.
+func TestSimilarFields(t *testing.T) {
+	var e Encoder
+	e.Reset()
+	var block []byte
+	for range 3 {
+		block = e.Begin(nil)
+		for i := range 26 {
+			name, value := []byte{'x', '-', 'a' + byte(i), 'a' + byte(i)}, []byte("the same")
+			var h uint64
+			var ok bool
+			if block, h, ok = e.AppendIndexed(block, name, value); !ok {
+				block = e.AppendLiteral(block, name, value, h, Repeating, 0)
+			}
+		}
+	}
+	if len(block) > 26+3*14 {
+		t.Errorf("%d bytes for 26 fields that came twice before", len(block))
+	}
+}
