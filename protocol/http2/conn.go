@@ -1,0 +1,279 @@
+package http2
+
+import (
+	"time"
+
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http2/hpack"
+)
+
+// Conn is one connection. One loop owns it.
+type Conn struct {
+	opts    *Options
+	handler Handler
+	state   connState
+	err     *Error // what Feed returns from now on
+
+	in      input
+	block   block
+	head    head
+	dec     hpack.Decoder
+	scratch bytebufferpool.ByteBuffer // text of trailers and of heads that nobody wants
+	fields  []protocol.Header         // trailers
+
+	streams streams
+	w       writer
+	floods  floods
+
+	lastPeer    uint32 // the highest id that the peer has begun
+	nextID      uint32 // client: the id of the next request
+	peerStreams int    // client: how many streams the peer allows
+
+	recv, given int // the connection's receive window: bytes the peer may still send, and not yet given back
+
+	early    int    // what the peer may send on a stream above our window until it has our SETTINGS
+	unacked  int    // SETTINGS that the peer has not acknowledged
+	barriers uint64 // which of these are barriers: bit 0 is the oldest
+
+	leaving leaving
+}
+
+type connState uint8
+
+const (
+	connPreface  connState = iota // server: the client's preface is missing
+	connSettings                  // the peer's first SETTINGS are missing
+	connOpen
+	connFailed // err is set
+	connClosed
+)
+
+// become changes the state, which moves down the list. Init begins anew.
+func (c *Conn) become(next connState) {
+	if next <= c.state {
+		panic("http2: illegal change of a Conn's state")
+	}
+	c.state = next
+}
+
+// leaving is what GOAWAY frames have said.
+type leaving struct {
+	asked  bool   // GoAway was called
+	final  bool   // our last id was sent
+	last   uint32 // if final: streams above are dropped
+	pinged bool   // a PING is under way whose response makes the last id final
+	heard  bool   // the peer has sent one
+}
+
+// New returns the Conn of a new connection. The server's, or the client's, first bytes are
+// queued. o must not change afterwards.
+func New(o *Options, h Handler) *Conn {
+	c := &Conn{}
+	c.Init(o, h)
+	return c
+}
+
+// Init makes c, which may be zero or closed, the Conn of a new connection.
+func (c *Conn) Init(o *Options, h Handler) {
+	next := Conn{opts: o, handler: h, dec: c.dec, w: c.w, streams: c.streams, fields: c.fields[:0], floods: newFloods(o.Floods)}
+	next.scratch.B = c.scratch.B[:0]
+	next.block.buf.B = c.block.buf.B[:0]
+	*c = next
+	c.dec.Reset(marks)
+	c.streams.resets.clear()
+	c.streams.ended.clear()
+	c.w.reset(o)
+	if o.Client {
+		c.become(connSettings)
+		c.nextID, c.peerStreams = 1, defaultStreams
+		c.w.out = append(c.w.out, Preface...)
+	}
+	c.recv, c.early = o.connWindow(), max(0, defaultWindow-o.window())
+	c.sendSettings()
+	c.w.out = appendWindowUpdate(c.w.out, 0, c.recv-defaultWindow)
+}
+
+// Preface is what a client sends first.
+const Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// Advance passes the loop's time, for Floods. It may be called before each Feed, or never.
+func (c *Conn) Advance(now time.Duration) { c.floods.advance(now) }
+
+// usable reports whether frames may still be sent.
+func (c *Conn) usable() bool { return c.state < connFailed }
+
+// fail ends the connection: GOAWAY is queued, and Feed returns why from now on.
+func (c *Conn) fail(why *Error) {
+	if !c.usable() {
+		return
+	}
+	c.err = why
+	c.become(connFailed)
+	last := c.lastPeer
+	if c.leaving.final {
+		last = min(last, c.leaving.last)
+	}
+	c.w.out = appendGoAway(c.w.out, last, why.Code)
+}
+
+// Close releases all memory and the owners of all streams. No call of the handler follows, and
+// all methods do nothing, until Init.
+func (c *Conn) Close() {
+	if c.state == connClosed {
+		return
+	}
+	c.become(connClosed)
+	c.in.drop(c.opts.Buffers)
+	for _, s := range c.streams.slots {
+		if s != nil {
+			c.w.release(s)
+			s.id, s.Owner = 0, nil
+		}
+	}
+	clear(c.streams.slots)
+	c.streams.n, c.in.sink = 0, nil
+	c.block.buf.B = c.block.buf.B[:0]
+	c.w.close()
+}
+
+// over ends st: it leaves the table and releases its memory. st may be used until the next call
+// of the loop that handles events, or of Output.
+func (c *Conn) over(st *Stream) {
+	c.streams.remove(st)
+	c.w.release(st)
+	if c.in.sink == st {
+		c.in.sink = nil
+	}
+	st.id, st.Owner = 0, nil
+	if !st.is(listed) {
+		c.streams.recycle(st)
+	}
+}
+
+// finished ends st if both sides have ended and OnSent was called.
+func (c *Conn) finished(st *Stream) {
+	if st.state == streamClosed && st.is(reported) && st.id != 0 {
+		c.floods.requests++
+		c.streams.ended.add(st.id, endedMemory)
+		c.over(st)
+	}
+}
+
+// Reset ends st with RST_STREAM. st is over; its owner is released; OnReset is not called. What
+// still arrives of it is dropped. It does nothing if st is over.
+func (c *Conn) Reset(st *Stream, code Code) {
+	if st.id == 0 {
+		return
+	}
+	if c.usable() {
+		c.rst(st.id, code)
+	}
+	c.over(st)
+}
+
+// rst queues a RST_STREAM.
+func (c *Conn) rst(id uint32, code Code) {
+	c.streams.resets.add(id, resetMemory)
+	c.w.out = appendRSTStream(c.w.out, id, code)
+	c.w.control += frameHead + 4
+}
+
+// refuse resets st because of an error of the peer.
+func (c *Conn) refuse(st *Stream, why *Error) {
+	id := st.id
+	if c.refuseID(id, why); !c.usable() {
+		return
+	}
+	c.handler.OnReset(st, why.Code, why)
+	if st.id == id && c.state != connClosed {
+		c.over(st)
+	}
+}
+
+// refuseID is refuse for a stream that the handler does not know.
+func (c *Conn) refuseID(id uint32, why *Error) {
+	if flood := c.floods.add(floodProvoked); flood != nil {
+		c.fail(flood)
+		return
+	}
+	c.rst(id, why.Code)
+}
+
+// GoAway says that no new stream is accepted. With NoError a server lets those pass that are
+// under way: it names the highest id first, and the last stream once the peer has read that, or
+// at the second call. Streams that come later are dropped silently, as the protocol wants. With
+// another code, and to a server, it is final at once.
+func (c *Conn) GoAway(code Code) {
+	if !c.usable() || c.leaving.final {
+		return
+	}
+	if !c.opts.Client && code == NoError && !c.leaving.asked {
+		c.leaving.asked, c.leaving.pinged = true, true
+		c.w.out = appendGoAway(c.w.out, maxID, NoError)
+		c.w.out = appendPing(c.w.out, 0, drainPing)
+		return
+	}
+	c.leaving.asked, c.leaving.final, c.leaving.last = true, true, c.lastPeer
+	if c.opts.Client {
+		c.leaving.last = maxID // all that arrives is of our own streams
+	}
+	c.w.out = appendGoAway(c.w.out, c.lastPeer, code)
+}
+
+// drainPing is the data of the PING behind the first GOAWAY.
+const drainPing = 0x72656d6f72610001
+
+// Ping asks for OnPong(data).
+func (c *Conn) Ping(data uint64) {
+	if c.usable() {
+		c.w.out = appendPing(c.w.out, 0, data)
+	}
+}
+
+// Barrier asks for OnBarrier once the peer has read all frames that were queued before. It returns
+// false while 64 SETTINGS are unacknowledged.
+func (c *Conn) Barrier() bool {
+	if !c.usable() || c.unacked >= maxBarriers {
+		return false
+	}
+	c.barriers |= 1 << c.unacked
+	c.unacked++
+	c.w.out = appendFrame(c.w.out, 0, frameSettings, 0, 0)
+	return true
+}
+
+// Open returns the number of streams that are not over.
+func (c *Conn) Open() int { return c.streams.n }
+
+// MayOpen returns how many requests may begin now: 0 on servers, after a GOAWAY of either side,
+// and once ids are used up. Before the peer's SETTINGS it assumes a limit of 100.
+func (c *Conn) MayOpen() int {
+	if !c.opts.Client || !c.usable() || c.leaving.asked || c.leaving.heard {
+		return 0
+	}
+	return max(0, min(c.peerStreams-c.streams.n, int(maxID-c.nextID+2)/2))
+}
+
+// Buffered returns the bytes of memory that c holds: in parts of frames, frames that wait for
+// Output, and bodies of messages that wait for a window (with an owner or not).
+func (c *Conn) Buffered() int {
+	return protocol.Held(c.in.partial) + len(c.block.buf.B) + len(c.w.out) + c.w.held
+}
+
+// Encoded returns what of Buffered is memory of c's own: all but the bodies of messages, which their
+// owners have.
+func (c *Conn) Encoded() int { return c.Buffered() - c.w.held + c.w.kept }
+
+// InHead reports whether a header block, the preface with its SETTINGS, or a frame that is passed on
+// whole has arrived in part.
+func (c *Conn) InHead() bool {
+	return c.in.partial != nil || c.block.id != 0 || c.state == connSettings
+}
+
+// Final reports whether GOAWAY has named the last stream that is accepted.
+func (c *Conn) Final() bool { return c.leaving.final }
+
+// Interned returns the bytes of memory of the compression tables.
+func (c *Conn) Interned() int { return c.dec.Held() + c.w.enc.Held() }

@@ -1,0 +1,158 @@
+package http2
+
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// priority checks a PRIORITY frame and ignores it (RFC 9113 section 5.3.2).
+func (c *Conn) priority(f frame, b []byte) {
+	switch {
+	case f.id == 0:
+		c.fail(ErrStreamID)
+	case len(b) != 5:
+		c.fail(ErrFrameSize)
+	case binary.BigEndian.Uint32(b)&^(1<<31) == f.id:
+		if st := c.streams.get(f.id); st != nil {
+			c.refuse(st, ErrDependency)
+		} else {
+			c.fail(ErrDependency)
+		}
+	default:
+		c.count(floodOthers)
+	}
+}
+
+// rstStream handles a RST_STREAM frame.
+func (c *Conn) rstStream(f frame, b []byte) {
+	switch {
+	case f.id == 0:
+		c.fail(ErrStreamID)
+		return
+	case len(b) != 4:
+		c.fail(ErrFrameSize)
+		return
+	}
+	st := c.streams.get(f.id)
+	if st == nil {
+		if c.isIdle(f.id) {
+			c.fail(ErrIdle)
+		} else {
+			c.count(floodOthers)
+		}
+		return
+	}
+	c.streams.ended.add(f.id, endedMemory)
+	c.handler.OnReset(st, Code(binary.BigEndian.Uint32(b)), nil)
+	if c.state == connClosed {
+		return
+	}
+	if st.id == f.id {
+		c.over(st)
+	}
+	if !c.opts.Client { // each costs a request of ours there
+		c.count(floodResets)
+	}
+}
+
+// ping handles a PING frame.
+func (c *Conn) ping(f frame, b []byte) {
+	switch {
+	case f.id != 0:
+		c.fail(ErrStreamID)
+		return
+	case len(b) != 8:
+		c.fail(ErrFrameSize)
+		return
+	}
+	data := binary.BigEndian.Uint64(b)
+	switch {
+	case !f.has(flagAck):
+		if c.count(floodPings); c.usable() {
+			c.w.out = appendPing(c.w.out, flagAck, data)
+			c.w.control += frameHead + 8
+		}
+	case data == drainPing && c.leaving.pinged:
+		c.leaving.pinged = false
+		c.GoAway(NoError)
+	default:
+		c.count(floodOthers)
+		c.handler.OnPong(data)
+	}
+}
+
+// goAway handles a GOAWAY frame: streams above the last id were not processed.
+func (c *Conn) goAway(f frame, b []byte) {
+	switch {
+	case f.id != 0:
+		c.fail(ErrStreamID)
+		return
+	case len(b) < 8:
+		c.fail(ErrFrameSize)
+		return
+	}
+	last, code := binary.BigEndian.Uint32(b)&maxID, Code(binary.BigEndian.Uint32(b[4:]))
+	if c.count(floodOthers); !c.usable() {
+		return
+	}
+	c.leaving.heard = true
+	c.handler.OnGoAway(last, code)
+	if !c.opts.Client {
+		return
+	}
+	var above []uint32 // ids, since a handler may end other streams meanwhile
+	for _, st := range c.streams.slots {
+		if st != nil && st.id > last {
+			above = append(above, st.id)
+		}
+	}
+	slices.Sort(above)
+	for _, id := range above {
+		st := c.streams.get(id)
+		if st == nil || !c.usable() {
+			continue
+		}
+		c.streams.ended.add(id, endedMemory)
+		c.handler.OnReset(st, RefusedStream, ErrUnprocessed)
+		if st.id == id && c.state != connClosed {
+			c.over(st)
+		}
+	}
+}
+
+// windowUpdate handles a WINDOW_UPDATE frame.
+func (c *Conn) windowUpdate(f frame, b []byte) {
+	if len(b) != 4 {
+		c.fail(ErrFrameSize)
+		return
+	}
+	if c.count(floodOthers); !c.usable() {
+		return
+	}
+	n := int(binary.BigEndian.Uint32(b) & maxWindow)
+	if f.id == 0 {
+		switch {
+		case n == 0:
+			c.fail(ErrIncrement)
+		case c.w.window > maxWindow-n:
+			c.fail(ErrOverflow)
+		default:
+			c.w.window += n
+		}
+		return
+	}
+	st := c.streams.get(f.id)
+	switch {
+	case st == nil:
+		if c.isIdle(f.id) {
+			c.fail(ErrIdle)
+		}
+	case n == 0:
+		c.refuse(st, ErrIncrement)
+	case st.window > maxWindow-n:
+		c.refuse(st, ErrOverflow)
+	default:
+		st.window += n
+		c.w.schedule(st)
+	}
+}

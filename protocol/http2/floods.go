@@ -1,0 +1,97 @@
+package http2
+
+import (
+	"cmp"
+	"time"
+)
+
+// Floods limits what a peer may do without useful work in return. Useful work takes one off each
+// count: a completed request, or but for Resets and Provoked, a DATA frame with data of either
+// side. In Others each 512 bytes of DATA that the peer got are useful, as clients open windows in
+// small steps. Each second (see Conn.Advance) takes off a tenth of the limit. Above a limit the
+// connection ends with ENHANCE_YOUR_CALM. In each field 0 means the default.
+type Floods struct {
+	Resets        int // server: RST_STREAM received ("rapid reset"); default 1000
+	Provoked      int // errors that make us send RST_STREAM ("made you reset"); default 200
+	Continuations int // CONTINUATION frames of one header block; default 32
+	Pings         int // PING received; default 200
+	Settings      int // SETTINGS received; default 1000
+	EmptyData     int // DATA frames without data and end; default 200
+	Others        int // WINDOW_UPDATE, PRIORITY, frames of unknown types or of streams that are over; default 10000
+}
+
+// flood is a kind of abuse with a count that falls with useful work and time.
+type flood uint8
+
+const (
+	floodResets flood = iota
+	floodProvoked
+	floodPings
+	floodSettings
+	floodEmptyData
+	floodOthers
+	floodKinds
+)
+
+// floodErrors say what the peer did too often.
+var floodErrors = [floodKinds]*Error{
+	floodResets: ErrResets, floodProvoked: ErrProvoked, floodPings: ErrPings,
+	floodSettings: ErrSettingsFlood, floodEmptyData: ErrEmptyData, floodOthers: ErrOthers,
+}
+
+// floods counts abuse. A count is brought up to date only when its kind occurs, so that useful
+// work costs one addition.
+type floods struct {
+	limits        [floodKinds]int
+	continuations int
+	counts        [floodKinds]struct {
+		n, work int
+		at      time.Duration
+	}
+	requests int           // completed so far
+	data     int           // DATA frames so far
+	sent     int           // bytes of those that we sent
+	now      time.Duration // the latest time that the loop has passed
+}
+
+func newFloods(o Floods) floods {
+	return floods{
+		limits: [floodKinds]int{
+			floodResets: cmp.Or(o.Resets, 1000), floodProvoked: cmp.Or(o.Provoked, 200), floodPings: cmp.Or(o.Pings, 200),
+			floodSettings: cmp.Or(o.Settings, 1000), floodEmptyData: cmp.Or(o.EmptyData, 200), floodOthers: cmp.Or(o.Others, 10_000),
+		},
+		continuations: cmp.Or(o.Continuations, 32),
+	}
+}
+
+// advance passes the loop's time.
+func (f *floods) advance(now time.Duration) { f.now = max(f.now, now) }
+
+// useful returns the useful work so far. That of requests which are given up is none.
+func (f *floods) useful(k flood) int {
+	switch k {
+	case floodResets, floodProvoked:
+		return f.requests
+	case floodOthers:
+		return f.requests + f.data + f.sent/usefulBytes
+	}
+	return f.requests + f.data
+}
+
+// add counts one of a kind. It returns an error above the limit.
+func (f *floods) add(k flood) *Error {
+	c, work := &f.counts[k], f.useful(k)
+	forgiven := work - c.work
+	// The time of a tenth of the limit's unit, so that short times are not lost.
+	if each := 10 * time.Second / time.Duration(max(f.limits[k], 1)); f.now-c.at >= each {
+		units := (f.now - c.at) / each
+		forgiven += int(min(units, time.Duration(f.limits[k])))
+		c.at += units * each
+	}
+	c.work = work
+	c.n = max(0, c.n-forgiven) + 1
+	if c.n > f.limits[k] {
+		return floodErrors[k]
+	}
+	return nil
+}

@@ -1,0 +1,254 @@
+package http2
+
+import (
+	"math"
+
+	"github.com/remora-proxy/remora/protocol"
+)
+
+// head collects the fields of one header block. The Conn has one for all.
+type head struct {
+	kind   headKind
+	limits protocol.Limits // Header is what is left of it
+
+	method, path, authority, host []byte
+
+	headers []protocol.Header
+	status  int
+	length  int64 // -1: none
+	cookie  int   // index in headers of the first cookie
+	cookies int
+	pseudo  uint16 // bits of the pseudo-header fields
+	expects bool
+	over    bool   // over the limits
+	bad     *Error // the first thing wrong
+}
+
+type headKind uint8
+
+const (
+	headRequest headKind = iota
+	headResponse
+	headTrailers
+	headIgnored // decoded for the table only
+)
+
+// begin prepares h. headers is where the fields go.
+func (h *head) begin(k headKind, l *protocol.Limits, headers []protocol.Header) {
+	*h = head{kind: k, limits: *l, headers: headers, length: -1, cookie: -1}
+}
+
+func (h *head) fail(why *Error) {
+	if h.bad == nil {
+		h.bad = why
+	}
+}
+
+// pseudoOf are the pseudo-header fields of each kind of head.
+var pseudoOf = [...]uint16{
+	headRequest:  1<<fieldMethod | 1<<fieldScheme | 1<<fieldPath | 1<<fieldAuthority,
+	headResponse: 1 << fieldStatus,
+	headTrailers: 0,
+}
+
+// regular in head.pseudo: a field that is no pseudo-header field was seen.
+const regular = 1
+
+// field takes one field (RFC 9113 sections 8.2, 8.3).
+func (h *head) field(name, value []byte, mark uint8) {
+	if h.limits.Header -= len(name) + len(value) + fieldFraming; h.limits.Header < 0 {
+		h.over = true
+		return
+	}
+	k := fieldKind(mark)
+	if k&(badName|badValue) != 0 {
+		h.fail(ErrField)
+		return
+	}
+	if k == endToEnd {
+		h.pseudo |= regular
+		h.append(name, value)
+		return
+	}
+	if k <= fieldUnknownPseudo {
+		bit := uint16(1) << k
+		if pseudoOf[h.kind]&bit == 0 || h.pseudo&(bit|regular) != 0 {
+			h.fail(ErrPseudo)
+			return
+		}
+		h.pseudo |= bit
+		h.pseudoField(k, value)
+		return
+	}
+	h.pseudo |= regular
+	h.special(k, name, value)
+}
+
+func (h *head) append(name, value []byte) {
+	if h.limits.Headers--; h.limits.Headers < 0 {
+		h.over = true
+		return
+	}
+	h.headers = append(h.headers, protocol.Header{Name: name, Value: value})
+}
+
+func (h *head) pseudoField(k fieldKind, value []byte) {
+	switch k {
+	case fieldMethod:
+		if h.method = value; len(value) == 0 || !tokenChar.all(value) {
+			h.fail(ErrPseudo)
+		}
+	case fieldScheme:
+		if s := string(value); s != string(protocol.SchemeHTTP) && s != string(protocol.SchemeHTTPS) {
+			h.fail(ErrPseudo)
+		}
+	case fieldPath:
+		if h.path = value; len(value) == 0 || !targetChar.all(value) {
+			h.fail(ErrTarget)
+		}
+	case fieldAuthority:
+		if h.authority = value; !isAuthority(value) {
+			h.fail(ErrAuthority)
+		}
+	case fieldStatus:
+		if len(value) != 3 || value[0] < '1' || value[0] > '5' || value[1]-'0' > 9 || value[2]-'0' > 9 {
+			h.fail(ErrPseudo)
+			return
+		}
+		h.status = int(value[0]-'0')*100 + int(value[1]-'0')*10 + int(value[2]-'0')
+	}
+}
+
+// special takes a field that is neither end-to-end nor a pseudo-header field.
+func (h *head) special(k fieldKind, name, value []byte) {
+	if h.kind == headTrailers && k != fieldHop && k != fieldTE {
+		if k != fieldHost && k != fieldLength && k != fieldExpect {
+			h.append(name, value)
+		}
+		return // what is about the whole message means nothing in trailers
+	}
+	switch k {
+	case fieldHost:
+		if h.kind == headResponse {
+			h.append(name, value) // without meaning
+			return
+		}
+		if h.host != nil || !isAuthority(value) {
+			h.fail(ErrAuthority)
+		}
+		h.host = value
+	case fieldLength:
+		n := contentLength(value)
+		if n < 0 || h.length >= 0 {
+			h.fail(ErrLength)
+		}
+		h.length = n
+	case fieldCookie:
+		if h.cookies++; h.cookies == 1 {
+			h.cookie = len(h.headers)
+		}
+		h.append(name, value)
+	case fieldExpect:
+		if h.kind == headResponse {
+			h.append(name, value)
+			return
+		}
+		// Other expectations may be ignored (RFC 9110 section 10.1.1).
+		h.expects = h.expects || protocol.EqualFold(value, "100-continue")
+	case fieldTE:
+		if !protocol.EqualFold(value, "trailers") {
+			h.fail(ErrField)
+		}
+	case fieldHop:
+		h.fail(ErrField)
+	default:
+		h.append(name, value)
+	}
+}
+
+// contentLength reads 1*DIGIT, or returns -1.
+func contentLength(b []byte) (n int64) {
+	if len(b) == 0 {
+		return -1
+	}
+	for _, c := range b {
+		d := int64(c - '0')
+		if d > 9 || n > (math.MaxInt64-d)/10 {
+			return -1
+		}
+		n = n*10 + d
+	}
+	return n
+}
+
+// finish judges a whole head, and makes one field of several cookies (RFC 9113 section 8.2.3),
+// whose text it appends to buf.
+func (h *head) finish(buf []byte) []byte {
+	if h.bad != nil || h.over {
+		return buf
+	}
+	switch h.kind {
+	case headRequest:
+		h.finishRequest()
+	case headResponse:
+		if h.pseudo&(1<<fieldStatus) == 0 {
+			h.fail(ErrPseudo)
+		}
+	}
+	if h.cookies > 1 {
+		buf = h.foldCookies(buf)
+	}
+	return buf
+}
+
+func (h *head) finishRequest() {
+	const all = 1<<fieldMethod | 1<<fieldScheme | 1<<fieldPath
+	connect := string(h.method) == "CONNECT"
+	switch pseudo := h.pseudo & all; {
+	case connect && pseudo != 1<<fieldMethod, !connect && pseudo != all:
+		h.fail(ErrPseudo)
+	case connect && h.authority == nil:
+		h.fail(ErrAuthority)
+	case !connect && h.path[0] != '/' && (string(h.path) != "*" || string(h.method) != "OPTIONS"):
+		h.fail(ErrTarget)
+	case h.authority == nil && h.host == nil, h.authority != nil && h.host != nil && !sameHost(h.authority, h.host):
+		h.fail(ErrAuthority)
+	}
+	if h.authority == nil {
+		h.authority = h.host
+	}
+}
+
+// sameHost compares two authorities, in which case does not count.
+func sameHost(a, b []byte) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i, c := range a {
+		d := b[i]
+		if c != d && (c|0x20 != d|0x20 || c|0x20 < 'a' || c|0x20 > 'z') {
+			return false
+		}
+	}
+	return true
+}
+
+func (h *head) foldCookies(buf []byte) []byte {
+	from := len(buf)
+	kept := h.headers[:h.cookie+1]
+	for i := h.cookie; i < len(h.headers); i++ {
+		f := h.headers[i]
+		if len(f.Name) != len("cookie") || kindOf(f.Name) != fieldCookie {
+			kept = append(kept, f)
+			continue
+		}
+		if len(buf) > from {
+			buf = append(buf, "; "...)
+		}
+		buf = append(buf, f.Value...)
+	}
+	kept[h.cookie].Value = buf[from:len(buf):len(buf)]
+	clear(h.headers[len(kept):])
+	h.headers = kept
+	return buf
+}

@@ -1,0 +1,318 @@
+package http2
+
+import (
+	"encoding/binary"
+
+	"github.com/valyala/bytebufferpool"
+)
+
+// block is a header block in parts: HEADERS without END_HEADERS, and CONTINUATION frames.
+type block struct {
+	id     uint32 // 0: there is none
+	end    bool   // the message ends with the block
+	self   bool   // the stream depends on itself
+	frames int    // CONTINUATION frames
+	buf    bytebufferpool.ByteBuffer
+}
+
+// headers handles a HEADERS frame.
+func (c *Conn) headers(f frame, b []byte) {
+	if f.id == 0 {
+		c.fail(ErrStreamID)
+		return
+	}
+	b, ok := padding(f, b)
+	if !ok {
+		c.fail(ErrPadding)
+		return
+	}
+	self := false
+	if f.has(flagPriority) {
+		if len(b) < 5 {
+			c.fail(ErrFrameSize)
+			return
+		}
+		self = binary.BigEndian.Uint32(b)&maxID == f.id
+		b = b[5:]
+	}
+	end := f.has(flagEndStream)
+	if f.has(flagEndHeaders) {
+		c.headerBlock(f.id, b, end, self)
+		return
+	}
+	c.block.id, c.block.end, c.block.self, c.block.frames = f.id, end, self, 0
+	c.block.buf.B = append(c.block.buf.B[:0], b...)
+}
+
+// continuation handles a CONTINUATION frame.
+func (c *Conn) continuation(f frame, b []byte) {
+	p := &c.block
+	if p.id == 0 || p.id != f.id {
+		c.fail(ErrInterleaved)
+		return
+	}
+	p.frames++
+	if p.frames > c.floods.continuations || len(p.buf.B)+len(b) > c.opts.Limits.Header+blockExtra {
+		c.fail(ErrContinuations)
+		return
+	}
+	p.buf.B = append(p.buf.B, b...)
+	if !f.has(flagEndHeaders) {
+		return
+	}
+	p.id = 0
+	c.headerBlock(f.id, p.buf.B, p.end, p.self)
+	if p.buf.B = p.buf.B[:0]; cap(p.buf.B) > maxFrame {
+		p.buf.B = nil
+	}
+}
+
+// headerBlock handles a complete header block. It is decoded in any case, as it may change the
+// table.
+func (c *Conn) headerBlock(id uint32, b []byte, end, self bool) {
+	st := c.streams.get(id)
+	var why *Error
+	switch {
+	case st == nil && c.opts.Client:
+		why = c.lateHeaders(id)
+	case st == nil:
+		st, why = c.begin(id)
+	case st.Ended():
+		why = ErrHalfClosed
+	case st.is(headReceived) && !end:
+		why = ErrTrailers
+	}
+	if why == nil && self {
+		why = ErrDependency
+	}
+	switch {
+	case !c.usable():
+	case st == nil || why != nil || st.is(discard) && st.is(headReceived):
+		c.ignore(b)
+		switch {
+		case !c.usable():
+		case st == nil && why != nil:
+			c.refuseID(id, why)
+		case st != nil && why != nil && !c.opts.Client && !st.is(headReceived):
+			c.refuseID(id, why) // the handler does not know it
+			c.over(st)
+		case st != nil && why != nil:
+			c.refuse(st, why)
+		case st != nil:
+			c.discarded(st, end)
+		}
+	case st.is(headReceived):
+		c.trailers(st, b)
+	case c.opts.Client:
+		c.response(st, b, end)
+	default:
+		c.request(st, b, end)
+	}
+}
+
+// begin judges the id of a new request. nil, nil: its head is ignored.
+func (c *Conn) begin(id uint32) (*Stream, *Error) {
+	if !c.isIdle(id) || id&1 == 0 {
+		return nil, c.lateHeaders(id)
+	}
+	c.lastPeer = id
+	switch {
+	case c.leaving.final && id > c.leaving.last:
+		return nil, nil
+	case c.streams.n >= c.opts.streams():
+		if c.unacked > 0 && c.barriers&1 == 0 { // the peer does not know the limit yet
+			if c.count(floodResets); c.usable() { // nor will it, if it does not acknowledge SETTINGS
+				c.rst(id, RefusedStream)
+			}
+			return nil, nil
+		}
+		return nil, ErrTooMany
+	}
+	st := c.streams.begin(id)
+	st.recv, st.window = c.opts.window()+c.early, c.w.initial
+	return st, nil
+}
+
+// lateHeaders handles HEADERS on a stream that is over, or can't begin.
+func (c *Conn) lateHeaders(id uint32) *Error {
+	switch t := &c.streams; {
+	case t.resets.has(id), c.leaving.final && id > c.leaving.last && !c.isIdle(id):
+		c.count(floodOthers)
+	case t.ended.has(id):
+		c.fail(ErrEnded)
+	case !c.isIdle(id) && id <= t.resets.evicted:
+		c.count(floodOthers)
+	default:
+		c.fail(ErrStreamID)
+	}
+	return nil
+}
+
+// discarded handles the trailers of a message that nobody wants.
+func (c *Conn) discarded(st *Stream, end bool) {
+	if end {
+		st.endRemote()
+		c.finished(st)
+	}
+}
+
+// decode decodes b into c.head. Text goes to buf.
+func (c *Conn) decode(b []byte, buf *bytebufferpool.ByteBuffer) {
+	h, d := &c.head, &c.dec
+	d.Begin(b)
+	dst := buf.B
+	for ok := true; ; {
+		from := len(dst)
+		if dst, ok = d.Next(dst); !ok {
+			break
+		}
+		if h.kind != headIgnored {
+			h.field(d.Name, d.Value, d.Mark)
+		}
+		if h.kind == headIgnored || h.over || h.bad != nil {
+			dst = dst[:from] // no more is needed
+		}
+	}
+	buf.B = h.finish(dst)
+	if d.Err() != nil {
+		c.fail(ErrCompression)
+	}
+}
+
+// ignore decodes a block whose fields nobody wants.
+func (c *Conn) ignore(b []byte) {
+	c.head.begin(headIgnored, &c.opts.Limits, nil)
+	c.scratch.B = c.scratch.B[:0]
+	c.decode(b, &c.scratch)
+}
+
+func (c *Conn) request(st *Stream, b []byte, end bool) {
+	req, buf := c.handler.NewRequest(st)
+	if req == nil {
+		c.ignore(b)
+		if c.usable() {
+			c.Reset(st, RefusedStream)
+		}
+		return
+	}
+	req.Reset()
+	h := &c.head
+	h.begin(headRequest, &c.opts.Limits, req.Headers)
+	c.decode(b, buf)
+	req.Headers = h.headers
+	if !c.usable() {
+		return
+	}
+	if h.bad != nil {
+		c.refuse(st, h.bad)
+		return
+	}
+	st.flags |= headReceived
+	if h.over {
+		if st.flags |= discard; end {
+			st.endRemote()
+		}
+		c.handler.OnOversize(st)
+		c.afterHead(st, end)
+		return
+	}
+	req.Method, req.Path, req.Authority = h.method, h.path, h.authority
+	switch string(h.method) {
+	case "HEAD":
+		st.flags |= toHead
+	case "CONNECT":
+		st.flags |= isConnect
+	}
+	if st.length = h.length; end && h.length > 0 {
+		c.refuse(st, ErrLength)
+		return
+	}
+	if h.expects && !end {
+		st.flags |= expects
+	}
+	if end {
+		st.endRemote()
+	}
+	c.handler.OnRequest(st, end)
+	c.afterHead(st, end)
+}
+
+func (c *Conn) afterHead(st *Stream, end bool) {
+	if end && c.usable() {
+		c.finished(st)
+	}
+}
+
+func (c *Conn) response(st *Stream, b []byte, end bool) {
+	// Interim responses are rare, so the memory of the final one is asked for before it is
+	// known what the head is.
+	res, buf := c.handler.NewResponse(st)
+	if res == nil {
+		c.ignore(b)
+		if c.usable() {
+			c.Reset(st, Cancel)
+		}
+		return
+	}
+	res.Reset()
+	h := &c.head
+	h.begin(headResponse, &c.opts.Limits, res.Headers)
+	c.decode(b, buf)
+	res.Headers = h.headers
+	switch {
+	case !c.usable():
+		return
+	case h.bad != nil:
+		c.refuse(st, h.bad)
+		return
+	case h.over:
+		c.refuse(st, ErrHeadSize)
+		return
+	case h.status < 200:
+		if st.interim++; end || h.status == 101 || st.interim > maxInterim {
+			c.refuse(st, ErrInterim)
+			return
+		}
+		buf.B = buf.B[:0] // NewResponse is called again
+		return
+	}
+	res.Status, res.DeclaredLength = h.status, h.length
+	st.length = h.length
+	st.flags |= headReceived
+	if h.status == 204 || h.status == 304 || st.is(toHead) {
+		st.flags |= noContent
+	} else if end && h.length > 0 {
+		c.refuse(st, ErrLength)
+		return
+	}
+	if end {
+		st.endRemote()
+	}
+	c.handler.OnResponse(st, end)
+	c.afterHead(st, end)
+}
+
+func (c *Conn) trailers(st *Stream, b []byte) {
+	h := &c.head
+	h.begin(headTrailers, &c.opts.Limits, c.fields[:0])
+	c.scratch.B = c.scratch.B[:0]
+	c.decode(b, &c.scratch)
+	c.fields = h.headers
+	switch {
+	case !c.usable():
+		return
+	case h.bad != nil:
+		c.refuse(st, h.bad)
+		return
+	case h.over:
+		c.refuse(st, ErrHeadSize)
+		return
+	case st.length >= 0 && !st.is(noContent) && st.got != st.length:
+		c.refuse(st, ErrLength)
+		return
+	}
+	st.endRemote()
+	c.handler.OnTrailers(st, c.fields)
+	clear(c.fields)
+	c.afterHead(st, true)
+}

@@ -1,0 +1,105 @@
+package http2
+
+import "encoding/binary"
+
+// sendSettings queues our SETTINGS.
+func (c *Conn) sendSettings() {
+	at := len(c.w.out)
+	b := appendFrame(c.w.out, 0, frameSettings, 0, 0)
+	if c.opts.Client {
+		b = appendSetting(b, settingPush, 0)
+	} else {
+		b = appendSetting(b, settingMaxStreams, c.opts.streams())
+	}
+	b = appendSetting(b, settingInitialWindow, c.opts.window())
+	b = appendSetting(b, settingMaxHeader, c.opts.Limits.Header)
+	putLength(b, at)
+	c.w.out = b
+	c.unacked++
+}
+
+// settings handles a SETTINGS frame (RFC 9113 section 6.5).
+func (c *Conn) settings(f frame, b []byte) {
+	switch {
+	case f.id != 0:
+		c.fail(ErrStreamID)
+		return
+	case f.has(flagAck):
+		c.settingsAck(b)
+		return
+	case len(b)%settingLen != 0:
+		c.fail(ErrFrameSize)
+		return
+	}
+	if c.count(floodSettings); !c.usable() {
+		return
+	}
+	if c.state == connSettings {
+		c.become(connOpen)
+	}
+	window := c.w.initial
+	for ; len(b) > 0; b = b[settingLen:] {
+		s, v := setting(binary.BigEndian.Uint16(b)), binary.BigEndian.Uint32(b[2:])
+		if why := c.setting(s, v); why != nil {
+			c.fail(why)
+			return
+		}
+		if s == settingInitialWindow {
+			window = int(v)
+		}
+	}
+	// Once, as it visits all streams.
+	if why := c.w.setInitial(window, c.streams.slots); why != nil {
+		c.fail(why)
+		return
+	}
+	c.w.out = appendFrame(c.w.out, 0, frameSettings, flagAck, 0)
+	c.w.control += frameHead
+	c.handler.OnSettings()
+}
+
+func (c *Conn) setting(s setting, v uint32) *Error {
+	switch s {
+	case settingTableSize:
+		c.w.enc.SetMax(int(v))
+	case settingPush:
+		if v > 1 || v == 1 && c.opts.Client {
+			return ErrSettings
+		}
+	case settingMaxStreams:
+		c.peerStreams = int(min(v, maxWindow))
+	case settingInitialWindow:
+		if v > maxWindow {
+			return ErrWindowSize
+		}
+	case settingMaxFrame:
+		if v < 16<<10 || v > 1<<24-1 {
+			return ErrSettings
+		}
+	}
+	return nil
+}
+
+func (c *Conn) settingsAck(b []byte) {
+	switch {
+	case len(b) > 0:
+		c.fail(ErrFrameSize)
+		return
+	case c.unacked == 0:
+		c.count(floodSettings) // of nothing
+		return
+	}
+	if c.early > 0 { // the first ACK
+		for _, st := range c.streams.slots {
+			if st != nil {
+				st.recv -= c.early
+			}
+		}
+		c.early = 0
+	}
+	barrier := c.barriers&1 != 0
+	c.barriers >>= 1
+	if c.unacked--; barrier {
+		c.handler.OnBarrier()
+	}
+}

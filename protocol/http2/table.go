@@ -1,0 +1,124 @@
+package http2
+
+// streams has the streams that are not over, by id: a hash table with linear probing. Streams
+// of one connection have rising ids of one parity, so they rarely collide.
+type streams struct {
+	slots []*Stream // its length is a power of 2, and at least twice n
+	n     int
+	free  []*Stream
+
+	resets memory // streams that we have reset: the peer may not know yet
+	ended  memory // streams that have ended otherwise
+}
+
+func slotOf(id uint32) uint32 { return id >> 1 }
+
+func (t *streams) get(id uint32) *Stream {
+	if t.n == 0 {
+		return nil
+	}
+	mask := uint32(len(t.slots) - 1)
+	for i := slotOf(id) & mask; ; i = (i + 1) & mask {
+		if s := t.slots[i]; s == nil || s.id == id {
+			return s
+		}
+	}
+}
+
+// begin returns a new stream in the state open.
+func (t *streams) begin(id uint32) *Stream {
+	var s *Stream
+	if n := len(t.free); n > 0 {
+		s = t.free[n-1]
+		t.free = t.free[:n-1]
+	} else {
+		s = &Stream{}
+	}
+	s.id, s.length = id, -1
+	s.become(streamOpen)
+	if t.n++; 2*t.n > len(t.slots) {
+		t.grow()
+	}
+	t.put(s)
+	return s
+}
+
+func (t *streams) put(s *Stream) {
+	mask := uint32(len(t.slots) - 1)
+	i := slotOf(s.id) & mask
+	for t.slots[i] != nil {
+		i = (i + 1) & mask
+	}
+	t.slots[i] = s
+}
+
+func (t *streams) grow() {
+	old := t.slots
+	t.slots = make([]*Stream, max(8, 2*len(old)))
+	for _, s := range old {
+		if s != nil {
+			t.put(s)
+		}
+	}
+}
+
+// remove takes s out of the table.
+func (t *streams) remove(s *Stream) {
+	mask := uint32(len(t.slots) - 1)
+	i := slotOf(s.id) & mask
+	for t.slots[i] != s {
+		i = (i + 1) & mask
+	}
+	t.n--
+	// Streams behind the gap move forward, but not before their own slot.
+	for j := i; ; {
+		j = (j + 1) & mask
+		next := t.slots[j]
+		if next == nil {
+			break
+		}
+		if (j-slotOf(next.id))&mask >= (j-i)&mask {
+			t.slots[i] = next
+			i = j
+		}
+	}
+	t.slots[i] = nil
+}
+
+// recycle keeps the memory of s, which must be in no list.
+func (t *streams) recycle(s *Stream) {
+	*s = Stream{}
+	if len(t.free) < maxFree {
+		t.free = append(t.free, s)
+	}
+}
+
+// memory remembers the ids that were added last, up to a bound.
+type memory struct {
+	ids     []uint32 // a ring once it has the length of the bound
+	next    int
+	evicted uint32 // the highest id that was forgotten
+}
+
+func (m *memory) add(id uint32, bound int) {
+	if len(m.ids) < bound {
+		m.ids = append(m.ids, id)
+		return
+	}
+	m.evicted = max(m.evicted, m.ids[m.next])
+	m.ids[m.next] = id
+	if m.next++; m.next == bound {
+		m.next = 0
+	}
+}
+
+func (m *memory) has(id uint32) bool {
+	for _, i := range m.ids {
+		if i == id {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *memory) clear() { *m = memory{ids: m.ids[:0]} }
