@@ -1,0 +1,298 @@
+package http2
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/remora-proxy/remora/protocol"
+)
+
+// TestGracefulGoAway lets requests pass that are under way, and drops those that come later.
+func TestGracefulGoAway(t *testing.T) {
+	p := newPair(t, Options{}, Options{})
+	if err := p.run(); err != nil {
+		t.Fatal(err)
+	}
+	first := p.client.c.Request(typical(), "http", nil).ID()
+	p.server.c.GoAway(NoError) // the client does not know yet
+	late := p.client.c.Request(typical(), "http", nil).ID()
+	if err := p.run(); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(p.client.goAway, ", "); got != "2147483647 0, 3 0" || p.client.c.MayOpen() != 0 {
+		t.Errorf("GOAWAY %s, may open %d", got, p.client.c.MayOpen())
+	}
+	if p.client.c.Request(typical(), "http", nil) != nil {
+		t.Error("a request after GOAWAY")
+	}
+	for _, id := range []uint32{first, late} {
+		p.server.c.Respond(p.server.c.streams.get(id), typicalResponse(), nil)
+	}
+	if err := p.run(); err != nil || !p.client.got[first].over || !p.client.got[late].over {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestUnprocessed checks which requests a GOAWAY rules out.
+func TestUnprocessed(t *testing.T) {
+	p := newPair(t, Options{}, Options{})
+	if err := p.run(); err != nil {
+		t.Fatal(err)
+	}
+	a := p.client.c.Request(typical(), "http", nil).ID()
+	if err := p.run(); err != nil {
+		t.Fatal(err)
+	}
+	p.server.c.GoAway(InternalError)
+	o := &owner{t: t}
+	req := typical()
+	req.Body = pattern(100_000)
+	b := p.client.c.Request(req, "http", o).ID()
+	if err := p.run(); err != nil {
+		t.Fatal(err)
+	}
+	if m := p.client.got[b]; m == nil || m.why != ErrUnprocessed || o.released != 1 {
+		t.Errorf("%+v, released %d", m, o.released)
+	}
+	if p.client.got[a].reset != nil || p.server.got[b] != nil {
+		t.Error("the wrong stream ended")
+	}
+}
+
+// TestReset checks that both sides go on after resets, and that owners are released.
+func TestReset(t *testing.T) {
+	p := newPair(t, Options{}, Options{})
+	o, so := &owner{t: t}, &owner{t: t}
+	req := typical()
+	req.Body = pattern(1 << 20)
+	st := p.client.c.Request(req, "http", o)
+	id := st.ID()
+	if err := p.server.c.Feed(p.client.c.Output(20_000)); err != nil {
+		t.Fatal(err)
+	}
+	res := typicalResponse()
+	res.Body = pattern(1 << 20)
+	p.server.c.Respond(p.server.c.streams.get(id), res, so)
+	p.client.c.Reset(st, Cancel)
+	p.client.c.Reset(st, Cancel)
+	if o.released != 1 || st.ID() != 0 || p.client.c.Send(st, []byte("x")) != 0 {
+		t.Errorf("released %d", o.released)
+	}
+	p.client.c.Barrier()
+	if err := p.run(); err != nil {
+		t.Fatal(err)
+	}
+	if m := p.server.got[id]; m.reset == nil || *m.reset != Cancel || m.why != nil || so.released != 1 || p.client.barriers != 1 {
+		t.Errorf("%+v, released %d, barriers %d", m.reset, so.released, p.client.barriers)
+	}
+	p.server.onRequest = func(st *Stream, _ bool) { p.server.c.Respond(st, typicalResponse(), nil) }
+	again := p.client.c.Request(typical(), "http", nil).ID()
+	if err := p.run(); err != nil || !p.client.got[again].over {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestRefused checks a stream that the handler refuses, and one over the limit.
+func TestRefused(t *testing.T) {
+	p := newPair(t, Options{}, Options{Streams: 1})
+	a, b := p.client.c.Request(typical(), "http", nil).ID(), p.client.c.Request(typical(), "http", nil).ID()
+	if err := p.run(); err != nil {
+		t.Fatal(err)
+	}
+	if m := p.client.got[b]; m == nil || *m.reset != RefusedStream || p.client.got[a].reset != nil {
+		t.Errorf("%v", m.reset)
+	}
+	if p.client.c.MayOpen() != 0 {
+		t.Errorf("may open %d", p.client.c.MayOpen())
+	}
+	p.server.c.Respond(p.server.c.streams.get(a), typicalResponse(), nil)
+	p.server.refuse = true
+	if err := p.run(); err != nil || p.client.c.MayOpen() != 1 {
+		t.Fatal(err, p.client.c.MayOpen())
+	}
+	c := p.client.c.Request(typical(), "http", nil).ID()
+	if err := p.run(); err != nil || *p.client.got[c].reset != RefusedStream {
+		t.Error(err)
+	}
+}
+
+// TestBarriers checks the order and the bound of barriers, and pings.
+func TestBarriers(t *testing.T) {
+	p := newPair(t, Options{}, Options{})
+	n := 0
+	for p.client.c.Barrier() {
+		n++
+	}
+	p.client.c.Ping(42)
+	if err := p.run(); err != nil || n != maxBarriers-1 || p.client.barriers != n || len(p.client.pongs) != 1 || p.client.pongs[0] != 42 {
+		t.Errorf("%v: %d barriers of %d, pongs %v", err, p.client.barriers, n, p.client.pongs)
+	}
+}
+
+// TestWindowChange lets the peer take windows back below 0, and give them again.
+func TestWindowChange(t *testing.T) {
+	p, l := newPeer(t, Options{Client: true}), newLibrary()
+	req := typical()
+	req.Body = pattern(100_000)
+	p.c.Request(req, "http", nil)
+	if n := len(p.c.Output(1 << 20)); n < 65535 {
+		t.Fatalf("%d bytes", n)
+	}
+	for _, c := range []struct{ window, more, want int }{{0, 0, 0}, {100, 65435, 0}, {101, 65435, 1}, {65535, 1 << 20, 34464}} {
+		l.out.Write([]byte{0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, byte(c.window >> 16), byte(c.window >> 8), byte(c.window)})
+		if c.more > 0 {
+			l.WriteWindowUpdate(0, 1<<20)
+		}
+		if c.want > 1 || c.window == 100 {
+			l.WriteWindowUpdate(1, uint32(c.more))
+		}
+		before := p.c.w.held
+		if err := l.feed(p); err != nil {
+			t.Fatal(err)
+		}
+		if got := before - p.c.w.held; got != c.want {
+			t.Errorf("window %d: %d bytes, want %d", c.window, got, c.want)
+		}
+	}
+}
+
+// TestBatch checks that batch messages give way.
+func TestBatch(t *testing.T) {
+	p := newPair(t, Options{}, Options{Window: 1 << 20})
+	if err := p.run(); err != nil {
+		t.Fatal(err)
+	}
+	var ids [2]uint32
+	for i := range ids {
+		req := typical()
+		req.Body, req.Batch = pattern(200_000), i == 0
+		ids[i] = p.client.c.Request(req, "http", nil).ID()
+	}
+	out := p.client.c.Output(150_000)
+	sent := map[uint32]int{}
+	for len(out) > 0 {
+		f := parseFrame(out)
+		if f.typ == frameData {
+			sent[f.id] += f.length
+		}
+		out = out[frameHead+f.length:]
+	}
+	if sent[ids[0]] == 0 || sent[ids[1]] < 5*sent[ids[0]] {
+		t.Errorf("batch %d, other %d", sent[ids[0]], sent[ids[1]])
+	}
+}
+
+// TestHead checks responses without content.
+func TestHead(t *testing.T) {
+	p := newPair(t, Options{}, Options{})
+	p.server.onRequest = func(st *Stream, _ bool) {
+		p.server.c.Respond(st, &protocol.Response{Status: 200, Body: []byte("hello"), DeclaredLength: -1}, nil)
+	}
+	id := p.client.c.Request(&protocol.Request{Method: []byte("HEAD"), Path: []byte("/"), Authority: []byte("h")}, "http", nil).ID()
+	if err := p.run(); err != nil {
+		t.Fatal(err)
+	}
+	if m := p.client.got[id]; !m.over || m.why != nil || m.res.DeclaredLength != 5 || len(m.body) != 0 {
+		t.Errorf("%v, length %d, body %q", m.why, m.res.DeclaredLength, m.body)
+	}
+}
+
+// TestLongHead sends a head that needs CONTINUATION.
+func TestLongHead(t *testing.T) {
+	o := Options{Limits: protocol.Limits{Header: 100_000, Headers: 10}}
+	p := newPair(t, o, o)
+	req := typical()
+	req.Headers = fields("a: "+strings.Repeat("x", 50_000), "B: "+strings.Repeat("y", 30_000))
+	id := p.client.c.Request(req, "http", nil).ID()
+	if err := p.run(); err != nil {
+		t.Fatal(err)
+	}
+	if m := p.server.got[id]; len(m.req.Headers) != 2 || len(m.req.Headers[1].Value) != 30_000 || !bytes.Equal(m.body, req.Body) {
+		t.Errorf("%d headers", len(m.req.Headers))
+	}
+}
+
+// TestStates checks that become refuses changes that streamEdges lacks.
+func TestStates(t *testing.T) {
+	for from := range streamStates {
+		for to := range streamStates {
+			func() {
+				defer func() {
+					if (recover() == nil) != streamEdges[from][to] {
+						t.Errorf("from %d to %d", from, to)
+					}
+				}()
+				(&Stream{state: from}).become(to)
+			}()
+		}
+	}
+}
+
+// TestStreamTable compares the table of streams with a map.
+func TestStreamTable(t *testing.T) {
+	var table streams
+	all := map[uint32]*Stream{}
+	id, x := uint32(1), uint32(1)
+	for range 20_000 {
+		x = x*1664525 + 1013904223
+		if x>>30 != 0 && len(all) < 300 {
+			all[id] = table.begin(id)
+			id += 2 + 2*(x>>20&31)
+			continue
+		}
+		for id, s := range all { // any
+			table.remove(s)
+			delete(all, id)
+			break
+		}
+		for id, s := range all {
+			if table.get(id) != s || table.get(id+1) != nil {
+				t.Fatalf("stream %d", id)
+			}
+		}
+		if table.n != len(all) {
+			t.Fatalf("%d of %d", table.n, len(all))
+		}
+	}
+}
+
+// TestGoAwayOnLongConnection checks that the cost of a GOAWAY depends on the streams that are open, and
+// not on those that the connection has had.
+func TestGoAwayOnLongConnection(t *testing.T) {
+	p := newPair(t, Options{}, Options{})
+	if err := p.run(); err != nil {
+		t.Fatal(err)
+	}
+	first := p.client.c.Request(typical(), "http", nil)
+	p.client.c.nextID = 1<<30 + 1
+	last := p.client.c.Request(typical(), "http", nil).ID()
+	for range 1000 {
+		if err := p.client.c.Feed(appendGoAway(nil, first.ID(), NoError)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if first.ID() == 0 || p.client.got[last].why != ErrUnprocessed {
+		t.Error("the wrong stream ended")
+	}
+}
+
+// TestEmptyDataWithoutWindow checks that a client may end a body for which it has no window, such as
+// one that it began before it knew that our windows are small.
+func TestEmptyDataWithoutWindow(t *testing.T) {
+	p := newPair(t, Options{}, Options{Window: 1000})
+	p.server.hold = true
+	st := p.client.c.RequestHead(typical(), "http", -1)
+	id := st.ID()
+	p.client.c.Send(st, pattern(2000))
+	if err := p.run(); err != nil { // the SETTINGS cross the DATA
+		t.Fatal(err)
+	}
+	p.client.c.Finish(st, nil)
+	if err := p.run(); err != nil {
+		t.Fatal(err)
+	}
+	if m := p.server.got[id]; !m.end || len(m.body) != 2000 {
+		t.Errorf("end %t, %d bytes, %v", m.end, len(m.body), m.why)
+	}
+}

@@ -1,0 +1,185 @@
+package http2
+
+import (
+	"testing"
+	"time"
+
+	xhttp2 "golang.org/x/net/http2"
+
+	"github.com/remora-proxy/remora/protocol"
+)
+
+// abuse is something that a client does again and again.
+var abuse = []struct {
+	name string
+	o    Floods
+	do   func(l *library, i int)
+	want *Error
+}{
+	{"rapid reset", Floods{Resets: 20}, func(l *library, i int) {
+		l.headers(uint32(2*i+1), true, ":method: GET", ":scheme: http", ":path: /", ":authority: h")
+		l.WriteRSTStream(uint32(2*i+1), xhttp2.ErrCodeCancel)
+	}, ErrResets},
+	{"made you reset", Floods{Provoked: 20}, func(l *library, i int) {
+		l.headers(uint32(2*i+1), false, ":method: GET", ":scheme: http", ":path: /", ":authority: h")
+		l.AllowIllegalWrites = true
+		l.WriteWindowUpdate(uint32(2*i+1), 0)
+	}, ErrProvoked},
+	{"rapid reset behind DATA", Floods{Resets: 20}, func(l *library, i int) {
+		l.headers(uint32(2*i+1), false, ":method: POST", ":scheme: http", ":path: /", ":authority: h")
+		l.WriteData(uint32(2*i+1), false, []byte("x"))
+		l.WriteRSTStream(uint32(2*i+1), xhttp2.ErrCodeCancel)
+	}, ErrResets},
+	{"made you reset by DATA", Floods{Provoked: 20}, func(l *library, i int) {
+		l.headers(uint32(2*i+1), false, ":method: POST", ":scheme: http", ":path: /", ":authority: h", "content-length: 1")
+		l.WriteData(uint32(2*i+1), true, []byte("xx"))
+	}, ErrProvoked},
+	{"malformed requests", Floods{Provoked: 20}, func(l *library, i int) {
+		l.headers(uint32(2*i+1), true, ":method: GET", "a: b")
+	}, ErrProvoked},
+	{"PING", Floods{Pings: 20}, func(l *library, _ int) { l.WritePing(false, [8]byte{1}) }, ErrPings},
+	{"SETTINGS", Floods{Settings: 20}, func(l *library, _ int) { l.WriteSettings() }, ErrSettingsFlood},
+	{"SETTINGS ACK of nothing", Floods{Settings: 20}, func(l *library, _ int) { l.WriteSettingsAck() }, ErrSettingsFlood},
+	{"empty DATA", Floods{EmptyData: 20}, func(l *library, i int) {
+		if i == 0 {
+			l.headers(1, false, ":method: POST", ":scheme: http", ":path: /", ":authority: h")
+		}
+		l.WriteData(1, false, nil)
+	}, ErrEmptyData},
+	{"padding without data", Floods{EmptyData: 20}, func(l *library, i int) {
+		if i == 0 {
+			l.headers(1, false, ":method: POST", ":scheme: http", ":path: /", ":authority: h")
+		}
+		l.WriteDataPadded(1, false, nil, make([]byte, 9))
+	}, ErrEmptyData},
+	{"WINDOW_UPDATE", Floods{Others: 20}, func(l *library, _ int) { l.WriteWindowUpdate(0, 1) }, ErrOthers},
+	{"PRIORITY", Floods{Others: 20}, func(l *library, i int) {
+		l.WritePriority(uint32(2*i+1), xhttp2.PriorityParam{StreamDep: 0})
+	}, ErrOthers},
+	{"unknown frames", Floods{Others: 20}, func(l *library, _ int) { l.WriteRawFrame(77, 0, 0, []byte("x")) }, ErrOthers},
+	{"CONTINUATION", Floods{Continuations: 20}, func(l *library, i int) {
+		if i == 0 {
+			l.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x82}})
+		}
+		l.WriteContinuation(1, false, nil)
+	}, ErrContinuations},
+	{"a long header block", Floods{}, func(l *library, i int) {
+		if i == 0 {
+			l.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x82}})
+		}
+		l.WriteContinuation(1, false, make([]byte, 1100))
+	}, ErrContinuations},
+}
+
+// attack does an abuse at most n times and returns how often it worked, with the error.
+func attack(t *testing.T, i, n int, each func(p *peer, k int)) (int, error) {
+	a := &abuse[i]
+	p, l := newPeer(t, Options{Floods: a.o, Streams: 1 << 20}), newLibrary()
+	p.c.handler = &reuser{Conn: p.c}
+	l.out.WriteString(Preface)
+	l.WriteSettings()
+	l.WriteSettingsAck()
+	for k := range n {
+		a.do(l, k)
+		if err := l.feed(p); err != nil {
+			if out := l.frames(t); out[len(out)-1] != "GOAWAY ENHANCE_YOUR_CALM" {
+				t.Errorf("%s: %q", a.name, out)
+			}
+			return k, err
+		}
+		if each != nil {
+			each(p, k)
+		}
+	}
+	return n, nil
+}
+
+// TestFloods checks that each abuse ends at its limit, and goes on with useful work or in time.
+func TestFloods(t *testing.T) {
+	for i, a := range abuse {
+		if n, err := attack(t, i, 100, nil); err != error(a.want) || n < 18 || n > 20 {
+			t.Errorf("%s: %v after %d, want %v", a.name, err, n, a.want)
+		}
+		if a.want == ErrContinuations {
+			continue // of one block
+		}
+		if n, err := attack(t, i, 1000, func(p *peer, _ int) { p.c.floods.requests++ }); err != nil {
+			t.Errorf("%s, with useful work: %v after %d", a.name, err, n)
+		}
+		if n, err := attack(t, i, 1000, func(p *peer, k int) { p.c.Advance(time.Duration(k) * time.Second / 2) }); err != nil {
+			t.Errorf("%s, in time: %v after %d", a.name, err, n)
+		}
+		if n, err := attack(t, i, 1000, func(p *peer, k int) { p.c.Advance(time.Duration(k) * 10 * time.Millisecond) }); err == nil || n > 26 {
+			t.Errorf("%s, 100 each second: %v after %d", a.name, err, n)
+		}
+	}
+}
+
+// TestStreamsWithoutAcknowledgement checks that a peer that never acknowledges SETTINGS can't ignore
+// the limit of streams for ever.
+func TestStreamsWithoutAcknowledgement(t *testing.T) {
+	p, l := newPeer(t, Options{Streams: 1, Floods: Floods{Resets: 20}}), newLibrary()
+	l.out.WriteString(Preface)
+	l.WriteSettings()
+	for i := range 100 {
+		l.headers(uint32(2*i+1), false, ":method: POST", ":scheme: http", ":path: /", ":authority: h")
+	}
+	if err := p.c.Feed(l.out.Bytes()); err != error(ErrResets) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestWindowsInSmallSteps checks that a client may open windows often while it gets much DATA: the
+// one of Go sends two WINDOW_UPDATE for each read of 4 KiB.
+func TestWindowsInSmallSteps(t *testing.T) {
+	p, l := newPeer(t, Options{Floods: Floods{Others: 1000}}), newLibrary()
+	body := make([]byte, 8<<20)
+	p.onRequest = func(st *Stream, _ bool) {
+		p.c.Respond(st, &protocol.Response{Status: 200, DeclaredLength: -1, Body: body}, nil)
+	}
+	l.out.WriteString(Preface)
+	l.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 1 << 20})
+	l.WriteSettingsAck()
+	l.WriteWindowUpdate(0, 1<<20)
+	l.headers(1, true, ":method: GET", ":scheme: http", ":path: /", ":authority: h")
+	for sent := 0; sent < len(body); {
+		if err := l.feed(p); err != nil {
+			t.Fatalf("%v after %d bytes", err, sent)
+		}
+		n := l.in.Len()
+		l.in.Reset()
+		if sent += n; n == 0 {
+			t.Fatalf("nothing more after %d bytes", sent)
+		}
+		for ; n > 0; n -= 4 << 10 {
+			l.WriteWindowUpdate(0, 4<<10)
+			l.WriteWindowUpdate(1, 4<<10)
+		}
+	}
+}
+
+// TestControlBound checks that a peer that does not read can't make responses pile up.
+func TestControlBound(t *testing.T) {
+	p, l := newPeer(t, Options{Floods: Floods{Pings: 1 << 30}}), newLibrary()
+	l.out.WriteString(Preface)
+	l.WriteSettings()
+	for range 10_000 {
+		l.WritePing(false, [8]byte{1})
+	}
+	if err := p.c.Feed(l.out.Bytes()); err != error(ErrControl) || p.c.Buffered() > controlBound+1000 {
+		t.Errorf("%v, %d bytes", err, p.c.Buffered())
+	}
+}
+
+// TestServerRefuses checks that an overloaded server may refuse any number of requests: each RST_STREAM
+// costs a request of ours.
+func TestServerRefuses(t *testing.T) {
+	p := newPair(t, Options{}, Options{})
+	p.server.onRequest = func(st *Stream, _ bool) { p.server.c.Reset(st, RefusedStream) }
+	for i := range 3000 {
+		p.client.c.Request(typical(), "http", nil)
+		if err := p.run(); err != nil {
+			t.Fatalf("%v after %d requests", err, i)
+		}
+	}
+}

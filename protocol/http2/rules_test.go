@@ -1,0 +1,220 @@
+package http2
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http1"
+)
+
+// message lines that a test adds to, or changes.
+const (
+	requestLines  = ":method: GET|:scheme: http|:path: /p|:authority: host"
+	responseLines = ":status: 200"
+)
+
+// request feeds the head of a request to a new server.
+func request(t *testing.T, head string, end bool) (*peer, *message) {
+	p, l := newPeer(t, Options{Limits: protocol.Limits{Header: 400, Headers: 6}}), newLibrary()
+	l.out.WriteString(Preface)
+	l.WriteSettings()
+	l.headers(1, end, strings.Split(head, "|")...)
+	if err := l.feed(p); err != nil {
+		t.Fatalf("%s: %v", head, err)
+	}
+	return p, p.got[1]
+}
+
+// TestRequestRules checks which heads of requests are malformed (RFC 9113 sections 8.2, 8.3).
+func TestRequestRules(t *testing.T) {
+	for _, c := range []struct {
+		head string
+		want *Error
+	}{
+		{requestLines, nil},
+		{requestLines + "|te: trailers", nil},
+		{requestLines + "|te: Trailers", nil},
+		{requestLines + "|host: HOST", nil},
+		{requestLines + "|empty: ", nil},
+		{":method: GET|:scheme: https|:path: /|host: [::1]:80", nil},
+		{":method: OPTIONS|:scheme: http|:path: *|:authority: h", nil},
+		{":method: CONNECT|:authority: host:443", nil},
+		{":path: /|:authority: h|:scheme: http|:method: M-SEARCH", nil},
+
+		{":method: GET|:scheme: http|:path: /p|:authority: ", ErrAuthority},
+		{":method: GET|:scheme: http|:path: /p", ErrAuthority},
+		{":method: GET|:scheme: http|:path: /p|:authority: user@host", ErrAuthority},
+		{":method: GET|:scheme: http|:path: /p|:authority: host:99999", ErrAuthority},
+		{":method: GET|:scheme: http|:path: /p|:authority: [::1", ErrAuthority},
+		{":method: GET|:scheme: http|:path: /p|:authority: [", ErrAuthority},
+		{":method: GET|:scheme: http|:path: /p|:authority: a/b", ErrAuthority},
+		{requestLines + "|host: other", ErrAuthority},
+		{requestLines + "|host: host|host: host", ErrAuthority},
+		{":method: GET|:scheme: http|:path: /p|host: u@h", ErrAuthority},
+		{":method: GET|:scheme: http|:path: p|:authority: h", ErrTarget},
+		{":method: GET|:scheme: http|:path: |:authority: h", ErrTarget},
+		{":method: GET|:scheme: http|:path: *|:authority: h", ErrTarget},
+		{":method: GET|:scheme: http|:path: http://h/|:authority: h", ErrTarget},
+		{":method: GET|:scheme: http|:path: /a b|:authority: h", ErrTarget},
+		{":method: GET|:scheme: http|:path: /a#b|:authority: h", ErrTarget},
+		{":method: GET|:scheme: ftp|:path: /|:authority: h", ErrPseudo},
+		{":method: |:scheme: http|:path: /|:authority: h", ErrPseudo},
+		{":method: G T|:scheme: http|:path: /|:authority: h", ErrPseudo},
+		{":scheme: http|:path: /|:authority: h", ErrPseudo},
+		{":method: GET|:path: /|:authority: h", ErrPseudo},
+		{":method: GET|:scheme: http|:authority: h", ErrPseudo},
+		{":method: CONNECT|:scheme: http|:path: /|:authority: h:1", ErrPseudo},
+		{":method: CONNECT|:protocol: websocket|:authority: h:1", ErrPseudo},
+		{":method: CONNECT", ErrAuthority},
+		{":method: GET|" + requestLines, ErrPseudo},
+		{requestLines + "|:path: /", ErrPseudo},
+		{requestLines + "|:status: 200", ErrPseudo},
+		{requestLines + "|:other: a", ErrPseudo},
+		{"a: b|" + requestLines, ErrPseudo},
+		{requestLines + "|A: b", ErrField},
+		{requestLines + "|a b: c", ErrField},
+		{requestLines + "|a:b: c", ErrField},
+		{requestLines + "|é: c", ErrField},
+		{requestLines + "|a: b\r\nc: d", ErrField},
+		{requestLines + "|a: b\x00", ErrField},
+		{requestLines + "|a: \x7f", ErrField},
+		{requestLines + "|a:  b", ErrField},
+		{requestLines + "|a: b\t", ErrField},
+		{requestLines + "|connection: close", ErrField},
+		{requestLines + "|keep-alive: 1", ErrField},
+		{requestLines + "|proxy-connection: close", ErrField},
+		{requestLines + "|transfer-encoding: chunked", ErrField},
+		{requestLines + "|upgrade: h2c", ErrField},
+		{requestLines + "|te: gzip", ErrField},
+		{requestLines + "|content-length: 5", ErrLength}, // without a body
+		{requestLines + "|content-length: x", ErrLength},
+		{requestLines + "|content-length: +0", ErrLength},
+		{requestLines + "|content-length: ", ErrLength},
+		{requestLines + "|content-length: 0|content-length: 0", ErrLength},
+		{requestLines + "|content-length: 99999999999999999999", ErrLength},
+	} {
+		p, m := request(t, c.head, true)
+		if m.why != c.want || m.head != (c.want == nil) {
+			t.Errorf("%s: %v, want %v", c.head, m.why, c.want)
+			continue
+		}
+		if c.want != nil || string(m.req.Method) == "CONNECT" {
+			continue
+		}
+		// What is valid passes the decoder of HTTP/1.1 unchanged.
+		var req protocol.Request
+		var h http1.Head
+		b := http1.AppendRequestHead(nil, &m.req)
+		n, err := http1.DecodeRequest(b, &req, &h, &protocol.Limits{Header: 1000, Headers: 100, Message: 100})
+		if err != nil || n != len(b) || !bytes.Equal(req.Path, m.req.Path) || strings.Join(lines(req.Headers), "|") != strings.Join(lines(m.req.Headers), "|") {
+			t.Errorf("%s: as HTTP/1.1 %q, %v", c.head, b, err)
+		}
+		p.c.Close()
+	}
+}
+
+// TestHeadLimits checks what exceeds the limits, and that the connection goes on.
+func TestHeadLimits(t *testing.T) {
+	for _, extra := range []string{"|a: " + strings.Repeat("x", 400), strings.Repeat("|a: b", 7), strings.Repeat("|cookie: b", 7)} {
+		p, m := request(t, requestLines+extra, true)
+		if !m.oversize || m.head || m.reset != nil {
+			t.Errorf("%.20s: oversize %t, head %t", extra, m.oversize, m.head)
+		}
+		p.c.Respond(p.c.streams.get(1), &protocol.Response{Status: 431, DeclaredLength: -1}, nil)
+		p.c.Output(100)
+		if p.c.Open() != 0 {
+			t.Errorf("%.20s: open", extra)
+		}
+	}
+	if _, m := request(t, requestLines+strings.Repeat("|a: b", 6), true); !m.head {
+		t.Error("refused at the limit")
+	}
+	p, _ := request(t, requestLines+strings.Repeat("|a: b", 7), false)
+	p.c.Respond(p.c.streams.get(1), &protocol.Response{Status: 431, DeclaredLength: -1}, nil)
+	if p.c.Output(100); p.c.Open() != 0 {
+		t.Error("the rest of the request is awaited")
+	}
+}
+
+// TestCookies checks that cookies become one field.
+func TestCookies(t *testing.T) {
+	_, m := request(t, requestLines+"|cookie: a=1|x: y|cookie: b=2|z: w|cookie: c=3", true)
+	if got := strings.Join(lines(m.req.Headers), "|"); got != "cookie: a=1; b=2; c=3|x: y|z: w" {
+		t.Error(got)
+	}
+}
+
+// TestLengths checks bodies against Content-Length.
+func TestLengths(t *testing.T) {
+	for _, c := range []struct {
+		length   string
+		pieces   []string
+		trailers bool
+		want     *Error
+	}{
+		{"3", []string{"ab", "c"}, false, nil},
+		{"3", []string{"ab", "c"}, true, nil},
+		{"0", []string{""}, false, nil},
+		{"3", []string{"ab"}, false, ErrLength},
+		{"3", []string{"ab"}, true, ErrLength},
+		{"3", []string{"ab", "cd"}, false, ErrLength},
+	} {
+		p, l := newPeer(t, Options{}), newLibrary()
+		l.out.WriteString(Preface)
+		l.WriteSettings()
+		l.headers(1, false, strings.Split(requestLines+"|content-length: "+c.length, "|")...)
+		for i, s := range c.pieces {
+			l.WriteData(1, i == len(c.pieces)-1 && !c.trailers, []byte(s))
+		}
+		if c.trailers {
+			l.headers(1, true, "a: b")
+		}
+		if err := l.feed(p); err != nil {
+			t.Fatal(err)
+		}
+		if m := p.got[1]; m.why != c.want || m.end != (c.want == nil) || m.head && len(lines(m.req.Headers)) != 0 {
+			t.Errorf("%s, %q: %v, end %t", c.length, c.pieces, m.why, m.end)
+		}
+	}
+}
+
+// TestResponseRules checks which heads of responses are malformed.
+func TestResponseRules(t *testing.T) {
+	for _, c := range []struct {
+		method, head string
+		want         *Error
+	}{
+		{"GET", responseLines, nil},
+		{"GET", ":status: 103|link: a~" + responseLines, nil},
+		{"GET", responseLines + "|host: x|expect: y|set-cookie: a|set-cookie: b", nil},
+		{"HEAD", responseLines + "|content-length: 7", nil},
+		{"GET", ":status: 304|content-length: 7", nil},
+		{"GET", responseLines + "|content-length: 7", ErrLength},
+		{"GET", "a: b", ErrPseudo},
+		{"GET", ":status: 99", ErrPseudo},
+		{"GET", ":status: 600", ErrPseudo},
+		{"GET", ":status: 2000", ErrPseudo},
+		{"GET", ":status: 101", ErrInterim},
+		{"GET", responseLines + "|:status: 200", ErrPseudo},
+		{"GET", responseLines + "|:path: /", ErrPseudo},
+		{"GET", responseLines + "|connection: close", ErrField},
+		{"GET", responseLines + "|x: " + strings.Repeat("y", 500), ErrHeadSize},
+		{"GET", strings.Repeat(":status: 100~", 17) + responseLines, ErrInterim},
+	} {
+		p, l := newPeer(t, Options{Client: true, Limits: protocol.Limits{Header: 400, Headers: 6}}), newLibrary()
+		p.c.Request(&protocol.Request{Method: []byte(c.method), Path: []byte("/"), Authority: []byte("h")}, "http", nil)
+		l.WriteSettings()
+		heads := strings.Split(c.head, "~")
+		for i, head := range heads {
+			l.headers(1, i == len(heads)-1, strings.Split(head, "|")...)
+		}
+		if err := l.feed(p); err != nil {
+			t.Fatalf("%s: %v", c.head, err)
+		}
+		if m := p.got[1]; m.why != c.want || m.head != (c.want == nil) || p.c.Open() != 0 {
+			t.Errorf("%s %s: %v, want %v", c.method, c.head, m.why, c.want)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package http2
+
+import (
+	"encoding/hex"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
+)
+
+// outcomes is a Handler that writes down what happens.
+type outcomes struct {
+	reuser
+	all []string
+}
+
+func (o *outcomes) note(format string, args ...any) {
+	o.all = append(o.all, fmt.Sprintf(format, args...))
+}
+
+func (o *outcomes) ended(st *Stream, end bool) {
+	if end {
+		o.note("end %d", st.ID())
+	}
+}
+
+func (o *outcomes) OnRequest(st *Stream, end bool) {
+	o.note("request %d", st.ID())
+	o.ended(st, end)
+}
+
+func (o *outcomes) NewResponse(st *Stream) (*protocol.Response, *bytebufferpool.ByteBuffer) {
+	return o.reuser.NewResponse(st)
+}
+
+func (o *outcomes) OnResponse(st *Stream, end bool) {
+	o.note("response %d", st.ID())
+	o.ended(st, end)
+}
+func (o *outcomes) OnOversize(st *Stream)                      { o.note("oversize %d", st.ID()) }
+func (o *outcomes) OnData(st *Stream, _ []byte, end bool)      { o.ended(st, end) }
+func (o *outcomes) OnTrailers(st *Stream, _ []protocol.Header) { o.ended(st, true) }
+func (o *outcomes) OnReset(st *Stream, code Code, why *Error) {
+	if why == nil {
+		o.note("reset %d", st.ID())
+	} else {
+		o.note("reset %d %s", st.ID(), why.Reason)
+	}
+}
+
+// serve feeds wire to a server in pieces of n bytes and returns what happens.
+func serve(o Options, wire []byte, n int) []string {
+	h := &outcomes{}
+	h.Conn = New(&o, h)
+	h.Output(1 << 20)
+	for piece := range slices.Chunk(append([]byte(Preface), wire...), n) {
+		if err := h.Feed(piece); err != nil {
+			h.note("conn %s", err.(*Error).Reason)
+			break
+		}
+	}
+	for out := h.Output(1 << 20); len(out) >= frameHead; {
+		f := parseFrame(out)
+		if f.typ == framePing && f.has(flagAck) {
+			h.note("pong")
+		}
+		if f.typ == frameRSTStream && !strings.Contains(strings.Join(h.all, ","), fmt.Sprint("request ", f.id)) {
+			h.note("refused %d %d", f.id, out[frameHead+3])
+		}
+		out = out[frameHead+f.length:]
+	}
+	return h.all
+}
+
+// TestFrames runs the vectors, whole, by bytes and by other pieces.
+func TestFrames(t *testing.T) {
+	text, err := os.ReadFile("testdata/frames.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, cases := "", 0
+	var wire []byte
+	for line := range strings.SplitSeq(string(text), "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		key, rest, _ := strings.Cut(line, " ")
+		switch key {
+		case "":
+		case "case":
+			name, wire = rest, nil
+		case "want":
+			cases++
+			for _, n := range []int{1 << 20, 1, 7, 30} {
+				got := serve(Options{Streams: 2, Limits: protocol.Limits{Header: 1000, Headers: 10}}, wire, n)
+				if s := strings.Join(got, ", "); s != strings.TrimSpace(rest) {
+					t.Errorf("%s, by %d: %s, want %s", name, n, s, rest)
+				}
+			}
+		default:
+			b, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(line), " ", ""))
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			wire = append(wire, b...)
+		}
+	}
+	if cases < 40 {
+		t.Errorf("%d cases", cases)
+	}
+}
