@@ -2,8 +2,9 @@
 // the caller, the reason for another sidecar, and the retries that the failure permits.
 //
 //	codec.go    failures for the errors of codecs
+//	grpc.go     failures and responses as codes of gRPC
 //	failure.go  Failure, its retry class, and the list of all failures
-//	reason.go   failures to and from the reasons of the link
+//	reason.go   failures to and from what another sidecar is told
 //	verdict.go  failures and responses as verdicts on a service
 //
 // It knows the codecs and nothing of the proxy.

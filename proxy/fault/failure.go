@@ -29,6 +29,14 @@ func (f *Failure) WithStatus(status int) *Failure {
 	return &other
 }
 
+// Free reports whether a retry after f is free: no application saw the request.
+func (f *Failure) Free() bool { return f.Retry == RetryFree || f.Retry == RetryFreeElsewhere }
+
+// Error is a Failure as an error, for what looks like a connection.
+type Error struct{ *Failure }
+
+func (e Error) Error() string { return e.Code + ": " + e.Text }
+
 // AsUnsent returns the failure of an unsent request whose connection ended with f.
 func (f *Failure) AsUnsent() *Failure {
 	if f == DialLimit {
@@ -107,7 +115,8 @@ var (
 	QueueFull = &Failure{Code: "overloaded", Status: 503, reason: link.Overload, Retry: RetryUnsendable,
 		Text: "too much work waits for the application"}
 	// StreamLimit means that 4096 requests are in flight on each loop's link or Dubbo
-	// connection, at every endpoint tried. Add endpoints or `loops`, or lower `max_pending`.
+	// connection, at every endpoint tried; or 128 connections of HTTP/2 had no stream free for
+	// `connect_timeout`. Add endpoints or `loops`, or lower `max_pending`.
 	StreamLimit = &Failure{Code: "connection-full", Status: 503, reason: link.Overload, Retry: RetryFreeElsewhere,
 		Text: "the connection to the endpoint carries as many requests as it may"}
 	// DialLimit means that 4096 dials wait, over all services, and no connection to the
@@ -144,6 +153,10 @@ var (
 	// the request.
 	GoAway = &Failure{Code: "upstream-goaway", Status: 502, reason: link.UpstreamConnect, Retry: RetryFree,
 		Text: "the endpoint went away before it took the request"}
+	// Refused means that endpoints of HTTP/2 refuse the request before they look at it
+	// (REFUSED_STREAM), at each of 3 tries: they are overloaded, or about to end.
+	Refused = &Failure{Code: "upstream-refused", Status: 503, reason: link.UpstreamConnect, Retry: RetryFree,
+		Text: "the endpoint refused the request before it took it"}
 	// Reset means that the connection was lost when the endpoint may have seen the request.
 	// Look for crashes, limits of the application, and an idle timeout below `idle_timeout`.
 	// If repeating is harmless, set `idempotent: true`: then the request is retried elsewhere.
@@ -216,6 +229,15 @@ var (
 	// HTTP/1.1: it got a GOAWAY with HTTP_1_1_REQUIRED. Set the client to HTTP/1.1.
 	HTTP2NotServed = &Failure{Code: "http2-not-served", Status: 505,
 		Text: "the client speaks HTTP/2, and this listener HTTP/1.1"}
+	// HTTP2Flood means that a client of HTTP/2 exceeded one of `limits.http2` without a request in
+	// return: it got a GOAWAY with ENHANCE_YOUR_CALM. The log and `remora_http2_errors_total{reason}`
+	// say which. See where the client is from.
+	HTTP2Flood = &Failure{Code: "http2-flood", Status: 429,
+		Text: "the client sent too many frames of HTTP/2 without use"}
+	// HTTP2Error means that a client broke the rules of HTTP/2, and its connection or stream ended
+	// with an error. The log says how.
+	HTTP2Error = &Failure{Code: "http2-error", Status: 400,
+		Text: "the client broke the rules of HTTP/2"}
 	// TLSNotServed means that the client began a TLS handshake with a listener without `tls`: it
 	// got the alert handshake_failure. Let it use `http://`, or the port of a listener with `tls`.
 	TLSNotServed = &Failure{Code: "tls-not-served", Status: 400,

@@ -39,6 +39,17 @@ var failures = map[link.Reason]*Failure{
 	link.Malformed:         BadRequest,
 }
 
+// OfCode returns the failure for which another sidecar has refused a stream, whose stable code it sent,
+// or nil if an application may have seen the stream.
+func OfCode(code []byte) *Failure {
+	for _, f := range [...]*Failure{Draining, Connect, GoAway, Refused} {
+		if string(code) == f.Code {
+			return f
+		}
+	}
+	return nil
+}
+
 // OfReason returns the failure of a request that another sidecar refused.
 func OfReason(why link.Reason) *Failure {
 	if f := failures[why]; f != nil {
