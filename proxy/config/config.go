@@ -6,8 +6,11 @@ import "time"
 // here, and nowhere else in this package. A name has a constant only if a default or a
 // rule of this package mentions it.
 var (
-	// Protocols are what listeners, services and endpoints may speak.
-	Protocols = []string{ProtocolHTTP, ProtocolDubbo, ProtocolLink, ProtocolTCP}
+	// Protocols are what services and endpoints may speak.
+	Protocols = []string{ProtocolHTTP, ProtocolHTTP2, ProtocolGRPC, ProtocolDubbo, ProtocolLink, ProtocolTCP}
+
+	// ListenerProtocols are what listeners may speak. One with http takes HTTP/2 as well.
+	ListenerProtocols = []string{ProtocolHTTP, ProtocolDubbo, ProtocolLink, ProtocolTCP}
 
 	// Registries are the sources of endpoints.
 	Registries = []string{DiscoverEtcd, DiscoverStatic}
@@ -17,11 +20,13 @@ var (
 )
 
 // lists are the lists by the name in the tag of a field, as in list:"protocols".
-var lists = map[string][]string{"protocols": Protocols, "registries": Registries, "policies": Policies}
+var lists = map[string][]string{"protocols": Protocols, "listener protocols": ListenerProtocols, "registries": Registries, "policies": Policies}
 
 // Protocols that a default or a rule mentions.
 const (
 	ProtocolHTTP  = "http"  // HTTP/1.1
+	ProtocolHTTP2 = "http2" // HTTP/2
+	ProtocolGRPC  = "grpc"  // HTTP/2 with gRPC
 	ProtocolLink  = "link"  // the inter-agent protocol
 	ProtocolDubbo = "dubbo" // Dubbo 2
 	ProtocolTCP   = "tcp"   // opaque bytes
@@ -56,13 +61,20 @@ const (
 )
 
 // Names of failures in Retry.On, which a retry follows. Retry.On may also contain a
-// status code, such as "503".
+// status code, such as "503", and the code of a gRPC error.
 const (
 	RetryConnect = "connect" // no connection, or nothing of the request was sent
 	RetryRefused = "refused" // the provider's admission refused it
 	RetryReset   = "reset"   // the connection broke before the response, or Retry.PerTryTimeout has passed
 	Retry5xx     = "5xx"     // any response with a status of 500 or more
 )
+
+// GRPCErrors are the codes of gRPC in Retry.On, in the order of their numbers.
+var GRPCErrors = []string{
+	"cancelled", "unknown", "invalid-argument", "deadline-exceeded", "not-found", "already-exists", "permission-denied",
+	"resource-exhausted", "failed-precondition", "aborted", "out-of-range", "unimplemented", "internal", "unavailable",
+	"data-loss", "unauthenticated",
+}
 
 // What becomes of escaped slashes.
 const (
@@ -190,7 +202,7 @@ type Listener struct {
 	// Mode of the file of a Unix socket, such as `"0660"`. Empty means that the umask decides.
 	Mode FileMode `yaml:"mode" reload:"restart"`
 	// Required. What peers speak.
-	Protocol string `yaml:"protocol" list:"protocols" reload:"restart"`
+	Protocol string `yaml:"protocol" list:"listener protocols" reload:"restart"`
 	// Service of all traffic. Empty means by `routes`. Required for `link`.
 	Service string `yaml:"service"`
 	// A `link` listener off loopback needs no `tls`: its network is trusted.
@@ -248,6 +260,32 @@ type Limits struct {
 	AdminConnections int `yaml:"admin_connections" min:"1" max:"65536" reload:"restart"`
 	// Messages in memory. Above it, large holders get 503 `overloaded`; a quarter above it, 503 `shed`.
 	Buffered int64 `yaml:"buffered" unit:"size" min:"1MiB" max:"1024GiB"`
+
+	HTTP2 HTTP2 `yaml:"http2"`
+}
+
+// HTTP2 are the limits of a client's connection by HTTP/2. All but Streams and Continuations bound
+// counts of what the client sends without a request or data in return: each response takes one off
+// each count, each second a tenth of the limit, and each DATA frame with data, either way, one off all
+// but Resets and Provoked. Above a bound the connection ends with GOAWAY and ENHANCE_YOUR_CALM, and a
+// failure `http2-flood` is counted.
+type HTTP2 struct {
+	// Requests at a time on a connection, as the client is told. One more is refused.
+	Streams int `yaml:"streams" min:"1" max:"4096" reload:"next connection"`
+	// RST_STREAM received.
+	Resets int `yaml:"resets" min:"1" max:"1000000" reload:"next connection"`
+	// Errors of the client for which a stream is reset.
+	Provoked int `yaml:"provoked" min:"1" max:"1000000" reload:"next connection"`
+	// CONTINUATION frames of one header section.
+	Continuations int `yaml:"continuations" min:"1" max:"65536" reload:"next connection"`
+	// PING received.
+	Pings int `yaml:"pings" min:"1" max:"1000000" reload:"next connection"`
+	// SETTINGS received.
+	Settings int `yaml:"settings" min:"1" max:"1000000" reload:"next connection"`
+	// DATA received that has neither data nor END_STREAM.
+	EmptyData int `yaml:"empty_data" min:"1" max:"1000000" reload:"next connection"`
+	// WINDOW_UPDATE and PRIORITY, and frames of unknown types or of streams that are over. 512 bytes of data sent take one off, too.
+	Others int `yaml:"others" min:"1" max:"1000000" reload:"next connection"`
 }
 
 // Timeouts of downstream connections.

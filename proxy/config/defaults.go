@@ -18,6 +18,7 @@ func Default() *Config {
 		Limits: Limits{
 			Message: 4 << 20, Header: 64 << 10, Headers: 128, Pipelined: 16,
 			Connections: 16384, Streams: 1024, AdminConnections: 64, Buffered: 256 << 20,
+			HTTP2: defaultHTTP2(),
 		},
 		Timeouts: Timeouts{
 			Detect: 100 * time.Millisecond, Header: 10 * time.Second, Body: 30 * time.Second,
@@ -90,3 +91,9 @@ func defaultCheck() Check {
 
 // defaultAllow returns rules that are enforced once there is one.
 func defaultAllow() Allow { return Allow{Enforce: true} }
+
+func defaultHTTP2() HTTP2 {
+	return HTTP2{
+		Streams: 250, Resets: 1000, Provoked: 200, Continuations: 32, Pings: 200, Settings: 100, EmptyData: 200, Others: 2000,
+	}
+}

@@ -39,7 +39,7 @@ func TestProtocolMissing(t *testing.T) {
 	} {
 		_, err := Parse("a.yaml", []byte(`listeners: [{name: a, address: "127.0.0.1:0", service: s`+given+`}]
 services: {s: {discover: static, endpoints: ["127.0.0.1:1"]}}`), environment)
-		if want += strings.Join(Protocols, ", "); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if want += strings.Join(ListenerProtocols, ", "); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: got %v, want %s", given, err, want)
 		}
 	}

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 )
@@ -75,6 +77,26 @@ func TestHedgeDefaultAnyBudget(t *testing.T) {
 		}
 		if mode == "" && c.Services["s"].Hedge.Mode != HedgeShadow {
 			t.Errorf("mode %s is the default", c.Services["s"].Hedge.Mode)
+		}
+	}
+}
+
+// TestRetryCodes: retry.on may name codes of gRPC, spelled as everywhere.
+func TestRetryCodes(t *testing.T) {
+	const expected = "expected one of connect, refused, reset, 5xx, a status such as 503 or a code of gRPC such as unavailable, got "
+	for on, want := range map[string]string{
+		`[unavailable, resource-exhausted, "503"]`: "",
+		`[` + strings.Join(GRPCErrors, ", ") + `]`: "",
+		`[UNAVAILABLE]`:              `f:1:83: services.s.retry.on[0]: ` + expected + `"UNAVAILABLE"; did you mean unavailable?`,
+		`[reset, deadline_exceeded]`: `f:1:90: services.s.retry.on[1]: ` + expected + `"deadline_exceeded"; did you mean deadline-exceeded?`,
+		`[ok]`:                       `f:1:83: services.s.retry.on[0]: ` + expected + `"ok"`,
+		`[unavailable, unavailable]`: `f:1:96: services.s.retry.on[1]: "unavailable" is listed twice`,
+	} {
+		text := `services: {s: {discover: static, endpoints: ["a:1"], protocol: http, retry: {on: ` + on + `}}}` + "\n" +
+			`listeners: [{name: a, address: "127.0.0.1:1", protocol: http}]` + "\nroutes: [{service: s}]\n"
+		_, err := Parse("f", []byte(text), func(string) (string, bool) { return "", false })
+		if got := fmt.Sprint(err); (err == nil) != (want == "") || err != nil && got != want {
+			t.Errorf("%s: %v, want %s", on, got, want)
 		}
 	}
 }

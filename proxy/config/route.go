@@ -146,7 +146,7 @@ type Policy struct {
 type Retry struct {
 	// Retries that cost a token of `hedge.budget`. A request that surely reached no application is retried free, at up to 3 endpoints.
 	Attempts int `yaml:"attempts" min:"1" max:"10"`
-	// `connect`, `refused`, `reset`, `5xx`, or a status such as `"503"`. Empty means never. `reset` and statuses need an idempotent request.
+	// `connect`, `refused`, `reset`, `5xx`, a status such as `"503"`, or a [code of gRPC](grpc.md) such as `unavailable`. Empty means never. `reset`, statuses and codes need an idempotent request.
 	On []string `yaml:"on"`
 	// For each attempt, below `timeout`. Then it has failed as after a `reset`: retried, or 504 `upstream-timeout`. 0 means none.
 	PerTryTimeout time.Duration `yaml:"per_try_timeout"`

@@ -14,7 +14,7 @@ type Service struct {
 	Endpoints []Endpoint `yaml:"endpoints"` // static ones
 	// Links may open streams of any bytes to it, past the limits of requests. `tcp` services take them anyway.
 	Opaque bool `yaml:"opaque"`
-	// What the endpoints speak, unless the registry says otherwise. With `discover: static` the default is `http`.
+	// What the endpoints speak, unless the registry says otherwise. `grpc` is `http2`, over which calls of gRPC come. With `discover: static` the default is `http`.
 	Protocol string `yaml:"protocol" list:"protocols" reload:"new service"`
 	// Version of the PROXY protocol whose header begins each connection to an endpoint. `tcp` only.
 	ProxyProtocol string `yaml:"proxy_protocol" oneof:"off v1 v2" reload:"new service"`
@@ -43,6 +43,12 @@ type Service struct {
 	RateLimit RateLimit  `yaml:"rate_limit"`
 	Allow     Allow      `yaml:"allow"`
 	TLS       ServiceTLS `yaml:"tls"`
+}
+
+// SpeaksHTTP reports whether the endpoints speak HTTP of any version, unless the registry says
+// otherwise.
+func (s *Service) SpeaksHTTP() bool {
+	return s.Protocol == ProtocolHTTP || s.Protocol == ProtocolHTTP2 || s.Protocol == ProtocolGRPC
 }
 
 // Endpoint is a static endpoint. In the file it may be plain "host:port".
@@ -130,12 +136,14 @@ type Register struct {
 }
 
 // Check is an active health check: of each endpoint of a service, or of the
-// application behind a registration. With neither HTTP nor TCP there is none.
+// application behind a registration. Without HTTP, TCP and GRPC there is none.
 type Check struct {
 	// Path of a GET that must return 200 to 399.
 	HTTP string `yaml:"http"`
 	// An accepted connection is enough.
 	TCP bool `yaml:"tcp"`
+	// Service that `grpc.health.v1` must report as serving, by HTTP/2. `/` means the server as a whole.
+	GRPC string `yaml:"grpc"`
 	// Time from one check to the next.
 	Interval time.Duration `yaml:"interval" min:"10ms"`
 	// For one check. Then it has failed.
@@ -147,4 +155,4 @@ type Check struct {
 }
 
 // Enabled reports whether anything is checked.
-func (c *Check) Enabled() bool { return c.HTTP != "" || c.TCP }
+func (c *Check) Enabled() bool { return c.HTTP != "" || c.TCP || c.GRPC != "" }

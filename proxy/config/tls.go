@@ -51,7 +51,7 @@ type TLSBlock struct {
 	TLS  *TLS
 
 	Listener *ListenerTLS // the block, if it is a listener's
-	HTTP     bool         // of a listener or service with protocol http
+	HTTP     bool         // of a listener or service that speaks HTTP
 }
 
 // TLSName returns the name of the tls block of a listener, service or registry: its path
@@ -116,7 +116,7 @@ func (v *validator) serviceTLS(at path, s *Service) {
 	}
 	v.tls(at, &s.TLS.TLS)
 	switch s.Protocol {
-	case ProtocolHTTP:
+	case ProtocolHTTP, ProtocolHTTP2, ProtocolGRPC:
 		v.httpServiceTLS(at, s)
 		return
 	case ProtocolLink:
@@ -125,9 +125,9 @@ func (v *validator) serviceTLS(at path, s *Service) {
 		v.refuseIf(len(s.TLS.Peers) == 0, at.key("peers"),
 			"missing; the address of an endpoint does not say which certificate to expect")
 	default:
-		v.report(at, "not supported for services with protocol %s, only with http, link and tcp", s.Protocol)
+		v.report(at, "not supported for services with protocol %s, only with http, http2, grpc, link and tcp", s.Protocol)
 	}
-	v.refuseIf(s.TLS.SNI != "", at.key("sni"), "only an http service has it; this one is %s", s.Protocol)
+	v.refuseIf(s.TLS.SNI != "", at.key("sni"), "only a service that speaks HTTP has it; this one is %s", s.Protocol)
 }
 
 // linkTLS checks the tls of a link. Both sidecars of a link prove their identity, so
@@ -238,7 +238,7 @@ const SNIHost = "host"
 func (t *ServiceTLS) Enabled() bool { return t.TLS.Enabled() || t.SNI != "" }
 
 // HTTPS reports whether the endpoints are called by HTTP over TLS.
-func (s *Service) HTTPS() bool { return s.Protocol == ProtocolHTTP && s.TLS.Enabled() }
+func (s *Service) HTTPS() bool { return s.SpeaksHTTP() && s.TLS.Enabled() }
 
 // ByHost reports whether the name depends on the request.
 func (t *ServiceTLS) ByHost() bool { return t.SNI == SNIHost }
@@ -304,8 +304,8 @@ func (v *validator) onlyHTTP(at path, l *Listener) {
 func (v *validator) httpServiceTLS(at path, s *Service) {
 	t := &s.TLS
 	v.refuseIf(t.SNI != "" && !isHostName(t.SNI), at.key("sni"), "expected a host name, or host for the request's Host, got %q", t.SNI)
-	v.refuseIf(t.ByHost() && s.Check.HTTP != "", at.key("sni"),
-		"host contradicts check.http: a check is no request, and has no Host; expected a name, or check: {tcp: true}")
+	v.refuseIf(t.ByHost() && (s.Check.HTTP != "" || s.Check.GRPC != ""), at.key("sni"),
+		"host contradicts check: a check is no request, and has no Host; expected a name, or check: {tcp: true}")
 	v.refuseIf(t.SNI == "" && len(t.Peers) == 0 && slices.ContainsFunc(s.Endpoints, func(e Endpoint) bool { return unixaddr.Is(e.Address) }),
 		at.key("sni"), "missing; a Unix socket has no name that its certificate could have")
 }

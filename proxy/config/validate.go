@@ -139,7 +139,7 @@ func (v *validator) listeners() {
 func (v *validator) listener(at path, l *Listener) {
 	switch l.Protocol {
 	case "":
-		v.report(at.key("protocol"), "missing; expected one of %s", strings.Join(Protocols, ", "))
+		v.report(at.key("protocol"), "missing; expected one of %s", strings.Join(ListenerProtocols, ", "))
 	case ProtocolLink:
 		v.refuseIf(l.Address != "" && !isLoopback(l.Address) && !l.Insecure && !l.TLS.Enabled(),
 			at, "a link that is not on loopback needs tls, or insecure: true")
@@ -213,12 +213,12 @@ func (v *validator) route(i int, r *Route) {
 	case r.Answers():
 		v.answer(at, r)
 	case len(r.Split) > 0:
-		v.split(at.key("service"), r.Split, v.routeProtocol(&r.Match))
+		v.split(at.key("service"), r.Split, &r.Match)
 	case r.Service == "":
 		v.report(at.key("service"), "missing; a route needs a service, redirect or respond")
 	default:
 		v.reference(at.key("service"), r.Service)
-		v.protocols(at.key("service"), r.Service, v.routeProtocol(&r.Match))
+		v.routeTarget(at.key("service"), r.Service, &r.Match)
 	}
 	match := at.key("match")
 	v.matchPath(match, &r.Match)
@@ -253,8 +253,8 @@ func (v *validator) retry(at path, p *Policy) {
 		case condition == "timeout":
 			v.report(shown, "%s includes an attempt that had no response within per_try_timeout", RetryReset)
 		case !isRetryCondition(condition):
-			v.report(shown, "expected one of %s or a status such as 503, got %q%s",
-				strings.Join(retryConditions, ", "), condition, didYouMean(condition, retryConditions))
+			v.report(shown, "expected one of %s, a status such as 503 or a code of gRPC such as unavailable, got %q%s",
+				strings.Join(retryConditions, ", "), condition, didYouMean(condition, slices.Concat(retryConditions, GRPCErrors)))
 		case slices.Contains(p.Retry.On[:i], condition):
 			v.report(shown, "%q is listed twice", condition)
 		}
@@ -269,10 +269,10 @@ func (v *validator) tryTimeout(at path, p *Policy) {
 
 var retryConditions = []string{RetryConnect, RetryRefused, RetryReset, Retry5xx}
 
-// isRetryCondition reports whether s is a named condition or a 5xx status.
+// isRetryCondition reports whether s is a named condition, a code of gRPC or a 5xx status.
 func isRetryCondition(s string) bool {
 	status, err := strconv.Atoi(s)
-	return slices.Contains(retryConditions, s) || err == nil && len(s) == 3 && status >= 500 && status <= 599
+	return slices.Contains(retryConditions, s) || slices.Contains(GRPCErrors, s) || err == nil && len(s) == 3 && status >= 500 && status <= 599
 }
 
 // hedge checks the delays. It checks the timeout and the budget only if hedging is on: shadow

@@ -14,15 +14,30 @@ func (v *validator) protocols(at path, name, sent string) {
 	s := v.config.Services[name]
 	switch {
 	case s == nil:
-	case sent == ProtocolTCP && s.Protocol == ProtocolDubbo:
+	case sent == ProtocolTCP && s.multiplexed():
 		v.report(at, "service %s speaks %s; opaque tcp needs a service with protocol: %s, %s or %s",
 			name, s.Protocol, ProtocolTCP, ProtocolHTTP, ProtocolLink)
 	case sent != ProtocolTCP && s.Protocol == ProtocolTCP:
 		v.report(at, "service %s takes opaque bytes, not requests; expected one with protocol: %s, %s or %s",
 			name, ProtocolLink, ProtocolHTTP, ProtocolDubbo)
-	case sent == ProtocolDubbo && s.Protocol == ProtocolHTTP:
+	case sent == ProtocolDubbo && s.SpeaksHTTP():
 		v.report(at, "service %s speaks %s, and Dubbo calls can't be converted to it; expected one with protocol: %s or %s",
 			name, s.Protocol, ProtocolLink, ProtocolDubbo)
+	}
+}
+
+// multiplexed reports whether requests share the connections to the endpoints, which take no opaque
+// bytes therefore.
+func (s *Service) multiplexed() bool {
+	return s.Protocol == ProtocolDubbo || s.Protocol == ProtocolHTTP2 || s.Protocol == ProtocolGRPC
+}
+
+// routeTarget reports a service that can't take what a route sends to it.
+func (v *validator) routeTarget(at path, name string, m *Match) {
+	v.protocols(at, name, v.routeProtocol(m))
+	if s := v.config.Services[name]; s != nil && s.multiplexed() && slices.Contains(m.Method, "CONNECT") {
+		v.report(at, "match.method has CONNECT, and service %s speaks %s, which has no tunnels; expected one with protocol: %s or %s",
+			name, s.Protocol, ProtocolHTTP, ProtocolLink)
 	}
 }
 

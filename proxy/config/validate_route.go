@@ -162,7 +162,7 @@ func (v *validator) policy(at path, p *Policy, inherited []*Policy) {
 
 // split reports a split without weight, and shares whose service is missing, listed
 // twice or of the wrong protocol.
-func (v *validator) split(at path, shares []Share, sent string) {
+func (v *validator) split(at path, shares []Share, m *Match) {
 	sum, seen := 0, map[string]bool{}
 	for i, s := range shares {
 		item := at.item(i)
@@ -173,7 +173,7 @@ func (v *validator) split(at path, shares []Share, sent string) {
 			v.report(item.key("name"), "%s is listed twice", s.Name)
 		default:
 			v.reference(item.key("name"), s.Name)
-			v.protocols(item.key("name"), s.Name, sent)
+			v.routeTarget(item.key("name"), s.Name, m)
 		}
 		seen[s.Name] = true
 		sum += s.Weight
@@ -334,7 +334,7 @@ func (v *validator) mirror(at path, r *Route) {
 	v.refuseIf(v.routeProtocol(&r.Match) == ProtocolDubbo, at, "calls of Dubbo are not copied")
 	switch s := v.config.Services[name]; {
 	case s == nil:
-	case s.Protocol != ProtocolHTTP && s.Protocol != ProtocolLink:
+	case !s.SpeaksHTTP() && s.Protocol != ProtocolLink:
 		v.report(shown, "service %s speaks %s; expected one with protocol: %s or %s", name, s.Protocol, ProtocolLink, ProtocolHTTP)
 	case s.Allow.Given():
 		v.report(shown, "service %s has allow rules, which are for callers: a copy has none", name)

@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -47,6 +48,9 @@ func (v *validator) service(s *Service) {
 // check reports errors that any check may have.
 func (v *validator) check(at path, c *Check) {
 	v.refuseIf(c.HTTP != "" && c.TCP, at, "expected http or tcp, got both")
+	v.refuseIf(c.GRPC != "" && (c.HTTP != "" || c.TCP), at, "expected http, tcp or grpc, got grpc and another one")
+	v.refuseIf(c.GRPC != "/" && strings.Contains(c.GRPC, "/"), at.key("grpc"),
+		"expected the name of a service such as shop.Cart, or / for the server as a whole, got %q", public(c.GRPC))
 	if _, err := url.ParseRequestURI(c.HTTP); c.HTTP != "" && (err != nil || !strings.HasPrefix(c.HTTP, "/")) {
 		v.report(at.key("http"), `expected a path that starts with "/", got %q`, public(c.HTTP))
 	}
@@ -57,6 +61,9 @@ func (v *validator) check(at path, c *Check) {
 func (v *validator) serviceCheck(at path, s *Service) {
 	v.check(at, &s.Check)
 	isForeign := s.Discover == DiscoverStatic && s.Protocol != ProtocolHTTP
+	noGRPC := slices.Contains([]string{ProtocolLink, ProtocolDubbo, ProtocolTCP}, s.Protocol)
+	v.refuseIf(s.Check.GRPC != "" && s.Discover == DiscoverStatic && noGRPC, at.key("grpc"),
+		"the endpoints speak %s, not gRPC; expected tcp: true", s.Protocol)
 	v.refuseIf(s.Check.HTTP != "" && isForeign, at.key("http"),
 		"the endpoints speak %s, not %s; expected tcp: true", s.Protocol, ProtocolHTTP)
 }
@@ -72,8 +79,8 @@ func (v *validator) registerCheck(at path, c *Check, l *Listener) {
 	switch {
 	case l.Service == "":
 		v.report(at, "listener %q has no service, so there is nothing to check", l.Name)
-	case s != nil && s.TLS.ByHost() && c.HTTP != "":
-		v.report(at.key("http"), "contradicts tls.sni: host of service %s: a check is no request, and has no Host; expected tcp: true", s.Name)
+	case s != nil && s.TLS.ByHost() && (c.HTTP != "" || c.GRPC != ""):
+		v.report(at, "contradicts tls.sni: host of service %s: a check is no request, and has no Host; expected tcp: true", s.Name)
 	case s != nil && s.Discover != DiscoverStatic:
 		v.report(at, "service %s has no static endpoints, so there is nothing to check", s.Name)
 	}
