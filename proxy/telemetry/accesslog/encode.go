@@ -16,7 +16,7 @@ const (
 )
 
 // maxLine bounds the length of a line of JSON: escaping makes at most six bytes of one.
-const maxLine = 6*(5*maxName+6*maxWord+2*maxID+maxPath) + 1024
+const maxLine = 6*(5*maxName+7*maxWord+2*maxID+maxPath) + 1024
 
 // encoder encodes lines, and caches the digits of the last second. Its zero value is ready.
 type encoder struct {
@@ -61,6 +61,7 @@ func (e *encoder) append(b []byte, r *Record) []byte {
 	b = appendText(b, `,"endpoint":"`, r.Endpoint, maxName)
 	b = appendText(b, `,"outcome":"`, r.Outcome, maxWord)
 	b = appendInt(b, `,"status":`, int64(r.Status))
+	b = appendText(b, `,"grpc_status":"`, r.GRPC, maxWord)
 	b = appendText(b, `,"error":"`, r.Error, maxWord)
 	b = appendText(b, `,"fault":"`, r.Fault, maxWord)
 	b = appendInt(b, `,"bytes_in":`, r.BytesIn)

@@ -102,6 +102,7 @@ var formatValues = map[string]*formatValue{
 	"service":     textValue(maxName, func(r *Record, _ *formatPart) string { return r.Service }),
 	"endpoint":    textValue(maxName, func(r *Record, _ *formatPart) string { return r.Endpoint }),
 	"outcome":     textValue(maxWord, func(r *Record, _ *formatPart) string { return r.Outcome }),
+	"grpc_status": textValue(maxWord, func(r *Record, _ *formatPart) string { return r.GRPC }),
 	"error":       textValue(maxWord, func(r *Record, _ *formatPart) string { return r.Error }),
 	"fault":       textValue(maxWord, func(r *Record, _ *formatPart) string { return r.Fault }),
 	"header NAME": textValue(maxName, func(r *Record, p *formatPart) []byte { return protocol.Find(r.Headers, p.Header) }),

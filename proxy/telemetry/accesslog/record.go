@@ -22,6 +22,7 @@ type Record struct {
 	Endpoint string // "ip:port" of the endpoint that responded, or of the last attempt
 	Outcome  string
 	Status   int    // sent to the client; 0 means none
+	GRPC     string // name of the code that a gRPC call ended with; empty for other requests
 	Error    string // stable code, if the sidecar itself made the response
 	Fault    string // what the route has injected: delay, abort, or both
 

@@ -23,6 +23,9 @@ type StreamEnd struct {
 	Cut      bool           // it ended in a reset
 	Endpoint string         // "ip:port"; empty means none, or the one in the record
 	In, Out  int64          // bytes of the bodies, to the endpoint and from it
+
+	GRPC bool // it was a gRPC call, which ended with Code
+	Code protocol.GRPCCode
 }
 
 // StreamOpaque is the kind of a stream of an unknown protocol.
@@ -78,6 +81,13 @@ func (s *StreamRecord) End(e StreamEnd) {
 	if e.Status != 0 {
 		r.Status = e.Status
 	}
+	counts := r.Status
+	if e.GRPC {
+		r.GRPC = e.Code.String()
+		if r.Status == 200 {
+			counts = fault.StatusOfGRPC(e.Code)
+		}
+	}
 	failed := e.Failure != nil
 	switch {
 	case e.Cut: // a failure may be its consequence
@@ -90,7 +100,7 @@ func (s *StreamRecord) End(e StreamEnd) {
 	case r.Status == 0:
 		r.Outcome = outcomeClosed
 	default:
-		o := stats.OutcomeOf(r.Status)
+		o := stats.OutcomeOf(counts)
 		r.Outcome, failed = o.String(), o.Failed()
 	}
 	s.log.loop.Post(func() { s.log.ended(r, failed) })

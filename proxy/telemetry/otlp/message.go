@@ -61,7 +61,7 @@ func exchangeSpan(r *trace.Record) *tracepb.Span {
 	if r.Status == 0 {
 		s.Attributes = append(s.Attributes, text("remora.outcome", trace.Cancelled.String()))
 	}
-	setResult(s, r, r.Status, r.Error)
+	setResult(s, r, r.Status, r.GRPC, r.Error)
 	return s
 }
 
@@ -85,19 +85,27 @@ func attemptSpan(r *trace.Record, a *trace.Attempt) *tracepb.Span {
 	if a.Number > 0 && !r.RPC {
 		s.Attributes = append(s.Attributes, number("http.request.resend_count", a.Number))
 	}
-	setResult(s, r, a.Status, a.Error)
+	setResult(s, r, a.Status, a.GRPC, a.Error)
 	return s
 }
 
 // setResult sets the HTTP status, if there is one, and the code of a failure. The span
 // is an error if it failed without a response. A client span (an attempt) is also one
 // with a status from 400, a server span (the exchange) with a status from 500.
-func setResult(s *tracepb.Span, r *trace.Record, status int, code string) {
+func setResult(s *tracepb.Span, r *trace.Record, status int, call trace.GRPC, code string) {
+	client := s.Kind == tracepb.Span_SPAN_KIND_CLIENT
+	if call.Known {
+		s.Attributes = append(s.Attributes, text("rpc.system", "grpc"), number("rpc.grpc.status_code", int(call.Code)))
+	}
 	if status != 0 && !r.RPC {
 		s.Attributes = append(s.Attributes, number("http.response.status_code", status))
 	}
-	wrong := status >= 500 || status >= 400 && s.Kind == tracepb.Span_SPAN_KIND_CLIENT || status == 0 && code != ""
-	if wrong && code == "" {
+	wrong := status >= 500 || status >= 400 && client || status == 0 && code != "" || call.Wrong(client)
+	switch {
+	case !wrong || code != "":
+	case call.Known:
+		code = call.Code.String()
+	default:
 		code = strconv.Itoa(status)
 	}
 	if code != "" {

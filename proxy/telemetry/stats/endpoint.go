@@ -8,7 +8,7 @@ const (
 	AttemptBroken                        // no response: unreachable, or a violation of the protocol
 	AttemptUnseen                        // a response that no caller waited for
 	AttemptServed                        // a response
-	AttemptFailure                       // a response with status 5xx
+	AttemptFailure                       // a response with status 5xx, or of gRPC one that counts as such
 
 	// AttemptOutcomes is the number of outcomes.
 	AttemptOutcomes = int(AttemptFailure) + 1

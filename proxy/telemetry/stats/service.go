@@ -2,6 +2,7 @@ package stats
 
 import (
 	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/hedge"
 )
 
@@ -33,11 +34,15 @@ func OutcomeOf(status int) Outcome {
 // Failed reports whether o is a failure of the application or the sidecar.
 func (o Outcome) Failed() bool { return o == Outcome5xx || o == OutcomeFailed }
 
+// GRPCCodes counts gRPC calls by code.
+type GRPCCodes [protocol.GRPCCodes]uint64
+
 // ServiceStats are the counts of one service on one loop.
 type ServiceStats struct {
 	Requests          uint64 // admitted: not refused because of a limit of the process or service
 	Outcomes          [Outcomes]uint64
 	Batch             [Outcomes]uint64 // of these, batch requests
+	GRPC              GRPCCodes        // of these, gRPC calls by their code
 	Latency           Histogram        // from the complete request to the complete response; of failures only timeouts
 	BytesIn           uint64           // of requests admitted: headers and body, as a loop holds them
 	BytesOut          uint64           // of responses of the application, without streams
@@ -68,6 +73,9 @@ func (s *ServiceStats) Add(o *ServiceStats) {
 	}
 	for i, n := range o.Batch {
 		s.Batch[i] += n
+	}
+	for i, n := range o.GRPC {
+		s.GRPC[i] += n
 	}
 	s.Latency.Add(&o.Latency)
 	s.BytesIn += o.BytesIn

@@ -28,6 +28,10 @@ type WorkerStats struct {
 	// Unrouted counts, by listener, those of Errors that no service counts: the request was
 	// refused before it was admitted to one.
 	Unrouted map[string]uint64
+
+	// HTTP2 counts, by reason, the connections and streams of HTTP/2 that ended with an error of
+	// the client. What did not occur has no entry.
+	HTTP2 map[string]uint64
 }
 
 // Errors are counts of error responses.
@@ -66,6 +70,15 @@ func (s *WorkerStats) Refused(listener string) {
 		listener = ""
 	}
 	s.Unrouted[listener]++
+}
+
+// Misused counts a connection or stream of HTTP/2 that ended for one of the codec's reasons, beside
+// Failed.
+func (s *WorkerStats) Misused(reason string) {
+	if s.HTTP2 == nil {
+		s.HTTP2 = make(map[string]uint64)
+	}
+	s.HTTP2[reason]++
 }
 
 // Of returns the number of error responses with a code, over all listeners.

@@ -1,6 +1,10 @@
 package trace
 
-import "time"
+import (
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+)
 
 // Record describes one sampled request at one sidecar: the span of its exchange, and
 // the spans of its attempts, which are children of the exchange's span. It owns its
@@ -20,7 +24,8 @@ type Record struct {
 	RequestID string // empty if there is none
 	Service   string // empty if no route matched
 
-	Status int    // sent to the caller; 0 if the caller disconnected first
+	Status int // sent to the caller; 0 if the caller disconnected first
+	GRPC   GRPC
 	Error  string // stable code, if the sidecar itself made the response; empty otherwise
 
 	// Attempts is indexed by their number. Attempts that were not sent have no Span.
@@ -39,8 +44,28 @@ type Attempt struct {
 	Ended     time.Duration // when the endpoint had sent its response, or confirmed the cancel
 
 	Status  int // of the response; 0 means none
+	GRPC    GRPC
 	Outcome Outcome
 	Error   string // stable code of a failure; empty means none
+}
+
+// GRPC is the outcome of a gRPC call.
+type GRPC struct {
+	Known bool // reports whether it is a gRPC call, and has ended
+	Code  protocol.GRPCCode
+}
+
+// Wrong reports whether the call is an error, by OpenTelemetry's conventions: to a client every code
+// but ok is, to a server only those that are not the fault of its client.
+func (g GRPC) Wrong(client bool) bool {
+	switch g.Code {
+	case protocol.GRPCOK:
+		return false
+	case protocol.GRPCUnknown, protocol.GRPCDeadlineExceeded, protocol.GRPCUnimplemented, protocol.GRPCInternal,
+		protocol.GRPCUnavailable, protocol.GRPCDataLoss, protocol.GRPCOther:
+		return g.Known
+	}
+	return g.Known && client
 }
 
 // Note sets the outcome of the attempt, unless it was cancelled before. The requests
