@@ -2,6 +2,7 @@ package reactor
 
 import (
 	"math"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -87,4 +88,34 @@ func (c *conn) stalled(n int) bool {
 		return false
 	}
 	return c.loop.now-d.progress >= time.Duration(c.loop.eng.stall.Load())
+}
+
+// kernelListener is a net.Listener on a socket of its own.
+type kernelListener interface {
+	syscall.Conn
+	SetDeadline(t time.Time) error
+}
+
+// longAgo is a deadline that ends an accept at once.
+var longAgo = time.Unix(1, 0)
+
+// maxRest bounds the connections that Close accepts: a backlog is seldom longer.
+const maxRest = 4096
+
+// acceptRest accepts the connections in the kernel's backlog, without waiting for more. Nobody else may
+// be in an accept: the kernel closes the socket only after that, and connections may come meanwhile.
+func (l *Listener) acceptRest(ln kernelListener) {
+	raw, err := ln.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		for range maxRest {
+			nc, err := kernel.Accept(int(fd))
+			if err != nil {
+				return
+			}
+			l.onAccept(nc)
+		}
+	})
 }

@@ -206,12 +206,17 @@ func setKeepAlive(raw syscall.RawConn) error {
 // Addr returns the address that l listens on.
 func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
 
-// Close stops accepting. Accepted connections stay open, and may reach their loop later.
+// Close stops accepting. Connections that wait in the kernel are still accepted, lest it resets them.
+// Accepted connections stay open, and may reach their loop later.
 func (l *Listener) Close() error {
 	l.eng.mu.Lock()
 	delete(l.eng.listeners, l)
 	l.eng.mu.Unlock()
 	l.cancel()
+	if ln, ok := l.ln.(kernelListener); ok && ln.SetDeadline(longAgo) == nil {
+		<-l.done
+		l.acceptRest(ln)
+	}
 	err := l.ln.Close()
 	<-l.done
 	return err
@@ -230,7 +235,7 @@ func (l *Listener) run() {
 			l.onAccept(nc)
 			continue
 		}
-		if errors.Is(err, net.ErrClosed) {
+		if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
 			return
 		}
 		l.eng.count.acceptErrors.Add(1)

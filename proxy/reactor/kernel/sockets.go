@@ -27,11 +27,30 @@ func sockets() (a, b *net.UnixConn, err error) {
 }
 
 func connection(fd int) (*net.UnixConn, error) {
-	file := os.NewFile(uintptr(fd), "socketpair")
-	defer file.Close()
-	c, err := net.FileConn(file)
+	c, err := connOf(fd, "socketpair")
 	if err != nil {
 		return nil, err
 	}
 	return c.(*net.UnixConn), nil
+}
+
+// connOf returns the connection of a descriptor, which it owns.
+func connOf(fd int, name string) (net.Conn, error) {
+	file := os.NewFile(uintptr(fd), name)
+	defer file.Close()
+	return net.FileConn(file)
+}
+
+// Accept accepts a connection that waits at a listening socket which doesn't block.
+func Accept(listener int) (net.Conn, error) {
+	syscall.ForkLock.RLock() // until it is closed at an exec
+	fd, _, err := unix.Accept(listener)
+	if err == nil {
+		unix.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return nil, os.NewSyscallError("accept", err)
+	}
+	return connOf(fd, "accepted")
 }
