@@ -29,6 +29,9 @@ func (h *HTTP) equal(o *HTTP) bool {
 // httpProtocols are the application protocols of HTTP identities, for ALPN.
 var httpProtocols = []string{"http/1.1"}
 
+// serverProtocols are those that a listener offers, in the order of its preference.
+var serverProtocols = []string{"h2", "http/1.1"}
+
 // maxSessions bounds the sessions of a client's configuration, which are forgotten with it. The
 // one unused for longest is forgotten first.
 const maxSessions = 512
@@ -40,7 +43,7 @@ func (s *Source) httpServer(own []tls.Certificate, roots *x509.CertPool, lists *
 	c := &tls.Config{
 		MinVersion:                  cmp.Or(h.MinVersion, tls.VersionTLS12),
 		Certificates:                own,
-		NextProtos:                  httpProtocols,
+		NextProtos:                  serverProtocols,
 		DynamicRecordSizingDisabled: true,
 	}
 	if h.Clients == tls.NoClientCert {

@@ -138,6 +138,8 @@ var cases = []struct {
 	{"DetachHandsOver", detachHandsOver},
 	{"DetachRefused", detachRefused},
 	{"DetachAfterEnd", detachAfterEnd},
+
+	{"SetStream", setStream},
 }
 
 // Names returns the names of all cases, as Run uses them for its subtests.

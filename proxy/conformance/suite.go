@@ -119,6 +119,9 @@ func (p *probe) OnClose(err error) {
 	})
 }
 
+// takeOver makes p the open stream of the connection of before, without a call of OnOpen.
+func (p *probe) takeOver(before *probe) { p.opened, p.conn = true, before.conn }
+
 func (p *probe) close() {
 	p.ended = true
 	p.conn.Close()

@@ -47,6 +47,14 @@ type Conn interface {
 	// the kernel redirected it to the listener. It is the zero value for a
 	// connection that was not redirected, or whose listener does not ask.
 	OriginalDst() netip.AddrPort
+
+	// Protocol returns the application protocol that the peers have agreed on in their TLS
+	// handshake (ALPN, such as "h2"). It is "" without TLS, and if they have agreed on none.
+	Protocol() string
+
+	// SetStream makes s receive the events that follow, in place of the stream before. It may be
+	// called within OnOpen and OnData. OnOpen of s is not called.
+	SetStream(s Stream)
 }
 
 // Stream receives the events of one connection, on the connection's loop.
@@ -79,6 +87,13 @@ type Destined interface {
 type Named interface {
 	Destined
 	ServerName() string
+}
+
+// Negotiated is a Destined whose endpoint must select an application protocol (ALPN) if its
+// service has TLS: one that selects another one, or none, is not connected to.
+type Negotiated interface {
+	Destined
+	ALPN() string // as registered with IANA, such as "h2"
 }
 
 // Verified is a Stream whose peer may have shown a certificate.

@@ -6,6 +6,7 @@
 //	timer.go    Timer and Flush, embedded in their owners
 //	timeout.go  Timeout, the one timeout of a session
 //	socket.go   Socket, a connection that has left its loop
+//	pipe.go     Pipe, a Socket that never had a connection
 //	state.go    IllegalState, the panic of a state machine
 //	timers.go   Timers and Flushes, the queues of a driver
 //

@@ -2,7 +2,9 @@ package proxytest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"log/slog"
@@ -40,6 +42,8 @@ type AllocMeshOptions struct {
 	Provider string // YAML fields of the provider's service
 	Response string // of the applications, head and body
 	Clients  int
+	Speaks   string  // protocol of the applications; default http
+	Frames   Frames  // their response, if they speak HTTP/2
 	Late     bool    // one of three applications responds only after all other work
 	Top      string  // YAML at top level of the consumer and of the providers
 	Allocs   float64 // bound per request on average: sampled requests allocate
@@ -49,7 +53,8 @@ type AllocMeshOptions struct {
 func NewAllocMesh(t testing.TB, o AllocMeshOptions) *AllocMesh {
 	m := &AllocMesh{T: t, Net: NewNullNet()}
 	m.Net.Step = time.Microsecond
-	kind := map[int]string{1: "http", 2: "link"}[o.Hops]
+	speaks := cmp.Or(o.Speaks, "http")
+	kind := map[int]string{1: speaks, 2: "link"}[o.Hops]
 	consumer, accept := m.Sidecar(fmt.Sprintf(`
 listeners: [{name: egress, address: "127.0.0.1:1", protocol: http}]
 routes:
@@ -61,7 +66,7 @@ services: {compute: {%s}}
 	var endpoints []registry.Endpoint
 	for i := range 3 {
 		app := fmt.Sprintf("10.0.0.%d:8080", i+1)
-		m.app(app, o.Response, o.Late && i == 0)
+		m.app(app, o, o.Late && i == 0)
 		if o.Hops == 1 {
 			endpoints = append(endpoints, registry.Endpoint{Addr: app, Weight: 1})
 			continue
@@ -70,7 +75,7 @@ services: {compute: {%s}}
 		provider, accept := m.Sidecar(fmt.Sprintf(`
 listeners: [{name: ingress, address: "127.0.0.1:1", protocol: link, service: local}]
 services: {local: {%s}}
-%s`, Fields(fmt.Sprintf("discover: static, endpoints: [%q], protocol: http, max_pending: 10000", app), o.Provider), o.Top))
+%s`, Fields(fmt.Sprintf("discover: static, endpoints: [%q], protocol: %s, max_pending: 10000", app, speaks), o.Provider), o.Top))
 		m.Net.Accept[link] = accept
 		provider.Update(registry.NewSnapshot("local", registry.SourceLive, time.Time{}, []registry.Endpoint{{Addr: app, Weight: 1}}))
 		endpoints = append(endpoints, registry.Endpoint{Addr: link, Weight: 1})
@@ -146,11 +151,14 @@ func (m *AllocMesh) accessLog(cfg *config.Config) *accesslog.Queue {
 	return q
 }
 
-// app starts an application that responds to each input.
-func (m *AllocMesh) app(addr, response string, late bool) {
+// app starts an application that responds to each input, or each request of HTTP/2.
+func (m *AllocMesh) app(addr string, o AllocMeshOptions, late bool) {
 	l := m.Net.Loop()
 	m.Net.Accept[addr] = func() (*NullLoop, loop.Stream) {
-		return l, &nullApp{mesh: m, response: []byte(response), late: late}
+		if o.Speaks != "" {
+			return l, &nullHTTP2App{mesh: m, response: o.Frames}
+		}
+		return l, &nullApp{mesh: m, response: []byte(o.Response), late: late}
 	}
 }
 
@@ -231,4 +239,101 @@ func (m *AllocMesh) CallFrame(call, want []byte) {
 		}
 		c.Out = c.Out[:0]
 	}
+}
+
+// Frames are what one side of an exchange over HTTP/2 sends. Those of a connection's first stream
+// fill the table of the peer, and those of the others use it.
+type Frames struct{ First, Later []byte }
+
+// Append appends the frames on a stream to dst.
+func (f *Frames) Append(dst []byte, stream uint32) []byte {
+	b := f.Later
+	if stream == 1 {
+		b = f.First
+	}
+	at := len(dst)
+	dst = append(dst, b...)
+	EachFrame(dst[at:], func(f []byte) { binary.BigEndian.PutUint32(f[5:], stream) })
+	return dst
+}
+
+// Of frames of HTTP/2: their types, flags, and the length of the head.
+const (
+	FrameHead = 9
+
+	FrameData, FrameHeaders, frameSettings, framePing = 0, 1, 4, 6
+	FlagEnd, FlagEndHeaders, flagAck                  = 1, 4, 1
+)
+
+// Frame returns a frame on stream 0.
+func Frame(kind, flags byte, payload string) []byte {
+	n := len(payload)
+	return append([]byte{byte(n >> 16), byte(n >> 8), byte(n), kind, flags, 0, 0, 0, 0}, payload...)
+}
+
+// EachFrame calls do with each whole frame of b.
+func EachFrame(b []byte, do func(f []byte)) {
+	for len(b) >= FrameHead {
+		n := FrameHead + (int(b[0])<<16 | int(b[1])<<8 | int(b[2]))
+		if len(b) < n {
+			return
+		}
+		do(b[:n])
+		b = b[n:]
+	}
+}
+
+const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// greeting is SETTINGS, and a window for a thousand million bytes.
+var greeting = append(Frame(frameSettings, 0, ""), Frame(8, 0, "\x40\x00\x00\x00")...)
+
+// Greet makes the clients of the mesh ones of HTTP/2.
+func (m *AllocMesh) Greet() {
+	for _, c := range m.Clients {
+		c.Deliver([]byte(http2Preface))
+		c.Deliver(greeting)
+	}
+	m.Net.Pump()
+	for _, c := range m.Clients {
+		c.Deliver(Frame(frameSettings, flagAck, ""))
+		c.Out = c.Out[:0]
+	}
+}
+
+// nullHTTP2App is a connection to an application of HTTP/2.
+type nullHTTP2App struct {
+	mesh     *AllocMesh
+	conn     loop.Conn
+	in, out  []byte
+	greeted  bool
+	response Frames
+}
+
+func (a *nullHTTP2App) OnOpen(c loop.Conn) { a.conn = c }
+func (a *nullHTTP2App) OnClose(error)      {}
+
+func (a *nullHTTP2App) OnData(b []byte) {
+	a.out = a.out[:0]
+	if a.in = append(a.in, b...); !a.greeted {
+		if len(a.in) < len(http2Preface) {
+			return
+		}
+		a.greeted, a.in, a.out = true, a.in[len(http2Preface):], append(a.out, greeting...)
+	}
+	used := 0
+	EachFrame(a.in, func(f []byte) {
+		used += len(f)
+		switch kind, ends := f[3], f[4]&FlagEnd != 0; {
+		case kind == frameSettings && !ends:
+			a.out = append(a.out, Frame(frameSettings, flagAck, "")...)
+		case kind == framePing && !ends:
+			a.out = append(a.out, Frame(framePing, flagAck, string(f[FrameHead:]))...)
+		case kind <= FrameHeaders && ends:
+			a.mesh.Served++
+			a.out = a.response.Append(a.out, binary.BigEndian.Uint32(f[5:]))
+		}
+	})
+	a.in = append(a.in[:0], a.in[used:]...)
+	a.conn.Write(a.out)
 }

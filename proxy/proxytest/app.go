@@ -9,6 +9,7 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/protocol/http2"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/sim"
 )
@@ -24,6 +25,7 @@ type App struct {
 	Status       int
 	Served       int
 	ExtraHeaders string // lines of response headers, each with CRLF
+	Trailers     string // lines of trailers, each with CRLF; with some the body is chunked
 	Close        bool   // closes after each response
 
 	DropNext  bool // closes instead of serving the next request
@@ -115,13 +117,17 @@ func (c *AppConn) serve(req *protocol.Request) {
 		if !c.open {
 			return
 		}
-		out := fmt.Appendf(nil, "HTTP/1.1 %d X\r\nx-nonce: %s\r\ncontent-length: %d\r\n%s", a.Status, nonce, len(body), a.ExtraHeaders)
+		framing, sent := fmt.Sprintf("content-length: %d", len(body)), body
+		if a.Trailers != "" {
+			framing, sent = "transfer-encoding: chunked", fmt.Appendf(nil, "%x\r\n%s\r\n0\r\n%s\r\n", len(body), body, a.Trailers)
+		}
+		out := fmt.Appendf(nil, "HTTP/1.1 %d X\r\nx-nonce: %s\r\n%s\r\n%s", a.Status, nonce, framing, a.ExtraHeaders)
 		if a.Close {
 			out = append(out, "connection: close\r\n"...)
 		}
 		out = append(out, "\r\n"...)
 		if !head {
-			out = append(out, body...)
+			out = append(out, sent...)
 		}
 		c.conn.Write(out)
 		if a.Close {
@@ -157,4 +163,97 @@ func (a *App) Listen() {
 func (a *App) restart() {
 	a.Loop = a.m.W.Loop(a.Host + "-app")
 	a.Listen()
+}
+
+// HTTP2Conn is the server's end of a connection by HTTP/2. OnCall may do with it what it wants, if it
+// calls Flush afterwards.
+type HTTP2Conn struct {
+	H2     http2.Conn
+	Conn   loop.Conn
+	OnCall func(c *HTTP2Conn, st *http2.Stream) // for each request that is complete
+	OnHead func(c *HTTP2Conn, st *http2.Stream) // for each whose body follows; nil means nothing
+
+	Withhold *bool            // while it is true, no window is given back
+	Request  protocol.Request // the latest
+	Resets   []http2.Code     // streams that the client has reset
+	Ended    bool             // the connection is closed
+	text     bytebufferpool.ByteBuffer
+	options  http2.Options
+}
+
+// NewHTTP2Conn returns a connection that allows so many streams; 0 means the default.
+func NewHTTP2Conn(streams int, onCall func(c *HTTP2Conn, st *http2.Stream)) *HTTP2Conn {
+	c := &HTTP2Conn{OnCall: onCall}
+	c.options = http2.Options{Buffers: new(protocol.Buffers), Streams: streams, Limits: protocol.Limits{Header: 64 << 10, Headers: 128}}
+	c.H2.Init(&c.options, (*http2Events)(c))
+	return c
+}
+
+func (c *HTTP2Conn) OnOpen(conn loop.Conn) {
+	c.Conn = conn
+	c.Flush()
+}
+
+func (c *HTTP2Conn) OnData(b []byte) {
+	if err := c.H2.Feed(b); err != nil {
+		panic(err) // a sidecar makes no mistakes
+	}
+	c.Flush()
+}
+
+func (c *HTTP2Conn) OnClose(error) {
+	c.Ended = true
+	c.H2.Close()
+}
+
+// Flush sends what H2 has.
+func (c *HTTP2Conn) Flush() {
+	for !c.Ended && c.H2.Ready() {
+		c.Conn.Write(c.H2.Output(64 << 10))
+	}
+}
+
+// http2Events is an HTTP2Conn as its codec sees it.
+type http2Events HTTP2Conn
+
+func (e *http2Events) NewRequest(*http2.Stream) (*protocol.Request, *bytebufferpool.ByteBuffer) {
+	e.text.Reset()
+	return &e.Request, &e.text
+}
+
+func (e *http2Events) OnRequest(st *http2.Stream, end bool) {
+	switch {
+	case end:
+		e.OnCall((*HTTP2Conn)(e), st)
+	case e.OnHead != nil:
+		e.OnHead((*HTTP2Conn)(e), st)
+	}
+}
+
+func (e *http2Events) OnData(st *http2.Stream, b []byte, end bool) {
+	if end {
+		e.OnCall((*HTTP2Conn)(e), st)
+		return
+	}
+	if e.Withhold == nil || !*e.Withhold {
+		e.H2.Consumed(st, len(b))
+	}
+}
+
+func (e *http2Events) OnTrailers(st *http2.Stream, _ []protocol.Header) {
+	e.OnCall((*HTTP2Conn)(e), st)
+}
+func (e *http2Events) OnReset(_ *http2.Stream, code http2.Code, _ *http2.Error) {
+	e.Resets = append(e.Resets, code)
+}
+func (e *http2Events) OnOversize(*http2.Stream)       {}
+func (e *http2Events) OnResponse(*http2.Stream, bool) {}
+func (e *http2Events) OnWritable(*http2.Stream)       {}
+func (e *http2Events) OnSent(*http2.Stream)           {}
+func (e *http2Events) OnSettings()                    {}
+func (e *http2Events) OnGoAway(uint32, http2.Code)    {}
+func (e *http2Events) OnPong(uint64)                  {}
+func (e *http2Events) OnBarrier()                     {}
+func (e *http2Events) NewResponse(*http2.Stream) (*protocol.Response, *bytebufferpool.ByteBuffer) {
+	return nil, nil
 }

@@ -24,6 +24,7 @@ type Carrier struct {
 	Parked    []*exchange.StreamSource
 	Accepted  []*downstream.StreamAccept
 	Passed    []passage
+	Pipes     []*Pipe
 	Full      bool // Park refuses
 }
 
@@ -172,4 +173,11 @@ func (c *Carrier) CheckPassed(t *testing.T, m *Mesh, said string) {
 	if n := m.Consumer.Proc.Held(); n != 0 {
 		t.Errorf("%d bytes are still counted for a connection that has left its loop", n)
 	}
+}
+
+// NewPipe implements downstream.Streams.
+func (c *Carrier) NewPipe(l loop.Loop, remote string, ready func()) (loop.Pipe, loop.Socket) {
+	p := &Pipe{Loop: l, Remote: remote, ready: ready}
+	c.Pipes = append(c.Pipes, p)
+	return p, PipeSocket{p}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/valyala/bytebufferpool"
+
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/proxy/loop"
@@ -24,9 +26,10 @@ type Call struct {
 	Body   []byte
 	Err    error
 
-	Headers []protocol.Header
-	IsHead  bool
-	Last    bool // the response has "Connection: close"
+	Headers  []protocol.Header
+	Trailers []protocol.Header
+	IsHead   bool
+	Last     bool // the response has "Connection: close"
 }
 
 // Client is a keep-alive connection to a sidecar. It sends one call after another.
@@ -71,11 +74,22 @@ func (c *Client) OnData(b []byte) {
 			c.In = append(c.In[:0:0], c.In[n:]...)
 			continue
 		}
-		if len(c.In) < n+int(head.Length) {
-			return
+		var body http1.Body
+		var decoded bytebufferpool.ByteBuffer
+		if head.Framing != http1.NoBody {
+			body.Reset(&head, &lim)
+			used, done, err := body.Decode(c.In[n:], &decoded)
+			if err != nil {
+				c.M.T.Errorf("the client got a malformed body: %v", err)
+			}
+			if !done {
+				return
+			}
+			resp.Trailers = body.Trailers(&decoded, nil)
+			n += used
 		}
-		k.finish(&resp, c.In[n:n+int(head.Length)])
-		c.In = append(c.In[:0:0], c.In[n+int(head.Length):]...)
+		k.finish(&resp, decoded.B[:body.Length()])
+		c.In = append(c.In[:0:0], c.In[n:]...)
 		c.Calls = c.Calls[1:]
 		if k.Last = !head.KeepAlive; k.Last {
 			c.Conn.Close()
@@ -95,14 +109,18 @@ func (c *Client) OnClose(err error) {
 
 func (k *Call) finish(resp *protocol.Response, body []byte) {
 	k.Done, k.Status, k.Took = true, resp.Status, k.m.Clients.Now()-k.Sent
-	k.Body = bytes.Clone(body)
-	for _, h := range resp.Headers {
-		k.Headers = append(k.Headers, protocol.Header{Name: bytes.Clone(h.Name), Value: bytes.Clone(h.Value)})
-	}
+	k.Body, k.Headers, k.Trailers = bytes.Clone(body), cloned(resp.Headers), cloned(resp.Trailers)
 	k.Code = string(protocol.Find(resp.Headers, "x-remora-error"))
 	if nonce := protocol.Find(resp.Headers, "x-nonce"); k.Code == "" && string(nonce) != k.Nonce {
 		k.m.T.Errorf("call %s got the response to %s", k.Nonce, nonce)
 	}
+}
+
+func cloned(hs []protocol.Header) (own []protocol.Header) {
+	for _, h := range hs {
+		own = append(own, protocol.Header{Name: bytes.Clone(h.Name), Value: bytes.Clone(h.Value)})
+	}
+	return own
 }
 
 // CountCodes counts the responses by x-remora-error; "" stands for those of the
@@ -135,6 +153,20 @@ func (m *Mesh) Post(n int, headers ...string) *Call {
 	b.WriteString(strings.Repeat("x", n))
 	c.Raw = b.Bytes()
 	return c
+}
+
+// CallGRPC returns a gRPC call with a nonce of its own. The application does not know gRPC: it says
+// what its Trailers say.
+func (m *Mesh) CallGRPC(headers ...string) *Call {
+	return m.Post(10, append([]string{"content-type: application/grpc+proto"}, headers...)...)
+}
+
+// GRPCStatus is the status of a gRPC call, from the trailers or the headers.
+func (k *Call) GRPCStatus() string {
+	if said := protocol.Find(k.Trailers, protocol.HeaderGRPCStatus); said != nil {
+		return string(said)
+	}
+	return string(protocol.Find(k.Headers, protocol.HeaderGRPCStatus))
 }
 
 // Get returns a GET with a nonce of its own.

@@ -262,10 +262,13 @@ func (m *Mesh) CollectHeader(name string) *[]string {
 }
 
 // Lease asks the consumer for a lease of an endpoint of compute.
-func (m *Mesh) Lease() Leased {
+func (m *Mesh) Lease() Leased { return m.LeaseFor(exchange.Client{}) }
+
+// LeaseFor is Lease for a stream of c.
+func (m *Mesh) LeaseFor(c exchange.Client) Leased {
 	m.T.Helper()
 	var got *Leased
-	m.Consumer.Proc.Workers()[0].Lease("compute", func(l *exchange.Lease, at exchange.Target, f *fault.Failure) {
+	m.Consumer.Proc.Workers()[0].From(c).Lease("compute", func(l *exchange.Lease, at exchange.Target, f *fault.Failure) {
 		got = &Leased{l, at, f}
 	})
 	m.RunUntil("a result", func() bool { return got != nil })

@@ -60,6 +60,7 @@ type MeshOptions struct {
 	Seed     uint64
 	Apps     int
 	Direct   bool   // HTTP straight to the applications, no provider's sidecar
+	Speaks   string // protocol of the applications; default http
 	Service  string // YAML fields of the consumer's service, besides discover and protocol
 	Provider string // YAML fields of the provider's service local
 	Limits   string // YAML at top level of both
@@ -93,9 +94,10 @@ func NewMesh(t *testing.T, o MeshOptions) *Mesh {
 		})
 	}
 	m.Clients = m.W.Loop("10.0.0.1-client")
+	speaks := cmp.Or(o.Speaks, "http")
 	protocolName := "link"
 	if o.Direct {
-		protocolName = "http"
+		protocolName = speaks
 	}
 	m.Consumer = m.Node("10.0.0.1", fmt.Sprintf(`
 listeners: [{%s}]
@@ -121,7 +123,7 @@ listeners: [{%s}]
 services:
   local: {%s}
 %s`, Fields(`name: ingress, address: "127.0.0.1:15006", protocol: link, service: local`, o.Ingress),
-			Fields(fmt.Sprintf("discover: static, endpoints: [%q], protocol: http", a.Addr), o.Provider), o.Limits))
+			Fields(fmt.Sprintf("discover: static, endpoints: [%q], protocol: %s", a.Addr, speaks), o.Provider), o.Limits))
 		p.Listen(15006)
 		p.Update("local", registry.Endpoint{Addr: a.Addr, Weight: 1})
 	}

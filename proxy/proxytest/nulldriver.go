@@ -68,6 +68,10 @@ func (c *NullConn) RemoteAddr() string { return "192.0.2.1:1" }
 
 func (c *NullConn) OriginalDst() netip.AddrPort { return netip.AddrPort{} }
 
+func (c *NullConn) Protocol() string { return "" }
+
+func (c *NullConn) SetStream(s loop.Stream) { c.stream = s }
+
 func (c *NullConn) Detach() (loop.Socket, error) { return nil, errors.ErrUnsupported }
 
 // Deliver calls OnData of c's stream.

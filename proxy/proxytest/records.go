@@ -15,30 +15,36 @@ import (
 
 // AccessLine is a line of the access log.
 type AccessLine struct {
-	Time       time.Time `json:"time"`
-	Listener   string    `json:"listener"`
-	Client     string    `json:"client"`
-	Protocol   string    `json:"protocol"`
-	Stream     string    `json:"stream"`
-	RequestID  string    `json:"request_id"`
-	TraceID    string    `json:"trace_id"`
-	Method     string    `json:"method"`
-	Authority  string    `json:"authority"`
-	Path       string    `json:"path"`
-	Service    string    `json:"service"`
-	Endpoint   string    `json:"endpoint"`
-	Outcome    string    `json:"outcome"`
-	Status     int       `json:"status"`
-	Error      string    `json:"error"`
-	Fault      string    `json:"fault"`
-	BytesIn    int       `json:"bytes_in"`
-	BytesOut   int       `json:"bytes_out"`
-	DurationMS float64   `json:"duration_ms"`
-	QueuedMS   float64   `json:"queued_ms"`
-	Attempts   int       `json:"attempts"`
-	Retries    int       `json:"retries"`
-	Hedges     int       `json:"hedges"`
-	HedgeWon   bool      `json:"hedge_won"`
+	Time      time.Time `json:"time"`
+	Listener  string    `json:"listener"`
+	Client    string    `json:"client"`
+	Protocol  string    `json:"protocol"`
+	Stream    string    `json:"stream"`
+	RequestID string    `json:"request_id"`
+	TraceID   string    `json:"trace_id"`
+	Method    string    `json:"method"`
+	Authority string    `json:"authority"`
+	Path      string    `json:"path"`
+	Service   string    `json:"service"`
+	Endpoint  string    `json:"endpoint"`
+	Outcome   string    `json:"outcome"`
+	Status    int       `json:"status"`
+	GRPC      string    `json:"grpc_status"`
+	Error     string    `json:"error"`
+	Fault     string    `json:"fault"`
+	BytesIn   int       `json:"bytes_in"`
+	BytesOut  int       `json:"bytes_out"`
+	LineTimes
+	Attempts int  `json:"attempts"`
+	Retries  int  `json:"retries"`
+	Hedges   int  `json:"hedges"`
+	HedgeWon bool `json:"hedge_won"`
+}
+
+// LineTimes are the times of an AccessLine.
+type LineTimes struct {
+	DurationMS float64 `json:"duration_ms"`
+	QueuedMS   float64 `json:"queued_ms"`
 }
 
 // accessFile is the access log of a node.

@@ -100,6 +100,9 @@ func (c *conn) RemoteAddr() string { return c.remote }
 // OriginalDst implements loop.Conn.
 func (c *conn) OriginalDst() netip.AddrPort { return c.original }
 
+// SetStream implements loop.Conn.
+func (c *conn) SetStream(s loop.Stream) { c.stream = s }
+
 func (c *conn) onGnetOpen(gc gnet.Conn) {
 	c.arrived = true
 	c.gc = gc

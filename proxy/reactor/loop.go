@@ -91,6 +91,9 @@ func (l *eventLoop) Dial(addr string, timeout time.Duration, s loop.Stream) {
 		name = d.ServerName()
 	}
 	c := &conn{loop: l, stream: s, remote: addr, state: connDialing, config: l.eng.dialTLS(service, addr, name)}
+	if d, ok := s.(loop.Negotiated); ok && c.config != nil {
+		c.config = requireALPN(c.config, d.ALPN())
+	}
 	c.timer.Fire = c.timerFired
 	l.adopt(c)
 	l.After(timeout, &c.timer)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -73,6 +75,14 @@ func (c *conn) over() *tls.Conn {
 		return nil
 	}
 	return c.secure.tls
+}
+
+// Protocol implements loop.Conn.
+func (c *conn) Protocol() string {
+	if c.secure == nil {
+		return ""
+	}
+	return c.secure.tls.ConnectionState().NegotiatedProtocol
 }
 
 // PeerNames implements identity.Named.
@@ -220,3 +230,25 @@ func (w *wire) SetWriteDeadline(time.Time) error { return nil }
 // Temporary, the tls.Conn keeps its state and continues at the next Read. On a loop nothing
 // else fails with this error.
 var errNoMore = os.ErrDeadlineExceeded
+
+var errALPN = errors.New("reactor: the peer does not select the application protocol (ALPN)")
+
+// requireALPN returns the function for the configuration of a dialled connection whose peer must
+// select protocol.
+func requireALPN(config func() *tls.Config, protocol string) func() *tls.Config {
+	return func() *tls.Config {
+		c := config().Clone()
+		c.NextProtos = []string{protocol}
+		verify := c.VerifyConnection
+		c.VerifyConnection = func(cs tls.ConnectionState) error {
+			if cs.NegotiatedProtocol != protocol {
+				return fmt.Errorf("%w: %s", errALPN, protocol)
+			}
+			if verify == nil {
+				return nil
+			}
+			return verify(cs)
+		}
+		return c
+	}
+}

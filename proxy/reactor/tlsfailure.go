@@ -50,6 +50,8 @@ func tlsCode(err error) string {
 		return refused.Code
 	case errors.As(err, &header), errors.Is(err, hello.ErrNotTLS):
 		return CodePlaintext
+	case errors.Is(err, errALPN):
+		return CodeProtocol
 	case errors.Is(err, errSilent):
 		return CodeSilent
 	case errors.Is(err, errBusy):

@@ -51,11 +51,21 @@ type Process struct {
 	Links     atomic.Int32 // accepted links that may carry requests
 	Loops     int
 	Streams   bool             // the process can carry streams
+	PipeMaker PipeMaker        // nil without streams
 	WallClock func() time.Time // the time of day; nil means that there is no clock
 	Sink      trace.Sink       // takes the records of sampled requests; nil means that none is made
 
 	// Overloaded reports whether the process runs out of a resource; nil means that nobody knows.
 	Overloaded func() bool
+}
+
+// PipeMaker makes a pipe of loop l to the peer at remote (Conn.RemoteAddr). ready is called on the
+// loop, see loop.Pipe. The caller calls Close of the Pipe, and passes the Socket on or resets it.
+type PipeMaker func(l loop.Loop, remote string, ready func()) (loop.Pipe, loop.Socket)
+
+// NewPipe returns a pipe of the shard's loop. Process.Streams must be true.
+func (s *Shard) NewPipe(remote string, ready func()) (loop.Pipe, loop.Socket) {
+	return s.Process.PipeMaker(s.Loop, remote, ready)
 }
 
 // RefusesBatch reports whether batch requests must be refused: half of limits.buffered is reached

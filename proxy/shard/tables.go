@@ -2,12 +2,12 @@ package shard
 
 import "github.com/remora-proxy/remora/proxy/config"
 
-// Tables counts the memory of the interning tables of a loop's links. It is a part of
-// limits.buffered.
+// Tables counts the memory of the interning tables of a loop's links and connections of HTTP/2. It is
+// a part of limits.buffered.
 type Tables struct {
 	bytes int
-	limit int // idle links close at it
-	next  int // the same, or higher while the tables of busy links exceed it
+	limit int // idle connections close at it
+	next  int // the same, or higher while the tables of busy ones exceed it
 }
 
 // configure sets the limit: half of limits.buffered for all loops, so that tables leave room
@@ -26,18 +26,18 @@ func (t *Tables) add(n int) {
 // Bytes returns the memory of all tables.
 func (t *Tables) Bytes() int { return t.bytes }
 
-// Full reports whether idle links must close.
+// Full reports whether idle connections must close.
 func (t *Tables) Full() bool { return t.bytes >= t.next }
 
-// Over reports whether another idle link must close. A quarter of the memory is released at
+// Over reports whether another idle connection must close. A quarter of the memory is released at
 // once, so that it is seldom necessary.
 func (t *Tables) Over() bool { return t.bytes > t.limit/4*3 }
 
-// Reclaimed ends the closing of idle links. The tables of busy links may still be over the
+// Reclaimed ends the closing of idle connections. The tables of busy ones may still be over the
 // limit. Then Full is true again after some growth.
 func (t *Tables) Reclaimed() { t.next = max(t.limit, t.bytes+chargeStep) }
 
-// RecountTables charges a change of a link's tables, from *counted to held bytes, and sets
+// RecountTables charges a change of a connection's tables, from *counted to held bytes, and sets
 // *counted.
 func (s *Shard) RecountTables(counted *int, held int) {
 	if n := held - *counted; n != 0 {

@@ -25,6 +25,8 @@ type brokenLoop struct {
 	drain    func(c *brokenConn)
 	detach   func(c *brokenConn) (loop.Socket, error)
 
+	setStream func(c *brokenConn, s loop.Stream)
+
 	last *brokenConn // the connection opened last
 }
 
@@ -153,4 +155,13 @@ func (c *brokenConn) Detach() (loop.Socket, error) {
 		return c.l.detach(c)
 	}
 	return c.Conn.Detach()
+}
+
+func (c *brokenConn) SetStream(s loop.Stream) {
+	if c.l.setStream != nil {
+		c.l.setStream(c, s)
+		return
+	}
+	c.s = &brokenStream{Stream: s, l: c.l, c: c}
+	c.Conn.SetStream(c.s)
 }

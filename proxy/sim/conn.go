@@ -126,6 +126,15 @@ func (c *conn) RemoteAddr() string { return c.remote }
 // OriginalDst implements loop.Conn.
 func (c *conn) OriginalDst() netip.AddrPort { return c.original }
 
+// Protocol implements loop.Conn. There is no TLS in a World.
+func (c *conn) Protocol() string { return "" }
+
+// SetStream implements loop.Conn.
+func (c *conn) SetStream(s loop.Stream) {
+	c.loop.check("Conn.SetStream")
+	c.stream = s
+}
+
 // ready adds c to the next turn of its loop.
 func (c *conn) ready() {
 	if c.queued || c.state >= stateClosed {

@@ -289,6 +289,9 @@ var mutants = []mutant{
 	{"Detach of a closed connection", "DetachAfterEnd", func(l loop.Loop, m *brokenLoop) {
 		m.detach = func(*brokenConn) (loop.Socket, error) { return nil, errors.ErrUnsupported }
 	}},
+	{"SetStream does nothing", "SetStream", func(_ loop.Loop, m *brokenLoop) {
+		m.setStream = func(*brokenConn, loop.Stream) {}
+	}},
 	{"RemoteAddr of another host", "DialOpens", func(l loop.Loop, m *brokenLoop) {
 		m.dial = func(addr string, d time.Duration, s loop.Stream) {
 			l.(*Loop).w.listeners["10.0.0.8:1"] = l.(*Loop).w.listeners[addr]
