@@ -40,7 +40,7 @@ type Endpoint struct {
 
 	Ext any // the caller's: the upstream of this address
 
-	weight  float64       // effective weight of picks: Weight times ramp
+	weight  float64       // effective weight of picks: Weight times ramp and share
 	success float64       // discount of its record; 1 if that has no bad attempt
 	avoided bool          // unhealthy or ejected, while the set does not panic
 	process *atomic.Int32 // see CountIn
@@ -80,6 +80,10 @@ type capacityState struct {
 	pace       pace
 	usual      float64 // latency by the pace, in nanoseconds; 0 means unknown
 	loadFactor float64 // how much more its load counts than that of an average endpoint
+
+	full   float64       // requests per second at full utilization, by its own reports; 0 means unknown
+	fullAt time.Duration // of the latest report
+	share  float64       // of the weight, by full: 1 means that of an average endpoint
 }
 
 type peakState struct {
@@ -93,7 +97,7 @@ type rampState struct {
 }
 
 func newEndpoint(addr string, s *Set) *Endpoint {
-	return &Endpoint{Addr: addr, set: s, rampState: rampState{ramp: 1}, success: 1, capacityState: capacityState{loadFactor: 1}}
+	return &Endpoint{Addr: addr, set: s, rampState: rampState{ramp: 1}, success: 1, capacityState: capacityState{loadFactor: 1, share: 1}}
 }
 
 // Started counts an attempt handed to the endpoint, including hedges. Exactly one Answered or

@@ -255,6 +255,9 @@ func (s *Set) review(now time.Duration) {
 		e.half(now)
 		e.success = e.discount()
 	}
+	if s.utilized {
+		s.compareUtilizations(now)
+	}
 	if s.Outlier.Latency > 0 {
 		s.compareLatencies(now)
 	}

@@ -14,6 +14,12 @@ const (
 	loadFade = 100 * time.Millisecond
 
 	reportLife = time.Second // how long a report counts in the means
+
+	utilizationLife = 10 * time.Second // how long a utilization counts
+
+	// shareMost bounds what reports of utilization make of a weight, and a quarter does: an
+	// endpoint that is wrong about itself neither gets all requests nor loses them.
+	shareMost = 4
 )
 
 // Report processes the load that the endpoint's sidecar reports for all consumers. own is this
@@ -112,4 +118,47 @@ func (e *Endpoint) Reported(now time.Duration) (others float64, ok bool) {
 		return 0, false
 	}
 	return e.others * e.Weight, true
+}
+
+// Utilized processes a report of the endpoint itself: the requests per second that it serves for all
+// its clients take so much of its capacity. Both show what it could serve (gRFC A58). Values that
+// can't be count for nothing.
+func (e *Endpoint) Utilized(now time.Duration, rate, utilization float64) {
+	full := rate / utilization
+	if !(rate > 0 && utilization > 0 && full > 0 && full <= maxFull) {
+		return
+	}
+	if e.full > 0 {
+		full = e.full + (full-e.full)*capacityShare
+	}
+	e.full, e.fullAt = full, now
+	if e.set != nil {
+		e.set.utilized = true
+	}
+}
+
+const maxFull = 1e12 // requests per second, so that sums are finite
+
+// compareUtilizations weighs the endpoints by what they could serve, unless configured weights say it.
+// One that has not said so of late has the weight of the mean.
+func (s *Set) compareUtilizations(now time.Duration) {
+	all, known, sum, even := s.all.endpoints, 0.0, 0.0, true
+	for _, e := range all {
+		even = even && e.Weight == all[0].Weight
+		if now-e.fullAt >= utilizationLife {
+			e.full = 0
+		}
+		if e.full > 0 {
+			known++
+			sum += e.full
+		}
+	}
+	s.utilized = known > 0
+	for _, e := range all {
+		e.share = 1
+		if even && e.full > 0 {
+			e.share = min(max(e.full*known/sum, 1.0/shareMost), shareMost)
+		}
+	}
+	s.weigh()
 }

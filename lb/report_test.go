@@ -182,3 +182,43 @@ func TestBatch(t *testing.T) {
 		t.Errorf("%d of %d attempts are left, %d in the process", a.Own(), a.Pending(), process.Load())
 	}
 }
+
+// TestUtilized: endpoints that report their utilization get requests by what they could serve, within
+// bounds, for as long as the reports are fresh.
+func TestUtilized(t *testing.T) {
+	type said struct{ rate, utilization float64 }
+	for name, c := range map[string]struct {
+		a, b   said
+		weight float64 // of the third endpoint, which reports nothing
+		at     time.Duration
+		want   [3]int // of 60 picks
+	}{
+		"by capacity":    {a: said{100, 0.5}, b: said{100, 0.25}, want: [3]int{13, 27, 20}},
+		"at full load":   {a: said{300, 1.5}, b: said{100, 0.25}, want: [3]int{13, 27, 20}},
+		"bounded":        {a: said{100, 0.01}, b: said{1, 0.9}, want: [3]int{37, 5, 18}}, // 2, 1/4 and 1
+		"one alone":      {a: said{100, 0.5}, want: [3]int{20, 20, 20}},
+		"old":            {a: said{100, 0.5}, b: said{100, 0.25}, at: 10 * time.Second, want: [3]int{20, 20, 20}},
+		"weights differ": {a: said{100, 0.5}, b: said{100, 0.25}, weight: 2, want: [3]int{15, 15, 30}},
+		"no rate":        {a: said{0, 0.5}, b: said{100, 0.25}, want: [3]int{20, 20, 20}},
+		"no utilization": {a: said{100, 0}, b: said{100, 0.25}, want: [3]int{20, 20, 20}},
+		"no numbers":     {a: said{math.NaN(), 1}, b: said{math.Inf(1), 1}, want: [3]int{20, 20, 20}},
+		"too large":      {a: said{math.MaxFloat64, 1e-300}, b: said{100, 0.25}, want: [3]int{20, 20, 20}},
+	} {
+		s := Set{Policy: WeightedRoundRobin{}}
+		added, _ := s.Update([]Target{{Addr: "a"}, {Addr: "b"}, {Addr: "c", Weight: max(c.weight, 1)}})
+		added[0].Utilized(0, c.a.rate, c.a.utilization)
+		added[1].Utilized(0, c.b.rate, c.b.utilization)
+		got, rnd := map[*Endpoint]int{}, rand.NewPCG(1, 1)
+		for range 60 {
+			got[s.Pick(max(c.at, reviewEvery), rnd, nil)]++
+		}
+		for i, e := range added {
+			if n := got[e]; n < c.want[i]-1 || n > c.want[i]+1 {
+				t.Errorf("%s: %s has %d picks, want %d", name, e.Addr, n, c.want[i])
+			}
+		}
+		if c.at > 0 && s.utilized {
+			t.Errorf("%s: the set goes on comparing", name)
+		}
+	}
+}

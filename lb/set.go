@@ -80,6 +80,7 @@ type reportSums struct {
 	othersSum  float64 // of others
 	costSum    float64 // of othersCost
 	nextExpiry time.Duration
+	utilized   bool // some endpoint has reported its utilization
 }
 
 // Update makes the set hold exactly these targets; of targets with the same address, the

@@ -63,7 +63,7 @@ func (e *Endpoint) rampUp(now, window time.Duration) {
 func (s *Set) weigh() {
 	s.ramping = 0
 	for _, e := range s.all.endpoints {
-		e.weight = e.Weight * e.ramp
+		e.weight = e.Weight * e.ramp * e.share
 		if e.ramp < 1 {
 			s.ramping++
 		}
