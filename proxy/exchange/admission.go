@@ -317,6 +317,9 @@ func (l *Queue) Empty() bool { return l.head == nil }
 // Since is when the head was queued. The queue must not be empty.
 func (l *Queue) Since() time.Duration { return l.head.queued.since }
 
+// First returns the head. The queue must not be empty.
+func (l *Queue) First() *Attempt { return l.head }
+
 // Pop removes and returns the head, or nil.
 func (l *Queue) Pop() *Attempt {
 	a := l.head

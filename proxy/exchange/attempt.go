@@ -28,6 +28,7 @@ type Attempt struct {
 	slot  bool // holds a slot of the service
 
 	replayed bool // sent a second time over HTTP: the application may have seen it before
+	awaits   bool // the end of the gRPC call that it began, a stream, gives the verdict
 
 	ep    *lb.Endpoint // nil before one is picked
 	sent  time.Duration
@@ -137,7 +138,11 @@ func (a *Attempt) Answered(res *Response) {
 	if !lingering && a.estimated() {
 		ex.Route.hedging.Answered(now, now-a.sent, &ex.watch)
 	}
-	if res.Status >= 500 {
+	if len(res.Trailers) > 0 || len(res.Body) == 0 || res.Status != 200 {
+		a.awaits = res.readGRPC(&ex.Request)
+		a.ep.Ext.(*Endpoint).ReadLoad(now, res.Trailers)
+	}
+	if res.Failed() {
 		a.end(now, stats.AttemptFailure)
 	} else {
 		a.judgeHedge(now)
@@ -166,7 +171,7 @@ func (a *Attempt) Failed(f *fault.Failure) {
 	if f.BlamesEndpoint() {
 		outcome = stats.AttemptBroken
 	}
-	if a.replayed && isFree(f) {
+	if a.replayed && f.Free() {
 		f = fault.Reset // the first time it was sent, the application may have seen it
 	}
 	if f.Retry == fault.RetryIfIdempotent || f.Retry == fault.RetryNever && a.ep != nil {
@@ -174,7 +179,7 @@ func (a *Attempt) Failed(f *fault.Failure) {
 	}
 	a.span().Note(spanOutcome(f), 0, f.Code)
 	a.end(ex.shard.Loop.Now(), outcome)
-	if a.kind == hedgeAttempt && (isFree(f) || f == fault.NoSlot) {
+	if a.kind == hedgeAttempt && (f.Free() || f == fault.NoSlot) {
 		ex.hedgeMissed()
 	}
 	if lingering {
@@ -185,11 +190,6 @@ func (a *Attempt) Failed(f *fault.Failure) {
 		ex.avoid[0] = a.ep
 	}
 	ex.onFailure(a, f)
-}
-
-// isFree reports whether a retry after f is free: no application saw the request.
-func isFree(f *fault.Failure) bool {
-	return f.Retry == fault.RetryFree || f.Retry == fault.RetryFreeElsewhere
 }
 
 // Ended ends a cancelled attempt. processed reports whether the application finished it.
@@ -325,7 +325,9 @@ func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
 	case stats.AttemptUnseen:
 		a.ep.Answered(now, latency)
 	case stats.AttemptServed:
-		a.ep.Judge(now, true)
+		if !a.awaits {
+			a.ep.Judge(now, true)
+		}
 		a.ep.Answered(now, latency)
 	case stats.AttemptFailure:
 		latency = 0

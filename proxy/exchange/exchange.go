@@ -60,6 +60,7 @@ type timers struct {
 	hedge    loop.Timer
 	hedgeDue time.Duration // when hedge is due; hedgeWhenever after it was late once
 	try      loop.Timer    // armed for the oldest attempt, if there is retry.per_try_timeout
+	retry    loop.Timer    // armed while a retry waits for notBefore
 }
 
 // course is what an exchange was admitted to.
@@ -85,6 +86,7 @@ type tally struct {
 	launched     int            // attempts used
 	filtered     uint8          // filters of the route that have seen the request and not its end
 	tryLate      bool           // the timer try was late, and put off once
+	notBefore    time.Duration  // when a retry or hedge may follow, as a gRPC server said; never: none may
 	copied       bool           // a copy of another request: see BeginCopy
 	Injected     stats.Injected // faults of the route
 }
@@ -234,7 +236,7 @@ func (ex *Exchange) launch(kind attemptKind, ep *lb.Endpoint) {
 	a := &ex.attempts[ex.launched]
 	ex.launched++
 	ex.inFlight++
-	a.kind, a.ep, a.index, a.replayed = kind, nil, uint8(ex.launched-1), false
+	a.kind, a.ep, a.index, a.replayed, a.awaits = kind, nil, uint8(ex.launched-1), false, false
 	a.state.become(attemptLaunched)
 	if kind == retryAttempt {
 		ex.service.stats.Retries++
@@ -262,13 +264,14 @@ func (ex *Exchange) answerWith(by *Attempt, res *Response) {
 	}
 	ex.leaveOpen(exchangeAnswered)
 	if res.Source != nil {
-		res.Source.Lease.from = ClientOf(ex.caller)
+		res.Source.Lease.follow(ex)
 	}
-	if by != nil && by.kind == hedgeAttempt && res.Status < 500 {
+	status := res.outcome()
+	if by != nil && by.kind == hedgeAttempt && status < 500 {
 		ex.Route.hedging.Won()
 	}
-	ex.conclude(&result{outcome: stats.OutcomeOf(res.Status), by: by, res: res})
-	ex.judge(fault.VerdictOf(res.Status))
+	ex.conclude(&result{outcome: stats.OutcomeOf(status), by: by, res: res})
+	ex.judge(fault.VerdictOf(status))
 	ex.releasePending()
 	ex.caller.Respond(ex, res)
 	ex.cancelAttempts()
@@ -280,7 +283,7 @@ func (ex *Exchange) answerBestOrFail(f *fault.Failure) {
 		ex.answerWith(ex.bestFrom, res)
 		return
 	}
-	if ex.MaybeProcessed && isFree(f) {
+	if ex.MaybeProcessed && f.Free() {
 		f = fault.Reset // an earlier attempt may have been carried out
 	}
 	ex.fail(f)
@@ -319,6 +322,9 @@ func (ex *Exchange) leaveOpen(next exchangeState) {
 	ex.shard.Loop.Stop(&ex.hedge)
 	if ex.try.Armed() {
 		ex.shard.Loop.Stop(&ex.try)
+	}
+	if ex.retry.Armed() {
+		ex.shard.Loop.Stop(&ex.retry)
 	}
 	if ex.filtered > 0 {
 		ex.endFilters()

@@ -38,7 +38,26 @@ func (ex *Exchange) onHedgeTimer() {
 		ex.watch.Asked = ex.shard.Loop.Now()
 		return
 	}
+	if ex.notBefore > 0 && ex.putOffHedge(ex.shard.Loop.Now()) {
+		return
+	}
 	ex.askHedge()
+}
+
+// putOffHedge reports whether a server wants no hedge now. It asks again when one may follow: where
+// a retry comes first, one delay after that.
+func (ex *Exchange) putOffHedge(now time.Duration) bool {
+	wait := ex.notBefore - now
+	if wait <= 0 && !ex.retry.Armed() {
+		return false
+	}
+	if ex.retry.Armed() {
+		wait += ex.Route.hedging.Again(now, ex.watch.Class)
+	}
+	if ex.mayFollow() {
+		ex.armHedge(now, wait)
+	}
+	return true
 }
 
 // askHedge sends a hedge if every gate is open.

@@ -2,8 +2,10 @@ package exchange
 
 import (
 	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/limit"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
@@ -29,6 +31,10 @@ type Lease struct {
 	tried  []*lb.Endpoint // includes ep
 	picks  int            // endpoints picked
 	why    *fault.Failure // why the last one did not take the stream
+
+	call   bool              // a gRPC call, which Close counts
+	code   protocol.GRPCCode // what it ended with; Ended and Close are like Connected and Close
+	awaits bool              // its end gives the verdict, not its head
 }
 
 // outcome is a stream's verdict on its service, for the breaker, and endpoint, for ejection.
@@ -47,6 +53,10 @@ type Target struct {
 	Addr string // "ip:port"
 	Host string // name that Addr was resolved from, or ""
 	Link bool   // a sidecar's link port: it expects the preface of a stream
+
+	// Socket is a pipe to the endpoint, which takes one HTTP/1.1 request; nil means to dial Addr.
+	// Who gets the Target closes or resets it. The pipe may not be open yet.
+	Socket loop.Socket
 }
 
 // Leaser gives streams their place at a service. proxy.Worker is one.
@@ -65,10 +75,10 @@ type Leaser interface {
 
 // Lease asks for a place at the service, on the loop. It calls picked before it returns.
 func (svc *Service) Lease(from Client, picked func(l *Lease, at Target, f *fault.Failure)) {
-	l := &Lease{shard: svc.Shard, service: svc, from: from, bounds: svc.bounds}
+	l := &Lease{shard: svc.Shard, service: svc, from: from, bounds: svc.bounds, call: from.GRPC, code: protocol.GRPCCancelled}
 	var f *fault.Failure
 	if l.permit, f = svc.shared.admitStream(svc.Shard.Loop.Now(), l.bounds); f != nil {
-		l.fail(f)
+		l.refuse(f)
 		picked(nil, Target{}, f)
 		return
 	}
@@ -83,6 +93,18 @@ func (l *Lease) fail(f *fault.Failure) {
 	ReportStream(l.shard, l.from, l.service.Config.Name, f)
 	l.service.stats.StreamsFailed++
 	l.judge(outcomeOf(f))
+}
+
+// refuse fails a stream that has no Lease yet, or none any more.
+func (l *Lease) refuse(f *fault.Failure) {
+	l.fail(f)
+	l.count(f.GRPC())
+}
+
+func (l *Lease) count(c protocol.GRPCCode) {
+	if l.call {
+		l.service.stats.GRPC[c]++
+	}
 }
 
 // judge gives the outcome to the breaker and to the endpoint, once each.
@@ -101,19 +123,33 @@ func (l *Lease) judgeEndpoint(v fault.Verdict) {
 // next picks an endpoint. Without one the stream has failed, and the Lease is closed.
 func (l *Lease) next() (Target, *fault.Failure) {
 	if f := l.pick(); f != nil {
-		l.fail(f)
-		l.service.shared.streams.Add(-1)
-		return Target{}, f
+		return Target{}, l.end(f)
 	}
-	return Target{Addr: l.ep.Addr, Host: l.ep.Host, Link: l.ep.Ext.(*Endpoint).streams == StreamLink}, nil
+	ep := l.ep.Ext.(*Endpoint)
+	at := Target{Addr: l.ep.Addr, Host: l.ep.Host, Link: ep.streams == StreamLink}
+	if ep.streams == StreamPipe {
+		at.Socket = ep.upstream.(StreamOpener).OpenStream()
+	}
+	return at, nil
 }
 
-// pick chooses an endpoint that was not tried.
+// end closes a Lease that has no endpoint. It returns f, which the stream fails with.
+func (l *Lease) end(f *fault.Failure) *fault.Failure {
+	l.refuse(f)
+	l.service.shared.streams.Add(-1)
+	return f
+}
+
+// pick chooses an endpoint that was not tried. Without one, it tries one again if the last could be
+// connected: another process may listen there by now, or take the stream on another connection.
 func (l *Lease) pick() *fault.Failure {
 	if l.picks == maxFreeEndpoints {
 		return l.why
 	}
 	ep := l.service.set.Pick(l.shard.Loop.Now(), l.shard.Rand, l.tried)
+	if ep == nil && l.picks > 0 && (l.why == fault.Reset || l.why.Retry == fault.RetryFree && l.why != fault.Connect) {
+		ep = l.service.set.Pick(l.shard.Loop.Now(), l.shard.Rand, nil)
+	}
 	switch {
 	case ep == nil && l.picks > 0:
 		return l.why
@@ -131,34 +167,78 @@ func (l *Lease) pick() *fault.Failure {
 
 // Retry asks for another endpoint after the last one did not accept the stream; at most
 // three are tried. why is fault.Connect, with the error of the dial in err, or why the
-// endpoint refused the stream: without another endpoint the stream fails with it. If picked
-// gets a Failure, the Lease is closed.
+// endpoint refused the stream, whose err is not looked at. fault.Reset means that the endpoint was lost:
+// that costs a token, as for a request. Without another endpoint the stream fails with why. If
+// picked gets a Failure, the Lease is closed.
 func (l *Lease) Retry(why *fault.Failure, err error, picked func(at Target, f *fault.Failure)) {
 	l.shard.Loop.Post(func() {
 		l.why = why
-		if why == fault.Connect {
+		if why == fault.Connect && err != nil {
 			l.service.DialFailed(l.ep.Addr, err)
 		}
 		l.judgeEndpoint(outcomeOf(why).endpoint)
 		l.releaseEndpoint()
+		if why == fault.Reset && !l.service.pay(true) {
+			picked(Target{}, l.end(why))
+			return
+		}
 		picked(l.next())
 	})
 }
 
 // Connected notes that the stream is open: its endpoint accepted it, or the head of the
-// response has arrived. The breaker and outlier ejection count the status; 0 means none.
+// response has arrived. The breaker and outlier ejection count the status; 0 means none. Of a gRPC
+// call they count the code that it ends with, if the status is 200.
 func (l *Lease) Connected(status int) {
 	if l == nil {
 		return
 	}
 	o := outcome{fault.VerdictOf(status), fault.VerdictOf(status)}
-	l.last = o
+	l.last, l.awaits = o, l.call && status == 200
 	l.shard.Loop.Post(func() {
-		l.judge(o)
+		if l.awaits {
+			l.judgeProbe(o)
+		} else {
+			l.judge(o)
+		}
 		l.service.stats.Streams++
 		l.service.stats.StreamsOpen++
 	})
 }
+
+// judgeProbe judges a call that has begun, if others wait for what it says: its end may be far off.
+func (l *Lease) judgeProbe(o outcome) {
+	if l.permit == limit.ProbePermit {
+		l.bounds.judge(l.shard.Loop.Now(), &l.permit, o.service)
+	}
+	if l.probesEndpoint() {
+		l.judgeEndpoint(o.endpoint)
+	}
+}
+
+func (l *Lease) probesEndpoint() bool {
+	if l.ep == nil {
+		return false
+	}
+	_, ejected := l.ep.Ejected()
+	return ejected
+}
+
+// Ended notes the code that a gRPC call has ended with. said reports whether the endpoint said it:
+// then it is the verdict on a call that has begun. Without it Close counts the call as cancelled.
+func (l *Lease) Ended(c protocol.GRPCCode, said bool) {
+	if l == nil {
+		return
+	}
+	l.code = c
+	if l.awaits && said {
+		v := fault.VerdictOf(fault.StatusOfGRPC(c))
+		l.last = outcome{v, v}
+	}
+}
+
+// Call reports whether the stream is a gRPC call whose end counts.
+func (l *Lease) Call() bool { return l != nil && l.call }
 
 // Failed counts a stream that failed after its endpoint had accepted the connection.
 func (l *Lease) Failed(f *fault.Failure) {
@@ -174,6 +254,7 @@ func (l *Lease) Close(connected bool, in, out int64) {
 	}
 	l.shard.Loop.Post(func() {
 		l.judge(l.last)
+		l.count(l.code)
 		if connected {
 			l.service.stats.StreamsOpen--
 		}
@@ -193,6 +274,24 @@ func (svc *Service) AdoptStream(ep *lb.Endpoint) *Lease {
 	svc.stats.Streams++
 	svc.stats.StreamsOpen++
 	return l
+}
+
+// await leaves the verdict on the endpoint to the end of a gRPC call that has begun.
+func (l *Lease) await() {
+	l.awaits, l.judged = true, l.probesEndpoint()
+	l.last = outcome{fault.VerdictGood, fault.VerdictGood}
+}
+
+// follow takes over what ex, whose caller gets the stream, can't count before the end of the call.
+func (l *Lease) follow(ex *Exchange) {
+	l.from = ClientOf(ex.caller)
+	if !l.awaits {
+		return
+	}
+	l.call, l.code = true, protocol.GRPCCancelled
+	if ex.permit == limit.FreePermit {
+		l.bounds, l.permit, ex.permit = ex.bounds, ex.permit, limit.NoPermit
+	}
 }
 
 func (l *Lease) releaseEndpoint() {

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/proxytest"
@@ -51,6 +52,14 @@ func TestLeaseBreaker(t *testing.T) {
 			m.W.Run(time.Millisecond)
 			l.Close(true, 0, 0)
 		},
+		"gRPC": func(m *proxytest.Mesh, l *exchange.Lease) {
+			l.Close(false, 0, 0)
+			l = m.LeaseFor(exchange.Client{GRPC: true}).Lease
+			l.Connected(200)
+			m.W.Run(time.Millisecond)
+			l.Ended(protocol.GRPCInternal, true)
+			l.Close(true, 0, 0)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: "breaker: {consecutive: 2, open: 5s, half_open: 1}"})
@@ -82,11 +91,11 @@ func TestLeaseBreaker(t *testing.T) {
 			}
 			silent.Lease.Close(false, 0, 0)
 			m.W.Run(time.Millisecond)
-			opaque := m.Lease()
-			opaque.Lease.Connected(0) // and it stays open
+			long := m.LeaseFor(exchange.Client{GRPC: name == "gRPC"})
+			long.Lease.Connected(200) // and it stays open
 			m.W.Run(time.Millisecond)
 			good(404)
-			opaque.Lease.Close(true, 0, 0)
+			long.Lease.Close(true, 0, 0)
 			m.Settled()
 		})
 	}
@@ -100,13 +109,25 @@ func TestStreamsEject(t *testing.T) {
 		name   string
 		fail   func(m *proxytest.Mesh, l *exchange.Lease)
 		ejects bool
+		client exchange.Client
 	}{
-		{"not connected", func(m *proxytest.Mesh, l *exchange.Lease) { m.RetryLease(l, fault.Connect); l.Close(false, 0, 0) }, true},
-		{"reset", func(_ *proxytest.Mesh, l *exchange.Lease) { l.Failed(fault.Reset); l.Close(false, 0, 0) }, true},
-		{"response of 5xx", func(_ *proxytest.Mesh, l *exchange.Lease) { l.Connected(502); l.Close(true, 0, 0) }, true},
-		{"response of 4xx", func(_ *proxytest.Mesh, l *exchange.Lease) { l.Connected(404); l.Close(true, 0, 0) }, false},
-		{"refused for load", func(m *proxytest.Mesh, l *exchange.Lease) { m.RetryLease(l, fault.Overloaded); l.Close(false, 0, 0) }, false},
-		{"given up", func(_ *proxytest.Mesh, l *exchange.Lease) { l.Close(false, 0, 0) }, false},
+		{"not connected", func(m *proxytest.Mesh, l *exchange.Lease) { m.RetryLease(l, fault.Connect); l.Close(false, 0, 0) }, true, exchange.Client{}},
+		{"reset", func(_ *proxytest.Mesh, l *exchange.Lease) { l.Failed(fault.Reset); l.Close(false, 0, 0) }, true, exchange.Client{}},
+		{"response of 5xx", func(_ *proxytest.Mesh, l *exchange.Lease) { l.Connected(502); l.Close(true, 0, 0) }, true, exchange.Client{}},
+		{"response of 4xx", func(_ *proxytest.Mesh, l *exchange.Lease) { l.Connected(404); l.Close(true, 0, 0) }, false, exchange.Client{}},
+		{"refused for load", func(m *proxytest.Mesh, l *exchange.Lease) { m.RetryLease(l, fault.Overloaded); l.Close(false, 0, 0) }, false, exchange.Client{}},
+		{"given up", func(_ *proxytest.Mesh, l *exchange.Lease) { l.Close(false, 0, 0) }, false, exchange.Client{}},
+		{"call that ends unavailable", func(m *proxytest.Mesh, l *exchange.Lease) {
+			l.Connected(200)
+			m.W.Run(time.Millisecond)
+			l.Ended(protocol.GRPCUnavailable, true)
+			l.Close(true, 0, 0)
+		}, true, exchange.Client{GRPC: true}},
+		{"call that is cut", func(_ *proxytest.Mesh, l *exchange.Lease) {
+			l.Connected(200)
+			l.Ended(protocol.GRPCInternal, false)
+			l.Close(true, 0, 0)
+		}, false, exchange.Client{GRPC: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: "lb: {policy: weighted_round_robin, slow_start: 0s}, outlier: {consecutive: 3, base: 10s, max_ejected: 0.5}"})
@@ -126,7 +147,7 @@ func TestStreamsEject(t *testing.T) {
 				return places
 			}
 			for range 20 { // the failing endpoint reaches three failures in a row
-				if got := m.Lease(); got.Target.Addr == sick {
+				if got := m.LeaseFor(c.client); got.Target.Addr == sick {
 					c.fail(m, got.Lease)
 				} else {
 					got.Lease.Connected(0)
@@ -146,20 +167,41 @@ func TestStreamsEject(t *testing.T) {
 				t.Errorf("%d of 40 streams at the endpoint when a probe is due", n)
 			}
 			m.W.Run(11 * time.Second)
-			for {
-				got := m.Lease()
+			var open []proxytest.Leased // calls that may last
+			for len(open) == 0 || open[len(open)-1].Target.Addr != sick {
+				got := m.LeaseFor(c.client)
 				got.Lease.Connected(200)
 				m.W.Run(time.Millisecond)
-				got.Lease.Close(true, 0, 0)
-				m.W.Run(time.Millisecond)
-				if got.Target.Addr == sick {
-					break
-				}
+				open = append(open, got)
 			}
 			if n := at()[sick]; n < 15 {
 				t.Errorf("%d of 40 streams at the endpoint that is healthy again", n)
 			}
+			for _, l := range open {
+				l.Lease.Close(true, 0, 0)
+			}
 			m.Settled()
 		})
 	}
+}
+
+// TestLeaseRepeated: another try after an endpoint was lost costs a token, and fails without one.
+func TestLeaseRepeated(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2})
+	repeated := 0
+	for range 1000 {
+		l := m.Lease().Lease
+		if f := m.RetryLease(l, fault.Reset); f != nil {
+			if f != fault.Reset {
+				t.Errorf("it fails with %s", f.Code)
+			}
+			break
+		}
+		repeated++
+		l.Close(false, 0, 0)
+	}
+	if repeated == 0 || repeated == 1000 {
+		t.Errorf("%d of 1000 are tried again", repeated)
+	}
+	m.Settled()
 }

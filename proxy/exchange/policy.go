@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/allow"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/hedge"
@@ -41,6 +42,7 @@ type Route struct {
 type retryOn struct {
 	connect, refused, reset, any5xx bool
 	statuses                        []int
+	codes                           uint32 // of gRPC: bit n stands for the code n
 }
 
 // NewRoute returns a route of a plan to a service on its loop.
@@ -69,6 +71,12 @@ func NewRoute(plan *route.Plan, svc *Service) *Route {
 		if code, err := strconv.Atoi(name); err == nil {
 			r.retryOn.statuses = append(r.retryOn.statuses, code)
 		}
+		if code, ok := protocol.GRPCCodeNamed(name); ok {
+			r.retryOn.codes |= 1 << code
+		}
+	}
+	if r.retryOn.hasCode(protocol.GRPCUnknown) {
+		r.retryOn.codes |= 1 << protocol.GRPCOther
 	}
 	return r
 }
@@ -107,6 +115,10 @@ func (r *Route) ServiceName() string {
 	return r.Service.Config.Name
 }
 
-func (r *Route) retryStatus(status int) bool {
-	return r.retryOn.any5xx && status >= 500 || slices.Contains(r.retryOn.statuses, status)
+// hasCode reports whether the list names a code of gRPC.
+func (on *retryOn) hasCode(c protocol.GRPCCode) bool { return on.codes>>c&1 != 0 }
+
+// hasResponse reports whether the list names the HTTP status of res, or its code of gRPC.
+func (on *retryOn) hasResponse(res *Response) bool {
+	return on.any5xx && res.Status >= 500 || slices.Contains(on.statuses, res.Status) || res.grpc && on.hasCode(res.code)
 }

@@ -31,6 +31,7 @@ func (p *Pool) Exchange(from Caller) *Exchange {
 		ex.hedge.Fire = ex.onHedgeTimer
 		ex.try.Fire = ex.onTryTimer
 		ex.deadline.Pooled, ex.hedge.Pooled, ex.try.Pooled = true, true, true
+		ex.retry.Fire = func() { ex.launch(retryAttempt, nil) }
 		for i := range ex.attempts {
 			ex.attempts[i].ex = ex
 		}
@@ -95,7 +96,7 @@ func (p *Pool) reuse(ex *Exchange) {
 	ex.StreamID, ex.lastFail, ex.MaybeProcessed = 0, nil, false
 	ex.RequestID, ex.Refusal, ex.NoHedge, ex.marked = nil, nil, false, false
 	ex.ClassName = nil
-	ex.Arrived, ex.timeLeft = 0, ex.timeLeft[:0]
+	ex.Arrived, ex.timeLeft, ex.previous = 0, ex.timeLeft[:0], 0
 	if cap(ex.Forwarded) > maxForwarded {
 		ex.Forwarded = nil
 	}

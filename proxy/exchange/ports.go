@@ -4,6 +4,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/identity"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
@@ -120,4 +121,13 @@ const (
 	StreamPlain StreamAccess = iota // by a plain connection
 	StreamLink                      // by a connection to a sidecar's link port, after the preface of a stream
 	StreamNone                      // not at all
+	StreamPipe                      // by a pipe of the endpoint's Upstream, which is a StreamOpener
 )
+
+// StreamOpener is an Upstream whose connections carry streams beside requests.
+type StreamOpener interface {
+	// OpenStream returns a pipe for the HTTP/1.1 text of one request and its response. The pipe
+	// opens once a connection takes the stream, and fails if none will. The upstream may fail it
+	// later with an error of the stream, too. OpenStream is called on the loop of the Upstream.
+	OpenStream() loop.Socket
+}

@@ -7,6 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
@@ -20,6 +21,20 @@ type result struct {
 	res     *Response      // nil unless it is the application's, or an answer of the route
 	by      *Attempt       // the attempt that res belongs to; nil for an answer of the route
 	failure *fault.Failure // set if the outcome is OutcomeFailed
+
+	grpc bool              // the request was a gRPC call
+	code protocol.GRPCCode // which ended with this code
+}
+
+// readGRPC notes the outcome if the request was a gRPC call that has no response.
+func (c *result) readGRPC(req *protocol.Request) {
+	switch {
+	case !protocol.IsGRPC(req.Headers):
+	case c.failure != nil:
+		c.grpc, c.code = true, c.failure.GRPC()
+	default:
+		c.grpc, c.code = true, protocol.GRPCCancelled
+	}
 }
 
 func (c *result) bytes() int {
@@ -34,6 +49,11 @@ func (c *result) bytes() int {
 func (ex *Exchange) conclude(c *result) {
 	o, bytes, now := c.outcome, c.bytes(), ex.shard.Loop.Now()
 	latency, measured := now-ex.began, c.measured()
+	if c.res != nil {
+		c.grpc, c.code = c.res.grpc, c.res.code
+	} else {
+		c.readGRPC(&ex.Request)
+	}
 	if ex.copied {
 		ex.pool.removeCopy(ex)
 	} else {
@@ -53,6 +73,9 @@ func (ex *Exchange) conclude(c *result) {
 		ring.Now(now).Answered(bytes, latency, measured)
 	}
 	s.Outcomes[o]++
+	if c.grpc {
+		s.GRPC[c.code]++
+	}
 	if ex.batch {
 		s.Batch[o]++
 	}
@@ -103,6 +126,9 @@ func (ex *Exchange) log(c *result, now time.Duration) {
 	}
 	if c.res != nil {
 		r.Status = c.res.Status
+	}
+	if c.grpc {
+		r.GRPC = c.code.String()
 	}
 	if c.by != nil {
 		r.Endpoint, r.HedgeWon = c.by.ep.Addr, c.by.kind == hedgeAttempt
@@ -225,10 +251,11 @@ func (ex *Exchange) Example() Example {
 type Client struct {
 	Listener string // its name; empty if it is unknown
 	Addr     string // "ip:port" of the peer
+	GRPC     bool   // it made a gRPC call
 }
 
 // ClientOf returns the client of a session.
-func ClientOf(c Caller) Client { return Client{c.Listener().Name, c.RemoteAddr()} }
+func ClientOf(c Caller) Client { return Client{Listener: c.Listener().Name, Addr: c.RemoteAddr()} }
 
 // ReportStream counts a stream that failed with f, and logs an example. service is empty if
 // none counts it.

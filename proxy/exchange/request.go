@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"cmp"
+	"strconv"
 	"time"
 
 	"github.com/valyala/bytebufferpool"
@@ -38,7 +39,9 @@ type envelope struct {
 	OriginalPath []byte   // the path before that; aliases HeadBuffer
 	OriginalHost []byte   // the host, if the route changed it; aliases HeadBuffer
 	Edited       []byte   // the values of headers that the route sets
-	timeLeft     []byte   // memory for the headers that say the time left
+	timeLeft     []byte   // memory for the headers that say the time left, and the number of the attempt
+	previous     uint8    // attempts that grpc-previous-rpc-attempts counts beside the client's own
+	previousText [8]byte  // memory for that header
 }
 
 // An exchange keeps this much memory for the next request: for X-Forwarded-For, for a
@@ -74,6 +77,33 @@ func (ex *Exchange) Limit(r *Route, now time.Duration) time.Duration {
 		return r.Timeout
 	}
 	return min(r.Timeout, ex.Request.Deadline-now)
+}
+
+// attemptHeader has the number of an attempt that is not the first. An application that passes
+// it on prevents further hedges by the sidecars of the services that it calls.
+var attemptHeader = []byte(protocol.HeaderAttempt)
+
+// batchHeader tells the application that its own calls for the request are batch, too.
+var batchHeader = protocol.Header{Name: []byte(protocol.HeaderPriority), Value: []byte(protocol.PriorityBatch)}
+
+// Outgoing returns the request for an application that speaks HTTP: with the time left, and the
+// sidecar's own headers behind the first own. Once it is encoded, the caller cuts them off.
+func (a *Attempt) Outgoing() (req *protocol.Request, own int) {
+	ex := a.ex
+	req = a.Request()
+	if req.Timed || ex.service.Config.TimeoutHeader {
+		a.SetTimeLeft()
+	}
+	own = len(req.Headers)
+	if req.Attempt > 0 {
+		n := len(ex.timeLeft)
+		ex.timeLeft = strconv.AppendUint(ex.timeLeft, uint64(req.Attempt), 10)
+		req.Headers = append(req.Headers, protocol.Header{Name: attemptHeader, Value: ex.timeLeft[n:len(ex.timeLeft):len(ex.timeLeft)]})
+	}
+	if req.Batch {
+		req.Headers = append(req.Headers, batchHeader)
+	}
+	return req, own
 }
 
 // Resume passes the request to the filters that have not seen it. If none holds it, its first

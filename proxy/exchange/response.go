@@ -1,11 +1,15 @@
 package exchange
 
 import (
+	"bytes"
+	"slices"
+
 	"github.com/valyala/bytebufferpool"
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
@@ -14,6 +18,8 @@ import (
 type Response struct {
 	protocol.Response
 	Codec      protocol.Codec
+	grpc       bool              // it is the response to a gRPC call
+	code       protocol.GRPCCode // the outcome of that call
 	shard      *shard.Shard
 	pool       *Pool
 	HeadBuffer *bytebufferpool.ByteBuffer
@@ -43,6 +49,35 @@ func (res *Response) size() int {
 	return n
 }
 
+// readGRPC notes the outcome if res is the response to a gRPC call. A response with another status
+// than 200 comes from something on the way that speaks HTTP. If the outcome comes later, with the end
+// of a stream, awaits reports whether the endpoint is judged then.
+func (res *Response) readGRPC(req *protocol.Request) (awaits bool) {
+	switch {
+	case res.Status != 200:
+		if res.code, res.grpc = protocol.GRPCStatus(&res.Response); !res.grpc && protocol.IsGRPC(req.Headers) {
+			res.code, res.grpc = protocol.GRPCOfHTTP(res.Status), true
+		}
+	case res.Source == nil:
+		res.code, res.grpc = protocol.GRPCStatus(&res.Response)
+	case protocol.IsGRPC(res.Headers):
+		res.Source.Lease.await()
+		return !res.Source.Lease.judged
+	}
+	return false
+}
+
+// outcome is the status that the response counts as: its own, or what the code of gRPC stands for.
+func (res *Response) outcome() int {
+	if res.grpc && res.Status == 200 {
+		return fault.StatusOfGRPC(res.code)
+	}
+	return res.Status
+}
+
+// Failed reports whether the response says that the application has failed.
+func (res *Response) Failed() bool { return res.outcome() >= 500 }
+
 // TakeSource passes the stream's ownership to the caller.
 func (res *Response) TakeSource() *StreamSource {
 	src := res.Source
@@ -66,18 +101,28 @@ func (res *Response) Release() {
 	res.shard.Buffers.Release(&res.HeadBuffer)
 	res.shard.Buffers.Release(&res.BodyBuffer)
 	res.shard.Recount(&res.Held, 0)
-	res.Codec = protocol.CodecHTTP
+	res.Codec, res.grpc = protocol.CodecHTTP, false
 	res.Response.Reset()
 	if p := res.pool; len(p.responses) < maxFree {
 		p.responses = append(p.responses, res)
 	}
 }
 
-// AddVia adds Via, and Date if there is none, to an endpoint's response over HTTP/1.minor. It
-// removes headers that only a sidecar may set.
+// feedTypes are media types of bodies whose parts are useful at once, often without an end.
+var feedTypes = []string{"text/event-stream", "multipart/x-mixed-replace", "application/x-ndjson"}
+
+// IsFeed reports whether parts of the body are useful before its end, by its media type.
+func (res *Response) IsFeed() bool {
+	value, _, _ := bytes.Cut(protocol.Find(res.Headers, "content-type"), []byte(";"))
+	value = bytes.TrimSpace(value)
+	return slices.ContainsFunc(feedTypes, func(t string) bool { return protocol.EqualFold(value, t) })
+}
+
+// AddVia adds Via, and Date if there is none, to an endpoint's response over HTTP/1.minor, or over
+// HTTP/2 if minor is MinorHTTP2. It removes headers that only a sidecar may set.
 func (res *Response) AddVia(minor int) {
 	kept, dated := protocol.FromEndpoint(res.Headers)
-	res.Headers = append(kept, protocol.Header{Name: protocol.NameVia, Value: protocol.ViaValues[minor&1]})
+	res.Headers = append(kept, protocol.Header{Name: protocol.NameVia, Value: protocol.ViaValues[minor]})
 	if !dated {
 		res.AddDate()
 	}

@@ -4,17 +4,24 @@ import (
 	"math"
 	"time"
 
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
-// onResponse handles the response of a. The first good one wins. A bad one (status 5xx)
-// wins only if no better one can come.
+// never is a time that does not come.
+const never = time.Duration(math.MaxInt64)
+
+// onResponse handles the response of a. The first good one wins. A bad one wins only if no better
+// one can come: one that says that the application has failed, or has a gRPC code of retry.on.
 func (ex *Exchange) onResponse(a *Attempt, res *Response) {
-	if res.Status < 500 {
+	if !res.Failed() && !(res.grpc && ex.Route.retryOn.hasCode(res.code)) {
 		ex.answerWith(a, res)
 		return
+	}
+	if res.grpc {
+		ex.holdBack(res)
 	}
 	ex.avoid[0] = a.ep
 	ex.keepBest(a, res)
@@ -25,12 +32,35 @@ func (ex *Exchange) onResponse(a *Attempt, res *Response) {
 
 // retryBad starts a retry if retry.on names the status of the best response so far.
 func (ex *Exchange) retryBad() bool {
-	if ex.best == nil || !ex.Request.Idempotent || !ex.Route.retryStatus(ex.best.Status) || !ex.mayPay(nil) {
+	if ex.best == nil || !ex.Request.Idempotent || !ex.Route.retryOn.hasResponse(ex.best) || !ex.mayFollow() || !ex.mayPay(nil) {
 		return false
 	}
 	ex.retries++
-	ex.launch(retryAttempt, nil)
+	ex.launchRetry()
 	return true
+}
+
+// holdBack heeds what a gRPC server says of further attempts.
+func (ex *Exchange) holdBack(res *Response) {
+	switch wait, ok := protocol.GRPCPushback(&res.Response); {
+	case !ok:
+	case wait < 0:
+		ex.notBefore = never
+	default:
+		ex.notBefore = max(ex.notBefore, ex.shard.Loop.Now()+wait)
+	}
+}
+
+// mayFollow reports whether another attempt may begin before the deadline.
+func (ex *Exchange) mayFollow() bool { return ex.notBefore < ex.Request.Deadline }
+
+// launchRetry starts a retry, now or as soon as it may follow.
+func (ex *Exchange) launchRetry() {
+	if wait := ex.notBefore - ex.shard.Loop.Now(); wait > 0 {
+		ex.shard.Loop.After(wait, &ex.retry)
+		return
+	}
+	ex.launch(retryAttempt, nil)
 }
 
 // onFailure handles an attempt without a response: it waits for other attempts, or retries if
@@ -43,9 +73,9 @@ func (ex *Exchange) onFailure(a *Attempt, f *fault.Failure) {
 	if ex.waiting() {
 		return
 	}
-	if ex.launched < maxAttempts && ex.mayRetry(ex.lastFail) {
+	if ex.launched < maxAttempts && ex.mayFollow() && ex.mayRetry(ex.lastFail) {
 		ex.lastFail = nil
-		ex.launch(retryAttempt, nil)
+		ex.launchRetry()
 		return
 	}
 	if !ex.retryBad() {
@@ -88,13 +118,19 @@ func (ex *Exchange) mayPay(f *fault.Failure) bool {
 	if ex.retries >= ex.Route.retryAttempts || ex.launched == maxAttempts {
 		return false
 	}
-	s, now := ex.service, ex.shard.Loop.Now()
-	switch {
-	case ex.cascade():
-		s.stats.RetriesCascade++
+	if ex.cascade() {
+		ex.service.stats.RetriesCascade++
 		return false
+	}
+	return ex.service.pay(f == fault.Reset)
+}
+
+// pay takes the token of a retry, and reports whether there was one. After a reset it may be owed.
+func (s *Service) pay(reset bool) bool {
+	now := s.Shard.Loop.Now()
+	switch {
 	case s.hedging.Retry(now):
-	case f == fault.Reset && s.hedging.RetryAhead(now, s.inFlight()+1):
+	case reset && s.hedging.RetryAhead(now, s.inFlight()+1):
 		s.stats.RetriesAhead++
 	default:
 		s.stats.RetriesOverBudget++
@@ -104,10 +140,21 @@ func (ex *Exchange) mayPay(f *fault.Failure) bool {
 	return true
 }
 
+// Repeats returns how often a stream with the request may be sent again although an endpoint may have
+// seen it. ex has its route, and has not begun.
+func (ex *Exchange) Repeats() int {
+	r, req := ex.Route, &ex.Request
+	cascade, idempotent := req.Attempt > 0 || req.Hedge, req.Idempotent || r.idempotent || safeMethod(req)
+	if cascade || !idempotent || !r.retryOn.reset {
+		return 0
+	}
+	return r.retryAttempts
+}
+
 // keepBest keeps res if it is better than the best so far. It owns res.
 func (ex *Exchange) keepBest(a *Attempt, res *Response) {
-	a.span().Note(trace.Failed, res.Status, "")
-	if ex.best != nil && ex.best.Status <= res.Status {
+	a.noteResponse(trace.Failed, res)
+	if ex.best != nil && ex.best.outcome() <= res.outcome() {
 		res.Release()
 		return
 	}

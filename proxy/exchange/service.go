@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/hedge"
@@ -147,6 +148,9 @@ func (s *Service) Milliseconds(from int64) (m stats.Milliseconds, ok bool) {
 	return s.watched.Since(from, w.Loop.Now()), true
 }
 
+// Alone reports whether the service has one endpoint at most.
+func (s *Service) Alone() bool { return s.set.Len() <= 1 }
+
 // Load is the load that this sidecar reports to the sidecars of its consumers. Batch requests
 // that wait are not load: they wait for any other that comes.
 func (s *Service) Load() lb.Load {
@@ -189,6 +193,14 @@ func (s *Service) Retire() {
 	}
 }
 
+// connections counts those of requests and those of streams.
+func (e *Endpoint) connections() int {
+	if e.streams == StreamPipe { // they share
+		return e.upstream.Connections()
+	}
+	return e.upstream.Connections() + e.LB.Streams()
+}
+
 func (e *Endpoint) sent(a *Attempt) {
 	s := &e.stats
 	s.BytesIn += uint64(a.ex.size())
@@ -197,6 +209,13 @@ func (e *Endpoint) sent(a *Attempt) {
 		s.Retries++
 	case hedgeAttempt:
 		s.Hedges++
+	}
+}
+
+// ReadLoad looks for the endpoint's own report of its load in headers or trailers of a response.
+func (e *Endpoint) ReadLoad(now time.Duration, hs []protocol.Header) {
+	if r, ok := protocol.LoadReported(hs); ok {
+		e.LB.Utilized(now, r.Rate, r.Utilization())
 	}
 }
 
@@ -254,7 +273,7 @@ func (s *Service) Report(d stats.Detail) stats.ServiceReport {
 		own := e.Ext.(*Endpoint)
 		at := &r.Endpoints[i]
 		*at = stats.EndpointReport{
-			Addr: e.Addr, Connections: own.upstream.Connections() + e.Streams(), Pending: e.Pending() + e.Streams(),
+			Addr: e.Addr, Connections: own.connections(), Pending: e.Pending() + e.Streams(),
 			Latency: e.Latency(), Stalled: s.set.Stalled(now, e), Unhealthy: e.Unhealthy,
 			Ejections: e.Ejections(), Stats: own.stats,
 		}

@@ -28,6 +28,8 @@ type StreamSource struct {
 	Body   http1.Body
 	Buffer *bytebufferpool.ByteBuffer
 
+	Interactive bool // the response is part of a conversation: it needs no pace
+
 	Lease  *Lease                  // Connected was called
 	Record *accesslog.StreamRecord // ends with the Lease
 }
@@ -39,13 +41,19 @@ var unowned *protocol.Buffers
 func (s *StreamSource) Close() { s.end(accesslog.StreamEnd{Cut: true}) }
 
 // Refuse discards the body; the caller gets f instead.
-func (s *StreamSource) Refuse(f *fault.Failure) { s.end(accesslog.StreamEnd{Failure: f}) }
+func (s *StreamSource) Refuse(f *fault.Failure) {
+	s.Lease.Ended(f.GRPC(), false)
+	s.end(accesslog.StreamEnd{Failure: f})
+}
 
 func (s *StreamSource) end(e accesslog.StreamEnd) {
 	if s.Socket != nil {
 		s.Socket.Reset()
 	}
 	unowned.Release(&s.Buffer)
+	if s.Lease.Call() {
+		e.GRPC, e.Code = true, s.Lease.code
+	}
 	s.Lease.Close(true, 0, 0)
 	s.Record.End(e)
 }

@@ -79,9 +79,18 @@ func (ex *Exchange) endSpan(c *result) {
 		t.Status = c.res.Status
 	case c.res != nil:
 		t.Status = c.res.Status
-		c.by.span().Note(trace.Won, c.res.Status, "")
+		c.by.noteResponse(trace.Won, c.res)
 	case c.failure != nil:
 		t.Status, t.Error = c.failure.Status, c.failure.Code
+	}
+	t.GRPC = trace.GRPC{Known: c.grpc, Code: c.code}
+}
+
+// noteResponse notes the outcome of the attempt, and the response that it had.
+func (a *Attempt) noteResponse(o trace.Outcome, res *Response) {
+	if s := a.span(); s != nil {
+		s.Note(o, res.Status, "")
+		s.GRPC = trace.GRPC{Known: res.grpc, Code: res.code}
 	}
 }
 
@@ -138,6 +147,11 @@ func (a *Attempt) Request() *protocol.Request {
 	req.Attempt, req.Hedge = a.wireAttempt(), ex.hedged || a.kind == hedgeAttempt
 	if req.Attempt > 0 && !ex.marked {
 		ex.markTrace()
+	}
+	if a.index > 0 && string(req.Method) == "POST" && protocol.IsGRPC(req.Headers) {
+		more := int(a.index) - int(ex.previous)
+		req.Headers = protocol.AddGRPCPrevious(req.Headers, more, ex.previousText[:0])
+		ex.previous = a.index
 	}
 	if s := a.span(); s != nil {
 		ex.traced.carry(s.Span)

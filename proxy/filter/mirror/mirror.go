@@ -90,7 +90,7 @@ func (f *filter) Encode(*exchange.Exchange, *exchange.Response) *fault.Failure {
 
 // Respond implements exchange.Caller.
 func (f *filter) Respond(c *exchange.Exchange, res *exchange.Response) {
-	if f.release(c); res.Status >= 500 {
+	if f.release(c); res.Failed() {
 		f.counts.MirrorFailed++
 	} else {
 		f.counts.MirrorAnswered++
