@@ -70,6 +70,16 @@ func (d *Body) Reset(h *Head, lim *protocol.Limits) {
 	}
 }
 
+// Resume tells d, which must be new, that the buffer holds the first n bytes of the body already.
+func (d *Body) Resume(n int) {
+	d.length = n
+	if d.framing == FixedLength {
+		if d.left -= int64(n); d.left <= 0 {
+			d.left, d.part = 0, bodyDone
+		}
+	}
+}
+
 // Done reports whether the body is complete.
 func (d *Body) Done() bool { return d.part == bodyDone }
 

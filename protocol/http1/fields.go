@@ -43,6 +43,9 @@ func kindOf(name []byte) fieldKind {
 		if string(name) == "Content-Length" {
 			return fieldLength
 		}
+		if name[0]|0x20 == 'h' {
+			return kindIf(name, "http2-settings", fieldHop) // also if Connection does not name it
+		}
 		return kindIf(name, "content-length", fieldLength)
 	case 16:
 		return kindIf(name, "proxy-connection", fieldHop)

@@ -334,7 +334,16 @@ func TestVerbatim(t *testing.T) {
 		verbatim("nothing or chunks", 0)
 	}
 	decode("5\r\nhel", 6, false, nil)
-	verbatim("in a chunk", 0)
+	d.Discard(&dst)
+	verbatim("in a chunk", 2)
+	d.Skip(1)
+	verbatim("the last byte of a chunk", 1)
+	d.Skip(1)
+	verbatim("behind a chunk", 0)
+	decode("\r\n1\r\nx\r\n0\r\na: b\r\n\r\n", 19, true, nil)
+	if got := d.Trailers(&dst, nil); d.Length() != 1 || len(got) != 1 || string(got[0].Value) != "b" {
+		t.Errorf("%d bytes and the trailers %q after a skipped chunk", d.Length(), got)
+	}
 }
 
 // BenchmarkRelay forwards a body in chunks of 16 KiB, as a stream between two

@@ -91,10 +91,12 @@ func (d *Body) Discard(dst *bytebufferpool.ByteBuffer) {
 func (d *Body) HasLength() bool { return d.framing == FixedLength || d.framing == NoBody }
 
 // Verbatim returns how many of the next bytes are body bytes without framing, which can be
-// copied without Decode: the rest of a FixedLength body, or what Limits.Message allows of an
-// UntilClose body. It returns 0 for other bodies.
+// copied without Decode: the rest of a FixedLength body or of a chunk, or what Limits.Message allows
+// of an UntilClose body. It returns 0 where framing follows.
 func (d *Body) Verbatim() int64 {
 	switch {
+	case d.part == chunkData:
+		return d.left
 	case d.part != bodyBytes:
 		return 0
 	case d.framing == FixedLength:
@@ -106,9 +108,13 @@ func (d *Body) Verbatim() int64 {
 // Skip counts n more bytes as forwarded. n must not exceed Verbatim.
 func (d *Body) Skip(n int64) {
 	d.passed += n
-	if d.framing == FixedLength {
-		if d.left -= n; d.left == 0 {
-			d.part = bodyDone
-		}
+	if d.framing == UntilClose {
+		return
+	}
+	if d.left -= n; d.left > 0 {
+		return
+	}
+	if d.part = bodyDone; d.framing == Chunked {
+		d.part = chunkCR
 	}
 }

@@ -166,10 +166,11 @@ func (c *Conn) Account() {
 }
 
 // Schedule sends a message that the Writer was given: at once if alone, with nothing else in
-// flight on the link; else with the other messages of the turn, at its end.
+// flight on the link, or once much waits; else with the other messages of the turn, at
+// its end.
 func (c *Conn) Schedule(alone bool) {
 	c.batch++
-	if alone {
+	if alone || c.Writer.Encoded() >= mux.BatchSize/2 {
 		c.Flush()
 		return
 	}
