@@ -39,6 +39,9 @@ type Streams interface {
 
 	// Accept takes over a connection of another sidecar that carries a stream.
 	Accept(peer loop.Socket, a *StreamAccept)
+
+	// NewPipe is a shard.PipeMaker.
+	NewPipe(l loop.Loop, remote string, ready func()) (loop.Pipe, loop.Socket)
 }
 
 // Connected is the response to a CONNECT (RFC 9110 section 9.3.6).
@@ -52,6 +55,7 @@ type StreamRequest struct {
 	Direct  *Direct       // where the request goes instead of to Service; nil means to Service
 	Host    string        // of the request, in lower case without port, if the TLS of the service needs it; else ""
 	Timeout time.Duration // from the last byte of the request to the head of the response
+	Repeats int           // how often it may be sent again although an endpoint may have seen it
 	Head    []byte        // of the request, as it is sent; empty for a StreamConnect, and if it can't be sent safely
 	Minor   int           // of the client's version, HTTP/1.x
 	ToHead  bool          // the request is a HEAD
@@ -69,6 +73,9 @@ type StreamRequest struct {
 
 	Edit func(*protocol.Response) // changes the response as the route says; nil means that nothing changes
 
+	Interactive bool // both sides talk, and may pause: see protocol.Interactive
+	GRPC        bool // it is a gRPC call
+
 	RequestID []byte // nil if another sidecar sent the request: it adds the id to the response
 }
 
@@ -85,11 +92,11 @@ func (r *StreamRequest) SetHost(c *config.Service, authority []byte) {
 	}
 }
 
-// AddVia adds Via to an application's response over HTTP/1.minor, and Date if it has none. It
-// removes headers that only a sidecar may set.
+// AddVia adds Via to an application's response over HTTP/1.minor, or MinorHTTP2, and Date if it has
+// none. It removes headers that only a sidecar may set.
 func (r *StreamRequest) AddVia(resp *protocol.Response, minor int, date []byte) {
 	hs, dated := protocol.FromEndpoint(resp.Headers)
-	hs = append(hs, protocol.Header{Name: protocol.NameVia, Value: protocol.ViaValues[minor&1]})
+	hs = append(hs, protocol.Header{Name: protocol.NameVia, Value: protocol.ViaValues[minor]})
 	if !dated {
 		hs = append(hs, protocol.Header{Name: protocol.NameDate, Value: date})
 	}
@@ -112,6 +119,7 @@ type StreamAnswer struct {
 // StreamAccept is a stream from another sidecar to a service of this one.
 type StreamAccept struct {
 	Leaser  exchange.Leaser // gives the endpoint
+	Client  exchange.Client // of Leaser
 	Service string
 	Timeout time.Duration // of the endpoint's response
 	Stream  link.Stream

@@ -96,6 +96,11 @@ func (p *pair) receive(r *downstream.StreamRequest, a *downstream.StreamAccept) 
 		req.Headers, _ = protocol.SetTimeLeft(req.Headers, a.Timeout, nil)
 	}
 	r.SetHost(p.srv.service(a.Service), req.Authority)
+	p.interactive.Store(protocol.Interactive(req.Headers))
+	if r.GRPC = protocol.IsGRPC(req.Headers); r.GRPC {
+		a.Client.GRPC = true
+		r.Leaser = a.Leaser.From(a.Client)
+	}
 	r.Minor, r.ToHead, r.Rest = head.Minor, head.HeadMethod, in.rest(n)
 	if head.WebSocket && head.Framing == http1.NoBody {
 		r.Kind, r.Head = stats.StreamWebSocket, http1.AppendWebSocketRequest(nil, &req)

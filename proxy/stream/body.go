@@ -3,6 +3,7 @@ package stream
 import (
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/valyala/bytebufferpool"
 
@@ -32,6 +33,9 @@ type transfer struct {
 	rest     []byte                     // bytes read behind those, not decoded
 	chunks   bool                       // the body is sent in chunks; if false, without framing
 	sent     int64                      // bytes of the body that were passed on
+	call     *call                      // learns the trailers; nil means that they are only passed on
+	replay   *replay                    // of a request, writes to the destination; nil means to
+	ending   *atomic.Bool               // set before the last chunk is sent, whose receiver may be faster than run; nil means nothing
 }
 
 // bodyFault says why a transfer ended before its body.
@@ -57,13 +61,19 @@ func (t *transfer) run() bodyFault {
 	t.rest = nil
 	t.proc.Hold(-early)
 	for f == noFault && !t.body.Done() {
-		if n := t.body.Verbatim(); n > 0 && !t.chunks {
+		if n := t.body.Verbatim(); n > 0 && !t.chunks && t.settled() {
 			f = t.passVerbatim(n, block[:])
 		} else {
 			f = t.passNext(block[:])
 		}
 	}
+	if f == noFault && t.call != nil {
+		t.call.onTrailers(t.body.Trailers(t.decoded, nil))
+	}
 	if f == noFault && t.chunks {
+		if t.ending != nil {
+			t.ending.Store(true)
+		}
 		f = t.write(http1.AppendLastChunk(block[:0], t.body.Trailers(t.decoded, nil)))
 	}
 	return f
@@ -127,10 +137,26 @@ func (t *transfer) writeDecoded(block []byte) bodyFault {
 }
 
 func (t *transfer) write(b []byte) bodyFault {
-	if _, err := t.to.Write(b); err != nil {
+	var err error
+	if t.replay != nil {
+		err = t.replay.write(b)
+	} else {
+		_, err = t.to.Write(b)
+	}
+	if err != nil {
 		return toFault
 	}
 	return noFault
+}
+
+// settled reports whether the destination stays the one in to. Until then nothing may pass it by.
+func (t *transfer) settled() bool {
+	if t.replay == nil {
+		return true
+	}
+	to, settled := t.replay.destination()
+	t.to = to
+	return settled
 }
 
 // passVerbatim passes on n bytes that need no decoding. They stay within the kernel if neither

@@ -23,6 +23,7 @@ type endpointQuery struct {
 	kind    link.StreamKind    // sent to an endpoint that is another sidecar
 	timeout time.Duration      // sent to that sidecar
 	host    string             // of the request, for a service whose TLS needs it; else ""
+	message bool               // the stream is one HTTP request and its response, which a pipe can carry
 }
 
 // pick is the result of an endpointQuery: a lease with its target, or a failure.
@@ -31,10 +32,6 @@ type pick struct {
 	at    exchange.Target
 	fail  *fault.Failure
 }
-
-type refusal struct{ fail *fault.Failure }
-
-func (r refusal) Error() string { return "refused: " + r.fail.Code }
 
 // connect connects p to an endpoint that takes the stream. Unless it fails, the caller must
 // close lease, which is nil without a service. linked reports whether the endpoint is another
@@ -48,32 +45,59 @@ func (p *pair) connect(w *endpointQuery) (lease *exchange.Lease, linked bool, fa
 		picks <- pick{l, at, f}
 	})
 	a := p.await(picks)
-	if a.fail != nil {
-		return nil, false, a.fail
+	if fail = a.fail; fail == nil {
+		linked, fail = p.openAt(w, a.lease, a.at)
 	}
-	var last refusal
-	for lease = a.lease; ; {
-		err := p.open(w, a.at)
+	if fail != nil {
+		return nil, false, fail
+	}
+	return a.lease, linked, nil
+}
+
+// reconnect connects p to another endpoint, after the last one refused the stream with why. If it
+// fails, the lease is closed.
+func (p *pair) reconnect(w *endpointQuery, lease *exchange.Lease, why *fault.Failure) (linked bool, fail *fault.Failure) {
+	at, fail := p.another(lease, why, nil)
+	if fail != nil {
+		return false, fail
+	}
+	return p.openAt(w, lease, at)
+}
+
+// openAt opens the stream at an endpoint, or at another one if that does not take it. If it fails,
+// the lease is closed.
+func (p *pair) openAt(w *endpointQuery, lease *exchange.Lease, at exchange.Target) (linked bool, fail *fault.Failure) {
+	var last fault.Error
+	for {
+		err := p.open(w, at)
 		if err == nil {
-			return lease, a.at.Link, nil
+			return at.Link, nil
 		}
 		if p.isAborted() || p.srv.ctx.Err() != nil {
 			lease.Close(false, 0, 0)
-			return nil, false, cmp.Or(p.why.Load(), fault.Draining)
+			return false, cmp.Or(p.why.Load(), fault.Draining)
 		}
 		why := fault.Connect
 		if errors.As(err, &last) {
-			why = last.fail
+			why = last.Failure
 		}
-		lease.Retry(why, err, func(at exchange.Target, f *fault.Failure) { picks <- pick{lease, at, f} })
-		a = p.await(picks)
-		switch { // after a failure the core has closed the lease, or its loop has stopped
-		case a.fail == fault.Connect && last.fail != nil:
-			return nil, false, last.fail
-		case a.fail != nil:
-			return nil, false, a.fail
+		at, fail = p.another(lease, why, err)
+		switch {
+		case fail == fault.Connect && last.Failure != nil:
+			return false, last.Failure
+		case fail != nil:
+			return false, fail
 		}
 	}
+}
+
+// another asks for another endpoint. If it fails, the core has closed the lease, or its loop has
+// stopped.
+func (p *pair) another(lease *exchange.Lease, why *fault.Failure, err error) (exchange.Target, *fault.Failure) {
+	picks := make(chan pick, 1)
+	lease.Retry(why, err, func(at exchange.Target, f *fault.Failure) { picks <- pick{lease, at, f} })
+	a := p.await(picks)
+	return a.at, a.fail
 }
 
 // await waits for the core. The loop of the core may have stopped, so Close ends the wait.
@@ -89,6 +113,9 @@ func (p *pair) await(picks <-chan pick) (a pick) {
 // open connects to an endpoint. To another sidecar it also sends the preface, and waits until
 // that sidecar accepts a stream that can't be refused by an HTTP response.
 func (p *pair) open(w *endpointQuery, at exchange.Target) error {
+	if at.Socket != nil {
+		return p.openPipe(w, at)
+	}
 	var first []byte
 	if !at.Link {
 		first = proxyHeader(p, w.service)
@@ -99,6 +126,30 @@ func (p *pair) open(w *endpointQuery, at exchange.Target) error {
 	err := p.sendPreface(&link.Stream{Kind: w.kind, TimeLeft: w.timeout})
 	if err != nil {
 		p.closeUp(false)
+	}
+	return err
+}
+
+// openPipe waits until the endpoint's connection takes the stream, which connect_timeout
+// bounds as a dial.
+func (p *pair) openPipe(w *endpointQuery, at exchange.Target) error {
+	p.at = at.Addr
+	up := endOf(at.Socket)
+	if !w.message || up == nil || up.pipe == nil {
+		at.Socket.Reset()
+		return fault.Error{Failure: fault.Unsupported}
+	}
+	if err := p.attachUp(up); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(p.srv.ctx, p.srv.service(w.service).ConnectTimeout)
+	defer cancel()
+	err := up.pipe.AwaitOpen(ctx)
+	if err != nil {
+		up.reset()
+	}
+	if errors.Is(err, loop.ErrDialQueue) {
+		return fault.Error{Failure: fault.DialLimit}
 	}
 	return err
 }
@@ -119,7 +170,7 @@ func (p *pair) dial(addr, service, name string, first []byte) error {
 	sock, err := p.srv.opt.Dial(ctx, addr, service, name, first)
 	switch {
 	case errors.Is(err, loop.ErrDialQueue):
-		return refusal{fault.DialLimit}
+		return fault.Error{Failure: fault.DialLimit}
 	case err != nil:
 		return err
 	}
@@ -138,17 +189,17 @@ func (p *pair) sendPreface(st *link.Stream) error {
 			return err
 		}
 		if reply[0] != link.StreamTaken {
-			return refusal{fault.OfReason(link.Reason(reply[0]))}
+			return fault.Error{Failure: fault.OfReason(link.Reason(reply[0]))}
 		}
 	}
 	return p.up.SetDeadline(time.Time{})
 }
 
 func failure(err error) *fault.Failure {
-	var r refusal
+	var refused fault.Error
 	switch {
-	case errors.As(err, &r):
-		return r.fail
+	case errors.As(err, &refused):
+		return refused.Failure
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		return fault.Deadline
 	}

@@ -10,7 +10,7 @@
 //	proxied.go   connections that begin, or are begun, with a header of the PROXY protocol
 //	sni.go       connections to a service that their ClientHello names
 //	accept.go    streams from another sidecar
-//	end.go       one connection, and the kernel's counters of it
+//	end.go       one connection or pipe, and the counters of it
 //	pair.go      the two connections of a stream, and how they end
 //	head.go      input that is read before it is passed on, and its memory
 //	connect.go   finds an endpoint that takes the stream
@@ -20,11 +20,13 @@
 //	pass.go      a redirected connection, passed to its original destination
 //	relay.go     copies bytes both ways
 //	request.go   an HTTP request and its response, both of any length
+//	replay.go    sends a request to another endpoint if one refuses it
 //	response.go  a response whose request was a message
-//	park.go      responses that wait until another sidecar fetches them
-//	previous.go  fetches a response that the previous process has parked
+//	park.go      responses that wait until another sidecar fetches them, also in the previous process
 //	body.go      passes one body one way, strictly decoded and framed again
 //	watch.go     ends a stream that is idle, too long or too slow
+//
+// Package pipe has the ends of streams that share a connection with others.
 //
 // The core picks endpoints and counts the streams (exchange.Lease).
 package stream

@@ -8,6 +8,7 @@ import (
 
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
+	"github.com/remora-proxy/remora/proxy/stream/pipe"
 )
 
 type conn interface {
@@ -17,8 +18,9 @@ type conn interface {
 
 type end struct {
 	conn
-	tcp     *net.TCPConn // below conn: has the counters, and is reset; nil on a Unix socket
-	unix    *unixConn    // is conn on a Unix socket; else nil
+	tcp     *net.TCPConn // below conn: has the counters, and is reset; or else
+	unix    *unixConn    // is conn on a Unix socket; or else
+	pipe    *pipe.Socket // is conn to a loop, whose connection carries other streams, too
 	secure  bool         // tcp or unix carries TLS
 	finSent atomic.Bool  // the end of file was sent; a close after that is no reset
 }
@@ -59,8 +61,11 @@ func newEnd(c conn, below net.Conn, secure bool) *end {
 	return nil
 }
 
-// endOf returns the end for a Socket with a connection of the system, and nil for any other Socket.
+// endOf returns the end for a pipe or a Socket with a connection of the system, and nil for any other.
 func endOf(s loop.Socket) *end {
+	if s, ok := s.(*pipe.Socket); ok {
+		return &end{conn: s, pipe: s}
+	}
 	c, ok := s.(conn)
 	over, below := s.(interface{ NetConn() net.Conn })
 	if !ok || !below {
@@ -70,10 +75,10 @@ func endOf(s loop.Socket) *end {
 }
 
 // buffered reports whether bytes of e pass through a buffer: the kernel neither encrypts them nor
-// counts those of a Unix socket.
-func (e *end) buffered() bool { return e.secure || e.unix != nil }
+// counts those of a Unix socket, and knows no pipes.
+func (e *end) buffered() bool { return e.secure || e.tcp == nil }
 
-// system returns the connection of the system.
+// system returns the connection of the system, which a pipe has not.
 func (e *end) system() interface {
 	net.Conn
 	syscall.Conn
@@ -88,6 +93,10 @@ func (e *end) system() interface {
 // connection below first, since a close_notify of TLS would look complete. It does not block. Unix
 // sockets have no reset: there the peer sees an end of file, or an error if it has bytes under way.
 func (e *end) reset() {
+	if e.pipe != nil {
+		e.pipe.Reset()
+		return
+	}
 	if e.tcp != nil {
 		_ = e.tcp.SetLinger(0)
 	}
@@ -98,16 +107,23 @@ func (e *end) reset() {
 // isReset reports whether the connection was reset: the kernel has closed it, and only the
 // descriptor is left.
 func (e *end) isReset() bool {
-	if e.unix != nil {
+	switch {
+	case e.unix != nil:
 		return false // the next read or write has the error
+	case e.pipe != nil:
+		return e.pipe.IsReset()
 	}
 	k, err := e.kernel()
 	return err != nil || k.Closed
 }
 
 func (e *end) moved() uint64 {
-	if e.unix != nil {
+	switch {
+	case e.unix != nil:
 		return e.unix.received.Load() + e.unix.sent.Load()
+	case e.pipe != nil:
+		c := e.pipeCounters()
+		return c.received + c.acknowledged
 	}
 	k, err := e.kernel()
 	if err != nil {
@@ -131,8 +147,12 @@ func (e *end) unacknowledged() int { return e.queued(kernel.Unacknowledged) }
 // unsent returns how many bytes wait because e's peer or the network takes no more now.
 func (e *end) unsent() int { return e.queued(kernel.Unsent) }
 
-// queued returns the length of one of the kernel's queues of e, or 0 if e is closed.
+// queued returns the length of one of the kernel's queues of e, or 0 if e is closed. What a pipe
+// holds of its output is that of either queue of output.
 func (e *end) queued(length func(fd int) (int, error)) (n int) {
+	if e.pipe != nil {
+		return e.pipeCounters().unacknowledged
+	}
 	sc, err := e.system().SyscallConn()
 	if err != nil {
 		return 0
@@ -152,11 +172,22 @@ type counters struct {
 
 // counters returns zero values if e is closed.
 func (e *end) counters() (c counters) {
+	if e.pipe != nil {
+		return e.pipeCounters()
+	}
 	if e.unix != nil {
 		c.received, c.acknowledged = e.unix.received.Load(), e.unix.sent.Load()
 	} else if k, err := e.kernel(); err == nil {
 		c.received, c.acknowledged = k.Received, k.Acknowledged
 	}
 	c.unread, c.unacknowledged = e.queued(kernel.Unread), e.unacknowledged()
+	return c
+}
+
+// pipeCounters counts what the loop takes as acknowledged.
+func (e *end) pipeCounters() (c counters) {
+	c.received, c.unread = e.pipe.Input()
+	c.acknowledged, c.unacknowledged = e.pipe.Output()
+	c.acknowledged -= uint64(c.unacknowledged)
 	return c
 }

@@ -35,6 +35,8 @@ type pair struct {
 	broken       atomic.Bool                   // the stream must end with a reset
 	awaitingHead atomic.Bool                   // the head of a response is awaited with its own deadline: the stream is not idle
 	responding   atomic.Bool                   // a final response is passed on
+	interactive  atomic.Bool                   // both sides may pause: the client's bodies have no pace
+	left         atomic.Bool                   // the client has gone before the end
 	downDone     atomic.Bool                   // nothing more will be sent to down; its end is no abort
 	readerDone   chan struct{}                 // closed when the goroutine of readDown has ended; nil if there is none
 }
@@ -104,7 +106,7 @@ func (p *pair) readDown(upload func()) {
 // response is passed on, the goroutine that does so may have passed on all of it, and the client
 // has read it: so that goroutine is only interrupted. It aborts the stream if bytes are left.
 func (p *pair) onLeft() {
-	switch {
+	switch p.noteLeft(); {
 	case p.downDone.Load():
 	case p.responding.Load():
 		_ = p.endpoint().SetReadDeadline(longAgo)
@@ -112,6 +114,21 @@ func (p *pair) onLeft() {
 	default:
 		p.abort()
 	}
+}
+
+// noteLeft notes that the client has closed or failed, unless the stream has ended otherwise.
+func (p *pair) noteLeft() {
+	if !p.downDone.Load() && !p.isAborted() {
+		p.left.Store(true)
+	}
+}
+
+// abortAfter aborts the stream because its response could not be passed on.
+func (p *pair) abortAfter(f bodyFault) {
+	if f == toFault {
+		p.noteLeft()
+	}
+	p.abort()
 }
 
 // longAgo is a deadline that interrupts.
@@ -127,11 +144,27 @@ func (p *pair) finish(out []byte) {
 	if _, err := p.down.Write(out); err == nil {
 		_ = p.down.CloseWrite()
 	}
+	if p.down.pipe != nil {
+		p.finishPipe()
+		return
+	}
 	_ = p.down.SetReadDeadline(time.Now().Add(p.srv.flush))
 	if p.readerDone != nil {
 		<-p.readerDone
 	}
 	p.linger()
+}
+
+// finishPipe closes down, a pipe, once the loop has taken the response. The client need not end its
+// side: its session tells it not to go on (RFC 9113 section 8.1).
+func (p *pair) finishPipe() {
+	if !p.down.pipe.Drain(p.srv.config().Timeouts.Write) {
+		p.down.reset()
+	}
+	_ = p.down.Close()
+	if p.readerDone != nil {
+		<-p.readerDone
+	}
 }
 
 // linger waits for the end of file of down. It gives up when the kernel has no more output, or

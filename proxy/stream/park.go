@@ -1,7 +1,11 @@
 package stream
 
 import (
+	"context"
 	"crypto/rand"
+	"errors"
+	"io"
+	"net"
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
@@ -63,3 +67,101 @@ func (p *parked) take() *exchange.StreamSource {
 }
 
 func (p *parked) discard() { p.take().Close() }
+
+const (
+	// fetchTimeout limits connecting to the previous process, and its wait for the token.
+	fetchTimeout = 5 * time.Second
+
+	maxFetches = 64 // connections that have not sent their token yet
+)
+
+var errNoPrevious = errors.New("stream: no previous process")
+
+// Parking returns a loopback address, or ErrClosed. The process that replaces this one fetches
+// responses that are parked here, by their token, from that address until Close.
+func (s *Server) Parking() (addr string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return "", ErrClosed
+	}
+	if s.parking == nil {
+		if s.parking, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			return "", err
+		}
+		s.all.Go(s.acceptFetches)
+	}
+	return s.parking.Addr().String(), nil
+}
+
+func (s *Server) acceptFetches() {
+	waiting := make(chan struct{}, maxFetches)
+	for {
+		nc, err := s.parking.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			s.sleep(maxBackoff)
+			continue
+		}
+		down := &end{conn: nc.(*net.TCPConn), tcp: nc.(*net.TCPConn)}
+		select {
+		case waiting <- struct{}{}:
+			s.all.Go(func() { s.serveFetch(down); <-waiting })
+		default:
+			down.reset()
+		}
+	}
+}
+
+// serveFetch reads a token from down and sends the response that is parked under it.
+func (s *Server) serveFetch(down *end) {
+	stop := context.AfterFunc(s.ctx, down.reset)
+	var token link.Token
+	_ = down.SetReadDeadline(time.Now().Add(fetchTimeout))
+	if _, err := io.ReadFull(down, token[:]); err != nil || !stop() {
+		down.reset()
+		return
+	}
+	_ = down.SetReadDeadline(time.Time{})
+	s.serveParked(&pair{srv: s, down: down}, token)
+}
+
+// ForgetPrevious forgets the address of the previous process, which has ended. Another process
+// may listen there later, and must not be sent tokens.
+func (s *Server) ForgetPrevious() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.previous = ""
+}
+
+// fetchFromPrevious passes to down what the previous process may have parked under the token.
+func (p *pair) fetchFromPrevious(token link.Token) {
+	if p.why.Load() != nil {
+		p.refuse([]byte{byte(link.Overload)})
+		return
+	}
+	if err := p.dialPrevious(); err != nil {
+		p.refuse([]byte{byte(link.DeadlinePassed)})
+		return
+	}
+	p.relay(newInput(p.srv.opt.Process, token[:]))
+}
+
+func (p *pair) dialPrevious() error {
+	p.srv.mu.Lock()
+	previous := p.srv.previous
+	p.srv.mu.Unlock()
+	if previous == "" {
+		return errNoPrevious
+	}
+	ctx, cancel := context.WithTimeout(p.srv.ctx, fetchTimeout)
+	defer cancel()
+	var d net.Dialer
+	nc, err := d.DialContext(ctx, "tcp", previous)
+	if err != nil {
+		return err
+	}
+	return p.attachUp(&end{conn: nc.(*net.TCPConn), tcp: nc.(*net.TCPConn)})
+}

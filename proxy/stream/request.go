@@ -25,6 +25,7 @@ func (s *Server) Request(client loop.Socket, r *downstream.StreamRequest) {
 		return
 	}
 	p.by = r.Leaser
+	p.interactive.Store(r.Interactive)
 	if r.Kind != stats.StreamConnect {
 		s.start(p, (&requestStream{pair: p, r: r}).run)
 		return
@@ -47,13 +48,18 @@ func (s *Server) Request(client loop.Socket, r *downstream.StreamRequest) {
 type requestStream struct {
 	*pair
 	r       *downstream.StreamRequest
+	call    *call
+	query   endpointQuery
 	linked  bool // the endpoint is another sidecar
 	lease   *exchange.Lease
-	release func() // uncounts the memory of r; may be called again
+	replay  *replay // of the request; nil before an endpoint is connected
+	repeats int     // how often it was sent again although an endpoint may have seen it
+	release func()  // uncounts the memory of r; may be called again
 
 	requestFault   atomic.Pointer[fault.Failure] // why the request could not be passed on; nil if it could
 	hasHead        bool                          // the head of the response has arrived; guarded by mu
 	awaitsContinue bool                          // the client has not begun the body; guarded by mu
+	until          time.Time                     // the deadline of that head; zero until the request is sent; guarded by mu
 	requestSent    atomic.Bool                   // the whole request was passed on
 	connected      bool                          // lease.Connected was called
 	status         int                           // of the response, 0 until its head is sent
@@ -63,13 +69,20 @@ type requestStream struct {
 }
 
 func (x *requestStream) run() {
-	n := len(x.r.Head) + cap(x.r.Rest) + protocol.Held(x.r.Buffer)
+	if x.r.GRPC {
+		x.call = new(call)
+	}
+	n := cap(x.r.Rest) + protocol.Held(x.r.Buffer)
 	proc := x.srv.opt.Process
 	full := proc.Full()
 	proc.Hold(n)
 	x.release = sync.OnceFunc(func() { proc.Hold(-n) })
 	defer x.release()
 	f := x.carry(full)
+	if f != nil && f.Free() && x.repeats > 0 {
+		f = fault.Reset // an endpoint may have carried it out
+	}
+	x.replay.settle()
 	cut := x.isAborted() && !x.whole // a client that has the whole response may close first
 	if f != nil {
 		switch {
@@ -86,12 +99,12 @@ func (x *requestStream) run() {
 	if x.readerDone != nil {
 		<-x.readerDone
 	}
-	if x.lease != nil {
-		x.lease.Close(x.connected, x.in.Load(), x.out)
-	}
-	x.r.Record.End(accesslog.StreamEnd{
+	end := accesslog.StreamEnd{
 		Status: x.status, Failure: cmp.Or(x.why.Load(), f), Cut: cut, Endpoint: x.at, In: x.in.Load(), Out: x.out,
-	})
+	}
+	x.call.end(x.pair, x.lease, &end, x.whole)
+	x.lease.Close(x.connected, end.In, end.Out)
+	x.r.Record.End(end)
 }
 
 // carry finds an endpoint and passes the request and the response on. If it returns a Failure,
@@ -107,16 +120,17 @@ func (x *requestStream) carry(full bool) (fail *fault.Failure) {
 		x.r.Leaser.Failed(fault.Overloaded)
 		return fault.Overloaded
 	}
-	x.lease, x.linked, fail = x.connect(&endpointQuery{
+	x.query = endpointQuery{
 		leaser: x.r.Leaser, service: x.r.Service, direct: x.r.Direct, kind: link.StreamHTTP, timeout: x.r.Timeout, host: x.r.Host,
-	})
+		message: x.r.Kind == stats.StreamBody,
+	}
+	x.lease, x.linked, fail = x.connect(&x.query)
 	if fail != nil {
 		return fail
 	}
-	if _, err := x.up.Write(x.r.Head); err != nil {
-		return failure(err)
-	}
+	x.replay = newReplay(x.srv.opt.Process, x.r.Head, x.startTimeout)
 	x.r.Head = nil
+	x.replay.resume(x.up)
 	if x.r.Kind == stats.StreamBody {
 		if x.awaitsContinue = x.r.Continue; !x.awaitsContinue {
 			x.hasBody(&x.uploading)
@@ -125,14 +139,22 @@ func (x *requestStream) carry(full bool) (fail *fault.Failure) {
 	} else {
 		x.startTimeout()
 	}
-	return x.passResponse()
+	for {
+		if fail = x.passResponse(); fail == nil || !x.mayRepeat(fail) {
+			return fail
+		}
+		if fail = x.tryAgain(fail); fail != nil {
+			return fail
+		}
+	}
 }
 
 func (x *requestStream) upload() {
 	x.release()
 	t := transfer{
-		proc: x.srv.opt.Process, from: x.down, to: x.up,
+		proc: x.srv.opt.Process, from: x.down, replay: x.replay,
 		body: &x.r.Body, decoded: x.r.Buffer, rest: x.r.Rest, chunks: x.r.Chunks,
+		ending: &x.requestSent,
 	}
 	x.r.Buffer, x.r.Rest = nil, nil
 	f := t.run()
@@ -149,6 +171,7 @@ func (x *requestStream) upload() {
 		x.closeUp(false)
 	default:
 		if !x.downDone.Load() {
+			x.noteLeft()
 			x.abort()
 		}
 	}
@@ -181,12 +204,14 @@ func (x *requestStream) startTimeout() {
 	defer x.mu.Unlock()
 	if !x.hasHead {
 		x.awaitingHead.Store(true)
-		_ = x.up.SetReadDeadline(time.Now().Add(x.r.Timeout))
+		x.until = time.Now().Add(x.r.Timeout)
+		_ = x.up.SetReadDeadline(x.until)
 	}
 }
 
 // onHead removes the deadline for the head of the response.
 func (x *requestStream) onHead() {
+	x.replay.settle()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.hasHead = true
@@ -217,6 +242,8 @@ func (x *requestStream) passResponse() *fault.Failure {
 			return fault.Malformed
 		case head.WebSocket && x.r.Kind == stats.StreamWebSocket:
 			return x.upgrade(&resp, &head, &in, n)
+		case x.linked && x.refusal(&resp) != nil:
+			return x.refusal(&resp)
 		case resp.Status == http.StatusSwitchingProtocols:
 			return fault.Malformed // the request asked for no upgrade
 		case resp.Status >= 200:
@@ -232,6 +259,7 @@ func (x *requestStream) passResponse() *fault.Failure {
 }
 
 func (x *requestStream) interim(resp *protocol.Response) *fault.Failure {
+	x.replay.settle() // the endpoint has begun
 	if x.r.Minor == 0 {
 		return nil
 	}
@@ -255,7 +283,11 @@ func (x *requestStream) interim(resp *protocol.Response) *fault.Failure {
 func (x *requestStream) addHeaders(resp *protocol.Response, head *http1.Head) {
 	x.onHead()
 	if !x.linked {
-		x.r.AddVia(resp, head.Minor, date())
+		minor := head.Minor
+		if x.endpoint().pipe != nil { // translated
+			minor = protocol.MinorHTTP2
+		}
+		x.r.AddVia(resp, minor, date())
 	}
 	downstream.AddRequestID(resp, x.r.RequestID)
 	if x.r.Edit != nil {
@@ -265,10 +297,9 @@ func (x *requestStream) addHeaders(resp *protocol.Response, head *http1.Head) {
 
 // sendHead sends the head of the response. After it only a reset can show a failure.
 func (x *requestStream) sendHead(status int, head []byte) bool {
-	x.lease.Connected(status)
 	x.connected, x.status = true, status
 	if err := x.writeHead(head); err != nil {
-		x.abort()
+		x.abortAfter(toFault)
 		return false
 	}
 	return true
@@ -282,6 +313,7 @@ func (x *requestStream) finalResponse(resp *protocol.Response, head *http1.Head,
 		return fault.Malformed
 	}
 	x.responding.Store(true)
+	x.lease.Connected(x.call.onHead(resp))
 	if !x.sendHead(resp.Status, out) {
 		return nil
 	}
@@ -290,12 +322,13 @@ func (x *requestStream) finalResponse(resp *protocol.Response, head *http1.Head,
 	t := transfer{
 		proc: x.srv.opt.Process, from: x.up, to: x.down,
 		body: &body, decoded: buffers.Get(0), rest: in.rest(n), chunks: !body.HasLength() && x.r.Minor > 0,
+		call: x.call,
 	}
 	x.hasBody(&x.downloading)
 	f := t.run()
 	x.out = t.sent
 	if f != noFault {
-		x.abort()
+		x.abortAfter(f)
 		return nil
 	}
 	x.whole = true
@@ -312,6 +345,7 @@ func (x *requestStream) upgrade(resp *protocol.Response, head *http1.Head, in *i
 	if len(out) == 0 {
 		return fault.Malformed
 	}
+	x.lease.Connected(resp.Status)
 	if x.sendHead(resp.Status, append(out, in.rest(n)...)) {
 		var moved int64
 		early := newInput(x.srv.opt.Process, x.r.Rest)

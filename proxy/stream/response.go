@@ -3,6 +3,7 @@ package stream
 import (
 	"cmp"
 
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
@@ -15,6 +16,7 @@ import (
 // while it arrives.
 type responseStream struct {
 	*pair
+	call    *call
 	head    []byte // sent before the body
 	chunks  bool   // the body is sent in chunks
 	fetched bool   // down is another sidecar, which gets a reason for a failure
@@ -36,6 +38,7 @@ func (s *Server) startResponse(d *responseStream) {
 	if d.src.Socket != nil {
 		d.up = endOf(d.src.Socket)
 	}
+	d.interactive.Store(d.src.Interactive)
 	if !s.start(d.pair, d.run) {
 		d.src.Close()
 	}
@@ -44,6 +47,9 @@ func (s *Server) startResponse(d *responseStream) {
 func (d *responseStream) run() {
 	d.srv.opt.Process.Hold(len(d.head))
 	defer d.srv.opt.Process.Hold(-len(d.head))
+	if d.src.Lease.Call() {
+		d.call = new(call)
+	}
 	d.readDown(func() {}) // the end of down ends the source too
 	var sent int64
 	var whole bool
@@ -60,8 +66,10 @@ func (d *responseStream) run() {
 	}
 	d.closeUp(whole)
 	<-d.readerDone
+	end := accesslog.StreamEnd{Failure: cmp.Or(d.why.Load(), fail), Cut: cut, Out: sent}
+	d.call.end(d.pair, d.src.Lease, &end, whole)
 	d.src.Lease.Close(true, 0, sent)
-	d.src.Record.End(accesslog.StreamEnd{Failure: cmp.Or(d.why.Load(), fail), Cut: cut, Out: sent})
+	d.src.Record.End(end)
 }
 
 func (d *responseStream) failureResponse(f *fault.Failure) []byte {
@@ -96,18 +104,75 @@ func (d *responseStream) send() (sent int64, whole bool) {
 	d.responding.Store(true)
 	d.hasBody(&d.downloading)
 	if _, err := d.down.Write(d.head); err != nil {
-		d.abort()
+		d.abortAfter(toFault)
 		return 0, false
 	}
 	t := transfer{
 		proc: d.srv.opt.Process, from: d.up, to: d.down,
-		body: &d.src.Body, decoded: d.src.Buffer, chunks: d.chunks,
+		body: &d.src.Body, decoded: d.src.Buffer, chunks: d.chunks, call: d.call,
 	}
 	d.src.Buffer = nil
-	if t.run() != noFault {
-		d.abort()
+	if f := t.run(); f != noFault {
+		d.abortAfter(f)
 		return t.sent, false
 	}
 	d.finish(nil)
 	return t.sent, true
+}
+
+// call is the outcome of a stream that is a gRPC call. Other streams have a nil call, whose methods
+// do nothing.
+type call struct {
+	code protocol.GRPCCode
+	said bool // by the response
+	over bool // it was said by trailers: a caller that has them may be faster than the stream
+}
+
+// onHead returns the status that the head of a response counts as: of a gRPC call that says a code
+// at once, that of the code.
+func (c *call) onHead(res *protocol.Response) int {
+	if c == nil {
+		return res.Status
+	}
+	c.code, c.said = protocol.GRPCStatus(res)
+	switch failure := protocol.Find(res.Headers, protocol.HeaderError); {
+	case c.said:
+		return fault.StatusOfGRPC(c.code)
+	case failure != nil: // of another sidecar
+		f := fault.Failure{Code: string(failure), Status: res.Status}
+		c.code, c.said = f.GRPC(), true
+	case res.Status != 200:
+		c.code, c.said = protocol.GRPCOfHTTP(res.Status), true
+	}
+	return res.Status
+}
+
+func (c *call) onTrailers(hs []protocol.Header) {
+	if code, said := protocol.GRPCStatus(&protocol.Response{Trailers: hs}); said {
+		c.code, c.said, c.over = code, true, true
+	}
+}
+
+// end reports the outcome to the lease, which may be nil, and to the log. whole reports whether the
+// caller has got the whole response.
+func (c *call) end(p *pair, l *exchange.Lease, e *accesslog.StreamEnd, whole bool) {
+	if c == nil {
+		return
+	}
+	switch why := p.why.Load(); {
+	case c.said:
+	case whole:
+		c.code = protocol.GRPCOther
+	case why != nil:
+		c.code = why.GRPC()
+	case p.left.Load():
+		c.code = protocol.GRPCCancelled
+	case e.Failure != nil:
+		c.code = e.Failure.GRPC()
+	default:
+		c.code = protocol.GRPCInternal // as callers take a reset
+	}
+	e.Cut = e.Cut && !c.over
+	l.Ended(c.code, c.said)
+	e.GRPC, e.Code = true, c.code
 }

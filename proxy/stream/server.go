@@ -17,6 +17,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/fair"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/stream/pipe"
 )
 
 // Options configure a Server. All fields except Previous are required.
@@ -95,15 +96,24 @@ func (s *Server) Serve(ln net.Listener, c *config.Listener) (*Listener, error) {
 	return l, nil
 }
 
-// newPair returns the pair of a stream whose client is at the Socket. If the Socket has no TCP
-// connection, it closes it and returns nil.
+// NewPipe implements downstream.Streams.
+func (s *Server) NewPipe(l loop.Loop, remote string, ready func()) (loop.Pipe, loop.Socket) {
+	return pipe.New(s.ctx, s.opt.Process, l, remote, ready)
+}
+
+// newPair returns the pair of a stream whose client is at the Socket. If the Socket has no end, it
+// closes it and returns nil.
 func (s *Server) newPair(client loop.Socket) *pair {
 	down := endOf(client)
 	if down == nil {
 		_ = client.Close()
 		return nil
 	}
-	return &pair{srv: s, down: down}
+	p := &pair{srv: s, down: down}
+	if down.pipe != nil {
+		down.pipe.OnLost(p.onLeft) // at once, even while nothing is read
+	}
+	return p
 }
 
 // start calls run, which carries the stream of p, on a new goroutine, with a place of

@@ -14,7 +14,7 @@ import (
 //   - timeouts.idle without progress: no byte was received from either side, and neither side
 //     acknowledged one;
 //   - timeouts.stream in all;
-//   - a client that moves a body at less than timeouts.min_rate.
+//   - a client that moves a body at less than timeouts.min_rate, unless both sides talk (gRPC).
 //
 // The kernel counts the bytes, so the copies need neither deadlines nor buffers here.
 type watch struct {
@@ -48,7 +48,7 @@ func watchOf(p *pair) *watch {
 // is seldom looked at.
 func (w *watch) interval(now time.Time) time.Duration {
 	d := w.limit.Idle
-	if w.limit.MinRate > 0 && (w.p.uploading.Load() || w.p.downloading.Load()) {
+	if w.limit.MinRate > 0 && !w.p.interactive.Load() && (w.p.uploading.Load() || w.p.downloading.Load()) {
 		d = min(d, w.p.srv.window)
 	}
 	d /= checksPerTimeout
@@ -90,7 +90,7 @@ func (w *watch) check() {
 		w.ended = true
 		w.p.abort()
 		return
-	case w.limit.MinRate > 0:
+	case w.limit.MinRate > 0 && !w.p.interactive.Load():
 		w.checkPace(now)
 	}
 	w.timer.Reset(w.interval(now))

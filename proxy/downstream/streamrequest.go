@@ -1,0 +1,50 @@
+package downstream
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+)
+
+// TimeLeft returns how long the response to ex, a stream, may take from now on. A host without a
+// route has timeouts.idle.
+func (h *Host) TimeLeft(ex *exchange.Exchange) time.Duration {
+	now := h.Loop.Now()
+	switch {
+	case ex.Route != nil:
+		return ex.Limit(ex.Route, now)
+	case ex.Request.Deadline != 0:
+		return min(h.Config.Timeouts.Idle, ex.Request.Deadline-now)
+	}
+	return h.Config.Timeouts.Idle
+}
+
+// StreamRequest returns the request of ex, from the session from, as one that owns its memory. It
+// has limit for its response. The session adds the head, the body, and what concerns its protocol.
+func (h *Host) StreamRequest(kind stats.StreamKind, from exchange.Caller, ex *exchange.Exchange, o *Origin, limit time.Duration) *StreamRequest {
+	service, l, client := "", from.Listener(), exchange.ClientOf(from)
+	r := &StreamRequest{
+		Kind: kind, Timeout: limit, RequestID: bytes.Clone(ex.RequestID),
+		Edit: ResponseEditor(ex, l, o), Interactive: protocol.Interactive(ex.Request.Headers),
+	}
+	r.GRPC = r.Interactive && protocol.IsGRPC(ex.Request.Headers)
+	client.GRPC = r.GRPC
+	r.Leaser = h.Leaser.From(client)
+	if ex.Route == nil {
+		r.Direct = &Direct{Listener: l.Name, Authority: string(ex.Request.Authority)}
+	} else {
+		cfg := ex.Route.Service.Config
+		service = cfg.Name
+		r.Repeats = ex.Repeats()
+		r.SetHost(cfg, ex.Request.Authority)
+		if ex.Request.Timed || cfg.TimeoutHeader {
+			ex.Request.Headers, _ = protocol.SetTimeLeft(ex.Request.Headers, limit, nil)
+		}
+	}
+	r.Service = service
+	r.Record = exchange.LogStream(&h.AccessLog, stats.Handoff(kind).String(), from, ex, service)
+	return r
+}

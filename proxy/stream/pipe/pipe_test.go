@@ -1,0 +1,336 @@
+package pipe
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/internal/leaktest"
+	"github.com/remora-proxy/remora/proxy/loop"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// posts is a loop whose turns a test runs.
+type posts struct {
+	loop.Loop
+	c       chan func()
+	stopped atomic.Bool
+}
+
+func (l *posts) Post(f func()) {
+	if !l.stopped.Load() {
+		l.c <- f
+	}
+}
+
+// held counts the memory.
+type held struct{ n, most atomic.Int64 }
+
+func (h *held) Hold(n int) {
+	if now := h.n.Add(int64(n)); now > h.most.Load() {
+		h.most.Store(now)
+	}
+}
+
+// ends is a pipe whose loop is the test.
+type ends struct {
+	t      *testing.T
+	loop   posts
+	held   held
+	pipe   loop.Pipe
+	socket *Socket
+	stop   context.CancelFunc
+	calls  int // of ready
+}
+
+func newEnds(t *testing.T) *ends {
+	e := &ends{t: t, loop: posts{c: make(chan func(), 64)}}
+	ctx, stop := context.WithCancel(context.Background())
+	e.stop = stop
+	e.pipe, e.socket = New(ctx, &e.held, &e.loop, "192.0.2.1:1234", func() { e.calls++ })
+	t.Cleanup(func() {
+		_ = e.socket.Close()
+		e.pipe.Close(nil)
+		if n := e.held.n.Load(); n != 0 {
+			t.Errorf("%d bytes are held at the end", n)
+		}
+		stop()
+	})
+	return e
+}
+
+// turn waits for a post and runs it.
+func (e *ends) turn() {
+	e.t.Helper()
+	select {
+	case f := <-e.loop.c:
+		f()
+	case <-time.After(time.Minute):
+		e.t.Fatal("nothing was posted to the loop")
+	}
+}
+
+// idle checks that nothing is posted.
+func (e *ends) idle() {
+	e.t.Helper()
+	if n := len(e.loop.c); n != 0 {
+		e.t.Errorf("%d functions are posted to the loop", n)
+	}
+}
+
+// within runs f, which must return.
+func within[T any](t *testing.T, f func() T) T {
+	t.Helper()
+	c := make(chan T, 1)
+	go func() { c <- f() }()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(time.Minute):
+		t.Fatal("a call did not return")
+		panic("unreachable")
+	}
+}
+
+// waiting starts f on a goroutine and returns its result, once it holds the lock that it waits with.
+func waiting(t *testing.T, held *sync.Mutex, f func() error) chan error {
+	t.Helper()
+	c := make(chan error, 1)
+	go func() { c <- f() }()
+	for end := time.Now().Add(time.Minute); held.TryLock(); {
+		held.Unlock()
+		if time.Now().After(end) {
+			t.Fatal("a call did not begin")
+		}
+	}
+	return c
+}
+
+func result(t *testing.T, c chan error) error { return within(t, func() error { return <-c }) }
+
+// TestReady: the loop is told of output once until it has looked, of short reads not at all, and
+// of nothing after Close.
+func TestReady(t *testing.T) {
+	e := newEnds(t)
+	for range 3 {
+		if _, err := e.socket.Write([]byte("a")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.turn()
+	e.idle()
+	e.pipe.Deliver(make([]byte, 2*credit))
+	b := make([]byte, credit-1)
+	_, _ = io.ReadFull(e.socket, b)
+	e.idle()
+	_, _ = io.ReadFull(e.socket, b[:1])
+	e.turn()
+	if n := e.pipe.Taken(); n != credit || e.calls != 2 {
+		t.Errorf("%d bytes taken, %d calls", n, e.calls)
+	}
+	_, _ = e.socket.Write([]byte("b"))
+	e.pipe.Close(nil)
+	e.turn()
+	if e.calls != 2 {
+		t.Error("the loop is told after it has closed the pipe")
+	}
+}
+
+// TestBackpressure: a Write waits while the loop takes nothing, and goes on when it does.
+func TestBackpressure(t *testing.T) {
+	e := newEnds(t)
+	wrote := waiting(t, &e.socket.writing, func() error {
+		_, err := e.socket.Write(make([]byte, Room+1))
+		return err
+	})
+	for left := 0; left < Room; _, left = e.socket.Output() {
+		e.turn()
+	}
+	if len(wrote) > 0 {
+		t.Fatal("more is held than has room")
+	}
+	if _, left := e.socket.Output(); left != Room {
+		t.Errorf("%d bytes wait", left)
+	}
+	e.pipe.Consume(1)
+	if err := result(t, wrote); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestInterrupted: each way to end a call ends waiting and later calls, with its error.
+func TestInterrupted(t *testing.T) {
+	lost := errors.New("lost")
+	past := time.Unix(1, 0)
+	for _, c := range []struct {
+		name        string
+		interrupt   func(e *ends)
+		read, write error // nil means that calls go on
+	}{
+		{"deadline", func(e *ends) { _ = e.socket.SetDeadline(past) }, os.ErrDeadlineExceeded, os.ErrDeadlineExceeded},
+		{"deadline soon", func(e *ends) { _ = e.socket.SetDeadline(time.Now().Add(time.Millisecond)) }, os.ErrDeadlineExceeded, os.ErrDeadlineExceeded},
+		{"close", func(e *ends) { _ = e.socket.Close() }, net.ErrClosed, net.ErrClosed},
+		{"reset", func(e *ends) { e.socket.Reset() }, net.ErrClosed, net.ErrClosed},
+		{"lost", func(e *ends) { e.pipe.Close(lost) }, lost, lost},
+		{"reset by the peer", func(e *ends) { e.pipe.Close(nil) }, syscall.ECONNRESET, syscall.ECONNRESET},
+		{"end, then lost", func(e *ends) { e.pipe.End(); e.pipe.Close(lost) }, io.EOF, lost},
+		{"process ends", func(e *ends) { e.stop() }, context.Canceled, context.Canceled},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := newEnds(t)
+			read := func() error { _, err := e.socket.Read(make([]byte, 1)); return err }
+			write := func() error { _, err := e.socket.Write(make([]byte, 2*Room)); return err }
+			reads, writes := waiting(t, &e.socket.reading, read), waiting(t, &e.socket.writing, write)
+			c.interrupt(e)
+			for range 2 {
+				if r, w := result(t, reads), result(t, writes); !errors.Is(r, c.read) || !errors.Is(w, c.write) {
+					t.Errorf("read: %v, write: %v", r, w)
+				}
+				go func() { reads <- read() }()
+				go func() { writes <- write() }()
+			}
+			result(t, reads)
+			result(t, writes)
+		})
+	}
+}
+
+// TestDeadlineRemoved: a call goes on after a deadline was removed, also one that has passed.
+func TestDeadlineRemoved(t *testing.T) {
+	e := newEnds(t)
+	_ = e.socket.SetDeadline(time.Unix(1, 0))
+	if _, err := e.socket.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error(err)
+	}
+	_ = e.socket.SetDeadline(time.Now().Add(time.Hour))
+	_ = e.socket.SetDeadline(time.Time{})
+	read := waiting(t, &e.socket.reading, func() error { _, err := e.socket.Read(make([]byte, 1)); return err })
+	e.pipe.Deliver([]byte("a"))
+	if err := result(t, read); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRest: bytes that were delivered can be read after the loop has closed the pipe, and bytes
+// written can be sent after the goroutine has closed the Socket, but not after a reset.
+func TestRest(t *testing.T) {
+	e := newEnds(t)
+	e.pipe.Deliver([]byte("rest"))
+	e.pipe.Close(nil)
+	if b, err := io.ReadAll(e.socket); string(b) != "rest" || !errors.Is(err, syscall.ECONNRESET) || !e.socket.IsReset() {
+		t.Errorf("%q, %v", b, err)
+	}
+
+	e = newEnds(t)
+	_, _ = e.socket.Write([]byte("rest"))
+	_ = e.socket.Close()
+	e.socket.Reset()
+	e.pipe.Deliver([]byte("late"))
+	if b := e.pipe.Output(); string(b) != "rest" || e.pipe.State() != loop.PipeClosed || e.pipe.Taken() != 4 {
+		t.Errorf("%q in state %d", b, e.pipe.State())
+	}
+
+	e = newEnds(t)
+	_, _ = e.socket.Write([]byte("rest"))
+	_ = e.socket.CloseWrite()
+	_, err := e.socket.Write([]byte("late"))
+	e.socket.Reset()
+	_ = e.socket.Close()
+	if b := e.pipe.Output(); b != nil || e.pipe.State() != loop.PipeReset || !errors.Is(err, net.ErrClosed) {
+		t.Errorf("%q in state %d, %v", b, e.pipe.State(), err)
+	}
+}
+
+// TestAwaitOpen: a stream to an endpoint opens, fails with the error of the dial, or is given up.
+func TestAwaitOpen(t *testing.T) {
+	refused := errors.New("refused")
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, c := range []struct {
+		name string
+		ctx  context.Context
+		do   func(e *ends)
+		want error
+	}{
+		{"opens", context.Background(), func(e *ends) { e.pipe.Open() }, nil},
+		{"opened, then lost", context.Background(), func(e *ends) { e.pipe.Open(); e.pipe.Close(refused) }, nil},
+		{"fails", context.Background(), func(e *ends) { e.pipe.Close(refused); e.pipe.Open() }, refused},
+		{"reset", context.Background(), func(e *ends) { e.socket.Reset() }, net.ErrClosed},
+		{"process ends", context.Background(), func(e *ends) { e.stop() }, context.Canceled},
+		{"takes too long", gone, func(e *ends) {}, context.Canceled},
+	} {
+		e := newEnds(t)
+		opened := make(chan error, 1)
+		go func() { opened <- e.socket.AwaitOpen(c.ctx) }()
+		c.do(e)
+		if err := result(t, opened); !errors.Is(err, c.want) || c.want == nil && err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// TestDrain: Drain waits until all was taken, for as long as the loop takes some.
+func TestDrain(t *testing.T) {
+	e := newEnds(t)
+	_, _ = e.socket.Write([]byte("abc"))
+	drained := make(chan bool, 1)
+	drain := func(limit time.Duration) { go func() { drained <- e.socket.Drain(limit) }() }
+	drain(time.Millisecond)
+	if within(t, func() bool { return <-drained }) {
+		t.Error("drained without the loop")
+	}
+	drain(time.Hour)
+	e.pipe.Consume(1)
+	e.pipe.Consume(2)
+	if !within(t, func() bool { return <-drained }) {
+		t.Error("not drained")
+	}
+	_, _ = e.socket.Write([]byte("abc"))
+	drain(time.Hour)
+	e.pipe.Close(nil)
+	if within(t, func() bool { return <-drained }) {
+		t.Error("drained into a pipe that was closed")
+	}
+}
+
+// TestOnLost: a client that gives up is noticed at once, and one that has ended is not lost.
+func TestOnLost(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		do   func(e *ends, watch func())
+		want bool
+	}{
+		{"later", func(e *ends, watch func()) { watch(); e.pipe.Close(nil) }, true},
+		{"before", func(e *ends, watch func()) { e.pipe.Close(nil); watch() }, true},
+		{"ended", func(e *ends, watch func()) { watch(); e.pipe.End(); e.pipe.Close(nil) }, false},
+		{"closed", func(e *ends, watch func()) { watch(); _ = e.socket.Close(); e.pipe.Close(nil) }, false},
+	} {
+		e := newEnds(t)
+		lost := make(chan error, 1)
+		c.do(e, func() { e.socket.OnLost(func() { lost <- nil }) })
+		if c.want {
+			_ = result(t, lost)
+		} else if len(lost) != 0 {
+			t.Errorf("%s: lost", c.name)
+		}
+	}
+}
+
+// TestLoopStopped: the loop drops what is posted, and calls end with the process.
+func TestLoopStopped(t *testing.T) {
+	e := newEnds(t)
+	e.loop.stopped.Store(true)
+	wrote := waiting(t, &e.socket.writing, func() error { _, err := e.socket.Write(make([]byte, 2*Room)); return err })
+	e.stop()
+	if err := result(t, wrote); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,261 @@
+package stream
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/mux/httpstream"
+	"github.com/remora-proxy/remora/registry"
+)
+
+// talk has both sides of a call talk, and end it.
+func talk(t *testing.T, client *peer, app net.Conn) {
+	t.Helper()
+	readUntil(t, app, "5\r\nfirst\r\n")
+	client.to.Data([]byte("second"))
+	readUntil(t, app, "6\r\nsecond\r\n")
+	_, _ = io.WriteString(app, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+	client.want(httpstream.Head)
+	client.wantBody("hello")
+	client.to.End(nil)
+	readUntil(t, app, "0\r\n\r\n")
+	_, _ = io.WriteString(app, "0\r\n\r\n")
+	client.want(httpstream.End)
+	client.wantState(loop.PipeClosed)
+	app.Close()
+}
+
+// TestDrainingTakesNoStream: a sidecar that drains refuses a stream before it does anything, so that
+// another endpoint gets the stream. One that drains alone says so.
+func TestDrainingTakesNoStream(t *testing.T) {
+	a := newApp(t)
+	c := newChain(t, chainOptions{}, a.addr)
+	first, draining := c.nodes[0], c.nodes[1]
+	call := func() *peer {
+		client := first.call(first.proc.Workers()[0], grpc)
+		client.to.Data([]byte("first"))
+		return client
+	}
+	draining.proc.Drain()
+	alone := call()
+	alone.want(httpstream.Head)
+	if got := string(alone.Failure()); got != fault.Draining.Code {
+		t.Errorf("alone, it fails with %q", got)
+	}
+	alone.pipe.Close(nil)
+
+	other := c.start(&chainOptions{}, 1, nil)
+	other.update(endpoint(a.addr))
+	other.addr = other.listen(&other.proc.Config().Listeners[0], nil)
+	var list []registry.Endpoint
+	for _, s := range []*sidecar{draining, other} {
+		list = append(list, registry.Endpoint{Addr: s.addr, Weight: 1, Protocol: config.ProtocolLink})
+	}
+	first.update(list...)
+	_, before := draining.totals()
+	for range 16 { // the chance that the draining sidecar is never asked is 1 in 65536
+		client := call()
+		talk(t, client, receive(t, a.conns, "the connection"))
+	}
+	if _, now := draining.totals(); now[fault.Draining.Code] == before[fault.Draining.Code] {
+		t.Error("the draining sidecar was not asked")
+	}
+	first.waitNoStreams()
+}
+
+// http2App is an endpoint that speaks HTTP/2, and lets a test answer.
+type http2App struct {
+	t *testing.T
+	net.Conn
+	*http2.Framer
+}
+
+func (a *http2App) next(want http2.FrameType) http2.Frame {
+	a.t.Helper()
+	for {
+		f, err := a.ReadFrame()
+		if err != nil {
+			a.t.Fatalf("%v, want a frame of type %s", err, want)
+		}
+		if f.Header().Type == want {
+			return f
+		}
+	}
+}
+
+// acceptHTTP2 takes the next connection.
+func (a *app) acceptHTTP2(t *testing.T) *http2App {
+	t.Helper()
+	nc := receive(t, a.conns, "the connection")
+	wantRead(t, "the endpoint", nc, http2.ClientPreface)
+	h := &http2App{t, nc, http2.NewFramer(nc, nc)}
+	_ = h.WriteSettings()
+	return h
+}
+
+func (a *http2App) respond(stream uint32) {
+	var b bytes.Buffer
+	_ = hpack.NewEncoder(&b).WriteField(hpack.HeaderField{Name: ":status", Value: "200"})
+	_ = a.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: b.Bytes(), EndHeaders: true})
+}
+
+func (a *http2App) refuse(stream uint32) { _ = a.WriteRSTStream(stream, http2.ErrCodeRefusedStream) }
+
+// received reads the next request until its body has n bytes, and returns its stream.
+func (a *http2App) received(n int) (stream uint32, body string) {
+	a.t.Helper()
+	stream = a.next(http2.FrameHeaders).Header().StreamID
+	for len(body) < n {
+		body += string(a.next(http2.FrameData).(*http2.DataFrame).Data())
+	}
+	return stream, body
+}
+
+// refused has an endpoint, which is alone, get a request with n bytes of a body, and refuse it.
+func refused(t *testing.T, n int, refuse func(h *http2App, stream uint32)) (s *sidecar, a *app, h *http2App, client *peer) {
+	a = newApp(t)
+	s = newSidecar(t, options{})
+	s.proc.SetStreams(s.srv)
+	s.update(registry.Endpoint{Addr: a.addr, Weight: 1, Protocol: config.ProtocolHTTP2})
+	client = s.call(s.proc.Workers()[0], grpc)
+	client.to.Data([]byte(strings.Repeat("x", n)))
+	h = a.acceptHTTP2(t)
+	stream, _ := h.received(n)
+	refuse(h, stream)
+	return s, a, h, client
+}
+
+// TestRefusedStream: a stream that an endpoint refuses, by a reset or since it goes away, is tried
+// again. The endpoint gets all of it.
+func TestRefusedStream(t *testing.T) {
+	for name, refuse := range map[string]func(h *http2App, stream uint32){
+		"reset":     (*http2App).refuse,
+		"goes away": func(h *http2App, _ uint32) { _ = h.WriteGoAway(0, http2.ErrCodeNo, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, a, h, client := refused(t, 5, refuse)
+			client.to.Data([]byte("second"))
+			if name == "goes away" {
+				h = a.acceptHTTP2(t)
+			}
+			stream, body := h.received(len("xxxxxsecond"))
+			if body != "xxxxxsecond" {
+				t.Errorf("the request has %q", body)
+			}
+			h.respond(stream)
+			_ = h.WriteData(stream, true, []byte("hello"))
+			client.want(httpstream.Head)
+			client.wantBody("hello")
+			client.want(httpstream.End)
+			client.wantState(loop.PipeClosed)
+			s.waitNoStreams()
+		})
+	}
+}
+
+// TestRefusedForGood: a stream that the endpoint may have begun with, or of which more was sent than is
+// kept, is not tried again.
+func TestRefusedForGood(t *testing.T) {
+	for name, c := range map[string]struct {
+		sent   int
+		refuse func(h *http2App, stream uint32)
+		want   *fault.Failure // nil means that the response is cut off
+	}{
+		"for another reason": {5, func(h *http2App, stream uint32) { _ = h.WriteRSTStream(stream, http2.ErrCodeInternal) }, fault.Reset},
+		"after the head":     {5, func(h *http2App, stream uint32) { h.respond(stream); h.refuse(stream) }, nil},
+		"too much sent":      {1<<16 - 1, (*http2App).refuse, fault.Refused}, // that and its framing is more
+		"too often": {5, func(h *http2App, stream uint32) {
+			for range 2 {
+				h.refuse(stream)
+				stream, _ = h.received(5)
+			}
+			h.refuse(stream)
+		}, fault.Refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _, h, client := refused(t, c.sent, c.refuse)
+			e := client.next()
+			switch {
+			case c.want != nil:
+				if got := string(client.Failure()); e != httpstream.Head || got != c.want.Code {
+					t.Errorf("event %d, failure %q, want %q", e, got, c.want.Code)
+				}
+			case e == httpstream.Head: // the response may arrive before it is cut off
+				client.want(httpstream.Broken)
+			case e != httpstream.Broken:
+				t.Errorf("event %d", e)
+			}
+			client.pipe.Close(nil)
+			s.waitNoStreams()
+			_ = h.WritePing(false, [8]byte{})
+			for f := http2.Frame(nil); f == nil || f.Header().Type != http2.FramePing; {
+				var err error
+				if f, err = h.ReadFrame(); err != nil || f.Header().Type == http2.FrameHeaders {
+					t.Fatalf("%v, %v after the refusal", f, err)
+				}
+			}
+		})
+	}
+}
+
+// TestRepeated: a request that may be sent again reaches another endpoint after the first was lost,
+// as often as it may. No other request does.
+func TestRepeated(t *testing.T) {
+	for _, c := range []struct{ repeats, losses int }{{0, 1}, {1, 1}, {1, 2}, {2, 2}} {
+		t.Run(fmt.Sprintf("%d losses of %d", c.losses, c.repeats), func(t *testing.T) {
+			a := newApp(t)
+			s := newSidecar(t, options{}, a.addr)
+			client := s.callRepeated(s.proc.Workers()[0], grpc, c.repeats)
+			client.to.Data([]byte("first"))
+			for range c.losses {
+				app := receive(t, a.conns, "the connection")
+				readUntil(t, app, "5\r\nfirst\r\n")
+				(&end{conn: app, tcp: app}).reset()
+			}
+			if c.losses <= c.repeats {
+				talk(t, client, receive(t, a.conns, "the connection"))
+			} else {
+				client.want(httpstream.Head)
+				if got := string(client.Failure()); got != fault.Reset.Code {
+					t.Errorf("failure %q", got)
+				}
+				client.pipe.Close(nil)
+			}
+			s.waitNoStreams()
+		})
+	}
+}
+
+// TestRepeatedThenRefused: an endpoint that was lost may have carried out the request, so it did not
+// stay without effect though the next endpoint refuses it.
+func TestRepeatedThenRefused(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	client := s.callRepeated(s.proc.Workers()[0], grpc, 1)
+	app := receive(t, a.conns, "the connection")
+	refusing := refusingAddr(t)
+	s.update(endpoint(refusing))
+	(&end{conn: app, tcp: app}).reset()
+	client.want(httpstream.Head)
+	if got := string(client.Failure()); got != fault.Reset.Code {
+		t.Errorf("failure %q", got)
+	}
+	client.pipe.Close(nil)
+	s.waitNoStreams()
+}
+
+// waitNoStreams waits until no stream is left. Connections to endpoints may stay.
+func (s *sidecar) waitNoStreams() {
+	s.t.Helper()
+	s.eventually("the sidecar to have no stream", func() error { return s.checkNoStreams(0) })
+}
