@@ -2,10 +2,8 @@ package http
 
 import (
 	"io"
-	"strconv"
 	"time"
 
-	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
@@ -31,20 +29,12 @@ type conn struct {
 	body      http1.Body         // its decoder
 	pause     loop.Timer         // armed while a body is incomplete that may be a stream
 	outbound  shard.Outbound     // write timeout
-	attempt   []byte             // x-remora-attempt of the request being sent
 }
 
 var (
 	_ loop.Named    = (*conn)(nil)
 	_ loop.Verified = (*conn)(nil)
 )
-
-// attemptHeader has the number of an attempt that is not the first. An application that passes
-// it on prevents further hedges by the sidecars of the services that it calls.
-var attemptHeader = []byte(protocol.HeaderAttempt)
-
-// batchHeader tells the application that its own calls for the request are batch, too.
-var batchHeader = protocol.Header{Name: []byte(protocol.HeaderPriority), Value: []byte(protocol.PriorityBatch)}
 
 // Service implements loop.Destined. With it the driver sends nothing in the clear that a
 // service with TLS would encrypt, even if the registry says that the endpoint speaks HTTP.
@@ -75,22 +65,11 @@ func (c *conn) OnOpen(conn loop.Conn) {
 }
 
 func (c *conn) begin(a *exchange.Attempt) {
-	req := a.Request()
 	c.current = a
 	a.Carry(c, a.ID())
-	if req.Timed || c.pool.service.Config.TimeoutHeader {
-		a.SetTimeLeft()
-	}
-	n := len(req.Headers)
-	if req.Attempt > 0 {
-		c.attempt = strconv.AppendUint(c.attempt[:0], uint64(req.Attempt), 10)
-		req.Headers = append(req.Headers, protocol.Header{Name: attemptHeader, Value: c.attempt})
-	}
-	if req.Batch {
-		req.Headers = append(req.Headers, batchHeader)
-	}
+	req, own := a.Outgoing()
 	out := http1.AppendRequestHead(c.shard.Scratch[:0], req)
-	req.Headers = req.Headers[:n]
+	req.Headers = req.Headers[:own]
 	if len(out) == 0 {
 		c.release()
 		c.pool.put(c)

@@ -2,7 +2,6 @@
 //
 //	pool.go    the connections to one endpoint, and the attempts that wait for one
 //	conn.go    one connection: one request at a time
-//	secure.go  the pools of an endpoint with TLS, by the name that it must prove
 //	state.go   the states of a connection
 //	stream.go  a response that turns out to be a stream
 package http

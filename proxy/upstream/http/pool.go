@@ -9,6 +9,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/shard"
+	"github.com/remora-proxy/remora/proxy/upstream/byname"
 )
 
 // maxDials is the highest number of dials to one endpoint at a time. The driver has about as
@@ -54,7 +55,7 @@ type pool struct {
 func NewConnector() exchange.Connector {
 	return func(s *exchange.Service, e *exchange.Endpoint) exchange.Upstream {
 		if s.Config.TLS.Enabled() {
-			return &secure{service: s, endpoint: e, pools: make(map[string]*pool)}
+			return byname.New(s, e, func(name string) byname.Pool { return newPool(s, e, name) })
 		}
 		return newPool(s, e, "")
 	}
@@ -174,6 +175,9 @@ func (p *pool) Abort(a *exchange.Attempt) {
 func (p *pool) Buffered(*exchange.Attempt) int { return 0 }
 
 func (p *pool) Connections() int { return p.open }
+
+// Unused implements byname.Pool. Requests wait only while a connection is dialled or in use.
+func (p *pool) Unused() bool { return p.open == len(p.idle) }
 
 func (p *pool) Largest() (held, each int, h exchange.Holder) { return 0, 0, nil }
 

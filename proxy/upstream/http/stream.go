@@ -1,11 +1,8 @@
 package http
 
 import (
-	"bytes"
-	"slices"
 	"time"
 
-	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
@@ -24,15 +21,6 @@ const (
 	streamHeld = 2 // multiple of limits.message that a response may hold meanwhile
 )
 
-// streamTypes are media types of bodies whose parts are useful at once, often without an end.
-var streamTypes = []string{"text/event-stream", "multipart/x-mixed-replace", "application/x-ndjson"}
-
-func streamType(hs []protocol.Header) bool {
-	value, _, _ := bytes.Cut(protocol.Find(hs, "content-type"), []byte(";"))
-	value = bytes.TrimSpace(value)
-	return slices.ContainsFunc(streamTypes, func(t string) bool { return protocol.EqualFold(value, t) })
-}
-
 // tooLong reports whether the body is longer than limits.message, as announced or so far.
 func (c *conn) tooLong() bool {
 	return max(c.head.Length, int64(c.body.Length())) > c.shard.MessageLimits.Message
@@ -43,7 +31,7 @@ func (c *conn) tooLong() bool {
 func (c *conn) checkStream() {
 	switch {
 	case !c.shard.Process.Streams:
-	case c.tooLong(), c.head.Framing != http1.FixedLength && streamType(c.response.Headers):
+	case c.tooLong(), c.head.Framing != http1.FixedLength && c.response.IsFeed():
 		c.handOff()
 	case c.head.Framing != http1.FixedLength && !c.pause.Armed():
 		c.shard.Loop.After(streamAfter, &c.pause)

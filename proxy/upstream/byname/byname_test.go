@@ -1,11 +1,10 @@
-package http
+package byname
 
 import (
 	"strconv"
 	"testing"
 
-	"github.com/remora-proxy/remora/proxy/loop"
-	"github.com/remora-proxy/remora/proxy/shard"
+	"github.com/remora-proxy/remora/proxy/exchange"
 )
 
 func TestAppendHost(t *testing.T) {
@@ -18,26 +17,29 @@ func TestAppendHost(t *testing.T) {
 	}
 }
 
-// stopOnly is a loop that only stops timers.
-type stopOnly struct{ loop.Loop }
+// fakePool is a pool that is in use or not.
+type fakePool struct {
+	exchange.Upstream
+	used, retired bool
+}
 
-func (stopOnly) Stop(*loop.Timer) {}
+func (p *fakePool) Unused() bool { return !p.used }
+func (p *fakePool) Retire()      { p.retired = true }
 
 // TestNamesAreBounded: only a pool without a request gives way to one of another name.
 func TestNamesAreBounded(t *testing.T) {
-	s := &secure{pools: map[string]*pool{}}
-	on := &shard.Shard{Loop: stopOnly{}}
+	s := New(nil, nil, nil)
 	for i := range maxNames {
 		if !s.makeRoom() {
 			t.Fatalf("no room beside %d pools", i)
 		}
-		s.pools[strconv.Itoa(i)] = &pool{shard: on, open: 1}
+		s.pools[strconv.Itoa(i)] = &fakePool{used: true}
 	}
 	if s.makeRoom() || len(s.pools) != maxNames {
 		t.Errorf("a pool with a request gave way: %d are left", len(s.pools))
 	}
-	free := s.pools["7"]
-	free.open = 0
+	free := s.pools["7"].(*fakePool)
+	free.used = false
 	if !s.makeRoom() || len(s.pools) != maxNames-1 || s.pools["7"] != nil || !free.retired {
 		t.Errorf("the free pool did not give way: %d are left", len(s.pools))
 	}
