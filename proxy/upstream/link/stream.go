@@ -1,6 +1,7 @@
 package link
 
 import (
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/exchange"
 )
@@ -11,7 +12,7 @@ func (c *client) fetch(a *exchange.Attempt, res *exchange.Response) {
 	src := &exchange.StreamSource{
 		Addr: c.up.endpoint.LB.Addr, Service: c.up.service.Config.Name, Timeout: a.Timeout(),
 		Token: link.Token(res.StreamToken), Buffer: c.Shard.Buffers.Get(0),
-		Lease: c.up.service.AdoptStream(c.up.endpoint.LB),
+		Lease: c.up.service.AdoptStream(c.up.endpoint.LB), Interactive: protocol.Interactive(res.Headers),
 	}
 	src.Body.Reset(&head, c.Shard.UnlimitedBody)
 	res.StreamToken, res.Source = nil, src

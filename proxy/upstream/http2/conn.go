@@ -1,0 +1,304 @@
+package http2
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol/http2"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/mux"
+	"github.com/remora-proxy/remora/proxy/shard"
+)
+
+// window is the receive window of a stream: it bounds what a stream's pipe holds, and what one
+// round trip carries.
+const window = 256 << 10
+
+// conn is a connection to an endpoint.
+type conn struct {
+	pool      *pool
+	shard     *shard.Shard
+	transport loop.Conn
+	state     connState
+	h2        http2.Conn
+	options   http2.Options
+
+	newest uint64 // of the waiting requests when it was dialled
+
+	calls     []*call // requests in flight, those that linger included
+	begun     int     // requests that were sent, ever
+	heard     bool    // something was heard since the connection was last idle
+	feeding   bool    // the codec is decoding
+	freed     bool    // a request is over, and its room has no use yet
+	idleSince time.Duration
+
+	out        loop.Flush
+	retryWrite loop.Timer // armed while the endpoint reads too slowly
+	outbound   shard.Outbound
+	outputs    uint64 // how often the codec was asked for output
+	held       int    // bytes in the codec counted against limits.buffered
+	tables     int    // bytes of its tables, likewise
+
+	withdrawn withdrawn
+	partial   []*call // requests whose responses have grown, and are not complete
+	unsent    int     // requests of which something waits to be sent
+	timers
+}
+
+// timers of a connection.
+type timers struct {
+	handshake  loop.Timer // armed until the endpoint's SETTINGS
+	starvation loop.Timer // armed while requests wait for the endpoint's window
+	drainLimit loop.Timer // armed once the endpoint is not trusted any more
+	keepalive
+}
+
+var (
+	_ loop.Named      = (*conn)(nil)
+	_ loop.Negotiated = (*conn)(nil)
+	_ loop.Verified   = (*conn)(nil)
+)
+
+func (c *conn) initTimers() {
+	c.handshake.Fire = func() { c.onDialFailed(errSilent) }
+	c.starvation.Fire = c.onStarved
+	c.drainLimit.Fire = func() { c.close(fault.Reset) }
+	c.keepalive.timer.Fire = c.onKeepalive
+}
+
+// Service implements loop.Destined.
+func (c *conn) Service() string { return c.pool.service.Config.Name }
+
+// ServerName implements loop.Named.
+func (c *conn) ServerName() string { return c.pool.name }
+
+// ALPN implements loop.Negotiated.
+func (c *conn) ALPN() string { return "h2" }
+
+// busy reports whether the connection carries a request, or one lingers on it.
+func (c *conn) busy() bool { return len(c.calls) > 0 }
+
+// room reports whether another request may be sent.
+func (c *conn) room() bool {
+	return c.state == open && len(c.calls) < streamLimit && c.h2.MayOpen() > 0
+}
+
+// OnData implements loop.Stream.
+func (c *conn) OnData(b []byte) {
+	if c.state == closed {
+		return
+	}
+	c.heard, c.keepalive.heard = true, true
+	c.h2.Advance(c.shard.Loop.Now())
+	c.feeding = true
+	err := c.h2.Feed(b)
+	c.feeding = false
+	switch {
+	case c.state == closed:
+		return
+	case c.state == greeting && err != nil:
+		c.onDialFailed(notHTTP2(b, err))
+		return
+	case err != nil:
+		c.shard.Log.Warn("connection closed: malformed input", "peer", c.transport.RemoteAddr(), "error", err)
+		c.farewell()
+		c.close(fault.Reset)
+		return
+	}
+	c.watchPartial()
+	c.reuse()
+	if c.state == closed {
+		return
+	}
+	c.account()
+	if c.h2.Ready() {
+		c.shard.Loop.Defer(&c.out)
+	}
+}
+
+// OnClose implements loop.Stream.
+func (c *conn) OnClose(err error) {
+	c.pool.open--
+	switch c.state {
+	case dialing:
+		c.onDialFailed(err)
+	case greeting:
+		switch {
+		case err == nil || err == io.EOF:
+			err = errClosed
+		default:
+			err = errors.Join(errClosed, err)
+		}
+		c.onDialFailed(err)
+	case open, draining:
+		c.close(fault.Reset)
+	}
+	c.pool.dialMore()
+}
+
+// schedule sends what the codec has: at once if it is alone on the connection, otherwise with all
+// that the turn brings.
+func (c *conn) schedule(alone bool) {
+	if alone && !c.feeding {
+		c.flush()
+		return
+	}
+	c.shard.Loop.Defer(&c.out)
+}
+
+// flush writes the frames of the codec, as far as the endpoint reads them.
+func (c *conn) flush() {
+	if c.state == closed || c.transport == nil {
+		return
+	}
+	for c.h2.Ready() {
+		if c.transport.Buffered() > mux.MaxOutbound {
+			c.shard.Loop.After(mux.RetryWrite, &c.retryWrite)
+			break
+		}
+		c.outputs++
+		b := c.h2.Output(mux.BatchSize)
+		if c.state == closed {
+			return
+		}
+		if len(b) == 0 {
+			break
+		}
+		c.outbound.Write(b)
+	}
+	c.outbound.Watch()
+	c.account()
+	if c.unsent > 0 && !c.starvation.Armed() {
+		c.shard.Loop.After(c.shard.Config.Timeouts.Write, &c.starvation)
+	}
+	c.reuse()
+}
+
+// account charges the memory of the codec to limits.buffered.
+func (c *conn) account() {
+	c.shard.Recount(&c.held, c.h2.Buffered())
+	c.shard.RecountTables(&c.tables, c.h2.Interned())
+}
+
+// onStarved abandons requests of which the endpoint has accepted nothing since the last time: its
+// window is closed for timeouts.write.
+func (c *conn) onStarved() {
+	for i := len(c.calls) - 1; i >= 0 && c.state != closed; i-- {
+		if i >= len(c.calls) {
+			continue
+		}
+		s := c.calls[i]
+		if s.st == nil || s.sent || s.attempt == nil {
+			continue
+		}
+		if left := s.st.Held(); left != s.left || left == 0 {
+			s.left = left
+			continue
+		}
+		c.shard.Stats.WriteTimeouts++
+		c.shard.Log.Warn("request withdrawn: the endpoint opens no window for it, timeouts.write passed", "peer", c.transport.RemoteAddr())
+		s.reset(http2.Cancel)
+		s.fail(fault.Reset)
+	}
+	if c.state != closed && c.unsent > 0 {
+		c.shard.Loop.After(c.shard.Config.Timeouts.Write, &c.starvation)
+	}
+	if c.state != closed && c.h2.Ready() {
+		c.shard.Loop.Defer(&c.out)
+	}
+}
+
+// OnUntrusted implements loop.Verified. Requests in flight get their responses.
+func (c *conn) OnUntrusted() {
+	switch c.state {
+	case greeting:
+		c.onDialFailed(errUntrusted)
+	case open, draining:
+		c.drain()
+		if c.state != closed {
+			c.shard.Loop.After(c.shard.Config.Timeouts.Drain, &c.drainLimit)
+		}
+	}
+}
+
+// drain closes the connection once it carries nothing.
+func (c *conn) drain() {
+	if c.state == open {
+		c.state.become(draining)
+		c.pool.remove(c)
+	}
+	c.finishDrain()
+}
+
+func (c *conn) finishDrain() {
+	if c.state != draining || c.busy() {
+		return
+	}
+	if c.feeding {
+		c.freed = true
+		return
+	}
+	c.farewell()
+	c.close(nil)
+}
+
+// farewell sends a GOAWAY, behind all other frames.
+func (c *conn) farewell() {
+	if c.transport.Buffered() > mux.MaxOutbound {
+		return
+	}
+	c.h2.GoAway(http2.NoError)
+	c.outputs++
+	if b := c.h2.Output(mux.BatchSize); len(b) > 0 && c.state != closed {
+		c.outbound.Write(b)
+	}
+}
+
+// close closes the connection, and fails with f the requests in flight on it. A request of which
+// no byte was sent counts as unsent, whatever f says. If the connection was idle before and
+// nothing was heard since, the endpoint probably closed it for that. Then a request is sent once
+// more, if that is safe (RFC 9112 section 9.3.1).
+func (c *conn) close(f *fault.Failure) {
+	if c.state == closed {
+		return
+	}
+	stale := c.state != greeting && c.state != dialing && !c.heard && c.idleSince > 0
+	c.pool.remove(c)
+	c.state.become(closed)
+	c.h2.Close()
+	c.shard.Recount(&c.held, 0)
+	c.shard.RecountTables(&c.tables, 0)
+	c.outbound.Stop()
+	for _, t := range []*loop.Timer{&c.retryWrite, &c.handshake, &c.starvation, &c.drainLimit, &c.keepalive.timer} {
+		c.shard.Loop.Stop(t)
+	}
+	if c.transport != nil {
+		if f == nil {
+			c.transport.Drain()
+		} else {
+			c.transport.Close()
+		}
+	}
+	for len(c.calls) > 0 {
+		s := c.calls[0]
+		s.st = nil
+		f := f
+		if s.born == c.outputs {
+			f = f.AsUnsent()
+		}
+		switch a := s.attempt; {
+		case a == nil:
+			s.endFlow(f)
+		case s.born == c.outputs:
+			s.fail(f)
+		case stale && s.response == nil && a.MayReplay():
+			s.detach()
+			a.Replay()
+			c.pool.Send(a)
+		default:
+			s.fail(f)
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package http2
+
+import (
+	"errors"
+	"time"
+
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/protocol/http2"
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/mux/httpstream"
+	"github.com/remora-proxy/remora/proxy/shard"
+)
+
+// streamRetry is the pause before a response tries again to become a stream. An incomplete one can't
+// before all of its request is sent, whose memory goes then.
+const streamRetry = 2 * time.Millisecond
+
+// errReset fails the pipe of a stream that the endpoint, or a lost connection, has ended.
+var errReset = errors.New("proxy: the endpoint has reset the stream")
+
+// flow is a stream that a goroutine reads, and in a tunnel also writes.
+type flow struct {
+	call *call
+	pipe loop.Pipe
+	to   httpstream.Writer // the endpoint's message, for the goroutine
+
+	*tunnel // nil for a response alone
+}
+
+// becomeStream passes the response to its attempt as a stream. ended says that all of it has arrived.
+func (s *call) becomeStream(ended bool) {
+	c, res := s.c, s.response
+	switch {
+	case !c.shard.Process.Streams && s.tooLong():
+		s.refuse()
+		return
+	case !c.shard.Process.Streams:
+		return
+	case !s.sent && !ended:
+		c.shard.Loop.After(streamRetry, &s.pause)
+		return
+	}
+	f := &flow{call: s}
+	pipe, socket := c.shard.NewPipe(c.transport.RemoteAddr(), f.ready)
+	f.pipe = pipe
+	head := res.StreamHead()
+	f.to.Init(pipe, head.Framing == http1.Chunked)
+	src := &exchange.StreamSource{
+		Socket: socket, Service: c.pool.service.Config.Name,
+		Buffer: res.BodyBuffer, Lease: c.pool.service.AdoptStream(c.pool.endpoint.LB),
+		Interactive: protocol.Interactive(res.Headers),
+	}
+	src.Body.Reset(&head, c.shard.UnlimitedBody)
+	src.Body.Resume(s.size)
+	if ended {
+		f.to.End(res.Trailers)
+	}
+	res.BodyBuffer.B = res.BodyBuffer.B[:s.size]
+	res.Source, res.BodyBuffer, res.Trailers = src, nil, res.Trailers[:0]
+	res.AddVia(protocol.MinorHTTP2)
+	s.response = nil
+	s.dropResponse()
+	if !s.sent {
+		c.unsent--
+	}
+	a := s.attempt
+	s.attempt, s.flow = nil, f
+	a.Release()
+	if ended {
+		s.finishFlow()
+	} else {
+		c.h2.Consumed(s.st, s.owed)
+		c.shard.Loop.Defer(&c.out)
+	}
+	res.Hold()
+	a.Answered(res)
+}
+
+// ready is called when the goroutine has read or written, or has closed its end.
+func (f *flow) ready() {
+	s := f.call
+	switch {
+	case s == nil: // over
+		return
+	case f.tunnel != nil && s.c == nil:
+		s.placeTunnel()
+		return
+	}
+	c := s.c
+	if st := f.pipe.State(); st == loop.PipeReset || st == loop.PipeClosed {
+		s.reset(http2.Cancel)
+		s.leaveFlow(nil)
+		c.shard.Loop.Defer(&c.out)
+		return
+	}
+	if n := f.to.Taken(); n > 0 && s.st != nil {
+		c.h2.Consumed(s.st, n)
+		if c.h2.Ready() {
+			c.shard.Loop.Defer(&c.out)
+		}
+	}
+	if f.tunnel != nil {
+		s.pump()
+	}
+}
+
+// onFlowBody passes a part of the body on. The endpoint's window is opened again as it is read.
+func (s *call) onFlowBody(b []byte, end bool) {
+	s.flow.to.Data(b)
+	if end {
+		s.onFlowEnd(nil)
+	}
+}
+
+// onFlowEnd ends the endpoint's message.
+func (s *call) onFlowEnd(trailers []protocol.Header) {
+	s.flow.to.End(trailers)
+	s.finishFlow()
+}
+
+// finishFlow ends a stream whose response is complete.
+func (s *call) finishFlow() {
+	s.endRequest()
+	s.flow.pipe.End()
+	s.leaveFlow(nil)
+}
+
+// endFlow ends a stream that has failed with f. If the endpoint has done nothing with its request, the
+// goroutine learns that: it may send it again.
+func (s *call) endFlow(f *fault.Failure) {
+	if t := s.flow.tunnel; t != nil && t.text == nil && f.Free() {
+		s.leaveFlow(fault.Error{Failure: f})
+		return
+	}
+	s.leaveFlow(errReset)
+}
+
+// leaveFlow closes the pipe with err, and ends the call.
+func (s *call) leaveFlow(err error) {
+	c, f := s.c, s.flow
+	f.call = nil
+	f.pipe.Close(err)
+	if t := f.tunnel; t != nil {
+		c.shard.Buffers.Release(&t.text)
+	}
+	s.detach()
+	c.onFree()
+}
+
+// tunnel is what a stream has whose request comes by the pipe, too.
+type tunnel struct {
+	pool   *pool
+	secure *secure           // that has the pool for the request's Host; nil without TLS
+	from   httpstream.Reader // the request
+	began  bool              // its head has arrived
+	opened bool              // the pipe is open
+	toHead bool
+	res    protocol.Response
+	text   *bytebufferpool.ByteBuffer // of its head; nil before the endpoint responds
+}
+
+// newResponse provides the memory for the head of a response.
+func (f *flow) newResponse(on *shard.Shard) (*protocol.Response, *bytebufferpool.ByteBuffer) {
+	t := f.tunnel
+	t.res.Reset()
+	on.Buffers.Release(&t.text)
+	t.text = on.Buffers.Get(0)
+	return &t.res, t.text
+}
+
+// onFlowHead passes the head of a response on.
+func (s *call) onFlowHead(end bool) {
+	f := s.flow
+	switch {
+	case !f.to.Response(&f.res, f.toHead, end):
+		s.reset(http2.Cancel)
+		s.leaveFlow(errReset)
+	case end:
+		s.onFlowEnd(nil)
+	}
+}

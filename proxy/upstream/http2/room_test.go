@@ -1,0 +1,89 @@
+package http2_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol/http2"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// noStreams is SETTINGS that allow no stream.
+const noStreams = "\x00\x00\x06\x04\x00\x00\x00\x00\x00" + "\x00\x03\x00\x00\x00\x00"
+
+// TestNoStreamsAllowed: an endpoint that allows no stream counts as one that can't be connected to.
+func TestNoStreamsAllowed(t *testing.T) {
+	for _, n := range []int{1, 2} {
+		m, apps := newMesh(t, n, "lb: {policy: weighted_round_robin}")
+		dials := 0
+		apps[0].stop()
+		apps[0].stop = m.W.Listen(apps[0].of.Addr, apps[0].of.Loop, func() loop.Stream {
+			dials++
+			return &proxytest.Peer{Says: []byte(noStreams)}
+		})
+		for range 10 {
+			c := m.Post(10)
+			m.Do(c)
+			m.Finish(c)
+			switch {
+			case c.Took > time.Second:
+				t.Errorf("%d endpoints: a request took %v", n, c.Took)
+			case n == 2:
+				m.OK(c)
+			case c.Code != "upstream-connect":
+				t.Errorf("status %d %s", c.Status, c.Code)
+			}
+		}
+		if dials == 0 || dials > 30 {
+			t.Errorf("%d endpoints: %d dials for 10 requests", n, dials)
+		}
+		m.Settled()
+	}
+}
+
+// TestFullElsewhere: requests for which an endpoint has no room within connect_timeout go to
+// another one. Without another they wait.
+func TestFullElsewhere(t *testing.T) {
+	for _, n := range []int{1, 2} {
+		m, apps := newMesh(t, n, "timeout: 20s, lb: {policy: weighted_round_robin}")
+		for i, a := range apps {
+			a.streams = 1
+			a.stop()
+			a.listen()
+			if i == 0 {
+				a.onCall = a.later(5 * time.Second)
+			}
+		}
+		calls := m.Burst(300, 10) // 128 of them fill the connections to the first
+		m.Finish(calls...)
+		m.OK(calls...)
+		for _, c := range calls {
+			if n == 2 && c.Took > 6*time.Second {
+				t.Errorf("a request took %v", c.Took)
+				break
+			}
+		}
+		if got := apps[0].calls; n == 2 && got != 128 {
+			t.Errorf("%d calls of the endpoint without room, want 128", got)
+		}
+		m.Settled()
+	}
+}
+
+// TestFullEverywhere: requests for which no endpoint has room are refused, and say why.
+func TestFullEverywhere(t *testing.T) {
+	m, apps := newMesh(t, 2, "timeout: 20s, lb: {policy: weighted_round_robin}")
+	for _, a := range apps {
+		a.streams = 1
+		a.stop()
+		a.listen()
+		a.onCall = func(*proxytest.HTTP2Conn, *http2.Stream) {}
+	}
+	calls := m.Burst(300, 10)
+	m.Finish(calls...)
+	if n := proxytest.CountCodes(calls); n["connection-full"] != 300-2*128 || n["deadline"] != 2*128 {
+		t.Errorf("responses %v", n)
+	}
+	m.Settled()
+}

@@ -1,0 +1,159 @@
+package http2_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http2"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// messages matches no tunnel, which HTTP/2 has not.
+const messages = "match: {method: [GET, HEAD, POST]}"
+
+// TestEarlyLongResponse checks that a response which is too long for a message, and arrives while the
+// endpoint has not read the request, goes on when it has.
+func TestEarlyLongResponse(t *testing.T) {
+	m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Speaks: "http2", Match: messages})
+	a := startApps(m)[0]
+	a.stop()
+	size := int(m.Consumer.Cfg.Limits.Message) + 1<<20
+	withheld, left := true, size
+	var server *proxytest.HTTP2Conn
+	var stream *http2.Stream
+	m.W.Listen(a.of.Addr, a.of.Loop, func() loop.Stream {
+		server = proxytest.NewHTTP2Conn(0, func(*proxytest.HTTP2Conn, *http2.Stream) {})
+		server.Withhold = &withheld
+		server.OnHead = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+			stream = st
+			c.H2.ResponseHead(st, &protocol.Response{Status: 200, DeclaredLength: int64(size)})
+		}
+		return server
+	})
+	send := func() {
+		a.of.Loop.Do(func() {
+			if stream != nil && stream.ID() != 0 && left > 0 {
+				if left -= server.H2.Send(stream, make([]byte, left)); left == 0 {
+					server.H2.Finish(stream, nil)
+				}
+				server.Flush()
+			}
+		})
+		m.W.Run(20 * time.Millisecond)
+	}
+	m.Do(m.Post(100 << 10))
+	for range 50 {
+		send()
+	}
+	if left > size-200<<10 {
+		t.Fatalf("%d bytes were sent before the request was read", size-left)
+	}
+	a.of.Loop.Do(func() {
+		withheld = false
+		server.H2.Consumed(stream, 60<<10)
+		server.Flush()
+	})
+	got := 0
+	for i := 0; i < 200 && got < size; i++ {
+		send()
+		for _, r := range consumer.Responses {
+			n, _ := r.Source.Socket.Read(make([]byte, 256<<10))
+			got += n
+			if r.Source.Buffer != nil {
+				got += len(r.Source.Buffer.B)
+				r.Source.Buffer.B = nil
+			}
+		}
+	}
+	if got != size {
+		t.Errorf("%d bytes of %d arrived, %d were not sent", got, size, left)
+	}
+	proxytest.CheckStreamsSettled(m, consumer)
+}
+
+// TestLateEndOfHead checks that the response to a HEAD whose end comes behind its HEADERS is whole,
+// whatever length the body of a GET would have.
+func TestLateEndOfHead(t *testing.T) {
+	m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Speaks: "http2", Match: messages})
+	a := startApps(m)[0]
+	for _, length := range []int64{-1, 10, 1 << 30} {
+		a.onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+			nonce := protocol.Find(c.Request.Headers, "x-nonce")
+			c.H2.ResponseHead(st, &protocol.Response{
+				Status: 200, DeclaredLength: length, Headers: []protocol.Header{{Name: []byte("x-nonce"), Value: nonce}},
+			})
+			end := &loop.Timer{}
+			end.Fire = func() {
+				if st.ID() != 0 {
+					c.H2.Finish(st, nil)
+					c.Flush()
+				}
+			}
+			a.of.Loop.After(200*time.Millisecond, end)
+		}
+		c := m.Get("/")
+		c.IsHead, c.Raw = true, append([]byte("HEAD"), c.Raw[len("GET"):]...)
+		m.Do(c)
+		m.Finish(c)
+		if m.OK(c); len(consumer.Responses) > 0 {
+			t.Errorf("length %d: the response became a stream", length)
+		}
+	}
+	proxytest.CheckStreamsSettled(m, consumer)
+}
+
+// TestEarlyWholeResponse checks that a response which is too long for a message, and complete before
+// its request is sent, arrives, although the endpoint wants no more of the request.
+func TestEarlyWholeResponse(t *testing.T) {
+	m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Speaks: "http2", Match: messages, Limits: "limits: {message: 128KiB}"})
+	a := startApps(m)[0]
+	a.stop()
+	withheld, body := true, make([]byte, 200<<10)
+	m.W.Listen(a.of.Addr, a.of.Loop, func() loop.Stream {
+		c := proxytest.NewHTTP2Conn(0, func(*proxytest.HTTP2Conn, *http2.Stream) {})
+		c.Withhold = &withheld
+		c.OnHead = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+			respond := &loop.Timer{}
+			respond.Fire = func() {
+				c.H2.Respond(st, &protocol.Response{Status: 200, DeclaredLength: -1, Body: body}, nil)
+				c.Flush()
+				c.H2.Reset(st, http2.NoError)
+				c.Flush()
+			}
+			a.of.Loop.After(time.Millisecond, respond)
+		}
+		return c
+	})
+	call := m.Post(100 << 10)
+	m.Do(call)
+	m.W.Run(time.Second)
+	if call.Done || len(consumer.Responses) != 1 {
+		t.Fatalf("%d streams, status %d %s", len(consumer.Responses), call.Status, call.Code)
+	}
+	if got := len(consumer.Responses[0].Source.Buffer.B); got != len(body) {
+		t.Errorf("%d bytes have arrived of %d", got, len(body))
+	}
+	proxytest.CheckStreamsSettled(m, consumer)
+}
+
+// TestSlowConversation checks that the response to a gRPC call which becomes a stream needs no pace: its
+// reader may be slow.
+func TestSlowConversation(t *testing.T) {
+	for _, media := range []string{"application/grpc", "text/event-stream"} {
+		m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Speaks: "http2", Match: messages})
+		startApps(m)[0].onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+			c.H2.ResponseHead(st, &protocol.Response{
+				Status: 200, DeclaredLength: -1, Headers: []protocol.Header{{Name: protocol.NameContentType, Value: []byte(media)}},
+			})
+			c.H2.Send(st, []byte("first"))
+		}
+		m.Do(m.Post(10))
+		m.RunUntil("a stream", func() bool { return len(consumer.Responses) == 1 })
+		if talk := consumer.Responses[0].Source.Interactive; talk != (media == "application/grpc") {
+			t.Errorf("%s: interactive %t", media, talk)
+		}
+		proxytest.CheckStreamsSettled(m, consumer)
+	}
+}
