@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
@@ -12,14 +13,19 @@ import (
 // x-remora-error and one line of text. A nil date or request id is left out. A client of another
 // protocol gets what ends a connection there.
 func AppendFailure(dst []byte, f *fault.Failure, date, id []byte, flags http1.ResponseFlags) []byte {
-	switch f {
-	case fault.HTTP2NotServed:
-		return appendSettingsAndGoAway(dst, f.Code+": "+f.Text)
-	case fault.TLSNotServed:
+	if f == fault.TLSNotServed {
 		return appendAlert(dst)
 	}
-	var buf [5]protocol.Header
-	headers := append(buf[:0],
+	var buf [failureHeaders]protocol.Header
+	resp := FailureResponse(buf[:0], f, date, id)
+	return http1.AppendResponse(dst, &resp, flags)
+}
+
+const failureHeaders = 5 // at most, of a FailureResponse
+
+// FailureResponse returns the response of AppendFailure. Its headers are appended to hs.
+func FailureResponse(hs []protocol.Header, f *fault.Failure, date, id []byte) protocol.Response {
+	headers := append(hs,
 		protocol.Header{Name: protocol.NameContentType, Value: []byte("text/plain; charset=utf-8")},
 		protocol.Header{Name: protocol.NameError, Value: []byte(f.Code)})
 	if f.Status == 503 || f == fault.RateLimited {
@@ -31,11 +37,26 @@ func AppendFailure(dst []byte, f *fault.Failure, date, id []byte, flags http1.Re
 	if id != nil {
 		headers = append(headers, protocol.Header{Name: protocol.NameRequestID, Value: id})
 	}
-	resp := protocol.Response{
+	return protocol.Response{
 		Status: f.Status, Headers: headers,
 		Body: append([]byte(f.Text), '\n'), DeclaredLength: -1,
 	}
-	return http1.AppendResponse(dst, &resp, flags)
+}
+
+// GRPCFailure returns the response for a gRPC caller to a request that failed with f. It has headers
+// alone, which say the code, the text and x-remora-error. Its memory is its own. A nil request id is
+// left out.
+func GRPCFailure(f *fault.Failure, id []byte) protocol.Response {
+	resp := protocol.Response{Status: 200, DeclaredLength: -1, Headers: []protocol.Header{
+		{Name: protocol.NameContentType, Value: protocol.GRPCType},
+		{Name: protocol.NameGRPCStatus, Value: strconv.AppendUint(nil, uint64(f.GRPC()), 10)},
+		{Name: protocol.NameGRPCMessage, Value: protocol.AppendGRPCMessage(nil, f.Text)},
+		{Name: protocol.NameError, Value: []byte(f.Code)},
+	}}
+	if id != nil {
+		resp.Headers = append(resp.Headers, protocol.Header{Name: protocol.NameRequestID, Value: id})
+	}
+	return resp
 }
 
 // maxShownHost bounds the host in the text of a failure. Names of the DNS are shorter.

@@ -82,12 +82,12 @@ func clientFieldOf(name []byte) clientField {
 	return fieldOther
 }
 
-// PrepareRequest sets the headers of a request that was received over HTTP/1.minor. It removes
-// the sidecar's own headers, and applies those of a local peer. It adds Via, X-Forwarded-For
-// and X-Forwarded-Proto, to the values of a trusted peer and in place of others, and an
-// X-Request-Id if there is no valid one. It removes what the peer may not set. ex.Refusal says
-// why the request must not be sent on.
-func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, minor int) {
+// PrepareRequest sets the headers of a request. It removes the sidecar's own headers, and applies
+// those of a local peer. It adds Via, X-Forwarded-For and X-Forwarded-Proto, to the values of a
+// trusted peer and in place of others, and an X-Request-Id if there is no valid one. via is the
+// value of Via for the protocol over which the request came. PrepareRequest removes what the peer
+// may not set. ex.Refusal says why the request must not be sent on.
+func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, via []byte) {
 	req := &ex.Request
 	kept := req.Headers[:0]
 	ex.RequestID, ex.Forwarded = nil, ex.Forwarded[:0]
@@ -147,7 +147,7 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, minor in
 		_, _, req.Hedge = trace.ContextOf(kept)
 	}
 	req.Headers = append(kept,
-		protocol.Header{Name: protocol.NameVia, Value: protocol.ViaValues[minor&1]},
+		protocol.Header{Name: protocol.NameVia, Value: via},
 		protocol.Header{Name: protocol.NameForwardedFor, Value: client},
 		protocol.Header{Name: protocol.NameForwardedProto, Value: proto},
 		protocol.Header{Name: protocol.NameRequestID, Value: ex.RequestID})

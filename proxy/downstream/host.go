@@ -17,6 +17,7 @@ type Host struct {
 	Sessions SessionList
 	Streams  Streams         // carries streams; nil means that there are none
 	Leaser   exchange.Leaser // gives endpoints of this loop to streams
+	HTTP2    Acceptor        // for connections of HTTP that turn out to be HTTP/2
 }
 
 // Acceptor returns the session of a connection that l accepted, for one protocol on l's loop.
@@ -59,7 +60,7 @@ func (h *Host) Reclaim() {
 		if !h.Tables.Over() {
 			break
 		}
-		h.Log.Warn("idle link closed: interning tables take half of limits.buffered", "bytes", i.bytes)
+		h.Log.Warn("idle connection closed: interning tables take half of limits.buffered", "bytes", i.bytes)
 		h.Stats.Shed++
 		i.session.CloseIdle()
 	}

@@ -9,32 +9,24 @@ import (
 
 // What clients of other protocols send first.
 const (
-	http2Preface = "PRI * HTTP/2.0\r\n\r\n" // RFC 9113 section 3.4, without its second half
-	tlsHandshake = 22                       // the type of the record with a ClientHello; no method begins so
+	http2Preface = "PRI * HTTP/2.0\r\n" // RFC 9113 section 3.4, its first line
+	tlsHandshake = 22                   // the type of the record with a ClientHello; no method begins so
 )
+
+// BeginsHTTP2 reports whether in, which is no request of HTTP/1.1, begins with the preface of HTTP/2, as
+// far as it has arrived.
+func BeginsHTTP2(in []byte) bool {
+	n := min(len(in), len(http2Preface))
+	return n > 0 && string(in[:n]) == http2Preface[:n]
+}
 
 // OtherProtocol returns the failure for the first input of an HTTP/1.1 connection, which is no
 // request, if the client speaks another protocol that is known. Otherwise it returns nil.
 func OtherProtocol(in []byte) *fault.Failure {
-	switch {
-	case bytes.HasPrefix(in, []byte(http2Preface)):
-		return fault.HTTP2NotServed
-	case len(in) > 0 && in[0] == tlsHandshake:
+	if len(in) > 0 && in[0] == tlsHandshake {
 		return fault.TLSNotServed
 	}
 	return nil
-}
-
-// appendSettingsAndGoAway appends the two frames that tell a client of HTTP/2 why its connection
-// ends: the server's preface, which is a SETTINGS without a value, and a GOAWAY with the error
-// HTTP_1_1_REQUIRED and the text (RFC 9113 sections 3.4 and 6.8).
-func appendSettingsAndGoAway(dst []byte, text string) []byte {
-	const settings, goAway, http11Required = 4, 7, 13
-	size := 8 + len(text)
-	dst = append(dst, 0, 0, 0, settings, 0, 0, 0, 0, 0)
-	dst = append(dst, 0, byte(size>>8), byte(size), goAway, 0, 0, 0, 0, 0)
-	dst = append(dst, 0, 0, 0, 0, 0, 0, 0, http11Required) // no stream was processed
-	return append(dst, text...)
 }
 
 // appendAlert appends the record of the fatal TLS alert handshake_failure (RFC 8446 section 6).

@@ -19,7 +19,6 @@ func TestExampleOf(t *testing.T) {
 		"GET":                                {"GET", "", ""},
 		"":                                   {"", "", ""},
 		"\x16\x03\x01\x02\x00\x01":           {"", "", ""},
-		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n":   {"", "", ""},
 		"nonsense\nHost: h":                  {"nonsense", "h", ""},
 		"GET /a HTTP/1.1\nHost: h\n\nx: y\n": {"GET", "h", "/a"},
 	} {
@@ -32,15 +31,28 @@ func TestExampleOf(t *testing.T) {
 
 func TestOtherProtocol(t *testing.T) {
 	for in, want := range map[string]*fault.Failure{
-		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n": fault.HTTP2NotServed,
-		"PRI * HTTP/2.0\r\nHost: h\r\n":    nil,
-		"\x16":                             fault.TLSNotServed,
-		"\x16\x03\x01\x02\x00":             fault.TLSNotServed,
-		"GET / HTTP/2.0\r\n\r\n":           nil,
-		"":                                 nil,
+		"\x16":                   fault.TLSNotServed,
+		"\x16\x03\x01\x02\x00":   fault.TLSNotServed,
+		"GET / HTTP/2.0\r\n\r\n": nil,
+		"":                       nil,
 	} {
 		if got := downstream.OtherProtocol([]byte(in)); got != want {
 			t.Errorf("%q: %v, want %v", in, got, want)
+		}
+	}
+}
+
+func TestBeginsHTTP2(t *testing.T) {
+	for in, want := range map[string]bool{
+		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n": true,
+		"PRI * HTTP/2.0\r\n":               true,
+		"PRI * HTTP/2":                     true,
+		"PRI * HTTP/2.0\n":                 false,
+		"PRI * HTTP/1.1\r\n\r\n":           false,
+		"":                                 false,
+	} {
+		if got := downstream.BeginsHTTP2([]byte(in)); got != want {
+			t.Errorf("%q: %t", in, got)
 		}
 	}
 }

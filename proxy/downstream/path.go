@@ -5,6 +5,26 @@ import (
 	"github.com/remora-proxy/remora/proxy/fault"
 )
 
+// FindRoute prepares the request of ex, which came in at l, as PrepareRequest says, and returns its
+// route, or nil. The request is changed as the route says.
+func (h *Host) FindRoute(ex *exchange.Exchange, l *exchange.Listener, from *Origin, via []byte) *exchange.Route {
+	PrepareRequest(ex, &h.IDs, from, via)
+	r := l.Direct
+	if r == nil {
+		if rules := l.Paths; rules != nil && !rules.Normal(ex.Request.Path) {
+			NormalizePath(l, ex)
+		}
+		r = h.Router.Find(&ex.Request)
+	}
+	if r != nil {
+		if r.Edits != nil {
+			EditRequest(r, ex, l, from)
+		}
+		RewritePath(r, ex)
+	}
+	return r
+}
+
 // NormalizePath gives the request of ex the form of its path that routes and the service see, by
 // the rules of l. A path that must be refused stays as it is, and sets ex.Refusal.
 func NormalizePath(l *exchange.Listener, ex *exchange.Exchange) {

@@ -225,10 +225,6 @@ var (
 	// of the listener does not allow.
 	Underscore = &Failure{Code: "header-underscore", Status: 400,
 		Text: "the name of a header has an underscore"}
-	// HTTP2NotServed means that the client sent the preface of HTTP/2 to a listener that serves
-	// HTTP/1.1: it got a GOAWAY with HTTP_1_1_REQUIRED. Set the client to HTTP/1.1.
-	HTTP2NotServed = &Failure{Code: "http2-not-served", Status: 505,
-		Text: "the client speaks HTTP/2, and this listener HTTP/1.1"}
 	// HTTP2Flood means that a client of HTTP/2 exceeded one of `limits.http2` without a request in
 	// return: it got a GOAWAY with ENHANCE_YOUR_CALM. The log and `remora_http2_errors_total{reason}`
 	// say which. See where the client is from.

@@ -1,7 +1,6 @@
 package http
 
 import (
-	"bytes"
 	"errors"
 	"time"
 
@@ -157,7 +156,7 @@ func (s *session) keepForHandoff(b []byte) {
 // handOff gives the connection to Streams with its last request, whose turn it is. It reports
 // whether that ends the session; else the request is handled as if there were no streams.
 func (s *session) handOff() (done bool) {
-	if ex := s.calls[0].ex; ex != nil && s.timeLeft(ex) <= 0 {
+	if ex := s.calls[0].ex; ex != nil && s.host.TimeLeft(ex) <= 0 {
 		s.refuseHandoff(fault.Deadline)
 		return s.output == outputClosed
 	}
@@ -192,40 +191,11 @@ func (s *session) handOff() (done bool) {
 	return s.output == outputClosed
 }
 
-// timeLeft returns how long the response to ex may take from now on. A host without a route has
-// timeouts.idle.
-func (s *session) timeLeft(ex *exchange.Exchange) time.Duration {
-	now := s.host.Loop.Now()
-	switch {
-	case ex.Route != nil:
-		return ex.Limit(ex.Route, now)
-	case ex.Request.Deadline != 0:
-		return min(s.host.Config.Timeouts.Idle, ex.Request.Deadline-now)
-	}
-	return s.host.Config.Timeouts.Idle
-}
-
 // streamRequest returns the request of c as one that owns its memory.
 func (s *session) streamRequest(c *call) *downstream.StreamRequest {
 	ex := c.ex
-	limit, service := max(time.Millisecond, s.timeLeft(ex)), ""
-	r := &downstream.StreamRequest{
-		Kind: s.kind, Leaser: s.host.Leaser.From(exchange.ClientOf(s)), Timeout: limit, Opened: c.opened,
-		Minor: s.head.Minor, ToHead: s.head.HeadMethod, RequestID: bytes.Clone(ex.RequestID),
-		Edit: downstream.ResponseEditor(ex, s.listener, &s.origin),
-	}
-	if ex.Route == nil {
-		r.Direct = &downstream.Direct{Listener: s.listener.Name, Authority: string(ex.Request.Authority)}
-	} else {
-		cfg := ex.Route.Service.Config
-		service = cfg.Name
-		r.SetHost(cfg, ex.Request.Authority)
-		if ex.Request.Timed || cfg.TimeoutHeader {
-			ex.Request.Headers, _ = protocol.SetTimeLeft(ex.Request.Headers, limit, nil)
-		}
-	}
-	r.Service = service
-	r.Record = exchange.LogStream(&s.host.AccessLog, stats.Handoff(s.kind).String(), s, ex, service)
+	r := s.host.StreamRequest(s.kind, s, ex, &s.origin, max(time.Millisecond, s.host.TimeLeft(ex)))
+	r.Opened, r.Minor, r.ToHead = c.opened, s.head.Minor, s.head.HeadMethod
 	switch s.kind {
 	case stats.StreamBody:
 		r.Head = http1.AppendStreamRequest(nil, &ex.Request, &s.head)

@@ -2,6 +2,7 @@ package http
 
 import (
 	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -33,4 +34,38 @@ func (s *session) passThrough(client loop.Socket) {
 	s.in = nil
 	s.close()
 	s.host.Streams.Pass(s.listener.Name, client, s.original, first)
+}
+
+// alpnHTTP2 is the name of HTTP/2 in a TLS handshake (RFC 9113 section 3.2).
+const alpnHTTP2 = "h2"
+
+// beginsHTTP2 reports whether the input, which is no request, is the preface of HTTP/2 at the start of
+// the connection. Redirected connections have none: what does not begin as HTTP/1 comes to no loop.
+func (s *session) beginsHTTP2() bool {
+	return s.requests == 0 && s.tunnel == nil && downstream.BeginsHTTP2(s.in.B)
+}
+
+// becomeHTTP2 gives the connection to a session of HTTP/2, with the input and b, the rest of the read.
+func (s *session) becomeHTTP2(b []byte) {
+	in, conn := s.in, s.conn
+	s.in = nil
+	s.close()
+	s.timeout.Close()
+	s.outbound.Stop()
+	s.host.Loop.Stop(&s.slow)
+	s.host.OnClosed(s)
+	next := s.handToHTTP2(conn)
+	next.OnData(in.B)
+	if len(b) > 0 {
+		next.OnData(b)
+	}
+	s.host.Buffers.Release(&in)
+}
+
+// handToHTTP2 makes a session of HTTP/2 the stream of the connection.
+func (s *session) handToHTTP2(c loop.Conn) loop.Stream {
+	next := s.host.HTTP2(s.listener)
+	c.SetStream(next)
+	next.OnOpen(c)
+	return next
 }

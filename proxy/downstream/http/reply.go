@@ -3,6 +3,7 @@ package http
 import (
 	"time"
 
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
@@ -53,21 +54,7 @@ func (s *session) findRoute(ex *exchange.Exchange, minor int) *exchange.Route {
 	if s.tunnel != nil && len(ex.Request.Authority) == 0 {
 		ex.Request.Authority = s.tunnel.authority
 	}
-	downstream.PrepareRequest(ex, &s.host.IDs, &s.origin, minor)
-	r := s.listener.Direct
-	if r == nil {
-		if rules := s.listener.Paths; rules != nil && !rules.Normal(ex.Request.Path) {
-			downstream.NormalizePath(s.listener, ex)
-		}
-		r = s.host.Router.Find(&ex.Request)
-	}
-	if r != nil {
-		if r.Edits != nil {
-			downstream.EditRequest(r, ex, s.listener, &s.origin)
-		}
-		downstream.RewritePath(r, ex)
-	}
-	return r
+	return s.host.FindRoute(ex, s.listener, &s.origin, protocol.ViaValues[minor&1])
 }
 
 // peerIsSlow reports whether the next request must wait for the client to read. A request that

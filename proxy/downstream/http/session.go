@@ -83,6 +83,10 @@ func newSession(h *downstream.Host, l *exchange.Listener) *session {
 }
 
 func (s *session) OnOpen(c loop.Conn) {
+	if s.listener.Secure && c.Protocol() == alpnHTTP2 {
+		s.handToHTTP2(c)
+		return
+	}
 	s.conn = c
 	s.outbound.Conn = c
 	s.origin = downstream.OriginOf(s.listener, c.RemoteAddr())
@@ -113,9 +117,12 @@ func (s *session) OnData(b []byte) {
 			head, b = http1.SplitHead(b)
 			s.appendInput(head)
 			s.decode()
-			if s.input == inputHandoff && len(b) > 0 { // the rest of the read leaves with the request
-				s.appendInput(b)
-				b = nil
+			if s.input >= inputHandoff {
+				if s.input == inputHTTP2 {
+					s.becomeHTTP2(b)
+					return
+				}
+				b = s.keepRest(b)
 			}
 		case inputTunnel:
 			b = s.receiveFirst(b)
@@ -126,6 +133,15 @@ func (s *session) OnData(b []byte) {
 	}
 	s.account()
 	s.startNext()
+}
+
+// keepRest keeps the rest of a read if it leaves with the request.
+func (s *session) keepRest(b []byte) (rest []byte) {
+	if s.input != inputHandoff || len(b) == 0 {
+		return b
+	}
+	s.appendInput(b)
+	return nil
 }
 
 func (s *session) appendInput(b []byte) {
@@ -157,6 +173,9 @@ func (s *session) decode() {
 			if !s.timeout.Running(loop.TimeoutHead) {
 				s.timeout.Start(loop.TimeoutHead, s.host.Config.Timeouts.Header)
 			}
+			return
+		case err != nil && s.beginsHTTP2():
+			s.input.become(inputHTTP2)
 			return
 		case s.original.IsValid() && s.unrouted(err):
 			s.queuePass()

@@ -9,7 +9,7 @@ import "github.com/remora-proxy/remora/proxy/loop"
 //	inputHead ◀──▶ inputBody
 //	  ▲ └──────┬───────┘
 //	  │        ▼
-//	  │  inputHandoff ──▶ inputClosed
+//	  │  inputHandoff ──▶ inputClosed ◀── inputHTTP2, behind the first inputHead
 //	  │       ▲ │
 //	  │       │ ▼
 //	  └─ inputTunnel
@@ -22,15 +22,17 @@ const (
 	inputBody                      // collects its body
 	inputHandoff                   // the last request waits to leave the loop with the connection: bytes are kept for it
 	inputTunnel                    // a CONNECT was accepted, and its first bytes decide what follows
+	inputHTTP2                     // the client speaks HTTP/2, and the connection goes to a session of that
 	inputClosed                    // bytes are ignored
 )
 
 // inputEdges: an input that was closed by a refusal closes once more with the session.
-var inputEdges = [...][5]bool{
-	inputHead:    {inputBody: true, inputHandoff: true, inputClosed: true},
+var inputEdges = [...][6]bool{
+	inputHead:    {inputBody: true, inputHandoff: true, inputHTTP2: true, inputClosed: true},
 	inputBody:    {inputHead: true, inputHandoff: true, inputClosed: true},
 	inputHandoff: {inputTunnel: true, inputClosed: true},
 	inputTunnel:  {inputHead: true, inputHandoff: true, inputClosed: true},
+	inputHTTP2:   {inputClosed: true},
 	inputClosed:  {inputClosed: true},
 }
 
@@ -77,7 +79,7 @@ func (s *outputState) become(next outputState) {
 func (s outputState) free() bool { return s == outputIdle || s == outputWaiting }
 
 func (s inputState) String() string {
-	return [...]string{"head", "body", "handoff", "tunnel", "closed"}[s]
+	return [...]string{"head", "body", "handoff", "tunnel", "http2", "closed"}[s]
 }
 
 func (s outputState) String() string {

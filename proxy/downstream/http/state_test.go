@@ -7,14 +7,16 @@ import (
 )
 
 // TestInputTransitions: a request that leaves the loop is the last one that is received,
-// whether it has a body or not. A tunnel that carries
-// requests receives them as its connection would. Input that was refused closes again with the session.
+// whether it has a body or not. A tunnel that carries requests receives them as its connection
+// would. A client of HTTP/2 shows that at once. Input that was refused closes again with the
+// session.
 func TestInputTransitions(t *testing.T) {
 	statetest.Check(t, (*inputState).become, map[inputState][]inputState{
-		inputHead:    {inputBody, inputHandoff, inputClosed},
+		inputHead:    {inputBody, inputHandoff, inputHTTP2, inputClosed},
 		inputBody:    {inputHead, inputHandoff, inputClosed},
 		inputHandoff: {inputTunnel, inputClosed},
 		inputTunnel:  {inputHead, inputHandoff, inputClosed},
+		inputHTTP2:   {inputClosed},
 		inputClosed:  {inputClosed},
 	})
 }

@@ -13,7 +13,8 @@ import (
 
 // tunnel is a CONNECT that this session has accepted, since a route takes requests to its host.
 // The first bytes within decide: a request line makes the requests in the tunnel requests of
-// the session. Anything else leaves the loop as a stream, if something takes it.
+// the session. Anything else leaves the loop as a stream, if something takes it; else HTTP/2 is served
+// as on the connection itself.
 type tunnel struct {
 	authority []byte // of the CONNECT, for requests that have none
 	first     http1.Detector
@@ -106,6 +107,8 @@ func (s *session) decideTunnel(v http1.Verdict) {
 	switch {
 	case v == http1.IsHTTP:
 		s.serveTunnel()
+	case v == http1.NotHTTP && !s.tunnel.leaves(s.cur) && downstream.BeginsHTTP2(s.in.B):
+		s.becomeHTTP2(nil)
 	case v == http1.NotHTTP:
 		s.leaveTunnel()
 	case !s.tunnel.leaves(s.cur) && !s.timeout.Running(loop.TimeoutHead):

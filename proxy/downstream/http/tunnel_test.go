@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http2"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
@@ -43,6 +44,33 @@ func TestTunnelOfRequests(t *testing.T) {
 	}
 }
 
+// sender is a handler of HTTP/2 that hears nothing.
+type sender struct{ http2.Handler }
+
+func (sender) OnSent(*http2.Stream) {}
+
+// TestTunnelOfHTTP2: after a CONNECT to the host of a route, HTTP/2 is served as on the connection
+// itself, wherever the input is split.
+func TestTunnelOfHTTP2(t *testing.T) {
+	codec := http2.New(&http2.Options{Client: true, Buffers: &protocol.Buffers{}}, sender{})
+	codec.Request(&protocol.Request{Method: []byte("GET"), Path: []byte("/1"), Authority: []byte("compute:80")}, "http", nil)
+	said := connectCompute + string(codec.Output(1<<16))
+	for seed := range uint64(30) {
+		m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Seed: seed, Match: "match: {host: compute}"})
+		m.W.Options.Cut = 0.5
+		p := m.DialAndSend(proxytest.Egress, said)
+		m.RunUntil("the request", func() bool { return m.Apps[0].Served == 1 })
+		m.Consumer.Proc.Drain()
+		if heard := m.RunUntilClosed(p); !strings.HasPrefix(heard, downstream.Connected+"\x00\x00") {
+			t.Errorf("seed %d: %q", seed, heard)
+		}
+		if len(streams.Requests) != 0 {
+			t.Errorf("seed %d: a connection left its loop", seed)
+		}
+		proxytest.CheckStreamsSettled(m, streams)
+	}
+}
+
 // TestTunnelDecides: what a client says first decides what becomes of a tunnel, and so does
 // silence where a route names CONNECT.
 func TestTunnelDecides(t *testing.T) {
@@ -54,6 +82,7 @@ func TestTunnelDecides(t *testing.T) {
 	}{
 		{"TLS", names, "\x16\x03\x01\x02\x00", "\x16\x03\x01\x02\x00", downstream.Connected},
 		{"Redis", names, "*1\r\n$4\r\nPING\r\n", "*1\r\n$4\r\nPING\r\n", downstream.Connected},
+		{"HTTP/2", names, http2.Preface, http2.Preface, downstream.Connected},
 		{"silence", names, "", "", downstream.Connected},
 		{"part of a request line", names, "GET / HT", "GET / HT", downstream.Connected},
 		{"only CONNECT has a route", only, "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\n", ""},

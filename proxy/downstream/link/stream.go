@@ -57,8 +57,10 @@ func (s *session) OnStream(st link.Stream, rest []byte) {
 	}
 	s.close()
 	h.Stats.Handoffs[stats.HandoffAccepted]++
+	client := exchange.ClientOf(s)
 	a := &downstream.StreamAccept{
-		Leaser: h.Leaser.From(exchange.ClientOf(s)), Service: s.serviceName(), Timeout: s.streamTimeout(&st), Stream: st, Rest: bytes.Clone(rest),
+		Leaser: h.Leaser.From(client), Client: client, Service: s.serviceName(),
+		Timeout: s.streamTimeout(&st), Stream: st, Rest: bytes.Clone(rest),
 	}
 	if st.Kind == link.StreamHTTP {
 		a.Rules, a.Peer = s.listener.Rules(s.listener.Direct), names

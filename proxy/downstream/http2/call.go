@@ -1,0 +1,288 @@
+package http2
+
+import (
+	"time"
+
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/protocol/http2"
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
+)
+
+// events are the methods of a session that its codec calls.
+type events session
+
+var _ http2.Handler = (*events)(nil)
+
+// call is a request and its response.
+type call struct {
+	session *session
+	index   int                // in session.calls
+	stream  *http2.Stream      // nil once it is over
+	ex      *exchange.Exchange // nil once it has its response, or has left the loop
+	pipe    *pipe              // of a stream; nil on the loop
+	state   callState
+	heard   time.Duration // when the last part of the request arrived, or of the response was sent
+	unsent  int           // bytes of the response that waited for the client then
+}
+
+// callState is what a call waits for.
+type callState uint8
+
+const (
+	receiving  callState = iota // the rest of the request
+	processing                  // the response
+	sending                     // the client, to read the response
+	streaming                   // a goroutine has it
+)
+
+// pends reports whether a timeout of the session bounds the state.
+func (s callState) pends() bool { return s == receiving || s == sending }
+
+// become changes the state. All changes are possible but those back, and from sending.
+func (c *call) become(next callState) {
+	if next == c.state {
+		return
+	}
+	if c.state.pends() {
+		c.session.pending--
+	}
+	if next.pends() {
+		c.session.pending++
+	}
+	c.state = next
+}
+
+// newCall adds the call of a new stream.
+func (s *session) newCall(st *http2.Stream) *call {
+	var c *call
+	if n := len(s.free); n > 0 {
+		c, s.free = s.free[n-1], s.free[:n-1]
+	} else {
+		c = &call{}
+	}
+	*c = call{session: s, index: len(s.calls), stream: st, ex: s.host.Pool.Exchange(s)}
+	s.pending++
+	s.calls = append(s.calls, c)
+	st.Owner = c
+	return c
+}
+
+const maxFree = 4096 // calls that a loop keeps for the next requests
+
+// remove removes a call whose stream is over and whose pipe is closed. The last one in the list
+// gets its place.
+func (c *call) remove() {
+	s := c.session
+	if c.stream != nil || c.pipe != nil {
+		return
+	}
+	if c.state.pends() {
+		s.pending--
+	}
+	if s.calls != nil { // else the session closes
+		last := len(s.calls) - 1
+		moved := s.calls[last]
+		s.calls[c.index], s.calls[last] = moved, nil
+		moved.index = c.index
+		if moved.ex != nil {
+			moved.ex.CallIndex = moved.index
+		}
+		s.calls = s.calls[:last]
+	}
+	*c = call{}
+	if len(s.free) < maxFree {
+		s.free = append(s.free, c)
+	}
+}
+
+// over ends a call whose stream is over.
+func (c *call) over() {
+	c.stream = nil
+	c.remove()
+}
+
+// cancel ends a call whose client has gone or does not want it any more.
+func (c *call) cancel() {
+	c.stream = nil
+	ex, begun := c.ex, c.state != receiving
+	c.ex = nil
+	switch {
+	case ex == nil:
+	case begun:
+		ex.Cancel()
+	default:
+		c.session.host.Pool.Recycle(ex)
+	}
+	c.closePipe()
+	c.remove()
+}
+
+// NewRequest implements http2.Handler.
+func (e *events) NewRequest(st *http2.Stream) (*protocol.Request, *bytebufferpool.ByteBuffer) {
+	s := (*session)(e)
+	ex := s.newCall(st).ex
+	ex.HeadBuffer = s.host.Buffers.Get(0)
+	return &ex.Request, ex.HeadBuffer
+}
+
+// OnRequest implements http2.Handler.
+func (e *events) OnRequest(st *http2.Stream, end bool) {
+	s := (*session)(e)
+	c := st.Owner.(*call)
+	s.count()
+	c.ex.Hold()
+	switch {
+	case len(c.ex.Request.Path) == 0: // CONNECT
+		c.refuse(fault.Unsupported)
+		return
+	case end:
+		c.begin()
+		return
+	}
+	now := s.host.Loop.Now()
+	c.ex.Arrived, c.heard = now, now
+	if st.ExpectsContinue() {
+		s.codec.Continue(st)
+	}
+	if st.Length() > s.host.MessageLimits.Message {
+		c.leave()
+	}
+}
+
+// count counts a request. The last one that limits.requests allows drains the connection.
+func (s *session) count() {
+	if s.requests++; s.requests == s.host.Config.Limits.Requests {
+		s.Drain()
+	}
+}
+
+// OnOversize implements http2.Handler.
+func (e *events) OnOversize(st *http2.Stream) {
+	s := (*session)(e)
+	s.count()
+	st.Owner.(*call).refuse(fault.OfRequest(http1.ErrHeaderTooLarge))
+}
+
+// OnData implements http2.Handler.
+func (e *events) OnData(st *http2.Stream, b []byte, end bool) {
+	s := (*session)(e)
+	c := st.Owner.(*call)
+	if c.state == receiving && !c.keep(b) {
+		c.leave()
+	}
+	switch {
+	case c.state == streaming && c.pipe.receives:
+		c.pipe.data(b, end)
+	case c.state == receiving && end:
+		c.complete(nil)
+	case c.state == receiving, !end:
+		s.codec.Consumed(st, len(b))
+	}
+}
+
+// keep adds b to the body. It returns false if that must leave the loop.
+func (c *call) keep(b []byte) bool {
+	s, ex := c.session, c.ex
+	c.heard = s.host.Loop.Now()
+	if ex.BodyBuffer == nil {
+		ex.BodyBuffer = s.host.Buffers.Get(len(b))
+	}
+	if int64(len(ex.BodyBuffer.B)+len(b)) > s.host.MessageLimits.Message {
+		return false
+	}
+	if s.overBudget(ex, len(b)) {
+		c.refuse(fault.Overloaded)
+		return true
+	}
+	s.host.Buffers.Append(ex.BodyBuffer, b, int(max(0, c.stream.Length())))
+	ex.Hold()
+	return true
+}
+
+// OnTrailers implements http2.Handler.
+func (e *events) OnTrailers(st *http2.Stream, hs []protocol.Header) {
+	switch c := st.Owner.(*call); {
+	case c.state == streaming && c.pipe.receives:
+		c.pipe.trailers(hs)
+	case c.state == receiving:
+		c.complete(hs)
+	}
+}
+
+// complete begins a request whose body is complete.
+func (c *call) complete(trailers []protocol.Header) {
+	ex := c.ex
+	if ex.BodyBuffer == nil {
+		ex.BodyBuffer = c.session.host.Buffers.Get(0)
+	}
+	size := len(ex.BodyBuffer.B)
+	text := ex.BodyBuffer.B
+	for i := range trailers {
+		text = append(append(text, trailers[i].Name...), trailers[i].Value...)
+	}
+	ex.BodyBuffer.B = text
+	at := size
+	part := func(n int) []byte {
+		at += n
+		return text[at-n : at : at]
+	}
+	ex.Request.Trailers = ex.Request.Trailers[:0]
+	for i := range trailers {
+		ex.Request.Trailers = append(ex.Request.Trailers, protocol.Header{Name: part(len(trailers[i].Name)), Value: part(len(trailers[i].Value))})
+	}
+	ex.Request.Body = text[:size:size]
+	ex.Hold()
+	c.begin()
+}
+
+// begin begins the exchange of a complete request.
+func (c *call) begin() {
+	s, ex := c.session, c.ex
+	c.become(processing)
+	ex.StreamID, ex.CallIndex = uint64(c.stream.ID()), c.index
+	ex.Begin(s.host.FindRoute(ex, s.listener, &s.origin, protocol.ViaHTTP2), s.listener)
+}
+
+// refuse responds with f to a request that has not begun.
+func (c *call) refuse(f *fault.Failure) {
+	s, ex := c.session, c.ex
+	exchange.Refuse(s.host.Shard, s, ex, f)
+	exchange.LogExample(s.host.Shard, exchange.ClientOf(s), "", ex.Example(), f)
+	c.respondFailure(ex, f)
+	s.host.Pool.Recycle(ex)
+}
+
+// OnReset implements http2.Handler.
+func (e *events) OnReset(st *http2.Stream, _ http2.Code, why *http2.Error) {
+	s := (*session)(e)
+	if why != nil {
+		s.report("HTTP/2 stream reset", why)
+	}
+	st.Owner.(*call).cancel()
+}
+
+// These are for the dialling end, or nothing depends on them.
+
+// NewResponse implements http2.Handler.
+func (e *events) NewResponse(*http2.Stream) (*protocol.Response, *bytebufferpool.ByteBuffer) {
+	return nil, nil
+}
+
+// OnResponse implements http2.Handler.
+func (e *events) OnResponse(*http2.Stream, bool) {}
+
+// OnSettings implements http2.Handler.
+func (e *events) OnSettings() {}
+
+// OnGoAway implements http2.Handler: a client that sends no more requests closes the connection.
+func (e *events) OnGoAway(uint32, http2.Code) {}
+
+// OnPong implements http2.Handler.
+func (e *events) OnPong(uint64) {}
+
+// OnBarrier implements http2.Handler.
+func (e *events) OnBarrier() {}

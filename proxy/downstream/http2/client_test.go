@@ -1,0 +1,149 @@
+package http2_test
+
+import (
+	"strings"
+	"time"
+
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http2"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// client is a client of HTTP/2 on a loop of its own.
+type client struct {
+	m      *proxytest.Mesh
+	codec  *http2.Conn
+	conn   loop.Conn
+	raw    []byte // sent behind the frames of the codec
+	deaf   bool   // grants no window for bodies
+	goAway bool   // was received
+	ended  bool
+	err    error // of Feed
+}
+
+// reply is a request of a client with its response.
+type reply struct {
+	protocol.Response
+	head   bytebufferpool.ByteBuffer
+	body   []byte
+	done   bool
+	reset  bool
+	code   http2.Code
+	stream *http2.Stream
+}
+
+func dial(m *proxytest.Mesh, window int) *client {
+	c := &client{m: m}
+	c.codec = http2.New(&http2.Options{
+		Client: true, Buffers: &protocol.Buffers{}, Limits: protocol.Limits{Header: 64 << 10, Headers: 128}, Window: window,
+	}, (*clientEvents)(c))
+	m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, c) })
+	m.RunUntil("a connection", func() bool { return c.conn != nil })
+	return c
+}
+
+func (c *client) OnOpen(conn loop.Conn) {
+	c.conn = conn
+	c.flush()
+}
+
+func (c *client) OnData(b []byte) {
+	if c.err = c.codec.Feed(b); c.err == nil {
+		c.flush()
+	}
+}
+
+func (c *client) OnClose(error) { c.ended = true }
+
+func (c *client) flush() {
+	for c.codec.Ready() {
+		c.conn.Write(c.codec.Output(64 << 10))
+	}
+	if len(c.raw) > 0 {
+		c.conn.Write(c.raw)
+		c.raw = nil
+	}
+}
+
+// do runs f on the client's loop, and sends what it has queued.
+func (c *client) do(f func()) { c.m.Clients.Do(func() { f(); c.flush() }) }
+
+// request returns a request with header lines "name: value".
+func request(method, path string, body int, lines ...string) *protocol.Request {
+	r := &protocol.Request{Method: []byte(method), Path: []byte(path), Authority: []byte("compute"), Body: make([]byte, body)}
+	for _, l := range lines {
+		name, value, _ := strings.Cut(l, ": ")
+		r.Headers = append(r.Headers, protocol.Header{Name: []byte(name), Value: []byte(value)})
+	}
+	return r
+}
+
+// send sends a whole request.
+func (c *client) send(r *protocol.Request) *reply {
+	a := &reply{}
+	c.do(func() {
+		if a.stream = c.codec.Request(r, "http", nil); a.stream != nil {
+			a.stream.Owner = a
+		}
+	})
+	return a
+}
+
+// begin sends the head of a request.
+func (c *client) begin(r *protocol.Request) *reply {
+	a := &reply{}
+	c.do(func() {
+		a.stream = c.codec.RequestHead(r, "http", -1)
+		a.stream.Owner = a
+	})
+	return a
+}
+
+func (c *client) await(all ...*reply) {
+	c.m.T.Helper()
+	c.m.RunUntil("the responses", func() bool {
+		for _, a := range all {
+			if !a.done && !a.reset {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// clientEvents are the methods that the codec calls.
+type clientEvents client
+
+func (c *clientEvents) NewRequest(*http2.Stream) (*protocol.Request, *bytebufferpool.ByteBuffer) {
+	return nil, nil
+}
+func (c *clientEvents) OnRequest(*http2.Stream, bool) {}
+func (c *clientEvents) OnOversize(*http2.Stream)      {}
+func (c *clientEvents) NewResponse(st *http2.Stream) (*protocol.Response, *bytebufferpool.ByteBuffer) {
+	a := st.Owner.(*reply)
+	return &a.Response, &a.head
+}
+func (c *clientEvents) OnResponse(st *http2.Stream, end bool) { st.Owner.(*reply).done = end }
+func (c *clientEvents) OnData(st *http2.Stream, b []byte, end bool) {
+	a := st.Owner.(*reply)
+	a.body, a.done = append(a.body, b...), end
+	if !c.deaf {
+		c.codec.Consumed(st, len(b))
+	}
+}
+func (c *clientEvents) OnTrailers(st *http2.Stream, _ []protocol.Header) {
+	st.Owner.(*reply).done = true
+}
+func (c *clientEvents) OnReset(st *http2.Stream, code http2.Code, _ *http2.Error) {
+	a := st.Owner.(*reply)
+	a.reset, a.code = true, code
+}
+func (c *clientEvents) OnWritable(*http2.Stream)    {}
+func (c *clientEvents) OnSent(*http2.Stream)        {}
+func (c *clientEvents) OnSettings()                 {}
+func (c *clientEvents) OnGoAway(uint32, http2.Code) { c.goAway = true }
+func (c *clientEvents) OnPong(uint64)               {}
+func (c *clientEvents) OnBarrier()                  {}

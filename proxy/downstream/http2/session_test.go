@@ -1,0 +1,348 @@
+package http2_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http2"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/sim"
+)
+
+const short = "timeouts: {header: 3s, body: 5s, idle: 20s, write: 4s}"
+
+func code(a *reply) string { return string(protocol.Find(a.Headers, protocol.HeaderError)) }
+
+// TestRequestsAtATime: the responses to the requests of one connection come when they are ready.
+func TestRequestsAtATime(t *testing.T) {
+	proxytest.EachTopology(t, proxytest.MeshOptions{}, func(t *testing.T, m *proxytest.Mesh) {
+		c := dial(m, 0)
+		m.W.Run(100 * time.Millisecond) // until it knows how many it may send
+		var all []*reply
+		for i := range 100 {
+			all = append(all, c.send(request("POST", "/", 10+i*700)), c.send(request("GET", "/", 0)))
+		}
+		c.await(all...)
+		for i, a := range all {
+			if a.Status != 200 || a.reset || len(a.body) == 0 {
+				t.Fatalf("response %d: status %d %s, %d bytes, reset %t", i, a.Status, code(a), len(a.body), a.reset)
+			}
+		}
+		m.Settled()
+	})
+}
+
+// TestStreamLimit: requests above limits.http2.streams are refused before they are read.
+func TestStreamLimit(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: "limits: {http2: {streams: 2}}"})
+	m.Apps[0].Delay = func() time.Duration { return time.Second }
+	c := dial(m, 0)
+	// The client does not know the limit yet.
+	all := []*reply{c.send(request("GET", "/", 0)), c.send(request("GET", "/", 0)), c.send(request("GET", "/", 0))}
+	c.await(all...)
+	if a := all[2]; !a.reset || a.code != http2.RefusedStream || all[0].Status != 200 || all[1].Status != 200 {
+		t.Errorf("statuses %d %d, the third: reset %t with code %d", all[0].Status, all[1].Status, a.reset, a.code)
+	}
+	m.Settled()
+}
+
+// TestSlowHead: a header block that is not complete in timeouts.header ends the connection.
+func TestSlowHead(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: short})
+	c := dial(m, 0)
+	m.W.Run(time.Second)
+	began := m.W.Now()
+	c.do(func() { c.raw = []byte{0, 0, 1, 1, 0, 0, 0, 0, 1, 0x82} }) // HEADERS without END_HEADERS
+	m.RunUntil("the end of the connection", func() bool { return c.ended })
+	if took := m.W.Now() - began; took < 3*time.Second || took > 5*time.Second || !c.goAway {
+		t.Errorf("closed after %v, GOAWAY %t", took, c.goAway)
+	}
+	m.Settled()
+}
+
+// TestSlowGreeting: a client that does not complete the preface and its SETTINGS in timeouts.header
+// loses the connection.
+func TestSlowGreeting(t *testing.T) {
+	for _, sent := range []string{
+		http2.Preface[:4], http2.Preface[:len(http2.Preface)-1], http2.Preface,
+		http2.Preface + "\x00\x00\x00", http2.Preface + "\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00",
+	} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: short})
+		p := &proxytest.Peer{Says: []byte(sent)}
+		m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, p) })
+		m.RunUntil("the end of the connection", func() bool { return p.Ended })
+		if took := m.W.Now(); took < 3*time.Second || took > 5*time.Second {
+			t.Errorf("%q: closed after %v", sent, took)
+		}
+		m.Settled()
+	}
+}
+
+// TestSlowBody: a body that is not complete in timeouts.body is refused, and the connection goes on.
+func TestSlowBody(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: short})
+	c := dial(m, 0)
+	began := m.W.Now()
+	a := c.begin(request("POST", "/", 0))
+	c.await(a)
+	if took := m.W.Now() - began; a.Status != 408 || code(a) != "body-timeout" || took < 5*time.Second || took > 6*time.Second {
+		t.Errorf("%d %s after %v", a.Status, code(a), took)
+	}
+	next := c.send(request("GET", "/", 0))
+	if c.await(next); next.Status != 200 {
+		t.Errorf("status %d afterwards", next.Status)
+	}
+	m.Settled()
+}
+
+// TestBusyLoop: a request whose rest has come while the loop was busy becomes no stream.
+func TestBusyLoop(t *testing.T) {
+	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1})
+	c := dial(m, 0)
+	m.W.Options.Cut = 0
+	for range 10 { // a busy loop has input and timers at once, in any order
+		a := c.begin(request("POST", "/", 0, "content-type: application/grpc"))
+		m.W.Run(2 * time.Millisecond)
+		m.W.Pause(m.Consumer.Loop, 50*time.Millisecond)
+		c.do(func() { c.codec.Finish(a.stream, nil) })
+		m.RunUntil("a response, or a stream", func() bool { return a.done || len(streams.Requests) > 0 })
+		if a.Status != 200 {
+			t.Fatalf("status %d %s, %d streams", a.Status, code(a), len(streams.Requests))
+		}
+	}
+	proxytest.CheckStreamsSettled(m, streams)
+}
+
+// TestIdle: an idle connection ends in order after timeouts.idle.
+func TestIdle(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: short})
+	c := dial(m, 0)
+	c.await(c.send(request("GET", "/", 0)))
+	began := m.W.Now()
+	m.RunUntil("the end of the connection", func() bool { return c.ended })
+	if took := m.W.Now() - began; took < 19*time.Second || took > 23*time.Second || !c.goAway {
+		t.Errorf("closed after %v, GOAWAY %t", took, c.goAway)
+	}
+	m.Settled()
+}
+
+// TestVanishedClient: the connection of a client that does not respond to PING closes, also
+// with a request in flight. One that does gets its response.
+func TestVanishedClient(t *testing.T) {
+	for _, frozen := range []bool{false, true} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "timeout: 1h"})
+		m.Apps[0].Delay = func() time.Duration { return 10 * time.Minute }
+		c := dial(m, 0)
+		a := c.send(request("POST", "/", 10))
+		m.W.Run(time.Second)
+		if frozen {
+			m.W.Pause(m.Clients, time.Hour)
+			m.W.Run(150 * time.Second)
+			if n := m.Consumer.Report().Stats.Connections; n != 0 {
+				t.Errorf("%d connections", n)
+			}
+			continue
+		}
+		if m.W.Run(10 * time.Minute); a.Status != 200 {
+			t.Errorf("status %d", a.Status)
+		}
+		m.Settled()
+	}
+}
+
+// TestSlowReader: a response that the client does not let through for timeouts.write is reset. Others
+// of the connection pass.
+func TestSlowReader(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: short})
+	m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, 100<<10) }
+	c := dial(m, 1000)
+	c.deaf = true
+	a := c.send(request("GET", "/", 0))
+	turns := 0
+	m.W.Run(100 * time.Millisecond)
+	m.W.OnTurn(func(l *sim.Loop, _, _ int) {
+		if l == m.Consumer.Loop {
+			turns++
+		}
+	})
+	if m.W.Run(2 * time.Second); turns > 10 {
+		t.Errorf("%d turns of the loop while the client reads nothing", turns)
+	}
+	b := c.send(request("HEAD", "/", 0))
+	if c.await(b); b.Status != 200 {
+		t.Errorf("status %d of another response", b.Status)
+	}
+	m.RunUntil("a reset", func() bool { return a.reset || a.done })
+	if !a.reset || a.code != http2.Cancel || m.W.Now() < 4*time.Second || len(a.body) > 1000 {
+		t.Errorf("reset %t with %d at %v, %d bytes", a.reset, a.code, m.W.Now(), len(a.body))
+	}
+	m.Settled()
+}
+
+// TestRequestsPerConnection: the client learns that the last request of limits.requests is the last.
+func TestRequestsPerConnection(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: "limits: {requests: 3}"})
+	c := dial(m, 0)
+	for i := range 3 {
+		a := c.send(request("GET", "/", 0))
+		if c.await(a); a.Status != 200 {
+			t.Errorf("request %d: status %d", i, a.Status)
+		}
+	}
+	m.RunUntil("the end of the connection", func() bool { return c.ended })
+	if !c.goAway {
+		t.Error("no GOAWAY")
+	}
+	m.Settled()
+}
+
+// TestDrain: requests in flight, and one that is on its way, get their responses.
+func TestDrain(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+	m.Apps[0].Delay = func() time.Duration { return 5 * time.Second }
+	c := dial(m, 0)
+	a := c.send(request("GET", "/", 0))
+	m.W.Run(100 * time.Millisecond)
+	m.Consumer.Proc.Drain()
+	b := c.send(request("GET", "/", 0))
+	c.await(a, b)
+	if a.Status != 200 || b.Status != 200 || !c.goAway {
+		t.Errorf("%d %s, %d %s, GOAWAY %t", a.Status, code(a), b.Status, code(b), c.goAway)
+	}
+	m.RunUntil("the end of the connection", func() bool { return c.ended })
+	m.Settled()
+}
+
+// TestCancel: requests that the client resets in any state leave nothing.
+func TestCancel(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+	c := dial(m, 0)
+	m.Apps[0].Delay = func() time.Duration { return time.Second }
+	for i := range 20 {
+		incomplete, whole := c.begin(request("POST", "/", 0)), c.send(request("POST", "/", 1000))
+		m.W.Run(time.Duration(i) * time.Millisecond / 4)
+		c.do(func() {
+			c.codec.Reset(incomplete.stream, http2.Cancel)
+			c.codec.Reset(whole.stream, http2.Cancel)
+		})
+	}
+	a := c.send(request("GET", "/", 0))
+	if c.await(a); a.Status != 200 {
+		t.Errorf("status %d afterwards", a.Status)
+	}
+	m.Settled()
+}
+
+// TestLostConnection: requests in any state leave nothing when their connection closes.
+func TestLostConnection(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+	m.Apps[0].Delay = func() time.Duration { return time.Second }
+	for i := range 20 {
+		c := dial(m, 0)
+		c.begin(request("POST", "/", 0))
+		c.send(request("POST", "/", 200<<10))
+		m.W.Run(time.Duration(i) * time.Millisecond / 4)
+		c.do(c.conn.Close)
+	}
+	m.Settled()
+}
+
+// TestFailures: an own response is that of HTTP/1.1, or a status of gRPC.
+func TestFailures(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Match: "match: {path: /served}"})
+	c := dial(m, 0)
+	plain, grpc := c.send(request("GET", "/other", 0)), c.send(request("POST", "/other", 5, "content-type: application/grpc"))
+	connect := c.send(&protocol.Request{Method: []byte("CONNECT"), Authority: []byte("a:1")})
+	c.await(plain, grpc, connect)
+	if plain.Status != 404 || code(plain) != "no-route" || len(plain.body) == 0 {
+		t.Errorf("%d %s %q", plain.Status, code(plain), plain.body)
+	}
+	if status := protocol.Find(grpc.Headers, "grpc-status"); grpc.Status != 200 || code(grpc) != "no-route" || string(status) != "12" || len(grpc.body) != 0 {
+		t.Errorf("gRPC: %d, status %s, %s %q", grpc.Status, status, code(grpc), grpc.body)
+	}
+	if connect.Status != 501 {
+		t.Errorf("CONNECT: %d %s", connect.Status, code(connect))
+	}
+	m.Settled()
+}
+
+// TestFailureOfStream: a failure that is an ordinary response becomes a status of gRPC. One that is a status
+// already, of a sidecar that the endpoint has called, stays as it is.
+func TestFailureOfStream(t *testing.T) {
+	for _, is := range []struct{ response, status, message string }{
+		{"503 Service Unavailable\r\nx-remora-error: upstream-connect\r\ncontent-length: 5\r\n\r\nhello", "14", "upstream-connect"},
+		{"200 OK\r\ncontent-type: application/grpc\r\ngrpc-status: 8\r\ngrpc-message: why\r\nx-remora-error: overloaded\r\ncontent-length: 0\r\n\r\n", "8", "why"},
+		{"200 OK\r\ncontent-type: application/grpc\r\ngrpc-status: 14\r\ngrpc-message: why\r\nx-remora-error: upstream-connect\r\ncontent-length: 0\r\n\r\n", "14", "why"},
+	} {
+		m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1})
+		c := dial(m, 0)
+		a := c.begin(request("POST", "/", 0, "content-type: application/grpc"))
+		m.RunUntil("a stream", func() bool { return len(consumer.Sockets) == 1 })
+		m.Consumer.Loops[0].Do(func() {
+			_, _ = consumer.Sockets[0].Write([]byte("HTTP/1.1 " + is.response))
+			_ = consumer.Sockets[0].Close()
+		})
+		c.await(a)
+		status, message := protocol.Find(a.Headers, "grpc-status"), protocol.Find(a.Headers, "grpc-message")
+		if string(status) != is.status || string(message) != is.message || a.Status != 200 || len(a.body) != 0 {
+			t.Errorf("%q became %d, status %s, message %q, body %q", is.response, a.Status, status, message, a.body)
+		}
+		proxytest.CheckStreamsSettled(m, consumer)
+	}
+}
+
+// TestIdleAfterStream: a connection is idle once the goroutine of its last stream has ended, which may be
+// after the client has its response.
+func TestIdleAfterStream(t *testing.T) {
+	m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: short})
+	c := dial(m, 0)
+	a := c.begin(request("POST", "/", 0))
+	m.RunUntil("a stream", func() bool { return len(consumer.Sockets) == 1 })
+	onLoop := m.Consumer.Loop.Do
+	onLoop(func() { _, _ = consumer.Sockets[0].Write([]byte("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")) })
+	c.await(a)
+	m.W.Run(time.Second)
+	onLoop(func() { _ = consumer.Sockets[0].Close() })
+	m.RunUntil("the end of the connection", func() bool { return c.ended })
+	proxytest.CheckStreamsSettled(m, consumer)
+}
+
+// TestTablesAreBounded: the tables of HPACK count, and idle connections close when tables take half of
+// limits.buffered.
+func TestTablesAreBounded(t *testing.T) {
+	const part = 512 << 10 // of proxytest.SmallBudget
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget})
+	var all []*client
+	for range 200 {
+		c := dial(m, 0)
+		all = append(all, c)
+		for range 2 { // what repeats enters the tables
+			r := request("GET", "/", 0)
+			for i := range 30 {
+				r.Headers = append(r.Headers, protocol.Header{Name: fmt.Appendf(nil, "x-%d", i), Value: bytes.Repeat([]byte("v"), 80)})
+			}
+			a := c.send(r)
+			if c.await(a); a.Status != 200 {
+				t.Fatalf("status %d %s", a.Status, code(a))
+			}
+		}
+	}
+	if n := m.Consumer.Proc.Interned(); n > part || n < part/2 {
+		t.Errorf("%d bytes of tables, at most %d", n, part)
+	}
+	closed := 0
+	for _, c := range all {
+		if c.ended {
+			if closed++; !c.goAway {
+				t.Error("a connection closed without GOAWAY")
+			}
+		}
+	}
+	if closed == 0 {
+		t.Error("no connection has closed")
+	}
+	m.Settled()
+}

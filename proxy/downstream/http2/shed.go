@@ -1,0 +1,130 @@
+package http2
+
+import (
+	"time"
+
+	"github.com/remora-proxy/remora/protocol/http2"
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
+)
+
+// overBudget reports whether ex must not grow by n bytes: memory is short, and the connection holds
+// more than its share.
+func (s *session) overBudget(ex *exchange.Exchange, n int) bool {
+	return s.host.Process.Budget.Full(s.held+ex.Held) && s.overShare(ex.Held+n)
+}
+
+func (s *session) OverShare(ex *exchange.Exchange) bool { return s.overShare(ex.Held) }
+
+// overShare reports whether a request of length bytes is too big for a connection over its share.
+// Small ones of its many callers pass: together they add up to a share at most.
+func (s *session) overShare(length int) bool {
+	share := s.host.Share()
+	return length > share/len(s.calls) && s.Buffered() > share
+}
+
+// Buffered implements exchange.Holder.
+func (s *session) Buffered() int {
+	n := s.codec.Buffered() + s.outbound.Counted + s.tables
+	for _, c := range s.calls {
+		if c.ex != nil {
+			n += c.ex.Buffered()
+		}
+	}
+	return n
+}
+
+// account charges the memory that the codec holds to limits.buffered, tables included. The bodies of
+// messages are charged by their exchange or response, and those of streams by their pipe.
+func (s *session) account() {
+	if s.state == closed {
+		s.host.Recount(&s.held, 0)
+		s.host.RecountTables(&s.tables, 0)
+		return
+	}
+	s.host.Recount(&s.held, s.codec.Encoded())
+	s.host.RecountTables(&s.tables, s.codec.Interned())
+}
+
+// Reclaimable returns the bytes of the tables of a connection that carries no request.
+func (s *session) Reclaimable() int {
+	if len(s.calls) > 0 {
+		return 0
+	}
+	return s.tables
+}
+
+// ShedLargest implements exchange.Holder. It drops a request that is incomplete or in flight, or a
+// response that the client does not read.
+func (s *session) ShedLargest() bool {
+	var largest *call
+	most := exchange.LeastShed - 1
+	for _, c := range s.calls {
+		if n := c.held(); n > most {
+			largest, most = c, n
+		}
+	}
+	switch c := largest; {
+	case c == nil:
+		return false
+	case c.state == receiving:
+		c.refuse(fault.Shed)
+	case c.ex != nil:
+		c.ex.Shed()
+	default:
+		exchange.ReportStream(s.host.Shard, exchange.ClientOf(s), "", fault.Shed)
+		s.codec.Reset(c.stream, http2.EnhanceYourCalm)
+		c.cancel()
+	}
+	s.account()
+	s.schedule(false)
+	return true
+}
+
+// held returns the bytes that a call holds.
+func (c *call) held() int {
+	n := 0
+	if c.stream != nil {
+		n = c.stream.Held()
+	}
+	if c.ex != nil {
+		n += c.ex.Buffered()
+	}
+	return n
+}
+
+func (s *session) CloseNow() {
+	var inFlight []*exchange.Exchange
+	for _, c := range s.calls {
+		if c.ex != nil && c.state != receiving {
+			inFlight = append(inFlight, c.ex)
+		}
+	}
+	s.close()
+	for _, ex := range inFlight {
+		ex.AbandonNow()
+	}
+	s.host.Remove(s)
+	s.outbound.Stop()
+	s.conn.Close()
+}
+
+// IdleFor implements the session of a worker.
+func (s *session) IdleFor() time.Duration {
+	if len(s.calls) > 0 {
+		return 0
+	}
+	return s.timeout.IdleFor()
+}
+
+// CloseIdle closes an idle session. The client learns that no request on its way was processed.
+func (s *session) CloseIdle() {
+	if s.state == closed {
+		return
+	}
+	s.codec.GoAway(http2.NoError)
+	s.codec.GoAway(http2.NoError)
+	s.writeLast()
+	s.close()
+	s.conn.Drain()
+}

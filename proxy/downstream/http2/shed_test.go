@@ -1,0 +1,110 @@
+package http2_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http2"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+const littleMemory = "limits: {buffered: 1MiB, message: 256KiB}"
+
+// TestOverMemoryShare: when memory is short, large requests on a connection over its share are
+// refused. Small ones pass, with and without a body, and those of other connections.
+func TestOverMemoryShare(t *testing.T) {
+	const big = 140_000
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: littleMemory})
+	m.Apps[0].Delay = func() time.Duration { return 10 * time.Second }
+	c, other := dial(m, 0), dial(m, 0)
+	var large []*reply
+	for len(large) == 0 || !large[len(large)-1].done {
+		large = append(large, c.send(request("POST", "/", big)))
+		m.W.Run(10 * time.Millisecond)
+	}
+	if last := large[len(large)-1]; last.Status != 503 || code(last) != "overloaded" {
+		t.Errorf("request %d: %d %s", len(large), last.Status, code(last))
+	}
+	for i, a := range []*reply{c.send(request("POST", "/", 1000)), c.send(request("GET", "/", 0)), other.send(request("POST", "/", big))} {
+		if c.await(a); a.Status != 200 {
+			t.Errorf("request %d beside the large ones: %d %s", i, a.Status, code(a))
+		}
+	}
+	c.await(large...)
+	for _, a := range large[:len(large)-1] {
+		if a.Status != 200 {
+			t.Errorf("a request within the share: %d %s", a.Status, code(a))
+		}
+	}
+	m.Settled()
+}
+
+// TestQuietWithoutMemory: a request that pauses becomes no stream while memory is short, since that
+// would be refused.
+func TestQuietWithoutMemory(t *testing.T) {
+	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1})
+	c := dial(m, 0)
+	m.Consumer.Proc.Hold(1 << 30)
+	pauses, stops := c.begin(request("POST", "/", 0)), c.begin(request("POST", "/", 0))
+	m.W.Run(time.Second)
+	c.do(func() {
+		c.codec.Send(pauses.stream, []byte("the rest"))
+		c.codec.Finish(pauses.stream, nil)
+	})
+	if c.await(pauses); pauses.Status != 200 || stops.done || len(streams.Requests) != 0 {
+		t.Errorf("status %d %s after a pause, the other is over: %t, %d streams", pauses.Status, code(pauses), stops.done, len(streams.Requests))
+	}
+	m.Consumer.Proc.Hold(-1 << 30)
+	m.RunUntil("a stream", func() bool { return len(streams.Requests) == 1 })
+	proxytest.CheckStreamsSettled(m, streams)
+}
+
+// TestShedLargest: when memory is full, the connection with the most gives up its largest responses,
+// and goes on. Others lose nothing.
+func TestShedLargest(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: littleMemory})
+	m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, 100<<10) }
+	c, other := dial(m, 1000), dial(m, 0)
+	c.deaf = true
+	var unread []*reply
+	for range 40 {
+		unread = append(unread, c.send(request("GET", "/", 0)))
+		a := other.send(request("GET", "/", 0))
+		if c.await(a); a.Status != 200 || len(a.body) != 100<<10 {
+			t.Fatalf("a response that is read: status %d %s, %d bytes", a.Status, code(a), len(a.body))
+		}
+	}
+	shed := 0
+	for _, a := range unread {
+		if a.reset && a.code == http2.EnhanceYourCalm || code(a) == "shed" {
+			shed++
+		}
+	}
+	if shed < 40-2<<20/(100<<10) || shed > 30 || c.ended {
+		t.Errorf("%d of 40 responses were given up, the connection ended: %t", shed, c.ended)
+	}
+	m.Settled()
+}
+
+// TestShedIdle: an idle connection closes in order when the process wants it, and one with a request
+// in flight stays.
+func TestShedIdle(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+	idle, busy := dial(m, 0), dial(m, 0)
+	idle.await(idle.send(request("GET", "/", 0)))
+	m.Apps[0].Delay = func() time.Duration { return 5 * time.Second }
+	a := busy.send(request("GET", "/", 0))
+	m.W.Run(2 * time.Second)
+	for range 3 {
+		m.Consumer.Proc.ShedIdle()
+		m.W.Run(100 * time.Millisecond)
+	}
+	if !idle.ended || !idle.goAway || idle.err != nil {
+		t.Errorf("the idle connection: ended %t, GOAWAY %t, %v", idle.ended, idle.goAway, idle.err)
+	}
+	if busy.await(a); a.Status != 200 || busy.goAway {
+		t.Errorf("status %d of a request in flight, GOAWAY %t", a.Status, busy.goAway)
+	}
+	m.Settled()
+}

@@ -1,0 +1,238 @@
+package http2
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/protocol/http2"
+	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/mux/httpstream"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+)
+
+// pipe joins a stream of HTTP/2 with the goroutine that has its request, or its response.
+type pipe struct {
+	call     *call
+	end      loop.Pipe
+	writer   httpstream.Writer
+	reader   httpstream.Reader
+	receives bool // the request is still coming
+	grpc     bool // the caller gets failures as a status
+	ended    bool // the response has ended, one way or the other
+}
+
+// open makes the pipe of a call. The caller passes the socket on.
+func (c *call) open(toHead, grpc bool) loop.Socket {
+	s := c.session
+	p := &pipe{call: c, grpc: grpc}
+	end, socket := s.host.NewPipe(s.conn.RemoteAddr(), p.ready)
+	p.end = end
+	p.reader.InitResponse(end, s.heads, toHead)
+	c.pipe = p
+	c.become(streaming)
+	return socket
+}
+
+// closePipe closes the pipe of a call that is over.
+func (c *call) closePipe() {
+	if p := c.pipe; p != nil {
+		c.pipe = nil
+		p.end.Close(nil)
+	}
+}
+
+// leave makes a request that is incomplete a stream: its body follows while it arrives.
+func (c *call) leave() {
+	s, ex := c.session, c.ex
+	if !s.host.Process.Streams {
+		c.refuse(fault.OfRequest(http1.ErrMessageTooLarge))
+		return
+	}
+	ex.Route = s.host.FindRoute(ex, s.listener, &s.origin, protocol.ViaHTTP2)
+	if r := ex.Route; r != nil && r.Answer != nil {
+		ex.Route = nil
+		c.become(processing)
+		ex.StreamID, ex.CallIndex = uint64(c.stream.ID()), c.index
+		ex.Begin(r, s.listener)
+		return
+	}
+	if f := c.checkStream(); f != nil {
+		c.refuse(f)
+		return
+	}
+	r := c.streamRequest()
+	c.ex = nil
+	socket := c.open(r.ToHead, r.GRPC)
+	c.pipe.receives = true
+	c.pipe.writer.Init(c.pipe.end, r.Chunks)
+	s.host.Pool.Recycle(ex)
+	s.host.Stats.Handoffs[stats.StreamBody]++
+	s.host.Streams.Request(socket, r)
+}
+
+// checkStream applies the rules and limits that Begin applies to a message.
+func (c *call) checkStream() *fault.Failure {
+	s, ex := c.session, c.ex
+	now := s.host.Loop.Now()
+	switch r := ex.Route; {
+	case exchange.Limited(s.listener.Rate, now, s, &ex.Request):
+		return fault.RateLimited
+	case ex.Refusal != nil:
+		return ex.Refusal
+	case s.listener.Ruled(r) && ex.Forbidden(r, s.listener):
+		return fault.NotAllowed
+	case r == nil:
+		return downstream.NoRouteFor(&ex.Request)
+	case s.host.Process.Budget.Full(s.held + ex.Held):
+		return fault.Overloaded
+	case exchange.Limited(r.Rate, now, s, &ex.Request):
+		return fault.RateLimited
+	case s.host.TimeLeft(ex) <= 0:
+		return fault.Deadline
+	}
+	return nil
+}
+
+// streamRequest returns the request of c as one that owns its memory.
+func (c *call) streamRequest() *downstream.StreamRequest {
+	s, ex := c.session, c.ex
+	r := s.host.StreamRequest(stats.StreamBody, s, ex, &s.origin, max(time.Millisecond, s.host.TimeLeft(ex)))
+	head := http1.Head{Framing: http1.Chunked}
+	if n := c.stream.Length(); n >= 0 {
+		head.Framing, head.Length = http1.FixedLength, n
+	}
+	r.Head = http1.AppendStreamRequest(nil, &ex.Request, &head)
+	r.Minor, r.ToHead, r.Chunks = 1, string(ex.Request.Method) == "HEAD", head.Framing == http1.Chunked
+	r.Body.Reset(&head, s.host.UnlimitedBody)
+	if ex.BodyBuffer == nil {
+		ex.BodyBuffer = s.host.Buffers.Get(0)
+	}
+	r.Body.Resume(len(ex.BodyBuffer.B))
+	r.Buffer, ex.BodyBuffer = ex.BodyBuffer, nil
+	return r
+}
+
+// respondStream responds with a body that is a stream. The head is in the loop's scratch memory.
+func (c *call) respondStream(res *exchange.Response) {
+	s := c.session
+	a := &downstream.StreamAnswer{
+		Head: bytes.Clone(s.host.Scratch), Source: res.TakeSource(), Leaser: s.host.Leaser.From(exchange.ClientOf(s)),
+		Chunks: res.DeclaredLength < 0,
+	}
+	grpc := protocol.IsGRPC(res.Headers)
+	res.Release()
+	socket := c.open(false, grpc)
+	s.host.Stats.Handoffs[stats.HandoffAnswer]++
+	s.host.Streams.Answer(socket, a)
+}
+
+// data passes a piece of the request on.
+func (p *pipe) data(b []byte, end bool) {
+	p.writer.Data(b)
+	if end {
+		p.trailers(nil)
+	}
+}
+
+// trailers ends the request.
+func (p *pipe) trailers(hs []protocol.Header) {
+	p.receives = false
+	p.writer.End(hs)
+}
+
+// ready is called by the pipe when the goroutine has read or written.
+func (p *pipe) ready() {
+	c := p.call
+	if c.pipe != p {
+		return
+	}
+	s := c.session
+	p.pump() // a broken response ends the call
+	if c.pipe == p && p.ended && p.end.State() >= loop.PipeClosed {
+		c.closePipe()
+		c.remove()
+	}
+	s.account()
+	s.startTimeout()
+	s.schedule(true)
+	s.watchPending()
+}
+
+// pump moves what the goroutine has read to the window of the client, and what it has written to the
+// codec, as far as that takes it.
+func (p *pipe) pump() {
+	c := p.call
+	if c.stream == nil {
+		return
+	}
+	codec := &c.session.codec
+	if p.receives {
+		if n := p.writer.Taken(); n > 0 {
+			codec.Consumed(c.stream, n)
+		}
+	}
+	for !p.ended {
+		switch p.reader.Next() {
+		case httpstream.Pending:
+			return
+		case httpstream.Head:
+			p.head()
+		case httpstream.Piece:
+			b := p.reader.Piece()
+			n := codec.Send(c.stream, b)
+			p.reader.Consume(n)
+			if n < len(b) {
+				return // until OnWritable
+			}
+		case httpstream.End:
+			p.finish()
+			codec.Finish(c.stream, p.reader.Trailers())
+		case httpstream.Broken:
+			p.finish()
+			codec.Reset(c.stream, http2.InternalError)
+			c.closePipe()
+			c.over()
+		}
+	}
+}
+
+// head sends the head of the response. One without a body is complete. A caller of gRPC gets the
+// failure of a sidecar as a status, which it may be already.
+func (p *pipe) head() {
+	c := p.call
+	res := &p.reader.Response
+	if code := p.reader.Failure(); code != nil && p.grpc && !protocol.IsGRPC(res.Headers) {
+		f := &fault.Failure{Code: string(code), Status: res.Status, Text: string(code)}
+		res := downstream.GRPCFailure(f, protocol.Find(res.Headers, "x-request-id"))
+		p.finish()
+		c.session.codec.Respond(c.stream, &res, nil)
+		return
+	}
+	if p.reader.NoBody() {
+		p.finish()
+		c.session.codec.Respond(c.stream, res, nil)
+		return
+	}
+	c.session.codec.ResponseHead(c.stream, res)
+}
+
+// finish ends the response. The goroutine may close its socket: the client wants no more.
+func (p *pipe) finish() {
+	c := p.call
+	p.ended = true
+	c.become(sending)
+	c.heard, c.unsent = c.session.host.Loop.Now(), 0
+	p.end.End()
+}
+
+// OnWritable implements http2.Handler.
+func (e *events) OnWritable(st *http2.Stream) {
+	if p := st.Owner.(*call).pipe; p != nil {
+		p.pump()
+	}
+}
