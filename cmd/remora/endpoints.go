@@ -148,6 +148,6 @@ func (s *sidecar) startSources() error {
 // healthCheck converts a check for package health. secure is its TLS, see checkTLS.
 func healthCheck(c *config.Check, secure func(addr, host string) *tls.Config) health.Check {
 	return health.Check{
-		Path: c.HTTP, Interval: c.Interval, Timeout: c.Timeout, Healthy: c.Healthy, Unhealthy: c.Unhealthy, TLS: secure,
+		Path: c.HTTP, GRPC: c.GRPC, Interval: c.Interval, Timeout: c.Timeout, Healthy: c.Healthy, Unhealthy: c.Unhealthy, TLS: secure,
 	}
 }

@@ -90,6 +90,36 @@ services:
 	serve("ab")
 }
 
+// TestGRPCHealthCheck: a service checks grpc.health.v1 by HTTP/2, beside the requests in HTTP/1.1.
+func TestGRPCHealthCheck(t *testing.T) {
+	var status atomic.Int32
+	status.Store(1)
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked, _ := io.ReadAll(r.Body)
+		if r.ProtoMajor != 2 || r.URL.Path != "/grpc.health.v1.Health/Check" || string(asked) != "\x00\x00\x00\x00\x08\x0a\x06shop.A" {
+			t.Errorf("%s %s: %q", r.Proto, r.URL.Path, asked)
+		}
+		w.Header().Set("Content-Type", "application/grpc")
+		w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
+		_, _ = w.Write([]byte{0, 0, 0, 0, 2, 8, byte(status.Load())})
+	}))
+	srv.Config.Protocols = new(http.Protocols)
+	srv.Config.Protocols.SetUnencryptedHTTP2(true)
+	srv.Start()
+	defer srv.Close()
+	addr := srv.Listener.Addr().String()
+	p := startRemora(t, fmt.Sprintf(`
+listeners: [{name: egress, address: %q, protocol: http}]
+routes: [{service: s}]
+services:
+  s: {discover: static, endpoints: [%q], protocol: http, check: {grpc: shop.A, interval: 20ms, timeout: 15s}}`, freeAddrs(t, 1)[0], addr))
+	p.ready()
+	for _, serving := range []int32{1, 2, 1} {
+		status.Store(serving)
+		p.awaitHealth("s", addr, serving == 1)
+	}
+}
+
 // TestVerdictsAfterReload: an unhealthy endpoint stays out of use while reloads change
 // other settings of its service and its check.
 func TestVerdictsAfterReload(t *testing.T) {

@@ -23,9 +23,11 @@ const (
 	maxHeader = 64 << 10
 )
 
-// Check says what is requested, and which outcomes change a verdict. All but Path must be > 0.
+// Check says what is requested, and which outcomes change a verdict. All times and numbers must be
+// > 0. Without a Path and GRPC a check is a TCP connect.
 type Check struct {
-	Path     string        // of a GET; "" means a TCP connect
+	Path     string        // of a GET
+	GRPC     string        // the service that grpc.health.v1 is asked for, over HTTP/2; "/" means the whole server
 	Interval time.Duration // from one check to the next, up to a tenth more or less
 	Timeout  time.Duration // of one check, until the end of the response
 
@@ -46,6 +48,7 @@ func (c *Check) pause() time.Duration {
 // is down, even if its old connections work.
 type asker struct {
 	path   string
+	grpc   string
 	tls    func(addr, host string) *tls.Config
 	client http.Client
 }
@@ -54,12 +57,17 @@ type asker struct {
 type configKey struct{}
 
 func newAsker(c *Check) *asker {
-	a := &asker{path: c.Path, tls: c.TLS}
+	a := &asker{path: c.Path, grpc: c.GRPC, tls: c.TLS}
+	transport := &http.Transport{
+		DisableKeepAlives: true, Proxy: nil, MaxResponseHeaderBytes: maxHeader, DialContext: dial, DialTLSContext: dialTLS,
+	}
+	if c.GRPC != "" {
+		a.path, transport.Protocols = healthPath, new(http.Protocols)
+		transport.Protocols.SetHTTP2(true)
+		transport.Protocols.SetUnencryptedHTTP2(true)
+	}
 	a.client = http.Client{
-		Timeout: c.Timeout,
-		Transport: &http.Transport{
-			DisableKeepAlives: true, Proxy: nil, MaxResponseHeaderBytes: maxHeader, DialContext: dial, DialTLSContext: dialTLS,
-		},
+		Timeout: c.Timeout, Transport: transport,
 		// A redirect is a response; its target may be another application.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -92,8 +100,8 @@ func socketOf(ctx context.Context, network, addr string) (string, string) {
 	return network, addr
 }
 
-// ask returns nil if addr passes: it accepts a connection, or responds to the GET with a
-// status from 200 to 399. host is the name that addr was resolved from, or "".
+// ask returns nil if addr passes: it accepts a connection, responds to the GET with a status from 200
+// to 399, or says that it is serving gRPC. host is the name that addr was resolved from, or "".
 func (a *asker) ask(ctx context.Context, addr, host string) error {
 	if a.path == "" {
 		d := net.Dialer{Timeout: a.client.Timeout}
@@ -111,6 +119,10 @@ func (a *asker) ask(ctx context.Context, addr, host string) error {
 	}
 	if a.tls != nil {
 		c := a.tls(addr, host)
+		if a.grpc != "" {
+			c = c.Clone()
+			c.NextProtos = []string{"h2"}
+		}
 		scheme, name, ctx = "https://", c.ServerName, context.WithValue(ctx, configKey{}, c)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+authority+a.path, nil)
@@ -119,11 +131,20 @@ func (a *asker) ask(ctx context.Context, addr, host string) error {
 	}
 	req.Host = name // a server of several names wants the one that was asked for; "" means addr
 	req.Header.Set("User-Agent", "remora-check")
+	if a.grpc != "" {
+		a.prepareGRPC(req)
+	}
 	resp, err := a.client.Do(req)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
+	if a.grpc != "" {
+		if err := judgeGRPC(resp); err != nil {
+			return fmt.Errorf("grpc.health.v1 of %s, service %q: %w", addr, a.grpc, err)
+		}
+		return nil
+	}
 	_, _ = io.CopyN(io.Discard, resp.Body, maxBody)
 	if resp.StatusCode < 200 || resp.StatusCode > 399 {
 		return fmt.Errorf("GET %s: status %s", req.URL, resp.Status)

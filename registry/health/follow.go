@@ -23,8 +23,6 @@ const (
 
 	// spread is the maximum time over which the first checks of new endpoints are distributed.
 	spread = time.Second
-
-	protocolHTTP = "http" // of endpoints that can be checked by a path
 )
 
 // Options says how the endpoints of a service are checked.
@@ -32,7 +30,7 @@ type Options struct {
 	Check Check
 
 	// Protocol is the protocol of endpoints for which the registry has none. A Check with a
-	// Path leaves out endpoints that do not speak http.
+	// Path or GRPC leaves out endpoints that can't be asked for it.
 	Protocol string
 
 	Verdicts Verdicts // the initial ones, from a Follower that this one replaces
@@ -149,12 +147,24 @@ func (f *Follower) run(ctx context.Context) {
 	}
 }
 
+// suits reports whether endpoints that speak a protocol can be checked. gRPC is spoken by what the
+// sidecar knows as HTTP.
+func (c *Check) suits(protocol string) bool {
+	switch protocol {
+	case "http":
+		return true
+	case "http2", "grpc":
+		return c.Path == ""
+	}
+	return c.Path == "" && c.GRPC == ""
+}
+
 // reconcile makes targets of the snapshot's endpoints. Existing targets stay unchanged.
 func (f *Follower) reconcile(now time.Time) {
 	next := make(map[string]*target, len(f.in.Endpoints))
 	for i := range f.in.Endpoints {
 		e := &f.in.Endpoints[i]
-		if f.opt.Check.Path != "" && cmp.Or(e.Protocol, f.opt.Protocol) != protocolHTTP {
+		if !f.opt.Check.suits(cmp.Or(e.Protocol, f.opt.Protocol)) {
 			continue
 		}
 		t := f.targets[e.Addr]

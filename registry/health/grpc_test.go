@@ -1,0 +1,166 @@
+package health
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/hex"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// serveHealth starts a server of grpc-go at l.
+func serveHealth(t *testing.T, l net.Listener, o ...grpc.ServerOption) *health.Server {
+	t.Helper()
+	srv, state := grpc.NewServer(o...), health.NewServer()
+	healthpb.RegisterHealthServer(srv, state)
+	state.SetServingStatus("shop.Cart", healthpb.HealthCheckResponse_SERVING)
+	state.SetServingStatus("shop.Sick", healthpb.HealthCheckResponse_NOT_SERVING)
+	state.SetServingStatus("shop.Odd", healthpb.HealthCheckResponse_UNKNOWN)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = srv.Serve(l)
+	}()
+	t.Cleanup(func() { srv.Stop(); <-done })
+	return state
+}
+
+func listen(t *testing.T, network, addr string) net.Listener {
+	t.Helper()
+	l, err := net.Listen(network, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// TestAskGRPC asks servers of grpc-go, in the clear, by TLS and at a Unix socket, and others.
+func TestAskGRPC(t *testing.T) {
+	plain, socket := listen(t, "tcp", "127.0.0.1:0"), listen(t, "unix", filepath.Join(t.TempDir(), "s"))
+	serveHealth(t, plain)
+	serveHealth(t, socket)
+	front := httptest.NewTLSServer(nil) // for its certificate
+	defer front.Close()
+	secured := listen(t, "tcp", "127.0.0.1:0")
+	serveHealth(t, secured, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: front.TLS.Certificates})))
+	bare := listen(t, "tcp", "127.0.0.1:0")
+	noHealth := grpc.NewServer()
+	go func() { _ = noHealth.Serve(bare) }()
+	defer noHealth.Stop()
+	web := httptest.NewServer(http.NotFoundHandler())
+	defer web.Close()
+	silent := listen(t, "tcp", "127.0.0.1:0")
+	defer silent.Close()
+
+	up, unix := plain.Addr().String(), "unix:"+socket.Addr().String()
+	for _, c := range []struct {
+		service, addr string
+		secure        bool
+		want          string // in the error; "" means no error
+	}{
+		{"/", up, false, ""},
+		{"shop.Cart", up, false, ""},
+		{"shop.Cart", unix, false, ""},
+		{"shop.Cart", secured.Addr().String(), true, ""},
+		{"shop.Sick", up, false, "NOT_SERVING"},
+		{"shop.Odd", up, false, ": UNKNOWN"},
+		{"shop.None", up, false, `grpc-status "5": "unknown service"`},
+		{"shop.Sick", secured.Addr().String(), true, "NOT_SERVING"},
+		{"shop.Cart", secured.Addr().String(), false, "Post"}, // closed or reset
+		{"shop.Cart", up, true, "tls"},
+		{"/", bare.Addr().String(), false, `grpc-status "12"`},
+		{"/", web.Listener.Addr().String(), false, "Post"}, // as well
+		{"/", silent.Addr().String(), false, "deadline"},
+		{"/", closedPort(t), false, "refused"},
+	} {
+		check := Check{GRPC: c.service, Timeout: timeout}
+		if c.want == "deadline" {
+			check.Timeout = 200 * time.Millisecond
+		}
+		if c.secure {
+			check.TLS = func(string, string) *tls.Config {
+				return &tls.Config{RootCAs: front.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs, ServerName: "example.com"}
+			}
+		}
+		err := newAsker(&check).askAny(context.Background(), []string{c.addr})
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s at %s, TLS %v: %v, want %q", c.service, c.addr, c.secure, err, c.want)
+		}
+	}
+}
+
+// TestGRPCVerdict: an application is healthy while its server says so.
+func TestGRPCVerdict(t *testing.T) {
+	l := listen(t, "tcp", "127.0.0.1:0")
+	state := serveHealth(t, l)
+	ctx, cancel := context.WithCancel(context.Background())
+	verdicts, done := make(chan Verdict), make(chan struct{})
+	check := Check{GRPC: "shop.Cart", Interval: time.Millisecond, Timeout: timeout, Healthy: 2, Unhealthy: 3}
+	go func() {
+		defer close(done)
+		Application(ctx, check, []string{l.Addr().String()}, Unchanged, func(_ error, v Verdict) {
+			if v != Unchanged {
+				verdicts <- v
+			}
+		})
+	}()
+	for i, want := range []Verdict{Healthy, Unhealthy, Healthy} {
+		if got := receive(t, "a verdict", verdicts); got != want {
+			t.Errorf("verdict %d is %d, want %d", i, got, want)
+		}
+		state.SetServingStatus("shop.Cart", []healthpb.HealthCheckResponse_ServingStatus{2, 1, 1}[i])
+	}
+	cancel()
+	<-done
+}
+
+// TestServing: messages that a server may send.
+func TestServing(t *testing.T) {
+	for message, want := range map[string]string{
+		"00000000020801":   "",
+		"0000000003088100": "", // longer than needed
+		"00000000020802":   "NOT_SERVING",
+		"00000000020803":   "SERVICE_UNKNOWN",
+		"0000000000":       "UNKNOWN", // the default is not sent
+		"0000000002087f":   "unknown status 127",
+		"":                 "malformed",
+		"00000000":         "malformed",
+		"01000000020801":   "malformed", // compressed, which was not asked for
+		"00000000010801":   "malformed",
+		"000000000108":     "malformed",
+		"00000000021001":   "malformed",
+		"000000000308ffff": "malformed",
+	} {
+		body, err := hex.DecodeString(message)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := serving(body); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", message, err, want)
+		}
+	}
+}
+
+// TestSuits: which endpoints are asked for what.
+func TestSuits(t *testing.T) {
+	for protocol, want := range map[string][3]bool{
+		"http": {true, true, true}, "http2": {true, false, true}, "grpc": {true, false, true},
+		"link": {true, false, false}, "tcp": {true, false, false}, "": {true, false, false},
+	} {
+		for i, c := range []Check{{}, {Path: "/"}, {GRPC: "/"}} {
+			if got := c.suits(protocol); got != want[i] {
+				t.Errorf("%q: %v for %+v", protocol, got, c)
+			}
+		}
+	}
+}
