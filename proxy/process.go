@@ -39,7 +39,10 @@ func (p *Process) SetWall(now func() time.Time) { p.shared.WallClock = now }
 // SetStreams sets the implementation of streams, before any traffic. Without it, requests to
 // upgrade are ignored (RFC 9110 section 7.8), and messages that are too long are refused.
 func (p *Process) SetStreams(s downstream.Streams) {
-	p.streams, p.shared.Streams = s, s != nil
+	p.streams, p.shared.Streams, p.shared.PipeMaker = s, s != nil, nil
+	if s != nil {
+		p.shared.PipeMaker = s.NewPipe
+	}
 	for _, w := range p.workers {
 		w.host.Streams = s
 	}

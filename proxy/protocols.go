@@ -5,10 +5,12 @@ import (
 	"github.com/remora-proxy/remora/proxy/downstream"
 	downdubbo "github.com/remora-proxy/remora/proxy/downstream/dubbo"
 	downhttp "github.com/remora-proxy/remora/proxy/downstream/http"
+	downhttp2 "github.com/remora-proxy/remora/proxy/downstream/http2"
 	downlink "github.com/remora-proxy/remora/proxy/downstream/link"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	updubbo "github.com/remora-proxy/remora/proxy/upstream/dubbo"
 	uphttp "github.com/remora-proxy/remora/proxy/upstream/http"
+	uphttp2 "github.com/remora-proxy/remora/proxy/upstream/http2"
 	uplink "github.com/remora-proxy/remora/proxy/upstream/link"
 )
 
@@ -40,12 +42,20 @@ type protocolEntry struct {
 // one in proxy/upstream, and one line here. Errors name protocols in this order.
 //
 // The acceptor of tcp makes no sessions: the command gives the connections of tcp
-// listeners to proxy/stream.
+// listeners to proxy/stream. Those of http2 and grpc have no listeners.
 var protocols = []protocolEntry{
 	{name: config.ProtocolLink, newAcceptor: downlink.NewAcceptor, newConnector: uplink.NewConnector, streams: exchange.StreamLink, sidecars: true},
-	{name: config.ProtocolHTTP, newAcceptor: downhttp.NewAcceptor, newConnector: uphttp.NewConnector, http: true, plaintext: downhttp.PlaintextResponse},
+	{name: config.ProtocolHTTP, newAcceptor: newHTTPAcceptor, newConnector: uphttp.NewConnector, http: true, plaintext: downhttp.PlaintextResponse},
+	{name: config.ProtocolHTTP2, newAcceptor: downhttp.NewAcceptor, newConnector: uphttp2.NewConnector, streams: exchange.StreamPipe},
+	{name: config.ProtocolGRPC, newAcceptor: downhttp.NewAcceptor, newConnector: uphttp2.NewConnector, streams: exchange.StreamPipe},
 	{name: config.ProtocolDubbo, newAcceptor: downdubbo.NewAcceptor, newConnector: updubbo.NewConnector, streams: exchange.StreamNone},
 	{name: config.ProtocolTCP, newAcceptor: downhttp.NewAcceptor, newConnector: uphttp.NewConnector, opaque: true},
+}
+
+// newHTTPAcceptor returns the Acceptor of HTTP/1.1 connections, and of those that turn out to be HTTP/2.
+func newHTTPAcceptor(h *downstream.Host) downstream.Acceptor {
+	h.HTTP2 = downhttp2.NewAcceptor(h)
+	return downhttp.NewAcceptor(h)
 }
 
 // fallbackProtocol is the protocol of endpoints whose protocol is unknown.

@@ -12,6 +12,7 @@ import (
 	"github.com/remora-proxy/remora/internal/docgen"
 	"github.com/remora-proxy/remora/protocol/dubbo"
 	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/fault"
 )
 
 const errorsPage = "../../docs/errors.md"
@@ -91,7 +92,11 @@ func (c code) row() docgen.Row {
 		r.Cells = []string{name, c.status, c.text}
 	case "link":
 		r.Cells = []string{name, c.text}
-	case "fault", "status", "reason":
+	case "fault":
+		status, _ := strconv.Atoi(c.status)
+		called := &fault.Failure{Code: c.code, Status: status}
+		r.Cells = []string{name, c.status, called.GRPC().String(), c.note}
+	case "status", "reason":
 		r.Cells = []string{name, c.status, c.note}
 	case "tls", "reload":
 		r.Cells = []string{name, c.note}

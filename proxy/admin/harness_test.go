@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/remora-proxy/remora/internal/freeport"
 	"github.com/remora-proxy/remora/internal/leaktest"
+	"github.com/remora-proxy/remora/protocol/http2"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/loop"
@@ -171,6 +173,18 @@ func (s *sidecar) request(method, path string) (status int) {
 	return resp.StatusCode
 }
 
+// misuse opens a connection of HTTP/2 that begins with an invalid frame, and waits for its end.
+func (s *sidecar) misuse() {
+	s.t.Helper()
+	nc, err := net.Dial("tcp", s.egress)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer nc.Close()
+	_, _ = io.WriteString(nc, http2.Preface+"not SETTINGS")
+	_, _ = io.Copy(io.Discard, nc)
+}
+
 // newApp starts an application that responds with the status in the path.
 func newApp(t testing.TB) (addr string) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -180,6 +194,8 @@ func newApp(t testing.TB) (addr string) {
 			w.WriteHeader(http.StatusNotModified)
 		case "/404":
 			w.WriteHeader(http.StatusNotFound)
+		case "/grpc":
+			w.Header().Set("Grpc-Status", "14")
 		case "/500":
 			w.WriteHeader(http.StatusInternalServerError)
 		}

@@ -125,6 +125,9 @@ var (
 	restarts    = gauge("hot_restarts", "Hot restarts before this process.")
 	errorsTotal = counter("errors_total", "Responses made by the sidecar itself, by x-remora-error.", "code", "listener")
 	unrouted    = counter("requests_unrouted_total", "Of these, those to requests that were refused before they had a service: requests_total lacks them.", "listener")
+	http2Errors = counter("http2_errors_total",
+		"Connections and streams of HTTP/2 that ended for what the client did, by the reason in the log; `h2_flood_` and a limit of `limits.http2` for floods.",
+		"reason")
 	answered    = counter("route_responses_total", "Responses of routes without a service: redirect or respond.", "kind")
 	replays     = counter("replays_total", "Requests sent again because a pooled connection was stale.")
 	writeStalls = counter("write_timeouts_total", "Connections closed because the peer read nothing.")
@@ -141,6 +144,7 @@ var (
 
 func (c *scraper) process(to *page, reports []stats.WorkerReport) {
 	var sum stats.WorkerStats
+	misuse := map[string]uint64{}
 	for i := range reports {
 		st := &reports[i].Stats
 		sum.Connections += st.Connections
@@ -152,6 +156,9 @@ func (c *scraper) process(to *page, reports []stats.WorkerReport) {
 		sum.ShedIdle += st.ShedIdle
 		for d, n := range st.Handoffs {
 			sum.Handoffs[d] += n
+		}
+		for reason, n := range st.HTTP2 {
+			misuse[reason] += n
 		}
 	}
 	to.put(buildInfo, 1, c.s.opt.Version)
@@ -169,6 +176,9 @@ func (c *scraper) process(to *page, reports []stats.WorkerReport) {
 			to.put(errorsTotal, float64(n), code, name)
 		}
 		to.put(unrouted, float64(l.Unrouted), name)
+	}
+	for reason, n := range misuse {
+		to.put(http2Errors, float64(n), reason)
 	}
 	to.put(answered, float64(sum.Redirects), "redirect")
 	to.put(answered, float64(sum.Responses), "respond")

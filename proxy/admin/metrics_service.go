@@ -2,6 +2,7 @@ package admin
 
 import (
 	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -11,6 +12,9 @@ var (
 	requests = counter("requests_total",
 		"Requests that ended, by outcome: the class of the application's response, failed (see errors_total) or cancelled.",
 		"service", "outcome")
+	grpcRequests = counter("grpc_requests_total",
+		"gRPC calls by the code that the caller got; streams count at their end. A service has series after its first call.",
+		"service", "code")
 	batch    = counter("requests_batch_total", "Of these, batch requests.", "service", "outcome")
 	duration = timeHistogram("request_duration_seconds",
 		"Time from the complete request to the complete response, without cancelled requests, and of the failed ones only those that timed out.", requestBounds, "service")
@@ -57,6 +61,11 @@ func (c *scraper) service(to *page, svc *stats.ServiceReport) {
 	for o, n := range svc.Stats.Outcomes {
 		to.put(requests, float64(n), name, stats.Outcome(o).String())
 		to.put(batch, float64(svc.Stats.Batch[o]), name, stats.Outcome(o).String())
+	}
+	if svc.Stats.GRPC != (stats.GRPCCodes{}) {
+		for c, n := range svc.Stats.GRPC {
+			to.put(grpcRequests, float64(n), name, protocol.GRPCCode(c).String())
+		}
 	}
 	to.times(duration, &svc.Stats.Latency, name)
 	to.put(requestBytes, float64(svc.Stats.BytesIn), name, "in")

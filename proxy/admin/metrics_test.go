@@ -155,7 +155,15 @@ func TestFamilies(t *testing.T) {
 	s.update("compute", newApp(t))
 	s.update("empty")
 	s.request("GET", "/none") // for a series of remora_errors_total
+	s.request("GET", "/grpc") // for those of remora_grpc_requests_total
+	s.misuse()
 	f := s.scrape()
+	for _, m := range f["remora_grpc_requests_total"].GetMetric() {
+		code, n := m.GetLabel()[0].GetValue(), m.GetCounter().GetValue()
+		if want := map[string]float64{"unavailable": 1}[code]; n != want {
+			t.Errorf("%v calls with %s, want %v", n, code, want)
+		}
+	}
 	declared := map[string]bool{}
 	for _, want := range families {
 		name := "remora_" + want.name
