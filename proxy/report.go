@@ -64,6 +64,7 @@ func (p *Process) SlotLimit(service string) int { return p.sharedOf(service).Slo
 func (w *Worker) Report(d stats.Detail) stats.WorkerReport {
 	r := stats.WorkerReport{Generation: w.generation, Stats: w.shard.Stats, Services: make([]stats.ServiceReport, 0, len(w.services))}
 	r.Stats.Errors, r.Stats.Unrouted = maps.Clone(w.shard.Stats.Errors), maps.Clone(w.shard.Stats.Unrouted)
+	r.Stats.HTTP2 = maps.Clone(w.shard.Stats.HTTP2)
 	if l, ok := w.shard.Loop.(stats.Metered); ok {
 		r.Loop = l.Stats()
 	}

@@ -39,6 +39,7 @@ func shapes() []shape {
 	return []shape{
 		{"POST", proxytest.AllocMeshOptions{Response: fixed}, []string{postHead + body}},
 		{"GET", proxytest.AllocMeshOptions{Response: fixed}, []string{proxytest.GetHead}},
+		{"HTTP2", proxytest.AllocMeshOptions{Speaks: "http2", Frames: http2Response}, []string{postHead + body}},
 		{"GET, hedging off", proxytest.AllocMeshOptions{Response: fixed, Service: "hedge: {mode: off}"}, []string{proxytest.GetHead}},
 		{"in pieces", proxytest.AllocMeshOptions{Response: fixed}, []string{postHead[:50], postHead[50:], body[:100], body[100:]}},
 		{"chunked", proxytest.AllocMeshOptions{Response: chunked}, []string{
@@ -84,6 +85,15 @@ func BenchmarkShape(b *testing.B) {
 				response, pieces := []byte(proxytest.ShapeBody), bytesOf(s.pieces)
 				for n := 0; n < b.N; n += clients {
 					m.Call(response, pieces...)
+				}
+			})
+		}
+		for _, s := range http2Shapes() {
+			b.Run(way+"/"+s.name, func(b *testing.B) {
+				const streams = 8
+				l := newHTTP2Load(b, s, hops, clients/streams, streams, "")
+				for n := 0; n < b.N; n += clients {
+					l.call()
 				}
 			})
 		}
