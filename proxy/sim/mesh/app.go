@@ -3,6 +3,7 @@ package mesh
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/loop"
@@ -30,10 +31,13 @@ type app struct {
 	served  int
 }
 
+// requester is who gets the response to a request, unless it is gone.
+type requester interface{ answer(nonce, status int) }
+
 // task is one request at the application.
 type task struct {
 	app   *app
-	from  *appConn
+	from  requester
 	nonce int
 	left  time.Duration // remaining work, while the timer is stopped
 	due   time.Duration // end of the work, while the timer runs
@@ -50,7 +54,14 @@ func (a *app) start() {
 	a.lives++
 	a.running, a.waiting = nil, nil
 	a.loop = a.m.w.Loop(a.name)
-	a.m.w.Listen(a.addr, a.loop, func() loop.Stream { return &appConn{app: a} })
+	a.m.w.Listen(a.addr, a.loop, a.accept)
+}
+
+func (a *app) accept() loop.Stream {
+	if a.m.spec.HTTP2Apps {
+		return newAppHTTP2(a)
+	}
+	return &appConn{app: a}
 }
 
 func (a *app) crash() {
@@ -64,7 +75,7 @@ func (a *app) crash() {
 func (a *app) pending() int { return len(a.running) + len(a.waiting) }
 
 // serve takes a request. If no thread is free and the queue is full, it responds with 503.
-func (a *app) serve(from *appConn, nonce int) {
+func (a *app) serve(from requester, nonce int) {
 	switch {
 	case a.failing:
 		from.answer(nonce, 500)
@@ -95,6 +106,13 @@ func (t *task) resume() {
 func (t *task) done() {
 	a := t.app
 	a.served++
+	a.release(t)
+	t.from.answer(t.nonce, 200)
+	a.runNext()
+}
+
+// release takes the thread of t away.
+func (a *app) release(t *task) {
 	for i, r := range a.running {
 		if r == t {
 			last := len(a.running) - 1
@@ -103,11 +121,26 @@ func (t *task) done() {
 			break
 		}
 	}
-	t.from.answer(t.nonce, 200)
-	if len(a.waiting) > 0 {
+}
+
+func (a *app) runNext() {
+	if len(a.waiting) > 0 && len(a.running) < a.threads {
 		next := a.waiting[0]
 		a.waiting = a.waiting[1:]
 		a.run(next)
+	}
+}
+
+// cancel stops the work for a requester that is gone.
+func (a *app) cancel(from requester) {
+	a.waiting = slices.DeleteFunc(a.waiting, func(t *task) bool { return t.from == from })
+	for _, t := range a.running {
+		if t.from == from {
+			a.loop.Stop(&t.timer)
+			a.release(t)
+			a.runNext()
+			return
+		}
 	}
 }
 

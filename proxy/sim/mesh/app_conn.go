@@ -36,25 +36,26 @@ func (c *appConn) OnData(b []byte) {
 			c.conn.Close()
 			return
 		}
-		c.take(&req, head.Length)
+		c.app.take(c, &req, head.Length)
 		c.in = c.in[:copy(c.in, c.in[n+int(head.Length):])]
 	}
 }
 
-func (c *appConn) take(req *protocol.Request, length int64) {
+// take serves a request that has arrived, and records it.
+func (a *app) take(from requester, req *protocol.Request, length int64) {
 	nonce, err := strconv.Atoi(string(protocol.Find(req.Headers, "x-nonce")))
 	attempt := 0
 	if v := protocol.Find(req.Headers, "x-remora-attempt"); v != nil && err == nil {
 		attempt, err = strconv.Atoi(string(v))
 	}
-	if err != nil || !c.app.m.journal.known(nonce) {
-		c.app.m.journal.wrong("provider %d: its application got an unknown request", c.app.provider+1)
+	if err != nil || !a.m.journal.known(nonce) {
+		a.m.journal.wrong("provider %d: its application got an unknown request", a.provider+1)
 		return
 	}
 	if protocol.Find(req.Headers, protocol.HeaderMirror) == nil { // else a copy
-		c.app.m.journal.arrived(nonce, c.app.provider, attempt, length)
+		a.m.journal.arrived(nonce, a.provider, attempt, length)
 	}
-	c.app.serve(c, nonce)
+	a.serve(from, nonce)
 }
 
 // answer responds to the request nonce, unless the connection is closed.

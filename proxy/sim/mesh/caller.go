@@ -37,6 +37,7 @@ type caller struct {
 	rnd      *rand.Rand
 	next     loop.Timer
 	idle     []*callerConn
+	http2    [][]*callerHTTP2 // by loops of the sidecar
 }
 
 // addCaller adds the caller of a consumer's online requests, or of its batch requests.
@@ -45,7 +46,7 @@ func (m *mesh) addCaller(i int, batch bool) {
 	if batch {
 		name, purpose = name+"/batch", forBatch
 	}
-	c := &caller{m: m, consumer: i, batch: batch, loop: m.w.Loop(name), rnd: m.random(purpose, i)}
+	c := &caller{m: m, consumer: i, batch: batch, loop: m.w.Loop(name), rnd: m.random(purpose, i), http2: make([][]*callerHTTP2, m.spec.Loops)}
 	c.next.Fire = c.send
 	m.callers = append(m.callers, c)
 }
@@ -77,6 +78,10 @@ func (c *caller) send() {
 		abandonAfter = 1 + time.Duration(c.rnd.Int64N(int64(maxAbandon)))
 	}
 	nonce := c.m.journal.begin(c.consumer, call{unsafe: unsafe, size: size, batch: c.batch})
+	if c.m.spec.HTTP2Callers {
+		c.sendHTTP2(nonce, abandonAfter)
+		return
+	}
 	var k *callerConn
 	if n := len(c.idle); n > 0 {
 		k, c.idle = c.idle[n-1], c.idle[:n-1]
@@ -84,12 +89,16 @@ func (c *caller) send() {
 	} else {
 		k = &callerConn{c: c, nonce: nonce}
 		k.leave.Fire = k.giveUp
-		port := egressPort + nonce%c.m.spec.Loops
-		c.loop.Dial(fmt.Sprintf("%s:%d", consumerHost(c.consumer), port), 0, k)
+		c.dial(nonce, k)
 	}
 	if abandonAfter > 0 {
 		c.loop.After(abandonAfter, &k.leave)
 	}
+}
+
+// dial connects to the loop of the sidecar that gets the request.
+func (c *caller) dial(nonce int, s loop.Stream) {
+	c.loop.Dial(fmt.Sprintf("%s:%d", consumerHost(c.consumer), egressPort+nonce%c.m.spec.Loops), 0, s)
 }
 
 // noCall is the nonce of a connection without a request.
@@ -166,7 +175,10 @@ func (k *callerConn) OnData(b []byte) {
 			k.conn.Close()
 			return
 		}
-		k.answered(&resp, k.in[n:n+int(head.Length)])
+		nonce := k.nonce
+		k.nonce = noCall
+		k.c.loop.Stop(&k.leave)
+		k.c.answered(nonce, &resp, k.in[n:n+int(head.Length)])
 		k.in = k.in[:copy(k.in, k.in[n+int(head.Length):])]
 		if !head.KeepAlive {
 			k.conn.Close()
@@ -176,10 +188,9 @@ func (k *callerConn) OnData(b []byte) {
 	}
 }
 
-func (k *callerConn) answered(resp *protocol.Response, body []byte) {
-	nonce, journal := k.nonce, &k.c.m.journal
-	k.nonce = noCall
-	k.c.loop.Stop(&k.leave)
+// answered records the response to a request.
+func (c *caller) answered(nonce int, resp *protocol.Response, body []byte) {
+	journal := &c.m.journal
 	own := strconv.Itoa(nonce)
 	failure := protocol.Find(resp.Headers, "x-remora-error")
 	if failure == nil && (string(protocol.Find(resp.Headers, "x-nonce")) != own || string(body) != own) {

@@ -56,6 +56,7 @@ func Random(seed uint64) Spec {
 	if d.chance(.15) {
 		s.Route["mirror"] = "{service: compute, share: " + d.word("0.2", "1") + "}"
 	}
+	s.HTTP2Callers, s.HTTP2Apps = d.chance(.3), d.chance(.3)
 	return s
 }
 

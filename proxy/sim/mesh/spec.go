@@ -37,10 +37,12 @@ type Spec struct {
 
 // Applications is how the applications work.
 type Applications struct {
-	Threads  int       // of each application
-	Capacity []float64 // Threads of provider i are multiplied by Capacity[i % len]; empty means by 1
-	Weights  []int     // in the registry, likewise; empty means 1
-	Queue    int       // requests that wait for a thread; one more is answered 503
+	Threads   int       // of each application
+	Capacity  []float64 // Threads of provider i are multiplied by Capacity[i % len]; empty means by 1
+	Weights   []int     // in the registry, likewise; empty means 1
+	HTTP2Apps bool      // they speak HTTP/2 instead of HTTP/1.1
+
+	Queue int // requests that wait for a thread; one more is answered 503
 
 	Service time.Duration // median of the lognormal service time
 	Sigma   float64       // of it
@@ -64,6 +66,8 @@ type Traffic struct {
 	Batch    float64       // batch requests per second besides
 	Duration time.Duration // of the load
 	WarmUp   time.Duration // requests sent before are not measured
+
+	HTTP2Callers bool // they speak HTTP/2 instead of HTTP/1.1
 
 	Abandon float64 // share of the requests whose callers go away before 20 ms are over
 	Unsafe  float64 // share of the requests that are not idempotent
@@ -128,7 +132,7 @@ var topLevel = map[string]bool{"limits": true, "timeouts": true, "node": true}
 func (s *Spec) consumerConfig() (*config.Config, error) {
 	protocol := config.ProtocolLink
 	if s.Direct {
-		protocol = config.ProtocolHTTP
+		protocol = s.appProtocol()
 	}
 	route := "service: compute"
 	for _, key := range slices.Sorted(maps.Keys(s.Route)) {
@@ -147,8 +151,15 @@ func (s *Spec) providerConfig() (*config.Config, error) {
 listeners: [{name: ingress, address: "127.0.0.1:15006", protocol: link, service: local}]
 services:
   local:
-    protocol: http
-`, s.Provider)
+    protocol: `+s.appProtocol()+"\n", s.Provider)
+}
+
+// appProtocol returns the protocol of the service that calls applications.
+func (s *Spec) appProtocol() string {
+	if s.HTTP2Apps {
+		return config.ProtocolHTTP2
+	}
+	return config.ProtocolHTTP
 }
 
 // parseConfig parses file, which ends with a service, after it has added keys to that

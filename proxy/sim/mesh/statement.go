@@ -99,6 +99,26 @@ var statements = []statement{
 			}
 			return []string{"every " + s.StallEvery.String() + " for " + s.StallFor.String()}
 		}},
+	{"http2",
+		func(s *Spec, w *words) {
+			switch word := w.next("callers or applications"); word {
+			case "callers":
+				s.HTTP2Callers = true
+			case "applications":
+				s.HTTP2Apps = true
+			default:
+				w.fail("http2 is for callers or applications, not %q", word)
+			}
+		},
+		func(s *Spec) (lines []string) {
+			if s.HTTP2Callers {
+				lines = append(lines, "callers")
+			}
+			if s.HTTP2Apps {
+				lines = append(lines, "applications")
+			}
+			return lines
+		}},
 	{"bandwidth",
 		func(s *Spec, w *words) { s.Bandwidth = int(w.rate()) },
 		func(s *Spec) []string {
