@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/internal/corpus"
+	"github.com/remora-proxy/remora/proxy/downstream"
 )
 
 // scripts/differential.sh sets it.
@@ -66,7 +67,7 @@ func differentialCases(t *testing.T) []corpus.Case {
 	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
 	}
-	return append(cases, more...)
+	return slices.DeleteFunc(append(cases, more...), func(c corpus.Case) bool { return downstream.BeginsHTTP2(c.Bytes()) })
 }
 
 // differentialRun is one server, and what it makes of the cases.

@@ -107,7 +107,7 @@ func TestHTTPSListener(t *testing.T) {
 
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		c := trusting(ca)
-		c.MinVersion, c.MaxVersion, c.NextProtos = version, version, []string{"h2", "http/1.1"}
+		c.MinVersion, c.MaxVersion, c.NextProtos = version, version, []string{"http/1.1"}
 		cs, status, err := dialTLS(addr, c)
 		if err != nil || status != 200 || cs.Version != version || cs.NegotiatedProtocol != "http/1.1" {
 			t.Errorf("version %x: %d, %x, %q, %v", version, status, cs.Version, cs.NegotiatedProtocol, err)
@@ -128,10 +128,10 @@ func TestHTTPSListener(t *testing.T) {
 		t.Error("TLS 1.1 was accepted")
 	}
 	p.awaitMetric(`remora_tls_failures_total{code="tls_version"}`, 1)
-	h2 := trusting(ca)
-	h2.NextProtos = []string{"h2"}
-	if _, _, err := dialTLS(addr, h2); err == nil || !strings.Contains(err.Error(), "no application protocol") {
-		t.Errorf("a client of HTTP/2 alone: %v", err)
+	h3 := trusting(ca)
+	h3.NextProtos = []string{"h3"}
+	if _, _, err := dialTLS(addr, h3); err == nil || !strings.Contains(err.Error(), "no application protocol") {
+		t.Errorf("a client of HTTP/3 alone: %v", err)
 	}
 	p.awaitMetric(`remora_tls_failures_total{code="tls_protocol"}`, 1)
 
@@ -293,12 +293,45 @@ func withdrawn(t *testing.T, p *process, addr, app string, user testcerts.Dir, k
 	if err := ask(); err != nil {
 		t.Fatal(err)
 	}
+	checkHTTP2 := withdrawnHTTP2(t, addr, user)
 	p.reload(httpsListener(addr, app, keys), "applied")
+	checkHTTP2()
 	if b, err := io.ReadAll(in); len(b) > 0 || err != nil {
 		t.Errorf("after the reload: %q, %v, want the end", b, err)
 	}
 	if err := ask(); err == nil {
 		t.Error("the connection goes on")
+	}
+}
+
+// withdrawnHTTP2 is withdrawn for HTTP/2: the request in flight gets its response, and no later one.
+func withdrawnHTTP2(t *testing.T, addr string, user testcerts.Dir) (check func()) {
+	t.Helper()
+	c := &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair(t, user)}, NextProtos: []string{"h2"}}
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: patience}, "tcp", addr, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	h2 := newH2Peer(conn)
+	go h2.listen()
+	ended := func(id uint32) func(*h2Heard) bool {
+		return func(h *h2Heard) bool { return h.streams[id] != nil && h.streams[id].ended }
+	}
+	must := func(err error) {
+		if t.Helper(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h2.send(h2Hello(), h2SettingsAck(), h2Post(1, "/x"), h2Get(3, "/x"))
+	must(h2.until("a response", ended(3)))
+	return func() {
+		t.Helper()
+		must(h2.until("GOAWAY", func(h *h2Heard) bool { return h.goingAway }))
+		h2.send(h2Get(5, "/x"), h2Data(1, endStream, []byte("x")))
+		must(h2.untilEnd(func(h *h2Heard) bool {
+			return ended(1)(h) && h.stream(1).field(":status") == "200" && h.streams[5] == nil
+		}))
 	}
 }
 

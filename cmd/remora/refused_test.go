@@ -190,18 +190,6 @@ services: {dead: {discover: static, endpoints: [%q], protocol: http, connect_tim
 	}
 }
 
-// TestHTTP2NotServed: a client of HTTP/2 learns that the listener wants HTTP/1.1, and the log says so.
-func TestHTTP2NotServed(t *testing.T) {
-	p, egress, _ := startRefusing(t)
-	var protocols http.Protocols
-	protocols.SetUnencryptedHTTP2(true)
-	client := http.Client{Transport: &http.Transport{Protocols: &protocols}, Timeout: patience}
-	if _, err := client.Get("http://" + egress + "/"); err == nil || !strings.Contains(err.Error(), "HTTP_1_1_REQUIRED") {
-		t.Errorf("the client of HTTP/2 got %v", err)
-	}
-	p.checkOtherProtocol("http2-not-served")
-}
-
 // TestTLSNotServed: a client of TLS gets an alert, and the log says so.
 func TestTLSNotServed(t *testing.T) {
 	p, egress, _ := startRefusing(t)

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+)
+
+// readLines returns the lines of a body as they come.
+func readLines(r io.Reader) <-chan string {
+	lines := make(chan string, 100)
+	go func() {
+		defer close(lines)
+		in := bufio.NewScanner(r)
+		for in.Scan() {
+			lines <- in.Text()
+		}
+		if err := in.Err(); err != nil {
+			lines <- err.Error()
+		}
+	}()
+	return lines
+}
+
+// TestHTTP2ServerStream checks that an endless response reaches a caller with HTTP/1.1 as it comes, and that the
+// application sees when the caller leaves.
+func TestHTTP2ServerStream(t *testing.T) {
+	say, left := make(chan string), make(chan struct{})
+	app := startHTTP2Endpoint(t, "127.0.0.1:0", func(w http.ResponseWriter, r *http.Request) {
+		defer close(left)
+		w.Header().Set("Content-Type", r.Header.Get("Accept"))
+		w.Header().Set("Trailer", "X-Sum")
+		for {
+			select {
+			case line, ok := <-say:
+				if !ok {
+					w.Header().Set("X-Sum", "all")
+					return
+				}
+				fmt.Fprintln(w, line)
+				w.(http.Flusher).Flush()
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}, nil)
+	for _, media := range []string{"text/event-stream", "application/grpc", "text/plain"} {
+		for _, cut := range []bool{false, true} {
+			say, left = make(chan string), make(chan struct{})
+			_, url := startHTTP2Caller(t, []string{app.addr}, ", connect_timeout: 15s")
+			ctx, leave := context.WithCancel(t.Context())
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("request"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Accept", media)
+			go func() { say <- "first" }()
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := readLines(resp.Body)
+			if line := receive(t, "a line", lines); line != "first" {
+				t.Errorf("%s: %q", media, line)
+			}
+			for i := range 3 {
+				say <- fmt.Sprint(i)
+				if line := receive(t, "a line", lines); line != fmt.Sprint(i) {
+					t.Errorf("%s: %q", media, line)
+				}
+			}
+			if cut {
+				leave()
+				receive(t, "the application to see the end", left)
+			} else {
+				close(say)
+				if line, more := <-lines; more {
+					t.Errorf("%s: %q after the end", media, line)
+				}
+				if resp.Trailer.Get("X-Sum") != "all" {
+					t.Errorf("%s: trailers %v", media, resp.Trailer)
+				}
+				receive(t, "the application's end", left)
+			}
+			leave()
+			_ = resp.Body.Close()
+		}
+	}
+}
+
+// maxResident returns the most memory that a process has used, in bytes.
+func (p *process) maxResident() int64 {
+	p.t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		p.t.Skip(err)
+	}
+	var kib int64
+	_, after, _ := strings.Cut(string(status), "VmHWM:")
+	if _, err := fmt.Sscan(after, &kib); err != nil {
+		p.t.Fatal(err)
+	}
+	return kib << 10
+}
+
+// TestHTTP2LargeBodies sends bodies far above limits.message both ways: they arrive, and the sidecar
+// holds little of them, even if the reader is slow.
+func TestHTTP2LargeBodies(t *testing.T) {
+	const size = 100 << 20
+	app := startHTTP2Endpoint(t, "127.0.0.1:0", func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			_, _ = io.CopyN(w, zeros{}, size)
+			return
+		}
+		sum := sha256.New()
+		n, err := io.Copy(sum, r.Body)
+		fmt.Fprintf(w, "%d %x %v", n, sum.Sum(nil), err)
+	}, nil)
+	p, url := startHTTP2Caller(t, []string{app.addr}, ", connect_timeout: 15s")
+	sum := sha256.New()
+	_, _ = io.CopyN(sum, zeros{}, size)
+	want := fmt.Sprintf("%d %x <nil>", size, sum.Sum(nil))
+	for _, known := range []bool{true, false} {
+		req := newRequest(t, http.MethodPost, url, io.LimitReader(zeros{}, size))
+		if known {
+			req.ContentLength = size
+		}
+		if resp, body := call(t, req); body != want || resp.StatusCode != 200 || resp.Header.Get("Via") != "2.0 remora" {
+			t.Errorf("status %d, Via %q, %.100q, want %q", resp.StatusCode, resp.Header.Get("Via"), body, want)
+		}
+	}
+	// Nobody reads the second response until the first has arrived.
+	waiting, err := http.DefaultClient.Do(newRequest(t, http.MethodGet, url, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, resp := range []*http.Response{nil, waiting} {
+		if resp == nil {
+			if resp, err = http.DefaultClient.Do(newRequest(t, http.MethodGet, url, nil)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n, err := io.Copy(io.Discard, resp.Body); n != size || err != nil {
+			t.Errorf("%d bytes, %v", n, err)
+		}
+		_ = resp.Body.Close()
+	}
+	if most := p.maxResident(); most > 80<<20 {
+		t.Errorf("the sidecar used %d MiB", most>>20)
+	}
+}
