@@ -22,8 +22,8 @@ import (
 // scripts/tls.sh sets it.
 var tlsPeers = flag.Bool("tls-peers", false, "test TLS with other programs")
 
-// peerFiles has the configurations and programs of the peers.
-const peerFiles = "../../scripts/tls"
+// peerFiles has a folder of configurations and programs of the peers for each suite.
+const peerFiles = "../../scripts"
 
 const storePassword = "changeit"
 
@@ -54,7 +54,7 @@ func newPeerLab(t *testing.T) *peerLab {
 	dir := t.TempDir()
 	l.trust, l.keys = filepath.Join(dir, "trust.p12"), l.store(t, l.client)
 	l.classes = filepath.Join(dir, "classes")
-	mustRun(t, "javac", "-d", l.classes, filepath.Join(peerFiles, "Get.java"), filepath.Join(peerFiles, "Serve.java"))
+	mustRun(t, "javac", "-d", l.classes, filepath.Join(peerFiles, "tls/Get.java"), filepath.Join(peerFiles, "tls/Serve.java"))
 	mustRun(t, "keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", l.good.CA, "-keystore", l.trust, "-storetype", "PKCS12", "-storepass", storePassword)
 	return l
 }
@@ -127,7 +127,7 @@ func startPeer(t *testing.T, dir, addr string, argv ...string) {
 	})
 }
 
-// startConfigured starts nginx or HAProxy with a configuration of peerFiles.
+// startConfigured starts nginx, HAProxy or Envoy with a configuration of peerFiles.
 func startConfigured(t *testing.T, config string, values map[string]string) (addr string) {
 	t.Helper()
 	addr = freeAddrs(t, 1)[0]
@@ -136,17 +136,21 @@ func startConfigured(t *testing.T, config string, values map[string]string) (add
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := map[string]string{"DOLLAR": "$", "DIR": dir, "LISTEN": addr}
+	_, port, _ := net.SplitHostPort(addr)
+	all := map[string]string{"DOLLAR": "$", "DIR": dir, "LISTEN": addr, "PORT": port}
 	maps.Copy(all, values)
-	file := filepath.Join(dir, config)
+	file := filepath.Join(dir, filepath.Base(config))
 	expanded := os.Expand(string(text), func(name string) string { return all[name] })
 	if err := os.WriteFile(file, []byte(expanded), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if strings.HasPrefix(config, "nginx") {
+	switch program, _, _ := strings.Cut(filepath.Base(config), "-"); program {
+	case "nginx":
 		startPeer(t, dir, addr, "nginx", "-e", "stderr", "-c", file)
-	} else {
+	case "haproxy":
 		startPeer(t, dir, addr, "haproxy", "-db", "-f", file)
+	case "envoy":
+		startPeer(t, dir, addr, "envoy", "-c", file, "--concurrency", "1", "--use-dynamic-base-id", "--log-level", "warning")
 	}
 	return addr
 }
@@ -207,13 +211,13 @@ func TestTLSPeersCall(t *testing.T) {
 			return "https://" + host + ":" + port + "/"
 		}
 		lines := strings.Split(call(nil, url("localhost", plain), url("127.0.0.1", plain), url("localhost", expired), url("localhost", untrusted), url("localhost", mutual)), "\n")
-		for i, want := range []string{"HTTP_1_1 200 https localhost", "No subject alternative names", "validity check failed", "does not chain", "certificate_required"} {
+		for i, want := range []string{"HTTP_2 200 https localhost", "No subject alternative names", "validity check failed", "does not chain", "certificate_required"} {
 			if i >= len(lines) || !strings.Contains(lines[i], want) {
 				t.Errorf("line %d of %q, want %q", i, lines, want)
 			}
 		}
 		own := []string{"-Djavax.net.ssl.keyStore=" + l.keys, "-Djavax.net.ssl.keyStorePassword=" + storePassword}
-		if got := call(own, url("localhost", mutual)); !strings.HasPrefix(got, "HTTP_1_1 200 https localhost") {
+		if got := call(own, url("localhost", mutual)); !strings.HasPrefix(got, "HTTP_2 200 https localhost") {
 			t.Errorf("with a certificate: %s", got)
 		}
 	})
@@ -232,8 +236,8 @@ func TestTLSPeersCall(t *testing.T) {
 		} {
 			values := map[string]string{"REMORA": c.remora, "NAME": c.sni, "CA": l.good.CA, "PROTOCOLS": v.nginx, "MINVERSION": v.haproxy, "MAXVERSION": v.haproxy}
 			for program, identity := range map[string]string{
-				"nginx-client.conf":  fmt.Sprintf("proxy_ssl_certificate %s; proxy_ssl_certificate_key %s;", l.client.Cert, l.client.Key),
-				"haproxy-client.cfg": "crt " + bundle(t, l.client),
+				"tls/nginx-client.conf":  fmt.Sprintf("proxy_ssl_certificate %s; proxy_ssl_certificate_key %s;", l.client.Cert, l.client.Key),
+				"tls/haproxy-client.cfg": "crt " + bundle(t, l.client),
 			} {
 				t.Run(program+"/"+v.nginx+"/"+c.name, func(t *testing.T) {
 					if values["IDENTITY"] = ""; c.identity != "" {
@@ -274,7 +278,7 @@ func opensslCalls(t *testing.T, l *peerLab, plain, mutual string) {
 	}
 	for _, v := range versions {
 		session := filepath.Join(t.TempDir(), "session")
-		first := client(plain, v.openssl, "-servername", "app.test", "-verify_hostname", "app.test", "-alpn", "h2,http/1.1", "-sess_out", session)
+		first := client(plain, v.openssl, "-servername", "app.test", "-verify_hostname", "app.test", "-alpn", "http/1.1", "-sess_out", session)
 		has(v.openssl, first, "New, "+v.nginx)
 		has(v.openssl, first, "ALPN protocol: http/1.1")
 		has(v.openssl, first, "https app.test 0")
@@ -289,7 +293,8 @@ func opensslCalls(t *testing.T, l *peerLab, plain, mutual string) {
 		has(v.openssl+", no certificate", client(mutual, v.openssl, "-servername", "app.test"), "alert")
 	}
 	has("TLS 1.1", client(plain, "-tls1_1", "-cipher", "ALL:@SECLEVEL=0"), "alert protocol version")
-	has("only h2", client(plain, "-alpn", "h2"), "alert no application protocol")
+	has("HTTP/2 offered", client(plain, "-alpn", "http/1.1,h2"), "ALPN protocol: h2")
+	has("nothing known offered", client(plain, "-alpn", "spdy/3"), "alert no application protocol")
 }
 
 // TestTLSPeersServe: a service with TLS calls the servers of other programs.
@@ -298,13 +303,13 @@ func TestTLSPeersServe(t *testing.T) {
 	type server func(t *testing.T, first testcerts.Dir, version, verify string) (addr string)
 	servers := map[string]server{
 		"nginx": func(t *testing.T, first testcerts.Dir, version, verify string) string {
-			return startConfigured(t, "nginx-server.conf", map[string]string{
+			return startConfigured(t, "tls/nginx-server.conf", map[string]string{
 				"CERT": first.Cert, "KEY": first.Key, "CERT2": l.other.Cert, "KEY2": l.other.Key, "CA": l.good.CA, "PROTOCOLS": version,
 				"VERIFY": map[string]string{"": "off", "required": "on"}[verify],
 			})
 		},
 		"haproxy": func(t *testing.T, first testcerts.Dir, version, verify string) string {
-			return startConfigured(t, "haproxy-server.cfg", map[string]string{
+			return startConfigured(t, "tls/haproxy-server.cfg", map[string]string{
 				"BUNDLE": bundle(t, first), "BUNDLE2": bundle(t, l.other), "CA": l.good.CA, "MINVERSION": version, "MAXVERSION": version,
 				"VERIFY": map[string]string{"": "none", "required": "required"}[verify],
 			})
