@@ -2,7 +2,7 @@
 # What the sidecar costs, beside other proxies: builds both binaries and runs
 # `remora-lab bench`. Compare rows of one run only.
 #
-#   scripts/bench.sh [--rounds N] [--rows ROW,ROW] [--json FILE] ...   (see --help)
+#   scripts/bench.sh [https | grpc] [--rounds N] [--rows ROW,ROW] [--json FILE] ...   (see --help)
 #
 #   BENCH_DIR   bin/relay is the relay, bin/backend the replica, venv/bin/envoy Envoy, if
 #               they are there (default ~/.cache/remora-bench)

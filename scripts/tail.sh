@@ -6,7 +6,7 @@
 # what is promised holds; the status is 1 where it does not.
 #
 #   scripts/tail.sh [--rounds N] [--seconds N] [--rate N] [--seed N] [--rows ROW,ROW] [--steal]
-#       [--json FILE]
+#       [--grpc] [--json FILE]
 #
 # With --matrix first it measures ten cases of loads, workers, service times and freezes, through
 # one hop, in 23 minutes; the page of the results is what it prints:
@@ -16,6 +16,8 @@
 #
 # --steal counts only requests that were due while none of the machine's processors
 # stood still. It is for a virtual machine whose host is busy, and needs CAP_SYS_NICE.
+#
+# --grpc makes unary gRPC calls instead of requests of HTTP/1.1, and needs h2load.
 #
 # The defaults take 11 minutes. The report names a proxy that is not installed:
 # apt-get install haproxy; for Envoy `python3 -m venv DIR && DIR/bin/pip install

@@ -22,7 +22,9 @@ type comparison struct {
 	places      bench.Places
 	rows        []string
 	connections []int
+	streams     []int     // of gRPC
 	rates       []float64 // of open loops
+	grpc        bool      // calls, in the tail bench
 	freezing    float64   // rate of an open loop while replicas freeze; 0 means none
 	seconds     float64
 	json        string
@@ -63,7 +65,7 @@ nothing was measured. It is 0 if only other proxies failed.`)
 	f.DurationVar(&c.Rest.Duration, "idle", 5*time.Second, "how long a proxy is measured at rest")
 	f.IntVar(&c.Rest.Connections, "idle-connections", 10_000,
 		"idle connections of a proxy at rest; 0 means that nothing is measured at rest")
-	cmd.AddCommand(tailCommand(), matrixCommand(), dubboCommand(), httpsCommand(), memoryCommand())
+	cmd.AddCommand(tailCommand(), matrixCommand(), dubboCommand(), httpsCommand(), grpcCommand(), memoryCommand())
 	return cmd
 }
 
@@ -76,6 +78,18 @@ status is 1 if a request failed.`)
 	f := cmd.Flags()
 	f.Float64Var(&c.seconds, "seconds", 5, "length of each load; wrk takes whole seconds")
 	f.IntSliceVar(&c.connections, "connections", []int{1, 64}, "connections of the closed loops")
+	return cmd
+}
+
+func grpcCommand() *cobra.Command {
+	c := comparison{all: bench.GRPCRows(), Options: bench.Options{Kind: bench.GRPC, Watch: true}}
+	cmd := c.command("grpc", "Measure what gRPC costs beside other proxies",
+		`Measure what unary gRPC calls cost: straight to a replica, and through one and two of nginx,
+HAProxy, Envoy and Remora, with HTTP/2 on each way but the link between two sidecars. It needs
+h2load. The exit status is 1 if a request through a sidecar failed.`)
+	f := cmd.Flags()
+	f.Float64Var(&c.seconds, "seconds", 5, "length of each load, in whole seconds")
+	f.IntSliceVar(&c.streams, "streams", []int{64, 512}, "calls in flight of the closed loops, eight over each connection")
 	return cmd
 }
 
@@ -92,7 +106,7 @@ time (dubbo), or 50 ms (dubbo-50ms). It needs wrk. The exit status is 1 if a req
 }
 
 func tailCommand() *cobra.Command {
-	c := comparison{all: bench.TailRows(), Options: bench.Options{Kind: bench.Tail}}
+	c := comparison{all: bench.TailRows(false), Options: bench.Options{Kind: bench.Tail}}
 	cmd := c.command("tail", "Measure the tail of latency while replicas freeze",
 		`Measure the tail of latency while replicas freeze.
 
@@ -106,6 +120,7 @@ The exit status is 1 if a promise does not hold, or a request through a sidecar 
 	f.Float64Var(&c.seconds, "seconds", 30, "length of each measurement")
 	f.Float64Var(&c.freezing, "rate", 1000, "requests per second")
 	f.Uint64Var(&c.Seed, "seed", 0, "other freezes")
+	f.BoolVar(&c.grpc, "grpc", false, "unary gRPC calls instead of HTTP/1.1; needs h2load")
 	f.BoolVar(&c.Watch, "steal", false,
 		"leave out requests that a stop of a processor disturbed (see remora-lab load --help)")
 	return cmd
@@ -197,12 +212,18 @@ func (c *comparison) run(cmd *cobra.Command) (err error) {
 	if c.seconds <= 0 || c.Kind == bench.Tail && c.freezing <= 0 {
 		return errors.New("want loads with a length and a rate above 0")
 	}
+	if c.grpc {
+		c.all = bench.TailRows(true)
+	}
 	if c.Rows, err = bench.Choose(c.all, c.rows); err != nil {
 		return err
 	}
 	length := time.Duration(c.seconds * float64(time.Second))
 	for _, n := range c.connections {
 		c.Loads = append(c.Loads, bench.Closed(n, length))
+	}
+	for _, n := range c.streams {
+		c.Loads = append(c.Loads, bench.Streams(n, length))
 	}
 	for _, rate := range c.rates {
 		c.Loads = append(c.Loads, bench.Open(rate, length))

@@ -42,6 +42,7 @@ and to deploy. All processes are stopped at the end, on Ctrl-C and on failure.`,
 	f.Float64Var(&o.Seconds, "seconds", 15, "length of each of the three measurements")
 	f.Float64Var(&o.Rate, "rate", 1000, "requests per second")
 	f.StringVar((*string)(&o.Mode), "mode", string(replica.Stall), "what disturbs the replicas: stall, gc or correlated (see remora-lab replica --help); shadow: stall, with a forecast")
+	f.BoolVar(&o.GRPC, "grpc", false, "make unary gRPC calls instead of requests of HTTP/1.1")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of the replicas' freezes")
 	f.StringVar(&flags.json, "json", "", "write the figures to this file")
 	f.StringVar(&flags.html, "html", "", "write a page with the latency curves to this file")

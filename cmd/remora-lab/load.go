@@ -31,14 +31,15 @@ func loadCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "load URL...",
-		Short: "Send HTTP/1.1 load and measure latency from the intended send times",
-		Long: `Send HTTP/1.1 load to one or more URLs, in turn.
+		Short: "Send load of HTTP/1.1 or gRPC and measure latency from the intended send times",
+		Long: `Send load to one or more URLs, in turn: of HTTP/1.1 to http://host[:port]/path, and of unary
+gRPC calls to grpc://host:port[/service/method], without TLS.
 
 The loop is open: requests go out at --rate whatever becomes of earlier ones, and latency
 counts from the intended send time of a request, so that a server which freezes can't hide
 it. --closed makes it a closed loop: each connection sends as soon as it has its response.
 
-Each request carries an x-nonce header, and a response without the same one is an error
+Each request of HTTP/1.1 carries an x-nonce header, and a response without the same one is an error
 (--no-nonce for servers that do not send it back). The report shows the generator's own part
 of the latency: the send lag.
 
@@ -64,7 +65,7 @@ the best rate. Responses other than 2xx do not count.`,
 	f.DurationVar(&o.Timeout, "timeout", 2*time.Second, "of one request, from its intended send time")
 	f.IntVar(&o.Connections, "connections", 64, "connections opened at the start")
 	f.IntVar(&o.MaxConnections, "max-connections", 1024, "limit of an open loop whose connections are all busy")
-	f.StringVar(&o.Method, "method", "POST", "HTTP method")
+	f.StringVar(&o.Method, "method", "POST", "method of HTTP/1.1")
 	f.StringVar(&flags.body, "body", "", "file with the body (default: 300 bytes of JSON)")
 	f.StringArrayVar(&flags.headers, "header", nil, "NAME:VALUE to send; repeatable")
 	f.StringVar(&flags.log, "log", "", "file for a line on each request: when it was due in Unix µs, its latency in µs,\n"+

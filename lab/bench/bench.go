@@ -35,12 +35,18 @@ const (
 	Tail  Kind = "tail"  // of TailRows
 	Dubbo Kind = "dubbo" // of DubboRows
 	HTTPS Kind = "https" // of HTTPSRows
+	GRPC  Kind = "grpc"  // of GRPCRows
 
 	RealMatrix Kind = "matrix" // of MatrixRows, see Matrix
 )
 
 // warmUp comes before the loads of a row, and is not counted.
-var warmUp = Closed(64, time.Second)
+func (r Row) warmUp() Load {
+	if r.grpc {
+		return Streams(64, time.Second)
+	}
+	return Closed(64, time.Second)
+}
 
 // Run measures all rows whose programs are there. The report names a row that fails in a round.
 // Run returns an error without a replica, and at the end of ctx. It leaves no process.
@@ -54,7 +60,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	r := &Report{
 		Began: time.Now(), Rounds: o.Rounds, Tools: o.Tools, Machine: describeMachine(ctx, o.Tools),
-		Rest: o.Rest, Kind: o.Kind,
+		Rest: o.Rest, Kind: o.Kind, GRPC: slices.ContainsFunc(o.Rows, func(r Row) bool { return r.grpc }),
 	}
 	for _, l := range o.Loads {
 		r.Loads = append(r.Loads, l.Name)
@@ -132,7 +138,7 @@ func (r *Report) present(o Options) (rows []Row) {
 			r.Rows = append(r.Rows, row.Name)
 		}
 	}
-	if o.Tools[Wrk] == "" && o.Kind != Tail && o.Kind != RealMatrix {
+	if o.Tools[Wrk] == "" && o.Kind != Tail && o.Kind != RealMatrix && o.Kind != GRPC {
 		r.Missing[Wrk] = programs[Wrk].hint
 	}
 	return rows
@@ -154,7 +160,7 @@ func (o *Options) measure(ctx context.Context, row Row, round int) (samples Samp
 	}
 	err = o.with(ctx, row, round, func(s *Stack) error {
 		if o.Loads[0].prepare == nil {
-			if _, err := warmUp.send(ctx, s); err != nil {
+			if _, err := row.warmUp().send(ctx, s); err != nil {
 				return fmt.Errorf("warm-up: %w", err)
 			}
 		}

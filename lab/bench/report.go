@@ -23,6 +23,7 @@ type Report struct {
 	Loads   []string           `json:"loads"`
 	Rest    Rest               `json:"rest"`
 	Kind    Kind               `json:"kind,omitempty"`
+	GRPC    bool               `json:"grpc,omitempty"` // the rows are called by it
 	Samples Samples            `json:"samples"`
 
 	Unwatched string    `json:"unwatched,omitempty"` // why the processors were not watched
@@ -168,6 +169,10 @@ func (r *Report) verdicts() (all []Verdict) {
 	switch r.Kind {
 	case Costs:
 		all = r.Samples.Verdicts()
+	case GRPC:
+		for _, load := range r.Loads {
+			all = append(all, r.Samples.grpcVerdicts(load)...)
+		}
 	case Tail:
 		for _, load := range r.Loads {
 			all = append(all, r.Samples.tailVerdicts(load)...)
@@ -256,7 +261,7 @@ func (r *Report) Check() error {
 		preface, err := r.preface()
 		return errors.Join(errors.New("bench: nothing was measured: "+preface), err)
 	}
-	for _, row := range slices.Concat(Rows(), TailRows(), DubboRows(), HTTPSRows(), MatrixRows()) {
+	for _, row := range slices.Concat(Rows(), TailRows(false), DubboRows(), HTTPSRows(), MatrixRows()) {
 		if len(row.chain) > 0 && !row.sidecars() {
 			continue
 		}

@@ -14,6 +14,7 @@ type Row struct {
 	rest     bool     // the row is also measured at rest
 	replicas replicas
 	script   string // of wrk; "" means post.lua
+	grpc     bool   // the load calls it by gRPC
 }
 
 // replicas are what serves the requests of a row. The zero value is one replica that
@@ -31,6 +32,7 @@ type hop struct {
 	args                []string // the path of its configuration comes after them
 	Hedge               bool     // of Envoy: a second request to another host after 5 ms
 	SecureIn, SecureOut bool     // HTTPS from the load, or to the next hop: of HAProxy and Remora
+	GRPC                bool     // HTTP/2 on both sides; Remora's Sidecar says it itself
 	uncounted           bool     // it belongs to the other side, and its usage is not measured
 	Sidecar             *sidecar // nil for other proxies
 }
@@ -139,6 +141,9 @@ func (r Row) programs() (programs []Program) {
 	}
 	if r.script != "" {
 		programs = append(programs, Wrk)
+	}
+	if r.grpc {
+		programs = append(programs, H2load)
 	}
 	return programs
 }

@@ -102,11 +102,15 @@ func (s *Stack) start(ctx context.Context) error {
 	}
 	s.Addr, s.URL = upstreams[0], s.row.scheme()+upstreams[0]+computePath
 	err = child.Await(ctx, front, "a response", func(ctx context.Context) error {
-		if s.row.script == "" {
+		if s.row.script == "" && !s.row.grpc {
 			_, err := child.Call(ctx, http.MethodPost, s.URL)
 			return err
 		}
-		r, err := runWrk(ctx, s, 1, time.Second)
+		send := runWrk
+		if s.row.grpc {
+			send = runH2load
+		}
+		r, err := send(ctx, s, 1, time.Second)
 		if err == nil && (r.Errors > 0 || r.Requests == 0) {
 			err = fmt.Errorf("%d of %d requests failed", r.Errors, r.Requests)
 		}

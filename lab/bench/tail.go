@@ -11,8 +11,9 @@ import (
 	"github.com/remora-proxy/remora/lab/steal"
 )
 
-// TailRows are the rows of the tail bench: ways to three replicas that freeze now and then.
-func TailRows() []Row {
+// TailRows are the rows of the tail bench: ways to three replicas that freeze now and then. With
+// grpc the requests are gRPC calls.
+func TailRows(grpc bool) []Row {
 	freeze := replicas{count: 3, args: []string{"--mode", "stall", "--median", "1ms", "--sigma", "0.5", "--stall-mean", "2s", "--stall-len", "50ms"}}
 	hedged := func(hedge string) []hop {
 		return mesh(func(consumer, provider *sidecar) {
@@ -20,7 +21,7 @@ func TailRows() []Row {
 			provider.Service = []string{"max_concurrency: 64"}
 		})
 	}
-	return []Row{
+	rows := []Row{
 		{Name: "haproxy", chain: []hop{haproxy}, replicas: freeze},
 		{Name: "envoy", chain: []hop{envoy}, replicas: freeze},
 		{Name: "envoy-hedge", chain: []hop{envoyHedge}, replicas: freeze},
@@ -28,6 +29,10 @@ func TailRows() []Row {
 		{Name: "remora", chain: hedged("{mode: on}"), replicas: freeze},
 		{Name: "remora-max2", chain: hedged("{mode: on, max: 2}"), replicas: freeze},
 	}
+	if grpc {
+		return overGRPC(rows)
+	}
+	return rows
 }
 
 // tailWarmUp is long enough for connections and the delay of hedges to settle.
@@ -43,6 +48,9 @@ func Freezes(rate float64, d time.Duration) Load {
 func openLoad(name string, o load.Options, d time.Duration) Load {
 	run := func(ctx context.Context, s *Stack, d time.Duration) (*load.Result, error) {
 		o.Targets, o.Duration, o.Connections, o.Seed, o.Samples = []string{s.URL}, d, 128, s.seed, true
+		if s.row.grpc {
+			o.Targets[0] = "grpc://" + s.Addr
+		}
 		return load.Run(ctx, o)
 	}
 	prepare := func(ctx context.Context, s *Stack) error {

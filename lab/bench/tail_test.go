@@ -12,7 +12,7 @@ import (
 
 // testTail measures two sidecars with hedging for a moment.
 func testTail(t *testing.T, remora string) {
-	rows, err := Choose(TailRows(), []string{"remora"})
+	rows, err := Choose(TailRows(false), []string{"remora"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func testTail(t *testing.T, remora string) {
 // TestTailConfigurations checks that each proxy has three endpoints, and how it hedges.
 func TestTailConfigurations(t *testing.T) {
 	for row, hedge := range map[string]string{"haproxy": "", "envoy": "", "envoy-hedge": "hedge_policy", "remora-off": "mode: off", "remora-max2": "max: 2"} {
-		rows, err := Choose(TailRows(), []string{row})
+		rows, err := Choose(TailRows(false), []string{row})
 		if err != nil {
 			t.Fatal(err)
 		}

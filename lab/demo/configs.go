@@ -23,6 +23,7 @@ var consumerModes = []string{"off", "shadow", "on"}
 // layout has all addresses, on 127.0.0.1, and all files, in dir.
 type layout struct {
 	dir           string
+	grpc          bool // what the requests are; else HTTP/1.1
 	etcd          string
 	replicas      [replicaCount]string
 	links         [replicaCount]string // of the provider sidecars
@@ -33,8 +34,8 @@ type layout struct {
 // consumer has a consumer sidecar's addresses. The load goes to listen.
 type consumer struct{ listen, admin string }
 
-func newLayout(dir string) (*layout, error) {
-	l := &layout{dir: dir, consumers: map[string]*consumer{}}
+func newLayout(dir string, grpc bool) (*layout, error) {
+	l := &layout{dir: dir, grpc: grpc, consumers: map[string]*consumer{}}
 	want := []*string{&l.etcd}
 	for _, hedge := range consumerModes {
 		c := &consumer{}
@@ -66,7 +67,7 @@ func (l *layout) writeConfigs() error {
 	for i := range replicaCount {
 		err := render("provider.yaml", l.providerFile(i), fields{
 			ID: fmt.Sprintf("compute-%d", i+1), Admin: l.providerAdmin[i], Etcd: l.etcd,
-			Link: l.links[i], Replica: l.replicas[i],
+			Link: l.links[i], Replica: l.replicas[i], GRPC: l.grpc,
 		})
 		if err != nil {
 			return err
@@ -74,7 +75,7 @@ func (l *layout) writeConfigs() error {
 	}
 	for hedge, c := range l.consumers {
 		err := render("consumer.yaml", l.consumerFile(hedge), fields{
-			ID: "api-1", Admin: c.admin, Etcd: l.etcd, Listen: c.listen, Hedge: hedge,
+			ID: "api-1", Admin: c.admin, Etcd: l.etcd, Listen: c.listen, Hedge: hedge, GRPC: l.grpc,
 		})
 		if err != nil {
 			return err
@@ -84,7 +85,10 @@ func (l *layout) writeConfigs() error {
 }
 
 // fields are the data of the templates; each template uses some.
-type fields struct{ File, ID, Admin, Etcd, Link, Replica, Listen, Hedge string }
+type fields struct {
+	File, ID, Admin, Etcd, Link, Replica, Listen, Hedge string
+	GRPC                                                bool
+}
 
 func render(name, file string, data fields) error {
 	data.File = filepath.Base(file)

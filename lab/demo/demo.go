@@ -21,6 +21,7 @@ type Options struct {
 	Seconds float64       // of each phase
 	Rate    float64       // requests per second
 	Mode    replica.Mode  // of the replicas, or Shadow
+	GRPC    bool          // the requests are unary gRPC calls; else HTTP/1.1
 	Seed    uint64        // of the replicas; they have Seed, Seed+1 and Seed+2
 	Warmup  time.Duration // before each phase, not counted; default 2.5 s
 	Timeout time.Duration // of one request; default 2 s
@@ -70,7 +71,7 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	case !slices.Contains(replica.Modes, o.Mode):
 		return nil, fmt.Errorf("demo: unknown mode %q: want one of %v or %s", o.Mode, replica.Modes, Shadow)
 	}
-	l, err := newLayout(o.Dir)
+	l, err := newLayout(o.Dir, o.GRPC)
 	if err != nil {
 		return nil, err
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
-func testLayout(t *testing.T) *layout {
+func testLayout(t *testing.T, grpc bool) *layout {
 	t.Helper()
-	l, err := newLayout(t.TempDir())
+	l, err := newLayout(t.TempDir(), grpc)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func testLayout(t *testing.T) *layout {
 }
 
 func TestConfigurationFiles(t *testing.T) {
-	l := testLayout(t)
+	l := testLayout(t, false)
 	for i := range replicaCount {
 		c, err := config.Load(l.providerFile(i))
 		if err != nil {
@@ -66,8 +66,28 @@ func TestConfigurationFiles(t *testing.T) {
 	}
 }
 
+func TestConfigurationFilesOfGRPC(t *testing.T) {
+	l := testLayout(t, true)
+	c, err := config.Load(l.providerFile(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if local := c.Services["local"]; local.Protocol != config.ProtocolGRPC || local.Endpoints[0].Address != l.replicas[0] {
+		t.Errorf("%+v", local)
+	}
+	if c, err = config.Load(l.consumerFile("on")); err != nil {
+		t.Fatal(err)
+	}
+	if s := c.Services["compute"]; s.Protocol != config.ProtocolLink || !s.Idempotent || c.Listeners[0].Protocol != config.ProtocolHTTP {
+		t.Errorf("%+v", s)
+	}
+	if got := (&phase{mesh: &mesh{layout: l}}).targets(); len(got) != replicaCount || got[0] != "grpc://"+l.replicas[0] {
+		t.Errorf("targets %q", got)
+	}
+}
+
 func TestConfigurationFilesHaveComments(t *testing.T) {
-	l := testLayout(t)
+	l := testLayout(t, false)
 	for _, file := range []string{l.providerFile(0), l.consumerFile("on")} {
 		b, err := os.ReadFile(file)
 		if err != nil {

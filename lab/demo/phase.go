@@ -150,15 +150,20 @@ func (m *mesh) sidecar(ctx context.Context, name, file, admin string) error {
 	return err
 }
 
-func (p *phase) targets() []string {
+// targets are those of load.Options.
+func (p *phase) targets() (all []string) {
+	addrs := p.layout.replicas[:]
 	if p.kind.hedge != "" {
-		return []string{"http://" + p.layout.consumers[p.kind.hedge].listen + "/compute"}
+		addrs = []string{p.layout.consumers[p.kind.hedge].listen}
 	}
-	var urls []string
-	for _, addr := range p.layout.replicas {
-		urls = append(urls, "http://"+addr+"/compute")
+	for _, addr := range addrs {
+		if p.layout.grpc {
+			all = append(all, "grpc://"+addr)
+		} else {
+			all = append(all, "http://"+addr+"/compute")
+		}
 	}
-	return urls
+	return all
 }
 
 // load resets the replicas, sends requests for d, the part of total that begins at from, and

@@ -303,6 +303,7 @@ func TestBadOptions(t *testing.T) {
 		{Targets: []string{"https://127.0.0.1:1/"}, Rate: 1}, {Targets: []string{"http://127.0.0.1:1/"}, Rate: 2e6},
 		{Targets: []string{"http://a/", "http://b/"}, Rate: 1, Connections: 1},
 		{Targets: []string{"http://a/"}, Rate: 1, Timeout: -1},
+		{Targets: []string{"grpc://"}, Rate: 1}, {Targets: []string{"grpc://127.0.0.1"}, Rate: 1},
 	} {
 		if _, err := Run(context.Background(), o); err == nil {
 			t.Errorf("%+v was accepted", o)
@@ -318,6 +319,10 @@ func TestServerIsDown(t *testing.T) {
 	defer release()
 	if _, err := Run(context.Background(), Options{Targets: []string{"http://" + addr + "/"}, Rate: 10}); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("err = %v", err)
+	}
+	res := run(t, Options{Targets: []string{"grpc://" + addr}, Rate: 1000, Duration: 20 * time.Millisecond}) // calls connect
+	if res.Counts.Errors[ErrConnect] != 20 || res.Connections != 0 {
+		t.Errorf("%+v, %d connections", res.Counts, res.Connections)
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package load generates HTTP/1.1 load. In an open loop requests have intended send times that
+// Package load generates load of HTTP/1.1 and gRPC. In an open loop requests have intended send times that
 // do not depend on the responses, and latency counts from those. So a frozen server can't hide
 // its freeze by slowing its callers down (coordinated omission).
 //
@@ -17,9 +17,12 @@ import (
 
 // Options says what load to make. The zero value of a field means its default.
 type Options struct {
-	Targets []string // URLs ("http://127.0.0.1:15001/compute"), called in turn
-	Method  string   // default POST
-	Body    []byte   // default: 300 bytes of JSON; none for GET and HEAD
+	// Targets are called in turn: URLs ("http://127.0.0.1:15001/compute"), or "grpc://host:port" for
+	// unary gRPC calls over HTTP/2 without TLS, with Body as the message. A method may follow
+	// ("/shop.Cart/Get"). Calls share a few connections, and have no nonce.
+	Targets []string
+	Method  string // of HTTP/1.1; default POST
+	Body    []byte // default: 300 bytes of JSON; none for GET and HEAD
 	Header  []Header
 
 	Rate    float64 // of an open loop, in requests per second over all targets

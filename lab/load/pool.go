@@ -27,11 +27,7 @@ type pool struct {
 	closed  bool
 }
 
-func newPool(g *generator, target string, limit int) (*pool, error) {
-	u, err := url.Parse(target)
-	if err != nil || u.Scheme != "http" || u.Host == "" || u.User != nil {
-		return nil, fmt.Errorf("load: target %q: want http://host[:port]/path", target)
-	}
+func newPool(g *generator, u *url.URL, limit int) *pool {
 	p := &pool{gen: g, addr: u.Host, limit: limit, open: map[*conn]struct{}{}}
 	if u.Port() == "" {
 		p.addr = net.JoinHostPort(u.Hostname(), "80")
@@ -46,8 +42,19 @@ func newPool(g *generator, target string, limit int) (*pool, error) {
 	}
 	p.tail = append(p.tail, "\r\n"...)
 	p.tail = append(p.tail, g.opts.Body...)
-	return p, nil
+	return p
 }
+
+func (p *pool) connect() error {
+	c, err := p.dial()
+	if err == nil {
+		p.add(c)
+	}
+	return err
+}
+
+// connections is called once there are no goroutines left.
+func (p *pool) connections() int { return p.dialled }
 
 // dispatch sends r on an idle connection, or on a new one, or queues it.
 func (p *pool) dispatch(r request) {

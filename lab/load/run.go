@@ -5,12 +5,21 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/remora-proxy/remora/lab/precise"
 )
+
+// target is where requests go.
+type target interface {
+	connect() error     // opens a connection
+	dispatch(r request) // sends r, and calls done at its end
+	connections() int   // opened in all
+	close()             // may be called again
+}
 
 type request struct {
 	due     time.Time // intended send time
@@ -20,9 +29,9 @@ type request struct {
 
 // generator is one run.
 type generator struct {
-	opts  Options
-	pools []*pool // one for each target
-	rec   recorder
+	opts    Options
+	targets []target // one for each of opts.Targets
+	rec     recorder
 
 	ctx     context.Context
 	sent    atomic.Int64
@@ -46,14 +55,14 @@ func Run(ctx context.Context, opts Options) (*Result, error) {
 	defer cancel()
 	g := &generator{opts: opts, ctx: ctx}
 	g.rec = recorder{log: opts.Log, keep: opts.Samples, sum: newResult()}
-	for i, target := range opts.Targets {
+	for i, name := range opts.Targets {
 		// Nearly equal shares of all connections, the larger ones first.
 		share := (opts.MaxConnections + len(opts.Targets) - 1 - i) / len(opts.Targets)
-		p, err := newPool(g, target, share)
+		t, err := newTarget(g, name, share)
 		if err != nil {
 			return nil, err
 		}
-		g.pools = append(g.pools, p)
+		g.targets = append(g.targets, t)
 	}
 	defer g.close()
 	// Closing ends reads and writes in progress, whose requests then fail.
@@ -74,23 +83,29 @@ func Run(ctx context.Context, opts Options) (*Result, error) {
 	g.readers.Wait()
 	r := g.rec.result()
 	r.Sent = g.sent.Load()
-	for _, p := range g.pools {
-		r.Connections += p.dialled
+	for _, t := range g.targets {
+		r.Connections += t.connections()
 	}
 	return r, err
+}
+
+func newTarget(g *generator, name string, limit int) (target, error) {
+	u, err := url.Parse(name)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil:
+	case u.Scheme == "http":
+		return newPool(g, u, limit), nil
+	case u.Scheme == "grpc" && u.Port() != "" && u.RawQuery == "":
+		return newCalls(g, u), nil
+	}
+	return nil, fmt.Errorf("load: target %q: want http://host[:port]/path or grpc://host:port[/service/method]", name)
 }
 
 func (g *generator) connect() error {
 	errs := make(chan error, g.opts.Connections)
 	for i := range g.opts.Connections {
-		p := g.pools[i%len(g.pools)]
-		go func() {
-			c, err := p.dial()
-			if err == nil {
-				p.add(c)
-			}
-			errs <- err
-		}()
+		t := g.targets[i%len(g.targets)]
+		go func() { errs <- t.connect() }()
 	}
 	var err error
 	for range g.opts.Connections {
@@ -120,7 +135,7 @@ func (g *generator) openLoop() {
 		if g.ctx.Err() != nil {
 			return
 		}
-		g.begin(g.pools[i%len(g.pools)], request{due: due, nonce: rng.Uint64(), counted: i >= warm})
+		g.begin(g.targets[i%len(g.targets)], request{due: due, nonce: rng.Uint64(), counted: i >= warm})
 		if o.Poisson {
 			offset += gap * rng.ExpFloat64()
 		} else {
@@ -130,10 +145,10 @@ func (g *generator) openLoop() {
 }
 
 // begin dispatches r. Run waits for its end.
-func (g *generator) begin(p *pool, r request) {
+func (g *generator) begin(t target, r request) {
 	g.pending.Add(1)
 	g.sent.Add(1)
-	p.dispatch(r)
+	t.dispatch(r)
 }
 
 // closedLoop starts a first request for each connection. The end of each request starts the
@@ -145,21 +160,21 @@ func (g *generator) closedLoop() {
 	g.owed.Store(g.opts.Requests)
 	g.rec.begin(g.from)
 	for i := range g.opts.Connections {
-		g.next(g.pools[i%len(g.pools)])
+		g.next(g.targets[i%len(g.targets)])
 	}
 }
 
-func (g *generator) next(p *pool) {
+func (g *generator) next(t target) {
 	now := time.Now()
 	counted := !now.Before(g.from)
 	owed := counted && g.owed.Add(-1) >= 0
 	if (owed || now.Before(g.until)) && g.ctx.Err() == nil {
-		g.begin(p, request{due: now, nonce: rand.Uint64(), counted: counted})
+		g.begin(t, request{due: now, nonce: rand.Uint64(), counted: counted})
 	}
 }
 
 // done records r, which ended at now.
-func (g *generator) done(p *pool, r request, now time.Time, end outcome) {
+func (g *generator) done(t target, r request, now time.Time, end outcome) {
 	if r.counted {
 		g.rec.end(now, now.Sub(r.due), end)
 	}
@@ -167,7 +182,7 @@ func (g *generator) done(p *pool, r request, now time.Time, end outcome) {
 		if end.kind == ErrConnect {
 			precise.Sleep(10 * time.Millisecond) // a dead server must not cause a busy loop
 		}
-		g.next(p)
+		g.next(t)
 	}
 	g.pending.Done() // last: the next request of a closed loop is pending already
 }
@@ -194,7 +209,7 @@ func (g *generator) progress() (stop func()) {
 }
 
 func (g *generator) close() {
-	for _, p := range g.pools {
-		p.close()
+	for _, t := range g.targets {
+		t.close()
 	}
 }

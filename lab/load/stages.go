@@ -44,6 +44,9 @@ func (s *Stages) Run(ctx context.Context, o Options) (stages []Stage, err error)
 	if len(s.Connections) == 0 || slices.Min(s.Connections) < 1 || s.Delay <= 0 || len(o.Targets) != 1 {
 		return nil, errors.New("load: want one URL, stages of at least 1 connection, and a delay above 0")
 	}
+	if !strings.HasPrefix(o.Targets[0], "http://") {
+		return nil, fmt.Errorf("load: stages of %s: want http://", o.Targets[0])
+	}
 	if err := s.awaitReady(ctx, o.Targets[0]); err != nil {
 		return nil, err
 	}

@@ -81,6 +81,7 @@ func TestStagesFail(t *testing.T) {
 		"empty stage":     func(s *Stages, _ *Options) { s.Connections = []int{1, 0} },
 		"no delay":        func(s *Stages, _ *Options) { s.Delay = 0 },
 		"two URLs":        func(_ *Stages, o *Options) { o.Targets = append(o.Targets, server.URL) },
+		"gRPC":            func(_ *Stages, o *Options) { o.Targets = []string{"grpc://127.0.0.1:1"} },
 		"nobody listens":  func(s *Stages, o *Options) { o.Targets, s.Ready = []string{"http://127.0.0.1:1/"}, time.Millisecond },
 		"no such sidecar": func(s *Stages, _ *Options) { s.Sidecars = []Sidecar{{"x", "127.0.0.1:1"}} },
 		"no CPU time":     func(s *Stages, _ *Options) { s.Sidecars = []Sidecar{{"x", server.Listener.Addr().String()}} },

@@ -20,6 +20,8 @@ type conn struct {
 	msg       wire.Message
 	out       []byte // the response
 	continued bool   // 100 Continue was sent for msg
+
+	http2 *http2Conn // nil unless the client speaks HTTP/2
 }
 
 type connKey struct{}
@@ -34,6 +36,12 @@ func (r *Replica) onHTTPConnect(ctx context.Context, _ netpoll.Connection) conte
 func onHTTPRequest(ctx context.Context, nc netpoll.Connection) (err error) {
 	c := ctx.Value(connKey{}).(*conn)
 	c.in, err = appendInput(c.in, nc)
+	if err == nil && c.onPreface(nc) {
+		if c.http2 == nil {
+			return nil
+		}
+		return c.http2.onInput(c)
+	}
 	// A client that pipelines without reading could make the input grow without limit.
 	if err != nil || !c.serve(nc) || len(c.in)+nc.Reader().Len() > wire.MaxHead+2*wire.MaxBody {
 		return nc.Close()
@@ -89,8 +97,8 @@ func (c *conn) respond(nc netpoll.Connection) bool {
 	case u.Path == "/compute" && post:
 		s.inFlight.Add(1)
 		s.work()
+		s.served.Add(1) // before the client can count the response
 		alive := nc.IsActive() && c.write(nc, 200, "application/json", s.body)
-		s.served.Add(1)
 		if !alive {
 			s.aborted.Add(1)
 		}

@@ -3,32 +3,23 @@ package replica
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/cloudwego/netpoll"
 
 	"github.com/remora-proxy/remora/lab/dubbo"
 )
 
-// maxUnsent bounds the responses, in bytes, to a client that does not read them.
-const maxUnsent = 64 << 20
-
 // dubboConn is a Dubbo connection. netpoll runs one onDubboRequest of it at a time, but workers
 // write concurrently.
 type dubboConn struct {
+	writer
 	service *service
-	nc      netpoll.Connection
 	in      []byte // input that is not parsed yet
 	call    dubbo.Call
-
-	mu      sync.Mutex
-	out     []byte // responses that nc does not have yet
-	writing bool   // a goroutine writes, and will look at out again
-	sent    []byte // memory of earlier responses
 }
 
 func (r *Replica) onDubboConnect(ctx context.Context, nc netpoll.Connection) context.Context {
-	return context.WithValue(ctx, connKey{}, &dubboConn{service: r.service, nc: nc})
+	return context.WithValue(ctx, connKey{}, &dubboConn{service: r.service, writer: writer{nc: nc}})
 }
 
 func onDubboRequest(ctx context.Context, nc netpoll.Connection) (err error) {
@@ -105,30 +96,4 @@ func (c *dubboConn) result(dst []byte) []byte {
 		return c.call.AppendInt(dst, dubbo.HashCode(text))
 	}
 	return c.call.AppendEcho(dst)
-}
-
-// write sends responses, or leaves them to the goroutine that writes already. It reports
-// whether the connection is still open, as far as is known.
-func (c *dubboConn) write(responses []byte) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.out = append(c.out, responses...)
-	if c.writing {
-		return len(c.out) <= maxUnsent
-	}
-	c.writing = true
-	defer func() { c.writing = false }()
-	for len(c.out) > 0 {
-		b := c.out
-		c.out = c.sent[:0]
-		c.mu.Unlock()
-		// Unlike nc.Writer, Write may be called while the connection is closed.
-		_, err := c.nc.Write(b)
-		c.mu.Lock()
-		c.sent = b
-		if err != nil {
-			return false
-		}
-	}
-	return true
 }

@@ -9,6 +9,9 @@
 //
 // The response has the request's x-nonce header, by which a client knows its own response.
 //
+// On the same port it speaks HTTP/2 without TLS to clients that know so. There each request is a
+// unary gRPC call, with a message of 200 bytes as its response.
+//
 // Or it speaks Dubbo 2, with any interface, in hessian2 and in fastjson. The method hash returns
 // the hashCode of a string, every other method its first argument. Like a Dubbo provider with a
 // fixed pool it refuses a call without a free worker, with status 100.

@@ -121,6 +121,14 @@ func (s *service) finish(start time.Time) time.Time {
 	return s.free[worker]
 }
 
+// thaw returns the end of the freeze that lasts, or now.
+func (s *service) thaw() time.Time {
+	now := s.now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.epoch.Add(s.schedule.Finish(now.Sub(s.epoch), 0))
+}
+
 // draw returns a service time in medians.
 func (s *service) draw() float64 {
 	if s.opts.Service == Exponential {

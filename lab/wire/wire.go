@@ -1,5 +1,5 @@
-// Package wire is the part of HTTP/1.1 (RFC 9112) that the lab needs. It shares no code with
-// protocol/http1: a peer with the sidecar's parser would have the same mistakes.
+// Package wire is the part of HTTP/1.1 (RFC 9112) and HTTP/2 (RFC 9113) that the lab needs. It
+// shares no code with protocol: a peer with the sidecar's parser would have the same mistakes.
 package wire
 
 import (
