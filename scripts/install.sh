@@ -12,7 +12,9 @@ packages=(
 	etcd-server python3                           # interop and others
 	curl default-jdk-headless nodejs python3-venv # interop, http-proxy, streams, soak, readme, tls
 	openssl                                       # soak, tls
-	maven                                         # interop-dubbo, http-proxy
+	maven                                         # interop-dubbo, http-proxy, grpc, triple
+	nghttp2-client                                # http2
+	unzip                                         # grpc
 	wrk                                           # interop, cost
 	strace valgrind                               # cost
 	chromium                                      # dashboard
@@ -20,7 +22,7 @@ packages=(
 	mount                                         # chaos
 	systemd                                       # test: systemd-analyze
 	debootstrap rpm skopeo umoci                  # packages
-	apache2-bin haproxy lighttpd nginx            # differential, sockets; strictness and tls, too
+	apache2-bin haproxy lighttpd nginx            # differential, sockets; strictness, tls and http2, too
 	gunicorn python3-aiohttp python3-hypercorn    # differential
 	python3-tornado python3-uvicorn               # differential
 )

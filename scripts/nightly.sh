@@ -23,11 +23,12 @@ suite() {
 suite env FUZZTIME=0 scripts/test.sh --long
 suite scripts/fuzz.sh "${FUZZ:-1h}"
 suite env SEEDS=100000 scripts/sim.sh
-for name in compose-check cost interop interop-dubbo http-proxy streams tracing strictness differential dashboard; do
+for name in compose-check cost interop interop-dubbo triple grpc connect http2 http-proxy streams tracing strictness differential dashboard; do
 	suite "scripts/$name.sh"
 done
 suite scripts/attack.sh 4s
 suite scripts/soak.sh --kill
+suite scripts/grpc.sh --kill
 suite scripts/restart.sh 100
 suite scripts/restart.sh --changes 5000000
 suite scripts/restart.sh --kills 20
