@@ -138,19 +138,25 @@ func refused(t *testing.T, n int, refuse func(h *http2App, stream uint32)) (s *s
 // TestRefusedStream: a stream that an endpoint refuses, by a reset or since it goes away, is tried
 // again. The endpoint gets all of it.
 func TestRefusedStream(t *testing.T) {
-	for name, refuse := range map[string]func(h *http2App, stream uint32){
-		"reset":     (*http2App).refuse,
-		"goes away": func(h *http2App, _ uint32) { _ = h.WriteGoAway(0, http2.ErrCodeNo, nil) },
+	goesAway := func(h *http2App, _ uint32) { _ = h.WriteGoAway(0, http2.ErrCodeNo, nil) }
+	for name, c := range map[string]struct {
+		sent   int
+		refuse func(h *http2App, stream uint32)
+	}{
+		"reset":                        {5, (*http2App).refuse},
+		"goes away":                    {5, goesAway},
+		"goes away behind 65000 bytes": {65_000, goesAway}, // as much as is kept, almost
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, a, h, client := refused(t, 5, refuse)
+			s, a, h, client := refused(t, c.sent, c.refuse)
 			client.to.Data([]byte("second"))
-			if name == "goes away" {
+			if strings.HasPrefix(name, "goes away") {
 				h = a.acceptHTTP2(t)
 			}
-			stream, body := h.received(len("xxxxxsecond"))
-			if body != "xxxxxsecond" {
-				t.Errorf("the request has %q", body)
+			want := strings.Repeat("x", c.sent) + "second"
+			stream, body := h.received(len(want))
+			if body != want {
+				t.Errorf("the request has %d bytes, want %d", len(body), len(want))
 			}
 			h.respond(stream)
 			_ = h.WriteData(stream, true, []byte("hello"))
