@@ -79,7 +79,7 @@ func TestAskGRPC(t *testing.T) {
 		{"shop.Cart", secured.Addr().String(), false, "Post"}, // closed or reset
 		{"shop.Cart", up, true, "tls"},
 		{"/", bare.Addr().String(), false, `grpc-status "12"`},
-		{"/", web.Listener.Addr().String(), false, "Post"}, // as well
+		{"/", web.Listener.Addr().String(), false, "Post"}, // malformed, or closed: it speaks HTTP/1.1
 		{"/", silent.Addr().String(), false, "deadline"},
 		{"/", closedPort(t), false, "refused"},
 	} {
