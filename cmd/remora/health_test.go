@@ -95,7 +95,10 @@ func TestGRPCHealthCheck(t *testing.T) {
 	var status atomic.Int32
 	status.Store(1)
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked, _ := io.ReadAll(r.Body)
+		asked, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // the check was given up: the test has ended
+		}
 		if r.ProtoMajor != 2 || r.URL.Path != "/grpc.health.v1.Health/Check" || string(asked) != "\x00\x00\x00\x00\x08\x0a\x06shop.A" {
 			t.Errorf("%s %s: %q", r.Proto, r.URL.Path, asked)
 		}
