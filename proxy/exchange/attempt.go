@@ -59,7 +59,7 @@ func (a *Attempt) Codec() protocol.Codec { return a.ex.Request.Codec }
 func (a *Attempt) ToHead() bool { return string(a.ex.Request.Method) == "HEAD" }
 
 // NewResponse returns an empty response, to end the attempt with.
-func (a *Attempt) NewResponse() *Response { return a.ex.pool.response() }
+func (a *Attempt) NewResponse() *Response { return a.ex.pool.Response() }
 
 // TimeLeft returns how long the caller still waits, as far as this sidecar knows.
 func (a *Attempt) TimeLeft() time.Duration { return a.ex.Request.Deadline - a.ex.shard.Loop.Now() }
@@ -211,7 +211,7 @@ func (a *Attempt) cancel() {
 		a.ex.service.unqueue(a)
 		a.end(a.ex.shard.Loop.Now(), stats.AttemptNone)
 	case attemptSent:
-		if a.ex.state == exchangeAnswered {
+		if a.ex.state == exchangeAnswered || a.ex.decided {
 			a.recordLate() // its hedge won
 			a.recordOvertaken()
 		}

@@ -85,6 +85,8 @@ type tally struct {
 	inFlight     int            // attempts that are not over
 	launched     int            // attempts used
 	filtered     uint8          // filters of the route that have seen the request and not its end
+	decided      bool           // filters have begun to see the outcome
+	outer        uint8          // filters that have not seen it; they are the first ones
 	tryLate      bool           // the timer try was late, and put off once
 	notBefore    time.Duration  // when a retry or hedge may follow, as a gRPC server said; never: none may
 	copied       bool           // a copy of another request: see BeginCopy
@@ -257,6 +259,11 @@ func (ex *Exchange) launch(kind attemptKind, ep *lb.Endpoint) {
 // answerWith gives the caller res, which belongs to the attempt by, and cancels the others. by is
 // nil for an answer of the route.
 func (ex *Exchange) answerWith(by *Attempt, res *Response) {
+	if ex.Route.outcomes != nil {
+		if res = ex.passResponse(res); res == nil {
+			return // ex may be over
+		}
+	}
 	if f := ex.caller.Encode(ex, res); f != nil {
 		res.Release()
 		ex.fail(f)
@@ -290,6 +297,9 @@ func (ex *Exchange) answerBestOrFail(f *fault.Failure) {
 }
 
 func (ex *Exchange) fail(f *fault.Failure) {
+	if ex.Route != nil && ex.Route.outcomes != nil && ex.passFailure(f) {
+		return // ex may be over
+	}
 	ex.leaveOpen(exchangeAnswered)
 	if !ex.copied {
 		ex.reportFailure(f)
@@ -319,13 +329,7 @@ func (ex *Exchange) Cancel() (left bool) {
 // leaveOpen ends the wait of the caller, which gets exactly one response.
 func (ex *Exchange) leaveOpen(next exchangeState) {
 	ex.state.become(next)
-	ex.shard.Loop.Stop(&ex.hedge)
-	if ex.try.Armed() {
-		ex.shard.Loop.Stop(&ex.try)
-	}
-	if ex.retry.Armed() {
-		ex.shard.Loop.Stop(&ex.retry)
-	}
+	ex.stopTimers()
 	if ex.filtered > 0 {
 		ex.endFilters()
 	}

@@ -30,12 +30,26 @@ type Route struct {
 	retryOn       retryOn
 	tryTimeout    time.Duration // of each attempt; 0 means none
 	hedging       *hedge.Route
-	classHeader   string       // the header that names the class of a request, in lower case; "" means none
-	silence       lb.Census    // of the service's endpoints
-	rules         allow.Rules  // of the route and its service
-	ruled         bool         // there is one
-	Rate          *limit.Keyed // nil means no limit
-	filters       []Filter     // in order; nil means none
+	classHeader   string          // the header that names the class of a request, in lower case; "" means none
+	silence       lb.Census       // of the service's endpoints
+	rules         allow.Rules     // of the route and its service
+	ruled         bool            // there is one
+	Rate          *limit.Keyed    // nil means no limit
+	filters       []Filter        // in order; nil means none
+	outcomes      []OutcomeFilter // of filters, with nil for the others; nil means none
+}
+
+// setFilters gives a new route its filters.
+func (r *Route) setFilters(all []Filter) {
+	r.filters = all
+	for i, f := range all {
+		if o, ok := f.(OutcomeFilter); ok {
+			if r.outcomes == nil {
+				r.outcomes = make([]OutcomeFilter, len(all))
+			}
+			r.outcomes[i] = o
+		}
+	}
 }
 
 // retryOn is the parsed retry.on list.
@@ -98,7 +112,7 @@ func hedgePolicy(h *config.Hedge) hedge.Policy {
 // respond gives the caller of ex the answer of r, which leads to no service.
 func (r *Route) respond(ex *Exchange) {
 	ex.Route = r
-	res := ex.pool.response()
+	res := ex.pool.Response()
 	res.HeadBuffer = ex.shard.Buffers.Get(0)
 	res.HeadBuffer.B = r.Answer.Fill(&res.Response, &ex.Request, res.HeadBuffer.B)
 	res.AddDate()

@@ -116,7 +116,8 @@ func (p *Pool) reuse(ex *Exchange) {
 	}
 }
 
-func (p *Pool) response() *Response {
+// Response returns an empty response, without buffers. The caller owns it.
+func (p *Pool) Response() *Response {
 	n := len(p.responses)
 	if n == 0 {
 		return &Response{shard: p.shard, pool: p, Response: protocol.Response{DeclaredLength: -1}}

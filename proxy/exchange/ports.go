@@ -71,18 +71,33 @@ type Holder interface {
 type Filter interface {
 	// Request is called once for each request.
 	Request(ex *Exchange) Next
-	// End is called once after Request, when the caller has its response or has gone. A filter
-	// that holds ex forgets it.
+	// End is called once after Request or OutcomeFilter.Failure, when the caller has its response
+	// or has gone. A filter that holds ex forgets it.
 	End(ex *Exchange)
 }
 
-// Next is what a filter wants of a request.
+// OutcomeFilter is a Filter that sees what a request comes to before the caller does, and may
+// replace it. Of several filters, the last one in the list sees it first. What a filter gives by
+// Answer or Refuse is seen by those before it alone.
+type OutcomeFilter interface {
+	Filter
+	// Response returns what the caller gets: res, or a response in its place. It returns nil if
+	// the filter has called Answer or Refuse, or will call one of them, unless End comes first.
+	// It owns a res that it does not return. No attempt is left but those that linger.
+	Response(ex *Exchange, res *Response) *Response
+	// Failure is asked before the caller gets f, also if the service did not admit the request:
+	// then Request was not called. After Hold, the filter calls Answer or Refuse, unless End comes
+	// first.
+	Failure(ex *Exchange, f *fault.Failure) Next
+}
+
+// Next is what a filter wants of a request, or of its failure.
 type Next uint8
 
 const (
-	Continue Next = iota // to the next filter, or to the first attempt
-	Hold                 // the filter calls Resume or Refuse later, unless End comes first
-	Done                 // the filter has called Refuse
+	Continue Next = iota // to the next filter; behind the last one to the first attempt, or to the caller
+	Hold                 // the filter calls Resume, Answer or Refuse later, unless End comes first
+	Done                 // the filter has called Answer or Refuse
 )
 
 // FilterMaker returns the filter of a route on one loop, or nil if the route has none of its kind.

@@ -120,7 +120,59 @@ func (ex *Exchange) Resume() {
 }
 
 // Refuse gives the caller f. A filter calls it, and must not touch ex afterwards.
-func (ex *Exchange) Refuse(f *fault.Failure) { ex.fail(f) }
+func (ex *Exchange) Refuse(f *fault.Failure) {
+	ex.decide(int(ex.filtered) - 1)
+	ex.fail(f)
+}
+
+// Answer gives the caller res, which it owns. A filter calls it, and must not touch ex afterwards.
+// The breaker learns nothing of it.
+func (ex *Exchange) Answer(res *Response) {
+	ex.decide(int(ex.filtered) - 1)
+	ex.judge(fault.VerdictNone)
+	ex.answerWith(nil, res)
+}
+
+// decide begins the outcome, which n filters see: the first ones. Attempts are cancelled.
+func (ex *Exchange) decide(n int) {
+	if ex.decided {
+		return
+	}
+	ex.decided, ex.outer = true, uint8(n)
+	ex.stopTimers()
+	for i := range ex.attempts[:ex.launched] {
+		ex.attempts[i].cancel()
+	}
+}
+
+// passResponse returns what the filters of the route make of res, or nil if one of them has it.
+func (ex *Exchange) passResponse(res *Response) *Response {
+	ex.decide(int(ex.filtered))
+	ex.judge(fault.VerdictOf(res.outcome()))
+	for ex.outer > 0 && res != nil {
+		ex.outer--
+		if f := ex.Route.outcomes[ex.outer]; f != nil {
+			res = f.Response(ex, res)
+		}
+	}
+	return res
+}
+
+// passFailure reports whether a filter of the route answers, or will answer, in place of f.
+func (ex *Exchange) passFailure(f *fault.Failure) bool {
+	if !ex.decided {
+		ex.filtered = uint8(len(ex.Route.filters))
+		ex.decide(len(ex.Route.filters))
+	}
+	ex.judge(f.Verdict())
+	for ex.outer > 0 {
+		ex.outer--
+		if o := ex.Route.outcomes[ex.outer]; o != nil && o.Failure(ex, f) != Continue {
+			return true
+		}
+	}
+	return false
+}
 
 // endFilters ends the filters that have seen the request.
 func (ex *Exchange) endFilters() {

@@ -180,6 +180,17 @@ func (ex *Exchange) waiting() bool {
 	return false
 }
 
+// stopTimers stops those that begin attempts.
+func (ex *Exchange) stopTimers() {
+	ex.shard.Loop.Stop(&ex.hedge)
+	if ex.try.Armed() {
+		ex.shard.Loop.Stop(&ex.try)
+	}
+	if ex.retry.Armed() {
+		ex.shard.Loop.Stop(&ex.retry)
+	}
+}
+
 // onTryTimer ends an attempt that had no response within retry.per_try_timeout, and arms the
 // timer for the next one. A loop that is late first handles what came meanwhile.
 func (ex *Exchange) onTryTimer() {

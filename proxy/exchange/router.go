@@ -96,7 +96,7 @@ func (r *Router) adopt(plan *route.Plan, old []*Route, services map[string]*Serv
 	if made.Service == nil {
 		return made
 	}
-	made.filters = r.Filters(plan, services)
+	made.setFilters(r.Filters(plan, services))
 	if plan.Before >= 0 {
 		made.hedging.Inherit(old[plan.Before].hedging)
 	}

@@ -60,5 +60,6 @@ func (ex *Exchange) Shed() {
 	for i := range ex.attempts[:ex.launched] {
 		ex.attempts[i].abort()
 	}
+	ex.decide(0) // no filter may keep it
 	ex.fail(fault.Shed)
 }
