@@ -71,7 +71,6 @@ func TestCheck(t *testing.T) {
 		{"gnet at home", "proxy/reactor/a.go", `import "github.com/panjf2000/gnet/v2"`, ""},
 		{"gnet elsewhere", "proxy/stream/a.go", `import "github.com/panjf2000/gnet/v2"`, "lives in proxy/reactor"},
 		{"gnet in a test elsewhere", "proxy/sim/a_test.go", `import "github.com/panjf2000/gnet/v2"`, "lives in proxy/reactor"},
-		{"netpoll in the sidecar", "proxy/reactor/a.go", `import "github.com/cloudwego/netpoll"`, "lives in lab"},
 		{"yaml elsewhere", "proxy/admin/a.go", `import "github.com/goccy/go-yaml/ast"`, "lives in proxy/config"},
 		{"cobra elsewhere", "lab/a.go", `import "github.com/spf13/cobra"`, "lives in cmd"},
 		{"prometheus elsewhere", "proxy/a.go", `import "github.com/prometheus/client_golang/prometheus"`, "lives in proxy/admin"},

@@ -306,8 +306,6 @@ type home struct {
 var homes = []home{
 	{"github.com/panjf2000/gnet/", []string{"proxy/reactor/..."},
 		"the engine's traps are handled in one package, and it can be replaced there"},
-	{"github.com/cloudwego/netpoll", []string{"lab/..."},
-		"it is the engine of the lab's replicas and load; the sidecar runs on the reactor"},
 	{"go.etcd.io/etcd/server/", []string{"lab/...", "registry/etcd_test"},
 		"the sidecar carries no etcd server; the lab and the tests of the client do"},
 	{"go.etcd.io/etcd/", []string{"registry/etcd/...", "lab/...", "cmd/remora_test"},

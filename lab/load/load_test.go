@@ -17,18 +17,13 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"go.uber.org/goleak"
 
 	"github.com/remora-proxy/remora/internal/freeport"
 	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/lab/replica"
 )
 
-func TestMain(m *testing.M) {
-	leaktest.Main(m,
-		// netpoll's poller lives as long as the process.
-		goleak.IgnoreAnyFunction("github.com/cloudwego/netpoll.(*defaultPoll).Wait"))
-}
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // testTimeout bounds a run. No result depends on it.
 const testTimeout = time.Minute

@@ -1,16 +1,13 @@
 package replica
 
 import (
-	"context"
 	"fmt"
 
-	"github.com/cloudwego/netpoll"
-
 	"github.com/remora-proxy/remora/lab/dubbo"
+	"github.com/remora-proxy/remora/lab/wire"
 )
 
-// dubboConn is a Dubbo connection. netpoll runs one onDubboRequest of it at a time, but workers
-// write concurrently.
+// dubboConn is a Dubbo connection. One goroutine reads, but workers write concurrently.
 type dubboConn struct {
 	writer
 	service *service
@@ -18,20 +15,18 @@ type dubboConn struct {
 	call    dubbo.Call
 }
 
-func (r *Replica) onDubboConnect(ctx context.Context, nc netpoll.Connection) context.Context {
-	return context.WithValue(ctx, connKey{}, &dubboConn{service: r.service, writer: writer{nc: nc}})
-}
-
-func onDubboRequest(ctx context.Context, nc netpoll.Connection) (err error) {
-	c := ctx.Value(connKey{}).(*dubboConn)
-	if c.in, err = appendInput(c.in, nc); err != nil {
-		return nc.Close()
+// serveDubbo serves a connection until it ends.
+func (s *service) serveDubbo(p peer) {
+	c := &dubboConn{service: s, writer: writer{peer: p}}
+	for open := true; open; {
+		var err error
+		if c.in, err = wire.ReadMore(c.nc, c.in); err != nil {
+			return
+		}
+		var responses []byte
+		responses, open = c.serve()
+		open = c.send(responses) && open
 	}
-	responses, ok := c.serve()
-	if !c.write(responses) || !ok {
-		return nc.Close()
-	}
-	return nil
 }
 
 // serve takes the whole calls in c.in. It returns the responses that need no worker, and
@@ -81,11 +76,11 @@ func (c *dubboConn) work(response []byte) {
 	s := c.service
 	s.work()
 	s.served.Add(1)
-	if !c.nc.IsActive() {
+	if !c.alive() {
 		s.aborted.Add(1)
 	}
 	s.inFlight.Add(-1)
-	if !c.write(response) {
+	if !c.send(response) {
 		c.nc.Close()
 	}
 }

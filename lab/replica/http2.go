@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"github.com/cloudwego/netpoll"
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/remora-proxy/remora/lab/wire"
@@ -22,7 +21,7 @@ type http2Conn struct {
 
 // onPreface makes c one of HTTP/2 if its input begins with the preface. It reports whether c is
 // that, or may become it.
-func (c *conn) onPreface(nc netpoll.Connection) bool {
+func (c *conn) onPreface() bool {
 	if c.http2 != nil || len(c.in) == 0 {
 		return c.http2 != nil
 	}
@@ -32,7 +31,7 @@ func (c *conn) onPreface(nc netpoll.Connection) bool {
 	}
 	if n == len(wire.Preface) {
 		c.in = c.in[n:]
-		h := &http2Conn{service: c.service, writer: writer{nc: nc}, window: wire.FirstWindow, running: map[uint32]struct{}{}}
+		h := &http2Conn{service: c.service, writer: writer{peer: c.peer}, window: wire.FirstWindow, running: map[uint32]struct{}{}}
 		h.out = wire.AppendFrame(h.out, wire.Frame{Type: wire.Settings})
 		h.out = wire.AppendWindow(h.out, 0, wire.MostWindow-wire.FirstWindow)
 		h.answer(wire.FirstTable)
@@ -52,7 +51,8 @@ func (h *http2Conn) answer(table int) {
 }
 
 // onInput serves the frames in c.in. A replica that is frozen does not even acknowledge frames.
-func (h *http2Conn) onInput(c *conn) error {
+// onInput reports whether the connection stays open.
+func (h *http2Conn) onInput(c *conn) bool {
 	if h.service.opts.Mode != Fast {
 		h.service.sleepUntil(h.service.thaw())
 	}
@@ -65,16 +65,13 @@ func (h *http2Conn) onInput(c *conn) error {
 			break
 		}
 		if err != nil {
-			return h.nc.Close()
+			return false
 		}
 		h.onFrame(&f)
 		used += n
 	}
 	c.in = append(c.in[:0], c.in[used:]...)
-	if !h.flush() {
-		return h.nc.Close()
-	}
-	return nil
+	return h.flush()
 }
 
 func (h *http2Conn) onFrame(f *wire.Frame) {
@@ -131,7 +128,7 @@ func (h *http2Conn) work(stream uint32) {
 	s.served.Add(1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, wanted := h.running[stream]; !wanted || !h.nc.IsActive() {
+	if _, wanted := h.running[stream]; !wanted || !h.alive() {
 		s.aborted.Add(1)
 		return
 	}

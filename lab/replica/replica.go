@@ -22,15 +22,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/cloudwego/netpoll"
 )
 
 // Options says how a replica behaves. The zero value of a field means its default, if any.
@@ -64,14 +61,10 @@ type Options struct {
 type Replica struct {
 	service  *service
 	listener net.Listener
-	loop     netpoll.EventLoop
-	stop     chan struct{}  // closed by Close
-	served   chan struct{}  // closed when Serve has returned
-	wg       sync.WaitGroup // the cache's goroutine
+	ctx      context.Context // its end closes all connections
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
 }
-
-// quietNetpoll keeps netpoll from logging each closed connection.
-var quietNetpoll = sync.OnceFunc(func() { netpoll.SetLoggerOutput(io.Discard) })
 
 // Start listens and serves until Close.
 func Start(opts Options) (*Replica, error) {
@@ -83,7 +76,6 @@ func Start(opts Options) (*Replica, error) {
 }
 
 func serve(s *service) (*Replica, error) {
-	quietNetpoll()
 	var lc net.ListenConfig
 	if s.opts.Device != "" {
 		lc.Control = func(_, _ string, c syscall.RawConn) (err error) {
@@ -95,23 +87,37 @@ func serve(s *service) (*Replica, error) {
 	if err != nil {
 		return nil, fmt.Errorf("replica %s: %w", s.opts.Name, err)
 	}
-	r := &Replica{service: s, listener: ln, stop: make(chan struct{}), served: make(chan struct{})}
-	onRequest, onConnect := onHTTPRequest, r.onHTTPConnect
-	if s.opts.Protocol == Dubbo {
-		onRequest, onConnect = onDubboRequest, r.onDubboConnect
-	}
-	if r.loop, err = netpoll.NewEventLoop(onRequest, netpoll.WithOnConnect(onConnect)); err != nil {
-		ln.Close()
-		return nil, fmt.Errorf("replica %s: %w", s.opts.Name, err)
-	}
+	r := &Replica{service: s, listener: ln}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
 	if s.cache != nil {
-		r.wg.Go(func() { s.cache.run(r.stop) })
+		r.wg.Go(func() { s.cache.run(r.ctx.Done()) })
 	}
-	go func() {
-		defer close(r.served)
-		r.loop.Serve(ln)
-	}()
+	r.wg.Go(r.accept)
 	return r, nil
+}
+
+func (r *Replica) accept() {
+	serve := r.service.serveHTTP
+	if r.service.opts.Protocol == Dubbo {
+		serve = r.service.serveDubbo
+	}
+	for {
+		nc, err := r.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // out of descriptors: try again
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		r.wg.Go(func() {
+			defer nc.Close()
+			defer context.AfterFunc(r.ctx, func() { nc.Close() })()
+			if raw, err := nc.(*net.TCPConn).SyscallConn(); err == nil {
+				serve(peer{nc, raw})
+			}
+		})
+	}
 }
 
 func (o Options) withDefaults(now time.Time) (Options, error) {
@@ -159,22 +165,17 @@ func (r *Replica) Addr() string { return r.listener.Addr().String() }
 // Stats returns the counts.
 func (r *Replica) Stats() Stats { return r.service.stats() }
 
-// Close stops listening and closes the connections. Requests in flight may end until ctx is done.
+// Close stops listening and closes the connections. Requests in flight may end until ctx is done;
+// then Close returns its error.
 func (r *Replica) Close(ctx context.Context) error {
-	close(r.stop)
-	// Shutdown does not wait for the workers of Dubbo. It polls too.
+	err := r.listener.Close()
 	for r.service.inFlight.Load() > 0 && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
-	var errs error
-	for {
-		// A Shutdown before the start of Serve does nothing.
-		errs = errors.Join(errs, r.loop.Shutdown(ctx))
-		select {
-		case <-r.served:
-			r.wg.Wait()
-			return errs
-		case <-time.After(time.Millisecond):
-		}
+	r.cancel()
+	if r.service.inFlight.Load() > 0 {
+		return errors.Join(err, ctx.Err())
 	}
+	r.wg.Wait()
+	return err
 }

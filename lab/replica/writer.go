@@ -1,27 +1,23 @@
 package replica
 
-import (
-	"sync"
-
-	"github.com/cloudwego/netpoll"
-)
+import "sync"
 
 // maxUnsent bounds the responses, in bytes, to a client that does not read them.
 const maxUnsent = 64 << 20
 
 // writer is the output of a connection whose workers write concurrently.
 type writer struct {
-	nc netpoll.Connection
+	peer
 
 	mu      sync.Mutex
-	out     []byte // responses that nc does not have yet
+	out     []byte // responses that the peer does not have yet
 	writing bool   // a goroutine writes, and will look at out again
 	sent    []byte // memory of earlier responses
 }
 
-// write sends responses, or leaves them to the goroutine that writes already. It reports
+// send sends responses, or leaves them to the goroutine that writes already. It reports
 // whether the connection is still open, as far as is known.
-func (w *writer) write(responses []byte) bool {
+func (w *writer) send(responses []byte) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.out = append(w.out, responses...)
@@ -39,11 +35,10 @@ func (w *writer) flush() bool {
 		b := w.out
 		w.out = w.sent[:0]
 		w.mu.Unlock()
-		// Unlike nc.Writer, Write may be called while the connection is closed.
-		_, err := w.nc.Write(b)
+		open := w.write(b)
 		w.mu.Lock()
 		w.sent = b
-		if err != nil {
+		if !open {
 			return false
 		}
 	}
