@@ -1,5 +1,5 @@
-// Package child runs the processes of the lab. The output of each goes to a file, and the
-// kernel ends them if the lab is killed.
+// Package child runs the processes of the lab. The output of each goes to a file, or to where
+// the lab's own goes, and the kernel ends them if the lab is killed.
 package child
 
 import (
@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// Process is a child, with its output in a file of the working directory.
+// Process is a child.
 type Process struct {
 	Name string
 	cmd  *exec.Cmd
-	log  string        // path of its output
+	log  string        // path of its output; "" if it is that of this process
 	done chan struct{} // closed once it has ended
 	err  error         // of its end; read after done
 }
@@ -44,6 +44,9 @@ func (p *Process) stop() {
 
 // failure adds the end of p's log to what went wrong.
 func (p *Process) failure(what error) error {
+	if p.log == "" {
+		return what
+	}
 	log, err := os.ReadFile(p.log)
 	if err != nil {
 		log = []byte(err.Error())
@@ -63,23 +66,26 @@ func (p *Process) ended() error {
 
 // Group is processes that are stopped together, in the reverse order of their start.
 type Group struct {
-	Dir   string // for their logs; it exists
+	Dir   string // for their logs; it exists. "" means that they write where this process does.
 	procs []*Process
 }
 
 // Start runs path, with additions to the environment as "NAME=value". The name must be unique
 // among the processes that run in Dir.
 func (g *Group) Start(env []string, name, path string, args ...string) (*Process, error) {
-	p := &Process{Name: name, log: filepath.Join(g.Dir, name+".log"), done: make(chan struct{})}
-	// Append: a process of the same name may have been there before.
-	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
+	p := &Process{Name: name, cmd: exec.Command(path, args...), done: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = os.Stdout, os.Stderr
+	if g.Dir != "" {
+		p.log = filepath.Join(g.Dir, name+".log")
+		// Append: a process of the same name may have been there before.
+		log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+		if err != nil {
+			return nil, fmt.Errorf("start %s: %w", name, err)
+		}
+		defer log.Close()
+		p.cmd.Stdout, p.cmd.Stderr = log, log
 	}
-	defer log.Close()
-	p.cmd = exec.Command(path, args...)
 	p.cmd.Env = append(os.Environ(), env...)
-	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = attr()
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
@@ -118,6 +124,23 @@ func (g *Group) Check() error {
 		}
 	}
 	return nil
+}
+
+// Wait returns nil once ctx ends, or an error once one of the processes has ended.
+func (g *Group) Wait(ctx context.Context) error {
+	ended := make(chan *Process, len(g.procs))
+	for _, p := range g.procs {
+		go func() {
+			<-p.done
+			ended <- p
+		}()
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case p := <-ended:
+		return p.ended()
+	}
 }
 
 // readyTimeout bounds the wait for a process to serve. etcd takes longest.

@@ -48,6 +48,25 @@ func TestProcessEnds(t *testing.T) {
 	}
 }
 
+func TestWait(t *testing.T) {
+	g := &Group{} // without logs
+	defer g.Stop()
+	if _, err := g.Start(nil, "stone", "/bin/sleep", "600"); err != nil {
+		t.Fatal(err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := g.Wait(over); err != nil {
+		t.Error(err)
+	}
+	if _, err := g.Start(nil, "fish", "/bin/sh", "-c", "exit 3"); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Wait(t.Context()); err == nil || err.Error() != "fish: exit status 3" {
+		t.Error(err)
+	}
+}
+
 func TestStop(t *testing.T) {
 	g := &Group{Dir: t.TempDir()}
 	p, err := g.Start(nil, "fish", "/bin/sleep", "600")
