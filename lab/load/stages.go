@@ -34,7 +34,7 @@ type Stage struct {
 	Failed      int64   // all other requests
 	Rate        float64 // good responses per second
 	Ceiling     float64 // of Rate
-	P99         time.Duration
+	P50, P99    time.Duration
 	CPU         []time.Duration // of each sidecar, per good response of all
 }
 
@@ -85,7 +85,7 @@ func (s *Stages) stage(ctx context.Context, o Options, connections int) (Stage, 
 	}
 	stage := Stage{
 		Connections: connections, Failed: r.Counts.Failed(), Good: r.Counts.Requests - r.Counts.Failed(),
-		Ceiling: float64(connections) / s.Delay.Seconds(), P99: r.Quantile(.99),
+		Ceiling: float64(connections) / s.Delay.Seconds(), P50: r.Quantile(.5), P99: r.Quantile(.99),
 	}
 	stage.Rate = float64(stage.Good) / r.Elapsed.Seconds()
 	for i := range before {
@@ -128,7 +128,7 @@ func (s *Stages) cpu(ctx context.Context) (all []time.Duration, err error) {
 
 // Text writes the stages as a Markdown table, and below it the score: the best rate.
 func (s *Stages) Text(w io.Writer, stages []Stage) error {
-	head := []string{"connections", "QPS", "ceiling", "share of ceiling", "p99 ms", "failed"}
+	head := []string{"connections", "QPS", "ceiling", "share of ceiling", "p50 ms", "p99 ms", "failed"}
 	for _, sidecar := range s.Sidecars {
 		head = append(head, sidecar.Name+" CPU µs")
 	}
@@ -140,7 +140,8 @@ func (s *Stages) Text(w io.Writer, stages []Stage) error {
 	for _, stage := range stages {
 		cells := []string{
 			strconv.Itoa(stage.Connections), fmt.Sprintf("%.0f", stage.Rate), fmt.Sprintf("%.0f", stage.Ceiling),
-			fmt.Sprintf("%.1f%%", 100*stage.Rate/stage.Ceiling), fmt.Sprintf("%.1f", ms(stage.P99)), strconv.FormatInt(stage.Failed, 10),
+			fmt.Sprintf("%.1f%%", 100*stage.Rate/stage.Ceiling),
+			fmt.Sprintf("%.1f", ms(stage.P50)), fmt.Sprintf("%.1f", ms(stage.P99)), strconv.FormatInt(stage.Failed, 10),
 		}
 		sum := time.Duration(0)
 		for _, d := range stage.CPU {

@@ -49,7 +49,7 @@ func TestStages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, s := range stages {
-		if s.Connections != []int{1, 4}[i] || s.Good == 0 || s.Failed == 0 || s.Failed > s.Good || s.Rate <= 0 || s.P99 <= 0 ||
+		if s.Connections != []int{1, 4}[i] || s.Good == 0 || s.Failed == 0 || s.Failed > s.Good || s.Rate <= 0 || s.P50 <= 0 || s.P99 < s.P50 ||
 			s.Ceiling != float64(s.Connections) || len(s.CPU) != 1 || s.CPU[0] != 3*time.Millisecond/time.Duration(s.Good) {
 			t.Errorf("stage %d: %+v", i, s)
 		}
@@ -59,13 +59,13 @@ func TestStages(t *testing.T) {
 func TestStagesText(t *testing.T) {
 	s := Stages{Sidecars: []Sidecar{{"consumer", ""}, {"small", ""}}}
 	stages := []Stage{
-		{Connections: 128, Good: 149_000, Rate: 2483.3, Ceiling: 2560, P99: 51_500 * time.Microsecond, CPU: []time.Duration{20_500, 3_200}},
-		{Connections: 512, Failed: 3, Rate: 9700, Ceiling: 10_240, P99: 60 * time.Millisecond, CPU: []time.Duration{19_000, 2_900}},
+		{Connections: 128, Good: 149_000, Rate: 2483.3, Ceiling: 2560, P50: 50_200 * time.Microsecond, P99: 51_500 * time.Microsecond, CPU: []time.Duration{20_500, 3_200}},
+		{Connections: 512, Failed: 3, Rate: 9700, Ceiling: 10_240, P50: 52 * time.Millisecond, P99: 60 * time.Millisecond, CPU: []time.Duration{19_000, 2_900}},
 	}
-	const want = "| connections | QPS | ceiling | share of ceiling | p99 ms | failed | consumer CPU µs | small CPU µs | together |\n" +
-		"|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n" +
-		"| 128 | 2483 | 2560 | 97.0% | 51.5 | 0 | 20.5 | 3.2 | 23.7 |\n" +
-		"| 512 | 9700 | 10240 | 94.7% | 60.0 | 3 | 19.0 | 2.9 | 21.9 |\n" +
+	const want = "| connections | QPS | ceiling | share of ceiling | p50 ms | p99 ms | failed | consumer CPU µs | small CPU µs | together |\n" +
+		"|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n" +
+		"| 128 | 2483 | 2560 | 97.0% | 50.2 | 51.5 | 0 | 20.5 | 3.2 | 23.7 |\n" +
+		"| 512 | 9700 | 10240 | 94.7% | 52.0 | 60.0 | 3 | 19.0 | 2.9 | 21.9 |\n" +
 		"\nscore: 9700\n"
 	var out strings.Builder
 	if err := s.Text(&out, stages); err != nil || out.String() != want {
