@@ -19,10 +19,10 @@ check() {
 for file in docker/compose.yaml docker/compose.contest.yaml; do
 	check "${compose[@]}" -f "$file" config -q
 done
-for env in docker/*.env; do
-	check "${compose[@]}" --env-file "$env" -f docker/compose.contest.yaml config -q
+for quotas in docker/compose.contest.*.yaml; do
+	check "${compose[@]}" -f docker/compose.contest.yaml -f "$quotas" config -q
 done
-export NODE=node ADMIN_TOKEN=token
+export NODE=node ADMIN_TOKEN=token POLICY=least_pending WEIGHT=1
 for file in docker/config/*.yaml; do
 	check go run ./cmd/remora check -c "$file"
 done
