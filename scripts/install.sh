@@ -27,7 +27,7 @@ packages=(
 	python3-tornado python3-uvicorn               # differential
 )
 if [[ ${1:-} == --all ]]; then
-	packages+=(docker-compose) # compose-check
+	packages+=(docker.io docker-compose) # compose-check, contest
 	if ! command -v npm >/dev/null; then packages+=(npm); fi # http-proxy
 fi
 

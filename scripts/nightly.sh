@@ -40,6 +40,12 @@ suite "${privileged[@]}" scripts/intercept-test.sh
 suite "${privileged[@]}" scripts/chaos.sh
 suite scripts/soak.sh "${SOAK:-30m}"
 suite scripts/build.sh --lab --check
+if "${privileged[@]}" scripts/engine.sh true; then
+	suite "${privileged[@]}" scripts/engine.sh scripts/contest.sh --short
+	suite "${privileged[@]}" scripts/engine.sh docker-compose -p feature -f docker/compose.yaml up --build --exit-code-from api
+else
+	echo 'left out: both compose files'
+fi
 suite "${privileged[@]}" scripts/packages.sh
 suite scripts/kubernetes.sh
 suite scripts/pgo.sh --check
