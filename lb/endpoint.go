@@ -40,13 +40,11 @@ type Endpoint struct {
 
 	Ext any // the caller's: the upstream of this address
 
-	weight  float64       // effective weight of picks: Weight times ramp and share
-	success float64       // discount of its record; 1 if that has no bad attempt
-	avoided bool          // unhealthy or ejected, while the set does not panic
-	process *atomic.Int32 // see CountIn
-	set     *Set          // nil once removed
-	pending int
-	streams int           // open streams: load without a pending response
+	weight  float64 // effective weight of picks: Weight times ramp and share
+	success float64 // discount of its record; 1 if that has no bad attempt
+	avoided bool    // unhealthy or ejected, while the set does not panic
+	set     *Set    // nil once removed
+	inFlight
 	started time.Duration // when the last attempt was handed to it
 	// quietSince is the last response, or the start of the oldest pending attempt if the
 	// endpoint was idle before.
@@ -63,6 +61,24 @@ type Endpoint struct {
 
 	rampState
 	health
+}
+
+// inFlight is this loop's work at the endpoint, and where else it counts.
+type inFlight struct {
+	pending int
+	streams int           // open streams: load without a pending response
+	process *atomic.Int32 // see CountIn
+	ring    *ring         // that the endpoint is on; nil without a keyed policy
+}
+
+// add changes the totals that the work counts in.
+func (f *inFlight) add(n int) {
+	if f.process != nil {
+		f.process.Add(int32(n))
+	}
+	if f.ring != nil {
+		f.ring.load += n
+	}
 }
 
 type reportState struct {
@@ -115,9 +131,7 @@ func (e *Endpoint) Started(now time.Duration) (found Level) {
 	}
 	e.usualLoad += (load - e.usualLoad) / float64(e.attempts)
 	e.pending++
-	if e.process != nil {
-		e.process.Add(1)
-	}
+	e.add(1)
 	e.started = now
 	return levelOf(load)
 }
@@ -167,9 +181,7 @@ func (e *Endpoint) end() {
 		panic("lb: an attempt ended that was not started")
 	}
 	e.pending--
-	if e.process != nil {
-		e.process.Add(-1)
-	}
+	e.add(-1)
 }
 
 // CountBatch counts n attempts as batch, which must be pending, or with a negative n no longer.
@@ -200,9 +212,7 @@ func (e *Endpoint) Closed() {
 
 func (e *Endpoint) stream(n int) {
 	e.streams += n
-	if e.process != nil {
-		e.process.Add(int32(n))
-	}
+	e.add(n)
 }
 
 // Streams returns the number of this loop's streams at the endpoint.

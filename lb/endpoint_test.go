@@ -176,7 +176,7 @@ func TestProcessCount(t *testing.T) {
 	rnd := rand.NewPCG(1, 1)
 	there.At(0).Started(0)
 	for range 20 {
-		if e := here.Pick(0, rnd, nil); e.Addr != "b" {
+		if e := here.Pick(Query{Now: 0, Rand: rnd}); e.Addr != "b" {
 			t.Fatal("picked the endpoint with an attempt of another loop")
 		}
 	}
@@ -203,7 +203,7 @@ func TestStreams(t *testing.T) {
 	}
 	rnd := rand.NewPCG(1, 2)
 	for range 20 {
-		if got := s.Pick(0, rnd, nil); got.Addr != "b" {
+		if got := s.Pick(Query{Now: 0, Rand: rnd}); got.Addr != "b" {
 			t.Fatalf("picked %s, which has three streams", got.Addr)
 		}
 	}

@@ -22,7 +22,7 @@ func TestFailureShare(t *testing.T) {
 				for queue.Len() > busy {
 					queue.Next()
 				}
-				e := s.Pick(queue.Now, rnd, nil)
+				e := s.Pick(Query{Now: queue.Now, Rand: rnd})
 				if e == bad && i >= 1000 {
 					picked++
 				}
@@ -58,7 +58,7 @@ func TestFailureShareIdle(t *testing.T) {
 		picks := func(works bool) (ofFirst int) { // of 3000
 			for range 3000 {
 				now += ms
-				e := s.Pick(now, rnd, nil)
+				e := s.Pick(Query{Now: now, Rand: rnd})
 				e.Started(now)
 				latency := 2 * ms
 				if e == s.At(0) {
@@ -76,7 +76,7 @@ func TestFailureShareIdle(t *testing.T) {
 			t.Errorf("%T: %d of 3000 picks go to a failing endpoint", p, n)
 		}
 		now += 2 * recordHalf
-		s.Pick(now, rnd, nil)
+		s.Pick(Query{Now: now, Rand: rnd})
 		now += recordHalf
 		if n := picks(true); n < 600 {
 			t.Errorf("%T: %d of 3000 picks go to the recovered endpoint", p, n)

@@ -8,6 +8,8 @@ type group struct {
 	sums      []float64 // running sums of their weights
 	even      bool      // all have the same weight
 	turns     turns
+	ring      *ring   // nil without a keyed policy, and if no pick chooses from the group
+	usable    float64 // sum of the weights of endpoints that are not avoided
 }
 
 func newGroup(endpoints []*Endpoint) group {
@@ -25,6 +27,16 @@ func (g *group) weigh() {
 		sum += e.weight
 		g.even = g.even && e.weight == g.endpoints[0].weight
 		g.sums[i] = sum
+	}
+}
+
+// weighUsable follows a change of weights, or of which endpoints are avoided.
+func (g *group) weighUsable() {
+	g.usable = 0
+	for _, e := range g.endpoints {
+		if !e.avoided {
+			g.usable += e.weight
+		}
 	}
 }
 

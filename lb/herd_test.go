@@ -163,7 +163,7 @@ func (h *herd) arrive() {
 // send sends a request of a random loop.
 func (h *herd) send() {
 	set := &h.sets[h.rnd.IntN(h.loops)]
-	e := set.Pick(h.Now, h.rnd, nil)
+	e := set.Pick(lb.Query{Now: h.Now, Rand: h.rnd})
 	found := e.Started(h.Now)
 	r := e.Ext.(int)
 	h.picked[r]++

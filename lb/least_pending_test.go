@@ -34,7 +34,7 @@ func TestLeastPendingLightEndpoint(t *testing.T) {
 				out[j].Answered(now, ms)
 				out[j], out = out[last], out[:last]
 			}
-			e := s.Pick(now, rnd, nil)
+			e := s.Pick(Query{Now: now, Rand: rnd})
 			e.Started(now)
 			out = append(out, e)
 			got[e] += 1. / picks

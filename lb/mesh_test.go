@@ -145,7 +145,7 @@ func (m *mesh) arrive() {
 	if m.pickAny != nil {
 		e = m.pickAny(m)
 	} else {
-		e = m.set.Pick(m.Now, m.rnd, nil)
+		e = m.set.Pick(lb.Query{Now: m.Now, Rand: m.rnd})
 	}
 	r.attempt(e, false)
 	if m.hedge.Mode == hedge.On {
@@ -162,7 +162,7 @@ func (r *request) late() {
 	silent := m.route.Estimator.SilentAfter(m.Now, &m.hedge)
 	q := hedge.Question{Idempotent: true, Left: math.MaxInt64, Endpoints: m.set.Len(), Stuck: r.stuck(silent)}
 	q.Heard, q.Silent = m.set.Silence(m.Now, silent, &m.census)
-	e := m.set.PickHedge(m.Now, m.rnd, r.tried, q.Stuck)
+	e := m.set.PickHedge(lb.Query{Now: m.Now, Rand: m.rnd, Tried: r.tried}, q.Stuck)
 	if e != nil {
 		q.Untried = 1
 	}

@@ -242,6 +242,9 @@ func (s *Set) updateAvoided() {
 	for _, e := range s.all.endpoints {
 		e.avoided = (e.Unhealthy || e.ejected) && !s.panics
 	}
+	for _, g := range s.groups() {
+		g.weighUsable()
+	}
 }
 
 // review expires old records, so that an endpoint avoided for its failures is picked again

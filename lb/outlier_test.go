@@ -118,7 +118,7 @@ func TestEjectionReturns(t *testing.T) {
 	for i := 1; i < 3; i++ { // an idle endpoint would be picked at once
 		s.At(i).Started(0)
 	}
-	picked := func(now time.Duration) bool { return s.Pick(now, rnd, nil) == e }
+	picked := func(now time.Duration) bool { return s.Pick(Query{Now: now, Rand: rnd}) == e }
 	now, term := time.Duration(0), sec
 	e.judgeMany(now, 5, false)
 	for round := range 9 {
@@ -134,7 +134,7 @@ func TestEjectionReturns(t *testing.T) {
 		if picked(now + term - 1) {
 			t.Fatalf("round %d: a second request while the probe is in flight", round)
 		}
-		if s.PickHedge(now, rnd, nil, false) == e {
+		if s.PickHedge(Query{Now: now, Rand: rnd}, false) == e {
 			t.Fatal("a hedge to an ejected endpoint")
 		}
 		now += term / 2
@@ -227,7 +227,7 @@ func TestPanic(t *testing.T) {
 	reached := func() int {
 		got := map[*Endpoint]bool{}
 		for range 400 {
-			got[s.Pick(0, rnd, nil)] = true
+			got[s.Pick(Query{Now: 0, Rand: rnd})] = true
 		}
 		return len(got)
 	}
@@ -274,7 +274,7 @@ func TestRetune(t *testing.T) {
 			got := map[*Endpoint]bool{}
 			rnd := rand.NewPCG(1, 2)
 			for range 1000 {
-				got[s.Pick(0, rnd, nil)] = true
+				got[s.Pick(Query{Now: 0, Rand: rnd})] = true
 			}
 			want := 10 - c.out
 			if c.panics {
@@ -316,7 +316,7 @@ func TestLatencyEjection(t *testing.T) {
 					e.Answered(sec, latency)
 				}
 			}
-			s.Pick(2*sec, rand.NewPCG(1, 2), nil)
+			s.Pick(Query{Now: 2 * sec, Rand: rand.NewPCG(1, 2)})
 			if got := int(s.Ejections[ByLatency]); got != c.want || s.ejected != c.want {
 				t.Errorf("%d were ejected, want %d", got, c.want)
 			}
@@ -346,7 +346,7 @@ func TestFreezeNoLatencyEjection(t *testing.T) {
 			}
 			s.At(j).Answered(now, latency)
 		}
-		s.Pick(now, rnd, nil)
+		s.Pick(Query{Now: now, Rand: rnd})
 	}
 	if s.Ejections[ByLatency] != 0 {
 		t.Errorf("counted %v", s.Ejections)

@@ -6,4 +6,5 @@ var Policies = map[string]Policy{
 	"weighted_round_robin": WeightedRoundRobin{},
 	"peak_ewma":            PeakEWMA{},
 	"random":               Random{},
+	"consistent_hash":      ConsistentHash{},
 }

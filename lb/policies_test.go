@@ -36,7 +36,7 @@ func TestPoliciesByWeight(t *testing.T) {
 				got := map[*Endpoint]int{}
 				rnd := rand.NewPCG(1, 2)
 				for range picks {
-					got[s.Pick(0, rnd, nil)]++
+					got[s.Pick(Query{Now: 0, Rand: rnd})]++
 				}
 				for _, e := range s.all.endpoints {
 					want := float64(picks) * e.Weight / s.all.sums[n-1]
@@ -69,25 +69,25 @@ func TestPoliciesEligibility(t *testing.T) {
 				ejected.Judge(0, false)
 				tried := slices.Clone(s.all.endpoints[4:])
 				for range 200 {
-					if e := s.Pick(10*ms, rnd, tried); e != good {
+					if e := s.Pick(Query{Now: 10 * ms, Rand: rnd, Tried: tried}); e != good {
 						t.Fatalf("picked %s", e.Addr)
 					}
-					if e := s.PickHedge(10*ms, rnd, tried, false); e != good {
+					if e := s.PickHedge(Query{Now: 10 * ms, Rand: rnd, Tried: tried}, false); e != good {
 						t.Fatalf("picked %s for a hedge", e.Addr)
 					}
 				}
 				tried = append(tried, good)
-				if e := s.PickHedge(10*ms, rnd, tried, false); e != nil {
+				if e := s.PickHedge(Query{Now: 10 * ms, Rand: rnd, Tried: tried}, false); e != nil {
 					t.Errorf("a hedge to %s", e.Addr)
 				}
-				if e := s.Pick(10*ms, rnd, tried); e != stalled {
+				if e := s.Pick(Query{Now: 10 * ms, Rand: rnd, Tried: tried}); e != stalled {
 					t.Errorf("picked %s before the stalled one", e.Addr)
 				}
 				tried = append(tried, stalled)
-				if e := s.Pick(10*ms, rnd, tried); e != unhealthy && e != ejected {
+				if e := s.Pick(Query{Now: 10 * ms, Rand: rnd, Tried: tried}); e != unhealthy && e != ejected {
 					t.Errorf("picked %v as a last resort", e)
 				}
-				if e := s.Pick(10*ms, rnd, append(tried, unhealthy, ejected)); e != nil {
+				if e := s.Pick(Query{Now: 10 * ms, Rand: rnd, Tried: append(tried, unhealthy, ejected)}); e != nil {
 					t.Errorf("picked %s, although all were tried", e.Addr)
 				}
 			})
@@ -111,11 +111,11 @@ func TestPolicyAllocations(t *testing.T) {
 		s.Update(targets)
 		rnd := rand.NewPCG(1, 2)
 		var now time.Duration
-		s.Pick(now, rnd, nil)
+		s.Pick(Query{Now: now, Rand: rnd})
 		requests := 0
 		allocs := testing.AllocsPerRun(5000, func() {
 			now += ms
-			e := s.Pick(now, rnd, nil)
+			e := s.Pick(Query{Now: now, Rand: rnd})
 			e.Started(now)
 			requests++
 			e.Judge(now, requests%5 == 0)
@@ -132,7 +132,7 @@ func sequence(s *Set, n int) string {
 	var b strings.Builder
 	rnd := rand.NewPCG(3, 4)
 	for range n {
-		b.WriteString(s.Pick(0, rnd, nil).Addr)
+		b.WriteString(s.Pick(Query{Now: 0, Rand: rnd}).Addr)
 	}
 	return b.String()
 }
@@ -173,7 +173,7 @@ func TestRoundRobinStart(t *testing.T) {
 	for seed := range uint64(3000) {
 		s := Set{Policy: WeightedRoundRobin{}}
 		s.Update(numbered(3, even))
-		first[s.Pick(0, rand.NewPCG(seed, 1), nil).Addr]++
+		first[s.Pick(Query{Now: 0, Rand: rand.NewPCG(seed, 1)}).Addr]++
 	}
 	for addr, n := range first {
 		if n < 800 || n > 1200 {
@@ -209,7 +209,7 @@ func TestPeakEWMA(t *testing.T) {
 	}
 	pick := func(now time.Duration, want *Endpoint, why string) {
 		t.Helper()
-		if e := s.Pick(now, rnd, nil); e != want {
+		if e := s.Pick(Query{Now: now, Rand: rnd}); e != want {
 			t.Errorf("%s: picked %s", why, e.Addr)
 		}
 	}
@@ -254,7 +254,7 @@ func BenchmarkPolicies(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					now += time.Microsecond
-					e := s.Pick(now, rnd, nil)
+					e := s.Pick(Query{Now: now, Rand: rnd})
 					e.Started(now)
 					e.Judge(now, true)
 					e.Answered(now, ms)
@@ -272,7 +272,7 @@ func TestGreatWeights(t *testing.T) {
 		s := Set{Policy: p}
 		s.Update([]Target{{Addr: "a"}, {Addr: "b"}})
 		rnd := rand.NewPCG(1, 2)
-		s.Pick(0, rnd, nil)
+		s.Pick(Query{Now: 0, Rand: rnd})
 		s.virtual += 1e14
 		for i := range s.Len() {
 			s.At(i).turn += 1e14
@@ -280,7 +280,7 @@ func TestGreatWeights(t *testing.T) {
 		s.Update([]Target{{Addr: "a", Weight: 65535}, {Addr: "b", Weight: 13107}})
 		heavy := 0
 		for range 6000 {
-			if s.Pick(0, rnd, nil).Addr == "a" {
+			if s.Pick(Query{Now: 0, Rand: rnd}).Addr == "a" {
 				heavy++
 			}
 		}

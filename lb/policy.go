@@ -22,14 +22,19 @@ const (
 	lastResort                  // a primary or retry; all others are unhealthy or ejected
 )
 
+// Query is what a pick is asked for.
+type Query struct {
+	Now   time.Duration
+	Rand  Rand
+	Key   uint64      // hash of the request's key; only a policy that is Keyed reads it
+	Tried []*Endpoint // the caller's; a nil one is skipped
+}
+
 // View is one pick's view of a Set.
 type View struct {
-	Now  time.Duration
-	Rand Rand
-
+	Query
 	set     *Set
 	group   *group
-	tried   []*Endpoint
 	purpose purpose
 }
 
@@ -39,7 +44,7 @@ func (v *View) Len() int { return len(v.group.endpoints) }
 // wasTried compares addresses. An endpoint that left the registry and came back during a
 // request is another Endpoint, but still the replica that has the request.
 func (v *View) wasTried(e *Endpoint) bool {
-	for _, t := range v.tried {
+	for _, t := range v.Tried {
 		if t != nil && t.Addr == e.Addr {
 			return true
 		}
@@ -71,7 +76,7 @@ func (v *View) despiteAvoided(e *Endpoint) bool {
 // mayProbe reports whether e is ejected and due for a probe. A retry is never a probe: if many
 // endpoints are ejected at once, a request could spend all its attempts on them.
 func (v *View) mayProbe(e *Endpoint) bool {
-	return v.purpose == forPrimary && len(v.tried) == 0 && e.probeDue(v.Now)
+	return v.purpose == forPrimary && len(v.Tried) == 0 && e.probeDue(v.Now)
 }
 
 // Draw returns a random endpoint, eligible or not, by weight. The view must not be empty.

@@ -28,7 +28,7 @@ func probeInTime(t *testing.T, p Policy, n int) {
 	bad.judgeMany(2*ms, 5, false)
 	probed := 0
 	for now := 2 * ms; now < 3*sec/2; now += 2 * ms {
-		e := s.Pick(now, rnd, nil)
+		e := s.Pick(Query{Now: now, Rand: rnd})
 		e.Started(now)
 		if e == bad {
 			if probed++; now < sec {
@@ -60,7 +60,7 @@ func TestProbeNotRetried(t *testing.T) {
 			for range n {
 				var tried []*Endpoint
 				for range 3 {
-					e := s.Pick(2*sec, rnd, tried)
+					e := s.Pick(Query{Now: 2 * sec, Rand: rnd, Tried: tried})
 					e.Started(2 * sec)
 					if _, ejected := e.Ejected(); ejected && len(tried) > 0 {
 						t.Errorf("%T of %d: attempt %d goes to an ejected endpoint", p, n, len(tried)+1)

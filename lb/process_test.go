@@ -30,7 +30,7 @@ func TestPickConcurrentCounts(t *testing.T) {
 	}()
 	rnd := rand.NewPCG(1, 1)
 	for range 2_000_000 {
-		if s.Pick(0, rnd, nil) == nil {
+		if s.Pick(Query{Now: 0, Rand: rnd}) == nil {
 			t.Error("no pick among three usable endpoints")
 			break
 		}

@@ -71,7 +71,7 @@ func TestReportExpiry(t *testing.T) {
 	s, e := one(t)
 	e.Report(0, Load{Pending: 8}, 0)
 	for _, at := range []time.Duration{0, reportLife - 1, reportLife - 1 + loadFade} {
-		s.Pick(at, rand.NewPCG(1, 1), nil)
+		s.Pick(Query{Now: at, Rand: rand.NewPCG(1, 1)})
 	}
 	if s.reports != 0 || e.score(2*reportLife) != 0 {
 		t.Error("a report counts after reportLife")
@@ -117,7 +117,7 @@ func TestReportSums(t *testing.T) {
 			s.Update(targets)
 		case s.Len() > 0:
 			s.At(rnd.IntN(s.Len())).Report(now, Load{Pending: rnd.IntN(50)}, rnd.IntN(10))
-			s.Pick(now, rnd, nil)
+			s.Pick(Query{Now: now, Rand: rnd})
 		}
 		reports, sum := 0, 0.0
 		for _, e := range s.all.endpoints {
@@ -210,7 +210,7 @@ func TestUtilized(t *testing.T) {
 		added[1].Utilized(0, c.b.rate, c.b.utilization)
 		got, rnd := map[*Endpoint]int{}, rand.NewPCG(1, 1)
 		for range 60 {
-			got[s.Pick(max(c.at, reviewEvery), rnd, nil)]++
+			got[s.Pick(Query{Now: max(c.at, reviewEvery), Rand: rnd})]++
 		}
 		for i, e := range added {
 			if n := got[e]; n < c.want[i]-1 || n > c.want[i]+1 {

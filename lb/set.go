@@ -32,6 +32,10 @@ type Stall struct {
 type Set struct {
 	Policy Policy // nil means LeastPending
 
+	// Balance bounds the load of an endpoint under ConsistentHash, as a multiple of the mean. 0
+	// means no bound.
+	Balance float64
+
 	// Zone is the zone of this process: picks stay there as long as the load allows. "" means
 	// that zones are ignored.
 	Zone string
@@ -100,6 +104,7 @@ func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
 		}
 		if w := usableWeight(t.Weight); w != e.Weight {
 			e.forget() // the report is per the old weight
+			e.leaveRing()
 			e.Weight = w
 		}
 		e.Host, e.Zone, e.Unhealthy = t.Host, t.Zone, t.Unhealthy
@@ -109,6 +114,7 @@ func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
 	for _, e := range s.all.endpoints {
 		if next[e.Addr] == nil {
 			e.forget()
+			e.leaveRing()
 			e.set = nil
 			removed = append(removed, e)
 		}
@@ -116,6 +122,7 @@ func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
 	s.all, s.byAddr = newGroup(list), next
 	s.measured = make([]measured, 0, len(list))
 	s.splitZones()
+	s.makeRings()
 	s.startSlowly(added...)
 	s.weigh()
 	s.keepEjected()
@@ -123,8 +130,10 @@ func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
 	return added, removed
 }
 
-// Retune applies changed settings: which endpoints are ejected, and whether the set panics.
+// Retune applies changed settings: which endpoints are ejected, whether the set panics, and
+// whether it needs rings.
 func (s *Set) Retune() {
+	s.makeRings()
 	s.keepEjected()
 	s.updateAvoided()
 }
@@ -156,14 +165,14 @@ func (s *Set) Stalled(now time.Duration, e *Endpoint) bool {
 // Panics reports whether so many endpoints are unhealthy or ejected that none counts as such.
 func (s *Set) Panics() bool { return s.panics }
 
-// Pick returns the endpoint for a primary attempt or a retry, or nil if all are in tried. It
-// never returns one in tried; to try an endpoint again, leave it out of tried. A stalled
+// Pick returns the endpoint for a primary attempt or a retry, or nil if all were tried. It
+// never returns one of those; to try an endpoint again, leave it out of Tried. A stalled
 // endpoint is returned only as a probe, or if all others are unhealthy or ejected; those come
 // last. Pick counts nothing: the caller must call Started when it hands the attempt over.
-func (s *Set) Pick(now time.Duration, rnd Rand, tried []*Endpoint) *Endpoint {
-	s.refresh(now)
+func (s *Set) Pick(q Query) *Endpoint {
+	s.refresh(q.Now)
 	for _, p := range [...]purpose{forPrimary, despiteStall, lastResort} {
-		if e := s.pickNear(now, rnd, tried, p); e != nil {
+		if e := s.pickNear(q, p); e != nil {
 			return e
 		}
 	}
@@ -171,16 +180,19 @@ func (s *Set) Pick(now time.Duration, rnd Rand, tried []*Endpoint) *Endpoint {
 }
 
 // PickHedge returns the endpoint for a hedge, or nil: the one with the least pending, whatever
-// the policy and the zone, but none in tried, stalled, unhealthy or ejected, and only one with
-// spare capacity. stuck says that the request would wait for long without: then one request may
-// wait before the hedge.
-func (s *Set) PickHedge(now time.Duration, rnd Rand, tried []*Endpoint, stuck bool) *Endpoint {
-	s.refresh(now)
+// the policy and the zone, but none that was tried, is stalled, unhealthy or ejected, and only one
+// with spare capacity. A policy that is Keyed picks the next of the key. stuck says that the request
+// would wait for long without: then one request may wait before the hedge.
+func (s *Set) PickHedge(q Query, stuck bool) *Endpoint {
+	s.refresh(q.Now)
 	p := forHedge
 	if stuck {
 		p = forStuck
 	}
-	return s.choose(LeastPending{}, &s.all, now, rnd, tried, p)
+	if Keyed(s.Policy) {
+		return s.pickNear(q, p)
+	}
+	return s.choose(LeastPending{}, &s.all, q, p)
 }
 
 func (s *Set) refresh(now time.Duration) {
@@ -196,12 +208,12 @@ func (s *Set) policy() Policy {
 	return s.Policy
 }
 
-func (s *Set) choose(by Policy, g *group, now time.Duration, rnd Rand, tried []*Endpoint, p purpose) *Endpoint {
+func (s *Set) choose(by Policy, g *group, q Query, p purpose) *Endpoint {
 	if len(g.endpoints) == 0 {
 		return nil
 	}
-	s.view = View{Now: now, Rand: rnd, set: s, group: g, tried: tried, purpose: p}
+	s.view = View{Query: q, set: s, group: g, purpose: p}
 	e := by.Choose(&s.view)
-	s.view = View{} // releases tried, which the caller owns
+	s.view = View{} // releases Tried, which the caller owns
 	return e
 }

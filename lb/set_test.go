@@ -56,7 +56,7 @@ func TestUpdate(t *testing.T) {
 	if added != nil || len(removed) != 2 || s.Len() != 0 {
 		t.Errorf("emptied: added %v, removed %v", addrs(added), addrs(removed))
 	}
-	if s.Pick(0, rand.NewPCG(1, 1), nil) != nil || s.PickHedge(0, rand.NewPCG(1, 1), nil, false) != nil {
+	if s.Pick(Query{Now: 0, Rand: rand.NewPCG(1, 1)}) != nil || s.PickHedge(Query{Now: 0, Rand: rand.NewPCG(1, 1)}, false) != nil {
 		t.Error("picked from an empty set")
 	}
 }
@@ -106,12 +106,12 @@ func TestPickProperties(t *testing.T) {
 			}
 			tried = tried[:0]
 			for len(tried) < n {
-				if h := s.PickHedge(now, rnd, tried, false); h != nil {
+				if h := s.PickHedge(Query{Now: now, Rand: rnd, Tried: tried}, false); h != nil {
 					if slices.Contains(tried, h) || s.Stalled(now, h) || !h.Spare(now) {
 						t.Fatalf("a hedge to %s: tried, stalled or without spare capacity", h.Addr)
 					}
 				}
-				e := s.Pick(now, rnd, tried)
+				e := s.Pick(Query{Now: now, Rand: rnd, Tried: tried})
 				if e == nil || slices.Contains(tried, e) {
 					t.Fatalf("%d of %d tried, and the pick was %v", len(tried), n, e)
 				}
@@ -120,7 +120,7 @@ func TestPickProperties(t *testing.T) {
 					break
 				}
 			}
-			if len(tried) == n && (s.Pick(now, rnd, tried) != nil || s.PickHedge(now, rnd, tried, false) != nil) {
+			if len(tried) == n && (s.Pick(Query{Now: now, Rand: rnd, Tried: tried}) != nil || s.PickHedge(Query{Now: now, Rand: rnd, Tried: tried}, false) != nil) {
 				t.Fatal("all were tried, and there was a pick")
 			}
 			tried[0].Started(now)
@@ -140,11 +140,11 @@ func TestFairness(t *testing.T) {
 		idle := map[*Endpoint]int{}
 		const picks = 60000
 		for range picks {
-			idle[s.Pick(0, rnd, nil)]++
+			idle[s.Pick(Query{Now: 0, Rand: rnd})]++
 		}
 		held := 300 * n
 		for range held {
-			s.Pick(0, rnd, nil).Started(0)
+			s.Pick(Query{Now: 0, Rand: rnd}).Started(0)
 		}
 		for i := range n {
 			e := s.At(i)
@@ -162,7 +162,7 @@ func TestFairness(t *testing.T) {
 func TestDrawByWeight(t *testing.T) {
 	var s Set
 	s.Update(numbered(4, func(i int) float64 { return float64(1 + i) }))
-	v := View{Rand: rand.NewPCG(1, 2), set: &s, group: &s.all}
+	v := View{Query: Query{Rand: rand.NewPCG(1, 2)}, set: &s, group: &s.all}
 	const draws = 100000
 	got := map[*Endpoint]int{}
 	for range draws {
@@ -204,7 +204,7 @@ func TestPickOrder(t *testing.T) {
 				c.do(s.At(0), s.At(1))
 				got := [2]bool{}
 				for range 50 {
-					e := s.Pick(10*ms, rnd, s.all.endpoints[2:])
+					e := s.Pick(Query{Now: 10 * ms, Rand: rnd, Tried: s.all.endpoints[2:]})
 					got[slices.Index(s.all.endpoints, e)] = true
 				}
 				want := [2]bool{c.want[0] == 'a', c.want[len(c.want)-1] == 'b'}
@@ -225,10 +225,10 @@ func TestPickTriedAgainAdded(t *testing.T) {
 	s.Update([]Target{{Addr: "a"}, {Addr: "b"}})
 	rnd := rand.NewPCG(1, 1)
 	for range 20 {
-		if e := s.Pick(0, rnd, tried); e.Addr != "b" {
+		if e := s.Pick(Query{Now: 0, Rand: rnd, Tried: tried}); e.Addr != "b" {
 			t.Fatalf("picked %s for a retry", e.Addr)
 		}
-		if e := s.PickHedge(0, rnd, tried, false); e.Addr != "b" {
+		if e := s.PickHedge(Query{Now: 0, Rand: rnd, Tried: tried}, false); e.Addr != "b" {
 			t.Fatalf("picked %s for a hedge", e.Addr)
 		}
 	}
@@ -247,33 +247,33 @@ func TestPickAvoidsStalled(t *testing.T) {
 	}
 	b.Started(0)
 	b.Answered(4*ms, 4*ms)
-	if e := s.Pick(4*ms, rnd, nil); e != a {
+	if e := s.Pick(Query{Now: 4 * ms, Rand: rnd}); e != a {
 		t.Error("not stalled yet, a has the least pending")
 	}
-	if e := s.Pick(5*ms, rnd, nil); e != a {
+	if e := s.Pick(Query{Now: 5 * ms, Rand: rnd}); e != a {
 		t.Error("stalled, but due for a probe")
 	}
 	a.Started(5 * ms) // the probe
 	b.Started(5 * ms)
-	if e := s.Pick(7*ms, rnd, nil); e != b {
+	if e := s.Pick(Query{Now: 7 * ms, Rand: rnd}); e != b {
 		t.Error("picked a stalled endpoint right after its probe")
 	}
-	if e := s.Pick(8*ms, rnd, nil); e != b {
+	if e := s.Pick(Query{Now: 8 * ms, Rand: rnd}); e != b {
 		t.Error("a probe one delay after the last, though a is silent for more than two")
 	}
-	if e := s.Pick(10*ms, rnd, nil); e != a {
+	if e := s.Pick(Query{Now: 10 * ms, Rand: rnd}); e != a {
 		t.Error("half of the silence after the probe the next is due")
 	}
-	if e := s.PickHedge(8*ms, rnd, []*Endpoint{b}, false); e != nil {
+	if e := s.PickHedge(Query{Now: 8 * ms, Rand: rnd, Tried: []*Endpoint{b}}, false); e != nil {
 		t.Error("a hedge went to a stalled endpoint as a probe")
 	}
-	if e := s.Pick(7*ms, rnd, []*Endpoint{b}); e != a {
+	if e := s.Pick(Query{Now: 7 * ms, Rand: rnd, Tried: []*Endpoint{b}}); e != a {
 		t.Error("a stalled endpoint is better than none")
 	}
 	for range 3 {
 		a.Answered(8*ms, 8*ms)
 	}
-	if e := s.PickHedge(8*ms, rnd, []*Endpoint{b}, false); e != a {
+	if e := s.PickHedge(Query{Now: 8 * ms, Rand: rnd, Tried: []*Endpoint{b}}, false); e != a {
 		t.Error("it has responded to all, and is no longer stalled")
 	}
 }
@@ -294,30 +294,30 @@ func TestPickAvoidsUnhealthy(t *testing.T) {
 			good.Started(0)
 		}
 		for now := time.Duration(0); now < 100*ms; now += ms { // stalled from 5 ms on
-			if e := s.Pick(now, rnd, nil); e != good {
+			if e := s.Pick(Query{Now: now, Rand: rnd}); e != good {
 				t.Fatalf("%d endpoints, at %v: picked the unhealthy %s", n, now, e.Addr)
 			}
 		}
 		tried := []*Endpoint{good}
-		if e := s.Pick(0, rnd, tried); e == nil || e == good {
+		if e := s.Pick(Query{Now: 0, Rand: rnd, Tried: tried}); e == nil || e == good {
 			t.Errorf("%d endpoints: picked %v when the healthy one was tried", n, e)
 		}
-		if e := s.PickHedge(0, rnd, tried, false); e != nil {
+		if e := s.PickHedge(Query{Now: 0, Rand: rnd, Tried: tried}, false); e != nil {
 			t.Errorf("%d endpoints: a hedge to the unhealthy %s", n, e.Addr)
 		}
 
 		targets[0].Unhealthy = true
 		s.Update(targets)
-		if e := s.Pick(0, rnd, nil); e == nil || e == good {
+		if e := s.Pick(Query{Now: 0, Rand: rnd}); e == nil || e == good {
 			t.Errorf("%d endpoints, all unhealthy: picked %v, which is not the least loaded", n, e)
 		}
-		if e := s.PickHedge(0, rnd, tried, false); e == nil {
+		if e := s.PickHedge(Query{Now: 0, Rand: rnd, Tried: tried}, false); e == nil {
 			t.Errorf("%d endpoints, all unhealthy: no hedge", n)
 		}
 
 		targets[1].Unhealthy = false
 		s.Update(targets)
-		if e := s.Pick(0, rnd, nil); e != s.At(1) {
+		if e := s.Pick(Query{Now: 0, Rand: rnd}); e != s.At(1) {
 			t.Errorf("%d endpoints: picked %s and not the one that has recovered", n, e.Addr)
 		}
 	}
@@ -335,10 +335,10 @@ func TestPickAllocations(t *testing.T) {
 		var now time.Duration
 		allocs := testing.AllocsPerRun(1000, func() {
 			now += ms
-			e := s.Pick(now, rnd, nil)
+			e := s.Pick(Query{Now: now, Rand: rnd})
 			e.Started(now)
 			tried = append(tried[:0], e)
-			if h := s.PickHedge(now, rnd, tried, false); h != nil {
+			if h := s.PickHedge(Query{Now: now, Rand: rnd, Tried: tried}, false); h != nil {
 				h.Started(now)
 				h.Report(now, Load{Pending: 5}, 1)
 				h.Dropped(now)
@@ -361,7 +361,7 @@ func BenchmarkPick(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				now += time.Microsecond
-				e := s.Pick(now, rnd, nil)
+				e := s.Pick(Query{Now: now, Rand: rnd})
 				e.Started(now)
 				e.Answered(now, ms)
 			}

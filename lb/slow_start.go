@@ -68,7 +68,8 @@ func (s *Set) weigh() {
 			s.ramping++
 		}
 	}
-	for _, g := range [...]*group{&s.all, &s.near, &s.far} {
+	for _, g := range s.groups() {
 		g.weigh()
+		g.weighUsable()
 	}
 }

@@ -16,13 +16,13 @@ func TestSlowStart(t *testing.T) {
 		share := func(now time.Duration) float64 {
 			n := 0
 			for range 6000 {
-				if s.Pick(now, rnd, nil).Addr == "new" {
+				if s.Pick(Query{Now: now, Rand: rnd}).Addr == "new" {
 					n++
 				}
 			}
 			return float64(n) / 6000
 		}
-		s.Pick(time.Second, rnd, nil)
+		s.Pick(Query{Now: time.Second, Rand: rnd})
 		s.Update([]Target{{Addr: "a"}, {Addr: "b"}, {Addr: "c"}, {Addr: "new", Weight: 1}})
 		for _, c := range []struct {
 			after    time.Duration
@@ -73,9 +73,9 @@ func TestSlowStartUpdates(t *testing.T) {
 	rnd := rand.NewPCG(1, 2)
 	s.Update(targetsOf([]string{"a", "b"}))
 	s.Update(targetsOf([]string{"a", "b", "c"}))
-	s.Pick(0, rnd, nil)
+	s.Pick(Query{Now: 0, Rand: rnd})
 	s.Update([]Target{{Addr: "a"}, {Addr: "b"}, {Addr: "c", Weight: 4}, {Addr: "d"}})
-	s.Pick(5*time.Second, rnd, nil)
+	s.Pick(Query{Now: 5 * time.Second, Rand: rnd})
 	if c := s.Lookup("c"); c.weight < 2 || c.weight > 2.4 {
 		t.Errorf("half-way to 4 the weight is %v", c.weight)
 	}
@@ -83,7 +83,7 @@ func TestSlowStartUpdates(t *testing.T) {
 	if e := s.Lookup("e"); e.weight != 1 {
 		t.Errorf("with two of five still slow, a third starts with %v", e.weight)
 	}
-	if s.Pick(16*time.Second, rnd, nil); s.ramping != 0 {
+	if s.Pick(Query{Now: 16 * time.Second, Rand: rnd}); s.ramping != 0 {
 		t.Errorf("%d still grow", s.ramping)
 	}
 }
@@ -105,14 +105,14 @@ func TestSlowStartAfterEjection(t *testing.T) {
 		rnd := rand.NewPCG(1, 2)
 		share := func(now time.Duration) (share float64) {
 			for range 6000 {
-				if s.Pick(now, rnd, nil) == sick {
+				if s.Pick(Query{Now: now, Rand: rnd}) == sick {
 					share += 1. / 6000
 				}
 			}
 			return share
 		}
 		for _, now := range []time.Duration{time.Minute, time.Hour} {
-			s.Pick(now, rnd, nil)
+			s.Pick(Query{Now: now, Rand: rnd})
 			sick.Judge(now, false)
 			now += time.Second
 			sick.Judge(now, true) // its probe
@@ -134,15 +134,15 @@ func TestSlowStartTurnedOff(t *testing.T) {
 			s := Set{Policy: p, SlowStart: 10 * time.Second}
 			s.Update(targetsOf([]string{"a", "b", "c"}))
 			rnd := rand.NewPCG(1, 2)
-			s.Pick(time.Second, rnd, nil)
+			s.Pick(Query{Now: time.Second, Rand: rnd})
 			s.Update(targetsOf([]string{"a", "b", "c", "new"}))
 			if seen {
-				s.Pick(2*time.Second, rnd, nil)
+				s.Pick(Query{Now: 2 * time.Second, Rand: rnd})
 			}
 			s.SlowStart = 0
 			picks := map[string]int{}
 			for range 4000 {
-				picks[s.Pick(3*time.Second, rnd, nil).Addr]++
+				picks[s.Pick(Query{Now: 3 * time.Second, Rand: rnd}).Addr]++
 			}
 			for i := range s.Len() {
 				e := s.At(i)

@@ -59,7 +59,11 @@ func rank(node string, t *Target) float64 {
 func hash(node, addr string) uint64 {
 	f := fnv.New64a()
 	_, _ = f.Write([]byte(node + "\x00" + addr))
-	h := f.Sum64()
+	return mix(f.Sum64())
+}
+
+// mix is the finalizer of SplitMix64.
+func mix(h uint64) uint64 {
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
 	h = (h ^ h>>27) * 0x94d049bb133111eb
 	return h ^ h>>31

@@ -1,7 +1,5 @@
 package lb
 
-import "time"
-
 const (
 	// A request leaves the zone if the best endpoint there has spillFactor times the load per
 	// weight of the best one elsewhere. A call across zones costs money and about half a
@@ -34,18 +32,20 @@ func (s *Set) splitZones() {
 	}
 }
 
+func (s *Set) groups() [3]*group { return [...]*group{&s.all, &s.near, &s.far} }
+
 // pickNear picks in the own zone, unless its best endpoint is much more loaded than the best
 // one elsewhere.
-func (s *Set) pickNear(now time.Duration, rnd Rand, tried []*Endpoint, p purpose) *Endpoint {
+func (s *Set) pickNear(q Query, p purpose) *Endpoint {
 	if len(s.near.endpoints) == 0 {
-		return s.choose(s.policy(), &s.all, now, rnd, tried, p)
+		return s.choose(s.policy(), &s.all, q, p)
 	}
-	near := s.choose(s.policy(), &s.near, now, rnd, tried, p)
-	if near != nil && near.load(now) < spillFloor {
+	near := s.choose(s.policy(), &s.near, q, p)
+	if near != nil && near.load(q.Now) < spillFloor {
 		return near
 	}
-	far := s.choose(s.policy(), &s.far, now, rnd, tried, p)
-	if near == nil || far != nil && near.perWeight(near.load(now)) > spillFactor*far.perWeight(far.load(now)) {
+	far := s.choose(s.policy(), &s.far, q, p)
+	if near == nil || far != nil && near.perWeight(near.load(q.Now)) > spillFactor*far.perWeight(far.load(q.Now)) {
 		return far
 	}
 	return near

@@ -66,7 +66,7 @@ func TestZone(t *testing.T) {
 			c.do(s)
 			rnd := rand.NewPCG(1, 2)
 			for range 100 {
-				if e := s.Pick(c.at, rnd, nil); e.Zone != c.want {
+				if e := s.Pick(Query{Now: c.at, Rand: rnd}); e.Zone != c.want {
 					t.Fatalf("%s, %T: picked %s", c.name, p, e.Addr)
 				}
 			}
@@ -81,11 +81,11 @@ func TestZoneRetries(t *testing.T) {
 	var tried []*Endpoint
 	zones := ""
 	for range 4 {
-		e := s.Pick(0, rnd, tried)
+		e := s.Pick(Query{Now: 0, Rand: rnd, Tried: tried})
 		tried = append(tried, e)
 		zones += e.Zone
 	}
-	if zones != "aabb" || s.Pick(0, rnd, tried) != nil {
+	if zones != "aabb" || s.Pick(Query{Now: 0, Rand: rnd, Tried: tried}) != nil {
 		t.Errorf("tried in the zones %s", zones)
 	}
 }
@@ -97,7 +97,7 @@ func TestZoneHedges(t *testing.T) {
 	s.Lookup("a1").Started(0)
 	got := map[string]bool{}
 	for range 100 {
-		got[s.PickHedge(0, rand.NewPCG(1, uint64(len(got))), []*Endpoint{s.Lookup("a0")}, false).Zone] = true
+		got[s.PickHedge(Query{Now: 0, Rand: rand.NewPCG(1, uint64(len(got))), Tried: []*Endpoint{s.Lookup("a0")}}, false).Zone] = true
 	}
 	if got["a"] || !got["b"] {
 		t.Errorf("hedges in the zones %v", got)

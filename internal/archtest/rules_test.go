@@ -170,12 +170,17 @@ var layers = []layer{
 	{
 		[]string{"proxy/exchange"},
 		[]string{
-			"proxy/shard", "proxy/limit", "proxy/allow", "proxy/identity", "proxy/forwarded", "proxy/route", "proxy/fault", "proxy/hedge", "proxy/telemetry/accesslog",
+			"proxy/shard", "proxy/limit", "proxy/affinity", "proxy/allow", "proxy/identity", "proxy/forwarded", "proxy/route", "proxy/fault", "proxy/hedge", "proxy/telemetry/accesslog",
 			"proxy/telemetry/stats", "proxy/telemetry/trace", "proxy/loop", "proxy/config", "lb", "registry", "protocol",
 			"protocol/http1", // the decoder of a stream's body
 			"protocol/link",  // the token of a stream
 		},
 		"an exchange knows no protocol, no session and no connection: these reach it by the interfaces of ports.go",
+	},
+	{
+		[]string{"proxy/affinity"},
+		[]string{"proxy/config", "proxy/loop", "proxy/route", "protocol"},
+		"it makes keys of requests, and knows no endpoint",
 	},
 	{
 		[]string{"proxy/limit"},
@@ -304,6 +309,8 @@ type home struct {
 
 // homes lists the one place of each library. A library without a home fails.
 var homes = []home{
+	{"github.com/cespare/xxhash/", []string{"proxy/affinity"},
+		"keys must be the same in all processes, and long ones cheap"},
 	{"github.com/panjf2000/gnet/", []string{"proxy/reactor/..."},
 		"the engine's traps are handled in one package, and it can be replaced there"},
 	{"go.etcd.io/etcd/server/", []string{"lab/...", "registry/etcd_test"},

@@ -16,7 +16,7 @@ var (
 	Registries = []string{DiscoverEtcd, DiscoverStatic}
 
 	// Policies are the load-balancing policies.
-	Policies = []string{LBLeastPending, "weighted_round_robin", "peak_ewma", "random"}
+	Policies = []string{LBLeastPending, "weighted_round_robin", "peak_ewma", "random", LBConsistentHash}
 )
 
 // lists are the lists by the name in the tag of a field, as in list:"protocols".
@@ -38,8 +38,11 @@ const (
 	DiscoverStatic = "static" // Service.Endpoints
 )
 
-// LBLeastPending is the default policy.
-const LBLeastPending = "least_pending"
+// Policies that a default or a rule mentions.
+const (
+	LBLeastPending   = "least_pending"
+	LBConsistentHash = "consistent_hash" // by LB.Hash
+)
 
 // Priorities.
 const (

@@ -37,7 +37,7 @@ func DefaultService(name string) *Service {
 		Protocol:       defaultProtocol(DiscoverEtcd),
 		ProxyProtocol:  ProxyProtocolOff,
 		Serialization:  SerializationHessian2,
-		LB:             LB{Policy: LBLeastPending, SlowStart: 10 * time.Second, Panic: 0.9},
+		LB:             LB{Policy: LBLeastPending, SlowStart: 10 * time.Second, Panic: 0.9, Hash: Hash{Balance: 1.25}},
 		Policy:         DefaultPolicy(),
 		ConnectTimeout: 250 * time.Millisecond,
 		IdleTimeout:    4 * time.Second,

@@ -146,12 +146,23 @@ func (f field) mustParse(bound string, t reflect.Type) int64 {
 	return x
 }
 
-// within reports whether x is in an interval from 0 to 1, such as "(0,1]". The
-// brackets say which ends belong to it.
+// within reports whether x is in an interval from 0, such as "(0,1]". The brackets say
+// which ends belong to it.
 func within(x float64, interval string) bool {
+	highest := intervalEnd(interval)
 	lowOK := x > 0 || x == 0 && strings.HasPrefix(interval, "[")
-	highOK := x < 1 || x == 1 && strings.HasSuffix(interval, "]")
+	highOK := x < highest || x == highest && strings.HasSuffix(interval, "]")
 	return lowOK && highOK
+}
+
+// intervalEnd returns the upper end. It panics if the tag is wrong.
+func intervalEnd(interval string) float64 {
+	_, end, _ := strings.Cut(strings.TrimRight(interval, ")]"), ",")
+	x, err := strconv.ParseFloat(end, 64)
+	if err != nil {
+		panic("config: bad interval in a struct tag: " + interval)
+	}
+	return x
 }
 
 // unitHint returns a hint for a common mistake with units, or "".

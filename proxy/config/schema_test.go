@@ -201,7 +201,7 @@ func scalarSchema(t reflect.Type, f field) map[string]any {
 		if strings.HasSuffix(f.in, ")") {
 			high = "exclusiveMaximum"
 		}
-		add(map[string]any{"type": "number", low: 0, high: 1})
+		add(map[string]any{"type": "number", low: 0, high: intervalEnd(f.in)})
 	case t.Kind() == reflect.Int || t.Kind() == reflect.Int64:
 		number := map[string]any{"type": "integer"}
 		number["minimum"] = f.mustParse(cmp.Or(f.min, "0"), t)

@@ -71,7 +71,29 @@ type LB struct {
 	SlowStart time.Duration `yaml:"slow_start"`
 	// If a larger share is unhealthy or ejected, all endpoints are used. 0 or 1 means only if all are.
 	Panic float64 `yaml:"panic" in:"[0,1]"`
+	Hash  Hash    `yaml:"hash"`
 }
+
+// Hash is what `consistent_hash` makes the key of a request of.
+type Hash struct {
+	// Name of the header that is the key of a request. `consistent_hash` requires exactly one of `header`, `cookie`, `query`, `path` and `source`.
+	Header string `yaml:"header"`
+	// Name of the cookie.
+	Cookie string `yaml:"cookie"`
+	// The sidecar sets a missing `cookie` itself, for this long, at least 1s. 0 means never.
+	TTL time.Duration `yaml:"ttl"`
+	// Name of the parameter of the query. Its value is not decoded.
+	Query string `yaml:"query"`
+	// The path without its query. Of a Dubbo call the interface.
+	Path bool `yaml:"path"`
+	// The client's address, of IPv6 the first 64 bits.
+	Source bool `yaml:"source"`
+	// An endpoint with this many times its share of the load is passed over. More than 1; 0 means no bound.
+	Balance float64 `yaml:"balance" in:"[0,100]"`
+}
+
+// ofHTTP reports whether the keys are a part of requests that only HTTP has.
+func (h *Hash) ofHTTP() bool { return h.Header != "" || h.Cookie != "" || h.Query != "" }
 
 // Outlier ejects endpoints that do worse than they should.
 type Outlier struct {

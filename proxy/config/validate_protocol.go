@@ -23,6 +23,10 @@ func (v *validator) protocols(at path, name, sent string) {
 	case sent == ProtocolDubbo && s.SpeaksHTTP():
 		v.report(at, "service %s speaks %s, and Dubbo calls can't be converted to it; expected one with protocol: %s or %s",
 			name, s.Protocol, ProtocolLink, ProtocolDubbo)
+	case sent == ProtocolTCP && s.LB.Policy == LBConsistentHash && !s.LB.Hash.Source:
+		v.report(at, "service %s has keys of requests, and opaque tcp has none; expected lb.hash: {source: true}", name)
+	case sent == ProtocolDubbo && s.LB.Hash.ofHTTP():
+		v.report(at, "service %s has keys of HTTP requests, and Dubbo calls have no headers and no query; expected lb.hash with path or source", name)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/remora-proxy/remora/internal/unixaddr"
 )
@@ -35,6 +36,7 @@ func (v *validator) service(s *Service) {
 	v.serviceCheck(at.key("check"), s)
 	v.refuseIf(s.Outlier.Latency == 1, at.key("outlier").key("latency"),
 		"1 would eject endpoints for being slower than half of them; expected 0 or at least 2")
+	v.hash(at.key("lb").key("hash"), &s.LB)
 	v.rateLimit(at, &s.RateLimit)
 	v.refuseIf(s.RateLimit.Key != "", at.key("rate_limit").key("key"), "only the limits of listeners and routes have a key")
 	v.serviceTLS(at.key("tls"), s)
@@ -43,6 +45,35 @@ func (v *validator) service(s *Service) {
 	v.retry(at, &s.Policy)
 	v.tryTimeout(at, &s.Policy)
 	v.hedge(at, &s.Policy)
+}
+
+// hash reports keys that no request has.
+func (v *validator) hash(at path, lb *LB) {
+	h, kinds := &lb.Hash, 0
+	for _, given := range []bool{h.Header != "", h.Cookie != "", h.Query != "", h.Path, h.Source} {
+		if given {
+			kinds++
+		}
+	}
+	needed := lb.Policy == LBConsistentHash
+	const one = "expected exactly one of header, cookie, query, path and source"
+	v.refuseIf(needed && kinds == 0, at, "missing; "+one)
+	v.refuseIf(kinds > 1, at, one+", got %d", kinds)
+	v.refuseIf(kinds > 0 && !needed, at, "not used by lb.policy: %s; expected %s", lb.Policy, LBConsistentHash)
+	v.refuseIf(h.TTL > 0 && h.Cookie == "", at.key("ttl"), "needs cookie, the name of the cookie that is set")
+	v.refuseIf(h.TTL > 0 && h.TTL < time.Second, at.key("ttl"), "expected at least 1s, got %s", h.TTL)
+	v.refuseIf(h.Balance > 0 && h.Balance <= 1, at.key("balance"),
+		"expected more than 1, got %v: not all endpoints can have less than the mean; 0 means no bound", h.Balance)
+	v.refuseIf(h.Cookie != "" && !isHeaderName(h.Cookie), at.key("cookie"), "expected the name of a cookie, got %q", h.Cookie)
+	switch lower := strings.ToLower(h.Header); {
+	case h.Header == "":
+	case !isHeaderName(h.Header):
+		v.report(at.key("header"), "expected the name of a header, got %q", h.Header)
+	case lower == "host":
+		v.report(at.key("header"), "the host is no key; routes by match.host may lead to services of their own")
+	case strings.HasPrefix(lower, "x-remora-"):
+		v.report(at.key("header"), "the sidecar removes its own headers before it makes keys")
+	}
 }
 
 // check reports errors that any check may have.

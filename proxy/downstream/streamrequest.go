@@ -32,19 +32,19 @@ func (h *Host) StreamRequest(kind stats.StreamKind, from exchange.Caller, ex *ex
 	}
 	r.GRPC = r.Interactive && protocol.IsGRPC(ex.Request.Headers)
 	client.GRPC = r.GRPC
-	r.Leaser = h.Leaser.From(client)
 	if ex.Route == nil {
 		r.Direct = &Direct{Listener: l.Name, Authority: string(ex.Request.Authority)}
 	} else {
 		cfg := ex.Route.Service.Config
 		service = cfg.Name
+		client.Key = ex.StreamKey(ex.Route.Service)
 		r.Repeats = ex.Repeats()
 		r.SetHost(cfg, ex.Request.Authority)
 		if ex.Request.Timed || cfg.TimeoutHeader {
 			ex.Request.Headers, _ = protocol.SetTimeLeft(ex.Request.Headers, limit, nil)
 		}
 	}
-	r.Service = service
+	r.Service, r.Leaser = service, h.Leaser.From(client)
 	r.Record = exchange.LogStream(&h.AccessLog, stats.Handoff(kind).String(), from, ex, service)
 	return r
 }

@@ -101,7 +101,7 @@ func (q *admissionQueue) classOf(list *Queue) class {
 func (s *Service) admit(a *Attempt) admitResult {
 	sl := &s.shared.slots
 	if sl.Limit.Load() == 0 {
-		if a.kind == primaryAttempt && a.ex.hedged && s.set.PickHedge(s.Shard.Loop.Now(), s.Shard.Rand, nil, true) == nil {
+		if a.kind == primaryAttempt && a.ex.hedged && s.set.PickHedge(s.query(a.ex.key, nil), true) == nil {
 			return slotRefused
 		}
 		return slotGranted

@@ -89,7 +89,7 @@ func (a *Attempt) Replay() {
 func (a *Attempt) send(ep *lb.Endpoint) {
 	ex, now := a.ex, a.ex.shard.Loop.Now()
 	if ep == nil {
-		ep = ex.service.pick(now, ex.tried[:a.index], ex.avoid[:])
+		ep = ex.service.pick(ex.service.query(ex.key, ex.tried[:a.index]), ex.avoid[:])
 	}
 	if ep == nil {
 		a.Failed(fault.NoEndpoint)

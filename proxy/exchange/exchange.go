@@ -70,6 +70,7 @@ type course struct {
 	bounds   *Bounds      // of the service when the exchange began
 	permit   limit.Permit // of the breaker in bounds
 	admitted bool         // counts against the service's max_pending
+	key      uint64       // of the request, if the service picks by key
 }
 
 // tally is what an exchange counts.
@@ -191,6 +192,9 @@ func (ex *Exchange) admit(r *Route) (f *fault.Failure) {
 	if s.watched != nil {
 		s.watched.Now(ex.began).Arrived(ex.size())
 	}
+	if s.keys != nil {
+		ex.findKey(s)
+	}
 	ex.Request.Service = s.shared.wire
 	ex.Request.Idempotent = ex.Request.Idempotent || r.idempotent || safeMethod(&ex.Request)
 	return nil
@@ -263,6 +267,9 @@ func (ex *Exchange) answerWith(by *Attempt, res *Response) {
 		if res = ex.passResponse(res); res == nil {
 			return // ex may be over
 		}
+	}
+	if len(ex.SetCookie) > 0 {
+		res.Headers = append(res.Headers, protocol.Header{Name: setCookie, Value: ex.SetCookie})
 	}
 	if f := ex.caller.Encode(ex, res); f != nil {
 		res.Release()

@@ -65,7 +65,7 @@ func (ex *Exchange) askHedge() {
 	s, r, now := ex.service, ex.Route.hedging, ex.shard.Loop.Now()
 	silent := r.Estimator.SilentAfter(now, &r.Policy)
 	stuck := ex.stalled(now, silent)
-	ep := s.set.PickHedge(now, ex.shard.Rand, ex.tried[:ex.launched], stuck)
+	ep := s.set.PickHedge(s.query(ex.key, ex.tried[:ex.launched]), stuck)
 	q := hedge.Question{
 		Class:      ex.watch.Class,
 		Idempotent: ex.Request.Idempotent,

@@ -26,6 +26,7 @@ type Lease struct {
 	// writes it for Close, which may overtake them on the way to the loop.
 	last outcome
 
+	key    uint64         // for the policy
 	ep     *lb.Endpoint   // counts the stream; nil between two picks
 	judged bool           // the outcome at ep is recorded
 	tried  []*lb.Endpoint // includes ep
@@ -82,6 +83,7 @@ func (svc *Service) Lease(from Client, picked func(l *Lease, at Target, f *fault
 		picked(nil, Target{}, f)
 		return
 	}
+	l.key = svc.streamKey(from)
 	at, f := l.next()
 	if f != nil {
 		l = nil
@@ -146,9 +148,9 @@ func (l *Lease) pick() *fault.Failure {
 	if l.picks == maxFreeEndpoints {
 		return l.why
 	}
-	ep := l.service.set.Pick(l.shard.Loop.Now(), l.shard.Rand, l.tried)
+	ep := l.service.set.Pick(l.service.query(l.key, l.tried))
 	if ep == nil && l.picks > 0 && (l.why == fault.Reset || l.why.Retry == fault.RetryFree && l.why != fault.Connect) {
-		ep = l.service.set.Pick(l.shard.Loop.Now(), l.shard.Rand, nil)
+		ep = l.service.set.Pick(l.service.query(l.key, nil))
 	}
 	switch {
 	case ep == nil && l.picks > 0:

@@ -39,6 +39,7 @@ type envelope struct {
 	OriginalPath []byte   // the path before that; aliases HeadBuffer
 	OriginalHost []byte   // the host, if the route changed it; aliases HeadBuffer
 	Edited       []byte   // the values of headers that the route sets
+	SetCookie    []byte   // of the session that the request began
 	timeLeft     []byte   // memory for the headers that say the time left, and the number of the attempt
 	previous     uint8    // attempts that grpc-previous-rpc-attempts counts beside the client's own
 	previousText [8]byte  // memory for that header
@@ -104,6 +105,37 @@ func (a *Attempt) Outgoing() (req *protocol.Request, own int) {
 		req.Headers = append(req.Headers, batchHeader)
 	}
 	return req, own
+}
+
+var setCookie = []byte("Set-Cookie")
+
+// findKey makes the key of the request at s. One without a key gets a random one, or begins a session.
+func (ex *Exchange) findKey(s *Service) {
+	if ex.key = s.keys.Of(&ex.Request, ex.caller.RemoteAddr()); ex.key != 0 {
+		return
+	}
+	random := ex.shard.Rand.Uint64()
+	if ex.Request.Codec != protocol.CodecHTTP {
+		ex.key = random
+		return
+	}
+	ex.SetCookie, ex.key = s.keys.Session(ex.SetCookie, random, ex.caller.Listener().Secure)
+}
+
+// StreamKey returns the key of the request, which becomes a stream to s; 0 means none.
+func (ex *Exchange) StreamKey(s *Service) uint64 {
+	if s.keys == nil {
+		return 0
+	}
+	return s.keys.Of(&ex.Request, ex.caller.RemoteAddr())
+}
+
+// streamKey returns the key of a stream of c, a random one if it has none.
+func (s *Service) streamKey(c Client) uint64 {
+	if s.keys == nil {
+		return 0
+	}
+	return cmp.Or(c.Key, s.keys.OfPeer(c.Addr), s.Shard.Rand.Uint64())
 }
 
 // Resume passes the request to the filters that have not seen it. If none holds it, its first

@@ -8,6 +8,7 @@ import (
 
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/affinity"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/hedge"
@@ -40,6 +41,7 @@ type Service struct {
 	Opaque     bool // it accepts streams of bytes, and no requests
 	bounds     *Bounds
 	set        lb.Set
+	keys       *affinity.Keys // nil unless the policy picks by key
 	Version    uint64      // of the snapshot in set; 0 means none yet
 	known      atomic.Bool // a snapshot was applied; other goroutines read it
 	hedging    hedge.Service
@@ -92,20 +94,27 @@ func (s *Service) apply(snap *registry.Snapshot, targets []lb.Target, own map[st
 	}
 }
 
+// query is what the policy is asked for now.
+func (s *Service) query(key uint64, tried []*lb.Endpoint) lb.Query {
+	return lb.Query{Now: s.Shard.Loop.Now(), Rand: s.Shard.Rand, Key: key, Tried: tried}
+}
+
 // pick chooses the endpoint of a primary or a retry. A retry prefers endpoints that
 // were not tried, then those other than failed, where the latest attempt failed.
-func (s *Service) pick(now time.Duration, tried, failed []*lb.Endpoint) *lb.Endpoint {
-	if now >= s.stallNext {
-		s.stallNext = now + stallEvery
-		s.refreshStall(now)
+func (s *Service) pick(q lb.Query, failed []*lb.Endpoint) *lb.Endpoint {
+	if q.Now >= s.stallNext {
+		s.stallNext = q.Now + stallEvery
+		s.refreshStall(q.Now)
 	}
-	if ep := s.set.Pick(now, s.Shard.Rand, tried); ep != nil || len(tried) == 0 {
+	if ep := s.set.Pick(q); ep != nil || len(q.Tried) == 0 {
 		return ep
 	}
-	if ep := s.set.Pick(now, s.Shard.Rand, failed); ep != nil {
+	q.Tried = failed
+	if ep := s.set.Pick(q); ep != nil {
 		return ep
 	}
-	return s.set.Pick(now, s.Shard.Rand, nil)
+	q.Tried = nil
+	return s.set.Pick(q)
 }
 
 // inFlight is the number of attempts of this loop at the endpoints.
@@ -171,7 +180,9 @@ func (s *Service) Load() lb.Load {
 func (s *Service) Configure(m Member) {
 	s.Config, s.bounds = m.cfg, m.bounds
 	s.Opaque = s.connectors[m.cfg.Protocol].Opaque
+	s.keys = affinity.New(&s.Config.LB)
 	s.set.Policy = lb.Policies[s.Config.LB.Policy]
+	s.set.Balance = s.Config.LB.Hash.Balance
 	s.set.SlowStart = s.Config.LB.SlowStart
 	s.set.Panic = s.Config.LB.Panic
 	s.set.Outlier = lb.Outlier{

@@ -74,7 +74,7 @@ func (c *conditions) explain(req *protocol.Request) (all []Condition) {
 	for i := range c.queries {
 		m := &c.queries[i]
 		got := "none"
-		if raw, found := parameter(req.Path, m.name); found {
+		if raw, found := Parameter(req.Path, m.name); found {
 			got = strconv.Quote(string(appendDecoded(nil, raw)))
 		}
 		add(m.matchQuery(req.Path), got, "query %s", m)

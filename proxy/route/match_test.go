@@ -140,7 +140,7 @@ func FuzzQuery(f *testing.F) {
 		f.Add(seed, "a")
 	}
 	f.Fuzz(func(t *testing.T, query, name string) {
-		raw, found := parameter([]byte("/?"+query), name)
+		raw, found := Parameter([]byte("/?"+query), name)
 		value := string(appendDecoded(nil, raw))
 		want, err := url.ParseQuery(query)
 		switch {

@@ -118,7 +118,7 @@ var listSeparator = []byte(", ")
 // matchQuery reports whether the condition holds for the first parameter with its name in the
 // query of target.
 func (m *valueMatch) matchQuery(target []byte) bool {
-	raw, found := parameter(target, m.name)
+	raw, found := Parameter(target, m.name)
 	switch {
 	case !found:
 		return m.not
@@ -132,9 +132,9 @@ func (m *valueMatch) matchQuery(target []byte) bool {
 	return ok
 }
 
-// parameter returns the value of the first parameter with a name in the query of target, as it
+// Parameter returns the value of the first parameter with a name in the query of target, as it
 // is there, with its escapes.
-func parameter(target []byte, name string) (value []byte, found bool) {
+func Parameter(target []byte, name string) (value []byte, found bool) {
 	i := bytes.IndexByte(target, '?')
 	if i < 0 {
 		return nil, false

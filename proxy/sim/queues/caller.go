@@ -55,7 +55,7 @@ func (c *caller) begin(r *request, work time.Duration) {
 
 func (c *caller) pick(r *request) *lb.Endpoint {
 	if c.w.way != HAProxy {
-		return c.set.Pick(c.w.now, c.w.about(r, forPick), nil)
+		return c.set.Pick(lb.Query{Now: c.w.now, Rand: c.w.about(r, forPick)})
 	}
 	c.turn++
 	var best *lb.Endpoint
@@ -108,7 +108,7 @@ func (r *request) late() {
 	silent := c.route.Estimator.SilentAfter(now, &c.route.Policy)
 	q := hedge.Question{Class: r.class, Idempotent: true, Left: math.MaxInt64, Endpoints: c.set.Len(), Stuck: r.stuck(now, silent)}
 	q.Heard, q.Silent = c.set.Silence(now, silent, &c.census)
-	e := c.set.PickHedge(now, c.w.about(r, forHedge), r.tried, q.Stuck)
+	e := c.set.PickHedge(lb.Query{Now: now, Rand: c.w.about(r, forHedge), Tried: r.tried}, q.Stuck)
 	if e != nil {
 		q.Untried = 1
 	}

@@ -83,7 +83,7 @@ func (r *replica) admits(q *request) bool {
 	if r.w.Queued {
 		return r.busy < r.workers()
 	}
-	ok := r.app.PickHedge(r.w.now, r.w.about(q, forHedge), nil, true) != nil
+	ok := r.app.PickHedge(lb.Query{Now: r.w.now, Rand: r.w.about(q, forHedge)}, true) != nil
 	return ok
 }
 

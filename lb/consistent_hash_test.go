@@ -1,0 +1,357 @@
+package lb
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// hashed returns a set that picks by key, without a bound.
+func hashed(targets []Target) *Set {
+	s := &Set{Policy: ConsistentHash{}}
+	s.Update(targets)
+	return s
+}
+
+// owners returns the address that each of n keys goes to.
+func owners(s *Set, n int) []string {
+	out := make([]string, n)
+	rnd := rand.NewPCG(1, 2)
+	for i := range out {
+		out[i] = s.Pick(Query{Rand: rnd, Key: mix(uint64(i))}).Addr
+	}
+	return out
+}
+
+const someKeys = 20_000
+
+// TestConsistentHashMoves checks that when an endpoint leaves, only its keys move, which are hardly
+// more than its share; and that they come back with it.
+func TestConsistentHashMoves(t *testing.T) {
+	targets := numbered(10, even)
+	for i := range targets {
+		s := hashed(targets)
+		before := owners(s, someKeys)
+		s.Update(slices.Delete(slices.Clone(targets), i, i+1))
+		after := owners(s, someKeys)
+		moved := 0
+		for k := range before {
+			if before[k] != after[k] {
+				moved++
+			}
+			if before[k] != after[k] && before[k] != targets[i].Addr {
+				t.Fatalf("a key moved from %s to %s when %s left", before[k], after[k], targets[i].Addr)
+			}
+		}
+		if moved > someKeys*12/100 {
+			t.Errorf("%d of %d keys moved when one of 10 left", moved, someKeys)
+		}
+		s.Update(targets)
+		if !slices.Equal(owners(s, someKeys), before) {
+			t.Error("a key has not come back with its endpoint")
+		}
+	}
+}
+
+// TestConsistentHashEven checks that endpoints have keys in proportion to weight.
+func TestConsistentHashEven(t *testing.T) {
+	for _, c := range []struct {
+		n      int
+		weight func(i int) float64
+	}{
+		{1, even}, {2, even}, {10, even}, {100, even}, {10, func(i int) float64 { return float64(1 + i%3) }},
+		{20, func(i int) float64 { return []float64{1, 1000}[i%2] }}, {100, func(i int) float64 { return 0.001 }},
+	} {
+		s := hashed(numbered(c.n, c.weight))
+		keys := 4000 * c.n
+		counts := map[string]int{}
+		for _, addr := range owners(s, keys) {
+			counts[addr]++
+		}
+		total := s.all.sums[c.n-1]
+		for _, e := range s.all.endpoints {
+			want := float64(keys) * e.Weight / total
+			if got := float64(counts[e.Addr]); math.Abs(got-want) > 0.25*want+5*math.Sqrt(want) {
+				t.Errorf("%d endpoints: %s of weight %v has %v keys, want about %.0f", c.n, e.Addr, e.Weight, got, want)
+			}
+		}
+	}
+}
+
+// TestConsistentHashAgrees checks that sets with the same endpoints have the same owners, whatever
+// the order of the endpoints and what came before.
+func TestConsistentHashAgrees(t *testing.T) {
+	targets := numbered(30, func(i int) float64 { return float64(1 + i%4) })
+	want := owners(hashed(targets), someKeys)
+	rnd := rand.New(rand.NewPCG(1, 2))
+	other := slices.Clone(targets)
+	s := hashed(numbered(50, even))
+	for range 5 {
+		rnd.Shuffle(len(other), func(i, j int) { other[i], other[j] = other[j], other[i] })
+		if s.Update(other); !slices.Equal(owners(s, someKeys), want) {
+			t.Fatal("the same endpoints in another order have other keys")
+		}
+		ring := s.all.ring
+		if s.Update(targets); s.all.ring != ring {
+			t.Error("a snapshot of the same endpoints made a ring")
+		}
+		s.Update(other[:rnd.IntN(25)])
+	}
+	// A value of the past: other processes may run other releases.
+	if got := fmt.Sprint(owners(hashed(numbered(100, even)), 8)); got != "[22 61 81 70 45 69 14 46]" {
+		t.Errorf("the owners of the first keys are %s", got)
+	}
+}
+
+// TestConsistentHashBound checks that with skewed keys no endpoint ever has more than its bound,
+// the mean times Balance, rounded up.
+func TestConsistentHashBound(t *testing.T) {
+	for _, weight := range []func(i int) float64{even, func(i int) float64 { return float64(1 + i%3) }} {
+		rnd := rand.New(rand.NewPCG(3, 4))
+		s := hashed(numbered(10, weight))
+		s.Balance = 1.25
+		zipf := rand.NewZipf(rnd, 1.0001, 1, 1000)
+		var busy []*Endpoint
+		total := s.all.sums[9]
+		first := 0
+		for i := range 50_000 {
+			key := mix(zipf.Uint64())
+			e := s.Pick(Query{Rand: rnd, Key: key})
+			if e.Addr == unbound(s, key) {
+				first++
+			}
+			e.Started(0)
+			busy = append(busy, e)
+			if bound := math.Ceil(1.25 * float64(len(busy)) * e.Weight / total); float64(e.Pending()) > bound {
+				t.Fatalf("request %d: %s has %d in flight of %d, the bound is %v", i, e.Addr, e.Pending(), len(busy), bound)
+			}
+			for len(busy) > 100+i%300 {
+				j := rnd.IntN(len(busy))
+				busy[j].Answered(0, ms)
+				busy = slices.Delete(busy, j, j+1)
+			}
+		}
+		if first < 50_000/2 {
+			t.Errorf("%d of 50000 requests went to the owner of their key", first)
+		}
+	}
+}
+
+// unbound returns the owner of a key without a bound.
+func unbound(s *Set, key uint64) string {
+	balance := s.Balance
+	s.Balance = 0
+	defer func() { s.Balance = balance }()
+	return s.Pick(Query{Rand: rand.NewPCG(1, 2), Key: key}).Addr
+}
+
+// TestConsistentHashNext checks that a request whose owner can't have it goes to the owner that the
+// key has without the first, whatever the reason; so do hedges and retries.
+func TestConsistentHashNext(t *testing.T) {
+	rnd := rand.NewPCG(1, 2)
+	targets := numbered(10, even)
+	for key := range uint64(300) {
+		q := Query{Now: 10 * ms, Rand: rnd, Key: mix(key)}
+		s := hashed(targets)
+		owner := s.Pick(q)
+		s.Update(slices.DeleteFunc(slices.Clone(targets), func(t Target) bool { return t.Addr == owner.Addr }))
+		next := s.Pick(q).Addr
+		for name, c := range map[string]struct {
+			do     func(s *Set, e *Endpoint)
+			tried  bool
+			hedges bool
+		}{
+			"retry": {tried: true}, "hedge": {tried: true, hedges: true},
+			"stalled": {do: func(s *Set, e *Endpoint) {
+				s.Stall = Stall{After: ms, Probe: time.Hour}
+				e.Started(0)
+				e.Started(0)
+			}},
+			"ejected": {do: func(s *Set, e *Endpoint) { e.Judge(0, false) }},
+			"unhealthy": {do: func(s *Set, e *Endpoint) {
+				worse := slices.Clone(targets)
+				worse[slices.IndexFunc(worse, func(t Target) bool { return t.Addr == e.Addr })].Unhealthy = true
+				s.Update(worse)
+			}},
+			"full": {do: func(s *Set, e *Endpoint) {
+				s.Balance = 1.25
+				e.Started(0)
+			}},
+		} {
+			s := hashed(targets)
+			s.Outlier = Outlier{Consecutive: 1, Base: time.Hour, MaxEjected: 0.5}
+			e, q := s.Lookup(owner.Addr), q
+			if c.do != nil {
+				c.do(s, e)
+			}
+			if c.tried {
+				q.Tried = []*Endpoint{e}
+			}
+			got := s.Pick(q)
+			if c.hedges {
+				got = s.PickHedge(q, false)
+			}
+			if got.Addr != next {
+				t.Fatalf("%s: picked %s, want %s after %s", name, got.Addr, next, owner.Addr)
+			}
+		}
+	}
+}
+
+// TestConsistentHashFewLeft checks that the one endpoint of many that is left is found.
+func TestConsistentHashFewLeft(t *testing.T) {
+	for _, n := range []int{2, 10, 500} {
+		s := hashed(numbered(n, even))
+		s.Balance = 1.25
+		for key := range uint64(50) {
+			q := Query{Rand: rand.NewPCG(1, 2), Key: mix(key), Tried: s.all.endpoints[1:]}
+			if e := s.Pick(q); e != s.At(0) {
+				t.Fatalf("%d endpoints: picked %v", n, e)
+			}
+			q.Tried = s.all.endpoints
+			if e := s.PickHedge(q, false); e != nil {
+				t.Fatalf("%d endpoints: all were tried, and a hedge went to %s", n, e.Addr)
+			}
+		}
+	}
+}
+
+// TestConsistentHashSlowStart checks that an endpoint in slow start has a part of its keys, which
+// grows: no key goes there and back.
+func TestConsistentHashSlowStart(t *testing.T) {
+	s := hashed(numbered(9, even))
+	s.SlowStart = 10 * time.Second
+	s.Update(numbered(10, even))
+	last := map[uint64]bool{}
+	for _, c := range []struct {
+		at   time.Duration
+		part float64
+	}{{0, 0.1}, {2 * time.Second, 0.28}, {5 * time.Second, 0.55}, {10 * time.Second, 1}} {
+		now := map[uint64]bool{}
+		for key := range uint64(someKeys) {
+			if s.Pick(Query{Now: c.at, Rand: rand.NewPCG(1, 2), Key: mix(key)}).Addr == "9" {
+				now[key] = true
+			}
+		}
+		for key := range last {
+			if !now[key] {
+				t.Fatalf("at %v a key has left the endpoint that starts", c.at)
+			}
+		}
+		if got := float64(len(now)) * 10 / someKeys; math.Abs(got-c.part) > 0.15*c.part+0.02 {
+			t.Errorf("at %v it has %.2f of its share, want about %.2f", c.at, got, c.part)
+		}
+		last = now
+	}
+}
+
+// TestConsistentHashZones checks that a key has an owner in the zone, and one elsewhere once the load
+// in the zone is much more.
+func TestConsistentHashZones(t *testing.T) {
+	s := &Set{Policy: ConsistentHash{}, Zone: "a"}
+	targets := numbered(20, even)
+	for i := range targets {
+		targets[i].Zone = []string{"a", "b"}[i%2]
+	}
+	s.Update(targets)
+	far := map[uint64]*Endpoint{}
+	for range 2 {
+		for key := range uint64(200) {
+			q := Query{Rand: rand.NewPCG(1, 2), Key: mix(key)}
+			e := s.Pick(q)
+			if e.Zone != "a" {
+				if h := far[key]; h != nil && h != e {
+					t.Errorf("a key went to %s and %s of the other zone", h.Addr, e.Addr)
+				}
+				far[key] = e
+			}
+			e.Started(0)
+			if q.Tried = []*Endpoint{e}; s.PickHedge(q, false) == e {
+				t.Error("a hedge to the same endpoint")
+			}
+		}
+	}
+	if len(far) == 0 {
+		t.Error("no request has left the zone")
+	}
+	if a, b := s.near.ring.load, s.far.ring.load; a+b != 400 || a <= b {
+		t.Errorf("loads of the zones: %d and %d, want 400 together", a, b)
+	}
+}
+
+// TestRingLoad checks that the load of a ring is that of its members, whatever comes and goes.
+func TestRingLoad(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	s := hashed(numbered(10, even))
+	var busy []*Endpoint
+	for range 3000 {
+		switch rnd.IntN(8) {
+		case 0:
+			s.Update(numbered(1+rnd.IntN(12), func(int) float64 { return float64(1 + rnd.IntN(2)) }))
+		case 1:
+			s.Policy = []Policy{ConsistentHash{}, Random{}}[rnd.IntN(2)]
+			s.Retune()
+		case 2, 3:
+			if len(busy) > 0 {
+				busy[0].Dropped(0)
+				busy[0].Closed()
+				busy = busy[1:]
+			}
+		default:
+			e := s.Pick(Query{Rand: rnd, Key: rnd.Uint64()})
+			e.Started(0)
+			e.Opened(0)
+			busy = append(busy, e)
+		}
+		if !Keyed(s.Policy) {
+			if s.all.ring != nil || s.At(0).ring != nil {
+				t.Fatal("there is a ring under another policy")
+			}
+			continue
+		}
+		load := 0
+		for _, e := range s.all.endpoints {
+			load += e.pending + e.streams
+		}
+		if s.all.ring.load != load {
+			t.Fatalf("the ring counts %d, its members have %d", s.all.ring.load, load)
+		}
+	}
+}
+
+// BenchmarkConsistentHash picks among idle endpoints, and among those of which many are at the bound.
+func BenchmarkConsistentHash(b *testing.B) {
+	for _, n := range []int{10, 100, 1000} {
+		for _, load := range []int{0, 2} {
+			b.Run(fmt.Sprintf("%d/load=%d", n, load), func(b *testing.B) {
+				rnd := rand.NewPCG(1, 2)
+				s := hashed(numbered(n, even))
+				s.Balance = 1.25
+				for range load * n {
+					s.Pick(Query{Rand: rnd, Key: rnd.Uint64()}).Started(0)
+				}
+				key := uint64(0)
+				b.ReportAllocs()
+				for b.Loop() {
+					key = mix(key + golden)
+					s.Pick(Query{Rand: rnd, Key: key})
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkRing(b *testing.B) {
+	for _, n := range []int{10, 100, 1000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			s := hashed(numbered(n, even))
+			for b.Loop() {
+				newRing(s.all.endpoints)
+			}
+		})
+	}
+}

@@ -1,0 +1,117 @@
+// Package affinity makes the keys by which requests with something in common go to one endpoint, and
+// the cookies of sessions that have none yet.
+package affinity
+
+import (
+	"bytes"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/route"
+)
+
+// Keys makes the keys of the requests to a service. It does not change.
+type Keys struct {
+	from  config.Hash
+	after string // the value of a cookie; "" means that none is set
+}
+
+// New returns the keys of a service, or nil if its policy needs none.
+func New(c *config.LB) *Keys {
+	if c.Policy != config.LBConsistentHash {
+		return nil
+	}
+	k := &Keys{from: c.Hash}
+	k.from.Header = strings.ToLower(k.from.Header)
+	if k.from.TTL > 0 {
+		k.after = "; Path=/; Max-Age=" + strconv.FormatInt(int64(k.from.TTL/time.Second), 10) + "; HttpOnly; SameSite=Lax"
+	}
+	return k
+}
+
+// Of returns the key of a request from a peer at remote. It is 0 if the request has none. All
+// processes make the same key of the same text.
+func (k *Keys) Of(req *protocol.Request, remote string) uint64 {
+	var text []byte
+	switch {
+	case k.from.Source:
+		return k.OfPeer(remote)
+	case k.from.Path:
+		text, _, _ = bytes.Cut(req.Path, query)
+	case k.from.Query != "":
+		text, _ = route.Parameter(req.Path, k.from.Query)
+	case k.from.Cookie != "":
+		text = cookie(req.Headers, k.from.Cookie)
+	default:
+		text = protocol.Find(req.Headers, k.from.Header)
+	}
+	return sum(text)
+}
+
+var query = []byte("?")
+
+// OfPeer is Of for a stream of bytes, of which only the peer is known.
+func (k *Keys) OfPeer(remote string) uint64 {
+	if !k.from.Source {
+		return 0
+	}
+	at, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return sum([]byte(remote))
+	}
+	source := loop.Source(at.Addr()).As16()
+	return sum(source[:])
+}
+
+func sum(text []byte) uint64 {
+	if len(text) == 0 {
+		return 0
+	}
+	return xxhash.Sum64(text)
+}
+
+// cookie returns the value of the first cookie with a name (RFC 6265 section 4.2.1), or nil.
+func cookie(hs []protocol.Header, name string) []byte {
+	for i := range hs {
+		if !protocol.EqualFold(hs[i].Name, "cookie") {
+			continue
+		}
+		for all, more := hs[i].Value, true; more; {
+			var pair []byte
+			pair, all, more = bytes.Cut(all, separator)
+			key, value, _ := bytes.Cut(bytes.TrimLeft(pair, " "), equals)
+			if string(key) == name {
+				return bytes.TrimRight(value, " ")
+			}
+		}
+	}
+	return nil
+}
+
+var separator, equals = []byte(";"), []byte("=")
+
+// Session returns the key of a new session, and appends its Set-Cookie (RFC 6265 section 4.1) to
+// dst. random is its value, and secure reports whether the client uses TLS. Without a ttl there are
+// no such sessions: the key is random, and nothing is appended.
+func (k *Keys) Session(dst []byte, random uint64, secure bool) (cookie []byte, key uint64) {
+	if k.after == "" {
+		return dst, random
+	}
+	dst = append(dst, k.from.Cookie...)
+	dst = append(dst, '=')
+	start := len(dst)
+	dst = strconv.AppendUint(dst, random, 36)
+	key = sum(dst[start:])
+	dst = append(dst, k.after...)
+	if secure {
+		dst = append(dst, "; Secure"...)
+	}
+	return dst, key
+}
