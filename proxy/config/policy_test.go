@@ -100,3 +100,37 @@ func TestRetryCodes(t *testing.T) {
 		}
 	}
 }
+
+// TestHashRules checks the keys of consistent_hash.
+func TestHashRules(t *testing.T) {
+	hash := func(h string) string { return withService("lb: {policy: consistent_hash, hash: " + h + "}") }
+	file := func(service, listener string) string {
+		return fmt.Sprintf(`{services: {s: {discover: static, endpoints: ["a:1"], %s}}, listeners: [{name: l, address: "b:1", service: s, %s}]}`, service, listener)
+	}
+	const byHeader, bySource = "lb: {policy: consistent_hash, hash: {header: a}}", "lb: {policy: consistent_hash, hash: {source: true}}"
+	checkRules(t, []rule{
+		{hash(`{header: x-key}`), ""},
+		{hash(`{path: true, balance: 1.01}`), ""},
+		{hash(`{source: true, balance: 0}`), ""},
+		{hash(`{query: user}`), ""},
+		{hash(`{cookie: sid}`), ""},
+		{hash(`{cookie: sid, ttl: 1h}`), ""},
+		{hash(`{balance: 2}`), "services.s.lb.hash: missing; expected exactly one of header, cookie, query, path and source"},
+		{hash(`{path: false}`), "missing"},
+		{hash(`{path: true, header: a}`), "got 2"},
+		{hash(`{header: "a:b"}`), "services.s.lb.hash.header: expected the name of a header"},
+		{hash(`{header: Host}`), "the host is no key"},
+		{hash(`{header: X-Remora-Class}`), "removes its own headers"},
+		{hash(`{cookie: "a=b"}`), "services.s.lb.hash.cookie: expected the name of a cookie"},
+		{hash(`{header: a, ttl: 1h}`), "services.s.lb.hash.ttl: needs cookie"},
+		{hash(`{cookie: a, ttl: 10ms}`), "expected at least 1s"},
+		{hash(`{path: true, balance: 1}`), "services.s.lb.hash.balance: expected more than 1, got 1"},
+		{hash(`{path: true, balance: 101}`), "expected a number in [0,100], got"},
+		{withService(`lb: {hash: {path: true}}`), "services.s.lb.hash: not used by lb.policy: least_pending; expected consistent_hash"},
+		{file("protocol: dubbo, "+byHeader, "protocol: http"), ""},
+		{file("protocol: dubbo, "+byHeader, "protocol: dubbo"), "Dubbo calls have no headers and no query; expected lb.hash with path or source"},
+		{file("protocol: dubbo, "+bySource, "protocol: dubbo"), ""},
+		{file("protocol: tcp, "+byHeader, "protocol: tcp"), "opaque tcp has none; expected lb.hash: {source: true}"},
+		{file("protocol: tcp, "+bySource, "protocol: tcp"), ""},
+	})
+}

@@ -42,8 +42,8 @@ type Service struct {
 	bounds     *Bounds
 	set        lb.Set
 	keys       *affinity.Keys // nil unless the policy picks by key
-	Version    uint64      // of the snapshot in set; 0 means none yet
-	known      atomic.Bool // a snapshot was applied; other goroutines read it
+	Version    uint64         // of the snapshot in set; 0 means none yet
+	known      atomic.Bool    // a snapshot was applied; other goroutines read it
 	hedging    hedge.Service
 	queue      admissionQueue
 	stats      stats.ServiceStats
