@@ -29,6 +29,14 @@ const conditional = `
   - {match: {host: "*.svc", query: {b: {prefix: "1"}}, header: {x-tier: {regex: "g.*"}, x-none: {not: a}}}, service: compute, rewrite: {host: b},
      request_headers: {set: {x-tier: "{host} {path}"}, remove: [x-gone]}, response_headers: {add: {x-path: "{path} {request_id}"}}}`
 
+// keyed returns the options of a consumer's service that picks by key.
+func keyed(hash, service string) proxytest.AllocMeshOptions {
+	return proxytest.AllocMeshOptions{
+		Response: proxytest.ShapeResponseHead + proxytest.ShapeBody,
+		Service:  proxytest.Fields("lb: {policy: consistent_hash, hash: {"+hash+"}}", service),
+	}
+}
+
 // shapes returns the kinds of HTTP requests whose cost is bounded, for one sidecar or two:
 // their allocations by TestAllocationsPerRequest, the instructions of some of them by
 // scripts/cost.sh.
@@ -66,6 +74,13 @@ func shapes() []shape {
 			"GET / HTTP/1.1\r\nHost: compute\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00\r\n\r\n"}},
 		{"by conditions, edited", proxytest.AllocMeshOptions{Response: fixed, Routes: conditional}, []string{
 			"GET /v1/a?b=%31 HTTP/1.1\r\nHost: a.svc\r\nX-Tier: gold\r\n\r\n"}},
+		{"keyed by header, hedging on", keyed("header: x-key", "idempotent: true, hedge: {mode: on}"), []string{
+			"GET / HTTP/1.1\r\nHost: compute\r\nX-Key: a\r\n\r\n"}},
+		{"keyed by cookie", keyed("cookie: sid, ttl: 1h", ""), []string{"GET / HTTP/1.1\r\nHost: compute\r\nCookie: a=b; sid=c\r\n\r\n"}},
+		{"new session", keyed("cookie: sid, ttl: 1h", ""), []string{proxytest.GetHead}},
+		{"keyed by query", keyed("query: k", ""), []string{"GET /?a=b&k=c HTTP/1.1\r\nHost: compute\r\n\r\n"}},
+		{"keyed by path", keyed("path: true", ""), []string{proxytest.GetHead}},
+		{"keyed by source", keyed("source: true", ""), []string{proxytest.GetHead}},
 		{"hedged, in a trace", proxytest.AllocMeshOptions{Response: fixed, Late: true, Top: unsampled,
 			Service: "idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{
 			"GET / HTTP/1.1\r\nHost: compute\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00\r\nTracestate: a=b\r\n\r\n"}},
