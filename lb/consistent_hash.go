@@ -38,9 +38,12 @@ func Keyed(p Policy) bool { return p == Policy(ConsistentHash{}) }
 func (ConsistentHash) Choose(v *View) *Endpoint {
 	r := v.group.ring
 	i := r.search(uint32(v.Key >> 32))
-	for range ringWalk {
+	for n := range ringWalk {
 		if m := &r.members[r.points[i].owner]; r.accepts(v, m) {
 			return m.Endpoint
+		}
+		if n == 0 && v.purpose == forPrimary && len(v.Tried) == 0 && v.group != &v.set.far {
+			v.set.PassedOver++
 		}
 		if i++; i == len(r.points) {
 			i = 0

@@ -56,6 +56,10 @@ type Set struct {
 
 	Ejections [Reasons]uint64 // by reason; the owner reads it
 
+	// PassedOver counts the picks of first attempts by ConsistentHash that did not go to the owner of
+	// the key; the owner of the Set reads it.
+	PassedOver uint64
+
 	all       group
 	near, far group // by zone; empty if zones make no difference
 	byAddr    map[string]*Endpoint

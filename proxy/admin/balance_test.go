@@ -2,6 +2,7 @@ package admin
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 )
 
@@ -69,5 +70,24 @@ func TestEjectedAndUnused(t *testing.T) {
 		if got := value(f, c.name, c.labels); got != c.want {
 			t.Errorf("%s{%s} is %v, want %v", c.name, c.labels, got, c.want)
 		}
+	}
+}
+
+// TestPassedOver: /endpoints shows the policy, and /metrics how many requests the endpoint of their
+// key did not get.
+func TestPassedOver(t *testing.T) {
+	s := newSidecar(t, strings.Replace(subsetAndOutlier, "{policy: weighted_round_robin, subset: 2}", "{policy: consistent_hash, hash: {path: true}}", 1))
+	s.update("compute", newApp(t), newApp(t))
+	passed := func() float64 { return value(s.scrape(), "remora_endpoints_passed_over_total", "service=compute") }
+	s.request("GET", "/500") // ejects, on one of two loops
+	before := passed()
+	for range 20 {
+		s.request("GET", "/500?again")
+	}
+	if before != 0 || passed() < 1 {
+		t.Errorf("%v requests passed over at first, %v after the ejection", before, passed())
+	}
+	if _, body := s.get("/endpoints"); !strings.Contains(body, `"policy": "consistent_hash"`) {
+		t.Errorf("no policy in %s", body)
 	}
 }

@@ -225,6 +225,6 @@ services:
   compute:
     {discover: static, endpoints: ["10.0.9.9:1"], protocol: http, connect_timeout: 15s, timeout: 2m, max_concurrency: 8,
      breaker: {consecutive: 100}, check: {tcp: true}}
-  empty: {discover: static, endpoints: ["10.0.9.9:1"]}
+  empty: {discover: static, endpoints: ["10.0.9.9:1"], lb: {policy: consistent_hash, hash: {path: true}}}
   unused: {discover: static, endpoints: ["10.0.9.9:1"]}
 `

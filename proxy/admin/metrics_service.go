@@ -3,6 +3,7 @@ package admin
 import (
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -33,6 +34,7 @@ var (
 	endpoints      = gauge("endpoints", "Known endpoints.", "service")
 	unhealthy      = gauge("endpoints_unhealthy", "Endpoints that fail their active health check, if configured.", "service")
 	ejections      = counter("ejections_total", "Ejections of endpoints, counted per loop. The reason is the key of outlier.", "service", "reason")
+	passedOver     = counter("endpoints_passed_over_total", "Requests and streams that the endpoint of their key could not get, with consistent_hash.", "service")
 	panicking      = gauge("endpoints_panic", "1 while so many endpoints are unhealthy or ejected that all are used.", "service")
 	snapshotAt     = gauge("endpoints_changed_timestamp_seconds",
 		"Time of the last change of the endpoints, by its source.", "service", "source")
@@ -93,6 +95,9 @@ func (c *scraper) service(to *page, svc *stats.ServiceReport) {
 	}
 	for why, n := range svc.Stats.Ejections {
 		to.put(ejections, float64(n), name, lb.Reason(why).String())
+	}
+	if cfg.LB.Policy == config.LBConsistentHash {
+		to.put(passedOver, float64(svc.Stats.PassedOver), name)
 	}
 	to.put(panicking, truth(svc.Panics), name)
 	if snap := p.Snapshot(name); snap != nil && !snap.Changed.IsZero() {

@@ -27,7 +27,8 @@ type ServiceState struct {
 	Slots     int             `json:"slots"`
 	SlotLimit int             `json:"slots_limit"` // 0 means no limit
 	Queued    int             `json:"queued"`
-	Panic     bool            `json:"panic"` // a loop uses all endpoints, because too many are unhealthy or ejected
+	Policy    string          `json:"policy"` // lb.policy
+	Panic     bool            `json:"panic"`  // a loop uses all endpoints, because too many are unhealthy or ejected
 	Endpoints []EndpointState `json:"endpoints"`
 }
 
@@ -73,7 +74,7 @@ func (s *Server) endpoints(reports []stats.WorkerReport) any {
 func (s *Server) serviceState(svc *stats.ServiceReport) ServiceState {
 	p, cfg := s.opt.Process, s.service(svc.Name)
 	out := ServiceState{
-		Applied: svc.Version, Pending: p.ServicePending(svc.Name), Panic: svc.Panics, Endpoints: []EndpointState{},
+		Applied: svc.Version, Pending: p.ServicePending(svc.Name), Policy: cfg.LB.Policy, Panic: svc.Panics, Endpoints: []EndpointState{},
 	}
 	out.Slots, out.Queued = p.Slots(svc.Name)
 	out.SlotLimit = p.SlotLimit(svc.Name)

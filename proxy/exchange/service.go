@@ -318,6 +318,6 @@ func (s *Service) Counts() stats.ServiceStats {
 	for _, r := range s.routes {
 		c.Counts.Add(&r.hedging.Counts)
 	}
-	c.Ejections = s.set.Ejections
+	c.Ejections, c.PassedOver = s.set.Ejections, s.set.PassedOver
 	return c
 }

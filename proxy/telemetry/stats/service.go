@@ -54,7 +54,8 @@ type ServiceStats struct {
 
 	hedge.Counts // of all routes that lead to the service
 
-	Ejections [lb.Reasons]uint64 // of endpoints, by reason
+	Ejections  [lb.Reasons]uint64 // of endpoints, by reason
+	PassedOver uint64             // requests that the endpoint of their key did not get at first
 
 	FilterStats
 
@@ -90,6 +91,7 @@ func (s *ServiceStats) Add(o *ServiceStats) {
 	for i, n := range o.Ejections {
 		s.Ejections[i] += n
 	}
+	s.PassedOver += o.PassedOver
 	s.Streams += o.Streams
 	s.StreamsOpen += o.StreamsOpen
 	s.StreamsFailed += o.StreamsFailed
