@@ -74,7 +74,6 @@ type ring struct {
 	starts  []uint32 // by the upper bits of a place: the first point that has these, or follows
 	shift   int      // a place has so many lower bits
 	load    int      // requests and streams at the members
-	left    bool     // a member has left
 }
 
 // point is a point on a ring. The points are in the order of their places.
@@ -108,10 +107,11 @@ func (s *Set) makeRings() {
 	}
 }
 
-// makeRing keeps the ring that the endpoints are on if it has no others.
+// makeRing keeps the ring that the endpoints are on if it has no others. One that is new, or has another
+// weight, is on none.
 func (g *group) makeRing() {
 	r := g.endpoints[0].ring
-	if r == nil || r.left || len(r.members) != len(g.endpoints) ||
+	if r == nil || len(r.members) != len(g.endpoints) ||
 		slices.ContainsFunc(g.endpoints, func(e *Endpoint) bool { return e.ring != r }) {
 		r = newRing(g.endpoints)
 	}
@@ -173,13 +173,4 @@ func (r *ring) search(place uint32) int {
 		return 0
 	}
 	return i
-}
-
-// leaveRing is for an endpoint that is removed, or gets another weight.
-func (f *inFlight) leaveRing() {
-	if f.ring != nil {
-		f.ring.left = true
-		f.ring.load -= f.pending + f.streams
-		f.ring = nil
-	}
 }

@@ -99,7 +99,21 @@ func TestConsistentHashAgrees(t *testing.T) {
 		if s.Update(targets); s.all.ring != ring {
 			t.Error("a snapshot of the same endpoints made a ring")
 		}
+		if s.Update(numbered(30, even)); s.all.ring == ring || slices.Equal(owners(s, someKeys), want) {
+			t.Error("other weights have changed nothing")
+		}
+		s.Update(targets)
 		s.Update(other[:rnd.IntN(25)])
+	}
+	// Of so many points some are at the same place.
+	many := numbered(2000, even)
+	a := hashed(many).all.ring
+	slices.Reverse(many)
+	b := hashed(many).all.ring
+	for i := range a.points {
+		if p, q := a.members[a.points[i].owner].Addr, b.members[b.points[i].owner].Addr; p != q {
+			t.Fatalf("point %d belongs to %s and %s", i, p, q)
+		}
 	}
 	// A value of the past: other processes may run other releases.
 	if got := fmt.Sprint(owners(hashed(numbered(100, even)), 8)); got != "[22 61 81 70 45 69 14 46]" {
@@ -108,7 +122,7 @@ func TestConsistentHashAgrees(t *testing.T) {
 }
 
 // TestConsistentHashBound checks that with skewed keys no endpoint ever has more than its bound,
-// the mean times Balance, rounded up.
+// the mean times Balance, rounded up, and that a request passes its owner over only then.
 func TestConsistentHashBound(t *testing.T) {
 	for _, weight := range []func(i int) float64{even, func(i int) float64 { return float64(1 + i%3) }} {
 		rnd := rand.New(rand.NewPCG(3, 4))
@@ -120,15 +134,19 @@ func TestConsistentHashBound(t *testing.T) {
 		first := 0
 		for i := range 50_000 {
 			key := mix(zipf.Uint64())
-			e := s.Pick(Query{Rand: rnd, Key: key})
-			if e.Addr == unbound(s, key) {
+			over := func(e *Endpoint) bool {
+				return float64(e.Pending()+1) > math.Ceil(1.25*float64(len(busy)+1)*e.Weight/total)
+			}
+			e, owner := s.Pick(Query{Rand: rnd, Key: key}), unbound(s, key)
+			if e == owner {
 				first++
+			}
+			if over(e) || (e != owner) != over(owner) {
+				t.Fatalf("request %d of %d: to %s with %d in flight, whose owner is %s with %d",
+					i, len(busy)+1, e.Addr, e.Pending(), owner.Addr, owner.Pending())
 			}
 			e.Started(0)
 			busy = append(busy, e)
-			if bound := math.Ceil(1.25 * float64(len(busy)) * e.Weight / total); float64(e.Pending()) > bound {
-				t.Fatalf("request %d: %s has %d in flight of %d, the bound is %v", i, e.Addr, e.Pending(), len(busy), bound)
-			}
 			for len(busy) > 100+i%300 {
 				j := rnd.IntN(len(busy))
 				busy[j].Answered(0, ms)
@@ -141,12 +159,31 @@ func TestConsistentHashBound(t *testing.T) {
 	}
 }
 
+// TestConsistentHashBoundOfUsable checks that endpoints that are ejected take no part in the mean.
+func TestConsistentHashBoundOfUsable(t *testing.T) {
+	s := hashed(numbered(4, even))
+	s.Balance, s.Outlier = 1.5, Outlier{Consecutive: 1, Base: time.Hour, MaxEjected: 0.5}
+	s.At(0).Judge(0, false)
+	s.At(1).Judge(0, false)
+	first := 0
+	for i := range uint64(200) {
+		e := s.Pick(Query{Rand: rand.NewPCG(1, 2), Key: mix(i)})
+		if e == unbound(s, mix(i)) {
+			first++
+		}
+		e.Started(0)
+	}
+	if first < 190 {
+		t.Errorf("%d of 200 requests went to the owner of their key", first)
+	}
+}
+
 // unbound returns the owner of a key without a bound.
-func unbound(s *Set, key uint64) string {
+func unbound(s *Set, key uint64) *Endpoint {
 	balance := s.Balance
 	s.Balance = 0
 	defer func() { s.Balance = balance }()
-	return s.Pick(Query{Rand: rand.NewPCG(1, 2), Key: key}).Addr
+	return s.Pick(Query{Rand: rand.NewPCG(1, 2), Key: key})
 }
 
 // TestConsistentHashNext checks that a request whose owner can't have it goes to the owner that the
@@ -218,6 +255,31 @@ func TestConsistentHashFewLeft(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestPassedOver checks that a pick counts once, and only that of a first attempt.
+func TestPassedOver(t *testing.T) {
+	s := hashed(numbered(2, even))
+	q := Query{Now: 10 * ms, Rand: rand.NewPCG(1, 2)}
+	check := func(what string, want uint64) {
+		t.Helper()
+		if s.PassedOver != want {
+			t.Errorf("%s: %d passed over, want %d", what, s.PassedOver, want)
+		}
+	}
+	owner := s.Pick(q)
+	check("owner", 0)
+	s.Stall = Stall{After: ms, Probe: time.Hour}
+	for range 2 {
+		s.At(0).Started(0)
+		s.At(1).Started(0)
+	}
+	s.Pick(q)
+	check("all stalled", 1)
+	s.Pick(Query{Now: 10 * ms, Rand: q.Rand, Tried: []*Endpoint{owner}})
+	check("retry", 1)
+	s.PickHedge(q, false)
+	check("hedge of another sidecar", 1)
 }
 
 // TestConsistentHashSlowStart checks that an endpoint in slow start has a part of its keys, which

@@ -108,8 +108,7 @@ func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
 		}
 		if w := usableWeight(t.Weight); w != e.Weight {
 			e.forget() // the report is per the old weight
-			e.leaveRing()
-			e.Weight = w
+			e.Weight, e.ring = w, nil
 		}
 		e.Host, e.Zone, e.Unhealthy = t.Host, t.Zone, t.Unhealthy
 		next[t.Addr] = e
@@ -118,8 +117,7 @@ func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
 	for _, e := range s.all.endpoints {
 		if next[e.Addr] == nil {
 			e.forget()
-			e.leaveRing()
-			e.set = nil
+			e.set, e.ring = nil, nil
 			removed = append(removed, e)
 		}
 	}
