@@ -4,7 +4,6 @@ package affinity
 
 import (
 	"bytes"
-	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -20,7 +19,7 @@ import (
 // Keys makes the keys of the requests to a service. It does not change.
 type Keys struct {
 	from  config.Hash
-	after string // the value of a cookie; "" means that none is set
+	after string // what follows the value in the cookie of a new session; "" means that none is set
 }
 
 // New returns the keys of a service, or nil if its policy needs none.
@@ -59,14 +58,11 @@ var query = []byte("?")
 
 // OfPeer is Of for a stream of bytes, of which only the peer is known.
 func (k *Keys) OfPeer(remote string) uint64 {
-	if !k.from.Source {
+	peer := loop.PeerAddr(remote)
+	if !k.from.Source || !peer.IsValid() {
 		return 0
 	}
-	at, err := netip.ParseAddrPort(remote)
-	if err != nil {
-		return sum([]byte(remote))
-	}
-	source := loop.Source(at.Addr()).As16()
+	source := loop.Source(peer).As16()
 	return sum(source[:])
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/remora-proxy/remora/internal/racetest"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 func keys(h config.Hash) *Keys { return New(&config.LB{Policy: config.LBConsistentHash, Hash: h}) }
@@ -67,12 +68,15 @@ func TestSourceKeys(t *testing.T) {
 		{"192.0.2.1:1", "192.0.2.2:1", false},
 		{"[2001:db8::1]:1", "[2001:db8::2]:1", true},
 		{"[2001:db8::1]:1", "[2001:db8:0:1::1]:1", false},
-		{"unix", "unix", true},
+		{loop.UnixPeer, loop.UnixPeer, true},
 	} {
 		a, b := k.Of(request("/"), c.a), k.OfPeer(c.b)
 		if a == 0 || b == 0 || (a == b) != c.same {
 			t.Errorf("%s and %s have the keys %x and %x", c.a, c.b, a, b)
 		}
+	}
+	if keys(config.Hash{Source: true}).OfPeer("") != 0 {
+		t.Error("nobody has a key")
 	}
 	if keys(config.Hash{Path: true}).OfPeer("192.0.2.1:1") != 0 {
 		t.Error("a stream of bytes has a path")
