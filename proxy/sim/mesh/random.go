@@ -92,7 +92,7 @@ func (d dice) configure(s *Spec) {
 		subset = d.upTo(3)
 	}
 	c["lb"] = fmt.Sprintf("{policy: %s, subset: %d, slow_start: %s}",
-		d.word("least_pending", "least_pending", "weighted_round_robin", "peak_ewma", "random"), subset, d.word("0s", "100ms"))
+		d.word("least_pending", "least_pending", "weighted_round_robin", "peak_ewma", "random", "consistent_hash, hash: {header: x-nonce}"), subset, d.word("0s", "100ms"))
 	if d.chance(.5) {
 		c["outlier"] = fmt.Sprintf("{consecutive: %d, base: %s}", d.upTo(5), d.word("20ms", "200ms"))
 	}
