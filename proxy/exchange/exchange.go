@@ -268,8 +268,8 @@ func (ex *Exchange) answerWith(by *Attempt, res *Response) {
 			return // ex may be over
 		}
 	}
-	if len(ex.SetCookie) > 0 {
-		res.Headers = append(res.Headers, protocol.Header{Name: setCookie, Value: ex.SetCookie})
+	if len(ex.newCookie) > 0 {
+		res.Headers = append(res.Headers, protocol.Header{Name: setCookie, Value: ex.newCookie})
 	}
 	if f := ex.caller.Encode(ex, res); f != nil {
 		res.Release()

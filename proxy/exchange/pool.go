@@ -96,7 +96,7 @@ func (p *Pool) reuse(ex *Exchange) {
 	ex.StreamID, ex.lastFail, ex.MaybeProcessed = 0, nil, false
 	ex.RequestID, ex.Refusal, ex.NoHedge, ex.marked = nil, nil, false, false
 	ex.ClassName = nil
-	ex.Arrived, ex.timeLeft, ex.previous, ex.SetCookie = 0, ex.timeLeft[:0], 0, ex.SetCookie[:0]
+	ex.Arrived, ex.timeLeft, ex.previous, ex.newCookie = 0, ex.timeLeft[:0], 0, ex.newCookie[:0]
 	if cap(ex.Forwarded) > maxForwarded {
 		ex.Forwarded = nil
 	}

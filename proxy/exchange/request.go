@@ -39,7 +39,7 @@ type envelope struct {
 	OriginalPath []byte   // the path before that; aliases HeadBuffer
 	OriginalHost []byte   // the host, if the route changed it; aliases HeadBuffer
 	Edited       []byte   // the values of headers that the route sets
-	SetCookie    []byte   // of the session that the request began
+	newCookie    []byte   // Set-Cookie of the session that the request began; empty means none
 	timeLeft     []byte   // memory for the headers that say the time left, and the number of the attempt
 	previous     uint8    // attempts that grpc-previous-rpc-attempts counts beside the client's own
 	previousText [8]byte  // memory for that header
@@ -119,7 +119,7 @@ func (ex *Exchange) findKey(s *Service) {
 		ex.key = random
 		return
 	}
-	ex.SetCookie, ex.key = s.keys.Session(ex.SetCookie, random, ex.caller.Listener().Secure)
+	ex.newCookie, ex.key = s.keys.Session(ex.newCookie, random, ex.caller.Listener().Secure)
 }
 
 // StreamKey returns the key of the request, which becomes a stream to s; 0 means none.
