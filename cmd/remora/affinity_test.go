@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -92,6 +93,36 @@ func TestKeyedByHeader(t *testing.T) {
 	}
 	if len(seen) < 2 {
 		t.Errorf("all keys are at %v", seen)
+	}
+}
+
+// TestKeyedTCP: connections of a client go to one application.
+func TestKeyedTCP(t *testing.T) {
+	apps := countedApps(t, 6)
+	addr := freeAddrs(t, 1)[0]
+	startRemora(t, strings.NewReplacer("protocol: http, connect", "protocol: tcp, connect", "routes: [{service: app}]", "").Replace(
+		keyedApps(fmt.Sprintf("{name: egress, address: %q, protocol: tcp, service: app}", addr), "source: true, balance: 0", "", apps))).ready()
+	seen := map[string]bool{}
+	for client := range 10 {
+		dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+client))}}
+		owner := ""
+		for range 4 {
+			r, err := http.NewRequest(http.MethodGet, "http://"+addr+"/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			by, _ := answer(t, &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext}}, r)
+			if owner == "" {
+				owner = by
+			}
+			if by != owner {
+				t.Errorf("client %d: %s and %s", client, owner, by)
+			}
+		}
+		seen[owner] = true
+	}
+	if len(seen) < 2 {
+		t.Errorf("all clients are at %v", seen)
 	}
 }
 
