@@ -10,6 +10,9 @@ const fewSilent = 64
 type Census struct {
 	until         time.Duration // how long the result is valid
 	heard, silent int
+
+	// Since is when the first of the silent endpoints went silent.
+	Since time.Duration
 }
 
 // Silence counts the endpoints with attempts of this loop. heard is the number of those with a
@@ -21,16 +24,17 @@ func (s *Set) Silence(now, after time.Duration, last *Census) (heard, silent int
 	if now < last.until && len(s.all.endpoints) > fewSilent {
 		return last.heard, last.silent
 	}
+	since := now
 	for _, e := range s.all.endpoints {
 		quiet := now-e.quietSince >= after
 		switch {
 		case e.pending > 0 && quiet:
 			heard++
-			silent++
+			silent, since = silent+1, min(since, e.quietSince)
 		case e.pending > 0 || !quiet && e.attempts > 0:
 			heard++
 		}
 	}
-	*last = Census{now + after/8, heard, silent}
+	*last = Census{now + after/8, heard, silent, since}
 	return heard, silent
 }

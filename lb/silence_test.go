@@ -89,3 +89,16 @@ func BenchmarkSilence(b *testing.B) {
 		})
 	}
 }
+
+// TestSilentSince checks that the silence begins with the first endpoint that went silent.
+func TestSilentSince(t *testing.T) {
+	s := &Set{}
+	added, _ := s.Update(numbered(4, even))
+	for i, at := range []time.Duration{30 * ms, 20 * ms, 25 * ms, 98 * ms} {
+		added[i].Started(at)
+	}
+	var last Census
+	if _, silent := s.Silence(100*ms, 5*ms, &last); silent != 3 || last.Since != 20*ms {
+		t.Errorf("%d are silent since %v, want 3 since 20ms", silent, last.Since)
+	}
+}

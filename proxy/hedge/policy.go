@@ -58,6 +58,7 @@ const (
 	NotIdempotent             // the request must not reach two replicas
 	Cascade                   // the request is itself a hedge or retry
 	Correlated                // most endpoints are silent: hedging can't help
+	Periodic                  // most endpoints are about to be silent, as they are periodically
 	NoEndpoint                // no other endpoint is free to take the hedge
 	Deadline                  // the time left is shorter than the median latency
 	Useless                   // hardly any hedge has won lately
@@ -75,14 +76,14 @@ const (
 // emulated replicas' requests the slowest would take 42 ms instead of 8, at the same load.
 func (g Gate) Transient() bool {
 	switch g {
-	case NoEndpoint, Budget, Concurrency, Correlated, Useless:
+	case NoEndpoint, Budget, Concurrency, Correlated, Periodic, Useless:
 		return true
 	}
 	return false
 }
 
 var gateNames = [Gates]string{
-	"open", "not_idempotent", "cascade", "correlated", "no_endpoint",
+	"open", "not_idempotent", "cascade", "correlated", "periodic", "no_endpoint",
 	"deadline", "useless", "budget", "concurrency",
 }
 

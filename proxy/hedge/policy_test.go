@@ -16,7 +16,7 @@ func TestNames(t *testing.T) {
 	for g, want := range map[Gate]string{
 		Open: "open", NotIdempotent: "not_idempotent", Cascade: "cascade", NoEndpoint: "no_endpoint",
 		Deadline: "deadline", Budget: "budget", Concurrency: "concurrency", Correlated: "correlated",
-		Useless: "useless", Gate(Gates): "unknown",
+		Periodic: "periodic", Useless: "useless", Gate(Gates): "unknown",
 	} {
 		if g.String() != want {
 			t.Errorf("gate %d is called %q, want %q", g, g, want)
@@ -28,7 +28,7 @@ func TestNames(t *testing.T) {
 			transient |= 1 << g
 		}
 	}
-	if want := 1<<NoEndpoint | 1<<Budget | 1<<Concurrency | 1<<Correlated | 1<<Useless; transient != want {
+	if want := 1<<NoEndpoint | 1<<Budget | 1<<Concurrency | 1<<Correlated | 1<<Periodic | 1<<Useless; transient != want {
 		t.Errorf("transient gates %b, want %b", transient, want)
 	}
 	for m, want := range map[Mode]string{Off: "off", Shadow: "shadow", On: "on", 9: "unknown"} {

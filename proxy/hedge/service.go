@@ -11,6 +11,8 @@ const minTotal = 10
 
 // Service is the hedging state that the routes of one service share on one loop.
 type Service struct {
+	Stalls Stalls
+
 	tokens   Tokens
 	inFlight int
 	minLimit float64 // the limit of inFlight is never below this, nor below 1
@@ -49,11 +51,11 @@ type Question struct {
 	Left time.Duration // until the request's deadline
 }
 
-// correlated reports whether so many endpoints are silent that a hedge would wait like the
-// primary: more than half of those heard of, and at least three, or both of two. Fewer may
-// have stopped together by chance, and idle endpoints may well respond: hedging is for these.
-func (q *Question) correlated() bool {
-	return q.Endpoints > 1 && q.Silent >= min(q.Endpoints, 3) && 2*q.Silent > q.Heard
+// SilentTogether reports whether so many endpoints are silent, of those heard of and of all, that a hedge
+// would wait like the primary: more than half of those heard of, and at least three, or both of two.
+// Fewer may have stopped together by chance, and idle endpoints may well respond: hedging is for these.
+func SilentTogether(endpoints, heard, silent int) bool {
+	return endpoints > 1 && silent >= min(endpoints, 3) && 2*silent > heard
 }
 
 // Primary counts a first attempt, which earns its route's budget. The caller calls
@@ -69,7 +71,8 @@ func (s *Service) Primary(now time.Duration, r *Route) {
 // Otherwise nothing was taken, and the result is the first closed gate, in this order:
 //
 //	not_idempotent, cascade    facts of the request
-//	correlated, no_endpoint    no endpoint to send it to
+//	correlated, periodic       all endpoints stall, or will soon
+//	no_endpoint                no endpoint to send it to
 //	deadline                   too late to be useful
 //	useless                    hedges do not help, or by too little for each late request to
 //	                           have one, and this request is not stuck
@@ -100,8 +103,10 @@ func (s *Service) gate(now time.Duration, r *Route, q *Question) Gate {
 		return NotIdempotent
 	case q.Cascade:
 		return Cascade
-	case q.correlated():
+	case SilentTogether(q.Endpoints, q.Heard, q.Silent):
 		return Correlated
+	case s.Stalls.found.expects(now):
+		return Periodic
 	case q.Untried <= 0:
 		return NoEndpoint
 	case q.Left <= 0 || q.Left < median:

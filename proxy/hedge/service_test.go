@@ -30,6 +30,15 @@ func TestDecide(t *testing.T) {
 		{"half of six are silent", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Heard, q.Silent = 6, 6, 3 }, Open},
 		{"more than half are silent", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Heard, q.Silent = 6, 5, 3 }, Correlated},
 		{"cascade before correlated", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Heard, q.Silent, q.Cascade = 3, 3, 3, true }, Cascade},
+		{"a stall is due", func(s *Service, r *Route, q *Question) { s.Stalls.found = due() }, Periodic},
+		{"correlated before periodic", func(s *Service, r *Route, q *Question) {
+			s.Stalls.found, q.Endpoints, q.Heard, q.Silent = due(), 3, 3, 3
+		}, Correlated},
+		{"periodic before no endpoint", func(s *Service, r *Route, q *Question) { s.Stalls.found, q.Untried = due(), 0 }, Periodic},
+		{"no stall is due", func(s *Service, r *Route, q *Question) {
+			s.Stalls.found = due()
+			s.Stalls.found.Last -= 5 * time.Second
+		}, Open},
 		{"no hedge wins", func(s *Service, r *Route, q *Question) { neverWin(r) }, Useless},
 		{"no hedge wins, and the request is stuck", func(s *Service, r *Route, q *Question) {
 			neverWin(r)
@@ -142,3 +151,6 @@ func BenchmarkRequest(b *testing.B) {
 		r.Estimator.Observe(now, 2*ms)
 	}
 }
+
+// due returns a period with a stall at time 0.
+func due() StallPeriod { return StallPeriod{Every: 10 * time.Second, Length: time.Second, Seen: 5} }
