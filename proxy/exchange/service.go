@@ -53,8 +53,11 @@ type Service struct {
 
 	routes    []*Route      // the routes to this service
 	stallNext time.Duration // when the stall threshold is computed again
-	lastID    uint32        // the last id given to an endpoint
-	latency   lb.Recent     // of the application, for LOAD
+	look      loop.Timer    // see onLook; armed while requests are in flight
+	lookDue   time.Duration
+	census    lb.Census // of the last look
+	lastID    uint32    // the last id given to an endpoint
+	latency   lb.Recent // of the application, for LOAD
 }
 
 // stallEvery is how often the stall threshold is computed.
@@ -66,6 +69,7 @@ func newService(w *shard.Shard, zone string, speaks Connectors, m Member) *Servi
 		hedging: hedge.NewService(w.Process.Loops),
 	}
 	s.queue.init(s.dispatchQueued)
+	s.look.Fire = s.onLook
 	s.set.Zone = zone
 	s.Configure(m)
 	return s
@@ -132,6 +136,9 @@ func (s *Service) refreshStall(now time.Duration) {
 		st.Probe = max(st.Probe, r.hedging.Delay(now))
 	}
 	s.set.Stall = st
+	if !s.look.Armed() && !s.Alone() {
+		s.lookAfter(now, lookEvery)
+	}
 }
 
 // A service counts by the millisecond for watchTime after it was last asked for the counts, and
@@ -276,6 +283,7 @@ func (s *Service) Report(d stats.Detail) stats.ServiceReport {
 		Breaker: s.bounds.breaker.State(now), HedgesInFlight: s.hedging.InFlight(), Tokens: s.hedging.Tokens(now),
 		Endpoints: make([]stats.EndpointReport, s.set.Len()),
 	}
+	r.Stalls, r.StalledAt = s.period(now)
 	for _, rt := range s.routes {
 		r.Routes = append(r.Routes, rt.report(now, d))
 	}

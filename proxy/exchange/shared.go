@@ -34,6 +34,7 @@ type SharedService struct {
 	streams    atomic.Int32 // their Leases are open
 	slots      limit.Slots
 	lastAnswer atomic.Int64 // when an endpoint last responded, on the loops' clock
+	periodic   atomic.Int32 // loops that know a period of stalls
 
 	// own counts this process's attempts at each address, for the "reported by others" of
 	// least_pending. Update alone touches the map; loops get the counters with the snapshot.

@@ -258,6 +258,9 @@ func (p *StallPeriod) Describe(service string, last time.Time) string {
 	if second, ok := p.Second(last); ok {
 		at = fmt.Sprintf(" at second %d", second)
 	}
-	tenths := p.Every.Round(100 * time.Millisecond)
-	return fmt.Sprintf("the replicas of %s stall together every %v s%s for %.2g s", service, tenths.Seconds(), at, p.Length.Seconds())
+	every, length := p.Every.Round(100*time.Millisecond), p.Length.Round(10*time.Millisecond)
+	if length > 200*time.Millisecond {
+		length = p.Length.Round(100 * time.Millisecond)
+	}
+	return fmt.Sprintf("the replicas of %s stall together every %v s%s for %v s", service, every.Seconds(), at, length.Seconds())
 }

@@ -215,7 +215,7 @@ func TestDescribePeriod(t *testing.T) {
 		{10_100 * ms, day, "every 10.1 s"},
 		{time.Minute, time.Time{}, "every 60 s"},
 	} {
-		p := StallPeriod{Every: c.period, Length: 900 * ms}
+		p := StallPeriod{Every: c.period, Length: 889 * ms}
 		if got, want := p.Describe("compute", c.last), "the replicas of compute stall together "+c.want+" for 0.9 s"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}

@@ -36,6 +36,9 @@ type ServiceReport struct {
 	HedgesInFlight int     // also those that have lost and not ended
 	Tokens         float64 // hedges and paid retries that could be sent at once
 
+	Stalls    hedge.StallPeriod // in which the endpoints stall together
+	StalledAt time.Time         // the time of day of Stalls.Last; zero without a clock or a period
+
 	// Routes to the service, as configured; last the route of listeners with a fixed service.
 	Routes    []RouteReport
 	Endpoints []EndpointReport // by address
