@@ -178,7 +178,8 @@ func (f *frame) gates() string {
 // maxVerdicts is for how many services a frame says what hedging brings.
 const maxVerdicts = 3
 
-// verdicts returns lines that say what hedging brings, or would bring, to the busiest services.
+// verdicts returns lines that say what hedging brings, or would bring, to the busiest services, and in
+// which period replicas stall together.
 func (f *frame) verdicts() (out []string) {
 	requests := map[string]uint64{}
 	for name, s := range f.now.Services {
@@ -193,6 +194,11 @@ func (f *frame) verdicts() (out []string) {
 	})
 	for _, name := range busiest[:min(len(busiest), maxVerdicts)] {
 		out = append(out, shorten(name, 20)+": "+f.now.Services[name].Hedges.Verdict)
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.now.Services)) {
+		if line := f.now.Services[name].Hedges.Periodic; line != "" && len(out) < 2*maxVerdicts {
+			out = append(out, line)
+		}
 	}
 	return out
 }

@@ -120,8 +120,11 @@ func TestFrameOfVerdicts(t *testing.T) {
 		}
 		f.now.Services[name] = s
 	}
+	b := f.now.Services["b"]
+	b.Hedges.Periodic = "the replicas of b stall together every 60 s for 0.9 s"
+	f.now.Services["b"] = b
 	got := f.verdicts()
-	if len(got) != 3 || !strings.HasPrefix(got[0], "compute: ") || got[1] != "c: verdict on c" || got[2] != "b: verdict on b" {
+	if len(got) != 4 || got[3] != b.Hedges.Periodic || !strings.HasPrefix(got[0], "compute: ") || got[1] != "c: verdict on c" || got[2] != "b: verdict on b" {
 		t.Errorf("%q", got)
 	}
 }

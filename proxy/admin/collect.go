@@ -123,6 +123,9 @@ func mergeService(into, s *stats.ServiceReport) {
 	into.HedgesInFlight += s.HedgesInFlight
 	into.Panics = into.Panics || s.Panics
 	into.Tokens += s.Tokens
+	if s.Stalls.Seen > into.Stalls.Seen {
+		into.Stalls, into.StalledAt = s.Stalls, s.StalledAt
+	}
 	for i := range into.Routes {
 		mergeRoute(&into.Routes[i], &s.Routes[i])
 	}

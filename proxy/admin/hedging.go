@@ -20,7 +20,17 @@ type hedgingState struct {
 	InFlight int                `json:"in_flight"`
 	Tokens   float64            `json:"tokens"`   // hedges and paid retries that the budget allows now; below 0: owed
 	DelayMS  map[string]float64 `json:"delay_ms"` // by route
+	Periodic *periodic          `json:"periodic,omitempty"`
 	Routes   []routeHedging     `json:"routes"`
+}
+
+// periodic is a period in which the replicas stall together.
+type periodic struct {
+	Every   float64 `json:"period_seconds"`
+	Length  float64 `json:"duration_seconds"` // of a stall
+	Second  *int    `json:"second"`           // at which it begins, see docs/hedging.md; null if it is none
+	Seen    int     `json:"seen"`             // stalls, at most 64
+	Summary string  `json:"summary"`
 }
 
 // hedgingCounts are counts since the start.
@@ -101,6 +111,12 @@ func (s *Server) hedgingState(svc *stats.ServiceReport) hedgingState {
 		Retries: svc.Stats.Retries, InFlight: svc.HedgesInFlight, Tokens: svc.Tokens,
 		DelayMS: map[string]float64{}, Routes: []routeHedging{},
 	}
+	if p := &svc.Stalls; p.Every > 0 {
+		st.Periodic = &periodic{Every: p.Every.Seconds(), Length: p.Length.Seconds(), Seen: p.Seen, Summary: stalls(svc)}
+		if second, ok := p.Second(svc.StalledAt); ok {
+			st.Periodic.Second = &second
+		}
+	}
 	// Primaries do not include requests that were refused before an attempt.
 	st.Requests = svc.Stats.Requests
 	strongest := hedge.Off
@@ -178,6 +194,14 @@ func verdict(svc *stats.ServiceReport) string {
 		return ""
 	}
 	return sum.Verdict()
+}
+
+// stalls says in which period the replicas of a service stall together. It returns "" if none is known.
+func stalls(svc *stats.ServiceReport) string {
+	if svc.Stalls.Every == 0 {
+		return ""
+	}
+	return svc.Stalls.Describe(svc.Name, svc.StalledAt)
 }
 
 func countsOf(c *hedge.Counts) hedgingCounts {

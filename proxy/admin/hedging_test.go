@@ -29,7 +29,7 @@ func TestHedgingFormat(t *testing.T) {
 	s := newSidecar(t, threeModes)
 	const (
 		counts = `"requests":0,"hedges":0,"missed":0,"won":0,"extra_load":0,"gates":{"budget":0,"cascade":0,` +
-			`"concurrency":0,"correlated":0,"deadline":0,"no_endpoint":0,"not_idempotent":0,"useless":0}`
+			`"concurrency":0,"correlated":0,"deadline":0,"no_endpoint":0,"not_idempotent":0,"periodic":0,"useless":0}`
 		none    = `{"samples":0,"p50_ms":null,"p97_ms":null,"p99_ms":null,"p999_ms":null}`
 		latency = `"win_rate":null,"latency":` + none
 		effect  = `"effect":{"with":` + none + `,"without":` + none + `,"one_in":1}`
@@ -105,5 +105,31 @@ func TestMergeRoutes(t *testing.T) {
 		!slices.Equal(got.Classes, []class{{"a", 11, 3, 1, false}, {"b", 1, 0, 0, false}, {"c", 2, 0, 0, true}}) ||
 		got.Shadow[0].DelayMS != 4 || got.Watched.Samples != 2 || *got.Shadow[0].P99 < 8.8 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestPeriodicReport: of the loops, the one that has seen the most stalls of a period is shown.
+func TestPeriodicReport(t *testing.T) {
+	s := newSidecar(t, threeModes).api
+	loop := func(p hedge.StallPeriod, at time.Time) stats.WorkerReport {
+		return stats.WorkerReport{Services: []stats.ServiceReport{{Name: "compute", Stalls: p, StalledAt: at}}}
+	}
+	at := time.Date(2026, 3, 29, 12, 5, 3, 0, time.UTC)
+	svc := merge([]stats.WorkerReport{
+		loop(hedge.StallPeriod{}, time.Time{}),
+		loop(hedge.StallPeriod{Every: time.Minute, Length: 900 * time.Millisecond, Seen: 6}, at),
+		loop(hedge.StallPeriod{Every: 2 * time.Minute, Length: time.Second, Seen: 5}, at),
+	})[0]
+	const line = "the replicas of compute stall together every 60 s at second 3 for 0.9 s"
+	got, err := json.Marshal(s.hedgingState(&svc).Periodic)
+	if want := `{"period_seconds":60,"duration_seconds":0.9,"second":3,"seen":6,"summary":"` + line + `"}`; err != nil || string(got) != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got := s.serviceStats(&svc).Hedges.Periodic; got != line {
+		t.Errorf("/stats says %q", got)
+	}
+	none := merge([]stats.WorkerReport{loop(hedge.StallPeriod{}, time.Time{})})[0]
+	if st := s.hedgingState(&none); st.Periodic != nil || s.serviceStats(&none).Hedges.Periodic != "" {
+		t.Errorf("without a period: %+v", st.Periodic)
 	}
 }

@@ -54,6 +54,7 @@ var (
 	hedges    = counter("hedges_total", "Hedges sent, hedges that won, and hedges that reached no application (missed).", "service", "result")
 	gates     = counter("hedge_gates_total", "Decisions not to hedge, by the closed gate.", "service", "gate")
 	hedgesOut = gauge("hedges_in_flight", "Hedges in flight.", "service")
+	stallsOf  = gauge("correlated_stall_period_seconds", "Period in which the endpoints stall together. 0 means that none is known.", "service")
 	delay     = gauge("hedge_delay_seconds", "Delay of a hedge, the longest of all loops.",
 		"service", "route")
 )
@@ -143,6 +144,7 @@ func (c *scraper) hedging(to *page, svc *stats.ServiceReport) {
 		to.put(gates, float64(svc.Stats.Gates[g]), name, g.String())
 	}
 	to.put(hedgesOut, float64(svc.HedgesInFlight), name)
+	to.put(stallsOf, svc.Stalls.Every.Seconds(), name)
 	for _, r := range svc.Routes {
 		to.put(delay, r.Delay.Seconds(), name, routeName(r.Route))
 	}

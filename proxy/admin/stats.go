@@ -66,8 +66,9 @@ type HedgeStats struct {
 	Won      uint64            `json:"won"`
 	Missed   uint64            `json:"missed"` // hedges that reached no application
 	InFlight int               `json:"in_flight"`
-	Gates    map[string]uint64 `json:"gates"`             // decisions not to hedge, by the closed gate
-	Verdict  string            `json:"verdict,omitempty"` // what hedging brings, or would bring
+	Gates    map[string]uint64 `json:"gates"`              // decisions not to hedge, by the closed gate
+	Verdict  string            `json:"verdict,omitempty"`  // what hedging brings, or would bring
+	Periodic string            `json:"periodic,omitempty"` // a period in which the replicas stall together
 }
 
 func (s *Server) stats(reports []stats.WorkerReport) any {
@@ -125,7 +126,7 @@ func (s *Server) serviceStats(svc *stats.ServiceReport) ServiceStats {
 		BytesIn: st.BytesIn, BytesOut: st.BytesOut, Retries: st.Retries,
 		Hedges: HedgeStats{
 			Sent: st.Hedges, Won: st.HedgesWon, Missed: st.HedgesMissed, InFlight: svc.HedgesInFlight, Gates: gateCounts(&st.Counts),
-			Verdict: verdict(svc),
+			Verdict: verdict(svc), Periodic: stalls(svc),
 		},
 	}
 	for o, n := range st.Outcomes {

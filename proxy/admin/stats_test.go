@@ -49,7 +49,7 @@ func TestStats(t *testing.T) {
 	svc, was := now.Services["compute"], before.Services["compute"]
 	d := svc.Delta(&was)
 	if d.Outcomes["2xx"] != 3 || d.Outcomes["5xx"] != 2 || d.Outcomes["failed"] != 0 || sum(d.Counts) != 3 || d.Latency <= 0 ||
-		d.BytesIn < 5*60 || d.BytesOut < 5*60 || d.Known != 1 || d.PendingLimit != 1024 || len(d.Hedges.Gates) != 8 {
+		d.BytesIn < 5*60 || d.BytesOut < 5*60 || d.Known != 1 || d.PendingLimit != 1024 || len(d.Hedges.Gates) != 9 {
 		t.Errorf("%+v", d)
 	}
 	if svc.Outcomes["2xx"] != 4 || sum(svc.Counts) != 4 {

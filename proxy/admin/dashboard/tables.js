@@ -54,6 +54,7 @@ const gateTips = {
   no_endpoint: "No other endpoint is free of stalls and has spare capacity.",
   deadline: "The time that is left does not cover a median response.",
   correlated: "Most endpoints are silent: another would be as slow.",
+  periodic: "Most endpoints are about to be silent, as they are periodically.",
   concurrency: "Too many hedges are in flight.",
   useless: "Of the last hedges hardly any has won or saved anything.",
   budget: "The budget of hedges and retries is spent.",
