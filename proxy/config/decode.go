@@ -167,6 +167,7 @@ func (d *decoder) setDefaults(v reflect.Value, n *node) {
 		item.Weight, item.Check = 1, defaultCheck()
 	case *Route:
 		d.route, item.Allow, item.Fault, item.Mirror = n, defaultAllow(), defaultFault(), defaultMirror()
+		item.Fallback = defaultFallback()
 		item.Policy = d.policyOf(firstService(n))
 	case *Share:
 		item.Weight = 1

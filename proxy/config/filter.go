@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Fault injects faults into the requests of a route, to try out what callers do then. The shares
 // are drawn for each request, one by one.
@@ -34,6 +37,47 @@ func (m *Mirror) Enabled() bool { return m.Service != "" && m.Share > 0 }
 
 // defaultMirror returns a mirror that is off. A file that sets one copies all requests.
 func defaultMirror() Mirror { return Mirror{Share: 1} }
+
+// Failures for which a fallback may answer.
+const (
+	FallbackBreaker    = "breaker"     // the breaker is open
+	FallbackDeadline   = "deadline"    // no response in time
+	FallbackNoEndpoint = "no_endpoint" // no endpoint took the request
+	FallbackOverload   = "overload"    // too much work waits
+	FallbackReset      = "reset"       // the connection was lost after the request was sent
+	Fallback5xx        = "5xx"         // a bad response, or an injected abort
+)
+
+// FallbackReasons are the failures that a fallback may name.
+var FallbackReasons = []string{
+	FallbackBreaker, FallbackDeadline, FallbackNoEndpoint, FallbackOverload, FallbackReset, Fallback5xx,
+}
+
+// Fallback answers requests of a route in place of their failure.
+type Fallback struct {
+	// [Failures](routing.md#fallbacks) that it is for: `breaker`, `deadline`, `no_endpoint`, `overload`, `reset`, `5xx`.
+	On []string `yaml:"on"`
+	// Name of a service that the request is sent to instead. Only if no application may have seen it, or it may be sent twice.
+	Service string `yaml:"service"`
+	// How long `service` may take. It also ends with the `timeout` of the route, unless that has passed.
+	Timeout time.Duration `yaml:"timeout" min:"1ms"`
+	// The response, instead of a service.
+	Respond Respond `yaml:"respond"`
+}
+
+// Given reports whether there is an answer.
+func (f *Fallback) Given() bool { return f.Service != "" || f.Respond.Given() }
+
+// isDefault reports whether a file sets no key, or only to what it is without.
+func (f *Fallback) isDefault() bool {
+	d := defaultFallback()
+	return !f.Given() && slices.Equal(f.On, d.On) && f.Timeout == d.Timeout
+}
+
+// defaultFallback returns a fallback without an answer.
+func defaultFallback() Fallback {
+	return Fallback{On: slices.Clone(FallbackReasons[:3]), Timeout: time.Second}
+}
 
 // defaultFault returns faults that are off. A file that sets one injects it into all requests.
 func defaultFault() Fault { return Fault{DelayShare: 1, AbortShare: 1} }

@@ -41,3 +41,29 @@ func TestMirrorRules(t *testing.T) {
 		{strings.Replace(withRoute(`match: {service: a}, mirror: {service: mirrored}`), `timeout: 2s`, ``, 1), "calls of Dubbo are not copied"},
 	})
 }
+
+func TestFallbackRules(t *testing.T) {
+	checkRules(t, []rule{
+		{withRoute(`fallback: {respond: {status: 503, body: later, headers: {retry-after: "5"}}}`), ""},
+		{withRoute(`fallback: {service: mirrored}`), ""},
+		{withRoute(`fallback: {on: [5xx, reset, overload], service: mirrored, timeout: 200ms}`), ""},
+		{withRoute(`fallback: {}`), ""},
+		{withRoute(`fallback: {on: [breaker]}`), "routes[0].fallback: expected respond or service"},
+		{withRoute(`fallback: {on: [], respond: {status: 503}}`), "routes[0].fallback.on: empty"},
+		{withRoute(`fallback: {on: [braker], respond: {status: 503}}`), `routes[0].fallback.on[0]: expected one of breaker, deadline, no_endpoint, overload, reset, 5xx, got "braker"; did you mean breaker?`},
+		{withRoute(`fallback: {on: [breaker, breaker], respond: {status: 503}}`), `routes[0].fallback.on[1]: "breaker" is listed twice`},
+		{withRoute(`fallback: {service: mirored}`), `routes[0].fallback.service: there is no service "mirored"; did you mean mirrored?`},
+		{withRoute(`fallback: {service: s}`), "routes[0].fallback.service: the route leads to s itself"},
+		{withRoute(`fallback: {service: mirrored, respond: {status: 503}}`), "routes[0].fallback.respond: contradicts service"},
+		{withRoute(`fallback: {service: mirrored, timeout: 0s}`), "at least 1ms"},
+		{withRoute(`fallback: {respond: {status: 503}, timeout: 2s}`), "routes[0].fallback.timeout: is for service"},
+		{withRoute(`fallback: {respond: {status: 204, body: x}}`), "routes[0].fallback.respond.body: a response with the status 204 has no body"},
+		{withRoute(`fallback: {respond: {headers: {x: "{path}"}}}`), "routes[0].fallback.respond.headers.x: placeholders are not filled in here"},
+		{withRoute(`fallback: {respond: {headers: {x: "{{path}}"}}}`), ""},
+		{withRoute(`rewrite: {host: a}, fallback: {respond: {status: 503}}`), ""},
+		{strings.Replace(withRoute(`fallback: {service: mirrored}`), `"b:1"], protocol: http`, `"b:1"], protocol: dubbo`, 1), "mirrored speaks dubbo"},
+		{strings.Replace(withRoute(`fallback: {service: mirrored}`), `"b:1"],`, `"b:1"], allow: {rules: [{method: [GET]}]},`, 1), "has allow rules"},
+		{strings.Replace(withRoute(`match: {service: a}, fallback: {respond: {status: 503}}`), `timeout: 2s`, ``, 1), "only Dubbo calls come here"},
+		{strings.Replace(withRoute(`match: {service: a}, fallback: {service: mirrored}`), `timeout: 2s`, ``, 1), "mirrored speaks http; expected one with protocol: link or dubbo"},
+	})
+}

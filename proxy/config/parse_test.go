@@ -92,9 +92,9 @@ func TestFull(t *testing.T) {
 	want.Routes = []Route{
 		{
 			Match:   Match{Host: "compute", Path: "/v1/", Method: []string{"GET", "POST"}, Header: map[string]Condition{}},
-			Service: "compute", Policy: overridden, Allow: defaultAllow(), Fault: defaultFault(), Mirror: defaultMirror(),
+			Service: "compute", Policy: overridden, Allow: defaultAllow(), Fault: defaultFault(), Mirror: defaultMirror(), Fallback: defaultFallback(),
 		},
-		{Service: "compute", Policy: DefaultPolicy(), Allow: defaultAllow(), Fault: defaultFault(), Mirror: defaultMirror()},
+		{Service: "compute", Policy: DefaultPolicy(), Allow: defaultAllow(), Fault: defaultFault(), Mirror: defaultMirror(), Fallback: defaultFallback()},
 	}
 	want.Register = []Register{{
 		Service: "compute", Listener: "ingress", Advertise: "10.0.0.5:15006", Weight: 1,

@@ -78,6 +78,7 @@ type Route struct {
 	Allow           Allow       `yaml:"allow"`
 	Fault           Fault       `yaml:"fault"`
 	Mirror          Mirror      `yaml:"mirror"`
+	Fallback        Fallback    `yaml:"fallback"`
 
 	// Policy is the effective one: that of Service, overridden field by field
 	// by what the route sets. Each Share of a Split has its own.

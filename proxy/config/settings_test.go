@@ -148,7 +148,7 @@ func itemDefaults() map[reflect.Type]reflect.Value {
 	return map[reflect.Type]reflect.Value{
 		reflect.TypeFor[*Service]():  reflect.ValueOf(DefaultService("")).Elem(),
 		reflect.TypeFor[Listener]():  reflect.ValueOf(listener),
-		reflect.TypeFor[Route]():     reflect.ValueOf(Route{Fault: defaultFault(), Mirror: defaultMirror()}),
+		reflect.TypeFor[Route]():     reflect.ValueOf(Route{Fault: defaultFault(), Mirror: defaultMirror(), Fallback: defaultFallback()}),
 		reflect.TypeFor[Register]():  reflect.ValueOf(register),
 		reflect.TypeFor[Endpoint]():  reflect.ValueOf(endpoint),
 		reflect.TypeFor[Share]():     reflect.ValueOf(share),

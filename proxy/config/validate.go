@@ -243,6 +243,7 @@ func (v *validator) route(i int, r *Route) {
 	v.rateKey(at, &r.RateLimit, r.Match.OfDubbo())
 	v.fault(at.key("fault"), r)
 	v.mirror(at.key("mirror"), r)
+	v.fallback(at.key("fallback"), r)
 }
 
 func (v *validator) retry(at path, p *Policy) {

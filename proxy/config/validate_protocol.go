@@ -106,6 +106,7 @@ func (v *validator) sniRoute(i int, r *Route) {
 		{"rate_limit", r.RateLimit != RateLimit{}},
 		{"fault", r.Fault != defaultFault()},
 		{"mirror", r.Mirror != defaultMirror()},
+		{"fallback", !r.Fallback.isDefault()},
 	} {
 		v.refuseIf(key.given, at.key(key.name), "is for requests; this route is for connections")
 	}

@@ -208,10 +208,12 @@ func (v *validator) answer(at path, r *Route) {
 	v.refuseIf(r.Service != "", at.key("service"), "contradicts %s: the route answers itself", kind)
 	v.refuseIf(r.Fault.Enabled(), at.key("fault"), "contradicts %s: the route answers itself", kind)
 	v.refuseIf(r.Mirror.Enabled(), at.key("mirror"), "contradicts %s: the route answers itself", kind)
+	v.refuseIf(r.Fallback.Given(), at.key("fallback"), "contradicts %s: the route answers itself", kind)
 	v.refuseIf(v.routeProtocol(&r.Match) != ProtocolHTTP, at.key(kind), "answers only HTTP requests, and only Dubbo calls come here")
 	v.refuseIf(slices.Contains(r.Match.Method, "CONNECT"), at.key("match").key("method"), "contradicts %s: a tunnel needs a service", kind)
 	if r.Respond.Given() {
-		v.respond(at.key("respond"), r)
+		v.respond(at.key("respond"), &r.Respond)
+		v.refuseIf(r.Rewrite.Path != "", at.key("respond"), "contradicts rewrite.path: nothing is sent on")
 	}
 }
 
@@ -230,12 +232,10 @@ func (v *validator) redirect(at path, r *Route) {
 	v.refuseIf(to.Scheme+to.Host+to.Path+r.Rewrite.Path == "", at, "leads to the same URL; expected scheme, host, path or rewrite.path")
 }
 
-func (v *validator) respond(at path, r *Route) {
-	to := &r.Respond
+func (v *validator) respond(at path, to *Respond) {
 	v.refuseIf(to.Status != 0 && to.Status < 200, at.key("status"), "expected 200 to 599, got %d", to.Status)
 	v.refuseIf((to.Status == 204 || to.Status == 304) && to.Body != "", at.key("body"), "a response with the status %d has no body", to.Status)
 	v.refuseIf(len(to.Body) > maxBody, at.key("body"), "expected at most %s, got %d bytes", formatSize(maxBody), len(to.Body))
-	v.refuseIf(r.Rewrite.Path != "", at, "contradicts rewrite.path: nothing is sent on")
 	v.headerValues(at.key("headers"), to.Headers)
 }
 
@@ -330,15 +330,50 @@ func (v *validator) mirror(at path, r *Route) {
 		v.refuseIf(r.Mirror.Share != 1, shown, "missing; a share alone copies nothing")
 		return
 	}
-	v.reference(shown, name)
 	v.refuseIf(v.routeProtocol(&r.Match) == ProtocolDubbo, at, "calls of Dubbo are not copied")
+	v.copiesTo(shown, name, ProtocolHTTP)
+}
+
+// copiesTo reports a service that can't take copies of requests of a protocol.
+func (v *validator) copiesTo(at path, name, protocol string) {
+	v.reference(at, name)
 	switch s := v.config.Services[name]; {
 	case s == nil:
-	case !s.SpeaksHTTP() && s.Protocol != ProtocolLink:
-		v.report(shown, "service %s speaks %s; expected one with protocol: %s or %s", name, s.Protocol, ProtocolLink, ProtocolHTTP)
+	case s.Protocol != protocol && s.Protocol != ProtocolLink && !(protocol == ProtocolHTTP && s.SpeaksHTTP()):
+		v.report(at, "service %s speaks %s; expected one with protocol: %s or %s", name, s.Protocol, ProtocolLink, protocol)
 	case s.Allow.Given():
-		v.report(shown, "service %s has allow rules, which are for callers: a copy has none", name)
+		v.report(at, "service %s has allow rules, which are for callers: a copy has none", name)
 	}
+}
+
+// fallback reports fallbacks without an answer, or with one that callers can't have.
+func (v *validator) fallback(at path, r *Route) {
+	f, protocol := &r.Fallback, v.routeProtocol(&r.Match)
+	if !f.Given() {
+		v.refuseIf(!f.isDefault(), at, "expected respond or service, which says what the fallback is")
+		return
+	}
+	v.refuseIf(len(f.On) == 0, at.key("on"), "empty: the fallback is for nothing")
+	for i, reason := range f.On {
+		shown := at.key("on").item(i)
+		v.refuseIf(!slices.Contains(FallbackReasons, reason), shown, "expected one of %s, got %q%s",
+			strings.Join(FallbackReasons, ", "), reason, didYouMean(reason, FallbackReasons))
+		v.refuseIf(slices.Contains(f.On[:i], reason), shown, "%q is listed twice", reason)
+	}
+	if f.Service == "" {
+		v.refuseIf(protocol == ProtocolDubbo, at.key("respond"), "only Dubbo calls come here, and this is a response of HTTP; expected service")
+		v.refuseIf(f.Timeout != defaultFallback().Timeout, at.key("timeout"), "is for service: the response is at hand")
+		v.respond(at.key("respond"), &f.Respond)
+		for _, name := range slices.Sorted(maps.Keys(f.Respond.Headers)) {
+			parts, _ := ParseValue(f.Respond.Headers[name])
+			v.refuseIf(slices.ContainsFunc(parts, func(p Part) bool { return p.Placeholder != "" }),
+				at.key("respond").key("headers").entry(name), "placeholders are not filled in here; expected {{ for a brace")
+		}
+		return
+	}
+	v.refuseIf(f.Respond.Given(), at.key("respond"), "contradicts service")
+	v.refuseIf(slices.Contains(r.services(), f.Service), at.key("service"), "the route leads to %s itself", f.Service)
+	v.copiesTo(at.key("service"), f.Service, protocol)
 }
 
 // fault reports statuses that are no errors, shares of nothing, and delays that only end in a

@@ -40,7 +40,7 @@ func (v *validator) warnings() {
 	}
 	used := c.RoutedServices()
 	for i := range c.Routes {
-		used = append(used, c.Routes[i].Mirror.Service)
+		used = append(used, c.Routes[i].Mirror.Service, c.Routes[i].Fallback.Service)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Services)) {
 		if !slices.Contains(used, name) {
