@@ -18,6 +18,7 @@ const (
 	HeaderMirror     = "x-remora-mirror"     // "1": a copy of a request, whose response is discarded; sent to the application
 	HeaderPriority   = "x-remora-priority"   // PriorityBatch: all other requests go first; also sent to the application
 	HeaderError      = "x-remora-error"      // of a response that a sidecar made: the code of the failure
+	HeaderFallback   = "x-remora-fallback"   // of a response in place of a failure: what has failed
 )
 
 // Headers of others that say how long the caller waits.
@@ -40,6 +41,7 @@ var (
 	NameError          = []byte("X-Remora-Error")
 	NameTimeout        = []byte(HeaderTimeout)
 	NameMirror         = []byte(HeaderMirror)
+	NameFallback       = []byte(HeaderFallback)
 
 	SchemeHTTP = []byte("http")
 	// SchemeHTTPS is the value for a client that uses TLS.

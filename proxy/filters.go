@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/filter/fallback"
 	"github.com/remora-proxy/remora/proxy/filter/injection"
 	"github.com/remora-proxy/remora/proxy/filter/mirror"
 	"github.com/remora-proxy/remora/proxy/route"
@@ -10,6 +11,7 @@ import (
 // filters is the list of all filters, in the order in which a request passes them. A new filter
 // is one folder in proxy/filter, and one line here.
 var filters = []exchange.FilterMaker{
+	fallback.New, // sees an outcome last
 	injection.New,
 	mirror.New, // of what is sent, so after injection
 }

@@ -196,8 +196,19 @@ func (t *routeTest) outcome(plan *route.Plan) {
 		t.printf("  service: %s", strings.Join(shares(r), ", "))
 		t.printf("  sent as: %s", t.request(cmp.Or(r.Rewrite.Host, string(t.req.Authority))))
 		t.edits("request", &r.RequestHeaders)
+		t.fallback(&r.Fallback)
 	}
 	t.edits("response", &r.ResponseHeaders)
+}
+
+// fallback prints what callers get in place of failures.
+func (t *routeTest) fallback(f *config.Fallback) {
+	switch on := strings.Join(f.On, ", "); {
+	case f.Service != "":
+		t.printf("  fallback: service %s within %s, on %s", f.Service, f.Timeout, on)
+	case f.Given():
+		t.printf("  fallback: status %d, on %s", cmp.Or(f.Respond.Status, 200), on)
+	}
 }
 
 // edits prints the names of headers that a route changes. Their values may be secrets.

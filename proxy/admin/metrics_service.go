@@ -111,6 +111,8 @@ var (
 	faults  = counter("faults_injected_total", "Requests that a route has delayed or aborted on purpose.", "service", "fault")
 	mirrors = counter("mirrored_total",
 		"Copies of requests: answered, failed (5xx or no response), or dropped for want of room.", "service", "outcome")
+	fallbacks = counter("fallbacks_total",
+		"Failures for which a fallback of a route answered, or failed to.", "service", "reason", "result")
 )
 
 func (c *scraper) filters(to *page, svc *stats.ServiceReport) {
@@ -123,6 +125,12 @@ func (c *scraper) filters(to *page, svc *stats.ServiceReport) {
 		to.put(mirrors, float64(f.MirrorAnswered), svc.Name, "answered")
 		to.put(mirrors, float64(f.MirrorFailed), svc.Name, "failed")
 		to.put(mirrors, float64(f.MirrorDropped), svc.Name, "dropped")
+	}
+	if f.FallsBack {
+		for i, reason := range config.FallbackReasons {
+			to.put(fallbacks, float64(f.FallbackAnswered[i]), svc.Name, reason, "answered")
+			to.put(fallbacks, float64(f.FallbackFailed[i]), svc.Name, reason, "failed")
+		}
 	}
 }
 

@@ -49,7 +49,7 @@ const (
 )
 
 // FallbackReasons are the failures that a fallback may name.
-var FallbackReasons = []string{
+var FallbackReasons = [...]string{
 	FallbackBreaker, FallbackDeadline, FallbackNoEndpoint, FallbackOverload, FallbackReset, Fallback5xx,
 }
 

@@ -356,8 +356,8 @@ func (v *validator) fallback(at path, r *Route) {
 	v.refuseIf(len(f.On) == 0, at.key("on"), "empty: the fallback is for nothing")
 	for i, reason := range f.On {
 		shown := at.key("on").item(i)
-		v.refuseIf(!slices.Contains(FallbackReasons, reason), shown, "expected one of %s, got %q%s",
-			strings.Join(FallbackReasons, ", "), reason, didYouMean(reason, FallbackReasons))
+		v.refuseIf(!slices.Contains(FallbackReasons[:], reason), shown, "expected one of %s, got %q%s",
+			strings.Join(FallbackReasons[:], ", "), reason, didYouMean(reason, FallbackReasons[:]))
 		v.refuseIf(slices.Contains(f.On[:i], reason), shown, "%q is listed twice", reason)
 	}
 	if f.Service == "" {

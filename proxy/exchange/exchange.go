@@ -92,6 +92,13 @@ type tally struct {
 	notBefore    time.Duration  // when a retry or hedge may follow, as a gRPC server said; never: none may
 	copied       bool           // a copy of another request: see BeginCopy
 	Injected     stats.Injected // faults of the route
+	Fallback     Fallback
+}
+
+// Fallback is the failure that a fallback of the route has answered for. The zero value means none.
+type Fallback struct {
+	Reason string // of config.FallbackReasons
+	Code   string // of the failure; empty means a bad response
 }
 
 // Open reports whether the caller still waits.

@@ -95,6 +95,13 @@ func NewRoute(plan *route.Plan, svc *Service) *Route {
 	return r
 }
 
+// NewCopyRoute returns a route of copies to a service on its loop: see BeginCopy.
+func NewCopyRoute(svc *Service) *Route {
+	policy := svc.Config.Policy
+	policy.Retry, policy.Hedge.Mode, policy.Hedge.Class = config.Retry{}, config.HedgeOff, config.ClassNone
+	return NewRoute(&route.Plan{Index: -1, Match: &config.Match{}, Route: &config.Route{}, Policy: &policy}, svc)
+}
+
 func hedgePolicy(h *config.Hedge) hedge.Policy {
 	p := hedge.Policy{
 		Delay: h.Delay, Quantile: h.Quantile, MinDelay: h.MinDelay, MaxDelay: h.MaxDelay,
@@ -112,11 +119,7 @@ func hedgePolicy(h *config.Hedge) hedge.Policy {
 // respond gives the caller of ex the answer of r, which leads to no service.
 func (r *Route) respond(ex *Exchange) {
 	ex.Route = r
-	res := ex.pool.Response()
-	res.HeadBuffer = ex.shard.Buffers.Get(0)
-	res.HeadBuffer.B = r.Answer.Fill(&res.Response, &ex.Request, res.HeadBuffer.B)
-	res.AddDate()
-	res.Hold()
+	res := ex.pool.Answer(r.Answer, &ex.Request)
 	ex.shard.Stats.Answered(r.Answer.Redirects)
 	ex.answerWith(nil, res)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/route"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
@@ -124,6 +125,16 @@ func (p *Pool) Response() *Response {
 	}
 	res := p.responses[n-1]
 	p.responses = p.responses[:n-1]
+	return res
+}
+
+// Answer returns a as a response to req. The caller owns it.
+func (p *Pool) Answer(a *route.Answer, req *protocol.Request) *Response {
+	res := p.Response()
+	res.HeadBuffer = p.shard.Buffers.Get(0)
+	res.HeadBuffer.B = a.Fill(&res.Response, req, res.HeadBuffer.B)
+	res.AddDate()
+	res.Hold()
 	return res
 }
 

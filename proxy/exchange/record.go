@@ -48,7 +48,7 @@ func (c *result) bytes() int {
 // route there is no service to count it for.
 func (ex *Exchange) conclude(c *result) {
 	o, bytes, now := c.outcome, c.bytes(), ex.shard.Loop.Now()
-	latency, measured := now-ex.began, c.measured()
+	latency, measured := now-ex.began, c.measured() && ex.Fallback.Reason == ""
 	if c.res != nil {
 		c.grpc, c.code = c.res.grpc, c.res.code
 	} else {
@@ -120,7 +120,7 @@ func (ex *Exchange) log(c *result, now time.Duration) {
 			r.Queued += now - a.queued.since
 		}
 	}
-	r.Fault = ex.Injected.String()
+	r.Fault, r.Fallback, r.Error = ex.Injected.String(), ex.Fallback.Reason, ex.Fallback.Code
 	if c.failure != nil {
 		r.Status, r.Error = c.failure.Status, c.failure.Code
 	}

@@ -111,7 +111,9 @@ func (k *Call) finish(resp *protocol.Response, body []byte) {
 	k.Done, k.Status, k.Took = true, resp.Status, k.m.Clients.Now()-k.Sent
 	k.Body, k.Headers, k.Trailers = bytes.Clone(body), cloned(resp.Headers), cloned(resp.Trailers)
 	k.Code = string(protocol.Find(resp.Headers, "x-remora-error"))
-	if nonce := protocol.Find(resp.Headers, "x-nonce"); k.Code == "" && string(nonce) != k.Nonce {
+	nonce := protocol.Find(resp.Headers, "x-nonce")
+	own := k.Code != "" || nonce == nil && protocol.Find(resp.Headers, "x-remora-fallback") != nil // of a sidecar
+	if !own && string(nonce) != k.Nonce {
 		k.m.T.Errorf("call %s got the response to %s", k.Nonce, nonce)
 	}
 }

@@ -31,14 +31,20 @@ type AccessLine struct {
 	Status    int       `json:"status"`
 	GRPC      string    `json:"grpc_status"`
 	Error     string    `json:"error"`
-	Fault     string    `json:"fault"`
-	BytesIn   int       `json:"bytes_in"`
-	BytesOut  int       `json:"bytes_out"`
+	LineFilters
+	BytesIn  int `json:"bytes_in"`
+	BytesOut int `json:"bytes_out"`
 	LineTimes
 	Attempts int  `json:"attempts"`
 	Retries  int  `json:"retries"`
 	Hedges   int  `json:"hedges"`
 	HedgeWon bool `json:"hedge_won"`
+}
+
+// LineFilters are what filters did to the request of an AccessLine.
+type LineFilters struct {
+	Fault    string `json:"fault"`
+	Fallback string `json:"fallback"`
 }
 
 // LineTimes are the times of an AccessLine.

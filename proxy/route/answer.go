@@ -5,6 +5,7 @@ import (
 	"cmp"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/config"
 )
 
 // Answer is the response of a route that leads to no service: a redirect, or one that the
@@ -27,9 +28,20 @@ func NewAnswer(p *Plan) *Answer {
 			scheme: []byte(to.Scheme), host: []byte(to.Host), path: []byte(to.Path),
 		}
 	case own.Given():
-		return &Answer{status: cmp.Or(own.Status, 200), body: []byte(own.Body)}
+		return respond(own)
 	}
 	return nil
+}
+
+// NewResponse returns the answer that c says, and its headers as edits of it.
+func NewResponse(c *config.Respond) (*Answer, HeaderEdits) {
+	var headers HeaderEdits
+	headers.put(c.Headers, true)
+	return respond(c), headers
+}
+
+func respond(c *config.Respond) *Answer {
+	return &Answer{status: cmp.Or(c.Status, 200), body: []byte(c.Body)}
 }
 
 // Fill makes res the response to req, whose path is rewritten. It appends the memory of res to buf.

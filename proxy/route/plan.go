@@ -15,10 +15,9 @@ type Plan struct {
 	Match   *config.Match
 	Route   *config.Route // an empty one for listeners with a fixed service
 	Policy  *config.Policy
-	// MirrorPolicy is that of the service which gets copies of the requests; nil means none.
-	MirrorPolicy *config.Policy
-	weight       int // in its split
-	Targets      int // for the first plan of a split the number of its plans, else 0
+	Others  map[string]*config.Policy // of the services that get copies of requests, by name
+	weight  int                       // in its split
+	Targets int                       // for the first plan of a split the number of its plans, else 0
 
 	// Before is the index of the plan of the previous generation that takes the
 	// same requests to the same service, or -1. Same reports whether its policy and filters are
@@ -33,8 +32,12 @@ func Plans(cfg *config.Config) (plans []Plan) {
 	for i := range cfg.Routes {
 		c := &cfg.Routes[i]
 		plan := Plan{Index: i, Match: &c.Match, Route: c}
+		plan.Others = map[string]*config.Policy{}
 		if c.Mirror.Enabled() {
-			plan.MirrorPolicy = &cfg.Services[c.Mirror.Service].Policy
+			plan.Others[c.Mirror.Service] = &cfg.Services[c.Mirror.Service].Policy
+		}
+		if to := c.Fallback.Service; to != "" {
+			plan.Others[to] = &cfg.Services[to].Policy
 		}
 		if len(c.Split) == 0 {
 			plan.Service, plan.Policy = c.Service, &c.Policy
@@ -77,8 +80,10 @@ func Compare(plans, previous []Plan, kept func(service string) bool) {
 		}
 		delete(indexes, p.key())
 		old := &previous[at]
-		p.Before, p.Same = at, sameActions(old.Route, p.Route) && reflect.DeepEqual(old.Policy, p.Policy) && sameFilters(old, p) &&
-			(p.MirrorPolicy == nil || kept(p.Route.Mirror.Service))
+		p.Before, p.Same = at, sameActions(old.Route, p.Route) && reflect.DeepEqual(old.Policy, p.Policy) && sameFilters(old, p)
+		for name := range p.Others {
+			p.Same = p.Same && kept(name)
+		}
 	}
 }
 
@@ -90,7 +95,8 @@ func sameActions(a, b *config.Route) bool {
 
 // sameFilters reports whether two plans have the same filters.
 func sameFilters(a, b *Plan) bool {
-	return a.Route.Fault == b.Route.Fault && a.Route.Mirror == b.Route.Mirror && reflect.DeepEqual(a.MirrorPolicy, b.MirrorPolicy)
+	return a.Route.Fault == b.Route.Fault && a.Route.Mirror == b.Route.Mirror &&
+		reflect.DeepEqual(a.Route.Fallback, b.Route.Fallback) && reflect.DeepEqual(a.Others, b.Others)
 }
 
 // key identifies plans that take the same requests to the same service.

@@ -4,11 +4,9 @@ package mirror
 
 import (
 	"github.com/remora-proxy/remora/protocol"
-	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/identity"
-	"github.com/remora-proxy/remora/proxy/route"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -41,11 +39,9 @@ func New(at *exchange.FilterPlace) exchange.Filter {
 		return nil
 	}
 	service := at.Services[c.Service]
-	policy := service.Config.Policy
-	policy.Retry, policy.Hedge.Mode, policy.Hedge.Class = config.Retry{}, config.HedgeOff, config.ClassNone
 	f := &filter{
 		shard: at.Shard, pool: at.Pool, share: c.Share,
-		to:       exchange.NewRoute(&route.Plan{Index: -1, Match: &config.Match{}, Route: &config.Route{}, Policy: &policy}, service),
+		to:       exchange.NewCopyRoute(service),
 		listener: &exchange.Listener{Name: "mirror"}, counts: service.FilterStats(),
 	}
 	f.counts.Mirrors = true

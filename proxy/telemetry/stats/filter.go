@@ -22,7 +22,14 @@ type FilterStats struct {
 	MirrorAnswered uint64 // copies with a response below 500
 	MirrorFailed   uint64 // copies with another response, or none
 	MirrorDropped  uint64 // requests that were not copied for want of room
+
+	FallsBack        bool                    // a route to the service has a fallback, or has had one
+	FallbackAnswered [FallbackReasons]uint64 // failures for which a fallback answered, by config.FallbackReasons
+	FallbackFailed   [FallbackReasons]uint64 // those for which it could not
 }
+
+// FallbackReasons is how many failures a fallback may answer for.
+const FallbackReasons = 6
 
 // Add adds o to s.
 func (s *FilterStats) Add(o *FilterStats) {
@@ -33,4 +40,9 @@ func (s *FilterStats) Add(o *FilterStats) {
 	s.MirrorAnswered += o.MirrorAnswered
 	s.MirrorFailed += o.MirrorFailed
 	s.MirrorDropped += o.MirrorDropped
+	s.FallsBack = s.FallsBack || o.FallsBack
+	for i := range FallbackReasons {
+		s.FallbackAnswered[i] += o.FallbackAnswered[i]
+		s.FallbackFailed[i] += o.FallbackFailed[i]
+	}
 }
