@@ -162,6 +162,9 @@ func (ex *Exchange) Refuse(f *fault.Failure) {
 func (ex *Exchange) Answer(res *Response) {
 	ex.decide(int(ex.filtered) - 1)
 	ex.judge(fault.VerdictNone)
+	if res.Source == nil && !res.grpc { // it may be the filter's own
+		res.readGRPC(&ex.Request)
+	}
 	ex.answerWith(nil, res)
 }
 
