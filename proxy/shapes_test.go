@@ -84,6 +84,9 @@ func shapes() []shape {
 		{"hedged, in a trace", proxytest.AllocMeshOptions{Response: fixed, Late: true, Top: unsampled,
 			Service: "idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{
 			"GET / HTTP/1.1\r\nHost: compute\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00\r\nTracestate: a=b\r\n\r\n"}},
+		// Last, since its small buffers make the pool of all shapes expect small ones.
+		{"fallback", proxytest.AllocMeshOptions{Routes: "  - {match: {path: /down}, service: compute, fault: {abort: 503}, " +
+			"fallback: {on: [5xx], respond: {body: " + proxytest.ShapeBody + ", headers: {x-down: \"1\"}}}}"}, []string{"GET /down HTTP/1.1\r\nHost: compute\r\n\r\n"}},
 	}
 }
 

@@ -204,3 +204,71 @@ services:
 		t.Errorf("%d copies, %d as they should be", copies.Load(), marked.Load())
 	}
 }
+
+// TestFallback: while the application is down, a second service answers, after a reload a response of
+// the configuration. Metrics and access log say so.
+func TestFallback(t *testing.T) {
+	app := newApp(t)
+	spare := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "spare ", r.Method, r.URL.Path)
+	}))
+	defer spare.Close()
+	addrs := freeAddrs(t, 2)
+	log := filepath.Join(t.TempDir(), "access.log")
+	cfg := func(endpoint, fallback string) string {
+		return fmt.Sprintf(`
+loops: 2
+listeners: [{name: egress, address: %q, protocol: http}]
+access_log: {path: %q}
+routes: [{service: app, fallback: {%s}}]
+services:
+  app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}
+  spare: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}`, addrs[0], log, fallback, endpoint, spare.Listener.Addr())
+	}
+	p := startRemora(t, cfg(app.addr, "service: spare, timeout: 1m"))
+	p.ready()
+	check := func(want string) {
+		t.Helper()
+		resp, err := http.Post("http://"+addrs[0]+"/x", "text/plain", strings.NewReader("hello"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if got := fmt.Sprintf("%d %q %s", resp.StatusCode, body, resp.Header.Get("X-Remora-Fallback")); err != nil || got != want {
+			t.Fatalf("got %s, %v, want %s", got, err, want)
+		}
+	}
+	check(`200 "POST hello" `)
+	down := addrs[1] // nobody listens
+	p.reload(cfg(down, "service: spare, timeout: 1m"), "applied")
+	eventually.Nil(t, "the endpoint to be another", func() error {
+		if _, body := p.get("/endpoints"); !strings.Contains(body, down) {
+			return fmt.Errorf("%s", body)
+		}
+		return nil
+	})
+	check(`200 "spare POST/x" no_endpoint`)
+	p.reload(cfg(down, `respond: {status: 503, body: later, headers: {retry-after: "5"}}`), "applied")
+	check(`503 "later" no_endpoint`)
+	for series, want := range map[string]int{
+		`remora_fallbacks_total{reason="no_endpoint",result="answered",service="app"}`: 2,
+		`remora_fallbacks_total{reason="no_endpoint",result="failed",service="app"}`:   0,
+	} {
+		if got := p.metric(series); got != want {
+			t.Errorf("%s is %d, want %d", series, got, want)
+		}
+	}
+	awaitLines(t, log, 3)
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), `"error":"upstream-connect","fallback":"no_endpoint"`); n != 2 {
+		t.Errorf("%d lines have the error and the fallback:\n%s", n, text)
+	}
+	p.reload(cfg(down, "service: sapre"), "invalid")
+	if !strings.Contains(p.output.String(), "did you mean spare?") {
+		t.Errorf("the log lacks a suggestion: %s", p.output.String())
+	}
+}

@@ -183,3 +183,16 @@ services: {s: {discover: static, endpoints: ["127.0.0.1:2"]}}
 		}
 	}
 }
+
+// TestRoutesTestFallback: "remora routes test" says what answers for failures.
+func TestRoutesTestFallback(t *testing.T) {
+	for fallback, want := range map[string]string{
+		"respond: {body: text}":        "  fallback: status 200, on breaker, deadline, no_endpoint\n",
+		"on: [reset, 5xx], service: b": "  fallback: service b within 1s, on reset, 5xx\n",
+	} {
+		yaml := strings.Replace(testedRoutes, "routes:", "routes:\n- {match: {path: /down}, service: a, fallback: {"+fallback+"}}", 1)
+		if out, code := testRoutes(t, yaml, "GET http://h/down"); code != 0 || !strings.HasSuffix(out, want) {
+			t.Errorf("exit code %d, got\n%s, want it to end with %q", code, out, want)
+		}
+	}
+}
