@@ -1,6 +1,7 @@
 package fallback_test
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -26,9 +27,12 @@ const (
 // has application 1.
 func newMesh(t *testing.T, direct bool, fallback, compute, otherService string) *proxytest.Mesh {
 	t.Helper()
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Direct: direct, Limits: proxytest.LogAll, Loops: 1})
+	if !strings.HasPrefix(compute, "timeout: ") {
+		compute = proxytest.Fields("timeout: 500ms", compute)
+	}
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Direct: direct, Limits: proxytest.LogAll})
 	m.Consumer.Reload(proxytest.ReloadYAML(m, "{service: compute, fallback: {"+fallback+"}}",
-		"compute: {%[1]s, "+proxytest.Fields("timeout: 500ms", compute)+"}, other: {"+proxytest.Fields("%[1]s", otherService)+"}") + "\n" + proxytest.LogAll)
+		"compute: {%[1]s, "+compute+"}, other: {"+proxytest.Fields("%[1]s", otherService)+"}") + "\n" + proxytest.LogAll)
 	m.Consumer.Update("compute", m.Endpoint(0))
 	m.Consumer.Update("other", m.Endpoint(1))
 	m.W.Run(time.Millisecond)
@@ -249,6 +253,20 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
+// TestTimeoutNotAdmitted: a request that was not admitted has the timeout of the route.
+func TestTimeoutNotAdmitted(t *testing.T) {
+	m := newMesh(t, true, other, "timeout: 100ms, max_pending: 1", "")
+	m.Apps[0].FrozenUntil, m.Apps[1].FrozenUntil = time.Minute, time.Minute
+	m.Do(m.Post(10))
+	m.W.Run(time.Millisecond)
+	call := m.Get("/")
+	if got := do(m, call); got != "503 overloaded" || call.Took < 100*time.Millisecond || call.Took > 110*time.Millisecond {
+		t.Errorf("got %s after %v, want 503 overloaded after 100ms", got, call.Took)
+	}
+	m.W.Run(time.Minute)
+	m.Settled()
+}
+
 // TestCallerGone: when the caller leaves, so does the request to the other service.
 func TestCallerGone(t *testing.T) {
 	m := newMesh(t, false, other, "", "")
@@ -311,11 +329,12 @@ func TestReload(t *testing.T) {
 	first := m.Get("/")
 	m.Do(first)
 	m.RunUntil("the other application to be asked", func() bool { return asked })
-	m.Consumer.Reload(proxytest.ReloadYAML(m, "{service: compute, fallback: {"+static+"}}", "compute: {%[1]s}"))
-	m.Consumer.Update("compute", m.Endpoint(0))
-	second := m.Get("/")
-	if got := do(m, second); got != "203 5xx" {
-		t.Errorf("after the reload: %s", got)
+	for _, fallback := range []string{static, strings.Replace(static, "203", "299", 1)} {
+		m.Consumer.Reload(proxytest.ReloadYAML(m, "{service: compute, fallback: {"+fallback+"}}", "compute: {%[1]s}"))
+		m.Consumer.Update("compute", m.Endpoint(0))
+		if got, want := do(m, m.Get("/")), fallback[strings.Index(fallback, "2"):][:3]+" 5xx"; got != want {
+			t.Errorf("after the reload: %s, want %s", got, want)
+		}
 	}
 	m.Finish(first)
 	if first.Status != 200 {
@@ -342,7 +361,7 @@ func TestDubboCaller(t *testing.T) {
 			m.W.Run(time.Millisecond)
 			client := m.DialDubbo(proxytest.EgressDubbo)
 			f := client.Await(client.CallHessian("echo", "x"))
-			if answered != (f.Status == dubbo.StatusOK) {
+			if answered != (f.Status == dubbo.StatusOK) || !answered && !bytes.Contains(f.Body, []byte("no-endpoint")) {
 				t.Errorf("%s: status %d, %q", routes, f.Status, f.Body)
 			}
 			m.Settled()
