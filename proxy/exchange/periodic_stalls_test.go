@@ -172,3 +172,21 @@ func TestPausesAreNoStalls(t *testing.T) {
 		t.Errorf("a period of the replicas: %+v", p)
 	}
 }
+
+// TestPeriodicStallsOfClosedLoop: stalls are seen when all callers wait in them, and none sends a
+// request.
+func TestPeriodicStallsOfClosedLoop(t *testing.T) {
+	m := newFreezes(t, "hedge: {mode: off}")
+	for _, a := range m.Apps {
+		a.Delay = func() time.Duration { return 50 * time.Millisecond }
+	}
+	const period, clients = 10 * time.Second, 8
+	for _, at := range m.every(period, 5) {
+		m.Freeze(at, freezeLength, m.Apps...)
+	}
+	calls := m.Crowd(clients, int(5*period/(50*time.Millisecond)), 10)
+	m.FinishAfter(5*period, calls)
+	if p, _ := m.period(); p.Every.Round(100*time.Millisecond) != period {
+		t.Errorf("after five freezes: %+v", p)
+	}
+}
