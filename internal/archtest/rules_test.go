@@ -163,6 +163,11 @@ var layers = []layer{
 		"an upstream knows the exchange and its own codec, and never a session",
 	},
 	{
+		[]string{"proxy/caching/..."},
+		[]string{"protocol"},
+		"what a cache may do, and where it keeps responses, is decided without requests in flight",
+	},
+	{
 		[]string{"proxy/filter/*"},
 		append([]string{"proxy/route", "proxy/identity", "proxy/telemetry/stats"}, upstream...),
 		"a filter is a phase that a route adds: it knows the exchange, and no other filter, session or upstream",

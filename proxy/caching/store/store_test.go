@@ -1,0 +1,206 @@
+package store
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+const never = time.Duration(1 << 62)
+
+func hashOf(key string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(key) {
+		h = (h ^ uint64(key[i])) * 1099511628211
+	}
+	return h ^ h>>29
+}
+
+func (s *Store) put(now time.Duration, key, value string, until time.Duration) bool {
+	half := len(value) / 2
+	return s.Put(now, hashOf(key), []byte(key), &Meta{Until: until}, []byte(value[:half]), []byte(value[half:]))
+}
+
+func (s *Store) get(key string) (string, bool) {
+	e := s.Find(hashOf(key), []byte(key))
+	if e == nil {
+		return "", false
+	}
+	s.Use(e)
+	return string(s.Append(nil, e)), true
+}
+
+// check checks that the rings hold what the index says.
+func (s *Store) check(t *testing.T, bound int) {
+	t.Helper()
+	live, listed := 0, 0
+	for _, r := range []*ring{&s.small, &s.main} {
+		used, at := 0, r.head-r.used
+		if at < 0 {
+			at += r.room
+		}
+		for i := r.first; i != none; i = s.entry(i).next {
+			e := s.entry(i)
+			if e.at != at || e.main != (r == &s.main) {
+				t.Fatalf("entry at %d in main %t, want at %d", e.at, e.main, at)
+			}
+			at = r.after(at, e.size)
+			used += e.size
+			if listed++; !e.dead {
+				live++
+			}
+		}
+		if used != r.used || used > r.room {
+			t.Fatalf("%d bytes in the list, %d counted, room for %d", used, r.used, r.room)
+		}
+	}
+	free := 0
+	for i := s.free; i != 0; i = s.entry(i - 1).next {
+		free++
+	}
+	if live != s.Entries || free+listed != s.made {
+		t.Fatalf("%d live of %d, %d free and %d listed of %d", live, s.Entries, free, listed, s.made)
+	}
+	if s.Bytes() > bound {
+		t.Fatalf("%d bytes, at most %d", s.Bytes(), bound)
+	}
+}
+
+// TestStoreAgainstMap: what the store returns was put last under that key, whatever sizes come and
+// whatever is removed, and its memory stays within the bound.
+func TestStoreAgainstMap(t *testing.T) {
+	for seed := range uint64(40) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		bound := 200<<10 + rnd.IntN(400<<10)
+		s, want, now := New(bound), map[string]string{}, time.Duration(0)
+		longest := []int{50, 500, 5000, 100_000}[rnd.IntN(4)]
+		for range 4000 {
+			now++
+			key := fmt.Sprint("key ", int(rnd.ExpFloat64()*300))
+			switch got, ok := s.get(key); {
+			case ok && got != want[key]:
+				t.Fatalf("seed %d: %q has the wrong value", seed, key)
+			case ok && rnd.IntN(20) == 0:
+				s.Remove(s.Find(hashOf(key), []byte(key)))
+				delete(want, key)
+			case rnd.IntN(3) > 0 && ok:
+			default:
+				value := string(bytes.Repeat([]byte{byte(rnd.Uint32())}, rnd.IntN(longest)))
+				if s.put(now, key, value, now+time.Duration(rnd.IntN(2000))) {
+					want[key] = value
+				} else if len(key)+len(value) <= s.MaxEntry() {
+					t.Fatalf("seed %d: %d bytes refused", seed, len(value))
+				} else if _, ok := s.get(key); ok {
+					t.Fatal("the old value stayed")
+				}
+			}
+		}
+		s.check(t, bound)
+	}
+}
+
+// TestScan: keys that come once do not evict those that are used again and again.
+func TestScan(t *testing.T) {
+	s, value := New(1<<20), string(make([]byte, 1000))
+	for i := range 200 {
+		key := fmt.Sprint("used ", i)
+		s.put(0, key, value, never)
+		for range 2 {
+			s.get(key)
+		}
+	}
+	kept := 0
+	for i := range 20_000 {
+		s.put(0, fmt.Sprint("once ", i), value, never)
+		s.get(fmt.Sprint("used ", i%200))
+	}
+	for i := range 200 {
+		if _, ok := s.get(fmt.Sprint("used ", i)); ok {
+			kept++
+		}
+	}
+	if kept < 190 || s.Evicted == 0 {
+		t.Errorf("%d of 200 used keys are left, %d evicted", kept, s.Evicted)
+	}
+}
+
+// TestGhost: a key that comes back soon after it was evicted goes to the main ring.
+func TestGhost(t *testing.T) {
+	s, value := New(1<<20), string(make([]byte, 1000))
+	s.put(0, "a", value, never)
+	for i := 0; s.Find(hashOf("a"), []byte("a")) != nil; i++ {
+		s.put(0, fmt.Sprint(i), value, never)
+	}
+	s.put(0, "a", value, never)
+	if e := s.Find(hashOf("a"), []byte("a")); !e.main {
+		t.Error("it is in the small ring")
+	}
+}
+
+// TestUseless: an entry whose time is up is not spared, and does not count as evicted.
+func TestUseless(t *testing.T) {
+	s, value := New(1<<20), string(make([]byte, 1000))
+	s.put(0, "a", value, 5)
+	s.get("a")
+	s.get("a")
+	for i := range 200 {
+		s.put(5, fmt.Sprint(i), value, 5)
+	}
+	if _, ok := s.get("a"); ok || s.Evicted != 0 {
+		t.Errorf("it is there: %t; %d evicted", ok, s.Evicted)
+	}
+}
+
+// TestStoreAllocations: a store whose memory is in use allocates nothing.
+func TestStoreAllocations(t *testing.T) {
+	s, value := New(512<<10), make([]byte, 900)
+	keys := make([][]byte, 2000)
+	for i := range keys {
+		keys[i] = fmt.Append(nil, "key", i)
+	}
+	n, dst := 0, make([]byte, 0, 1024)
+	step := func() {
+		key := keys[n%len(keys)]
+		n += 7
+		h := hashOf(string(key))
+		if e := s.Find(h, key); e != nil {
+			s.Use(e)
+			dst = s.Append(dst[:0], e)
+		}
+		s.Put(0, h, key, &Meta{Until: never}, value)
+	}
+	for range 20_000 {
+		step()
+	}
+	if allocs := testing.AllocsPerRun(1000, step); allocs > 0 {
+		t.Errorf("%v allocations", allocs)
+	}
+}
+
+// FuzzStore runs operations of the input against a map.
+func FuzzStore(f *testing.F) {
+	f.Add([]byte{0, 1, 2, 200, 3, 255}, uint16(7))
+	f.Fuzz(func(t *testing.T, ops []byte, extra uint16) {
+		bound := 192<<10 + int(extra)
+		s, want := New(bound), map[string]string{}
+		for i, op := range ops {
+			key := fmt.Sprint(op % 32)
+			if op >= 224 {
+				if e := s.Find(hashOf(key), []byte(key)); e != nil {
+					s.Remove(e)
+				}
+				continue
+			}
+			value := string(bytes.Repeat([]byte{byte(i)}, int(op/32)*(5+i*91)%40_000))
+			if s.put(time.Duration(i), key, value, never) {
+				want[key] = value
+			}
+			if got, ok := s.get(key); ok && got != want[key] {
+				t.Fatal("wrong value")
+			}
+		}
+		s.check(t, bound)
+	})
+}
