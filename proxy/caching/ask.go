@@ -1,0 +1,205 @@
+package caching
+
+import (
+	"strings"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/caching/store"
+)
+
+// Ask is what a request says to caches. Its slices alias the request.
+type Ask struct {
+	Pass        bool // the response is made for this request alone: a range of bytes, or a precondition
+	NoStore     bool
+	Credentials bool // Authorization or Cookie came, and is no part of the key
+	OnlyCached  bool // only-if-cached
+	Conditional bool // If-None-Match or If-Modified-Since came
+
+	noCache, pragma, control     bool
+	timed                        bool // one of these is given
+	maxAge, minFresh, maxStale   time.Duration
+	ifNoneMatch, ifModifiedSince []byte
+}
+
+// Reader reads requests of one route.
+type Reader struct {
+	names   []string // of headers that are part of the key, in lower case
+	lengths uint64   // bit n: a header with a name of n bytes matters
+}
+
+// MaxKeys is how many headers may be part of the key.
+const MaxKeys = 8
+
+// fields are the headers that matter to every reader, but for the key's own.
+var fields = []string{
+	"range", "cookie", "pragma", "if-match", "if-range", "authorization", "cache-control", "if-none-match",
+	"if-modified-since", "if-unmodified-since", "x-forwarded-proto",
+}
+
+// NewReader returns a reader whose keys have the values of the named headers.
+func NewReader(names []string) *Reader {
+	r := &Reader{}
+	for _, name := range names {
+		r.names = append(r.names, strings.ToLower(name))
+	}
+	for _, name := range append(fields, r.names...) {
+		r.lengths |= 1 << min(len(name), 63)
+	}
+	return r
+}
+
+// Read reads a GET or HEAD, and appends its key to dst. One pass over the headers does both. The
+// key has the host, the target, whether the client uses HTTPS, and the named headers.
+func (r *Reader) Read(req *protocol.Request, a *Ask, dst []byte) []byte {
+	*a = Ask{}
+	dst = AppendTarget(dst, req)
+	for i := range req.Headers {
+		h := &req.Headers[i]
+		if r.lengths>>min(len(h.Name), 63)&1 == 0 {
+			continue
+		}
+		keyed := false
+		for n, name := range r.names {
+			if protocol.EqualFold(h.Name, name) {
+				dst = append(append(dst, '\n', 'a'+byte(n)), h.Value...)
+				keyed = true
+			}
+		}
+		switch len(h.Name) {
+		case len("range"):
+			a.Pass = a.Pass || protocol.EqualFold(h.Name, "range")
+		case len("cookie"):
+			if !keyed && protocol.EqualFold(h.Name, "cookie") {
+				a.Credentials = true
+			} else if protocol.EqualFold(h.Name, "pragma") {
+				a.pragma = a.pragma || protocol.EqualFold(h.Value, "no-cache")
+			}
+		case len("if-match"):
+			a.Pass = a.Pass || protocol.EqualFold(h.Name, "if-match") || protocol.EqualFold(h.Name, "if-range")
+		case len("cache-control"):
+			switch {
+			case protocol.EqualFold(h.Name, "cache-control"):
+				a.readControl(h.Value)
+			case protocol.EqualFold(h.Name, "if-none-match"):
+				a.addTags(h.Value)
+			case !keyed && protocol.EqualFold(h.Name, "authorization"):
+				a.Credentials = true
+			}
+		case len("if-modified-since"):
+			if protocol.EqualFold(h.Name, "if-modified-since") {
+				a.Conditional, a.ifModifiedSince = true, h.Value
+			} else if protocol.EqualFold(h.Name, "x-forwarded-proto") && protocol.EqualFold(h.Value, "https") {
+				dst = append(dst, "\ns"...)
+			}
+		case len("if-unmodified-since"):
+			a.Pass = a.Pass || protocol.EqualFold(h.Name, "if-unmodified-since")
+		}
+	}
+	if a.pragma && !a.control {
+		a.noCache = true
+	}
+	return dst
+}
+
+// AppendTarget appends the host in lower case and the target of a request.
+func AppendTarget(dst []byte, req *protocol.Request) []byte {
+	for _, c := range req.Authority {
+		if 'A' <= c && c <= 'Z' {
+			c |= 0x20
+		}
+		dst = append(dst, c)
+	}
+	return append(append(dst, '\n'), req.Path...)
+}
+
+// addTags notes If-None-Match. A second line of it counts as a precondition that nobody reads.
+func (a *Ask) addTags(value []byte) {
+	a.Pass = a.Pass || a.ifNoneMatch != nil
+	a.Conditional, a.ifNoneMatch = true, value
+}
+
+func (a *Ask) readControl(value []byte) {
+	if !a.control {
+		a.control, a.maxAge, a.minFresh, a.maxStale = true, unset, unset, unset
+	}
+	for {
+		name, arg, rest := nextDirective(value)
+		if value = rest; len(name) == 0 && len(rest) == 0 {
+			return
+		}
+		switch {
+		case protocol.EqualFold(name, "no-cache"):
+			a.noCache = true
+		case protocol.EqualFold(name, "no-store"):
+			a.NoStore = true
+		case protocol.EqualFold(name, "only-if-cached"):
+			a.OnlyCached = true
+		case protocol.EqualFold(name, "max-age"):
+			a.timed = true
+			lifetime(&a.maxAge, arg)
+		case protocol.EqualFold(name, "min-fresh"):
+			if n, ok := seconds(arg); ok {
+				a.timed, a.minFresh = true, n
+			}
+		case protocol.EqualFold(name, "max-stale"):
+			n, ok := seconds(arg)
+			switch {
+			case ok:
+				a.timed, a.maxStale = true, n
+			case len(arg) == 0:
+				a.timed, a.maxStale = true, longest
+			}
+		}
+	}
+}
+
+// Use is how a stored response may be used for a request.
+type Use uint8
+
+const (
+	Validate Use = iota // not before the service has validated it
+	Fresh
+	Stale   // although it is stale
+	Refresh // although it is stale, while it is refreshed
+)
+
+// Flags of store.Meta.
+const (
+	FlagMustRevalidate = 1 << iota // it must not be used once it is stale
+	FlagOpen                       // for requests with other credentials, too (RFC 9111 section 3.5)
+	FlagTag                        // it has an ETag
+	FlagDate                       // it has a Last-Modified
+	FlagVaries                     // not a response, but the names of the headers that it varies by
+)
+
+// Use returns how a stored response may be used.
+func (a *Ask) Use(now time.Duration, m *store.Meta) Use {
+	left := m.Fresh - now
+	if left > 0 && !a.noCache && !a.timed {
+		return Fresh
+	}
+	switch {
+	case a.noCache, a.timed && a.tooOld(now-m.Born, left):
+		return Validate
+	case left > 0:
+		return Fresh
+	case m.Flags&FlagMustRevalidate != 0:
+		return Validate
+	case a.timed && a.maxStale >= -left:
+		return Stale
+	case -left < m.While:
+		return Refresh
+	}
+	return Validate
+}
+
+// tooOld reports whether the client wants a response that is younger, or fresh for longer.
+func (a *Ask) tooOld(age, left time.Duration) bool {
+	return a.maxAge != unset && age > a.maxAge || a.minFresh != unset && left < a.minFresh
+}
+
+// IfError reports whether a stored response that is stale may be used because the service fails.
+func IfError(now time.Duration, m *store.Meta) bool {
+	return m.Flags&FlagMustRevalidate == 0 && now-m.Fresh < m.IfError
+}

@@ -1,0 +1,128 @@
+package caching
+
+import (
+	"bytes"
+
+	"github.com/remora-proxy/remora/protocol"
+)
+
+// NotModified reports whether the client of a request has the response already, which has these
+// values of ETag and Last-Modified. nil means that it has none (RFC 9111 section 4.3.2).
+func (a *Ask) NotModified(tag, modified []byte) bool {
+	if a.ifNoneMatch != nil {
+		return string(a.ifNoneMatch) == "*" || tag != nil && hasTag(a.ifNoneMatch, tag)
+	}
+	if a.ifModifiedSince == nil || modified == nil {
+		return false
+	}
+	if bytes.Equal(a.ifModifiedSince, modified) {
+		return true
+	}
+	since, ok := Date(a.ifModifiedSince)
+	changed, known := Date(modified)
+	return ok && known && changed <= since
+}
+
+// hasTag reports whether a list has a tag, by weak comparison. A tag may have commas.
+func hasTag(list, tag []byte) bool {
+	tag = bytes.TrimPrefix(tag, weak)
+	for len(list) > 0 {
+		i := skipBlank(list, 0)
+		if i < len(list) && list[i] == ',' {
+			list = list[i+1:]
+			continue
+		}
+		item := bytes.TrimPrefix(list[i:], weak)
+		end := len(item)
+		if len(item) > 0 && item[0] == '"' {
+			if quote := bytes.IndexByte(item[1:], '"'); quote >= 0 {
+				end = quote + 2
+			}
+		} else if comma := bytes.IndexByte(item, ','); comma >= 0 {
+			end = comma
+		}
+		if bytes.Equal(bytes.TrimRight(item[:end], " \t"), tag) {
+			return true
+		}
+		list = item[end:]
+	}
+	return false
+}
+
+var weak = []byte("W/")
+
+// NextName returns the first name of a list such as the value of Vary, and what follows.
+func NextName(list []byte) (name, rest []byte) {
+	for len(list) > 0 {
+		member, tail, _ := bytes.Cut(list, comma)
+		list = tail
+		if name = bytes.Trim(member, " \t"); len(name) > 0 {
+			return name, list
+		}
+	}
+	return nil, nil
+}
+
+var comma = []byte(",")
+
+// AppendNames appends the names of Vary in lower case, with a comma behind each. any reports
+// whether one is "*": nobody knows what else the response varies by.
+func AppendNames(dst []byte, hs []protocol.Header) (names []byte, any bool) {
+	for i := range hs {
+		if !protocol.EqualFold(hs[i].Name, "vary") {
+			continue
+		}
+		for name, rest := NextName(hs[i].Value); name != nil; name, rest = NextName(rest) {
+			any = any || string(name) == "*"
+			dst = append(append(dst, bytes.ToLower(name)...), ',')
+		}
+	}
+	return dst, any
+}
+
+// AppendVariant appends what a request has under the names of AppendNames.
+func AppendVariant(dst, names []byte, hs []protocol.Header) []byte {
+	for name, rest := NextName(names); name != nil; name, rest = NextName(rest) {
+		dst = append(dst, '\n')
+		for i := range hs {
+			if sameName(hs[i].Name, name) {
+				dst = append(append(dst, hs[i].Value...), ',')
+			}
+		}
+	}
+	return dst
+}
+
+// sameName reports whether a name is lower in any case.
+func sameName(name, lower []byte) bool {
+	if len(name) != len(lower) {
+		return false
+	}
+	for i, c := range name {
+		if c != lower[i] && (c < 'A' || c > 'Z' || c|0x20 != lower[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// SameVariant reports whether two requests have the same values under the names of AppendNames.
+func SameVariant(names []byte, a, b []protocol.Header) bool {
+	for name, rest := NextName(names); name != nil; name, rest = NextName(rest) {
+		i, j := nextValue(a, 0, name), nextValue(b, 0, name)
+		for i < len(a) && j < len(b) && bytes.Equal(a[i].Value, b[j].Value) {
+			i, j = nextValue(a, i+1, name), nextValue(b, j+1, name)
+		}
+		if i < len(a) || j < len(b) {
+			return false
+		}
+	}
+	return true
+}
+
+func nextValue(hs []protocol.Header, i int, lower []byte) int {
+	for i < len(hs) && !sameName(hs[i].Name, lower) {
+		i++
+	}
+	return i
+}

@@ -1,0 +1,325 @@
+package caching
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/caching/store"
+)
+
+// headers makes headers of lines such as "name: value".
+func headers(lines ...string) (hs []protocol.Header) {
+	for _, line := range lines {
+		name, value, _ := strings.Cut(line, ":")
+		hs = append(hs, protocol.Header{Name: []byte(name), Value: []byte(strings.TrimSpace(value))})
+	}
+	return hs
+}
+
+func ask(keys []string, lines ...string) (a Ask, key string) {
+	req := &protocol.Request{Method: []byte("GET"), Authority: []byte("Host:80"), Path: []byte("/p?q"), Headers: headers(lines...)}
+	return a, string(NewReader(keys).Read(req, &a, nil))
+}
+
+var wall = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+
+// TestJudge: which responses are stored, and for how long (RFC 9111 sections 3 and 4.2).
+func TestJudge(t *testing.T) {
+	const (
+		now     = "Date: Wed, 01 Jul 2026 12:00:00 GMT"
+		earlier = "Date: Wed, 01 Jul 2026 11:59:50 GMT"
+	)
+	for _, c := range []struct {
+		request, response string // lines, with a semicolon between them
+		status            int
+		want              string // "refused", or seconds: fresh, age, while, if error; then flags
+	}{
+		{"", now, 200, "5 0 10 10"},
+		{"", now, 302, "refused"},
+		{"", now + ";Cache-Control: max-age=60", 302, "60 0 10 10"},
+		{"", now + ";Cache-Control: max-age=60", 206, "refused"},
+		{"", now + ";Cache-Control: max-age=60", 304, "refused"},
+		{"", now + ";Cache-Control: max-age=60", 100, "refused"},
+		{"", now, 404, "5 0 10 10"},
+		{"", now, 500, "refused"},
+		{"", now + ";Cache-Control: public", 500, "5 0 10 10 open"},
+		{"", now + ";Cache-Control: max-age=60", 500, "60 0 10 10"},
+		{"", now + ";Cache-Control: max-age=60, must-understand", 299, "refused"},
+		{"", now + ";Cache-Control: no-store, max-age=60", 200, "refused"},
+		{"", now + ";cache-control: max-age=60, PRIVATE", 200, "refused"},
+		{"", now + `;Cache-Control: max-age=60, private="set-cookie"`, 200, "refused"},
+		{"", now + ";Cache-Control: max-age=60;Set-Cookie: a=b", 200, "refused"},
+		{"Cache-Control: no-store", now + ";Cache-Control: max-age=60", 200, "refused"},
+		{"", now + ";Cache-Control: max-age=60, s-maxage=7", 200, "7 0 0 0 must open"},
+		{"", now + ";Cache-Control: s-maxage=7;Expires: Wed, 01 Jul 2026 13:00:00 GMT", 200, "7 0 0 0 must open"},
+		{"", now + ";Cache-Control: max-age=3;Expires: Wed, 01 Jul 2026 13:00:00 GMT", 200, "3 0 10 10"},
+		{"", now + ";Expires: Wed, 01 Jul 2026 12:00:09 GMT", 200, "9 0 10 10"},
+		{"", now + ";Expires: Wednesday, 01-Jul-26 12:00:09 GMT", 200, "9 0 10 10"},
+		{"", now + ";Expires: Wed Jul  1 12:00:09 2026", 200, "9 0 10 10"},
+		{"", "Expires: Wed, 01 Jul 2026 12:00:09 GMT", 200, "9 0 10 10"},
+		{"", now + ";Expires: 0", 200, "0 0 10 10"},
+		{"", now + ";Cache-Control: max-age=60, max-age=7", 200, "7 0 10 10"},
+		{"", now + ";Cache-Control: max-age=60;Cache-Control: max-age=7", 200, "7 0 10 10"},
+		{"", now + ";Cache-Control: max-age=\"60\"", 200, "60 0 10 10"},
+		{"", now + ";Cache-Control: max-age=x", 200, "0 0 10 10"},
+		{"", now + ";Cache-Control: max-age=-1", 200, "0 0 10 10"},
+		{"", now + `;Cache-Control: ext="max-age=3,\", no-store", max-age=60`, 200, "60 0 10 10"},
+		{"", now + ";Cache-Control: max-age=99999999999999999999", 200, "2147483647 0 10 10"},
+		{"", now + ";Cache-Control: max-age=60;Age: 7", 200, "51 9 10 10"}, // with the two seconds of the round trip
+		{"", now + ";Cache-Control: max-age=60;Age: 7, 9", 200, "51 9 10 10"},
+		{"", now + ";Cache-Control: max-age=60;Age: -7", 200, "60 0 10 10"},
+		{"", earlier + ";Cache-Control: max-age=60", 200, "50 10 10 10"},
+		{"", earlier + ";Cache-Control: max-age=60;Age: 20", 200, "38 22 10 10"},
+		{"", earlier, 200, "5 10 10 10"}, // of the configuration: from now on
+		{"", now + ";Cache-Control: max-age=0", 200, "0 0 10 10"},
+		{"", now + ";Cache-Control: no-cache", 200, "refused"}, // nothing could validate it
+		{"", now + ";Cache-Control: no-cache;ETag: \"a\"", 200, "0 0 0 0 must tag"},
+		{"", now + ";Cache-Control: no-cache=\"a\", max-age=60;Last-Modified: x", 200, "0 0 0 0 must date"},
+		{"", now + ";Cache-Control: max-age=60, must-revalidate", 200, "60 0 0 0 must open"},
+		{"", now + ";Cache-Control: max-age=60, proxy-revalidate, stale-if-error=9", 200, "60 0 0 0 must open"},
+		{"", now + ";Cache-Control: max-age=60, stale-while-revalidate=20, stale-if-error=30", 200, "60 0 20 30"},
+		{"", now + ";Cache-Control: max-age=60, stale-while-revalidate=x, stale-if-error=0", 200, "60 0 10 0"},
+		{"Authorization: a", now + ";Cache-Control: max-age=60", 200, "refused"},
+		{"Cookie: a", now + ";Cache-Control: max-age=60", 200, "refused"},
+		{"Authorization: a", now + ";Cache-Control: max-age=60, public", 200, "60 0 10 10 open"},
+		{"Authorization: a", now + ";Cache-Control: s-maxage=60", 200, "60 0 0 0 must open"},
+	} {
+		a, _ := ask(nil, strings.Split(c.request, ";")...)
+		p := Policy{TTL: 5 * time.Second, Stale: 10 * time.Second}
+		f := ReadFields(headers(strings.Split(c.response, ";")...))
+		const at = time.Hour
+		m, ok := p.Judge(c.status, &f, &a, Received{Asked: at - 2*time.Second, Now: at, Wall: wall})
+		got := "refused"
+		if ok {
+			got = fmt.Sprint(max(0, int((m.Fresh-at).Seconds())), " ", (at - m.Born).Seconds(), " ", m.While.Seconds(), " ", m.IfError.Seconds())
+			for _, flag := range []struct {
+				bit  uint32
+				name string
+			}{{FlagMustRevalidate, " must"}, {FlagOpen, " open"}, {FlagTag, " tag"}, {FlagDate, " date"}} {
+				if m.Flags&flag.bit != 0 {
+					got += flag.name
+				}
+			}
+		}
+		if got != c.want {
+			t.Errorf("%q to %q, %d: %s, want %s", c.response, c.request, c.status, got, c.want)
+		}
+	}
+	f, a := ReadFields(headers(now)), Ask{}
+	if _, ok := (&Policy{}).Judge(200, &f, &a, Received{Wall: wall}); ok {
+		t.Error("stored without a lifetime")
+	}
+}
+
+// TestUse: how a response that was fresh for 60 seconds is used at an age (RFC 9111 sections 4.2.4
+// and 5.2.1, RFC 5861).
+func TestUse(t *testing.T) {
+	for _, c := range []struct {
+		request string
+		age     int
+		flags   uint32
+		want    Use
+	}{
+		{"", 59, 0, Fresh},
+		{"", 60, 0, Refresh},
+		{"", 69, 0, Refresh},
+		{"", 70, 0, Validate},
+		{"", 60, FlagMustRevalidate, Validate},
+		{"Cache-Control: no-cache", 1, 0, Validate},
+		{"Pragma: no-cache", 1, 0, Validate},
+		{"Pragma: no-cache;Cache-Control: max-age=60", 1, 0, Fresh},
+		{"Cache-Control: max-age=30", 30, 0, Fresh},
+		{"Cache-Control: max-age=30", 31, 0, Validate},
+		{"Cache-Control: max-age=x", 1, 0, Validate},
+		{"Cache-Control: max-age=100", 60, 0, Refresh},
+		{"Cache-Control: min-fresh=10", 50, 0, Fresh},
+		{"Cache-Control: min-fresh=10", 51, 0, Validate},
+		{"Cache-Control: min-fresh=0", 65, 0, Validate},
+		{"Cache-Control: max-stale=100", 160, 0, Stale},
+		{"Cache-Control: max-stale=99", 160, 0, Validate},
+		{"Cache-Control: max-stale", 5000, 0, Stale},
+		{"Cache-Control: max-stale", 61, FlagMustRevalidate, Validate},
+		{"Cache-Control: max-stale=x", 160, 0, Validate},
+		{"Cache-Control: max-stale=100, max-age=10", 11, 0, Validate},
+	} {
+		a, _ := ask(nil, strings.Split(c.request, ";")...)
+		m := store.Meta{Fresh: 60 * time.Second, While: 10 * time.Second, Flags: c.flags}
+		if got := a.Use(time.Duration(c.age)*time.Second, &m); got != c.want {
+			t.Errorf("%q at %d, flags %d: %d, want %d", c.request, c.age, c.flags, got, c.want)
+		}
+	}
+	m := store.Meta{Fresh: 60, IfError: 5}
+	for at, want := range map[time.Duration]bool{60: true, 64: true, 65: false} {
+		if IfError(at, &m) != want {
+			t.Errorf("if error at %d: %t", at, !want)
+		}
+	}
+}
+
+// TestReader: keys differ where responses may, and a request's own wishes are noted.
+func TestReader(t *testing.T) {
+	base, key := ask([]string{"X-Tier"})
+	if base.Pass || base.Credentials || base.Conditional || key != "host:80\n/p?q" {
+		t.Errorf("%+v %q", base, key)
+	}
+	seen := map[string]string{}
+	for _, lines := range []string{
+		"X-Other: a", "x-tier: a", "x-tier: b", "X-Tier: ", "x-forwarded-proto: https", "x-tier: a;x-tier: b",
+	} {
+		_, key := ask([]string{"X-Tier"}, strings.Split(lines, ";")...)
+		if before, ok := seen[key]; ok {
+			t.Errorf("%q has the key of %q", lines, before)
+		}
+		seen[key] = lines
+	}
+	for _, line := range []string{"Range: bytes=0-1", "If-Match: a", "If-Range: a", "If-Unmodified-Since: a"} {
+		if a, _ := ask(nil, line); !a.Pass {
+			t.Errorf("%q does not pass", line)
+		}
+	}
+	for _, line := range []string{"Cookie: a", "authorization: a"} {
+		a, _ := ask(nil, line)
+		keyed, _ := ask([]string{"cookie", "authorization"}, line)
+		if !a.Credentials || keyed.Credentials {
+			t.Errorf("%q: credentials %t, as a part of the key %t", line, a.Credentials, keyed.Credentials)
+		}
+	}
+	if a, _ := ask(nil, "Cache-Control: a, only-if-cached,no-store"); !a.OnlyCached || !a.NoStore {
+		t.Error("directives are missed")
+	}
+}
+
+// TestNotModified checks conditions (RFC 9110 section 13.1).
+func TestNotModified(t *testing.T) {
+	const date = "Wed, 01 Jul 2026 12:00:00 GMT"
+	for _, c := range []struct {
+		request, tag, modified string
+		want                   bool
+	}{
+		{`If-None-Match: "a"`, `"a"`, "", true},
+		{`If-None-Match: W/"a"`, `"a"`, "", true},
+		{`If-None-Match: "a"`, `W/"a"`, "", true},
+		{`If-None-Match: "b"`, `"a"`, "", false},
+		{`If-None-Match: "b", "x,y" ,W/"a"`, `"a"`, "", true},
+		{`If-None-Match: "b,a", c`, `"a"`, "", false},
+		{`If-None-Match: a`, `a`, "", true},
+		{`If-None-Match: "a`, `"a"`, "", false},
+		{`If-None-Match: *`, "", "", true},
+		{`If-None-Match: "b";If-Modified-Since: ` + date, `"a"`, date, false},
+		{"If-Modified-Since: " + date, "", date, true},
+		{"If-Modified-Since: Wed, 01 Jul 2026 12:00:01 GMT", "", date, true},
+		{"If-Modified-Since: Wed, 01 Jul 2026 11:59:59 GMT", "", date, false},
+		{"If-Modified-Since: Wednesday, 01-Jul-26 12:00:00 GMT", "", date, true},
+		{"If-Modified-Since: x", "", date, false},
+		{"If-Modified-Since: " + date, "", "", false},
+	} {
+		a, _ := ask(nil, strings.Split(c.request, ";")...)
+		value := func(text string) []byte {
+			if text == "" {
+				return nil
+			}
+			return []byte(text)
+		}
+		if got := a.NotModified(value(c.tag), value(c.modified)); got != c.want || !a.Conditional {
+			t.Errorf("%q of %s, %s: %t", c.request, c.tag, c.modified, got)
+		}
+	}
+}
+
+// TestVariant: requests that differ in a header of Vary have different variants.
+func TestVariant(t *testing.T) {
+	names, any := AppendNames(nil, headers("Vary: Accept , x-a", "vary: X-B"))
+	if string(names) != "accept,x-a,x-b," || any {
+		t.Errorf("%q %t", names, any)
+	}
+	if _, any := AppendNames(nil, headers("Vary: a, *")); !any {
+		t.Error("* is missed")
+	}
+	all := [][]protocol.Header{
+		headers(), headers("accept: 1"), headers("X-A: 1"), headers("x-b: 1"), headers("accept: 1", "accept: 2"), headers("accept: 1", "x-a: 2"),
+	}
+	for i, a := range all {
+		for j, b := range all {
+			same := string(AppendVariant(nil, names, a)) == string(AppendVariant(nil, names, b))
+			if same != (i == j) || SameVariant(names, a, b) != same {
+				t.Errorf("%q and %q: same %t, %t", a, b, same, SameVariant(names, a, b))
+			}
+		}
+	}
+	if !SameVariant(names, all[1], headers("x-c: 1", "Accept: 1")) {
+		t.Error("another header makes a difference")
+	}
+}
+
+// TestDate checks dates against the standard library.
+func TestDate(t *testing.T) {
+	for at := time.Date(1999, 12, 30, 23, 59, 58, 0, time.UTC); at.Year() < 2030; at = at.Add(1234567 * time.Second) {
+		text := at.Format("Mon, 02 Jan 2006 15:04:05 GMT")
+		if unix, ok := Date([]byte(text)); !ok || unix != at.Unix() {
+			t.Fatalf("%s is %d, %t", text, unix, ok)
+		}
+	}
+	for _, text := range []string{
+		"", "0", "Wed, 01 Jul 2026 12:00:00 UTC", "Wed, 32 Jul 2026 12:00:00 GMT", "Wed, 01 Jux 2026 12:00:00 GMT", "Wed, 01 anF 2026 12:00:00 GMT",
+		"Wed, 01 Jul 2026 24:00:00 GMT", "Wed, 01 Jul 2026 1x:00:00 GMT", "Wed  01 Jul 2026 12:00:00 GMT", "Wed, 01-Jul 2026 12:00:00 GMT",
+	} {
+		if _, ok := Date([]byte(text)); ok {
+			t.Errorf("%q is a date", text)
+		}
+	}
+	if n := testing.AllocsPerRun(10, func() { Date([]byte("Wed, 01 Jul 2026 12:00:00 GMT")) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// FuzzControl: any value of Cache-Control is read to its end, and a list of well-formed directives
+// says the same behind it, unless a quote is open.
+func FuzzControl(f *testing.F) {
+	f.Add("max-age=60, public")
+	f.Add(`private="a, \"b", =, no-cache`)
+	f.Fuzz(func(t *testing.T, value string) {
+		rest, n := []byte(value), 0
+		for {
+			before := len(rest)
+			name, arg, more := nextDirective(rest)
+			if rest = more; len(name) == 0 && len(rest) == 0 {
+				break
+			}
+			if n++; len(rest) >= before || len(name)+len(arg) > before {
+				t.Fatalf("%q: no progress at %d", value, before)
+			}
+		}
+		a, _ := ask(nil, "Cache-Control: "+value)
+		a.Use(0, &store.Meta{})
+		if !strings.ContainsAny(value, `"`) {
+			fields := ReadFields(headers("Cache-Control: " + value + ", no-store"))
+			if !fields.noStore {
+				t.Fatalf("%q hides no-store", value)
+			}
+		}
+		for _, d := range []time.Duration{a.maxAge, a.minFresh, a.maxStale} {
+			if d < unset || d > longest {
+				t.Fatalf("%q: %d", value, d)
+			}
+		}
+	})
+}
+
+// FuzzMatch: no list of tags and no date of a client ends in a panic.
+func FuzzMatch(f *testing.F) {
+	f.Add(`W/"a", "b"`, `"a"`, "Wed, 01 Jul 2026 12:00:00 GMT")
+	f.Fuzz(func(t *testing.T, list, tag, date string) {
+		a := Ask{ifNoneMatch: []byte(list)}
+		a.NotModified([]byte(tag), nil)
+		a = Ask{ifModifiedSince: []byte(date)}
+		a.NotModified(nil, []byte(date+" "))
+		if unix, ok := fixdate([]byte(date)); ok {
+			if again, _ := Date([]byte(time.Unix(unix, 0).UTC().Format("Mon, 02 Jan 2006 15:04:05 GMT"))); again != unix {
+				t.Fatalf("%q", date)
+			}
+		}
+	})
+}
