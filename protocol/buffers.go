@@ -72,6 +72,15 @@ func (p *Buffers) Get(n int) *bytebufferpool.ByteBuffer {
 	return b
 }
 
+// GetRoom returns an empty buffer with room for n bytes.
+func (p *Buffers) GetRoom(n int) *bytebufferpool.ByteBuffer {
+	b := p.Get(n)
+	if cap(b.B) < n { // a small one
+		b.B = make([]byte, 0, n)
+	}
+	return b
+}
+
 // Put takes back a buffer. The caller must not use it afterwards.
 func (p *Buffers) Put(b *bytebufferpool.ByteBuffer) {
 	if PoisonBuffers {

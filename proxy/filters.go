@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/filter/cache"
+	"github.com/remora-proxy/remora/proxy/filter/collapse"
 	"github.com/remora-proxy/remora/proxy/filter/fallback"
 	"github.com/remora-proxy/remora/proxy/filter/injection"
 	"github.com/remora-proxy/remora/proxy/filter/mirror"
@@ -12,6 +14,8 @@ import (
 // is one folder in proxy/filter, and one line here.
 var filters = []exchange.FilterMaker{
 	fallback.New, // sees an outcome last
+	cache.New,    // what comes behind is for requests that are sent
+	collapse.New, // before injection, so that requests which wait are collapsed, too
 	injection.New,
 	mirror.New, // of what is sent, so after injection
 }
@@ -20,6 +24,7 @@ var filters = []exchange.FilterMaker{
 func (w *Worker) filtersOf(plan *route.Plan, services map[string]*exchange.Service) (all []exchange.Filter) {
 	at := &exchange.FilterPlace{
 		Shard: w.shard, Pool: w.host.Pool, Route: plan.Route, Service: services[plan.Service], Services: services,
+		Invalidates: plan.Invalidates,
 	}
 	for _, maker := range filters {
 		if f := maker(at); f != nil {

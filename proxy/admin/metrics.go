@@ -110,6 +110,7 @@ func (c *scraper) collect(to *page, reports []stats.WorkerReport) {
 		c.service(to, &svc)
 		c.hedging(to, &svc)
 		c.filters(to, &svc)
+		c.caches(to, &svc)
 		c.endpoints(to, &svc)
 	}
 }

@@ -115,6 +115,34 @@ var (
 		"Failures for which a fallback of a route answered, or failed to.", "service", "reason", "result")
 )
 
+// The families of caches and of collapsed requests.
+var (
+	caching = counter("cache_requests_total",
+		"Requests of routes with a cache: hit, stale, miss, revalidated, bypassed (not for a cache), collapsed (got the response to another), alone (sent although a same one was in flight).",
+		"service", "result")
+	cacheStores = counter("cache_responses_total", "Responses that were refused, evicted, or asked for by the cache to refresh one.", "service", "event")
+	cacheMemory = gauge("cache_bytes", "Memory of caches, over all loops.", "service")
+)
+
+func (c *scraper) caches(to *page, svc *stats.ServiceReport) {
+	f := &svc.Stats.FilterStats
+	if f.Caches {
+		to.put(caching, float64(f.CacheHits), svc.Name, "hit")
+		to.put(caching, float64(f.CacheStale), svc.Name, "stale")
+		to.put(caching, float64(f.CacheMisses), svc.Name, "miss")
+		to.put(caching, float64(f.CacheRevalidated), svc.Name, "revalidated")
+		to.put(caching, float64(f.CacheBypassed), svc.Name, "bypassed")
+		to.put(cacheStores, float64(f.CacheRefused), svc.Name, "refused")
+		to.put(cacheStores, float64(f.CacheEvicted), svc.Name, "evicted")
+		to.put(cacheStores, float64(f.CacheRefreshed), svc.Name, "refreshed")
+		to.put(cacheMemory, float64(f.CacheBytes), svc.Name)
+	}
+	if f.Collapses {
+		to.put(caching, float64(f.Collapsed), svc.Name, "collapsed")
+		to.put(caching, float64(f.CollapseAlone), svc.Name, "alone")
+	}
+}
+
 func (c *scraper) filters(to *page, svc *stats.ServiceReport) {
 	f := &svc.Stats.FilterStats
 	if f.Injects {

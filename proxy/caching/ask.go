@@ -14,6 +14,7 @@ type Ask struct {
 	NoStore     bool
 	Credentials bool // Authorization or Cookie came, and is no part of the key
 	OnlyCached  bool // only-if-cached
+	Target      int  // length of the target, with which the key begins
 	Conditional bool // If-None-Match or If-Modified-Since came
 
 	noCache, pragma, control     bool
@@ -49,11 +50,12 @@ func NewReader(names []string) *Reader {
 	return r
 }
 
-// Read reads a GET or HEAD, and appends its key to dst. One pass over the headers does both. The
+// Read reads a GET or HEAD, and appends its key to dst, which is empty. One pass over the headers does both. The
 // key has the host, the target, whether the client uses HTTPS, and the named headers.
 func (r *Reader) Read(req *protocol.Request, a *Ask, dst []byte) []byte {
 	*a = Ask{}
 	dst = AppendTarget(dst, req)
+	a.Target = len(dst)
 	for i := range req.Headers {
 		h := &req.Headers[i]
 		if r.lengths>>min(len(h.Name), 63)&1 == 0 {

@@ -1,6 +1,8 @@
 // Package caching decides what a shared cache of HTTP may store, and for whom it may use what it
 // has stored (RFC 9111). It is pure: time is passed in, and it knows no exchange.
 //
+//	identity.go which requests are the same: Identity
+//	hash.go     hashes of keys
 //	ask.go      Reader, which makes the key of a request and notes what it says to caches: Ask
 //	fact.go     Policy, which reads a response: Fact
 //	control.go  the directives of Cache-Control

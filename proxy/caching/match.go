@@ -105,24 +105,3 @@ func sameName(name, lower []byte) bool {
 	}
 	return true
 }
-
-// SameVariant reports whether two requests have the same values under the names of AppendNames.
-func SameVariant(names []byte, a, b []protocol.Header) bool {
-	for name, rest := NextName(names); name != nil; name, rest = NextName(rest) {
-		i, j := nextValue(a, 0, name), nextValue(b, 0, name)
-		for i < len(a) && j < len(b) && bytes.Equal(a[i].Value, b[j].Value) {
-			i, j = nextValue(a, i+1, name), nextValue(b, j+1, name)
-		}
-		if i < len(a) || j < len(b) {
-			return false
-		}
-	}
-	return true
-}
-
-func nextValue(hs []protocol.Header, i int, lower []byte) int {
-	for i < len(hs) && !sameName(hs[i].Name, lower) {
-		i++
-	}
-	return i
-}

@@ -169,6 +169,9 @@ func (d *decoder) setDefaults(v reflect.Value, n *node) {
 		d.route, item.Allow, item.Fault, item.Mirror = n, defaultAllow(), defaultFault(), defaultMirror()
 		item.Fallback = defaultFallback()
 		item.Policy = d.policyOf(firstService(n))
+		if c := n.value("cache"); c != nil && c.kind == kindMapping {
+			item.Cache = defaultCache()
+		}
 	case *Share:
 		item.Weight = 1
 		item.Policy = d.policyOf(n.scalar("name"))

@@ -93,3 +93,31 @@ func (r *Route) policies() []*Policy {
 	}
 	return all
 }
+
+// Cache keeps responses of a route in memory (RFC 9111). A route that sets it has one.
+type Cache struct {
+	// Lifetime of responses that name none. 0 means that they are not stored.
+	TTL time.Duration `yaml:"ttl"`
+	// How long a stale response is used while it is refreshed, or if the service fails. A response may say it itself.
+	Stale time.Duration `yaml:"stale"`
+	// Up to 8 headers of requests that are part of the key: requests with other values get other responses.
+	Key []string `yaml:"key"`
+	// Memory of the cache, at least 1MiB, divided among the loops and the shares of the route. 0 means no cache.
+	Bytes int64 `yaml:"bytes" unit:"size" max:"1024GiB"`
+}
+
+// Enabled reports whether there is a cache.
+func (c *Cache) Enabled() bool { return c.Bytes > 0 }
+
+// defaultCache returns the cache of a route that sets one.
+func defaultCache() Cache { return Cache{TTL: time.Second, Stale: 10 * time.Second, Bytes: 64 << 20} }
+
+// Caches reports whether a route to a service has a cache.
+func (c *Config) Caches(service string) bool {
+	for i := range c.Routes {
+		if r := &c.Routes[i]; r.Cache.Enabled() && slices.Contains(r.services(), service) {
+			return true
+		}
+	}
+	return false
+}

@@ -3,6 +3,7 @@ package config
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestFaultRules(t *testing.T) {
@@ -66,4 +67,31 @@ func TestFallbackRules(t *testing.T) {
 		{strings.Replace(withRoute(`match: {service: a}, fallback: {respond: {status: 503}}`), `timeout: 2s`, ``, 1), "only Dubbo calls come here"},
 		{strings.Replace(withRoute(`match: {service: a}, fallback: {service: mirrored}`), `timeout: 2s`, ``, 1), "mirrored speaks http; expected one with protocol: link or dubbo"},
 	})
+}
+
+func TestCacheRules(t *testing.T) {
+	grpc := strings.Replace(withRoute(`collapse: true`), "services: {s: {", "services: {s: {protocol: grpc, ", 1)
+	checkRules(t, []rule{
+		{withRoute(`cache: {}`), ""},
+		{withRoute(`cache: {ttl: 0s, stale: 0s, key: [X-Tier, cookie], bytes: 1MiB}, collapse: true`), ""},
+		{withRoute(`cache: {bytes: 0}`), ""},
+		{withRoute(`cache: {bytes: 1KiB}`), "at least 1MiB"},
+		{withRoute(`cache: {key: [a b]}`), `routes[0].cache.key[0]: expected the name of a header, got "a b"`},
+		{withRoute(`cache: {key: [a, A]}`), `routes[0].cache.key[1]: "A" is listed twice`},
+		{withRoute(`cache: {key: [a, b, c, d, e, f, g, h, i]}`), "expected at most 8 headers, got 9"},
+		{withRoute(`cache: true`), "expected a mapping"},
+		{withRoute(`collapse: 1`), "expected true or false"},
+		{strings.Replace(withRoute(`match: {service: a}, cache: {}`), `timeout: 2s`, ``, 1), "routes[0].cache: is for requests of HTTP"},
+		{strings.Replace(withRoute(`match: {service: a}, collapse: true`), `timeout: 2s`, ``, 1), "routes[0].collapse: is for requests of HTTP"},
+		{grpc, "routes[0].collapse: service s speaks grpc"},
+		{`{routes: [{cache: {}, respond: {status: 204}}]}`, "routes[0].cache: contradicts respond"},
+		{`{routes: [{collapse: true, respond: {status: 204}}]}`, "routes[0].collapse: contradicts respond"},
+	})
+	if c := mustParse(t, withRoute(`cache: {ttl: 2s}`)).Routes[0].Cache; c.TTL != 2*time.Second || c.Stale != 10*time.Second || c.Bytes != 64<<20 {
+		t.Errorf("got %+v", c)
+	}
+	c := mustParse(t, withRoute(`match: {path: /a}`))
+	if c.Routes[0].Cache.Enabled() || c.Caches("s") {
+		t.Error("a route has a cache without asking for one")
+	}
 }

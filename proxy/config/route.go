@@ -79,6 +79,9 @@ type Route struct {
 	Fault           Fault       `yaml:"fault"`
 	Mirror          Mirror      `yaml:"mirror"`
 	Fallback        Fallback    `yaml:"fallback"`
+	Cache           Cache       `yaml:"cache"`
+	// Same requests that are in flight on one loop share one request to the service and its response.
+	Collapse bool `yaml:"collapse"`
 
 	// Policy is the effective one: that of Service, overridden field by field
 	// by what the route sets. Each Share of a Split has its own.

@@ -44,6 +44,8 @@ var links = map[string]string{
 	"services.*.breaker.consecutive":   "[breakers](operations.md#circuit-breakers)",
 	"priority":                         "[priorities](operations.md#priorities)",
 	"hedge.mode":                       "[hedging](hedging.md)",
+	"routes.*.collapse":                "[collapsing](caching.md#collapsing)",
+	"routes.*.cache.ttl":               "[caching](caching.md)",
 	"limits.message":                   "[streams](operations.md#streams)",
 	"limits.per_source":                "[sources](operations.md#connections-per-source)",
 	"limits.buffered":                  "[buffered bytes](operations.md#buffered-bytes)",
@@ -148,7 +150,7 @@ func itemDefaults() map[reflect.Type]reflect.Value {
 	return map[reflect.Type]reflect.Value{
 		reflect.TypeFor[*Service]():  reflect.ValueOf(DefaultService("")).Elem(),
 		reflect.TypeFor[Listener]():  reflect.ValueOf(listener),
-		reflect.TypeFor[Route]():     reflect.ValueOf(Route{Fault: defaultFault(), Mirror: defaultMirror(), Fallback: defaultFallback()}),
+		reflect.TypeFor[Route]():     reflect.ValueOf(Route{Fault: defaultFault(), Mirror: defaultMirror(), Fallback: defaultFallback(), Cache: defaultCache()}),
 		reflect.TypeFor[Register]():  reflect.ValueOf(register),
 		reflect.TypeFor[Endpoint]():  reflect.ValueOf(endpoint),
 		reflect.TypeFor[Share]():     reflect.ValueOf(share),

@@ -244,6 +244,7 @@ func (v *validator) route(i int, r *Route) {
 	v.fault(at.key("fault"), r)
 	v.mirror(at.key("mirror"), r)
 	v.fallback(at.key("fallback"), r)
+	v.cache(at, r)
 }
 
 func (v *validator) retry(at path, p *Policy) {

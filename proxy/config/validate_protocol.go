@@ -107,6 +107,8 @@ func (v *validator) sniRoute(i int, r *Route) {
 		{"fault", r.Fault != defaultFault()},
 		{"mirror", r.Mirror != defaultMirror()},
 		{"fallback", !r.Fallback.isDefault()},
+		{"cache", r.Cache.Enabled()},
+		{"collapse", r.Collapse},
 	} {
 		v.refuseIf(key.given, at.key(key.name), "is for requests; this route is for connections")
 	}

@@ -209,6 +209,8 @@ func (v *validator) answer(at path, r *Route) {
 	v.refuseIf(r.Fault.Enabled(), at.key("fault"), "contradicts %s: the route answers itself", kind)
 	v.refuseIf(r.Mirror.Enabled(), at.key("mirror"), "contradicts %s: the route answers itself", kind)
 	v.refuseIf(r.Fallback.Given(), at.key("fallback"), "contradicts %s: the route answers itself", kind)
+	v.refuseIf(r.Cache.Enabled(), at.key("cache"), "contradicts %s: the route answers itself", kind)
+	v.refuseIf(r.Collapse, at.key("collapse"), "contradicts %s: the route answers itself", kind)
 	v.refuseIf(v.routeProtocol(&r.Match) != ProtocolHTTP, at.key(kind), "answers only HTTP requests, and only Dubbo calls come here")
 	v.refuseIf(slices.Contains(r.Match.Method, "CONNECT"), at.key("match").key("method"), "contradicts %s: a tunnel needs a service", kind)
 	if r.Respond.Given() {
@@ -390,3 +392,33 @@ func (v *validator) fault(at path, r *Route) {
 		}
 	}
 }
+
+// cache reports keys that name no header, and routes whose responses nobody could share.
+func (v *validator) cache(at path, r *Route) {
+	given := map[string]bool{"cache": r.Cache.Enabled(), "collapse": r.Collapse}
+	for _, kind := range []string{"cache", "collapse"} {
+		if !given[kind] {
+			continue
+		}
+		v.refuseIf(v.routeProtocol(&r.Match) == ProtocolDubbo, at.key(kind), "is for requests of HTTP, and only Dubbo calls come here")
+		for _, name := range r.services() {
+			if s := v.config.Services[name]; s != nil && s.Protocol == ProtocolGRPC {
+				v.report(at.key(kind), "service %s speaks grpc: calls of gRPC are neither cached nor collapsed", name)
+			}
+		}
+	}
+	v.refuseIf(r.Cache.Enabled() && r.Cache.Bytes < leastCache, at.key("cache").key("bytes"), "expected at least %s, or 0 for no cache", formatSize(leastCache))
+	key := at.key("cache").key("key")
+	v.refuseIf(len(r.Cache.Key) > maxCacheKey, key, "expected at most %d headers, got %d", maxCacheKey, len(r.Cache.Key))
+	for i, name := range r.Cache.Key {
+		same := func(other string) bool { return strings.EqualFold(name, other) }
+		v.refuseIf(!isHeaderName(name), key.item(i), "expected the name of a header, got %q", name)
+		v.refuseIf(slices.ContainsFunc(r.Cache.Key[:i], same), key.item(i), "%q is listed twice", name)
+	}
+}
+
+// maxCacheKey bounds the headers of a cache's key, leastCache its bytes.
+const (
+	maxCacheKey = 8
+	leastCache  = 1 << 20
+)

@@ -93,12 +93,7 @@ type tally struct {
 	copied       bool           // a copy of another request: see BeginCopy
 	Injected     stats.Injected // faults of the route
 	Fallback     Fallback
-}
-
-// Fallback is the failure that a fallback of the route has answered for. The zero value means none.
-type Fallback struct {
-	Reason string // of config.FallbackReasons
-	Code   string // of the failure; empty means a bad response
+	Cached       stats.Cached // what the route's cache did
 }
 
 // Open reports whether the caller still waits.

@@ -95,13 +95,6 @@ func NewRoute(plan *route.Plan, svc *Service) *Route {
 	return r
 }
 
-// NewCopyRoute returns a route of copies to a service on its loop: see BeginCopy.
-func NewCopyRoute(svc *Service) *Route {
-	policy := svc.Config.Policy
-	policy.Retry, policy.Hedge.Mode, policy.Hedge.Class = config.Retry{}, config.HedgeOff, config.ClassNone
-	return NewRoute(&route.Plan{Index: -1, Match: &config.Match{}, Route: &config.Route{}, Policy: &policy}, svc)
-}
-
 func hedgePolicy(h *config.Hedge) hedge.Policy {
 	p := hedge.Policy{
 		Delay: h.Delay, Quantile: h.Quantile, MinDelay: h.MinDelay, MaxDelay: h.MaxDelay,

@@ -49,10 +49,7 @@ func (p *Pool) Exchange(from Caller) *Exchange {
 // BeginCopy must follow.
 func (p *Pool) Copy(ex *Exchange, from Caller) *Exchange {
 	c, size := p.Exchange(from), ex.Request.Size()
-	c.HeadBuffer = p.shard.Buffers.Get(size)
-	if cap(c.HeadBuffer.B) < size { // a small one
-		c.HeadBuffer.B = make([]byte, 0, size)
-	}
+	c.HeadBuffer = p.shard.Buffers.GetRoom(size)
 	ex.Request.CopyTo(&c.Request, c.HeadBuffer)
 	c.Hold()
 	return c

@@ -110,7 +110,12 @@ type FilterPlace struct {
 	Route    *config.Route
 	Service  *Service            // that the route, or its share, leads to
 	Services map[string]*Service // all of the loop, by name
+
+	Invalidates bool // another route to the service has a cache, and this one has none
 }
+
+// Retirer is a Filter that is told when its route is gone. Requests may still be in flight.
+type Retirer interface{ Retire() }
 
 // LeastShed is the least number of bytes for which a request is abandoned, or a
 // connection closed while there are few of them.

@@ -15,6 +15,12 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
+// Fallback is the failure that a fallback of the route has answered for. The zero value means none.
+type Fallback struct {
+	Reason string // of config.FallbackReasons
+	Code   string // of the failure; empty means a bad response
+}
+
 // result is the end of an exchange for its caller.
 type result struct {
 	outcome stats.Outcome
@@ -120,7 +126,8 @@ func (ex *Exchange) log(c *result, now time.Duration) {
 			r.Queued += now - a.queued.since
 		}
 	}
-	r.Fault, r.Fallback, r.Error = ex.Injected.String(), ex.Fallback.Reason, ex.Fallback.Code
+	r.Fault, r.Cache = ex.Injected.String(), ex.Cached.String()
+	r.Fallback, r.Error = ex.Fallback.Reason, ex.Fallback.Code
 	if c.failure != nil {
 		r.Status, r.Error = c.failure.Status, c.failure.Code
 	}

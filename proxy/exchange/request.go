@@ -8,8 +8,11 @@ import (
 	"github.com/valyala/bytebufferpool"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/identity"
+	"github.com/remora-proxy/remora/proxy/route"
 )
 
 // message is the request of an exchange, with its memory.
@@ -141,6 +144,10 @@ func (s *Service) streamKey(c Client) uint64 {
 // Resume passes the request to the filters that have not seen it. If none holds it, its first
 // attempt follows. A filter that has held the request calls it.
 func (ex *Exchange) Resume() {
+	if !ex.admitted { // Park
+		ex.admitted = true
+		ex.service.shared.pending.Add(1)
+	}
 	for all := ex.Route.filters; int(ex.filtered) < len(all); {
 		f := all[ex.filtered]
 		ex.filtered++
@@ -150,6 +157,16 @@ func (ex *Exchange) Resume() {
 	}
 	ex.start(ex.shard.Loop.Now())
 }
+
+// Park gives back the place in max_pending of a request that a filter holds. Resume takes one again,
+// even if there is none.
+func (ex *Exchange) Park() { ex.releasePending() }
+
+// HedgeDelay is when a request of the route is late, as far as is known now.
+func (ex *Exchange) HedgeDelay() time.Duration { return ex.Route.hedging.Delay(ex.shard.Loop.Now()) }
+
+// PeerNames are the names that the caller has proved; nil means none.
+func (ex *Exchange) PeerNames() *identity.Names { return ex.caller.PeerNames() }
 
 // Refuse gives the caller f. A filter calls it, and must not touch ex afterwards.
 func (ex *Exchange) Refuse(f *fault.Failure) {
@@ -233,6 +250,34 @@ func (ex *Exchange) BeginCopy(r *Route) {
 	ex.setDeadline()
 	ex.launch(primaryAttempt, nil)
 }
+
+// CopyRoute returns a route to s for copies: without retries, hedges and filters.
+func (s *Service) CopyRoute() *Route {
+	policy := s.Config.Policy
+	policy.Retry, policy.Hedge.Mode, policy.Hedge.Class = config.Retry{}, config.HedgeOff, config.ClassNone
+	return NewRoute(&route.Plan{Index: -1, Match: &config.Match{}, Route: &config.Route{}, Policy: &policy}, s)
+}
+
+// CopyCaller is the part of a Caller that all filters which make copies have.
+type CopyCaller struct{ At *Listener }
+
+// Encode implements Caller. Any response will do.
+func (CopyCaller) Encode(*Exchange, *Response) *fault.Failure { return nil }
+
+// OverShare implements Caller. Copies go first when memory is short.
+func (CopyCaller) OverShare(*Exchange) bool { return true }
+
+// Listener implements Caller.
+func (c CopyCaller) Listener() *Listener { return c.At }
+
+// RemoteAddr implements Caller.
+func (CopyCaller) RemoteAddr() string { return "" }
+
+// PeerNames implements Caller.
+func (CopyCaller) PeerNames() *identity.Names { return nil }
+
+// Finished implements Caller. Nothing waits for a copy that was cancelled.
+func (CopyCaller) Finished(*Exchange) {}
 
 // size is the length of the request in bytes.
 func (ex *Exchange) size() int { return bufferLen(ex.HeadBuffer) + bufferLen(ex.BodyBuffer) }

@@ -78,6 +78,28 @@ func (res *Response) outcome() int {
 // Failed reports whether the response says that the application has failed.
 func (res *Response) Failed() bool { return res.outcome() >= 500 }
 
+// Copy returns a response like res, in memory of its own. res is no stream and has no trailers.
+func (res *Response) Copy() *Response {
+	c, size := res.pool.Response(), len(res.Reason)+len(res.Body)
+	for i := range res.Headers {
+		size += len(res.Headers[i].Name) + len(res.Headers[i].Value)
+	}
+	c.HeadBuffer = res.shard.Buffers.GetRoom(size)
+	b := c.HeadBuffer.B
+	copied := func(from []byte) []byte {
+		n := len(b)
+		b = append(b, from...)
+		return b[n:len(b):len(b)]
+	}
+	for i := range res.Headers {
+		c.Headers = append(c.Headers, protocol.Header{Name: copied(res.Headers[i].Name), Value: copied(res.Headers[i].Value)})
+	}
+	c.Status, c.RPC, c.Reason, c.Body, c.DeclaredLength = res.Status, res.RPC, copied(res.Reason), copied(res.Body), res.DeclaredLength
+	c.Codec, c.HeadBuffer.B = res.Codec, b
+	c.Hold()
+	return c
+}
+
 // TakeSource passes the stream's ownership to the caller.
 func (res *Response) TakeSource() *StreamSource {
 	src := res.Source

@@ -81,6 +81,11 @@ func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[stri
 		if gone != nil && gone.Service != nil { // counts of its requests in flight are lost
 			gone.Service.stats.Counts.Add(&gone.hedging.Counts)
 			gone.hedging.Retire()
+			for _, f := range gone.filters {
+				if r, ok := f.(Retirer); ok {
+					r.Retire()
+				}
+			}
 		}
 	}
 }

@@ -186,6 +186,10 @@ var (
 	// that it says.
 	Injected = &Failure{Code: "fault-injected", Status: 503,
 		Text: "the route aborts some requests on purpose"}
+	// NotCached means that the client wants a response from the cache alone (`only-if-cached`), and
+	// there is none.
+	NotCached = &Failure{Code: "not-cached", Status: 504,
+		Text: "the response is not in the cache, and the client wants no other"}
 	// Pipelined means that the client sends more than `limits.pipelined` requests without
 	// waiting for responses.
 	Pipelined = &Failure{Code: "too-many-pipelined", Status: 429,

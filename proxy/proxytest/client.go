@@ -183,6 +183,14 @@ func (m *Mesh) Get(path string, headers ...string) *Call {
 	return c
 }
 
+// Same gives the call a nonce that all such calls have: it may get the response to another.
+func (k *Call) Same() *Call {
+	const same = "same"
+	k.Raw = bytes.Replace(k.Raw, []byte("x-nonce: "+k.Nonce), []byte("x-nonce: "+same), 1)
+	k.Nonce = same
+	return k
+}
+
 // Do sends calls one after another on a connection of their own.
 func (m *Mesh) Do(calls ...*Call) *Client {
 	c := m.Dial(Egress)

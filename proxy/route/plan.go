@@ -16,8 +16,10 @@ type Plan struct {
 	Route   *config.Route // an empty one for listeners with a fixed service
 	Policy  *config.Policy
 	Others  map[string]*config.Policy // of the services that get copies of requests, by name
-	weight  int                       // in its split
-	Targets int                       // for the first plan of a split the number of its plans, else 0
+	// Invalidates reports whether another route to the service has a cache, and this one has none.
+	Invalidates bool
+	weight      int // in its split
+	Targets     int // for the first plan of a split the number of its plans, else 0
 
 	// Before is the index of the plan of the previous generation that takes the
 	// same requests to the same service, or -1. Same reports whether its policy and filters are
@@ -52,12 +54,17 @@ func Plans(cfg *config.Config) (plans []Plan) {
 			plan.Targets = 0
 		}
 	}
+	for i := range plans {
+		p := &plans[i]
+		p.Invalidates = !p.Route.Cache.Enabled() && cfg.Caches(p.Service)
+	}
 	direct := map[string]bool{"": true}
 	for i := range cfg.Listeners {
 		if name := cfg.Listeners[i].Service; !direct[name] {
 			direct[name] = true
 			plans = append(plans, Plan{
 				Index: -1, Service: name, Match: &config.Match{}, Route: &config.Route{}, Policy: &cfg.Services[name].Policy,
+				Invalidates: cfg.Caches(name),
 			})
 		}
 	}
@@ -96,7 +103,8 @@ func sameActions(a, b *config.Route) bool {
 // sameFilters reports whether two plans have the same filters.
 func sameFilters(a, b *Plan) bool {
 	return a.Route.Fault == b.Route.Fault && a.Route.Mirror == b.Route.Mirror &&
-		reflect.DeepEqual(a.Route.Fallback, b.Route.Fallback) && reflect.DeepEqual(a.Others, b.Others)
+		reflect.DeepEqual(a.Route.Fallback, b.Route.Fallback) && reflect.DeepEqual(a.Others, b.Others) &&
+		a.Route.Collapse == b.Route.Collapse && reflect.DeepEqual(a.Route.Cache, b.Route.Cache) && a.Invalidates == b.Invalidates
 }
 
 // key identifies plans that take the same requests to the same service.

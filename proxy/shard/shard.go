@@ -55,6 +55,8 @@ type Process struct {
 	WallClock func() time.Time // the time of day; nil means that there is no clock
 	Sink      trace.Sink       // takes the records of sampled requests; nil means that none is made
 
+	invalidated atomic.Pointer[Stamps] // nil until a cache asks for it
+
 	// Overloaded reports whether the process runs out of a resource; nil means that nobody knows.
 	Overloaded func() bool
 }

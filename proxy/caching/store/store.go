@@ -39,6 +39,9 @@ type Entry struct {
 	dead  bool // removed or replaced; its bytes come free in turn
 }
 
+// Hash is the hash of the key.
+func (e *Entry) Hash() uint64 { return e.hash }
+
 // Size is the number of bytes of the value.
 func (e *Entry) Size() int { return e.size - e.key }
 

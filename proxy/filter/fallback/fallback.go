@@ -9,7 +9,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
-	"github.com/remora-proxy/remora/proxy/identity"
 	"github.com/remora-proxy/remora/proxy/route"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
@@ -18,6 +17,7 @@ import (
 // filter answers for one route on one loop. It is the caller of the copies that the other service
 // gets. These are bounded by the max_pending of that service.
 type filter struct {
+	exchange.CopyCaller
 	shard  *shard.Shard
 	pool   *exchange.Pool
 	policy *config.Fallback
@@ -26,10 +26,9 @@ type filter struct {
 	answer  *route.Answer // nil means that a service answers
 	headers route.HeaderEdits
 
-	to       *exchange.Route
-	listener *exchange.Listener
-	asked    map[*exchange.Exchange]*question // by the request, and by its copy
-	free     []*question
+	to    *exchange.Route
+	asked map[*exchange.Exchange]*question // by the request, and by its copy
+	free  []*question
 }
 
 // question is a request of which another service has a copy.
@@ -57,8 +56,8 @@ func New(at *exchange.FilterPlace) exchange.Filter {
 		f.answer, f.headers = route.NewResponse(&c.Respond)
 		return f
 	}
-	f.to = exchange.NewCopyRoute(at.Services[c.Service])
-	f.listener, f.asked = &exchange.Listener{Name: "fallback"}, map[*exchange.Exchange]*question{}
+	f.to = at.Services[c.Service].CopyRoute()
+	f.At, f.asked = &exchange.Listener{Name: "fallback"}, map[*exchange.Exchange]*question{}
 	return f
 }
 
@@ -211,9 +210,6 @@ func (f *filter) End(ex *exchange.Exchange) {
 	}
 }
 
-// Encode implements exchange.Caller. The caller of the request says whether it can have the response.
-func (f *filter) Encode(*exchange.Exchange, *exchange.Response) *fault.Failure { return nil }
-
 // Respond implements exchange.Caller.
 func (f *filter) Respond(c *exchange.Exchange, res *exchange.Response) {
 	if res.Failed() {
@@ -242,18 +238,3 @@ func (f *filter) Fail(c *exchange.Exchange, _ *fault.Failure) {
 		q.request.Refuse(q.failure)
 	}
 }
-
-// OverShare implements exchange.Caller. Copies go first when memory is short.
-func (f *filter) OverShare(*exchange.Exchange) bool { return true }
-
-// Listener implements exchange.Caller.
-func (f *filter) Listener() *exchange.Listener { return f.listener }
-
-// RemoteAddr implements exchange.Caller.
-func (f *filter) RemoteAddr() string { return "" }
-
-// PeerNames implements exchange.Caller.
-func (f *filter) PeerNames() *identity.Names { return nil }
-
-// Finished implements exchange.Caller.
-func (f *filter) Finished(*exchange.Exchange) {}

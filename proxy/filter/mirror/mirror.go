@@ -6,7 +6,6 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
-	"github.com/remora-proxy/remora/proxy/identity"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -20,12 +19,12 @@ const (
 
 // filter copies the requests of one route on one loop. It is the caller of the copies.
 type filter struct {
-	shard    *shard.Shard
-	pool     *exchange.Pool
-	share    float64
-	to       *exchange.Route // of the copies
-	listener *exchange.Listener
-	counts   *stats.FilterStats
+	exchange.CopyCaller
+	shard  *shard.Shard
+	pool   *exchange.Pool
+	share  float64
+	to     *exchange.Route // of the copies
+	counts *stats.FilterStats
 
 	inFlight, bytes int // of copies
 }
@@ -40,9 +39,8 @@ func New(at *exchange.FilterPlace) exchange.Filter {
 	}
 	service := at.Services[c.Service]
 	f := &filter{
-		shard: at.Shard, pool: at.Pool, share: c.Share,
-		to:       exchange.NewCopyRoute(service),
-		listener: &exchange.Listener{Name: "mirror"}, counts: service.FilterStats(),
+		CopyCaller: exchange.CopyCaller{At: &exchange.Listener{Name: "mirror"}},
+		shard:      at.Shard, pool: at.Pool, share: c.Share, to: service.CopyRoute(), counts: service.FilterStats(),
 	}
 	f.counts.Mirrors = true
 	return f
@@ -81,9 +79,6 @@ func (f *filter) release(c *exchange.Exchange) {
 	f.bytes -= int(c.StreamID)
 }
 
-// Encode implements exchange.Caller. Any response will do: it is discarded.
-func (f *filter) Encode(*exchange.Exchange, *exchange.Response) *fault.Failure { return nil }
-
 // Respond implements exchange.Caller.
 func (f *filter) Respond(c *exchange.Exchange, res *exchange.Response) {
 	if f.release(c); res.Failed() {
@@ -99,18 +94,3 @@ func (f *filter) Fail(c *exchange.Exchange, _ *fault.Failure) {
 	f.release(c)
 	f.counts.MirrorFailed++
 }
-
-// OverShare implements exchange.Caller. Copies go first when memory is short.
-func (f *filter) OverShare(*exchange.Exchange) bool { return true }
-
-// Listener implements exchange.Caller.
-func (f *filter) Listener() *exchange.Listener { return f.listener }
-
-// RemoteAddr implements exchange.Caller.
-func (f *filter) RemoteAddr() string { return "" }
-
-// PeerNames implements exchange.Caller.
-func (f *filter) PeerNames() *identity.Names { return nil }
-
-// Finished implements exchange.Caller. A copy is never cancelled.
-func (f *filter) Finished(*exchange.Exchange) {}

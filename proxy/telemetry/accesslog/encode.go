@@ -65,6 +65,7 @@ func (e *encoder) append(b []byte, r *Record) []byte {
 	b = appendText(b, `,"error":"`, r.Error, maxWord)
 	b = appendText(b, `,"fault":"`, r.Fault, maxWord)
 	b = appendText(b, `,"fallback":"`, r.Fallback, maxWord)
+	b = appendText(b, `,"cache":"`, r.Cache, maxWord)
 	b = appendInt(b, `,"bytes_in":`, r.BytesIn)
 	b = appendInt(b, `,"bytes_out":`, r.BytesOut)
 	b = appendMillis(b, `,"duration_ms":`, r.Duration)

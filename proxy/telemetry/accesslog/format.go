@@ -106,6 +106,7 @@ var formatValues = map[string]*formatValue{
 	"error":       textValue(maxWord, func(r *Record, _ *formatPart) string { return r.Error }),
 	"fault":       textValue(maxWord, func(r *Record, _ *formatPart) string { return r.Fault }),
 	"fallback":    textValue(maxWord, func(r *Record, _ *formatPart) string { return r.Fallback }),
+	"cache":       textValue(maxWord, func(r *Record, _ *formatPart) string { return r.Cache }),
 	"header NAME": textValue(maxName, func(r *Record, p *formatPart) []byte { return protocol.Find(r.Headers, p.Header) }),
 	"status":      numberValue(func(r *Record) int64 { return int64(r.Status) }),
 	"bytes_in":    numberValue(func(r *Record) int64 { return r.BytesIn }),

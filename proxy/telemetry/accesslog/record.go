@@ -24,6 +24,7 @@ type Record struct {
 	Status   int    // sent to the client; 0 means none
 	GRPC     string // name of the code that a gRPC call ended with; empty for other requests
 	Error    string // stable code, if the sidecar itself made the response, or a fallback did
+	Cache    string // what the cache of the route did
 	Fault    string // what the route has injected: delay, abort, or both
 	Fallback string // the failure for which a fallback of the route answered
 

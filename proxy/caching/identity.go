@@ -1,0 +1,49 @@
+package caching
+
+import (
+	"strings"
+
+	"github.com/remora-proxy/remora/protocol"
+)
+
+// Identity makes keys of requests of any method: two requests with one key and the same body are
+// the same to a service, but for headers that its responses vary by.
+type Identity struct {
+	names   []string // in lower case
+	lengths uint64   // bit n: a header with a name of n bytes is part of the key
+}
+
+// selecting are headers that select another response, or that say who asks.
+var selecting = []string{
+	"range", "if-range", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "authorization", "cookie",
+	"content-type", "content-encoding", "x-forwarded-proto",
+}
+
+// NewIdentity returns an Identity whose keys have the values of the named headers, too.
+func NewIdentity(names []string) *Identity {
+	d := &Identity{}
+	for _, list := range [][]string{selecting, names} {
+		for _, name := range list {
+			d.names = append(d.names, strings.ToLower(name))
+			d.lengths |= 1 << min(len(name), 63)
+		}
+	}
+	return d
+}
+
+// Append appends the key of a request to dst.
+func (d *Identity) Append(dst []byte, req *protocol.Request) []byte {
+	dst = AppendTarget(append(append(dst, req.Method...), '\n'), req)
+	for i := range req.Headers {
+		h := &req.Headers[i]
+		if d.lengths>>min(len(h.Name), 63)&1 == 0 {
+			continue
+		}
+		for n, name := range d.names {
+			if protocol.EqualFold(h.Name, name) {
+				dst = append(append(dst, '\n', 'a'+byte(n)), h.Value...)
+			}
+		}
+	}
+	return dst
+}

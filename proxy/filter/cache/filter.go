@@ -1,0 +1,311 @@
+// Package cache is the filter that keeps responses of a route, and gives them to later requests (RFC
+// 9111).
+//
+//	filter.go   filter: what it does with a request, and with what that comes to
+//	serve.go    responses of stored ones
+//	keep.go     storing, validation and invalidation
+//	refresh.go  requests of the cache's own
+//	value.go    the bytes of a stored response
+package cache
+
+import (
+	"time"
+
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/caching"
+	"github.com/remora-proxy/remora/proxy/caching/store"
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/shard"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+)
+
+// filter is the cache of one route on one loop.
+type filter struct {
+	invalidator
+	shard   *shard.Shard
+	pool    *exchange.Pool
+	counts  *stats.FilterStats
+	reader  *caching.Reader
+	policy  caching.Policy
+	store   *store.Store
+	retired bool
+
+	open   map[*exchange.Exchange]*lookup // requests that were sent
+	shared map[uint64]*held               // by the hash of the entry
+	free   []*lookup
+
+	refresher refresher
+	bytes     int    // of the store, as counted
+	evicted   uint64 // the same
+
+	in      input             // the request in hand
+	value   []byte            // scratch
+	names   []byte            // scratch
+	headers []protocol.Header // scratch
+}
+
+// input is a request that is looked up.
+type input struct {
+	caching.Ask
+	key     []byte // at first the primary key; then what the response varies by follows
+	primary int    // length of the primary key
+	hash    uint64 // of the primary key
+	target  uint64 // hash of the target, see shard.Stamps
+}
+
+// maxFree bounds the free list.
+const maxFree = 1024
+
+// lookup is a request that was sent, since nothing in the cache was good for it.
+type lookup struct {
+	ask    caching.Ask
+	key    []byte
+	hash   uint64
+	target uint64 // hash of the target, see shard.Stamps
+	asked  time.Duration
+	held   *held // what the service may validate, or what is used if it fails; nil means nothing
+
+	validates bool // the request asks the service whether held is still good
+}
+
+// held is a copy of an entry. Requests for one entry share it.
+type held struct {
+	store.Meta
+	refs  int
+	hash  uint64
+	value *bytebufferpool.ByteBuffer
+	bytes int // that the budget knows of
+}
+
+var _ exchange.OutcomeFilter = (*filter)(nil)
+
+// New returns the filter of a route, or nil if that has no cache. A route without a cache may
+// invalidate what others have stored.
+func New(at *exchange.FilterPlace) exchange.Filter {
+	c := &at.Route.Cache
+	switch {
+	case at.Invalidates:
+		return &invalidator{loop: at.Shard.Loop, stamps: at.Shard.Invalidated()}
+	case !c.Enabled():
+		return nil
+	}
+	f := &filter{
+		invalidator: invalidator{loop: at.Shard.Loop, stamps: at.Shard.Invalidated()},
+		shard:       at.Shard, pool: at.Pool, counts: at.Service.FilterStats(), reader: caching.NewReader(c.Key),
+		policy: caching.Policy{TTL: c.TTL, Stale: c.Stale},
+		store:  store.New(int(c.Bytes) / at.Shard.Process.Loops / max(1, len(at.Route.Split))),
+		open:   make(map[*exchange.Exchange]*lookup), shared: make(map[uint64]*held),
+	}
+	f.refresher.init(f, at.Service)
+	f.counts.Caches = true
+	return f
+}
+
+// Request implements exchange.Filter.
+func (f *filter) Request(ex *exchange.Exchange) exchange.Next {
+	req := &ex.Request
+	if !cacheable(req) {
+		return exchange.Continue
+	}
+	if !f.read(req) {
+		return f.pass(ex)
+	}
+	now := f.loop.Now()
+	e := f.find(req)
+	if e != nil {
+		switch f.in.Use(now, &e.Meta) {
+		case caching.Fresh:
+			return f.serve(ex, e, stats.CacheHit, now >= e.Refresh)
+		case caching.Refresh:
+			return f.serve(ex, e, stats.CacheStale, now >= e.Refresh)
+		case caching.Stale:
+			return f.serve(ex, e, stats.CacheStale, false)
+		}
+	}
+	f.counts.CacheMisses++
+	ex.Cached = stats.CacheMiss
+	if f.in.OnlyCached {
+		ex.Refuse(fault.NotCached)
+		return exchange.Done
+	}
+	if isHead(req) { // its response says less than what is stored
+		return exchange.Continue
+	}
+	l := f.note(ex, now)
+	validator := e != nil && e.Flags&(caching.FlagTag|caching.FlagDate) != 0
+	if validator || e != nil && caching.IfError(now, &e.Meta) {
+		l.held = f.hold(e)
+	}
+	if validator {
+		l.validates = true
+		f.setConditions(ex, l.held.value.B)
+	}
+	return exchange.Continue
+}
+
+// read reads a request into f.in, and reports whether it is one for a cache.
+func (f *filter) read(req *protocol.Request) bool {
+	in := &f.in
+	in.key = f.reader.Read(req, &in.Ask, in.key[:0])
+	in.primary = len(in.key)
+	in.target = caching.Hash(f.stamps.Seed, in.key[:in.Target])
+	in.hash = in.target
+	if in.primary > in.Target {
+		in.hash = caching.Hash(in.target, in.key[in.Target:])
+	}
+	return !in.Pass
+}
+
+// cacheable reports whether a request is one that a cache may answer.
+func cacheable(req *protocol.Request) bool {
+	if req.Codec != protocol.CodecHTTP || len(req.Body) > 0 {
+		return false
+	}
+	return string(req.Method) == "GET" || isHead(req)
+}
+
+func isHead(req *protocol.Request) bool { return string(req.Method) == "HEAD" }
+
+// pass sends a request that is not for a cache.
+func (f *filter) pass(ex *exchange.Exchange) exchange.Next {
+	f.counts.CacheBypassed++
+	ex.Cached = stats.CacheBypass
+	if f.in.OnlyCached {
+		ex.Refuse(fault.NotCached)
+		return exchange.Done
+	}
+	return exchange.Continue
+}
+
+// find returns the entry for the request in hand, or nil.
+func (f *filter) find(req *protocol.Request) *store.Entry {
+	e := f.entry(f.in.hash, &f.in.key, req.Headers)
+	switch {
+	case e == nil:
+		return nil
+	case f.stamps.Since(f.in.target, e.Asked):
+		f.store.Remove(e)
+		return nil
+	case f.in.Credentials && e.Flags&caching.FlagOpen == 0:
+		return nil
+	}
+	return e
+}
+
+// entry returns the entry for a request with a primary key and these headers, or nil. If the response
+// varies, what it varies by is appended to the key.
+func (f *filter) entry(hash uint64, key *[]byte, headers []protocol.Header) *store.Entry {
+	e := f.store.Find(hash, *key)
+	if e == nil || e.Flags&caching.FlagVaries == 0 {
+		return e
+	}
+	f.store.Use(e)
+	f.names = f.store.Append(f.names[:0], e)
+	*key = caching.AppendVariant(*key, f.names, headers)
+	return f.store.Find(variantHash(hash, *key), *key)
+}
+
+// variantHash is the hash of the key of a variant; hash is that of the primary key.
+func variantHash(hash uint64, key []byte) uint64 { return caching.Hash(hash, key) }
+
+// note remembers that the request in hand is sent.
+func (f *filter) note(ex *exchange.Exchange, now time.Duration) *lookup {
+	var l *lookup
+	if n := len(f.free); n > 0 {
+		l, f.free = f.free[n-1], f.free[:n-1]
+	} else {
+		l = new(lookup)
+	}
+	in := &f.in
+	*l = lookup{ask: in.Ask, key: append(l.key[:0], in.key[:in.primary]...), hash: in.hash, target: in.target, asked: now}
+	f.open[ex] = l
+	return l
+}
+
+// End implements exchange.Filter.
+func (f *filter) End(ex *exchange.Exchange) {
+	if l := f.open[ex]; l != nil {
+		f.forget(ex, l)
+	}
+}
+
+func (f *filter) forget(ex *exchange.Exchange, l *lookup) {
+	delete(f.open, ex)
+	if l.held != nil {
+		f.release(l.held)
+	}
+	*l = lookup{key: l.key}
+	if len(f.free) < maxFree {
+		f.free = append(f.free, l)
+	}
+}
+
+// Response implements exchange.OutcomeFilter.
+func (f *filter) Response(ex *exchange.Exchange, res *exchange.Response) *exchange.Response {
+	l := f.open[ex]
+	if l == nil {
+		f.invalidate(&ex.Request, res)
+		return marked(ex, res, false)
+	}
+	now := f.loop.Now()
+	mayStore := ex.Cached != stats.CacheCollapsed
+	switch {
+	case res.Status == 304 && l.validates:
+		merged := f.merge(l.held.value.B, res)
+		res.Release()
+		f.counts.CacheRevalidated++
+		if mayStore {
+			ex.Cached = stats.CacheRevalidated
+			f.keep(l, ex.Request.Headers, merged, now)
+		}
+		return f.condition(l, marked(ex, merged, true))
+	case res.Failed() && l.held != nil && caching.IfError(now, &l.held.Meta):
+		res.Release()
+		f.counts.CacheStale++
+		ex.Cached = stats.CacheStale
+		return f.condition(l, f.stored(ex, l.held.value.B, &l.held.Meta, now))
+	}
+	kept := mayStore && f.keep(l, ex.Request.Headers, res, now)
+	if marked(ex, res, kept); l.validates {
+		f.condition(l, res)
+	}
+	return res
+}
+
+// Failure implements exchange.OutcomeFilter. A stored response may take the place of the failure,
+// also if the service did not admit the request.
+func (f *filter) Failure(ex *exchange.Exchange, why *fault.Failure) exchange.Next {
+	now := f.loop.Now()
+	if l := f.open[ex]; l != nil {
+		if l.held == nil || !caching.IfError(now, &l.held.Meta) {
+			return exchange.Continue
+		}
+		f.counts.CacheStale++
+		ex.Cached = stats.CacheStale
+		ex.Answer(f.condition(l, f.stored(ex, l.held.value.B, &l.held.Meta, now)))
+		return exchange.Done
+	}
+	if ex.Cached != stats.CacheNone || !cacheable(&ex.Request) || !f.read(&ex.Request) {
+		return exchange.Continue
+	}
+	e := f.find(&ex.Request)
+	switch {
+	case e == nil:
+		return exchange.Continue
+	case f.in.Use(now, &e.Meta) == caching.Fresh:
+		return f.serve(ex, e, stats.CacheHit, false)
+	case caching.IfError(now, &e.Meta):
+		return f.serve(ex, e, stats.CacheStale, false)
+	}
+	return exchange.Continue
+}
+
+// Retire implements exchange.Retirer. The store goes with the last request of the route.
+func (f *filter) Retire() {
+	f.retired = true
+	f.counts.CacheBytes -= int64(f.bytes)
+	f.bytes = 0
+}

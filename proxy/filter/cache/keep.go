@@ -1,0 +1,200 @@
+package cache
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/caching"
+	"github.com/remora-proxy/remora/proxy/caching/store"
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/shard"
+)
+
+// keep stores the response to a request with these headers, and reports whether it did. If it may not
+// be stored, one that was stored before is removed, unless the service has failed.
+func (f *filter) keep(l *lookup, headers []protocol.Header, res *exchange.Response, now time.Duration) bool {
+	fields := caching.ReadFields(res.Headers)
+	m, ok := f.policy.Judge(res.Status, &fields, &l.ask, caching.Received{Asked: l.asked, Now: now, Wall: f.shard.Process.Now()})
+	ok = ok && res.Source == nil && len(res.Trailers) == 0 && !f.retired && !f.stamps.Since(l.target, l.asked)
+	f.names = f.names[:0]
+	if ok && fields.Varies {
+		var any bool
+		f.names, any = caching.AppendNames(f.names, res.Headers)
+		ok = !any
+	}
+	if ok {
+		f.value, ok = appendHead(f.value[:0], &res.Response)
+	}
+	if !ok {
+		if res.Status == 304 { // to the client's own condition
+			return false
+		}
+		f.counts.CacheRefused++
+		if !res.Failed() {
+			if e := f.entry(l.hash, &l.key, headers); e != nil {
+				f.store.Remove(e)
+			}
+		}
+		return false
+	}
+	if m.Fresh > now { // hits at the end of a lifetime refresh it, each key at another time
+		m.Refresh -= time.Duration(f.shard.Rand.Uint64() % uint64((m.Fresh-now)/refreshPart+1))
+	}
+	hash := l.hash
+	if len(f.names) > 0 {
+		marker := store.Meta{Asked: l.asked, Until: m.Until, Flags: caching.FlagVaries}
+		if e := f.store.Find(hash, l.key); e != nil && e.Flags&caching.FlagVaries != 0 {
+			marker.Until = max(marker.Until, e.Until)
+		}
+		f.store.Put(now, hash, l.key, &marker, f.names)
+		l.key = caching.AppendVariant(l.key, f.names, headers)
+		hash = variantHash(hash, l.key)
+	}
+	ok = f.store.Put(now, hash, l.key, &m, f.value, res.Body)
+	if !ok {
+		f.counts.CacheRefused++
+	}
+	f.count()
+	return ok
+}
+
+// refreshPart is the last part of a lifetime in which a hit refreshes the response: a tenth.
+const refreshPart = 10
+
+// count tells the counters what the store holds, and has evicted.
+func (f *filter) count() {
+	if n := f.store.Bytes(); n != f.bytes {
+		f.counts.CacheBytes += int64(n - f.bytes)
+		f.bytes = n
+	}
+	f.counts.CacheEvicted += f.store.Evicted - f.evicted
+	f.evicted = f.store.Evicted
+}
+
+// hold returns a copy of an entry.
+func (f *filter) hold(e *store.Entry) *held {
+	hash := e.Hash()
+	if h := f.shared[hash]; h != nil && h.Asked == e.Asked && h.Born == e.Born && h.Fresh == e.Fresh {
+		h.refs++
+		return h
+	}
+	h := &held{Meta: e.Meta, refs: 1, hash: hash, value: f.shard.Buffers.GetRoom(e.Size())}
+	h.value.B = f.store.Append(h.value.B, e)
+	f.shard.Recount(&h.bytes, protocol.Held(h.value))
+	f.shared[hash] = h
+	return h
+}
+
+func (f *filter) release(h *held) {
+	if h.refs--; h.refs > 0 {
+		return
+	}
+	if f.shared[h.hash] == h {
+		delete(f.shared, h.hash)
+	}
+	f.shard.Buffers.Release(&h.value)
+	f.shard.Recount(&h.bytes, 0)
+}
+
+var nameTag, nameDate = []byte("If-None-Match"), []byte("If-Modified-Since")
+
+// setConditions makes a request one for a response that is not the one with a value, in place of what
+// the client asks. Its memory is that of the headers that routes set.
+func (f *filter) setConditions(ex *exchange.Exchange, value []byte) {
+	hs := slices.DeleteFunc(ex.Request.Headers, func(h protocol.Header) bool {
+		return protocol.EqualFold(h.Name, "if-none-match") || protocol.EqualFold(h.Name, "if-modified-since")
+	})
+	stored := protocol.Response{Headers: f.headers[:0]}
+	read(value, &stored)
+	for i := range stored.Headers {
+		var name []byte
+		switch h := &stored.Headers[i]; {
+		case protocol.EqualFold(h.Name, "etag"):
+			name = nameTag
+		case protocol.EqualFold(h.Name, "last-modified"):
+			name = nameDate
+		default:
+			continue
+		}
+		n := len(ex.Edited)
+		ex.Edited = append(ex.Edited, stored.Headers[i].Value...)
+		hs = append(hs, protocol.Header{Name: name, Value: ex.Edited[n:len(ex.Edited):len(ex.Edited)]})
+	}
+	clear(stored.Headers)
+	f.headers, ex.Request.Headers = stored.Headers[:0], hs
+}
+
+// merge returns a stored response with the headers of a 304, which says that it is still good (RFC
+// 9111 section 3.2).
+func (f *filter) merge(value []byte, fresh *exchange.Response) *exchange.Response {
+	size := len(value)
+	for i := range fresh.Headers {
+		size += len(fresh.Headers[i].Name) + len(fresh.Headers[i].Value)
+	}
+	res := f.response(size)
+	res.HeadBuffer.B = append(res.HeadBuffer.B, value...)
+	read(res.HeadBuffer.B, &res.Response)
+	news := func(name []byte) bool {
+		return !isUnstored(name) && !protocol.EqualFold(name, "content-encoding") && !protocol.EqualFold(name, "content-type") && !protocol.EqualFold(name, "content-range")
+	}
+	res.Headers = slices.DeleteFunc(res.Headers, func(h protocol.Header) bool {
+		return news(h.Name) && slices.ContainsFunc(fresh.Headers, func(other protocol.Header) bool { return bytes.EqualFold(h.Name, other.Name) })
+	})
+	b := res.HeadBuffer.B
+	copied := func(from []byte) []byte {
+		n := len(b)
+		b = append(b, from...)
+		return b[n:len(b):len(b)]
+	}
+	for _, h := range fresh.Headers {
+		if news(h.Name) || protocol.EqualFold(h.Name, "age") {
+			res.Headers = append(res.Headers, protocol.Header{Name: copied(h.Name), Value: copied(h.Value)})
+		}
+	}
+	res.HeadBuffer.B = b
+	res.Hold()
+	return res
+}
+
+// invalidator notes what may have been changed. Alone, it is the filter of a route without a cache
+// whose service has one on another route.
+type invalidator struct {
+	loop   loop.Loop
+	stamps *shard.Stamps
+	target []byte // scratch
+}
+
+// invalidate notes that what was stored of a target is of no use after a request that may have changed
+// it (RFC 9111 section 4.4).
+func (v *invalidator) invalidate(req *protocol.Request, res *exchange.Response) {
+	if req.Codec != protocol.CodecHTTP || res.Status >= 400 {
+		return
+	}
+	switch string(req.Method) {
+	case "GET", "HEAD", "OPTIONS", "TRACE":
+		return
+	}
+	v.target = caching.AppendTarget(v.target[:0], req)
+	v.stamps.Set(caching.Hash(v.stamps.Seed, v.target), v.loop.Now())
+}
+
+// Request implements exchange.Filter.
+func (*invalidator) Request(*exchange.Exchange) exchange.Next { return exchange.Continue }
+
+// Response implements exchange.OutcomeFilter.
+func (v *invalidator) Response(ex *exchange.Exchange, res *exchange.Response) *exchange.Response {
+	v.invalidate(&ex.Request, res)
+	return res
+}
+
+// Failure implements exchange.OutcomeFilter.
+func (*invalidator) Failure(*exchange.Exchange, *fault.Failure) exchange.Next {
+	return exchange.Continue
+}
+
+// End implements exchange.Filter.
+func (*invalidator) End(*exchange.Exchange) {}

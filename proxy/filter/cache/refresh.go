@@ -1,0 +1,99 @@
+package cache
+
+import (
+	"slices"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/caching"
+	"github.com/remora-proxy/remora/proxy/caching/store"
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
+)
+
+// maxRefreshes bounds the refreshes of one route on one loop that are in flight. A response that can't
+// be refreshed is used as it is.
+const maxRefreshes = 64
+
+// retryAfter is when a refresh may follow one that has failed.
+const retryAfter = time.Second
+
+// refresher asks the service for responses on behalf of the cache. Nobody waits for them.
+type refresher struct {
+	exchange.CopyCaller
+	*filter
+	to       *exchange.Route
+	inFlight int
+}
+
+var _ exchange.Caller = (*refresher)(nil)
+
+func (r *refresher) init(f *filter, service *exchange.Service) {
+	*r = refresher{CopyCaller: exchange.CopyCaller{At: &exchange.Listener{Name: "cache"}}, filter: f, to: service.CopyRoute()}
+}
+
+var methodGet = []byte("GET")
+
+// start refreshes an entry by a copy of the request in hand, of which it was found.
+func (r *refresher) start(ex *exchange.Exchange, e *store.Entry, now time.Duration) {
+	f := r.filter
+	if r.inFlight == maxRefreshes || f.retired || f.shard.Process.RefusesBatch(0) {
+		return
+	}
+	e.Refresh = now + r.to.Timeout
+	f.value = f.store.Append(f.value[:0], e)
+	c := f.pool.Copy(ex, r)
+	c.Request.Method = methodGet
+	c.Request.Headers = slices.DeleteFunc(c.Request.Headers, func(h protocol.Header) bool {
+		return protocol.EqualFold(h.Name, "cache-control") || protocol.EqualFold(h.Name, "pragma")
+	})
+	f.setConditions(c, f.value)
+	l := f.note(c, now)
+	l.ask = caching.Ask{Credentials: f.in.Credentials}
+	l.validates = true
+	r.inFlight++
+	f.counts.CacheRefreshed++
+	c.BeginCopy(r.to)
+}
+
+// Respond implements exchange.Caller.
+func (r *refresher) Respond(c *exchange.Exchange, res *exchange.Response) {
+	f := r.filter
+	l, now := f.open[c], f.loop.Now()
+	switch {
+	case res.Failed():
+		r.putOff(c, l, now)
+	case res.Status == 304:
+		primary := len(l.key)
+		if e := f.entry(l.hash, &l.key, c.Request.Headers); e != nil {
+			l.key = l.key[:primary]
+			f.value = f.store.Append(f.value[:0], e)
+			merged := f.merge(f.value, res)
+			f.keep(l, c.Request.Headers, merged, now)
+			merged.Release()
+		}
+	default:
+		f.keep(l, c.Request.Headers, res, now)
+	}
+	res.Release()
+	r.end(c, l)
+}
+
+// Fail implements exchange.Caller.
+func (r *refresher) Fail(c *exchange.Exchange, _ *fault.Failure) {
+	l := r.filter.open[c]
+	r.putOff(c, l, r.filter.loop.Now())
+	r.end(c, l)
+}
+
+// putOff lets a later hit refresh the entry.
+func (r *refresher) putOff(c *exchange.Exchange, l *lookup, now time.Duration) {
+	if e := r.entry(l.hash, &l.key, c.Request.Headers); e != nil {
+		e.Refresh = now + retryAfter
+	}
+}
+
+func (r *refresher) end(c *exchange.Exchange, l *lookup) {
+	r.inFlight--
+	r.forget(c, l)
+}
