@@ -1,0 +1,272 @@
+package collapse_test
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+)
+
+func TestMain(m *testing.M) { proxytest.Main(m) }
+
+// newMesh returns a mesh whose applications take a while to respond, and what counts their requests.
+func newMesh(t *testing.T, o proxytest.MeshOptions, took time.Duration) (*proxytest.Mesh, *int) {
+	o.Match = proxytest.Fields("collapse: true", o.Match)
+	m, got := proxytest.NewMesh(t, o), new(int)
+	for _, a := range m.Apps {
+		a.Delay = func() time.Duration { return took }
+		a.OnRequest = func(*protocol.Request) { *got++ }
+		a.Body = func(*protocol.Request) []byte { return fmt.Append(nil, "body of ", *got) }
+	}
+	return m, got
+}
+
+func crowd(m *proxytest.Mesh, n int, headers ...string) (calls []*proxytest.Call) {
+	for range n {
+		calls = append(calls, m.Get("/x", headers...).Same())
+	}
+	return calls
+}
+
+// send sends each call on a connection of its own, within a millisecond.
+func send(m *proxytest.Mesh, calls ...*proxytest.Call) (clients []*proxytest.Client) {
+	for _, c := range calls {
+		clients = append(clients, m.Do(c))
+	}
+	return clients
+}
+
+// check waits for the calls, and checks that they have got responses and how many requests there were.
+func check(m *proxytest.Mesh, got *int, want int, calls ...*proxytest.Call) {
+	m.T.Helper()
+	m.Finish(calls...)
+	m.OK(calls...)
+	m.Settled()
+	if *got != want {
+		m.T.Errorf("the applications got %d requests, want %d", *got, want)
+	}
+}
+
+func counts(m *proxytest.Mesh) stats.FilterStats { return m.Consumer.Stats("compute").FilterStats }
+
+const slowSecond = "hedge: {mode: off, delay: 10s}, timeout: 1m" // no second leader
+
+// TestSameRequests: of many same requests one is sent, although few may be pending. They are the
+// same only if nothing differs that a response may depend on.
+func TestSameRequests(t *testing.T) {
+	for _, direct := range []bool{true, false} {
+		m, got := newMesh(t, proxytest.MeshOptions{Direct: direct, Service: slowSecond + ", max_pending: 2"}, 100*time.Millisecond)
+		calls := crowd(m, 1000)
+		send(m, calls...)
+		check(m, got, 1, calls...)
+		if c := counts(m); c != (stats.FilterStats{Collapses: true, Collapsed: 999}) {
+			t.Errorf("counted %+v", c)
+		}
+		calls = crowd(m, 2)
+		send(m, calls...)
+		check(m, got, 2, calls...)
+	}
+}
+
+func TestDifferentRequests(t *testing.T) {
+	m, got := newMesh(t, proxytest.MeshOptions{Service: slowSecond + ", idempotent: true"}, 100*time.Millisecond)
+	calls := []*proxytest.Call{
+		m.Get("/x").Same(), m.Get("/y").Same(), m.Get("/x", "Cookie: a").Same(), m.Get("/x", "Cookie: b").Same(),
+		m.Get("/x", "Authorization: a").Same(), m.Get("/x", "Range: bytes=0-1").Same(), m.Post(10).Same(), m.Post(11).Same(),
+		m.Post(10, "Content-Type: a").Same(), m.CallGRPC().Same(), m.CallGRPC().Same(),
+	}
+	same := []*proxytest.Call{m.Get("/x", "User-Agent: a").Same(), m.Post(10).Same()}
+	other := m.Post(10).Same()
+	other.Raw[len(other.Raw)-1] = 'y'
+	send(m, append(append(calls, same...), other)...)
+	check(m, got, len(calls)+1, append(append(calls, same...), other)...)
+}
+
+// TestNotIdempotent: a request that may not be sent twice may not be shared, either.
+func TestNotIdempotent(t *testing.T) {
+	m, got := newMesh(t, proxytest.MeshOptions{Service: slowSecond}, 100*time.Millisecond)
+	calls := []*proxytest.Call{m.Post(10).Same(), m.Post(10).Same()}
+	send(m, calls...)
+	check(m, got, 2, calls...)
+}
+
+// TestSecondLeader: if the first request is late, a second one is sent, and its response is for all but
+// the first.
+func TestSecondLeader(t *testing.T) {
+	m, got := newMesh(t, proxytest.MeshOptions{Service: "hedge: {mode: off, delay: 20ms}, timeout: 1m"}, 0)
+	first := true
+	for _, a := range m.Apps {
+		a.Delay = func() time.Duration {
+			if first {
+				first = false
+				return 10 * time.Second
+			}
+			return time.Millisecond
+		}
+	}
+	calls := crowd(m, 50)
+	send(m, calls...)
+	check(m, got, 2, calls...)
+	late := 0
+	for _, c := range calls {
+		if c.Took > 100*time.Millisecond {
+			late++
+		}
+	}
+	if late != 1 {
+		t.Errorf("%d calls are late, want the first one", late)
+	}
+}
+
+// TestTwoLeaders: no third request is sent while two are late.
+func TestTwoLeaders(t *testing.T) {
+	m, got := newMesh(t, proxytest.MeshOptions{Service: "hedge: {mode: off, delay: 20ms}, timeout: 1m"}, time.Second)
+	calls := crowd(m, 50)
+	send(m, calls...)
+	check(m, got, 2, calls...)
+}
+
+// TestLeaderLeaves: if the client leaves whose request was sent, another request is sent.
+func TestLeaderLeaves(t *testing.T) {
+	m, got := newMesh(t, proxytest.MeshOptions{Service: slowSecond}, 100*time.Millisecond)
+	leads := 0
+	for _, a := range m.Apps {
+		a.OnRequest = func(req *protocol.Request) {
+			*got++
+			leads, _ = strconv.Atoi(string(protocol.Find(req.Headers, "x-id")))
+		}
+	}
+	var calls []*proxytest.Call
+	for i := range 50 {
+		calls = append(calls, m.Get("/x", fmt.Sprint("x-id: ", i)).Same())
+	}
+	clients := send(m, calls...)
+	for n := range 5 {
+		m.RunUntil("a request", func() bool { return *got == n+1 })
+		m.Clients.Do(clients[leads].Conn.Close)
+		calls[leads] = nil
+	}
+	calls = slices.DeleteFunc(calls, func(c *proxytest.Call) bool { return c == nil })
+	if check(m, got, 6, calls...); len(calls) != 45 {
+		t.Errorf("%d calls are left", len(calls))
+	}
+}
+
+// TestWaiterLeaves: one that waits and leaves takes nobody with it.
+func TestWaiterLeaves(t *testing.T) {
+	m, got := newMesh(t, proxytest.MeshOptions{Service: slowSecond}, 100*time.Millisecond)
+	calls := crowd(m, 50)
+	clients := send(m, calls...)
+	m.RunUntil("a request", func() bool { return *got == 1 })
+	for _, c := range clients[10:20] {
+		m.Clients.Do(c.Conn.Close)
+	}
+	check(m, got, 1, append(append([]*proxytest.Call{}, calls[:10]...), calls[20:]...)...)
+}
+
+// TestLeaderFails: after one failure another request is sent; a second failure is for all.
+func TestLeaderFails(t *testing.T) {
+	for failures := 1; failures <= 2; failures++ {
+		m, got := newMesh(t, proxytest.MeshOptions{Direct: true, Service: slowSecond + ", retry: {on: []}"}, 100*time.Millisecond)
+		for _, a := range m.Apps {
+			a.OnRequest = func(*protocol.Request) {
+				*got++
+				a.DropNext = *got <= failures
+			}
+		}
+		calls := crowd(m, 600)
+		send(m, calls...)
+		m.Finish(calls...)
+		m.Settled()
+		codes := proxytest.CountCodes(calls)
+		want := map[int]map[string]int{1: {"": 599, "upstream-reset": 1}, 2: {"upstream-reset": 600}}[failures]
+		if fmt.Sprint(codes) != fmt.Sprint(want) || *got != 2 {
+			t.Errorf("%d failures: responses %v of %d requests, want %v", failures, codes, *got, want)
+		}
+	}
+}
+
+// TestLeaderTimesOut: a client that waits only a short time decides nothing for the others.
+func TestLeaderTimesOut(t *testing.T) {
+	m, got := newMesh(t, proxytest.MeshOptions{Service: slowSecond}, 100*time.Millisecond)
+	hurried := m.Get("/x", "x-remora-timeout-ms: 30").Same()
+	calls := crowd(m, 50)
+	send(m, hurried)
+	m.RunUntil("a request", func() bool { return *got == 1 })
+	send(m, calls...)
+	check(m, got, 2, calls...)
+	if hurried.Code != "deadline" {
+		t.Errorf("the hurried one got %q", hurried.Code)
+	}
+}
+
+// TestPersonalResponses: what is for one client is for no other, and the next same requests do not wait.
+func TestPersonalResponses(t *testing.T) {
+	for _, header := range []string{"Set-Cookie: a=b", "Cache-Control: private", "Cache-Control: no-store", "Vary: *"} {
+		m, got := newMesh(t, proxytest.MeshOptions{Service: slowSecond}, 100*time.Millisecond)
+		for _, a := range m.Apps {
+			a.ExtraHeaders = header + "\r\n"
+		}
+		calls := crowd(m, 10)
+		send(m, calls...)
+		check(m, got, 10, calls...)
+		again := crowd(m, 10)
+		send(m, again...)
+		check(m, got, 20, again...)
+		for _, c := range again {
+			if c.Took > 150*time.Millisecond {
+				t.Errorf("%s: a call took %v", header, c.Took)
+			}
+		}
+	}
+}
+
+// TestVary: a response is for the requests that have what it varies by.
+func TestVary(t *testing.T) {
+	m, got := newMesh(t, proxytest.MeshOptions{Service: slowSecond}, 100*time.Millisecond)
+	for _, a := range m.Apps {
+		a.ExtraHeaders = "Vary: Accept\r\n"
+	}
+	calls := append(crowd(m, 10, "Accept: a"), crowd(m, 3, "Accept: b")...)
+	send(m, calls...)
+	check(m, got, 4, calls...)
+}
+
+// TestCollapsedMisses: with a cache, one response is stored once and is for all that waited, also if
+// it is the validation of a stored one.
+func TestCollapsedMisses(t *testing.T) {
+	m, got := newMesh(t, proxytest.MeshOptions{Direct: true, Apps: 1, Match: "cache: {stale: 0s}", Service: slowSecond}, 100*time.Millisecond)
+	a := m.Apps[0]
+	a.ExtraHeaders = "ETag: \"a\"\r\n"
+	a.OnRequest = func(req *protocol.Request) {
+		*got++
+		a.Status = 200
+		if string(protocol.Find(req.Headers, "if-none-match")) == `"a"` {
+			a.Status = 304
+		}
+	}
+	for want, conditional := 1, 0; want <= 3; want++ {
+		calls := append(crowd(m, 20), crowd(m, conditional, `If-None-Match: "a"`)...)
+		send(m, calls...)
+		m.Finish(calls...)
+		m.Settled()
+		for i, c := range calls {
+			if wantStatus := map[bool]int{true: 200, false: 304}[i < 20]; c.Status != wantStatus {
+				t.Fatalf("round %d, call %d: status %d %s", want, i, c.Status, c.Code)
+			}
+		}
+		if *got != want {
+			t.Errorf("round %d: %d requests", want, *got)
+		}
+		conditional = 10
+		m.W.Run(2 * time.Second)
+	}
+	if c := counts(m); c.CacheRefused != 0 || c.CacheRevalidated != 60 || c.Collapsed != 19+29+29 {
+		t.Errorf("counted %+v", c)
+	}
+}
