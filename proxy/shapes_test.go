@@ -49,6 +49,7 @@ func shapes() []shape {
 		{"GET", proxytest.AllocMeshOptions{Response: fixed}, []string{proxytest.GetHead}},
 		{"HTTP2", proxytest.AllocMeshOptions{Speaks: "http2", Frames: http2Response}, []string{postHead + body}},
 		{"GET, hedging off", proxytest.AllocMeshOptions{Response: fixed, Service: "hedge: {mode: off}"}, []string{proxytest.GetHead}},
+		{"cached", proxytest.AllocMeshOptions{Response: fixed, Route: "cache: {ttl: 1h}"}, []string{proxytest.GetHead}},
 		{"in pieces", proxytest.AllocMeshOptions{Response: fixed}, []string{postHead[:50], postHead[50:], body[:100], body[100:]}},
 		{"chunked", proxytest.AllocMeshOptions{Response: chunked}, []string{
 			"POST /c HTTP/1.1\r\nHost: compute\r\nTransfer-Encoding: chunked\r\n\r\n12c\r\n", body + "\r\n0\r\n\r\n"}},

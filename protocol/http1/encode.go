@@ -53,7 +53,7 @@ func responseSize(resp *protocol.Response) (size int, err error) {
 	if !ok || !headersValid(resp.Trailers) {
 		return 0, ErrUnsafeHeader
 	}
-	return size + len(resp.Reason) + maxFraming, nil
+	return size + len(resp.Fields) + len(resp.Reason) + maxFraming, nil
 }
 
 // headersSize returns the size of hs on the wire; false if a header can't be sent.
@@ -175,7 +175,21 @@ func appendResponseFields(dst []byte, resp *protocol.Response) []byte {
 			dst = appendHeader(dst, &resp.Headers[i])
 		}
 	}
-	return dst
+	return append(dst, resp.Fields...)
+}
+
+// AppendFields appends headers as lines, without those that skip reports, and those of one connection.
+// ok is false if one can't be sent.
+func AppendFields(dst []byte, hs []protocol.Header, skip func(name []byte) bool) (lines []byte, ok bool) {
+	if !headersValid(hs) {
+		return dst, false
+	}
+	for i := range hs {
+		if kindOf(hs[i].Name) == endToEnd && !skip(hs[i].Name) {
+			dst = appendHeader(dst, &hs[i])
+		}
+	}
+	return dst, true
 }
 
 // declaredLength returns the Content-Length of a response whose body is not sent.

@@ -5,7 +5,6 @@ import (
 
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
-	"github.com/remora-proxy/remora/proxy/allow"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/limit"
@@ -108,6 +107,12 @@ func (ex *Exchange) Begin(r *Route, l *Listener) {
 		r.respond(ex)
 		return
 	}
+	if f == nil && r.early != nil && !ex.overShare() {
+		ex.Route = r
+		if r.early.Early(ex) {
+			return
+		}
+	}
 	if f == nil {
 		f = ex.admit(r)
 	}
@@ -159,17 +164,6 @@ func (ex *Exchange) refuse(r *Route, l *Listener) *fault.Failure {
 	return nil
 }
 
-// Forbidden reports whether the rules refuse the request, which came in at l and has the route
-// r. Without a route the rules of the listener are asked.
-func (ex *Exchange) Forbidden(r *Route, l *Listener) bool {
-	c := allow.Call{Peer: ex.caller.PeerNames(), Req: &ex.Request, Path: ex.Request.Path}
-	if ex.OriginalPath != nil {
-		c.Path = ex.OriginalPath
-	}
-	rules := l.Rules(r)
-	return rules.Refuse(&c, ex.caller.RemoteAddr(), ex.shard.Log)
-}
-
 // admit applies the limits of the process and of the route's service.
 func (ex *Exchange) admit(r *Route) (f *fault.Failure) {
 	ex.Route = r
@@ -179,7 +173,7 @@ func (ex *Exchange) admit(r *Route) (f *fault.Failure) {
 	}
 	ex.batch = ex.Request.Batch
 	s := r.Service
-	if ex.shard.Process.Budget.Full(ex.Held) && ex.caller.OverShare(ex) {
+	if ex.overShare() {
 		return fault.Overloaded
 	}
 	if ex.batch && ex.shard.Process.RefusesBatch(ex.Held) {
@@ -189,17 +183,22 @@ func (ex *Exchange) admit(r *Route) (f *fault.Failure) {
 		return f
 	}
 	ex.service, ex.bounds, ex.admitted = s, s.bounds, true
-	s.stats.Requests++
-	s.stats.BytesIn += uint64(ex.size())
-	if s.watched != nil {
-		s.watched.Now(ex.began).Arrived(ex.size())
-	}
+	s.count(ex)
 	if s.keys != nil {
 		ex.findKey(s)
 	}
 	ex.Request.Service = s.shared.wire
 	ex.Request.Idempotent = ex.Request.Idempotent || r.idempotent || safeMethod(&ex.Request)
 	return nil
+}
+
+// count counts a request for s.
+func (s *Service) count(ex *Exchange) {
+	s.stats.Requests++
+	s.stats.BytesIn += uint64(ex.size())
+	if s.watched != nil {
+		s.watched.Now(ex.began).Arrived(ex.size())
+	}
 }
 
 // safeMethod reports whether the method alone allows sending a request twice: GET and HEAD.

@@ -37,12 +37,16 @@ type Route struct {
 	Rate          *limit.Keyed    // nil means no limit
 	filters       []Filter        // in order; nil means none
 	outcomes      []OutcomeFilter // of filters, with nil for the others; nil means none
+	early         EarlyFilter     // of filters; nil means none
 }
 
 // setFilters gives a new route its filters.
 func (r *Route) setFilters(all []Filter) {
 	r.filters = all
 	for i, f := range all {
+		if e, ok := f.(EarlyFilter); ok {
+			r.early = e
+		}
 		if o, ok := f.(OutcomeFilter); ok {
 			if r.outcomes == nil {
 				r.outcomes = make([]OutcomeFilter, len(all))

@@ -91,6 +91,14 @@ type OutcomeFilter interface {
 	Failure(ex *Exchange, f *fault.Failure) Next
 }
 
+// EarlyFilter is a Filter that may answer requests which the service has not admitted. The other filters
+// don't see these. A route has at most one.
+type EarlyFilter interface {
+	Filter
+	// Early is called before Request. It reports whether the filter has called Answer.
+	Early(ex *Exchange) bool
+}
+
 // Next is what a filter wants of a request, or of its failure.
 type Next uint8
 

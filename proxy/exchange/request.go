@@ -8,6 +8,7 @@ import (
 	"github.com/valyala/bytebufferpool"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/allow"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/hedge"
@@ -81,6 +82,17 @@ func (ex *Exchange) Limit(r *Route, now time.Duration) time.Duration {
 		return r.Timeout
 	}
 	return min(r.Timeout, ex.Request.Deadline-now)
+}
+
+// Forbidden reports whether the rules refuse the request, which came in at l and has the route
+// r. Without a route the rules of the listener are asked.
+func (ex *Exchange) Forbidden(r *Route, l *Listener) bool {
+	c := allow.Call{Peer: ex.caller.PeerNames(), Req: &ex.Request, Path: ex.Request.Path}
+	if ex.OriginalPath != nil {
+		c.Path = ex.OriginalPath
+	}
+	rules := l.Rules(r)
+	return rules.Refuse(&c, ex.caller.RemoteAddr(), ex.shard.Log)
 }
 
 // attemptHeader has the number of an attempt that is not the first. An application that passes
@@ -177,7 +189,10 @@ func (ex *Exchange) Refuse(f *fault.Failure) {
 // Answer gives the caller res, which it owns. A filter calls it, and must not touch ex afterwards.
 // The breaker learns nothing of it.
 func (ex *Exchange) Answer(res *Response) {
-	ex.decide(int(ex.filtered) - 1)
+	if ex.service == nil { // EarlyFilter
+		ex.Route.Service.count(ex)
+	}
+	ex.decide(max(0, int(ex.filtered)-1))
 	ex.judge(fault.VerdictNone)
 	if res.Source == nil && !res.grpc { // it may be the filter's own
 		res.readGRPC(&ex.Request)
@@ -204,6 +219,7 @@ func (ex *Exchange) passResponse(res *Response) *Response {
 	for ex.outer > 0 && res != nil {
 		ex.outer--
 		if f := ex.Route.outcomes[ex.outer]; f != nil {
+			res.Own()
 			res = f.Response(ex, res)
 		}
 	}

@@ -43,6 +43,9 @@ func (res *Response) Hold() {
 // size is the length of the response in bytes, as far as it has arrived.
 func (res *Response) size() int {
 	n := bufferLen(res.HeadBuffer) + bufferLen(res.BodyBuffer)
+	if res.Fields != nil {
+		n = len(res.Fields) + len(res.Body)
+	}
 	if res.Source != nil {
 		n += bufferLen(res.Source.Buffer)
 	}
@@ -98,6 +101,44 @@ func (res *Response) Copy() *Response {
 	c.Codec, c.HeadBuffer.B = res.Codec, b
 	c.Hold()
 	return c
+}
+
+// AppendFields appends the headers as lines of HTTP/1.1, see protocol.Response.Fields, but for those that
+// skip reports and those of one connection. ok is false if a header can't be sent.
+func (res *Response) AppendFields(dst []byte, skip func(name []byte) bool) (lines []byte, ok bool) {
+	return http1.AppendFields(dst, res.Headers, skip)
+}
+
+// EachField calls do for each of the lines of AppendFields.
+func EachField(lines []byte, do func(h protocol.Header)) {
+	for len(lines) > 0 {
+		line, rest, _ := bytes.Cut(lines, crlf)
+		name, value, _ := bytes.Cut(line, colon)
+		do(protocol.Header{Name: name, Value: value})
+		lines = rest
+	}
+}
+
+var crlf, colon = []byte("\r\n"), []byte(": ")
+
+// Borrow makes res a response with lines of AppendFields in place of headers. Their memory, and that of
+// body, belongs to who calls it, and is used until the caller of the exchange has the response.
+func (res *Response) Borrow(status int, fields, body []byte) {
+	res.Status, res.Fields, res.Body = status, fields, body
+}
+
+// Own gives a borrowed response memory of its own, and headers in place of lines. Who does not send
+// HTTP/1.1, keeps the response or reads its headers calls it.
+func (res *Response) Own() {
+	if res.Fields == nil {
+		return
+	}
+	res.HeadBuffer = res.shard.Buffers.GetRoom(len(res.Fields) + len(res.Body))
+	b, n := append(append(res.HeadBuffer.B, res.Fields...), res.Body...), len(res.Fields)
+	res.Body = b[n:len(b):len(b)]
+	EachField(b[:n], func(h protocol.Header) { res.Headers = append(res.Headers, h) })
+	res.Fields, res.HeadBuffer.B = nil, b
+	res.Hold()
 }
 
 // TakeSource passes the stream's ownership to the caller.

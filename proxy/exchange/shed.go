@@ -63,3 +63,8 @@ func (ex *Exchange) Shed() {
 	ex.decide(0) // no filter may keep it
 	ex.fail(fault.Shed)
 }
+
+// overShare reports whether memory is short, and the caller's connection holds more than its share.
+func (ex *Exchange) overShare() bool {
+	return ex.shard.Process.Budget.Full(ex.Held) && ex.caller.OverShare(ex)
+}

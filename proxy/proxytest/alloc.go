@@ -38,6 +38,7 @@ type AllocMesh struct {
 type AllocMeshOptions struct {
 	Hops     int
 	Routes   string // YAML of routes before the two others
+	Route    string // YAML fields of the last route
 	Service  string // YAML fields of the consumer's service, besides discover and protocol
 	Provider string // YAML fields of the provider's service
 	Response string // of the applications, head and body
@@ -60,9 +61,9 @@ listeners: [{name: egress, address: "127.0.0.1:1", protocol: http}]
 routes:
 %s
   - {match: {header: {x-none: there}}, service: compute}
-  - {match: {path: /}, rewrite: {path: /rewritten/}, service: compute}
+  - {match: {path: /}, rewrite: {path: /rewritten/}, %s}
 services: {compute: {%s}}
-%s`, o.Routes, Fields(`discover: static, endpoints: ["192.0.2.9:1"], max_pending: 10000, protocol: `+kind, o.Service), o.Top))
+%s`, o.Routes, Fields("service: compute", o.Route), Fields(`discover: static, endpoints: ["192.0.2.9:1"], max_pending: 10000, protocol: `+kind, o.Service), o.Top))
 	var endpoints []registry.Endpoint
 	for i := range 3 {
 		app := fmt.Sprintf("10.0.0.%d:8080", i+1)

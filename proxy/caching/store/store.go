@@ -23,6 +23,8 @@ type Meta struct {
 	While   time.Duration // how long after Fresh it may be used while it is refreshed
 	IfError time.Duration // how long after Fresh it may be used if the service fails
 	Flags   uint32
+	Status  uint16 // of the response
+	Fields  uint32 // length of its headers, with which the value begins
 }
 
 // Entry is a stored response. It is valid until the next Put.

@@ -83,6 +83,7 @@ const (
 func (s *session) Encode(ex *exchange.Exchange, res *exchange.Response) *fault.Failure {
 	downstream.AddRequestID(&res.Response, ex.RequestID)
 	if ex.Route.Edits != nil {
+		res.Own()
 		downstream.EditResponse(ex, &res.Response, s.listener, &s.origin)
 	}
 	out := s.host.Scratch[:0]

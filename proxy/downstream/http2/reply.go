@@ -14,6 +14,7 @@ var _ exchange.Caller = (*session)(nil)
 // Encode implements exchange.Caller. The head of a stream is in the loop's scratch memory until
 // Respond.
 func (s *session) Encode(ex *exchange.Exchange, res *exchange.Response) *fault.Failure {
+	res.Own()
 	downstream.AddRequestID(&res.Response, ex.RequestID)
 	if ex.Route.Edits != nil {
 		downstream.EditResponse(ex, &res.Response, s.listener, &s.origin)

@@ -240,6 +240,7 @@ func (s *session) Encode(_ *exchange.Exchange, res *exchange.Response) *fault.Fa
 	if res.Source != nil && !s.fetches {
 		return fault.ResponseTooLarge
 	}
+	res.Own()
 	return nil
 }
 

@@ -5,7 +5,6 @@
 //	serve.go    responses of stored ones
 //	keep.go     storing, validation and invalidation
 //	refresh.go  requests of the cache's own
-//	value.go    the bytes of a stored response
 package cache
 
 import (
@@ -41,10 +40,9 @@ type filter struct {
 	bytes     int    // of the store, as counted
 	evicted   uint64 // the same
 
-	in      input             // the request in hand
-	value   []byte            // scratch
-	names   []byte            // scratch
-	headers []protocol.Header // scratch
+	in    input  // the request in hand
+	value []byte // scratch; of a response until its caller has it
+	names []byte // scratch
 }
 
 // input is a request that is looked up.
@@ -54,6 +52,8 @@ type input struct {
 	primary int    // length of the primary key
 	hash    uint64 // of the primary key
 	target  uint64 // hash of the target, see shard.Stamps
+	unfit   bool   // no cache may answer it
+	entry   *store.Entry
 }
 
 // maxFree bounds the free list.
@@ -80,7 +80,10 @@ type held struct {
 	bytes int // that the budget knows of
 }
 
-var _ exchange.OutcomeFilter = (*filter)(nil)
+var (
+	_ exchange.OutcomeFilter = (*filter)(nil)
+	_ exchange.EarlyFilter   = (*filter)(nil)
+)
 
 // New returns the filter of a route, or nil if that has no cache. A route without a cache may
 // invalidate what others have stored.
@@ -104,36 +107,52 @@ func New(at *exchange.FilterPlace) exchange.Filter {
 	return f
 }
 
-// Request implements exchange.Filter.
-func (f *filter) Request(ex *exchange.Exchange) exchange.Next {
-	req := &ex.Request
-	if !cacheable(req) {
-		return exchange.Continue
+// Early implements exchange.EarlyFilter. What is in the cache is no work for the service.
+func (f *filter) Early(ex *exchange.Exchange) bool {
+	req, in := &ex.Request, &f.in
+	in.entry, in.unfit = nil, !cacheable(req)
+	if in.unfit || !f.read(req) {
+		return false
 	}
-	if !f.read(req) {
-		return f.pass(ex)
+	in.entry = f.find(req)
+	if in.entry == nil {
+		return false
 	}
 	now := f.loop.Now()
-	e := f.find(req)
-	if e != nil {
-		switch f.in.Use(now, &e.Meta) {
-		case caching.Fresh:
-			return f.serve(ex, e, stats.CacheHit, now >= e.Refresh)
-		case caching.Refresh:
-			return f.serve(ex, e, stats.CacheStale, now >= e.Refresh)
-		case caching.Stale:
-			return f.serve(ex, e, stats.CacheStale, false)
-		}
+	switch in.Use(now, &in.entry.Meta) {
+	case caching.Fresh:
+		f.serve(ex, stats.CacheHit, now >= in.entry.Refresh)
+	case caching.Refresh:
+		f.serve(ex, stats.CacheStale, now >= in.entry.Refresh)
+	case caching.Stale:
+		f.serve(ex, stats.CacheStale, false)
+	default:
+		return false
 	}
-	f.counts.CacheMisses++
-	ex.Cached = stats.CacheMiss
-	if f.in.OnlyCached {
+	return true
+}
+
+// Request implements exchange.Filter. It follows Early.
+func (f *filter) Request(ex *exchange.Exchange) exchange.Next {
+	in := &f.in
+	switch {
+	case in.unfit:
+		return exchange.Continue
+	case in.Pass:
+		f.counts.CacheBypassed++
+		ex.Cached = stats.CacheBypass
+	default:
+		f.counts.CacheMisses++
+		ex.Cached = stats.CacheMiss
+	}
+	switch {
+	case in.OnlyCached:
 		ex.Refuse(fault.NotCached)
 		return exchange.Done
-	}
-	if isHead(req) { // its response says less than what is stored
+	case in.Pass || isHead(&ex.Request): // the response to a HEAD says less than what is stored
 		return exchange.Continue
 	}
+	e, now := in.entry, f.loop.Now()
 	l := f.note(ex, now)
 	validator := e != nil && e.Flags&(caching.FlagTag|caching.FlagDate) != 0
 	if validator || e != nil && caching.IfError(now, &e.Meta) {
@@ -141,7 +160,7 @@ func (f *filter) Request(ex *exchange.Exchange) exchange.Next {
 	}
 	if validator {
 		l.validates = true
-		f.setConditions(ex, l.held.value.B)
+		setConditions(ex, l.held.value.B[:l.held.Fields])
 	}
 	return exchange.Continue
 }
@@ -168,17 +187,6 @@ func cacheable(req *protocol.Request) bool {
 }
 
 func isHead(req *protocol.Request) bool { return string(req.Method) == "HEAD" }
-
-// pass sends a request that is not for a cache.
-func (f *filter) pass(ex *exchange.Exchange) exchange.Next {
-	f.counts.CacheBypassed++
-	ex.Cached = stats.CacheBypass
-	if f.in.OnlyCached {
-		ex.Refuse(fault.NotCached)
-		return exchange.Done
-	}
-	return exchange.Continue
-}
 
 // find returns the entry for the request in hand, or nil.
 func (f *filter) find(req *protocol.Request) *store.Entry {
@@ -254,7 +262,7 @@ func (f *filter) Response(ex *exchange.Exchange, res *exchange.Response) *exchan
 	mayStore := ex.Cached != stats.CacheCollapsed
 	switch {
 	case res.Status == 304 && l.validates:
-		merged := f.merge(l.held.value.B, res)
+		merged := f.merge(&l.held.Meta, l.held.value.B, res)
 		res.Release()
 		f.counts.CacheRevalidated++
 		if mayStore {
@@ -264,9 +272,7 @@ func (f *filter) Response(ex *exchange.Exchange, res *exchange.Response) *exchan
 		return f.condition(l, marked(ex, merged, true))
 	case res.Failed() && l.held != nil && caching.IfError(now, &l.held.Meta):
 		res.Release()
-		f.counts.CacheStale++
-		ex.Cached = stats.CacheStale
-		return f.condition(l, f.stored(ex, l.held.value.B, &l.held.Meta, now))
+		return f.condition(l, f.stored(ex, l.held, now))
 	}
 	kept := mayStore && f.keep(l, ex.Request.Headers, res, now)
 	if marked(ex, res, kept); l.validates {
@@ -283,24 +289,18 @@ func (f *filter) Failure(ex *exchange.Exchange, why *fault.Failure) exchange.Nex
 		if l.held == nil || !caching.IfError(now, &l.held.Meta) {
 			return exchange.Continue
 		}
-		f.counts.CacheStale++
-		ex.Cached = stats.CacheStale
-		ex.Answer(f.condition(l, f.stored(ex, l.held.value.B, &l.held.Meta, now)))
+		ex.Answer(f.condition(l, f.stored(ex, l.held, now)))
 		return exchange.Done
 	}
 	if ex.Cached != stats.CacheNone || !cacheable(&ex.Request) || !f.read(&ex.Request) {
 		return exchange.Continue
 	}
-	e := f.find(&ex.Request)
-	switch {
-	case e == nil:
+	f.in.entry = f.find(&ex.Request)
+	if e := f.in.entry; e == nil || !caching.IfError(now, &e.Meta) {
 		return exchange.Continue
-	case f.in.Use(now, &e.Meta) == caching.Fresh:
-		return f.serve(ex, e, stats.CacheHit, false)
-	case caching.IfError(now, &e.Meta):
-		return f.serve(ex, e, stats.CacheStale, false)
 	}
-	return exchange.Continue
+	f.serve(ex, stats.CacheStale, false)
+	return exchange.Done
 }
 
 // Retire implements exchange.Retirer. The store goes with the last request of the route.

@@ -27,7 +27,7 @@ func (f *filter) keep(l *lookup, headers []protocol.Header, res *exchange.Respon
 		ok = !any
 	}
 	if ok {
-		f.value, ok = appendHead(f.value[:0], &res.Response)
+		f.value, ok = res.AppendFields(f.value[:0], isUnstored)
 	}
 	if !ok {
 		if res.Status == 304 { // to the client's own condition
@@ -41,6 +41,7 @@ func (f *filter) keep(l *lookup, headers []protocol.Header, res *exchange.Respon
 		}
 		return false
 	}
+	m.Status, m.Fields = uint16(res.Status), uint32(len(f.value))
 	if m.Fresh > now { // hits at the end of a lifetime refresh it, each key at another time
 		m.Refresh -= time.Duration(f.shard.Rand.Uint64() % uint64((m.Fresh-now)/refreshPart+1))
 	}
@@ -102,61 +103,56 @@ func (f *filter) release(h *held) {
 
 var nameTag, nameDate = []byte("If-None-Match"), []byte("If-Modified-Since")
 
-// setConditions makes a request one for a response that is not the one with a value, in place of what
-// the client asks. Its memory is that of the headers that routes set.
-func (f *filter) setConditions(ex *exchange.Exchange, value []byte) {
+// setConditions makes a request one for a response that is not the one with these lines, in place of
+// what the client asks. Its memory is that of the headers that routes set.
+func setConditions(ex *exchange.Exchange, stored []byte) {
 	hs := slices.DeleteFunc(ex.Request.Headers, func(h protocol.Header) bool {
 		return protocol.EqualFold(h.Name, "if-none-match") || protocol.EqualFold(h.Name, "if-modified-since")
 	})
-	stored := protocol.Response{Headers: f.headers[:0]}
-	read(value, &stored)
-	for i := range stored.Headers {
-		var name []byte
-		switch h := &stored.Headers[i]; {
+	exchange.EachField(stored, func(h protocol.Header) {
+		name := nameTag
+		switch {
 		case protocol.EqualFold(h.Name, "etag"):
-			name = nameTag
 		case protocol.EqualFold(h.Name, "last-modified"):
 			name = nameDate
 		default:
-			continue
+			return
 		}
 		n := len(ex.Edited)
-		ex.Edited = append(ex.Edited, stored.Headers[i].Value...)
+		ex.Edited = append(ex.Edited, h.Value...)
 		hs = append(hs, protocol.Header{Name: name, Value: ex.Edited[n:len(ex.Edited):len(ex.Edited)]})
-	}
-	clear(stored.Headers)
-	f.headers, ex.Request.Headers = stored.Headers[:0], hs
+	})
+	ex.Request.Headers = hs
 }
 
-// merge returns a stored response with the headers of a 304, which says that it is still good (RFC
-// 9111 section 3.2).
-func (f *filter) merge(value []byte, fresh *exchange.Response) *exchange.Response {
-	size := len(value)
-	for i := range fresh.Headers {
-		size += len(fresh.Headers[i].Name) + len(fresh.Headers[i].Value)
+// unstored are headers that belong to one response, or to one connection with a proxy (RFC 9111
+// section 3.1).
+var unstored = []string{"age", "proxy-authenticate", "proxy-authentication-info", "proxy-authorization", "x-request-id"}
+
+func isUnstored(name []byte) bool {
+	return slices.ContainsFunc(unstored, func(other string) bool { return protocol.EqualFold(name, other) })
+}
+
+// merge returns a stored response with the headers of a 304, which says that it is still good, in place
+// of its own (RFC 9111 section 3.2).
+func (f *filter) merge(m *store.Meta, value []byte, fresh *exchange.Response) *exchange.Response {
+	res := f.pool.Response()
+	res.Borrow(int(m.Status), value[:m.Fields], value[m.Fields:])
+	res.Own()
+	describes := func(name []byte) bool { // the body, which is the old one
+		return slices.ContainsFunc([]string{"content-encoding", "content-type", "content-range", "content-length"}, func(other string) bool {
+			return protocol.EqualFold(name, other)
+		})
 	}
-	res := f.response(size)
-	res.HeadBuffer.B = append(res.HeadBuffer.B, value...)
-	read(res.HeadBuffer.B, &res.Response)
-	news := func(name []byte) bool {
-		return !isUnstored(name) && !protocol.EqualFold(name, "content-encoding") && !protocol.EqualFold(name, "content-type") && !protocol.EqualFold(name, "content-range")
-	}
-	res.Headers = slices.DeleteFunc(res.Headers, func(h protocol.Header) bool {
-		return news(h.Name) && slices.ContainsFunc(fresh.Headers, func(other protocol.Header) bool { return bytes.EqualFold(h.Name, other.Name) })
+	old := slices.DeleteFunc(res.Headers, func(h protocol.Header) bool {
+		return !describes(h.Name) && slices.ContainsFunc(fresh.Headers, func(other protocol.Header) bool { return bytes.EqualFold(h.Name, other.Name) })
 	})
-	b := res.HeadBuffer.B
-	copied := func(from []byte) []byte {
-		n := len(b)
-		b = append(b, from...)
-		return b[n:len(b):len(b)]
-	}
 	for _, h := range fresh.Headers {
-		if news(h.Name) || protocol.EqualFold(h.Name, "age") {
-			res.Headers = append(res.Headers, protocol.Header{Name: copied(h.Name), Value: copied(h.Value)})
+		if !describes(h.Name) {
+			old = append(old, protocol.Header{Name: bytes.Clone(h.Name), Value: bytes.Clone(h.Value)})
 		}
 	}
-	res.HeadBuffer.B = b
-	res.Hold()
+	res.Headers = old
 	return res
 }
 

@@ -34,11 +34,12 @@ func (r *refresher) init(f *filter, service *exchange.Service) {
 
 var methodGet = []byte("GET")
 
-// start refreshes an entry by a copy of the request in hand, of which it was found.
-func (r *refresher) start(ex *exchange.Exchange, e *store.Entry, now time.Duration) {
+// prepare returns a request that refreshes an entry, or nil: a copy of the request in hand, for which
+// the entry was found. BeginCopy must follow.
+func (r *refresher) prepare(ex *exchange.Exchange, e *store.Entry, now time.Duration) *exchange.Exchange {
 	f := r.filter
 	if r.inFlight == maxRefreshes || f.retired || f.shard.Process.RefusesBatch(0) {
-		return
+		return nil
 	}
 	e.Refresh = now + r.to.Timeout
 	f.value = f.store.Append(f.value[:0], e)
@@ -47,13 +48,12 @@ func (r *refresher) start(ex *exchange.Exchange, e *store.Entry, now time.Durati
 	c.Request.Headers = slices.DeleteFunc(c.Request.Headers, func(h protocol.Header) bool {
 		return protocol.EqualFold(h.Name, "cache-control") || protocol.EqualFold(h.Name, "pragma")
 	})
-	f.setConditions(c, f.value)
+	setConditions(c, f.value[:e.Fields])
 	l := f.note(c, now)
 	l.ask = caching.Ask{Credentials: f.in.Credentials}
-	l.validates = true
 	r.inFlight++
-	f.counts.CacheRefreshed++
-	c.BeginCopy(r.to)
+	r.counts.CacheRefreshed++
+	return c
 }
 
 // Respond implements exchange.Caller.
@@ -68,7 +68,7 @@ func (r *refresher) Respond(c *exchange.Exchange, res *exchange.Response) {
 		if e := f.entry(l.hash, &l.key, c.Request.Headers); e != nil {
 			l.key = l.key[:primary]
 			f.value = f.store.Append(f.value[:0], e)
-			merged := f.merge(f.value, res)
+			merged := f.merge(&e.Meta, f.value, res)
 			f.keep(l, c.Request.Headers, merged, now)
 			merged.Release()
 		}

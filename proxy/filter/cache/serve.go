@@ -11,9 +11,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// Headers of responses. Cache-Status is that of RFC 9211.
+// Cache-Status is that of RFC 9211.
 var (
-	nameAge    = []byte("Age")
 	nameStatus = []byte("Cache-Status")
 
 	statusOf = [...][]byte{
@@ -25,10 +24,11 @@ var (
 		stats.CacheCollapsed:   []byte("remora; fwd=miss; collapsed"),
 	}
 	statusStored = []byte("remora; fwd=miss; stored")
-)
 
-// maxAgeLen is the length of the longest Age.
-const maxAgeLen = 10
+	// Of responses from the cache, in front of those that are stored.
+	hitFields   = []byte("Cache-Status: remora; hit\r\nAge: ")
+	staleFields = []byte("Cache-Status: remora; hit; detail=stale\r\nAge: ")
+)
 
 // marked adds Cache-Status to a response of the service.
 func marked(ex *exchange.Exchange, res *exchange.Response, kept bool) *exchange.Response {
@@ -42,54 +42,61 @@ func marked(ex *exchange.Exchange, res *exchange.Response, kept bool) *exchange.
 	return res
 }
 
-// serve answers the request in hand from the cache. refresh says that the entry must be refreshed.
-func (f *filter) serve(ex *exchange.Exchange, e *store.Entry, how stats.Cached, refresh bool) exchange.Next {
+// serve answers the request in hand with the entry for it. refresh says that it must be refreshed.
+func (f *filter) serve(ex *exchange.Exchange, how stats.Cached, refresh bool) {
+	e, now, lines := f.in.entry, f.loop.Now(), staleFields
 	if how == stats.CacheHit {
+		lines = hitFields
 		f.counts.CacheHits++
 	} else {
 		f.counts.CacheStale++
 	}
 	f.store.Use(e)
 	ex.Cached = how
-	res, now := f.response(e.Size()), f.loop.Now()
-	res.HeadBuffer.B = f.store.Append(res.HeadBuffer.B, e)
-	f.finish(ex, res, now-e.Born)
+	var c *exchange.Exchange
+	if refresh {
+		c = f.refresher.prepare(ex, e, now)
+	}
+	f.value = appendAge(append(f.value[:0], lines...), now-e.Born)
+	own := len(f.value)
+	f.value = f.store.Append(f.value, e)
+	res := f.response(ex, &e.Meta, own)
 	if f.in.Conditional {
 		unchanged(&f.in.Ask, res)
 	}
-	if refresh {
-		f.refresher.start(ex, e, now)
-	}
 	ex.Answer(res)
-	return exchange.Done
+	if c != nil { // the response goes first; other requests may have begun with it
+		c.BeginCopy(f.refresher.to)
+	}
 }
 
-// stored returns a response with a value, for a request that it was held for.
-func (f *filter) stored(ex *exchange.Exchange, value []byte, m *store.Meta, now time.Duration) *exchange.Response {
-	res := f.response(len(value))
-	res.HeadBuffer.B = append(res.HeadBuffer.B, value...)
-	f.finish(ex, res, now-m.Born)
-	return res
+// stored returns a stale response that was held for a request.
+func (f *filter) stored(ex *exchange.Exchange, h *held, now time.Duration) *exchange.Response {
+	f.counts.CacheStale++
+	ex.Cached = stats.CacheStale
+	f.value = appendAge(append(f.value[:0], staleFields...), now-h.Born)
+	own := len(f.value)
+	f.value = append(f.value, h.value.B...)
+	return f.response(ex, &h.Meta, own)
 }
 
-// response returns a response with room for a value and an age.
-func (f *filter) response(size int) *exchange.Response {
-	res := f.pool.Response()
-	res.HeadBuffer = f.shard.Buffers.GetRoom(size + maxAgeLen)
-	return res
-}
-
-// finish makes a response of the value in its buffer.
-func (f *filter) finish(ex *exchange.Exchange, res *exchange.Response, age time.Duration) {
-	n := len(res.HeadBuffer.B)
-	read(res.HeadBuffer.B, &res.Response)
-	b := strconv.AppendUint(res.HeadBuffer.B, uint64(max(0, age)/time.Second), 10)
-	res.HeadBuffer.B = b
-	res.Headers = append(res.Headers, protocol.Header{Name: nameAge, Value: b[n:]}, protocol.Header{Name: nameStatus, Value: statusOf[ex.Cached]})
-	if isHead(&ex.Request) {
+// response returns the response in f.value, which has own bytes before those that are stored.
+func (f *filter) response(ex *exchange.Exchange, m *store.Meta, own int) *exchange.Response {
+	res, n := f.pool.Response(), own+int(m.Fields)
+	if res.Borrow(int(m.Status), f.value[:n], f.value[n:]); isHead(&ex.Request) {
 		res.DeclaredLength, res.Body = int64(len(res.Body)), nil
 	}
-	res.Hold()
+	return res
+}
+
+// appendAge appends the value of Age, and the end of its line.
+func appendAge(dst []byte, age time.Duration) []byte {
+	if seconds := uint64(max(0, age) / time.Second); seconds < 10 {
+		dst = append(dst, '0'+byte(seconds))
+	} else {
+		dst = strconv.AppendUint(dst, seconds, 10)
+	}
+	return append(dst, '\r', '\n')
 }
 
 // condition makes a response 304 if the client of a request has it already.
@@ -106,6 +113,7 @@ func unchanged(a *caching.Ask, res *exchange.Response) {
 	if res.Status != 200 || res.Source != nil {
 		return
 	}
+	res.Own()
 	tag := protocol.Find(res.Headers, "etag")
 	if !a.NotModified(tag, protocol.Find(res.Headers, "last-modified")) {
 		return

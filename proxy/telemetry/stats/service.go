@@ -39,7 +39,7 @@ type GRPCCodes [protocol.GRPCCodes]uint64
 
 // ServiceStats are the counts of one service on one loop.
 type ServiceStats struct {
-	Requests          uint64 // admitted: not refused because of a limit of the process or service
+	Requests          uint64 // admitted: not refused because of a limit of the process or service; with those that a cache answered
 	Outcomes          [Outcomes]uint64
 	Batch             [Outcomes]uint64 // of these, batch requests
 	GRPC              GRPCCodes        // of these, gRPC calls by their code
