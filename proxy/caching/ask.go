@@ -26,7 +26,7 @@ type Ask struct {
 // Reader reads requests of one route.
 type Reader struct {
 	names   []string // of headers that are part of the key, in lower case
-	lengths uint64   // bit n: a header with a name of n bytes matters
+	lengths uint64   // bit n: a header with a name of n bytes, or 64 more, may matter
 }
 
 // MaxKeys is how many headers may be part of the key.
@@ -45,7 +45,7 @@ func NewReader(names []string) *Reader {
 		r.names = append(r.names, strings.ToLower(name))
 	}
 	for _, name := range append(fields, r.names...) {
-		r.lengths |= 1 << min(len(name), 63)
+		r.lengths |= 1 << (len(name) & 63)
 	}
 	return r
 }
@@ -58,7 +58,7 @@ func (r *Reader) Read(req *protocol.Request, a *Ask, dst []byte) []byte {
 	a.Target = len(dst)
 	for i := range req.Headers {
 		h := &req.Headers[i]
-		if r.lengths>>min(len(h.Name), 63)&1 == 0 {
+		if r.lengths>>(len(h.Name)&63)&1 == 0 {
 			continue
 		}
 		keyed := false
@@ -89,9 +89,11 @@ func (r *Reader) Read(req *protocol.Request, a *Ask, dst []byte) []byte {
 				a.Credentials = true
 			}
 		case len("if-modified-since"):
-			if protocol.EqualFold(h.Name, "if-modified-since") {
+			switch {
+			case protocol.EqualFold(h.Name, "if-modified-since"):
 				a.Conditional, a.ifModifiedSince = true, h.Value
-			} else if protocol.EqualFold(h.Name, "x-forwarded-proto") && protocol.EqualFold(h.Value, "https") {
+			case len(h.Value) != len("https"):
+			case protocol.EqualFold(h.Name, "x-forwarded-proto") && protocol.EqualFold(h.Value, "https"):
 				dst = append(dst, "\ns"...)
 			}
 		case len("if-unmodified-since"):
@@ -106,13 +108,15 @@ func (r *Reader) Read(req *protocol.Request, a *Ask, dst []byte) []byte {
 
 // AppendTarget appends the host in lower case and the target of a request.
 func AppendTarget(dst []byte, req *protocol.Request) []byte {
-	for _, c := range req.Authority {
-		if 'A' <= c && c <= 'Z' {
-			c |= 0x20
+	n := len(dst)
+	dst = append(append(append(dst, req.Authority...), '\n'), req.Path...)
+	host := dst[n : n+len(req.Authority)]
+	for i, c := range host {
+		if c-'A' < 26 {
+			host[i] = c | 0x20
 		}
-		dst = append(dst, c)
 	}
-	return append(append(dst, '\n'), req.Path...)
+	return dst
 }
 
 // addTags notes If-None-Match. A second line of it counts as a precondition that nobody reads.

@@ -10,7 +10,7 @@ import (
 // the same to a service, but for headers that its responses vary by.
 type Identity struct {
 	names   []string // in lower case
-	lengths uint64   // bit n: a header with a name of n bytes is part of the key
+	lengths uint64   // bit n: a header with a name of n bytes, or 64 more, may be part of the key
 }
 
 // selecting are headers that select another response, or that say who asks.
@@ -25,7 +25,7 @@ func NewIdentity(names []string) *Identity {
 	for _, list := range [][]string{selecting, names} {
 		for _, name := range list {
 			d.names = append(d.names, strings.ToLower(name))
-			d.lengths |= 1 << min(len(name), 63)
+			d.lengths |= 1 << (len(name) & 63)
 		}
 	}
 	return d
@@ -36,7 +36,7 @@ func (d *Identity) Append(dst []byte, req *protocol.Request) []byte {
 	dst = AppendTarget(append(append(dst, req.Method...), '\n'), req)
 	for i := range req.Headers {
 		h := &req.Headers[i]
-		if d.lengths>>min(len(h.Name), 63)&1 == 0 {
+		if d.lengths>>(len(h.Name)&63)&1 == 0 {
 			continue
 		}
 		for n, name := range d.names {
