@@ -139,7 +139,7 @@ func AppendResponseHead(dst []byte, resp *protocol.Response, f ResponseFlags) []
 		return dst
 	}
 	switch {
-	case resp.Status == 204:
+	case resp.Status == 204 || resp.Fields != nil:
 	case resp.Status == 304 || f.ToHead:
 		if n := declaredLength(resp); n >= 0 {
 			dst = appendLength(dst, n)
@@ -178,16 +178,19 @@ func appendResponseFields(dst []byte, resp *protocol.Response) []byte {
 	return append(dst, resp.Fields...)
 }
 
-// AppendFields appends headers as lines, without those that skip reports, and those of one connection.
-// ok is false if one can't be sent.
-func AppendFields(dst []byte, hs []protocol.Header, skip func(name []byte) bool) (lines []byte, ok bool) {
-	if !headersValid(hs) {
+// AppendFields appends the lines of protocol.Response.Fields, without headers that skip reports, and
+// those of one connection. ok is false if one can't be sent.
+func AppendFields(dst []byte, resp *protocol.Response, skip func(name []byte) bool) (lines []byte, ok bool) {
+	if !headersValid(resp.Headers) {
 		return dst, false
 	}
-	for i := range hs {
-		if kindOf(hs[i].Name) == endToEnd && !skip(hs[i].Name) {
-			dst = appendHeader(dst, &hs[i])
+	for i := range resp.Headers {
+		if h := &resp.Headers[i]; kindOf(h.Name) == endToEnd && !skip(h.Name) {
+			dst = appendHeader(dst, h)
 		}
+	}
+	if resp.Status != 204 {
+		dst = appendLength(dst, int64(len(resp.Body)))
 	}
 	return dst, true
 }

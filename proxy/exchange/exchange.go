@@ -388,8 +388,10 @@ func (ex *Exchange) recycleIfDone() {
 	if ex.inFlight > 0 || ex.state == exchangeOpen {
 		return
 	}
-	ex.shard.Loop.Stop(&ex.deadline)
-	ex.shard.Loop.Stop(&ex.hedge)
+	if ex.deadline.Armed() {
+		ex.shard.Loop.Stop(&ex.deadline)
+	}
+	ex.stopTimers()
 	ex.releasePending()
 	if ex.state == exchangeCancelled && ex.caller != nil {
 		ex.caller.Finished(ex)

@@ -106,7 +106,7 @@ func (res *Response) Copy() *Response {
 // AppendFields appends the headers as lines of HTTP/1.1, see protocol.Response.Fields, but for those that
 // skip reports and those of one connection. ok is false if a header can't be sent.
 func (res *Response) AppendFields(dst []byte, skip func(name []byte) bool) (lines []byte, ok bool) {
-	return http1.AppendFields(dst, res.Headers, skip)
+	return http1.AppendFields(dst, &res.Response, skip)
 }
 
 // EachField calls do for each of the lines of AppendFields.
@@ -136,7 +136,11 @@ func (res *Response) Own() {
 	res.HeadBuffer = res.shard.Buffers.GetRoom(len(res.Fields) + len(res.Body))
 	b, n := append(append(res.HeadBuffer.B, res.Fields...), res.Body...), len(res.Fields)
 	res.Body = b[n:len(b):len(b)]
-	EachField(b[:n], func(h protocol.Header) { res.Headers = append(res.Headers, h) })
+	EachField(b[:n], func(h protocol.Header) {
+		if !protocol.EqualFold(h.Name, "content-length") {
+			res.Headers = append(res.Headers, h)
+		}
+	})
 	res.Fields, res.HeadBuffer.B = nil, b
 	res.Hold()
 }

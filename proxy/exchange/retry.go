@@ -182,7 +182,9 @@ func (ex *Exchange) waiting() bool {
 
 // stopTimers stops those that begin attempts.
 func (ex *Exchange) stopTimers() {
-	ex.shard.Loop.Stop(&ex.hedge)
+	if ex.hedge.Armed() {
+		ex.shard.Loop.Stop(&ex.hedge)
+	}
 	if ex.try.Armed() {
 		ex.shard.Loop.Stop(&ex.try)
 	}
