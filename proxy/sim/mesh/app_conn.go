@@ -52,7 +52,7 @@ func (a *app) take(from requester, req *protocol.Request, length int64) {
 		a.m.journal.wrong("provider %d: its application got an unknown request", a.provider+1)
 		return
 	}
-	if protocol.Find(req.Headers, protocol.HeaderMirror) == nil { // else a copy
+	if protocol.Find(req.Headers, protocol.HeaderMirror) == nil && a.m.journal.calls[nonce].same == 0 { // else it may be a copy
 		a.m.journal.arrived(nonce, a.provider, attempt, length)
 	}
 	a.serve(from, nonce)

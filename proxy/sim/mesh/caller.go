@@ -19,6 +19,7 @@ const (
 	smallBody  = 100
 	largeBody  = 100_000
 	maxAbandon = 20 * time.Millisecond
+	samePaths  = 2
 )
 
 // callerSuffix gives a consumer's callers a host of their own, so that a fault can take the
@@ -77,7 +78,11 @@ func (c *caller) send() {
 	if c.rnd.Float64() < c.m.spec.Abandon {
 		abandonAfter = 1 + time.Duration(c.rnd.Int64N(int64(maxAbandon)))
 	}
-	nonce := c.m.journal.begin(c.consumer, call{unsafe: unsafe, size: size, batch: c.batch})
+	same := 0
+	if c.m.spec.Same > 0 && c.rnd.Float64() < c.m.spec.Same {
+		same, unsafe, size = 1+c.rnd.IntN(samePaths), false, 0
+	}
+	nonce := c.m.journal.begin(c.consumer, call{unsafe: unsafe, size: size, batch: c.batch, same: same})
 	if c.m.spec.HTTP2Callers {
 		c.sendHTTP2(nonce, abandonAfter)
 		return
@@ -126,7 +131,9 @@ func (k *callerConn) OnOpen(conn loop.Conn) {
 func (k *callerConn) call(nonce int) {
 	k.nonce = nonce
 	call := &k.c.m.journal.calls[nonce]
-	b := append(k.out[:0], "POST /compute HTTP/1.1\r\nhost: compute\r\nx-nonce: "...)
+	method, path := k.c.m.journal.target(nonce)
+	b := append(append(append(k.out[:0], method...), ' '), path...)
+	b = append(b, " HTTP/1.1\r\nhost: compute\r\nx-nonce: "...)
 	b = strconv.AppendInt(b, int64(nonce), 10)
 	if !call.unsafe {
 		b = append(b, "\r\nx-remora-idempotent: 1"...)
@@ -134,11 +141,13 @@ func (k *callerConn) call(nonce int) {
 	if call.batch {
 		b = append(b, "\r\nx-remora-priority: batch"...)
 	}
-	b = append(b, "\r\ncontent-length: "...)
-	b = strconv.AppendInt(b, int64(call.size), 10)
+	if call.same == 0 {
+		b = append(b, "\r\ncontent-length: "...)
+		b = strconv.AppendInt(b, int64(call.size), 10)
+	}
 	b = append(b, "\r\n\r\n"...)
 	b = append(b, body[:call.size]...)
-	if call.size == smallBody {
+	if call.size <= smallBody {
 		k.out = b
 	}
 	k.conn.Write(b)
@@ -191,9 +200,9 @@ func (k *callerConn) OnData(b []byte) {
 // answered records the response to a request.
 func (c *caller) answered(nonce int, resp *protocol.Response, body []byte) {
 	journal := &c.m.journal
-	own := strconv.Itoa(nonce)
+	to, err := strconv.Atoi(string(protocol.Find(resp.Headers, "x-nonce")))
 	failure := protocol.Find(resp.Headers, "x-remora-error")
-	if failure == nil && (string(protocol.Find(resp.Headers, "x-nonce")) != own || string(body) != own) {
+	if failure == nil && (err != nil || !journal.mayShare(nonce, to) || string(body) != strconv.Itoa(to)) {
 		journal.wrong("request %d got the response to %q: %q", nonce, protocol.Find(resp.Headers, "x-nonce"), body)
 	}
 	journal.ended(nonce, answered, resp.Status)

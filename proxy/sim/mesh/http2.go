@@ -156,7 +156,8 @@ func (on *callerHTTP2) add(k *callerStream) {
 	field := func(name, value string) protocol.Header {
 		return protocol.Header{Name: []byte(name), Value: []byte(value)}
 	}
-	req := protocol.Request{Method: []byte("POST"), Path: []byte("/compute"), Authority: []byte("compute"), Body: body[:call.size],
+	method, path := on.c.m.journal.target(k.nonce)
+	req := protocol.Request{Method: []byte(method), Path: []byte(path), Authority: []byte("compute"), Body: body[:call.size],
 		Headers: []protocol.Header{field("x-nonce", strconv.Itoa(k.nonce))}}
 	if !call.unsafe {
 		req.Headers = append(req.Headers, field("x-remora-idempotent", "1"))

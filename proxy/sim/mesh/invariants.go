@@ -9,7 +9,7 @@ import (
 
 // What holds in every run, whatever the Spec:
 //
-//   - A request gets one response, its own. Its connection may close instead only if the
+//   - A request gets one response, its own, or one to the same GET if they may share it. Its connection may close instead only if the
 //     consumer's sidecar has ended. The response has one of a known set of statuses,
 //     and arrives by the deadline. (journal.ended, callerConn)
 //   - Hedges and paid retries stay within budget × primaries + burst + what was owed, by the

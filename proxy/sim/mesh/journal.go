@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -25,6 +26,7 @@ type call struct {
 	size       int
 	unsafe     bool // not idempotent
 	batch      bool
+	same       int // its path, if it may share a response; else 0
 	fate       fate
 	status     int
 	visits     []visit
@@ -65,6 +67,22 @@ func (l *journal) begin(consumer int, c call) int {
 	l.open++
 	l.peak = max(l.peak, l.open)
 	return len(l.calls) - 1
+}
+
+// target is the method and the path of a request.
+func (l *journal) target(nonce int) (method, path string) {
+	switch c := &l.calls[nonce]; {
+	case c.same > 0:
+		return "GET", "/compute/" + strconv.Itoa(c.same)
+	case l.mesh.spec.Same > 0: // no other request is the same
+		return "POST", "/compute?" + strconv.Itoa(nonce)
+	}
+	return "POST", "/compute"
+}
+
+// mayShare reports whether a request may get the response to another.
+func (l *journal) mayShare(nonce, to int) bool {
+	return nonce == to || l.known(to) && l.calls[to].same > 0 && l.calls[nonce].same == l.calls[to].same
 }
 
 func (l *journal) known(nonce int) bool { return nonce >= 0 && nonce < len(l.calls) }

@@ -57,6 +57,15 @@ func Random(seed uint64) Spec {
 		s.Route["mirror"] = "{service: compute, share: " + d.word("0.2", "1") + "}"
 	}
 	s.HTTP2Callers, s.HTTP2Apps = d.chance(.3), d.chance(.3)
+	if d.chance(.3) {
+		s.Same = []float64{.3, .9}[d.IntN(2)]
+		if d.chance(.6) {
+			s.Route["collapse"] = "true"
+		}
+		if d.chance(.6) {
+			s.Route["cache"] = "{ttl: " + d.word("0s", "1ms", "10ms") + ", stale: " + d.word("0s", "10ms", "100ms") + "}"
+		}
+	}
 	return s
 }
 

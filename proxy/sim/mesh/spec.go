@@ -72,6 +72,7 @@ type Traffic struct {
 	Abandon float64 // share of the requests whose callers go away before 20 ms are over
 	Unsafe  float64 // share of the requests that are not idempotent
 	Large   float64 // share of the requests whose body is 100 KB instead of 100 bytes
+	Same    float64 // share of the requests that are GETs of a few paths, whose responses they may share
 }
 
 // NewSpec returns a mesh of one consumer and three providers, with hedging off and no

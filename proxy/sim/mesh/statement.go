@@ -159,6 +159,7 @@ var statements = []statement{
 	part("abandon", func(s *Spec) *float64 { return &s.Abandon }),
 	part("unsafe", func(s *Spec) *float64 { return &s.Unsafe }),
 	part("large", func(s *Spec) *float64 { return &s.Large }),
+	part("same", func(s *Spec) *float64 { return &s.Same }),
 	configured("consumer", func(s *Spec) map[string]string { return s.Consumer }, func(s *Spec) error { _, err := s.consumerConfig(); return err }),
 	configured("provider", func(s *Spec) map[string]string { return s.Provider }, func(s *Spec) error { _, err := s.providerConfig(); return err }),
 	configured("route", func(s *Spec) map[string]string { return s.Route }, func(s *Spec) error { _, err := s.consumerConfig(); return err }),
