@@ -230,6 +230,7 @@ func (f *filter) note(ex *exchange.Exchange, now time.Duration) *lookup {
 	in := &f.in
 	*l = lookup{ask: in.Ask, key: append(l.key[:0], in.key[:in.primary]...), hash: in.hash, target: in.target, asked: now}
 	f.open[ex] = l
+	f.stamps.Keep(in.target, now+f.refresher.to.Timeout)
 	return l
 }
 
