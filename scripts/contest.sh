@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The contest of Dubbo meshes (docker/README.md) on a container engine that runs: each
-# policy with the contest's quotas, with their shares of two cores, and with none. Prints
+# The contest of Dubbo meshes (docker/README.md) on a container engine that runs: three
+# policies with the contest's quotas, with their shares of two cores, and with none. Prints
 # one Markdown table. What goes on is on standard error.
 #
 #   scripts/build.sh --lab
@@ -33,28 +33,29 @@ compose+=(-p contest -f docker/compose.contest.yaml)
 "${compose[@]}" build >&2
 trap '"${compose[@]}" down &>/dev/null' EXIT
 
-# run QUOTAS COMPOSE-OPTION... prints the rows of a run.
+# run QUOTAS COMPOSE-OPTION... prints the rows of each policy.
 run() {
-	local quotas=$1 weights=$WEIGHT_SMALL:$WEIGHT_MEDIUM:$WEIGHT_LARGE
+	local quotas=$1 choice
 	shift
-	"${compose[@]}" down &>/dev/null # its log would be added to
-	attend_for "$limit" "${compose[@]}" "$@" up --abort-on-container-exit --exit-code-from load >&2
-	"${compose[@]}" logs --no-color --no-log-prefix load | awk -F ' *[|] *' -v start="| $POLICY $weights | $quotas" '
-		$2 ~ /^[0-9]+$/ {
-			printf "%s | %s | %s | %s | %s | %s | %s | %s | %.1f | %s |\n", start, $2, $3, $4, $5, $6, $7, $9, $10 + $11 + $12, $8
-			rows++
-		}
-		END { exit rows != 3 }'
+	for choice in 'least_pending 1 1 1' 'weighted_round_robin 1 2 3' 'peak_ewma 1 1 1'; do
+		read -r POLICY WEIGHT_SMALL WEIGHT_MEDIUM WEIGHT_LARGE <<<"$choice"
+		export POLICY WEIGHT_SMALL WEIGHT_MEDIUM WEIGHT_LARGE
+		"${compose[@]}" down &>/dev/null # its log would be added to
+		attend_for "$limit" "${compose[@]}" "$@" up --abort-on-container-exit --exit-code-from load >&2
+		"${compose[@]}" logs --no-color --no-log-prefix load |
+			awk -F ' *[|] *' -v start="| $quotas | $POLICY $WEIGHT_SMALL:$WEIGHT_MEDIUM:$WEIGHT_LARGE" '
+				$2 ~ /^[0-9]+$/ {
+					printf "%s | %s | %s | %s | %s | %s | %s | %s | %.1f | %s |\n", start, $2, $3, $4, $5, $6, $7, $9, $10 + $11 + $12, $8
+					rows++
+				}
+				END { exit rows != 3 }'
+	done
 }
 
 cat <<'END'
-| policy, weights | quotas | connections | QPS | ceiling | share | p50 ms | p99 ms | consumer CPU µs | providers CPU µs | errors |
+| quotas | policy, weights | connections | QPS | ceiling | share | p50 ms | p99 ms | consumer CPU µs | providers CPU µs | errors |
 |---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|
 END
-for choice in 'least_pending 1 1 1' 'weighted_round_robin 1 2 3' 'peak_ewma 1 1 1'; do
-	read -r POLICY WEIGHT_SMALL WEIGHT_MEDIUM WEIGHT_LARGE <<<"$choice"
-	export POLICY WEIGHT_SMALL WEIGHT_MEDIUM WEIGHT_LARGE
-	run "the contest's"
-	run 'of 2 cores' -f docker/compose.contest.two-cores.yaml
-	run none -f docker/compose.contest.unlimited.yaml
-done
+run "the contest's"
+run 'of 2 cores' -f docker/compose.contest.two-cores.yaml
+run none -f docker/compose.contest.unlimited.yaml

@@ -43,6 +43,7 @@ type AccessLine struct {
 
 // LineFilters are what filters did to the request of an AccessLine.
 type LineFilters struct {
+	Cache    string `json:"cache"`
 	Fault    string `json:"fault"`
 	Fallback string `json:"fallback"`
 }

@@ -20,7 +20,6 @@ type origin struct {
 	headers string // lines of the next responses
 	etag    string // it responds with 304 to a request that has it
 	got     []string
-	delay   time.Duration
 }
 
 // newOrigin returns a mesh of one application behind a route.

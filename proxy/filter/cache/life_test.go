@@ -1,0 +1,308 @@
+package cache_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+const minute = "Cache-Control: max-age=60\r\n"
+
+// expect sends a request and checks what comes of it.
+func (m *origin) expect(want, path string, headers ...string) {
+	m.T.Helper()
+	if _, got := m.ask(path, headers...); got != want {
+		m.T.Errorf("%s: got %q, want %q", path, got, want)
+	}
+}
+
+// TestStaleOnFailures: a stored response takes the place of failures, also if the service is not asked.
+func TestStaleOnFailures(t *testing.T) {
+	for _, c := range []struct {
+		name, service string
+		fail          func(m *origin)
+	}{
+		{"reset", "retry: {on: []}", func(m *origin) { m.Apps[0].ResetAll = true }},
+		{"no endpoint", "", func(m *origin) { m.Consumer.Update("compute"); m.W.Run(time.Millisecond) }},
+		{"deadline", "timeout: 1s", func(m *origin) { m.Apps[0].Delay = func() time.Duration { return time.Minute } }},
+		{"breaker", "breaker: {consecutive: 1, open: 10m}", func(m *origin) {
+			m.send(method(m.Get("/", "x-status: 503").Same(), "POST"))
+		}},
+	} {
+		m := newOrigin(t, proxytest.MeshOptions{Service: c.service}, "cache: {}")
+		m.headers = "Cache-Control: max-age=1, stale-while-revalidate=0, stale-if-error=20\r\n"
+		m.expect("200 body 1: fwd=miss; stored", "/")
+		m.W.Run(3 * time.Second)
+		c.fail(m)
+		if _, got := m.ask("/"); !strings.HasPrefix(got, "200 body 1 age ") || !strings.HasSuffix(got, ": hit; detail=stale") {
+			t.Errorf("%s: got %q", c.name, got)
+		}
+		m.W.Run(20 * time.Second)
+		if k, _ := m.ask("/"); k.Code == "" {
+			t.Errorf("%s: status %d at the end", c.name, k.Status)
+		}
+		if n := m.counts(); n.CacheStale != 1 {
+			t.Errorf("%s: counted %+v", c.name, n)
+		}
+		m.Settled()
+	}
+}
+
+// TestHitsAreNotAdmitted: a response from the cache takes no place and no token of the service.
+func TestHitsAreNotAdmitted(t *testing.T) {
+	m := newOrigin(t, proxytest.MeshOptions{Service: "rate_limit: {rate: 1, burst: 1}"}, "cache: {}")
+	m.headers = minute
+	m.expect("200 body 1: fwd=miss; stored", "/")
+	for range 10 {
+		m.expect("200 body 1 age 0: hit", "/")
+	}
+	s := m.Consumer.Stats("compute")
+	if s.Requests != 11 || s.Outcomes[0] != 11 || s.CacheHits != 10 || s.CacheMisses != 1 {
+		t.Errorf("counted %+v", s)
+	}
+}
+
+// TestRefreshAhead: hits at the end of a lifetime refresh what is in use, each key at another time. No
+// client waits for it.
+func TestRefreshAhead(t *testing.T) {
+	m := newOrigin(t, proxytest.MeshOptions{}, "cache: {ttl: 0s, stale: 0s}")
+	m.headers = "Cache-Control: max-age=100\r\n"
+	refreshed := map[string]time.Duration{}
+	count := m.Apps[0].OnRequest
+	m.Apps[0].OnRequest = func(req *protocol.Request) {
+		count(req)
+		if path := string(req.Path); m.W.Now() > time.Minute && refreshed[path] == 0 {
+			refreshed[path] = m.W.Now()
+		}
+	}
+	const keys = 40
+	began := m.W.Now()
+	for i := range keys {
+		m.ask(fmt.Sprint("/", i))
+	}
+	for m.W.Now() < began+99*time.Second {
+		m.W.Run(500 * time.Millisecond)
+		for i := range keys {
+			if _, got := m.ask(fmt.Sprint("/", i)); !strings.HasSuffix(got, ": hit") {
+				t.Fatalf("at %v: %q", m.W.Now(), got)
+			}
+		}
+	}
+	early, late := 0, 0
+	for _, at := range refreshed {
+		switch {
+		case at < began+89*time.Second:
+			t.Errorf("a refresh after %v", at-began)
+		case at < began+95*time.Second:
+			early++
+		default:
+			late++
+		}
+	}
+	if early < keys/5 || late < keys/5 || m.counts().CacheRefreshed != uint64(len(refreshed)) {
+		t.Errorf("%d refreshes early, %d late, %d counted", early, late, m.counts().CacheRefreshed)
+	}
+}
+
+// TestRefreshFails: a refresh that fails is tried again, and nobody gets the failure.
+func TestRefreshFails(t *testing.T) {
+	m := newOrigin(t, proxytest.MeshOptions{}, "cache: {ttl: 1s, stale: 1m}")
+	m.expect("200 body 1: fwd=miss; stored", "/")
+	m.Apps[0].ResetAll = true
+	for i := range 10 {
+		m.W.Run(2 * time.Second)
+		m.expect(fmt.Sprintf("200 body 1 age %d: hit; detail=stale", 2*(i+1)), "/")
+	}
+	m.W.Run(2 * time.Second)
+	m.Apps[0].ResetAll = false
+	m.expect("200 body 1 age 22: hit; detail=stale", "/")
+	m.W.Run(100 * time.Millisecond)
+	m.expect("200 body 12 age 0: hit", "/")
+	m.Settled()
+}
+
+// TestRefreshAsksForAll: the refresh by a HEAD with conditions is a GET with those of the cache.
+func TestRefreshAsksForAll(t *testing.T) {
+	m := newOrigin(t, proxytest.MeshOptions{}, "cache: {ttl: 1s, stale: 1m}")
+	m.etag = `"a"`
+	m.expect("200 body 1: fwd=miss; stored", "/")
+	m.W.Run(2 * time.Second)
+	c := method(m.Get("/", `If-None-Match: "b"`, "Cache-Control: max-age=60").Same(), "HEAD")
+	if got := m.send(c); got != "200 age 2: hit; detail=stale" {
+		t.Errorf("got %q", got)
+	}
+	m.W.Run(100 * time.Millisecond)
+	if got := strings.Join(m.got, ", "); got != `GET, GET if-none-match="a"` {
+		t.Errorf("the application got %s", got)
+	}
+	m.expect("200 body 1 age 0: hit", "/")
+}
+
+// TestLoops: each loop has a cache of its own, and what one invalidates is invalid for all.
+func TestLoops(t *testing.T) {
+	m := newOrigin(t, proxytest.MeshOptions{Loops: 2}, "cache: {}")
+	m.headers = minute
+	at := func(loop int, c *proxytest.Call) string {
+		c.Same()
+		k := m.Dial(fmt.Sprintf("10.0.0.1:%d", 15001+loop))
+		k.Calls = []*proxytest.Call{c}
+		m.Finish(c)
+		return fmt.Sprintf("%s %s", c.Body, protocol.Find(c.Headers, "cache-status"))
+	}
+	for _, c := range []struct {
+		loop   int
+		method string
+		want   string
+	}{
+		{0, "GET", "body 1 remora; fwd=miss; stored"},
+		{1, "GET", "body 2 remora; fwd=miss; stored"},
+		{0, "GET", "body 1 remora; hit"},
+		{1, "GET", "body 2 remora; hit"},
+		{1, "PUT", "body 3 "},
+		{0, "GET", "body 4 remora; fwd=miss; stored"},
+		{1, "GET", "body 5 remora; fwd=miss; stored"},
+	} {
+		if got := at(c.loop, method(m.Get("/"), c.method)); got != c.want {
+			t.Errorf("loop %d, %s: got %q, want %q", c.loop, c.method, got, c.want)
+		}
+		m.W.Run(time.Millisecond)
+	}
+}
+
+// TestInvalidationByOtherRoutes: a request that takes another route invalidates, too.
+func TestInvalidationByOtherRoutes(t *testing.T) {
+	m := newOrigin(t, proxytest.MeshOptions{}, "cache: {}")
+	m.Consumer.Reload(proxytest.ReloadYAML(m.Mesh, "{match: {method: [GET]}, service: compute, cache: {}}, {service: compute}", "compute: {%s}"))
+	m.headers = minute
+	m.expect("200 body 1: fwd=miss; stored", "/")
+	m.expect("200 body 1 age 0: hit", "/")
+	m.W.Run(time.Millisecond)
+	m.send(method(m.Get("/").Same(), "PATCH"))
+	m.expect("200 body 3: fwd=miss; stored", "/")
+}
+
+// TestResponseOfTheTimeBefore: a response that was asked for before an invalidation is not stored.
+func TestResponseOfTheTimeBefore(t *testing.T) {
+	m := newOrigin(t, proxytest.MeshOptions{}, "cache: {}")
+	m.headers = minute
+	m.Apps[0].Delay = func() time.Duration { return time.Second }
+	slow := m.Get("/").Same()
+	m.Do(slow)
+	m.W.Run(100 * time.Millisecond)
+	m.Apps[0].Delay = func() time.Duration { return time.Millisecond }
+	m.send(method(m.Get("/").Same(), "POST"))
+	m.Finish(slow)
+	m.expect("200 body 3: fwd=miss; stored", "/")
+}
+
+// TestReload: a route that changes begins with an empty cache, and the memory of the old one is no
+// longer counted. Another keeps its own.
+func TestReload(t *testing.T) {
+	m := newOrigin(t, proxytest.MeshOptions{}, "cache: {}")
+	routes := "{match: {path: /a}, service: compute, cache: {ttl: %s}}, {match: {path: /b}, service: compute, cache: {}}"
+	load := func(ttl string) {
+		m.Consumer.Reload(proxytest.ReloadYAML(m.Mesh, fmt.Sprintf(routes, ttl), "compute: {%s}"))
+	}
+	load("1h")
+	m.headers = minute
+	m.expect("200 body 1: fwd=miss; stored", "/a")
+	m.expect("200 body 2: fwd=miss; stored", "/b")
+	both := m.counts().CacheBytes
+	load("2h")
+	if half := m.counts().CacheBytes; half*2 != both || both == 0 {
+		t.Errorf("%d bytes of two caches, %d of one", both, half)
+	}
+	m.expect("200 body 3: fwd=miss; stored", "/a")
+	m.expect("200 body 2 age 0: hit", "/b")
+	if n := m.counts().CacheBytes; n != both {
+		t.Errorf("%d bytes, want %d", n, both)
+	}
+}
+
+// TestStreamsAreNotStored: neither are responses with trailers, nor what is larger than a quarter of
+// the cache.
+func TestStreamsAreNotStored(t *testing.T) {
+	m := newOrigin(t, proxytest.MeshOptions{}, "cache: {bytes: 1MiB}")
+	m.headers = minute
+	m.Apps[0].Trailers = "x-trailer: 1\r\n"
+	m.expect("200 body 1: fwd=miss", "/")
+	m.expect("200 body 2: fwd=miss", "/")
+	m.Apps[0].Trailers = ""
+	m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, 400<<10) }
+	for range 2 {
+		if c, _ := m.ask("/large"); string(protocol.Find(c.Headers, "cache-status")) != "remora; fwd=miss" {
+			t.Errorf("a large response: %q", c.Headers)
+		}
+	}
+	m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, 100<<10) }
+	for i, want := range []string{"remora; fwd=miss; stored", "remora; hit"} {
+		if c, _ := m.ask("/small"); string(protocol.Find(c.Headers, "cache-status")) != want || len(c.Body) != 100<<10 {
+			t.Errorf("response %d: %d bytes, %q", i, len(c.Body), c.Headers)
+		}
+	}
+}
+
+// TestMemory: ten minutes of random keys stay within the bytes of the setting.
+func TestMemory(t *testing.T) {
+	const bound = 1 << 20
+	m := newOrigin(t, proxytest.MeshOptions{Loops: 2}, "cache: {ttl: 1h, bytes: 1MiB}")
+	rnd := m.W.Rand()
+	m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, rnd.IntN(8000)) }
+	for m.W.Now() < 10*time.Minute {
+		var calls []*proxytest.Call
+		for i := range 20 {
+			c := m.Get(fmt.Sprint("/", rnd.IntN(3000)), "Accept: "+fmt.Sprint(rnd.IntN(2))).Same()
+			k := m.Dial(fmt.Sprintf("10.0.0.1:%d", 15001+i%2))
+			k.Calls = []*proxytest.Call{c}
+			calls = append(calls, c)
+		}
+		m.headers = ""
+		if rnd.IntN(2) == 0 {
+			m.headers = "Vary: Accept\r\n"
+		}
+		m.Finish(calls...)
+		if n := m.counts().CacheBytes; n > bound {
+			t.Fatalf("%d bytes", n)
+		}
+		m.W.Run(time.Duration(rnd.IntN(3000)) * time.Millisecond)
+	}
+	m.Settled()
+	if n := m.counts(); n.CacheBytes < bound/2 || n.CacheEvicted == 0 || n.CacheHits == 0 {
+		t.Errorf("counted %+v", n)
+	}
+}
+
+// TestEditedResponses: the route changes the headers of each response that it sends.
+func TestEditedResponses(t *testing.T) {
+	m := newOrigin(t, proxytest.MeshOptions{}, "cache: {}, response_headers: {set: {x-id: '{request_id}'}, remove: [x-b]}")
+	m.headers = minute + "X-B: 1\r\nX-Request-Id: of-another\r\n"
+	for i, want := range []string{"a", "b"} {
+		c, _ := m.ask("/", "X-Request-Id: "+want)
+		if got := string(protocol.Find(c.Headers, "x-id")); got != want || protocol.Find(c.Headers, "x-b") != nil {
+			t.Errorf("response %d: %q", i, c.Headers)
+		}
+		if id := string(protocol.Find(c.Headers, "x-request-id")); i == 1 && id != want {
+			t.Errorf("the response has the id %q", id)
+		}
+	}
+}
+
+// TestAccessLog: lines say what the cache did.
+func TestAccessLog(t *testing.T) {
+	m := newOrigin(t, proxytest.MeshOptions{Limits: proxytest.LogAll}, "cache: {}")
+	m.headers = minute
+	m.ask("/")
+	m.ask("/")
+	m.ask("/", "Range: bytes=0-1")
+	var said []string
+	for _, l := range m.Consumer.AccessLines() {
+		said = append(said, l.Cache)
+	}
+	if got := strings.Join(said, " "); got != "miss hit bypass" {
+		t.Errorf("the lines say %s", got)
+	}
+}
