@@ -377,3 +377,36 @@ func TestTablesAreBounded(t *testing.T) {
 	}
 	m.Settled()
 }
+
+// TestCached: a response from the cache of a route has the head and the body of the stored one.
+func TestCached(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Match: "cache: {ttl: 1h}"})
+	size := 10
+	m.Apps[0].ExtraHeaders = "ETag: \"a\"\r\n"
+	m.Apps[0].Body = func(*protocol.Request) []byte { return bytes.Repeat([]byte{'x'}, size) }
+	c := dial(m, 0)
+	for _, size = range []int{0, 10, 200_000} {
+		path := fmt.Sprint("/", size)
+		first := c.send(request("GET", path, 0))
+		c.await(first)
+		for _, method := range []string{"GET", "HEAD"} {
+			again := c.send(request(method, path, 0))
+			c.await(again)
+			lengths := 0
+			for _, h := range again.Headers {
+				if string(h.Name) == "content-length" {
+					lengths++
+				}
+			}
+			body := first.body
+			if method == "HEAD" {
+				body = nil
+			}
+			if got := protocol.Find(again.Headers, "cache-status"); string(got) != "remora; hit" || lengths > 1 ||
+				again.Status != 200 || !bytes.Equal(again.body, body) || string(protocol.Find(again.Headers, "etag")) != `"a"` {
+				t.Errorf("%s %s: %d, %d bytes, %q", method, path, again.Status, len(again.body), again.Headers)
+			}
+		}
+	}
+	m.Settled()
+}
