@@ -174,7 +174,7 @@ func (s *Set) Panics() bool { return s.panics }
 func (s *Set) Pick(q Query) *Endpoint {
 	s.refresh(q.Now)
 	for _, p := range [...]purpose{forPrimary, despiteStall, lastResort} {
-		if e := s.pickNear(q, p); e != nil {
+		if e := s.pickNear(&q, p); e != nil {
 			return e
 		}
 	}
@@ -192,9 +192,9 @@ func (s *Set) PickHedge(q Query, stuck bool) *Endpoint {
 		p = forStuck
 	}
 	if Keyed(s.Policy) {
-		return s.pickNear(q, p)
+		return s.pickNear(&q, p)
 	}
-	return s.choose(LeastPending{}, &s.all, q, p)
+	return s.choose(LeastPending{}, &s.all, &q, p)
 }
 
 func (s *Set) refresh(now time.Duration) {
@@ -210,11 +210,11 @@ func (s *Set) policy() Policy {
 	return s.Policy
 }
 
-func (s *Set) choose(by Policy, g *group, q Query, p purpose) *Endpoint {
+func (s *Set) choose(by Policy, g *group, q *Query, p purpose) *Endpoint {
 	if len(g.endpoints) == 0 {
 		return nil
 	}
-	s.view = View{Query: q, set: s, group: g, purpose: p}
+	s.view = View{Query: *q, set: s, group: g, purpose: p}
 	e := by.Choose(&s.view)
 	s.view = View{} // releases Tried, which the caller owns
 	return e

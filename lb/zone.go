@@ -36,7 +36,7 @@ func (s *Set) groups() [3]*group { return [...]*group{&s.all, &s.near, &s.far} }
 
 // pickNear picks in the own zone, unless its best endpoint is much more loaded than the best
 // one elsewhere.
-func (s *Set) pickNear(q Query, p purpose) *Endpoint {
+func (s *Set) pickNear(q *Query, p purpose) *Endpoint {
 	if len(s.near.endpoints) == 0 {
 		return s.choose(s.policy(), &s.all, q, p)
 	}
