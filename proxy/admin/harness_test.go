@@ -219,7 +219,8 @@ listeners: [{name: egress, address: "127.0.0.1:15001", protocol: http}]
 routes:
   - {match: {host: hedged}, service: compute, hedge: {mode: on, delay: 3ms}}
   - {match: {path: /none}, service: empty, allow: {enforce: false, rules: [{method: [GET]}]},
-     fault: {delay: 1ms}, mirror: {service: unused}, cache: {}, collapse: true}
+     fault: {delay: 1ms}, mirror: {service: unused}, cache: {}, collapse: true,
+     fallback: {on: [breaker], respond: {status: 503}}}
   - {service: compute}
 services:
   compute:
