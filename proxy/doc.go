@@ -12,7 +12,8 @@
 //	route                           which route
 //	allow, limit                    who may pass
 //	exchange                        deadline, attempts, retries, hedges, the one response
-//	filter/injection, /mirror       what a route adds: faults, copies
+//	filter/injection, /mirror       what a route adds: faults, copies,
+//	       /cache, /collapse        responses for many requests (by the rules of package caching)
 //	upstream/http, /link, /dubbo    an attempt to bytes, bytes to a response
 //	telemetry                       counters, access log, spans
 //	stream                          what leaves the loops

@@ -14,8 +14,8 @@ import (
 // is one folder in proxy/filter, and one line here.
 var filters = []exchange.FilterMaker{
 	fallback.New, // sees an outcome last
-	cache.New,    // what comes behind is for requests that are sent
-	collapse.New, // before injection, so that requests which wait are collapsed, too
+	cache.New,    // filters behind it see only requests that are sent
+	collapse.New, // before injection, so that delayed requests are collapsed, too
 	injection.New,
 	mirror.New, // of what is sent, so after injection
 }

@@ -164,12 +164,12 @@ var layers = []layer{
 	},
 	{
 		[]string{"proxy/caching/..."},
-		[]string{"protocol"},
+		[]string{"protocol", "proxy/caching/store"},
 		"what a cache may do, and where it keeps responses, is decided without requests in flight",
 	},
 	{
 		[]string{"proxy/filter/*"},
-		append([]string{"proxy/route", "proxy/identity", "proxy/telemetry/stats"}, upstream...),
+		append([]string{"proxy/caching/...", "proxy/route", "proxy/identity", "proxy/telemetry/stats"}, upstream...),
 		"a filter is a phase that a route adds: it knows the exchange, and no other filter, session or upstream",
 	},
 	{

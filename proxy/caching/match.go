@@ -85,23 +85,10 @@ func AppendVariant(dst, names []byte, hs []protocol.Header) []byte {
 	for name, rest := NextName(names); name != nil; name, rest = NextName(rest) {
 		dst = append(dst, '\n')
 		for i := range hs {
-			if sameName(hs[i].Name, name) {
+			if bytes.EqualFold(hs[i].Name, name) {
 				dst = append(append(dst, hs[i].Value...), ',')
 			}
 		}
 	}
 	return dst
-}
-
-// sameName reports whether a name is lower in any case.
-func sameName(name, lower []byte) bool {
-	if len(name) != len(lower) {
-		return false
-	}
-	for i, c := range name {
-		if c != lower[i] && (c < 'A' || c > 'Z' || c|0x20 != lower[i]) {
-			return false
-		}
-	}
-	return true
 }

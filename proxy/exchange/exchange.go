@@ -192,15 +192,6 @@ func (ex *Exchange) admit(r *Route) (f *fault.Failure) {
 	return nil
 }
 
-// count counts a request for s.
-func (s *Service) count(ex *Exchange) {
-	s.stats.Requests++
-	s.stats.BytesIn += uint64(ex.size())
-	if s.watched != nil {
-		s.watched.Now(ex.began).Arrived(ex.size())
-	}
-}
-
 // safeMethod reports whether the method alone allows sending a request twice: GET and HEAD.
 func safeMethod(req *protocol.Request) bool {
 	return req.Codec == protocol.CodecHTTP && (string(req.Method) == "GET" || string(req.Method) == "HEAD")

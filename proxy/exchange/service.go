@@ -317,6 +317,15 @@ func (r *Route) report(now time.Duration, d stats.Detail) stats.RouteReport {
 	return out
 }
 
+// count counts a request for s.
+func (s *Service) count(ex *Exchange) {
+	s.stats.Requests++
+	s.stats.BytesIn += uint64(ex.size())
+	if s.watched != nil {
+		s.watched.Now(ex.began).Arrived(ex.size())
+	}
+}
+
 // FilterStats returns the counts of filters, for filters to add to.
 func (s *Service) FilterStats() *stats.FilterStats { return &s.stats.FilterStats }
 

@@ -21,6 +21,11 @@ func (ex *Exchange) Buffered() int {
 	return n
 }
 
+// overShare reports whether memory is short, and the caller's connection holds more than its share.
+func (ex *Exchange) overShare() bool {
+	return ex.shard.Process.Budget.Full(ex.Held) && ex.caller.OverShare(ex)
+}
+
 // LargestOf returns the exchange that holds the most memory, and the bytes that it holds. Of
 // equals it returns the one with the lowest StreamID.
 func LargestOf(all iter.Seq[*Exchange]) (ex *Exchange, held int) {
@@ -62,9 +67,4 @@ func (ex *Exchange) Shed() {
 	}
 	ex.decide(0) // no filter may keep it
 	ex.fail(fault.Shed)
-}
-
-// overShare reports whether memory is short, and the caller's connection holds more than its share.
-func (ex *Exchange) overShare() bool {
-	return ex.shard.Process.Budget.Full(ex.Held) && ex.caller.OverShare(ex)
 }

@@ -52,7 +52,7 @@ func (e *Entry) Size() int { return e.size - e.key }
 const (
 	maxUses     = 3
 	promoteUses = 2  // that move an entry from small to main
-	maxSpared   = 64 // entries that one Put spares; what comes after is evicted
+	maxSpared   = 64 // entries that one Put spares; further ones are evicted
 	chunkLen    = 256
 	meanEntry   = 700 // bytes of the bound for each entry of the index
 	smallShare  = 10  // the ring small has a tenth

@@ -94,7 +94,7 @@ func method(c *proxytest.Call, name string) *proxytest.Call {
 	return c
 }
 
-// step is a request to the origin, and what comes of it.
+// step is a request to the origin, and what the client gets.
 type step struct {
 	after   time.Duration
 	headers string // lines of the application's responses, with a semicolon between them

@@ -12,7 +12,7 @@ import (
 
 const minute = "Cache-Control: max-age=60\r\n"
 
-// expect sends a request and checks what comes of it.
+// expect sends a request and checks what the client gets.
 func (m *origin) expect(want, path string, headers ...string) {
 	m.T.Helper()
 	if _, got := m.ask(path, headers...); got != want {

@@ -19,7 +19,7 @@ type flightState uint8
 
 const (
 	flying  flightState = iota // somebody leads, or will soon
-	landing                    // those that wait get the response or the failure, or are sent
+	landing                    // waiting members get the response or the failure, or are sent
 	landed                     // on the free list
 )
 
@@ -113,7 +113,7 @@ func (fl *flight) lead(m *member) {
 	}
 }
 
-// wait makes a member wait. The first one sees to it that a second leader begins if the first is late.
+// wait makes a member wait. The first one arms the timer of a second leader.
 func (fl *flight) wait(m *member, now, delay time.Duration) {
 	if len(fl.waiting) == 0 {
 		fl.delay = delay
