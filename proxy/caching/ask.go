@@ -207,5 +207,5 @@ func (a *Ask) tooOld(age, left time.Duration) bool {
 
 // IfError reports whether a stored response that is stale may be used because the service fails.
 func IfError(now time.Duration, m *store.Meta) bool {
-	return m.Flags&FlagMustRevalidate == 0 && now-m.Fresh < m.IfError
+	return m.Flags&FlagMustRevalidate == 0 && m.IfError > 0 && now-m.Fresh < m.IfError
 }

@@ -151,6 +151,9 @@ func TestUse(t *testing.T) {
 			t.Errorf("%q at %d, flags %d: %d, want %d", c.request, c.age, c.flags, got, c.want)
 		}
 	}
+	if IfError(0, &store.Meta{Fresh: 60}) {
+		t.Error("it is used although nothing allows it")
+	}
 	m := store.Meta{Fresh: 60, IfError: 5}
 	for at, want := range map[time.Duration]bool{60: true, 64: true, 65: false} {
 		if IfError(at, &m) != want {

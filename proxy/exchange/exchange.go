@@ -107,9 +107,11 @@ func (ex *Exchange) Begin(r *Route, l *Listener) {
 		r.respond(ex)
 		return
 	}
-	if f == nil && r.early != nil && !ex.overShare() {
+	if f == nil && r.early != nil {
 		ex.Route = r
-		if r.early.Early(ex) {
+		if ex.overShare() {
+			f = fault.Overloaded
+		} else if r.early.Early(ex) {
 			return
 		}
 	}

@@ -53,7 +53,7 @@ const (
 	maxUses     = 3
 	promoteUses = 2  // that move an entry from small to main
 	maxSpared   = 64 // entries that one Put spares; further ones are evicted
-	chunkLen    = 256
+	chunkLen    = 64
 	meanEntry   = 700 // bytes of the bound for each entry of the index
 	smallShare  = 10  // the ring small has a tenth
 )

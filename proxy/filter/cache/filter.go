@@ -56,8 +56,11 @@ type input struct {
 	entry   *store.Entry
 }
 
-// maxFree bounds the free list.
-const maxFree = 1024
+const (
+	maxFree    = 1024    // length of the free list
+	maxKey     = 1024    // bytes of a key on it
+	maxScratch = 1 << 20 // bytes of filter.value that are kept
+)
 
 // lookup is a request that was sent, since nothing in the cache was good for it.
 type lookup struct {
@@ -247,7 +250,7 @@ func (f *filter) forget(ex *exchange.Exchange, l *lookup) {
 		f.release(l.held)
 	}
 	*l = lookup{key: l.key}
-	if len(f.free) < maxFree {
+	if len(f.free) < maxFree && cap(l.key) <= maxKey {
 		f.free = append(f.free, l)
 	}
 }

@@ -65,6 +65,9 @@ func (f *filter) serve(ex *exchange.Exchange, how stats.Cached, refresh bool) {
 		unchanged(&f.in.Ask, res)
 	}
 	ex.Answer(res)
+	if cap(f.value) > maxScratch {
+		f.value = nil
+	}
 	if c != nil { // the response goes first; other requests may have begun with it
 		c.BeginCopy(f.refresher.to)
 	}

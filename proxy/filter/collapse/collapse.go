@@ -21,6 +21,7 @@ const (
 	maxWaiting = 65_536 // requests of a route on one loop that wait; others are sent
 	batch      = 256    // requests that get a response in one turn of the loop
 	maxFree    = 1024   // length of the free lists
+	maxKept    = 1024   // bytes of a key, and members, of a flight on its list
 
 	// aloneFor is how long requests are sent at once after a response that they could not share.
 	aloneFor   = time.Second

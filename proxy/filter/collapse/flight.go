@@ -98,7 +98,7 @@ func (fl *flight) become(next flightState) {
 		fl.res.Release()
 	}
 	fl.res, fl.failure = nil, nil
-	if len(f.freeFlights) < maxFree {
+	if len(f.freeFlights) < maxFree && cap(fl.key) <= maxKept && cap(fl.waiting) <= maxKept {
 		f.freeFlights = append(f.freeFlights, fl)
 	}
 }
