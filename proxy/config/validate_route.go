@@ -2,9 +2,7 @@ package config
 
 import (
 	"maps"
-	slashpath "path"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -79,37 +77,6 @@ func (v *validator) matchPath(at path, m *Match) {
 	if m.Regex != "" {
 		v.regex(at.key("regex"), m.Regex)
 	}
-}
-
-// isNormal reports whether normalization would keep a path, which begins with "/". An escaped
-// slash is kept: listeners may keep it, too.
-func isNormal(p string) bool {
-	if p != "/" && slashpath.Clean(p) != strings.TrimSuffix(p, "/") || strings.ContainsAny(p, "?#") {
-		return false
-	}
-	for _, escape := range strings.Split(p, "%")[1:] {
-		if len(escape) < 2 || escape[:2] != strings.ToUpper(escape[:2]) {
-			return false
-		}
-		c, err := strconv.ParseUint(escape[:2], 16, 8)
-		if err != nil || c == 0 || isUnreserved(byte(c)) {
-			return false
-		}
-	}
-	return true
-}
-
-// isUnreserved reports whether a path has c itself and not its escape (RFC 3986 section 2.3).
-func isUnreserved(c byte) bool {
-	return 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0
-}
-
-// canonical returns m without what makes no difference.
-func (m Match) canonical() Match {
-	if m.Path != "/" {
-		m.Path = strings.TrimSuffix(m.Path, "/")
-	}
-	return m
 }
 
 // rewrite reports a replacement that would join wrongly with the rest of the path: if
