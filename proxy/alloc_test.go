@@ -34,3 +34,17 @@ func TestAllocationsPerRequest(t *testing.T) {
 		}
 	}
 }
+
+// TestAllocationsOfHits: a response from the cache allocates nothing.
+func TestAllocationsOfHits(t *testing.T) {
+	for _, hops := range []int{1, 2} {
+		c := cachedShape()
+		c.o.Hops, c.o.Clients = hops, 4
+		m := proxytest.NewAllocMesh(t, c.o)
+		want, pieces := []byte(proxytest.ShapeBody), bytesOf(c.pieces)
+		m.CheckAllocs(0, func() { m.Call(want, pieces...) })
+		if m.Served > 4 { // the first one of each client
+			t.Errorf("%d hops: the applications served %d requests", hops, m.Served)
+		}
+	}
+}
