@@ -19,7 +19,7 @@ import (
 func (f *filter) keep(l *lookup, headers []protocol.Header, res *exchange.Response, now time.Duration) bool {
 	fields := caching.ReadFields(res.Headers)
 	m, ok := f.policy.Judge(res.Status, &fields, &l.ask, caching.Received{Asked: l.asked, Now: now, Wall: f.shard.Process.Now()})
-	ok = ok && res.Source == nil && len(res.Trailers) == 0 && !f.retired && !f.stamps.Since(l.target, l.asked)
+	ok = ok && res.Source == nil && len(res.Trailers) == 0 && !f.retired
 	f.names = f.names[:0]
 	if ok && fields.Varies {
 		var any bool

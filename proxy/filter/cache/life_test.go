@@ -108,6 +108,20 @@ func TestRefreshAhead(t *testing.T) {
 	}
 }
 
+// TestOneRefresh: hits while a response is refreshed do not refresh it again.
+func TestOneRefresh(t *testing.T) {
+	m := newOrigin(t, proxytest.MeshOptions{}, "cache: {ttl: 1s, stale: 1m}")
+	m.expect("200 body 1: fwd=miss; stored", "/")
+	m.W.Run(2 * time.Second)
+	m.Apps[0].Delay = func() time.Duration { return 5 * time.Second }
+	for range 20 {
+		m.ask("/")
+	}
+	if n := m.counts(); n.CacheRefreshed != 1 || n.CacheStale != 20 {
+		t.Errorf("counted %+v", n)
+	}
+}
+
 // TestRefreshFails: a refresh that fails is tried again, and nobody gets the failure.
 func TestRefreshFails(t *testing.T) {
 	m := newOrigin(t, proxytest.MeshOptions{}, "cache: {ttl: 1s, stale: 1m}")
