@@ -62,6 +62,9 @@ func (c *conn) send(r request) bool {
 	}
 	c.writing.Lock()
 	defer c.writing.Unlock()
+	if r.varied != nil {
+		c.out = append(append(c.out[:len(c.pool.head)+nonceDigits], "\r\n"...), r.varied...)
+	}
 	putNonce(c.out[len(c.pool.head):], r.nonce)
 	c.nc.SetDeadline(r.due.Add(c.pool.gen.opts.Timeout))
 	if r.counted {

@@ -326,9 +326,9 @@ func TestJSON(t *testing.T) {
 	start := time.Now()
 	rec.begin(start)
 	for i := range 1000 {
-		rec.end(start.Add(time.Duration(i+1)*time.Millisecond), time.Duration(i+1)*time.Millisecond, outcome{status: 200})
+		rec.end(request{due: start}, start.Add(time.Duration(i+1)*time.Millisecond), outcome{status: 200})
 	}
-	rec.end(start.Add(2*time.Second), 0, outcome{kind: ErrReset})
+	rec.end(request{due: start.Add(2 * time.Second)}, start.Add(2*time.Second), outcome{kind: ErrReset})
 	j, err := rec.result().JSON()
 	if err != nil {
 		t.Fatal(err)
@@ -369,7 +369,7 @@ func TestResultAdd(t *testing.T) {
 		rec := recorder{sum: newResult()}
 		rec.begin(time.Unix(0, 0))
 		rec.sent(took / 2)
-		rec.end(time.Unix(1, 0), took, outcome{status: 200, kind: kind})
+		rec.end(request{due: time.Unix(1, 0).Add(-took)}, time.Unix(1, 0), outcome{status: 200, kind: kind})
 		r := rec.result()
 		r.Sent, r.Connections = 2, 3
 		return r

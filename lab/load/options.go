@@ -25,7 +25,13 @@ type Options struct {
 	Body    []byte // default: 300 bytes of JSON; none for GET and HEAD
 	Header  []Header
 
+	// Vary, if set, writes what differs between requests of HTTP/1.1: it appends the field lines
+	// and the body of the i-th one, counted from 0 with the warm-up. Header and Body are then
+	// unused. One goroutine calls it, at the intended send time.
+	Vary func(dst []byte, i int) []byte
+
 	Rate    float64 // of an open loop, in requests per second over all targets
+	FanOut  int     // requests of an open loop that are due at once, as the calls of one user are; default 1
 	Poisson bool    // exponential gaps instead of equal ones
 	Seed    uint64  // of the gaps and nonces
 
@@ -53,9 +59,14 @@ type Options struct {
 	// concurrently; its errors are ignored.
 	Log io.Writer
 
+	// Each, if set, gets each counted request when it ends. Calls are not concurrent.
+	Each func(End)
+
 	// Progress, if set, is called about five times a second by one goroutine.
 	Progress func(Progress)
 }
+
+const maxFanOut = 1000
 
 // Sample is a request whose latency was counted.
 type Sample struct {
@@ -64,6 +75,14 @@ type Sample struct {
 }
 
 const maxSamples = 1 << 23
+
+// End is how a request ended.
+type End struct {
+	Index   int       // as Vary counts; -1 in a closed loop
+	Due     time.Time // intended send time
+	Latency time.Duration
+	Kind    ErrorKind // "" means success
+}
 
 // Header is a field line of each request.
 type Header struct{ Name, Value string }
@@ -84,6 +103,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.Duration = cmp.Or(o.Duration, 10*time.Second)
 	o.Timeout = cmp.Or(o.Timeout, 2*time.Second)
+	o.FanOut = cmp.Or(o.FanOut, 1)
 	o.Connections = cmp.Or(o.Connections, 64)
 	o.MaxConnections = max(cmp.Or(o.MaxConnections, 1024), o.Connections)
 	switch {
@@ -93,6 +113,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("load: a rate of %v requests/s: want one in (0, 1e6]", o.Rate)
 	case o.Requests < 0 || o.Requests > 0 && !o.Closed:
 		return o, errors.New("load: a count of requests is for a closed loop")
+	case o.FanOut < 0 || o.FanOut > maxFanOut || o.Closed && (o.FanOut > 1 || o.Vary != nil):
+		return o, fmt.Errorf("load: a fan-out of %d: want 1 to %d; a closed loop has none, and equal requests", o.FanOut, maxFanOut)
 	case o.Duration < 0 || o.Warmup < 0 || o.Timeout < 0 || o.Connections < 0:
 		return o, errors.New("load: times and counts must not be negative")
 	case o.Connections < len(o.Targets):

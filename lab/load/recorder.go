@@ -11,6 +11,7 @@ import (
 // recorder collects what is counted. Its lock is held for tens of nanoseconds per request.
 type recorder struct {
 	log  io.Writer // or nil
+	each func(End) // or nil
 	keep bool      // samples
 
 	mu      sync.Mutex
@@ -32,8 +33,9 @@ func (r *recorder) begin(at time.Time) {
 	r.started, r.last = at, at
 }
 
-// end records a request that ended at now after latency.
-func (r *recorder) end(now time.Time, latency time.Duration, o outcome) {
+// end records a request that ended at now.
+func (r *recorder) end(req request, now time.Time, o outcome) {
+	latency := now.Sub(req.due)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now.After(r.last) {
@@ -49,11 +51,14 @@ func (r *recorder) end(now time.Time, latency time.Duration, o outcome) {
 	if o.kind == "" || o.kind == ErrTimeout {
 		record(r.sum.Latency, latency)
 		if r.keep && len(r.sum.Samples) < maxSamples {
-			r.sum.Samples = append(r.sum.Samples, Sample{Due: now.Add(-latency), Latency: latency})
+			r.sum.Samples = append(r.sum.Samples, Sample{Due: req.due, Latency: latency})
 		}
 	}
+	if r.each != nil {
+		r.each(End{req.index, req.due, latency, o.kind})
+	}
 	if r.log != nil {
-		fmt.Fprintln(r.log, now.Add(-latency).UnixMicro(), latency.Microseconds(), o.status,
+		fmt.Fprintln(r.log, req.due.UnixMicro(), latency.Microseconds(), o.status,
 			cmp.Or(string(o.kind), "-"), cmp.Or(o.code, "-"))
 	}
 }

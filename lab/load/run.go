@@ -25,6 +25,8 @@ type request struct {
 	due     time.Time // intended send time
 	nonce   uint64
 	counted bool // it is not part of the warm-up
+	index   int  // as Options.Vary counts; -1 in a closed loop
+	varied  []byte
 }
 
 // generator is one run.
@@ -54,7 +56,7 @@ func Run(ctx context.Context, opts Options) (*Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	g := &generator{opts: opts, ctx: ctx}
-	g.rec = recorder{log: opts.Log, keep: opts.Samples, sum: newResult()}
+	g.rec = recorder{log: opts.Log, each: opts.Each, keep: opts.Samples, sum: newResult()}
 	for i, name := range opts.Targets {
 		// Nearly equal shares of all connections, the larger ones first.
 		share := (opts.MaxConnections + len(opts.Targets) - 1 - i) / len(opts.Targets)
@@ -95,7 +97,7 @@ func newTarget(g *generator, name string, limit int) (target, error) {
 	case err != nil || u.Host == "" || u.User != nil:
 	case u.Scheme == "http":
 		return newPool(g, u, limit), nil
-	case u.Scheme == "grpc" && u.Port() != "" && u.RawQuery == "":
+	case u.Scheme == "grpc" && u.Port() != "" && u.RawQuery == "" && g.opts.Vary == nil:
 		return newCalls(g, u), nil
 	}
 	return nil, fmt.Errorf("load: target %q: want http://host[:port]/path or grpc://host:port[/service/method]", name)
@@ -123,7 +125,7 @@ func (g *generator) openLoop() {
 	warm := int(o.Rate * o.Warmup.Seconds())
 	total := warm + int(o.Rate*o.Duration.Seconds()+0.5)
 	rng := rand.New(rand.NewPCG(o.Seed, 0))
-	gap := float64(time.Second) / o.Rate
+	gap := float64(time.Second) / o.Rate * float64(o.FanOut)
 	start := time.Now().Add(5 * time.Millisecond)
 	var offset float64
 	for i := range total {
@@ -135,11 +137,17 @@ func (g *generator) openLoop() {
 		if g.ctx.Err() != nil {
 			return
 		}
-		g.begin(g.targets[i%len(g.targets)], request{due: due, nonce: rng.Uint64(), counted: i >= warm})
-		if o.Poisson {
+		r := request{due: due, nonce: rng.Uint64(), counted: i >= warm, index: i}
+		if o.Vary != nil {
+			r.varied = o.Vary(nil, i)
+		}
+		g.begin(g.targets[i%len(g.targets)], r)
+		switch {
+		case (i+1)%o.FanOut != 0: // the next one is due at once
+		case o.Poisson:
 			offset += gap * rng.ExpFloat64()
-		} else {
-			offset = gap * float64(i+1) // no sum of rounding errors
+		default:
+			offset = gap * float64((i+1)/o.FanOut) // no sum of rounding errors
 		}
 	}
 }
@@ -169,14 +177,14 @@ func (g *generator) next(t target) {
 	counted := !now.Before(g.from)
 	owed := counted && g.owed.Add(-1) >= 0
 	if (owed || now.Before(g.until)) && g.ctx.Err() == nil {
-		g.begin(t, request{due: now, nonce: rand.Uint64(), counted: counted})
+		g.begin(t, request{due: now, nonce: rand.Uint64(), counted: counted, index: -1})
 	}
 }
 
 // done records r, which ended at now.
 func (g *generator) done(t target, r request, now time.Time, end outcome) {
 	if r.counted {
-		g.rec.end(now, now.Sub(r.due), end)
+		g.rec.end(r, now, end)
 	}
 	if g.opts.Closed {
 		if end.kind == ErrConnect {
