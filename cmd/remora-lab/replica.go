@@ -26,6 +26,12 @@ POST /compute responds with 200 bytes of JSON after a service time, for which it
   gc          nothing is simulated: a cache full of pointers is dropped and refilled
               every --stall-mean, and the garbage collector does the rest
   fast        no delay at all, for benches
+  expiry      no freezes, but those of a store that breaks down when the cache expires
+  bimodal     a tenth of the requests, those of large batches, takes 10 ms longer
+
+With --store it is a replica of "remora-lab demo --workload feature": it keeps what it gets from
+the store for a minute, and responds with 503 if it gets nothing. Modes expiry and bimodal need
+a store.
 
 /echo returns the request's body, /stats the counts, /healthz 200. The response has the
 request's x-nonce header. SIGTERM or Ctrl-C prints the counts and ends it.
@@ -59,7 +65,9 @@ argument. It does not freeze unless --stall-mean is given.`,
 	f.Float64Var(&o.Sigma, "sigma", 0.5, "sigma of the lognormal service time")
 	f.DurationVar(&o.StallMean, "stall-mean", 2*time.Second, "mean gap between freezes, or between refills of the cache")
 	f.DurationVar(&o.StallLen, "stall-len", 50*time.Millisecond, "length of a freeze")
-	f.IntVar(&o.CacheEntries, "cache-entries", 150_000, "mode gc: size of the cache, in entries of 13 objects")
+	f.IntVar(&o.CacheEntries, "cache-entries", 150_000, "mode gc: size of the cache; with --store: bound of the local cache, up to some 2 million")
+	f.StringVar((*string)(&o.CacheKind), "cache-kind", string(replica.PointerCache), "entries of 13 objects each (pointers), or none (flat)")
+	f.StringVar(&o.Store, "store", "", "address of a store")
 	return cmd
 }
 

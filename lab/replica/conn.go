@@ -79,9 +79,16 @@ func (c *conn) respond() bool {
 	switch {
 	case u.Path == "/compute" && post:
 		s.inFlight.Add(1)
-		s.work()
+		status, err := s.compute(c.msg.Body)
 		s.served.Add(1) // before the client can count the response
-		alive := (s.opts.Mode == Fast || c.alive()) && c.reply(200, "application/json", s.body)
+		alive := s.opts.Mode == Fast || c.alive()
+		switch {
+		case !alive:
+		case err != nil:
+			alive = c.text(status, err.Error())
+		default:
+			alive = c.reply(status, "application/json", s.body)
+		}
 		if !alive {
 			s.aborted.Add(1)
 		}

@@ -1,7 +1,7 @@
 // Package replica emulates one replica of a feature service: requests nearly always take about a
 // millisecond. Now and then it freezes, in one of the ways of Mode. It speaks HTTP/1.1:
 //
-//	POST /compute   200 bytes of JSON, after the service time
+//	POST /compute   200 bytes of JSON, after the service time; with a store, 503 if that fails
 //	     /echo      the request's body back, at once
 //	GET  /healthz   200, at once
 //	GET  /stats     Stats as JSON, at once
@@ -54,7 +54,13 @@ type Options struct {
 	// Correlated, so that replicas with one seed agree, else the start of the replica.
 	Epoch time.Time
 
-	CacheEntries int // mode GC: entries of 13 objects each; default 150,000
+	CacheEntries int       // mode GC: of its cache; with a store: the most of the local cache; default 150,000
+	CacheKind    CacheKind // of both; default PointerCache
+
+	// Store is the host:port of a feature.Store. The body of a request to /compute must then be
+	// one of package feature. What the replica lacks in its cache it asks the store for, and
+	// responds with 503 if it gets nothing.
+	Store string
 }
 
 // Replica is a running server.
@@ -126,6 +132,7 @@ func (o Options) withDefaults(now time.Time) (Options, error) {
 	o.Mode = cmp.Or(o.Mode, Stall)
 	o.Protocol = cmp.Or(o.Protocol, HTTP)
 	o.Service = cmp.Or(o.Service, Lognormal)
+	o.CacheKind = cmp.Or(o.CacheKind, PointerCache)
 	o.CacheEntries = cmp.Or(o.CacheEntries, 150_000)
 	if o.Protocol == Dubbo {
 		o.Workers = cmp.Or(o.Workers, 200)
@@ -153,6 +160,10 @@ func (o Options) withDefaults(now time.Time) (Options, error) {
 		return o, errors.New("a replica's times and sizes must not be negative")
 	case len(o.Name) > 64 || strings.ContainsFunc(o.Name, func(c rune) bool { return c < '!' || c > '~' || c == '"' || c == '\\' }):
 		return o, fmt.Errorf("replica name %q: want at most 64 visible ASCII characters", o.Name)
+	case !slices.Contains(CacheKinds, o.CacheKind):
+		return o, fmt.Errorf("unknown kind of cache %q: want one of %v", o.CacheKind, CacheKinds)
+	case o.Store == "" && (o.Mode == Expiry || o.Mode == Unequal) || o.Store != "" && o.Protocol != HTTP:
+		return o, fmt.Errorf("mode %s, protocol %s: modes expiry and bimodal need a store, which protocol http has", o.Mode, o.Protocol)
 	case o.Mode == GC && o.StallMean == 0:
 		return o, errors.New("mode gc needs a mean gap between refills")
 	}
@@ -177,5 +188,8 @@ func (r *Replica) Close(ctx context.Context) error {
 		return errors.Join(err, ctx.Err())
 	}
 	r.wg.Wait()
+	if l := r.service.local; l != nil {
+		l.store.Close()
+	}
 	return err
 }

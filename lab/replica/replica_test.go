@@ -166,7 +166,7 @@ func TestCorrelatedFreezes(t *testing.T) {
 		var frozen []time.Duration // moments at which work of 1 ms takes longer
 		for at := 10 * time.Second; at < 200*time.Second; at += msec {
 			start := clock.now().Add(at)
-			if s.finish(start).Sub(start) > msec+time.Microsecond {
+			if s.finish(start, 0).Sub(start) > msec+time.Microsecond {
 				frozen = append(frozen, at)
 			}
 		}
@@ -198,7 +198,7 @@ func TestServiceTimes(t *testing.T) {
 		s := newService(o)
 		var ds []time.Duration
 		for range 4001 {
-			ds = append(ds, s.finish(o.Epoch).Sub(o.Epoch))
+			ds = append(ds, s.finish(o.Epoch, 0).Sub(o.Epoch))
 		}
 		return ds
 	}
@@ -250,7 +250,7 @@ func TestReset(t *testing.T) {
 	r := start(t, Options{Mode: Stall, Seed: 1, StallMean: mean, StallLen: long}, clock)
 	draw := func() (ds []time.Duration) {
 		for range 10 {
-			ds = append(ds, r.service.finish(clock.now()).Sub(clock.now()))
+			ds = append(ds, r.service.finish(clock.now(), 0).Sub(clock.now()))
 		}
 		return ds
 	}
@@ -309,12 +309,12 @@ func TestWorkers(t *testing.T) {
 	s := newService(o)
 	s.now = clock.now
 	for i, want := range []time.Duration{1, 1, 2, 2, 3} {
-		if got := s.finish(clock.now()).Sub(o.Epoch); got != want*time.Millisecond {
+		if got := s.finish(clock.now(), 0).Sub(o.Epoch); got != want*time.Millisecond {
 			t.Errorf("request %d ends after %v, want %d ms", i, got, want)
 		}
 	}
 	later := clock.now().Add(time.Second)
-	if got := s.finish(later).Sub(later); got != time.Millisecond {
+	if got := s.finish(later, 0).Sub(later); got != time.Millisecond {
 		t.Errorf("with all workers free a request takes %v", got)
 	}
 }
