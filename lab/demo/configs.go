@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"text/template"
+	"time"
 
 	"github.com/remora-proxy/remora/internal/freeport"
 )
@@ -28,18 +29,19 @@ type layout struct {
 	replicas      [replicaCount]string
 	links         [replicaCount]string // of the provider sidecars
 	providerAdmin [replicaCount]string
-	consumers     map[string]*consumer // by hedging mode of the sidecar
+	consumers     map[string]*consumer // by hedging mode of the sidecar, or by phase of a feature service
 }
 
 // consumer has a consumer sidecar's addresses. The load goes to listen.
 type consumer struct{ listen, admin string }
 
-func newLayout(dir string, grpc bool) (*layout, error) {
+// newLayout returns a layout with the consumers of the names, which are those of its map.
+func newLayout(dir string, grpc bool, consumers []string) (*layout, error) {
 	l := &layout{dir: dir, grpc: grpc, consumers: map[string]*consumer{}}
 	want := []*string{&l.etcd}
-	for _, hedge := range consumerModes {
+	for _, name := range consumers {
 		c := &consumer{}
-		l.consumers[hedge] = c
+		l.consumers[name] = c
 		want = append(want, &c.listen, &c.admin)
 	}
 	for i := range replicaCount {
@@ -63,7 +65,7 @@ func (l *layout) consumerFile(hedge string) string {
 	return filepath.Join(l.dir, "consumer-hedging-"+hedge+".yaml")
 }
 
-func (l *layout) writeConfigs() error {
+func (l *layout) writeProviders() error {
 	for i := range replicaCount {
 		err := render("provider.yaml", l.providerFile(i), fields{
 			ID: fmt.Sprintf("compute-%d", i+1), Admin: l.providerAdmin[i], Etcd: l.etcd,
@@ -72,6 +74,13 @@ func (l *layout) writeConfigs() error {
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func (l *layout) writeConfigs() error {
+	if err := l.writeProviders(); err != nil {
+		return err
 	}
 	for hedge, c := range l.consumers {
 		err := render("consumer.yaml", l.consumerFile(hedge), fields{
@@ -88,6 +97,10 @@ func (l *layout) writeConfigs() error {
 type fields struct {
 	File, ID, Admin, Etcd, Link, Replica, Listen, Hedge string
 	GRPC                                                bool
+
+	Phase, Delay    string
+	Minute          time.Duration
+	Affinity, Cache bool
 }
 
 func render(name, file string, data fields) error {

@@ -68,10 +68,12 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	switch {
 	case o.Seconds <= 0 || o.Rate <= 0:
 		return nil, errors.New("demo: seconds and rate must be positive")
+	case o.Mode == replica.Expiry || o.Mode == replica.Unequal:
+		return nil, fmt.Errorf("demo: mode %s is one of the feature service", o.Mode)
 	case !slices.Contains(replica.Modes, o.Mode):
 		return nil, fmt.Errorf("demo: unknown mode %q: want one of %v or %s", o.Mode, replica.Modes, Shadow)
 	}
-	l, err := newLayout(o.Dir, o.GRPC)
+	l, err := newLayout(o.Dir, o.GRPC, consumerModes)
 	if err != nil {
 		return nil, err
 	}
@@ -84,9 +86,7 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	}
 	etcd := &child.Group{Dir: o.Dir}
 	defer etcd.Stop()
-	health := child.Gets("http://" + l.etcd + "/health")
-	_, err = etcd.StartServer(ctx, health, nil, "etcd", o.Self, "etcd", "--listen", l.etcd)
-	if err != nil {
+	if err := startEtcd(ctx, etcd, o.Self, l.etcd); err != nil {
 		return nil, err
 	}
 	for _, kinds := range steps {
@@ -95,4 +95,10 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 		}
 	}
 	return r, nil
+}
+
+func startEtcd(ctx context.Context, procs *child.Group, self, addr string) error {
+	health := child.Gets("http://" + addr + "/health")
+	_, err := procs.StartServer(ctx, health, nil, "etcd", self, "etcd", "--listen", addr)
+	return err
 }

@@ -19,7 +19,7 @@ import (
 
 func testLayout(t *testing.T, grpc bool) *layout {
 	t.Helper()
-	l, err := newLayout(t.TempDir(), grpc)
+	l, err := newLayout(t.TempDir(), grpc, consumerModes)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -21,6 +22,7 @@ type mesh struct {
 	layout   *layout
 	procs    *child.Group
 	replicas []*child.Process
+	sidecars []*child.Process
 }
 
 // phase is a running phase, and what it has measured so far.
@@ -109,31 +111,44 @@ func (p *phase) measure(ctx context.Context, from, d time.Duration) error {
 	return nil
 }
 
-// start starts the replicas and the sidecars that the kinds need.
-func (m *mesh) start(ctx context.Context, kinds []phaseKind) error {
-	l, o := m.layout, m.opts
-	for i, addr := range l.replicas {
+// startReplicas starts the replicas, with more arguments.
+func (m *mesh) startReplicas(ctx context.Context, args ...string) error {
+	o := m.opts
+	for i, addr := range m.layout.replicas {
 		seed := o.Seed + uint64(i)
 		if o.Mode == replica.Correlated {
 			seed = o.Seed // shared, so that the freezes are shared
 		}
 		proc, err := m.procs.StartServer(ctx, child.Gets("http://"+addr+"/healthz"), nil,
-			fmt.Sprintf("replica-%d", i+1), o.Self, "replica",
-			"--listen", addr, "--name", fmt.Sprintf("compute-%d", i+1),
-			"--mode", string(o.Mode), "--seed", strconv.FormatUint(seed, 10))
+			fmt.Sprintf("replica-%d", i+1), o.Self, slices.Concat([]string{"replica",
+				"--listen", addr, "--name", fmt.Sprintf("compute-%d", i+1),
+				"--mode", string(o.Mode), "--seed", strconv.FormatUint(seed, 10)}, args)...)
 		if err != nil {
 			return err
 		}
 		m.replicas = append(m.replicas, proc)
 	}
-	if kinds[0].hedge == "" {
-		return nil
-	}
-	for i, admin := range l.providerAdmin {
+	return nil
+}
+
+func (m *mesh) startProviders(ctx context.Context) error {
+	for i, admin := range m.layout.providerAdmin {
 		name := fmt.Sprintf("provider-%d", i+1)
-		if err := m.sidecar(ctx, name, l.providerFile(i), admin); err != nil {
+		if err := m.sidecar(ctx, name, m.layout.providerFile(i), admin); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// start starts the replicas and the sidecars that the kinds need.
+func (m *mesh) start(ctx context.Context, kinds []phaseKind) error {
+	l := m.layout
+	if err := m.startReplicas(ctx); err != nil || kinds[0].hedge == "" {
+		return err
+	}
+	if err := m.startProviders(ctx); err != nil {
+		return err
 	}
 	for _, kind := range kinds {
 		err := m.sidecar(ctx, "consumer-hedging-"+kind.hedge, l.consumerFile(kind.hedge), l.consumers[kind.hedge].admin)
@@ -146,7 +161,10 @@ func (m *mesh) start(ctx context.Context, kinds []phaseKind) error {
 
 func (m *mesh) sidecar(ctx context.Context, name, file, admin string) error {
 	ready := child.Gets("http://" + admin + "/readyz")
-	_, err := m.procs.StartServer(ctx, ready, nil, name, m.opts.Remora, "run", "-c", file)
+	p, err := m.procs.StartServer(ctx, ready, nil, name, m.opts.Remora, "run", "-c", file)
+	if err == nil {
+		m.sidecars = append(m.sidecars, p)
+	}
 	return err
 }
 
