@@ -17,9 +17,9 @@ func storeCommand() *cobra.Command {
 		Short: "Run the store behind the replicas of a feature service",
 		Long: `Run the store behind the replicas of a feature service.
 
-GET /get?keys=N responds with N features. A worker responds after the latency, and is busy for
+GET /get?keys=N&wait=D responds with N features. A worker responds after the latency, and is busy for
 longer: --workers requests at once are fast, and --workers / --busy per second are the most. More
-wait. Replicas ask again after 20 ms, so a store that is asked for more breaks down.
+wait, for D at most. Replicas ask again after 20 ms, so a store that is asked for more breaks down.
 
 /stats has the counts; POST /reset?epoch=UNIXNANO sets them to 0, and says when some minute
 begins. SIGTERM or Ctrl-C prints the counts and ends it.`,

@@ -32,7 +32,7 @@ type FeatureOptions struct {
 	Phases    []string          // default FeaturePhases
 	FanOut    int               // calls of one user at once; default 10
 	Minute    time.Duration     // after which caches expire; default 10 s
-	CacheKind replica.CacheKind // default replica.PointerCache
+	CacheKind replica.CacheKind // default replica.PointerCache in mode GC, else replica.FlatCache
 }
 
 // deadline is how long a user waits for a call.
@@ -72,6 +72,9 @@ func RunFeature(ctx context.Context, o FeatureOptions) (*report.Feature, error) 
 	o.Timeout = cmp.Or(o.Timeout, 2*time.Second)
 	o.Minute = cmp.Or(o.Minute, 10*time.Second)
 	o.FanOut = cmp.Or(o.FanOut, 10)
+	if o.CacheKind == "" && o.Mode != replica.GC {
+		o.CacheKind = replica.FlatCache
+	}
 	o.CacheKind = cmp.Or(o.CacheKind, replica.PointerCache)
 	if len(o.Phases) == 0 {
 		o.Phases = FeaturePhases

@@ -2,23 +2,20 @@ package feature
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"net/url"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/remora-proxy/remora/lab/child"
 	"github.com/remora-proxy/remora/lab/precise"
+	"github.com/remora-proxy/remora/lab/wire"
 )
 
 // StoreOptions say how a store behaves. The zero value of a field means its default.
@@ -41,24 +38,30 @@ type StoreOptions struct {
 type StoreStats struct {
 	Requests int64 `json:"requests"`
 	Second0  int64 `json:"second0"` // of Requests, those in the first Window of a minute
-	Left     int64 `json:"left"`    // whose client left while they waited
+	Left     int64 `json:"left"`    // that waited for longer than their client would
 	Refused  int64 `json:"refused"` // at a full queue
 	Longest  int64 `json:"longest"` // most requests that waited at once
 }
 
-// Store is a running store of features. It serves GET /get?keys=N, and POST /reset?epoch=UNIXNANO,
-// the start of some minute. GET /stats has the counts. It breaks down while more is asked of it
-// than it can serve: its queue then outlasts the patience of its clients, which ask again.
+// Store is a running store of features. It speaks HTTP/1.1:
+//
+//	GET  /get?keys=N&wait=D   eight bytes for each key; waits for a worker for D at most
+//	POST /reset?epoch=N       sets the counts to 0; some minute begins at N Unix nanoseconds
+//	GET  /stats               StoreStats as JSON
+//	GET  /healthz             200
+//
+// It breaks down while more is asked of it than it can serve: its queue then outlasts the patience
+// of its clients, which ask again.
 type Store struct {
 	opts     StoreOptions
-	server   http.Server
 	listener net.Listener
-	served   chan struct{} // closed when the server has ended
-	workers  chan struct{} // has an element for each busy worker
-	epoch    atomic.Int64  // Unix nanoseconds
+	wg       sync.WaitGroup // listener and connections
+	workers  chan struct{}  // has an element for each busy worker
 	waiting  atomic.Int64
 
 	mu    sync.Mutex // guards the fields below
+	conns map[net.Conn]struct{}
+	epoch time.Time
 	stats StoreStats
 	rng   *rand.Rand
 }
@@ -79,19 +82,10 @@ func StartStore(o StoreOptions) (*Store, error) {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	s := &Store{
-		opts: o, listener: ln, served: make(chan struct{}), workers: make(chan struct{}, o.Workers),
-		rng: rand.New(rand.NewPCG(o.Seed, 0)),
+		opts: o, listener: ln, workers: make(chan struct{}, o.Workers),
+		conns: map[net.Conn]struct{}{}, rng: rand.New(rand.NewPCG(o.Seed, 0)),
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /get", s.get)
-	mux.HandleFunc("POST /reset", s.reset)
-	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) { json.NewEncoder(w).Encode(s.Stats()) })
-	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
-	s.server.Handler = mux
-	go func() {
-		defer close(s.served)
-		s.server.Serve(ln) // returns when Close closes the listener
-	}()
+	s.wg.Go(s.accept)
 	return s, nil
 }
 
@@ -107,39 +101,108 @@ func (s *Store) Stats() StoreStats {
 
 // Close ends all connections.
 func (s *Store) Close() error {
-	err := s.server.Close()
-	<-s.served
+	s.mu.Lock()
+	err := s.listener.Close()
+	for nc := range s.conns {
+		nc.Close()
+	}
+	s.conns = nil
+	s.mu.Unlock()
+	s.wg.Wait()
 	return err
 }
 
-func (s *Store) reset(w http.ResponseWriter, r *http.Request) {
-	epoch, err := strconv.ParseInt(r.URL.Query().Get("epoch"), 10, 64)
-	if err != nil {
-		http.Error(w, "epoch: want Unix nanoseconds", http.StatusBadRequest)
-		return
+func (s *Store) accept() {
+	for {
+		nc, err := s.listener.Accept()
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		if s.conns == nil {
+			nc.Close()
+		} else {
+			s.conns[nc] = struct{}{}
+			s.wg.Go(func() { s.serve(nc) })
+		}
+		s.mu.Unlock()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.epoch.Store(epoch)
-	s.stats = StoreStats{}
 }
 
-func (s *Store) get(w http.ResponseWriter, r *http.Request) {
-	keys, err := strconv.Atoi(r.URL.Query().Get("keys"))
+func (s *Store) serve(nc net.Conn) {
+	var msg wire.Message
+	msg.Reset()
+	var in, out []byte
+	for {
+		var err error
+		if in, err = wire.ReadMore(nc, in); err != nil {
+			break
+		}
+		used, err := msg.ParseRequest(in)
+		if err == wire.ErrIncomplete {
+			continue
+		}
+		if err != nil || used != len(in) {
+			break // malformed, or pipelined
+		}
+		status, body := s.respond(&msg)
+		out = msg.AppendResponse(out[:0], status, "", "application/octet-stream", body)
+		if _, err := nc.Write(out); err != nil {
+			break
+		}
+		in = in[:0]
+		msg.Reset()
+	}
+	nc.Close()
+	s.mu.Lock()
+	delete(s.conns, nc)
+	s.mu.Unlock()
+}
+
+func (s *Store) respond(msg *wire.Message) (status int, body []byte) {
+	u, err := url.ParseRequestURI(string(msg.Target))
+	if err != nil {
+		return 400, nil
+	}
+	switch u.Path {
+	case "/get":
+		return s.get(u.Query())
+	case "/reset":
+		ns, err := strconv.ParseInt(u.Query().Get("epoch"), 10, 64)
+		if err != nil {
+			return 400, []byte("epoch: want Unix nanoseconds\n")
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.epoch, s.stats = time.Unix(0, ns), StoreStats{}
+		return 204, nil
+	case "/stats":
+		b, _ := json.Marshal(s.Stats()) // plain numbers can't fail
+		return 200, b
+	case "/healthz":
+		return 200, nil
+	}
+	return 404, nil
+}
+
+func (s *Store) get(q url.Values) (status int, body []byte) {
+	keys, err := strconv.Atoi(q.Get("keys"))
 	if err != nil || keys < 1 || keys > MaxKeys {
-		http.Error(w, "keys: want a number", http.StatusBadRequest)
-		return
+		return 400, []byte("keys: want a number\n")
 	}
-	latency := s.arrive(time.Now())
-	switch err := s.work(r.Context(), latency); {
-	case errors.Is(err, errFull):
+	wait, err := time.ParseDuration(q.Get("wait"))
+	if err != nil {
+		return 400, []byte("wait: want a time\n")
+	}
+	switch err := s.work(s.arrive(time.Now()), wait); err {
+	case errFull:
 		s.count(&s.stats.Refused)
-		http.Error(w, "busy", http.StatusServiceUnavailable)
-	case err != nil:
+		return 503, nil
+	case errLate:
 		s.count(&s.stats.Left)
-	default:
-		w.Write(make([]byte, 8*keys))
+		return 504, nil
 	}
+	return 200, make([]byte, 8*keys)
 }
 
 // arrive counts a request that comes at now, and draws its latency.
@@ -147,7 +210,7 @@ func (s *Store) arrive(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats.Requests++
-	if InWindow(now.Sub(time.Unix(0, s.epoch.Load())), s.opts.Minute) {
+	if InWindow(now.Sub(s.epoch), s.opts.Minute) {
 		s.stats.Second0++
 	}
 	return time.Duration(float64(s.opts.Median) * math.Exp(s.opts.Sigma*s.rng.NormFloat64()))
@@ -159,14 +222,17 @@ func (s *Store) count(n *int64) {
 	s.mu.Unlock()
 }
 
-var errFull = errors.New("the queue is full")
+var (
+	errFull = errors.New("the queue is full")
+	errLate = errors.New("no worker in time")
+)
 
 // work waits for a worker, and for its response. The worker stays busy after that.
-func (s *Store) work(ctx context.Context, latency time.Duration) error {
+func (s *Store) work(latency, wait time.Duration) error {
 	select {
 	case s.workers <- struct{}{}:
 	default:
-		if err := s.wait(ctx); err != nil {
+		if err := s.wait(wait); err != nil {
 			return err
 		}
 	}
@@ -175,7 +241,7 @@ func (s *Store) work(ctx context.Context, latency time.Duration) error {
 	return nil
 }
 
-func (s *Store) wait(ctx context.Context) error {
+func (s *Store) wait(d time.Duration) error {
 	defer s.waiting.Add(-1)
 	n := s.waiting.Add(1)
 	if n > int64(s.opts.Queue) {
@@ -187,68 +253,7 @@ func (s *Store) wait(ctx context.Context) error {
 	select {
 	case s.workers <- struct{}{}:
 		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	case <-time.After(d):
+		return errLate
 	}
-}
-
-// Client asks a store. It gives up waiting and asks again, as clients of stores do.
-type Client struct {
-	Addr     string
-	Patience time.Duration // with one attempt
-	Attempts int
-	http     http.Client
-}
-
-// NewClient returns a client that waits 20 ms, and asks at most three times.
-func NewClient(addr string) *Client {
-	return &Client{Addr: addr, Patience: 20 * time.Millisecond, Attempts: 3,
-		http: http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}}
-}
-
-// Close closes idle connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
-
-// Get asks for some keys of a request.
-func (c *Client) Get(r *Request, keys int) (err error) {
-	target := fmt.Sprintf("http://%s/get?key=%s&keys=%d", c.Addr, url.QueryEscape(r.Key()), keys)
-	for range c.Attempts {
-		if err = c.try(target); err == nil {
-			return nil
-		}
-	}
-	return fmt.Errorf("the store: %w", err)
-}
-
-func (c *Client) try(target string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), c.Patience)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if _, err = io.Copy(io.Discard, resp.Body); err == nil && resp.StatusCode != http.StatusOK {
-		err = errors.New(resp.Status)
-	}
-	return err
-}
-
-// ResetStore resets the counts of the store at addr. Some minute begins at epoch.
-func ResetStore(ctx context.Context, addr string, epoch time.Time) error {
-	_, err := child.Call(ctx, http.MethodPost, fmt.Sprintf("http://%s/reset?epoch=%d", addr, epoch.UnixNano()))
-	return err
-}
-
-// AskStats returns the counts of the store at addr.
-func AskStats(ctx context.Context, addr string) (s StoreStats, err error) {
-	b, err := child.Call(ctx, http.MethodGet, "http://"+addr+"/stats")
-	if err == nil {
-		err = json.Unmarshal(b, &s)
-	}
-	return s, err
 }
