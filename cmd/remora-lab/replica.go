@@ -65,8 +65,9 @@ argument. It does not freeze unless --stall-mean is given.`,
 	f.Float64Var(&o.Sigma, "sigma", 0.5, "sigma of the lognormal service time")
 	f.DurationVar(&o.StallMean, "stall-mean", 2*time.Second, "mean gap between freezes, or between refills of the cache")
 	f.DurationVar(&o.StallLen, "stall-len", 50*time.Millisecond, "length of a freeze")
-	f.IntVar(&o.CacheEntries, "cache-entries", 150_000, "mode gc: size of the cache; with --store: bound of the local cache, up to some 2 million")
+	f.IntVar(&o.CacheEntries, "cache-entries", 150_000, "mode gc: size of its cache")
 	f.StringVar((*string)(&o.CacheKind), "cache-kind", string(replica.PointerCache), "entries of 13 objects each (pointers), or none (flat)")
+	f.IntVar(&o.LocalEntries, "local-entries", 2_000_000, "with --store: bound of the local cache")
 	f.StringVar(&o.Store, "store", "", "address of a store")
 	return cmd
 }

@@ -29,10 +29,14 @@ import (
 type FeatureOptions struct {
 	Options // Rate is of calls; GRPC is unused
 
-	Phases    []string          // default FeaturePhases
-	FanOut    int               // calls of one user at once; default 10
-	Minute    time.Duration     // after which caches expire; default 10 s
-	CacheKind replica.CacheKind // default replica.PointerCache in mode GC, else replica.FlatCache
+	Phases []string      // default FeaturePhases
+	FanOut int           // calls of one user at once; default 10
+	Minute time.Duration // after which caches expire; default 10 s
+
+	// LocalEntries bounds a replica's local cache. Default: 36% of the keys of a minute, so that about
+	// half of them are found there.
+	LocalEntries int
+	CacheKind    replica.CacheKind // default replica.PointerCache in mode GC, else replica.FlatCache
 }
 
 // deadline is how long a user waits for a call.
@@ -76,6 +80,7 @@ func RunFeature(ctx context.Context, o FeatureOptions) (*report.Feature, error) 
 		o.CacheKind = replica.FlatCache
 	}
 	o.CacheKind = cmp.Or(o.CacheKind, replica.PointerCache)
+	o.LocalEntries = cmp.Or(o.LocalEntries, feature.AllKeys()*36/100)
 	if len(o.Phases) == 0 {
 		o.Phases = FeaturePhases
 	}
@@ -153,7 +158,7 @@ func (m *featureMesh) prepare(ctx context.Context, chosen []tier, r *report.Feat
 	if err != nil {
 		return err
 	}
-	if err := m.startReplicas(ctx, "--store", m.store, "--cache-kind", string(o.CacheKind)); err != nil {
+	if err := m.startReplicas(ctx, "--store", m.store, "--cache-kind", string(o.CacheKind), "--local-entries", strconv.Itoa(o.LocalEntries)); err != nil {
 		return err
 	}
 	if err := m.startProviders(ctx); err != nil {

@@ -7,9 +7,9 @@ package feature
 import (
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,12 +17,11 @@ import (
 
 // What users ask for.
 const (
-	Grids = 20_000 // cells of the map
-	skew  = 1.01   // Zipf's exponent of their popularity
+	Grids = 250 // cells of the map
+	skew  = 0.7 // Zipf's exponent of their popularity
 
 	MinKeys = 10 // in the batch of a request
 	MaxKeys = 10_000
-	shape   = 1.2 // Pareto's exponent of their number
 )
 
 // Request is one call to the compute tier: for a feature of each item in one cell of the map.
@@ -46,26 +45,44 @@ func InWindow(at, minute time.Duration) bool {
 }
 
 // Keys draws requests. It is not safe for concurrent use.
-type Keys struct{ zipf *rand.Zipf }
+type Keys struct {
+	rng *rand.Rand
+	sum []float64 // of the popularity of the cells up to each
+}
 
 // NewKeys returns Keys whose draws depend on the seed only.
 func NewKeys(seed uint64) *Keys {
-	return &Keys{rand.NewZipf(rand.New(rand.NewPCG(seed, 0)), skew, 1, Grids-1)}
+	k := &Keys{rng: rand.New(rand.NewPCG(seed, 0))}
+	sum := 0.0
+	for i := range Grids { // rand.Zipf wants an exponent above 1
+		sum += math.Pow(float64(i+1), -skew)
+		k.sum = append(k.sum, sum)
+	}
+	return k
 }
 
 // Next draws a request of a minute.
 func (k *Keys) Next(minute int64) Request {
-	grid := int(k.zipf.Uint64())
-	return Request{"speed", grid, minute, batch(grid)}
+	grid, _ := slices.BinarySearch(k.sum, k.rng.Float64()*k.sum[Grids-1])
+	return Request{"speed", grid, minute, batches[grid]}
 }
 
-// batch returns the number of items in a cell. It does not go with the cell's popularity.
-func batch(grid int) int {
-	h := fnv.New64a()
-	h.Write(strconv.AppendInt(nil, int64(grid), 10))
-	// FNV barely mixes the last byte into the upper bits, which a draw from a generator does.
-	u := 1 - rand.New(rand.NewPCG(h.Sum64(), 0)).Float64() // in (0, 1]
-	return int(min(MinKeys*math.Pow(u, -1/shape), MaxKeys))
+// batches has the number of items in each cell: a tenth of the cells has ten times as many as half
+// of them (Pareto). It does not go with the cell's popularity.
+var batches = func() (all [Grids]int) {
+	const fixed = 2 // the largest cells are no popular ones
+	for i, rank := range rand.New(rand.NewPCG(fixed, 0)).Perm(Grids) {
+		all[i] = int(min(MinKeys*Grids/(float64(rank)+0.25), MaxKeys))
+	}
+	return all
+}()
+
+// AllKeys is the number of keys of a minute.
+func AllKeys() (n int) {
+	for _, keys := range batches {
+		n += keys
+	}
+	return n
 }
 
 // Key names what r asks for: the feature, the cell and the minute.

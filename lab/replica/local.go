@@ -8,27 +8,29 @@ import (
 
 // local is the cache of a replica with a store behind it. It expires whole at the start of each
 // minute: the first request of a minute drops it. Requests that miss a key at the same time all ask
-// the store.
+// the store. A full cache drops the oldest batches. A batch of more than an eighth of it is not kept.
 type local struct {
 	kind  CacheKind
-	limit int // of entries; further ones are not kept
+	limit int // of entries
 	store *feature.Client
 
 	mu            sync.RWMutex
 	minute        int64 // of the entries; -1 without one
 	table         table
-	lookups, hits int64 // keys
+	batches       []feature.Request // those with entries, the oldest first
+	lookups, hits int64             // keys
 }
 
 func newLocal(o Options) *local {
-	return &local{kind: o.CacheKind, limit: o.CacheEntries, store: feature.NewClient(o.Store), minute: -1, table: newTable(o.CacheKind)}
+	return &local{kind: o.CacheKind, limit: o.LocalEntries, store: feature.NewClient(o.Store), minute: -1, table: newTable(o.CacheKind)}
 }
 
 // reset drops the entries and the counts.
 func (l *local) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.minute, l.table, l.lookups, l.hits = -1, newTable(l.kind), 0, 0
+	l.drop(-1)
+	l.lookups, l.hits = 0, 0
 }
 
 // get looks for the keys of r, and asks the store for those that are missing.
@@ -42,9 +44,7 @@ func (l *local) get(r *feature.Request) error {
 	if err := l.store.Get(r, missing); err != nil {
 		return err
 	}
-	for i := 0; i < r.Keys; i += fillBatch {
-		l.fill(r, i, min(i+fillBatch, r.Keys))
-	}
+	l.keep(r)
 	return nil
 }
 
@@ -52,8 +52,13 @@ func (l *local) expire(minute int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if minute > l.minute {
-		l.minute, l.table = minute, newTable(l.kind)
+		l.drop(minute)
 	}
+}
+
+// drop drops all entries. The caller holds the lock.
+func (l *local) drop(minute int64) {
+	l.minute, l.table, l.batches = minute, newTable(l.kind), nil
 }
 
 func (l *local) missing(r *feature.Request) (n int) {
@@ -75,16 +80,26 @@ func (l *local) count(lookups, hits int) {
 	l.hits += int64(hits)
 }
 
-// fill adds the keys from..until of r, unless its minute is over by now.
-func (l *local) fill(r *feature.Request, from, until int) {
+// keep adds the keys of r, unless its minute is over by now.
+func (l *local) keep(r *feature.Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if r.Minute != l.minute || r.Keys > l.limit/8 || l.table.has(r.AppendKey(nil, 0)) {
+		return
+	}
 	var key []byte
-	for i := from; i < until && r.Minute == l.minute && l.table.len() < l.limit; i++ {
-		if key = r.AppendKey(key[:0], i); !l.table.has(key) {
-			l.table.add(key)
+	each := func(r *feature.Request, do func(key []byte)) {
+		for i := range r.Keys {
+			key = r.AppendKey(key[:0], i)
+			do(key)
 		}
 	}
+	for l.table.len()+r.Keys > l.limit {
+		each(&l.batches[0], l.table.remove)
+		l.batches = l.batches[1:]
+	}
+	each(r, l.table.add)
+	l.batches = append(l.batches, *r)
 }
 
 func (l *local) addStats(s *Stats) {

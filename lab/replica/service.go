@@ -103,8 +103,8 @@ func (s *service) reset(epoch time.Time) {
 
 // What the size of a batch costs beside the draw of a service time.
 const (
-	perKey    = time.Microsecond
-	heavyKeys = 68 // mode Unequal: a tenth of the requests has more
+	perKey    = 100 * time.Nanosecond
+	heavyKeys = 100 // mode Unequal: a tenth of the requests has more
 )
 
 // compute serves a request to /compute, and returns the status of its response. An error is its

@@ -6,6 +6,7 @@ import "hash/maphash"
 type table interface {
 	has(key []byte) bool
 	add(key []byte) // a key that is not there yet
+	remove(key []byte)
 	len() int
 }
 
@@ -47,6 +48,14 @@ func (t *pointerTable) add(key []byte) {
 	t.entries[e.key], t.last = e, e
 }
 
+// remove also cuts the chain, which would keep the entries before it in memory.
+func (t *pointerTable) remove(key []byte) {
+	if e := t.entries[string(key)]; e != nil {
+		e.next = nil
+		delete(t.entries, e.key)
+	}
+}
+
 // flatTable has no pointers in its entries: the garbage collector passes over them. Keys whose
 // hashes are equal share an entry, which is unlikely, and harmless here.
 type flatTable struct {
@@ -60,7 +69,8 @@ func (t *flatTable) has(key []byte) bool {
 	_, ok := t.entries[maphash.Bytes(t.seed, key)]
 	return ok
 }
-func (t *flatTable) len() int { return len(t.entries) }
+func (t *flatTable) len() int          { return len(t.entries) }
+func (t *flatTable) remove(key []byte) { delete(t.entries, maphash.Bytes(t.seed, key)) }
 
 func (t *flatTable) add(key []byte) {
 	t.entries[maphash.Bytes(t.seed, key)] = flatEntry{float64(len(key))}
