@@ -67,7 +67,7 @@ argument. It does not freeze unless --stall-mean is given.`,
 	f.DurationVar(&o.StallLen, "stall-len", 50*time.Millisecond, "length of a freeze")
 	f.IntVar(&o.CacheEntries, "cache-entries", 150_000, "mode gc: size of its cache")
 	f.StringVar((*string)(&o.CacheKind), "cache-kind", string(replica.PointerCache), "entries of 13 objects each (pointers), or none (flat)")
-	f.IntVar(&o.LocalEntries, "local-entries", 2_000_000, "with --store: bound of the local cache")
+	f.IntVar(&o.LocalBatches, "local-batches", 20_000, "with --store: bound of the local cache, in batches of some 100 keys")
 	f.StringVar(&o.Store, "store", "", "address of a store")
 	return cmd
 }

@@ -33,9 +33,9 @@ type FeatureOptions struct {
 	FanOut int           // calls of one user at once; default 10
 	Minute time.Duration // after which caches expire; default 10 s
 
-	// LocalEntries bounds a replica's local cache. Default: 36% of the keys of a minute, so that about
-	// half of them are found there.
-	LocalEntries int
+	// LocalBatches bounds a replica's local cache. Default 90, in which half of the calls find what
+	// they ask for.
+	LocalBatches int
 	CacheKind    replica.CacheKind // default replica.PointerCache in mode GC, else replica.FlatCache
 }
 
@@ -80,7 +80,7 @@ func RunFeature(ctx context.Context, o FeatureOptions) (*report.Feature, error) 
 		o.CacheKind = replica.FlatCache
 	}
 	o.CacheKind = cmp.Or(o.CacheKind, replica.PointerCache)
-	o.LocalEntries = cmp.Or(o.LocalEntries, feature.AllKeys()*36/100)
+	o.LocalBatches = cmp.Or(o.LocalBatches, 90)
 	if len(o.Phases) == 0 {
 		o.Phases = FeaturePhases
 	}
@@ -158,7 +158,7 @@ func (m *featureMesh) prepare(ctx context.Context, chosen []tier, r *report.Feat
 	if err != nil {
 		return err
 	}
-	if err := m.startReplicas(ctx, "--store", m.store, "--cache-kind", string(o.CacheKind), "--local-entries", strconv.Itoa(o.LocalEntries)); err != nil {
+	if err := m.startReplicas(ctx, "--store", m.store, "--cache-kind", string(o.CacheKind), "--local-batches", strconv.Itoa(o.LocalBatches)); err != nil {
 		return err
 	}
 	if err := m.startProviders(ctx); err != nil {

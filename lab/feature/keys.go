@@ -77,14 +77,6 @@ var batches = func() (all [Grids]int) {
 	return all
 }()
 
-// AllKeys is the number of keys of a minute.
-func AllKeys() (n int) {
-	for _, keys := range batches {
-		n += keys
-	}
-	return n
-}
-
 // Key names what r asks for: the feature, the cell and the minute.
 func (r *Request) Key() string { return fmt.Sprintf("%s/g%d/m%d", r.Feature, r.Grid, r.Minute) }
 

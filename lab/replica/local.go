@@ -8,21 +8,21 @@ import (
 
 // local is the cache of a replica with a store behind it. It expires whole at the start of each
 // minute: the first request of a minute drops it. Requests that miss a key at the same time all ask
-// the store. A full cache drops the oldest batches. A batch of more than an eighth of it is not kept.
+// the store. A full cache drops the oldest batches.
 type local struct {
 	kind  CacheKind
-	limit int // of entries
+	limit int // of batches
 	store *feature.Client
 
 	mu            sync.RWMutex
 	minute        int64 // of the entries; -1 without one
 	table         table
 	batches       []feature.Request // those with entries, the oldest first
-	lookups, hits int64             // keys
+	lookups, hits int64             // batches
 }
 
 func newLocal(o Options) *local {
-	return &local{kind: o.CacheKind, limit: o.LocalEntries, store: feature.NewClient(o.Store), minute: -1, table: newTable(o.CacheKind)}
+	return &local{kind: o.CacheKind, limit: o.LocalBatches, store: feature.NewClient(o.Store), minute: -1, table: newTable(o.CacheKind)}
 }
 
 // reset drops the entries and the counts.
@@ -37,7 +37,7 @@ func (l *local) reset() {
 func (l *local) get(r *feature.Request) error {
 	l.expire(r.Minute)
 	missing := l.missing(r)
-	l.count(r.Keys, r.Keys-missing)
+	l.count(missing == 0)
 	if missing == 0 {
 		return nil
 	}
@@ -73,18 +73,20 @@ func (l *local) missing(r *feature.Request) (n int) {
 	return n
 }
 
-func (l *local) count(lookups, hits int) {
+func (l *local) count(hit bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lookups += int64(lookups)
-	l.hits += int64(hits)
+	l.lookups++
+	if hit {
+		l.hits++
+	}
 }
 
 // keep adds the keys of r, unless its minute is over by now.
 func (l *local) keep(r *feature.Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r.Minute != l.minute || r.Keys > l.limit/8 || l.table.has(r.AppendKey(nil, 0)) {
+	if r.Minute != l.minute || l.table.has(r.AppendKey(nil, 0)) {
 		return
 	}
 	var key []byte
@@ -94,7 +96,7 @@ func (l *local) keep(r *feature.Request) {
 			do(key)
 		}
 	}
-	for l.table.len()+r.Keys > l.limit {
+	if len(l.batches) == l.limit {
 		each(&l.batches[0], l.table.remove)
 		l.batches = l.batches[1:]
 	}

@@ -61,7 +61,7 @@ type Options struct {
 	// one of package feature. What the replica lacks in its cache it asks the store for, and
 	// responds with 503 if it gets nothing.
 	Store        string
-	LocalEntries int // the most of the local cache; default 2 million
+	LocalBatches int // the most of the local cache; default 20,000, of some 2 million keys
 }
 
 // Replica is a running server.
@@ -135,7 +135,7 @@ func (o Options) withDefaults(now time.Time) (Options, error) {
 	o.Service = cmp.Or(o.Service, Lognormal)
 	o.CacheKind = cmp.Or(o.CacheKind, PointerCache)
 	o.CacheEntries = cmp.Or(o.CacheEntries, 150_000)
-	o.LocalEntries = cmp.Or(o.LocalEntries, 2_000_000)
+	o.LocalBatches = cmp.Or(o.LocalBatches, 20_000)
 	if o.Protocol == Dubbo {
 		o.Workers = cmp.Or(o.Workers, 200)
 	}
@@ -158,7 +158,7 @@ func (o Options) withDefaults(now time.Time) (Options, error) {
 		return o, fmt.Errorf("unknown protocol %q: want one of %v", o.Protocol, Protocols)
 	case !slices.Contains(Services, o.Service):
 		return o, fmt.Errorf("unknown service %q: want one of %v", o.Service, Services)
-	case o.Median < 0 || o.Sigma < 0 || o.StallMean < 0 || o.StallLen < 0 || o.CacheEntries < 0 || o.LocalEntries < 0 || o.Workers < 0:
+	case o.Median < 0 || o.Sigma < 0 || o.StallMean < 0 || o.StallLen < 0 || o.CacheEntries < 0 || o.LocalBatches < 0 || o.Workers < 0:
 		return o, errors.New("a replica's times and sizes must not be negative")
 	case len(o.Name) > 64 || strings.ContainsFunc(o.Name, func(c rune) bool { return c < '!' || c > '~' || c == '"' || c == '\\' }):
 		return o, fmt.Errorf("replica name %q: want at most 64 visible ASCII characters", o.Name)

@@ -25,7 +25,7 @@ type Stats struct {
 	Refused  int64 `json:"refused,omitempty"` // Dubbo: calls without a free worker
 	Stalls   int64 `json:"stalls"`            // freezes begun, or caches refilled
 
-	// Of the local cache, if there is a store: keys looked up and found, and entries now.
+	// Of the local cache, if there is a store: batches looked up, those found whole, and keys now.
 	Lookups int64 `json:"lookups,omitempty"`
 	Hits    int64 `json:"hits,omitempty"`
 	Entries int   `json:"entries,omitempty"`

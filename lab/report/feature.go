@@ -36,7 +36,7 @@ type FeaturePhase struct {
 	ExtraLoad    float64          `json:"extra_load"`          // (requests served by replicas - Requests) / Requests
 	StoreSecond0 float64          `json:"store_second0_per_s"` // requests to the store in the first sixth of a minute
 	StoreLater   float64          `json:"store_per_s"`         // and outside it
-	HitRate      float64          `json:"hit_rate"`            // of the replicas' local caches, by keys
+	HitRate      float64          `json:"hit_rate"`            // of the replicas' local caches: batches found whole
 	Hedges       int64            `json:"hedges"`
 	HedgesWon    int64            `json:"hedges_won"`
 	Gates        map[string]int64 `json:"gates,omitempty"` // hedges not sent, by the closed gate
