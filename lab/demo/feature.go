@@ -260,10 +260,11 @@ func (t tier) describe() string {
 // load sends calls for d. The first minute begins now, or at the epoch of calls.
 func (m *featureMesh) load(ctx context.Context, t tier, first int64, d time.Duration, calls *tally) (*load.Result, error) {
 	epoch, what := time.Now(), "warm-up"
-	o := load.Options{Rate: m.opts.Rate, FanOut: m.opts.FanOut, Seed: m.opts.Seed, Duration: d, Timeout: m.opts.Timeout}
+	o := load.Options{Method: http.MethodGet, Rate: m.opts.Rate, FanOut: m.opts.FanOut, Seed: m.opts.Seed, Duration: d, Timeout: m.opts.Timeout}
 	if calls != nil {
 		epoch, what, o.Each = calls.epoch, "measuring", calls.add
 	}
+	o.NoNonce = t.cache // a response of others has the nonce of theirs
 	keys := feature.NewKeys(m.opts.Seed)
 	o.Vary = func(dst []byte, _ int) []byte {
 		r := keys.Next(first + int64(time.Since(epoch)/m.opts.Minute))

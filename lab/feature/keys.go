@@ -5,7 +5,6 @@
 package feature
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -26,14 +25,10 @@ const (
 
 // Request is one call to the compute tier: for a feature of each item in one cell of the map.
 type Request struct {
-	Feature string `json:"feature"`
-	Grid    int    `json:"grid"`
-	Minute  int64  `json:"minute"`
-	Keys    int    `json:"keys"` // the batch
+	Feature string
+	Grid    int
+	Minute  int64
 }
-
-// bodySize is the length of nearly every request's body, in bytes.
-const bodySize = 300
 
 // Window is the part of a minute, at its start, in which caches are filled anew: 10 of 60 s.
 func Window(minute time.Duration) time.Duration { return minute / 6 }
@@ -64,7 +59,7 @@ func NewKeys(seed uint64) *Keys {
 // Next draws a request of a minute.
 func (k *Keys) Next(minute int64) Request {
 	grid, _ := slices.BinarySearch(k.sum, k.rng.Float64()*k.sum[Grids-1])
-	return Request{"speed", grid, minute, batches[grid]}
+	return Request{"speed", grid, minute}
 }
 
 // batches has the number of items in each cell: a tenth of the cells has ten times as many as half
@@ -88,24 +83,26 @@ func (r *Request) AppendKey(dst []byte, i int) []byte {
 	return strconv.AppendInt(append(dst, "/m"...), r.Minute, 10)
 }
 
-// AppendHTTP appends the field lines and the body of an HTTP/1.1 request. x-key is for balancing by
-// key, x-remora-class for hedging, since the cost goes with the batch and not with the body's size.
+// Keys is the number of items, and so of keys: the size of the batch.
+func (r *Request) Keys() int { return batches[r.Grid] }
+
+// AppendHTTP appends the field lines of a GET, and the end of its head. By x-key requests are
+// balanced, collapsed and cached. x-remora-class is for hedging, since a large batch takes longer.
 func (r *Request) AppendHTTP(dst []byte) []byte {
-	body, _ := json.Marshal(r) // plain numbers and strings can't fail
-	if pad := bodySize - len(body) - len(`,"pad":""`); pad > 0 {
-		body = fmt.Appendf(body[:len(body)-1], `,"pad":"%s"}`, strings.Repeat("x", pad))
-	}
-	return fmt.Appendf(dst, "x-key: %s\r\nx-remora-class: keys-%d\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s",
-		r.Key(), len(strconv.Itoa(r.Keys)), len(body), body)
+	return fmt.Appendf(dst, "x-key: %s\r\nx-remora-class: keys-%d\r\n\r\n", r.Key(), len(strconv.Itoa(r.Keys())))
 }
 
-// ParseRequest parses the body that AppendHTTP writes.
-func ParseRequest(body []byte) (r Request, err error) {
-	if err = json.Unmarshal(body, &r); err != nil {
-		return r, fmt.Errorf("feature: request: %w", err)
+// ParseKey parses a Key.
+func ParseKey(key string) (r Request, err error) {
+	parts := strings.Split(key, "/")
+	if len(parts) == 3 && strings.HasPrefix(parts[1], "g") && strings.HasPrefix(parts[2], "m") {
+		var badGrid, badMinute error
+		r.Feature = parts[0]
+		r.Grid, badGrid = strconv.Atoi(parts[1][1:])
+		r.Minute, badMinute = strconv.ParseInt(parts[2][1:], 10, 64)
+		if badGrid == nil && badMinute == nil && r.Grid >= 0 && r.Grid < Grids {
+			return r, nil
+		}
 	}
-	if r.Keys < 1 || r.Keys > MaxKeys {
-		return r, fmt.Errorf("feature: a request for %d keys: want 1 to %d", r.Keys, MaxKeys)
-	}
-	return r, nil
+	return r, fmt.Errorf("feature: key %q: want FEATURE/gGRID/mMINUTE, with a grid below %d", key, Grids)
 }

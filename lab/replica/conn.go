@@ -77,9 +77,9 @@ func (c *conn) respond() bool {
 	}
 	post := string(c.msg.Method) == http.MethodPost
 	switch {
-	case u.Path == "/compute" && post:
+	case u.Path == "/compute" && (post || s.local != nil):
 		s.inFlight.Add(1)
-		status, err := s.compute(c.msg.Body)
+		status, err := s.compute(c.msg.Key)
 		s.served.Add(1) // before the client can count the response
 		alive := s.opts.Mode == Fast || c.alive()
 		switch {

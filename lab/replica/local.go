@@ -65,7 +65,7 @@ func (l *local) missing(r *feature.Request) (n int) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	var key []byte
-	for i := range r.Keys {
+	for i := range r.Keys() {
 		if key = r.AppendKey(key[:0], i); !l.table.has(key) {
 			n++
 		}
@@ -91,7 +91,7 @@ func (l *local) keep(r *feature.Request) {
 	}
 	var key []byte
 	each := func(r *feature.Request, do func(key []byte)) {
-		for i := range r.Keys {
+		for i := range r.Keys() {
 			key = r.AppendKey(key[:0], i)
 			do(key)
 		}

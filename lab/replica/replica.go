@@ -57,8 +57,8 @@ type Options struct {
 	CacheEntries int       // mode GC: entries of its cache; default 150,000
 	CacheKind    CacheKind // of this and of the local cache; default PointerCache
 
-	// Store is the host:port of a feature.Store. The body of a request to /compute must then be
-	// one of package feature. What the replica lacks in its cache it asks the store for, and
+	// Store is the host:port of a feature.Store. A request to /compute, with any method, must then
+	// have an x-key of package feature. What the replica lacks in its cache it asks the store for, and
 	// responds with 503 if it gets nothing.
 	Store        string
 	LocalBatches int // the most of the local cache; default 20,000, of some 2 million keys

@@ -109,12 +109,12 @@ const (
 
 // compute serves a request to /compute, and returns the status of its response. An error is its
 // body if that is not 200.
-func (s *service) compute(body []byte) (int, error) {
+func (s *service) compute(key []byte) (int, error) {
 	if s.local == nil {
 		s.work()
 		return 200, nil
 	}
-	r, err := feature.ParseRequest(body)
+	r, err := feature.ParseKey(string(key))
 	if err != nil {
 		return 400, err
 	}
@@ -125,8 +125,8 @@ func (s *service) compute(body []byte) (int, error) {
 	if err := s.local.get(&r); err != nil {
 		return 503, err
 	}
-	extra := perKey * time.Duration(r.Keys)
-	if s.opts.Mode == Unequal && r.Keys > heavyKeys {
+	extra := perKey * time.Duration(r.Keys())
+	if s.opts.Mode == Unequal && r.Keys() > heavyKeys {
 		extra += 10 * s.opts.Median
 	}
 	s.sleepUntil(s.finish(s.now(), extra))

@@ -28,6 +28,7 @@ type Message struct {
 	Status         int    // of a response
 	Nonce          []byte // value of x-nonce
 	Refusal        []byte // value of x-remora-error
+	Key            []byte // value of x-key
 	Close          bool   // the connection ends after this message
 	Continue       bool   // the sender waits for 100 Continue before the body
 	Body           []byte // valid until the input or the Message changes
@@ -47,7 +48,7 @@ type Message struct {
 func (m *Message) Reset() {
 	*m = Message{
 		Method: m.Method[:0], Target: m.Target[:0], Nonce: m.Nonce[:0],
-		Refusal: m.Refusal[:0], decoded: m.decoded[:0], length: -1,
+		Refusal: m.Refusal[:0], Key: m.Key[:0], decoded: m.decoded[:0], length: -1,
 	}
 }
 
@@ -185,6 +186,8 @@ func (m *Message) field(line []byte) error {
 		m.host = true
 	case is(name, "x-nonce"):
 		m.Nonce = append(m.Nonce[:0], value...)
+	case is(name, "x-key"):
+		m.Key = append(m.Key[:0], value...)
 	case is(name, "x-remora-error"):
 		m.Refusal = append(m.Refusal[:0], value...)
 	}
