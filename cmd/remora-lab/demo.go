@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/remora-proxy/remora/lab/demo"
+	"github.com/remora-proxy/remora/lab/feature"
 	"github.com/remora-proxy/remora/lab/replica"
 )
 
@@ -68,7 +69,7 @@ and to deploy. All processes are stopped at the end, on Ctrl-C and on failure.`,
 	f.StringSliceVar(&o.Phases, "phases", demo.FeaturePhases, "workload feature: phases to run, in their order")
 	f.IntVar(&o.FanOut, "fan-out", 10, "workload feature: calls of one user at once")
 	f.DurationVar(&o.Minute, "minute", 10*time.Second, "workload feature: length of a minute")
-	f.IntVar(&o.LocalBatches, "local-batches", 90, "workload feature: bound of a replica's local cache, in batches; there are 250 a minute")
+	f.IntVar(&o.LocalBatches, "local-batches", 0, fmt.Sprintf("workload feature: bound of a replica's local cache, in batches, of which a minute has %d (default 72)", feature.Grids))
 	f.StringVar((*string)(&o.CacheKind), "cache-kind", "", fmt.Sprintf("workload feature: of the replicas' caches, one of %v (default %s in mode gc, else %s)", replica.CacheKinds, replica.PointerCache, replica.FlatCache))
 	f.Float64Var(&o.Rate, "rate", 1000, "requests per second")
 	f.StringVar((*string)(&o.Mode), "mode", string(replica.Stall), "what disturbs the replicas: stall, gc, correlated, or with workload feature expiry or bimodal (see remora-lab replica --help); shadow: stall, with a forecast")

@@ -33,7 +33,7 @@ type FeatureOptions struct {
 	FanOut int           // calls of one user at once; default 10
 	Minute time.Duration // after which caches expire; default 10 s
 
-	// LocalBatches bounds a replica's local cache. Default 90, in which half of the calls find what
+	// LocalBatches bounds a replica's local cache. Default 72, in which half of the calls find what
 	// they ask for.
 	LocalBatches int
 	CacheKind    replica.CacheKind // default replica.PointerCache in mode GC, else replica.FlatCache
@@ -80,7 +80,7 @@ func RunFeature(ctx context.Context, o FeatureOptions) (*report.Feature, error) 
 		o.CacheKind = replica.FlatCache
 	}
 	o.CacheKind = cmp.Or(o.CacheKind, replica.PointerCache)
-	o.LocalBatches = cmp.Or(o.LocalBatches, 90)
+	o.LocalBatches = cmp.Or(o.LocalBatches, 72)
 	if len(o.Phases) == 0 {
 		o.Phases = FeaturePhases
 	}

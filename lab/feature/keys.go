@@ -16,7 +16,7 @@ import (
 
 // What users ask for.
 const (
-	Grids = 250 // cells of the map
+	Grids = 200 // cells of the map
 	skew  = 0.7 // Zipf's exponent of their popularity
 
 	MinKeys = 10 // in the batch of a request
@@ -67,7 +67,7 @@ func (k *Keys) Next(minute int64) Request {
 var batches = func() (all [Grids]int) {
 	const fixed = 2 // the largest cells are no popular ones
 	for i, rank := range rand.New(rand.NewPCG(fixed, 0)).Perm(Grids) {
-		all[i] = int(min(MinKeys*Grids/(float64(rank)+0.25), MaxKeys))
+		all[i] = int(min(MinKeys*Grids/(float64(rank)+0.2), MaxKeys))
 	}
 	return all
 }()

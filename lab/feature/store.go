@@ -57,6 +57,7 @@ type Store struct {
 	listener net.Listener
 	wg       sync.WaitGroup // listener and connections
 	workers  chan struct{}  // has an element for each busy worker
+	closed   chan struct{}  // closed by Close
 	waiting  atomic.Int64
 
 	mu    sync.Mutex // guards the fields below
@@ -82,7 +83,7 @@ func StartStore(o StoreOptions) (*Store, error) {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	s := &Store{
-		opts: o, listener: ln, workers: make(chan struct{}, o.Workers),
+		opts: o, listener: ln, workers: make(chan struct{}, o.Workers), closed: make(chan struct{}),
 		conns: map[net.Conn]struct{}{}, rng: rand.New(rand.NewPCG(o.Seed, 0)),
 	}
 	s.wg.Go(s.accept)
@@ -99,8 +100,9 @@ func (s *Store) Stats() StoreStats {
 	return s.stats
 }
 
-// Close ends all connections.
+// Close ends all connections. It must be called once.
 func (s *Store) Close() error {
+	close(s.closed)
 	s.mu.Lock()
 	err := s.listener.Close()
 	for nc := range s.conns {
@@ -254,6 +256,8 @@ func (s *Store) wait(d time.Duration) error {
 	case s.workers <- struct{}{}:
 		return nil
 	case <-time.After(d):
+		return errLate
+	case <-s.closed:
 		return errLate
 	}
 }
