@@ -3,6 +3,7 @@ package demo
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/lab"
+	"github.com/remora-proxy/remora/lab/feature"
 	"github.com/remora-proxy/remora/lab/replica"
 	"github.com/remora-proxy/remora/proxy/config"
 )
@@ -35,7 +37,11 @@ func TestMain(m *testing.M) {
 	case "etcd":
 		err = runEtcd(ctx, os.Args[3])
 	case "replica":
-		err = runReplica(ctx, os.Args[2:])
+		err = runReplica(ctx, flagsOf(os.Args[2:]))
+	case "store":
+		err = runStore(ctx, flagsOf(os.Args[2:]))
+	case "check":
+		err = checkSidecar(os.Args[3])
 	case "run":
 		err = runSidecar(ctx, os.Args[3])
 	default:
@@ -56,17 +62,44 @@ func runEtcd(ctx context.Context, addr string) error {
 	return e.Close()
 }
 
-func runReplica(ctx context.Context, args []string) error {
+func flagsOf(args []string) map[string]string {
 	flags := map[string]string{}
 	for i := 0; i+1 < len(args); i += 2 {
 		flags[args[i]] = args[i+1]
 	}
+	return flags
+}
+
+func runStore(ctx context.Context, flags map[string]string) error {
+	minute, err := time.ParseDuration(flags["--minute"])
+	if err != nil {
+		return err
+	}
+	s, err := feature.StartStore(feature.StoreOptions{Listen: flags["--listen"], Minute: minute})
+	if err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return s.Close()
+}
+
+// checkSidecar refuses policies that the stand-in does not have.
+func checkSidecar(file string) error {
+	b, err := os.ReadFile(file)
+	if err == nil && bytes.Contains(b, []byte("consistent_hash")) {
+		err = errors.New("no such policy")
+	}
+	return err
+}
+
+func runReplica(ctx context.Context, flags map[string]string) error {
 	seed, err := strconv.ParseUint(flags["--seed"], 10, 64)
 	if err != nil {
 		return err
 	}
 	r, err := replica.Start(replica.Options{Listen: flags["--listen"], Name: flags["--name"], Mode: replica.Mode(flags["--mode"]),
-		Seed: seed, Sigma: .5, StallMean: time.Minute, StallLen: 20 * time.Millisecond})
+		Seed: seed, Sigma: .5, StallMean: time.Minute, StallLen: 20 * time.Millisecond,
+		Store: flags["--store"], CacheKind: replica.CacheKind(flags["--cache-kind"])})
 	if err != nil {
 		return err
 	}
@@ -148,6 +181,7 @@ func (s *standIn) send(r *http.Request, body []byte, n int64) (*http.Response, e
 		return nil, err
 	}
 	req.Header.Set("x-nonce", r.Header.Get("x-nonce"))
+	req.Header.Set("x-key", r.Header.Get("x-key"))
 	return http.DefaultClient.Do(req)
 }
 
