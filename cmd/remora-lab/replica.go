@@ -24,7 +24,7 @@ POST /compute responds with 200 bytes of JSON after a service time, for which it
   stall       all requests freeze for --stall-len, at random moments of each replica
   correlated  the same, at moments that all replicas with the same --seed share
   gc          nothing is simulated: a cache full of pointers is dropped and refilled
-              every --stall-mean, and the garbage collector does the rest
+              every --stall-mean on average, and the garbage collector does the rest
   fast        no delay at all, for benches
   expiry      no freezes, but those of a store that breaks down when the cache expires
   bimodal     a tenth of the requests, those of large batches, takes 10 ms longer

@@ -42,6 +42,9 @@ type FeatureOptions struct {
 // deadline is how long a user waits for a call.
 const deadline = 100 * time.Millisecond
 
+// gcMean is the mean gap between refills of a replica's cache in mode GC.
+const gcMean = "10s"
+
 // tier is one way to reach the compute tier.
 type tier struct {
 	name            string
@@ -158,7 +161,11 @@ func (m *featureMesh) prepare(ctx context.Context, chosen []tier, r *report.Feat
 	if err != nil {
 		return err
 	}
-	if err := m.startReplicas(ctx, "--store", m.store, "--cache-kind", string(o.CacheKind), "--local-batches", strconv.Itoa(o.LocalBatches)); err != nil {
+	args := []string{"--store", m.store, "--cache-kind", string(o.CacheKind), "--local-batches", strconv.Itoa(o.LocalBatches)}
+	if o.Mode == replica.GC {
+		args = append(args, "--stall-mean", gcMean) // three replicas that refill more often take all of two CPUs
+	}
+	if err := m.startReplicas(ctx, args...); err != nil {
 		return err
 	}
 	if err := m.startProviders(ctx); err != nil {

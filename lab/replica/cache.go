@@ -9,13 +9,14 @@ import (
 )
 
 // cache has many small objects that point at each other, like the local cache of the feature
-// service that this lab imitates. It is dropped and filled again at intervals. The garbage
+// service that this lab imitates. It is dropped and filled again at random moments. The garbage
 // collector, and allocations that must assist it, then slow requests down: nothing is simulated.
 // With FlatCache the collector has nothing to follow.
 type cache struct {
 	kind    CacheKind
 	entries int
-	every   time.Duration
+	every   time.Duration // on average
+	rng     *rand.Rand    // of run
 	refills atomic.Int64
 
 	mu    sync.RWMutex
@@ -25,15 +26,13 @@ type cache struct {
 const keysPerCall = 32
 
 func (c *cache) run(stop <-chan struct{}) {
-	tick := time.NewTicker(c.every)
-	defer tick.Stop()
 	for {
 		c.fill()
 		c.refills.Add(1)
 		select {
 		case <-stop:
 			return
-		case <-tick.C:
+		case <-time.After(time.Duration(c.rng.ExpFloat64() * float64(c.every))):
 		}
 	}
 }

@@ -60,7 +60,7 @@ const bodySize = 200
 func newService(opts Options) *service {
 	s := &service{opts: opts, fields: "x-replica: " + opts.Name + "\r\n", now: time.Now, sleepUntil: precise.SleepUntil}
 	if opts.Mode == GC {
-		s.cache = &cache{kind: opts.CacheKind, entries: opts.CacheEntries, every: opts.StallMean}
+		s.cache = &cache{kind: opts.CacheKind, entries: opts.CacheEntries, every: opts.StallMean, rng: rand.New(rand.NewPCG(opts.Seed, 0))}
 	}
 	if opts.Store != "" {
 		s.local = newLocal(opts)
