@@ -29,7 +29,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(demoCommand(), etcdCommand(), replicaCommand(), storeCommand(), consumerCommand(), togetherCommand(),
-		loadCommand(), stealCommand(), benchCommand(), plotsCommand(), certsCommand())
+	root.AddCommand(demoCommand(), etcdCommand(), replicaCommand(), storeCommand(), callersCommand(),
+		consumerCommand(), togetherCommand(), loadCommand(), stealCommand(), benchCommand(), plotsCommand(), certsCommand())
 	return root
 }

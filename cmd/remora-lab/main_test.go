@@ -95,7 +95,7 @@ func TestBadArguments(t *testing.T) {
 		{"load"}, {"load", "--header", "nothing", "http://x/"}, {"load", "--body", "/no/such", "http://x/"},
 		{"load", "ftp://x/"}, {"replica", "--mode", "slow"}, {"replica", "--protocol", "smtp"}, {"consumer", "--agent", "nowhere"},
 		{"load", "--stages", "1", "--sidecar", "x", "http://x/"}, {"load", "--stages", "0", "http://x/"}, {"demo", "--mode", "slow"}, {"demo", "extra"},
-		{"demo", "--seconds", "0"}, {"etcd", "extra"}, {"store", "extra"}, {"store", "--workers", "-1"}, {"replica", "--mode", "expiry"}, {"replica", "--cache-kind", "round"}, {"fish"}, {"steal", "--period", "0s"}, {"bench", "extra"}, {"bench", "memory", "extra"}, {"bench", "tail", "--rate", "0"}, {"bench", "dubbo", "--rows", "direct"}, {"plots", "/no/such", "/no/such", "/tmp"}, {"bench", "--rows", "squid-1"},
+		{"demo", "--seconds", "0"}, {"etcd", "extra"}, {"store", "extra"}, {"callers"}, {"callers", "direct"}, {"callers", "direct=http://127.0.0.1:1/", "--seconds", "7"}, {"callers", "direct=http://127.0.0.1:1/"}, {"store", "--workers", "-1"}, {"replica", "--mode", "expiry"}, {"replica", "--cache-kind", "round"}, {"fish"}, {"steal", "--period", "0s"}, {"bench", "extra"}, {"bench", "memory", "extra"}, {"bench", "tail", "--rate", "0"}, {"bench", "dubbo", "--rows", "direct"}, {"plots", "/no/such", "/no/such", "/tmp"}, {"bench", "--rows", "squid-1"},
 		{"bench", "--rounds", "0"}, {"bench", "--seconds", "0"}, {"bench", "--remora", "/no/such"},
 		{"replica", "--listen", "127.0.0.1:0", "--device", "no-such-device"},
 		{"certs"}, {"certs", "/none/a", "b"}, {"certs", "/none/a", "--days", "0"}, {"certs", "/none/a", "--leaf", "b"}, {"certs", "/dev/null/a"},

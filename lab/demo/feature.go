@@ -18,8 +18,6 @@ import (
 	"github.com/remora-proxy/remora/internal/freeport"
 	"github.com/remora-proxy/remora/lab/bench"
 	"github.com/remora-proxy/remora/lab/child"
-	"github.com/remora-proxy/remora/lab/feature"
-	"github.com/remora-proxy/remora/lab/load"
 	"github.com/remora-proxy/remora/lab/replica"
 	"github.com/remora-proxy/remora/lab/report"
 )
@@ -68,9 +66,9 @@ var FeaturePhases = []string{"direct", "off", "on", "affinity", "cache"}
 // featureMesh is a mesh with a store, which all phases share.
 type featureMesh struct {
 	mesh
-	opts  FeatureOptions
-	store string // its address
-	all   bench.Meter
+	opts    FeatureOptions
+	callers *Callers
+	all     bench.Meter // replicas, store and sidecars
 }
 
 // RunFeature runs the phases. It leaves no process, also after a failure or the end of ctx.
@@ -91,13 +89,18 @@ func RunFeature(ctx context.Context, o FeatureOptions) (*report.Feature, error) 
 	if err != nil {
 		return nil, err
 	}
-	r := &report.Feature{Mode: string(o.Mode), Rate: o.Rate, FanOut: o.FanOut, Seconds: o.Seconds,
-		Minute: o.Minute.Seconds(), Seed: o.Seed}
 	l, err := newLayout(o.Dir, false, o.Phases)
 	if err != nil {
 		return nil, err
 	}
 	m := &featureMesh{mesh: mesh{opts: o.Options, layout: l, procs: &child.Group{Dir: o.Dir}}, opts: o}
+	m.callers = &Callers{Rate: o.Rate, FanOut: o.FanOut, Seconds: o.Seconds, Minute: o.Minute, Warmup: o.Warmup,
+		Timeout: o.Timeout, Seed: o.Seed, Replicas: l.replicas[:], Out: o.Out}
+	if err := m.callers.check(); err != nil {
+		return nil, err
+	}
+	r := m.callers.report()
+	r.Mode = string(o.Mode)
 	defer m.procs.Stop()
 	if err := m.prepare(ctx, chosen, r); err != nil {
 		return nil, err
@@ -111,20 +114,14 @@ func RunFeature(ctx context.Context, o FeatureOptions) (*report.Feature, error) 
 			return r, fmt.Errorf("phase %s: %w", t.name, err)
 		}
 		r.Phases = append(r.Phases, p)
-		o.Out.Line(fmt.Sprintf("  %d calls, p99 %.2f ms, of users %.2f ms, errors %.2f ‰; at second 0: p99 %.2f ms, errors %.2f ‰, store %.0f/s",
-			p.Requests, p.P99, p.Slowest, p.Errors, p.Second0.P99, p.Second0.Errors, p.StoreSecond0))
+		o.Out.Line("  " + p.Line())
 	}
 	return r, m.procs.Check()
 }
 
 // tiers returns those of o.Phases.
 func (o *FeatureOptions) tiers() (chosen []tier, err error) {
-	switch minutes := o.Seconds / o.Minute.Seconds(); {
-	case o.Seconds <= 0 || o.Rate <= 0 || o.FanOut < 1:
-		return nil, errors.New("demo: seconds, rate and fan-out must be positive")
-	case minutes != float64(int(minutes)):
-		return nil, fmt.Errorf("demo: %g s are no whole minutes of %v", o.Seconds, o.Minute)
-	case !slices.Contains(replica.Modes, o.Mode):
+	if !slices.Contains(replica.Modes, o.Mode) {
 		return nil, fmt.Errorf("demo: unknown mode %q: want one of %v", o.Mode, replica.Modes)
 	}
 	for _, name := range o.Phases {
@@ -151,17 +148,17 @@ func (m *featureMesh) prepare(ctx context.Context, chosen []tier, r *report.Feat
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	m.store = addrs[0]
+	m.callers.Store = addrs[0]
 	o.Out.Live("starting")
 	if err := startEtcd(ctx, m.procs, o.Self, m.layout.etcd); err != nil {
 		return err
 	}
-	store, err := m.procs.StartServer(ctx, child.Gets("http://"+m.store+"/healthz"), nil, "store", o.Self, "store",
-		"--listen", m.store, "--minute", o.Minute.String(), "--seed", strconv.FormatUint(o.Seed, 10))
+	store, err := m.procs.StartServer(ctx, child.Gets("http://"+m.callers.Store+"/healthz"), nil, "store", o.Self, "store",
+		"--listen", m.callers.Store, "--minute", o.Minute.String(), "--seed", strconv.FormatUint(o.Seed, 10))
 	if err != nil {
 		return err
 	}
-	args := []string{"--store", m.store, "--cache-kind", string(o.CacheKind), "--local-batches", strconv.Itoa(o.LocalBatches)}
+	args := []string{"--store", m.callers.Store, "--cache-kind", string(o.CacheKind), "--local-batches", strconv.Itoa(o.LocalBatches)}
 	if o.Mode == replica.GC {
 		args = append(args, "--stall-mean", gcMean) // three replicas that refill more often take all of two CPUs
 	}
@@ -208,43 +205,33 @@ func (m *featureMesh) startConsumer(ctx context.Context, t tier) (refused string
 	return "", m.sidecar(ctx, "consumer-"+t.name, file, c.admin)
 }
 
-// run measures a tier from the start of a minute. Minutes before number*minutesApart are of
-// earlier phases, whose keys no cache must have.
+// run measures a tier.
 func (m *featureMesh) run(ctx context.Context, t tier, number int64) (*report.FeaturePhase, error) {
 	m.opts.Out.Line(t.name + ": " + t.describe())
-	const minutesApart = 1_000_000
-	first := number * minutesApart
-	if _, err := m.load(ctx, t, first, m.opts.Warmup, nil); err != nil {
-		return nil, err
+	way := Way{Name: t.name, Joined: t.cache}
+	addrs := m.layout.replicas[:]
+	if t.hedge != "" {
+		addrs = []string{m.layout.consumers[t.name].listen}
 	}
-	if _, err := m.idle(ctx); err != nil {
-		return nil, err
+	for _, addr := range addrs {
+		way.Targets = append(way.Targets, "http://"+addr+"/compute")
+	}
+	if err := m.callers.warmUp(ctx, way, number); err != nil {
+		return nil, errors.Join(err, m.procs.Check())
 	}
 	before, err := m.read(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	calls := newTally(time.Now(), m.opts.Minute, deadline, m.opts.FanOut)
-	if err := m.restart(ctx, calls.epoch); err != nil {
-		return nil, err
-	}
-	d := time.Duration(m.opts.Seconds * float64(time.Second))
-	res, err := m.load(ctx, t, first+minutesApart/2, d, calls)
+	p, err := m.callers.measure(ctx, way, number)
 	if err != nil {
-		return nil, err
-	}
-	served, err := m.idle(ctx)
-	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, m.procs.Check())
 	}
 	after, err := m.read(ctx, t)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		m.summarize(p, before, after)
 	}
-	p := &report.FeaturePhase{Name: t.name, MaxSendLag: ms(time.Duration(res.Lag.Max())), Gates: map[string]int64{}}
-	calls.fill(p)
-	m.summarize(p, before, after, served)
-	return p, nil
+	return p, err
 }
 
 func (t tier) describe() string {
@@ -264,53 +251,10 @@ func (t tier) describe() string {
 	return s
 }
 
-// load sends calls for d. The first minute begins now, or at the epoch of calls.
-func (m *featureMesh) load(ctx context.Context, t tier, first int64, d time.Duration, calls *tally) (*load.Result, error) {
-	epoch, what := time.Now(), "warm-up"
-	o := load.Options{Method: http.MethodGet, Rate: m.opts.Rate, FanOut: m.opts.FanOut, Seed: m.opts.Seed, Duration: d, Timeout: m.opts.Timeout}
-	if calls != nil {
-		epoch, what, o.Each = calls.epoch, "measuring", calls.add
-	}
-	o.NoNonce = t.cache // a response of others has the nonce of theirs
-	keys := feature.NewKeys(m.opts.Seed)
-	o.Vary = func(dst []byte, _ int) []byte {
-		r := keys.Next(first + int64(time.Since(epoch)/m.opts.Minute))
-		return r.AppendHTTP(dst)
-	}
-	addrs := m.layout.replicas[:]
-	if t.hedge != "" {
-		addrs = []string{m.layout.consumers[t.name].listen}
-	}
-	for _, addr := range addrs {
-		o.Targets = append(o.Targets, "http://"+addr+"/compute")
-	}
-	o.Progress = func(s load.Progress) {
-		m.opts.Out.Live(fmt.Sprintf("%s %4.1f of %.1f s  %6d calls  %d errors  p50 %.2f ms  p99 %.2f ms  max %.1f ms",
-			what, max(s.Elapsed, 0).Seconds(), d.Seconds(), s.Requests, s.Errors, ms(s.P50), ms(s.P99), ms(s.Max)))
-	}
-	res, err := load.Run(ctx, o)
-	if err != nil {
-		return nil, errors.Join(err, m.procs.Check())
-	}
-	return res, nil
-}
-
-// restart sets all counts to 0, and begins a minute at epoch, with empty caches.
-func (m *featureMesh) restart(ctx context.Context, epoch time.Time) error {
-	for _, addr := range m.layout.replicas {
-		if err := replica.Reset(ctx, addr, epoch); err != nil {
-			return err
-		}
-	}
-	return feature.ResetStore(ctx, m.store, epoch)
-}
-
 // reading is what a phase compares the end of its measurement with.
 type reading struct {
-	hedging      hedgingState
-	store        feature.StoreStats
-	all, sidecar bench.Usage
-	self         bench.Usage
+	hedging            hedgingState
+	all, sidecar, self bench.Usage
 }
 
 func (m *featureMesh) read(ctx context.Context, t tier) (r reading, err error) {
@@ -327,25 +271,15 @@ func (m *featureMesh) read(ctx context.Context, t tier) (r reading, err error) {
 	for _, p := range m.sidecars {
 		sidecars = append(sidecars, p.PID())
 	}
-	var failed [4]error
-	r.store, failed[0] = feature.AskStats(ctx, m.store)
-	r.all, failed[1] = m.all.Usage()
-	r.sidecar, failed[2] = sidecars.Usage()
-	r.self, failed[3] = bench.Meter{os.Getpid()}.Usage()
+	var failed [3]error
+	r.all, failed[0] = m.all.Usage()
+	r.sidecar, failed[1] = sidecars.Usage()
+	r.self, failed[2] = bench.Meter{os.Getpid()}.Usage()
 	return r, errors.Join(failed[:]...)
 }
 
-func (m *featureMesh) summarize(p *report.FeaturePhase, before, after reading, served []replica.Stats) {
-	var requests, lookups, hits int64
-	for _, s := range served {
-		requests, lookups, hits, p.Stalls = requests+s.Served, lookups+s.Lookups, hits+s.Hits, p.Stalls+s.Stalls
-	}
-	p.ExtraLoad = float64(requests-p.Requests) / float64(max(1, p.Requests))
-	p.HitRate = float64(hits) / float64(max(1, lookups))
-	// The store's counts began at 0 with this measurement.
-	second0 := m.opts.Seconds * feature.Window(m.opts.Minute).Seconds() / m.opts.Minute.Seconds()
-	p.StoreSecond0 = float64(after.store.Second0) / second0
-	p.StoreLater = float64(after.store.Requests-after.store.Second0) / (m.opts.Seconds - second0)
+func (m *featureMesh) summarize(p *report.FeaturePhase, before, after reading) {
+	p.Gates = map[string]int64{}
 	p.Hedges, p.HedgesWon = after.hedging.Hedges-before.hedging.Hedges, after.hedging.Won-before.hedging.Won
 	for gate, n := range after.hedging.Gates {
 		if n -= before.hedging.Gates[gate]; n > 0 {

@@ -55,6 +55,12 @@ type Second0 struct {
 	Errors   float64 `json:"errors_permille"`
 }
 
+// Line is p in a line.
+func (p *FeaturePhase) Line() string {
+	return fmt.Sprintf("%d calls, p99 %.2f ms, of users %.2f ms, errors %.2f ‰; at second 0: p99 %.2f ms, errors %.2f ‰, store %.0f/s",
+		p.Requests, p.P99, p.Slowest, p.Errors, p.Second0.P99, p.Second0.Errors, p.StoreSecond0)
+}
+
 // JSON returns r as it is written to a file: phases by their names. A skipped one is missing.
 func (r *Feature) JSON() any {
 	phases := map[string]*FeaturePhase{}
