@@ -16,7 +16,7 @@ check() {
 	passed=$((passed + 1))
 }
 
-for file in docker/compose.yaml docker/compose.contest.yaml; do
+for file in docker/compose.yaml docker/compose.feature.yaml docker/compose.contest.yaml; do
 	check "${compose[@]}" -f "$file" config -q
 done
 for quotas in docker/compose.contest.*.yaml; do
