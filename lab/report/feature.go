@@ -7,7 +7,7 @@ import (
 
 // Feature is the outcome of the demo of a feature service.
 type Feature struct {
-	Mode    string          `json:"mode"`    // what disturbs the replicas
+	Mode    string          `json:"mode"`    // what disturbs the replicas; "" means unknown
 	Rate    float64         `json:"rate"`    // calls per second
 	FanOut  int             `json:"fan_out"` // calls of one user
 	Seconds float64         `json:"seconds"` // of each phase, without its warm-up
@@ -88,8 +88,16 @@ var featureColumns = []struct {
 	{"store/s", func(p *FeaturePhase) string { return fmt.Sprintf("%.0f", p.StoreLater) }},
 	{"hit rate", func(p *FeaturePhase) string { return fmt.Sprintf("%.0f%%", 100*p.HitRate) }},
 	{"extra load", func(p *FeaturePhase) string { return percent(p.ExtraLoad) }},
-	{"CPU µs", func(p *FeaturePhase) string { return fmt.Sprintf("%.0f", p.CPU) }},
-	{"busy", func(p *FeaturePhase) string { return fmt.Sprintf("%.0f%%", 100*p.Busy) }},
+	{"CPU µs", func(p *FeaturePhase) string { return measured(p, "%.0f", p.CPU) }},
+	{"busy", func(p *FeaturePhase) string { return measured(p, "%.0f%%", 100*p.Busy) }},
+}
+
+// measured is a dash unless CPU time was measured.
+func measured(p *FeaturePhase, format string, v float64) string {
+	if p.CPU == 0 {
+		return "–"
+	}
+	return fmt.Sprintf(format, v)
 }
 
 // Table shows the phases below each other.
@@ -106,10 +114,14 @@ func (r *Feature) Table() string {
 		table = append(table, cells)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%.0f calls/s, %d for each user at once, %g s a phase, mode %s; a minute has %g s; latency in ms.\n"+
+	mode := ""
+	if r.Mode != "" {
+		mode = ", mode " + r.Mode
+	}
+	fmt.Fprintf(&b, "%.0f calls/s, %d for each user at once, %g s a phase%s; a minute has %g s; latency in ms.\n"+
 		"\"0:\" is the first sixth of each minute, after the caches have expired; p50 to user p99 (the slowest\n"+
 		"call of a user) are without it. Errors came after 100 ms or not at all.\n\n%s",
-		r.Rate, r.FanOut, r.Seconds, r.Mode, r.Minute, aligned(table))
+		r.Rate, r.FanOut, r.Seconds, mode, r.Minute, aligned(table))
 	for _, s := range r.Skipped {
 		fmt.Fprintf(&b, "\nskipped: %s\n", s)
 	}
