@@ -39,7 +39,7 @@ begins. SIGTERM or Ctrl-C prints the counts and ends it.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:8090", "address to listen on")
-	f.DurationVar(&o.Median, "median", 500*time.Microsecond, "median latency, without a wait for a worker")
+	f.DurationVar(&o.Median, "median", 300*time.Microsecond, "median latency, without a wait for a worker")
 	f.Float64Var(&o.Sigma, "sigma", 0.3, "sigma of the lognormal latency")
 	f.IntVar(&o.Workers, "workers", 96, "requests at once")
 	f.DurationVar(&o.Busy, "busy", 160*time.Millisecond, "how long a request keeps its worker busy")

@@ -21,7 +21,7 @@ import (
 // StoreOptions say how a store behaves. The zero value of a field means its default.
 type StoreOptions struct {
 	Listen string        // host:port; default "127.0.0.1:0"
-	Median time.Duration // of its lognormal latency, without a wait for a worker; default 0.5 ms
+	Median time.Duration // of its lognormal latency, without a wait for a worker; default 0.3 ms
 	Sigma  float64       // of the logarithm; 0 means constant
 
 	// A worker responds after the latency, and is busy for Busy. So Workers requests at once are
@@ -70,7 +70,7 @@ type Store struct {
 // StartStore listens and serves until Close.
 func StartStore(o StoreOptions) (*Store, error) {
 	o.Listen = cmp.Or(o.Listen, "127.0.0.1:0")
-	o.Median = cmp.Or(o.Median, 500*time.Microsecond)
+	o.Median = cmp.Or(o.Median, 300*time.Microsecond)
 	o.Workers = cmp.Or(o.Workers, 96)
 	o.Busy = cmp.Or(o.Busy, 160*time.Millisecond)
 	o.Queue = cmp.Or(o.Queue, 1000)
