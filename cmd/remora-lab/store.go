@@ -42,7 +42,7 @@ begins. SIGTERM or Ctrl-C prints the counts and ends it.`,
 	f.DurationVar(&o.Median, "median", 300*time.Microsecond, "median latency, without a wait for a worker")
 	f.Float64Var(&o.Sigma, "sigma", 0.3, "sigma of the lognormal latency")
 	f.IntVar(&o.Workers, "workers", 96, "requests at once")
-	f.DurationVar(&o.Busy, "busy", 160*time.Millisecond, "how long a request keeps its worker busy")
+	f.DurationVar(&o.Busy, "busy", 150*time.Millisecond, "how long a request keeps its worker busy")
 	f.IntVar(&o.Queue, "queue", 1000, "requests that wait; more are refused")
 	f.DurationVar(&o.Minute, "minute", time.Minute, "length of a minute, of which the counts keep the first sixth apart")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of the latencies")

@@ -25,7 +25,7 @@ type StoreOptions struct {
 	Sigma  float64       // of the logarithm; 0 means constant
 
 	// A worker responds after the latency, and is busy for Busy. So Workers requests at once are
-	// fast, and Workers/Busy per second are the most. Defaults: 96 and 160 ms.
+	// fast, and Workers/Busy per second are the most. Defaults: 96 and 150 ms.
 	Workers int
 	Busy    time.Duration
 	Queue   int // requests that wait for a worker, in their order; more are refused; default 1,000
@@ -72,7 +72,7 @@ func StartStore(o StoreOptions) (*Store, error) {
 	o.Listen = cmp.Or(o.Listen, "127.0.0.1:0")
 	o.Median = cmp.Or(o.Median, 300*time.Microsecond)
 	o.Workers = cmp.Or(o.Workers, 96)
-	o.Busy = cmp.Or(o.Busy, 160*time.Millisecond)
+	o.Busy = cmp.Or(o.Busy, 150*time.Millisecond)
 	o.Queue = cmp.Or(o.Queue, 1000)
 	o.Minute = cmp.Or(o.Minute, time.Minute)
 	if o.Median < 0 || o.Sigma < 0 || o.Workers < 0 || o.Busy < 0 || o.Queue < 0 || o.Minute < time.Second {
