@@ -1,9 +1,7 @@
 package load
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -14,39 +12,17 @@ import (
 
 // TestFanOut sends users of five calls each, whose keys and bodies differ.
 func TestFanOut(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
 	var mu sync.Mutex
 	var got []string
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				br := bufio.NewReader(c)
-				for {
-					req, err := http.ReadRequest(br)
-					if err != nil {
-						return
-					}
-					body, _ := io.ReadAll(req.Body)
-					mu.Lock()
-					got = append(got, req.Header.Get("x-key")+" "+string(body))
-					mu.Unlock()
-					ok(req.Header.Get("x-nonce"), c)
-				}
-			}()
-		}
-	}()
+	url := serveRequests(t, func(_ int64, req *http.Request, body string, c net.Conn) bool {
+		mu.Lock()
+		got = append(got, req.Header.Get("x-key")+" "+body)
+		mu.Unlock()
+		return ok(req.Header.Get("x-nonce"), c)
+	})
 	dues := map[time.Time][]int{}
 	o := Options{
-		Targets: []string{"http://" + ln.Addr().String() + "/compute"}, Rate: 1000, FanOut: 5, Connections: 8,
+		Targets: []string{url}, Rate: 1000, FanOut: 5, Connections: 8,
 		Warmup: 10 * time.Millisecond, Duration: 100 * time.Millisecond,
 		Vary: func(dst []byte, i int) []byte {
 			return fmt.Appendf(dst, "x-key: k%d\r\ncontent-length: 4\r\n\r\n%04d", i, i)

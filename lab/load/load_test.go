@@ -32,6 +32,14 @@ const testTimeout = time.Minute
 // connection ends if handle returns false.
 func serve(t *testing.T, handle func(n int64, nonce string, c net.Conn) bool) (url string) {
 	t.Helper()
+	return serveRequests(t, func(n int64, req *http.Request, _ string, c net.Conn) bool {
+		return handle(n, req.Header.Get("x-nonce"), c)
+	})
+}
+
+// serveRequests is serve for those who want the request and its body.
+func serveRequests(t *testing.T, handle func(n int64, req *http.Request, body string, c net.Conn) bool) (url string) {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -52,8 +60,8 @@ func serve(t *testing.T, handle func(n int64, nonce string, c net.Conn) bool) (u
 					if err != nil {
 						return
 					}
-					io.Copy(io.Discard, req.Body)
-					if !handle(count.Add(1), req.Header.Get("x-nonce"), c) {
+					body, err := io.ReadAll(req.Body)
+					if err != nil || !handle(count.Add(1), req, string(body), c) {
 						return
 					}
 				}
