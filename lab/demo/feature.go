@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/remora-proxy/remora/internal/freeport"
@@ -102,13 +100,10 @@ func RunFeature(ctx context.Context, o FeatureOptions) (*report.Feature, error) 
 	r := m.callers.report()
 	r.Mode = string(o.Mode)
 	defer m.procs.Stop()
-	if err := m.prepare(ctx, chosen, r); err != nil {
+	if err := m.prepare(ctx, chosen); err != nil {
 		return nil, err
 	}
 	for i, t := range chosen {
-		if t.name == "" {
-			continue // skipped
-		}
 		p, err := m.run(ctx, t, int64(i))
 		if err != nil {
 			return r, fmt.Errorf("phase %s: %w", t.name, err)
@@ -134,8 +129,8 @@ func (o *FeatureOptions) tiers() (chosen []tier, err error) {
 	return chosen, nil
 }
 
-// prepare starts all processes, and clears the tiers whose configuration the sidecar refuses.
-func (m *featureMesh) prepare(ctx context.Context, chosen []tier, r *report.Feature) (err error) {
+// prepare starts all processes.
+func (m *featureMesh) prepare(ctx context.Context, chosen []tier) (err error) {
 	o := &m.opts
 	o.Out.Line("looking for the sidecar, or building it")
 	if m.mesh.opts.Remora, err = sidecarBinary(ctx, o.Remora, o.Self, o.Dir); err != nil {
@@ -168,18 +163,12 @@ func (m *featureMesh) prepare(ctx context.Context, chosen []tier, r *report.Feat
 	if err := m.startProviders(ctx); err != nil {
 		return err
 	}
-	for i, t := range chosen {
+	for _, t := range chosen {
 		if t.hedge == "" {
 			continue
 		}
-		refused, err := m.startConsumer(ctx, t)
-		if err != nil {
+		if err := m.startConsumer(ctx, t); err != nil {
 			return err
-		}
-		if refused != "" {
-			chosen[i] = tier{}
-			r.Skipped = append(r.Skipped, t.name+": this sidecar refuses its configuration: "+refused)
-			o.Out.Line("skipped " + r.Skipped[len(r.Skipped)-1])
 		}
 	}
 	for _, p := range slices.Concat([]*child.Process{store}, m.replicas, m.sidecars) {
@@ -188,21 +177,17 @@ func (m *featureMesh) prepare(ctx context.Context, chosen []tier, r *report.Feat
 	return nil
 }
 
-// startConsumer starts the sidecar of a tier, or says why the sidecar refuses its configuration.
-func (m *featureMesh) startConsumer(ctx context.Context, t tier) (refused string, err error) {
+func (m *featureMesh) startConsumer(ctx context.Context, t tier) error {
 	c := m.layout.consumers[t.name]
 	file := filepath.Join(m.layout.dir, "consumer-"+t.name+".yaml")
-	err = render("feature.yaml", file, fields{
+	err := render("feature.yaml", file, fields{
 		Phase: t.name, Admin: c.admin, Etcd: m.layout.etcd, Listen: c.listen, Hedge: t.hedge, Delay: t.delay,
 		Affinity: t.affinity, Cache: t.cache, Minute: m.opts.Minute,
 	})
 	if err != nil {
-		return "", err
+		return err
 	}
-	if out, err := exec.CommandContext(ctx, m.mesh.opts.Remora, "check", "-c", file).CombinedOutput(); err != nil {
-		return strings.TrimSpace(string(out)), ctx.Err()
-	}
-	return "", m.sidecar(ctx, "consumer-"+t.name, file, c.admin)
+	return m.sidecar(ctx, "consumer-"+t.name, file, c.admin)
 }
 
 // run measures a tier.

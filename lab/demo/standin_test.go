@@ -3,7 +3,6 @@ package demo
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -40,8 +39,6 @@ func TestMain(m *testing.M) {
 		err = runReplica(ctx, flagsOf(os.Args[2:]))
 	case "store":
 		err = runStore(ctx, flagsOf(os.Args[2:]))
-	case "check":
-		err = checkSidecar(os.Args[3])
 	case "run":
 		err = runSidecar(ctx, os.Args[3])
 	default:
@@ -81,15 +78,6 @@ func runStore(ctx context.Context, flags map[string]string) error {
 	}
 	<-ctx.Done()
 	return s.Close()
-}
-
-// checkSidecar refuses policies that the stand-in does not have.
-func checkSidecar(file string) error {
-	b, err := os.ReadFile(file)
-	if err == nil && bytes.Contains(b, []byte("consistent_hash")) {
-		err = errors.New("no such policy")
-	}
-	return err
 }
 
 func runReplica(ctx context.Context, flags map[string]string) error {

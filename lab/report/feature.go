@@ -14,7 +14,6 @@ type Feature struct {
 	Minute  float64         `json:"minute_seconds"`
 	Seed    uint64          `json:"seed"`
 	Phases  []*FeaturePhase `json:"-"`
-	Skipped []string        `json:"skipped,omitempty"` // phases, each with the reason
 }
 
 // FeaturePhase is what was measured of one way to reach the compute tier. Latencies are in
@@ -61,7 +60,7 @@ func (p *FeaturePhase) Line() string {
 		p.Requests, p.P99, p.Slowest, p.Errors, p.Second0.P99, p.Second0.Errors, p.StoreSecond0)
 }
 
-// JSON returns r as it is written to a file: phases by their names. A skipped one is missing.
+// JSON returns r as it is written to a file: phases by their names.
 func (r *Feature) JSON() any {
 	phases := map[string]*FeaturePhase{}
 	for _, p := range r.Phases {
@@ -122,8 +121,5 @@ func (r *Feature) Table() string {
 		"\"0:\" is the first sixth of each minute, after the caches have expired; p50 to user p99 (the slowest\n"+
 		"call of a user) are without it. Errors came after 100 ms or not at all.\n\n%s",
 		r.Rate, r.FanOut, r.Seconds, mode, r.Minute, aligned(table))
-	for _, s := range r.Skipped {
-		fmt.Fprintf(&b, "\nskipped: %s\n", s)
-	}
 	return b.String()
 }
