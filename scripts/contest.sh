@@ -4,7 +4,7 @@
 # one Markdown table. What goes on is on standard error.
 #
 #   scripts/build.sh --lab
-#   scripts/engine.sh scripts/contest.sh [--short]     40 minutes
+#   scripts/engine.sh scripts/contest.sh [--short]     35 minutes
 #
 #   --short   a few seconds for each stage
 #

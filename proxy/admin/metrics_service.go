@@ -34,7 +34,7 @@ var (
 	endpoints      = gauge("endpoints", "Known endpoints.", "service")
 	unhealthy      = gauge("endpoints_unhealthy", "Endpoints that fail their active health check, if configured.", "service")
 	ejections      = counter("ejections_total", "Ejections of endpoints, counted per loop. The reason is the key of outlier.", "service", "reason")
-	passedOver     = counter("endpoints_passed_over_total", "Requests and streams that the endpoint of their key could not get, with consistent_hash.", "service")
+	passedOver     = counter("endpoints_passed_over_total", "Requests and streams for which the owner of their key was passed over, with consistent_hash.", "service")
 	panicking      = gauge("endpoints_panic", "1 while so many endpoints are unhealthy or ejected that all are used.", "service")
 	snapshotAt     = gauge("endpoints_changed_timestamp_seconds",
 		"Time of the last change of the endpoints, by its source.", "service", "source")
@@ -118,9 +118,9 @@ var (
 // The families of caches and of collapsed requests.
 var (
 	caching = counter("cache_requests_total",
-		"Requests of routes with a cache: hit, stale, miss, revalidated, bypassed (not for a cache), collapsed (got the response to another), alone (sent although a same one was in flight).",
+		"Requests of routes with a cache or collapsing: hit, stale, miss (also if it then counts as stale, revalidated or collapsed), revalidated, bypassed (not for a cache), collapsed (got the response to another), alone (sent although a same one was in flight, or shortly before).",
 		"service", "result")
-	cacheStores = counter("cache_responses_total", "Responses that were refused, evicted, or asked for by the cache to refresh one.", "service", "event")
+	cacheStores = counter("cache_responses_total", "Responses that were not stored (refused), evicted, or requested by the cache (refreshed).", "service", "event")
 	cacheMemory = gauge("cache_bytes", "Memory of caches, over all loops.", "service")
 )
 

@@ -55,11 +55,11 @@ var FallbackReasons = [...]string{
 
 // Fallback answers requests of a route in place of their failure.
 type Fallback struct {
-	// [Failures](routing.md#fallbacks) that it is for: `breaker`, `deadline`, `no_endpoint`, `overload`, `reset`, `5xx`.
+	// [Failures](routing.md#fallbacks) that it answers for: `breaker`, `deadline`, `no_endpoint`, `overload`, `reset`, `5xx`.
 	On []string `yaml:"on"`
-	// Name of a service that the request is sent to instead. Only if no application may have seen it, or it may be sent twice.
+	// Name of a service that the request is sent to instead, if it is idempotent or can't have reached an application.
 	Service string `yaml:"service"`
-	// How long `service` may take. It also ends with the `timeout` of the route, unless that has passed.
+	// How long `service` may take; no longer than what is left of the route's `timeout`, unless that has passed.
 	Timeout time.Duration `yaml:"timeout" min:"1ms"`
 	// The response, instead of a service.
 	Respond Respond `yaml:"respond"`
@@ -98,7 +98,7 @@ func (r *Route) policies() []*Policy {
 type Cache struct {
 	// Lifetime of responses that name none. 0 means that they are not stored.
 	TTL time.Duration `yaml:"ttl"`
-	// How long a stale response is used while it is refreshed, or if the service fails. A response may say it itself.
+	// How long after its lifetime a response is used while it is refreshed, or if the service fails. Its own headers override it.
 	Stale time.Duration `yaml:"stale"`
 	// Up to 8 headers of requests that are part of the key: requests with other values get other responses.
 	Key []string `yaml:"key"`

@@ -78,15 +78,15 @@ type LB struct {
 type Hash struct {
 	// Name of the header that is the key of a request. `consistent_hash` requires exactly one of `header`, `cookie`, `query`, `path` and `source`.
 	Header string `yaml:"header"`
-	// Name of the cookie.
+	// Name of the cookie that is the key.
 	Cookie string `yaml:"cookie"`
-	// The sidecar sets a missing `cookie` itself, for this long, at least 1s. 0 means never.
+	// Lifetime of the `cookie` that the sidecar sets if a request has none, at least 1s. 0 means that it sets none.
 	TTL time.Duration `yaml:"ttl"`
-	// Name of the parameter of the query. Its value is not decoded.
+	// Name of the parameter of the query that is the key. Its value is not decoded.
 	Query string `yaml:"query"`
-	// The path without its query. Of a Dubbo call the interface.
+	// The key is the path without its query, of a Dubbo call the interface.
 	Path bool `yaml:"path"`
-	// The client's address, of IPv6 the first 64 bits.
+	// The key is the address of the peer, of IPv6 the first 64 bits.
 	Source bool `yaml:"source"`
 	// An endpoint with this many times its share of the load is passed over. More than 1; 0 means no bound.
 	Balance float64 `yaml:"balance" in:"[0,100]"`
