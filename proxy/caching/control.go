@@ -87,7 +87,7 @@ func extension(d *time.Duration, arg []byte) {
 
 // directives are those of a response.
 type directives struct {
-	noStore, noCache, private, public, mustRevalidate, mustUnderstand bool
+	noStore, noCache, private, public, mustRevalidate, proxyRevalidate, mustUnderstand bool
 
 	maxAge, sharedMaxAge, staleWhile, staleIfError time.Duration
 }
@@ -112,8 +112,10 @@ func (d *directives) read(value []byte) {
 			d.noCache = true
 		case is("private"):
 			d.private = true
-		case is("must-revalidate"), is("proxy-revalidate"):
+		case is("must-revalidate"):
 			d.mustRevalidate = true
+		case is("proxy-revalidate"):
+			d.proxyRevalidate = true
 		case is("must-understand"):
 			d.mustUnderstand = true
 		case is("stale-while-revalidate"):

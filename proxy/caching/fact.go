@@ -82,7 +82,7 @@ func (p *Policy) Judge(status int, f *Fields, a *Ask, at Received) (m store.Meta
 	if life == unset {
 		return m, false
 	}
-	strict := f.mustRevalidate || f.sharedMaxAge != unset || f.noCache
+	strict := f.mustRevalidate || f.proxyRevalidate || f.sharedMaxAge != unset || f.noCache
 	m.Asked, m.While, m.IfError = at.Asked, p.Stale, p.Stale
 	if f.staleWhile != unset {
 		m.While = f.staleWhile

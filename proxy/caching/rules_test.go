@@ -79,12 +79,14 @@ func TestJudge(t *testing.T) {
 		{"", now + ";Cache-Control: no-cache;ETag: \"a\"", 200, "0 0 0 0 must tag"},
 		{"", now + ";Cache-Control: no-cache=\"a\", max-age=60;Last-Modified: x", 200, "0 0 0 0 must date"},
 		{"", now + ";Cache-Control: max-age=60, must-revalidate", 200, "60 0 0 0 must open"},
-		{"", now + ";Cache-Control: max-age=60, proxy-revalidate, stale-if-error=9", 200, "60 0 0 0 must open"},
+		{"", now + ";Cache-Control: max-age=60, proxy-revalidate, stale-if-error=9", 200, "60 0 0 0 must"},
 		{"", now + ";Cache-Control: max-age=60, stale-while-revalidate=20, stale-if-error=30", 200, "60 0 20 30"},
 		{"", now + ";Cache-Control: max-age=60, stale-while-revalidate=x, stale-if-error=0", 200, "60 0 10 0"},
 		{"Authorization: a", now + ";Cache-Control: max-age=60", 200, "refused"},
 		{"Cookie: a", now + ";Cache-Control: max-age=60", 200, "refused"},
 		{"Authorization: a", now + ";Cache-Control: max-age=60, public", 200, "60 0 10 10 open"},
+		{"Authorization: a", now + ";Cache-Control: max-age=60, proxy-revalidate", 200, "refused"},
+		{"Authorization: a", now + ";Cache-Control: max-age=60, must-revalidate", 200, "60 0 0 0 must open"},
 		{"Authorization: a", now + ";Cache-Control: s-maxage=60", 200, "60 0 0 0 must open"},
 	} {
 		a, _ := ask(nil, strings.Split(c.request, ";")...)
