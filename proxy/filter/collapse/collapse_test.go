@@ -1,6 +1,7 @@
 package collapse_test
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strconv"
@@ -284,4 +285,23 @@ func TestCollapsedMisses(t *testing.T) {
 	if c := counts(m); c.CacheRefused != 0 || c.CacheRevalidated != 60 || c.Collapsed != 19+29+29 {
 		t.Errorf("counted %+v", c)
 	}
+}
+
+// TestNextOfFailedLeader: a client whose request leads and fails at once may have sent the same request
+// again, which begins before the flight of the first one is over.
+func TestNextOfFailedLeader(t *testing.T) {
+	m, got := newMesh(t, proxytest.MeshOptions{Direct: true, Service: slowSecond}, 100*time.Millisecond)
+	first, next := m.Get("/x").Same(), m.Get("/x").Same()
+	clients := send(m, first)
+	m.RunUntil("a request", func() bool { return *got == 1 })
+	next.Raw = append(slices.Clone(next.Raw), next.Raw...)
+	clients = append(clients, send(m, next)...)
+	m.W.Run(5 * time.Millisecond)
+	m.Consumer.Update("compute")
+	m.Clients.Do(clients[0].Conn.Close)
+	m.RunUntil("both responses", func() bool { return next.Done && len(clients[1].In) > 0 })
+	if next.Code != "no-endpoint" || !bytes.Contains(clients[1].In, []byte("no-endpoint")) {
+		t.Errorf("got %q, then %q", next.Code, clients[1].In)
+	}
+	m.Settled()
 }

@@ -46,7 +46,7 @@ type flight struct {
 	key     []byte
 	leads   [2]*member
 	waiting []*member
-	busy    bool          // onTimer runs
+	busy    bool          // it gives a batch the response
 	began   time.Duration // when the latest leader began
 	delay   time.Duration // after which a second one does
 	timer   loop.Timer
@@ -171,7 +171,6 @@ func (fl *flight) settle() {
 // onTimer begins another leader, or gives a batch what it waited for.
 func (fl *flight) onTimer() {
 	f := fl.filter
-	fl.busy = true
 	if fl.state == flying {
 		if len(fl.waiting) > 0 && fl.leaders() < len(fl.leads) {
 			m := fl.waiting[0]
@@ -180,15 +179,16 @@ func (fl *flight) onTimer() {
 			fl.lead(m)
 			fl.began = f.shard.Loop.Now()
 			f.shard.Loop.After(fl.delay, &fl.timer)
-			ex.Resume()
+			ex.Resume() // fl may be over, or of other requests
 		}
-	} else {
-		for n := 0; n < batch && len(fl.waiting) > 0; n++ {
-			fl.land(fl.waiting[len(fl.waiting)-1])
-		}
-		if len(fl.waiting) > 0 {
-			f.shard.Loop.After(0, &fl.timer)
-		}
+		return
+	}
+	fl.busy = true
+	for n := 0; n < batch && len(fl.waiting) > 0; n++ {
+		fl.land(fl.waiting[len(fl.waiting)-1])
+	}
+	if len(fl.waiting) > 0 {
+		f.shard.Loop.After(0, &fl.timer)
 	}
 	fl.busy = false
 	fl.settle()
