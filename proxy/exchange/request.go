@@ -124,13 +124,14 @@ func (a *Attempt) Outgoing() (req *protocol.Request, own int) {
 
 var setCookie = []byte("Set-Cookie")
 
-// findKey makes the key of the request at s. One without a key gets a random one, or begins a session.
+// findKey makes the key of the request at s. One without a key gets a random one, or begins a session,
+// which a copy does not: its response may be for others, too.
 func (ex *Exchange) findKey(s *Service) {
 	if ex.key = s.keys.Of(&ex.Request, ex.caller.RemoteAddr()); ex.key != 0 {
 		return
 	}
 	random := ex.shard.Rand.Uint64()
-	if ex.Request.Codec != protocol.CodecHTTP {
+	if ex.Request.Codec != protocol.CodecHTTP || ex.copied {
 		ex.key = random
 		return
 	}

@@ -320,3 +320,15 @@ func TestAccessLog(t *testing.T) {
 		t.Errorf("the lines say %s", got)
 	}
 }
+
+// TestRefreshBeginsNoSession: the cookie of a new session belongs to a client. A refresh has none, so
+// that its response is stored.
+func TestRefreshBeginsNoSession(t *testing.T) {
+	m := newOrigin(t, proxytest.MeshOptions{Service: "lb: {policy: consistent_hash, hash: {cookie: sid, ttl: 1h}}"}, "cache: {ttl: 1s, stale: 1m}")
+	m.expect("200 body 1: fwd=miss; stored", "/")
+	m.W.Run(2 * time.Second)
+	m.expect("200 body 1 age 2: hit; detail=stale", "/")
+	m.W.Run(100 * time.Millisecond)
+	m.expect("200 body 2 age 0: hit", "/")
+	m.Settled()
+}
