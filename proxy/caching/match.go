@@ -80,10 +80,10 @@ func AppendNames(dst []byte, hs []protocol.Header) (names []byte, any bool) {
 	return dst, any
 }
 
-// AppendVariant appends what a request has under the names of AppendNames.
+// AppendVariant appends the names of AppendNames, with what a request has under each.
 func AppendVariant(dst, names []byte, hs []protocol.Header) []byte {
 	for name, rest := NextName(names); name != nil; name, rest = NextName(rest) {
-		dst = append(dst, '\n')
+		dst = append(append(append(dst, '\n'), name...), ':')
 		for i := range hs {
 			if bytes.EqualFold(hs[i].Name, name) {
 				dst = append(append(dst, hs[i].Value...), ',')

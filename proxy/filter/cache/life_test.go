@@ -332,3 +332,14 @@ func TestRefreshBeginsNoSession(t *testing.T) {
 	m.expect("200 body 2 age 0: hit", "/")
 	m.Settled()
 }
+
+// TestVaryChanges: a response that varied by one header is not the one for a request that has the same
+// value in another, by which a later response varies.
+func TestVaryChanges(t *testing.T) {
+	m := newOrigin(t, proxytest.MeshOptions{}, "cache: {}")
+	m.headers = minute + "Vary: X-User\r\n"
+	m.expect("200 body 1: fwd=miss; stored", "/", "X-User: 1", "X-Tenant: 2")
+	m.headers = minute + "Vary: X-Tenant\r\n"
+	m.expect("200 body 2: fwd=miss; stored", "/", "X-User: 2", "X-Tenant: 2")
+	m.expect("200 body 3: fwd=miss; stored", "/", "X-User: 2", "X-Tenant: 1")
+}
