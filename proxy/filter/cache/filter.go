@@ -71,7 +71,8 @@ type lookup struct {
 	asked  time.Duration
 	held   *held // what the service may validate, or what is used if it fails; nil means nothing
 
-	validates bool // the request asks the service whether held is still good
+	validates bool       // the request asks the service whether held is still good
+	refreshes store.Meta // of the entry that a refresh validates
 }
 
 // held is a copy of an entry. Requests for one entry share it.

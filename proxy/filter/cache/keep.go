@@ -80,7 +80,7 @@ func (f *filter) count() {
 // hold returns a copy of an entry.
 func (f *filter) hold(e *store.Entry) *held {
 	hash := e.Hash()
-	if h := f.shared[hash]; h != nil && h.Asked == e.Asked && h.Born == e.Born && h.Fresh == e.Fresh {
+	if h := f.shared[hash]; h != nil && same(&h.Meta, &e.Meta) {
 		h.refs++
 		return h
 	}
@@ -90,6 +90,9 @@ func (f *filter) hold(e *store.Entry) *held {
 	f.shared[hash] = h
 	return h
 }
+
+// same reports whether two are of one response with this key.
+func same(a, b *store.Meta) bool { return a.Asked == b.Asked && a.Born == b.Born && a.Fresh == b.Fresh }
 
 func (f *filter) release(h *held) {
 	if h.refs--; h.refs > 0 {

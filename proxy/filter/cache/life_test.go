@@ -343,3 +343,24 @@ func TestVaryChanges(t *testing.T) {
 	m.expect("200 body 2: fwd=miss; stored", "/", "X-User: 2", "X-Tenant: 2")
 	m.expect("200 body 3: fwd=miss; stored", "/", "X-User: 2", "X-Tenant: 1")
 }
+
+// TestRefreshOfReplaced: the response by which the service validates one that was replaced meanwhile
+// changes nothing of the other.
+func TestRefreshOfReplaced(t *testing.T) {
+	m := newOrigin(t, proxytest.MeshOptions{}, "cache: {ttl: 1s, stale: 1m}")
+	m.etag = `"a"`
+	m.expect("200 body 1: fwd=miss; stored", "/")
+	m.W.Run(2 * time.Second)
+	m.Apps[0].Delay = func() time.Duration { return 500 * time.Millisecond }
+	m.expect("200 body 1 age 2: hit; detail=stale", "/") // the refresh gets 304
+	m.W.Run(100 * time.Millisecond)
+	m.Apps[0].Delay = func() time.Duration { return time.Millisecond }
+	m.etag = `"b"`
+	m.expect("200 body 3: fwd=miss; stored", "/", "Cache-Control: no-cache")
+	m.Apps[0].Status, m.Apps[0].ExtraHeaders = 304, "ETag: \"a\"\r\n" // as it was
+	m.W.Run(600 * time.Millisecond)
+	c, got := m.ask("/")
+	if tag := protocol.Find(c.Headers, "etag"); got != "200 body 3 age 0: hit" || string(tag) != `"b"` {
+		t.Errorf("got %q with ETag %s", got, tag)
+	}
+}

@@ -50,7 +50,7 @@ func (r *refresher) prepare(ex *exchange.Exchange, e *store.Entry, now time.Dura
 	})
 	setConditions(c, f.value[:e.Fields])
 	l := f.note(c, now)
-	l.ask = caching.Ask{Credentials: f.in.Credentials}
+	l.ask, l.refreshes = caching.Ask{Credentials: f.in.Credentials}, e.Meta
 	r.inFlight++
 	r.counts.CacheRefreshed++
 	return c
@@ -65,7 +65,7 @@ func (r *refresher) Respond(c *exchange.Exchange, res *exchange.Response) {
 		r.putOff(c, l, now)
 	case res.Status == 304:
 		primary := len(l.key)
-		if e := f.entry(l.hash, &l.key, c.Request.Headers); e != nil {
+		if e := f.entry(l.hash, &l.key, c.Request.Headers); e != nil && same(&e.Meta, &l.refreshes) {
 			l.key = l.key[:primary]
 			f.value = f.store.Append(f.value[:0], e)
 			merged := f.merge(&e.Meta, f.value, res)
