@@ -158,8 +158,8 @@ func (s *Store) Put(now time.Duration, hash uint64, key []byte, m *Meta, value .
 	if toMain {
 		to = &s.main
 	}
+	i := s.take(now) // may move entries to the main ring
 	s.makeRoom(now, to, size)
-	i := s.take(now)
 	e := s.entry(i)
 	*e = Entry{Meta: *m, hash: hash, at: to.head, size: size, key: len(key), main: toMain, next: none}
 	bucket := &s.buckets[hash&uint64(len(s.buckets)-1)]

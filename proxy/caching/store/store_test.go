@@ -204,3 +204,28 @@ func FuzzStore(f *testing.F) {
 		s.check(t, bound)
 	})
 }
+
+// TestFullIndex: an entry of the main ring that needs a place in the index has room in the ring, too,
+// although another one moved there to make the place.
+func TestFullIndex(t *testing.T) {
+	for seed := range uint64(20) {
+		const bound = 200 << 10
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		s := New(bound)
+		for n := range 3000 {
+			key, size := fmt.Sprint("key ", rnd.IntN(2000)), rnd.IntN(200)
+			if rnd.IntN(3) == 0 {
+				size = s.small.room/4 + rnd.IntN(1000)
+			}
+			s.put(0, key, string(make([]byte, size)), never)
+			for range 2 {
+				s.get(fmt.Sprint("key ", rnd.IntN(2000)))
+				s.get(key)
+			}
+			if s.main.used > s.main.room {
+				t.Fatalf("seed %d, put %d: %d bytes, room for %d", seed, n, s.main.used, s.main.room)
+			}
+		}
+		s.check(t, bound)
+	}
+}
