@@ -101,9 +101,9 @@ func (f *filter) Request(ex *exchange.Exchange) exchange.Next {
 func (f *filter) appendKey(dst []byte, ex *exchange.Exchange) []byte {
 	dst = f.ids.Append(dst, &ex.Request)
 	if names := ex.PeerNames(); names != nil {
-		for _, list := range [][]string{names.DNS, names.URIs} {
+		for kind, list := range [][]string{names.DNS, names.URIs} {
 			for _, name := range list {
-				dst = append(append(dst, '\n'), name...)
+				dst = append(append(dst, '\n', 'A'+byte(kind)), name...) // headers have small letters
 			}
 		}
 	}
