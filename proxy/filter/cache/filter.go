@@ -157,7 +157,7 @@ func (f *filter) Request(ex *exchange.Exchange) exchange.Next {
 		return exchange.Continue
 	}
 	e, now := in.entry, f.loop.Now()
-	l := f.note(ex, now)
+	l := f.note(ex, now, ex.Request.Deadline)
 	validator := e != nil && e.Flags&(caching.FlagTag|caching.FlagDate) != 0
 	if validator || e != nil && caching.IfError(now, &e.Meta) {
 		l.held = f.hold(e)
@@ -223,8 +223,8 @@ func (f *filter) entry(hash uint64, key *[]byte, headers []protocol.Header) *sto
 // variantHash is the hash of the key of a variant; hash is that of the primary key.
 func variantHash(hash uint64, key []byte) uint64 { return caching.Hash(hash, key) }
 
-// note remembers that the request in hand is sent.
-func (f *filter) note(ex *exchange.Exchange, now time.Duration) *lookup {
+// note remembers that the request in hand is sent, and has a response until then or none.
+func (f *filter) note(ex *exchange.Exchange, now, until time.Duration) *lookup {
 	var l *lookup
 	if n := len(f.free); n > 0 {
 		l, f.free = f.free[n-1], f.free[:n-1]
@@ -234,7 +234,7 @@ func (f *filter) note(ex *exchange.Exchange, now time.Duration) *lookup {
 	in := &f.in
 	*l = lookup{ask: in.Ask, key: append(l.key[:0], in.key[:in.primary]...), hash: in.hash, target: in.target, asked: now}
 	f.open[ex] = l
-	f.stamps.Keep(in.target, now+f.refresher.to.Timeout)
+	f.stamps.Keep(in.target, until)
 	return l
 }
 

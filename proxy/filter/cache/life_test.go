@@ -213,6 +213,20 @@ func TestResponseOfTheTimeBefore(t *testing.T) {
 	m.expect("200 body 3: fwd=miss; stored", "/")
 }
 
+// TestSlowResponseOfTheTimeBefore: the same if the route allows more time than its service.
+func TestSlowResponseOfTheTimeBefore(t *testing.T) {
+	m := newOrigin(t, proxytest.MeshOptions{Service: "timeout: 1s"}, "cache: {}, timeout: 10s")
+	m.headers = minute
+	m.Apps[0].Delay = func() time.Duration { return 5 * time.Second }
+	slow := m.Get("/").Same()
+	m.Do(slow)
+	m.W.Run(3 * time.Second)
+	m.Apps[0].Delay = func() time.Duration { return time.Millisecond }
+	m.send(method(m.Get("/").Same(), "POST"))
+	m.Finish(slow)
+	m.expect("200 body 3: fwd=miss; stored", "/")
+}
+
 // TestReload: a route that changes begins with an empty cache, and the memory of the old one is no
 // longer counted. Another keeps its own.
 func TestReload(t *testing.T) {
