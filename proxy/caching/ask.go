@@ -125,6 +125,20 @@ func (a *Ask) addTags(value []byte) {
 	a.Conditional, a.ifNoneMatch = true, value
 }
 
+// NameTag and NameDate are the headers that make a request conditional.
+var NameTag, NameDate = []byte("If-None-Match"), []byte("If-Modified-Since")
+
+// AppendConditions appends the conditions of the request.
+func (a *Ask) AppendConditions(hs []protocol.Header) []protocol.Header {
+	if a.ifNoneMatch != nil {
+		hs = append(hs, protocol.Header{Name: NameTag, Value: a.ifNoneMatch})
+	}
+	if a.ifModifiedSince != nil {
+		hs = append(hs, protocol.Header{Name: NameDate, Value: a.ifModifiedSince})
+	}
+	return hs
+}
+
 func (a *Ask) readControl(value []byte) {
 	if !a.control {
 		a.control, a.maxAge, a.minFresh, a.maxStale = true, unset, unset, unset

@@ -280,6 +280,9 @@ func (f *filter) Response(ex *exchange.Exchange, res *exchange.Response) *exchan
 		return f.condition(l, f.stored(ex, l.held, now))
 	}
 	kept := mayStore && f.keep(l, ex.Request.Headers, res, now)
+	if res.Failed() {
+		l.restoreConditions(ex)
+	}
 	if marked(ex, res, kept); l.validates {
 		f.condition(l, res)
 	}
@@ -292,6 +295,7 @@ func (f *filter) Failure(ex *exchange.Exchange, why *fault.Failure) exchange.Nex
 	now := f.loop.Now()
 	if l := f.open[ex]; l != nil {
 		if l.held == nil || !caching.IfError(now, &l.held.Meta) {
+			l.restoreConditions(ex)
 			return exchange.Continue
 		}
 		ex.Answer(f.condition(l, f.stored(ex, l.held, now)))

@@ -105,20 +105,16 @@ func (f *filter) release(h *held) {
 	f.shard.Recount(&h.bytes, 0)
 }
 
-var nameTag, nameDate = []byte("If-None-Match"), []byte("If-Modified-Since")
-
 // setConditions makes a request one for a response that is not the one with these lines, in place of
 // what the client asks. Its memory is that of the headers that routes set.
 func setConditions(ex *exchange.Exchange, stored []byte) {
-	hs := slices.DeleteFunc(ex.Request.Headers, func(h protocol.Header) bool {
-		return protocol.EqualFold(h.Name, "if-none-match") || protocol.EqualFold(h.Name, "if-modified-since")
-	})
+	hs := dropConditions(ex.Request.Headers)
 	exchange.EachField(stored, func(h protocol.Header) {
-		name := nameTag
+		name := caching.NameTag
 		switch {
 		case protocol.EqualFold(h.Name, "etag"):
 		case protocol.EqualFold(h.Name, "last-modified"):
-			name = nameDate
+			name = caching.NameDate
 		default:
 			return
 		}
@@ -127,6 +123,19 @@ func setConditions(ex *exchange.Exchange, stored []byte) {
 		hs = append(hs, protocol.Header{Name: name, Value: ex.Edited[n:len(ex.Edited):len(ex.Edited)]})
 	})
 	ex.Request.Headers = hs
+}
+
+func dropConditions(hs []protocol.Header) []protocol.Header {
+	return slices.DeleteFunc(hs, func(h protocol.Header) bool {
+		return protocol.EqualFold(h.Name, "if-none-match") || protocol.EqualFold(h.Name, "if-modified-since")
+	})
+}
+
+// restoreConditions gives a request that has failed those of its client again: a fallback may send it.
+func (l *lookup) restoreConditions(ex *exchange.Exchange) {
+	if l.validates {
+		ex.Request.Headers = l.ask.AppendConditions(dropConditions(ex.Request.Headers))
+	}
 }
 
 // unstored are headers that belong to one response, or to one connection with a proxy (RFC 9111

@@ -368,3 +368,32 @@ func TestDubboCaller(t *testing.T) {
 		}
 	})
 }
+
+// TestConditionsOfCache: the other service gets the client's own conditions, not those of a cache.
+func TestConditionsOfCache(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		fail func(m *proxytest.Mesh)
+	}{
+		{"no endpoint", func(m *proxytest.Mesh) { m.Consumer.Update("compute") }},
+		{"bad response", func(m *proxytest.Mesh) { m.Apps[0].Status = 500 }},
+	} {
+		m := newMesh(t, true, other+"}, cache: {ttl: 1s, stale: 0s", "", "")
+		m.Apps[0].ExtraHeaders = "ETag: \"a\"\r\n"
+		do(m, m.Get("/").Same())
+		m.W.Run(2 * time.Second)
+		c.fail(m)
+		for _, own := range []string{"", `"b"`} {
+			got := ""
+			m.Apps[1].OnRequest = func(req *protocol.Request) { got = string(protocol.Find(req.Headers, "if-none-match")) }
+			call := m.Get("/").Same()
+			if own != "" {
+				call = m.Get("/", "If-None-Match: "+own).Same()
+			}
+			if said := do(m, call); !strings.HasPrefix(said, "200 ") || got != own {
+				t.Errorf("%s: got %s, and the other service got the condition %q, want %q", c.name, said, got, own)
+			}
+		}
+		m.Settled()
+	}
+}
