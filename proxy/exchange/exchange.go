@@ -306,7 +306,7 @@ func (ex *Exchange) fail(f *fault.Failure) {
 		ex.reportFailure(f)
 	}
 	ex.conclude(&result{outcome: stats.OutcomeFailed, failure: f})
-	ex.judge(f.Verdict())
+	ex.judgeFailure(f)
 	ex.releasePending()
 	ex.caller.Fail(ex, f)
 	ex.cancelAttempts()

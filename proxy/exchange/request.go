@@ -233,7 +233,7 @@ func (ex *Exchange) passFailure(f *fault.Failure) bool {
 		ex.filtered = uint8(len(ex.Route.filters))
 		ex.decide(len(ex.Route.filters))
 	}
-	ex.judge(f.Verdict())
+	ex.judgeFailure(f)
 	for ex.outer > 0 {
 		ex.outer--
 		if o := ex.Route.outcomes[ex.outer]; o != nil && o.Failure(ex, f) != Continue {
@@ -241,6 +241,16 @@ func (ex *Exchange) passFailure(f *fault.Failure) bool {
 		}
 	}
 	return false
+}
+
+// judgeFailure is judge for a failure. That of a request which a filter held, and which was not sent,
+// says nothing of the service.
+func (ex *Exchange) judgeFailure(f *fault.Failure) {
+	v := fault.VerdictNone
+	if ex.launched > 0 {
+		v = f.Verdict()
+	}
+	ex.judge(v)
 }
 
 // endFilters ends the filters that have seen the request.

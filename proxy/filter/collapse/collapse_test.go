@@ -305,3 +305,31 @@ func TestNextOfFailedLeader(t *testing.T) {
 	}
 	m.Settled()
 }
+
+// TestBreaker: for the breaker a failure counts as often as it was sent, for however many it is.
+func TestBreaker(t *testing.T) {
+	for code, fail := range map[string]func(a *proxytest.App, sent int){
+		"upstream-reset": func(a *proxytest.App, sent int) { a.DropNext = sent <= 2 },
+		"deadline": func(a *proxytest.App, sent int) {
+			a.Delay = func() time.Duration {
+				return map[bool]time.Duration{true: time.Second, false: time.Millisecond}[sent <= 2]
+			}
+		},
+	} {
+		m, got := newMesh(t, proxytest.MeshOptions{
+			Direct: true, Service: "hedge: {mode: off, delay: 100ms}, timeout: 300ms, retry: {on: []}, breaker: {consecutive: 5, open: 1m}",
+		}, 100*time.Millisecond)
+		for _, a := range m.Apps {
+			a.OnRequest = func(*protocol.Request) { *got++; fail(a, *got) }
+		}
+		calls := crowd(m, 20)
+		send(m, calls...)
+		m.Finish(calls...)
+		if codes := proxytest.CountCodes(calls); codes[code] != 20 || *got != 2 {
+			t.Errorf("%s: responses %v of %d requests", code, codes, *got)
+		}
+		after := m.Get("/y")
+		send(m, after)
+		check(m, got, 3, after)
+	}
+}
