@@ -126,7 +126,7 @@ func (ex *Exchange) hedgeMissed() {
 	ex.missedHedges++
 	ex.service.hedging.Refund(now)
 	ex.hedges--
-	if ex.state == exchangeOpen && !ex.hedge.Armed() {
+	if ex.state == exchangeOpen && !ex.decided && !ex.hedge.Armed() {
 		ex.armHedge(now, ex.Route.hedging.Again(now, ex.watch.Class))
 	}
 }
