@@ -48,8 +48,8 @@ def chain(suite, names, tls=None):
         for name in reversed(names):
             listens_for, speaks = KINDS[name]
             p = Sidecar(suite, name, loops=1)
-            p.service("out", speaks, to, max_pending=4096, tls=tls if tls and speaks == "link" else {})
-            to = p.listener(listens_for, "out", tls=tls if tls and listens_for == "link" else {})
+            p.service("out", speaks, to, max_pending=4096, **({"tls": tls} if tls and speaks == "link" else {}))
+            to = p.listener(listens_for, "out", **({"tls": tls} if tls and listens_for == "link" else {}))
             sidecars.insert(0, p.start())
         yield sidecars, f"http://127.0.0.1:{to}/compute"
         if ended := [p.name for p in suite.processes if p.ended()]:
