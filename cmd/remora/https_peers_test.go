@@ -212,7 +212,10 @@ func TestTLSPeersCall(t *testing.T) {
 		}
 		lines := strings.Split(call(nil, url("localhost", plain), url("127.0.0.1", plain), url("localhost", expired), url("localhost", untrusted), url("localhost", mutual)), "\n")
 		for i, want := range []string{"HTTP_2 200 https localhost", "No subject alternative names", "validity check failed", "does not chain", "certificate_required"} {
-			if i >= len(lines) || !strings.Contains(lines[i], want) {
+			// With TLS 1.3 a client without a certificate has sent its request when it is refused. It
+			// may see the end of the connection before the alert.
+			ended := want == "certificate_required" && i < len(lines) && strings.HasPrefix(lines[i], "java.io.IOException")
+			if i >= len(lines) || !strings.Contains(lines[i], want) && !ended {
 				t.Errorf("line %d of %q, want %q", i, lines, want)
 			}
 		}
