@@ -12,14 +12,13 @@ package consumer
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/remora-proxy/remora/lab/server"
 )
 
 // Options configures a consumer. The zero value of a field means its default.
@@ -43,11 +42,8 @@ type Stats struct {
 // Consumer is a running server. Each connection to it has its own connection to the sidecar,
 // which is opened by the first call and kept alive.
 type Consumer struct {
-	opts     Options
-	listener net.Listener
-	ctx      context.Context // its end closes all connections
-	cancel   context.CancelFunc
-	wg       sync.WaitGroup
+	opts   Options
+	server *server.Server
 
 	right, wrong, failed atomic.Int64
 }
@@ -65,14 +61,17 @@ func Start(opts Options) (*Consumer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("consumer: %w", err)
 	}
-	c := &Consumer{opts: opts, listener: ln}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.wg.Go(c.accept)
+	c := &Consumer{opts: opts, server: server.New(ln)}
+	c.server.Serve(func(nc net.Conn) {
+		each := &conn{consumer: c, nc: nc, agent: newAgent(c.server.Context(), c.opts)}
+		defer each.agent.hangUp()
+		each.serve()
+	})
 	return c, nil
 }
 
 // Addr returns the address that the consumer listens on.
-func (c *Consumer) Addr() string { return c.listener.Addr().String() }
+func (c *Consumer) Addr() string { return c.server.Addr() }
 
 // Stats returns the counts.
 func (c *Consumer) Stats() Stats {
@@ -81,28 +80,5 @@ func (c *Consumer) Stats() Stats {
 
 // Close stops listening and closes all connections, also those of requests in flight.
 func (c *Consumer) Close() error {
-	err := c.listener.Close()
-	c.cancel()
-	c.wg.Wait()
-	return err
-}
-
-func (c *Consumer) accept() {
-	for {
-		nc, err := c.listener.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil { // out of descriptors: try again
-			time.Sleep(10 * time.Millisecond)
-			continue
-		}
-		c.wg.Go(func() {
-			defer nc.Close()
-			defer context.AfterFunc(c.ctx, func() { nc.Close() })()
-			each := &conn{consumer: c, nc: nc, agent: newAgent(c.ctx, c.opts)}
-			defer each.agent.hangUp()
-			each.serve()
-		})
-	}
+	return c.server.Close()
 }

@@ -18,7 +18,7 @@ import (
 // clients of stores do.
 type Client struct {
 	Addr     string
-	Patience time.Duration // with one attempt
+	Timeout  time.Duration // of one attempt
 	Attempts int
 
 	mu   sync.Mutex
@@ -33,7 +33,7 @@ type clientConn struct {
 
 // NewClient returns a client that waits 20 ms, and asks at most three times.
 func NewClient(addr string) *Client {
-	return &Client{Addr: addr, Patience: 20 * time.Millisecond, Attempts: 3}
+	return &Client{Addr: addr, Timeout: 20 * time.Millisecond, Attempts: 3}
 }
 
 // Close closes idle connections.
@@ -61,10 +61,10 @@ func (c *Client) try(r *Request, keys int) error {
 	if err != nil {
 		return err
 	}
-	conn.buf = fmt.Appendf(conn.buf[:0], "GET /get?key=%s&keys=%d&wait=%s HTTP/1.1\r\nhost: store\r\n\r\n", r.Key(), keys, c.Patience)
-	// The store responds when its patience is over, so that the connection stays usable. The
+	conn.buf = fmt.Appendf(conn.buf[:0], "GET /get?key=%s&keys=%d&wait=%s HTTP/1.1\r\nhost: store\r\n\r\n", r.Key(), keys, c.Timeout)
+	// The store responds when the timeout is over, so that the connection stays usable. The
 	// deadline is for a store that is gone.
-	conn.nc.SetDeadline(time.Now().Add(10 * c.Patience))
+	conn.nc.SetDeadline(time.Now().Add(10 * c.Timeout))
 	if _, err = conn.nc.Write(conn.buf); err == nil {
 		err = conn.read()
 	}
@@ -90,7 +90,7 @@ func (c *Client) take() (*clientConn, error) {
 		return conn, nil
 	}
 	c.mu.Unlock()
-	nc, err := net.DialTimeout("tcp", c.Addr, c.Patience)
+	nc, err := net.DialTimeout("tcp", c.Addr, c.Timeout)
 	return &clientConn{nc: nc}, err
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/lab/precise"
+	"github.com/remora-proxy/remora/lab/server"
 	"github.com/remora-proxy/remora/lab/wire"
 )
 
@@ -50,18 +51,15 @@ type StoreStats struct {
 //	GET  /stats               StoreStats as JSON
 //	GET  /healthz             200
 //
-// It breaks down while more is asked of it than it can serve: its queue then outlasts the patience
-// of its clients, which ask again.
+// It breaks down while more is asked of it than it can serve: its queue then takes longer than the
+// timeout of its clients, which ask again.
 type Store struct {
-	opts     StoreOptions
-	listener net.Listener
-	wg       sync.WaitGroup // listener and connections
-	workers  chan struct{}  // has an element for each busy worker
-	closed   chan struct{}  // closed by Close
-	waiting  atomic.Int64
+	opts    StoreOptions
+	server  *server.Server
+	workers chan struct{} // has an element for each busy worker
+	waiting atomic.Int64
 
 	mu    sync.Mutex // guards the fields below
-	conns map[net.Conn]struct{}
 	epoch time.Time
 	stats StoreStats
 	rng   *rand.Rand
@@ -82,16 +80,13 @@ func StartStore(o StoreOptions) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	s := &Store{
-		opts: o, listener: ln, workers: make(chan struct{}, o.Workers), closed: make(chan struct{}),
-		conns: map[net.Conn]struct{}{}, rng: rand.New(rand.NewPCG(o.Seed, 0)),
-	}
-	s.wg.Go(s.accept)
+	s := &Store{opts: o, server: server.New(ln), workers: make(chan struct{}, o.Workers), rng: rand.New(rand.NewPCG(o.Seed, 0))}
+	s.server.Serve(s.serve)
 	return s, nil
 }
 
 // Addr returns the address that the store listens on.
-func (s *Store) Addr() string { return s.listener.Addr().String() }
+func (s *Store) Addr() string { return s.server.Addr() }
 
 // Stats returns the counts.
 func (s *Store) Stats() StoreStats {
@@ -100,36 +95,8 @@ func (s *Store) Stats() StoreStats {
 	return s.stats
 }
 
-// Close ends all connections. It must be called once.
-func (s *Store) Close() error {
-	close(s.closed)
-	s.mu.Lock()
-	err := s.listener.Close()
-	for nc := range s.conns {
-		nc.Close()
-	}
-	s.conns = nil
-	s.mu.Unlock()
-	s.wg.Wait()
-	return err
-}
-
-func (s *Store) accept() {
-	for {
-		nc, err := s.listener.Accept()
-		if err != nil {
-			return
-		}
-		s.mu.Lock()
-		if s.conns == nil {
-			nc.Close()
-		} else {
-			s.conns[nc] = struct{}{}
-			s.wg.Go(func() { s.serve(nc) })
-		}
-		s.mu.Unlock()
-	}
-}
+// Close ends all connections.
+func (s *Store) Close() error { return s.server.Close() }
 
 func (s *Store) serve(nc net.Conn) {
 	var msg wire.Message
@@ -138,27 +105,23 @@ func (s *Store) serve(nc net.Conn) {
 	for {
 		var err error
 		if in, err = wire.ReadMore(nc, in); err != nil {
-			break
+			return
 		}
 		used, err := msg.ParseRequest(in)
 		if err == wire.ErrIncomplete {
 			continue
 		}
 		if err != nil || used != len(in) {
-			break // malformed, or pipelined
+			return // malformed, or pipelined
 		}
 		status, body := s.respond(&msg)
 		out = msg.AppendResponse(out[:0], status, "", "application/octet-stream", body)
 		if _, err := nc.Write(out); err != nil {
-			break
+			return
 		}
 		in = in[:0]
 		msg.Reset()
 	}
-	nc.Close()
-	s.mu.Lock()
-	delete(s.conns, nc)
-	s.mu.Unlock()
 }
 
 func (s *Store) respond(msg *wire.Message) (status int, body []byte) {
@@ -257,7 +220,7 @@ func (s *Store) wait(d time.Duration) error {
 		return nil
 	case <-time.After(d):
 		return errLate
-	case <-s.closed:
+	case <-s.server.Context().Done():
 		return errLate
 	}
 }

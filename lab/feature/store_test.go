@@ -36,7 +36,7 @@ func TestStoreBreaksDown(t *testing.T) {
 	if err := c.Get(some, 5); err != nil {
 		t.Fatal(err)
 	}
-	c.Patience = time.Millisecond
+	c.Timeout = time.Millisecond
 	if err := c.Get(some, 5); err == nil || err.Error() != "the store: Gateway Timeout" {
 		t.Errorf("err = %v", err)
 	}
@@ -45,7 +45,7 @@ func TestStoreBreaksDown(t *testing.T) {
 	}
 	// One that waits fills the queue.
 	patient := NewClient(s.Addr())
-	patient.Patience, patient.Attempts = time.Hour, 1
+	patient.Timeout, patient.Attempts = time.Hour, 1
 	ended := make(chan error, 1)
 	go func() { ended <- patient.Get(some, 5) }()
 	eventually.True(t, "a request waits", func() bool { return s.waiting.Load() == 1 })
@@ -65,7 +65,7 @@ func TestStoreBreaksDown(t *testing.T) {
 // TestStoreServes as many requests as come, once workers are free again.
 func TestStoreServes(t *testing.T) {
 	s, c := startStore(t, StoreOptions{Workers: 1, Busy: time.Microsecond, Median: time.Microsecond})
-	c.Patience = time.Minute
+	c.Timeout = time.Minute
 	for range 20 {
 		if err := c.Get(some, MaxKeys); err != nil {
 			t.Fatal(err)

@@ -28,7 +28,7 @@ func TestLocalCache(t *testing.T) {
 	for _, kind := range CacheKinds {
 		store := startStore(t)
 		r := start(t, Options{Mode: Expiry, Median: time.Microsecond, Store: store.Addr(), CacheKind: kind, LocalBatches: 2}, nil)
-		r.service.local.store.Patience = testTimeout
+		r.service.local.store.Timeout = testTimeout
 		c, br := dial(t, r)
 		asked, entries := int64(0), map[int]int{}
 		for i, step := range []struct {
@@ -92,7 +92,7 @@ func TestUnequalRequests(t *testing.T) {
 		}
 		var until time.Time
 		s := newService(o)
-		s.local.store.Patience = testTimeout
+		s.local.store.Timeout = testTimeout
 		s.now, s.sleepUntil = clock.now, func(t time.Time) { until = t }
 		for grid := range feature.Grids {
 			r := feature.Request{Feature: "speed", Grid: grid}
@@ -120,7 +120,7 @@ func TestFrozenReplicaAsksNoStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newService(o)
-	s.local.store.Patience = testTimeout
+	s.local.store.Timeout = testTimeout
 	defer s.local.store.Close()
 	now := epoch.Add(freeze.Start + msec)
 	var asked []int64

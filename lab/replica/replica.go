@@ -28,6 +28,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/remora-proxy/remora/lab/server"
 )
 
 // Options says how a replica behaves. The zero value of a field means its default, if any.
@@ -66,11 +68,9 @@ type Options struct {
 
 // Replica is a running server.
 type Replica struct {
-	service  *service
-	listener net.Listener
-	ctx      context.Context // its end closes all connections
-	cancel   context.CancelFunc
-	wg       sync.WaitGroup
+	service *service
+	server  *server.Server
+	wg      sync.WaitGroup // the cache's goroutine
 }
 
 // Start listens and serves until Close.
@@ -94,37 +94,20 @@ func serve(s *service) (*Replica, error) {
 	if err != nil {
 		return nil, fmt.Errorf("replica %s: %w", s.opts.Name, err)
 	}
-	r := &Replica{service: s, listener: ln}
-	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r := &Replica{service: s, server: server.New(ln)}
 	if s.cache != nil {
-		r.wg.Go(func() { s.cache.run(r.ctx.Done()) })
+		r.wg.Go(func() { s.cache.run(r.server.Context().Done()) })
 	}
-	r.wg.Go(r.accept)
+	handle := s.serveHTTP
+	if s.opts.Protocol == Dubbo {
+		handle = s.serveDubbo
+	}
+	r.server.Serve(func(nc net.Conn) {
+		if raw, err := nc.(*net.TCPConn).SyscallConn(); err == nil {
+			handle(peer{nc, raw})
+		}
+	})
 	return r, nil
-}
-
-func (r *Replica) accept() {
-	serve := r.service.serveHTTP
-	if r.service.opts.Protocol == Dubbo {
-		serve = r.service.serveDubbo
-	}
-	for {
-		nc, err := r.listener.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil { // out of descriptors: try again
-			time.Sleep(10 * time.Millisecond)
-			continue
-		}
-		r.wg.Go(func() {
-			defer nc.Close()
-			defer context.AfterFunc(r.ctx, func() { nc.Close() })()
-			if raw, err := nc.(*net.TCPConn).SyscallConn(); err == nil {
-				serve(peer{nc, raw})
-			}
-		})
-	}
 }
 
 func (o Options) withDefaults(now time.Time) (Options, error) {
@@ -173,7 +156,7 @@ func (o Options) withDefaults(now time.Time) (Options, error) {
 }
 
 // Addr returns the address that the replica listens on.
-func (r *Replica) Addr() string { return r.listener.Addr().String() }
+func (r *Replica) Addr() string { return r.server.Addr() }
 
 // Stats returns the counts.
 func (r *Replica) Stats() Stats { return r.service.stats() }
@@ -181,14 +164,15 @@ func (r *Replica) Stats() Stats { return r.service.stats() }
 // Close stops listening and closes the connections. Requests in flight may end until ctx is done;
 // then Close returns its error.
 func (r *Replica) Close(ctx context.Context) error {
-	err := r.listener.Close()
+	err := r.server.StopAccepting()
 	for r.service.inFlight.Load() > 0 && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
-	r.cancel()
 	if r.service.inFlight.Load() > 0 {
+		r.server.Drop()
 		return errors.Join(err, ctx.Err())
 	}
+	err = errors.Join(err, r.server.Close())
 	r.wg.Wait()
 	if l := r.service.local; l != nil {
 		l.store.Close()
