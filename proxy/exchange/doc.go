@@ -2,7 +2,8 @@
 // last of its attempts is over. It gives exactly one response.
 //
 //	exchange.go   Begin: the phases, the deadline, the one response
-//	request.go    the request and its memory; response.go the same for a response
+//	request.go    the request, its memory, and abandoning it for that; response.go the same for a response
+//	filters.go    what filters see and replace; the copies that they send
 //	policy.go     the route's policy; router.go finds the route on one loop
 //	admission.go  a slot of the service, or the queue for one
 //	attempt.go    pick an endpoint, send, and end
@@ -12,7 +13,6 @@
 //	record.go     counters and access log; tracing.go spans
 //	service.go    one service on one loop, and its endpoints; shared.go what all loops share
 //	lease.go      a stream's place at a service; source.go where its bytes come from
-//	shed.go       the memory that an exchange holds, and abandoning it for that
 //	ports.go      the interfaces: Caller, of sessions; Upstream and Carrier, of upstreams
 //	pool.go       the free lists of one loop
 //

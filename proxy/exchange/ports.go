@@ -76,9 +76,9 @@ type Filter interface {
 	End(ex *Exchange)
 }
 
-// OutcomeFilter is a Filter that sees what a request comes to before the caller does, and may
-// replace it. Of several filters, the last one in the list sees it first. What a filter gives by
-// Answer or Refuse is seen by those before it alone.
+// OutcomeFilter is a Filter that sees the response or failure of a request before the caller does, and
+// may replace it. Of several filters, the last one in the list sees it first. Only the filters before it
+// see what a filter gives by Answer or Refuse.
 type OutcomeFilter interface {
 	Filter
 	// Response returns what the caller gets: res, or a response in its place. It returns nil if

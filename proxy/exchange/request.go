@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"cmp"
+	"iter"
 	"strconv"
 	"time"
 
@@ -9,11 +10,7 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/allow"
-	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
-	"github.com/remora-proxy/remora/proxy/hedge"
-	"github.com/remora-proxy/remora/proxy/identity"
-	"github.com/remora-proxy/remora/proxy/route"
 )
 
 // message is the request of an exchange, with its memory.
@@ -154,158 +151,6 @@ func (s *Service) streamKey(c Client) uint64 {
 	return cmp.Or(c.Key, s.keys.OfPeer(c.Addr), s.Shard.Rand.Uint64())
 }
 
-// Resume passes the request to the filters that have not seen it. If none holds it, its first
-// attempt follows. A filter that has held the request calls it.
-func (ex *Exchange) Resume() {
-	if !ex.admitted { // Park
-		ex.admitted = true
-		ex.service.shared.pending.Add(1)
-	}
-	for all := ex.Route.filters; int(ex.filtered) < len(all); {
-		f := all[ex.filtered]
-		ex.filtered++
-		if f.Request(ex) != Continue {
-			return // ex may be over
-		}
-	}
-	ex.start(ex.shard.Loop.Now())
-}
-
-// Park gives back the place in max_pending of a request that a filter holds. Resume takes one again,
-// even if there is none.
-func (ex *Exchange) Park() { ex.releasePending() }
-
-// HedgeDelay is when a request of the route is late, as far as is known now.
-func (ex *Exchange) HedgeDelay() time.Duration { return ex.Route.hedging.Delay(ex.shard.Loop.Now()) }
-
-// PeerNames are the names that the caller has proved; nil means none.
-func (ex *Exchange) PeerNames() *identity.Names { return ex.caller.PeerNames() }
-
-// Refuse gives the caller f. A filter calls it, and must not touch ex afterwards.
-func (ex *Exchange) Refuse(f *fault.Failure) {
-	ex.decide(int(ex.filtered) - 1)
-	ex.fail(f)
-}
-
-// Answer gives the caller res, which it owns. A filter calls it, and must not touch ex afterwards.
-// The breaker learns nothing of it.
-func (ex *Exchange) Answer(res *Response) {
-	if ex.service == nil { // EarlyFilter
-		ex.Route.Service.count(ex)
-	}
-	ex.decide(max(0, int(ex.filtered)-1))
-	ex.judge(fault.VerdictNone)
-	if res.Source == nil && !res.grpc { // it may be the filter's own
-		res.readGRPC(&ex.Request)
-	}
-	ex.answerWith(nil, res)
-}
-
-// decide begins the outcome, which n filters see: the first ones. Attempts are cancelled.
-func (ex *Exchange) decide(n int) {
-	if ex.decided {
-		return
-	}
-	ex.decided, ex.outer = true, uint8(n)
-	ex.stopTimers()
-	for i := range ex.attempts[:ex.launched] {
-		ex.attempts[i].cancel()
-	}
-}
-
-// passResponse returns what the filters of the route make of res, or nil if one of them has it.
-func (ex *Exchange) passResponse(res *Response) *Response {
-	ex.decide(int(ex.filtered))
-	ex.judge(fault.VerdictOf(res.outcome()))
-	for ex.outer > 0 && res != nil {
-		ex.outer--
-		if f := ex.Route.outcomes[ex.outer]; f != nil {
-			res.Own()
-			res = f.Response(ex, res)
-		}
-	}
-	return res
-}
-
-// passFailure reports whether a filter of the route answers, or will answer, in place of f.
-func (ex *Exchange) passFailure(f *fault.Failure) bool {
-	if !ex.decided {
-		ex.filtered = uint8(len(ex.Route.filters))
-		ex.decide(len(ex.Route.filters))
-	}
-	ex.judgeFailure(f)
-	for ex.outer > 0 {
-		ex.outer--
-		if o := ex.Route.outcomes[ex.outer]; o != nil && o.Failure(ex, f) != Continue {
-			return true
-		}
-	}
-	return false
-}
-
-// judgeFailure is judge for a failure. That of a request which a filter held, and which was not sent,
-// says nothing of the service.
-func (ex *Exchange) judgeFailure(f *fault.Failure) {
-	v := fault.VerdictNone
-	if ex.launched > 0 {
-		v = f.Verdict()
-	}
-	ex.judge(v)
-}
-
-// endFilters ends the filters that have seen the request.
-func (ex *Exchange) endFilters() {
-	seen := ex.Route.filters[:ex.filtered]
-	ex.filtered = 0
-	for _, f := range seen {
-		f.End(ex)
-	}
-}
-
-// BeginCopy starts on a request that Pool.Copy has made. It is sent once, by a route whose policy
-// has neither retries nor hedges. It passes no filter, has no access line and no span, and its
-// failures count for the service alone: they are no responses of this sidecar.
-func (ex *Exchange) BeginCopy(r *Route) {
-	ex.copied, ex.began = true, ex.shard.Loop.Now()
-	ex.pool.addCopy(ex)
-	ex.state.become(exchangeOpen)
-	if f := ex.admit(r); f != nil {
-		ex.fail(f)
-		return
-	}
-	ex.Request.Idempotent, ex.watch = false, hedge.Watch{}
-	ex.setDeadline()
-	ex.launch(primaryAttempt, nil)
-}
-
-// CopyRoute returns a route to s for copies: without retries, hedges and filters.
-func (s *Service) CopyRoute() *Route {
-	policy := s.Config.Policy
-	policy.Retry, policy.Hedge.Mode, policy.Hedge.Class = config.Retry{}, config.HedgeOff, config.ClassNone
-	return NewRoute(&route.Plan{Index: -1, Match: &config.Match{}, Route: &config.Route{}, Policy: &policy}, s)
-}
-
-// CopyCaller is the part of a Caller that all filters which make copies have.
-type CopyCaller struct{ At *Listener }
-
-// Encode implements Caller. Any response will do.
-func (CopyCaller) Encode(*Exchange, *Response) *fault.Failure { return nil }
-
-// OverShare implements Caller. Copies go first when memory is short.
-func (CopyCaller) OverShare(*Exchange) bool { return true }
-
-// Listener implements Caller.
-func (c CopyCaller) Listener() *Listener { return c.At }
-
-// RemoteAddr implements Caller.
-func (CopyCaller) RemoteAddr() string { return "" }
-
-// PeerNames implements Caller.
-func (CopyCaller) PeerNames() *identity.Names { return nil }
-
-// Finished implements Caller. Nothing waits for a copy that was cancelled.
-func (CopyCaller) Finished(*Exchange) {}
-
 // size is the length of the request in bytes.
 func (ex *Exchange) size() int { return bufferLen(ex.HeadBuffer) + bufferLen(ex.BodyBuffer) }
 
@@ -314,4 +159,55 @@ func (ex *Exchange) releaseRequest() {
 	ex.shard.Buffers.Release(&ex.BodyBuffer)
 	ex.shard.Recount(&ex.Held, 0)
 	ex.Request.Reset()
+}
+
+// Buffered is the number of bytes that the exchange holds: its request, the best bad
+// response so far, and what the carriers of its attempts hold.
+func (ex *Exchange) Buffered() int {
+	n := ex.Held
+	if ex.best != nil {
+		n += ex.best.Held
+	}
+	for i := range ex.attempts[:ex.launched] {
+		if a := &ex.attempts[i]; a.carrier != nil {
+			n += a.carrier.Buffered(a)
+		}
+	}
+	return n
+}
+
+// overShare reports whether memory is short, and the caller's connection holds more than its share.
+func (ex *Exchange) overShare() bool {
+	return ex.shard.Process.Budget.Full(ex.Held) && ex.caller.OverShare(ex)
+}
+
+// LargestOf returns the exchange that holds the most memory, and the bytes that it holds. Of
+// equals it returns the one with the lowest StreamID.
+func LargestOf(all iter.Seq[*Exchange]) (ex *Exchange, held int) {
+	for other := range all {
+		if n := other.Buffered(); n > held || n == held && ex != nil && other.StreamID < ex.StreamID {
+			ex, held = other, n
+		}
+	}
+	return ex, held
+}
+
+// AbandonNow aborts the attempts of a cancelled exchange.
+func (ex *Exchange) AbandonNow() {
+	if ex.state == exchangeCancelled {
+		ex.onDeadline()
+	}
+}
+
+// Shed abandons the exchange because memory is short.
+func (ex *Exchange) Shed() {
+	if ex.state != exchangeOpen {
+		ex.AbandonNow()
+		return
+	}
+	for i := range ex.attempts[:ex.launched] {
+		ex.attempts[i].abort()
+	}
+	ex.decide(0) // no filter may keep it
+	ex.fail(fault.Shed)
 }

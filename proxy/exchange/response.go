@@ -122,13 +122,14 @@ func EachField(lines []byte, do func(h protocol.Header)) {
 var crlf, colon = []byte("\r\n"), []byte(": ")
 
 // Borrow makes res a response with lines of AppendFields in place of headers. Their memory, and that of
-// body, belongs to who calls it, and is used until the caller of the exchange has the response.
+// body, stays with the filter, which must not change it until the caller has the response.
 func (res *Response) Borrow(status int, fields, body []byte) {
 	res.Status, res.Fields, res.Body = status, fields, body
 }
 
-// Own gives a borrowed response memory of its own, and headers in place of lines. Who does not send
-// HTTP/1.1, keeps the response or reads its headers calls it.
+// Own gives a borrowed response memory of its own, and headers in place of lines. It must be called
+// before the headers are read, before the response is kept, and before another protocol than HTTP/1.1
+// encodes it.
 func (res *Response) Own() {
 	if res.Fields == nil {
 		return

@@ -98,7 +98,7 @@ func (s *Service) apply(snap *registry.Snapshot, targets []lb.Target, own map[st
 	}
 }
 
-// query is what the policy is asked for now.
+// query returns the query of a pick now.
 func (s *Service) query(key uint64, tried []*lb.Endpoint) lb.Query {
 	return lb.Query{Now: s.Shard.Loop.Now(), Rand: s.Shard.Rand, Key: key, Tried: tried}
 }
@@ -337,4 +337,16 @@ func (s *Service) Counts() stats.ServiceStats {
 	}
 	c.Ejections, c.PassedOver = s.set.Ejections, s.set.PassedOver
 	return c
+}
+
+// Largest returns the connection to an endpoint that holds the most for each of its
+// requests, if that is more than rank bytes; else h is nil.
+func (s *Service) Largest(rank int) (held, each int, h Holder) {
+	each = rank
+	for i := range s.set.Len() {
+		if n, m, up := s.set.At(i).Ext.(*Endpoint).upstream.Largest(); up != nil && m > each {
+			held, each, h = n, m, up
+		}
+	}
+	return held, each, h
 }
