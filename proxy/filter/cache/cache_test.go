@@ -268,3 +268,30 @@ func TestExchanges(t *testing.T) {
 }
 
 func (m *origin) counts() stats.FilterStats { return m.Consumer.Stats("compute").FilterStats }
+
+// TestRefreshesAtOnce: 64 refreshes are in flight at most. A hit beyond them is served all the same,
+// and refreshes once there is room.
+func TestRefreshesAtOnce(t *testing.T) {
+	const most = 64
+	m := newOrigin(t, proxytest.MeshOptions{}, "cache: {ttl: 1s, stale: 1m}")
+	for i := range most + 1 {
+		m.ask(fmt.Sprint("/", i))
+	}
+	m.W.Run(2 * time.Second)
+	m.Apps[0].Delay = func() time.Duration { return 5 * time.Second }
+	for i := range most + 1 {
+		if _, got := m.ask(fmt.Sprint("/", i)); !strings.HasSuffix(got, ": hit; detail=stale") {
+			t.Errorf("hit %d: %q", i, got)
+		}
+		if want := uint64(min(i+1, most)); m.counts().CacheRefreshed != want {
+			t.Errorf("after hit %d there were %d refreshes, want %d", i, m.counts().CacheRefreshed, want)
+		}
+	}
+	m.W.Run(6 * time.Second)
+	m.ask(fmt.Sprint("/", most))
+	if n := m.counts().CacheRefreshed; n != most+1 {
+		t.Errorf("%d refreshes after the others have ended", n)
+	}
+	m.W.Run(6 * time.Second)
+	m.Settled()
+}

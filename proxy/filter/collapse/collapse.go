@@ -17,11 +17,13 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
+// maxWaiting bounds the requests of a route on one loop that wait. Others are sent. A test lowers it.
+var maxWaiting = 65_536
+
 const (
-	maxWaiting = 65_536 // requests of a route on one loop that wait; others are sent
-	batch      = 256    // requests that get a response in one turn of the loop
-	maxFree    = 1024   // length of the free lists
-	maxKept    = 1024   // bytes of a key, and members, of a flight on its list
+	batch   = 256  // requests that get a response in one turn of the loop
+	maxFree = 1024 // length of the free lists
+	maxKept = 1024 // bytes of a key, and members, of a flight on its list
 
 	// aloneFor is how long requests are sent at once after a response that they could not share.
 	aloneFor   = time.Second

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/filter/collapse"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -71,6 +72,23 @@ func TestSameRequests(t *testing.T) {
 		calls = crowd(m, 2)
 		send(m, calls...)
 		check(m, got, 2, calls...)
+	}
+}
+
+// TestTooManyWait: requests beyond those that may wait are sent.
+func TestTooManyWait(t *testing.T) {
+	defer collapse.SetMaxWaiting(10)()
+	for _, c := range []struct{ requests, sent int }{{11, 1}, {12, 2}, {15, 5}} {
+		m, got := newMesh(t, proxytest.MeshOptions{Service: slowSecond}, 100*time.Millisecond)
+		calls := crowd(m, c.requests)
+		send(m, calls...)
+		check(m, got, c.sent, calls...)
+		if n := counts(m); n.Collapsed != 10 || n.CollapseAlone != uint64(c.sent-1) {
+			t.Errorf("%d requests: counted %+v", c.requests, n)
+		}
+		again := crowd(m, 11) // there is room again
+		send(m, again...)
+		check(m, got, c.sent+1, again...)
 	}
 }
 
