@@ -35,6 +35,7 @@ type secure struct {
 
 	expiry    loop.Timer // armed while the connection is on its loop
 	ends      time.Time  // when it is due
+	verified  time.Time  // when the last verification of the peer began, or the handshake
 	untrusted bool       // the peer is no longer accepted
 	changes   uint64     // Engine.trustChanges before the handshake
 }
@@ -53,7 +54,7 @@ type wire struct {
 // handshake makes c a TLS connection over nc, which has received input already. It blocks until
 // ctx ends or the time until. The caller still owns nc, and must close it after an error.
 func (c *conn) handshake(ctx context.Context, nc net.Conn, input []byte, until time.Time, side func(net.Conn, *tls.Config) *tls.Conn) error {
-	s := &secure{c: c, wire: &wire{c: c, nc: nc, in: input, gotInput: len(input) > 0}, changes: c.loop.eng.trustChanges.Load()}
+	s := &secure{c: c, wire: &wire{c: c, nc: nc, in: input, gotInput: len(input) > 0}, changes: c.loop.eng.trustChanges.Load(), verified: time.Now()}
 	s.tls = side(s.wire, c.config())
 	if err := nc.SetDeadline(until); err != nil {
 		return err

@@ -25,7 +25,8 @@ func (s *secure) beginTrust() {
 // watchPeer verifies the peer again when a certificate of its chain ends.
 func (s *secure) watchPeer() {
 	s.expiry.Fire = func() {
-		if !time.Now().Before(s.ends) {
+		if now := time.Now(); !now.Before(s.ends) {
+			s.verified = now
 			s.c.loop.recheck(s.c)
 		}
 		s.watchPeer()
@@ -36,8 +37,8 @@ func (s *secure) watchPeer() {
 	}
 	s.ends = now.Add(maxRecheck)
 	for _, cert := range chain {
-		// A certificate is still valid at NotAfter.
-		if end := cert.NotAfter.Add(time.Millisecond); end.After(now) && end.Before(s.ends) {
+		// A certificate is still valid at NotAfter. It may have ended during the handshake.
+		if end := cert.NotAfter.Add(time.Millisecond); end.After(s.verified) && end.Before(s.ends) {
 			s.ends = end
 		}
 	}

@@ -27,7 +27,26 @@ func tellOnce(told chan loop.Conn) loop.Stream {
 	return &verified{stream{open: func(c loop.Conn) { conn = c; c.Write([]byte("open")) }}, func() { told <- conn }}
 }
 
-// TestTLSPeerEnds: a connection whose peer's certificate ends is given up, at either end of it.
+// acceptFirst is config, but the handshake of the first peer accepts it. If late, that handshake
+// lasts until the peer's certificate has ended.
+func acceptFirst(config func() *tls.Config, late bool) func() *tls.Config {
+	var again atomic.Bool
+	c := config().Clone()
+	verify := c.VerifyConnection
+	c.VerifyConnection = func(state tls.ConnectionState) error {
+		if again.Swap(true) {
+			return verify(state)
+		}
+		if late {
+			<-time.After(time.Until(state.PeerCertificates[0].NotAfter) + 2*time.Millisecond)
+		}
+		return nil
+	}
+	return func() *tls.Config { return c }
+}
+
+// TestTLSPeerEnds: a connection whose peer's certificate ends is given up, at either end of it. The
+// certificate may end during the handshake.
 func TestTLSPeerEnds(t *testing.T) {
 	ca := testcerts.New(t)
 	identity := func(l testcerts.Leaf) *certs.Source {
@@ -35,20 +54,30 @@ func TestTLSPeerEnds(t *testing.T) {
 		cert, key := ca.Issue(l)
 		return openIdentity(t, testcerts.NewDir(t, ca, cert, key))
 	}
-	for _, end := range []string{"accepted", "dialled"} {
-		t.Run(end, func(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		dialled, late bool
+	}{
+		{"accepted", false, false},
+		{"accepted, during its handshake", false, true},
+		{"dialled", true, false},
+		{"dialled, during its handshake", true, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			server, client := identity(testcerts.Leaf{}), identity(testcerts.Leaf{Lasts: 5 * time.Second})
-			if end == "dialled" {
+			server, client := identity(testcerts.Leaf{}), identity(testcerts.Leaf{Lasts: 2 * time.Second})
+			if c.dialled {
 				server, client = client, server
 			}
-			e := start(t, Options{DialTLS: func(_, _, _ string) func() *tls.Config { return client.Client }})
+			serverConfig := acceptFirst(server.Server, c.late && !c.dialled)
+			clientConfig := acceptFirst(client.Client, c.late && c.dialled)
+			e := start(t, Options{DialTLS: func(_, _, _ string) func() *tls.Config { return clientConfig }})
 			accepted, dialled := make(chan loop.Conn, 2), make(chan loop.Conn, 2)
-			addr := listen(t, e, ListenOptions{TLS: server.Server}, func() loop.Stream { return tellOnce(accepted) })
+			addr := listen(t, e, ListenOptions{TLS: serverConfig}, func() loop.Stream { return tellOnce(accepted) })
 			l := e.Loops()[0]
 			l.Post(func() { l.Dial(addr, waitLimit, tellOnce(dialled)) })
 			told, other := accepted, dialled
-			if end == "dialled" {
+			if c.dialled {
 				told, other = dialled, accepted
 			}
 			conn := recv(t, told, "the end of trust")
