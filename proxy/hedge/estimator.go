@@ -7,6 +7,13 @@ const (
 	longHalf   = 30 * time.Second
 	minSamples = 100
 
+	// Trouble of a second, such as caches that expire together, must not raise the delay for ten: where
+	// latencies have clearly fallen, only the last second or two count. minRecent and clearly keep
+	// chance out.
+	recentHalf = time.Second
+	minRecent  = 500
+	clearly    = 1.4
+
 	// The cached quantiles are recomputed at this age, or after this many samples. A scan
 	// takes a microsecond, which the requests of 50 ms share, or a thousand of them.
 	cacheAge     = 50 * time.Millisecond
@@ -17,7 +24,7 @@ const (
 
 // Estimator measures the latency of a route's primary attempts on one loop, in two half-windows
 // of 5 s, or of 30 s while those hold fewer than 100 samples. It is fed in every mode, because
-// the detection of stalls needs it too. The zero value is ready to use, in 11 KiB.
+// the detection of stalls needs it too. The zero value is ready to use, in 17 KiB.
 //
 // A primary that was cancelled because its hedge won has no latency, but was certainly slow: it
 // is right-censored. Without it the estimate would sink, more requests would be hedged, and
@@ -26,9 +33,10 @@ const (
 // than every bucket. If the quantile falls among the censored samples, it is only known to lie
 // above the delay: the Estimator keeps the last finite estimate; the budget bounds the rest.
 type Estimator struct {
-	short, long window
-	cache       estimate
-	lastFinite  time.Duration // last finite quantile; 0 means none
+	recent, short, long window
+
+	cache      estimate
+	lastFinite time.Duration // last finite quantile; 0 means none
 }
 
 // estimate is the result of one scan of the histogram.
@@ -45,6 +53,7 @@ type estimate struct {
 // Observe records the latency of a primary that got a response, whether or not a hedge was
 // sent or won. Hedges and retries are not recorded: they start under other conditions.
 func (e *Estimator) Observe(now, latency time.Duration) {
+	e.recent.at(now, recentHalf).add(latency)
 	e.short.at(now, shortHalf).add(latency)
 	e.long.at(now, longHalf).add(latency)
 	e.cache.newSamples++
@@ -53,6 +62,7 @@ func (e *Estimator) Observe(now, latency time.Duration) {
 // Censor records a primary that ended before its response: its hedge won, or its deadline
 // passed. One that never reached the endpoint, or whose caller disconnected, is not recorded.
 func (e *Estimator) Censor(now time.Duration) {
+	e.recent.at(now, recentHalf).censored++
 	e.short.at(now, shortHalf).censored++
 	e.long.at(now, longHalf).censored++
 	e.cache.newSamples++
@@ -119,5 +129,11 @@ func (e *Estimator) estimate(now time.Duration, q float64) *estimate {
 		e.lastFinite = tail
 	}
 	c.tail = e.lastFinite
+	if s = e.recent.read(now, recentHalf); s.samples() >= minRecent {
+		if tail, ok := s.quantile(q); ok && clearly*float64(tail) < float64(c.tail) {
+			c.tail = tail
+			c.median, _ = s.quantile(0.5)
+		}
+	}
 	return c
 }

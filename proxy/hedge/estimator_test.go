@@ -244,3 +244,31 @@ func TestStallAfter(t *testing.T) {
 		})
 	}
 }
+
+// TestEstimatorRecovers: once latencies have clearly fallen, the delay is that of the last seconds.
+func TestEstimatorRecovers(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		gap, fell time.Duration // between requests; latency after the trouble
+		want      time.Duration // delay two seconds after it
+	}{
+		{"clearly", ms, 4 * ms, 4 * ms},
+		{"a little", ms, 11 * ms, 15 * ms},
+		{"too few requests to tell", 5 * ms, 4 * ms, 15 * ms},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var e Estimator
+			now := time.Duration(0)
+			run := func(latency time.Duration) {
+				for end := now + 2*time.Second; now < end; now += c.gap {
+					e.Observe(now, latency)
+				}
+			}
+			run(15 * ms)
+			run(c.fell)
+			if got := e.Delay(now, auto()); !near(got, c.want) {
+				t.Errorf("the delay is %v, want %v", got, c.want)
+			}
+		})
+	}
+}
