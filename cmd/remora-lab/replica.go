@@ -33,7 +33,7 @@ With --store it is a replica of "remora-lab demo --workload feature": it keeps w
 the store for a minute, and responds with 503 if it gets nothing. Modes expiry and bimodal need
 a store.
 
-/echo returns the request's body, /stats the counts, /healthz 200. The response has the
+/echo returns the request's body, /bytes?size=N so many bytes, /stats the counts, /healthz 200. The response has the
 request's x-nonce header. SIGTERM or Ctrl-C prints the counts and ends it.
 
 With --protocol dubbo it is a Dubbo provider with a fixed pool of --workers and no queue:

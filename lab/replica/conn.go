@@ -17,6 +17,7 @@ type conn struct {
 	in        []byte // input that is not parsed yet
 	msg       wire.Message
 	out       []byte // the response
+	filler    []byte // zeros
 	continued bool   // 100 Continue was sent for msg
 
 	http2 *http2Conn // nil unless the client speaks HTTP/2
@@ -98,6 +99,15 @@ func (c *conn) respond() bool {
 		return c.text(405, "POST only")
 	case u.Path == "/echo":
 		return c.reply(200, "application/octet-stream", c.msg.Body)
+	case u.Path == "/bytes":
+		size, err := strconv.Atoi(u.Query().Get("size"))
+		if err != nil || size < 0 || size > wire.MaxBody {
+			return c.text(400, "size: want at most 16 MiB")
+		}
+		if size > len(c.filler) {
+			c.filler = make([]byte, size)
+		}
+		return c.reply(200, "application/octet-stream", c.filler[:size])
 	case u.Path == "/healthz":
 		return c.text(200, "ok")
 	case u.Path == "/stats":

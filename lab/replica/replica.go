@@ -3,6 +3,7 @@
 //
 //	POST /compute   200 bytes of JSON, after the service time; with a store, 503 if that fails
 //	     /echo      the request's body back, at once
+//	GET  /bytes     ?size=N: so many bytes, at once
 //	GET  /healthz   200, at once
 //	GET  /stats     Stats as JSON, at once
 //	POST /reset     restarts schedule and counts; ?epoch=UNIXNANO, default now

@@ -27,6 +27,8 @@ func TestResponses(t *testing.T) {
 		{"GET", "GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n", 404, "*"},
 		{"POST", "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello", 200, "hello"},
 		{"POST", "POST /echo?q=1 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n3\r\ncde\r\n0\r\n\r\n", 200, "abcde"},
+		{"GET", "GET /bytes?size=16777217 HTTP/1.1\r\nHost: x\r\n\r\n", 400, "*"},
+		{"GET", "GET /bytes HTTP/1.1\r\nHost: x\r\n\r\n", 400, "*"},
 		{"POST", "POST /reset?epoch=zero HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", 400, "*"},
 		{"POST", "POST /reset?epoch=5 HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", 204, ""},
 	} {
@@ -46,6 +48,18 @@ func TestResponses(t *testing.T) {
 			if resp.Header.Get("x-replica") != "r1" {
 				t.Errorf("%q: x-replica %q", tt.request, resp.Header.Get("x-replica"))
 			}
+		}
+	}
+}
+
+// TestBytes checks that a connection serves sizes in any order.
+func TestBytes(t *testing.T) {
+	r := start(t, Options{Mode: Fast}, nil)
+	c, br := dial(t, r)
+	for _, size := range []int{9, 100_000, 0, 5} {
+		fmt.Fprintf(c, "GET /bytes?size=%d HTTP/1.1\r\nHost: x\r\n\r\n", size)
+		if _, body := answer(t, br, "GET"); body != strings.Repeat("\x00", size) {
+			t.Errorf("%d bytes, want %d", len(body), size)
 		}
 	}
 }
