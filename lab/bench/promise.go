@@ -10,12 +10,13 @@ import (
 // Verdict says whether a promise holds.
 type Verdict struct {
 	What     string
-	Measured float64 // a median; NaN if something that it compares was not measured
-	Limit    float64 // NaN if it is a measured one that is missing
-	LimitIs  string  // where the limit was measured; "" means that it is fixed
-	AtLeast  bool    // the limit is a minimum, not a maximum
-	Rounds   int     // that have a value
-	Restless bool    // processors stood still for too long
+	Measured float64   // a median; NaN if something that it compares was not measured
+	Values   []float64 // of the rounds
+	Limit    float64   // NaN if it is a measured one that is missing
+	LimitIs  string    // where the limit was measured; "" means that it is fixed
+	AtLeast  bool      // the limit is a minimum, not a maximum
+	Rounds   int       // that have all values
+	Restless bool      // processors stood still for too long
 }
 
 // Known reports whether all was measured that the verdict needs.
@@ -62,9 +63,9 @@ func (s Samples) Verdicts() []Verdict {
 		s.best(tail, "remora-2", peerOf2[1:], atSlow, P999),
 		s.best(tail, "remora-2", []string{"remora-2-nogc"}, atSlow, P999),
 		s.best(tail, "remora-2", []string{"remora-2-nogc"}, at64, P999),
-		s.value("resident memory at rest beyond that of the program which has done nothing, MiB (10 MB)", "remora-1", OwnRSS, 10e6/(1<<20)),
-		s.value("memory of an idle connection, KiB", "remora-1", Connection, 4),
-		s.value("CPU at rest, ms per second", "remora-1", RestCPU, 2),
+		s.value("resident memory at rest beyond that of the program which has done nothing, MiB (10 MB)", "remora-1", AtRest, OwnRSS, 10e6/(1<<20)),
+		s.value("memory of an idle connection, KiB", "remora-1", AtRest, Connection, 4),
+		s.value("CPU at rest, ms per second", "remora-1", AtRest, RestCPU, 2),
 	)
 }
 
@@ -72,8 +73,8 @@ func (s Samples) Verdicts() []Verdict {
 func (s Samples) compare(what, row, base, load string, f Figure, limit float64) Verdict {
 	ratios := s.Ratios(row, base, load, f)
 	return Verdict{
-		What: fmt.Sprintf("%s, %s: %s / %s", what, load, row, base), Measured: median(ratios), Limit: limit,
-		Rounds: len(ratios), Restless: s.restless(load, f, row, base),
+		What: fmt.Sprintf("%s, %s: %s / %s", what, load, row, base), Measured: median(ratios), Values: ratios,
+		Limit: limit, Rounds: len(ratios), Restless: s.restless(load, f, row, base),
 	}
 }
 
@@ -103,12 +104,23 @@ func (s Samples) best(what, row string, peers []string, load string, f Figure) V
 			v.Restless = s.restless(load, f, row, peer)
 		}
 	}
-	v.Measured = median(mine) / base
+	v.Measured, v.Values = median(mine)/base, parts(mine, base)
 	return v
 }
 
-// value limits a figure at rest.
-func (s Samples) value(what, row string, f Figure, limit float64) Verdict {
-	values := s.Values(row, AtRest, f)
-	return Verdict{What: what + ": " + row, Measured: median(values), Limit: limit, Rounds: len(values)}
+// value limits a figure.
+func (s Samples) value(what, row, load string, f Figure, limit float64) Verdict {
+	values := s.Values(row, load, f)
+	return Verdict{
+		What: what + ": " + row, Measured: median(values), Values: values, Limit: limit,
+		Rounds: len(values), Restless: s.restless(load, f, row),
+	}
+}
+
+// parts returns values as parts of a whole.
+func parts(values []float64, whole float64) (parts []float64) {
+	for _, v := range values {
+		parts = append(parts, v/whole)
+	}
+	return parts
 }

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -23,7 +24,7 @@ func TestVerdicts(t *testing.T) {
 		{"latency", s.compare("", "remora-2", "haproxy-2", atSlow, AddedP50, 1), 0.5, 1, true},
 		{"within noise", s.best("", "remora-2", []string{"envoy-2", "haproxy-2"}, at64, P999), 800. / 1350, 1800. / 1350, true},
 		{"within noise, a round lost", s.best("", "remora-2", []string{"haproxy-2"}, atSlow, P999), 800. / 900, 1, true},
-		{"at rest", s.value("", "remora-1", Connection, 4), 5, 4, false},
+		{"at rest", s.value("", "remora-1", AtRest, Connection, 4), 5, 4, false},
 		{"unknown", s.compare("", "remora-2", "envoy-2", at64, CPU, 1), math.NaN(), 1, false},
 		{"unknown peers", s.best("", "remora-2", []string{"envoy-2"}, at64, P999), 0, math.NaN(), false},
 	} {
@@ -42,11 +43,14 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestVerdictDetails checks LimitIs and Restless.
+// TestVerdictDetails checks LimitIs, Values and Restless.
 func TestVerdictDetails(t *testing.T) {
 	s := testReport().Samples
 	if v := s.best("p99.9", "remora-2", []string{"envoy-2", "haproxy-2"}, at64, P999); v.What != "p99.9, "+at64+": remora-2 / the best of envoy-2, haproxy-2" ||
-		v.LimitIs != "the worst round of haproxy-2" {
+		v.LimitIs != "the worst round of haproxy-2" || !slices.Equal(v.Values, []float64{800. / 1350, 800. / 1350}) {
+		t.Errorf("%+v", v)
+	}
+	if v := s.compare("", "remora-2", "direct", at64, P50, 1); !slices.Equal(v.Values, []float64{2, 2}) {
 		t.Errorf("%+v", v)
 	}
 	for name, c := range map[string]struct {

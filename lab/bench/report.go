@@ -53,6 +53,7 @@ var loadColumns = []column{
 	{"first proxy", First, "%.1f", 1, false, false},
 	{"requests/s", Rate, "%.0f", 1, true, true},
 	{"p50 µs", P50, "%.0f", 1, true, true},
+	{"added p50 µs", AddedP50, "%.0f", 1, true, true},
 	{"p99 µs", P99, "%.0f", 1, true, true},
 	{"p99.9 µs", P999, "%.0f", 1, true, true},
 	{"max ms", Max, "%.1f", 1e-3, true, false},
@@ -184,6 +185,7 @@ func (r *Report) verdicts() (all []Verdict) {
 // judge is the table of promises.
 func (r *Report) judge() [][]string {
 	table := [][]string{{"promise", "measured", "limit", "verdict"}}
+	measured := column{format: "%.2f", scale: 1, ranged: true}
 	for _, v := range r.verdicts() {
 		if !v.Known() {
 			table = append(table, []string{v.What, "", "", "not measured"})
@@ -206,7 +208,7 @@ func (r *Report) judge() [][]string {
 		if v.Rounds < r.Rounds {
 			verdict += fmt.Sprintf(", by %d of %d rounds", v.Rounds, r.Rounds)
 		}
-		table = append(table, []string{v.What, fmt.Sprintf("%.2f", v.Measured), limit, verdict})
+		table = append(table, []string{v.What, measured.cell(v.Values), limit, verdict})
 	}
 	return table
 }

@@ -135,7 +135,7 @@ func (s Samples) tailVerdicts(load string) []Verdict {
 	} {
 		values := s.Values(p.row, load, p.figure)
 		all = append(all, Verdict{
-			What: p.what, Measured: median(values) / p.base, Limit: p.limit, Rounds: len(values),
+			What: p.what, Measured: median(values) / p.base, Values: parts(values, p.base), Limit: p.limit, Rounds: len(values),
 		})
 	}
 	return all
