@@ -55,8 +55,12 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	var err error
-	if o.Rest.Connections, err = raiseDescriptors(o.Rest.Connections); err != nil {
+	asked := o.Rest.Connections
+	if o.Rest.Connections, err = raiseDescriptors(asked); err != nil {
 		return nil, err
+	}
+	if o.Rest.Connections < asked {
+		o.Rest.Asked = asked
 	}
 	r := &Report{
 		Began: time.Now(), Rounds: o.Rounds, Tools: o.Tools, Machine: describeMachine(ctx, o.Tools),
@@ -65,6 +69,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	for _, l := range o.Loads {
 		r.Loads = append(r.Loads, l.Name)
 	}
+	o.Rows = o.measured()
 	rows := r.present(o)
 	r.mayWatch(&o)
 	for round := 1; round <= o.Rounds; round++ {
@@ -91,8 +96,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 }
 
 func (o *Options) validate() error {
-	if o.Rounds < 1 || len(o.Loads) == 0 {
-		return errors.New("bench: want at least one round and one load")
+	if o.Rounds < 1 || len(o.Loads) == 0 && o.Rest.Connections == 0 {
+		return errors.New("bench: want at least one round, and one load or idle connections")
 	}
 	if o.Rest.Connections < 0 || o.Rest.Connections > 0 && o.Rest.Duration <= 0 {
 		return errors.New("bench: want no negative number of idle connections, and a rest longer than 0")
@@ -144,6 +149,14 @@ func (r *Report) present(o Options) (rows []Row) {
 	return rows
 }
 
+// resting reports whether a row is measured at rest.
+func (o *Options) resting(row Row) bool { return row.rest && o.Rest.Connections > 0 }
+
+// measured returns the rows that have something to measure.
+func (o *Options) measured() []Row {
+	return slices.DeleteFunc(slices.Clone(o.Rows), func(row Row) bool { return !o.resting(row) && len(o.Loads) == 0 })
+}
+
 // measure makes the samples of a row. It uses a stack of its own at rest: processes keep
 // memory after a load.
 func (o *Options) measure(ctx context.Context, row Row, round int) (samples Samples, err error) {
@@ -152,11 +165,16 @@ func (o *Options) measure(ctx context.Context, row Row, round int) (samples Samp
 		samples = append(samples, sample)
 		return err
 	}
-	if o.Rest.Connections > 0 && row.rest {
-		err = o.with(ctx, row, round, func(s *Stack) error { return add(o.Rest.run(ctx, s)) })
+	if o.resting(row) {
+		resting := row
+		resting.idle = o.Rest.Connections
+		err = o.with(ctx, resting, round, func(s *Stack) error { return add(o.Rest.run(ctx, s)) })
 		if err != nil {
 			return nil, err
 		}
+	}
+	if len(o.Loads) == 0 {
+		return samples, nil
 	}
 	err = o.with(ctx, row, round, func(s *Stack) error {
 		if o.Loads[0].prepare == nil {

@@ -126,7 +126,7 @@ func testCosts(t *testing.T, remora string) {
 	if v := r.Samples.Values("remora-1", closed.Name, AddedP50); len(v) != 2 {
 		t.Errorf("remora-1: added latency %v", v)
 	}
-	for _, f := range []Figure{RestRSS, OwnRSS} {
+	for _, f := range []Figure{RestRSS, OwnRSS, StartTime, ProgramSize} {
 		if v := r.Samples.Values("remora-1", AtRest, f); len(v) != 2 || v[0] <= 0 {
 			t.Errorf("at rest: %s %v", f, v)
 		}
@@ -254,6 +254,32 @@ func TestPeerFails(t *testing.T) {
 	noChildren(t)
 }
 
+// TestRoomAtRest checks that a proxy at rest is started with room for its connections, that rows
+// which are not measured at rest are left out, and that too many connections become fewer.
+func TestRoomAtRest(t *testing.T) {
+	rows, err := Choose(Rows(), []string{"direct", "haproxy-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	haproxy := filepath.Join(t.TempDir(), "haproxy")
+	if err := os.WriteFile(haproxy, []byte("#!/bin/sh\ngrep maxconn $3\nexit 1"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for asked, room := range map[int]string{100: "maxconn 16584", 1 << 40: "maxconn"} {
+		r, err := Run(t.Context(), Options{Tools: Tools{Lab: self(t), HAProxy: haproxy}, Rows: rows, Rounds: 1,
+			Rest: Rest{Duration: time.Second, Connections: asked}, Progress: func(string) {}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(r.Rows, []string{"haproxy-1"}) || len(r.Failures) != 1 || !strings.Contains(r.Failures[0].Why, room) {
+			t.Errorf("rows %v, failures %v", r.Rows, r.Failures)
+		}
+		if fewer := r.Rest.Connections < asked; fewer != (asked > 100) || fewer != (r.Rest.Asked == asked) {
+			t.Errorf("of %d connections: %+v", asked, r.Rest)
+		}
+	}
+}
+
 // TestDescriptorLimit checks that children may open as many files as the system allows.
 func TestDescriptorLimit(t *testing.T) {
 	rows, err := Choose(Rows(), []string{"direct"})
@@ -276,11 +302,13 @@ func TestDescriptorLimit(t *testing.T) {
 
 func TestOptionsValidate(t *testing.T) {
 	good := Options{Rounds: 1, Loads: []Load{Closed(1, time.Second)}, Rest: Rest{Duration: time.Second, Connections: 1}}
-	if err := good.validate(); err != nil {
+	alone := good
+	alone.Loads = nil
+	if err := errors.Join(good.validate(), alone.validate()); err != nil {
 		t.Error(err)
 	}
 	for what, spoil := range map[string]func(*Options){
-		"no round": func(o *Options) { o.Rounds = 0 }, "no load": func(o *Options) { o.Loads = nil },
+		"no round": func(o *Options) { o.Rounds = 0 }, "nothing to measure": func(o *Options) { o.Loads, o.Rest.Connections = nil, 0 },
 		"a load twice": func(o *Options) {
 			o.Loads = []Load{Closed(64, time.Second), Closed(1, time.Second), Closed(64, time.Second)}
 		},

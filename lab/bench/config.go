@@ -35,7 +35,12 @@ type place struct {
 	Upstreams []string
 	Admin     string // of a sidecar
 	Spans     string // where an observed sidecar exports its spans
+	Idle      int    // connections that it must be able to hold beside those of a load
 }
+
+// MaxConnections is how many connections the proxy may have. It must not come near: a sidecar
+// then closes idle ones.
+func (p place) MaxConnections() int { return 16384 + 2*p.Idle }
 
 // arguments writes the configuration of the proxy, and returns its arguments.
 func (p place) arguments() ([]string, error) {

@@ -89,7 +89,8 @@ func TestHTTPSConfigurations(t *testing.T) {
 	}
 }
 
-// TestPeerConfigurations checks that peers log nothing and keep connections alive.
+// TestPeerConfigurations checks that peers log nothing, keep connections alive, and have room
+// for those at rest.
 func TestPeerConfigurations(t *testing.T) {
 	for _, c := range []struct {
 		hop      hop
@@ -116,6 +117,22 @@ func TestPeerConfigurations(t *testing.T) {
 			if strings.Contains(string(b), s) {
 				t.Errorf("%s has %q:\n%s", c.hop.program, s, b)
 			}
+		}
+	}
+	for _, c := range []struct {
+		hop  hop
+		want string
+	}{
+		{haproxy, "maxconn 16584"}, {nginx, "worker_connections 16584"}, {sidecar{In: "http", Out: "http"}.hop(), "connections: 16584"},
+	} {
+		p := testPlace(t, c.hop)
+		p.Idle = 100
+		args, err := p.arguments()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(args[len(args)-1]); err != nil || !strings.Contains(string(b), c.want) {
+			t.Errorf("%s lacks %q: %v\n%s", c.hop.program, c.want, err, b)
 		}
 	}
 	if args, err := testPlace(t, relay).arguments(); err != nil || strings.Join(args, " ") != "20001 20002" {

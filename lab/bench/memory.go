@@ -25,8 +25,7 @@ func Memory(ctx context.Context, t Tools, count, links int, w io.Writer) error {
 	if count < 1 || links < 1 || links > maxAliases {
 		return fmt.Errorf("bench: want at least 1 connection, and 1 to %d links", maxAliases)
 	}
-	// The sidecar needs a connection to the client and one to the replica for each request.
-	if most, err := raiseDescriptors(2 * count); err != nil || most < 2*count {
+	if most, err := raiseDescriptors(count); err != nil || most < count {
 		return errors.Join(err, fmt.Errorf("bench: too few descriptors for %d connections", count))
 	}
 	// Requests may wait for long, and take the endpoints in turn.

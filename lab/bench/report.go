@@ -68,6 +68,8 @@ var restColumns = []column{
 	{"RSS MiB", RestRSS, "%.1f", 1, true, true},
 	{"of these its own", OwnRSS, "%.1f", 1, true, false},
 	{"KiB per idle connection", Connection, "%.2f", 1, true, true},
+	{"start to first response ms", StartTime, "%.1f", 1, true, true},
+	{"program MiB", ProgramSize, "%.1f", 1, false, false},
 }
 
 // comparisons are the rows whose ratios are reported if both were measured.
@@ -100,6 +102,9 @@ func (r *Report) Text(w io.Writer) error {
 	if r.Rest.Connections > 0 {
 		title := fmt.Sprintf("%s for %g s, then %d idle connections",
 			AtRest, r.Rest.Duration.Seconds(), r.Rest.Connections)
+		if r.Rest.Asked > 0 {
+			title += fmt.Sprintf(" (not %d: the limit of descriptors)", r.Rest.Asked)
+		}
 		writeTable(&b, title, r.table(AtRest, restColumns))
 	}
 	if r.Kind != Dubbo && r.Kind != HTTPS {

@@ -82,6 +82,16 @@ func golden(t *testing.T, name string, write func(io.Writer) error) {
 
 func TestText(t *testing.T) { golden(t, "report.md", testReport().Text) }
 
+// TestFewerConnections checks that the report says when the machine allows fewer idle connections.
+func TestFewerConnections(t *testing.T) {
+	r := testReport()
+	r.Rest.Asked = 100_000
+	var b bytes.Buffer
+	if err := r.Text(&b); err != nil || !strings.Contains(b.String(), "then 10000 idle connections (not 100000: the limit of descriptors)\n") {
+		t.Errorf("%v:\n%s", err, &b)
+	}
+}
+
 func TestJSON(t *testing.T) {
 	b, err := json.Marshal(testReport())
 	if err != nil {

@@ -8,9 +8,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/freeport"
+	"github.com/remora-proxy/remora/lab/child"
 )
 
 // AtRest stands for the name of a load in samples that are made without requests.
@@ -20,6 +25,7 @@ const AtRest = "at rest"
 type Rest struct {
 	Duration    time.Duration // without requests
 	Connections int           // idle ones, each after one request; 0 means that nothing is measured at rest
+	Asked       int           // idle ones, if the limit of descriptors allows no more than Connections
 }
 
 // settle is how long a process that was just busy needs to come to rest.
@@ -28,6 +34,10 @@ const settle = 2 * time.Second
 // run measures a row that was just started.
 func (r Rest) run(ctx context.Context, s *Stack) (Sample, error) {
 	sample := Sample{Row: s.row.Name, Load: AtRest, Requests: int64(r.Connections)}
+	start, err := s.startTime(ctx)
+	if err != nil {
+		return sample, err
+	}
 	before, err := s.Meter.after(ctx, settle)
 	if err != nil {
 		return sample, err
@@ -52,15 +62,64 @@ func (r Rest) run(ctx context.Context, s *Stack) (Sample, error) {
 		RestCPU:    1e3 * after.Since(before).CPU.Seconds() / r.Duration.Seconds(),
 		RestRSS:    mebibytes(after.RSS),
 		Connection: float64(busy.RSS-after.RSS) / 1024 / float64(r.Connections),
+		StartTime:  microseconds(start) / 1e3,
 	}
 	if s.row.sidecars() {
 		waiting, err := waitingRSS(ctx, s.Tools[Remora])
 		if err != nil {
 			return sample, err
 		}
+		program, err := os.Stat(s.Tools[Remora])
+		if err != nil {
+			return sample, err
+		}
 		sample.Figures[OwnRSS] = mebibytes(after.RSS - waiting)
+		sample.Figures[ProgramSize] = mebibytes(program.Size())
 	}
 	return sample, nil
+}
+
+// startPause is the time between two attempts to get a first response.
+const startPause = time.Millisecond
+
+// startTime starts the first proxy of the row once more, straight before the replica, and
+// returns how long it takes to its first response.
+func (s *Stack) startTime(ctx context.Context) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	addrs, release, err := freeport.Loopback(2)
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	p := place{
+		hop: s.row.chain[0], Dir: filepath.Join(s.dir, "start"), Shared: s.dir,
+		Listen: addrs[0], Admin: addrs[1], Upstreams: []string{s.replicas[0].addr},
+	}
+	if err := os.Mkdir(p.Dir, 0o755); err != nil {
+		return 0, err
+	}
+	args, err := p.arguments()
+	if err != nil {
+		return 0, err
+	}
+	procs := child.Group{Dir: p.Dir}
+	defer procs.Stop()
+	began := time.Now()
+	if _, err := procs.Start(s.row.env, "start", s.Tools[p.program], args...); err != nil {
+		return 0, err
+	}
+	for {
+		first, err := connect(ctx, p.Listen, 1, true)
+		took := time.Since(began)
+		first.close()
+		if err == nil {
+			return took, nil
+		}
+		if stop := errors.Join(procs.Check(), sleep(ctx, startPause)); stop != nil {
+			return 0, fmt.Errorf("start: %w (last: %w)", stop, err)
+		}
+	}
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -78,9 +137,8 @@ type connections []net.Conn
 // connect opens n connections to addr. With used, it makes a request on each before it opens
 // the next one: a proxy takes more memory for requests that come together.
 func connect(ctx context.Context, addr string, n int, used bool) (all connections, err error) {
-	dialer := net.Dialer{Timeout: requestTimeout}
-	for range n {
-		c, err := dialer.DialContext(ctx, "tcp", addr)
+	for i := range n {
+		c, err := dial(ctx, addr, i)
 		if err != nil {
 			return all, err
 		}
@@ -92,6 +150,19 @@ func connect(ctx context.Context, addr string, n int, used bool) (all connection
 		}
 	}
 	return all, nil
+}
+
+// sourceConnections is how many connections to one port come from one address. Linux has 28,232
+// ports for them, by default.
+const sourceConnections = 20_000
+
+// dial opens the i-th connection to addr. Those beyond the ports of one address come from others.
+func dial(ctx context.Context, addr string, i int) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: requestTimeout}
+	if n := i / sourceConnections; n > 0 {
+		dialer.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(1+n))}
+	}
+	return dialer.DialContext(ctx, "tcp", addr)
 }
 
 // request makes one request on each connection. The responses must keep them alive.
@@ -138,18 +209,28 @@ func waitingRSS(ctx context.Context, remora string) (int64, error) {
 	return u.RSS, err
 }
 
-// otherDescriptors is how many descriptors a process needs beside its idle connections.
-const otherDescriptors = 1000
+// A sidecar reserves two descriptors for each connection that it accepts, and closes idle ones
+// once 85% are in use. So ten connections take 25. It needs others, too.
+const (
+	descriptorsOfTen = 25
+	otherDescriptors = 1000
+)
 
-// raiseDescriptors lets this process and its children open as many files as the system
-// allows. It returns n, or the number of connections that this allows if it is smaller.
+// raiseDescriptors lets this process and its children open the files for n connections, or as
+// many as the system allows. It returns n, or the number of connections that this allows if it
+// is smaller.
 func raiseDescriptors(n int) (int, error) {
 	var limit syscall.Rlimit
 	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit)
 	if err == nil {
+		wanted := descriptorsOfTen*uint64(n)/10 + otherDescriptors
+		if limit.Max < wanted { // with CAP_SYS_RESOURCE
+			_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: wanted, Max: wanted})
+			err = syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit)
+		}
 		limit.Cur = limit.Max
 		// Go has raised the limit already, but children get that only if it is set here.
-		err = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
+		err = errors.Join(err, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
 	}
 	if err != nil {
 		return 0, fmt.Errorf("bench: limit of descriptors: %w", err)
@@ -157,5 +238,5 @@ func raiseDescriptors(n int) (int, error) {
 	if limit.Max < otherDescriptors {
 		return 0, errors.New("bench: too few descriptors")
 	}
-	return int(min(uint64(n), limit.Max-otherDescriptors)), nil
+	return int(min(uint64(n), (limit.Max-otherDescriptors)*10/descriptorsOfTen)), nil
 }

@@ -1,8 +1,10 @@
 package bench
 
 import (
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"syscall"
 	"testing"
 
 	"github.com/remora-proxy/remora/internal/freeport"
@@ -48,5 +50,42 @@ func TestConnectionsFail(t *testing.T) {
 	if conns, err := connect(t.Context(), addr, 3, false); err == nil {
 		conns.close()
 		t.Error("nobody listens: no error")
+	}
+}
+
+// TestSources checks that later connections come from other addresses, which have ports of their own.
+func TestSources(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	for i, want := range map[int]string{0: "127.0.0.1", 19_999: "127.0.0.1", 20_000: "127.0.0.2", 99_999: "127.0.0.5"} {
+		c, err := dial(t.Context(), ln.Addr().String(), i)
+		if err != nil {
+			t.Errorf("connection %d: %v", i, err)
+			continue
+		}
+		if got := c.LocalAddr().(*net.TCPAddr).IP.String(); got != want {
+			t.Errorf("connection %d comes from %s, want %s", i, got, want)
+		}
+		c.Close()
+	}
+}
+
+// TestRaiseDescriptors checks that two descriptors for each connection are not 85% of them, and
+// that connections are fewer where the limit can't be raised.
+func TestRaiseDescriptors(t *testing.T) {
+	const few, many = 10, 1 << 40
+	if n, err := raiseDescriptors(few); err != nil || n != few {
+		t.Errorf("%d, %v", n, err)
+	}
+	n, err := raiseDescriptors(many)
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil || n >= many || limit.Cur != limit.Max || uint64(2*n) > limit.Cur*85/100 {
+		t.Errorf("%d connections with %+v, %v", n, limit, err)
 	}
 }

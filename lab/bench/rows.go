@@ -12,6 +12,7 @@ type Row struct {
 	chain    []hop    // of proxies, from the load to the replicas
 	env      []string // of the proxies, added to that of this process
 	rest     bool     // the row is also measured at rest
+	idle     int      // connections that its proxies must be able to hold
 	replicas replicas
 	script   string // of wrk; "" means post.lua
 	grpc     bool   // the load calls it by gRPC

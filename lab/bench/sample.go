@@ -39,6 +39,8 @@ const (
 	RestRSS     Figure = "rest_rss_mib"  // resident memory before any load, MiB
 	OwnRSS      Figure = "own_rss_mib"   // the part beyond that of a program that has done nothing
 	Connection  Figure = "idle_conn_kib" // memory of an idle connection, KiB
+	StartTime   Figure = "start_ms"      // from the start of a proxy to its first response
+	ProgramSize Figure = "program_mib"   // of a sidecar
 )
 
 // latencies are the figures that a histogram has.

@@ -89,7 +89,7 @@ func (s *Stack) start(ctx context.Context) error {
 		for i, addr := range listen {
 			p := place{
 				hop: s.row.chain[level], Shared: s.dir,
-				Listen: addr, Upstreams: upstreams, Admin: take(1)[0],
+				Listen: addr, Upstreams: upstreams, Admin: take(1)[0], Idle: s.row.idle,
 			}
 			if len(listen) == len(upstreams) {
 				p.Upstreams = upstreams[i : i+1]
