@@ -2,7 +2,7 @@
 # What the sidecar costs, beside other proxies: builds both binaries and runs
 # `remora-lab bench`. Compare rows of one run only.
 #
-#   scripts/bench.sh [https | grpc] [--rounds N] [--rows ROW,ROW] [--json FILE] ...   (see --help)
+#   scripts/bench.sh [work | https | grpc] [--rounds N] [--rows ROW,ROW] [--json FILE] ...   (see --help)
 #
 #   BENCH_DIR   bin/relay is the relay, bin/backend the replica, venv/bin/envoy Envoy, if
 #               they are there (default ~/.cache/remora-bench)
@@ -12,5 +12,6 @@ source scripts/lib.sh
 
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
-go build -o "$bin/" ./cmd/remora ./cmd/remora-lab
+# As in a release: the size of the program is measured, too.
+CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$bin/" ./cmd/remora ./cmd/remora-lab
 attend "$bin/remora-lab" bench "$@"

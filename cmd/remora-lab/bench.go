@@ -26,6 +26,7 @@ type comparison struct {
 	rates       []float64 // of open loops
 	grpc        bool      // calls, in the tail bench
 	freezing    float64   // rate of an open loop while replicas freeze; 0 means none
+	jobs        []string  // of the bench of work
 	seconds     float64
 	json        string
 }
@@ -65,7 +66,34 @@ nothing was measured. It is 0 if only other proxies failed.`)
 	f.DurationVar(&c.Rest.Duration, "idle", 5*time.Second, "how long a proxy is measured at rest")
 	f.IntVar(&c.Rest.Connections, "idle-connections", 10_000,
 		"idle connections of a proxy at rest; 0 means that nothing is measured at rest")
-	cmd.AddCommand(tailCommand(), matrixCommand(), dubboCommand(), httpsCommand(), grpcCommand(), memoryCommand())
+	cmd.AddCommand(workCommand(), tailCommand(), matrixCommand(), dubboCommand(), httpsCommand(), grpcCommand(), memoryCommand())
+	return cmd
+}
+
+func workCommand() *cobra.Command {
+	c := comparison{all: bench.WorkRows(), Options: bench.Options{Kind: bench.Work, Watch: true}}
+	cmd := c.command("work", "Measure more kinds of work beside other proxies",
+		`Measure more kinds of work than bench does, beside the same proxies. Jobs:
+
+  busy    64 connections; two hops also with 2 and 4 loops each
+  low     1 connection, 200 and 2,000 requests a second
+  new     64 clients, with a new connection for each request. Connections to the replica
+          stay open, but for the relay's
+  bodies  responses and requests of 64 KiB to 4 MiB, 8 connections
+  rest    one proxy of each kind: start to first response, CPU and memory at rest, and the
+          memory of idle connections
+
+The exit status is 1 if a sidecar or the direct way failed, or a request through them.`)
+	var all []string
+	for _, job := range bench.Jobs {
+		all = append(all, string(job))
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&c.jobs, "jobs", all, "what to measure")
+	f.Float64Var(&c.seconds, "seconds", 3, "length of each load; wrk takes whole seconds")
+	f.DurationVar(&c.Rest.Duration, "idle", 5*time.Second, "how long a proxy is measured at rest")
+	f.IntVar(&c.Rest.Connections, "idle-connections", 100_000,
+		"idle connections of a proxy at rest, as far as the limit of descriptors allows")
 	return cmd
 }
 
@@ -228,6 +256,11 @@ func (c *comparison) run(cmd *cobra.Command) (err error) {
 	for _, rate := range c.rates {
 		c.Loads = append(c.Loads, bench.Open(rate, length))
 	}
+	if c.Kind == bench.Work {
+		if err := c.addWork(length); err != nil {
+			return err
+		}
+	}
 	if c.freezing > 0 {
 		c.Loads = append(c.Loads, bench.Freezes(c.freezing, length))
 	}
@@ -241,6 +274,19 @@ func (c *comparison) run(cmd *cobra.Command) (err error) {
 	}
 	samples := func(w io.Writer) error { return writeJSON(w, r) }
 	return errors.Join(r.Text(cmd.OutOrStdout()), write(c.json, samples), r.Check())
+}
+
+// addWork adds the loads of c.jobs.
+func (c *comparison) addWork(length time.Duration) (err error) {
+	var jobs []bench.Job
+	for _, name := range c.jobs {
+		jobs = append(jobs, bench.Job(name))
+	}
+	if !slices.Contains(jobs, bench.Resting) {
+		c.Rest.Connections = 0
+	}
+	c.Loads, err = bench.WorkLoads(jobs, length)
+	return err
 }
 
 func memoryCommand() *cobra.Command {

@@ -36,6 +36,7 @@ const (
 	Dubbo Kind = "dubbo" // of DubboRows
 	HTTPS Kind = "https" // of HTTPSRows
 	GRPC  Kind = "grpc"  // of GRPCRows
+	Work  Kind = "work"  // of WorkRows
 
 	RealMatrix Kind = "matrix" // of MatrixRows, see Matrix
 )
@@ -149,12 +150,19 @@ func (r *Report) present(o Options) (rows []Row) {
 	return rows
 }
 
+// loads returns the loads that a row is measured under.
+func (o *Options) loads(row Row) []Load {
+	return slices.DeleteFunc(slices.Clone(o.Loads), func(l Load) bool {
+		return l.job != "" && row.jobs != nil && !slices.Contains(row.jobs, l.job)
+	})
+}
+
 // resting reports whether a row is measured at rest.
 func (o *Options) resting(row Row) bool { return row.rest && o.Rest.Connections > 0 }
 
 // measured returns the rows that have something to measure.
 func (o *Options) measured() []Row {
-	return slices.DeleteFunc(slices.Clone(o.Rows), func(row Row) bool { return !o.resting(row) && len(o.Loads) == 0 })
+	return slices.DeleteFunc(slices.Clone(o.Rows), func(row Row) bool { return !o.resting(row) && len(o.loads(row)) == 0 })
 }
 
 // measure makes the samples of a row. It uses a stack of its own at rest: processes keep
@@ -173,16 +181,17 @@ func (o *Options) measure(ctx context.Context, row Row, round int) (samples Samp
 			return nil, err
 		}
 	}
-	if len(o.Loads) == 0 {
+	loads := o.loads(row)
+	if len(loads) == 0 {
 		return samples, nil
 	}
 	err = o.with(ctx, row, round, func(s *Stack) error {
-		if o.Loads[0].prepare == nil {
+		if loads[0].prepare == nil {
 			if _, err := row.warmUp().send(ctx, s); err != nil {
 				return fmt.Errorf("warm-up: %w", err)
 			}
 		}
-		for _, l := range o.Loads {
+		for _, l := range loads {
 			if err := add(l.run(ctx, s, o)); err != nil {
 				return fmt.Errorf("%s: %w", l.Name, err)
 			}

@@ -77,6 +77,7 @@ func TestSidecars(t *testing.T) {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	t.Run("Costs", func(t *testing.T) { testCosts(t, remora) })
+	t.Run("Work", func(t *testing.T) { testWork(t, remora) })
 	t.Run("Tail", func(t *testing.T) { testTail(t, remora) })
 	t.Run("Matrix", func(t *testing.T) { testMatrix(t, remora) })
 	t.Run("Memory", func(t *testing.T) { testMemory(t, remora) })

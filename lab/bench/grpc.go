@@ -21,8 +21,8 @@ import (
 
 // GRPCRows are unary gRPC calls, through one proxy and two.
 func GRPCRows() []Row {
-	return overGRPC(slices.DeleteFunc(Rows(), func(r Row) bool {
-		return slices.ContainsFunc(r.chain, func(h hop) bool { return h.program == Relay }) || strings.Count(r.Name, "-") > 1
+	return overGRPC(slices.DeleteFunc(plainRows(), func(r Row) bool {
+		return slices.ContainsFunc(r.chain, func(h hop) bool { return h.program == Relay })
 	}))
 }
 

@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/http"
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/remora-proxy/remora/lab/child"
@@ -22,6 +24,8 @@ import (
 // Load is what a row is measured under.
 type Load struct {
 	Name    string
+	job     Job                                 // of rows that have it; "" means all rows
+	bytes   int                                 // of a body, if that is what costs
 	period  time.Duration                       // of the probes of processors
 	prepare func(context.Context, *Stack) error // not measured; nil means a warm-up of the row
 	send    func(context.Context, *Stack) (*Result, error)
@@ -51,12 +55,37 @@ func Closed(connections int, d time.Duration) Load {
 	if connections == 1 {
 		name = "closed loop, 1 connection"
 	}
+	return calls{}.closed(name, connections, d)
+}
+
+// calls are the requests of a closed loop. The zero value is POSTs of 300 bytes.
+type calls struct {
+	get   string // path and query of GETs instead
+	size  int    // of the bodies of POSTs, if not 300 bytes
+	close bool   // each has a new connection
+}
+
+func (c calls) closed(name string, connections int, d time.Duration) Load {
 	return Load{Name: name, period: closedPeriod, send: func(ctx context.Context, s *Stack) (*Result, error) {
 		if s.Tools[Wrk] != "" {
-			return runWrk(ctx, s, connections, d)
+			return c.wrk(ctx, s, connections, d)
 		}
-		return runLab(ctx, load.Options{Targets: []string{s.URL}, Closed: true, Connections: connections, Duration: d})
+		o := load.Options{Targets: []string{c.url(s)}, Closed: true, Connections: connections, Duration: d}
+		if c.get != "" {
+			o.Method = http.MethodGet
+		}
+		if c.size > 0 {
+			o.Body = make([]byte, c.size)
+		}
+		if c.close {
+			o.Header = []load.Header{{Name: "connection", Value: "close"}}
+		}
+		return runLab(ctx, o)
 	}}
+}
+
+func (c calls) url(s *Stack) string {
+	return strings.TrimSuffix(s.URL, computePath) + cmp.Or(c.get, computePath)
 }
 
 // Open sends so many requests per second, whatever becomes of them.
@@ -95,14 +124,25 @@ var wrkScripts embed.FS
 
 var wrkResult = regexp.MustCompile(`(?m)^RESULT (.*)$`)
 
-// runWrk makes a closed loop with wrk, which costs the machine less than a load in Go.
-func runWrk(ctx context.Context, s *Stack, connections int, d time.Duration) (*Result, error) {
+// wrk makes a closed loop with wrk, which costs the machine less than a load in Go.
+func (c calls) wrk(ctx context.Context, s *Stack, connections int, d time.Duration) (*Result, error) {
 	seconds := func(d time.Duration) string { return fmt.Sprintf("%.0fs", math.Ceil(d.Seconds())) }
 	ctx, cancel := context.WithTimeout(ctx, d+requestTimeout)
 	defer cancel()
-	script := filepath.Join(s.dir, "wrk", cmp.Or(s.row.script, "post.lua"))
-	out, err := child.Output(ctx, s.Tools[Wrk], "-t1", "-c"+strconv.Itoa(connections), "-d"+seconds(d),
-		"--timeout", seconds(requestTimeout), "-s", script, s.URL)
+	script := cmp.Or(s.row.script, "post.lua")
+	if c.get != "" {
+		script = "result.lua"
+	}
+	args := []string{"-t1", "-c" + strconv.Itoa(connections), "-d" + seconds(d),
+		"--timeout", seconds(requestTimeout), "-s", filepath.Join(s.dir, "wrk", script)}
+	if c.close {
+		args = append(args, "-H", "Connection: close")
+	}
+	args = append(args, c.url(s))
+	if c.size > 0 {
+		args = append(args, "--", strconv.Itoa(c.size))
+	}
+	out, err := child.Output(ctx, s.Tools[Wrk], args...)
 	if err != nil {
 		return nil, err
 	}
@@ -160,6 +200,9 @@ func (l Load) run(ctx context.Context, s *Stack, o *Options) (Sample, error) {
 	}
 	if len(s.Meter) > 0 {
 		maps.Copy(sample.Figures, after.Since(before).figures(r.Requests, len(s.Meter)))
+		if l.bytes > 0 {
+			sample.Figures[PerGiB] = sample.Figures[CPU] / 1e6 * (1 << 30) / float64(l.bytes)
+		}
 	}
 	since, err := s.counts(ctx)
 	for figure, n := range since {

@@ -36,7 +36,8 @@ func TestParseWrk(t *testing.T) {
 	}
 }
 
-// TestRunWrk checks that wrk gets a script, whole seconds, and the URL.
+// TestRunWrk checks that wrk gets a script, whole seconds, the URL, and what differs from POSTs of
+// 300 bytes.
 func TestRunWrk(t *testing.T) {
 	dir := t.TempDir()
 	wrk := filepath.Join(dir, "program")
@@ -50,15 +51,27 @@ func TestRunWrk(t *testing.T) {
 	if err := os.CopyFS(dir, wrkScripts); err != nil {
 		t.Fatal(err)
 	}
-	for script, want := range map[string]string{"": "/wrk/post.lua", "form.lua": "/wrk/form.lua"} {
-		s.row.script = script
-		r, err := Closed(64, 1500*time.Millisecond).send(t.Context(), s)
+	const d = 1500 * time.Millisecond
+	for _, c := range []struct {
+		load   Load
+		script string // of the row
+		want   string
+	}{
+		{Closed(64, d), "", "-c64 SCRIPTS/post.lua http://x/compute"},
+		{Closed(64, d), "form.lua", "-c64 SCRIPTS/form.lua http://x/compute"},
+		{NewConnections(3, d), "", "-c3 SCRIPTS/post.lua -H Connection: close http://x/compute"},
+		{Responses(1<<20, d), "", "-c8 SCRIPTS/result.lua http://x/bytes?size=1048576"},
+		{Requests(1<<20, d), "", "-c8 SCRIPTS/post.lua http://x/compute -- 1048576"},
+	} {
+		s.row.script = c.script
+		r, err := c.load.send(t.Context(), s)
 		if err != nil || r.Requests != 120000 {
 			t.Fatalf("%+v, %v", r, err)
 		}
 		args, err := os.ReadFile(filepath.Join(dir, "args"))
-		if err != nil || !strings.HasPrefix(string(args), "-t1 -c64 -d2s --timeout 60s -s ") || !strings.HasSuffix(string(args), want+" http://x/compute\n") {
-			t.Errorf("%s, %v", args, err)
+		got := strings.NewReplacer("-t1 ", "", "-d2s --timeout 60s -s ", "", filepath.Join(dir, "wrk"), "SCRIPTS", "\n", "").Replace(string(args))
+		if err != nil || got != c.want {
+			t.Errorf("got %s, want %s; %v", got, c.want, err)
 		}
 	}
 }

@@ -31,6 +31,7 @@ func (v Verdict) Holds() bool {
 }
 
 var (
+	at1     = Closed(1, 0).Name
 	at64    = Closed(64, 0).Name
 	at512   = Closed(512, 0).Name
 	atSlow  = Open(2000, 0).Name

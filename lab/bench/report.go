@@ -48,6 +48,7 @@ type column struct {
 
 var loadColumns = []column{
 	{"CPU µs/request", CPU, "%.1f", 1, true, true},
+	{"CPU s/GiB", PerGiB, "%.2f", 1, true, true},
 	{"user", User, "%.1f", 1, false, false},
 	{"system", System, "%.1f", 1, false, false},
 	{"first proxy", First, "%.1f", 1, false, false},
@@ -78,6 +79,7 @@ var comparisons = []struct{ row, base string }{
 	{"remora-2", "relay-2"}, {"remora-2", "nginx-2"}, {"remora-2", "haproxy-2"}, {"remora-2", "envoy-2"},
 	{"remora-https-in", "haproxy-https-in"}, {"remora-https-out", "haproxy-https-out"},
 	{"remora-2-tls", "remora-2"}, {"remora-2-observed", "remora-2"}, {"remora-2-nogc", "remora-2"},
+	{"remora-2-2loops", "remora-2"}, {"remora-2-4loops", "remora-2"},
 }
 
 // Text writes the report as Markdown that is readable in a terminal.
@@ -175,6 +177,8 @@ func (r *Report) verdicts() (all []Verdict) {
 	switch r.Kind {
 	case Costs:
 		all = r.Samples.Verdicts()
+	case Work:
+		all = r.Samples.workVerdicts()
 	case GRPC:
 		for _, load := range r.Loads {
 			all = append(all, r.Samples.grpcVerdicts(load)...)
@@ -268,7 +272,7 @@ func (r *Report) Check() error {
 		preface, err := r.preface()
 		return errors.Join(errors.New("bench: nothing was measured: "+preface), err)
 	}
-	for _, row := range slices.Concat(Rows(), TailRows(false), DubboRows(), HTTPSRows(), MatrixRows()) {
+	for _, row := range slices.Concat(Rows(), WorkRows(), TailRows(false), DubboRows(), HTTPSRows(), MatrixRows()) {
 		if len(row.chain) > 0 && !row.sidecars() {
 			continue
 		}

@@ -13,6 +13,7 @@ type Row struct {
 	env      []string // of the proxies, added to that of this process
 	rest     bool     // the row is also measured at rest
 	idle     int      // connections that its proxies must be able to hold
+	jobs     []Job    // nil means all
 	replicas replicas
 	script   string // of wrk; "" means post.lua
 	grpc     bool   // the load calls it by gRPC
@@ -50,7 +51,8 @@ var (
 // sidecar is how one of Remora's sidecars is configured.
 type sidecar struct {
 	In, Out  string   // protocols
-	AllLoops bool     // as many loops as processors, not one
+	Loops    int      // 0 means one
+	AllLoops bool     // as many loops as processors
 	TLS      bool     // on the link
 	Exposed  bool     // it listens on all addresses, without TLS
 	Observed bool     // access log, scraped metrics and traces, see observer
@@ -75,8 +77,8 @@ func mesh(change func(consumer, provider *sidecar)) []hop {
 func Rows() []Row {
 	return []Row{
 		{Name: "direct"},
-		{Name: "relay-1", chain: []hop{relay}},
-		{Name: "relay-2", chain: []hop{relay, relay}},
+		{Name: "relay-1", chain: []hop{relay}, jobs: []Job{Busy, Low, Fresh}},
+		{Name: "relay-2", chain: []hop{relay, relay}, jobs: []Job{Busy, Low, Fresh}},
 		{Name: "nginx-1", chain: []hop{nginx}, rest: true},
 		{Name: "nginx-2", chain: []hop{nginx, nginx}},
 		{Name: "haproxy-1", chain: []hop{haproxy}, rest: true},
@@ -89,6 +91,11 @@ func Rows() []Row {
 		{Name: "remora-2-observed", chain: mesh(func(c, p *sidecar) { c.Observed, p.Observed = true, true })},
 		{Name: "remora-2-nogc", chain: mesh(nil), env: []string{"GOGC=off"}},
 	}
+}
+
+// plainRows are Rows without variants of remora-2.
+func plainRows() []Row {
+	return slices.DeleteFunc(Rows(), func(r Row) bool { return strings.Count(r.Name, "-") > 1 })
 }
 
 // DubboRows are HTTP in and Dubbo out, through four sidecars to three providers. Requests take

@@ -19,6 +19,7 @@ const (
 	User        Figure = "user_us"       // the part of CPU outside the kernel: sampled in ticks
 	System      Figure = "system_us"     // the part within
 	First       Figure = "first_us"      // the part of CPU of the proxy that the load calls, if there are more
+	PerGiB      Figure = "cpu_s_gib"     // seconds of CPU per GiB of bodies
 	Rate        Figure = "rate"          // requests per second
 	P50         Figure = "p50_us"        // latency
 	P95         Figure = "p95_us"        //
@@ -39,7 +40,7 @@ const (
 	RestRSS     Figure = "rest_rss_mib"  // resident memory before any load, MiB
 	OwnRSS      Figure = "own_rss_mib"   // the part beyond that of a program that has done nothing
 	Connection  Figure = "idle_conn_kib" // memory of an idle connection, KiB
-	StartTime   Figure = "start_ms"      // from the start of a proxy to its first response
+	StartTime   Figure = "start_ms"      // from the start of a proxy, ms
 	ProgramSize Figure = "program_mib"   // of a sidecar
 )
 

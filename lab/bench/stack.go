@@ -106,7 +106,7 @@ func (s *Stack) start(ctx context.Context) error {
 			_, err := child.Call(ctx, http.MethodPost, s.URL)
 			return err
 		}
-		send := runWrk
+		send := calls{}.wrk
 		if s.row.grpc {
 			send = runH2load
 		}

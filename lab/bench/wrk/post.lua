@@ -1,7 +1,10 @@
--- A POST of JSON of 300 bytes, as the feature service gets.
+-- A POST of JSON of 300 bytes, as the feature service gets, or of as many as the argument says.
 dofile(debug.getinfo(1, "S").source:match("^@(.*/)") .. "result.lua")
 
 local open, close = '{"features":"', '"}'
-wrk.method = "POST"
-wrk.headers["Content-Type"] = "application/json"
-wrk.body = open .. string.rep("7", 300 - #open - #close) .. close
+
+function init(args)
+	wrk.method = "POST"
+	wrk.headers["Content-Type"] = "application/json"
+	wrk.body = open .. string.rep("7", (args[1] or 300) - #open - #close) .. close
+end
