@@ -14,4 +14,5 @@ bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 # As in a release: the size of the program is measured, too.
 CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$bin/" ./cmd/remora ./cmd/remora-lab
+if command -v cc >/dev/null; then cc -O2 -o "$bin/floor" lab/bench/floor/floor.c; fi
 attend "$bin/remora-lab" bench "$@"

@@ -39,8 +39,9 @@ func benchCommand() *cobra.Command {
 The same load goes straight to a replica (direct), through one sidecar (remora-1: HTTP in,
 HTTP out) and two with the link between (remora-2; also with mutual TLS, with access log,
 scraped metrics and traces, and without garbage collection), and through one and two of
-nginx, HAProxy, Envoy and a TCP relay that parses nothing, as far as they are found. All run
-in turn, round after round, with one worker each: compare rows of one run only.
+nginx, HAProxy, Envoy and a TCP relay that parses nothing, as far as they are found. floor-2
+makes the system calls of two hops, and nothing else. All run in turn, round after round, with
+one worker each: compare rows of one run only.
 
 A row is put under closed loops (made by wrk if it is installed) and open loops (made by the
 lab). One proxy of each kind is also measured at rest: its memory, its CPU time, and the

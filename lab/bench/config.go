@@ -45,7 +45,7 @@ func (p place) MaxConnections() int { return 16384 + 2*p.Idle }
 // arguments writes the configuration of the proxy, and returns its arguments.
 func (p place) arguments() ([]string, error) {
 	if p.config == "" {
-		return []string{port(p.Listen), port(p.Upstreams[0])}, nil
+		return append(slices.Clip(p.args), port(p.Listen), port(p.Upstreams[0])), nil
 	}
 	path := filepath.Join(p.Dir, p.config)
 	f, err := os.Create(path)

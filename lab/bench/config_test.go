@@ -135,6 +135,9 @@ func TestPeerConfigurations(t *testing.T) {
 			t.Errorf("%s lacks %q: %v\n%s", c.hop.program, c.want, err, b)
 		}
 	}
+	if args, err := testPlace(t, floor[1]).arguments(); err != nil || strings.Join(args, " ") != "provider 20001 20002" {
+		t.Errorf("floor %q, %v", args, err)
+	}
 	if args, err := testPlace(t, relay).arguments(); err != nil || strings.Join(args, " ") != "20001 20002" {
 		t.Errorf("relay %q, %v", args, err)
 	}

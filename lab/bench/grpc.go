@@ -22,7 +22,7 @@ import (
 // GRPCRows are unary gRPC calls, through one proxy and two.
 func GRPCRows() []Row {
 	return overGRPC(slices.DeleteFunc(plainRows(), func(r Row) bool {
-		return slices.ContainsFunc(r.chain, func(h hop) bool { return h.program == Relay })
+		return slices.ContainsFunc(r.chain, func(h hop) bool { return h.config == "" }) // a floor or a relay
 	}))
 }
 

@@ -76,7 +76,7 @@ var restColumns = []column{
 // comparisons are the rows whose ratios are reported if both were measured.
 var comparisons = []struct{ row, base string }{
 	{"remora-1", "nginx-1"}, {"remora-1", "haproxy-1"}, {"remora-1", "envoy-1"},
-	{"remora-2", "relay-2"}, {"remora-2", "nginx-2"}, {"remora-2", "haproxy-2"}, {"remora-2", "envoy-2"},
+	{"relay-2", "floor-2"}, {"remora-2", "floor-2"}, {"remora-2", "relay-2"}, {"remora-2", "nginx-2"}, {"remora-2", "haproxy-2"}, {"remora-2", "envoy-2"},
 	{"remora-https-in", "haproxy-https-in"}, {"remora-https-out", "haproxy-https-out"},
 	{"remora-2-tls", "remora-2"}, {"remora-2-observed", "remora-2"}, {"remora-2-nogc", "remora-2"},
 	{"remora-2-2loops", "remora-2"}, {"remora-2-4loops", "remora-2"},

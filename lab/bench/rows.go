@@ -31,7 +31,7 @@ type replicas struct {
 type hop struct {
 	program             Program
 	config              string   // template of its configuration; "" means that it gets two ports instead
-	args                []string // the path of its configuration comes after them
+	args                []string // the path of its configuration, or the ports, come after them
 	Hedge               bool     // of Envoy: a second request to another host after 5 ms
 	SecureIn, SecureOut bool     // HTTPS from the load, or to the next hop: of HAProxy and Remora
 	GRPC                bool     // HTTP/2 on both sides; Remora's Sidecar says it itself
@@ -40,6 +40,7 @@ type hop struct {
 }
 
 var (
+	floor      = []hop{{program: Floor, args: []string{"consumer"}}, {program: Floor, args: []string{"provider"}}}
 	relay      = hop{program: Relay}
 	haproxy    = hop{program: HAProxy, config: "haproxy.cfg", args: []string{"-db", "-f"}}
 	nginx      = hop{program: Nginx, config: "nginx.conf", args: []string{"-e", "stderr", "-c"}}
@@ -77,6 +78,7 @@ func mesh(change func(consumer, provider *sidecar)) []hop {
 func Rows() []Row {
 	return []Row{
 		{Name: "direct"},
+		{Name: "floor-2", chain: floor, jobs: []Job{Busy, Low}},
 		{Name: "relay-1", chain: []hop{relay}, jobs: []Job{Busy, Low, Fresh}},
 		{Name: "relay-2", chain: []hop{relay, relay}, jobs: []Job{Busy, Low, Fresh}},
 		{Name: "nginx-1", chain: []hop{nginx}, rest: true},

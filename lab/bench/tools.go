@@ -17,6 +17,7 @@ const (
 	Remora  Program = "remora"
 	Lab     Program = "remora-lab" // the replicas, the watcher of processors, and the load without wrk
 	Backend Program = "backend"    // a replica in place of the lab's; its address comes from ADDR
+	Floor   Program = "floor"      // the system calls of two sidecars, and nothing else: floor/floor.c
 	Relay   Program = "relay"      // copies bytes: relay PORT BACKEND-PORT
 	HAProxy Program = "haproxy"
 	Nginx   Program = "nginx"
@@ -32,6 +33,8 @@ var programs = map[Program]struct {
 }{
 	Remora:  {[]string{"$SELF/remora", "remora"}, "version", ""},
 	Backend: {[]string{"$PEERS/bin/backend"}, "", ""},
+	Floor: {[]string{"$SELF/floor"}, "",
+		"cc -O2 -o floor lab/bench/floor/floor.c, beside remora-lab, as scripts/bench.sh does"},
 	Relay: {[]string{"$PEERS/bin/relay"}, "",
 		"put a TCP relay into $BENCH_DIR/bin (its arguments: PORT BACKEND-PORT), or --relay"},
 	HAProxy: {[]string{"haproxy", "/usr/sbin/haproxy", "/usr/local/sbin/haproxy"}, "-v",

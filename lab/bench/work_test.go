@@ -117,7 +117,7 @@ func TestWorkLoads(t *testing.T) {
 	}
 	o := Options{Loads: all, Rows: WorkRows()}
 	for _, row := range o.Rows {
-		want := map[string]int{"relay-1": 5, "relay-2": 5, "remora-2-2loops": 1, "remora-2-4loops": 1}[row.Name]
+		want := map[string]int{"floor-2": 4, "relay-1": 5, "relay-2": 5, "remora-2-2loops": 1, "remora-2-4loops": 1}[row.Name]
 		if got := len(o.loads(row)); want > 0 && got != want || want == 0 && got != 13 {
 			t.Errorf("%s: %d loads", row.Name, got)
 		}
@@ -125,7 +125,7 @@ func TestWorkLoads(t *testing.T) {
 	if o.Loads, err = WorkLoads([]Job{Bodies}, time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if got := Names(o.measured()); slices.Contains(got, "remora-2-2loops") || len(got) != 9 {
+	if got := Names(o.measured()); slices.Contains(got, "floor-2") || slices.Contains(got, "remora-2-2loops") || len(got) != 9 {
 		t.Errorf("rows of bodies: %v", got)
 	}
 	o.Loads, o.Rest.Connections = nil, 1
