@@ -89,8 +89,8 @@ func (l logFile) String() string {
 	return string(b)
 }
 
-// startRemora runs "remora run" with a configuration, to which it adds the address of the
-// admin API, and its token if $REMORA_TEST_TOKEN is set.
+// startRemora runs "remora run" with a configuration, to which it adds the admin API: its
+// address, its token if $REMORA_TEST_TOKEN is set, and profiles unless $REMORA_TEST_PROFILES says no.
 func startRemora(t *testing.T, yaml string, flags ...string) *process {
 	t.Helper()
 	return newProcess(t, yaml).again(flags...)
@@ -151,7 +151,13 @@ func (p *process) launch(cmd *exec.Cmd) *process {
 // write replaces the configuration by yaml, with the additions of startRemora.
 func (p *process) write(yaml string) {
 	p.t.Helper()
-	yaml += fmt.Sprintf("\nadmin: {address: %q, token: \"${REMORA_TEST_TOKEN:-}\"}\nlog: {level: debug, format: text}\n", p.admin)
+	yaml += fmt.Sprintf(`
+admin:
+  address: %q
+  token: "${REMORA_TEST_TOKEN:-}"
+  profiles: ${REMORA_TEST_PROFILES:-true}
+log: {level: debug, format: text}
+`, p.admin)
 	if err := os.WriteFile(p.file+".new", []byte(yaml), 0o600); err != nil {
 		p.t.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/pprof"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -190,12 +189,7 @@ func (s *Server) routes() *http.ServeMux {
 	mux.HandleFunc("POST /drain", s.drain)
 	mux.HandleFunc("GET /log/level", s.logLevel)
 	mux.HandleFunc("PUT /log/level", s.setLogLevel)
-	mux.HandleFunc("GET /debug/pprof/", profiling(pprof.Index))
-	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("GET /debug/pprof/profile", profiling(pprof.Profile))
-	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("GET /debug/pprof/trace", profiling(pprof.Trace))
+	mux.Handle("/debug/pprof/", profiles(func() bool { return s.config().Admin.Profiles }))
 	return mux
 }
 

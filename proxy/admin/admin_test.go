@@ -142,7 +142,7 @@ func TestMerge(t *testing.T) {
 
 // TestGuard: requests for another host or from another origin are refused.
 func TestGuard(t *testing.T) {
-	s := newSidecar(t, twoServices)
+	s := newSidecar(t, twoServices+withProfiles)
 	for _, c := range []struct {
 		method, path, host, site string
 		want                     int

@@ -71,7 +71,7 @@ func TestConnectionLimitClosesTheLongestWaiting(t *testing.T) {
 // neither the descriptors of the process nor the turn of a probe.
 func TestConnectionLimit(t *testing.T) {
 	const maxConnections = 16
-	s := newSidecar(t, twoServices+fmt.Sprintf("\nlimits: {admin_connections: %d}", maxConnections))
+	s := newSidecar(t, twoServices+withProfiles+fmt.Sprintf("limits: {admin_connections: %d}", maxConnections))
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

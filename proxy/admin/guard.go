@@ -3,11 +3,9 @@ package admin
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"fmt"
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 )
 
@@ -65,25 +63,4 @@ func presented(r *http.Request) string {
 		return ""
 	}
 	return strings.TrimLeft(token, " ")
-}
-
-// longestProfile bounds a profile, in seconds.
-const longestProfile = 300
-
-// profiling guards profiles, which cost processor time: the page of another site can't start
-// one, and none takes longer than longestProfile.
-func profiling(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
-			http.Error(w, "pages of other sites can't take profiles", http.StatusForbidden)
-			return
-		}
-		if text := r.FormValue("seconds"); text != "" {
-			if seconds, err := strconv.ParseFloat(text, 64); err != nil || !(seconds <= longestProfile) {
-				http.Error(w, fmt.Sprintf("seconds must be a number up to %d", longestProfile), http.StatusBadRequest)
-				return
-			}
-		}
-		next(w, r)
-	}
 }

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"encoding/base64"
 	"net/http"
 	"net/http/httptest"
@@ -65,37 +64,4 @@ func TestToken(t *testing.T) {
 // password.
 func basic(name, password string) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(name+":"+password))
-}
-
-// TestProfilesAreGuarded: pages of other sites take no profiles, and none is endless.
-func TestProfilesAreGuarded(t *testing.T) {
-	s := newSidecar(t, twoServices)
-	gone, leave := context.WithCancel(t.Context()) // of a caller who does not wait for the profile
-	leave()
-	for _, c := range []struct {
-		path, site string
-		want       int
-	}{
-		{"/debug/pprof/profile?seconds=0.01", "cross-site", http.StatusForbidden},
-		{"/debug/pprof/trace?seconds=0.01", "same-site", http.StatusForbidden},
-		{"/debug/pprof/heap", "cross-site", http.StatusForbidden},
-		{"/debug/pprof/trace?seconds=0.01", "same-origin", http.StatusOK},
-		{"/debug/pprof/trace?seconds=0.01", "none", http.StatusOK},
-		{"/debug/pprof/trace?seconds=0.01", "", http.StatusOK},
-		{"/debug/pprof/trace?seconds=300", "", http.StatusOK},
-		{"/debug/pprof/trace?seconds=300.1", "", http.StatusBadRequest},
-		{"/debug/pprof/profile?seconds=301", "", http.StatusBadRequest},
-		{"/debug/pprof/trace?seconds=1e9", "", http.StatusBadRequest},
-		{"/debug/pprof/heap?seconds=NaN", "", http.StatusBadRequest},
-	} {
-		req := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:9901"+c.path, nil).WithContext(gone)
-		if c.site != "" {
-			req.Header.Set("Sec-Fetch-Site", c.site)
-		}
-		rec := httptest.NewRecorder()
-		s.api.http.Handler.ServeHTTP(rec, req)
-		if rec.Code != c.want {
-			t.Errorf("%s from %q: %d, want %d", c.path, c.site, rec.Code, c.want)
-		}
-	}
 }

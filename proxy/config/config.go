@@ -172,6 +172,8 @@ type Admin struct {
 	Address string `yaml:"address" reload:"restart"`
 	// Bearer token of callers, except at `/healthz` and `/readyz`.
 	Token string `yaml:"token" secret:"true" reload:"restart"`
+	// Profiles of the process under `/debug/pprof/`, for `remora profile`. Off, callers get 403.
+	Profiles bool `yaml:"profiles"`
 }
 
 // Registry configures where services are found and registered.

@@ -100,6 +100,7 @@ func TestFull(t *testing.T) {
 		Service: "compute", Listener: "ingress", Advertise: "10.0.0.5:15006", Weight: 1,
 		Check: Check{HTTP: "/healthz", Interval: 2 * time.Second, Timeout: 500 * time.Millisecond, Healthy: 1, Unhealthy: 4},
 	}}
+	want.Admin.Profiles = true
 	want.Tracing.Headers = map[string]string{}
 	want.AccessLog = AccessLog{
 		Path: "/var/log/remora/access.log", Format: AccessJSON, Sample: 0.01, Slow: 100 * time.Millisecond, Failed: true, Buffer: 4 << 20,

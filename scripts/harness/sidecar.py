@@ -12,8 +12,8 @@ from harness.process import PATIENCE, Process, at, free_port, tool
 
 def configuration(name, admin, **more):
     """The parts that every sidecar of a suite has. Values of more replace them."""
-    return {"node": {"id": name}, "loops": 2, "log": {"level": "warn", "format": "text"}, "admin": {"address": admin},
-            "listeners": [], "services": {}, **more}
+    return {"node": {"id": name}, "loops": 2, "log": {"level": "warn", "format": "text"}, "listeners": [],
+            "admin": {"address": admin, "profiles": True}, "services": {}, **more}
 
 
 def written(config):
