@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/pprof"
+	"runtime"
 	"strconv"
+	"sync"
 )
 
 // profiles returns the handler of all paths under /debug/pprof/. Unless allowed returns true it
@@ -12,6 +14,8 @@ import (
 func profiles(allowed func() bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", profiling(pprof.Index))
+	mux.HandleFunc("GET /debug/pprof/block", profiling(blocked.during(pprof.Index)))
+	mux.HandleFunc("GET /debug/pprof/mutex", profiling(contended.during(pprof.Index)))
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("GET /debug/pprof/profile", profiling(pprof.Profile))
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
@@ -44,5 +48,46 @@ func profiling(next http.HandlerFunc) http.HandlerFunc {
 			}
 		}
 		next(w, r)
+	}
+}
+
+// Waits of goroutines are sampled only while a profile of them is taken: each sample is a stack,
+// and costs the goroutine time. The rates are of the process, as are the samplers.
+var (
+	blocked   = sampler{set: runtime.SetBlockProfileRate, rate: 10_000} // nanoseconds: all longer waits
+	contended = sampler{set: func(rate int) { runtime.SetMutexProfileFraction(rate) }, rate: 10}
+)
+
+// sampler samples one kind of event while at least one profile of it is taken.
+type sampler struct {
+	set  func(rate int) // 0 means no samples
+	rate int
+
+	mu    sync.Mutex
+	takes int // profiles that are being taken
+}
+
+// during samples while next takes a profile of some seconds. Without seconds next responds with
+// what earlier profiles have sampled.
+func (s *sampler) during(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("seconds") != "" {
+			s.add(1)
+			defer s.add(-1)
+		}
+		next(w, r)
+	}
+}
+
+// add begins or ends profiles, and samples while there is one.
+func (s *sampler) add(profiles int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.takes += profiles
+	switch {
+	case s.takes == 0:
+		s.set(0)
+	case profiles > 0:
+		s.set(s.rate)
 	}
 }

@@ -4,9 +4,13 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
@@ -81,5 +85,95 @@ func TestProfilesAreGuarded(t *testing.T) {
 		if rec.Code != c.want {
 			t.Errorf("%s from %q: %d, want %d", c.path, c.site, rec.Code, c.want)
 		}
+	}
+}
+
+// TestWaitsAreSampledDuringProfiles: waits are sampled while a profile of them is taken, and
+// neither before nor after.
+func TestWaitsAreSampledDuringProfiles(t *testing.T) {
+	s := newSidecar(t, twoServices+withProfiles)
+	for _, kind := range []string{"block", "mutex"} {
+		// The stacks of contend, with their counts since the start of the process.
+		sampled := func() string {
+			_, text := s.get("/debug/pprof/" + kind + "?debug=1")
+			stacks := strings.Split(text, "\n\n")
+			return strings.Join(slices.DeleteFunc(stacks, func(stack string) bool { return !strings.Contains(stack, "admin.contend") }), "\n\n")
+		}
+		quiet := func(when string) {
+			t.Helper()
+			before := sampled()
+			for range 1000 {
+				contend()
+			}
+			if after := sampled(); after != before {
+				t.Errorf("%s: sampled %s a profile:\n%s", kind, when, after)
+			}
+		}
+		quiet("before")
+		before := sampled()
+		eventually.True(t, kind+" to be sampled", func() bool {
+			taken := make(chan int, 1)
+			go func() {
+				status, _ := s.get("/debug/pprof/" + kind + "?seconds=1")
+				taken <- status
+			}()
+			for {
+				contend()
+				select {
+				case status := <-taken:
+					if status != http.StatusOK {
+						t.Fatalf("%s: %d", kind, status)
+					}
+					return sampled() != before
+				default:
+				}
+			}
+		})
+		quiet("after")
+	}
+}
+
+// contend waits for goroutines that wait for a mutex.
+func contend() {
+	var mu sync.Mutex
+	var waiting sync.WaitGroup
+	mu.Lock()
+	for range 4 {
+		waiting.Go(func() {
+			mu.Lock()
+			defer mu.Unlock()
+		})
+	}
+	runtime.Gosched()
+	mu.Unlock()
+	waiting.Wait()
+}
+
+// TestSampler: events are sampled until the last of several profiles has been taken.
+func TestSampler(t *testing.T) {
+	var rates []int
+	s := sampler{set: func(rate int) { rates = append(rates, rate) }, rate: 7}
+	take := func(query string, next func()) {
+		h := s.during(func(http.ResponseWriter, *http.Request) { next() })
+		h(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/"+query, nil))
+	}
+	take("", func() {})
+	if len(rates) > 0 {
+		t.Errorf("a profile of the past set the rates %v", rates)
+	}
+	inner, outer := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(outer)
+		take("?seconds=1", func() { inner <- struct{}{}; <-inner })
+	}()
+	<-inner
+	take("?seconds=1", func() {})
+	if rate := rates[len(rates)-1]; rate != 7 {
+		t.Errorf("rate %d while a profile is being taken, want 7", rate)
+	}
+	close(inner)
+	<-outer
+	if rate := rates[len(rates)-1]; rate != 0 {
+		t.Errorf("rate %d after the last profile, want 0", rate)
 	}
 }
