@@ -338,6 +338,8 @@ var homes = []home{
 		"it measures in the lab and in simulations; the sidecar has its own small histogram"},
 	{"github.com/spf13/cobra", []string{"cmd/..."},
 		"command lines are parsed in commands"},
+	{"github.com/google/pprof/profile", []string{"cmd/remora/adminclient", "cmd/remora/flame", "cmd/remora_test"},
+		"the sidecar sends profiles as the runtime makes them; the command draws them"},
 	{"github.com/valyala/bytebufferpool", []string{"protocol/...", "proxy/...", "proxy/reactor/...", "proxy/stream/..."},
 		"the buffers of messages have one owner each; nothing else needs them"},
 	{"github.com/apache/dubbo-go-hessian2", []string{"protocol/dubbo_test", "lab/..."},
