@@ -15,14 +15,7 @@ import (
 )
 
 // runDrain runs "remora drain", and returns its exit code and output.
-func runDrain(args ...string) (code int, output string) {
-	cmd := exec.Command(binary, append([]string{"drain"}, args...)...)
-	out, err := cmd.CombinedOutput()
-	if cmd.ProcessState == nil {
-		return -1, err.Error()
-	}
-	return cmd.ProcessState.ExitCode(), string(out)
-}
+func runDrain(args ...string) (code int, output string) { return runCommand("drain", args...) }
 
 // TestDrainCommand: "remora drain" starts a drain; with --wait it ends with the drain.
 func TestDrainCommand(t *testing.T) {

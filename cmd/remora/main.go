@@ -57,7 +57,7 @@ func newRoot() *cobra.Command {
 	root.SetVersionTemplate(versionLine())
 	commands := []*cobra.Command{
 		newRun(), newCheck(), newSchema(), starter.NewInit(), newVersion(), newRoutes(), newTop(), manual.New(),
-		adminclient.NewHealthcheck(load), adminclient.NewDrain(load),
+		adminclient.NewHealthcheck(load), adminclient.NewDrain(load), adminclient.NewProfile(load),
 	}
 	for _, cmd := range commands {
 		root.AddCommand(failing(cmd))

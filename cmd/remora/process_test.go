@@ -67,6 +67,16 @@ func freeAddrs(t *testing.T, n int) []string {
 	return addrs
 }
 
+// runCommand runs a command of the program, and returns its exit code and output.
+func runCommand(name string, args ...string) (code int, output string) {
+	cmd := exec.Command(binary, append([]string{name}, args...)...)
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil {
+		return -1, err.Error()
+	}
+	return cmd.ProcessState.ExitCode(), string(out)
+}
+
 // process is a sidecar in a process of its own.
 type process struct {
 	t      *testing.T

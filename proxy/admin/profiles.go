@@ -30,11 +30,11 @@ func profiles(allowed func() bool) http.Handler {
 	})
 }
 
-// longestProfile bounds a profile, in seconds.
-const longestProfile = 300
+// LongestProfile bounds a profile, in seconds.
+const LongestProfile = 300
 
 // profiling guards profiles, which cost processor time: the page of another site can't start
-// one, and none takes longer than longestProfile.
+// one, and none takes longer than LongestProfile.
 func profiling(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
@@ -42,8 +42,8 @@ func profiling(next http.HandlerFunc) http.HandlerFunc {
 			return
 		}
 		if text := r.FormValue("seconds"); text != "" {
-			if seconds, err := strconv.ParseFloat(text, 64); err != nil || !(seconds <= longestProfile) {
-				http.Error(w, fmt.Sprintf("seconds must be a number up to %d", longestProfile), http.StatusBadRequest)
+			if seconds, err := strconv.ParseFloat(text, 64); err != nil || !(seconds <= LongestProfile) {
+				http.Error(w, fmt.Sprintf("seconds must be a number up to %d", LongestProfile), http.StatusBadRequest)
 				return
 			}
 		}

@@ -102,7 +102,10 @@ func call(ctx context.Context, client *http.Client, at config.Admin, method, pat
 		return nil, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse+1))
+	if len(body) > maxResponse {
+		return nil, fmt.Errorf("%s%s: the response has more than %d bytes", at.Address, path, maxResponse)
+	}
 	if resp.StatusCode != want {
 		unexpected := &statusError{at.Address + path, resp.Status, strings.TrimSpace(string(body)), resp.StatusCode}
 		return body, errors.Join(unexpected, err)
