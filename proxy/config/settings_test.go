@@ -27,6 +27,7 @@ var links = map[string]string{
 	"node.zone":                        "[zones](balancing.md#zones)",
 	"loops":                            "[sizing](operations.md#sizing)",
 	"admin.address":                    "[admin API](operations.md#who-may-call-the-admin-api)",
+	"admin.profiles":                   "[flame graphs](performance.md#where-the-cpu-goes)",
 	"listeners.*.address":              "[Unix sockets](sockets.md#unix-sockets)",
 	"listeners.*.transparent":          "[interception](interception.md)",
 	"listeners.*.unrouted":             "[http_proxy](http-proxy.md)",

@@ -1,7 +1,8 @@
 """Takes CPU profiles of sidecars under load from their admin APIs, one load after the
-other. See ../pgo.sh.
+other. See ../pgo.sh and ../flame.sh.
 
-    profiles.py SECONDS OUT    SECONDS is the length of each profile
+    profiles.py SECONDS OUT [LOAD]    SECONDS is the length of each profile; of a single
+                                      LOAD the profiles are flame graphs
 """
 
 import concurrent.futures
@@ -9,10 +10,9 @@ import contextlib
 import os
 import sys
 import time
-import urllib.request
 
 from harness.load import chain, load, wrk
-from harness.process import PATIENCE, Failed
+from harness.process import PATIENCE, Failed, at, run, tool
 from harness.sidecar import Sidecar
 from harness.suite import Suite
 
@@ -72,19 +72,19 @@ def loads(suite):
 
 
 def fetch(sidecar, seconds, file):
-    url = f"http://127.0.0.1:{sidecar.admin}/debug/pprof/profile?seconds={seconds}"
-    with urllib.request.urlopen(url, timeout=seconds + PATIENCE) as r, open(file, "wb") as f:
-        f.write(r.read())
+    run([tool("remora"), "profile", "--admin", at(sidecar.admin), "--seconds", str(seconds), "-o", file], seconds=seconds + PATIENCE)
 
 
 def main():
-    seconds, out = int(sys.argv[1]), sys.argv[2]
-    for name, servers, run in loads(Suite()):
+    seconds, out, only = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
+    for name, servers, start in loads(Suite()):
+        if only and name not in only:
+            continue
         print(f"{name}: {seconds} s", file=sys.stderr)
         with servers as (sidecars, url), concurrent.futures.ThreadPoolExecutor() as pool:
-            running = pool.submit(run, url, seconds + 2 * AROUND)
+            running = pool.submit(start, url, seconds + 2 * AROUND)
             time.sleep(AROUND)
-            fetching = [pool.submit(fetch, p, seconds, os.path.join(out, f"{name}-{p.name}.pprof"))
+            fetching = [pool.submit(fetch, p, seconds, os.path.join(out, f"{name}-{p.name}.{'svg' if only else 'pprof'}"))
                         for p in (sidecars[:1] if name == "hedged" else sidecars)]
             for each in [*fetching, running]:
                 each.result()
