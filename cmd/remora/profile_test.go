@@ -174,7 +174,7 @@ func TestProfileAllocated(t *testing.T) {
 }
 
 // TestProfileRefused: without the setting or the token there is no profile, and the command
-// says what it lacks.
+// says what it lacks. A reload is enough to get one.
 func TestProfileRefused(t *testing.T) {
 	t.Setenv("REMORA_TEST_PROFILES", "false")
 	t.Setenv("REMORA_TEST_TOKEN", "secret")
@@ -188,6 +188,21 @@ func TestProfileRefused(t *testing.T) {
 			t.Errorf("%s without the setting: exit code %d: %s", kind, code, out)
 		}
 	}
+	yaml, err := os.ReadFile(p.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	yaml = bytes.Replace(yaml, []byte("${REMORA_TEST_PROFILES:-true}"), []byte("true"), 1)
+	if err := os.WriteFile(p.file, yaml, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.signal(syscall.SIGHUP)
+	eventually.Nil(t, "a profile after the reload", func() error {
+		if _, code, out := runProfile(t, "a.svg", "-c", p.file, "--kind", "heap"); code != 0 {
+			return errors.New(out)
+		}
+		return nil
+	})
 }
 
 // TestProfileFailures: a command that can't take a profile says why, and leaves no file.
