@@ -178,7 +178,7 @@ services: {local: {discover: static, endpoints: [%q], protocol: http}}`, address
 		}
 		offer := handover.Offer{Sockets: []string{address}, Parked: parking.Addr().String()}
 		err = errors.Join(
-			conn.Offer(offer, map[string]net.Listener{address: ingress}), conn.Hear(handover.Ready),
+			conn.Offer(offer, map[string]syscall.Conn{address: ingress.(syscall.Conn)}), conn.Hear(handover.Ready),
 			conn.Say(handover.Released), conn.Hear(handover.Serving))
 		if err != nil {
 			t.Error(err)

@@ -31,7 +31,7 @@ import (
 func TestLifecycle(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	a, other := newApp(t), newApp(t)
-	ignore := append([]goleak.Option{goleak.IgnoreCurrent()}, leaktest.Engine...)
+	ignore := goleak.IgnoreCurrent()
 	free := freeAddrs(t, 4)
 	services := fmt.Sprintf(`services:
   app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m, check: {http: /}}
@@ -86,7 +86,7 @@ listeners: [{name: egress, address: %q, protocol: http, service: app}, {name: ba
 		}
 		cancel() // has no effect after the start
 		http.DefaultClient.CloseIdleConnections()
-		if err := leaktest.Wait(ignore...); err != nil {
+		if err := leaktest.Wait(ignore); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}

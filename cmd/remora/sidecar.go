@@ -127,7 +127,7 @@ func start(ctx context.Context, cfg *config.Config, path string, log *slog.Logge
 	}
 	s.updateRegistrations(cfg)
 	s.inherited.sayServing(s.ended, s.registered, log)
-	s.inherited.own(s.sockets())
+	s.inherited.own(s.unixSockets())
 	s.listenForSuccessors(s.inherited.path)
 	s.admin.Enter(admin.Serving)
 	if conn := s.inherited.predecessor; conn != nil {

@@ -143,13 +143,14 @@ func (in *inheritance) adopt() {
 }
 
 // own makes this process remove the files of Unix sockets, also of those that it does not use.
-func (in *inheritance) own(used map[string]net.Listener) {
-	for _, all := range []map[string]net.Listener{in.sockets, used} {
-		for _, ln := range all {
-			if ln, ok := ln.(*unixsock.Listener); ok {
-				ln.Own()
-			}
+func (in *inheritance) own(used []*unixsock.Listener) {
+	for _, ln := range in.sockets {
+		if ln, ok := ln.(*unixsock.Listener); ok {
+			ln.Own()
 		}
+	}
+	for _, ln := range used {
+		ln.Own()
 	}
 }
 

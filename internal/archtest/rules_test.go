@@ -316,8 +316,6 @@ type home struct {
 var homes = []home{
 	{"github.com/cespare/xxhash/", []string{"proxy/affinity"},
 		"keys must be the same in all processes, and long ones cheap"},
-	{"github.com/panjf2000/gnet/", []string{"proxy/reactor/..."},
-		"the engine's traps are handled in one package, and it can be replaced there"},
 	{"go.etcd.io/etcd/server/", []string{"lab/...", "registry/etcd_test"},
 		"the sidecar carries no etcd server; the lab and the tests of the client do"},
 	{"go.etcd.io/etcd/", []string{"registry/etcd/...", "lab/...", "cmd/remora_test"},

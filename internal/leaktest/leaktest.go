@@ -13,14 +13,6 @@ import (
 // timeout is how long goroutines may take to end.
 const timeout = time.Minute
 
-// Engine ignores the workers of gnet: one pool for the whole program, which never
-// ends.
-var Engine = []goleak.Option{
-	goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*goWorker).run.func1"),
-	goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"),
-	goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"),
-}
-
 // Main is the body of a TestMain. It runs the tests and exits with their code, or
 // with 1 if goroutines are left that no option ignores.
 func Main(m *testing.M, ignore ...goleak.Option) {

@@ -27,7 +27,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	leaktest.Main(m, leaktest.Engine...)
+	leaktest.Main(m)
 }
 
 // sidecar is the core on real loops, with the admin API.

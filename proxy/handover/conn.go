@@ -80,7 +80,7 @@ func (c *Conn) Outlive(ctx context.Context) {
 
 // Offer sends o, and then the socket of each address in o.Sockets. The sockets stay
 // open in this process.
-func (c *Conn) Offer(o Offer, sockets map[string]net.Listener) error {
+func (c *Conn) Offer(o Offer, sockets map[string]syscall.Conn) error {
 	o.Version = Version
 	names := o.Names
 	o.Names = nil
@@ -130,13 +130,9 @@ func (c *Conn) sendOffer(o Offer) error {
 	return c.write(b)
 }
 
-// sendSocket sends the descriptor of ln without os.File, which would make it
+// sendSocket sends the descriptor of socket without os.File, which would make it
 // blocking, in the other process too.
-func (c *Conn) sendSocket(ln net.Listener) error {
-	socket, ok := ln.(syscall.Conn)
-	if !ok {
-		return fmt.Errorf("a %T has no descriptor to pass on", ln)
-	}
+func (c *Conn) sendSocket(socket syscall.Conn) error {
 	return control(socket, func(fd int) error {
 		_, _, err := c.uc.WriteMsgUnix([]byte{0}, syscall.UnixRights(fd), nil)
 		return err

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -90,12 +91,20 @@ func listen(t *testing.T, n int) (all map[string]net.Listener, addresses []strin
 	return all, addresses
 }
 
+func asConns(sockets map[string]net.Listener) map[string]syscall.Conn {
+	all := make(map[string]syscall.Conn)
+	for address, ln := range sockets {
+		all[address] = ln.(syscall.Conn)
+	}
+	return all
+}
+
 // TestSockets: after the predecessor has closed a socket, the successor accepts its
 // queued connections. A blocked Accept of either process returns.
 func TestSockets(t *testing.T) {
 	predecessor, successor := connect(t)
 	sockets, addresses := listen(t, 3)
-	if err := predecessor.Offer(Offer{Restarts: 7, Sockets: addresses, Parked: "there"}, sockets); err != nil {
+	if err := predecessor.Offer(Offer{Restarts: 7, Sockets: addresses, Parked: "there"}, asConns(sockets)); err != nil {
 		t.Fatal(err)
 	}
 	offer, got, err := successor.Receive()
@@ -162,7 +171,7 @@ func TestReceiveErrors(t *testing.T) {
 		"version":        func(c *Conn) error { return c.Say(Word(newer)) },
 		"too long":       func(c *Conn) error { return c.Say(Word(strings.Repeat(" ", maxMessage+1))) },
 		"no socket":      func(c *Conn) error { return errors.Join(c.Say(Word(missing)), c.Say("a")) },
-		"a socket first": func(c *Conn) error { return c.sendSocket(sockets[addresses[0]]) },
+		"a socket first": func(c *Conn) error { return c.sendSocket(sockets[addresses[0]].(syscall.Conn)) },
 	} {
 		predecessor, successor := connect(t)
 		if err := say(predecessor); err != nil {
@@ -345,7 +354,7 @@ func TestStraySockets(t *testing.T) {
 	sockets, addresses := listen(t, 1)
 	before := descriptors(t)
 	for range 3 {
-		if err := predecessor.sendSocket(sockets[addresses[0]]); err != nil {
+		if err := predecessor.sendSocket(sockets[addresses[0]].(syscall.Conn)); err != nil {
 			t.Fatal(err)
 		}
 		if err := successor.Hear(Released); !errors.Is(err, ErrProtocol) {

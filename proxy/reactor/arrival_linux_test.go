@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"testing"
 
@@ -62,7 +63,7 @@ func TestKeepAlive(t *testing.T) {
 			e := start(t, Options{})
 			fds := make(chan int, 1)
 			l, err := e.Serve(c.listen(t), ListenOptions{}, func(loop.Loop, string) loop.Stream {
-				return &stream{open: func(c loop.Conn) { fds <- c.(*conn).gc.Fd() }}
+				return &stream{open: func(c loop.Conn) { fds <- c.(*conn).fd }}
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -96,7 +97,7 @@ func TestKeepAliveInTheBacklog(t *testing.T) {
 	dial(t, ln.Addr().String())
 	fds := make(chan int, 1)
 	if _, err := start(t, Options{}).Serve(ln, ListenOptions{}, func(loop.Loop, string) loop.Stream {
-		return &stream{open: func(c loop.Conn) { fds <- c.(*conn).gc.Fd() }}
+		return &stream{open: func(c loop.Conn) { fds <- c.(*conn).fd }}
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -109,66 +110,40 @@ func TestKeepAliveInTheBacklog(t *testing.T) {
 	}
 }
 
-// TestArrivalFailure: an accepted connection that fails to reach its loop releases its
-// reservation and no longer counts in load. The loop waits by itself again afterwards.
+// TestArrivalFailure: an accepted connection that its loop can't watch releases its reservation and
+// no longer counts in load.
 func TestArrivalFailure(t *testing.T) {
-	cases := []struct {
-		name string
-		harm func(t *testing.T, nc *net.TCPConn)
-	}{
-		{"closed", func(_ *testing.T, nc *net.TCPConn) { nc.Close() }},
-		{"not to be watched", func(t *testing.T, nc *net.TCPConn) { // epoll refuses files
-			f, err := os.Open(os.Args[0])
-			if err != nil {
-				t.Fatal(err)
+	for _, transparent := range []bool{false, true} {
+		e := start(t, Options{MaxPerSource: 2})
+		o := ListenOptions{MaxConnections: 2}
+		if transparent {
+			o.Transparent = &Transparent{Wait: waitLimit}
+		}
+		l, err := e.Listen("127.0.0.1:0", o, func(loop.Loop, string) loop.Stream { return echo() })
+		if err != nil {
+			t.Fatal(err)
+		}
+		fd, err := unix.Open(os.Args[0], unix.O_RDONLY|unix.O_CLOEXEC, 0) // epoll refuses files
+		if err != nil {
+			t.Fatal(err)
+		}
+		on(t, e.loops[0], func() { l.onAccept(e.loops[0], fd, netip.MustParseAddrPort("192.0.2.1:1")) })
+		eventually(t, func() error {
+			if n := e.Stats().AcceptErrors; n != 1 {
+				return fmt.Errorf("%d failed", n)
 			}
-			defer f.Close()
-			raw, err := nc.SyscallConn()
-			if err != nil {
-				t.Fatal(err)
-			}
-			_ = raw.Control(func(fd uintptr) { err = unix.Dup2(int(f.Fd()), int(fd)) })
-			if err != nil {
-				t.Fatal(err)
-			}
-		}},
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			e := start(t, Options{MaxPerSource: 2})
-			l, err := e.Listen("127.0.0.1:0", ListenOptions{MaxConnections: 2}, func(loop.Loop, string) loop.Stream { return echo() })
-			if err != nil {
-				t.Fatal(err)
-			}
-			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer ln.Close()
-			dial(t, ln.Addr().String())
-			nc, err := ln.Accept()
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.harm(t, nc.(*net.TCPConn))
-			l.onAccept(nc)
-			eventually(t, func() error {
-				if n := e.Stats().AcceptErrors; n != 1 {
-					return fmt.Errorf("%d failed", n)
-				}
-				return nil
-			})
-			e.wantReserved(t, 0, 0)
-			if load, room := e.loops[0].load.Load(), l.limit.taken.Load(); load != 0 || room != 0 {
-				t.Errorf("the load is %d, %d have a place in the room", load, room)
-			}
-			awaitIdle(t, e, dial(t, l.Addr().String()))
+			return nil
 		})
+		e.wantReserved(t, 0, 0)
+		if load, room := e.loops[0].load.Load(), l.limit.taken.Load(); load != 0 || room != 0 {
+			t.Errorf("the load is %d, %d have a place in the room", load, room)
+		}
+		ask(t, dial(t, l.Addr().String()), "still here")
 	}
 }
 
-// TestStopWithArrivals: connections on their way to a busy loop arrive before it ends, so
-// OnClose of each stream is called.
+// TestStopWithArrivals: connections that wait for a busy loop arrive before it ends, so OnClose of
+// each stream is called.
 func TestStopWithArrivals(t *testing.T) {
 	e := start(t, Options{})
 	const n = 16
@@ -182,12 +157,6 @@ func TestStopWithArrivals(t *testing.T) {
 	for range n {
 		dial(t, addr)
 	}
-	eventually(t, func() error {
-		if got := e.loops[0].idle.tasks.Load(); got <= n { // the post is one too
-			return fmt.Errorf("%d are on their way", got)
-		}
-		return nil
-	})
 	stopped := make(chan error, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)

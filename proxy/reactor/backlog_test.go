@@ -3,56 +3,27 @@ package reactor
 import (
 	"net"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// lateListener accepts nothing until it ends, as if its goroutine got no processor.
-type lateListener struct {
-	net.Listener
-	kernelListener
-	end   func()
-	ended chan struct{}
-}
-
-func (l *lateListener) SetDeadline(t time.Time) error {
-	err := l.kernelListener.SetDeadline(t)
-	l.end()
-	return err
-}
-
-func (l *lateListener) Close() error {
-	err := l.Listener.Close()
-	l.end()
-	return err
-}
-
-func (l *lateListener) Accept() (net.Conn, error) {
-	<-l.ended
-	return l.Listener.Accept()
-}
-
-// TestCloseAcceptsBacklog: connections that nobody has accepted when a listener closes are served,
+// TestCloseAcceptsBacklog: connections that no loop has accepted when a listener closes are served,
 // and not reset.
 func TestCloseAcceptsBacklog(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1:0", "unix:" + filepath.Join(t.TempDir(), "s")} {
 		e := start(t, Options{Loops: 2})
-		ln, err := Bind(addr)
+		l, err := e.Listen(addr, ListenOptions{}, func(loop.Loop, string) loop.Stream { return echo() })
 		if err != nil {
 			t.Fatal(err)
 		}
-		late := &lateListener{Listener: ln, kernelListener: ln.(kernelListener), ended: make(chan struct{})}
-		late.end = sync.OnceFunc(func() { close(late.ended) })
-		l, err := e.Serve(late, ListenOptions{}, func(loop.Loop, string) loop.Stream { return echo() })
-		if err != nil {
-			t.Fatal(err)
+		for _, a := range l.acceptors { // as if the loops got no processor
+			on(t, a.loop, a.stop)
 		}
 		var clients []net.Conn
 		for range 10 {
-			c, err := net.Dial(ln.Addr().Network(), ln.Addr().String())
+			c, err := net.Dial(l.Addr().Network(), l.Addr().String())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,9 +39,12 @@ func TestCloseAcceptsBacklog(t *testing.T) {
 				t.Errorf("the answer is %q", got)
 			}
 		}
-		if c, err := net.Dial(ln.Addr().Network(), ln.Addr().String()); err == nil {
+		if c, err := net.Dial(l.Addr().Network(), l.Addr().String()); err == nil {
 			c.Close()
 			t.Error("a connection is accepted after Close")
+		}
+		if err := l.Close(); err != net.ErrClosed {
+			t.Errorf("the second Close returns %v", err)
 		}
 	}
 }

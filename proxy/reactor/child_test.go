@@ -34,8 +34,7 @@ func childMain() bool {
 }
 
 // TestOutOfDescriptors: if accept fails for lack of descriptors, the engine backs off,
-// serves open connections, and accepts again later. gnet's own listener would stop the
-// engine.
+// serves open connections, and accepts again later.
 func TestOutOfDescriptors(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childVariable+"=1")

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"syscall"
 
-	"github.com/panjf2000/gnet/v2"
 	"golang.org/x/sys/unix"
 
 	"github.com/remora-proxy/remora/proxy/loop"
@@ -27,7 +26,7 @@ const (
 )
 
 type conn struct {
-	loop        *eventLoop
+	descriptor
 	stream      loop.Stream // set by accept on arrival, for an inbound one
 	accept      func(l loop.Loop, remote string) loop.Stream
 	remote      string
@@ -36,12 +35,7 @@ type conn struct {
 	state       connState
 	reservation reservation // of an open connection, until it is closed or detached
 
-	// gc is gnet's connection, nil from gnet's OnClose on: the descriptor may then be reused
-	// at any time, and gnet would still write to it.
-	gc gnet.Conn
-
-	arrived bool  // gnet has called OnOpen
-	err     error // argument of Stream.OnClose
+	err error // argument of Stream.OnClose
 
 	secure *secure            // nil means plain text
 	config func() *tls.Config // nil means plain text
@@ -77,12 +71,7 @@ func (c *conn) Write(b []byte) {
 }
 
 // Buffered implements loop.Conn.
-func (c *conn) Buffered() int {
-	if c.gc == nil {
-		return 0
-	}
-	return c.gc.OutboundBuffered()
-}
+func (c *conn) Buffered() int { return c.buffered() }
 
 // Close implements loop.Conn.
 func (c *conn) Close() {
@@ -103,19 +92,30 @@ func (c *conn) OriginalDst() netip.AddrPort { return c.original }
 // SetStream implements loop.Conn.
 func (c *conn) SetStream(s loop.Stream) { c.stream = s }
 
-func (c *conn) onGnetOpen(gc gnet.Conn) {
-	c.arrived = true
-	c.gc = gc
+// arrive begins the events of a connection that has its socket: accepted, or dialled elsewhere.
+func (c *conn) arrive() error {
+	if c.state == connClosed { // the dial timed out before
+		c.descriptor.close()
+		c.unreserve()
+		return nil
+	}
+	if err := c.watch(c, kernel.Input); err != nil {
+		c.descriptor.close()
+		return err
+	}
+	if c.state == connArriving {
+		c.loop.adopt(c)
+	}
+	c.open()
+	return nil
+}
+
+// open tells the stream that the connection is established.
+func (c *conn) open() {
 	c.loop.eng.count.open.Add(1)
-	switch c.state {
-	case connClosed: // the dial timed out before
-		_ = c.loop.el.Close(gc)
-		return
-	case connDialing:
+	if c.state == connDialing {
 		c.loop.eng.count.dialed.Add(1)
 		c.loop.Stop(&c.timer)
-	default:
-		c.loop.adopt(c)
 	}
 	c.become(connOpen)
 	c.callOnOpen()
@@ -143,7 +143,7 @@ func (c *conn) callOnOpen() {
 // sendCloseNotify sends the close_notify of TLS before this side closes, so that the peer can
 // tell an orderly end from a truncated one.
 func (c *conn) sendCloseNotify() {
-	_ = c.secure.tls.CloseWrite() // an error has called onGnetClose
+	_ = c.secure.tls.CloseWrite() // an error has closed c
 	if c.state == connClosed {
 		c.err = nil // the write failed, but this side has closed the connection
 	}
@@ -163,72 +163,89 @@ func (c *conn) onInput(b []byte) {
 	c.stream.OnData(b)
 }
 
-// readUnread passes to the stream the bytes that the peer of a dialled connection sent before
-// it reset the connection. gnet writes its output first, and closes without a read if that
-// fails. But a server that refuses the rest of a request has often responded.
-func (c *conn) readUnread() {
-	if c.state != connOpen || c.Buffered() == 0 {
+// onReady implements ready. Input comes first: a server that refuses the rest of a request has often
+// responded before it resets the connection.
+func (c *conn) onReady(e kernel.Events) {
+	if c.state == connDialing {
+		c.connected()
 		return
 	}
-	b := make([]byte, unreadSize)
-	for c.state == connOpen {
-		n, err := unix.Read(c.gc.Fd(), b)
-		if err != nil || n == 0 {
-			return
+	if e&kernel.Input != 0 {
+		c.read(e&kernel.Ended != 0)
+	}
+	if e&kernel.Output != 0 && c.fd >= 0 {
+		if errno := c.onWritable(); errno != 0 {
+			c.broken(errno)
+		} else if c.state == connDraining {
+			c.checkDrained()
 		}
-		c.onInput(b[:n])
 	}
 }
 
-const unreadSize = 64 << 10
+// read passes on what the socket has. If the peer's end follows, it goes on until that.
+func (c *conn) read(ended bool) {
+	for range maxReads {
+		n, errno := kernel.Receive(c.fd, c.loop.input)
+		switch {
+		case errno == unix.EAGAIN || errno == unix.EINTR:
+			return
+		case errno != 0:
+			c.broken(errno)
+			return
+		case n == 0:
+			c.broken(io.EOF)
+			return
+		}
+		c.onInput(c.loop.input[:n])
+		if c.fd < 0 || n < inputSize && !ended {
+			return
+		}
+	}
+}
 
 // end closes the connection in any state but connClosed. OnClose follows at the turn's end.
 func (c *conn) end(err error) {
 	c.setClosed(err)
-	gc := c.gc
-	if gc == nil {
-		return
-	}
-	if gc.OutboundBuffered() > 0 {
-		// A truncated response must not look complete: close with a reset.
-		_ = gc.SetLinger(0)
-	}
-	_ = c.loop.el.Close(gc) // calls onGnetClose, which clears c.gc
+	c.descriptor.close()
 }
 
-func (c *conn) onGnetClose(err error) {
-	if c.gc != nil {
-		c.gc = nil
-		c.loop.eng.count.open.Add(-1)
-		c.loop.load.Add(-1)
-		c.reservation.release()
+// broken ends the connection after its socket has ended or failed.
+func (c *conn) broken(err error) {
+	switch {
+	case c.state == connDraining || c.state == connLinger:
+		err = nil
+	case err == io.EOF && c.secure != nil:
+		err = errTruncated
 	}
-	switch c.state {
-	case connClosed:
-	case connDraining, connLinger:
-		c.setClosed(nil)
-	default:
-		err = cause(err)
-		if err == io.EOF && c.secure != nil {
-			err = errTruncated
-		}
-		c.setClosed(err)
-	}
+	c.end(err)
+}
+
+// unreserve uncounts the connection.
+func (c *conn) unreserve() {
+	c.loop.load.Add(-1)
+	c.reservation.release()
 }
 
 func (c *conn) setClosed(err error) {
-	if c.state == connDialing {
-		c.loop.eng.count.dialErrors.Add(1)
+	l := c.loop
+	switch {
+	case c.state > connDialing:
+		l.eng.count.open.Add(-1)
+		c.unreserve()
+	case c.fd >= 0:
+		c.unreserve()
+		fallthrough
+	default:
+		l.eng.count.dialErrors.Add(1)
 	}
 	c.become(connClosed)
 	c.err = err
-	c.loop.Stop(&c.timer)
+	l.Stop(&c.timer)
 	if c.secure != nil {
-		c.loop.Stop(&c.secure.expiry)
+		l.Stop(&c.secure.expiry)
 	}
-	c.loop.forget(c)
-	c.loop.closed = append(c.loop.closed, c)
-	c.loop.turns.workLeft = true
+	l.forget(c)
+	l.closed = append(l.closed, c)
 }
 
 func (c *conn) callOnClose() {
@@ -265,33 +282,14 @@ func cause(err error) error {
 	return err
 }
 
-// writeSocket writes b to the socket. Bytes that the kernel does not take are given to gnet,
-// which buffers them and writes them later. An error closes the connection.
-//
-// gnet's own write costs 0.5 of 8 µs more: write(2) does checks for files, and the Go runtime
-// is told of a system call that may block. It is not told of kernel.Send. The garbage collector
-// can't stop this thread before that returns, and all loops wait for that. Copying 4 MiB
-// takes 2 ms, so gnet writes long input.
+// writeSocket sends b, or keeps what the kernel does not take. An error closes the connection.
 func (c *conn) writeSocket(b []byte) error {
-	if c.gc == nil {
+	if c.fd < 0 {
 		return net.ErrClosed
 	}
-	if len(b) <= maxRawSend && c.gc.OutboundBuffered() == 0 {
-		n, errno := kernel.Send(c.gc.Fd(), b)
-		switch {
-		case errno == 0:
-			b = b[n:]
-		case errno != unix.EAGAIN:
-			c.end(errno)
-			return errno
-		}
+	if errno := c.descriptor.write(b); errno != 0 {
+		c.broken(errno)
+		return errno
 	}
-	if len(b) == 0 {
-		return nil
-	}
-	_, err := c.gc.Write(b) // an error has called gnet's OnClose, and so onGnetClose
-	return err
+	return nil
 }
-
-// maxRawSend is the largest input for kernel.Send, which takes about 50 µs for it.
-const maxRawSend = 64 << 10

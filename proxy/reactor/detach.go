@@ -3,26 +3,20 @@ package reactor
 import (
 	"crypto/tls"
 	"fmt"
-	"net"
-	"os"
-
-	"github.com/panjf2000/gnet/v2"
 
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// Detach implements loop.Conn. gnet can't release a descriptor, so the Socket gets a duplicate
-// and gnet closes its own. The connection stays open as long as one descriptor does. Every
-// event consumes all input (see handler.OnTraffic), so gnet has none left; input that TLS
-// holds goes with the Socket.
+// Detach implements loop.Conn. Every event passes on all that it has read, so the socket has all
+// other input, except for what TLS holds, which goes with the Socket.
 func (c *conn) Detach() (loop.Socket, error) {
 	if c.state != connOpen {
 		return nil, loop.ErrDetachClosed
 	}
-	if c.gc.OutboundBuffered() > 0 {
+	if c.Buffered() > 0 {
 		return nil, loop.ErrDetachBuffered
 	}
-	nc, err := duplicate(c.gc)
+	nc, err := c.leave()
 	if err != nil {
 		return nil, fmt.Errorf("reactor: detach: %w", err)
 	}
@@ -42,24 +36,4 @@ func (c *conn) toSocket(nc rawConn) loop.Socket {
 	at.becomeStream()
 	c.reservation = reservation{}
 	return c.loop.eng.newSocket(nc, over, at, c.peer)
-}
-
-// duplicate returns the connection of gc on a descriptor of its own.
-func duplicate(gc gnet.Conn) (rawConn, error) {
-	fd, err := gc.Dup()
-	if err != nil {
-		return nil, err
-	}
-	f := os.NewFile(uintptr(fd), "")
-	nc, err := net.FileConn(f) // duplicates once more
-	_ = f.Close()
-	if err != nil {
-		return nil, err
-	}
-	raw, ok := nc.(rawConn)
-	if !ok {
-		_ = nc.Close()
-		return nil, fmt.Errorf("a %T", nc)
-	}
-	return raw, nil
 }

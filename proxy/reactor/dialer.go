@@ -5,20 +5,85 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
-	"github.com/panjf2000/gnet/v2"
 	"golang.org/x/sys/unix"
 
 	"github.com/remora-proxy/remora/internal/unixaddr"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
 const maxWaitingDials = 4096
 
+// Dial implements loop.Loop. What may have to wait elsewhere than for the network is left to the
+// dialer: TLS handshakes, Unix sockets, and addresses that package net has to look at.
+func (l *eventLoop) Dial(addr string, timeout time.Duration, s loop.Stream) {
+	service, name := "", ""
+	if d, ok := s.(loop.Destined); ok {
+		service = d.Service()
+	}
+	if d, ok := s.(loop.Named); ok {
+		name = d.ServerName()
+	}
+	c := &conn{descriptor: descriptor{loop: l, fd: -1}, stream: s, remote: addr, state: connDialing, config: l.eng.dialTLS(service, addr, name)}
+	if d, ok := s.(loop.Negotiated); ok && c.config != nil {
+		c.config = requireALPN(c.config, d.ALPN())
+	}
+	c.timer.Fire = c.timerFired
+	l.adopt(c)
+	l.After(timeout, &c.timer)
+	to, err := netip.ParseAddrPort(addr)
+	if err == nil && to.Addr().Zone() == "" && c.config == nil {
+		err = c.connect(to)
+	} else {
+		err = l.eng.dialer.add(c, time.Now().Add(timeout))
+	}
+	if err != nil {
+		c.end(cause(err))
+	}
+}
+
+// connect begins to connect to an address, which onReady ends.
+func (c *conn) connect(to netip.AddrPort) error {
+	e := c.loop.eng
+	if e.ctx.Err() != nil {
+		return ErrStopped
+	}
+	at, ok := e.limits.reserveDial()
+	if !ok {
+		return loop.ErrDialQueue
+	}
+	fd, err := kernel.Connect(netip.AddrPortFrom(to.Addr().Unmap(), to.Port()))
+	if err != nil {
+		at.release()
+		return err
+	}
+	c.fd, c.reservation = fd, at
+	c.loop.load.Add(1)
+	return c.watch(c, kernel.Output)
+}
+
+// connected ends a connect.
+func (c *conn) connected() {
+	err := kernel.Connected(c.fd)
+	if err == nil {
+		err = setStreamOptions(c.fd)
+	}
+	if err == nil {
+		err = c.loop.poller.Change(c.fd, kernel.Input)
+	}
+	if err != nil {
+		c.end(cause(err))
+		return
+	}
+	c.open()
+}
+
 // dialer dials on up to max goroutines, each of which dials one connection after another while
-// any waits. gnet's own dial would ignore the timeout.
+// any waits.
 type dialer struct {
 	eng *Engine
 	max int
@@ -89,20 +154,25 @@ func (d *dialer) dial(w dialing) {
 		err = w.c.handshake(d.eng.ctx, nc, nil, w.until, tls.Client)
 		err = d.eng.dialedTLS(nc, w.c.remote, w.c.over(), err)
 	}
+	w.c.loop.Post(func() {
+		w.c.dialled(nc, at, err)
+	})
+}
+
+// dialled ends a dial of the dialer.
+func (c *conn) dialled(nc net.Conn, at reservation, err error) {
 	if err == nil {
-		w.c.reservation = at
-		w.c.loop.load.Add(1)
-		if err = w.c.enroll(nc); err != nil {
-			w.c.loop.load.Add(-1)
-		}
+		err = c.take(nc)
 	}
-	if err != nil {
+	if err == nil {
+		c.reservation = at
+		c.loop.load.Add(1)
+		err = c.arrive()
+	} else {
 		at.release()
-		w.c.loop.Post(func() {
-			if w.c.state == connDialing {
-				w.c.end(cause(err))
-			}
-		})
+	}
+	if err != nil && c.state == connDialing {
+		c.end(cause(err))
 	}
 }
 
@@ -148,42 +218,5 @@ func (e *Engine) countHandshake(over *tls.Conn) {
 	e.count.handshakes.Add(1)
 	if over.ConnectionState().DidResume {
 		e.count.resumed.Add(1)
-	}
-}
-
-// enroll gives nc to the loop of c and returns when it has arrived there, or an error. It
-// blocks, so it must not be called on a loop.
-func (c *conn) enroll(nc net.Conn) error {
-	return c.loop.enroll(nc, c, &c.arrived)
-}
-
-// enroll is conn.enroll for any context of handler. arrived is set when gnet has called OnOpen.
-func (l *eventLoop) enroll(nc net.Conn, context any, arrived *bool) error {
-	dropZone(nc.LocalAddr())
-	dropZone(nc.RemoteAddr())
-	l.arrivals <- struct{}{}
-	defer func() { <-l.arrivals }()
-	l.taskBegins()
-	defer l.taskEnds()
-	result, err := l.el.Enroll(gnet.NewContext(l.eng.ctx, context), nc)
-	if err != nil {
-		_ = nc.Close()
-		return err
-	}
-	if r := <-result; r.Err != nil {
-		return r.Err
-	}
-	if !*arrived {
-		return errNotEnrolled
-	}
-	return nil
-}
-
-// dropZone clears the zone of an IPv6 address, which is not used. When gnet closes a
-// connection, it puts the memory of that string into a pool of byte slices that are written
-// to, but package net shares these strings.
-func dropZone(a net.Addr) {
-	if tcp, ok := a.(*net.TCPAddr); ok {
-		tcp.Zone = ""
 	}
 }

@@ -13,8 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/panjf2000/gnet/v2"
-
 	"github.com/remora-proxy/remora/proxy/fair"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
@@ -63,7 +61,7 @@ const (
 	handshakeTimeout = 5 * time.Second
 )
 
-// MaxLoops limits Options.Loops, because gnet numbers its loops in a byte.
+// MaxLoops limits Options.Loops.
 const MaxLoops = 256
 
 // Errors of this package. Errors of the system are passed on unchanged.
@@ -79,7 +77,7 @@ var (
 // Engine is a set of event loops on real sockets.
 type Engine struct {
 	log    *slog.Logger
-	client *gnet.Client
+	began  time.Time // the start of the loops' time
 	loops  []*eventLoop
 	dialer dialer
 	count  counters
@@ -103,8 +101,7 @@ type Engine struct {
 	stopping  bool
 	listeners map[*Listener]struct{}
 	// helpers counts the goroutines that accept, refuse, dial and enroll. The loops must
-	// outlive them: a socket that is enrolled in a loop that has ended would be lost, and with
-	// it the goroutine of gnet that waits for its arrival.
+	// outlive them: a socket that is given to a loop that has ended would be lost.
 	helpers sync.WaitGroup
 }
 
@@ -128,7 +125,7 @@ func Start(o Options) (*Engine, error) {
 		o.DialTLS = func(_, _, _ string) func() *tls.Config { return nil }
 	}
 	e := &Engine{
-		log: cmp.Or(o.Logger, slog.Default()), linger: lingerTime, originalDst: originalDst, dialTLS: o.DialTLS,
+		log: cmp.Or(o.Logger, slog.Default()), began: time.Now(), linger: lingerTime, originalDst: originalDst, dialTLS: o.DialTLS,
 		handshakes: fair.NewTable(maxHandshakes), handshakeTimeout: handshakeTimeout,
 		listeners: make(map[*Listener]struct{}),
 	}
@@ -144,45 +141,21 @@ func Start(o Options) (*Engine, error) {
 	return e, nil
 }
 
-// boot starts gnet without a listener of its own, and puts a timerfd on every loop. gnet can't
-// list its loops, but places each timerfd on the emptiest one. So the timerfds reach all
-// loops, and each arrival makes one known.
 func (e *Engine) boot(n int) error {
-	client, err := gnet.NewClient(&handler{eng: e},
-		gnet.WithNumEventLoop(n), gnet.WithLogger(engineLog{e.log}))
-	if err != nil {
-		return err
-	}
-	if err := client.Start(); err != nil {
-		return err
-	}
-	e.client = client
-	var begin epoch
-	if err := begin.calibrate(); err != nil {
-		return errors.Join(err, e.halt())
-	}
-	known := make(map[gnet.EventLoop]bool)
-	for len(e.loops) < n {
-		l := &eventLoop{eng: e, index: len(e.loops), clock: clock{epoch: begin}, arrivals: make(chan struct{}, maxArriving)}
-		if err = l.clock.enroll(client, l); err == nil && (l.el == nil || known[l.el]) {
-			err = errors.New("gnet did not spread the timers over its loops")
-		}
-		e.loops = append(e.loops, l)
+	for i := range n {
+		l, err := startLoop(e, i)
 		if err != nil {
 			return errors.Join(err, e.halt())
 		}
-		known[l.el] = true
+		e.loops = append(e.loops, l)
 	}
 	return nil
 }
 
-func (e *Engine) halt() error {
+// halt ends the loops, on which nothing may be any more.
+func (e *Engine) halt() (err error) {
 	for _, l := range e.loops {
-		l.retire()
-	}
-	err := e.client.Stop()
-	for _, l := range e.loops {
-		err = errors.Join(err, l.clock.close())
+		err = errors.Join(err, l.halt())
 	}
 	return err
 }
@@ -198,6 +171,8 @@ func (e *Engine) Loops() []loop.Loop {
 
 // SetWriteStall changes Options.WriteStall. It may be called from any goroutine.
 func (e *Engine) SetWriteStall(d time.Duration) { e.stall.Store(int64(d)) }
+
+func (e *Engine) writeStall() time.Duration { return time.Duration(e.stall.Load()) }
 
 // RefuseWhile makes listeners without TLS refuse each connection for which refusing, called on any
 // goroutine, returns true. It must be called before Listen, Serve and Reserver.
@@ -243,9 +218,6 @@ func (e *Engine) Stop(ctx context.Context) error {
 		return ErrStopped
 	}
 	e.stopping = true
-	for l := range e.listeners {
-		_ = l.ln.Close()
-	}
 	e.mu.Unlock()
 	e.cancel()
 
@@ -260,15 +232,24 @@ func (e *Engine) Stop(ctx context.Context) error {
 }
 
 func (e *Engine) shutdown() error {
+	e.mu.Lock()
+	listeners := e.listeners
+	e.listeners = nil // from here on Close does nothing
+	e.mu.Unlock()
+	var failed error
+	for l := range listeners {
+		failed = errors.Join(failed, l.close())
+	}
 	e.helpers.Wait()
 	for _, l := range e.loops {
 		closed := make(chan struct{})
+		l.Post(l.closeNewcomers)
 		l.Post(l.closeAll)
 		// The second function runs after the turn that calls OnClose.
 		l.Post(func() { l.Post(func() { close(closed) }) })
 		<-closed
 	}
-	return e.halt()
+	return errors.Join(failed, e.halt())
 }
 
 // spawn runs f on a goroutine that Stop waits for. After Stop it returns false.

@@ -2,6 +2,7 @@ package reactor
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -11,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/panjf2000/gnet/v2"
-
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
@@ -21,18 +20,6 @@ func TestStartRefusesLoopsOutOfRange(t *testing.T) {
 		if _, err := Start(Options{Loops: n}); !errors.Is(err, ErrLoops) {
 			t.Errorf("Start with %d loops: %v", n, err)
 		}
-	}
-}
-
-// TestLoopsKnown: each loop of an engine is another one of gnet's.
-func TestLoopsKnown(t *testing.T) {
-	e := start(t, Options{Loops: 5})
-	seen := map[gnet.EventLoop]bool{}
-	for _, l := range e.loops {
-		on(t, l, func() { seen[l.el] = true })
-	}
-	if len(seen) != 5 {
-		t.Errorf("5 loops are %d of gnet's", len(seen))
 	}
 }
 
@@ -59,17 +46,17 @@ func TestConnectionsSpreadOverLoops(t *testing.T) {
 	}
 }
 
-// TestDialOnItsLoop: a dialled connection is on the loop that dialled it, whatever loop
-// gnet would choose.
+// TestDialOnItsLoop: a dialled connection is on the loop that dialled it, so both may share
+// what it owns.
 func TestDialOnItsLoop(t *testing.T) {
 	e := start(t, Options{Loops: 3})
 	addr := listen(t, e, ListenOptions{}, echo)
 	for _, l := range e.loops {
-		got := make(chan gnet.EventLoop, 1)
+		got := make(chan loop.Loop, 1)
 		l.Post(func() {
-			l.Dial(addr, waitLimit, &stream{open: func(c loop.Conn) { got <- c.(*conn).gc.EventLoop() }})
+			l.Dial(addr, waitLimit, &stream{open: func(c loop.Conn) { got <- c.(*conn).loop }})
 		})
-		if recv(t, got, "a dial") != l.el {
+		if recv(t, got, "a dial") != l {
 			t.Errorf("loop %d: the connection is on another", l.index)
 		}
 	}
@@ -96,15 +83,6 @@ func TestIPv6(t *testing.T) {
 	})
 	if g, want := recv(t, got, "an echo"), "six "+l.Addr().String(); g != want {
 		t.Errorf("got %q, want %q", g, want)
-	}
-}
-
-// TestZoneDropped: enroll clears the zone of an address, whose memory gnet would reuse.
-func TestZoneDropped(t *testing.T) {
-	a := &net.TCPAddr{IP: net.ParseIP("fe80::1"), Port: 1, Zone: "eth0"}
-	dropZone(a)
-	if a.Zone != "" {
-		t.Error("gnet would reuse the memory of the zone, which package net shares")
 	}
 }
 
@@ -273,9 +251,14 @@ func TestTwoEngines(t *testing.T) {
 	}
 }
 
+// onGoroutines makes dials use the goroutines of the dialer: TLS that never gets to a handshake.
+func onGoroutines(_, _, _ string) func() *tls.Config {
+	return func() *tls.Config { return &tls.Config{} }
+}
+
 // TestDialQueueDeadlines: the timeout of a dial runs while it waits for a goroutine.
 func TestDialQueueDeadlines(t *testing.T) {
-	e := start(t, Options{})
+	e := start(t, Options{DialTLS: onGoroutines})
 	e.dialer.max = 1
 	black := blackhole(t)
 	l := e.loops[0]
@@ -299,7 +282,7 @@ func TestDialQueueDeadlines(t *testing.T) {
 
 // TestDialQueueLimit: a dial above maxWaitingDials fails with ErrDialQueue.
 func TestDialQueueLimit(t *testing.T) {
-	e := start(t, Options{})
+	e := start(t, Options{DialTLS: onGoroutines})
 	e.dialer.max = 1
 	black := blackhole(t)
 	l := e.loops[0]

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	protocol.PoisonBuffers = true
-	leaktest.Main(m, leaktest.Engine...)
+	leaktest.Main(m)
 }
 
 // waitLimit is how long a test waits before it fails.

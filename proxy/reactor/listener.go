@@ -5,11 +5,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"net/netip"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -21,10 +21,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 	"github.com/remora-proxy/remora/proxy/reactor/unixsock"
 )
-
-// errNotEnrolled reports that the kernel refused to watch a socket, for lack of memory or
-// epoll watches. gnet does not pass its error on.
-var errNotEnrolled = errors.New("reactor: the event loop could not watch the socket")
 
 // ListenOptions configure a Listener. The zero value is ready for use.
 type ListenOptions struct {
@@ -58,16 +54,18 @@ type ListenOptions struct {
 // Listener accepts connections for an Engine's loops.
 type Listener struct {
 	eng            *Engine
-	ln             net.Listener
+	ln             net.Listener // closed, but for its file: see release
+	mu             sync.Mutex   // guards the end of fd
+	fd             int          // its socket; -1 after Close
+	loopback       bool         // only this host can connect
+	wildcard       bool         // it listens at several addresses
 	loops          []*eventLoop // where connections go
+	acceptors      []*acceptor  // one on each loop
 	accept         func(l loop.Loop, remote string) loop.Stream
 	opts           ListenOptions
 	limit          listenerLimit
 	newcomers      *fair.Table   // connections without a whole ClientHello; nil without TLS
 	overloadTokens chan struct{} // has a token for each refused connection that Overload is sent to
-	done           chan struct{} // closed when the accepting goroutine has ended
-	ctx            context.Context
-	cancel         context.CancelFunc
 }
 
 // Back-off after a failed accept, whose usual cause is a lack of descriptors: it doubles from
@@ -108,7 +106,10 @@ func BindMode(addr string, mode fs.FileMode) (net.Listener, error) {
 	lc := net.ListenConfig{
 		KeepAlive: -1, // the listening socket has the options
 		// Control runs before connections enter the backlog, so they inherit the options.
-		Control: func(_, _ string, raw syscall.RawConn) error { return setKeepAlive(raw) },
+		Control: func(_, _ string, raw syscall.RawConn) (failed error) {
+			err := raw.Control(func(fd uintptr) { failed = setStreamOptions(int(fd)) })
+			return errors.Join(err, failed)
+		},
 	}
 	lc.SetMultipathTCP(false) // plain TCP has the shorter path through the kernel
 	ln, err := lc.Listen(context.Background(), networkOf(addr), addr)
@@ -137,12 +138,19 @@ func (e *Engine) serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop
 	if o.Transparent != nil && !kernel.Redirects {
 		return nil, errors.Join(fmt.Errorf("reactor: a transparent listener %w", kernel.ErrLinuxOnly), ln.Close())
 	}
-	if err := ensureKeepAlive(ln); err != nil {
-		e.log.Warn("keep-alive probes of a listener may be off: the socket options can't be set", "address", ln.Addr().String(), "error", err)
+	fd, err := release(ln)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("reactor: serve: %w", err), ln.Close())
 	}
 	l := &Listener{
-		eng: e, ln: ln, loops: loops, accept: accept, opts: o,
-		overloadTokens: make(chan struct{}, maxOverloaded), done: make(chan struct{}),
+		eng: e, ln: ln, fd: fd, loops: loops, accept: accept, opts: o,
+		overloadTokens: make(chan struct{}, maxOverloaded),
+	}
+	if at, ok := ln.Addr().(*net.TCPAddr); ok {
+		l.loopback, l.wildcard = at.IP.IsLoopback(), at.IP.IsUnspecified()
+		if err := setStreamOptions(fd); err != nil { // as Bind has done
+			e.log.Warn("keep-alive probes of a listener may be off: the socket options can't be set", "address", at.String(), "error", err)
+		}
 	}
 	l.limit.max = int64(o.MaxConnections)
 	if o.TLS != nil {
@@ -150,224 +158,124 @@ func (e *Engine) serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop
 		l.newcomers = fair.NewTable(placesFor(e.limits.max, l.limit.max))
 		l.newcomers.Turnover = true
 	}
-	l.ctx, l.cancel = context.WithCancel(e.ctx)
-	e.mu.Lock()
-	stopping := e.stopping
-	if !stopping {
-		e.listeners[l] = struct{}{}
-		e.helpers.Go(l.run)
+	for _, on := range loops {
+		l.acceptors = append(l.acceptors, newAcceptor(l, on))
 	}
-	e.mu.Unlock()
-	if stopping {
-		l.cancel()
-		return nil, errors.Join(ErrStopped, ln.Close())
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.stopping {
+		return nil, errors.Join(ErrStopped, l.closeSocket())
+	}
+	e.listeners[l] = struct{}{}
+	for _, a := range l.acceptors {
+		a.loop.Post(a.start)
 	}
 	return l, nil
 }
 
-// Keep-alive probes of accepted connections, with the values of package net: the first after
-// keepAliveTime of silence, further ones at the same interval. After keepAliveCount probes
+// release returns the socket of ln, which the Go runtime no longer watches: otherwise each connection
+// would wake a thread of it, too. ln.Close then only removes the file of a Unix socket.
+func release(ln net.Listener) (fd int, err error) {
+	switch ln := ln.(type) {
+	case *net.TCPListener:
+		if fd, err = kernel.Duplicate(ln); err == nil {
+			err = ln.Close()
+		}
+	case *unixsock.Listener:
+		if fd, err = kernel.Duplicate(ln); err == nil {
+			err = ln.Release()
+		}
+	default:
+		err = fmt.Errorf("a %T has no socket that a loop can watch", ln)
+	}
+	return fd, err
+}
+
+// Keep-alive probes of accepted and dialled connections, with the values of package net: the first
+// after keepAliveTime of silence, further ones at the same interval. After keepAliveCount probes
 // without an acknowledgement the kernel closes the connection.
 const (
 	keepAliveTime  = 15 * time.Second
 	keepAliveCount = 9
 )
 
-// ensureKeepAlive is for a listening socket that Bind has not opened.
-func ensureKeepAlive(ln net.Listener) error {
-	tcp, ok := ln.(*net.TCPListener)
-	if !ok {
-		return nil
-	}
-	raw, err := tcp.SyscallConn()
-	if err != nil {
-		return err
-	}
-	return setKeepAlive(raw)
-}
-
-// setKeepAlive sets the options of a listening socket. Accepted connections inherit them,
-// which saves the system calls for each.
-func setKeepAlive(raw syscall.RawConn) error {
-	var failed error
-	err := raw.Control(func(fd uintptr) {
-		for _, o := range []struct{ level, name, value int }{
-			{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
-			{unix.IPPROTO_TCP, kernel.KeepAliveTime, int(keepAliveTime / time.Second)},
-			{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, int(keepAliveTime / time.Second)},
-			{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, keepAliveCount},
-		} {
-			failed = errors.Join(failed, unix.SetsockoptInt(int(fd), o.level, o.name, o.value))
-		}
-	})
-	return errors.Join(err, os.NewSyscallError("setsockopt", failed))
+// setStreamOptions sets the options of a connection, or of a listening socket whose connections
+// inherit them.
+func setStreamOptions(fd int) error {
+	return kernel.SetStreamOptions(fd, keepAliveTime, keepAliveCount)
 }
 
 // Addr returns the address that l listens on.
 func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
 
+// SyscallConn implements syscall.Conn, to pass the socket to another process.
+func (l *Listener) SyscallConn() (syscall.RawConn, error) { return rawListener{l}, nil }
+
+// rawListener gives access to the socket of a Listener until it is closed.
+type rawListener struct{ l *Listener }
+
+// Control implements syscall.RawConn.
+func (r rawListener) Control(f func(fd uintptr)) error {
+	r.l.mu.Lock()
+	defer r.l.mu.Unlock()
+	if r.l.fd < 0 {
+		return net.ErrClosed
+	}
+	f(uintptr(r.l.fd))
+	return nil
+}
+
+// Read implements syscall.RawConn. Only the loops may wait for the socket.
+func (rawListener) Read(func(fd uintptr) bool) error { return errors.ErrUnsupported }
+
+// Write implements syscall.RawConn, as Read.
+func (rawListener) Write(func(fd uintptr) bool) error { return errors.ErrUnsupported }
+
+// maxRest bounds the connections that Close accepts: a backlog is seldom longer.
+const maxRest = 4096
+
 // Close stops accepting. Connections that wait in the kernel are still accepted, lest it resets them.
-// Accepted connections stay open, and may reach their loop later.
+// Accepted connections stay open, and may reach their loop later. A second call, or one after Stop,
+// returns net.ErrClosed. It must not be called on a loop.
 func (l *Listener) Close() error {
-	l.eng.mu.Lock()
-	delete(l.eng.listeners, l)
-	l.eng.mu.Unlock()
-	l.cancel()
-	if ln, ok := l.ln.(kernelListener); ok && ln.SetDeadline(longAgo) == nil {
-		<-l.done
-		l.acceptRest(ln)
-	}
-	err := l.ln.Close()
-	<-l.done
-	return err
-}
-
-// run accepts until the listener is closed. After any other error it tries again, while gnet's
-// own listener would stop the engine when descriptors run out.
-func (l *Listener) run() {
-	defer close(l.done)
-	defer l.cancel()
-	backoff := minBackoff
-	for {
-		nc, err := l.ln.Accept()
-		if err == nil {
-			backoff = minBackoff
-			l.onAccept(nc)
-			continue
-		}
-		if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
-			return
-		}
-		l.eng.count.acceptErrors.Add(1)
-		if backoff == minBackoff {
-			l.eng.log.Warn("accept failed", "address", l.ln.Addr().String(), "error", err)
-		}
-		select {
-		case <-time.After(backoff):
-		case <-l.ctx.Done():
-			return
-		}
-		backoff = min(2*backoff, maxBackoff)
-	}
-}
-
-// onAccept gives nc to a loop, or refuses it.
-func (l *Listener) onAccept(nc net.Conn) {
-	if l.opts.Proxies != nil {
-		l.acceptProxied(nc)
-		return
-	}
-	at, ok := l.eng.limits.reserve(nc.LocalAddr(), nc.RemoteAddr(), &l.limit, connFiles)
-	if !ok {
-		l.refuse(nc)
-		return
-	}
-	l.assign(nc, at, nil)
-}
-
-// unixPeer stands for the peers on Unix sockets, whose own addresses say nothing.
-var unixPeer net.Addr = &net.UnixAddr{Name: loop.UnixPeer, Net: "unix"}
-
-// assign gives nc, with its reservation, to the loop with the fewest connections. client is who a
-// proxy has made it for; nil means the peer itself.
-func (l *Listener) assign(nc net.Conn, at reservation, client net.Addr) {
 	e := l.eng
-	if _, isUnix := nc.(*net.UnixConn); isUnix && client == nil {
-		client = unixPeer
+	e.mu.Lock()
+	if _, open := e.listeners[l]; !open {
+		e.mu.Unlock()
+		return net.ErrClosed
 	}
-	target := l.loops[0]
-	for _, other := range l.loops[1:] {
-		if other.load.Load() < target.load.Load() {
-			target = other
+	delete(e.listeners, l)
+	e.helpers.Add(1)
+	e.mu.Unlock()
+	defer e.helpers.Done()
+	return l.close()
+}
+
+// close is Close while the loops run.
+func (l *Listener) close() error {
+	var left sync.WaitGroup
+	for _, a := range l.acceptors {
+		left.Add(1)
+		a.loop.Post(func() { a.stop(); left.Done() })
+	}
+	left.Wait()
+	for range maxRest {
+		fd, from, errno := kernel.Accept(l.fd)
+		if errno != 0 {
+			break
 		}
+		l.onAccept(nil, fd, from)
 	}
-	target.load.Add(1)
-	c := &conn{loop: target, accept: l.accept, peer: client, state: connArriving, reservation: at, config: l.opts.TLS}
-	c.remote = c.sourceOf(nc).String()
-	if !l.begin(c, nc) {
-		c.lost()
-		_ = nc.Close()
-		return
-	}
-	e.count.accepted.Add(1)
+	return l.closeSocket()
 }
 
-// sourceOf returns the address of the peer of c, which has the connection nc.
-func (c *conn) sourceOf(nc net.Conn) net.Addr {
-	if c.peer != nil {
-		return c.peer
+func (l *Listener) closeSocket() error {
+	l.mu.Lock()
+	err := os.NewSyscallError("close", unix.Close(l.fd))
+	l.fd = -1
+	l.mu.Unlock()
+	if ln, ok := l.ln.(*unixsock.Listener); ok {
+		err = errors.Join(err, ln.Close())
 	}
-	return nc.RemoteAddr()
-}
-
-// begin starts the way of nc, accepted for c, to its loop; false after Stop.
-func (l *Listener) begin(c *conn, nc net.Conn) bool {
-	if l.opts.TLS != nil {
-		return l.greet(c, nc)
-	}
-	return l.eng.spawn(func() {
-		if !l.enroll(c, nc) {
-			c.lost()
-		}
-	})
-}
-
-// lost uncounts an accepted connection that does not reach its loop. If it was passed on, its
-// Socket keeps the reservation.
-func (c *conn) lost() {
-	c.loop.load.Add(-1)
-	c.reservation.release()
-}
-
-// enroll gives nc to c's loop; false if nc was closed or passed on.
-func (l *Listener) enroll(c *conn, nc net.Conn) bool {
-	if l.opts.Transparent != nil && l.passOn(c, nc.(*net.TCPConn)) {
-		return false
-	}
-	if err := c.enroll(nc); err != nil {
-		l.notEnrolled(c, err)
-		return false
-	}
-	return true
-}
-
-// notEnrolled counts and logs a connection that its loop could not take.
-func (l *Listener) notEnrolled(c *conn, err error) {
-	l.eng.count.acceptErrors.Add(1)
-	l.eng.log.Warn("accepted connection closed: the event loop could not take it", "remote", c.remote, "error", err)
-}
-
-// refuse closes nc. It sends Overload first, unless maxOverloaded connections are sent it now.
-func (l *Listener) refuse(nc net.Conn) {
-	if len(l.opts.Overload) > 0 && l.opts.TLS == nil {
-		select {
-		case l.overloadTokens <- struct{}{}:
-			if l.eng.spawn(func() { l.sendOverload(nc); <-l.overloadTokens }) {
-				return
-			}
-			<-l.overloadTokens
-		default:
-		}
-	}
-	_ = nc.Close()
-}
-
-// sendOverload sends Overload and waits a moment for the peer's end: a close with unread input
-// would send a reset, which can destroy the response.
-func (l *Listener) sendOverload(nc net.Conn) {
-	defer nc.Close()
-	_ = nc.SetDeadline(time.Now().Add(overloadTime))
-	if _, err := nc.Write(l.opts.Overload); err != nil {
-		return
-	}
-	lingerClose(nc)
-}
-
-// lingerClose shuts the write side and discards input until the peer's end, at most for
-// overloadTime. The caller closes nc.
-func lingerClose(nc net.Conn) {
-	_ = nc.SetDeadline(time.Now().Add(overloadTime))
-	if raw, ok := nc.(rawConn); ok && raw.CloseWrite() == nil {
-		_, _ = io.Copy(io.Discard, nc)
-	}
+	return err
 }

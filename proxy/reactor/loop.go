@@ -2,55 +2,92 @@ package reactor
 
 import (
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/panjf2000/gnet/v2"
-
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// eventLoop is one event loop with its connections, timers and deferred work. Only gnet's
-// goroutine of that loop may access it, except the atomics and the fields that mu guards.
+// eventLoop is one event loop with its connections, timers and deferred work. Only its own
+// goroutine may access it, except the atomics and the fields that mu guards.
 type eventLoop struct {
-	eng   *Engine
-	el    gnet.EventLoop // set at boot, when the loop's timerfd arrives
-	index int
+	eng    *Engine
+	index  int
+	poller *kernel.Poller
 
-	now  time.Duration
-	busy bool // between beginCallbacks and endEvent
+	now     time.Duration
+	yielded time.Duration // when the loop last yielded
 
-	clock   clock
 	timers  loop.Timers
 	flushes loop.Flushes
 	closed  []*conn // closed connections whose OnClose was not called yet
 	spare   []*conn // the other half of the double buffer of closed
 	conns   []*conn // open or being dialled, in no order
+	ready   []ready // by descriptor
+	added   []int   // descriptors that this turn has begun to watch: its events are of others before
 
-	turns turns    // turn.go
-	idle  idleWait // idlewait.go
+	newcomers map[*newcomer]struct{}
+
 	stats stats.LoopStats
 
-	// decrypted and encrypted are the output of TLS within an event, nil before its first use.
-	decrypted, encrypted []byte
+	// input is where the bytes of an event are read. decrypted and encrypted are the output of TLS
+	// within an event, nil before its first use.
+	input, decrypted, encrypted []byte
 
-	// load is the number of connections on this loop or on their way to it. Accepted
-	// connections go to the loop with the least load.
+	// load is the number of connections on this loop or on their way to it.
 	load atomic.Int64
 
-	arrivals chan struct{} // has a token for each connection that gnet has duplicated and not registered
+	stopping bool
+	ended    chan struct{} // closed when the goroutine has ended
 
-	mu          sync.Mutex
-	posts       []func()
-	posted      []func() // the other half of posts' double buffer
-	turnPending bool     // a turn that takes posts was asked for, or is running
-	retired     bool     // gnet's loop must no longer be called
+	waiting atomic.Bool // Post must wake the poller
+	posts   posts
 }
 
-// maxArriving limits the connections on their way to a loop that have two descriptors.
-const maxArriving = 16
+// inputSize is how many bytes one read takes at most. maxReads limits the reads of one event.
+const (
+	inputSize = 64 << 10
+	maxReads  = 4
+)
+
+func startLoop(e *Engine, index int) (*eventLoop, error) {
+	poller, err := kernel.NewPoller()
+	if err != nil {
+		return nil, err
+	}
+	l := &eventLoop{eng: e, index: index, poller: poller, input: make([]byte, inputSize), newcomers: make(map[*newcomer]struct{}), ended: make(chan struct{})}
+	l.now = l.clock()
+	go l.run()
+	return l, nil
+}
+
+// halt ends the loop's goroutine. Nothing may be on the loop any more.
+func (l *eventLoop) halt() error {
+	l.Post(func() { l.stopping = true })
+	<-l.ended
+	l.posts.retire()
+	return l.poller.Close()
+}
+
+// setReady makes r receive the events of fd; nil ends that.
+func (l *eventLoop) setReady(fd int, r ready) {
+	if fd >= len(l.ready) {
+		l.ready = append(l.ready, make([]ready, fd+1-len(l.ready))...)
+	}
+	if l.ready[fd] = r; r != nil {
+		l.added = append(l.added, fd)
+	}
+}
+
+// readyAt returns who receives the events of fd, or nil.
+func (l *eventLoop) readyAt(fd int) ready {
+	if fd >= len(l.ready) {
+		return nil
+	}
+	return l.ready[fd]
+}
 
 var _ stats.Metered = (*eventLoop)(nil)
 
@@ -63,8 +100,7 @@ func (l *eventLoop) Stats() stats.LoopStats {
 // Now implements loop.Loop.
 func (l *eventLoop) Now() time.Duration { return l.now }
 
-// After implements loop.Loop. The timerfd is set at the end of the event, so a timer that is
-// stopped before then costs no system call.
+// After implements loop.Loop.
 func (l *eventLoop) After(d time.Duration, t *loop.Timer) {
 	l.timers.Arm(t, l.now+min(max(d, 0), maxDelay))
 }
@@ -77,29 +113,7 @@ func (l *eventLoop) Stop(t *loop.Timer) { l.timers.Disarm(t) }
 
 // Defer implements loop.Loop.
 func (l *eventLoop) Defer(f *loop.Flush) {
-	l.turns.workLeft = true
 	l.flushes.Add(f)
-}
-
-// Dial implements loop.Loop.
-func (l *eventLoop) Dial(addr string, timeout time.Duration, s loop.Stream) {
-	service, name := "", ""
-	if d, ok := s.(loop.Destined); ok {
-		service = d.Service()
-	}
-	if d, ok := s.(loop.Named); ok {
-		name = d.ServerName()
-	}
-	c := &conn{loop: l, stream: s, remote: addr, state: connDialing, config: l.eng.dialTLS(service, addr, name)}
-	if d, ok := s.(loop.Negotiated); ok && c.config != nil {
-		c.config = requireALPN(c.config, d.ALPN())
-	}
-	c.timer.Fire = c.timerFired
-	l.adopt(c)
-	l.After(timeout, &c.timer)
-	if err := l.eng.dialer.add(c, time.Now().Add(timeout)); err != nil {
-		c.end(err)
-	}
 }
 
 func (l *eventLoop) adopt(c *conn) {
@@ -121,8 +135,14 @@ func (l *eventLoop) closeAll() {
 	}
 }
 
-// run calls f, and recovers from its panic.
-func (l *eventLoop) run(f func()) {
+func (l *eventLoop) closeNewcomers() {
+	for n := range l.newcomers {
+		n.end()
+	}
+}
+
+// do calls f, and recovers from its panic.
+func (l *eventLoop) do(f func()) {
 	defer l.recovered(nil)
 	f()
 }

@@ -5,14 +5,15 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/netip"
 	"time"
 
-	"github.com/panjf2000/gnet/v2"
 	"golang.org/x/sys/unix"
 
 	"github.com/remora-proxy/remora/proxy/fair"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/hello"
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
 // newcomer is an accepted connection that has not said its whole ClientHello. It waits on its
@@ -21,25 +22,23 @@ import (
 type newcomer struct {
 	c      *conn // what the connection becomes
 	l      *Listener
-	source net.Addr
+	source netip.Addr
 	until  time.Time   // end of the time for ClientHello and handshake
 	place  *fair.Place // until the ClientHello is whole
 
-	state   newcomerState
-	arrived bool      // gnet has called OnOpen
-	gc      gnet.Conn // nil before gnet's OnOpen and from its OnClose on
-	reader  hello.Reader
-	input   []byte // so far
-	timer   loop.Timer
+	descriptor
+	state  newcomerState
+	reader hello.Reader
+	input  []byte // so far
+	timer  loop.Timer
 }
 
 type newcomerState uint8
 
 const (
-	newcomerArriving newcomerState = iota // on its way to the loop
-	newcomerWaiting                       // the rest of the ClientHello is awaited
-	newcomerRefused                       // the write side is shut, and the peer's end is awaited
-	newcomerLeft                          // closed, or taken over by the handshake
+	newcomerWaiting newcomerState = iota // the rest of the ClientHello is awaited
+	newcomerRefused                      // the write side is shut, and the peer's end is awaited
+	newcomerLeft                         // closed, or taken over by the handshake
 )
 
 // become changes the state, which only moves down the list.
@@ -65,48 +64,44 @@ func placesFor(limits ...int64) int {
 	return int(places)
 }
 
-// greet gives nc, accepted for c, to its loop as a newcomer; false if that is impossible.
-func (l *Listener) greet(c *conn, nc net.Conn) bool {
+// greet makes c, which has its socket, a newcomer on its loop. Its peer is at source.
+func (l *Listener) greet(c *conn, source netip.Addr) {
 	e := l.eng
-	n := &newcomer{c: c, l: l, source: c.sourceOf(nc), until: time.Now().Add(e.handshakeTimeout)}
+	n := &newcomer{c: c, l: l, source: source, descriptor: c.descriptor, until: time.Now().Add(e.handshakeTimeout)}
+	c.fd = -1
 	n.timer.Fire = n.timedOut
-	n.place = l.newcomers.Take(fair.SourceOf(n.source), func() { c.loop.Post(n.onEvicted) })
-	e.count.outside.Add(1)
-	if e.spawn(func() { n.enroll(nc) }) {
-		return true
-	}
-	n.place.Release()
-	e.count.outside.Add(-1)
-	return false
-}
-
-func (n *newcomer) enroll(nc net.Conn) {
-	if err := n.c.loop.enroll(nc, n, &n.arrived); err != nil {
-		n.l.notEnrolled(n.c, err)
-		n.lost()
-	}
-}
-
-// lost uncounts the connection, which has ended.
-func (n *newcomer) lost() {
-	n.place.Release()
-	n.l.eng.count.outside.Add(-1)
-	n.c.lost()
-}
-
-func (n *newcomer) onOpen(gc gnet.Conn) {
-	n.arrived = true
-	n.gc = gc
-	if n.state == newcomerLeft {
-		n.close()
+	if err := n.watch(n, kernel.Input); err != nil {
+		n.descriptor.close()
+		l.notArrived(c, err)
 		return
 	}
-	n.become(newcomerWaiting)
-	n.c.loop.After(time.Until(n.until), &n.timer)
+	e.count.outside.Add(1)
+	n.place = l.newcomers.Take(source, func() { n.loop.Post(n.onEvicted) })
+	n.loop.newcomers[n] = struct{}{}
+	n.loop.After(e.handshakeTimeout, &n.timer)
+}
+
+// onReady implements ready.
+func (n *newcomer) onReady(e kernel.Events) {
+	defer n.loop.recovered(nil)
+	for range maxReads {
+		k, errno := kernel.Receive(n.fd, n.loop.input)
+		switch {
+		case errno == unix.EAGAIN || errno == unix.EINTR:
+			return
+		case errno != 0 || k == 0:
+			n.onEnd()
+			return
+		}
+		n.onInput(n.loop.input[:k])
+		if n.fd < 0 || e&kernel.Ended == 0 {
+			return
+		}
+	}
 }
 
 func (n *newcomer) onInput(b []byte) {
-	if n.state != newcomerWaiting || len(b) == 0 {
+	if n.state != newcomerWaiting {
 		return
 	}
 	whole, err := n.reader.Feed(b)
@@ -126,21 +121,16 @@ func (n *newcomer) refuse(err error) {
 	n.become(newcomerRefused)
 	n.fail(err)
 	n.input = nil
+	response := n.l.opts.Plaintext
 	var bad *hello.Error
-	switch { // an error of a Write has called onClose
-	case errors.As(err, &bad):
-		_, _ = n.gc.Write(hello.Alert(bad.Alert))
-	case len(n.l.opts.Plaintext) > 0:
-		_, _ = n.gc.Write(n.l.opts.Plaintext)
+	if errors.As(err, &bad) {
+		response = hello.Alert(bad.Alert)
 	}
-	if n.gc == nil {
+	if n.write(response) != 0 || n.shutdown() != nil {
+		n.end()
 		return
 	}
-	if unix.Shutdown(n.gc.Fd(), unix.SHUT_WR) != nil {
-		n.close()
-		return
-	}
-	n.c.loop.After(overloadTime, &n.timer)
+	n.loop.After(overloadTime, &n.timer)
 }
 
 // fail counts and logs a TLS failure, unless the engine is stopping.
@@ -163,40 +153,38 @@ func (n *newcomer) giveUp(err error) {
 	if n.state != newcomerRefused {
 		n.fail(err)
 	}
-	n.become(newcomerLeft)
-	n.close()
+	n.end()
 }
 
-// close closes the socket, if it has arrived.
-func (n *newcomer) close() {
-	if n.gc != nil {
-		_ = n.c.loop.el.Close(n.gc) // calls onClose
-	}
-}
-
-// onClose receives the end of the socket, whoever has closed it.
-func (n *newcomer) onClose() {
-	n.gc = nil
-	n.c.loop.Stop(&n.timer)
+// onEnd receives the end of the socket.
+func (n *newcomer) onEnd() {
 	if n.state == newcomerWaiting && len(n.input) > 0 {
 		n.fail(errHelloCut) // without input it was a health check
 	}
-	if n.state != newcomerLeft {
-		n.become(newcomerLeft)
-	}
+	n.end()
+}
+
+// end closes the socket, unless the handshake has it, and uncounts what the newcomer still has.
+func (n *newcomer) end() {
+	n.become(newcomerLeft)
+	n.descriptor.close()
+	n.loop.Stop(&n.timer)
+	delete(n.loop.newcomers, n)
 	n.input = nil
 	if n.place != nil {
-		n.lost()
+		n.place.Release()
+		n.l.eng.count.outside.Add(-1)
+		n.c.unreserve()
 	}
 }
 
-// beginHandshake takes the connection from gnet, as Detach does, and starts the handshake on a
+// beginHandshake takes the connection off the loop, as Detach does, and starts the handshake on a
 // goroutine. Handshakes are divided fairly, too. But none in progress gives way to one of its
 // own source: if the CPU is what they wait for, none would ever end.
 func (n *newcomer) beginHandshake() {
 	e := n.l.eng
 	ctx, cancel := context.WithCancelCause(e.ctx)
-	slot := e.handshakes.Take(fair.SourceOf(n.source), func() { cancel(errBusy) })
+	slot := e.handshakes.Take(n.source, func() { cancel(errBusy) })
 	err := errBusy
 	if slot != nil {
 		err = n.handOff(ctx, func() { slot.Release(); cancel(nil) })
@@ -206,13 +194,12 @@ func (n *newcomer) beginHandshake() {
 		cancel(nil)
 		n.fail(err)
 	}
-	n.become(newcomerLeft)
-	n.close()
+	n.end()
 }
 
 // handOff starts the handshake, which then owns the connection and calls done at its end.
 func (n *newcomer) handOff(ctx context.Context, done func()) error {
-	nc, err := duplicate(n.gc)
+	nc, err := n.leave()
 	if err != nil {
 		return err
 	}
@@ -243,12 +230,10 @@ func (n *newcomer) handshake(ctx context.Context, nc net.Conn, input []byte, don
 		if c.secure.peer != nil {
 			c.reservation.prove()
 		}
-		if !n.l.enroll(c, nc) {
-			c.lost()
-		}
+		n.l.deliver(c, nc)
 		return
 	}
 	_ = nc.Close()
 	n.fail(err)
-	c.lost()
+	c.unreserve()
 }

@@ -45,22 +45,26 @@ type reservation struct {
 	files  int64
 }
 
-// reserve counts a connection from remote to local that takes so many files; false means that a
-// limit is reached.
-func (p *connLimits) reserve(local, remote net.Addr, in *listenerLimit, files int64) (_ reservation, ok bool) {
+// countedSource returns the source that a connection from remote to local counts for, if any.
+func (p *connLimits) countedSource(local, remote net.Addr) netip.Addr {
+	if p.allLocal && isLoopback(local) {
+		return netip.Addr{}
+	}
+	return fair.SourceOf(remote)
+}
+
+// reserve counts a connection of a source, which may be the zero Addr, that takes so many files;
+// false means that a limit is reached.
+func (p *connLimits) reserve(source netip.Addr, in *listenerLimit, files int64) (_ reservation, ok bool) {
 	refused := p.refusing != nil && p.refusing() && (in.known == nil || !in.known())
 	taken, here, open := p.taken.Add(1), in.taken.Add(1), p.files.Add(files)
-	got := reservation{of: p, room: in, source: fair.SourceOf(remote), files: files}
-	if p.allLocal && isLoopback(local) {
-		got.source = netip.Addr{}
-	}
 	switch {
 	case taken > p.max || taken > 1 && open > p.maxFiles || in.max > 0 && here > in.max || refused:
 		p.refused.Add(1)
-	case !p.countSource(got.source):
+	case !p.countSource(source):
 		p.refusedSource.Add(1)
 	default:
-		return got, true
+		return reservation{of: p, room: in, source: source, files: files}, true
 	}
 	p.uncount(in, files)
 	return reservation{}, false
@@ -163,7 +167,7 @@ func (p *connLimits) forgetSource(source netip.Addr) {
 func (e *Engine) Reserver(max int) (reserve func(local, remote net.Addr) (release func())) {
 	in := &listenerLimit{max: int64(max)}
 	return func(local, remote net.Addr) (release func()) {
-		at, ok := e.limits.reserve(local, remote, in, streamFiles)
+		at, ok := e.limits.reserve(e.limits.countedSource(local, remote), in, streamFiles)
 		if !ok {
 			return nil
 		}
@@ -199,8 +203,8 @@ func (p *connLimits) limitSources(wanted int) {
 //
 //	processFiles          standard streams, logs, files that are read, name servers, health checks,
 //	                      the export of spans, a hot restart
-//	loopFiles             of each loop: epoll, eventfd, timerfd, and the second descriptor of
-//	                      connections on their way to the loop
+//	loopFiles             of each loop: epoll, eventfd, and the second descriptors of connections that
+//	                      come to the loop or leave it
 //	Options.ReservedFiles of the admin API, the registry and the listening sockets
 //	connFiles             of each accepted connection: its own, and one to an endpoint
 //	streamFiles           instead, of each stream: besides these, two pipes through which the
@@ -210,7 +214,7 @@ func (p *connLimits) limitSources(wanted int) {
 // descriptors that accepted connections leave: a dial without one fails (loop.ErrDialQueue).
 const (
 	processFiles = 64
-	loopFiles    = 4 + maxArriving
+	loopFiles    = 20
 	connFiles    = 2
 	streamFiles  = 6
 )

@@ -100,7 +100,7 @@ func (l *Listener) acceptProxied(nc net.Conn) {
 		p.Refused(proxy.String(), proxyproto.ErrUntrusted)
 		return
 	}
-	at, ok := e.limits.reserve(nc.LocalAddr(), nil, &l.limit, connFiles) // its source is not known yet
+	at, ok := e.limits.reserve(netip.Addr{}, &l.limit, connFiles) // its source is not known yet
 	if !ok {
 		l.refuse(nc)
 		return

@@ -1,101 +1,103 @@
 package reactor
 
 import (
-	"context"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// A turn is one or more events. At its end the flushes run, and then OnClose is called for
-// closed connections. gnet has no hook after the last ready event, but a function given to
-// Execute during an event runs after the events of the next poll. That costs a write to gnet's
-// eventfd, a poll and two small allocations. It pays if several events share the turn, since
-// it saves writes, but not if each turn has a single event. So the loop learns: each turn with
-// a single event doubles the number of following events that end their turn at once, up to
-// maxSolo. A shared turn resets that number to 0.
-const maxSolo = 31
+// A turn is one round of a loop: it waits for events, delivers them, fires due timers, runs posted
+// functions, then the flushes, and then calls OnClose for closed connections. Work that arises
+// later waits for the next turn, which then begins at once. A turn has at most kernel.MaxReady
+// events: otherwise the output of the first would wait for the last. A flush for each 64 events
+// costs next to nothing, lets the peers start sooner, and keeps the output in the processor's cache.
 
-// maxSharers limits the events that share a turn. gnet delivers up to 1,024 events in a row,
-// and the output of the first would wait for the last. A flush for each 64 events costs next
-// to nothing, lets the peers start sooner, and keeps the output in the processor's cache.
-const maxSharers = 64
+// timeSlice is how long a loop keeps its goroutine running, busy or not, before it yields.
+// After 10 ms the runtime's monitor takes the P away at each system call that it sees, and
+// then checks every 20 µs.
+const timeSlice = 5 * time.Millisecond
 
-// turns is the state of a loop's turn. A function given to Execute and the timerfd may both be
-// pending to end it: when maxSharers ends a turn early, it may leave work behind.
-type turns struct {
-	workLeft  bool // this event has left work for the end of the turn
-	byExecute bool // Execute was called, and will end this turn
-	byTimer   bool // work is left behind for a further turn, which the timerfd must start
-	sharers   int  // events that left work for the turn that Execute ends
-	solo      int  // following events that end their turn at once
-	lastSolo  int  // the value that solo was last set to
-
-	events int           // so far
-	began  time.Duration // time of the first of them; 0 means that there is none
-}
-
-func (l *eventLoop) beginEvent() {
-	l.beginCallbacks()
-	l.stats.Events++
-	l.turns.events++
-}
-
-// beginCallbacks starts a round of callbacks, which endEvent ends.
-func (l *eventLoop) beginCallbacks() {
-	l.busy = true
-	l.now = l.clock.now()
-	if l.turns.began == 0 {
-		l.turns.began = l.now
+// run is the goroutine of the loop. It ends in the turn in which stop was posted.
+func (l *eventLoop) run() {
+	defer close(l.ended)
+	for !l.stopping {
+		l.turn(l.wait())
 	}
 }
 
-// endEvent ends a round of callbacks. If they left work, it ends the turn or schedules its
-// end. An event that left no work is a turn of its own.
-func (l *eventLoop) endEvent() {
-	if l.turns.workLeft {
-		l.turns.workLeft = false
-		l.scheduleTurn()
-	}
-	if l.turns.began != 0 && !l.turns.byExecute {
-		l.measure()
-	}
-	l.rearm()
-	l.busy = false
-}
-
-func (l *eventLoop) scheduleTurn() {
-	t := &l.turns
-	switch {
-	case t.byTimer:
-	case t.byExecute:
-		if t.sharers++; t.sharers%maxSharers == 0 {
-			l.endTurn()
+func (l *eventLoop) turn(ready int) {
+	began := l.clock()
+	l.now = began
+	l.added = l.added[:0]
+	for i := range ready {
+		fd, e := l.poller.Ready(i)
+		if r := l.readyAt(fd); r != nil && !slices.Contains(l.added, fd) {
+			l.now = l.clock()
+			r.onReady(e)
+			l.stats.Events++
 		}
-	case t.solo > 0:
-		t.solo--
-		l.endTurn()
-	default:
-		t.byExecute, t.sharers = true, 1
-		l.mu.Lock()
-		l.askTurn()
-		l.mu.Unlock()
 	}
+	l.fireTimers()
+	posts := l.posts.take()
+	for i, f := range posts {
+		posts[i] = nil
+		l.do(f)
+	}
+	l.endTurn()
+	l.stats.Turns.Observe(l.clock() - began)
+	l.stats.TurnEvents.Observe(ready)
 }
 
-func (t *turns) learn() {
-	if t.sharers > 1 {
-		t.lastSolo = 0
-	} else if t.sharers == 1 {
-		t.lastSolo = min(2*t.lastSolo+1, maxSolo)
+// clock returns the time since the engine's start. It is never 0.
+func (l *eventLoop) clock() time.Duration { return time.Since(l.eng.began) + 1 }
+
+// wait waits for the next event, timer or posted function, and returns the number of events.
+func (l *eventLoop) wait() int {
+	if l.now-l.yielded > timeSlice {
+		l.yielded = l.now
+		runtime.Gosched()
 	}
-	t.solo, t.sharers, t.byExecute = t.lastSolo, 0, false
+	limit := l.idleTime()
+	if limit == 0 {
+		return l.poller.Wait(0)
+	}
+	l.waiting.Store(true)
+	if l.posts.some.Load() {
+		limit = 0 // Post may have seen that the loop did not wait
+	}
+	n := l.poller.Wait(limit)
+	l.waiting.Store(false)
+	return n
+}
+
+// idleTime returns how long the loop may wait for events: negative means without a limit.
+func (l *eventLoop) idleTime() time.Duration {
+	if !l.flushes.Empty() || len(l.closed) > 0 {
+		return 0
+	}
+	at, ok := l.timers.Next()
+	if !ok {
+		return -1
+	}
+	return max(0, at-l.clock())
+}
+
+// fireTimers fires the timers that are due. One that they arm, even with delay 0, waits for the
+// next turn.
+func (l *eventLoop) fireTimers() {
+	limit := l.timers.LastSeq()
+	for t := l.timers.Pop(l.now, limit); t != nil; t = l.timers.Pop(l.now, limit) {
+		l.do(t.Fire)
+	}
 }
 
 // endTurn runs the flushes, then calls OnClose for closed connections. Work that these
-// callbacks leave waits for a further turn.
+// callbacks leave waits for the next turn.
 func (l *eventLoop) endTurn() {
 	for _, f := range l.flushes.Take() {
-		l.run(f.Do)
+		l.do(f.Do)
 	}
 	closed := l.closed
 	l.closed, l.spare = l.spare[:0], closed
@@ -103,95 +105,52 @@ func (l *eventLoop) endTurn() {
 		closed[i] = nil
 		c.callOnClose()
 	}
-	l.turns.workLeft = false
-	l.turns.byTimer = !l.flushes.Empty() || len(l.closed) > 0
-	l.measure()
 }
 
-func (l *eventLoop) measure() {
-	t := &l.turns
-	l.stats.Turns.Observe(l.clock.now() - t.began)
-	l.stats.TurnEvents.Observe(t.events)
-	t.began, t.events = 0, 0
+// posts is the queue of posted functions.
+type posts struct {
+	some    atomic.Bool // queue is not empty
+	mu      sync.Mutex
+	queue   []func()
+	taken   []func() // the other half of its double buffer
+	retired bool     // the loop has ended
 }
 
-// Run implements gnet.Runnable. It runs the turn that was given to Execute.
-func (l *eventLoop) Run(context.Context) error {
-	l.beginCallbacks()
-	if l.turns.byExecute {
-		l.turns.learn()
-	}
-	l.endTurnWithPosts()
-	l.endEvent()
-	l.taskEnds()
-	return nil
-}
+// maxKeptPosts limits the memory that the queue of posted functions keeps.
+const maxKeptPosts = 4096
 
-// endTurnWithPosts runs the posted functions and ends the turn. gnet runs the functions given
-// to Execute until none is left, so a function that calls Execute again would starve the
-// sockets. So remaining work waits for the timerfd, which is an event among the others.
-func (l *eventLoop) endTurnWithPosts() {
-	for _, f := range l.takePosts() {
-		l.run(f)
-	}
-	l.endTurn()
-	if l.postsDone() {
-		l.turns.byTimer = true
-	}
-}
-
-// Post implements loop.Loop. gnet's own queue has one entry for all posted functions, because
-// it loses the order beyond 1,024 entries.
+// Post implements loop.Loop.
 func (l *eventLoop) Post(f func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.retired {
+	p := &l.posts
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.retired {
 		return
 	}
-	l.posts = append(l.posts, f)
-	l.askTurn()
-}
-
-// askTurn calls Execute unless a turn is pending or running. The caller holds mu, so that no
-// call is in progress once the loop is retired: gnet would write to an eventfd that is closed
-// or reused.
-func (l *eventLoop) askTurn() {
-	if l.turnPending || l.retired {
-		return
-	}
-	l.turnPending = true
-	l.taskBegins()
-	if err := l.el.Execute(context.Background(), l); err != nil {
-		l.eng.log.Error("event loop has stopped flushing: gnet refused a function", "loop", l.index, "error", err)
+	p.queue = append(p.queue, f)
+	p.some.Store(true)
+	if l.waiting.Swap(false) {
+		l.poller.Wake() // under mu, so that the poller is not closed
 	}
 }
 
-// retire makes Post a no-op.
-func (l *eventLoop) retire() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.retired, l.posts = true, nil
-	l.taskBegins() // gnet's own function that ends the loop
+func (p *posts) retire() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.retired, p.queue = true, nil
 }
 
-// takePosts empties the queue of posted functions. Until postsDone, Post only queues.
-func (l *eventLoop) takePosts() []func() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	taken := l.posts
-	l.posts, l.posted = l.posted[:0], taken
-	return taken
-}
-
-// postsDone reports whether functions were posted since takePosts, so that the caller must
-// start the next turn.
-func (l *eventLoop) postsDone() (more bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	clear(l.posted)
-	if cap(l.posted) > 4096 {
-		l.posted = slices.Clip(l.posted[:0])
+// take empties the queue. The caller must clear the result, which is valid until the next call.
+func (p *posts) take() []func() {
+	if !p.some.Load() {
+		return nil
 	}
-	l.turnPending = len(l.posts) > 0
-	return l.turnPending
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if cap(p.taken) > maxKeptPosts {
+		p.taken = nil
+	}
+	p.queue, p.taken = p.taken[:0], p.queue
+	p.some.Store(false)
+	return p.taken
 }

@@ -13,7 +13,6 @@ import (
 )
 
 // TestSocketsNotStarved: work that always schedules more work must not starve sockets.
-// With gnet's queue of functions alone it would.
 func TestSocketsNotStarved(t *testing.T) {
 	cases := []struct {
 		name  string
@@ -83,8 +82,7 @@ func TestSocketsNotStarved(t *testing.T) {
 	}
 }
 
-// TestPostOrder: posted functions run in order. gnet's queue alone would lose the order
-// beyond 1,024.
+// TestPostOrder: posted functions run in order.
 func TestPostOrder(t *testing.T) {
 	e := start(t, Options{})
 	l := e.loops[0]
@@ -155,30 +153,16 @@ func TestTurnOrder(t *testing.T) {
 	})
 }
 
-// TestLearn: turns with a single event double the number of solo events, and a shared turn
-// resets it.
-func TestLearn(t *testing.T) {
-	var tn turns
-	for i, step := range []struct{ sharers, solo int }{
-		{1, 1}, {1, 3}, {1, 7}, {1, 15}, {1, 31}, {1, 31}, {2, 0}, {1, 1}, {9, 0}, {0, 0},
-	} {
-		tn.byExecute, tn.sharers = true, step.sharers
-		if tn.learn(); tn.solo != step.solo || tn.byExecute || tn.sharers != 0 {
-			t.Errorf("step %d: %+v, want %d solo", i, tn, step.solo)
-		}
-	}
-}
-
 // TestSharedTurns: the events of connections that are ready at once share a flush, up to
-// maxSharers of them.
+// kernel.MaxReady of them.
 func TestSharedTurns(t *testing.T) {
 	for _, c := range []struct{ conns, most int }{
 		{16, 2}, // the events may come in two batches
-		{3*maxSharers + 10, 5},
+		{3*kernel.MaxReady + 10, 5},
 	} {
 		t.Run(strconv.Itoa(c.conns), func(t *testing.T) {
 			most, flushes := flushesAtOnce(t, c.conns)
-			if flushes < 1 || flushes > c.most || most > maxSharers {
+			if flushes < 1 || flushes > c.most || most > kernel.MaxReady {
 				t.Errorf("%d flushes for %d events, %d of them at once", flushes, c.conns, most)
 			}
 		})
@@ -206,7 +190,7 @@ func flushesAtOnce(t *testing.T, conns int) (most, flushes int) {
 		peers = append(peers, dial(t, addr))
 		ends = append(ends, recv(t, opened, "a connection"))
 	}
-	for range 3 { // the loop learns in the first rounds
+	for range 3 {
 		hold := make(chan struct{})
 		held := make(chan struct{})
 		l.Post(func() { close(held); <-hold })
@@ -238,7 +222,7 @@ func flushesAtOnce(t *testing.T, conns int) (most, flushes int) {
 func awaitInput(t *testing.T, c *conn) {
 	t.Helper()
 	eventually(t, func() error {
-		n, err := kernel.Unread(c.gc.Fd())
+		n, err := kernel.Unread(c.fd)
 		if err == nil && n == 0 {
 			err = errors.New("no input")
 		}
@@ -290,46 +274,6 @@ func TestTimerMaxDelay(t *testing.T) {
 	on(t, l, func() {
 		if !tm.Armed() {
 			t.Error("the timer is missing")
-		}
-	})
-}
-
-// TestTimerfdSetLazily: neither a timer that is stopped in time nor one that is later
-// than another sets the timerfd, and a timer fires even if the timerfd fired too early.
-func TestTimerfdSetLazily(t *testing.T) {
-	e := start(t, Options{})
-	l := e.loops[0]
-	var a, b loop.Timer
-	a.Fire = func() { t.Error("a stopped timer fired") }
-	fired := make(chan struct{})
-	b.Fire = func() { close(fired) }
-	on(t, l, func() {
-		for range 100 {
-			l.After(time.Millisecond, &a)
-			l.Stop(&a)
-		}
-	})
-	on(t, l, func() {
-		if l.clock.armed != 0 {
-			t.Error("the timerfd is set with no timer armed")
-		}
-		l.After(5*time.Millisecond, &a)
-		l.rearm() // as at the end of each event
-		first := l.clock.armed
-		if first == 0 {
-			t.Error("the timerfd is not set")
-		}
-		l.Stop(&a)
-		l.After(10*time.Millisecond, &b)
-		l.rearm()
-		if l.clock.armed != first {
-			t.Error("the timerfd was set to a later time")
-		}
-	})
-	recv(t, fired, "the later timer, after an early wake")
-	on(t, l, func() {
-		if l.clock.armed != 0 {
-			t.Error("the timerfd is set with no timer armed")
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"path/filepath"
@@ -153,6 +154,12 @@ func TestUnixFullBacklog(t *testing.T) {
 	if err := recv(t, closed, "the dial to fail"); err != unix.ETIMEDOUT && err != unix.EAGAIN {
 		t.Errorf("the dial failed with %v", err)
 	}
+	eventually(t, func() error { // a last try must not take the room of the next dial
+		if n := e.dialer.busy(); n > 0 {
+			return fmt.Errorf("%d goroutines dial", n)
+		}
+		return nil
+	})
 	dial(waitLimit)
 	nfd, _, err := unix.Accept(fd)
 	if err != nil {

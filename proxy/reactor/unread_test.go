@@ -43,7 +43,7 @@ func TestResponseBeforeReset(t *testing.T) {
 			t.Error(err)
 		}
 		for {
-			info, err := kernel.TCPCounters(c.gc.Fd())
+			info, err := kernel.TCPCounters(c.fd)
 			if err != nil {
 				t.Error(err)
 			}

@@ -25,7 +25,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	leaktest.Main(m, leaktest.Engine...)
+	leaktest.Main(m)
 }
 
 // waitLimit is how long a test waits before it fails.

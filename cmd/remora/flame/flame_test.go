@@ -176,19 +176,19 @@ func TestEmpty(t *testing.T) {
 
 func TestShort(t *testing.T) {
 	for name, want := range map[string]string{
-		"main.main":                                      "main.main",
-		"runtime.mallocgc":                               "runtime.mallocgc",
-		"internal/poll.(*FD).Read":                       "internal/poll.(*FD).Read",
-		"sync.(*Pool).Get":                               "sync.(*Pool).Get",
-		module + "lb.(*Set).Pick":                        "lb.(*Set).Pick",
-		module + "protocol/http1.X":                      "protocol/http1.X",
-		"github.com/panjf2000/gnet/v2.(*eventloop).read": "gnet.(*eventloop).read",
-		"github.com/panjf2000/gnet/v2/pkg/netpoll.(*Poller).Polling": "gnet/pkg/netpoll.(*Poller).Polling",
-		"golang.org/x/sys/unix.EpollWait":                            "x/sys/unix.EpollWait",
-		"go.etcd.io/etcd/client/v3.(*Client).Get":                    "etcd/client.(*Client).Get",
-		"slices.SortFunc[...]":                                       "slices.SortFunc[...]",
-		"github.com":                                                 "github.com",
-		"github.com/x":                                               "x",
+		"main.main":                                             "main.main",
+		"runtime.mallocgc":                                      "runtime.mallocgc",
+		"internal/poll.(*FD).Read":                              "internal/poll.(*FD).Read",
+		"sync.(*Pool).Get":                                      "sync.(*Pool).Get",
+		module + "lb.(*Set).Pick":                               "lb.(*Set).Pick",
+		module + "protocol/http1.X":                             "protocol/http1.X",
+		"go.etcd.io/etcd/client/v3.(*watcher).Watch":            "etcd/client.(*watcher).Watch",
+		"github.com/prometheus/client_golang/v2/prometheus.New": "client_golang/prometheus.New",
+		"golang.org/x/sys/unix.EpollWait":                       "x/sys/unix.EpollWait",
+		"go.etcd.io/etcd/client/v3.(*Client).Get":               "etcd/client.(*Client).Get",
+		"slices.SortFunc[...]":                                  "slices.SortFunc[...]",
+		"github.com":                                            "github.com",
+		"github.com/x":                                          "x",
 	} {
 		if got := short(name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
@@ -198,7 +198,7 @@ func TestShort(t *testing.T) {
 
 func TestOwnerOf(t *testing.T) {
 	for name, want := range map[string]owner{
-		"main.main": remora, module + "lb.(*Set).Pick": remora, "github.com/panjf2000/gnet/v2.Run": libraries, "golang.org/x/sync/errgroup.X": libraries,
+		"main.main": remora, module + "lb.(*Set).Pick": remora, "go.etcd.io/etcd/client/v3.New": libraries, "golang.org/x/sync/errgroup.X": libraries,
 		"net/http.Get": standard, "internal/poll.X": standard, "runtime.mallocgc": goRuntime, "runtime/internal/x.Y": goRuntime, "memeqbody": goRuntime,
 		"internal/runtime/maps.X": goRuntime, "internal/runtime/syscall/linux.Syscall6": kernel, "golang.org/x/sys/unix.Read": kernel, "syscall.write": kernel,
 	} {

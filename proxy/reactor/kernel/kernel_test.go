@@ -6,7 +6,6 @@ import (
 	"net"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -29,47 +28,43 @@ func onFD[T any](t *testing.T, c net.Conn, f func(fd int) (T, error)) (v T) {
 	return v
 }
 
-// TestTimer: the descriptor of a Timer is readable once the time has come, and after Fire.
-func TestTimer(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		start func(timer *Timer, now time.Duration) error
-		fires bool
-	}{
-		{"not set", func(*Timer, time.Duration) error { return nil }, false},
-		{"set to an hour later", func(x *Timer, now time.Duration) error { return x.Set(now + time.Hour) }, false},
-		{"set to a moment later", func(x *Timer, now time.Duration) error { return x.Set(now + time.Millisecond) }, true},
-		{"set to the past", func(x *Timer, now time.Duration) error { return x.Set(now - time.Second) }, true},
-		{"set to an hour later, and fired", func(x *Timer, now time.Duration) error { x.Fire(); return nil }, true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			timer, carrier, err := NewTimer()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer carrier.Close()
-			now, err := Monotonic()
-			if err == nil {
-				err = c.start(timer, now)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			wait := 10 // a timer that must not fire is given this many milliseconds to do it
-			if c.fires {
-				wait = 60_000
-			}
-			n := onFD(t, carrier, func(fd int) (int, error) {
-				return unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, wait)
-			})
-			if (n > 0) != c.fires {
-				t.Errorf("readable: %v, want %v", n > 0, c.fires)
-			}
-			if err := timer.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+// TestPoller: a descriptor is reported for as long as it is ready for what is watched, and no longer.
+func TestPoller(t *testing.T) {
+	p, err := NewPoller()
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer p.Close()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := pair[0], pair[1]
+	defer unix.Close(a)
+	step := func(what string, do error, want Events) {
+		t.Helper()
+		if do != nil {
+			t.Fatalf("%s: %v", what, do)
+		}
+		for range 2 {
+			got := Events(0)
+			for i := range p.Wait(0) {
+				if fd, e := p.Ready(i); fd == a {
+					got |= e
+				}
+			}
+			if got != want {
+				t.Fatalf("%s: events %b, want %b", what, got, want)
+			}
+		}
+	}
+	step("watch", p.Add(a, Input), 0)
+	step("watch for output", p.Change(a, Input|Output), Output)
+	step("watch for input", p.Change(a, Input), 0)
+	_, err = unix.Write(b, []byte("x"))
+	step("input", err, Input)
+	step("the peer's end", unix.Close(b), Input|Ended)
+	step("no longer", p.Remove(a), 0)
 }
 
 // TestSocket: the queues and counters of a TCP connection.

@@ -3,6 +3,7 @@ package kernel
 import (
 	"encoding/binary"
 	"net/netip"
+	"os"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -24,6 +25,48 @@ func Send(fd int, b []byte) (int, syscall.Errno) {
 		unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
 	runtime.KeepAlive(b)
 	return int(n), errno
+}
+
+// Receive reads from a socket without waiting, as Send writes. 0 bytes without an error are the end
+// of the input. b must not be empty.
+func Receive(fd int, b []byte) (int, syscall.Errno) {
+	n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
+		unix.MSG_DONTWAIT, 0, 0)
+	runtime.KeepAlive(b)
+	return int(n), errno
+}
+
+// Accept accepts a connection at a listening socket that doesn't block, and returns its descriptor,
+// which doesn't block either. from is the zero value for a Unix socket. If none waits, the error is
+// EAGAIN.
+func Accept(listener int) (fd int, from netip.AddrPort, errno syscall.Errno) {
+	var sa unix.RawSockaddrAny
+	size := uint32(unsafe.Sizeof(sa))
+	n, _, errno := syscall.RawSyscall6(unix.SYS_ACCEPT4, uintptr(listener), uintptr(unsafe.Pointer(&sa)),
+		uintptr(unsafe.Pointer(&size)), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0, 0)
+	if errno != 0 {
+		return -1, from, errno
+	}
+	return int(n), addrPort(&sa), 0
+}
+
+func addrPort(sa *unix.RawSockaddrAny) netip.AddrPort {
+	port := (*[4]byte)(unsafe.Pointer(sa)) // after the family, in network order
+	switch sa.Addr.Family {
+	case unix.AF_INET:
+		sa4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(sa))
+		return netip.AddrPortFrom(netip.AddrFrom4(sa4.Addr), binary.BigEndian.Uint16(port[2:]))
+	case unix.AF_INET6:
+		sa6 := (*unix.RawSockaddrInet6)(unsafe.Pointer(sa))
+		return netip.AddrPortFrom(withZone(netip.AddrFrom16(sa6.Addr).Unmap(), sa6.Scope_id), binary.BigEndian.Uint16(port[2:]))
+	}
+	return netip.AddrPort{}
+}
+
+// newSocket returns a socket that doesn't block.
+func newSocket(family int) (int, error) {
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	return fd, os.NewSyscallError("socket", err)
 }
 
 // Unacknowledged returns how many bytes were written and not acknowledged.
@@ -67,11 +110,16 @@ func OriginalDst6(fd int) (netip.AddrPort, error) {
 	if err != nil {
 		return netip.AddrPort{}, err
 	}
-	ip := netip.AddrFrom16(r.Addr.Addr)
-	if ip.IsLinkLocalUnicast() {
-		ip = ip.WithZone(strconv.Itoa(int(r.Addr.Scope_id)))
-	}
+	ip := withZone(netip.AddrFrom16(r.Addr.Addr), r.Addr.Scope_id)
 	var port [2]byte // in network order
 	binary.NativeEndian.PutUint16(port[:], r.Addr.Port)
 	return netip.AddrPortFrom(ip, binary.BigEndian.Uint16(port[:])), nil
+}
+
+// withZone adds the interface to an address that means nothing without it.
+func withZone(ip netip.Addr, scope uint32) netip.Addr {
+	if ip.Is6() && ip.IsLinkLocalUnicast() {
+		return ip.WithZone(strconv.Itoa(int(scope)))
+	}
+	return ip
 }

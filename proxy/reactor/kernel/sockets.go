@@ -3,54 +3,95 @@ package kernel
 import (
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// sockets returns the two ends of a pair of stream sockets.
-func sockets() (a, b *net.UnixConn, err error) {
-	syscall.ForkLock.RLock() // until both are closed at an exec
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
-	if err == nil {
-		unix.CloseOnExec(pair[0])
-		unix.CloseOnExec(pair[1])
-	}
-	syscall.ForkLock.RUnlock()
-	if err != nil {
-		return nil, nil, os.NewSyscallError("socketpair", err)
-	}
-	a, errA := connection(pair[0])
-	b, errB := connection(pair[1])
-	return a, b, errors.Join(errA, errB)
-}
-
-func connection(fd int) (*net.UnixConn, error) {
-	c, err := connOf(fd, "socketpair")
+// Conn returns a connection on the socket of fd, with a descriptor of its own.
+func Conn(fd int) (net.Conn, error) {
+	file, err := File(fd)
 	if err != nil {
 		return nil, err
 	}
-	return c.(*net.UnixConn), nil
-}
-
-// connOf returns the connection of a descriptor, which it owns.
-func connOf(fd int, name string) (net.Conn, error) {
-	file := os.NewFile(uintptr(fd), name)
 	defer file.Close()
-	return net.FileConn(file)
+	return net.FileConn(file) // has a duplicate
 }
 
-// Accept accepts a connection that waits at a listening socket which doesn't block.
-func Accept(listener int) (net.Conn, error) {
-	syscall.ForkLock.RLock() // until it is closed at an exec
-	fd, _, err := unix.Accept(listener)
-	if err == nil {
-		unix.CloseOnExec(fd)
-	}
-	syscall.ForkLock.RUnlock()
+// File returns a duplicate of fd.
+func File(fd int) (*os.File, error) {
+	second, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return nil, os.NewSyscallError("accept", err)
+		return nil, os.NewSyscallError("fcntl", err)
 	}
-	return connOf(fd, "accepted")
+	return os.NewFile(uintptr(second), ""), nil
+}
+
+// IsLoopback reports whether the local address of a TCP connection is a loopback address.
+func IsLoopback(fd int) bool {
+	sa, _ := unix.Getsockname(fd)
+	switch sa := sa.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrFrom4(sa.Addr).IsLoopback()
+	case *unix.SockaddrInet6:
+		return netip.AddrFrom16(sa.Addr).Unmap().IsLoopback()
+	}
+	return false
+}
+
+// Duplicate returns a second descriptor of the socket of c, which doesn't block.
+func Duplicate(c syscall.Conn) (int, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	fd := -1
+	var failed error
+	err = raw.Control(func(of uintptr) { fd, failed = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0) })
+	return fd, errors.Join(err, os.NewSyscallError("fcntl", failed))
+}
+
+// Connect begins to connect to an address without a zone, and returns the descriptor, which doesn't
+// block. When it is ready for Output, Connected says how it went.
+func Connect(to netip.AddrPort) (fd int, err error) {
+	family, sa := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Addr: to.Addr().As16(), Port: int(to.Port())})
+	if to.Addr().Is4() {
+		family, sa = unix.AF_INET, &unix.SockaddrInet4{Addr: to.Addr().As4(), Port: int(to.Port())}
+	}
+	if fd, err = newSocket(family); err != nil {
+		return -1, err
+	}
+	if err = unix.Connect(fd, sa); err != nil && !errors.Is(err, unix.EINPROGRESS) {
+		return -1, errors.Join(os.NewSyscallError("connect", err), unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// Connected returns the error with which a connect has ended.
+func Connected(fd int) error {
+	errno, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	if err == nil && errno != 0 {
+		err = syscall.Errno(errno)
+	}
+	return os.NewSyscallError("connect", err)
+}
+
+// SetStreamOptions turns on TCP_NODELAY and keep-alive probes: the first after idle of silence,
+// further ones at the same interval. After count probes without an acknowledgement the kernel ends
+// the connection. Accepted connections have the options of their listening socket.
+func SetStreamOptions(fd int, idle time.Duration, count int) error {
+	var failed error
+	for _, o := range []struct{ level, name, value int }{
+		{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
+		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+		{unix.IPPROTO_TCP, KeepAliveTime, int(idle / time.Second)},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, int(idle / time.Second)},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, count},
+	} {
+		failed = errors.Join(failed, unix.SetsockoptInt(fd, o.level, o.name, o.value))
+	}
+	return os.NewSyscallError("setsockopt", failed)
 }

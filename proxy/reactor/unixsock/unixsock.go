@@ -33,8 +33,9 @@ type Listener struct {
 	*net.UnixListener
 	path string // empty for an abstract name
 
-	mu   sync.Mutex
-	file os.FileInfo // the socket's own file; nil if Close must not remove it
+	mu       sync.Mutex
+	file     os.FileInfo // the socket's own file; nil if Close must not remove it
+	released bool
 }
 
 // Listen listens at name, a path or an abstract name with @. mode is the mode of the file; 0 means
@@ -112,6 +113,14 @@ func (l *Listener) Disown() {
 	l.file = nil
 }
 
+// Release closes the socket, of which the caller has a duplicate. The file stays until Close.
+func (l *Listener) Release() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.released = true
+	return l.UnixListener.Close()
+}
+
 // Close closes the socket, and first removes its file if that is still its own.
 func (l *Listener) Close() error {
 	l.mu.Lock()
@@ -121,6 +130,9 @@ func (l *Listener) Close() error {
 			_ = os.Remove(l.path)
 		}
 		l.file = nil
+	}
+	if l.released {
+		return nil
 	}
 	return l.UnixListener.Close()
 }

@@ -1,0 +1,271 @@
+package reactor
+
+import (
+	"io"
+	"net"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
+)
+
+// maxAccepts limits the connections that one event accepts, so that open connections wait no longer.
+const maxAccepts = 16
+
+// acceptor accepts the connections of a listener on one loop. The acceptors of all loops share the
+// socket, so a loop that is busy leaves connections to the others.
+type acceptor struct {
+	l       *Listener
+	loop    *eventLoop
+	backoff time.Duration // after the next failed accept
+	timer   loop.Timer    // armed after a failed accept
+}
+
+func newAcceptor(l *Listener, on *eventLoop) *acceptor {
+	a := &acceptor{l: l, loop: on, backoff: minBackoff}
+	a.timer.Fire = a.start
+	return a
+}
+
+func (a *acceptor) start() {
+	e := kernel.Input
+	if len(a.l.acceptors) > 1 {
+		e |= kernel.Shared
+	}
+	if err := a.loop.poller.Add(a.l.fd, e); err != nil {
+		a.failed(err)
+		return
+	}
+	a.loop.setReady(a.l.fd, a)
+}
+
+func (a *acceptor) stop() {
+	a.loop.Stop(&a.timer)
+	if a.loop.readyAt(a.l.fd) == a {
+		_ = a.loop.poller.Remove(a.l.fd) // can't fail: it is watched
+		a.loop.setReady(a.l.fd, nil)
+	}
+}
+
+// onReady implements ready.
+func (a *acceptor) onReady(kernel.Events) {
+	for range maxAccepts {
+		fd, from, errno := kernel.Accept(a.l.fd)
+		switch errno {
+		case 0:
+			a.backoff = minBackoff
+			a.l.onAccept(a.loop, fd, from)
+		case unix.EAGAIN:
+			return
+		case unix.EINTR, unix.ECONNABORTED: // the client has left
+		default:
+			a.stop()
+			a.failed(errno)
+			return
+		}
+	}
+}
+
+// failed starts again later.
+func (a *acceptor) failed(err error) {
+	a.l.eng.count.acceptErrors.Add(1)
+	if a.backoff == minBackoff {
+		a.l.eng.log.Warn("accept failed", "address", a.l.ln.Addr().String(), "error", err)
+	}
+	a.loop.After(a.backoff, &a.timer)
+	a.backoff = min(2*a.backoff, maxBackoff)
+}
+
+// onAccept gives fd, accepted on a loop (nil: on none), to a loop, or refuses it.
+func (l *Listener) onAccept(on *eventLoop, fd int, from netip.AddrPort) {
+	if l.opts.Proxies != nil || l.opts.Transparent != nil {
+		l.acceptElsewhere(fd)
+		return
+	}
+	at, ok := l.eng.limits.reserve(l.countedSource(fd, from.Addr()), &l.limit, connFiles)
+	if !ok {
+		l.refuseSocket(fd)
+		return
+	}
+	c := l.newConn(l.loopFor(on), at, nil)
+	c.fd = fd
+	if from.IsValid() {
+		c.remote = from.String()
+	} else {
+		c.remote, c.peer = loop.UnixPeer, unixPeer
+	}
+	if c.loop == on {
+		l.arrive(c)
+	} else {
+		c.loop.Post(func() { l.arrive(c) })
+	}
+}
+
+// countedSource returns the source that a connection from an address counts for, if any.
+func (l *Listener) countedSource(fd int, from netip.Addr) netip.Addr {
+	if l.eng.limits.allLocal && (from.IsLoopback() || l.loopback || l.wildcard && kernel.IsLoopback(fd)) {
+		return netip.Addr{}
+	}
+	return loop.Source(from)
+}
+
+// loopFor returns the loop of a connection that was accepted on a loop (nil: on none): that one,
+// which saves a thread's wake-up, unless another has clearly fewer connections.
+func (l *Listener) loopFor(on *eventLoop) *eventLoop {
+	least := l.loops[0]
+	for _, other := range l.loops[1:] {
+		if other.load.Load() < least.load.Load() {
+			least = other
+		}
+	}
+	if n := least.load.Load(); on != nil && on.load.Load() <= n+n/8 {
+		return on
+	}
+	return least
+}
+
+// newConn returns an accepted connection on its way to a loop. client is who a proxy has made it for;
+// nil means the peer itself.
+func (l *Listener) newConn(target *eventLoop, at reservation, client net.Addr) *conn {
+	target.load.Add(1)
+	l.eng.count.accepted.Add(1)
+	return &conn{
+		descriptor: descriptor{loop: target, fd: -1},
+		accept:     l.accept, peer: client, state: connArriving, reservation: at, config: l.opts.TLS,
+	}
+}
+
+// arrive begins the events of an accepted connection, on its loop.
+func (l *Listener) arrive(c *conn) {
+	if l.opts.TLS != nil && c.secure == nil {
+		l.greet(c, loop.Source(loop.PeerAddr(c.remote)))
+	} else if err := c.arrive(); err != nil {
+		l.notArrived(c, err)
+	}
+}
+
+// notArrived counts and logs a connection that its loop could not take.
+func (l *Listener) notArrived(c *conn, err error) {
+	c.unreserve()
+	l.eng.count.acceptErrors.Add(1)
+	l.eng.log.Warn("accepted connection closed: the event loop could not take it", "remote", c.remote, "error", err)
+}
+
+// acceptElsewhere is for connections whose first bytes are read on a goroutine.
+func (l *Listener) acceptElsewhere(fd int) {
+	nc, err := kernel.Conn(fd)
+	_ = unix.Close(fd)
+	switch {
+	case err != nil:
+		l.eng.count.acceptErrors.Add(1)
+		l.eng.log.Warn("accepted connection closed", "address", l.ln.Addr().String(), "error", err)
+	case l.opts.Proxies != nil:
+		l.acceptProxied(nc)
+	default:
+		l.acceptConn(nc)
+	}
+}
+
+// acceptConn gives nc to a loop, or refuses it.
+func (l *Listener) acceptConn(nc net.Conn) {
+	at, ok := l.eng.limits.reserve(l.eng.limits.countedSource(nc.LocalAddr(), nc.RemoteAddr()), &l.limit, connFiles)
+	if !ok {
+		l.refuse(nc)
+		return
+	}
+	l.assign(nc, at, nil)
+}
+
+// unixPeer stands for the peers on Unix sockets, whose own addresses say nothing.
+var unixPeer net.Addr = &net.UnixAddr{Name: loop.UnixPeer, Net: "unix"}
+
+// assign gives nc, with its reservation, to a loop. client is who a proxy has made it for; nil means
+// the peer itself.
+func (l *Listener) assign(nc net.Conn, at reservation, client net.Addr) {
+	if _, isUnix := nc.(*net.UnixConn); isUnix && client == nil {
+		client = unixPeer
+	}
+	c := l.newConn(l.loopFor(nil), at, client)
+	c.remote = c.sourceOf(nc).String()
+	if l.opts.Transparent == nil {
+		l.deliver(c, nc)
+		return
+	}
+	if !l.eng.spawn(func() {
+		if l.passOn(c, nc.(*net.TCPConn)) {
+			c.unreserve()
+		} else {
+			l.deliver(c, nc)
+		}
+	}) {
+		c.unreserve()
+		_ = nc.Close()
+	}
+}
+
+// sourceOf returns the address of the peer of c, which has the connection nc.
+func (c *conn) sourceOf(nc net.Conn) net.Addr {
+	if c.peer != nil {
+		return c.peer
+	}
+	return nc.RemoteAddr()
+}
+
+// deliver gives nc to c on its loop.
+func (l *Listener) deliver(c *conn, nc net.Conn) {
+	c.loop.Post(func() {
+		if err := c.take(nc); err != nil {
+			l.notArrived(c, err)
+		} else {
+			l.arrive(c)
+		}
+	})
+}
+
+// refuseSocket closes the socket of a connection above a limit, after Overload.
+func (l *Listener) refuseSocket(fd int) {
+	if len(l.opts.Overload) > 0 && l.opts.TLS == nil {
+		if nc, err := kernel.Conn(fd); err == nil {
+			l.refuse(nc)
+		}
+	}
+	_ = unix.Close(fd)
+}
+
+// refuse closes nc. It sends Overload first, unless maxOverloaded connections are sent it now.
+func (l *Listener) refuse(nc net.Conn) {
+	if len(l.opts.Overload) > 0 && l.opts.TLS == nil {
+		select {
+		case l.overloadTokens <- struct{}{}:
+			if l.eng.spawn(func() { l.sendOverload(nc); <-l.overloadTokens }) {
+				return
+			}
+			<-l.overloadTokens
+		default:
+		}
+	}
+	_ = nc.Close()
+}
+
+// sendOverload sends Overload and waits a moment for the peer's end: a close with unread input
+// would send a reset, which can destroy the response.
+func (l *Listener) sendOverload(nc net.Conn) {
+	defer nc.Close()
+	_ = nc.SetDeadline(time.Now().Add(overloadTime))
+	if _, err := nc.Write(l.opts.Overload); err != nil {
+		return
+	}
+	lingerClose(nc)
+}
+
+// lingerClose shuts the write side and discards input until the peer's end, at most for
+// overloadTime. The caller closes nc.
+func lingerClose(nc net.Conn) {
+	_ = nc.SetDeadline(time.Now().Add(overloadTime))
+	if raw, ok := nc.(rawConn); ok && raw.CloseWrite() == nil {
+		_, _ = io.Copy(io.Discard, nc)
+	}
+}

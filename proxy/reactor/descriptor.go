@@ -1,0 +1,158 @@
+package reactor
+
+import (
+	"fmt"
+	"net"
+	"syscall"
+
+	"github.com/valyala/bytebufferpool"
+	"golang.org/x/sys/unix"
+
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
+)
+
+// descriptor is the descriptor of a socket on a loop, with the output that the kernel has not taken.
+type descriptor struct {
+	loop *eventLoop
+	fd   int // -1 means none: from close on the system may give the number to another socket
+
+	out  *bytebufferpool.ByteBuffer // nil without output
+	sent int                        // bytes of out that the kernel has taken
+}
+
+// ready receives the events of a descriptor.
+type ready interface{ onReady(e kernel.Events) }
+
+// watch makes the loop report the events of d to r.
+func (d *descriptor) watch(r ready, e kernel.Events) error {
+	if err := d.loop.poller.Add(d.fd, e); err != nil {
+		return err
+	}
+	d.loop.setReady(d.fd, r)
+	return nil
+}
+
+// buffered returns how many bytes of output the kernel has not taken.
+func (d *descriptor) buffered() int {
+	if d.out == nil {
+		return 0
+	}
+	return d.out.Len() - d.sent
+}
+
+// write sends b, and keeps a copy of what the kernel does not take, until onWritable.
+func (d *descriptor) write(b []byte) syscall.Errno {
+	if d.out == nil {
+		n, errno := d.send(b)
+		if b = b[n:]; errno != 0 || len(b) == 0 {
+			return errno
+		}
+		d.out = bytebufferpool.Get()
+		if err := d.loop.poller.Change(d.fd, kernel.Input|kernel.Output); err != nil {
+			return unix.ENOMEM
+		}
+	}
+	if d.sent > d.buffered() { // moves less than it frees
+		d.out.B = append(d.out.B[:0], d.out.B[d.sent:]...)
+		d.sent = 0
+	}
+	_, _ = d.out.Write(b) // returns no error
+	return 0
+}
+
+// onWritable sends what write has kept.
+func (d *descriptor) onWritable() syscall.Errno {
+	if d.out == nil {
+		return 0
+	}
+	n, errno := d.send(d.out.B[d.sent:])
+	d.sent += n
+	if errno != 0 || d.buffered() > 0 {
+		return errno
+	}
+	d.dropOutput()
+	if err := d.loop.poller.Change(d.fd, kernel.Input); err != nil {
+		return unix.ENOMEM
+	}
+	return 0
+}
+
+// send sends as much of b as the kernel takes. The garbage collector can't stop this thread before
+// kernel.Send returns, and all loops wait for that. It takes some 50 µs for maxSend.
+func (d *descriptor) send(b []byte) (n int, _ syscall.Errno) {
+	for n < len(b) {
+		part := b[n:min(len(b), n+maxSend)]
+		k, errno := kernel.Send(d.fd, part)
+		switch {
+		case errno == unix.EAGAIN:
+			return n, 0
+		case errno == unix.EINTR:
+			continue
+		case errno != 0:
+			return n, errno
+		}
+		if n += k; k < len(part) {
+			return n, 0
+		}
+	}
+	return n, 0
+}
+
+const maxSend = 64 << 10
+
+func (d *descriptor) dropOutput() {
+	if d.out != nil {
+		bytebufferpool.Put(d.out)
+		d.out, d.sent = nil, 0
+	}
+}
+
+// shutdown ends the output. It fails if the peer has closed the connection.
+func (d *descriptor) shutdown() error { return unix.Shutdown(d.fd, unix.SHUT_WR) }
+
+// close closes the socket: with a reset if output is left, since a truncated response must not look
+// complete.
+func (d *descriptor) close() {
+	if d.fd < 0 {
+		return
+	}
+	if d.out != nil {
+		_ = unix.SetsockoptLinger(d.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+		d.dropOutput()
+	}
+	d.loop.setReady(d.fd, nil)
+	_ = unix.Close(d.fd)
+	d.fd = -1
+}
+
+// leave takes the socket, which has no output left, off the loop. On an error it is still there.
+func (d *descriptor) leave() (rawConn, error) {
+	nc, err := kernel.Conn(d.fd)
+	if err != nil {
+		return nil, err
+	}
+	raw, ok := nc.(rawConn)
+	if !ok {
+		err = fmt.Errorf("a %T", nc)
+	} else {
+		err = d.loop.poller.Remove(d.fd) // it would watch the socket for as long as nc is open
+	}
+	if err != nil {
+		_ = nc.Close()
+		return nil, err
+	}
+	d.close()
+	return raw, nil
+}
+
+// take makes the socket of nc, which it closes, d's.
+func (d *descriptor) take(nc net.Conn) error {
+	defer nc.Close()
+	from, ok := nc.(syscall.Conn)
+	if !ok {
+		return fmt.Errorf("a %T", nc)
+	}
+	var err error
+	d.fd, err = kernel.Duplicate(from)
+	return err
+}

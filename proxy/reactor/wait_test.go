@@ -1,0 +1,176 @@
+package reactor
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/loop"
+)
+
+// makeIdle makes e's only loop wait for events, with one connection.
+func makeIdle(t *testing.T, e *Engine, accept func() loop.Stream) (peer net.Conn) {
+	t.Helper()
+	peer = dial(t, listen(t, e, ListenOptions{}, accept))
+	awaitIdle(t, e, peer)
+	return peer
+}
+
+// awaitIdle exchanges data with peer, and then waits until e's only loop waits.
+func awaitIdle(t *testing.T, e *Engine, peer net.Conn) {
+	t.Helper()
+	_ = peer.SetDeadline(time.Now().Add(waitLimit))
+	ask(t, peer, "ping")
+	eventually(t, func() error {
+		if !e.loops[0].waiting.Load() {
+			return errors.New("the loop does not wait")
+		}
+		return nil
+	})
+}
+
+// TestWaitEnds: data, connections, functions and Stop end the wait of a loop.
+func TestWaitEnds(t *testing.T) {
+	cases := []struct {
+		name string
+		come func(t *testing.T, e *Engine, peer net.Conn)
+	}{
+		{"data", func(t *testing.T, _ *Engine, peer net.Conn) {
+			if got := ask(t, peer, "more"); got != "more" {
+				t.Errorf("got %q", got)
+			}
+		}},
+		{"post", func(t *testing.T, e *Engine, _ net.Conn) { on(t, e.loops[0], func() {}) }},
+		{"connection", func(t *testing.T, e *Engine, _ net.Conn) {
+			if got := ask(t, dial(t, listen(t, e, ListenOptions{}, echo)), "more"); got != "more" {
+				t.Errorf("got %q", got)
+			}
+		}},
+		{"close", func(t *testing.T, e *Engine, peer net.Conn) {
+			_ = peer.Close()
+			eventually(t, func() error {
+				if e.Stats().Open > 0 {
+					return errors.New("the connection is open")
+				}
+				return nil
+			})
+		}},
+		{"stop", func(t *testing.T, e *Engine, _ net.Conn) {
+			ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+			defer cancel()
+			if err := e.Stop(ctx); err != nil {
+				t.Errorf("Stop: %v", err)
+			}
+		}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			e := start(t, Options{})
+			c.come(t, e, makeIdle(t, e, flushed(e)))
+		})
+	}
+}
+
+// TestWaitEndsForTimer: a timer that was armed by the event before ends the wait.
+func TestWaitEndsForTimer(t *testing.T) {
+	e := start(t, Options{})
+	fired := make(chan bool, 1)
+	tm := &loop.Timer{Fire: func() { fired <- true }}
+	peer := makeIdle(t, e, flushed(e, func() { e.loops[0].After(20*time.Millisecond, tm) }))
+	ask(t, peer, "ping")
+	recv(t, fired, "the timer")
+}
+
+// TestYield: a loop yields once in a time slice, busy or not.
+func TestYield(t *testing.T) {
+	l := start(t, Options{}).loops[0]
+	on(t, l, func() {
+		l.Defer(&loop.Flush{Do: func() {}}) // so that it does not wait
+		defer func(now time.Duration) { l.now, l.yielded = now, now }(l.now)
+		l.yielded = l.now
+		for range 10 {
+			l.now += timeSlice
+			before := l.yielded
+			if l.wait(); l.yielded != before {
+				t.Errorf("the loop yielded after %v", l.now-before)
+			}
+			l.now++
+			if l.wait(); l.yielded != l.now {
+				t.Errorf("the loop has not yielded for %v", l.now-l.yielded)
+			}
+		}
+	})
+}
+
+// TestWaitLosesNothing: in each round a waiting loop receives data, a timer, functions
+// of several goroutines and sometimes a connection. Nothing else arrives until it has
+// handled all of them, so that no later event can hide a lost one.
+func TestWaitLosesNothing(t *testing.T) {
+	const rounds, posters, dialEvery = 500, 8, 8
+	e := start(t, Options{})
+	l := e.loops[0]
+	other := listen(t, e, ListenOptions{}, echo)
+	seen := make(chan struct{}, posters+3)
+	tm := &loop.Timer{Fire: func() { seen <- struct{}{} }}
+	var due atomic.Int64
+	peer := makeIdle(t, e, flushed(e, func() {
+		if d := due.Swap(0); d > 0 {
+			l.After(time.Duration(d), tm)
+		}
+	}))
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for round := range rounds {
+		awaitIdle(t, e, peer)
+		begin := make(chan struct{})
+		come := func(f func()) {
+			after := time.Duration(rnd.IntN(60)) * time.Microsecond
+			go func() {
+				<-begin
+				for from := time.Now(); time.Since(from) < after; {
+					runtime.Gosched()
+				}
+				f()
+			}()
+		}
+		coming := posters + 2
+		for range posters {
+			come(func() { l.Post(func() { seen <- struct{}{} }) })
+		}
+		due.Store(1 + rnd.Int64N(60_000))
+		come(func() { echoed(t, peer); seen <- struct{}{} })
+		if round%dialEvery == 0 {
+			coming++
+			come(func() {
+				c, err := net.Dial("tcp", other)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer c.Close()
+				_ = c.SetDeadline(time.Now().Add(waitLimit))
+				echoed(t, c)
+				seen <- struct{}{}
+			})
+		}
+		close(begin)
+		for range coming {
+			recv(t, seen, "all that came")
+		}
+	}
+}
+
+// echoed is ask, for any goroutine.
+func echoed(t *testing.T, c net.Conn) {
+	b := []byte("data")
+	if _, err := c.Write(b); err != nil {
+		t.Error(err)
+	} else if _, err := io.ReadFull(c, b); err != nil {
+		t.Error(err)
+	}
+}
