@@ -194,7 +194,12 @@ func peerResetsWhileWritten(s *suite) {
 }
 
 // drainDelivers: buffered output reaches a slow reader, and then the end of file.
-func drainDelivers(s *suite) {
+func drainDelivers(s *suite) { endDelivers(s, (*probe).drain) }
+
+// finishDelivers: the same after Finish.
+func finishDelivers(s *suite) { endDelivers(s, (*probe).finish) }
+
+func endDelivers(s *suite, end func(*probe)) {
 	const size = 16 << 20
 	server := s.probe("server")
 	p := s.peer(server)
@@ -203,8 +208,8 @@ func drainDelivers(s *suite) {
 		if server.conn.Buffered() == 0 {
 			s.t.Errorf("nothing buffered after a Write of %d that nobody reads", size)
 		}
-		server.drain()
-		server.conn.Write([]byte("after Drain"))
+		end(server)
+		server.conn.Write([]byte("after the end"))
 	})
 	s.settle()
 	s.do(func(loop.Loop) {
@@ -230,13 +235,18 @@ func drainEndsAlone(s *suite) {
 
 // drainReadsAndDrops: unread input at the time of Drain, and later input, cause no reset
 // that destroys the last response.
-func drainReadsAndDrops(s *suite) {
+func drainReadsAndDrops(s *suite) { endReadsAndDrops(s, (*probe).drain) }
+
+// finishReadsAndDrops: nor do they after Finish, although the peer has said that none comes.
+func finishReadsAndDrops(s *suite) { endReadsAndDrops(s, (*probe).finish) }
+
+func endReadsAndDrops(s *suite, end func(*probe)) {
 	const size = 64 << 10
 	for range 5 {
 		server := s.probe("server")
 		server.onData = func([]byte) {
 			server.conn.Write(pattern(9, size))
-			server.drain()
+			end(server)
 		}
 		p := s.peer(server)
 		p.Send(make([]byte, 2<<20))

@@ -134,6 +134,8 @@ var cases = []struct {
 	{"DrainEndsAlone", drainEndsAlone},
 	{"DrainReadsAndDrops", drainReadsAndDrops},
 	{"DrainThenClose", drainThenClose},
+	{"FinishDelivers", finishDelivers},
+	{"FinishReadsAndDrops", finishReadsAndDrops},
 
 	{"DetachHandsOver", detachHandsOver},
 	{"DetachRefused", detachRefused},

@@ -138,6 +138,14 @@ func (p *probe) drain() {
 	}
 }
 
+func (p *probe) finish() {
+	p.ended = true
+	p.conn.Finish()
+	if p.closed {
+		p.s.t.Errorf("%s: OnClose came within Finish", p.name)
+	}
+}
+
 func (p *probe) isOpen() bool   { return p.opened }
 func (p *probe) isClosed() bool { return p.closed }
 

@@ -28,6 +28,10 @@ type Conn interface {
 	// a drain at once.
 	Drain()
 
+	// Finish is Drain for a peer that has said that it sends nothing more. A driver whose kernel
+	// has all output, and no more input, may close at once, and not await the peer's end.
+	Finish()
+
 	// Detach takes the connection off the loop, for a stream that needs
 	// backpressure and half-close. The caller owns the Socket, may use it from
 	// any goroutine, and must close it. No OnData follows; OnClose(nil) does, as

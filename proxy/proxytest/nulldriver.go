@@ -64,6 +64,7 @@ func (c *NullConn) Write(b []byte) {
 func (c *NullConn) Buffered() int      { return 0 }
 func (c *NullConn) Close()             { c.Closed = true }
 func (c *NullConn) Drain()             { c.Closed = true }
+func (c *NullConn) Finish()            { c.Closed = true }
 func (c *NullConn) RemoteAddr() string { return "192.0.2.1:1" }
 
 func (c *NullConn) OriginalDst() netip.AddrPort { return netip.AddrPort{} }

@@ -34,6 +34,18 @@ func (c *conn) Drain() {
 	c.checkDrained()
 }
 
+// Finish implements loop.Conn. The kernel sends what it has after a close, if all input was read.
+func (c *conn) Finish() {
+	if c.state != connOpen {
+		return
+	}
+	if n, err := kernel.Unread(c.fd); err == nil && n == 0 && c.Buffered() == 0 {
+		c.Close()
+		return
+	}
+	c.Drain()
+}
+
 // checkDrained shuts the write side if all output was sent, or closes a stalled connection. It is
 // called after each write, and when the time for progress has passed.
 func (c *conn) checkDrained() {

@@ -23,6 +23,7 @@ type brokenLoop struct {
 	buffered func(c *brokenConn) int
 	closing  func(c *brokenConn)
 	drain    func(c *brokenConn)
+	finish   func(c *brokenConn)
 	detach   func(c *brokenConn) (loop.Socket, error)
 
 	setStream func(c *brokenConn, s loop.Stream)
@@ -148,6 +149,14 @@ func (c *brokenConn) Drain() {
 		return
 	}
 	c.Conn.Drain()
+}
+
+func (c *brokenConn) Finish() {
+	if c.l.finish != nil {
+		c.l.finish(c)
+		return
+	}
+	c.Conn.Finish()
 }
 
 func (c *brokenConn) Detach() (loop.Socket, error) {

@@ -120,6 +120,9 @@ func (c *conn) Drain() {
 	}
 }
 
+// Finish implements loop.Conn.
+func (c *conn) Finish() { c.Drain() }
+
 // RemoteAddr implements loop.Conn.
 func (c *conn) RemoteAddr() string { return c.remote }
 

@@ -281,6 +281,18 @@ var mutants = []mutant{
 			})
 		}
 	}},
+	{"Finish is Close", "FinishDelivers", func(l loop.Loop, m *brokenLoop) {
+		m.finish = func(c *brokenConn) { c.Conn.Close() }
+	}},
+	{"Finish closes with unread input", "FinishReadsAndDrops", func(l loop.Loop, m *brokenLoop) {
+		m.finish = func(c *brokenConn) {
+			later(l, 0, func() {
+				if c.Conn.Buffered() == 0 {
+					c.Conn.Close()
+				}
+			})
+		}
+	}},
 	{"Drain cannot be cut short", "DrainThenClose", func(l loop.Loop, m *brokenLoop) {
 		m.closing = func(*brokenConn) {}
 	}},

@@ -150,7 +150,7 @@ func (s *session) Finished(*exchange.Exchange) {}
 
 // onResponded removes the first call, whose response was written, and begins the next one.
 func (s *session) onResponded() {
-	last := s.calls[0].last
+	last, final := s.calls[0].last, s.calls[0].final && s.blank()
 	s.output.become(outputIdle)
 	s.outbound.Watch()
 	n := copy(s.calls, s.calls[1:])
@@ -158,7 +158,11 @@ func (s *session) onResponded() {
 	s.calls = s.calls[:n]
 	if last {
 		s.close()
-		s.conn.Drain()
+		if final {
+			s.conn.Finish()
+		} else {
+			s.conn.Drain()
+		}
 		return
 	}
 	if n == 0 && s.input == inputHead && s.blank() {

@@ -66,6 +66,7 @@ type call struct {
 	direct  bool               // with handoff: it has no route, and goes to the host that it names
 	minor   int                // of its version, HTTP/1.x
 	last    bool               // the connection closes after its response
+	final   bool               // the client has said so, and sent all of the request
 	toHead  bool               // it is a HEAD
 }
 
@@ -290,7 +291,8 @@ func (s *session) onRequest() {
 	}
 	s.calls = append(s.calls, call{
 		ex: s.cur, minor: s.head.Minor, toHead: s.head.HeadMethod,
-		last: !s.head.KeepAlive || s.requests == s.host.Config.Limits.Requests,
+		last:  !s.head.KeepAlive || s.requests == s.host.Config.Limits.Requests,
+		final: !s.head.KeepAlive,
 	})
 	s.cur = nil
 	s.head.Reset()
