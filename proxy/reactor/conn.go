@@ -40,11 +40,16 @@ type conn struct {
 	secure *secure            // nil means plain text
 	config func() *tls.Config // nil means plain text
 
-	original netip.AddrPort // of an accepted connection that was redirected
-	early    []byte         // input that was read before it arrived on the loop
+	redirected *redirection // nil for most
 
-	timer loop.Timer // of a dial or a drain
+	timer *loop.Timer // of a dial or a drain; nil for an accepted connection that has not ended
 	drain drain
+}
+
+// redirection is what is known of an accepted connection that the kernel redirected.
+type redirection struct {
+	from  netip.AddrPort // its original destination
+	early []byte         // input that was read before it arrived on the loop
 }
 
 var _ loop.Conn = (*conn)(nil)
@@ -87,7 +92,12 @@ func (c *conn) Close() {
 func (c *conn) RemoteAddr() string { return c.remote }
 
 // OriginalDst implements loop.Conn.
-func (c *conn) OriginalDst() netip.AddrPort { return c.original }
+func (c *conn) OriginalDst() netip.AddrPort {
+	if c.redirected == nil {
+		return netip.AddrPort{}
+	}
+	return c.redirected.from
+}
 
 // SetStream implements loop.Conn.
 func (c *conn) SetStream(s loop.Stream) { c.stream = s }
@@ -115,7 +125,8 @@ func (c *conn) open() {
 	c.loop.eng.count.open.Add(1)
 	if c.state == connDialing {
 		c.loop.eng.count.dialed.Add(1)
-		c.loop.Stop(&c.timer)
+		c.loop.Stop(c.timer)
+		c.timer = nil
 	}
 	c.become(connOpen)
 	c.callOnOpen()
@@ -135,9 +146,11 @@ func (c *conn) callOnOpen() {
 		c.secure.beginTrust()
 		c.secure.decryptInput()
 	}
-	early := c.early
-	c.early = nil
-	c.onInput(early)
+	if r := c.redirected; r != nil {
+		early := r.early
+		r.early = nil
+		c.onInput(early)
+	}
 }
 
 // sendCloseNotify sends the close_notify of TLS before this side closes, so that the peer can
@@ -240,7 +253,9 @@ func (c *conn) setClosed(err error) {
 	}
 	c.become(connClosed)
 	c.err = err
-	l.Stop(&c.timer)
+	if c.timer != nil {
+		l.Stop(c.timer)
+	}
 	if c.secure != nil {
 		l.Stop(&c.secure.expiry)
 	}

@@ -32,9 +32,9 @@ func (l *eventLoop) Dial(addr string, timeout time.Duration, s loop.Stream) {
 	if d, ok := s.(loop.Negotiated); ok && c.config != nil {
 		c.config = requireALPN(c.config, d.ALPN())
 	}
-	c.timer.Fire = c.timerFired
+	c.timer = &loop.Timer{Fire: c.timerFired}
 	l.adopt(c)
-	l.After(timeout, &c.timer)
+	l.After(timeout, c.timer)
 	to, err := netip.ParseAddrPort(addr)
 	if err == nil && to.Addr().Zone() == "" && c.config == nil {
 		err = c.connect(to)

@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
@@ -29,7 +30,7 @@ func (c *conn) Drain() {
 		}
 	}
 	c.become(connDraining)
-	c.timer.Fire = c.timerFired
+	c.timer = &loop.Timer{Fire: c.timerFired}
 	c.drain = drain{left: c.Buffered(), progress: c.loop.now}
 	c.checkDrained()
 }
@@ -59,11 +60,11 @@ func (c *conn) checkDrained() {
 			return
 		}
 		d.left = math.MaxInt // from here on the kernel's output is counted
-		c.loop.After(c.loop.eng.linger, &c.timer)
+		c.loop.After(c.loop.eng.linger, c.timer)
 	case c.stalled(n):
 		c.end(nil)
 	case !c.timer.Armed():
-		c.loop.After(d.progress+c.loop.eng.writeStall()-c.loop.now, &c.timer)
+		c.loop.After(d.progress+c.loop.eng.writeStall()-c.loop.now, c.timer)
 	}
 }
 
@@ -75,7 +76,7 @@ func (c *conn) checkLinger() {
 		c.end(nil)
 		return
 	}
-	c.loop.After(c.loop.eng.linger, &c.timer)
+	c.loop.After(c.loop.eng.linger, c.timer)
 }
 
 // stalled reports whether the output, with n bytes left, made no progress for WriteStall.

@@ -44,7 +44,7 @@ func (l *Listener) passOn(c *conn, nc *net.TCPConn) bool {
 	}
 	first, isHTTP := l.readFirst(nc)
 	if isHTTP {
-		c.original, c.early = to, first
+		c.redirected = &redirection{to, first}
 		return false
 	}
 	l.opts.Transparent.Pass(c.toSocket(nc), to, first)
