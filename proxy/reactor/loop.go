@@ -19,6 +19,7 @@ type eventLoop struct {
 
 	now     time.Duration
 	yielded time.Duration // when the loop last yielded
+	turned  time.Duration // when the last turn ended
 
 	timers  loop.Timers
 	flushes loop.Flushes

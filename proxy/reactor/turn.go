@@ -34,7 +34,9 @@ func (l *eventLoop) turn(ready int) {
 	for i := range ready {
 		fd, e := l.poller.Ready(i)
 		if r := l.readyAt(fd); r != nil && !slices.Contains(l.added, fd) {
-			l.now = l.clock()
+			if i > 0 {
+				l.now = l.clock()
+			}
 			r.onReady(e)
 			l.stats.Events++
 		}
@@ -46,7 +48,8 @@ func (l *eventLoop) turn(ready int) {
 		l.do(f)
 	}
 	l.endTurn()
-	l.stats.Turns.Observe(l.clock() - began)
+	l.turned = l.clock()
+	l.stats.Turns.Observe(l.turned - began)
 	l.stats.TurnEvents.Observe(ready)
 }
 
@@ -81,7 +84,7 @@ func (l *eventLoop) idleTime() time.Duration {
 	if !ok {
 		return -1
 	}
-	return max(0, at-l.clock())
+	return max(0, at-l.turned)
 }
 
 // fireTimers fires the timers that are due. One that they arm, even with delay 0, waits for the
