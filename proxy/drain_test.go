@@ -86,7 +86,7 @@ func TestDrainConsumer(t *testing.T) {
 }
 
 // A short request that shares a link with long bodies waits for a few of their frames at
-// most: for the window of 128 KiB at 100 MB/s, and not for 4 MiB.
+// most: for the window of 256 KiB at 100 MB/s, and not for 4 MiB.
 func TestShortRequestsBesideLongOnes(t *testing.T) {
 	const megabytes = 100 << 20
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Bandwidth: megabytes})
@@ -115,7 +115,7 @@ func TestShortRequestsBesideLongOnes(t *testing.T) {
 	}
 	m.Finish(long...)
 	m.OK(append(append(long, short...), alone)...)
-	window := time.Duration(float64(128<<10) / megabytes * float64(time.Second))
+	window := time.Duration(float64(256<<10) / megabytes * float64(time.Second))
 	for _, c := range short {
 		if late := c.Took - alone.Took; late > 2*window {
 			t.Errorf("a short request took %v longer beside long ones; a window takes %v", late, window)

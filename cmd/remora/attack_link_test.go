@@ -25,7 +25,7 @@ const (
 	linkDefine   = 11
 	linkMore     = 0x20
 
-	linkWindow  = 131072 // what a sidecar takes before it gives CREDIT
+	linkWindow  = 262144 // what a sidecar takes before it gives CREDIT
 	linkPayload = 16000  // fits a frame
 
 	roleDialer, roleAcceptor = 1, 2

@@ -15,11 +15,11 @@ import (
 func TestBatchBurst(t *testing.T) {
 	const (
 		bandwidth = 12_500_000 // bytes per second
-		every     = 30 * time.Millisecond
+		every     = 60 * time.Millisecond
 		bursts    = 10
-		parts     = 30
+		parts     = 60
 		size      = bandwidth * 8 / 10 * int(every) / int(time.Second) / parts // fits one frame
-		half      = 64 << 10                                                   // of the window
+		half      = 128 << 10                                                  // of the window
 	)
 	slowest := map[string]time.Duration{}
 	for _, priority := range []string{"online", "batch"} {
