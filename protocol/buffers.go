@@ -17,6 +17,10 @@ import (
 type Buffers struct {
 	Most int // limit of the bytes that are kept
 
+	// Ahead is how many bytes Reserve may still take because a peer has announced them, and
+	// not sent them yet. Reserve lowers it, and the owner sets it anew from time to time.
+	Ahead int
+
 	// OnKept, if set, is called when a buffer is kept while no other is. The owner must then
 	// call Trim from time to time, until Trim returns false.
 	OnKept func()
@@ -36,8 +40,8 @@ const (
 	bufferClasses = 9
 	mostBuffer    = leastBuffer << (bufferClasses - 1)
 
-	// eagerBuffer is the size up to which Reserve allocates four times the bytes received.
-	// Beyond it, Reserve allocates twice as many.
+	// eagerBuffer is the size up to which Reserve allocates four times the bytes received
+	// without Ahead. Beyond it, Reserve allocates twice as many.
 	eagerBuffer = leastBuffer << 2
 )
 
@@ -122,7 +126,8 @@ func (p *Buffers) Append(b *bytebufferpool.ByteBuffer, data []byte, total int) {
 
 // Reserve makes room in b for n more bytes, unless b stays small. It may replace the memory of
 // b, so slices of it are invalid afterwards. total is the final length as in Append. A peer
-// can announce any length for free, so what was received limits the memory: see eagerBuffer.
+// can announce any length for free, so only Ahead allows memory for all of it at once, which
+// saves copies. Otherwise what was received limits the memory: see eagerBuffer.
 func (p *Buffers) Reserve(b *bytebufferpool.ByteBuffer, n, total int) {
 	need := len(b.B) + n
 	if need <= cap(b.B) || need <= smallBuffer {
@@ -131,6 +136,10 @@ func (p *Buffers) Reserve(b *bytebufferpool.ByteBuffer, n, total int) {
 	c := classOf(need)
 	for bound := max(2*need, min(4*need, eagerBuffer)); sizeOf(c) < total && sizeOf(c+1) <= bound; {
 		c++
+	}
+	if whole := min(classOf(total), bufferClasses-1); total > need && whole > c && p != nil && sizeOf(whole) <= p.Ahead {
+		p.Ahead -= sizeOf(whole)
+		c = whole
 	}
 	grown := p.take(need, c)
 	grown.B = append(grown.B, b.B...)

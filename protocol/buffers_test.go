@@ -158,6 +158,32 @@ func TestBuffersGrow(t *testing.T) {
 	}
 }
 
+// A message of known length grows once, and others as without Ahead, which is never exceeded.
+func TestBuffersAhead(t *testing.T) {
+	for _, total := range []int{40 << 10, 128 << 10, 1 << 20, 4 << 20} {
+		p := newBuffers(1 << 30)
+		p.Ahead = 10 << 20
+		taken := func(announced int) int {
+			b, before := p.Get(0), p.Ahead
+			p.Append(b, make([]byte, 10<<10), announced)
+			if n := before - p.Ahead; n != 0 && (n != cap(b.B) || n < total || p.Ahead < 0) {
+				t.Fatalf("%d bytes: a buffer of %d, %d taken of %d", announced, cap(b.B), n, before)
+			}
+			return before - p.Ahead
+		}
+		if taken(0) != 0 {
+			t.Error("a buffer for a message of unknown length")
+		}
+		n := 0
+		for taken(total) > 0 {
+			n++
+		}
+		if least := 10 << 20 / (2 * total); n < least {
+			t.Errorf("%d messages of %d bytes, want %d", n, total, least)
+		}
+	}
+}
+
 // Held is at most the capacity, and at least the length. It is less than the capacity
 // only for small buffers, whatever their memory was used for before.
 func TestHeld(t *testing.T) {

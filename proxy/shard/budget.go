@@ -59,6 +59,7 @@ func (s *Shard) charge(n int) {
 			s.Loop.Defer(&s.Shedding)
 		}
 		s.Uncounted = 0
+		s.boundAhead()
 	}
 }
 

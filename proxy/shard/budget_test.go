@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
@@ -111,9 +112,9 @@ func TestPartialMessagesCountAsBuffered(t *testing.T) {
 // The capacity of a buffer counts, and not its length: a peer may cause a large buffer and
 // fill little of it.
 func TestBufferCapacityCountsAsBuffered(t *testing.T) {
-	const n, size = 100, 20 << 10
+	const n, size, whole = 100, 20 << 10, 60_000
 	chunked := "Transfer-Encoding: chunked\r\n\r\n1;" + strings.Repeat("x", 60<<10) + "\r\nx"
-	fixed := "Content-Length: 1000000\r\n\r\n" + strings.Repeat("x", size)
+	fixed := fmt.Sprintf("Content-Length: %d\r\n\r\n", whole) + strings.Repeat("x", size)
 	for name, c := range map[string]struct {
 		request, response string // the received part, after the first line
 		links             bool
@@ -130,7 +131,7 @@ func TestBufferCapacityCountsAsBuffered(t *testing.T) {
 			var peers []*proxytest.Peer
 			if c.links {
 				node = m.Nodes[1]
-				peers = append(peers, &proxytest.Peer{Says: incompleteRequests(n, size)})
+				peers = append(peers, &proxytest.Peer{Says: appendIncomplete(link.NewWriter(), n, size, whole)})
 				m.Clients.Do(func() { m.Clients.Dial(proxytest.Ingress, time.Second, peers[0]) })
 			} else {
 				for range n {
@@ -165,4 +166,25 @@ func TestBufferCapacityCountsAsBuffered(t *testing.T) {
 			m.Settled()
 		})
 	}
+}
+
+// Announced lengths alone take a quarter of limits.buffered at most.
+func TestAnnouncedBytesAreBounded(t *testing.T) {
+	const n, size, quarter = 100, 20 << 10, 64 << 20
+	request := fmt.Appendf(nil, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", 4<<20, make([]byte, size))
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+	m.Clients.Do(func() {
+		for range n {
+			m.Clients.Dial(proxytest.Egress, time.Second, &proxytest.Peer{Says: request})
+		}
+		m.Clients.Dial(proxytest.Ingress, time.Second, &proxytest.Peer{Says: appendIncomplete(link.NewWriter(), n, size, 4<<20)})
+	})
+	m.W.Run(100 * time.Millisecond)
+	for _, node := range m.Nodes {
+		if held := node.Proc.Held(); held < quarter-5<<20 || held > quarter+4*n*size {
+			t.Errorf("%d bytes held", held)
+		}
+	}
+	m.W.Run(time.Minute)
+	m.Settled()
 }

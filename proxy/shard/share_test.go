@@ -45,7 +45,7 @@ func TestShareRefusesOneClient(t *testing.T) {
 func TestShareRefusesOneLink(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget})
 	w := link.NewWriter()
-	overShare := &proxytest.Peer{Says: appendIncomplete(w, 100, 24<<10)}
+	overShare := &proxytest.Peer{Says: appendIncomplete(w, 100, 24<<10, 1<<20)}
 	m.Clients.Do(func() { m.Clients.Dial("10.0.1.1:15006", time.Second, overShare) })
 	m.W.Run(20 * time.Millisecond)
 	before := m.Nodes[1].Proc.Held()

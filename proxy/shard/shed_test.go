@@ -11,16 +11,18 @@ import (
 )
 
 // incompleteRequests returns the beginnings of n requests of about size bytes each.
-func incompleteRequests(n, size int) []byte { return appendIncomplete(link.NewWriter(), n, size) }
+func incompleteRequests(n, size int) []byte {
+	return appendIncomplete(link.NewWriter(), n, size, 1<<20)
+}
 
-// appendIncomplete does the same with a Writer that can write more.
-func appendIncomplete(w *link.Writer, n, size int) []byte {
+// appendIncomplete does the same with a Writer that can write more, and bodies of whole bytes.
+func appendIncomplete(w *link.Writer, n, size, whole int) []byte {
 	w.Preface(link.Dialer, link.Settings{})
 	w.Open(1, link.Settings{})
 	out := w.Append(nil, 1<<20)
 	for id := range uint64(n) {
 		req := &protocol.Request{Service: []byte("local"), Method: []byte("POST"), Path: []byte("/"),
-			Authority: []byte("local"), Body: make([]byte, 1<<20)}
+			Authority: []byte("local"), Body: make([]byte, whole)}
 		w.Request(id+1, req, time.Minute, nil)
 	}
 	for target := len(out) + n*size; len(out) < target; w.Granted(64 << 10) {
