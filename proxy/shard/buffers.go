@@ -6,7 +6,7 @@ const (
 	// maxKept bounds the bytes of unused buffers that a loop keeps for the next long
 	// messages. All loops together keep at most 1/keptShare of limits.buffered. Kept
 	// buffers are not counted against limits.buffered.
-	maxKept   = 16 << 20
+	maxKept   = 32 << 20
 	keptShare = 8
 
 	// keptFor is how long a loop keeps an unused buffer: at least once this, at most twice.
