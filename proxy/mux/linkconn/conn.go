@@ -21,6 +21,9 @@ const (
 // frames that end 4096 streams take 30 KiB.
 const maxControl = 1 << 20
 
+// writeSize, in bytes, is where a write takes no further frame: eight of DATA fit, half of the window.
+const writeSize = 112 << 10
+
 // Conn is the part of a link that both ends share: the codec on a connection, the flush at
 // the end of the turn, the grant of credit, and the keepalive.
 type Conn struct {
@@ -192,7 +195,7 @@ func (c *Conn) Flush() {
 			c.Shard.Loop.After(mux.RetryWrite, &c.retryWrite)
 			break
 		}
-		b := c.Writer.Append(c.Shard.Scratch[:0], mux.BatchSize)
+		b := c.Writer.Append(c.Shard.Scratch[:0], writeSize)
 		if len(b) == 0 {
 			break
 		}
