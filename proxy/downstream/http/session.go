@@ -290,9 +290,8 @@ func (s *session) onRequest() {
 		s.cur.Arrived = s.host.Loop.Now()
 	}
 	s.calls = append(s.calls, call{
-		ex: s.cur, minor: s.head.Minor, toHead: s.head.HeadMethod,
-		last:  !s.head.KeepAlive || s.requests == s.host.Config.Limits.Requests,
-		final: !s.head.KeepAlive,
+		ex: s.cur, minor: s.head.Minor, toHead: s.head.HeadMethod, final: !s.head.KeepAlive,
+		last: !s.head.KeepAlive || s.requests == s.host.Config.Limits.Requests,
 	})
 	s.cur = nil
 	s.head.Reset()
