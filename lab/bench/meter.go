@@ -30,6 +30,7 @@ type Usage struct {
 	User, System int64
 
 	RSS int64 // resident memory in bytes, at the moment; shared pages count for each process
+	Own int64 // the part without pages of files
 }
 
 // Since returns the usage after before, with the memory of now.
@@ -115,7 +116,7 @@ func (u *Usage) add(pid int) error {
 	// spaces and ends with the last parenthesis.
 	const third, userTicks, systemTicks = 3, 14, 15
 	var other string
-	var user, system, size, pages int64
+	var user, system, size, pages, ofFiles int64
 	fields := slices.Repeat([]any{&other}, systemTicks-third+1)
 	fields[userTicks-third], fields[systemTicks-third] = &user, &system
 	if _, err := fmt.Sscan(string(stat[bytes.LastIndexByte(stat, ')')+1:]), fields...); err != nil {
@@ -125,10 +126,11 @@ func (u *Usage) add(pid int) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Sscan(string(statm), &size, &pages); err != nil {
+	if _, err := fmt.Sscan(string(statm), &size, &pages, &ofFiles); err != nil {
 		return err
 	}
 	u.CPU, u.User, u.System = u.CPU+time.Duration(run.Nano()), u.User+user, u.System+system
 	u.RSS += pages * int64(os.Getpagesize())
+	u.Own += (pages - ofFiles) * int64(os.Getpagesize())
 	return nil
 }

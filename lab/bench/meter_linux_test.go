@@ -31,8 +31,8 @@ func TestMeter(t *testing.T) {
 	if used.User < 0 || used.System < 0 || used.Last != used.CPU {
 		t.Errorf("%+v", used)
 	}
-	if used.RSS < 1<<20 {
-		t.Errorf("%d bytes", used.RSS)
+	if used.RSS < 1<<20 || used.Own < 1<<18 || used.Own >= used.RSS {
+		t.Errorf("%d bytes, %d of them no file's", used.RSS, used.Own)
 	}
 }
 

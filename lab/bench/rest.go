@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -61,19 +60,15 @@ func (r Rest) run(ctx context.Context, s *Stack) (Sample, error) {
 	sample.Figures = Figures{
 		RestCPU:    1e3 * after.Since(before).CPU.Seconds() / r.Duration.Seconds(),
 		RestRSS:    mebibytes(after.RSS),
+		OwnRSS:     mebibytes(after.Own),
 		Connection: float64(busy.RSS-after.RSS) / 1024 / float64(r.Connections),
 		StartTime:  microseconds(start) / 1e3,
 	}
 	if s.row.sidecars() {
-		waiting, err := waitingRSS(ctx, s.Tools[Remora])
-		if err != nil {
-			return sample, err
-		}
 		program, err := os.Stat(s.Tools[Remora])
 		if err != nil {
 			return sample, err
 		}
-		sample.Figures[OwnRSS] = mebibytes(after.RSS - waiting)
 		sample.Figures[ProgramSize] = mebibytes(program.Size())
 	}
 	return sample, nil
@@ -190,23 +185,6 @@ func (all connections) close() {
 		c.(*net.TCPConn).SetLinger(0)
 		c.Close()
 	}
-}
-
-// waitingRSS is the resident memory of the sidecar's program before it has done anything:
-// it waits for its configuration, which it reads from a pipe.
-func waitingRSS(ctx context.Context, remora string) (int64, error) {
-	waiting := exec.CommandContext(ctx, remora, "check", "-c", "/dev/stdin")
-	pipe, err := waiting.StdinPipe()
-	if err != nil {
-		return 0, err
-	}
-	if err := waiting.Start(); err != nil {
-		return 0, err
-	}
-	defer waiting.Wait() // it rejects the configuration, which is empty
-	defer pipe.Close()
-	u, err := Meter{waiting.Process.Pid}.after(ctx, settle)
-	return u.RSS, err
 }
 
 // A sidecar reserves two descriptors for each connection that it accepts, and closes idle ones
