@@ -78,6 +78,7 @@ func (s *sidecar) reload(file string) {
 		outcome, err = outcomeApplied, s.change(cfg)
 	}
 	s.recordReload(outcome, err)
+	s.releasePages()
 }
 
 // recordReload counts and logs a reload.

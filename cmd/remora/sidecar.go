@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/remora-proxy/remora/cmd/remora/program"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
@@ -139,9 +140,17 @@ func start(ctx context.Context, cfg *config.Config, path string, log *slog.Logge
 	if s.successors != nil {
 		s.retiring.Go(s.acceptSuccessors)
 	}
+	s.releasePages()
 	log.Info("serving", "version", versionOf(version, buildInfo()), "node", cfg.Node.ID,
 		"loops", len(s.proc.Workers()), "gomaxprocs", runtime.GOMAXPROCS(0))
 	return s, nil
+}
+
+// releasePages gives back the pages of the program that only a start or a reload uses.
+func (s *sidecar) releasePages() {
+	if err := program.ReleasePages(); err != nil {
+		s.log.Warn("pages of the program that are not used any more stay resident", "error", err)
+	}
 }
 
 // startLoops starts the driver, and the core on its loops.
