@@ -10,67 +10,105 @@ import (
 // that owns the connection. It counts unsent output against limits.buffered, and
 // closes the connection if the peer takes no output for timeouts.write.
 type Outbound struct {
-	shard *Shard
-	Conn  loop.Conn  // set by the owner before the first Write
-	timer loop.Timer // armed while output is left to send
-
-	wrote   int           // bytes written since no output was left
-	taken   int           // of these, bytes that the peer had taken at the last check
-	Counted int           // bytes that are counted against limits.buffered
-	since   time.Duration // when a check last found that the peer had taken bytes
+	shard   *Shard
+	Conn    loop.Conn // set by the owner before the first Write
+	backlog *backlog  // nil if no output is left to send, as with most connections
 }
 
-// checkInterval is how often unsent output is checked: a loop has no event for sent
-// output. The write timeout and the count of memory are late by that much at most.
-const checkInterval = 200 * time.Millisecond
+// backlog is the output of a connection that is left to send. A shard has a free list of them.
+type backlog struct {
+	outbound *Outbound     // nil in the free list
+	timer    loop.Timer    // armed while output is left
+	wrote    int           // bytes that were left at first, and those written since
+	taken    int           // of these, bytes that the peer had taken at the last check
+	counted  int           // bytes that are counted against limits.buffered
+	since    time.Duration // when a check last found that the peer had taken bytes
+}
+
+const (
+	// checkInterval is how often unsent output is checked: a loop has no event for sent
+	// output. The write timeout and the count of memory are late by that much at most.
+	checkInterval = 200 * time.Millisecond
+
+	maxSpareBacklogs = 128 // in the free list
+)
 
 // Init prepares o for a connection of s.
-func (o *Outbound) Init(s *Shard) {
-	o.shard = s
-	o.timer.Fire = o.check
-}
+func (o *Outbound) Init(s *Shard) { o.shard = s }
 
 // Write sends b. The owner calls Watch after its last Write of a callback.
 func (o *Outbound) Write(b []byte) {
-	o.wrote += len(b)
+	if o.backlog != nil {
+		o.backlog.wrote += len(b)
+	}
 	o.Conn.Write(b)
+}
+
+// Counted returns the bytes that are counted against limits.buffered.
+func (o *Outbound) Counted() int {
+	if o.backlog == nil {
+		return 0
+	}
+	return o.backlog.counted
 }
 
 // Watch counts the output that is left to send and starts the checks of it.
 func (o *Outbound) Watch() {
+	left := o.Conn.Buffered()
 	switch {
-	case o.timer.Armed():
-		o.shard.Recount(&o.Counted, o.Conn.Buffered())
-	case o.Conn.Buffered() > 0:
-		o.taken, o.since = 0, o.shard.Loop.Now()
-		o.check()
-	default:
-		o.wrote = 0
+	case o.backlog != nil:
+		o.shard.Recount(&o.backlog.counted, left)
+	case left > 0:
+		o.backlog = o.shard.newBacklog()
+		o.backlog.outbound, o.backlog.wrote, o.backlog.since = o, left, o.shard.Loop.Now()
+		o.backlog.check()
 	}
+}
+
+// newBacklog returns one from the free list.
+func (s *Shard) newBacklog() *backlog {
+	if last := len(s.backlogs) - 1; last >= 0 {
+		b := s.backlogs[last]
+		s.backlogs = s.backlogs[:last]
+		return b
+	}
+	b := new(backlog)
+	b.timer.Fire, b.timer.Pooled = b.check, true
+	return b
 }
 
 // check updates the count, and closes the connection if the write timeout has passed.
-func (o *Outbound) check() {
-	left := o.Conn.Buffered()
-	o.shard.Recount(&o.Counted, left)
+func (b *backlog) check() {
+	conn, shard := b.outbound.Conn, b.outbound.shard
+	left := conn.Buffered()
 	if left == 0 {
-		o.wrote = 0
+		b.outbound.Stop()
 		return
 	}
-	now, timeout := o.shard.Loop.Now(), o.shard.Config.Timeouts.Write
-	if taken := o.wrote - left; taken > o.taken {
-		o.taken, o.since = taken, now
+	shard.Recount(&b.counted, left)
+	now, timeout := shard.Loop.Now(), shard.Config.Timeouts.Write
+	if taken := b.wrote - left; taken > b.taken {
+		b.taken, b.since = taken, now
 	}
-	if now-o.since >= timeout {
-		o.shard.Stats.WriteTimeouts++
-		o.Conn.Close()
+	if now-b.since >= timeout {
+		shard.Stats.WriteTimeouts++
+		conn.Close()
 		return
 	}
-	o.shard.Loop.After(min(checkInterval, timeout-(now-o.since)), &o.timer)
+	shard.Loop.After(min(checkInterval, timeout-(now-b.since)), &b.timer)
 }
 
-// Stop ends the checks and releases the count, when the connection is closed.
+// Stop ends the checks and releases the count, when all is sent or the connection is closed.
 func (o *Outbound) Stop() {
-	o.shard.Loop.Stop(&o.timer)
-	o.shard.Recount(&o.Counted, 0)
+	b := o.backlog
+	if b == nil {
+		return
+	}
+	o.backlog = nil
+	o.shard.Loop.Stop(&b.timer)
+	o.shard.Recount(&b.counted, 0)
+	b.outbound, b.taken = nil, 0
+	if len(o.shard.backlogs) < maxSpareBacklogs {
+		o.shard.backlogs = append(o.shard.backlogs, b)
+	}
 }

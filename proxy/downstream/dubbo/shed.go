@@ -24,7 +24,7 @@ func (s *session) overShare(length, calls int) bool {
 }
 
 func (s *session) Buffered() int {
-	n := s.held + s.outbound.Counted
+	n := s.held + s.outbound.Counted()
 	for _, ex := range s.calls {
 		n += ex.Buffered()
 	}

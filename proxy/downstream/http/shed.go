@@ -17,7 +17,7 @@ func (s *session) overBudget() bool {
 func (s *session) OverShare(*exchange.Exchange) bool { return s.Buffered() > s.host.Share() }
 
 func (s *session) Buffered() int {
-	n := s.incomplete() + s.outbound.Counted
+	n := s.incomplete() + s.outbound.Counted()
 	for _, c := range s.calls {
 		if c.ex != nil {
 			n += c.ex.Buffered()

@@ -25,7 +25,7 @@ func (s *session) overShare(length int) bool {
 
 // Buffered implements exchange.Holder.
 func (s *session) Buffered() int {
-	n := s.codec.Buffered() + s.outbound.Counted + s.tables
+	n := s.codec.Buffered() + s.outbound.Counted() + s.tables
 	for _, c := range s.calls {
 		if c.ex != nil {
 			n += c.ex.Buffered()

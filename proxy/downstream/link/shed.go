@@ -27,7 +27,7 @@ func (s *session) Buffered() int { return s.messages() + s.Tables }
 
 // messages returns the bytes of messages that the link holds.
 func (s *session) messages() int {
-	n := s.Reader.Buffered() + s.Writer.Queued() + s.Outbound.Counted
+	n := s.Reader.Buffered() + s.Writer.Queued() + s.Outbound.Counted()
 	for ex := range s.streams.Each {
 		n += ex.Buffered()
 	}

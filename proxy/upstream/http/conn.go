@@ -325,7 +325,7 @@ func (c *conn) Abort(*exchange.Attempt) {
 }
 
 func (c *conn) Buffered(*exchange.Attempt) int {
-	n := c.outbound.Counted
+	n := c.outbound.Counted()
 	if c.response != nil {
 		n += c.response.Held
 	}
