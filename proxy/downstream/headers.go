@@ -27,15 +27,14 @@ const (
 
 // Origin is what a session knows about its peer.
 type Origin struct {
-	Local  bool   // the listener is on loopback: hints are heeded
-	Secure bool   // it uses TLS
-	Addr   []byte // its IP address, as text
-	Client forwarded.Client
+	Listener *exchange.Listener // that has accepted its connection
+	Addr     []byte             // its IP address, as text
+	Client   forwarded.Client
 }
 
 // OriginOf returns the origin of a connection that l has accepted from remote, an "ip:port".
 func OriginOf(l *exchange.Listener, remote string) Origin {
-	return Origin{Local: l.Local, Secure: l.Secure, Addr: peerAddr(remote), Client: l.Trust.Client(remote)}
+	return Origin{Listener: l, Addr: peerAddr(remote), Client: l.Trust.Client(remote)}
 }
 
 // clientField is the kind of a header that PrepareRequest reads or replaces.
@@ -92,7 +91,7 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, via []by
 	kept := req.Headers[:0]
 	ex.RequestID, ex.Forwarded = nil, ex.Forwarded[:0]
 	proto, passed, marked, rejected := protocol.SchemeHTTP, 0, false, false
-	if from.Secure {
+	if from.Listener.Secure {
 		proto = protocol.SchemeHTTPS
 	}
 	for _, h := range req.Headers {
@@ -109,7 +108,7 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, via []by
 				kept = append(kept, h)
 			}
 		case fieldOwn:
-			if from.Local {
+			if from.Listener.Local { // hints are heeded
 				applyHint(ex, h)
 			}
 		case fieldForwardedFor:
@@ -128,7 +127,7 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, via []by
 			passed += bytes.Count(h.Value, protocol.ViaPseudonym)
 			kept = append(kept, h)
 		case fieldTraceState:
-			marked = marked || from.Local && trace.HasMember(h.Value, trace.Member)
+			marked = marked || from.Listener.Local && trace.HasMember(h.Value, trace.Member)
 			if from.Client.Judge(h.Name) == forwarded.Keep {
 				kept = append(kept, h)
 			}

@@ -15,7 +15,7 @@ func TestRemovedHeadersAreCleared(t *testing.T) {
 	for range 100 {
 		ex.Request.Headers = append(ex.Request.Headers, protocol.Header{Name: []byte("x-remora-attempt"), Value: []byte("1")})
 	}
-	PrepareRequest(ex, rand.NewPCG(1, 2), &Origin{}, protocol.ViaValues[1])
+	PrepareRequest(ex, rand.NewPCG(1, 2), &Origin{Listener: &exchange.Listener{}}, protocol.ViaValues[1])
 	for i, h := range ex.Request.Headers[:100] {
 		if i >= len(ex.Request.Headers) && (h.Name != nil || h.Value != nil) {
 			t.Fatalf("header %d of %d is %q", i, len(ex.Request.Headers), h)

@@ -5,10 +5,11 @@ import (
 	"github.com/remora-proxy/remora/proxy/fault"
 )
 
-// FindRoute prepares the request of ex, which came in at l, as PrepareRequest says, and returns its
-// route, or nil. The request is changed as the route says.
-func (h *Host) FindRoute(ex *exchange.Exchange, l *exchange.Listener, from *Origin, via []byte) *exchange.Route {
+// FindRoute prepares the request of ex as PrepareRequest says, and returns its route, or nil. The
+// request is changed as the route says.
+func (h *Host) FindRoute(ex *exchange.Exchange, from *Origin, via []byte) *exchange.Route {
 	PrepareRequest(ex, &h.IDs, from, via)
+	l := from.Listener
 	r := l.Direct
 	if r == nil {
 		if rules := l.Paths; rules != nil && !rules.Normal(ex.Request.Path) {
@@ -18,7 +19,7 @@ func (h *Host) FindRoute(ex *exchange.Exchange, l *exchange.Listener, from *Orig
 	}
 	if r != nil {
 		if r.Edits != nil {
-			EditRequest(r, ex, l, from)
+			EditRequest(r, ex, from)
 		}
 		RewritePath(r, ex)
 	}

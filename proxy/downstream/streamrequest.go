@@ -25,15 +25,15 @@ func (h *Host) TimeLeft(ex *exchange.Exchange) time.Duration {
 // StreamRequest returns the request of ex, from the session from, as one that owns its memory. It
 // has limit for its response. The session adds the head, the body, and what concerns its protocol.
 func (h *Host) StreamRequest(kind stats.StreamKind, from exchange.Caller, ex *exchange.Exchange, o *Origin, limit time.Duration) *StreamRequest {
-	service, l, client := "", from.Listener(), exchange.ClientOf(from)
+	service, client := "", exchange.ClientOf(from)
 	r := &StreamRequest{
 		Kind: kind, Timeout: limit, RequestID: bytes.Clone(ex.RequestID),
-		Edit: ResponseEditor(ex, l, o), Interactive: protocol.Interactive(ex.Request.Headers),
+		Edit: ResponseEditor(ex, o), Interactive: protocol.Interactive(ex.Request.Headers),
 	}
 	r.GRPC = r.Interactive && protocol.IsGRPC(ex.Request.Headers)
 	client.GRPC = r.GRPC
 	if ex.Route == nil {
-		r.Direct = &Direct{Listener: l.Name, Authority: string(ex.Request.Authority)}
+		r.Direct = &Direct{Listener: o.Listener.Name, Authority: string(ex.Request.Authority)}
 	} else {
 		cfg := ex.Route.Service.Config
 		service = cfg.Name

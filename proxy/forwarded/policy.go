@@ -26,10 +26,10 @@ func New(c *config.Forwarded, loopback bool) *Policy {
 }
 
 // Client is what a Policy says about one connection. Trusted clients may say who called them.
+// Each connection has one, so it is small.
 type Client struct {
+	policy  *Policy // nil removes nothing
 	Trusted bool
-	filter  *filter // nil removes nothing
-	trust   *config.Trust
 }
 
 // Client returns what p says about a client at "ip:port", or on a Unix socket.
@@ -37,32 +37,37 @@ func (p *Policy) Client(remote string) Client {
 	if p == nil {
 		return Client{}
 	}
-	c := Client{Trusted: p.trust.All || p.trust.Hops > 0, filter: p.outside, trust: &p.trust}
+	c := Client{policy: p, Trusted: p.trust.All || p.trust.Hops > 0}
 	if len(p.trust.From) > 0 {
 		at := loop.PeerAddr(remote)
 		c.Trusted = at.IsValid() && p.trust.Contains(at)
-	}
-	if c.Trusted {
-		c.filter = p.trusted
 	}
 	return c
 }
 
 // Judge returns what happens to a header whose name has no other rule.
 func (c *Client) Judge(name []byte) Verdict {
-	if c.filter == nil {
+	if c.policy == nil {
 		return Keep
 	}
-	return c.filter.judge(name)
+	f := c.policy.outside
+	if c.Trusted {
+		f = c.policy.trusted
+	}
+	if f == nil {
+		return Keep
+	}
+	return f.judge(name)
 }
 
 // Believed returns the end of a list of addresses, as in X-Forwarded-For, that trusted proxies
 // have written. Further left anybody may have written. The first address of the result is the
 // client of the outermost trusted proxy.
 func (c *Client) Believed(list []byte) []byte {
-	if c.trust == nil || c.trust.All {
+	if c.policy == nil || c.policy.trust.All {
 		return list
 	}
+	trust := &c.policy.trust
 	rest := list
 	for hops := 1; ; hops++ {
 		comma := bytes.LastIndexByte(rest, ',')
@@ -70,21 +75,21 @@ func (c *Client) Believed(list []byte) []byte {
 			return list
 		}
 		entry := bytes.Trim(rest[comma+1:], " \t")
-		if hops == c.trust.Hops || len(c.trust.From) > 0 && !c.isProxy(entry) {
+		if hops == trust.Hops || len(trust.From) > 0 && !isProxy(trust, entry) {
 			return bytes.TrimLeft(list[comma+1:], " \t")
 		}
 		rest = rest[:comma]
 	}
 }
 
-// isProxy reports whether an entry of a list is the address of a trusted proxy, with or without
-// a port.
-func (c *Client) isProxy(entry []byte) bool {
+// isProxy reports whether an entry of a list is the address of a proxy that t trusts, with or
+// without a port.
+func isProxy(t *config.Trust, entry []byte) bool {
 	text := string(entry)
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
 		at, err := netip.ParseAddrPort(text)
-		return err == nil && c.trust.Contains(at.Addr())
+		return err == nil && t.Contains(at.Addr())
 	}
-	return c.trust.Contains(addr)
+	return t.Contains(addr)
 }

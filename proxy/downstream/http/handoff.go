@@ -59,7 +59,7 @@ func (s *session) queueHandoff(kind stats.StreamKind, unrouted bool) {
 	c := call{
 		ex: ex, handoff: true, minor: s.head.Minor, last: true, toHead: s.head.HeadMethod,
 		tunnel: kind == stats.StreamConnect && s.opensTunnel(ex),
-		direct: ex.Route == nil && s.listener.Unrouted && s.namesHost(),
+		direct: ex.Route == nil && s.origin.Listener.Unrouted && s.namesHost(),
 	}
 	if c.direct {
 		s.restorePath(ex)
@@ -77,9 +77,9 @@ func (s *session) queueHandoff(kind stats.StreamKind, unrouted bool) {
 func (s *session) checkHandoff(c *call) *fault.Failure {
 	ex := c.ex
 	switch {
-	case exchange.Limited(s.listener.Rate, s.host.Loop.Now(), s, &ex.Request):
+	case exchange.Limited(s.origin.Listener.Rate, s.host.Loop.Now(), s, &ex.Request):
 		return fault.RateLimited
-	case s.kind == stats.StreamConnect && s.listener.Direct != nil:
+	case s.kind == stats.StreamConnect && s.origin.Listener.Direct != nil:
 		return fault.Unsupported
 	case ex.Refusal != nil:
 		return ex.Refusal
@@ -106,7 +106,7 @@ func (s *session) checkHandoff(c *call) *fault.Failure {
 
 func (s *session) checkRoute(c *call) *fault.Failure {
 	switch r := c.ex.Route; {
-	case s.listener.Ruled(r) && c.ex.Forbidden(r, s.listener):
+	case s.origin.Listener.Ruled(r) && c.ex.Forbidden(r, s.origin.Listener):
 		return fault.NotAllowed
 	case r == nil && !c.direct:
 		return fault.NoRoute

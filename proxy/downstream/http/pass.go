@@ -33,7 +33,7 @@ func (s *session) passThrough(client loop.Socket) {
 	first := s.in.B // Streams owns the array now
 	s.in = nil
 	s.close()
-	s.host.Streams.Pass(s.listener.Name, client, s.original, first)
+	s.host.Streams.Pass(s.origin.Listener.Name, client, s.original, first)
 }
 
 // alpnHTTP2 is the name of HTTP/2 in a TLS handshake (RFC 9113 section 3.2).
@@ -64,7 +64,7 @@ func (s *session) becomeHTTP2(b []byte) {
 
 // handToHTTP2 makes a session of HTTP/2 the stream of the connection.
 func (s *session) handToHTTP2(c loop.Conn) loop.Stream {
-	next := s.host.HTTP2(s.listener)
+	next := s.host.HTTP2(s.origin.Listener)
 	c.SetStream(next)
 	next.OnOpen(c)
 	return next

@@ -44,7 +44,7 @@ func (s *session) startNext() {
 			r = s.findRoute(ex, s.calls[0].minor)
 		}
 		ex.Route = nil // until Begin has admitted it
-		ex.Begin(r, s.listener)
+		ex.Begin(r, s.origin.Listener)
 	}
 	s.starting = false
 }
@@ -54,7 +54,7 @@ func (s *session) findRoute(ex *exchange.Exchange, minor int) *exchange.Route {
 	if s.tunnel != nil && len(ex.Request.Authority) == 0 {
 		ex.Request.Authority = s.tunnel.authority
 	}
-	return s.host.FindRoute(ex, s.listener, &s.origin, protocol.ViaValues[minor&1])
+	return s.host.FindRoute(ex, &s.origin, protocol.ViaValues[minor&1])
 }
 
 // peerIsSlow reports whether the next request must wait for the client to read. A request that
@@ -84,7 +84,7 @@ func (s *session) Encode(ex *exchange.Exchange, res *exchange.Response) *fault.F
 	downstream.AddRequestID(&res.Response, ex.RequestID)
 	if ex.Route.Edits != nil {
 		res.Own()
-		downstream.EditResponse(ex, &res.Response, s.listener, &s.origin)
+		downstream.EditResponse(ex, &res.Response, &s.origin)
 	}
 	out := s.host.Scratch[:0]
 	if res.Source != nil {

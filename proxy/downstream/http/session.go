@@ -22,7 +22,6 @@ import (
 type session struct {
 	host     *downstream.Host
 	conn     loop.Conn
-	listener *exchange.Listener
 	origin   downstream.Origin
 	original netip.AddrPort // where a redirected connection goes on without a route; else zero
 	tunnel   *tunnel        // that the client has opened; nil means none
@@ -76,7 +75,7 @@ func NewAcceptor(h *downstream.Host) downstream.Acceptor {
 }
 
 func newSession(h *downstream.Host, l *exchange.Listener) *session {
-	s := &session{host: h, listener: l}
+	s := &session{host: h, origin: downstream.Origin{Listener: l}}
 	s.timeout.Init(h.Loop, s.onTimeout)
 	s.outbound.Init(h.Shard)
 	s.slow.Fire = s.onSlow
@@ -84,13 +83,13 @@ func newSession(h *downstream.Host, l *exchange.Listener) *session {
 }
 
 func (s *session) OnOpen(c loop.Conn) {
-	if s.listener.Secure && c.Protocol() == alpnHTTP2 {
+	if s.origin.Listener.Secure && c.Protocol() == alpnHTTP2 {
 		s.handToHTTP2(c)
 		return
 	}
 	s.conn = c
 	s.outbound.Conn = c
-	s.origin = downstream.OriginOf(s.listener, c.RemoteAddr())
+	s.origin = downstream.OriginOf(s.origin.Listener, c.RemoteAddr())
 	if s.host.Process.Streams {
 		s.original = c.OriginalDst()
 	}
@@ -99,7 +98,7 @@ func (s *session) OnOpen(c loop.Conn) {
 	switch { // accepted just before the listener closed
 	case s.host.Process.Draining.Load():
 		s.Drain()
-	case s.listener.Closing:
+	case s.origin.Listener.Closing:
 		s.Retire()
 	}
 }
@@ -193,7 +192,7 @@ func (s *session) decode() {
 		case leaves:
 			s.queueHandoffAtHead(kind, n, false)
 			return
-		case s.listener.Unrouted && s.goesDirect():
+		case s.origin.Listener.Unrouted && s.goesDirect():
 			s.queueHandoffAtHead(stats.StreamBody, n, true)
 			return
 		}
@@ -323,7 +322,7 @@ func (s *session) onTimeout(k loop.TimeoutKind) {
 	s.startNext()
 }
 
-func (s *session) Listener() *exchange.Listener { return s.listener }
+func (s *session) Listener() *exchange.Listener { return s.origin.Listener }
 
 func (s *session) RemoteAddr() string { return s.conn.RemoteAddr() }
 

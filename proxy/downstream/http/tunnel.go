@@ -58,7 +58,7 @@ func (s *session) opensTunnel(ex *exchange.Exchange) bool {
 	if ex.OriginalHost != nil { // requests within are routed by what the client says
 		host = ex.OriginalHost
 	}
-	return s.listener.Direct == nil && s.host.Router.TakesHost(host)
+	return s.origin.Listener.Direct == nil && s.host.Router.TakesHost(host)
 }
 
 // openTunnel accepts the CONNECT whose turn it is. It is the last request received, and the

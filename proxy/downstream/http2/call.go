@@ -244,7 +244,7 @@ func (c *call) begin() {
 	s, ex := c.session, c.ex
 	c.become(processing)
 	ex.StreamID, ex.CallIndex = uint64(c.stream.ID()), c.index
-	ex.Begin(s.host.FindRoute(ex, s.listener, &s.origin, protocol.ViaHTTP2), s.listener)
+	ex.Begin(s.host.FindRoute(ex, &s.origin, protocol.ViaHTTP2), s.origin.Listener)
 }
 
 // refuse responds with f to a request that has not begun.

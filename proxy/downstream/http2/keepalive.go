@@ -25,7 +25,7 @@ func (s *session) onKeepalive() {
 	case k.heard || len(s.calls) == 0:
 		k.pinged = false
 	case k.pinged:
-		s.host.Log.Warn("connection closed: the client did not respond to a PING", "listener", s.listener.Name, "peer", s.conn.RemoteAddr())
+		s.host.Log.Warn("connection closed: the client did not respond to a PING", "listener", s.origin.Listener.Name, "peer", s.conn.RemoteAddr())
 		s.close()
 		s.conn.Close()
 		return

@@ -17,7 +17,7 @@ func (s *session) Encode(ex *exchange.Exchange, res *exchange.Response) *fault.F
 	res.Own()
 	downstream.AddRequestID(&res.Response, ex.RequestID)
 	if ex.Route.Edits != nil {
-		downstream.EditResponse(ex, &res.Response, s.listener, &s.origin)
+		downstream.EditResponse(ex, &res.Response, &s.origin)
 	}
 	if res.Source == nil {
 		return nil

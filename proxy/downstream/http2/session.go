@@ -19,9 +19,8 @@ import (
 // session is a downstream connection of HTTP/2.
 type session struct {
 	*acceptor
-	conn     loop.Conn
-	listener *exchange.Listener
-	origin   downstream.Origin
+	conn   loop.Conn
+	origin downstream.Origin
 
 	state    sessionState
 	codec    http2.Conn
@@ -66,7 +65,7 @@ func newSession(a *acceptor, l *exchange.Listener) *session {
 	if a.config != a.host.Config {
 		a.configure()
 	}
-	s := &session{acceptor: a, listener: l}
+	s := &session{acceptor: a, origin: downstream.Origin{Listener: l}}
 	s.codec.Init(a.options, (*events)(s))
 	s.timeout.Init(a.host.Loop, s.onTimeout)
 	s.outbound.Init(a.host.Shard)
@@ -97,12 +96,12 @@ func (a *acceptor) configure() {
 // OnOpen implements loop.Stream. A session of HTTP/1.1 that has met the preface calls it, too.
 func (s *session) OnOpen(c loop.Conn) {
 	s.conn, s.outbound.Conn = c, c
-	s.origin = downstream.OriginOf(s.listener, c.RemoteAddr())
+	s.origin = downstream.OriginOf(s.origin.Listener, c.RemoteAddr())
 	s.host.Add(s)
 	s.startTimeout()
 	s.host.Loop.After(keepaliveInterval, &s.keepalive.timer)
 	s.schedule(false)
-	if s.listener.Closing || s.host.Process.Draining.Load() { // accepted just before the listener closed
+	if s.origin.Listener.Closing || s.host.Process.Draining.Load() { // accepted just before the listener closed
 		s.Drain()
 	}
 }
@@ -146,11 +145,11 @@ func (s *session) report(what string, why *http2.Error) {
 	if strings.HasPrefix(why.Reason, floodPrefix) {
 		f = fault.HTTP2Flood
 	}
-	s.host.Stats.Failed(s.listener.Name, f)
-	s.host.Stats.Refused(s.listener.Name)
+	s.host.Stats.Failed(s.origin.Listener.Name, f)
+	s.host.Stats.Refused(s.origin.Listener.Name)
 	s.host.Stats.Misused(why.Reason)
-	if omitted, due := s.host.Log.Due(what, s.listener.Name, why.Reason); due {
-		s.host.Log.Example(what, omitted, "listener", s.listener.Name, "code", f.Code,
+	if omitted, due := s.host.Log.Due(what, s.origin.Listener.Name, why.Reason); due {
+		s.host.Log.Example(what, omitted, "listener", s.origin.Listener.Name, "code", f.Code,
 			"peer", s.conn.RemoteAddr(), "reason", why.Reason, "error", why.Text)
 	}
 }
@@ -202,7 +201,7 @@ func (s *session) writeLast() {
 	s.outbound.Watch()
 }
 
-func (s *session) Listener() *exchange.Listener { return s.listener }
+func (s *session) Listener() *exchange.Listener { return s.origin.Listener }
 
 func (s *session) RemoteAddr() string { return s.conn.RemoteAddr() }
 

@@ -53,12 +53,12 @@ func (c *call) leave() {
 		c.refuse(fault.OfRequest(http1.ErrMessageTooLarge))
 		return
 	}
-	ex.Route = s.host.FindRoute(ex, s.listener, &s.origin, protocol.ViaHTTP2)
+	ex.Route = s.host.FindRoute(ex, &s.origin, protocol.ViaHTTP2)
 	if r := ex.Route; r != nil && r.Answer != nil {
 		ex.Route = nil
 		c.become(processing)
 		ex.StreamID, ex.CallIndex = uint64(c.stream.ID()), c.index
-		ex.Begin(r, s.listener)
+		ex.Begin(r, s.origin.Listener)
 		return
 	}
 	if f := c.checkStream(); f != nil {
@@ -80,11 +80,11 @@ func (c *call) checkStream() *fault.Failure {
 	s, ex := c.session, c.ex
 	now := s.host.Loop.Now()
 	switch r := ex.Route; {
-	case exchange.Limited(s.listener.Rate, now, s, &ex.Request):
+	case exchange.Limited(s.origin.Listener.Rate, now, s, &ex.Request):
 		return fault.RateLimited
 	case ex.Refusal != nil:
 		return ex.Refusal
-	case s.listener.Ruled(r) && ex.Forbidden(r, s.listener):
+	case s.origin.Listener.Ruled(r) && ex.Forbidden(r, s.origin.Listener):
 		return fault.NotAllowed
 	case r == nil:
 		return downstream.NoRouteFor(&ex.Request)
