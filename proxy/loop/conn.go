@@ -49,7 +49,8 @@ type Conn interface {
 
 	// OriginalDst returns the address that an accepted connection was for before
 	// the kernel redirected it to the listener. It is the zero value for a
-	// connection that was not redirected, or whose listener does not ask.
+	// connection that was not redirected, or whose listener does not ask. Detach
+	// does not change it.
 	OriginalDst() netip.AddrPort
 
 	// Protocol returns the application protocol that the peers have agreed on in their TLS

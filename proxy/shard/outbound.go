@@ -25,13 +25,9 @@ type backlog struct {
 	since    time.Duration // when a check last found that the peer had taken bytes
 }
 
-const (
-	// checkInterval is how often unsent output is checked: a loop has no event for sent
-	// output. The write timeout and the count of memory are late by that much at most.
-	checkInterval = 200 * time.Millisecond
-
-	maxSpareBacklogs = 128 // in the free list
-)
+// checkInterval is how often unsent output is checked: a loop has no event for sent
+// output. The write timeout and the count of memory are late by that much at most.
+const checkInterval = 200 * time.Millisecond
 
 // Init prepares o for a connection of s.
 func (o *Outbound) Init(s *Shard) { o.shard = s }
@@ -65,15 +61,12 @@ func (o *Outbound) Watch() {
 	}
 }
 
-// newBacklog returns one from the free list.
 func (s *Shard) newBacklog() *backlog {
-	if last := len(s.backlogs) - 1; last >= 0 {
-		b := s.backlogs[last]
-		s.backlogs = s.backlogs[:last]
-		return b
+	b, ok := s.backlogs.Take()
+	if !ok {
+		b = new(backlog)
+		b.timer.Fire, b.timer.Pooled = b.check, true
 	}
-	b := new(backlog)
-	b.timer.Fire, b.timer.Pooled = b.check, true
 	return b
 }
 
@@ -108,7 +101,5 @@ func (o *Outbound) Stop() {
 	o.shard.Loop.Stop(&b.timer)
 	o.shard.Recount(&b.counted, 0)
 	b.outbound, b.taken = nil, 0
-	if len(o.shard.backlogs) < maxSpareBacklogs {
-		o.shard.backlogs = append(o.shard.backlogs, b)
-	}
+	o.shard.backlogs.Put(b)
 }

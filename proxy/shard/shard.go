@@ -42,7 +42,7 @@ type Shard struct {
 	Shedding  loop.Flush // deferred when the hard mark is reached
 	Tables    Tables
 	trimmer   loop.Timer // armed while Buffers keeps memory
-	backlogs  []*backlog // free list
+	backlogs  FreeList[*backlog]
 }
 
 // Process is what all shards share. Its fields are atomic, or set before the first connection.

@@ -64,7 +64,7 @@ func (s *session) queueHandoff(kind stats.StreamKind, unrouted bool) {
 	if c.direct {
 		s.restorePath(ex)
 	}
-	s.calls = append(s.calls, c)
+	s.addCall(c)
 	if ex.Route != nil && ex.Route.Answer != nil {
 		s.refuseHandoff(nil)
 		return
@@ -160,7 +160,7 @@ func (s *session) handOff() (done bool) {
 		s.refuseHandoff(fault.Deadline)
 		return s.output == outputClosed
 	}
-	client, err := s.conn.Detach()
+	client, err := s.outbound.Conn.Detach()
 	switch {
 	case err == nil && s.kind == stats.StreamPass:
 		s.passThrough(client)
@@ -175,7 +175,7 @@ func (s *session) handOff() (done bool) {
 		return true
 	case s.kind == stats.StreamPass: // no response can say so: it may not be HTTP
 		s.close()
-		s.conn.Close()
+		s.outbound.Conn.Close()
 		return true
 	case !errors.Is(err, errors.ErrUnsupported): // the system has no descriptor left
 		s.refuseHandoff(fault.Overloaded)

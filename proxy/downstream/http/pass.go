@@ -26,14 +26,14 @@ func (s *session) queuePass() {
 	s.input.become(inputHandoff)
 	s.kind = stats.StreamPass
 	s.timeout.Stop()
-	s.calls = append(s.calls, call{handoff: true, minor: 1, last: true})
+	s.addCall(call{handoff: true, minor: 1, last: true})
 }
 
 func (s *session) passThrough(client loop.Socket) {
 	first := s.in.B // Streams owns the array now
 	s.in = nil
 	s.close()
-	s.host.Streams.Pass(s.origin.Listener.Name, client, s.original, first)
+	s.host.Streams.Pass(s.origin.Listener.Name, client, s.outbound.Conn.OriginalDst(), first)
 }
 
 // alpnHTTP2 is the name of HTTP/2 in a TLS handshake (RFC 9113 section 3.2).
@@ -47,12 +47,12 @@ func (s *session) beginsHTTP2() bool {
 
 // becomeHTTP2 gives the connection to a session of HTTP/2, with the input and b, the rest of the read.
 func (s *session) becomeHTTP2(b []byte) {
-	in, conn := s.in, s.conn
+	in, conn := s.in, s.outbound.Conn
 	s.in = nil
 	s.close()
 	s.timeout.Close()
 	s.outbound.Stop()
-	s.host.Loop.Stop(&s.slow)
+	s.stopSlow()
 	s.host.OnClosed(s)
 	next := s.handToHTTP2(conn)
 	next.OnData(in.B)

@@ -64,13 +64,13 @@ func (s *session) peerIsSlow() bool {
 	if s.calls[0].handoff {
 		room = 0
 	}
-	if s.conn.Buffered() <= room {
+	if s.outbound.Conn.Buffered() <= room {
 		return false
 	}
 	if s.output == outputIdle {
 		s.output.become(outputWaiting)
 	}
-	s.host.Loop.After(slowRetry, &s.slow)
+	s.retryLater()
 	return true
 }
 
@@ -153,15 +153,13 @@ func (s *session) onResponded() {
 	last, final := s.calls[0].last, s.calls[0].final && s.blank()
 	s.output.become(outputIdle)
 	s.outbound.Watch()
-	n := copy(s.calls, s.calls[1:])
-	s.calls[n] = call{}
-	s.calls = s.calls[:n]
+	n := s.removeCall()
 	if last {
 		s.close()
 		if final {
-			s.conn.Finish()
+			s.outbound.Conn.Finish()
 		} else {
-			s.conn.Drain()
+			s.outbound.Conn.Drain()
 		}
 		return
 	}
@@ -172,6 +170,26 @@ func (s *session) onResponded() {
 		s.sendContinue()
 	}
 	s.startNext()
+}
+
+// addCall adds the last call that was received.
+func (s *session) addCall(c call) {
+	if s.calls == nil {
+		s.calls, _ = s.host.calls.Take()
+	}
+	s.calls = append(s.calls, c)
+}
+
+// removeCall removes the first call, and returns how many are left.
+func (s *session) removeCall() int {
+	n := copy(s.calls, s.calls[1:])
+	s.calls[n] = call{}
+	s.calls = s.calls[:n]
+	if n == 0 {
+		s.host.calls.Put(s.calls)
+		s.calls = nil
+	}
+	return n
 }
 
 // sendContinue sends 100 Continue to a client that waits for it, once the requests before have
@@ -205,7 +223,7 @@ func (s *session) refuse(f *fault.Failure) {
 	s.input.become(inputClosed)
 	s.dropInput()
 	s.timeout.Stop()
-	s.calls = append(s.calls, call{refuse: f, minor: 1, last: true})
+	s.addCall(call{refuse: f, minor: 1, last: true})
 }
 
 // example returns the example of the request that is being received.

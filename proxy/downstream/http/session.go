@@ -1,7 +1,6 @@
 package http
 
 import (
-	"net/netip"
 	"time"
 
 	"github.com/valyala/bytebufferpool"
@@ -20,19 +19,15 @@ import (
 // limits.pipelined of them, and processes one at a time. So responses keep the order, and the
 // second request of a client sees the effects of the first (RFC 9112 section 9.3.2).
 type session struct {
-	host     *downstream.Host
-	conn     loop.Conn
-	origin   downstream.Origin
-	original netip.AddrPort // where a redirected connection goes on without a route; else zero
-	tunnel   *tunnel        // that the client has opened; nil means none
+	host   *host
+	origin downstream.Origin
+	tunnel *tunnel // that the client has opened; nil means none
 
-	input inputState
-	in    *bytebufferpool.ByteBuffer // undecoded input, or input that leaves with the connection
-	head  http1.Head
-	body  http1.Body
-	cur   *exchange.Exchange // being received
-	kind  stats.StreamKind   // of the request that waits to leave; head and body are its own then
-	held  int                // bytes of in and pendingStream counted against limits.buffered; cur counts its own
+	input     inputState
+	in        *bytebufferpool.ByteBuffer // undecoded input, or input that leaves with the connection
+	cur       *exchange.Exchange         // being received
+	*incoming                            // nil if no request is being received or waits to leave
+	held      int                        // bytes of in and pendingStream counted against limits.buffered; cur counts its own
 
 	output        outputState
 	calls         []call                   // received, in order; output is about the first
@@ -46,11 +41,15 @@ type session struct {
 	// Drain set it in any state, and an idle session still waits for a request.
 	retiring bool
 
+	// redirected reports whether the connection goes on to its original destination with a
+	// request that has no route.
+	redirected bool
+
 	requests int // received so far
 
 	timeout  loop.Timeout   // idle, head and body timeouts
-	outbound shard.Outbound // write timeout
-	slow     loop.Timer     // armed while the client reads slowly
+	outbound shard.Outbound // the connection, and its write timeout
+	slow     *loop.Timer    // armed while the client reads slowly; nil before the first time
 
 	downstream.SessionNode
 }
@@ -63,22 +62,22 @@ type call struct {
 	tunnel  bool               // with handoff: a CONNECT that is accepted here, and does not leave yet
 	opened  bool               // with handoff: the client has its response already
 	direct  bool               // with handoff: it has no route, and goes to the host that it names
-	minor   int                // of its version, HTTP/1.x
 	last    bool               // the connection closes after its response
 	final   bool               // the client has said so, and sent all of the request
 	toHead  bool               // it is a HEAD
+	minor   int                // of its version, HTTP/1.x
 }
 
 // NewAcceptor returns the Acceptor of HTTP connections on a loop.
 func NewAcceptor(h *downstream.Host) downstream.Acceptor {
-	return func(l *exchange.Listener) loop.Stream { return newSession(h, l) }
+	shared := &host{Host: h}
+	return func(l *exchange.Listener) loop.Stream { return newSession(shared, l) }
 }
 
-func newSession(h *downstream.Host, l *exchange.Listener) *session {
+func newSession(h *host, l *exchange.Listener) *session {
 	s := &session{host: h, origin: downstream.Origin{Listener: l}}
 	s.timeout.Init(h.Loop, s.onTimeout)
 	s.outbound.Init(h.Shard)
-	s.slow.Fire = s.onSlow
 	return s
 }
 
@@ -87,11 +86,10 @@ func (s *session) OnOpen(c loop.Conn) {
 		s.handToHTTP2(c)
 		return
 	}
-	s.conn = c
 	s.outbound.Conn = c
 	s.origin = downstream.OriginOf(s.origin.Listener, c.RemoteAddr())
 	if s.host.Process.Streams {
-		s.original = c.OriginalDst()
+		s.redirected = c.OriginalDst().IsValid()
 	}
 	s.host.Add(s)
 	s.timeout.StartIdle(s.host.Config.Timeouts.Idle)
@@ -154,8 +152,7 @@ func (s *session) appendInput(b []byte) {
 func (s *session) decode() {
 	for s.input == inputHead && s.in != nil {
 		if s.cur == nil {
-			s.cur = s.host.Pool.Exchange(s)
-			s.head.Reset()
+			s.beginRequest()
 		}
 		n, err := http1.DecodeRequest(s.in.B, &s.cur.Request, &s.head, s.host.MessageLimits)
 		kind, leaves := s.streamKind(err)
@@ -164,6 +161,7 @@ func (s *session) decode() {
 			if s.blank() {
 				s.host.Pool.Recycle(s.cur)
 				s.cur = nil
+				s.endRequest()
 				return
 			}
 			if s.overBudget() {
@@ -177,7 +175,7 @@ func (s *session) decode() {
 		case err != nil && s.beginsHTTP2():
 			s.input.become(inputHTTP2)
 			return
-		case s.original.IsValid() && s.unrouted(err):
+		case s.redirected && s.unrouted(err):
 			s.queuePass()
 			return
 		case err != nil && !leaves:
@@ -288,12 +286,12 @@ func (s *session) onRequest() {
 	if len(s.calls) > 0 && s.cur.Arrived == 0 {
 		s.cur.Arrived = s.host.Loop.Now()
 	}
-	s.calls = append(s.calls, call{
+	s.addCall(call{
 		ex: s.cur, minor: s.head.Minor, toHead: s.head.HeadMethod, final: !s.head.KeepAlive,
 		last: !s.head.KeepAlive || s.requests == s.host.Config.Limits.Requests,
 	})
 	s.cur = nil
-	s.head.Reset()
+	s.endRequest()
 }
 
 // onTimeout refuses a slow request, and closes an idle connection without a response.
@@ -303,7 +301,7 @@ func (s *session) onTimeout(k loop.TimeoutKind) {
 		switch {
 		case s.input == inputTunnel && s.tunnel.leaves(s.cur):
 			s.leaveTunnel()
-		case s.original.IsValid() && s.requests == 0:
+		case s.redirected && s.requests == 0:
 			s.queuePass()
 		default:
 			s.refuse(fault.SlowHead)
@@ -315,7 +313,7 @@ func (s *session) onTimeout(k loop.TimeoutKind) {
 			return
 		}
 		s.close()
-		s.conn.Drain()
+		s.outbound.Conn.Drain()
 		return
 	}
 	s.account()
@@ -324,9 +322,9 @@ func (s *session) onTimeout(k loop.TimeoutKind) {
 
 func (s *session) Listener() *exchange.Listener { return s.origin.Listener }
 
-func (s *session) RemoteAddr() string { return s.conn.RemoteAddr() }
+func (s *session) RemoteAddr() string { return s.outbound.Conn.RemoteAddr() }
 
-func (s *session) PeerNames() *identity.Names { return identity.Of(s.conn) }
+func (s *session) PeerNames() *identity.Names { return identity.Of(s.outbound.Conn) }
 
 // Retire closes the connection after its next response, which says so: a request sent at this
 // moment still gets its response. Without a request the idle timeout closes the connection.
@@ -342,7 +340,7 @@ func (s *session) Drain() {
 		s.timeout.StartIdle(min(lateIdle, s.host.Config.Timeouts.Idle))
 	default:
 		s.close()
-		s.conn.Drain()
+		s.outbound.Conn.Drain()
 	}
 }
 
@@ -353,7 +351,7 @@ func (s *session) OnUntrusted() {
 	s.retiring = true
 	if len(s.calls) == 0 && (s.cur == nil || s.input == inputTunnel) {
 		s.close()
-		s.conn.Drain()
+		s.outbound.Conn.Drain()
 	}
 }
 
@@ -361,7 +359,7 @@ func (s *session) OnClose(error) {
 	s.close()
 	s.timeout.Close()
 	s.outbound.Stop()
-	s.host.Loop.Stop(&s.slow)
+	s.stopSlow()
 	s.host.OnClosed(s)
 }
 
@@ -396,4 +394,5 @@ func (s *session) dropInput() {
 		s.host.Pool.Recycle(s.cur)
 		s.cur = nil
 	}
+	s.endRequest()
 }

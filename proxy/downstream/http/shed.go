@@ -40,7 +40,7 @@ func (s *session) CloseNow() {
 	}
 	s.host.Remove(s)
 	s.outbound.Stop()
-	s.conn.Close()
+	s.outbound.Conn.Close()
 }
 
 // IdleFor implements the session of a worker.
@@ -52,6 +52,25 @@ func (s *session) IdleFor() time.Duration {
 }
 
 func (s *session) CloseIdle() { s.onTimeout(loop.TimeoutIdle) }
+
+// beginRequest prepares for a request whose first bytes have arrived.
+func (s *session) beginRequest() {
+	s.cur = s.host.Pool.Exchange(s)
+	in, ok := s.host.incoming.Take()
+	if !ok {
+		in = new(incoming)
+	}
+	s.incoming = in
+}
+
+// endRequest is called when a request was received, or will not be.
+func (s *session) endRequest() {
+	if s.incoming != nil {
+		s.head.Reset()
+		s.host.incoming.Put(s.incoming)
+		s.incoming = nil
+	}
+}
 
 // account charges the memory of incomplete requests and of pendingStream to limits.buffered.
 func (s *session) account() {

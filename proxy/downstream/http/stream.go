@@ -31,7 +31,7 @@ func (s *session) respondStream(res *exchange.Response) {
 // handOffStream gives the connection to Streams with its last response, once the client has
 // read those before. The write timeout bounds the wait.
 func (s *session) handOffStream() {
-	client, err := s.conn.Detach()
+	client, err := s.outbound.Conn.Detach()
 	switch err {
 	case nil:
 		a := s.pendingStream
@@ -40,7 +40,7 @@ func (s *session) handOffStream() {
 		s.close()
 		s.host.Streams.Answer(client, a)
 	case loop.ErrDetachBuffered:
-		s.host.Loop.After(slowRetry, &s.slow)
+		s.retryLater()
 	case loop.ErrDetachClosed: // OnClose follows
 	default:
 		exchange.ReportStream(s.host.Shard, exchange.ClientOf(s), s.pendingStream.Source.Service, fault.ResponseTooLarge)
@@ -55,6 +55,20 @@ func (s *session) dropPendingStream() {
 	if s.pendingStream != nil {
 		s.pendingStream.Source.Close()
 		s.pendingStream = nil
+	}
+}
+
+// retryLater makes onSlow run after a pause.
+func (s *session) retryLater() {
+	if s.slow == nil {
+		s.slow = &loop.Timer{Fire: s.onSlow}
+	}
+	s.host.Loop.After(slowRetry, s.slow)
+}
+
+func (s *session) stopSlow() {
+	if s.slow != nil {
+		s.host.Loop.Stop(s.slow)
 	}
 }
 

@@ -2,7 +2,6 @@ package http
 
 import (
 	"bytes"
-	"net/netip"
 
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/proxy/downstream"
@@ -73,9 +72,8 @@ func (s *session) openTunnel() {
 	}
 	s.tunnel = &tunnel{authority: bytes.Clone(authority), minor: c.minor, direct: c.direct}
 	s.cur = ex // until the first bytes
-	*c = call{}
-	s.calls = s.calls[:0]
-	s.original, s.requests = netip.AddrPort{}, 0 // those of the connection do not count within
+	s.removeCall()
+	s.redirected, s.requests = false, 0 // those of the connection do not count within
 	s.outbound.Write([]byte(downstream.Connected))
 	s.outbound.Watch()
 	s.output.become(outputIdle)
@@ -121,6 +119,7 @@ func (s *session) serveTunnel() {
 	s.host.Pool.Recycle(s.cur)
 	s.cur = nil
 	s.timeout.Stop()
+	s.endRequest()
 	s.input.become(inputHead)
 }
 
@@ -130,7 +129,7 @@ func (s *session) leaveTunnel() {
 	s.cur = nil
 	s.timeout.Stop()
 	s.input.become(inputHandoff)
-	s.calls = append(s.calls, call{ex: ex, handoff: true, opened: true, direct: s.tunnel.direct, minor: s.tunnel.minor, last: true})
+	s.addCall(call{ex: ex, handoff: true, opened: true, direct: s.tunnel.direct, minor: s.tunnel.minor, last: true})
 	f := s.checkRoute(&s.calls[0])
 	switch {
 	case f != nil:
@@ -154,7 +153,7 @@ func (s *session) closeTunnel(f *fault.Failure) {
 		s.outbound.Write([]byte(accessDenied))
 	}
 	s.close()
-	s.conn.Drain()
+	s.outbound.Conn.Drain()
 }
 
 const (

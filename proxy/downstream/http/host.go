@@ -1,0 +1,24 @@
+package http
+
+import (
+	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/shard"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+)
+
+// host is what the sessions of a loop share. Most of them wait for a request, so what only a
+// request needs comes from free lists.
+type host struct {
+	*downstream.Host
+	incoming shard.FreeList[*incoming]
+	calls    shard.FreeList[[]call] // arrays without a call
+}
+
+// incoming is what a session needs while it receives a request, and while a request waits to
+// leave the loop. Then head and body are those of that request.
+type incoming struct {
+	head http1.Head
+	body http1.Body
+	kind stats.StreamKind // of the request that waits to leave
+}
