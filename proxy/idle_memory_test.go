@@ -36,10 +36,8 @@ func TestMemoryOfIdleSessions(t *testing.T) {
 	for i := range sessions {
 		open(&sessions[i])
 	}
-	if each := (heap() - before) / count; each > 400 {
-		t.Errorf("%d bytes", each)
-	} else {
-		t.Logf("%d bytes", each)
+	if each := (heap() - before) / count; each > 280 {
+		t.Errorf("%d bytes for each", each)
 	}
 	runtime.KeepAlive(sessions)
 }

@@ -15,6 +15,7 @@ type Host struct {
 	Pool     *exchange.Pool
 	Router   *exchange.Router
 	Sessions SessionList
+	idle     idleList
 	Streams  Streams         // carries streams; nil means that there are none
 	Leaser   exchange.Leaser // gives endpoints of this loop to streams
 	HTTP2    Acceptor        // for connections of HTTP that turn out to be HTTP/2
@@ -38,6 +39,7 @@ func (h *Host) OnClosed(s session) {
 
 // Remove removes a session from the list, if it is there. Its connection still counts.
 func (h *Host) Remove(s session) {
+	h.StopIdle(s.node())
 	h.Sessions.remove(s)
 	h.Shard.Sessions = len(h.Sessions)
 }

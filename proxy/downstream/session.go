@@ -31,9 +31,13 @@ type session interface {
 	CloseIdle()
 }
 
-// SessionNode is the place of a session in the list of its loop. Sessions embed it.
+// SessionNode is the place of a session in the lists of its loop. Sessions embed it.
 type SessionNode struct {
-	place int // index in the list plus 1; 0 means not listed
+	place int // index in the SessionList plus 1; 0 means not listed
+
+	// Its neighbours among the sessions that wait for a request, and since when it waits.
+	previous, next *SessionNode
+	since          time.Duration
 }
 
 // Reclaimable is for sessions that hold nothing without a request.

@@ -50,7 +50,7 @@ func (s *session) queueHandoff(kind stats.StreamKind, unrouted bool) {
 	s.cur = nil
 	s.input.become(inputHandoff)
 	s.kind = kind
-	s.timeout.Stop()
+	s.stopTimeout()
 	s.requests++
 	ex.Hold()
 	if ex.Route == nil && !unrouted {

@@ -25,7 +25,7 @@ func (s *session) queuePass() {
 	s.cur = nil
 	s.input.become(inputHandoff)
 	s.kind = stats.StreamPass
-	s.timeout.Stop()
+	s.stopTimeout()
 	s.addCall(call{handoff: true, minor: 1, last: true})
 }
 
@@ -50,7 +50,6 @@ func (s *session) becomeHTTP2(b []byte) {
 	in, conn := s.in, s.outbound.Conn
 	s.in = nil
 	s.close()
-	s.timeout.Close()
 	s.outbound.Stop()
 	s.stopSlow()
 	s.host.OnClosed(s)

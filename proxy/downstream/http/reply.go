@@ -164,7 +164,7 @@ func (s *session) onResponded() {
 		return
 	}
 	if n == 0 && s.input == inputHead && s.blank() {
-		s.timeout.StartIdle(s.host.Config.Timeouts.Idle)
+		s.startIdle()
 	}
 	if s.input == inputBody {
 		s.sendContinue()
@@ -198,7 +198,7 @@ func (s *session) sendContinue() {
 	if s.head.ExpectContinue && len(s.calls) == 0 {
 		s.outbound.Write([]byte(http1.Continue))
 		s.head.ExpectContinue = false
-		s.timeout.Start(loop.TimeoutBody, s.host.Config.Timeouts.Body)
+		s.startTimeout(loop.TimeoutBody, s.host.Config.Timeouts.Body)
 	}
 }
 
@@ -222,7 +222,7 @@ func (s *session) refuse(f *fault.Failure) {
 	exchange.LogExample(s.host.Shard, exchange.ClientOf(s), "", s.example(), f)
 	s.input.become(inputClosed)
 	s.dropInput()
-	s.timeout.Stop()
+	s.stopTimeout()
 	s.addCall(call{refuse: f, minor: 1, last: true})
 }
 

@@ -47,7 +47,6 @@ type session struct {
 
 	requests int // received so far
 
-	timeout  loop.Timeout   // idle, head and body timeouts
 	outbound shard.Outbound // the connection, and its write timeout
 	slow     *loop.Timer    // armed while the client reads slowly; nil before the first time
 
@@ -76,7 +75,6 @@ func NewAcceptor(h *downstream.Host) downstream.Acceptor {
 
 func newSession(h *host, l *exchange.Listener) *session {
 	s := &session{host: h, origin: downstream.Origin{Listener: l}}
-	s.timeout.Init(h.Loop, s.onTimeout)
 	s.outbound.Init(h.Shard)
 	return s
 }
@@ -92,7 +90,7 @@ func (s *session) OnOpen(c loop.Conn) {
 		s.redirected = c.OriginalDst().IsValid()
 	}
 	s.host.Add(s)
-	s.timeout.StartIdle(s.host.Config.Timeouts.Idle)
+	s.startIdle()
 	switch { // accepted just before the listener closed
 	case s.host.Process.Draining.Load():
 		s.Drain()
@@ -169,7 +167,7 @@ func (s *session) decode() {
 				return
 			}
 			if !s.timeout.Running(loop.TimeoutHead) {
-				s.timeout.Start(loop.TimeoutHead, s.host.Config.Timeouts.Header)
+				s.startTimeout(loop.TimeoutHead, s.host.Config.Timeouts.Header)
 			}
 			return
 		case err != nil && s.beginsHTTP2():
@@ -229,9 +227,9 @@ func (s *session) onHead(n int) {
 	s.body.Reset(&s.head, s.host.BodyLimits())
 	ex.HeadBuffer.B, ex.BodyBuffer = ex.HeadBuffer.B[:n], s.host.Buffers.Get(0)
 	s.account()
-	s.timeout.Start(loop.TimeoutBody, s.host.Config.Timeouts.Body)
+	s.startTimeout(loop.TimeoutBody, s.host.Config.Timeouts.Body)
 	if s.head.ExpectContinue && len(s.calls) > 0 { // the client waits for 100 Continue
-		s.timeout.Stop()
+		s.stopTimeout()
 	}
 	rest = s.receiveBody(rest)
 	if s.input >= inputHandoff {
@@ -280,7 +278,7 @@ func (s *session) receiveBody(b []byte) (rest []byte) {
 
 // onRequest queues a complete request.
 func (s *session) onRequest() {
-	s.timeout.Stop()
+	s.stopTimeout()
 	s.requests++
 	s.cur.Hold()
 	if len(s.calls) > 0 && s.cur.Arrived == 0 {
@@ -294,7 +292,7 @@ func (s *session) onRequest() {
 	s.endRequest()
 }
 
-// onTimeout refuses a slow request, and closes an idle connection without a response.
+// onTimeout refuses a slow request.
 func (s *session) onTimeout(k loop.TimeoutKind) {
 	switch k {
 	case loop.TimeoutHead:
@@ -308,13 +306,6 @@ func (s *session) onTimeout(k loop.TimeoutKind) {
 		}
 	case loop.TimeoutBody:
 		s.refuse(fault.SlowBody)
-	case loop.TimeoutIdle:
-		if len(s.calls) > 0 {
-			return
-		}
-		s.close()
-		s.outbound.Conn.Drain()
-		return
 	}
 	s.account()
 	s.startNext()
@@ -335,12 +326,24 @@ func (s *session) Retire() { s.retiring = true }
 func (s *session) Drain() {
 	s.retiring = true
 	switch {
-	case len(s.calls) > 0 || s.cur != nil && s.input != inputTunnel:
+	case !s.waits():
 	case s.requests == 0:
-		s.timeout.StartIdle(min(lateIdle, s.host.Config.Timeouts.Idle))
+		s.host.Loop.After(lateIdle, &loop.Timer{Fire: s.closeLate})
 	default:
 		s.close()
 		s.outbound.Conn.Drain()
+	}
+}
+
+// waits reports whether no request is in flight or being received.
+func (s *session) waits() bool {
+	return len(s.calls) == 0 && (s.cur == nil || s.input == inputTunnel)
+}
+
+// closeLate closes a draining connection that still waits for its first request.
+func (s *session) closeLate() {
+	if s.requests == 0 && s.waits() && s.output != outputClosed {
+		s.CloseIdle()
 	}
 }
 
@@ -349,7 +352,7 @@ var _ loop.Verified = (*session)(nil)
 // OnUntrusted implements loop.Verified. The request in flight, or being received, gets its response.
 func (s *session) OnUntrusted() {
 	s.retiring = true
-	if len(s.calls) == 0 && (s.cur == nil || s.input == inputTunnel) {
+	if s.waits() {
 		s.close()
 		s.outbound.Conn.Drain()
 	}
@@ -357,7 +360,6 @@ func (s *session) OnUntrusted() {
 
 func (s *session) OnClose(error) {
 	s.close()
-	s.timeout.Close()
 	s.outbound.Stop()
 	s.stopSlow()
 	s.host.OnClosed(s)
@@ -371,7 +373,7 @@ func (s *session) close() {
 	busy := s.output == outputBusy
 	s.output.become(outputClosed)
 	s.input.become(inputClosed)
-	s.timeout.Stop()
+	s.stopTimeout()
 	s.dropInput()
 	s.dropPendingStream()
 	calls := s.calls

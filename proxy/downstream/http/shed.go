@@ -48,25 +48,51 @@ func (s *session) IdleFor() time.Duration {
 	if len(s.calls) > 0 {
 		return 0
 	}
-	return s.timeout.IdleFor()
+	return s.host.IdleFor(&s.SessionNode)
 }
 
-func (s *session) CloseIdle() { s.onTimeout(loop.TimeoutIdle) }
+// CloseIdle implements the session of a worker. There is no response.
+func (s *session) CloseIdle() {
+	if len(s.calls) == 0 {
+		s.close()
+		s.outbound.Conn.Drain()
+	}
+}
+
+// startTimeout starts a timeout of the request that is being received.
+func (s *session) startTimeout(k loop.TimeoutKind, d time.Duration) {
+	s.host.StopIdle(&s.SessionNode)
+	s.timeout.Start(k, d)
+}
+
+// startIdle starts timeouts.idle.
+func (s *session) startIdle() {
+	if s.incoming != nil { // of a tunnel
+		s.timeout.Stop()
+	}
+	s.host.StartIdle(&s.SessionNode)
+}
+
+func (s *session) stopTimeout() {
+	s.host.StopIdle(&s.SessionNode)
+	if s.incoming != nil {
+		s.timeout.Stop()
+	}
+}
 
 // beginRequest prepares for a request whose first bytes have arrived.
 func (s *session) beginRequest() {
 	s.cur = s.host.Pool.Exchange(s)
-	in, ok := s.host.incoming.Take()
-	if !ok {
-		in = new(incoming)
-	}
-	s.incoming = in
+	s.incoming = s.host.newIncoming()
+	s.incoming.session = s
 }
 
 // endRequest is called when a request was received, or will not be.
 func (s *session) endRequest() {
 	if s.incoming != nil {
 		s.head.Reset()
+		s.timeout.Stop()
+		s.incoming.session = nil
 		s.host.incoming.Put(s.incoming)
 		s.incoming = nil
 	}

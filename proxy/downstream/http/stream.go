@@ -22,7 +22,7 @@ func (s *session) respondStream(res *exchange.Response) {
 	res.Release()
 	s.output.become(outputHandoff)
 	s.input.become(inputClosed)
-	s.timeout.Stop()
+	s.stopTimeout()
 	s.dropInput()
 	s.account()
 	s.handOffStream()

@@ -105,6 +105,35 @@ func TestSlowApplication(t *testing.T) {
 	}
 }
 
+// TestIdleTimeout checks that each connection closes timeouts.idle after its own last response,
+// although one timer serves all.
+func TestIdleTimeout(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: "timeouts: {idle: 20s}"})
+	var peers [3]*proxytest.Peer
+	for i := range peers { // at 0, 6 and 12 s
+		peers[i] = m.DialAndSend(proxytest.Egress, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		m.W.Run(6 * time.Second)
+	}
+	m.Clients.Do(func() { peers[0].Conn.Write([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n")) }) // at 18 s
+	for _, c := range []struct {
+		after time.Duration
+		ended [3]bool
+	}{
+		{7900 * time.Millisecond, [3]bool{}},
+		{200 * time.Millisecond, [3]bool{1: true}},
+		{5800 * time.Millisecond, [3]bool{1: true}},
+		{200 * time.Millisecond, [3]bool{1: true, 2: true}},
+		{5800 * time.Millisecond, [3]bool{1: true, 2: true}},
+		{200 * time.Millisecond, [3]bool{true, true, true}},
+	} {
+		m.W.Run(c.after)
+		if got := [3]bool{peers[0].Ended, peers[1].Ended, peers[2].Ended}; got != c.ended {
+			t.Errorf("at %v: ended %v, want %v", m.W.Now(), got, c.ended)
+		}
+	}
+	m.Settled()
+}
+
 // TestIdlePooledConnection checks that a pooled connection closes after idle_timeout.
 func TestIdlePooledConnection(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})

@@ -79,9 +79,9 @@ func (s *session) openTunnel() {
 	s.output.become(outputIdle)
 	s.input.become(inputTunnel)
 	if s.tunnel.leaves(ex) { // a silent client may wait for its server
-		s.timeout.Start(loop.TimeoutHead, s.host.Config.Timeouts.Detect)
+		s.startTimeout(loop.TimeoutHead, s.host.Config.Timeouts.Detect)
 	} else {
-		s.timeout.StartIdle(s.host.Config.Timeouts.Idle)
+		s.startIdle()
 	}
 	if s.in != nil {
 		s.decideTunnel(s.tunnel.first.Feed(s.in.B))
@@ -110,7 +110,7 @@ func (s *session) decideTunnel(v http1.Verdict) {
 	case v == http1.NotHTTP:
 		s.leaveTunnel()
 	case !s.tunnel.leaves(s.cur) && !s.timeout.Running(loop.TimeoutHead):
-		s.timeout.Start(loop.TimeoutHead, s.host.Config.Timeouts.Header)
+		s.startTimeout(loop.TimeoutHead, s.host.Config.Timeouts.Header)
 	}
 }
 
@@ -118,7 +118,7 @@ func (s *session) decideTunnel(v http1.Verdict) {
 func (s *session) serveTunnel() {
 	s.host.Pool.Recycle(s.cur)
 	s.cur = nil
-	s.timeout.Stop()
+	s.stopTimeout()
 	s.endRequest()
 	s.input.become(inputHead)
 }
@@ -127,7 +127,7 @@ func (s *session) serveTunnel() {
 func (s *session) leaveTunnel() {
 	ex := s.cur
 	s.cur = nil
-	s.timeout.Stop()
+	s.stopTimeout()
 	s.input.become(inputHandoff)
 	s.addCall(call{ex: ex, handoff: true, opened: true, direct: s.tunnel.direct, minor: s.tunnel.minor, last: true})
 	f := s.checkRoute(&s.calls[0])
