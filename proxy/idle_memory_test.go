@@ -36,7 +36,7 @@ func TestMemoryOfIdleSessions(t *testing.T) {
 	for i := range sessions {
 		open(&sessions[i])
 	}
-	if each := (heap() - before) / count; each > 280 {
+	if each := (heap() - before) / count; each > 260 {
 		t.Errorf("%d bytes for each", each)
 	}
 	runtime.KeepAlive(sessions)

@@ -23,15 +23,8 @@ type session struct {
 	origin downstream.Origin
 	tunnel *tunnel // that the client has opened; nil means none
 
-	input     inputState
-	in        *bytebufferpool.ByteBuffer // undecoded input, or input that leaves with the connection
-	cur       *exchange.Exchange         // being received
-	*incoming                            // nil if no request is being received or waits to leave
-	held      int                        // bytes of in and pendingStream counted against limits.buffered; cur counts its own
-
-	output        outputState
-	calls         []call                   // received, in order; output is about the first
-	pendingStream *downstream.StreamAnswer // in outputHandoff: the response with which the connection leaves
+	input  inputState
+	output outputState
 
 	// starting reports whether startNext is running. It is no state: a request that gets its
 	// response at once makes the output idle meanwhile, and must not run it a second time.
@@ -45,7 +38,14 @@ type session struct {
 	// request that has no route.
 	redirected bool
 
-	requests int // received so far
+	in        *bytebufferpool.ByteBuffer // undecoded input, or input that leaves with the connection
+	cur       *exchange.Exchange         // being received
+	*incoming                            // nil if no request is being received or waits to leave
+	held      int                        // bytes of in and pendingStream counted against limits.buffered; cur counts its own
+
+	calls         []call                   // received, in order; output is about the first
+	pendingStream *downstream.StreamAnswer // in outputHandoff: the response with which the connection leaves
+	requests      int                      // received so far
 
 	outbound shard.Outbound // the connection, and its write timeout
 	slow     *loop.Timer    // armed while the client reads slowly; nil before the first time
