@@ -61,7 +61,7 @@ func (r Rest) run(ctx context.Context, s *Stack) (Sample, error) {
 		RestCPU:    1e3 * after.Since(before).CPU.Seconds() / r.Duration.Seconds(),
 		RestRSS:    mebibytes(after.RSS),
 		OwnRSS:     mebibytes(after.Own),
-		Connection: float64(busy.RSS-after.RSS) / 1024 / float64(r.Connections),
+		Connection: float64(busy.Own-after.Own) / 1024 / float64(r.Connections),
 		StartTime:  microseconds(start) / 1e3,
 	}
 	if s.row.sidecars() {

@@ -39,7 +39,7 @@ const (
 	RestCPU     Figure = "rest_cpu_ms"   // per second without a request, ms
 	RestRSS     Figure = "rest_rss_mib"  // resident memory before any load, MiB
 	OwnRSS      Figure = "own_rss_mib"   // the part without pages of files
-	Connection  Figure = "idle_conn_kib" // memory of an idle connection, KiB
+	Connection  Figure = "idle_conn_kib" // memory of an idle connection without pages of files, KiB
 	StartTime   Figure = "start_ms"      // from the start of a proxy, ms
 	ProgramSize Figure = "program_mib"   // of a sidecar
 )
