@@ -30,7 +30,7 @@ func newLog(c *config.Log, to io.Writer) (log *slog.Logger, level *slog.LevelVar
 	if c.Format == config.FormatText {
 		h = slog.NewTextHandler(to, opt)
 	}
-	q := &logQueue{records: make(chan logRecord, logBacklog)}
+	q := &logQueue{records: make(chan *logRecord, logBacklog)}
 	go q.write()
 	return slog.New(queued{h, q}), level, q.flush
 }
@@ -44,7 +44,7 @@ type logRecord struct {
 
 // logQueue passes records to the goroutine that writes them.
 type logQueue struct {
-	records chan logRecord
+	records chan *logRecord // pointers, since the channel is seldom filled and always there
 	dropped atomic.Int64
 }
 
@@ -66,7 +66,7 @@ func (q *logQueue) write() {
 func (q *logQueue) flush(ctx context.Context) {
 	written := make(chan struct{})
 	select {
-	case q.records <- logRecord{written: written}:
+	case q.records <- &logRecord{written: written}:
 	case <-ctx.Done():
 		return
 	}
@@ -84,7 +84,7 @@ type queued struct {
 
 func (h queued) Handle(_ context.Context, r slog.Record) error {
 	select {
-	case h.q.records <- logRecord{h: h.Handler, r: r}:
+	case h.q.records <- &logRecord{h: h.Handler, r: r}:
 	default:
 		h.q.dropped.Add(1)
 	}
