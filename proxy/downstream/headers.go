@@ -268,7 +268,7 @@ func hexadecimal(x uint32) uint64 {
 // peerAddr returns the IP address of a peer in the form that X-Forwarded-For uses.
 func peerAddr(remote string) []byte {
 	if addr := loop.PeerAddr(remote); addr.IsValid() {
-		return []byte(addr.Unmap().WithZone("").String())
+		return addr.Unmap().WithZone("").AppendTo(make([]byte, 0, len("255.255.255.255")))
 	}
 	return []byte("unknown") // RFC 7239 section 6.2
 }
