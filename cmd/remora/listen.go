@@ -97,6 +97,7 @@ func (s *sidecar) serve(l *openListener, c *config.Listener, g *proxy.Generation
 		})
 	}
 	if err != nil {
+		l.server = nil // it holds a nil pointer, and close would call that
 		return fmt.Errorf("listener %s: %w", c.Name, err)
 	}
 	s.log.Info("listening", "listener", c.Name, "address", l.socket.Addr().String(), "protocol", c.Protocol,

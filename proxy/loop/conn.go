@@ -28,8 +28,8 @@ type Conn interface {
 	// a drain at once.
 	Drain()
 
-	// Finish is Drain for a peer that has said that it sends nothing more. A driver whose kernel
-	// has all output, and no more input, may close at once, and not await the peer's end.
+	// Finish is Drain for a peer that sends nothing more. A driver whose kernel has all output, and
+	// no more input, may close at once, and not await the peer's end.
 	Finish()
 
 	// Detach takes the connection off the loop, for a stream that needs

@@ -16,7 +16,7 @@ import (
 const maxAccepts = 16
 
 // acceptor accepts the connections of a listener on one loop. The acceptors of all loops share the
-// socket, so a loop that is busy leaves connections to the others.
+// socket: the kernel tells one that waits, if there is one.
 type acceptor struct {
 	l       *Listener
 	loop    *eventLoop
@@ -31,27 +31,23 @@ func newAcceptor(l *Listener, on *eventLoop) *acceptor {
 }
 
 func (a *acceptor) start() {
-	e := kernel.Input
-	if len(a.l.acceptors) > 1 {
-		e |= kernel.Shared
-	}
-	if err := a.loop.poller.Add(a.l.fd, e); err != nil {
+	if err := a.loop.poller.AddShared(a.l.fd); err != nil {
 		a.failed(err)
 		return
 	}
-	a.loop.setReady(a.l.fd, a)
+	a.loop.setWatcher(a.l.fd, a)
 }
 
 func (a *acceptor) stop() {
 	a.loop.Stop(&a.timer)
-	if a.loop.readyAt(a.l.fd) == a {
+	if a.loop.watcherOf(a.l.fd) == a {
 		_ = a.loop.poller.Remove(a.l.fd) // can't fail: it is watched
-		a.loop.setReady(a.l.fd, nil)
+		a.loop.setWatcher(a.l.fd, nil)
 	}
 }
 
-// onReady implements ready.
-func (a *acceptor) onReady(kernel.Events) {
+// onEvents implements watcher.
+func (a *acceptor) onEvents(kernel.Events) {
 	for range maxAccepts {
 		fd, from, errno := kernel.Accept(a.l.fd)
 		switch errno {
@@ -82,7 +78,7 @@ func (a *acceptor) failed(err error) {
 // onAccept gives fd, accepted on a loop (nil: on none), to a loop, or refuses it.
 func (l *Listener) onAccept(on *eventLoop, fd int, from netip.AddrPort) {
 	if l.opts.Proxies != nil || l.opts.Transparent != nil {
-		l.acceptElsewhere(fd)
+		l.acceptElsewhere(fd, from)
 		return
 	}
 	at, ok := l.eng.limits.reserve(l.countedSource(fd, from.Addr()), &l.limit, connFiles)
@@ -90,7 +86,7 @@ func (l *Listener) onAccept(on *eventLoop, fd int, from netip.AddrPort) {
 		l.refuseSocket(fd)
 		return
 	}
-	c := l.newConn(l.loopFor(on), at, nil)
+	c := l.newConn(l.loopFor(on), at)
 	c.fd = fd
 	if from.IsValid() {
 		c.remote = from.String()
@@ -98,9 +94,9 @@ func (l *Listener) onAccept(on *eventLoop, fd int, from netip.AddrPort) {
 		c.remote, c.peer = loop.UnixPeer, unixPeer
 	}
 	if c.loop == on {
-		l.arrive(c)
+		l.begin(c)
 	} else {
-		c.loop.Post(func() { l.arrive(c) })
+		c.loop.Post(func() { l.begin(c) })
 	}
 }
 
@@ -113,7 +109,7 @@ func (l *Listener) countedSource(fd int, from netip.Addr) netip.Addr {
 }
 
 // loopFor returns the loop of a connection that was accepted on a loop (nil: on none): that one,
-// which saves a thread's wake-up, unless another has clearly fewer connections.
+// which saves a thread's wake-up, unless another has fewer connections by an eighth.
 func (l *Listener) loopFor(on *eventLoop) *eventLoop {
 	least := l.loops[0]
 	for _, other := range l.loops[1:] {
@@ -127,19 +123,18 @@ func (l *Listener) loopFor(on *eventLoop) *eventLoop {
 	return least
 }
 
-// newConn returns an accepted connection on its way to a loop. client is who a proxy has made it for;
-// nil means the peer itself.
-func (l *Listener) newConn(target *eventLoop, at reservation, client net.Addr) *conn {
+// newConn returns an accepted connection on its way to a loop.
+func (l *Listener) newConn(target *eventLoop, at reservation) *conn {
 	target.load.Add(1)
 	l.eng.count.accepted.Add(1)
 	return &conn{
 		descriptor: descriptor{loop: target, fd: -1},
-		accept:     l.accept, peer: client, state: connArriving, reservation: at, config: l.opts.TLS,
+		accept:     l.accept, state: connArriving, reservation: at, config: l.opts.TLS,
 	}
 }
 
-// arrive begins the events of an accepted connection, on its loop.
-func (l *Listener) arrive(c *conn) {
+// begin begins the events of an accepted connection, on its loop.
+func (l *Listener) begin(c *conn) {
 	if l.opts.TLS != nil && c.secure == nil {
 		l.greet(c, loop.Source(loop.PeerAddr(c.remote)))
 	} else if err := c.arrive(); err != nil {
@@ -147,49 +142,47 @@ func (l *Listener) arrive(c *conn) {
 	}
 }
 
-// notArrived counts and logs a connection that its loop could not take.
+// notArrived closes, counts and logs a connection that its loop could not take.
 func (l *Listener) notArrived(c *conn, err error) {
+	c.descriptor.close()
 	c.unreserve()
 	l.eng.count.acceptErrors.Add(1)
 	l.eng.log.Warn("accepted connection closed: the event loop could not take it", "remote", c.remote, "error", err)
 }
 
-// acceptElsewhere is for connections whose first bytes are read on a goroutine.
-func (l *Listener) acceptElsewhere(fd int) {
+// acceptElsewhere is for connections whose first bytes are read on a goroutine. The address is that of
+// the accept: package net has none for a connection that was reset meanwhile.
+func (l *Listener) acceptElsewhere(fd int, from netip.AddrPort) {
+	peer := unixPeer
+	if from.IsValid() {
+		peer = net.TCPAddrFromAddrPort(from)
+	}
+	source := l.countedSource(fd, from.Addr())
 	nc, err := kernel.Conn(fd)
 	_ = unix.Close(fd)
 	switch {
 	case err != nil:
 		l.eng.count.acceptErrors.Add(1)
-		l.eng.log.Warn("accepted connection closed", "address", l.ln.Addr().String(), "error", err)
+		l.eng.log.Warn("accepted connection closed", "remote", peer.String(), "error", err)
 	case l.opts.Proxies != nil:
-		l.acceptProxied(nc)
+		l.acceptProxied(nc, peer)
 	default:
-		l.acceptConn(nc)
+		if at, ok := l.eng.limits.reserve(source, &l.limit, connFiles); ok {
+			l.assign(nc, at, peer)
+		} else {
+			l.refuse(nc)
+		}
 	}
-}
-
-// acceptConn gives nc to a loop, or refuses it.
-func (l *Listener) acceptConn(nc net.Conn) {
-	at, ok := l.eng.limits.reserve(l.eng.limits.countedSource(nc.LocalAddr(), nc.RemoteAddr()), &l.limit, connFiles)
-	if !ok {
-		l.refuse(nc)
-		return
-	}
-	l.assign(nc, at, nil)
 }
 
 // unixPeer stands for the peers on Unix sockets, whose own addresses say nothing.
 var unixPeer net.Addr = &net.UnixAddr{Name: loop.UnixPeer, Net: "unix"}
 
-// assign gives nc, with its reservation, to a loop. client is who a proxy has made it for; nil means
-// the peer itself.
-func (l *Listener) assign(nc net.Conn, at reservation, client net.Addr) {
-	if _, isUnix := nc.(*net.UnixConn); isUnix && client == nil {
-		client = unixPeer
-	}
-	c := l.newConn(l.loopFor(nil), at, client)
-	c.remote = c.sourceOf(nc).String()
+// assign gives nc, with its reservation, to a loop. peer is who a proxy has made it for, or who has made
+// it.
+func (l *Listener) assign(nc net.Conn, at reservation, peer net.Addr) {
+	c := l.newConn(l.loopFor(nil), at)
+	c.peer, c.remote = peer, peer.String()
 	if l.opts.Transparent == nil {
 		l.deliver(c, nc)
 		return
@@ -206,21 +199,13 @@ func (l *Listener) assign(nc net.Conn, at reservation, client net.Addr) {
 	}
 }
 
-// sourceOf returns the address of the peer of c, which has the connection nc.
-func (c *conn) sourceOf(nc net.Conn) net.Addr {
-	if c.peer != nil {
-		return c.peer
-	}
-	return nc.RemoteAddr()
-}
-
 // deliver gives nc to c on its loop.
 func (l *Listener) deliver(c *conn, nc net.Conn) {
 	c.loop.Post(func() {
-		if err := c.take(nc); err != nil {
+		if err := c.takeFrom(nc); err != nil {
 			l.notArrived(c, err)
 		} else {
-			l.arrive(c)
+			l.begin(c)
 		}
 	})
 }

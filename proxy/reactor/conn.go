@@ -48,7 +48,7 @@ type conn struct {
 
 // redirection is what is known of an accepted connection that the kernel redirected.
 type redirection struct {
-	from  netip.AddrPort // its original destination
+	to    netip.AddrPort // its original destination
 	early []byte         // input that was read before it arrived on the loop
 }
 
@@ -96,13 +96,14 @@ func (c *conn) OriginalDst() netip.AddrPort {
 	if c.redirected == nil {
 		return netip.AddrPort{}
 	}
-	return c.redirected.from
+	return c.redirected.to
 }
 
 // SetStream implements loop.Conn.
 func (c *conn) SetStream(s loop.Stream) { c.stream = s }
 
-// arrive begins the events of a connection that has its socket: accepted, or dialled elsewhere.
+// arrive begins the events of a connection that has its socket: accepted, or dialled elsewhere. After
+// an error the caller must end it.
 func (c *conn) arrive() error {
 	if c.state == connClosed { // the dial timed out before
 		c.descriptor.close()
@@ -110,7 +111,6 @@ func (c *conn) arrive() error {
 		return nil
 	}
 	if err := c.watch(c, kernel.Input); err != nil {
-		c.descriptor.close()
 		return err
 	}
 	if c.state == connArriving {
@@ -167,7 +167,6 @@ func (c *conn) onInput(b []byte) {
 	if c.state != connOpen || len(b) == 0 {
 		return
 	}
-	defer c.loop.recovered(c)
 	if c.secure != nil {
 		c.secure.wire.in = b // all of it is decrypted while the connection is open
 		c.secure.decryptInput()
@@ -176,11 +175,14 @@ func (c *conn) onInput(b []byte) {
 	c.stream.OnData(b)
 }
 
-// onReady implements ready. Input comes first: a server that refuses the rest of a request has often
+// onEvents implements watcher. Input comes first: a server that refuses the rest of a request has often
 // responded before it resets the connection.
-func (c *conn) onReady(e kernel.Events) {
+func (c *conn) onEvents(e kernel.Events) {
+	defer c.loop.recovered(c)
 	if c.state == connDialing {
-		c.connected()
+		if e&kernel.Output != 0 {
+			c.endConnect()
+		}
 		return
 	}
 	if e&kernel.Input != 0 {
@@ -206,7 +208,7 @@ func (c *conn) read(ended bool) {
 			c.broken(errno)
 			return
 		case n == 0:
-			c.broken(io.EOF)
+			c.onEOF()
 			return
 		}
 		c.onInput(c.loop.input[:n])
@@ -214,6 +216,17 @@ func (c *conn) read(ended bool) {
 			return
 		}
 	}
+}
+
+// onEOF receives the peer's end. A drain still sends what is buffered.
+func (c *conn) onEOF() {
+	if c.state == connDraining && !c.drain.halfClosed {
+		c.drain.halfClosed = true
+		if c.loop.poller.Change(c.fd, kernel.Output) == nil {
+			return
+		}
+	}
+	c.broken(io.EOF)
 }
 
 // end closes the connection in any state but connClosed. OnClose follows at the turn's end.

@@ -20,15 +20,15 @@ type descriptor struct {
 	sent int                        // bytes of out that the kernel has taken
 }
 
-// ready receives the events of a descriptor.
-type ready interface{ onReady(e kernel.Events) }
+// watcher receives the events of a descriptor.
+type watcher interface{ onEvents(e kernel.Events) }
 
-// watch makes the loop report the events of d to r.
-func (d *descriptor) watch(r ready, e kernel.Events) error {
+// watch makes the loop report the events of d to w.
+func (d *descriptor) watch(w watcher, e kernel.Events) error {
 	if err := d.loop.poller.Add(d.fd, e); err != nil {
 		return err
 	}
-	d.loop.setReady(d.fd, r)
+	d.loop.setWatcher(d.fd, w)
 	return nil
 }
 
@@ -111,7 +111,7 @@ func (d *descriptor) dropOutput() {
 func (d *descriptor) shutdown() error { return unix.Shutdown(d.fd, unix.SHUT_WR) }
 
 // close closes the socket: with a reset if output is left, since a truncated response must not look
-// complete.
+// complete. Unix sockets have no reset.
 func (d *descriptor) close() {
 	if d.fd < 0 {
 		return
@@ -120,7 +120,7 @@ func (d *descriptor) close() {
 		_ = unix.SetsockoptLinger(d.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 		d.dropOutput()
 	}
-	d.loop.setReady(d.fd, nil)
+	d.loop.setWatcher(d.fd, nil)
 	_ = unix.Close(d.fd)
 	d.fd = -1
 }
@@ -145,8 +145,8 @@ func (d *descriptor) leave() (rawConn, error) {
 	return raw, nil
 }
 
-// take makes the socket of nc, which it closes, d's.
-func (d *descriptor) take(nc net.Conn) error {
+// takeFrom makes the socket of nc, which it closes, d's.
+func (d *descriptor) takeFrom(nc net.Conn) error {
 	defer nc.Close()
 	from, ok := nc.(syscall.Conn)
 	if !ok {

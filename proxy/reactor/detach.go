@@ -3,6 +3,8 @@ package reactor
 import (
 	"crypto/tls"
 	"fmt"
+	"net"
+	"net/netip"
 
 	"github.com/remora-proxy/remora/proxy/loop"
 )
@@ -35,5 +37,15 @@ func (c *conn) toSocket(nc rawConn) loop.Socket {
 	at := c.reservation
 	at.becomeStream()
 	c.reservation = reservation{}
-	return c.loop.eng.newSocket(nc, over, at, c.peer)
+	return c.loop.eng.newSocket(nc, over, at, c.peerAddr())
+}
+
+// peerAddr returns who the peer is. Package net has no address for a connection that was reset
+// meanwhile. nil means the address of a dialled connection.
+func (c *conn) peerAddr() net.Addr {
+	if c.peer != nil || c.accept == nil {
+		return c.peer
+	}
+	at, _ := netip.ParseAddrPort(c.remote)
+	return net.TCPAddrFromAddrPort(at)
 }

@@ -46,7 +46,7 @@ func (l *eventLoop) Dial(addr string, timeout time.Duration, s loop.Stream) {
 	}
 }
 
-// connect begins to connect to an address, which onReady ends.
+// connect begins to connect to an address, which endConnect ends.
 func (c *conn) connect(to netip.AddrPort) error {
 	e := c.loop.eng
 	if e.ctx.Err() != nil {
@@ -66,8 +66,8 @@ func (c *conn) connect(to netip.AddrPort) error {
 	return c.watch(c, kernel.Output)
 }
 
-// connected ends a connect.
-func (c *conn) connected() {
+// endConnect ends a connect.
+func (c *conn) endConnect() {
 	err := kernel.Connected(c.fd)
 	if err == nil {
 		err = setStreamOptions(c.fd)
@@ -138,6 +138,7 @@ func (d *dialer) dial(w dialing) {
 		return // the timer of the loop has closed it
 	}
 	var nc net.Conn
+	var over *secure
 	err := loop.ErrDialQueue
 	at, ok := d.eng.limits.reserveDial()
 	if ok {
@@ -151,21 +152,24 @@ func (d *dialer) dial(w dialing) {
 		}
 	}
 	if err == nil && w.c.config != nil {
-		err = w.c.handshake(d.eng.ctx, nc, nil, w.until, tls.Client)
-		err = d.eng.dialedTLS(nc, w.c.remote, w.c.over(), err)
+		over, err = w.c.handshake(d.eng.ctx, nc, nil, w.until, tls.Client)
+		err = d.eng.dialedTLS(nc, w.c.remote, err)
+		if err == nil {
+			d.eng.countHandshake(over.tls)
+		}
 	}
 	w.c.loop.Post(func() {
-		w.c.dialled(nc, at, err)
+		w.c.dialled(nc, over, at, err)
 	})
 }
 
 // dialled ends a dial of the dialer.
-func (c *conn) dialled(nc net.Conn, at reservation, err error) {
+func (c *conn) dialled(nc net.Conn, over *secure, at reservation, err error) {
 	if err == nil {
-		err = c.take(nc)
+		err = c.takeFrom(nc)
 	}
 	if err == nil {
-		c.reservation = at
+		c.secure, c.reservation = over, at
 		c.loop.load.Add(1)
 		err = c.arrive()
 	} else {
@@ -196,11 +200,9 @@ func dialAddr(ctx context.Context, nd *net.Dialer, addr string) (net.Conn, error
 	}
 }
 
-// dialedTLS counts the result of the handshake of a dialled connection, and closes the
-// connection if it failed. Otherwise over is its TLS.
-func (e *Engine) dialedTLS(nc net.Conn, remote string, over *tls.Conn, err error) error {
+// dialedTLS counts the failure of the handshake of a dialled connection, and closes the connection.
+func (e *Engine) dialedTLS(nc net.Conn, remote string, err error) error {
 	if err == nil {
-		e.countHandshake(over)
 		return nil
 	}
 	_ = nc.Close()

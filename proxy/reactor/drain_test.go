@@ -2,6 +2,7 @@ package reactor
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"testing"
@@ -155,5 +156,38 @@ func TestCloseDuringDrain(t *testing.T) {
 	// Truncated output must not look complete.
 	if n, err := io.Copy(io.Discard, peer); !isReset(err) {
 		t.Errorf("the peer got %d bytes, then %v", n, err)
+	}
+}
+
+// TestDrainAfterHalfClose: a peer that has sent its end receives all that a drain sends.
+func TestDrainAfterHalfClose(t *testing.T) {
+	e := start(t, Options{})
+	closed := make(chan error, 1)
+	body := bytes.Repeat([]byte("0123456789abcdef"), 16<<20/16)
+	c, peer := accepted(t, e, &stream{close: func(err error) { closed <- err }})
+	on(t, c.loop, func() {
+		c.Write(body)
+		c.Drain()
+		if c.Buffered() == 0 {
+			t.Error("the kernel took all output: the test proves nothing")
+		}
+	})
+	if err := peer.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		half := false
+		on(t, c.loop, func() { half = c.drain.halfClosed })
+		if !half {
+			return errors.New("the loop has not seen the end")
+		}
+		return nil
+	})
+	got, err := io.ReadAll(peer)
+	if !bytes.Equal(got, body) || err != nil {
+		t.Errorf("%d of %d bytes arrived, then %v", len(got), len(body), err)
+	}
+	if err := recv(t, closed, "OnClose"); err != nil {
+		t.Errorf("OnClose(%v)", err)
 	}
 }

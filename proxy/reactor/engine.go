@@ -52,7 +52,7 @@ type Options struct {
 }
 
 const (
-	// maxDials limits the dials in progress. Further dials wait while their timeout runs.
+	// maxDials limits the dials on goroutines. Further ones wait while their timeout runs.
 	maxDials = 128
 
 	// maxHandshakes limits the TLS handshakes of accepted connections in progress, from a whole
@@ -100,8 +100,8 @@ type Engine struct {
 	mu        sync.Mutex
 	stopping  bool
 	listeners map[*Listener]struct{}
-	// helpers counts the goroutines that accept, refuse, dial and enroll. The loops must
-	// outlive them: a socket that is given to a loop that has ended would be lost.
+	// helpers counts the goroutines that refuse, dial, do handshakes and read first bytes. The loops
+	// must outlive them: a socket that is given to a loop that has ended would be lost.
 	helpers sync.WaitGroup
 }
 

@@ -251,6 +251,25 @@ func TestTwoEngines(t *testing.T) {
 	}
 }
 
+// TestPanicInAccept: a panic while a connection is accepted ends neither the loop nor the listener.
+func TestPanicInAccept(t *testing.T) {
+	e := start(t, Options{})
+	panics := true
+	e.RefuseWhile(func() bool {
+		if panics {
+			panics = false
+			panic("boom")
+		}
+		return false
+	})
+	addr := listen(t, e, ListenOptions{}, echo)
+	dial(t, addr)
+	ask(t, dial(t, addr), "still here")
+	if n := e.Stats().Panics; n != 1 {
+		t.Errorf("%d panics", n)
+	}
+}
+
 // onGoroutines makes dials use the goroutines of the dialer: TLS that never gets to a handshake.
 func onGoroutines(_, _, _ string) func() *tls.Config {
 	return func() *tls.Config { return &tls.Config{} }

@@ -49,7 +49,7 @@ func tlsFreed(t *testing.T, end func(t *testing.T, accepted loop.Conn)) {
 			open: func(opened loop.Conn) {
 				c = opened
 				keeps(&kept, c.(*conn))
-				keeps(&kept, c.(*conn).over())
+				keeps(&kept, c.(*conn).secure.tls)
 				c.Write([]byte("hello"))
 			},
 			data:  func([]byte) { data(c) },

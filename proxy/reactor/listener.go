@@ -164,7 +164,7 @@ func (e *Engine) serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopping {
-		return nil, errors.Join(ErrStopped, l.closeSocket())
+		return nil, errors.Join(ErrStopped, l.removeFile(), l.closeSocket())
 	}
 	e.listeners[l] = struct{}{}
 	for _, a := range l.acceptors {
@@ -179,11 +179,11 @@ func release(ln net.Listener) (fd int, err error) {
 	switch ln := ln.(type) {
 	case *net.TCPListener:
 		if fd, err = kernel.Duplicate(ln); err == nil {
-			err = ln.Close()
+			_ = ln.Close() // can't fail: it was open
 		}
 	case *unixsock.Listener:
 		if fd, err = kernel.Duplicate(ln); err == nil {
-			err = ln.Release()
+			_ = ln.Release()
 		}
 	default:
 		err = fmt.Errorf("a %T has no socket that a loop can watch", ln)
@@ -234,9 +234,9 @@ func (rawListener) Write(func(fd uintptr) bool) error { return errors.ErrUnsuppo
 // maxRest bounds the connections that Close accepts: a backlog is seldom longer.
 const maxRest = 4096
 
-// Close stops accepting. Connections that wait in the kernel are still accepted, lest it resets them.
-// Accepted connections stay open, and may reach their loop later. A second call, or one after Stop,
-// returns net.ErrClosed. It must not be called on a loop.
+// Close stops accepting, and returns when no loop accepts any more. Connections that wait in the kernel
+// are still accepted, lest it resets them. Accepted connections stay open, and may reach their loop
+// later. A second call, or one after Stop, returns net.ErrClosed. It must not be called on a loop.
 func (l *Listener) Close() error {
 	e := l.eng
 	e.mu.Lock()
@@ -259,6 +259,7 @@ func (l *Listener) close() error {
 		a.loop.Post(func() { a.stop(); left.Done() })
 	}
 	left.Wait()
+	failed := l.removeFile()
 	for range maxRest {
 		fd, from, errno := kernel.Accept(l.fd)
 		if errno != 0 {
@@ -266,16 +267,22 @@ func (l *Listener) close() error {
 		}
 		l.onAccept(nil, fd, from)
 	}
-	return l.closeSocket()
+	return errors.Join(failed, l.closeSocket())
+}
+
+// removeFile removes the file of a Unix socket, before the socket is closed: another process that found
+// nobody there would replace it.
+func (l *Listener) removeFile() error {
+	if ln, ok := l.ln.(*unixsock.Listener); ok {
+		return ln.Close()
+	}
+	return nil
 }
 
 func (l *Listener) closeSocket() error {
 	l.mu.Lock()
-	err := os.NewSyscallError("close", unix.Close(l.fd))
+	defer l.mu.Unlock()
+	fd := l.fd
 	l.fd = -1
-	l.mu.Unlock()
-	if ln, ok := l.ln.(*unixsock.Listener); ok {
-		err = errors.Join(err, ln.Close())
-	}
-	return err
+	return os.NewSyscallError("close", unix.Close(fd))
 }

@@ -21,13 +21,13 @@ type eventLoop struct {
 	yielded time.Duration // when the loop last yielded
 	turned  time.Duration // when the last turn ended
 
-	timers  loop.Timers
-	flushes loop.Flushes
-	closed  []*conn // closed connections whose OnClose was not called yet
-	spare   []*conn // the other half of the double buffer of closed
-	conns   []*conn // open or being dialled, in no order
-	ready   []ready // by descriptor
-	added   []int   // descriptors that this turn has begun to watch: its events are of others before
+	timers   loop.Timers
+	flushes  loop.Flushes
+	closed   []*conn   // closed connections whose OnClose was not called yet
+	spare    []*conn   // the other half of the double buffer of closed
+	conns    []*conn   // open or being dialled, in no order
+	watchers []watcher // by descriptor
+	added    []int     // descriptors watched since the turn began: an event may be of a former owner
 
 	newcomers map[*newcomer]struct{}
 
@@ -72,22 +72,22 @@ func (l *eventLoop) halt() error {
 	return l.poller.Close()
 }
 
-// setReady makes r receive the events of fd; nil ends that.
-func (l *eventLoop) setReady(fd int, r ready) {
-	if fd >= len(l.ready) {
-		l.ready = append(l.ready, make([]ready, fd+1-len(l.ready))...)
+// setWatcher makes w receive the events of fd; nil ends that.
+func (l *eventLoop) setWatcher(fd int, w watcher) {
+	if fd >= len(l.watchers) {
+		l.watchers = append(l.watchers, make([]watcher, fd+1-len(l.watchers))...)
 	}
-	if l.ready[fd] = r; r != nil {
+	if l.watchers[fd] = w; w != nil {
 		l.added = append(l.added, fd)
 	}
 }
 
-// readyAt returns who receives the events of fd, or nil.
-func (l *eventLoop) readyAt(fd int) ready {
-	if fd >= len(l.ready) {
+// watcherOf returns who receives the events of fd, or nil.
+func (l *eventLoop) watcherOf(fd int) watcher {
+	if fd >= len(l.watchers) {
 		return nil
 	}
-	return l.ready[fd]
+	return l.watchers[fd]
 }
 
 var _ stats.Metered = (*eventLoop)(nil)

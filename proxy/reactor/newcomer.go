@@ -81,9 +81,8 @@ func (l *Listener) greet(c *conn, source netip.Addr) {
 	n.loop.After(e.handshakeTimeout, &n.timer)
 }
 
-// onReady implements ready.
-func (n *newcomer) onReady(e kernel.Events) {
-	defer n.loop.recovered(nil)
+// onEvents implements watcher.
+func (n *newcomer) onEvents(e kernel.Events) {
 	for range maxReads {
 		k, errno := kernel.Receive(n.fd, n.loop.input)
 		switch {
@@ -126,7 +125,7 @@ func (n *newcomer) refuse(err error) {
 	if errors.As(err, &bad) {
 		response = hello.Alert(bad.Alert)
 	}
-	if n.write(response) != 0 || n.shutdown() != nil {
+	if n.write(response) != 0 || n.buffered() > 0 || n.shutdown() != nil {
 		n.end()
 		return
 	}
@@ -178,8 +177,7 @@ func (n *newcomer) end() {
 	}
 }
 
-// beginHandshake takes the connection off the loop, as Detach does, and starts the handshake on a
-// goroutine. Handshakes are divided fairly, too. But none in progress gives way to one of its
+// beginHandshake takes the connection off the loop, and starts the handshake on a goroutine. Handshakes are divided fairly, too. But none in progress gives way to one of its
 // own source: if the CPU is what they wait for, none would ever end.
 func (n *newcomer) beginHandshake() {
 	e := n.l.eng
@@ -216,7 +214,7 @@ func (n *newcomer) handOff(ctx context.Context, done func()) error {
 // back to its loop. It runs on a goroutine, and accesses no field that the loop changes.
 func (n *newcomer) handshake(ctx context.Context, nc net.Conn, input []byte, done func()) {
 	e, c := n.l.eng, n.c
-	err := c.handshake(ctx, nc, input, n.until, tls.Server)
+	over, err := c.handshake(ctx, nc, input, n.until, tls.Server)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	} else if err != nil {
@@ -225,11 +223,12 @@ func (n *newcomer) handshake(ctx context.Context, nc net.Conn, input []byte, don
 	done()
 	e.count.outside.Add(-1) // the loop counts it from here on
 	if err == nil {
-		c.secure.identify()
-		e.countHandshake(c.secure.tls)
-		if c.secure.peer != nil {
+		over.identify()
+		e.countHandshake(over.tls)
+		if over.peer != nil {
 			c.reservation.prove()
 		}
+		c.secure = over
 		n.l.deliver(c, nc)
 		return
 	}

@@ -163,3 +163,18 @@ func TestProxiedStop(t *testing.T) {
 		t.Error("the connection is open")
 	}
 }
+
+// TestProxiedReset: a connection that was reset before it was accepted still has an address.
+func TestProxiedReset(t *testing.T) {
+	e, addr, _, refused := proxied(t, Options{}, ListenOptions{}, waitLimit)
+	entered, release := make(chan struct{}), make(chan struct{})
+	e.loops[0].Post(func() { close(entered); <-release })
+	recv(t, entered, "the loop to be busy")
+	nc := dialFrom(t, "127.0.0.2", addr) // no proxy
+	_ = nc.SetLinger(0)
+	_ = nc.Close()
+	close(release)
+	if got := recv(t, refused, "the refusal"); got.remote != nc.LocalAddr().String() {
+		t.Errorf("%+v", got)
+	}
+}

@@ -193,9 +193,10 @@ func (e *Engine) dialSocket(ctx context.Context, addr string, config func() *tls
 	}
 	below := &wire{nc: raw}
 	over := tls.Client(below, config())
-	if err := e.dialedTLS(raw, addr, over, over.HandshakeContext(ctx)); err != nil {
+	if err := e.dialedTLS(raw, addr, over.HandshakeContext(ctx)); err != nil {
 		return nil, err
 	}
+	e.countHandshake(over)
 	below.handshakeDone = true
 	return e.newSocket(raw, over, at, nil), nil
 }

@@ -51,31 +51,22 @@ type wire struct {
 	gather        bool     // writes go to eventLoop.encrypted
 }
 
-// handshake makes c a TLS connection over nc, which has received input already. It blocks until
-// ctx ends or the time until. The caller still owns nc, and must close it after an error.
-func (c *conn) handshake(ctx context.Context, nc net.Conn, input []byte, until time.Time, side func(net.Conn, *tls.Config) *tls.Conn) error {
+// handshake returns the TLS of c over nc, which has received input already. It blocks until ctx ends or
+// the time until. The caller still owns nc, and must close it after an error.
+func (c *conn) handshake(ctx context.Context, nc net.Conn, input []byte, until time.Time, side func(net.Conn, *tls.Config) *tls.Conn) (*secure, error) {
 	s := &secure{c: c, wire: &wire{c: c, nc: nc, in: input, gotInput: len(input) > 0}, changes: c.loop.eng.trustChanges.Load(), verified: time.Now()}
 	s.tls = side(s.wire, c.config())
 	if err := nc.SetDeadline(until); err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.tls.HandshakeContext(ctx); err != nil {
 		if err == io.EOF && !s.wire.gotInput {
-			return errClosedSilently
+			return nil, errClosedSilently
 		}
-		return err
+		return nil, err
 	}
 	s.wire.nc = nil
-	c.secure = s
-	return nil
-}
-
-// over returns the TLS of c after its handshake, or nil.
-func (c *conn) over() *tls.Conn {
-	if c.secure == nil {
-		return nil
-	}
-	return c.secure.tls
+	return s, nil
 }
 
 // Protocol implements loop.Conn.

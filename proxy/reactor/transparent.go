@@ -88,13 +88,10 @@ type Proxies struct {
 	Refused func(remote string, err error)
 }
 
-// acceptProxied waits for the header of nc, and then gives nc to a loop, or refuses it.
-func (l *Listener) acceptProxied(nc net.Conn) {
+// acceptProxied waits for the header of nc, which proxy has made, and then gives nc to a loop, or
+// refuses it.
+func (l *Listener) acceptProxied(nc net.Conn, proxy net.Addr) {
 	e, p := l.eng, l.opts.Proxies
-	proxy := nc.RemoteAddr()
-	if _, isUnix := nc.(*net.UnixConn); isUnix {
-		proxy = unixPeer
-	}
 	if !p.Trusts(loop.PeerAddr(proxy.String())) {
 		_ = nc.Close()
 		p.Refused(proxy.String(), proxyproto.ErrUntrusted)
@@ -130,13 +127,11 @@ func (l *Listener) readHeader(nc net.Conn, at reservation, proxy net.Addr) {
 		}
 		return
 	}
-	var client net.Addr // nil: the connection is the proxy's own
-	source := fair.SourceOf(proxy)
+	client := proxy // the connection is its own
 	if header.Source.IsValid() {
 		client = net.TCPAddrFromAddrPort(header.Source)
-		source = fair.SourceOf(client)
 	}
-	if !at.attribute(source) {
+	if !at.attribute(fair.SourceOf(client)) {
 		at.release()
 		l.refuse(nc)
 		return

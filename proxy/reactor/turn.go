@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
 // A turn is one round of a loop: it waits for events, delivers them, fires due timers, runs posted
@@ -19,7 +21,7 @@ import (
 // then checks every 20 µs.
 const timeSlice = 5 * time.Millisecond
 
-// run is the goroutine of the loop. It ends in the turn in which stop was posted.
+// run is the goroutine of the loop. It ends in the turn in which halt's function runs.
 func (l *eventLoop) run() {
 	defer close(l.ended)
 	for !l.stopping {
@@ -27,30 +29,31 @@ func (l *eventLoop) run() {
 	}
 }
 
-func (l *eventLoop) turn(ready int) {
+func (l *eventLoop) turn(events int) {
 	began := l.clock()
 	l.now = began
 	l.added = l.added[:0]
-	for i := range ready {
+	for i := range events {
 		fd, e := l.poller.Ready(i)
-		if r := l.readyAt(fd); r != nil && !slices.Contains(l.added, fd) {
+		if w := l.watcherOf(fd); w != nil && !slices.Contains(l.added, fd) {
 			if i > 0 {
 				l.now = l.clock()
 			}
-			r.onReady(e)
-			l.stats.Events++
+			l.deliver(w, e)
 		}
 	}
 	l.fireTimers()
-	posts := l.posts.take()
-	for i, f := range posts {
-		posts[i] = nil
-		l.do(f)
-	}
+	l.runPosts()
 	l.endTurn()
 	l.turned = l.clock()
 	l.stats.Turns.Observe(l.turned - began)
-	l.stats.TurnEvents.Observe(ready)
+	l.stats.TurnEvents.Observe(events)
+}
+
+func (l *eventLoop) deliver(w watcher, e kernel.Events) {
+	defer l.recovered(nil)
+	l.stats.Events++
+	w.onEvents(e)
 }
 
 // clock returns the time since the engine's start. It is never 0.
@@ -61,6 +64,7 @@ func (l *eventLoop) wait() int {
 	if l.now-l.yielded > timeSlice {
 		l.yielded = l.now
 		runtime.Gosched()
+		l.turned = l.clock()
 	}
 	limit := l.idleTime()
 	if limit == 0 {
@@ -96,9 +100,24 @@ func (l *eventLoop) fireTimers() {
 	}
 }
 
+func (l *eventLoop) runPosts() {
+	posts := l.posts.take()
+	if len(posts) > 0 {
+		l.now = l.clock()
+	}
+	for i, f := range posts {
+		posts[i] = nil
+		l.do(f)
+	}
+}
+
 // endTurn runs the flushes, then calls OnClose for closed connections. Work that these
 // callbacks leave waits for the next turn.
 func (l *eventLoop) endTurn() {
+	if l.flushes.Empty() && len(l.closed) == 0 {
+		return
+	}
+	l.now = l.clock()
 	for _, f := range l.flushes.Take() {
 		l.do(f.Do)
 	}

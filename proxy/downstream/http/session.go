@@ -62,7 +62,7 @@ type call struct {
 	opened  bool               // with handoff: the client has its response already
 	direct  bool               // with handoff: it has no route, and goes to the host that it names
 	last    bool               // the connection closes after its response
-	final   bool               // the client has said so, and sent all of the request
+	final   bool               // the client expects that, and has sent all of the request
 	toHead  bool               // it is a HEAD
 	minor   int                // of its version, HTTP/1.x
 }

@@ -117,3 +117,28 @@ func TestSocket(t *testing.T) {
 		t.Error("sent after a reset")
 	}
 }
+
+// TestConnectedToItself: a socket that has connected to itself is not connected.
+func TestConnectedToItself(t *testing.T) {
+	fd, err := newSocket(unix.AF_INET)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	own, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Connect(fd, own); err != nil && !errors.Is(err, unix.EINPROGRESS) {
+		t.Fatal(err)
+	}
+	eventually.Nil(t, "the connect to end", func() error {
+		if err := Connected(fd); !errors.Is(err, unix.ECONNREFUSED) {
+			return fmt.Errorf("it ended with %v", err)
+		}
+		return nil
+	})
+}

@@ -38,6 +38,10 @@ func (p *Poller) Close() error { return os.NewSyscallError("close", unix.Close(p
 // Add watches fd for e. A close of fd ends that.
 func (p *Poller) Add(fd int, e Events) error { return p.Change(fd, e) }
 
+// AddShared watches the listening socket fd, which other Pollers watch, too. All are told of a
+// connection.
+func (p *Poller) AddShared(fd int) error { return p.Add(fd, Input) }
+
 // Change watches fd for e from now on.
 func (p *Poller) Change(fd int, e Events) error {
 	for _, f := range []struct {
@@ -73,10 +77,10 @@ func (p *Poller) Wait(limit time.Duration) int {
 		until = &ts
 	}
 	n, err := unix.Kevent(p.fd, nil, p.ready[:], until)
-	if err != nil { // a signal
-		return 0
+	if err != nil && !errors.Is(err, unix.EINTR) {
+		panic("kernel: kevent: " + err.Error())
 	}
-	return n
+	return max(n, 0)
 }
 
 // Ready returns event i of the last Wait. After Wake there may be one of a descriptor that nobody

@@ -33,9 +33,10 @@ func NewPoller() (*Poller, error) {
 	if err := p.control(unix.EPOLL_CTL_ADD, p.eventfd, unix.EPOLLIN|unix.EPOLLET); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
-	// Before Linux 5.11, and in some sandboxes, there is no epoll_pwait2(2).
+	// Before Linux 5.11, and in some sandboxes, there is no epoll_pwait2(2). It takes two numbers of
+	// 64 bits.
 	_, errno := p.wait(0)
-	p.coarse = errno != 0
+	p.coarse = errno != 0 || unsafe.Sizeof(unix.Timespec{}) != 16
 	return p, nil
 }
 
@@ -51,6 +52,16 @@ func (p *Poller) Close() error {
 // Add watches fd for e. A close of the last descriptor of the same socket ends that.
 func (p *Poller) Add(fd int, e Events) error { return p.control(unix.EPOLL_CTL_ADD, fd, flags(e)) }
 
+// AddShared watches the listening socket fd, which other Pollers watch, too. One of them is told of a
+// connection, or all, if the kernel can't do that.
+func (p *Poller) AddShared(fd int) error {
+	err := p.control(unix.EPOLL_CTL_ADD, fd, unix.EPOLLIN|unix.EPOLLEXCLUSIVE)
+	if errors.Is(err, unix.EINVAL) {
+		return p.Add(fd, Input)
+	}
+	return err
+}
+
 // Change watches fd for e from now on.
 func (p *Poller) Change(fd int, e Events) error { return p.control(unix.EPOLL_CTL_MOD, fd, flags(e)) }
 
@@ -59,15 +70,12 @@ func (p *Poller) Remove(fd int) error { return p.control(unix.EPOLL_CTL_DEL, fd,
 
 func flags(e Events) (f uint32) {
 	if e&Input != 0 {
-		f = unix.EPOLLIN
+		f = unix.EPOLLIN | unix.EPOLLRDHUP
 	}
 	if e&Output != 0 {
 		f |= unix.EPOLLOUT
 	}
-	if e&Shared != 0 { // refuses EPOLLRDHUP, which a listening socket doesn't have
-		return f | unix.EPOLLEXCLUSIVE
-	}
-	return f | unix.EPOLLRDHUP
+	return f
 }
 
 func (p *Poller) control(op, fd int, flags uint32) error {
@@ -92,10 +100,13 @@ func (p *Poller) Wait(limit time.Duration) int {
 	} else {
 		n, errno = p.wait(limit)
 	}
-	if errno != 0 { // a signal
+	switch errno {
+	case 0:
+		return n
+	case unix.EINTR:
 		return 0
 	}
-	return n
+	panic("kernel: epoll_pwait: " + errno.Error())
 }
 
 // poll returns the events that there are. The Go runtime is not told of a call that doesn't wait.

@@ -24,9 +24,18 @@ func newSocket(family int) (int, error) {
 	}
 	syscall.ForkLock.RUnlock()
 	if err == nil {
-		err = unix.SetNonblock(fd, true)
+		err = unblock(fd)
 	}
 	return fd, os.NewSyscallError("socket", err)
+}
+
+// unblock makes fd not block, or closes it.
+func unblock(fd int) error {
+	err := unix.SetNonblock(fd, true)
+	if err != nil {
+		_ = unix.Close(fd)
+	}
+	return err
 }
 
 // Accept accepts a connection at a listening socket that doesn't block, and returns its descriptor,
@@ -40,13 +49,13 @@ func Accept(listener int) (fd int, from netip.AddrPort, errno syscall.Errno) {
 	}
 	syscall.ForkLock.RUnlock()
 	if err == nil {
-		err = unix.SetNonblock(fd, true)
+		err = unblock(fd)
 	}
 	switch sa := sa.(type) {
 	case *unix.SockaddrInet4:
 		from = netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port))
 	case *unix.SockaddrInet6:
-		from = netip.AddrPortFrom(netip.AddrFrom16(sa.Addr).Unmap(), uint16(sa.Port))
+		from = netip.AddrPortFrom(withZone(netip.AddrFrom16(sa.Addr).Unmap(), sa.ZoneId), uint16(sa.Port))
 	}
 	return fd, from, number(err)
 }

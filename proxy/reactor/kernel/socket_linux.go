@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"os"
-	"runtime"
-	"strconv"
 	"syscall"
 	"unsafe"
 
@@ -23,7 +21,6 @@ const KeepAliveTime = unix.TCP_KEEPIDLE
 func Send(fd int, b []byte) (int, syscall.Errno) {
 	n, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
 		unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
-	runtime.KeepAlive(b)
 	return int(n), errno
 }
 
@@ -32,7 +29,6 @@ func Send(fd int, b []byte) (int, syscall.Errno) {
 func Receive(fd int, b []byte) (int, syscall.Errno) {
 	n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
 		unix.MSG_DONTWAIT, 0, 0)
-	runtime.KeepAlive(b)
 	return int(n), errno
 }
 
@@ -114,12 +110,4 @@ func OriginalDst6(fd int) (netip.AddrPort, error) {
 	var port [2]byte // in network order
 	binary.NativeEndian.PutUint16(port[:], r.Addr.Port)
 	return netip.AddrPortFrom(ip, binary.BigEndian.Uint16(port[:])), nil
-}
-
-// withZone adds the interface to an address that means nothing without it.
-func withZone(ip netip.Addr, scope uint32) netip.Addr {
-	if ip.Is6() && ip.IsLinkLocalUnicast() {
-		return ip.WithZone(strconv.Itoa(int(scope)))
-	}
-	return ip
 }

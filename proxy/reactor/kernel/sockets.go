@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -13,21 +14,13 @@ import (
 
 // Conn returns a connection on the socket of fd, with a descriptor of its own.
 func Conn(fd int) (net.Conn, error) {
-	file, err := File(fd)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	return net.FileConn(file) // has a duplicate
-}
-
-// File returns a duplicate of fd.
-func File(fd int) (*os.File, error) {
 	second, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("fcntl", err)
 	}
-	return os.NewFile(uintptr(second), ""), nil
+	file := os.NewFile(uintptr(second), "")
+	defer file.Close()
+	return net.FileConn(file) // has a duplicate
 }
 
 // IsLoopback reports whether the local address of a TCP connection is a loopback address.
@@ -70,13 +63,40 @@ func Connect(to netip.AddrPort) (fd int, err error) {
 	return fd, nil
 }
 
-// Connected returns the error with which a connect has ended.
+// Connected returns the error with which a connect has ended. A socket may connect to itself: if
+// nobody listens at a port that the kernel also gives to clients, it gives it to this one in the end.
+// Nobody else could listen there then, so that is ECONNREFUSED.
 func Connected(fd int) error {
 	errno, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	if err == nil && errno != 0 {
 		err = syscall.Errno(errno)
 	}
+	if err == nil {
+		err = notItself(fd)
+	}
 	return os.NewSyscallError("connect", err)
+}
+
+func notItself(fd int) error {
+	peer, err := unix.Getpeername(fd)
+	if err != nil {
+		return err
+	}
+	own, err := unix.Getsockname(fd)
+	if err != nil {
+		return err
+	}
+	switch own := own.(type) {
+	case *unix.SockaddrInet4:
+		if peer, ok := peer.(*unix.SockaddrInet4); ok && own.Port == peer.Port && own.Addr == peer.Addr {
+			return unix.ECONNREFUSED
+		}
+	case *unix.SockaddrInet6:
+		if peer, ok := peer.(*unix.SockaddrInet6); ok && own.Port == peer.Port && own.Addr == peer.Addr {
+			return unix.ECONNREFUSED
+		}
+	}
+	return nil
 }
 
 // SetStreamOptions turns on TCP_NODELAY and keep-alive probes: the first after idle of silence,
@@ -94,4 +114,12 @@ func SetStreamOptions(fd int, idle time.Duration, count int) error {
 		failed = errors.Join(failed, unix.SetsockoptInt(fd, o.level, o.name, o.value))
 	}
 	return os.NewSyscallError("setsockopt", failed)
+}
+
+// withZone adds the interface to an address that means nothing without it.
+func withZone(ip netip.Addr, scope uint32) netip.Addr {
+	if ip.Is6() && ip.IsLinkLocalUnicast() {
+		return ip.WithZone(strconv.Itoa(int(scope)))
+	}
+	return ip
 }
