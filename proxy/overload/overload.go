@@ -67,6 +67,7 @@ type Manager struct {
 
 	mu      sync.Mutex
 	states  []State // of each resource
+	most    float64 // the largest share of a limit in use at the last sample
 	sampled time.Time
 }
 
@@ -106,25 +107,39 @@ func (m *Manager) Refusing() bool {
 	return m.now.Load().state == Refusing
 }
 
-// interval is the time between samples, and fresh the age at which one is too old to refuse a
+// interval is the time between samples once half of a resource is in use, and calmInterval before: a
+// sample wakes threads of a process at rest. fresh is the age at which one is too old to refuse a
 // connection.
 const (
-	interval = 250 * time.Millisecond
-	fresh    = 5 * time.Millisecond
+	interval     = 250 * time.Millisecond
+	calmInterval = time.Second
+	calmShare    = 0.5
+	fresh        = 5 * time.Millisecond
 )
 
 // Run samples until ctx ends.
 func (m *Manager) Run(ctx context.Context) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
+	timer := time.NewTimer(interval)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-timer.C:
 			m.Sample()
+			timer.Reset(m.wait())
 		}
 	}
+}
+
+// wait returns the time until the next sample.
+func (m *Manager) wait() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.most < calmShare {
+		return calmInterval
+	}
+	return interval
 }
 
 // Sample reads the resources, and sheds if one of them runs out.
@@ -138,7 +153,7 @@ func (m *Manager) Sample() {
 }
 
 func (m *Manager) sample() {
-	m.sampled = time.Now()
+	m.sampled, m.most = time.Now(), 0
 	found, most := verdict{}, 0.0
 	var used, limit int64
 	for i := range m.opt.Resources {
@@ -151,6 +166,7 @@ func (m *Manager) sample() {
 		if l > 0 {
 			share = float64(u) / float64(l)
 		}
+		m.most = max(m.most, share)
 		s := m.states[i].next(share)
 		m.states[i] = s
 		if s > found.state || s == found.state && s > Normal && share > most {

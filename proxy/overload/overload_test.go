@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 )
 
 // process is a process with two resources whose use a test sets.
@@ -135,5 +136,20 @@ func TestSystem(t *testing.T) {
 	m := Memory()
 	if used, limit := m.Used(), m.Limit(); used < 1<<20 || used >= limit {
 		t.Errorf("%d bytes used of %d", used, limit)
+	}
+}
+
+// TestWait: samples follow each other faster once half of a resource is in use.
+func TestWait(t *testing.T) {
+	p := newProcess()
+	for _, c := range []struct {
+		used int64
+		want time.Duration
+	}{{0, calmInterval}, {49, calmInterval}, {50, interval}, {100, interval}, {10, calmInterval}} {
+		p.used = c.used
+		p.Sample()
+		if got := p.wait(); got != c.want {
+			t.Errorf("at %d%% the next sample comes after %v, want %v", c.used, got, c.want)
+		}
 	}
 }
