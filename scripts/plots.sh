@@ -8,6 +8,11 @@
 #
 # Without files it takes the measurements itself, in 13 minutes; for them the machine
 # should have nothing else to do.
+#
+# What the sidecar costs beside other proxies (docs/images/cost.svg) needs another one:
+#
+#   scripts/bench.sh work --json WORK.json
+#   scripts/plots.sh --work WORK.json
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -15,14 +20,14 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 go build -o "$dir/" ./cmd/remora ./cmd/remora-lab
 if (($# == 2)); then
-	tail=$1 shadow=$2
+	measured=("$@")
 elif (($# == 0)); then
-	tail=$dir/tail.json shadow=$dir/shadow.json
-	scripts/tail.sh --json "$tail" || true # a missed promise can be drawn
-	"$dir/remora-lab" demo --mode shadow --seconds 30 --json "$shadow"
+	measured=("$dir/tail.json" "$dir/shadow.json")
+	scripts/tail.sh --json "${measured[0]}" || true # a missed promise can be drawn
+	"$dir/remora-lab" demo --mode shadow --seconds 30 --json "${measured[1]}"
 else
-	echo "usage: scripts/plots.sh [TAIL.json SHADOW.json]" >&2
+	echo "usage: scripts/plots.sh [TAIL.json SHADOW.json | --work WORK.json]" >&2
 	exit 2
 fi
 mkdir -p docs/images
-"$dir/remora-lab" plots "$tail" "$shadow" docs/images
+"$dir/remora-lab" plots "${measured[@]}" docs/images

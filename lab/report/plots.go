@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html/template"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,13 +45,20 @@ func Plots(dir, tail, shadow string) error {
 	}
 	charts := map[string]*Chart{"tail.svg": latencies, "forecast.svg": forecastChart(demo.Off.Forecasts)}
 	for name, chart := range charts {
-		svg, err := chart.SVG()
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), []byte(svg), 0o644)
+		if err := draw(filepath.Join(dir, name), chart.SVG); err != nil {
+			return err
 		}
-		if err != nil {
-			return fmt.Errorf("report: %s: %w", name, err)
-		}
+	}
+	return nil
+}
+
+func draw(path string, chart func() (template.HTML, error)) error {
+	svg, err := chart()
+	if err == nil {
+		err = os.WriteFile(path, []byte(svg), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("report: %s: %w", path, err)
 	}
 	return nil
 }
@@ -79,8 +87,7 @@ func tailCurves(samples []tailSample) (lines []Line) {
 		}
 		line := Line{Title: l.title, Colour: l.colour}
 		for q, ms := range rounds {
-			slices.Sort(ms)
-			line.Points = append(line.Points, XY{q, (ms[(len(ms)-1)/2] + ms[len(ms)/2]) / 2})
+			line.Points = append(line.Points, XY{q, median(ms)})
 		}
 		slices.SortFunc(line.Points, func(a, b XY) int { return cmp.Compare(a.X, b.X) })
 		if len(line.Points) > 0 {
@@ -88,6 +95,13 @@ func tailCurves(samples []tailSample) (lines []Line) {
 		}
 	}
 	return lines
+}
+
+// median sorts the values, of which there is at least one.
+func median(values []float64) float64 {
+	slices.Sort(values)
+	n := len(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
 // forecastChart draws P99, P99.9 and extra load over the delay of the hedge.
