@@ -74,7 +74,10 @@ func (s *sidecar) serve(l *openListener, c *config.Listener, g *proxy.Generation
 	l.core = g.Listener(c.Name)
 	l.configure(c, s.identities)
 	if l.protocol == config.ProtocolTCP {
-		l.server, err = s.streams.Serve(l.socket, c)
+		server, failed := s.streams.Serve(l.socket, c)
+		if err = failed; err == nil {
+			l.server = server
+		}
 	} else {
 		o := reactor.ListenOptions{MaxConnections: c.Connections}
 		if c.TLS.Enabled() {
@@ -92,12 +95,14 @@ func (s *sidecar) serve(l *openListener, c *config.Listener, g *proxy.Generation
 				},
 			}
 		}
-		l.server, err = s.engine.Serve(l.socket, o, func(on loop.Loop, _ string) loop.Stream {
+		server, failed := s.engine.Serve(l.socket, o, func(on loop.Loop, _ string) loop.Stream {
 			return l.core.Accept(s.workers[on])
 		})
+		if err = failed; err == nil {
+			l.server = server
+		}
 	}
 	if err != nil {
-		l.server = nil // it holds a nil pointer, and close would call that
 		return fmt.Errorf("listener %s: %w", c.Name, err)
 	}
 	s.log.Info("listening", "listener", c.Name, "address", l.socket.Addr().String(), "protocol", c.Protocol,

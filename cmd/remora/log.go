@@ -83,11 +83,14 @@ type queued struct {
 }
 
 func (h queued) Handle(_ context.Context, r slog.Record) error {
-	select {
-	case h.q.records <- &logRecord{h: h.Handler, r: r}:
-	default:
-		h.q.dropped.Add(1)
+	if len(h.q.records) < cap(h.q.records) { // a record that is dropped takes no memory
+		select {
+		case h.q.records <- &logRecord{h: h.Handler, r: r}:
+			return nil
+		default:
+		}
 	}
+	h.q.dropped.Add(1)
 	return nil
 }
 

@@ -67,7 +67,7 @@ type Manager struct {
 
 	mu      sync.Mutex
 	states  []State // of each resource
-	most    float64 // the largest share of a limit in use at the last sample
+	fullest float64 // the largest share of a limit in use at the last sample
 	sampled time.Time
 }
 
@@ -107,15 +107,16 @@ func (m *Manager) Refusing() bool {
 	return m.now.Load().state == Refusing
 }
 
-// interval is the time between samples once half of a resource is in use, and calmInterval before: a
-// sample wakes threads of a process at rest. fresh is the age at which one is too old to refuse a
-// connection.
+// interval is the time between samples. It is calmInterval while less than calmShare of each limit is
+// in use: a sample wakes threads of a process at rest.
 const (
 	interval     = 250 * time.Millisecond
 	calmInterval = time.Second
-	calmShare    = 0.5
-	fresh        = 5 * time.Millisecond
+	calmShare    = 0.25
 )
+
+// fresh is the age at which a sample is too old to refuse a connection.
+const fresh = 5 * time.Millisecond
 
 // Run samples until ctx ends.
 func (m *Manager) Run(ctx context.Context) {
@@ -136,7 +137,7 @@ func (m *Manager) Run(ctx context.Context) {
 func (m *Manager) wait() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.most < calmShare {
+	if m.fullest < calmShare {
 		return calmInterval
 	}
 	return interval
@@ -153,7 +154,7 @@ func (m *Manager) Sample() {
 }
 
 func (m *Manager) sample() {
-	m.sampled, m.most = time.Now(), 0
+	m.sampled, m.fullest = time.Now(), 0
 	found, most := verdict{}, 0.0
 	var used, limit int64
 	for i := range m.opt.Resources {
@@ -166,7 +167,7 @@ func (m *Manager) sample() {
 		if l > 0 {
 			share = float64(u) / float64(l)
 		}
-		m.most = max(m.most, share)
+		m.fullest = max(m.fullest, share)
 		s := m.states[i].next(share)
 		m.states[i] = s
 		if s > found.state || s == found.state && s > Normal && share > most {

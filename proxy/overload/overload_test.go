@@ -139,13 +139,13 @@ func TestSystem(t *testing.T) {
 	}
 }
 
-// TestWait: samples follow each other faster once half of a resource is in use.
+// TestWait: samples follow each other faster once a quarter of a resource is in use.
 func TestWait(t *testing.T) {
 	p := newProcess()
 	for _, c := range []struct {
 		used int64
 		want time.Duration
-	}{{0, calmInterval}, {49, calmInterval}, {50, interval}, {100, interval}, {10, calmInterval}} {
+	}{{0, calmInterval}, {24, calmInterval}, {25, interval}, {100, interval}, {10, calmInterval}} {
 		p.used = c.used
 		p.Sample()
 		if got := p.wait(); got != c.want {

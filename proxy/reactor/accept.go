@@ -75,13 +75,21 @@ func (a *acceptor) failed(err error) {
 	a.backoff = min(2*a.backoff, maxBackoff)
 }
 
-// onAccept gives fd, accepted on a loop (nil: on none), to a loop, or refuses it.
+// onAccept gives fd, accepted on a loop, to a loop, or refuses it.
 func (l *Listener) onAccept(on *eventLoop, fd int, from netip.AddrPort) {
+	decided := false
+	defer func() {
+		if !decided { // a panic
+			_ = unix.Close(fd)
+		}
+	}()
 	if l.opts.Proxies != nil || l.opts.Transparent != nil {
+		decided = true
 		l.acceptElsewhere(fd, from)
 		return
 	}
 	at, ok := l.eng.limits.reserve(l.countedSource(fd, from.Addr()), &l.limit, connFiles)
+	decided = true
 	if !ok {
 		l.refuseSocket(fd)
 		return
@@ -157,9 +165,8 @@ func (l *Listener) acceptElsewhere(fd int, from netip.AddrPort) {
 	if from.IsValid() {
 		peer = net.TCPAddrFromAddrPort(from)
 	}
-	source := l.countedSource(fd, from.Addr())
 	nc, err := kernel.Conn(fd)
-	_ = unix.Close(fd)
+	defer unix.Close(fd)
 	switch {
 	case err != nil:
 		l.eng.count.acceptErrors.Add(1)
@@ -167,7 +174,7 @@ func (l *Listener) acceptElsewhere(fd int, from netip.AddrPort) {
 	case l.opts.Proxies != nil:
 		l.acceptProxied(nc, peer)
 	default:
-		if at, ok := l.eng.limits.reserve(source, &l.limit, connFiles); ok {
+		if at, ok := l.eng.limits.reserve(l.countedSource(fd, from.Addr()), &l.limit, connFiles); ok {
 			l.assign(nc, at, peer)
 		} else {
 			l.refuse(nc)

@@ -42,7 +42,7 @@ type conn struct {
 
 	redirected *redirection // nil for most
 
-	timer *loop.Timer // of a dial or a drain; nil for an accepted connection that has not ended
+	timer *loop.Timer // of a dial or a drain in progress, else nil
 	drain drain
 }
 

@@ -35,7 +35,7 @@ func (l *eventLoop) Dial(addr string, timeout time.Duration, s loop.Stream) {
 	c.timer = &loop.Timer{Fire: c.timerFired}
 	l.adopt(c)
 	l.After(timeout, c.timer)
-	to, err := netip.ParseAddrPort(addr)
+	to, err := unmapped(addr)
 	if err == nil && to.Addr().Zone() == "" && c.config == nil {
 		err = c.connect(to)
 	} else {
@@ -44,6 +44,12 @@ func (l *eventLoop) Dial(addr string, timeout time.Duration, s loop.Stream) {
 	if err != nil {
 		c.end(cause(err))
 	}
+}
+
+// unmapped parses an address, and makes an IPv4 one of an IPv6 one that stands for it.
+func unmapped(addr string) (netip.AddrPort, error) {
+	at, err := netip.ParseAddrPort(addr)
+	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port()), err
 }
 
 // connect begins to connect to an address, which endConnect ends.
@@ -56,7 +62,7 @@ func (c *conn) connect(to netip.AddrPort) error {
 	if !ok {
 		return loop.ErrDialQueue
 	}
-	fd, err := kernel.Connect(netip.AddrPortFrom(to.Addr().Unmap(), to.Port()))
+	fd, err := kernel.Connect(to)
 	if err != nil {
 		at.release()
 		return err
@@ -68,7 +74,8 @@ func (c *conn) connect(to netip.AddrPort) error {
 
 // endConnect ends a connect.
 func (c *conn) endConnect() {
-	err := kernel.Connected(c.fd)
+	to, _ := unmapped(c.remote)
+	err := kernel.Connected(c.fd, to)
 	if err == nil {
 		err = setStreamOptions(c.fd)
 	}

@@ -263,7 +263,9 @@ func TestPanicInAccept(t *testing.T) {
 		return false
 	})
 	addr := listen(t, e, ListenOptions{}, echo)
-	dial(t, addr)
+	if _, err := io.ReadAll(dial(t, addr)); err != nil && !isReset(err) {
+		t.Errorf("the connection is not closed: %v", err)
+	}
 	ask(t, dial(t, addr), "still here")
 	if n := e.Stats().Panics; n != 1 {
 		t.Errorf("%d panics", n)

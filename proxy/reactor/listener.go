@@ -260,14 +260,25 @@ func (l *Listener) close() error {
 	}
 	left.Wait()
 	failed := l.removeFile()
+	accepted := make(chan struct{})
+	on := l.loops[0]
+	on.Post(func() {
+		defer close(accepted)
+		l.acceptRest(on)
+	})
+	<-accepted
+	return errors.Join(failed, l.closeSocket())
+}
+
+// acceptRest accepts the connections that wait, on a loop.
+func (l *Listener) acceptRest(on *eventLoop) {
 	for range maxRest {
 		fd, from, errno := kernel.Accept(l.fd)
 		if errno != 0 {
-			break
+			return
 		}
-		l.onAccept(nil, fd, from)
+		l.onAccept(on, fd, from)
 	}
-	return errors.Join(failed, l.closeSocket())
 }
 
 // removeFile removes the file of a Unix socket, before the socket is closed: another process that found

@@ -177,8 +177,9 @@ func (n *newcomer) end() {
 	}
 }
 
-// beginHandshake takes the connection off the loop, and starts the handshake on a goroutine. Handshakes are divided fairly, too. But none in progress gives way to one of its
-// own source: if the CPU is what they wait for, none would ever end.
+// beginHandshake takes the connection off the loop, and starts the handshake on a goroutine.
+// Handshakes are divided fairly, too. But none in progress gives way to one of its own source: if the
+// CPU is what they wait for, none would ever end.
 func (n *newcomer) beginHandshake() {
 	e := n.l.eng
 	ctx, cancel := context.WithCancelCause(e.ctx)

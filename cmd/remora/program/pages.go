@@ -14,7 +14,7 @@ import (
 // start runs the initializers of all packages, so afterwards 18 MiB are resident, and requests use
 // 10 of them. Without /proc it does nothing.
 func ReleasePages() error {
-	maps, err := os.ReadFile("/proc/self/maps")
+	maps, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {
 		return nil
 	}
@@ -22,13 +22,8 @@ func ReleasePages() error {
 	if err != nil {
 		return fmt.Errorf("file of the program: %w", err)
 	}
-	for line := range strings.Lines(string(maps)) {
-		begin, end, ok := constant(line, file)
-		if !ok {
-			continue
-		}
-		// Nobody writes to these pages, so the file has what they hold.
-		_, _, errno := syscall.Syscall(syscall.SYS_MADVISE, begin, end-begin, syscall.MADV_DONTNEED)
+	for _, c := range constants(string(maps), file) {
+		_, _, errno := syscall.Syscall(syscall.SYS_MADVISE, c.begin, c.end-c.begin, syscall.MADV_DONTNEED)
 		if errno != 0 {
 			err = errors.Join(err, fmt.Errorf("madvise: %w", errno))
 		}
@@ -36,13 +31,28 @@ func ReleasePages() error {
 	return err
 }
 
-// constant returns the addresses of a line of /proc/self/maps; ok is false unless they map file
-// and can't be written:
+// mapping is a range of addresses.
+type mapping struct{ begin, end uintptr }
+
+// constants returns the mappings of file, of those that /proc/self/smaps lists, that can't be written
+// and have no page that was: a loader or a debugger may have changed some, and the file lacks that.
 //
 //	00400000-00ea1000 r-xp 00000000 fe:00 9994361     /usr/bin/remora
-func constant(line, file string) (begin, end uintptr, ok bool) {
-	var mode, offset, device, inode string
-	_, err := fmt.Sscanf(line, "%x-%x %s %s %s %s", &begin, &end, &mode, &offset, &device, &inode)
-	ok = err == nil && len(mode) == 4 && mode[1] == '-' && strings.HasSuffix(line, " "+file+"\n")
-	return begin, end, ok
+//	Anonymous:             0 kB
+func constants(smaps, file string) (all []mapping) {
+	var at mapping
+	isConstant := false
+	for line := range strings.Lines(smaps) {
+		var m mapping
+		var mode, offset, device, inode string
+		if n, _ := fmt.Sscanf(line, "%x-%x %s %s %s %s", &m.begin, &m.end, &mode, &offset, &device, &inode); n == 6 {
+			at = m
+			isConstant = len(mode) == 4 && mode[1] == '-' && strings.HasSuffix(line, " "+file+"\n")
+			continue
+		}
+		if name, value, _ := strings.Cut(line, ":"); name == "Anonymous" && isConstant && strings.TrimSpace(value) == "0 kB" {
+			all = append(all, at)
+		}
+	}
+	return all
 }

@@ -1,6 +1,6 @@
 // Package kernel has the system calls of sockets, and how to wait for them, which differ between
-// operating systems. What only Linux has is an error elsewhere. The tests run on Linux alone: for others it
-// is only known that the program builds.
+// operating systems. What only Linux has is an error elsewhere. The tests run on Linux alone: for
+// others it is only known that the program builds.
 package kernel
 
 import "errors"

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"syscall"
 	"testing"
 
@@ -136,7 +137,9 @@ func TestConnectedToItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually.Nil(t, "the connect to end", func() error {
-		if err := Connected(fd); !errors.Is(err, unix.ECONNREFUSED) {
+		at := own.(*unix.SockaddrInet4)
+		to := netip.AddrPortFrom(netip.AddrFrom4(at.Addr), uint16(at.Port))
+		if err := Connected(fd, to); !errors.Is(err, unix.ECONNREFUSED) {
 			return fmt.Errorf("it ended with %v", err)
 		}
 		return nil

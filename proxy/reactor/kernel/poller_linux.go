@@ -35,8 +35,10 @@ func NewPoller() (*Poller, error) {
 	}
 	// Before Linux 5.11, and in some sandboxes, there is no epoll_pwait2(2). It takes two numbers of
 	// 64 bits.
-	_, errno := p.wait(0)
-	p.coarse = errno != 0 || unsafe.Sizeof(unix.Timespec{}) != 16
+	if p.coarse = unsafe.Sizeof(unix.Timespec{}) != 16; !p.coarse {
+		_, errno := p.wait(0)
+		p.coarse = errno != 0
+	}
 	return p, nil
 }
 
@@ -90,14 +92,13 @@ func (p *Poller) control(op, fd int, flags uint32) error {
 // Wait waits until a descriptor is ready or Wake is called, at most for limit; a negative limit is
 // none. It returns the number of events, which Ready returns, and may return 0 early.
 func (p *Poller) Wait(limit time.Duration) int {
-	if limit == 0 {
-		n, _ := p.poll()
-		return n
-	}
 	n, errno := 0, syscall.Errno(0)
-	if p.coarse {
+	switch {
+	case limit == 0:
+		n, errno = p.poll()
+	case p.coarse:
 		n, errno = p.waitCoarsely(limit)
-	} else {
+	default:
 		n, errno = p.wait(limit)
 	}
 	switch errno {

@@ -23,18 +23,6 @@ func Conn(fd int) (net.Conn, error) {
 	return net.FileConn(file) // has a duplicate
 }
 
-// IsLoopback reports whether the local address of a TCP connection is a loopback address.
-func IsLoopback(fd int) bool {
-	sa, _ := unix.Getsockname(fd)
-	switch sa := sa.(type) {
-	case *unix.SockaddrInet4:
-		return netip.AddrFrom4(sa.Addr).IsLoopback()
-	case *unix.SockaddrInet6:
-		return netip.AddrFrom16(sa.Addr).Unmap().IsLoopback()
-	}
-	return false
-}
-
 // Duplicate returns a second descriptor of the socket of c, which doesn't block.
 func Duplicate(c syscall.Conn) (int, error) {
 	raw, err := c.SyscallConn()
@@ -45,6 +33,21 @@ func Duplicate(c syscall.Conn) (int, error) {
 	var failed error
 	err = raw.Control(func(of uintptr) { fd, failed = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0) })
 	return fd, errors.Join(err, os.NewSyscallError("fcntl", failed))
+}
+
+// IsLoopback reports whether the local address of a TCP connection is a loopback address.
+func IsLoopback(fd int) bool { return localAddr(fd).Addr().IsLoopback() }
+
+// localAddr returns the local address of a TCP connection.
+func localAddr(fd int) netip.AddrPort {
+	sa, _ := unix.Getsockname(fd)
+	switch sa := sa.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port))
+	case *unix.SockaddrInet6:
+		return netip.AddrPortFrom(netip.AddrFrom16(sa.Addr).Unmap(), uint16(sa.Port))
+	}
+	return netip.AddrPort{}
 }
 
 // Connect begins to connect to an address without a zone, and returns the descriptor, which doesn't
@@ -63,40 +66,18 @@ func Connect(to netip.AddrPort) (fd int, err error) {
 	return fd, nil
 }
 
-// Connected returns the error with which a connect has ended. A socket may connect to itself: if
-// nobody listens at a port that the kernel also gives to clients, it gives it to this one in the end.
-// Nobody else could listen there then, so that is ECONNREFUSED.
-func Connected(fd int) error {
+// Connected returns the error with which a connect to an address has ended. A socket whose own port is
+// the one that it dials connects to itself, if nobody listens there. That is ECONNREFUSED: otherwise
+// nobody else could listen there any more.
+func Connected(fd int, to netip.AddrPort) error {
 	errno, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	if err == nil && errno != 0 {
 		err = syscall.Errno(errno)
 	}
-	if err == nil {
-		err = notItself(fd)
+	if err == nil && localAddr(fd) == to {
+		err = unix.ECONNREFUSED
 	}
 	return os.NewSyscallError("connect", err)
-}
-
-func notItself(fd int) error {
-	peer, err := unix.Getpeername(fd)
-	if err != nil {
-		return err
-	}
-	own, err := unix.Getsockname(fd)
-	if err != nil {
-		return err
-	}
-	switch own := own.(type) {
-	case *unix.SockaddrInet4:
-		if peer, ok := peer.(*unix.SockaddrInet4); ok && own.Port == peer.Port && own.Addr == peer.Addr {
-			return unix.ECONNREFUSED
-		}
-	case *unix.SockaddrInet6:
-		if peer, ok := peer.(*unix.SockaddrInet6); ok && own.Port == peer.Port && own.Addr == peer.Addr {
-			return unix.ECONNREFUSED
-		}
-	}
-	return nil
 }
 
 // SetStreamOptions turns on TCP_NODELAY and keep-alive probes: the first after idle of silence,
