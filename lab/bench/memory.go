@@ -42,28 +42,28 @@ func Memory(ctx context.Context, t Tools, count, links int, w io.Writer) error {
 		o.with(ctx, two, 1, func(s *Stack) error { return s.linkMemory(ctx, links, w) }))
 }
 
-// resident is the resident memory of the i-th sidecar in KiB, after a collection.
-func (s *Stack) resident(ctx context.Context, i int) (float64, error) {
+// resident is the resident memory of the i-th sidecar, after a collection.
+func (s *Stack) resident(ctx context.Context, i int) (Usage, error) {
 	collect := "http://" + s.sidecars[i].addr + "/debug/pprof/heap?gc=1&debug=1"
 	if _, err := child.Call(ctx, http.MethodGet, collect); err != nil {
-		return 0, err
+		return Usage{}, err
 	}
-	u, err := Meter{s.sidecars[i].PID()}.Usage()
-	return float64(u.RSS) / 1024, err
+	return Meter{s.sidecars[i].PID()}.Usage()
 }
 
-// report writes what each of count costs more than before. It returns the memory now.
-func (s *Stack) report(ctx context.Context, w io.Writer, i int, what string, before float64, count int) (float64, error) {
+// report writes what each of count costs more than before, without pages of files: new work brings
+// some of the program, too. It returns the memory now.
+func (s *Stack) report(ctx context.Context, w io.Writer, i int, what string, before Usage, count int) (Usage, error) {
 	now, err := s.resident(ctx, i)
 	if err != nil {
-		return 0, err
+		return now, err
 	}
 	files, err := os.ReadDir(proc(s.sidecars[i].PID(), "fd"))
 	if err != nil {
-		return 0, err
+		return now, err
 	}
 	_, err = fmt.Fprintf(w, "%-46s %5.1f KiB each, of %d; the process: %.0f MiB, %d descriptors\n",
-		what, (now-before)/float64(count), count, now/1024, len(files))
+		what, float64(now.Own-before.Own)/1024/float64(count), count, mebibytes(now.RSS), len(files))
 	return now, err
 }
 
@@ -91,7 +91,7 @@ func (s *Stack) connectionMemory(ctx context.Context, count int, w io.Writer) er
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "with nothing to do: %.0f MiB\n", empty/1024)
+	fmt.Fprintf(w, "with nothing to do: %.0f MiB\n", mebibytes(empty.RSS))
 	conns, err := connect(ctx, s.Addr, count, false)
 	defer conns.close()
 	if err != nil {
@@ -147,7 +147,7 @@ func (s *Stack) linkMemory(ctx context.Context, links int, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var before [2]float64
+	var before [2]Usage
 	for i := range before {
 		if before[i], err = s.resident(ctx, i); err != nil {
 			return err
