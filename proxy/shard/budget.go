@@ -50,7 +50,8 @@ func (s *Shard) Recount(counted *int, held int) {
 	}
 }
 
-// charge counts n bytes of messages taken into memory; a negative n releases them.
+// charge counts n bytes of messages taken into memory; a negative n releases them. It may run in
+// the middle of a callback, see bufferBounds.
 func (s *Shard) charge(n int) {
 	s.Uncounted += int64(n)
 	if s.Uncounted >= chargeStep || s.Uncounted <= -chargeStep {
@@ -59,7 +60,8 @@ func (s *Shard) charge(n int) {
 			s.Loop.Defer(&s.Shedding)
 		}
 		s.Uncounted = 0
-		s.boundAhead()
+		s.Buffers.Ahead = min(s.Buffers.Ahead, s.roomAhead())
+		s.Loop.Defer(&s.bounds.refill)
 	}
 }
 

@@ -2,11 +2,14 @@ package shard_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/proxytest"
@@ -187,4 +190,67 @@ func TestAnnouncedBytesAreBounded(t *testing.T) {
 	}
 	m.W.Run(time.Minute)
 	m.Settled()
+}
+
+// Requests that end in a read make no room for what others announce in the same read.
+func TestEndsOfRequestsMakeNoRoom(t *testing.T) {
+	const ends, each, size, whole, quarter = 8, 6, 40 << 10, 512 << 10, 4 << 20
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: "limits: {buffered: 16MiB}"})
+	m.W.Options.Cut = 0
+	p := &proxytest.Peer{Says: requestHeads(append(slices.Repeat([]int{size}, ends), slices.Repeat([]int{whole}, ends*each)...))}
+	var last []byte
+	for i := range ends {
+		p.Says = appendBody(p.Says, 1+i, size-1)
+		last = appendBody(last, 1+i, 1)
+		for id := ends + each*i + 1; id <= ends+each*(i+1); id++ {
+			p.Says = appendBody(p.Says, id, 8000)
+			last = appendBody(last, id, 200)
+		}
+	}
+	m.Clients.Do(func() { m.Clients.Dial(proxytest.Ingress, time.Second, p) })
+	m.W.Run(100 * time.Millisecond)
+	before := m.Nodes[1].Proc.Held()
+	m.Clients.Do(func() { p.Conn.Write(last) })
+	m.W.Run(100 * time.Millisecond)
+	if held := m.Nodes[1].Proc.Held(); held < before+1<<20 || held > quarter+ends*each*(20<<10) {
+		t.Errorf("%d bytes held, %d before", held, before)
+	}
+	m.W.Run(time.Minute)
+	m.Settled()
+}
+
+// requestHeads returns the preface of a link and the heads of requests, with ids from 1 on and
+// bodies of these lengths.
+func requestHeads(lengths []int) []byte {
+	w := link.NewWriter()
+	w.Preface(link.Dialer, link.Settings{})
+	out := w.Append(nil, 1<<20)
+	w.Open(1, link.Settings{})
+	for i, n := range lengths {
+		req := &protocol.Request{Service: []byte("local"), Method: []byte("POST"), Path: []byte("/"),
+			Authority: []byte("local"), Body: make([]byte, n)}
+		w.Request(uint64(i+1), req, time.Minute, nil)
+	}
+	for b := w.Append(nil, 1<<20); len(b) > 0; {
+		_, id := binary.Uvarint(b[1:])
+		payload, n := binary.Uvarint(b[1+id:])
+		end := 1 + id + n + int(payload)
+		if b[0] != dataFrame {
+			out = append(out, b[:end]...)
+		}
+		b = b[end:]
+	}
+	return out
+}
+
+const dataFrame = 3
+
+// appendBody appends n bytes of the body of request id.
+func appendBody(b []byte, id, n int) []byte {
+	for part := 0; n > 0; n -= part {
+		part = min(n, 16000)
+		b = binary.AppendUvarint(append(b, dataFrame), uint64(id))
+		b = append(binary.AppendUvarint(b, uint64(part)), make([]byte, part)...)
+	}
+	return b
 }

@@ -1,6 +1,10 @@
 package shard
 
-import "time"
+import (
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/loop"
+)
 
 const (
 	// maxKept bounds the bytes of unused buffers that a loop keeps for the next long
@@ -18,12 +22,20 @@ const (
 	aheadShare = 4
 )
 
+// bufferBounds keeps Buffers within its bounds. A message that is being received may have a buffer
+// that is charged only when its callback ends. So charge may lower Buffers.Ahead, but not raise it.
+type bufferBounds struct {
+	trimmer loop.Timer // armed while Buffers keeps memory
+	refill  loop.Flush // sets Ahead anew at the end of the turn, when all is charged
+}
+
 // initBuffers makes the loop release buffers that it has not used for a while.
 func (s *Shard) initBuffers() {
-	s.Buffers.OnKept = func() { s.Loop.After(keptFor, &s.trimmer) }
-	s.trimmer.Fire = func() {
+	s.bounds.refill.Do = s.boundAhead
+	s.Buffers.OnKept = func() { s.Loop.After(keptFor, &s.bounds.trimmer) }
+	s.bounds.trimmer.Fire = func() {
 		if s.Buffers.Trim() {
-			s.Loop.After(keptFor, &s.trimmer)
+			s.Loop.After(keptFor, &s.bounds.trimmer)
 		}
 	}
 }
@@ -34,9 +46,13 @@ func (s *Shard) boundBuffers() {
 	s.boundAhead()
 }
 
-// boundAhead sets what the loop may reserve ahead. It is called whenever the budget has learned
-// what the loop holds.
+// boundAhead sets what the loop may reserve ahead. No message may have a buffer that is not charged.
 func (s *Shard) boundAhead() {
-	room := s.Config.Limits.Buffered/aheadShare - s.Process.Budget.Held()
-	s.Buffers.Ahead = int(max(0, room)) / s.Process.Loops
+	s.Buffers.Ahead = s.roomAhead()
+}
+
+// roomAhead returns the loop's part of what may be reserved ahead.
+func (s *Shard) roomAhead() int {
+	held := s.Process.Budget.Held() + s.Uncounted
+	return int(max(0, s.Config.Limits.Buffered/aheadShare-held)) / s.Process.Loops
 }

@@ -41,7 +41,7 @@ type Shard struct {
 	Uncounted int64      // bytes held that Process.Budget does not include yet
 	Shedding  loop.Flush // deferred when the hard mark is reached
 	Tables    Tables
-	trimmer   loop.Timer // armed while Buffers keeps memory
+	bounds    bufferBounds
 	backlogs  FreeList[*backlog]
 }
 
