@@ -62,6 +62,8 @@ func (s *Shard) charge(n int) {
 		s.Uncounted = 0
 		s.Buffers.Ahead = min(s.Buffers.Ahead, s.roomAhead())
 		s.Loop.Defer(&s.bounds.refill)
+	} else if s.Buffers.Ahead <= s.bounds.low {
+		s.Loop.Defer(&s.bounds.refill)
 	}
 }
 

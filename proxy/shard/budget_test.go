@@ -254,3 +254,28 @@ func appendBody(b []byte, id, n int) []byte {
 	}
 	return b
 }
+
+// After many short messages that were reserved at once and have ended, a long one is, too.
+func TestReservedBytesAreRestored(t *testing.T) {
+	const size, short, long = 8500, 20 << 10, 512 << 10
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: "limits: {buffered: 16MiB}"})
+	m.W.Options.Cut = 0
+	p := m.DialAndSend(proxytest.Egress, "")
+	m.W.Run(5 * time.Millisecond)
+	send := func(text string) {
+		m.Clients.Do(func() { p.Conn.Write([]byte(text)) })
+		m.W.Run(5 * time.Millisecond)
+	}
+	begin := func(length int) {
+		send(fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", length, make([]byte, size)))
+	}
+	for range 400 {
+		begin(short)
+		send(string(make([]byte, short-size)))
+	}
+	if begin(long); m.Consumer.Proc.Held() < long {
+		t.Errorf("%d bytes held of a message of %d", m.Consumer.Proc.Held(), long)
+	}
+	m.W.Run(time.Minute)
+	m.Settled()
+}

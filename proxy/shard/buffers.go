@@ -18,7 +18,9 @@ const (
 
 	// aheadShare is the divisor of limits.buffered that yields how full it may be for buffers
 	// to be reserved for whole messages with their first bytes. So what peers announce
-	// and don't send takes no more than that.
+	// and don't send takes no more than that. Connections that announce much and send little
+	// can take all of it. Then the buffers of all messages grow with what arrives, which costs
+	// copies, but no message fails.
 	aheadShare = 4
 )
 
@@ -27,6 +29,7 @@ const (
 type bufferBounds struct {
 	trimmer loop.Timer // armed while Buffers keeps memory
 	refill  loop.Flush // sets Ahead anew at the end of the turn, when all is charged
+	low     int        // when Ahead is not above it, each charge defers refill
 }
 
 // initBuffers makes the loop release buffers that it has not used for a while.
@@ -49,6 +52,7 @@ func (s *Shard) boundBuffers() {
 // boundAhead sets what the loop may reserve ahead. No message may have a buffer that is not charged.
 func (s *Shard) boundAhead() {
 	s.Buffers.Ahead = s.roomAhead()
+	s.bounds.low = max(s.Buffers.Ahead/2, chargeStep)
 }
 
 // roomAhead returns the loop's part of what may be reserved ahead.
