@@ -34,7 +34,7 @@ func (h *Host) armIdle() {
 	due := h.idle.root.next.since + h.Config.Timeouts.Idle
 	if !h.idle.timer.Armed() || due < h.idle.due {
 		h.idle.due = due
-		h.Loop.After(due-h.Loop.Now(), &h.idle.timer)
+		h.Loop.After(max(0, due-h.Loop.Now()), &h.idle.timer)
 	}
 }
 
@@ -54,14 +54,22 @@ func (h *Host) IdleFor(n *SessionNode) time.Duration {
 	return h.Loop.Now() - n.since
 }
 
+// maxIdleClosed is how many sessions closeIdle closes in one turn. When timeouts.idle becomes
+// shorter, the time of very many may have passed.
+const maxIdleClosed = 64
+
 // closeIdle closes the sessions whose time has passed.
 func (h *Host) closeIdle() {
-	for first := h.idle.root.next; first != &h.idle.root; first = h.idle.root.next {
-		if h.Loop.Now()-first.since < h.Config.Timeouts.Idle {
-			h.armIdle()
-			return
+	root := &h.idle.root
+	for range maxIdleClosed {
+		first := root.next
+		if first == root || h.Loop.Now()-first.since < h.Config.Timeouts.Idle {
+			break
 		}
 		h.StopIdle(first)
 		h.Sessions[first.place-1].CloseIdle()
+	}
+	if root.next != root {
+		h.armIdle()
 	}
 }
