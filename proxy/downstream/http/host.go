@@ -1,6 +1,8 @@
 package http
 
 import (
+	"time"
+
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/loop"
@@ -12,8 +14,8 @@ import (
 // request needs comes from free lists.
 type host struct {
 	*downstream.Host
-	incoming shard.FreeList[*incoming]
-	calls    shard.FreeList[[]call] // arrays without a call
+	freeIncoming shard.FreeList[*incoming]
+	freeCalls    shard.FreeList[[]call] // arrays without a call
 }
 
 // incoming is what a session needs while it receives a request, and while a request waits to
@@ -27,10 +29,49 @@ type incoming struct {
 }
 
 func (h *host) newIncoming() *incoming {
-	in, ok := h.incoming.Take()
+	in, ok := h.freeIncoming.Take()
 	if !ok {
 		in = new(incoming)
 		in.timeout.Init(h.Loop, func(k loop.TimeoutKind) { in.session.onTimeout(k) })
 	}
 	return in
+}
+
+// startTimeout starts a timeout of the request that is being received.
+func (s *session) startTimeout(k loop.TimeoutKind, d time.Duration) {
+	s.host.StopIdle(&s.SessionNode)
+	s.timeout.Start(k, d)
+}
+
+// startIdle starts timeouts.idle.
+func (s *session) startIdle() {
+	if s.incoming != nil { // of a tunnel
+		s.timeout.Stop()
+	}
+	s.host.StartIdle(&s.SessionNode)
+}
+
+func (s *session) stopTimeout() {
+	s.host.StopIdle(&s.SessionNode)
+	if s.incoming != nil {
+		s.timeout.Stop()
+	}
+}
+
+// beginRequest prepares for a request whose first bytes have arrived.
+func (s *session) beginRequest() {
+	s.cur = s.host.Pool.Exchange(s)
+	s.incoming = s.host.newIncoming()
+	s.incoming.session = s
+}
+
+// endRequest is called when a request was received, or will not be.
+func (s *session) endRequest() {
+	if s.incoming != nil {
+		s.head.Reset()
+		s.timeout.Stop()
+		s.incoming.session = nil
+		s.host.freeIncoming.Put(s.incoming)
+		s.incoming = nil
+	}
 }

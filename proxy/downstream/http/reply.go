@@ -175,7 +175,7 @@ func (s *session) onResponded() {
 // addCall adds the last call that was received.
 func (s *session) addCall(c call) {
 	if s.calls == nil {
-		s.calls, _ = s.host.calls.Take()
+		s.calls, _ = s.host.freeCalls.Take()
 	}
 	s.calls = append(s.calls, c)
 }
@@ -186,7 +186,7 @@ func (s *session) removeCall() int {
 	s.calls[n] = call{}
 	s.calls = s.calls[:n]
 	if n == 0 {
-		s.host.calls.Put(s.calls)
+		s.host.freeCalls.Put(s.calls)
 		s.calls = nil
 	}
 	return n

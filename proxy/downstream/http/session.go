@@ -325,14 +325,11 @@ func (s *session) Retire() { s.retiring = true }
 // at once, or after lateIdle if it has had none yet.
 func (s *session) Drain() {
 	s.retiring = true
-	switch {
-	case !s.waits():
-	case s.requests == 0:
+	if s.requests == 0 && s.waits() {
 		s.host.Loop.After(lateIdle, &loop.Timer{Fire: s.closeLate})
-	default:
-		s.close()
-		s.outbound.Conn.Drain()
+		return
 	}
+	s.CloseIdle()
 }
 
 // waits reports whether no request is in flight or being received.
@@ -342,7 +339,7 @@ func (s *session) waits() bool {
 
 // closeLate closes a draining connection that still waits for its first request.
 func (s *session) closeLate() {
-	if s.requests == 0 && s.waits() && s.output != outputClosed {
+	if s.requests == 0 {
 		s.CloseIdle()
 	}
 }
@@ -352,10 +349,7 @@ var _ loop.Verified = (*session)(nil)
 // OnUntrusted implements loop.Verified. The request in flight, or being received, gets its response.
 func (s *session) OnUntrusted() {
 	s.retiring = true
-	if s.waits() {
-		s.close()
-		s.outbound.Conn.Drain()
-	}
+	s.CloseIdle()
 }
 
 func (s *session) OnClose(error) {

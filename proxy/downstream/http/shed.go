@@ -5,7 +5,6 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/exchange"
-	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // overBudget reports whether the client must not send more: memory is short, and the
@@ -51,50 +50,12 @@ func (s *session) IdleFor() time.Duration {
 	return s.host.IdleFor(&s.SessionNode)
 }
 
-// CloseIdle implements the session of a worker. There is no response.
+// CloseIdle implements the session of a worker. It closes the connection if no request is in flight
+// or being received. There is no response.
 func (s *session) CloseIdle() {
-	if len(s.calls) == 0 {
+	if s.waits() && s.output != outputClosed {
 		s.close()
 		s.outbound.Conn.Drain()
-	}
-}
-
-// startTimeout starts a timeout of the request that is being received.
-func (s *session) startTimeout(k loop.TimeoutKind, d time.Duration) {
-	s.host.StopIdle(&s.SessionNode)
-	s.timeout.Start(k, d)
-}
-
-// startIdle starts timeouts.idle.
-func (s *session) startIdle() {
-	if s.incoming != nil { // of a tunnel
-		s.timeout.Stop()
-	}
-	s.host.StartIdle(&s.SessionNode)
-}
-
-func (s *session) stopTimeout() {
-	s.host.StopIdle(&s.SessionNode)
-	if s.incoming != nil {
-		s.timeout.Stop()
-	}
-}
-
-// beginRequest prepares for a request whose first bytes have arrived.
-func (s *session) beginRequest() {
-	s.cur = s.host.Pool.Exchange(s)
-	s.incoming = s.host.newIncoming()
-	s.incoming.session = s
-}
-
-// endRequest is called when a request was received, or will not be.
-func (s *session) endRequest() {
-	if s.incoming != nil {
-		s.head.Reset()
-		s.timeout.Stop()
-		s.incoming.session = nil
-		s.host.incoming.Put(s.incoming)
-		s.incoming = nil
 	}
 }
 
