@@ -12,14 +12,17 @@ func (l *FreeList[T]) Take() (v T, ok bool) {
 	if last < 0 {
 		return v, false
 	}
-	v = (*l)[last]
+	var none T
+	v, (*l)[last] = (*l)[last], none
 	*l = (*l)[:last]
 	return v, true
 }
 
-// Put adds v, which nobody else uses any more, unless l is full.
-func (l *FreeList[T]) Put(v T) {
-	if len(*l) < maxFree {
-		*l = append(*l, v)
+// Put adds v, which nobody else uses any more, unless l is full. It reports whether l has v.
+func (l *FreeList[T]) Put(v T) (kept bool) {
+	if len(*l) >= maxFree {
+		return false
 	}
+	*l = append(*l, v)
+	return true
 }

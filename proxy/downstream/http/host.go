@@ -37,6 +37,16 @@ func (h *host) newIncoming() *incoming {
 	return in
 }
 
+// putIncoming takes back in. Its timer may stay armed only in the free list: the queue of timers
+// would keep in until the timer is due.
+func (h *host) putIncoming(in *incoming) {
+	in.session = nil
+	in.timeout.Stop()
+	if !h.freeIncoming.Put(in) {
+		in.timeout.Close()
+	}
+}
+
 // startTimeout starts a timeout of the request that is being received.
 func (s *session) startTimeout(k loop.TimeoutKind, d time.Duration) {
 	s.host.StopIdle(&s.SessionNode)
@@ -69,9 +79,7 @@ func (s *session) beginRequest() {
 func (s *session) endRequest() {
 	if s.incoming != nil {
 		s.head.Reset()
-		s.timeout.Stop()
-		s.incoming.session = nil
-		s.host.freeIncoming.Put(s.incoming)
+		s.host.putIncoming(s.incoming)
 		s.incoming = nil
 	}
 }

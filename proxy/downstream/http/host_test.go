@@ -1,0 +1,36 @@
+package http
+
+import (
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/shard"
+	"github.com/remora-proxy/remora/proxy/sim"
+)
+
+// TestTimersOfIncoming: only what the free list keeps has a timer after the request.
+func TestTimersOfIncoming(t *testing.T) {
+	const count = 1000
+	w := sim.New(1)
+	l := w.Loop("a")
+	h := &host{Host: &downstream.Host{Shard: &shard.Shard{Loop: l}}}
+	l.Do(func() {
+		var all []*incoming
+		for range count {
+			in := h.newIncoming()
+			in.timeout.Start(loop.TimeoutHead, time.Second)
+			all = append(all, in)
+		}
+		for _, in := range all {
+			h.putIncoming(in)
+		}
+	})
+	timers := 0
+	w.OnTurn(func(_ *sim.Loop, ready, _ int) { timers += ready })
+	w.Run(time.Minute)
+	if kept := len(h.freeIncoming); timers != kept || kept == count {
+		t.Errorf("%d timers have fired, of %d that were kept", timers, kept)
+	}
+}
