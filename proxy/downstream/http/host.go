@@ -15,8 +15,11 @@ import (
 type host struct {
 	*downstream.Host
 	freeIncoming shard.FreeList[*incoming]
-	freeCalls    shard.FreeList[[]call] // arrays without a call
+	freeCalls    shard.FreeList[[]call] // arrays without a call, for at most maxFreeCalls
 }
+
+// maxFreeCalls is the longest array of calls that is kept. limits.pipelined may allow far more.
+const maxFreeCalls = 16
 
 // incoming is what a session needs while it receives a request, and while a request waits to
 // leave the loop. Then head and body are those of that request.

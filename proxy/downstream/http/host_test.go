@@ -34,3 +34,18 @@ func TestTimersOfIncoming(t *testing.T) {
 		t.Errorf("%d timers have fired, of %d that were kept", timers, kept)
 	}
 }
+
+// TestFreeCalls: arrays for many calls, which few clients need, are not kept.
+func TestFreeCalls(t *testing.T) {
+	for n, kept := range map[int]int{1: 1, maxFreeCalls: 1, maxFreeCalls + 1: 0, 5000: 0} {
+		s := &session{host: &host{}}
+		for range n {
+			s.addCall(call{})
+		}
+		for s.removeCall() > 0 {
+		}
+		if got := len(s.host.freeCalls); got != kept || s.calls != nil {
+			t.Errorf("%d calls: %d arrays kept, want %d", n, got, kept)
+		}
+	}
+}

@@ -186,7 +186,9 @@ func (s *session) removeCall() int {
 	s.calls[n] = call{}
 	s.calls = s.calls[:n]
 	if n == 0 {
-		s.host.freeCalls.Put(s.calls)
+		if cap(s.calls) <= maxFreeCalls {
+			s.host.freeCalls.Put(s.calls)
+		}
 		s.calls = nil
 	}
 	return n
