@@ -17,9 +17,9 @@ const (
 	keptFor = time.Second
 
 	// aheadShare is the divisor of limits.buffered that yields how full it may be for buffers
-	// to be reserved for whole messages with their first bytes. So what peers announce
-	// and don't send takes no more than that. Connections that announce much and send little
-	// can take all of it. Then the buffers of all messages grow with what arrives, which costs
+	// to be reserved for whole messages with their first bytes. So what peers announce and don't
+	// send takes no more than that; with several loops, which learn of each other's bytes late, at
+	// most twice as much. Connections that announce much and send little can take all of it. Then the buffers of all messages grow with what arrives, which costs
 	// copies, but no message fails.
 	aheadShare = 4
 )
