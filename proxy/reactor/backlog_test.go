@@ -7,7 +7,29 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
+
+// TestAcceptsAtOnce: an event accepts maxAccepts connections, and the next one the rest.
+func TestAcceptsAtOnce(t *testing.T) {
+	e := start(t, Options{})
+	l, err := e.Listen("127.0.0.1:0", ListenOptions{}, func(loop.Loop, string) loop.Stream { return echo() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := l.acceptors[0]
+	on(t, a.loop, a.stop)
+	for range maxAccepts + 1 {
+		dial(t, l.Addr().String())
+	}
+	on(t, a.loop, func() {
+		for _, want := range []int{maxAccepts, maxAccepts + 1, maxAccepts + 1} {
+			if a.onEvents(kernel.Input); len(a.loop.conns) != want {
+				t.Errorf("%d connections, want %d", len(a.loop.conns), want)
+			}
+		}
+	})
+}
 
 // TestCloseAcceptsBacklog: connections that no loop has accepted when a listener closes are served,
 // and not reset.

@@ -17,7 +17,7 @@ import (
 type connState uint8
 
 const (
-	connDialing  connState = iota // outbound, no socket on the loop yet
+	connDialing  connState = iota // outbound, not connected yet, or on its way to the loop
 	connArriving                  // inbound, on its way to the loop
 	connOpen                      // both directions in use
 	connDraining                  // Drain was called, and output is left to send

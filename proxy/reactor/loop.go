@@ -11,7 +11,7 @@ import (
 )
 
 // eventLoop is one event loop with its connections, timers and deferred work. Only its own
-// goroutine may access it, except the atomics and the fields that mu guards.
+// goroutine may access it, except for posts and the atomics.
 type eventLoop struct {
 	eng    *Engine
 	index  int
@@ -113,9 +113,7 @@ const maxDelay = time.Duration(1 << 61)
 func (l *eventLoop) Stop(t *loop.Timer) { l.timers.Disarm(t) }
 
 // Defer implements loop.Loop.
-func (l *eventLoop) Defer(f *loop.Flush) {
-	l.flushes.Add(f)
-}
+func (l *eventLoop) Defer(f *loop.Flush) { l.flushes.Add(f) }
 
 func (l *eventLoop) adopt(c *conn) {
 	c.slot = len(l.conns)
