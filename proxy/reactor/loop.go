@@ -17,9 +17,9 @@ type eventLoop struct {
 	index  int
 	poller *kernel.Poller
 
-	now     time.Duration
-	yielded time.Duration // when the loop last yielded
-	turned  time.Duration // when the last turn ended
+	now    time.Duration
+	turned time.Duration // when the last turn ended
+	slice  slice
 
 	timers   loop.Timers
 	flushes  loop.Flushes

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	_ "unsafe" // for go:linkname
 
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
@@ -61,9 +62,8 @@ func (l *eventLoop) clock() time.Duration { return time.Since(l.eng.began) + 1 }
 
 // wait waits for the next event, timer or posted function, and returns the number of events.
 func (l *eventLoop) wait() int {
-	if l.now-l.yielded > timeSlice {
-		l.yielded = l.now
-		runtime.Gosched()
+	if l.now-l.slice.began > timeSlice {
+		l.slice.yield(l.now)
 		l.turned = l.clock()
 	}
 	limit := l.idleTime()
@@ -78,6 +78,34 @@ func (l *eventLoop) wait() int {
 	l.waiting.Store(false)
 	return n
 }
+
+// slice is the current time slice of a loop.
+type slice struct {
+	began time.Duration
+	count int // of those before
+}
+
+// yield ends the slice, and lets other goroutines run: those that are ready on this P, and each
+// maxLocal-th time any. For that the runtime wakes a thread, which often takes the loop to another
+// processor.
+func (s *slice) yield(now time.Duration) {
+	s.began = now
+	if s.count++; s.count%maxLocal == 0 {
+		runtime.Gosched()
+	} else {
+		goyield()
+	}
+}
+
+// maxLocal bounds how long a goroutine waits that is ready on no P, if GOMAXPROCS leaves no P besides
+// those of busy loops.
+const maxLocal = 16
+
+// goyield is Gosched, but the goroutine stays on its P, and no thread is woken. The runtime keeps it for
+// packages outside (golang.org/issue/67401).
+//
+//go:linkname goyield runtime.goyield
+func goyield()
 
 // idleTime returns how long the loop may wait for events: negative means without a limit.
 func (l *eventLoop) idleTime() time.Duration {

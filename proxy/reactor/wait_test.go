@@ -92,17 +92,17 @@ func TestYield(t *testing.T) {
 	l := start(t, Options{}).loops[0]
 	on(t, l, func() {
 		l.Defer(&loop.Flush{Do: func() {}}) // so that it does not wait
-		defer func(now time.Duration) { l.now, l.yielded = now, now }(l.now)
-		l.yielded = l.now
+		defer func(now time.Duration) { l.now, l.slice.began = now, now }(l.now)
+		l.slice.began = l.now
 		for range 10 {
 			l.now += timeSlice
-			before := l.yielded
-			if l.wait(); l.yielded != before {
+			before := l.slice.began
+			if l.wait(); l.slice.began != before {
 				t.Errorf("the loop yielded after %v", l.now-before)
 			}
 			l.now++
-			if l.wait(); l.yielded != l.now {
-				t.Errorf("the loop has not yielded for %v", l.now-l.yielded)
+			if l.wait(); l.slice.began != l.now {
+				t.Errorf("the loop has not yielded for %v", l.now-l.slice.began)
 			}
 		}
 	})
