@@ -6,6 +6,7 @@ import "github.com/remora-proxy/remora/proxy/telemetry/stats"
 var (
 	loopConnections = gauge("loop_connections", "Connections of the loop: accepted, dialled and being dialled.", "loop")
 	loopEvents      = counter("loop_events_total", "Events of connections and timers.", "loop")
+	loopMoved       = counter("loop_moved_total", "Connections that moved to another loop between two requests.", "loop")
 	loopTurns       = timeHistogram("loop_turn_duration_seconds",
 		"Duration of turns, from the first event to the last write. New events wait meanwhile.", turnBounds, "loop")
 	loopTurnEvents = sizeHistogram("loop_turn_events", "Events per turn. They share their writes.", "loop")
@@ -14,6 +15,7 @@ var (
 func (c *scraper) loop(to *page, name string, r *stats.WorkerReport) {
 	to.put(loopConnections, float64(r.Loop.Connections), name)
 	to.put(loopEvents, float64(r.Loop.Events), name)
+	to.put(loopMoved, float64(r.Loop.Moved), name)
 	to.times(loopTurns, &r.Loop.Turns, name)
 	to.sizes(loopTurnEvents, &r.Loop.TurnEvents, name)
 }

@@ -111,6 +111,15 @@ type Verified interface {
 	OnUntrusted()
 }
 
+// Movable is a Stream of an accepted connection that can go on on another loop.
+type Movable interface {
+	Stream
+	// MayMove is called when the connection has input. If it returns true, the driver may end the
+	// stream with OnClose(nil), as if the connection had closed, and begin a new one on another loop, as
+	// if it had been accepted there. That one gets the input.
+	MayMove() bool
+}
+
 // ErrDialQueue ends a dial that was not tried because the driver's queue of dials is full, or
 // because the connection would take a file descriptor that others need.
 var ErrDialQueue = errors.New("proxy: too many dials are waiting")

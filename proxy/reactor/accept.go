@@ -137,7 +137,7 @@ func (l *Listener) newConn(target *eventLoop, at reservation) *conn {
 	l.eng.count.accepted.Add(1)
 	return &conn{
 		descriptor: descriptor{loop: target, fd: -1},
-		accept:     l.accept, state: connArriving, reservation: at, config: l.opts.TLS,
+		by:         l, state: connArriving, reservation: at, config: l.opts.TLS,
 	}
 }
 

@@ -27,8 +27,8 @@ const (
 
 type conn struct {
 	descriptor
-	stream      loop.Stream // set by accept on arrival, for an inbound one
-	accept      func(l loop.Loop, remote string) loop.Stream
+	stream      loop.Stream // set on arrival, for an inbound one
+	by          *Listener   // that has accepted it; nil for a dialled one
 	remote      string
 	peer        net.Addr // who an accepted peer is; nil means the address of the connection
 	slot        int      // index in eventLoop.conns
@@ -134,8 +134,8 @@ func (c *conn) open() {
 
 func (c *conn) callOnOpen() {
 	defer c.loop.recovered(c)
-	if c.accept != nil {
-		c.stream = c.accept(c.loop, c.remote)
+	if c.by != nil {
+		c.stream = c.by.accept(c.loop, c.remote)
 		if c.stream == nil {
 			c.end(nil)
 			return
@@ -183,6 +183,9 @@ func (c *conn) onEvents(e kernel.Events) {
 		if e&kernel.Output != 0 {
 			c.endConnect()
 		}
+		return
+	}
+	if c.loop.moving.left > 0 && e == kernel.Input && c.move() {
 		return
 	}
 	if e&kernel.Input != 0 {

@@ -11,6 +11,7 @@
 //	drain.go     the orderly close
 //	listener.go  listening sockets
 //	accept.go    accepts or refuses connections, spreads them over the loops
+//	move.go      moves connections between loops, so that no more than needed carry requests
 //	reserve.go   limits of accepted connections: in all, per listener, per source
 //	transparent.go  redirected connections: HTTP/1 or passed on
 //	dialer.go    connects, on the loop or on goroutines

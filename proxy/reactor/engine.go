@@ -149,6 +149,9 @@ func (e *Engine) boot(n int) error {
 		}
 		e.loops = append(e.loops, l)
 	}
+	for _, l := range e.loops {
+		l.Post(func() { l.moving.all = e.loops })
+	}
 	return nil
 }
 
@@ -241,6 +244,11 @@ func (e *Engine) shutdown() error {
 		failed = errors.Join(failed, l.close())
 	}
 	e.helpers.Wait()
+	for _, l := range e.loops {
+		stays := make(chan struct{})
+		l.Post(func() { l.moving.all, l.moving.left = nil, 0; close(stays) }) // a connection that moves could miss closeAll
+		<-stays
+	}
 	for _, l := range e.loops {
 		closed := make(chan struct{})
 		l.Post(l.closeNewcomers)

@@ -37,6 +37,8 @@ type eventLoop struct {
 	// within an event, nil before its first use.
 	input, decrypted, encrypted []byte
 
+	moving moving
+
 	// load is the number of connections on this loop or on their way to it.
 	load atomic.Int64
 

@@ -18,6 +18,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/limit/adaptive"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 	"github.com/remora-proxy/remora/registry"
 )
 
@@ -44,35 +45,11 @@ func shareLimits(t *testing.T, maxConcurrency string, slots int32) {
 		defer app.Close()
 		endpoints = append(endpoints, registry.Endpoint{Addr: app.Listener.Addr().String(), Weight: 1})
 	}
-	cfg, err := config.Parse("a.yaml", fmt.Appendf(nil, `
-listeners: [{name: egress, address: "127.0.0.1:1", protocol: http, service: local}]
-services:
-  local: {discover: static, endpoints: ["127.0.0.1:2"], protocol: http, connect_timeout: 15s, timeout: 2m, max_concurrency: %s, retry: {on: [connect]}}
-`, maxConcurrency), func(string) (string, bool) { return "", false })
-	if err != nil {
-		t.Fatal(err)
-	}
-	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
-	e, err := reactor.Start(reactor.Options{Loops: 3, Logger: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := proxy.NewProcess(cfg, 3)
-	workers := make(map[loop.Loop]*proxy.Worker)
-	for i, l := range e.Loops() {
-		workers[l] = proxy.NewWorker(p, l, quiet, uint64(i))
-	}
+	p, e, addr := serve(t, 3, fmt.Sprintf(`max_concurrency: %s, retry: {on: [connect]}`, maxConcurrency))
 	update := func(eps ...registry.Endpoint) {
 		p.Update(registry.NewSnapshot("local", registry.SourceLive, time.Time{}, eps))
 	}
 	update(endpoints...)
-	listener := p.Generation().Listener(cfg.Listeners[0].Name)
-	ln, err := e.Listen("127.0.0.1:0", reactor.ListenOptions{}, func(l loop.Loop, _ string) loop.Stream {
-		return listener.Accept(workers[l])
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var busy sync.WaitGroup
 	for i := range clients {
 		busy.Add(1)
@@ -82,7 +59,7 @@ services:
 			defer client.CloseIdleConnections()
 			for k := range each {
 				body := fmt.Sprintf("%d of %d", k, i)
-				req, err := http.NewRequest("POST", "http://"+ln.Addr().String(), strings.NewReader(body))
+				req, err := http.NewRequest("POST", "http://"+addr, strings.NewReader(body))
 				if err != nil {
 					t.Error(err)
 					return
@@ -118,7 +95,81 @@ services:
 	if n := most.Load(); n > slots {
 		t.Errorf("%d requests at once in the application, want at most %d", n, slots)
 	}
-	_ = ln.Close()
+	stop(t, e)
+}
+
+// TestMoveBetweenLoops: clients whose connections move from loop to loop lose no request.
+func TestMoveBetweenLoops(t *testing.T) {
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
+	defer app.Close()
+	p, e, addr := serve(t, 3, "")
+	p.Update(registry.NewSnapshot("local", registry.SourceLive, time.Time{}, []registry.Endpoint{{Addr: app.Listener.Addr().String(), Weight: 1}}))
+	moved := func() (n uint64) {
+		for _, l := range e.Loops() {
+			counts := make(chan uint64)
+			l.Post(func() { counts <- l.(stats.Metered).Stats().Moved })
+			n += <-counts
+		}
+		return n
+	}
+	var busy sync.WaitGroup
+	end := time.Now().Add(waitLimit)
+	for i := range 12 {
+		busy.Go(func() {
+			client := &http.Client{Transport: &http.Transport{}, Timeout: waitLimit}
+			defer client.CloseIdleConnections()
+			for k := 0; moved() < 4; k++ {
+				body := fmt.Sprintf("%d of %d", k, i)
+				resp, err := client.Post("http://"+addr, "text/plain", strings.NewReader(body))
+				if err != nil {
+					t.Errorf("request %s: %v", body, err)
+					return
+				}
+				got, _ := io.ReadAll(resp.Body)
+				_ = resp.Body.Close()
+				if resp.StatusCode != 200 || string(got) != body || time.Now().After(end) {
+					t.Errorf("request %s: status %d, response %q", body, resp.StatusCode, got)
+					return
+				}
+			}
+		})
+	}
+	busy.Wait()
+	p.Drain()
+	stop(t, e)
+}
+
+// serve runs a process whose clients reach service local, with more settings of that, at an address.
+func serve(t *testing.T, loops int, settings string) (*proxy.Process, *reactor.Engine, string) {
+	cfg, err := config.Parse("a.yaml", fmt.Appendf(nil, `
+listeners: [{name: egress, address: "127.0.0.1:1", protocol: http, service: local}]
+services:
+  local: {discover: static, endpoints: ["127.0.0.1:2"], protocol: http, connect_timeout: 15s, timeout: 2m, %s}
+`, settings), func(string) (string, bool) { return "", false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	e, err := reactor.Start(reactor.Options{Loops: loops, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := proxy.NewProcess(cfg, loops)
+	workers := make(map[loop.Loop]*proxy.Worker)
+	for i, l := range e.Loops() {
+		workers[l] = proxy.NewWorker(p, l, quiet, uint64(i))
+	}
+	listener := p.Generation().Listener(cfg.Listeners[0].Name)
+	ln, err := e.Listen("127.0.0.1:0", reactor.ListenOptions{}, func(l loop.Loop, _ string) loop.Stream {
+		return listener.Accept(workers[l])
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, e, ln.Addr().String()
+}
+
+func stop(t *testing.T, e *reactor.Engine) {
 	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	if err := e.Stop(ctx); err != nil {

@@ -49,6 +49,9 @@ func (l *eventLoop) turn(events int) {
 	l.turned = l.clock()
 	l.stats.Turns.Observe(l.turned - began)
 	l.stats.TurnEvents.Observe(events)
+	if l.turned-l.moving.use.since >= useWindow {
+		l.measureUse()
+	}
 }
 
 func (l *eventLoop) deliver(w watcher, e kernel.Events) {

@@ -86,3 +86,15 @@ func (s *session) endRequest() {
 		s.incoming = nil
 	}
 }
+
+// leastMoved is how many requests a connection must have made before it may move to another loop. One
+// that lasts for a few would not be worth it.
+const leastMoved = 8
+
+var _ loop.Movable = (*session)(nil)
+
+// MayMove implements loop.Movable. limits.requests counts those of one session.
+func (s *session) MayMove() bool {
+	return s.requests >= leastMoved && s.waits() && s.in == nil && s.incoming == nil && s.tunnel == nil &&
+		!s.retiring && s.output == outputIdle && s.host.Config.Limits.Requests == 0
+}

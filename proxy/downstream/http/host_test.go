@@ -4,7 +4,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/sim"
@@ -46,6 +50,31 @@ func TestFreeCalls(t *testing.T) {
 		}
 		if got := len(s.host.freeCalls); got != kept || s.calls != nil {
 			t.Errorf("%d calls: %d arrays kept, want %d", n, got, kept)
+		}
+	}
+}
+
+// TestMayMove: a session may move when it has shown that it lasts, and nothing is left to do.
+func TestMayMove(t *testing.T) {
+	ready := func() *session {
+		return &session{host: &host{Host: &downstream.Host{Shard: &shard.Shard{Config: &config.Config{}}}}, requests: leastMoved}
+	}
+	if !ready().MayMove() {
+		t.Error("a session that waits for its next request can't move")
+	}
+	for name, change := range map[string]func(s *session){
+		"few requests":        func(s *session) { s.requests-- },
+		"limits.requests":     func(s *session) { s.host.Config.Limits.Requests = 100 },
+		"a request in flight": func(s *session) { s.calls, s.output = []call{{}}, outputBusy },
+		"part of a head":      func(s *session) { s.in, s.incoming = &bytebufferpool.ByteBuffer{B: []byte("G")}, &incoming{} },
+		"part of a body":      func(s *session) { s.cur, s.input = &exchange.Exchange{}, inputBody },
+		"a tunnel":            func(s *session) { s.tunnel = &tunnel{} },
+		"its last response":   func(s *session) { s.retiring = true },
+		"its end":             func(s *session) { s.output = outputClosed },
+	} {
+		s := ready()
+		if change(s); s.MayMove() {
+			t.Errorf("%s: it may move", name)
 		}
 	}
 }
