@@ -200,12 +200,15 @@ func (c *conn) onEvents(e kernel.Events) {
 	}
 }
 
-// read passes on what the socket has. If the peer's end follows, it goes on until that.
+// read passes on what the socket has. If the peer's end follows, it goes on until that. After
+// maxReads the rest is left to the next turn.
 func (c *conn) read(ended bool) {
 	for range maxReads {
 		n, errno := kernel.Receive(c.fd, c.loop.input)
 		switch {
-		case errno == unix.EAGAIN || errno == unix.EINTR:
+		case errno == unix.EINTR:
+			continue
+		case errno == unix.EAGAIN:
 			return
 		case errno != 0:
 			c.broken(errno)
@@ -215,9 +218,12 @@ func (c *conn) read(ended bool) {
 			return
 		}
 		c.onInput(c.loop.input[:n])
-		if c.fd < 0 || n < inputSize && !ended {
+		if c.fd < 0 || n < len(c.loop.input) && !ended {
 			return
 		}
+	}
+	if err := c.rewatch(); err != nil {
+		c.broken(err)
 	}
 }
 

@@ -2,6 +2,7 @@ package reactor
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"syscall"
@@ -255,4 +256,37 @@ func (d *dialer) busy() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.active
+}
+
+// TestLongInput: an event takes at most maxReads reads, and the rest is read in the next turns although
+// the peer sends no more.
+func TestLongInput(t *testing.T) {
+	const read, sent = 1 << 10, 10*maxReads<<10 + 100
+	e := start(t, Options{})
+	l := e.loops[0]
+	on(t, l, func() { l.input = l.input[:read] })
+	got := make(chan int, sent)
+	c, peer := accepted(t, e, &stream{data: func(b []byte) { got <- len(b) }})
+	held, release := make(chan struct{}), make(chan struct{})
+	l.Post(func() { close(held); <-release })
+	<-held
+	if _, err := peer.Write(make([]byte, sent)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		if n, err := kernel.Unread(c.fd); err != nil || n < sent {
+			return fmt.Errorf("%d of %d bytes have arrived (%v)", n, sent, err)
+		}
+		return nil
+	})
+	before := l.stats.Events
+	close(release)
+	for n := 0; n < sent; {
+		n += recv(t, got, "the rest of the input")
+	}
+	on(t, l, func() {
+		if events, want := l.stats.Events-before, uint64(sent/read/maxReads+1); events != want {
+			t.Errorf("%d events, want %d", events, want)
+		}
+	})
 }

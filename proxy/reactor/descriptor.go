@@ -32,6 +32,16 @@ func (d *descriptor) watch(w watcher, e kernel.Events) error {
 	return nil
 }
 
+// rewatch watches for input, and for room if there is output. What the descriptor is ready for is
+// reported anew.
+func (d *descriptor) rewatch() error {
+	e := kernel.Input
+	if d.out != nil {
+		e |= kernel.Output
+	}
+	return d.loop.poller.Change(d.fd, e)
+}
+
 // buffered returns how many bytes of output the kernel has not taken.
 func (d *descriptor) buffered() int {
 	if d.out == nil {
@@ -48,7 +58,7 @@ func (d *descriptor) write(b []byte) syscall.Errno {
 			return errno
 		}
 		d.out = bytebufferpool.Get()
-		if err := d.loop.poller.Change(d.fd, kernel.Input|kernel.Output); err != nil {
+		if err := d.rewatch(); err != nil {
 			return unix.ENOMEM
 		}
 	}
@@ -71,7 +81,7 @@ func (d *descriptor) onWritable() syscall.Errno {
 		return errno
 	}
 	d.dropOutput()
-	if err := d.loop.poller.Change(d.fd, kernel.Input); err != nil {
+	if err := d.rewatch(); err != nil {
 		return unix.ENOMEM
 	}
 	return 0

@@ -86,16 +86,21 @@ func (n *newcomer) onEvents(e kernel.Events) {
 	for range maxReads {
 		k, errno := kernel.Receive(n.fd, n.loop.input)
 		switch {
-		case errno == unix.EAGAIN || errno == unix.EINTR:
+		case errno == unix.EINTR:
+			continue
+		case errno == unix.EAGAIN:
 			return
 		case errno != 0 || k == 0:
 			n.onEnd()
 			return
 		}
 		n.onInput(n.loop.input[:k])
-		if n.fd < 0 || e&kernel.Ended == 0 {
+		if n.fd < 0 || k < len(n.loop.input) && e&kernel.Ended == 0 {
 			return
 		}
+	}
+	if n.rewatch() != nil {
+		n.onEnd()
 	}
 }
 

@@ -201,3 +201,15 @@ func TestPlacesFor(t *testing.T) {
 		}
 	}
 }
+
+// TestLongHello: a ClientHello is read to its end, whatever a turn takes of it.
+func TestLongHello(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{})
+	on(t, e.loops[0], func() { e.loops[0].input = e.loops[0].input[:16] })
+	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
+	c := tls.Client(dial(t, addr), own.Client())
+	if got := ask(t, c, "hello"); got != "hello" {
+		t.Errorf("echo %q", got)
+	}
+}

@@ -9,7 +9,7 @@ import (
 )
 
 // Poller waits until descriptors are ready, by kqueue. It reports a descriptor in each Wait for as
-// long as it is ready (level-triggered). Only one goroutine may use it, but for Wake.
+// long as it is ready, more often than on Linux. Only one goroutine may use it, but for Wake.
 type Poller struct {
 	fd    int
 	ready [MaxReady]unix.Kevent_t

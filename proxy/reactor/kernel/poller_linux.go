@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Poller waits until descriptors are ready, by epoll. It reports a descriptor in each Wait for as
-// long as it is ready (level-triggered). Only one goroutine may use it, but for Wake.
+// Poller waits until descriptors are ready, by epoll. It reports a descriptor once when it becomes
+// ready, or more to it (edge-triggered): who leaves input must call Change. Only one goroutine may use it,
+// but for Wake.
 type Poller struct {
 	fd, eventfd int
 	coarse      bool // the kernel waits for whole milliseconds only
@@ -55,24 +56,25 @@ func (p *Poller) Close() error {
 func (p *Poller) Add(fd int, e Events) error { return p.control(unix.EPOLL_CTL_ADD, fd, flags(e)) }
 
 // AddShared watches the listening socket fd, which other Pollers watch, too. One of them is told of a
-// connection, or all, if the kernel can't do that.
+// connection, or all, if the kernel can't do that. They are told for as long as there is one.
 func (p *Poller) AddShared(fd int) error {
 	err := p.control(unix.EPOLL_CTL_ADD, fd, unix.EPOLLIN|unix.EPOLLEXCLUSIVE)
 	if errors.Is(err, unix.EINVAL) {
-		return p.Add(fd, Input)
+		err = p.control(unix.EPOLL_CTL_ADD, fd, unix.EPOLLIN)
 	}
 	return err
 }
 
-// Change watches fd for e from now on.
+// Change watches fd for e from now on, and reports what it is ready for.
 func (p *Poller) Change(fd int, e Events) error { return p.control(unix.EPOLL_CTL_MOD, fd, flags(e)) }
 
 // Remove ends watching fd.
 func (p *Poller) Remove(fd int) error { return p.control(unix.EPOLL_CTL_DEL, fd, 0) }
 
-func flags(e Events) (f uint32) {
+func flags(e Events) uint32 {
+	f := uint32(unix.EPOLLET)
 	if e&Input != 0 {
-		f = unix.EPOLLIN | unix.EPOLLRDHUP
+		f |= unix.EPOLLIN | unix.EPOLLRDHUP
 	}
 	if e&Output != 0 {
 		f |= unix.EPOLLOUT
