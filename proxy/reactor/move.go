@@ -77,9 +77,12 @@ type moving struct {
 // measureUse ends a window of the loop's use, and decides how many connections move in the next one.
 func (l *eventLoop) measureUse() {
 	m := &l.moving
-	known := m.use.end(l.turned)
 	m.left = 0
-	if !known || len(m.all) < 2 {
+	if len(m.all) < 2 {
+		m.use.since = l.turned
+		return
+	}
+	if !m.use.end(l.turned) {
 		return
 	}
 	m.uses = m.uses[:0]

@@ -54,7 +54,7 @@ func TestDestination(t *testing.T) {
 // TestUse: a loop that has no time to wait takes a processor, or less if others run on it. One without a
 // turn takes none.
 func TestUse(t *testing.T) {
-	e := start(t, Options{})
+	e := start(t, Options{Loops: 2})
 	l := e.loops[0]
 	var spin loop.Flush
 	spinning := true
