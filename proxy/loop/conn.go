@@ -111,13 +111,15 @@ type Verified interface {
 	OnUntrusted()
 }
 
-// Movable is a Stream of an accepted connection that can go on on another loop.
+// Movable is a Stream of an accepted connection that can continue on another loop.
 type Movable interface {
 	Stream
-	// MayMove is called when the connection has input. If it returns true, the driver may end the
-	// stream with OnClose(nil), as if the connection had closed, and begin a new one on another loop, as
-	// if it had been accepted there. That one gets the input.
-	MayMove() bool
+	// Leave is called when the connection has input. If ok is true, the driver ends the stream with
+	// OnClose(nil), as if the connection had closed, and begins another one on the other loop, as if
+	// the connection had been accepted there. That one gets past, if it is not 0, and then the input.
+	Leave() (past int, ok bool)
+	// Resume is called after OnOpen, with what Leave of the former stream has returned.
+	Resume(past int)
 }
 
 // ErrDialQueue ends a dial that was not tried because the driver's queue of dials is full, or

@@ -99,7 +99,7 @@ func (l *Listener) onAccept(on *eventLoop, fd int, from netip.AddrPort) {
 	if from.IsValid() {
 		c.remote = from.String()
 	} else {
-		c.remote, c.peer = loop.UnixPeer, unixPeer
+		c.remote, c.peer, c.unix = loop.UnixPeer, unixPeer, true
 	}
 	if c.loop == on {
 		l.begin(c)
@@ -136,6 +136,7 @@ func (l *Listener) newConn(target *eventLoop, at reservation) *conn {
 	target.load.Add(1)
 	l.eng.count.accepted.Add(1)
 	return &conn{
+		home:       target,
 		descriptor: descriptor{loop: target, fd: -1},
 		by:         l, state: connArriving, reservation: at, config: l.opts.TLS,
 	}

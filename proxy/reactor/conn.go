@@ -34,6 +34,10 @@ type conn struct {
 	slot        int      // index in eventLoop.conns
 	state       connState
 	reservation reservation // of an open connection, until it is closed or detached
+	home        *eventLoop  // whose load it is part of, as long
+
+	seen uint32 // the last window in which it had input and connections moved
+	past int    // of its former stream, if it has moved, for Movable.Resume
 
 	err error // argument of Stream.OnClose
 
@@ -142,6 +146,9 @@ func (c *conn) callOnOpen() {
 		}
 	}
 	c.stream.OnOpen(c)
+	if s, ok := c.stream.(loop.Movable); ok && c.past > 0 {
+		s.Resume(c.past)
+	}
 	if c.secure != nil && c.state == connOpen {
 		c.secure.beginTrust()
 		c.secure.decryptInput()
@@ -185,11 +192,11 @@ func (c *conn) onEvents(e kernel.Events) {
 		}
 		return
 	}
-	if c.loop.moving.left > 0 && e == kernel.Input && c.move() {
+	if c.loop.moving.to != nil && e == kernel.Input && c.move() {
 		return
 	}
 	if e&kernel.Input != 0 {
-		c.read(e&kernel.Ended != 0)
+		c.read(c.unix || e&kernel.All != 0)
 	}
 	if e&kernel.Output != 0 && c.fd >= 0 {
 		if errno := c.onWritable(); errno != 0 {
@@ -200,9 +207,9 @@ func (c *conn) onEvents(e kernel.Events) {
 	}
 }
 
-// read passes on what the socket has. If the peer's end follows, it goes on until that. After
+// read passes on what the socket has: one read takes it, unless that is full, or must read all. After
 // maxReads the rest is left to the next turn.
-func (c *conn) read(ended bool) {
+func (c *conn) read(all bool) {
 	for range maxReads {
 		n, errno := kernel.Receive(c.fd, c.loop.input)
 		switch {
@@ -218,7 +225,7 @@ func (c *conn) read(ended bool) {
 			return
 		}
 		c.onInput(c.loop.input[:n])
-		if c.fd < 0 || n < len(c.loop.input) && !ended {
+		if c.fd < 0 || n < len(c.loop.input) && !all {
 			return
 		}
 	}
@@ -257,7 +264,10 @@ func (c *conn) broken(err error) {
 
 // unreserve uncounts the connection.
 func (c *conn) unreserve() {
-	c.loop.load.Add(-1)
+	if c.home != nil {
+		c.home.load.Add(-1)
+		c.home = nil
+	}
 	c.reservation.release()
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
@@ -267,9 +269,7 @@ func TestLongInput(t *testing.T) {
 	on(t, l, func() { l.input = l.input[:read] })
 	got := make(chan int, sent)
 	c, peer := accepted(t, e, &stream{data: func(b []byte) { got <- len(b) }})
-	held, release := make(chan struct{}), make(chan struct{})
-	l.Post(func() { close(held); <-release })
-	<-held
+	release := holdLoop(l)
 	if _, err := peer.Write(make([]byte, sent)); err != nil {
 		t.Fatal(err)
 	}
@@ -289,4 +289,45 @@ func TestLongInput(t *testing.T) {
 			t.Errorf("%d events, want %d", events, want)
 		}
 	})
+}
+
+// TestUrgentData: a read that stops at urgent data is not the last one.
+func TestUrgentData(t *testing.T) {
+	e := start(t, Options{})
+	got := make(chan string, 10)
+	_, peer := accepted(t, e, &stream{data: func(b []byte) { got <- string(b) }})
+	release := holdLoop(e.loops[0])
+	raw, err := peer.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		_, first := unix.Write(int(fd), []byte("abc"))
+		urgent := unix.Sendto(int(fd), []byte("U"), unix.MSG_OOB, nil)
+		_, last := unix.Write(int(fd), []byte("def"))
+		failed = errors.Join(first, urgent, last)
+	})
+	if err = errors.Join(err, failed); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		return errors.Join(raw.Control(func(fd uintptr) {
+			n, err := kernel.Unacknowledged(int(fd))
+			if failed = err; n > 0 {
+				failed = fmt.Errorf("%d bytes are on their way", n)
+			}
+		}), failed)
+	})
+	close(release)
+	for all := ""; all != "abcdef"; all += recv(t, got, "the rest of the input") {
+	}
+}
+
+// holdLoop stops l until the channel is closed.
+func holdLoop(l loop.Loop) (release chan struct{}) {
+	held, release := make(chan struct{}), make(chan struct{})
+	l.Post(func() { close(held); <-release })
+	<-held
+	return release
 }

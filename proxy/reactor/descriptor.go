@@ -14,7 +14,8 @@ import (
 // descriptor is the descriptor of a socket on a loop, with the output that the kernel has not taken.
 type descriptor struct {
 	loop *eventLoop
-	fd   int // -1 means none: from close on the system may give the number to another socket
+	fd   int  // -1 means none: from close on the system may give the number to another socket
+	unix bool // a Unix socket: a read stops at descriptors that the peer passes
 
 	out  *bytebufferpool.ByteBuffer // nil without output
 	sent int                        // bytes of out that the kernel has taken
@@ -163,6 +164,7 @@ func (d *descriptor) takeFrom(nc net.Conn) error {
 		return fmt.Errorf("a %T", nc)
 	}
 	var err error
+	_, d.unix = nc.(*net.UnixConn)
 	d.fd, err = kernel.Duplicate(from)
 	return err
 }

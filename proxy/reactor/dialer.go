@@ -68,6 +68,7 @@ func (c *conn) connect(to netip.AddrPort) error {
 		return err
 	}
 	c.fd, c.reservation = fd, at
+	c.home = c.loop
 	c.loop.load.Add(1)
 	return c.watch(c, kernel.Output)
 }
@@ -177,6 +178,7 @@ func (c *conn) dialled(nc net.Conn, over *secure, at reservation, err error) {
 	}
 	if err == nil {
 		c.secure, c.reservation = over, at
+		c.home = c.loop
 		c.loop.load.Add(1)
 		err = c.arrive()
 	} else {

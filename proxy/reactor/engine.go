@@ -246,7 +246,7 @@ func (e *Engine) shutdown() error {
 	e.helpers.Wait()
 	for _, l := range e.loops {
 		stays := make(chan struct{})
-		l.Post(func() { l.moving.all, l.moving.left = nil, 0; close(stays) }) // a connection that moves could miss closeAll
+		l.Post(func() { l.moving.all, l.moving.to = nil, nil; close(stays) }) // a connection that moves could miss closeAll
 		<-stays
 	}
 	for _, l := range e.loops {

@@ -39,7 +39,7 @@ type eventLoop struct {
 
 	moving moving
 
-	// load is the number of connections on this loop or on their way to it.
+	// load is the number of connections that came to this loop first, or are on their way to it.
 	load atomic.Int64
 
 	stopping bool

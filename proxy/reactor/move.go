@@ -7,139 +7,146 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/loop"
-	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
 // A loop that has little to do is dear: it waits and writes for each request, where a busy one does so
-// for several at once. So no more loops carry requests than the load needs. Connections move, between
-// two requests, from the other loops to these, and from a loop that has too much to do to the
-// least busy one.
+// for several at once. So connections move, between two requests, to a loop that has more to do and can
+// do both, and from one that has too much to do to the one that has least.
 
 const (
-	// useWindow is over how much time a loop measures its use, the share of a processor that it takes.
+	// useWindow is over how much time a loop measures its use: the share of the time that it spends in
+	// turns.
 	useWindow = 100 * time.Millisecond
 
-	// filled is the use to which loops are filled before one more is needed.
+	// moveTurn is for how long one loop of an engine may decide to move connections, in turn. The next
+	// one sees what that has changed.
+	moveTurn = 2 * useWindow
+
+	// filled is the use up to which a loop takes the connections of another one.
 	filled = 0.7
 
 	// tooBusy is the use from which on a loop gives connections away, if another one has less use
 	// by leastGain.
-	tooBusy   = 0.9
+	tooBusy   = 0.85
 	leastGain = 0.25
 
-	// maxGathered bounds the connections of a loop to which others move because it has time. So the
-	// bounds of a loop, such as those of a link, are not reached earlier than without that.
+	// maxGathered is how many connections a loop may have to take those of another one. So the bounds of
+	// a loop, such as those of a link, are not reached much earlier than without that.
 	maxGathered = 1024
 
 	// staleUse is after how much time without a turn a loop counts as unused.
 	staleUse = 3 * useWindow
 )
 
-// use measures what share of a processor a loop takes.
-type use struct {
-	since  time.Duration // when the window began
-	thread int           // which the loop had then; 0 means none
-	taken  time.Duration // processor time of the thread until then
-
-	share atomic.Uint64 // of the last window, as bits of a float64
-	at    atomic.Int64  // when that ended
-}
-
-// end ends the window, and reports whether its share is known: it is not if the loop has changed threads.
-func (u *use) end(now time.Duration) bool {
-	thread, taken := kernel.ThreadTime()
-	known := thread != 0 && thread == u.thread
-	if known {
-		u.share.Store(math.Float64bits(float64(taken-u.taken) / float64(now-u.since)))
-		u.at.Store(int64(now))
-	}
-	u.since, u.thread, u.taken = now, thread, taken
-	return known
-}
-
-// of returns the last share, at a time.
-func (u *use) of(now time.Duration) float64 {
-	if now-time.Duration(u.at.Load()) > staleUse {
-		return 0
-	}
-	return math.Float64frombits(u.share.Load())
-}
-
-// moving says which connections of a loop move.
+// moving measures the use of a loop, and says which of its connections move.
 type moving struct {
-	use  use
-	uses []loopUse    // scratch space of measureUse
-	left int          // how many more connections move in this window
-	to   *eventLoop   // where they move
-	all  []*eventLoop // the loops that share connections; nil before the engine has started and when it stops
-}
+	all []*eventLoop // the loops of the engine; nil before the start and when it stops
 
-// measureUse ends a window of the loop's use, and decides how many connections move in the next one.
-func (l *eventLoop) measureUse() {
-	m := &l.moving
-	m.left = 0
-	if len(m.all) < 2 {
-		m.use.since = l.turned
-		return
-	}
-	if !m.use.end(l.turned) {
-		return
-	}
-	m.uses = m.uses[:0]
-	for _, other := range m.all {
-		m.uses = append(m.uses, loopUse{other.moving.use.of(l.turned), int(other.load.Load())})
-	}
-	to, n := destination(m.uses, l.index)
-	m.to, m.left = m.all[to], n
+	since  time.Duration // when the window began
+	busy   time.Duration // in turns until then
+	window uint32        // its number
+
+	share       atomic.Uint64 // of the last window, as bits of a float64
+	at          atomic.Int64  // when that ended
+	connections atomic.Int64  // of the loop then
+
+	to    *eventLoop    // where connections move; nil means that none do
+	until time.Duration // when that ends
+	part  float64       // of the connections that have input
+	owed  float64       // connections that should have moved
+	room  int           // how many more may
+
+	uses []loopUse // scratch space of measureUse
 }
 
 // loopUse is what destination knows of a loop.
 type loopUse struct {
-	share       float64 // of a processor
-	connections int     // accepted ones
+	share       float64 // of the time
+	connections int
 }
 
-// destination returns to which loop a loop moves how many connections.
-func destination(loops []loopUse, from int) (to, connections int) {
-	total := 0.0
-	for _, l := range loops {
-		total += l.share
+// useAt returns the use of the loop.
+func (m *moving) useAt(now time.Duration) loopUse {
+	if now-time.Duration(m.at.Load()) > staleUse {
+		return loopUse{0, int(m.connections.Load())}
 	}
-	needed := min(max(1, int(math.Ceil(total/filled))), len(loops))
-	for i, l := range loops[:needed] {
+	return loopUse{math.Float64frombits(m.share.Load()), int(m.connections.Load())}
+}
+
+// measureUse ends a window, and decides which connections move in the next one.
+func (l *eventLoop) measureUse() {
+	m, now := &l.moving, l.turned
+	busy := l.stats.Turns.Sum
+	m.share.Store(math.Float64bits(float64(busy-m.busy) / float64(now-m.since)))
+	m.at.Store(int64(now))
+	m.connections.Store(int64(len(l.conns)))
+	m.since, m.busy, m.to = now, busy, nil
+	m.window++
+	if len(m.all) < 2 || int(now/moveTurn)%len(m.all) != l.index {
+		return
+	}
+	m.uses = m.uses[:0]
+	for _, other := range m.all {
+		m.uses = append(m.uses, other.moving.useAt(now))
+	}
+	if to, part := destination(m.uses, l.index); part > 0 {
+		m.to, m.until, m.part, m.owed, m.room = m.all[to], now+useWindow, part, 0, maxGathered
+	}
+}
+
+// destination returns to which loop a loop moves what part of its connections.
+func destination(loops []loopUse, from int) (to int, part float64) {
+	own := loops[from].share
+	for i, l := range loops {
 		if l.share < loops[to].share {
 			to = i
 		}
 	}
-	own := loops[from]
-	gain := own.share - loops[to].share
-	switch {
-	case from >= needed:
-		return to, min(own.connections, max(0, maxGathered-loops[to].connections))
-	case own.share > tooBusy && gain > leastGain:
-		return to, int(float64(own.connections) * gain / 2 / own.share)
+	if gain := own - loops[to].share; own > tooBusy && gain > leastGain {
+		return to, gain / 2 / own
 	}
-	return from, 0
+	to = from
+	for i, l := range loops {
+		more := l.share > own || l.share == own && i < from
+		if more && own+l.share <= filled && l.connections < maxGathered && (to == from || l.share > loops[to].share) {
+			to, part = i, 1
+		}
+	}
+	return to, part
 }
 
-// move moves c, which has input, to the loop for which that is decided, if its stream is ready for
-// that. There the connection begins anew, and reads its input.
+// move moves c, which has input, if that is its turn and its stream is ready. On the other loop the connection
+// begins anew, and reads its input.
 func (c *conn) move() bool {
-	s, movable := c.stream.(loop.Movable)
 	l := c.loop
-	if !movable || c.by == nil || c.state != connOpen || c.secure != nil || c.Buffered() > 0 ||
-		!slices.Contains(c.by.loops, l.moving.to) || !s.MayMove() || l.poller.Remove(c.fd) != nil {
+	m := &l.moving
+	if l.now >= m.until {
+		m.to = nil
 		return false
 	}
-	l.moving.left--
+	if c.seen == m.window || c.by == nil || !slices.Contains(c.by.loops, m.to) {
+		return false
+	}
+	if c.seen, m.owed = m.window, m.owed+m.part; m.owed < 1 || m.room == 0 {
+		return false
+	}
+	s, movable := c.stream.(loop.Movable)
+	if !movable || c.state != connOpen || c.secure != nil || c.Buffered() > 0 {
+		return false
+	}
+	past, ready := s.Leave()
+	if !ready || l.poller.Remove(c.fd) != nil {
+		return false
+	}
+	m.owed--
+	m.room--
 	l.stats.Moved++
 	l.setWatcher(c.fd, nil)
 	moved := &conn{
-		descriptor: descriptor{loop: l.moving.to, fd: c.fd},
-		by:         c.by, remote: c.remote, peer: c.peer, redirected: c.redirected, state: connArriving, reservation: c.reservation,
+		descriptor: descriptor{loop: m.to, fd: c.fd, unix: c.unix}, by: c.by, home: c.home, remote: c.remote, peer: c.peer, redirected: c.redirected,
+		state: connArriving, reservation: c.reservation, past: past,
 	}
-	c.fd, c.reservation = -1, reservation{}
-	moved.loop.load.Add(1)
+	c.fd, c.reservation, c.home = -1, reservation{}, nil
 	c.end(nil)
 	moved.loop.Post(func() { moved.by.begin(moved) })
 	return true

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,40 +22,82 @@ func TestDestination(t *testing.T) {
 		}
 		return loops
 	}
-	full := of(0.1, 0.1)
-	full[0].connections = maxGathered - 3
+	full := of(0.2, 0.1)
+	full[0].connections = maxGathered
 	cases := []struct {
 		name     string
 		loops    []loopUse
-		from     int
-		to, move int
+		from, to int
+		part     float64
 	}{
-		{"one loop", of(0.99), 0, 0, 0},
-		{"the first has little to do", of(0.1, 0.1), 0, 0, 0},
-		{"the second has little to do", of(0.1, 0.1), 1, 0, 100},
-		{"nothing to do", of(0, 0), 1, 0, 100},
-		{"one does not suffice", of(0.4, 0.4), 1, 1, 0},
-		{"two of four suffice", of(0.3, 0.2, 0.3, 0.3), 3, 1, 100},
-		{"it is one of the two", of(0.3, 0.2, 0.3, 0.3), 1, 1, 0},
-		{"no room", full, 1, 0, 3},
-		{"too busy", of(1, 0), 0, 1, 50},
-		{"too busy, as are others", of(0.95, 0.95, 0.45), 0, 2, 26},
-		{"all are too busy", of(0.95, 0.9, 0.95), 0, 1, 0},
-		{"busy enough", of(0.9, 0.3), 0, 0, 0},
-		{"one connection does not move to and fro", []loopUse{{1, 1}, {0, 0}}, 0, 1, 0},
+		{"one loop", of(1), 0, 0, 0},
+		{"another one has more to do", of(0.1, 0.2), 0, 1, 1},
+		{"another one has less to do", of(0.1, 0.2), 1, 1, 0},
+		{"of the same, to the first", of(0.2, 0.2), 1, 0, 1},
+		{"of the same, not from the first", of(0.2, 0.2), 0, 0, 0},
+		{"too much for one", of(0.4, 0.4), 1, 1, 0},
+		{"to the one with most to do", of(0.5, 0.3, 0.2), 2, 0, 1},
+		{"to the one with room", of(0.6, 0.3, 0.2), 2, 1, 1},
+		{"too many connections", full, 1, 1, 0},
+		{"too busy", of(1, 0.5, 0), 0, 2, 0.5},
+		{"others are as busy", of(0.95, 0.95, 0.8), 0, 0, 0},
+		{"busy enough", of(0.85, 0.3), 0, 0, 0},
 	}
 	for _, c := range cases {
-		to, move := destination(c.loops, c.from)
-		if move != c.move || move > 0 && to != c.to {
-			t.Errorf("%s: %d connections to loop %d, want %d to %d", c.name, move, to, c.move, c.to)
+		to, part := destination(c.loops, c.from)
+		if part != c.part || part > 0 && to != c.to {
+			t.Errorf("%s: %v of the connections to loop %d, want %v to %d", c.name, part, to, c.part, c.to)
 		}
 	}
 }
 
-// TestUse: a loop that has no time to wait takes a processor, or less if others run on it. One without a
-// turn takes none.
+// TestBalance: loops that move connections in turn come to rest, with as few loops as can do the
+// work, or with none that is too busy while another one is not.
+func TestBalance(t *testing.T) {
+	const each = 0.01 // of a loop, for each connection with input
+	for _, c := range []struct {
+		name   string
+		active []int
+		busy   int // loops with connections at the end
+	}{
+		{"little to do", []int{10, 10, 10, 10}, 1},
+		{"a loop for each", []int{40, 40}, 2},
+		{"two for four", []int{34, 34, 34, 34}, 2},
+		{"all on one", []int{160, 0, 0, 0}, 2},
+		{"all but one", []int{95, 95, 95, 95, 95, 95, 95, 5}, 8},
+		{"more than all can do", []int{300, 10, 10}, 3},
+	} {
+		loops := c.active
+		last := 0
+		for turn := range 400 {
+			from := turn % len(loops)
+			uses := make([]loopUse, len(loops))
+			for i, n := range loops {
+				uses[i] = loopUse{min(1, each*float64(n)), 3*n + 200}
+			}
+			to, part := destination(uses, from)
+			if n := int(part * float64(loops[from])); n > 0 {
+				loops[from] -= n
+				loops[to] += n
+				last = turn
+			}
+		}
+		busy := 0
+		for _, n := range loops {
+			if n > 0 {
+				busy++
+			}
+		}
+		if least, most := slices.Min(loops), slices.Max(loops); busy != c.busy || last > 300 || float64(most)*each > tooBusy && float64(most-least)*each > leastGain+each && busy < len(loops) {
+			t.Errorf("%s: %d connections, the last moved in turn %d", c.name, loops, last)
+		}
+	}
+}
+
+// TestUse: a loop that has no time to wait is busy all the time, but for what lies between two turns. One
+// without a turn is unused.
 func TestUse(t *testing.T) {
-	e := start(t, Options{Loops: 2})
+	e := start(t, Options{})
 	l := e.loops[0]
 	var spin loop.Flush
 	spinning := true
@@ -64,14 +107,15 @@ func TestUse(t *testing.T) {
 		}
 	}
 	on(t, l, func() { l.Defer(&spin) })
+	m := &l.moving
 	eventually(t, func() error {
-		if share := l.moving.use.of(time.Duration(l.moving.use.at.Load())); share <= 0 || share > 1.5 || math.IsNaN(share) {
+		if share := m.useAt(time.Duration(m.at.Load())).share; share <= 0 || share > 1 {
 			return fmt.Errorf("a loop that is always busy uses %v", share)
 		}
 		return nil
 	})
 	on(t, l, func() { spinning = false })
-	if share := l.moving.use.of(time.Duration(l.moving.use.at.Load()) + staleUse + 1); share != 0 {
+	if share := m.useAt(time.Duration(m.at.Load()) + staleUse + 1).share; share != 0 {
 		t.Errorf("without a turn for %v it uses %v", staleUse, share)
 	}
 }
@@ -79,12 +123,22 @@ func TestUse(t *testing.T) {
 // mover is an echo whose connection may move.
 type mover struct {
 	stream
-	on     loop.Loop
-	stays  bool
-	closed func(error)
+	on          loop.Loop
+	stays       bool
+	asked, past int
+	resumed     *atomic.Int32 // nil or the number of calls of Resume
 }
 
-func (m *mover) MayMove() bool { return !m.stays }
+func (m *mover) Leave() (int, bool) {
+	m.asked++
+	return m.asked + m.past, !m.stays
+}
+
+func (m *mover) Resume(past int) {
+	if m.past = past; m.resumed != nil {
+		m.resumed.Add(1)
+	}
+}
 
 // movers listens for connections that may move, and counts their streams by loop.
 func movers(t *testing.T, e *Engine, o ListenOptions, change func(*mover)) (addr string, opened []atomic.Int32) {
@@ -106,15 +160,17 @@ func movers(t *testing.T, e *Engine, o ListenOptions, change func(*mover)) (addr
 	return l.Addr().String(), opened
 }
 
-// holdMoves makes every loop move n connections to a loop, for as long as no window ends.
-func holdMoves(t *testing.T, e *Engine, n, to int) {
+// holdMoves makes every other loop move part of the connections to a loop, at most room of them, until the
+// next call.
+func holdMoves(t *testing.T, e *Engine, part float64, room, to int) {
 	for _, l := range e.loops {
 		on(t, l, func() {
-			l.moving.use.since = math.MaxInt64 - time.Hour
-			if l.moving.left = n; l.index == to {
-				l.moving.left = 0
+			m := &l.moving
+			m.since = math.MaxInt64 - time.Hour
+			m.window++
+			if m.to, m.until, m.part, m.owed, m.room = e.loops[to], math.MaxInt64, part, 0, room; l.index == to {
+				m.to = nil
 			}
-			l.moving.to = e.loops[to]
 		})
 	}
 }
@@ -123,15 +179,20 @@ func holdMoves(t *testing.T, e *Engine, n, to int) {
 func TestMove(t *testing.T) {
 	const conns = 8
 	e := start(t, Options{Loops: 2})
+	holdMoves(t, e, 0, 0, 0)
 	closed := make(chan error, conns)
-	addr, opened := movers(t, e, ListenOptions{}, func(m *mover) { m.stream.close = func(err error) { closed <- err } })
+	var resumed atomic.Int32
+	addr, opened := movers(t, e, ListenOptions{}, func(m *mover) {
+		m.stream.close = func(err error) { closed <- err }
+		m.resumed = &resumed
+	})
 	peers := make([]net.Conn, conns)
 	for i := range peers {
 		peers[i] = dial(t, addr)
 		ask(t, peers[i], "before")
 	}
 	elsewhere := int(opened[0].Load())
-	holdMoves(t, e, conns, 1)
+	holdMoves(t, e, 1, conns, 1)
 	before := e.Stats()
 	for range 3 {
 		for _, p := range peers {
@@ -139,6 +200,9 @@ func TestMove(t *testing.T) {
 				t.Errorf("echo %q", got)
 			}
 		}
+	}
+	if n := resumed.Load(); int(n) != elsewhere {
+		t.Errorf("%d streams know of a former one, want %d", n, elsewhere)
 	}
 	for range elsewhere {
 		if err := recv(t, closed, "the stream's end on the first loop"); err != nil {
@@ -152,8 +216,8 @@ func TestMove(t *testing.T) {
 	if before.Accepted != after.Accepted || before.Inbound != after.Inbound || before.Open != after.Open {
 		t.Errorf("counts changed from %+v to %+v", before, after)
 	}
-	if l := [2]int64{e.loops[0].load.Load(), e.loops[1].load.Load()}; l != [2]int64{0, conns} {
-		t.Errorf("connections of the loops: %d", l)
+	if l := [2]int64{e.loops[0].load.Load(), e.loops[1].load.Load()}; l != [2]int64{int64(elsewhere), int64(conns - elsewhere)} {
+		t.Errorf("connections that came to the loops first: %d, want %d on the first", l, elsewhere)
 	}
 	on(t, e.loops[0], func() {
 		if s := e.loops[0].Stats(); s.Moved != uint64(elsewhere) || s.Connections != 0 {
@@ -171,17 +235,20 @@ func TestNotMoved(t *testing.T) {
 	own := NewIdentity(t)
 	cases := []struct {
 		name   string
-		moves  int
+		part   float64
+		room   int
 		listen ListenOptions
 		change func(*mover)
 	}{
-		{name: "the stream stays", moves: 1, change: func(m *mover) { m.stays = true }},
-		{name: "no moves", moves: 0},
-		{name: "TLS", moves: 1, listen: ListenOptions{TLS: own.Server}},
+		{name: "the stream stays", part: 1, room: 1, change: func(m *mover) { m.stays = true }},
+		{name: "no room", part: 1},
+		{name: "its part is less than one", part: 0.5, room: 1},
+		{name: "TLS", part: 1, room: 1, listen: ListenOptions{TLS: own.Server}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			e := start(t, Options{Loops: 2})
+			holdMoves(t, e, 0, 0, 0)
 			addr, opened := movers(t, e, c.listen, c.change)
 			var p net.Conn = dial(t, addr)
 			if c.listen.TLS != nil {
@@ -192,12 +259,38 @@ func TestNotMoved(t *testing.T) {
 			if opened[1].Load() > 0 {
 				at = 1
 			}
-			holdMoves(t, e, c.moves, 1-at)
+			holdMoves(t, e, c.part, c.room, 1-at)
 			ask(t, p, "after")
+			ask(t, p, "again")
 			if opened[1-at].Load() != 0 || opened[at].Load() != 1 {
 				t.Error("it moved")
 			}
 		})
+	}
+}
+
+// TestMovePart: of the connections that have input some move, each is asked once.
+func TestMovePart(t *testing.T) {
+	const conns = 12
+	e := start(t, Options{Loops: 2})
+	holdMoves(t, e, 0, 0, 0)
+	addr, opened := movers(t, e, ListenOptions{}, nil)
+	var first []net.Conn
+	for len(first) < conns {
+		p, before := dial(t, addr), opened[0].Load()
+		if ask(t, p, "before"); opened[0].Load() > before {
+			first = append(first, p)
+		}
+	}
+	before := opened[1].Load()
+	holdMoves(t, e, 0.25, conns, 1)
+	for range 5 {
+		for _, p := range first {
+			ask(t, p, "after")
+		}
+	}
+	if moved := opened[1].Load() - before; moved != conns/4 {
+		t.Errorf("%d of %d moved, want a quarter", moved, conns)
 	}
 }
 
@@ -214,8 +307,12 @@ func TestGather(t *testing.T) {
 		for _, p := range peers {
 			ask(t, p, "hello")
 		}
-		if n := e.loops[0].load.Load(); n < conns {
-			return fmt.Errorf("%d of %d connections on the first loop", n, conns)
+		var most, sum int
+		for _, l := range e.loops {
+			on(t, l, func() { most, sum = max(most, len(l.conns)), sum+len(l.conns) })
+		}
+		if most < conns || sum > conns {
+			return fmt.Errorf("%d of %d connections on one loop", most, sum)
 		}
 		return nil
 	})
@@ -230,8 +327,9 @@ func TestStopWhileMoving(t *testing.T) {
 		ask(t, p, "before")
 		for i, l := range e.loops {
 			on(t, l, func() {
-				l.moving.use.since = math.MaxInt64 - time.Hour
-				l.moving.left, l.moving.to = math.MaxInt, e.loops[1-i]
+				m := &l.moving
+				m.since = math.MaxInt64 - time.Hour
+				m.to, m.until, m.part, m.room = e.loops[1-i], math.MaxInt64, 1, math.MaxInt
 			})
 		}
 		asking := make(chan struct{})

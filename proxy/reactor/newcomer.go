@@ -95,7 +95,7 @@ func (n *newcomer) onEvents(e kernel.Events) {
 			return
 		}
 		n.onInput(n.loop.input[:k])
-		if n.fd < 0 || k < len(n.loop.input) && e&kernel.Ended == 0 {
+		if n.fd < 0 || k < len(n.loop.input) && !n.unix && e&kernel.All == 0 {
 			return
 		}
 	}

@@ -49,7 +49,7 @@ func (l *eventLoop) turn(events int) {
 	l.turned = l.clock()
 	l.stats.Turns.Observe(l.turned - began)
 	l.stats.TurnEvents.Observe(events)
-	if l.turned-l.moving.use.since >= useWindow {
+	if l.turned-l.moving.since >= useWindow {
 		l.measureUse()
 	}
 }
@@ -85,7 +85,7 @@ func (l *eventLoop) wait() int {
 // slice is the current time slice of a loop.
 type slice struct {
 	began time.Duration
-	count int // of those before
+	count int // of slices that have ended
 }
 
 // yield ends the slice, and lets other goroutines run: those that are ready on this P, and each
@@ -102,7 +102,7 @@ func (s *slice) yield(now time.Duration) {
 
 // maxLocal bounds how long a goroutine waits that is ready on no P, if GOMAXPROCS leaves no P besides
 // those of busy loops.
-const maxLocal = 16
+const maxLocal = 8
 
 // goyield is Gosched, but the goroutine stays on its P, and no thread is woken. The runtime keeps it for
 // packages outside (golang.org/issue/67401).

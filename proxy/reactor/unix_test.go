@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"crypto/rand"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -168,4 +170,36 @@ func TestUnixFullBacklog(t *testing.T) {
 	defer unix.Close(nfd)
 	recv(t, opened, "the dial to succeed")
 	recv(t, closed, "the connection to close")
+}
+
+// TestPassedDescriptor: a read that stops at a descriptor, which is dropped, is not the last one.
+func TestPassedDescriptor(t *testing.T) {
+	e := start(t, Options{})
+	got := make(chan string, 10)
+	addr := unixAddrs(t)[0]
+	_, err := e.Listen(addr, ListenOptions{}, func(loop.Loop, string) loop.Stream {
+		return &stream{data: func(b []byte) { got <- string(b) }}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial("unix", strings.TrimPrefix(addr, "unix:"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "1"); err != nil {
+		t.Fatal(err)
+	}
+	recv(t, got, "the first input")
+	release := holdLoop(e.loops[0])
+	_, first := io.WriteString(c, "abc")
+	_, _, passing := c.(*net.UnixConn).WriteMsgUnix([]byte("def"), unix.UnixRights(int(os.Stdin.Fd())), nil)
+	_, last := io.WriteString(c, "ghi")
+	if err := errors.Join(first, passing, last); err != nil {
+		t.Fatal(err)
+	}
+	close(release)
+	for all := ""; all != "abcdefghi"; all += recv(t, got, "the rest of the input") {
+	}
 }

@@ -93,8 +93,12 @@ const leastMoved = 8
 
 var _ loop.Movable = (*session)(nil)
 
-// MayMove implements loop.Movable. limits.requests counts those of one session.
-func (s *session) MayMove() bool {
-	return s.requests >= leastMoved && s.waits() && s.in == nil && s.incoming == nil && s.tunnel == nil &&
-		!s.retiring && s.output == outputIdle && s.host.Config.Limits.Requests == 0
+// Leave implements loop.Movable. The requests so far count on.
+func (s *session) Leave() (requests int, ok bool) {
+	return s.requests, s.requests >= leastMoved && s.waits() && s.in == nil && s.incoming == nil && s.tunnel == nil &&
+		!s.retiring && s.output == outputIdle
 }
+
+// Resume implements loop.Movable. OnOpen may have begun to drain the session, which then waits for
+// the request that has made it move.
+func (s *session) Resume(requests int) { s.requests = requests }

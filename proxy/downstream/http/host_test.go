@@ -6,7 +6,6 @@ import (
 
 	"github.com/valyala/bytebufferpool"
 
-	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/loop"
@@ -54,17 +53,16 @@ func TestFreeCalls(t *testing.T) {
 	}
 }
 
-// TestMayMove: a session may move when it has shown that it lasts, and nothing is left to do.
-func TestMayMove(t *testing.T) {
+// TestLeave: a session may move when it has shown that it lasts, and nothing is left to do.
+func TestLeave(t *testing.T) {
 	ready := func() *session {
-		return &session{host: &host{Host: &downstream.Host{Shard: &shard.Shard{Config: &config.Config{}}}}, requests: leastMoved}
+		return &session{host: &host{Host: &downstream.Host{Shard: &shard.Shard{}}}, requests: leastMoved}
 	}
-	if !ready().MayMove() {
-		t.Error("a session that waits for its next request can't move")
+	if n, ok := ready().Leave(); n != leastMoved || !ok {
+		t.Errorf("a session with %d requests that waits for the next one: %d, %v", leastMoved, n, ok)
 	}
 	for name, change := range map[string]func(s *session){
 		"few requests":        func(s *session) { s.requests-- },
-		"limits.requests":     func(s *session) { s.host.Config.Limits.Requests = 100 },
 		"a request in flight": func(s *session) { s.calls, s.output = []call{{}}, outputBusy },
 		"part of a head":      func(s *session) { s.in, s.incoming = &bytebufferpool.ByteBuffer{B: []byte("G")}, &incoming{} },
 		"part of a body":      func(s *session) { s.cur, s.input = &exchange.Exchange{}, inputBody },
@@ -73,7 +71,8 @@ func TestMayMove(t *testing.T) {
 		"its end":             func(s *session) { s.output = outputClosed },
 	} {
 		s := ready()
-		if change(s); s.MayMove() {
+		change(s)
+		if _, ok := s.Leave(); ok {
 			t.Errorf("%s: it may move", name)
 		}
 	}

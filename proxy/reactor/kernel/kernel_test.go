@@ -63,7 +63,7 @@ func TestPoller(t *testing.T) {
 	_, err = unix.Write(b, []byte("x"))
 	step("input", err, Input)
 	step("input is left", p.Change(a, Input), Input)
-	step("the peer's end", unix.Close(b), Input|Ended)
+	step("the peer's end", unix.Close(b), Input|All)
 	step("no longer", p.Remove(a), 0)
 }
 

@@ -91,7 +91,7 @@ func (p *Poller) Ready(i int) (fd int, e Events) {
 	case unix.EVFILT_READ:
 		e = Input
 		if ready.Flags&unix.EV_EOF != 0 {
-			e |= Ended
+			e |= All
 		}
 	case unix.EVFILT_WRITE:
 		e = Output

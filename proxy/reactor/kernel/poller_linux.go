@@ -74,7 +74,7 @@ func (p *Poller) Remove(fd int) error { return p.control(unix.EPOLL_CTL_DEL, fd,
 func flags(e Events) uint32 {
 	f := uint32(unix.EPOLLET)
 	if e&Input != 0 {
-		f |= unix.EPOLLIN | unix.EPOLLRDHUP
+		f |= unix.EPOLLIN | unix.EPOLLPRI | unix.EPOLLRDHUP
 	}
 	if e&Output != 0 {
 		f |= unix.EPOLLOUT
@@ -150,8 +150,8 @@ func (p *Poller) Ready(i int) (fd int, e Events) {
 	if ready.Events&(unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 		e = Input
 	}
-	if ready.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
-		e |= Ended
+	if ready.Events&(unix.EPOLLPRI|unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+		e |= All
 	}
 	if ready.Events&unix.EPOLLOUT != 0 {
 		e |= Output

@@ -4,7 +4,7 @@ package stats
 type LoopStats struct {
 	Connections int           // open or being dialled, accepted ones included
 	Events      uint64        // of connections and timers
-	Moved       uint64        // connections that went on on another loop
+	Moved       uint64        // connections that continued on another loop
 	Turns       Histogram     // duration of turns, from their first event to their last flush
 	TurnEvents  SizeHistogram // events per turn
 }
