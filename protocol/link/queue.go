@@ -1,6 +1,7 @@
 package link
 
 import (
+	"math/bits"
 	"sort"
 
 	"github.com/valyala/bytebufferpool"
@@ -163,12 +164,13 @@ type outgoing struct {
 	head  *bytebufferpool.ByteBuffer // the part of the head that did not fit the first frame, or nil
 	body  []byte                     // the rest of the body
 	batch bool                       // it sends DATA after those that are not
+	lane  int                        // once begun
 	owner Owner
 	held  int  // bytes that count as queued until the owner is released
 	begun bool // the first frame has left
 	at    int  // index of the first frame in the queue, until it has left
 
-	prev, next *outgoing // in the ring, once begun
+	prev, next *outgoing // in the lane, once begun
 }
 
 // left returns the number of bytes that DATA frames must still carry.
@@ -206,31 +208,68 @@ func (s *outgoing) release() {
 	*s = outgoing{}
 }
 
-// ring holds the long messages that send DATA in turn.
-type ring struct {
-	next *outgoing // the message whose turn it is
-	n    int
+// lanes holds the long messages that send DATA, by length. The oldest message of the shortest lane sends
+// until its end. If all sent in turn, the peer would long have each of them in part: more memory than its
+// caches have room for, and it would fetch each byte from there twice.
+type lanes struct {
+	oldest [laneCount]*outgoing // of each lane, a ring in the order of add
+	n      int                  // messages
+	frames int                  // picked
+	turn   int                  // the lane of the last frame that another lane gave way to
 }
 
-func (r *ring) add(s *outgoing) {
-	r.n++
-	if r.next == nil {
+const (
+	laneCount = 6
+	shortLane = 64 << 10 // bytes to send of the longest message in lane 0; in each other lane four times as many
+
+	// One frame in laneFrames is of another lane than the shortest, each in its turn. So no message
+	// waits forever.
+	laneFrames = 8
+)
+
+// laneOf returns the lane of a message with n bytes to send.
+func laneOf(n int) int { return min((bits.Len(uint(n-1)/shortLane)+1)/2, laneCount-1) }
+
+// pick returns the message that sends the next frame. There must be one.
+func (l *lanes) pick() *outgoing {
+	lane := l.after(-1)
+	if l.frames++; l.frames%laneFrames == 0 {
+		if l.turn = l.after(l.turn); l.turn == lane {
+			l.turn = l.after(lane)
+		}
+		lane = l.turn
+	}
+	return l.oldest[lane]
+}
+
+// after returns the next lane after i that has a message, in a circle.
+func (l *lanes) after(i int) int {
+	for i = (i + 1) % laneCount; l.oldest[i] == nil; i = (i + 1) % laneCount {
+	}
+	return i
+}
+
+func (l *lanes) add(s *outgoing) {
+	l.n++
+	s.lane = laneOf(s.left())
+	oldest := l.oldest[s.lane]
+	if oldest == nil {
 		s.prev, s.next = s, s
-		r.next = s
+		l.oldest[s.lane] = s
 		return
 	}
-	s.prev, s.next = r.next.prev, r.next
+	s.prev, s.next = oldest.prev, oldest
 	s.prev.next, s.next.prev = s, s
 }
 
-func (r *ring) remove(s *outgoing) {
-	r.n--
+func (l *lanes) remove(s *outgoing) {
+	l.n--
 	if s.next == s {
-		r.next = nil
+		l.oldest[s.lane] = nil
 	} else {
 		s.prev.next, s.next.prev = s.next, s.prev
-		if r.next == s {
-			r.next = s.next
+		if l.oldest[s.lane] == s {
+			l.oldest[s.lane] = s.next
 		}
 	}
 	s.prev, s.next = nil, nil

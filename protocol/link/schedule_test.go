@@ -61,27 +61,6 @@ func TestScheduleShortMessages(t *testing.T) {
 	}
 }
 
-func TestScheduleRoundRobin(t *testing.T) {
-	d, _ := newLink(t, Settings{Window: MaxWindow}, ReaderLimits{})
-	for id := range uint64(3) {
-		d.w.Request(id+1, big(100<<10), 0, nil)
-	}
-	d.w.Request(4, typical(1), 0, nil)
-	var order []uint64
-	fs := frames(t, d.w.Append(nil, 1<<20))
-	for i, f := range fs {
-		if f.typ == frameData {
-			order = append(order, f.id)
-		} else if len(order) > 0 {
-			t.Errorf("frame %d, %v, comes after DATA", i, f)
-		}
-	}
-	want := slices.Repeat([]uint64{1, 2, 3}, len(order)/3+1)[:len(order)]
-	if len(order) < 9 || !slices.Equal(order, want) {
-		t.Errorf("DATA went out in the order %v", order)
-	}
-}
-
 func TestScheduleWindow(t *testing.T) {
 	d, _ := newLink(t, Settings{Window: 100 << 10}, ReaderLimits{})
 	d.w.Request(1, big(1<<20), 0, nil)

@@ -49,10 +49,10 @@ func emptied(b []byte) []byte {
 // begin lets s send DATA, since its first frame has left.
 func (w *Writer) begin(s *outgoing) {
 	s.begun = true
-	w.ringOf(s).add(s)
+	w.lanesOf(s).add(s)
 }
 
-func (w *Writer) ringOf(s *outgoing) *ring {
+func (w *Writer) lanesOf(s *outgoing) *lanes {
 	if s.batch {
 		return &w.batch
 	}
@@ -74,8 +74,8 @@ func (w *Writer) hasData() bool {
 	return w.sending.n > 0 && w.credit > 0 || w.batch.n > 0 && w.spare() > 0
 }
 
-// nextData returns the ring whose turn it is, and the credit that it may use.
-func (w *Writer) nextData() (r *ring, credit int) {
+// nextData returns the lanes whose turn it is, and the credit that they may use.
+func (w *Writer) nextData() (l *lanes, credit int) {
 	if w.batch.n == 0 {
 		return &w.sending, w.credit
 	}
@@ -90,17 +90,16 @@ func (w *Writer) nextData() (r *ring, credit int) {
 
 func (w *Writer) appendData(dst []byte, limit int) []byte {
 	for first := true; w.hasData() && (first || len(dst) < limit); first = false {
-		r, credit := w.nextData()
-		s := r.next
+		l, credit := w.nextData()
+		s := l.pick()
 		n := min(s.left(), w.frame, credit)
 		dst = appendHeader(dst, uint8(frameData), s.id, n)
 		dst = s.appendChunk(dst, n)
 		w.credit -= n
 		if s.left() > 0 {
-			r.next = s.next
 			continue
 		}
-		r.remove(s)
+		l.remove(s)
 		delete(w.longs, s.id)
 		w.recycle(s)
 	}

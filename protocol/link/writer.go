@@ -36,9 +36,9 @@ type Writer struct {
 	ready   queue
 
 	longs   map[uint64]*outgoing // all messages with DATA to send
-	sending ring                 // those of longs whose first frame has left, but for
-	batch   ring                 // those that are batch
-	turn    int                  // DATA frames sent while both rings had messages
+	sending lanes                // those of longs whose first frame has left, but for
+	batch   lanes                // those that are batch
+	turn    int                  // DATA frames sent while both had messages
 	credit  int                  // bytes of DATA that the peer still accepts
 	held    int                  // bytes of memory of longs
 	window  int                  // the peer's window, which credit never exceeds
@@ -107,7 +107,7 @@ func (w *Writer) Close() {
 		delete(w.longs, id)
 		w.recycle(s)
 	}
-	w.sending, w.batch, w.held, w.slots = ring{}, ring{}, 0, slots{}
+	w.sending, w.batch, w.held, w.slots = lanes{}, lanes{}, 0, slots{}
 	w.ready.clear()
 	w.control, w.names = w.control[:0], nil
 }
@@ -232,7 +232,7 @@ func (w *Writer) newOutgoing() *outgoing {
 	return &outgoing{}
 }
 
-// recycle releases s, which must be neither in longs nor in the ring.
+// recycle releases s, which must be neither in longs nor in lanes.
 func (w *Writer) recycle(s *outgoing) {
 	w.held -= s.held
 	s.release()
@@ -251,7 +251,7 @@ func (w *Writer) Drop(id uint64) (started bool) {
 		delete(w.longs, id)
 		started = s.begun
 		if started {
-			w.ringOf(s).remove(s)
+			w.lanesOf(s).remove(s)
 			w.control = appendHeader(w.control, uint8(frameData)|flagAbort, id, 0)
 		} else {
 			w.ready.kill(s.at)

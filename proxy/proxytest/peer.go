@@ -1,6 +1,7 @@
 package proxytest
 
 import (
+	"encoding/binary"
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
@@ -44,8 +45,10 @@ func (p *Peer) OnClose(why error) { p.Ended, p.CloseErr = true, why }
 // first provider's sidecar.
 type linkResponder struct {
 	Peer
-	m *Mesh
-	w *link.Writer
+	m      *Mesh
+	w      *link.Writer
+	queued int // responses
+	last   int // id of the response that Send has sent a part of last
 }
 
 // QueueResponses queues responses of 1 MiB to the first n requests, for Send.
@@ -53,17 +56,29 @@ func (a *linkResponder) QueueResponses(n int) {
 	a.m.RunUntil("a link", func() bool { return a.Conn != nil })
 	a.m.W.Run(10 * time.Millisecond)
 	for id := range uint64(n) {
+		a.queued++
 		a.w.Response(id+1, &protocol.Response{Status: 200, Body: make([]byte, 1<<20), DeclaredLength: -1}, protocol.CodecHTTP, nil)
 	}
 }
 
 // Send sends n bytes, in equal parts of all responses.
 func (a *linkResponder) Send(n int) {
-	var out []byte
+	out := a.w.Append(nil, 1<<20) // the heads
 	for len(out) < n {
-		out = a.w.Append(out, 64<<10)
-		a.w.Granted(64 << 10)
+		a.last = a.last%a.queued + 1
+		out = AppendData(out, a.last, 16_000)
 	}
 	a.m.Nodes[1].Loop.Do(func() { a.Conn.Write(out) })
 	a.m.W.Run(100 * time.Millisecond)
+}
+
+// AppendData appends frames of DATA with n bytes of the body of message id.
+func AppendData(b []byte, id, n int) []byte {
+	const dataFrame = 3
+	for part := 0; n > 0; n -= part {
+		part = min(n, 16_000)
+		b = binary.AppendUvarint(append(b, dataFrame), uint64(id))
+		b = append(binary.AppendUvarint(b, uint64(part)), make([]byte, part)...)
+	}
+	return b
 }

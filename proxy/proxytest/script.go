@@ -130,7 +130,7 @@ func (m *Mesh) LinkResponder() *linkResponder {
 	m.Nodes[1].Stop[0]()
 	a := &linkResponder{m: m, w: link.NewWriter()}
 	a.w.Preface(link.Acceptor, link.Settings{})
-	a.w.Open(1, link.Settings{})
+	a.w.Open(1, link.Settings{Window: 1}) // it sends a frame of DATA: Send makes the others
 	a.Says = a.w.Append(nil, 1<<20)
 	m.W.Listen(Ingress, m.Nodes[1].Loop, func() loop.Stream { return a })
 	return a

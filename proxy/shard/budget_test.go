@@ -197,14 +197,14 @@ func TestEndsOfRequestsMakeNoRoom(t *testing.T) {
 	const ends, each, size, whole, quarter = 8, 6, 40 << 10, 512 << 10, 4 << 20
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: "limits: {buffered: 16MiB}"})
 	m.W.Options.Cut = 0
-	p := &proxytest.Peer{Says: requestHeads(append(slices.Repeat([]int{size}, ends), slices.Repeat([]int{whole}, ends*each)...))}
+	p := &proxytest.Peer{Says: requestHeads(link.NewWriter(), append(slices.Repeat([]int{size}, ends), slices.Repeat([]int{whole}, ends*each)...))}
 	var last []byte
 	for i := range ends {
-		p.Says = appendBody(p.Says, 1+i, size-1)
-		last = appendBody(last, 1+i, 1)
+		p.Says = proxytest.AppendData(p.Says, 1+i, size-1)
+		last = proxytest.AppendData(last, 1+i, 1)
 		for id := ends + each*i + 1; id <= ends+each*(i+1); id++ {
-			p.Says = appendBody(p.Says, id, 8000)
-			last = appendBody(last, id, 200)
+			p.Says = proxytest.AppendData(p.Says, id, 8000)
+			last = proxytest.AppendData(last, id, 200)
 		}
 	}
 	m.Clients.Do(func() { m.Clients.Dial(proxytest.Ingress, time.Second, p) })
@@ -220,9 +220,8 @@ func TestEndsOfRequestsMakeNoRoom(t *testing.T) {
 }
 
 // requestHeads returns the preface of a link and the heads of requests, with ids from 1 on and
-// bodies of these lengths.
-func requestHeads(lengths []int) []byte {
-	w := link.NewWriter()
+// bodies of these lengths. w sends no DATA afterwards: it has no credit left.
+func requestHeads(w *link.Writer, lengths []int) []byte {
 	w.Preface(link.Dialer, link.Settings{})
 	out := w.Append(nil, 1<<20)
 	w.Open(1, link.Settings{})
@@ -244,16 +243,6 @@ func requestHeads(lengths []int) []byte {
 }
 
 const dataFrame = 3
-
-// appendBody appends n bytes of the body of request id.
-func appendBody(b []byte, id, n int) []byte {
-	for part := 0; n > 0; n -= part {
-		part = min(n, 16000)
-		b = binary.AppendUvarint(append(b, dataFrame), uint64(id))
-		b = append(binary.AppendUvarint(b, uint64(part)), make([]byte, part)...)
-	}
-	return b
-}
 
 // After many short messages that were reserved at once and have ended, a long one is, too.
 func TestReservedBytesAreRestored(t *testing.T) {

@@ -45,7 +45,7 @@ func TestShareRefusesOneClient(t *testing.T) {
 func TestShareRefusesOneLink(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget})
 	w := link.NewWriter()
-	overShare := &proxytest.Peer{Says: appendIncomplete(w, 100, 24<<10, 1<<20)}
+	overShare := &proxytest.Peer{Says: appendIncomplete(w, 70, 24<<10, 1<<20)}
 	m.Clients.Do(func() { m.Clients.Dial("10.0.1.1:15006", time.Second, overShare) })
 	m.W.Run(20 * time.Millisecond)
 	before := m.Nodes[1].Proc.Held()
@@ -56,7 +56,7 @@ func TestShareRefusesOneLink(t *testing.T) {
 	m.Finish(calls...)
 	m.OK(calls...)
 
-	id := uint64(100)
+	id := uint64(70)
 	send := func(n, size int) (served int, heard int) {
 		served, heard = m.Apps[0].Served, len(overShare.Heard)
 		for range n {

@@ -2,6 +2,7 @@ package shard_test
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,16 +18,9 @@ func incompleteRequests(n, size int) []byte {
 
 // appendIncomplete does the same with a Writer that can write more, and bodies of whole bytes.
 func appendIncomplete(w *link.Writer, n, size, whole int) []byte {
-	w.Preface(link.Dialer, link.Settings{})
-	w.Open(1, link.Settings{})
-	out := w.Append(nil, 1<<20)
-	for id := range uint64(n) {
-		req := &protocol.Request{Service: []byte("local"), Method: []byte("POST"), Path: []byte("/"),
-			Authority: []byte("local"), Body: make([]byte, whole)}
-		w.Request(id+1, req, time.Minute, nil)
-	}
-	for target := len(out) + n*size; len(out) < target; w.Granted(64 << 10) {
-		out = w.Append(out, 1<<20)
+	out := requestHeads(w, slices.Repeat([]int{whole}, n))
+	for i := range n {
+		out = proxytest.AppendData(out, 1+i, size)
 	}
 	return out
 }
