@@ -115,6 +115,7 @@ var cases = []struct {
 	{"WriteInOpen", writeInOpen},
 	{"WritesInOrder", writesInOrder},
 	{"WriteTakesCopy", writeTakesCopy},
+	{"WriteParts", writeParts},
 	{"WriteEmpty", writeEmpty},
 	{"EchoBig", echoBig},
 	{"Buffered", buffered},

@@ -83,6 +83,32 @@ func writeTakesCopy(s *suite) {
 	s.waitGot(p, pattern(2, size), io.EOF)
 }
 
+// writeParts sends more than kernels buffer, in parts of all sizes, which it overwrites as soon as
+// WriteParts has returned.
+func writeParts(s *suite) {
+	server := s.probe("server")
+	p := s.peer(server)
+	const size = 16 << 20
+	s.do(func(loop.Loop) {
+		b := pattern(2, size)
+		rest, n := b, 1
+		for len(rest) > 0 {
+			parts := [][]byte{nil}
+			for range 40 {
+				n = min(n*5%200_003, len(rest))
+				parts = append(parts, rest[:n], nil)
+				rest = rest[n:]
+			}
+			server.conn.WriteParts(parts)
+		}
+		server.conn.WriteParts(nil)
+		clear(b)
+		server.drain()
+	})
+	p.Read()
+	s.waitGot(p, pattern(2, size), io.EOF)
+}
+
 func writeEmpty(s *suite) {
 	client, server := s.probe("client"), s.probe("server")
 	s.pair(client, server)
@@ -157,6 +183,7 @@ func writeAfterEnd(s *suite) {
 		write := func() {
 			local.conn.Write([]byte("late"))
 			local.conn.Write(make([]byte, 1<<20))
+			local.conn.WriteParts([][]byte{[]byte("late"), []byte("too")})
 		}
 		local.onClose = write
 		s.do(func(loop.Loop) {

@@ -13,6 +13,10 @@ type Conn interface {
 	// fails closes the connection; OnClose reports it later.
 	Write(b []byte)
 
+	// WriteParts is one Write of all parts in a row. It may change the elements of parts, but not
+	// their bytes.
+	WriteParts(parts [][]byte)
+
 	// Buffered returns the number of bytes that Write took and the kernel has not. A driver
 	// that encrypts includes its framing. The caller bounds it: there is no "writable" event.
 	Buffered() int

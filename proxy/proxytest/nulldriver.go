@@ -61,6 +61,11 @@ func (c *NullConn) Write(b []byte) {
 		c.Out = append(c.Out, b...)
 	}
 }
+func (c *NullConn) WriteParts(parts [][]byte) {
+	for _, b := range parts {
+		c.Write(b)
+	}
+}
 func (c *NullConn) Buffered() int      { return 0 }
 func (c *NullConn) Close()             { c.Closed = true }
 func (c *NullConn) Drain()             { c.Closed = true }

@@ -79,6 +79,19 @@ func (c *conn) Write(b []byte) {
 	_ = c.writeSocket(b) // an error has closed c
 }
 
+// WriteParts implements loop.Conn.
+func (c *conn) WriteParts(parts [][]byte) {
+	switch {
+	case c.state != connOpen:
+	case c.secure != nil:
+		c.secure.writeParts(parts)
+	default:
+		if errno := c.descriptor.writeParts(parts); errno != 0 {
+			c.broken(errno)
+		}
+	}
+}
+
 // Buffered implements loop.Conn.
 func (c *conn) Buffered() int { return c.buffered() }
 

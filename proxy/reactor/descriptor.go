@@ -58,6 +58,24 @@ func (d *descriptor) write(b []byte) syscall.Errno {
 		if b = b[n:]; errno != 0 || len(b) == 0 {
 			return errno
 		}
+	}
+	return d.keep(b)
+}
+
+// writeParts is write of all parts in a row. It changes the elements of parts.
+func (d *descriptor) writeParts(parts [][]byte) (errno syscall.Errno) {
+	if d.out == nil {
+		parts, errno = d.sendParts(parts)
+	}
+	for i := 0; i < len(parts) && errno == 0; i++ {
+		errno = d.keep(parts[i])
+	}
+	return errno
+}
+
+// keep keeps a copy of b until onWritable.
+func (d *descriptor) keep(b []byte) syscall.Errno {
+	if d.out == nil {
 		d.out = bytebufferpool.Get()
 		if err := d.rewatch(); err != nil {
 			return unix.ENOMEM
@@ -107,6 +125,34 @@ func (d *descriptor) send(b []byte) (n int, _ syscall.Errno) {
 		}
 	}
 	return n, 0
+}
+
+// sendParts sends as much of parts as the kernel takes, and returns the rest.
+func (d *descriptor) sendParts(parts [][]byte) (rest [][]byte, _ syscall.Errno) {
+	for {
+		for len(parts) > 0 && len(parts[0]) == 0 {
+			parts = parts[1:]
+		}
+		if len(parts) == 0 {
+			return nil, 0
+		}
+		n, errno := kernel.SendParts(d.fd, parts, maxSend)
+		switch {
+		case errno == unix.EAGAIN:
+			return parts, 0
+		case errno == unix.EINTR:
+			continue
+		case errno != 0:
+			return nil, errno
+		}
+		for n > 0 {
+			k := min(n, len(parts[0]))
+			if parts[0] = parts[0][k:]; len(parts[0]) == 0 {
+				parts = parts[1:]
+			}
+			n -= k
+		}
+	}
 }
 
 const maxSend = 64 << 10

@@ -36,6 +36,7 @@ type eventLoop struct {
 	// input is where the bytes of an event are read. decrypted and encrypted are the output of TLS
 	// within an event, nil before its first use.
 	input, decrypted, encrypted []byte
+	joined                      []byte // plain text before its encryption, nil before its first use
 
 	moving moving
 

@@ -149,6 +149,27 @@ func (s *secure) write(b []byte) {
 	}
 }
 
+// writeParts encrypts and sends parts. It joins those up to the size of a record, since each write
+// begins a record, which costs more than a copy.
+func (s *secure) writeParts(parts [][]byte) {
+	l := s.c.loop
+	for _, b := range parts {
+		if len(b) <= maxRecord {
+			l.joined = append(l.joined, b...)
+			continue
+		}
+		s.writeJoined()
+		s.write(b)
+	}
+	s.writeJoined()
+}
+
+func (s *secure) writeJoined() {
+	l := s.c.loop
+	s.write(l.joined)
+	l.joined = l.joined[:0]
+}
+
 // plainBuffer returns the buffer into which the loop's connections decrypt, one at a time.
 func (l *eventLoop) plainBuffer() []byte {
 	if l.decrypted == nil {

@@ -40,6 +40,20 @@ func (o *Outbound) Write(b []byte) {
 	o.Conn.Write(b)
 }
 
+// WriteParts sends all parts in a row, with few system calls. It may change the elements of parts.
+func (o *Outbound) WriteParts(parts [][]byte) {
+	if len(parts) == 1 {
+		o.Write(parts[0])
+		return
+	}
+	if o.backlog != nil {
+		for _, b := range parts {
+			o.backlog.wrote += len(b)
+		}
+	}
+	o.Conn.WriteParts(parts)
+}
+
 // Counted returns the bytes that are counted against limits.buffered.
 func (o *Outbound) Counted() int {
 	if o.backlog == nil {

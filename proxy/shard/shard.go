@@ -15,9 +15,9 @@ import (
 
 // Shard is one loop's part of the process. Only that loop uses it, so it has no locks.
 type Shard struct {
-	Loop    loop.Loop
-	Stats   stats.WorkerStats
-	Scratch []byte           // for encoding; valid within one callback
+	Loop  loop.Loop
+	Stats stats.WorkerStats
+	output
 	Decoded protocol.Scratch // for decoding; valid within one callback
 	Buffers protocol.Buffers
 
@@ -105,12 +105,24 @@ func (s *Shard) Draw(share float64) bool { return float64(s.Rand.Uint64()>>11)/(
 // maxScratch bounds the encoding buffer that a shard keeps between callbacks.
 const maxScratch = 256 << 10
 
+// output is memory for what a callback sends, valid within that.
+type output struct {
+	Scratch []byte   // for encoding
+	Parts   [][]byte // for Outbound.WriteParts
+}
+
 // KeepScratch takes the encoding buffer back after it may have grown.
-func (s *Shard) KeepScratch(b []byte) {
-	s.Scratch = nil
+func (o *output) KeepScratch(b []byte) {
+	o.Scratch = nil
 	if cap(b) <= maxScratch {
-		s.Scratch = b[:0]
+		o.Scratch = b[:0]
 	}
+}
+
+// KeepParts takes Parts back after it may have grown, and drops the references in it.
+func (o *output) KeepParts(parts [][]byte) {
+	clear(parts)
+	o.Parts = parts[:0]
 }
 
 // Configure sets the configuration in use. It replaces the limits of messages and does

@@ -20,6 +20,7 @@ type brokenLoop struct {
 	data     func(s *brokenStream, b []byte)
 	close    func(s *brokenStream, err error)
 	write    func(c *brokenConn, b []byte)
+	parts    func(c *brokenConn, parts [][]byte)
 	buffered func(c *brokenConn) int
 	closing  func(c *brokenConn)
 	drain    func(c *brokenConn)
@@ -126,6 +127,14 @@ func (c *brokenConn) Write(b []byte) {
 		return
 	}
 	c.Conn.Write(b)
+}
+
+func (c *brokenConn) WriteParts(parts [][]byte) {
+	if c.l.parts != nil {
+		c.l.parts(c, parts)
+		return
+	}
+	c.Conn.WriteParts(parts)
 }
 
 func (c *brokenConn) Buffered() int {

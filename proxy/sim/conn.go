@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net/netip"
@@ -96,6 +97,9 @@ func (c *conn) Write(b []byte) {
 	c.out.append(b)
 	c.flush()
 }
+
+// WriteParts implements loop.Conn.
+func (c *conn) WriteParts(parts [][]byte) { c.Write(bytes.Join(parts, nil)) }
 
 // Buffered implements loop.Conn.
 func (c *conn) Buffered() int {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -217,6 +218,9 @@ var mutants = []mutant{
 			c.Conn.Write(b[:n])
 			l.Post(func() { c.Conn.Write(b[n:]) })
 		}
+	}},
+	{"parts in reverse", "WriteParts", func(l loop.Loop, m *brokenLoop) {
+		m.parts = func(c *brokenConn, parts [][]byte) { slices.Reverse(parts); c.Conn.WriteParts(parts) }
 	}},
 	{"Buffered is 0", "Buffered", func(l loop.Loop, m *brokenLoop) {
 		m.buffered = func(*brokenConn) int { return 0 }

@@ -82,6 +82,11 @@ func Send(fd int, b []byte) (int, syscall.Errno) {
 	return max(n, 0), number(err)
 }
 
+// SendParts sends the beginning of the first of parts, which must not be empty: at most the first most bytes.
+func SendParts(fd int, parts [][]byte, most int) (int, syscall.Errno) {
+	return Send(fd, parts[0][:min(len(parts[0]), most)])
+}
+
 // Unacknowledged returns how many bytes were written and not acknowledged.
 func Unacknowledged(fd int) (int, error) {
 	return unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_NWRITE)

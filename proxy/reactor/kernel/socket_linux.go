@@ -24,6 +24,26 @@ func Send(fd int, b []byte) (int, syscall.Errno) {
 	return int(n), errno
 }
 
+// SendParts is Send of what is in parts, in a row: the first maxParts of them, and the first most bytes.
+// The first part must not be empty.
+func SendParts(fd int, parts [][]byte, most int) (int, syscall.Errno) {
+	var vector [maxParts]unix.Iovec
+	k := 0
+	for ; k < min(len(parts), maxParts) && most > 0; k++ {
+		n := min(len(parts[k]), most)
+		vector[k].Base = unsafe.SliceData(parts[k])
+		vector[k].SetLen(n)
+		most -= n
+	}
+	message := unix.Msghdr{Iov: &vector[0]}
+	message.SetIovlen(k)
+	n, _, errno := syscall.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&message)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	return int(n), errno
+}
+
+// maxParts is enough for a head and five frames of a link.
+const maxParts = 16
+
 // Receive reads from a socket without waiting, as Send writes. 0 bytes without an error are the end
 // of the input. b must not be empty.
 func Receive(fd int, b []byte) (int, syscall.Errno) {

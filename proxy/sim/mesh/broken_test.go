@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"bytes"
 	"encoding/binary"
 	"strings"
 	"testing"
@@ -167,6 +168,8 @@ func (l *link) OnData(b []byte) {
 }
 
 func (l *link) Write(b []byte) { l.Conn.Write(l.out.pass(b, l.tap.out)) }
+
+func (l *link) WriteParts(parts [][]byte) { l.Write(bytes.Join(parts, nil)) }
 
 // note records the requests in flight.
 func (l *link) note(f frame) frame {
