@@ -114,7 +114,8 @@ func BenchmarkBigBody(b *testing.B) {
 	d, a := newLink(b, Settings{}, ReaderLimits{})
 	h, req := &discarder{}, typical(1)
 	req.Body = make([]byte, 1<<20)
-	out := make([]byte, 0, 128<<10)
+	var out []byte
+	var parts [][]byte
 	id := uint64(0)
 	b.SetBytes(1 << 20)
 	b.ReportAllocs()
@@ -122,10 +123,13 @@ func BenchmarkBigBody(b *testing.B) {
 		id++
 		d.w.Request(id, req, time.Second, nil)
 		for d.w.Ready() {
-			out = d.w.Append(out[:0], 64<<10)
-			if err := a.r.Feed(out, h); err != nil {
-				b.Fatal(err)
+			out, parts = d.w.Gather(out[:0], parts[:0], 64<<10)
+			for _, p := range parts {
+				if err := a.r.Feed(p, h); err != nil {
+					b.Fatal(err)
+				}
 			}
+			d.w.Sent()
 			d.w.Granted(a.r.Consumed())
 		}
 	}

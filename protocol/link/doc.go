@@ -13,7 +13,7 @@
 //	r.Feed(b, h)                         // calls h.OnPreface(version, peer)
 //	w.Open(version, peer)                // in OnPreface: frames may leave from now on
 //	w.Request(id, req, ttl, owner) ...   // also before Open: the request waits
-//	conn.Write(w.Append(nil, budget))    // at the end of a turn, while w.Ready()
+//	w.Gather(nil, nil, budget); w.Sent() // at the end of a turn, while w.Ready(): the bytes that must leave
 //	w.Credit(r.Consumed())               // after each Feed
 //	w.Close(); r.Close()                 // releases owners and buffers
 package link

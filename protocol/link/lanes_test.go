@@ -1,6 +1,7 @@
 package link
 
 import (
+	"bytes"
 	"slices"
 	"testing"
 )
@@ -66,6 +67,31 @@ func TestLanes(t *testing.T) {
 	for n, want := range map[int]int{1: 0, 64 << 10: 0, 64<<10 + 1: 1, 256 << 10: 1, 256<<10 + 1: 2, 1 << 20: 2, 4 << 20: 3, 16 << 20: 4, 16<<20 + 1: 5, 1 << 30: 5} {
 		if got := laneOf(n); got != want {
 			t.Errorf("%d bytes: lane %d, want %d", n, got, want)
+		}
+	}
+}
+
+// Gather does not copy bodies, so their owners are released by Sent, or by Close if it comes first.
+func TestGather(t *testing.T) {
+	for _, end := range []func(*Writer){(*Writer).Sent, func(w *Writer) { w.Close(); w.Sent() }} {
+		d, a := newLink(t, Settings{Window: MaxWindow}, ReaderLimits{})
+		var o owners
+		req := big(100 << 10)
+		d.w.Request(1, req, 0, o.next())
+		d.w.Request(2, typical(1), 0, o.next())
+		_, parts := d.w.Gather([]byte("of the caller"), nil, 1<<20)
+		if o.released != 1 || d.w.Queued() < len(req.Body) {
+			t.Errorf("%d owners released, %d bytes queued", o.released, d.w.Queued())
+		}
+		copy(req.Body, "until now")
+		for _, b := range parts {
+			feed(t, a, b)
+		}
+		if got := a.h.requests[1]; got == nil || !bytes.Equal(got.Body, req.Body) || a.h.requests[2] == nil {
+			t.Error("the requests did not arrive")
+		}
+		if end(d.w); o.released != 2 || d.w.Queued() != 0 {
+			t.Errorf("%d owners released, %d bytes queued", o.released, d.w.Queued())
 		}
 	}
 }

@@ -181,7 +181,8 @@ func (s *outgoing) left() int {
 	return len(s.body)
 }
 
-func (s *outgoing) appendChunk(dst []byte, n int) []byte {
+// take takes the next n bytes: those of the head are appended to dst, and body is the rest.
+func (s *outgoing) take(dst []byte, n int) (_, body []byte) {
 	if s.head != nil {
 		k := min(n, len(s.head.B))
 		dst = append(dst, s.head.B[:k]...)
@@ -192,9 +193,8 @@ func (s *outgoing) appendChunk(dst []byte, n int) []byte {
 		}
 		n -= k
 	}
-	dst = append(dst, s.body[:n]...)
-	s.body = s.body[n:]
-	return dst
+	body, s.body = s.body[:n], s.body[n:]
+	return dst, body
 }
 
 // release may be called only once.

@@ -1,14 +1,58 @@
 package link
 
-import "encoding/binary"
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+)
 
-// Append appends the next frames to dst: control, then whole short messages in order, then
+// Gather appends the next frames to dst: control, then whole short messages in order, then
 // DATA, one frame per message and round, while credit and budget last. budget, in bytes, is
 // soft. All control frames are appended, and at least one message and one DATA frame if there
-// are any, so that neither waits forever. Apart from control, dst grows by less than budget
+// are any, so that neither waits forever. Apart from control, the frames have less than budget
 // plus two frames.
+//
+// Bodies in DATA are not copied: Gather appends to parts what must leave, in a row. These slices
+// belong to dst and to the owners of the bodies. The caller must call Sent when it needs them no
+// more, before any other method.
+func (w *Writer) Gather(dst []byte, parts [][]byte, budget int) ([]byte, [][]byte) {
+	from, limit := len(dst), len(dst)+budget
+	dst = w.appendMessages(dst, limit)
+	for size, first := len(dst), true; w.hasData() && (first || size < limit); first = false {
+		var body []byte
+		dst, body = w.appendData(dst)
+		parts = append(parts, dst[from:], body)
+		size += len(dst) - from + len(body)
+		from = len(dst)
+	}
+	if len(dst) > from {
+		parts = append(parts, dst[from:])
+	}
+	return dst, parts
+}
+
+// Sent releases the owners of the messages that end with what Gather has returned.
+func (w *Writer) Sent() {
+	for _, s := range w.ended {
+		w.recycle(s)
+	}
+	clear(w.ended)
+	w.ended = w.ended[:0]
+}
+
+// Append is Gather and Sent for a caller that needs the frames in one slice.
 func (w *Writer) Append(dst []byte, budget int) []byte {
-	limit := len(dst) + budget
+	var one [1][]byte
+	all, parts := w.Gather(dst, one[:0], budget)
+	if len(parts) > 1 {
+		all = append(slices.Clone(dst), bytes.Join(parts, nil)...)
+	}
+	w.Sent()
+	return all
+}
+
+// appendMessages appends all but DATA.
+func (w *Writer) appendMessages(dst []byte, limit int) []byte {
 	if w.greets() {
 		dst = w.appendPreface(dst)
 	}
@@ -22,8 +66,7 @@ func (w *Writer) Append(dst []byte, budget int) []byte {
 	dst = append(dst, w.control...)
 	w.control = emptied(w.control)
 	dst = w.slots.append(dst)
-	dst = w.ready.take(dst, limit, w.begun)
-	return w.appendData(dst, limit)
+	return w.ready.take(dst, limit, w.begun)
 }
 
 func (w *Writer) greets() bool {
@@ -88,22 +131,21 @@ func (w *Writer) nextData() (l *lanes, credit int) {
 	return &w.sending, w.credit
 }
 
-func (w *Writer) appendData(dst []byte, limit int) []byte {
-	for first := true; w.hasData() && (first || len(dst) < limit); first = false {
-		l, credit := w.nextData()
-		s := l.pick()
-		n := min(s.left(), w.frame, credit)
-		dst = appendHeader(dst, uint8(frameData), s.id, n)
-		dst = s.appendChunk(dst, n)
-		w.credit -= n
-		if s.left() > 0 {
-			continue
-		}
-		l.remove(s)
-		delete(w.longs, s.id)
-		w.recycle(s)
+// appendData appends the next DATA frame to dst, but for the part of a body that ends it.
+func (w *Writer) appendData(dst []byte) (_, body []byte) {
+	l, credit := w.nextData()
+	s := l.pick()
+	n := min(s.left(), w.frame, credit)
+	dst = appendHeader(dst, uint8(frameData), s.id, n)
+	dst, body = s.take(dst, n)
+	w.credit -= n
+	if s.left() > 0 {
+		return dst, body
 	}
-	return dst
+	l.remove(s)
+	delete(w.longs, s.id)
+	w.ended = append(w.ended, s)
+	return dst, body
 }
 
 // append appends the frames of the occupied slots and empties them.

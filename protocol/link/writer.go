@@ -40,7 +40,8 @@ type Writer struct {
 	batch   lanes                // those that are batch
 	turn    int                  // DATA frames sent while both had messages
 	credit  int                  // bytes of DATA that the peer still accepts
-	held    int                  // bytes of memory of longs
+	ended   []*outgoing          // the last byte is in what Gather has returned; until Sent
+	held    int                  // bytes of memory of longs and ended
 	window  int                  // the peer's window, which credit never exceeds
 
 	scratch []byte // the head being encoded
@@ -107,6 +108,7 @@ func (w *Writer) Close() {
 		delete(w.longs, id)
 		w.recycle(s)
 	}
+	w.Sent()
 	w.sending, w.batch, w.held, w.slots = lanes{}, lanes{}, 0, slots{}
 	w.ready.clear()
 	w.control, w.names = w.control[:0], nil

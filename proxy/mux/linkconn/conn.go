@@ -196,24 +196,28 @@ func (c *Conn) Flush() {
 			c.Shard.Loop.After(mux.RetryWrite, &c.retryWrite)
 			break
 		}
-		b := c.Writer.Append(c.Shard.Scratch[:0], writeSize)
-		if len(b) == 0 {
+		b, parts := c.Writer.Gather(c.Shard.Scratch[:0], c.Shard.Parts[:0], writeSize)
+		if len(parts) == 0 {
 			break
 		}
-		c.Outbound.Write(b)
+		c.count(parts)
+		c.Outbound.WriteParts(parts)
+		c.Writer.Sent()
 		c.Shard.KeepScratch(b)
-		c.count(len(b))
+		c.Shard.KeepParts(parts)
 	}
 	c.Account()
 	c.Outbound.Watch()
 	c.watchCredit()
 }
 
-// count counts a write of n bytes, and the messages since the write before.
-func (c *Conn) count(n int) {
+// count counts a write of parts, and the messages since the write before.
+func (c *Conn) count(parts [][]byte) {
 	s := &c.Shard.Stats
 	s.LinkFlushes++
-	s.LinkBytesOut += uint64(n)
+	for _, b := range parts {
+		s.LinkBytesOut += uint64(len(b))
+	}
 	if c.batch > 0 {
 		s.LinkBatches.Observe(c.batch)
 		c.batch = 0
