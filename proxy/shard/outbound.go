@@ -40,6 +40,13 @@ func (o *Outbound) Write(b []byte) {
 	o.Conn.Write(b)
 }
 
+// WriteBoth sends head and then body, without a copy of both in a row.
+func (o *Outbound) WriteBoth(head, body []byte) {
+	parts := append(o.shard.Parts[:0], head, body)
+	o.WriteParts(parts)
+	o.shard.KeepParts(parts)
+}
+
 // WriteParts sends all parts in a row, with few system calls. It may change the elements of parts.
 func (o *Outbound) WriteParts(parts [][]byte) {
 	if len(parts) == 1 {

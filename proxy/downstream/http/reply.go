@@ -107,8 +107,7 @@ func (s *session) Respond(_ *exchange.Exchange, res *exchange.Response) {
 	}
 	out, flags := s.host.Scratch, s.calls[0].flags()
 	if len(res.Body) > http1.WriteTogether && len(res.Trailers) == 0 && http1.HasBody(&res.Response, flags) {
-		s.outbound.Write(out)
-		s.outbound.Write(res.Body)
+		s.outbound.WriteBoth(out, res.Body)
 	} else {
 		out = http1.AppendResponseBody(out, &res.Response, flags)
 		s.outbound.Write(out)

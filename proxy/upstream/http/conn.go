@@ -80,8 +80,7 @@ func (c *conn) begin(a *exchange.Attempt) {
 	c.toHead = string(req.Method) == "HEAD"
 	c.head.Reset()
 	if len(req.Body) > http1.WriteTogether && len(req.Trailers) == 0 {
-		c.outbound.Write(out)
-		c.outbound.Write(req.Body)
+		c.outbound.WriteBoth(out, req.Body)
 	} else {
 		out = http1.AppendBody(out, req.Body, req.Trailers)
 		c.outbound.Write(out)
