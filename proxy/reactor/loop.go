@@ -33,11 +33,7 @@ type eventLoop struct {
 
 	stats stats.LoopStats
 
-	// input is where the bytes of an event are read. decrypted and encrypted are the output of TLS
-	// within an event, nil before its first use.
-	input, decrypted, encrypted []byte
-	joined                      []byte // plain text before its encryption, nil before its first use
-
+	scratch
 	moving moving
 
 	// load is the number of connections that came to this loop first, or are on their way to it.
@@ -48,6 +44,13 @@ type eventLoop struct {
 
 	waiting atomic.Bool // Post must wake the poller
 	posts   posts
+}
+
+// scratch is memory that a loop uses within an event.
+type scratch struct {
+	input                []byte // what was read
+	decrypted, encrypted []byte // output of TLS, nil before its first use
+	joined               []byte // plain text before its encryption, nil before its first use
 }
 
 // inputSize is how many bytes one read takes at most. maxReads limits the reads of one event.
@@ -61,7 +64,7 @@ func startLoop(e *Engine, index int) (*eventLoop, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &eventLoop{eng: e, index: index, poller: poller, input: make([]byte, inputSize), newcomers: make(map[*newcomer]struct{}), ended: make(chan struct{})}
+	l := &eventLoop{eng: e, index: index, poller: poller, scratch: scratch{input: make([]byte, inputSize)}, newcomers: make(map[*newcomer]struct{}), ended: make(chan struct{})}
 	l.now = l.clock()
 	go l.run()
 	return l, nil
