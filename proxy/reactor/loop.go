@@ -42,8 +42,8 @@ type eventLoop struct {
 	stopping bool
 	ended    chan struct{} // closed when the goroutine has ended
 
-	waiting atomic.Bool // Post must wake the poller
-	posts   posts
+	waits
+	posts posts
 }
 
 // scratch is memory that a loop uses within an event.

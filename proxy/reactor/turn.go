@@ -33,6 +33,9 @@ func (l *eventLoop) run() {
 func (l *eventLoop) turn(events int) {
 	began := l.clock()
 	l.now = began
+	if began-l.turned >= restAfter {
+		l.roused = began
+	}
 	l.added = l.added[:0]
 	for i := range events {
 		fd, e := l.poller.Ready(i)
@@ -77,10 +80,31 @@ func (l *eventLoop) wait() int {
 	if l.posts.some.Load() {
 		limit = 0 // Post may have seen that the loop did not wait
 	}
-	n := l.poller.Wait(limit)
-	l.waiting.Store(false)
-	return n
+	return l.block(limit)
 }
+
+func (l *eventLoop) block(limit time.Duration) (events int) {
+	if l.turned-l.roused < restAgain {
+		events = l.poller.Rest(limit)
+	} else {
+		events = l.poller.Wait(limit)
+	}
+	l.waiting.Store(false)
+	return events
+}
+
+// waits says how a loop waits.
+type waits struct {
+	waiting atomic.Bool   // Post must wake the poller
+	roused  time.Duration // when the last rest ended; the loop's own
+}
+
+// restAfter is how long a wait is at least that is a rest. For restAgain after one, the loop expects
+// each wait to be another. A busy loop would pay for that: others must find it a P after each wait.
+const (
+	restAfter = 25 * time.Millisecond
+	restAgain = 10 * time.Millisecond
+)
 
 // slice is the current time slice of a loop.
 type slice struct {

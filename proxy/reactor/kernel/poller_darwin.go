@@ -83,6 +83,9 @@ func (p *Poller) Wait(limit time.Duration) int {
 	return max(n, 0)
 }
 
+// Rest is Wait.
+func (p *Poller) Rest(limit time.Duration) int { return p.Wait(limit) }
+
 // Ready returns event i of the last Wait. After Wake there may be one of a descriptor that nobody
 // has added.
 func (p *Poller) Ready(i int) (fd int, e Events) {

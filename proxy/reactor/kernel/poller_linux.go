@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"runtime"
 	"syscall"
 	"time"
 	"unsafe"
@@ -16,7 +17,8 @@ import (
 // but for Wake.
 type Poller struct {
 	fd, eventfd int
-	coarse      bool // the kernel waits for whole milliseconds only
+	coarse      bool          // the kernel waits for whole milliseconds only
+	until       unix.Timespec // how long Rest waits
 	ready       [MaxReady]unix.EpollEvent
 }
 
@@ -103,6 +105,26 @@ func (p *Poller) Wait(limit time.Duration) int {
 	default:
 		n, errno = p.wait(limit)
 	}
+	return woken(n, errno)
+}
+
+// Rest is Wait, if it will take longer than 10 ms. The Go runtime gets the P at once. In Wait it takes
+// the P after 10 ms, and its monitor wakes some sixty times until then.
+func (p *Poller) Rest(limit time.Duration) int {
+	if limit == 0 || p.coarse {
+		return p.Wait(limit)
+	}
+	var until *unix.Timespec
+	if limit > 0 {
+		p.until = unix.NsecToTimespec(int64(limit))
+		until = &p.until
+	}
+	n, errno := epollBlocked(uintptr(p.fd), uintptr(unsafe.Pointer(&p.ready)), uintptr(unsafe.Pointer(until)))
+	runtime.KeepAlive(p)
+	return woken(int(n), errno)
+}
+
+func woken(n int, errno syscall.Errno) int {
 	switch errno {
 	case 0:
 		return n
