@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -82,6 +83,24 @@ func (w *Worker) Applied(service string) bool {
 
 // Post runs f on the worker's loop soon, unless that has stopped. Any goroutine may call it.
 func (w *Worker) Post(f func()) { w.shard.Loop.Post(f) }
+
+// Peek runs f, which only reads, if the worker's loop waits, and reports whether it did. It does not
+// wake the loop. Any other goroutine may call it.
+func (w *Worker) Peek(f func()) bool {
+	l, ok := w.shard.Loop.(loop.Peeker)
+	return ok && l.Peek(f)
+}
+
+// Turns returns the number of turns of the worker's loop. ok is false if the loop does not wait. Any
+// other goroutine may call it.
+func (w *Worker) Turns() (n uint64, ok bool) {
+	l, metered := w.shard.Loop.(stats.Metered)
+	ok = metered && w.Peek(func() {
+		s := l.Stats()
+		n = s.Turns.Count()
+	})
+	return n, ok
+}
 
 // ServicePending is Pending for one service.
 func (p *Process) ServicePending(service string) int { return p.sharedOf(service).InFlight() }

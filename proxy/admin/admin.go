@@ -2,8 +2,8 @@
 // for people, orchestrators and Prometheus, over HTTP on a port of its own.
 //
 // It reads atomic and immutable parts of the core directly. For the parts that belong
-// to a loop it posts one function per request to that loop. A loop never waits for the
-// admin API.
+// to a loop it posts one function per request to that loop. The history reads loops that wait
+// without waking them. For no more than such a function does a loop wait for the admin API.
 package admin
 
 import (

@@ -62,6 +62,18 @@ func gather[T any](ctx context.Context, s *Server, f func(*proxy.Worker) T) ([]T
 	return results, nil
 }
 
+// glance is gather for an f that only reads. It wakes no loop if all of them wait.
+func glance[T any](ctx context.Context, s *Server, f func(*proxy.Worker) T) ([]T, error) {
+	workers := s.opt.Process.Workers()
+	results := make([]T, len(workers))
+	for i, w := range workers {
+		if !w.Peek(func() { results[i] = f(w) }) {
+			return gather(ctx, s, f)
+		}
+	}
+	return results, nil
+}
+
 // report returns the reports of all loops, which have the same services and routes.
 // During a reload it queries the loops again; the reload ends when each loop has had a
 // turn.

@@ -60,6 +60,7 @@ type history struct {
 	series   map[string]*Series
 	last     map[string]stats.ServiceStats // of the services at the last point
 	unrouted uint64                        // at the last point
+	turns    uint64                        // of all loops before the last reports; 0 if unknown; record's own
 }
 
 // record adds a point of s every historyInterval, until ctx ends.
@@ -78,9 +79,13 @@ func (h *history) record(ctx context.Context, s *Server) {
 }
 
 // addPoint adds what s did since the last point. If a loop does not respond, there is none,
-// and the next one covers more time.
+// and the next one covers more time. If no loop had a turn, it did nothing, and nobody asks the loops.
 func (h *history) addPoint(ctx context.Context, s *Server) {
-	reports, err := gather(ctx, s, func(w *proxy.Worker) stats.WorkerReport { return w.Report(stats.Totals) })
+	turns, waits := turns(s.opt.Process.Workers())
+	if waits && turns == h.turns && h.addQuiet(time.Since(s.began).Seconds()) {
+		return
+	}
+	reports, err := glance(ctx, s, func(w *proxy.Worker) stats.WorkerReport { return w.Report(stats.Totals) })
 	if err != nil || slices.ContainsFunc(reports, func(r stats.WorkerReport) bool { return r.Generation != reports[0].Generation }) {
 		return
 	}
@@ -91,6 +96,36 @@ func (h *history) addPoint(ctx context.Context, s *Server) {
 		}
 	}
 	h.add(time.Since(s.began).Seconds(), merge(reports), unrouted)
+	h.turns = turns
+}
+
+// turns returns the number of turns of all loops. waits is false if one does not wait: then a turn may
+// not be counted yet.
+func turns(workers []*proxy.Worker) (sum uint64, waits bool) {
+	for _, w := range workers {
+		n, ok := w.Turns()
+		if !ok {
+			return 0, false
+		}
+		sum += n
+	}
+	return sum, true
+}
+
+// addQuiet adds a point at which nothing has happened. It returns false before the first point with
+// series.
+func (h *history) addQuiet(now float64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.series) == 0 {
+		return false
+	}
+	h.at = append(h.at, now)
+	for _, s := range h.series {
+		s.append((&point{}).values(1))
+	}
+	h.trim()
+	return true
 }
 
 // add adds a point at a time. services are sorted by name, and have the counts since the start.
@@ -130,6 +165,11 @@ func (h *history) add(now float64, services []stats.ServiceReport, unrouted uint
 			delete(h.series, name)
 		}
 	}
+	h.trim()
+}
+
+// trim drops the points that are too many.
+func (h *history) trim() {
 	if drop := len(h.at) - 1 - historyPoints; drop > 0 {
 		h.at = slices.Delete(h.at, 0, drop)
 		for _, s := range h.series {

@@ -94,6 +94,42 @@ func TestHistoryBounds(t *testing.T) {
 	}
 }
 
+// TestHistoryAtRest: when no loop had a turn, a point needs no reports, and says that nothing happened.
+func TestHistoryAtRest(t *testing.T) {
+	s := newSidecar(t, twoServices)
+	s.update("compute", newApp(t))
+	h := &s.api.history
+	h.addPoint(t.Context(), s.api)
+	s.request("GET", "/")
+	h.addPoint(t.Context(), s.api)
+	unchanged := func() bool { // at a point
+		h.last["compute"] = stats.ServiceStats{Requests: 1 << 40}
+		h.addPoint(t.Context(), s.api)
+		return h.last["compute"].Requests == 1<<40
+	}
+	for end := time.Now().Add(waitLimit); !unchanged(); {
+		if time.Now().After(end) {
+			t.Fatal("each point has reports")
+		}
+	}
+	for _, path := range []string{"/history", "/history?service=compute"} {
+		points := decode[History](s, path)
+		last := len(points.At) - 1
+		for _, list := range points.lists() {
+			if len(*list) != last+1 {
+				t.Fatalf("%d values at %d points", len(*list), last+1)
+			}
+		}
+		if points.Requests[0] <= 0 || points.Requests[last] != 0 || points.Failed[last] != 0 || points.P99[last] != noPoint || points.At[last] <= points.At[last-1] {
+			t.Errorf("%s: %+v", path, points)
+		}
+	}
+	s.request("GET", "/")
+	if unchanged() {
+		t.Error("a point after a request has no reports")
+	}
+}
+
 // TestFirstRequest: a sidecar without traffic says how to send some.
 func TestFirstRequest(t *testing.T) {
 	const services = "\nservices: {app: {discover: static, endpoints: [\"10.0.0.1:1\"], protocol: http}, " +

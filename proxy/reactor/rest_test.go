@@ -1,10 +1,72 @@
 package reactor
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/proxy/loop"
 )
+
+// peek runs f by l.Peek once l waits.
+func peek(t *testing.T, l *eventLoop, f func()) {
+	t.Helper()
+	eventually(t, func() error {
+		if !l.Peek(f) {
+			return errors.New("the loop does not wait")
+		}
+		return nil
+	})
+}
+
+// TestPeek: Peek reads a loop that waits, at the time of now, without a turn. The next turn waits for it.
+func TestPeek(t *testing.T) {
+	e := start(t, Options{})
+	l := e.loops[0]
+	makeIdle(t, e, flushed(e))
+	var turns uint64
+	var at time.Duration
+	peek(t, l, func() { turns, at = l.stats.Turns.Count(), l.Now() })
+	ran := make(chan struct{})
+	peek(t, l, func() {
+		if n := l.stats.Turns.Count(); n != turns || l.Now() <= at {
+			t.Errorf("%d turns at %v, before %d at %v", n, l.Now(), turns, at)
+		}
+		l.Post(func() { close(ran) })
+		for from := time.Now(); time.Since(from) < time.Millisecond; {
+			select {
+			case <-ran:
+				t.Error("a turn has begun")
+				return
+			default:
+			}
+		}
+	})
+	recv(t, ran, "the turn after Peek")
+}
+
+// TestPeekInTurn: Peek does not read a loop that is in a turn, or that has ended.
+func TestPeekInTurn(t *testing.T) {
+	e := start(t, Options{})
+	l := e.loops[0]
+	never := func() { t.Error("Peek has run its function") }
+	begun, end := make(chan struct{}), make(chan struct{})
+	l.Post(func() { close(begun); <-end })
+	recv(t, begun, "the turn")
+	if l.Peek(never) {
+		t.Error("Peek in a turn")
+	}
+	close(end)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	if err := e.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if l.Peek(never) {
+		t.Error("Peek after the end")
+	}
+}
 
 // TestRest: a long wait is a rest, and a short one after it does not change that.
 func TestRest(t *testing.T) {

@@ -25,6 +25,7 @@ const timeSlice = 5 * time.Millisecond
 // run is the goroutine of the loop. It ends in the turn in which halt's function runs.
 func (l *eventLoop) run() {
 	defer close(l.ended)
+	l.turning.Lock() // for ever, once the loop has ended
 	for !l.stopping {
 		l.turn(l.wait())
 	}
@@ -84,18 +85,21 @@ func (l *eventLoop) wait() int {
 }
 
 func (l *eventLoop) block(limit time.Duration) (events int) {
+	l.turning.Unlock()
 	if l.turned-l.roused < restAgain {
 		events = l.poller.Rest(limit)
 	} else {
 		events = l.poller.Wait(limit)
 	}
 	l.waiting.Store(false)
+	l.turning.Lock()
 	return events
 }
 
 // waits says how a loop waits.
 type waits struct {
 	waiting atomic.Bool   // Post must wake the poller
+	turning sync.Mutex    // held by the loop while it does not wait, and by Peek
 	roused  time.Duration // when the last rest ended; the loop's own
 }
 
@@ -105,6 +109,17 @@ const (
 	restAfter = 25 * time.Millisecond
 	restAgain = 10 * time.Millisecond
 )
+
+// Peek implements loop.Peeker.
+func (l *eventLoop) Peek(f func()) bool {
+	if !l.turning.TryLock() {
+		return false
+	}
+	defer l.turning.Unlock()
+	l.now = l.clock()
+	l.do(f)
+	return true
+}
 
 // slice is the current time slice of a loop.
 type slice struct {
