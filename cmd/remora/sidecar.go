@@ -284,7 +284,7 @@ func (s *sidecar) resources() *overload.Manager {
 			boundedBy("buffered", func() (used, limit int) { return int(s.proc.Buffered()), int(s.proc.Config().Limits.Buffered) }),
 			boundedBy("admin_connections", func() (used, limit int) { return s.admin.Connections(), s.proc.Config().Limits.AdminConnections }),
 		},
-		Shed: s.proc.ShedIdle, Logger: s.log,
+		Shed: s.proc.ShedIdle, Logger: s.log, OnWork: s.engine.OnWork,
 	})
 }
 

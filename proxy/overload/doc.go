@@ -1,5 +1,5 @@
 // Package overload compares what the process uses of its resources with their limits, and
-// decides when it is overloaded. One goroutine does so four times a second, so requests pay
+// decides when it is overloaded. One goroutine does so, at most four times a second, so requests pay
 // nothing for it.
 //
 //	Normal     below 85% of each limit

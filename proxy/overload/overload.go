@@ -53,11 +53,15 @@ func (s State) next(share float64) State {
 	return Normal
 }
 
-// Options configure a Manager. All fields are required.
+// Options configure a Manager. All fields but OnWork are required.
 type Options struct {
 	Resources []Resource
 	Shed      func() // closes some idle connections; Run calls it at each sample from Shedding on
 	Logger    *slog.Logger
+
+	// OnWork calls its argument once, at the next work of the process. nil means that the process
+	// is never at rest.
+	OnWork func(func())
 }
 
 // Manager samples the resources of a process. Any goroutine may call its methods.
@@ -69,6 +73,10 @@ type Manager struct {
 	states  []State // of each resource
 	fullest float64 // the largest share of a limit in use at the last sample
 	sampled time.Time
+
+	worked  atomic.Bool   // since the last call of wait
+	resting atomic.Bool   // the next sample is due after restInterval
+	woken   chan struct{} // has a place; there is work after rest
 }
 
 // verdict is a state of the process and the resource that is its reason, "" in Normal.
@@ -79,8 +87,9 @@ type verdict struct {
 
 // New returns a Manager in state Normal.
 func New(o Options) *Manager {
-	m := &Manager{opt: o, states: make([]State, len(o.Resources))}
+	m := &Manager{opt: o, states: make([]State, len(o.Resources)), woken: make(chan struct{}, 1)}
 	m.now.Store(&verdict{})
+	m.worked.Store(true)
 	return m
 }
 
@@ -108,10 +117,12 @@ func (m *Manager) Refusing() bool {
 }
 
 // interval is the time between samples. It is calmInterval while less than calmShare of each limit is
-// in use: a sample wakes threads of a process at rest.
+// in use, and restInterval if the process has also done no work since the last sample: a sample wakes
+// threads. The first work ends the rest.
 const (
 	interval     = 250 * time.Millisecond
 	calmInterval = time.Second
+	restInterval = 5 * time.Second
 	calmShare    = 0.25
 )
 
@@ -126,6 +137,8 @@ func (m *Manager) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-m.woken:
+			timer.Reset(interval)
 		case <-timer.C:
 			m.Sample()
 			timer.Reset(m.wait())
@@ -136,11 +149,30 @@ func (m *Manager) Run(ctx context.Context) {
 // wait returns the time until the next sample.
 func (m *Manager) wait() time.Duration {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.fullest < calmShare {
+	full := m.fullest >= calmShare
+	m.mu.Unlock()
+	switch {
+	case full:
+		return interval
+	case m.opt.OnWork == nil:
+		return calmInterval
+	case m.worked.Swap(false):
+		m.opt.OnWork(m.onWork)
 		return calmInterval
 	}
-	return interval
+	m.resting.Store(true)
+	if m.worked.Load() && m.resting.Swap(false) {
+		return interval
+	}
+	return restInterval
+}
+
+// onWork notes that the process works.
+func (m *Manager) onWork() {
+	m.worked.Store(true)
+	if m.resting.Swap(false) {
+		m.woken <- struct{}{}
+	}
 }
 
 // Sample reads the resources, and sheds if one of them runs out.

@@ -1,9 +1,13 @@
 package overload
 
 import (
+	"context"
 	"log/slog"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -151,5 +155,59 @@ func TestWait(t *testing.T) {
 		if got := p.wait(); got != c.want {
 			t.Errorf("at %d%% the next sample comes after %v, want %v", c.used, got, c.want)
 		}
+	}
+}
+
+// TestRest: a process that does nothing is sampled less often, until its first work.
+func TestRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProcess()
+		works := make(chan func(), 10)
+		p.opt.OnWork = func(f func()) { works <- f }
+		var samples []time.Duration
+		var used atomic.Int64
+		began := time.Now()
+		p.opt.Resources[0].Used = func() int64 {
+			samples = append(samples, time.Since(began))
+			return used.Load()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { p.Run(ctx); close(ended) }()
+		time.Sleep(10 * time.Second)
+		(<-works)()
+		time.Sleep(1100 * time.Millisecond)
+		used.Store(50)
+		time.Sleep(time.Second)
+		cancel()
+		<-ended
+		want := []time.Duration{250, 1250, 6250, 10250, 11250, 11500, 11750, 12000}
+		for i := range want {
+			want[i] *= time.Millisecond
+		}
+		if !slices.Equal(samples, want) {
+			t.Errorf("samples at %v, want %v", samples, want)
+		}
+	})
+}
+
+// TestWorkBeforeRest: work that comes while the next sample is chosen is not missed.
+func TestWorkBeforeRest(t *testing.T) {
+	p := newProcess()
+	works := 0
+	p.opt.OnWork = func(f func()) {
+		if works++; works == 1 {
+			f()
+		}
+	}
+	p.Sample()
+	for i, want := range []time.Duration{calmInterval, calmInterval, restInterval} {
+		if got := p.wait(); got != want {
+			t.Errorf("%d: the next sample comes after %v, want %v", i, got, want)
+		}
+	}
+	p.onWork()
+	if len(p.woken) == 0 || p.wait() != calmInterval {
+		t.Error("work does not end the rest")
 	}
 }

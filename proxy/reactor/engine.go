@@ -78,6 +78,7 @@ var (
 type Engine struct {
 	log    *slog.Logger
 	began  time.Time // the start of the loops' time
+	onWork atomic.Pointer[func()]
 	loops  []*eventLoop
 	dialer dialer
 	count  counters
@@ -180,6 +181,10 @@ func (e *Engine) writeStall() time.Duration { return time.Duration(e.stall.Load(
 // RefuseWhile makes listeners without TLS refuse each connection for which refusing, called on any
 // goroutine, returns true. It must be called before Listen, Serve and Reserver.
 func (e *Engine) RefuseWhile(refusing func() bool) { e.limits.refusing = refusing }
+
+// OnWork has f called once, on a loop, at the end of its next turn or of the one in progress. f must
+// not block. It takes the place of a function that was not called yet. Any goroutine may call OnWork.
+func (e *Engine) OnWork(f func()) { e.onWork.Store(&f) }
 
 // Accepted returns the number of accepted connections that are open. Any goroutine may call it,
 // as the next three.

@@ -86,3 +86,26 @@ func TestRest(t *testing.T) {
 		}
 	})
 }
+
+// TestOnWork: the function of OnWork is called once, after an event, and not for a timer.
+func TestOnWork(t *testing.T) {
+	e := start(t, Options{})
+	l := e.loops[0]
+	peer := makeIdle(t, e, flushed(e))
+	worked, fired := make(chan bool, 2), make(chan struct{})
+	on(t, l, func() { l.After(2*restAfter, &loop.Timer{Fire: func() { close(fired) }}) })
+	peek(t, l, func() { e.OnWork(func() { worked <- true }) })
+	recv(t, fired, "the timer")
+	peek(t, l, func() {
+		if len(worked) > 0 {
+			t.Error("called for a timer")
+		}
+	})
+	ask(t, peer, "ping")
+	recv(t, worked, "OnWork")
+	ask(t, peer, "ping")
+	on(t, l, func() {})
+	if len(worked) > 0 {
+		t.Error("called twice")
+	}
+}

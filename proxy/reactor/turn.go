@@ -56,6 +56,11 @@ func (l *eventLoop) turn(events int) {
 	if l.turned-l.moving.since >= useWindow {
 		l.measureUse()
 	}
+	if events > 0 && l.eng.onWork.Load() != nil {
+		if f := l.eng.onWork.Swap(nil); f != nil {
+			l.do(*f)
+		}
+	}
 }
 
 func (l *eventLoop) deliver(w watcher, e kernel.Events) {
