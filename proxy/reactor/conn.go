@@ -34,9 +34,9 @@ type conn struct {
 	slot        int      // index in eventLoop.conns
 	state       connState
 	reservation reservation // of an open connection, until it is closed or detached
-	home        *eventLoop  // whose load it is part of, as long
+	home        *eventLoop  // in whose load it counts until then
 
-	seen uint32 // the last window in which it had input and connections moved
+	seen uint32 // the last window of moving in which it had input while connections moved
 	past int    // of its former stream, if it has moved, for Movable.Resume
 
 	err error // argument of Stream.OnClose

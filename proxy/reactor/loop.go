@@ -100,8 +100,9 @@ var _ stats.Metered = (*eventLoop)(nil)
 
 // Stats implements stats.Metered.
 func (l *eventLoop) Stats() stats.LoopStats {
-	l.stats.Connections = len(l.conns)
-	return l.stats
+	s := l.stats
+	s.Connections = len(l.conns)
+	return s
 }
 
 // Now implements loop.Loop.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
 // A loop that has little to do is dear: it waits and writes for each request, where a busy one does so
@@ -34,7 +35,7 @@ const (
 	// a loop, such as those of a link, are not reached much earlier than without that.
 	maxGathered = 1024
 
-	// staleUse is after how much time without a turn a loop counts as unused.
+	// staleUse is for how long the use that a loop has measured counts.
 	staleUse = 3 * useWindow
 )
 
@@ -65,12 +66,18 @@ type loopUse struct {
 	connections int
 }
 
-// useAt returns the use of the loop.
-func (m *moving) useAt(now time.Duration) loopUse {
+// useAt returns the use of the loop at a time. A loop that has measured nothing for long waits, or is in a
+// turn that does not end.
+func (l *eventLoop) useAt(now time.Duration) loopUse {
+	m := &l.moving
+	share := math.Float64frombits(m.share.Load())
 	if now-time.Duration(m.at.Load()) > staleUse {
-		return loopUse{0, int(m.connections.Load())}
+		share = 1
+		if l.waiting.Load() {
+			share = 0
+		}
 	}
-	return loopUse{math.Float64frombits(m.share.Load()), int(m.connections.Load())}
+	return loopUse{share, int(m.connections.Load())}
 }
 
 // measureUse ends a window, and decides which connections move in the next one.
@@ -87,7 +94,7 @@ func (l *eventLoop) measureUse() {
 	}
 	m.uses = m.uses[:0]
 	for _, other := range m.all {
-		m.uses = append(m.uses, other.moving.useAt(now))
+		m.uses = append(m.uses, other.useAt(now))
 	}
 	if to, part := destination(m.uses, l.index); part > 0 {
 		m.to, m.until, m.part, m.owed, m.room = m.all[to], now+useWindow, part, 0, maxGathered
@@ -148,6 +155,14 @@ func (c *conn) move() bool {
 	}
 	c.fd, c.reservation, c.home = -1, reservation{}, nil
 	c.end(nil)
-	moved.loop.Post(func() { moved.by.begin(moved) })
+	moved.loop.Post(moved.resume)
 	return true
+}
+
+// resume begins the events of a connection that has moved. It reads at once: a drain may follow in this turn,
+// and would close a connection without a request.
+func (c *conn) resume() {
+	if c.by.begin(c); c.state == connOpen {
+		c.onEvents(kernel.Input | kernel.All)
+	}
 }

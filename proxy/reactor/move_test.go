@@ -107,17 +107,25 @@ func TestUse(t *testing.T) {
 		}
 	}
 	on(t, l, func() { l.Defer(&spin) })
-	m := &l.moving
+	measured := func() time.Duration { return time.Duration(l.moving.at.Load()) }
 	eventually(t, func() error {
-		if share := m.useAt(time.Duration(m.at.Load())).share; share <= 0 || share > 1 {
+		if share := l.useAt(measured()).share; share <= 0 || share > 1 {
 			return fmt.Errorf("a loop that is always busy uses %v", share)
 		}
 		return nil
 	})
 	on(t, l, func() { spinning = false })
-	if share := m.useAt(time.Duration(m.at.Load()) + staleUse + 1).share; share != 0 {
-		t.Errorf("without a turn for %v it uses %v", staleUse, share)
+	eventually(t, func() error {
+		if share := l.useAt(measured() + staleUse + 1).share; share != 0 {
+			return fmt.Errorf("a loop that waits uses %v", share)
+		}
+		return nil
+	})
+	release := holdLoop(l)
+	if share := l.useAt(measured() + staleUse + 1).share; share != 1 {
+		t.Errorf("in a turn of %v it uses %v", staleUse, share)
 	}
+	close(release)
 }
 
 // mover is an echo whose connection may move.
@@ -164,15 +172,21 @@ func movers(t *testing.T, e *Engine, o ListenOptions, change func(*mover)) (addr
 // next call.
 func holdMoves(t *testing.T, e *Engine, part float64, room, to int) {
 	for _, l := range e.loops {
-		on(t, l, func() {
-			m := &l.moving
-			m.since = math.MaxInt64 - time.Hour
-			m.window++
-			if m.to, m.until, m.part, m.owed, m.room = e.loops[to], math.MaxInt64, part, 0, room; l.index == to {
-				m.to = nil
-			}
-		})
+		if l.index == to {
+			holdMovesOf(t, l, 0, 0, nil)
+		} else {
+			holdMovesOf(t, l, part, room, e.loops[to])
+		}
 	}
+}
+
+func holdMovesOf(t *testing.T, l *eventLoop, part float64, room int, to *eventLoop) {
+	on(t, l, func() {
+		m := &l.moving
+		m.since = math.MaxInt64 - time.Hour
+		m.window++
+		m.to, m.until, m.part, m.owed, m.room = to, math.MaxInt64, part, 0, room
+	})
 }
 
 // TestMove: connections move between two requests, lose nothing, and count as before.
@@ -266,6 +280,41 @@ func TestNotMoved(t *testing.T) {
 				t.Error("it moved")
 			}
 		})
+	}
+}
+
+// TestMoveBeforeDrain: a connection that moves has its input before what its new loop does next.
+func TestMoveBeforeDrain(t *testing.T) {
+	e := start(t, Options{Loops: 2})
+	holdMoves(t, e, 0, 0, 0)
+	got := make(chan string, 10)
+	addr, _ := movers(t, e, ListenOptions{}, func(m *mover) { m.data = func(b []byte) { got <- string(b) } })
+	release := holdLoop(e.loops[1]) // so the first one accepts
+	p := dial(t, addr)
+	holdMovesOf(t, e.loops[0], 1, 1, e.loops[1])
+	if _, err := p.Write([]byte("input")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() (err error) {
+		on(t, e.loops[0], func() {
+			if e.loops[0].stats.Moved == 0 {
+				err = errors.New("it has not moved")
+			}
+		})
+		return err
+	})
+	next := make(chan string, 1)
+	e.loops[1].Post(func() {
+		select {
+		case s := <-got:
+			next <- s
+		default:
+			next <- "nothing"
+		}
+	})
+	close(release)
+	if s := recv(t, next, "the next function"); s != "input" {
+		t.Errorf("it has %s", s)
 	}
 }
 

@@ -122,8 +122,9 @@ func (l *eventLoop) Peek(f func()) bool {
 	}
 	defer l.turning.Unlock()
 	l.now = l.clock()
-	l.do(f)
-	return true
+	ran := false
+	l.do(func() { f(); ran = true })
+	return ran
 }
 
 // slice is the current time slice of a loop.
