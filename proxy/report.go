@@ -60,7 +60,7 @@ func (p *Process) Slots(service string) (used, queued int) {
 // SlotLimit returns the number of slots that a service has now; 0 means no limit.
 func (p *Process) SlotLimit(service string) int { return p.sharedOf(service).SlotLimit() }
 
-// Report returns the state of the loop. It is called on the loop. It takes about 200 ns
+// Report returns the state of the loop. It is called on the loop, or by Peek. It takes about 200 ns
 // per endpoint there: it is for people and scrapes, not for requests.
 func (w *Worker) Report(d stats.Detail) stats.WorkerReport {
 	r := stats.WorkerReport{Generation: w.generation, Stats: w.shard.Stats, Services: make([]stats.ServiceReport, 0, len(w.services))}

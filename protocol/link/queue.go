@@ -158,7 +158,7 @@ func (q *queue) compact() {
 }
 
 // outgoing is a message longer than one frame. Its first frame waits in the queue. The rest
-// goes in DATA frames, in turn with other long messages.
+// goes in DATA frames, when lanes pick it.
 type outgoing struct {
 	id    uint64
 	head  *bytebufferpool.ByteBuffer // the part of the head that did not fit the first frame, or nil

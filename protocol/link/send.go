@@ -7,7 +7,7 @@ import (
 )
 
 // Gather appends the next frames to dst: control, then whole short messages in order, then
-// DATA, one frame per message and round, while credit and budget last. budget, in bytes, is
+// DATA, frame by frame, while credit and budget last. budget, in bytes, is
 // soft. All control frames are appended, and at least one message and one DATA frame if there
 // are any, so that neither waits forever. Apart from control, the frames have less than budget
 // plus two frames.

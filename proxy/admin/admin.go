@@ -3,7 +3,7 @@
 //
 // It reads atomic and immutable parts of the core directly. For the parts that belong
 // to a loop it posts one function per request to that loop. The history reads loops that wait
-// without waking them. For no more than such a function does a loop wait for the admin API.
+// without waking them. A loop waits for the admin API only while such a function runs.
 package admin
 
 import (

@@ -81,8 +81,8 @@ func (h *history) record(ctx context.Context, s *Server) {
 // addPoint adds what s did since the last point. If a loop does not respond, there is none,
 // and the next one covers more time. If no loop had a turn, it did nothing, and nobody asks the loops.
 func (h *history) addPoint(ctx context.Context, s *Server) {
-	turns, waits := turns(s.opt.Process.Workers())
-	if waits && turns == h.turns && h.addQuiet(time.Since(s.began).Seconds()) {
+	turns, known := turnsOf(s.opt.Process.Workers())
+	if known && turns == h.turns && h.addQuiet(time.Since(s.began).Seconds()) {
 		return
 	}
 	reports, err := glance(ctx, s, func(w *proxy.Worker) stats.WorkerReport { return w.Report(stats.Totals) })
@@ -99,9 +99,9 @@ func (h *history) addPoint(ctx context.Context, s *Server) {
 	h.turns = turns
 }
 
-// turns returns the number of turns of all loops. waits is false if one does not wait: then a turn may
+// turnsOf returns the number of turns of all loops. It is not known if one does not wait: then a turn may
 // not be counted yet.
-func turns(workers []*proxy.Worker) (sum uint64, waits bool) {
+func turnsOf(workers []*proxy.Worker) (sum uint64, known bool) {
 	for _, w := range workers {
 		n, ok := w.Turns()
 		if !ok {

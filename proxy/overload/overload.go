@@ -59,8 +59,8 @@ type Options struct {
 	Shed      func() // closes some idle connections; Run calls it at each sample from Shedding on
 	Logger    *slog.Logger
 
-	// OnWork calls its argument once, at the next work of the process. nil means that the process
-	// is never at rest.
+	// OnWork calls its argument once, at the next work of the process. Streams that run already may be
+	// none. nil means that the process is never at rest.
 	OnWork func(func())
 }
 
@@ -171,7 +171,10 @@ func (m *Manager) wait() time.Duration {
 func (m *Manager) onWork() {
 	m.worked.Store(true)
 	if m.resting.Swap(false) {
-		m.woken <- struct{}{}
+		select {
+		case m.woken <- struct{}{}:
+		default: // Run has not seen the last one yet
+		}
 	}
 }
 

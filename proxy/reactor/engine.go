@@ -182,7 +182,8 @@ func (e *Engine) writeStall() time.Duration { return time.Duration(e.stall.Load(
 // goroutine, returns true. It must be called before Listen, Serve and Reserver.
 func (e *Engine) RefuseWhile(refusing func() bool) { e.limits.refusing = refusing }
 
-// OnWork has f called once, on a loop, at the end of its next turn or of the one in progress. f must
+// OnWork has f called once, on a loop, at the end of the next turn with an event, or of the one in
+// progress. f must
 // not block. It takes the place of a function that was not called yet. Any goroutine may call OnWork.
 func (e *Engine) OnWork(f func()) { e.onWork.Store(&f) }
 

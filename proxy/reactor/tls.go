@@ -166,8 +166,9 @@ func (s *secure) writeParts(parts [][]byte) {
 
 func (s *secure) writeJoined() {
 	l := s.c.loop
-	s.write(l.joined)
-	l.joined = l.joined[:0]
+	b := l.joined
+	l.joined = b[:0] // also after a panic: they are not for the next connection
+	s.write(b)
 }
 
 // plainBuffer returns the buffer into which the loop's connections decrypt, one at a time.

@@ -119,10 +119,16 @@ func (o *output) KeepScratch(b []byte) {
 	}
 }
 
+// maxParts bounds the Parts that a shard keeps between callbacks.
+const maxParts = 256
+
 // KeepParts takes Parts back after it may have grown, and drops the references in it.
 func (o *output) KeepParts(parts [][]byte) {
-	clear(parts)
-	o.Parts = parts[:0]
+	o.Parts = nil
+	if cap(parts) <= maxParts {
+		clear(parts)
+		o.Parts = parts[:0]
+	}
 }
 
 // Configure sets the configuration in use. It replaces the limits of messages and does

@@ -18,6 +18,7 @@ func exitBlocked()
 
 // epollBlocked is epoll_pwait2(2) without a mask. Between the two calls of the runtime the stack must not grow.
 //
+//go:noinline
 //go:nosplit
 //go:norace
 func epollBlocked(fd, ready, until uintptr) (n uintptr, errno syscall.Errno) {

@@ -11,7 +11,7 @@ type LoopStats struct {
 
 // Metered is a Loop that counts its turns.
 type Metered interface {
-	// Stats returns a copy of the counts. It is called on the loop.
+	// Stats returns a copy of the counts. It is called on the loop, or by Peek.
 	Stats() LoopStats
 }
 
