@@ -1,0 +1,123 @@
+package reactor
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/loop"
+)
+
+func TestDestination(t *testing.T) {
+	of := func(shares ...float64) (loops []loopUse) {
+		for _, s := range shares {
+			loops = append(loops, loopUse{s, 100})
+		}
+		return loops
+	}
+	full := of(0.2, 0.1)
+	full[0].connections = maxGathered
+	cases := []struct {
+		name     string
+		loops    []loopUse
+		from, to int
+		part     float64
+	}{
+		{"one loop", of(1), 0, 0, 0},
+		{"another one has more to do", of(0.1, 0.2), 0, 1, 1},
+		{"another one has less to do", of(0.1, 0.2), 1, 1, 0},
+		{"of the same, to the first", of(0.2, 0.2), 1, 0, 1},
+		{"of the same, not from the first", of(0.2, 0.2), 0, 0, 0},
+		{"too much for one", of(0.4, 0.4), 1, 1, 0},
+		{"to the one with most to do", of(0.5, 0.3, 0.2), 2, 0, 1},
+		{"to the one with room", of(0.6, 0.3, 0.2), 2, 1, 1},
+		{"too many connections", full, 1, 1, 0},
+		{"too busy", of(1, 0.5, 0), 0, 2, 0.5},
+		{"others are as busy", of(0.95, 0.95, 0.8), 0, 0, 0},
+		{"busy enough", of(0.85, 0.3), 0, 0, 0},
+	}
+	for _, c := range cases {
+		to, part := destination(c.loops, c.from)
+		if part != c.part || part > 0 && to != c.to {
+			t.Errorf("%s: %v of the connections to loop %d, want %v to %d", c.name, part, to, c.part, c.to)
+		}
+	}
+}
+
+// TestBalance: loops that move connections in turn come to rest, with as few loops as can do the
+// work, or with none that is too busy while another one is not.
+func TestBalance(t *testing.T) {
+	const each = 0.01 // of a loop, for each connection with input
+	for _, c := range []struct {
+		name   string
+		active []int
+		busy   int // loops with connections at the end
+	}{
+		{"little to do", []int{10, 10, 10, 10}, 1},
+		{"a loop for each", []int{40, 40}, 2},
+		{"two for four", []int{34, 34, 34, 34}, 2},
+		{"all on one", []int{160, 0, 0, 0}, 2},
+		{"all but one", []int{95, 95, 95, 95, 95, 95, 95, 5}, 8},
+		{"more than all can do", []int{300, 10, 10}, 3},
+	} {
+		loops := c.active
+		last := 0
+		for turn := range 400 {
+			from := turn % len(loops)
+			uses := make([]loopUse, len(loops))
+			for i, n := range loops {
+				uses[i] = loopUse{min(1, each*float64(n)), 3*n + 200}
+			}
+			to, part := destination(uses, from)
+			if n := int(part * float64(loops[from])); n > 0 {
+				loops[from] -= n
+				loops[to] += n
+				last = turn
+			}
+		}
+		busy := 0
+		for _, n := range loops {
+			if n > 0 {
+				busy++
+			}
+		}
+		if least, most := slices.Min(loops), slices.Max(loops); busy != c.busy || last > 300 || float64(most)*each > tooBusy && float64(most-least)*each > leastGain+each && busy < len(loops) {
+			t.Errorf("%s: %d connections, the last moved in turn %d", c.name, loops, last)
+		}
+	}
+}
+
+// TestUse: a loop that has no time to wait is busy all the time, but for what lies between two turns. One
+// without a turn is unused.
+func TestUse(t *testing.T) {
+	e := start(t, Options{})
+	l := e.loops[0]
+	var spin loop.Flush
+	spinning := true
+	spin.Do = func() {
+		if spinning {
+			l.Defer(&spin)
+		}
+	}
+	on(t, l, func() { l.Defer(&spin) })
+	measured := func() time.Duration { return time.Duration(l.moving.at.Load()) }
+	eventually(t, func() error {
+		if share := l.useAt(measured()).share; share <= 0 || share > 1 {
+			return fmt.Errorf("a loop that is always busy uses %v", share)
+		}
+		return nil
+	})
+	on(t, l, func() { spinning = false })
+	eventually(t, func() error {
+		if share := l.useAt(measured() + staleUse + 1).share; share != 0 {
+			return fmt.Errorf("a loop that waits uses %v", share)
+		}
+		return nil
+	})
+	release := holdLoop(l)
+	if share := l.useAt(measured() + staleUse + 1).share; share != 1 {
+		t.Errorf("in a turn of %v it uses %v", staleUse, share)
+	}
+	close(release)
+}
