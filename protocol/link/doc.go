@@ -9,12 +9,12 @@
 //
 // The life of a connection:
 //
-//	w.Preface(role, settings)            // both sides, at once
-//	r.Feed(b, h)                         // calls h.OnPreface(version, peer)
-//	w.Open(version, peer)                // in OnPreface: frames may leave from now on
-//	w.Request(id, req, ttl, owner) ...   // also before Open: the request waits
+//	w.Preface(role, settings)             // both sides, at once
+//	r.Feed(b, h)                          // calls h.OnPreface(version, peer)
+//	w.Open(version, peer)                 // in OnPreface: frames may leave from now on
+//	w.Request(id, req, ttl, owner) ...    // also before Open: the request waits
 //	b, parts = w.Gather(b, parts, budget) // at the end of a turn, while w.Ready(): what must leave,
-//	w.Sent()                             // and after it has
-//	w.Credit(r.Consumed())               // after each Feed
-//	w.Close(); r.Close()                 // releases owners and buffers
+//	w.Sent()                              // and after it has left
+//	w.Credit(r.Consumed())                // after each Feed
+//	w.Close(); r.Close()                  // releases owners and buffers
 package link

@@ -17,8 +17,8 @@ type Conn interface {
 	// their bytes.
 	WriteParts(parts [][]byte)
 
-	// Buffered returns the number of bytes that Write and WriteParts took and the kernel has not. A driver
-	// that encrypts includes its framing. The caller bounds it: there is no "writable" event.
+	// Buffered returns the number of bytes that Write and WriteParts took and the kernel has not. A
+	// driver that encrypts includes its framing. The caller bounds it: there is no "writable" event.
 	Buffered() int
 
 	// Close discards buffered output and closes at once. No OnData follows;

@@ -211,3 +211,15 @@ func TestWorkBeforeRest(t *testing.T) {
 		t.Error("work does not end the rest")
 	}
 }
+
+// TestWorkNeverBlocks: a loop that says that there is work does not wait for Run, which may have ended.
+func TestWorkNeverBlocks(t *testing.T) {
+	p := newProcess()
+	for range cap(p.woken) + 1 {
+		p.resting.Store(true)
+		p.onWork()
+	}
+	if len(p.woken) != cap(p.woken) || p.resting.Load() {
+		t.Errorf("%d signals, resting: %v", len(p.woken), p.resting.Load())
+	}
+}

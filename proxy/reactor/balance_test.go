@@ -16,8 +16,8 @@ func TestDestination(t *testing.T) {
 		}
 		return loops
 	}
-	full := of(0.2, 0.1)
-	full[0].connections = maxGathered
+	full, room := of(0.2, 0.1), of(0.2, 0.1)
+	full[0].connections, room[0].connections = maxGathered, maxGathered-1
 	cases := []struct {
 		name     string
 		loops    []loopUse
@@ -29,13 +29,17 @@ func TestDestination(t *testing.T) {
 		{"another one has less to do", of(0.1, 0.2), 1, 1, 0},
 		{"of the same, to the first", of(0.2, 0.2), 1, 0, 1},
 		{"of the same, not from the first", of(0.2, 0.2), 0, 0, 0},
-		{"too much for one", of(0.4, 0.4), 1, 1, 0},
+		{"just enough for one", of(0.5, 0.2), 1, 0, 1},
+		{"too much for one", of(0.5, 0.21), 1, 1, 0},
 		{"to the one with most to do", of(0.5, 0.3, 0.2), 2, 0, 1},
 		{"to the one with room", of(0.6, 0.3, 0.2), 2, 1, 1},
+		{"one connection less than too many", room, 1, 0, 1},
 		{"too many connections", full, 1, 1, 0},
 		{"too busy", of(1, 0.5, 0), 0, 2, 0.5},
 		{"others are as busy", of(0.95, 0.95, 0.8), 0, 0, 0},
-		{"busy enough", of(0.85, 0.3), 0, 0, 0},
+		{"busy enough", of(tooBusy, 0.3), 0, 0, 0},
+		{"just too busy", of(0.875, 0.25), 0, 1, 0.3125 / 0.875},
+		{"little to gain", of(0.875, 0.875-leastGain), 0, 0, 0},
 	}
 	for _, c := range cases {
 		to, part := destination(c.loops, c.from)

@@ -183,8 +183,8 @@ func (e *Engine) writeStall() time.Duration { return time.Duration(e.stall.Load(
 func (e *Engine) RefuseWhile(refusing func() bool) { e.limits.refusing = refusing }
 
 // OnWork has f called once, on a loop, at the end of the next turn with an event, or of the one in
-// progress. f must
-// not block. It takes the place of a function that was not called yet. Any goroutine may call OnWork.
+// progress. f must not block. It takes the place of a function that was not called yet. Any goroutine
+// may call OnWork.
 func (e *Engine) OnWork(f func()) { e.onWork.Store(&f) }
 
 // Accepted returns the number of accepted connections that are open. Any goroutine may call it,

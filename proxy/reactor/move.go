@@ -31,8 +31,8 @@ const (
 	tooBusy   = 0.85
 	leastGain = 0.25
 
-	// maxGathered is how many connections a loop may have to take those of another one. So the bounds of
-	// a loop, such as those of a link, are not reached much earlier than without that.
+	// maxGathered is from how many connections on a loop takes no more, and how many move in a window: the
+	// bounds of a loop, such as those of a link, are not reached much earlier than without moves.
 	maxGathered = 1024
 
 	// staleUse is for how long the use that a loop has measured counts.
@@ -54,8 +54,8 @@ type moving struct {
 	to    *eventLoop    // where connections move; nil means that none do
 	until time.Duration // when that ends
 	part  float64       // of the connections that have input
-	owed  float64       // connections that should have moved
-	room  int           // how many more may
+	owed  float64       // connections that should have moved, and have not
+	room  int           // how many more may move
 
 	uses []loopUse // scratch space of measureUse
 }
@@ -66,8 +66,7 @@ type loopUse struct {
 	connections int
 }
 
-// useAt returns the use of the loop at a time. A loop that has measured nothing for long waits, or is in a
-// turn that does not end.
+// useAt returns the use at a time. A loop that has measured nothing for long waits, or is in a long turn.
 func (l *eventLoop) useAt(now time.Duration) loopUse {
 	m := &l.moving
 	share := math.Float64frombits(m.share.Load())
@@ -122,8 +121,8 @@ func destination(loops []loopUse, from int) (to int, part float64) {
 	return to, part
 }
 
-// move moves c, which has input, if that is its turn and its stream is ready. On the other loop the connection
-// begins anew, and reads its input.
+// move moves c, which has input, if it is of the part that moves and its stream is ready. On the other
+// loop the connection begins anew, and reads its input.
 func (c *conn) move() bool {
 	l := c.loop
 	m := &l.moving
@@ -159,8 +158,8 @@ func (c *conn) move() bool {
 	return true
 }
 
-// resume begins the events of a connection that has moved. It reads at once: a drain may follow in this turn,
-// and would close a connection without a request.
+// resume begins the events of a connection that has moved. It reads at once: a drain may follow in this
+// turn, and would close a connection without a request.
 func (c *conn) resume() {
 	if c.by.begin(c); c.state == connOpen {
 		c.onEvents(kernel.Input | kernel.All)

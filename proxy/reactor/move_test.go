@@ -124,9 +124,14 @@ func TestMove(t *testing.T) {
 			t.Errorf("loop 0 has %d connections, and moved %d, want %d", s.Connections, s.Moved, elsewhere)
 		}
 	})
-	_ = peers[0].Close()
-	if err := recv(t, closed, "the end"); !errors.Is(err, io.EOF) {
-		t.Errorf("ended with %v", err)
+	for _, p := range peers {
+		_ = p.Close()
+		if err := recv(t, closed, "the end"); !errors.Is(err, io.EOF) {
+			t.Errorf("ended with %v", err)
+		}
+	}
+	if l := [2]int64{e.loops[0].load.Load(), e.loops[1].load.Load()}; l != [2]int64{} || e.Stats().Inbound != 0 {
+		t.Errorf("after the end the loops count %d connections, and the engine %d", l, e.Stats().Inbound)
 	}
 }
 
@@ -261,11 +266,7 @@ func TestStopWhileMoving(t *testing.T) {
 		p := dial(t, addr)
 		ask(t, p, "before")
 		for i, l := range e.loops {
-			on(t, l, func() {
-				m := &l.moving
-				m.since = math.MaxInt64 - time.Hour
-				m.to, m.until, m.part, m.room = e.loops[1-i], math.MaxInt64, 1, math.MaxInt
-			})
+			holdMovesOf(t, l, 1, math.MaxInt, e.loops[1-i])
 		}
 		asking := make(chan struct{})
 		go func() {

@@ -68,6 +68,23 @@ func TestPeekInTurn(t *testing.T) {
 	}
 }
 
+// TestPeekPanic: a function that panics has not run, and the loop goes on.
+func TestPeekPanic(t *testing.T) {
+	e := start(t, Options{})
+	l := e.loops[0]
+	before := e.Stats().Panics
+	eventually(t, func() error {
+		if l.Peek(func() { panic("in Peek") }) {
+			t.Fatal("Peek says that it has run")
+		}
+		if e.Stats().Panics == before {
+			return errors.New("the loop does not wait")
+		}
+		return nil
+	})
+	on(t, l, func() {})
+}
+
 // TestRest: a long wait is a rest, and a short one after it does not change that.
 func TestRest(t *testing.T) {
 	l := start(t, Options{}).loops[0]

@@ -89,6 +89,7 @@ func (l *eventLoop) wait() int {
 	return l.block(limit)
 }
 
+// block waits, at most for limit. Meanwhile Peek may read the loop.
 func (l *eventLoop) block(limit time.Duration) (events int) {
 	l.turning.Unlock()
 	if l.turned-l.roused < restAgain {
