@@ -13,8 +13,8 @@ func TestCopyTo(t *testing.T) {
 	text := func(s string) []byte { return []byte(s) }
 	from := Request{
 		Codec: CodecHTTP, Service: text("s"), Method: text("POST"), Path: text("/a?b"), Authority: text("host:1"),
-		Headers:  []Header{{text("A"), text("1")}, {text("B"), text("")}},
-		Trailers: []Header{{text("T"), text("2")}}, Body: text("body"), Version: text("v"), Group: text("g"),
+		Headers:  []Header{{Name: text("A"), Value: text("1")}, {Name: text("B"), Value: text("")}},
+		Trailers: []Header{{Name: text("T"), Value: text("2")}}, Body: text("body"), Version: text("v"), Group: text("g"),
 		Deadline: 1, Timed: true, Attempt: 1, Hedge: true, Idempotent: true, OneWay: true, Batch: true,
 	}
 	v := reflect.ValueOf(from)

@@ -135,7 +135,7 @@ func FuzzGRPC(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
-		res := Response{Status: 200, Trailers: []Header{{NameGRPCStatus, []byte(value)}, {[]byte(HeaderGRPCPushback), []byte(value)}}}
+		res := Response{Status: 200, Trailers: []Header{{Name: NameGRPCStatus, Value: []byte(value)}, {Name: []byte(HeaderGRPCPushback), Value: []byte(value)}}}
 		digits := value != "" && strings.Trim(value, "0123456789") == ""
 		number := strings.TrimLeft(value, "0")
 		code, ok := GRPCStatus(&res)

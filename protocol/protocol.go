@@ -18,7 +18,17 @@ const (
 
 // Header is one field line. A name keeps the case in which it was received, and is compared
 // without regard to case.
-type Header struct{ Name, Value []byte }
+type Header struct {
+	Name, Value []byte
+
+	// Valid says that Name is a token and that Value has no control character but HTAB (RFC 9110 sections
+	// 5.1, 5.5): an encoder of HTTP/1.1 does not check them again. A writer that is not sure leaves it
+	// false. One that changes Name or Value keeps it true, or clears it.
+	Valid bool
+}
+
+// String returns h as a line of text, for messages.
+func (h Header) String() string { return string(h.Name) + ": " + string(h.Value) }
 
 // Request is one request. All its slices alias memory of a single owner, which says how long
 // they are valid. The function that fills a Request names the owner.

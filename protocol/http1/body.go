@@ -167,7 +167,7 @@ func (d *Body) Trailers(dst *bytebufferpool.ByteBuffer, into []protocol.Header) 
 			return into // impossible: trailerLine has checked each line
 		}
 		if i = next; allowedTrailer(name) {
-			into = append(into, protocol.Header{Name: name, Value: value})
+			into = append(into, protocol.Header{Name: name, Value: value, Valid: true})
 		}
 	}
 	return into

@@ -32,14 +32,17 @@ func newTable(sets ...string) (t table) {
 	return t
 }
 
-func (t *table) all(b []byte) bool {
-	for _, c := range b {
+// span returns how many bytes at the start of b are in t.
+func (t *table) span(b []byte) int {
+	for i, c := range b {
 		if !t[c] {
-			return false
+			return i
 		}
 	}
-	return true
+	return len(b)
 }
+
+func (t *table) all(b []byte) bool { return t.span(b) == len(b) }
 
 func isDigit(c byte) bool { return c-'0' <= 9 }
 

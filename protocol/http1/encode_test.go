@@ -210,3 +210,51 @@ func TestTextEnd(t *testing.T) {
 		}
 	}
 }
+
+// TestDecodedLines checks that a header is written in the one way, wherever its name and value are in
+// memory: in a line as it is written, in one that is not, or in different ones.
+func TestDecodedLines(t *testing.T) {
+	whole := func(h *protocol.Header) {}
+	for _, c := range []struct {
+		line, want string
+		change     func(h *protocol.Header)
+	}{
+		{"A: b\r\n", "A: b\r\n", whole},
+		{"A:b\r\n", "A: b\r\n", whole},
+		{"A:  b\r\n", "A: b\r\n", whole},
+		{"A:\tb\r\n", "A: b\r\n", whole},
+		{"A: b \r\n", "A: b\r\n", whole},
+		{"A: \r\n", "A: \r\n", whole},
+		{"A:\r\n", "A: \r\n", whole},
+		{"A: abc\r\n", "A: ab\r\n", func(h *protocol.Header) { h.Value = h.Value[:2] }},
+		{"A: abc\r\n", "A: bc\r\n", func(h *protocol.Header) { h.Value = h.Value[1:] }},
+		{"A: abc\r\n", "A: def\r\n", func(h *protocol.Header) { h.Value = []byte("def") }},
+		{"A: abc\r\n", "A: longer than it was\r\n", func(h *protocol.Header) { h.Value = []byte("longer than it was") }},
+		{"AB: abc\r\n", "A: abc\r\n", func(h *protocol.Header) { h.Name = h.Name[:1] }},
+		{"AB: abc\r\n", "CD: abc\r\n", func(h *protocol.Header) { h.Name = []byte("CD") }},
+		{"AB: abc\r\n", "AB: abc\r\n", func(h *protocol.Header) { h.Name = h.Name[:2:2] }},
+	} {
+		var req protocol.Request
+		var h Head
+		in := []byte("GET / HTTP/1.1\r\nHost: h\r\n" + c.line + "\r\n")
+		if _, err := DecodeRequest(in, &req, &h, &protocol.Limits{Header: 1000, Headers: 10, Message: 1000}); err != nil || len(req.Headers) != 1 {
+			t.Fatalf("%q: %v, %d headers", c.line, err, len(req.Headers))
+		}
+		c.change(&req.Headers[0])
+		if got, want := string(AppendRequest(nil, &req)), "GET / HTTP/1.1\r\nHost: h\r\n"+c.want+"\r\n"; got != want {
+			t.Errorf("%q: got  %q\nwant %q", c.line, got, want)
+		}
+	}
+}
+
+// TestPoisonedHeaders checks that tests which poison buffers don't believe a header that says it is valid.
+func TestPoisonedHeaders(t *testing.T) {
+	lie := []protocol.Header{{Name: []byte("A"), Value: []byte("b\r\nC: d"), Valid: true}}
+	defer func(was bool) { protocol.PoisonBuffers = was }(protocol.PoisonBuffers)
+	for _, poisoned := range []bool{false, true} {
+		protocol.PoisonBuffers = poisoned
+		if err := ValidRequest(request("GET", "/", "h", lie, nil, "")); (err != nil) != poisoned {
+			t.Errorf("buffers are poisoned: %v; error %v", poisoned, err)
+		}
+	}
+}

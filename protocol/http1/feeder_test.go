@@ -3,6 +3,7 @@ package http1
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -92,7 +93,7 @@ func (f feeder) feed(tb testing.TB, input []byte, cuts []int) (o outcome) {
 		o.err = ErrIncomplete
 	}
 	o.body = string(dst.B[:d.Length()])
-	o.trailers = headerText(d.Trailers(&dst, nil))
+	o.trailers = decodedText(d.Trailers(&dst, nil))
 	return o
 }
 
@@ -100,7 +101,7 @@ func (f feeder) head(b []byte, h *Head, o *outcome) (n int, err error) {
 	if f.response {
 		var resp protocol.Response
 		n, err = DecodeResponse(b, f.toHead, &resp, h, f.lim)
-		o.head = strconv.Itoa(resp.Status) + " " + string(resp.Reason) + "|" + headerText(resp.Headers)
+		o.head = strconv.Itoa(resp.Status) + " " + string(resp.Reason) + "|" + decodedText(resp.Headers)
 		o.flags = flagText(h)
 		if resp.DeclaredLength >= 0 {
 			o.flags += " declared=" + strconv.FormatInt(resp.DeclaredLength, 10)
@@ -108,13 +109,25 @@ func (f feeder) head(b []byte, h *Head, o *outcome) (n int, err error) {
 	} else {
 		var req protocol.Request
 		n, err = DecodeRequest(b, &req, h, f.lim)
-		o.head = strings.Join([]string{string(req.Method), string(req.Path), string(req.Authority), headerText(req.Headers)}, "|")
+		o.head = strings.Join([]string{string(req.Method), string(req.Path), string(req.Authority), decodedText(req.Headers)}, "|")
 		o.flags = flagText(h)
 	}
 	if err != nil {
 		o.head, o.flags = "", ""
 	}
 	return n, err
+}
+
+// decodedText returns the headerText of headers that were decoded: they must be valid, and say so.
+func decodedText(hs []protocol.Header) string {
+	for _, h := range hs {
+		marked := h.Valid
+		h.Valid = false
+		if !marked || !mayBeSent(&h) {
+			panic(fmt.Sprintf("%q was decoded, and is not valid, or not marked", h))
+		}
+	}
+	return headerText(hs)
 }
 
 func headerText(hs []protocol.Header) string {

@@ -95,10 +95,7 @@ type fields struct {
 // field reads the field line at b[i:] and returns the index behind it, or ErrIncomplete if b
 // ends before the line.
 func field(b []byte, i int) (name, value []byte, next int, err error) {
-	colon := i
-	for colon < len(b) && tokenChar[b[colon]] {
-		colon++
-	}
+	colon := i + tokenChar.span(b[i:])
 	if colon == len(b) || b[colon] != ':' || colon == i {
 		return nil, nil, 0, badName(b[i:], colon-i)
 	}
@@ -158,7 +155,7 @@ func (f *fields) parse(b []byte, i int, hs []protocol.Header, limit int) (_ []pr
 				continue
 			}
 		}
-		hs = append(hs, protocol.Header{Name: name, Value: value})
+		hs = append(hs, protocol.Header{Name: name, Value: value, Valid: true})
 	}
 	if f.options&optNominated != 0 {
 		hs = removeNominated(hs)

@@ -113,18 +113,13 @@ func (h *Head) finishRequest(req *protocol.Request, f *fields) error {
 
 // requestLine decodes "GET /path HTTP/1.1" (RFC 9112 section 3).
 func (h *Head) requestLine(line []byte, req *protocol.Request) (err error) {
-	i := 0
-	for i < len(line) && tokenChar[line[i]] {
-		i++
-	}
+	i := tokenChar.span(line)
 	if i == 0 || i == len(line) || line[i] != ' ' {
 		return ErrBadRequestLine
 	}
 	req.Method = line[:i]
 	rest := line[i+1:]
-	for i = 0; i < len(rest) && targetChar[rest[i]]; i++ {
-	}
-	if i == 0 || i == len(rest) {
+	if i = targetChar.span(rest); i == 0 || i == len(rest) {
 		return ErrBadRequestLine
 	}
 	if rest[i] != ' ' {

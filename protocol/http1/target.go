@@ -49,9 +49,7 @@ func validAuthority(a []byte, needPort bool) bool {
 			return false
 		}
 	} else {
-		for i < len(a) && hostChar[a[i]] {
-			i++
-		}
+		i = hostChar.span(a)
 	}
 	if i == len(a) {
 		return !needPort

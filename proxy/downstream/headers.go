@@ -90,10 +90,11 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, via []by
 	req := &ex.Request
 	kept := req.Headers[:0]
 	ex.RequestID, ex.Forwarded = nil, ex.Forwarded[:0]
-	proto, passed, marked, rejected := protocol.SchemeHTTP, 0, false, false
+	proto := protocol.Header{Name: protocol.NameForwardedProto, Value: protocol.SchemeHTTP, Valid: true}
 	if from.Listener.Secure {
-		proto = protocol.SchemeHTTPS
+		proto.Value = protocol.SchemeHTTPS
 	}
+	passed, marked, rejected := 0, false, false
 	for _, h := range req.Headers {
 		switch clientFieldOf(h.Name) {
 		case fieldTimeout:
@@ -117,7 +118,7 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, via []by
 			}
 		case fieldForwardedProto:
 			if from.Client.Trusted && len(h.Value) > 0 {
-				proto = h.Value
+				proto.Value, proto.Valid = h.Value, h.Valid
 			}
 		case fieldRequestID:
 			if ex.RequestID == nil && validRequestID(h.Value) {
@@ -146,10 +147,10 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, via []by
 		_, _, req.Hedge = trace.ContextOf(kept)
 	}
 	req.Headers = append(kept,
-		protocol.Header{Name: protocol.NameVia, Value: via},
-		protocol.Header{Name: protocol.NameForwardedFor, Value: client},
-		protocol.Header{Name: protocol.NameForwardedProto, Value: proto},
-		protocol.Header{Name: protocol.NameRequestID, Value: ex.RequestID})
+		protocol.Header{Name: protocol.NameVia, Value: via, Valid: true},
+		protocol.Header{Name: protocol.NameForwardedFor, Value: client, Valid: len(ex.Forwarded) == 0},
+		proto,
+		protocol.Header{Name: protocol.NameRequestID, Value: ex.RequestID, Valid: true})
 	switch {
 	case passed > maxPassed:
 		ex.Refusal = fault.Loop
@@ -227,7 +228,7 @@ func applyTimeout(ex *exchange.Exchange, h protocol.Header) {
 // AddRequestID adds the request's id to a response, unless the application has set one.
 func AddRequestID(resp *protocol.Response, id []byte) {
 	if id != nil && protocol.Find(resp.Headers, "x-request-id") == nil {
-		resp.Headers = append(resp.Headers, protocol.Header{Name: protocol.NameRequestID, Value: id})
+		resp.Headers = append(resp.Headers, protocol.Header{Name: protocol.NameRequestID, Value: id, Valid: true})
 	}
 }
 

@@ -190,7 +190,7 @@ func (res *Response) IsFeed() bool {
 // HTTP/2 if minor is MinorHTTP2. It removes headers that only a sidecar may set.
 func (res *Response) AddVia(minor int) {
 	kept, dated := protocol.FromEndpoint(res.Headers)
-	res.Headers = append(kept, protocol.Header{Name: protocol.NameVia, Value: protocol.ViaValues[minor]})
+	res.Headers = append(kept, protocol.Header{Name: protocol.NameVia, Value: protocol.ViaValues[minor], Valid: true})
 	if !dated {
 		res.AddDate()
 	}
@@ -200,6 +200,6 @@ func (res *Response) AddVia(minor int) {
 func (res *Response) AddDate() {
 	if now := res.shard.DateValue(); now != nil {
 		copy(res.date[:], now)
-		res.Headers = append(res.Headers, protocol.Header{Name: protocol.NameDate, Value: res.date[:]})
+		res.Headers = append(res.Headers, protocol.Header{Name: protocol.NameDate, Value: res.date[:], Valid: true})
 	}
 }
