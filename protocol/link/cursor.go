@@ -3,7 +3,8 @@ package link
 // cursor reads the head of a message. It can fail in two ways, and yields zero values after
 // either, so that callers check only once at the end.
 type cursor struct {
-	b     []byte // the rest of the head
+	b     []byte // the head
+	at    int    // b[at:] is not read yet
 	names *table
 	trace []byte // room for a restored traceparent; nil once used
 	size  int    // bytes of text that may still come, interned text included
@@ -15,7 +16,7 @@ func (c *cursor) fail(err error) {
 	if c.err == nil {
 		c.err = err
 	}
-	c.b = nil
+	c.b, c.at = nil, 0
 }
 
 func (c *cursor) reject(why Reason) {
@@ -24,71 +25,77 @@ func (c *cursor) reject(why Reason) {
 	}
 }
 
+// left returns how many bytes are not read yet.
+func (c *cursor) left() uint64 { return uint64(len(c.b) - c.at) }
+
 func (c *cursor) byte() byte {
-	if len(c.b) == 0 {
+	if c.at >= len(c.b) {
 		c.fail(ErrHead)
 		return 0
 	}
-	v := c.b[0]
-	c.b = c.b[1:]
+	v := c.b[c.at]
+	c.at++
 	return v
 }
 
-// varint reads a number. Nearly all are below 128, so that form is inlined into the callers.
+// varint reads a number. Nearly all are below 128, and that case is inlined into the callers.
 func (c *cursor) varint() uint64 {
-	if len(c.b) > 0 && c.b[0] < 0x80 {
-		v := uint64(c.b[0])
-		c.b = c.b[1:]
-		return v
+	if c.at < len(c.b) && c.b[c.at] < 0x80 {
+		c.at++
+		return uint64(c.b[c.at-1])
 	}
 	return c.longVarint()
 }
 
 func (c *cursor) longVarint() uint64 {
-	v, n := parseVarint(c.b)
+	v, n := parseVarint(c.b[c.at:])
 	if n <= 0 {
 		c.fail(ErrHead)
 		return 0
 	}
-	c.b = c.b[n:]
+	c.at += n
 	return v
 }
 
 func (c *cursor) take(n uint64) []byte {
-	if n > uint64(len(c.b)) {
+	if n > c.left() {
 		c.fail(ErrHead)
 		return nil
 	}
-	v := c.b[:n:n]
-	c.b = c.b[n:]
+	end := c.at + int(n)
+	v := c.b[c.at:end:end]
+	c.at = end
 	return v
 }
 
 // text reads a text: twice its length and its bytes, or twice an index plus one. A text that
 // is not of class rejects the message.
 func (c *cursor) text(class textClass) []byte {
-	return c.resolve(c.varint(), class)
+	t, _ := c.resolve(c.varint(), class)
+	return t
 }
 
-func (c *cursor) resolve(v uint64, class textClass) []byte {
+// resolve is text, whose number v was read before. It also returns the classes that the text is found to
+// have: class, if it has that, and for classText also classValue.
+func (c *cursor) resolve(v uint64, class textClass) ([]byte, textClass) {
+	var t []byte
+	var is textClass
 	if v&1 != 0 {
 		if v>>1 >= uint64(len(c.names.entries)) {
 			c.fail(ErrIndex)
-			return nil
+			return nil, 0
 		}
 		e := &c.names.entries[v>>1]
-		if e.class&class == 0 {
-			c.reject(Malformed)
-		}
-		c.spend(len(e.text))
-		return e.text
+		t, is = e.text, e.class
+	} else {
+		t = c.take(v >> 1)
+		is = classOf(t, class)
 	}
-	t := c.take(v >> 1)
-	if !isClass(t, class) {
+	if is&class == 0 {
 		c.reject(Malformed)
 	}
 	c.spend(len(t))
-	return t
+	return t, is
 }
 
 // spend limits the size of a head with many references to long entries.

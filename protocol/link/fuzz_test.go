@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http1"
 )
 
 // FuzzReader checks that any input causes no panic and no memory over the limits, and
@@ -47,6 +48,7 @@ func FuzzReader(f *testing.F) {
 			}
 		}
 		for _, resp := range h.responses {
+			checkValid(t, append(resp.Headers, resp.Trailers...))
 			if n := len(resp.StreamToken); n != 0 && (n != len(Token{}) || len(resp.Body) > 0 || !mayStream(uint64(resp.Status))) {
 				t.Errorf("token of %d bytes with %s", n, showResponse(resp, 0))
 			}
@@ -55,6 +57,7 @@ func FuzzReader(f *testing.F) {
 			if req.Codec == protocol.CodecHTTP && bytes.ContainsAny(req.Path, "\r\n\x00 ") {
 				t.Errorf("path %q", req.Path)
 			}
+			checkValid(t, append(req.Headers, req.Trailers...))
 			for _, hd := range append(req.Headers, req.Trailers...) {
 				if bytes.ContainsAny(hd.Name, "\r\n\x00") || bytes.ContainsAny(hd.Value, "\r\n\x00") {
 					t.Errorf("header %q: %q", hd.Name, hd.Value)
@@ -64,6 +67,20 @@ func FuzzReader(f *testing.F) {
 		whole.Close()
 		bytewise.Close()
 	})
+}
+
+// checkValid checks that HTTP/1.1 can carry the headers that say so.
+func checkValid(t *testing.T, hs []protocol.Header) {
+	for _, h := range hs {
+		if !h.Valid {
+			continue
+		}
+		h.Valid = false
+		req := protocol.Request{Method: []byte("GET"), Path: []byte("/"), Headers: []protocol.Header{h}}
+		if len(http1.AppendRequestHead(nil, &req)) == 0 {
+			t.Errorf("%q is not valid", h)
+		}
+	}
 }
 
 // FuzzRoundTrip sends a message three times (literal, defined, interned). It arrives

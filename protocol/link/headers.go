@@ -71,7 +71,7 @@ func (c *cursor) headers(hs []protocol.Header, limit int, name textClass) []prot
 		c.reject(TooLarge)
 		return hs
 	}
-	if n*2 > uint64(len(c.b)) { // each header has at least two bytes
+	if n*2 > c.left() { // each header has at least two bytes
 		c.fail(ErrHead)
 		return hs
 	}
@@ -81,8 +81,11 @@ func (c *cursor) headers(hs []protocol.Header, limit int, name textClass) []prot
 			hs = append(hs, c.traceparent())
 			continue
 		}
-		h := protocol.Header{Name: c.resolve(v, name)}
-		h.Value = c.text(classText)
+		var h protocol.Header
+		var is textClass
+		h.Name, _ = c.resolve(v, name)
+		h.Value, is = c.resolve(c.varint(), classText)
+		h.Valid = name == classToken && is&classValue != 0
 		hs = append(hs, h)
 	}
 	return hs
@@ -100,7 +103,7 @@ func (c *cursor) traceparent() protocol.Header {
 	c.trace = nil
 	formatTrace(value, b)
 	c.spend(traceText)
-	return protocol.Header{Name: traceNameBytes, Value: value}
+	return protocol.Header{Name: traceNameBytes, Value: value, Valid: true}
 }
 
 // A traceparent header (W3C Trace Context, version 00) is 55 characters of text that differ in

@@ -9,7 +9,8 @@ import "encoding/binary"
 type textClass uint8
 
 const (
-	classText      textClass = 1 << iota // no NUL, CR or LF: a field value
+	classText      textClass = 1 << iota // no NUL, CR or LF
+	classValue                           // no control character but HTAB: a field value of RFC 9110 section 5.5
 	classTarget                          // no control character or blank, not empty: a request target
 	classAuthority                       // a request target, or empty
 	classToken                           // RFC 9110 section 5.6.2, not empty: a field name, a method
@@ -20,6 +21,9 @@ var classes = func() (t [256]textClass) {
 	for c := range t {
 		if c != 0 && c != '\r' && c != '\n' {
 			t[c] |= classText
+		}
+		if c >= ' ' && c != 0x7f || c == '\t' {
+			t[c] |= classValue
 		}
 		if c > ' ' && c != 0x7f {
 			t[c] |= classTarget | classAuthority
@@ -36,21 +40,21 @@ var classes = func() (t [256]textClass) {
 
 func classify(b []byte) textClass {
 	if len(b) == 0 {
-		return classText | classAuthority
+		return classText | classValue | classAuthority
 	}
-	class := classText | classTarget | classAuthority | classToken
+	class := classText | classValue | classTarget | classAuthority | classToken
 	for _, c := range b {
 		class &= classes[c]
 	}
 	return class
 }
 
-// isClass reports whether b is of class, which is one of them.
-func isClass(b []byte, class textClass) bool {
-	if class == classText {
-		return isText(b)
+// classOf returns classes of b. want is among them, if b is of that class.
+func classOf(b []byte, want textClass) textClass {
+	if want == classText {
+		return valueClass(b)
 	}
-	return classify(b)&class != 0
+	return classify(b)
 }
 
 const (
@@ -58,15 +62,19 @@ const (
 	highBits = 0x8080808080808080
 )
 
-// isText reports whether b has no NUL, CR or LF. It tests eight bytes at a time; most blocks
-// have no byte below 0x20 and need no second test.
-func isText(b []byte) bool {
+// valueClass returns which of classText and classValue b is. It tests eight bytes at a time; most blocks
+// have no control character and need no second test.
+func valueClass(b []byte) textClass {
+	class := classText | classValue
 	for len(b) >= 8 {
 		x := binary.LittleEndian.Uint64(b)
-		if (x-0x20*lowBits)&^x&highBits != 0 && classify(b[:8])&classText == 0 {
-			return false
+		if ((x-0x20*lowBits)|(x+lowBits))&^x&highBits != 0 {
+			class &= classify(b[:8])
 		}
 		b = b[8:]
 	}
-	return classify(b)&classText != 0
+	return class & classify(b)
 }
+
+// isText reports whether b is of classText.
+func isText(b []byte) bool { return valueClass(b)&classText != 0 }
