@@ -15,6 +15,7 @@ type Host struct {
 	Pool     *exchange.Pool
 	Router   *exchange.Router
 	Sessions SessionList
+	counted  int // of Sessions, in Process.Sessions
 	idle     idleList
 	Streams  Streams         // carries streams; nil means that there are none
 	Leaser   exchange.Leaser // gives endpoints of this loop to streams
@@ -27,7 +28,7 @@ type Acceptor func(l *exchange.Listener) loop.Stream
 // Add lists a session whose connection has opened.
 func (h *Host) Add(s session) {
 	h.Sessions.add(s)
-	h.Shard.Sessions = len(h.Sessions)
+	h.countSessions()
 	h.Stats.Connections++
 }
 
@@ -41,7 +42,14 @@ func (h *Host) OnClosed(s session) {
 func (h *Host) Remove(s session) {
 	h.StopIdle(s.node())
 	h.Sessions.remove(s)
-	h.Shard.Sessions = len(h.Sessions)
+	h.countSessions()
+}
+
+// countSessions adds what has changed since the last call to the count of the process.
+func (h *Host) countSessions() {
+	n := len(h.Sessions)
+	h.Process.Sessions.Add(int64(n - h.counted))
+	h.counted = n
 }
 
 // Reclaim closes idle sessions, those that hold the most first, until interning tables take

@@ -26,7 +26,7 @@ func TestShorterIdleTimeout(t *testing.T) {
 	w := sim.New(1)
 	cfg := &config.Config{Timeouts: config.Timeouts{Idle: time.Hour}}
 	loop := w.Loop("a")
-	h := &Host{Shard: &shard.Shard{Loop: loop, Config: cfg}}
+	h := &Host{Shard: &shard.Shard{Loop: loop, Config: cfg, Process: new(shard.Process)}}
 	closed, before, most := 0, 0, 0
 	add := func() {
 		s := &idleSession{closed: &closed}

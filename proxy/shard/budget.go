@@ -81,7 +81,5 @@ func (s *Shard) Share() int { return s.perConnection(s.Process.Budget.room()) }
 // ShareOfAll returns an equal part of all memory up to the hard mark, in bytes.
 func (s *Shard) ShareOfAll() int { return s.perConnection(s.Process.Budget.hard.Load()) }
 
-// perConnection divides bytes among the loops, then among the connections of this loop.
-func (s *Shard) perConnection(bytes int64) int {
-	return int(bytes) / s.Process.Loops / max(1, s.Sessions)
-}
+// perConnection divides bytes among the connections of all loops: one loop may have nearly all of them.
+func (s *Shard) perConnection(bytes int64) int { return int(bytes / max(1, s.Process.Sessions.Load())) }

@@ -28,7 +28,6 @@ type Shard struct {
 
 	Process      *Process
 	Index        int                    // among the shards of the process
-	Sessions     int                    // downstream connections
 	Log          *LimitedLogger         // for events that peers cause
 	Rand         *rand.PCG              // picks endpoints and targets of splits
 	IDs          rand.PCG               // makes the ids of requests; not Rand, whose order tests replay
@@ -50,6 +49,7 @@ type Process struct {
 	Budget    budget
 	Draining  atomic.Bool
 	Links     atomic.Int32 // accepted links that may carry requests
+	Sessions  atomic.Int64 // downstream connections
 	Loops     int
 	Streams   bool             // the process can carry streams
 	PipeMaker PipeMaker        // nil without streams

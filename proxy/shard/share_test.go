@@ -8,7 +8,9 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 	"github.com/remora-proxy/remora/registry"
 )
@@ -117,6 +119,19 @@ func TestShareShrinksWithConnections(t *testing.T) {
 	}
 }
 
+// A share is an equal part for each connection of the process, on whatever loop it is.
+func TestShareOfAllLoops(t *testing.T) {
+	p := &shard.Process{Loops: 2}
+	p.Budget.Configure(&config.Limits{Buffered: 1 << 20, Message: 1 << 20})
+	s := shard.Shard{Process: p}
+	for sessions, want := range map[int64]int{0: 4 << 20, 1: 4 << 20, 8: 512 << 10} {
+		p.Sessions.Store(sessions)
+		if got := s.Share(); got != want {
+			t.Errorf("%d bytes for each of %d connections, want %d", got, sessions, want)
+		}
+	}
+}
+
 // Many incomplete requests count as buffered, however small each is and wherever it stops.
 func TestIncompleteRequestsBelowHardMark(t *testing.T) {
 	const head = "POST / HTTP/1.1\r\nHost: a\r\na: "
@@ -171,8 +186,8 @@ func TestShedOnAnotherLoop(t *testing.T) {
 	for i, w := range m.Consumer.Proc.Workers() {
 		m.Consumer.Loops[i].Do(func() { n[i] = w.Report(stats.Forecasts).Stats.Shed })
 	}
-	if n != [2]uint64{1, 0} {
-		t.Errorf("the loops closed %d connections, want one on the first", n)
+	if n != [2]uint64{2, 0} {
+		t.Errorf("the loops closed %d connections, want two on the first", n)
 	}
 	for _, cl := range lazy {
 		m.W.Hold(cl.Conn, false)
