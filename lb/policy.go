@@ -2,7 +2,8 @@ package lb
 
 import "time"
 
-// Policy chooses an eligible endpoint. Endpoints hold its state, so one may serve many sets.
+// Policy chooses an eligible endpoint. Endpoints hold its state, so one may serve many sets. It is not asked
+// about a set of one endpoint.
 type Policy interface {
 	// Choose returns an eligible endpoint of v, or nil if there is none. v is valid only
 	// during the call.

@@ -210,12 +210,16 @@ func (s *Set) policy() Policy {
 	return s.Policy
 }
 
-func (s *Set) choose(by Policy, g *group, q *Query, p purpose) *Endpoint {
+func (s *Set) choose(by Policy, g *group, q *Query, p purpose) (e *Endpoint) {
 	if len(g.endpoints) == 0 {
 		return nil
 	}
 	s.view = View{Query: *q, set: s, group: g, purpose: p}
-	e := by.Choose(&s.view)
+	if only := g.endpoints[0]; len(g.endpoints) > 1 || g != &s.all {
+		e = by.Choose(&s.view)
+	} else if s.view.Eligible(only) { // the application of a provider's sidecar
+		e = only
+	}
 	s.view = View{} // releases Tried, which the caller owns
 	return e
 }

@@ -368,3 +368,22 @@ func BenchmarkPick(b *testing.B) {
 		})
 	}
 }
+
+// TestPickOfOne checks that a single endpoint is picked by every policy, however busy it is, but not for a
+// hedge of the request that it has.
+func TestPickOfOne(t *testing.T) {
+	for _, p := range append(policies, ConsistentHash{}) {
+		s := Set{Policy: p}
+		s.Update(numbered(1, even))
+		only, rnd := s.At(0), rand.NewPCG(1, 2)
+		for range 100 {
+			if e := s.Pick(Query{Now: 10 * ms, Rand: rnd}); e != only {
+				t.Fatalf("%T: picked %v", p, e)
+			}
+			only.Started(0)
+		}
+		if e := s.PickHedge(Query{Now: 10 * ms, Rand: rnd, Tried: []*Endpoint{only}}, true); e != nil || s.PassedOver != 0 {
+			t.Errorf("%T: hedged at %v, passed over %d times", p, e, s.PassedOver)
+		}
+	}
+}

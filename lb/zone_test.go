@@ -103,3 +103,15 @@ func TestZoneHedges(t *testing.T) {
 		t.Errorf("hedges in the zones %v", got)
 	}
 }
+
+// TestPassedOverInZone checks that a pick in another zone counts, also if the own zone has one endpoint.
+func TestPassedOverInZone(t *testing.T) {
+	s := zoned(ConsistentHash{}, map[string]int{"a": 1, "b": 2})
+	for _, e := range s.near.endpoints {
+		e.Started(0)
+		e.Started(0)
+	}
+	if e := s.Pick(Query{Now: 5 * ms, Rand: rand.NewPCG(1, 2)}); e == nil || e.Zone != "b" || s.PassedOver != 1 {
+		t.Errorf("picked %v, passed over %d times", e, s.PassedOver)
+	}
+}
