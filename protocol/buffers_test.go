@@ -54,6 +54,27 @@ func TestBuffersReuse(t *testing.T) {
 	}
 }
 
+// Short buffers are reused, the latest first, and at most mostSmall bytes of them are kept.
+func TestSmallBuffers(t *testing.T) {
+	for most, want := range map[int]int{0: 0, leastSmall: 1, mostSmall: mostSmall / leastSmall, 1 << 30: mostSmall / leastSmall} {
+		p := newBuffers(most)
+		for range 2 * mostSmall / leastSmall {
+			p.Put(new(bytebufferpool.ByteBuffer))
+		}
+		if len(p.small) != want {
+			t.Errorf("at most %d bytes: %d empty buffers kept, want %d", most, len(p.small), want)
+		}
+	}
+	p := newBuffers(1 << 30)
+	first, second := filled(p, 100), filled(p, 3*leastSmall)
+	p.Put(first)
+	p.Put(second)
+	p.Put(&bytebufferpool.ByteBuffer{B: make([]byte, mostSmall/2)}) // not a short one
+	if a, b := p.Get(0), p.Get(100); a != second || b != first || len(a.B)+len(b.B) != 0 || p.smallKept != 0 {
+		t.Errorf("other buffers, or with %d bytes in them; %d kept", len(a.B)+len(b.B), p.smallKept)
+	}
+}
+
 // At most Most bytes are kept, and a nil Buffers keeps nothing.
 func TestBuffersBound(t *testing.T) {
 	const most = 1 << 20
@@ -192,7 +213,7 @@ func TestHeld(t *testing.T) {
 	}
 	p := newBuffers(1 << 30)
 	for range 100 {
-		bytebufferpool.Put(&bytebufferpool.ByteBuffer{B: make([]byte, 100<<10)})
+		shared.Put(&bytebufferpool.ByteBuffer{B: make([]byte, 100<<10)})
 	}
 	for _, n := range []int{0, 1, smallBuffer, smallBuffer + 1, leastBuffer, 64 << 10, 6 << 20} {
 		for range 100 {

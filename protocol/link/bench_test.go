@@ -22,12 +22,12 @@ func (s *discarder) NewResponse(uint64) *protocol.Response { return &s.resp }
 
 func (s *discarder) OnRequest(_ uint64, _ *protocol.Request, _ time.Duration, buf *bytebufferpool.ByteBuffer) {
 	s.messages++
-	bytebufferpool.Put(buf)
+	(*protocol.Buffers)(nil).Put(buf)
 }
 
 func (s *discarder) OnResponse(_ uint64, _ *protocol.Response, _ protocol.Codec, buf *bytebufferpool.ByteBuffer) {
 	s.messages++
-	bytebufferpool.Put(buf)
+	(*protocol.Buffers)(nil).Put(buf)
 }
 
 func (s *discarder) OnLoad(Load) {}

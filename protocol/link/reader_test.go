@@ -50,7 +50,7 @@ type closer struct {
 
 func (s *closer) OnRequest(_ uint64, _ *protocol.Request, _ time.Duration, buf *bytebufferpool.ByteBuffer) {
 	s.seen++
-	bytebufferpool.Put(buf)
+	(*protocol.Buffers)(nil).Put(buf)
 	s.r.Close()
 }
 

@@ -8,12 +8,12 @@ import (
 
 const (
 	// maxKept bounds the bytes of unused buffers that a loop keeps for the next long
-	// messages. All loops together keep at most 1/keptShare of limits.buffered. Kept
+	// messages. All loops together keep at most 1/keptShare of limits.buffered for them. Kept
 	// buffers are not counted against limits.buffered.
 	maxKept   = 32 << 20
 	keptShare = 8
 
-	// keptFor is how long a loop keeps an unused buffer: at least once this, at most twice.
+	// keptFor is how long a loop keeps an unused long buffer: at least once this, at most twice.
 	keptFor = time.Second
 
 	// aheadShare is the divisor of limits.buffered that yields how full it may be for buffers
@@ -27,12 +27,12 @@ const (
 // bufferBounds keeps Buffers within its bounds. A message that is being received may have a buffer
 // that is charged only when its callback ends. So charge may lower Buffers.Ahead, but not raise it.
 type bufferBounds struct {
-	trimmer loop.Timer // armed while Buffers keeps memory
+	trimmer loop.Timer // armed while Buffers keeps long buffers
 	refill  loop.Flush // sets Ahead anew at the end of the turn, when all is charged
 	low     int        // when Ahead is not above it, each charge defers refill
 }
 
-// initBuffers makes the loop release buffers that it has not used for a while.
+// initBuffers makes the loop release long buffers that it has not used for a while.
 func (s *Shard) initBuffers() {
 	s.bounds.refill.Do = s.boundAhead
 	s.Buffers.OnKept = func() { s.Loop.After(keptFor, &s.bounds.trimmer) }
