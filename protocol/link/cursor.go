@@ -3,8 +3,7 @@ package link
 // cursor reads the head of a message. It can fail in two ways, and yields zero values after
 // either, so that callers check only once at the end.
 type cursor struct {
-	b     []byte // the head
-	at    int    // b[at:] is not read yet
+	b     []byte // the rest of the head
 	names *table
 	trace []byte // room for a restored traceparent; nil once used
 	size  int    // bytes of text that may still come, interned text included
@@ -16,7 +15,7 @@ func (c *cursor) fail(err error) {
 	if c.err == nil {
 		c.err = err
 	}
-	c.b, c.at = nil, 0
+	c.b = nil
 }
 
 func (c *cursor) reject(why Reason) {
@@ -25,46 +24,43 @@ func (c *cursor) reject(why Reason) {
 	}
 }
 
-// left returns how many bytes are not read yet.
-func (c *cursor) left() uint64 { return uint64(len(c.b) - c.at) }
-
 func (c *cursor) byte() byte {
-	if c.at >= len(c.b) {
+	if len(c.b) == 0 {
 		c.fail(ErrHead)
 		return 0
 	}
-	v := c.b[c.at]
-	c.at++
+	v := c.b[0]
+	c.b = c.b[1:]
 	return v
 }
 
-// varint reads a number. Nearly all are below 128, and that case is inlined into the callers.
+// varint reads a number. Nearly all are below 128, so that case comes first.
 func (c *cursor) varint() uint64 {
-	if c.at < len(c.b) && c.b[c.at] < 0x80 {
-		c.at++
-		return uint64(c.b[c.at-1])
+	if len(c.b) > 0 && c.b[0] < 0x80 {
+		v := uint64(c.b[0])
+		c.b = c.b[1:]
+		return v
 	}
 	return c.longVarint()
 }
 
 func (c *cursor) longVarint() uint64 {
-	v, n := parseVarint(c.b[c.at:])
+	v, n := parseVarint(c.b)
 	if n <= 0 {
 		c.fail(ErrHead)
 		return 0
 	}
-	c.at += n
+	c.b = c.b[n:]
 	return v
 }
 
 func (c *cursor) take(n uint64) []byte {
-	if n > c.left() {
+	if n > uint64(len(c.b)) {
 		c.fail(ErrHead)
 		return nil
 	}
-	end := c.at + int(n)
-	v := c.b[c.at:end:end]
-	c.at = end
+	v := c.b[:n:n]
+	c.b = c.b[n:]
 	return v
 }
 
@@ -75,8 +71,8 @@ func (c *cursor) text(class textClass) []byte {
 	return t
 }
 
-// resolve is text, whose number v was read before. It also returns the classes that the text is found to
-// have: class, if it has that, and for classText also classValue.
+// resolve is text behind its number v. It also returns classes of the text. Of a text that must be of
+// classText they say whether it is of classValue.
 func (c *cursor) resolve(v uint64, class textClass) ([]byte, textClass) {
 	var t []byte
 	var is textClass

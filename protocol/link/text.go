@@ -49,7 +49,7 @@ func classify(b []byte) textClass {
 	return class
 }
 
-// classOf returns classes of b. want is among them, if b is of that class.
+// classOf returns the classes of b, or of classText and classValue alone, if want is classText.
 func classOf(b []byte, want textClass) textClass {
 	if want == classText {
 		return valueClass(b)
