@@ -8,9 +8,9 @@ import (
 )
 
 // Buffers is the memory for the messages of one loop. It keeps a few short buffers. More of them come from
-// a pool that all loops share. That learns one size and drops larger buffers, so long messages live in
-// buffers of fixed size classes, which Buffers keeps for reuse. The zero value keeps nothing. A nil Buffers keeps nothing either, and any goroutine may use it;
-// any other has one loop as its owner.
+// a pool that all loops share. That pool learns one size and drops larger buffers, so long messages live in
+// buffers of fixed size classes, which Buffers keeps for reuse. The zero value keeps nothing. A nil Buffers
+// keeps nothing either, and any goroutine may use it; any other has one loop as its owner.
 //
 // A buffer has one owner, from Get until Put. One that leaves the loop is Put elsewhere or
 // never.
@@ -56,7 +56,8 @@ const (
 // shared has short buffers of all loops. It learns from no others.
 var shared bytebufferpool.Pool
 
-// PoisonBuffers is for tests: Put fills the buffer with Poison, which shows a read after Put.
+// PoisonBuffers is for tests: Put fills the buffer with Poison, which shows a read after Put, and panics at
+// a short buffer that is kept already. Encoders check headers also if they are Valid.
 var PoisonBuffers bool
 
 // Poison is the byte that fills a buffer after Put.

@@ -56,7 +56,7 @@ func TestBuffersReuse(t *testing.T) {
 
 // Short buffers are reused, the latest first, and at most mostSmall bytes of them are kept.
 func TestSmallBuffers(t *testing.T) {
-	for most, want := range map[int]int{0: 0, leastSmall: 1, mostSmall: mostSmall / leastSmall, 1 << 30: mostSmall / leastSmall} {
+	for most, want := range map[int]int{leastSmall - 1: 0, leastSmall: 1, mostSmall: mostSmall / leastSmall, 1 << 30: mostSmall / leastSmall} {
 		p := newBuffers(most)
 		for range 2 * mostSmall / leastSmall {
 			p.Put(new(bytebufferpool.ByteBuffer))
@@ -242,6 +242,21 @@ func TestPoison(t *testing.T) {
 			t.Errorf("%d bytes: %x … %x after Put", n, old[0], old[n-1])
 		}
 	}
+}
+
+// With PoisonBuffers, a second Put of a short buffer panics.
+func TestPutTwice(t *testing.T) {
+	PoisonBuffers = true
+	defer func() {
+		PoisonBuffers = false
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	p := newBuffers(1 << 30)
+	b := filled(p, 10)
+	p.Put(b)
+	p.Put(b)
 }
 
 // After a buffer grew, its former memory is free and its new memory is not.

@@ -21,9 +21,10 @@ const maxFraming = 128
 // next hop could read it differently. The method must be a token other than CONNECT, which is
 // no message to forward. The target must be in origin-form, or "*" for OPTIONS, and the
 // authority a host. Header names must be tokens; their values, like those of trailers, must be
-// free of control characters: those that are Valid are not looked at. Messages from this package's decoders are always valid. Messages
-// from a link, from a converter or after rewriting may not be; they are refused, because a
-// repair could change their meaning. The error is an *Error.
+// free of control characters. Headers that say they are Valid are not looked at. Messages from this
+// package's decoders are always valid. Messages from a link, from a converter or after rewriting
+// may not be; they are refused, because a repair could change their meaning. The error is an
+// *Error.
 func requestSize(req *protocol.Request) (size int, err error) {
 	if len(req.Method) == 0 || !tokenChar.all(req.Method) || string(req.Method) == "CONNECT" {
 		return 0, ErrUnsafeMethod

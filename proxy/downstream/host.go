@@ -15,7 +15,7 @@ type Host struct {
 	Pool     *exchange.Pool
 	Router   *exchange.Router
 	Sessions SessionList
-	counted  int // of Sessions, in Process.Sessions
+	counted  int // how many of Sessions are in Process.Sessions
 	idle     idleList
 	Streams  Streams         // carries streams; nil means that there are none
 	Leaser   exchange.Leaser // gives endpoints of this loop to streams
