@@ -4,8 +4,7 @@
 #
 #   scripts/bench.sh [work | https | grpc] [--rounds N] [--rows ROW,ROW] [--json FILE] ...   (see --help)
 #
-#   BENCH_DIR   bin/relay is the relay, bin/backend the replica, venv/bin/envoy Envoy, if
-#               they are there (default ~/.cache/remora-bench)
+#   BENCH_DIR   venv/bin/envoy is Envoy, if it is there (default ~/.cache/remora-bench)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/lib.sh
@@ -14,5 +13,7 @@ bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 # As in a release: the size of the program is measured, too.
 CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$bin/" ./cmd/remora ./cmd/remora-lab
-if command -v cc >/dev/null; then cc -O2 -o "$bin/floor" lab/bench/floor/floor.c; fi
+if command -v cc >/dev/null; then
+	for program in floor relay; do cc -O2 -o "$bin/$program" "lab/bench/floor/$program.c"; done
+fi
 attend "$bin/remora-lab" bench "$@"

@@ -215,9 +215,7 @@ func (c *comparison) command(use, short, long string) *cobra.Command {
 		"rows to measure (default all): "+strings.Join(bench.Names(c.all), " "))
 	f.StringVar(&c.places.Remora, "remora", "", remoraUsage)
 	f.StringVar(&c.places.Peers, "peers", peers(),
-		"folder that may have bin/relay, bin/backend and venv/bin/envoy (default $BENCH_DIR)")
-	f.StringVar(&c.places.Relay, "relay", "",
-		"a TCP relay, started with PORT BACKEND-PORT (default: of the peers)")
+		"folder that may have venv/bin/envoy (default $BENCH_DIR)")
 	f.StringVar(&c.places.Envoy, "envoy", "", "the envoy binary (default: in PATH, or of the peers)")
 	f.StringVar(&c.json, "json", "", "write all samples to this file")
 	return cmd
@@ -225,7 +223,7 @@ func (c *comparison) command(use, short, long string) *cobra.Command {
 
 const remoraUsage = "the remora binary (default: beside this one, or in PATH)"
 
-// peers is the folder that setup scripts put other proxies into.
+// peers is the folder that may have Envoy.
 func peers() string {
 	if dir := os.Getenv("BENCH_DIR"); dir != "" {
 		return dir

@@ -187,13 +187,13 @@ func TestProcessEnds(t *testing.T) {
 		}
 	}
 	script("echo so long; exit 1")
-	if _, err := Start(t.Context(), Tools{Backend: replica}, rows[0], 0); err == nil || !strings.Contains(err.Error(), "so long") {
+	if _, err := Start(t.Context(), Tools{Lab: replica}, rows[0], 0); err == nil || !strings.Contains(err.Error(), "so long") {
 		t.Error(err)
 	}
 	noChildren(t)
 
-	script("trap 'echo and thanks' EXIT; " + self(t) + " replica --listen $ADDR")
-	o := Options{Tools: Tools{Backend: replica}}
+	script("trap 'echo and thanks' EXIT; " + self(t) + " \"$@\"")
+	o := Options{Tools: Tools{Lab: replica}}
 	err = o.with(t.Context(), rows[0], 1, func(s *Stack) error {
 		all, err := family(os.Getpid())
 		if err != nil || len(all) != 3 {
@@ -293,7 +293,7 @@ func TestDescriptorLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Without a replica the run ends.
-	if _, err := Run(t.Context(), Options{Tools: Tools{Backend: replica}, Rows: rows, Rounds: 1, Loads: []Load{Closed(1, time.Second)}, Progress: func(string) {}}); !errors.Is(err, errReplica) {
+	if _, err := Run(t.Context(), Options{Tools: Tools{Lab: replica}, Rows: rows, Rounds: 1, Loads: []Load{Closed(1, time.Second)}, Progress: func(string) {}}); !errors.Is(err, errReplica) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(told); err != nil {

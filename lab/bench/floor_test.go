@@ -16,34 +16,41 @@ import (
 	"github.com/remora-proxy/remora/lab/load"
 )
 
-// compileFloor returns the path of the floor. It skips the test without a C compiler.
-func compileFloor(t *testing.T) string {
+// compile returns the path of a program of folder floor. It skips the test without a C compiler.
+func compile(t *testing.T, program Program) string {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
 	if err != nil {
 		t.Skip("no C compiler")
 	}
-	source, err := os.ReadFile("floor/floor.c") // which go test notices: it would keep the result otherwise
+	source, err := os.ReadFile(fmt.Sprintf("floor/%s.c", program)) // which go test notices: it would keep the result otherwise
 	if err != nil {
 		t.Fatal(err)
 	}
-	floor := filepath.Join(t.TempDir(), "floor")
-	compile := exec.Command(cc, "-O2", "-Wall", "-Wextra", "-Werror", "-o", floor, "-x", "c", "-")
-	compile.Stdin = bytes.NewReader(source)
-	if out, err := compile.CombinedOutput(); err != nil {
+	path := filepath.Join(t.TempDir(), string(program))
+	compiler := exec.Command(cc, "-O2", "-Wall", "-Wextra", "-Werror", "-o", path, "-x", "c", "-")
+	compiler.Stdin = bytes.NewReader(source)
+	if out, err := compiler.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	return floor
+	return path
 }
 
 // TestFloor checks that each response comes back on the connection of its request, that large
 // messages arrive whole, and that connections end on both sides, whoever closes them.
 func TestFloor(t *testing.T) {
-	rows, err := Choose(Rows(), []string{"floor-2"})
+	tools := Tools{Lab: self(t), Floor: compile(t, Floor), Relay: compile(t, Relay)}
+	t.Run("floor", func(t *testing.T) { testFloor(t, tools, "floor-2", 2) }) // sockets of the listener and the link
+	t.Run("relay", func(t *testing.T) { testFloor(t, tools, "relay-2", 1) })
+}
+
+// testFloor runs TestFloor with a row whose processes each have so many sockets without a client.
+func testFloor(t *testing.T, tools Tools, row string, atRest int) {
+	rows, err := Choose(Rows(), []string{row})
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Tools: Tools{Lab: self(t), Floor: compileFloor(t)}}
+	o := Options{Tools: tools}
 	err = o.with(t.Context(), rows[0], 1, func(s *Stack) error {
 		for _, header := range [][]load.Header{nil, {{Name: "connection", Value: "close"}}, nil} {
 			r, err := load.Run(t.Context(), load.Options{
@@ -70,8 +77,8 @@ func TestFloor(t *testing.T) {
 		client.CloseIdleConnections()
 		for _, pid := range s.Meter {
 			eventually.Nil(t, "both sides of all connections to end", func() error {
-				if open, err := sockets(pid); err != nil || open != 2 { // of the listener and the link
-					return fmt.Errorf("%d sockets, want 2; %v", open, err)
+				if open, err := sockets(pid); err != nil || open != atRest {
+					return fmt.Errorf("%d sockets, want %d; %v", open, atRest, err)
 				}
 				return nil
 			})

@@ -31,9 +31,6 @@ func overGRPC(rows []Row) []Row {
 	for i := range rows {
 		r := &rows[i]
 		r.grpc = true
-		if r.replicas.args == nil {
-			r.replicas.args = []string{"--mode", "fast"} // not Backend, which speaks HTTP/1.1
-		}
 		r.chain = slices.Clone(r.chain)
 		for j := range r.chain {
 			h := &r.chain[j]

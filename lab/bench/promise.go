@@ -46,7 +46,7 @@ func (s Samples) Verdicts() []Verdict {
 		tail  = "p99.9 of two hops"
 	)
 	var verdicts []Verdict
-	for i, limit := range []float64{0.9, 0.68, 0.68, 0.21} {
+	for i, limit := range []float64{0.8, 0.68, 0.68, 0.21} {
 		verdicts = append(verdicts, s.compare(cpu, "remora-2", peerOf2[i], at64, CPU, limit))
 	}
 	for _, peer := range peerOf2 {
@@ -55,7 +55,7 @@ func (s Samples) Verdicts() []Verdict {
 	throughput := s.compare("throughput of two hops", "remora-2", "haproxy-2", at64, Rate, 1.25)
 	throughput.AtLeast = true
 	return append(verdicts,
-		s.compare("CPU per request of one hop", "remora-1", "haproxy-1", at64, CPU, 1),
+		s.compare("CPU per request of one hop", "remora-1", "haproxy-1", at64, CPU, 0.85),
 		throughput,
 		s.compare(cpu, "remora-2", "haproxy-2", atSlow, CPU, 1),
 		s.compare(cpu+" (a stretch)", "remora-2", "nginx-2", atSlow, CPU, 1),
@@ -65,8 +65,8 @@ func (s Samples) Verdicts() []Verdict {
 		s.best(tail, "remora-2", []string{"remora-2-nogc"}, atSlow, P999),
 		s.best(tail, "remora-2", []string{"remora-2-nogc"}, at64, P999),
 		s.value("resident memory at rest without pages of files, MiB (10 MB)", "remora-1", AtRest, OwnRSS, 10e6/(1<<20)),
-		s.value("memory of an idle connection, KiB", "remora-1", AtRest, Connection, 4),
-		s.value("CPU at rest, ms per second", "remora-1", AtRest, RestCPU, 2),
+		s.value("memory of an idle connection, KiB", "remora-1", AtRest, Connection, 1),
+		s.value("CPU at rest, ms per second", "remora-1", AtRest, RestCPU, 0.3),
 	)
 }
 

@@ -231,10 +231,10 @@ func (r *Report) preface() (string, error) {
 	var b strings.Builder
 	err := prefaceTemplate.Execute(&b, struct {
 		*Report
-		Wrk, Backend bool // used
-		Calm         int  // the least share of undisturbed requests, in percent
-		Refused      func(row string) string
-	}{r, r.Tools[Wrk] != "", r.Tools[Backend] != "" && r.Kind == Costs, 100 - tooDisturbed, r.refused})
+		Wrk     bool // used
+		Calm    int  // the least share of undisturbed requests, in percent
+		Refused func(row string) string
+	}{r, r.Tools[Wrk] != "", 100 - tooDisturbed, r.refused})
 	return b.String(), err
 }
 

@@ -22,7 +22,6 @@ func testReport() *Report {
 	r := &Report{
 		Rounds:  2,
 		Machine: Machine{CPU: "Fish", Cores: 2, Kernel: "6.1", Go: "go1.26", Versions: map[Program]string{HAProxy: "2.6.12"}},
-		Tools:   Tools{Backend: "/peers/bin/backend"},
 		Missing: map[Program]string{Wrk: programs[Wrk].hint}, Rest: Rest{Duration: 5 * time.Second, Connections: 10_000},
 		Rows:     []string{"direct", "relay-2", "haproxy-2", "remora-1", "remora-2"},
 		Loads:    []string{at64, atSlow},
@@ -172,7 +171,6 @@ func TestPreface(t *testing.T) {
 		change func(*Report)
 		says   string
 	}{
-		"its own replica":     {func(r *Report) { r.Tools = nil }, "The replica is the lab's own"},
 		"not watched":         {func(r *Report) { r.Unwatched = "operation\nnot permitted" }, "(operation not permitted)"},
 		"a failure":           {func(*Report) {}, "relay-2 failed in round 1: no relay: out of fish"},
 		"a failure at length": {func(r *Report) { r.Failures[0].Why = strings.Repeat("€", 1000) }, "round 1: " + strings.Repeat("€", 300) + "…"},

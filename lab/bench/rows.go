@@ -23,7 +23,7 @@ type Row struct {
 // responds at once. With more, each proxy of the chain but the first exists once per replica.
 type replicas struct {
 	count int      // 0 means 1
-	args  []string // of remora-lab replica; nil means a fast replica
+	args  []string // of remora-lab replica, after --mode fast
 	alike bool     // they have one seed
 }
 

@@ -119,20 +119,14 @@ func (s *Stack) start(ctx context.Context) error {
 	return errors.Join(err, s.procs.Check())
 }
 
-// replica starts a replica. A fast one may be Backend, which takes less of the machine than Lab.
 func (s *Stack) replica(ctx context.Context, i int, addr string) (*child.Process, error) {
 	name := fmt.Sprintf("replica-%d", i+1)
-	path, args := s.Tools[Backend], []string(nil)
-	if path == "" || s.row.replicas.args != nil {
-		path = s.Tools[Lab]
-		if s.row.replicas.alike {
-			i = 0
-		}
-		args = append([]string{"replica", "--mode", "fast", "--name", name,
-			"--seed", strconv.FormatUint(s.seed+uint64(i)+1, 10), "--listen", addr}, s.row.replicas.args...)
+	if s.row.replicas.alike {
+		i = 0
 	}
-	env := []string{"GOMAXPROCS=1", "ADDR=" + addr}
-	return s.procs.StartServer(ctx, child.Listens(addr), env, name, path, args...)
+	args := append([]string{"replica", "--mode", "fast", "--name", name,
+		"--seed", strconv.FormatUint(s.seed+uint64(i)+1, 10), "--listen", addr}, s.row.replicas.args...)
+	return s.procs.StartServer(ctx, child.Listens(addr), []string{"GOMAXPROCS=1"}, name, s.Tools[Lab], args...)
 }
 
 func (s *Stack) proxy(ctx context.Context, name string, p place) (_ *child.Process, err error) {

@@ -16,9 +16,8 @@ type Program string
 const (
 	Remora  Program = "remora"
 	Lab     Program = "remora-lab" // the replicas, the watcher of processors, and the load without wrk
-	Backend Program = "backend"    // a replica in place of the lab's; its address comes from ADDR
 	Floor   Program = "floor"      // the system calls of two sidecars, and nothing else: floor/floor.c
-	Relay   Program = "relay"      // copies bytes: relay PORT BACKEND-PORT
+	Relay   Program = "relay"      // copies bytes, and parses nothing: floor/relay.c
 	HAProxy Program = "haproxy"
 	Nginx   Program = "nginx"
 	Envoy   Program = "envoy"
@@ -31,12 +30,9 @@ var programs = map[Program]struct {
 	version string   // the argument to ask for it; "" means that it has none
 	hint    string   // how to install it
 }{
-	Remora:  {[]string{"$SELF/remora", "remora"}, "version", ""},
-	Backend: {[]string{"$PEERS/bin/backend"}, "", ""},
-	Floor: {[]string{"$SELF/floor"}, "",
-		"cc -O2 -o floor lab/bench/floor/floor.c, beside remora-lab, as scripts/bench.sh does"},
-	Relay: {[]string{"$PEERS/bin/relay"}, "",
-		"put a TCP relay into $BENCH_DIR/bin (its arguments: PORT BACKEND-PORT), or --relay"},
+	Remora: {[]string{"$SELF/remora", "remora"}, "version", ""},
+	Floor:  {[]string{"$SELF/floor"}, "", "scripts/bench.sh compiles it, if there is cc"},
+	Relay:  {[]string{"$SELF/relay"}, "", "scripts/bench.sh compiles it, if there is cc"},
 	HAProxy: {[]string{"haproxy", "/usr/sbin/haproxy", "/usr/local/sbin/haproxy"}, "-v",
 		"apt-get install haproxy"},
 	Nginx: {[]string{"nginx", "/usr/sbin/nginx", "/usr/local/sbin/nginx"}, "-v",
@@ -54,9 +50,8 @@ type Tools map[Program]string
 // Places say where to look for programs. A program whose place is given must be there.
 type Places struct {
 	Self   string // the lab; "" means this program. Its folder is $SELF
-	Peers  string // $PEERS, a folder that may have bin/relay, bin/backend and venv/bin/envoy
+	Peers  string // $PEERS, a folder that may have venv/bin/envoy
 	Remora string // "" means beside Self, or in PATH
-	Relay  string // "" means among the peers
 	Envoy  string // "" means in PATH, or among the peers
 }
 
@@ -69,7 +64,7 @@ func Find(p Places) (_ Tools, err error) {
 	}
 	t := Tools{Lab: p.Self}
 	folders := map[string]string{"SELF": filepath.Dir(p.Self), "PEERS": cmp.Or(p.Peers, ".")}
-	given := map[Program]string{Remora: p.Remora, Relay: p.Relay, Envoy: p.Envoy}
+	given := map[Program]string{Remora: p.Remora, Envoy: p.Envoy}
 	for name, program := range programs {
 		var places []string
 		for _, place := range program.places {

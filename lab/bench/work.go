@@ -30,8 +30,7 @@ var moreLoops = []struct {
 	most  float64
 }{{2, 1.1}, {4, 1.2}}
 
-// WorkRows are plainRows and two hops with more loops. All have the lab's replica, which alone
-// has responses of any size.
+// WorkRows are plainRows and two hops with more loops.
 func WorkRows() []Row {
 	rows := plainRows()
 	for _, more := range moreLoops {
@@ -39,9 +38,6 @@ func WorkRows() []Row {
 			Name: loopsRow(more.loops), jobs: []Job{Busy},
 			chain: mesh(func(c, p *sidecar) { c.Loops, p.Loops = more.loops, more.loops }),
 		})
-	}
-	for i := range rows {
-		rows[i].replicas.args = []string{"--mode", "fast"}
 	}
 	return rows
 }

@@ -1,5 +1,5 @@
-// floor makes the system calls of two sidecars and nothing else. It is a lower bound for what
-// event loops in two processes cost that share one connection, the link.
+// floor makes the system calls of two sidecars and nothing else. It shows what two event loops
+// cost that share one connection, the link, and do no work.
 //
 //	floor consumer PORT LINK-PORT    accepts connections of clients
 //	floor provider LINK-PORT PORT    opens one to the application for each of them
