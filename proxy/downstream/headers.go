@@ -144,7 +144,9 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, via []by
 	clear(req.Headers[len(kept):]) // Reset clears only the list, not the array behind it
 	// A tracestate counts only with a valid traceparent.
 	if marked {
-		_, _, req.Hedge = trace.ContextOf(kept)
+		if _, _, valid := trace.ContextOf(kept); valid {
+			req.Attempt = max(req.Attempt, 1)
+		}
 	}
 	req.Headers = append(kept,
 		protocol.Header{Name: protocol.NameVia, Value: via, Valid: true},

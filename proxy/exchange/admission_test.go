@@ -32,3 +32,20 @@ func TestQueuedRetryNotStarved(t *testing.T) {
 	m.OK(primaries...)
 	m.Settled()
 }
+
+// TestMarkedTraceQueues: a request that an application makes for a hedge or retry is the only one that
+// its caller waits for, so it may wait for a slot. It makes no difference how it says what it is for.
+func TestMarkedTraceQueues(t *testing.T) {
+	for _, headers := range [][]string{
+		{"x-remora-attempt: 1"},
+		{"traceparent: " + proxytest.SampledParent, "tracestate: remora=h"},
+	} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: "max_concurrency: 1"})
+		first, second := m.Post(10), m.Post(10, headers...)
+		m.Do(first)
+		m.Do(second)
+		m.Finish(first, second)
+		m.OK(first, second)
+		m.Settled()
+	}
+}
