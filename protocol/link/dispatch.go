@@ -74,6 +74,7 @@ func (r *Reader) message(f header, payload []byte, h Handler) error {
 			return ErrStreamID
 		}
 		r.lastID = f.id
+		r.requests++
 	} else if f.id == 0 || r.streams[f.id] != nil {
 		return ErrStreamID
 	}

@@ -35,6 +35,8 @@ type Reader struct {
 	held    int                  // bytes of memory that they occupy
 	lastID  uint64               // id of the last request
 
+	requests uint64 // that have begun
+
 	// moved counts completed frames. stalled is its value, and since the time, when Expire
 	// first saw the current partial frame; since is 0 if there was none.
 	moved, stalled uint64
@@ -249,6 +251,9 @@ func (r *Reader) Buffered() int { return r.held + protocol.Held(r.partial) }
 
 // Interned returns the bytes of memory of the interning table.
 func (r *Reader) Interned() int { return r.names.held() }
+
+// Requests returns how many requests have begun.
+func (r *Reader) Requests() uint64 { return r.requests }
 
 // Assembled returns the bytes of memory of message id, or 0 if it is not in reassembly.
 func (r *Reader) Assembled(id uint64) int {

@@ -29,7 +29,7 @@ type session struct {
 	newest   uint64                       // highest id of a request that was complete or rejected
 	report   bool                         // responses wait to be sent: a LOAD goes with them
 	fetches  bool                         // the peer fetches response bodies that are streams
-	cancels  int                          // CANCELs of requests that have ended that the peer may still send
+	cancels  uint64                       // CANCELs of requests that were not in the table, or were cancelled before
 	downstream.SessionNode
 }
 
@@ -47,7 +47,7 @@ func NewAcceptor(h *downstream.Host) downstream.Acceptor {
 }
 
 func newSession(h *downstream.Host, l *exchange.Listener) *session {
-	s := &session{host: h, listener: l, streams: mux.NewTable[exchange.Exchange](), cancels: spareCancels}
+	s := &session{host: h, listener: l, streams: mux.NewTable[exchange.Exchange]()}
 	s.Init(h.Shard, link.Acceptor, s, s.overBudget)
 	return s
 }
@@ -146,7 +146,6 @@ func (s *session) OnRequest(id uint64, req *protocol.Request, ttl time.Duration,
 	ex := s.cur
 	s.cur = nil
 	s.newest = max(s.newest, id) // a long request ends after shorter ones that began later
-	s.cancels += cancelsPerRequest
 	ex.HeadBuffer, ex.StreamID = buf, id
 	if ttl > 0 {
 		req.Deadline = s.host.Loop.Now() + ttl
@@ -184,7 +183,6 @@ func (s *session) reject(id uint64, why link.Reason, f *fault.Failure) {
 	exchange.Refuse(s.host.Shard, s, nil, f)
 	exchange.LogExample(s.host.Shard, exchange.ClientOf(s), "", exchange.Example{}, f)
 	s.newest = max(s.newest, id)
-	s.cancels += cancelsPerRequest
 	s.Writer.Refused(id, why)
 }
 
@@ -192,10 +190,7 @@ func (s *session) reject(id uint64, why link.Reason, f *fault.Failure) {
 func (s *session) OnCancel(id uint64) {
 	ex := s.streams.Get(id)
 	switch {
-	case ex == nil: // in reassembly, or it has its response
-		if s.Reader.Assembled(id) > 0 {
-			s.cancels += cancelsPerRequest
-		}
+	case ex == nil: // it has not arrived, or it has its response
 		if !s.countCancel() {
 			return
 		}
@@ -212,10 +207,10 @@ func (s *session) OnCancel(id uint64) {
 	}
 }
 
-// countCancel counts a CANCEL of an ended request, and closes the link after too many.
+// countCancel counts a CANCEL, and closes the link after too many.
 func (s *session) countCancel() (open bool) {
-	s.cancels--
-	if s.cancels >= 0 {
+	s.cancels++
+	if s.cancels <= spareCancels+cancelsPerRequest*s.Reader.Requests() {
 		return true
 	}
 	s.host.Log.Warn("link closed: the peer cancels more requests than it sends", "peer", s.Transport.RemoteAddr())

@@ -175,12 +175,7 @@ func TestCancelsWithoutRequests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
-			w := link.NewWriter()
-			w.Preface(link.Dialer, link.Settings{})
-			w.Open(1, link.Settings{})
-			p := &proxytest.Peer{Says: w.Append(nil, 1<<20)}
-			m.Clients.Do(func() { m.Clients.Dial(proxytest.Ingress, time.Second, p) })
-			m.RunUntil("a link", func() bool { return p.Conn != nil })
+			w, p := dialLink(m)
 			for id := range uint64(c.requests) {
 				w.Request(id+1, &protocol.Request{Service: []byte("local"), Method: []byte("GET"), Path: []byte("/"), Authority: []byte("local")}, time.Minute, nil)
 			}
@@ -198,4 +193,38 @@ func TestCancelsWithoutRequests(t *testing.T) {
 			m.Settled()
 		})
 	}
+}
+
+// TestCancelledUploads: a peer may cancel each of its requests while it is sending it, twice.
+func TestCancelledUploads(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+	w, p := dialLink(m)
+	send := func(most int) { m.Clients.Do(func() { p.Conn.Write(w.Append(nil, most)) }) }
+	body := make([]byte, 64<<10)
+	for id := range uint64(400) {
+		w.Request(id+1, &protocol.Request{Service: []byte("local"), Method: []byte("POST"), Path: []byte("/"), Authority: []byte("local"), Body: body}, time.Minute, nil)
+		send(1 << 10)
+		for range 2 {
+			if !w.Cancel(id + 1) {
+				t.Fatal("nothing of the request was sent")
+			}
+		}
+		send(1 << 20)
+		m.W.Run(time.Millisecond)
+	}
+	if p.Ended {
+		t.Error("the link is closed")
+	}
+	m.Settled()
+}
+
+// dialLink opens a link to the provider's sidecar.
+func dialLink(m *proxytest.Mesh) (*link.Writer, *proxytest.Peer) {
+	w := link.NewWriter()
+	w.Preface(link.Dialer, link.Settings{})
+	w.Open(1, link.Settings{})
+	p := &proxytest.Peer{Says: w.Append(nil, 1<<20)}
+	m.Clients.Do(func() { m.Clients.Dial(proxytest.Ingress, time.Second, p) })
+	m.RunUntil("a link", func() bool { return p.Conn != nil })
+	return w, p
 }
