@@ -175,6 +175,7 @@ func (r *Reader) response(id uint64, body []byte, buf *bytebufferpool.ByteBuffer
 // readable reports whether the head was read to its end. If not, it gives buf back and rejects
 // the message, unless the link must be closed.
 func (r *Reader) readable(id uint64, buf *bytebufferpool.ByteBuffer, h Handler) bool {
+	r.cursor.b, r.cursor.trace = nil, nil // they would keep the message's memory
 	if r.cursor.err == nil && r.cursor.why == 0 {
 		return true
 	}

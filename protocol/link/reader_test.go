@@ -89,3 +89,15 @@ func TestHandlerDropsMessages(t *testing.T) {
 		t.Errorf("%v, %q, %d bytes buffered", err, h.events, a.r.Buffered())
 	}
 }
+
+// TestReaderForgetsMessages: nothing of a Reader keeps the memory of a message that it has delivered.
+func TestReaderForgetsMessages(t *testing.T) {
+	d, a := newLink(t, Settings{}, ReaderLimits{})
+	d.w.Request(1, typical(1), 0, nil)
+	if err := a.r.Feed(d.w.Append(nil, 1<<20), newRecorder()); err != nil {
+		t.Fatal(err)
+	}
+	if c := &a.r.cursor; c.b != nil || c.trace != nil {
+		t.Error("it keeps a slice of the message")
+	}
+}

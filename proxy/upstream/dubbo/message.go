@@ -108,6 +108,7 @@ func (c *client) onResponse(f *dubbo.Frame, call *call, body *bytebufferpool.Byt
 	case converted:
 		f.Body = body.B
 		failure = c.convert(res, f, valueOnly)
+		f.Body = nil // the reader keeps f, and would keep the memory
 	case !known:
 		failure = fault.Malformed
 	default:
