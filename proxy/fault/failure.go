@@ -119,7 +119,7 @@ var (
 	// `connect_timeout`. Add endpoints or `loops`, or lower `max_pending`.
 	StreamLimit = &Failure{Code: "connection-full", Status: 503, reason: link.Overload, Retry: RetryFreeElsewhere,
 		Text: "the connection to the endpoint carries as many requests as it may"}
-	// DialLimit means that 4096 dials wait, over all services, and no connection to the
+	// DialLimit means that 4096 dials wait, or this one waited too long, and no connection to the
 	// endpoint is open: a burst after a start, to endpoints that do not respond; or no file
 	// descriptor is left for one. See `connect_timeout`, `max_pending` and `LimitNOFILE`.
 	DialLimit = &Failure{Code: "too-many-dials", Status: 503, reason: link.Overload, Retry: RetryFreeElsewhere,

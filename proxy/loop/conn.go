@@ -126,8 +126,8 @@ type Movable interface {
 	Resume(past int)
 }
 
-// ErrDialQueue ends a dial that was not tried because the driver's queue of dials is full, or
-// because the connection would take a file descriptor that others need.
+// ErrDialQueue ends a dial that was not tried: the driver's queue of dials is full, or it has waited
+// there until its timeout, or the connection would take a file descriptor that others need.
 var ErrDialQueue = errors.New("proxy: too many dials are waiting")
 
 // The errors of Conn.Detach.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -47,6 +48,7 @@ type conn struct {
 	redirected *redirection // nil for most
 
 	timer *loop.Timer // of a dial or a drain in progress, else nil
+	tried atomic.Bool // the dialer has begun to dial it
 	drain drain
 }
 
@@ -319,6 +321,10 @@ func (c *conn) callOnClose() {
 func (c *conn) timerFired() {
 	switch c.state {
 	case connDialing:
+		if c.fd < 0 && !c.tried.Load() {
+			c.end(loop.ErrDialQueue)
+			return
+		}
 		c.end(syscall.ETIMEDOUT)
 	case connDraining:
 		c.checkDrained()

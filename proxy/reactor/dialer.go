@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -91,7 +92,8 @@ func (c *conn) endConnect() {
 }
 
 // dialer dials on up to max goroutines, each of which dials one connection after another while
-// any waits.
+// any may be dialled. An address has a quarter of them at most: one that does not respond must not
+// take all.
 type dialer struct {
 	eng *Engine
 	max int
@@ -99,6 +101,7 @@ type dialer struct {
 	mu      sync.Mutex
 	active  int
 	waiting []dialing
+	dials   map[string]int // in progress, by address
 }
 
 // dialing is a dial. The loop has a timer for it and closes c then, so the deadline here only
@@ -126,19 +129,35 @@ func (d *dialer) add(c *conn, until time.Time) error {
 
 func (d *dialer) work() {
 	for {
-		d.mu.Lock()
-		if len(d.waiting) == 0 {
-			d.active--
-			d.waiting = nil
-			d.mu.Unlock()
+		next, ok := d.begin()
+		if !ok {
 			return
 		}
-		next := d.waiting[0]
-		d.waiting[0] = dialing{}
-		d.waiting = d.waiting[1:]
-		d.mu.Unlock()
 		d.dial(next)
+		d.mu.Lock()
+		if d.dials[next.c.remote]--; d.dials[next.c.remote] == 0 {
+			delete(d.dials, next.c.remote)
+		}
+		d.mu.Unlock()
 	}
+}
+
+// begin takes the first waiting dial that may begin. If there is none, the goroutine must end.
+func (d *dialer) begin() (next dialing, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i := slices.IndexFunc(d.waiting, func(w dialing) bool { return d.dials[w.c.remote] < max(1, d.max/4) })
+	if i < 0 {
+		d.active--
+		if len(d.waiting) == 0 {
+			d.waiting = nil
+		}
+		return dialing{}, false
+	}
+	next = d.waiting[i]
+	d.waiting = slices.Delete(d.waiting, i, i+1)
+	d.dials[next.c.remote]++
+	return next, true
 }
 
 func (d *dialer) dial(w dialing) {
@@ -150,6 +169,7 @@ func (d *dialer) dial(w dialing) {
 	err := loop.ErrDialQueue
 	at, ok := d.eng.limits.reserveDial()
 	if ok {
+		w.c.tried.Store(true)
 		nd := net.Dialer{Deadline: w.until}
 		nc, err = dialAddr(d.eng.ctx, &nd, w.c.remote)
 	}

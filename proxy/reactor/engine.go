@@ -52,8 +52,9 @@ type Options struct {
 }
 
 const (
-	// maxDials limits the dials on goroutines. Further ones wait while their timeout runs.
-	maxDials = 128
+	// maxDials limits the dials on goroutines. Further ones wait while their timeout runs; one that
+	// was not tried until then fails with loop.ErrDialQueue.
+	maxDials = 512
 
 	// maxHandshakes limits the TLS handshakes of accepted connections in progress, from a whole
 	// ClientHello on. handshakeTimeout limits their time, from the accepted connection on.
@@ -134,7 +135,7 @@ func Start(o Options) (*Engine, error) {
 	e.limitFiles(&o)
 	e.limits.limitSources(o.MaxPerSource)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
-	e.dialer = dialer{eng: e, max: maxDials}
+	e.dialer = dialer{eng: e, max: maxDials, dials: map[string]int{}}
 	if err := e.boot(o.Loops); err != nil {
 		e.cancel()
 		return nil, fmt.Errorf("reactor: start: %w", err)

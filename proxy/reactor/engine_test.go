@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -277,7 +278,8 @@ func onGoroutines(_, _, _ string) func() *tls.Config {
 	return func() *tls.Config { return &tls.Config{} }
 }
 
-// TestDialQueueDeadlines: the timeout of a dial runs while it waits for a goroutine.
+// TestDialQueueDeadlines: the timeout of a dial runs while it waits for a goroutine. It was not tried then,
+// which says nothing of the endpoint.
 func TestDialQueueDeadlines(t *testing.T) {
 	e := start(t, Options{DialTLS: onGoroutines})
 	e.dialer.max = 1
@@ -289,16 +291,31 @@ func TestDialQueueDeadlines(t *testing.T) {
 		l.Dial(black, waitLimit, &stream{close: func(err error) { order = append(order, "first"); done <- err }})
 		l.Dial(black, time.Millisecond, &stream{close: func(err error) { order = append(order, "second"); done <- err }})
 	})
-	err := recv(t, done, "the waiting dial to time out")
-	var timeout net.Error
-	if !errors.As(err, &timeout) || !timeout.Timeout() {
-		t.Errorf("OnClose(%v), want a timeout", err)
+	if err := recv(t, done, "the waiting dial to time out"); !errors.Is(err, loop.ErrDialQueue) {
+		t.Errorf("OnClose(%v), want %v", err, loop.ErrDialQueue)
 	}
 	on(t, l, func() {
 		if !slices.Equal(order, []string{"second"}) {
 			t.Errorf("ended: %v", order)
 		}
 	})
+}
+
+// TestDialQueueShares: an address that does not respond leaves goroutines to others.
+func TestDialQueueShares(t *testing.T) {
+	e := start(t, Options{DialTLS: onGoroutines})
+	e.dialer.max = 4
+	black, l := blackhole(t), e.loops[0]
+	done := make(chan error, 1)
+	on(t, l, func() {
+		for range 10 {
+			l.Dial(black, waitLimit, &stream{})
+		}
+		l.Dial("127.0.0.1:1", waitLimit, &stream{close: func(err error) { done <- err }})
+	})
+	if err := recv(t, done, "the other dial to end"); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("OnClose(%v), want %v", err, syscall.ECONNREFUSED)
+	}
 }
 
 // TestDialQueueLimit: a dial above maxWaitingDials fails with ErrDialQueue.
