@@ -8,8 +8,9 @@ type group struct {
 	sums      []float64 // running sums of their weights
 	even      bool      // all have the same weight
 	turns     turns
-	ring      *ring   // nil without a keyed policy, and if no pick chooses from the group
-	usable    float64 // sum of the weights of endpoints that are not avoided
+	ring      *ring       // nil without a keyed policy, and if no pick chooses from the group
+	usable    float64     // sum of the weights of endpoints that are not avoided
+	ejected   []*Endpoint // of another zone, unless that counts for nothing
 }
 
 func newGroup(endpoints []*Endpoint) group {

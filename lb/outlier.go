@@ -242,6 +242,7 @@ func (s *Set) updateAvoided() {
 	for _, e := range s.all.endpoints {
 		e.avoided = (e.Unhealthy || e.ejected) && !s.panics
 	}
+	s.far.ejected = slices.DeleteFunc(slices.Clone(s.far.endpoints), func(e *Endpoint) bool { return !e.ejected || s.panics })
 	for _, g := range s.groups() {
 		g.weighUsable()
 	}

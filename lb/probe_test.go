@@ -71,3 +71,29 @@ func TestProbeNotRetried(t *testing.T) {
 		}
 	}
 }
+
+// An ejected endpoint of another zone is probed, too, although the load lets no request leave its zone.
+func TestProbeInOtherZone(t *testing.T) {
+	for _, p := range policies {
+		s := zoned(p, map[string]int{"a": 2, "b": 2})
+		s.Outlier = strict
+		bad := s.At(2)
+		bad.judgeMany(ms, 5, false)
+		rnd := rand.NewPCG(1, 2)
+		probed := 0
+		for now := 2 * ms; now < 3*sec/2; now += 2 * ms {
+			e := s.Pick(Query{Now: now, Rand: rnd})
+			e.Started(now)
+			if e.Zone != "a" {
+				if probed++; e != bad || now < sec {
+					t.Fatalf("%T: picked %s at %v", p, e.Addr, now)
+				}
+			}
+			e.Answered(now+ms, ms)
+			e.Judge(now+ms, true)
+		}
+		if probed != 1 || bad.ejected {
+			t.Errorf("%T: %d probes, ejected %t; want 1 and not", p, probed, bad.ejected)
+		}
+	}
+}

@@ -40,6 +40,9 @@ func (s *Set) pickNear(q *Query, p purpose) *Endpoint {
 	if len(s.near.endpoints) == 0 {
 		return s.choose(s.policy(), &s.all, q, p)
 	}
+	if e := s.farProbe(q, p); e != nil {
+		return e
+	}
 	near := s.choose(s.policy(), &s.near, q, p)
 	if near != nil && near.load(q.Now) < spillFloor {
 		return near
@@ -49,4 +52,24 @@ func (s *Set) pickNear(q *Query, p purpose) *Endpoint {
 		return far
 	}
 	return near
+}
+
+// farProbe returns an ejected endpoint of another zone that is due for a probe and would be picked there,
+// or nil. At low load no request would leave the zone to probe it.
+func (s *Set) farProbe(q *Query, p purpose) *Endpoint {
+	if p != forPrimary || len(q.Tried) > 0 {
+		return nil
+	}
+	for _, e := range s.far.ejected {
+		if !e.probeDue(q.Now) {
+			continue
+		}
+		passedOver := s.PassedOver
+		if e := s.choose(s.policy(), &s.far, q, p); e != nil && e.ejected {
+			return e
+		}
+		s.PassedOver = passedOver
+		return nil
+	}
+	return nil
 }
