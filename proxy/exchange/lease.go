@@ -83,6 +83,7 @@ func (svc *Service) Lease(from Client, picked func(l *Lease, at Target, f *fault
 		picked(nil, Target{}, f)
 		return
 	}
+	svc.hedging.Stream(l.shard.Loop.Now(), svc.Config.Policy.Hedge.Budget)
 	l.key = svc.streamKey(from)
 	at, f := l.next()
 	if f != nil {

@@ -101,6 +101,25 @@ func TestLeaseBreaker(t *testing.T) {
 	}
 }
 
+// TestStreamsEarnRetries: streams earn the budget of their retries, as requests do.
+func TestStreamsEarnRetries(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: "hedge: {budget: 0.05}, outlier: {consecutive: 0}"})
+	for i := range 1000 {
+		l := m.Lease()
+		if l.Failure != nil {
+			t.Fatal(l.Failure)
+		}
+		if i%25 == 0 {
+			if f := m.RetryLease(l.Lease, fault.Reset); f != nil {
+				t.Fatalf("stream %d is not retried: %v", i, f)
+			}
+		}
+		l.Lease.Close(false, 0, 0)
+		m.W.Run(10 * time.Millisecond)
+	}
+	m.Settled()
+}
+
 // TestStreamsEject: an endpoint that fails streams is ejected like one that fails
 // requests, and returns when a stream has probed it with success. Meanwhile no other
 // stream is sent there. Results that are not its fault do not eject it.

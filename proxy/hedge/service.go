@@ -66,6 +66,9 @@ func (s *Service) Primary(now time.Duration, r *Route) {
 	s.tokens.Primary(now, r.Policy.Budget)
 }
 
+// Stream counts a stream, which earns its service's budget for paid retries. No hedge can help it.
+func (s *Service) Stream(now time.Duration, budget float64) { s.tokens.Primary(now, budget) }
+
 // Decide asks the gates whether a hedge may be sent now, and counts the result. Open means
 // that it has taken a token and a slot: the caller sends the hedge, and calls Done once.
 // Otherwise nothing was taken, and the result is the first closed gate, in this order:
@@ -150,7 +153,7 @@ func (s *Service) Refund(now time.Duration) { s.tokens.Refund(now) }
 func (s *Service) Retry(now time.Duration) bool { return s.tokens.Take(now) }
 
 // RetryAhead is Retry after a lost connection. All requests on it need a retry at once, so as many
-// tokens may be owed as requests are in flight on this loop. Until primaries have earned
+// tokens may be owed as requests are in flight on this loop. Until others have earned
 // them, other retries and hedges wait.
 func (s *Service) RetryAhead(now time.Duration, inFlight int) bool {
 	return s.tokens.TakeAhead(now, inFlight)

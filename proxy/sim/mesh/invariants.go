@@ -29,7 +29,8 @@ func (l *journal) checkBudget(s *sidecar) {
 	policy := &s.cfg.Services[s.service()].Policy
 	for i, w := range s.proc.Workers() {
 		stats := w.ServiceStats(s.service())
-		allowed := policy.Hedge.Budget*float64(stats.Primaries) + max(1, minBurst/float64(l.mesh.spec.Loops)) +
+		// Streams earn, too: about as many as were counted.
+		allowed := policy.Hedge.Budget*float64(stats.Primaries+stats.Streams+stats.StreamsFailed) + max(1, minBurst/float64(l.mesh.spec.Loops)) +
 			float64(stats.RetriesAhead)
 		l.allowance += allowed
 		if extra := stats.Hedges - stats.HedgesMissed + stats.RetriesPaid; float64(extra) > allowed {
