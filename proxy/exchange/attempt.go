@@ -174,7 +174,9 @@ func (a *Attempt) Failed(f *fault.Failure) {
 	if a.replayed && f.Free() {
 		f = fault.Reset // the first time it was sent, the application may have seen it
 	}
-	if f.Retry == fault.RetryIfIdempotent || f.Retry == fault.RetryNever && a.ep != nil {
+	switch {
+	case f == fault.NoSlot, f == fault.NoRoute, f == fault.RequestTooLarge: // the other sidecar sent it to no application
+	case f.Retry == fault.RetryIfIdempotent, f.Retry == fault.RetryNever && a.ep != nil:
 		ex.MaybeProcessed = true
 	}
 	a.span().Note(spanOutcome(f), 0, f.Code)

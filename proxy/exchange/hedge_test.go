@@ -233,6 +233,31 @@ func TestRetryAfterRefusedHedge(t *testing.T) {
 	m.Settled()
 }
 
+// TestRefusedHedgeSawNothing: a hedge that was refused for lack of a slot was at no application. If nothing
+// could be sent to the other endpoint, that is what the caller gets.
+func TestRefusedHedgeSawNothing(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Provider: "max_concurrency: 1",
+		Service: proxytest.Fields(proxytest.HedgeOn, "retry: {on: []}")})
+	m.Apps[1].FrozenUntil = m.W.Now() + time.Second
+	first, second := m.Nodes[1].Host+":15006", m.Nodes[2].Host+":15006"
+	m.Consumer.Update("compute", registry.Endpoint{Addr: second, Weight: 1})
+	taken := m.Post(10, "x-remora-attempt: 1") // not hedged itself
+	m.Do(taken)
+	m.RunUntil("a full endpoint", func() bool { used, _ := m.Nodes[2].Proc.Slots("local"); return used == 1 })
+	m.W.Blackhole(first, true)
+	m.Consumer.Update("compute", registry.Endpoint{Addr: first, Weight: 1})
+	unsent := m.Post(10)
+	m.Do(unsent)
+	m.W.Run(time.Millisecond)
+	m.Consumer.Update("compute", registry.Endpoint{Addr: first, Weight: 1}, registry.Endpoint{Addr: second, Weight: 1})
+	m.Finish(taken, unsent)
+	m.OK(taken)
+	if s := m.Consumer.Stats("compute"); s.Hedges == 0 || unsent.Code != "upstream-connect" {
+		t.Errorf("%d hedges, then %q, want some and upstream-connect", s.Hedges, unsent.Code)
+	}
+	m.Settled()
+}
+
 // TestSecondHedge: with max: 2 a request whose first hedge is late too is hedged again,
 // one delay later, at a third application. Each request has the number of its attempt.
 func TestSecondHedge(t *testing.T) {
