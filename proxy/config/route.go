@@ -150,7 +150,7 @@ type Policy struct {
 
 // Retry says when a failed attempt is followed by another.
 type Retry struct {
-	// Retries that cost a token of `hedge.budget`. A request that surely reached no application is retried free, at up to 3 endpoints.
+	// Retries that cost a token of `hedge.budget`. Retries and hedges together are at most 5. A request that surely reached no application is retried free, at up to 3 endpoints.
 	Attempts int `yaml:"attempts" min:"1" max:"10"`
 	// `connect`, `refused`, `reset`, `5xx`, a status such as `"503"`, or a [code of gRPC](grpc.md) such as `unavailable`. Empty means never. `reset`, statuses and codes need an idempotent request.
 	On []string `yaml:"on"`
@@ -174,7 +174,7 @@ type Hedge struct {
 	MaxDelay time.Duration `yaml:"max_delay"`
 	// Hedges and paid retries per request. Without a token none is sent: gate `budget`.
 	Budget float64 `yaml:"budget" in:"(0,1]"`
-	// Hedges per request.
+	// Hedges per request. Hedges and retries together are at most 5.
 	Max int `yaml:"max" min:"1" max:"8"`
 	// Share of the requests of which `shadow` makes its forecast.
 	Sample float64 `yaml:"sample" in:"(0,1]"`
