@@ -172,8 +172,8 @@ func (s *Service) Alone() bool { return s.set.Len() <= 1 }
 func (s *Service) Load() lb.Load {
 	batch := int(s.shared.slots.Batch.Load())
 	l := lb.Load{
-		Pending:     s.shared.InFlight() - batch,
-		Queued:      int(s.shared.slots.Queued.Load()) - batch,
+		Pending:     max(0, s.shared.InFlight()-batch), // other loops count meanwhile
+		Queued:      max(0, int(s.shared.slots.Queued.Load())-batch),
 		Latency:     s.latency.Mean(),
 		SinceAnswer: -1,
 	}
