@@ -49,7 +49,18 @@ type wire struct {
 	gotInput      bool     // nc has received a byte
 	handshakeDone bool     // nc is used after the handshake: an end of file without close_notify is an error
 	gather        bool     // writes go to eventLoop.encrypted
+
+	reading bool          // the tls.Conn reads: what it writes responds to the peer
+	replies int           // such writes since the time
+	since   time.Duration // of the loop
 }
+
+// maxReplies is how many messages of a peer a tls.Conn may respond to in a second. These are KeyUpdates
+// (RFC 8446, section 4.6.3), of which nobody needs many: each costs as much as a small request, and its
+// response waits in memory for a peer that does not read.
+const maxReplies = 16
+
+var errReplies = errors.New("reactor: the peer updates its keys too often")
 
 // handshake returns the TLS of c over nc, which has received input already. It blocks until ctx ends or
 // the time until. The caller still owns nc, and must close it after an error.
@@ -108,8 +119,10 @@ func (s *secure) detach(nc net.Conn) *tls.Conn {
 func (s *secure) decryptInput() {
 	c := s.c
 	for c.state == connOpen {
+		s.wire.reading = true
 		n, err := s.tls.Read(c.loop.plainBuffer())
-		if n > 0 {
+		s.wire.reading = false
+		if n > 0 && c.state == connOpen {
 			c.stream.OnData(c.loop.decrypted[:n])
 		}
 		if err == nil || c.state != connOpen {
@@ -204,6 +217,10 @@ func (w *wire) Write(b []byte) (int, error) {
 	switch {
 	case w.nc != nil:
 		return w.nc.Write(b)
+	case w.reading && !w.mayReply():
+		w.c.loop.eng.tlsFailed(w.c.remote, errReplies)
+		w.c.end(errReplies)
+		return 0, errReplies
 	case w.gather:
 		w.c.loop.encrypted = append(w.c.loop.encrypted, b...)
 		return len(b), nil
@@ -212,6 +229,15 @@ func (w *wire) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	return len(b), nil
+}
+
+// mayReply counts a response to the peer. It reports false for the first one above maxReplies.
+func (w *wire) mayReply() bool {
+	if now := w.c.loop.now; now-w.since >= time.Second {
+		w.since, w.replies = now, 0
+	}
+	w.replies++
+	return w.replies <= maxReplies || w.c.state != connOpen
 }
 
 // Close implements net.Conn. On a loop nothing calls it: conn closes the socket.
