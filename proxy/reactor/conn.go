@@ -40,7 +40,7 @@ type conn struct {
 	seen uint32 // the last window of moving in which it had input while connections moved
 	past int    // of its former stream, if it has moved, for Movable.Resume
 
-	err error // argument of Stream.OnClose
+	err error // argument of Stream.OnClose; of an open connection that of a write that has failed
 
 	secure *secure            // nil means plain text
 	config func() *tls.Config // nil means plain text
@@ -215,10 +215,21 @@ func (c *conn) onEvents(e kernel.Events) {
 	}
 	if e&kernel.Output != 0 && c.fd >= 0 {
 		if errno := c.onWritable(); errno != 0 {
-			c.broken(errno)
+			c.readLast(errno)
 		} else if c.state == connDraining {
 			c.checkDrained()
 		}
+	}
+}
+
+// readLast passes on what the peer had sent when output that was kept could not be sent: often a response,
+// of which maxReads reads are passed on. The output stays, so that the connection does not look as if it
+// could be used again.
+func (c *conn) readLast(failed error) {
+	c.err = failed
+	c.read(true)
+	if c.fd >= 0 {
+		c.broken(failed)
 	}
 }
 
@@ -251,6 +262,10 @@ func (c *conn) read(all bool) {
 
 // onEOF receives the peer's end. A drain still sends what is buffered.
 func (c *conn) onEOF() {
+	if c.err != nil { // the kernel reports a failure once
+		c.broken(c.err)
+		return
+	}
 	if c.state == connDraining && !c.drain.halfClosed {
 		c.drain.halfClosed = true
 		if c.loop.poller.Change(c.fd, kernel.Output) == nil {

@@ -274,10 +274,13 @@ func (l *Listener) close() error {
 func (l *Listener) acceptRest(on *eventLoop) {
 	for range maxRest {
 		fd, from, errno := kernel.Accept(l.fd)
-		if errno != 0 {
+		switch errno {
+		case 0:
+			l.onAccept(on, fd, from)
+		case unix.EINTR, unix.ECONNABORTED:
+		default:
 			return
 		}
-		l.onAccept(on, fd, from)
 	}
 }
 
