@@ -165,6 +165,10 @@ func (c *conn) onHead(n int, more []byte) {
 
 // receiveBody decodes b, and then more, as the body of the response.
 func (c *conn) receiveBody(b, more []byte) {
+	if c.current.Lingering() && c.long() {
+		c.drop()
+		return
+	}
 	http1.ReserveBody(&c.shard.Buffers, c.response.BodyBuffer, &c.head, b)
 	n, done, err := c.body.Decode(b, c.response.BodyBuffer)
 	switch {
@@ -180,6 +184,12 @@ func (c *conn) receiveBody(b, more []byte) {
 		c.response.Hold()
 		c.checkStream()
 	}
+}
+
+// long reports whether the response may take memory that must be shed at times. That of a lingering
+// attempt can't be.
+func (c *conn) long() bool {
+	return max(c.head.Length, int64(c.body.Length())) >= exchange.LeastShed
 }
 
 // finishBody completes a response whose body was decoded.
@@ -308,7 +318,10 @@ func (c *conn) onStale() {
 // Cancel implements exchange.Carrier. The attempt lingers if the application may have the
 // request: its response is awaited and dropped, so that the application's work stays counted.
 func (c *conn) Cancel(*exchange.Attempt) (lingers bool) {
-	if c.state != dialing {
+	switch {
+	case c.state == awaitingBody && c.long():
+		c.close()
+	case c.state != dialing:
 		return true
 	}
 	c.release()

@@ -42,8 +42,7 @@ func (c *conn) checkStream() {
 // stream. The response of a lingering attempt is dropped.
 func (c *conn) handOff() {
 	if c.current.Lingering() {
-		c.close()
-		c.release().Ended(true)
+		c.drop()
 		return
 	}
 	sock, err := c.transport.Detach()
@@ -58,6 +57,12 @@ func (c *conn) handOff() {
 	case c.tooLong():
 		c.fail(fault.ResponseTooLarge)
 	}
+}
+
+// drop ends the response of a lingering attempt before it is complete.
+func (c *conn) drop() {
+	c.close()
+	c.release().Ended(true)
 }
 
 // onDetached passes the response to its attempt, after the connection has left the loop.

@@ -1,0 +1,53 @@
+package http_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// TestLongResponseForNobody: a long response whose client has gone is not received to its end. No one
+// would count its memory, nor shed it.
+func TestLongResponseForNobody(t *testing.T) {
+	for name, c := range map[string]struct {
+		head string
+		had  int // bytes of the body that had come when the client left
+	}{
+		"announced":     {"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", 0},
+		"chunked":       {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nf0000\r\n", 0},
+		"half received": {"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", 500_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
+			m.Apps[0].Stop()
+			app := &proxytest.Peer{}
+			m.W.Listen(m.Apps[0].Addr, m.Apps[0].Loop, func() loop.Stream { return app })
+			says := func(b []byte) {
+				m.Apps[0].Loop.Do(func() { app.Conn.Write(b) })
+				m.W.Run(time.Millisecond)
+			}
+			client := m.DialAndSend(proxytest.Egress, "GET / HTTP/1.1\r\nHost: compute\r\n\r\n")
+			m.RunUntil("the request", func() bool { return len(app.Heard) > 0 })
+			if c.had > 0 {
+				says(append([]byte(c.head), make([]byte, c.had)...))
+			}
+			m.W.Reset(client.Conn)
+			m.W.Run(time.Millisecond)
+			if c.had == 0 {
+				says([]byte(c.head))
+				for range 3 {
+					says(make([]byte, 50_000))
+				}
+			}
+			if n := m.Consumer.Proc.Held(); n > 0 {
+				t.Errorf("%d bytes are held", n)
+			}
+			if !app.Ended {
+				t.Error("the application goes on for nobody")
+			}
+			m.Settled()
+		})
+	}
+}
