@@ -2,8 +2,11 @@ package exchange_test
 
 import (
 	"testing"
+	"time"
 
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/registry"
 )
 
 // TestFullLinkFreeRetry: a request that was not sent because its link is full is retried
@@ -47,6 +50,33 @@ func TestFullQueueNotRetried(t *testing.T) {
 	}
 	if s := m.Consumer.Stats("compute"); s.Retries+s.RetriesPaid+s.RetriesOverBudget > 0 {
 		t.Errorf("%d retries, %d paid, %d over budget; want none", s.Retries, s.RetriesPaid, s.RetriesOverBudget)
+	}
+	m.Settled()
+}
+
+// TestFreeRetryAfterBadHedge: a request that could not be sent is retried free, also if its hedge has had a
+// bad response meanwhile.
+func TestFreeRetryAfterBadHedge(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 3, Service: proxytest.Fields(proxytest.HedgeOn, "connect_timeout: 50ms")})
+	var all []registry.Endpoint
+	for i, a := range m.Apps {
+		all = append(all, registry.Endpoint{Addr: m.Nodes[i+1].Host + ":15006", Weight: 1})
+		a.OnRequest = func(*protocol.Request) {
+			if m.Apps[0].Served+m.Apps[1].Served+m.Apps[2].Served == 0 {
+				a.Status, a.Delay = 503, func() time.Duration { return 100 * time.Millisecond }
+			}
+		}
+	}
+	m.W.Blackhole(all[0].Addr, true)
+	m.Consumer.Update("compute", all[0])
+	c := m.Post(10)
+	m.Do(c)
+	m.W.Run(time.Millisecond)
+	m.Consumer.Update("compute", all...)
+	m.Finish(c)
+	m.OK(c)
+	if s := m.Consumer.Stats("compute"); s.Hedges != 1 {
+		t.Errorf("%d hedges, want 1", s.Hedges)
 	}
 	m.Settled()
 }

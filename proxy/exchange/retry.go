@@ -25,9 +25,20 @@ func (ex *Exchange) onResponse(a *Attempt, res *Response) {
 	}
 	ex.avoid[0] = a.ep
 	ex.keepBest(a, res)
-	if !ex.waiting() && !ex.retryBad() {
+	if !ex.waiting() && !ex.retryFailed() && !ex.retryBad() {
 		ex.answerWith(ex.bestFrom, ex.takeBest())
 	}
+}
+
+// retryFailed starts a retry if the latest attempt that failed since the last retry allows it.
+func (ex *Exchange) retryFailed() bool {
+	f := ex.lastFail
+	if f == nil || ex.launched == maxAttempts || !ex.mayFollow() || !ex.mayRetry(f) {
+		return false
+	}
+	ex.lastFail = nil
+	ex.launchRetry()
+	return true
 }
 
 // retryBad starts a retry if retry.on names the status of the best response so far.
@@ -36,6 +47,7 @@ func (ex *Exchange) retryBad() bool {
 		return false
 	}
 	ex.retries++
+	ex.lastFail = nil
 	ex.launchRetry()
 	return true
 }
@@ -73,12 +85,7 @@ func (ex *Exchange) onFailure(a *Attempt, f *fault.Failure) {
 	if ex.waiting() {
 		return
 	}
-	if ex.launched < maxAttempts && ex.mayFollow() && ex.mayRetry(ex.lastFail) {
-		ex.lastFail = nil
-		ex.launchRetry()
-		return
-	}
-	if !ex.retryBad() {
+	if !ex.retryFailed() && !ex.retryBad() {
 		ex.answerBestOrFail(ex.lastFail)
 	}
 }
