@@ -100,7 +100,7 @@ func (r *Reader) message(f header, payload []byte, h Handler) error {
 		buf := r.limits.Buffers.Get(len(payload) + traceText)
 		buf.B = append(buf.B, payload...)
 		return r.deliver(f.typ, f.id, buf, h)
-	case len(r.streams) >= r.limits.Streams, r.limits.Full != nil && r.limits.Full():
+	case len(r.streams) >= r.limits.Streams, r.limits.Full != nil && r.limits.Full(f.id):
 		h.OnReject(f.id, Overload)
 	default:
 		r.admit(f.typ, f.id, int(total), payload)

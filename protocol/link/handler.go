@@ -74,9 +74,9 @@ type ReaderLimits struct {
 	Headers int   // header lines, and trailers; default 128
 	Streams int   // messages in reassembly at a time; default 4096
 
-	// Full, if not nil, is called before the reassembly of a message begins. true rejects the
+	// Full, if not nil, is called before the reassembly of message id begins. true rejects the
 	// message (Overload).
-	Full func() bool
+	Full func(id uint64) bool
 
 	Buffers *protocol.Buffers // provides the memory of messages and takes it back
 

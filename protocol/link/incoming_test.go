@@ -100,7 +100,7 @@ func TestExpireIdleLink(t *testing.T) {
 
 func TestReassemblyFull(t *testing.T) {
 	full := false
-	d, a := newLink(t, Settings{}, ReaderLimits{Full: func() bool { return full }})
+	d, a := newLink(t, Settings{}, ReaderLimits{Full: func(uint64) bool { return full }})
 	d.w.Request(1, big(100<<10), 0, nil)
 	exchange(t, d, a)
 	full = true

@@ -11,7 +11,7 @@ import (
 
 // overBudget reports whether no reassembly may begin: memory is short, and the link holds
 // more than its share.
-func (s *session) overBudget() bool {
+func (s *session) overBudget(uint64) bool {
 	return s.host.Process.Budget.Full(0) && s.messages() > s.host.Share()
 }
 

@@ -64,8 +64,8 @@ type Handler interface {
 	OnIdle()
 }
 
-// Init prepares either end. full, if not nil, reports whether no reassembly may begin.
-func (c *Conn) Init(w *shard.Shard, role link.Role, end Handler, full func() bool) {
+// Init prepares either end. full reports whether the reassembly of a message may not begin.
+func (c *Conn) Init(w *shard.Shard, role link.Role, end Handler, full func(id uint64) bool) {
 	c.Shard, c.handler = w, end
 	limits := link.ReaderLimits{
 		Message: w.MessageLimits.Message,

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/internal/racetest"
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 	"github.com/remora-proxy/remora/registry"
@@ -16,17 +18,8 @@ import (
 // nothing, except that each request which they exclude fails once.
 func TestRepeatedGoAways(t *testing.T) {
 	const open, above = 1000, 10_000
-	m := &proxytest.AllocMesh{T: t, Net: proxytest.NewNullNet()}
-	consumer, accept := m.Sidecar(`
-listeners: [{name: egress, address: "127.0.0.1:1", protocol: http}]
-routes: [{service: compute}]
-services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: link, retry: {on: []}, max_pending: 10000}}`)
 	p := &proxytest.Peer{Says: proxytest.LinkPreface(link.Acceptor)}
-	far := m.Net.Loop()
-	m.Net.Accept["10.0.0.1:15006"] = func() (*proxytest.NullLoop, loop.Stream) { return far, p }
-	consumer.Update(registry.NewSnapshot("compute", registry.SourceLive, time.Time{},
-		[]registry.Endpoint{{Addr: "10.0.0.1:15006", Weight: 1}}))
-	m.Net.Pump()
+	m, consumer, accept := linkTo(t, p)
 	for range open {
 		l, s := accept()
 		c, _ := m.Net.Connect(l, s, nil, nil)
@@ -80,4 +73,42 @@ services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: lin
 	if !near.Closed || consumer.Pending() != 0 {
 		t.Errorf("link closed: %t, %d pending", near.Closed, consumer.Pending())
 	}
+}
+
+// TestResponsesToNothing checks that a dialler keeps nothing of long responses to requests that it has not
+// sent.
+func TestResponsesToNothing(t *testing.T) {
+	w := link.NewWriter()
+	w.Preface(link.Acceptor, link.Settings{})
+	w.Open(1, link.Settings{})
+	p := &proxytest.Peer{Says: w.Append(nil, 1<<20)}
+	m, consumer, accept := linkTo(t, p)
+	l, s := accept()
+	c, _ := m.Net.Connect(l, s, nil, nil)
+	s.OnOpen(c)
+	c.Deliver([]byte(proxytest.GetHead))
+	m.Net.Pump()
+	before := consumer.Held()
+	for id := range uint64(100) {
+		w.Response(id+2, &protocol.Response{Status: 200, Body: make([]byte, 100<<10)}, 0, nil)
+		p.Conn.(*proxytest.NullConn).Peer.Deliver(w.Append(nil, 20<<10))
+	}
+	if n := consumer.Held() - before; n > 0 {
+		t.Errorf("%d bytes are held", n)
+	}
+}
+
+// linkTo returns a sidecar whose service has p for its only endpoint, and what accepts its clients.
+func linkTo(t *testing.T, p *proxytest.Peer) (*proxytest.AllocMesh, *proxy.Process, func() (*proxytest.NullLoop, loop.Stream)) {
+	m := &proxytest.AllocMesh{T: t, Net: proxytest.NewNullNet()}
+	consumer, accept := m.Sidecar(`
+listeners: [{name: egress, address: "127.0.0.1:1", protocol: http}]
+routes: [{service: compute}]
+services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: link, retry: {on: []}, max_pending: 10000}}`)
+	far := m.Net.Loop()
+	m.Net.Accept["10.0.0.1:15006"] = func() (*proxytest.NullLoop, loop.Stream) { return far, p }
+	consumer.Update(registry.NewSnapshot("compute", registry.SourceLive, time.Time{},
+		[]registry.Endpoint{{Addr: "10.0.0.1:15006", Weight: 1}}))
+	m.Net.Pump()
+	return m, consumer, accept
 }

@@ -224,7 +224,7 @@ func dialLink(m *proxytest.Mesh) (*link.Writer, *proxytest.Peer) {
 	w.Preface(link.Dialer, link.Settings{})
 	w.Open(1, link.Settings{})
 	p := &proxytest.Peer{Says: w.Append(nil, 1<<20)}
-	m.Clients.Do(func() { m.Clients.Dial(proxytest.Ingress, time.Second, p) })
+	m.DialIngress(p)
 	m.RunUntil("a link", func() bool { return p.Conn != nil })
 	return w, p
 }

@@ -49,12 +49,15 @@ func (c *client) Service() string { return c.up.service.Config.Name }
 
 func dialLink(u *upstream) *client {
 	c := &client{up: u, streams: mux.NewTable[exchange.Attempt](), next: 1, limit: mux.MaxStreams}
-	c.Init(u.service.Shard, link.Dialer, c, nil) // responses are no new work
+	c.Init(u.service.Shard, link.Dialer, c, c.unasked) // other responses are no new work
 	c.handshake.Fire = func() { c.onDialFailed(errLinkSilent) }
 	c.Writer.Preface(link.Dialer, linkconn.Settings(c.Shard.Process))
 	c.Shard.Loop.Dial(u.endpoint.LB.Addr, u.service.Config.ConnectTimeout, c)
 	return c
 }
+
+// unasked reports whether nobody waits for the response to id.
+func (c *client) unasked(id uint64) bool { return c.streams.Get(id) == nil }
 
 func (c *client) InFlight() int { return c.streams.Len() }
 func (c *client) BeforeFlush()  {}
