@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 enum {
-	EVENTS = 256,           // of one turn
+	EVENTS = 256,          // of one turn
 	DESCRIPTORS = 1 << 16, // at a time
 };
 
