@@ -10,7 +10,7 @@ type group struct {
 	turns     turns
 	ring      *ring       // nil without a keyed policy, and if no pick chooses from the group
 	usable    float64     // sum of the weights of endpoints that are not avoided
-	ejected   []*Endpoint // of another zone, unless that counts for nothing
+	ejected   []*Endpoint // of the other zones; none while the set panics
 }
 
 func newGroup(endpoints []*Endpoint) group {

@@ -65,8 +65,8 @@ func (s *Set) farProbe(q *Query, p purpose) *Endpoint {
 			continue
 		}
 		passedOver := s.PassedOver
-		if e := s.choose(s.policy(), &s.far, q, p); e != nil && e.ejected {
-			return e
+		if picked := s.choose(s.policy(), &s.far, q, p); picked != nil && picked.ejected {
+			return picked
 		}
 		s.PassedOver = passedOver
 		return nil

@@ -37,7 +37,7 @@ func TestCost(t *testing.T) {
 	l := readLimits(t)
 	t.Run("shadow", func(t *testing.T) {
 		const off, shadow = "1_hop/GET,_hedging_off", "1_hop/GET"
-		for range 5 { // the difference differs by two per cent from run to run: the least counts
+		for range 5 { // the result varies by two per cent from run to run: the least counts
 			found := countInstructions(t, "core", []string{off, shadow})
 			added := found[shadow]/found[off] - 1
 			t.Logf("%-20s %8.0f  with hedging off %8.0f  %+.1f%%", shadow, found[shadow], found[off], 100*added)

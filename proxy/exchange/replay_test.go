@@ -92,12 +92,7 @@ func TestReplayFails(t *testing.T) {
 	})
 	t.Run("reason for the other sidecar", func(t *testing.T) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
-		w := link.NewWriter()
-		w.Preface(link.Dialer, link.Settings{})
-		w.Open(1, link.Settings{})
-		p := &proxytest.Peer{Says: w.Append(nil, 1<<20)}
-		m.DialIngress(p)
-		m.RunUntil("a link", func() bool { return p.Conn != nil })
+		w, p := m.DialLink()
 		ask := func(id uint64, path string) {
 			w.Request(id, &protocol.Request{Service: []byte("local"), Method: []byte("GET"), Path: []byte(path), Authority: []byte("local")}, time.Minute, nil)
 			m.Clients.Do(func() { p.Conn.Write(w.Append(nil, 1<<20)) })

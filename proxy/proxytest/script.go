@@ -169,6 +169,18 @@ func (m *Mesh) DialIngress(p *Peer) {
 	m.Clients.Do(func() { m.Clients.Dial("10.0.1.1:15006", time.Second, p) })
 }
 
+// DialLink opens a link to the first provider, and returns what writes the frames of its peer.
+func (m *Mesh) DialLink() (*link.Writer, *Peer) {
+	m.T.Helper()
+	w := link.NewWriter()
+	w.Preface(link.Dialer, link.Settings{})
+	w.Open(1, link.Settings{})
+	p := &Peer{Says: w.Append(nil, 1<<20)}
+	m.DialIngress(p)
+	m.RunUntil("a link", func() bool { return p.Conn != nil })
+	return w, p
+}
+
 // CheckClosesAfter runs the world until p's connection is closed, and checks that this
 // takes at least the time least and at most slack longer.
 func (m *Mesh) CheckClosesAfter(p *Peer, least, slack time.Duration) {

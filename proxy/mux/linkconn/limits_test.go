@@ -175,7 +175,7 @@ func TestCancelsWithoutRequests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
-			w, p := dialLink(m)
+			w, p := m.DialLink()
 			for id := range uint64(c.requests) {
 				w.Request(id+1, &protocol.Request{Service: []byte("local"), Method: []byte("GET"), Path: []byte("/"), Authority: []byte("local")}, time.Minute, nil)
 			}
@@ -198,7 +198,7 @@ func TestCancelsWithoutRequests(t *testing.T) {
 // TestCancelledUploads: a peer may cancel each of its requests while it is sending it, twice.
 func TestCancelledUploads(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
-	w, p := dialLink(m)
+	w, p := m.DialLink()
 	send := func(most int) { m.Clients.Do(func() { p.Conn.Write(w.Append(nil, most)) }) }
 	body := make([]byte, 64<<10)
 	for id := range uint64(400) {
@@ -216,15 +216,4 @@ func TestCancelledUploads(t *testing.T) {
 		t.Error("the link is closed")
 	}
 	m.Settled()
-}
-
-// dialLink opens a link to the provider's sidecar.
-func dialLink(m *proxytest.Mesh) (*link.Writer, *proxytest.Peer) {
-	w := link.NewWriter()
-	w.Preface(link.Dialer, link.Settings{})
-	w.Open(1, link.Settings{})
-	p := &proxytest.Peer{Says: w.Append(nil, 1<<20)}
-	m.DialIngress(p)
-	m.RunUntil("a link", func() bool { return p.Conn != nil })
-	return w, p
 }

@@ -29,7 +29,7 @@ func (l *journal) checkBudget(s *sidecar) {
 	policy := &s.cfg.Services[s.service()].Policy
 	for i, w := range s.proc.Workers() {
 		stats := w.ServiceStats(s.service())
-		// Streams earn, too: about as many as were counted.
+		// A stream earns when it is admitted; these counts come as close to that as there are.
 		allowed := policy.Hedge.Budget*float64(stats.Primaries+stats.Streams+stats.StreamsFailed) + max(1, minBurst/float64(l.mesh.spec.Loops)) +
 			float64(stats.RetriesAhead)
 		l.allowance += allowed

@@ -186,8 +186,8 @@ func (c *conn) receiveBody(b, more []byte) {
 	}
 }
 
-// long reports whether the response may take memory that must be shed at times. That of a lingering
-// attempt can't be.
+// long reports whether the response takes enough memory to be shed. A lingering attempt can't be found
+// for that.
 func (c *conn) long() bool {
 	return max(c.head.Length, int64(c.body.Length())) >= exchange.LeastShed
 }

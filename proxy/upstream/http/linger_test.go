@@ -1,9 +1,11 @@
 package http_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
@@ -13,11 +15,14 @@ import (
 func TestLongResponseForNobody(t *testing.T) {
 	for name, c := range map[string]struct {
 		head string
-		had  int // bytes of the body that had come when the client left
+		had  int  // bytes of the body that had come when the client left
+		ends bool // the connection, before the response
 	}{
-		"announced":     {"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", 0},
-		"chunked":       {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nf0000\r\n", 0},
-		"half received": {"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", 500_000},
+		"announced":     {"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", 0, true},
+		"chunked":       {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nf0000\r\n", 0, true},
+		"half received": {"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", 500_000, true},
+		"just long":     {fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", exchange.LeastShed), 0, true},
+		"just short":    {fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", exchange.LeastShed-1), 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
@@ -37,15 +42,18 @@ func TestLongResponseForNobody(t *testing.T) {
 			m.W.Run(time.Millisecond)
 			if c.had == 0 {
 				says([]byte(c.head))
-				for range 3 {
-					says(make([]byte, 50_000))
+				says(make([]byte, exchange.LeastShed-1))
+				for range 2 {
+					if c.ends { // else that was all
+						says(make([]byte, 100))
+					}
 				}
 			}
 			if n := m.Consumer.Proc.Held(); n > 0 {
 				t.Errorf("%d bytes are held", n)
 			}
-			if !app.Ended {
-				t.Error("the application goes on for nobody")
+			if app.Ended != c.ends {
+				t.Errorf("the connection has ended: %t", app.Ended)
 			}
 			m.Settled()
 		})
