@@ -148,13 +148,15 @@ func (e *Endpoint) Streak(now time.Duration) (failed, good int) {
 	return e.failures, int(recent)
 }
 
-// TimedOut judges an attempt whose deadline has passed, before its Dropped. It is bad if the
-// endpoint has been silent for the duration of an ejection. A shorter silence is a stall, and
-// any response means that the endpoint is only slow.
-func (e *Endpoint) TimedOut(now time.Duration) {
-	if e.set != nil && e.Silent(now) >= max(e.set.Outlier.Base, 1) {
+// TimedOut judges an attempt whose time is up, before its Dropped, and reports whether it was
+// bad: the endpoint has been silent for the duration of an ejection. A shorter silence is a
+// stall, and any response means that the endpoint is only slow.
+func (e *Endpoint) TimedOut(now time.Duration) (bad bool) {
+	bad = e.set != nil && e.Silent(now) >= max(e.set.Outlier.Base, 1)
+	if bad {
 		e.Judge(now, false)
 	}
+	return bad
 }
 
 func (e *Endpoint) violates(o *Outlier) (why Reason, ok bool) {

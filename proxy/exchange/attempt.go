@@ -29,6 +29,7 @@ type Attempt struct {
 
 	replayed bool // sent a second time over HTTP: the application may have seen it before
 	awaits   bool // the end of the gRPC call that it began, a stream, gives the verdict
+	late     bool // its endpoint was judged for not responding in time
 
 	ep    *lb.Endpoint // nil before one is picked
 	sent  time.Duration
@@ -237,18 +238,22 @@ func (a *Attempt) abort() {
 	case attemptSent:
 		a.recordLate()
 		a.ex.MaybeProcessed = true
-		a.ep.TimedOut(now)
+		a.judgeLate(now)
 		a.recordServiceTime()
 		a.span().Note(spanOutcome(fault.Deadline), 0, fault.Deadline.Code)
 		a.carrier.Abort(a)
 	case attemptLingering:
 		a.judgeHedge(now)
-		a.ep.TimedOut(now)
+		a.judgeLate(now)
 		a.recordServiceTime()
 		a.carrier.Abort(a)
 	}
 	a.end(now, stats.AttemptNone)
 }
+
+// judgeLate judges the endpoint once for not responding in time: retry.per_try_timeout and the
+// deadline may both pass.
+func (a *Attempt) judgeLate(now time.Duration) { a.late = a.late || a.ep.TimedOut(now) }
 
 // recordServiceTime gives the automatic limit the time that the application took, at least.
 func (a *Attempt) recordServiceTime() {

@@ -240,7 +240,7 @@ func (ex *Exchange) onTryTimer() {
 func (a *Attempt) timeOut(now time.Duration) {
 	ex := a.ex
 	a.recordLate()
-	a.ep.TimedOut(now)
+	a.judgeLate(now)
 	a.span().Note(trace.Failed, 0, fault.TryTimeout.Code)
 	if a.carrier.Cancel(a) {
 		ex.MaybeProcessed = true

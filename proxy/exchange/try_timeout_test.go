@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
@@ -74,6 +75,31 @@ func TestTryTimeoutPending(t *testing.T) {
 			s := m.Consumer.Stats("compute")
 			if s.RetriesPaid == 0 || s.RetriesPaid > 2 {
 				t.Errorf("%d of 100 requests were retried, want few: the frozen endpoint has requests pending", s.RetriesPaid)
+			}
+			m.Settled()
+		})
+}
+
+// TestTryTimeoutJudgedOnce: an attempt that has timed out, and whose deadline passes too, is one
+// failure of its endpoint.
+func TestTryTimeoutJudgedOnce(t *testing.T) {
+	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 2, Service: tries("idempotent: true, retry: {per_try_timeout: 400ms}, hedge: {budget: 1}, outlier: {consecutive: 2, base: 300ms}")},
+		func(t *testing.T, m *proxytest.Mesh) {
+			m.WarmUp(20)
+			m.Apps[0].FrozenUntil = m.W.Now() + 10*time.Second
+			frozen := 0
+			for frozen == 0 {
+				call := m.Post(10)
+				m.Do(call)
+				m.Finish(call)
+				m.OK(call)
+				if call.Took >= 400*time.Millisecond {
+					frozen++
+				}
+			}
+			m.W.Run(6 * time.Second)
+			if n := m.Consumer.Stats("compute").Ejections; n != [lb.Reasons]uint64{} {
+				t.Errorf("ejections %v", n)
 			}
 			m.Settled()
 		})
