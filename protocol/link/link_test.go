@@ -58,11 +58,11 @@ func TestResponseTransfer(t *testing.T) {
 		"typical":       typicalResponse(),
 		"no reason":     {Status: 200, DeclaredLength: -1},
 		"other reason":  {Status: 404, Reason: []byte("Gone fishing"), DeclaredLength: -1},
-		"unknown":       {Status: 999, DeclaredLength: 0},
+		"unknown":       {Status: 599, DeclaredLength: 0},
 		"head":          {Status: 304, Reason: []byte("Not Modified"), DeclaredLength: 1 << 40},
 		"trailers":      {Status: 500, Headers: headers("a", "b"), Trailers: headers("c", "d"), Body: []byte("x"), DeclaredLength: -1},
 		"rpc":           {Status: 503, RPC: 100, Headers: headers("a", "b"), Body: []byte("x"), DeclaredLength: -1},
-		"traced":        {Status: 100, Headers: typical(3).Headers, DeclaredLength: -1, Body: []byte("body")},
+		"traced":        {Status: 200, Headers: typical(3).Headers, DeclaredLength: -1, Body: []byte("body")},
 		"big":           {Status: 200, Body: bytes.Repeat([]byte("x"), 1<<20), DeclaredLength: -1},
 		"big and trace": {Status: 200, Headers: typical(3).Headers, Body: bytes.Repeat([]byte("x"), 1<<20), DeclaredLength: -1},
 	} {

@@ -60,7 +60,7 @@ func (c *cursor) readResponse(resp *protocol.Response, maxHeaders int) protocol.
 	flags := c.byte()
 	c.codec(codec)
 	status := c.varint()
-	if status < 100 || status > 999 {
+	if status < leastStatus || status > mostStatus {
 		c.reject(Malformed)
 		return codec
 	}
@@ -68,7 +68,7 @@ func (c *cursor) readResponse(resp *protocol.Response, maxHeaders int) protocol.
 	if flags&responseReason != 0 {
 		resp.Reason = c.text(classText)
 	} else {
-		resp.Reason = reasons[status-100]
+		resp.Reason = reasons[status-leastStatus]
 	}
 	if flags&responseDeclared != 0 {
 		resp.DeclaredLength = int64(min(c.varint(), 1<<63-1))
@@ -92,20 +92,26 @@ func (c *cursor) readResponse(resp *protocol.Response, maxHeaders int) protocol.
 
 // mayStream reports whether a body may follow this status (RFC 9112 section 6.3). After any
 // other status, a body would be read as the next response.
-func mayStream(status uint64) bool {
-	return status >= 200 && status != 204 && status != 304
-}
+func mayStream(status uint64) bool { return status != 204 && status != 304 }
+
+// The statuses of final responses (RFC 9110 section 15). A link carries no others.
+const (
+	leastStatus = 200
+	mostStatus  = 599
+)
 
 func standardReason(status uint64) string {
-	if status-100 < uint64(len(reasons)) {
-		return string(reasons[status-100])
+	if status-leastStatus < uint64(len(reasons)) {
+		return string(reasons[status-leastStatus])
 	}
 	return ""
 }
 
-var reasons = func() (t [900][]byte) {
+var reasons = func() (t [mostStatus + 1 - leastStatus][]byte) {
 	for status, phrase := range protocol.Reasons {
-		t[status-100] = []byte(phrase)
+		if status >= leastStatus {
+			t[status-leastStatus] = []byte(phrase)
+		}
 	}
 	return t
 }()
