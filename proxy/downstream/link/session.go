@@ -30,6 +30,10 @@ type session struct {
 	report   bool                         // responses wait to be sent: a LOAD goes with them
 	fetches  bool                         // the peer fetches response bodies that are streams
 	cancels  uint64                       // CANCELs of requests that were not in the table, or were cancelled before
+
+	counted   int // bytes of requests, since the turn of the loop at countedAt
+	countedAt time.Duration
+
 	downstream.SessionNode
 }
 
@@ -163,6 +167,7 @@ func (s *session) OnRequest(id uint64, req *protocol.Request, ttl time.Duration,
 	}
 	s.streams.Put(id, ex)
 	ex.Hold()
+	s.counted += ex.Held
 	ex.Begin(s.listener.Direct, s.listener)
 }
 

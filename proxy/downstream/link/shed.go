@@ -12,22 +12,35 @@ import (
 // overBudget reports whether no reassembly may begin: memory is short, and the link holds
 // more than its share.
 func (s *session) overBudget(uint64) bool {
-	return s.host.Process.Budget.Full(0) && s.messages() > s.host.Share()
+	return s.host.Process.Budget.Full(0) && s.overShare()
+}
+
+// overShare reports whether the link holds more than its share. The requests in flight are
+// counted once in a turn of the loop, and those that arrive in it are added, also if they end
+// in it: a peer can make the loop ask this for each short frame.
+func (s *session) overShare() bool {
+	if now := s.host.Loop.Now(); now != s.countedAt {
+		s.countedAt, s.counted = now, s.requests()
+	}
+	return s.encoded()+s.counted > s.host.Share()
 }
 
 // OverShare implements exchange.Caller. A link carries the requests of many callers, so small
 // ones pass even on a link over its share: together they add up to a share at most.
 func (s *session) OverShare(ex *exchange.Exchange) bool {
-	share := s.host.Share()
-	return ex.Held > share/s.streams.Len() && s.messages() > share
+	return ex.Held > s.host.Share()/s.streams.Len() && s.overShare()
 }
 
 // Buffered implements exchange.Holder.
-func (s *session) Buffered() int { return s.messages() + s.Tables }
+func (s *session) Buffered() int { return s.encoded() + s.requests() + s.Tables }
 
-// messages returns the bytes of messages that the link holds.
-func (s *session) messages() int {
-	n := s.Reader.Buffered() + s.Writer.Queued() + s.Outbound.Counted()
+// encoded returns the bytes of messages that have arrived in part or wait to be sent.
+func (s *session) encoded() int {
+	return s.Reader.Buffered() + s.Writer.Queued() + s.Outbound.Counted()
+}
+
+// requests returns the bytes of the requests in flight, and of their responses so far.
+func (s *session) requests() (n int) {
 	for ex := range s.streams.Each {
 		n += ex.Buffered()
 	}
