@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"math"
-	"sync"
 	"testing"
 	"time"
 )
@@ -42,28 +41,6 @@ func (p plan) length(c *Cell) Length {
 		n.WarmUp = enough
 	}
 	return n
-}
-
-// rows runs cases on two processors, and calls use with each, one after another.
-func rows(cells []Cell, p plan, use func(i int, r *row), ways ...Way) {
-	next := make(chan int)
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	for range 2 {
-		all.Go(func() {
-			for i := range next {
-				r := newRow(cells[i], p, ways)
-				mu.Lock()
-				use(i, r)
-				mu.Unlock()
-			}
-		})
-	}
-	for i := range cells {
-		next <- i
-	}
-	close(next)
-	all.Wait()
 }
 
 // newRow runs a case with each seed, and with further seeds and longer runs as long as it is not
