@@ -84,8 +84,11 @@ func (p *Policy) Judge(status int, f *Fields, a *Ask, at Received) (m store.Meta
 	}
 	strict := f.mustRevalidate || f.proxyRevalidate || f.sharedMaxAge != unset || f.noCache
 	m.Asked, m.While, m.IfError = at.Asked, p.Stale, p.Stale
-	if f.staleWhile != unset {
+	switch {
+	case f.staleWhile != unset:
 		m.While = f.staleWhile
+	case life == 0: // the service wants to be asked each time
+		m.While = 0
 	}
 	if f.staleIfError != unset {
 		m.IfError = f.staleIfError
@@ -118,6 +121,10 @@ func (p *Policy) Judge(status int, f *Fields, a *Ask, at Received) (m store.Meta
 	}
 	return m, m.Until > at.Now
 }
+
+// Replaces reports whether a response with this status takes the place of what was stored before,
+// even if it may not be stored. An error like 401 or 429 is about the client.
+func Replaces(status int) bool { return status < 400 || slices.Contains(byDefault, status) }
 
 // keepForValidation is how long a response with a validator is useful although it is too stale.
 const keepForValidation = 10 * time.Minute

@@ -13,10 +13,11 @@ type Identity struct {
 	lengths uint64   // bit n: a header with a name of n bytes, or 64 more, may be part of the key
 }
 
-// selecting are headers that select another response, or that say who asks.
+// selecting are headers that select another response, say who asks, or tell one operation from
+// another: draft-ietf-httpapi-idempotency-key-header and the attachments of a Dubbo call.
 var selecting = []string{
 	"range", "if-range", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "authorization", "cookie",
-	"content-type", "content-encoding", "x-forwarded-proto",
+	"content-type", "content-encoding", "x-forwarded-proto", "idempotency-key", "dubbo-attachments",
 }
 
 // NewIdentity returns an Identity whose keys have the values of the named headers, too.

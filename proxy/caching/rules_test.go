@@ -60,12 +60,12 @@ func TestJudge(t *testing.T) {
 		{"", now + ";Expires: Wednesday, 01-Jul-26 12:00:09 GMT", 200, "9 0 10 10"},
 		{"", now + ";Expires: Wed Jul  1 12:00:09 2026", 200, "9 0 10 10"},
 		{"", "Expires: Wed, 01 Jul 2026 12:00:09 GMT", 200, "9 0 10 10"},
-		{"", now + ";Expires: 0", 200, "0 0 10 10"},
+		{"", now + ";Expires: 0", 200, "0 0 0 10"},
 		{"", now + ";Cache-Control: max-age=60, max-age=7", 200, "7 0 10 10"},
 		{"", now + ";Cache-Control: max-age=60;Cache-Control: max-age=7", 200, "7 0 10 10"},
 		{"", now + ";Cache-Control: max-age=\"60\"", 200, "60 0 10 10"},
-		{"", now + ";Cache-Control: max-age=x", 200, "0 0 10 10"},
-		{"", now + ";Cache-Control: max-age=-1", 200, "0 0 10 10"},
+		{"", now + ";Cache-Control: max-age=x", 200, "0 0 0 10"},
+		{"", now + ";Cache-Control: max-age=-1", 200, "0 0 0 10"},
 		{"", now + `;Cache-Control: ext="max-age=3,\", no-store", max-age=60`, 200, "60 0 10 10"},
 		{"", now + ";Cache-Control: max-age=99999999999999999999", 200, "2147483647 0 10 10"},
 		{"", now + ";Cache-Control: max-age=60;Age: 7", 200, "51 9 10 10"}, // with the two seconds of the round trip
@@ -74,7 +74,8 @@ func TestJudge(t *testing.T) {
 		{"", earlier + ";Cache-Control: max-age=60", 200, "50 10 10 10"},
 		{"", earlier + ";Cache-Control: max-age=60;Age: 20", 200, "38 22 10 10"},
 		{"", earlier, 200, "5 10 10 10"}, // of the configuration: from now on
-		{"", now + ";Cache-Control: max-age=0", 200, "0 0 10 10"},
+		{"", now + ";Cache-Control: max-age=0", 200, "0 0 0 10"},
+		{"", now + ";Cache-Control: max-age=0, stale-while-revalidate=20", 200, "0 0 20 10"},
 		{"", now + ";Cache-Control: no-cache", 200, "refused"}, // nothing could validate it
 		{"", now + ";Cache-Control: no-cache;ETag: \"a\"", 200, "0 0 0 0 must tag"},
 		{"", now + ";Cache-Control: no-cache=\"a\", max-age=60;Last-Modified: x", 200, "0 0 0 0 must date"},
@@ -213,6 +214,7 @@ func TestIdentity(t *testing.T) {
 		of("GET", "a", "/", "If-Modified-Since: a"), of("GET", "a", "/", "If-Unmodified-Since: a"), of("GET", "a", "/", "Authorization: a"),
 		of("GET", "a", "/", "Cookie: a"), of("GET", "a", "/", "Cookie: b"), of("GET", "a", "/", "Content-Type: a"), of("GET", "a", "/", "Content-Encoding: a"),
 		of("GET", "a", "/", "X-Forwarded-Proto: a"), of("GET", "a", "/", "Cookie: a", "Range: a"),
+		of("GET", "a", "/", "Idempotency-Key: a"), of("GET", "a", "/", "Dubbo-Attachments: a"),
 	} {
 		if j, ok := seen[key]; ok {
 			t.Errorf("%d is the same as %d", i, j)

@@ -157,6 +157,40 @@ func TestExchanges(t *testing.T) {
 			{0, "Cache-Control: no-store", "GET /;Cache-Control: no-cache", "200 body 2: fwd=miss"},
 			{0, long, "GET /", "200 body 3: fwd=miss; stored"},
 		}, "GET GET GET"},
+		{"credentials", "", "", []step{
+			{0, long, "GET /", "200 body 1: fwd=miss; stored"},
+			{0, "", "GET /;Cookie: a", "200 body 2: fwd=miss"},
+			{0, "", "GET /", "200 body 1 age 0: hit"},
+		}, "GET GET"},
+		{"error of a client", "", "", []step{
+			{0, long, "GET /", "200 body 1: fwd=miss; stored"},
+			{0, "Cache-Control: no-store", "GET /;Cache-Control: no-cache;X-Status: 401", "401 body 2: fwd=miss"},
+			{0, "", "GET /", "200 body 1 age 0: hit"},
+			{0, "", "GET /;Cache-Control: no-cache;X-Status: 404", "404 body 3: fwd=miss"},
+			{0, long, "GET /", "200 body 4: fwd=miss; stored"},
+		}, "GET GET GET GET"},
+		{"refresh with too many requests", "", "", []step{
+			{0, "Cache-Control: max-age=1", "GET /", "200 body 1: fwd=miss; stored"},
+			{2 * time.Second, "Cache-Control: x", "GET /;X-Status: 429", "200 body 1 age 2: hit; detail=stale"},
+			{500 * time.Millisecond, "", "GET /", "200 body 1 age 2: hit; detail=stale"},
+			{time.Second, "", "GET /", "200 body 1 age 3: hit; detail=stale"},
+			{500 * time.Millisecond, "", "GET /", "200 body 3 age 0: hit"},
+		}, "GET GET GET"},
+		{"refresh with an error that may be stored", "", "", []step{
+			{0, "Cache-Control: max-age=1", "GET /", "200 body 1: fwd=miss; stored"},
+			{2 * time.Second, "Cache-Control: max-age=9", "GET /;X-Status: 403", "200 body 1 age 2: hit; detail=stale"},
+			{500 * time.Millisecond, "", "GET /", "403 body 2 age 0: hit"},
+		}, "GET GET"},
+		{"validation without storing", "", `"a"`, []step{
+			{0, long, "GET /", "200 body 1: fwd=miss; stored"},
+			{0, "", "GET /;Cache-Control: no-cache, no-store", "200 body 1: fwd=stale; fwd-status=304"},
+			{0, "", "GET /", "200 body 1 age 0: hit"},
+		}, `GET GET if-none-match="a"`},
+		{"lifetime of none", "", "", []step{
+			{0, "Cache-Control: max-age=0", "GET /", "200 body 1: fwd=miss; stored"},
+			{time.Second, "", "GET /", "200 body 2: fwd=miss; stored"},
+			{time.Second, "", "GET /;X-Status: 503", "200 body 2 age 1: hit; detail=stale"},
+		}, "GET GET GET"},
 		{"validation", "cache: {stale: 0s}", `"a"`, []step{
 			{0, "Cache-Control: max-age=2;x-a: 1", "GET /", "200 body 1: fwd=miss; stored"},
 			{3 * time.Second, "", "GET /", "200 body 1: fwd=stale; fwd-status=304; stored"},

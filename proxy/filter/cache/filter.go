@@ -270,11 +270,12 @@ func (f *filter) Response(ex *exchange.Exchange, res *exchange.Response) *exchan
 		merged := f.merge(&l.held.Meta, l.held.value.B, res)
 		res.Release()
 		f.counts.CacheRevalidated++
+		kept := false
 		if mayStore {
 			ex.Cached = stats.CacheRevalidated
-			f.keep(l, ex.Request.Headers, merged, now)
+			kept = f.keep(l, ex.Request.Headers, merged, now)
 		}
-		return f.condition(l, marked(ex, merged, true))
+		return f.condition(l, marked(ex, merged, kept))
 	case res.Failed() && l.held != nil && caching.IfError(now, &l.held.Meta):
 		res.Release()
 		return f.condition(l, f.stored(ex, l.held, now))

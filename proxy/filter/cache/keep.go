@@ -14,8 +14,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// keep stores the response to a request with these headers, and reports whether it did. If it may not
-// be stored, one that was stored before is removed, unless the service has failed.
+// keep stores the response to a request with these headers, and reports whether it did.
 func (f *filter) keep(l *lookup, headers []protocol.Header, res *exchange.Response, now time.Duration) bool {
 	fields := caching.ReadFields(res.Headers)
 	m, ok := f.policy.Judge(res.Status, &fields, &l.ask, caching.Received{Asked: l.asked, Now: now, Wall: f.shard.Process.Now()})
@@ -30,15 +29,7 @@ func (f *filter) keep(l *lookup, headers []protocol.Header, res *exchange.Respon
 		f.value, ok = res.AppendFields(f.value[:0], isUnstored)
 	}
 	if !ok {
-		if res.Status == 304 { // to the client's own condition
-			return false
-		}
-		f.counts.CacheRefused++
-		if !res.Failed() {
-			if e := f.entry(l.hash, &l.key, headers); e != nil {
-				f.store.Remove(e)
-			}
-		}
+		f.refuse(l, headers, res)
 		return false
 	}
 	f.stamps.Keep(l.target, m.Until)
@@ -62,6 +53,21 @@ func (f *filter) keep(l *lookup, headers []protocol.Header, res *exchange.Respon
 	}
 	f.count()
 	return ok
+}
+
+// refuse counts a response that may not be stored, and removes the one that was stored before, unless
+// this one says nothing of that: it is for one client, or of a failure.
+func (f *filter) refuse(l *lookup, headers []protocol.Header, res *exchange.Response) {
+	if res.Failed() || res.Status == 304 { // to the client's own condition
+		return
+	}
+	f.counts.CacheRefused++
+	if l.ask.NoStore || l.ask.Credentials || !caching.Replaces(res.Status) {
+		return
+	}
+	if e := f.entry(l.hash, &l.key, headers); e != nil {
+		f.store.Remove(e)
+	}
 }
 
 // refreshPart is the last part of a lifetime in which a hit refreshes the response: a tenth.

@@ -72,8 +72,8 @@ func (r *refresher) Respond(c *exchange.Exchange, res *exchange.Response) {
 			f.keep(l, c.Request.Headers, merged, now)
 			merged.Release()
 		}
-	default:
-		f.keep(l, c.Request.Headers, res, now)
+	case !f.keep(l, c.Request.Headers, res, now) && !caching.Replaces(res.Status):
+		r.putOff(c, l, now)
 	}
 	res.Release()
 	r.end(c, l)

@@ -19,11 +19,14 @@ var (
 		stats.CacheHit:         []byte("remora; hit"),
 		stats.CacheStale:       []byte("remora; hit; detail=stale"),
 		stats.CacheMiss:        []byte("remora; fwd=miss"),
-		stats.CacheRevalidated: []byte("remora; fwd=stale; fwd-status=304; stored"),
+		stats.CacheRevalidated: []byte("remora; fwd=stale; fwd-status=304"),
 		stats.CacheBypass:      []byte("remora; fwd=bypass"),
 		stats.CacheCollapsed:   []byte("remora; fwd=miss; collapsed"),
 	}
-	statusStored = []byte("remora; fwd=miss; stored")
+	statusOfKept = [len(statusOf)][]byte{
+		stats.CacheMiss:        []byte("remora; fwd=miss; stored"),
+		stats.CacheRevalidated: []byte("remora; fwd=stale; fwd-status=304; stored"),
+	}
 
 	// Of responses from the cache, in front of those that are stored.
 	hitFields   = []byte("Cache-Status: remora; hit\r\nAge: ")
@@ -33,8 +36,8 @@ var (
 // marked adds Cache-Status to a response of the service.
 func marked(ex *exchange.Exchange, res *exchange.Response, kept bool) *exchange.Response {
 	value := statusOf[ex.Cached]
-	if kept && ex.Cached == stats.CacheMiss {
-		value = statusStored
+	if kept {
+		value = statusOfKept[ex.Cached]
 	}
 	if value != nil {
 		res.Headers = append(res.Headers, protocol.Header{Name: nameStatus, Value: value})

@@ -97,7 +97,7 @@ func TestDifferentRequests(t *testing.T) {
 	calls := []*proxytest.Call{
 		m.Get("/x").Same(), m.Get("/y").Same(), m.Get("/x", "Cookie: a").Same(), m.Get("/x", "Cookie: b").Same(),
 		m.Get("/x", "Authorization: a").Same(), m.Get("/x", "Range: bytes=0-1").Same(), m.Post(10).Same(), m.Post(11).Same(),
-		m.Post(10, "Content-Type: a").Same(), m.CallGRPC().Same(), m.CallGRPC().Same(),
+		m.Post(10, "Content-Type: a").Same(), m.Post(10, "Idempotency-Key: a").Same(), m.CallGRPC().Same(), m.CallGRPC().Same(),
 	}
 	same := []*proxytest.Call{m.Get("/x", "User-Agent: a").Same(), m.Post(10).Same()}
 	other := m.Post(10).Same()
