@@ -203,6 +203,29 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// hook has post called in place of Post.
+type hook struct {
+	loop.Loop
+	post func()
+}
+
+func (h *hook) Post(func()) { h.post() }
+
+// TestDeadlineAfterWrite: a Write that has taken all is complete, although the deadline passes before
+// it returns.
+func TestDeadlineAfterWrite(t *testing.T) {
+	var s *Socket
+	p, s := New(t.Context(), &held{}, &hook{post: func() { _ = s.SetWriteDeadline(time.Unix(1, 0)) }}, "192.0.2.1:1234", func() {})
+	if n, err := s.Write(make([]byte, 100)); n != 100 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	if _, err := s.Write([]byte("a")); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the next: %v", err)
+	}
+	_ = s.Close()
+	p.Close(nil)
+}
+
 // TestDeadlineRemoved: a call goes on after a deadline was removed, also one that has passed.
 func TestDeadlineRemoved(t *testing.T) {
 	e := newEnds(t)

@@ -74,7 +74,9 @@ func (s *Socket) Write(b []byte) (n int, err error) {
 			s.out.push(b[:part])
 			s.notify()
 			n += part
-			b = b[part:]
+			if b = b[part:]; len(b) == 0 { // whatever ends meanwhile
+				return n, nil
+			}
 		}
 	}
 }
