@@ -112,5 +112,8 @@ func (s *Stream) ExpectsContinue() bool { return s.is(expects) }
 // Held returns the bytes of memory that wait to be sent for s.
 func (s *Stream) Held() int { return max(len(s.data), protocol.Held(s.buf)) }
 
+// Unsent returns the bytes of the message that wait to be sent for s.
+func (s *Stream) Unsent() int { return len(s.data) }
+
 // Ended reports whether the peer's message has ended.
 func (s *Stream) Ended() bool { return s.state == streamRemoteEnded || s.state == streamClosed }

@@ -47,7 +47,7 @@ func (c *call) respond(res *protocol.Response, owner http2.Releaser) {
 	s := c.session
 	c.become(sending)
 	s.codec.Respond(c.stream, res, owner)
-	c.heard, c.unsent = s.host.Loop.Now(), c.stream.Held()
+	c.heard, c.unsent = s.host.Loop.Now(), c.stream.Unsent()
 	s.schedule(len(s.calls) == 1)
 }
 

@@ -182,6 +182,35 @@ func TestSlowReader(t *testing.T) {
 	m.Settled()
 }
 
+// TestSteadyReaderOfStream: the last bytes of a streamed response may take longer than timeouts.write,
+// as long as the client lets some through.
+func TestSteadyReaderOfStream(t *testing.T) {
+	m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: short})
+	c := dial(m, 1000)
+	c.deaf = true
+	a := c.begin(request("POST", "/", 0))
+	m.RunUntil("a stream", func() bool { return len(consumer.Sockets) == 1 })
+	const length = 50_000
+	m.Consumer.Loop.Do(func() {
+		s := consumer.Sockets[0]
+		_, _ = fmt.Fprintf(s, "HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n", length)
+		_, _ = s.Write(make([]byte, length))
+		_ = s.Close()
+	})
+	m.RunUntil("the response", func() bool {
+		m.W.Run(500 * time.Millisecond)
+		c.do(func() {
+			if a.stream.ID() != 0 {
+				c.codec.Consumed(a.stream, 1000)
+			}
+		})
+		return a.done || a.reset
+	})
+	if !a.done || len(a.body) != length {
+		t.Errorf("reset %t with %d, %d bytes", a.reset, a.code, len(a.body))
+	}
+}
+
 // TestRequestsPerConnection: the client learns that the last request of limits.requests is the last.
 func TestRequestsPerConnection(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: "limits: {requests: 3}"})

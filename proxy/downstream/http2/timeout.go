@@ -139,8 +139,8 @@ func (c *call) expire(now time.Duration) {
 		c.heard = now // a stream would be refused, and the request may only be slow
 	case c.state == receiving:
 		c.leave()
-	case c.stream.Held() != c.unsent: // the client reads
-		c.heard, c.unsent = now, c.stream.Held()
+	case c.stream.Unsent() != c.unsent: // the client reads
+		c.heard, c.unsent = now, c.stream.Unsent()
 	default:
 		s.host.Stats.WriteTimeouts++
 		s.codec.Reset(c.stream, http2.Cancel)
