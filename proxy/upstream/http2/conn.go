@@ -178,7 +178,7 @@ func (c *conn) flush() {
 
 // account charges the memory of the codec to limits.buffered.
 func (c *conn) account() {
-	c.shard.Recount(&c.held, c.h2.Buffered())
+	c.shard.Recount(&c.held, c.h2.Encoded())
 	c.shard.RecountTables(&c.tables, c.h2.Interned())
 }
 
@@ -193,7 +193,7 @@ func (c *conn) onStarved() {
 		if s.st == nil || s.sent || s.attempt == nil {
 			continue
 		}
-		if left := s.st.Held(); left != s.left || left == 0 {
+		if left := s.st.Unsent(); left != s.left || left == 0 {
 			s.left = left
 			continue
 		}

@@ -305,6 +305,9 @@ func TestClosedWindow(t *testing.T) {
 	big := m.Post(300 << 10)
 	m.Do(big)
 	m.W.Run(time.Second)
+	if n := m.Consumer.Proc.Held(); n < 300<<10 || n > 600<<10 {
+		t.Errorf("%d KiB held: the body must count once", n>>10)
+	}
 	small := m.Post(10)
 	m.Do(small)
 	m.Finish(big, small)
