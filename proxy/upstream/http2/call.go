@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"slices"
+
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http2"
 	"github.com/remora-proxy/remora/proxy/exchange"
@@ -247,12 +249,11 @@ func (w *withdrawn) send(c *conn) {
 }
 
 func (w *withdrawn) remove(s *call) {
-	for _, list := range [...][]*call{w.covered, w.later} {
-		for i := range list {
-			if list[i] == s {
-				list[i] = nil
-			}
-		}
+	if i := slices.Index(w.covered, s); i >= 0 {
+		w.covered[i] = nil // onBarrier may be at it
+	}
+	if i := slices.Index(w.later, s); i >= 0 {
+		w.later = slices.Delete(w.later, i, i+1)
 	}
 }
 
