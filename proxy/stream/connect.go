@@ -130,8 +130,9 @@ func (p *pair) open(w *endpointQuery, at exchange.Target) error {
 	return err
 }
 
-// openPipe waits until the endpoint's connection takes the stream, which connect_timeout
-// bounds as a dial.
+// openPipe waits until the endpoint's connection takes the stream. The loop bounds that by
+// connect_timeout, and says whether a dial failed or no connection had room; twice that time
+// is for a loop that is late.
 func (p *pair) openPipe(w *endpointQuery, at exchange.Target) error {
 	p.at = at.Addr
 	up := endOf(at.Socket)
@@ -142,7 +143,7 @@ func (p *pair) openPipe(w *endpointQuery, at exchange.Target) error {
 	if err := p.attachUp(up); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(p.srv.ctx, p.srv.service(w.service).ConnectTimeout)
+	ctx, cancel := context.WithTimeout(p.srv.ctx, 2*p.srv.service(w.service).ConnectTimeout)
 	defer cancel()
 	err := up.pipe.AwaitOpen(ctx)
 	if err != nil {

@@ -160,6 +160,7 @@ type tunnel struct {
 	began  bool              // its head has arrived
 	opened bool              // the pipe is open
 	toHead bool
+	waits  time.Duration // since when it waits for room, on the loop's clock
 	res    protocol.Response
 	text   *bytebufferpool.ByteBuffer // of its head; nil before the endpoint responds
 }

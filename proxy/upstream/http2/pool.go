@@ -35,9 +35,9 @@ type pool struct {
 	queued   int            // their number
 	arrivals uint64         // attempts that were sent
 	freed    time.Duration  // when a connection last had room
-	expiry   loop.Timer     // armed while attempts wait
+	expiry   loop.Timer     // armed while attempts or streams wait
 
-	tunnels []*call // streams that wait likewise; their goroutines bound the time
+	tunnels []*call // streams that wait likewise, the oldest first
 }
 
 // NewConnector returns the Connector of HTTP/2 connections on a loop.
@@ -93,20 +93,35 @@ func (p *pool) roomy() *conn {
 func (p *pool) wait(a *exchange.Attempt) {
 	p.queued++
 	p.waiting.InsertByID(a, p.shard.Loop.Now())
+	p.watchWaiting()
+}
+
+func (p *pool) watchWaiting() {
 	if !p.expiry.Armed() {
 		p.shard.Loop.After(p.service.Config.ConnectTimeout, &p.expiry)
 	}
 }
 
-// expire fails attempts that have waited for connect_timeout: another endpoint may have room. A dial
-// has that bound itself, so nothing expires while one is under way.
+// expire fails what has waited for connect_timeout: another endpoint may have room. Without another,
+// attempts wait until their deadline. A dial has that bound itself, so nothing expires while one is
+// under way.
 func (p *pool) expire() {
 	now, timeout := p.shard.Loop.Now(), p.service.Config.ConnectTimeout
 	for p.queued > 0 && p.dials.n == 0 && !p.service.Alone() && p.waiting.Since()+timeout <= now {
 		p.pop().Failed(fault.StreamLimit)
 	}
-	if p.queued > 0 && !p.expiry.Armed() {
-		p.shard.Loop.After(max(p.waiting.Since()+timeout-now, timeout/8), &p.expiry)
+	for len(p.tunnels) > 0 && p.dials.n == 0 && p.tunnels[0].flow.waits+timeout <= now {
+		p.tunnels[0].failDial(fault.StreamLimit)
+	}
+	oldest := time.Duration(math.MaxInt64)
+	if p.queued > 0 {
+		oldest = p.waiting.Since()
+	}
+	if len(p.tunnels) > 0 {
+		oldest = min(oldest, p.tunnels[0].flow.waits)
+	}
+	if oldest < math.MaxInt64 && !p.expiry.Armed() {
+		p.shard.Loop.After(max(oldest+timeout-now, timeout/8), &p.expiry)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol/http2"
+	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
@@ -69,6 +70,53 @@ func TestFullElsewhere(t *testing.T) {
 		}
 		m.Settled()
 	}
+}
+
+// TestStreamWaitsForRoom: a stream for which an endpoint has no room within connect_timeout fails for
+// that reason, which does not blame the endpoint.
+func TestStreamWaitsForRoom(t *testing.T) {
+	m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Speaks: "http2", Match: messages,
+		Service: "timeout: 60s, connect_timeout: 2s"})
+	a := startApps(m)[0]
+	a.streams = 1
+	a.stop()
+	a.listen()
+	a.onCall = a.later(20 * time.Second)
+	calls := m.Burst(128, 10) // fill all connections
+	m.W.Run(time.Second)
+	m.Lease()
+	m.W.Run(3 * time.Second)
+	if got := consumer.Pipes[0].Closed; got != (fault.Error{Failure: fault.StreamLimit}) {
+		t.Errorf("%v", got)
+	}
+	m.Finish(calls...)
+	m.OK(calls...)
+}
+
+// TestStreamWaitsForDials: a stream fails after connect_timeout, too, while dials fail one after another,
+// and a connection that is full keeps them from failing all.
+func TestStreamWaitsForDials(t *testing.T) {
+	m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Speaks: "http2", Match: messages,
+		Service: "timeout: 60s, connect_timeout: 2s"})
+	a := startApps(m)[0]
+	a.streams = 100
+	a.stop()
+	a.listen()
+	a.onCall = a.later(20 * time.Second)
+	calls := m.Burst(100, 10)
+	m.W.Run(time.Second)
+	m.W.Blackhole(a.of.Addr, true)
+	calls = append(calls, m.Burst(2, 10)...)
+	m.W.Run(100 * time.Millisecond)
+	m.Lease()
+	for range 50 {
+		calls = append(calls, m.Burst(2, 10)...) // so few that one dial at a time is enough
+		m.W.Run(100 * time.Millisecond)
+	}
+	if got := consumer.Pipes[0].Closed; got != (fault.Error{Failure: fault.Connect}) {
+		t.Errorf("%v", got)
+	}
+	m.Finish(calls...)
 }
 
 // TestFullEverywhere: requests for which no endpoint has room are refused, and say why.

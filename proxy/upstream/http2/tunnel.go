@@ -27,8 +27,7 @@ func (p *pool) OpenStream() loop.Socket {
 	if p.roomy() != nil {
 		s.openPipe()
 	} else {
-		p.tunnels = append(p.tunnels, s)
-		p.dialMore()
+		p.waitTunnel(s)
 	}
 	return socket
 }
@@ -51,7 +50,7 @@ func (s *call) openPipe() {
 	}
 }
 
-// failDial fails a tunnel that waits for a connection.
+// failDial fails a tunnel that waits for a connection, or for room on one.
 func (s *call) failDial(f *fault.Failure) { s.dropTunnel(fault.Error{Failure: f}) }
 
 // dropTunnel ends a tunnel that has no connection.
@@ -113,7 +112,14 @@ func (p *pool) place(s *call) {
 		c.sendTunnel(s)
 		return
 	}
+	p.waitTunnel(s)
+}
+
+// waitTunnel queues a tunnel in the order of arrival.
+func (p *pool) waitTunnel(s *call) {
+	s.flow.waits = p.shard.Loop.Now()
 	p.tunnels = append(p.tunnels, s)
+	p.watchWaiting()
 	p.dialMore()
 }
 
