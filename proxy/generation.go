@@ -76,6 +76,15 @@ func (g *Generation) Config() *config.Config { return g.cfg }
 // Number returns the number of the generation. The first one of a Process has number 1.
 func (g *Generation) Number() uint64 { return g.number }
 
+// Keys returns the names of the services, by their keys.
+func (g *Generation) Keys() map[string]string {
+	keys := make(map[string]string, len(g.services))
+	for name, m := range g.services {
+		keys[m.Key] = name
+	}
+	return keys
+}
+
 // Added returns the sorted names of the new services, which have no endpoints before Update.
 func (g *Generation) Added() []string {
 	names := make([]string, len(g.added))

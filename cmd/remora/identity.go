@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/config"
 )
@@ -76,38 +77,46 @@ func (ids identities) closeExcept(kept identities) {
 	}
 }
 
-// clientCerts are the certificates for connections to services, by service. The
-// driver of the loops reads them while a reload replaces them.
+// clientCerts are the certificates for connections to services, by the services' keys;
+// nil stands for plain text. The driver of the loops reads them while a reload replaces
+// them.
 type clientCerts struct {
-	byService atomic.Pointer[map[string]*certs.Source]
+	byKey atomic.Pointer[map[string]*certs.Source]
 }
 
-// set applies the services of next, whose identities are ids. It keeps the
-// certificates of services that a reload has removed until no request to them can be
-// in flight, which drained reports: such a request must not go on in plain text. old
-// is the configuration that next replaces.
-func (c *clientCerts) set(old, next *config.Config, ids identities, drained func() bool) {
+// set adds the services of next, whose identities are ids. It keeps those of old, which
+// next replaces, and with busy all earlier ones, too: while any request is in flight, one
+// may still go to a service that a reload has removed or replaced.
+func (c *clientCerts) set(old, next *proxy.Generation, ids identities, busy bool) {
 	m := make(map[string]*certs.Source)
-	if current := c.byService.Load(); current != nil {
-		for name, source := range *current {
-			if next.Services[name] == nil && (old.Services[name] != nil || !drained()) {
-				m[name] = source
+	if current := c.byKey.Load(); current != nil {
+		before := old.Keys()
+		for key, source := range *current {
+			if before[key] != "" || busy {
+				m[key] = source
 			}
 		}
 	}
-	for name := range next.Services {
-		if source := ids.ofService(name); source != nil {
-			m[name] = source
-		}
+	for key, name := range next.Keys() {
+		m[key] = ids.ofService(name)
 	}
-	c.byService.Store(&m)
+	c.byKey.Store(&m)
 }
 
+// unknownService is the configuration for a service that is not known any more: no
+// handshake succeeds with it, and nothing is sent in plain text.
+var unknownService = &tls.Config{MinVersion: tls.VersionTLS13, MaxVersion: tls.VersionTLS12}
+
 // client returns the function that the driver calls for the TLS configuration of a
-// connection to service at addr, which must prove name. It returns nil for plain text.
-func (c *clientCerts) client(service, addr, name string) func() *tls.Config {
-	if source := (*c.byService.Load())[service]; source != nil {
+// connection at addr to the service with this key, which must prove name. It returns nil
+// for plain text. Connections of no service have no key.
+func (c *clientCerts) client(key, addr, name string) func() *tls.Config {
+	source, known := (*c.byKey.Load())[key]
+	switch {
+	case source != nil:
 		return func() *tls.Config { return source.ClientFor(addr, name) }
+	case !known && key != "":
+		return func() *tls.Config { return unknownService }
 	}
 	return nil
 }

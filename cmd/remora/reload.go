@@ -212,7 +212,7 @@ func (c *change) abandon() {
 // apply puts the change into use.
 func (c *change) apply() {
 	s, before := c.s, c.s.cfg
-	s.clientCerts.set(before, c.cfg, c.identities, s.proc.Generation().Drained)
+	s.clientCerts.set(s.proc.Generation(), c.gen, c.identities, s.proc.Pending() > 0)
 	if !reflect.DeepEqual(before.Tracing, c.cfg.Tracing) {
 		s.spans.Configure(&c.cfg.Tracing)
 	}

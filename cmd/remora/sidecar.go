@@ -186,7 +186,7 @@ func (s *sidecar) startLoops() (err error) {
 	for _, l := range s.engine.Loops() {
 		s.workers[l] = proxy.NewWorker(s.proc, l, s.log, rand.Uint64())
 	}
-	s.clientCerts.set(s.cfg, s.cfg, s.identities, s.proc.Generation().Drained)
+	s.clientCerts.set(s.proc.Generation(), s.proc.Generation(), s.identities, false)
 	s.streams = stream.New(stream.Options{
 		Process: s.proc, Dial: s.engine.DialSocketWith, Reserver: s.engine.Reserver, Logger: s.log, Previous: s.inherited.parked,
 	})

@@ -92,6 +92,9 @@ func (svc *Service) Lease(from Client, picked func(l *Lease, at Target, f *fault
 	picked(l, at, f)
 }
 
+// Key is that of the service. Any goroutine may call it.
+func (l *Lease) Key() string { return l.service.Key() }
+
 func (l *Lease) fail(f *fault.Failure) {
 	ReportStream(l.shard, l.from, l.service.Config.Name, f)
 	l.service.stats.StreamsFailed++

@@ -75,6 +75,9 @@ func newService(w *shard.Shard, zone string, speaks Connectors, m Member) *Servi
 	return s
 }
 
+// Key is SharedService.Key.
+func (s *Service) Key() string { return s.shared.Key }
+
 // apply switches to a snapshot unless a newer one was applied. Endpoints that stay keep
 // connections and history; removed ones finish what is in flight. targets are the endpoints of
 // the snapshot that this process uses, own the counters of its attempts.

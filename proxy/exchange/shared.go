@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"fmt"
 	"reflect"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,7 @@ func (b *Bounds) judge(now time.Duration, p *limit.Permit, v fault.Verdict) {
 // reloads that change only settings outside identityOf.
 type SharedService struct {
 	Name   string
+	Key    string // of connections to it, see loop.Destined; no other service of the program has it
 	wire   []byte // the name, as it is sent
 	subset int    // lb.subset
 
@@ -41,9 +43,12 @@ type SharedService struct {
 	own map[string]*atomic.Int32
 }
 
+// made is the number of SharedServices so far.
+var made atomic.Uint64
+
 func newSharedService(c *config.Service, loops int) *SharedService {
 	s := &SharedService{
-		Name: c.Name, wire: []byte(c.Name), subset: c.LB.Subset, loops: make([]atomic.Pointer[Service], loops),
+		Name: c.Name, Key: fmt.Sprintf("%s#%d", c.Name, made.Add(1)), wire: []byte(c.Name), subset: c.LB.Subset, loops: make([]atomic.Pointer[Service], loops),
 	}
 	if c.MaxConcurrency == config.MaxConcurrencyAuto {
 		s.slots.Auto = limit.NewAuto(&s.slots.Limit)

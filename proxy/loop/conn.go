@@ -84,11 +84,12 @@ type Stream interface {
 	OnClose(err error)
 }
 
-// Destined is a Stream given to Dial that names the service of its endpoint. A
-// driver that secures connections chooses the TLS settings by it.
+// Destined is a Stream given to Dial that tells the service of its endpoint, by a key. A driver
+// that secures connections chooses the TLS settings by it. After a reload another service may have
+// the same name, while requests of the former one still dial.
 type Destined interface {
 	Stream
-	Service() string
+	ServiceKey() string
 }
 
 // Named is a Destined whose endpoint must prove a name, if its service has TLS. "" means none in

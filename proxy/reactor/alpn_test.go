@@ -10,8 +10,8 @@ import (
 // negotiated is a stream that wants HTTP/2.
 type negotiated struct{ stream }
 
-func (*negotiated) Service() string { return "" }
-func (*negotiated) ALPN() string    { return "h2" }
+func (*negotiated) ServiceKey() string { return "" }
+func (*negotiated) ALPN() string       { return "h2" }
 
 // TestTLSDialALPN checks that a dial succeeds only if the peer selects the application protocol
 // that the stream names.

@@ -22,14 +22,14 @@ const maxWaitingDials = 4096
 // Dial implements loop.Loop. What may have to wait elsewhere than for the network is left to the
 // dialer: TLS handshakes, Unix sockets, and addresses that package net has to look at.
 func (l *eventLoop) Dial(addr string, timeout time.Duration, s loop.Stream) {
-	service, name := "", ""
+	key, name := "", ""
 	if d, ok := s.(loop.Destined); ok {
-		service = d.Service()
+		key = d.ServiceKey()
 	}
 	if d, ok := s.(loop.Named); ok {
 		name = d.ServerName()
 	}
-	c := &conn{descriptor: descriptor{loop: l, fd: -1}, stream: s, remote: addr, state: connDialing, config: l.eng.dialTLS(service, addr, name)}
+	c := &conn{descriptor: descriptor{loop: l, fd: -1}, stream: s, remote: addr, state: connDialing, config: l.eng.dialTLS(key, addr, name)}
 	if d, ok := s.(loop.Negotiated); ok && c.config != nil {
 		c.config = requireALPN(c.config, d.ALPN())
 	}

@@ -43,10 +43,10 @@ type Options struct {
 	WriteStall time.Duration
 
 	// DialTLS returns the function that provides the TLS configuration for a handshake with the
-	// endpoint of a service at addr ("ip:port"), or nil for plain text. The service of a stream that is
-	// no loop.Destined is "", and so is the name of one that is no loop.Named. DialTLS is called on
-	// the loops and by DialSocket. nil means plain text for all services.
-	DialTLS func(service, addr, name string) func() *tls.Config
+	// endpoint at addr ("ip:port") of the service with a key, or nil for plain text. The key of a stream
+	// that is no loop.Destined is "", and so is the name of one that is no loop.Named. DialTLS is called
+	// on the loops and by DialSocket. nil means plain text for all services.
+	DialTLS func(key, addr, name string) func() *tls.Config
 
 	Logger *slog.Logger // gets panics and errors of sockets; nil means slog.Default()
 }

@@ -146,15 +146,15 @@ func (s *secureSocket) Reset() {
 }
 
 // DialSocket connects to addr ("ip:port" or a Unix socket) of a service, with TLS if Options.DialTLS has a
-// configuration for the service; name is as of a loop.Named. It blocks until the connection is ready for use, ctx ends, or
+// configuration for its key; name is as of a loop.Named. It blocks until the connection is ready for use, ctx ends, or
 // the engine is stopped (ErrStopped). The caller owns the Socket, which may outlive the
 // engine. DialSocket may be called from any goroutine; maxDials does not limit it.
-func (e *Engine) DialSocket(ctx context.Context, addr, service, name string) (loop.Socket, error) {
-	return e.DialSocketWith(ctx, addr, service, name, nil)
+func (e *Engine) DialSocket(ctx context.Context, addr, key, name string) (loop.Socket, error) {
+	return e.DialSocketWith(ctx, addr, key, name, nil)
 }
 
 // DialSocketWith is DialSocket, and sends first before anything else, in plain text.
-func (e *Engine) DialSocketWith(ctx context.Context, addr, service, name string, first []byte) (loop.Socket, error) {
+func (e *Engine) DialSocketWith(ctx context.Context, addr, key, name string, first []byte) (loop.Socket, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(e.ctx, cancel)()
@@ -162,7 +162,7 @@ func (e *Engine) DialSocketWith(ctx context.Context, addr, service, name string,
 	err := loop.ErrDialQueue
 	var s loop.Socket
 	if ok {
-		s, err = e.dialSocket(ctx, addr, e.dialTLS(service, addr, name), first, at)
+		s, err = e.dialSocket(ctx, addr, e.dialTLS(key, addr, name), first, at)
 	}
 	switch {
 	case err == nil:

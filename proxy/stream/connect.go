@@ -69,7 +69,7 @@ func (p *pair) reconnect(w *endpointQuery, lease *exchange.Lease, why *fault.Fai
 func (p *pair) openAt(w *endpointQuery, lease *exchange.Lease, at exchange.Target) (linked bool, fail *fault.Failure) {
 	var last fault.Error
 	for {
-		err := p.open(w, at)
+		err := p.open(w, lease, at)
 		if err == nil {
 			return at.Link, nil
 		}
@@ -112,7 +112,7 @@ func (p *pair) await(picks <-chan pick) (a pick) {
 
 // open connects to an endpoint. To another sidecar it also sends the preface, and waits until
 // that sidecar accepts a stream that can't be refused by an HTTP response.
-func (p *pair) open(w *endpointQuery, at exchange.Target) error {
+func (p *pair) open(w *endpointQuery, lease *exchange.Lease, at exchange.Target) error {
 	if at.Socket != nil {
 		return p.openPipe(w, at)
 	}
@@ -120,7 +120,7 @@ func (p *pair) open(w *endpointQuery, at exchange.Target) error {
 	if !at.Link {
 		first = proxyHeader(p, w.service)
 	}
-	if err := p.dial(at.Addr, w.service, w.serverName(p.srv.service(w.service), at), first); err != nil || !at.Link {
+	if err := p.dial(lease, at.Addr, w.service, w.serverName(p.srv.service(w.service), at), first); err != nil || !at.Link {
 		return err
 	}
 	err := p.sendPreface(&link.Stream{Kind: w.kind, TimeLeft: w.timeout})
@@ -163,12 +163,13 @@ func (w *endpointQuery) serverName(c *config.Service, at exchange.Target) string
 	return c.TLS.ServerName(at.Host, at.Addr)
 }
 
-// dial connects to addr, which must prove name by TLS, and sends first before anything else.
-func (p *pair) dial(addr, service, name string, first []byte) error {
+// dial connects to addr of the lease's service, which must prove name by TLS, and sends first before
+// anything else.
+func (p *pair) dial(lease *exchange.Lease, addr, service, name string, first []byte) error {
 	p.at = addr
 	ctx, cancel := context.WithTimeout(p.srv.ctx, p.srv.service(service).ConnectTimeout)
 	defer cancel()
-	sock, err := p.srv.opt.Dial(ctx, addr, service, name, first)
+	sock, err := p.srv.opt.Dial(ctx, addr, lease.Key(), name, first)
 	switch {
 	case errors.Is(err, loop.ErrDialQueue):
 		return fault.Error{Failure: fault.DialLimit}

@@ -89,7 +89,7 @@ func (d *responseStream) joinSource() *fault.Failure {
 	if d.src.Socket != nil {
 		return nil
 	}
-	err := d.dial(d.src.Addr, d.src.Service, "", nil)
+	err := d.dial(d.src.Lease, d.src.Addr, d.src.Service, "", nil)
 	if err == nil {
 		err = d.sendPreface(&link.Stream{Kind: link.StreamAnswer, TimeLeft: d.src.Timeout, Token: d.src.Token})
 	}

@@ -28,7 +28,7 @@ type Options struct {
 	// service has it. name is the one that the endpoint must prove, or "". Dial sends first before
 	// anything else, in plain text. The Socket must be a connection of the system or TLS on one,
 	// see loop.Socket.
-	Dial func(ctx context.Context, addr, service, name string, first []byte) (loop.Socket, error)
+	Dial func(ctx context.Context, addr, key, name string, first []byte) (loop.Socket, error)
 
 	// Reserver returns the function with which a listener reserves a connection that it
 	// accepted at local from remote (nil means unknown), under limits.connections, limits.per_source

@@ -49,7 +49,7 @@ type localReply struct {
 	why *fault.Failure // why it could not be converted; nil for a one-way call
 }
 
-func (c *client) Service() string { return c.up.service.Config.Name }
+func (c *client) ServiceKey() string { return c.up.service.Key() }
 
 func dialDubbo(u *upstream) *client {
 	c := &client{up: u, shard: u.service.Shard, calls: newTable()}

@@ -36,9 +36,9 @@ var (
 	_ loop.Verified = (*conn)(nil)
 )
 
-// Service implements loop.Destined. With it the driver sends nothing in the clear that a
+// ServiceKey implements loop.Destined. With it the driver sends nothing in the clear that a
 // service with TLS would encrypt, even if the registry says that the endpoint speaks HTTP.
-func (c *conn) Service() string { return c.pool.service.Config.Name }
+func (c *conn) ServiceKey() string { return c.pool.service.Key() }
 
 // ServerName implements loop.Named.
 func (c *conn) ServerName() string { return c.pool.name }

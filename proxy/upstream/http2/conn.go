@@ -68,8 +68,8 @@ func (c *conn) initTimers() {
 	c.keepalive.timer.Fire = c.onKeepalive
 }
 
-// Service implements loop.Destined.
-func (c *conn) Service() string { return c.pool.service.Config.Name }
+// ServiceKey implements loop.Destined.
+func (c *conn) ServiceKey() string { return c.pool.service.Key() }
 
 // ServerName implements loop.Named.
 func (c *conn) ServerName() string { return c.pool.name }

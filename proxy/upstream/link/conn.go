@@ -45,7 +45,7 @@ var (
 	errLinkClosed = errors.New("proxy: the peer closed before it spoke the link protocol; it may want TLS, or speak another protocol")
 )
 
-func (c *client) Service() string { return c.up.service.Config.Name }
+func (c *client) ServiceKey() string { return c.up.service.Key() }
 
 func dialLink(u *upstream) *client {
 	c := &client{up: u, streams: mux.NewTable[exchange.Attempt](), next: 1, limit: mux.MaxStreams}
