@@ -21,8 +21,9 @@ import (
 type registration struct {
 	check     config.Check
 	app       []string                            // the application's addresses
-	identity  *certs.Source                       // for TLS to the application; nil means plain text
-	tls       func(addr, host string) *tls.Config // of the check, made of identity
+	identity  *certs.Source                       // of the application's service; nil means no tls block
+	sni       string                              // of the same service
+	tls       func(addr, host string) *tls.Config // of the check, made of both; nil means plain text
 	registrar registry.Registrar
 	log       *slog.Logger
 
@@ -49,7 +50,7 @@ func (s *sidecar) newRegistration(cfg *config.Config, r *config.Register) *regis
 		check: r.Check, registrar: s.registrar, log: s.log,
 	}
 	if app := cfg.Services[l.Service]; app != nil {
-		a.identity = s.identities.ofService(app.Name)
+		a.identity, a.sni = s.identities.ofService(app.Name), app.TLS.SNI
 		a.tls = checkTLS(app, a.identity)
 		for _, e := range app.Endpoints {
 			a.app = append(a.app, e.Address)
@@ -65,7 +66,8 @@ func (a *registration) equal(b *registration) bool {
 
 // sameChecks reports whether two registrations have the same checks.
 func (a *registration) sameChecks(b *registration) bool {
-	return a.check == b.check && slices.Equal(a.app, b.app) && a.identity == b.identity
+	sameTLS := a.identity == b.identity && a.sni == b.sni && (a.tls == nil) == (b.tls == nil)
+	return a.check == b.check && slices.Equal(a.app, b.app) && sameTLS
 }
 
 // sameKey reports whether two registrations have the same key in the registry.
@@ -148,7 +150,7 @@ func (a *registration) change(b *registration) {
 		return
 	}
 	a.stop()
-	a.check, a.app, a.identity, a.tls = b.check, b.app, b.identity, b.tls
+	a.check, a.app, a.identity, a.sni, a.tls = b.check, b.app, b.identity, b.sni, b.tls
 	a.mu.Lock()
 	a.failed = nil
 	a.mu.Unlock()
