@@ -48,14 +48,15 @@ func (s *sidecar) beginDrain(drain func()) (begun bool) {
 	return begun
 }
 
-// drain takes the sidecar out of use, in at most timeouts.drain. It removes the
-// registrations while the sidecar still serves, then refuses new requests, then waits
-// until each connection has ended. Link ports stay open as long as another sidecar may
-// fetch a parked response. stop cuts off the rest.
+// drain takes the sidecar out of use. It removes the registrations while the sidecar
+// still serves. Then, in at most timeouts.drain, it refuses new requests and waits until
+// each connection has ended. Link ports stay open as long as another sidecar may fetch a
+// parked response. stop cuts off the rest.
 func (s *sidecar) drain() {
+	noticed := s.removeRegistrations(s.registrations)
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Drain)
 	defer cancel()
-	if s.removeRegistrations(s.registrations) {
+	if noticed {
 		sleep(ctx, noticeDelay)
 	}
 	// Before the listeners close: a client that finds them closed must find the open
