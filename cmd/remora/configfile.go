@@ -47,20 +47,56 @@ func (f *configFile) digest() (d [sha256.Size]byte) {
 	return d
 }
 
-// run calls reload after each signal and, with watch, after each change of the
-// content, until ctx ends.
-func (f *configFile) run(ctx context.Context, watch bool, signals <-chan os.Signal, reload func(path string)) {
+// A content that was refused for a reason that may pass is tried again after firstRetry
+// intervals, then after twice as many each time, up to lastRetry.
+const (
+	firstRetry = 5
+	lastRetry  = 60
+)
+
+// retries counts the intervals until a refused content is tried again. Its pause is 0 if
+// it is not.
+type retries struct{ pause, left int }
+
+// due reports whether the content may be tried now. It is called once in an interval.
+func (r *retries) due() bool {
+	if r.left > 0 {
+		r.left--
+	}
+	return r.pause > 0 && r.left == 0
+}
+
+// tried notes a try, of new content or not, and whether another may help.
+func (r *retries) tried(isNew, mayPass bool) {
+	switch {
+	case !mayPass:
+		*r = retries{}
+		return
+	case isNew || r.pause == 0:
+		r.pause = firstRetry
+	default:
+		r.pause = min(2*r.pause, lastRetry)
+	}
+	r.left = r.pause
+}
+
+// run calls reload after each signal and, with watch, after each change of the content,
+// until ctx ends. reload reports whether it was refused for a reason that may pass: with
+// watch it is then called again.
+func (f *configFile) run(ctx context.Context, watch bool, signals <-chan os.Signal, reload func(path string) (mayPass bool)) {
 	var tick <-chan time.Time
 	if watch {
 		tick = time.Tick(fileInterval)
 	}
+	var again retries
 	for {
 		select {
 		case <-signals:
-			reload(f.path)
+			again.tried(true, reload(f.path))
 		case <-tick:
-			if f.changed() {
-				reload(f.path)
+			isNew, due := f.changed(), again.due()
+			if isNew || due && f.latest == f.reported { // else it is changing
+				again.tried(isNew, reload(f.path))
 			}
 		case <-ctx.Done():
 			return

@@ -59,12 +59,13 @@ func (r *refusal) Unwrap() error { return r.reason }
 // services.
 const endpointsTimeout = 5 * time.Second
 
-// reload applies the configuration in file. If that is refused it changes nothing, and
-// records the reason.
-func (s *sidecar) reload(file string) {
+// reload applies the configuration in file. If that is refused it changes nothing,
+// records the reason, and reports whether that may pass without another change of the
+// file.
+func (s *sidecar) reload(file string) (mayPass bool) {
 	if !s.changing.TryLock() { // not held by a reload: there is one at a time
 		s.recordReload("", &refusal{refusedDraining, errors.New("the sidecar is draining, or about to be replaced")})
-		return
+		return s.admin.Phase() <= admin.Serving // a successor may fail
 	}
 	defer s.changing.Unlock()
 	outcome, err := outcomeUnchanged, error(nil)
@@ -79,6 +80,8 @@ func (s *sidecar) reload(file string) {
 	}
 	s.recordReload(outcome, err)
 	s.releasePages()
+	var refused *refusal
+	return errors.As(err, &refused) && refused.code != refusedInvalid && refused.code != refusedRestart
 }
 
 // recordReload counts and logs a reload.

@@ -125,6 +125,13 @@ func TestWatch(t *testing.T) {
 		}
 		generation(3 + i)
 	}
+	late := filepath.Join(dir, "late") // a folder that comes after the configuration that needs it
+	p.write(oneApp(egress, a.addr, "") + fmt.Sprintf("\naccess_log: {path: %q}", filepath.Join(late, "access.log")))
+	p.awaitMetric(outcome("access_log"), 1)
+	if err := os.Mkdir(late, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	generation(5)
 }
 
 // TestReloadRegistrations: a reload registers added endpoints. It removes others, and
