@@ -19,6 +19,7 @@ func runDrain(args ...string) (code int, output string) { return runCommand("dra
 
 // TestDrainCommand: "remora drain" starts a drain; with --wait it ends with the drain.
 func TestDrainCommand(t *testing.T) {
+	t.Parallel() // it mostly waits
 	a := newApp(t)
 	p, egress := consumer(t, a, "")
 	p.ready()

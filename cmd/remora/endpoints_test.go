@@ -163,6 +163,7 @@ func TestReloadKeepsAddresses(t *testing.T) {
 // TestReloadUnresolvedNames: a reload is refused if no host name of a new service
 // resolves.
 func TestReloadUnresolvedNames(t *testing.T) {
+	t.Parallel() // it mostly waits
 	z := &zone{}
 	s, egress := resolving(t, z)
 	err := s.reloadApp(t, egress, `protocol: http, lb: {subset: 1}, endpoints: ["none.test:80"]`)

@@ -100,6 +100,7 @@ func dialTLS(addr string, c *tls.Config) (cs tls.ConnectionState, status int, er
 }
 
 func TestHTTPSListener(t *testing.T) {
+	t.Parallel() // it mostly waits
 	ca := testcerts.New(t)
 	web, other := webFiles(t, ca, "web.test"), webFiles(t, ca, "other.test", "*.wild.test")
 	p, addr := startHTTPS(t, describing(t), fmt.Sprintf("cert: %q, key: %q, certificates: [{cert: %q, key: %q}]",

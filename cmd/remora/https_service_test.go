@@ -177,6 +177,7 @@ func TestHTTPSService(t *testing.T) {
 
 // TestHTTPSResumes: connections after the first resume its session, until the identity changes.
 func TestHTTPSResumes(t *testing.T) {
+	t.Parallel() // it mostly waits
 	ca := testcerts.New(t)
 	server := webFiles(t, ca, "app.test")
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {

@@ -151,6 +151,7 @@ services: {app: {discover: etcd, protocol: http, connect_timeout: 15s, timeout: 
 // TestStartWithoutEtcd: with the cached endpoints a sidecar is ready, and so is its
 // successor. A sidecar without them listens, but is not ready.
 func TestStartWithoutEtcd(t *testing.T) {
+	t.Parallel() // it mostly waits
 	e, err := lab.StartEtcd(lab.EtcdOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -120,6 +120,7 @@ func post(client *http.Client, egress, text string) error {
 // TestRegistration: an endpoint is in etcd only while its application is healthy and its
 // sidecar does not drain.
 func TestRegistration(t *testing.T) {
+	t.Parallel() // it mostly waits
 	e, err := lab.StartEtcd(lab.EtcdOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -207,6 +207,7 @@ func TestProfileRefused(t *testing.T) {
 
 // TestProfileFailures: a command that can't take a profile says why, and leaves no file.
 func TestProfileFailures(t *testing.T) {
+	t.Parallel() // it mostly waits
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)
 	for range 65 {

@@ -91,6 +91,7 @@ func TestReloadRefusals(t *testing.T) {
 // TestWatch: with --watch a changed file is applied, also if it is a symbolic link that
 // changes, as in a mounted ConfigMap.
 func TestWatch(t *testing.T) {
+	t.Parallel() // it mostly waits
 	a := newApp(t)
 	egress := freeAddrs(t, 1)[0]
 	p := startRemora(t, oneApp(egress, a.addr, ""), "--watch")
@@ -185,6 +186,7 @@ services: {app: {discover: static, endpoints: [%q], protocol: http}}`,
 // TestReloadUnknownEndpoints: a reload is refused if the endpoints of a new service stay
 // unknown.
 func TestReloadUnknownEndpoints(t *testing.T) {
+	t.Parallel() // it mostly waits
 	a := newApp(t)
 	addrs := freeAddrs(t, 2)
 	registry := fmt.Sprintf("\nregistry: {etcd: {endpoints: [%q]}}", addrs[1])

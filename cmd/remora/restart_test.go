@@ -163,6 +163,7 @@ func TestHotRestart(t *testing.T) {
 
 // TestHotRestartFails: if a successor can't serve, the process goes on as before.
 func TestHotRestartFails(t *testing.T) {
+	t.Parallel() // it mostly waits
 	a := newApp(t)
 	addrs := freeAddrs(t, 2)
 	good := oneApp(addrs[0], a.addr, "")

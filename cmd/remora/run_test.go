@@ -310,6 +310,7 @@ func healthcheckSays(t *testing.T, want int, out string, args ...string) {
 }
 
 func TestHealthcheck(t *testing.T) {
+	t.Parallel() // it mostly waits
 	a := newApp(t)
 	p, egress := consumer(t, a, "")
 	p.ready()

@@ -94,6 +94,7 @@ func fileExists(path string) bool {
 // over one, too. Health checks and the admin API use them. Files have their mode, survive hot
 // restarts, and are gone at the end.
 func TestUnixSockets(t *testing.T) {
+	t.Parallel() // it mostly waits
 	dir := shortDir(t)
 	in := func(name string) string { return filepath.Join(dir, name) }
 	for _, name := range []string{in("app"), "@" + in("app")} {
@@ -184,6 +185,7 @@ services:
 
 // TestUnixAdmin: the admin API can be at a Unix socket, where the other commands find it.
 func TestUnixAdmin(t *testing.T) {
+	t.Parallel() // it mostly waits
 	dir := shortDir(t)
 	admin, file := filepath.Join(dir, "admin"), filepath.Join(dir, "remora.yaml")
 	if err := os.WriteFile(file, []byte(fmt.Sprintf("admin: {address: %q}", "unix:"+admin)), 0o600); err != nil {

@@ -76,6 +76,7 @@ func TestTLSLabCerts(t *testing.T) {
 // TestTLSEtcd: a consumer finds its provider in an etcd that requires certificates.
 // Without a certificate it finds none.
 func TestTLSEtcd(t *testing.T) {
+	t.Parallel() // it mostly waits
 	ca := testcerts.New(t)
 	server := identityOf(t, ca, "127.0.0.1")
 	e, err := lab.StartEtcd(lab.EtcdOptions{CertFile: server.Cert, KeyFile: server.Key, ClientCA: server.CA})

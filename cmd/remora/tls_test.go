@@ -222,6 +222,7 @@ func TestTLSBig(t *testing.T) {
 // requests that must not be sent twice. No request fails; links that open
 // afterwards use the new certificates, and the old links stay.
 func TestTLSRotation(t *testing.T) {
+	t.Parallel() // it mostly waits
 	a := newApp(t)
 	ca := testcerts.New(t)
 	pd, cd := identityOf(t, ca, providerName), identityOf(t, ca, consumerName)

@@ -76,6 +76,7 @@ func TestTLSCertificateEnds(t *testing.T) {
 
 // TestTLSRevoked: a new list ends the link of a peer that is on it, and refuses the next one.
 func TestTLSRevoked(t *testing.T) {
+	t.Parallel() // it mostly waits
 	app := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(app.Close)
 	ca := testcerts.New(t)
