@@ -81,23 +81,31 @@ func (ids identities) closeExcept(kept identities) {
 // nil stands for plain text. The driver of the loops reads them while a reload replaces
 // them.
 type clientCerts struct {
-	byKey atomic.Pointer[map[string]*certs.Source]
+	byKey  atomic.Pointer[map[string]*certs.Source]
+	former []string // keys of services that reloads have removed or replaced, the oldest first
 }
 
-// set adds the services of next, whose identities are ids. It keeps those of old, which
-// next replaces, and with busy all earlier ones, too: while any request is in flight, one
-// may still go to a service that a reload has removed or replaced.
+// maxFormer bounds clientCerts.former. Requests to older ones can't dial any more.
+const maxFormer = 1000
+
+// set applies the services of next, whose identities are ids. Those of old that it does
+// not have become former ones. With busy the earlier ones stay, too: while any request is
+// in flight, one may still go there.
 func (c *clientCerts) set(old, next *proxy.Generation, ids identities, busy bool) {
-	m := make(map[string]*certs.Source)
-	if current := c.byKey.Load(); current != nil {
-		before := old.Keys()
-		for key, source := range *current {
-			if before[key] != "" || busy {
-				m[key] = source
-			}
+	keys, m := next.Keys(), make(map[string]*certs.Source)
+	if !busy {
+		c.former = nil
+	}
+	for key := range old.Keys() {
+		if keys[key] == "" {
+			c.former = append(c.former, key)
 		}
 	}
-	for key, name := range next.Keys() {
+	c.former = c.former[max(0, len(c.former)-maxFormer):]
+	for _, key := range c.former {
+		m[key] = (*c.byKey.Load())[key]
+	}
+	for key, name := range keys {
 		m[key] = ids.ofService(name)
 	}
 	c.byKey.Store(&m)
