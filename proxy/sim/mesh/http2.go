@@ -83,6 +83,7 @@ type callerHTTP2 struct {
 	http2Events
 	net     http2Conn
 	c       *caller
+	life    int             // of the sidecar when it was dialled
 	leaving bool            // no new request may begin: GOAWAY
 	calls   []*callerStream // those that have not ended, in the order of their requests
 }
@@ -129,7 +130,7 @@ func (c *caller) place(k *callerStream) {
 			return
 		}
 	}
-	on := &callerHTTP2{c: c}
+	on := &callerHTTP2{c: c, life: c.m.consumers[c.consumer].lives}
 	on.net.onWrong = func(why error) { c.m.journal.wrong("consumer %d: malformed HTTP/2: %v", c.consumer+1, why) }
 	on.net.onClose = func() {
 		*of = slices.DeleteFunc(*of, func(other *callerHTTP2) bool { return other == on })
@@ -143,9 +144,11 @@ func (c *caller) place(k *callerStream) {
 	on.add(k)
 }
 
+// takes reports whether on takes another request. One that was dialled before the sidecar started again
+// may be refused by then, which says nothing about the sidecar that runs now.
 func (on *callerHTTP2) takes() bool {
 	if on.net.conn == nil {
-		return len(on.calls) < callerStreams
+		return len(on.calls) < callerStreams && on.life == on.c.m.consumers[on.c.consumer].lives
 	}
 	return !on.leaving && on.net.MayOpen() > 0
 }
