@@ -181,6 +181,12 @@ func TestExchanges(t *testing.T) {
 			{2 * time.Second, "Cache-Control: max-age=9", "GET /;X-Status: 403", "200 body 1 age 2: hit; detail=stale"},
 			{500 * time.Millisecond, "", "GET /", "403 body 2 age 0: hit"},
 		}, "GET GET"},
+		{"refresh with credentials", "", "", []step{
+			{0, "Cache-Control: public, max-age=1", "GET /", "200 body 1: fwd=miss; stored"},
+			{2 * time.Second, "Cache-Control: max-age=1", "GET /;Cookie: a", "200 body 1 age 2: hit; detail=stale"},
+			{1500 * time.Millisecond, "", "GET /", "200 body 1 age 3: hit; detail=stale"},
+			{500 * time.Millisecond, "", "GET /", "200 body 3 age 0: hit"},
+		}, "GET GET GET"},
 		{"validation without storing", "", `"a"`, []step{
 			{0, long, "GET /", "200 body 1: fwd=miss; stored"},
 			{0, "", "GET /;Cache-Control: no-cache, no-store", "200 body 1: fwd=stale; fwd-status=304"},

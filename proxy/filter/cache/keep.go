@@ -55,7 +55,7 @@ func (f *filter) keep(l *lookup, headers []protocol.Header, res *exchange.Respon
 	return ok
 }
 
-// refuse counts a response that may not be stored, and removes the one that was stored before, unless
+// refuse handles a response that may not be stored. It removes the one that was stored before, unless
 // this one says nothing of that: it is for one client, or of a failure.
 func (f *filter) refuse(l *lookup, headers []protocol.Header, res *exchange.Response) {
 	if res.Failed() || res.Status == 304 { // to the client's own condition

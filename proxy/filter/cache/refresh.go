@@ -69,10 +69,12 @@ func (r *refresher) Respond(c *exchange.Exchange, res *exchange.Response) {
 			l.key = l.key[:primary]
 			f.value = f.store.Append(f.value[:0], e)
 			merged := f.merge(&e.Meta, f.value, res)
-			f.keep(l, c.Request.Headers, merged, now)
+			if !f.keep(l, c.Request.Headers, merged, now) {
+				r.putOff(c, l, now)
+			}
 			merged.Release()
 		}
-	case !f.keep(l, c.Request.Headers, res, now) && !caching.Replaces(res.Status):
+	case !f.keep(l, c.Request.Headers, res, now):
 		r.putOff(c, l, now)
 	}
 	res.Release()
