@@ -3,6 +3,7 @@ package exchange
 import (
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/limit"
 	"github.com/remora-proxy/remora/proxy/loop"
@@ -94,6 +95,9 @@ func (svc *Service) Lease(from Client, picked func(l *Lease, at Target, f *fault
 
 // Key is that of the service. Any goroutine may call it.
 func (l *Lease) Key() string { return l.service.Key() }
+
+// TLS is that of the service, also after a reload. Any goroutine may call it.
+func (l *Lease) TLS() *config.ServiceTLS { return l.service.shared.tls }
 
 func (l *Lease) fail(f *fault.Failure) {
 	ReportStream(l.shard, l.from, l.service.Config.Name, f)

@@ -89,7 +89,7 @@ type Engine struct {
 
 	originalDst func(*net.TCPConn) netip.AddrPort // originalDst
 
-	dialTLS          func(service, addr, name string) func() *tls.Config
+	dialTLS          func(key, addr, name string) func() *tls.Config
 	handshakes       *fair.Table   // those of accepted connections in progress
 	handshakeTimeout time.Duration // handshakeTimeout, except in tests
 	tlsFailures      tlsFailures

@@ -120,7 +120,7 @@ func (p *pair) open(w *endpointQuery, lease *exchange.Lease, at exchange.Target)
 	if !at.Link {
 		first = proxyHeader(p, w.service)
 	}
-	if err := p.dial(lease, at.Addr, w.service, w.serverName(p.srv.service(w.service), at), first); err != nil || !at.Link {
+	if err := p.dial(lease, at.Addr, w.service, w.serverName(lease.TLS(), at), first); err != nil || !at.Link {
 		return err
 	}
 	err := p.sendPreface(&link.Stream{Kind: w.kind, TimeLeft: w.timeout})
@@ -156,11 +156,11 @@ func (p *pair) openPipe(w *endpointQuery, at exchange.Target) error {
 }
 
 // serverName returns the name that the endpoint must prove by TLS.
-func (w *endpointQuery) serverName(c *config.Service, at exchange.Target) string {
-	if c.TLS.ByHost() && w.host != "" {
+func (w *endpointQuery) serverName(c *config.ServiceTLS, at exchange.Target) string {
+	if c.ByHost() && w.host != "" {
 		return w.host
 	}
-	return c.TLS.ServerName(at.Host, at.Addr)
+	return c.ServerName(at.Host, at.Addr)
 }
 
 // dial connects to addr of the lease's service, which must prove name by TLS, and sends first before
