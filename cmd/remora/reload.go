@@ -81,7 +81,14 @@ func (s *sidecar) reload(file string) (mayPass bool) {
 	s.recordReload(outcome, err)
 	s.releasePages()
 	var refused *refusal
-	return errors.As(err, &refused) && refused.code != refusedInvalid && refused.code != refusedRestart
+	if !errors.As(err, &refused) {
+		return false
+	}
+	switch refused.code { // no reason that takes long to find: a hot restart must not meet a reload
+	case refusedIdentity, refusedListen, refusedAccessLog:
+		return true
+	}
+	return false
 }
 
 // recordReload counts and logs a reload.
