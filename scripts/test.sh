@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # All tests that need nothing but Go: formatting, vet, staticcheck, the tests, and a
-# short run of every fuzz target, in at most 10 minutes on two cores. Stops at the first
+# short run of every fuzz target, in some 15 minutes on two cores. Stops at the first
 # step that fails. The last line is the count of Go tests.
 #
 #   scripts/test.sh [--long]
