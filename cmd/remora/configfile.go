@@ -80,6 +80,14 @@ func (r *retries) tried(isNew, mayPass bool) {
 	r.left = r.pause
 }
 
+// next reads the file, and reports whether to try it now, and whether its content is new.
+// A retry waits while the content changes.
+func (f *configFile) next(again *retries) (try, isNew bool) {
+	isNew = f.changed()
+	due := again.due()
+	return isNew || due && f.latest == f.reported, isNew
+}
+
 // run calls reload after each signal and, with watch, after each change of the content,
 // until ctx ends. reload reports whether it was refused for a reason that may pass: with
 // watch it is then called again.
@@ -94,8 +102,7 @@ func (f *configFile) run(ctx context.Context, watch bool, signals <-chan os.Sign
 		case <-signals:
 			again.tried(true, reload(f.path))
 		case <-tick:
-			isNew, due := f.changed(), again.due()
-			if isNew || due && f.latest == f.reported { // else it is changing
+			if try, isNew := f.next(&again); try {
 				again.tried(isNew, reload(f.path))
 			}
 		case <-ctx.Done():

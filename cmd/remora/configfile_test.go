@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 )
@@ -29,5 +31,32 @@ func TestRetries(t *testing.T) {
 		if r.due() {
 			t.Fatal("tried again though it was applied, or can't be")
 		}
+	}
+}
+
+// TestRetryWaitsForWrites: a retry does not read a file that is being written.
+func TestRetryWaitsForWrites(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "remora.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("refused")
+	f := openConfigFile(path)
+	var again retries
+	again.tried(true, true)
+	for i := range firstRetry - 1 {
+		if try, _ := f.next(&again); try {
+			t.Fatalf("tried after %d intervals", i+1)
+		}
+	}
+	write("refu")
+	if try, _ := f.next(&again); try {
+		t.Error("tried while it changes")
+	}
+	write("refused")
+	if try, isNew := f.next(&again); !try || isNew {
+		t.Errorf("tried %t, as new %t, after the write", try, isNew)
 	}
 }
