@@ -53,10 +53,10 @@ func (s *sidecar) beginDrain(drain func()) (begun bool) {
 // each connection has ended. Link ports stay open as long as another sidecar may fetch a
 // parked response. stop cuts off the rest.
 func (s *sidecar) drain() {
-	noticed := s.removeRegistrations(s.registrations)
+	removed := s.removeRegistrations(s.registrations)
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Drain)
 	defer cancel()
-	if noticed {
+	if removed {
 		sleep(ctx, noticeDelay)
 	}
 	// Before the listeners close: a client that finds them closed must find the open

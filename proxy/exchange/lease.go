@@ -93,10 +93,11 @@ func (svc *Service) Lease(from Client, picked func(l *Lease, at Target, f *fault
 	picked(l, at, f)
 }
 
-// Key is that of the service. Any goroutine may call it.
+// Key is the key of the service, see loop.Destined. Any goroutine may call it.
 func (l *Lease) Key() string { return l.service.Key() }
 
-// TLS is that of the service, also after a reload. Any goroutine may call it.
+// TLS is the tls block of the service with which the stream began, also after a reload. Any
+// goroutine may call it.
 func (l *Lease) TLS() *config.ServiceTLS { return l.service.shared.tls }
 
 func (l *Lease) fail(f *fault.Failure) {

@@ -26,10 +26,10 @@ func (b *Bounds) judge(now time.Duration, p *limit.Permit, v fault.Verdict) {
 // reloads that change only settings outside identityOf.
 type SharedService struct {
 	Name   string
-	Key    string // of connections to it, see loop.Destined; no other service of the program has it
-	tls    *config.ServiceTLS
-	wire   []byte // the name, as it is sent
-	subset int    // lb.subset
+	Key    string             // of connections to it, see loop.Destined; no other service of the program has it
+	tls    *config.ServiceTLS // part of identityOf
+	wire   []byte             // the name, as it is sent
+	subset int                // lb.subset
 
 	loops      []atomic.Pointer[Service] // by shard.Index; each loop sets its own
 	snapshot   atomic.Pointer[registry.Snapshot]
@@ -49,7 +49,8 @@ var made atomic.Uint64
 
 func newSharedService(c *config.Service, loops int) *SharedService {
 	s := &SharedService{
-		Name: c.Name, Key: fmt.Sprintf("%s#%d", c.Name, made.Add(1)), tls: &c.TLS, wire: []byte(c.Name), subset: c.LB.Subset, loops: make([]atomic.Pointer[Service], loops),
+		Name: c.Name, Key: fmt.Sprintf("%s#%d", c.Name, made.Add(1)), tls: &c.TLS, wire: []byte(c.Name),
+		subset: c.LB.Subset, loops: make([]atomic.Pointer[Service], loops),
 	}
 	if c.MaxConcurrency == config.MaxConcurrencyAuto {
 		s.slots.Auto = limit.NewAuto(&s.slots.Limit)

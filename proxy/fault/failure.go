@@ -116,7 +116,8 @@ var (
 		Text: "too much work waits for the application"}
 	// StreamLimit means that 4096 requests are in flight on each loop's link or Dubbo
 	// connection, at every endpoint tried; or 128 connections of HTTP/2 to one of several endpoints, for
-	// gRPC streams and long bodies to any, had no stream free for `connect_timeout`. Add endpoints or `loops`, or lower `max_pending`.
+	// gRPC streams and long bodies to any, had no stream free for `connect_timeout`. Add endpoints or
+	// `loops`, or lower `max_pending`.
 	StreamLimit = &Failure{Code: "connection-full", Status: 503, reason: link.Overload, Retry: RetryFreeElsewhere,
 		Text: "the connection to the endpoint carries as many requests as it may"}
 	// DialLimit means that 4096 dials wait, or this one waited too long, and no connection to the

@@ -25,8 +25,8 @@ type Options struct {
 	Process *proxy.Process
 
 	// Dial connects to an endpoint ("ip:port" or a Unix socket) of the service with a key, with TLS
-	// if that has it. The key "" means no service. name is the one that the endpoint must prove, or "". Dial sends first before
-	// anything else, in plain text. The Socket must be a connection of the system or TLS on one,
+	// if that has it. The key "" means no service. name is the one that the endpoint must prove, or
+	// "". Dial sends first before anything else, in plain text. The Socket must be a connection of the system or TLS on one,
 	// see loop.Socket.
 	Dial func(ctx context.Context, addr, key, name string, first []byte) (loop.Socket, error)
 

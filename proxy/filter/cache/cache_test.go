@@ -192,7 +192,7 @@ func TestExchanges(t *testing.T) {
 			{0, "", "GET /;Cache-Control: no-cache, no-store", "200 body 1: fwd=stale; fwd-status=304"},
 			{0, "", "GET /", "200 body 1 age 0: hit"},
 		}, `GET GET if-none-match="a"`},
-		{"lifetime of none", "", "", []step{
+		{"lifetime of 0", "", "", []step{
 			{0, "Cache-Control: max-age=0", "GET /", "200 body 1: fwd=miss; stored"},
 			{time.Second, "", "GET /", "200 body 2: fwd=miss; stored"},
 			{time.Second, "", "GET /;X-Status: 503", "200 body 2 age 1: hit; detail=stale"},

@@ -72,20 +72,31 @@ func TestFullElsewhere(t *testing.T) {
 	}
 }
 
-// TestStreamWaitsForRoom: a stream for which an endpoint has no room within connect_timeout fails for
-// that reason, which does not blame the endpoint.
-func TestStreamWaitsForRoom(t *testing.T) {
+// newFull returns a mesh whose application has calls that fill its connections, with so many streams each.
+func newFull(t *testing.T, streams, calls int) (*proxytest.Mesh, *proxytest.Carrier, *app, []*proxytest.Call) {
+	t.Helper()
 	m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Speaks: "http2", Match: messages,
 		Service: "timeout: 60s, connect_timeout: 2s"})
 	a := startApps(m)[0]
-	a.streams = 1
+	a.streams = streams
 	a.stop()
 	a.listen()
 	a.onCall = a.later(20 * time.Second)
-	calls := m.Burst(128, 10) // fill all connections
+	pending := m.Burst(calls, 10)
 	m.W.Run(time.Second)
+	return m, consumer, a, pending
+}
+
+// TestStreamWaitsForRoom: a stream for which an endpoint has no room within connect_timeout fails for
+// that reason.
+func TestStreamWaitsForRoom(t *testing.T) {
+	m, consumer, _, calls := newFull(t, 1, 128)
 	m.Lease()
-	m.W.Run(3 * time.Second)
+	m.W.Run(1900 * time.Millisecond)
+	if got := consumer.Pipes[0].Closed; got != nil {
+		t.Errorf("before connect_timeout: %v", got)
+	}
+	m.W.Run(time.Second)
 	if got := consumer.Pipes[0].Closed; got != (fault.Error{Failure: fault.StreamLimit}) {
 		t.Errorf("%v", got)
 	}
@@ -96,15 +107,7 @@ func TestStreamWaitsForRoom(t *testing.T) {
 // TestStreamWaitsForDials: a stream fails after connect_timeout, too, while dials fail one after another,
 // and a connection that is full keeps them from failing all.
 func TestStreamWaitsForDials(t *testing.T) {
-	m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Speaks: "http2", Match: messages,
-		Service: "timeout: 60s, connect_timeout: 2s"})
-	a := startApps(m)[0]
-	a.streams = 100
-	a.stop()
-	a.listen()
-	a.onCall = a.later(20 * time.Second)
-	calls := m.Burst(100, 10)
-	m.W.Run(time.Second)
+	m, consumer, a, calls := newFull(t, 100, 100)
 	m.W.Blackhole(a.of.Addr, true)
 	calls = append(calls, m.Burst(2, 10)...)
 	m.W.Run(100 * time.Millisecond)
