@@ -63,7 +63,10 @@ func (p *Process) SlotLimit(service string) int { return p.sharedOf(service).Slo
 // Report returns the state of the loop. It is called on the loop, or by Peek. It takes about 200 ns
 // per endpoint there: it is for people and scrapes, not for requests.
 func (w *Worker) Report(d stats.Detail) stats.WorkerReport {
-	r := stats.WorkerReport{Generation: w.generation, Stats: w.shard.Stats, Services: make([]stats.ServiceReport, 0, len(w.services))}
+	r := stats.WorkerReport{
+		Generation: w.generation, Stats: w.shard.Stats, Uncounted: w.shard.Uncounted,
+		Services: make([]stats.ServiceReport, 0, len(w.services)),
+	}
 	r.Stats.Errors, r.Stats.Unrouted = maps.Clone(w.shard.Stats.Errors), maps.Clone(w.shard.Stats.Unrouted)
 	r.Stats.HTTP2 = maps.Clone(w.shard.Stats.HTTP2)
 	if l, ok := w.shard.Loop.(stats.Metered); ok {

@@ -154,7 +154,7 @@ services:%s
 	}
 	crowd.Wait()
 	eventually.Nil(t, "no request to be pending", func() error {
-		if l := p.level(); l.pending > 0 || l.buffered > 2<<16 {
+		if l := p.level(); l.pending > 0 || l.buffered > restBytes {
 			return fmt.Errorf("%+v", l)
 		}
 		return nil

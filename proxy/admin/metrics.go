@@ -121,7 +121,7 @@ var (
 	phase       = gauge("phase", "1 for the current phase of the sidecar.", "phase")
 	loops       = gauge("loops", "Event loops.")
 	connections = gauge("downstream_connections", "Open accepted connections.")
-	buffered    = gauge("buffered_bytes", "Bytes of messages and of links' interning tables in memory, exact to 64 KiB per loop.")
+	buffered    = gauge("buffered_bytes", "Bytes of messages and of links' interning tables in memory.")
 	bufferedMax = gauge("buffered_limit_bytes", "Limit of buffered_bytes, above which new work is refused.")
 	restarts    = gauge("hot_restarts", "Hot restarts before this process.")
 	errorsTotal = counter("errors_total", "Responses made by the sidecar itself, by x-remora-error.", "code", "listener")
@@ -170,7 +170,7 @@ func (c *scraper) process(to *page, reports []stats.WorkerReport) {
 	to.put(denied, float64(c.s.denied.Load()))
 	to.put(loops, float64(len(reports)))
 	to.put(connections, float64(sum.Connections))
-	to.put(buffered, float64(c.s.opt.Process.Buffered()))
+	to.put(buffered, float64(c.s.buffered(reports)))
 	to.put(bufferedMax, float64(c.s.config().Limits.Buffered))
 	for name, l := range listenerErrors(reports) {
 		for code, n := range l.Errors {

@@ -72,10 +72,10 @@ type HedgeStats struct {
 }
 
 func (s *Server) stats(reports []stats.WorkerReport) any {
-	p, cfg := s.opt.Process, s.config()
+	cfg := s.config()
 	out := Stats{
 		Version: s.opt.Version, Node: cfg.Node.ID, Phase: s.Phase().String(), Uptime: time.Since(s.began).Seconds(),
-		Buffered: p.Buffered(), BufferedMax: cfg.Limits.Buffered,
+		Buffered: s.buffered(reports), BufferedMax: cfg.Limits.Buffered,
 		Errors: map[string]uint64{}, Services: map[string]ServiceStats{}, Config: s.configState(),
 	}
 	for i := range stats.HistogramBuckets - 1 {
@@ -108,6 +108,15 @@ func (s *Server) stats(reports []stats.WorkerReport) any {
 		out.Try = firstRequest(cfg)
 	}
 	return &out
+}
+
+// buffered returns the bytes that the process holds, exactly unless they change between two reports.
+func (s *Server) buffered(reports []stats.WorkerReport) int64 {
+	n := s.opt.Process.Buffered()
+	for i := range reports {
+		n += reports[i].Uncounted
+	}
+	return max(0, n)
 }
 
 // Unrouted returns the number of requests that were refused before they had a service.

@@ -3,7 +3,9 @@ package admin
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -12,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -121,6 +124,26 @@ func TestStatsManyEndpoints(t *testing.T) {
 	if len(svc.Endpoints) != maxEndpointSeries || svc.Known != maxEndpointSeries+50 {
 		t.Errorf("%d endpoints of %d", len(svc.Endpoints), svc.Known)
 	}
+}
+
+// TestBuffered: what a loop holds counts even while it is too little for it to tell the others.
+func TestBuffered(t *testing.T) {
+	s := newSidecar(t, twoServices)
+	nc, err := net.Dial("tcp", s.egress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if _, err := io.WriteString(nc, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3000\r\n\r\n"+strings.Repeat("x", 2000)); err != nil {
+		t.Fatal(err)
+	}
+	held := func() int64 { return decode[Stats](s, "/stats").Buffered }
+	eventually.True(t, "2000 bytes to count", func() bool {
+		n := held()
+		return n >= 2000 && value(s.scrape(), "remora_buffered_bytes", "") == float64(n)
+	})
+	nc.Close()
+	eventually.True(t, "nothing to count", func() bool { return held() == 0 })
 }
 
 // TestMilliseconds: each request is in one millisecond, and is returned once, however

@@ -31,7 +31,7 @@ class Level:
             ("descriptors beside connections", before.others, self.others, 2),
             ("goroutines", before.goroutines, self.goroutines, 1),
             ("pending", 0, self.pending, 0),
-            ("buffered", 0, self.buffered, 2 << 16)) if now > was + slack]
+            ("buffered", 0, self.buffered, 1 << 16)) if now > was + slack]
 
 
 def level_at_rest(p, before, seconds):

@@ -22,6 +22,7 @@ type WorkerReport struct {
 	Generation uint64 // of the configuration that the loop uses
 	Stats      WorkerStats
 	Loop       LoopStats       // zero if the driver does not count
+	Uncounted  int64           // bytes held that Process.Buffered does not include yet
 	Services   []ServiceReport // by name
 }
 
