@@ -15,18 +15,26 @@ type Outbound struct {
 	backlog *backlog  // nil if no output is left to send, as with most connections
 }
 
-// backlog is the output of a connection that is left to send. A shard has a free list of them.
+// backlog is the output of a connection that is left to send.
 type backlog struct {
 	outbound *Outbound     // nil in the free list
-	timer    loop.Timer    // armed while output is left
+	index    int           // in backlogs.all
 	wrote    int           // bytes that were left at first, and those written since
 	taken    int           // of these, bytes that the peer had taken at the last check
 	counted  int           // bytes that are counted against limits.buffered
 	since    time.Duration // when a check last found that the peer had taken bytes
 }
 
-// checkInterval is how often unsent output is checked: a loop has no event for sent
-// output. The write timeout and the count of memory are late by that much at most.
+// backlogs has the backlogs of a shard. They share one timer: with one for each, thousands of peers that do
+// not read would keep the loop awake.
+type backlogs struct {
+	all   []*backlog
+	timer loop.Timer // armed while there are any; it may fire once more then
+	free  FreeList[*backlog]
+}
+
+// checkInterval is how often unsent output is checked. The count of memory and the write timeout are late
+// by that much at most.
 const checkInterval = 200 * time.Millisecond
 
 // Init prepares o for a connection of s.
@@ -76,40 +84,50 @@ func (o *Outbound) Watch() {
 	case o.backlog != nil:
 		o.shard.Recount(&o.backlog.counted, left)
 	case left > 0:
-		o.backlog = o.shard.newBacklog()
-		o.backlog.outbound, o.backlog.wrote, o.backlog.since = o, left, o.shard.Loop.Now()
-		o.backlog.check()
+		o.backlog = o.shard.addBacklog(o, left)
 	}
 }
 
-func (s *Shard) newBacklog() *backlog {
-	b, ok := s.backlogs.Take()
+func (s *Shard) addBacklog(o *Outbound, left int) *backlog {
+	b, ok := s.backlogs.free.Take()
 	if !ok {
 		b = new(backlog)
-		b.timer.Fire, b.timer.Pooled = b.check, true
+	}
+	*b = backlog{outbound: o, index: len(s.backlogs.all), wrote: left, since: s.Loop.Now()}
+	s.backlogs.all = append(s.backlogs.all, b)
+	s.Recount(&b.counted, left)
+	if !s.backlogs.timer.Armed() {
+		s.checkBacklogs()
 	}
 	return b
+}
+
+// checkBacklogs checks all backlogs, and arms the timer before, as a check may panic.
+func (s *Shard) checkBacklogs() {
+	if len(s.backlogs.all) > 0 {
+		s.Loop.After(min(checkInterval, s.Config.Timeouts.Write), &s.backlogs.timer)
+	}
+	for i := len(s.backlogs.all) - 1; i >= 0; i-- { // check may take the backlog out
+		s.backlogs.all[i].check()
+	}
 }
 
 // check updates the count, and closes the connection if the write timeout has passed.
 func (b *backlog) check() {
 	conn, shard := b.outbound.Conn, b.outbound.shard
-	left := conn.Buffered()
+	left, now := conn.Buffered(), shard.Loop.Now()
 	if left == 0 {
 		b.outbound.Stop()
 		return
 	}
 	shard.Recount(&b.counted, left)
-	now, timeout := shard.Loop.Now(), shard.Config.Timeouts.Write
 	if taken := b.wrote - left; taken > b.taken {
 		b.taken, b.since = taken, now
 	}
-	if now-b.since >= timeout {
+	if now-b.since >= shard.Config.Timeouts.Write {
 		shard.Stats.WriteTimeouts++
 		conn.Close()
-		return
 	}
-	shard.Loop.After(min(checkInterval, timeout-(now-b.since)), &b.timer)
 }
 
 // Stop ends the checks and releases the count, when all is sent or the connection is closed.
@@ -118,9 +136,13 @@ func (o *Outbound) Stop() {
 	if b == nil {
 		return
 	}
-	o.backlog = nil
-	o.shard.Loop.Stop(&b.timer)
-	o.shard.Recount(&b.counted, 0)
-	b.outbound, b.taken = nil, 0
-	o.shard.backlogs.Put(b)
+	s := o.shard
+	s.Recount(&b.counted, 0)
+	o.backlog, b.outbound = nil, nil
+	last := len(s.backlogs.all) - 1
+	moved := s.backlogs.all[last]
+	moved.index = b.index
+	s.backlogs.all[b.index], s.backlogs.all[last] = moved, nil
+	s.backlogs.all = s.backlogs.all[:last]
+	s.backlogs.free.Put(b)
 }

@@ -88,9 +88,65 @@ func TestWriteTimeout(t *testing.T) {
 	}
 	m.W.Run(500 * time.Millisecond)
 	m.Settled()
-	var n uint64
-	m.Consumer.Loop.Do(func() { n = m.Consumer.Proc.Workers()[0].Report(stats.Forecasts).Stats.WriteTimeouts })
-	if n != 1 {
+	if n := writeTimeouts(m); n != 1 {
 		t.Errorf("%d write timeouts counted, want 1", n)
+	}
+}
+
+func writeTimeouts(m *proxytest.Mesh) (n uint64) {
+	m.Consumer.Loop.Do(func() { n = m.Consumer.Proc.Workers()[0].Report(stats.Forecasts).Stats.WriteTimeouts })
+	return n
+}
+
+// Many clients pause. Those that read on in time keep their connections. Each of the others loses its own when
+// its time is over, whatever becomes of the rest.
+func TestWriteTimeoutsOfMany(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: "timeouts: {write: 2s}"})
+	m.Apps[0].Body = func(*protocol.Request) []byte { return bytes.Repeat([]byte{'y'}, 2<<20) }
+	const count, pause, late = 12, 50 * time.Millisecond, 300 * time.Millisecond
+	var reading []*proxytest.Call
+	var clients [count]*proxytest.Client
+	var due []time.Duration // when the write timeouts of those that don't read pass
+	for i := range clients {
+		c := m.Get("/")
+		clients[i] = m.Do(c)
+		if i%3 == 0 {
+			reading = append(reading, c)
+		} else if i > 1 {
+			due = append(due, m.W.Now()+2*time.Second)
+		}
+		m.W.RunUntil(func() bool { return clients[i].Conn != nil }, time.Second)
+		m.W.Hold(clients[i].Conn, true)
+		m.W.Run(pause)
+	}
+	m.W.Run(late)
+	held := m.Consumer.Proc.Held()
+	for i := 0; i < count; i += 3 {
+		m.W.Hold(clients[i].Conn, false)
+	}
+	m.Clients.Do(func() { clients[1].Conn.Close() })
+	m.Finish(reading...)
+	m.OK(reading...)
+	m.W.Run(late)
+	if n, want := m.Consumer.Proc.Held(), held/count*int64(len(due)); n < want*9/10 || n > want*11/10 {
+		t.Errorf("%d bytes are held for %d clients, want about %d", n, len(due), want)
+	}
+	for i, at := range due {
+		m.W.Run(at - m.W.Now())
+		if n := writeTimeouts(m); n > uint64(i) {
+			t.Errorf("%d write timeouts, and %d are due", n, i)
+		}
+	}
+	for i, at := range due {
+		if at += late; at > m.W.Now() {
+			m.W.Run(at - m.W.Now())
+		}
+		if n := writeTimeouts(m); n <= uint64(i) {
+			t.Errorf("%d write timeouts, and %d are due", n, i+1)
+		}
+	}
+	m.Settled()
+	if n := writeTimeouts(m); n != uint64(len(due)) {
+		t.Errorf("%d write timeouts counted, want %d", n, len(due))
 	}
 }

@@ -41,7 +41,7 @@ type Shard struct {
 	Shedding  loop.Flush // deferred when the hard mark is reached
 	Tables    Tables
 	bounds    bufferBounds
-	backlogs  FreeList[*backlog]
+	backlogs  backlogs
 }
 
 // Process is what all shards share. Its fields are atomic, or set before the first connection.
@@ -95,6 +95,7 @@ func New(process *Process, index int, loop loop.Loop, log Logger, seed uint64) *
 	}
 	s.Sampler.Rand = *rand.NewPCG(^seed, uint64(index))
 	s.initBuffers()
+	s.backlogs.timer.Fire = s.checkBacklogs
 	s.AccessLog.Init(loop, process.Now, &s.IDs)
 	return s
 }
