@@ -119,6 +119,7 @@ var cases = []struct {
 	{"WriteEmpty", writeEmpty},
 	{"EchoBig", echoBig},
 	{"Buffered", buffered},
+	{"AwaitRoom", awaitRoom},
 	{"WriteAfterEnd", writeAfterEnd},
 	{"WriteAfterCloseReachesNobody", writeAfterCloseReachesNobody},
 

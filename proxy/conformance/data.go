@@ -166,6 +166,51 @@ func buffered(s *suite) {
 	s.waitGot(p, append(pattern(4, size), pattern(5, 1000)...), io.EOF)
 }
 
+// awaitRoom: the flush runs once, when no more than the given bytes are left. It does not run while the
+// peer reads nothing, for a call that another has replaced, or after the end.
+func awaitRoom(s *suite) {
+	const size, left = 16 << 20, 1 << 20
+	server, drained, closed := s.probe("server"), s.probe("drained"), s.probe("closed")
+	reader, other := s.peer(server), s.peer(drained)
+	s.peer(closed)
+	never := s.flush(func() { s.t.Error("a flush that nobody awaits any more runs") })
+	runs := 0
+	s.do(func(loop.Loop) {
+		for _, p := range []*probe{server, drained, closed} {
+			p.conn.Write(pattern(6, size))
+			if n := p.conn.Buffered(); n <= left {
+				s.t.Errorf("%d bytes buffered after a Write of %d that nobody reads", n, size)
+			}
+			p.conn.AwaitRoom(left, never)
+		}
+		server.conn.AwaitRoom(left, s.flush(func() {
+			runs++
+			if n := server.conn.Buffered(); n > left {
+				s.t.Errorf("%d bytes are left, want at most %d", n, left)
+			}
+		}))
+		drained.drain()
+	})
+	s.settle()
+	s.do(func(loop.Loop) {
+		if runs > 0 {
+			s.t.Error("there is room although nobody reads")
+		}
+		closed.close()
+	})
+	reader.Read()
+	other.Read()
+	s.Wait("room", func() bool { return runs > 0 })
+	s.waitGot(other, pattern(6, size), io.EOF)
+	s.Wait("the buffer to empty", func() bool { return server.conn.Buffered() == 0 })
+	s.settle()
+	s.do(func(loop.Loop) {
+		if runs != 1 {
+			s.t.Errorf("the flush has run %d times", runs)
+		}
+	})
+}
+
 // writeAfterEnd: a write after Close, Drain or the peer's close does nothing, within the
 // callback that ended the connection and after OnClose.
 func writeAfterEnd(s *suite) {

@@ -18,8 +18,13 @@ type Conn interface {
 	WriteParts(parts [][]byte)
 
 	// Buffered returns the number of bytes that Write and WriteParts took and the kernel has not. A
-	// driver that encrypts includes its framing. The caller bounds it: there is no "writable" event.
+	// driver that encrypts includes its framing. The caller bounds it.
 	Buffered() int
+
+	// AwaitRoom defers f once, as Loop.Defer does, when the kernel has taken so much that at most left
+	// bytes are Buffered. The caller has found more. A later call replaces an earlier one. After Drain or
+	// the connection's end f is not deferred, but one that is deferred already still runs.
+	AwaitRoom(left int, f *Flush)
 
 	// Close discards buffered output and closes at once. No OnData follows;
 	// OnClose follows after the current callback.

@@ -1,7 +1,5 @@
 package mux
 
-import "time"
-
 // The limits of a connection that carries many requests at a time.
 const (
 	// MaxStreams is the highest number of requests in flight on one connection. A peer is
@@ -12,6 +10,5 @@ const (
 	// more is put there. Outside of it short messages can still overtake long ones.
 	MaxOutbound = 256 << 10
 
-	BatchSize  = 64 << 10         // bytes that are put together for one write
-	RetryWrite = time.Millisecond // pause before the next write to a peer that reads too slowly
+	BatchSize = 64 << 10 // bytes that are put together for one write
 )

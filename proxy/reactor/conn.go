@@ -97,6 +97,13 @@ func (c *conn) WriteParts(parts [][]byte) {
 // Buffered implements loop.Conn.
 func (c *conn) Buffered() int { return c.buffered() }
 
+// AwaitRoom implements loop.Conn.
+func (c *conn) AwaitRoom(left int, f *loop.Flush) {
+	if c.state == connOpen {
+		c.awaits = room{left, f}
+	}
+}
+
 // Close implements loop.Conn.
 func (c *conn) Close() {
 	if c.secure != nil && c.state == connOpen && c.Buffered() == 0 {
@@ -216,7 +223,10 @@ func (c *conn) onEvents(e kernel.Events) {
 	if e&kernel.Output != 0 && c.fd >= 0 {
 		if errno := c.onWritable(); errno != 0 {
 			c.readLast(errno)
-		} else if c.state == connDraining {
+			return
+		}
+		c.checkRoom()
+		if c.state == connDraining {
 			c.checkDrained()
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/valyala/bytebufferpool"
 	"golang.org/x/sys/unix"
 
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
@@ -19,6 +20,14 @@ type descriptor struct {
 
 	out  *bytebufferpool.ByteBuffer // nil without output
 	sent int                        // bytes of out that the kernel has taken
+
+	awaits room
+}
+
+// room is what the owner of a descriptor awaits before it writes more.
+type room struct {
+	left int         // most bytes of output that may be left then
+	then *loop.Flush // deferred then; nil means that nothing is awaited
 }
 
 // watcher receives the events of a descriptor.
@@ -104,6 +113,14 @@ func (d *descriptor) onWritable() syscall.Errno {
 		return unix.ENOMEM
 	}
 	return 0
+}
+
+// checkRoom defers what awaits room. It is called after onWritable.
+func (d *descriptor) checkRoom() {
+	if f := d.awaits.then; f != nil && d.buffered() <= d.awaits.left {
+		d.awaits.then = nil
+		d.loop.Defer(f)
+	}
 }
 
 // send sends as much of b as the kernel takes. The garbage collector can't stop this thread before

@@ -32,6 +32,7 @@ func (c *conn) Drain() {
 		}
 	}
 	c.become(connDraining)
+	c.awaits.then = nil
 	c.timer = &loop.Timer{Fire: c.timerFired}
 	c.drain = drain{left: c.Buffered(), progress: c.loop.now}
 	c.checkDrained()

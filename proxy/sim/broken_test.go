@@ -22,6 +22,7 @@ type brokenLoop struct {
 	write    func(c *brokenConn, b []byte)
 	parts    func(c *brokenConn, parts [][]byte)
 	buffered func(c *brokenConn) int
+	room     func(c *brokenConn, left int, f *loop.Flush)
 	closing  func(c *brokenConn)
 	drain    func(c *brokenConn)
 	finish   func(c *brokenConn)
@@ -142,6 +143,14 @@ func (c *brokenConn) Buffered() int {
 		return c.l.buffered(c)
 	}
 	return c.Conn.Buffered()
+}
+
+func (c *brokenConn) AwaitRoom(left int, f *loop.Flush) {
+	if c.l.room != nil {
+		c.l.room(c, left, f)
+		return
+	}
+	c.Conn.AwaitRoom(left, f)
 }
 
 func (c *brokenConn) Close() {

@@ -59,6 +59,9 @@ type conn struct {
 	remote string
 	id     uint32
 
+	left int         // most bytes that may be buffered when then is deferred
+	then *loop.Flush // what AwaitRoom was given; nil means that nothing is awaited
+
 	original netip.AddrPort // the address of a dial that was redirected
 
 	index int // in loop.conns
@@ -107,6 +110,18 @@ func (c *conn) Buffered() int {
 	return int(c.out.written - c.out.kernel)
 }
 
+// AwaitRoom implements loop.Conn.
+func (c *conn) AwaitRoom(left int, f *loop.Flush) {
+	c.loop.check("Conn.AwaitRoom")
+	switch {
+	case c.state != stateOpen:
+	case c.Buffered() <= left:
+		panic("sim: AwaitRoom called while there is room")
+	default:
+		c.left, c.then = left, f
+	}
+}
+
 // Close implements loop.Conn.
 func (c *conn) Close() {
 	c.loop.check("Conn.Close")
@@ -119,6 +134,7 @@ func (c *conn) Close() {
 func (c *conn) Drain() {
 	c.loop.check("Conn.Drain")
 	if c.state == stateOpen {
+		c.then = nil
 		c.become(stateDraining)
 		c.ready()
 	}
@@ -242,6 +258,10 @@ func (c *conn) serviceDraining() {
 // flush moves output from the driver's buffer to the kernel, as far as it has room.
 func (c *conn) flush() {
 	c.out.accept(c.w.Options.SendBuffer)
+	if c.then != nil && int(c.out.written-c.out.kernel) <= c.left {
+		c.loop.flushes.Add(c.then)
+		c.then = nil
+	}
 	c.transmit()
 }
 

@@ -326,7 +326,7 @@ func TestMutants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a process per mutant")
 	}
-	for _, m := range mutants {
+	for _, m := range slices.Concat(mutants, roomMutants) {
 		t.Run(m.name+"/"+m.by, func(t *testing.T) {
 			run := exec.Command(os.Args[0], "-test.run=^TestMutant$/^"+m.by+"$", "-test.timeout=20s")
 			run.Env = append(os.Environ(), "REMORA_MUTANT="+m.name)
@@ -344,7 +344,7 @@ func TestMutants(t *testing.T) {
 // TestEveryCaseHasAMutant checks that the list of mutants is complete.
 func TestEveryCaseHasAMutant(t *testing.T) {
 	caught := map[string]bool{}
-	for _, m := range mutants {
+	for _, m := range slices.Concat(mutants, roomMutants) {
 		caught[m.by] = true
 	}
 	for _, name := range conformance.Names() {
@@ -360,7 +360,7 @@ func TestMutant(t *testing.T) {
 	if name == "" {
 		t.Skip("for TestMutants")
 	}
-	for _, m := range mutants {
+	for _, m := range slices.Concat(mutants, roomMutants) {
 		if m.name == name {
 			conformance.Run(t, func(t *testing.T) conformance.Harness {
 				h := newHarness(t, 1)

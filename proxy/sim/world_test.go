@@ -117,15 +117,16 @@ func TestMisusePanics(t *testing.T) {
 	var timer loop.Timer
 	var flush loop.Flush
 	calls := map[string]func(){
-		"Now":      func() { a.Now() },
-		"After":    func() { a.After(0, &timer) },
-		"Stop":     func() { a.Stop(&timer) },
-		"Defer":    func() { a.Defer(&flush) },
-		"Dial":     func() { a.Dial("10.0.0.2:80", 0, &script{}) },
-		"Write":    func() { c.Write([]byte("x")) },
-		"Close":    func() { c.Close() },
-		"Drain":    func() { c.Drain() },
-		"Buffered": func() { c.Buffered() },
+		"Now":       func() { a.Now() },
+		"After":     func() { a.After(0, &timer) },
+		"Stop":      func() { a.Stop(&timer) },
+		"Defer":     func() { a.Defer(&flush) },
+		"Dial":      func() { a.Dial("10.0.0.2:80", 0, &script{}) },
+		"Write":     func() { c.Write([]byte("x")) },
+		"Close":     func() { c.Close() },
+		"Drain":     func() { c.Drain() },
+		"Buffered":  func() { c.Buffered() },
+		"AwaitRoom": func() { c.AwaitRoom(0, nil) },
 	}
 	for name, call := range calls {
 		t.Run(name+" outside", func(t *testing.T) { mustPanic(t, "outside of the callbacks of loop a", call) })

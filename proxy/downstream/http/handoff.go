@@ -241,7 +241,7 @@ func (s *session) handOffStream() {
 		s.close()
 		s.host.Streams.Answer(client, a)
 	case loop.ErrDetachBuffered:
-		s.retryLater()
+		s.awaitRoom(0)
 	case loop.ErrDetachClosed: // OnClose follows
 	default:
 		exchange.ReportStream(s.host.Shard, exchange.ClientOf(s), s.pendingStream.Source.Service, fault.ResponseTooLarge)
@@ -259,22 +259,16 @@ func (s *session) dropPendingStream() {
 	}
 }
 
-// retryLater makes onSlow run after a pause.
-func (s *session) retryLater() {
-	if s.slow == nil {
-		s.slow = &loop.Timer{Fire: s.onSlow}
+// awaitRoom makes onRoom run when a slow client has left at most left bytes unread.
+func (s *session) awaitRoom(left int) {
+	if s.room == nil {
+		s.room = &loop.Flush{Do: s.onRoom}
 	}
-	s.host.Loop.After(slowRetry, s.slow)
+	s.outbound.Conn.AwaitRoom(left, s.room)
 }
 
-func (s *session) stopSlow() {
-	if s.slow != nil {
-		s.host.Loop.Stop(s.slow)
-	}
-}
-
-// onSlow checks again whether a slow client has read.
-func (s *session) onSlow() {
+// onRoom goes on after a slow client has read. The session may have ended in the same turn.
+func (s *session) onRoom() {
 	if s.output == outputHandoff {
 		s.handOffStream()
 		return

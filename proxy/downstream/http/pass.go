@@ -51,7 +51,6 @@ func (s *session) becomeHTTP2(b []byte) {
 	s.in = nil
 	s.close()
 	s.outbound.Stop()
-	s.stopSlow()
 	s.host.OnClosed(s)
 	next := s.handToHTTP2(conn)
 	next.OnData(in.B)

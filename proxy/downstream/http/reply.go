@@ -1,8 +1,6 @@
 package http
 
 import (
-	"time"
-
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/proxy/downstream"
@@ -58,7 +56,7 @@ func (s *session) findRoute(ex *exchange.Exchange, minor int) *exchange.Route {
 }
 
 // peerIsSlow reports whether the next request must wait for the client to read. A request that
-// is to leave waits until all is read. onSlow calls startNext again later.
+// is to leave waits until all is read. onRoom calls startNext again then.
 func (s *session) peerIsSlow() bool {
 	room := maxUnread
 	if s.calls[0].handoff {
@@ -70,14 +68,12 @@ func (s *session) peerIsSlow() bool {
 	if s.output == outputIdle {
 		s.output.become(outputWaiting)
 	}
-	s.retryLater()
+	s.awaitRoom(room)
 	return true
 }
 
-const (
-	maxUnread = 256 << 10            // most unread bytes for the next pipelined request to begin
-	slowRetry = 2 * time.Millisecond // pause before the next check whether a client has read
-)
+// maxUnread is the largest number of unread bytes with which the next pipelined request may begin.
+const maxUnread = 256 << 10
 
 // Encode implements exchange.Caller. The head is in the loop's scratch memory until Respond.
 func (s *session) Encode(ex *exchange.Exchange, res *exchange.Response) *fault.Failure {

@@ -48,7 +48,7 @@ type session struct {
 	requests      int                      // received so far
 
 	outbound shard.Outbound // the connection, and its write timeout
-	slow     *loop.Timer    // armed while the client reads slowly; nil before the first time
+	room     *loop.Flush    // deferred when a slow client has read; nil before the first time
 
 	downstream.SessionNode
 }
@@ -355,7 +355,6 @@ func (s *session) OnUntrusted() {
 func (s *session) OnClose(error) {
 	s.close()
 	s.outbound.Stop()
-	s.stopSlow()
 	s.host.OnClosed(s)
 }
 

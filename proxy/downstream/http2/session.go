@@ -36,7 +36,6 @@ type session struct {
 	late      bool          // watch was late, and put off once
 
 	flush    loop.Flush
-	retry    loop.Timer     // armed while the client reads slowly
 	watch    loop.Timer     // armed while calls are pending
 	grace    loop.Timer     // armed while draining
 	timeout  loop.Timeout   // idle and head timeouts
@@ -69,7 +68,7 @@ func newSession(a *acceptor, l *exchange.Listener) *session {
 	s.codec.Init(a.options, (*events)(s))
 	s.timeout.Init(a.host.Loop, s.onTimeout)
 	s.outbound.Init(a.host.Shard)
-	s.flush.Do, s.retry.Fire = s.write, s.write
+	s.flush.Do = s.write
 	s.watch.Fire, s.grace.Fire, s.keepalive.timer.Fire = s.onWatch, s.onGrace, s.onKeepalive
 	return s
 }
@@ -175,7 +174,7 @@ func (s *session) write() {
 	}
 	for s.codec.Ready() {
 		if s.conn.Buffered() > mux.MaxOutbound {
-			s.host.Loop.After(mux.RetryWrite, &s.retry)
+			s.conn.AwaitRoom(mux.MaxOutbound, &s.flush)
 			break
 		}
 		b := s.codec.Output(mux.BatchSize)
@@ -261,7 +260,7 @@ func (s *session) close() {
 	}
 	s.state.become(closed)
 	s.timeout.Stop()
-	for _, t := range [...]*loop.Timer{&s.retry, &s.watch, &s.grace, &s.keepalive.timer} {
+	for _, t := range [...]*loop.Timer{&s.watch, &s.grace, &s.keepalive.timer} {
 		s.host.Loop.Stop(t)
 	}
 	calls := s.calls

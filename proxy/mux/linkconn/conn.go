@@ -34,7 +34,6 @@ type Conn struct {
 	Reader      *link.Reader
 	Writer      *link.Writer
 	out         loop.Flush
-	retryWrite  loop.Timer // armed while the peer reads too slowly
 	Outbound    shard.Outbound
 	creditTimer loop.Timer // armed while DATA waits for the peer's credit
 	expiry      loop.Timer // armed while a message or frame is incomplete
@@ -76,7 +75,6 @@ func (c *Conn) Init(w *shard.Shard, role link.Role, end Handler, full func(id ui
 	c.Reader = link.NewReader(role, Settings(w.Process), limits)
 	c.Writer = link.NewWriter()
 	c.out.Do = c.Flush
-	c.retryWrite.Fire = c.Flush
 	c.keepalive.Fire = c.onKeepalive
 	c.expiry.Fire = c.expire
 	c.creditTimer.Fire = c.onNoCredit
@@ -193,7 +191,7 @@ func (c *Conn) Flush() {
 	c.handler.BeforeFlush()
 	for c.Writer.Ready() {
 		if c.Transport.Buffered() > mux.MaxOutbound {
-			c.Shard.Loop.After(mux.RetryWrite, &c.retryWrite)
+			c.Transport.AwaitRoom(mux.MaxOutbound, &c.out)
 			break
 		}
 		b, parts := c.Writer.Gather(c.Shard.Scratch[:0], c.Shard.Parts[:0], writeSize)
@@ -295,7 +293,6 @@ func (c *Conn) Release() {
 	c.Outbound.Stop()
 	c.Shard.Loop.Stop(&c.keepalive)
 	c.Shard.Loop.Stop(&c.expiry)
-	c.Shard.Loop.Stop(&c.retryWrite)
 	c.Shard.Loop.Stop(&c.creditTimer)
 	c.Shard.Loop.Stop(&c.drainLimit)
 	c.Shard.Recount(&c.Held, 0)

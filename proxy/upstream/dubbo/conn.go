@@ -31,9 +31,8 @@ type client struct {
 	local    []localReply // calls that get a local response at the end of flush
 	flushing bool         // flush is running
 
-	out        loop.Flush
-	retryWrite loop.Timer     // armed while the provider reads too slowly
-	outbound   shard.Outbound // write timeout
+	out      loop.Flush
+	outbound shard.Outbound // write timeout
 
 	reader dubbo.FrameReader
 	held   int // bytes in reader counted against limits.buffered
@@ -55,7 +54,6 @@ func dialDubbo(u *upstream) *client {
 	c := &client{up: u, shard: u.service.Shard, calls: newTable()}
 	c.reader.Buffers = &c.shard.Buffers
 	c.out.Do = c.flush
-	c.retryWrite.Fire = c.flush
 	c.keepalive.Fire = c.onKeepalive
 	c.outbound.Init(c.shard)
 	c.shard.Loop.Dial(u.endpoint.LB.Addr, u.service.Config.ConnectTimeout, c)
@@ -213,7 +211,6 @@ func (c *client) close(f *fault.Failure) {
 	c.account()
 	c.outbound.Stop()
 	c.shard.Loop.Stop(&c.keepalive)
-	c.shard.Loop.Stop(&c.retryWrite)
 	if c.conn != nil {
 		c.conn.Close()
 	}

@@ -19,7 +19,7 @@ func (c *client) flush() {
 	out, next := c.shard.Scratch[:0], 0
 	for next < len(c.queue) {
 		if c.conn.Buffered() > mux.MaxOutbound {
-			c.shard.Loop.After(mux.RetryWrite, &c.retryWrite)
+			c.conn.AwaitRoom(mux.MaxOutbound, &c.out)
 			break
 		}
 		for next < len(c.queue) && len(out) < mux.BatchSize {

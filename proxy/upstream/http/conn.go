@@ -28,6 +28,7 @@ type conn struct {
 	head      http1.Head         // of the response
 	body      http1.Body         // its decoder
 	pause     loop.Timer         // armed while a body is incomplete that may be a stream
+	room      loop.Flush         // deferred when all of the request is sent, to leave the loop
 	outbound  shard.Outbound     // write timeout
 }
 

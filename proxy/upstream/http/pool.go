@@ -92,7 +92,7 @@ func (p *pool) Send(a *exchange.Attempt) {
 func (p *pool) dial(a *exchange.Attempt) {
 	c := &conn{pool: p, shard: p.shard, current: a}
 	c.outbound.Init(c.shard)
-	c.pause.Fire = c.handOff
+	c.pause.Fire, c.room.Do = c.handOff, c.handOff
 	a.Carry(c, a.ID())
 	p.open++
 	p.dialing++

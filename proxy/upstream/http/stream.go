@@ -14,10 +14,6 @@ const (
 	// end. An incomplete one becomes a stream then.
 	streamAfter = 100 * time.Millisecond
 
-	// streamRetry is the pause before a connection tries again to leave the loop. It
-	// can't leave before all of its request is sent.
-	streamRetry = 2 * time.Millisecond
-
 	streamHeld = 2 // multiple of limits.message that a response may hold meanwhile
 )
 
@@ -41,6 +37,9 @@ func (c *conn) checkStream() {
 // handOff takes the connection off the loop, and passes the response to its attempt as a
 // stream. The response of a lingering attempt is dropped.
 func (c *conn) handOff() {
+	if c.response == nil { // it became complete before all of its request was sent
+		return
+	}
 	if c.current.Lingering() {
 		c.drop()
 		return
@@ -52,7 +51,7 @@ func (c *conn) handOff() {
 	case err == loop.ErrDetachBuffered && int64(c.body.Length()) > streamHeld*c.shard.MessageLimits.Message:
 		c.fail(fault.ResponseTooLarge)
 	case err == loop.ErrDetachBuffered: // its request is not completely sent
-		c.shard.Loop.After(streamRetry, &c.pause)
+		c.transport.AwaitRoom(0, &c.room)
 	case err == loop.ErrDetachClosed: // OnClose follows
 	case c.tooLong():
 		c.fail(fault.ResponseTooLarge)

@@ -26,6 +26,7 @@ type call struct {
 	size     int                // bytes of its body so far
 	owed     int                // of these, bytes for which the endpoint gets no window before the response is a stream
 	grown    bool               // in conn.partial
+	streams  bool               // it becomes a stream when all of the request is sent
 	pause    loop.Timer         // armed while the response is incomplete and may be a stream
 }
 

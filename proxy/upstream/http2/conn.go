@@ -34,12 +34,11 @@ type conn struct {
 	freed     bool    // a request is over, and its room has no use yet
 	idleSince time.Duration
 
-	out        loop.Flush
-	retryWrite loop.Timer // armed while the endpoint reads too slowly
-	outbound   shard.Outbound
-	outputs    uint64 // how often the codec was asked for output
-	held       int    // bytes in the codec counted against limits.buffered
-	tables     int    // bytes of its tables, likewise
+	out      loop.Flush
+	outbound shard.Outbound
+	outputs  uint64 // how often the codec was asked for output
+	held     int    // bytes in the codec counted against limits.buffered
+	tables   int    // bytes of its tables, likewise
 
 	withdrawn withdrawn
 	partial   []*call // requests whose responses have grown, and are not complete
@@ -155,7 +154,7 @@ func (c *conn) flush() {
 	}
 	for c.h2.Ready() {
 		if c.transport.Buffered() > mux.MaxOutbound {
-			c.shard.Loop.After(mux.RetryWrite, &c.retryWrite)
+			c.transport.AwaitRoom(mux.MaxOutbound, &c.out)
 			break
 		}
 		c.outputs++
@@ -271,7 +270,7 @@ func (c *conn) close(f *fault.Failure) {
 	c.shard.Recount(&c.held, 0)
 	c.shard.RecountTables(&c.tables, 0)
 	c.outbound.Stop()
-	for _, t := range []*loop.Timer{&c.retryWrite, &c.handshake, &c.starvation, &c.drainLimit, &c.keepalive.timer} {
+	for _, t := range []*loop.Timer{&c.handshake, &c.starvation, &c.drainLimit, &c.keepalive.timer} {
 		c.shard.Loop.Stop(t)
 	}
 	if c.transport != nil {

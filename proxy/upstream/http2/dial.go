@@ -48,7 +48,6 @@ func (p *pool) dial() {
 	c.h2.Init(&c.options, (*events)(c))
 	c.outbound.Init(c.shard)
 	c.out.Do = c.flush
-	c.retryWrite.Fire = c.flush
 	c.initTimers()
 	p.open++
 	p.dials.n++

@@ -109,6 +109,9 @@ func (e *events) OnSent(st *http2.Stream) {
 	if s.sent = true; s.attempt != nil {
 		c.unsent--
 	}
+	if s.streams && s.response != nil {
+		c.shard.Loop.After(0, &s.pause)
+	}
 }
 
 // OnWritable implements http2.Handler.

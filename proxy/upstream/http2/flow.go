@@ -16,10 +16,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// streamRetry is the pause before a response tries again to become a stream. An incomplete one can't
-// before all of its request is sent, whose memory goes then.
-const streamRetry = 2 * time.Millisecond
-
 // errReset fails the pipe of a stream that the endpoint, or a lost connection, has ended.
 var errReset = errors.New("proxy: the endpoint has reset the stream")
 
@@ -32,7 +28,8 @@ type flow struct {
 	*tunnel // nil for a response alone
 }
 
-// becomeStream passes the response to its attempt as a stream. ended says that all of it has arrived.
+// becomeStream passes the response to its attempt as a stream. ended says that all of it has arrived. An
+// incomplete one waits until all of its request is sent, whose memory goes then.
 func (s *call) becomeStream(ended bool) {
 	c, res := s.c, s.response
 	switch {
@@ -42,7 +39,7 @@ func (s *call) becomeStream(ended bool) {
 	case !c.shard.Process.Streams:
 		return
 	case !s.sent && !ended:
-		c.shard.Loop.After(streamRetry, &s.pause)
+		s.streams = true
 		return
 	}
 	f := &flow{call: s}
