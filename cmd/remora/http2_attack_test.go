@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/eventually"
 )
 
 // h2Attack is a group of ways to misuse HTTP/2 that one limit stops.
@@ -139,6 +141,50 @@ func requestHTTP2(tr http.RoundTripper, addr string, i int) error {
 		return fmt.Errorf("%s %s, %d bytes of %d, %v, %.200q", resp.Proto, resp.Status, len(b), len(body), err, b)
 	}
 	return nil
+}
+
+// TestHTTP2LateReader: a client may have many responses before it reads them. The one of Go then sends two
+// WINDOW_UPDATE for each 4 KiB that it reads, while it gets nothing.
+func TestHTTP2LateReader(t *testing.T) {
+	const length, count = 3 << 20, 16
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(make([]byte, length))
+	}))
+	defer app.Close()
+	addr := freeAddrs(t, 1)[0]
+	p := startRemora(t, fmt.Sprintf(`
+listeners: [{name: in, address: %q, protocol: http, service: out}]
+services: {out: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}}`, addr, app.Listener.Addr()))
+	p.ready()
+	tr := &http.Transport{Protocols: new(http.Protocols)}
+	tr.Protocols.SetUnencryptedHTTP2(true)
+	defer tr.CloseIdleConnections()
+	get := func() io.Reader {
+		resp, err := (&http.Client{Transport: tr}).Get("http://" + addr + "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { resp.Body.Close() })
+		return resp.Body
+	}
+	var bodies []io.Reader
+	for range count {
+		bodies = append(bodies, get())
+	}
+	eventually.True(t, "the sidecar to have sent all", func() bool {
+		l := p.level()
+		return l.pending == 0 && l.buffered < length/2
+	})
+	for i, body := range bodies {
+		n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{body}, make([]byte, 4<<10))
+		if n != length || err != nil {
+			t.Fatalf("response %d: %d bytes of %d, %v", i, n, length, err)
+		}
+	}
+	get() // comes behind all WINDOW_UPDATE
+	if n := p.metric(floodSeries("others")); n != 0 {
+		t.Error("its connection was closed for a flood")
+	}
 }
 
 // TestHTTP2Download: a client that opens its windows in small steps may read fast. The one of Go

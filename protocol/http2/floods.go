@@ -7,8 +7,8 @@ import (
 
 // Floods limits what a peer may do without useful work in return. Useful work takes one off each
 // count: a completed request, or but for Resets and Provoked, a DATA frame with data of either
-// side. In Others each 512 bytes of DATA that the peer got are useful, as clients open windows in
-// small steps. Each second (see Conn.Advance) takes off a tenth of the limit. Above a limit the
+// side. Each 512 bytes of DATA sent to the peer pay for one of Others, also later: clients open windows in
+// small steps, as they read. Each second (see Conn.Advance) takes off a tenth of the limit. Above a limit the
 // connection ends with ENHANCE_YOUR_CALM. In each field 0 means the default.
 type Floods struct {
 	Resets        int // server: RST_STREAM received ("rapid reset"); default 1000
@@ -51,6 +51,7 @@ type floods struct {
 	requests int           // completed so far
 	data     int           // DATA frames so far
 	sent     int           // bytes of those that we sent
+	spent    int           // of Others, those that sent has paid for
 	now      time.Duration // the latest time that the loop has passed
 }
 
@@ -69,17 +70,31 @@ func (f *floods) advance(now time.Duration) { f.now = max(f.now, now) }
 
 // useful returns the useful work so far. That of requests which are given up is none.
 func (f *floods) useful(k flood) int {
-	switch k {
-	case floodResets, floodProvoked:
+	if k == floodResets || k == floodProvoked {
 		return f.requests
-	case floodOthers:
-		return f.requests + f.data + f.sent/usefulBytes
 	}
 	return f.requests + f.data
 }
 
+// maxUnspent is the largest number of frames for which DATA pays in advance: a client of Go, which opens
+// windows by 4 KiB, may have taken 256 MiB and not have read them.
+const maxUnspent = 128 << 10
+
+// spend reports whether DATA has paid for one of Others.
+func (f *floods) spend() bool {
+	paid := f.sent / usefulBytes
+	if f.spent = max(f.spent, paid-maxUnspent); f.spent == paid {
+		return false
+	}
+	f.spent++
+	return true
+}
+
 // add counts one of a kind. It returns an error above the limit.
 func (f *floods) add(k flood) *Error {
+	if k == floodOthers && f.spend() {
+		return nil
+	}
 	c, work := &f.counts[k], f.useful(k)
 	forgiven := work - c.work
 	// The time of a tenth of the limit's unit, so that short times are not lost.

@@ -289,7 +289,7 @@ type HTTP2 struct {
 	Settings int `yaml:"settings" min:"1" max:"1000000" reload:"next connection"`
 	// DATA received that has neither data nor END_STREAM.
 	EmptyData int `yaml:"empty_data" min:"1" max:"1000000" reload:"next connection"`
-	// WINDOW_UPDATE and PRIORITY, and frames of unknown types or of streams that are over. 512 bytes of data sent take one off, too.
+	// WINDOW_UPDATE and PRIORITY, and frames of unknown types or of streams that are over. 512 bytes of data sent pay for one.
 	Others int `yaml:"others" min:"1" max:"1000000" reload:"next connection"`
 }
 
