@@ -42,6 +42,7 @@ func (c *Conn) rstStream(f frame, b []byte) {
 		}
 		return
 	}
+	young := c.floods.now-st.begun < rapid
 	c.streams.ended.add(f.id, endedMemory)
 	c.handler.OnReset(st, Code(binary.BigEndian.Uint32(b)), nil)
 	if c.state == connClosed {
@@ -50,7 +51,7 @@ func (c *Conn) rstStream(f frame, b []byte) {
 	if st.id == f.id {
 		c.over(st)
 	}
-	if !c.opts.Client { // each costs a request of ours there
+	if young && !c.opts.Client { // each costs a request of ours there
 		c.count(floodResets)
 	}
 }

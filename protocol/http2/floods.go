@@ -7,17 +7,18 @@ import (
 
 // Floods limits what a peer may do without useful work in return. Useful work takes one off each
 // count: a completed request, or but for Resets and Provoked, a DATA frame with data of either
-// side. Each 512 bytes of DATA sent to the peer pay for one of Others, also later: clients open windows in
-// small steps, as they read. Each second (see Conn.Advance) takes off a tenth of the limit. Above a limit the
+// side. In Others such a frame takes off two, as HAProxy opens two windows for each. Each 512 bytes of DATA
+// sent to the peer pay for one of Others, also later: clients open windows in small steps, as they
+// read. Each second (see Conn.Advance) takes off a tenth of the limit. Above a limit the
 // connection ends with ENHANCE_YOUR_CALM. In each field 0 means the default.
 type Floods struct {
-	Resets        int // server: RST_STREAM received ("rapid reset"); default 1000
+	Resets        int // server: RST_STREAM received in the first second of a stream ("rapid reset"); default 1000
 	Provoked      int // errors that make us send RST_STREAM ("made you reset"); default 200
 	Continuations int // CONTINUATION frames of one header block; default 32
 	Pings         int // PING received; default 200
-	Settings      int // SETTINGS received; default 1000
+	Settings      int // SETTINGS received that set something; default 1000
 	EmptyData     int // DATA frames without data and end; default 200
-	Others        int // WINDOW_UPDATE, PRIORITY, frames of unknown types or of streams that are over; default 10000
+	Others        int // WINDOW_UPDATE, PRIORITY, empty SETTINGS, frames of unknown types or of streams that are over; default 10000
 }
 
 // flood is a kind of abuse with a count that falls with useful work and time.
@@ -70,15 +71,23 @@ func (f *floods) advance(now time.Duration) { f.now = max(f.now, now) }
 
 // useful returns the useful work so far. That of requests which are given up is none.
 func (f *floods) useful(k flood) int {
-	if k == floodResets || k == floodProvoked {
+	switch k {
+	case floodResets, floodProvoked:
 		return f.requests
+	case floodOthers:
+		return f.requests + 2*f.data
 	}
 	return f.requests + f.data
 }
 
-// maxUnspent is the largest number of frames for which DATA pays in advance: a client of Go, which opens
-// windows by 4 KiB, may have taken 256 MiB and not have read them.
-const maxUnspent = 128 << 10
+const (
+	// maxUnspent is the largest number of frames for which DATA pays in advance. A client of Go opens two windows
+	// for each 4 KiB that it reads, and may have taken 4 MiB for each of 250 streams before.
+	maxUnspent = 512 << 10
+
+	// rapid is the age of a stream up to which its RST_STREAM counts. Callers that give up later are ordinary.
+	rapid = time.Second
+)
 
 // spend reports whether DATA has paid for one of Others.
 func (f *floods) spend() bool {

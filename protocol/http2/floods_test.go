@@ -38,7 +38,10 @@ var abuse = []struct {
 		l.headers(uint32(2*i+1), true, ":method: GET", "a: b")
 	}, ErrProvoked},
 	{"PING", Floods{Pings: 20}, func(l *library, _ int) { l.WritePing(false, [8]byte{1}) }, ErrPings},
-	{"SETTINGS", Floods{Settings: 20}, func(l *library, _ int) { l.WriteSettings() }, ErrSettingsFlood},
+	{"SETTINGS", Floods{Settings: 20}, func(l *library, _ int) {
+		l.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingHeaderTableSize, Val: 0})
+	}, ErrSettingsFlood},
+	{"empty SETTINGS", Floods{Others: 20}, func(l *library, _ int) { l.WriteSettings() }, ErrOthers},
 	{"SETTINGS ACK of nothing", Floods{Settings: 20}, func(l *library, _ int) { l.WriteSettingsAck() }, ErrSettingsFlood},
 	{"empty DATA", Floods{EmptyData: 20}, func(l *library, i int) {
 		if i == 0 {
@@ -175,8 +178,9 @@ func TestWindowsOfLateReader(t *testing.T) {
 	if err := l.feed(p); err != nil || l.in.Len() < len(body) {
 		t.Fatalf("%d bytes of %d, %v", l.in.Len(), len(body), err)
 	}
+	p.c.floods.sent += maxUnspent * usefulBytes
 	steps, err := 0, error(nil)
-	for ; err == nil && steps < len(body); steps++ {
+	for ; err == nil && steps < 2*maxUnspent; steps++ {
 		l.WriteWindowUpdate(0, 1)
 		err = l.feed(p)
 	}
@@ -184,6 +188,92 @@ func TestWindowsOfLateReader(t *testing.T) {
 		t.Errorf("%v after %d steps, want %v after %d", err, steps, ErrOthers, want)
 	}
 }
+
+// TestWindowsByMessage checks that a client may open two windows for each short DATA frame, as HAProxy does.
+func TestWindowsByMessage(t *testing.T) {
+	p, l := newPeer(t, Options{Floods: Floods{Others: 20}}), newLibrary()
+	var st *Stream
+	p.onRequest = func(s *Stream, _ bool) {
+		st = s
+		p.c.ResponseHead(s, &protocol.Response{Status: 200, DeclaredLength: -1})
+	}
+	l.out.WriteString(Preface)
+	l.WriteSettings()
+	l.headers(1, true, ":method: GET", ":scheme: http", ":path: /", ":authority: h")
+	if err := l.feed(p); err != nil || st == nil {
+		t.Fatal(err)
+	}
+	for i := range 1000 {
+		p.c.Send(st, []byte("message"))
+		p.c.Output(1 << 10)
+		l.WriteWindowUpdate(0, 7)
+		l.WriteWindowUpdate(1, 7)
+		if err := l.feed(p); err != nil {
+			t.Fatalf("%v after %d messages", err, i)
+		}
+	}
+}
+
+// TestLateResets checks that callers may give up any number of requests that were open for a while.
+func TestLateResets(t *testing.T) {
+	const streams = 200
+	p, l := newPeer(t, Options{Floods: Floods{Resets: 20}, Streams: streams}), newLibrary()
+	l.out.WriteString(Preface)
+	l.WriteSettings()
+	l.WriteSettingsAck()
+	now, id := time.Duration(0), uint32(1)
+	round := func(age time.Duration) error {
+		for i := range uint32(streams) {
+			l.headers(id+2*i, true, ":method: GET", ":scheme: http", ":path: /", ":authority: h")
+		}
+		if err := l.feed(p); err != nil {
+			return err
+		}
+		now += age
+		p.c.Advance(now)
+		for range streams {
+			l.WriteRSTStream(id, xhttp2.ErrCodeCancel)
+			id += 2
+		}
+		return l.feed(p)
+	}
+	for i := range 10 {
+		if err := round(rapid); err != nil {
+			t.Fatalf("%v in round %d", err, i)
+		}
+	}
+	if err := round(rapid - 1); err != error(ErrResets) {
+		t.Errorf("%v for younger ones", err)
+	}
+}
+
+// TestEarlyResponsesCount checks that a response that ends before its request is useful work.
+func TestEarlyResponsesCount(t *testing.T) {
+	p, l := newPeer(t, Options{Floods: Floods{Others: 20}}), newLibrary()
+	p.c.handler = &early{p}
+	l.out.WriteString(Preface)
+	l.WriteSettings()
+	l.WriteSettingsAck()
+	for i := range uint32(1000) {
+		l.headers(2*i+1, false, ":method: POST", ":scheme: http", ":path: /", ":authority: h")
+		if err := l.feed(p); err != nil {
+			t.Fatal(err)
+		}
+		l.WriteRSTStream(2*i+1, xhttp2.ErrCodeNo) // of a stream that is over
+		if err := l.feed(p); err != nil {
+			t.Fatalf("%v after %d responses", err, i)
+		}
+	}
+}
+
+// early responds to a request that is not complete, and ends it.
+type early struct{ *peer }
+
+func (e *early) OnRequest(st *Stream, _ bool) {
+	e.c.Respond(st, &protocol.Response{Status: 429}, nil)
+}
+
+func (e *early) OnSent(st *Stream) { e.c.Reset(st, NoError) }
 
 // TestControlBound checks that a peer that does not read can't make responses pile up.
 func TestControlBound(t *testing.T) {

@@ -129,7 +129,7 @@ func (c *Conn) begin(id uint32) (*Stream, *Error) {
 		return nil, ErrTooMany
 	}
 	st := c.streams.begin(id)
-	st.recv, st.window = c.opts.window()+c.early, c.w.initial
+	st.recv, st.window, st.begun = c.opts.window()+c.early, c.w.initial, c.floods.now
 	return st, nil
 }
 

@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"time"
+
 	"github.com/valyala/bytebufferpool"
 
 	"github.com/remora-proxy/remora/protocol"
@@ -14,6 +16,8 @@ type Stream struct {
 	state   streamState
 	flags   streamFlags
 	interim uint8 // interim responses received
+
+	begun time.Duration // by the peer, see Conn.Advance
 
 	// Receiving.
 	length int64 // the Content-Length that the peer declared, or -1

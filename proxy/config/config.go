@@ -272,12 +272,12 @@ type Limits struct {
 // HTTP2 are the limits of a client's connection by HTTP/2. All but Streams and Continuations bound
 // counts of what the client sends without a request or data in return: each response takes one off
 // each count, each second a tenth of the limit, and each DATA frame with data, either way, one off all
-// but Resets and Provoked. Above a bound the connection ends with GOAWAY and ENHANCE_YOUR_CALM, and a
-// failure `http2-flood` is counted.
+// but Resets and Provoked, and two off Others. Above a bound the connection ends with GOAWAY and
+// ENHANCE_YOUR_CALM, and a failure `http2-flood` is counted.
 type HTTP2 struct {
 	// Requests at a time on a connection, as the client is told. One more is refused.
 	Streams int `yaml:"streams" min:"1" max:"4096" reload:"next connection"`
-	// RST_STREAM received.
+	// RST_STREAM received in the first second of a request.
 	Resets int `yaml:"resets" min:"1" max:"1000000" reload:"next connection"`
 	// Errors of the client for which a stream is reset.
 	Provoked int `yaml:"provoked" min:"1" max:"1000000" reload:"next connection"`
@@ -285,11 +285,11 @@ type HTTP2 struct {
 	Continuations int `yaml:"continuations" min:"1" max:"65536" reload:"next connection"`
 	// PING received.
 	Pings int `yaml:"pings" min:"1" max:"1000000" reload:"next connection"`
-	// SETTINGS received.
+	// SETTINGS received that set something.
 	Settings int `yaml:"settings" min:"1" max:"1000000" reload:"next connection"`
 	// DATA received that has neither data nor END_STREAM.
 	EmptyData int `yaml:"empty_data" min:"1" max:"1000000" reload:"next connection"`
-	// WINDOW_UPDATE and PRIORITY, and frames of unknown types or of streams that are over. 512 bytes of data sent pay for one.
+	// WINDOW_UPDATE, PRIORITY and empty SETTINGS, and frames of unknown types or of streams that are over. 512 bytes of data sent pay for one.
 	Others int `yaml:"others" min:"1" max:"1000000" reload:"next connection"`
 }
 
