@@ -1,6 +1,9 @@
 package http2
 
 import (
+	"bytes"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,7 +73,7 @@ var abuse = []struct {
 		if i == 0 {
 			l.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x82}})
 		}
-		l.WriteContinuation(1, false, make([]byte, 1100))
+		l.WriteContinuation(1, false, make([]byte, 1940))
 	}, ErrContinuations},
 }
 
@@ -274,6 +277,28 @@ func (e *early) OnRequest(st *Stream, _ bool) {
 }
 
 func (e *early) OnSent(st *Stream) { e.c.Reset(st, NoError) }
+
+// TestLongHeadInParts checks that a head of up to twice the limit does no harm to other streams.
+func TestLongHeadInParts(t *testing.T) {
+	p, l := newPeer(t, Options{}), newLibrary()
+	l.out.WriteString(Preface)
+	l.WriteSettings()
+	start := l.out.Len()
+	l.headers(1, true, ":method: GET", ":scheme: http", ":path: /", ":authority: h", "a: "+strings.Repeat("a", 40<<10))
+	block := bytes.Clone(l.block.Bytes())
+	l.out.Truncate(start)
+	l.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 1, EndStream: true})
+	for part := range slices.Chunk(block, 10<<10) {
+		l.WriteContinuation(1, false, part)
+	}
+	l.WriteContinuation(1, true, nil)
+	if err := l.feed(p); err != nil {
+		t.Fatal(err)
+	}
+	if !p.of(p.c.streams.get(1)).oversize {
+		t.Error("the head is taken")
+	}
+}
 
 // TestControlBound checks that a peer that does not read can't make responses pile up.
 func TestControlBound(t *testing.T) {

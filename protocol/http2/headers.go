@@ -52,7 +52,8 @@ func (c *Conn) continuation(f frame, b []byte) {
 		return
 	}
 	p.frames++
-	if p.frames > c.floods.continuations || len(p.buf.B)+len(b) > c.opts.Limits.Header+blockExtra {
+	// A block between the limit and twice that is decoded, so that only its stream is refused.
+	if p.frames > c.floods.continuations || len(p.buf.B)+len(b) > 2*c.opts.Limits.Header+blockExtra {
 		c.fail(ErrContinuations)
 		return
 	}

@@ -29,7 +29,7 @@ const (
 	leastConnWin   = 1 << 20 // the connection's receive window, at least
 	connWindows    = 4       // the same, in windows of a stream
 
-	blockExtra   = 4 << 10   // bytes of a header block in parts over Limits.Header
+	blockExtra   = 4 << 10   // bytes of a header block in parts over twice Limits.Header
 	fieldFraming = 4         // bytes of a field line of HTTP/1.1 beside its name and value
 	maxInterim   = 16        // interim responses to a request
 	usefulBytes  = 512       // bytes of DATA that are as useful as a request
