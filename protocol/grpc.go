@@ -70,31 +70,36 @@ var (
 	GRPCType = []byte(grpcType)
 )
 
-const grpcType = "application/grpc"
+const (
+	grpcType    = "application/grpc"
+	connectType = "application/connect+" // of streams; a call of one message is an ordinary request
+)
 
 // IsGRPC reports whether the headers are those of a gRPC call: its Content-Type is
 // application/grpc, alone or with a format such as +proto. gRPC-Web is none, since its status is
 // in the body.
 func IsGRPC(hs []Header) bool {
-	format, ok := grpcFormat(hs)
+	format, ok := typeAfter(hs, grpcType)
 	return ok && (len(format) == 0 || format[0] == '+' || format[0] == ';' || format[0] == ' ')
 }
 
 // Interactive reports whether a message with the headers hs is part of a conversation, such as a
-// call of gRPC or gRPC-Web: both sides send when they have something to say, and may pause for
-// long. The body of any other must keep a pace.
+// call of gRPC or gRPC-Web, or a stream of the Connect protocol (https://connectrpc.com/docs/protocol):
+// both sides send when they have something to say, and may pause for long. The body of any other must
+// keep a pace.
 func Interactive(hs []Header) bool {
-	_, ok := grpcFormat(hs)
-	return ok
+	_, grpc := typeAfter(hs, grpcType)
+	_, connect := typeAfter(hs, connectType)
+	return grpc || connect
 }
 
-// grpcFormat returns what follows application/grpc in the Content-Type.
-func grpcFormat(hs []Header) (format []byte, ok bool) {
+// typeAfter returns what follows prefix in the Content-Type.
+func typeAfter(hs []Header, prefix string) (rest []byte, ok bool) {
 	value := Find(hs, "content-type")
-	if len(value) < len(grpcType) || !EqualFold(value[:len(grpcType)], grpcType) {
+	if len(value) < len(prefix) || !EqualFold(value[:len(prefix)], prefix) {
 		return nil, false
 	}
-	return value[len(grpcType):], true
+	return value[len(prefix):], true
 }
 
 // GRPCStatus returns the outcome that a complete response says: in its trailers, or in its

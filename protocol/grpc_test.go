@@ -54,6 +54,18 @@ func someLines(text string) []Header {
 	return lines(text)
 }
 
+// TestInteractive: streams of gRPC, gRPC-Web and the Connect protocol are conversations.
+func TestInteractive(t *testing.T) {
+	for value, want := range map[string]bool{
+		"application/grpc": true, "application/grpc-web+proto": true, "application/connect+proto": true,
+		"Application/Connect+json": true, "application/connect": false, "application/proto": false, "application/json": false, "": false,
+	} {
+		if got := Interactive(lines("content-type: " + value)); got != want {
+			t.Errorf("%q: %t", value, got)
+		}
+	}
+}
+
 func TestIsGRPC(t *testing.T) {
 	for value, want := range map[string]bool{
 		"application/grpc": true, "Application/gRPC+proto": true, "application/grpc+json": true, "application/grpc; charset=x": true,
