@@ -222,6 +222,23 @@ func TestPace(t *testing.T) {
 	}
 }
 
+// TestBehind: a client that takes all within a round trip is not behind, although some is on its way at each
+// check. One that has not taken what was sent before is.
+func TestBehind(t *testing.T) {
+	var prompt, slow watch
+	for i := range uint64(10) {
+		if prompt.behind(&counters{acknowledged: 900 * i, unacknowledged: 36}) {
+			t.Errorf("check %d: a prompt client is behind", i)
+		}
+		if got, want := slow.behind(&counters{acknowledged: 900 * i, unacknowledged: 64 << 10}), i > 0; got != want {
+			t.Errorf("check %d: a slow client is behind: %t", i, got)
+		}
+	}
+	if slow.behind(&counters{}) {
+		t.Error("a client is behind at the end of its connection")
+	}
+}
+
 // TestInterval: only a body is checked as often as its pace needs, and timeouts.stream is exact.
 func TestInterval(t *testing.T) {
 	const idle, long = 5 * time.Minute, 24 * time.Hour

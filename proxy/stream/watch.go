@@ -29,6 +29,7 @@ type watch struct {
 	change time.Time // time of that check
 	up     pace      // of the client's body
 	down   pace      // of the body for the client
+	sent   uint64    // bytes for the client, at the last check of the pace
 }
 
 // checksPerTimeout is how often a stream is checked during timeouts.idle, or the window of a
@@ -121,9 +122,17 @@ func (w *watch) checkPace(now time.Time) {
 		p.why.CompareAndSwap(nil, fault.BodyTooSlow)
 		p.closeUp(false)
 	}
-	if w.down.tooSlow(now, downloading && c.unacknowledged > 0, c.acknowledged, w) {
+	if w.down.tooSlow(now, w.behind(&c) && downloading, c.acknowledged, w) {
 		p.cut(fault.BodyTooSlow)
 	}
+}
+
+// behind reports whether the client lacks bytes that were sent before the last check. Newer ones may be on their
+// way to a prompt client: some always are if a slow source sends several in each round trip.
+func (w *watch) behind(c *counters) bool {
+	before := w.sent
+	w.sent = c.acknowledged + uint64(c.unacknowledged)
+	return c.unacknowledged > 0 && c.acknowledged < before
 }
 
 func (w *watch) stop() {
