@@ -143,9 +143,10 @@ var httpAttacks = []attack{
 		crowd{size: 300, first: postHead("/compute", 100_000, ""), then: []byte("x"), pause: 200 * time.Millisecond}),
 	onHTTP("connections past the limit", "remora_reactor_refused_total",
 		crowd{size: attackConnections + 200, pause: 200 * time.Millisecond}),
-	// Little from each connection, much from all.
+	// Little from each connection, much from all. Those that were refused linger, and count for
+	// limits.connections, too: the others must not make the load's connections close.
 	onHTTP("half heads", "remora_shed_connections_total",
-		crowd{size: attackConnections - 100, first: []byte(unfinishedHead + strings.Repeat("x", attackHeader-1000)),
+		crowd{size: attackConnections - 300, first: []byte(unfinishedHead + strings.Repeat("x", attackHeader-1000)),
 			pause: 200 * time.Millisecond}),
 	onHTTP("huge heads", refusedSeries("too-many-headers"), crowd{size: 20, first: hugeHeads(), pause: 50 * time.Millisecond}),
 	// Bodies without their last byte, more of them than limits.buffered.
