@@ -143,8 +143,8 @@ var httpAttacks = []attack{
 		crowd{size: 300, first: postHead("/compute", 100_000, ""), then: []byte("x"), pause: 200 * time.Millisecond}),
 	onHTTP("connections past the limit", "remora_reactor_refused_total",
 		crowd{size: attackConnections + 200, pause: 200 * time.Millisecond}),
-	// Little from each connection, much from all. Those that were refused linger, and count for
-	// limits.connections, too: the others must not make the load's connections close.
+	// Little from each connection, much from all. Connections that were refused linger, so the crowd
+	// stays well below limits.connections, at which those of the load could close.
 	onHTTP("half heads", "remora_shed_connections_total",
 		crowd{size: attackConnections - 300, first: []byte(unfinishedHead + strings.Repeat("x", attackHeader-1000)),
 			pause: 200 * time.Millisecond}),

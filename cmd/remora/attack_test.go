@@ -203,7 +203,7 @@ func (m *attackMesh) attack(t *testing.T, a *attack, p *process, before []level)
 	t.Logf("MiB of memory: peak %d, then %d", p.memory(t, "VmHWM")>>20, p.memory(t, "VmRSS")>>20)
 }
 
-// restBytes is more than what links keep at rest, and than a well-behaved load holds.
+// restBytes is more than a sidecar holds for its links and a well-behaved load.
 const restBytes = 64 << 10
 
 // level is what a sidecar uses.

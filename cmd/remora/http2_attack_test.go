@@ -150,17 +150,11 @@ func TestHTTP2LateReader(t *testing.T) {
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write(make([]byte, length))
 	}))
-	defer app.Close()
-	addr := freeAddrs(t, 1)[0]
-	p := startRemora(t, fmt.Sprintf(`
-listeners: [{name: in, address: %q, protocol: http, service: out}]
-services: {out: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}}`, addr, app.Listener.Addr()))
-	p.ready()
-	tr := &http.Transport{Protocols: new(http.Protocols)}
-	tr.Protocols.SetUnencryptedHTTP2(true)
-	defer tr.CloseIdleConnections()
+	t.Cleanup(app.Close)
+	p, clients := startHTTP2(t, app.Listener.Addr().String())
+	client := clients["plain"]
 	get := func() io.Reader {
-		resp, err := (&http.Client{Transport: tr}).Get("http://" + addr + "/")
+		resp, err := client.Get(client.base)
 		if err != nil {
 			t.Fatal(err)
 		}

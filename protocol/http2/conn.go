@@ -170,7 +170,7 @@ func (c *Conn) Reset(st *Stream, code Code) {
 	if c.usable() {
 		c.rst(st.id, code)
 	}
-	if st.is(reported) { // the response was complete before the request
+	if st.is(reported) && !c.opts.Client { // the response was complete before the request
 		c.floods.requests++
 	}
 	c.over(st)

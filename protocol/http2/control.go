@@ -42,7 +42,7 @@ func (c *Conn) rstStream(f frame, b []byte) {
 		}
 		return
 	}
-	young := c.floods.now-st.begun < rapid
+	young := c.floods.now-st.begun < rapid // st may be used again below
 	c.streams.ended.add(f.id, endedMemory)
 	c.handler.OnReset(st, Code(binary.BigEndian.Uint32(b)), nil)
 	if c.state == connClosed {

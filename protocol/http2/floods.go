@@ -7,9 +7,9 @@ import (
 
 // Floods limits what a peer may do without useful work in return. Useful work takes one off each
 // count: a completed request, or but for Resets and Provoked, a DATA frame with data of either
-// side. In Others such a frame takes off two, as HAProxy opens two windows for each. Each 512 bytes of DATA
-// sent to the peer pay for one of Others, also later: clients open windows in small steps, as they
-// read. Each second (see Conn.Advance) takes off a tenth of the limit. Above a limit the
+// side. In Others such a frame takes off two, as HAProxy opens two windows for each. Each 512 bytes
+// of DATA sent to the peer pay for one of Others, also later: clients open windows in small steps,
+// as they read. Each second (see Conn.Advance) takes off a tenth of the limit. Above a limit the
 // connection ends with ENHANCE_YOUR_CALM. In each field 0 means the default.
 type Floods struct {
 	Resets        int // server: RST_STREAM received in the first second of a stream ("rapid reset"); default 1000

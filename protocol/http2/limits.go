@@ -32,7 +32,7 @@ const (
 	blockExtra   = 4 << 10   // bytes of a header block in parts over twice Limits.Header
 	fieldFraming = 4         // bytes of a field line of HTTP/1.1 beside its name and value
 	maxInterim   = 16        // interim responses to a request
-	usefulBytes  = 512       // bytes of DATA that are as useful as a request
+	usefulBytes  = 512       // bytes of DATA that pay for one of Floods.Others
 	controlBound = 64 << 10  // bytes of control frames that wait for Output
 	maxBarriers  = 64        // SETTINGS that the peer has not acknowledged
 	directOutput = 64 << 10  // bytes that wait for Output; above, bodies wait with their streams

@@ -17,7 +17,7 @@ type Stream struct {
 	flags   streamFlags
 	interim uint8 // interim responses received
 
-	begun time.Duration // by the peer, see Conn.Advance
+	begun time.Duration // when the peer began it, by Conn.Advance
 
 	// Receiving.
 	length int64 // the Content-Length that the peer declared, or -1

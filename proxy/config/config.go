@@ -271,8 +271,8 @@ type Limits struct {
 
 // HTTP2 are the limits of a client's connection by HTTP/2. All but Streams and Continuations bound
 // counts of what the client sends without a request or data in return: each response takes one off
-// each count, each second a tenth of the limit, and each DATA frame with data, either way, one off all
-// but Resets and Provoked, and two off Others. Above a bound the connection ends with GOAWAY and
+// each count, and each second a tenth of the limit. Each DATA frame with data, either way, takes two
+// off Others, and one off the rest but Resets and Provoked. Above a bound the connection ends with GOAWAY and
 // ENHANCE_YOUR_CALM, and a failure `http2-flood` is counted.
 type HTTP2 struct {
 	// Requests at a time on a connection, as the client is told. One more is refused.

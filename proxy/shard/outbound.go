@@ -29,7 +29,7 @@ type backlog struct {
 // not read would keep the loop awake.
 type backlogs struct {
 	all   []*backlog
-	timer loop.Timer // armed while there are any; it may fire once more then
+	timer loop.Timer // armed while there are any; after the last it fires once more
 	free  FreeList[*backlog]
 }
 

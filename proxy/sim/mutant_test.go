@@ -27,7 +27,7 @@ func later(l loop.Loop, d time.Duration, f func()) {
 	l.After(d, &loop.Timer{Fire: f})
 }
 
-var mutants = []mutant{
+var mutants = slices.Concat(roomMutants, []mutant{
 	{"Now moves", "NowStandsStill", func(l loop.Loop, m *brokenLoop) {
 		var n time.Duration
 		m.now = func() time.Duration { n++; return l.Now() + n }
@@ -314,7 +314,7 @@ var mutants = []mutant{
 			l.Dial("10.0.0.8:1", d, s)
 		}
 	}},
-}
+})
 
 func closesWhenDetached(_ loop.Loop, m *brokenLoop) {
 	m.detach = func(c *brokenConn) (loop.Socket, error) { c.Conn.Close(); return nil, errors.ErrUnsupported }
@@ -326,7 +326,7 @@ func TestMutants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a process per mutant")
 	}
-	for _, m := range slices.Concat(mutants, roomMutants) {
+	for _, m := range mutants {
 		t.Run(m.name+"/"+m.by, func(t *testing.T) {
 			run := exec.Command(os.Args[0], "-test.run=^TestMutant$/^"+m.by+"$", "-test.timeout=20s")
 			run.Env = append(os.Environ(), "REMORA_MUTANT="+m.name)
@@ -344,7 +344,7 @@ func TestMutants(t *testing.T) {
 // TestEveryCaseHasAMutant checks that the list of mutants is complete.
 func TestEveryCaseHasAMutant(t *testing.T) {
 	caught := map[string]bool{}
-	for _, m := range slices.Concat(mutants, roomMutants) {
+	for _, m := range mutants {
 		caught[m.by] = true
 	}
 	for _, name := range conformance.Names() {
@@ -360,7 +360,7 @@ func TestMutant(t *testing.T) {
 	if name == "" {
 		t.Skip("for TestMutants")
 	}
-	for _, m := range slices.Concat(mutants, roomMutants) {
+	for _, m := range mutants {
 		if m.name == name {
 			conformance.Run(t, func(t *testing.T) conformance.Harness {
 				h := newHarness(t, 1)

@@ -122,13 +122,15 @@ func (w *watch) checkPace(now time.Time) {
 		p.why.CompareAndSwap(nil, fault.BodyTooSlow)
 		p.closeUp(false)
 	}
-	if w.down.tooSlow(now, w.behind(&c) && downloading, c.acknowledged, w) {
+	behind := w.behind(&c)
+	if w.down.tooSlow(now, downloading && behind, c.acknowledged, w) {
 		p.cut(fault.BodyTooSlow)
 	}
 }
 
-// behind reports whether the client lacks bytes that were sent before the last check. Newer ones may be on their
-// way to a prompt client: some always are if a slow source sends several in each round trip.
+// behind reports whether the client lacks bytes that were sent before the last check. It is called
+// once in each. Newer bytes may be on their way to a prompt client: some always are if a slow source
+// sends several in each round trip.
 func (w *watch) behind(c *counters) bool {
 	before := w.sent
 	w.sent = c.acknowledged + uint64(c.unacknowledged)
