@@ -69,7 +69,7 @@ aarch64) arch=arm64 ;;
 esac
 if [[ -n $arch ]]; then
 	said=$("$out/remora-linux-$arch" version)
-	[[ $said == "remora $version "*" linux/$arch" ]] || die "remora-linux-$arch says it is: $said"
+	[[ $said == "remora $version "*" linux/$arch engine="* ]] || die "remora-linux-$arch says it is: $said"
 fi
 (cd "$out" && sha256sum "${files[@]}" | tee SHA256SUMS)
 
@@ -84,10 +84,12 @@ if [[ -n $check ]]; then
 		done
 	done
 	echo "build: the same from a copy elsewhere"
-	for target in linux/arm64 darwin/amd64 darwin/arm64; do
+	for target in linux/arm64 darwin/amd64 darwin/arm64 freebsd/amd64; do
 		CGO_ENABLED=0 GOOS=${target%/*} GOARCH=${target#*/} GOFLAGS=-pgo=off go build -o "$copy/" ./cmd/remora ./cmd/remora-lab ||
 			die "no build for $target"
 	done
-	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 GOFLAGS=-pgo=off go vet ./... || die "go vet for macOS"
-	echo "build: sidecar and lab build for linux/arm64 and macOS"
+	for target in darwin/arm64 freebsd/amd64; do
+		CGO_ENABLED=0 GOOS=${target%/*} GOARCH=${target#*/} GOFLAGS=-pgo=off go vet ./... || die "go vet for $target"
+	done
+	echo "build: sidecar and lab build for linux/arm64, macOS and FreeBSD"
 fi

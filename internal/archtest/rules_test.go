@@ -21,7 +21,7 @@ var layers = []layer{
 	{
 		[]string{"cmd/remora"},
 		[]string{
-			"cmd/remora/...", "proxy/admin", "proxy/overload", "proxy/telemetry/...", "proxy/reactor", "proxy/reactor/unixsock", "proxy/stream", "proxy", "proxy/loop",
+			"cmd/remora/...", "proxy/admin", "proxy/overload", "proxy/telemetry/...", "proxy/reactor", "proxy/reactor/engine", "proxy/reactor/unixsock", "proxy/stream", "proxy", "proxy/loop",
 			"proxy/config", "proxy/certs", "proxy/handover", "registry/...", "docs", "internal/...",
 			"proxy/route", "protocol", "protocol/http1", // to try routes
 		},
@@ -80,6 +80,16 @@ var layers = []layer{
 			"protocol/http1", "internal/...",
 		},
 		"a driver implements the loop, and knows nothing of requests",
+	},
+	{
+		[]string{"proxy/reactor/epoll", "proxy/reactor/gnet"},
+		[]string{"proxy/reactor/kernel"},
+		"an engine waits for descriptors, and knows no connection",
+	},
+	{
+		[]string{"proxy/reactor/engine"},
+		[]string{"proxy/reactor/kernel", "proxy/reactor/epoll", "proxy/reactor/gnet"},
+		"the list of engines, which nothing else knows by name",
 	},
 	{
 		[]string{"proxy/fair"},
@@ -314,6 +324,8 @@ type home struct {
 
 // homes lists the one place of each library. A library without a home fails.
 var homes = []home{
+	{"github.com/panjf2000/gnet/", []string{"proxy/reactor/gnet"},
+		"it is one of the engines; connections do not know which engine waits for them"},
 	{"github.com/cespare/xxhash/", []string{"proxy/affinity"},
 		"keys must be the same in all processes, and long ones cheap"},
 	{"go.etcd.io/etcd/server/", []string{"lab/...", "registry/etcd_test"},

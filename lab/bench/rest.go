@@ -201,7 +201,7 @@ func raiseDescriptors(n int) (int, error) {
 	var limit syscall.Rlimit
 	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit)
 	if err == nil {
-		wanted := descriptorsOfTen*uint64(n)/10 + otherDescriptors
+		wanted := alike(limit.Max, descriptorsOfTen*n/10+otherDescriptors)
 		if limit.Max < wanted { // with CAP_SYS_RESOURCE
 			_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: wanted, Max: wanted})
 			err = syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit)
@@ -216,5 +216,8 @@ func raiseDescriptors(n int) (int, error) {
 	if limit.Max < otherDescriptors {
 		return 0, errors.New("bench: too few descriptors")
 	}
-	return int(min(uint64(n), (limit.Max-otherDescriptors)*10/descriptorsOfTen)), nil
+	return min(n, int((limit.Max-otherDescriptors)/descriptorsOfTen*10)), nil
 }
+
+// alike returns n in the type of v: limits are signed on some systems.
+func alike[T int64 | uint64](_ T, n int) T { return T(n) }

@@ -85,7 +85,7 @@ func TestRaiseDescriptors(t *testing.T) {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}
-	if err != nil || n >= many || limit.Cur != limit.Max || uint64(2*n) > limit.Cur*85/100 {
+	if err != nil || n >= many || limit.Cur != limit.Max || 2*n > int(limit.Cur/100*85) {
 		t.Errorf("%d connections with %+v, %v", n, limit, err)
 	}
 }

@@ -20,34 +20,46 @@ const maxAccepts = 16
 type acceptor struct {
 	l       *Listener
 	loop    *eventLoop
+	watched bool
 	backoff time.Duration // after the next failed accept
-	timer   loop.Timer    // armed after a failed accept
+	timer   loop.Timer    // armed while connections may wait of which the kernel has told already
 }
 
 func newAcceptor(l *Listener, on *eventLoop) *acceptor {
 	a := &acceptor{l: l, loop: on, backoff: minBackoff}
-	a.timer.Fire = a.start
+	a.timer.Fire = a.accept
 	return a
 }
 
 func (a *acceptor) start() {
-	if err := a.loop.poller.AddShared(a.l.fd); err != nil {
-		a.failed(err)
-		return
-	}
 	a.loop.setWatcher(a.l.fd, a)
+	a.accept()
 }
 
 func (a *acceptor) stop() {
 	a.loop.Stop(&a.timer)
-	if a.loop.watcherOf(a.l.fd) == a {
+	a.loop.setWatcher(a.l.fd, nil)
+	if a.watched {
 		_ = a.loop.poller.Remove(a.l.fd) // can't fail: it is watched
-		a.loop.setWatcher(a.l.fd, nil)
 	}
 }
 
 // onEvents implements watcher.
 func (a *acceptor) onEvents(kernel.Events) {
+	if !a.timer.Armed() {
+		a.accept()
+	}
+}
+
+// accept accepts waiting connections. It goes on in the next turn after maxAccepts, and later after a failure.
+func (a *acceptor) accept() {
+	if !a.watched {
+		if err := a.loop.poller.Add(a.l.fd, kernel.Input|kernel.Shared); err != nil {
+			a.failed(err)
+			return
+		}
+		a.watched = true
+	}
 	for range maxAccepts {
 		fd, from, errno := kernel.Accept(a.l.fd)
 		switch errno {
@@ -58,14 +70,14 @@ func (a *acceptor) onEvents(kernel.Events) {
 			return
 		case unix.EINTR, unix.ECONNABORTED: // the client has left
 		default:
-			a.stop()
 			a.failed(errno)
 			return
 		}
 	}
+	a.loop.After(0, &a.timer)
 }
 
-// failed starts again later.
+// failed tries again later.
 func (a *acceptor) failed(err error) {
 	a.l.eng.count.acceptErrors.Add(1)
 	if a.backoff == minBackoff {

@@ -1,16 +1,16 @@
 package reactor
 
 import (
+	"fmt"
 	"net"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/loop"
-	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
-// TestAcceptsAtOnce: an event accepts maxAccepts connections, and the next one the rest.
+// TestAcceptsAtOnce: a turn accepts maxAccepts connections, and later turns the rest, without another event.
 func TestAcceptsAtOnce(t *testing.T) {
 	e := start(t, Options{})
 	l, err := e.Listen("127.0.0.1:0", ListenOptions{}, func(loop.Loop, string) loop.Stream { return echo() })
@@ -24,10 +24,20 @@ func TestAcceptsAtOnce(t *testing.T) {
 	}
 	on(t, a.loop, func() {
 		for _, want := range []int{maxAccepts, maxAccepts + 1, maxAccepts + 1} {
-			if a.onEvents(kernel.Input); len(a.loop.conns) != want {
+			if a.accept(); len(a.loop.conns) != want {
 				t.Errorf("%d connections, want %d", len(a.loop.conns), want)
 			}
 		}
+	})
+	for range 3 * maxAccepts {
+		dial(t, l.Addr().String())
+	}
+	on(t, a.loop, a.start)
+	eventually(t, func() error {
+		if n := e.Accepted(); n != 4*maxAccepts+1 {
+			return fmt.Errorf("%d connections are accepted", n)
+		}
+		return nil
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -54,6 +55,7 @@ func newHarness(t *testing.T, loops int) *harness {
 
 func newHarnessWith(t *testing.T, o reactor.Options) *harness {
 	o.Logger = slog.New(slog.DiscardHandler)
+	o.Engine = os.Getenv("ENGINE")
 	e, err := reactor.Start(o)
 	if err != nil {
 		t.Fatal(err)

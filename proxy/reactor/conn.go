@@ -217,7 +217,7 @@ func (c *conn) onEvents(e kernel.Events) {
 	if c.loop.moving.to != nil && e == kernel.Input && c.move() {
 		return
 	}
-	if e&kernel.Input != 0 {
+	if e&kernel.Input != 0 && !c.drain.halfClosed {
 		c.read(c.unix || e&kernel.All != 0)
 	}
 	if e&kernel.Output != 0 && c.fd >= 0 {
@@ -276,11 +276,9 @@ func (c *conn) onEOF() {
 		c.broken(c.err)
 		return
 	}
-	if c.state == connDraining && !c.drain.halfClosed {
+	if c.state == connDraining {
 		c.drain.halfClosed = true
-		if c.loop.poller.Change(c.fd, kernel.Output) == nil {
-			return
-		}
+		return
 	}
 	c.broken(io.EOF)
 }

@@ -74,10 +74,13 @@ func (c *conn) connect(to netip.AddrPort) error {
 	return c.watch(c, kernel.Output)
 }
 
-// endConnect ends a connect.
+// endConnect ends a connect, if it has ended.
 func (c *conn) endConnect() {
 	to, _ := unmapped(c.remote)
 	err := kernel.Connected(c.fd, to)
+	if errors.Is(err, unix.EINPROGRESS) {
+		return // the event was of another socket, that had the descriptor before
+	}
 	if err == nil {
 		err = setStreamOptions(c.fd)
 	}

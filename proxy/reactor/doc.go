@@ -5,7 +5,7 @@
 //
 //	engine.go    starts and stops the loops, counts
 //	loop.go      a loop: its data, timers and flushes
-//	turn.go      the rounds of a loop, how it waits, and functions posted from outside
+//	turn.go      the turns of a loop, and functions posted from outside
 //	descriptor.go  a socket on a loop: writes, and what the kernel does not take
 //	conn.go      loop.Conn and its states, reads
 //	drain.go     the orderly close
@@ -22,7 +22,10 @@
 //	socket.go    loop.Socket: connections on no loop
 //	detach.go    a connection leaves its loop and becomes a Socket
 //	cpu.go       the number of loops for the CPU quota
-//	kernel/      system calls that differ between operating systems
+//	engine/      lists the engines, which wait for sockets
+//	epoll/       waits by epoll
+//	gnet/        waits by the poller of gnet
+//	kernel/      system calls that differ between operating systems, and the interface of an engine
 //
 // Each socket belongs to one loop. Other goroutines access only the posted functions of a loop,
 // and atomic counters.

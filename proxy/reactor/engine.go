@@ -15,11 +15,16 @@ import (
 
 	"github.com/remora-proxy/remora/proxy/fair"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/reactor/engine"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // Options configure an Engine. The zero value is ready for use.
 type Options struct {
+	// Engine is the name of the engine that waits for the sockets of the loops, see package engine. ""
+	// means engine.Auto.
+	Engine string
+
 	// Loops is the number of event loops, at most MaxLoops. 0 means Loops(CPUQuota()). The
 	// caller should set GOMAXPROCS to one more (see Loops).
 	Loops int
@@ -77,6 +82,7 @@ var (
 
 // Engine is a set of event loops on real sockets.
 type Engine struct {
+	kind   engine.Engine
 	log    *slog.Logger
 	began  time.Time // the start of the loops' time
 	onWork atomic.Pointer[func()]
@@ -123,11 +129,16 @@ func Start(o Options) (*Engine, error) {
 	if o.Loops < 0 || o.Loops > MaxLoops {
 		return nil, fmt.Errorf("%w: %d", ErrLoops, o.Loops)
 	}
+	kind, err := engine.Find(o.Engine)
+	if err != nil {
+		return nil, fmt.Errorf("reactor: start: %w", err)
+	}
 	if o.DialTLS == nil {
 		o.DialTLS = func(_, _, _ string) func() *tls.Config { return nil }
 	}
 	e := &Engine{
-		log: cmp.Or(o.Logger, slog.Default()), began: time.Now(), linger: lingerTime, originalDst: originalDst, dialTLS: o.DialTLS,
+		kind: kind,
+		log:  cmp.Or(o.Logger, slog.Default()), began: time.Now(), linger: lingerTime, originalDst: originalDst, dialTLS: o.DialTLS,
 		handshakes: fair.NewTable(maxHandshakes), handshakeTimeout: handshakeTimeout,
 		listeners: make(map[*Listener]struct{}),
 	}
@@ -164,6 +175,9 @@ func (e *Engine) halt() (err error) {
 	}
 	return err
 }
+
+// Kind returns the name of the engine that waits for the sockets of the loops, see package engine.
+func (e *Engine) Kind() string { return e.kind.Name }
 
 // Loops returns the engine's loops, in the same order on each call.
 func (e *Engine) Loops() []loop.Loop {

@@ -1,10 +1,12 @@
 package reactor
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -59,7 +61,7 @@ func echo() loop.Stream {
 }
 
 // start starts an engine and stops it at the end of the test. Unless o says otherwise it
-// has one loop, and handshakes may take waitLimit.
+// has one loop and the environment's ENGINE. Handshakes may take waitLimit.
 func start(t testing.TB, o Options) *Engine {
 	t.Helper()
 	if o.Loops == 0 {
@@ -68,6 +70,7 @@ func start(t testing.TB, o Options) *Engine {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	o.Engine = cmp.Or(o.Engine, os.Getenv("ENGINE"))
 	e, err := Start(o)
 	if err != nil {
 		t.Fatal(err)

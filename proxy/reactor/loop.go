@@ -15,11 +15,11 @@ import (
 type eventLoop struct {
 	eng    *Engine
 	index  int
-	poller *kernel.Poller
+	poller kernel.Poller
 
-	now    time.Duration
-	turned time.Duration // when the last turn ended
-	slice  slice
+	now   time.Duration
+	turn  turn
+	slice slice
 
 	timers   loop.Timers
 	flushes  loop.Flushes
@@ -27,7 +27,6 @@ type eventLoop struct {
 	spare    []*conn   // the other half of the double buffer of closed
 	conns    []*conn   // open or being dialled, in no order
 	watchers []watcher // by descriptor
-	added    []int     // descriptors watched since the turn began: an event may be of a former owner
 
 	newcomers map[*newcomer]struct{}
 
@@ -60,7 +59,7 @@ const (
 )
 
 func startLoop(e *Engine, index int) (*eventLoop, error) {
-	poller, err := kernel.NewPoller()
+	poller, err := e.kind.Open()
 	if err != nil {
 		return nil, err
 	}
@@ -78,14 +77,13 @@ func (l *eventLoop) halt() error {
 	return l.poller.Close()
 }
 
-// setWatcher makes w receive the events of fd; nil ends that.
+// setWatcher makes w receive the events of fd; nil ends that. The first events may be of the former owner of the
+// number: w must not rely on them.
 func (l *eventLoop) setWatcher(fd int, w watcher) {
 	if fd >= len(l.watchers) {
 		l.watchers = append(l.watchers, make([]watcher, fd+1-len(l.watchers))...)
 	}
-	if l.watchers[fd] = w; w != nil {
-		l.added = append(l.added, fd)
-	}
+	l.watchers[fd] = w
 }
 
 // watcherOf returns who receives the events of fd, or nil.

@@ -16,7 +16,8 @@ func TestStats(t *testing.T) {
 	l := e.Loops()[0].(stats.Metered)
 	read := func() (s stats.LoopStats) {
 		done := make(chan struct{})
-		e.Loops()[0].Post(func() { s = l.Stats(); close(done) })
+		post := e.Loops()[0].Post
+		post(func() { post(func() { s = l.Stats(); close(done) }) }) // in the next turn: one in progress is not counted
 		<-done
 		return s
 	}
@@ -44,8 +45,9 @@ func TestStats(t *testing.T) {
 	if events := after.Events - before.Events; events < calls || after.Connections != 1 {
 		t.Errorf("%d events of %d calls, %d connections", events, calls, after.Connections)
 	}
+	// A turn may have the events of several calls.
 	turns := after.Turns.Count() - before.Turns.Count()
-	if turns < calls || after.TurnEvents.Sum-before.TurnEvents.Sum < calls || after.Turns.Sum <= before.Turns.Sum {
+	if turns == 0 || after.TurnEvents.Sum-before.TurnEvents.Sum < calls || after.Turns.Sum <= before.Turns.Sum {
 		t.Errorf("%d turns: %+v, then %+v", turns, before, after)
 	}
 }

@@ -81,7 +81,7 @@ func (l *eventLoop) useAt(now time.Duration) loopUse {
 
 // measureUse ends a window, and decides which connections move in the next one.
 func (l *eventLoop) measureUse() {
-	m, now := &l.moving, l.turned
+	m, now := &l.moving, l.turn.ended
 	busy := l.stats.Turns.Sum
 	m.share.Store(math.Float64bits(float64(busy-m.busy) / float64(now-m.since)))
 	m.at.Store(int64(now))

@@ -89,19 +89,21 @@ func TestPeekPanic(t *testing.T) {
 func TestRest(t *testing.T) {
 	l := start(t, Options{}).loops[0]
 	roused := make(chan bool, 2)
-	fire := func() { roused <- l.roused == l.now }
+	fire := func() { roused <- l.turn.roused == l.turn.began }
 	on(t, l, func() { l.After(2*restAfter, &loop.Timer{Fire: fire}) })
 	if !recv(t, roused, "the timer") {
 		t.Error("a long wait is no rest")
 	}
-	on(t, l, func() {
-		l.turned, l.roused = l.now, l.now
-		before := l.roused
-		l.now += restAfter / 2
-		if l.turn(0); l.roused != before {
-			t.Error("a short wait is a rest")
-		}
-	})
+	at := turn{ended: time.Hour, roused: time.Hour}
+	if at.begin(time.Hour + restAfter - 1); at.roused != time.Hour {
+		t.Error("a short wait is a rest")
+	}
+	if at.ended = time.Hour + restAgain - 1; !at.restsAgain() {
+		t.Error("no other rest is expected after a rest")
+	}
+	if at.ended = time.Hour + restAgain; at.restsAgain() {
+		t.Error("another rest is expected long after a rest")
+	}
 }
 
 // TestOnWork: the function of OnWork is called once, after an event, and not for a timer.

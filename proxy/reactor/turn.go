@@ -2,7 +2,6 @@ package reactor
 
 import (
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,52 +10,101 @@ import (
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
-// A turn is one round of a loop: it waits for events, delivers them, fires due timers, runs posted
+// A turn is one round of a loop: its poller delivers events; then the loop fires due timers, runs posted
 // functions, then the flushes, and then calls OnClose for closed connections. Work that arises
 // later waits for the next turn, which then begins at once. A turn has at most kernel.MaxReady
 // events: otherwise the output of the first would wait for the last. A flush for each 64 events
 // costs next to nothing, lets the peers start sooner, and keeps the output in the processor's cache.
+
+// turn is the turn in progress, or the last one.
+type turn struct {
+	began, ended time.Duration
+	events       int
+	roused       time.Duration // when the last rest ended
+}
+
+// begin begins a turn. A long wait before it was a rest.
+func (t *turn) begin(now time.Duration) {
+	if now-t.ended >= restAfter {
+		t.roused = now
+	}
+	t.began, t.events = now, 0
+}
+
+// restsAgain reports whether the wait after the turn will probably be a rest.
+func (t *turn) restsAgain() bool { return t.ended-t.roused < restAgain }
+
+// restAfter is how long a wait is at least that is a rest. For restAgain after one, the loop expects
+// each wait to be another. A busy loop would pay for that: others must find it a P after each wait.
+const (
+	restAfter = 25 * time.Millisecond
+	restAgain = 10 * time.Millisecond
+)
 
 // timeSlice is how long a loop keeps its goroutine running, busy or not, before it yields.
 // After 10 ms the runtime's monitor takes the P away at each system call that it sees, and
 // then checks every 20 µs.
 const timeSlice = 5 * time.Millisecond
 
+var _ kernel.Turns = (*eventLoop)(nil)
+
 // run is the goroutine of the loop. It ends in the turn in which halt's function runs.
 func (l *eventLoop) run() {
 	defer close(l.ended)
-	l.turning.Lock() // for ever, once the loop has ended
-	for !l.stopping {
-		l.turn(l.wait())
+	l.poller.Run(l)
+}
+
+// BeginTurn implements kernel.Turns.
+func (l *eventLoop) BeginTurn() {
+	l.waiting.Store(false)
+	l.turning.Lock()
+	l.now = l.clock()
+	l.turn.begin(l.now)
+}
+
+// OnEvents implements kernel.Turns.
+func (l *eventLoop) OnEvents(fd int, e kernel.Events) {
+	if l.turn.events++; l.turn.events > 1 {
+		l.now = l.clock()
+	}
+	if w := l.watcherOf(fd); w != nil {
+		l.deliver(w, e)
 	}
 }
 
-func (l *eventLoop) turn(events int) {
-	began := l.clock()
-	l.now = began
-	if began-l.turned >= restAfter {
-		l.roused = began
-	}
-	l.added = l.added[:0]
-	for i := range events {
-		fd, e := l.poller.Ready(i)
-		if w := l.watcherOf(fd); w != nil && !slices.Contains(l.added, fd) {
-			if i > 0 {
-				l.now = l.clock()
-			}
-			l.deliver(w, e)
-		}
-	}
+// EndTurn implements kernel.Turns.
+func (l *eventLoop) EndTurn() kernel.Wait {
 	l.fireTimers()
 	l.runPosts()
-	l.endTurn()
-	l.turned = l.clock()
-	l.stats.Turns.Observe(l.turned - began)
-	l.stats.TurnEvents.Observe(events)
-	if l.turned-l.moving.since >= useWindow {
+	l.runFlushes()
+	l.measure()
+	if l.stopping {
+		return kernel.Wait{Stop: true} // turning stays locked for ever
+	}
+	if l.slice.yield(l.turn.ended) {
+		l.turn.ended = l.clock()
+	}
+	w := kernel.Wait{Limit: l.idleTime(), Now: l.turn.ended, Rest: l.turn.restsAgain()}
+	if w.Limit != 0 {
+		l.waiting.Store(true)
+		if l.posts.some.Load() {
+			w.Limit = 0 // Post may have seen that the loop did not wait
+		}
+	}
+	l.turning.Unlock()
+	return w
+}
+
+// measure counts the turn.
+func (l *eventLoop) measure() {
+	t := &l.turn
+	t.ended = l.clock()
+	l.stats.Turns.Observe(t.ended - t.began)
+	l.stats.TurnEvents.Observe(t.events)
+	if t.ended-l.moving.since >= useWindow {
 		l.measureUse()
 	}
-	if events > 0 && l.eng.onWork.Load() != nil {
+	if t.events > 0 && l.eng.onWork.Load() != nil {
 		if f := l.eng.onWork.Swap(nil); f != nil {
 			l.do(*f)
 		}
@@ -72,49 +120,11 @@ func (l *eventLoop) deliver(w watcher, e kernel.Events) {
 // clock returns the time since the engine's start. It is never 0.
 func (l *eventLoop) clock() time.Duration { return time.Since(l.eng.began) + 1 }
 
-// wait waits for the next event, timer or posted function, and returns the number of events.
-func (l *eventLoop) wait() int {
-	if l.now-l.slice.began > timeSlice {
-		l.slice.yield(l.now)
-		l.turned = l.clock()
-	}
-	limit := l.idleTime()
-	if limit == 0 {
-		return l.poller.Wait(0)
-	}
-	l.waiting.Store(true)
-	if l.posts.some.Load() {
-		limit = 0 // Post may have seen that the loop did not wait
-	}
-	return l.block(limit)
-}
-
-// block waits, at most for limit. Meanwhile Peek may read the loop.
-func (l *eventLoop) block(limit time.Duration) (events int) {
-	l.turning.Unlock()
-	if l.turned-l.roused < restAgain {
-		events = l.poller.Rest(limit)
-	} else {
-		events = l.poller.Wait(limit)
-	}
-	l.waiting.Store(false)
-	l.turning.Lock()
-	return events
-}
-
 // waits says how a loop waits.
 type waits struct {
-	waiting atomic.Bool   // Post must wake the poller
-	turning sync.Mutex    // held by the loop while it does not wait, and by Peek
-	roused  time.Duration // when the last rest ended; the loop's own
+	waiting atomic.Bool // Post must wake the poller
+	turning sync.Mutex  // held by the loop during a turn, and by Peek
 }
-
-// restAfter is how long a wait is at least that is a rest. For restAgain after one, the loop expects
-// each wait to be another. A busy loop would pay for that: others must find it a P after each wait.
-const (
-	restAfter = 25 * time.Millisecond
-	restAgain = 10 * time.Millisecond
-)
 
 // Peek implements loop.Peeker.
 func (l *eventLoop) Peek(f func()) bool {
@@ -134,16 +144,20 @@ type slice struct {
 	count int // of slices that have ended
 }
 
-// yield ends the slice, and lets other goroutines run: those that are ready on this P, and each
-// maxLocal-th time any. For that the runtime wakes a thread, which often takes the loop to another
-// processor.
-func (s *slice) yield(now time.Duration) {
+// yield ends the slice if its time is over, and reports whether it is. Other goroutines run then: those that are
+// ready on this P, and each maxLocal-th time any. For that the runtime wakes a thread, which often takes the loop
+// to another processor.
+func (s *slice) yield(now time.Duration) bool {
+	if now-s.began <= timeSlice {
+		return false
+	}
 	s.began = now
 	if s.count++; s.count%maxLocal == 0 {
 		runtime.Gosched()
 	} else {
 		goyield()
 	}
+	return true
 }
 
 // maxLocal bounds how long a goroutine waits that is ready on no P, if GOMAXPROCS leaves no P besides
@@ -165,7 +179,7 @@ func (l *eventLoop) idleTime() time.Duration {
 	if !ok {
 		return -1
 	}
-	return max(0, at-l.turned)
+	return max(0, at-l.turn.ended)
 }
 
 // fireTimers fires the timers that are due. One that they arm, even with delay 0, waits for the
@@ -188,9 +202,9 @@ func (l *eventLoop) runPosts() {
 	}
 }
 
-// endTurn runs the flushes, then calls OnClose for closed connections. Work that these
+// runFlushes runs the flushes, then calls OnClose for closed connections. Work that these
 // callbacks leave waits for the next turn.
-func (l *eventLoop) endTurn() {
+func (l *eventLoop) runFlushes() {
 	if l.flushes.Empty() && len(l.closed) == 0 {
 		return
 	}

@@ -87,25 +87,32 @@ func TestWaitEndsForTimer(t *testing.T) {
 	recv(t, fired, "the timer")
 }
 
-// TestYield: a loop yields once in a time slice, busy or not.
+// TestYield: a busy loop yields once in a time slice.
 func TestYield(t *testing.T) {
+	var s slice
+	for began := time.Duration(0); began < time.Second; began += timeSlice + 1 {
+		if s.yield(began + timeSlice) {
+			t.Fatalf("yielded after %v", timeSlice)
+		}
+		if !s.yield(began + timeSlice + 1) {
+			t.Fatalf("not yielded for %v", timeSlice+1)
+		}
+	}
 	l := start(t, Options{}).loops[0]
+	yielded := make(chan struct{})
+	f := &loop.Flush{}
 	on(t, l, func() {
-		l.Defer(&loop.Flush{Do: func() {}}) // so that it does not wait
-		defer func(now time.Duration) { l.now, l.slice.began = now, now }(l.now)
-		l.slice.began = l.now
-		for range 10 {
-			l.now += timeSlice
-			before := l.slice.began
-			if l.wait(); l.slice.began != before {
-				t.Errorf("the loop yielded after %v", l.now-before)
-			}
-			l.now++
-			if l.wait(); l.slice.began != l.now {
-				t.Errorf("the loop has not yielded for %v", l.now-l.slice.began)
+		first := l.slice.count
+		f.Do = func() {
+			if l.slice.count == first {
+				l.Defer(f)
+			} else {
+				close(yielded)
 			}
 		}
+		l.Defer(f)
 	})
+	recv(t, yielded, "the loop to yield")
 }
 
 // TestWaitLosesNothing: in each round a waiting loop receives data, a timer, functions

@@ -1,6 +1,6 @@
-// Package kernel has the system calls of sockets, and how to wait for them, which differ between
-// operating systems. What only Linux has is an error elsewhere. The tests run on Linux alone: for
-// others it is only known that the program builds.
+// Package kernel has the system calls of sockets, which differ between operating systems, and the interface of a Poller,
+// which waits for sockets. Packages epoll and gnet implement that. What only Linux has is an error elsewhere. The tests run
+// on Linux alone: for others it is only known that the program builds.
 package kernel
 
 import "errors"

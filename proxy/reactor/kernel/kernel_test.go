@@ -29,44 +29,6 @@ func onFD[T any](t *testing.T, c net.Conn, f func(fd int) (T, error)) (v T) {
 	return v
 }
 
-// TestPoller: a descriptor is reported when it becomes ready for what is watched, and by Change if it is.
-func TestPoller(t *testing.T) {
-	p, err := NewPoller()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, b := pair[0], pair[1]
-	defer unix.Close(a)
-	step := func(what string, do error, want Events) {
-		t.Helper()
-		if do != nil {
-			t.Fatalf("%s: %v", what, do)
-		}
-		got := Events(0)
-		for i := range p.Wait(0) {
-			if fd, e := p.Ready(i); fd == a {
-				got |= e
-			}
-		}
-		if got != want {
-			t.Fatalf("%s: events %b, want %b", what, got, want)
-		}
-	}
-	step("watch", p.Add(a, Input), 0)
-	step("watch for output", p.Change(a, Input|Output), Output)
-	step("watch for input", p.Change(a, Input), 0)
-	_, err = unix.Write(b, []byte("x"))
-	step("input", err, Input)
-	step("input is left", p.Change(a, Input), Input)
-	step("the peer's end", unix.Close(b), Input|All)
-	step("no longer", p.Remove(a), 0)
-}
-
 // TestSocket: the queues and counters of a TCP connection.
 func TestSocket(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

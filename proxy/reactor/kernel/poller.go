@@ -1,5 +1,7 @@
 package kernel
 
+import "time"
+
 // Events says what a descriptor is ready for.
 type Events uint8
 
@@ -10,5 +12,56 @@ const (
 	All                       // input must be read until there is none: it ends, has failed, or has urgent data, at which a read stops
 )
 
-// MaxReady is how many events Wait returns at most.
+// Shared is for the Input of a listening socket that several Pollers watch: one of them is told of a connection, or all, if
+// the Poller can't do that.
+const Shared Events = 1 << 7
+
+// MaxReady is how many events a turn has at most.
 const MaxReady = 64
+
+// Poller waits for the descriptors of one loop, and runs the turns of the loop. It reports a descriptor
+// once when the descriptor becomes ready, or more to it (edge-triggered): who leaves input must call
+// Change. Only one goroutine may use a Poller, but for Wake.
+type Poller interface {
+	// Add watches fd for e: Input, Input with Shared, or Output.
+	Add(fd int, e Events) error
+
+	// Change watches fd for e from now on, Input or Input with Output, and reports what fd is ready for.
+	Change(fd int, e Events) error
+
+	// Remove ends watching fd, which the caller closes next. A close alone ends it if the socket has no other descriptor.
+	Remove(fd int) error
+
+	// Run waits, and calls t for each turn, until End asks it to stop.
+	Run(t Turns)
+
+	// Wake has a turn begin soon. Any goroutine may call it before Close.
+	Wake()
+
+	// Close closes the Poller, but no descriptor that it watches. Run must have ended, or not begun.
+	Close() error
+}
+
+// Turns is a loop, as its Poller sees it. A turn is BeginTurn, OnEvents for at most MaxReady descriptors that are
+// ready, and EndTurn.
+type Turns interface {
+	BeginTurn()
+	OnEvents(fd int, e Events)
+	EndTurn() Wait
+}
+
+// Wait says how a Poller may wait after a turn.
+type Wait struct {
+	// Limit is how long the Poller waits at most if no event comes and Wake is not called: the next turn begins
+	// then, and not before. 0 means that it doesn't wait; a negative limit is none.
+	Limit time.Duration
+
+	// Now is when the turn ended, by the loop's clock.
+	Now time.Duration
+
+	// Rest says that the wait will probably take longer than 10 ms.
+	Rest bool
+
+	// Stop ends Run.
+	Stop bool
+}

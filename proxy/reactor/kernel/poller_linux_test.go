@@ -1,49 +1,276 @@
-package kernel
+package kernel_test
 
 import (
+	"net"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/remora-proxy/remora/proxy/reactor/epoll"
+	"github.com/remora-proxy/remora/proxy/reactor/gnet"
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
-// TestPollerWait: Wait and Rest end after their limit and not before, or by Wake, even if that came first.
-func TestPollerWait(t *testing.T) {
-	for _, coarse := range []bool{false, true} {
-		p, err := NewPoller()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer p.Close()
-		p.coarse = coarse
-		for name, wait := range map[string]func(time.Duration) int{"Wait": p.Wait, "Rest": p.Rest} {
-			for _, limit := range []time.Duration{1, 300 * time.Microsecond, 3 * time.Millisecond} {
-				begin := time.Now()
-				n := wait(limit)
-				if took := time.Since(begin); n > 0 || took < limit {
-					t.Errorf("coarse %v: %s: %d events after %v, want none after %v", coarse, name, n, took, limit)
+// forEachPoller runs f with a Poller of each engine.
+func forEachPoller(t *testing.T, f func(t *testing.T, open func() kernel.Poller)) {
+	for name, open := range map[string]func() (kernel.Poller, error){
+		"epoll": func() (kernel.Poller, error) { return epoll.Open() },
+		"gnet":  func() (kernel.Poller, error) { return gnet.Open() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f(t, func() kernel.Poller {
+				p, err := open()
+				if err != nil {
+					t.Fatal(err)
 				}
-			}
-			p.Wake()
-			wait(-1)
-			ended := make(chan struct{})
-			go func() { wait(-1); close(ended) }()
-			p.Wake()
-			select {
-			case <-ended:
-			case <-time.After(time.Minute):
-				t.Fatalf("Wake does not end %s", name)
-			}
-		}
+				t.Cleanup(func() {
+					if err := p.Close(); err != nil {
+						t.Error(err)
+					}
+				})
+				return p
+			})
+		})
 	}
 }
 
-// TestRestAlloc: a Rest allocates nothing.
-func TestRestAlloc(t *testing.T) {
-	p, err := NewPoller()
+// turns records turns. end is called at the end of each.
+type turns struct {
+	end    func(t *turns) kernel.Wait
+	events map[int]kernel.Events // in the turn
+	most   int                   // events of a turn
+	count  int
+}
+
+func (t *turns) BeginTurn() { t.events = map[int]kernel.Events{} }
+
+func (t *turns) OnEvents(fd int, e kernel.Events) { t.events[fd] |= e }
+
+func (t *turns) EndTurn() kernel.Wait {
+	t.count++
+	t.most = max(t.most, len(t.events))
+	return t.end(t)
+}
+
+// after returns an end that stops the Poller after some more turns, none of which waits.
+func after(more int) func(t *turns) kernel.Wait {
+	return func(t *turns) kernel.Wait {
+		more--
+		return kernel.Wait{Stop: more == 0}
+	}
+}
+
+// collect runs p for a few turns that do not wait, and returns all events.
+func collect(p kernel.Poller) (all map[int]kernel.Events, most int) {
+	all = map[int]kernel.Events{}
+	stop := after(5)
+	t := &turns{end: func(t *turns) kernel.Wait {
+		for fd, e := range t.events {
+			all[fd] |= e
+		}
+		return stop(t)
+	}}
+	p.Run(t)
+	return all, t.most
+}
+
+// pair returns two connected sockets, which the test closes.
+func pair(t *testing.T) (a, b int) {
+	t.Helper()
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Close()
-	if n := testing.AllocsPerRun(100, func() { p.Rest(time.Microsecond) }); n > 0 {
-		t.Errorf("%v allocations", n)
+	t.Cleanup(func() { _ = unix.Close(ends[0]); _ = unix.Close(ends[1]) })
+	return ends[0], ends[1]
+}
+
+// must fails the test if a step has failed.
+func must(t *testing.T, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
 	}
+}
+
+// TestEvents: a descriptor is reported once when it becomes ready for what is watched, and by Change if it is ready.
+func TestEvents(t *testing.T) {
+	forEachPoller(t, func(t *testing.T, open func() kernel.Poller) {
+		p := open()
+		a, b := pair(t)
+		write := func() error { _, err := unix.Write(b, []byte("x")); return err }
+		for _, step := range []struct {
+			name string
+			do   func() error
+			want kernel.Events
+		}{
+			{"watch", func() error { return p.Add(a, kernel.Input) }, 0},
+			{"watch for output", func() error { return p.Change(a, kernel.Input|kernel.Output) }, kernel.Output},
+			{"watch for input", func() error { return p.Change(a, kernel.Input) }, 0},
+			{"input", write, kernel.Input},
+			{"nothing new", func() error { return nil }, 0},
+			{"more input", write, kernel.Input},
+			{"input is left", func() error { return p.Change(a, kernel.Input) }, kernel.Input},
+			{"the peer's end", func() error { return unix.Shutdown(b, unix.SHUT_WR) }, kernel.Input | kernel.All},
+			{"no longer", func() error { return p.Remove(a) }, 0},
+			{"after the end", func() error { return unix.Shutdown(b, unix.SHUT_RD) }, 0},
+			{"watch for output first", func() error { return p.Add(b, kernel.Output) }, kernel.Output | kernel.Input | kernel.All},
+			{"input instead", func() error { return p.Change(b, kernel.Input) }, kernel.Input | kernel.All},
+		} {
+			must(t, step.name, step.do())
+			all, _ := collect(p)
+			got := all[a] | all[b]
+			if got&^kernel.All != step.want&^kernel.All || got&step.want != step.want {
+				t.Errorf("%s: events %b, want %b", step.name, got, step.want)
+			}
+		}
+	})
+}
+
+// TestMaxReady: a turn has at most MaxReady events, and no event is lost for that.
+func TestMaxReady(t *testing.T) {
+	forEachPoller(t, func(t *testing.T, open func() kernel.Poller) {
+		p := open()
+		const sockets = 3*kernel.MaxReady + 10
+		for range sockets {
+			a, b := pair(t)
+			must(t, "watch", p.Add(a, kernel.Input))
+			_, err := unix.Write(b, []byte("x"))
+			must(t, "write", err)
+		}
+		all, most := collect(p)
+		if len(all) != sockets || most != kernel.MaxReady {
+			t.Errorf("%d sockets were reported, at most %d in a turn; want %d and %d", len(all), most, sockets, kernel.MaxReady)
+		}
+	})
+}
+
+// TestLimit: the next turn begins after the limit of a wait and not before, whether the limit of the wait before was
+// shorter or longer.
+func TestLimit(t *testing.T) {
+	forEachPoller(t, func(t *testing.T, open func() kernel.Poller) {
+		p := open()
+		p.Wake()
+		began := time.Now()
+		limits := []time.Duration{3 * time.Millisecond, 300 * time.Microsecond, 1, time.Hour, 2 * time.Millisecond, time.Millisecond}
+		var ended time.Duration
+		var limit time.Duration
+		p.Run(&turns{end: func(*turns) kernel.Wait {
+			now := time.Since(began)
+			if now < ended+limit {
+				return kernel.Wait{Limit: ended + limit - now, Now: now} // early, as a loop finds out
+			}
+			if len(limits) == 0 {
+				return kernel.Wait{Stop: true}
+			}
+			ended, limit, limits = now, limits[0], limits[1:]
+			if limit == time.Hour {
+				p.Wake()
+				ended = -limit
+				return kernel.Wait{Limit: time.Hour, Now: now}
+			}
+			return kernel.Wait{Limit: limit, Now: now}
+		}})
+	})
+}
+
+// TestWake: Wake has a turn begin, also if it came before the wait.
+func TestWake(t *testing.T) {
+	forEachPoller(t, func(t *testing.T, open func() kernel.Poller) {
+		p := open()
+		begin, ended := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(ended)
+			p.Run(&turns{end: func(t *turns) kernel.Wait {
+				if t.count == 1 {
+					p.Wake() // before the wait
+				}
+				if t.count == 2 {
+					close(begin)
+				}
+				return kernel.Wait{Limit: -1, Stop: t.count == 3}
+			}})
+		}()
+		for _, c := range []chan struct{}{begin, ended} {
+			select {
+			case <-c:
+			case <-time.After(time.Minute):
+				t.Fatal("Wake begins no turn")
+			}
+			p.Wake()
+		}
+	})
+}
+
+// TestShared: of two Pollers that watch a listening socket, one is told of a connection at least. Remove ends that,
+// though the socket stays open.
+func TestShared(t *testing.T) {
+	forEachPoller(t, func(t *testing.T, open func() kernel.Poller) {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, "listen", err)
+		defer ln.Close()
+		fd, err := kernel.Duplicate(ln.(syscall.Conn))
+		must(t, "duplicate", err)
+		defer unix.Close(fd)
+		p, q := open(), open()
+		for _, poller := range []kernel.Poller{p, q} {
+			must(t, "watch", poller.Add(fd, kernel.Input|kernel.Shared))
+		}
+		connect := func() {
+			c, err := net.Dial("tcp", ln.Addr().String())
+			must(t, "dial", err)
+			t.Cleanup(func() { _ = c.Close() })
+		}
+		for range 2 {
+			connect()
+			first, _ := collect(p)
+			second, _ := collect(q)
+			if first[fd] != kernel.Input && second[fd] != kernel.Input {
+				t.Errorf("events %b and %b, want one of %b", first[fd], second[fd], kernel.Input)
+			}
+		}
+		for _, poller := range []kernel.Poller{p, q} {
+			must(t, "remove", poller.Remove(fd))
+		}
+		connect()
+		for _, poller := range []kernel.Poller{p, q} {
+			if all, _ := collect(poller); all[fd] != 0 {
+				t.Errorf("events %b after Remove", all[fd])
+			}
+		}
+	})
+}
+
+// TestTurnAlloc: a turn allocates nothing, with an event and with a limit.
+func TestTurnAlloc(t *testing.T) {
+	const n = 1000
+	forEachPoller(t, func(t *testing.T, open func() kernel.Poller) {
+		p := open()
+		a, b := pair(t)
+		must(t, "watch", p.Add(a, kernel.Input))
+		allocs := testing.AllocsPerRun(3, func() { p.Run(&pings{from: b, to: a, left: n}) })
+		if most := 10.0; allocs > most { // what a Run needs
+			t.Errorf("%v allocations in %d turns, want at most %v", allocs, n, most)
+		}
+	})
+}
+
+// pings are turns that end, in turn, with a byte for a socket, and with a limit that has passed soon.
+type pings struct {
+	from, to, left int
+	b              [1]byte
+}
+
+func (p *pings) BeginTurn() {}
+
+func (p *pings) OnEvents(int, kernel.Events) { _, _ = unix.Read(p.to, p.b[:]) }
+
+func (p *pings) EndTurn() kernel.Wait {
+	if p.left--; p.left%2 > 0 {
+		return kernel.Wait{Limit: 1, Now: time.Duration(-p.left)}
+	}
+	_, _ = unix.Write(p.from, p.b[:])
+	return kernel.Wait{Limit: -1, Stop: p.left == 0}
 }

@@ -131,3 +131,17 @@ func OriginalDst6(fd int) (netip.AddrPort, error) {
 	binary.NativeEndian.PutUint16(port[:], r.Addr.Port)
 	return netip.AddrPortFrom(ip, binary.BigEndian.Uint16(port[:])), nil
 }
+
+// EpollEvents returns what flags of epoll say.
+func EpollEvents(flags uint32) (e Events) {
+	if flags&(unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+		e = Input
+	}
+	if flags&(unix.EPOLLPRI|unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+		e |= All
+	}
+	if flags&unix.EPOLLOUT != 0 {
+		e |= Output
+	}
+	return e
+}

@@ -66,13 +66,18 @@ func Connect(to netip.AddrPort) (fd int, err error) {
 	return fd, nil
 }
 
-// Connected returns the error with which a connect to an address has ended. A socket whose own port is
-// the one that it dials connects to itself, if nobody listens there. That is ECONNREFUSED: otherwise
-// nobody else could listen there any more.
+// Connected returns the error with which a connect to an address has ended, EINPROGRESS if it has not ended. A
+// socket whose own port is the one that it dials connects to itself, if nobody listens there. That is
+// ECONNREFUSED: otherwise nobody else could listen there any more.
 func Connected(fd int, to netip.AddrPort) error {
 	errno, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	if err == nil && errno != 0 {
 		err = syscall.Errno(errno)
+	}
+	if err == nil {
+		if _, err := unix.Getpeername(fd); errors.Is(err, unix.ENOTCONN) {
+			return unix.EINPROGRESS
+		}
 	}
 	if err == nil && localAddr(fd) == to {
 		err = unix.ECONNREFUSED

@@ -1,10 +1,12 @@
-package kernel
+package epoll
 
 import (
 	"syscall"
 	_ "unsafe" // for go:linkname
 
 	"golang.org/x/sys/unix"
+
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
 // enterBlocked and exitBlocked are around a system call of which the Go runtime knows that it blocks.
@@ -23,7 +25,7 @@ func exitBlocked()
 //go:norace
 func epollBlocked(fd, ready, until uintptr) (n uintptr, errno syscall.Errno) {
 	enterBlocked()
-	n, _, errno = syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT2, fd, ready, MaxReady, until, 0, 0)
+	n, _, errno = syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT2, fd, ready, kernel.MaxReady, until, 0, 0)
 	exitBlocked()
 	return n, errno
 }

@@ -1,0 +1,54 @@
+package epoll
+
+import (
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
+)
+
+// TestWait: each kind of wait ends after its limit and not before, or by Wake, even if that came first.
+func TestWait(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		rest bool
+	}{{"short", false}, {"rest", true}} {
+		t.Run(c.name, func(t *testing.T) {
+			p, err := Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			for _, limit := range []time.Duration{1, 300 * time.Microsecond, 3 * time.Millisecond} {
+				begin := time.Now()
+				n := p.wait(kernel.Wait{Limit: limit, Rest: c.rest})
+				if took := time.Since(begin); n > 0 || took < limit {
+					t.Errorf("%d events after %v, want none after %v", n, took, limit)
+				}
+			}
+			unlimited := kernel.Wait{Limit: -1, Rest: c.rest}
+			p.Wake()
+			p.wait(unlimited)
+			ended := make(chan struct{})
+			go func() { p.wait(unlimited); close(ended) }()
+			p.Wake()
+			select {
+			case <-ended:
+			case <-time.After(time.Minute):
+				t.Fatal("Wake does not end the wait")
+			}
+		})
+	}
+}
+
+// TestRestAlloc: a rest allocates nothing.
+func TestRestAlloc(t *testing.T) {
+	p, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if n := testing.AllocsPerRun(100, func() { p.wait(kernel.Wait{Limit: time.Microsecond, Rest: true}) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
