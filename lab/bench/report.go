@@ -79,6 +79,7 @@ var comparisons = []struct{ row, base string }{
 	{"relay-2", "floor-2"}, {"remora-2", "floor-2"}, {"remora-2", "relay-2"}, {"remora-2", "nginx-2"}, {"remora-2", "haproxy-2"}, {"remora-2", "envoy-2"},
 	{"remora-https-in", "haproxy-https-in"}, {"remora-https-out", "haproxy-https-out"},
 	{"remora-2-tls", "remora-2"}, {"remora-2-observed", "remora-2"}, {"remora-2-nogc", "remora-2"},
+	{"remora-1-gnet", "remora-1"}, {"remora-2-gnet", "remora-2"}, {"remora-2-gnet", "haproxy-2"},
 	{"remora-2-2loops", "remora-2"}, {"remora-2-4loops", "remora-2"},
 }
 

@@ -92,10 +92,15 @@ func Rows() []Row {
 		{Name: "remora-2-tls", chain: mesh(func(c, p *sidecar) { c.TLS, p.TLS = true, true })},
 		{Name: "remora-2-observed", chain: mesh(func(c, p *sidecar) { c.Observed, p.Observed = true, true })},
 		{Name: "remora-2-nogc", chain: mesh(nil), env: []string{"GOGC=off"}},
+		{Name: "remora-1-gnet", chain: []hop{sidecar{In: "http", Out: "http"}.hop()}, env: onGnet, rest: true},
+		{Name: "remora-2-gnet", chain: mesh(nil), env: onGnet},
 	}
 }
 
-// plainRows are Rows without variants of remora-2.
+// onGnet selects the engine that is not the default.
+var onGnet = []string{"REMORA_ENGINE=gnet"}
+
+// plainRows are Rows without variants of Remora.
 func plainRows() []Row {
 	return slices.DeleteFunc(Rows(), func(r Row) bool { return strings.Count(r.Name, "-") > 1 })
 }

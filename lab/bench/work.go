@@ -39,7 +39,8 @@ func WorkRows() []Row {
 			chain: mesh(func(c, p *sidecar) { c.Loops, p.Loops = more.loops, more.loops }),
 		})
 	}
-	return rows
+	engines, _ := Choose(Rows(), []string{"remora-1-gnet", "remora-2-gnet"}) // can't fail
+	return append(rows, engines...)
 }
 
 func loopsRow(loops int) string { return fmt.Sprintf("remora-2-%dloops", loops) }

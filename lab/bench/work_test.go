@@ -66,10 +66,13 @@ func testWork(t *testing.T, remora string) {
 
 // TestWorkRows checks the loops of each sidecar.
 func TestWorkRows(t *testing.T) {
-	loops := map[string]int{"remora-1": 1, "remora-2": 1, "remora-2-2loops": 2, "remora-2-4loops": 4}
+	loops := map[string]int{"remora-1": 1, "remora-2": 1, "remora-1-gnet": 1, "remora-2-gnet": 1, "remora-2-2loops": 2, "remora-2-4loops": 4}
 	for _, row := range WorkRows() {
 		if !row.sidecars() {
 			continue
+		}
+		if gnet := strings.HasSuffix(row.Name, "gnet"); gnet != slices.Contains(row.env, "REMORA_ENGINE=gnet") {
+			t.Errorf("%s: environment %q", row.Name, row.env)
 		}
 		for _, h := range row.chain {
 			args, err := testPlace(t, h).arguments()
@@ -121,11 +124,11 @@ func TestWorkLoads(t *testing.T) {
 	if o.Loads, err = WorkLoads([]Job{Bodies}, time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if got := Names(o.measured()); slices.Contains(got, "floor-2") || slices.Contains(got, "remora-2-2loops") || len(got) != 9 {
+	if got := Names(o.measured()); slices.Contains(got, "floor-2") || slices.Contains(got, "remora-2-2loops") || len(got) != 11 {
 		t.Errorf("rows of bodies: %v", got)
 	}
 	o.Loads, o.Rest.Connections = nil, 1
-	if got := Names(o.measured()); !slices.Equal(got, []string{"nginx-1", "haproxy-1", "envoy-1", "remora-1"}) {
+	if got := Names(o.measured()); !slices.Equal(got, []string{"nginx-1", "haproxy-1", "envoy-1", "remora-1", "remora-1-gnet"}) {
 		t.Errorf("rows at rest: %v", got)
 	}
 }
