@@ -45,7 +45,7 @@ services: {app: {discover: static, protocol: http, endpoints: ["127.0.0.1:3"]}}
 		{"check -x", 2, ``, `remora: unknown shorthand.*\n`},
 		{"chekc", 2, ``, `remora: unknown command(.|\n)*check(.|\n)*`},
 		{"", 2, ``, `remora: expected a command.*\n`},
-		{"version", 0, `remora \S+ go\S+ \w+/\w+\n`, ``},
+		{"version", 0, `remora \S+ go\S+ \w+/\w+ engine=(epoll|gnet)\n`, ``},
 		{"--version", 0, `remora \S+ go\S+ \w+/\w+\n`, ``},
 		{"version x", 2, ``, `remora: unknown command.*\n`},
 		{"--help", 0, `(.|\n)*check(.|\n)*version(.|\n)*`, ``},

@@ -30,6 +30,9 @@ func testMain(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	os.Setenv("RUNTIME_DIRECTORY", dir) // for the sockets of hot restarts
+	if name := os.Getenv("ENGINE"); name != "" {
+		os.Setenv(engineVariable, name)
+	}
 	binary = filepath.Join(dir, "remora")
 	build := append([]string{"build", "-o", binary}, append(buildFlags, ".")...)
 	if out, err := exec.Command("go", build...).CombinedOutput(); err != nil {

@@ -337,6 +337,7 @@ func fixedKeys(old, cfg *config.Config) (keys []string) {
 	fixed := []setting{
 		{"node", old.Node, cfg.Node},
 		{"loops", old.Loops, cfg.Loops},
+		{"engine", old.Engine, cfg.Engine},
 		{"log.format", old.Log.Format, cfg.Log.Format},
 		{"admin.address", old.Admin.Address, cfg.Admin.Address},
 		{"admin.token", old.Admin.Token, cfg.Admin.Token},

@@ -160,7 +160,7 @@ func (l *mixedLoad) more() {
 const maxDraining = 4
 
 // TestRestartUnderOpenLoad replaces the sidecars of the consumer and the providers in
-// turn.
+// turn, each time by one with another engine.
 func TestRestartUnderOpenLoad(t *testing.T) {
 	m := newMesh(t)
 	load := startMixedLoad(t, m.egress, *restartRate)
@@ -176,7 +176,7 @@ func TestRestartUnderOpenLoad(t *testing.T) {
 	for i := range *restartCount {
 		p := turns[i%len(turns)]
 		draining = append(draining, *p)
-		*p = (*p).replace()
+		*p = (*p).replace("--engine", anotherEngine((*p).engine()))
 		if len(draining) > maxDraining {
 			ended()
 		}

@@ -23,10 +23,10 @@ import (
 )
 
 // replace starts a successor of p, and waits until it serves.
-func (p *process) replace() *process {
+func (p *process) replace(flags ...string) *process {
 	p.t.Helper()
 	restarts := p.metric("remora_hot_restarts")
-	q := p.again()
+	q := p.again(flags...)
 	q.serves(restarts + 1)
 	p.says(p.t, "msg=replaced") // the successor serves before p hears of it
 	return q

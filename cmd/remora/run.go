@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -14,11 +15,12 @@ import (
 
 	"github.com/remora-proxy/remora/cmd/remora/starter"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/reactor/engine"
 )
 
 // newRun returns the command "remora run": the sidecar itself.
 func newRun() *cobra.Command {
-	var file, dir string
+	var file, dir, engineName string
 	var watch, withoutFile bool
 	var flags starter.Flags
 	cmd := &cobra.Command{
@@ -34,8 +36,10 @@ func newRun() *cobra.Command {
 			"have their defaults, and need a file, which \"remora init\" writes; so do reloads and hot restarts.",
 		Args: cobra.NoArgs,
 		PreRunE: func(cmd *cobra.Command, _ []string) (err error) {
-			withoutFile, err = starter.Check(cmd, "watch", "runtime-dir")
-			return err
+			if withoutFile, err = starter.Check(cmd, "watch", "runtime-dir"); err != nil {
+				return err
+			}
+			return setEngine(engineName)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// Otherwise a log line without a reader would end the process. The other
@@ -58,6 +62,7 @@ func newRun() *cobra.Command {
 	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file (YAML)")
 	flags.Add(cmd)
 	cmd.Flags().BoolVar(&watch, "watch", false, "apply the file when its content changes, as SIGHUP does")
+	cmd.Flags().StringVar(&engineName, "engine", "", "engine that waits for sockets: "+strings.Join(engine.Names(), ", ")+"; default: that of the file")
 	cmd.Flags().StringVar(&dir, "runtime-dir", runtimeDir(),
 		"directory of the socket for hot restarts; empty for none")
 	return cmd

@@ -142,7 +142,7 @@ func start(ctx context.Context, cfg *config.Config, path string, log *slog.Logge
 	}
 	s.releasePages()
 	log.Info("serving", "version", versionOf(version, buildInfo()), "node", cfg.Node.ID,
-		"loops", len(s.proc.Workers()), "gomaxprocs", runtime.GOMAXPROCS(0))
+		"engine", s.engine.Kind(), "loops", len(s.proc.Workers()), "gomaxprocs", runtime.GOMAXPROCS(0))
 	return s, nil
 }
 
@@ -165,8 +165,12 @@ func (s *sidecar) startLoops() (err error) {
 		runtime.GOMAXPROCS(loops + 1)
 	}
 	limitMemory(s.cfg)
+	chosen, err := chooseEngine(s.cfg.Engine)
+	if err != nil {
+		return err
+	}
 	s.engine, err = reactor.Start(reactor.Options{
-		Loops: loops, MaxConnections: s.cfg.Limits.Connections, MaxPerSource: s.cfg.Limits.PerSource, WriteStall: s.cfg.Timeouts.Write,
+		Engine: chosen.Name, Loops: loops, MaxConnections: s.cfg.Limits.Connections, MaxPerSource: s.cfg.Limits.PerSource, WriteStall: s.cfg.Timeouts.Write,
 		ReservedFiles: reservedFiles(s.cfg), DialTLS: s.clientCerts.client, Logger: s.log,
 	})
 	if err != nil {
@@ -243,7 +247,7 @@ func (s *sidecar) openAdmin() (err error) {
 		return state != overload.Normal
 	})
 	s.admin = admin.New(admin.Options{
-		Process: s.proc, Version: versionOf(version, buildInfo()), Log: s.log, Level: s.level,
+		Process: s.proc, Version: versionOf(version, buildInfo()), Engine: s.engine.Kind(), Log: s.log, Level: s.level,
 		Reactor:       s.engine.Stats,
 		Registry:      s.registryStats,
 		Registrations: s.registrationStats,

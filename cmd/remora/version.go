@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -16,7 +17,7 @@ var version string
 func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the version",
+		Short: "Print the version, and the engine that a sidecar without a setting would have",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprint(cmd.OutOrStdout(), versionLine())
@@ -27,7 +28,9 @@ func newVersion() *cobra.Command {
 
 // versionLine returns the output of "remora version" and "remora --version".
 func versionLine() string {
-	return fmt.Sprintf("remora %s %s %s/%s\n", versionOf(version, buildInfo()), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	chosen, _ := chooseEngine("") // a wrong name is an error of remora run
+	return fmt.Sprintf("remora %s %s %s/%s engine=%s\n", versionOf(version, buildInfo()), runtime.Version(), runtime.GOOS, runtime.GOARCH,
+		cmp.Or(chosen.Name, "unknown"))
 }
 
 // buildInfo returns what the toolchain recorded, or nil.

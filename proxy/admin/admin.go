@@ -29,6 +29,7 @@ import (
 type Options struct {
 	Process *proxy.Process
 	Version string
+	Engine  string // the name of the reactor's
 
 	// Reactor returns the driver's counters.
 	Reactor func() stats.DriverStats

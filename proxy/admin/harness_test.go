@@ -80,7 +80,7 @@ func newSidecar(t testing.TB, yaml string) *sidecar {
 	var accessLog accesslog.Counts
 	accessLog.Lines.Add(1)
 	s.api = New(Options{
-		Process: s.proc, Version: "v1", Log: log, Level: new(slog.LevelVar),
+		Process: s.proc, Version: "v1", Engine: "epoll", Log: log, Level: new(slog.LevelVar),
 		Reactor: func() stats.DriverStats {
 			st := s.engine.Stats()
 			st.TLSFailures = map[string]int64{"tls_expired": 1}

@@ -118,6 +118,7 @@ func (c *scraper) collect(to *page, reports []stats.WorkerReport) {
 // The families of the process.
 var (
 	buildInfo   = gauge("build_info", "1, with the version of the program.", "version")
+	engineInfo  = gauge("engine_info", "1, with the engine that waits for the sockets of the loops.", "engine")
 	phase       = gauge("phase", "1 for the current phase of the sidecar.", "phase")
 	loops       = gauge("loops", "Event loops.")
 	connections = gauge("downstream_connections", "Open accepted connections.")
@@ -163,6 +164,7 @@ func (c *scraper) process(to *page, reports []stats.WorkerReport) {
 		}
 	}
 	to.put(buildInfo, 1, c.s.opt.Version)
+	to.put(engineInfo, 1, c.s.opt.Engine)
 	to.put(restarts, float64(c.s.opt.Restarts))
 	for p := range phaseNames {
 		to.put(phase, truth(Phase(p) == c.s.Phase()), Phase(p).String())

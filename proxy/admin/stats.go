@@ -20,6 +20,7 @@ import (
 // their Uptime. The counts of a service start again at 0 if a reload replaces it.
 type Stats struct {
 	Version     string                     `json:"version"`
+	Engine      string                     `json:"engine"`
 	Node        string                     `json:"node"`
 	Phase       string                     `json:"phase"`
 	Uptime      float64                    `json:"uptime_seconds"`
@@ -74,7 +75,7 @@ type HedgeStats struct {
 func (s *Server) stats(reports []stats.WorkerReport) any {
 	cfg := s.config()
 	out := Stats{
-		Version: s.opt.Version, Node: cfg.Node.ID, Phase: s.Phase().String(), Uptime: time.Since(s.began).Seconds(),
+		Version: s.opt.Version, Engine: s.opt.Engine, Node: cfg.Node.ID, Phase: s.Phase().String(), Uptime: time.Since(s.began).Seconds(),
 		Buffered: s.buffered(reports), BufferedMax: cfg.Limits.Buffered,
 		Errors: map[string]uint64{}, Services: map[string]ServiceStats{}, Config: s.configState(),
 	}

@@ -15,12 +15,20 @@ var (
 	// Registries are the sources of endpoints.
 	Registries = []string{DiscoverEtcd, DiscoverStatic}
 
+	// Engines may wait for the sockets of the loops.
+	Engines = []string{EngineAuto, "epoll", "gnet"}
+
 	// Policies are the load-balancing policies.
 	Policies = []string{LBLeastPending, "weighted_round_robin", "peak_ewma", "random", LBConsistentHash}
 )
 
 // lists are the lists by the name in the tag of a field, as in list:"protocols".
-var lists = map[string][]string{"protocols": Protocols, "listener protocols": ListenerProtocols, "registries": Registries, "policies": Policies}
+var lists = map[string][]string{
+	"engines": Engines, "protocols": Protocols, "listener protocols": ListenerProtocols, "registries": Registries, "policies": Policies,
+}
+
+// EngineAuto is the engine that fits the system.
+const EngineAuto = "auto"
 
 // Protocols that a default or a rule mentions.
 const (
@@ -128,6 +136,9 @@ type Config struct {
 
 	// Event loops. 0 means one per whole processor of the CPU quota, at least 1.
 	Loops int `yaml:"loops" max:"256" reload:"restart"`
+
+	// Engine that waits for the sockets of the loops. `auto` means `epoll` on Linux, `gnet` elsewhere. `REMORA_ENGINE` and `remora run --engine` override it.
+	Engine string `yaml:"engine" list:"engines" reload:"restart"`
 
 	Log       Log        `yaml:"log"`
 	Admin     Admin      `yaml:"admin"`

@@ -8,9 +8,10 @@ import (
 // Default returns the configuration of an empty file: no listener, no service.
 func Default() *Config {
 	return &Config{
-		Node:  Node{ID: hostname()},
-		Log:   Log{Level: LevelInfo, Format: FormatJSON},
-		Admin: Admin{Address: "127.0.0.1:9901"},
+		Node:   Node{ID: hostname()},
+		Engine: EngineAuto,
+		Log:    Log{Level: LevelInfo, Format: FormatJSON},
+		Admin:  Admin{Address: "127.0.0.1:9901"},
 		Registry: Registry{
 			Etcd: Etcd{Prefix: "/remora/services", LeaseTTL: 10 * time.Second},
 		},

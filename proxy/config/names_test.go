@@ -10,7 +10,7 @@ import (
 // TestLists checks that each enum with the tag list names a list that exists.
 func TestLists(t *testing.T) {
 	used := map[string]bool{}
-	for _, of := range []reflect.Type{reflect.TypeFor[Listener](), reflect.TypeFor[Service](), reflect.TypeFor[LB]()} {
+	for _, of := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[Listener](), reflect.TypeFor[Service](), reflect.TypeFor[LB]()} {
 		for i := range of.NumField() {
 			if name, ok := of.Field(i).Tag.Lookup("list"); ok {
 				used[name] = true

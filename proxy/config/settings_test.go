@@ -47,6 +47,7 @@ var links = map[string]string{
 	"hedge.mode":                       "[hedging](hedging.md)",
 	"routes.*.collapse":                "[collapsing](caching.md#collapsing)",
 	"routes.*.cache.ttl":               "[caching](caching.md)",
+	"engine":                           "[engines](engines.md)",
 	"limits.message":                   "[streams](operations.md#streams)",
 	"limits.per_source":                "[sources](operations.md#connections-per-source)",
 	"limits.buffered":                  "[buffered bytes](operations.md#buffered-bytes)",

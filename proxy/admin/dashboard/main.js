@@ -86,6 +86,7 @@ function drawStats() {
   const now = answers[answers.length - 1], services = names(now), all = selected() === null;
   text("node", now.node);
   drawPhase();
+  text("engine", now.engine);
   text("uptime", `${now.version} · up ${duration(now.uptime_seconds)} · ${now.connections} connections`);
   document.title = `Remora ${now.node}`;
   $("empty").hidden = !now.try;
