@@ -1,5 +1,9 @@
 # What the suites of real processes share. They source it at the repository's root.
+#
+#   ENGINE=gnet   the engine of the sidecars (see docs/engines.md)
 # shellcheck shell=bash
+
+if [[ -n ${ENGINE:-} ]]; then export REMORA_ENGINE=$ENGINE; fi
 
 # need TOOL... ends the script if one of them is not installed.
 need() {

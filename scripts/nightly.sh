@@ -26,6 +26,10 @@ suite env SEEDS=100000 scripts/sim.sh
 for name in compose-check cost interop interop-dubbo triple grpc connect http2 http-cache http-proxy streams tracing strictness differential dashboard; do
 	suite "scripts/$name.sh"
 done
+for name in http2 grpc streams reload attack; do
+	suite env ENGINE=gnet "scripts/$name.sh"
+done
+suite env ENGINE=gnet scripts/soak.sh 10m
 suite scripts/attack.sh 4s
 suite scripts/soak.sh --kill
 suite scripts/grpc.sh --kill

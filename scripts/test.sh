@@ -147,11 +147,16 @@ else
 	gotest core -shuffle=on -skip "$allocations|$slow" $core_packages
 fi
 
+# All of the above had the default engine.
+step 'the conformance suite and the drivers on gnet, with the race detector'
+ENGINE=gnet gotest gnet -race -short -shuffle=on -skip "$allocations" ./proxy/reactor
+
 step 'allocation tests, without the race detector'
 # shellcheck disable=SC2086
 files=$(test_files '^func Test[A-Za-z0-9_]*Alloc' $all)
 # shellcheck disable=SC2046,SC2086
 gotest alloc -run "$allocations" $(packages_of $files)
+ENGINE=gnet gotest alloc-gnet -run "$allocations" ./proxy/reactor
 
 if [[ $fuzztime != 0 ]]; then
 	step "fuzz targets, $fuzztime each"
