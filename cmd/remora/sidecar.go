@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/cmd/remora/program"
+	"github.com/remora-proxy/remora/internal/cpuquota"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
@@ -157,7 +158,7 @@ func (s *sidecar) releasePages() {
 func (s *sidecar) startLoops() (err error) {
 	loops := s.cfg.Loops
 	if loops == 0 {
-		loops = reactor.Loops(reactor.CPUQuota())
+		loops = reactor.Loops(cpuquota.Read())
 	}
 	// One processor more than loops. Otherwise the runtime would take a loop's
 	// processor during its blocking wait, which costs time at each request.

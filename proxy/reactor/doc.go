@@ -21,7 +21,6 @@
 //	tlsfailure.go  codes, counts and log of TLS failures
 //	socket.go    loop.Socket: connections on no loop
 //	detach.go    a connection leaves its loop and becomes a Socket
-//	cpu.go       the number of loops for the CPU quota
 //	engine/      lists the engines, which wait for sockets
 //	epoll/       waits by epoll
 //	gnet/        waits by the poller of gnet

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/cpuquota"
 	"github.com/remora-proxy/remora/proxy/fair"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/engine"
@@ -21,11 +23,10 @@ import (
 
 // Options configure an Engine. The zero value is ready for use.
 type Options struct {
-	// Engine is the name of the engine that waits for the sockets of the loops, see package engine. ""
-	// means engine.Auto.
+	// Engine names the engine that waits for sockets, see package engine. "" means engine.Auto.
 	Engine string
 
-	// Loops is the number of event loops, at most MaxLoops. 0 means Loops(CPUQuota()). The
+	// Loops is the number of event loops, at most MaxLoops. 0 means Loops of the quota. The
 	// caller should set GOMAXPROCS to one more (see Loops).
 	Loops int
 
@@ -69,6 +70,18 @@ const (
 
 // MaxLoops limits Options.Loops.
 const MaxLoops = 256
+
+// Loops returns the number of event loops for a quota of CPUs: its integer part, at least 1
+// and at most MaxLoops. One loop can use a whole CPU. With more loops than the quota allows,
+// the kernel throttles them all.
+//
+// GOMAXPROCS should be one more than the loops (docs/decisions/0001-engine.md says why).
+func Loops(quota float64) int {
+	if math.IsNaN(quota) || quota < 1 {
+		return 1
+	}
+	return int(math.Min(math.Floor(quota), MaxLoops))
+}
 
 // Errors of this package. Errors of the system are passed on unchanged.
 var (
@@ -124,7 +137,7 @@ type counters struct {
 // Start starts an Engine with its loops. The caller must Stop it.
 func Start(o Options) (*Engine, error) {
 	if o.Loops == 0 {
-		o.Loops = Loops(CPUQuota())
+		o.Loops = Loops(cpuquota.Read())
 	}
 	if o.Loops < 0 || o.Loops > MaxLoops {
 		return nil, fmt.Errorf("%w: %d", ErrLoops, o.Loops)

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"slices"
 	"strings"
@@ -344,4 +345,15 @@ func TestDialQueueLimit(t *testing.T) {
 			t.Errorf("%d wait, %d refused", n, full)
 		}
 	})
+}
+
+// TestLoopsOfQuota: a loop for each whole CPU.
+func TestLoopsOfQuota(t *testing.T) {
+	for quota, want := range map[float64]int{
+		0: 1, -1: 1, 0.3: 1, 1: 1, 1.99: 1, 2: 2, 3.5: 3, 1e9: MaxLoops, math.Inf(1): MaxLoops, math.NaN(): 1,
+	} {
+		if got := Loops(quota); got != want {
+			t.Errorf("Loops(%v) = %d, want %d", quota, got, want)
+		}
+	}
 }

@@ -86,14 +86,6 @@ func (l *eventLoop) setWatcher(fd int, w watcher) {
 	l.watchers[fd] = w
 }
 
-// watcherOf returns who receives the events of fd, or nil.
-func (l *eventLoop) watcherOf(fd int) watcher {
-	if fd >= len(l.watchers) {
-		return nil
-	}
-	return l.watchers[fd]
-}
-
 var _ stats.Metered = (*eventLoop)(nil)
 
 // Stats implements stats.Metered.

@@ -67,8 +67,8 @@ func (l *eventLoop) OnEvents(fd int, e kernel.Events) {
 	if l.turn.events++; l.turn.events > 1 {
 		l.now = l.clock()
 	}
-	if w := l.watcherOf(fd); w != nil {
-		l.deliver(w, e)
+	if fd < len(l.watchers) && l.watchers[fd] != nil {
+		l.deliver(l.watchers[fd], e)
 	}
 }
 

@@ -23,8 +23,6 @@ type Poller struct {
 	ready       [kernel.MaxReady]unix.EpollEvent
 }
 
-var _ kernel.Poller = (*Poller)(nil)
-
 // ErrCoarse is the error of a system whose timeouts are whole milliseconds.
 var ErrCoarse = errors.New("needs epoll_pwait2(2) of Linux 5.11, which some sandboxes lack, and a processor of 64 bits")
 

@@ -3,13 +3,10 @@
 // Package gnet has a kernel.Poller on the poller of gnet v2, which waits by epoll on Linux, and by kqueue elsewhere. gnet's
 // poller has no timeout, and does not say where a batch of events ends. Both are events here:
 //
-//   - The first event of a turn rings a bell, which is a descriptor. The poller reports the bell after what was
-//     ready before, and then the turn ends. So does Wake.
-//   - An alarm ends the wait. It may go off when no timer is due any more: to set it back for each timer
-//     that is disarmed would cost a system call each.
+//   - The first event of a turn rings a bell, a descriptor that is reported after what is ready already. Then the turn ends.
+//   - An alarm ends the wait, perhaps when no timer is due any more: it is not set back when a timer is disarmed.
 //
-// Of a listening socket that loops share, all loops are told of a connection. docs/engines.md says what else differs from
-// package epoll. The build tag poll_opt of gnet is not supported.
+// All loops that share a listening socket are told of a connection. The build tag poll_opt of gnet is not supported.
 package gnet
 
 import (
@@ -33,8 +30,6 @@ type Poller struct {
 	inTurn bool
 	events int // of the turn in progress
 }
-
-var _ kernel.Poller = (*Poller)(nil)
 
 // Open returns a Poller that watches nothing. Its owner must Close it.
 func Open() (*Poller, error) {

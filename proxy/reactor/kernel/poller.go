@@ -32,14 +32,9 @@ type Poller interface {
 	// Remove ends watching fd, which the caller closes next. A close alone ends it if the socket has no other descriptor.
 	Remove(fd int) error
 
-	// Run waits, and calls t for each turn, until End asks it to stop.
-	Run(t Turns)
-
-	// Wake has a turn begin soon. Any goroutine may call it before Close.
-	Wake()
-
-	// Close closes the Poller, but no descriptor that it watches. Run must have ended, or not begun.
-	Close() error
+	Run(t Turns)  // waits, and calls t for each turn, until EndTurn stops it
+	Wake()        // has a turn begin soon; any goroutine may call it before Close
+	Close() error // closes no descriptor that it watches; Run must have ended, or not begun
 }
 
 // Turns is a loop, as its Poller sees it. A turn is BeginTurn, OnEvents for at most MaxReady descriptors that are
@@ -50,18 +45,11 @@ type Turns interface {
 	EndTurn() Wait
 }
 
-// Wait says how a Poller may wait after a turn.
+// Wait says how a Poller may wait after a turn. Without an event or Wake the next turn begins after Limit, and not
+// before: 0 means that the Poller doesn't wait, and a negative Limit that it waits for ever.
 type Wait struct {
-	// Limit is how long the Poller waits at most if no event comes and Wake is not called: the next turn begins
-	// then, and not before. 0 means that it doesn't wait; a negative limit is none.
 	Limit time.Duration
-
-	// Now is when the turn ended, by the loop's clock.
-	Now time.Duration
-
-	// Rest says that the wait will probably take longer than 10 ms.
-	Rest bool
-
-	// Stop ends Run.
-	Stop bool
+	Now   time.Duration // when the turn ended, by the loop's clock
+	Rest  bool          // the wait will probably take longer than 10 ms
+	Stop  bool          // ends Run
 }

@@ -1,21 +1,10 @@
-package reactor
+package cpuquota
 
 import (
-	"math"
 	"os"
 	"path/filepath"
 	"testing"
 )
-
-func TestLoops(t *testing.T) {
-	for quota, want := range map[float64]int{
-		0: 1, -1: 1, 0.3: 1, 1: 1, 1.99: 1, 2: 2, 3.5: 3, 1e9: MaxLoops, math.Inf(1): MaxLoops, math.NaN(): 1,
-	} {
-		if got := Loops(quota); got != want {
-			t.Errorf("Loops(%v) = %d, want %d", quota, got, want)
-		}
-	}
-}
 
 func TestQuota(t *testing.T) {
 	const self, fs = "proc/self/cgroup", "sys/fs/cgroup/"

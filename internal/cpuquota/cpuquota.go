@@ -1,7 +1,7 @@
-package reactor
+// Package cpuquota says how many CPUs this process may use.
+package cpuquota
 
 import (
-	"math"
 	"os"
 	"path"
 	"runtime"
@@ -9,23 +9,9 @@ import (
 	"strings"
 )
 
-// Loops returns the number of event loops for a quota of CPUs: its integer part, at least 1
-// and at most MaxLoops. One loop can use a whole CPU. With more loops than the quota allows,
-// the kernel throttles them all.
-//
-// GOMAXPROCS should be one more than the loops. With as many Ps as loops, the runtime's
-// monitor takes the P of each epoll_wait that blocks, and never sleeps. At 2,000 requests per
-// second that cost 4.6 context switches per request and more than half of the CPU time.
-func Loops(quota float64) int {
-	if math.IsNaN(quota) || quota < 1 {
-		return 1
-	}
-	return int(math.Min(math.Floor(quota), MaxLoops))
-}
-
-// CPUQuota returns the number of CPUs that this process may use: the least of its
+// Read returns the number of CPUs that this process may use: the least of its
 // affinity and the limits of its control groups, version 2 and 1.
-func CPUQuota() float64 { return quota("/", float64(runtime.NumCPU())) }
+func Read() float64 { return quota("/", float64(runtime.NumCPU())) }
 
 func quota(root string, cpus float64) float64 {
 	groups, err := os.ReadFile(path.Join(root, "proc/self/cgroup"))
