@@ -23,15 +23,15 @@ func (s *Server) healthz(w http.ResponseWriter, r *http.Request) {
 // readyz responds 200 if the sidecar may receive traffic: all listeners are open, every
 // loop has the endpoints of every routed service or knows that there are none, and the
 // sidecar is not draining. Otherwise it responds 503, with a line for each missing
-// condition. With ?verbose follow the engine, and a line for each resource of the process.
+// condition. With ?verbose a line for each resource of the process follows, and the engine.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	lines, status := s.unreadiness(r), http.StatusServiceUnavailable
 	if len(lines) == 0 {
 		lines, status = []string{"ready"}, http.StatusOK
 	}
 	if r.URL.Query().Has("verbose") {
-		lines = append(lines, "engine: "+s.opt.Engine)
 		lines = append(lines, s.resources()...)
+		lines = append(lines, "engine: "+s.opt.Engine)
 	}
 	plain(w, status, strings.Join(lines, "\n"))
 }
