@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/lab/wire"
 )
 
 func TestResponses(t *testing.T) {
@@ -259,6 +261,37 @@ func TestAborted(t *testing.T) {
 	}
 	if s := r.Stats(); s.Served != 1 || s.Aborted != 1 {
 		t.Errorf("stats %+v, want 1 served, 1 aborted", s)
+	}
+}
+
+// TestHalfClose checks that a client which has sent all gets its responses.
+func TestHalfClose(t *testing.T) {
+	r := start(t, Options{Mode: Fast}, nil)
+	c, br := dial(t, r)
+	fmt.Fprintf(c, compute, 1)
+	fmt.Fprintf(c, "GET /bytes?size=%d HTTP/1.1\r\nHost: x\r\n\r\n", wire.MaxBody)
+	c.(*net.TCPConn).CloseWrite()
+	answer(t, br, "POST")
+	if _, body := answer(t, br, "GET"); len(body) != wire.MaxBody {
+		t.Errorf("%d bytes, want %d", len(body), wire.MaxBody)
+	}
+	if rest, err := io.ReadAll(br); len(rest) > 0 || err != nil {
+		t.Errorf("then %q, %v", rest, err)
+	}
+}
+
+// TestLimits checks that heads and bodies beyond the limits are refused.
+func TestLimits(t *testing.T) {
+	r := start(t, Options{Mode: Fast}, nil)
+	for _, request := range []string{
+		"GET /" + strings.Repeat("x", wire.MaxHead),
+		fmt.Sprintf("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", wire.MaxBody+1),
+	} {
+		c, br := dial(t, r)
+		io.WriteString(c, request)
+		if resp, body := answer(t, br, "GET"); resp.StatusCode != 400 || !resp.Close || body != wire.ErrTooLarge.Error()+"\n" {
+			t.Errorf("%.40q: status %d, close %v, %q", request, resp.StatusCode, resp.Close, body)
+		}
 	}
 }
 
