@@ -10,7 +10,7 @@
 //   - lab/demo: embedded etcd, replicas, sidecars and load put together;
 //   - lab/bench: what the sidecar costs beside other proxies, and its tail of latency;
 //   - lab/steal: moments in which the machine itself stands still;
-//   - lab/server: what the servers of the lab accept connections with;
+//   - lab/server: the connections of the lab's servers, on netpoll;
 //   - lab/precise: sleeps that are more precise than Go's timers.
 //
 // Nothing in the sidecar imports it.

@@ -70,6 +70,8 @@ func TestCheck(t *testing.T) {
 
 		{"yaml at home", "proxy/config/a.go", `import "github.com/goccy/go-yaml"`, ""},
 		{"yaml in a test elsewhere", "proxy/sim/a_test.go", `import "github.com/goccy/go-yaml"`, "lives in proxy/config"},
+		{"netpoll elsewhere in the lab", "lab/replica/a.go", `import "github.com/cloudwego/netpoll"`, "lives in lab/server"},
+		{"netpoll in the sidecar", "proxy/reactor/a.go", `import "github.com/cloudwego/netpoll"`, "lives in lab/server"},
 		{"yaml elsewhere", "proxy/admin/a.go", `import "github.com/goccy/go-yaml/ast"`, "lives in proxy/config"},
 		{"cobra elsewhere", "lab/a.go", `import "github.com/spf13/cobra"`, "lives in cmd"},
 		{"prometheus elsewhere", "proxy/a.go", `import "github.com/prometheus/client_golang/prometheus"`, "lives in proxy/admin"},

@@ -328,6 +328,8 @@ var homes = []home{
 		"it is one of the engines; connections do not know which engine waits for them"},
 	{"github.com/cespare/xxhash/", []string{"proxy/affinity"},
 		"keys must be the same in all processes, and long ones cheap"},
+	{"github.com/cloudwego/netpoll", []string{"lab/server"},
+		"it waits and reads for the lab's servers, whose handlers block; the sidecar has loops of its own"},
 	{"go.etcd.io/etcd/server/", []string{"lab/...", "registry/etcd_test"},
 		"the sidecar carries no etcd server; the lab and the tests of the client do"},
 	{"go.etcd.io/etcd/", []string{"registry/etcd/...", "lab/...", "cmd/remora_test"},

@@ -19,6 +19,10 @@ func Main(m *testing.M, ignore ...goleak.Option) {
 	goleak.VerifyTestMain(testRun{m, ignore}, ignore...)
 }
 
+// Netpoll ignores the goroutine on which netpoll waits, which lives as long as the process. Packages
+// whose tests run servers of the lab need it. It ignores no handler.
+var Netpoll = goleak.IgnoreAnyFunction("github.com/cloudwego/netpoll.(*defaultPoll).Wait")
+
 // testRun runs the tests and then waits for their goroutines.
 type testRun struct {
 	m      *testing.M

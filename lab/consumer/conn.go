@@ -2,40 +2,46 @@ package consumer
 
 import (
 	"encoding/json"
-	"net"
 
+	"github.com/remora-proxy/remora/lab/server"
 	"github.com/remora-proxy/remora/lab/wire"
 )
 
-// conn is a connection from a caller, and the one to the sidecar. One goroutine serves both.
+// conn is a connection from a caller, and the one to the sidecar.
 type conn struct {
 	consumer *Consumer
-	nc       net.Conn
-	in, out  []byte
+	nc       *server.Conn
+	out      []byte
 	msg      wire.Message
 	agent    agent
 }
 
-func (c *conn) serve() {
-	c.msg.Reset()
+func (c *Consumer) serve(nc *server.Conn) server.Handler {
+	each := &conn{consumer: c, nc: nc, agent: newAgent(c.server.Context(), c.opts)}
+	each.msg.Reset()
+	nc.OnClose(each.agent.hangUp)
+	return each.onInput
+}
+
+// onInput responds to the whole requests in in. It returns their length, and whether the connection
+// stays open.
+func (c *conn) onInput(in []byte) (used int, open bool) {
 	for {
-		n, err := c.msg.ParseRequest(c.in)
+		n, err := c.msg.ParseRequest(in[used:])
 		switch err {
 		case nil:
-			if !c.respond() || c.msg.Close {
-				return
-			}
-			c.in = append(c.in[:0], c.in[n:]...)
-			c.msg.Reset()
 		case wire.ErrIncomplete:
-			if c.in, err = wire.ReadMore(c.nc, c.in); err != nil {
-				return
-			}
+			return used, true
 		default:
 			c.msg.Close = true
 			c.write(400, err.Error())
-			return
+			return used, false
 		}
+		used += n
+		if !c.respond() || c.msg.Close {
+			return used, false
+		}
+		c.msg.Reset()
 	}
 }
 
@@ -69,6 +75,5 @@ func (c *conn) invoke() bool {
 // write sends a response. It reports whether the connection is still open.
 func (c *conn) write(status int, body string) bool {
 	c.out = c.msg.AppendResponse(c.out[:0], status, "", "text/plain", []byte(body))
-	_, err := c.nc.Write(c.out)
-	return err == nil
+	return c.nc.Respond(c.out)
 }

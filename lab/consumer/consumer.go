@@ -62,11 +62,7 @@ func Start(opts Options) (*Consumer, error) {
 		return nil, fmt.Errorf("consumer: %w", err)
 	}
 	c := &Consumer{opts: opts, server: server.New(ln)}
-	c.server.Serve(func(nc net.Conn) {
-		each := &conn{consumer: c, nc: nc, agent: newAgent(c.server.Context(), c.opts)}
-		defer each.agent.hangUp()
-		each.serve()
-	})
+	c.server.Serve(c.serve)
 	return c, nil
 }
 

@@ -98,29 +98,22 @@ func (s *Store) Stats() StoreStats {
 // Close ends all connections.
 func (s *Store) Close() error { return s.server.Close() }
 
-func (s *Store) serve(nc net.Conn) {
+func (s *Store) serve(nc *server.Conn) server.Handler {
 	var msg wire.Message
 	msg.Reset()
-	var in, out []byte
-	for {
-		var err error
-		if in, err = wire.ReadMore(nc, in); err != nil {
-			return
-		}
+	var out []byte
+	return func(in []byte) (used int, open bool) {
 		used, err := msg.ParseRequest(in)
 		if err == wire.ErrIncomplete {
-			continue
+			return 0, true
 		}
 		if err != nil || used != len(in) {
-			return // malformed, or pipelined
+			return used, false // malformed, or pipelined
 		}
 		status, body := s.respond(&msg)
 		out = msg.AppendResponse(out[:0], status, "", "application/octet-stream", body)
-		if _, err := nc.Write(out); err != nil {
-			return
-		}
-		in = in[:0]
 		msg.Reset()
+		return used, nc.Respond(out)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/remora-proxy/remora/lab/child"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) { leaktest.Main(m, leaktest.Netpoll) }
 
 func startStore(t *testing.T, o StoreOptions) (*Store, *Client) {
 	t.Helper()

@@ -23,7 +23,7 @@ import (
 	"github.com/remora-proxy/remora/lab/replica"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) { leaktest.Main(m, leaktest.Netpoll) }
 
 // testTimeout bounds a run. No result depends on it.
 const testTimeout = time.Minute

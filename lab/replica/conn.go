@@ -7,14 +7,14 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/remora-proxy/remora/lab/server"
 	"github.com/remora-proxy/remora/lab/wire"
 )
 
-// conn is an HTTP connection. One goroutine reads and responds.
+// conn is an HTTP connection.
 type conn struct {
-	peer
+	*server.Conn
 	service   *service
-	in        []byte // input that is not parsed yet
 	msg       wire.Message
 	out       []byte // the response
 	filler    []byte // zeros
@@ -23,46 +23,50 @@ type conn struct {
 	http2 *http2Conn // nil unless the client speaks HTTP/2
 }
 
-// serveHTTP serves a connection until it ends.
-func (s *service) serveHTTP(p peer) {
-	c := &conn{peer: p, service: s}
+func (s *service) serveHTTP(nc *server.Conn) server.Handler {
+	c := &conn{Conn: nc, service: s}
 	c.msg.Reset()
-	for open := true; open; {
-		var err error
-		if c.in, err = wire.ReadMore(c.nc, c.in); err != nil {
-			return
-		}
-		switch {
-		case !c.onPreface():
-			open = c.serve()
-		case c.http2 != nil:
-			open = c.http2.onInput(c)
-		}
-	}
+	return c.onInput
 }
 
-// serve responds to the whole requests in c.in. It reports whether the connection stays open.
-func (c *conn) serve() bool {
-	used := 0
-	defer func() { c.in = append(c.in[:0], c.in[used:]...) }()
+// onInput serves what is whole in in. The first bytes tell HTTP/2 from HTTP/1.1.
+func (c *conn) onInput(in []byte) (used int, open bool) {
+	if c.http2 != nil {
+		return c.http2.onInput(in)
+	}
+	n := min(len(in), len(wire.Preface))
+	switch {
+	case string(in[:n]) != wire.Preface[:n]:
+		return c.serve(in)
+	case n < len(wire.Preface):
+		return 0, true
+	}
+	c.http2 = newHTTP2(c.service, c.Conn)
+	used, open = c.http2.onInput(in[n:])
+	return n + used, open
+}
+
+// serve responds to the whole requests in in. It returns their length, and whether the connection
+// stays open.
+func (c *conn) serve(in []byte) (used int, open bool) {
 	for {
-		n, err := c.msg.ParseRequest(c.in[used:])
+		n, err := c.msg.ParseRequest(in[used:])
 		switch err {
 		case nil:
 		case wire.ErrIncomplete:
 			if c.msg.Continue && !c.msg.InHead() && !c.continued {
 				c.continued = true
-				return c.write([]byte("HTTP/1.1 100 Continue\r\n\r\n"))
+				return used, c.Respond([]byte("HTTP/1.1 100 Continue\r\n\r\n"))
 			}
-			return true
+			return used, true
 		default:
 			c.msg.Close = true
 			c.text(400, err.Error())
-			return false
+			return used, false
 		}
 		used += n
 		if !c.respond() || c.msg.Close {
-			return false
+			return used, false
 		}
 		c.msg.Reset()
 		c.continued = false
@@ -82,7 +86,7 @@ func (c *conn) respond() bool {
 		s.inFlight.Add(1)
 		status, err := s.compute(c.msg.Key)
 		s.served.Add(1) // before the client can count the response
-		alive := s.opts.Mode == Fast || c.alive()
+		alive := s.opts.Mode == Fast || c.Alive()
 		switch {
 		case !alive:
 		case err != nil:
@@ -136,5 +140,5 @@ func (c *conn) text(status int, line string) bool {
 // reply responds to c.msg. It reports whether the connection is still open.
 func (c *conn) reply(status int, contentType string, body []byte) bool {
 	c.out = c.msg.AppendResponse(c.out[:0], status, c.service.fields, contentType, body)
-	return c.write(c.out)
+	return c.Respond(c.out)
 }

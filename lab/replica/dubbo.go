@@ -4,43 +4,33 @@ import (
 	"fmt"
 
 	"github.com/remora-proxy/remora/lab/dubbo"
-	"github.com/remora-proxy/remora/lab/wire"
+	"github.com/remora-proxy/remora/lab/server"
 )
 
-// dubboConn is a Dubbo connection. One goroutine reads, but workers write concurrently.
+// dubboConn is a Dubbo connection. Its workers write concurrently.
 type dubboConn struct {
 	writer
 	service *service
-	in      []byte // input that is not parsed yet
 	call    dubbo.Call
 }
 
-// serveDubbo serves a connection until it ends.
-func (s *service) serveDubbo(p peer) {
-	c := &dubboConn{service: s, writer: writer{peer: p}}
-	for open := true; open; {
-		var err error
-		if c.in, err = wire.ReadMore(c.nc, c.in); err != nil {
-			return
-		}
-		var responses []byte
-		responses, open = c.serve()
-		open = c.send(responses) && open
-	}
+func (s *service) serveDubbo(nc *server.Conn) server.Handler {
+	c := &dubboConn{service: s, writer: writer{Conn: nc}}
+	return c.onInput
 }
 
-// serve takes the whole calls in c.in. It returns the responses that need no worker, and
-// whether the connection stays open.
-func (c *dubboConn) serve() (responses []byte, ok bool) {
-	used := 0
-	defer func() { c.in = append(c.in[:0], c.in[used:]...) }()
+// onInput takes the whole calls in in, and sends the responses that need no worker. It returns the
+// length of the calls, and whether the connection stays open.
+func (c *dubboConn) onInput(in []byte) (used int, open bool) {
+	var responses []byte
 	for {
-		n, err := c.call.Parse(c.in[used:])
+		n, err := c.call.Parse(in[used:])
 		switch err {
 		case dubbo.ErrIncomplete:
-			return responses, true
+			return used, c.send(responses)
 		case dubbo.ErrMalformed:
-			return responses, false
+			c.send(responses)
+			return used, false
 		case nil:
 			responses = c.take(responses)
 		default:
@@ -76,12 +66,12 @@ func (c *dubboConn) work(response []byte) {
 	s := c.service
 	s.work()
 	s.served.Add(1)
-	if !c.alive() {
+	if !c.Alive() {
 		s.aborted.Add(1)
 	}
 	s.inFlight.Add(-1)
 	if !c.send(response) {
-		c.nc.Close()
+		c.Close()
 	}
 }
 

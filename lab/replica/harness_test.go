@@ -85,6 +85,11 @@ func start(t *testing.T, o Options, clock *fakeClock) *Replica {
 		s.now, s.sleepUntil = clock.now, clock.sleepUntil
 		s.reset(o.Epoch)
 	}
+	return startService(t, s)
+}
+
+func startService(t *testing.T, s *service) *Replica {
+	t.Helper()
 	r, err := serve(s)
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package replica
 import (
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/remora-proxy/remora/lab/server"
 	"github.com/remora-proxy/remora/lab/wire"
 )
 
@@ -19,25 +20,12 @@ type http2Conn struct {
 	taken    int                 // bytes of data since the last update of the client's window
 }
 
-// onPreface makes c one of HTTP/2 if its input begins with the preface. It reports whether c is
-// that, or may become it.
-func (c *conn) onPreface() bool {
-	if c.http2 != nil || len(c.in) == 0 {
-		return c.http2 != nil
-	}
-	n := min(len(c.in), len(wire.Preface))
-	if string(c.in[:n]) != wire.Preface[:n] {
-		return false
-	}
-	if n == len(wire.Preface) {
-		c.in = c.in[n:]
-		h := &http2Conn{service: c.service, writer: writer{peer: c.peer}, window: wire.FirstWindow, running: map[uint32]struct{}{}}
-		h.out = wire.AppendFrame(h.out, wire.Frame{Type: wire.Settings})
-		h.out = wire.AppendWindow(h.out, 0, wire.MostWindow-wire.FirstWindow)
-		h.answer(wire.FirstTable)
-		c.http2 = h
-	}
-	return true
+func newHTTP2(s *service, nc *server.Conn) *http2Conn {
+	h := &http2Conn{service: s, writer: writer{Conn: nc}, window: wire.FirstWindow, running: map[uint32]struct{}{}}
+	h.out = wire.AppendFrame(h.out, wire.Frame{Type: wire.Settings})
+	h.out = wire.AppendWindow(h.out, 0, wire.MostWindow-wire.FirstWindow)
+	h.answer(wire.FirstTable)
+	return h
 }
 
 var (
@@ -50,28 +38,25 @@ func (h *http2Conn) answer(table int) {
 	h.response = wire.NewCall(table, grpcHead, h.service.body, grpcTrailers)
 }
 
-// onInput serves the frames in c.in. A replica that is frozen does not even acknowledge frames.
-// onInput reports whether the connection stays open.
-func (h *http2Conn) onInput(c *conn) bool {
+// onInput serves the whole frames in in. It returns their length, and whether the connection stays
+// open. A replica that is frozen does not even acknowledge frames.
+func (h *http2Conn) onInput(in []byte) (used int, open bool) {
 	if h.service.opts.Mode != Fast {
 		h.service.sleepUntil(h.service.thaw())
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	used := 0
 	for {
-		f, n, err := wire.ParseFrame(c.in[used:])
+		f, n, err := wire.ParseFrame(in[used:])
 		if err == wire.ErrIncomplete {
-			break
+			return used, h.flush()
 		}
 		if err != nil {
-			return false
+			return used, false
 		}
 		h.onFrame(&f)
 		used += n
 	}
-	c.in = append(c.in[:0], c.in[used:]...)
-	return h.flush()
 }
 
 func (h *http2Conn) onFrame(f *wire.Frame) {
@@ -128,13 +113,13 @@ func (h *http2Conn) work(stream uint32) {
 	s.served.Add(1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, wanted := h.running[stream]; !wanted || !h.alive() {
+	if _, wanted := h.running[stream]; !wanted || !h.Alive() {
 		s.aborted.Add(1)
 		return
 	}
 	delete(h.running, stream)
 	if h.respond(stream); !h.flush() {
-		h.nc.Close()
+		h.Close()
 	}
 }
 

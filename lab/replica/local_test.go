@@ -27,8 +27,13 @@ func startStore(t *testing.T) *feature.Store {
 func TestLocalCache(t *testing.T) {
 	for _, kind := range CacheKinds {
 		store := startStore(t)
-		r := start(t, Options{Mode: Expiry, Median: time.Microsecond, Store: store.Addr(), CacheKind: kind, LocalBatches: 2}, nil)
-		r.service.local.store.Timeout = testTimeout
+		o, err := Options{Mode: Expiry, Median: time.Microsecond, Store: store.Addr(), CacheKind: kind, LocalBatches: 2}.withDefaults(time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newService(o)
+		s.local.store.Timeout = testTimeout
+		r := startService(t, s)
 		c, br := dial(t, r)
 		asked, entries := int64(0), map[int]int{}
 		for i, step := range []struct {

@@ -103,11 +103,7 @@ func serve(s *service) (*Replica, error) {
 	if s.opts.Protocol == Dubbo {
 		handle = s.serveDubbo
 	}
-	r.server.Serve(func(nc net.Conn) {
-		if raw, err := nc.(*net.TCPConn).SyscallConn(); err == nil {
-			handle(peer{nc, raw})
-		}
-	})
+	r.server.Serve(handle)
 	return r, nil
 }
 

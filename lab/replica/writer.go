@@ -1,16 +1,20 @@
 package replica
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/remora-proxy/remora/lab/server"
+)
 
 // maxUnsent bounds the responses, in bytes, to a client that does not read them.
 const maxUnsent = 64 << 20
 
 // writer is the output of a connection whose workers write concurrently.
 type writer struct {
-	peer
+	*server.Conn
 
 	mu      sync.Mutex
-	out     []byte // responses that the peer does not have yet
+	out     []byte // responses that the client does not have yet
 	writing bool   // a goroutine writes, and will look at out again
 	sent    []byte // memory of earlier responses
 }
@@ -35,7 +39,7 @@ func (w *writer) flush() bool {
 		b := w.out
 		w.out = w.sent[:0]
 		w.mu.Unlock()
-		open := w.write(b)
+		open := w.Write(b)
 		w.mu.Lock()
 		w.sent = b
 		if !open {
