@@ -126,7 +126,7 @@ func (s *Stack) replica(ctx context.Context, i int, addr string) (*child.Process
 	}
 	args := append([]string{"replica", "--mode", "fast", "--name", name,
 		"--seed", strconv.FormatUint(s.seed+uint64(i)+1, 10), "--listen", addr}, s.row.replicas.args...)
-	return s.procs.StartServer(ctx, child.Listens(addr), []string{"GOMAXPROCS=1"}, name, s.Tools[Lab], args...)
+	return s.procs.StartServer(ctx, child.Listens(addr), []string{"GOMAXPROCS=2"}, name, s.Tools[Lab], args...)
 }
 
 func (s *Stack) proxy(ctx context.Context, name string, p place) (_ *child.Process, err error) {

@@ -42,7 +42,7 @@ KINDS = {"single": ("http", "http"), "consumer": ("http", "link"), "provider": (
 @contextlib.contextmanager
 def chain(suite, names, tls=None):
     """Yields the sidecars of these KINDS, one after the other in front of a replica, and the URL of the first."""
-    app = suite.replica("replica", "--mode", "fast", env={"GOMAXPROCS": "1"}).start()
+    app = suite.replica("replica", "--mode", "fast", env={"GOMAXPROCS": "2"}).start()
     sidecars, to = [], app.port
     try:
         for name in reversed(names):

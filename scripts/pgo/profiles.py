@@ -40,7 +40,7 @@ def mesh(suite, replica, protocol, local, **consumer):
     try:
         links, sidecars = [], []
         for i in range(1, ENDPOINTS + 1):
-            app = suite.replica(f"replica-{i}", *replica, "--seed", str(i), env={"GOMAXPROCS": "1"}).start()
+            app = suite.replica(f"replica-{i}", *replica, "--seed", str(i), env={"GOMAXPROCS": "2"}).start()
             p = Sidecar(suite, f"provider-{i}", loops=1)
             p.service("local", protocol, app.port, **local)
             links.append(p.listener("link", "local"))
