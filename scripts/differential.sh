@@ -7,13 +7,14 @@
 #
 #   scripts/differential.sh [--short]
 #
-#   --short    only servers of Debian's packages
+#   --short    only servers of Debian's packages, net/http and Hertz
 #
 # Needs Go, and of Debian's packages those that install.sh names for it, found in PATH and
 # /usr/sbin. Without --short, needs Maven and Java 17 (Jetty, Tomcat), and venv
 # (differential/requirements.txt), too.
 #
 #   VENV=DIR   keeps that Python environment from run to run
+#   KEEP=DIR   keeps the program of Hertz in DIR
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
@@ -21,6 +22,9 @@ source scripts/lib.sh
 
 export PATH=$PATH:/usr/sbin DIFFERENTIAL_PYTHON=/usr/bin/python3
 need nginx haproxy apache2 lighttpd node
+workspace
+go build -C scripts/cloudwego -o "$dir/bin/" .
+export DIFFERENTIAL_HERTZ=$dir/bin/cloudwego
 servers=short
 case ${1:-} in
 --short) ;;
@@ -37,4 +41,4 @@ case ${1:-} in
 	exit 2
 	;;
 esac
-go test ./cmd/remora -count=1 -timeout=20m -v -run '^TestDifferential' -differential "$servers"
+attend go test ./cmd/remora -count=1 -timeout=20m -v -run '^TestDifferential' -differential "$servers"

@@ -33,6 +33,7 @@ const (
 	systemPython = "DIFFERENTIAL_PYTHON" // an interpreter with Debian's packages
 	venvPython   = "DIFFERENTIAL_VENV"   // an interpreter with those of PyPI
 	javaClasses  = "DIFFERENTIAL_JAVA"   // a class path
+	cloudwego    = "DIFFERENTIAL_HERTZ"  // the program of scripts/cloudwego
 )
 
 func pythonBackends(suffix, needs string) []backend {
@@ -48,7 +49,7 @@ func pythonBackends(suffix, needs string) []backend {
 	}
 }
 
-// backends lists all servers. Those of Debian's packages come first.
+// backends lists all servers. Those of Debian's packages and of Go come first.
 func backends() []backend {
 	all := []backend{
 		{name: "net/http"},
@@ -57,6 +58,8 @@ func backends() []backend {
 		{"apache", "", "apache.conf", []string{"apache2", "-DFOREGROUND", "-f", "$CONFIG"}},
 		{"lighttpd", "", "lighttpd.conf", []string{"lighttpd", "-D", "-f", "$CONFIG"}},
 		{"node", "", "", []string{"node", "$FILES/app.js", "$PORT"}},
+		{"hertz", cloudwego, "", []string{"$" + cloudwego, "echo", "-addr", "$LISTEN"}},
+		{"hertz-stream", cloudwego, "", []string{"$" + cloudwego, "echo", "-addr", "$LISTEN", "-stream"}},
 	}
 	all = append(all, pythonBackends("-debian", systemPython)...)
 	all = append(all, pythonBackends("", venvPython)...)
