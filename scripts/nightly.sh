@@ -23,7 +23,7 @@ suite() {
 suite env FUZZTIME=0 scripts/test.sh --long
 suite scripts/fuzz.sh "${FUZZ:-1h}"
 suite env SEEDS=100000 scripts/sim.sh
-for name in compose-check cost interop interop-dubbo triple grpc connect http2 http-cache http-proxy streams tracing strictness differential dashboard; do
+for name in compose-check cost interop interop-dubbo triple grpc connect cloudwego http2 http-cache http-proxy streams tracing strictness differential dashboard; do
 	suite "scripts/$name.sh"
 done
 for name in http2 grpc streams reload attack; do
