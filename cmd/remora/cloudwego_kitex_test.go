@@ -54,8 +54,9 @@ func TestKitexThrift(t *testing.T) {
 				t.Parallel()
 				app := startCloudwego(t, "kitex", "-transport", framing)
 				_, addr := start(t, "tcp", "tcp", app.addr)
-				runKitex(t, "thrift", []string{"-addr", addr, "-transport", framing}, append(more, "echo", "many", "errors", "timeout")...)
+				runKitex(t, "thrift", []string{"-addr", addr, "-transport", framing}, append(more, "echo", "many", "oneway", "errors", "timeout")...)
 				checkDid(t, []*cloudwegoServer{app}, "many-", 400)
+				checkDid(t, []*cloudwegoServer{app}, "told-", 100)
 			})
 		}
 	}

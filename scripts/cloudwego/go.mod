@@ -5,6 +5,7 @@ module github.com/remora-proxy/remora/scripts/cloudwego
 go 1.26.0
 
 require (
+	github.com/cloudwego/gopkg v0.1.6
 	github.com/cloudwego/hertz v0.10.4
 	github.com/cloudwego/kitex v0.15.0
 	github.com/kitex-contrib/registry-etcd v0.2.6
@@ -21,7 +22,6 @@ require (
 	github.com/cloudwego/dynamicgo v0.8.0 // indirect
 	github.com/cloudwego/fastpb v0.0.5 // indirect
 	github.com/cloudwego/frugal v0.3.0 // indirect
-	github.com/cloudwego/gopkg v0.1.6 // indirect
 	github.com/cloudwego/localsession v0.1.2 // indirect
 	github.com/cloudwego/netpoll v0.7.2 // indirect
 	github.com/cloudwego/runtimex v0.1.1 // indirect

@@ -72,6 +72,9 @@ func serveKitex() error {
 	if err := s.RegisterService(grpcService, &grpcServer{}); err != nil {
 		return err
 	}
+	if err := s.RegisterService(tellerService, &teller{}); err != nil {
+		return err
+	}
 	return s.Run()
 }
 

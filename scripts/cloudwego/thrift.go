@@ -120,6 +120,7 @@ func callThrift() error {
 		"many": func(ctx context.Context) error {
 			return together(400, func(i int) error { return c.echo(ctx, fmt.Sprintf("many-%d", i), i*37) })
 		},
+		"oneway": func(ctx context.Context) error { return tell(ctx, options) },
 		"errors": func(ctx context.Context) error {
 			_, err := c.call(ctx, thriftMessage{Wish: "error"})
 			if err == nil || !strings.Contains(err.Error(), "as wished") {
