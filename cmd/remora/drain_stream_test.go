@@ -186,7 +186,7 @@ services: {local: {discover: static, endpoints: [%q], protocol: http}}`, address
 		ingress.Close()
 		predecessor <- conn
 	}()
-	s, err := start(t.Context(), cfg, path, slog.New(slog.DiscardHandler), new(slog.LevelVar))
+	s, err := start(t.Context(), cfg, environmentKind(t), path, slog.New(slog.DiscardHandler), new(slog.LevelVar))
 	if err != nil {
 		t.Fatal(err)
 	}

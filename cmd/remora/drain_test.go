@@ -42,7 +42,7 @@ func inProcess(t *testing.T, path string) (s *sidecar, egress string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err = start(t.Context(), cfg, path, slog.New(slog.DiscardHandler), new(slog.LevelVar)); err != nil {
+	if s, err = start(t.Context(), cfg, environmentKind(t), path, slog.New(slog.DiscardHandler), new(slog.LevelVar)); err != nil {
 		t.Fatal(err)
 	}
 	return s, egress

@@ -262,7 +262,7 @@ services: {app: {protocol: http, connect_timeout: 15s, timeout: 2m, %s}}`, addre
 				}
 				return cfg
 			}
-			s, err := start(t.Context(), with(""), "", slog.New(slog.DiscardHandler), new(slog.LevelVar))
+			s, err := start(t.Context(), with(""), environmentKind(t), "", slog.New(slog.DiscardHandler), new(slog.LevelVar))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -313,7 +313,7 @@ func TestHotRestartKeepsAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.awaitAddresses(t, net.JoinHostPort(host, port))
-	next, err := start(t.Context(), configured(t, egress, app), path, slog.New(slog.DiscardHandler), new(slog.LevelVar))
+	next, err := start(t.Context(), configured(t, egress, app), environmentKind(t), path, slog.New(slog.DiscardHandler), new(slog.LevelVar))
 	if err != nil {
 		t.Fatal(err)
 	}

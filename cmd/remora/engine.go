@@ -7,29 +7,23 @@ import (
 	"github.com/remora-proxy/remora/proxy/reactor/engine"
 )
 
-// engineVariable of the environment names an engine. It overrides a file, and --engine sets it.
+// engineVariable of the environment names an engine. It overrides the file.
 const engineVariable = "REMORA_ENGINE"
 
-// chooseEngine returns the engine of the environment, or else the configured one. The error names the setting.
-func chooseEngine(configured string) (engine.Engine, error) {
-	name, setting := os.Getenv(engineVariable), engineVariable
-	if name == "" {
-		name, setting = configured, "engine"
+// chooseEngine returns the engine of --engine, or else that of the environment, or else that of the file. The error
+// names the setting.
+func chooseEngine(flag, configured string) (engine.Kind, error) {
+	for _, setting := range []struct{ name, value string }{
+		{"--engine", flag}, {engineVariable, os.Getenv(engineVariable)}, {"engine", configured},
+	} {
+		if setting.value == "" {
+			continue
+		}
+		kind, err := engine.Find(setting.value)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", setting.name, err)
+		}
+		return kind, err
 	}
-	chosen, err := engine.Find(name)
-	if err != nil {
-		return engine.Engine{}, fmt.Errorf("%s: %w", setting, err)
-	}
-	return chosen, nil
-}
-
-// setEngine makes the value of --engine the environment's, for this process and its successors. "" changes nothing.
-func setEngine(flag string) error {
-	if flag == "" {
-		return nil
-	}
-	if _, err := engine.Find(flag); err != nil {
-		return fmt.Errorf("--engine: %w", err)
-	}
-	return os.Setenv(engineVariable, flag)
+	return engine.Find(engine.Auto)
 }

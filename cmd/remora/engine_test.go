@@ -40,18 +40,32 @@ func TestEngineNames(t *testing.T) {
 	}
 }
 
+// environmentKind returns the engine of the environment, for sidecars in the process of the tests.
+func environmentKind(t *testing.T) engine.Kind {
+	t.Helper()
+	kind, err := chooseEngine("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kind
+}
+
 // TestEngineSetting: the flag overrides the environment, and that the file. All that names the engine names the same.
 func TestEngineSetting(t *testing.T) {
 	const file = `
 listeners: [{name: in, address: "127.0.0.1:0", protocol: http, service: app}]
 services: {app: {discover: static, endpoints: ["127.0.0.1:9"]}}
 `
+	auto, err := engine.Find(engine.Auto)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct{ name, file, env, flag, want string }{
-		{"default", "", "", "", "epoll"},
+		{"default", "", "", "", auto.Name},
 		{"file", "engine: gnet", "", "", "gnet"},
-		{"environment", "engine: gnet", "epoll", "", "epoll"},
-		{"flag", "engine: epoll", "epoll", "gnet", "gnet"},
-		{"auto", "engine: gnet", "", "auto", "epoll"},
+		{"environment", "engine: gnet", "auto", "", auto.Name},
+		{"flag", "engine: auto", "auto", "gnet", "gnet"},
+		{"auto", "engine: gnet", "", "auto", auto.Name},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv(engineVariable, c.env)
@@ -80,18 +94,18 @@ services: {app: {discover: static, endpoints: ["127.0.0.1:9"]}}
 // TestEngineUnknown: an engine that does not exist is an error of the file, the environment or the command line, with
 // the names that do.
 func TestEngineUnknown(t *testing.T) {
-	p := newProcess(t, "engine: libuv")
+	p, good := newProcess(t, "engine: libuv"), newProcess(t, "")
 	for _, c := range []struct {
 		env, flag string
 		code      int
 		want      string
 	}{
 		{"", "", exitFailed, "remora.yaml:1:9: engine: expected one of auto, epoll, gnet"},
-		{"", "libuv", exitUsage, `--engine: no such engine: "libuv"; expected one of: auto, epoll, gnet`},
+		{"", "libuv", exitFailed, `--engine: no such engine: "libuv"; expected one of: auto, epoll, gnet`},
 	} {
 		args := []string{"-c", p.file}
 		if c.flag != "" {
-			args = append(args, "--engine", c.flag)
+			args = []string{"-c", good.file, "--engine", c.flag}
 		}
 		if code, output := runCommand("run", args...); code != c.code || !strings.Contains(output, c.want) {
 			t.Errorf("exit code %d, output %q; want %d, %q", code, output, c.code, c.want)
@@ -102,7 +116,7 @@ func TestEngineUnknown(t *testing.T) {
 	if want := `REMORA_ENGINE: no such engine: "libuv"; expected one of: auto, epoll, gnet`; code != exitFailed || !strings.Contains(output, want) {
 		t.Errorf("exit code %d, output %q; want %d, %q", code, output, exitFailed, want)
 	}
-	if code, output := runCommand("version"); code != 0 || !strings.Contains(output, "engine=unknown") {
+	if code, output := runCommand("version"); code != exitFailed || !strings.Contains(output, "REMORA_ENGINE: no such engine") {
 		t.Errorf("version: exit code %d, output %q", code, output)
 	}
 }

@@ -65,7 +65,7 @@ listeners: [{name: egress, address: %q, protocol: http, service: app}, {name: ba
 		if c.want == context.Canceled.Error() {
 			cancel()
 		}
-		s, err := start(ctx, cfg, "", slog.New(slog.DiscardHandler), new(slog.LevelVar))
+		s, err := start(ctx, cfg, environmentKind(t), "", slog.New(slog.DiscardHandler), new(slog.LevelVar))
 		if err == nil {
 			if resp, err := http.Get("http://" + free[1] + "/"); err != nil {
 				t.Errorf("%s: %v", c.name, err)

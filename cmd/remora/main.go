@@ -54,7 +54,7 @@ func newRoot() *cobra.Command {
 		},
 	}
 	root.Version = versionOf(version, buildInfo()) // adds --version
-	root.SetVersionTemplate(versionLine())
+	root.SetVersionTemplate(versionLine() + "\n")
 	commands := []*cobra.Command{
 		newRun(), newCheck(), newSchema(), starter.NewInit(), newVersion(), newRoutes(), newTop(), manual.New(),
 		adminclient.NewHealthcheck(load), adminclient.NewDrain(load), adminclient.NewProfile(load),

@@ -36,27 +36,29 @@ func newRun() *cobra.Command {
 			"have their defaults, and need a file, which \"remora init\" writes; so do reloads and hot restarts.",
 		Args: cobra.NoArgs,
 		PreRunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if withoutFile, err = starter.Check(cmd, "watch", "runtime-dir"); err != nil {
-				return err
-			}
-			return setEngine(engineName)
+			withoutFile, err = starter.Check(cmd, "watch", "runtime-dir")
+			return err
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// Otherwise a log line without a reader would end the process. The other
 			// commands may end if their output has no reader.
 			signal.Ignore(syscall.SIGPIPE)
 			if withoutFile {
-				return runWithout(cmd, &flags)
+				return runWithout(cmd, &flags, engineName)
 			}
 			content := openConfigFile(file) // before the load, so that no change is missed
 			cfg, err := load(cmd, file)
 			if err != nil {
 				return err
 			}
+			kind, err := chooseEngine(engineName, cfg.Engine)
+			if err != nil {
+				return err
+			}
 			log, level, flush := newLog(&cfg.Log, cmd.ErrOrStderr())
 			defer flushLog(flush)
 			logWarnings(log, cfg)
-			return run(cfg, content, watch, successorPath(dir, file, cfg), log, level)
+			return run(cfg, kind, content, watch, successorPath(dir, file, cfg), log, level)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file (YAML)")
@@ -69,15 +71,19 @@ func newRun() *cobra.Command {
 }
 
 // runWithout runs a sidecar without a configuration file.
-func runWithout(cmd *cobra.Command, flags *starter.Flags) error {
+func runWithout(cmd *cobra.Command, flags *starter.Flags, engineName string) error {
 	cfg, err := flags.Config()
+	if err != nil {
+		return err
+	}
+	kind, err := chooseEngine(engineName, cfg.Engine)
 	if err != nil {
 		return err
 	}
 	log, level, flush := newLog(&cfg.Log, cmd.ErrOrStderr())
 	defer flushLog(flush)
 	log.Info("no configuration file: all requests go to one service", "listen", flags.Listen, "to", flags.To, "admin", flags.Admin)
-	err = run(cfg, nil, false, "", log, level)
+	err = run(cfg, kind, nil, false, "", log, level)
 	if taken := (*bindError)(nil); errors.As(err, &taken) {
 		taken.setting = starter.FlagOf(taken.setting)
 	}
@@ -88,7 +94,7 @@ func runWithout(cmd *cobra.Command, flags *starter.Flags) error {
 var errInterrupted = errors.New("ended by a second signal before the drain was done")
 
 // run runs a sidecar until it is told to end. content is the file that cfg came from, or nil.
-func run(cfg *config.Config, content *configFile, watch bool, restartPath string, log *slog.Logger, level *slog.LevelVar) error {
+func run(cfg *config.Config, kind engine.Kind, content *configFile, watch bool, restartPath string, log *slog.Logger, level *slog.LevelVar) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
@@ -101,7 +107,7 @@ func run(cfg *config.Config, content *configFile, watch bool, restartPath string
 	restart := make(chan os.Signal, 1)
 	signal.Notify(restart, syscall.SIGUSR2)
 	defer signal.Stop(restart)
-	s, err := startUnless(signals, func(ctx context.Context) (*sidecar, error) { return start(ctx, cfg, restartPath, log, level) })
+	s, err := startUnless(signals, func(ctx context.Context) (*sidecar, error) { return start(ctx, cfg, kind, restartPath, log, level) })
 	if s == nil {
 		return err // nil if a signal ended the start
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/overload"
 	"github.com/remora-proxy/remora/proxy/reactor"
+	"github.com/remora-proxy/remora/proxy/reactor/engine"
 	"github.com/remora-proxy/remora/proxy/stream"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 	"github.com/remora-proxy/remora/proxy/telemetry/otlp"
@@ -35,6 +36,7 @@ import (
 type sidecar struct {
 	log         *slog.Logger
 	level       *slog.LevelVar // level of log
+	kind        engine.Kind    // of engine
 	engine      *reactor.Engine
 	proc        *proxy.Process
 	workers     map[loop.Loop]*proxy.Worker
@@ -91,9 +93,9 @@ const memoryBase = 128 << 20
 // nothing is accepted before it can be served, and nothing registered before it can be
 // accepted. If a process listens at path, start takes over from it. Until it
 // accepts connections, the end of ctx ends the start, with ctx's error.
-func start(ctx context.Context, cfg *config.Config, path string, log *slog.Logger, level *slog.LevelVar) (s *sidecar, err error) {
+func start(ctx context.Context, cfg *config.Config, kind engine.Kind, path string, log *slog.Logger, level *slog.LevelVar) (s *sidecar, err error) {
 	s = &sidecar{
-		cfg: cfg, log: log, level: level, workers: make(map[loop.Loop]*proxy.Worker),
+		cfg: cfg, kind: kind, log: log, level: level, workers: make(map[loop.Loop]*proxy.Worker),
 		access: accessLog{log: log}, discovery: discovery{dns: dns.Options{Logger: log}},
 		hotRestart: hotRestart{replaced: make(chan struct{})}, lifetime: lifetime{drained: make(chan struct{})},
 		listeners: make(map[string]*openListener), sources: make(map[string]*source),
@@ -143,7 +145,7 @@ func start(ctx context.Context, cfg *config.Config, path string, log *slog.Logge
 	}
 	s.releasePages()
 	log.Info("serving", "version", versionOf(version, buildInfo()), "node", cfg.Node.ID,
-		"engine", s.engine.Kind(), "loops", len(s.proc.Workers()), "gomaxprocs", runtime.GOMAXPROCS(0))
+		"engine", s.kind.Name, "loops", len(s.proc.Workers()), "gomaxprocs", runtime.GOMAXPROCS(0))
 	return s, nil
 }
 
@@ -158,7 +160,7 @@ func (s *sidecar) releasePages() {
 func (s *sidecar) startLoops() (err error) {
 	loops := s.cfg.Loops
 	if loops == 0 {
-		loops = reactor.Loops(cpuquota.Read())
+		loops = min(cpuquota.Whole(), reactor.MaxLoops)
 	}
 	// One processor more than loops. Otherwise the runtime would take a loop's
 	// processor during its blocking wait, which costs time at each request.
@@ -166,12 +168,8 @@ func (s *sidecar) startLoops() (err error) {
 		runtime.GOMAXPROCS(loops + 1)
 	}
 	limitMemory(s.cfg)
-	chosen, err := chooseEngine(s.cfg.Engine)
-	if err != nil {
-		return err
-	}
 	s.engine, err = reactor.Start(reactor.Options{
-		Engine: chosen.Name, Loops: loops, MaxConnections: s.cfg.Limits.Connections, MaxPerSource: s.cfg.Limits.PerSource, WriteStall: s.cfg.Timeouts.Write,
+		Engine: s.kind, Loops: loops, MaxConnections: s.cfg.Limits.Connections, MaxPerSource: s.cfg.Limits.PerSource, WriteStall: s.cfg.Timeouts.Write,
 		ReservedFiles: reservedFiles(s.cfg), DialTLS: s.clientCerts.client, Logger: s.log,
 	})
 	if err != nil {
@@ -248,7 +246,7 @@ func (s *sidecar) openAdmin() (err error) {
 		return state != overload.Normal
 	})
 	s.admin = admin.New(admin.Options{
-		Process: s.proc, Version: versionOf(version, buildInfo()), Engine: s.engine.Kind(), Log: s.log, Level: s.level,
+		Process: s.proc, Version: versionOf(version, buildInfo()), Engine: s.kind.Name, Log: s.log, Level: s.level,
 		Reactor:       s.engine.Stats,
 		Registry:      s.registryStats,
 		Registrations: s.registrationStats,

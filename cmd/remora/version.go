@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -20,17 +19,18 @@ func newVersion() *cobra.Command {
 		Short: "Print the version, and the engine that a sidecar without a setting would have",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprint(cmd.OutOrStdout(), versionLine())
+			kind, err := chooseEngine("", "")
+			if err == nil {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s engine=%s\n", versionLine(), kind.Name)
+			}
 			return err
 		},
 	}
 }
 
-// versionLine returns the output of "remora version" and "remora --version".
+// versionLine returns the output of "remora --version", without the line feed.
 func versionLine() string {
-	chosen, _ := chooseEngine("") // a wrong name is an error of remora run
-	return fmt.Sprintf("remora %s %s %s/%s engine=%s\n", versionOf(version, buildInfo()), runtime.Version(), runtime.GOOS, runtime.GOARCH,
-		cmp.Or(chosen.Name, "unknown"))
+	return fmt.Sprintf("remora %s %s %s/%s", versionOf(version, buildInfo()), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // buildInfo returns what the toolchain recorded, or nil.

@@ -2,12 +2,24 @@
 package cpuquota
 
 import (
+	"math"
 	"os"
 	"path"
 	"runtime"
 	"strconv"
 	"strings"
 )
+
+// Whole returns the integer part of Read, at least 1. So many threads can always run: with more, the kernel
+// throttles them all.
+func Whole() int { return whole(Read()) }
+
+func whole(quota float64) int {
+	if math.IsNaN(quota) || quota < 1 {
+		return 1
+	}
+	return int(min(quota, math.MaxInt32))
+}
 
 // Read returns the number of CPUs that this process may use: the least of its
 // affinity and the limits of its control groups, version 2 and 1.

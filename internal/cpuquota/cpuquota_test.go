@@ -1,10 +1,22 @@
 package cpuquota
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
 )
+
+// TestWhole: a thread for each whole CPU.
+func TestWhole(t *testing.T) {
+	for quota, want := range map[float64]int{
+		0: 1, -1: 1, 0.3: 1, 1: 1, 1.99: 1, 2: 2, 3.5: 3, math.Inf(1): math.MaxInt32, math.NaN(): 1,
+	} {
+		if got := whole(quota); got != want {
+			t.Errorf("%v: %d, want %d", quota, got, want)
+		}
+	}
+}
 
 func TestQuota(t *testing.T) {
 	const self, fs = "proc/self/cgroup", "sys/fs/cgroup/"

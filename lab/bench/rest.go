@@ -219,5 +219,5 @@ func raiseDescriptors(n int) (int, error) {
 	return min(n, int((limit.Max-otherDescriptors)/descriptorsOfTen*10)), nil
 }
 
-// alike returns n in the type of v: limits are signed on some systems.
+// alike returns n in the type of the first argument: limits are signed on some systems.
 func alike[T int64 | uint64](_ T, n int) T { return T(n) }

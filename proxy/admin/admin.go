@@ -29,7 +29,7 @@ import (
 type Options struct {
 	Process *proxy.Process
 	Version string
-	Engine  string // the name of the reactor's
+	Engine  string // that waits for the sockets of the loops
 
 	// Reactor returns the driver's counters.
 	Reactor func() stats.DriverStats

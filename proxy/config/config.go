@@ -137,7 +137,7 @@ type Config struct {
 	// Event loops. 0 means one per whole processor of the CPU quota, at least 1.
 	Loops int `yaml:"loops" max:"256" reload:"restart"`
 
-	// Engine that waits for the sockets of the loops. `auto` means `epoll` on Linux, `gnet` elsewhere. `REMORA_ENGINE` and `remora run --engine` override it.
+	// Engine that waits for the sockets of the loops. `auto` takes `epoll` where it works, otherwise `gnet`. `REMORA_ENGINE` and `remora run --engine` override it.
 	Engine string `yaml:"engine" list:"engines" reload:"restart"`
 
 	Log       Log        `yaml:"log"`

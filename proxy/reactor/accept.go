@@ -12,54 +12,51 @@ import (
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
-// maxAccepts limits the connections that one event accepts, so that open connections wait no longer.
+// maxAccepts limits the connections that one turn accepts, so that open connections wait no longer.
 const maxAccepts = 16
 
 // acceptor accepts the connections of a listener on one loop. The acceptors of all loops share the
-// socket: the kernel tells one that waits, if there is one.
+// socket: the engine tells one loop that waits of a connection, or all.
 type acceptor struct {
 	l       *Listener
 	loop    *eventLoop
 	watched bool
 	backoff time.Duration // after the next failed accept
-	timer   loop.Timer    // armed while connections may wait of which the kernel has told already
+	timer   loop.Timer    // armed after maxAccepts, a panic or a failure: connections may wait without another event
 }
 
 func newAcceptor(l *Listener, on *eventLoop) *acceptor {
 	a := &acceptor{l: l, loop: on, backoff: minBackoff}
-	a.timer.Fire = a.accept
+	a.timer.Fire = a.start
 	return a
 }
 
+// start watches the socket, unless it is watched, and accepts.
 func (a *acceptor) start() {
-	a.loop.setWatcher(a.l.fd, a)
-	a.accept()
-}
-
-func (a *acceptor) stop() {
-	a.loop.Stop(&a.timer)
-	a.loop.setWatcher(a.l.fd, nil)
-	if a.watched {
-		_ = a.loop.poller.Remove(a.l.fd) // can't fail: it is watched
-	}
-}
-
-// onEvents implements watcher.
-func (a *acceptor) onEvents(kernel.Events) {
-	if !a.timer.Armed() {
-		a.accept()
-	}
-}
-
-// accept accepts waiting connections. It goes on in the next turn after maxAccepts, and later after a failure.
-func (a *acceptor) accept() {
 	if !a.watched {
 		if err := a.loop.poller.Add(a.l.fd, kernel.Input|kernel.Shared); err != nil {
 			a.failed(err)
 			return
 		}
+		a.loop.setWatcher(a.l.fd, a)
 		a.watched = true
 	}
+	a.onEvents(kernel.Input)
+}
+
+// stop ends watching: a kernel that tells one loop of a connection then tells another.
+func (a *acceptor) stop() {
+	a.loop.Stop(&a.timer)
+	if a.watched {
+		_ = a.loop.poller.Remove(a.l.fd) // can't fail: it is watched
+		a.loop.setWatcher(a.l.fd, nil)
+		a.watched = false
+	}
+}
+
+// onEvents implements watcher. The kernel tells once of all connections that wait.
+func (a *acceptor) onEvents(kernel.Events) {
+	a.loop.After(0, &a.timer)
 	for range maxAccepts {
 		fd, from, errno := kernel.Accept(a.l.fd)
 		switch errno {
@@ -67,14 +64,15 @@ func (a *acceptor) accept() {
 			a.backoff = minBackoff
 			a.l.onAccept(a.loop, fd, from)
 		case unix.EAGAIN:
+			a.loop.Stop(&a.timer)
 			return
 		case unix.EINTR, unix.ECONNABORTED: // the client has left
 		default:
+			a.stop()
 			a.failed(errno)
 			return
 		}
 	}
-	a.loop.After(0, &a.timer)
 }
 
 // failed tries again later.

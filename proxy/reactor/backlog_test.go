@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
 // TestAcceptsAtOnce: a turn accepts maxAccepts connections, and later turns the rest, without another event.
@@ -24,7 +27,7 @@ func TestAcceptsAtOnce(t *testing.T) {
 	}
 	on(t, a.loop, func() {
 		for _, want := range []int{maxAccepts, maxAccepts + 1, maxAccepts + 1} {
-			if a.accept(); len(a.loop.conns) != want {
+			if a.onEvents(kernel.Input); len(a.loop.conns) != want {
 				t.Errorf("%d connections, want %d", len(a.loop.conns), want)
 			}
 		}
@@ -39,6 +42,29 @@ func TestAcceptsAtOnce(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestBackoffOfOneLoop: while a loop does not accept after a failure, the other is told of connections.
+func TestBackoffOfOneLoop(t *testing.T) {
+	for i := range 2 {
+		e := start(t, Options{Loops: 2})
+		l, err := e.Listen("127.0.0.1:0", ListenOptions{}, func(loop.Loop, string) loop.Stream { return echo() })
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := l.acceptors[i]
+		on(t, a.loop, func() {
+			a.backoff = time.Hour
+			a.stop()
+			a.failed(unix.EMFILE)
+		})
+		ask(t, dial(t, l.Addr().String()), "hello")
+		on(t, a.loop, func() {
+			if !a.timer.Armed() {
+				t.Error("the loop does not try again")
+			}
+		})
+	}
 }
 
 // TestCloseAcceptsBacklog: connections that no loop has accepted when a listener closes are served,

@@ -45,7 +45,7 @@ func TestOutOfDescriptors(t *testing.T) {
 }
 
 func starve() error {
-	e, err := Start(Options{Loops: 1, MaxConnections: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
+	e, err := Start(Options{Engine: environmentEngine(), Loops: 1, MaxConnections: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -55,7 +54,7 @@ func newHarness(t *testing.T, loops int) *harness {
 
 func newHarnessWith(t *testing.T, o reactor.Options) *harness {
 	o.Logger = slog.New(slog.DiscardHandler)
-	o.Engine = os.Getenv("ENGINE")
+	o.Engine = reactor.EnvironmentEngine()
 	e, err := reactor.Start(o)
 	if err != nil {
 		t.Fatal(err)

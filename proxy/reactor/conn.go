@@ -217,7 +217,7 @@ func (c *conn) onEvents(e kernel.Events) {
 	if c.loop.moving.to != nil && e == kernel.Input && c.move() {
 		return
 	}
-	if e&kernel.Input != 0 && !c.drain.halfClosed {
+	if e&kernel.Input != 0 {
 		c.read(c.unix || e&kernel.All != 0)
 	}
 	if e&kernel.Output != 0 && c.fd >= 0 {
@@ -277,7 +277,6 @@ func (c *conn) onEOF() {
 		return
 	}
 	if c.state == connDraining {
-		c.drain.halfClosed = true
 		return
 	}
 	c.broken(io.EOF)

@@ -331,3 +331,16 @@ func holdLoop(l loop.Loop) (release chan struct{}) {
 	<-held
 	return release
 }
+
+// TestEventOfFormerOwner: an event of the socket that had the descriptor before does not end a dial.
+func TestEventOfFormerOwner(t *testing.T) {
+	l := start(t, Options{}).loops[0]
+	black := blackhole(t)
+	on(t, l, func() {
+		l.Dial(black, waitLimit, &stream{open: func(loop.Conn) { t.Error("a dial that has not ended is open") }})
+		c := l.conns[len(l.conns)-1]
+		if c.onEvents(kernel.Output); c.state != connDialing {
+			t.Errorf("the state is %d", c.state)
+		}
+	})
+}

@@ -13,8 +13,6 @@ import (
 type drain struct {
 	left     int           // bytes not sent at the last check; in connLinger those of the kernel
 	progress time.Duration // time of the check at which left last decreased
-
-	halfClosed bool // the peer has sent its end
 }
 
 // lingerTime is how long a drained connection waits for its peer's end, and the interval of

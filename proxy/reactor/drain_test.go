@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
 // TestDrainSendsAll: Drain sends all output, although the kernel does not take it at
@@ -162,6 +163,7 @@ func TestCloseDuringDrain(t *testing.T) {
 // TestDrainAfterHalfClose: a peer that has sent its end receives all that a drain sends.
 func TestDrainAfterHalfClose(t *testing.T) {
 	e := start(t, Options{})
+	e.linger = time.Hour // the end of the peer ends the drain
 	closed := make(chan error, 1)
 	body := bytes.Repeat([]byte("0123456789abcdef"), 16<<20/16)
 	c, peer := accepted(t, e, &stream{close: func(err error) { closed <- err }})
@@ -176,13 +178,17 @@ func TestDrainAfterHalfClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, func() error {
-		half := false
-		on(t, c.loop, func() { half = c.drain.halfClosed })
-		if !half {
-			return errors.New("the loop has not seen the end")
+		ended := false
+		on(t, c.loop, func() {
+			_, errno := kernel.Receive(c.fd, make([]byte, 1))
+			ended = errno == 0
+		})
+		if !ended {
+			return errors.New("the kernel has not seen the end")
 		}
 		return nil
 	})
+	on(t, c.loop, func() {}) // a turn that has the event
 	got, err := io.ReadAll(peer)
 	if !bytes.Equal(got, body) || err != nil {
 		t.Errorf("%d of %d bytes arrived, then %v", len(got), len(body), err)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net"
 	"net/netip"
 	"sync"
@@ -23,11 +22,11 @@ import (
 
 // Options configure an Engine. The zero value is ready for use.
 type Options struct {
-	// Engine names the engine that waits for sockets, see package engine. "" means engine.Auto.
-	Engine string
+	// Engine waits for the sockets of the loops. The zero value means engine.Auto.
+	Engine engine.Kind
 
-	// Loops is the number of event loops, at most MaxLoops. 0 means Loops of the quota. The
-	// caller should set GOMAXPROCS to one more (see Loops).
+	// Loops is the number of event loops, at most MaxLoops. 0 means one for each whole CPU of the quota.
+	// The caller should set GOMAXPROCS to one more (docs/decisions/0001-engine.md says why).
 	Loops int
 
 	// MaxConnections limits the accepted connections that are open, over all listeners. 0
@@ -71,18 +70,6 @@ const (
 // MaxLoops limits Options.Loops.
 const MaxLoops = 256
 
-// Loops returns the number of event loops for a quota of CPUs: its integer part, at least 1
-// and at most MaxLoops. One loop can use a whole CPU. With more loops than the quota allows,
-// the kernel throttles them all.
-//
-// GOMAXPROCS should be one more than the loops (docs/decisions/0001-engine.md says why).
-func Loops(quota float64) int {
-	if math.IsNaN(quota) || quota < 1 {
-		return 1
-	}
-	return int(math.Min(math.Floor(quota), MaxLoops))
-}
-
 // Errors of this package. Errors of the system are passed on unchanged.
 var (
 	// ErrStopped reports that the Engine was stopped. Dials in progress end with it.
@@ -95,7 +82,7 @@ var (
 
 // Engine is a set of event loops on real sockets.
 type Engine struct {
-	kind   engine.Engine
+	kind   engine.Kind
 	log    *slog.Logger
 	began  time.Time // the start of the loops' time
 	onWork atomic.Pointer[func()]
@@ -137,20 +124,22 @@ type counters struct {
 // Start starts an Engine with its loops. The caller must Stop it.
 func Start(o Options) (*Engine, error) {
 	if o.Loops == 0 {
-		o.Loops = Loops(cpuquota.Read())
+		o.Loops = min(cpuquota.Whole(), MaxLoops)
 	}
 	if o.Loops < 0 || o.Loops > MaxLoops {
 		return nil, fmt.Errorf("%w: %d", ErrLoops, o.Loops)
 	}
-	kind, err := engine.Find(o.Engine)
-	if err != nil {
-		return nil, fmt.Errorf("reactor: start: %w", err)
+	if o.Engine.Open == nil {
+		var err error
+		if o.Engine, err = engine.Find(engine.Auto); err != nil {
+			return nil, fmt.Errorf("reactor: start: %w", err)
+		}
 	}
 	if o.DialTLS == nil {
 		o.DialTLS = func(_, _, _ string) func() *tls.Config { return nil }
 	}
 	e := &Engine{
-		kind: kind,
+		kind: o.Engine,
 		log:  cmp.Or(o.Logger, slog.Default()), began: time.Now(), linger: lingerTime, originalDst: originalDst, dialTLS: o.DialTLS,
 		handshakes: fair.NewTable(maxHandshakes), handshakeTimeout: handshakeTimeout,
 		listeners: make(map[*Listener]struct{}),
@@ -188,9 +177,6 @@ func (e *Engine) halt() (err error) {
 	}
 	return err
 }
-
-// Kind returns the name of the engine that waits for the sockets of the loops, see package engine.
-func (e *Engine) Kind() string { return e.kind.Name }
 
 // Loops returns the engine's loops, in the same order on each call.
 func (e *Engine) Loops() []loop.Loop {

@@ -6,6 +6,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
+// EnvironmentEngine returns the kind that the environment's ENGINE names.
+var EnvironmentEngine = environmentEngine
+
 // Blackhole returns an address where a dial never ends.
 var Blackhole = blackhole
 

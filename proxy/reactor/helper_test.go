@@ -1,7 +1,6 @@
 package reactor
 
 import (
-	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -13,6 +12,7 @@ import (
 	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/reactor/engine"
 )
 
 func TestMain(m *testing.M) {
@@ -60,6 +60,15 @@ func echo() loop.Stream {
 	}
 }
 
+// environmentEngine returns the kind that the environment's ENGINE names.
+func environmentEngine() engine.Kind {
+	kind, err := engine.Find(os.Getenv("ENGINE"))
+	if err != nil {
+		panic(err)
+	}
+	return kind
+}
+
 // start starts an engine and stops it at the end of the test. Unless o says otherwise it
 // has one loop and the environment's ENGINE. Handshakes may take waitLimit.
 func start(t testing.TB, o Options) *Engine {
@@ -70,7 +79,9 @@ func start(t testing.TB, o Options) *Engine {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	o.Engine = cmp.Or(o.Engine, os.Getenv("ENGINE"))
+	if o.Engine.Open == nil {
+		o.Engine = environmentEngine()
+	}
 	e, err := Start(o)
 	if err != nil {
 		t.Fatal(err)

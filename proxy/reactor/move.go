@@ -88,7 +88,7 @@ func (l *eventLoop) measureUse() {
 	m.connections.Store(int64(len(l.conns)))
 	m.since, m.busy, m.to = now, busy, nil
 	m.window++
-	if len(m.all) < 2 || int(now/moveTurn)%len(m.all) != l.index {
+	if len(m.all) < 2 || !kernel.Moves || int(now/moveTurn)%len(m.all) != l.index {
 		return
 	}
 	m.uses = m.uses[:0]

@@ -150,7 +150,7 @@ services:
 		t.Fatal(err)
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	e, err := reactor.Start(reactor.Options{Loops: loops, Logger: quiet})
+	e, err := reactor.Start(reactor.Options{Engine: reactor.EnvironmentEngine(), Loops: loops, Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}

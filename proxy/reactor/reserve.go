@@ -203,7 +203,7 @@ func (p *connLimits) limitSources(wanted int) {
 //
 //	processFiles          standard streams, logs, files that are read, name servers, health checks,
 //	                      the export of spans, a hot restart
-//	loopFiles             of each loop: epoll, eventfd, and the second descriptors of connections that
+//	loopFiles             of each loop: those of its engine (at most four), and the second descriptors of connections that
 //	                      come to the loop or leave it
 //	Options.ReservedFiles of the admin API, the registry and the listening sockets
 //	connFiles             of each accepted connection: its own, and one to an endpoint

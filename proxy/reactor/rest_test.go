@@ -88,14 +88,14 @@ func TestPeekPanic(t *testing.T) {
 // TestRest: a long wait is a rest, and a short one after it does not change that.
 func TestRest(t *testing.T) {
 	l := start(t, Options{}).loops[0]
-	roused := make(chan bool, 2)
-	fire := func() { roused <- l.turn.roused == l.turn.began }
+	long := make(chan bool, 2)
+	fire := func() { long <- l.turn.rested == l.turn.began }
 	on(t, l, func() { l.After(2*restAfter, &loop.Timer{Fire: fire}) })
-	if !recv(t, roused, "the timer") {
+	if !recv(t, long, "the timer") {
 		t.Error("a long wait is no rest")
 	}
-	at := turn{ended: time.Hour, roused: time.Hour}
-	if at.begin(time.Hour + restAfter - 1); at.roused != time.Hour {
+	at := turn{ended: time.Hour, rested: time.Hour}
+	if at.begin(time.Hour + restAfter - 1); at.rested != time.Hour {
 		t.Error("a short wait is a rest")
 	}
 	if at.ended = time.Hour + restAgain - 1; !at.restsAgain() {

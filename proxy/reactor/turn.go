@@ -20,19 +20,19 @@ import (
 type turn struct {
 	began, ended time.Duration
 	events       int
-	roused       time.Duration // when the last rest ended
+	rested       time.Duration // when the last rest ended
 }
 
 // begin begins a turn. A long wait before it was a rest.
 func (t *turn) begin(now time.Duration) {
 	if now-t.ended >= restAfter {
-		t.roused = now
+		t.rested = now
 	}
 	t.began, t.events = now, 0
 }
 
 // restsAgain reports whether the wait after the turn will probably be a rest.
-func (t *turn) restsAgain() bool { return t.ended-t.roused < restAgain }
+func (t *turn) restsAgain() bool { return t.ended-t.rested < restAgain }
 
 // restAfter is how long a wait is at least that is a rest. For restAgain after one, the loop expects
 // each wait to be another. A busy loop would pay for that: others must find it a P after each wait.

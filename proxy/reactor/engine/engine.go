@@ -1,5 +1,5 @@
-// Package engine lists the engines, by their names in the setting engine. An engine waits for the sockets of a loop, by a
-// kernel.Poller. docs/engines.md compares the engines. A new engine is a package with a kernel.Poller, and a line in the
+// Package engine lists the kinds of engines, by their names in the setting engine. An engine waits for the sockets of a loop,
+// by a kernel.Poller. docs/engines.md compares the kinds. A new kind is a package with a kernel.Poller, and a line in the
 // list here.
 package engine
 
@@ -12,46 +12,47 @@ import (
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
-// Auto stands for the first engine of the list that works on this system.
+// Auto stands for the first kind of the list that the system supports.
 const Auto = "auto"
 
-// Engine is one of the list.
-type Engine struct {
+// Kind is a kind of engine. The zero value has no name, and can't be opened.
+type Kind struct {
 	Name string
 	Open func() (kernel.Poller, error) // returns a Poller that watches nothing, which its owner must Close
 }
 
-var list = []Engine{
+var list = []Kind{
 	{"epoll", openEpoll},
 	{"gnet", func() (kernel.Poller, error) { return gnet.Open() }},
 }
 
-// ErrUnknown reports a name that is not in the list, or an engine that does not work on this system.
+// ErrUnknown reports a name that is not in the list.
 var ErrUnknown = errors.New("no such engine")
 
-// Names returns Auto and the names of all engines.
+// Names returns Auto and the names of all kinds.
 func Names() []string {
 	names := []string{Auto}
-	for _, e := range list {
-		names = append(names, e.Name)
+	for _, k := range list {
+		names = append(names, k.Name)
 	}
 	return names
 }
 
-// Find returns the engine that a name stands for on this system; "" is Auto. The error is an ErrUnknown.
-func Find(name string) (Engine, error) {
+// Find returns the kind that a name stands for on this system; "" is Auto. The error is an ErrUnknown, an
+// errors.ErrUnsupported if this system lacks what the kind needs, or another one of the system.
+func Find(name string) (Kind, error) {
 	auto := name == Auto || name == ""
-	for _, e := range list {
-		if !auto && e.Name != name {
+	for _, k := range list {
+		if !auto && k.Name != name {
 			continue
 		}
-		p, err := e.Open()
+		p, err := k.Open()
 		if err == nil {
-			return e, p.Close()
+			return k, p.Close()
 		}
-		if !auto {
-			return Engine{}, fmt.Errorf("%w on this system: %s %w; %s takes one that works", ErrUnknown, name, err, Auto)
+		if !auto || !errors.Is(err, errors.ErrUnsupported) {
+			return Kind{}, fmt.Errorf("%s: %w", k.Name, err)
 		}
 	}
-	return Engine{}, fmt.Errorf("%w: %q; expected one of: %s", ErrUnknown, name, strings.Join(Names(), ", "))
+	return Kind{}, fmt.Errorf("%w: %q; expected one of: %s", ErrUnknown, name, strings.Join(Names(), ", "))
 }

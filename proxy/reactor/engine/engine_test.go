@@ -2,46 +2,51 @@ package engine
 
 import (
 	"errors"
-	"runtime"
+	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
-// TestFind: names find their engines, auto finds the first that the system has.
+// TestFind: a name finds its kind, and auto the first kind that the system supports.
 func TestFind(t *testing.T) {
-	for _, c := range []struct{ name, linux, other string }{
-		{"", "epoll", "gnet"},
-		{"auto", "epoll", "gnet"},
-		{"epoll", "epoll", "no such engine on this system: epoll needs Linux; auto takes one that works"},
-		{"gnet", "gnet", "gnet"},
-		{"Gnet", `no such engine: "Gnet"; expected one of: auto, epoll, gnet`, `no such engine: "Gnet"; expected one of: auto, epoll, gnet`},
-		{"libuv", `no such engine: "libuv"; expected one of: auto, epoll, gnet`, `no such engine: "libuv"; expected one of: auto, epoll, gnet`},
+	defer func(all []Kind) { list = all }(list)
+	works, failed := list[1].Open, func(err error) func() (kernel.Poller, error) {
+		return func() (kernel.Poller, error) { return nil, err }
+	}
+	lacking := fmt.Errorf("%w: it needs Linux 9", errors.ErrUnsupported)
+	for _, c := range []struct {
+		first func() (kernel.Poller, error)
+		name  string
+		want  string
+		is    error
+	}{
+		{works, "", "first", nil},
+		{works, Auto, "first", nil},
+		{works, "second", "second", nil},
+		{failed(lacking), Auto, "second", nil},
+		{failed(lacking), "first", "first: unsupported operation: it needs Linux 9", errors.ErrUnsupported},
+		{failed(syscall.EMFILE), Auto, "first: too many open files", syscall.EMFILE},
+		{failed(syscall.EMFILE), "second", "second", nil},
+		{works, "First", `no such engine: "First"; expected one of: auto, first, second`, ErrUnknown},
 	} {
-		want := c.other
-		if runtime.GOOS == "linux" {
-			want = c.linux
-		}
-		e, err := Find(c.name)
-		got := e.Name
+		list = []Kind{{"first", c.first}, {"second", works}}
+		kind, err := Find(c.name)
+		got := kind.Name
 		if err != nil {
 			got = err.Error()
 		}
-		if got != want || err != nil && !errors.Is(err, ErrUnknown) {
-			t.Errorf("%q finds %s, want %s", c.name, got, want)
+		if got != c.want || !errors.Is(err, c.is) {
+			t.Errorf("%q finds %s, want %s", c.name, got, c.want)
 		}
 	}
 }
 
-// TestLacking: an engine that the system lacks is not the one of auto, and its error says why.
-func TestLacking(t *testing.T) {
-	defer func(all []Engine) { list = all }(list)
-	list = []Engine{{"epoll", func() (kernel.Poller, error) { return nil, kernel.ErrLinuxOnly }}, list[1]}
-	if e, err := Find(Auto); err != nil || e.Name != "gnet" {
-		t.Errorf("auto is %q and %v", e.Name, err)
-	}
-	if _, err := Find("epoll"); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "epoll needs Linux") {
-		t.Errorf("the error is %v", err)
+// TestNames: the names of the setting.
+func TestNames(t *testing.T) {
+	if got := strings.Join(Names(), " "); got != "auto epoll gnet" {
+		t.Errorf("the names are %s", got)
 	}
 }

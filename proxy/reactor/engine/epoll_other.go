@@ -2,6 +2,13 @@
 
 package engine
 
-import "github.com/remora-proxy/remora/proxy/reactor/kernel"
+import (
+	"errors"
+	"fmt"
 
-func openEpoll() (kernel.Poller, error) { return nil, kernel.ErrLinuxOnly }
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
+)
+
+func openEpoll() (kernel.Poller, error) {
+	return nil, fmt.Errorf("%w: %w", errors.ErrUnsupported, kernel.ErrLinuxOnly)
+}

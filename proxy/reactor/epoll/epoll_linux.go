@@ -5,6 +5,7 @@ package epoll
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"syscall"
@@ -23,11 +24,12 @@ type Poller struct {
 	ready       [kernel.MaxReady]unix.EpollEvent
 }
 
-// ErrCoarse is the error of a system whose timeouts are whole milliseconds.
-var ErrCoarse = errors.New("needs epoll_pwait2(2) of Linux 5.11, which some sandboxes lack, and a processor of 64 bits")
+// errCoarse is the error of a system whose timeouts are whole milliseconds.
+var errCoarse = fmt.Errorf("%w: it needs epoll_pwait2(2) of Linux 5.11, which some sandboxes lack, and a processor of 64 bits",
+	errors.ErrUnsupported)
 
-// Open returns a Poller that watches nothing. Its owner must Close it. The error is an ErrCoarse if the system lacks
-// epoll_pwait2(2).
+// Open returns a Poller that watches nothing. Its owner must Close it. The error is an errors.ErrUnsupported if the
+// system lacks epoll_pwait2(2).
 func Open() (*Poller, error) {
 	p := &Poller{eventfd: -1}
 	var err error
@@ -42,7 +44,7 @@ func Open() (*Poller, error) {
 		return nil, errors.Join(err, p.Close())
 	}
 	if _, errno := p.waitFor(0); errno != 0 {
-		return nil, errors.Join(ErrCoarse, p.Close())
+		return nil, errors.Join(errCoarse, p.Close())
 	}
 	return p, nil
 }
@@ -56,7 +58,7 @@ func (p *Poller) Close() error {
 	return err
 }
 
-// Add implements kernel.Poller. Before Linux 4.5, and in some sandboxes, a Shared socket is not told from another.
+// Add implements kernel.Poller. In sandboxes without EPOLLEXCLUSIVE all loops are told of a connection at a Shared socket.
 func (p *Poller) Add(fd int, e kernel.Events) error {
 	err := p.control(unix.EPOLL_CTL_ADD, fd, flags(e))
 	if e&kernel.Shared != 0 && errors.Is(err, unix.EINVAL) {

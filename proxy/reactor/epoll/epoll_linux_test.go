@@ -1,8 +1,16 @@
 package epoll
 
 import (
+	"fmt"
+	"net"
+	"os"
+	"regexp"
+	"strconv"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
@@ -50,5 +58,39 @@ func TestRestAlloc(t *testing.T) {
 	defer p.Close()
 	if n := testing.AllocsPerRun(100, func() { p.wait(kernel.Wait{Limit: time.Microsecond, Rest: true}) }); n > 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestShared: the kernel wakes one of the Pollers that watch a listening socket.
+func TestShared(t *testing.T) {
+	p, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	fd, err := kernel.Duplicate(ln.(syscall.Conn))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := p.Add(fd, kernel.Input|kernel.Shared); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", p.fd))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(fmt.Sprintf(`tfd: *%d events: *([0-9a-f]+)`, fd)).FindSubmatch(info)
+	if found == nil {
+		t.Fatalf("no descriptor %d in %q", fd, info)
+	}
+	events, err := strconv.ParseUint(string(found[1]), 16, 32)
+	if want := uint64(unix.EPOLLIN | unix.EPOLLET | unix.EPOLLEXCLUSIVE); err != nil || events&want != want {
+		t.Errorf("events %x, want those of %x; %v", events, want, err)
 	}
 }

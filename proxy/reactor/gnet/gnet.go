@@ -1,10 +1,10 @@
 //go:build darwin || freebsd || linux
 
 // Package gnet has a kernel.Poller on the poller of gnet v2, which waits by epoll on Linux, and by kqueue elsewhere. gnet's
-// poller has no timeout, and does not say where a batch of events ends. Both are events here:
+// poller has no timeout, and does not say where a batch of events ends. Both are events of a Poller's own descriptors:
 //
-//   - The first event of a turn rings a bell, a descriptor that is reported after what is ready already. Then the turn ends.
-//   - An alarm ends the wait, perhaps when no timer is due any more: it is not set back when a timer is disarmed.
+//   - The first event of a turn makes wakeFD ready. The kernel reports it after what is ready already, and the turn ends.
+//   - timerFD ends the wait. It may do so when no timer of the loop is due: it is not set back for a timer that is disarmed.
 //
 // All loops that share a listening socket are told of a connection. The build tag poll_opt of gnet is not supported.
 package gnet
@@ -22,9 +22,9 @@ import (
 // Poller is a kernel.Poller.
 type Poller struct {
 	poller *netpoll.Poller
-	signals
-	rung bool          // by the loop, and not reported yet
-	due  time.Duration // when the alarm goes off, by the loop's clock; in the past if it is not set
+	ownFDs
+	ending bool          // wakeFD is ready for the end of the turn
+	due    time.Duration // when timerFD becomes ready, by the loop's clock; in the past if it is not set
 
 	turns  kernel.Turns // of Run
 	inTurn bool
@@ -38,14 +38,14 @@ func Open() (*Poller, error) {
 		return nil, err
 	}
 	p := &Poller{poller: poller}
-	if err := p.openSignals(); err != nil {
+	if err := p.openOwn(); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
 }
 
 // Close implements kernel.Poller.
-func (p *Poller) Close() error { return errors.Join(p.closeSignals(), p.poller.Close()) }
+func (p *Poller) Close() error { return errors.Join(p.closeOwn(), p.poller.Close()) }
 
 // Add implements kernel.Poller.
 func (p *Poller) Add(fd int, e kernel.Events) error {
@@ -72,25 +72,25 @@ func (p *Poller) onEvent(fd int, event netpoll.IOEvent, flags netpoll.IOFlags) e
 		p.turns.BeginTurn()
 	}
 	switch fd {
-	case p.bell:
-		p.rung = false
-		p.heard()
+	case p.wakeFD:
+		p.ending = false
+		p.drainWakeFD()
 		return p.endTurn()
-	case p.alarm:
+	case p.timerFD:
 		return p.endTurn()
 	}
 	p.turns.OnEvents(fd, events(event, flags))
 	if p.events++; p.events == kernel.MaxReady {
 		return p.endTurn()
 	}
-	p.ring()
+	p.requestEnd()
 	return nil
 }
 
-// ring has the bell reported, once.
-func (p *Poller) ring() {
-	if !p.rung {
-		p.rung = true
+// requestEnd has a turn end soon.
+func (p *Poller) requestEnd() {
+	if !p.ending {
+		p.ending = true
 		p.Wake()
 	}
 }
@@ -102,10 +102,10 @@ func (p *Poller) endTurn() error {
 	case w.Stop:
 		return gneterrors.ErrEngineShutdown
 	case w.Limit == 0:
-		p.ring()
+		p.requestEnd()
 	case w.Limit > 0 && (at < p.due || p.due <= w.Now):
 		p.due = at
-		p.setAlarm(w.Limit)
+		p.setTimerFD(min(w.Limit, time.Hour)) // which fits the seconds of a system of 32 bits
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/panjf2000/gnet/v2/pkg/netpoll"
@@ -14,58 +15,60 @@ import (
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
-// signals are a pipe and a timer of the Go runtime: gnet passes no events of kqueue's own on.
-type signals struct {
-	bell   int // the end of the pipe that is read
-	alarm  int // no descriptor: the timer calls Wake
-	timer  *time.Timer
-	mu     sync.Mutex // guards ringer: the timer may call Wake during Close
-	ringer int        // the other end; -1 after Close
+// ownFDs are a pipe, and a timer of the Go runtime that calls Wake: gnet does not pass timers of kqueue on.
+type ownFDs struct {
+	wakeFD  int // the end of the pipe that is read
+	timerFD int // none
+	timer   *time.Timer
+	mu      sync.Mutex // guards writeFD: the timer may call Wake during Close
+	writeFD int        // the other end of the pipe; -1 after Close
 }
 
-func (p *Poller) openSignals() error {
+func (p *Poller) openOwn() error {
 	ends := [2]int{-1, -1}
+	syscall.ForkLock.RLock() // until it is closed at an exec
 	err := os.NewSyscallError("pipe", unix.Pipe(ends[:]))
 	for _, fd := range ends {
 		unix.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
+	for _, fd := range ends {
 		err = errors.Join(err, os.NewSyscallError("fcntl", unix.SetNonblock(fd, true)))
 	}
-	p.bell, p.ringer, p.alarm, p.timer = ends[0], ends[1], -1, time.AfterFunc(time.Hour, p.Wake)
-	return errors.Join(err, p.Add(p.bell, kernel.Input))
+	p.wakeFD, p.writeFD, p.timerFD, p.timer = ends[0], ends[1], -1, time.AfterFunc(time.Hour, p.Wake)
+	return errors.Join(err, p.Add(p.wakeFD, kernel.Input))
 }
 
-func (s *signals) closeSignals() error {
-	s.timer.Stop()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	err := errors.Join(unix.Close(s.bell), unix.Close(s.ringer))
-	s.ringer = -1
+func (o *ownFDs) closeOwn() error {
+	o.timer.Stop()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	err := errors.Join(unix.Close(o.wakeFD), unix.Close(o.writeFD))
+	o.writeFD = -1
 	return os.NewSyscallError("close", err)
 }
 
-// Wake implements kernel.Poller: it rings the bell. A full pipe has rung already.
-func (s *signals) Wake() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, _ = unix.Write(s.ringer, []byte{1})
+// Wake implements kernel.Poller. A full pipe is ready already.
+func (o *ownFDs) Wake() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, _ = unix.Write(o.writeFD, []byte{1})
 }
 
-func (s *signals) heard() {
-	var rings [64]byte
-	_, _ = unix.Read(s.bell, rings[:])
+func (o *ownFDs) drainWakeFD() {
+	var all [64]byte
+	_, _ = unix.Read(o.wakeFD, all[:])
 }
 
-// setAlarm has the alarm go off after d, and not before.
-func (s *signals) setAlarm(d time.Duration) { s.timer.Reset(d) }
+// setTimerFD calls Wake after d.
+func (o *ownFDs) setTimerFD(d time.Duration) { o.timer.Reset(d) }
 
-func events(event netpoll.IOEvent, flags netpoll.IOFlags) kernel.Events {
-	switch {
-	case netpoll.IsWriteEvent(event):
+// events returns All with each Input: at urgent data a read stops, and kqueue does not tell of such data.
+func events(event netpoll.IOEvent, _ netpoll.IOFlags) kernel.Events {
+	if netpoll.IsWriteEvent(event) {
 		return kernel.Output
-	case flags&unix.EV_EOF != 0:
-		return kernel.Input | kernel.All
 	}
-	return kernel.Input
+	return kernel.Input | kernel.All
 }
 
 // Change implements kernel.Poller. To add a descriptor again reports it again.

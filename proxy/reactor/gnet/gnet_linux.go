@@ -12,37 +12,42 @@ import (
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
-// signals are an eventfd and a timerfd. By edge, each write and each expiry is an event, and nobody needs to read them. Timers
+// ownFDs are an eventfd and a timerfd. By edge, each write and each expiry is an event, and nobody needs to read them. Timers
 // of the Go runtime may be a millisecond late.
-type signals struct{ bell, alarm int }
+type ownFDs struct{ wakeFD, timerFD int }
 
-func (p *Poller) openSignals() (err error) {
-	p.bell, p.alarm = -1, -1
-	if p.bell, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
+func (p *Poller) openOwn() (err error) {
+	p.timerFD = -1
+	if p.wakeFD, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
 		return os.NewSyscallError("eventfd", err)
 	}
-	if p.alarm, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC); err != nil {
+	if p.timerFD, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC); err != nil {
 		return os.NewSyscallError("timerfd_create", err)
 	}
-	return errors.Join(p.Add(p.bell, kernel.Input), p.Add(p.alarm, kernel.Input))
+	return errors.Join(p.Add(p.wakeFD, kernel.Input), p.Add(p.timerFD, kernel.Input))
 }
 
-func (s *signals) closeSignals() error {
-	return os.NewSyscallError("close", errors.Join(unix.Close(s.bell), unix.Close(s.alarm)))
+func (o *ownFDs) closeOwn() (err error) {
+	for _, fd := range []int{o.wakeFD, o.timerFD} {
+		if fd >= 0 {
+			err = errors.Join(err, os.NewSyscallError("close", unix.Close(fd)))
+		}
+	}
+	return err
 }
 
-// Wake implements kernel.Poller: it rings the bell.
-func (s *signals) Wake() {
+// Wake implements kernel.Poller.
+func (o *ownFDs) Wake() {
 	var one [8]byte
 	binary.NativeEndian.PutUint64(one[:], 1)
-	_, _ = unix.Write(s.bell, one[:])
+	_, _ = unix.Write(o.wakeFD, one[:])
 }
 
-func (s *signals) heard() {}
+func (o *ownFDs) drainWakeFD() {}
 
-// setAlarm has the alarm go off after d, which is above 0, and not before.
-func (s *signals) setAlarm(d time.Duration) {
-	_ = unix.TimerfdSettime(s.alarm, 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}, nil) // can't fail
+// setTimerFD makes timerFD ready after d, which is above 0.
+func (o *ownFDs) setTimerFD(d time.Duration) {
+	_ = unix.TimerfdSettime(o.timerFD, 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}, nil) // can't fail
 }
 
 func events(event netpoll.IOEvent, _ netpoll.IOFlags) kernel.Events { return kernel.EpollEvents(event) }

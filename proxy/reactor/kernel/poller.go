@@ -5,15 +5,14 @@ import "time"
 // Events says what a descriptor is ready for.
 type Events uint8
 
-// The events. A Poller reports All together with Input, and a failed connection whatever it watches.
+// The events. A Poller reports All together with Input, and a failed connect as Output.
 const (
 	Input  Events = 1 << iota // a read does not wait; at a listening socket: an accept
 	Output                    // the kernel takes more bytes, or a connect has ended
 	All                       // input must be read until there is none: it ends, has failed, or has urgent data, at which a read stops
 )
 
-// Shared is for the Input of a listening socket that several Pollers watch: one of them is told of a connection, or all, if
-// the Poller can't do that.
+// Shared is for the Input of a listening socket that several Pollers watch: one or all tell their loops of a connection.
 const Shared Events = 1 << 7
 
 // MaxReady is how many events a turn has at most.
@@ -29,7 +28,8 @@ type Poller interface {
 	// Change watches fd for e from now on, Input or Input with Output, and reports what fd is ready for.
 	Change(fd int, e Events) error
 
-	// Remove ends watching fd, which the caller closes next. A close alone ends it if the socket has no other descriptor.
+	// Remove ends watching fd, which the caller closes next or, if kernel.Moves, gives to another Poller. A close
+	// alone ends it if the socket has no other descriptor.
 	Remove(fd int) error
 
 	Run(t Turns)  // waits, and calls t for each turn, until EndTurn stops it
@@ -45,8 +45,8 @@ type Turns interface {
 	EndTurn() Wait
 }
 
-// Wait says how a Poller may wait after a turn. Without an event or Wake the next turn begins after Limit, and not
-// before: 0 means that the Poller doesn't wait, and a negative Limit that it waits for ever.
+// Wait says how a Poller may wait after a turn. Without an event or Wake the next turn begins when Limit has passed, or
+// earlier. 0 means that the Poller doesn't wait, and a negative Limit that it waits for ever.
 type Wait struct {
 	Limit time.Duration
 	Now   time.Duration // when the turn ended, by the loop's clock

@@ -147,32 +147,47 @@ func TestMaxReady(t *testing.T) {
 	})
 }
 
-// TestLimit: the next turn begins after the limit of a wait and not before, whether the limit of the wait before was
-// shorter or longer.
+// run calls p.Run, which must end.
+func run(t *testing.T, p kernel.Poller, turns kernel.Turns) {
+	t.Helper()
+	ended := make(chan struct{})
+	go func() { defer close(ended); p.Run(turns) }()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Fatal("a turn does not begin")
+	}
+}
+
+// TestLimit: a turn begins after the limit of a wait, whether the limit of the wait before was shorter or longer. Few turns
+// begin earlier: a Poller does not poll while it may wait.
 func TestLimit(t *testing.T) {
 	forEachPoller(t, func(t *testing.T, open func() kernel.Poller) {
 		p := open()
-		p.Wake()
 		began := time.Now()
-		limits := []time.Duration{3 * time.Millisecond, 300 * time.Microsecond, 1, time.Hour, 2 * time.Millisecond, time.Millisecond}
-		var ended time.Duration
-		var limit time.Duration
-		p.Run(&turns{end: func(*turns) kernel.Wait {
+		limits := []time.Duration{3 * time.Millisecond, 300 * time.Microsecond, 1, time.Hour, 2 * time.Millisecond, time.Millisecond, time.Hour}
+		var until time.Duration // of the wait in progress
+		early := 0
+		run(t, p, &turns{end: func(*turns) kernel.Wait {
 			now := time.Since(began)
-			if now < ended+limit {
-				return kernel.Wait{Limit: ended + limit - now, Now: now} // early, as a loop finds out
+			if now < until {
+				early++
+				return kernel.Wait{Limit: until - now, Now: now}
 			}
 			if len(limits) == 0 {
 				return kernel.Wait{Stop: true}
 			}
-			ended, limit, limits = now, limits[0], limits[1:]
-			if limit == time.Hour {
+			limit := limits[0]
+			limits = limits[1:]
+			if until = now + limit; limit == time.Hour {
+				until = 0
 				p.Wake()
-				ended = -limit
-				return kernel.Wait{Limit: time.Hour, Now: now}
 			}
 			return kernel.Wait{Limit: limit, Now: now}
 		}})
+		if most := 7; early > most {
+			t.Errorf("%d turns began early, want at most one for each of %d waits", early, most)
+		}
 	})
 }
 
@@ -180,27 +195,17 @@ func TestLimit(t *testing.T) {
 func TestWake(t *testing.T) {
 	forEachPoller(t, func(t *testing.T, open func() kernel.Poller) {
 		p := open()
-		begin, ended := make(chan struct{}), make(chan struct{})
-		go func() {
-			defer close(ended)
-			p.Run(&turns{end: func(t *turns) kernel.Wait {
-				if t.count == 1 {
-					p.Wake() // before the wait
-				}
-				if t.count == 2 {
-					close(begin)
-				}
-				return kernel.Wait{Limit: -1, Stop: t.count == 3}
-			}})
-		}()
-		for _, c := range []chan struct{}{begin, ended} {
-			select {
-			case <-c:
-			case <-time.After(time.Minute):
-				t.Fatal("Wake begins no turn")
+		waits := make(chan struct{})
+		go func() { <-waits; p.Wake() }()
+		run(t, p, &turns{end: func(t *turns) kernel.Wait {
+			switch t.count {
+			case 1:
+				p.Wake() // before the wait
+			case 2:
+				close(waits)
 			}
-			p.Wake()
-		}
+			return kernel.Wait{Limit: -1, Stop: t.count == 3}
+		}})
 	})
 }
 

@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Redirects says that the system can redirect connections to a transparent listener.
-const Redirects = false
+// Redirects says that the system can redirect connections to a transparent listener, and Moves that Pollers end
+// watching a descriptor that stays open.
+const Redirects, Moves = false, false
 
 // newSocket returns a socket that doesn't block.
 func newSocket(family int) (int, error) {

@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Redirects says that the system can redirect connections to a transparent listener.
-const Redirects = true
+// Redirects says that the system can redirect connections to a transparent listener, and Moves that Pollers end
+// watching a descriptor that stays open.
+const Redirects, Moves = true, true
 
 // KeepAliveTime is the option for the time of silence before the first keep-alive probe.
 const KeepAliveTime = unix.TCP_KEEPIDLE
