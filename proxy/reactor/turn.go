@@ -46,8 +46,6 @@ const (
 // then checks every 20 µs.
 const timeSlice = 5 * time.Millisecond
 
-var _ kernel.Turns = (*eventLoop)(nil)
-
 // run is the goroutine of the loop. It ends in the turn in which halt's function runs.
 func (l *eventLoop) run() {
 	defer close(l.ended)
