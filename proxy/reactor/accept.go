@@ -68,7 +68,6 @@ func (a *acceptor) onEvents(kernel.Events) {
 			return
 		case unix.EINTR, unix.ECONNABORTED: // the client has left
 		default:
-			a.stop()
 			a.failed(errno)
 			return
 		}
@@ -77,6 +76,7 @@ func (a *acceptor) onEvents(kernel.Events) {
 
 // failed tries again later.
 func (a *acceptor) failed(err error) {
+	a.stop()
 	a.l.eng.count.acceptErrors.Add(1)
 	if a.backoff == minBackoff {
 		a.l.eng.log.Warn("accept failed", "address", a.l.ln.Addr().String(), "error", err)

@@ -55,7 +55,6 @@ func TestBackoffOfOneLoop(t *testing.T) {
 		a := l.acceptors[i]
 		on(t, a.loop, func() {
 			a.backoff = time.Hour
-			a.stop()
 			a.failed(unix.EMFILE)
 		})
 		ask(t, dial(t, l.Addr().String()), "hello")
