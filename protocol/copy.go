@@ -34,6 +34,6 @@ func (r *Request) CopyTo(dst *Request, b *bytebufferpool.ByteBuffer) {
 	*dst = Request{
 		Codec: r.Codec, Method: copied(r.Method), Path: copied(r.Path), Authority: copied(r.Authority),
 		Headers: headers(dst.Headers[:0], r.Headers), Trailers: headers(dst.Trailers[:0], r.Trailers), Body: copied(r.Body),
-		Version: copied(r.Version), Group: copied(r.Group), Timed: r.Timed, OneWay: r.OneWay, Batch: r.Batch,
+		Version: copied(r.Version), Group: copied(r.Group), Timed: r.Timed, OneWay: r.OneWay, Batch: r.Batch, Login: r.Login,
 	}
 }

@@ -15,7 +15,7 @@ func TestCopyTo(t *testing.T) {
 		Codec: CodecHTTP, Service: text("s"), Method: text("POST"), Path: text("/a?b"), Authority: text("host:1"),
 		Headers:  []Header{{Name: text("A"), Value: text("1")}, {Name: text("B"), Value: text("")}},
 		Trailers: []Header{{Name: text("T"), Value: text("2")}}, Body: text("body"), Version: text("v"), Group: text("g"),
-		Deadline: 1, Timed: true, Attempt: 1, Hedge: true, Idempotent: true, OneWay: true, Batch: true,
+		Deadline: 1, Timed: true, Attempt: 1, Hedge: true, Idempotent: true, OneWay: true, Batch: true, Login: true,
 	}
 	v := reflect.ValueOf(from)
 	for i := range v.NumField() {

@@ -68,8 +68,10 @@ func IsOwn(name []byte) bool {
 }
 
 // FromEndpoint returns the headers of an endpoint's response without our own: only a sidecar
-// may say x-remora-error. dated reports whether a Date is among them. kept is in the memory of hs.
-func FromEndpoint(hs []Header) (kept []Header, dated bool) {
+// may say x-remora-error. It also removes Persistent-Auth, since the client's connection is not the one
+// that was logged in. dated reports whether a Date is among them, and login whether the response is
+// about the login of a connection. kept is in the memory of hs.
+func FromEndpoint(hs []Header) (kept []Header, dated, login bool) {
 	own := 0
 	for i := range hs {
 		switch name := hs[i].Name; {
@@ -77,10 +79,19 @@ func FromEndpoint(hs []Header) (kept []Header, dated bool) {
 			dated = dated || string(name) == "Date" || EqualFold(name, "date")
 		case len(name) > len(HeaderPrefix) && name[0]|0x20 == 'x' && IsOwn(name):
 			own++
+		case len(name) < len("persistent-auth"):
+		case isPersistentAuth(name):
+			login = true
+			own++
+		case isChallenge(name):
+			login = login || LoginOf(hs[i].Value) != NoLogin
 		}
 	}
 	if own > 0 {
-		hs = slices.DeleteFunc(hs, func(h Header) bool { return IsOwn(h.Name) })
+		hs = slices.DeleteFunc(hs, func(h Header) bool { return IsOwn(h.Name) || isPersistentAuth(h.Name) })
 	}
-	return hs, dated
+	return hs, dated, login
 }
+
+// isPersistentAuth reports whether a header says if a login lasts as long as its connection ([MS-N2HT]).
+func isPersistentAuth(name []byte) bool { return EqualFold(name, "persistent-auth") }

@@ -54,6 +54,7 @@ type Request struct {
 	Idempotent bool          // may be sent more than once
 	OneWay     bool          // a Dubbo call without a response
 	Batch      bool          // its priority is batch: requests without it go first
+	Login      bool          // it may log in its connection: see Login. Links do not carry this
 }
 
 // Response is one response. The ownership rule of Request holds for it, too.

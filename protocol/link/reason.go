@@ -20,6 +20,7 @@ const (
 	TooLarge        Reason = 65 // body or headers over the limit
 	Malformed       Reason = 66 // text that is not safe to forward
 	NotAllowed      Reason = 67 // no rule allows the caller to send it
+	ConnectionLogin Reason = 68 // its credentials log in a connection, which no request has to itself
 
 	UpstreamReset     Reason = 128 // the connection to the application was lost
 	UpstreamMalformed Reason = 129 // the application's response is malformed
@@ -44,6 +45,7 @@ var reasonNames = [256]string{
 	TooLarge:          "too_large",
 	Malformed:         "malformed",
 	NotAllowed:        "not_allowed",
+	ConnectionLogin:   "connection_login",
 	UpstreamReset:     "upstream_reset",
 	UpstreamMalformed: "upstream_malformed",
 	ResponseTooLarge:  "response_too_large",

@@ -57,6 +57,7 @@ var codeNotes = map[string]string{
 	"too_large":          "`message-too-large`",
 	"malformed":          "`bad-request`",
 	"not_allowed":        "`not-allowed`",
+	"connection_login":   "`connection-login`",
 	"upstream_reset":     "`upstream-reset`",
 	"upstream_malformed": "`upstream-malformed`",
 	"response_too_large": "`response-too-large`",

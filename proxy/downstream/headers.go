@@ -49,6 +49,7 @@ const (
 	fieldTimeout // of others, see protocol.TimeoutField
 	fieldTraceState
 	fieldVia
+	fieldCredentials
 )
 
 func clientFieldOf(name []byte) clientField {
@@ -63,8 +64,11 @@ func clientFieldOf(name []byte) clientField {
 		}
 		return fieldOther
 	case name[0]|0x20 != 'x':
-		if name[0]|0x20 == 'g' && protocol.EqualFold(name, protocol.HeaderGRPCTimeout) {
+		switch c := name[0] | 0x20; {
+		case c == 'g' && protocol.EqualFold(name, protocol.HeaderGRPCTimeout):
 			return fieldTimeout
+		case (c == 'a' || c == 'p') && protocol.IsCredentials(name):
+			return fieldCredentials
 		}
 		return fieldOther
 	case protocol.EqualFold(name[:len(protocol.HeaderPrefix)], protocol.HeaderPrefix):
@@ -127,6 +131,13 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, via []by
 		case fieldVia:
 			passed += bytes.Count(h.Value, protocol.ViaPseudonym)
 			kept = append(kept, h)
+		case fieldCredentials:
+			if from.Client.Judge(h.Name) == forwarded.Keep {
+				kept = append(kept, h)
+				if string(req.Method) != "CONNECT" { // those stay here
+					ex.NoteLogin(protocol.LoginOf(h.Value))
+				}
+			}
 		case fieldTraceState:
 			marked = marked || from.Listener.Local && trace.HasMember(h.Value, trace.Member)
 			if from.Client.Judge(h.Name) == forwarded.Keep {

@@ -95,7 +95,7 @@ func (r *StreamRequest) SetHost(c *config.Service, authority []byte) {
 // AddVia adds Via to an application's response over HTTP/1.minor, or MinorHTTP2, and Date if it has
 // none. It removes headers that only a sidecar may set.
 func (r *StreamRequest) AddVia(resp *protocol.Response, minor int, date []byte) {
-	hs, dated := protocol.FromEndpoint(resp.Headers)
+	hs, dated, _ := protocol.FromEndpoint(resp.Headers)
 	hs = append(hs, protocol.Header{Name: protocol.NameVia, Value: protocol.ViaValues[minor]})
 	if !dated {
 		hs = append(hs, protocol.Header{Name: protocol.NameDate, Value: date})

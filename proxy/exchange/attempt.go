@@ -56,6 +56,10 @@ func (a *Attempt) Lingering() bool { return a.state == attemptLingering }
 // Codec is the wire format of the request.
 func (a *Attempt) Codec() protocol.Codec { return a.ex.Request.Codec }
 
+// LogsIn reports whether the request may log in the connection that it is sent on. No other request may be
+// sent on that.
+func (a *Attempt) LogsIn() bool { return a.ex.Request.Login }
+
 // ToHead reports whether the request is a HEAD. Its response has no body.
 func (a *Attempt) ToHead() bool { return string(a.ex.Request.Method) == "HEAD" }
 

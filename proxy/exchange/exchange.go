@@ -190,7 +190,7 @@ func (ex *Exchange) admit(r *Route) (f *fault.Failure) {
 		ex.findKey(s)
 	}
 	ex.Request.Service = s.shared.wire
-	ex.Request.Idempotent = ex.Request.Idempotent || r.idempotent || safeMethod(&ex.Request)
+	ex.Request.Idempotent = r.mayRepeat(&ex.Request)
 	return nil
 }
 

@@ -92,6 +92,18 @@ func (ex *Exchange) Forbidden(r *Route, l *Listener) bool {
 	return rules.Refuse(&c, ex.caller.RemoteAddr(), ex.shard.Log)
 }
 
+// NoteLogin notes what credentials of the request do to the connection that it is sent on. A login in
+// several steps is refused: the next one could come to another connection.
+func (ex *Exchange) NoteLogin(l protocol.Login) {
+	switch l {
+	case protocol.NoLogin:
+	case protocol.LoginOnce:
+		ex.Request.Login = true
+	case protocol.LoginSteps:
+		ex.Request.Login, ex.Refusal = true, fault.ConnectionLogin
+	}
+}
+
 // attemptHeader has the number of an attempt that is not the first. An application that passes
 // it on prevents further hedges by the sidecars of the services that it calls.
 var attemptHeader = []byte(protocol.HeaderAttempt)

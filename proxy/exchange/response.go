@@ -187,13 +187,15 @@ func (res *Response) IsFeed() bool {
 }
 
 // AddVia adds Via, and Date if there is none, to an endpoint's response over HTTP/1.minor, or over
-// HTTP/2 if minor is MinorHTTP2. It removes headers that only a sidecar may set.
-func (res *Response) AddVia(minor int) {
-	kept, dated := protocol.FromEndpoint(res.Headers)
+// HTTP/2 if minor is MinorHTTP2. It removes headers that only a sidecar may set. login reports
+// whether the response is about the login of its connection, which must then carry no other request.
+func (res *Response) AddVia(minor int) (login bool) {
+	kept, dated, login := protocol.FromEndpoint(res.Headers)
 	res.Headers = append(kept, protocol.Header{Name: protocol.NameVia, Value: protocol.ViaValues[minor], Valid: true})
 	if !dated {
 		res.AddDate()
 	}
+	return login
 }
 
 // AddDate adds a Date to a response without one (RFC 9110 section 6.6.1).

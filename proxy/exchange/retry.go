@@ -151,11 +151,17 @@ func (s *Service) pay(reset bool) bool {
 // seen it. ex has its route, and has not begun.
 func (ex *Exchange) Repeats() int {
 	r, req := ex.Route, &ex.Request
-	cascade, idempotent := req.Attempt > 0 || req.Hedge, req.Idempotent || r.idempotent || safeMethod(req)
-	if cascade || !idempotent || !r.retryOn.reset {
+	cascade := req.Attempt > 0 || req.Hedge
+	if cascade || !r.mayRepeat(req) || !r.retryOn.reset {
 		return 0
 	}
 	return r.retryAttempts
+}
+
+// mayRepeat reports whether a request may be sent twice. Servers refuse the second use of credentials
+// that log in a connection.
+func (r *Route) mayRepeat(req *protocol.Request) bool {
+	return !req.Login && (req.Idempotent || r.idempotent || safeMethod(req))
 }
 
 // keepBest keeps res if it is better than the best so far. It owns res.

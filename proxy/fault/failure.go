@@ -102,6 +102,11 @@ var (
 	// sidecar. `remora_allow_total` and the log say which rules; see [who may call what](allow.md).
 	NotAllowed = &Failure{Code: "not-allowed", Status: 403, reason: link.NotAllowed, Retry: RetryUnsendable,
 		Text: "no rule allows this request"}
+	// ConnectionLogin means that the client logs in its connection (`NTLM`, or `Negotiate` in several
+	// steps, or in one to an application that speaks HTTP/2), and connections to applications are not
+	// those of clients. See [logins](headers.md#logins-of-connections).
+	ConnectionLogin = &Failure{Code: "connection-login", Status: 501, reason: link.ConnectionLogin, Retry: RetryUnsendable,
+		Text: "the credentials log in a connection, and connections to the application serve all clients"}
 	// NoEndpoint means that no endpoint is registered, or all were withdrawn. See `/endpoints`
 	// and the log of the provider's sidecar.
 	NoEndpoint = &Failure{Code: "no-endpoint", Status: 503, reason: link.UpstreamConnect,

@@ -29,6 +29,7 @@ var failures = map[link.Reason]*Failure{
 	link.Draining:          Draining,
 	link.NoService:         NoRoute,
 	link.NotAllowed:        NotAllowed,
+	link.ConnectionLogin:   ConnectionLogin,
 	link.UpstreamConnect:   Connect,
 	link.UpstreamReset:     Reset,
 	link.UpstreamMalformed: Malformed,

@@ -264,7 +264,7 @@ func (x *requestStream) interim(resp *protocol.Response) *fault.Failure {
 		return nil
 	}
 	if !x.linked {
-		resp.Headers, _ = protocol.FromEndpoint(resp.Headers)
+		resp.Headers, _, _ = protocol.FromEndpoint(resp.Headers)
 	}
 	out := http1.AppendInterim(nil, resp)
 	if len(out) == 0 {

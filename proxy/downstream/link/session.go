@@ -166,6 +166,9 @@ func (s *session) OnRequest(id uint64, req *protocol.Request, ttl time.Duration,
 		return
 	}
 	s.streams.Put(id, ex)
+	if req.Codec == protocol.CodecHTTP {
+		ex.NoteLogin(protocol.LoginOfRequest(req.Headers))
+	}
 	ex.Hold()
 	s.counted += ex.Held
 	ex.Begin(s.listener.Direct, s.listener)

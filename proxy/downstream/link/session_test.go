@@ -2,9 +2,11 @@ package link_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
@@ -34,5 +36,22 @@ services: {local: {discover: static, endpoints: ["127.0.0.1:1"], protocol: %s}}`
 				t.Errorf("refused: %v, want one for %s", got.Why, c.why)
 			}
 		})
+	}
+}
+
+// TestLoginInStepsRefused checks that a login which needs one connection for several requests is refused,
+// if an older sidecar has let it pass.
+func TestLoginInStepsRefused(t *testing.T) {
+	for value, refused := range map[string]int{"NTLM TlRM": 1, "Negotiate oYI": 1, "Negotiate YII": 0, "Basic eA==": 0} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+		req := *proxytest.LinkRequest
+		req.Headers = append(slices.Clip(req.Headers), protocol.Header{Name: []byte("authorization"), Value: []byte(value)})
+		p := &proxytest.Peer{Says: proxytest.LinkFrames(func(w *link.Writer) { w.Request(1, &req, time.Minute, nil) })}
+		m.DialIngress(p)
+		m.W.Run(100 * time.Millisecond)
+		got := outcomeOf(t, p)
+		if got.Why[link.ConnectionLogin] != refused || len(got.Why) != refused || m.Apps[0].Served != 1-refused {
+			t.Errorf("%s: refused: %v, served %d", value, got.Why, m.Apps[0].Served)
+		}
 	}
 }

@@ -184,7 +184,7 @@ func (f *filter) read(req *protocol.Request) bool {
 
 // cacheable reports whether a request is one that a cache may answer.
 func cacheable(req *protocol.Request) bool {
-	if req.Codec != protocol.CodecHTTP || len(req.Body) > 0 {
+	if req.Codec != protocol.CodecHTTP || len(req.Body) > 0 || req.Login {
 		return false
 	}
 	return string(req.Method) == "GET" || isHead(req)

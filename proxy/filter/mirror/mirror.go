@@ -47,7 +47,7 @@ func New(at *exchange.FilterPlace) exchange.Filter {
 }
 
 func (f *filter) Request(ex *exchange.Exchange) exchange.Next {
-	if ex.Request.Codec == protocol.CodecHTTP && f.shard.Draw(f.share) {
+	if ex.Request.Codec == protocol.CodecHTTP && !ex.Request.Login && f.shard.Draw(f.share) {
 		f.copy(ex)
 	}
 	return exchange.Continue

@@ -84,6 +84,19 @@ func TestCopies(t *testing.T) {
 	}
 }
 
+// TestLoginNotCopied: credentials that log in a connection are used once.
+func TestLoginNotCopied(t *testing.T) {
+	m, got := newMesh(t, proxytest.MeshOptions{}, "", "")
+	calls := []*proxytest.Call{m.Get("/", "Authorization: Negotiate YII"), m.Get("/", "Authorization: Basic eA==")}
+	m.Do(calls...)
+	m.Finish(calls...)
+	m.OK(calls...)
+	m.Settled()
+	if *got != [2]seen{{requests: 2}, {copies: 1}} {
+		t.Errorf("the applications got %+v", *got)
+	}
+}
+
 // TestShare: about a share of the requests is copied.
 func TestShare(t *testing.T) {
 	m, got := newMesh(t, proxytest.MeshOptions{}, "share: 0.1", "")

@@ -21,6 +21,7 @@ type conn struct {
 
 	reused    bool // a response has been received, or the connection was idle
 	untrusted bool // the endpoint's certificate is no longer accepted: no other request
+	login     bool // the endpoint may have logged in the connection as a client: no other request
 	idleSince time.Duration
 	toHead    bool               // the request is a HEAD
 	interim   int                // number of interim responses to the request
@@ -78,6 +79,7 @@ func (c *conn) begin(a *exchange.Attempt) {
 		return
 	}
 	c.state.become(awaitingHead)
+	c.login = req.Login
 	c.toHead = string(req.Method) == "HEAD"
 	c.head.Reset()
 	if len(req.Body) > http1.WriteTogether && len(req.Trailers) == 0 {
@@ -207,10 +209,10 @@ func (c *conn) onResponse(surplus int) {
 	res, a := c.response, c.release()
 	c.response = nil
 	c.shard.Loop.Stop(&c.pause)
-	res.AddVia(c.head.Minor)
+	c.login = res.AddVia(c.head.Minor) || c.login
 	res.Hold()
 	c.reused = true
-	if c.head.KeepAlive && surplus == 0 && !c.untrusted && c.transport.Buffered() == 0 {
+	if c.head.KeepAlive && surplus == 0 && !c.untrusted && !c.login && c.transport.Buffered() == 0 {
 		c.state.become(idle)
 		c.pool.put(c)
 	} else {

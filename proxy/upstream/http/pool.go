@@ -26,7 +26,7 @@ const (
 
 // pool reaches one endpoint from one loop. Its idle connections are a stack with the last used
 // on top, so that those in excess reach their idle timeout. It has at most as many connections
-// as the service has requests in flight.
+// as the service has requests in flight, besides those of logins, which close.
 type pool struct {
 	shard    *shard.Shard
 	service  *exchange.Service
@@ -75,7 +75,8 @@ func (p *pool) Send(a *exchange.Attempt) {
 	}
 	p.arrivals++
 	a.Carry(p, p.arrivals)
-	if n := len(p.idle); n > 0 {
+	// A login gets a new connection, if it can: it can't be sent again if the connection is stale.
+	if n := len(p.idle); n > 0 && !(a.LogsIn() && p.mayDial()) {
 		c := p.idle[n-1]
 		p.idle[n-1] = nil
 		p.idle = p.idle[:n-1]

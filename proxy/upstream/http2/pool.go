@@ -67,6 +67,9 @@ func (p *pool) Send(a *exchange.Attempt) {
 	case a.Codec() != protocol.CodecHTTP:
 		a.Failed(fault.NotConvertible)
 		return
+	case a.LogsIn(): // all requests share the connections
+		a.Failed(fault.ConnectionLogin)
+		return
 	case p.queued == 0:
 		if c := p.roomy(); c != nil {
 			c.begin(a)

@@ -95,6 +95,10 @@ func (s *call) placeTunnel() {
 		s.dropTunnel(errConnect)
 		return
 	}
+	if protocol.LoginOfRequest(f.from.Request.Headers) != protocol.NoLogin {
+		s.failDial(fault.ConnectionLogin)
+		return
+	}
 	if f.secure != nil {
 		next, _ := f.secure.For(f.from.Request.Authority).(*pool)
 		if next == nil {

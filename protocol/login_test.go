@@ -1,0 +1,57 @@
+package protocol
+
+import "testing"
+
+func TestLoginOf(t *testing.T) {
+	for value, want := range map[string]Login{
+		"": NoLogin, ",": NoLogin, " , ,": NoLogin, "Basic eA==": NoLogin, "Bearer ntlm": NoLogin, "Digest a=b, c=d": NoLogin,
+		"NTLMv": NoLogin, "Negotiated YII": NoLogin, "ntlm-x": NoLogin, "nego": NoLogin, "X-NTLM": NoLogin,
+		`Basic realm="x, NTLM"`: NoLogin, `Basic realm="x\", NTLM, "`: NoLogin, `Digest a="b", c="/x,negotiate"`: NoLogin, `"`: NoLogin, `"\`: NoLogin,
+
+		"Negotiate": LoginOnce, "negotiate YII": LoginOnce, "NEGOTIATE\tYII": LoginOnce, "  Negotiate   YII  ": LoginOnce, "Kerberos YII": LoginOnce,
+		"Basic eA==,Negotiate YII": LoginOnce, ",Negotiate YII,": LoginOnce, `Basic realm="a\\", negotiate`: LoginOnce, "Negotiate, Basic": LoginOnce,
+
+		"NTLM": LoginSteps, "nTlM TlRM": LoginSteps, "NTLM:TlRM": LoginSteps, "NTLM=": LoginSteps, "Nego2 YII": LoginSteps,
+		"Negotiate TlRMTVNTUAAB": LoginSteps, "Negotiate oYI": LoginSteps, "Negotiate yII": LoginSteps, "Negotiate YII, NTLM": LoginSteps, "NTLM, Negotiate": LoginSteps,
+	} {
+		if got := LoginOf([]byte(value)); got != want {
+			t.Errorf("%q: %d, want %d", value, got, want)
+		}
+	}
+}
+
+func TestLoginOfRequest(t *testing.T) {
+	line := func(name, value string) Header { return Header{Name: []byte(name), Value: []byte(value)} }
+	for _, c := range []struct {
+		want Login
+		hs   []Header
+	}{
+		{NoLogin, nil},
+		{NoLogin, []Header{line("Authorization", "Basic x"), line("WWW-Authenticate", "NTLM"), line("X-Authorization", "NTLM")}},
+		{LoginOnce, []Header{line("AUTHORIZATION", "Basic x"), line("authorization", "Negotiate YII")}},
+		{LoginSteps, []Header{line("Proxy-authorization", "NTLM"), line("authorization", "Negotiate YII")}},
+	} {
+		if got := LoginOfRequest(c.hs); got != c.want {
+			t.Errorf("%s: %d, want %d", c.hs, got, c.want)
+		}
+	}
+}
+
+func TestLoginFromEndpoint(t *testing.T) {
+	line := func(name, value string) Header { return Header{Name: []byte(name), Value: []byte(value)} }
+	for _, c := range []struct {
+		want bool
+		kept int
+		hs   []Header
+	}{
+		{false, 2, []Header{line("WWW-Authenticate", "Basic"), line("X-WWW-Authenticate", "NTLM")}},
+		{true, 2, []Header{line("WWW-Authenticate", "Basic"), line("www-authenticate", "Negotiate")}},
+		{true, 1, []Header{line("Proxy-Authenticate", "Basic, NTLM")}},
+		{true, 1, []Header{line("persistent-AUTH", "false"), line("Date", "x"), line("x-remora-error", "x")}},
+	} {
+		kept, _, login := FromEndpoint(c.hs)
+		if login != c.want || len(kept) != c.kept {
+			t.Errorf("%s: %t, want %t; kept %s", c.hs, login, c.want, kept)
+		}
+	}
+}
