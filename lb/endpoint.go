@@ -61,6 +61,9 @@ type Endpoint struct {
 
 	rampState
 	health
+	refusalState
+
+	index int // in the set
 }
 
 // inFlight is this loop's work at the endpoint, and where else it counts.
@@ -262,13 +265,16 @@ func (e *Endpoint) Stalled(now, after time.Duration) bool {
 }
 
 func (e *Endpoint) load(now time.Duration) float64 {
-	return e.ownLoad() + e.othersLoad(now)*e.Weight
+	return e.ownLoad(now) + e.othersLoad(now)*e.Weight
 }
 
-func (e *Endpoint) ownLoad() float64 {
+func (e *Endpoint) ownLoad(now time.Duration) float64 {
 	own := e.Own()
 	if e.batch > 0 && !e.reported {
 		own += e.batch
+	}
+	if e.phantom > 0 {
+		return float64(own) + e.phantomNow(now)
 	}
 	return float64(own)
 }

@@ -67,6 +67,8 @@ type health struct {
 
 type counts struct {
 	good, bad uint32
+	declined  uint32        // good ones that were an error of 4xx
+	refused   uint32        // neither good nor bad: the endpoint did no work
 	answers   uint32        // responses with a latency
 	latency   time.Duration // sum of these latencies
 }
@@ -260,6 +262,14 @@ func (s *Set) review(now time.Duration) {
 	for _, e := range s.all.endpoints {
 		e.half(now)
 		e.success = e.discount()
+	}
+	for _, e := range s.all.endpoints {
+		if e.excess > 0 {
+			e.compare(now)
+		}
+		if e.phantomNow(now) == 0 {
+			e.phantom = 0
+		}
 	}
 	if s.utilized {
 		s.compareUtilizations(now)

@@ -23,6 +23,9 @@ const unknownLatency = float64(time.Hour)
 
 func (e *Endpoint) peakCost(now time.Duration) float64 {
 	latency, load := e.peakNow(now), e.load(now)
+	if e.excess > 0 {
+		latency = max(latency, e.peakOfPeers)
+	}
 	if latency == 0 && (load > 0 || e.success < 1) {
 		latency = unknownLatency
 	}

@@ -16,9 +16,10 @@ const drawTries = 8
 type purpose uint8
 
 const (
-	forPrimary   purpose = iota // a primary or retry: not avoided, and not stalled, or due for a probe
+	forPrimary   purpose = iota // a primary or retry: not avoided, has room, and not stalled, or due for a probe
 	forHedge                    // a hedge: not avoided, not stalled, and with spare capacity
 	forStuck                    // a hedge of a stuck request: one may wait there before it
+	despiteGap                  // a primary or retry; all others have no room, or are stalled
 	despiteStall                // a primary or retry; all others that are not avoided are stalled
 	lastResort                  // a primary or retry; all others are unhealthy or ejected
 )
@@ -61,11 +62,16 @@ func (v *View) Eligible(e *Endpoint) bool {
 	stall := &v.set.Stall
 	switch v.purpose {
 	case forPrimary:
+		if e.waits(v.Now) {
+			return false
+		}
+		fallthrough
+	case despiteGap:
 		return !e.Stalled(v.Now, stall.After) || v.Now-e.started >= max(stall.Probe, e.Silent(v.Now)/2, 1)
 	case forHedge:
-		return !e.Stalled(v.Now, stall.After) && e.Spare(v.Now)
+		return !e.waits(v.Now) && !e.Stalled(v.Now, stall.After) && e.Spare(v.Now)
 	case forStuck:
-		return !e.Stalled(v.Now, stall.After) && e.room(v.Now, true)
+		return !e.waits(v.Now) && !e.Stalled(v.Now, stall.After) && e.room(v.Now, true)
 	}
 	return true
 }

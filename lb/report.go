@@ -39,6 +39,9 @@ func (e *Endpoint) Report(now time.Duration, l Load, own int) {
 		return
 	}
 	e.forget()
+	if e.excess > 0 { // what it declines is no load of others
+		return
+	}
 	e.reported, e.reportedAt, e.reportFor = true, now, max(l.Latency/pickFade, pickFadeLeast)
 	e.others = float64(max(0, l.Pending-max(0, own))) / e.Weight
 	e.othersCost = e.scoreOf(e.others * e.Weight)
@@ -84,7 +87,7 @@ func (e *Endpoint) othersLoad(now time.Duration) float64 {
 // half the capacity has less. If it counted as loaded like the others, and that twice because it
 // is slow, it would get no request, and so no report, even if it were idle.
 func (e *Endpoint) scoreWith(now time.Duration, more float64) float64 {
-	own := e.ownLoad() + more
+	own := e.ownLoad(now) + more
 	if e.set == nil || e.set.reports == 0 {
 		return e.scoreOf(own)
 	}

@@ -54,6 +54,8 @@ type Set struct {
 	// for a fast route may be normal work for a slow one.
 	Stall Stall
 
+	Loops int // of this process that use the endpoints, see CountIn; 0 means one
+
 	Ejections [Reasons]uint64 // by reason; the owner reads it
 
 	// PassedOver counts the picks of first attempts by ConsistentHash that did not go to the owner of
@@ -69,8 +71,7 @@ type Set struct {
 	pace  pace  // of all endpoints
 	loads loads // likewise
 
-	ramping int // endpoints whose weight still grows
-	rampAt  time.Duration
+	rampSums
 
 	ejected  int
 	panics   bool
@@ -80,6 +81,12 @@ type Set struct {
 	virtual float64 // virtual time of WeightedRoundRobin
 
 	view View // reused by every pick
+}
+
+// rampSums are about the endpoints in slow start.
+type rampSums struct {
+	ramping int // endpoints whose weight still grows
+	rampAt  time.Duration
 }
 
 // reportSums are about the endpoints whose report counts.
@@ -111,6 +118,7 @@ func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
 			e.Weight, e.ring = w, nil
 		}
 		e.Host, e.Zone, e.Unhealthy = t.Host, t.Zone, t.Unhealthy
+		e.index = len(list)
 		next[t.Addr] = e
 		list = append(list, e)
 	}
@@ -173,12 +181,24 @@ func (s *Set) Panics() bool { return s.panics }
 // last. Pick counts nothing: the caller must call Started when it hands the attempt over.
 func (s *Set) Pick(q Query) *Endpoint {
 	s.refresh(q.Now)
-	for _, p := range [...]purpose{forPrimary, despiteStall, lastResort} {
+	for _, p := range [...]purpose{forPrimary, despiteGap, despiteStall, lastResort} {
 		if e := s.pickNear(&q, p); e != nil {
 			return e
 		}
 	}
 	return nil
+}
+
+// Room reports whether Pick would find an endpoint that was not tried and has, as far as is known,
+// room for a request.
+func (s *Set) Room(q Query) bool {
+	v := View{Query: q, set: s, group: &s.all}
+	for _, e := range s.all.endpoints {
+		if v.Eligible(e) {
+			return true
+		}
+	}
+	return false
 }
 
 // PickHedge returns the endpoint for a hedge, or nil: the one with the least pending, whatever

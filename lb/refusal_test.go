@@ -1,0 +1,267 @@
+package lb
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestGap: refusals lengthen the gap between two requests up to a second, and requests that are taken end
+// it. Outcomes of requests that were sent before it grew count for nothing.
+func TestGap(t *testing.T) {
+	s := &Set{}
+	s.Update(numbered(2, even))
+	e := s.At(0)
+	e.Took(0)
+	if e.Refuses() {
+		t.Fatal("a gap without a refusal")
+	}
+	now := time.Duration(0)
+	for want := gapLeast; want < gapMost; want *= 2 {
+		now += sec
+		for range 10 { // one burst
+			e.Refused(now, now-1)
+			e.Took(now - 1)
+		}
+		if e.gap != want {
+			t.Fatalf("the gap is %v, want %v", e.gap, want)
+		}
+		now++
+		e.Started(now)
+		e.Dropped(now)
+		if !e.waits(now+e.gap-1) || e.waits(now+e.gap) {
+			t.Errorf("the next request does not come after the gap of %v", e.gap)
+		}
+	}
+	for range 2 { // at the bound, and past it
+		now += sec
+		if e.Refused(now, now); e.gap != gapMost {
+			t.Errorf("the gap is %v, want %v", e.gap, gapMost)
+		}
+	}
+	probes, lasts := 0, time.Duration(0)
+	for e.Refuses() {
+		probes, lasts = probes+1, lasts+e.gap
+		e.Took(now)
+	}
+	if probes != 52 || lasts < 7*sec || lasts > 8*sec {
+		t.Errorf("it took %d requests and %v to end the gap", probes, lasts)
+	}
+}
+
+// TestPickWithoutRoom: endpoints with a gap get a request only when it is due, as long as another
+// has room. Then all are picked, and Room says that there is none.
+func TestPickWithoutRoom(t *testing.T) {
+	for name, p := range Policies {
+		s := &Set{Policy: p}
+		s.Update(numbered(3, even))
+		s.Retune()
+		q := Query{Now: sec, Rand: rand.NewPCG(1, 2)}
+		if name == "consistent_hash" {
+			q.Key = 12345 << 40
+		}
+		for i := range 2 {
+			s.At(i).Started(sec)
+			s.At(i).Dropped(sec)
+			s.At(i).Refused(sec, sec)
+		}
+		for range 100 {
+			if e := s.Pick(q); e != s.At(2) {
+				t.Fatalf("%s: picked %s, want that with room", name, e.Addr)
+			}
+		}
+		if e := s.PickHedge(Query{Now: sec, Rand: q.Rand, Tried: []*Endpoint{s.At(2)}}, false); e != nil {
+			t.Errorf("%s: a hedge to %s, which has no room", name, e.Addr)
+		}
+		if !s.Room(q) {
+			t.Errorf("%s: no room", name)
+		}
+		q.Tried = []*Endpoint{s.At(2)}
+		if s.Room(q) {
+			t.Errorf("%s: room although all others refuse", name)
+		}
+		if e := s.Pick(q); e == nil {
+			t.Errorf("%s: none is picked", name)
+		}
+		if q.Now += gapLeast; !s.Room(q) {
+			t.Errorf("%s: no room although a request is due", name)
+		}
+	}
+}
+
+// declines runs requests at a set of endpoints, which decline some of them at once. It returns the
+// share of each in the requests of the second half.
+func declines(p Policy, busy int, seed uint64, share ...float64) []float64 {
+	const n = 20000
+	s := Set{Policy: p}
+	s.Update(numbered(len(share), even))
+	rnd := rand.New(rand.NewPCG(seed, 2))
+	picked := make([]float64, len(share))
+	var queue Events
+	for i := range n {
+		for queue.Len() > busy {
+			queue.Next()
+		}
+		e := s.Pick(Query{Now: queue.Now, Rand: rnd})
+		if i >= n/2 {
+			picked[e.index] += 2.0 / n
+		}
+		began := queue.Now
+		e.Started(began)
+		took := time.Duration(1+rnd.ExpFloat64()*1000) * time.Microsecond
+		declined := rnd.Float64() < share[e.index]
+		if declined {
+			took = time.Microsecond
+		}
+		queue.After(took, func() {
+			e.Judge(queue.Now, true)
+			if declined {
+				e.Declined(queue.Now, took, false)
+				took = e.AtLeast(took)
+			}
+			e.Answered(queue.Now, took)
+			e.Learn(queue.Now, took, 0)
+		})
+	}
+	return picked
+}
+
+// TestDeclineShare: an endpoint that declines more than its peers does not look idle. It gets at most
+// 1.5 times its share, whatever the share of what it declines and of what its peers do.
+func TestDeclineShare(t *testing.T) {
+	for _, p := range policies {
+		for _, share := range [][]float64{{1, 0, 0}, {0.8, 0, 0}, {0.4, 0, 0}, {1, 0}, {1, 0.3, 0.3}, {0.9, 0.6, 0.6}, {1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}} {
+			for _, busy := range []int{1, 10, 60} {
+				sum := 0.0
+				for seed := range uint64(3) {
+					sum += declines(p, busy, seed, share...)[0] / 3
+				}
+				if sum > 1.5/float64(len(share)) {
+					t.Errorf("%T, %d at once: of the shares %v the first gets %.2f of the requests", p, busy, share, sum)
+				}
+			}
+		}
+	}
+}
+
+// TestDeclineAlike: where all endpoints decline the same share, none has load for it, but for some by
+// chance.
+func TestDeclineAlike(t *testing.T) {
+	for _, share := range []float64{0.05, 0.5, 1} {
+		s := &Set{}
+		s.Update(numbered(3, even))
+		rnd := rand.New(rand.NewPCG(1, 2))
+		sum, n := 0.0, 0
+		for now := time.Duration(0); now < 60*sec; now += ms {
+			e := s.Pick(Query{Now: now, Rand: rnd})
+			e.Started(now)
+			e.Judge(now, true)
+			if rnd.Float64() < share {
+				e.Declined(now, 1, false)
+				sum, n = sum+e.excess, n+1
+			}
+			e.Answered(now, ms)
+		}
+		if mean := sum / float64(n); mean > 0.02 {
+			t.Errorf("all decline %v: %.3f of that counts as load", share, mean)
+		}
+	}
+}
+
+// TestDeclinesFade: an endpoint that declines no longer has its share again once the record has
+// expired, and its load at once.
+func TestDeclinesFade(t *testing.T) {
+	s := &Set{Loops: 4}
+	s.Update(numbered(3, even))
+	e, peer := s.At(0), s.At(1)
+	for range 100 {
+		peer.Started(0)
+		peer.Judge(0, true)
+		peer.Answered(0, 10*ms)
+	}
+	for range 100 {
+		e.Rejected(0, 0)
+	}
+	if e.excess < 0.9 || e.phantom < 80 || e.phantom > 100 {
+		t.Errorf("excess %v, load %v, want that of 100 requests", e.excess, e.phantom)
+	}
+	if a, b := e.load(7*ms)/e.load(0), e.load(60*ms); a < 0.45 || a > 0.55 || b != 0 {
+		t.Errorf("after 7 ms %v of the load is left, after 60 ms %v", a, b)
+	}
+	e.CountIn(new(atomic.Int32))
+	before := e.phantom
+	if e.Rejected(0, 0); e.phantom-before < 3.5 || e.phantom-before > 4 {
+		t.Errorf("a request of one of four loops adds the load %v", e.phantom-before)
+	}
+	for now := time.Duration(0); now < 3*recordHalf; now += sec {
+		s.Pick(Query{Now: now, Rand: rand.NewPCG(1, 2)})
+	}
+	if e.excess != 0 || e.phantom != 0 {
+		t.Errorf("excess %v and load %v after the record has expired", e.excess, e.phantom)
+	}
+}
+
+// TestPeersOfMany: in a large set an endpoint is compared with those next to it, around its end.
+func TestPeersOfMany(t *testing.T) {
+	for _, n := range []int{1, 2, peersMost + 1, peersMost + 2} {
+		s := &Set{}
+		s.Update(numbered(n, even))
+		last := s.At(n - 1)
+		for i := range n - 1 {
+			s.At(i).Judge(0, false)
+		}
+		want := min(n-1, peersMost)
+		if p := last.peers(0); p.share != 1 {
+			t.Errorf("%d endpoints: share %v, want 1", n, p.share)
+		}
+		last.Judge(0, true)
+		for i := range n - 1 {
+			s.At(i).Judge(0, true)
+		}
+		if p, want := last.peers(0), float64(want+1)/float64(2*want+1); p.share != want {
+			t.Errorf("%d endpoints: share %v, want %v", n, p.share, want)
+		}
+	}
+}
+
+// TestRefusalsAllocateNothing also covers picks among endpoints that refuse and decline.
+func TestRefusalsAllocateNothing(t *testing.T) {
+	s := &Set{}
+	s.Update(numbered(20, even))
+	rnd := rand.NewPCG(1, 2)
+	var now time.Duration
+	if n := testing.AllocsPerRun(1000, func() {
+		now += ms
+		e := s.Pick(Query{Now: now, Rand: rnd})
+		e.Started(now)
+		if e.index%2 == 0 {
+			e.Judge(now, true)
+			e.Declined(now, 1, false)
+			e.Answered(now, e.AtLeast(1))
+			return
+		}
+		e.Refused(now, now)
+		e.Dropped(now)
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// BenchmarkPickPhantom is a pick where endpoints decline, for comparison with BenchmarkPick.
+func BenchmarkPickPhantom(b *testing.B) {
+	for _, n := range []int{3, 8, 100} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			s := &Set{}
+			s.Update(numbered(n, even))
+			for _, e := range s.all.endpoints {
+				e.usually, e.phantom = ms, 1
+			}
+			rnd := rand.NewPCG(1, 2)
+			for b.Loop() {
+				s.Pick(Query{Now: ms, Rand: rnd})
+			}
+		})
+	}
+}
