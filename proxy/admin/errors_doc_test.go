@@ -52,7 +52,7 @@ var codeNotes = map[string]string{
 	"upstream_connect":   "Another endpoint, free; else `upstream-connect`.",
 	"no_service":         "`no-route`",
 	"rate_limited":       "`rate-limited`",
-	"exhausted":          "Another endpoint, for a token; else `pool-exhausted`.",
+	"exhausted":          "Another endpoint, free while it has room, else for a token; else `pool-exhausted`.",
 	"deadline_passed":    "`deadline`",
 	"too_large":          "`message-too-large`",
 	"malformed":          "`bad-request`",

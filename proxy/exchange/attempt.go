@@ -30,6 +30,7 @@ type Attempt struct {
 	replayed bool // sent a second time over HTTP: the application may have seen it before
 	awaits   bool // the end of the gRPC call that it began, a stream, gives the verdict
 	late     bool // its endpoint was judged for not responding in time
+	errs     bool // its response is an error of 4xx or 5xx
 
 	ep    *lb.Endpoint // nil before one is picked
 	sent  time.Duration
@@ -147,6 +148,7 @@ func (a *Attempt) Answered(res *Response) {
 		a.awaits = res.readGRPC(&ex.Request)
 		a.ep.Ext.(*Endpoint).ReadLoad(now, res.Trailers)
 	}
+	a.errs = res.outcome() >= 400
 	if res.Failed() {
 		a.end(now, stats.AttemptFailure)
 	} else {
@@ -185,7 +187,11 @@ func (a *Attempt) Failed(f *fault.Failure) {
 		ex.MaybeProcessed = true
 	}
 	a.span().Note(spanOutcome(f), 0, f.Code)
-	a.end(ex.shard.Loop.Now(), outcome)
+	now := ex.shard.Loop.Now()
+	if a.ep != nil && outcome == stats.AttemptNone {
+		a.reportRefusal(now, f)
+	}
+	a.end(now, outcome)
 	if a.kind == hedgeAttempt && (f.Free() || f == fault.NoSlot) {
 		ex.hedgeMissed()
 	}
@@ -316,6 +322,18 @@ func (a *Attempt) end(now time.Duration, outcome stats.AttemptOutcome) {
 	}
 }
 
+// reportRefusal tells the endpoint of an attempt that ended with f without its work. A sidecar refuses
+// batch requests before others, so that says nothing about its room for these.
+func (a *Attempt) reportRefusal(now time.Duration, f *fault.Failure) {
+	switch {
+	case f.Local():
+	case f.NoRoom() && !a.ex.batch:
+		a.ep.Refused(now, a.sent)
+	default:
+		a.ep.Rejected(now, a.sent)
+	}
+}
+
 // report gives the outcome to the endpoint. The latency of a failure is left out: a
 // quick failure must not make the endpoint look fast.
 func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
@@ -331,6 +349,7 @@ func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
 		return
 	case stats.AttemptBroken:
 		a.ep.Judge(now, false)
+		a.ep.Declined(now, now-a.sent, true)
 		a.ep.Dropped(now)
 		return
 	case stats.AttemptUnseen:
@@ -339,11 +358,21 @@ func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
 		if !a.awaits {
 			a.ep.Judge(now, true)
 		}
+		if a.errs {
+			a.ep.Declined(now, now-a.sent, false)
+			if latency > 0 {
+				latency = a.ep.AtLeast(latency)
+			}
+		}
 		a.ep.Answered(now, latency)
 	case stats.AttemptFailure:
 		latency = 0
 		a.ep.Judge(now, false)
+		a.ep.Declined(now, now-a.sent, true)
 		a.ep.Answered(now, latency)
+	}
+	if a.ep.Refuses() {
+		a.ep.Took(a.sent)
 	}
 	s.shared.lastAnswer.Store(int64(now))
 	if latency > 0 {

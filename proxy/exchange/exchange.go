@@ -236,7 +236,7 @@ func (ex *Exchange) launch(kind attemptKind, ep *lb.Endpoint) {
 	a := &ex.attempts[ex.launched]
 	ex.launched++
 	ex.inFlight++
-	a.kind, a.ep, a.index, a.replayed, a.awaits, a.late = kind, nil, uint8(ex.launched-1), false, false, false
+	a.kind, a.ep, a.index, a.replayed, a.awaits, a.late, a.errs = kind, nil, uint8(ex.launched-1), false, false, false, false
 	a.state.become(attemptLaunched)
 	if kind == retryAttempt {
 		ex.service.stats.Retries++

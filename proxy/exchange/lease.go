@@ -1,6 +1,8 @@
 package exchange
 
 import (
+	"time"
+
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/config"
@@ -32,6 +34,7 @@ type Lease struct {
 	judged bool           // the outcome at ep is recorded
 	tried  []*lb.Endpoint // includes ep
 	picks  int            // endpoints picked
+	picked time.Duration  // when ep was
 	why    *fault.Failure // why the last one did not take the stream
 
 	call   bool              // a gRPC call, which Close counts
@@ -40,14 +43,22 @@ type Lease struct {
 }
 
 // outcome is a stream's verdict on its service, for the breaker, and endpoint, for ejection.
-type outcome struct{ service, endpoint fault.Verdict }
+type outcome struct {
+	service, endpoint fault.Verdict
+	errs              bool // the endpoint responded with an error of 4xx or 5xx
+}
+
+func outcomeOfStatus(status int) outcome {
+	v := fault.VerdictOf(status)
+	return outcome{v, v, status >= 400}
+}
 
 func outcomeOf(f *fault.Failure) outcome {
 	endpoint := fault.VerdictNone
 	if f.BlamesEndpoint() {
 		endpoint = fault.VerdictBad
 	}
-	return outcome{f.Verdict(), endpoint}
+	return outcome{f.Verdict(), endpoint, endpoint == fault.VerdictBad}
 }
 
 // Target is an endpoint to connect to.
@@ -121,13 +132,18 @@ func (l *Lease) count(c protocol.GRPCCode) {
 // judge gives the outcome to the breaker and to the endpoint, once each.
 func (l *Lease) judge(o outcome) {
 	l.bounds.judge(l.shard.Loop.Now(), &l.permit, o.service)
-	l.judgeEndpoint(o.endpoint)
+	l.judgeEndpoint(o)
 }
 
-func (l *Lease) judgeEndpoint(v fault.Verdict) {
-	if l.ep != nil && !l.judged && v != fault.VerdictNone {
-		l.judged = true
-		l.ep.Judge(l.shard.Loop.Now(), v == fault.VerdictGood)
+func (l *Lease) judgeEndpoint(o outcome) {
+	if l.ep == nil || l.judged || o.endpoint == fault.VerdictNone {
+		return
+	}
+	l.judged = true
+	now, good := l.shard.Loop.Now(), o.endpoint == fault.VerdictGood
+	l.ep.Judge(now, good)
+	if o.errs {
+		l.ep.Declined(now, now-l.picked, !good)
 	}
 }
 
@@ -172,7 +188,8 @@ func (l *Lease) pick() *fault.Failure {
 	l.tried = append(l.tried, ep)
 	l.ep, l.judged = ep, false
 	l.picks++
-	ep.Opened(l.shard.Loop.Now())
+	l.picked = l.shard.Loop.Now()
+	ep.Opened(l.picked)
 	return nil
 }
 
@@ -187,7 +204,10 @@ func (l *Lease) Retry(why *fault.Failure, err error, picked func(at Target, f *f
 		if why == fault.Connect && err != nil {
 			l.service.DialFailed(l.ep.Addr, err)
 		}
-		l.judgeEndpoint(outcomeOf(why).endpoint)
+		l.judgeEndpoint(outcomeOf(why))
+		if why.NoRoom() {
+			l.ep.Refused(l.shard.Loop.Now(), l.picked)
+		}
 		l.releaseEndpoint()
 		if why == fault.Reset && !l.service.pay(true) {
 			picked(Target{}, l.end(why))
@@ -204,13 +224,16 @@ func (l *Lease) Connected(status int) {
 	if l == nil {
 		return
 	}
-	o := outcome{fault.VerdictOf(status), fault.VerdictOf(status)}
+	o := outcomeOfStatus(status)
 	l.last, l.awaits = o, l.call && status == 200
 	l.shard.Loop.Post(func() {
 		if l.awaits {
 			l.judgeProbe(o)
 		} else {
 			l.judge(o)
+		}
+		if l.ep != nil && l.ep.Refuses() {
+			l.ep.Took(l.picked)
 		}
 		l.service.stats.Streams++
 		l.service.stats.StreamsOpen++
@@ -223,7 +246,7 @@ func (l *Lease) judgeProbe(o outcome) {
 		l.bounds.judge(l.shard.Loop.Now(), &l.permit, o.service)
 	}
 	if l.probesEndpoint() {
-		l.judgeEndpoint(o.endpoint)
+		l.judgeEndpoint(o)
 	}
 }
 
@@ -243,8 +266,7 @@ func (l *Lease) Ended(c protocol.GRPCCode, said bool) {
 	}
 	l.code = c
 	if l.awaits && said {
-		v := fault.VerdictOf(fault.StatusOfGRPC(c))
-		l.last = outcome{v, v}
+		l.last = outcomeOfStatus(fault.StatusOfGRPC(c))
 	}
 }
 
@@ -281,7 +303,8 @@ func (l *Lease) Close(connected bool, in, out int64) {
 func (svc *Service) AdoptStream(ep *lb.Endpoint) *Lease {
 	l := &Lease{shard: svc.Shard, service: svc, ep: ep, judged: true}
 	svc.shared.streams.Add(1)
-	ep.Opened(svc.Shard.Loop.Now())
+	l.picked = svc.Shard.Loop.Now()
+	ep.Opened(l.picked)
 	svc.stats.Streams++
 	svc.stats.StreamsOpen++
 	return l
@@ -290,7 +313,7 @@ func (svc *Service) AdoptStream(ep *lb.Endpoint) *Lease {
 // await leaves the verdict on the endpoint to the end of a gRPC call that has begun.
 func (l *Lease) await() {
 	l.awaits, l.judged = true, l.probesEndpoint()
-	l.last = outcome{fault.VerdictGood, fault.VerdictGood}
+	l.last = outcomeOfStatus(200)
 }
 
 // follow takes over what ex, whose caller gets the stream, can't count before the end of the call.

@@ -174,6 +174,7 @@ func TestStreamsEject(t *testing.T) {
 				}
 				m.W.Run(time.Millisecond)
 			}
+			m.W.Run(time.Second) // the longest gap after refusals
 			if n := at()[sick]; (n == 0) != c.ejects {
 				t.Fatalf("%d of 40 streams at the endpoint that failed", n)
 			}

@@ -100,12 +100,20 @@ func (ex *Exchange) mayRetry(f *fault.Failure) bool {
 	case fault.RetryFreeElsewhere:
 		ex.freeRetries++
 		return r.retryOn.connect && ex.freeRetries < maxFreeEndpoints && ex.launched < ex.service.set.Len()
-	case fault.RetryPaidElsewhere:
-		if ex.launched >= ex.service.set.Len() || !r.retryOn.refused || !ex.mayPay(nil) {
+	case fault.RetryPaid, fault.RetryPaidElsewhere:
+		if !r.retryOn.refused {
 			return false
 		}
-	case fault.RetryPaid: // batch requests are refused in numbers that would leave online ones no token
-		if !r.retryOn.refused || ex.batch || !ex.mayPay(nil) {
+		if ex.mayMove() {
+			ex.freeRetries++
+			return true
+		}
+		switch {
+		case f.Retry == fault.RetryPaidElsewhere && ex.launched >= ex.service.set.Len():
+			return false
+		case f.Retry == fault.RetryPaid && ex.batch: // refused in numbers that would leave online ones no token
+			return false
+		case !ex.mayPay(nil):
 			return false
 		}
 	case fault.RetryIfIdempotent:
@@ -116,6 +124,42 @@ func (ex *Exchange) mayRetry(f *fault.Failure) bool {
 		return false
 	}
 	ex.retries++
+	return true
+}
+
+// mayMove reports whether a refused request may go to another endpoint free of charge: one that has
+// room, as far as is known. Batch requests may not, since they are refused for the others' sake.
+func (ex *Exchange) mayMove() bool {
+	s := ex.service
+	return !ex.batch && ex.freeRetries < maxFreeEndpoints-1 && ex.launched < maxAttempts &&
+		s.set.Room(s.query(ex.key, ex.tried[:ex.launched])) && s.moves.take(s)
+}
+
+// moves bounds the requests that go elsewhere after a refusal: moveShare of the requests since some
+// moment within the last moveEvery, and moveLeast. Where refusals are many, the gaps of package lb
+// leave nowhere to go before that. So the bound holds only if endpoints take single requests and
+// refuse all others. With twice the share such a fleet may get twice its load; with half of it, the first
+// burst at two endpoints, of which one refuses, has failures.
+type moves struct {
+	since    time.Duration
+	requests uint64 // of the service, before those that were in flight then
+	moved    uint64
+}
+
+const (
+	moveShare = 0.5
+	moveLeast = 10
+	moveEvery = time.Second
+)
+
+func (m *moves) take(s *Service) bool {
+	if now := s.Shard.Loop.Now(); now-m.since >= moveEvery {
+		*m = moves{since: now, requests: s.stats.Requests - min(s.stats.Requests, uint64(s.inFlight()))}
+	}
+	if float64(m.moved) >= moveLeast+moveShare*float64(s.stats.Requests-m.requests) {
+		return false
+	}
+	m.moved++
 	return true
 }
 

@@ -47,6 +47,7 @@ type Service struct {
 	hedging    hedge.Service
 	queue      admissionQueue
 	stats      stats.ServiceStats
+	moves      moves
 
 	watched *stats.MillisecondRing // of this service alone; nil unless somebody looks at it
 	unwatch loop.Timer             // armed while watched is not nil
@@ -70,7 +71,7 @@ func newService(w *shard.Shard, zone string, speaks Connectors, m Member) *Servi
 	}
 	s.queue.init(s.dispatchQueued)
 	s.look.Fire = s.onLook
-	s.set.Zone = zone
+	s.set.Zone, s.set.Loops = zone, w.Process.Loops
 	s.Configure(m)
 	return s
 }

@@ -22,6 +22,15 @@ func (f *Failure) BlamesEndpoint() bool {
 	return f == Connect || f == Reset || f == Malformed
 }
 
+// NoRoom reports whether f says that the endpoint has no room for the request, and did no work. Whether
+// it has room for others shows soon.
+func (f *Failure) NoRoom() bool {
+	return f.Retry == RetryPaid || f.Retry == RetryPaidElsewhere || f == Refused || f == Draining
+}
+
+// Local reports whether f says something about this sidecar's own connections, or about the request.
+func (f *Failure) Local() bool { return f == NoSlot || f == StreamLimit || f == DialLimit }
+
 // WithStatus returns a failure like f with another status.
 func (f *Failure) WithStatus(status int) *Failure {
 	other := *f
