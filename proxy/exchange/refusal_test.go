@@ -164,3 +164,31 @@ func TestRefusingProvider(t *testing.T) {
 		}
 	}
 }
+
+// TestFreeMovesAreBounded: of a burst of requests half, and 10, may go elsewhere free of charge.
+func TestFreeMovesAreBounded(t *testing.T) {
+	for _, c := range []struct {
+		n    int
+		most uint64 // free retries
+	}{{60, 40}, {300, 160}} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 3, Service: "lb: {policy: weighted_round_robin}"})
+		for i := range 2 {
+			m.Nodes[i+1].Crash()
+			m.Nodes[i+1].Cfg.Services["local"].MaxPending = 1
+			m.Nodes[i+1].Restart(m.Apps[i])
+		}
+		for _, a := range m.Apps {
+			a.Delay = func() time.Duration { return 100 * time.Millisecond }
+		}
+		calls := m.Burst(c.n, 10)
+		m.Finish(calls...)
+		s, failed := m.Consumer.Stats("compute"), len(calls)-proxytest.CountCodes(calls)[""]
+		if free := s.Retries - s.RetriesPaid; free > c.most || failed > 0 && free < c.most || failed == 0 && c.n == 300 {
+			t.Errorf("%d requests: %d free retries, %d paid, %d failed; want at most %d free ones", c.n, free, s.RetriesPaid, failed, c.most)
+		}
+		if c.n == 60 {
+			m.OK(calls...)
+		}
+		m.Settled()
+	}
+}
