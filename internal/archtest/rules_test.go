@@ -54,7 +54,7 @@ var layers = []layer{
 		[]string{"proxy/stream"},
 		[]string{
 			"proxy", "proxy/downstream", "proxy/exchange", "proxy/allow", "proxy/fair", "proxy/fault", "proxy/loop", "proxy/telemetry/accesslog",
-			"proxy/telemetry/stats", "proxy/config", "proxy/proxyproto", "proxy/reactor/hello", "proxy/reactor/kernel", "proxy/stream/pipe", "protocol/...",
+			"proxy/telemetry/stats", "proxy/config", "proxy/proxyproto", "proxy/reactor/hello", "proxy/reactor/kernel", "proxy/stream/pipe", "protocol/...", "internal/hostname",
 		},
 		"streams run on goroutines beside the core: of a loop they see who gives leases",
 	},
@@ -138,7 +138,7 @@ var layers = []layer{
 		[]string{"proxy/downstream"},
 		[]string{
 			"proxy/exchange", "proxy/allow", "proxy/forwarded", "proxy/identity", "proxy/route", "proxy/shard", "proxy/fault", "proxy/loop", "proxy/telemetry/...",
-			"proxy/config", "protocol", "protocol/http1", "protocol/link",
+			"proxy/config", "protocol", "protocol/http1", "protocol/link", "internal/hostname",
 		},
 		"what sessions share knows no upstream",
 	},
@@ -149,7 +149,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"proxy/upstream/byname"},
-		upstream,
+		append([]string{"internal/hostname"}, upstream...),
 		"it picks a pool by the name of a request, and knows no connection",
 	},
 	{
@@ -174,7 +174,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"proxy/caching/..."},
-		[]string{"protocol", "proxy/caching/store"},
+		[]string{"protocol", "proxy/caching/store", "internal/hostname"},
 		"what a cache may do, and where it keeps responses, is decided without requests in flight",
 	},
 	{
@@ -224,7 +224,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"proxy/route"},
-		[]string{"proxy/config", "protocol"},
+		[]string{"proxy/config", "protocol", "internal/hostname"},
 		"finding a route is pure, and knows no service",
 	},
 	{
@@ -264,12 +264,12 @@ var layers = []layer{
 	},
 	{
 		[]string{"proxy/loop", "proxy/hedge", "proxy/limit/adaptive", "proxy/config", "proxy/identity", "proxy/handover", "proxy/overload", "proxy/reactor/kernel", "docs"},
-		[]string{"internal/unixaddr"},
+		[]string{"internal/unixaddr", "internal/hostname"},
 		"a leaf: it can be read, tested and reused on its own",
 	},
 	{
 		[]string{"protocol/*", "protocol/http2/hpack"},
-		[]string{"protocol", "protocol/NAME/hpack"},
+		[]string{"protocol", "protocol/NAME/hpack", "internal/hostname"},
 		"a codec knows the neutral messages and no other codec",
 	},
 	{

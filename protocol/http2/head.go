@@ -1,8 +1,10 @@
 package http2
 
 import (
+	"bytes"
 	"math"
 
+	"github.com/remora-proxy/remora/internal/hostname"
 	"github.com/remora-proxy/remora/protocol"
 )
 
@@ -20,6 +22,7 @@ type head struct {
 	cookies int
 	pseudo  uint16 // bits of the pseudo-header fields
 	expects bool
+	https   bool   // the scheme of a request
 	over    bool   // over the limits
 	bad     *Error // the first thing wrong
 }
@@ -102,6 +105,7 @@ func (h *head) pseudoField(k fieldKind, value []byte) {
 		if s := string(value); s != string(protocol.SchemeHTTP) && s != string(protocol.SchemeHTTPS) {
 			h.fail(ErrPseudo)
 		}
+		h.https = string(value) == string(protocol.SchemeHTTPS)
 	case fieldPath:
 		if h.path = value; len(value) == 0 || !targetChar.all(value) {
 			h.fail(ErrTarget)
@@ -211,7 +215,7 @@ func (h *head) finishRequest() {
 		h.fail(ErrAuthority)
 	case !connect && h.path[0] != '/' && (string(h.path) != "*" || string(h.method) != "OPTIONS"):
 		h.fail(ErrTarget)
-	case h.authority == nil && h.host == nil, h.authority != nil && h.host != nil && !sameHost(h.authority, h.host):
+	case h.authority == nil && h.host == nil, h.authority != nil && h.host != nil && !h.sameHost():
 		h.fail(ErrAuthority)
 	}
 	if h.authority == nil {
@@ -219,18 +223,14 @@ func (h *head) finishRequest() {
 	}
 }
 
-// sameHost compares two authorities, in which case does not count.
-func sameHost(a, b []byte) bool {
-	if len(a) != len(b) {
-		return false
+// sameHost reports whether Host names what the authority does (RFC 9113 section 8.3.1). Both are
+// brought into one form, unless they are the same already.
+func (h *head) sameHost() bool {
+	if bytes.Equal(h.authority, h.host) {
+		return true
 	}
-	for i, c := range a {
-		d := b[i]
-		if c != d && (c|0x20 != d|0x20 || c|0x20 < 'a' || c|0x20 > 'z') {
-			return false
-		}
-	}
-	return true
+	a := hostname.AppendAuthority(nil, h.authority, h.https)
+	return bytes.Equal(a, hostname.AppendAuthority(nil, h.host, h.https))
 }
 
 func (h *head) foldCookies(buf []byte) []byte {

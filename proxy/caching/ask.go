@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/hostname"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/caching/store"
 )
@@ -51,11 +52,12 @@ func NewReader(names []string) *Reader {
 }
 
 // Read reads a GET or HEAD, and appends its key to dst, which is empty. One pass over the headers does both. The
-// key has the host, the target, whether the client uses HTTPS, and the named headers.
+// key has the host as it is spelled, but for case, the target, whether the client uses HTTPS, and the named headers.
 func (r *Reader) Read(req *protocol.Request, a *Ask, dst []byte) []byte {
 	*a = Ask{}
 	dst = AppendTarget(dst, req)
 	a.Target = len(dst)
+	dst = appendSpelling(dst, 0, req)
 	for i := range req.Headers {
 		h := &req.Headers[i]
 		if r.lengths>>(len(h.Name)&63)&1 == 0 {
@@ -106,17 +108,44 @@ func (r *Reader) Read(req *protocol.Request, a *Ask, dst []byte) []byte {
 	return dst
 }
 
-// AppendTarget appends the host in lower case and the target of a request.
+// AppendTarget appends the canonical form of the host, and the target of a request. It is the same for all
+// spellings of a URI.
 func AppendTarget(dst []byte, req *protocol.Request) []byte {
-	n := len(dst)
-	dst = append(append(append(dst, req.Authority...), '\n'), req.Path...)
-	host := dst[n : n+len(req.Authority)]
-	for i, c := range host {
-		if c-'A' < 26 {
-			host[i] = c | 0x20
+	isHTTPS := hasPort(req.Authority) && protocol.EqualFold(protocol.Find(req.Headers, "x-forwarded-proto"), "https")
+	dst = hostname.AppendAuthority(dst, req.Authority, isHTTPS)
+	return append(append(dst, '\n'), req.Path...)
+}
+
+func hasPort(authority []byte) bool {
+	_, port := hostname.Split(authority)
+	return len(port) > 0
+}
+
+// appendSpelling appends the authority of a request if it is not spelled, but for case, as its canonical form
+// is, with which dst[at:] begins: a dot at the end, a default port, escapes. The service sees it as it
+// came, and may respond to one spelling otherwise than to another.
+func appendSpelling(dst []byte, at int, req *protocol.Request) []byte {
+	if form := dst[at : len(dst)-len(req.Path)-1]; len(form) == len(req.Authority) {
+		usual := true
+		for i, c := range req.Authority {
+			usual = usual && lower(c) == form[i]
+		}
+		if usual {
+			return dst
 		}
 	}
+	dst = append(dst, "\n@"...)
+	for _, c := range req.Authority {
+		dst = append(dst, lower(c))
+	}
 	return dst
+}
+
+func lower(c byte) byte {
+	if c-'A' < 26 {
+		c |= 0x20
+	}
+	return c
 }
 
 // addTags notes If-None-Match. A second line of it counts as a precondition that nobody reads.

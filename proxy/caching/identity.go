@@ -34,7 +34,9 @@ func NewIdentity(names []string) *Identity {
 
 // Append appends the key of a request to dst.
 func (d *Identity) Append(dst []byte, req *protocol.Request) []byte {
-	dst = AppendTarget(append(append(dst, req.Method...), '\n'), req)
+	dst = append(append(dst, req.Method...), '\n')
+	at := len(dst)
+	dst = appendSpelling(AppendTarget(dst, req), at, req)
 	for i := range req.Headers {
 		h := &req.Headers[i]
 		if d.lengths>>(len(h.Name)&63)&1 == 0 {

@@ -168,7 +168,7 @@ func TestUse(t *testing.T) {
 // TestReader: keys differ where responses may, and a request's own wishes are noted.
 func TestReader(t *testing.T) {
 	base, key := ask([]string{"X-Tier"})
-	if base.Pass || base.Credentials || base.Conditional || key != "host:80\n/p?q" {
+	if base.Pass || base.Credentials || base.Conditional || key != "host\n/p?q\n@host:80" || base.Target != len("host\n/p?q") {
 		t.Errorf("%+v %q", base, key)
 	}
 	seen := map[string]string{}

@@ -73,7 +73,7 @@ func handshake(t *testing.T, server, client *tls.Config) (serverErr, clientErr e
 }
 
 func TestPeers(t *testing.T) {
-	cert := &x509.Certificate{DNSNames: []string{"A.Svc", "*.wild", "x.y.deep"}}
+	cert := &x509.Certificate{DNSNames: []string{"A.Svc", "*.wild", "x.y.deep", "dotted.test."}}
 	uri, err := url.Parse("spiffe://d/ns/a/sa/b")
 	if err != nil {
 		t.Fatal(err)
@@ -84,6 +84,7 @@ func TestPeers(t *testing.T) {
 		want    bool
 	}{
 		{"a.svc", true}, {"dns:a.svc", true}, {"A.SVC", true}, {"*.svc", true}, {"dns:*.SVC", true},
+		{"A.svc.", true}, {"dns:*.svc.", true}, {"dotted.test", false}, {"dotted.test.", false}, // no name has a dot at its end (RFC 5280)
 		{"b.svc", false}, {"svc", false}, {"xa.svc", false}, {"a.svc.x", false}, {"*.a.svc", false},
 		{"*.wild", false}, {"x.wild", false},
 		{"*.deep", false}, {"*.y.deep", true}, {"y.deep", false},
@@ -116,7 +117,7 @@ func TestPeers(t *testing.T) {
 			t.Errorf("%s below the prefix: %t, want %t", below, got, want)
 		}
 	}
-	for _, bad := range []string{"", "*", "dns:", "*.", ".svc", "a.*", "*a.svc", "a b", "127.0.0.1:80", "spiffe://", "spiffe:///x", "spiffe://d/*/x", "spiffe://*/x"} {
+	for _, bad := range []string{"", "*", "dns:", "*.", ".", "..", ".svc", ".svc.", "a.*", "*a.svc", "a b", "127.0.0.1:80", "spiffe://", "spiffe:///x", "spiffe://d/*/x", "spiffe://*/x"} {
 		if _, err := ParsePeers([]string{bad}); err == nil {
 			t.Errorf("%q was accepted", bad)
 		}

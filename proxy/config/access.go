@@ -171,6 +171,9 @@ type AllowRule struct {
 // Given reports whether there are rules.
 func (a *Allow) Given() bool { return len(a.Rules) > 0 }
 
+// Enforced reports whether a request that no rule allows is refused.
+func (a *Allow) Enforced() bool { return a.Given() && a.Enforce }
+
 // callers are what may reach a set of rules.
 type callers struct {
 	http, dubbo, opaque bool   // requests of HTTP, calls of Dubbo, streams of bytes

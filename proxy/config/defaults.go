@@ -8,7 +8,7 @@ import (
 // Default returns the configuration of an empty file: no listener, no service.
 func Default() *Config {
 	return &Config{
-		Node:   Node{ID: hostname()},
+		Node:   Node{ID: ownName()},
 		Engine: EngineAuto,
 		Log:    Log{Level: LevelInfo, Format: FormatJSON},
 		Admin:  Admin{Address: "127.0.0.1:9901"},

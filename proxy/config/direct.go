@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"github.com/remora-proxy/remora/internal/hostname"
 )
 
 // What becomes of requests without a route.
@@ -21,12 +23,12 @@ type Direct struct {
 
 // Destination is an entry of Direct.Allow.
 type Destination struct {
-	Name   string       // in lower case; "*" means any, and "*.x" any below x; empty if Prefix is valid
+	Name   string       // in the canonical form of package hostname; "*" means any, and "*.x" any below x; empty if Prefix is valid
 	Prefix netip.Prefix // of the address
 	Port   uint16       // 0 means any
 }
 
-// MatchName reports whether the entry is a name that host, in lower case, has.
+// MatchName reports whether the entry is a name that host, in its canonical form, has.
 func (d *Destination) MatchName(host string) bool {
 	if suffix, ok := strings.CutPrefix(d.Name, "*"); ok {
 		return len(host) > len(suffix) && strings.HasSuffix(host, suffix)
@@ -64,7 +66,7 @@ func parseDestination(text string) (d Destination, err error) {
 	if d.Prefix, err = parsePrefix(host); err == nil {
 		return d, nil
 	}
-	d.Name = strings.ToLower(host)
+	d.Name = hostname.Name(host)
 	name := strings.TrimPrefix(d.Name, "*.")
 	isBad := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r)

@@ -23,8 +23,8 @@ func Load(path string, more ...Inspect) (*Config, error) {
 	return Parse(path, data, os.LookupEnv, more...)
 }
 
-// hostname returns the host's name, or localhost if the system does not know it.
-func hostname() string {
+// ownName returns the host's name, or localhost if the system does not know it.
+func ownName() string {
 	name, err := os.Hostname()
 	if err != nil {
 		return "localhost"

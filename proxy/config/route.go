@@ -7,13 +7,15 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/hostname"
 )
 
 // Match selects requests. Every condition that is set must hold; the zero Match
 // takes all. Host, Path, PrefixText, Regex, Header and Query select HTTP requests alone, Service,
 // Version and Group select Dubbo calls alone, SNI selects connections alone.
 type Match struct {
-	// Host of the request without port, in any case. `*.svc` matches `a.svc` and `a.b.svc`, not `svc`.
+	// Host of the request without port, [however it is spelled](strictness.md#names). `*.svc` matches `a.svc` and `a.b.svc`, not `svc`.
 	Host string `yaml:"host"`
 	// Prefix of the path, of whole segments: `/api` and `/api/` match `/api`, `/api/` and `/api/x`, not `/apis`. Begins with `/`.
 	Path string `yaml:"path"`
@@ -205,6 +207,7 @@ func isUnreserved(c byte) bool {
 
 // canonical returns m without what makes no difference.
 func (m Match) canonical() Match {
+	m.Host = hostname.Name(m.Host)
 	if m.Path != "/" {
 		m.Path = strings.TrimSuffix(m.Path, "/")
 	}

@@ -134,6 +134,8 @@ func (v *validator) rateKey(at path, l *RateLimit, dubbo bool) {
 		v.report(at, "expected peer, path or header NAME, got %q%s", l.Key, didYouMean(kind, []string{KeyPeer, KeyPath, KeyHeader}))
 	case !isHeaderName(header):
 		v.report(at, "expected header and the name of a header, such as header x-user, got %q", l.Key)
+	case strings.EqualFold(header, "host"):
+		v.report(at, "the host is no key; routes by match.host may have limits of their own")
 	case strings.HasPrefix(strings.ToLower(header), "x-remora-"):
 		v.report(at, "the sidecar removes its own headers before it looks at limits")
 	case dubbo:

@@ -2,11 +2,11 @@ package downstream
 
 import (
 	"net/netip"
-	"strings"
 	"time"
 
 	"github.com/valyala/bytebufferpool"
 
+	"github.com/remora-proxy/remora/internal/hostname"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
@@ -53,7 +53,7 @@ type StreamRequest struct {
 	Leaser  exchange.Leaser // gives the endpoint
 	Service string
 	Direct  *Direct       // where the request goes instead of to Service; nil means to Service
-	Host    string        // of the request, in lower case without port, if the TLS of the service needs it; else ""
+	Host    string        // of the request, in its canonical form, if the TLS of the service needs it; else ""
 	Timeout time.Duration // from the last byte of the request to the head of the response
 	Repeats int           // how often it may be sent again although an endpoint may have seen it
 	Head    []byte        // of the request, as it is sent; empty for a StreamConnect, and if it can't be sent safely
@@ -88,7 +88,8 @@ type Direct struct {
 // SetHost keeps the host of the request for the TLS of its service c.
 func (r *StreamRequest) SetHost(c *config.Service, authority []byte) {
 	if c.TLS.ByHost() {
-		r.Host = config.HostOf(strings.ToLower(string(authority)))
+		var buf hostname.Buffer
+		r.Host = string(hostname.Bare(hostname.Of(&buf, authority)))
 	}
 }
 

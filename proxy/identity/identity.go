@@ -42,7 +42,7 @@ type Pattern struct {
 // Parse reads a list of
 //
 //	spiffe://domain/path    that URI; with /* at its end, each URI below it, if its path is valid in SPIFFE
-//	dns:name or name        that DNS name; case is ignored
+//	dns:name or name        that DNS name; case and a dot at its end are ignored
 //	dns:*.suffix, *.suffix  each name with one more label
 func Parse(list []string) (Patterns, error) {
 	var out Patterns
@@ -71,7 +71,7 @@ func parse(text string) (Pattern, error) {
 		}
 		return p, nil
 	}
-	name := strings.ToLower(strings.TrimPrefix(text, "dns:"))
+	name := strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(text, "dns:"), "."))
 	suffix, isWild := strings.CutPrefix(name, "*")
 	if isWild != strings.HasPrefix(suffix, ".") || strings.ContainsAny(suffix, "*/: \t") || strings.Trim(suffix, ".") == "" {
 		return wrong()

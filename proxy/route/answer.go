@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 
+	"github.com/remora-proxy/remora/internal/hostname"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/config"
 )
@@ -70,7 +71,7 @@ func (a *Answer) appendLocation(dst []byte, req *protocol.Request) []byte {
 	}
 	if host := a.host; len(a.scheme)+len(host) > 0 {
 		if len(host) == 0 {
-			host = hostOnly(req.Authority)
+			host, _ = hostname.Split(req.Authority)
 		}
 		dst = append(append(dst, "//"...), host...)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/remora-proxy/remora/internal/hostname"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/config"
 )
@@ -25,8 +26,10 @@ type Condition struct {
 
 // Explain tries the routes for an HTTP request one by one, up to the first that takes it.
 func (t *Table) Explain(req *protocol.Request) (trials []Trial) {
+	var buf hostname.Buffer
+	host := hostname.Of(&buf, req.Authority)
 	for _, c := range t.all {
-		trial := Trial{Plan: c.index, Takes: c.match(req), Conditions: c.explain(req)}
+		trial := Trial{Plan: c.index, Takes: c.match(req, host), Conditions: c.explain(req, host)}
 		trials = append(trials, trial)
 		if trial.Takes {
 			break
@@ -35,7 +38,7 @@ func (t *Table) Explain(req *protocol.Request) (trials []Trial) {
 	return trials
 }
 
-func (c *conditions) explain(req *protocol.Request) (all []Condition) {
+func (c *conditions) explain(req *protocol.Request, host []byte) (all []Condition) {
 	add := func(met bool, got, format string, args ...any) {
 		all = append(all, Condition{Text: fmt.Sprintf(format, args...), Got: got, Met: met})
 	}
@@ -44,11 +47,12 @@ func (c *conditions) explain(req *protocol.Request) (all []Condition) {
 		add(false, "HTTP", "a Dubbo call")
 	}
 	if len(c.host) > 0 {
-		host, star := hostOnly(req.Authority), ""
+		shown, _ := hostname.Split(req.Authority)
+		star := ""
 		if c.wild {
 			star = "*"
 		}
-		add(c.matchHost(host), string(host), "host %s%s", star, c.host)
+		add(c.matchHost(host), string(shown), "host %s%s", star, c.host)
 	}
 	if len(c.prefix) > 0 {
 		kind := "text of the path"

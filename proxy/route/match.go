@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/remora-proxy/remora/internal/hostname"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/config"
 )
@@ -13,7 +14,7 @@ import (
 // conditions are the match of a route. All that are set must hold.
 type conditions struct {
 	index   int            // of the plan
-	host    []byte         // lower case, without port; empty means any
+	host    []byte         // in the canonical form of package hostname; empty means any
 	wild    bool           // host, which starts with a dot, is the end of hosts
 	prefix  []byte         // of the path; empty means any
 	whole   bool           // a segment of the path ends with the prefix
@@ -38,7 +39,7 @@ func newConditions(index int, m *config.Match) *conditions {
 	prefix, whole := prefixOf(m)
 	host, wild := strings.CutPrefix(m.Host, "*")
 	c := &conditions{
-		index: index, host: bytes.ToLower([]byte(host)), wild: wild, prefix: []byte(prefix), whole: whole,
+		index: index, host: []byte(hostname.Name(host)), wild: wild, prefix: []byte(prefix), whole: whole,
 		headers: newValueMatches(m.Header, strings.ToLower), queries: newValueMatches(m.Query, strings.Clone),
 		call: callMatch{
 			service: []byte(m.Service), version: []byte(m.Version), group: []byte(m.Group),
@@ -70,14 +71,15 @@ func prefixOf(m *config.Match) (prefix string, whole bool) {
 // byPath reports whether there is a condition on the path.
 func (c *conditions) byPath() bool { return len(c.prefix) > 0 || c.regex != nil }
 
-func (c *conditions) match(req *protocol.Request) bool {
+// match reports whether a request meets the conditions. The host of one of HTTP has the canonical form host.
+func (c *conditions) match(req *protocol.Request, host []byte) bool {
 	if req.Codec != protocol.CodecHTTP {
 		return c.call.match(req) && (len(c.methods) == 0 || c.matchMethod(req.Method))
 	}
 	if c.call.dubboOnly {
 		return false
 	}
-	if len(c.host) > 0 && !c.matchHost(hostOnly(req.Authority)) {
+	if len(c.host) > 0 && !c.matchHost(host) {
 		return false
 	}
 	if !c.matchPrefix(req.Path) {
@@ -105,10 +107,9 @@ func (c *conditions) match(req *protocol.Request) bool {
 
 func (c *conditions) matchHost(host []byte) bool {
 	if !c.wild {
-		return protocol.EqualFold(host, string(c.host))
+		return bytes.Equal(host, c.host)
 	}
-	start := len(host) - len(c.host)
-	return start > 0 && len(host) <= maxHost && host[0] != '.' && protocol.EqualFold(host[start:], string(c.host))
+	return len(host) > len(c.host) && host[0] != '.' && bytes.HasSuffix(host, c.host)
 }
 
 func (c *conditions) matchPrefix(target []byte) bool {
@@ -143,12 +144,3 @@ func (m *callMatch) match(req *protocol.Request) bool {
 
 // matches reports whether got has the value of a condition; an empty one allows any.
 func matches(want, got []byte) bool { return len(want) == 0 || bytes.Equal(want, got) }
-
-// hostOnly returns an authority without its port. The host may be an IPv6 literal.
-func hostOnly(authority []byte) []byte {
-	colon := bytes.LastIndexByte(authority, ':')
-	if colon < 0 || bytes.IndexByte(authority[colon:], ']') >= 0 {
-		return authority
-	}
-	return authority[:colon]
-}

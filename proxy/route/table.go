@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/remora-proxy/remora/internal/hostname"
 	"github.com/remora-proxy/remora/protocol"
 )
 
@@ -59,7 +60,7 @@ func (t *Table) add(routes []*conditions) {
 		}
 	}
 	hosts, others := groupRoutes(http, func(r *conditions) []byte {
-		if r.wild || len(r.host) > maxHost {
+		if r.wild || len(r.host) > hostname.MaxLen {
 			return nil
 		}
 		return r.host
@@ -102,17 +103,17 @@ func (t *Table) Find(req *protocol.Request) (plan int, targets *split) {
 
 func (t *Table) first(req *protocol.Request) *conditions {
 	if req.Codec != protocol.CodecHTTP {
-		return earlier(firstMatch(t.services[string(req.Path)], req), firstMatch(t.calls, req))
+		return earlier(firstMatch(t.services[string(req.Path)], req, nil), firstMatch(t.calls, req, nil))
 	}
-	found := t.paths.first(req)
-	if len(t.hosts) > 0 || len(t.wild.ends) > 0 {
-		var lower [maxHost]byte
-		host := lowerHost(&lower, hostOnly(req.Authority))
-		own := t.hosts[string(host)]
-		found = earlier(found, own.first(req))
-		if len(t.wild.ends) > 0 {
-			found = earlier(found, t.wild.first(host, req))
-		}
+	if len(t.hosts) == 0 && len(t.wild.ends) == 0 {
+		return t.paths.first(req, nil)
+	}
+	var buf hostname.Buffer
+	host := hostname.Of(&buf, req.Authority)
+	own := t.hosts[string(host)]
+	found := earlier(t.paths.first(req, host), own.first(req, host))
+	if len(t.wild.ends) > 0 {
+		found = earlier(found, t.wild.first(req, host))
 	}
 	return found
 }
@@ -136,19 +137,20 @@ func newWildTable(byEnd map[string][]*conditions) (t wildTable) {
 }
 
 // first returns the first route that matches, by each end of host that begins with a dot.
-func (t *wildTable) first(host []byte, req *protocol.Request) (found *conditions) {
+func (t *wildTable) first(req *protocol.Request, host []byte) (found *conditions) {
 	for i := max(1, len(host)-t.longest); i < len(host); i++ {
 		if host[i] == '.' {
 			own := t.ends[string(host[i:])]
-			found = earlier(found, own.first(req))
+			found = earlier(found, own.first(req, host))
 		}
 	}
 	return found
 }
 
-func firstMatch(routes []*conditions, req *protocol.Request) *conditions {
+// firstMatch returns the first route that a request matches, whose host has the canonical form host.
+func firstMatch(routes []*conditions, req *protocol.Request, host []byte) *conditions {
 	for _, r := range routes {
-		if r.match(req) {
+		if r.match(req, host) {
 			return r
 		}
 	}
@@ -161,23 +163,6 @@ func earlier(a, b *conditions) *conditions {
 		return b
 	}
 	return a
-}
-
-// maxHost is longer than any host name that can be resolved (RFC 1035 section 2.3.4).
-const maxHost = 256
-
-// lowerHost returns a host in lower case, as routes have it; nil if longer than maxHost.
-func lowerHost(to *[maxHost]byte, host []byte) []byte {
-	if len(host) > len(to) {
-		return nil
-	}
-	for i, c := range host {
-		if 'A' <= c && c <= 'Z' {
-			c |= 0x20
-		}
-		to[i] = c
-	}
-	return to[:len(host)]
 }
 
 // pathTable is a list of routes by their prefixes. The prefixes are sorted.
@@ -206,9 +191,9 @@ func newPathTable(routes []*conditions) pathTable {
 	return t
 }
 
-func (t pathTable) first(req *protocol.Request) (found *conditions) {
+func (t pathTable) first(req *protocol.Request, host []byte) (found *conditions) {
 	for i := t.longest(req.Path); i >= 0; i = t[i].parent {
-		found = earlier(found, firstMatch(t[i].routes, req))
+		found = earlier(found, firstMatch(t[i].routes, req, host))
 	}
 	return found
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/remora-proxy/remora/internal/hostname"
 	"github.com/remora-proxy/remora/protocol"
 )
 
@@ -45,12 +46,13 @@ func TestTableFirstMatch(t *testing.T) {
 		}
 		table := tableOf(routes)
 		for range 100 {
+			var buf hostname.Buffer
 			req := &protocol.Request{Method: one("GET", "POST"), Path: append(append(path(), path()...), path()...)}
-			req.Authority = one("", "A.example", "b.example:80", "c.example", "example", "x.a.example", "[::1]:80", strings.Repeat("h", 300))
+			req.Authority = one("", "A.example", "b.example:80", "b.example.", "c.example", "example", "x.a.example", "[::1]:80", "[0::1]", strings.Repeat("h", 300))
 			if rnd.IntN(3) == 0 {
 				req.Codec, req.Path, req.Version = protocol.CodecDubboHessian2, one("s", "t", "u"), one("", "1")
 			}
-			want := firstMatch(routes, req)
+			want := firstMatch(routes, req, hostname.Of(&buf, req.Authority))
 			if got := table.first(req); got != want {
 				t.Fatalf("seed %d: %s %s%s: %+v, want %+v", seed, req.Method, req.Authority, req.Path, got, want)
 			}
@@ -100,7 +102,7 @@ func TestTableTriesFewRoutes(t *testing.T) {
 		want int
 	}{
 		"path":    {protocol.Request{Authority: []byte("host"), Path: []byte("/route-777/x")}, 3 * 777},
-		"host":    {protocol.Request{Authority: []byte("HOST-777:80"), Path: []byte("/")}, 3*777 + 1},
+		"host":    {protocol.Request{Authority: []byte("HOST-777.:80"), Path: []byte("/")}, 3*777 + 1},
 		"service": {protocol.Request{Codec: protocol.CodecDubboHessian2, Path: []byte("s777")}, 3*777 + 2},
 		"both":    {protocol.Request{Authority: []byte("host-9"), Path: []byte("/route-777/x")}, 3*9 + 1},
 	} {
@@ -129,7 +131,7 @@ func BenchmarkRoutes(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("one by one/%d", n), func(b *testing.B) {
 			for b.Loop() {
-				firstMatch(routes, req)
+				firstMatch(routes, req, nil)
 			}
 		})
 	}

@@ -6,9 +6,9 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/hostname"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/fault"
@@ -70,14 +70,13 @@ func (d *direct) try(ctx context.Context, limit time.Duration) error {
 	return d.attachUp(endOf(sock))
 }
 
-// target returns the host in lower case, and the port, 80 unless the authority has one.
+// target returns the host in its canonical form, and the port, 80 unless the authority has one.
 func (d *direct) target() (host string, port uint16) {
-	host, text := strings.ToLower(d.Authority), ""
-	if at := strings.LastIndexByte(host, ':'); at > strings.LastIndexByte(host, ']') {
-		host, text = host[:at], host[at+1:]
-	}
-	n, _ := strconv.ParseUint(cmp.Or(text, "80"), 10, 16) // the codec has checked it
-	return strings.TrimSuffix(strings.Trim(host, "[]"), "."), uint16(n)
+	var buf hostname.Buffer
+	authority := []byte(d.Authority)
+	_, text := hostname.Split(authority)
+	n, _ := strconv.ParseUint(cmp.Or(string(text), "80"), 10, 16) // the codec has checked it
+	return string(hostname.Bare(hostname.Of(&buf, authority))), uint16(n)
 }
 
 // reachable returns those of the addresses that the listener may reach.

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"testing"
@@ -9,6 +10,19 @@ import (
 	"github.com/remora-proxy/remora/proxy/reactor"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
+
+// TestDirectTarget: the host of a direct request is resolved and compared in one form.
+func TestDirectTarget(t *testing.T) {
+	for authority, want := range map[string]string{
+		"a.test": "a.test 80", "A.Test:81": "a.test 81", "a.test.:443": "a.test 443", "%61.test": "a.test 80", "a.test:": "a.test 80",
+		"[0::1]:81": "::1 81", "[::ffff:127.0.0.1]": "127.0.0.1 80", "127.0.0.1.:81": "127.0.0.1 81", "a.test..": "a.test.. 80",
+	} {
+		host, port := (&direct{nil, &downstream.Direct{Authority: authority}}).target()
+		if got := fmt.Sprint(host, " ", port); got != want {
+			t.Errorf("%s: %s, want %s", authority, got, want)
+		}
+	}
+}
 
 // TestDirectFails: a failure of a direct stream is counted once, and the client gets a response
 // unless it has one. A listener that lets nothing out, as after a reload, refuses.

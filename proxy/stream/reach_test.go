@@ -31,6 +31,10 @@ func TestReach(t *testing.T) {
 		{[]string{"fd00:ec2::254"}, "a.test", "[fd00:ec2::254]:80", true},
 		{[]string{"a.test"}, "a.test", "203.0.113.1:80", true},
 		{[]string{"A.test"}, "a.test", "203.0.113.1:80", true},
+		{[]string{"A.test."}, "a.test", "203.0.113.1:80", true},
+		{[]string{"*.A.test."}, "b.a.test", "203.0.113.1:80", true},
+		{[]string{"[::ffff:203.0.113.1]"}, "a.test", "203.0.113.1:80", true},
+		{[]string{"[2001:db8:0:0::1]"}, "a.test", "[2001:db8::1]:80", true},
 		{[]string{"a.test"}, "b.a.test", "203.0.113.1:80", false},
 		{[]string{"a.test"}, "a.test", "169.254.169.254:80", false}, // as after a rebinding
 		{[]string{"a.test", "127.0.0.1"}, "a.test", "127.0.0.1:80", true},

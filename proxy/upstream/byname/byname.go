@@ -3,6 +3,7 @@
 package byname
 
 import (
+	"github.com/remora-proxy/remora/internal/hostname"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 )
@@ -23,7 +24,7 @@ type Pools struct {
 	endpoint *exchange.Endpoint
 	newPool  func(name string) Pool
 	pools    map[string]Pool
-	scratch  []byte // a name, in lower case
+	scratch  []byte // a name
 	retired  bool
 }
 
@@ -62,31 +63,14 @@ func (s *Pools) For(authority []byte) Pool {
 func (s *Pools) nameFor(authority []byte) []byte {
 	tls, name := &s.service.Config.TLS, s.scratch[:0]
 	if tls.ByHost() {
-		name = appendHost(name, authority)
+		var buf hostname.Buffer
+		name = append(name, hostname.Bare(hostname.Of(&buf, authority))...)
 	}
 	if len(name) == 0 {
 		name = append(name, tls.ServerName(s.endpoint.LB.Host, s.endpoint.LB.Addr)...)
 	}
 	s.scratch = name
 	return name
-}
-
-// appendHost appends the host of "host:port" in lower case, without brackets.
-func appendHost(dst, authority []byte) []byte {
-	end := byte(':')
-	if len(authority) > 0 && authority[0] == '[' {
-		authority, end = authority[1:], ']'
-	}
-	for _, c := range authority {
-		if c == end {
-			break
-		}
-		if 'A' <= c && c <= 'Z' {
-			c |= 0x20
-		}
-		dst = append(dst, c)
-	}
-	return dst
 }
 
 // makeRoom removes a pool without a request if there are maxNames, and reports whether there is

@@ -4,14 +4,20 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/exchange"
 )
 
-func TestAppendHost(t *testing.T) {
+// TestNameFor: with sni: host an endpoint must prove the canonical name of the request's host.
+func TestNameFor(t *testing.T) {
+	service := &config.Service{TLS: config.ServiceTLS{SNI: config.SNIHost}}
+	s := New(&exchange.Service{Config: service}, &exchange.Endpoint{LB: &lb.Endpoint{Addr: "10.0.0.1:443"}}, nil)
 	for authority, want := range map[string]string{
-		"": "", "a.test": "a.test", "A.Test:443": "a.test", "[::1]:443": "::1", "[::FF]": "::ff", ":80": "", "1.2.3.4:1": "1.2.3.4", "[": "",
+		"a.test": "a.test", "A.Test:443": "a.test", "a.test.:443": "a.test", "%61.test": "a.test", "[::1]:443": "::1", "[0::FF]": "::ff",
+		"1.2.3.4:1": "1.2.3.4", "[::ffff:1.2.3.4]": "1.2.3.4", "": "10.0.0.1", ":80": "10.0.0.1",
 	} {
-		if got := string(appendHost(nil, []byte(authority))); got != want {
+		if got := string(s.nameFor([]byte(authority))); got != want {
 			t.Errorf("%q: %q, want %q", authority, got, want)
 		}
 	}
