@@ -28,8 +28,11 @@ type Head struct {
 	WebSocket      bool // Upgrade, and to websocket only
 	Connect        bool // the method is CONNECT; the target is in Request.Authority
 	Absolute       bool // the target is in absolute-form, as a client sends it to a proxy
+	HTTPS          bool // Absolute, and the scheme is https
 	Framing        Framing
 	Length         int64 // bytes of the body if Framing is FixedLength, else 0
+
+	Secure bool // set by the caller: the request comes over TLS, so its target may have the scheme https
 
 	start   int // first byte of the start line: 2 if an empty line precedes it
 	fields  int // first byte behind the start line; 0 means not found yet

@@ -145,8 +145,7 @@ func (h *Head) requestLine(line []byte, req *protocol.Request) (err error) {
 		}
 		req.Path = target
 	default:
-		h.Absolute = true
-		return absoluteForm(target, req)
+		return h.absoluteForm(target, req)
 	}
 	return nil
 }

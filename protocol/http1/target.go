@@ -11,13 +11,17 @@ var (
 	asterisk = []byte("*")
 )
 
-// absoluteForm decodes "http://authority/path?query" (RFC 9112 section 3.2.2).
-func absoluteForm(target []byte, req *protocol.Request) error {
-	const scheme = "http://"
-	if len(target) < len(scheme) || !protocol.EqualFold(target[:len(scheme)], scheme) {
-		return ErrBadTarget
+// absoluteForm decodes "http://authority/path?query" (RFC 9112 section 3.2.2). The scheme https needs a
+// connection that is secure (RFC 9110 section 7.4); http does not refuse one that is, since clients
+// send http to proxies over TLS.
+func (h *Head) absoluteForm(target []byte, req *protocol.Request) error {
+	rest, isHTTP := cutScheme(target, "http://")
+	if !isHTTP {
+		if rest, h.HTTPS = cutScheme(target, "https://"); !h.HTTPS || !h.Secure {
+			return ErrBadTarget
+		}
 	}
-	rest := target[len(scheme):]
+	h.Absolute = true
 	end := bytes.IndexAny(rest, "/?")
 	switch {
 	case end < 0:
@@ -36,6 +40,14 @@ func absoluteForm(target []byte, req *protocol.Request) error {
 		return ErrBadTarget
 	}
 	return nil
+}
+
+// cutScheme returns what follows a scheme, which is in lower case.
+func cutScheme(target []byte, scheme string) (rest []byte, found bool) {
+	if len(target) < len(scheme) || !protocol.EqualFold(target[:len(scheme)], scheme) {
+		return nil, false
+	}
+	return target[len(scheme):], true
 }
 
 // validAuthority reports whether a is uri-host [ ":" port ] of RFC 9110 section 7.2, without

@@ -76,6 +76,7 @@ func (s *session) beginRequest() {
 	s.cur = s.host.Pool.Exchange(s)
 	s.incoming = s.host.newIncoming()
 	s.incoming.session = s
+	s.head.Secure = s.origin.Listener.Secure && s.tunnel == nil
 }
 
 // endRequest is called when a request was received, or will not be.

@@ -25,8 +25,10 @@ type tunnel struct {
 func (t *tunnel) leaves(ex *exchange.Exchange) bool { return ex.Route != nil || t.direct }
 
 // namesHost reports whether the request being received is one to a proxy: its target, or the
-// tunnel that it came through, names the host that it is for.
-func (s *session) namesHost() bool { return s.head.Absolute || s.head.Connect || s.tunnel != nil }
+// tunnel that it came through, names the host that it is for. One for https would leave in plain text.
+func (s *session) namesHost() bool {
+	return s.head.Absolute && !s.head.HTTPS || s.head.Connect || s.tunnel != nil
+}
 
 // goesDirect finds the route of the message whose head was decoded. It reports whether there is
 // none, and the request leaves for the host that it names.
