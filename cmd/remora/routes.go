@@ -160,12 +160,24 @@ func (t *routeTest) run() error {
 			return nil
 		}
 	}
-	if t.listener.Unrouted == config.UnroutedDirect {
+	if t.listener.Unrouted == config.UnroutedDirect && !t.ruled(table, plans) {
 		t.printf("no route: on to %s itself, as far as direct may reach it", t.req.Authority)
 		return nil
 	}
 	t.printf("no route: 404 no-route")
 	return reported{}
+}
+
+// ruled reports whether a route that names the host has rules, which keep requests from the host itself.
+func (t *routeTest) ruled(table *route.Table, plans []route.Plan) (ruled bool) {
+	table.EachOfHost(t.req.Authority, func(plan int, named bool) bool {
+		for i := plan; i < len(plans) && plans[i].Index == plans[plan].Index; i++ {
+			s := t.cfg.Services[plans[i].Service]
+			ruled = ruled || named && (plans[i].Route.Allow.Enforced() || s != nil && s.Allow.Enforced())
+		}
+		return !ruled
+	})
+	return ruled
 }
 
 // request returns the request as one to host.

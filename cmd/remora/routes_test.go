@@ -182,6 +182,12 @@ services: {s: {discover: static, endpoints: ["127.0.0.1:2"]}}
 			t.Errorf("%s: exit code %d, output\n%s", request, code, got)
 		}
 	}
+	ruled := strings.Replace(cfg, "routes: [", "routes: [{match: {host: R.test, path: /x}, service: s, allow: {rules: [{path: [/x]}]}}, ", 1)
+	for _, host := range []string{"r.test", "R.TEST.:80", "%72.test"} {
+		if got, code := testRoutes(t, ruled, "GET http://"+host+"/y"); code != 1 || !strings.HasSuffix(got, "no route: 404 no-route\n") {
+			t.Errorf("%s, which has rules: exit code %d, output\n%s", host, code, got)
+		}
+	}
 }
 
 // TestRoutesTestFallback: "remora routes test" says what answers for failures.

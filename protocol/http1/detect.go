@@ -9,9 +9,10 @@ const (
 	NotHTTP                  // the bytes belong to another protocol
 )
 
-// Longer request lines are not HTTP. RFC 9112 section 3 recommends a limit of 8000 octets; no
+// More bytes of empty lines, and longer request lines, are not HTTP. RFC 9112 section 3 recommends a limit of 8000 octets; no
 // registered method is longer than 17.
 const (
+	maxDetectBlank  = 64
 	maxDetectMethod = 32
 	maxDetectTarget = 8000
 )
@@ -23,13 +24,15 @@ const detectVersion = "HTTP/1."
 type detectPart uint8
 
 const (
-	detectMethod detectPart = iota
+	detectBlank detectPart = iota // empty lines before the request line
+	detectMethod
 	detectTarget
 	detectMinor
 )
 
 // Detector finds out from a client's first bytes whether they are a request line of HTTP/1 up
-// to the version (RFC 9112 section 3). It does not skip an empty line before the request line.
+// to the version (RFC 9112 section 3). It skips empty lines before the request line. The decoder
+// ignores one, but other servers ignore more, and would read the request behind them.
 // The zero value expects the first byte.
 type Detector struct {
 	part detectPart
@@ -48,6 +51,13 @@ func (d *Detector) Feed(b []byte) Verdict {
 }
 
 func (d *Detector) next(c byte) Verdict {
+	if d.part == detectBlank {
+		if (c == '\r' || c == '\n') && d.n < maxDetectBlank {
+			d.n++
+			return Undecided
+		}
+		d.part, d.n = detectMethod, 0
+	}
 	switch d.part {
 	case detectMethod:
 		return d.word(c, &tokenChar, maxDetectMethod)

@@ -25,7 +25,12 @@ func TestDetector(t *testing.T) {
 		{"GET /\r\n", NotHTTP, 6}, // HTTP/0.9
 		{"GET  / HTTP/1.1\r\n", NotHTTP, 5},
 		{" GET / HTTP/1.1\r\n", NotHTTP, 1},
-		{"\r\nGET / HTTP/1.1\r\n", NotHTTP, 1},
+		{"\r\nGET / HTTP/1.1\r\n", IsHTTP, 15},
+		{"\r\n\n\rGET / HTTP/1.1\r\n", IsHTTP, 17}, // which the decoder refuses, and some servers take
+		{strings.Repeat("\r\n", maxDetectBlank/2) + "GET / HTTP/1.1\r\n", IsHTTP, maxDetectBlank + 13},
+		{strings.Repeat("\n", maxDetectBlank+1) + "GET / HTTP/1.1\r\n", NotHTTP, maxDetectBlank + 1},
+		{"\r\n\r\n\x00\r\nQUIT\n", NotHTTP, 5}, // the PROXY protocol
+		{"\r\n", Undecided, 2},
 		{"*1\r\n$4\r\nPING\r\n", NotHTTP, 3}, // Redis
 		{"PING\r\n", NotHTTP, 5},
 		{"SET key value\r\n", NotHTTP, 9},
@@ -72,12 +77,9 @@ func verdictAt(v Verdict, at, n int) Verdict {
 }
 
 // TestDetectorMatchesDecoder checks that the detector recognizes each request that
-// the decoder accepts, except those behind an empty line.
+// the decoder accepts.
 func TestDetectorMatchesDecoder(t *testing.T) {
 	for _, c := range acceptedRequests {
-		if strings.HasPrefix(c.in, "\r\n") {
-			continue
-		}
 		if v := new(Detector).Feed([]byte(c.in)); v != IsHTTP {
 			t.Errorf("%s: %d for %q", c.why, v, c.in)
 		}
@@ -106,7 +108,7 @@ func FuzzDetector(f *testing.F) {
 		var h Head
 		lim := &protocol.Limits{Header: maxDetectTarget, Headers: 128, Message: protocol.NoLimit}
 		_, err := DecodeRequest(in, &req, &h, lim)
-		if err == nil && whole != IsHTTP && in[0] != '\r' && len(req.Method) <= maxDetectMethod {
+		if err == nil && whole != IsHTTP && len(req.Method) <= maxDetectMethod {
 			t.Fatalf("%q is a request, but the verdict is %d", in, whole)
 		}
 	})

@@ -20,6 +20,9 @@ type Set struct {
 	denied atomic.Uint64 // requests that no rule allows
 }
 
+// Enforced reports whether s refuses what no rule allows. A nil Set does not.
+func (s *Set) Enforced() bool { return s != nil && s.config.Enforce }
+
 // Call is what rules look at.
 type Call struct {
 	Peer *identity.Names   // of the calling sidecar; nil means none was proved

@@ -52,6 +52,49 @@ type RuleSets interface {
 // route.Table.
 func (r *Router) TakesHost(authority []byte) bool { return r.table.TakesHost(authority) }
 
+// Guard says whether requests to a host meet rules, so that nothing for it may go round its routes.
+type Guard uint8
+
+// The values of Guard.
+const (
+	Unguarded   Guard = iota
+	GuardedAll        // by a route that takes all hosts
+	GuardedName       // by a route that names the host
+)
+
+// GuardOf returns the Guard of the host of an authority. Rules that are not enforced do not count, nor
+// those that a request with the route met, which may be nil, meets in any case.
+func (r *Router) GuardOf(authority []byte, met *Route) (g Guard) {
+	var own allow.Rules
+	if met != nil {
+		own = met.rules
+	}
+	r.table.EachOfHost(authority, func(plan int, named bool) bool {
+		if r.guards(plan, &own) {
+			g = max(g, GuardedAll)
+			if named {
+				g = GuardedName
+			}
+		}
+		return g < GuardedName
+	})
+	return g
+}
+
+// guards reports whether the route whose first plan has an index has other rules than own. Each share of
+// a split has those of its service.
+func (r *Router) guards(plan int, own *allow.Rules) bool {
+	for _, made := range r.routes[plan:] {
+		if made.index != r.routes[plan].index {
+			return false
+		}
+		if made.rules.Route.Enforced() && made.rules.Route != own.Route || made.rules.Service.Enforced() && made.rules.Service != own.Service {
+			return true
+		}
+	}
+	return false
+}
+
 // Adopt makes the routes of plans, which lead to services. An unchanged route stays as
 // it is. A route of which only the policy changed keeps its latency estimate.
 func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[string]*Service, rules RuleSets) {

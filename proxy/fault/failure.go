@@ -109,6 +109,7 @@ var (
 		Text: "the connection does not begin with a ClientHello of TLS"}
 	// NotAllowed means that no rule of `allow` matches the request, here or at the provider's
 	// sidecar. `remora_allow_total` and the log say which rules; see [who may call what](allow.md).
+	// In a tunnel: what it carries is not HTTP, and rules are for its host.
 	NotAllowed = &Failure{Code: "not-allowed", Status: 403, reason: link.NotAllowed, Retry: RetryUnsendable,
 		Text: "no rule allows this request"}
 	// ConnectionLogin means that the client logs in its connection (`NTLM`, or `Negotiate` in several

@@ -60,8 +60,8 @@ func (s *session) queueHandoff(kind stats.StreamKind, unrouted bool) {
 	c := call{
 		ex: ex, handoff: true, minor: s.head.Minor, last: true, toHead: s.head.HeadMethod,
 		tunnel: kind == stats.StreamConnect && s.opensTunnel(ex),
-		direct: ex.Route == nil && s.origin.Listener.Unrouted && s.namesHost(),
 	}
+	c.direct = ex.Route == nil && s.origin.Listener.Unrouted && s.namesHost() && (c.tunnel || s.mayPass(ex))
 	if c.direct {
 		s.restorePath(ex)
 	}

@@ -8,14 +8,14 @@ import (
 )
 
 // unrouted finds the route of the request whose head was decoded with err, and reports whether
-// it has none. Input that is no request has no route, unless a request came before it: then
+// it has none, and may pass. Input that is no request has no route, unless a request came before it: then
 // the client speaks HTTP, and gets an error response.
 func (s *session) unrouted(err error) bool {
 	if err != nil && err != http1.ErrMessageTooLarge {
 		return s.requests == 0
 	}
 	s.cur.Route = s.findRoute(s.cur, s.head.Minor)
-	return s.cur.Route == nil
+	return s.cur.Route == nil && s.mayPass(s.cur)
 }
 
 // queuePass makes the connection go on to its original destination with all input, once the

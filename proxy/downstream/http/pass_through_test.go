@@ -53,6 +53,20 @@ func TestPassThrough(t *testing.T) {
 	}
 }
 
+// TestNoPassThroughRules: a request to a host that has rules does not pass, although no route takes it, and
+// however the host is spelled.
+func TestNoPassThroughRules(t *testing.T) {
+	for _, host := range []string{"compute", "Compute.:8080", "%63ompute"} {
+		m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Match: "match: {host: compute, path: /open}, allow: {rules: [{method: [GET]}]}"})
+		m.W.Redirect(proxytest.OriginalDst, proxytest.Egress)
+		heard := m.RunUntilClosed(m.DialAndSend(proxytest.OriginalDst, "DELETE /secret HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n"))
+		if !strings.HasPrefix(heard, "HTTP/1.1 404 ") {
+			t.Errorf("%s: %q", host, heard)
+		}
+		proxytest.CheckStreamsSettled(m, c)
+	}
+}
+
 // TestPassThroughByPath: a request whose normal path has no route passes as it came, and so does
 // one with an ambiguous path that begins as no route does. An ambiguous path that begins as a
 // route is refused.

@@ -297,8 +297,8 @@ func (s *session) onTimeout(k loop.TimeoutKind) {
 	switch k {
 	case loop.TimeoutHead:
 		switch {
-		case s.input == inputTunnel && s.tunnel.leaves(s.cur):
-			s.leaveTunnel()
+		case s.input == inputTunnel && s.tunnelLeaves(s.beginsTLS()):
+			s.leaveTunnel(true)
 		case s.redirected && s.requests == 0:
 			s.queuePass()
 		default:

@@ -21,13 +21,39 @@ type tunnel struct {
 	direct    bool // without a route for the CONNECT a stream goes to the host that it names
 }
 
-// leaves reports whether something takes the bytes of the tunnel of ex if they are no HTTP.
-func (t *tunnel) leaves(ex *exchange.Exchange) bool { return ex.Route != nil || t.direct }
+// tunnelLeaves reports whether something takes the bytes of the tunnel if they are no HTTP. None go
+// round the rules of the host: nobody knows what they ask for. Rules of a route for all hosts do not
+// keep TLS from a host without a route, which no route could read either.
+func (s *session) tunnelLeaves(isTLS bool) bool {
+	r := s.cur.Route
+	if r == nil && !s.tunnel.direct {
+		return false
+	}
+	switch s.host.Router.GuardOf(s.tunnel.authority, r) {
+	case exchange.GuardedName:
+		return false
+	case exchange.GuardedAll:
+		return r != nil || isTLS
+	}
+	return true
+}
 
 // namesHost reports whether the request being received is one to a proxy: its target, or the
 // tunnel that it came through, names the host that it is for. One for https would leave in plain text.
 func (s *session) namesHost() bool {
 	return s.head.Absolute && !s.head.HTTPS || s.head.Connect || s.tunnel != nil
+}
+
+// mayPass reports whether ex, which has no route, may go round the routes. It is refused if some
+// name its host and have rules.
+func (s *session) mayPass(ex *exchange.Exchange) bool {
+	if s.host.Router.GuardOf(ex.Request.Authority, nil) < exchange.GuardedName {
+		return true
+	}
+	if ex.Refusal == nil {
+		ex.Refusal = fault.NoRoute
+	}
+	return false
 }
 
 // goesDirect finds the route of the message whose head was decoded. It reports whether there is
@@ -37,7 +63,7 @@ func (s *session) goesDirect() bool {
 		return false
 	}
 	s.cur.Route = s.findRoute(s.cur, s.head.Minor)
-	return s.cur.Route == nil
+	return s.cur.Route == nil && s.mayPass(s.cur)
 }
 
 // restorePath undoes what was done to the path of ex to find a route, unless some have its host.
@@ -80,7 +106,7 @@ func (s *session) openTunnel() {
 	s.outbound.Watch()
 	s.output.become(outputIdle)
 	s.input.become(inputTunnel)
-	if s.tunnel.leaves(ex) { // a silent client may wait for its server
+	if s.tunnelLeaves(false) { // a silent client may wait for its server
 		s.startTimeout(loop.TimeoutHead, s.host.Config.Timeouts.Detect)
 	} else {
 		s.startIdle()
@@ -104,14 +130,15 @@ func (s *session) receiveFirst(b []byte) (rest []byte) {
 }
 
 func (s *session) decideTunnel(v http1.Verdict) {
+	leaves := s.tunnelLeaves(s.beginsTLS())
 	switch {
 	case v == http1.IsHTTP:
 		s.serveTunnel()
-	case v == http1.NotHTTP && !s.tunnel.leaves(s.cur) && downstream.BeginsHTTP2(s.in.B):
+	case v == http1.NotHTTP && !leaves && downstream.BeginsHTTP2(s.in.B):
 		s.becomeHTTP2(nil)
 	case v == http1.NotHTTP:
-		s.leaveTunnel()
-	case !s.tunnel.leaves(s.cur) && !s.timeout.Running(loop.TimeoutHead):
+		s.leaveTunnel(leaves)
+	case !leaves && !s.timeout.Running(loop.TimeoutHead):
 		s.startTimeout(loop.TimeoutHead, s.host.Config.Timeouts.Header)
 	}
 }
@@ -125,8 +152,8 @@ func (s *session) serveTunnel() {
 	s.input.become(inputHead)
 }
 
-// leaveTunnel makes the connection leave with the CONNECT as a stream of bytes.
-func (s *session) leaveTunnel() {
+// leaveTunnel makes the connection leave with the CONNECT as a stream of bytes, if leaves is true.
+func (s *session) leaveTunnel(leaves bool) {
 	ex := s.cur
 	s.cur = nil
 	s.stopTimeout()
@@ -135,6 +162,8 @@ func (s *session) leaveTunnel() {
 	f := s.checkRoute(&s.calls[0])
 	switch {
 	case f != nil:
+	case !leaves:
+		f = fault.NotAllowed
 	case s.host.Process.Draining.Load():
 		f = fault.Draining
 	case s.host.Process.Budget.Full(s.held + ex.Held):
@@ -151,11 +180,16 @@ func (s *session) closeTunnel(f *fault.Failure) {
 	ex := s.calls[0].ex
 	exchange.Refuse(s.host.Shard, s, ex, f)
 	exchange.LogExample(s.host.Shard, exchange.ClientOf(s), "", ex.Example(), f)
-	if s.in != nil && len(s.in.B) > 0 && s.in.B[0] == recordHandshake {
+	if s.beginsTLS() {
 		s.outbound.Write([]byte(accessDenied))
 	}
 	s.close()
 	s.outbound.Conn.Drain()
+}
+
+// beginsTLS reports whether the input is that of a client of TLS.
+func (s *session) beginsTLS() bool {
+	return s.in != nil && len(s.in.B) > 0 && s.in.B[0] == recordHandshake
 }
 
 const (

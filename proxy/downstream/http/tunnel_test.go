@@ -213,6 +213,57 @@ func TestTunnelOfSilentClient(t *testing.T) {
 	}
 }
 
+// TestGuardedTunnel: what might be a request to a host with rules never leaves a tunnel unread, however late
+// it comes and however the host is spelled. The rules decide about each request.
+func TestGuardedTunnel(t *testing.T) {
+	const (
+		named    = "match: {host: Compute}, allow: {rules: [{path: [/open]}]}"
+		other    = "match: {host: compute, path: /open}, allow: {rules: [{method: [GET]}]}"
+		all      = "match: {path: /secret}, allow: {rules: [{method: [GET]}]}"
+		counted  = "match: {host: compute}, allow: {enforce: false, rules: [{path: [/open]}]}"
+		connects = "match: {host: compute, method: [CONNECT, GET]}, allow: {rules: [{method: [CONNECT]}]}"
+		secret   = "DELETE /secret HTTP/1.1\r\nHost: compute\r\nConnection: close\r\n\r\n"
+		hello    = "\x16\x03\x01\x02\x00"
+		alert    = "\x15\x03\x03\x00\x02\x02\x31"
+	)
+	for _, c := range []struct{ name, match, says, want string }{ // want is in what the client reads, or it leaves
+		{"a late request", named, secret, "HTTP/1.1 403 "},
+		{"a late request without a route", other, secret, "HTTP/1.1 404 "},
+		{"a late request, rules for all hosts", all, secret, "HTTP/1.1 403 "},
+		{"an empty line", named, "\r\n" + secret, "HTTP/1.1 403 "},
+		{"two empty lines", named, "\r\n\r\n" + secret, "HTTP/1.1 400 "},
+		{"a line feed", named, "\n" + secret, "HTTP/1.1 400 "},
+		{"half a request line", named, "DELETE /sec", "HTTP/1.1 408 "},
+		{"TLS", named, hello, alert},
+		{"Redis", named, "*1\r\n", ""},
+		{"Redis, rules for all hosts", all, "*1\r\n", ""},
+		{"TLS, rules for all hosts", all, hello, "leaves"},
+		{"rules that are not enforced", counted, "", "leaves"},
+		{"rules that the CONNECT meets", connects, "", "leaves"},
+	} {
+		for _, authority := range []string{"compute:80", "COMPUTE:80", "compute.:80", "%63ompute:80", "compute%2E:443"} {
+			m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Match: c.match, Listener: "unrouted: direct"})
+			p := m.DialAndSend(proxytest.Egress, "CONNECT "+authority+" HTTP/1.1\r\nHost: x\r\n\r\n")
+			m.W.Run(time.Second) // more than timeouts.detect
+			if c.says != "" {
+				m.Clients.Do(func() { p.Conn.Write([]byte(c.says)) })
+			}
+			if c.want == "leaves" {
+				m.RunUntil("the stream", func() bool { return len(streams.Requests) == 1 })
+				continue
+			}
+			heard := m.RunUntilClosed(p)
+			if rest, ok := strings.CutPrefix(heard, downstream.Connected); !ok || !strings.HasPrefix(rest, c.want) || c.want == "" && rest != "" {
+				t.Errorf("%s to %s: %q", c.name, authority, heard)
+			}
+			if len(streams.Requests)+m.Apps[0].Served != 0 {
+				t.Errorf("%s to %s: %d streams, %d requests served", c.name, authority, len(streams.Requests), m.Apps[0].Served)
+			}
+			proxytest.CheckStreamsSettled(m, streams)
+		}
+	}
+}
+
 // TestTunnelOfRewrittenHost: the client's host decides what a tunnel serves, whatever the service
 // gets.
 func TestTunnelOfRewrittenHost(t *testing.T) {
