@@ -62,7 +62,7 @@ func (p *pair) serve(a *downstream.StreamAccept) {
 		p.refuse(r.AppendFailure(nil, f, date()))
 		return
 	}
-	(&requestStream{pair: p, r: r}).run()
+	newRequestStream(p, r).run()
 }
 
 // receive reads the head of the request into r. a has the part that was read before.

@@ -27,7 +27,11 @@ func (s *Server) Request(client loop.Socket, r *downstream.StreamRequest) {
 	p.by = r.Leaser
 	p.interactive.Store(r.Interactive)
 	if r.Kind != stats.StreamConnect {
-		s.start(p, (&requestStream{pair: p, r: r}).run)
+		x := newRequestStream(p, r)
+		if !s.start(p, x.run) {
+			x.release()
+			x.releaseHead()
+		}
 		return
 	}
 	t := &tunnel{
@@ -54,7 +58,10 @@ type requestStream struct {
 	lease   *exchange.Lease
 	replay  *replay // of the request; nil before an endpoint is connected
 	repeats int     // how often it was sent again although an endpoint may have seen it
-	release func()  // uncounts the memory of r; may be called again
+	full    bool    // limits.buffered was reached before the memory of r was counted
+
+	// These uncount the memory of r, of its head and of the rest. They may be called again.
+	releaseHead, release func()
 
 	requestFault   atomic.Pointer[fault.Failure] // why the request could not be passed on; nil if it could
 	hasHead        bool                          // the head of the response has arrived; guarded by mu
@@ -68,17 +75,26 @@ type requestStream struct {
 	out            int64                         // bytes of the response body, or of the tunnel
 }
 
+// newRequestStream counts the memory of r at once: a loop may start many streams before the goroutine
+// of the first one runs.
+func newRequestStream(p *pair, r *downstream.StreamRequest) *requestStream {
+	proc := p.srv.opt.Process
+	x := &requestStream{pair: p, r: r, full: proc.Full()}
+	count := func(n int) (release func()) {
+		proc.Hold(n)
+		return sync.OnceFunc(func() { proc.Hold(-n) })
+	}
+	x.releaseHead, x.release = count(cap(r.Head)), count(cap(r.Rest)+protocol.Held(r.Buffer))
+	return x
+}
+
 func (x *requestStream) run() {
 	if x.r.GRPC {
 		x.call = new(call)
 	}
-	n := cap(x.r.Rest) + protocol.Held(x.r.Buffer)
-	proc := x.srv.opt.Process
-	full := proc.Full()
-	proc.Hold(n)
-	x.release = sync.OnceFunc(func() { proc.Hold(-n) })
 	defer x.release()
-	f := x.carry(full)
+	defer x.releaseHead()
+	f := x.carry()
 	if f != nil && f.Free() && x.repeats > 0 {
 		f = fault.Reset // an endpoint may have carried it out
 	}
@@ -109,14 +125,14 @@ func (x *requestStream) run() {
 
 // carry finds an endpoint and passes the request and the response on. If it returns a Failure,
 // the client has received no final response yet.
-func (x *requestStream) carry(full bool) (fail *fault.Failure) {
+func (x *requestStream) carry() (fail *fault.Failure) {
 	switch f := x.why.Load(); {
 	case f != nil:
 		return f
 	case len(x.r.Head) == 0:
 		x.r.Leaser.Failed(fault.BadRequest)
 		return fault.BadRequest
-	case full:
+	case x.full:
 		x.r.Leaser.Failed(fault.Overloaded)
 		return fault.Overloaded
 	}
@@ -130,6 +146,7 @@ func (x *requestStream) carry(full bool) (fail *fault.Failure) {
 	}
 	x.replay = newReplay(x.srv.opt.Process, x.r.Head, x.startTimeout)
 	x.r.Head = nil
+	x.releaseHead() // replay counts it
 	x.replay.resume(x.up)
 	if x.r.Kind == stats.StreamBody {
 		if x.awaitsContinue = x.r.Continue; !x.awaitsContinue {
