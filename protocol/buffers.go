@@ -3,6 +3,7 @@ package protocol
 import (
 	"math/bits"
 	"slices"
+	"unsafe"
 
 	"github.com/valyala/bytebufferpool"
 )
@@ -76,6 +77,15 @@ func Held(b *bytebufferpool.ByteBuffer) int {
 	return len(b.B)
 }
 
+// headerBytes is the memory of a Header beside its text.
+const headerBytes = int(unsafe.Sizeof(Header{}))
+
+// HeldBy returns the bytes of memory that a message counts as: its buffers, each of which may be nil, and
+// its fields. A field of one byte on the wire takes as much memory as any other.
+func HeldBy(head, body *bytebufferpool.ByteBuffer, fields []Header) int {
+	return Held(head) + Held(body) + len(fields)*headerBytes
+}
+
 // Get returns an empty buffer with room for n bytes, or for fewer if n is small.
 func (p *Buffers) Get(n int) *bytebufferpool.ByteBuffer {
 	if n > smallBuffer {
@@ -98,6 +108,18 @@ func (p *Buffers) GetRoom(n int) *bytebufferpool.ByteBuffer {
 		b.B = make([]byte, 0, n)
 	}
 	return b
+}
+
+// RoomOf returns what a buffer of GetRoom(n) counts as when it is full.
+func RoomOf(n int) int {
+	c := classOf(n)
+	switch {
+	case n <= smallBuffer:
+		return n
+	case c >= bufferClasses:
+		return n + n/4
+	}
+	return sizeOf(c)
 }
 
 // Put takes back a buffer. The caller must not use it afterwards.

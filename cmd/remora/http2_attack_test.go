@@ -38,7 +38,7 @@ type h2Way struct {
 func TestHTTP2Attacks(t *testing.T) {
 	m := newAttackMesh(t, attackBuffered, attackConnections)
 	before := m.levels()
-	for _, a := range slices.Concat(http2Floods, http2Slow, http2Heads) {
+	for _, a := range slices.Concat(http2Floods, http2Slow, http2Heads, http2Bombs) {
 		t.Run(a.name, func(t *testing.T) {
 			stop := loadHTTP2(t, m.http)
 			defer stop()

@@ -52,6 +52,8 @@ func (r *reuser) end(st *Stream, end bool) {
 	}
 }
 
+func (r *reuser) MayGrow(*Stream, int) bool     { return true }
+func (r *reuser) OnNoRoom(*Stream)              {}
 func (r *reuser) OnOversize(*Stream)            {}
 func (r *reuser) OnReset(*Stream, Code, *Error) {}
 func (r *reuser) OnWritable(*Stream)            {}

@@ -3,8 +3,6 @@ package http2
 import (
 	"time"
 
-	"github.com/valyala/bytebufferpool"
-
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http2/hpack"
 )
@@ -16,12 +14,11 @@ type Conn struct {
 	state   connState
 	err     *Error // what Feed returns from now on
 
-	in      input
-	block   block
-	head    head
-	dec     hpack.Decoder
-	scratch bytebufferpool.ByteBuffer // text of trailers and of heads that nobody wants
-	fields  []protocol.Header         // trailers
+	in     input
+	block  block
+	head   head
+	dec    hpack.Decoder
+	fields []protocol.Header // trailers
 
 	streams streams
 	w       writer
@@ -78,9 +75,8 @@ func New(o *Options, h Handler) *Conn {
 // Init makes c, which may be zero or closed, the Conn of a new connection.
 func (c *Conn) Init(o *Options, h Handler) {
 	next := Conn{opts: o, handler: h, dec: c.dec, w: c.w, streams: c.streams, fields: c.fields[:0], floods: newFloods(o.Floods)}
-	next.scratch.B = c.scratch.B[:0]
-	next.block.buf.B = c.block.buf.B[:0]
 	*c = next
+	c.dec.Grower = (*headMemory)(c)
 	c.dec.Reset(marks)
 	c.streams.resets.clear()
 	c.streams.ended.clear()
@@ -134,7 +130,7 @@ func (c *Conn) Close() {
 	}
 	clear(c.streams.slots)
 	c.streams.n, c.in.sink = 0, nil
-	c.block.buf.B = c.block.buf.B[:0]
+	c.opts.Buffers.Release(&c.block.buf)
 	c.w.close()
 }
 
@@ -185,10 +181,17 @@ func (c *Conn) rst(id uint32, code Code) {
 
 // refuse resets st because of an error of the peer.
 func (c *Conn) refuse(st *Stream, why *Error) {
-	id := st.id
-	if c.refuseID(id, why); !c.usable() {
+	if flood := c.floods.add(floodProvoked); flood != nil {
+		c.fail(flood)
 		return
 	}
+	c.giveUp(st, why)
+}
+
+// giveUp resets st.
+func (c *Conn) giveUp(st *Stream, why *Error) {
+	id := st.id
+	c.rst(id, why.Code)
 	c.handler.OnReset(st, why.Code, why)
 	if st.id == id && c.state != connClosed {
 		c.over(st)
@@ -262,7 +265,7 @@ func (c *Conn) MayOpen() int {
 // Buffered returns the bytes of memory that c holds: in parts of frames, frames that wait for
 // Output, and bodies of messages that wait for a window (with an owner or not).
 func (c *Conn) Buffered() int {
-	return protocol.Held(c.in.partial) + len(c.block.buf.B) + len(c.w.out) + c.w.held
+	return protocol.Held(c.in.partial) + protocol.Held(c.block.buf) + len(c.w.out) + c.w.held
 }
 
 // Encoded returns what of Buffered is memory of c's own: all but the bodies of messages, which their

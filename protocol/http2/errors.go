@@ -76,6 +76,7 @@ var (
 	ErrLength      = &Error{ProtocolError, "h2_content_length", "a Content-Length that is malformed, repeated or wrong"}
 	ErrTrailers    = &Error{ProtocolError, "h2_trailers", "trailers that do not end the stream"}
 	ErrHeadSize    = &Error{EnhanceYourCalm, "h2_head_size", "a head over the limits"}
+	ErrNoRoom      = &Error{Cancel, "h2_no_room", "no memory for a head: see Handler.MayGrow"}
 	ErrInterim     = &Error{ProtocolError, "h2_interim", "too many interim responses, or one that ends the stream"}
 	ErrNoHead      = &Error{ProtocolError, "h2_no_head", "DATA before the response"}
 )

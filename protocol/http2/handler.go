@@ -15,10 +15,10 @@ import (
 // Conn recycles it: after the end of the peer's message (end is true, or OnTrailers) if OnSent
 // came before, after OnSent if the peer's message has ended, after OnReset, and after Reset.
 type Handler interface {
-	// NewRequest provides the memory of a request, to a server. OnRequest, OnOversize or OnReset
-	// follows at once, unless Feed returns an error. The Conn resets req and fills it; its slices
-	// alias buf, which is empty and belongs to the handler, or constants that must not be written
-	// to. req has no Service, Deadline, Body or Trailers. nil refuses the stream (REFUSED_STREAM),
+	// NewRequest provides the memory of a request, to a server. OnRequest, OnOversize, OnNoRoom or
+	// OnReset follows at once, unless Feed returns an error. The Conn resets req and fills it; its
+	// slices alias buf, which is empty and belongs to the handler, or constants that must not be
+	// written to. req has no Service, Deadline, Body or Trailers. nil refuses the stream (REFUSED_STREAM),
 	// and no call with st follows.
 	NewRequest(st *Stream) (req *protocol.Request, buf *bytebufferpool.ByteBuffer)
 
@@ -30,6 +30,15 @@ type Handler interface {
 	// respond with status 431, or Reset. The request has no use, and nothing more of it is passed
 	// on: the stream is over after OnSent.
 	OnOversize(st *Stream)
+
+	// MayGrow asks whether buf of NewRequest or NewResponse may have n bytes of memory. It comes
+	// before the text of the head takes that memory. After false the head is decoded for the
+	// compression table only. OnNoRoom follows, or OnReset with ErrNoRoom if st is a response.
+	MayGrow(st *Stream, n int) bool
+
+	// OnNoRoom comes instead of OnRequest after MayGrow has returned false. What holds for
+	// OnOversize holds for it, with status 503.
+	OnNoRoom(st *Stream)
 
 	// NewResponse provides the memory of a response, to a client, like NewRequest. OnResponse or
 	// OnReset follows at once, but after an interim response, which is dropped: NewResponse is

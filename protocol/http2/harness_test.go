@@ -33,6 +33,7 @@ type message struct {
 	head     bool // OnRequest or OnResponse came
 	end      bool
 	oversize bool
+	noRoom   bool
 	sent     bool
 	over     bool // no call may follow
 	writable int
@@ -48,6 +49,8 @@ type peer struct {
 	refuse, hold       bool // NewRequest returns nil; the body's window is not given back
 	settings, barriers int
 	pongs              []uint64
+	full               bool // no head may grow
+	asked              []int
 	goAway             []string
 
 	onRequest  func(st *Stream, end bool) // called at the end of a request
@@ -113,6 +116,13 @@ func (p *peer) ended(st *Stream, m *message) {
 }
 
 func (p *peer) OnOversize(st *Stream) { p.of(st).oversize = true }
+
+func (p *peer) MayGrow(_ *Stream, n int) bool {
+	p.asked = append(p.asked, n)
+	return !p.full
+}
+
+func (p *peer) OnNoRoom(st *Stream) { p.of(st).noRoom = true }
 
 func (p *peer) NewResponse(st *Stream) (*protocol.Response, *bytebufferpool.ByteBuffer) {
 	m := p.of(st)

@@ -23,8 +23,11 @@ type head struct {
 	pseudo  uint16 // bits of the pseudo-header fields
 	expects bool
 	https   bool   // the scheme of a request
-	over    bool   // over the limits
+	over    bool   // over the limits, or noRoom
+	noRoom  bool   // the handler has no memory for it
 	bad     *Error // the first thing wrong
+
+	headText
 }
 
 type headKind uint8
@@ -185,12 +188,8 @@ func contentLength(b []byte) (n int64) {
 	return n
 }
 
-// finish judges a whole head, and makes one field of several cookies (RFC 9113 section 8.2.3),
-// whose text it appends to buf.
-func (h *head) finish(buf []byte) []byte {
-	if h.bad != nil || h.over {
-		return buf
-	}
+// finish judges a whole head.
+func (h *head) finish() {
 	switch h.kind {
 	case headRequest:
 		h.finishRequest()
@@ -199,10 +198,6 @@ func (h *head) finish(buf []byte) []byte {
 			h.fail(ErrPseudo)
 		}
 	}
-	if h.cookies > 1 {
-		buf = h.foldCookies(buf)
-	}
-	return buf
 }
 
 func (h *head) finishRequest() {
@@ -233,6 +228,18 @@ func (h *head) sameHost() bool {
 	return bytes.Equal(a, hostname.AppendAuthority(nil, h.host, h.https))
 }
 
+// foldedLen returns the length of all cookies in one field.
+func (h *head) foldedLen() (n int) {
+	for i := h.cookie; i < len(h.headers); i++ {
+		if f := &h.headers[i]; len(f.Name) == len("cookie") && kindOf(f.Name) == fieldCookie {
+			n += len(f.Value) + len("; ")
+		}
+	}
+	return n
+}
+
+// foldCookies makes one field of several cookies (RFC 9113 section 8.2.3). It appends the text to buf,
+// which has room.
 func (h *head) foldCookies(buf []byte) []byte {
 	from := len(buf)
 	kept := h.headers[:h.cookie+1]

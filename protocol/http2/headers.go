@@ -8,11 +8,11 @@ import (
 
 // block is a header block in parts: HEADERS without END_HEADERS, and CONTINUATION frames.
 type block struct {
-	id     uint32 // 0: there is none
-	end    bool   // the message ends with the block
-	self   bool   // the stream depends on itself
-	frames int    // CONTINUATION frames
-	buf    bytebufferpool.ByteBuffer
+	id     uint32                     // 0: there is none
+	end    bool                       // the message ends with the block
+	self   bool                       // the stream depends on itself
+	frames int                        // CONTINUATION frames
+	buf    *bytebufferpool.ByteBuffer // nil if there is none
 }
 
 // headers handles a HEADERS frame.
@@ -41,7 +41,8 @@ func (c *Conn) headers(f frame, b []byte) {
 		return
 	}
 	c.block.id, c.block.end, c.block.self, c.block.frames = f.id, end, self, 0
-	c.block.buf.B = append(c.block.buf.B[:0], b...)
+	c.block.buf = c.opts.Buffers.Get(len(b))
+	c.opts.Buffers.Append(c.block.buf, b, 0)
 }
 
 // continuation handles a CONTINUATION frame.
@@ -57,15 +58,14 @@ func (c *Conn) continuation(f frame, b []byte) {
 		c.fail(ErrContinuations)
 		return
 	}
-	p.buf.B = append(p.buf.B, b...)
+	c.opts.Buffers.Append(p.buf, b, 0)
 	if !f.has(flagEndHeaders) {
 		return
 	}
-	p.id = 0
-	c.headerBlock(f.id, p.buf.B, p.end, p.self)
-	if p.buf.B = p.buf.B[:0]; cap(p.buf.B) > maxFrame {
-		p.buf.B = nil
-	}
+	whole := p.buf
+	p.id, p.buf = 0, nil
+	c.headerBlock(f.id, whole.B, p.end, p.self)
+	c.opts.Buffers.Put(whole)
 }
 
 // headerBlock handles a complete header block. It is decoded in any case, as it may change the
@@ -157,34 +157,10 @@ func (c *Conn) discarded(st *Stream, end bool) {
 	}
 }
 
-// decode decodes b into c.head. Text goes to buf.
-func (c *Conn) decode(b []byte, buf *bytebufferpool.ByteBuffer) {
-	h, d := &c.head, &c.dec
-	d.Begin(b)
-	dst := buf.B
-	for ok := true; ; {
-		from := len(dst)
-		if dst, ok = d.Next(dst); !ok {
-			break
-		}
-		if h.kind != headIgnored {
-			h.field(d.Name, d.Value, d.Mark)
-		}
-		if h.kind == headIgnored || h.over || h.bad != nil {
-			dst = dst[:from] // no more is needed
-		}
-	}
-	buf.B = h.finish(dst)
-	if d.Err() != nil {
-		c.fail(ErrCompression)
-	}
-}
-
 // ignore decodes a block whose fields nobody wants.
 func (c *Conn) ignore(b []byte) {
 	c.head.begin(headIgnored, &c.opts.Limits, nil)
-	c.scratch.B = c.scratch.B[:0]
-	c.decode(b, &c.scratch)
+	(*headMemory)(c).decode(nil, b, nil)
 }
 
 func (c *Conn) request(st *Stream, b []byte, end bool) {
@@ -199,7 +175,7 @@ func (c *Conn) request(st *Stream, b []byte, end bool) {
 	req.Reset()
 	h := &c.head
 	h.begin(headRequest, &c.opts.Limits, req.Headers)
-	c.decode(b, buf)
+	(*headMemory)(c).decode(st, b, buf)
 	req.Headers = h.headers
 	if !c.usable() {
 		return
@@ -213,7 +189,11 @@ func (c *Conn) request(st *Stream, b []byte, end bool) {
 		if st.flags |= discard; end {
 			st.endRemote()
 		}
-		c.handler.OnOversize(st)
+		if h.noRoom {
+			c.handler.OnNoRoom(st)
+		} else {
+			c.handler.OnOversize(st)
+		}
 		c.afterHead(st, end)
 		return
 	}
@@ -258,13 +238,16 @@ func (c *Conn) response(st *Stream, b []byte, end bool) {
 	res.Reset()
 	h := &c.head
 	h.begin(headResponse, &c.opts.Limits, res.Headers)
-	c.decode(b, buf)
+	(*headMemory)(c).decode(st, b, buf)
 	res.Headers = h.headers
 	switch {
 	case !c.usable():
 		return
 	case h.bad != nil:
 		c.refuse(st, h.bad)
+		return
+	case h.noRoom: // no fault of the peer
+		c.giveUp(st, ErrNoRoom)
 		return
 	case h.over:
 		c.refuse(st, ErrHeadSize)
@@ -296,9 +279,12 @@ func (c *Conn) response(st *Stream, b []byte, end bool) {
 func (c *Conn) trailers(st *Stream, b []byte) {
 	h := &c.head
 	h.begin(headTrailers, &c.opts.Limits, c.fields[:0])
-	c.scratch.B = c.scratch.B[:0]
-	c.decode(b, &c.scratch)
-	c.fields = h.headers
+	buf := c.opts.Buffers.Get(len(b))
+	defer c.opts.Buffers.Put(buf)
+	(*headMemory)(c).decode(nil, b, buf)
+	if c.fields = h.headers; cap(c.fields) > keepFields {
+		c.fields = nil
+	}
 	switch {
 	case !c.usable():
 		return
@@ -313,7 +299,7 @@ func (c *Conn) trailers(st *Stream, b []byte) {
 		return
 	}
 	st.endRemote()
-	c.handler.OnTrailers(st, c.fields)
-	clear(c.fields)
+	c.handler.OnTrailers(st, h.headers)
+	clear(h.headers)
 	c.afterHead(st, true)
 }

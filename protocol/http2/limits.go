@@ -31,6 +31,8 @@ const (
 
 	blockExtra   = 4 << 10   // bytes of a header block in parts over twice Limits.Header
 	fieldFraming = 4         // bytes of a field line of HTTP/1.1 beside its name and value
+	doubledHead  = 8 << 10   // memory of a head up to which it doubles as it grows
+	keepFields   = 32        // memory for trailers that stays for reuse, in fields
 	maxInterim   = 16        // interim responses to a request
 	usefulBytes  = 512       // bytes of DATA that pay for one of Floods.Others
 	controlBound = 64 << 10  // bytes of control frames that wait for Output

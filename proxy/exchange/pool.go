@@ -95,6 +95,7 @@ func (p *Pool) reuse(ex *Exchange) {
 	ex.RequestID, ex.Refusal, ex.NoHedge, ex.marked = nil, nil, false, false
 	ex.ClassName = nil
 	ex.Arrived, ex.timeLeft, ex.previous, ex.newCookie = 0, ex.timeLeft[:0], 0, ex.newCookie[:0]
+	ex.Request.Headers = keepFields(ex.Request.Headers)
 	if cap(ex.Forwarded) > maxForwarded {
 		ex.Forwarded = nil
 	}
@@ -112,6 +113,14 @@ func (p *Pool) reuse(ex *Exchange) {
 	if len(p.exchanges) < maxFree {
 		p.exchanges = append(p.exchanges, ex)
 	}
+}
+
+// keepFields returns the memory of hs, which is empty, for the next message, or nil if it is much.
+func keepFields(hs []protocol.Header) []protocol.Header {
+	if cap(hs) > maxFields {
+		return nil
+	}
+	return hs
 }
 
 // Response returns an empty response, without buffers. The caller owns it.

@@ -24,7 +24,7 @@ type message struct {
 	Arrived    time.Duration              // when the head of a request that had to wait arrived; 0 means now
 	HeadBuffer *bytebufferpool.ByteBuffer // Request's slices alias it
 	BodyBuffer *bytebufferpool.ByteBuffer // Request.Body aliases it; nil if it aliases HeadBuffer
-	Held       int                        // bytes of both that the budget knows of
+	Held       int                        // bytes of both, and of the fields, that the budget knows of
 	Refusal    *fault.Failure             // why the request must not be sent on; nil means it may
 
 	envelope
@@ -47,8 +47,10 @@ type envelope struct {
 }
 
 // An exchange keeps this much memory for the next request: for X-Forwarded-For, for a
-// rewritten path, for a marked tracestate, and for the headers of a route.
+// rewritten path, for a marked tracestate, for the headers of a route, and for so many fields. A
+// response keeps as many fields.
 const (
+	maxFields     = 64
 	maxEdited     = 512
 	maxForwarded  = 256
 	maxRewritten  = 512
@@ -57,7 +59,7 @@ const (
 
 // Hold charges the request's memory to the budget; it is called again when that has grown.
 func (ex *Exchange) Hold() {
-	ex.shard.Recount(&ex.Held, protocol.Held(ex.HeadBuffer)+protocol.Held(ex.BodyBuffer))
+	ex.shard.Recount(&ex.Held, protocol.HeldBy(ex.HeadBuffer, ex.BodyBuffer, ex.Request.Headers))
 }
 
 // LimitTime sets a deadline of the caller's: d after the request arrived. The soonest counts.

@@ -24,7 +24,7 @@ type Response struct {
 	pool       *Pool
 	HeadBuffer *bytebufferpool.ByteBuffer
 	BodyBuffer *bytebufferpool.ByteBuffer
-	Held       int                 // bytes of both and of Source that the budget knows of
+	Held       int                 // bytes of both, of the fields and of Source that the budget knows of
 	date       [shard.DateLen]byte // the value of an added Date
 
 	Source *StreamSource // where the rest of the body comes from; nil means Body is complete
@@ -33,7 +33,7 @@ type Response struct {
 
 // Hold charges the response's memory to the budget; it is called again when that has grown.
 func (res *Response) Hold() {
-	n := protocol.Held(res.HeadBuffer) + protocol.Held(res.BodyBuffer)
+	n := protocol.HeldBy(res.HeadBuffer, res.BodyBuffer, res.Headers)
 	if res.Source != nil {
 		n += protocol.Held(res.Source.Buffer)
 	}
@@ -171,6 +171,7 @@ func (res *Response) Release() {
 	res.shard.Recount(&res.Held, 0)
 	res.Codec, res.grpc = protocol.CodecHTTP, false
 	res.Response.Reset()
+	res.Headers = keepFields(res.Headers)
 	if p := res.pool; len(p.responses) < maxFree {
 		p.responses = append(p.responses, res)
 	}

@@ -246,14 +246,16 @@ func (e *http2Events) OnTrailers(st *http2.Stream, _ []protocol.Header) {
 func (e *http2Events) OnReset(_ *http2.Stream, code http2.Code, _ *http2.Error) {
 	e.Resets = append(e.Resets, code)
 }
-func (e *http2Events) OnOversize(*http2.Stream)       {}
-func (e *http2Events) OnResponse(*http2.Stream, bool) {}
-func (e *http2Events) OnWritable(*http2.Stream)       {}
-func (e *http2Events) OnSent(*http2.Stream)           {}
-func (e *http2Events) OnSettings()                    {}
-func (e *http2Events) OnGoAway(uint32, http2.Code)    {}
-func (e *http2Events) OnPong(uint64)                  {}
-func (e *http2Events) OnBarrier()                     {}
+func (e *http2Events) MayGrow(*http2.Stream, int) bool { return true }
+func (e *http2Events) OnNoRoom(*http2.Stream)          {}
+func (e *http2Events) OnOversize(*http2.Stream)        {}
+func (e *http2Events) OnResponse(*http2.Stream, bool)  {}
+func (e *http2Events) OnWritable(*http2.Stream)        {}
+func (e *http2Events) OnSent(*http2.Stream)            {}
+func (e *http2Events) OnSettings()                     {}
+func (e *http2Events) OnGoAway(uint32, http2.Code)     {}
+func (e *http2Events) OnPong(uint64)                   {}
+func (e *http2Events) OnBarrier()                      {}
 func (e *http2Events) NewResponse(*http2.Stream) (*protocol.Response, *bytebufferpool.ByteBuffer) {
 	return nil, nil
 }

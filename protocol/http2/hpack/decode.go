@@ -1,5 +1,7 @@
 package hpack
 
+import "slices"
+
 // Error says why a header block is refused. The connection can't go on then.
 type Error string
 
@@ -40,9 +42,25 @@ type Field struct {
 	Mark        uint8
 }
 
+// Grower gives memory for text that has no room. Grow returns memory with the text dst[from:], which
+// is of the field that is being decoded, and with room for n more bytes; at is where that text is now.
+// What was in dst before it belongs to the Grower: fields that were decoded may alias it.
+type Grower interface {
+	Grow(dst []byte, from, n int) (grown []byte, at int)
+}
+
 // Decoder decodes header blocks. Its zero value needs Reset.
 type Decoder struct {
 	Field // the result of Next
+
+	// Grower, if set, gives all memory for text beyond the capacity of what Next is given. Otherwise
+	// that grows as append does: a block may leave much larger memory behind than its text.
+	Grower Grower
+
+	// Skip says that no field of the rest of the block is wanted. Next then leaves out the text of
+	// fields that do not change the table, where it has no room for it: a block may refer to much more
+	// text than the caller wants to spend time on. Begin clears it.
+	Skip bool
 
 	table table
 	marks *Marks
@@ -53,12 +71,12 @@ type Decoder struct {
 
 // Reset prepares d for a new connection.
 func (d *Decoder) Reset(m *Marks) {
-	*d = Decoder{marks: m, table: table{max: DefaultTableSize, ring: d.table.ring, text: d.table.text[:0]}}
+	*d = Decoder{Grower: d.Grower, marks: m, table: table{max: DefaultTableSize, ring: d.table.ring, text: d.table.text[:0]}}
 }
 
 // Begin starts a block, which must stay unchanged until Next has returned false.
 func (d *Decoder) Begin(block []byte) {
-	d.rest, d.begun = block, false
+	d.rest, d.begun, d.Skip = block, false, false
 }
 
 // Err returns the error that ended a block, or nil.
@@ -147,6 +165,12 @@ func (d *Decoder) indexed(dst []byte, i int) ([]byte, bool) {
 	}
 	e, text := d.table.get(uint32(age))
 	from := len(dst)
+	if len(text) > cap(dst)-from {
+		if d.Skip {
+			return dst, true
+		}
+		dst, from = d.grow(dst, from, len(text))
+	}
 	dst = append(dst, text...)
 	middle := from + int(e.name)
 	d.Field = Field{dst[from:middle:middle], dst[middle:len(dst):len(dst)], e.mark}
@@ -165,31 +189,39 @@ func (d *Decoder) literal(dst []byte, b byte) ([]byte, bool) {
 		d.rest = d.rest[1:]
 	}
 	var mark uint8
+	var name []byte // of the static table
+	from := len(dst)
 	switch age := i - StaticLen - 1; {
 	case d.err != nil:
 		return dst, false
 	case i == 0:
-		from := len(dst)
-		dst = d.text(dst)
-		d.Name = dst[from:len(dst):len(dst)]
-		mark = d.marks.Name(d.Name)
+		dst, from = d.text(dst, from)
+		mark = d.marks.Name(dst[from:])
 	case i <= StaticLen:
-		d.Name, mark = static[i].name, d.marks.static[i]&^d.marks.Values
+		name, mark = static[i].name, d.marks.static[i]&^d.marks.Values
 	case age < d.table.n:
 		e, text := d.table.get(uint32(age))
-		from := len(dst)
-		dst = append(dst, text[:e.name]...)
-		d.Name, mark = dst[from:len(dst):len(dst)], e.mark&^d.marks.Values
+		if int(e.name) > cap(dst)-from {
+			if d.Skip && !add {
+				break
+			}
+			dst, from = d.grow(dst, from, int(e.name))
+		}
+		dst, mark = append(dst, text[:e.name]...), e.mark&^d.marks.Values
 	default:
 		d.fail(ErrIndex)
 		return dst, false
 	}
-	from := len(dst)
-	dst = d.text(dst)
+	named := len(dst) - from
+	dst, from = d.text(dst, from)
 	if d.err != nil {
 		return dst, false
 	}
-	d.Value = dst[from:len(dst):len(dst)]
+	middle := from + named
+	if d.Name = name; name == nil {
+		d.Name = dst[from:middle:middle]
+	}
+	d.Value = dst[middle:len(dst):len(dst)]
 	d.Mark = mark | d.marks.Value(d.Value)
 	if add {
 		d.table.add(d.Name, d.Value, d.Mark)
@@ -197,11 +229,12 @@ func (d *Decoder) literal(dst []byte, b byte) ([]byte, bool) {
 	return dst, true
 }
 
-// text appends the next text of the block.
-func (d *Decoder) text(dst []byte) []byte {
+// text appends the next text of the block. The text of the field begins at from, and at the returned
+// place then.
+func (d *Decoder) text(dst []byte, from int) ([]byte, int) {
 	if len(d.rest) == 0 {
 		d.fail(ErrTruncated)
-		return dst
+		return dst, from
 	}
 	b := d.rest[0]
 	n := int(b & 0x7f)
@@ -212,16 +245,30 @@ func (d *Decoder) text(dst []byte) []byte {
 	}
 	if n > len(d.rest) {
 		d.fail(ErrTruncated)
-		return dst
+		return dst, from
 	}
 	src := d.rest[:n]
 	d.rest = d.rest[n:]
+	if b >= 0x80 {
+		n = huffmanRoom(n)
+	}
+	if n > cap(dst)-len(dst) {
+		dst, from = d.grow(dst, from, n)
+	}
 	if b < 0x80 {
-		return append(dst, src...)
+		return append(dst, src...), from
 	}
 	dst, ok := appendHuffman(dst, src)
 	if !ok {
 		d.fail(ErrHuffman)
 	}
-	return dst
+	return dst, from
+}
+
+// grow makes room in dst for n more bytes.
+func (d *Decoder) grow(dst []byte, from, n int) ([]byte, int) {
+	if d.Grower == nil {
+		return slices.Grow(dst, n), from
+	}
+	return d.Grower.Grow(dst, from, n)
 }

@@ -68,7 +68,7 @@ func init() {
 // or does not end with fewer than 8 bits of its start (RFC 7541 section 5.2).
 func appendHuffman(dst, src []byte) (_ []byte, ok bool) {
 	used := len(dst)
-	dst = slices.Grow(dst, len(src)*8/5+1) // the shortest code has 5 bits
+	dst = slices.Grow(dst, huffmanRoom(len(src)))
 	out := dst[:cap(dst)]
 	var bits uint64 // the next n bits of input, aligned to the left, then zeros
 	n := uint(0)
@@ -113,6 +113,10 @@ func appendHuffman(dst, src []byte) (_ []byte, ok bool) {
 		n -= e & 0xff
 	}
 }
+
+// huffmanRoom returns the most bytes that n encoded ones can stand for, and the room that decoding
+// needs: the shortest code has 5 bits.
+func huffmanRoom(n int) int { return n*8/5 + 1 }
 
 // longCode returns the byte whose code begins bits and is longer than firstBits, and the
 // length, as in short. 0 means EOS, or the start of it.

@@ -1,6 +1,7 @@
 package http2
 
 import (
+	"slices"
 	"time"
 
 	"github.com/valyala/bytebufferpool"
@@ -129,6 +130,23 @@ func (e *events) NewRequest(st *http2.Stream) (*protocol.Request, *bytebufferpoo
 	return &ex.Request, ex.HeadBuffer
 }
 
+// MayGrow implements http2.Handler. It charges the head before that takes the memory.
+func (e *events) MayGrow(st *http2.Stream, n int) bool {
+	s := (*session)(e)
+	ex := st.Owner.(*call).ex
+	if s.overBudget(ex, n) {
+		return false
+	}
+	s.host.Recount(&ex.Held, n)
+	return true
+}
+
+// OnNoRoom implements http2.Handler.
+func (e *events) OnNoRoom(st *http2.Stream) {
+	(*session)(e).count()
+	st.Owner.(*call).refuse(fault.Overloaded)
+}
+
 // OnRequest implements http2.Handler.
 func (e *events) OnRequest(st *http2.Stream, end bool) {
 	s := (*session)(e)
@@ -141,6 +159,9 @@ func (e *events) OnRequest(st *http2.Stream, end bool) {
 		return
 	case end:
 		c.begin()
+		return
+	case s.overBudget(c.ex, 0): // a client can keep it open, and send no body that would be refused
+		c.refuse(fault.Overloaded)
 		return
 	}
 	now := s.host.Loop.Now()
@@ -215,12 +236,21 @@ func (e *events) OnTrailers(st *http2.Stream, hs []protocol.Header) {
 
 // complete begins a request whose body is complete.
 func (c *call) complete(trailers []protocol.Header) {
-	ex := c.ex
+	s, ex := c.session, c.ex
 	if ex.BodyBuffer == nil {
-		ex.BodyBuffer = c.session.host.Buffers.Get(0)
+		ex.BodyBuffer = s.host.Buffers.Get(0)
 	}
+	more := 0
+	for i := range trailers {
+		more += len(trailers[i].Name) + len(trailers[i].Value)
+	}
+	if more > 0 && s.overBudget(ex, more) {
+		c.refuse(fault.Overloaded)
+		return
+	}
+	s.host.Buffers.Reserve(ex.BodyBuffer, more, 0)
 	size := len(ex.BodyBuffer.B)
-	text := ex.BodyBuffer.B
+	text := slices.Grow(ex.BodyBuffer.B, more)
 	for i := range trailers {
 		text = append(append(text, trailers[i].Name...), trailers[i].Value...)
 	}

@@ -120,8 +120,10 @@ type clientEvents client
 func (c *clientEvents) NewRequest(*http2.Stream) (*protocol.Request, *bytebufferpool.ByteBuffer) {
 	return nil, nil
 }
-func (c *clientEvents) OnRequest(*http2.Stream, bool) {}
-func (c *clientEvents) OnOversize(*http2.Stream)      {}
+func (c *clientEvents) OnRequest(*http2.Stream, bool)   {}
+func (c *clientEvents) OnOversize(*http2.Stream)        {}
+func (c *clientEvents) MayGrow(*http2.Stream, int) bool { return true }
+func (c *clientEvents) OnNoRoom(*http2.Stream)          {}
 func (c *clientEvents) NewResponse(st *http2.Stream) (*protocol.Response, *bytebufferpool.ByteBuffer) {
 	a := st.Owner.(*reply)
 	return &a.Response, &a.head

@@ -7,6 +7,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/mux"
 )
 
 var _ exchange.Caller = (*session)(nil)
@@ -48,7 +49,7 @@ func (c *call) respond(res *protocol.Response, owner http2.Releaser) {
 	c.become(sending)
 	s.codec.Respond(c.stream, res, owner)
 	c.heard, c.unsent = s.host.Loop.Now(), c.stream.Unsent()
-	s.schedule(len(s.calls) == 1)
+	s.schedule(len(s.calls) == 1 || s.codec.Encoded() >= mux.BatchSize) // much counts before the turn ends
 }
 
 // Fail implements exchange.Caller.

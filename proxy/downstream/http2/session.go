@@ -28,7 +28,7 @@ type session struct {
 	pending  int     // calls whose request is incomplete, or whose response waits for the client
 	requests int     // received so far
 	feeding  bool    // the codec is in Feed
-	held     int     // bytes in the codec counted against limits.buffered
+	held     int     // bytes in the codec and of pending calls counted against limits.buffered
 	tables   int     // bytes of its tables, likewise
 
 	untrusted bool          // the client's certificate is no longer accepted

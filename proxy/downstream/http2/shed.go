@@ -25,7 +25,7 @@ func (s *session) overShare(length int) bool {
 
 // Buffered implements exchange.Holder.
 func (s *session) Buffered() int {
-	n := s.codec.Buffered() + s.outbound.Counted() + s.tables
+	n := s.codec.Buffered() + s.outbound.Counted() + s.tables + s.pending*callBytes
 	for _, c := range s.calls {
 		if c.ex != nil {
 			n += c.ex.Buffered()
@@ -34,7 +34,12 @@ func (s *session) Buffered() int {
 	return n
 }
 
-// account charges the memory that the codec holds to limits.buffered, tables included. The bodies of
+// callBytes is what a call counts as beside its message while it waits for the client. Whoever opens a
+// stream with a few bytes makes the loop keep an exchange for it. Limits of services bound the calls that
+// wait for an endpoint.
+const callBytes = 2 << 10
+
+// account charges the memory that the codec and pending calls hold to limits.buffered, tables included. The bodies of
 // messages are charged by their exchange or response, and those of streams by their pipe.
 func (s *session) account() {
 	if s.state == closed {
@@ -42,7 +47,7 @@ func (s *session) account() {
 		s.host.RecountTables(&s.tables, 0)
 		return
 	}
-	s.host.Recount(&s.held, s.codec.Encoded())
+	s.host.Recount(&s.held, s.codec.Encoded()+s.pending*callBytes)
 	s.host.RecountTables(&s.tables, s.codec.Interned())
 }
 

@@ -66,6 +66,8 @@ func (http2Events) NewResponse(*http2.Stream) (*protocol.Response, *bytebufferpo
 
 func (http2Events) OnRequest(*http2.Stream, bool)                   {}
 func (http2Events) OnResponse(*http2.Stream, bool)                  {}
+func (http2Events) MayGrow(*http2.Stream, int) bool                 { return true }
+func (http2Events) OnNoRoom(*http2.Stream)                          {}
 func (http2Events) OnOversize(*http2.Stream)                        {}
 func (http2Events) OnData(*http2.Stream, []byte, bool)              {}
 func (http2Events) OnTrailers(*http2.Stream, []protocol.Header)     {}

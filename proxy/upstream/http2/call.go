@@ -8,6 +8,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/mux"
 )
 
 // call is one request on a connection. Its stream is over while it lingers.
@@ -77,7 +78,7 @@ func (c *conn) begin(a *exchange.Attempt) {
 	a.Carry(s, a.ID())
 	c.adopt(s, st)
 	c.unsent++
-	c.schedule(len(c.calls) == 1)
+	c.schedule(len(c.calls) == 1 || c.h2.Encoded() >= mux.BatchSize) // much counts before the turn ends
 }
 
 // adopt makes st the stream of s, which is sent with the next output.
@@ -282,6 +283,8 @@ func (c *conn) failureOf(code http2.Code, why *http2.Error) *fault.Failure {
 	switch {
 	case why == http2.ErrUnprocessed:
 		return fault.GoAway
+	case why == http2.ErrNoRoom:
+		return fault.Shed
 	case why == http2.ErrHeadSize:
 		return fault.ResponseTooLarge
 	case why != nil:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http2"
+	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 )
 
@@ -43,6 +44,22 @@ func (e *events) NewResponse(st *http2.Stream) (*protocol.Response, *bytebufferp
 	s.response.HeadBuffer.Reset() // of an interim response
 	return &s.response.Response, s.response.HeadBuffer
 }
+
+// MayGrow implements http2.Handler. It charges the head before that takes the memory. While the process
+// is at its hard mark, a connection with more than shedding would leave gets no more.
+func (e *events) MayGrow(st *http2.Stream, n int) bool {
+	c := (*conn)(e)
+	if c.shard.OverBudget() && c.memory()+n >= exchange.LeastShed {
+		return false
+	}
+	if res := callOf(st).response; res != nil { // else of a tunnel, which is passed on at once
+		c.shard.Recount(&res.Held, n)
+	}
+	return true
+}
+
+// OnNoRoom implements http2.Handler.
+func (*events) OnNoRoom(*http2.Stream) {}
 
 // OnResponse implements http2.Handler.
 func (e *events) OnResponse(st *http2.Stream, end bool) {

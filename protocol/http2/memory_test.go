@@ -1,0 +1,153 @@
+package http2
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/remora-proxy/remora/protocol"
+)
+
+// bombs are heads whose text is much longer than their blocks, behind the pseudo-header fields.
+var bombs = func() map[string]string {
+	long, other := strings.Repeat("{", 3000), strings.Repeat("}", 3000)
+	return map[string]string{
+		"a field again and again":     strings.Repeat("|a: "+long, 15),
+		"short fields between":        strings.Repeat("|a: "+long+"|b: c", 10),
+		"a long name":                 strings.Repeat("|"+strings.Repeat("n", 3000)+": v", 15),
+		"values of a long name":       "|" + strings.Repeat("n", 3000) + ": 1|" + strings.Repeat("n", 3000) + ": 2",
+		"cookies":                     strings.Repeat("|cookie: "+long, 10),
+		"literals":                    "|a: " + long + "|b: " + other + "|c: " + long + "|d: " + other,
+		"Huffman codes":               "|a: " + strings.Repeat("a", 9000) + "|b: " + strings.Repeat("c", 9000),
+		"literals behind one another": strings.Repeat("|a: "+long+"|b: "+other, 2),
+	}
+}()
+
+var bombLimits = protocol.Limits{Header: 64 << 10, Headers: 100}
+
+// within reports whether s is in b.
+func within(b, s []byte) bool {
+	from, at := uintptr(unsafe.Pointer(unsafe.SliceData(b[:cap(b)]))), uintptr(unsafe.Pointer(unsafe.SliceData(s)))
+	return len(s) == 0 || at >= from && at+uintptr(len(s)) <= from+uintptr(cap(b))
+}
+
+// isStatic reports whether s is a constant that heads may refer to.
+func isStatic(s []byte) bool { return len(s) < 100 }
+
+// TestHeadMemory: all text of a head is in its one buffer, whose size the handler has allowed.
+func TestHeadMemory(t *testing.T) {
+	protocol.PoisonBuffers = true
+	defer func() { protocol.PoisonBuffers = false }()
+	for name, bomb := range bombs {
+		p, l := newPeer(t, Options{Limits: bombLimits, Buffers: &protocol.Buffers{Most: 1 << 20}}), newLibrary()
+		l.out.WriteString(Preface)
+		l.WriteSettings()
+		for id := uint32(1); id < 7; id += 2 {
+			p.asked = nil
+			l.headers(id, true, strings.Split(requestLines+bomb, "|")...)
+			if err := l.feed(p); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			m := p.got[id]
+			if !m.head {
+				t.Fatalf("%s: refused", name)
+			}
+			checkHead(t, name, m, bomb)
+			if len(p.asked) == 0 || max(slices.Max(p.asked), doubledHead) < protocol.Held(&m.buf) { // a small one may have some room left
+				t.Errorf("%s: asked for %v bytes, and took %d", name, p.asked, protocol.Held(&m.buf))
+			}
+		}
+	}
+}
+
+// checkHead compares the head of m with the fields of bomb.
+func checkHead(t *testing.T, name string, m *message, bomb string) {
+	t.Helper()
+	want := strings.Split(bomb[1:], "|")
+	if name == "cookies" {
+		value := strings.TrimPrefix(want[0], "cookie: ")
+		want = []string{"cookie: " + strings.Join(slices.Repeat([]string{value}, len(want)), "; ")}
+	}
+	if got := lines(m.req.Headers); !slices.Equal(got, want) {
+		t.Errorf("%s: other fields, %d of %d", name, len(got), len(want))
+	}
+	if string(m.req.Method) != "GET" || string(m.req.Path) != "/p" || string(m.req.Authority) != "host" {
+		t.Errorf("%s: %s %s %s", name, m.req.Method, m.req.Path, m.req.Authority)
+	}
+	for _, h := range m.req.Headers {
+		for _, s := range [][]byte{h.Name, h.Value} {
+			if !within(m.buf.B, s) && !isStatic(s) {
+				t.Errorf("%s: %.10q is in other memory", name, s)
+			}
+		}
+	}
+}
+
+// TestHeadNoRoom: a head for which there is no memory is refused alone. The table stays in step.
+func TestHeadNoRoom(t *testing.T) {
+	protocol.PoisonBuffers = true
+	defer func() { protocol.PoisonBuffers = false }()
+	for name, bomb := range bombs {
+		p, l := newPeer(t, Options{Limits: bombLimits, Buffers: &protocol.Buffers{Most: 1 << 20}}), newLibrary()
+		l.out.WriteString(Preface)
+		l.WriteSettings()
+		p.full = true
+		l.headers(1, false, strings.Split(requestLines+bomb, "|")...)
+		if err := l.feed(p); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if m := p.got[1]; !m.noRoom || m.head || m.oversize || protocol.Held(&m.buf) > doubledHead {
+			t.Errorf("%s: %+v", name, m)
+		}
+		p.full = false
+		l.headers(3, true, strings.Split(requestLines+bomb, "|")...)
+		if err := l.feed(p); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		checkHead(t, name, p.got[3], bomb)
+	}
+}
+
+// TestResponseNoRoom: a response for which there is no memory is given up. It is no fault of the peer.
+func TestResponseNoRoom(t *testing.T) {
+	for name, bomb := range bombs {
+		p := newPair(t, Options{Limits: bombLimits, Floods: Floods{Provoked: 1}}, Options{Limits: bombLimits})
+		res := &protocol.Response{Status: 200, Headers: fields(strings.Split(bomb[1:], "|")...), DeclaredLength: -1}
+		p.server.onRequest = func(st *Stream, _ bool) { p.server.c.Respond(st, res, nil) }
+		p.client.full = true
+		for range 5 {
+			p.client.c.Request(&protocol.Request{Method: []byte("GET"), Path: []byte("/"), Authority: []byte("a")}, "http", nil)
+		}
+		if err := p.run(); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for id := uint32(1); id < 11; id += 2 {
+			if m := p.client.got[id]; m == nil || m.why != ErrNoRoom || *m.reset != Cancel {
+				t.Errorf("%s: %+v", name, m)
+			}
+		}
+	}
+}
+
+// TestHeadMemoryLimit: heads have all the memory that the limit of their text allows, and no more.
+func TestHeadMemoryLimit(t *testing.T) {
+	limits := protocol.Limits{Header: 20_000, Headers: 100}
+	used := len(":methodGET:schemehttp:path/p:authorityhost") + 4*fieldFraming + 6*(fieldFraming+len("a")+3000)
+	for _, over := range []int{0, 1} {
+		p, l := newPeer(t, Options{Limits: limits, Buffers: &protocol.Buffers{Most: 1 << 20}}), newLibrary()
+		l.out.WriteString(Preface)
+		l.WriteSettings()
+		last := strings.Repeat("x", limits.Header-used-fieldFraming-len("b")+over)
+		l.headers(1, true, strings.Split(requestLines+strings.Repeat("|a: "+strings.Repeat("{", 3000), 6)+"|b: "+last, "|")...)
+		if err := l.feed(p); err != nil {
+			t.Fatal(err)
+		}
+		if m := p.got[1]; m.head != (over == 0) || m.oversize != (over == 1) {
+			t.Errorf("%d bytes over the limit: head %t, oversize %t", over, m.head, m.oversize)
+		}
+		if most := slices.Max(p.asked); most > protocol.RoomOf(2*limits.Header) {
+			t.Errorf("asked for %d bytes", most)
+		}
+	}
+}

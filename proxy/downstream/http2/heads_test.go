@@ -1,0 +1,84 @@
+package http2_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// longHead is a request whose head of about 60 KB is much shorter on the wire.
+func longHead(method string) *protocol.Request {
+	return request(method, "/", 0, slices.Repeat([]string{"a: " + strings.Repeat("x", 3900)}, 15)...)
+}
+
+// trailed is a request that ends with trailers of about 60 KB.
+func trailed() *protocol.Request {
+	r := request("POST", "/", 10)
+	r.Trailers = longHead("POST").Headers
+	return r
+}
+
+// TestHeadsOverMemoryShare: heads count as they are decoded, before more arrive. Those of a connection
+// over its share are refused while memory is short, also in one turn of the loop. Other connections lose
+// nothing, and all is given back.
+func TestHeadsOverMemoryShare(t *testing.T) {
+	for name, begin := range map[string]func(c *client) *reply{
+		"open":     func(c *client) *reply { return c.begin(longHead("POST")) },
+		"whole":    func(c *client) *reply { return c.send(longHead("GET")) },
+		"trailers": func(c *client) *reply { return c.send(trailed()) },
+	} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: littleMemory})
+		m.Apps[0].Delay = func() time.Duration { return time.Second }
+		c, other := dial(m, 0), dial(m, 0)
+		var all []*reply
+		for range 90 {
+			all = append(all, begin(c))
+		}
+		m.RunUntil("a refusal", func() bool { return slices.ContainsFunc(all, func(a *reply) bool { return a.done }) })
+		// The first mark, the share of one of two connections, and a head that was under way.
+		if most := int64(1<<20 + 512<<10 + 72<<10); m.Consumer.Proc.Held() > most {
+			t.Errorf("%s: %d bytes, more than %d", name, m.Consumer.Proc.Held(), most)
+		}
+		for range 3 {
+			a := other.send(request("GET", "/", 0, "b: "+strings.Repeat("y", 3900)))
+			if other.await(a); a.Status != 200 {
+				t.Errorf("%s: %d %s on another connection", name, a.Status, code(a))
+			}
+		}
+		refused := 0
+		for _, a := range all {
+			if a.Status == 503 && code(a) == "overloaded" {
+				refused++
+			}
+		}
+		if refused < 60 || refused == len(all) || c.ended {
+			t.Errorf("%s: %d of %d heads were refused, the connection ended: %t", name, refused, len(all), c.ended)
+		}
+		c.do(func() { c.conn.Close() })
+		m.RunUntil("the end of the connection", func() bool { return c.ended })
+		m.RunUntil("all memory", func() bool { return m.Consumer.Proc.Held() < 16<<10 })
+		m.Settled()
+	}
+}
+
+// TestFieldsOverMemoryShare: fields count by their number, too, and open requests without any.
+func TestFieldsOverMemoryShare(t *testing.T) {
+	for name, fields := range map[string]int{"many fields": 120, "none": 0} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: littleMemory})
+		c := dial(m, 0)
+		for range 90 {
+			c.begin(request("POST", "/", 0, slices.Repeat([]string{"accept-encoding: gzip, deflate"}, fields)...))
+		}
+		m.W.Run(50 * time.Millisecond)
+		if held, least := m.Consumer.Proc.Held(), int64(90*(2<<10+fields*50)); held < least {
+			t.Errorf("%s: %d bytes counted, want at least %d", name, held, least)
+		}
+		c.do(func() { c.conn.Close() })
+		m.RunUntil("all memory", func() bool { return m.Consumer.Proc.Held() < 16<<10 })
+		m.Settled()
+	}
+}
