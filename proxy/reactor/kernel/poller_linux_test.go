@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/remora-proxy/remora/internal/racetest"
 	"github.com/remora-proxy/remora/proxy/reactor/epoll"
 	"github.com/remora-proxy/remora/proxy/reactor/gnet"
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
@@ -250,6 +251,9 @@ func TestShared(t *testing.T) {
 
 // TestTurnAlloc: a turn allocates nothing, with an event and with a limit.
 func TestTurnAlloc(t *testing.T) {
+	if racetest.Enabled {
+		t.Skip("the race detector allocates")
+	}
 	const n = 1000
 	forEachPoller(t, func(t *testing.T, open func() kernel.Poller) {
 		p := open()
