@@ -13,7 +13,7 @@ import (
 // requests, and each one is a probe. A refusal doubles the gap, from gapLeast to gapMost; a request
 // that is taken shortens it by gapShrink, until it is below gapLeast and over. Outcomes of requests
 // that were sent before the gap grew do not count: one burst is one refusal. So an endpoint that
-// refuses everything gets one request per gapMost, and one with a limit gets about what it takes:
+// refuses everything gets one request per gapMost from each loop, and one with a limit gets about what it takes:
 // of its own requests one in six is refused. If all endpoints have gaps, picks ignore gaps, and
 // refused requests find no other endpoint (see Set.Room): what is full everywhere gets no more load.
 //

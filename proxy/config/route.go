@@ -152,7 +152,7 @@ type Policy struct {
 
 // Retry says when a failed attempt is followed by another.
 type Retry struct {
-	// Retries that cost a token of `hedge.budget`. Retries and hedges together are at most 5. A request that surely reached no application is retried free, at up to 3 endpoints, if it was refused only where there is room.
+	// Retries that cost a token of `hedge.budget`. Retries and hedges together are at most 5. A request that surely reached no application is retried free, at up to 3 endpoints. If an endpoint refused it, that needs one that has room.
 	Attempts int `yaml:"attempts" min:"1" max:"10"`
 	// `connect`, `refused`, `reset`, `5xx`, a status such as `"503"`, or a [code of gRPC](grpc.md) such as `unavailable`. Empty means never. `reset`, statuses and codes need an idempotent request.
 	On []string `yaml:"on"`

@@ -128,10 +128,12 @@ func (ex *Exchange) mayRetry(f *fault.Failure) bool {
 }
 
 // mayMove reports whether a refused request may go to another endpoint free of charge: one that has
-// room, as far as is known. Batch requests may not, since they are refused for the others' sake.
+// room, as far as is known. Batch requests may not, since they are refused for the others' sake. Nor may
+// a request that is a retry or hedge itself, lest load multiplies along a chain of services.
 func (ex *Exchange) mayMove() bool {
 	s := ex.service
-	return !ex.batch && ex.freeRetries < maxFreeEndpoints-1 && ex.launched < maxAttempts &&
+	cascade := ex.Request.Attempt > 0 || ex.Request.Hedge
+	return !ex.batch && !cascade && ex.freeRetries < maxFreeEndpoints-1 && ex.launched < maxAttempts &&
 		s.set.Room(s.query(ex.key, ex.tried[:ex.launched])) && s.moves.take(s)
 }
 

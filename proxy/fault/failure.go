@@ -28,8 +28,15 @@ func (f *Failure) NoRoom() bool {
 	return f.Retry == RetryPaid || f.Retry == RetryPaidElsewhere || f == Refused || f == Draining
 }
 
-// Local reports whether f says something about this sidecar's own connections, or about the request.
-func (f *Failure) Local() bool { return f == NoSlot || f == StreamLimit || f == DialLimit }
+// Local reports whether f says something about this sidecar's own connections and memory, or about the
+// request, and nothing about the endpoint.
+func (f *Failure) Local() bool {
+	switch f {
+	case NoSlot, StreamLimit, DialLimit, Shed, ConnectionLogin, NotConvertible, BadRequest, ResponseTooLarge, Deadline:
+		return true
+	}
+	return false
+}
 
 // WithStatus returns a failure like f with another status.
 func (f *Failure) WithStatus(status int) *Failure {
@@ -112,9 +119,9 @@ var (
 	// In a tunnel: what it carries is not HTTP, and rules are for its host.
 	NotAllowed = &Failure{Code: "not-allowed", Status: 403, reason: link.NotAllowed, Retry: RetryUnsendable,
 		Text: "no rule allows this request"}
-	// ConnectionLogin means that the client logs in its connection (`NTLM`, or `Negotiate` in several
-	// steps, or in one to an application that speaks HTTP/2), and connections to applications are not
-	// those of clients. See [logins](headers.md#logins-of-connections).
+	// ConnectionLogin means that the client logs in its connection, and connections to applications are
+	// not those of clients: by `NTLM`, by `Negotiate` in several steps, or by any `Negotiate` if the
+	// application speaks HTTP/2. See [logins](headers.md#logins-of-connections).
 	ConnectionLogin = &Failure{Code: "connection-login", Status: 501, reason: link.ConnectionLogin, Retry: RetryUnsendable,
 		Text: "the credentials log in a connection, and connections to the application serve all clients"}
 	// NoEndpoint means that no endpoint is registered, or all were withdrawn. See `/endpoints`

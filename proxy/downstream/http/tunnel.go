@@ -33,7 +33,7 @@ func (s *session) tunnelLeaves(isTLS bool) bool {
 	case exchange.GuardedName:
 		return false
 	case exchange.GuardedAll:
-		return r != nil || isTLS
+		return isTLS
 	}
 	return true
 }

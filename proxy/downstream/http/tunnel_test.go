@@ -222,6 +222,7 @@ func TestGuardedTunnel(t *testing.T) {
 		all      = "match: {path: /secret}, allow: {rules: [{method: [GET]}]}"
 		counted  = "match: {host: compute}, allow: {enforce: false, rules: [{path: [/open]}]}"
 		connects = "match: {host: compute, method: [CONNECT, GET]}, allow: {rules: [{method: [CONNECT]}]}"
+		beside   = "match: {method: [CONNECT]}, service: compute}, {" + all // a route for the CONNECT, and rules for all hosts
 		secret   = "DELETE /secret HTTP/1.1\r\nHost: compute\r\nConnection: close\r\n\r\n"
 		hello    = "\x16\x03\x01\x02\x00"
 		alert    = "\x15\x03\x03\x00\x02\x02\x31"
@@ -238,6 +239,9 @@ func TestGuardedTunnel(t *testing.T) {
 		{"Redis", named, "*1\r\n", ""},
 		{"Redis, rules for all hosts", all, "*1\r\n", ""},
 		{"TLS, rules for all hosts", all, hello, "leaves"},
+		{"Redis, rules beside the route", beside, "*1\r\n", ""},
+		{"a late request, rules beside the route", beside, secret, "HTTP/1.1 403 "},
+		{"TLS, rules beside the route", beside, hello, "leaves"},
 		{"rules that are not enforced", counted, "", "leaves"},
 		{"rules that the CONNECT meets", connects, "", "leaves"},
 	} {
