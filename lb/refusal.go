@@ -59,7 +59,7 @@ type refusalState struct {
 	phantomAt   time.Duration
 }
 
-// Refused notes that the endpoint had no room for a request that was sent at that time.
+// Refused notes that the endpoint had no room for a request, which was sent at the time sent.
 func (e *Endpoint) Refused(now, sent time.Duration) {
 	if e.gap == 0 || sent >= e.gapSince {
 		e.gap = min(max(2*e.gap, gapLeast), gapMost)
@@ -68,14 +68,14 @@ func (e *Endpoint) Refused(now, sent time.Duration) {
 	e.Rejected(now, sent)
 }
 
-// Rejected notes that the endpoint did no work for a request that was sent at that time, for a reason
-// that says nothing about room.
+// Rejected notes that the endpoint did no work for a request, which was sent at the time sent. The reason
+// says nothing about room.
 func (e *Endpoint) Rejected(now, sent time.Duration) {
 	e.half(now).refused++
 	e.decline(now, now-sent)
 }
 
-// Took notes that the endpoint had room for a request that was sent at that time. It has an effect
+// Took notes that the endpoint had room for a request, which was sent at the time sent. It has an effect
 // only after a refusal.
 func (e *Endpoint) Took(sent time.Duration) {
 	if e.gap == 0 || sent < e.gapSince {

@@ -81,7 +81,7 @@ func TestUsualName(t *testing.T) {
 	}
 }
 
-// TestLength: a name of MaxLen bytes is one, however it is written, and a longer one is none.
+// TestLength: a host of MaxLen bytes has a form, however the host is written, and a longer host has none.
 func TestLength(t *testing.T) {
 	for _, c := range []struct {
 		text string
