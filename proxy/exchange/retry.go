@@ -132,8 +132,7 @@ func (ex *Exchange) mayRetry(f *fault.Failure) bool {
 // a request that is a retry or hedge itself, lest load multiplies along a chain of services.
 func (ex *Exchange) mayMove() bool {
 	s := ex.service
-	cascade := ex.Request.Attempt > 0 || ex.Request.Hedge
-	return !ex.batch && !cascade && ex.freeRetries < maxFreeEndpoints-1 && ex.launched < maxAttempts &&
+	return !ex.batch && !ex.cascade() && ex.freeRetries < maxFreeEndpoints-1 && ex.launched < maxAttempts &&
 		s.set.Room(s.query(ex.key, ex.tried[:ex.launched])) && s.moves.take(s)
 }
 

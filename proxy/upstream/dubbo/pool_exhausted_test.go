@@ -157,3 +157,22 @@ func TestRetriesAfterPoolExhausted(t *testing.T) {
 		m.Settled()
 	})
 }
+
+// TestNoMoveOfRetries checks that a refused call that is itself a retry of its caller goes nowhere else.
+func TestNoMoveOfRetries(t *testing.T) {
+	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct})
+		called := 0
+		for _, a := range m.Apps {
+			a.Respond = exhausted
+			a.OnCall = func(*dubbo.Frame) { called++ }
+		}
+		k := m.JSONCall("m", `{"args":["x"]}`, "x-remora-attempt: 1")
+		m.Do(k)
+		m.Finish(k)
+		if k.Code != "pool-exhausted" || called != 1 {
+			t.Errorf("%s after %d calls", k.Code, called)
+		}
+		m.Settled()
+	})
+}
