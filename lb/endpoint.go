@@ -128,7 +128,7 @@ func (e *Endpoint) Started(now time.Duration) (found Level) {
 	if e.pending == 0 {
 		e.quietSince = now
 	}
-	load := e.load(now)
+	load := e.ownWork() + e.othersLoad(now)*e.Weight // no phantom: it slows nothing down
 	if e.attempts < 1/usualShare {
 		e.attempts++
 	}
@@ -269,14 +269,17 @@ func (e *Endpoint) load(now time.Duration) float64 {
 }
 
 func (e *Endpoint) ownLoad(now time.Duration) float64 {
-	own := e.Own()
-	if e.batch > 0 && !e.reported {
-		own += e.batch
-	}
 	if e.phantom > 0 {
-		return float64(own) + e.phantomNow(now)
+		return e.ownWork() + e.phantomNow(now)
 	}
-	return float64(own)
+	return e.ownWork()
+}
+
+func (e *Endpoint) ownWork() float64 {
+	if e.batch > 0 && !e.reported {
+		return float64(e.Own() + e.batch)
+	}
+	return float64(e.Own())
 }
 
 // score is what LeastPending compares: the load per weight, scaled by the endpoint's capacity.

@@ -187,6 +187,10 @@ func TestDeclinesFade(t *testing.T) {
 	if e.excess < 0.9 || e.phantom < 80 || e.phantom > 100 {
 		t.Errorf("excess %v, load %v, want that of 100 requests", e.excess, e.phantom)
 	}
+	if found := e.Started(0); found != levelOf(0) || e.usualLoad != 0 {
+		t.Errorf("a request found the level %d, and the usual load is %v, without work", found, e.usualLoad)
+	}
+	e.Dropped(0)
 	if a, b := e.load(7*ms)/e.load(0), e.load(60*ms); a < 0.45 || a > 0.55 || b != 0 {
 		t.Errorf("after 7 ms %v of the load is left, after 60 ms %v", a, b)
 	}

@@ -189,7 +189,7 @@ func (a *Attempt) Failed(f *fault.Failure) {
 	a.span().Note(spanOutcome(f), 0, f.Code)
 	now := ex.shard.Loop.Now()
 	if a.ep != nil && outcome == stats.AttemptNone {
-		a.reportRefusal(now, f)
+		reportRefusal(a.ep, now, a.sent, f, a.ex.batch)
 	}
 	a.end(now, outcome)
 	if a.kind == hedgeAttempt && (f.Free() || f == fault.NoSlot) {
@@ -322,15 +322,16 @@ func (a *Attempt) end(now time.Duration, outcome stats.AttemptOutcome) {
 	}
 }
 
-// reportRefusal tells the endpoint of an attempt that ended with f without its work. A sidecar refuses
-// batch requests before others, so that says nothing about its room for these.
-func (a *Attempt) reportRefusal(now time.Duration, f *fault.Failure) {
+// reportRefusal tells the endpoint that it did no work for a request or stream that was sent to it, and
+// ended with f. A sidecar refuses batch requests before others, so that says nothing about its room for
+// these.
+func reportRefusal(ep *lb.Endpoint, now, sent time.Duration, f *fault.Failure, batch bool) {
 	switch {
 	case f.Local():
-	case f.NoRoom() && !a.ex.batch:
-		a.ep.Refused(now, a.sent)
+	case f.NoRoom() && !batch:
+		ep.Refused(now, sent)
 	default:
-		a.ep.Rejected(now, a.sent)
+		ep.Rejected(now, sent)
 	}
 }
 

@@ -205,8 +205,8 @@ func (l *Lease) Retry(why *fault.Failure, err error, picked func(at Target, f *f
 			l.service.DialFailed(l.ep.Addr, err)
 		}
 		l.judgeEndpoint(outcomeOf(why))
-		if why.NoRoom() {
-			l.ep.Refused(l.shard.Loop.Now(), l.picked)
+		if !why.BlamesEndpoint() {
+			reportRefusal(l.ep, l.shard.Loop.Now(), l.picked, why, false)
 		}
 		l.releaseEndpoint()
 		if why == fault.Reset && !l.service.pay(true) {

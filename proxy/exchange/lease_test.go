@@ -225,3 +225,31 @@ func TestLeaseRepeated(t *testing.T) {
 	}
 	m.Settled()
 }
+
+// TestStreamsRejected: an endpoint that rejects all streams at once gets no more than its share of them, as
+// with requests. The reason says nothing about its room.
+func TestStreamsRejected(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 3, Service: "lb: {slow_start: 0s}"})
+	m.Finish(m.Burst(60, 10)...) // the latency of each is known
+	rejected, open := 0, []proxytest.Leased(nil)
+	const streams = 300
+	for range streams {
+		got := m.Lease()
+		if got.Target.Addr == proxytest.Ingress {
+			rejected++
+			m.RetryLease(got.Lease, fault.NoRoute)
+		}
+		if open = append(open, got); len(open) == 10 {
+			open[0].Lease.Close(false, 0, 0)
+			open = open[1:]
+		}
+		m.W.Run(100 * time.Microsecond)
+	}
+	for _, l := range open {
+		l.Lease.Close(false, 0, 0)
+	}
+	if rejected > streams/2 {
+		t.Errorf("%d of %d streams went to the endpoint that rejects them", rejected, streams)
+	}
+	m.Settled()
+}
