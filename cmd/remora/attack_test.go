@@ -105,7 +105,7 @@ func newAttackMesh(t *testing.T, buffered, connections int) *attackMesh {
 	common := fmt.Sprintf(`
 loops: 2
 limits: {message: %d, header: %d, buffered: %d, connections: %d, streams: %d}
-timeouts: {header: 1s, body: 2s, idle: 10s, write: 3s}
+timeouts: {header: 4s, body: 2s, idle: 10s, write: 3s}
 `, attackMessage, attackHeader, buffered, connections, attackStreams)
 	m.provider = startRemora(t, common+fmt.Sprintf(`
 listeners: [{name: ingress, address: %q, protocol: link, service: local}]
