@@ -33,6 +33,7 @@ const PriorityBatch = "batch"
 // Names and values that are added. They are shared and never written to.
 var (
 	NameVia            = []byte("Via")
+	NameLoop           = []byte("CDN-Loop") // RFC 8586
 	NameForwardedFor   = []byte("X-Forwarded-For")
 	NameForwardedProto = []byte("X-Forwarded-Proto")
 	NameRequestID      = []byte("X-Request-Id")
@@ -48,15 +49,14 @@ var (
 	SchemeHTTPS = []byte("https")
 
 	// ViaValues is by the minor version of the message received (RFC 9110 section 7.6.3), or
-	// MinorHTTP2. The
-	// pseudonym stands for all sidecars, so that none tells where it runs.
+	// MinorHTTP2.
 	ViaValues = [3][]byte{[]byte("1.0 remora"), []byte("1.1 remora"), MinorHTTP2: []byte("2.0 remora")}
 
 	// ViaHTTP2 is the value for a message received over HTTP/2.
 	ViaHTTP2 = []byte("2.0 remora")
 
-	// ViaPseudonym is the part of them that names us.
-	ViaPseudonym = []byte(" remora")
+	// Pseudonym stands for all sidecars in Via and CDN-Loop, so that none tells where it runs.
+	Pseudonym = []byte("remora")
 )
 
 // MinorHTTP2 stands for HTTP/2 where the minor versions of HTTP/1 are.

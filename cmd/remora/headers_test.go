@@ -160,13 +160,13 @@ services: {compute: {discover: static, endpoints: [%q], protocol: link, connect_
 		t.Errorf("the client got the id %q", id)
 	}
 	for name, want := range map[string]string{
-		"Via": "1.1 remora", "X-Forwarded-For": "203.0.113.9, 127.0.0.1", "X-Forwarded-Proto": "http", "X-Request-Id": id,
+		"Via": "", "Cdn-Loop": "remora", "X-Forwarded-For": "203.0.113.9, 127.0.0.1", "X-Forwarded-Proto": "http", "X-Request-Id": id,
 	} {
 		if got := strings.Join(seen.Values(name), " | "); got != want {
 			t.Errorf("the application got %s: %q, want %q", name, got, want)
 		}
 	}
-	if via := strings.Join(resp.Header.Values("Via"), " | "); via != "1.1 remora" {
+	if via := strings.Join(resp.Header.Values("Via"), " | "); via != "" {
 		t.Errorf("the client got Via: %q", via)
 	}
 	date, err := http.ParseTime(resp.Header.Get("Date"))
@@ -175,29 +175,49 @@ services: {compute: {discover: static, endpoints: [%q], protocol: link, connect_
 	}
 }
 
-// TestLoop: a sidecar whose endpoint is its own listener detects the loop. The rewrite, which
-// changes nothing, keeps the configuration from being refused.
+// TestLoop: sidecars that lead to each other detect the loop, whether they mark requests by Via or
+// CDN-Loop. The rewrite, which changes nothing, keeps the configuration of one from being refused.
 func TestLoop(t *testing.T) {
-	egress := freeAddrs(t, 1)[0]
-	p := startRemora(t, fmt.Sprintf(`
+	for name, c := range map[string]struct{ here, there, protocol string }{
+		"Via":         {"on", "on", "http"},
+		"CDN-Loop":    {"off", "off", "http"},
+		"both":        {"on", "off", "http"},
+		"over HTTP/2": {"off", "off", "http2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			addrs := freeAddrs(t, 2)
+			start := func(via, own, other string) *process {
+				return startRemora(t, fmt.Sprintf(`
 loops: 2
-listeners: [{name: egress, address: %[1]q, protocol: http}]
-routes: [{match: {path: /}, rewrite: {path: /}, service: self}]
-services: {self: {discover: static, endpoints: [%[1]q], protocol: http, timeout: 60s, connect_timeout: 15s}}`, egress))
-	p.ready()
-	resp, err := http.Get("http://" + egress + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	if resp.StatusCode != http.StatusLoopDetected {
-		t.Errorf("status %d", resp.StatusCode)
-	}
-	_, metrics := p.get("/metrics")
-	for _, want := range []string{`remora_requests_total{outcome="5xx",service="self"} 9`, `remora_errors_total{code="loop-detected",listener="egress"} 1`} {
-		if !strings.Contains(metrics, want+"\n") {
-			t.Errorf("the metrics lack %s", want)
-		}
+via: %s
+listeners: [{name: egress, address: %q, protocol: http}]
+routes: [{match: {path: /}, rewrite: {path: /}, service: other}]
+services: {other: {discover: static, endpoints: [%q], protocol: %s, timeout: 60s, connect_timeout: 15s}}`, via, own, other, c.protocol))
+			}
+			here, there := start(c.here, addrs[0], addrs[1]), start(c.there, addrs[1], addrs[0])
+			here.ready()
+			there.ready()
+			resp, err := http.Get("http://" + addrs[0] + "/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusLoopDetected {
+				t.Errorf("status %d", resp.StatusCode)
+			}
+			for p, want := range map[*process][]string{
+				here:  {`remora_requests_total{outcome="5xx",service="other"} 5`},
+				there: {`remora_requests_total{outcome="5xx",service="other"} 4`, `remora_errors_total{code="loop-detected",listener="egress"} 1`},
+			} {
+				_, metrics := p.get("/metrics")
+				for _, line := range want {
+					if !strings.Contains(metrics, line+"\n") {
+						t.Errorf("the metrics lack %s", line)
+					}
+				}
+			}
+		})
 	}
 }
 

@@ -56,6 +56,7 @@ func startHTTP2Caller(t *testing.T, endpoints []string, more string) (p *process
 	egress := freeAddrs(t, 1)[0]
 	p = startRemora(t, fmt.Sprintf(`
 loops: 1
+via: on
 limits: {message: 1MiB}
 listeners: [{name: egress, address: %q, protocol: http, service: app}]
 services: {app: {discover: static, endpoints: ["%s"], protocol: http2, timeout: 2m%s}}`, egress, strings.Join(endpoints, `", "`), more))

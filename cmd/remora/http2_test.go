@@ -72,6 +72,7 @@ type http2Client struct {
 }
 
 const http2Config = `
+via: on
 listeners:
   - {name: plain, address: %q, protocol: http}
   - {name: tls, address: %q, protocol: http, tls: {cert: %q, key: %q}}

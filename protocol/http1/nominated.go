@@ -76,7 +76,7 @@ var protectedPrefixes = []string{
 }
 
 var protectedNames = []string{
-	"accept-encoding", "authorization", "baggage", "cache-control", "client-ip", "connection", "cookie", "date", "etag", "expires",
+	"accept-encoding", "authorization", "baggage", "cache-control", "cdn-loop", "client-ip", "connection", "cookie", "date", "etag", "expires",
 	"forwarded", "host", "expect", "idempotency-key", "location", "origin", "pragma", "range", "referer", "set-cookie",
 	"traceparent", "tracestate", "true-client-ip", "vary", "via", "www-authenticate", "x-api-key", "x-frame-options",
 }

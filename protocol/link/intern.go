@@ -67,7 +67,7 @@ func grown[E any](entries []E) []E {
 // hold no secret. All other values, such as those of authorization, cookie and set-cookie, are
 // always sent as literal text.
 var internedValues = []string{
-	"accept", "accept-encoding", "accept-language", "accept-ranges", "cache-control", "connection",
+	"accept", "accept-encoding", "accept-language", "accept-ranges", "cache-control", "cdn-loop", "connection",
 	"content-encoding", "content-language", "content-type", "server", "te", "user-agent", "vary", "via",
 	"x-forwarded-proto", "x-powered-by",
 }

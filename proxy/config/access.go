@@ -121,7 +121,7 @@ func (v *validator) forwarded(at path, l *Listener) {
 
 // ownHeaders are those that the sidecar sets or needs, in lower case.
 var ownHeaders = []string{
-	"host", "via", "x-forwarded-for", "x-forwarded-proto", "x-request-id", "max-forwards", "connection", "content-length",
+	"host", "via", "cdn-loop", "x-forwarded-for", "x-forwarded-proto", "x-request-id", "max-forwards", "connection", "content-length",
 	"transfer-encoding", "upgrade", "expect", "te", "trailer",
 }
 

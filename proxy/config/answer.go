@@ -62,7 +62,7 @@ const (
 // keptHeaders are headers that a route may not change, in lower case: those that frame a message
 // or belong to a connection, and those that the sidecar needs or sets itself.
 var keptHeaders = []string{
-	"connection", "content-length", "expect", "host", "keep-alive", "max-forwards", "proxy-connection", "te", "trailer",
+	"cdn-loop", "connection", "content-length", "expect", "host", "keep-alive", "max-forwards", "proxy-connection", "te", "trailer",
 	"traceparent", "tracestate", "transfer-encoding", "upgrade", "via", "x-request-id",
 }
 

@@ -107,6 +107,9 @@ const (
 	ProxyProtocolV2  = "v2" // binary
 )
 
+// ViaOn is the value of Config.Via with which messages get the header.
+const ViaOn = "on"
+
 // MaxConcurrencyAuto is the value of MaxConcurrency for an automatic limit.
 const MaxConcurrencyAuto = -1
 
@@ -139,6 +142,9 @@ type Config struct {
 
 	// Engine that waits for the sockets of the loops. `auto` takes `epoll` where it works, otherwise `gnet`. `REMORA_ENGINE` and `remora run --engine` override it.
 	Engine string `yaml:"engine" list:"engines" reload:"restart"`
+
+	// `Via` in requests and responses that are passed on. Off, requests have [`CDN-Loop`](headers.md#loops) instead, which ends loops likewise.
+	Via string `yaml:"via" oneof:"off on"`
 
 	Log       Log        `yaml:"log"`
 	Admin     Admin      `yaml:"admin"`

@@ -10,6 +10,7 @@ func Default() *Config {
 	return &Config{
 		Node:   Node{ID: ownName()},
 		Engine: EngineAuto,
+		Via:    "off",
 		Log:    Log{Level: LevelInfo, Format: FormatJSON},
 		Admin:  Admin{Address: "127.0.0.1:9901"},
 		Registry: Registry{

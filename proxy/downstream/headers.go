@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// maxPassed is the highest number of sidecars in the Via of a request. A chain of
-	// applications that pass Via on is shorter: a longer one is a routing loop.
+	// maxPassed is the highest number of sidecars in the Via and CDN-Loop of a request. A chain
+	// of applications that pass them on is shorter: a longer one is a routing loop.
 	maxPassed = 8
 
 	maxForwards  = 255 // the highest Max-Forwards that is sent on
@@ -49,6 +49,7 @@ const (
 	fieldTimeout // of others, see protocol.TimeoutField
 	fieldTraceState
 	fieldVia
+	fieldLoop
 	fieldCredentials
 )
 
@@ -56,6 +57,8 @@ func clientFieldOf(name []byte) clientField {
 	switch {
 	case len(name) == len(protocol.NameVia) && protocol.EqualFold(name, "via"):
 		return fieldVia
+	case len(name) == len(protocol.NameLoop) && protocol.EqualFold(name, "cdn-loop"):
+		return fieldLoop
 	case len(name) < len(protocol.HeaderPrefix)+1:
 		return fieldOther
 	case name[0]|0x20 == 't':
@@ -86,11 +89,11 @@ func clientFieldOf(name []byte) clientField {
 }
 
 // PrepareRequest sets the headers of a request. It removes the sidecar's own headers, and applies
-// those of a local peer. It adds Via, X-Forwarded-For and X-Forwarded-Proto, to the values of a
-// trusted peer and in place of others, and an X-Request-Id if there is no valid one. via is the
-// value of Via for the protocol over which the request came. PrepareRequest removes what the peer
-// may not set. ex.Refusal says why the request must not be sent on.
-func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, via []byte) {
+// those of a local peer. It adds X-Forwarded-For and X-Forwarded-Proto, to the values of a trusted
+// peer and in place of others, and an X-Request-Id if there is no valid one. It adds hop, which
+// tells the next sidecar that the request was here. PrepareRequest removes what the peer may not
+// set. ex.Refusal says why the request must not be sent on.
+func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, hop protocol.Header) {
 	req := &ex.Request
 	kept := req.Headers[:0]
 	ex.RequestID, ex.Forwarded = nil, ex.Forwarded[:0]
@@ -129,7 +132,10 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, via []by
 				ex.RequestID = h.Value
 			}
 		case fieldVia:
-			passed += bytes.Count(h.Value, protocol.ViaPseudonym)
+			passed += sidecarsIn(h.Value, viaPseudonym)
+			kept = append(kept, h)
+		case fieldLoop:
+			passed += sidecarsIn(h.Value, loopPseudonym)
 			kept = append(kept, h)
 		case fieldCredentials:
 			if from.Client.Judge(h.Name) == forwarded.Keep {
@@ -160,7 +166,7 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, via []by
 		}
 	}
 	req.Headers = append(kept,
-		protocol.Header{Name: protocol.NameVia, Value: via, Valid: true},
+		hop,
 		protocol.Header{Name: protocol.NameForwardedFor, Value: client, Valid: len(ex.Forwarded) == 0},
 		proto,
 		protocol.Header{Name: protocol.NameRequestID, Value: ex.RequestID, Valid: true})
@@ -172,6 +178,31 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, via []by
 	case rejected:
 		ex.Refusal = fault.Underscore
 	}
+}
+
+// sidecarsIn returns how many elements of a list have our pseudonym, which of finds in an element.
+func sidecarsIn(list []byte, of func(element []byte) []byte) (n int) {
+	for more := true; more; {
+		var element []byte
+		element, list, more = bytes.Cut(list, []byte(","))
+		if bytes.Equal(of(bytes.Trim(element, " \t")), protocol.Pseudonym) {
+			n++
+		}
+	}
+	return n
+}
+
+// viaPseudonym returns the second word of an element of Via, "1.1 NAME (COMMENT)".
+func viaPseudonym(element []byte) []byte {
+	_, rest, _ := bytes.Cut(element, []byte(" "))
+	name, _, _ := bytes.Cut(rest, []byte(" "))
+	return name
+}
+
+// loopPseudonym returns the name in an element of CDN-Loop, "NAME; PARAMETER" (RFC 8586 section 2).
+func loopPseudonym(element []byte) []byte {
+	name, _, _ := bytes.Cut(element, []byte(";"))
+	return bytes.TrimRight(name, " \t")
 }
 
 // client returns the value of X-Forwarded-For: what is believed of the peer's list, which

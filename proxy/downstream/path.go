@@ -1,14 +1,20 @@
 package downstream
 
 import (
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 )
 
 // FindRoute prepares the request of ex as PrepareRequest says, and returns its route, or nil. The
-// request is changed as the route says.
+// request is changed as the route says. via is the value of Via for the protocol over which the
+// request came.
 func (h *Host) FindRoute(ex *exchange.Exchange, from *Origin, via []byte) *exchange.Route {
-	PrepareRequest(ex, &h.IDs, from, via)
+	hop := protocol.Header{Name: protocol.NameLoop, Value: protocol.Pseudonym, Valid: true}
+	if h.Via {
+		hop.Name, hop.Value = protocol.NameVia, via
+	}
+	PrepareRequest(ex, &h.IDs, from, hop)
 	l := from.Listener
 	r := l.Direct
 	if r == nil {

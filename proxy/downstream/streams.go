@@ -45,7 +45,7 @@ type Streams interface {
 }
 
 // Connected is the response to a CONNECT (RFC 9110 section 9.3.6).
-const Connected = "HTTP/1.1 200 OK\r\nVia: 1.1 remora\r\n\r\n"
+const Connected = "HTTP/1.1 200 OK\r\n\r\n"
 
 // StreamRequest is the last request of a client's connection. It owns its memory.
 type StreamRequest struct {
@@ -91,17 +91,6 @@ func (r *StreamRequest) SetHost(c *config.Service, authority []byte) {
 		var buf hostname.Buffer
 		r.Host = string(hostname.Bare(hostname.Of(&buf, authority)))
 	}
-}
-
-// AddVia adds Via to an application's response over HTTP/1.minor, or MinorHTTP2, and Date if it has
-// none. It removes headers that only a sidecar may set.
-func (r *StreamRequest) AddVia(resp *protocol.Response, minor int, date []byte) {
-	hs, dated, _ := protocol.FromEndpoint(resp.Headers)
-	hs = append(hs, protocol.Header{Name: protocol.NameVia, Value: protocol.ViaValues[minor]})
-	if !dated {
-		hs = append(hs, protocol.Header{Name: protocol.NameDate, Value: date})
-	}
-	resp.Headers = hs
 }
 
 // AppendFailure appends a response with the failure f, the last one of the connection.

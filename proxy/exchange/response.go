@@ -187,12 +187,16 @@ func (res *Response) IsFeed() bool {
 	return slices.ContainsFunc(feedTypes, func(t string) bool { return protocol.EqualFold(value, t) })
 }
 
-// AddVia adds Via, and Date if there is none, to an endpoint's response over HTTP/1.minor, or over
-// HTTP/2 if minor is MinorHTTP2. It removes headers that only a sidecar may set. login reports
-// whether the response is about the login of its connection, which must then carry no other request.
-func (res *Response) AddVia(minor int) (login bool) {
+// Receive prepares the headers of an endpoint's response over HTTP/1.minor, or over HTTP/2 if minor
+// is MinorHTTP2. It removes headers that only a sidecar may set, and adds Date if there is none, and
+// Via if the configuration says so. login reports whether the response is about the login of its
+// connection, which must then carry no other request.
+func (res *Response) Receive(minor int) (login bool) {
 	kept, dated, login := protocol.FromEndpoint(res.Headers)
-	res.Headers = append(kept, protocol.Header{Name: protocol.NameVia, Value: protocol.ViaValues[minor], Valid: true})
+	res.Headers = kept
+	if res.shard.Via {
+		res.Headers = append(kept, protocol.Header{Name: protocol.NameVia, Value: protocol.ViaValues[minor], Valid: true})
+	}
 	if !dated {
 		res.AddDate()
 	}

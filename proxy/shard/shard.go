@@ -25,6 +25,7 @@ type Shard struct {
 	Config        *config.Config
 	MessageLimits *protocol.Limits
 	UnlimitedBody *protocol.Limits // MessageLimits for bodies of any length
+	Via           bool             // messages that are passed on get Via
 
 	Process      *Process
 	Index        int                    // among the shards of the process
@@ -141,6 +142,7 @@ func (s *Shard) Configure(cfg *config.Config) {
 	noLimit := *s.MessageLimits
 	noLimit.Message = protocol.NoLimit
 	s.UnlimitedBody = &noLimit
+	s.Via = cfg.Via == config.ViaOn
 	s.boundBuffers()
 	s.Tables.configure(lim, s.Process.Loops)
 	s.Sampler.Configure(&cfg.Tracing)

@@ -89,13 +89,13 @@ func (s *sidecar) inFront() *sidecar {
 // withSidecars calls test with one sidecar in front of the application, and with two.
 func withSidecars(t *testing.T, app string, test func(t *testing.T, first *sidecar)) {
 	t.Run("one sidecar", func(t *testing.T) {
-		s := newSidecar(t, options{}, app)
+		s := newSidecar(t, options{more: "via: on"}, app)
 		test(t, s)
 		s.waitIdle()
 		s.wantNoMemory()
 	})
 	t.Run("two sidecars", func(t *testing.T) {
-		s := newSidecar(t, options{}, app)
+		s := newSidecar(t, options{more: "via: on"}, app)
 		b := s.inFront()
 		test(t, b)
 		for _, s := range []*sidecar{b, s} {

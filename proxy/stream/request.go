@@ -10,6 +10,7 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
@@ -304,7 +305,14 @@ func (x *requestStream) addHeaders(resp *protocol.Response, head *http1.Head) {
 		if x.endpoint().pipe != nil { // translated
 			minor = protocol.MinorHTTP2
 		}
-		x.r.AddVia(resp, minor, date())
+		hs, dated, _ := protocol.FromEndpoint(resp.Headers)
+		if x.srv.config().Via == config.ViaOn {
+			hs = append(hs, protocol.Header{Name: protocol.NameVia, Value: protocol.ViaValues[minor]})
+		}
+		if !dated {
+			hs = append(hs, protocol.Header{Name: protocol.NameDate, Value: date()})
+		}
+		resp.Headers = hs
 	}
 	downstream.AddRequestID(resp, x.r.RequestID)
 	if x.r.Edit != nil {

@@ -96,7 +96,7 @@ func TestUpgradeBytes(t *testing.T) {
 	_, _ = io.WriteString(client, ask+"early client")
 	server := receive(t, a.conns, "the connection")
 	const head = "GET /chat?x=1 HTTP/1.1\r\nHost: app\r\nSec-WebSocket-Key: k\r\n" +
-		"Via: 1.1 remora\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\nX-Request-Id: id\r\n" +
+		"CDN-Loop: remora\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\nX-Request-Id: id\r\n" +
 		"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 	wantRead(t, "the server", server, head)
 	const response = "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" +
@@ -106,7 +106,7 @@ func TestUpgradeBytes(t *testing.T) {
 	}
 	wantRead(t, "the server", server, "early client")
 	wantRead(t, "the client", client, "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 101 Switching Protocols\r\nDate: now\r\nSec-WebSocket-Accept: a\r\n"+
-		"Via: 1.1 remora\r\nX-Request-Id: id\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nearly server")
+		"X-Request-Id: id\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nearly server")
 	_ = client.CloseWrite()
 	if rest, err := io.ReadAll(server); len(rest) > 0 || err != nil {
 		t.Errorf("the server read %q, %v", rest, err)
@@ -134,11 +134,11 @@ func TestUpgradeDenied(t *testing.T) {
 	const smuggled = "GET /admin HTTP/1.1\r\nHost: app\r\n\r\n"
 	for name, c := range map[string]struct{ response, want string }{
 		"length": {"HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno",
-			"HTTP/1.1 403 No\r\nVia: 1.1 remora\r\nX-Request-Id: id\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno"},
-		"no body": {"HTTP/1.1 204 None\r\nA: b\r\n\r\n", "HTTP/1.1 204 None\r\nA: b\r\nVia: 1.1 remora\r\nX-Request-Id: id\r\nConnection: close\r\n\r\n"},
+			"HTTP/1.1 403 No\r\nX-Request-Id: id\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno"},
+		"no body": {"HTTP/1.1 204 None\r\nA: b\r\n\r\n", "HTTP/1.1 204 None\r\nA: b\r\nX-Request-Id: id\r\nConnection: close\r\n\r\n"},
 		"chunked": {"HTTP/1.1 426 U\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n",
-			"HTTP/1.1 426 U\r\nVia: 1.1 remora\r\nX-Request-Id: id\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n2\r\nno\r\n0\r\n\r\n"},
-		"until close":     {"HTTP/1.1 200 OK\r\n\r\nplain", "HTTP/1.1 200 OK\r\nVia: 1.1 remora\r\nX-Request-Id: id\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n5\r\nplain\r\n0\r\n\r\n"},
+			"HTTP/1.1 426 U\r\nX-Request-Id: id\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n2\r\nno\r\n0\r\n\r\n"},
+		"until close":     {"HTTP/1.1 200 OK\r\n\r\nplain", "HTTP/1.1 200 OK\r\nX-Request-Id: id\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n5\r\nplain\r\n0\r\n\r\n"},
 		"closed":          {"", "502 upstream-reset"},
 		"malformed":       {"SSH-2.0\r\n", "502 upstream-malformed"},
 		"other protocol":  {"HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n", "502 upstream-malformed"},

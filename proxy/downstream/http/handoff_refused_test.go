@@ -34,7 +34,7 @@ func TestHandoffRefused(t *testing.T) {
 		{"CONNECT with a body", "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\nContent-Length: 1\r\n\r\nx", proxytest.MeshOptions{}, nil, 400, "bad-request"},
 		{"CONNECT with a long body", "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\nContent-Length: 100000\r\n\r\n", proxytest.MeshOptions{}, nil, 400, "bad-request"},
 		{"length past all limits", "POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: 9223372036854775807\r\n\r\nhello", proxytest.MeshOptions{}, nil, 413, "message-too-large"},
-		{"WebSocket in a loop", strings.Replace(handoffCases()[2].head, "\r\n\r\n", "\r\n"+strings.Repeat("Via: 1.1 remora\r\n", 9)+"\r\n", 1),
+		{"WebSocket in a loop", strings.Replace(handoffCases()[2].head, "\r\n\r\n", "\r\n"+strings.Repeat("CDN-Loop: remora\r\n", 9)+"\r\n", 1),
 			proxytest.MeshOptions{}, nil, 508, "loop-detected"},
 		{"Max-Forwards of 0", strings.NewReplacer("POST", "OPTIONS", "\r\n\r\n", "\r\nMax-Forwards: 0\r\n\r\n").Replace(long),
 			proxytest.MeshOptions{}, nil, 501, "max-forwards"},

@@ -47,7 +47,7 @@ func (l *handoffCase) check(t *testing.T, r *downstream.StreamRequest, more []by
 	if !bytes.HasPrefix(r.Head, []byte(l.start)) || len(l.start) > 0 != (len(r.Head) > 0) {
 		t.Errorf("the head is %q", r.Head)
 	}
-	for _, name := range []string{"Via: ", "X-Forwarded-For: ", "X-Request-Id: "} {
+	for _, name := range []string{"CDN-Loop: ", "X-Forwarded-For: ", "X-Request-Id: "} {
 		if len(r.Head) > 0 && !bytes.Contains(r.Head, []byte(name)) {
 			t.Errorf("no %sin %q", name, r.Head)
 		}

@@ -16,7 +16,7 @@ func addedHeaders(hs []protocol.Header) string {
 	var lines []string
 	for _, h := range hs {
 		switch name := strings.ToLower(string(h.Name)); name {
-		case "via", "x-forwarded-for", "x-forwarded-proto", "x-request-id", "date":
+		case "via", "cdn-loop", "x-forwarded-for", "x-forwarded-proto", "x-request-id", "date":
 			lines = append(lines, name+": "+string(h.Value))
 		}
 	}
@@ -34,6 +34,7 @@ func TestAddedHeaders(t *testing.T) {
 		name     string
 		outside  bool // the listener is not on loopback
 		http10   bool
+		via      bool     // the setting
 		request  []string // header lines
 		response string   // header lines
 		seen     []string // by the application, except X-Request-Id
@@ -41,40 +42,49 @@ func TestAddedHeaders(t *testing.T) {
 		id       string   // X-Request-Id; "" means a new one
 	}{
 		{name: "no headers before",
-			seen:     []string{"via: 1.1 remora", "x-forwarded-for: 10.99.0.1", "x-forwarded-proto: http"},
-			returned: []string{"via: 1.1 remora", "date: Mon, 30 Mar 2026 00:00:02 GMT"}},
+			seen:     []string{"cdn-loop: remora", "x-forwarded-for: 10.99.0.1", "x-forwarded-proto: http"},
+			returned: []string{"date: Mon, 30 Mar 2026 00:00:02 GMT"}},
 		{name: "HTTP/1.0", http10: true,
+			seen:     []string{"cdn-loop: remora", "x-forwarded-for: 10.99.0.1", "x-forwarded-proto: http"},
+			returned: []string{"date: Mon, 30 Mar 2026 00:00:02 GMT"}},
+		{name: "via", via: true, request: []string{"Via: 1.1 edge", "CDN-Loop: cdn.example; a=b"},
+			seen:     []string{"via: 1.1 edge", "cdn-loop: cdn.example; a=b", "via: 1.1 remora", "x-forwarded-for: 10.99.0.1", "x-forwarded-proto: http"},
+			returned: []string{"via: 1.1 remora", "date: Mon, 30 Mar 2026 00:00:02 GMT"}},
+		{name: "via for HTTP/1.0", via: true, http10: true,
 			seen:     []string{"via: 1.0 remora", "x-forwarded-for: 10.99.0.1", "x-forwarded-proto: http"},
 			returned: []string{"via: 1.1 remora", "date: Mon, 30 Mar 2026 00:00:02 GMT"}},
 		{name: "an application behind a proxy",
 			request: []string{"via: 1.1 edge", "X-Forwarded-For: 198.51.100.7", "x-forwarded-for: 203.0.113.9",
 				"X-FORWARDED-PROTO: https", "X-Request-ID: " + kept},
-			seen: []string{"via: 1.1 edge", "via: 1.1 remora",
+			seen: []string{"via: 1.1 edge", "cdn-loop: remora",
 				"x-forwarded-for: 198.51.100.7, 203.0.113.9, 10.99.0.1", "x-forwarded-proto: https"},
-			returned: []string{"via: 1.1 remora", "date: Mon, 30 Mar 2026 00:00:02 GMT"}, id: kept},
+			returned: []string{"date: Mon, 30 Mar 2026 00:00:02 GMT"}, id: kept},
 		{name: "an untrusted client", outside: true,
 			request: []string{"via: 1.1 edge", "X-Forwarded-For: 198.51.100.7", "x-forwarded-proto: https",
 				"x-request-id: " + kept},
-			seen:     []string{"via: 1.1 edge", "via: 1.1 remora", "x-forwarded-for: 10.99.0.1", "x-forwarded-proto: http"},
-			returned: []string{"via: 1.1 remora", "date: Mon, 30 Mar 2026 00:00:02 GMT"}, id: kept},
+			seen:     []string{"via: 1.1 edge", "cdn-loop: remora", "x-forwarded-for: 10.99.0.1", "x-forwarded-proto: http"},
+			returned: []string{"date: Mon, 30 Mar 2026 00:00:02 GMT"}, id: kept},
 		{name: "a response with a date, through another proxy",
 			response: "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\nVia: 1.1 cache\r\n",
-			seen:     []string{"via: 1.1 remora", "x-forwarded-for: 10.99.0.1", "x-forwarded-proto: http"},
-			returned: []string{"date: Sun, 06 Nov 1994 08:49:37 GMT", "via: 1.1 cache", "via: 1.1 remora"}},
+			seen:     []string{"cdn-loop: remora", "x-forwarded-for: 10.99.0.1", "x-forwarded-proto: http"},
+			returned: []string{"date: Sun, 06 Nov 1994 08:49:37 GMT", "via: 1.1 cache"}},
 		{name: "an id with a space", request: []string{"x-request-id: a b"},
-			seen:     []string{"via: 1.1 remora", "x-forwarded-for: 10.99.0.1", "x-forwarded-proto: http"},
-			returned: []string{"via: 1.1 remora", "date: Mon, 30 Mar 2026 00:00:02 GMT"}},
+			seen:     []string{"cdn-loop: remora", "x-forwarded-for: 10.99.0.1", "x-forwarded-proto: http"},
+			returned: []string{"date: Mon, 30 Mar 2026 00:00:02 GMT"}},
 		{name: "an id too long", request: []string{"x-request-id: " + strings.Repeat("i", 129)},
-			seen:     []string{"via: 1.1 remora", "x-forwarded-for: 10.99.0.1", "x-forwarded-proto: http"},
-			returned: []string{"via: 1.1 remora", "date: Mon, 30 Mar 2026 00:00:02 GMT"}},
+			seen:     []string{"cdn-loop: remora", "x-forwarded-for: 10.99.0.1", "x-forwarded-proto: http"},
+			returned: []string{"date: Mon, 30 Mar 2026 00:00:02 GMT"}},
 		{name: "the longest id", request: []string{"x-request-id: " + strings.Repeat("i", 128)},
-			seen:     []string{"via: 1.1 remora", "x-forwarded-for: 10.99.0.1", "x-forwarded-proto: http"},
-			returned: []string{"via: 1.1 remora", "date: Mon, 30 Mar 2026 00:00:02 GMT"}, id: strings.Repeat("i", 128)},
+			seen:     []string{"cdn-loop: remora", "x-forwarded-for: 10.99.0.1", "x-forwarded-proto: http"},
+			returned: []string{"date: Mon, 30 Mar 2026 00:00:02 GMT"}, id: strings.Repeat("i", 128)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := proxytest.MeshOptions{Apps: 1}
 			if c.outside {
 				o.Egress = "0.0.0.0:15001"
+			}
+			if c.via {
+				o.Limits = "via: on"
 			}
 			proxytest.EachTopology(t, o, func(t *testing.T, m *proxytest.Mesh) {
 				var seen string
@@ -125,7 +135,7 @@ func TestRequestIDOfApplication(t *testing.T) {
 	m.Do(call)
 	m.Finish(call)
 	m.OK(call)
-	if got := addedHeaders(call.Headers); !strings.HasPrefix(got, "x-request-id: the-apps\nvia") || strings.Count(got, "x-request-id") != 1 {
+	if got := addedHeaders(call.Headers); !strings.HasPrefix(got, "x-request-id: the-apps\ndate") || strings.Count(got, "x-request-id") != 1 {
 		t.Errorf("the client got\n%s", got)
 	}
 }

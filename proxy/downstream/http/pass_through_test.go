@@ -141,11 +141,11 @@ func TestRoutedOfRedirected(t *testing.T) {
 	} {
 		for i := 1; i <= len(said); i++ {
 			m, c := newRedirected(t, proxytest.MeshOptions{Seed: uint64(i)})
-			via := 0
+			hops := 0
 			m.Apps[0].OnRequest = func(req *protocol.Request) {
 				for _, h := range req.Headers {
-					if protocol.EqualFold(h.Name, "via") {
-						via++
+					if protocol.EqualFold(h.Name, "cdn-loop") {
+						hops++
 					}
 				}
 			}
@@ -153,8 +153,8 @@ func TestRoutedOfRedirected(t *testing.T) {
 			m.W.Run(10 * time.Millisecond)
 			m.Clients.Do(func() { p.Conn.Write([]byte(said[i:])) })
 			m.RunUntil("a response", func() bool { return strings.Contains(string(p.Heard), "\r\n\r\n") })
-			if !strings.HasPrefix(string(p.Heard), "HTTP/1.1 200 ") || via != 1 || len(c.Passed) != 0 {
-				t.Errorf("split at %d: %d of Via, received %q", i, via, p.Heard)
+			if !strings.HasPrefix(string(p.Heard), "HTTP/1.1 200 ") || hops != 1 || len(c.Passed) != 0 {
+				t.Errorf("split at %d: %d of CDN-Loop, received %q", i, hops, p.Heard)
 			}
 			m.W.Reset(p.Conn)
 			proxytest.CheckStreamsSettled(m, c)
@@ -202,8 +202,8 @@ func TestHandoffOfRedirected(t *testing.T) {
 		m.DialAndSend(proxytest.OriginalDst, l.head+l.body)
 		m.RunUntil("a stream", func() bool { return len(c.Requests) == 1 })
 		m.W.Run(time.Second)
-		if n := strings.Count(string(c.Requests[0].Head), "Via: "); n != 1 {
-			t.Errorf("%s: %d of Via", l.name, n)
+		if n := strings.Count(string(c.Requests[0].Head), "CDN-Loop: "); n != 1 {
+			t.Errorf("%s: %d of CDN-Loop", l.name, n)
 		}
 		l.check(t, c.Requests[0], proxytest.ReadArrived(t, c.Sockets[0]))
 		proxytest.CheckStreamsSettled(m, c)

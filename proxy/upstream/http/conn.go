@@ -209,7 +209,7 @@ func (c *conn) onResponse(surplus int) {
 	res, a := c.response, c.release()
 	c.response = nil
 	c.shard.Loop.Stop(&c.pause)
-	c.login = res.AddVia(c.head.Minor) || c.login
+	c.login = res.Receive(c.head.Minor) || c.login
 	res.Hold()
 	c.reused = true
 	if c.head.KeepAlive && surplus == 0 && !c.untrusted && !c.login && c.transport.Buffered() == 0 {

@@ -68,7 +68,7 @@ func (c *conn) drop() {
 func (c *conn) onDetached(sock loop.Socket) {
 	res, a := c.response, c.release()
 	c.response = nil
-	res.AddVia(c.head.Minor)
+	res.Receive(c.head.Minor)
 	if c.head.Framing == http1.FixedLength {
 		res.DeclaredLength = c.head.Length
 	}

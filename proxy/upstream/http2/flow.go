@@ -59,7 +59,7 @@ func (s *call) becomeStream(ended bool) {
 	}
 	res.BodyBuffer.B = res.BodyBuffer.B[:s.size]
 	res.Source, res.BodyBuffer, res.Trailers = src, nil, res.Trailers[:0]
-	res.AddVia(protocol.MinorHTTP2)
+	res.Receive(protocol.MinorHTTP2)
 	s.response = nil
 	s.dropResponse()
 	if !s.sent {

@@ -144,7 +144,7 @@ func (s *call) finish() {
 	s.endRequest()
 	s.response = nil
 	c.pool.endpoint.ReadLoad(c.shard.Loop.Now(), res.Headers)
-	res.AddVia(protocol.MinorHTTP2)
+	res.Receive(protocol.MinorHTTP2)
 	res.Hold()
 	a := s.detach()
 	c.onFree()
