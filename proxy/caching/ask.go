@@ -1,7 +1,6 @@
 package caching
 
 import (
-	"strings"
 	"time"
 
 	"github.com/remora-proxy/remora/internal/hostname"
@@ -13,7 +12,8 @@ import (
 type Ask struct {
 	Pass        bool // the response is made for this request alone: a range of bytes, or a precondition
 	NoStore     bool
-	Credentials bool // Authorization or Cookie came, and is no part of the key
+	Credentials bool // Authorization, Proxy-Authorization or Cookie came, and is no part of the key
+	Claims      bool // another header that may say who asks came, and is no part of the key
 	OnlyCached  bool // only-if-cached
 	Target      int  // length of the target, with which the key begins
 	Conditional bool // If-None-Match or If-Modified-Since came
@@ -28,6 +28,7 @@ type Ask struct {
 type Reader struct {
 	names   []string // of headers that are part of the key, in lower case
 	lengths uint64   // bit n: a header with a name of n bytes, or 64 more, may matter
+	claims  *claims
 }
 
 // MaxKeys is how many headers may be part of the key.
@@ -35,16 +36,15 @@ const MaxKeys = 8
 
 // fields are the headers that matter to every reader, but for the key's own.
 var fields = []string{
-	"range", "cookie", "pragma", "if-match", "if-range", "authorization", "cache-control", "if-none-match",
-	"if-modified-since", "if-unmodified-since", "x-forwarded-proto",
+	"range", "pragma", "if-match", "if-range", "cache-control", "if-none-match", "if-modified-since", "if-unmodified-since",
+	"x-forwarded-proto",
 }
 
-// NewReader returns a reader whose keys have the values of the named headers.
-func NewReader(names []string) *Reader {
-	r := &Reader{}
-	for _, name := range names {
-		r.names = append(r.names, strings.ToLower(name))
-	}
+// NewReader returns a reader whose keys have the values of the named headers. The ignored ones are no
+// credentials.
+func NewReader(names, ignored []string) *Reader {
+	r := &Reader{names: lowerAll(names)}
+	r.claims = newClaims(append(ignored[:len(ignored):len(ignored)], names...))
 	for _, name := range append(fields, r.names...) {
 		r.lengths |= 1 << (len(name) & 63)
 	}
@@ -60,25 +60,25 @@ func (r *Reader) Read(req *protocol.Request, a *Ask, dst []byte) []byte {
 	dst = appendSpelling(dst, 0, req)
 	for i := range req.Headers {
 		h := &req.Headers[i]
+		switch r.claims.of(h.Name) {
+		case credentials:
+			a.Credentials = true
+		case claimOther:
+			a.Claims = true
+		}
 		if r.lengths>>(len(h.Name)&63)&1 == 0 {
 			continue
 		}
-		keyed := false
 		for n, name := range r.names {
 			if protocol.EqualFold(h.Name, name) {
 				dst = append(append(dst, '\n', 'a'+byte(n)), h.Value...)
-				keyed = true
 			}
 		}
 		switch len(h.Name) {
 		case len("range"):
 			a.Pass = a.Pass || protocol.EqualFold(h.Name, "range")
-		case len("cookie"):
-			if !keyed && protocol.EqualFold(h.Name, "cookie") {
-				a.Credentials = true
-			} else if protocol.EqualFold(h.Name, "pragma") {
-				a.pragma = a.pragma || protocol.EqualFold(h.Value, "no-cache")
-			}
+		case len("pragma"):
+			a.pragma = a.pragma || protocol.EqualFold(h.Name, "pragma") && protocol.EqualFold(h.Value, "no-cache")
 		case len("if-match"):
 			a.Pass = a.Pass || protocol.EqualFold(h.Name, "if-match") || protocol.EqualFold(h.Name, "if-range")
 		case len("cache-control"):
@@ -87,8 +87,6 @@ func (r *Reader) Read(req *protocol.Request, a *Ask, dst []byte) []byte {
 				a.readControl(h.Value)
 			case protocol.EqualFold(h.Name, "if-none-match"):
 				a.addTags(h.Value)
-			case !keyed && protocol.EqualFold(h.Name, "authorization"):
-				a.Credentials = true
 			}
 		case len("if-modified-since"):
 			switch {
@@ -134,8 +132,11 @@ func appendSpelling(dst []byte, at int, req *protocol.Request) []byte {
 			return dst
 		}
 	}
-	dst = append(dst, "\n@"...)
-	for _, c := range req.Authority {
+	return appendLower(append(dst, "\n@"...), req.Authority)
+}
+
+func appendLower(dst, text []byte) []byte {
+	for _, c := range text {
 		dst = append(dst, lower(c))
 	}
 	return dst
@@ -201,6 +202,12 @@ func (a *Ask) readControl(value []byte) {
 			}
 		}
 	}
+}
+
+// Shares reports whether a response without FlagOpen is for the client of a request with headers hs. names
+// are those of AppendNames that the response varies by.
+func (r *Reader) Shares(a *Ask, names []byte, hs []protocol.Header) bool {
+	return !a.Credentials && (!a.Claims || r.claims.covered(names, hs))
 }
 
 // Use is how a stored response may be used for a request.

@@ -68,13 +68,23 @@ func ReadFields(hs []protocol.Header) (f Fields) {
 // directive no-store or private.
 func (f *Fields) Personal() bool { return f.private || f.directives.private || f.noStore }
 
+// aboutClient reports whether a response with this status is about the credentials of a request, or their
+// absence, wherever they are.
+func aboutClient(status int) bool { return status == 401 || status == 403 || status == 407 }
+
+// ForOthers reports whether clients with the same request may have a response, which has no Vary: a 4xx
+// may be about what only one of them has sent, unless it may be stored without a lifetime.
+func (f *Fields) ForOthers(status int) bool {
+	return !f.Personal() && (status < 400 || status >= 500 || slices.Contains(byDefault, status))
+}
+
 // Judge returns how long a response to a request may be used, and whether it may be stored (RFC
-// 9111 section 3).
-func (p *Policy) Judge(status int, f *Fields, a *Ask, at Received) (m store.Meta, ok bool) {
+// 9111 section 3). shares reports whether all clients may have it although it does not say so, see Reader.
+func (p *Policy) Judge(status int, f *Fields, a *Ask, shares bool, at Received) (m store.Meta, ok bool) {
 	open := f.public || f.mustRevalidate || f.sharedMaxAge != unset
 	known := slices.Contains(byDefault, status)
 	switch {
-	case f.Personal() || a.NoStore, a.Credentials && !open, status < 200 || status == 206 || status == 304,
+	case f.Personal() || a.NoStore, !open && (!shares || aboutClient(status)), status < 200 || status == 206 || status == 304,
 		f.mustUnderstand && !known:
 		return m, false
 	}

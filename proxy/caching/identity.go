@@ -1,8 +1,6 @@
 package caching
 
 import (
-	"strings"
-
 	"github.com/remora-proxy/remora/protocol"
 )
 
@@ -11,23 +9,22 @@ import (
 type Identity struct {
 	names   []string // in lower case
 	lengths uint64   // bit n: a header with a name of n bytes, or 64 more, may be part of the key
+	claims  *claims
 }
 
-// selecting are headers that select another response, say who asks, or tell one operation from
-// another: draft-ietf-httpapi-idempotency-key-header and the attachments of a Dubbo call.
+// selecting are headers that select another response, or tell one operation from another:
+// draft-ietf-httpapi-idempotency-key-header and the attachments of a Dubbo call.
 var selecting = []string{
-	"range", "if-range", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "authorization", "cookie",
+	"range", "if-range", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since",
 	"content-type", "content-encoding", "x-forwarded-proto", "idempotency-key", "dubbo-attachments",
 }
 
-// NewIdentity returns an Identity whose keys have the values of the named headers, too.
-func NewIdentity(names []string) *Identity {
-	d := &Identity{}
-	for _, list := range [][]string{selecting, names} {
-		for _, name := range list {
-			d.names = append(d.names, strings.ToLower(name))
-			d.lengths |= 1 << (len(name) & 63)
-		}
+// NewIdentity returns an Identity whose keys have the values of the named headers, too, and of those that
+// may say who asks, but for the ignored ones.
+func NewIdentity(names, ignored []string) *Identity {
+	d := &Identity{names: lowerAll(append(selecting[:len(selecting):len(selecting)], names...)), claims: newClaims(ignored)}
+	for _, name := range d.names {
+		d.lengths |= 1 << (len(name) & 63)
 	}
 	return d
 }
@@ -39,6 +36,10 @@ func (d *Identity) Append(dst []byte, req *protocol.Request) []byte {
 	dst = appendSpelling(AppendTarget(dst, req), at, req)
 	for i := range req.Headers {
 		h := &req.Headers[i]
+		if d.claims.of(h.Name) != noClaim {
+			dst = appendLower(append(dst, "\n~"...), h.Name)
+			dst = append(append(dst, ':'), h.Value...)
+		}
 		if d.lengths>>(len(h.Name)&63)&1 == 0 {
 			continue
 		}

@@ -21,7 +21,7 @@ func headers(lines ...string) (hs []protocol.Header) {
 
 func ask(keys []string, lines ...string) (a Ask, key string) {
 	req := &protocol.Request{Method: []byte("GET"), Authority: []byte("Host:80"), Path: []byte("/p?q"), Headers: headers(lines...)}
-	return a, string(NewReader(keys).Read(req, &a, nil))
+	return a, string(NewReader(keys, nil).Read(req, &a, nil))
 }
 
 var wall = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
@@ -89,12 +89,27 @@ func TestJudge(t *testing.T) {
 		{"Authorization: a", now + ";Cache-Control: max-age=60, proxy-revalidate", 200, "refused"},
 		{"Authorization: a", now + ";Cache-Control: max-age=60, must-revalidate", 200, "60 0 0 0 must open"},
 		{"Authorization: a", now + ";Cache-Control: s-maxage=60", 200, "60 0 0 0 must open"},
+		{"Authorization: a", now + ";Vary: Authorization", 200, "refused"},
+		{"Proxy-Authorization: a", now + ";Vary: Proxy-Authorization", 200, "refused"},
+		{"X-Api-Key: a", now, 200, "refused"},
+		{"X-Api-Key: a", now + ";Vary: Accept", 200, "refused"},
+		{"X-Api-Key: a", now + ";Vary: Accept, x-api-key", 200, "5 0 10 10"},
+		{"X-Api-Key: a;X-Remote-User: b", now + ";Vary: X-Api-Key", 200, "refused"},
+		{"X-Api-Key: a", now + ";Cache-Control: s-maxage=60", 200, "60 0 0 0 must open"},
+		{"", now + ";Cache-Control: max-age=60", 401, "refused"},
+		{"", now + ";Cache-Control: max-age=60", 403, "refused"},
+		{"", now + ";Cache-Control: max-age=60", 407, "refused"},
+		{"", now + ";Cache-Control: max-age=60, public", 403, "60 0 10 10 open"},
+		{"", now + ";Cache-Control: max-age=60", 429, "60 0 10 10"},
 	} {
 		a, _ := ask(nil, strings.Split(c.request, ";")...)
 		p := Policy{TTL: 5 * time.Second, Stale: 10 * time.Second}
-		f := ReadFields(headers(strings.Split(c.response, ";")...))
+		response := headers(strings.Split(c.response, ";")...)
+		f := ReadFields(response)
+		names, _ := AppendNames(nil, response)
 		const at = time.Hour
-		m, ok := p.Judge(c.status, &f, &a, Received{Asked: at - 2*time.Second, Now: at, Wall: wall})
+		shares := NewReader(nil, nil).Shares(&a, names, headers(strings.Split(c.request, ";")...))
+		m, ok := p.Judge(c.status, &f, &a, shares, Received{Asked: at - 2*time.Second, Now: at, Wall: wall})
 		got := "refused"
 		if ok {
 			got = fmt.Sprint(max(0, int((m.Fresh-at).Seconds())), " ", (at - m.Born).Seconds(), " ", m.While.Seconds(), " ", m.IfError.Seconds())
@@ -112,7 +127,7 @@ func TestJudge(t *testing.T) {
 		}
 	}
 	f, a := ReadFields(headers(now)), Ask{}
-	if _, ok := (&Policy{}).Judge(200, &f, &a, Received{Wall: wall}); ok {
+	if _, ok := (&Policy{}).Judge(200, &f, &a, true, Received{Wall: wall}); ok {
 		t.Error("stored without a lifetime")
 	}
 }
@@ -186,11 +201,11 @@ func TestReader(t *testing.T) {
 			t.Errorf("%q does not pass", line)
 		}
 	}
-	for _, line := range []string{"Cookie: a", "authorization: a"} {
+	for _, line := range []string{"Cookie: a", "authorization: a", "Proxy-Authorization: a", "X-Api-Key: a"} {
 		a, _ := ask(nil, line)
-		keyed, _ := ask([]string{"cookie", "authorization"}, line)
-		if !a.Credentials || keyed.Credentials {
-			t.Errorf("%q: credentials %t, as a part of the key %t", line, a.Credentials, keyed.Credentials)
+		keyed, _ := ask([]string{"Cookie", "Authorization", "Proxy-Authorization", "X-API-Key"}, line)
+		if !a.Credentials && !a.Claims || keyed.Credentials || keyed.Claims {
+			t.Errorf("%q: credentials %t, claims %t; as a part of the key %t, %t", line, a.Credentials, a.Claims, keyed.Credentials, keyed.Claims)
 		}
 	}
 	if a, _ := ask(nil, "Cache-Control: a, only-if-cached,no-store"); !a.OnlyCached || !a.NoStore {
@@ -200,11 +215,11 @@ func TestReader(t *testing.T) {
 
 // TestIdentity: requests are the same only if nothing that a response may depend on differs.
 func TestIdentity(t *testing.T) {
-	d := NewIdentity([]string{"X-Tier"})
+	d := NewIdentity([]string{"X-Tier"}, []string{"X-Session-Id"})
 	of := func(method, host, path string, lines ...string) string {
 		return string(d.Append(nil, &protocol.Request{Method: []byte(method), Authority: []byte(host), Path: []byte(path), Headers: headers(lines...)}))
 	}
-	if of("GET", "A", "/", "x-b: 1") != of("GET", "a", "/", "x-b: 2") {
+	if of("GET", "A", "/", "x-b: 1", "x-session-id: a") != of("GET", "a", "/", "x-b: 2", "x-session-id: b") {
 		t.Error("they differ without a reason")
 	}
 	seen := map[string]int{}
@@ -214,7 +229,8 @@ func TestIdentity(t *testing.T) {
 		of("GET", "a", "/", "If-Modified-Since: a"), of("GET", "a", "/", "If-Unmodified-Since: a"), of("GET", "a", "/", "Authorization: a"),
 		of("GET", "a", "/", "Cookie: a"), of("GET", "a", "/", "Cookie: b"), of("GET", "a", "/", "Content-Type: a"), of("GET", "a", "/", "Content-Encoding: a"),
 		of("GET", "a", "/", "X-Forwarded-Proto: a"), of("GET", "a", "/", "Cookie: a", "Range: a"),
-		of("GET", "a", "/", "Idempotency-Key: a"), of("GET", "a", "/", "Dubbo-Attachments: a"),
+		of("GET", "a", "/", "X-Api-Key: a"), of("GET", "a", "/", "X-Api-Key: b"), of("GET", "a", "/", "X-Api_Key: a"),
+		of("GET", "a", "/", "X-Api-Key: a", "X-Auth: a"), of("GET", "a", "/", "Idempotency-Key: a"), of("GET", "a", "/", "Dubbo-Attachments: a"),
 	} {
 		if j, ok := seen[key]; ok {
 			t.Errorf("%d is the same as %d", i, j)

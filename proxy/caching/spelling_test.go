@@ -33,12 +33,12 @@ func TestSpellings(t *testing.T) {
 	} {
 		var a Ask
 		req := &protocol.Request{Method: []byte("GET"), Authority: []byte(c.authority), Path: []byte("/p"), Headers: c.headers}
-		key := NewReader(nil).Read(req, &a, nil)
+		key := NewReader(nil, nil).Read(req, &a, nil)
 		if want := c.target + "\n/p"; string(key) != want+c.more || string(key[:a.Target]) != want || string(AppendTarget(nil, req)) != want {
 			t.Errorf("%s: %q, the target is %q", c.authority, key, key[:a.Target])
 		}
 	}
-	d := NewIdentity(nil)
+	d := NewIdentity(nil, nil)
 	seen := map[string]string{}
 	for _, authority := range []string{"a.test", "a.test.", "a.test:80", "%61.test"} {
 		key := string(d.Append(nil, &protocol.Request{Method: []byte("GET"), Authority: []byte(authority), Path: []byte("/p")}))

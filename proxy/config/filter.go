@@ -102,6 +102,8 @@ type Cache struct {
 	Stale time.Duration `yaml:"stale"`
 	// Up to 8 headers of requests that are part of the key: requests with other values get other responses.
 	Key []string `yaml:"key"`
+	// Up to 8 headers of requests that do not say who asks, although their names sound so (caching.md). Requests that differ in them share responses.
+	Ignore []string `yaml:"ignore"`
 	// Memory of the cache, at least 1MiB, divided among the loops and the shares of the route. 0 means no cache.
 	Bytes int64 `yaml:"bytes" unit:"size" max:"1024GiB"`
 }

@@ -375,17 +375,24 @@ func (v *validator) cache(at path, r *Route) {
 		}
 	}
 	v.refuseIf(r.Cache.Enabled() && r.Cache.Bytes < leastCache, at.key("cache").key("bytes"), "expected at least %s, or 0 for no cache", formatSize(leastCache))
-	key := at.key("cache").key("key")
-	v.refuseIf(len(r.Cache.Key) > maxCacheKey, key, "expected at most %d headers, got %d", maxCacheKey, len(r.Cache.Key))
-	for i, name := range r.Cache.Key {
+	v.cacheHeaders(at.key("cache").key("key"), r.Cache.Key, nil)
+	v.cacheHeaders(at.key("cache").key("ignore"), r.Cache.Ignore, r.Cache.Key)
+}
+
+// cacheHeaders reports lists of headers that are too long, and names that are none, or listed twice or in
+// other, too.
+func (v *validator) cacheHeaders(at path, names, other []string) {
+	v.refuseIf(len(names) > maxCacheHeaders, at, "expected at most %d headers, got %d", maxCacheHeaders, len(names))
+	for i, name := range names {
 		same := func(other string) bool { return strings.EqualFold(name, other) }
-		v.refuseIf(!isHeaderName(name), key.item(i), "expected the name of a header, got %q", name)
-		v.refuseIf(slices.ContainsFunc(r.Cache.Key[:i], same), key.item(i), "%q is listed twice", name)
+		v.refuseIf(!isHeaderName(name), at.item(i), "expected the name of a header, got %q", name)
+		v.refuseIf(slices.ContainsFunc(names[:i], same), at.item(i), "%q is listed twice", name)
+		v.refuseIf(slices.ContainsFunc(other, same), at.item(i), "%q is part of the key", name)
 	}
 }
 
-// maxCacheKey bounds the headers of a cache's key, leastCache its bytes.
+// maxCacheHeaders bounds the headers of a cache's key, and those that are ignored, leastCache its bytes.
 const (
-	maxCacheKey = 8
-	leastCache  = 1 << 20
+	maxCacheHeaders = 8
+	leastCache      = 1 << 20
 )

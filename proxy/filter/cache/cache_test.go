@@ -178,8 +178,8 @@ func TestExchanges(t *testing.T) {
 		}, "GET GET GET"},
 		{"refresh with an error that may be stored", "", "", []step{
 			{0, "Cache-Control: max-age=1", "GET /", "200 body 1: fwd=miss; stored"},
-			{2 * time.Second, "Cache-Control: max-age=9", "GET /;X-Status: 403", "200 body 1 age 2: hit; detail=stale"},
-			{500 * time.Millisecond, "", "GET /", "403 body 2 age 0: hit"},
+			{2 * time.Second, "Cache-Control: max-age=9", "GET /;X-Status: 410", "200 body 1 age 2: hit; detail=stale"},
+			{500 * time.Millisecond, "", "GET /", "410 body 2 age 0: hit"},
 		}, "GET GET"},
 		{"refresh with credentials", "", "", []step{
 			{0, "Cache-Control: public, max-age=1", "GET /", "200 body 1: fwd=miss; stored"},

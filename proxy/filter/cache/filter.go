@@ -101,7 +101,7 @@ func New(at *exchange.FilterPlace) exchange.Filter {
 	}
 	f := &filter{
 		invalidator: invalidator{loop: at.Shard.Loop, stamps: at.Shard.Invalidated()},
-		shard:       at.Shard, pool: at.Pool, counts: at.Service.FilterStats(), reader: caching.NewReader(c.Key),
+		shard:       at.Shard, pool: at.Pool, counts: at.Service.FilterStats(), reader: caching.NewReader(c.Key, c.Ignore),
 		policy: caching.Policy{TTL: c.TTL, Stale: c.Stale},
 		store:  store.New(int(c.Bytes) / at.Shard.Process.Loops / max(1, len(at.Route.Split))),
 		open:   make(map[*exchange.Exchange]*lookup), shared: make(map[uint64]*held),
@@ -201,15 +201,16 @@ func (f *filter) find(req *protocol.Request) *store.Entry {
 	case f.stamps.Since(f.in.target, e.Asked):
 		f.store.Remove(e)
 		return nil
-	case f.in.Credentials && e.Flags&caching.FlagOpen == 0:
+	case e.Flags&caching.FlagOpen == 0 && !f.reader.Shares(&f.in.Ask, f.names, req.Headers):
 		return nil
 	}
 	return e
 }
 
-// entry returns the entry for a request with a primary key and these headers, or nil. If the response
-// varies, what it varies by is appended to the key.
+// entry returns the entry for a request with a primary key and these headers, or nil. f.names are what the
+// response varies by, and that is appended to the key.
 func (f *filter) entry(hash uint64, key *[]byte, headers []protocol.Header) *store.Entry {
+	f.names = f.names[:0]
 	e := f.store.Find(hash, *key)
 	if e == nil || e.Flags&caching.FlagVaries == 0 {
 		return e

@@ -16,15 +16,13 @@ import (
 
 // keep stores the response to a request with these headers, and reports whether it did.
 func (f *filter) keep(l *lookup, headers []protocol.Header, res *exchange.Response, now time.Duration) bool {
-	fields := caching.ReadFields(res.Headers)
-	m, ok := f.policy.Judge(res.Status, &fields, &l.ask, caching.Received{Asked: l.asked, Now: now, Wall: f.shard.Process.Now()})
-	ok = ok && res.Source == nil && len(res.Trailers) == 0 && !f.retired
-	f.names = f.names[:0]
-	if ok && fields.Varies {
-		var any bool
+	fields, any := caching.ReadFields(res.Headers), false
+	if f.names = f.names[:0]; fields.Varies {
 		f.names, any = caching.AppendNames(f.names, res.Headers)
-		ok = !any
 	}
+	m, ok := f.policy.Judge(res.Status, &fields, &l.ask, f.reader.Shares(&l.ask, f.names, headers),
+		caching.Received{Asked: l.asked, Now: now, Wall: f.shard.Process.Now()})
+	ok = ok && !any && res.Source == nil && len(res.Trailers) == 0 && !f.retired
 	if ok {
 		f.value, ok = res.AppendFields(f.value[:0], isUnstored)
 	}
@@ -62,7 +60,7 @@ func (f *filter) refuse(l *lookup, headers []protocol.Header, res *exchange.Resp
 		return
 	}
 	f.counts.CacheRefused++
-	if l.ask.NoStore || l.ask.Credentials || !caching.Replaces(res.Status) {
+	if l.ask.NoStore || l.ask.Credentials || l.ask.Claims || !caching.Replaces(res.Status) {
 		return
 	}
 	if e := f.entry(l.hash, &l.key, headers); e != nil {

@@ -351,11 +351,11 @@ func TestRefreshBeginsNoSession(t *testing.T) {
 // value in another, by which a later response varies.
 func TestVaryChanges(t *testing.T) {
 	m := newOrigin(t, proxytest.MeshOptions{}, "cache: {}")
-	m.headers = minute + "Vary: X-User\r\n"
-	m.expect("200 body 1: fwd=miss; stored", "/", "X-User: 1", "X-Tenant: 2")
-	m.headers = minute + "Vary: X-Tenant\r\n"
-	m.expect("200 body 2: fwd=miss; stored", "/", "X-User: 2", "X-Tenant: 2")
-	m.expect("200 body 3: fwd=miss; stored", "/", "X-User: 2", "X-Tenant: 1")
+	m.headers = minute + "Vary: X-Tier\r\n"
+	m.expect("200 body 1: fwd=miss; stored", "/", "X-Tier: 1", "X-Shape: 2")
+	m.headers = minute + "Vary: X-Shape\r\n"
+	m.expect("200 body 2: fwd=miss; stored", "/", "X-Tier: 2", "X-Shape: 2")
+	m.expect("200 body 3: fwd=miss; stored", "/", "X-Tier: 2", "X-Shape: 1")
 }
 
 // TestRefreshOfReplaced: the response by which the service validates one that was replaced meanwhile

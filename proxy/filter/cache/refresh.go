@@ -50,7 +50,7 @@ func (r *refresher) prepare(ex *exchange.Exchange, e *store.Entry, now time.Dura
 	})
 	setConditions(c, f.value[:e.Fields])
 	l := f.note(c, now, e.Refresh)
-	l.ask, l.refreshes = caching.Ask{Credentials: f.in.Credentials}, e.Meta
+	l.ask, l.refreshes = caching.Ask{Credentials: f.in.Credentials, Claims: f.in.Claims}, e.Meta
 	r.inFlight++
 	r.counts.CacheRefreshed++
 	return c

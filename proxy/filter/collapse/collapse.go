@@ -61,7 +61,7 @@ func New(at *exchange.FilterPlace) exchange.Filter {
 		return nil
 	}
 	f := &filter{
-		shard: at.Shard, counts: at.Service.FilterStats(), ids: caching.NewIdentity(at.Route.Cache.Key), seed: at.Shard.IDs.Uint64(),
+		shard: at.Shard, counts: at.Service.FilterStats(), ids: caching.NewIdentity(at.Route.Cache.Key, at.Route.Cache.Ignore), seed: at.Shard.IDs.Uint64(),
 		flights: make(map[uint64]*flight), members: make(map[*exchange.Exchange]*member),
 	}
 	f.counts.Collapses = true
@@ -169,7 +169,7 @@ func shared(res *exchange.Response, names []byte) ([]byte, bool) {
 		return names, false
 	}
 	fields := caching.ReadFields(res.Headers)
-	if fields.Personal() {
+	if !fields.ForOthers(res.Status) {
 		return names, false
 	}
 	if fields.Varies {

@@ -237,21 +237,46 @@ func TestLeaderTimesOut(t *testing.T) {
 
 // TestPersonalResponses: what is for one client is for no other, and the next same requests do not wait.
 func TestPersonalResponses(t *testing.T) {
-	for _, header := range []string{"Set-Cookie: a=b", "Cache-Control: private", "Cache-Control: no-store", "Vary: *"} {
+	for _, c := range []struct {
+		status int
+		header string
+	}{
+		{200, "Set-Cookie: a=b"}, {200, "Cache-Control: private"}, {200, "Cache-Control: no-store"}, {200, "Vary: *"},
+		{400, ""}, {401, ""}, {401, "WWW-Authenticate: Basic"}, {403, ""}, {403, "Cache-Control: max-age=60"}, {406, ""}, {407, ""}, {429, ""}, {431, ""},
+	} {
 		m, got := newMesh(t, proxytest.MeshOptions{Service: slowSecond}, 100*time.Millisecond)
 		for _, a := range m.Apps {
-			a.ExtraHeaders = header + "\r\n"
+			if a.Status = c.status; c.header != "" {
+				a.ExtraHeaders = c.header + "\r\n"
+			}
+		}
+		for sent := 10; sent <= 20; sent += 10 {
+			calls := crowd(m, 10)
+			send(m, calls...)
+			m.Finish(calls...)
+			m.Settled()
+			for _, call := range calls {
+				if call.Status != c.status || *got != sent || sent > 10 && call.Took > 150*time.Millisecond {
+					t.Fatalf("%d %s: a call got %d after %v; %d requests, want %d", c.status, c.header, call.Status, call.Took, *got, sent)
+				}
+			}
+		}
+	}
+}
+
+// TestSharedErrors: a failure of the service is for all, and what is not there is there for none.
+func TestSharedErrors(t *testing.T) {
+	for _, status := range []int{404, 410, 500, 503} {
+		m, got := newMesh(t, proxytest.MeshOptions{Service: slowSecond + ", retry: {on: []}"}, 100*time.Millisecond)
+		for _, a := range m.Apps {
+			a.Status = status
 		}
 		calls := crowd(m, 10)
 		send(m, calls...)
-		check(m, got, 10, calls...)
-		again := crowd(m, 10)
-		send(m, again...)
-		check(m, got, 20, again...)
-		for _, c := range again {
-			if c.Took > 150*time.Millisecond {
-				t.Errorf("%s: a call took %v", header, c.Took)
-			}
+		m.Finish(calls...)
+		m.Settled()
+		if *got != 1 {
+			t.Errorf("%d: %d requests", status, *got)
 		}
 	}
 }

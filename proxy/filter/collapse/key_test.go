@@ -21,7 +21,7 @@ func (peer) Fail(*exchange.Exchange, *fault.Failure)        {}
 
 // TestNamesOfPeers: no header makes the request of one peer that of another.
 func TestNamesOfPeers(t *testing.T) {
-	f := &filter{ids: caching.NewIdentity(nil)}
+	f := &filter{ids: caching.NewIdentity(nil, nil)}
 	seen := map[string]int{}
 	for i, c := range []struct {
 		names  *identity.Names
