@@ -130,3 +130,58 @@ func (p *process) admitted(t *testing.T, service string) int {
 	}
 	return state.Services[service].Requests
 }
+
+// TestUnsafeRequestsToOthers: thousands of POSTs to other targets of a service leave its cache as it is, and
+// one to a target removes what is stored of that.
+func TestUnsafeRequestsToOthers(t *testing.T) {
+	const cached, posts, clients = 100, 8192, 8
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.Path) }))
+	defer app.Close()
+	egress := freeAddrs(t, 1)[0]
+	p := startRemora(t, fmt.Sprintf(`
+loops: 1
+listeners: [{name: egress, address: %q, protocol: http}]
+routes: [{match: {host: a.test}, service: app, cache: {ttl: 1h}}, {service: app}]
+services: {app: {discover: static, endpoints: [%q], connect_timeout: 15s, timeout: 2m}}`, egress, app.Listener.Addr()))
+	p.ready()
+	tr := &http.Transport{MaxIdleConnsPerHost: clients}
+	defer tr.CloseIdleConnections()
+	send := func(method, host, path string) (status string) {
+		req, err := http.NewRequest(method, "http://"+egress+path, nil)
+		if err != nil {
+			t.Error(err)
+			return ""
+		}
+		req.Host = host
+		resp, err := tr.RoundTrip(req)
+		if err != nil {
+			t.Error(err)
+			return ""
+		}
+		defer resp.Body.Close()
+		_, _ = io.Copy(io.Discard, resp.Body)
+		return resp.Header.Get("Cache-Status")
+	}
+	for i := range cached {
+		send("GET", "a.test", fmt.Sprint("/", i))
+	}
+	var all sync.WaitGroup
+	for id := range clients {
+		all.Go(func() {
+			for i := range posts / clients {
+				send("POST", "b.test", fmt.Sprintf("/%d/%d", id, i))
+			}
+		})
+	}
+	all.Wait()
+	send("POST", "A.test", "/0")
+	for i := range cached {
+		want := "remora; hit"
+		if i == 0 {
+			want = "remora; fwd=miss; stored"
+		}
+		if got := send("GET", "a.test", fmt.Sprint("/", i)); got != want {
+			t.Errorf("/%d: %q, want %q", i, got, want)
+		}
+	}
+}

@@ -1,57 +1,155 @@
 package shard
 
 import (
+	"math/bits"
 	"sync/atomic"
 	"time"
 )
 
 // Stamps are the times at which targets of requests were invalidated, for all loops: what caches have
-// asked for before is of no use. A target is known by its hash. Several share a slot, which has the
-// time of the latest one of them, and the time before which nothing of any of them is of use. So a
-// target may be taken for invalidated that was not, never the other way round.
+// asked for before is of no use. A target is known by its hash, and has a stamp of its own from when a cache
+// asks for it: what is asked for later is of use until the target is stamped. If there are more targets
+// than room, the one goes that is kept for the shortest time, and what caches have of it is of no use either. So a
+// target may be taken for invalidated that was not, never the other way round, and no target is by an
+// unsafe request to another.
 type Stamps struct {
-	Seed  uint64 // of the hashes
-	slots [1 << 13]struct {
-		kept   atomic.Int64 // until when a cache may have something of a target; other targets are not stamped
-		latest atomic.Int64 // microseconds, and in the lowest bits part of the hash
-		floor  atomic.Int64 // microseconds
+	Seed   uint64 // of the hashes
+	levels atomic.Pointer[[]*stampLevel]
+	wanted atomic.Int64 // targets for which there must be room
+}
+
+// stampLevel is a table of targets. The first one of a Stamps takes new targets; others had too little room.
+type stampLevel struct {
+	sets []stampSet
+	used atomic.Bool
+}
+
+const (
+	stampWays = 8 // targets of a set
+	stampFill = 5 // that a set has on average if all the room is used
+
+	// TargetBytes is the memory that Stamps take for each target for which there is room.
+	TargetBytes = 4 * 8 * stampWays / stampFill
+)
+
+// stampSet has the targets whose hashes lead there. Times are of the loops' clock, in nanoseconds.
+type stampSet struct {
+	target [stampWays]atomic.Uint64 // its hash, noTarget, or movingTarget while the slot gets another one
+	since  [stampWays]atomic.Int64  // when it came here
+	kept   [stampWays]atomic.Int64  // until when a cache may have something of it
+	stamp  [stampWays]atomic.Int64  // when it was invalidated; before since, never
+}
+
+const (
+	noTarget     = 0
+	movingTarget = 1
+	leastTarget  = 2 // smaller hashes count as this one
+)
+
+func (l *stampLevel) set(hash uint64) *stampSet {
+	i, _ := bits.Mul64(hash, uint64(len(l.sets)))
+	return &l.sets[i]
+}
+
+// Expect makes room for so many targets more. A negative number gives the room to those that come later.
+func (s *Stamps) Expect(targets int) {
+	wanted := s.wanted.Add(int64(targets))
+	for {
+		old := s.levels.Load()
+		var levels []*stampLevel
+		if old != nil {
+			if int64(len((*old)[0].sets)) >= wanted/stampFill+1 {
+				return
+			}
+			for _, l := range *old {
+				if l.used.Load() {
+					levels = append(levels, l)
+				}
+			}
+		}
+		levels = append([]*stampLevel{{sets: make([]stampSet, wanted/stampFill+1)}}, levels...)
+		if s.levels.CompareAndSwap(old, &levels) {
+			return
+		}
 	}
 }
 
-// tagBits of Stamps.latest are part of the hash.
-const tagBits = 14
+// Keep notes that a cache may have something of a target until then, which it asks for now or later.
+func (s *Stamps) Keep(hash uint64, now, until time.Duration) {
+	hash = max(hash, leastTarget)
+	levels := *s.levels.Load()
+	for _, l := range levels {
+		if set := l.set(hash); set.keep(hash, until) {
+			return
+		}
+	}
+	levels[0].used.Store(true)
+	levels[0].set(hash).add(hash, now, until)
+}
 
-// tagOf is a part of the hash that does not decide the slot.
-func tagOf(hash uint64) int64 { return int64(hash >> (64 - tagBits)) }
+// keep reports whether the target is there. Then it stays until a time.
+func (s *stampSet) keep(hash uint64, until time.Duration) bool {
+	for i := range s.target {
+		if s.target[i].Load() == hash {
+			raise(&s.kept[i], int64(until))
+			return s.target[i].Load() == hash
+		}
+	}
+	return false
+}
 
-// Keep notes that a cache may have something of a target until then.
-func (s *Stamps) Keep(hash uint64, until time.Duration) {
-	raise(&s.slots[hash%uint64(len(s.slots))].kept, int64(until))
+// add adds a target. If two loops add it at once, it is there twice.
+func (s *stampSet) add(hash uint64, now, until time.Duration) {
+	for range stampWays { // other loops may take slots, too
+		at, least := 0, int64(-1)
+		for i := range s.target {
+			t, kept := s.target[i].Load(), s.kept[i].Load()
+			if t == noTarget {
+				kept = 0
+			}
+			if t != movingTarget && (least < 0 || kept < least) {
+				at, least = i, kept
+			}
+		}
+		if t := s.target[at].Load(); t != movingTarget && s.target[at].CompareAndSwap(t, movingTarget) {
+			s.since[at].Store(int64(now))
+			s.stamp[at].Store(int64(now) - 1)
+			s.kept[at].Store(int64(until))
+			s.target[at].Store(hash)
+			return
+		}
+	}
 }
 
 // Set notes that a target was invalidated now.
 func (s *Stamps) Set(hash uint64, now time.Duration) {
-	at := &s.slots[hash%uint64(len(s.slots))]
-	if at.kept.Load() < int64(now) {
+	hash = max(hash, leastTarget)
+	levels := s.levels.Load()
+	if levels == nil {
 		return
 	}
-	stamp := now.Microseconds()<<tagBits | tagOf(hash)
-	for {
-		last := at.latest.Load()
-		if last != 0 && last&(1<<tagBits-1) != tagOf(hash) {
-			raise(&at.floor, last>>tagBits)
-		}
-		if last >= stamp || at.latest.CompareAndSwap(last, stamp) {
-			return
+	for _, l := range *levels {
+		set := l.set(hash)
+		for i := range set.target {
+			if set.target[i].Load() == hash {
+				raise(&set.stamp[i], int64(now))
+			}
 		}
 	}
 }
 
 // Since reports whether a target may have been invalidated at a time, or after it.
 func (s *Stamps) Since(hash uint64, t time.Duration) bool {
-	at := &s.slots[hash%uint64(len(s.slots))]
-	last, asked := at.latest.Load(), t.Microseconds()
-	return last != 0 && (last&(1<<tagBits-1) == tagOf(hash) && last>>tagBits >= asked || at.floor.Load() >= asked)
+	hash = max(hash, leastTarget)
+	for _, l := range *s.levels.Load() {
+		set := l.set(hash)
+		for i := range set.target {
+			if set.target[i].Load() == hash && set.since[i].Load() <= int64(t) && set.stamp[i].Load() < int64(t) && set.target[i].Load() == hash {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // raise sets *a to n unless it is larger.

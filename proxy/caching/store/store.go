@@ -76,12 +76,15 @@ type Store struct {
 
 // New returns a store that takes at most so many bytes of memory.
 func New(bytes int) *Store {
-	s := &Store{maxEntries: max(chunkLen, bytes/meanEntry/chunkLen*chunkLen)}
+	s := &Store{maxEntries: MaxEntries(bytes)}
 	rest := bytes - s.maxEntries*int(unsafe.Sizeof(Entry{})) - 8*tableLen(s.maxEntries)
 	s.small.init(rest / smallShare)
 	s.main.init(rest - rest/smallShare)
 	return s
 }
+
+// MaxEntries is how many entries a store of so many bytes has at most.
+func MaxEntries(bytes int) int { return max(chunkLen, bytes/meanEntry/chunkLen*chunkLen) }
 
 // tableLen is the length of a table for n entries.
 func tableLen(n int) int { return 1 << bits.Len(uint(n-1)) }

@@ -30,6 +30,7 @@ type filter struct {
 	reader  *caching.Reader
 	policy  caching.Policy
 	store   *store.Store
+	targets int // for which there is room in the stamps
 	retired bool
 
 	open   map[*exchange.Exchange]*lookup // requests that were sent
@@ -99,13 +100,16 @@ func New(at *exchange.FilterPlace) exchange.Filter {
 	case !c.Enabled():
 		return nil
 	}
+	room := int(c.Bytes) / at.Shard.Process.Loops / max(1, len(at.Route.Split))
+	targets := store.MaxEntries(room)
 	f := &filter{
 		invalidator: invalidator{loop: at.Shard.Loop, stamps: at.Shard.Invalidated()},
 		shard:       at.Shard, pool: at.Pool, counts: at.Service.FilterStats(), reader: caching.NewReader(c.Key, c.Ignore),
 		policy: caching.Policy{TTL: c.TTL, Stale: c.Stale},
-		store:  store.New(int(c.Bytes) / at.Shard.Process.Loops / max(1, len(at.Route.Split))),
-		open:   make(map[*exchange.Exchange]*lookup), shared: make(map[uint64]*held),
+		store:  store.New(room - targets*shard.TargetBytes), targets: targets,
+		open: make(map[*exchange.Exchange]*lookup), shared: make(map[uint64]*held),
 	}
+	f.stamps.Expect(targets)
 	f.refresher.init(f, at.Service)
 	f.counts.Caches = true
 	return f
@@ -157,7 +161,7 @@ func (f *filter) Request(ex *exchange.Exchange) exchange.Next {
 		return exchange.Continue
 	}
 	e, now := in.entry, f.loop.Now()
-	l := f.note(ex, now, ex.Request.Deadline)
+	l := f.note(ex, now)
 	validator := e != nil && e.Flags&(caching.FlagTag|caching.FlagDate) != 0
 	if validator || e != nil && caching.IfError(now, &e.Meta) {
 		l.held = f.hold(e)
@@ -224,8 +228,8 @@ func (f *filter) entry(hash uint64, key *[]byte, headers []protocol.Header) *sto
 // variantHash is the hash of the key of a variant; hash is that of the primary key.
 func variantHash(hash uint64, key []byte) uint64 { return caching.Hash(hash, key) }
 
-// note remembers that the request in hand is sent, and has a response until then or none.
-func (f *filter) note(ex *exchange.Exchange, now, until time.Duration) *lookup {
+// note remembers that the request in hand is sent now.
+func (f *filter) note(ex *exchange.Exchange, now time.Duration) *lookup {
 	var l *lookup
 	if n := len(f.free); n > 0 {
 		l, f.free = f.free[n-1], f.free[:n-1]
@@ -235,7 +239,7 @@ func (f *filter) note(ex *exchange.Exchange, now, until time.Duration) *lookup {
 	in := &f.in
 	*l = lookup{ask: in.Ask, key: append(l.key[:0], in.key[:in.primary]...), hash: in.hash, target: in.target, asked: now}
 	f.open[ex] = l
-	f.stamps.Keep(in.target, until)
+	f.stamps.Keep(in.target, now, now)
 	return l
 }
 
@@ -317,6 +321,7 @@ func (f *filter) Failure(ex *exchange.Exchange, why *fault.Failure) exchange.Nex
 // Retire implements exchange.Retirer. The store goes with the last request of the route.
 func (f *filter) Retire() {
 	f.retired = true
+	f.stamps.Expect(-f.targets)
 	f.counts.CacheBytes -= int64(f.bytes)
 	f.bytes = 0
 }

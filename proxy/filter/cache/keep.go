@@ -30,7 +30,7 @@ func (f *filter) keep(l *lookup, headers []protocol.Header, res *exchange.Respon
 		f.refuse(l, headers, res)
 		return false
 	}
-	f.stamps.Keep(l.target, m.Until)
+	f.stamps.Keep(l.target, now, m.Until)
 	m.Status, m.Fields = uint16(res.Status), uint32(len(f.value))
 	if m.Fresh > now { // hits at the end of a lifetime refresh it, each key at another time
 		m.Refresh -= time.Duration(f.shard.Rand.Uint64() % uint64((m.Fresh-now)/refreshPart+1))

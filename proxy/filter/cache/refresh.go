@@ -49,7 +49,7 @@ func (r *refresher) prepare(ex *exchange.Exchange, e *store.Entry, now time.Dura
 		return protocol.EqualFold(h.Name, "cache-control") || protocol.EqualFold(h.Name, "pragma")
 	})
 	setConditions(c, f.value[:e.Fields])
-	l := f.note(c, now, e.Refresh)
+	l := f.note(c, now)
 	l.ask, l.refreshes = caching.Ask{Credentials: f.in.Credentials, Claims: f.in.Claims}, e.Meta
 	r.inFlight++
 	r.counts.CacheRefreshed++
