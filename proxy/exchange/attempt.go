@@ -79,9 +79,10 @@ func (a *Attempt) SetTimeLeft() {
 // Timeout is the route's timeout of a request.
 func (a *Attempt) Timeout() time.Duration { return a.ex.Route.Timeout }
 
-// MayReplay reports whether the attempt, whose connection was stale, may be sent once more.
+// MayReplay reports whether the attempt, whose connection was stale, may be sent once more. It pays for
+// that, so Replay must follow.
 func (a *Attempt) MayReplay() bool {
-	return !a.replayed && a.state == attemptSent && a.ex.Request.Idempotent
+	return !a.replayed && a.state == attemptSent && a.ex.mayReplay()
 }
 
 // Replay notes that the attempt is sent once more. The application may have seen the

@@ -118,9 +118,32 @@ func TestReplayFails(t *testing.T) {
 		killed, c := m.CrashOnPoison(nil), m.Get("/poison")
 		m.Do(c)
 		m.Finish(c)
-		if s := m.Consumer.Stats("compute"); *killed != 2 || s.RetriesPaid != 1 || c.Code != "upstream-reset" {
+		// The retry is paid, as is the replay at the second application.
+		if s := m.Consumer.Stats("compute"); *killed != 2 || s.RetriesPaid != 2 || c.Code != "upstream-reset" {
 			t.Errorf("%d applications have crashed, %d retries paid, status %d %s", *killed, s.RetriesPaid, c.Status, c.Code)
 		}
 		m.Settled()
+	})
+}
+
+// TestReplaysOfFewRequests: a server may close an idle connection just when it is used again, each time (RFC
+// 9112 section 9.3.1). A few requests that meet that don't fail, although they earn no token.
+func TestReplaysOfFewRequests(t *testing.T) {
+	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1}, func(t *testing.T, m *proxytest.Mesh) {
+		seen := 0
+		m.Apps[0].OnRequest = func(*protocol.Request) {
+			seen++
+			m.Apps[0].DropNext = seen%2 == 0 // each one on a connection that was used before
+		}
+		for range 50 {
+			c := m.Get("/")
+			m.Do(c)
+			m.Finish(c)
+			m.OK(c)
+			m.W.Run(2 * time.Second)
+		}
+		if m.Settled(); seen != 99 {
+			t.Errorf("the application got %d requests", seen)
+		}
 	})
 }

@@ -133,7 +133,13 @@ func (ex *Exchange) mayRetry(f *fault.Failure) bool {
 func (ex *Exchange) mayMove() bool {
 	s := ex.service
 	return !ex.batch && !ex.cascade() && ex.freeRetries < maxFreeEndpoints-1 && ex.launched < maxAttempts &&
-		s.set.Room(s.query(ex.key, ex.tried[:ex.launched])) && s.moves.take(s)
+		s.set.Room(s.query(ex.key, ex.tried[:ex.launched])) && s.free.moves.take(s)
+}
+
+// free bounds the attempts of a service on a loop that cost no token although an endpoint got another one.
+type free struct {
+	moves      moves
+	nextReplay time.Duration // when a replay costs nothing again
 }
 
 // moves bounds the requests that go elsewhere after a refusal: moveShare of the requests since some
@@ -175,6 +181,25 @@ func (ex *Exchange) mayPay(f *fault.Failure) bool {
 		return false
 	}
 	return ex.service.pay(f == fault.Reset)
+}
+
+// replayEvery is how often a service's request on a loop is replayed free of charge. So a server that
+// closes idle connections just when they are used again fails none of few requests, although these
+// earn no token.
+const replayEvery = time.Second
+
+// mayReplay reports whether a request may be sent again because a pooled connection was stale. The
+// service may have seen it, so that takes the token of a retry after a reset.
+func (ex *Exchange) mayReplay() bool {
+	r, s := ex.Route, ex.service
+	if !ex.Request.Idempotent || !r.retryOn.connect && !r.retryOn.reset {
+		return false
+	}
+	if now := s.Shard.Loop.Now(); now >= s.free.nextReplay {
+		s.free.nextReplay = now + replayEvery
+		return true
+	}
+	return s.pay(true)
 }
 
 // pay takes the token of a retry, and reports whether there was one. After a reset it may be owed.

@@ -47,7 +47,7 @@ type Service struct {
 	hedging    hedge.Service
 	queue      admissionQueue
 	stats      stats.ServiceStats
-	moves      moves
+	free       free
 
 	watched *stats.MillisecondRing // of this service alone; nil unless somebody looks at it
 	unwatch loop.Timer             // armed while watched is not nil
