@@ -79,6 +79,10 @@ func (a *Attempt) SetTimeLeft() {
 // Timeout is the route's timeout of a request.
 func (a *Attempt) Timeout() time.Duration { return a.ex.Route.Timeout }
 
+// Repeatable reports whether the request may be sent again, if the budget allows, after its connection was
+// lost.
+func (a *Attempt) Repeatable() bool { return a.ex.repeatable() }
+
 // MayReplay reports whether the attempt, whose connection was stale, may be sent once more. It pays for
 // that, so Replay must follow.
 func (a *Attempt) MayReplay() bool {

@@ -268,7 +268,7 @@ func TestHopByHopHeaders(t *testing.T) {
 		m.Do(c)
 		m.Finish(c)
 		m.OK(c)
-		if got := strings.Join(seen, " "); got != "x-nonce x-public via x-forwarded-for x-forwarded-proto x-request-id" {
+		if got := strings.Join(seen, " "); got != "x-nonce x-public cdn-loop x-forwarded-for x-forwarded-proto x-request-id" {
 			t.Errorf("the application received headers %q", got)
 		}
 	})

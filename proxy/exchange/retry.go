@@ -191,8 +191,8 @@ const replayEvery = time.Second
 // mayReplay reports whether a request may be sent again because a pooled connection was stale. The
 // service may have seen it, so that takes the token of a retry after a reset.
 func (ex *Exchange) mayReplay() bool {
-	r, s := ex.Route, ex.service
-	if !ex.Request.Idempotent || !r.retryOn.connect && !r.retryOn.reset {
+	s := ex.service
+	if !ex.repeatable() {
 		return false
 	}
 	if now := s.Shard.Loop.Now(); now >= s.free.nextReplay {
@@ -200,6 +200,11 @@ func (ex *Exchange) mayReplay() bool {
 		return true
 	}
 	return s.pay(true)
+}
+
+func (ex *Exchange) repeatable() bool {
+	on := &ex.Route.retryOn
+	return ex.Request.Idempotent && (on.connect || on.reset)
 }
 
 // pay takes the token of a retry, and reports whether there was one. After a reset it may be owed.

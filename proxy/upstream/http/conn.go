@@ -269,6 +269,7 @@ func (c *conn) onClosed(err error) {
 	switch c.state {
 	case closed:
 	case idle:
+		c.pool.keeping.closed(c.shard.Loop.Now() - c.idleSince)
 		c.pool.remove(c)
 		c.close()
 	case awaitingHead:
@@ -304,6 +305,9 @@ func (c *conn) onDialFailed(f *fault.Failure) {
 // that is safe (RFC 9112 section 9.3.1), on a new connection if there is room.
 func (c *conn) onStale() {
 	a := c.current
+	if c.reused {
+		c.pool.keeping.closed(c.shard.Loop.Now() - c.idleSince)
+	}
 	if !c.reused || c.response != nil || !a.MayReplay() {
 		c.fail(fault.Reset)
 		return

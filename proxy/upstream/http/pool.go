@@ -26,7 +26,8 @@ const (
 
 // pool reaches one endpoint from one loop. Its idle connections are a stack with the last used
 // on top, so that those in excess reach their idle timeout. It has at most as many connections
-// as the service has requests in flight, besides those of logins, which close.
+// as the service has requests in flight, besides those of logins, which close, and idle ones that
+// the server may close just now.
 type pool struct {
 	shard    *shard.Shard
 	service  *exchange.Service
@@ -35,6 +36,7 @@ type pool struct {
 	idle     []*conn
 	open     int // connections, those being dialled included
 	dialing  int
+	keeping  keeping
 	retired  bool // the endpoint has left the service
 	sweeper  loop.Timer
 
@@ -62,7 +64,7 @@ func NewConnector() exchange.Connector {
 }
 
 func newPool(s *exchange.Service, e *exchange.Endpoint, name string) *pool {
-	p := &pool{shard: s.Shard, service: s, endpoint: e, name: name}
+	p := &pool{shard: s.Shard, service: s, endpoint: e, name: name, keeping: keeping{firstKept}}
 	p.sweeper.Fire = p.sweep
 	p.retryDial.Fire = p.dialAgain
 	return p
@@ -75,8 +77,7 @@ func (p *pool) Send(a *exchange.Attempt) {
 	}
 	p.arrivals++
 	a.Carry(p, p.arrivals)
-	// A login gets a new connection, if it can: it can't be sent again if the connection is stale.
-	if n := len(p.idle); n > 0 && !(a.LogsIn() && p.mayDial()) {
+	if n := len(p.idle); n > 0 && (p.suits(p.idle[n-1], a) || !p.mayDial()) {
 		c := p.idle[n-1]
 		p.idle[n-1] = nil
 		p.idle = p.idle[:n-1]
@@ -88,6 +89,12 @@ func (p *pool) Send(a *exchange.Attempt) {
 		return
 	}
 	p.dial(a)
+}
+
+// suits reports whether a should be sent on c, an idle connection. A login should not: it can't be sent
+// twice, so it takes a new connection.
+func (p *pool) suits(c *conn, a *exchange.Attempt) bool {
+	return !a.LogsIn() && (p.shard.Loop.Now()-c.idleSince <= p.keeping.kept || a.Repeatable())
 }
 
 func (p *pool) dial(a *exchange.Attempt) {
@@ -231,6 +238,7 @@ func (p *pool) sweep() {
 	for swept < min(len(p.idle), maxSweep) && now-p.idle[swept].idleSince >= timeout {
 		p.idle[swept].close()
 		swept++
+		p.keeping.outlived(timeout)
 	}
 	p.idle = slices.Delete(p.idle, 0, swept)
 	switch {

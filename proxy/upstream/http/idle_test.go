@@ -1,0 +1,77 @@
+package http_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// impatientServer closes each connection that is idle for so long.
+func impatientServer(m *proxytest.Mesh, idle time.Duration) (connections *int) {
+	connections = new(int)
+	m.Apps[0].Stop()
+	app := m.W.Loop("10.0.1.1-raw")
+	m.W.Listen(m.Apps[0].Addr, app, func() loop.Stream {
+		*connections++
+		p := &proxytest.Peer{}
+		requests := 0
+		p.Reply = func(heard []byte) []byte {
+			if !bytes.HasSuffix(heard, []byte("\r\n\r\nxx")) {
+				return nil
+			}
+			requests++
+			last := requests
+			m.W.At(m.W.Now()+idle, func() {
+				if last == requests && !p.Ended {
+					app.Do(p.Conn.Close)
+				}
+			})
+			return []byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		}
+		return p
+	})
+	return connections
+}
+
+// TestIdleConnectionsOfImpatientServer: a server closes idle connections, just when requests come that may not be
+// sent twice. None of them fails, whatever the server's idle timeout is, known or not.
+func TestIdleConnectionsOfImpatientServer(t *testing.T) {
+	for _, idle := range []time.Duration{1500 * time.Millisecond, 2 * time.Second, 3 * time.Second, 5 * time.Second} {
+		t.Run(idle.String(), func(t *testing.T) {
+			proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1}, func(t *testing.T, m *proxytest.Mesh) {
+				impatientServer(m, idle)
+				for early := time.Duration(0); early < 2*time.Millisecond; early += 50 * time.Microsecond {
+					call := m.Post(2)
+					call.Nonce = ""
+					m.Do(call)
+					m.Finish(call)
+					if call.Status != 200 {
+						t.Fatalf("%v before the server closes: %d %s", early, call.Status, call.Code)
+					}
+					m.W.Run(idle - early)
+				}
+			})
+		})
+	}
+}
+
+// TestIdleConnectionsOfPatientServer: once a server has kept a connection for idle_timeout, requests that may not
+// be sent twice take connections that have been idle for as long.
+func TestIdleConnectionsOfPatientServer(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
+	connections := impatientServer(m, time.Hour)
+	for i, want := range []int{1, 2, 2, 2, 2, 2} { // the first is swept before the third request
+		call := m.Post(2)
+		call.Nonce = ""
+		m.Do(call)
+		m.Finish(call)
+		m.OK(call)
+		if *connections != want {
+			t.Fatalf("%d connections after request %d, want %d", *connections, i, want)
+		}
+		m.W.Run(2 * time.Second)
+	}
+}
