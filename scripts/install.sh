@@ -21,8 +21,8 @@ packages=(
 	iptables iproute2 redis-server util-linux     # intercept-test, chaos, readme
 	mount                                         # chaos
 	systemd                                       # test: systemd-analyze
-	debootstrap rpm skopeo umoci                  # packages
-	apache2-bin haproxy lighttpd nginx            # differential, sockets; strictness, tls and http2, too
+	debootstrap rpm skopeo umoci                  # packages; strictness
+	apache2-bin haproxy lighttpd nginx            # differential, sockets; tls and http2, too
 	gunicorn python3-aiohttp python3-hypercorn    # differential
 	python3-tornado python3-uvicorn               # differential
 )

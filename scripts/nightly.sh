@@ -23,7 +23,7 @@ suite() {
 suite env FUZZTIME=0 scripts/test.sh --long
 suite scripts/fuzz.sh "${FUZZ:-1h}"
 suite env SEEDS=100000 scripts/sim.sh
-for name in compose-check cost interop interop-dubbo triple grpc connect cloudwego http2 http-cache http-proxy streams tracing strictness differential dashboard; do
+for name in compose-check cost interop interop-dubbo triple grpc connect cloudwego http2 http-cache http-proxy streams tracing differential dashboard; do
 	suite "scripts/$name.sh"
 done
 for name in http2 grpc streams reload attack; do
@@ -42,6 +42,7 @@ privileged=(env PATH="$PATH" GOFLAGS=-buildvcs=false)
 if ((EUID != 0)); then privileged=(sudo "${privileged[@]}"); fi
 suite "${privileged[@]}" scripts/intercept-test.sh
 suite "${privileged[@]}" scripts/chaos.sh
+suite "${privileged[@]}" scripts/strictness.sh
 suite scripts/soak.sh "${SOAK:-30m}"
 suite scripts/build.sh --lab --check
 if "${privileged[@]}" scripts/engine.sh true; then

