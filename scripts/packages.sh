@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/lib.sh
-need debootstrap rpm umoci skopeo
+need curl debootstrap python3 rpm skopeo ss umoci
 workspace
 # Root may not be the repository's owner.
 export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'
@@ -38,6 +38,52 @@ in_root bash -c 'source /usr/share/bash-completion/completions/remora; complete 
 pass 'the Debian package is installed'
 in_root dpkg -i /tmp/remora.deb
 pass 'it is installed again'
+
+# An upgrade of a service that runs with a configuration of its own. The roots have no systemd: a
+# program in its place records what it is asked for, and does that.
+free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+listen=127.0.0.1:$(free_port) admin=127.0.0.1:$(free_port)
+cat >"$root/etc/remora/remora.yaml" <<EOF
+admin: {address: "$admin"}
+listeners: [{name: http, address: "$listen", protocol: http}]
+routes: [{respond: {status: 200}}]
+EOF
+mkdir -p "$root/run/systemd/system" "$root/run/remora"
+in_root chown remora /run/remora
+install -m 0755 /dev/stdin "$root/usr/local/bin/systemctl" <<'EOF'
+#!/bin/sh
+case "$*" in
+'kill --signal=USR2 --kill-whom=main remora.service') kill -USR2 "$(cat /tmp/pid)" ;;
+esac
+EOF
+chroot --userspec=remora:remora "$root" env RUNTIME_DIRECTORY=/run/remora remora run -c /etc/remora/remora.yaml &>"$dir/service.log" &
+echo $! >"$root/tmp/pid"
+until curl -sf "$admin/readyz" >/dev/null; do sleep 0.1; done
+dpkg-deb -R "$root/tmp/remora.deb" "$dir/next"
+rm -f "$dir/next/DEBIAN/conffiles" # has an empty line only, at which dpkg-deb stops
+sed -i 's/^Version: .*/&.next/' "$dir/next/DEBIAN/control"
+echo '# Another first configuration.' >>"$dir/next/usr/share/remora/remora.yaml"
+dpkg-deb -b "$dir/next" "$root/tmp/next.deb"
+hot_restarts() { curl -s "$admin/metrics" | sed -n 's/^remora_hot_restarts //p'; }
+(
+	failures=0
+	while [[ ! -e $dir/upgraded ]]; do curl -sf "$listen" || failures=$((failures + 1)); done
+	echo "$failures" >"$dir/failures"
+) &
+load=$!
+in_root dpkg -i /tmp/next.deb </dev/null
+for _ in {1..300}; do
+	if [[ $(hot_restarts) == 1 ]]; then break; fi
+	sleep 0.1
+done
+touch "$dir/upgraded"
+wait "$load"
+[[ $(hot_restarts) == 1 ]] || fail "the service was not replaced: $(tail "$dir/service.log")"
+[[ $(<"$dir/failures") == 0 ]] || fail "$(<"$dir/failures") requests failed"
+grep -q "$listen" "$root/etc/remora/remora.yaml" || fail 'the configuration is another one'
+kill "$(ss -Hltnp "src $admin" | sed 's/.*pid=\([0-9]*\).*/\1/')"
+rm -r "$root/usr/local/bin/systemctl" "$root/run/systemd" "$root/run/remora"
+pass 'an upgrade asks nothing, keeps the configuration, and loses no request'
 in_root dpkg --purge remora
 files >"$dir/after"
 # What adding a user leaves.
