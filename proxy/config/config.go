@@ -203,6 +203,7 @@ type Registry struct {
 // Etcd is the etcd cluster of the registry.
 type Etcd struct {
 	// `host:port`, `http://…` or `https://…`. `discover: etcd` and `register` require it.
+	// A proxy that the environment names is not used.
 	Endpoints []string `yaml:"endpoints" reload:"restart"`
 	// Start of every key, `<prefix>/<service>/<node.id>@<address>`. Begins with `/`, does not end with it.
 	Prefix string `yaml:"prefix" reload:"restart"`

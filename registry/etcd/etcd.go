@@ -218,7 +218,8 @@ func (r *Registry) clientConfig() clientv3.Config {
 		Password:             r.opt.Password,
 		// Relevant events are logged here, once per change and not per attempt.
 		Logger: zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+		// A proxy that the environment names is for applications, and may be this sidecar.
+		DialOptions: []grpc.DialOption{grpc.WithNoProxy(), grpc.WithConnectParams(grpc.ConnectParams{
 			// gRPC's default limit of two minutes would outlast any lease.
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: requestTimeout,
