@@ -16,10 +16,11 @@ func TestAppendInterim(t *testing.T) {
 		resp protocol.Response
 		want string
 	}{
-		{protocol.Response{Status: 100}, "HTTP/1.1 100 \r\n\r\n"},
+		{protocol.Response{Status: 100}, "HTTP/1.1 100 Continue\r\n\r\n"},
 		{protocol.Response{Status: 103, Reason: []byte("Early Hints"), Headers: header("Link", "</a>")},
 			"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"},
-		{protocol.Response{Status: 103, Headers: header("Connection", "close")}, "HTTP/1.1 103 \r\n\r\n"},
+		{protocol.Response{Status: 103, Headers: header("Connection", "close")}, "HTTP/1.1 103 Early Hints\r\n\r\n"},
+		{protocol.Response{Status: 199}, "HTTP/1.1 199 \r\n\r\n"},
 		{protocol.Response{Status: 101}, ""},
 		{protocol.Response{Status: 200}, ""},
 		{protocol.Response{Status: 100, Reason: []byte("a\nb")}, ""},

@@ -62,7 +62,11 @@ func AppendInterim(dst []byte, resp *protocol.Response) []byte {
 		textEnd(resp.Reason, 0) != len(resp.Reason) || !headersValid(resp.Headers) {
 		return dst
 	}
-	dst = appendStatusLine(dst, resp.Status, resp.Reason)
+	reason := resp.Reason
+	if len(reason) == 0 { // other protocols have none
+		reason = []byte(protocol.Reasons[resp.Status])
+	}
+	dst = appendStatusLine(dst, resp.Status, reason)
 	return append(appendEndToEnd(dst, resp.Headers), '\r', '\n')
 }
 

@@ -31,6 +31,7 @@ func (r *reuser) NewResponse(*Stream) (*protocol.Response, *bytebufferpool.ByteB
 }
 
 func (r *reuser) OnRequest(st *Stream, end bool)  { r.end(st, end) }
+func (r *reuser) OnInterim(*Stream)               {}
 func (r *reuser) OnResponse(st *Stream, end bool) { r.end(st, end) }
 
 func (r *reuser) OnData(st *Stream, b []byte, end bool) {

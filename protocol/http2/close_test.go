@@ -282,7 +282,7 @@ func TestGoAwayOnLongConnection(t *testing.T) {
 func TestEmptyDataWithoutWindow(t *testing.T) {
 	p := newPair(t, Options{}, Options{Window: 1000})
 	p.server.hold = true
-	st := p.client.c.RequestHead(typical(), "http", -1)
+	st := p.client.c.RequestHead(typical(), "http", -1, false)
 	id := st.ID()
 	p.client.c.Send(st, pattern(2000))
 	if err := p.run(); err != nil { // the SETTINGS cross the DATA

@@ -90,7 +90,7 @@ func TestPieces(t *testing.T) {
 	wantUp, wantDown := up, down
 	p.client.onWritable = pump(p.client.c, &up, fields("x-sum: 1"))
 	p.server.onWritable = pump(p.server.c, &down, nil)
-	st := p.client.c.RequestHead(typical(), "http", -1)
+	st := p.client.c.RequestHead(typical(), "http", -1, false)
 	id := st.ID()
 	p.client.onWritable(st)
 	if err := p.run(); err != nil {

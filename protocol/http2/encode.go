@@ -18,6 +18,7 @@ const (
 	indexHTTP      = 6
 	indexHTTPS     = 7
 	indexStatus    = 8
+	indexExpect    = 35
 )
 
 // begin appends the start of HEADERS and returns where it is.
@@ -85,7 +86,7 @@ func isGRPC(f *protocol.Header) bool {
 		kindOf(f.Name) == fieldContentType
 }
 
-// pseudo appends a pseudo-header field whose name has this index.
+// pseudo appends a field whose name has this index, such as a pseudo-header field.
 func (w *writer) pseudo(name, value []byte, index int) {
 	out, h, ok := w.enc.AppendIndexed(w.out, name, value)
 	if !ok {
@@ -99,6 +100,8 @@ var (
 	namePath      = []byte(":path")
 	nameAuthority = []byte(":authority")
 	nameStatus    = []byte(":status")
+	nameExpect    = []byte("expect")
+	valueContinue = []byte("100-continue")
 )
 
 func (w *writer) index(i int) { w.out = append(w.out, 0x80|byte(i)) }
@@ -136,6 +139,9 @@ func (w *writer) requestHead(st *Stream, req *protocol.Request, scheme string, l
 		w.pseudo(nameAuthority, req.Authority, indexAuthority)
 	}
 	w.headFields(req.Headers, length)
+	if st.is(expects) {
+		w.pseudo(nameExpect, valueContinue, indexExpect)
+	}
 	w.finish(at)
 }
 

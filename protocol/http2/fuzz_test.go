@@ -134,7 +134,7 @@ func (s *session) step() {
 			o.Release()
 		}
 	case 2:
-		s.client.c.RequestHead(typical(), "https", -1)
+		s.client.c.RequestHead(typical(), "https", -1, false)
 	case 3:
 		if st := s.stream(s.client.c); st != nil {
 			s.piece(s.client.c, st, size)

@@ -40,11 +40,14 @@ type Handler interface {
 	// OnOversize holds for it, with status 503.
 	OnNoRoom(st *Stream)
 
-	// NewResponse provides the memory of a response, to a client, like NewRequest. OnResponse or
-	// OnReset follows at once, but after an interim response, which is dropped: NewResponse is
-	// called again then, and should return the same. nil resets the stream (CANCEL), and no call
-	// with st follows.
+	// NewResponse provides the memory of a response, to a client, like NewRequest. OnInterim,
+	// OnResponse or OnReset follows at once. nil resets the stream (CANCEL), and no call with st
+	// follows.
 	NewResponse(st *Stream) (res *protocol.Response, buf *bytebufferpool.ByteBuffer)
+
+	// OnInterim passes an interim response (1xx but 101). NewResponse is called again for the next
+	// head, and may return the same memory.
+	OnInterim(st *Stream)
 
 	// OnResponse passes the final head. res.DeclaredLength is set if there is a Content-Length.
 	OnResponse(st *Stream, end bool)

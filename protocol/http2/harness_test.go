@@ -30,6 +30,7 @@ type message struct {
 	buf      bytebufferpool.ByteBuffer
 	body     []byte
 	trailers []string
+	interim  []string
 	head     bool // OnRequest or OnResponse came
 	end      bool
 	oversize bool
@@ -127,6 +128,11 @@ func (p *peer) OnNoRoom(st *Stream) { p.of(st).noRoom = true }
 func (p *peer) NewResponse(st *Stream) (*protocol.Response, *bytebufferpool.ByteBuffer) {
 	m := p.of(st)
 	return &m.res, &m.buf
+}
+
+func (p *peer) OnInterim(st *Stream) {
+	m := p.of(st)
+	m.interim = append(m.interim, fmt.Sprint(m.res.Status, lines(m.res.Headers)))
 }
 
 func (p *peer) OnResponse(st *Stream, end bool) { p.head(st, end) }

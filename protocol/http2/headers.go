@@ -225,8 +225,8 @@ func (c *Conn) afterHead(st *Stream, end bool) {
 }
 
 func (c *Conn) response(st *Stream, b []byte, end bool) {
-	// Interim responses are rare, so the memory of the final one is asked for before it is
-	// known what the head is.
+	// Interim responses are rare, so the memory of a final one is asked for before it is known what
+	// the head is.
 	res, buf := c.handler.NewResponse(st)
 	if res == nil {
 		c.ignore(b)
@@ -257,7 +257,8 @@ func (c *Conn) response(st *Stream, b []byte, end bool) {
 			c.refuse(st, ErrInterim)
 			return
 		}
-		buf.B = buf.B[:0] // NewResponse is called again
+		res.Status = h.status
+		c.handler.OnInterim(st)
 		return
 	}
 	res.Status, res.DeclaredLength = h.status, h.length

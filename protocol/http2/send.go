@@ -165,11 +165,15 @@ func (c *Conn) maySend(st *Stream) bool {
 }
 
 // RequestHead sends the head of a request whose body follows with Send and Finish. length is
-// its declared length, or -1. It returns nil if MayOpen returns 0.
-func (c *Conn) RequestHead(req *protocol.Request, scheme string, length int64) *Stream {
+// its declared length, or -1. wait says that the body waits for an interim response
+// (Expect: 100-continue). It returns nil if MayOpen returns 0.
+func (c *Conn) RequestHead(req *protocol.Request, scheme string, length int64, wait bool) *Stream {
 	st := c.open()
 	if st == nil {
 		return nil
+	}
+	if wait {
+		st.flags |= expects
 	}
 	if req.Batch {
 		st.flags |= isBatch
@@ -192,14 +196,16 @@ func (c *Conn) ResponseHead(st *Stream, res *protocol.Response) {
 	c.w.responseHead(st, res, res.DeclaredLength, 0)
 }
 
-// Continue sends the interim response 100.
-func (c *Conn) Continue(st *Stream) {
+// Interim sends an interim response (1xx but 101), ahead of the final head. After the final head it
+// does nothing.
+func (c *Conn) Interim(st *Stream, res *protocol.Response) {
 	if !c.maySend(st) || st.is(headSent) {
 		return
 	}
-	at := c.w.begin(st, 0)
-	c.w.status(100)
-	c.w.finish(at)
+	if res.Status == 100 {
+		st.flags &^= expects
+	}
+	c.w.responseHead(st, res, -1, 0)
 }
 
 // Send copies a piece of the body: as much as a bound for each stream allows. If n is less than

@@ -42,7 +42,7 @@ const (
 	isConnect                             // the request is a CONNECT
 	noContent                             // the peer's message may have no body
 	headReceived                          // the peer's final head
-	expects                               // the peer waits for an interim response
+	expects                               // the body waits for an interim response
 	headSent                              // our final head
 	ending                                // our side ends behind data and trailers
 	isBatch                               // our DATA goes after that of others
@@ -109,7 +109,7 @@ func (s *Stream) ID() uint32 { return s.id }
 // Length returns the Content-Length that the peer declared, or -1.
 func (s *Stream) Length() int64 { return s.length }
 
-// ExpectsContinue reports whether the peer waits for an interim response (Conn.Continue) before
+// ExpectsContinue reports whether the peer waits for an interim response (Conn.Interim, 100) before
 // it sends the body.
 func (s *Stream) ExpectsContinue() bool { return s.is(expects) }
 

@@ -30,7 +30,8 @@ func (s *discarder) OnResponse(_ uint64, _ *protocol.Response, _ protocol.Codec,
 	(*protocol.Buffers)(nil).Put(buf)
 }
 
-func (s *discarder) OnLoad(Load) {}
+func (s *discarder) OnInterim(uint64, *protocol.Response) {}
+func (s *discarder) OnLoad(Load)                          {}
 
 func (s *discarder) OnStream(Stream, []byte) {}
 

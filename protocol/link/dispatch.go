@@ -8,6 +8,8 @@ func (r *Reader) dispatch(f header, payload []byte, h Handler) error {
 	switch f.typ {
 	case frameRequest, frameResponse:
 		return r.message(f, payload, h)
+	case frameInterim:
+		return r.interim(f.id, payload, h)
 	case frameDefine:
 		return r.names.define(f.id, payload)
 	case frameCredit:
@@ -170,6 +172,25 @@ func (r *Reader) response(id uint64, body []byte, buf *bytebufferpool.ByteBuffer
 	*theirs, *resp = *resp, *theirs
 	h.OnResponse(id, theirs, codec, buf)
 	return nil
+}
+
+// interim decodes an interim response. One that can't be taken is dropped: it could have been left out.
+func (r *Reader) interim(id uint64, payload []byte, h Handler) error {
+	switch {
+	case r.role == Acceptor:
+		return ErrRole
+	case id == 0 || r.streams[id] != nil:
+		return ErrStreamID
+	}
+	resp := &r.limits.Scratch.Response
+	resp.Reset()
+	r.cursor = cursor{b: payload, names: &r.names, size: r.headLimit(), trace: make([]byte, traceText)}
+	r.cursor.readInterim(resp, r.limits.Headers)
+	r.cursor.b, r.cursor.trace = nil, nil
+	if r.cursor.err == nil && r.cursor.why == 0 {
+		h.OnInterim(id, resp)
+	}
+	return r.cursor.err
 }
 
 // readable reports whether the head was read to its end. If not, it gives buf back and rejects

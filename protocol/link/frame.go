@@ -24,9 +24,11 @@ const (
 	frameDefine    frameType = 11
 	frameLoad      frameType = 12
 
+	frameInterim frameType = 16 // skipped by peers that don't know it
+
 	// Unknown types from here to 31 are skipped, so that a later version can add frames. Lower
 	// unknown types end the link.
-	frameSkippable frameType = 16
+	frameSkippable frameType = 17
 )
 
 const (

@@ -40,6 +40,9 @@ type Handler interface {
 	// buf, never the table, and needs FeatureStreams in the Reader's own settings.
 	OnResponse(id uint64, resp *protocol.Response, codec protocol.Codec, buf *bytebufferpool.ByteBuffer)
 
+	// OnInterim passes an interim response (1xx but 101) to request id. resp is valid until it returns.
+	OnInterim(id uint64, resp *protocol.Response)
+
 	// OnReject says that message id was not accepted; the rest of it is skipped. why is
 	// TooLarge (over the limits), Overload (too many messages in reassembly, or no memory for
 	// more), DeadlinePassed (it took too long to arrive, see Expire) or Malformed (text that

@@ -81,6 +81,10 @@ func (h *recorder) OnResponse(id uint64, resp *protocol.Response, codec protocol
 	h.bufs = append(h.bufs, buf)
 }
 
+func (h *recorder) OnInterim(id uint64, resp *protocol.Response) {
+	h.note("interim %d %s", id, showResponse(resp, protocol.CodecHTTP))
+}
+
 func (h *recorder) OnReject(id uint64, why Reason) {
 	h.note("reject %d %s", id, why)
 	h.rejected[id] = why

@@ -90,11 +90,30 @@ func (c *cursor) readResponse(resp *protocol.Response, maxHeaders int) protocol.
 	return codec
 }
 
+// An interim response is
+//
+//	status (varint) | headers
+func (t *interner) appendInterim(dst []byte, resp *protocol.Response) []byte {
+	dst = binary.AppendUvarint(dst, uint64(resp.Status))
+	dst, _ = t.appendHeaders(dst, resp.Headers)
+	return dst
+}
+
+func (c *cursor) readInterim(resp *protocol.Response, maxHeaders int) {
+	status := c.varint()
+	if status < 100 || status > 199 || status == 101 {
+		c.reject(Malformed)
+		return
+	}
+	resp.Status = int(status)
+	resp.Headers = c.headers(resp.Headers, maxHeaders, classToken)
+}
+
 // mayStream reports whether a body may follow this status (RFC 9112 section 6.3). After any
 // other status, a body would be read as the next response.
 func mayStream(status uint64) bool { return status != 204 && status != 304 }
 
-// The statuses of final responses (RFC 9110 section 15). A link carries no others.
+// The statuses of final responses (RFC 9110 section 15).
 const (
 	leastStatus = 200
 	mostStatus  = 599

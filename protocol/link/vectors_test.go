@@ -144,6 +144,12 @@ var written = map[string]func(w *Writer){
 		w.Response(1, &protocol.Response{Status: 404, Reason: []byte("Not Found"), RPC: 60, Body: []byte{0x02, 'n', 'o'}, DeclaredLength: -1},
 			protocol.CodecDubboHessian2, nil)
 	},
+	"interim": func(w *Writer) {
+		w.Preface(Acceptor, Settings{})
+		w.Interim(1, &protocol.Response{Status: 103, Headers: headers("link", "</a>")})
+		w.Interim(2, &protocol.Response{Status: 102})
+		w.Response(1, &protocol.Response{Status: 204, Reason: []byte("No Content"), DeclaredLength: -1}, protocol.CodecHTTP, nil)
+	},
 	"long": func(w *Writer) {
 		w.Preface(Dialer, Settings{})
 		w.Open(1, Settings{MaxFrame: MinFrame})

@@ -163,6 +163,20 @@ func (w *Writer) Response(id uint64, resp *protocol.Response, codec protocol.Cod
 	w.message(frameResponse, id, resp.Body, resp.Batch, o)
 }
 
+// Interim queues an interim response (1xx but 101) to request id, ahead of its Response. One that does not
+// fit into a frame is dropped. The memory of resp may be used again.
+func (w *Writer) Interim(id uint64, resp *protocol.Response) {
+	if w.state == writerClosed {
+		return
+	}
+	w.scratch = w.table().appendInterim(w.scratch[:0], resp)
+	if len(w.scratch) > w.frame {
+		return
+	}
+	w.ready.buf = append(appendHeader(w.ready.buf, uint8(frameInterim), id, len(w.scratch)), w.scratch...)
+	w.ready.push(id, nil)
+}
+
 func (w *Writer) table() *interner {
 	if w.names == nil {
 		w.names = &interner{seed: maphash.MakeSeed()}

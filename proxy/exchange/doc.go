@@ -3,6 +3,7 @@
 //
 //	exchange.go   Begin: the phases, the deadline, the one response
 //	request.go    the request, its memory, and abandoning it for that; response.go the same for a response
+//	interim.go    interim responses, ahead of the one response
 //	filters.go    what filters see and replace; the copies that they send
 //	policy.go     the route's policy; router.go finds the route on one loop
 //	admission.go  a slot of the service, or the queue for one

@@ -93,6 +93,7 @@ type tally struct {
 	Injected     stats.Injected // faults of the route
 	Fallback     Fallback
 	Cached       stats.Cached // what the route's cache did
+	interims     interims
 }
 
 // Open reports whether the caller still waits.

@@ -249,6 +249,7 @@ func (e *http2Events) OnReset(_ *http2.Stream, code http2.Code, _ *http2.Error) 
 func (e *http2Events) MayGrow(*http2.Stream, int) bool { return true }
 func (e *http2Events) OnNoRoom(*http2.Stream)          {}
 func (e *http2Events) OnOversize(*http2.Stream)        {}
+func (e *http2Events) OnInterim(*http2.Stream)         {}
 func (e *http2Events) OnResponse(*http2.Stream, bool)  {}
 func (e *http2Events) OnWritable(*http2.Stream)        {}
 func (e *http2Events) OnSent(*http2.Stream)            {}

@@ -37,6 +37,7 @@ func (l *linkLedger) OnRequest(id uint64, _ *protocol.Request, _ time.Duration, 
 	l.Requested[id] = true
 }
 func (l *linkLedger) NewResponse(uint64) *protocol.Response { return &protocol.Response{} }
+func (l *linkLedger) OnInterim(uint64, *protocol.Response)  {}
 func (l *linkLedger) OnResponse(id uint64, _ *protocol.Response, _ protocol.Codec, _ *bytebufferpool.ByteBuffer) {
 	l.Responses[id]++
 }
@@ -77,6 +78,7 @@ type Refusals struct {
 }
 
 func (r *Refusals) OnPreface(uint8, link.Settings)           {}
+func (r *Refusals) OnInterim(uint64, *protocol.Response)     {}
 func (r *Refusals) OnLoad(link.Load)                         {}
 func (r *Refusals) OnRefused(_ uint64, why link.Reason)      { r.Why[why]++ }
 func (r *Refusals) NewResponse(id uint64) *protocol.Response { return nil }

@@ -113,6 +113,19 @@ func (s *session) Respond(_ *exchange.Exchange, res *exchange.Response) {
 	s.onResponded()
 }
 
+var _ exchange.InterimCaller = (*session)(nil)
+
+// Interim implements exchange.InterimCaller. HTTP/1.0 knows none (RFC 9110 section 15.2).
+func (s *session) Interim(_ *exchange.Exchange, res *protocol.Response) {
+	if s.calls[0].minor == 0 || s.outbound.Conn.Buffered() > maxUnread {
+		return
+	}
+	out := http1.AppendInterim(s.host.Scratch[:0], res)
+	s.outbound.Write(out)
+	s.host.KeepScratch(out)
+	s.outbound.Watch()
+}
+
 // decideClose decides whether the connection closes after the response to the first call, and
 // returns how that is framed.
 func (s *session) decideClose() http1.ResponseFlags {

@@ -166,11 +166,11 @@ func (e *events) OnRequest(st *http2.Stream, end bool) {
 	}
 	now := s.host.Loop.Now()
 	c.ex.Arrived, c.heard = now, now
-	if st.ExpectsContinue() {
-		s.codec.Continue(st)
-	}
-	if st.Length() > s.host.MessageLimits.Message {
+	switch {
+	case st.Length() > s.host.MessageLimits.Message:
 		c.leave()
+	case st.ExpectsContinue():
+		s.codec.Interim(st, &protocol.Response{Status: 100})
 	}
 }
 
@@ -301,6 +301,9 @@ func (e *events) OnReset(st *http2.Stream, _ http2.Code, why *http2.Error) {
 func (e *events) NewResponse(*http2.Stream) (*protocol.Response, *bytebufferpool.ByteBuffer) {
 	return nil, nil
 }
+
+// OnInterim implements http2.Handler.
+func (e *events) OnInterim(*http2.Stream) {}
 
 // OnResponse implements http2.Handler.
 func (e *events) OnResponse(*http2.Stream, bool) {}

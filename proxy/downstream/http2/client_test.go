@@ -96,7 +96,7 @@ func (c *client) send(r *protocol.Request) *reply {
 func (c *client) begin(r *protocol.Request) *reply {
 	a := &reply{}
 	c.do(func() {
-		a.stream = c.codec.RequestHead(r, "http", -1)
+		a.stream = c.codec.RequestHead(r, "http", -1, false)
 		a.stream.Owner = a
 	})
 	return a
@@ -128,6 +128,7 @@ func (c *clientEvents) NewResponse(st *http2.Stream) (*protocol.Response, *byteb
 	a := st.Owner.(*reply)
 	return &a.Response, &a.head
 }
+func (c *clientEvents) OnInterim(*http2.Stream)               {}
 func (c *clientEvents) OnResponse(st *http2.Stream, end bool) { st.Owner.(*reply).done = end }
 func (c *clientEvents) OnData(st *http2.Stream, b []byte, end bool) {
 	a := st.Owner.(*reply)

@@ -52,6 +52,16 @@ func (c *call) respond(res *protocol.Response, owner http2.Releaser) {
 	s.schedule(len(s.calls) == 1 || s.codec.Encoded() >= mux.BatchSize) // much counts before the turn ends
 }
 
+var _ exchange.InterimCaller = (*session)(nil)
+
+// Interim implements exchange.InterimCaller.
+func (s *session) Interim(ex *exchange.Exchange, res *protocol.Response) {
+	if s.codec.Encoded() <= mux.MaxOutbound {
+		s.codec.Interim(s.calls[ex.CallIndex].stream, res)
+		s.schedule(len(s.calls) == 1)
+	}
+}
+
 // Fail implements exchange.Caller.
 func (s *session) Fail(ex *exchange.Exchange, f *fault.Failure) {
 	if f == fault.NoRoute && ex.Route == nil { // not a refusal of the other sidecar

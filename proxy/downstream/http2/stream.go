@@ -102,12 +102,13 @@ func (c *call) checkStream() *fault.Failure {
 func (c *call) streamRequest() *downstream.StreamRequest {
 	s, ex := c.session, c.ex
 	r := s.host.StreamRequest(stats.StreamBody, s, ex, &s.origin, max(time.Millisecond, s.host.TimeLeft(ex)))
-	head := http1.Head{Framing: http1.Chunked}
+	head := http1.Head{Framing: http1.Chunked, ExpectContinue: c.stream.ExpectsContinue()}
 	if n := c.stream.Length(); n >= 0 {
 		head.Framing, head.Length = http1.FixedLength, n
 	}
 	r.Head = http1.AppendStreamRequest(nil, &ex.Request, &head)
 	r.Minor, r.ToHead, r.Chunks = 1, string(ex.Request.Method) == "HEAD", head.Framing == http1.Chunked
+	r.Continue = head.ExpectContinue
 	r.Body.Reset(&head, s.host.UnlimitedBody)
 	if ex.BodyBuffer == nil {
 		ex.BodyBuffer = s.host.Buffers.Get(0)
@@ -180,6 +181,8 @@ func (p *pipe) pump() {
 		switch p.reader.Next() {
 		case httpstream.Pending:
 			return
+		case httpstream.Interim:
+			codec.Interim(c.stream, &p.reader.Response)
 		case httpstream.Head:
 			p.head()
 		case httpstream.Piece:

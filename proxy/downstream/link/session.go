@@ -233,9 +233,10 @@ func (s *session) OnGoAway(uint64, link.Reason) {}
 func (s *session) NewResponse(uint64) *protocol.Response { return nil }
 func (s *session) OnResponse(uint64, *protocol.Response, protocol.Codec, *bytebufferpool.ByteBuffer) {
 }
-func (s *session) OnCancelAck(uint64, link.Dropped) {}
-func (s *session) OnRefused(uint64, link.Reason)    {}
-func (s *session) OnLoad(link.Load)                 {}
+func (s *session) OnInterim(uint64, *protocol.Response) {}
+func (s *session) OnCancelAck(uint64, link.Dropped)     {}
+func (s *session) OnRefused(uint64, link.Reason)        {}
+func (s *session) OnLoad(link.Load)                     {}
 
 // Encode implements exchange.Caller. Frames carry any response, but only a peer with streams
 // can fetch a body that is one.
@@ -257,6 +258,16 @@ func (s *session) Respond(ex *exchange.Exchange, res *exchange.Response) {
 	}
 	s.report = true
 	s.Schedule(s.streams.Len() == 0)
+}
+
+var _ exchange.InterimCaller = (*session)(nil)
+
+// Interim implements exchange.InterimCaller.
+func (s *session) Interim(ex *exchange.Exchange, res *protocol.Response) {
+	if s.Writer.Encoded() <= mux.MaxOutbound {
+		s.Writer.Interim(ex.StreamID, res)
+		s.Schedule(s.streams.Len() == 1)
+	}
 }
 
 func (s *session) Fail(ex *exchange.Exchange, f *fault.Failure) {

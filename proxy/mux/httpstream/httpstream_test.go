@@ -41,8 +41,10 @@ func collect(r *httpstream.Reader, into *message, part func(n int) int) httpstre
 	for {
 		e := r.Next()
 		switch e {
+		case httpstream.Interim:
+			into.head += fmt.Sprintf("%d%s,", r.Response.Status, fields(r.Response.Headers))
 		case httpstream.Head:
-			into.head = fmt.Sprintf("%s %s %d length %d%s%s", r.Request.Method, r.Request.Path, r.Response.Status, r.Length, fields(r.Request.Headers), fields(r.Response.Headers))
+			into.head += fmt.Sprintf("%s %s %d length %d%s%s", r.Request.Method, r.Request.Path, r.Response.Status, r.Length, fields(r.Request.Headers), fields(r.Response.Headers))
 			into.noBody = r.NoBody()
 		case httpstream.Piece:
 			n := part(len(r.Piece()))
@@ -73,7 +75,9 @@ func TestReader(t *testing.T) {
 		{name: "chunks and trailers", text: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\nA\r\nlo, world!\r\n0\r\ngrpc-status: 0\r\n\r\n",
 			want: `  200 length -1|"hello, world!"| grpc-status=0|false true`, event: httpstream.End},
 		{name: "interim responses", text: "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
-			want: `  204 length -1|""||true true`, event: httpstream.End},
+			want: `100,103 Link=x,  204 length -1|""||true true`, event: httpstream.End},
+		{name: "too many interim responses", text: strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", http1.MaxInterim+1),
+			want: strings.Repeat("100,", http1.MaxInterim) + `|""||false false`, event: httpstream.Broken},
 		{name: "head", text: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", toHead: true,
 			want: `  200 length 5|""||true true`, event: httpstream.End},
 		{name: "empty", text: "HTTP/1.1 200 OK\r\ngrpc-status: 5\r\nContent-Length: 0\r\n\r\n",

@@ -13,6 +13,7 @@ type Event uint8
 
 const (
 	Pending Event = iota // no more text has been written; ready of the pipe says when
+	Interim              // Response is an interim one; the head of the response follows
 	Head                 // Request or Response is set
 	Piece                // Piece returns a part of the body
 	End                  // the message is complete; Trailers returns what followed it
@@ -22,19 +23,19 @@ const (
 // Reader takes the text of one message out of a pipe, as far as it was written. The memory that it
 // needs is bounded by the limits of heads.
 type Reader struct {
-	// Request or Response is the message after Head. Its slices are valid until the next Next.
+	// Request or Response is the message after Head, or Interim. Its slices are valid until the next Next.
 	Request  protocol.Request
 	Response protocol.Response // DeclaredLength is that of the body, or -1
 
 	// Of the message, after Head.
 	Length         int64 // of the body; -1 means unknown
-	ExpectContinue bool  // the goroutine waits for Writer.Continue
+	ExpectContinue bool  // the goroutine waits for Writer.Interim, 100
 
 	pipe     loop.Pipe
 	lim      *protocol.Limits
 	response bool
 	toHead   bool // the request of the response was a HEAD
-	interim  int  // responses that were dropped
+	interim  int  // responses so far
 	at       place
 
 	head     http1.Head
@@ -61,8 +62,7 @@ func (r *Reader) InitRequest(p loop.Pipe, lim *protocol.Limits) {
 	*r = Reader{pipe: p, lim: lim}
 }
 
-// InitResponse prepares r for a response. Interim ones before it are dropped. toHead means that the
-// request was a HEAD.
+// InitResponse prepares r for a response. toHead means that the request was a HEAD.
 func (r *Reader) InitResponse(p loop.Pipe, lim *protocol.Limits, toHead bool) {
 	*r = Reader{pipe: p, lim: lim, response: true, toHead: toHead}
 }
@@ -122,10 +122,11 @@ func (r *Reader) readHead() Event {
 		if !r.response || r.Response.Status >= 200 {
 			break
 		}
+		r.head.Reset()
 		if r.interim++; r.interim > http1.MaxInterim {
 			return Broken
 		}
-		r.head.Reset()
+		return Interim
 	}
 	r.body.Reset(&r.head, r.lim)
 	r.ExpectContinue, r.Length = r.head.ExpectContinue, -1

@@ -29,8 +29,8 @@ func (w *Writer) Init(p loop.Pipe, chunked bool) { *w = Writer{pipe: p, chunked:
 // InitResponse prepares w for the response to a goroutine that has written a request.
 func (w *Writer) InitResponse(p loop.Pipe) { w.Init(p, true) }
 
-// Continue delivers a 100 Continue, for which the goroutine waits if its request expects it.
-func (w *Writer) Continue() { w.deliver([]byte(http1.Continue)) }
+// Interim delivers an interim response ahead of Response. One that can't be sent safely is dropped.
+func (w *Writer) Interim(res *protocol.Response) { w.deliver(http1.AppendInterim(nil, res)) }
 
 // Response delivers the head of res; Data and End follow. end means that there is no body, and toHead
 // that the request was a HEAD. With res.DeclaredLength the body must have that length. Response

@@ -65,6 +65,7 @@ func (http2Events) NewResponse(*http2.Stream) (*protocol.Response, *bytebufferpo
 }
 
 func (http2Events) OnRequest(*http2.Stream, bool)                   {}
+func (http2Events) OnInterim(*http2.Stream)                         {}
 func (http2Events) OnResponse(*http2.Stream, bool)                  {}
 func (http2Events) MayGrow(*http2.Stream, int) bool                 { return true }
 func (http2Events) OnNoRoom(*http2.Stream)                          {}

@@ -134,11 +134,11 @@ func (c *conn) receiveHead(b []byte) {
 			c.onHead(n, more)
 			return
 		}
-		// A proxy may drop interim responses (RFC 9110 section 15.2).
 		if c.interim++; c.interim > http1.MaxInterim {
 			c.fail(fault.Malformed)
 			return
 		}
+		c.current.Interim(&c.response.Response)
 		c.response.Response.Reset()
 		c.head.Reset()
 		in.B = append(in.B[:0], in.B[n:]...)

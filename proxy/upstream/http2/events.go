@@ -58,6 +58,18 @@ func (e *events) MayGrow(st *http2.Stream, n int) bool {
 	return true
 }
 
+// OnInterim implements http2.Handler.
+func (e *events) OnInterim(st *http2.Stream) {
+	c := (*conn)(e)
+	s := callOf(st)
+	c.keepalive.useful = true
+	if s.flow != nil {
+		s.flow.to.Interim(&s.flow.res)
+		return
+	}
+	s.attempt.Interim(&s.response.Response)
+}
+
 // OnNoRoom implements http2.Handler.
 func (*events) OnNoRoom(*http2.Stream) {}
 

@@ -138,10 +138,7 @@ func (c *conn) sendTunnel(s *call) {
 	if f.from.NoBody() {
 		c.adopt(s, c.h2.Request(req, c.scheme(), nil))
 	} else {
-		c.adopt(s, c.h2.RequestHead(req, c.scheme(), f.from.Length))
-	}
-	if f.from.ExpectContinue {
-		f.to.Continue()
+		c.adopt(s, c.h2.RequestHead(req, c.scheme(), f.from.Length, f.from.ExpectContinue))
 	}
 	s.pump()
 	c.schedule(len(c.calls) == 1)

@@ -213,6 +213,12 @@ func (c *client) OnResponse(id uint64, _ *protocol.Response, codec protocol.Code
 	a.Answered(res)
 }
 
+func (c *client) OnInterim(id uint64, res *protocol.Response) {
+	if a := c.streams.Get(id); a != nil {
+		a.Interim(res)
+	}
+}
+
 // OnReject fails an attempt whose response the Reader could not take.
 func (c *client) OnReject(id uint64, why link.Reason) {
 	a := c.streams.Get(id)

@@ -1,0 +1,45 @@
+package http2
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/remora-proxy/remora/protocol"
+)
+
+// TestInterim: interim responses arrive ahead of the final head, and none after it. A client that waits
+// with its body says so, until it gets status 100.
+func TestInterim(t *testing.T) {
+	p := newPair(t, Options{}, Options{})
+	id := p.client.c.RequestHead(typical(), "http", -1, true).ID()
+	if err := p.run(); err != nil {
+		t.Fatal(err)
+	}
+	st := p.server.c.streams.get(id)
+	interim := func(status int, headers ...string) {
+		p.server.c.Interim(st, &protocol.Response{Status: status, Headers: fields(headers...)})
+	}
+	if !st.ExpectsContinue() {
+		t.Error("the server does not know that the client waits")
+	}
+	interim(103, "Link: </a>", "link: </b>", "Connection: x", "Content-Length: 5")
+	if interim(102); !st.ExpectsContinue() {
+		t.Error("the client waits no more, after status 102")
+	}
+	if interim(100); st.ExpectsContinue() {
+		t.Error("the client still waits, after status 100")
+	}
+	p.server.c.ResponseHead(st, typicalResponse())
+	interim(103)
+	p.server.c.Finish(st, nil)
+	if err := p.run(); err != nil {
+		t.Fatal(err)
+	}
+	got := p.client.got[id]
+	if s, want := strings.Join(got.interim, " "), "103 [link: </a> link: </b>] 102 [] 100 []"; s != want {
+		t.Errorf("interim responses %s, want %s", s, want)
+	}
+	if !got.head || got.res.Status != 200 {
+		t.Errorf("head %t, status %d", got.head, got.res.Status)
+	}
+}

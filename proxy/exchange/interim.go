@@ -1,0 +1,47 @@
+package exchange
+
+import (
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http1"
+)
+
+// InterimCaller is a Caller that takes interim responses.
+type InterimCaller interface {
+	// Interim passes res (1xx but 101) on, ahead of Respond or Fail. res is valid until it returns. The
+	// caller drops res if its peer knows no interim responses, or does not read.
+	Interim(ex *Exchange, res *protocol.Response)
+}
+
+// interims are the interim responses that the caller of an exchange has got.
+type interims struct {
+	from  *Attempt // the latest came from there
+	count int
+	size  int // of their headers, in bytes
+}
+
+// Interim passes an interim response of the endpoint on to the caller (RFC 9110 section 15.2). The upstream
+// keeps the memory of res. It is no response to timers, filters and records.
+//
+// While one attempt that has sent some is in flight, those of others are dropped: a caller would get them
+// twice. Those beyond http1.MaxInterim, and beyond the size that one head may have, are dropped too.
+func (a *Attempt) Interim(res *protocol.Response) {
+	ex := a.ex
+	to, ok := ex.caller.(InterimCaller)
+	if !ok || a.state != attemptSent || ex.state != exchangeOpen {
+		return
+	}
+	i := &ex.interims
+	if i.from != nil && i.from != a && i.from.state == attemptSent {
+		return
+	}
+	res.Headers, _, _ = protocol.FromEndpoint(res.Headers)
+	size := 0
+	for j := range res.Headers {
+		size += len(res.Headers[j].Name) + len(res.Headers[j].Value)
+	}
+	if i.count == http1.MaxInterim || i.size+size > ex.shard.MessageLimits.Header {
+		return
+	}
+	i.from, i.count, i.size = a, i.count+1, i.size+size
+	to.Interim(ex, res)
+}
