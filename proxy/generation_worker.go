@@ -31,6 +31,7 @@ func (w *Worker) switchTo(g, previous *Generation) {
 		l.Rate, l.Direct, l.Trust, l.Paths = g.rates[listenerRules(c.Name)], w.router.Direct[c.Service], g.trust[c.Name], nil
 		l.Allow = g.rules[listenerRules(c.Name)]
 		l.Unrouted = c.Unrouted == config.UnroutedDirect
+		l.Expects = c.Expect == config.ExpectForward
 		if c.Service == "" && g.table.ByPath {
 			l.Paths = route.NewPathRules(&c.Path)
 		}

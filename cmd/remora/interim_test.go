@@ -15,8 +15,16 @@ import (
 
 // hintingApp is an application that sends interim responses.
 func hintingApp(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == "/late" { // only when it has the whole request
+	switch r.URL.Path {
+	case "/late": // only when it has the whole request
 		_, _ = io.Copy(io.Discard, r.Body)
+	case "/refuse":
+		w.WriteHeader(http.StatusExpectationFailed)
+		return
+	case "/quiet":
+		n, _ := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, n)
+		return
 	}
 	w.Header()["Link"] = []string{"</a.css>; rel=preload", "</b.js>; rel=preload"}
 	w.Header().Set("X-Remora-Error", "forged")
@@ -64,28 +72,47 @@ var interimCases = []struct {
 	{"a gRPC call", "POST", "/grpc", 5, hints + " 200 5"},
 }
 
+// expectCases are of clients that wait with their body. Whoever tells them to send it, an application that
+// refuses the request does not.
+var expectCases = []struct {
+	name, path          string
+	body                int
+	answered, forwarded string // with expect: answer, and with expect: forward
+}{
+	{"a short body", "/quiet", 100, "100[] 200 100", "100[] 200 100"},
+	{"a stream", "/quiet", 128 << 10, "100[] 200 131072", "100[] 200 131072"},
+	{"a short body that is refused", "/refuse", 100, "100[] 417 ", "417 "},
+	{"a stream that is refused", "/refuse", 128 << 10, "417 ", "417 "},
+}
+
 // TestInterimResponses: an application's interim responses reach its clients, over both protocols and
 // over links.
 func TestInterimResponses(t *testing.T) {
-	addrs := freeAddrs(t, 6)
+	const paths = 8 // ways to the applications
+	addrs := freeAddrs(t, paths+2)
 	var listeners, services, links, local strings.Builder
 	for i, speaks := range []string{"http", "http2"} {
 		app := startHintingApp(t, speaks == "http2")
 		for _, to := range []*strings.Builder{&services, &local} {
 			fmt.Fprintf(to, "  %s: {discover: static, endpoints: [%q], protocol: %s, connect_timeout: 15s, timeout: 2m, hedge: {mode: on, delay: 1ms}}\n", speaks, app, speaks)
 		}
-		fmt.Fprintf(&services, "  linked-%s: {discover: static, endpoints: [%q], protocol: link, connect_timeout: 15s, timeout: 2m}\n", speaks, addrs[4+i])
-		fmt.Fprintf(&links, "  - {name: %s, address: %q, protocol: link, service: %s}\n", speaks, addrs[4+i], speaks)
-		fmt.Fprintf(&listeners, "  - {name: %s, address: %q, protocol: http, service: %s}\n", speaks, addrs[2*i], speaks)
-		fmt.Fprintf(&listeners, "  - {name: linked-%s, address: %q, protocol: http, service: linked-%s}\n", speaks, addrs[2*i+1], speaks)
+		fmt.Fprintf(&services, "  linked-%s: {discover: static, endpoints: [%q], protocol: link, connect_timeout: 15s, timeout: 2m}\n", speaks, addrs[paths+i])
+		fmt.Fprintf(&links, "  - {name: %s, address: %q, protocol: link, service: %s}\n", speaks, addrs[paths+i], speaks)
+		for j, service := range []string{speaks, "linked-" + speaks} {
+			for k, expect := range []string{"answer", "forward"} {
+				fmt.Fprintf(&listeners, "  - {name: %s-%s, address: %q, protocol: http, service: %s, expect: %s}\n",
+					service, expect, addrs[4*i+2*j+k], service, expect)
+			}
+		}
 	}
 	const head = "loops: 1\nlimits: {message: 64KiB}\n"
 	startRemora(t, head+"listeners:\n"+links.String()+"services:\n"+local.String()).ready()
 	startRemora(t, head+"listeners:\n"+listeners.String()+"services:\n"+services.String()).ready()
 
-	for i, to := range []string{"http", "linked http", "http2", "linked http2"} {
+	for i, to := range []string{"http", "http, forward", "linked http", "linked http, forward",
+		"http2", "http2, forward", "linked http2", "linked http2, forward"} {
 		for _, version := range []string{"1.1", "2"} {
-			tr := &http.Transport{Protocols: new(http.Protocols)}
+			tr := &http.Transport{Protocols: new(http.Protocols), ExpectContinueTimeout: patience}
 			tr.Protocols.SetHTTP1(version == "1.1")
 			tr.Protocols.SetUnencryptedHTTP2(version == "2")
 			t.Cleanup(tr.CloseIdleConnections)
@@ -96,6 +123,14 @@ func TestInterimResponses(t *testing.T) {
 				}
 				if got := interimsOf(t, tr, req); got != c.want {
 					t.Errorf("HTTP/%s to %s, %s: got %s, want %s", version, to, c.name, got, c.want)
+				}
+			}
+			for _, c := range expectCases {
+				req := newRequest(t, "POST", "http://"+addrs[i]+c.path, bytes.NewReader(make([]byte, c.body)))
+				req.Header.Set("Expect", "100-continue")
+				want := []string{c.answered, c.forwarded}[i%2]
+				if got := interimsOf(t, tr, req); got != want {
+					t.Errorf("HTTP/%s to %s, %s: got %s, want %s", version, to, c.name, got, want)
 				}
 			}
 		}

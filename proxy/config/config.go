@@ -241,6 +241,9 @@ type Listener struct {
 	Unrouted string `yaml:"unrouted" oneof:"refuse direct"`
 	Direct   Direct `yaml:"direct"`
 
+	// Who tells a client that waits with its body (`Expect: 100-continue`) to send it: the sidecar, or the application. `http` only.
+	Expect string `yaml:"expect" oneof:"answer forward"`
+
 	RateLimit     RateLimit     `yaml:"rate_limit"`
 	ProxyProtocol ProxyProtocol `yaml:"proxy_protocol"`
 	Forwarded     Forwarded     `yaml:"forwarded"`
@@ -248,6 +251,12 @@ type Listener struct {
 
 	TLS ListenerTLS `yaml:"tls"`
 }
+
+// Who answers `Expect: 100-continue`.
+const (
+	ExpectAnswer  = "answer"  // the sidecar
+	ExpectForward = "forward" // the application
+)
 
 // Path brings the path of each request into one form before a route is looked for. The service
 // gets that form. It applies to HTTP listeners without a fixed service, and only if a route has

@@ -160,7 +160,7 @@ func (d *decoder) setDefaults(v reflect.Value, n *node) {
 	switch item := v.Addr().Interface().(type) {
 	case *Listener:
 		item.Path, item.Forwarded, item.Allow, item.TLS = DefaultPath(), defaultForwarded(), defaultAllow(), defaultListenerTLS()
-		item.Unrouted = UnroutedRefuse
+		item.Unrouted, item.Expect = UnroutedRefuse, ExpectAnswer
 	case *Endpoint:
 		item.Weight = 1
 	case *Register:

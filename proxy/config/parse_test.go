@@ -73,11 +73,11 @@ func TestFull(t *testing.T) {
 	want.Listeners = []Listener{
 		{
 			Name: "egress", Address: "127.0.0.1:15001", Protocol: ProtocolHTTP, Transparent: true,
-			Path: Path{Normalize: true, EscapedSlashes: SlashesKeep}, Forwarded: defaultForwarded(), Allow: defaultAllow(), Unrouted: UnroutedRefuse, TLS: defaultListenerTLS(),
+			Path: Path{Normalize: true, EscapedSlashes: SlashesKeep}, Forwarded: defaultForwarded(), Allow: defaultAllow(), Unrouted: UnroutedRefuse, Expect: ExpectAnswer, TLS: defaultListenerTLS(),
 		},
 		{
 			Name: "ingress", Address: "0.0.0.0:15006", Protocol: ProtocolLink, Service: "local", Insecure: true, Connections: 256,
-			Path: DefaultPath(), Forwarded: defaultForwarded(), Allow: defaultAllow(), Unrouted: UnroutedRefuse, TLS: defaultListenerTLS(),
+			Path: DefaultPath(), Forwarded: defaultForwarded(), Allow: defaultAllow(), Unrouted: UnroutedRefuse, Expect: ExpectAnswer, TLS: defaultListenerTLS(),
 		},
 	}
 	compute, local := DefaultService("compute"), DefaultService("local")

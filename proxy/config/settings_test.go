@@ -30,6 +30,7 @@ var links = map[string]string{
 	"admin.profiles":                   "[flame graphs](performance.md#where-the-cpu-goes)",
 	"listeners.*.address":              "[Unix sockets](sockets.md#unix-sockets)",
 	"listeners.*.transparent":          "[interception](interception.md)",
+	"listeners.*.expect":               "[expectations](strictness.md#expectations)",
 	"listeners.*.unrouted":             "[http_proxy](http-proxy.md)",
 	"listeners.*.direct.allow":         "[hosts without a route](http-proxy.md#hosts-without-a-route)",
 	"listeners.*.forwarded.trust":      "[who is trusted](headers.md#who-is-trusted)",

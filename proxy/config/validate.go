@@ -165,6 +165,7 @@ func (v *validator) listener(at path, l *Listener) {
 		"a tcp listener sees no requests; expected it at the service")
 	v.forwarded(at.key("forwarded"), l)
 	v.direct(at, l)
+	v.refuseIf(l.Protocol != ProtocolHTTP && l.Expect == ExpectForward, at.key("expect"), "only an http listener has clients that wait")
 	if l.Transparent {
 		v.transparent(at, l)
 	}

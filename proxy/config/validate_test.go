@@ -351,6 +351,14 @@ func TestAllowRules(t *testing.T) {
 	})
 }
 
+func TestExpectRules(t *testing.T) {
+	checkRules(t, []rule{
+		{withListener(`address: "127.0.0.1:1", protocol: http, service: s, expect: forward`), ""},
+		{withListener(`address: "127.0.0.1:1", protocol: http, service: s, expect: drop`), "one of answer, forward"},
+		{withListener(`address: "127.0.0.1:1", protocol: link, service: s, expect: forward`), "listeners[0].expect: only an http listener"},
+	})
+}
+
 // TestDirectRules checks where `unrouted: direct` has a meaning, and the entries of its list.
 func TestDirectRules(t *testing.T) {
 	direct := func(allow string) string {

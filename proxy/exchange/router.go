@@ -168,6 +168,7 @@ type Listener struct {
 	Closing bool       // the listener is closed, or closes soon
 
 	Unrouted bool // requests without a route go to the host that they name
+	Expects  bool // requests with Expect: 100-continue are streams, which forward it
 }
 
 // Ruled reports whether a request that came in at l and has the route r meets any rule. r may

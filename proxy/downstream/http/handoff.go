@@ -22,7 +22,7 @@ func (s *session) streamKind(err error) (kind stats.StreamKind, leaves bool) {
 		return 0, false
 	case s.head.Connect:
 		return stats.StreamConnect, true
-	case long:
+	case long, s.head.ExpectContinue && s.origin.Listener.Expects:
 		return stats.StreamBody, true
 	}
 	// RFC 6455 section 4.1 wants a GET. A request with a body could not leave with it.

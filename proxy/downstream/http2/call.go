@@ -166,10 +166,11 @@ func (e *events) OnRequest(st *http2.Stream, end bool) {
 	}
 	now := s.host.Loop.Now()
 	c.ex.Arrived, c.heard = now, now
+	waits := st.ExpectsContinue()
 	switch {
-	case st.Length() > s.host.MessageLimits.Message:
+	case st.Length() > s.host.MessageLimits.Message, waits && s.origin.Listener.Expects && s.host.Process.Streams:
 		c.leave()
-	case st.ExpectsContinue():
+	case waits:
 		s.codec.Interim(st, &protocol.Response{Status: 100})
 	}
 }
