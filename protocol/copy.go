@@ -5,10 +5,13 @@ import "github.com/valyala/bytebufferpool"
 // Size is the number of bytes of the request's slices.
 func (r *Request) Size() int {
 	n := len(r.Method) + len(r.Path) + len(r.Authority) + len(r.Body) + len(r.Version) + len(r.Group)
-	for _, hs := range [...][]Header{r.Headers, r.Trailers} {
-		for i := range hs {
-			n += len(hs[i].Name) + len(hs[i].Value)
-		}
+	return n + TextOf(r.Headers) + TextOf(r.Trailers)
+}
+
+// TextOf is the number of bytes of the names and values of hs.
+func TextOf(hs []Header) (n int) {
+	for i := range hs {
+		n += len(hs[i].Name) + len(hs[i].Value)
 	}
 	return n
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/exchange"
@@ -13,30 +14,56 @@ import (
 
 // shedAll brings the process below the hard mark, so that a peer that fills memory does
 // not harm the others. It runs when this loop has passed the mark, at the end of the
-// turn, because it ends exchanges. If that is not enough, the other loops shed, too.
+// turn, because it ends exchanges. Whoever holds more than an equal part of all memory
+// goes first, on this loop and then on the others: only if that is not enough, the
+// largest of each loop follow.
 func (w *Worker) shedAll() {
-	w.shed()
-	if !w.shard.OverBudget() {
+	equal := w.shard.ShareOfAll()
+	w.shed(equal)
+	if w.shedding || !w.shard.OverBudget() {
 		return
 	}
+	if len(w.proc.workers) == 1 {
+		w.shedLargest()
+		return
+	}
+	w.shedding = true
+	busy := new(atomic.Int32)
+	busy.Store(int32(len(w.proc.workers) - 1))
 	for _, other := range w.proc.workers {
-		if other != w {
-			other.shard.Loop.Post(other.shed)
+		if other == w {
+			continue
 		}
+		other.shard.Loop.Post(func() {
+			other.shed(equal)
+			if busy.Add(-1) > 0 {
+				return
+			}
+			for _, each := range w.proc.workers {
+				each.shard.Loop.Post(each.shedLargest)
+			}
+		})
 	}
 }
 
-// shed releases memory of the connections of this loop that hold the most, until the
-// process is below the hard mark or no connection holds much. It ends the largest
-// request of a connection, or closes the connection if that is not possible. Much is
-// LeastShed, or less if there are very many connections: an equal part of the mark.
-func (w *Worker) shed() {
-	for w.shard.OverBudget() {
+// shedLargest sheds from holders that hold much: LeastShed, or less if there are very many
+// connections.
+func (w *Worker) shedLargest() {
+	w.shedding = false
+	w.shed(min(exchange.LeastShed, w.shard.ShareOfAll()))
+}
+
+// shed releases memory of the connections of this loop that hold the most, if that is at least
+// so many bytes, until the process is below the hard mark by so much that it does not pass
+// that again at once. It ends the largest request of a connection, or closes the connection if
+// that is not possible.
+func (w *Worker) shed(least int) {
+	for over := w.shard.OverBudget(); over; over = !w.shard.Relieved() {
 		if w.host.Pool.ShedCopy() { // nobody waits for it
 			continue
 		}
 		held, h := w.largestHolder()
-		if held < min(exchange.LeastShed, w.shard.ShareOfAll()) {
+		if held < least {
 			return
 		}
 		if h.ShedLargest() {

@@ -268,9 +268,12 @@ func (c *Conn) Buffered() int {
 	return protocol.Held(c.in.partial) + protocol.Held(c.block.buf) + len(c.w.out) + c.w.held
 }
 
+// Frames returns what of Buffered is no body.
+func (c *Conn) Frames() int { return c.Buffered() - c.w.held }
+
 // Encoded returns what of Buffered is memory of c's own: all but the bodies of messages, which their
 // owners have.
-func (c *Conn) Encoded() int { return c.Buffered() - c.w.held + c.w.kept }
+func (c *Conn) Encoded() int { return c.Frames() + c.w.kept }
 
 // InHead reports whether a header block, the preface with its SETTINGS, or a frame that is passed on
 // whole has arrived in part.

@@ -81,6 +81,11 @@ type Handler interface {
 	OnBarrier()         // the peer has read everything up to the latest unanswered Barrier; once each
 }
 
-// Releaser owns the memory of a message. Release is called exactly once, when the Conn no
-// longer needs the message: often before the call that took it returns.
-type Releaser interface{ Release() }
+// Releaser owns the memory of a message.
+type Releaser interface {
+	// Release is called exactly once, when the Conn no longer needs the message: often before the
+	// call that took it returns.
+	Release()
+	// Buffered returns the bytes of memory that the message holds until then.
+	Buffered() int
+}

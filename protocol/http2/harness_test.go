@@ -15,7 +15,10 @@ import (
 type owner struct {
 	t        testing.TB
 	released int
+	size     int
 }
+
+func (o *owner) Buffered() int { return o.size }
 
 func (o *owner) Release() {
 	if o.released++; o.released > 1 {

@@ -113,8 +113,13 @@ func (s *Stream) Length() int64 { return s.length }
 // it sends the body.
 func (s *Stream) ExpectsContinue() bool { return s.is(expects) }
 
-// Held returns the bytes of memory that wait to be sent for s.
-func (s *Stream) Held() int { return max(len(s.data), protocol.Held(s.buf)) }
+// Held returns the bytes of memory that the unsent part of our message takes.
+func (s *Stream) Held() int {
+	if s.owner != nil {
+		return s.owner.Buffered()
+	}
+	return max(len(s.data), protocol.Held(s.buf))
+}
 
 // Unsent returns the bytes of the message that wait to be sent for s.
 func (s *Stream) Unsent() int { return len(s.data) }

@@ -206,10 +206,13 @@ type owners struct{ given, released int }
 
 type owned struct {
 	all  *owners
+	size int
 	done bool
 }
 
 func (o *owners) next() Owner { o.given++; return &owned{all: o} }
+
+func (o *owned) Buffered() int { return o.size }
 
 func (o *owned) Release() {
 	if o.done {

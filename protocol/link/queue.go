@@ -5,6 +5,8 @@ import (
 	"sort"
 
 	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
 )
 
 // queue holds the encoded messages that have not left, in order. A dropped message stays as
@@ -179,6 +181,14 @@ func (s *outgoing) left() int {
 		return len(s.head.B) + len(s.body)
 	}
 	return len(s.body)
+}
+
+// memory returns the bytes of memory that the message holds.
+func (s *outgoing) memory() int {
+	if s.owner != nil {
+		return s.owner.Buffered() + protocol.Held(s.head)
+	}
+	return s.held
 }
 
 // take takes the next n bytes: those of the head are appended to dst, and body is the rest.

@@ -9,9 +9,14 @@ import (
 	"github.com/valyala/bytebufferpool"
 )
 
-// Owner owns the memory of a message. Writer calls Release exactly once, when it no longer
-// needs the message: often before the call that took it returns.
-type Owner interface{ Release() }
+// Owner owns the memory of a message.
+type Owner interface {
+	// Release is called exactly once, when Writer no longer needs the message: often before the
+	// call that took it returns.
+	Release()
+	// Buffered returns the bytes of memory that the message holds until then.
+	Buffered() int
+}
 
 // Writer is the sending half of a link: it encodes and interns messages, cuts them into frames
 // and schedules these. One loop owns it. NewWriter returns one.
@@ -285,12 +290,20 @@ func (w *Writer) Drop(id uint64) (started bool) {
 // Queued returns the bytes held for sending: encoded, and in messages that are not released.
 func (w *Writer) Queued() int { return w.Encoded() + w.held }
 
-// Largest returns the queued long message with the most unreleased memory, and its bytes, or 0
-// and 0 if there is none. It visits all long messages.
+// Waiting returns the bytes of memory of the long messages that wait to be sent. It visits all of them.
+func (w *Writer) Waiting() (n int) {
+	for _, s := range w.longs {
+		n += s.memory()
+	}
+	return n
+}
+
+// Largest returns the long message that holds the most memory while it waits to be sent, and its bytes, or
+// 0 and 0 if there is none. It visits all long messages.
 func (w *Writer) Largest() (id uint64, n int) {
 	for at, s := range w.longs {
-		if s.held > n || s.held == n && at < id {
-			id, n = at, s.held
+		if held := s.memory(); held > n || held == n && at < id {
+			id, n = at, held
 		}
 	}
 	return id, n

@@ -25,6 +25,7 @@ type Response struct {
 	HeadBuffer *bytebufferpool.ByteBuffer
 	BodyBuffer *bytebufferpool.ByteBuffer
 	Held       int                 // bytes of both, of the fields and of Source that the budget knows of
+	shared     *shard.Memory       // that other responses have, too; nil means none
 	date       [shard.DateLen]byte // the value of an added Date
 
 	Source *StreamSource // where the rest of the body comes from; nil means Body is complete
@@ -40,11 +41,26 @@ func (res *Response) Hold() {
 	res.shard.Recount(&res.Held, n)
 }
 
+// Buffered returns the bytes of memory that the response holds, with its part of those that it shares.
+func (res *Response) Buffered() int {
+	n := res.Held
+	if res.shared != nil {
+		n += res.shared.Part()
+	}
+	return n
+}
+
+// Shares reports whether other responses may have the same memory.
+func (res *Response) Shares() bool { return res.shared != nil }
+
 // size is the length of the response in bytes, as far as it has arrived.
 func (res *Response) size() int {
 	n := bufferLen(res.HeadBuffer) + bufferLen(res.BodyBuffer)
-	if res.Fields != nil {
+	switch {
+	case res.Fields != nil:
 		n = len(res.Fields) + len(res.Body)
+	case res.shared != nil, n == 0: // an answer of the configuration
+		n = len(res.Reason) + len(res.Body) + protocol.TextOf(res.Headers)
 	}
 	if res.Source != nil {
 		n += bufferLen(res.Source.Buffer)
@@ -81,24 +97,26 @@ func (res *Response) outcome() int {
 // Failed reports whether the response says that the application has failed.
 func (res *Response) Failed() bool { return res.outcome() >= 500 }
 
-// Copy returns a response like res, in memory of its own. res is no stream and has no trailers.
-func (res *Response) Copy() *Response {
-	c, size := res.pool.Response(), len(res.Reason)+len(res.Body)
-	for i := range res.Headers {
-		size += len(res.Headers[i].Name) + len(res.Headers[i].Value)
+// Alias returns a response like res, whose memory they share from now on. res is no stream and has no
+// trailers. It may be released first.
+func (res *Response) Alias() *Response {
+	if res.shared == nil {
+		res.shared = new(shard.Memory)
+		res.shared.Share(res.shard, nil, res.HeadBuffer, res.BodyBuffer)
+		res.HeadBuffer, res.BodyBuffer = nil, nil
+		res.Hold()
 	}
-	c.HeadBuffer = res.shard.Buffers.GetRoom(size)
-	b := c.HeadBuffer.B
-	copied := func(from []byte) []byte {
-		n := len(b)
-		b = append(b, from...)
-		return b[n:len(b):len(b)]
+	c := res.pool.Response()
+	c.shared = res.shared.Use()
+	c.Status, c.RPC, c.Reason, c.Body, c.DeclaredLength = res.Status, res.RPC, res.Reason, res.Body, res.DeclaredLength
+	c.Codec = res.Codec
+	for _, h := range res.Headers {
+		if len(h.Value) > 0 && &h.Value[0] == &res.date[0] {
+			c.date = res.date
+			h.Value = c.date[:]
+		}
+		c.Headers = append(c.Headers, h)
 	}
-	for i := range res.Headers {
-		c.Headers = append(c.Headers, protocol.Header{Name: copied(res.Headers[i].Name), Value: copied(res.Headers[i].Value)})
-	}
-	c.Status, c.RPC, c.Reason, c.Body, c.DeclaredLength = res.Status, res.RPC, copied(res.Reason), copied(res.Body), res.DeclaredLength
-	c.Codec, c.HeadBuffer.B = res.Codec, b
 	c.Hold()
 	return c
 }
@@ -121,28 +139,38 @@ func EachField(lines []byte, do func(h protocol.Header)) {
 
 var crlf, colon = []byte("\r\n"), []byte(": ")
 
-// Borrow makes res a response with lines of AppendFields in place of headers. Their memory, and that of
-// body, stays with the filter, which must not change it until the caller has the response.
-func (res *Response) Borrow(status int, fields, body []byte) {
+// Borrow makes res a response with lines of AppendFields in place of headers. Their memory stays with the
+// filter, which must not change it until the caller has the response. So does that of body, unless it is
+// in shared.
+func (res *Response) Borrow(status int, fields, body []byte, shared *shard.Memory) {
 	res.Status, res.Fields, res.Body = status, fields, body
+	if shared != nil {
+		res.shared = shared.Use()
+	}
 }
 
-// Own gives a borrowed response memory of its own, and headers in place of lines. It must be called
-// before the headers are read, before the response is kept, and before another protocol than HTTP/1.1
-// encodes it.
+// Own gives a borrowed response memory of its own for what is not shared, and headers in place of lines.
+// It must be called before the headers are read, before the response is kept, and before another protocol
+// than HTTP/1.1 encodes it.
 func (res *Response) Own() {
 	if res.Fields == nil {
 		return
 	}
-	res.HeadBuffer = res.shard.Buffers.GetRoom(len(res.Fields) + len(res.Body))
-	b, n := append(append(res.HeadBuffer.B, res.Fields...), res.Body...), len(res.Fields)
-	res.Body = b[n:len(b):len(b)]
-	EachField(b[:n], func(h protocol.Header) {
+	n := len(res.Fields)
+	if res.shared != nil {
+		res.HeadBuffer = res.shard.Buffers.GetRoom(n)
+		res.HeadBuffer.B = append(res.HeadBuffer.B, res.Fields...)
+	} else {
+		res.HeadBuffer = res.shard.Buffers.GetRoom(n + len(res.Body))
+		res.HeadBuffer.B = append(append(res.HeadBuffer.B, res.Fields...), res.Body...)
+		res.Body = res.HeadBuffer.B[n:len(res.HeadBuffer.B):len(res.HeadBuffer.B)]
+	}
+	EachField(res.HeadBuffer.B[:n], func(h protocol.Header) {
 		if !protocol.EqualFold(h.Name, "content-length") {
 			res.Headers = append(res.Headers, h)
 		}
 	})
-	res.Fields, res.HeadBuffer.B = nil, b
+	res.Fields = nil
 	res.Hold()
 }
 
@@ -168,6 +196,10 @@ func (res *Response) Release() {
 	}
 	res.shard.Buffers.Release(&res.HeadBuffer)
 	res.shard.Buffers.Release(&res.BodyBuffer)
+	if res.shared != nil {
+		res.shared.Release()
+		res.shared = nil
+	}
 	res.shard.Recount(&res.Held, 0)
 	res.Codec, res.grpc = protocol.CodecHTTP, false
 	res.Response.Reset()

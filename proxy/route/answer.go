@@ -45,7 +45,8 @@ func respond(c *config.Respond) *Answer {
 	return &Answer{status: cmp.Or(c.Status, 200), body: []byte(c.Body)}
 }
 
-// Fill makes res the response to req, whose path is rewritten. It appends the memory of res to buf.
+// Fill makes res the response to req, whose path is rewritten. It appends the memory of res to buf, but
+// for a body, which all responses share and nobody may change.
 func (a *Answer) Fill(res *protocol.Response, req *protocol.Request, buf []byte) []byte {
 	res.Status = a.status
 	if a.Redirects {
@@ -55,9 +56,7 @@ func (a *Answer) Fill(res *protocol.Response, req *protocol.Request, buf []byte)
 		return buf
 	}
 	if len(a.body) > 0 {
-		start := len(buf)
-		buf = append(buf, a.body...)
-		res.Body = buf[start:len(buf):len(buf)]
+		res.Body = a.body
 		res.Headers = append(res.Headers, protocol.Header{Name: protocol.NameContentType, Value: typeText})
 	}
 	return buf

@@ -58,7 +58,7 @@ func (s *session) queueHandoff(kind stats.StreamKind, unrouted bool) {
 		ex.Route = s.findRoute(ex, s.head.Minor)
 	}
 	c := call{
-		ex: ex, handoff: true, minor: s.head.Minor, last: true, toHead: s.head.HeadMethod,
+		ex: ex, handoff: true, minor: uint8(s.head.Minor), last: true, toHead: s.head.HeadMethod,
 		tunnel: kind == stats.StreamConnect && s.opensTunnel(ex),
 	}
 	c.direct = ex.Route == nil && s.origin.Listener.Unrouted && s.namesHost() && (c.tunnel || s.mayPass(ex))
@@ -269,9 +269,12 @@ func (s *session) awaitRoom(left int) {
 
 // onRoom goes on after a slow client has read. The session may have ended in the same turn.
 func (s *session) onRoom() {
-	if s.output == outputHandoff {
+	switch {
+	case s.output == outputHandoff:
 		s.handOffStream()
-		return
+	case s.output == outputBusy && s.calls[0].res != nil:
+		s.writePieces()
+	default:
+		s.startNext()
 	}
-	s.startNext()
 }

@@ -39,7 +39,7 @@ func (s *session) startNext() {
 		// found with its head. A reload meanwhile does not change that.
 		r := ex.Route
 		if r == nil {
-			r = s.findRoute(ex, s.calls[0].minor)
+			r = s.findRoute(ex, int(s.calls[0].minor))
 		}
 		ex.Route = nil // until Begin has admitted it
 		ex.Begin(r, s.origin.Listener)
@@ -85,7 +85,7 @@ func (s *session) Encode(ex *exchange.Exchange, res *exchange.Response) *fault.F
 	out := s.host.Scratch[:0]
 	if res.Source != nil {
 		head := res.StreamHead()
-		out = http1.AppendStreamResponse(out, &res.Response, &head, s.calls[0].minor)
+		out = http1.AppendStreamResponse(out, &res.Response, &head, int(s.calls[0].minor))
 	} else {
 		out = http1.AppendResponseHead(out, &res.Response, s.decideClose())
 	}
@@ -103,6 +103,13 @@ func (s *session) Respond(_ *exchange.Exchange, res *exchange.Response) {
 	}
 	out, flags := s.host.Scratch, s.calls[0].flags()
 	if len(res.Body) > http1.WriteTogether && len(res.Trailers) == 0 && http1.HasBody(&res.Response, flags) {
+		if len(res.Body) > pieceSize && res.Shares() {
+			s.outbound.Write(out)
+			s.host.KeepScratch(out)
+			s.calls[0].ex, s.calls[0].res = nil, res
+			s.writePieces()
+			return
+		}
 		s.outbound.WriteBoth(out, res.Body)
 	} else {
 		out = http1.AppendResponseBody(out, &res.Response, flags)
@@ -126,6 +133,31 @@ func (s *session) Interim(_ *exchange.Exchange, res *protocol.Response) {
 	s.outbound.Watch()
 }
 
+// The connection copies what its client does not read. So a long body that is shared is written in pieces,
+// and the next one when at most unreadPieces of those before are left.
+const (
+	pieceSize    = 256 << 10
+	unreadPieces = 64 << 10
+)
+
+// writePieces writes the body of the first call's response as far as the client reads it.
+func (s *session) writePieces() {
+	res := s.calls[0].res
+	for len(res.Body) > 0 {
+		if s.outbound.Conn.Buffered() > unreadPieces {
+			s.outbound.Watch()
+			s.awaitRoom(unreadPieces)
+			return
+		}
+		n := min(len(res.Body), pieceSize)
+		s.outbound.Write(res.Body[:n])
+		res.Body = res.Body[n:]
+	}
+	res.Release()
+	s.calls[0].res = nil
+	s.onResponded()
+}
+
 // decideClose decides whether the connection closes after the response to the first call, and
 // returns how that is framed.
 func (s *session) decideClose() http1.ResponseFlags {
@@ -135,7 +167,7 @@ func (s *session) decideClose() http1.ResponseFlags {
 }
 
 func (c *call) flags() http1.ResponseFlags {
-	return http1.ResponseFlags{Minor: c.minor, Close: c.last, ToHead: c.toHead}
+	return http1.ResponseFlags{Minor: int(c.minor), Close: c.last, ToHead: c.toHead}
 }
 
 // Fail implements exchange.Caller. ex is nil when the input was no request.

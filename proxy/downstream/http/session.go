@@ -55,7 +55,8 @@ type session struct {
 
 // call is a received request that has no response yet.
 type call struct {
-	ex      *exchange.Exchange // nil for input that is no request
+	ex      *exchange.Exchange // nil for input that is no request, and once it has its response
+	res     *exchange.Response // its Body is what was not written yet; nil for none
 	refuse  *fault.Failure     // the response to it, the last one of the connection; nil for none
 	handoff bool               // it leaves the loop with the connection
 	tunnel  bool               // with handoff: a CONNECT that is accepted here, and does not leave yet
@@ -64,7 +65,7 @@ type call struct {
 	last    bool               // the connection closes after its response
 	final   bool               // the client expects that, and has sent all of the request
 	toHead  bool               // it is a HEAD
-	minor   int                // of its version, HTTP/1.x
+	minor   uint8              // of its version, HTTP/1.x
 }
 
 // NewAcceptor returns the Acceptor of HTTP connections on a loop.
@@ -285,7 +286,7 @@ func (s *session) onRequest() {
 		s.cur.Arrived = s.host.Loop.Now()
 	}
 	s.addCall(call{
-		ex: s.cur, minor: s.head.Minor, toHead: s.head.HeadMethod, final: !s.head.KeepAlive,
+		ex: s.cur, minor: uint8(s.head.Minor), toHead: s.head.HeadMethod, final: !s.head.KeepAlive,
 		last: !s.head.KeepAlive || s.requests == s.host.Config.Limits.Requests,
 	})
 	s.cur = nil
@@ -373,6 +374,8 @@ func (s *session) close() {
 	s.calls = nil
 	for i, c := range calls {
 		switch {
+		case c.res != nil:
+			c.res.Release()
 		case c.ex == nil:
 		case i == 0 && busy:
 			c.ex.Cancel()

@@ -18,7 +18,10 @@ func (s *session) OverShare(*exchange.Exchange) bool { return s.Buffered() > s.h
 func (s *session) Buffered() int {
 	n := s.incomplete() + s.outbound.Counted()
 	for _, c := range s.calls {
-		if c.ex != nil {
+		switch {
+		case c.res != nil:
+			n += c.res.Buffered()
+		case c.ex != nil:
 			n += c.ex.Buffered()
 		}
 	}

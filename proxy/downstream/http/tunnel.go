@@ -17,8 +17,8 @@ import (
 type tunnel struct {
 	authority []byte // of the CONNECT, for requests that have none
 	first     http1.Detector
-	minor     int  // of the version of the CONNECT
-	direct    bool // without a route for the CONNECT a stream goes to the host that it names
+	minor     uint8 // of the version of the CONNECT
+	direct    bool  // without a route for the CONNECT a stream goes to the host that it names
 }
 
 // tunnelLeaves reports whether something takes the bytes of the tunnel if they are no HTTP. None go

@@ -17,18 +17,28 @@ func (s *session) overBudget(ex *exchange.Exchange, n int) bool {
 func (s *session) OverShare(ex *exchange.Exchange) bool { return s.overShare(ex.Held) }
 
 // overShare reports whether a request of length bytes is too big for a connection over its share.
-// Small ones of its many callers pass: together they add up to a share at most.
+// Small ones of its many callers pass: together they add up to a share at most. None passes while the
+// client does not read what it has asked for: the responses are not small.
 func (s *session) overShare(length int) bool {
 	share := s.host.Share()
-	return length > share/len(s.calls) && s.Buffered() > share
+	return s.Buffered() > share && (length > share/len(s.calls) || s.unread() > share)
 }
 
 // Buffered implements exchange.Holder.
 func (s *session) Buffered() int {
-	n := s.codec.Buffered() + s.outbound.Counted() + s.tables + s.pending*callBytes
+	n := s.codec.Frames() + s.outbound.Counted() + s.tables + s.pending*callBytes
 	for _, c := range s.calls {
-		if c.ex != nil {
-			n += c.ex.Buffered()
+		n += c.held()
+	}
+	return n
+}
+
+// unread returns the bytes of responses that wait for the client to read.
+func (s *session) unread() int {
+	n := s.outbound.Counted()
+	for _, c := range s.calls {
+		if c.state == sending {
+			n += c.held()
 		}
 	}
 	return n

@@ -70,6 +70,8 @@ func TestShedLargest(t *testing.T) {
 	var unread []*reply
 	for range 40 {
 		unread = append(unread, c.send(request("GET", "/", 0)))
+	}
+	for range 40 {
 		a := other.send(request("GET", "/", 0))
 		if c.await(a); a.Status != 200 || len(a.body) != 100<<10 {
 			t.Fatalf("a response that is read: status %d %s, %d bytes", a.Status, code(a), len(a.body))

@@ -31,7 +31,8 @@ type session struct {
 	fetches  bool                         // the peer fetches response bodies that are streams
 	cancels  uint64                       // CANCELs of requests that were not in the table, or were cancelled before
 
-	counted   int // bytes of requests, since the turn of the loop at countedAt
+	counted   int // bytes of requests and long responses, since the turn of the loop at countedAt
+	unread    int // of these, bytes of responses
 	countedAt time.Duration
 
 	downstream.SessionNode

@@ -20,23 +20,28 @@ func (s *session) overBudget(uint64) bool {
 // in it: a peer can make the loop ask this for each short frame.
 func (s *session) overShare() bool {
 	if now := s.host.Loop.Now(); now != s.countedAt {
-		s.countedAt, s.counted = now, s.requests()
+		s.countedAt, s.unread = now, s.Writer.Waiting()
+		s.counted = s.unread + s.requests()
 	}
 	return s.encoded()+s.counted > s.host.Share()
 }
 
 // OverShare implements exchange.Caller. A link carries the requests of many callers, so small
-// ones pass even on a link over its share: together they add up to a share at most.
+// ones pass even on a link over its share: together they add up to a share at most. None passes while
+// the peer does not read the responses.
 func (s *session) OverShare(ex *exchange.Exchange) bool {
-	return ex.Held > s.host.Share()/s.streams.Len() && s.overShare()
+	share := s.host.Share()
+	return s.overShare() && (ex.Held > share/s.streams.Len() || s.unread > share)
 }
 
 // Buffered implements exchange.Holder.
-func (s *session) Buffered() int { return s.encoded() + s.requests() + s.Tables }
+func (s *session) Buffered() int {
+	return s.encoded() + s.Writer.Waiting() + s.requests() + s.Tables
+}
 
-// encoded returns the bytes of messages that have arrived in part or wait to be sent.
+// encoded returns the bytes of messages that have arrived in part, and of frames that wait to be sent.
 func (s *session) encoded() int {
-	return s.Reader.Buffered() + s.Writer.Queued() + s.Outbound.Counted()
+	return s.Reader.Buffered() + s.Writer.Encoded() + s.Outbound.Counted()
 }
 
 // requests returns the bytes of the requests in flight, and of their responses so far.

@@ -10,8 +10,6 @@ package cache
 import (
 	"time"
 
-	"github.com/valyala/bytebufferpool"
-
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/caching"
 	"github.com/remora-proxy/remora/proxy/caching/store"
@@ -37,6 +35,8 @@ type filter struct {
 	shared map[uint64]*held               // by the hash of the entry
 	free   []*lookup
 
+	freeHeld []*held
+
 	refresher refresher
 	bytes     int    // of the store, as counted
 	evicted   uint64 // the same
@@ -61,6 +61,8 @@ const (
 	maxFree    = 1024    // length of the free list
 	maxKey     = 1024    // bytes of a key on it
 	maxScratch = 1 << 20 // bytes of filter.value that are kept
+	maxCopied  = 8 << 10 // bytes of a response that is copied; of a longer one responses share the bytes
+	maxHeld    = 64      // length of the free list of held
 )
 
 // lookup is a request that was sent, since nothing in the cache was good for it.
@@ -76,13 +78,13 @@ type lookup struct {
 	refreshes store.Meta // of the entry that a refresh validates
 }
 
-// held is a copy of an entry. Requests for one entry share it.
+// held is a copy of an entry. Requests for one entry, and responses with it, share it.
 type held struct {
 	store.Meta
-	refs  int
-	hash  uint64
-	value *bytebufferpool.ByteBuffer
-	bytes int // that the budget knows of
+	shard.Memory
+	hash   uint64
+	value  []byte
+	onFree func() // forget, bound once
 }
 
 var (
@@ -168,7 +170,7 @@ func (f *filter) Request(ex *exchange.Exchange) exchange.Next {
 	}
 	if validator {
 		l.validates = true
-		setConditions(ex, l.held.value.B[:l.held.Fields])
+		setConditions(ex, l.held.value[:l.held.Fields])
 	}
 	return exchange.Continue
 }
@@ -253,7 +255,7 @@ func (f *filter) End(ex *exchange.Exchange) {
 func (f *filter) forget(ex *exchange.Exchange, l *lookup) {
 	delete(f.open, ex)
 	if l.held != nil {
-		f.release(l.held)
+		l.held.Release()
 	}
 	*l = lookup{key: l.key}
 	if len(f.free) < maxFree && cap(l.key) <= maxKey {
@@ -272,7 +274,7 @@ func (f *filter) Response(ex *exchange.Exchange, res *exchange.Response) *exchan
 	mayStore := ex.Cached != stats.CacheCollapsed
 	switch {
 	case res.Status == 304 && l.validates:
-		merged := f.merge(&l.held.Meta, l.held.value.B, res)
+		merged := f.merge(&l.held.Meta, l.held.value, &l.held.Memory, res)
 		res.Release()
 		f.counts.CacheRevalidated++
 		kept := false

@@ -81,16 +81,25 @@ func (f *filter) count() {
 	f.evicted = f.store.Evicted
 }
 
-// hold returns a copy of an entry.
+// hold returns a copy of an entry, which the caller releases.
 func (f *filter) hold(e *store.Entry) *held {
 	hash := e.Hash()
 	if h := f.shared[hash]; h != nil && same(&h.Meta, &e.Meta) {
-		h.refs++
+		h.Use()
 		return h
 	}
-	h := &held{Meta: e.Meta, refs: 1, hash: hash, value: f.shard.Buffers.GetRoom(e.Size())}
-	h.value.B = f.store.Append(h.value.B, e)
-	f.shard.Recount(&h.bytes, protocol.Held(h.value))
+	var h *held
+	if n := len(f.freeHeld); n > 0 {
+		h, f.freeHeld = f.freeHeld[n-1], f.freeHeld[:n-1]
+	} else {
+		h = new(held)
+		h.onFree = func() { f.drop(h) }
+	}
+	h.Meta, h.hash = e.Meta, hash
+	buf := f.shard.Buffers.GetRoom(e.Size())
+	buf.B = f.store.Append(buf.B, e)
+	h.value = buf.B
+	h.Share(f.shard, h.onFree, buf)
 	f.shared[hash] = h
 	return h
 }
@@ -98,15 +107,14 @@ func (f *filter) hold(e *store.Entry) *held {
 // same reports whether two are of one response with this key.
 func same(a, b *store.Meta) bool { return a.Asked == b.Asked && a.Born == b.Born && a.Fresh == b.Fresh }
 
-func (f *filter) release(h *held) {
-	if h.refs--; h.refs > 0 {
-		return
-	}
+// drop forgets a copy that nobody has any more.
+func (f *filter) drop(h *held) {
 	if f.shared[h.hash] == h {
 		delete(f.shared, h.hash)
 	}
-	f.shard.Buffers.Release(&h.value)
-	f.shard.Recount(&h.bytes, 0)
+	if h.value = nil; len(f.freeHeld) < maxHeld {
+		f.freeHeld = append(f.freeHeld, h)
+	}
 }
 
 // setConditions makes a request one for a response that is not the one with these lines, in place of
@@ -151,10 +159,10 @@ func isUnstored(name []byte) bool {
 }
 
 // merge returns a stored response with the headers of a 304, which says that it is still good, in place
-// of its own (RFC 9111 section 3.2).
-func (f *filter) merge(m *store.Meta, value []byte, fresh *exchange.Response) *exchange.Response {
+// of its own (RFC 9111 section 3.2). The response shares its body if that is in memory.
+func (f *filter) merge(m *store.Meta, value []byte, memory *shard.Memory, fresh *exchange.Response) *exchange.Response {
 	res := f.pool.Response()
-	res.Borrow(int(m.Status), value[:m.Fields], value[m.Fields:])
+	res.Borrow(int(m.Status), value[:m.Fields], value[m.Fields:], memory)
 	res.Own()
 	describes := func(name []byte) bool { // the body, which is the old one
 		return slices.ContainsFunc([]string{"content-encoding", "content-type", "content-range", "content-length"}, func(other string) bool {

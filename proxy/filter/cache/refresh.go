@@ -68,7 +68,7 @@ func (r *refresher) Respond(c *exchange.Exchange, res *exchange.Response) {
 		if e := f.entry(l.hash, &l.key, c.Request.Headers); e != nil && same(&e.Meta, &l.refreshes) {
 			l.key = l.key[:primary]
 			f.value = f.store.Append(f.value[:0], e)
-			merged := f.merge(&e.Meta, f.value, res)
+			merged := f.merge(&e.Meta, f.value, nil, res)
 			if !f.keep(l, c.Request.Headers, merged, now) {
 				r.putOff(c, l, now)
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/caching"
 	"github.com/remora-proxy/remora/proxy/caching/store"
 	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -61,9 +62,17 @@ func (f *filter) serve(ex *exchange.Exchange, how stats.Cached, refresh bool) {
 		c = f.refresher.prepare(ex, e, now)
 	}
 	f.value = appendAge(append(f.value[:0], lines...), now-e.Born)
-	own := len(f.value)
-	f.value = f.store.Append(f.value, e)
-	res := f.response(ex, &e.Meta, own)
+	var res *exchange.Response
+	if e.Size() <= maxCopied || isHead(&ex.Request) {
+		own := len(f.value)
+		f.value = f.store.Append(f.value, e)
+		n := own + int(e.Fields)
+		res = f.response(ex, &e.Meta, f.value[:n], f.value[n:], nil)
+	} else {
+		h := f.hold(e)
+		res = f.sharing(ex, h)
+		h.Release()
+	}
 	if f.in.Conditional {
 		unchanged(&f.in.Ask, res)
 	}
@@ -81,16 +90,20 @@ func (f *filter) stored(ex *exchange.Exchange, h *held, now time.Duration) *exch
 	f.counts.CacheStale++
 	ex.Cached = stats.CacheStale
 	f.value = appendAge(append(f.value[:0], staleFields...), now-h.Born)
-	own := len(f.value)
-	f.value = append(f.value, h.value.B...)
-	return f.response(ex, &h.Meta, own)
+	return f.sharing(ex, h)
 }
 
-// response returns the response in f.value, which has own bytes before those that are stored.
-func (f *filter) response(ex *exchange.Exchange, m *store.Meta, own int) *exchange.Response {
-	res, n := f.pool.Response(), own+int(m.Fields)
-	if res.Borrow(int(m.Status), f.value[:n], f.value[n:]); isHead(&ex.Request) {
-		res.DeclaredLength, res.Body = int64(len(res.Body)), nil
+// sharing returns a response with the body of h. Its fields are those in f.value, and those of h.
+func (f *filter) sharing(ex *exchange.Exchange, h *held) *exchange.Response {
+	f.value = append(f.value, h.value[:h.Fields]...)
+	return f.response(ex, &h.Meta, f.value, h.value[h.Fields:], &h.Memory)
+}
+
+// response returns a response with these lines and this body.
+func (f *filter) response(ex *exchange.Exchange, m *store.Meta, fields, body []byte, memory *shard.Memory) *exchange.Response {
+	res := f.pool.Response()
+	if res.Borrow(int(m.Status), fields, body, memory); isHead(&ex.Request) {
+		res.DeclaredLength, res.Body = int64(len(body)), nil
 	}
 	return res
 }

@@ -155,7 +155,7 @@ func (f *filter) Response(ex *exchange.Exchange, res *exchange.Response) *exchan
 	if names, ok := shared(res, fl.names[:0]); ok {
 		fl.names = names
 		fl.variant = caching.AppendVariant(fl.variant[:0], names, ex.Request.Headers)
-		fl.res = res.Copy()
+		fl.res = res.Alias()
 	} else {
 		f.alone[fl.hash%aloneSlots] = alone{fl.hash, f.shard.Loop.Now() + aloneFor}
 	}

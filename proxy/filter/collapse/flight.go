@@ -204,7 +204,7 @@ func (fl *flight) land(m *member) {
 	case fl.res != nil && fl.fits(ex):
 		f.counts.Collapsed++
 		ex.Cached = stats.CacheCollapsed
-		ex.Answer(fl.res.Copy())
+		ex.Answer(fl.res.Alias())
 	default:
 		f.counts.CollapseAlone++
 		ex.Resume()

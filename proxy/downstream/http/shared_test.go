@@ -1,0 +1,55 @@
+package http_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// TestSharedBodies: clients that read slowly share the bytes of a long response, but for what their
+// connections have. All get it in the end, also with requests behind it.
+func TestSharedBodies(t *testing.T) {
+	const size, clients = 2 << 20, 20
+	for name, c := range map[string]struct {
+		route string
+		warm  bool
+	}{
+		"cached":    {"cache: {ttl: 1m}", true},
+		"collapsed": {"collapse: true", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Match: c.route})
+			body := bytes.Repeat([]byte("0123456789abcdef"), size/16)
+			m.Apps[0].Body = func(*protocol.Request) []byte { return body }
+			m.Apps[0].Delay = func() time.Duration { return 10 * time.Millisecond }
+			if c.warm {
+				first := m.Get("/x").Same()
+				m.Do(first)
+				m.Finish(first)
+			}
+			var all []*proxytest.Call
+			var slow []*proxytest.Client
+			for range clients {
+				get := m.Get("/x").Same()
+				cl := m.Do(get)
+				all, slow = append(all, get), append(slow, cl)
+				m.W.RunUntil(func() bool { return cl.Conn != nil }, time.Second)
+				m.W.Hold(cl.Conn, true)
+			}
+			m.W.Run(time.Second)
+			if held := m.Consumer.Proc.Held(); held < size || held > 3*size+clients*(256+64)<<10 {
+				t.Errorf("%d bytes held by %d responses of %d bytes", held, clients, size)
+			}
+			m.Clients.Do(slow[0].Conn.Close) // one leaves
+			for _, cl := range slow[1:] {
+				m.W.Hold(cl.Conn, false)
+			}
+			m.Finish(all[1:]...)
+			m.OK(all[1:]...)
+			m.Settled()
+		})
+	}
+}
