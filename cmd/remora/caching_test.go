@@ -40,7 +40,7 @@ func TestSameRequests(t *testing.T) {
 loops: %d
 listeners: [{name: egress, address: %q, protocol: http}]
 routes: [{service: app, collapse: true, cache: {ttl: 1m}}]
-services: {app: {discover: static, endpoints: [%q], connect_timeout: 15s, timeout: 5m, hedge: {mode: off, delay: %s}}}`,
+services: {app: {discover: static, endpoints: [%q], connect_timeout: 15s, timeout: 5m, max_pending: 60000, hedge: {mode: off, delay: %s}}}`,
 			loops, egress, app.Listener.Addr(), c.delay))
 		p.ready()
 		var all sync.WaitGroup

@@ -13,10 +13,6 @@ import (
 // Resume passes the request to the filters that have not seen it. If none holds it, its first
 // attempt follows. A filter that has held the request calls it.
 func (ex *Exchange) Resume() {
-	if !ex.admitted { // Park
-		ex.admitted = true
-		ex.service.shared.pending.Add(1)
-	}
 	for all := ex.Route.filters; int(ex.filtered) < len(all); {
 		f := all[ex.filtered]
 		ex.filtered++
@@ -26,10 +22,6 @@ func (ex *Exchange) Resume() {
 	}
 	ex.start(ex.shard.Loop.Now())
 }
-
-// Park gives back the place in max_pending of a request that a filter holds. Resume takes one again,
-// even if there is none.
-func (ex *Exchange) Park() { ex.releasePending() }
 
 // HedgeDelay is when a request of the route is late, as far as is known now.
 func (ex *Exchange) HedgeDelay() time.Duration { return ex.Route.hedging.Delay(ex.shard.Loop.Now()) }

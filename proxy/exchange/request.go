@@ -5,6 +5,7 @@ import (
 	"iter"
 	"strconv"
 	"time"
+	"unsafe"
 
 	"github.com/valyala/bytebufferpool"
 
@@ -57,9 +58,12 @@ const (
 	maxTraceState = 512
 )
 
+// exchangeBytes is what an exchange counts as beside its request, which may be much shorter.
+const exchangeBytes = int(unsafe.Sizeof(Exchange{}))
+
 // Hold charges the request's memory to the budget; it is called again when that has grown.
 func (ex *Exchange) Hold() {
-	ex.shard.Recount(&ex.Held, protocol.HeldBy(ex.HeadBuffer, ex.BodyBuffer, ex.Request.Headers))
+	ex.shard.Recount(&ex.Held, exchangeBytes+protocol.HeldBy(ex.HeadBuffer, ex.BodyBuffer, ex.Request.Headers))
 }
 
 // LimitTime sets a deadline of the caller's: d after the request arrived. The soonest counts.

@@ -70,10 +70,10 @@ func (s *Shard) charge(n int) {
 // overHardMark reports whether the hard mark is reached, with delta bytes not counted yet.
 func (b *budget) overHardMark(delta int64) bool { return b.bytes.Load()+delta >= b.hard.Load() }
 
-// Relieved reports whether the process is below the hard mark by a quarter of the room between the marks.
+// Relieved reports whether the process is below the hard mark by an eighth of the room between the marks.
 func (s *Shard) Relieved() bool {
 	b := &s.Process.Budget
-	return !b.overHardMark(s.Uncounted + b.room()/4)
+	return !b.overHardMark(s.Uncounted + b.room()/8)
 }
 
 // OverBudget reports whether the process has reached the hard mark.

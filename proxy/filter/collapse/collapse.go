@@ -21,9 +21,11 @@ import (
 var maxWaiting = 65_536
 
 const (
-	batch   = 256  // requests that get a response in one turn of the loop
-	maxFree = 1024 // length of the free lists
-	maxKept = 1024 // bytes of a key, and members, of a flight on its list
+	batch = 256 // requests that get a response in one turn of the loop, unless
+	// so many bytes of responses are sent before: a slow client makes its connection copy them.
+	batchBytes = 1 << 20
+	maxFree    = 1024 // length of the free lists
+	maxKept    = 1024 // bytes of a key, and members, of a flight on its list
 
 	// aloneFor is how long requests are sent at once after a response that they could not share.
 	aloneFor   = time.Second
@@ -95,7 +97,6 @@ func (f *filter) Request(ex *exchange.Exchange) exchange.Next {
 		return exchange.Continue
 	}
 	fl.wait(f.join(ex, fl), now, ex.HedgeDelay())
-	ex.Park()
 	return exchange.Hold
 }
 

@@ -58,11 +58,11 @@ func counts(m *proxytest.Mesh) stats.FilterStats { return m.Consumer.Stats("comp
 
 const slowSecond = "hedge: {mode: off, delay: 10s}, timeout: 1m" // no second leader
 
-// TestSameRequests: of many same requests one is sent, although few may be pending. They are the
-// same only if nothing differs that a response may depend on.
+// TestSameRequests: of many same requests one is sent. They are the same only if nothing differs that a
+// response may depend on.
 func TestSameRequests(t *testing.T) {
 	for _, direct := range []bool{true, false} {
-		m, got := newMesh(t, proxytest.MeshOptions{Direct: direct, Service: slowSecond + ", max_pending: 2"}, 100*time.Millisecond)
+		m, got := newMesh(t, proxytest.MeshOptions{Direct: direct, Service: slowSecond}, 100*time.Millisecond)
 		calls := crowd(m, 1000)
 		send(m, calls...)
 		check(m, got, 1, calls...)
@@ -73,6 +73,22 @@ func TestSameRequests(t *testing.T) {
 		send(m, calls...)
 		check(m, got, 2, calls...)
 	}
+}
+
+// TestWaitingArePending: requests that wait count for max_pending, and one more is refused.
+func TestWaitingArePending(t *testing.T) {
+	m, got := newMesh(t, proxytest.MeshOptions{Service: slowSecond + ", max_pending: 10"}, 100*time.Millisecond)
+	calls := crowd(m, 11)
+	send(m, calls...)
+	m.Finish(calls...)
+	refused := slices.IndexFunc(calls, func(c *proxytest.Call) bool { return c.Status == 503 && c.Code == "overloaded" })
+	if refused < 0 {
+		t.Fatal("no request is refused")
+	}
+	check(m, got, 1, slices.Delete(calls, refused, refused+1)...)
+	again := crowd(m, 10) // there is room again
+	send(m, again...)
+	check(m, got, 2, again...)
 }
 
 // TestTooManyWait: requests beyond those that may wait are sent.

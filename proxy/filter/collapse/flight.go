@@ -184,7 +184,10 @@ func (fl *flight) onTimer() {
 		return
 	}
 	fl.busy = true
-	for n := 0; n < batch && len(fl.waiting) > 0; n++ {
+	for n, sent := 0, 0; n < batch && sent < batchBytes && len(fl.waiting) > 0; n++ {
+		if fl.res != nil {
+			sent += len(fl.res.Body)
+		}
 		fl.land(fl.waiting[len(fl.waiting)-1])
 	}
 	if len(fl.waiting) > 0 {
