@@ -34,8 +34,9 @@ type Streams interface {
 	Pass(listener string, client loop.Socket, to netip.AddrPort, first []byte)
 
 	// Park keeps the body of a response for a few seconds, until the requesting sidecar fetches
-	// it with the token. ok is false when too many are parked: src stays the caller's then.
-	Park(src *exchange.StreamSource) (token link.Token, ok bool)
+	// it with the token. by is the loop.Source of that sidecar. ok is false if it has too many
+	// parked: src stays the caller's then.
+	Park(src *exchange.StreamSource, by netip.Addr) (token link.Token, ok bool)
 
 	// Accept takes over a connection of another sidecar that carries a stream.
 	Accept(peer loop.Socket, a *StreamAccept)

@@ -133,7 +133,7 @@ func (c *Carrier) Pass(listener string, client loop.Socket, to netip.AddrPort, f
 }
 
 // Park implements downstream.Streams.
-func (c *Carrier) Park(src *exchange.StreamSource) (token link.Token, ok bool) {
+func (c *Carrier) Park(src *exchange.StreamSource, _ netip.Addr) (token link.Token, ok bool) {
 	if c.Full {
 		return token, false
 	}

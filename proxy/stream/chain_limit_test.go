@@ -8,12 +8,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/fair"
 )
 
 // TestChainMemoryLimit: when limits.buffered is reached, either sidecar refuses streams
@@ -48,20 +50,18 @@ func TestChainMemoryLimit(t *testing.T) {
 	}, app.Listener.Addr().String())
 }
 
-// TestChainParkedLimit: with maxParked responses parked, the next one is refused as too
-// large, and its application is disconnected at once.
+// TestChainParkedLimit: when as many responses of a sidecar are parked as there may be streams, its next
+// one is refused as too large, and its application is disconnected at once.
 func TestChainParkedLimit(t *testing.T) {
 	app := newEvents(t)
 	linked(t, chainOptions{}, func(t *testing.T, c *chain) {
 		s := c.nodes[1].srv
-		fill := func(change func(link.Token)) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			for i := range maxParked {
-				change(link.Token{byte(i), byte(i >> 8)})
-			}
+		_, most := s.Places()
+		s.parkPlaces.Resize(most)
+		var all []*fair.Place
+		for range most {
+			all = append(all, s.parkPlaces.Take(netip.MustParseAddr("127.0.0.1"), func() { t.Error("a response lost its place") }))
 		}
-		fill(func(token link.Token) { s.parked[token] = nil })
 		resp, err := c.client.Get("http://" + c.addr + "/")
 		if err != nil {
 			t.Fatal(err)
@@ -71,7 +71,9 @@ func TestChainParkedLimit(t *testing.T) {
 			t.Errorf("status %d, %v", resp.StatusCode, resp.Header)
 		}
 		receive(t, app.gone, "the application to be disconnected")
-		fill(func(token link.Token) { delete(s.parked, token) })
+		for _, p := range all {
+			p.Release()
+		}
 		c.listen().Body.Close()
 		receive(t, app.gone, "the application to be disconnected")
 	}, app.Listener.Addr().String())

@@ -6,21 +6,17 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fair"
 )
 
-const (
-	// maxParked limits the parked responses. Above it Park refuses, and the other sidecar
-	// receives the error response-too-large.
-	maxParked = 1024
-
-	// parkTime is how long a response stays parked. Once its head has arrived, it is fetched.
-	parkTime = 5 * time.Second
-)
+// parkTime is how long a response stays parked. Once its head has arrived, it is fetched.
+const parkTime = 5 * time.Second
 
 // parked is the body of a response that waits to be fetched. It is not read meanwhile, so
 // backpressure stops its sender.
@@ -28,25 +24,32 @@ type parked struct {
 	srv   *Server
 	src   *exchange.StreamSource
 	bytes int // memory held
+	place *fair.Place
 	timer *time.Timer
 }
 
-// Park implements downstream.Streams.
-func (s *Server) Park(src *exchange.StreamSource) (token link.Token, ok bool) {
+// Park implements downstream.Streams. As many responses are parked as there may be streams, and they are
+// shared like those.
+func (s *Server) Park(src *exchange.StreamSource, by netip.Addr) (token link.Token, ok bool) {
 	_, _ = rand.Read(token[:]) // never fails
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || len(s.parked) >= maxParked {
+	if s.closed {
 		return link.Token{}, false
 	}
 	p := &parked{srv: s, src: src, bytes: protocol.Held(src.Buffer)}
-	s.opt.Process.Hold(p.bytes)
-	s.parked[token] = p
 	p.timer = time.AfterFunc(s.park, func() {
 		if expired := s.unpark(token); expired != nil {
 			expired.discard()
 		}
 	})
+	s.parkPlaces.Resize(s.config().Limits.Streams)
+	if p.place = s.parkPlaces.Take(by, func() { p.timer.Reset(0) }); p.place == nil {
+		p.timer.Stop()
+		return link.Token{}, false
+	}
+	s.opt.Process.Hold(p.bytes)
+	s.parked[token] = p
 	return token, true
 }
 
@@ -59,9 +62,10 @@ func (s *Server) unpark(token link.Token) *parked {
 	return p
 }
 
-// take stops the timer and returns the source, which the caller owns.
+// take stops the timer, leaves the place and returns the source, which the caller owns.
 func (p *parked) take() *exchange.StreamSource {
 	p.timer.Stop()
+	p.place.Release()
 	p.srv.opt.Process.Hold(-p.bytes)
 	return p.src
 }

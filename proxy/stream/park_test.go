@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"net/netip"
 	"testing"
 
 	"github.com/valyala/bytebufferpool"
@@ -12,6 +13,7 @@ import (
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fair"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 )
@@ -65,7 +67,7 @@ func TestFetched(t *testing.T) {
 		{Framing: http1.FixedLength, Length: int64(len(long)) + 5}, {Framing: http1.UntilClose},
 	} {
 		src, server := s.source(a, h, "early")
-		token, ok := s.srv.Park(src)
+		token, ok := s.srv.Park(src, netip.Addr{})
 		if !ok {
 			t.Fatal("not parked")
 		}
@@ -95,7 +97,7 @@ func TestFetched(t *testing.T) {
 		again.Close()
 	}
 	src, server := s.source(a, http1.Head{Framing: http1.UntilClose}, "early")
-	token, _ := s.srv.Park(src)
+	token, _ := s.srv.Park(src, netip.Addr{})
 	client := s.fetched(b, at, token, http1.Head{Framing: http1.Chunked})
 	wantRead(t, "the client", client, "head|5\r\nearly\r\n")
 	client.Close()
@@ -106,19 +108,58 @@ func TestFetched(t *testing.T) {
 	}
 }
 
+// TestParkedShare: a sidecar that fetches no response keeps no place from another: it loses the oldest.
+func TestParkedShare(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	_, most := s.srv.Places()
+	largest, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+	s.srv.parkPlaces.Resize(most)
+	src, oldest := s.source(a, http1.Head{Framing: http1.UntilClose}, "x")
+	if _, ok := s.srv.Park(src, largest); !ok {
+		t.Fatal("not parked")
+	}
+	var rest []*fair.Place
+	for range most - 1 {
+		rest = append(rest, s.srv.parkPlaces.Take(largest, func() { t.Error("a younger one lost its place") }))
+	}
+	src, server := s.source(a, http1.Head{Framing: http1.UntilClose}, "x")
+	if _, ok := s.srv.Park(src, largest); ok {
+		t.Error("parked, one past the limit")
+	}
+	src.Close()
+	server.Close()
+	src, server = s.source(a, http1.Head{Framing: http1.UntilClose}, "x")
+	token, ok := s.srv.Park(src, other)
+	if !ok {
+		t.Fatal("no place for another")
+	}
+	wantReset(t, "the application of the oldest", oldest)
+	s.srv.unpark(token).discard()
+	wantReset(t, "the application of the other", server)
+	for _, p := range rest {
+		p.Release()
+	}
+	if taken := s.srv.parkPlaces.Taken(); taken != 0 {
+		t.Errorf("%d places are taken", taken)
+	}
+	s.wantNoMemory()
+	s.waitIdle()
+}
+
 // TestParked: a response that is not fetched is discarded after its time, and by Close.
 func TestParked(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
 	s.srv.park = 1
 	src, server := s.source(a, http1.Head{Framing: http1.UntilClose}, "x")
-	if _, ok := s.srv.Park(src); !ok {
+	if _, ok := s.srv.Park(src, netip.Addr{}); !ok {
 		t.Fatal("not parked")
 	}
 	wantReset(t, "the application whose response was not fetched", server)
 	s.srv.park = waitLimit
 	src, server = s.source(a, http1.Head{Framing: http1.UntilClose}, "x")
-	if _, ok := s.srv.Park(src); !ok {
+	if _, ok := s.srv.Park(src, netip.Addr{}); !ok {
 		t.Fatal("not parked")
 	}
 	if err := s.srv.Close(t.Context()); err != nil {

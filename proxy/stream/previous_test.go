@@ -3,6 +3,7 @@ package stream
 import (
 	"io"
 	"net"
+	"net/netip"
 	"testing"
 
 	"github.com/remora-proxy/remora/protocol/http1"
@@ -28,7 +29,7 @@ func TestFetchFromPrevious(t *testing.T) {
 	for _, s := range []*sidecar{third, second, first} {
 		h := http1.Head{Framing: http1.FixedLength, Length: 9}
 		src, server := s.source(a, h, "early")
-		token, ok := s.srv.Park(src)
+		token, ok := s.srv.Park(src, netip.Addr{})
 		if !ok {
 			t.Fatal("not parked")
 		}

@@ -48,14 +48,15 @@ var ErrClosed = errors.New("stream: closed")
 
 // Server carries streams. Its methods may be called from any goroutine.
 type Server struct {
-	opt    Options
-	ctx    context.Context // cancelled by Close
-	cancel context.CancelFunc
-	places *fair.Table   // limits.streams
-	next   atomic.Uint32 // counts the picks, for round robin over the workers
-	flush  time.Duration // flushTime, except in tests
-	park   time.Duration // parkTime, except in tests
-	window time.Duration // paceWindow, except in tests
+	opt        Options
+	ctx        context.Context // cancelled by Close
+	cancel     context.CancelFunc
+	places     *fair.Table   // limits.streams
+	parkPlaces *fair.Table   // of parked responses, as many
+	next       atomic.Uint32 // counts the picks, for round robin over the workers
+	flush      time.Duration // flushTime, except in tests
+	park       time.Duration // parkTime, except in tests
+	window     time.Duration // paceWindow, except in tests
 
 	hops sync.Map // open connections to original destinations, as keys of type hop
 
@@ -73,7 +74,7 @@ type Server struct {
 func New(o Options) *Server {
 	s := &Server{
 		opt: o, previous: o.Previous, flush: flushTime, park: parkTime, window: paceWindow,
-		places: fair.NewTable(0), open: make(map[*pair]struct{}), parked: make(map[link.Token]*parked),
+		places: fair.NewTable(0), parkPlaces: fair.NewTable(0), open: make(map[*pair]struct{}), parked: make(map[link.Token]*parked),
 		listeners: make(map[*Listener]struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())

@@ -22,7 +22,7 @@ import (
 func (s *session) respondStream(ex *exchange.Exchange, res *exchange.Response) {
 	src := res.TakeSource()
 	var ok bool
-	if res.Token, ok = s.host.Streams.Park(src); !ok {
+	if res.Token, ok = s.host.Streams.Park(src, loop.Source(loop.PeerAddr(s.RemoteAddr()))); !ok {
 		src.Refuse(fault.ResponseTooLarge)
 		res.Release()
 		exchange.ReportStream(s.host.Shard, exchange.ClientOf(s), s.serviceName(), fault.ResponseTooLarge)
