@@ -54,7 +54,7 @@ func (w *Worker) switchTo(g, previous *Generation) {
 // addListener adds a listener, or keeps one that has not changed.
 func (g *Generation) addListener(c *config.Listener, loops int) {
 	l := g.previous.listeners[c.Name]
-	if l == nil || l.address != c.Address || l.protocol != c.Protocol {
+	if l == nil || !c.Continues(l.began) {
 		l = newListener(c, loops)
 	}
 	g.listeners[c.Name] = l

@@ -10,17 +10,18 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// Listener is a listener of the configuration. It survives reloads that keep its name,
-// address and protocol. Any goroutine may call Links and DrainLast.
+// Listener is a listener of the configuration. It survives reloads after which it continues, as
+// config.Listener.Continues says. Any goroutine may call Links and DrainLast.
 type Listener struct {
-	name, address, protocol string
+	began    *config.Listener // the configuration that made it
+	protocol string
 
 	links   atomic.Int32        // accepted links that may carry requests
 	perLoop []exchange.Listener // by the shard's index
 }
 
 func newListener(c *config.Listener, loops int) *Listener {
-	l := &Listener{name: c.Name, address: c.Address, protocol: c.Protocol, perLoop: make([]exchange.Listener, loops)}
+	l := &Listener{began: c, protocol: c.Protocol, perLoop: make([]exchange.Listener, loops)}
 	for i := range l.perLoop {
 		l.perLoop[i] = exchange.Listener{
 			Name: c.Name, Protocol: c.Protocol, Local: isLocal(c),

@@ -5,18 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/remora-proxy/remora/cmd/remora/sockets"
 	"github.com/remora-proxy/remora/internal/unixaddr"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor"
+	"github.com/remora-proxy/remora/proxy/reactor/unixsock"
 	"github.com/remora-proxy/remora/proxy/stream"
 )
 
@@ -24,8 +28,9 @@ import (
 type openListener struct {
 	name, address, protocol string
 
-	socket   net.Listener
-	server   io.Closer                    // *reactor.Listener or *stream.Listener, which closes socket; nil before serve
+	sockets  []net.Listener // that at its address, and those at parts of it, as sockets.Open.Take returns them
+	server   io.Closer      // *reactor.Listener or *stream.Listener, which closes the sockets; nil before serve
+	closing  sync.Once
 	core     *proxy.Listener              // the listener as the core knows it
 	identity atomic.Pointer[certs.Source] // nil means plain text
 	proxies  atomic.Pointer[config.Trust] // whom proxy_protocol trusts
@@ -59,27 +64,28 @@ func (e *bindError) Error() string {
 // Unwrap returns the error of the system.
 func (e *bindError) Unwrap() error { return e.err }
 
-// bind binds the socket of listeners[i], or uses an inherited one. The listener accepts
-// nothing before serve.
-func (s *sidecar) bind(c *config.Listener, i int) (*openListener, error) {
-	socket, err := s.inherited.socket(c.Address, c.Mode.Bits())
+// bind opens the sockets of listeners[i], or takes over those that are open. The listener
+// accepts nothing before serve.
+func bind(c *config.Listener, i int, open sockets.Open) (*openListener, error) {
+	own, err := open.Take(c.Address, c.Mode.Bits())
 	if err != nil {
 		return nil, &bindError{fmt.Sprintf("listeners[%d].address", i), c.Address, err}
 	}
-	return &openListener{name: c.Name, address: c.Address, protocol: c.Protocol, socket: socket}, nil
+	return &openListener{name: c.Name, address: c.Address, protocol: c.Protocol, sockets: own}, nil
 }
 
 // serve accepts connections for the listener c of generation g.
 func (s *sidecar) serve(l *openListener, c *config.Listener, g *proxy.Generation) (err error) {
 	l.core = g.Listener(c.Name)
 	l.configure(c, s.identities)
+	first, also := l.sockets[0], l.sockets[1:]
 	if l.protocol == config.ProtocolTCP {
-		server, failed := s.streams.Serve(l.socket, c)
+		server, failed := s.streams.Serve(first, c, also...)
 		if err = failed; err == nil {
 			l.server = server
 		}
 	} else {
-		o := reactor.ListenOptions{MaxConnections: c.Connections}
+		o := reactor.ListenOptions{MaxConnections: c.Connections, Also: also}
 		if c.TLS.Enabled() {
 			o.TLS = func() *tls.Config { return l.identity.Load().Server() }
 			o.Plaintext = l.core.PlaintextResponse()
@@ -95,7 +101,7 @@ func (s *sidecar) serve(l *openListener, c *config.Listener, g *proxy.Generation
 				},
 			}
 		}
-		server, failed := s.engine.Serve(l.socket, o, func(on loop.Loop, _ string) loop.Stream {
+		server, failed := s.engine.Serve(first, o, func(on loop.Loop, _ string) loop.Stream {
 			return l.core.Accept(s.workers[on])
 		})
 		if err = failed; err == nil {
@@ -105,13 +111,12 @@ func (s *sidecar) serve(l *openListener, c *config.Listener, g *proxy.Generation
 	if err != nil {
 		return fmt.Errorf("listener %s: %w", c.Name, err)
 	}
-	s.log.Info("listening", "listener", c.Name, "address", l.socket.Addr().String(), "protocol", c.Protocol,
+	s.log.Info("listening", "listener", c.Name, "address", first.Addr().String(), "protocol", c.Protocol,
 		"tls", c.TLS.Enabled())
 	return nil
 }
 
-// configure applies c to the connections that are accepted from now on. c must have
-// the same address and protocol, and tls if the listener has it.
+// configure applies c, which continues the listener, to the connections that are accepted from now on.
 func (l *openListener) configure(c *config.Listener, ids identities) {
 	l.identity.Store(ids[config.TLSName("listeners", c.Name)])
 	proxies := c.ProxyProtocol.Trusts()
@@ -134,19 +139,25 @@ func (s *sidecar) proxiesOf(l *openListener) *reactor.Proxies {
 	}
 }
 
-// close closes the listener. Accepted connections stay open.
-func (l *openListener) close() error {
-	if l.server == nil {
-		return l.socket.Close()
-	}
-	return l.server.Close()
+// close closes the listener. Accepted connections stay open. A second call does nothing.
+func (l *openListener) close() (failed error) {
+	l.closing.Do(func() {
+		if l.server != nil {
+			failed = l.server.Close()
+			return
+		}
+		for _, ln := range l.sockets {
+			failed = errors.Join(failed, ln.Close())
+		}
+	})
+	return failed
 }
 
 // bindAll binds the sockets of all listeners.
 func (s *sidecar) bindAll() error {
 	for i := range s.cfg.Listeners {
 		c := &s.cfg.Listeners[i]
-		l, err := s.bind(c, i)
+		l, err := bind(c, i, s.inherited.sockets)
 		if err != nil {
 			return err
 		}
@@ -168,6 +179,25 @@ func (s *sidecar) awaitEndpoints() error {
 	return err
 }
 
+// own makes this process remove the files of Unix sockets at its end, also of those of a predecessor
+// that it does not use.
+func (s *sidecar) own() {
+	s.inherited.own()
+	if ln, ok := s.adminSocket.(*unixsock.Listener); ok {
+		ln.Own()
+	}
+	for i := range s.cfg.Listeners {
+		c := &s.cfg.Listeners[i]
+		s.ownListener(s.listeners[c.Name], c)
+	}
+}
+
+func (s *sidecar) ownListener(l *openListener, c *config.Listener) {
+	if err := l.own(c.Mode.Bits()); err != nil {
+		s.log.Warn("the mode of a Unix socket is unchanged", "listener", l.name, "error", err)
+	}
+}
+
 // listen accepts connections for all listeners.
 func (s *sidecar) listen() error {
 	for i := range s.cfg.Listeners {
@@ -177,4 +207,130 @@ func (s *sidecar) listen() error {
 		}
 	}
 	return nil
+}
+
+// open returns the sockets of the listener by their address.
+func (l *openListener) open() map[string]syscall.Conn {
+	all := make(map[string]syscall.Conn, len(l.sockets))
+	for i, ln := range l.sockets {
+		address := l.address
+		if i > 0 {
+			address = ln.Addr().String()
+		}
+		if served, ok := l.server.(*reactor.Listener); ok {
+			all[address] = served.Socket(i) // the loops have taken the socket over
+		} else {
+			all[address] = ln.(syscall.Conn)
+		}
+	}
+	return all
+}
+
+// own gives the file of a Unix socket its mode, and removes it at the end.
+func (l *openListener) own(mode fs.FileMode) (failed error) {
+	for _, ln := range l.sockets {
+		if ln, ok := ln.(*unixsock.Listener); ok {
+			ln.Own()
+			failed = errors.Join(failed, ln.SetMode(mode))
+		}
+	}
+	return failed
+}
+
+// disown leaves the file of a Unix socket to the listener that has taken over the socket.
+func (l *openListener) disown() {
+	for _, ln := range l.sockets {
+		if ln, ok := ln.(*unixsock.Listener); ok {
+			ln.Disown()
+		}
+	}
+}
+
+// bind opens the sockets of new listeners. It is the last step before apply: a new socket may
+// get connections at once that an ending listener had until then.
+func (c *change) bind() error {
+	open := c.openSockets()
+	defer open.Close()
+	for i := range c.cfg.Listeners {
+		l := &c.cfg.Listeners[i]
+		if c.continues(l) {
+			continue
+		}
+		opened, err := bind(l, i, open)
+		if err != nil {
+			return &refusal{refusedListen, err}
+		}
+		c.opened = append(c.opened, opened)
+	}
+	return nil
+}
+
+// continues reports whether a listener in use becomes l.
+func (c *change) continues(l *config.Listener) bool {
+	was := c.s.cfg.Listener(l.Name)
+	return was != nil && l.Continues(was)
+}
+
+// openSockets returns the sockets of the listeners that this change or an earlier one ends.
+func (c *change) openSockets() sockets.Open {
+	ending := c.s.leavingListeners()
+	for name, l := range c.s.listeners {
+		if next := c.cfg.Listener(name); next == nil || !c.continues(next) {
+			ending = append(ending, l)
+		}
+	}
+	open := make(sockets.Open)
+	c.from = make(map[net.Listener]*openListener)
+	for _, l := range ending {
+		for address, socket := range l.open() {
+			ln, err := reactor.Duplicate(socket)
+			if err != nil { // it has just been closed, or there is no descriptor: then binding says so
+				continue
+			}
+			ln = sockets.Adopt(ln, address)
+			open[address], c.from[ln] = ln, l
+		}
+	}
+	return open
+}
+
+// updateListeners accepts on new listeners, configures the others, and returns those
+// that must be closed.
+func (c *change) updateListeners() (closed []*openListener) {
+	s := c.s
+	next := make(map[string]*openListener, len(c.cfg.Listeners))
+	for _, l := range c.opened {
+		next[l.name] = l
+		if was := c.from[l.sockets[0]]; was != nil {
+			c.succeed(was)
+		}
+	}
+	for i := range c.cfg.Listeners {
+		l := &c.cfg.Listeners[i]
+		if opened := next[l.Name]; opened != nil {
+			if err := s.serve(opened, l, c.gen); err != nil { // the process is ending
+				s.log.Error("listener not served", "error", err)
+			}
+			s.ownListener(opened, l)
+			continue
+		}
+		next[l.Name] = s.listeners[l.Name]
+		next[l.Name].configure(l, c.identities)
+	}
+	s.mu.Lock()
+	for name, l := range s.listeners {
+		if next[name] != l {
+			closed = append(closed, l)
+			s.leaving[l] = struct{}{}
+		}
+	}
+	s.mu.Unlock()
+	s.listeners = next
+	return closed
+}
+
+// succeed closes a listener whose socket another one has: both would share its connections.
+func (c *change) succeed(l *openListener) {
+	l.disown()
+	c.s.closeListener(l)
 }

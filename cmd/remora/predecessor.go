@@ -13,9 +13,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/remora-proxy/remora/cmd/remora/sockets"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/handover"
-	"github.com/remora-proxy/remora/proxy/reactor"
 	"github.com/remora-proxy/remora/proxy/reactor/unixsock"
 )
 
@@ -133,42 +133,27 @@ func (s *sidecar) passSockets(to *handover.Conn) error {
 	return err
 }
 
-// sockets returns those that a successor can take over, by their configured address.
+// sockets returns those that a successor can take over, by their address.
 func (s *sidecar) sockets() map[string]syscall.Conn {
 	all := make(map[string]syscall.Conn, len(s.listeners)+1)
 	for _, l := range s.listeners {
-		if served, ok := l.server.(*reactor.Listener); ok {
-			all[l.address] = served // the loops have taken its socket over
-		} else {
-			all[l.address] = l.socket.(syscall.Conn)
-		}
+		maps.Copy(all, l.open())
 	}
 	if s.adminSocket != nil {
 		all[s.cfg.Admin.Address] = s.adminSocket.(syscall.Conn)
 	}
-	maps.DeleteFunc(all, func(address string, _ syscall.Conn) bool { return !hasFixedPort(address) })
+	maps.DeleteFunc(all, func(address string, _ syscall.Conn) bool { return !sockets.HasFixedPort(address) })
 	return all
 }
 
 // disownSockets leaves the files of Unix sockets to the successor.
 func (s *sidecar) disownSockets() {
-	for _, ln := range s.unixSockets() {
+	for _, l := range s.listeners {
+		l.disown()
+	}
+	if ln, ok := s.adminSocket.(*unixsock.Listener); ok {
 		ln.Disown()
 	}
-}
-
-// unixSockets returns the listening Unix sockets.
-func (s *sidecar) unixSockets() (all []*unixsock.Listener) {
-	add := func(ln net.Listener) {
-		if ln, ok := ln.(*unixsock.Listener); ok {
-			all = append(all, ln)
-		}
-	}
-	for _, l := range s.listeners {
-		add(l.socket)
-	}
-	add(s.adminSocket)
-	return all
 }
 
 // yieldRegistrations yields all registrations to a successor, concurrently.

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +25,7 @@ const (
 	refusedRestart = "needs_restart"
 	// the files of a new tls block can't be used
 	refusedIdentity = "certificate"
-	// a listener's address can't be bound; for a moment also one that a reload has left
+	// a listener's address can't be bound
 	refusedListen = "listen"
 	// the access log can't be opened: make its folder, or correct the path
 	refusedAccessLog = "access_log"
@@ -128,7 +130,8 @@ type change struct {
 	identities identities
 	access     *accesslog.Writer
 	opened     []*openListener
-	sources    map[string]*source // those of new services; updateSources adds the others
+	from       map[net.Listener]*openListener // the ending listeners whose sockets may be taken over
+	sources    map[string]*source             // those of new services; updateSources adds the others
 }
 
 // change applies cfg. The error is a *refusal, or nil.
@@ -137,7 +140,7 @@ func (s *sidecar) change(cfg *config.Config) error {
 		return &refusal{refusedRestart, fmt.Errorf("%s: needs a restart", strings.Join(keys, ", "))}
 	}
 	c := &change{s: s, cfg: cfg, sources: make(map[string]*source)}
-	for _, step := range []func() error{c.open, c.bind, c.prepare} {
+	for _, step := range []func() error{c.open, c.prepare, c.bind} {
 		if err := step(); err != nil {
 			c.abandon()
 			return err
@@ -154,23 +157,6 @@ func (c *change) open() (err error) {
 	}
 	if c.access, err = c.s.openAccessLog(c.cfg); err != nil {
 		return &refusal{refusedAccessLog, err}
-	}
-	return nil
-}
-
-// bind binds new addresses. Connections wait in the backlog until the change is
-// applied.
-func (c *change) bind() error {
-	for i := range c.cfg.Listeners {
-		l := &c.cfg.Listeners[i]
-		if old := c.s.listeners[l.Name]; old != nil && old.address == l.Address {
-			continue
-		}
-		opened, err := c.s.bind(l, i)
-		if err != nil {
-			return &refusal{refusedListen, err}
-		}
-		c.opened = append(c.opened, opened)
 	}
 	return nil
 }
@@ -257,34 +243,6 @@ func (c *change) apply() {
 	s.retiring.Go(func() { s.retire(gone, closed, c.cfg.Timeouts.Drain) })
 }
 
-// updateListeners accepts on new listeners, configures the others, and returns those
-// that must be closed.
-func (c *change) updateListeners() (closed []*openListener) {
-	s := c.s
-	next := make(map[string]*openListener, len(c.cfg.Listeners))
-	for _, l := range c.opened {
-		next[l.name] = l
-	}
-	for i := range c.cfg.Listeners {
-		l := &c.cfg.Listeners[i]
-		if opened := next[l.Name]; opened != nil {
-			if err := s.serve(opened, l, c.gen); err != nil { // the process is ending
-				s.log.Error("listener not served", "error", err)
-			}
-			continue
-		}
-		next[l.Name] = s.listeners[l.Name]
-		next[l.Name].configure(l, c.identities)
-	}
-	for name, l := range s.listeners {
-		if next[name] != l {
-			closed = append(closed, l)
-		}
-	}
-	s.listeners = next
-	return closed
-}
-
 // updateSources stops the sources of removed services, and replaces those that have
 // changed.
 func (c *change) updateSources() {
@@ -323,8 +281,18 @@ func (s *sidecar) retire(gone []*registration, closed []*openListener, drain tim
 			poll(ctx, func() bool { return l.core.Links() == 0 && s.streams.Parked() == 0 })
 		}
 		s.closeListener(l)
+		s.mu.Lock()
+		delete(s.leaving, l)
+		s.mu.Unlock()
 		s.log.Info("listener closed", "listener", l.name, "address", l.address)
 	}
+}
+
+// leavingListeners returns the listeners that reloads have removed and that still accept.
+func (s *sidecar) leavingListeners() []*openListener {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.leaving))
 }
 
 // fixedKeys returns the keys that differ between two configurations and can't change
@@ -334,7 +302,7 @@ func fixedKeys(old, cfg *config.Config) (keys []string) {
 		key      string
 		old, new any
 	}
-	fixed := []setting{
+	for _, s := range []setting{
 		{"node", old.Node, cfg.Node},
 		{"loops", old.Loops, cfg.Loops},
 		{"engine", old.Engine, cfg.Engine},
@@ -346,39 +314,10 @@ func fixedKeys(old, cfg *config.Config) (keys []string) {
 		{"timeouts.detect", old.Timeouts.Detect, cfg.Timeouts.Detect},
 		{"limits.per_source", old.Limits.PerSource, cfg.Limits.PerSource},
 		{"limits.admin_connections", old.Limits.AdminConnections, cfg.Limits.AdminConnections},
-	}
-	for i := range cfg.Listeners {
-		l := &cfg.Listeners[i]
-		was := listenerAt(old, l)
-		if was == nil { // with another address, these keys may change
-			continue
-		}
-		at := fmt.Sprintf("listeners[%d].", i)
-		fixed = append(fixed,
-			setting{at + "name", was.Name, l.Name},
-			setting{at + "protocol", was.Protocol, l.Protocol},
-			setting{at + "connections", was.Connections, l.Connections},
-			setting{at + "mode", was.Mode, l.Mode},
-			setting{at + "proxy_protocol", was.ProxyProtocol.Enabled(), l.ProxyProtocol.Enabled()},
-			setting{at + "tls", was.TLS.Enabled(), l.TLS.Enabled()},
-			setting{at + "transparent", was.Transparent, l.Transparent})
-	}
-	for _, s := range fixed {
+	} {
 		if !reflect.DeepEqual(s.old, s.new) {
 			keys = append(keys, s.key)
 		}
 	}
 	return keys
-}
-
-// listenerAt returns the listener of cfg at the address of l, or nil. With port 0 each
-// name has its own address.
-func listenerAt(cfg *config.Config, l *config.Listener) *config.Listener {
-	for i := range cfg.Listeners {
-		old := &cfg.Listeners[i]
-		if old.Address == l.Address && (old.Name == l.Name || !strings.HasSuffix(l.Address, ":0")) {
-			return old
-		}
-	}
-	return nil
 }

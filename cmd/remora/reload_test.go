@@ -56,8 +56,6 @@ func TestReloadRefusals(t *testing.T) {
 		{"unknown key", good + "\nnonsense: 1", "invalid", "nonsense"},
 		{"not YAML", "{", "invalid", ""},
 		{"another node", good + "\nnode: {id: else}\nloops: 3", "needs_restart", "node, loops: needs a restart"},
-		{"another protocol at the address", strings.Replace(good, "protocol: http}", "protocol: tcp, service: app}", 1),
-			"needs_restart", "listeners[0].protocol: needs a restart"},
 		{"no certificate", strings.Replace(good, "services: {", `services: {safe: {discover: static, endpoints: ["127.0.0.1:1"], protocol: link, `+
 			`tls: {cert: /none, key: /none, ca: /none, peers: ["dns:none"]}}, `, 1), "certificate", "services.safe.tls"},
 		{"address taken", strings.Replace(good, addrs[0], taken.Addr().String(), 1), "listen", "address already in use"},

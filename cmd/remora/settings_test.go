@@ -103,6 +103,9 @@ func effect(old, cfg *config.Config) string {
 	if len(fixedKeys(old, cfg)) > 0 {
 		return "restart"
 	}
+	if !cfg.Listeners[0].Continues(&old.Listeners[0]) {
+		return "new listener"
+	}
 	cfg.Listeners, cfg.Routes = nil, nil // they may name a service that does not exist
 	if len(proxy.NewProcess(old, 0).Prepare(cfg, nil).Added()) > 0 {
 		return "new service"

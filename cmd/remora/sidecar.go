@@ -59,6 +59,7 @@ type sidecar struct {
 	listeners     map[string]*openListener
 	sources       map[string]*source
 	mu            sync.Mutex
+	leaving       map[*openListener]struct{} // those that reloads have removed and that still accept
 	registrations []*registration
 	identities    identities
 	reloads       admin.ReloadStats
@@ -98,7 +99,7 @@ func start(ctx context.Context, cfg *config.Config, kind engine.Kind, path strin
 		cfg: cfg, kind: kind, log: log, level: level, workers: make(map[loop.Loop]*proxy.Worker),
 		access: accessLog{log: log}, discovery: discovery{dns: dns.Options{Logger: log}},
 		hotRestart: hotRestart{replaced: make(chan struct{})}, lifetime: lifetime{drained: make(chan struct{})},
-		listeners: make(map[string]*openListener), sources: make(map[string]*source),
+		listeners: make(map[string]*openListener), leaving: make(map[*openListener]struct{}), sources: make(map[string]*source),
 		reloads: admin.ReloadStats{Since: time.Now(), Outcomes: make(map[string]uint64)},
 	}
 	for _, outcome := range outcomes { // a metric's rate needs a 0 before the first event
@@ -117,9 +118,13 @@ func start(ctx context.Context, cfg *config.Config, kind engine.Kind, path strin
 		}
 		return ctx.Err()
 	}
+	bindEarly, bindLate := s.bindAll, func() error { return nil }
+	if s.inherited.predecessor != nil { // whose connections a new socket may take, and lose if the start fails
+		bindEarly, bindLate = bindLate, bindEarly
+	}
 	for _, step := range []func() error{
-		s.startLoops, s.connectRegistries, s.openAdmin, s.startSources, s.bindAll, s.awaitEndpoints, detachContext,
-		s.inherited.awaitRelease, s.listen,
+		s.startLoops, s.connectRegistries, s.openAdmin, s.startSources, bindEarly, s.awaitEndpoints, detachContext,
+		bindLate, s.inherited.awaitRelease, s.listen,
 	} {
 		if err := step(); err != nil {
 			if s.ended.Err() != nil {
@@ -131,7 +136,7 @@ func start(ctx context.Context, cfg *config.Config, kind engine.Kind, path strin
 	}
 	s.updateRegistrations(cfg)
 	s.inherited.sayServing(s.ended, s.registered, log)
-	s.inherited.own(s.unixSockets())
+	s.own()
 	s.listenForSuccessors(s.inherited.path)
 	s.admin.Enter(admin.Serving)
 	if conn := s.inherited.predecessor; conn != nil {
@@ -201,10 +206,11 @@ func (s *sidecar) startLoops() (err error) {
 }
 
 // reservedFiles returns the number of descriptors of what the driver does not know: the admin
-// API; sockets that listen, two of each while a reload or a hot restart replaces them; and
-// connections to etcd, which a reload replaces, too.
+// API; sockets that listen, two at a time (one may be at a part of the other's address), and as many
+// again while a reload or a hot restart passes them on; and connections to etcd, which a reload
+// replaces, too.
 func reservedFiles(cfg *config.Config) int {
-	return cfg.Limits.AdminConnections + 2*(1+len(cfg.Listeners)) + 4*len(cfg.Registry.Etcd.Endpoints)
+	return cfg.Limits.AdminConnections + 4*(1+len(cfg.Listeners)) + 4*len(cfg.Registry.Etcd.Endpoints)
 }
 
 // openAccessLog opens the access log of cfg; nil means that there is none. If path and
@@ -262,9 +268,11 @@ func (s *sidecar) openAdmin() (err error) {
 	if s.cfg.Admin.Address == "" {
 		return nil
 	}
-	if s.adminSocket, err = s.inherited.socket(s.cfg.Admin.Address, 0); err != nil {
+	sockets, err := s.inherited.sockets.Take(s.cfg.Admin.Address, 0)
+	if err != nil {
 		return &bindError{"admin.address", s.cfg.Admin.Address, err}
 	}
+	s.adminSocket = sockets[0] // a predecessor has no other at the same address
 	if s.inherited.predecessor == nil {
 		s.startAdmin()
 	}

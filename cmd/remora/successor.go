@@ -6,19 +6,16 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/remora-proxy/remora/internal/unixaddr"
+	"github.com/remora-proxy/remora/cmd/remora/sockets"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/handover"
-	"github.com/remora-proxy/remora/proxy/reactor"
 	"github.com/remora-proxy/remora/proxy/reactor/unixsock"
 	"github.com/remora-proxy/remora/registry/dns"
 )
@@ -68,12 +65,12 @@ func successorPath(dir, file string, cfg *config.Config) string {
 
 // inheritance is what a process takes over from its predecessor.
 type inheritance struct {
-	path        string                  // of this process's own socket; empty for none
-	predecessor *handover.Conn          // nil if there is none
-	restarts    int                     // number of hot restarts before this process
-	parked      string                  // address of the predecessor's parked responses
-	sockets     map[string]net.Listener // unused so far, by the address in the configuration
-	names       dns.Known               // addresses of host names from the predecessor
+	path        string         // of this process's own socket; empty for none
+	predecessor *handover.Conn // nil if there is none
+	restarts    int            // number of hot restarts before this process
+	parked      string         // address of the predecessor's parked responses
+	sockets     sockets.Open   // unused so far
+	names       dns.Known      // addresses of host names from the predecessor
 }
 
 // inherit asks the process that listens at path for its sockets.
@@ -117,40 +114,24 @@ func notHandedOver(from *handover.Conn, why error) error {
 
 // sharesAddress reports whether cfg has the address of one of the sockets.
 func (in *inheritance) sharesAddress(cfg *config.Config) bool {
-	hasSocket := func(l config.Listener) bool { return in.sockets[l.Address] != nil }
-	return in.sockets[cfg.Admin.Address] != nil || slices.ContainsFunc(cfg.Listeners, hasSocket)
-}
-
-// socket returns the inherited socket at address, or else binds a new one. mode is that of the file
-// of a Unix socket.
-func (in *inheritance) socket(address string, mode fs.FileMode) (net.Listener, error) {
-	if ln := in.sockets[address]; ln != nil {
-		delete(in.sockets, address)
-		return ln, nil
-	}
-	return reactor.BindMode(address, mode)
+	hasSocket := func(l config.Listener) bool { return in.sockets.Overlap(l.Address) }
+	return in.sockets.Overlap(cfg.Admin.Address) || slices.ContainsFunc(cfg.Listeners, hasSocket)
 }
 
 // adopt makes files of Unix sockets stay in their place when these are closed, until own: they are
 // the predecessor's while it may go on.
 func (in *inheritance) adopt() {
 	for address, ln := range in.sockets {
-		if ln, ok := ln.(*net.UnixListener); ok {
-			_, name := unixaddr.Split(address)
-			in.sockets[address] = unixsock.Adopt(ln, name)
-		}
+		in.sockets[address] = sockets.Adopt(ln, address)
 	}
 }
 
-// own makes this process remove the files of Unix sockets, also of those that it does not use.
-func (in *inheritance) own(used []*unixsock.Listener) {
+// own makes this process remove the files of Unix sockets that it does not use.
+func (in *inheritance) own() {
 	for _, ln := range in.sockets {
 		if ln, ok := ln.(*unixsock.Listener); ok {
 			ln.Own()
 		}
-	}
-	for _, ln := range used {
-		ln.Own()
 	}
 }
 
@@ -160,9 +141,7 @@ func (in *inheritance) close() {
 	if in.predecessor != nil {
 		_ = in.predecessor.Close()
 	}
-	for _, ln := range in.sockets {
-		_ = ln.Close()
-	}
+	in.sockets.Close()
 	in.sockets = nil
 }
 
@@ -198,7 +177,3 @@ func (in *inheritance) sayServing(ctx context.Context, registered func() bool, l
 		log.Warn("the predecessor has ended", "error", err)
 	}
 }
-
-// hasFixedPort reports whether an address is the same for each process. With port 0
-// it is not.
-func hasFixedPort(address string) bool { return !strings.HasSuffix(address, ":0") } // no Unix socket ends so

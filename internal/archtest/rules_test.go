@@ -264,7 +264,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"proxy/loop", "proxy/hedge", "proxy/limit/adaptive", "proxy/config", "proxy/identity", "proxy/handover", "proxy/overload", "proxy/reactor/kernel", "docs"},
-		[]string{"internal/unixaddr", "internal/hostname"},
+		[]string{"internal/unixaddr", "internal/hostname", "internal/bindaddr"},
 		"a leaf: it can be read, tested and reused on its own",
 	},
 	{

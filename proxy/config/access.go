@@ -128,7 +128,7 @@ var ownHeaders = []string{
 // ProxyProtocol says that proxies make the connections of a listener for its clients.
 type ProxyProtocol struct {
 	// CIDRs of the proxies. Each of their connections begins with a header of the PROXY protocol, v1 or v2, within `timeouts.header`, and is then its client's. All other connections are closed: `bad-proxy-header`. Unset means that there is no header.
-	Trust []string `yaml:"trust" filled:"true" reload:"restart; another list: next connection"`
+	Trust []string `yaml:"trust" filled:"true" reload:"new listener; another list: next connection"`
 }
 
 // Enabled reports whether connections begin with a header.

@@ -219,21 +219,21 @@ type Etcd struct {
 // Listener accepts downstream connections.
 type Listener struct {
 	// Required and unique. `register`, logs and metrics use it.
-	Name string `yaml:"name" reload:"restart"`
+	Name string `yaml:"name" reload:"new listener"`
 	// Required. `ip:port`, `unix:/path` or `unix:@name`. `0.0.0.0` means all IPv4 addresses, `[::]` or no host all addresses, port 0 any port. A name is resolved at the start.
-	Address string `yaml:"address" reload:"next: the new one opens, the old one drains"`
+	Address string `yaml:"address" reload:"new listener"`
 	// Mode of the file of a Unix socket, such as `"0660"`. Empty means that the umask decides.
-	Mode FileMode `yaml:"mode" reload:"restart"`
+	Mode FileMode `yaml:"mode" reload:"new listener"`
 	// Required. What peers speak.
-	Protocol string `yaml:"protocol" list:"listener protocols" reload:"restart"`
+	Protocol string `yaml:"protocol" list:"listener protocols" reload:"new listener"`
 	// Service of all traffic. Empty means by `routes`. Required for `link`.
 	Service string `yaml:"service"`
 	// A `link` listener off loopback needs no `tls`: its network is trusted.
 	Insecure bool `yaml:"insecure"`
 	// Accepts connections that the kernel redirects. `http` only.
-	Transparent bool `yaml:"transparent" reload:"restart"`
+	Transparent bool `yaml:"transparent" reload:"new listener"`
 	// Accepted connections, within `limits.connections`. One more is closed at once. 0 means no own limit.
-	Connections int `yaml:"connections" max:"1000000000" reload:"restart"`
+	Connections int `yaml:"connections" max:"1000000000" reload:"new listener"`
 
 	Path Path `yaml:"path"`
 
@@ -257,6 +257,24 @@ const (
 	ExpectAnswer  = "answer"  // the sidecar
 	ExpectForward = "forward" // the application
 )
+
+// Listener returns the listener with a name, or nil.
+func (c *Config) Listener(name string) *Listener {
+	for i := range c.Listeners {
+		if c.Listeners[i].Name == name {
+			return &c.Listeners[i]
+		}
+	}
+	return nil
+}
+
+// Continues reports whether a reload can make was into l. Otherwise l is a new listener, which takes over the
+// sockets of those that end at its address.
+func (l *Listener) Continues(was *Listener) bool {
+	return l.Name == was.Name && l.Address == was.Address && l.Mode == was.Mode && l.Protocol == was.Protocol &&
+		l.Transparent == was.Transparent && l.Connections == was.Connections &&
+		l.ProxyProtocol.Enabled() == was.ProxyProtocol.Enabled() && l.TLS.Enabled() == was.TLS.Enabled()
+}
 
 // Path brings the path of each request into one form before a route is looked for. The service
 // gets that form. It applies to HTTP listeners without a fixed service, and only if a route has

@@ -284,7 +284,7 @@ func TestSettingsWalk(t *testing.T) {
 		{"routes.*.service.*.weight", "number 0–65535", "1", "", "next"},
 		{"services.*.max_concurrency", "number, `auto`", "0", "", "next; to or from 0 or auto: new service"},
 		{"services.*.lb.panic", "[0,1]", "0.9", "", "next"},
-		{"listeners.*.protocol", "`" + strings.Join(ListenerProtocols, "`, `") + "`", "–", "", "restart"},
+		{"listeners.*.protocol", "`" + strings.Join(ListenerProtocols, "`, `") + "`", "–", "", "new listener"},
 		{"check.timeout", "time ≥ 1ms", "1s", "", "next"},
 	} {
 		if !slices.Contains(found, want) {

@@ -20,6 +20,7 @@ func TestSocketRules(t *testing.T) {
 		{at("unix:/" + strings.Repeat("a", 107)), "at most 107 bytes behind unix:, got 108"},
 		{at("unix:/a:0"), "colon"},
 		{with(at("unix:/a"), `admin: {address: "unix:/a"}`), "unix:/a is already used by admin.address"},
+		{at("0.0.0.0:9901"), "0.0.0.0:9901 overlaps 127.0.0.1:9901, the address of admin.address"},
 		{`admin: {address: "unix:@admin"}`, ""},
 		{withListener(`service: s, protocol: http, mode: "0660", address: "unix:/a"`), ""},
 		{withListener(`service: s, protocol: http, mode: 660, address: "unix:/a"`), ""},

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/bindaddr"
 	"github.com/remora-proxy/remora/internal/unixaddr"
 )
 
@@ -109,10 +110,7 @@ func (v *validator) etcd() {
 
 func (v *validator) listeners() {
 	c := v.config
-	names, addresses := map[string]int{}, map[string]path{}
-	if c.Admin.Address != "" {
-		addresses[c.Admin.Address] = "admin.address"
-	}
+	names, sockets := map[string]int{}, []socket{{"admin.address", c.Admin.Address}}
 	for i := range c.Listeners {
 		l := &c.Listeners[i]
 		at := path("listeners").item(i)
@@ -126,13 +124,29 @@ func (v *validator) listeners() {
 			names[l.Name] = i
 		}
 		if v.socketAddress(at.key("address"), l.Address, bindable) && !strings.HasSuffix(l.Address, ":0") {
-			if other, dup := addresses[l.Address]; dup {
-				v.report(at.key("address"), "%s is already used by %s", l.Address, other)
-			} else {
-				addresses[l.Address] = at.key("address")
-			}
+			here := socket{at.key("address"), l.Address}
+			v.freeAddress(here, sockets)
+			sockets = append(sockets, here)
 		}
 		v.listener(at, l)
+	}
+}
+
+// socket is a listening socket, and the setting that has its address.
+type socket struct {
+	setting path
+	address string
+}
+
+// freeAddress checks that the system can have one socket beside others.
+func (v *validator) freeAddress(s socket, others []socket) {
+	at, isIP := bindaddr.Parse(s.address)
+	for _, other := range others {
+		if s.address == other.address {
+			v.report(s.setting, "%s is already used by %s", s.address, other.setting)
+		} else if open, both := bindaddr.Parse(other.address); isIP && both && bindaddr.Overlap(at, open) {
+			v.report(s.setting, "%s overlaps %s, the address of %s", s.address, other.address, other.setting)
+		}
 	}
 }
 

@@ -19,14 +19,15 @@ const maxAccepts = 16
 // socket: the engine tells one loop that waits of a connection, or all.
 type acceptor struct {
 	l       *Listener
+	fd      int // of a socket of l
 	loop    *eventLoop
 	watched bool
 	backoff time.Duration // after the next failed accept
 	timer   loop.Timer    // armed after maxAccepts, a panic or a failure: connections may wait without another event
 }
 
-func newAcceptor(l *Listener, on *eventLoop) *acceptor {
-	a := &acceptor{l: l, loop: on, backoff: minBackoff}
+func newAcceptor(l *Listener, fd int, on *eventLoop) *acceptor {
+	a := &acceptor{l: l, fd: fd, loop: on, backoff: minBackoff}
 	a.timer.Fire = a.start
 	return a
 }
@@ -34,11 +35,11 @@ func newAcceptor(l *Listener, on *eventLoop) *acceptor {
 // start watches the socket, unless it is watched, and accepts.
 func (a *acceptor) start() {
 	if !a.watched {
-		if err := a.loop.poller.Add(a.l.fd, kernel.Input|kernel.Shared); err != nil {
+		if err := a.loop.poller.Add(a.fd, kernel.Input|kernel.Shared); err != nil {
 			a.failed(err)
 			return
 		}
-		a.loop.setWatcher(a.l.fd, a)
+		a.loop.setWatcher(a.fd, a)
 		a.watched = true
 	}
 	a.onEvents(kernel.Input)
@@ -48,8 +49,8 @@ func (a *acceptor) start() {
 func (a *acceptor) stop() {
 	a.loop.Stop(&a.timer)
 	if a.watched {
-		_ = a.loop.poller.Remove(a.l.fd) // can't fail: it is watched
-		a.loop.setWatcher(a.l.fd, nil)
+		_ = a.loop.poller.Remove(a.fd) // can't fail: it is watched
+		a.loop.setWatcher(a.fd, nil)
 		a.watched = false
 	}
 }
@@ -58,7 +59,7 @@ func (a *acceptor) stop() {
 func (a *acceptor) onEvents(kernel.Events) {
 	a.loop.After(0, &a.timer)
 	for range maxAccepts {
-		fd, from, errno := kernel.Accept(a.l.fd)
+		fd, from, errno := kernel.Accept(a.fd)
 		switch errno {
 		case 0:
 			a.backoff = minBackoff
@@ -79,7 +80,7 @@ func (a *acceptor) failed(err error) {
 	a.stop()
 	a.l.eng.count.acceptErrors.Add(1)
 	if a.backoff == minBackoff {
-		a.l.eng.log.Warn("accept failed", "address", a.l.ln.Addr().String(), "error", err)
+		a.l.eng.log.Warn("accept failed", "address", a.l.Addr().String(), "error", err)
 	}
 	a.loop.After(a.backoff, &a.timer)
 	a.backoff = min(2*a.backoff, maxBackoff)

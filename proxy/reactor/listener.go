@@ -1,13 +1,10 @@
 package reactor
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
-	"net/netip"
 	"os"
 	"sync"
 	"syscall"
@@ -15,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/remora-proxy/remora/internal/unixaddr"
 	"github.com/remora-proxy/remora/proxy/fair"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
@@ -49,23 +45,31 @@ type ListenOptions struct {
 	// MaxConnections limits the listener's open connections, besides the limits of the Engine.
 	// 0 means no limit of its own.
 	MaxConnections int
+
+	// Also are further sockets, which the Listener owns, too: those at parts of its address.
+	Also []net.Listener
 }
 
 // Listener accepts connections for an Engine's loops.
 type Listener struct {
 	eng            *Engine
-	ln             net.Listener // closed, but for its file: see release
-	mu             sync.Mutex   // guards the end of fd
-	fd             int          // its socket; -1 after Close
+	sockets        []*listening // the first is at the address of the Listener
 	loopback       bool         // only this host can connect
 	wildcard       bool         // it listens at several addresses
 	loops          []*eventLoop // where connections go
-	acceptors      []*acceptor  // one on each loop
+	acceptors      []*acceptor  // one on each loop, of each socket
 	accept         func(l loop.Loop, remote string) loop.Stream
 	opts           ListenOptions
 	limit          listenerLimit
 	newcomers      *fair.Table   // connections without a whole ClientHello; nil without TLS
 	overloadTokens chan struct{} // has a token for each refused connection that Overload is sent to
+}
+
+// listening is a socket of a Listener.
+type listening struct {
+	ln net.Listener // closed, but for its file: see release
+	mu sync.Mutex   // guards the end of fd
+	fd int          // -1 after Close
 }
 
 // Back-off after a failed accept, whose usual cause is a lack of descriptors: it doubles from
@@ -89,68 +93,24 @@ func (e *Engine) Listen(addr string, o ListenOptions, accept func(l loop.Loop, r
 	return e.Serve(ln, o, accept)
 }
 
-// Bind opens a socket at addr ("host:port" or a Unix socket) for Serve. From then on the kernel
-// accepts connections into its backlog. 0.0.0.0 is all IPv4 addresses; "::" and no host are all
-// addresses of both versions. A Unix socket is an *unixsock.Listener.
-func Bind(addr string) (net.Listener, error) { return BindMode(addr, 0) }
-
-// BindMode is Bind with the mode of the file of a Unix socket; 0 means that the umask decides.
-func BindMode(addr string, mode fs.FileMode) (net.Listener, error) {
-	if network, name := unixaddr.Split(addr); network == "unix" {
-		ln, err := unixsock.Listen(name, mode)
-		if err != nil {
-			return nil, fmt.Errorf("reactor: %w", err)
-		}
-		return ln, nil
-	}
-	lc := net.ListenConfig{
-		KeepAlive: -1, // the listening socket has the options
-		// Control runs before connections enter the backlog, so they inherit the options.
-		Control: func(_, _ string, raw syscall.RawConn) (failed error) {
-			err := raw.Control(func(fd uintptr) { failed = setStreamOptions(int(fd)) })
-			return errors.Join(err, failed)
-		},
-	}
-	lc.SetMultipathTCP(false) // plain TCP has the shorter path through the kernel
-	ln, err := lc.Listen(context.Background(), networkOf(addr), addr)
-	if err != nil {
-		return nil, fmt.Errorf("reactor: %w", err)
-	}
-	return ln, nil
-}
-
-// networkOf returns the network of addr for package net. With "tcp" that would listen at 0.0.0.0
-// on all IPv6 addresses, too.
-func networkOf(addr string) string {
-	host, _, _ := net.SplitHostPort(addr)
-	if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
-		return "tcp4"
-	}
-	return "tcp"
-}
-
 // Serve is Listen on a socket from Bind, which it owns, and closes when it returns an error.
 func (e *Engine) Serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream) (*Listener, error) {
 	return e.serve(ln, o, accept, e.loops)
 }
 
 func (e *Engine) serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream, loops []*eventLoop) (*Listener, error) {
-	if o.Transparent != nil && !kernel.Redirects {
-		return nil, errors.Join(fmt.Errorf("reactor: a transparent listener %w", kernel.ErrLinuxOnly), ln.Close())
-	}
-	fd, err := release(ln)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("reactor: serve: %w", err), ln.Close())
-	}
 	l := &Listener{
-		eng: e, ln: ln, fd: fd, loops: loops, accept: accept, opts: o,
+		eng: e, loops: loops, accept: accept, opts: o,
 		overloadTokens: make(chan struct{}, maxOverloaded),
+	}
+	if err := l.own(append([]net.Listener{ln}, o.Also...)); err != nil {
+		return nil, err
+	}
+	if o.Transparent != nil && !kernel.Redirects {
+		return nil, errors.Join(fmt.Errorf("reactor: a transparent listener %w", kernel.ErrLinuxOnly), l.closeSockets())
 	}
 	if at, ok := ln.Addr().(*net.TCPAddr); ok {
 		l.loopback, l.wildcard = at.IP.IsLoopback(), at.IP.IsUnspecified()
-		if err := setStreamOptions(fd); err != nil { // as Bind has done
-			e.log.Warn("keep-alive probes of a listener may be off: the socket options can't be set", "address", at.String(), "error", err)
-		}
 	}
 	l.limit.max = int64(o.MaxConnections)
 	if o.TLS != nil {
@@ -158,19 +118,43 @@ func (e *Engine) serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop
 		l.newcomers = fair.NewTable(placesFor(e.limits.max, l.limit.max))
 		l.newcomers.Turnover = true
 	}
-	for _, on := range loops {
-		l.acceptors = append(l.acceptors, newAcceptor(l, on))
+	for _, s := range l.sockets {
+		for _, on := range loops {
+			l.acceptors = append(l.acceptors, newAcceptor(l, s.fd, on))
+		}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopping {
-		return nil, errors.Join(ErrStopped, l.removeFile(), l.closeSocket())
+		return nil, errors.Join(ErrStopped, l.closeSockets())
 	}
 	e.listeners[l] = struct{}{}
 	for _, a := range l.acceptors {
 		a.loop.Post(a.start)
 	}
 	return l, nil
+}
+
+// own takes the sockets over from the Go runtime. It closes all of them when it returns an error.
+func (l *Listener) own(sockets []net.Listener) (failed error) {
+	for _, ln := range sockets {
+		fd, err := release(ln)
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("reactor: serve: %w", err), ln.Close())
+			continue
+		}
+		l.sockets = append(l.sockets, &listening{ln: ln, fd: fd})
+		if _, ok := ln.(*net.TCPListener); !ok {
+			continue
+		}
+		if err := setStreamOptions(fd); err != nil { // as Bind has done
+			l.eng.log.Warn("keep-alive probes of a listener may be off: the socket options can't be set", "address", ln.Addr().String(), "error", err)
+		}
+	}
+	if failed != nil {
+		failed = errors.Join(failed, l.closeSockets())
+	}
+	return failed
 }
 
 // release returns the socket of ln, which the Go runtime no longer watches: otherwise each connection
@@ -206,22 +190,26 @@ func setStreamOptions(fd int) error {
 }
 
 // Addr returns the address that l listens on.
-func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
+func (l *Listener) Addr() net.Addr { return l.sockets[0].ln.Addr() }
 
-// SyscallConn implements syscall.Conn, to pass the socket to another process.
-func (l *Listener) SyscallConn() (syscall.RawConn, error) { return rawListener{l}, nil }
+// Socket returns socket i of l, to pass it to another Listener or process: 0 is the one that l was
+// made of, the others those of ListenOptions.Also. It may be used until l is closed.
+func (l *Listener) Socket(i int) syscall.Conn { return l.sockets[i] }
 
-// rawListener gives access to the socket of a Listener until it is closed.
-type rawListener struct{ l *Listener }
+// SyscallConn implements syscall.Conn.
+func (s *listening) SyscallConn() (syscall.RawConn, error) { return rawListener{s}, nil }
+
+// rawListener gives access to a socket of a Listener until it is closed.
+type rawListener struct{ s *listening }
 
 // Control implements syscall.RawConn.
 func (r rawListener) Control(f func(fd uintptr)) error {
-	r.l.mu.Lock()
-	defer r.l.mu.Unlock()
-	if r.l.fd < 0 {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	if r.s.fd < 0 {
 		return net.ErrClosed
 	}
-	f(uintptr(r.l.fd))
+	f(uintptr(r.s.fd))
 	return nil
 }
 
@@ -259,21 +247,23 @@ func (l *Listener) close() error {
 		a.loop.Post(func() { a.stop(); left.Done() })
 	}
 	left.Wait()
-	failed := l.removeFile()
+	failed := l.removeFiles()
 	accepted := make(chan struct{})
 	on := l.loops[0]
 	on.Post(func() {
 		defer close(accepted)
-		l.acceptRest(on)
+		for _, s := range l.sockets {
+			l.acceptRest(on, s.fd)
+		}
 	})
 	<-accepted
-	return errors.Join(failed, l.closeSocket())
+	return errors.Join(failed, l.closeSockets())
 }
 
-// acceptRest accepts the connections that wait, on a loop.
-func (l *Listener) acceptRest(on *eventLoop) {
+// acceptRest accepts the connections that wait at a socket, on a loop.
+func (l *Listener) acceptRest(on *eventLoop, at int) {
 	for range maxRest {
-		fd, from, errno := kernel.Accept(l.fd)
+		fd, from, errno := kernel.Accept(at)
 		switch errno {
 		case 0:
 			l.onAccept(on, fd, from)
@@ -284,19 +274,30 @@ func (l *Listener) acceptRest(on *eventLoop) {
 	}
 }
 
-// removeFile removes the file of a Unix socket, before the socket is closed: another process that found
+// removeFiles removes the file of a Unix socket, before the socket is closed: another process that found
 // nobody there would replace it.
-func (l *Listener) removeFile() error {
-	if ln, ok := l.ln.(*unixsock.Listener); ok {
-		return ln.Close()
+func (l *Listener) removeFiles() (failed error) {
+	for _, s := range l.sockets {
+		if ln, ok := s.ln.(*unixsock.Listener); ok {
+			failed = errors.Join(failed, ln.Close())
+		}
 	}
-	return nil
+	return failed
 }
 
-func (l *Listener) closeSocket() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	fd := l.fd
-	l.fd = -1
+// closeSockets closes the sockets, and removes the file of a Unix socket if it is still there.
+func (l *Listener) closeSockets() error {
+	failed := l.removeFiles()
+	for _, s := range l.sockets {
+		failed = errors.Join(failed, s.close())
+	}
+	return failed
+}
+
+func (s *listening) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fd := s.fd
+	s.fd = -1
 	return os.NewSyscallError("close", unix.Close(fd))
 }

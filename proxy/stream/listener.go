@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,17 +26,17 @@ const (
 // Listener accepts opaque connections for one service, or for those that their ClientHello names.
 type Listener struct {
 	srv     *Server
-	ln      net.Listener
+	sockets []net.Listener // the first is at the address of the listener
 	cfg     atomic.Pointer[config.Listener]
 	proxies atomic.Pointer[config.Trust] // whom proxy_protocol trusts
 
 	reserve func(local, remote net.Addr) (release func())
 
-	done chan struct{} // closed when the accepting goroutine has ended
+	accepting sync.WaitGroup // the goroutine of each socket
 }
 
 // Addr returns the address that l listens on.
-func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
+func (l *Listener) Addr() net.Addr { return l.sockets[0].Addr() }
 
 // Configure applies c to the connections accepted from now on. The address does not change.
 func (l *Listener) Configure(c *config.Listener) {
@@ -49,20 +50,26 @@ func (l *Listener) Close() error {
 	l.srv.mu.Lock()
 	delete(l.srv.listeners, l)
 	l.srv.mu.Unlock()
-	err := l.ln.Close()
-	<-l.done
-	if errors.Is(err, net.ErrClosed) {
-		return nil // closed before, or by Server.Close
-	}
+	err := l.closeSockets()
+	l.accepting.Wait()
 	return err
 }
 
-// run accepts until the listener is closed. After any other error it tries again.
-func (l *Listener) run() {
-	defer close(l.done)
+// closeSockets closes the sockets that are not closed.
+func (l *Listener) closeSockets() (failed error) {
+	for _, ln := range l.sockets {
+		if err := ln.Close(); !errors.Is(err, net.ErrClosed) {
+			failed = errors.Join(failed, err)
+		}
+	}
+	return failed
+}
+
+// run accepts at a socket until the listener is closed. After any other error it tries again.
+func (l *Listener) run(ln net.Listener) {
 	backoff := minBackoff
 	for {
-		nc, err := l.ln.Accept()
+		nc, err := ln.Accept()
 		if err == nil {
 			backoff = minBackoff
 			l.serve(nc)

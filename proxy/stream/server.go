@@ -81,19 +81,22 @@ func New(o Options) *Server {
 	return s
 }
 
-// Serve accepts connections of a tcp listener on ln. The socket must not use multipath TCP,
-// since splice needs plain TCP. Serve owns ln: it closes ln when it returns an error, which is
-// ErrClosed after Close.
-func (s *Server) Serve(ln net.Listener, c *config.Listener) (*Listener, error) {
-	l := &Listener{srv: s, ln: ln, reserve: s.opt.Reserver(c.Connections), done: make(chan struct{})}
+// Serve accepts connections of a tcp listener on ln, the socket at its address, and on those at parts
+// of that address. They must not use multipath TCP, since splice needs plain TCP. Serve owns
+// the sockets: it closes them when it returns an error, which is ErrClosed after Close.
+func (s *Server) Serve(ln net.Listener, c *config.Listener, also ...net.Listener) (*Listener, error) {
+	l := &Listener{srv: s, sockets: append([]net.Listener{ln}, also...), reserve: s.opt.Reserver(c.Connections)}
 	l.Configure(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, errors.Join(ErrClosed, ln.Close())
+		return nil, errors.Join(ErrClosed, l.closeSockets())
 	}
 	s.listeners[l] = struct{}{}
-	s.all.Go(l.run)
+	for _, ln := range l.sockets {
+		l.accepting.Add(1)
+		s.all.Go(func() { defer l.accepting.Done(); l.run(ln) })
+	}
 	return l, nil
 }
 
@@ -196,7 +199,7 @@ func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
 	for l := range s.listeners {
-		_ = l.ln.Close()
+		_ = l.closeSockets()
 	}
 	if s.parking != nil {
 		_ = s.parking.Close()

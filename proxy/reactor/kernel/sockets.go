@@ -102,6 +102,16 @@ func SetStreamOptions(fd int, idle time.Duration, count int) error {
 	return os.NewSyscallError("setsockopt", failed)
 }
 
+// SharePort sets whether a listening socket of TCP allows others of the same user, which do so too, at addresses that
+// overlap its own. The kernel asks when a socket is bound.
+func SharePort(fd int, on bool) error {
+	value := 0
+	if on {
+		value = 1
+	}
+	return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, value))
+}
+
 // withZone adds the interface to an address that means nothing without it.
 func withZone(ip netip.Addr, scope uint32) netip.Addr {
 	if ip.Is6() && ip.IsLinkLocalUnicast() {

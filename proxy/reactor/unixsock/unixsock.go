@@ -106,6 +106,27 @@ func (l *Listener) Own() {
 	}
 }
 
+// SetMode sets the mode of the file. 0 leaves it as it is, and an abstract name has none.
+func (l *Listener) SetMode(mode fs.FileMode) error {
+	if l.path == "" || mode == 0 {
+		return nil
+	}
+	return os.Chmod(l.path, mode)
+}
+
+// SameName reports whether two names, as of Listen, are those of one socket, if there is one.
+func SameName(a, b string) bool {
+	if a == b {
+		return true
+	}
+	first, err := os.Lstat(a)
+	if err != nil {
+		return false
+	}
+	second, err := os.Lstat(b)
+	return err == nil && os.SameFile(first, second)
+}
+
 // Disown makes Close leave the file to the process that has taken the socket over.
 func (l *Listener) Disown() {
 	l.mu.Lock()
