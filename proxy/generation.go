@@ -85,6 +85,16 @@ func (g *Generation) Keys() map[string]string {
 	return keys
 }
 
+// ServiceOf returns the name of the service with a key, or "".
+func (g *Generation) ServiceOf(key string) string {
+	for name, m := range g.services {
+		if m.Key == key {
+			return name
+		}
+	}
+	return ""
+}
+
 // Added returns the sorted names of the new services, which have no endpoints before Update.
 func (g *Generation) Added() []string {
 	names := make([]string, len(g.added))

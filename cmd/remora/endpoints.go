@@ -49,12 +49,21 @@ func (s *sidecar) startSource(c *config.Service, id *certs.Source, before source
 	if c.Check.Enabled() {
 		src.checks = health.Follow(w, c.Name, health.Options{
 			Check: healthCheck(&c.Check, checkTLS(c, id)), Protocol: c.Protocol, Verdicts: before.verdicts, Logger: s.log,
+			Other: func(addr string) string { return s.dns.Others.Of(c.Name, addr) },
 		}, passOn)
 		src.unwatch = src.checks.Stop
 	} else {
 		src.unwatch = w.Watch(c.Name, passOn)
 	}
 	return src, nil
+}
+
+// otherAddress returns another address of the endpoint at addr of the service with this key, or "".
+func (s *sidecar) otherAddress(key, addr string) string {
+	if key == "" || s.dns.Others.Empty() {
+		return ""
+	}
+	return s.dns.Others.Of(s.proc.Generation().ServiceOf(key), addr)
 }
 
 // ignoreEmpty returns notify without empty snapshots of listed endpoints. These are

@@ -97,7 +97,7 @@ const memoryBase = 128 << 20
 func start(ctx context.Context, cfg *config.Config, kind engine.Kind, path string, log *slog.Logger, level *slog.LevelVar) (s *sidecar, err error) {
 	s = &sidecar{
 		cfg: cfg, kind: kind, log: log, level: level, workers: make(map[loop.Loop]*proxy.Worker),
-		access: accessLog{log: log}, discovery: discovery{dns: dns.Options{Logger: log}},
+		access: accessLog{log: log}, discovery: discovery{dns: dns.Options{Others: new(dns.Others), Logger: log}},
 		hotRestart: hotRestart{replaced: make(chan struct{})}, lifetime: lifetime{drained: make(chan struct{})},
 		listeners: make(map[string]*openListener), leaving: make(map[*openListener]struct{}), sources: make(map[string]*source),
 		reloads: admin.ReloadStats{Since: time.Now(), Outcomes: make(map[string]uint64)},
@@ -175,7 +175,7 @@ func (s *sidecar) startLoops() (err error) {
 	limitMemory(s.cfg)
 	s.engine, err = reactor.Start(reactor.Options{
 		Engine: s.kind, Loops: loops, MaxConnections: s.cfg.Limits.Connections, MaxPerSource: s.cfg.Limits.PerSource, WriteStall: s.cfg.Timeouts.Write,
-		ReservedFiles: reservedFiles(s.cfg), DialTLS: s.clientCerts.client, Logger: s.log,
+		ReservedFiles: reservedFiles(s.cfg), DialTLS: s.clientCerts.client, DialOther: s.otherAddress, Logger: s.log,
 	})
 	if err != nil {
 		return err

@@ -36,7 +36,7 @@ func TestPageBudgets(t *testing.T) {
 // maxGo and maxPython bound the lines of programs. Go is counted without tests and what only
 // tests need. A feature that needs more raises the bound, with the reason in its commit.
 const (
-	maxGo     = 82_500
+	maxGo     = 83_000
 	maxPython = 4_210
 )
 

@@ -284,7 +284,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"registry/dns", "registry/health"},
-		[]string{"registry", "internal/unixaddr"},
+		[]string{"registry", "internal/unixaddr", "internal/eyeballs"},
 		"it decorates any source, so it knows none: host names of a snapshot become addresses, or endpoints get verdicts",
 	},
 	{

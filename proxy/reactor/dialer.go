@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/remora-proxy/remora/internal/eyeballs"
 	"github.com/remora-proxy/remora/internal/unixaddr"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
@@ -20,7 +21,8 @@ import (
 const maxWaitingDials = 4096
 
 // Dial implements loop.Loop. What may have to wait elsewhere than for the network is left to the
-// dialer: TLS handshakes, Unix sockets, and addresses that package net has to look at.
+// dialer: TLS handshakes, Unix sockets, addresses that package net has to look at, and hosts with two
+// addresses.
 func (l *eventLoop) Dial(addr string, timeout time.Duration, s loop.Stream) {
 	key, name := "", ""
 	if d, ok := s.(loop.Destined); ok {
@@ -37,10 +39,11 @@ func (l *eventLoop) Dial(addr string, timeout time.Duration, s loop.Stream) {
 	l.adopt(c)
 	l.After(timeout, c.timer)
 	to, err := unmapped(addr)
-	if err == nil && to.Addr().Zone() == "" && c.config == nil {
+	other := l.eng.dialOther(key, addr)
+	if err == nil && to.Addr().Zone() == "" && c.config == nil && other == "" {
 		err = c.connect(to)
 	} else {
-		err = l.eng.dialer.add(c, time.Now().Add(timeout))
+		err = l.eng.dialer.add(dialing{c, other, time.Now().Add(timeout)})
 	}
 	if err != nil {
 		c.end(cause(err))
@@ -111,10 +114,11 @@ type dialer struct {
 // frees the goroutine.
 type dialing struct {
 	c     *conn
+	other string // another address of the host, or ""
 	until time.Time
 }
 
-func (d *dialer) add(c *conn, until time.Time) error {
+func (d *dialer) add(w dialing) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.waiting) >= maxWaitingDials {
@@ -126,7 +130,7 @@ func (d *dialer) add(c *conn, until time.Time) error {
 		}
 		d.active++
 	}
-	d.waiting = append(d.waiting, dialing{c, until})
+	d.waiting = append(d.waiting, w)
 	return nil
 }
 
@@ -174,7 +178,7 @@ func (d *dialer) dial(w dialing) {
 	if ok {
 		w.c.tried.Store(true)
 		nd := net.Dialer{Deadline: w.until}
-		nc, err = dialAddr(d.eng.ctx, &nd, w.c.remote)
+		nc, err = dialFirst(d.eng.ctx, &nd, w.c.remote, w.other)
 	}
 	if d.eng.ctx.Err() != nil {
 		err = ErrStopped
@@ -210,6 +214,13 @@ func (c *conn) dialled(nc net.Conn, over *secure, at reservation, err error) {
 	if err != nil && c.state == connDialing {
 		c.end(cause(err))
 	}
+}
+
+// dialFirst is dialAddr for a host that may have another address.
+func dialFirst(ctx context.Context, nd *net.Dialer, addr, other string) (net.Conn, error) {
+	return eyeballs.Dial(ctx, addr, other, func(ctx context.Context, addr string) (net.Conn, error) {
+		return dialAddr(ctx, nd, addr)
+	})
 }
 
 // fullPause is the pause before another try to connect to a Unix socket whose backlog is full.

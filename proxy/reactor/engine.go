@@ -53,6 +53,10 @@ type Options struct {
 	// on the loops and by DialSocket. nil means plain text for all services.
 	DialTLS func(key, addr, name string) func() *tls.Config
 
+	// DialOther returns another address of the host at addr, to connect to if addr does not accept, or
+	// "". It is called as DialTLS is. nil means that no host has another.
+	DialOther func(key, addr string) string
+
 	Logger *slog.Logger // gets panics and errors of sockets; nil means slog.Default()
 }
 
@@ -96,6 +100,7 @@ type Engine struct {
 	originalDst func(*net.TCPConn) netip.AddrPort // originalDst
 
 	dialTLS          func(key, addr, name string) func() *tls.Config
+	dialOther        func(key, addr string) string
 	handshakes       *fair.Table   // those of accepted connections in progress
 	handshakeTimeout time.Duration // handshakeTimeout, except in tests
 	tlsFailures      tlsFailures
@@ -135,12 +140,15 @@ func Start(o Options) (*Engine, error) {
 			return nil, fmt.Errorf("reactor: start: %w", err)
 		}
 	}
+	if o.DialOther == nil {
+		o.DialOther = func(_, _ string) string { return "" }
+	}
 	if o.DialTLS == nil {
 		o.DialTLS = func(_, _, _ string) func() *tls.Config { return nil }
 	}
 	e := &Engine{
 		kind: o.Engine,
-		log:  cmp.Or(o.Logger, slog.Default()), began: time.Now(), linger: lingerTime, originalDst: originalDst, dialTLS: o.DialTLS,
+		log:  cmp.Or(o.Logger, slog.Default()), began: time.Now(), linger: lingerTime, originalDst: originalDst, dialTLS: o.DialTLS, dialOther: o.DialOther,
 		handshakes: fair.NewTable(maxHandshakes), handshakeTimeout: handshakeTimeout,
 		listeners: make(map[*Listener]struct{}),
 	}

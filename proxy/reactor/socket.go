@@ -162,7 +162,7 @@ func (e *Engine) DialSocketWith(ctx context.Context, addr, key, name string, fir
 	err := loop.ErrDialQueue
 	var s loop.Socket
 	if ok {
-		s, err = e.dialSocket(ctx, addr, e.dialTLS(key, addr, name), first, at)
+		s, err = e.dialSocket(ctx, addr, e.dialOther(key, addr), e.dialTLS(key, addr, name), first, at)
 	}
 	switch {
 	case err == nil:
@@ -176,10 +176,10 @@ func (e *Engine) DialSocketWith(ctx context.Context, addr, key, name string, fir
 	return nil, fmt.Errorf("reactor: dial: %w", err)
 }
 
-func (e *Engine) dialSocket(ctx context.Context, addr string, config func() *tls.Config, first []byte, at reservation) (loop.Socket, error) {
+func (e *Engine) dialSocket(ctx context.Context, addr, other string, config func() *tls.Config, first []byte, at reservation) (loop.Socket, error) {
 	var d net.Dialer
 	d.SetMultipathTCP(false)
-	nc, err := dialAddr(ctx, &d, addr)
+	nc, err := dialFirst(ctx, &d, addr, other)
 	if err != nil {
 		return nil, err
 	}

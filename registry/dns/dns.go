@@ -4,9 +4,10 @@
 //
 // A name is resolved again when the TTL of its records ends, or at a fixed interval if there
 // is none. A name that can't be resolved keeps its addresses. If a name has IPv4 and IPv6
-// addresses, only the IPv4 ones are used: both usually lead to the same process, which would
-// count as two endpoints. For the same reason IPv6 addresses don't replace IPv4 ones while it
-// is unknown whether those still exist.
+// addresses, only the IPv4 ones are endpoints: both usually lead to the same process, which would
+// count as two. For the same reason IPv6 addresses don't replace IPv4 ones while it
+// is unknown whether those still exist. If a name has a single IPv4 address, its IPv6 address is
+// in Others. With several it is unknown which belong together.
 package dns
 
 import (
@@ -40,6 +41,7 @@ type Options struct {
 	// new more than 5 min later don't use it. The Watcher does not change it.
 	Known Known
 
+	Others *Others      // gets the second addresses of names; nil means that nobody wants them
 	Logger *slog.Logger // nil means no logs
 
 	gather time.Duration // how long an answer waits for answers for other names
@@ -238,7 +240,7 @@ func (t *watch) lookup(host string) name {
 	ctx, cancel := context.WithTimeout(t.ctx, t.opt.Timeout)
 	defer cancel()
 	a, err := t.opt.Lookup(ctx, host)
-	return name{addrs: usable(a.Addrs), lacks: a.Lacks, err: err, due: time.Now().Add(t.opt.pause(a.TTL, err))}
+	return name{addrs: usable(a.Addrs), other: second(a.Addrs), lacks: a.Lacks, err: err, due: time.Now().Add(t.opt.pause(a.TTL, err))}
 }
 
 // pause returns the time from an answer to the next lookup: its TTL, if it is known, plus up
@@ -276,6 +278,19 @@ func usable(addrs []netip.Addr) []netip.Addr {
 	return use[:min(len(use), maxAddrs)]
 }
 
+// second returns the first IPv6 address of a name with a single IPv4 address, or the zero Addr.
+func second(addrs []netip.Addr) (other netip.Addr) {
+	if use := usable(addrs); len(use) != 1 || !use[0].Is4() {
+		return other
+	}
+	for _, a := range addrs {
+		if a = a.Unmap(); a.Is6() && (!other.IsValid() || a.Less(other)) {
+			other = a
+		}
+	}
+	return other
+}
+
 // learn processes the outcome of a lookup. The old addresses stay after a failure, after an
 // answer without addresses, and after one with only IPv6 if there may be IPv4 addresses.
 func (t *watch) learn(host string, n name) {
@@ -291,7 +306,7 @@ func (t *watch) learn(host string, n name) {
 			t.opt.Logger.Warn("host name does not resolve; its last addresses stay in use",
 				"host", host, "addresses", len(old.addrs), "error", n.err)
 		}
-		n.addrs = old.addrs
+		n.addrs, n.other = old.addrs, old.other
 		if len(n.addrs) == 0 {
 			n.tries = old.tries + 1
 			n.due = time.Now().Add(t.opt.firstPause(n.tries))
@@ -308,11 +323,13 @@ func (t *watch) deliver() {
 	}
 	if len(t.names) == 0 {
 		if t.out != t.in {
+			t.setOthers()
 			t.out = t.in
 			t.notify(t.out)
 		}
 		return
 	}
+	t.setOthers()
 	endpoints := t.resolved()
 	if t.out == nil && len(endpoints) == 0 && t.unasked() {
 		return
@@ -331,6 +348,24 @@ func (t *watch) unasked() bool {
 		}
 	}
 	return false
+}
+
+// setOthers makes the second addresses of the names known, before a snapshot has their first ones.
+func (t *watch) setOthers() {
+	if t.opt.Others == nil {
+		return
+	}
+	all := make(map[string]string)
+	for _, e := range t.in.Endpoints {
+		_, host, _, err := registry.ParseAddr(e.Addr)
+		n := t.names[host]
+		if err != nil || !n.other.IsValid() {
+			continue
+		}
+		_, port, _ := net.SplitHostPort(e.Addr) // can't fail after ParseAddr
+		all[net.JoinHostPort(n.addrs[0].String(), port)] = net.JoinHostPort(n.other.String(), port)
+	}
+	t.opt.Others.set(t.in.Service, all)
 }
 
 func (t *watch) resolved() []registry.Endpoint {

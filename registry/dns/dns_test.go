@@ -121,14 +121,16 @@ func TestLookupSearchList(t *testing.T) {
 	}
 }
 
-// TestLookupHostsFile checks that a name from /etc/hosts needs no query and has no TTL.
-func TestLookupHostsFile(t *testing.T) {
-	a, err := resolver{func(context.Context, string, string) (net.Conn, error) {
+// TestLookupLocalhost: localhost is both addresses of loopback, without a query and a TTL.
+func TestLookupLocalhost(t *testing.T) {
+	r := resolver{func(context.Context, string, string) (net.Conn, error) {
 		t.Error("a name server was asked")
 		return nil, errors.New("none")
-	}}.lookup(t.Context(), "localhost")
-	if err != nil || len(a.Addrs) == 0 || !a.Addrs[0].IsLoopback() || a.TTL >= 0 {
-		t.Errorf("%+v, %v", a, err)
+	}}
+	for _, host := range []string{"localhost", "LocalHost", "localhost."} {
+		if a, err := r.lookup(t.Context(), host); err != nil || fmt.Sprint(a.Addrs) != "[127.0.0.1 ::1]" || a.TTL >= 0 {
+			t.Errorf("%s: %+v, %v", host, a, err)
+		}
 	}
 }
 
@@ -286,6 +288,55 @@ func TestKnown(t *testing.T) {
 				t.Errorf("%d lookups", len(asked))
 			}
 		})
+	}
+}
+
+// TestOthers checks which names have a second address, and that it ends with the name.
+func TestOthers(t *testing.T) {
+	others := new(Others)
+	answers := make(chan []string, 1)
+	w := New(fixed{{Addr: "a.example.test:80"}, {Addr: "10.0.0.9:80"}}, Options{
+		Others: others, Interval: time.Millisecond,
+		Lookup: func(ctx context.Context, _ string) (a Answer, _ error) {
+			a.TTL = -1
+			select {
+			case addrs := <-answers:
+				for _, addr := range addrs {
+					a.Addrs = append(a.Addrs, netip.MustParseAddr(addr))
+				}
+			case <-ctx.Done():
+			}
+			return a, ctx.Err()
+		},
+	})
+	defer w.Close()
+	got := make(chan []registry.Endpoint, 10)
+	w.Watch("s", func(s *registry.Snapshot) { got <- s.Endpoints })
+	for i, c := range []struct {
+		addrs []string
+		want  string
+	}{
+		{[]string{"10.0.0.1", "fd00::1"}, "[fd00::1]:80"},
+		{[]string{"fd00::3", "10.0.0.2", "fd00::2"}, "[fd00::2]:80"},
+		{[]string{"10.0.0.3", "::ffff:10.0.0.3"}, ""},
+		{[]string{"fd00::4"}, ""},
+		{[]string{"10.0.0.5", "10.0.0.6", "fd00::5"}, ""},
+	} {
+		answers <- c.addrs
+		e := receive(t, got)
+		for len(e) > 0 && e[0].Addr == "10.0.0.9:80" && len(e) == 1 { // before the first answer
+			e = receive(t, got)
+		}
+		addr := e[0].Addr
+		if addr == "10.0.0.9:80" {
+			addr = e[1].Addr
+		}
+		if other := others.Of("s", addr); other != c.want || others.Empty() != (c.want == "") {
+			t.Errorf("step %d: %s has %q, want %q", i, addr, other, c.want)
+		}
+		if other := others.Of("s", "10.0.0.9:80") + others.Of("t", addr); other != "" {
+			t.Errorf("step %d: an address, or another service, has %q", i, other)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 type name struct {
 	addrs []netip.Addr // sorted; kept while lookups fail
+	other netip.Addr   // of IPv6, beside a single one of IPv4; the zero Addr means none
 	lacks error        // of the last lookup: why addrs may lack IPv4 addresses
 	err   error        // of the last lookup
 	due   time.Time    // time of the next lookup; zero means that there was none yet

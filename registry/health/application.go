@@ -20,7 +20,7 @@ const (
 // checks; Unchanged means none: the application counts as unhealthy until its first pass. on
 // gets the outcome of each check, nil for a pass, and the verdict if it has changed.
 func Application(ctx context.Context, c Check, addrs []string, before Verdict, on func(error, Verdict)) {
-	a, j := newAsker(&c), judge{healthy: before == Healthy, unproven: before == Unchanged}
+	a, j := newAsker(&c, nil), judge{healthy: before == Healthy, unproven: before == Unchanged}
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/eyeballs"
 	"github.com/remora-proxy/remora/internal/unixaddr"
 )
 
@@ -50,16 +51,17 @@ type asker struct {
 	path   string
 	grpc   string
 	tls    func(addr, host string) *tls.Config
+	other  func(addr string) string
 	client http.Client
 }
 
 // configKey is the key of the *tls.Config in the context of a check.
 type configKey struct{}
 
-func newAsker(c *Check) *asker {
-	a := &asker{path: c.Path, grpc: c.GRPC, tls: c.TLS}
+func newAsker(c *Check, other func(addr string) string) *asker {
+	a := &asker{path: c.Path, grpc: c.GRPC, tls: c.TLS, other: other}
 	transport := &http.Transport{
-		DisableKeepAlives: true, Proxy: nil, MaxResponseHeaderBytes: maxHeader, DialContext: dial, DialTLSContext: dialTLS,
+		DisableKeepAlives: true, Proxy: nil, MaxResponseHeaderBytes: maxHeader, DialContext: a.dial, DialTLSContext: a.dialTLS,
 	}
 	if c.GRPC != "" {
 		a.path, transport.Protocols = healthPath, new(http.Protocols)
@@ -75,18 +77,34 @@ func newAsker(c *Check) *asker {
 }
 
 // dialTLS connects to addr, or to the Unix socket of ctx, by TLS.
-func dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
+func (a *asker) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
 	c, _ := ctx.Value(configKey{}).(*tls.Config)
-	d := tls.Dialer{Config: c}
-	network, addr = socketOf(ctx, network, addr)
-	return d.DialContext(ctx, network, addr)
+	nc, err := a.dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	if c.ServerName == "" {
+		c = c.Clone()
+		c.ServerName, _, _ = net.SplitHostPort(addr)
+	}
+	over := tls.Client(nc, c)
+	if err := over.HandshakeContext(ctx); err != nil {
+		_ = nc.Close()
+		return nil, err
+	}
+	return over, nil
 }
 
-// dial connects to addr, or to the Unix socket of ctx.
-func dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	var d net.Dialer
+// dial connects to addr, to its other address, or to the Unix socket of ctx.
+func (a *asker) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	network, addr = socketOf(ctx, network, addr)
-	return d.DialContext(ctx, network, addr)
+	other := ""
+	if a.other != nil {
+		other = a.other(addr)
+	}
+	return eyeballs.Dial(ctx, addr, other, func(ctx context.Context, addr string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	})
 }
 
 // unixSocket is the key of the address of a Unix socket in the context of a check.
@@ -104,9 +122,10 @@ func socketOf(ctx context.Context, network, addr string) (string, string) {
 // to 399, or says that it is serving gRPC. host is the name that addr was resolved from, or "".
 func (a *asker) ask(ctx context.Context, addr, host string) error {
 	if a.path == "" {
-		d := net.Dialer{Timeout: a.client.Timeout}
+		ctx, cancel := context.WithTimeout(ctx, a.client.Timeout)
+		defer cancel()
 		network, address := unixaddr.Split(addr)
-		conn, err := d.DialContext(ctx, network, address)
+		conn, err := a.dial(ctx, network, address)
 		if err != nil {
 			return err
 		}

@@ -65,6 +65,13 @@ func TestAsk(t *testing.T) {
 	local.Start()
 	defer local.Close()
 	upUnix := "unix:" + socket.Addr().String()
+	const twoFaced = "192.0.2.1:80"
+	other := func(addr string) string {
+		if addr == twoFaced {
+			return srv.Listener.Addr().String()
+		}
+		return ""
+	}
 	up, down := srv.Listener.Addr().String(), closedPort(t)
 	for _, c := range []struct {
 		path    string // "" means TCP
@@ -78,6 +85,8 @@ func TestAsk(t *testing.T) {
 		{"/", []string{up}, timeout, ""},
 		{"/", []string{down, up}, timeout, ""},
 		{"/", []string{down}, timeout, "refused"},
+		{"", []string{twoFaced}, timeout, ""},
+		{"/", []string{twoFaced}, timeout, ""},
 		{"", []string{upUnix}, timeout, ""},
 		{"/", []string{upUnix}, timeout, ""},
 		{"/sick", []string{upUnix}, timeout, "500"},
@@ -88,7 +97,7 @@ func TestAsk(t *testing.T) {
 		{"/wordy", []string{up}, timeout, "header"},
 		{"/hangs", []string{up}, 100 * time.Millisecond, "deadline"},
 	} {
-		a := newAsker(&Check{Path: c.path, Timeout: c.timeout})
+		a := newAsker(&Check{Path: c.path, Timeout: c.timeout}, other)
 		err := a.askAny(context.Background(), c.addrs)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(strings.ToLower(err.Error()), c.want) {
 			t.Errorf("%q at %v: %v, want %q", c.path, c.addrs, err, c.want)

@@ -33,6 +33,10 @@ type Options struct {
 	// Path or GRPC leaves out endpoints that can't be asked for it.
 	Protocol string
 
+	// Other returns the second address of an endpoint, to connect to if the first does not accept, or
+	// "". nil means that there are none.
+	Other func(addr string) string
+
 	Verdicts Verdicts // the initial ones, from a Follower that this one replaces
 	Logger   *slog.Logger
 }
@@ -47,7 +51,7 @@ type Verdicts map[string]judge
 func Follow(w registry.Watcher, service string, o Options, notify func(*registry.Snapshot)) *Follower {
 	f := &Follower{
 		opt:      o,
-		asker:    newAsker(&o.Check),
+		asker:    newAsker(&o.Check, o.Other),
 		notify:   notify,
 		newest:   make(registry.Newest, 1),
 		outcomes: make(chan outcome, parallel),

@@ -92,7 +92,7 @@ func TestAskGRPC(t *testing.T) {
 				return &tls.Config{RootCAs: front.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs, ServerName: "example.com"}
 			}
 		}
-		err := newAsker(&check).askAny(context.Background(), []string{c.addr})
+		err := newAsker(&check, nil).askAny(context.Background(), []string{c.addr})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s at %s, TLS %v: %v, want %q", c.service, c.addr, c.secure, err, c.want)
 		}
