@@ -21,6 +21,7 @@ type crowd struct {
 	pause time.Duration // before each of those
 	deaf  bool          // the connections don't read
 	ramp  time.Duration // the connections open one by one during it
+	from  net.IP        // of the connections; nil means any address
 }
 
 // run misbehaves until ctx ends.
@@ -40,7 +41,7 @@ func (c *crowd) run(ctx context.Context, addr string) {
 
 // connection is one connection from its start to its end.
 func (c *crowd) connection(ctx context.Context, addr string) {
-	var d net.Dialer
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: c.from}}
 	if c.deaf {
 		d.Control = smallBuffer
 	}

@@ -27,34 +27,45 @@ var tlsAttacks = []struct {
 		(&crowd{size: 530, pause: 100 * time.Millisecond}).run(ctx, addr)
 	}, `remora_reactor_connections{direction="in"}`, 520},
 	{"half ClientHellos", func(ctx context.Context, addr string, hello []byte) {
-		flood(ctx, addr, hello[:len(hello)/2])
+		flood(ctx, addr, hello[:len(hello)/2], 0)
 	}, gaveWay, 100},
 	// Those that hold the most memory.
 	{"long ClientHellos", func(ctx context.Context, addr string, _ []byte) {
 		long := append([]byte{22, 3, 1, 0x3f, 0xf0, 1, 0, 0x3f, 0xf0}, make([]byte, 16_000)...)
-		flood(ctx, addr, long)
+		flood(ctx, addr, long, 0)
 	}, gaveWay, 100},
+	// Of which each source has a handshake or two.
+	{"whole ClientHellos of many sources", func(ctx context.Context, addr string, hello []byte) {
+		flood(ctx, addr, hello, 2400)
+	}, `remora_tls_failures_total{code="tls_busy"}`, 100},
 }
 
 // gaveWay counts the connections that were closed for newer ones.
 const gaveWay = `remora_tls_failures_total{code="tls_silent"}`
 
 // flood opens 700 connections a second to addr, or a third of that with -race, which makes both sides
-// slow, and sends first on each. They stay open until the peer closes them.
-func flood(ctx context.Context, addr string, first []byte) {
+// slow, and sends first on each. They stay open until the peer closes them. They come from so many sources;
+// 0 means from one.
+func flood(ctx context.Context, addr string, first []byte, sources int) {
 	interval := time.Second / 700
 	if len(buildFlags) > 0 {
 		interval *= 3
 	}
 	var all sync.WaitGroup
 	defer all.Wait()
+	n := 0
 	for at := time.Now(); pauseFor(ctx, time.Until(at)); at = at.Add(interval) {
-		all.Go(func() { (&crowd{first: first, pause: time.Minute}).connection(ctx, addr) })
+		c := &crowd{first: first, pause: time.Minute}
+		if sources > 0 {
+			n++
+			c.from = net.IPv4(127, 1, byte(n%sources>>8), byte(n%sources))
+		}
+		all.Go(func() { c.connection(ctx, addr) })
 	}
 }
 
-// TestTLSAttacks: peers that say nothing, or half a ClientHello, take no handshake from others,
-// at the default limits. Memory stays below its bound, and nothing is left afterwards.
+// TestTLSAttacks: peers that say nothing, or a ClientHello and nothing more, take no handshake from others,
+// known or not, at the default limits. Memory stays below its bound, and nothing is left afterwards.
 func TestTLSAttacks(t *testing.T) {
 	app := httptest.NewServer(http.NotFoundHandler())
 	defer app.Close()
@@ -67,11 +78,15 @@ func TestTLSAttacks(t *testing.T) {
 	}
 	config := &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true}
 	hello := firstFlight(t, config)
-	if err := properHandshake(t.Context(), addr, config); err != nil {
+	known := net.IPv4(127, 0, 0, 1)
+	if len(buildFlags) > 0 { // -race makes it slower than the newcomers of its source: it needs a share of its own
+		known = net.IPv4(127, 0, 0, 2)
+	}
+	if err := properHandshake(t.Context(), addr, config, known); err != nil {
 		t.Fatal(err)
 	}
 	before := p.level()
-	for _, a := range tlsAttacks {
+	for n, a := range tlsAttacks {
 		t.Run(a.name, func(t *testing.T) {
 			p.forgetPeak(t)
 			met := p.metric(a.meets)
@@ -81,8 +96,12 @@ func TestTLSAttacks(t *testing.T) {
 			defer func() { stop(); <-over }()
 			p.awaitMetric(a.meets, met+a.least)
 			succeeded := 0
-			for range 20 {
-				if err := properHandshake(t.Context(), addr, config); err != nil {
+			for i := range 20 {
+				from := known
+				if i%2 == 1 {
+					from = net.IPv4(127, 0, byte(1+n), byte(i))
+				}
+				if err := properHandshake(t.Context(), addr, config, from); err != nil {
 					t.Log(err)
 					continue
 				}
@@ -105,13 +124,10 @@ func TestTLSAttacks(t *testing.T) {
 
 // properHandshake does a handshake and waits for the preface of the sidecar, which shows that
 // it has accepted the certificate.
-func properHandshake(ctx context.Context, addr string, config *tls.Config) error {
+func properHandshake(ctx context.Context, addr string, config *tls.Config, from net.IP) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	d := tls.Dialer{Config: config, NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}}}
-	if len(buildFlags) > 0 { // -race makes it slower than the newcomers of its source: it needs a share of its own
-		d.NetDialer.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}
-	}
+	d := tls.Dialer{Config: config, NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}}
 	c, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return err

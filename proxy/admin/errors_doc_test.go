@@ -72,7 +72,7 @@ var codeNotes = map[string]string{
 	"tls_plaintext":       "It does not speak TLS: check its `tls` and `insecure`.",
 	"tls_timeout":         "It did not finish the handshake: check `connect_timeout` and its CPU.",
 	"tls_silent":          "It sent no whole ClientHello, and newer connections needed its place: find out who connects and says nothing.",
-	"tls_busy":            "512 handshakes were in progress, and no source had more than its own: find out who connects so often.",
+	"tls_busy":            "512 handshakes were in progress. It got none, or gave way to a newer one while it was silent: find out who connects so often.",
 	"tls_refused":         "It refused us: check its log.",
 	"tls_protocol":        "It offers other application protocols (ALPN), such as only `h2`: here is HTTP/1.1.",
 	"tls_version":         "It speaks only other versions of TLS: check `tls.min_version`; links speak 1.3.",

@@ -7,7 +7,8 @@ import (
 
 // Table is a bounded number of places. When all are taken, a newcomer takes the oldest place
 // of the source that has the most, if its own source has fewer by two or more: else the two
-// would only change roles. Any goroutine may call its methods.
+// would only change roles. Otherwise it takes the place that has been idle longest, of another
+// source that has no fewer places than its own. Any goroutine may call its methods.
 type Table struct {
 	// Turnover gives a place to every newcomer: one that would be refused takes the oldest
 	// place of its own source, or of the largest if its own has none. It is for places that a
@@ -18,11 +19,14 @@ type Table struct {
 	max     int
 	taken   int
 	sources map[netip.Addr]*holder
+	idle    Place // root of the ring of idle places, by idlePrev and idleNext; the longest idle first
 }
 
 // NewTable returns a Table of max places.
 func NewTable(max int) *Table {
-	return &Table{max: max, sources: make(map[netip.Addr]*holder)}
+	t := &Table{max: max, sources: make(map[netip.Addr]*holder)}
+	t.idle.idlePrev, t.idle.idleNext = &t.idle, &t.idle
+	return t
 }
 
 // Resize sets the number of places. Those above it stay taken until their holders leave.
@@ -44,6 +48,8 @@ type Place struct {
 	source     netip.Addr
 	evict      func()
 	prev, next *Place // guarded by Table.mu; nil when the place is free again
+
+	idlePrev, idleNext *Place // guarded by Table.mu; nil unless the place is idle
 }
 
 // Take gives a place to a newcomer from the source, or returns nil if none is left for it.
@@ -62,6 +68,9 @@ func (t *Table) take(source netip.Addr, evict func()) (p, victim *Place) {
 	defer t.mu.Unlock()
 	if t.taken >= t.max {
 		if victim = t.oldestFor(source); victim == nil {
+			victim = t.idleFor(source)
+		}
+		if victim == nil {
 			return nil, nil
 		}
 		victim.leave()
@@ -101,6 +110,43 @@ func (t *Table) oldestFor(source netip.Addr) *Place {
 	return own.root.next
 }
 
+// idleFor returns the idle place that a newcomer from the source may take, or nil.
+func (t *Table) idleFor(source netip.Addr) *Place {
+	own := 0
+	if h := t.sources[source]; h != nil {
+		own = h.n
+	}
+	for p := t.idle.idleNext; p != &t.idle; p = p.idleNext {
+		if p.source != source && t.sources[p.source].n >= own {
+			return p
+		}
+	}
+	return nil
+}
+
+// SetIdle says whether the holder waits for its peer, and so may have to give way sooner. It does nothing
+// if another has the place.
+func (p *Place) SetIdle(idle bool) {
+	t := p.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch isIdle := p.idleNext != nil; {
+	case p.next == nil || isIdle == idle:
+	case idle:
+		p.idlePrev, p.idleNext = t.idle.idlePrev, &t.idle
+		p.idlePrev.idleNext, p.idleNext.idlePrev = p, p
+	default:
+		p.leaveIdle()
+	}
+}
+
+func (p *Place) leaveIdle() {
+	if p.idleNext != nil {
+		p.idlePrev.idleNext, p.idleNext.idlePrev = p.idleNext, p.idlePrev
+		p.idlePrev, p.idleNext = nil, nil
+	}
+}
+
 // Release gives the place back. It may be called again, and on a nil Place.
 func (p *Place) Release() {
 	if p == nil {
@@ -118,6 +164,7 @@ func (p *Place) leave() {
 	}
 	p.prev.next, p.next.prev = p.next, p.prev
 	p.prev, p.next = nil, nil
+	p.leaveIdle()
 	t := p.table
 	t.taken--
 	if h := t.sources[p.source]; h.n > 1 {

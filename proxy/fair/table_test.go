@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -53,6 +54,52 @@ func TestTableFull(t *testing.T) {
 			}
 			if n := table.Taken(); n != len(c.held) {
 				t.Errorf("%d places taken, want %d", n, len(c.held))
+			}
+		})
+	}
+}
+
+// TestTableIdle: where each source has its share, the place that has been idle longest gives way, unless
+// its source has fewer places than that of the newcomer.
+func TestTableIdle(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		held     []int
+		idle     []int // places by their index, in turn
+		working  []int // those of them that work again
+		newcomer int
+		evicted  string
+	}{
+		{"none is idle", []int{1, 2, 3}, nil, nil, 4, ""},
+		{"the longest idle", []int{1, 2, 3}, []int{2, 0}, nil, 4, "3.1"},
+		{"one that works again", []int{1, 2, 3}, []int{2, 0}, []int{2}, 4, "1.1"},
+		{"all work again", []int{1, 2, 3}, []int{2, 0}, []int{2, 0}, 4, ""},
+		{"idle again", []int{1, 2, 3}, []int{2, 0, 2}, []int{2}, 4, "1.1"},
+		{"of its own source", []int{1, 2, 3}, []int{2}, nil, 3, ""},
+		{"of a source with as many", []int{1, 2, 3}, []int{2}, nil, 1, "3.1"},
+		{"of a source with fewer", []int{1, 1, 3}, []int{2}, nil, 1, ""},
+		{"the larger share first", []int{1, 1, 3}, []int{2}, nil, 4, "1.1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			table, evicted, places := filled(len(c.held), c.held...)
+			for _, i := range c.idle {
+				places[i].SetIdle(true)
+			}
+			for _, i := range c.working {
+				places[i].SetIdle(false)
+			}
+			p := table.Take(source(c.newcomer), func() {})
+			got := strings.Join(*evicted, " ")
+			if got != c.evicted || (p == nil) != (c.evicted == "") || table.Taken() != len(c.held) {
+				t.Errorf("evicted %q, want %q; a place: %t", got, c.evicted, p != nil)
+			}
+			for _, p := range places {
+				p.Release()
+				p.SetIdle(true) // too late
+			}
+			p.Release()
+			if table.Taken() != 0 || table.idle.idleNext != &table.idle || table.idle.idlePrev != &table.idle {
+				t.Errorf("%d places are left, or idle ones", table.Taken())
 			}
 		})
 	}

@@ -69,6 +69,9 @@ const (
 	// ClientHello on. handshakeTimeout limits their time, from the accepted connection on.
 	maxHandshakes    = 512
 	handshakeTimeout = 5 * time.Second
+
+	// reservedHandshakes are further ones, for sources of which a peer has proved who it is.
+	reservedHandshakes = 128
 )
 
 // MaxLoops limits Options.Loops.
@@ -101,7 +104,8 @@ type Engine struct {
 
 	dialTLS          func(key, addr, name string) func() *tls.Config
 	dialOther        func(key, addr string) string
-	handshakes       *fair.Table   // those of accepted connections in progress
+	handshakes       *fair.Table // those of accepted connections in progress
+	known            knownPeers
 	handshakeTimeout time.Duration // handshakeTimeout, except in tests
 	tlsFailures      tlsFailures
 	trustChanges     atomic.Uint64 // calls of RecheckPeers
@@ -149,7 +153,7 @@ func Start(o Options) (*Engine, error) {
 	e := &Engine{
 		kind: o.Engine,
 		log:  cmp.Or(o.Logger, slog.Default()), began: time.Now(), linger: lingerTime, originalDst: originalDst, dialTLS: o.DialTLS, dialOther: o.DialOther,
-		handshakes: fair.NewTable(maxHandshakes), handshakeTimeout: handshakeTimeout,
+		handshakes: fair.NewTable(maxHandshakes), known: knownPeers{places: fair.NewTable(reservedHandshakes)}, handshakeTimeout: handshakeTimeout,
 		listeners: make(map[*Listener]struct{}),
 	}
 	e.SetWriteStall(cmp.Or(o.WriteStall, 30*time.Second))
@@ -224,7 +228,9 @@ func (e *Engine) FileLimit() int64 { return e.limits.fileLimit }
 
 // Handshakes returns how many TLS handshakes of accepted connections are in progress, and how
 // many may be. Any goroutine may call it.
-func (e *Engine) Handshakes() (taken, max int) { return e.handshakes.Taken(), e.handshakes.Max() }
+func (e *Engine) Handshakes() (taken, max int) {
+	return e.handshakes.Taken() + e.known.places.Taken(), e.handshakes.Max() + e.known.places.Max()
+}
 
 // Stats returns the counters. It may be called from any goroutine.
 func (e *Engine) Stats() stats.DriverStats {

@@ -183,15 +183,22 @@ func (n *newcomer) end() {
 }
 
 // beginHandshake takes the connection off the loop, and starts the handshake on a goroutine.
-// Handshakes are divided fairly, too. But none in progress gives way to one of its own source: if the
-// CPU is what they wait for, none would ever end.
+// Handshakes are divided fairly, too, and one that waits for its peer gives way. But none in progress
+// gives way to one of its own source: if the CPU is what they wait for, none would ever end.
 func (n *newcomer) beginHandshake() {
 	e := n.l.eng
 	ctx, cancel := context.WithCancelCause(e.ctx)
-	slot := e.handshakes.Take(n.source, func() { cancel(errBusy) })
+	giveWay := func() { cancel(errBusy) }
+	var slot *fair.Place
+	if e.known.sources.Has(n.source) {
+		slot = e.known.places.Take(n.source, giveWay)
+	}
+	if slot == nil {
+		slot = e.handshakes.Take(n.source, giveWay)
+	}
 	err := errBusy
 	if slot != nil {
-		err = n.handOff(ctx, func() { slot.Release(); cancel(nil) })
+		err = n.handOff(ctx, slot, func() { slot.Release(); cancel(nil) })
 	}
 	if err != nil {
 		slot.Release()
@@ -201,14 +208,14 @@ func (n *newcomer) beginHandshake() {
 	n.end()
 }
 
-// handOff starts the handshake, which then owns the connection and calls done at its end.
-func (n *newcomer) handOff(ctx context.Context, done func()) error {
+// handOff starts the handshake in a slot. It then owns the connection, and calls done at its end.
+func (n *newcomer) handOff(ctx context.Context, slot *fair.Place, done func()) error {
 	nc, err := n.leave()
 	if err != nil {
 		return err
 	}
 	input := n.input
-	if !n.l.eng.spawn(func() { n.handshake(ctx, nc, input, done) }) {
+	if !n.l.eng.spawn(func() { n.handshake(ctx, waiting{nc, slot}, input, done) }) {
 		return errors.Join(ErrStopped, nc.Close())
 	}
 	n.place.Release()
@@ -216,11 +223,30 @@ func (n *newcomer) handOff(ctx context.Context, done func()) error {
 	return nil
 }
 
-// handshake does the handshake over nc, which has received input, and gives the connection
+// knownPeers are peers that have shown a certificate before.
+type knownPeers struct {
+	places  *fair.Table // of their handshakes, besides Engine.handshakes
+	sources fair.Known
+}
+
+// waiting is the connection of a handshake in a slot, which is idle while it waits for the peer.
+type waiting struct {
+	net.Conn
+	slot *fair.Place
+}
+
+// Read implements net.Conn.
+func (w waiting) Read(b []byte) (int, error) {
+	w.slot.SetIdle(true)
+	defer w.slot.SetIdle(false)
+	return w.Conn.Read(b)
+}
+
+// handshake does the handshake over socket, which has received input, and gives the connection
 // back to its loop. It runs on a goroutine, and accesses no field that the loop changes.
-func (n *newcomer) handshake(ctx context.Context, nc net.Conn, input []byte, done func()) {
-	e, c := n.l.eng, n.c
-	over, err := c.handshake(ctx, nc, input, n.until, tls.Server)
+func (n *newcomer) handshake(ctx context.Context, socket waiting, input []byte, done func()) {
+	e, c, nc := n.l.eng, n.c, socket.Conn
+	over, err := c.handshake(ctx, socket, input, n.until, tls.Server)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	} else if err != nil {
@@ -233,6 +259,7 @@ func (n *newcomer) handshake(ctx context.Context, nc net.Conn, input []byte, don
 		e.countHandshake(over.tls)
 		if over.peer != nil {
 			c.reservation.prove()
+			e.known.sources.Add(n.source)
 		}
 		c.secure = over
 		n.l.deliver(c, nc)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/proxy/certs"
+	"github.com/remora-proxy/remora/proxy/fair"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/hello"
 )
@@ -211,5 +212,46 @@ func TestLongHello(t *testing.T) {
 	c := tls.Client(dial(t, addr), own.Client())
 	if got := ask(t, c, "hello"); got != "hello" {
 		t.Errorf("echo %q", got)
+	}
+}
+
+// TestTLSHandshakesOfMany: with a handshake for each source, one that waits for its peer gives way to a new
+// source. Known peers have places of their own.
+func TestTLSHandshakesOfMany(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{})
+	e.handshakes, e.known.places = fair.NewTable(4), fair.NewTable(1)
+	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
+	hello := clientHello(t, own)
+	greet := func(from string) {
+		if got := ask(t, tls.Client(dialFrom(t, from, addr), own.Client()), "hello"); got != "hello" {
+			t.Errorf("%s got %q", from, got)
+		}
+	}
+	greet("127.0.0.2")
+	awaitHandshakes(t, e, 0)
+	var begun []net.Conn
+	for i := range 4 {
+		c := dialFrom(t, fmt.Sprintf("127.0.0.1%d", i), addr)
+		_, _ = c.Write(hello)
+		if _, err := io.ReadFull(c, make([]byte, 1)); err != nil { // the handshake now waits for the client
+			t.Fatal(err)
+		}
+		begun = append(begun, c)
+	}
+	awaitHandshakes(t, e, 4)
+	greet("127.0.0.2")
+	if n := e.Stats().TLSFailures[CodeBusy]; n != 0 {
+		t.Errorf("a known peer took %d places of others", n)
+	}
+	for i := range 2 {
+		greet(fmt.Sprintf("127.0.0.%d", 3+i))
+		awaitFailure(t, e, CodeBusy, int64(i+1))
+		if b, err := io.ReadAll(begun[i]); err != nil && !isReset(err) {
+			t.Errorf("the oldest read %d bytes, %v", len(b), err)
+		}
+		c := dialFrom(t, fmt.Sprintf("127.0.0.2%d", i), addr)
+		_, _ = c.Write(hello)
+		awaitHandshakes(t, e, 4)
 	}
 }
