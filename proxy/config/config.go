@@ -354,6 +354,8 @@ type Timeouts struct {
 	Stream time.Duration `yaml:"stream"`
 	// While the peer reads none of what was written. Then the connection is reset.
 	Write time.Duration `yaml:"write" min:"1ms"`
+	// While a client that has ended its side of the connection gets nothing: no response, and no more of a stream. Then it counts as gone, and its requests are cancelled. 0 means at once. ([half-closes](strictness.md#half-closes))
+	HalfClose time.Duration `yaml:"half_close"`
 	// For work in flight when the process or a listener ends. Then it is cut off. 0 means at once.
 	Drain time.Duration `yaml:"drain"`
 }

@@ -24,7 +24,7 @@ func Default() *Config {
 		},
 		Timeouts: Timeouts{
 			Detect: 100 * time.Millisecond, Header: 10 * time.Second, Body: 30 * time.Second,
-			Idle: 5 * time.Minute, MinRate: 1 << 10, Stream: 24 * time.Hour, Write: 30 * time.Second, Drain: 30 * time.Second,
+			Idle: 5 * time.Minute, MinRate: 1 << 10, Stream: 24 * time.Hour, Write: 30 * time.Second, HalfClose: 15 * time.Second, Drain: 30 * time.Second,
 		},
 		Tracing:   Tracing{Sample: 0.001, ServiceName: "remora", Queue: 2048, Timeout: 10 * time.Second},
 		AccessLog: AccessLog{Format: AccessJSON, Sample: 1, Buffer: 4 << 20},

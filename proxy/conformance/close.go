@@ -141,6 +141,62 @@ func peerHalfCloses(s *suite) {
 	})
 }
 
+// peerHalfClosesAndReads: a stream that stays after the peer's half-close sends all that it has, also what
+// it writes within OnEnd. The end comes with its own.
+func peerHalfClosesAndReads(s *suite) {
+	const size = 16 << 20
+	for _, within := range []bool{false, true} {
+		server := s.probe("server")
+		respond := func() {
+			server.conn.Write(pattern(10, size))
+			server.drain()
+		}
+		server.onEnd = func() bool {
+			if within {
+				respond()
+			}
+			return true
+		}
+		p := s.peer(server)
+		p.Send(pattern(7, 1<<20))
+		p.CloseWrite()
+		s.Wait("the peer's end", func() bool { return server.heard })
+		s.settle()
+		s.do(func(loop.Loop) {
+			s.same("the server", server.got, pattern(7, 1<<20))
+			if !within {
+				respond()
+			}
+		})
+		p.Read()
+		s.waitGot(p, pattern(10, size), io.EOF)
+		s.Wait("the close", server.isClosed)
+	}
+}
+
+// peerHalfClosesAndResets: a stream that stays learns of a reset, although it writes nothing.
+func peerHalfClosesAndResets(s *suite) {
+	for _, buffered := range []int{0, 48 << 20} {
+		server := s.probe("server")
+		server.onEnd = func() bool {
+			server.conn.Write(make([]byte, buffered))
+			return true
+		}
+		p := s.peer(server)
+		p.CloseWrite()
+		s.Wait("the peer's end", func() bool { return server.heard })
+		s.settle()
+		p.Reset()
+		s.Wait("the close", server.isClosed)
+		s.settle()
+		s.do(func(loop.Loop) {
+			if !isReset(server.err) {
+				s.t.Errorf("OnClose(%v) after a reset, want ECONNRESET or EPIPE", server.err)
+			}
+		})
+	}
+}
+
 func peerResets(s *suite) {
 	server := s.probe("server")
 	p := s.peer(server)

@@ -129,6 +129,8 @@ var cases = []struct {
 	{"CloseDropsBuffered", closeDropsBuffered},
 	{"PeerCloses", peerCloses},
 	{"PeerHalfCloses", peerHalfCloses},
+	{"PeerHalfClosesAndReads", peerHalfClosesAndReads},
+	{"PeerHalfClosesAndResets", peerHalfClosesAndResets},
 	{"PeerResets", peerResets},
 	{"PeerResetsWhileWritten", peerResetsWhileWritten},
 

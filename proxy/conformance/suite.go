@@ -60,11 +60,13 @@ type probe struct {
 	opened bool
 	ended  bool // it called Close or Drain
 	closed bool // OnClose was called
+	heard  bool // OnEnd was called
 	err    error
 	got    []byte
 
 	onOpen  func()
 	onData  func(b []byte)
+	onEnd   func() (stays bool) // nil means false
 	onClose func()
 }
 
@@ -89,8 +91,8 @@ func (p *probe) OnData(b []byte) {
 		switch {
 		case !p.opened:
 			p.s.t.Errorf("%s: OnData before OnOpen", p.name)
-		case p.closed:
-			p.s.t.Errorf("%s: OnData after OnClose", p.name)
+		case p.closed, p.heard:
+			p.s.t.Errorf("%s: OnData after OnClose or OnEnd", p.name)
 		case p.ended:
 			p.s.t.Errorf("%s: OnData after Close or Drain", p.name)
 		case len(b) == 0:
@@ -101,6 +103,18 @@ func (p *probe) OnData(b []byte) {
 			p.onData(b)
 		}
 	})
+}
+
+// OnEnd implements loop.HalfCloser.
+func (p *probe) OnEnd() (stays bool) {
+	p.s.call(p.name+".OnEnd", func() {
+		if !p.opened || p.closed || p.ended || p.heard {
+			p.s.t.Errorf("%s: OnEnd after open=%t close=%t, its own end=%t, OnEnd=%t", p.name, p.opened, p.closed, p.ended, p.heard)
+		}
+		p.heard = true
+		stays = p.onEnd != nil && p.onEnd()
+	})
+	return stays
 }
 
 // OnClose implements loop.Stream.

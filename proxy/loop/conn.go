@@ -83,10 +83,22 @@ type Stream interface {
 
 	// OnClose is called last, exactly once, however the connection ended, and
 	// never inside another callback of the same loop. err is nil after Close or
-	// Drain, io.EOF after the peer's close (a half-close counts as one), the
-	// system's error after a reset or a refused or timed-out dial. With TLS only a
-	// close_notify is the peer's close: without one, input may be missing.
+	// Drain, io.EOF after the peer's close (a half-close counts as one, unless
+	// the stream is a HalfCloser that stays), the system's error after a reset
+	// or a refused or timed-out dial. With TLS only a close_notify is the peer's
+	// close: without one, input may be missing.
 	OnClose(err error)
+}
+
+// HalfCloser is a Stream that may send more to a peer that sends nothing more.
+type HalfCloser interface {
+	Stream
+	// OnEnd is called, at most once, between OnOpen and OnClose, when the peer's output has ended. The
+	// peer may have closed its side only, or the whole connection: on TCP both look alike until output
+	// meets a reset. No OnData follows. If OnEnd returns true, the stream ends the connection itself, in
+	// limited time, and OnClose comes as after any other end of it, a reset included. Otherwise the driver
+	// closes the connection, and OnClose(io.EOF) follows.
+	OnEnd() (stays bool)
 }
 
 // Destined is a Stream given to Dial that tells the service of its endpoint, by a key. A driver

@@ -10,6 +10,7 @@ const (
 	TimeoutIdle                    // the next message
 	TimeoutHead                    // the rest of a head
 	TimeoutBody                    // the rest of a body
+	TimeoutEnd                     // the next response, after the end of the requests
 )
 
 // Timeout is the timeout of a session, which waits for one kind of event at a time.

@@ -40,6 +40,9 @@ type conn struct {
 	seen uint32 // the last window of moving in which it had input while connections moved
 	past int    // of its former stream, if it has moved, for Movable.Resume
 
+	ended bool // the stream was told that the peer's output has ended
+	eof   bool // the kernel has no more input
+
 	err error // argument of Stream.OnClose; of an open connection that of a write that has failed
 
 	secure *secure            // nil means plain text
@@ -191,9 +194,9 @@ func (c *conn) sendCloseNotify() {
 	}
 }
 
-// onInput passes b to the stream, or drops it after Drain.
+// onInput passes b to the stream, or drops it after Drain and after the peer's end.
 func (c *conn) onInput(b []byte) {
-	if c.state != connOpen || len(b) == 0 {
+	if c.state != connOpen || c.ended || len(b) == 0 {
 		return
 	}
 	if c.secure != nil {
@@ -217,8 +220,12 @@ func (c *conn) onEvents(e kernel.Events) {
 	if c.loop.moving.to != nil && e == kernel.Input && c.move() {
 		return
 	}
-	if e&kernel.Input != 0 {
+	switch {
+	case e&kernel.Input == 0:
+	case !c.eof:
 		c.read(c.unix || e&kernel.All != 0)
+	case kernel.Gone(c.fd):
+		c.broken(unix.ECONNRESET)
 	}
 	if e&kernel.Output != 0 && c.fd >= 0 {
 		if errno := c.onWritable(); errno != 0 {
@@ -268,18 +275,6 @@ func (c *conn) read(all bool) {
 	if err := c.rewatch(); err != nil {
 		c.broken(err)
 	}
-}
-
-// onEOF receives the peer's end. A drain still sends what is buffered.
-func (c *conn) onEOF() {
-	if c.err != nil { // the kernel reports a failure once
-		c.broken(c.err)
-		return
-	}
-	if c.state == connDraining {
-		return
-	}
-	c.broken(io.EOF)
 }
 
 // end closes the connection in any state but connClosed. OnClose follows at the turn's end.

@@ -1,6 +1,7 @@
 package reactor
 
 import (
+	"io"
 	"math"
 	"time"
 
@@ -54,6 +55,8 @@ func (c *conn) checkDrained() {
 	d := &c.drain
 	n := c.Buffered()
 	switch {
+	case n == 0 && c.eof:
+		c.end(nil) // the kernel sends what it has, as there is no unread input
 	case n == 0:
 		c.become(connLinger)
 		if c.shutdown() != nil {
@@ -88,4 +91,28 @@ func (c *conn) stalled(n int) bool {
 		return false
 	}
 	return c.loop.now-d.progress >= c.loop.eng.writeStall()
+}
+
+// onEOF receives the peer's end. A drain still sends what is buffered, and so does a stream that stays.
+func (c *conn) onEOF() {
+	c.eof = true
+	switch {
+	case c.err != nil: // the kernel reports a failure once
+		c.broken(c.err)
+	case c.state == connDraining, c.state == connOpen && c.ended:
+	case c.secure == nil && c.stays():
+	default:
+		c.broken(io.EOF)
+	}
+}
+
+// stays tells the stream that the peer's output has ended, and reports whether the connection stays open
+// for what the stream has to send.
+func (c *conn) stays() bool {
+	s, ok := c.stream.(loop.HalfCloser)
+	if !ok || c.state != connOpen || kernel.Gone(c.fd) {
+		return false
+	}
+	c.ended = true
+	return s.OnEnd()
 }

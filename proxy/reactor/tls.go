@@ -118,7 +118,7 @@ func (s *secure) detach(nc net.Conn) *tls.Conn {
 // event, for input that arrived with the end of the handshake.
 func (s *secure) decryptInput() {
 	c := s.c
-	for c.state == connOpen {
+	for c.state == connOpen && !c.ended {
 		s.wire.reading = true
 		n, err := s.tls.Read(c.loop.plainBuffer())
 		s.wire.reading = false
@@ -131,7 +131,9 @@ func (s *secure) decryptInput() {
 		switch err {
 		case errNoMore:
 		case io.EOF: // close_notify, the peer's orderly end
-			c.end(io.EOF)
+			if !c.stays() {
+				c.end(io.EOF)
+			}
 		default:
 			c.loop.eng.tlsFailed(c.remote, err)
 			c.end(err)

@@ -18,6 +18,7 @@ type brokenLoop struct {
 	dial   func(addr string, timeout time.Duration, s loop.Stream)
 
 	data     func(s *brokenStream, b []byte)
+	end      func(s *brokenStream) bool
 	close    func(s *brokenStream, err error)
 	write    func(c *brokenConn, b []byte)
 	parts    func(c *brokenConn, parts [][]byte)
@@ -102,6 +103,17 @@ func (s *brokenStream) OnData(b []byte) {
 		return
 	}
 	s.Stream.OnData(b)
+}
+
+func (s *brokenStream) OnEnd() bool {
+	stream, ok := s.Stream.(loop.HalfCloser)
+	switch {
+	case !ok:
+		return false
+	case s.l.end != nil:
+		return s.l.end(s)
+	}
+	return stream.OnEnd()
 }
 
 func (s *brokenStream) OnClose(err error) {

@@ -70,6 +70,7 @@ type conn struct {
 	queued    bool  // in loop.due
 	held      bool  // by Hold: input is not read
 	half      bool  // by HalfClose: the end of file follows the output
+	ended     bool  // the stream stays after the peer's end
 	reset     bool  // a reset has arrived
 	resetSent bool  // the kernel has answered late data with a reset
 	shut      bool  // write side shut, after Drain
@@ -220,9 +221,23 @@ func (c *conn) serviceOpen() {
 		}
 	case c.reset:
 		c.finish(errReset)
-	case in.ended() && !c.held:
-		c.finish(io.EOF)
+	case in.ended() && !c.held && !c.ended:
+		if !c.stays() {
+			c.finish(io.EOF)
+		}
 	}
+}
+
+// stays tells the stream of the peer's end, and reports whether it goes on.
+func (c *conn) stays() bool {
+	s, ok := c.stream.(loop.HalfCloser)
+	if !ok {
+		return false
+	}
+	c.ended = true
+	c.loop.enter()
+	defer c.loop.leave()
+	return s.OnEnd()
 }
 
 // read delivers some of the bytes that have arrived.

@@ -258,6 +258,18 @@ var mutants = slices.Concat(roomMutants, []mutant{
 	{"half-close unnoticed", "PeerHalfCloses", func(l loop.Loop, m *brokenLoop) {
 		m.close = func(s *brokenStream, err error) {}
 	}},
+	{"half-close ends the output", "PeerHalfClosesAndReads", func(l loop.Loop, m *brokenLoop) {
+		m.end = func(s *brokenStream) bool { return false }
+	}},
+	{"OnEnd twice", "PeerHalfClosesAndReads", func(l loop.Loop, m *brokenLoop) {
+		m.end = func(s *brokenStream) bool {
+			s.Stream.(loop.HalfCloser).OnEnd()
+			return s.Stream.(loop.HalfCloser).OnEnd()
+		}
+	}},
+	{"reset after a half-close unnoticed", "PeerHalfClosesAndResets", func(l loop.Loop, m *brokenLoop) {
+		m.close = func(s *brokenStream, err error) {}
+	}},
 	{"reset as end of file", "PeerResets", func(l loop.Loop, m *brokenLoop) {
 		m.close = func(s *brokenStream, err error) { s.Stream.OnClose(io.EOF) }
 	}},

@@ -117,6 +117,16 @@ func (e *end) isReset() bool {
 	return err != nil || k.Closed
 }
 
+// awaitGone blocks until nothing that is written to e arrives, or to the deadline for reads. The input of
+// e, which is no pipe, has ended.
+func (e *end) awaitGone() error {
+	sc, err := e.system().SyscallConn()
+	if err != nil {
+		return err
+	}
+	return sc.Read(func(fd uintptr) bool { return kernel.Gone(int(fd)) })
+}
+
 func (e *end) moved() uint64 {
 	switch {
 	case e.unix != nil:

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -80,6 +81,9 @@ func startSidecar(t *testing.T, yaml string, o reactor.Options) *sidecar {
 	cfg, err := config.Parse("test.yaml", []byte(yaml), func(string) (string, bool) { return "", false })
 	if err != nil {
 		t.Fatal(err)
+	}
+	if !strings.Contains(yaml, "half_close") { // tests of other subjects see at once that a client has left
+		cfg.Timeouts.HalfClose = 0
 	}
 	s := &sidecar{t: t}
 	log := slog.New(slog.DiscardHandler)

@@ -23,6 +23,8 @@ type pair struct {
 	place *fair.Place     // of limits.streams; nil if it got none
 	watch *watch          // nil if no time is limited
 
+	halfClose time.Duration // how long a client whose output has ended may get nothing; 0 means that it has left
+
 	mu      sync.Mutex // guards up and severed
 	up      *end
 	severed bool
@@ -37,6 +39,7 @@ type pair struct {
 	responding   atomic.Bool                   // a final response is passed on
 	interactive  atomic.Bool                   // both sides may pause: the client's bodies have no pace
 	left         atomic.Bool                   // the client has gone before the end
+	inputEnded   atomic.Bool                   // the client's output has ended, and it may wait for the response
 	downDone     atomic.Bool                   // nothing more will be sent to down; its end is no abort
 	readerDone   chan struct{}                 // closed when the goroutine of readDown has ended; nil if there is none
 }
@@ -91,15 +94,35 @@ func (p *pair) closeUp(complete bool) {
 }
 
 // readDown starts a goroutine that reads down: first upload does, then the input is discarded
-// until its end, which onLeft meets.
+// until its end. onLeft is called when the client has left.
 func (p *pair) readDown(upload func()) {
 	p.readerDone = make(chan struct{})
 	p.srv.all.Go(func() {
 		defer close(p.readerDone)
 		upload()
-		_, _ = io.Copy(io.Discard, p.down)
+		if _, err := io.Copy(io.Discard, p.down); err == nil && p.halfClose > 0 {
+			p.inputEnded.Store(true)
+			p.outlastInput()
+		}
 		p.onLeft()
 	})
+}
+
+// outlastInput returns when the client, whose output has ended, has left: its connection is reset, or it has
+// received nothing for halfClose. The kernel of one that has closed resets the connection when bytes arrive.
+// outlastInput also returns when the stream ends.
+func (p *pair) outlastInput() {
+	for !p.downDone.Load() {
+		received := p.down.counters().acknowledged
+		_ = p.down.SetReadDeadline(time.Now().Add(p.halfClose))
+		if p.downDone.Load() { // finish may have set its deadline before
+			return
+		}
+		err := p.down.awaitGone()
+		if !errors.Is(err, os.ErrDeadlineExceeded) || p.down.counters().acknowledged == received {
+			return
+		}
+	}
 }
 
 // onLeft ends a stream whose client has closed, since it does not want the response. While a
@@ -148,7 +171,11 @@ func (p *pair) finish(out []byte) {
 		p.finishPipe()
 		return
 	}
-	_ = p.down.SetReadDeadline(time.Now().Add(p.srv.flush))
+	if p.inputEnded.Load() {
+		_ = p.down.SetReadDeadline(longAgo)
+	} else {
+		_ = p.down.SetReadDeadline(time.Now().Add(p.srv.flush))
+	}
 	if p.readerDone != nil {
 		<-p.readerDone
 	}

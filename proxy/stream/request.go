@@ -21,7 +21,7 @@ import (
 
 // Request implements downstream.Streams.
 func (s *Server) Request(client loop.Socket, r *downstream.StreamRequest) {
-	p := s.newPair(client)
+	p := s.newClientPair(client)
 	if p == nil {
 		return
 	}

@@ -25,7 +25,7 @@ type responseStream struct {
 
 // Answer implements downstream.Streams.
 func (s *Server) Answer(client loop.Socket, a *downstream.StreamAnswer) {
-	p := s.newPair(client)
+	p := s.newClientPair(client)
 	if p == nil {
 		a.Source.Close()
 		return

@@ -120,6 +120,16 @@ func (s *Server) newPair(client loop.Socket) *pair {
 	return p
 }
 
+// newClientPair is newPair for the client of a listener, and no other sidecar. Its output may end before it has
+// a response. A pipe has no such end: the loop closes it when the client has left.
+func (s *Server) newClientPair(client loop.Socket) *pair {
+	p := s.newPair(client)
+	if p != nil && p.down.pipe == nil {
+		p.halfClose = s.config().Timeouts.HalfClose
+	}
+	return p
+}
+
 // start calls run, which carries the stream of p, on a new goroutine, with a place of
 // limits.streams. Without one it sets p.why, and run must refuse the stream. After Close it
 // aborts the stream and returns false.

@@ -21,14 +21,15 @@ type host struct {
 // maxFreeCalls is the longest array of calls that is kept. limits.pipelined may allow far more.
 const maxFreeCalls = 16
 
-// incoming is what a session needs while it receives a request, and while a request waits to
-// leave the loop. Then head and body are those of that request.
+// incoming is what a session needs while it receives a request, while a request waits to leave the loop, and
+// after the end of its input. While a request waits, head and body are those of that request.
 type incoming struct {
 	session *session // nil in the free list
 	head    http1.Head
 	body    http1.Body
 	kind    stats.StreamKind // of the request that waits to leave
-	timeout loop.Timeout     // of the head and the body
+	timeout loop.Timeout     // of the head and the body, or of the next response
+	awaited int              // responses that were due when that began
 }
 
 func (h *host) newIncoming() *incoming {

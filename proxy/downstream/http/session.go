@@ -40,7 +40,7 @@ type session struct {
 
 	in        *bytebufferpool.ByteBuffer // undecoded input, or input that leaves with the connection
 	cur       *exchange.Exchange         // being received
-	*incoming                            // nil if no request is being received or waits to leave
+	*incoming                            // nil if no request is being received or waits to leave, nor has the input ended
 	held      int                        // bytes of in and pendingStream counted against limits.buffered; cur counts its own
 
 	calls         []call                   // received, in order; output is about the first
@@ -307,6 +307,8 @@ func (s *session) onTimeout(k loop.TimeoutKind) {
 		}
 	case loop.TimeoutBody:
 		s.refuse(fault.SlowBody)
+	case loop.TimeoutEnd:
+		s.outlastInput()
 	}
 	s.account()
 	s.startNext()

@@ -32,6 +32,7 @@ type session struct {
 	tables   int     // bytes of its tables, likewise
 
 	untrusted bool          // the client's certificate is no longer accepted
+	ended     bool          // the client sends nothing more
 	watchDue  time.Duration // when watch is due
 	late      bool          // watch was late, and put off once
 
@@ -228,13 +229,43 @@ var _ loop.Verified = (*session)(nil)
 // responses. Later ones get none.
 func (s *session) OnUntrusted() {
 	s.untrusted = true
+	s.limitDrain(s.host.Config.Timeouts.Drain)
+}
+
+// limitDrain drains the session, and has onGrace end it after limit. Later requests get no response.
+func (s *session) limitDrain(limit time.Duration) {
 	s.Drain()
 	if s.state == closed {
 		return
 	}
 	s.codec.GoAway(http2.NoError) // final
-	s.host.Loop.After(s.host.Config.Timeouts.Drain, &s.grace)
+	s.host.Loop.After(limit, &s.grace)
 	s.schedule(false)
+}
+
+var _ loop.HalfCloser = (*session)(nil)
+
+// OnEnd implements loop.HalfCloser. Whole requests get their responses, for timeouts.half_close. Those that are
+// cut short are cancelled, as if the client had reset them. The client can't respond to a PING.
+func (s *session) OnEnd() (stays bool) {
+	limit := s.host.Config.Timeouts.HalfClose
+	if limit == 0 || s.state == closed {
+		return false
+	}
+	for i := len(s.calls) - 1; i >= 0; i-- { // cancel may remove the call
+		if c := s.calls[i]; c.stream != nil && !c.stream.Ended() {
+			s.codec.Reset(c.stream, http2.Cancel)
+			c.cancel()
+		}
+	}
+	if len(s.calls) == 0 && !s.codec.Ready() && s.conn.Buffered() == 0 {
+		return false
+	}
+	s.ended = true
+	s.host.Loop.Stop(&s.keepalive.timer)
+	s.limitDrain(limit)
+	s.finishDrain()
+	return true
 }
 
 // finishDrain closes a draining connection behind the last response.

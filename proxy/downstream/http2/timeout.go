@@ -57,9 +57,12 @@ func (s *session) onTimeout(k loop.TimeoutKind) {
 }
 
 // onGrace ends the time for requests that were on their way, or for the session of a peer that is no
-// longer accepted.
+// longer accepted, or counts as gone.
 func (s *session) onGrace() {
 	switch {
+	case s.ended:
+		s.close()
+		s.conn.Close()
 	case s.untrusted:
 		s.CloseNow()
 	case !s.codec.Final():

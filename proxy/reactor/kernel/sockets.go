@@ -35,6 +35,15 @@ func Duplicate(c syscall.Conn) (int, error) {
 	return fd, errors.Join(err, os.NewSyscallError("fcntl", failed))
 }
 
+// Gone reports whether nothing that is written to the socket of fd arrives: both directions have ended, or the
+// connection has failed. The peer of a Unix socket is gone once it has closed, that of a TCP connection once its
+// kernel has sent a reset. Some systems report neither, and a later write fails.
+func Gone(fd int) bool {
+	fds := [1]unix.PollFd{{Fd: int32(fd)}}
+	n, err := unix.Poll(fds[:], 0)
+	return n > 0 && err == nil && fds[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
+}
+
 // IsLoopback reports whether the local address of a TCP connection is a loopback address.
 func IsLoopback(fd int) bool { return localAddr(fd).Addr().IsLoopback() }
 

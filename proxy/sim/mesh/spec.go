@@ -175,7 +175,11 @@ func parseConfig(name, file string, keys map[string]string) (*config.Config, err
 		}
 		fmt.Fprintf(&text, "    %s: %s\n", key, keys[key])
 	}
-	return config.Parse(name, []byte(text.String()+top.String()), func(string) (string, bool) { return "", false })
+	cfg, err := config.Parse(name, []byte(text.String()+top.String()), func(string) (string, bool) { return "", false })
+	if cfg != nil {
+		cfg.Timeouts.HalfClose = 0 // callers end their side only to leave
+	}
+	return cfg, err
 }
 
 // threads returns the number of threads of the application of provider i, from 0.
