@@ -10,16 +10,16 @@ set -euo pipefail
 # Name the suite beside each.
 packages=(
 	etcd-server python3                           # interop and others
-	curl default-jdk-headless nodejs python3-venv # interop, http-proxy, streams, soak, readme, tls
+	curl default-jdk-headless nodejs python3-venv # interop, http-proxy, streams, soak, readme, tls, frameworks
 	openssl                                       # soak, tls
-	maven                                         # interop-dubbo, http-proxy, grpc, triple
+	maven                                         # interop-dubbo, http-proxy, grpc, triple, frameworks
 	nghttp2-client                                # http2
 	unzip                                         # grpc
 	wrk                                           # interop, cost
 	strace valgrind                               # cost
 	chromium                                      # dashboard
 	iptables iproute2 redis-server util-linux     # intercept-test, chaos, readme
-	mount                                         # chaos
+	mount                                         # chaos, frameworks
 	systemd                                       # test: systemd-analyze
 	debootstrap rpm skopeo umoci                  # packages; strictness
 	apache2-bin haproxy lighttpd nginx            # differential, sockets; tls and http2, too
@@ -28,7 +28,7 @@ packages=(
 )
 if [[ ${1:-} == --all ]]; then
 	packages+=(docker.io docker-compose) # compose-check, contest
-	if ! command -v npm >/dev/null; then packages+=(npm); fi # http-proxy
+	if ! command -v npm >/dev/null; then packages+=(npm); fi # http-proxy, frameworks
 fi
 
 as_root=()
