@@ -232,7 +232,7 @@ var http2Heads = []h2Attack{
 			return h2Heads(id, endStream, append(h2Block(requestFields("GET", "/compute")...), h2Block("a", strings.Repeat("x", attackHeader+1))...))
 		}),
 		tooLarge("many cookies", http2.ErrCodeEnhanceYourCalm, func(id uint32) []byte {
-			return h2Heads(id, endStream, append(h2Block(requestFields("GET", "/compute")...), bytes.Repeat(h2Block("cookie", ""), 10_000)...))
+			return h2Heads(id, endStream, append(h2Block(requestFields("GET", "/compute")...), bytes.Repeat(h2Block("cookie", "a=bcdef"), 10_000)...))
 		}),
 	}},
 	{name: "broken header blocks", ways: []h2Way{

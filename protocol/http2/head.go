@@ -17,9 +17,9 @@ type head struct {
 
 	headers []protocol.Header
 	status  int
-	length  int64 // -1: none
-	cookie  int   // index in headers of the first cookie
-	cookies int
+	length  int64  // -1: none
+	cookie  int    // index in headers of the cookies, or -1
+	crumb   bool   // the latest field goes on with the cookies
 	pseudo  uint16 // bits of the pseudo-header fields
 	expects bool
 	https   bool   // the scheme of a request
@@ -62,11 +62,11 @@ const regular = 1
 
 // field takes one field (RFC 9113 sections 8.2, 8.3).
 func (h *head) field(name, value []byte, mark uint8) {
-	if h.limits.Header -= len(name) + len(value) + fieldFraming; h.limits.Header < 0 {
+	k := fieldKind(mark)
+	if h.limits.Header -= len(name) + len(value) + fieldFraming; h.limits.Header < 0 && !h.goesOn(k) {
 		h.over = true
 		return
 	}
-	k := fieldKind(mark)
 	if k&(badName|badValue) != 0 {
 		h.fail(ErrField)
 		return
@@ -89,6 +89,10 @@ func (h *head) field(name, value []byte, mark uint8) {
 	h.pseudo |= regular
 	h.special(k, name, value)
 }
+
+// goesOn reports whether a field of kind k is not the first with cookies. Several are one field of the
+// message (RFC 9113 section 8.2.3).
+func (h *head) goesOn(k fieldKind) bool { return k == fieldCookie && h.cookie >= 0 }
 
 func (h *head) append(name, value []byte) {
 	if h.limits.Headers--; h.limits.Headers < 0 {
@@ -151,9 +155,13 @@ func (h *head) special(k fieldKind, name, value []byte) {
 		}
 		h.length = n
 	case fieldCookie:
-		if h.cookies++; h.cookies == 1 {
-			h.cookie = len(h.headers)
+		if h.goesOn(k) {
+			h.crumb = true
+			h.limits.Header += len(name) + fieldFraming - len(crumbSeparator)
+			h.over = h.limits.Header < 0
+			return
 		}
+		h.cookie = len(h.headers)
 		h.append(name, value)
 	case fieldExpect:
 		if h.kind == headResponse {
@@ -226,36 +234,4 @@ func (h *head) sameHost() bool {
 	}
 	a := hostname.AppendAuthority(nil, h.authority, h.https)
 	return bytes.Equal(a, hostname.AppendAuthority(nil, h.host, h.https))
-}
-
-// foldedLen returns the length of all cookies in one field.
-func (h *head) foldedLen() (n int) {
-	for i := h.cookie; i < len(h.headers); i++ {
-		if f := &h.headers[i]; len(f.Name) == len("cookie") && kindOf(f.Name) == fieldCookie {
-			n += len(f.Value) + len("; ")
-		}
-	}
-	return n
-}
-
-// foldCookies makes one field of several cookies (RFC 9113 section 8.2.3). It appends the text to buf,
-// which has room.
-func (h *head) foldCookies(buf []byte) []byte {
-	from := len(buf)
-	kept := h.headers[:h.cookie+1]
-	for i := h.cookie; i < len(h.headers); i++ {
-		f := h.headers[i]
-		if len(f.Name) != len("cookie") || kindOf(f.Name) != fieldCookie {
-			kept = append(kept, f)
-			continue
-		}
-		if len(buf) > from {
-			buf = append(buf, "; "...)
-		}
-		buf = append(buf, f.Value...)
-	}
-	kept[h.cookie].Value = buf[from:len(buf):len(buf)]
-	clear(h.headers[len(kept):])
-	h.headers = kept
-	return buf
 }

@@ -15,6 +15,7 @@ type headText struct {
 	stream *Stream                    // whose handler is asked before buf grows; nil means that nobody is
 	buf    *bytebufferpool.ByteBuffer // takes the text; nil if nobody wants it
 	spare  *bytebufferpool.ByteBuffer // takes text that only the table of the decoder needs
+	crumbs *bytebufferpool.ByteBuffer // the cookies so far, if they came in several fields
 	kept   int                        // bytes of text before the field that is being decoded
 }
 
@@ -44,10 +45,18 @@ func (c *headMemory) decode(st *Stream, b []byte, buf *bytebufferpool.ByteBuffer
 			dst = nil
 			continue
 		}
+		if h.crumb {
+			h.crumb = false
+			if dst = dst[:h.kept]; !c.addCrumb(d.Value) {
+				c.skip(dst)
+				dst = nil
+			}
+			continue
+		}
 		h.kept = len(dst)
 	}
 	if !d.Skip {
-		if h.finish(); h.cookies > 1 && h.bad == nil {
+		if h.finish(); h.crumbs != nil && h.bad == nil {
 			dst = c.foldCookies(dst)
 		}
 	}
@@ -55,6 +64,7 @@ func (c *headMemory) decode(st *Stream, b []byte, buf *bytebufferpool.ByteBuffer
 		buf.B = dst
 	}
 	c.opts.Buffers.Release(&h.spare)
+	c.opts.Buffers.Release(&h.crumbs)
 	h.headText = headText{}
 	if d.Err() != nil {
 		(*Conn)(c).fail(ErrCompression)
@@ -67,16 +77,42 @@ func (c *headMemory) skip(dst []byte) {
 	c.head.buf.B = dst[:c.head.kept]
 }
 
-// foldCookies is that of the head, with room for the text.
+const crumbSeparator = "; "
+
+// addCrumb adds value to the text of the cookies. It reports whether the handler has memory for that.
+func (c *headMemory) addCrumb(value []byte) bool {
+	h := &c.head
+	n := len(crumbSeparator) + len(value)
+	if h.crumbs == nil {
+		first := &h.headers[h.cookie].Value
+		if n += len(*first); !c.mayGrow(n) {
+			return false
+		}
+		h.crumbs = c.opts.Buffers.GetRoom(n)
+		h.crumbs.B = append(h.crumbs.B, *first...)
+		*first = nil // counted with the others
+	} else if used := len(h.crumbs.B); used+n > cap(h.crumbs.B) {
+		if !c.mayGrow(used + n) {
+			return false
+		}
+		c.opts.Buffers.Reserve(h.crumbs, n, 0)
+	}
+	h.crumbs.B = append(append(h.crumbs.B, crumbSeparator...), value...)
+	return true
+}
+
+// foldCookies makes the text of all cookies the value of their field.
 func (c *headMemory) foldCookies(dst []byte) []byte {
 	h := &c.head
-	if n := h.foldedLen(); n > cap(dst)-len(dst) {
-		dst, _ = c.Grow(dst, len(dst), n)
+	if n := len(h.crumbs.B); n > cap(dst)-len(dst) {
+		if dst, _ = c.Grow(dst, len(dst), n); c.dec.Skip {
+			return dst
+		}
 	}
-	if c.dec.Skip {
-		return dst
-	}
-	return h.foldCookies(dst)
+	from := len(dst)
+	dst = append(dst, h.crumbs.B...)
+	h.headers[h.cookie].Value = dst[from:len(dst):len(dst)]
+	return dst
 }
 
 // Grow implements hpack.Grower.
@@ -116,7 +152,7 @@ func (c *headMemory) useSpare(text []byte, n int) ([]byte, int) {
 // cookies are in memory twice.
 func (c *headMemory) mayGrow(n int) bool {
 	h := &c.head
-	if n += h.size(); n > 2*c.opts.Limits.Header+fieldFraming {
+	if n += h.size() + h.crumbsLen(); n > 2*c.opts.Limits.Header+fieldFraming {
 		h.over = true
 	} else if h.stream != nil && !c.handler.MayGrow(h.stream, protocol.RoomOf(n)) {
 		h.over, h.noRoom = true, true
@@ -140,6 +176,13 @@ func (h *head) size() (n int) {
 		return text
 	})
 	return n
+}
+
+func (h *head) crumbsLen() int {
+	if h.crumbs == nil {
+		return 0
+	}
+	return len(h.crumbs.B)
 }
 
 // moveTo copies the text of all fields to dst, which has room.

@@ -124,7 +124,7 @@ func TestRequestRules(t *testing.T) {
 
 // TestHeadLimits checks what exceeds the limits, and that the connection goes on.
 func TestHeadLimits(t *testing.T) {
-	for _, extra := range []string{"|a: " + strings.Repeat("x", 400), strings.Repeat("|a: b", 7), strings.Repeat("|cookie: b", 7)} {
+	for _, extra := range []string{"|a: " + strings.Repeat("x", 400), strings.Repeat("|a: b", 7), strings.Repeat("|cookie: "+strings.Repeat("b", 38), 10)} {
 		p, m := request(t, requestLines+extra, true)
 		if !m.oversize || m.head || m.reset != nil {
 			t.Errorf("%.20s: oversize %t, head %t", extra, m.oversize, m.head)
@@ -145,11 +145,26 @@ func TestHeadLimits(t *testing.T) {
 	}
 }
 
-// TestCookies checks that cookies become one field.
+// TestCookies checks that cookies become one field, and count as one, however many fields bring them.
 func TestCookies(t *testing.T) {
-	_, m := request(t, requestLines+"|cookie: a=1|x: y|cookie: b=2|z: w|cookie: c=3", true)
-	if got := strings.Join(lines(m.req.Headers), "|"); got != "cookie: a=1; b=2; c=3|x: y|z: w" {
-		t.Error(got)
+	used := len(":methodGET:schemehttp:path/p:authorityhost") + 4*fieldFraming
+	most := strings.Repeat("b", 400-used-len("cookie")-fieldFraming-len("; c")) // with "; c" as long as the limit
+	for _, c := range []struct {
+		extra, want string // "" for a head above the limits
+	}{
+		{"|cookie: a=1|x: y|cookie: b=2|z: w|cookie: c=3", "cookie: a=1; b=2; c=3|x: y|z: w"},
+		{"|cookie: |cookie: |x: y", "cookie: ; |x: y"},
+		{strings.Repeat("|cookie: a=b", 50), "cookie: a=b" + strings.Repeat("; a=b", 49)},
+		{strings.Repeat("|cookie: a=b|x: y", 5), "cookie: a=b" + strings.Repeat("; a=b", 4) + strings.Repeat("|x: y", 5)},
+		{strings.Repeat("|cookie: a=b|x: y", 6), ""},
+		{"|cookie: " + most + "|cookie: c", "cookie: " + most + "; c"},
+		{"|cookie: " + most + "|cookie: cd", ""},
+		{"|cookie: " + most + "|cookie: c|cookie: ", ""},
+	} {
+		_, m := request(t, requestLines+c.extra, true)
+		if got := strings.Join(lines(m.req.Headers), "|"); m.oversize != (c.want == "") || !m.oversize && got != c.want {
+			t.Errorf("%.60s: oversize %t, %.60s", c.extra, m.oversize, got)
+		}
 	}
 }
 

@@ -294,7 +294,7 @@ type Limits struct {
 	Message int64 `yaml:"message" unit:"size" min:"1KiB" max:"1GiB" reload:"next message; on links next link"`
 	// Request line and header section. More: 431 `header-too-large`, 414 `target-too-long`.
 	Header int64 `yaml:"header" unit:"size" min:"1KiB" max:"1GiB" reload:"next message; on links next link"`
-	// Header lines. More: 431 `too-many-headers`.
+	// Header lines. All cookies of a request over HTTP/2 count as one. More: 431 `too-many-headers`.
 	Headers int `yaml:"headers" min:"1" max:"65535" reload:"next message; on links next link"`
 	// Requests received but not answered on one HTTP connection. More: 429 `too-many-pipelined`.
 	Pipelined int `yaml:"pipelined" min:"1" max:"65535"`
