@@ -61,6 +61,9 @@ func (a *Attempt) Codec() protocol.Codec { return a.ex.Request.Codec }
 // sent on that.
 func (a *Attempt) LogsIn() bool { return a.ex.Request.Login }
 
+// Peer returns the "ip:port" that the request came from.
+func (a *Attempt) Peer() string { return a.ex.caller.RemoteAddr() }
+
 // ToHead reports whether the request is a HEAD. Its response has no body.
 func (a *Attempt) ToHead() bool { return string(a.ex.Request.Method) == "HEAD" }
 

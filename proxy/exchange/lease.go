@@ -155,7 +155,7 @@ func (l *Lease) next() (Target, *fault.Failure) {
 	ep := l.ep.Ext.(*Endpoint)
 	at := Target{Addr: l.ep.Addr, Host: l.ep.Host, Link: ep.streams == StreamLink}
 	if ep.streams == StreamPipe {
-		at.Socket = ep.upstream.(StreamOpener).OpenStream()
+		at.Socket = ep.upstream.(StreamOpener).OpenStream(l.from.Addr)
 	}
 	return at, nil
 }

@@ -3,9 +3,12 @@
 package byname
 
 import (
+	"net/netip"
+
 	"github.com/remora-proxy/remora/internal/hostname"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // maxNames bounds the pools of an endpoint on a loop. Clients may ask for any name.
@@ -23,40 +26,51 @@ type Pools struct {
 	service  *exchange.Service
 	endpoint *exchange.Endpoint
 	newPool  func(name string) Pool
-	pools    map[string]Pool
+	pools    map[string]*named
+	uses     uint64 // requests so far
 	scratch  []byte // a name
 	retired  bool
 }
 
+// named is the pool of one name.
+type named struct {
+	Pool
+	source  netip.Addr // of the request that it was made for
+	lastUse uint64     // Pools.uses then
+}
+
 // New returns the pools of an endpoint, none at first.
 func New(s *exchange.Service, e *exchange.Endpoint, newPool func(name string) Pool) *Pools {
-	return &Pools{service: s, endpoint: e, newPool: newPool, pools: make(map[string]Pool)}
+	return &Pools{service: s, endpoint: e, newPool: newPool, pools: make(map[string]*named)}
 }
 
 // Send implements exchange.Upstream.
 func (s *Pools) Send(a *exchange.Attempt) {
-	if p := s.For(a.Request().Authority); p != nil {
+	if p := s.For(a.Request().Authority, a.Peer()); p != nil {
 		p.Send(a)
 		return
 	}
 	a.Failed(fault.Overloaded)
 }
 
-// For returns the pool for a request to authority, or nil if there are too many.
-func (s *Pools) For(authority []byte) Pool {
+// For returns the pool for a request to authority from peer, or nil if there are too many.
+func (s *Pools) For(authority []byte, peer string) Pool {
 	name := s.nameFor(authority)
 	p := s.pools[string(name)]
 	if p == nil {
-		if !s.makeRoom() {
+		source := loop.Source(loop.PeerAddr(peer))
+		if !s.makeRoom(source) {
 			return nil
 		}
-		p = s.newPool(string(name))
+		p = &named{Pool: s.newPool(string(name)), source: source}
 		if s.retired {
 			p.Retire()
 		}
 		s.pools[string(name)] = p
 	}
-	return p
+	s.uses++
+	p.lastUse = s.uses
+	return p.Pool
 }
 
 // nameFor returns the name that the endpoint must prove, valid until the next call.
@@ -73,20 +87,43 @@ func (s *Pools) nameFor(authority []byte) []byte {
 	return name
 }
 
-// makeRoom removes a pool without a request if there are maxNames, and reports whether there is
-// room for another one.
-func (s *Pools) makeRoom() bool {
+// makeRoom reports whether there is room for a pool for a source. If there are maxNames, the pool
+// without a request that was used least recently gives way. If each has one, that of the source with
+// the most pools does, unless the source has as many, or one less: else the two would only change roles.
+// A pool that gives way carries its requests to their end.
+func (s *Pools) makeRoom(source netip.Addr) bool {
 	if len(s.pools) < maxNames {
 		return true
 	}
-	for name, p := range s.pools {
-		if p.Unused() {
-			p.Retire()
-			delete(s.pools, name)
-			return true
+	have := make(map[netip.Addr]int)
+	most := 0
+	for _, p := range s.pools {
+		have[p.source]++
+		most = max(most, have[p.source])
+	}
+	least := s.leastRecent(func(p *named) bool { return p.Unused() })
+	if least == "" && most > have[source]+1 {
+		least = s.leastRecent(func(p *named) bool { return have[p.source] == most })
+	}
+	p := s.pools[least]
+	if p == nil {
+		return false
+	}
+	p.Retire()
+	delete(s.pools, least)
+	return true
+}
+
+// leastRecent returns the name of the pool that was used least recently of those for which which returns
+// true, or "".
+func (s *Pools) leastRecent(which func(p *named) bool) (name string) {
+	var first *named
+	for n, p := range s.pools {
+		if (first == nil || p.lastUse < first.lastUse) && which(p) {
+			name, first = n, p
 		}
 	}
-	return false
+	return name
 }
 
 // Retire implements exchange.Upstream.

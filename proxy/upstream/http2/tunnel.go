@@ -22,7 +22,7 @@ var (
 )
 
 // OpenStream implements exchange.StreamOpener.
-func (p *pool) OpenStream() loop.Socket {
+func (p *pool) OpenStream(string) loop.Socket {
 	s, socket := p.newTunnel()
 	if p.roomy() != nil {
 		s.openPipe()
@@ -100,7 +100,7 @@ func (s *call) placeTunnel() {
 		return
 	}
 	if f.secure != nil {
-		next, _ := f.secure.For(f.from.Request.Authority).(*pool)
+		next, _ := f.secure.For(f.from.Request.Authority, f.peer).(*pool)
 		if next == nil {
 			s.failDial(fault.Connect)
 			return
@@ -189,9 +189,9 @@ func newSecure(s *exchange.Service, e *exchange.Endpoint, free *freeCalls) excha
 
 // OpenStream implements exchange.StreamOpener. The name that the endpoint must prove may be the
 // Host of the request, so the pipe is open before there is a connection.
-func (s *secure) OpenStream() loop.Socket {
+func (s *secure) OpenStream(peer string) loop.Socket {
 	t, socket := s.anon.newTunnel()
-	t.flow.secure = s
+	t.flow.secure, t.flow.peer = s, peer
 	t.openPipe()
 	return socket
 }
