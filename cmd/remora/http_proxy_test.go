@@ -10,8 +10,10 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -275,6 +277,7 @@ func TestDirectRefuses(t *testing.T) {
 	hosts := []string{
 		"127.0.0.1", "127.8.9.10", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::127.0.0.1]", "0.0.0.0", "[::]", "localhost", "LOCALHOST",
 		"localhost.", "169.254.169.254", "[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "[2002:7f00:1::]", "[fd00:ec2::254]", "[fe80::1]",
+		"[2001:0:a9fe:a9fe::1]", "[::ffff:0:127.0.0.1]", "[64:ff9b:1:7f00:0:100::]",
 		"224.0.0.1", "255.255.255.255", "[ff02::1]", "100.100.100.200", "168.63.129.16",
 	}
 	addrs, err := net.InterfaceAddrs()
@@ -322,5 +325,35 @@ func TestDirectRefuses(t *testing.T) {
 	case at := <-reached:
 		t.Errorf("%s was reached", at)
 	default:
+	}
+}
+
+// TestDirectNumbers: spellings of addresses that only some resolvers take for addresses reach nothing special, with the
+// resolver of Go and that of the system.
+func TestDirectNumbers(t *testing.T) {
+	var reached atomic.Int32
+	_, port, _ := net.SplitHostPort(serveTCP(t, func(net.Conn) { reached.Add(1) }))
+	for _, resolver := range []string{"go", "cgo"} {
+		egress := freeAddrs(t, 1)[0]
+		p := newProcess(t, directConfig(egress, filepath.Join(t.TempDir(), "access"), ""))
+		cmd := exec.Command(binary, "run", "-c", p.file)
+		cmd.Env = append(os.Environ(), "GODEBUG=netdns="+resolver)
+		p.launch(cmd).ready()
+		for _, host := range []string{
+			"127.1", "127.0.1", "0x7f000001", "0x7f.1", "0x7f.0.0.0x1", "2130706433", "0177.0.0.1", "017700000001", "127.0.0.01", "0", "0x0",
+		} {
+			if _, status := connectTo(t, egress, host+":"+port, ""); status != 403 && status != 502 && status != 400 {
+				t.Errorf("%s: CONNECT %s: %d", resolver, host, status)
+			}
+			s := dialPlain(t, egress)
+			s.say("GET http://" + host + ":" + port + "/ HTTP/1.1\nHost: x\n\n")
+			resp, err := http.ReadResponse(s.in, nil)
+			if err != nil || resp.StatusCode != 403 && resp.StatusCode != 502 && resp.StatusCode != 400 {
+				t.Errorf("%s: GET of %s: %v, %v", resolver, host, resp, err)
+			}
+		}
+	}
+	if n := reached.Load(); n > 0 {
+		t.Errorf("%d connections reached this host", n)
 	}
 }

@@ -17,6 +17,9 @@ var special = prefixes(
 	"100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32", // metadata: Alibaba, Azure, Oracle
 	"fd00:ec2::/32", "fd20:ce::254/128", // metadata: AWS (also the credentials of EKS), Google
 	"fd00:c1::a9fe:a9fe/128", "fd00:42::42/128", // metadata: Oracle, Scaleway
+	// Tunnels and translators, where an address of IPv4 may be at any place, disguised or cut short: Teredo
+	// (RFC 4380), IPv4-translated addresses (RFC 2765), and networks of local translators (RFC 8215).
+	"2001::/32", "::ffff:0:0:0/96", "64:ff9b:1::/48",
 )
 
 // translated are networks of IPv6 whose addresses have one of IPv4 at a byte.
@@ -24,9 +27,8 @@ var translated = []struct {
 	prefix netip.Prefix
 	at     int
 }{
-	{netip.MustParsePrefix("64:ff9b::/96"), 12},   // RFC 6052
-	{netip.MustParsePrefix("64:ff9b:1::/48"), 12}, // RFC 8215, with the usual /96 within
-	{netip.MustParsePrefix("2002::/16"), 2},       // RFC 3056
+	{netip.MustParsePrefix("64:ff9b::/96"), 12}, // RFC 6052
+	{netip.MustParsePrefix("2002::/16"), 2},     // RFC 3056
 }
 
 func prefixes(all ...string) (out []netip.Prefix) {
