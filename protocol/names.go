@@ -62,9 +62,42 @@ var (
 // MinorHTTP2 stands for HTTP/2 where the minor versions of HTTP/1 are.
 const MinorHTTP2 = 2
 
-// IsOwn reports whether a name begins with HeaderPrefix, in any case.
+// IsOwn reports whether a name begins with HeaderPrefix, in any case, and with _ in place of any -: CGI and
+// its successors make one variable of both.
 func IsOwn(name []byte) bool {
-	return len(name) > len(HeaderPrefix) && EqualFold(name[:len(HeaderPrefix)], HeaderPrefix)
+	if len(name) <= len(HeaderPrefix) || name[0]|0x20 != 'x' {
+		return false
+	}
+	for i := range len(HeaderPrefix) {
+		if c, want := name[i], HeaderPrefix[i]; c != want && !(c == '_' && want == '-') && !(c-'A' < 26 && c|0x20 == want) {
+			return false
+		}
+	}
+	return true
+}
+
+// WithoutOwn returns headers, or trailers, without our own, in the memory of hs.
+func WithoutOwn(hs []Header) []Header {
+	for i := range hs {
+		if IsOwn(hs[i].Name) {
+			return slices.DeleteFunc(hs, func(h Header) bool { return IsOwn(h.Name) })
+		}
+	}
+	return hs
+}
+
+// FromLink returns the headers of a request that came over a link, without those of our own that no
+// sidecar sends on one. The rest is in the request itself.
+func FromLink(hs []Header) []Header {
+	forged := func(h Header) bool {
+		return IsOwn(h.Name) && !EqualFold(h.Name, HeaderTimeout) && !(EqualFold(h.Name, HeaderMirror) && string(h.Value) == "1")
+	}
+	for i := range hs {
+		if forged(hs[i]) {
+			return slices.DeleteFunc(hs, forged)
+		}
+	}
+	return hs
 }
 
 // FromEndpoint returns the headers of an endpoint's response without our own: only a sidecar
@@ -77,7 +110,7 @@ func FromEndpoint(hs []Header) (kept []Header, dated, login bool) {
 		switch name := hs[i].Name; {
 		case len(name) == len("date"):
 			dated = dated || string(name) == "Date" || EqualFold(name, "date")
-		case len(name) > len(HeaderPrefix) && name[0]|0x20 == 'x' && IsOwn(name):
+		case IsOwn(name):
 			own++
 		case len(name) < len("persistent-auth"):
 		case isPersistentAuth(name):

@@ -74,7 +74,7 @@ func clientFieldOf(name []byte) clientField {
 			return fieldCredentials
 		}
 		return fieldOther
-	case protocol.EqualFold(name[:len(protocol.HeaderPrefix)], protocol.HeaderPrefix):
+	case protocol.IsOwn(name):
 		return fieldOwn
 	case protocol.EqualFold(name, "x-request-id"):
 		return fieldRequestID
@@ -158,6 +158,9 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, hop prot
 	if len(ex.Forwarded) > 0 {
 		client = from.client(ex)
 	}
+	if len(req.Trailers) > 0 {
+		req.Trailers = keepTrailers(req.Trailers, &from.Client)
+	}
 	clear(req.Headers[len(kept):]) // Reset clears only the list, not the array behind it
 	// A tracestate counts only with a valid traceparent.
 	if marked {
@@ -203,6 +206,18 @@ func viaPseudonym(element []byte) []byte {
 func loopPseudonym(element []byte) []byte {
 	name, _, _ := bytes.Cut(element, []byte(";"))
 	return bytes.TrimRight(name, " \t")
+}
+
+// keepTrailers returns the trailers of a request that its client may send, in the memory of hs. Applications
+// may take them for headers, so that none may be one that PrepareRequest reads or replaces.
+func keepTrailers(hs []protocol.Header, client *forwarded.Client) []protocol.Header {
+	return slices.DeleteFunc(hs, func(h protocol.Header) bool {
+		switch clientFieldOf(h.Name) {
+		case fieldOwn, fieldForwardedFor, fieldForwardedProto, fieldRequestID, fieldVia:
+			return true
+		}
+		return client.Judge(h.Name) != forwarded.Keep
+	})
 }
 
 // client returns the value of X-Forwarded-For: what is believed of the peer's list, which

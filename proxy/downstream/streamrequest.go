@@ -25,10 +25,11 @@ func (h *Host) TimeLeft(ex *exchange.Exchange) time.Duration {
 // StreamRequest returns the request of ex, from the session from, as one that owns its memory. It
 // has limit for its response. The session adds the head, the body, and what concerns its protocol.
 func (h *Host) StreamRequest(kind stats.StreamKind, from exchange.Caller, ex *exchange.Exchange, o *Origin, limit time.Duration) *StreamRequest {
-	service, client := "", exchange.ClientOf(from)
+	service, client, trust := "", exchange.ClientOf(from), o.Client
 	r := &StreamRequest{
 		Kind: kind, Timeout: limit, RequestID: bytes.Clone(ex.RequestID),
-		Edit: ResponseEditor(ex, o), Interactive: protocol.Interactive(ex.Request.Headers),
+		Trailers: func(hs []protocol.Header) []protocol.Header { return keepTrailers(hs, &trust) },
+		Edit:     ResponseEditor(ex, o), Interactive: protocol.Interactive(ex.Request.Headers),
 	}
 	r.GRPC = r.Interactive && protocol.IsGRPC(ex.Request.Headers)
 	client.GRPC = r.GRPC

@@ -72,6 +72,8 @@ type StreamRequest struct {
 
 	Record *accesslog.StreamRecord // ends with the request
 
+	Trailers func([]protocol.Header) []protocol.Header // returns those that the client may send; nil means without our own
+
 	Edit func(*protocol.Response) // changes the response as the route says; nil means that nothing changes
 
 	Interactive bool // both sides talk, and may pause: see protocol.Interactive

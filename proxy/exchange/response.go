@@ -225,7 +225,7 @@ func (res *Response) IsFeed() bool {
 // connection, which must then carry no other request.
 func (res *Response) Receive(minor int) (login bool) {
 	kept, dated, login := protocol.FromEndpoint(res.Headers)
-	res.Headers = kept
+	res.Headers, res.Trailers = kept, protocol.WithoutOwn(res.Trailers)
 	if res.shard.Via {
 		res.Headers = append(kept, protocol.Header{Name: protocol.NameVia, Value: protocol.ViaValues[minor], Valid: true})
 	}

@@ -29,13 +29,14 @@ type transfer struct {
 	proc     *proxy.Process // counts the memory held
 	from, to *end
 	body     *http1.Body
-	decoded  *bytebufferpool.ByteBuffer // output of body; may have bytes already
-	rest     []byte                     // bytes read behind those, not decoded
-	chunks   bool                       // the body is sent in chunks; if false, without framing
-	sent     int64                      // bytes of the body that were passed on
-	call     *call                      // learns the trailers; nil means that they are only passed on
-	replay   *replay                    // of a request, writes to the destination; nil means to
-	ending   *atomic.Bool               // set before the last chunk is sent, whose receiver may be faster than run; nil means nothing
+	decoded  *bytebufferpool.ByteBuffer                // output of body; may have bytes already
+	rest     []byte                                    // bytes read behind those, not decoded
+	chunks   bool                                      // the body is sent in chunks; if false, without framing
+	sent     int64                                     // bytes of the body that were passed on
+	trailers func([]protocol.Header) []protocol.Header // returns those that are passed on; nil means without our own
+	call     *call                                     // learns the trailers; nil means that they are only passed on
+	replay   *replay                                   // of a request, writes to the destination; nil means to
+	ending   *atomic.Bool                              // set before the last chunk is sent, whose receiver may be faster than run; nil means nothing
 }
 
 // bodyFault says why a transfer ended before its body.
@@ -74,9 +75,17 @@ func (t *transfer) run() bodyFault {
 		if t.ending != nil {
 			t.ending.Store(true)
 		}
-		f = t.write(http1.AppendLastChunk(block[:0], t.body.Trailers(t.decoded, nil)))
+		f = t.write(http1.AppendLastChunk(block[:0], t.keptTrailers()))
 	}
 	return f
+}
+
+func (t *transfer) keptTrailers() []protocol.Header {
+	hs := t.body.Trailers(t.decoded, nil)
+	if t.trailers != nil {
+		return t.trailers(hs)
+	}
+	return protocol.WithoutOwn(hs)
 }
 
 func (t *transfer) passEarly(block []byte) bodyFault {

@@ -172,7 +172,7 @@ func (x *requestStream) upload() {
 	t := transfer{
 		proc: x.srv.opt.Process, from: x.down, replay: x.replay,
 		body: &x.r.Body, decoded: x.r.Buffer, rest: x.r.Rest, chunks: x.r.Chunks,
-		ending: &x.requestSent,
+		trailers: x.r.Trailers, ending: &x.requestSent,
 	}
 	x.r.Buffer, x.r.Rest = nil, nil
 	f := t.run()

@@ -168,6 +168,7 @@ func (s *session) OnRequest(id uint64, req *protocol.Request, ttl time.Duration,
 	}
 	s.streams.Put(id, ex)
 	if req.Codec == protocol.CodecHTTP {
+		req.Headers, req.Trailers = protocol.FromLink(req.Headers), protocol.WithoutOwn(req.Trailers)
 		ex.NoteLogin(protocol.LoginOfRequest(req.Headers))
 	}
 	ex.Hold()
