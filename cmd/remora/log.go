@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/printable"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
@@ -26,7 +27,7 @@ func newLog(c *config.Log, to io.Writer) (log *slog.Logger, level *slog.LevelVar
 		level.Set(configured)
 	}
 	opt := &slog.HandlerOptions{Level: level}
-	var h slog.Handler = slog.NewJSONHandler(to, opt)
+	var h slog.Handler = slog.NewJSONHandler(printable.JSON(to), opt)
 	if c.Format == config.FormatText {
 		h = slog.NewTextHandler(to, opt)
 	}

@@ -13,14 +13,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
 	"github.com/remora-proxy/remora/cmd/remora/adminclient"
 	"github.com/remora-proxy/remora/cmd/remora/manual"
 	"github.com/remora-proxy/remora/cmd/remora/starter"
+	"github.com/remora-proxy/remora/internal/printable"
 )
 
 // Exit codes.
@@ -80,7 +79,7 @@ func failing(cmd *cobra.Command) *cobra.Command {
 
 // execute runs one command line and returns its exit code.
 func execute(args []string, stdout, stderr io.Writer) int {
-	stdout, stderr = printable{stdout}, printable{stderr}
+	stdout, stderr = display{stdout}, display{stderr}
 	root := newRoot()
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -98,25 +97,14 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	return exitUsage
 }
 
-// printable is a writer to a terminal. Names and addresses come from files, from etcd and from
-// other sidecars, and may hold control sequences, such as one that sets the clipboard. Each
-// character that is neither printable nor a line feed or tab becomes U+FFFD.
-type printable struct{ io.Writer }
+// display is a writer to a terminal. Names and addresses come from files, from etcd and from other sidecars, and
+// may hold control sequences, such as one that sets the clipboard.
+type display struct{ io.Writer }
 
 // Write implements io.Writer. A character must not be split over two calls.
-func (p printable) Write(b []byte) (int, error) {
-	if _, err := io.WriteString(p.Writer, printableText(string(b), "\n\t")); err != nil {
+func (d display) Write(b []byte) (int, error) {
+	if _, err := io.WriteString(d.Writer, printable.Text(string(b), "\n\t")); err != nil {
 		return 0, err
 	}
 	return len(b), nil
-}
-
-// printableText replaces the characters of text that are neither printable nor in keep.
-func printableText(text, keep string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) || strings.ContainsRune(keep, r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, text)
 }

@@ -2,20 +2,26 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/printable"
 	"github.com/remora-proxy/remora/proxy/admin"
 )
 
-// hostile are control sequences: a colour, xterm's clipboard (OSC 52), one of C1, a bell.
-const hostile = "\x1b[31m \x1b]52;c;aGk=\a \u009b2J \r"
+// hostile are control sequences: a colour, xterm's clipboard (OSC 52), a bell, two of C1, and a mark that turns
+// the direction of text.
+const hostile = "\x1b[31m \x1b]52;c;aGk=\a \u009b2J \r \u0085 \u202e"
 
 func wantPrintable(t *testing.T, what, text string) {
 	t.Helper()
-	if i := strings.IndexFunc(text, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 }); i >= 0 {
+	if i := strings.IndexFunc(text, func(r rune) bool { return !printable.Is(r) && r != '\n' && r != '\t' }); i >= 0 {
 		t.Errorf("%s has a control character at %d: %q", what, i, text)
 	}
 }
@@ -52,5 +58,36 @@ func TestOutputIsPrintable(t *testing.T) {
 			t.Errorf("%q: exit code %d, %q", args, code, out.String())
 		}
 		wantPrintable(t, strings.Join(args[:1], " "), out.String())
+	}
+}
+
+// TestLogsArePrintable: clients choose most of a line of the access log.
+func TestLogsArePrintable(t *testing.T) {
+	const unseen = "\u0085\u009b2J\u202e"
+	app := newApp(t)
+	for _, format := range []string{`\"{header user-agent}\"`, "{header user-agent}"} {
+		egress, file := freeAddrs(t, 1)[0], filepath.Join(t.TempDir(), "access.log")
+		startRemora(t, oneApp(egress, app.addr, "")+fmt.Sprintf("\naccess_log: {path: %q, format: \"%s\"}", file, format)).ready()
+		c, err := net.Dial("tcp", egress)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: %s\r\nConnection: close\r\n\r\n", unseen); err != nil {
+			t.Fatal(err)
+		}
+		eventually.Nil(t, "a line", func() error {
+			text, err := os.ReadFile(file)
+			switch {
+			case err != nil:
+				return err
+			case len(text) == 0:
+				return errors.New("no line")
+			}
+			if wantPrintable(t, "the line", string(text)); !strings.Contains(string(text), `\u009b2J`) {
+				t.Errorf("it has no escape: %s", text)
+			}
+			return nil
+		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/printable"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -47,7 +48,7 @@ func (f *frame) lines(columns int) []string {
 
 // cutLine returns the printable beginning of a line that fits into so many columns.
 func cutLine(line string, columns int) string {
-	runes := []rune(printableText(line, ""))
+	runes := []rune(printable.Text(line, ""))
 	return string(runes[:min(len(runes), columns)])
 }
 

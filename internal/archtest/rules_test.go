@@ -239,7 +239,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"proxy/telemetry/accesslog"},
-		[]string{"proxy/loop", "proxy/fault", "proxy/config", "proxy/telemetry/stats", "proxy/telemetry/trace", "protocol"},
+		[]string{"proxy/loop", "proxy/fault", "proxy/config", "proxy/telemetry/stats", "proxy/telemetry/trace", "protocol", "internal/printable"},
 		"the exchange fills plain records; the log knows no exchange",
 	},
 	{

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/printable"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -173,5 +174,5 @@ func writeJSON(w http.ResponseWriter, v any, indent string) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(text.Bytes())
+	_, _ = printable.JSON(w).Write(text.Bytes())
 }

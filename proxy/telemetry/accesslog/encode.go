@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/remora-proxy/remora/internal/printable"
 )
 
 // Longest strings of a line, in bytes. Longer ones are truncated: clients choose most of them.
@@ -132,16 +134,16 @@ func truncatedLen[T string | []byte](s T, maxBytes int) int {
 	return maxBytes // s is not UTF-8
 }
 
-// plain marks the bytes that a JSON string contains unescaped (RFC 8259 section 7).
+// plain marks the printable bytes that a JSON string contains unescaped (RFC 8259 section 7).
 var plain = func() (t [utf8.RuneSelf]bool) {
-	for c := byte(' '); c < utf8.RuneSelf; c++ {
+	for c := byte(' '); c < 0x7f; c++ {
 		t[c] = c != '"' && c != '\\'
 	}
 	return t
 }()
 
-// escape appends s as the inside of a JSON string, as encoding/json does: invalid
-// UTF-8 becomes U+FFFD, and U+2028 and U+2029, line ends in JavaScript, are escaped.
+// escape appends s as the inside of a JSON string. Invalid UTF-8 becomes U+FFFD, and what is not printable is
+// escaped.
 func escape[T string | []byte](b []byte, s T) []byte {
 	done := 0
 	for i := 0; i < len(s); {
@@ -159,9 +161,8 @@ func escape[T string | []byte](b []byte, s T) []byte {
 		case r == utf8.RuneError && n == 1:
 			b = append(append(b, s[done:i]...), `\ufffd`...)
 			done = i + n
-		case r == '\u2028', r == '\u2029':
-			b = append(append(b, s[done:i]...), `\u202`...)
-			b = append(b, hex[r&0xf])
+		case !printable.Is(r):
+			b = printable.AppendEscape(append(b, s[done:i]...), r)
 			done = i + n
 		}
 		i += n
@@ -169,12 +170,10 @@ func escape[T string | []byte](b []byte, s T) []byte {
 	return append(b, s[done:]...)
 }
 
-const hex = "0123456789abcdef"
-
 // control appends the escape of a byte that is not plain.
 func control(b []byte, c byte) []byte {
 	if i := strings.IndexByte("\"\\\b\f\n\r\t", c); i >= 0 {
 		return append(b, '\\', `"\bfnrt`[i])
 	}
-	return append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&0xf])
+	return printable.AppendEscape(b, rune(c))
 }

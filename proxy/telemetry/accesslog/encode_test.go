@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/remora-proxy/remora/internal/printable"
 	"time"
 	"unicode/utf8"
 )
@@ -97,13 +99,13 @@ func TestLength(t *testing.T) {
 	}
 }
 
-// FuzzEscape compares escape with encoding/json.
+// FuzzEscape compares escape with encoding/json and package printable.
 func FuzzEscape(f *testing.F) {
 	var all []byte
 	for c := range 256 {
 		all = append(all, byte(c))
 	}
-	for _, s := range []string{"", string(all), "\u2027\u2028\u2029\u2030", "\U0010FFFF\ufffd", "\xed\xa0\x80", "a\xc3", "\"\\/<>&\x7f"} {
+	for _, s := range []string{"", string(all), "\u2027\u2028\u2029\u2030", "\U0010FFFF\ufffd", "\xed\xa0\x80", "a\xc3", "\"\\/<>&\x7f", "\u0085\u009b\u202e\ufeff\U000e0001"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, s []byte) {
@@ -114,8 +116,8 @@ func FuzzEscape(f *testing.F) {
 			t.Fatal(err)
 		}
 		for _, got := range []string{string(escape(nil, s)), string(escape(nil, string(s)))} {
-			if got := `"` + got + `"` + "\n"; got != want.String() {
-				t.Errorf("%q: got %s, want %s", s, got, want.String())
+			if want := string(printable.AppendJSON(nil, want.Bytes())); `"`+got+`"`+"\n" != want {
+				t.Errorf("%q: got %s, want %s", s, got, want)
 			}
 		}
 		r := &Record{Request: Request{Path: s, RequestID: s, Method: s}, Listener: string(s)}
