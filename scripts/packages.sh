@@ -16,6 +16,20 @@ fail() { echo "failed: $*" >&2 && exit 1; }
 
 scripts/release.sh --out "$dir/release" --check
 pass 'a release, the same bytes twice'
+if scripts/release.sh --out "$dir/release"; then
+	fail 'a release among the files of another'
+fi
+touch release-of-a-changed-tree
+if scripts/release.sh --out "$dir/changed"; then
+	rm release-of-a-changed-tree
+	fail 'a release of a tree that is not the commit'
+fi
+rm release-of-a-changed-tree
+pass 'no release of other files'
+if [[ -n $(command -v systemd-analyze) ]]; then
+	systemd-analyze security --offline=true --threshold=25 packaging/remora.service | tail -n 1 # tenths of its scale to 10
+	pass 'the unit is confined'
+fi
 arch=$(dpkg --print-architecture)
 
 root=$dir/root

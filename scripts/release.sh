@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # All files of a release: static binaries, packages for Debian and Red Hat, container images,
 # lists of what is in the binaries (SBOM), and checksums. The same commit and toolchain give
-# the same bytes.
+# the same bytes. So no file of the tree may differ from the commit, or be new.
 #
 #   scripts/release.sh [--version V] [--out DIR] [--check]
 #
 #   --version V   default: git describe
-#   --out DIR     default: bin/release
+#   --out DIR     empty, or not there yet; default: bin/release
 #   --check       make it all once more, and compare
 #
 # Besides Go it needs umoci and skopeo, which make images without a container engine.
@@ -24,8 +24,17 @@ while (($# > 0)); do
 	esac
 	shift
 done
+if [[ -n $(git status --porcelain) ]]; then
+	echo "release: these files are not those of the commit; commit or remove them" >&2
+	git status --short >&2
+	exit 1
+fi
+if [[ -e $out && -n $(ls -A "$out") ]]; then
+	echo "release: $out is not empty: SHA256SUMS would list what is there, too" >&2
+	exit 1
+fi
 need umoci skopeo sha256sum
-version=${version:-$(git describe --tags --always --dirty)}
+version=${version:-$(git describe --tags --always)}
 
 # What a file was made by says when: the commit.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
