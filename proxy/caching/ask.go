@@ -1,6 +1,7 @@
 package caching
 
 import (
+	"slices"
 	"time"
 
 	"github.com/remora-proxy/remora/internal/hostname"
@@ -10,7 +11,7 @@ import (
 
 // Ask is what a request says to caches. Its slices alias the request.
 type Ask struct {
-	Pass        bool // the response is made for this request alone: a range of bytes, or a precondition
+	Pass        bool // the response is made for this request alone: a range of bytes, a precondition, or an override
 	NoStore     bool
 	Credentials bool // Authorization, Proxy-Authorization or Cookie came, and is no part of the key
 	Claims      bool // another header that may say who asks came, and is no part of the key
@@ -40,12 +41,15 @@ var fields = []string{
 	"x-forwarded-proto",
 }
 
+// overrides are headers by which frameworks take another method, or another target, than those of the request.
+var overrides = []string{"x-http-method", "x-http-method-override", "x-method-override", "x-original-url", "x-rewrite-url"}
+
 // NewReader returns a reader whose keys have the values of the named headers. The ignored ones are no
 // credentials.
 func NewReader(names, ignored []string) *Reader {
 	r := &Reader{names: lowerAll(names)}
 	r.claims = newClaims(append(ignored[:len(ignored):len(ignored)], names...))
-	for _, name := range append(fields, r.names...) {
+	for _, name := range slices.Concat(fields, overrides, r.names) {
 		r.lengths |= 1 << (len(name) & 63)
 	}
 	return r
@@ -74,6 +78,7 @@ func (r *Reader) Read(req *protocol.Request, a *Ask, dst []byte) []byte {
 				dst = append(append(dst, '\n', 'a'+byte(n)), h.Value...)
 			}
 		}
+		a.Pass = a.Pass || isOverride(h.Name)
 		switch len(h.Name) {
 		case len("range"):
 			a.Pass = a.Pass || protocol.EqualFold(h.Name, "range")
@@ -104,6 +109,10 @@ func (r *Reader) Read(req *protocol.Request, a *Ask, dst []byte) []byte {
 		a.noCache = true
 	}
 	return dst
+}
+
+func isOverride(name []byte) bool {
+	return slices.ContainsFunc(overrides, func(other string) bool { return protocol.EqualFold(name, other) })
 }
 
 // AppendTarget appends the canonical form of the host, and the target of a request. It is the same for all

@@ -1,6 +1,8 @@
 package caching
 
 import (
+	"slices"
+
 	"github.com/remora-proxy/remora/protocol"
 )
 
@@ -22,7 +24,7 @@ var selecting = []string{
 // NewIdentity returns an Identity whose keys have the values of the named headers, too, and of those that
 // may say who asks, but for the ignored ones.
 func NewIdentity(names, ignored []string) *Identity {
-	d := &Identity{names: lowerAll(append(selecting[:len(selecting):len(selecting)], names...)), claims: newClaims(ignored)}
+	d := &Identity{names: lowerAll(slices.Concat(selecting, overrides, names)), claims: newClaims(ignored)}
 	for _, name := range d.names {
 		d.lengths |= 1 << (len(name) & 63)
 	}

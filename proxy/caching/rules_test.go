@@ -196,7 +196,8 @@ func TestReader(t *testing.T) {
 		}
 		seen[key] = lines
 	}
-	for _, line := range []string{"Range: bytes=0-1", "If-Match: a", "If-Range: a", "If-Unmodified-Since: a"} {
+	for _, line := range []string{"Range: bytes=0-1", "If-Match: a", "If-Range: a", "If-Unmodified-Since: a",
+		"X-HTTP-Method-Override: DELETE", "x-http-method: PUT", "X-Method-Override: POST", "X-Original-URL: /a", "x-rewrite-url: /a"} {
 		if a, _ := ask(nil, line); !a.Pass {
 			t.Errorf("%q does not pass", line)
 		}
@@ -230,6 +231,7 @@ func TestIdentity(t *testing.T) {
 		of("GET", "a", "/", "Cookie: a"), of("GET", "a", "/", "Cookie: b"), of("GET", "a", "/", "Content-Type: a"), of("GET", "a", "/", "Content-Encoding: a"),
 		of("GET", "a", "/", "X-Forwarded-Proto: a"), of("GET", "a", "/", "Cookie: a", "Range: a"),
 		of("GET", "a", "/", "X-Api-Key: a"), of("GET", "a", "/", "X-Api-Key: b"), of("GET", "a", "/", "X-Api_Key: a"),
+		of("GET", "a", "/", "X-HTTP-Method-Override: DELETE"), of("GET", "a", "/", "X-Method-Override: DELETE"), of("GET", "a", "/", "X-Original-URL: /b"),
 		of("GET", "a", "/", "X-Api-Key: a", "X-Auth: a"), of("GET", "a", "/", "Idempotency-Key: a"), of("GET", "a", "/", "Dubbo-Attachments: a"),
 	} {
 		if j, ok := seen[key]; ok {

@@ -144,6 +144,12 @@ func TestExchanges(t *testing.T) {
 			{0, "", "GET /", "200 body 2: fwd=miss; stored"},
 			{0, "", "HEAD /", "200 age 0: hit"},
 		}, "HEAD GET"},
+		{"another method in a header", "", "", []step{
+			{0, long, "GET /;X-HTTP-Method-Override: DELETE;X-Status: 405", "405 body 1: fwd=bypass"},
+			{0, long, "GET /", "200 body 2: fwd=miss; stored"},
+			{0, "", "GET /;x-http-method-override: DELETE;X-Status: 405", "405 body 3: fwd=bypass"},
+			{0, "", "GET /", "200 body 2 age 0: hit"},
+		}, "GET GET GET"},
 		{"no-store", "", "", []step{
 			{0, "Cache-Control: no-store", "GET /", "200 body 1: fwd=miss"},
 			{0, "", "GET /", "200 body 2: fwd=miss"},
