@@ -25,7 +25,7 @@ case ${1:-} in
 	exit 2
 	;;
 esac
-need curl mount unshare
+need curl mount ss unshare
 workspace
 virtual_python frameworks "$here/requirements.txt"
 export PYTHON=$python NODE_APP=$dir/node SPRING_APP=$dir/spring/app.jar

@@ -18,7 +18,7 @@ packages=(
 	wrk                                           # interop, cost
 	strace valgrind                               # cost
 	chromium                                      # dashboard
-	iptables iproute2 redis-server util-linux     # intercept-test, chaos, readme
+	iptables iproute2 redis-server util-linux     # intercept-test, chaos, readme, frameworks
 	mount                                         # chaos, frameworks
 	systemd                                       # test: systemd-analyze
 	debootstrap rpm skopeo umoci                  # packages; strictness

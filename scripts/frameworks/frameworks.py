@@ -260,6 +260,8 @@ def port_moves(suite):
         new.start()
         ways.move("app", new)
         wait_for("orders to the new port", lambda t=traffic, n=new: t.served.get(n.name))
+        connections = ["ss", "-Htn", "state", "established", f"( dport = :{old.port} )"]
+        wait_for("the last responses of the old one", lambda c=connections: not run(c).stdout)
         old.stop()
         traffic.run(0.5).end()
 
