@@ -181,7 +181,7 @@ var (
 	Refused = &Failure{Code: "upstream-refused", Status: 503, reason: link.UpstreamConnect, Retry: RetryFree,
 		Text: "the endpoint refused the request before it took it"}
 	// Reset means that the connection was lost when the endpoint may have seen the request.
-	// Look for crashes, limits of the application, and an idle timeout below `idle_timeout`.
+	// Look for crashes and limits of the application.
 	// If repeating is harmless, set `idempotent: true`: then the request is retried elsewhere.
 	Reset = &Failure{Code: "upstream-reset", Status: 502, reason: link.UpstreamReset, Retry: RetryIfIdempotent,
 		Text: "the connection to the endpoint was lost"}

@@ -40,21 +40,23 @@ func impatientServer(m *proxytest.Mesh, idle time.Duration) (connections *int) {
 // sent twice. None of them fails, whatever the server's idle timeout is, known or not.
 func TestIdleConnectionsOfImpatientServer(t *testing.T) {
 	for _, idle := range []time.Duration{1500 * time.Millisecond, 2 * time.Second, 3 * time.Second, 5 * time.Second} {
-		t.Run(idle.String(), func(t *testing.T) {
-			proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1}, func(t *testing.T, m *proxytest.Mesh) {
-				impatientServer(m, idle)
-				for early := time.Duration(0); early < 2*time.Millisecond; early += 50 * time.Microsecond {
-					call := m.Post(2)
-					call.Nonce = ""
-					m.Do(call)
-					m.Finish(call)
-					if call.Status != 200 {
-						t.Fatalf("%v before the server closes: %d %s", early, call.Status, call.Code)
+		for _, policy := range []string{"idempotent: false", "idempotent: true, retry: {on: []}"} {
+			t.Run(idle.String()+" "+policy, func(t *testing.T) {
+				proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1, Service: policy, Provider: policy}, func(t *testing.T, m *proxytest.Mesh) {
+					impatientServer(m, idle)
+					for early := time.Duration(0); early < 2*time.Millisecond; early += 50 * time.Microsecond {
+						call := m.Post(2)
+						call.Nonce = ""
+						m.Do(call)
+						m.Finish(call)
+						if call.Status != 200 {
+							t.Fatalf("%v before the server closes: %d %s", early, call.Status, call.Code)
+						}
+						m.W.Run(idle - early)
 					}
-					m.W.Run(idle - early)
-				}
+				})
 			})
-		})
+		}
 	}
 }
 
