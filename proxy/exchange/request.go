@@ -66,6 +66,9 @@ func (ex *Exchange) Hold() {
 	ex.shard.Recount(&ex.Held, exchangeBytes+protocol.HeldBy(ex.HeadBuffer, ex.BodyBuffer, ex.Request.Headers))
 }
 
+// HeldByRequest returns what of Held is the request's own memory, as far as it was charged.
+func (ex *Exchange) HeldByRequest() int { return max(0, ex.Held-exchangeBytes) }
+
 // LimitTime sets a deadline of the caller's: d after the request arrived. The soonest counts.
 func (ex *Exchange) LimitTime(d time.Duration) {
 	req, at := &ex.Request, time.Duration(-1) // passed, since 0 means none

@@ -11,10 +11,10 @@ import (
 // overBudget reports whether ex must not grow by n bytes: memory is short, and the connection holds
 // more than its share.
 func (s *session) overBudget(ex *exchange.Exchange, n int) bool {
-	return s.host.Process.Budget.Full(s.held+ex.Held) && s.overShare(ex.Held+n)
+	return s.host.Process.Budget.Full(s.held+ex.Held) && s.overShare(ex.HeldByRequest()+n)
 }
 
-func (s *session) OverShare(ex *exchange.Exchange) bool { return s.overShare(ex.Held) }
+func (s *session) OverShare(ex *exchange.Exchange) bool { return s.overShare(ex.HeldByRequest()) }
 
 // overShare reports whether a request of length bytes is too big for a connection over its share.
 // Small ones of its many callers pass: together they add up to a share at most. None passes while the

@@ -31,7 +31,7 @@ func (s *session) overShare() bool {
 // the peer does not read the responses.
 func (s *session) OverShare(ex *exchange.Exchange) bool {
 	share := s.host.Share()
-	return s.overShare() && (ex.Held > share/s.streams.Len() || s.unread > share)
+	return s.overShare() && (ex.HeldByRequest() > share/s.streams.Len() || s.unread > share)
 }
 
 // Buffered implements exchange.Holder.
