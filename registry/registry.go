@@ -38,6 +38,9 @@ type Endpoint struct {
 	// Unhealthy is the verdict of an active health check (package health). Such an endpoint is
 	// used only if no other is left. Registries do not set it.
 	Unhealthy bool `json:"-"`
+
+	// Down reports that such an endpoint must not be used even then.
+	Down bool `json:"-"`
 }
 
 // Protocols are the names that Endpoint.Protocol may have, besides ""; none means any.

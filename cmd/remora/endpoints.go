@@ -45,7 +45,12 @@ func (s *sidecar) startSource(c *config.Service, id *certs.Source, before source
 			notify = s.ignoreEmpty(notify)
 		}
 	}
-	passOn := func(snap *registry.Snapshot) { src.notify(snap, notify) }
+	passOn := func(snap *registry.Snapshot) {
+		src.notify(snap, func(snap *registry.Snapshot) {
+			s.streams.SetDown(snap.Service, downIn(snap))
+			notify(snap)
+		})
+	}
 	if c.Check.Enabled() {
 		src.checks = health.Follow(w, c.Name, health.Options{
 			Check: healthCheck(&c.Check, checkTLS(c, id)), Protocol: c.Protocol, Verdicts: before.verdicts, Logger: s.log,
@@ -64,6 +69,16 @@ func (s *sidecar) otherAddress(key, addr string) string {
 		return ""
 	}
 	return s.dns.Others.Of(s.proc.Generation().ServiceOf(key), addr)
+}
+
+// downIn returns the addresses of the endpoints that must not be used.
+func downIn(snap *registry.Snapshot) (addrs []string) {
+	for i := range snap.Endpoints {
+		if snap.Endpoints[i].Down {
+			addrs = append(addrs, snap.Endpoints[i].Addr)
+		}
+	}
+	return addrs
 }
 
 // ignoreEmpty returns notify without empty snapshots of listed endpoints. These are
@@ -154,9 +169,13 @@ func (s *sidecar) startSources() error {
 	return nil
 }
 
-// healthCheck converts a check for package health. secure is its TLS, see checkTLS.
+// healthCheck converts a check for package health. secure is the TLS of the endpoints, see checkTLS.
 func healthCheck(c *config.Check, secure func(addr, host string) *tls.Config) health.Check {
+	if c.Beside() {
+		secure = nil
+	}
 	return health.Check{
-		Path: c.HTTP, GRPC: c.GRPC, Interval: c.Interval, Timeout: c.Timeout, Healthy: c.Healthy, Unhealthy: c.Unhealthy, TLS: secure,
+		Path: c.HTTP, GRPC: c.GRPC, Host: c.Host, Port: c.Port, Interval: c.Interval, Timeout: c.Timeout,
+		Healthy: c.Healthy, Unhealthy: c.Unhealthy, Strict: c.OnDown == config.OnDownClose, TLS: secure,
 	}
 }

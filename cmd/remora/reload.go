@@ -250,7 +250,11 @@ func (c *change) updateSources() {
 	for name, src := range s.sources {
 		svc := c.cfg.Services[name]
 		switch {
-		case svc == nil || c.sources[name] != nil:
+		case svc == nil:
+			src.stop()
+			s.streams.SetDown(name, nil)
+			continue
+		case c.sources[name] != nil:
 			src.stop()
 			continue
 		case !src.suits(svc):

@@ -88,7 +88,7 @@ func (p Policy) clone() Policy {
 
 // defaultCheck returns a check that is off.
 func defaultCheck() Check {
-	return Check{Interval: time.Second, Timeout: time.Second, Healthy: 2, Unhealthy: 3}
+	return Check{Interval: time.Second, Timeout: time.Second, Healthy: 2, Unhealthy: 3, OnDown: "keep"}
 }
 
 // defaultAllow returns rules that are enforced once there is one.

@@ -166,6 +166,12 @@ type Check struct {
 	TCP bool `yaml:"tcp"`
 	// Service that `grpc.health.v1` must report as serving, by HTTP/2. `/` means the server as a whole.
 	GRPC string `yaml:"grpc"`
+	// Port that is asked in place of the endpoint's, without TLS. 0 means the endpoint's.
+	Port int `yaml:"port" max:"65535"`
+	// Name or IP address that is asked in place of the endpoint's, without TLS. Empty means the endpoint's.
+	Host string `yaml:"host"`
+	// What becomes of an unhealthy endpoint of a service. `keep`: its streams stay, and it is used if all are unhealthy. `close`: its streams are cut with `endpoint-down`, and it gets no request before a check has passed again.
+	OnDown string `yaml:"on_down" oneof:"keep close"`
 	// Time from one check to the next.
 	Interval time.Duration `yaml:"interval" min:"10ms"`
 	// For one check. Then it has failed.
@@ -176,5 +182,12 @@ type Check struct {
 	Unhealthy int `yaml:"unhealthy" min:"1" max:"65535"`
 }
 
+// OnDownClose is the value of Check.OnDown with which streams end.
+const OnDownClose = "close"
+
 // Enabled reports whether anything is checked.
 func (c *Check) Enabled() bool { return c.HTTP != "" || c.TCP || c.GRPC != "" }
+
+// Beside reports whether the check asks something beside the endpoint, which may speak another
+// protocol.
+func (c *Check) Beside() bool { return c.Port != 0 || c.Host != "" }

@@ -304,7 +304,7 @@ func (v *validator) onlyHTTP(at path, l *Listener) {
 func (v *validator) httpServiceTLS(at path, s *Service) {
 	t := &s.TLS
 	v.refuseIf(t.SNI != "" && !isHostName(t.SNI), at.key("sni"), "expected a host name, or host for the request's Host, got %q", t.SNI)
-	v.refuseIf(t.ByHost() && (s.Check.HTTP != "" || s.Check.GRPC != ""), at.key("sni"),
+	v.refuseIf(t.ByHost() && !s.Check.Beside() && (s.Check.HTTP != "" || s.Check.GRPC != ""), at.key("sni"),
 		"host contradicts check: a check is no request, and has no Host; expected a name, or check: {tcp: true}")
 	v.refuseIf(t.SNI == "" && len(t.Peers) == 0 && slices.ContainsFunc(s.Endpoints, func(e Endpoint) bool { return unixaddr.Is(e.Address) }),
 		at.key("sni"), "missing; a Unix socket has no name that its certificate could have")

@@ -85,12 +85,21 @@ func (v *validator) check(at path, c *Check) {
 	if _, err := url.ParseRequestURI(c.HTTP); c.HTTP != "" && (err != nil || !strings.HasPrefix(c.HTTP, "/")) {
 		v.report(at.key("http"), `expected a path that starts with "/", got %q`, public(c.HTTP))
 	}
+	v.refuseIf(c.Host != "" && !isHostName(c.Host), at.key("host"), "expected a name or an IP address without a port, got %q", c.Host)
+	v.refuseIf(!c.Enabled() && (c.Beside() || c.OnDown == OnDownClose), at, "expected http, tcp or grpc; without one there is no check")
 }
 
 // serviceCheck checks the check of a service's endpoints. Endpoints in etcd may have
 // the protocol http although the service has another, so only static ones are checked.
 func (v *validator) serviceCheck(at path, s *Service) {
 	v.check(at, &s.Check)
+	for _, e := range s.Endpoints {
+		v.refuseIf(unixaddr.Is(e.Address) && s.Check.Beside() && (s.Check.Host == "" || s.Check.Port == 0), at,
+			"expected host and port, since the endpoint %s has neither", e.Address)
+	}
+	if s.Check.Beside() {
+		return
+	}
 	isForeign := s.Discover == DiscoverStatic && s.Protocol != ProtocolHTTP
 	noGRPC := slices.Contains([]string{ProtocolLink, ProtocolDubbo, ProtocolTCP}, s.Protocol)
 	v.refuseIf(s.Check.GRPC != "" && s.Discover == DiscoverStatic && noGRPC, at.key("grpc"),
@@ -103,6 +112,7 @@ func (v *validator) serviceCheck(at path, s *Service) {
 // there is no such listener.
 func (v *validator) registerCheck(at path, c *Check, l *Listener) {
 	v.check(at, c)
+	v.refuseIf(c.OnDown == OnDownClose, at.key("on_down"), "only the check of a service closes; a registration is withdrawn")
 	if !c.Enabled() || l == nil {
 		return
 	}
@@ -110,7 +120,7 @@ func (v *validator) registerCheck(at path, c *Check, l *Listener) {
 	switch {
 	case l.Service == "":
 		v.report(at, "listener %q has no service, so there is nothing to check", l.Name)
-	case s != nil && s.TLS.ByHost() && (c.HTTP != "" || c.GRPC != ""):
+	case s != nil && s.TLS.ByHost() && !c.Beside() && (c.HTTP != "" || c.GRPC != ""):
 		v.report(at, "contradicts tls.sni: host of service %s: a check is no request, and has no Host; expected tcp: true", s.Name)
 	case s != nil && s.Discover != DiscoverStatic:
 		v.report(at, "service %s has no static endpoints, so there is nothing to check", s.Name)

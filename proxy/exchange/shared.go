@@ -86,9 +86,11 @@ func (s *SharedService) Known() bool {
 // called from any goroutine, one at a time. Snapshots may overtake each other on the
 // way to a loop, so a loop ignores an older one. node seeds lb.subset.
 func (s *SharedService) Update(snap *registry.Snapshot, node string) {
-	targets := make([]lb.Target, len(snap.Endpoints))
-	for i, e := range snap.Endpoints {
-		targets[i] = lb.Target{Addr: e.Addr, Host: e.Host, Zone: e.Zone, Weight: float64(e.Weight), Unhealthy: e.Unhealthy}
+	targets := make([]lb.Target, 0, len(snap.Endpoints))
+	for _, e := range snap.Endpoints {
+		if !e.Down {
+			targets = append(targets, lb.Target{Addr: e.Addr, Host: e.Host, Zone: e.Zone, Weight: float64(e.Weight), Unhealthy: e.Unhealthy})
+		}
 	}
 	// Not on the loops: ranking a thousand takes a millisecond.
 	targets = lb.Subset(targets, s.subset, node)

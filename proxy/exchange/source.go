@@ -15,8 +15,8 @@ import (
 
 // StreamSource is where a response's body comes from. Its owner passes it on or closes it.
 type StreamSource struct {
-	// Socket is the endpoint's connection. If it is nil, the body is fetched from
-	// Addr, the link port of an endpoint of Service, with Token and within Timeout.
+	// Socket is the connection to Addr, an endpoint of Service. If it is nil, the body is fetched
+	// from there, a link port, with Token and within Timeout.
 	Socket  loop.Socket
 	Addr    string
 	Service string

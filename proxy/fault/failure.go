@@ -128,6 +128,10 @@ var (
 	// and the log of the provider's sidecar.
 	NoEndpoint = &Failure{Code: "no-endpoint", Status: 503, reason: link.UpstreamConnect,
 		Text: "the service has no endpoint"}
+	// EndpointDown means that the health check of the stream's endpoint failed, and `check.on_down`
+	// is `close`. See the log.
+	EndpointDown = &Failure{Code: "endpoint-down", Status: 503, reason: link.UpstreamConnect, Retry: RetryFree,
+		Text: "the endpoint's health check has failed"}
 	// Overloaded means too much work: `max_pending`, `limits.buffered`, or a limit of the
 	// provider's sidecar is reached.
 	Overloaded = &Failure{Code: "overloaded", Status: 503, reason: link.Overload, Retry: RetryPaid,

@@ -140,7 +140,7 @@ func (p *pair) openPipe(w *endpointQuery, at exchange.Target) error {
 		at.Socket.Reset()
 		return fault.Error{Failure: fault.Unsupported}
 	}
-	if err := p.attachUp(up); err != nil {
+	if err := p.attachUp(up, endpointID{w.service, at.Addr}); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(p.srv.ctx, 2*p.srv.service(w.service).ConnectTimeout)
@@ -176,7 +176,7 @@ func (p *pair) dial(lease *exchange.Lease, addr, service, name string, first []b
 	case err != nil:
 		return err
 	}
-	return p.attachUp(endOf(sock))
+	return p.attachUp(endOf(sock), endpointID{service, addr})
 }
 
 // sendPreface sends the preface of a stream, and waits for the status byte, if there is one.

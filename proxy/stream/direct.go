@@ -67,7 +67,7 @@ func (d *direct) try(ctx context.Context, limit time.Duration) error {
 	if err != nil {
 		return err
 	}
-	return d.attachUp(endOf(sock))
+	return d.attachUp(endOf(sock), endpointID{})
 }
 
 // target returns the host in its canonical form, and the port, 80 unless the authority has one.

@@ -25,8 +25,9 @@ type pair struct {
 
 	halfClose time.Duration // how long a client whose output has ended may get nothing; 0 means that it has left
 
-	mu      sync.Mutex // guards up and severed
+	mu      sync.Mutex // guards up, of and severed
 	up      *end
+	of      endpointID // that up leads to; zero if it is no endpoint of a service
 	severed bool
 
 	at string // "ip:port" that was dialled last; used by the goroutine of the stream
@@ -44,15 +45,23 @@ type pair struct {
 	readerDone   chan struct{}                 // closed when the goroutine of readDown has ended; nil if there is none
 }
 
-// attachUp sets up, unless the stream was aborted: then it resets up and returns ErrClosed.
-func (p *pair) attachUp(up *end) error {
+// attachUp sets up, which leads to of, unless the stream was aborted: then it resets up and returns
+// ErrClosed. It resets up too if the endpoint is down.
+func (p *pair) attachUp(up *end, of endpointID) error {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.severed {
+	severed := p.severed
+	if !severed {
+		p.up, p.of = up, of
+	}
+	p.mu.Unlock()
+	switch {
+	case severed:
 		up.reset()
 		return ErrClosed
+	case p.srv.isDown(of): // asked after of is set, so that SetDown or isDown sees the other
+		up.reset()
+		return fault.Error{Failure: fault.EndpointDown}
 	}
-	p.up = up
 	return nil
 }
 

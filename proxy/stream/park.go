@@ -167,5 +167,5 @@ func (p *pair) dialPrevious() error {
 	if err != nil {
 		return err
 	}
-	return p.attachUp(&end{conn: nc.(*net.TCPConn), tcp: nc.(*net.TCPConn)})
+	return p.attachUp(&end{conn: nc.(*net.TCPConn), tcp: nc.(*net.TCPConn)}, endpointID{})
 }

@@ -69,7 +69,7 @@ func (p *passThrough) dialDestination() (onward hop, fail *fault.Failure) {
 	defer cancel()
 	sock, err := p.srv.opt.Dial(ctx, p.to.String(), "", "", nil)
 	if err == nil {
-		err = p.attachUp(endOf(sock))
+		err = p.attachUp(endOf(sock), endpointID{})
 	}
 	if err != nil {
 		p.srv.opt.Logger.Debug("original destination not connected", "destination", p.to.String(), "error", err)

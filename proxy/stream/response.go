@@ -36,7 +36,7 @@ func (s *Server) Answer(client loop.Socket, a *downstream.StreamAnswer) {
 
 func (s *Server) startResponse(d *responseStream) {
 	if d.src.Socket != nil {
-		d.up = endOf(d.src.Socket)
+		d.up, d.of = endOf(d.src.Socket), endpointID{d.src.Service, d.src.Addr}
 	}
 	d.interactive.Store(d.src.Interactive)
 	if !s.start(d.pair, d.run) {
@@ -87,6 +87,9 @@ func (d *responseStream) joinSource() *fault.Failure {
 		return f
 	}
 	if d.src.Socket != nil {
+		if d.srv.isDown(d.of) {
+			return fault.EndpointDown
+		}
 		return nil
 	}
 	err := d.dial(d.src.Lease, d.src.Addr, d.src.Service, "", nil)

@@ -65,9 +65,10 @@ type Server struct {
 	open      map[*pair]struct{}
 	parked    map[link.Token]*parked
 	listeners map[*Listener]struct{}
-	parking   net.Listener   // nil until Parking is called
-	previous  string         // Options.Previous until ForgetPrevious
-	all       sync.WaitGroup // goroutines of listeners and streams
+	parking   net.Listener        // nil until Parking is called
+	previous  string              // Options.Previous until ForgetPrevious
+	down      map[string][]string // addresses of endpoints that get no stream, by service
+	all       sync.WaitGroup      // goroutines of listeners and streams
 }
 
 // New returns a Server. The caller must Close it.
@@ -75,7 +76,7 @@ func New(o Options) *Server {
 	s := &Server{
 		opt: o, previous: o.Previous, flush: flushTime, park: parkTime, window: paceWindow,
 		places: fair.NewTable(0), parkPlaces: fair.NewTable(0), open: make(map[*pair]struct{}), parked: make(map[link.Token]*parked),
-		listeners: make(map[*Listener]struct{}),
+		listeners: make(map[*Listener]struct{}), down: make(map[string][]string),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s

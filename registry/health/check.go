@@ -5,6 +5,7 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/remora-proxy/remora/internal/eyeballs"
@@ -24,16 +26,24 @@ const (
 	maxHeader = 64 << 10
 )
 
+// besides reports whether something beside the endpoint is asked.
+func (c *Check) besides() bool { return c.Host != "" || c.Port != 0 }
+
 // Check says what is requested, and which outcomes change a verdict. All times and numbers must be
 // > 0. Without a Path and GRPC a check is a TCP connect.
 type Check struct {
 	Path     string        // of a GET
 	GRPC     string        // the service that grpc.health.v1 is asked for, over HTTP/2; "/" means the whole server
+	Host     string        // asked in place of the endpoint's; "" means the endpoint's
+	Port     int           // likewise; 0 means the endpoint's
 	Interval time.Duration // from one check to the next, up to a tenth more or less
 	Timeout  time.Duration // of one check, until the end of the response
 
 	Healthy   int // passes in a row that make the unhealthy healthy
 	Unhealthy int // failures in a row that make the healthy unhealthy
+
+	// Strict means that an endpoint is Down until its first pass, and while it is unhealthy.
+	Strict bool
 
 	// TLS returns the configuration of a GET to addr, which was resolved from host or "". nil
 	// means plain text.
@@ -50,16 +60,37 @@ func (c *Check) pause() time.Duration {
 type asker struct {
 	path   string
 	grpc   string
+	host   string
+	port   int
 	tls    func(addr, host string) *tls.Config
 	other  func(addr string) string
 	client http.Client
+}
+
+// beside returns the address that is asked for the endpoint at addr.
+func (a *asker) beside(addr string) (string, error) {
+	if a.host == "" && a.port == 0 {
+		return addr, nil
+	}
+	host, port := a.host, strconv.Itoa(a.port)
+	if host != "" && a.port != 0 {
+		return net.JoinHostPort(host, port), nil
+	}
+	ofHost, ofPort, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", err
+	}
+	if a.port == 0 {
+		port = ofPort
+	}
+	return net.JoinHostPort(cmp.Or(host, ofHost), port), nil
 }
 
 // configKey is the key of the *tls.Config in the context of a check.
 type configKey struct{}
 
 func newAsker(c *Check, other func(addr string) string) *asker {
-	a := &asker{path: c.Path, grpc: c.GRPC, tls: c.TLS, other: other}
+	a := &asker{path: c.Path, grpc: c.GRPC, host: c.Host, port: c.Port, tls: c.TLS, other: other}
 	transport := &http.Transport{
 		DisableKeepAlives: true, Proxy: nil, MaxResponseHeaderBytes: maxHeader, DialContext: a.dial, DialTLSContext: a.dialTLS,
 	}
@@ -121,6 +152,10 @@ func socketOf(ctx context.Context, network, addr string) (string, string) {
 // ask returns nil if addr passes: it accepts a connection, responds to the GET with a status from 200
 // to 399, or says that it is serving gRPC. host is the name that addr was resolved from, or "".
 func (a *asker) ask(ctx context.Context, addr, host string) error {
+	addr, err := a.beside(addr)
+	if err != nil {
+		return err
+	}
 	if a.path == "" {
 		ctx, cancel := context.WithTimeout(ctx, a.client.Timeout)
 		defer cancel()

@@ -91,6 +91,7 @@ var fresh = judge{healthy: true}
 
 type target struct {
 	addr  string
+	asked bool   // a check has ended, or the verdict is that of earlier checks
 	host  string // that addr was resolved from, or ""
 	judge judge
 	due   time.Time // of the next check
@@ -137,14 +138,16 @@ func (f *Follower) run(ctx context.Context) {
 			return
 		case f.in = <-f.newest:
 			f.reconcile(time.Now())
-			f.deliver(time.Now())
+			if f.stale = f.holdsBack(); !f.stale {
+				f.deliver(time.Now())
+			}
 		case o := <-f.outcomes:
 			f.learn(o)
 		case <-wake.C:
 		}
 		now := time.Now()
 		f.ask(ctx, now)
-		if f.stale && now.Sub(f.delivered) >= settle {
+		if f.stale && !f.holdsBack() && now.Sub(f.delivered) >= settle {
 			f.deliver(now)
 		}
 		wake.Reset(f.sleep(now))
@@ -154,6 +157,9 @@ func (f *Follower) run(ctx context.Context) {
 // suits reports whether endpoints that speak a protocol can be checked. gRPC is spoken by what the
 // sidecar knows as HTTP.
 func (c *Check) suits(protocol string) bool {
+	if c.besides() {
+		return true
+	}
 	switch protocol {
 	case "http":
 		return true
@@ -175,8 +181,11 @@ func (f *Follower) reconcile(now time.Time) {
 		if t == nil {
 			first := now.Add(rand.N(min(f.opt.Check.Interval, spread)))
 			t = &target{addr: e.Addr, judge: fresh, due: first}
+			if f.opt.Check.Strict {
+				t.judge, t.due = judge{unproven: true}, now
+			}
 			if known, ok := f.opt.Verdicts[e.Addr]; ok {
-				t.judge = known
+				t.judge, t.asked = known, true
 			}
 			f.waiting = append(f.waiting, t)
 		}
@@ -213,6 +222,7 @@ func (f *Follower) learn(o outcome) {
 	t.due = o.began.Add(f.opt.Check.pause())
 	at, _ := slices.BinarySearchFunc(f.waiting, t, byDue)
 	f.waiting = slices.Insert(f.waiting, at, t)
+	t.asked = true
 	f.mu.Lock()
 	changed := t.judge.note(&f.opt.Check, o.err == nil)
 	f.mu.Unlock()
@@ -227,6 +237,20 @@ func (f *Follower) learn(o outcome) {
 	}
 }
 
+// holdsBack reports whether the first snapshot waits for the first check of each endpoint: a strict
+// one would have no endpoint before.
+func (f *Follower) holdsBack() bool {
+	if !f.opt.Check.Strict || !f.delivered.IsZero() {
+		return false
+	}
+	for _, t := range f.targets {
+		if !t.asked {
+			return true
+		}
+	}
+	return false
+}
+
 // deliver notifies of the endpoints with their verdicts. The snapshot is always a new one: the
 // version of in is older than that of the snapshot delivered before.
 func (f *Follower) deliver(now time.Time) {
@@ -234,6 +258,7 @@ func (f *Follower) deliver(now time.Time) {
 	for i := range endpoints {
 		t := f.targets[endpoints[i].Addr]
 		endpoints[i].Unhealthy = t != nil && !t.judge.healthy
+		endpoints[i].Down = endpoints[i].Unhealthy && f.opt.Check.Strict
 	}
 	f.stale, f.delivered = false, now
 	f.notify(registry.NewSnapshot(f.in.Service, f.in.Source, f.in.Changed, endpoints))
@@ -244,7 +269,7 @@ func (f *Follower) sleep(now time.Time) time.Duration {
 	if f.asking < parallel && len(f.waiting) > 0 {
 		d = f.waiting[0].due.Sub(now)
 	}
-	if f.stale {
+	if f.stale && !f.holdsBack() {
 		d = min(d, settle-now.Sub(f.delivered))
 	}
 	return d

@@ -14,7 +14,9 @@ func (s *session) overBudget(length int) bool {
 	return s.host.Process.Budget.Full(s.held) && s.overShare(length, len(s.calls)+1)
 }
 
-func (s *session) OverShare(ex *exchange.Exchange) bool { return s.overShare(ex.HeldByRequest(), len(s.calls)) }
+func (s *session) OverShare(ex *exchange.Exchange) bool {
+	return s.overShare(ex.HeldByRequest(), len(s.calls))
+}
 
 // overShare reports whether a call is too big for a connection over its share. Small calls of
 // its many callers pass: together they add up to a share at most.

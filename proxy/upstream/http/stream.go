@@ -73,7 +73,7 @@ func (c *conn) onDetached(sock loop.Socket) {
 		res.DeclaredLength = c.head.Length
 	}
 	res.Source = &exchange.StreamSource{
-		Socket: sock, Service: c.pool.service.Config.Name,
+		Socket: sock, Addr: c.pool.endpoint.LB.Addr, Service: c.pool.service.Config.Name,
 		Body: c.body, Buffer: res.BodyBuffer, Lease: c.pool.service.AdoptStream(c.pool.endpoint.LB),
 	}
 	res.BodyBuffer = nil

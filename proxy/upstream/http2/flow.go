@@ -48,7 +48,7 @@ func (s *call) becomeStream(ended bool) {
 	head := res.StreamHead()
 	f.to.Init(pipe, head.Framing == http1.Chunked)
 	src := &exchange.StreamSource{
-		Socket: socket, Service: c.pool.service.Config.Name,
+		Socket: socket, Addr: c.pool.endpoint.LB.Addr, Service: c.pool.service.Config.Name,
 		Buffer: res.BodyBuffer, Lease: c.pool.service.AdoptStream(c.pool.endpoint.LB),
 		Interactive: protocol.Interactive(res.Headers),
 	}
