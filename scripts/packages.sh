@@ -70,6 +70,12 @@ case "$*" in
 'kill --signal=USR2 --kill-whom=main remora.service') kill -USR2 "$(cat /tmp/pid)" ;;
 esac
 EOF
+stop_service() {
+	local pid
+	pid=$(ss -Hltnp "src $admin" | sed -n 's/.*pid=\([0-9]*\).*/\1/p')
+	if [[ -n $pid ]]; then kill "$pid"; fi
+}
+trap 'stop_service; if [[ -z ${KEEP:-} ]]; then rm -rf "$dir"; fi' EXIT
 chroot --userspec=remora:remora "$root" env RUNTIME_DIRECTORY=/run/remora remora run -c /etc/remora/remora.yaml &>"$dir/service.log" &
 echo $! >"$root/tmp/pid"
 until curl -sf "$admin/readyz" >/dev/null; do sleep 0.1; done
@@ -77,7 +83,7 @@ dpkg-deb -R "$root/tmp/remora.deb" "$dir/next"
 rm -f "$dir/next/DEBIAN/conffiles" # has an empty line only, at which dpkg-deb stops
 sed -i 's/^Version: .*/&.next/' "$dir/next/DEBIAN/control"
 echo '# Another first configuration.' >>"$dir/next/usr/share/remora/remora.yaml"
-dpkg-deb -b "$dir/next" "$root/tmp/next.deb"
+dpkg-deb -Zgzip -z1 -b "$dir/next" "$root/tmp/next.deb"
 hot_restarts() { curl -s "$admin/metrics" | sed -n 's/^remora_hot_restarts //p'; }
 (
 	failures=0
@@ -95,7 +101,7 @@ wait "$load"
 [[ $(hot_restarts) == 1 ]] || fail "the service was not replaced: $(tail "$dir/service.log")"
 [[ $(<"$dir/failures") == 0 ]] || fail "$(<"$dir/failures") requests failed"
 grep -q "$listen" "$root/etc/remora/remora.yaml" || fail 'the configuration is another one'
-kill "$(ss -Hltnp "src $admin" | sed 's/.*pid=\([0-9]*\).*/\1/')"
+stop_service
 rm -r "$root/usr/local/bin/systemctl" "$root/run/systemd" "$root/run/remora"
 pass 'an upgrade asks nothing, keeps the configuration, and loses no request'
 in_root dpkg --purge remora
