@@ -8,5 +8,5 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 REMORA_ATTACK=${1:-600ms} go test ./cmd/remora -count=1 -timeout=40m -v \
-	-run '^Test(Attacks|HTTP2Attacks|LinkCrowds|TLSAttacks|AdminConnections|DescriptorReserve|DescriptorsBehindLink|Overload.*|Paths|TopPrintsNoControlSequences|OutputIsPrintable)$' |
+	-run '^Test(Attacks|HTTP2Attacks|Holders|LinkCrowds|TLSAttacks|AdminConnections|DescriptorReserve|DescriptorsBehindLink|Overload.*|Paths|TopPrintsNoControlSequences|OutputIsPrintable)$' |
 	grep -v '^=== '

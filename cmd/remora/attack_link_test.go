@@ -31,9 +31,11 @@ const (
 	roleDialer, roleAcceptor = 1, 2
 )
 
-func linkPreface(role byte, window uint64) []byte {
+func linkPreface(role byte, window uint64) []byte { return linkPrefaceWith(role, window, 0) }
+
+func linkPrefaceWith(role byte, window, features uint64) []byte {
 	var settings []byte
-	for _, v := range []uint64{16384, window, 4096, 0} {
+	for _, v := range []uint64{16384, window, 4096, features} {
 		settings = encoding.AppendUvarint(settings, v)
 	}
 	return slices.Concat([]byte("\x8dRML"), []byte{role, 1, 1, byte(len(settings))}, settings)
@@ -62,6 +64,15 @@ func linkFrames(streams int, frame func(stream int) []byte) (all []byte) {
 	return all
 }
 
+// linkHalves are messages without an end.
+func linkHalves(count int) []byte {
+	return linkFrames(count, func(i int) []byte {
+		head := linkHead("/compute")
+		first := append(encoding.AppendUvarint(nil, attackMessage), head...)
+		return linkFrame(linkRequest|linkMore, i, append(first, make([]byte, linkPayload-len(head)-10)...))
+	})
+}
+
 func noise() []byte {
 	b := make([]byte, 4096)
 	_, _ = rand.Read(b)
@@ -84,11 +95,7 @@ var linkAttacks = []attack{
 	onLink("half frames", crowd{size: 300, first: append(slices.Clone(hello), linkFrame(linkRequest, 1, make([]byte, linkPayload))[:20]...),
 		then: []byte("x"), pause: 200 * time.Millisecond}),
 	// As many messages in reassembly as are allowed, none with its end.
-	onLink("half messages", crowd{size: 4, first: append(slices.Clone(hello), linkFrames(4095, func(i int) []byte {
-		head := linkHead("/compute")
-		first := append(encoding.AppendUvarint(nil, attackMessage), head...)
-		return linkFrame(linkRequest|linkMore, i, append(first, make([]byte, linkPayload-len(head)-10)...))
-	})...), pause: 50 * time.Millisecond}),
+	onLink("half messages", crowd{size: 4, first: slices.Concat(hello, linkHalves(4095)), pause: 50 * time.Millisecond}),
 	{name: "link responses without CREDIT", run: withholdCredit},
 	// More names than the table holds, and the longest ones.
 	onLink("floods of DEFINE", crowd{size: 50, first: append(slices.Clone(hello), linkFrames(200, func(i int) []byte {
@@ -111,19 +118,23 @@ func withholdCredit(ctx context.Context, m *attackMesh) {
 	for range 4 {
 		all.Go(func() {
 			for pauseFor(ctx, 50*time.Millisecond) {
-				nc, err := net.Dial("tcp", m.link)
-				if err != nil {
-					continue
-				}
-				stop := context.AfterFunc(ctx, func() { nc.Close() })
-				r := requester{nc: nc, credit: linkWindow}
-				r.run()
-				stop()
-				nc.Close()
+				withholdCreditOnce(ctx, m.link)
 			}
 		})
 	}
 	all.Wait()
+}
+
+// withholdCreditOnce is one of the links.
+func withholdCreditOnce(ctx context.Context, addr string) {
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		return
+	}
+	defer nc.Close()
+	defer context.AfterFunc(ctx, func() { nc.Close() })()
+	r := requester{nc: nc, credit: linkWindow}
+	r.run()
 }
 
 // requester is a link that sends requests as far as it is given CREDIT.

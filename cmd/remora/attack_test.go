@@ -53,7 +53,7 @@ type attack struct {
 // runs through both sidecars meanwhile. None of its requests may fail, memory must
 // stay below its bound, and nothing may be left after an attack.
 func TestAttacks(t *testing.T) {
-	m := newAttackMesh(t, attackBuffered, attackConnections)
+	m := newAttackMesh(t, attackBuffered, attackConnections, nil)
 	before := m.levels()
 	for _, group := range []struct {
 		target  *process
@@ -84,13 +84,15 @@ func (p *process) awaitUnpooled() {
 
 // attackMesh is a consumer's sidecar and a provider's in front of a replica.
 type attackMesh struct {
-	http, link         string           // the addresses of their listeners
+	http, link, calls  string           // the addresses of their listeners; no calls without a listener of Dubbo
 	endpoint           *net.TCPListener // of the endpoint that attacks
 	consumer, provider *process
 	memory             int // bound of the resident bytes of each sidecar
 }
 
-func newAttackMesh(t *testing.T, buffered, connections int) *attackMesh {
+// newAttackMesh starts the sidecars. more, if set, returns further routes and services of the consumer, and a
+// listener of calls.
+func newAttackMesh(t *testing.T, buffered, connections int, more func(t *testing.T, calls string) (routes, services, listener string)) *attackMesh {
 	app, err := replica.Start(replica.Options{Mode: replica.Stall, Median: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -113,13 +115,20 @@ services:
   local: {discover: static, endpoints: [%q], protocol: http, max_concurrency: 128, timeout: 20s, connect_timeout: 15s, idle_timeout: 200ms}`,
 		m.link, app.Addr()))
 	m.provider.ready() // before the next address is chosen
-	m.http = freeAddrs(t, 1)[0]
+	consumer := freeAddrs(t, 2)
+	m.http, m.calls = consumer[0], consumer[1]
+	var routes, services, listener string
+	if more != nil {
+		routes, services, listener = more(t, m.calls)
+	}
 	m.consumer = startRemora(t, common+fmt.Sprintf(`
-listeners: [{name: egress, address: %q, protocol: http}]
-routes: [{match: {path: /evil}, service: evil}, {service: compute}]
-services:
+listeners: [{name: egress, address: %q, protocol: http}, %s]
+routes:
+  - {match: {path: /evil}, service: evil}%s
+  - {service: compute}
+services:%s
   compute: {discover: static, endpoints: [%q], protocol: link, timeout: 20s, connect_timeout: 15s}
-  evil: {discover: static, endpoints: [%q], protocol: link, timeout: 1s}`, m.http, m.link, endpoint.Addr()))
+  evil: {discover: static, endpoints: [%q], protocol: link, timeout: 1s}`, m.http, listener, routes, services, m.link, endpoint.Addr()))
 	m.consumer.ready()
 	m.load(t, 100*time.Millisecond) // fills free lists and pools
 	m.provider.awaitUnpooled()

@@ -36,11 +36,11 @@ type h2Way struct {
 // TestHTTP2Attacks misuses the HTTP/2 of a listener as TestAttacks misuses its HTTP/1.1, beside
 // a well-behaved load of both. Besides, each connection must end as it deserves.
 func TestHTTP2Attacks(t *testing.T) {
-	m := newAttackMesh(t, attackBuffered, attackConnections)
+	m := newAttackMesh(t, attackBuffered, attackConnections, nil)
 	before := m.levels()
 	for _, a := range slices.Concat(http2Floods, http2Slow, http2Heads, http2Bombs) {
 		t.Run(a.name, func(t *testing.T) {
-			stop := loadHTTP2(t, m.http)
+			stop := loadHTTP2(t, m.http, 8, 1000)
 			defer stop()
 			// Its connection is part of the level, so the attack is over before the load.
 			before := slices.Clone(before)
@@ -92,17 +92,18 @@ func (a *h2Attack) connection(ctx context.Context, addr string, way *h2Way) erro
 	return way.run(ctx, p)
 }
 
-// loadHTTP2 sends requests over HTTP/2 until stop is called. None of them may fail.
-func loadHTTP2(t *testing.T, addr string) (stop func()) {
+// loadHTTP2 sends so many requests at a time over HTTP/2 until stop is called, with bodies whose lengths
+// differ by step. None of them may fail.
+func loadHTTP2(t *testing.T, addr string, streams, step int) (stop func()) {
 	tr := &http.Transport{Protocols: new(http.Protocols)}
 	tr.Protocols.SetUnencryptedHTTP2(true)
 	ctx, cancel := context.WithCancel(t.Context())
 	var done atomic.Int64
 	var all sync.WaitGroup
-	for i := range 8 {
+	for i := range streams {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				if err := requestHTTP2(tr, addr, i); err != nil {
+				if err := requestHTTP2(tr, addr, step*i); err != nil {
 					t.Errorf("a well-behaved request over HTTP/2 failed: %v", err)
 					return
 				}
@@ -122,11 +123,11 @@ func loadHTTP2(t *testing.T, addr string) (stop func()) {
 	}
 }
 
-// requestHTTP2 sends one request, with a longer body for a larger i.
-func requestHTTP2(tr http.RoundTripper, addr string, i int) error {
+// requestHTTP2 sends one request with length bytes of body.
+func requestHTTP2(tr http.RoundTripper, addr string, length int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	body := strings.Repeat("x", 1000*i)
+	body := strings.Repeat("x", length)
 	req, err := http.NewRequestWithContext(ctx, "POST", "http://"+addr+"/echo", strings.NewReader(body))
 	if err != nil {
 		return err
