@@ -98,7 +98,7 @@ func TestFull(t *testing.T) {
 	}
 	want.Register = []Register{{
 		Service: "compute", Listener: "ingress", Advertise: "10.0.0.5:15006", Weight: 1,
-		Check: Check{HTTP: "/healthz", Interval: 2 * time.Second, Timeout: 500 * time.Millisecond, Healthy: 1, Unhealthy: 4},
+		Check: Check{HTTP: "/healthz", Interval: 2 * time.Second, Timeout: 500 * time.Millisecond, Healthy: 1, Unhealthy: 4, OnDown: "keep"},
 	}}
 	want.Admin.Profiles = true
 	want.Tracing.Headers = map[string]string{}

@@ -247,3 +247,9 @@ func (p *pair) moved() uint64 {
 	}
 	return p.down.moved()
 }
+
+func (p *pair) endpointID() endpointID {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.of
+}

@@ -76,6 +76,9 @@ func (a *asker) beside(addr string) (string, error) {
 	if host != "" && a.port != 0 {
 		return net.JoinHostPort(host, port), nil
 	}
+	if unixaddr.Is(addr) {
+		return "", fmt.Errorf("%s has no host and port: check.host and check.port are both needed", addr)
+	}
 	ofHost, ofPort, err := net.SplitHostPort(addr)
 	if err != nil {
 		return "", err
