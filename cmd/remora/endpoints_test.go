@@ -81,7 +81,7 @@ func resolvingAt(t *testing.T, z *zone, path string) (s *sidecar, egress string)
 	z.hosts, z.lookups = map[string]string{}, map[string]int{}
 	s, egress = inProcess(t, path)
 	t.Cleanup(func() { s.stop(); runtime.GOMAXPROCS(procs) })
-	s.dns = dns.Options{Lookup: z.lookup, Interval: time.Millisecond, Timeout: patience, Logger: s.log}
+	s.dns = dns.Options{Lookup: z.lookup, Others: new(dns.Others), Interval: time.Millisecond, Timeout: patience, Logger: s.log}
 	return s, egress
 }
 

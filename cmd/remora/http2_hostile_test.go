@@ -222,6 +222,9 @@ func askHTTP1(addr, path string) (got string, err error) {
 			return "", err
 		}
 		resp, err := http.ReadResponse(r, nil)
+		for err == nil && resp.StatusCode < 200 {
+			resp, err = http.ReadResponse(r, nil)
+		}
 		if err != nil {
 			return "", err
 		}

@@ -166,7 +166,7 @@ func TestAccessLogQueue(t *testing.T) {
 	m.W.Run(2 * time.Millisecond)
 	c := m.Do(m.Post(10))
 	m.W.Run(3 * time.Millisecond)
-	m.Clients.Do(func() { c.Conn.Close() })
+	c.Leave()
 	m.Finish(calls...)
 	m.OK(calls...)
 	m.Settled()
@@ -195,7 +195,7 @@ func TestAccessLogCancelled(t *testing.T) {
 	m.Apps[0].Delay = func() time.Duration { return 20 * time.Millisecond }
 	c := m.Do(m.Post(10))
 	m.W.Run(10 * time.Millisecond)
-	m.Clients.Do(func() { c.Conn.Close() })
+	c.Leave()
 	m.Settled()
 	l := m.Consumer.OnlyAccessLine()
 	if l.Outcome != "cancelled" || l.Status != 0 || l.Error != "" || l.Endpoint != m.Apps[0].Addr || l.BytesOut != 0 {

@@ -160,7 +160,7 @@ func TestStaleUnusedConnection(t *testing.T) {
 	m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Direct: true, Apps: 1})
 	gone := m.Do(m.Get("/"))
 	m.RunUntil("a dial", func() bool { return d.Dials == 1 })
-	m.Clients.Do(func() { gone.Conn.Close() })
+	gone.Leave()
 	m.RunUntil("a connection", func() bool { return d.Dialling == 0 })
 	m.Settled()
 	m.Apps[0].DropNext = true
@@ -226,7 +226,7 @@ func TestClientCloses(t *testing.T) {
 		c := m.Post(10)
 		cl := m.Do(c)
 		m.W.Run(20 * time.Millisecond)
-		m.Clients.Do(func() { cl.Conn.Close() })
+		cl.Leave()
 		m.W.Run(5 * time.Millisecond)
 		if n := m.Consumer.Proc.Pending(); n == 0 {
 			t.Error("the cancelled request is not counted while the application works on it")

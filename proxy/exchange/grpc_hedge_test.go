@@ -65,7 +65,7 @@ func TestGRPCPushbackEnds(t *testing.T) {
 			client := m.Do(gone)
 			m.Do(late)
 			m.W.Run(100 * time.Millisecond)
-			m.Clients.Do(func() { client.Conn.Close() })
+			client.Leave()
 			m.Finish(late)
 			// Tries at 0, 400 and 800 ms; none can follow.
 			if s := m.Consumer.Stats("compute"); late.GRPCStatus() != "14" || late.Took > 900*time.Millisecond || s.Retries != 2 || s.Hedges != 0 {

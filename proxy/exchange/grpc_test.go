@@ -100,7 +100,7 @@ func TestGRPCOfHTTP(t *testing.T) {
 	gone := m.CallGRPC()
 	client := m.Do(gone)
 	m.W.Run(10 * time.Millisecond)
-	m.Clients.Do(func() { client.Conn.Close() })
+	client.Leave()
 	m.Settled()
 	want := stats.GRPCCodes{
 		protocol.GRPCUnavailable: 1, protocol.GRPCUnimplemented: 1, protocol.GRPCDeadlineExceeded: 1, protocol.GRPCCancelled: 1,

@@ -101,7 +101,7 @@ func TestBreakerProbeCancelled(t *testing.T) {
 	m.Apps[0].FrozenUntil = m.W.Now() + time.Second
 	cl := m.Do(m.Post(10))
 	m.W.Run(100 * time.Millisecond)
-	m.Clients.Do(func() { cl.Conn.Close() })
+	cl.Leave()
 	m.W.Run(time.Second)
 	after := m.Post(10)
 	m.Do(after)

@@ -11,6 +11,7 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/sim"
 )
 
 // Call is one request of a simulated client and its response.
@@ -46,6 +47,9 @@ func (c *Client) OnOpen(conn loop.Conn) {
 	c.Conn = conn
 	c.Send()
 }
+
+// Leave closes the connection in a way that the sidecar can't take for a half-close.
+func (c *Client) Leave() { c.M.Clients.Do(func() { sim.Abort(c.Conn) }) }
 
 // Send sends the first of the calls.
 func (c *Client) Send() {

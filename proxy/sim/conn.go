@@ -131,6 +131,15 @@ func (c *conn) Close() {
 	}
 }
 
+// Abort closes c with a reset, as a process does whose socket has SO_LINGER 0: its peer can't take that for a
+// half-close. The connection is one of a World, and open.
+func Abort(open loop.Conn) {
+	c := open.(*conn)
+	c.sendReset()
+	c.reset = true
+	c.Close()
+}
+
 // Drain implements loop.Conn.
 func (c *conn) Drain() {
 	c.loop.check("Conn.Drain")

@@ -43,7 +43,7 @@ func TestSharedBodies(t *testing.T) {
 			if held := m.Consumer.Proc.Held(); held < size || held > 3*size+clients*(256+64)<<10 {
 				t.Errorf("%d bytes held by %d responses of %d bytes", held, clients, size)
 			}
-			m.Clients.Do(slow[0].Conn.Close) // one leaves
+			slow[0].Leave() // one leaves
 			for _, cl := range slow[1:] {
 				m.W.Hold(cl.Conn, false)
 			}

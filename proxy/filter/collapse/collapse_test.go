@@ -183,7 +183,7 @@ func TestLeaderLeaves(t *testing.T) {
 	clients := send(m, calls...)
 	for n := range 5 {
 		m.RunUntil("a request", func() bool { return *got == n+1 })
-		m.Clients.Do(clients[leads].Conn.Close)
+		clients[leads].Leave()
 		calls[leads] = nil
 	}
 	calls = slices.DeleteFunc(calls, func(c *proxytest.Call) bool { return c == nil })
@@ -205,7 +205,7 @@ func TestWaiterLeaves(t *testing.T) {
 	clients := send(m, calls...)
 	m.RunUntil("a request", func() bool { return *got == 1 })
 	for _, c := range clients[10:20] {
-		m.Clients.Do(c.Conn.Close)
+		c.Leave()
 	}
 	check(m, got, 1, append(append([]*proxytest.Call{}, calls[:10]...), calls[20:]...)...)
 }
@@ -357,7 +357,7 @@ func TestNextOfFailedLeader(t *testing.T) {
 	clients = append(clients, send(m, next)...)
 	m.W.Run(5 * time.Millisecond)
 	m.Consumer.Update("compute")
-	m.Clients.Do(clients[0].Conn.Close)
+	clients[0].Leave()
 	m.RunUntil("both responses", func() bool { return next.Done && len(clients[1].In) > 0 })
 	if next.Code != "no-endpoint" || !bytes.Contains(clients[1].In, []byte("no-endpoint")) {
 		t.Errorf("got %q, then %q", next.Code, clients[1].In)

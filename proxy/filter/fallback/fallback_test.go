@@ -276,7 +276,7 @@ func TestCallerGone(t *testing.T) {
 	m.Apps[1].FrozenUntil = m.W.Now() + 100*time.Millisecond
 	client := m.Do(m.Get("/"))
 	m.RunUntil("the other application to be asked", func() bool { return asked })
-	m.Clients.Do(client.Conn.Close)
+	client.Leave()
 	m.Settled()
 	if s := m.Consumer.Stats("compute"); s.Outcomes[stats.OutcomeCancelled] != 1 || counted(s.FallbackFailed, "5xx") != 1 {
 		t.Errorf("%v, %+v", s.Outcomes, s.FilterStats)

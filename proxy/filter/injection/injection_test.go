@@ -109,11 +109,9 @@ func TestCallerLeaves(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Match: "fault: {delay: 1s}"})
 	clients := []*proxytest.Client{m.Do(m.Post(10)), m.Do(m.Post(10_000))}
 	m.W.Run(100 * time.Millisecond)
-	m.Clients.Do(func() {
-		for _, c := range clients {
-			c.Conn.Close()
-		}
-	})
+	for _, c := range clients {
+		c.Leave()
+	}
 	m.W.Run(10 * time.Millisecond)
 	if n, held := m.Consumer.Proc.Pending(), m.Consumer.Proc.Held(); n != 0 || held != 0 {
 		t.Errorf("%d requests pending, %d bytes held after the callers have left", n, held)

@@ -243,7 +243,7 @@ func TestSpanOfAnAbandonedRequest(t *testing.T) {
 	m.Apps[0].FrozenUntil = m.W.Now() + 50*time.Millisecond
 	c := m.Do(m.Post(10))
 	m.W.Run(10 * time.Millisecond)
-	m.Clients.Do(func() { c.Conn.Close() })
+	c.Leave()
 	m.Settled()
 	r := l.Only(t)
 	proxytest.Equal(t, "status", fmt.Sprint(r.Status, r.Error), "0")

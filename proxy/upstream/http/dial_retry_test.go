@@ -86,7 +86,7 @@ func TestDialRetry(t *testing.T) {
 		}
 		m.W.Run(50 * time.Millisecond)
 		for _, c := range clients {
-			m.Clients.Do(func() { c.Conn.Close() })
+			c.Leave()
 		}
 		m.W.Run(50 * time.Millisecond)
 		before := d.Refused

@@ -122,7 +122,7 @@ func TestDialQueue(t *testing.T) {
 			t.Fatal("no request waits")
 		}
 		for _, c := range clients {
-			m.Clients.Do(func() { c.Conn.Close() })
+			c.Leave()
 		}
 		m.Settled()
 	})

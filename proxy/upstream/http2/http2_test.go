@@ -356,7 +356,7 @@ func TestCallerLeaves(t *testing.T) {
 	}
 	m.W.Run(50 * time.Millisecond)
 	for _, c := range clients {
-		m.Clients.Do(func() { c.Conn.Close() })
+		c.Leave()
 	}
 	m.W.Run(50 * time.Millisecond)
 	if n := len(a.conns[0].Resets); n != 10 {
