@@ -78,7 +78,6 @@ func (r *Reader) Read(req *protocol.Request, a *Ask, dst []byte) []byte {
 				dst = append(append(dst, '\n', 'a'+byte(n)), h.Value...)
 			}
 		}
-		a.Pass = a.Pass || isOverride(h.Name)
 		switch len(h.Name) {
 		case len("range"):
 			a.Pass = a.Pass || protocol.EqualFold(h.Name, "range")
@@ -92,27 +91,31 @@ func (r *Reader) Read(req *protocol.Request, a *Ask, dst []byte) []byte {
 				a.readControl(h.Value)
 			case protocol.EqualFold(h.Name, "if-none-match"):
 				a.addTags(h.Value)
+			default:
+				a.Pass = a.Pass || protocol.EqualFold(h.Name, "x-http-method") || protocol.EqualFold(h.Name, "x-rewrite-url")
 			}
+		case len("x-original-url"):
+			a.Pass = a.Pass || protocol.EqualFold(h.Name, "x-original-url")
 		case len("if-modified-since"):
 			switch {
 			case protocol.EqualFold(h.Name, "if-modified-since"):
 				a.Conditional, a.ifModifiedSince = true, h.Value
+			case protocol.EqualFold(h.Name, "x-method-override"):
+				a.Pass = true
 			case len(h.Value) != len("https"):
 			case protocol.EqualFold(h.Name, "x-forwarded-proto") && protocol.EqualFold(h.Value, "https"):
 				dst = append(dst, "\ns"...)
 			}
 		case len("if-unmodified-since"):
 			a.Pass = a.Pass || protocol.EqualFold(h.Name, "if-unmodified-since")
+		case len("x-http-method-override"):
+			a.Pass = a.Pass || protocol.EqualFold(h.Name, "x-http-method-override")
 		}
 	}
 	if a.pragma && !a.control {
 		a.noCache = true
 	}
 	return dst
-}
-
-func isOverride(name []byte) bool {
-	return slices.ContainsFunc(overrides, func(other string) bool { return protocol.EqualFold(name, other) })
 }
 
 // AppendTarget appends the canonical form of the host, and the target of a request. It is the same for all

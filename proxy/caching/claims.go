@@ -53,9 +53,9 @@ func (c *claims) of(name []byte) claim {
 // pays for the search in other names.
 func isUsual(name []byte) bool {
 	switch string(name) {
-	case "Accept", "Accept-Encoding", "Accept-Language", "Cache-Control", "Connection", "If-None-Match", "Referer", "Traceparent",
+	case "Accept", "Accept-Encoding", "Accept-Language", "Cache-Control", "CDN-Loop", "Connection", "Host", "If-None-Match", "Referer", "Traceparent",
 		"User-Agent", "Via", "X-Forwarded-For", "X-Forwarded-Proto", "X-Request-Id",
-		"accept", "accept-encoding", "accept-language", "cache-control", "if-none-match", "referer", "traceparent",
+		"accept", "accept-encoding", "accept-language", "cache-control", "cdn-loop", "host", "if-none-match", "referer", "traceparent",
 		"user-agent", "via", "x-forwarded-for", "x-forwarded-proto", "x-request-id":
 		return true
 	}
