@@ -23,6 +23,7 @@ type conn struct {
 	untrusted bool // the endpoint's certificate is no longer accepted: no other request
 	login     bool // the endpoint may have logged in the connection as a client: no other request
 	idleSince time.Duration
+	idleFor   time.Duration      // how long it was idle just before the request
 	toHead    bool               // the request is a HEAD
 	interim   int                // number of interim responses to the request
 	response  *exchange.Response // being received
@@ -305,9 +306,7 @@ func (c *conn) onDialFailed(f *fault.Failure) {
 // that is safe (RFC 9112 section 9.3.1), on a new connection if there is room.
 func (c *conn) onStale() {
 	a := c.current
-	if c.reused {
-		c.pool.keeping.closed(c.shard.Loop.Now() - c.idleSince)
-	}
+	c.pool.keeping.closed(c.idleFor)
 	if !c.reused || c.response != nil || !a.MayReplay() {
 		c.fail(fault.Reset)
 		return

@@ -77,3 +77,38 @@ func TestIdleConnectionsOfPatientServer(t *testing.T) {
 		m.W.Run(2 * time.Second)
 	}
 }
+
+// TestIdleConnectionsOfFailingServer: a server that fails at a request says nothing about how long it keeps idle
+// connections.
+func TestIdleConnectionsOfFailingServer(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "retry: {on: []}"})
+	m.Apps[0].Stop()
+	app, connections, requests := m.W.Loop("10.0.1.1-raw"), 0, 0
+	m.W.Listen(m.Apps[0].Addr, app, func() loop.Stream {
+		connections++
+		p := &proxytest.Peer{}
+		p.Reply = func(heard []byte) []byte {
+			if !bytes.HasSuffix(heard, []byte("\r\n\r\nxx")) {
+				return nil
+			}
+			if requests++; requests == 2 {
+				m.W.At(m.W.Now()+400*time.Millisecond, func() { app.Do(p.Conn.Close) })
+				return nil
+			}
+			return []byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		}
+		return p
+	})
+	for i, want := range []int{1, 1, 2, 2, 2} {
+		call := m.Post(2)
+		call.Nonce = ""
+		m.Do(call)
+		m.Finish(call)
+		if ok := call.Status == 200; ok != (i != 1) || connections != want {
+			t.Fatalf("request %d: status %d, %d connections, want %d", i, call.Status, connections, want)
+		}
+		if i > 1 {
+			m.W.Run(700 * time.Millisecond)
+		}
+	}
+}

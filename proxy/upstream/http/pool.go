@@ -81,6 +81,7 @@ func (p *pool) Send(a *exchange.Attempt) {
 		c := p.idle[n-1]
 		p.idle[n-1] = nil
 		p.idle = p.idle[:n-1]
+		c.idleFor = p.shard.Loop.Now() - c.idleSince
 		c.begin(a)
 		return
 	}
@@ -202,6 +203,7 @@ func (p *pool) Retire() {
 func (p *pool) put(c *conn) {
 	p.freed = p.shard.Loop.Now()
 	if a := p.waiting.Pop(); a != nil {
+		c.idleFor = 0
 		c.begin(a)
 		return
 	}
