@@ -52,3 +52,23 @@ func TestHalfClose(t *testing.T) {
 		})
 	}
 }
+
+// TestHalfCloseProgress: timeouts.half_close bounds the time without a response, not that of all responses.
+func TestHalfCloseProgress(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "timeout: 2m", Limits: "timeouts: {half_close: 5s}"})
+	n := 0
+	m.Apps[0].Delay = func() time.Duration { n++; return time.Duration(n) * 4 * time.Second }
+	came := 0
+	m.Apps[0].OnRequest = func(*protocol.Request) { came++ }
+	client := dial(m, 1000)
+	client.deaf = true
+	first, second := client.send(request("GET", "/", 0)), client.send(request("GET", "/", 0))
+	m.RunUntil("the requests", func() bool { return came == 2 })
+	m.W.HalfClose(client.conn)
+	m.RunUntil("the end of the connection", func() bool { return client.ended })
+	for i, a := range []*reply{first, second} {
+		if !a.done || a.Status != 200 {
+			t.Errorf("response %d: done %t, status %d", i, a.done, a.Status)
+		}
+	}
+}

@@ -47,6 +47,7 @@ func (s *session) Respond(ex *exchange.Exchange, res *exchange.Response) {
 func (c *call) respond(res *protocol.Response, owner http2.Releaser) {
 	s := c.session
 	c.become(sending)
+	s.answered = true
 	s.codec.Respond(c.stream, res, owner)
 	c.heard, c.unsent = s.host.Loop.Now(), c.stream.Unsent()
 	s.schedule(len(s.calls) == 1 || s.codec.Encoded() >= mux.BatchSize) // much counts before the turn ends

@@ -33,6 +33,7 @@ type session struct {
 
 	untrusted bool          // the client's certificate is no longer accepted
 	ended     bool          // the client sends nothing more
+	answered  bool          // it has got a response, or a part of one, since grace was armed
 	watchDue  time.Duration // when watch is due
 	late      bool          // watch was late, and put off once
 
@@ -245,8 +246,8 @@ func (s *session) limitDrain(limit time.Duration) {
 
 var _ loop.HalfCloser = (*session)(nil)
 
-// OnEnd implements loop.HalfCloser. Whole requests get their responses, for timeouts.half_close. Those that are
-// cut short are cancelled, as if the client had reset them. The client can't respond to a PING.
+// OnEnd implements loop.HalfCloser. Whole requests get their responses, unless none comes for timeouts.half_close.
+// Those that are cut short are cancelled, as if the client had reset them. The client can't respond to a PING.
 func (s *session) OnEnd() (stays bool) {
 	limit := s.host.Config.Timeouts.HalfClose
 	if limit == 0 || s.state == closed {
@@ -261,7 +262,7 @@ func (s *session) OnEnd() (stays bool) {
 	if len(s.calls) == 0 && !s.codec.Ready() && s.conn.Buffered() == 0 {
 		return false
 	}
-	s.ended = true
+	s.ended, s.answered = true, false
 	s.host.Loop.Stop(&s.keepalive.timer)
 	s.limitDrain(limit)
 	s.finishDrain()

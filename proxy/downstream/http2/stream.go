@@ -189,6 +189,7 @@ func (p *pipe) pump() {
 			b := p.reader.Piece()
 			n := codec.Send(c.stream, b)
 			p.reader.Consume(n)
+			c.session.answered = c.session.answered || n > 0
 			if n < len(b) {
 				return // until OnWritable
 			}
@@ -230,6 +231,7 @@ func (p *pipe) finish() {
 	p.ended = true
 	c.become(sending)
 	c.heard, c.unsent = c.session.host.Loop.Now(), 0
+	c.session.answered = true
 	p.end.End()
 }
 

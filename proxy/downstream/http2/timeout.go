@@ -60,6 +60,9 @@ func (s *session) onTimeout(k loop.TimeoutKind) {
 // longer accepted, or counts as gone.
 func (s *session) onGrace() {
 	switch {
+	case s.ended && s.answered:
+		s.answered = false
+		s.host.Loop.After(s.host.Config.Timeouts.HalfClose, &s.grace)
 	case s.ended:
 		s.close()
 		s.conn.Close()
