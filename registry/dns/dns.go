@@ -119,6 +119,9 @@ func (w *Watcher) Watch(service string, notify func(*registry.Snapshot)) (stop f
 }
 
 func (w *Watcher) end(t *watch) {
+	if t.opt.Others != nil {
+		t.opt.Others.forget(t)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.watches, t)
@@ -365,7 +368,7 @@ func (t *watch) setOthers() {
 		_, port, _ := net.SplitHostPort(e.Addr) // can't fail after ParseAddr
 		all[net.JoinHostPort(n.addrs[0].String(), port)] = net.JoinHostPort(n.other.String(), port)
 	}
-	t.opt.Others.set(t.in.Service, all)
+	t.opt.Others.set(t.in.Service, t, all)
 }
 
 func (t *watch) resolved() []registry.Endpoint {

@@ -1,19 +1,28 @@
 package dns
 
-import "sync"
+import (
+	"maps"
+	"sync"
+)
 
 // Others are the second addresses of host names with one address of IPv4, which is their endpoint, and one
 // of IPv6: where to connect if the first does not accept. Any goroutine may call its methods.
 type Others struct {
 	mu       sync.RWMutex
-	services map[string]map[string]string // second addresses by first ones; services without any are missing
+	services map[string]seconds // services without any are missing
+}
+
+// seconds are the second addresses of a service.
+type seconds struct {
+	of    *watch            // the one that knows them
+	addrs map[string]string // by the first ones
 }
 
 // Of returns the other address of the endpoint at addr of a service, or "".
 func (o *Others) Of(service, addr string) string {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
-	return o.services[service][addr]
+	return o.services[service].addrs[addr]
 }
 
 // Empty reports whether there are none.
@@ -23,7 +32,7 @@ func (o *Others) Empty() bool {
 	return len(o.services) == 0
 }
 
-func (o *Others) set(service string, all map[string]string) {
+func (o *Others) set(service string, of *watch, all map[string]string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(all) == 0 {
@@ -31,7 +40,14 @@ func (o *Others) set(service string, all map[string]string) {
 		return
 	}
 	if o.services == nil {
-		o.services = make(map[string]map[string]string)
+		o.services = make(map[string]seconds)
 	}
-	o.services[service] = all
+	o.services[service] = seconds{of, all}
+}
+
+// forget removes those of a watch that has ended. Another may have taken its place.
+func (o *Others) forget(of *watch) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	maps.DeleteFunc(o.services, func(_ string, s seconds) bool { return s.of == of })
 }
