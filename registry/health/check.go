@@ -129,13 +129,10 @@ func (a *asker) dialTLS(ctx context.Context, network, addr string) (net.Conn, er
 	return over, nil
 }
 
-// dial connects to addr, to its other address, or to the Unix socket of ctx.
+// dial connects to addr, to the other address of ctx, or to the Unix socket of ctx.
 func (a *asker) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	network, addr = socketOf(ctx, network, addr)
-	other := ""
-	if a.other != nil {
-		other = a.other(addr)
-	}
+	other, _ := ctx.Value(otherAddress{}).(string)
 	return eyeballs.Dial(ctx, addr, other, func(ctx context.Context, addr string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	})
@@ -143,6 +140,21 @@ func (a *asker) dial(ctx context.Context, network, addr string) (net.Conn, error
 
 // unixSocket is the key of the address of a Unix socket in the context of a check.
 type unixSocket struct{}
+
+// otherAddress is the key of the second address that a check may ask, in its context.
+type otherAddress struct{}
+
+// withOther returns ctx with what is asked at the other address of the endpoint at addr, if it has one.
+func (a *asker) withOther(ctx context.Context, addr string) context.Context {
+	if a.other == nil || a.host != "" { // the check's own host has other addresses, or none
+		return ctx
+	}
+	other := a.other(addr)
+	if other != "" {
+		other, _ = a.beside(other) // can't fail: it has a port
+	}
+	return context.WithValue(ctx, otherAddress{}, other)
+}
 
 // socketOf returns the Unix socket of ctx, if it has one, in place of network and addr.
 func socketOf(ctx context.Context, network, addr string) (string, string) {
@@ -155,6 +167,7 @@ func socketOf(ctx context.Context, network, addr string) (string, string) {
 // ask returns nil if addr passes: it accepts a connection, responds to the GET with a status from 200
 // to 399, or says that it is serving gRPC. host is the name that addr was resolved from, or "".
 func (a *asker) ask(ctx context.Context, addr, host string) error {
+	ctx = a.withOther(ctx, addr)
 	addr, err := a.beside(addr)
 	if err != nil {
 		return err

@@ -105,6 +105,39 @@ func TestAsk(t *testing.T) {
 	}
 }
 
+// TestBesideOther: the second address of an endpoint is asked beside the service, too, where the check has no host
+// of its own.
+func TestBesideOther(t *testing.T) {
+	checks, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skip("no IPv6: ", err)
+	}
+	srv := httptest.NewUnstartedServer(http.NotFoundHandler())
+	_ = srv.Listener.Close()
+	srv.Listener = checks
+	srv.Config.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	srv.Start()
+	defer srv.Close()
+	other := func(addr string) string {
+		if addr == "127.0.0.1:1" {
+			return "[::1]:1"
+		}
+		return ""
+	}
+	port := checks.Addr().(*net.TCPAddr).Port
+	for _, c := range []struct {
+		path, host string
+		passes     bool
+	}{
+		{"", "", true}, {"/", "", true}, {"/", "::1", true}, {"/", "127.0.0.1", false},
+	} {
+		a := newAsker(&Check{Path: c.path, Host: c.host, Port: port, Timeout: timeout}, other)
+		if err := a.ask(t.Context(), "127.0.0.1:1", ""); (err == nil) != c.passes {
+			t.Errorf("%q, host %q: %v", c.path, c.host, err)
+		}
+	}
+}
+
 func TestPause(t *testing.T) {
 	c := Check{Interval: time.Second}
 	seen := map[time.Duration]bool{}
