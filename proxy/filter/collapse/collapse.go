@@ -21,11 +21,13 @@ import (
 var maxWaiting = 65_536
 
 const (
-	batch = 256 // requests that get a response in one turn of the loop, unless
-	// so many bytes of responses are sent before: a slow client makes its connection copy them.
+	// In one turn of the loop at most batch requests get the response, and about batchBytes are sent: the
+	// connection of a slow client copies what it is sent.
+	batch      = 256
 	batchBytes = 1 << 20
-	maxFree    = 1024 // length of the free lists
-	maxKept    = 1024 // bytes of a key, and members, of a flight on its list
+
+	maxFree = 1024 // length of the free lists
+	maxKept = 1024 // bytes of a key, and members, of a flight on its list
 
 	// aloneFor is how long requests are sent at once after a response that they could not share.
 	aloneFor   = time.Second
