@@ -22,7 +22,7 @@ var (
 	ErrSerialization       = &Error{"dubbo-serialization", 400, "a serialization other than hessian2 and fastjson"}
 	ErrAnswerSerialization = &Error{"dubbo-serialization", 502, "a response in a serialization other than hessian2 and fastjson"}
 	ErrBadInvocation       = &Error{"dubbo-bad-invocation", 400, "a Dubbo call is malformed or nested too deep"}
-	ErrBadAnswer           = &Error{"dubbo-bad-answer", 502, "a Dubbo response is malformed, nested too deep or refers to itself"}
+	ErrBadAnswer           = &Error{"dubbo-bad-answer", 502, "a Dubbo response is malformed or nested too deep"}
 	ErrReplyTooLarge       = &Error{"response-too-large", 502, "a Dubbo response is too large as text or JSON"}
 )
 

@@ -1,6 +1,7 @@
 package dubbo
 
 import (
+	"bytes"
 	"encoding/base64"
 	"math"
 	"strconv"
@@ -10,17 +11,44 @@ import (
 // dates as milliseconds since 1970, binary as base64, and like fastjson NaN and infinities as
 // null.
 //
-// A reference is replaced by a copy of its value. Two limits end the copying of a value that
-// contains itself: maxDepth and max.
+// A reference is replaced by a copy of its value. Inside that value it is written as fastjson does,
+// {"$ref":"$.a[0]"}, with the path from the result to the value.
 type transcoder struct {
 	r        hessianReader
 	dst      []byte
 	max      int   // limit for the length of dst, and for the bytes that are read again
 	refs     []int // offsets of all lists, maps and objects, in order
-	replayed int   // bytes that were read again
-	replays  bool  // the current value is read again
+	open     []container
+	step     step // to the value that comes next
+	replayed int  // bytes that were read again
+	replays  bool // the current value is read again
 	tooLarge bool
 }
+
+// usualContainers is how many lists, maps and objects most results have at most.
+const usualContainers = 8
+
+// container is a list, map or object that is being written.
+type container struct {
+	at   int // its offset
+	step step
+}
+
+// step leads from a container to a value in it.
+type step struct {
+	index    int // in a list
+	from, to int // where dst has the name in an object or map, with quotes; to is 0 in a list
+}
+
+// enter begins the container whose head was read last.
+func (t *transcoder) enter() {
+	if t.open == nil {
+		t.open = make([]container, 0, usualContainers)
+	}
+	t.open = append(t.open, container{t.r.at, t.step})
+}
+
+func (t *transcoder) leave() { t.open = t.open[:len(t.open)-1] }
 
 func (t *transcoder) value() { t.rest(t.next()) }
 
@@ -29,6 +57,9 @@ func (t *transcoder) next() token {
 	tok := t.r.next()
 	switch tok.kind {
 	case tokenList, tokenMap, tokenObject:
+		if t.refs == nil {
+			t.refs = make([]int, 0, usualContainers)
+		}
 		if !t.replays {
 			t.refs = append(t.refs, t.r.at)
 		}
@@ -44,11 +75,17 @@ func (t *transcoder) next() token {
 func (t *transcoder) rest(tok token) {
 	switch tok.kind {
 	case tokenList:
+		t.enter()
 		t.list(tok)
+		t.leave()
 	case tokenMap:
+		t.enter()
 		t.entries(tok)
+		t.leave()
 	case tokenObject:
+		t.enter()
 		t.object(tok)
+		t.leave()
 	case tokenRef:
 		t.replay(tok.num)
 	case tokenString:
@@ -109,9 +146,11 @@ func (t *transcoder) binary(tok token) {
 
 func (t *transcoder) list(tok token) {
 	open := byte('[')
-	for n := t.r.enter(tok); t.r.element(&n); {
+	index := 0
+	for n := t.r.enter(tok); t.r.element(&n); index++ {
 		t.dst = append(t.dst, open)
 		open = ','
+		t.step = step{index: index}
 		t.value()
 	}
 	t.end('[', ']', open)
@@ -122,7 +161,9 @@ func (t *transcoder) entries(tok token) {
 	for n := t.r.enter(tok); t.r.element(&n); {
 		t.dst = append(t.dst, open)
 		open = ','
+		from := len(t.dst)
 		t.key()
+		t.step = step{from: from, to: len(t.dst)}
 		t.dst = append(t.dst, ':')
 		t.value()
 	}
@@ -137,16 +178,49 @@ func (t *transcoder) end(first, last, open byte) {
 	t.dst = append(t.dst, last)
 }
 
-// key writes the key of a map: a string, or another scalar as a string.
+// key writes the key of a map as a string: the name of an enum, the JSON of another object, map or list, as
+// fastjson does with WriteNonStringKeyAsString, or a scalar.
 func (t *transcoder) key() {
+	from := len(t.dst)
 	switch tok := t.next(); tok.kind {
-	case tokenString:
+	case tokenString, tokenBinary:
 		t.rest(tok)
+	case tokenObject, tokenMap, tokenList, tokenRef:
+		t.step = step{from: from, to: from}
+		t.rest(tok)
+		text := bytes.Clone(t.dst[from:])
+		if name := enumName(text); name != nil && tok.kind != tokenMap {
+			t.dst = append(t.dst[:from], name...)
+			return
+		}
+		t.dst = appendJSONString(t.dst[:from], text)
 	default:
 		t.dst = append(t.dst, '"')
 		t.scalar(tok)
 		t.dst = append(t.dst, '"')
 	}
+}
+
+// enumName returns the name of an enum with its quotes, or nil if the JSON is of another value. Hessian2 has an
+// enum as an object with the name alone.
+func enumName(json []byte) []byte {
+	name, is := bytes.CutPrefix(json, []byte(`{"name":`))
+	if !is || len(name) < len(`""}`) || name[0] != '"' {
+		return nil
+	}
+	name = name[:len(name)-1]
+	for i := 1; i < len(name); i++ {
+		switch name[i] {
+		case '\\':
+			i++
+		case '"':
+			if i == len(name)-1 {
+				return name
+			}
+			return nil
+		}
+	}
+	return nil
 }
 
 func (t *transcoder) object(tok token) {
@@ -160,7 +234,9 @@ func (t *transcoder) object(tok token) {
 	for n := t.r.enter(tok); t.r.element(&n); {
 		t.dst = append(t.dst, open)
 		open = ','
+		from := len(t.dst)
 		t.dst = appendJSONString(t.dst, names.name())
+		t.step = step{from: from, to: len(t.dst)}
 		t.dst = append(t.dst, ':')
 		t.value()
 	}
@@ -179,7 +255,7 @@ func (t *transcoder) decimal(tok token) {
 	}
 }
 
-// replay writes the list, map or object with this reference number again.
+// replay writes the list, map or object with this reference number again, or its path inside of itself.
 func (t *transcoder) replay(index int64) {
 	if index < 0 || index >= int64(len(t.refs)) {
 		t.r.fail()
@@ -188,6 +264,12 @@ func (t *transcoder) replay(index int64) {
 	r := &t.r
 	back, classes, types, replays := r.i, len(r.classes), r.types, t.replays
 	start := t.refs[index]
+	for depth, c := range t.open {
+		if c.at == start {
+			t.path(depth)
+			return
+		}
+	}
 	r.i, t.replays = start, true
 	t.value()
 	if r.bad {
@@ -195,4 +277,20 @@ func (t *transcoder) replay(index int64) {
 	}
 	t.replayed += r.i - start
 	r.i, r.classes, r.types, t.replays = back, r.classes[:classes], types, replays
+}
+
+// path writes a reference to the container at a depth.
+func (t *transcoder) path(depth int) {
+	t.dst = append(t.dst, `{"$ref":"$`...)
+	for _, c := range t.open[1 : depth+1] {
+		if c.step.to > 0 {
+			t.dst = append(t.dst, '.')
+			t.dst = append(t.dst, inner(t.dst[c.step.from:c.step.to])...)
+			continue
+		}
+		t.dst = append(t.dst, '[')
+		t.dst = strconv.AppendInt(t.dst, int64(c.step.index), 10)
+		t.dst = append(t.dst, ']')
+	}
+	t.dst = append(t.dst, `"}`...)
 }

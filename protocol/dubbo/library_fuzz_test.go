@@ -28,8 +28,11 @@ func FuzzHessianVsLibrary(f *testing.F) {
 			return
 		}
 		text, tr := toJSON(b[:r.i], 1<<16)
-		if tr.r.bad { // a reference to nothing, or to what it is in
+		if tr.r.bad { // a reference to nothing
 			return
+		}
+		if strings.Contains(text, `"$ref"`) {
+			return // what contains itself
 		}
 		if strings.ContainsRune(text, utf8.RuneError) || strings.Contains(text, objectClass) {
 			return // half a surrogate pair, which the library keeps
