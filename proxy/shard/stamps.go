@@ -112,13 +112,23 @@ func (s *stampSet) add(hash uint64, now, until time.Duration) {
 			}
 		}
 		if t := s.target[at].Load(); t != movingTarget && s.target[at].CompareAndSwap(t, movingTarget) {
-			s.since[at].Store(int64(now))
-			s.stamp[at].Store(int64(now) - 1)
-			s.kept[at].Store(int64(until))
-			s.target[at].Store(hash)
+			s.fill(at, hash, now, until)
 			return
 		}
 	}
+}
+
+// fill puts a target into a slot that is moving, unless another loop has added it since add has looked: it may
+// have been invalidated then. If it is invalidated from now on, Set finds the slot.
+func (s *stampSet) fill(at int, hash uint64, now, until time.Duration) {
+	if s.keep(hash, until) {
+		s.target[at].Store(noTarget)
+		return
+	}
+	s.since[at].Store(int64(now))
+	raise(&s.stamp[at], int64(now)-1)
+	s.kept[at].Store(int64(until))
+	s.target[at].Store(hash)
 }
 
 // Set notes that a target was invalidated now.
@@ -131,7 +141,7 @@ func (s *Stamps) Set(hash uint64, now time.Duration) {
 	for _, l := range *levels {
 		set := l.set(hash)
 		for i := range set.target {
-			if set.target[i].Load() == hash {
+			if t := set.target[i].Load(); t == hash || t == movingTarget { // which may become this one
 				raise(&set.stamp[i], int64(now))
 			}
 		}

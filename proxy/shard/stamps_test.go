@@ -114,3 +114,28 @@ func TestStampsOfLoops(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// TestStampsTwice: while one loop adds a target, another adds it, too, and it is invalidated. That holds for what
+// the slots of both have.
+func TestStampsTwice(t *testing.T) {
+	const hash = 1 << 60
+	start := func() (*Stamps, *stampSet) {
+		s := &Stamps{}
+		s.Expect(1)
+		return s, (*s.levels.Load())[0].set(hash)
+	}
+	s, set := start()
+	s.Keep(hash, 5, time.Hour)
+	s.Set(hash, 6)
+	set.add(hash, 4, time.Hour) // it has not found the other
+	if !s.Since(hash, 5) {
+		t.Error("a slot that was taken after the invalidation hides it")
+	}
+	s, set = start()
+	set.target[0].Store(movingTarget)
+	s.Set(hash, 6)
+	set.fill(0, hash, 4, time.Hour)
+	if !s.Since(hash, 5) || s.Since(hash, 7) {
+		t.Error("a slot that was being filled hides the invalidation")
+	}
+}
