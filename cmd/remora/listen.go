@@ -288,6 +288,12 @@ func (c *change) openSockets() sockets.Open {
 				continue
 			}
 			ln = sockets.Adopt(ln, address)
+			if !sockets.HasFixedPort(address) { // then several listeners may have this address
+				address = ln.Addr().String()
+			}
+			if same := open[address]; same != nil {
+				_ = same.Close()
+			}
 			open[address], c.from[ln] = ln, l
 		}
 	}
@@ -301,8 +307,10 @@ func (c *change) updateListeners() (closed []*openListener) {
 	next := make(map[string]*openListener, len(c.cfg.Listeners))
 	for _, l := range c.opened {
 		next[l.name] = l
-		if was := c.from[l.sockets[0]]; was != nil {
-			c.succeed(was)
+		for _, ln := range l.sockets {
+			if was := c.from[ln]; was != nil {
+				c.succeed(was)
+			}
 		}
 	}
 	for i := range c.cfg.Listeners {
@@ -329,7 +337,7 @@ func (c *change) updateListeners() (closed []*openListener) {
 	return closed
 }
 
-// succeed closes a listener whose socket another one has: both would share its connections.
+// succeed closes a listener one of whose sockets another one has: both would share its connections.
 func (c *change) succeed(l *openListener) {
 	l.disown()
 	c.s.closeListener(l)
