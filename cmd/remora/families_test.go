@@ -56,7 +56,7 @@ func TestFamilies(t *testing.T) {
 		}
 		listeners = append(listeners, fmt.Sprintf(service, name, addrs[2+i], protocol))
 	}
-	const rest = `discover: static, connect_timeout: 15s, timeout: 2m, check: {interval: 20ms, timeout: 15s, `
+	const rest = `discover: static, connect_timeout: 15s, timeout: 2m, check: {on_down: close, interval: 20ms, timeout: 15s, ` // down until a check has passed
 	p := startRemora(t, fmt.Sprintf(`
 loops: 2
 limits: {message: 64KiB}
