@@ -68,7 +68,7 @@ print(grpc.insecure_channel(f"{at.hostname}:{at.port or 80}").unary_unary("/s/m"
 serve_grpc='import grpc, concurrent.futures as f
 class All(grpc.GenericRpcHandler):
     def service(self, details):
-        return grpc.unary_unary_rpc_method_handler(lambda request, context: b"hello by 1.1 remora")
+        return grpc.unary_unary_rpc_method_handler(lambda request, context: b"hello by remora")
 server = grpc.server(f.ThreadPoolExecutor(1), handlers=[All()])
 print(server.add_insecure_port("127.0.0.1:0"), flush=True)
 server.start()
@@ -96,7 +96,7 @@ row() {
 	if [[ $asks == past ]]; then
 		cells='**not at all**'
 	else
-		grep -q 'hello by 1.1 remora' "$dir/body" || cells="$asks, $(cat "$dir/body" "$dir/error")"
+		grep -q 'hello by remora' "$dir/body" || cells="$asks, $(cat "$dir/body" "$dir/error")"
 		for list in "$host" .svc.test '*.svc.test'; do cells+=" | $(obeys "$2" "$url" "$list")"; done
 		cells+=" | $(obeys "$2" http://224.0.0.7/ 224.0.0.0/4) | $(obeys "$2" "http://127.0.0.1:$app/" "")"
 	fi

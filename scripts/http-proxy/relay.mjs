@@ -10,7 +10,7 @@ const form = (line) => {
   return method === 'CONNECT' ? 'CONNECT' : target?.startsWith('http://') ? 'absolute-form' : 'origin-form'
 }
 const server = what === 'app'
-  ? http.createServer((request, response) => response.end(`hello by ${request.headers.via ?? 'nobody'}\n`))
+  ? http.createServer((request, response) => response.end(`hello by ${request.headers['cdn-loop'] ?? 'nobody'}\n`))
   : net.createServer((client) => {
     const sidecar = net.connect(port, '127.0.0.1')
     client.once('data', (b) => fs.appendFileSync(file, form(b.toString('latin1').split('\r\n')[0]) + '\n'))

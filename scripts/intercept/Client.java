@@ -13,7 +13,7 @@ import java.util.regex.Pattern;
 public class Client {
   private static final int SIZE = 3 << 20;
   private static final Pattern OURS =
-      Pattern.compile("^(via|x-request-id|x-forwarded-for):", Pattern.MULTILINE | Pattern.CASE_INSENSITIVE);
+      Pattern.compile("^(cdn-loop|x-request-id|x-forwarded-for):", Pattern.MULTILINE | Pattern.CASE_INSENSITIVE);
   private static String suffix;
 
   private interface Check {

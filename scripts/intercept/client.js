@@ -56,7 +56,7 @@ const checks = {
     for (let i = 0; i < 2; i += 1) {
       const { status, body } = await get('other', 8081);
       expect(status, 200);
-      expect(/^(via|x-request-id|x-forwarded-for):/im.test(body), false);
+      expect(/^(cdn-loop|x-request-id|x-forwarded-for):/im.test(body), false);
     }
   },
   Redis: async () => {

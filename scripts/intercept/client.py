@@ -43,7 +43,7 @@ def other():
     connection = http.client.HTTPConnection("other" + suffix, 8081, timeout=60)
     for _ in range(2):
         head = get(connection).lower()
-        expect([name for name in ("via:", "x-request-id:", "x-forwarded-for:") if name in head], [])
+        expect([name for name in ("cdn-loop:", "x-request-id:", "x-forwarded-for:") if name in head], [])
 
 
 def connect(host, port):
