@@ -86,8 +86,8 @@ type fields struct {
 	length      int64 // of Content-Length; -1 means none
 	coding      bool  // Transfer-Encoding: chunked
 	expect      bool
-	upgrades    int  // Upgrade fields
-	webSocket   bool // the last Upgrade field is "websocket"
+	upgrades    int    // Upgrade fields
+	protocols   []byte // of the last Upgrade field
 	options     options
 	optionCount int
 }
@@ -197,7 +197,7 @@ func (f *fields) consume(k fieldKind, value []byte) (keep bool, err error) {
 		keep = f.options&optNominated != 0 // until removeNominated has read it
 	case fieldUpgrade:
 		f.upgrades++
-		f.webSocket = protocol.EqualFold(value, "websocket")
+		f.protocols = value
 	}
 	return keep, err
 }

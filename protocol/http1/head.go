@@ -20,15 +20,15 @@ const (
 // zero Head is ready for use; Reset it between messages. While the decoder returns
 // ErrIncomplete, Head holds the position of the scan, and the exported fields are undefined.
 type Head struct {
-	Minor          int  // 0 or 1, of HTTP/1.x
-	KeepAlive      bool // the peer lets the connection persist after this message
-	ExpectContinue bool // the peer waits for Continue before it sends the body
-	HeadMethod     bool // the method is HEAD, or was, for a response
-	Upgrade        bool // the request asks for an upgrade, or the response is a 101
-	WebSocket      bool // Upgrade, and to websocket only
-	Connect        bool // the method is CONNECT; the target is in Request.Authority
-	Absolute       bool // the target is in absolute-form, as a client sends it to a proxy
-	HTTPS          bool // Absolute, and the scheme is https
+	Minor          int    // 0 or 1, of HTTP/1.x
+	KeepAlive      bool   // the peer lets the connection persist after this message
+	ExpectContinue bool   // the peer waits for Continue before it sends the body
+	HeadMethod     bool   // the method is HEAD, or was, for a response
+	Upgrade        bool   // the request asks for an upgrade, or the response is a 101
+	Protocols      []byte // of Upgrade, if a proxy may tunnel them; it aliases the input; else nil
+	Connect        bool   // the method is CONNECT; the target is in Request.Authority
+	Absolute       bool   // the target is in absolute-form, as a client sends it to a proxy
+	HTTPS          bool   // Absolute, and the scheme is https
 	Framing        Framing
 	Length         int64 // bytes of the body if Framing is FixedLength, else 0
 

@@ -104,7 +104,9 @@ func (h *Head) finishRequest(req *protocol.Request, f *fields) error {
 	}
 	h.KeepAlive = f.keepAlive()
 	h.Upgrade = f.upgrades > 0 && f.options&optUpgrade != 0 && h.Minor == 1
-	h.WebSocket = h.Upgrade && f.upgrades == 1 && f.webSocket
+	if h.Upgrade && f.upgrades == 1 && mayTunnel(f.protocols) {
+		h.Protocols = f.protocols
+	}
 	// HTTP/1.0 clients don't know interim responses, and a client without a body does not wait
 	// for one (RFC 9110 section 10.1.1).
 	h.ExpectContinue = f.expect && h.Minor == 1 && (h.Framing == Chunked || h.Length > 0)

@@ -96,7 +96,9 @@ func (h *Head) finishResponse(resp *protocol.Response, f *fields) error {
 			return ErrBodyNotAllowed
 		}
 		h.Upgrade = resp.Status == 101
-		h.WebSocket = h.Upgrade && f.upgrades == 1 && f.webSocket && f.options&optUpgrade != 0
+		if h.Upgrade && f.upgrades == 1 && f.options&optUpgrade != 0 && mayTunnel(f.protocols) {
+			h.Protocols = f.protocols
+		}
 	case resp.Status == 204:
 		// No body, whatever is declared; but a server that declares one may send it.
 		h.KeepAlive = h.KeepAlive && !f.coding && f.length <= 0

@@ -1,27 +1,75 @@
 package http1
 
-import "github.com/remora-proxy/remora/protocol"
+import (
+	"bytes"
 
-// upgradeFields ask for, or grant, an upgrade of the connection to WebSocket (RFC 6455
-// sections 4.1, 4.2.2). They concern one connection, so each hop writes its own.
-const upgradeFields = "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+	"github.com/remora-proxy/remora/protocol"
+)
 
-// AppendWebSocketRequest appends the head of req, which has no body, with a request to upgrade
-// to WebSocket. It appends nothing if requestSize refuses req.
-func AppendWebSocketRequest(dst []byte, req *protocol.Request) []byte {
+// mayTunnel reports whether list, the value of an Upgrade field, has protocols of which a proxy may pass on the
+// bytes unread (RFC 9110 section 7.8). Another HTTP within would have requests that nobody checks, and so would TLS.
+func mayTunnel(list []byte) bool {
+	for more := true; more; {
+		var one []byte
+		one, list, more = nextElement(list)
+		name, version, versioned := bytes.Cut(one, []byte{'/'})
+		if len(name) == 0 || !tokenChar.all(name) || versioned && (len(version) == 0 || !tokenChar.all(version)) {
+			return false
+		}
+		for _, not := range [...]string{"http", "h2c", "h2", "h3", "tls"} {
+			if protocol.EqualFold(name, not) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Offers reports whether each protocol of chosen, the Upgrade field of a 101, is in offered, that of the request.
+func Offers(offered, chosen []byte) bool {
+	if len(chosen) == 0 {
+		return false
+	}
+	for more := true; more; {
+		var one []byte
+		if one, chosen, more = nextElement(chosen); !hasElement(offered, one) {
+			return false
+		}
+	}
+	return true
+}
+
+func hasElement(list, want []byte) bool {
+	for more := true; more; {
+		var one []byte
+		if one, list, more = nextElement(list); bytes.EqualFold(one, want) {
+			return true
+		}
+	}
+	return false
+}
+
+// AppendUpgradeRequest appends req, whose body has no trailers, with a request to upgrade to one of protocols. It
+// appends nothing if requestSize refuses req. Upgrade and Connection concern one connection, so each hop writes its own.
+func AppendUpgradeRequest(dst []byte, req *protocol.Request, protocols []byte) []byte {
 	n := len(dst)
 	if dst = AppendRequestHead(dst, req); len(dst) == n {
 		return dst
 	}
-	return append(dst[:len(dst)-len("\r\n")], upgradeFields...)
+	return append(appendUpgrade(dst[:len(dst)-len("\r\n")], protocols), req.Body...)
 }
 
-// AppendWebSocketResponse appends the 101 that grants the upgrade, with the end-to-end headers
-// of resp. It appends nothing if a header is not safe to send.
-func AppendWebSocketResponse(dst []byte, resp *protocol.Response) []byte {
+// AppendUpgradeResponse appends the 101 that switches to protocols, with the end-to-end headers of resp. It appends
+// nothing if a header is not safe to send.
+func AppendUpgradeResponse(dst []byte, resp *protocol.Response, protocols []byte) []byte {
 	if !headersValid(resp.Headers) {
 		return dst
 	}
 	dst = append(dst, "HTTP/1.1 101 Switching Protocols\r\n"...)
-	return append(appendEndToEnd(dst, resp.Headers), upgradeFields...)
+	return appendUpgrade(appendEndToEnd(dst, resp.Headers), protocols)
+}
+
+func appendUpgrade(dst, protocols []byte) []byte {
+	dst = append(dst, "Connection: Upgrade\r\nUpgrade: "...)
+	return append(append(dst, protocols...), "\r\n\r\n"...)
 }

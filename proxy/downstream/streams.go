@@ -62,6 +62,8 @@ type StreamRequest struct {
 	ToHead  bool          // the request is a HEAD
 	Opened  bool          // Connected was sent, so no response can report a failure
 
+	Protocols []byte // that a StreamWebSocket asks to upgrade to, as in the Upgrade field; nil for other kinds
+
 	// Body decodes the rest of the body of a StreamBody; it may be done. Buffer has the
 	// part that was decoded, and takes the rest. It is nil for other kinds.
 	Body     http1.Body

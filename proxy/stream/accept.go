@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"time"
@@ -102,15 +103,39 @@ func (p *pair) receive(r *downstream.StreamRequest, a *downstream.StreamAccept) 
 		a.Client.GRPC = true
 		r.Leaser = a.Leaser.From(a.Client)
 	}
-	r.Minor, r.ToHead, r.Rest = head.Minor, head.HeadMethod, in.rest(n)
-	if head.WebSocket && head.Framing == http1.NoBody {
-		r.Kind, r.Head = stats.StreamWebSocket, http1.AppendWebSocketRequest(nil, &req)
-		r.Record.SetRequest(stats.StreamWebSocket, &req)
-		return nil
+	r.Minor, r.ToHead = head.Minor, head.HeadMethod
+	if head.Protocols != nil && head.Framing != http1.Chunked && head.Length <= p.srv.config().Limits.Message {
+		return p.receiveUpgrade(r, in, n, &req, &head)
 	}
+	r.Rest = in.rest(n)
 	r.Record.SetRequest(stats.StreamBody, &req)
 	r.Kind, r.Head = stats.StreamBody, http1.AppendStreamRequest(nil, &req, &head)
 	r.Body.Reset(&head, lim)
 	r.Chunks, r.Continue, r.Buffer = head.Framing == http1.Chunked, head.ExpectContinue, buffers.Get(0)
+	return nil
+}
+
+// receiveUpgrade reads the body of a request to upgrade, whose head is the first n bytes of in. The other sidecar
+// has sent the body with its length. It counts in limits.buffered as it comes.
+func (p *pair) receiveUpgrade(r *downstream.StreamRequest, in *intake, n int, req *protocol.Request, head *http1.Head) *fault.Failure {
+	r.Kind, r.Protocols = stats.StreamWebSocket, bytes.Clone(head.Protocols)
+	r.Record.SetRequest(stats.StreamWebSocket, req)
+	end := n + int(head.Length)
+	_ = p.down.SetReadDeadline(time.Now().Add(p.srv.config().Timeouts.Body))
+	for len(in.b) < end {
+		if p.srv.opt.Process.Full() {
+			return fault.Overloaded
+		}
+		switch err := in.more(p.down); {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return fault.SlowBody
+		case err != nil:
+			return fault.BadRequest
+		}
+	}
+	_ = p.down.SetReadDeadline(time.Time{})
+	req.Body = in.b[n:end]
+	r.Head = http1.AppendUpgradeRequest(nil, req, r.Protocols)
+	r.Rest = in.rest(end)
 	return nil
 }

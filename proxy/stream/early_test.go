@@ -31,7 +31,7 @@ func TestEarlyBytesReleased(t *testing.T) {
 		response string
 	}{
 		"tunnel":         {downstream.StreamRequest{Kind: stats.StreamConnect}, true, ""},
-		"upgrade":        {downstream.StreamRequest{Kind: stats.StreamWebSocket, Head: []byte(ask)}, true, upgraded},
+		"upgrade":        {downstream.StreamRequest{Kind: stats.StreamWebSocket, Head: []byte(ask), Protocols: []byte("websocket")}, true, upgraded},
 		"start of body":  {downstream.StreamRequest{Kind: stats.StreamBody, Head: []byte(put)}, false, ""},
 		"rest of a body": {downstream.StreamRequest{Kind: stats.StreamBody, Head: []byte(put)}, true, ""},
 	} {

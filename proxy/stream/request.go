@@ -258,12 +258,12 @@ func (x *requestStream) passResponse() *fault.Failure {
 			return failure(err)
 		case err != nil || interim == http1.MaxInterim:
 			return fault.Malformed
-		case head.WebSocket && x.r.Kind == stats.StreamWebSocket:
+		case http1.Offers(x.r.Protocols, head.Protocols):
 			return x.upgrade(&resp, &head, &in, n)
 		case x.linked && x.refusal(&resp) != nil:
 			return x.refusal(&resp)
 		case resp.Status == http.StatusSwitchingProtocols:
-			return fault.Malformed // the request asked for no upgrade
+			return fault.Malformed // the request asked for no upgrade, or for another one
 		case resp.Status >= 200:
 			return x.finalResponse(&resp, &head, &in, n)
 		}
@@ -366,7 +366,7 @@ func (x *requestStream) finalResponse(resp *protocol.Response, head *http1.Head,
 // upgrade passes the 101 on, which is the first n bytes of in, and then bytes both ways.
 func (x *requestStream) upgrade(resp *protocol.Response, head *http1.Head, in *intake, n int) *fault.Failure {
 	x.addHeaders(resp, head)
-	out := http1.AppendWebSocketResponse(nil, resp)
+	out := http1.AppendUpgradeResponse(nil, resp, head.Protocols)
 	if len(out) == 0 {
 		return fault.Malformed
 	}

@@ -25,9 +25,12 @@ func (s *session) streamKind(err error) (kind stats.StreamKind, leaves bool) {
 	case long, s.head.ExpectContinue && s.origin.Listener.Expects:
 		return stats.StreamBody, true
 	}
-	// RFC 6455 section 4.1 wants a GET. A request with a body could not leave with it.
-	return stats.StreamWebSocket, s.head.WebSocket && s.head.Framing == http1.NoBody && string(s.cur.Request.Method) == "GET"
+	return stats.StreamWebSocket, s.asksUpgrade() && s.head.Framing == http1.NoBody
 }
+
+// asksUpgrade reports whether the request that is being received leaves the loop to ask for an upgrade. One with a
+// body does so once the body, which must come before what the upgrade begins, is complete.
+func (s *session) asksUpgrade() bool { return s.head.Protocols != nil && s.host.Process.Streams }
 
 // queueHandoffAtHead is queueHandoff for a request whose head is the input's first n bytes.
 func (s *session) queueHandoffAtHead(kind stats.StreamKind, n int, unrouted bool) {
@@ -203,7 +206,8 @@ func (s *session) streamRequest(c *call) *downstream.StreamRequest {
 		r.Body, r.Chunks, r.Continue = s.body, s.head.Framing == http1.Chunked, s.head.ExpectContinue
 		r.Buffer, ex.BodyBuffer = ex.BodyBuffer, nil
 	case stats.StreamWebSocket:
-		r.Head = http1.AppendWebSocketRequest(nil, &ex.Request)
+		r.Protocols = bytes.Clone(s.head.Protocols)
+		r.Head = http1.AppendUpgradeRequest(nil, &ex.Request, r.Protocols)
 	}
 	if s.in != nil {
 		r.Rest, s.in = s.in.B, nil // r owns the array now

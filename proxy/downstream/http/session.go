@@ -189,7 +189,7 @@ func (s *session) decode() {
 		case leaves:
 			s.queueHandoffAtHead(kind, n, false)
 			return
-		case s.origin.Listener.Unrouted && s.goesDirect():
+		case s.origin.Listener.Unrouted && !s.asksUpgrade() && s.goesDirect():
 			s.queueHandoffAtHead(stats.StreamBody, n, true)
 			return
 		}
@@ -232,10 +232,7 @@ func (s *session) onHead(n int) {
 	if s.head.ExpectContinue && len(s.calls) > 0 { // the client waits for 100 Continue
 		s.stopTimeout()
 	}
-	rest = s.receiveBody(rest)
-	if s.input >= inputHandoff {
-		return // refused or queued: ex does not belong to the session any more
-	}
+	rest = s.receiveBody(rest) // ex may not belong to the session any more
 	s.keepInput(rest)
 	if s.input == inputBody {
 		s.sendContinue()
@@ -279,6 +276,10 @@ func (s *session) receiveBody(b []byte) (rest []byte) {
 
 // onRequest queues a complete request.
 func (s *session) onRequest() {
+	if s.asksUpgrade() && len(s.cur.Request.Trailers) == 0 {
+		s.queueHandoff(stats.StreamWebSocket, false)
+		return
+	}
 	s.stopTimeout()
 	s.requests++
 	s.cur.Hold()

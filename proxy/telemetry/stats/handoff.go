@@ -28,7 +28,7 @@ type StreamKind uint8
 
 const (
 	StreamBody      StreamKind = iota // a request with a body too long to buffer, and its response
-	StreamWebSocket                   // a request to upgrade to WebSocket
+	StreamWebSocket                   // a request to upgrade, mostly to WebSocket
 	StreamConnect                     // a CONNECT: bytes to an endpoint of the service and back
 	StreamPass                        // no request: bytes to the original destination and back
 )

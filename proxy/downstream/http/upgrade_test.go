@@ -1,0 +1,48 @@
+package http_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+)
+
+// TestUpgradeWithBody: a request to upgrade leaves the loop with its whole body, and with what follows, wherever the
+// input is split and what came before. One that is cut short does not leave.
+func TestUpgradeWithBody(t *testing.T) {
+	const (
+		asks   = "Host: compute\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n"
+		before = "GET /0 HTTP/1.1\r\nHost: compute\r\n\r\n"
+		length = "POST /1 HTTP/1.1\r\n" + asks + "Content-Length: 4\r\n\r\nbody"
+		chunks = "POST /1 HTTP/1.1\r\n" + asks + "Transfer-Encoding: chunked\r\n\r\n1\r\nb\r\n3\r\nody\r\n0\r\n\r\n"
+	)
+	for _, says := range []string{length, chunks, before + length, before + chunks} {
+		for seed := range uint64(20) {
+			m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Seed: seed})
+			m.W.Options.Cut = 0.5
+			m.DialAndSend(proxytest.Egress, says+"early")
+			m.RunUntil("a stream", func() bool { return len(streams.Requests) == 1 })
+			m.W.Run(time.Second)
+			r := streams.Requests[0]
+			if got := string(r.Rest) + string(proxytest.ReadArrived(t, streams.Sockets[0])); got != "early" {
+				t.Errorf("%q, seed %d: left with %q", says, seed, got)
+			}
+			head := string(r.Head)
+			if r.Kind != stats.StreamWebSocket || string(r.Protocols) != "tcp" || !strings.HasPrefix(head, "POST /1 ") ||
+				!strings.HasSuffix(head, "\r\nContent-Length: 4\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\nbody") {
+				t.Errorf("%q, seed %d: left as %+v", says, seed, r)
+			}
+			proxytest.CheckStreamsSettled(m, streams)
+		}
+	}
+	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1})
+	p := m.DialAndSend(proxytest.Egress, length[:len(length)-1])
+	m.W.Run(10 * time.Millisecond)
+	m.W.HalfClose(p.Conn)
+	if heard := m.RunUntilClosed(p); heard != "" || len(streams.Requests) != 0 {
+		t.Errorf("cut short: %q, %d streams", heard, len(streams.Requests))
+	}
+	proxytest.CheckStreamsSettled(m, streams)
+}
