@@ -14,8 +14,9 @@ import (
 // Bounds of a file, far above any real one. A wrong path (a disk image, a generated
 // file) must cause an error, and not exhaust the host.
 const (
-	maxFile  = 1 << 20 // bytes
-	maxDepth = 32      // nested mappings and sequences
+	maxFile    = 1 << 20 // bytes
+	maxDepth   = 32      // nested mappings and sequences
+	maxAliased = 1 << 16 // values that aliases repeat
 )
 
 // kind is the kind of a node.
@@ -42,6 +43,7 @@ type node struct {
 	quoted   bool   // reports whether the scalar must be a string
 	items    []*node
 	entries  []entry
+	size     int  // values in it, those of aliases too; set when its content is read
 	resolved bool // false while its content is read; an alias to it then makes a cycle
 }
 
@@ -58,6 +60,8 @@ type treeReader struct {
 	report  func(at position, format string, args ...any)
 	anchors map[string]*node
 	depth   int
+	values  int // read so far, those of aliases too
+	aliased int // of these, how many aliases repeat
 }
 
 // readTree parses data, which must contain one YAML document. It returns nil if the
@@ -98,11 +102,20 @@ func parse(data []byte) (file *ast.File, err error) {
 			err = errors.New("not YAML")
 		}
 	}()
-	return parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
+	tokens, err := tokenize(data)
+	if err != nil {
+		return nil, err
+	}
+	return parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 }
 
 // reportSyntax reports an error of the parser.
 func (r *treeReader) reportSyntax(data []byte, err error) {
+	var deep nestingError
+	if errors.As(err, &deep) {
+		r.report(at(deep.at), "nested more than %d deep", maxDepth)
+		return
+	}
 	var syntax *yaml.SyntaxError
 	if !errors.As(err, &syntax) {
 		r.report(position{}, "not valid YAML: %s", unquoted(err.Error()))
@@ -135,7 +148,10 @@ func at(t *token.Token) position {
 // read converts a syntax node and its descendants.
 func (r *treeReader) read(n ast.Node) *node {
 	out := &node{at: at(n.GetToken())}
+	before := r.values
+	r.values++
 	r.readInto(out, n)
+	out.size = r.values - before
 	return out
 }
 
@@ -213,7 +229,11 @@ func (r *treeReader) readAlias(out *node, n *ast.AliasNode) {
 		r.report(out.at, "no anchor of this name before the alias; a value that begins with * needs quotes")
 	case !target.resolved:
 		r.report(out.at, "alias *%s inside its own anchor", name)
+	case target.size > maxAliased-r.aliased:
+		r.report(out.at, "aliases repeat more than %d values", maxAliased)
 	default:
+		r.values += target.size
+		r.aliased += target.size
 		where := out.at
 		*out = *target
 		out.at = where
