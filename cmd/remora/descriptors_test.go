@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -65,6 +66,51 @@ func TestAdminConnections(t *testing.T) {
 	}
 	p.await("/healthz", 200, "ok\n")
 	p.ready()
+}
+
+// TestAdminFlood: a health check is answered although a flood of connections arrives between its
+// connection and its request. The flood comes from one source, or from more sources than the admin
+// API has places. In the second case the source of the check has checked before.
+func TestAdminFlood(t *testing.T) {
+	const limit, flood = 32, 128
+	p, _ := consumer(t, newApp(t), fmt.Sprintf("limits: {admin_connections: %d}", limit))
+	p.ready() // a check from 127.0.0.1
+	dial := func(from string) net.Conn {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: patience}
+		nc, err := d.Dial("tcp", p.admin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { nc.Close() })
+		_ = nc.SetDeadline(time.Now().Add(patience))
+		return nc
+	}
+	respond := func(nc net.Conn, path string) error {
+		_, _ = fmt.Fprintf(nc, "GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", path)
+		_, err := http.ReadResponse(bufio.NewReader(nc), nil)
+		return err
+	}
+	for _, c := range []struct{ name, check, flood string }{
+		{"one source", "127.0.0.9", "127.0.0.2"},
+		{"many sources", "127.0.0.1", "127.0.1.%d"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, path := range []string{"/healthz", "/readyz"} {
+				check := dial(c.check)
+				var last net.Conn
+				for i := range flood {
+					last = dial(strings.Replace(c.flood, "%d", strconv.Itoa(i+1), 1))
+				}
+				// Connections are accepted in their order: after this response all of them are.
+				if err := respond(last, "/none"); err != nil {
+					t.Fatalf("the last connection of the flood: %v", err)
+				}
+				if err := respond(check, path); err != nil {
+					t.Errorf("%s: %v", path, err)
+				}
+			}
+		})
+	}
 }
 
 // askOnce sends a GET on a new connection to addr, and returns the status, or 0 if the connection

@@ -45,7 +45,7 @@ var layers = []layer{
 	{
 		[]string{"proxy/admin"},
 		[]string{
-			"proxy", "proxy/allow", "proxy/overload", "proxy/fault", "proxy/telemetry/...", "proxy/config", "proxy/hedge", "lb",
+			"proxy", "proxy/allow", "proxy/overload", "proxy/fair", "proxy/fault", "proxy/telemetry/...", "proxy/config", "proxy/hedge", "lb",
 			"registry", "protocol", "internal/...",
 		},
 		"admin shows what the core reports, and knows no driver",

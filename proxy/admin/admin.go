@@ -168,11 +168,7 @@ func (s *Server) Close(ctx context.Context) error {
 }
 
 // Connections returns the number of open connections of the API.
-func (s *Server) Connections() int {
-	s.conns.mu.Lock()
-	defer s.conns.mu.Unlock()
-	return len(s.conns.place)
-}
+func (s *Server) Connections() int { return s.conns.count() }
 
 // routes returns the paths of the API.
 func (s *Server) routes() *http.ServeMux {

@@ -11,59 +11,124 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/proxy/fair"
 )
 
 // recorded is a connection that records its end.
 type recorded struct {
 	net.Conn
+	from   net.TCPAddr
 	closed bool
 }
 
-func (c *recorded) Close() error { c.closed = true; return nil }
+func (c *recorded) Close() error         { c.closed = true; return nil }
+func (c *recorded) RemoteAddr() net.Addr { return &c.from }
+
+// crowd is the connections that a connLimit was given, in their order.
+type crowd struct {
+	t *testing.T
+	connLimit
+	all []*recorded
+}
+
+func newCrowd(t *testing.T, max int) *crowd {
+	c := &crowd{t: t}
+	c.bound(&http.Server{Handler: http.NotFoundHandler()}, max)
+	return c
+}
+
+// from opens a connection from 10.0.0.HOST.
+func (c *crowd) from(host byte) net.Conn {
+	nc := &recorded{from: net.TCPAddr{IP: net.IPv4(10, 0, 0, host), Port: 1}}
+	c.all = append(c.all, nc)
+	c.changed(nc, http.StateNew)
+	return nc
+}
+
+// want checks which connections are closed.
+func (c *crowd) want(what string, closed ...int) {
+	c.t.Helper()
+	for i, nc := range c.all {
+		if nc.closed != slices.Contains(closed, i) {
+			c.t.Errorf("%s: connection %d is closed: %t", what, i, nc.closed)
+		}
+	}
+	if open := len(c.all) - len(closed); c.count() != open {
+		c.t.Errorf("%s: %d connections, want %d", what, c.count(), open)
+	}
+}
 
 // TestConnectionLimitClosesTheLongestWaiting: none is closed at the limit. One more closes the
 // one that has waited longest for a request, or itself if all have one.
 func TestConnectionLimitClosesTheLongestWaiting(t *testing.T) {
-	var c connLimit
-	const maxConnections = 5
-	c.bound(&http.Server{Handler: http.NotFoundHandler()}, maxConnections)
-	var all []*recorded
-	open := func() *recorded {
-		nc := &recorded{}
-		all = append(all, nc)
-		c.changed(nc, http.StateNew)
-		return nc
+	const shared = 6
+	c := newCrowd(t, 8)
+	for range shared {
+		c.from(1)
 	}
-	want := func(what string, closed ...int) {
-		t.Helper()
-		for i, nc := range all {
-			if nc.closed != slices.Contains(closed, i) {
-				t.Errorf("%s: connection %d is closed: %t", what, i, nc.closed)
-			}
+	c.want("at the limit")
+	c.busy(c.all[0], true)
+	c.from(1)
+	c.want("one past it, the first has a request", 1)
+	c.busy(c.all[2], true)
+	c.busy(c.all[2], false) // it waits anew
+	c.from(1)
+	c.want("two past it", 1, 3)
+	c.from(2)
+	c.want("from another source", 1, 3, 4)
+	c.busy(c.all[4], true) // no event of a closed connection counts
+	c.busy(c.all[4], false)
+	c.changed(c.all[4], http.StateClosed)
+	for i, nc := range c.all {
+		if i != 1 && i != 3 && i != 4 {
+			c.busy(nc, true)
 		}
 	}
-	for range maxConnections {
-		open()
+	last := len(c.all)
+	c.from(1)
+	c.from(3)
+	c.want("all have a request", 1, 3, 4, last, last+1)
+	for _, nc := range c.all {
+		c.changed(nc, http.StateClosed)
 	}
-	want("at the limit")
-	c.busy(all[0], true)
-	open()
-	want("one past it, the first has a request", 1)
-	c.busy(all[2], true)
-	c.busy(all[2], false) // it waits anew
-	open()
-	want("two past it", 1, 3)
-	c.changed(all[4], http.StateClosed)
-	open()
-	want("after one has left", 1, 3)
-	for _, nc := range all {
-		c.busy(nc, true) // no event of a closed connection counts
+	if c.count() != 0 || c.shared.busy != 0 || c.shared.waiting.Taken() != 0 || c.shared.waiting.Max() != shared {
+		t.Errorf("%d connections, %d busy, %d waiting of %d", c.count(), c.shared.busy, c.shared.waiting.Taken(), c.shared.waiting.Max())
 	}
-	last := len(all)
-	open()
-	want("all have a request", 1, 3, last)
-	if len(c.place) != maxConnections || c.waiting.Len() != 0 {
-		t.Errorf("%d connections, %d waiting", len(c.place), c.waiting.Len())
+}
+
+// TestConnectionLimitOfOneSource: connections of a source with many close no connection of a
+// source with few.
+func TestConnectionLimitOfOneSource(t *testing.T) {
+	c := newCrowd(t, 8)
+	for range 4 {
+		c.from(1)
+	}
+	c.from(2)
+	c.from(2)
+	c.want("at the limit")
+	c.from(1)
+	c.from(1)
+	c.want("two past it", 0, 1)
+}
+
+// TestConnectionLimitOfManySources: connections of sources that have not checked the health
+// close none of a source that has, however many they are. Without connections of others a
+// source that has may use the other places, too.
+func TestConnectionLimitOfManySources(t *testing.T) {
+	c := newCrowd(t, 8)
+	c.checkers.Add(fair.SourceOf(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}))
+	for range 8 {
+		c.from(1)
+	}
+	c.want("all are of the checker")
+	for i := range byte(100) {
+		c.from(100 + i)
+	}
+	if open := c.count(); open != 8 {
+		t.Errorf("%d connections, want 8", open)
+	}
+	if c.all[0].closed || c.all[1].closed {
+		t.Error("a reserved connection is closed")
 	}
 }
 
@@ -103,7 +168,7 @@ func TestConnectionLimit(t *testing.T) {
 	eventually.True(t, "the first request to be in progress", func() bool {
 		s.api.conns.mu.Lock()
 		defer s.api.conns.mu.Unlock()
-		return len(s.api.conns.place) == 1 && s.api.conns.waiting.Len() == 0
+		return s.api.conns.shared.busy == 1
 	})
 	for i := range 8 * maxConnections {
 		if nc := dial(); i%2 == 0 {
@@ -115,11 +180,9 @@ func TestConnectionLimit(t *testing.T) {
 	if err := ask(dial(), "/healthz"); err != nil {
 		t.Errorf("a probe after the flood: %v", err)
 	}
-	s.api.conns.mu.Lock()
-	if open := len(s.api.conns.place); open > maxConnections {
+	if open := s.api.conns.count(); open > maxConnections {
 		t.Errorf("%d connections, at most %d", open, maxConnections)
 	}
-	s.api.conns.mu.Unlock()
 	if err := <-done; err != nil {
 		t.Errorf("a request in progress: %v", err)
 	}

@@ -39,7 +39,7 @@ func (s *Server) authenticated(token string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got := sha256.Sum256([]byte(presented(r)))
 		granted := subtle.ConstantTimeCompare(got[:], want[:]) == 1
-		if !granted && r.URL.Path != "/healthz" && r.URL.Path != "/readyz" {
+		if !granted && !isHealthCheck(r) {
 			s.denied.Add(1)
 			w.Header().Set("WWW-Authenticate", `Bearer realm="remora"`)
 			w.Header().Add("WWW-Authenticate", `Basic realm="remora: any name, and admin.token as the password"`)
@@ -52,6 +52,8 @@ func (s *Server) authenticated(token string, next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
+
+func isHealthCheck(r *http.Request) bool { return r.URL.Path == "/healthz" || r.URL.Path == "/readyz" }
 
 // presented returns the token of r, or "" if it has none.
 func presented(r *http.Request) string {
