@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestDockerExample: docs/examples/docker.yaml passes what its expressions allow, in any case
+// and however it is escaped, and refuses all else. An endless response passes as it comes.
+func TestDockerExample(t *testing.T) {
+	dir := t.TempDir()
+	socket, proxy := filepath.Join(dir, "docker.sock"), filepath.Join(dir, "proxy.sock")
+	ln, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := make(chan string)
+	docker := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1.47/events" {
+			_, _ = io.WriteString(w, r.URL.Path)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json") // as the daemon does
+		_ = http.NewResponseController(w).Flush()
+		for event := range next {
+			_, _ = io.WriteString(w, event)
+			_ = http.NewResponseController(w).Flush()
+		}
+	}))
+	docker.Listener = ln
+	docker.Start()
+	defer docker.Close()
+	defer close(next)
+
+	example, err := os.ReadFile("../../docs/examples/docker.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("DOCKER_SOCKET", socket)
+	t.Setenv("DOCKER_PROXY", proxy)
+	t.Setenv("DOCKER_WRITE", "containers/[^/]+/restart")
+	startRemora(t, string(example)).ready()
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", proxy)
+	}}}
+	defer client.CloseIdleConnections()
+	send := func(method, path string) *http.Response {
+		t.Helper()
+		req, err := http.NewRequest(method, "http://docker"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatalf("%s %s: %v", method, path, err)
+		}
+		t.Cleanup(func() { resp.Body.Close() })
+		return resp
+	}
+	for _, c := range []struct {
+		method, path string
+		status       int
+	}{
+		{"GET", "/_ping", 200},
+		{"HEAD", "/_ping", 200},
+		{"GET", "/v1.47/version", 200},
+		{"GET", "/v1.47/Containers/JSON?all=1", 200},
+		{"GET", "/v1.47/%63ontainers/json", 200},
+		{"POST", "/v1.47/containers/web/restart?t=5", 200},
+		{"GET", "/v1.47/containers/web/json", 403},
+		{"GET", "/v1.47/containers/json/../../secrets", 403},
+		{"GET", "/v1.47/containers/json%2f..%2f..%2fsecrets", 400},
+		{"POST", "/v1.47/version", 403},
+		{"POST", "/v1.47/containers/create", 403},
+		{"POST", "/v1.47/containers/web/exec", 403},
+		{"GET", "/v1.47/containers/web/restart", 403},
+		{"DELETE", "/v1.47/containers/web", 403},
+		{"OPTIONS", "/_ping", 403},
+	} {
+		if resp := send(c.method, c.path); resp.StatusCode != c.status {
+			t.Errorf("%s %s: %s, want %d", c.method, c.path, resp.Status, c.status)
+		}
+	}
+
+	events := bufio.NewReader(send("GET", "/v1.47/events").Body)
+	for _, event := range []string{"started\n", "stopped\n"} {
+		next <- event
+		if got, err := events.ReadString('\n'); err != nil || got != event {
+			t.Fatalf("got %q, %v, want %q", got, err, event)
+		}
+	}
+}
