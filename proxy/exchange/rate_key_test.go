@@ -55,6 +55,32 @@ func TestRateLimitKeys(t *testing.T) {
 	}
 }
 
+// TestRateLimitPaths: all spellings of a path share a limit, although no route has a path. So do paths that have no form.
+func TestRateLimitPaths(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Match: "rate_limit: {rate: 1, burst: 3, key: path}"})
+	for _, c := range []struct {
+		paths  []string
+		served int
+	}{
+		{[]string{"/a/b", "/a//b", "//a/b", "/a/./b", "/a/c/../b", "/%61/b", "/a%2Fb", "/a%2fb", "/a%5Cb", "/a\\b", "/x/%2e%2e/a/b", "/a/b?q"}, 3},
+		{[]string{"/%zz", "/%z", "/b%00", "/..;x/c"}, 3},
+		{[]string{"/A/b", "/a/b/", "/a/b;x", "/a/b%3Fx"}, 4},
+		{[]string{"/%c3", "/%C3", "/c/../%c3", "//%c3"}, 3},
+	} {
+		var calls []*proxytest.Call
+		for _, path := range c.paths {
+			k := m.Get(path)
+			m.Do(k)
+			calls = append(calls, k)
+		}
+		m.Finish(calls...)
+		if n := proxytest.CountCodes(calls); n[""] != c.served || n["rate-limited"] != len(c.paths)-c.served {
+			t.Errorf("%q: %v, want %d served", c.paths, n, c.served)
+		}
+	}
+	m.Settled()
+}
+
 // TestRateLimitReload: a route keeps its buckets through a reload that does not change its limit.
 func TestRateLimitReload(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Match: "rate_limit: {rate: 1, burst: 3, key: path}"})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/allow"
+	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/forwarded"
 	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/limit"
@@ -194,15 +195,28 @@ func Limited(l *limit.Keyed, now time.Duration, from Caller, req *protocol.Reque
 	case l.By == limit.ByPeer:
 		return !takeByPeer(l, now, from.RemoteAddr())
 	case l.By == limit.ByPath && req != nil:
-		path, _, _ := bytes.Cut(req.Path, query)
-		return !l.Take(now, path)
+		return !takeByPath(l, now, req.Path)
 	case l.By == limit.ByHeader && req != nil:
 		return !l.Take(now, protocol.Find(req.Headers, l.Header))
 	}
 	return !l.Take(now, nil)
 }
 
-var query = []byte("?")
+// keyForm is the form in which paths are keys, whatever the listener does with them: applications may take all
+// spellings of a path for the same.
+var keyForm = route.NewPathRules(&config.Path{Normalize: true, MergeSlashes: true, EscapedSlashes: config.SlashesUnescape})
+
+// takeByPath takes a token for the path of a target. Paths that have no form share one bucket.
+func takeByPath(l *limit.Keyed, now time.Duration, target []byte) bool {
+	path, _, _ := bytes.Cut(target, []byte("?"))
+	if !keyForm.Normal(path) {
+		var ok bool
+		if path, ok = keyForm.AppendNormal(nil, path); !ok {
+			path = nil
+		}
+	}
+	return l.Take(now, path)
+}
 
 // takeByPeer takes a token for a peer at "ip:port". Peers at any other address share one bucket
 // for each address.
