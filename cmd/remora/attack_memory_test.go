@@ -43,7 +43,7 @@ func holdConfig(t *testing.T, calls string) (routes, services, listeners string)
   - {match: {path: /fallback}, service: held, fallback: {respond: {body: %[1]s}}}`, body)
 	services = fmt.Sprintf(`
   held: {discover: static, endpoints: [%q], protocol: http, timeout: 20s, connect_timeout: 15s, outlier: {consecutive: 0}}
-  calls: {discover: static, endpoints: [%q], protocol: dubbo, timeout: 20s, connect_timeout: 15s}`, app.Listener.Addr(), startHeldCalls(t))
+  calls: {discover: static, endpoints: [%q], protocol: dubbo, timeout: 20s, connect_timeout: 15s}`, app.Listener.Addr(), serveTCP(t, serveHeldCalls))
 	return routes, services, fmt.Sprintf("{name: calls, address: %q, protocol: dubbo, service: calls}", calls)
 }
 
@@ -68,27 +68,8 @@ func serveHeld(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(make([]byte, holdSize))
 }
 
-// startHeldCalls starts a Dubbo provider with long responses.
-func startHeldCalls(t *testing.T) (addr string) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go serveHeldCalls(c)
-		}
-	}()
-	return ln.Addr().String()
-}
-
+// serveHeldCalls is a Dubbo provider with long responses.
 func serveHeldCalls(c net.Conn) {
-	defer c.Close()
 	var in []byte
 	for {
 		frames, err := readFrames(c, &in)

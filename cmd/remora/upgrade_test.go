@@ -11,28 +11,9 @@ import (
 	"time"
 )
 
-// switchingApp returns the address of an application. To a request with ?to=P it responds 101 with protocol P, says
-// what it has received, and then returns all bytes. To others it responds with what it has received.
-func switchingApp(t *testing.T) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	go func() {
-		for {
-			nc, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go switchTo(nc)
-		}
-	}()
-	return ln.Addr().String()
-}
-
+// switchTo is an application. To a request with ?to=P it responds 101 with protocol P, says what it has received,
+// and then returns all bytes. To others it responds with what it has received.
 func switchTo(nc net.Conn) {
-	defer nc.Close()
 	in := bufio.NewReader(nc)
 	r, err := http.ReadRequest(in)
 	if err != nil {
@@ -55,7 +36,7 @@ func switchTo(nc net.Conn) {
 // bytes behind it belong to the tunnel.
 func TestUpgrades(t *testing.T) {
 	addrs := freeAddrs(t, 3)
-	app := switchingApp(t)
+	app := serveTCP(t, switchTo)
 	startRemora(t, fmt.Sprintf(`
 loops: 1
 limits: {message: 64KiB}
