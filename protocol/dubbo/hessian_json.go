@@ -37,7 +37,7 @@ type container struct {
 // step leads from a container to a value in it.
 type step struct {
 	index    int // in a list
-	from, to int // where dst has the name in an object or map, with quotes; to is 0 in a list
+	from, to int // where dst has the name in an object or map, with quotes; equal for a key; to is 0 in a list
 }
 
 // enter begins the container whose head was read last.
@@ -188,6 +188,13 @@ func (t *transcoder) key() {
 	case tokenObject, tokenMap, tokenList, tokenRef:
 		t.step = step{from: from, to: from}
 		t.rest(tok)
+		if len(t.dst) > t.max {
+			t.tooLarge = true
+			t.r.fail()
+		}
+		if t.r.bad { // each key around this one would double its escapes
+			return
+		}
 		text := bytes.Clone(t.dst[from:])
 		if name := enumName(text); name != nil && tok.kind != tokenMap {
 			t.dst = append(t.dst[:from], name...)
@@ -279,11 +286,17 @@ func (t *transcoder) replay(index int64) {
 	r.i, r.classes, r.types, t.replays = back, r.classes[:classes], types, replays
 }
 
-// path writes a reference to the container at a depth.
+// path writes a reference to the container at a depth. Within the key of a map the path begins at the key, which
+// is a JSON text of its own.
 func (t *transcoder) path(depth int) {
 	t.dst = append(t.dst, `{"$ref":"$`...)
+	root := len(t.dst)
 	for _, c := range t.open[1 : depth+1] {
 		if c.step.to > 0 {
+			if c.step.from == c.step.to { // a key
+				t.dst = t.dst[:root]
+				continue
+			}
 			t.dst = append(t.dst, '.')
 			t.dst = append(t.dst, inner(t.dst[c.step.from:c.step.to])...)
 			continue

@@ -53,12 +53,28 @@ var hessianValues = []struct{ wire, json string }{
 	{"48 48 046e616d65 0162 5a 90 5a", `{"{\"name\":\"b\"}":0}`}, {"48 43 0158 91 046e616d65 60 51 90 90 5a", `{"{\"name\":{\"$ref\":\"$\"}}":0}`},
 	{"48 43 0145 91 046e616d65 60 03 225c61 90 5a", `{"\"\\a":0}`}, {"48 43 0145 91 046e616d65 60 4e 90 5a", `{"{\"name\":null}":0}`},
 	{"48 43 0158 91 0161 60 90 79 51 90 5a", `{"{\"a\":0}":[{"$ref":"$"}]}`},
+	// a key that contains itself, and a list in a key that does
+	{"48 43 0158 91 0161 60 51 91 90 5a", `{"{\"a\":{\"$ref\":\"$\"}}":0}`}, {"79 48 79 79 51 93 90 5a", `[{"[[{\"$ref\":\"$[0]\"}]]":0}]`},
 }
 
 func toJSON(b []byte, max int) (string, *transcoder) {
 	tr := &transcoder{r: hessianReader{b: b}, max: max}
 	tr.value()
 	return string(tr.dst), tr
+}
+
+// TestHessianKeysInKeys: maps that are keys of maps do not grow past the limit, although each doubles the escapes of
+// those in it, and although the input ends early.
+func TestHessianKeysInKeys(t *testing.T) {
+	const limit = 1000
+	for _, depth := range []int{20, maxDepth} {
+		maps := strings.Repeat("H", depth-1)
+		for _, b := range []string{maps, maps + "\x01a", maps + "\x90" + strings.Repeat("NZ", depth-1)} {
+			if _, tr := toJSON([]byte(b), limit); !tr.r.bad || len(tr.dst) > 4*limit {
+				t.Errorf("depth %d, %.30q: %d bytes, refused: %t", depth, b[depth-1:], len(tr.dst), tr.r.bad)
+			}
+		}
+	}
 }
 
 func TestHessianValues(t *testing.T) {
