@@ -48,6 +48,10 @@ type Streams interface {
 // Connected is the response to a CONNECT (RFC 9110 section 9.3.6).
 const Connected = "HTTP/1.1 200 OK\r\n\r\n"
 
+// MaxUpgradeBody is the longest body, in bytes, of a request to upgrade that is passed on as such. Sockets take so
+// much from us although the application reads nothing.
+const MaxUpgradeBody = 64 << 10
+
 // StreamRequest is the last request of a client's connection. It owns its memory.
 type StreamRequest struct {
 	Kind    stats.StreamKind

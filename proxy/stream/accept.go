@@ -104,7 +104,7 @@ func (p *pair) receive(r *downstream.StreamRequest, a *downstream.StreamAccept) 
 		r.Leaser = a.Leaser.From(a.Client)
 	}
 	r.Minor, r.ToHead = head.Minor, head.HeadMethod
-	if head.Protocols != nil && head.Framing != http1.Chunked && head.Length <= p.srv.config().Limits.Message {
+	if head.Protocols != nil && head.Framing != http1.Chunked && head.Length <= downstream.MaxUpgradeBody {
 		return p.receiveUpgrade(r, in, n, &req, &head)
 	}
 	r.Rest = in.rest(n)

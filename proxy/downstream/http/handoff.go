@@ -30,7 +30,9 @@ func (s *session) streamKind(err error) (kind stats.StreamKind, leaves bool) {
 
 // asksUpgrade reports whether the request that is being received leaves the loop to ask for an upgrade. One with a
 // body does so once the body, which must come before what the upgrade begins, is complete.
-func (s *session) asksUpgrade() bool { return s.head.Protocols != nil && s.host.Process.Streams }
+func (s *session) asksUpgrade() bool {
+	return s.head.Protocols != nil && s.host.Process.Streams && s.head.Length <= downstream.MaxUpgradeBody
+}
 
 // queueHandoffAtHead is queueHandoff for a request whose head is the input's first n bytes.
 func (s *session) queueHandoffAtHead(kind stats.StreamKind, n int, unrouted bool) {

@@ -276,7 +276,7 @@ func (s *session) receiveBody(b []byte) (rest []byte) {
 
 // onRequest queues a complete request.
 func (s *session) onRequest() {
-	if s.asksUpgrade() && len(s.cur.Request.Trailers) == 0 {
+	if req := &s.cur.Request; s.asksUpgrade() && len(req.Body) <= downstream.MaxUpgradeBody && len(req.Trailers) == 0 {
 		s.queueHandoff(stats.StreamWebSocket, false)
 		return
 	}

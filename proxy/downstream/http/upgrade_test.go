@@ -1,10 +1,12 @@
 package http_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -36,6 +38,15 @@ func TestUpgradeWithBody(t *testing.T) {
 			}
 			proxytest.CheckStreamsSettled(m, streams)
 		}
+	}
+	for n, leaves := range map[int]bool{downstream.MaxUpgradeBody: true, downstream.MaxUpgradeBody + 1: false} {
+		m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1})
+		m.DialAndSend(proxytest.Egress, fmt.Sprintf("POST /1 HTTP/1.1\r\n%sContent-Length: %d\r\n\r\n%s", asks, n, strings.Repeat("b", n)))
+		m.RunUntil("a stream or a request", func() bool { return len(streams.Requests) == 1 || m.Apps[0].Served == 1 })
+		if (len(streams.Requests) == 1) != leaves {
+			t.Errorf("a body of %d bytes: %d upgrades", n, len(streams.Requests))
+		}
+		proxytest.CheckStreamsSettled(m, streams)
 	}
 	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1})
 	p := m.DialAndSend(proxytest.Egress, length[:len(length)-1])
