@@ -59,7 +59,7 @@ func serveHeld(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	case "collapsed":
-		time.Sleep(100 * time.Millisecond) // others come meanwhile
+		time.Sleep(100 * time.Millisecond) // a slow application: other requests join meanwhile
 	case "fallback":
 		w.WriteHeader(500)
 		return

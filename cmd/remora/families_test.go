@@ -14,8 +14,8 @@ import (
 	"github.com/remora-proxy/remora/internal/testcerts"
 )
 
-// TestFamilies: an application that listens on one of the addresses of localhost is reached by that name,
-// whichever it is, by each protocol, in streams and by health checks. The name is one endpoint.
+// TestFamilies: an application that listens at 127.0.0.1 only, or at ::1 only, is reached by the name localhost: by
+// each protocol, in streams and by health checks. The name is one endpoint.
 func TestFamilies(t *testing.T) {
 	addrs := freeAddrs(t, 8)
 	port := func(i int) string { _, port, _ := net.SplitHostPort(addrs[i]); return port }

@@ -223,8 +223,8 @@ var halfCloses = []struct {
 	}},
 }
 
-// TestHalfClose: a client that ends its side after a whole request gets its response. One that was cut short does not
-// reach the application.
+// TestHalfClose: a client that ends its side after a whole request gets the response. A request that was cut short
+// does not reach the application.
 func TestHalfClose(t *testing.T) {
 	app, ca := newCloserApp(t), testcerts.New(t)
 	keys, dir, addrs := webFiles(t, ca, "web.test"), t.TempDir(), freeAddrs(t, 4)

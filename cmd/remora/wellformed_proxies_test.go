@@ -13,9 +13,11 @@ import (
 	"github.com/remora-proxy/remora/internal/testcerts"
 )
 
-// front is a proxy with one listener of plain text and one with TLS. It sends requests for name.test to an
-// application, those for 127.0.0.1 to one that logs in connections, and those for six.test to the name
-// localhost, where an application listens at ::1 only. It has no other hosts.
+// front is a proxy with one listener of plain text and one with TLS. It has three hosts:
+//
+//	name.test   an application
+//	127.0.0.1   an application that logs in connections
+//	six.test    an application at ::1 only, by the name localhost
 type front struct {
 	name, plain, secure string
 	app                 *wellFormedApp
