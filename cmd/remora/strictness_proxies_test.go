@@ -150,20 +150,28 @@ func (i *instance) pass() error {
 	return err
 }
 
-func nginxConfig(listen, replica, dir string) string {
+// nginxWith returns a configuration of nginx that writes to dir only, with more directives for http.
+func nginxWith(dir, directives string) string {
 	return fmt.Sprintf(`
 worker_processes 1;
 daemon off;
-pid %[3]s/nginx.pid;
+pid %[1]s/nginx.pid;
 error_log stderr crit;
 events { worker_connections 512; }
 http {
 	access_log off;
-	client_body_temp_path %[3]s/body;
-	proxy_temp_path %[3]s/proxy;
-	fastcgi_temp_path %[3]s/fastcgi;
-	uwsgi_temp_path %[3]s/uwsgi;
-	scgi_temp_path %[3]s/scgi;
+	client_body_temp_path %[1]s/body;
+	proxy_temp_path %[1]s/proxy;
+	fastcgi_temp_path %[1]s/fastcgi;
+	uwsgi_temp_path %[1]s/uwsgi;
+	scgi_temp_path %[1]s/scgi;
+%[2]s
+}
+`, dir, directives)
+}
+
+func nginxConfig(listen, replica, dir string) string {
+	return nginxWith(dir, fmt.Sprintf(`
 	client_header_buffer_size 2k;
 	large_client_header_buffers 4 2k;
 	client_max_body_size 4k;
@@ -176,9 +184,7 @@ http {
 			proxy_set_header Connection "";
 			proxy_set_header Host $http_host;
 		}
-	}
-}
-`, listen, replica, dir)
+	}`, listen, replica))
 }
 
 func haproxyConfig(listen, replica, _ string) string {

@@ -100,34 +100,20 @@ func nginxFront(f *front) string {
 	}
 `, s[0], s[1], f.plain, f.secure)
 	}
-	return fmt.Sprintf(`
-worker_processes 1;
-daemon off;
-pid %[1]s/nginx.pid;
-error_log stderr crit;
-events { worker_connections 512; }
-http {
-	access_log off;
-	client_body_temp_path %[1]s/body;
-	proxy_temp_path %[1]s/proxy;
-	fastcgi_temp_path %[1]s/fastcgi;
-	uwsgi_temp_path %[1]s/uwsgi;
-	scgi_temp_path %[1]s/scgi;
+	return nginxWith(f.dir, fmt.Sprintf(`
 	http2 on;
-	ssl_certificate %[2]s;
-	ssl_certificate_key %[3]s;
+	ssl_certificate %[1]s;
+	ssl_certificate_key %[2]s;
 	map $http_upgrade $connection_upgrade {
 		default upgrade;
 		'' '';
 	}
 	server {
-		listen %[4]s default_server;
-		listen %[5]s ssl default_server;
+		listen %[3]s default_server;
+		listen %[4]s ssl default_server;
 		return 404;
 	}
-	%[6]s
-}
-`, f.dir, f.files.Cert, f.files.Key, f.plain, f.secure, servers.String())
+	%[5]s`, f.files.Cert, f.files.Key, f.plain, f.secure, servers.String()))
 }
 
 func haproxyFront(f *front) string {
