@@ -75,6 +75,18 @@ func responsesIn(t *testing.T, b []byte, toHead []bool) (n int) {
 	return n
 }
 
+// finalHead reports whether b holds the whole head of a final response, which interim
+// responses may precede (RFC 9110 section 15.2).
+func finalHead(b []byte) bool {
+	for {
+		head, rest, whole := bytes.Cut(b, []byte("\r\n\r\n"))
+		if !whole || !bytes.HasPrefix(head, []byte("HTTP/1.1 1")) {
+			return whole
+		}
+		b = rest
+	}
+}
+
 // httpSeeds are inputs of clients of an HTTP listener.
 var httpSeeds = func() []string {
 	post := "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"
@@ -147,6 +159,7 @@ func FuzzUpstreamHTTP(f *testing.F) {
 	for _, s := range []string{ok, ok + ok, "HTTP/1.1 100 Continue\r\n\r\n" + ok, "HTTP/1.1 204 No Content\r\nx-nonce: NONCE\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nx-nonce: NONCE\r\n\r\nuntil close", "HTTP/1.0 500 X\r\n\r\n", "HTTP/1.1 101 X\r\n\r\n", "junk",
 		"HTTP/1.1 200 OK\r\nx-nonce: NONCE\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx-t: 1\r\n\r\n",
+		"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + ok, "HTTP/1.1 103 Early Hints\r\n\r\n",
 		"HTTP/1.1 304 X\r\nContent-Length: 7\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n"} {
 		for seed := range uint64(4) {
 			f.Add([]byte(s), seed)
@@ -179,7 +192,7 @@ func FuzzUpstreamHTTP(f *testing.F) {
 			c := m.Get("/")
 			raw.Says = c.Raw
 			m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, raw) })
-			answered := func() bool { return raw.Ended || bytes.Contains(raw.Heard, []byte("\r\n\r\n")) }
+			answered := func() bool { return raw.Ended || finalHead(raw.Heard) }
 			if !m.W.RunUntil(answered, 10*time.Second) {
 				t.Fatal("no response")
 			}

@@ -149,6 +149,7 @@ func FuzzUpstreamHTTP2(f *testing.F) {
 	for _, s := range [][]byte{
 		ok, slices.Concat(ok, ok), head, rawFrame(xhttp2.FrameHeaders, endHeaders|endStream, thisStream, fields(":status", "204")),
 		slices.Concat(rawFrame(xhttp2.FrameHeaders, endHeaders, thisStream, fields(":status", "103")), ok),
+		rawFrame(xhttp2.FrameHeaders, endHeaders, thisStream, fields(":status", "103")),
 		slices.Concat(head, rawFrame(xhttp2.FrameData, 0, thisStream, "ok"), rawFrame(xhttp2.FrameHeaders, endHeaders|endStream, thisStream, fields("t", "1"))),
 		rawFrame(xhttp2.FrameRSTStream, 0, thisStream, "\x00\x00\x00\x07"), rawFrame(xhttp2.FrameGoAway, 0, 0, "\x00\x00\x00\x00\x00\x00\x00\x00"),
 		slices.Concat(rawFrame(xhttp2.FrameGoAway, 0, 0, "\x7f\xff\xff\xff\x00\x00\x00\x00"), ok),
@@ -184,7 +185,7 @@ func FuzzUpstreamHTTP2(f *testing.F) {
 		for range 3 {
 			raw := &proxytest.Peer{Says: m.Get("/").Raw}
 			m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, raw) })
-			answered := func() bool { return raw.Ended || bytes.Contains(raw.Heard, []byte("\r\n\r\n")) }
+			answered := func() bool { return raw.Ended || finalHead(raw.Heard) }
 			if !m.W.RunUntil(answered, 10*time.Second) {
 				t.Fatal("no response")
 			}
