@@ -103,9 +103,6 @@ func TestCheck(t *testing.T) {
 		{"goroutine in a file of the core", "proxy/telemetry/accesslog/stream.go", `func f() { go f() }`, "must not use go"},
 		{"clock beside the core", "proxy/telemetry/accesslog/writer.go", `import "time"; var t = time.Now()`, ""},
 		{"driver and the clock", "proxy/reactor/a.go", `import "time"; var t = time.Now()`, ""},
-
-		{"400 lines", "lb/a.go", strings.Repeat("\n", 398), ""},
-		{"401 lines", "lb/a.go", strings.Repeat("\n", 399), "longer than 400 lines"},
 	} {
 		f, err := ReadFile(c.file, []byte("package a\n"+c.source+"\n"), module)
 		if err != nil {

@@ -7,9 +7,6 @@ import (
 	"strings"
 )
 
-// maxLines is the length of the longest file that is allowed.
-const maxLines = 400
-
 // Check returns one complaint, with its reason, for each broken rule.
 func Check(files []File) []string {
 	var wrong []string
@@ -17,9 +14,6 @@ func Check(files []File) []string {
 		f := &files[i]
 		complain := func(line int, format string, args ...any) {
 			wrong = append(wrong, fmt.Sprintf("%s:%d: %s", f.Path, line, fmt.Sprintf(format, args...)))
-		}
-		if f.Lines > maxLines {
-			complain(f.Lines, "longer than %d lines: a reader should grasp a file in one sitting; split it", maxLines)
 		}
 		checkLayer(f, complain)
 		checkHomes(f, complain)

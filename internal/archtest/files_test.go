@@ -22,7 +22,6 @@ import (
 // File is what the rules need to know about a file.
 type File struct {
 	Path    string // from the module's root, with slashes
-	Lines   int
 	Imports []Import
 	Uses    []Use // of package-level names, and go statements
 }
@@ -102,7 +101,7 @@ func skips(dir string) bool {
 
 // ReadFile parses one file.
 func ReadFile(name string, source []byte, module string) (File, error) {
-	f := File{Path: name, Lines: strings.Count(string(source), "\n")}
+	f := File{Path: name}
 	fset := token.NewFileSet()
 	tree, err := parser.ParseFile(fset, name, source, parser.SkipObjectResolution)
 	if err != nil {

@@ -109,3 +109,14 @@ func TestReceiver(t *testing.T) {
 		}
 	}
 }
+
+// expectOne fails unless there is one complaint, with this text; for "" there must be none.
+func expectOne(t *testing.T, name string, got []string, want string) {
+	t.Helper()
+	switch {
+	case want == "" && len(got) > 0:
+		t.Errorf("%s: got %q", name, got)
+	case want != "" && (len(got) != 1 || !strings.Contains(got[0], want)):
+		t.Errorf("%s: got %q, want one with %q", name, got, want)
+	}
+}
