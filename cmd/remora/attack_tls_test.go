@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -27,26 +28,33 @@ var tlsAttacks = []struct {
 		(&crowd{size: 530, pause: 100 * time.Millisecond}).run(ctx, addr)
 	}, `remora_reactor_connections{direction="in"}`, 520},
 	{"half ClientHellos", func(ctx context.Context, addr string, hello []byte) {
-		flood(ctx, addr, hello[:len(hello)/2], 0)
+		flood(ctx, addr, &crowd{first: hello[:len(hello)/2], pause: time.Minute}, 0)
 	}, gaveWay, 100},
 	// Those that hold the most memory.
 	{"long ClientHellos", func(ctx context.Context, addr string, _ []byte) {
 		long := append([]byte{22, 3, 1, 0x3f, 0xf0, 1, 0, 0x3f, 0xf0}, make([]byte, 16_000)...)
-		flood(ctx, addr, long, 0)
+		flood(ctx, addr, &crowd{first: long, pause: time.Minute}, 0)
 	}, gaveWay, 100},
-	// Of which each source has a handshake or two.
-	{"whole ClientHellos of many sources", func(ctx context.Context, addr string, hello []byte) {
-		flood(ctx, addr, hello, 2400)
-	}, `remora_tls_failures_total{code="tls_busy"}`, 100},
+	// Of which each source has a handshake or two, none of them silent for as long as a proper peer.
+	{"flights of many sources, byte by byte", func(ctx context.Context, addr string, hello []byte) {
+		record := []byte{23, 3, 3, 0x3f, 0xff} // its header
+		flood(ctx, addr, &crowd{first: slices.Concat(hello, record), then: []byte{0}, pause: properDelay / 2}, 2400)
+	}, tlsBusy, 600},
 }
 
-// gaveWay counts the connections that were closed for newer ones.
-const gaveWay = `remora_tls_failures_total{code="tls_silent"}`
+// properDelay is the time that a proper peer takes for its second flight, as if it were far away.
+const properDelay = 100 * time.Millisecond
+
+// These count the connections that were closed for newer ones, before and in the handshake.
+const (
+	gaveWay = `remora_tls_failures_total{code="tls_silent"}`
+	tlsBusy = `remora_tls_failures_total{code="tls_busy"}`
+)
 
 // flood opens 700 connections a second to addr, or a third of that with -race, which makes both sides
-// slow, and sends first on each. They stay open until the peer closes them. They come from so many sources;
+// slow, which behave as those of c do until the peer closes them. They come from so many sources;
 // 0 means from one.
-func flood(ctx context.Context, addr string, first []byte, sources int) {
+func flood(ctx context.Context, addr string, c *crowd, sources int) {
 	interval := time.Second / 700
 	if len(buildFlags) > 0 {
 		interval *= 3
@@ -55,7 +63,7 @@ func flood(ctx context.Context, addr string, first []byte, sources int) {
 	defer all.Wait()
 	n := 0
 	for at := time.Now(); pauseFor(ctx, time.Until(at)); at = at.Add(interval) {
-		c := &crowd{first: first, pause: time.Minute}
+		c := *c
 		if sources > 0 {
 			n++
 			c.from = net.IPv4(127, 1, byte(n%sources>>8), byte(n%sources))
@@ -122,17 +130,35 @@ func TestTLSAttacks(t *testing.T) {
 	}
 }
 
+// distant is a connection whose second write comes after properDelay.
+type distant struct {
+	net.Conn
+	writes int
+}
+
+// Write implements net.Conn.
+func (d *distant) Write(b []byte) (int, error) {
+	if d.writes++; d.writes == 2 {
+		time.Sleep(properDelay)
+	}
+	return d.Conn.Write(b)
+}
+
 // properHandshake does a handshake and waits for the preface of the sidecar, which shows that
 // it has accepted the certificate.
 func properHandshake(ctx context.Context, addr string, config *tls.Config, from net.IP) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	d := tls.Dialer{Config: config, NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}}
-	c, err := d.DialContext(ctx, "tcp", addr)
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}
+	nc, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer nc.Close()
+	c := tls.Client(&distant{Conn: nc}, config)
+	if err := c.HandshakeContext(ctx); err != nil {
+		return err
+	}
 	if _, err := c.Write(linkPreface(roleDialer, linkWindow)); err != nil {
 		return err
 	}

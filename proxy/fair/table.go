@@ -7,8 +7,10 @@ import (
 
 // Table is a bounded number of places. When all are taken, a newcomer takes the oldest place
 // of the source that has the most, if its own source has fewer by two or more: else the two
-// would only change roles. Otherwise it takes the place that has been idle longest, of another
-// source that has no fewer places than its own. Any goroutine may call its methods.
+// would only change roles. Otherwise it takes the oldest place that is idle, of another source
+// that has no fewer places than its own. The age counts, not the time since the place became idle:
+// else a peer that sends a byte now and then would keep its place from all others. Any goroutine
+// may call its methods.
 type Table struct {
 	// Turnover gives a place to every newcomer: one that would be refused takes the oldest
 	// place of its own source, or of the largest if its own has none. It is for places that a
@@ -19,13 +21,13 @@ type Table struct {
 	max     int
 	taken   int
 	sources map[netip.Addr]*holder
-	idle    Place // root of the ring of idle places, by idlePrev and idleNext; the longest idle first
+	all     Place // root of the ring of all places, by older and newer; the oldest first
 }
 
 // NewTable returns a Table of max places.
 func NewTable(max int) *Table {
 	t := &Table{max: max, sources: make(map[netip.Addr]*holder)}
-	t.idle.idlePrev, t.idle.idleNext = &t.idle, &t.idle
+	t.all.older, t.all.newer = &t.all, &t.all
 	return t
 }
 
@@ -44,12 +46,14 @@ type holder struct {
 
 // Place is one place in a Table. Its holder must Release it.
 type Place struct {
-	table      *Table
-	source     netip.Addr
-	evict      func()
-	prev, next *Place // guarded by Table.mu; nil when the place is free again
+	table  *Table
+	source netip.Addr
+	evict  func()
 
-	idlePrev, idleNext *Place // guarded by Table.mu; nil unless the place is idle
+	// Table.mu guards these.
+	idle         bool
+	prev, next   *Place // ring of the source; nil when the place is free again
+	older, newer *Place // ring of the table
 }
 
 // Take gives a place to a newcomer from the source, or returns nil if none is left for it.
@@ -85,6 +89,8 @@ func (t *Table) take(source netip.Addr, evict func()) (p, victim *Place) {
 	t.taken++
 	p = &Place{table: t, source: source, evict: evict, prev: h.root.prev, next: &h.root}
 	p.prev.next, p.next.prev = p, p
+	p.older, p.newer = t.all.older, &t.all
+	p.older.newer, p.newer.older = p, p
 	return p, victim
 }
 
@@ -116,35 +122,19 @@ func (t *Table) idleFor(source netip.Addr) *Place {
 	if h := t.sources[source]; h != nil {
 		own = h.n
 	}
-	for p := t.idle.idleNext; p != &t.idle; p = p.idleNext {
-		if p.source != source && t.sources[p.source].n >= own {
+	for p := t.all.newer; p != &t.all; p = p.newer {
+		if p.idle && p.source != source && t.sources[p.source].n >= own {
 			return p
 		}
 	}
 	return nil
 }
 
-// SetIdle says whether the holder waits for its peer, and so may have to give way sooner. It does nothing
-// if another has the place.
+// SetIdle says whether the holder waits for its peer, and so may have to give way sooner.
 func (p *Place) SetIdle(idle bool) {
-	t := p.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch isIdle := p.idleNext != nil; {
-	case p.next == nil || isIdle == idle:
-	case idle:
-		p.idlePrev, p.idleNext = t.idle.idlePrev, &t.idle
-		p.idlePrev.idleNext, p.idleNext.idlePrev = p, p
-	default:
-		p.leaveIdle()
-	}
-}
-
-func (p *Place) leaveIdle() {
-	if p.idleNext != nil {
-		p.idlePrev.idleNext, p.idleNext.idlePrev = p.idleNext, p.idlePrev
-		p.idlePrev, p.idleNext = nil, nil
-	}
+	p.table.mu.Lock()
+	defer p.table.mu.Unlock()
+	p.idle = idle
 }
 
 // Release gives the place back. It may be called again, and on a nil Place.
@@ -164,7 +154,8 @@ func (p *Place) leave() {
 	}
 	p.prev.next, p.next.prev = p.next, p.prev
 	p.prev, p.next = nil, nil
-	p.leaveIdle()
+	p.older.newer, p.newer.older = p.newer, p.older
+	p.older, p.newer = nil, nil
 	t := p.table
 	t.taken--
 	if h := t.sources[p.source]; h.n > 1 {
