@@ -155,3 +155,75 @@ func TestHTTP2LargeBodies(t *testing.T) {
 		t.Errorf("the sidecar used %d MiB", most>>20)
 	}
 }
+
+// TestHTTP2TrailersBesideLength checks that trailers arrive behind a body with a Content-Length, which net/http
+// sends with small responses of gRPC: as a message, as a stream, and if the request is a stream, too.
+func TestHTTP2TrailersBesideLength(t *testing.T) {
+	var begun chan struct{} // the client has the head
+	app := startHTTP2Endpoint(t, "127.0.0.1:0", func(w http.ResponseWriter, r *http.Request) {
+		body := make([]byte, 10)
+		if r.URL.Path == "/long" {
+			body = make([]byte, 100<<10)
+		}
+		w.Header().Set("Content-Type", r.Header.Get("Accept"))
+		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+		w.Header().Set("Trailer", "Grpc-Status")
+		_, _ = w.Write(body)
+		if r.URL.Path != "/whole" {
+			w.(http.Flusher).Flush()
+			select {
+			case <-begun:
+			case <-r.Context().Done():
+			}
+		}
+		w.Header().Set("Grpc-Status", "0")
+	}, nil)
+	addrs := freeAddrs(t, 2)
+	startRemora(t, fmt.Sprintf(`
+limits: {message: 64KiB}
+listeners: [{name: ingress, address: %q, protocol: link, service: local}]
+services: {local: {discover: static, endpoints: [%q], protocol: grpc, connect_timeout: 15s, timeout: 2m}}`, addrs[1], app.addr)).ready()
+	startRemora(t, fmt.Sprintf(`
+limits: {message: 64KiB}
+listeners: [{name: egress, address: %q, protocol: http}]
+routes: [{match: {host: direct.test}, service: direct}, {service: linked}]
+services:
+  direct: {discover: static, endpoints: [%q], protocol: grpc, connect_timeout: 15s, timeout: 2m}
+  linked: {discover: static, endpoints: [%q], protocol: link, connect_timeout: 15s, timeout: 2m}`, addrs[0], app.addr, addrs[1])).ready()
+	tr := &http.Transport{Protocols: new(http.Protocols)}
+	tr.Protocols.SetUnencryptedHTTP2(true)
+	defer tr.CloseIdleConnections()
+	for _, host := range []string{"direct.test", "linked.test"} {
+		for _, c := range []struct{ path, media, body string }{
+			{"/whole", "application/grpc", "request"},
+			{"/", "application/grpc", "request"},
+			{"/", "application/grpc", ""}, // which is open until the head of the response comes
+			{"/long", "text/plain", "request"},
+		} {
+			begun = make(chan struct{})
+			request, rest := io.Pipe()
+			req, err := http.NewRequest(http.MethodPost, "http://"+addrs[0]+c.path, request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.body != "" {
+				req.Body = io.NopCloser(strings.NewReader(c.body))
+			}
+			req.Host = host
+			req.Header.Set("Accept", c.media)
+			req.Header.Set("Content-Type", c.media)
+			req.Header.Set("Te", "trailers")
+			resp, err := tr.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			close(begun)
+			rest.Close()
+			n, err := io.Copy(io.Discard, resp.Body)
+			if status := resp.Trailer.Get("Grpc-Status"); status != "0" || err != nil {
+				t.Errorf("%s%s of %s with body %q: %d bytes, %v, the trailer is %q", host, c.path, c.media, c.body, n, err, status)
+			}
+			resp.Body.Close()
+		}
+	}
+}

@@ -42,6 +42,7 @@ func (s *call) becomeStream(ended bool) {
 		s.streams = true
 		return
 	}
+	forgetLength(&res.Response)
 	f := &flow{call: s}
 	pipe, socket := c.shard.NewPipe(c.transport.RemoteAddr(), f.ready)
 	f.pipe = pipe
@@ -76,6 +77,14 @@ func (s *call) becomeStream(ended bool) {
 	}
 	res.Hold()
 	a.Answered(res)
+}
+
+// forgetLength makes the length of a body unknown if trailers may follow. The text in a pipe is
+// that of HTTP/1.1, where only chunks have trailers. Servers of net/http send both with gRPC.
+func forgetLength(res *protocol.Response) {
+	if protocol.Interactive(res.Headers) || protocol.Find(res.Headers, "trailer") != nil {
+		res.DeclaredLength = -1
+	}
 }
 
 // ready is called when the goroutine has read or written, or has closed its end.
@@ -175,6 +184,9 @@ func (f *flow) newResponse(on *shard.Shard) (*protocol.Response, *bytebufferpool
 // onFlowHead passes the head of a response on.
 func (s *call) onFlowHead(end bool) {
 	f := s.flow
+	if !end {
+		forgetLength(&f.res)
+	}
 	switch {
 	case !f.to.Response(&f.res, f.toHead, end):
 		s.reset(http2.Cancel)
