@@ -15,7 +15,7 @@ var claimNames = []string{
 	"Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "X_Api_Key", "Api-Key", "Apikey", "X-Auth-Token", "X-Access-Token",
 	"X-Amz-Security-Token", "X-Vault-Token", "PRIVATE-TOKEN", "X-Csrf-Token", "X-Session-Id", "DPoP", "Signature", "X-Hub-Signature-256",
 	"X-Forwarded-Client-Cert", "SSL_CLIENT_S_DN", "Client-Cert", "X-Remote-User", "Remote-User", "X-Forwarded-Email", "X-Ms-Client-Principal",
-	"X-Goog-Iap-Jwt-Assertion", "X-Scope-OrgID",
+	"X-Goog-Iap-Jwt-Assertion", "X-Scope-OrgID", "X-Sign", "X-Client-Id",
 }
 
 // claimApp lets in who has the good key in any header. Two requests for one path below /collapse wait for each

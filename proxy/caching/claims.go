@@ -70,11 +70,12 @@ var noClaims = []string{"user-agent", "sec-fetch-user", "sec-websocket-key", "id
 // more costs that requests which differ there share nothing; a word less, that one client gets what is for
 // another. A hyphen is where a word begins or ends.
 var claimWords = newMatcher(strings.Fields(`
-	-account -assertion -auth -bearer -behalf -cert -claim -consumer -cookie -credential -csrf -customer -dpop -email -fingerprint
-	-group -hmac -identi -impersonat -jwt -key -login -logon -member -mtls -oauth -oidc -org -pass -principal -role -saml -scope
-	-secret -sess -signature -spiffe -subject -tenant -ticket -token -user -verif -xsrf
+	-account -actor -admin -assertion -auth -bearer -behalf -cert -claim -client-id- -consumer -cookie -credential -csrf -customer
+	-dpop -email -fingerprint -group -hmac -identi -impersonat -jwt -key -login -logon -member -mtls -oauth -oidc -org -owner
+	-pass -permission -principal -role -saml -scope -secret -sess -signature -spiffe -subject -team -tenant -ticket -token -user -verif
+	-workspace -xsrf
 	auth- cert- cookie- key- password- secret- sessid- session- sessionid- token- user- userid-
-	-cn- -dn- -otp- -psk- -sid- -sso- -uid-`))
+	-appid- -clientid- -cn- -dn- -otp- -pin- -psk- -sid- -sign- -sso- -sub- -uid-`))
 
 // covered reports whether names, a list of AppendNames, has all headers of a convention by which a
 // request may say who asks.

@@ -17,13 +17,15 @@ func TestClaims(t *testing.T) {
 			"X-Auth-Request-User", "X-WebAuth-User", "X-Userinfo", "Impersonate-User", "Tailscale-User-Login", "X-Consumer-Id", "X-Credential-Identifier",
 			"X-MS-CLIENT-PRINCIPAL", "X-Goog-IAP-JWT-Assertion", "Cf-Access-Jwt-Assertion", "CF-Access-Client-Secret", "x-amzn-oidc-identity",
 			"X-Tenant", "X-Scope-OrgID", "X-Org", "X-Account-Id", "X-Customer", "X-Role", "X-On-Behalf-Of", "X-Password", "Ticket",
+			"X-Sign", "X-Pin", "X-Client-Id", "CF-Access-Client-Id", "X-AppId", "X-Sub", "X-Actor", "X-Owner", "X-Admin",
+			"X-Permissions", "X-Team", "X-Workspace-Id",
 		},
 		noClaim: {
 			"", "-", "Host", "Accept", "Accept-Encoding", "Accept-Language", "User-Agent", "Referer", "Origin", "Content-Type", "Content-Digest",
 			"Cache-Control", "Pragma", "Range", "If-None-Match", "Via", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Ssl",
 			"X-Real-Ip", "X-Request-Id", "X-Correlation-Id", "Traceparent", "Tracestate", "Baggage", "X-B3-TraceId", "X-Amzn-Trace-Id",
 			"Sec-Fetch-User", "Sec-Fetch-Site", "Sec-WebSocket-Key", "Idempotency-Key", "DNT", "TE", "Priority", "Keep-Alive", "Upgrade-Insecure-Requests",
-			"X-Requested-With", "X-Tier", "X-Envoy-Expected-Rq-Timeout-Ms", "X-Trading-Desk",
+			"X-Requested-With", "X-Tier", "X-Client-Ip", "X-Client-Version", "X-Nonce", "X-Pinned", "X-Assign", "X-Envoy-Expected-Rq-Timeout-Ms", "X-Trading-Desk",
 		},
 	} {
 		c := newClaims([]string{"X-Trading-Desk", "X-Session-Token"})
