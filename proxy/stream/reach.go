@@ -22,7 +22,7 @@ var special = prefixes(
 	"2001::/32", "::ffff:0:0:0/96", "64:ff9b:1::/48",
 )
 
-// translated are networks of IPv6 whose addresses have one of IPv4 at a byte.
+// translated are networks of IPv6 whose addresses have one of IPv4 from a byte on.
 var translated = []struct {
 	prefix netip.Prefix
 	at     int
@@ -70,15 +70,27 @@ func (r *reach) specialOf(addr netip.Addr) netip.Prefix {
 			return p
 		}
 	}
-	for _, t := range translated {
-		if b := addr.As16(); t.prefix.Contains(addr) && r.specialOf(netip.AddrFrom4([4]byte(b[t.at:t.at+4]))).IsValid() {
-			return netip.PrefixFrom(addr, addr.BitLen())
-		}
+	if v4 := withinIPv6(addr); v4.IsValid() && r.specialOf(v4).IsValid() {
+		return netip.PrefixFrom(addr, addr.BitLen())
 	}
 	if slices.Contains(r.own, addr) {
 		return netip.PrefixFrom(addr, addr.BitLen())
 	}
 	return netip.Prefix{}
+}
+
+// withinIPv6 returns the address of IPv4 that addr stands for, or the zero Addr.
+func withinIPv6(addr netip.Addr) netip.Addr {
+	b := addr.As16()
+	for _, t := range translated {
+		if t.prefix.Contains(addr) {
+			return netip.AddrFrom4([4]byte(b[t.at : t.at+4]))
+		}
+	}
+	if isatap := b[8]&^3 == 0 && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe; isatap { // RFC 5214, in any network
+		return netip.AddrFrom4([4]byte(b[12:]))
+	}
+	return netip.Addr{}
 }
 
 // ownAddresses returns the addresses of this host's interfaces.
