@@ -30,7 +30,7 @@ func Of(buf *Buffer, authority []byte) []byte {
 	if len(host) > maxText {
 		return nil
 	}
-	if !isCanonical(host) {
+	if !IsCanonical(host) {
 		host = Append(buf[:0], host)
 	}
 	if len(host) > MaxLen {
@@ -42,7 +42,7 @@ func Of(buf *Buffer, authority []byte) []byte {
 // Name returns the canonical form of a host without a port, or of the end of hosts that begins with a
 // dot, as a configuration has them.
 func Name(host string) string {
-	if isCanonical([]byte(host)) {
+	if IsCanonical([]byte(host)) {
 		return host
 	}
 	return string(Append(nil, []byte(host)))
@@ -50,8 +50,11 @@ func Name(host string) string {
 
 // Append appends the canonical form of a host without a port to dst.
 func Append(dst, host []byte) []byte {
+	if IsCanonical(host) {
+		return append(dst, host...)
+	}
 	start := len(dst)
-	if len(host) > 0 && host[0] == '[' {
+	if host[0] == '[' {
 		return appendLiteral(dst, host)
 	}
 	escaped := bytes.IndexByte(host, '%') >= 0 && isEscaped(host)
@@ -75,11 +78,7 @@ func Append(dst, host []byte) []byte {
 // scheme (RFC 9110 section 4.2.3).
 func AppendAuthority(dst, authority []byte, isHTTPS bool) []byte {
 	host, port := Split(authority)
-	if isCanonical(host) {
-		dst = append(dst, host...)
-	} else {
-		dst = Append(dst, host)
-	}
+	dst = Append(dst, host)
 	if len(port) == 0 {
 		return dst
 	}
@@ -115,16 +114,24 @@ func Bare(host []byte) []byte {
 	return host
 }
 
-// isCanonical reports whether a host is known to have the canonical form. It is so for all names as
-// clients usually send them.
-func isCanonical(host []byte) bool {
-	for _, c := range host {
-		if 'A' <= c && c <= 'Z' || c == '%' || c == '[' {
+// IsCanonical reports whether an authority is known to have the canonical form, and no port. It is so for
+// most names as clients send them.
+func IsCanonical(authority []byte) bool {
+	for _, c := range authority {
+		if unusual[c] {
 			return false
 		}
 	}
-	return !endsInDot(host)
+	return !endsInDot(authority)
 }
+
+// unusual has the bytes with which a name may be spelled otherwise, and the one that begins a port.
+var unusual = func() (t [256]bool) {
+	for _, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZ%[:") {
+		t[c] = true
+	}
+	return t
+}()
 
 // endsInDot reports whether a name has the dot of the root. The name before it must be one.
 func endsInDot(host []byte) bool {

@@ -146,7 +146,7 @@ func FuzzName(f *testing.F) {
 		if again := Append(nil, form); !bytes.Equal(again, form) {
 			t.Fatalf("%q: %q, and then %q", host, form, again)
 		}
-		if isCanonical(host) && !bytes.Equal(form, host) {
+		if IsCanonical(host) && !bytes.Equal(form, host) {
 			t.Fatalf("%q should be canonical: %q", host, form)
 		}
 		if got := Name(string(host)); got != string(form) {

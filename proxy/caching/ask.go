@@ -1,6 +1,7 @@
 package caching
 
 import (
+	"bytes"
 	"slices"
 	"time"
 
@@ -59,17 +60,14 @@ func NewReader(names, ignored []string) *Reader {
 // key has the host as it is spelled, but for case, the target, whether the client uses HTTPS, and the named headers.
 func (r *Reader) Read(req *protocol.Request, a *Ask, dst []byte) []byte {
 	*a = Ask{}
-	dst = AppendTarget(dst, req)
-	a.Target = len(dst)
-	dst = appendSpelling(dst, 0, req)
-	for i := range req.Headers {
-		h := &req.Headers[i]
-		switch r.claims.of(h.Name) {
-		case credentials:
-			a.Credentials = true
-		case claimOther:
-			a.Claims = true
-		}
+	dst, a.Target = appendURI(dst, req)
+	hs := req.Headers
+	for i, is := r.claims.next(hs, 0); is != noClaim; i, is = r.claims.next(hs, i+1) {
+		a.Credentials = a.Credentials || is == credentials
+		a.Claims = a.Claims || is == claimOther
+	}
+	for i := range hs {
+		h := &hs[i]
 		if r.lengths>>(len(h.Name)&63)&1 == 0 {
 			continue
 		}
@@ -121,30 +119,28 @@ func (r *Reader) Read(req *protocol.Request, a *Ask, dst []byte) []byte {
 // AppendTarget appends the canonical form of the host, and the target of a request. It is the same for all
 // spellings of a URI.
 func AppendTarget(dst []byte, req *protocol.Request) []byte {
-	isHTTPS := hasPort(req.Authority) && protocol.EqualFold(protocol.Find(req.Headers, "x-forwarded-proto"), "https")
+	isHTTPS := protocol.EqualFold(protocol.Find(req.Headers, "x-forwarded-proto"), "https")
 	dst = hostname.AppendAuthority(dst, req.Authority, isHTTPS)
 	return append(append(dst, '\n'), req.Path...)
 }
 
-func hasPort(authority []byte) bool {
-	_, port := hostname.Split(authority)
-	return len(port) > 0
-}
-
-// appendSpelling appends the authority of a request if it is not spelled, but for case, as its canonical form
-// is, with which dst[at:] begins: a dot at the end, a default port, escapes. The service sees it as it
-// came, and may respond to one spelling otherwise than to another.
-func appendSpelling(dst []byte, at int, req *protocol.Request) []byte {
-	if form := dst[at : len(dst)-len(req.Path)-1]; len(form) == len(req.Authority) {
-		usual := true
-		for i, c := range req.Authority {
-			usual = usual && lower(c) == form[i]
-		}
-		if usual {
-			return dst
-		}
+// appendURI appends what AppendTarget does, and returns the length up to there. The authority follows if it is
+// not spelled, but for case, as its canonical form is: a dot at the end, a default port, escapes. The service
+// sees it as it came, and may respond to one spelling otherwise than to another.
+func appendURI(dst []byte, req *protocol.Request) (_ []byte, target int) {
+	if hostname.IsCanonical(req.Authority) {
+		dst = append(append(append(dst, req.Authority...), '\n'), req.Path...)
+		return dst, len(dst)
 	}
-	return appendLower(append(dst, "\n@"...), req.Authority)
+	start := len(dst)
+	dst = AppendTarget(dst, req)
+	target = len(dst)
+	const mark = "\n@"
+	dst = appendLower(append(dst, mark...), req.Authority)
+	if bytes.Equal(dst[start:target-len(req.Path)-1], dst[target+len(mark):]) {
+		return dst[:target], target
+	}
+	return dst, target
 }
 
 func appendLower(dst, text []byte) []byte {

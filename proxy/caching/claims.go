@@ -34,9 +34,27 @@ func lowerAll(names []string) (lower []string) {
 	return lower
 }
 
+// next returns the first header with a claim, from hs[i] on, and the claim; noClaim if there is none.
+func (c *claims) next(hs []protocol.Header, i int) (int, claim) {
+	for ; i < len(hs); i++ {
+		switch string(hs[i].Name) {
+		case // Names that nearly all requests have, as they are usually spelled. The search in other names takes longer.
+			"Accept", "Accept-Encoding", "Accept-Language", "Cache-Control", "CDN-Loop", "Connection", "Host", "If-None-Match", "Referer", "Traceparent",
+			"User-Agent", "Via", "X-Forwarded-For", "X-Forwarded-Proto", "X-Request-Id",
+			"accept", "accept-encoding", "accept-language", "cache-control", "cdn-loop", "host", "if-none-match", "referer", "traceparent",
+			"user-agent", "via", "x-forwarded-for", "x-forwarded-proto", "x-request-id":
+			continue
+		}
+		if is := c.of(hs[i].Name); is != noClaim {
+			return i, is
+		}
+	}
+	return i, noClaim
+}
+
 // of returns the claim of the header with a name.
 func (c *claims) of(name []byte) claim {
-	if isUsual(name) || !claimWords.find(name) {
+	if !claimWords.find(name) {
 		return noClaim
 	}
 	is := func(lower string) bool { return protocol.EqualFold(name, lower) }
@@ -47,19 +65,6 @@ func (c *claims) of(name []byte) claim {
 		return credentials
 	}
 	return claimOther
-}
-
-// isUsual reports whether a name is one that nearly all requests have, as it is usually spelled. Each request
-// pays for the search in other names.
-func isUsual(name []byte) bool {
-	switch string(name) {
-	case "Accept", "Accept-Encoding", "Accept-Language", "Cache-Control", "CDN-Loop", "Connection", "Host", "If-None-Match", "Referer", "Traceparent",
-		"User-Agent", "Via", "X-Forwarded-For", "X-Forwarded-Proto", "X-Request-Id",
-		"accept", "accept-encoding", "accept-language", "cache-control", "cdn-loop", "host", "if-none-match", "referer", "traceparent",
-		"user-agent", "via", "x-forwarded-for", "x-forwarded-proto", "x-request-id":
-		return true
-	}
-	return false
 }
 
 // noClaims are names with a word of claims that say nothing about who asks.
@@ -80,8 +85,8 @@ var claimWords = newMatcher(strings.Fields(`
 // covered reports whether names, a list of AppendNames, has all headers of a convention by which a
 // request may say who asks.
 func (c *claims) covered(names []byte, hs []protocol.Header) bool {
-	for i := range hs {
-		if c.of(hs[i].Name) == claimOther && !hasName(names, hs[i].Name) {
+	for i, is := c.next(hs, 0); is != noClaim; i, is = c.next(hs, i+1) {
+		if is == claimOther && !hasName(names, hs[i].Name) {
 			return false
 		}
 	}

@@ -34,14 +34,14 @@ func NewIdentity(names, ignored []string) *Identity {
 // Append appends the key of a request to dst.
 func (d *Identity) Append(dst []byte, req *protocol.Request) []byte {
 	dst = append(append(dst, req.Method...), '\n')
-	at := len(dst)
-	dst = appendSpelling(AppendTarget(dst, req), at, req)
-	for i := range req.Headers {
-		h := &req.Headers[i]
-		if d.claims.of(h.Name) != noClaim {
-			dst = appendLower(append(dst, "\n~"...), h.Name)
-			dst = append(append(dst, ':'), h.Value...)
-		}
+	dst, _ = appendURI(dst, req)
+	hs := req.Headers
+	for i, is := d.claims.next(hs, 0); is != noClaim; i, is = d.claims.next(hs, i+1) {
+		dst = appendLower(append(dst, "\n~"...), hs[i].Name)
+		dst = append(append(dst, ':'), hs[i].Value...)
+	}
+	for i := range hs {
+		h := &hs[i]
 		if d.lengths>>(len(h.Name)&63)&1 == 0 {
 			continue
 		}
