@@ -31,8 +31,9 @@ func TestLoginOfRequest(t *testing.T) {
 		{LoginOnce, []Header{line("AUTHORIZATION", "Basic x"), line("authorization", "Negotiate YII")}},
 		{LoginSteps, []Header{line("Proxy-authorization", "NTLM"), line("authorization", "Negotiate YII")}},
 	} {
-		if got := LoginOfRequest(c.hs); got != c.want {
-			t.Errorf("%s: %d, want %d", c.hs, got, c.want)
+		_, ofLink := FromLink(c.hs)
+		if got := LoginOfRequest(c.hs); got != c.want || ofLink != c.want {
+			t.Errorf("%s: %d, from a link %d, want %d", c.hs, got, ofLink, c.want)
 		}
 	}
 }

@@ -65,7 +65,7 @@ const MinorHTTP2 = 2
 // IsOwn reports whether a name begins with HeaderPrefix, in any case, and with _ in place of any -: CGI and
 // its successors make one variable of both.
 func IsOwn(name []byte) bool {
-	if len(name) <= len(HeaderPrefix) || name[0]|0x20 != 'x' {
+	if len(name) <= len(HeaderPrefix) || name[len("x-re")]|0x20 != 'm' { // unlike X-Request-Id and X-Forwarded-For
 		return false
 	}
 	for i := range len(HeaderPrefix) {
@@ -87,17 +87,28 @@ func WithoutOwn(hs []Header) []Header {
 }
 
 // FromLink returns the headers of a request that came over a link, without those of our own that no
-// sidecar sends on one. The rest is in the request itself.
-func FromLink(hs []Header) []Header {
-	forged := func(h Header) bool {
-		return IsOwn(h.Name) && !EqualFold(h.Name, HeaderTimeout) && !(EqualFold(h.Name, HeaderMirror) && string(h.Value) == "1")
-	}
+// sidecar sends on one. The rest is in the request itself. login is what its credentials do to a
+// connection. kept is in the memory of hs.
+func FromLink(hs []Header) (kept []Header, login Login) {
+	forged := false
 	for i := range hs {
-		if forged(hs[i]) {
-			return slices.DeleteFunc(hs, forged)
+		switch h := &hs[i]; {
+		case IsOwn(h.Name):
+			forged = forged || isForged(*h)
+		case len(h.Name) < len("authorization"):
+		case IsCredentials(h.Name):
+			login = max(login, LoginOf(h.Value))
 		}
 	}
-	return hs
+	if forged {
+		hs = slices.DeleteFunc(hs, isForged)
+	}
+	return hs, login
+}
+
+// isForged reports whether a header of our own is one that no sidecar sends on a link.
+func isForged(h Header) bool {
+	return IsOwn(h.Name) && !EqualFold(h.Name, HeaderTimeout) && !(EqualFold(h.Name, HeaderMirror) && string(h.Value) == "1")
 }
 
 // FromEndpoint returns the headers of an endpoint's response without our own: only a sidecar

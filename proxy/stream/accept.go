@@ -93,7 +93,7 @@ func (p *pair) receive(r *downstream.StreamRequest, a *downstream.StreamAccept) 
 			return fault.NotAllowed
 		}
 	}
-	req.Headers = protocol.FromLink(req.Headers)
+	req.Headers, _ = protocol.FromLink(req.Headers)
 	if protocol.Find(req.Headers, protocol.HeaderTimeout) != nil || p.srv.service(a.Service).TimeoutHeader {
 		req.Headers, _ = protocol.SetTimeLeft(req.Headers, a.Timeout, nil)
 	}

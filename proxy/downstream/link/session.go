@@ -168,8 +168,10 @@ func (s *session) OnRequest(id uint64, req *protocol.Request, ttl time.Duration,
 	}
 	s.streams.Put(id, ex)
 	if req.Codec == protocol.CodecHTTP {
-		req.Headers, req.Trailers = protocol.FromLink(req.Headers), protocol.WithoutOwn(req.Trailers)
-		ex.NoteLogin(protocol.LoginOfRequest(req.Headers))
+		var login protocol.Login
+		req.Headers, login = protocol.FromLink(req.Headers)
+		req.Trailers = protocol.WithoutOwn(req.Trailers)
+		ex.NoteLogin(login)
 	}
 	ex.Hold()
 	s.counted += ex.Held
