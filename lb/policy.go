@@ -30,6 +30,7 @@ type Query struct {
 	Rand  Rand
 	Key   uint64      // hash of the request's key; only a policy that is Keyed reads it
 	Tried []*Endpoint // the caller's; a nil one is skipped
+	Pin   *Endpoint   // Pick prefers it, see Usable; nil means none
 }
 
 // View is one pick's view of a Set.
@@ -45,8 +46,8 @@ func (v *View) Len() int { return len(v.group.endpoints) }
 
 // wasTried compares addresses. An endpoint that left the registry and came back during a
 // request is another Endpoint, but still the replica that has the request.
-func (v *View) wasTried(e *Endpoint) bool {
-	for _, t := range v.Tried {
+func (q *Query) wasTried(e *Endpoint) bool {
+	for _, t := range q.Tried {
 		if t != nil && t.Addr == e.Addr {
 			return true
 		}

@@ -175,12 +175,21 @@ func (s *Set) Stalled(now time.Duration, e *Endpoint) bool {
 // Panics reports whether so many endpoints are unhealthy or ejected that none counts as such.
 func (s *Set) Panics() bool { return s.panics }
 
+// Usable reports whether e may serve the requests that are pinned to it: it is in the set, and neither
+// unhealthy nor ejected, or the set panics. An endpoint that is only slow, stalled or loaded gets them:
+// the others do not know what it keeps for its clients.
+func (s *Set) Usable(e *Endpoint) bool { return e.set == s && !e.avoided }
+
 // Pick returns the endpoint for a primary attempt or a retry, or nil if all were tried. It
 // never returns one of those; to try an endpoint again, leave it out of Tried. A stalled
-// endpoint is returned only as a probe, or if all others are unhealthy or ejected; those come
-// last. Pick counts nothing: the caller must call Started when it hands the attempt over.
+// endpoint is returned only if the request is pinned to it, as a probe, or if all others are unhealthy
+// or ejected; those come last. Pick counts nothing: the caller must call Started when it hands the
+// attempt over.
 func (s *Set) Pick(q Query) *Endpoint {
 	s.refresh(q.Now)
+	if q.Pin != nil && s.Usable(q.Pin) && !q.wasTried(q.Pin) {
+		return q.Pin
+	}
 	for _, p := range [...]purpose{forPrimary, despiteGap, despiteStall, lastResort} {
 		if e := s.pickNear(&q, p); e != nil {
 			return e
