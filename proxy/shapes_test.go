@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/protocol/dubbo"
+	"github.com/remora-proxy/remora/proxy/affinity"
+	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
@@ -44,6 +46,9 @@ func shapes() []shape {
 	body := strings.Repeat("x", 300)
 	fixed := proxytest.ShapeResponseHead + proxytest.ShapeBody
 	chunked := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nc8\r\n" + proxytest.ShapeBody + "\r\n0\r\n\r\n"
+	session := config.Sticky{Cookie: "srv", Secret: "0123456789abcdef"}
+	sticky := proxytest.AllocMeshOptions{Response: fixed, Service: fmt.Sprintf("lb: {sticky: {cookie: %s, secret: %q}}", session.Cookie, session.Secret)}
+	pin := affinity.NewSticky(&session).ID("10.0.0.1:8080") // an application of the mesh
 	return []shape{
 		{"POST", proxytest.AllocMeshOptions{Response: fixed}, []string{postHead + body}},
 		{"GET", proxytest.AllocMeshOptions{Response: fixed}, []string{proxytest.GetHead}},
@@ -78,6 +83,8 @@ func shapes() []shape {
 			"GET / HTTP/1.1\r\nHost: compute\r\nX-Key: a\r\n\r\n"}},
 		{"keyed by cookie", keyed("cookie: sid, ttl: 1h", ""), []string{"GET / HTTP/1.1\r\nHost: compute\r\nCookie: a=b; sid=c\r\n\r\n"}},
 		{"new session", keyed("cookie: sid, ttl: 1h", ""), []string{proxytest.GetHead}},
+		{"sticky", sticky, []string{"GET / HTTP/1.1\r\nHost: compute\r\nCookie: a=b; srv=" + pin + "; c=d\r\n\r\n"}},
+		{"new sticky session", sticky, []string{proxytest.GetHead}},
 		{"keyed by query", keyed("query: k", ""), []string{"GET /?a=b&k=c HTTP/1.1\r\nHost: compute\r\n\r\n"}},
 		{"keyed by path", keyed("path: true", ""), []string{proxytest.GetHead}},
 		{"keyed by source", keyed("source: true", ""), []string{proxytest.GetHead}},

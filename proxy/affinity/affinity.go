@@ -1,12 +1,11 @@
 // Package affinity makes the keys by which requests with something in common go to one endpoint, and
-// the cookies of sessions that have none yet.
+// the cookies that keep the requests of a session together.
 package affinity
 
 import (
 	"bytes"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -30,7 +29,7 @@ func New(c *config.LB) *Keys {
 	k := &Keys{from: c.Hash}
 	k.from.Header = strings.ToLower(k.from.Header)
 	if k.from.TTL > 0 {
-		k.after = "; Path=/; Max-Age=" + strconv.FormatInt(int64(k.from.TTL/time.Second), 10) + "; HttpOnly; SameSite=Lax"
+		k.after = attributes(k.from.TTL)
 	}
 	return k
 }
@@ -73,26 +72,6 @@ func sum(text []byte) uint64 {
 	return xxhash.Sum64(text)
 }
 
-// cookie returns the value of the first cookie with a name (RFC 6265 section 4.2.1), or nil.
-func cookie(hs []protocol.Header, name string) []byte {
-	for i := range hs {
-		if !protocol.EqualFold(hs[i].Name, "cookie") {
-			continue
-		}
-		for all, more := hs[i].Value, true; more; {
-			var pair []byte
-			pair, all, more = bytes.Cut(all, separator)
-			key, value, _ := bytes.Cut(bytes.TrimLeft(pair, " "), equals)
-			if string(key) == name {
-				return bytes.TrimRight(value, " ")
-			}
-		}
-	}
-	return nil
-}
-
-var separator, equals = []byte(";"), []byte("=")
-
 // Session returns the key of a new session, and appends its Set-Cookie (RFC 6265 section 4.1) to
 // dst. random is its value, and secure reports whether the client uses TLS. Without a ttl there are
 // no such sessions: the key is random, and nothing is appended.
@@ -105,9 +84,5 @@ func (k *Keys) Session(dst []byte, random uint64, secure bool) (cookie []byte, k
 	start := len(dst)
 	dst = strconv.AppendUint(dst, random, 36)
 	key = sum(dst[start:])
-	dst = append(dst, k.after...)
-	if secure {
-		dst = append(dst, "; Secure"...)
-	}
-	return dst, key
+	return appendAttributes(dst, k.after, secure), key
 }

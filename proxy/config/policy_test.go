@@ -101,6 +101,35 @@ func TestRetryCodes(t *testing.T) {
 	}
 }
 
+// TestStickyRules checks sticky cookies.
+func TestStickyRules(t *testing.T) {
+	const secret = `secret: "0123456789abcdef"`
+	sticky := func(s string) string { return withService("lb: {sticky: " + s + "}") }
+	listener := func(protocol, service string) string {
+		return fmt.Sprintf(`{services: {s: {discover: static, endpoints: ["a:1"], protocol: %s, lb: {sticky: {cookie: a, %s}}}},
+			listeners: [{name: l, address: "b:1", service: s, protocol: %s}]}`, service, secret, protocol)
+	}
+	checkRules(t, []rule{
+		{sticky("{}"), ""},
+		{sticky("{cookie: srv, " + secret + "}"), ""},
+		{sticky("{cookie: srv, ttl: 1s, " + secret + "}"), ""},
+		{sticky("{" + secret + "}"), "services.s.lb.sticky.cookie: missing; expected the name of a cookie"},
+		{sticky("{ttl: 1h}"), "services.s.lb.sticky.cookie: missing"},
+		{sticky("{cookie: srv}"), "services.s.lb.sticky.secret: expected at least 16 bytes, the same in all sidecars"},
+		{sticky(`{cookie: srv, secret: "0123456789abcde"}`), "expected at least 16 bytes"},
+		{sticky(`{cookie: "a=b", ` + secret + "}"), "services.s.lb.sticky.cookie: expected the name of a cookie, got \"a=b\""},
+		{sticky("{cookie: srv, ttl: 10ms, " + secret + "}"), "services.s.lb.sticky.ttl: expected at least 1s, got 10ms"},
+		{withService("lb: {policy: consistent_hash, hash: {path: true}, sticky: {cookie: a, " + secret + "}}"), ""},
+		{withService("lb: {policy: consistent_hash, hash: {cookie: b}, sticky: {cookie: a, " + secret + "}}"), "lb.hash.cookie makes sessions, too"},
+		{listener("http", "http"), ""},
+		{listener("http", "link"), ""},
+		{listener("http", "dubbo"), ""},
+		{listener("tcp", "http"), "service s has lb.sticky, and only HTTP has cookies"},
+		{listener("dubbo", "link"), "only HTTP has cookies"},
+		{listener("link", "http"), "requests on links come from sidecars that have picked; expected it there"},
+	})
+}
+
 // TestHashRules checks the keys of consistent_hash.
 func TestHashRules(t *testing.T) {
 	hash := func(h string) string { return withService("lb: {policy: consistent_hash, hash: " + h + "}") }

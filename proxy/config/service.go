@@ -70,8 +70,9 @@ type LB struct {
 	// Time until a new endpoint has its whole weight. 0 means at once.
 	SlowStart time.Duration `yaml:"slow_start"`
 	// If a larger share is unhealthy or ejected, all endpoints are used. 0 or 1 means only if all are.
-	Panic float64 `yaml:"panic" in:"[0,1]"`
-	Hash  Hash    `yaml:"hash"`
+	Panic  float64 `yaml:"panic" in:"[0,1]"`
+	Hash   Hash    `yaml:"hash"`
+	Sticky Sticky  `yaml:"sticky"`
 }
 
 // Hash is what `consistent_hash` makes the key of a request of.
@@ -90,6 +91,16 @@ type Hash struct {
 	Source bool `yaml:"source"`
 	// An endpoint with this many times its share of the load is passed over. More than 1; 0 means no bound.
 	Balance float64 `yaml:"balance" in:"[0,100]"`
+}
+
+// Sticky pins the requests of a client to one endpoint. The zero Cookie is off.
+type Sticky struct {
+	// Name of a cookie that keeps a client at one endpoint. The sidecar sets it, and keeps it from the application. Empty means none.
+	Cookie string `yaml:"cookie"`
+	// Lifetime of the cookie, at least 1s. 0 means until the browser closes.
+	TTL time.Duration `yaml:"ttl"`
+	// Text of at least 16 bytes that makes the values of the cookie unguessable. Sidecars with the same text make the same values.
+	Secret string `yaml:"secret" secret:"true"`
 }
 
 // ofHTTP reports whether the keys are a part of requests that only HTTP has.

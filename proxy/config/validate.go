@@ -187,6 +187,9 @@ func (v *validator) listener(at path, l *Listener) {
 		v.reference(at.key("service"), l.Service)
 		if l.Protocol != ProtocolLink { // a link carries requests and tcp
 			v.protocols(at.key("service"), l.Service, l.Protocol)
+		} else if s := v.config.Services[l.Service]; s != nil {
+			v.refuseIf(s.LB.Sticky.Cookie != "", at.key("service"),
+				"service %s has lb.sticky, and requests on links come from sidecars that have picked; expected it there", l.Service)
 		}
 	}
 	v.listenerTLS(at.key("tls"), l)

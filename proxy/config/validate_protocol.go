@@ -25,6 +25,8 @@ func (v *validator) protocols(at path, name, sent string) {
 			name, s.Protocol, ProtocolLink, ProtocolDubbo)
 	case sent == ProtocolTCP && s.LB.Policy == LBConsistentHash && !s.LB.Hash.Source:
 		v.report(at, "service %s has keys of requests, and opaque tcp has none; expected lb.hash: {source: true}", name)
+	case sent != ProtocolHTTP && s.LB.Sticky.Cookie != "":
+		v.report(at, "service %s has lb.sticky, and only HTTP has cookies", name)
 	case sent == ProtocolDubbo && s.LB.Hash.ofHTTP():
 		v.report(at, "service %s has keys of HTTP requests, and Dubbo calls have no headers and no query; expected lb.hash with path or source", name)
 	}

@@ -37,6 +37,7 @@ func (v *validator) service(s *Service) {
 	v.refuseIf(s.Outlier.Latency == 1, at.key("outlier").key("latency"),
 		"1 would eject endpoints for being slower than half of them; expected 0 or at least 2")
 	v.hash(at.key("lb").key("hash"), &s.LB)
+	v.sticky(at.key("lb").key("sticky"), &s.LB)
 	v.rateLimit(at, &s.RateLimit)
 	v.refuseIf(s.RateLimit.Key != "", at.key("rate_limit").key("key"), "only the limits of listeners and routes have a key")
 	v.serviceTLS(at.key("tls"), s)
@@ -61,10 +62,10 @@ func (v *validator) hash(at path, lb *LB) {
 	v.refuseIf(kinds > 1, at, one+", got %d", kinds)
 	v.refuseIf(kinds > 0 && !needed, at, "not used by lb.policy: %s; expected %s", lb.Policy, LBConsistentHash)
 	v.refuseIf(h.TTL > 0 && h.Cookie == "", at.key("ttl"), "needs cookie, the name of the cookie that is set")
-	v.refuseIf(h.TTL > 0 && h.TTL < time.Second, at.key("ttl"), "expected at least 1s, got %s", h.TTL)
+	v.cookieTTL(at.key("ttl"), h.TTL)
 	v.refuseIf(h.Balance > 0 && h.Balance <= 1, at.key("balance"),
 		"expected more than 1, got %v: not all endpoints can have less than the mean; 0 means no bound", h.Balance)
-	v.refuseIf(h.Cookie != "" && !isHeaderName(h.Cookie), at.key("cookie"), "expected the name of a cookie, got %q", h.Cookie)
+	v.cookieName(at.key("cookie"), h.Cookie)
 	switch lower := strings.ToLower(h.Header); {
 	case h.Header == "":
 	case !isHeaderName(h.Header):
@@ -74,6 +75,29 @@ func (v *validator) hash(at path, lb *LB) {
 	case strings.HasPrefix(lower, "x-remora-"):
 		v.report(at.key("header"), "the sidecar removes its own headers before it makes keys")
 	}
+}
+
+// minSecret is the shortest secret of a sticky cookie, in bytes.
+const minSecret = 16
+
+func (v *validator) sticky(at path, lb *LB) {
+	s := &lb.Sticky
+	if s.Cookie == "" {
+		v.refuseIf(*s != Sticky{}, at.key("cookie"), "missing; expected the name of a cookie")
+		return
+	}
+	v.cookieName(at.key("cookie"), s.Cookie)
+	v.cookieTTL(at.key("ttl"), s.TTL)
+	v.refuseIf(len(s.Secret) < minSecret, at.key("secret"), "expected at least %d bytes, the same in all sidecars", minSecret)
+	v.refuseIf(lb.Hash.Cookie != "", at, "lb.hash.cookie makes sessions, too; expected one of both")
+}
+
+func (v *validator) cookieName(at path, name string) {
+	v.refuseIf(name != "" && !isHeaderName(name), at, "expected the name of a cookie, got %q", name)
+}
+
+func (v *validator) cookieTTL(at path, ttl time.Duration) {
+	v.refuseIf(ttl > 0 && ttl < time.Second, at, "expected at least 1s, got %s", ttl)
 }
 
 // check reports errors that any check may have.

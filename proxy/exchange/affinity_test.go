@@ -242,7 +242,7 @@ func TestAffinityStreams(t *testing.T) {
 	anywhere, byKey, byPeer := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for range 30 {
 		anywhere[lease(exchange.Client{})] = true
-		byKey[lease(exchange.Client{Key: 1 << 63})] = true
+		byKey[lease(exchange.Client{Session: exchange.Session{Key: 1 << 63}})] = true
 		byPeer[lease(exchange.Client{Addr: "10.0.0.9:1"})] = true
 	}
 	if len(anywhere) < 2 || len(byKey) != 1 || len(byPeer) != 1 {

@@ -103,7 +103,9 @@ func (a *Attempt) Replay() {
 func (a *Attempt) send(ep *lb.Endpoint) {
 	ex, now := a.ex, a.ex.shard.Loop.Now()
 	if ep == nil {
-		ep = ex.service.pick(ex.service.query(ex.key, ex.tried[:a.index]), ex.avoid[:])
+		q := ex.service.query(ex.key, ex.tried[:a.index])
+		q.Pin = ex.pin
+		ep = ex.service.pick(q, ex.avoid[:])
 	}
 	if ep == nil {
 		a.Failed(fault.NoEndpoint)

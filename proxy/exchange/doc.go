@@ -13,6 +13,7 @@
 //	retry.go      win, wait, retry or fail
 //	record.go     counters and access log; tracing.go spans
 //	service.go    one service on one loop, and its endpoints; shared.go what all loops share
+//	sessions.go   what keeps the requests of a session at one endpoint
 //	lease.go      a stream's place at a service; source.go where its bytes come from
 //	ports.go      the interfaces: Caller, of sessions; Upstream and Carrier, of upstreams
 //	pool.go       the free lists of one loop

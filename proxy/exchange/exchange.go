@@ -69,7 +69,9 @@ type course struct {
 	bounds   *Bounds      // of the service when the exchange began
 	permit   limit.Permit // of the breaker in bounds
 	admitted bool         // counts against the service's max_pending
+	sessions *sessions    // of the service when the exchange began; nil means none
 	key      uint64       // of the request, if the service picks by key
+	pin      *lb.Endpoint // that the request is pinned to; nil means none
 }
 
 // tally is what an exchange counts.
@@ -110,6 +112,7 @@ func (ex *Exchange) Begin(r *Route, l *Listener) {
 	}
 	if f == nil && r.early != nil {
 		ex.Route = r
+		r.Service.takePin(ex) // the filter sees what the application sees
 		if ex.overShare() {
 			f = fault.Overloaded
 		} else if r.early.Early(ex) {
@@ -187,8 +190,8 @@ func (ex *Exchange) admit(r *Route) (f *fault.Failure) {
 	}
 	ex.service, ex.bounds, ex.admitted = s, s.bounds, true
 	s.count(ex)
-	if s.keys != nil {
-		ex.findKey(s)
+	if s.sessions != nil {
+		s.join(ex)
 	}
 	ex.Request.Service = s.shared.wire
 	ex.Request.Idempotent = r.mayRepeat(&ex.Request)
@@ -263,8 +266,8 @@ func (ex *Exchange) answerWith(by *Attempt, res *Response) {
 			return // ex may be over
 		}
 	}
-	if len(ex.newCookie) > 0 {
-		res.Headers = append(res.Headers, protocol.Header{Name: setCookie, Value: ex.newCookie})
+	if ex.sessions != nil {
+		res.Headers = ex.sessions.cookies(ex, by).Apply(res.Headers)
 	}
 	if f := ex.caller.Encode(ex, res); f != nil {
 		res.Release()

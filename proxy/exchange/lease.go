@@ -5,6 +5,7 @@ import (
 
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/affinity"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/limit"
@@ -30,12 +31,16 @@ type Lease struct {
 	last outcome
 
 	key    uint64         // for the policy
+	pin    *lb.Endpoint   // that the stream is pinned to; nil means none
 	ep     *lb.Endpoint   // counts the stream; nil between two picks
 	judged bool           // the outcome at ep is recorded
 	tried  []*lb.Endpoint // includes ep
 	picks  int            // endpoints picked
 	picked time.Duration  // when ep was
 	why    *fault.Failure // why the last one did not take the stream
+
+	// cookies are for the response of ep. They are set before the caller's goroutine gets ep.
+	cookies affinity.Cookies
 
 	call   bool              // a gRPC call, which Close counts
 	code   protocol.GRPCCode // what it ended with; Ended and Close are like Connected and Close
@@ -96,7 +101,7 @@ func (svc *Service) Lease(from Client, picked func(l *Lease, at Target, f *fault
 		return
 	}
 	svc.hedging.Stream(l.shard.Loop.Now(), svc.Config.Policy.Hedge.Budget)
-	l.key = svc.streamKey(from)
+	l.join()
 	at, f := l.next()
 	if f != nil {
 		l = nil
@@ -154,6 +159,7 @@ func (l *Lease) next() (Target, *fault.Failure) {
 	}
 	ep := l.ep.Ext.(*Endpoint)
 	at := Target{Addr: l.ep.Addr, Host: l.ep.Host, Link: ep.streams == StreamLink}
+	l.cookies = l.responseCookies()
 	if ep.streams == StreamPipe {
 		at.Socket = ep.upstream.(StreamOpener).OpenStream(l.from.Addr)
 	}
@@ -173,9 +179,12 @@ func (l *Lease) pick() *fault.Failure {
 	if l.picks == maxFreeEndpoints {
 		return l.why
 	}
-	ep := l.service.set.Pick(l.service.query(l.key, l.tried))
+	q := l.service.query(l.key, l.tried)
+	q.Pin = l.pin
+	ep := l.service.set.Pick(q)
 	if ep == nil && l.picks > 0 && (l.why == fault.Reset || l.why.Retry == fault.RetryFree && l.why != fault.Connect) {
-		ep = l.service.set.Pick(l.service.query(l.key, nil))
+		q.Tried = nil
+		ep = l.service.set.Pick(q)
 	}
 	switch {
 	case ep == nil && l.picks > 0:

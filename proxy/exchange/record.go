@@ -259,7 +259,7 @@ type Client struct {
 	Listener string // its name; empty if it is unknown
 	Addr     string // "ip:port" of the peer
 	GRPC     bool   // it made a gRPC call
-	Key      uint64 // of its stream; 0 means none
+	Session  Session
 }
 
 // ClientOf returns the client of a session.

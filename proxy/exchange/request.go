@@ -20,7 +20,7 @@ type message struct {
 	attempt    uint8                      // Request.Attempt as it came; each attempt sets its own
 	hedged     bool                       // Request.Hedge as it came
 	batch      bool                       // the request, or its route, is batch
-	NoHedge    bool                       // the caller opted out of hedges
+	NoHedge    bool                       // the caller opted out of hedges, or the request is pinned
 	ClassName  []byte                     // as the caller named the request's class; aliases HeadBuffer
 	Arrived    time.Duration              // when the head of a request that had to wait arrived; 0 means now
 	HeadBuffer *bytebufferpool.ByteBuffer // Request's slices alias it
@@ -138,38 +138,6 @@ func (a *Attempt) Outgoing() (req *protocol.Request, own int) {
 		req.Headers = append(req.Headers, batchHeader)
 	}
 	return req, own
-}
-
-var setCookie = []byte("Set-Cookie")
-
-// findKey makes the key of the request at s. One without a key gets a random one, or begins a session,
-// which a copy does not: its response may be for others, too.
-func (ex *Exchange) findKey(s *Service) {
-	if ex.key = s.keys.Of(&ex.Request, ex.caller.RemoteAddr()); ex.key != 0 {
-		return
-	}
-	random := ex.shard.Rand.Uint64()
-	if ex.Request.Codec != protocol.CodecHTTP || ex.copied {
-		ex.key = random
-		return
-	}
-	ex.newCookie, ex.key = s.keys.Session(ex.newCookie, random, ex.caller.Listener().Secure)
-}
-
-// StreamKey returns the key of the request, which becomes a stream to s; 0 means none.
-func (ex *Exchange) StreamKey(s *Service) uint64 {
-	if s.keys == nil {
-		return 0
-	}
-	return s.keys.Of(&ex.Request, ex.caller.RemoteAddr())
-}
-
-// streamKey returns the key of a stream of c, a random one if it has none.
-func (s *Service) streamKey(c Client) uint64 {
-	if s.keys == nil {
-		return 0
-	}
-	return cmp.Or(c.Key, s.keys.OfPeer(c.Addr), s.Shard.Rand.Uint64())
 }
 
 // size is the length of the request in bytes.

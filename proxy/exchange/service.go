@@ -8,7 +8,6 @@ import (
 
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
-	"github.com/remora-proxy/remora/proxy/affinity"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/hedge"
@@ -41,9 +40,9 @@ type Service struct {
 	Opaque     bool // it accepts streams of bytes, and no requests
 	bounds     *Bounds
 	set        lb.Set
-	keys       *affinity.Keys // nil unless the policy picks by key
-	Version    uint64         // of the snapshot in set; 0 means none yet
-	known      atomic.Bool    // a snapshot was applied; other goroutines read it
+	sessions   *sessions   // nil means none
+	Version    uint64      // of the snapshot in set; 0 means none yet
+	known      atomic.Bool // a snapshot was applied; other goroutines read it
 	hedging    hedge.Service
 	queue      admissionQueue
 	stats      stats.ServiceStats
@@ -100,6 +99,7 @@ func (s *Service) apply(snap *registry.Snapshot, targets []lb.Target, own map[st
 		e.CountIn(own[e.Addr])
 		s.connect(e, cmp.Or(snap.Endpoints[i].Protocol, s.Config.Protocol))
 	}
+	s.updatePins()
 }
 
 // query returns the query of a pick now.
@@ -191,7 +191,7 @@ func (s *Service) Load() lb.Load {
 func (s *Service) Configure(m Member) {
 	s.Config, s.bounds = m.cfg, m.bounds
 	s.Opaque = s.connectors[m.cfg.Protocol].Opaque
-	s.keys = affinity.New(&s.Config.LB)
+	s.configureSessions()
 	s.set.Policy = lb.Policies[s.Config.LB.Policy]
 	s.set.Balance = s.Config.LB.Hash.Balance
 	s.set.SlowStart = s.Config.LB.SlowStart
@@ -255,6 +255,7 @@ type Endpoint struct {
 	protocol string
 	streams  StreamAccess
 	upstream Upstream
+	pin      string // the value of the sticky cookie that names it, if the service has one
 	stats    stats.EndpointStats
 }
 

@@ -315,6 +315,7 @@ func (x *requestStream) addHeaders(resp *protocol.Response, head *http1.Head) {
 		resp.Headers = hs
 	}
 	downstream.AddRequestID(resp, x.r.RequestID)
+	x.lease.EditCookies(resp)
 	if x.r.Edit != nil {
 		x.r.Edit(resp)
 	}
