@@ -35,6 +35,7 @@ type Generation struct {
 	trust     map[string]*forwarded.Policy // of clients, by the listener's name
 	table     *route.Table                 // returns an index of routes
 	routes    []route.Plan                 // one route to one service each
+	guarded   bool                         // a route of HTTP has rules that are enforced
 	services  map[string]exchange.Member   // by name
 	accessLog *accesslog.Queue             // nil means no access log
 
@@ -64,6 +65,10 @@ func (p *Process) newGeneration(cfg *config.Config, previous *Generation) *Gener
 	g.addRates()
 	g.routes = route.Plans(cfg)
 	g.table = route.NewTable(g.routes)
+	g.guarded = slices.ContainsFunc(g.routes, func(plan route.Plan) bool {
+		rules := g.RulesOf(&plan)
+		return plan.TakesHTTP() && rules.Enforced()
+	})
 	route.Compare(g.routes, previous.routes, func(service string) bool {
 		return g.services[service].SharedService == previous.services[service].SharedService
 	})
@@ -75,6 +80,9 @@ func (g *Generation) Config() *config.Config { return g.cfg }
 
 // Number returns the number of the generation. The first one of a Process has number 1.
 func (g *Generation) Number() uint64 { return g.number }
+
+// Guarded implements exchange.RuleSets.
+func (g *Generation) Guarded() bool { return g.guarded }
 
 // Keys returns the names of the services, by their keys.
 func (g *Generation) Keys() map[string]string {

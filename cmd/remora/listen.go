@@ -95,7 +95,8 @@ func (s *sidecar) serve(l *openListener, c *config.Listener, g *proxy.Generation
 		}
 		if c.Transparent {
 			o.Transparent = &reactor.Transparent{
-				Wait: g.Config().Timeouts.Detect,
+				Wait:    g.Config().Timeouts.Detect,
+				Guarded: func() bool { return s.proc.Generation().Guarded() },
 				Pass: func(client loop.Socket, to netip.AddrPort, first []byte) {
 					s.streams.Pass(l.name, client, to, first)
 				},

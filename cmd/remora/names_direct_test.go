@@ -62,6 +62,26 @@ services: {app: {discover: static, endpoints: [%q], protocol: http, connect_time
 			}
 		}
 	}
+	for _, authority := range []string{addr, "127.0.0.1.:" + port, "[::ffff:127.0.0.1]:" + port, "[::FFFF:7f00:1]:" + port} {
+		for says, want := range map[string]string{
+			"DELETE /secret HTTP/1.1\r\nHost: localhost\r\n\r\n":                                "403",
+			"\r\nDELETE /secret HTTP/1.1\r\nHost: LOCALHOST.\r\n\r\n":                           "403",
+			"DELETE http://localhost/secret HTTP/1.1\r\nHost: x\r\n\r\n":                        "403",
+			"GET /secret HTTP/1.1\r\nHost: localhost:" + port + "\r\n\r\n":                      "404",
+			"GET  /secret HTTP/1.1\r\nHost: localhost\r\n\r\n":                                  "400",
+			strings.Repeat("\r\n", 33) + "GET /secret HTTP/1.1\r\nHost: localhost\r\n\r\n":      "400",
+			"GET /free HTTP/1.1\r\nHost: other\r\n\r\n":                                         "200  other",
+			"POST /free HTTP/1.1\r\nHost: other\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n": "200  other",
+		} {
+			s, status := connectTo(t, egress, authority, "")
+			if status != 200 {
+				t.Fatalf("CONNECT %s: %d", authority, status)
+			}
+			if got := exchanged(t, s, says); got != want {
+				t.Errorf("%q within a tunnel to %s: %q, want %q", says, authority, got, want)
+			}
+		}
+	}
 	if n := reached.Load(); n > 0 {
 		t.Errorf("%d requests have gone round the rules", n)
 	}

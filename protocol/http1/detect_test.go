@@ -21,26 +21,46 @@ func TestDetector(t *testing.T) {
 		{"CONNECT a:443 HTTP/1.1\r\n", IsHTTP, 21},
 		{"G", Undecided, 1},
 		{"GET /a HTTP/1", Undecided, 13},
-		{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", NotHTTP, 12},
-		{"GET /\r\n", NotHTTP, 6}, // HTTP/0.9
-		{"GET  / HTTP/1.1\r\n", NotHTTP, 5},
-		{" GET / HTTP/1.1\r\n", NotHTTP, 1},
+		{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", LikeHTTP, 12},
+		{"GET /\r\n", LikeHTTP, 6}, // HTTP/0.9
+		{"GET / \r\n", LikeHTTP, 7},
+		{"GET  /\r\n", LikeHTTP, 7},
+		{" GET /\r\n", LikeHTTP, 7},
+		{"GET \r\n", LikeHTTP, 5},
+		{"GETS /\r\n", NotHTTP, 7},
+		{"get key\r\n", NotHTTP, 8}, // memcached
+		{"PUT /\r\n", NotHTTP, 6},
+		{"GET  / HTTP/1.1\r\n", LikeHTTP, 12},
+		{"GET\t/ HTTP/1.1\r\n", LikeHTTP, 11},
+		{" GET / HTTP/1.1\r\n", LikeHTTP, 12},
+		{"\tGET / HTTP/1.1\r\n", LikeHTTP, 12},
+		{"GET / http/1.1\r\n", LikeHTTP, 11},
+		{"GET / HTHTTP/1.1\r\n", LikeHTTP, 13},
+		{"GET /a b HTTP/1.1\r\n", LikeHTTP, 14},
+		{"GET /\xc3\xa4 HTTP/1.1\r\n", LikeHTTP, 13},
+		{"GET / HTTP/2.0\r\n", LikeHTTP, 12},
+		{"GET / HTTP1.1\r\n", LikeHTTP, 14},
+		{"PUT / HTTP1.1\r\n", NotHTTP, 14},
 		{"\r\nGET / HTTP/1.1\r\n", IsHTTP, 15},
 		{"\r\n\n\rGET / HTTP/1.1\r\n", IsHTTP, 17}, // which the decoder refuses, and some servers take
 		{strings.Repeat("\r\n", maxDetectBlank/2) + "GET / HTTP/1.1\r\n", IsHTTP, maxDetectBlank + 13},
-		{strings.Repeat("\n", maxDetectBlank+1) + "GET / HTTP/1.1\r\n", NotHTTP, maxDetectBlank + 1},
+		{strings.Repeat("\n", maxDetectBlank+1) + "GET / HTTP/1.1\r\n", LikeHTTP, maxDetectBlank + 1},
 		{"\r\n\r\n\x00\r\nQUIT\n", NotHTTP, 5}, // the PROXY protocol
 		{"\r\n", Undecided, 2},
 		{"*1\r\n$4\r\nPING\r\n", NotHTTP, 3}, // Redis
 		{"PING\r\n", NotHTTP, 5},
-		{"SET key value\r\n", NotHTTP, 9},
+		{"SET key value\r\n", NotHTTP, 14},
 		{"EHLO client.example\r\n", NotHTTP, 20}, // SMTP
 		{"SSH-2.0-OpenSSH_9.2\r\n", NotHTTP, 20},
 		{"\x16\x03\x01\x02\x00\x01", NotHTTP, 1}, // TLS
 		{"\xda\xbb\xc2\x00", NotHTTP, 1},         // Dubbo
 		{"\x00\x00\x00\x08\x04\xd2\x16\x2f", NotHTTP, 1},
-		{strings.Repeat("x", 40), NotHTTP, maxDetectMethod + 1},
-		{"GET /" + strings.Repeat("x", 9000), NotHTTP, 4 + maxDetectTarget + 1},
+		{strings.Repeat("x", 40), Undecided, 40},
+		{strings.Repeat("x", 40) + "\r\n", NotHTTP, 41},
+		{strings.Repeat("x", 40) + " / HTTP/1.1\r\n", LikeHTTP, 48},
+		{strings.Repeat("x", 40) + "\x00", NotHTTP, 41},
+		{"GET /" + strings.Repeat("x", 9000) + " HTTP/1.1\r\n", LikeHTTP, 4 + 9001 + 6},
+		{"GET /" + strings.Repeat("x", 20000), LikeHTTP, 4 + 2*maxDetectTarget},
 	} {
 		var each Detector
 		for i := range len(c.in) {

@@ -88,10 +88,12 @@ type StreamRequest struct {
 	RequestID []byte // nil if another sidecar sent the request: it adds the id to the response
 }
 
-// Direct is the host that a request without a route names.
+// Direct is where a request without a route goes: to the host that it names, or to the original
+// destination of its connection.
 type Direct struct {
-	Listener  string // whose settings say what may be reached
-	Authority string // "host:port" or "host"
+	Listener  string         // whose settings say what may be reached
+	Authority string         // "host:port" or "host"
+	To        netip.AddrPort // that original destination; the zero value means to Authority
 }
 
 // SetHost keeps the host of the request for the TLS of its service c.

@@ -22,8 +22,11 @@ type Router struct {
 	table  *route.Table      // shared by all loops
 	routes []*Route          // by the index of the plan
 	Direct map[string]*Route // of listeners with a fixed service, by service
-	Rand   *rand.PCG
-	room   hedge.Room
+
+	Guarded bool // a route has rules that are enforced, so requests that may name its host must be read
+
+	Rand *rand.PCG
+	room hedge.Room
 
 	// Filters returns the filters of a new route.
 	Filters func(plan *route.Plan, services map[string]*Service) []Filter
@@ -47,6 +50,8 @@ type RuleSets interface {
 	RulesOf(plan *route.Plan) allow.Rules
 	// RateOf returns the rate limit of a plan's route, or nil.
 	RateOf(plan *route.Plan) *limit.Keyed
+	// Guarded reports whether a route of HTTP has rules that are enforced.
+	Guarded() bool
 }
 
 // TakesHost reports whether a request to the host of an authority may have a route, see
@@ -101,6 +106,7 @@ func (r *Router) guards(plan int, own *allow.Rules) bool {
 func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[string]*Service, rules RuleSets) {
 	old := r.routes
 	r.table, r.routes, r.Direct = table, make([]*Route, len(plans)), make(map[string]*Route)
+	r.Guarded = rules.Guarded()
 	for _, s := range services {
 		s.routes = nil
 	}

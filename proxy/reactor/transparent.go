@@ -17,7 +17,7 @@ import (
 
 // Transparent configures a Listener to which the kernel redirects connections to other
 // addresses (iptables REDIRECT). Redirected connections in HTTP/1 go to the loops, where
-// loop.Conn.OriginalDst returns their destination. All others are given to Pass. A connection
+// loop.Conn.OriginalDst returns their destination. All others are given to Pass, see Guarded. A connection
 // to the listener's own address always goes to a loop and has no original destination, since
 // passing it on would make a loop.
 //
@@ -27,6 +27,10 @@ type Transparent struct {
 	// Wait limits the time until a client has shown that it speaks HTTP/1. A client that sends
 	// nothing may be waiting for its server to send first. Wait must be more than 0.
 	Wait time.Duration
+
+	// Guarded reports whether connections that resemble HTTP go to the loops too: HTTP/2, what only
+	// lenient servers take for a request, and part of a request line after Wait. Any goroutine calls it.
+	Guarded func() bool
 
 	// Pass takes over any other connection, like downstream.Streams.Pass, on any goroutine.
 	Pass func(s loop.Socket, to netip.AddrPort, first []byte)
@@ -51,8 +55,8 @@ func (l *Listener) passOn(c *conn, nc *net.TCPConn) bool {
 	return true
 }
 
-// readFirst reads until it is known whether nc speaks HTTP/1. A connection that ends or fails
-// before that does not.
+// readFirst reads until it is known whether nc is for a loop. A connection that ends or fails
+// before that is not.
 func (l *Listener) readFirst(nc *net.TCPConn) (b []byte, isHTTP bool) {
 	_ = nc.SetReadDeadline(time.Now().Add(l.opts.Transparent.Wait))
 	awake := context.AfterFunc(l.eng.ctx, func() { _ = nc.SetReadDeadline(time.Unix(1, 0)) })
@@ -66,8 +70,13 @@ func (l *Listener) readFirst(nc *net.TCPConn) (b []byte, isHTTP bool) {
 		n, err := nc.Read(b[len(b):cap(b)])
 		verdict := is.Feed(b[len(b) : len(b)+n])
 		b = b[:len(b)+n]
-		if verdict != http1.Undecided || err != nil {
+		switch {
+		case verdict == http1.LikeHTTP:
+			return b, l.opts.Transparent.Guarded()
+		case verdict != http1.Undecided:
 			return b, verdict == http1.IsHTTP
+		case err != nil: // a request that has ended so early is none
+			return b, len(b) > 0 && err != io.EOF && l.opts.Transparent.Guarded()
 		}
 	}
 }

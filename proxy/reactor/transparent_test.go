@@ -24,13 +24,13 @@ type passed struct {
 
 // redirected starts an engine whose listener treats all connections as redirected from
 // to, or as direct if to is the zero value.
-func redirected(t *testing.T, wait time.Duration, to netip.AddrPort, accept func() loop.Stream) (e *Engine, addr string, pass chan passed) {
+func redirected(t *testing.T, wait time.Duration, to netip.AddrPort, guarded bool, accept func() loop.Stream) (e *Engine, addr string, pass chan passed) {
 	t.Helper()
 	e = start(t, Options{Loops: 2})
 	e.originalDst = func(*net.TCPConn) netip.AddrPort { return to }
 	pass = make(chan passed, 1)
 	addr = listen(t, e, ListenOptions{Transparent: &Transparent{
-		Wait: wait,
+		Wait: wait, Guarded: func() bool { return guarded },
 		Pass: func(s loop.Socket, to netip.AddrPort, first []byte) { pass <- passed{s, to, string(first)} },
 	}}, accept)
 	return e, addr, pass
@@ -57,7 +57,7 @@ func recording(got chan string) func() loop.Stream {
 func TestRedirectedHTTP(t *testing.T) {
 	const says = "GET /a HTTP/1.1\r\n"
 	got := make(chan string, 1)
-	_, addr, pass := redirected(t, waitLimit, elsewhere, recording(got))
+	_, addr, pass := redirected(t, waitLimit, elsewhere, false, recording(got))
 	for i := 1; i <= len(says); i++ {
 		nc := dial(t, addr)
 		sendSplit(t, nc, says, i)
@@ -93,7 +93,7 @@ func sendSplit(t *testing.T, nc *net.TCPConn, says string, i int) {
 // split, with its half-close.
 func TestRedirectedPass(t *testing.T) {
 	for _, says := range []string{"PING\r\n", "hello", "GET /a\r\n", "PRI * HTTP/2.0\r\n\r\nSM", "\x16\x03\x01", "GET / HTTP/1"} {
-		e, addr, pass := redirected(t, waitLimit, elsewhere, echo)
+		e, addr, pass := redirected(t, waitLimit, elsewhere, false, echo)
 		for i := 1; i <= len(says); i++ {
 			nc := dial(t, addr)
 			sendSplit(t, nc, says, i)
@@ -121,9 +121,40 @@ func TestRedirectedPass(t *testing.T) {
 	}
 }
 
+// TestRedirectedGuarded: with rules, what resembles HTTP reaches a loop as it came, and all else is passed on.
+func TestRedirectedGuarded(t *testing.T) {
+	for says, onLoop := range map[string]bool{
+		"GET / HTTP/1.1\r\n": true, "PRI * HTTP/2.0\r\n": true, "GET  / HTTP/1.1\r\n": true, "GET /\r\n": true, "GET / HTTP/": true,
+		"\r\n": true, "": false, "PING\r\n": false, "get key\r\n": false, "\x16\x03\x01": false,
+	} {
+		got := make(chan string, 1)
+		_, addr, pass := redirected(t, 10*time.Millisecond, elsewhere, true, func() loop.Stream {
+			return &stream{data: func(b []byte) { got <- string(b) }}
+		})
+		nc := dial(t, addr)
+		if _, err := io.WriteString(nc, says); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case all := <-got:
+			if all != says || !onLoop {
+				t.Errorf("%q: the loop got %q", says, all)
+			}
+		case p := <-pass:
+			if p.first != says || onLoop {
+				t.Errorf("%q: passed with %q", says, p.first)
+			}
+			_ = p.s.Close()
+		case <-time.After(waitLimit):
+			t.Fatal("neither passed nor on a loop")
+		}
+		nc.Close()
+	}
+}
+
 // TestRedirectedSilence: a client that waits for its server to send first is passed on.
 func TestRedirectedSilence(t *testing.T) {
-	_, addr, pass := redirected(t, 10*time.Millisecond, elsewhere, echo)
+	_, addr, pass := redirected(t, 10*time.Millisecond, elsewhere, false, echo)
 	nc := dial(t, addr)
 	p := recv(t, pass, "the connection to pass")
 	defer p.s.Close()
@@ -149,7 +180,7 @@ func TestRedirectedSilence(t *testing.T) {
 // TestNotRedirected: a connection to the listener's own address reaches a loop in any
 // protocol, and has no original destination.
 func TestNotRedirected(t *testing.T) {
-	_, addr, _ := redirected(t, waitLimit, netip.AddrPort{}, echo)
+	_, addr, _ := redirected(t, waitLimit, netip.AddrPort{}, false, echo)
 	if got := ask(t, dial(t, addr), "PING\r\n"); got != "PING\r\n" {
 		t.Errorf("got %q", got)
 	}
@@ -178,7 +209,7 @@ func TestOriginalDstOfDirect(t *testing.T) {
 
 // TestStopDuringDetection: Stop does not wait for clients that send nothing.
 func TestStopDuringDetection(t *testing.T) {
-	e, addr, pass := redirected(t, time.Hour, elsewhere, echo)
+	e, addr, pass := redirected(t, time.Hour, elsewhere, false, echo)
 	dial(t, addr)
 	eventually(t, func() error {
 		if e.Stats().Accepted == 0 {

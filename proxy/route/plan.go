@@ -28,6 +28,9 @@ type Plan struct {
 	Same   bool
 }
 
+// TakesHTTP reports whether p is that of a route which takes requests of HTTP.
+func (p *Plan) TakesHTTP() bool { return p.Index >= 0 && p.Match.SNI == "" && !p.Match.OfDubbo() }
+
 // Plans returns the plans of a configuration in the order of its routes. The plans of
 // a split follow each other; those of listeners with a fixed service come last.
 func Plans(cfg *config.Config) (plans []Plan) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/netip"
 	"os"
 	"time"
 
@@ -177,6 +178,30 @@ func (p *pair) dial(lease *exchange.Lease, addr, service, name string, first []b
 		return err
 	}
 	return p.attachUp(endOf(sock), endpointID{service, addr})
+}
+
+// dialDestination connects to the original destination of a redirected connection.
+func (p *pair) dialDestination(to netip.AddrPort) *fault.Failure {
+	if _, ours := p.srv.hops.Load(hop{addrPort(p.down.RemoteAddr()), to}); ours {
+		p.srv.opt.Logger.Warn("connection refused: it was made by this sidecar and redirected to it; exclude the sidecar's user id from redirection",
+			"destination", to.String())
+		return fault.Loop
+	}
+	ctx, cancel := context.WithTimeout(p.srv.ctx, passTimeout)
+	defer cancel()
+	sock, err := p.srv.opt.Dial(ctx, to.String(), "", "", nil)
+	if err == nil {
+		err = p.attachUp(endOf(sock), endpointID{})
+	}
+	if err != nil {
+		p.srv.opt.Logger.Debug("original destination not connected", "destination", to.String(), "error", err)
+		return fault.Connect
+	}
+	// The hop is added before a byte is sent: if the kernel redirects this connection to the
+	// sidecar too, it must be found.
+	p.onward = hop{addrPort(p.up.LocalAddr()), to}
+	p.srv.hops.Store(p.onward, nil)
+	return nil
 }
 
 // sendPreface sends the preface of a stream, and waits for the status byte, if there is one.

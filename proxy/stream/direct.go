@@ -17,7 +17,7 @@ import (
 // maxAddresses limits the addresses of a host that are tried.
 const maxAddresses = 3
 
-// direct connects a stream to the host that its request names, since no route matches.
+// direct connects a stream to where its request goes, since no route matches.
 type direct struct {
 	*pair
 	*downstream.Direct
@@ -26,6 +26,13 @@ type direct struct {
 // connect resolves the host, and connects to the first of its addresses that accepts. Only
 // addresses that were checked are dialled, so another result of DNS can't change the decision.
 func (d *direct) connect() *fault.Failure {
+	if d.To.IsValid() {
+		d.at = d.To.String()
+		if f := d.dialDestination(d.To); f != nil {
+			return d.failed(f)
+		}
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(d.srv.ctx, passTimeout)
 	defer cancel()
 	host, port := d.target()

@@ -23,6 +23,7 @@ type pair struct {
 	place *fair.Place     // of limits.streams; nil if it got none
 	watch *watch          // nil if no time is limited
 
+	guarded   bool          // hosts have rules, round which no request of HTTP must go unread
 	halfClose time.Duration // how long a client whose output has ended may get nothing; 0 means that it has left
 
 	mu      sync.Mutex // guards up, of and severed
@@ -30,7 +31,8 @@ type pair struct {
 	of      endpointID // that up leads to; zero if it is no endpoint of a service
 	severed bool
 
-	at string // "ip:port" that was dialled last; used by the goroutine of the stream
+	at     string // "ip:port" that was dialled last; used by the goroutine of the stream
+	onward hop    // in Server.hops until the stream has ended; the zero value means none
 
 	why          atomic.Pointer[fault.Failure] // the limit that refused or ended the stream; nil if none did
 	uploading    atomic.Bool                   // the client has to send a body

@@ -1,13 +1,11 @@
 package stream
 
 import (
-	"context"
 	"net"
 	"net/netip"
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/exchange"
-	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
@@ -33,6 +31,7 @@ type hop struct{ from, to netip.AddrPort }
 // Pass implements downstream.Streams.
 func (s *Server) Pass(listener string, client loop.Socket, to netip.AddrPort, first []byte) {
 	if p := s.newPair(client); p != nil {
+		p.guarded = s.opt.Process.Generation().Guarded()
 		s.launch(p, (&passThrough{pair: p, listener: listener, to: to, first: first}).run)
 	}
 }
@@ -44,42 +43,19 @@ func (p *passThrough) run() {
 	worker := p.srv.worker()
 	from := exchange.Client{Listener: p.listener, Addr: p.down.RemoteAddr().String()}
 	record := worker.StreamRecord(from.Listener, from.Addr, "")
-	onward, fail := p.dialDestination()
-	if fail != nil {
+	if fail := p.dialDestination(p.to); fail != nil {
 		worker.Passed(from, fail)
 		record.End(accesslog.StreamEnd{Failure: fail, Endpoint: p.to.String()})
 		p.abort() // as if the client had been refused
 		return
 	}
-	defer p.srv.hops.Delete(onward)
 	worker.Passed(from, nil)
 	in, out := p.relay(early)
-	record.End(accesslog.StreamEnd{Cut: p.isAborted(), Endpoint: p.to.String(), In: in, Out: out})
-}
-
-// dialDestination connects to the original destination, and returns the connection for removal
-// from Server.hops.
-func (p *passThrough) dialDestination() (onward hop, fail *fault.Failure) {
-	if _, ours := p.srv.hops.Load(hop{addrPort(p.down.RemoteAddr()), p.to}); ours {
-		p.srv.opt.Logger.Warn("connection refused: it was made by this sidecar and redirected to it; exclude the sidecar's user id from redirection",
-			"destination", p.to.String())
-		return hop{}, fault.Loop
+	fail := p.why.Load()
+	if fail != nil {
+		worker.Passed(from, fail)
 	}
-	ctx, cancel := context.WithTimeout(p.srv.ctx, passTimeout)
-	defer cancel()
-	sock, err := p.srv.opt.Dial(ctx, p.to.String(), "", "", nil)
-	if err == nil {
-		err = p.attachUp(endOf(sock), endpointID{})
-	}
-	if err != nil {
-		p.srv.opt.Logger.Debug("original destination not connected", "destination", p.to.String(), "error", err)
-		return hop{}, fault.Connect
-	}
-	// The hop is added before a byte is sent: if the kernel redirects this connection to the
-	// sidecar too, Pass must find it.
-	onward = hop{addrPort(p.up.LocalAddr()), p.to}
-	p.srv.hops.Store(onward, nil)
-	return onward, nil
+	record.End(accesslog.StreamEnd{Failure: fail, Cut: p.isAborted(), Endpoint: p.to.String(), In: in, Out: out})
 }
 
 func addrPort(a net.Addr) netip.AddrPort {

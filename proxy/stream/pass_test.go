@@ -2,12 +2,16 @@ package stream
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -105,6 +109,83 @@ func TestPassLoop(t *testing.T) {
 	if _, ok := s.srv.hops.Load(hop{addrPort(again.RemoteAddr()), to}); ok {
 		t.Error("the connection is still in hops")
 	}
+}
+
+// guardedRoutes is a configuration with rules.
+const guardedRoutes = `routes: [{match: {host: admin}, service: app, allow: {rules: [{path: [/open]}]}}]`
+
+// TestPassGuarded: while routes have rules, a request of HTTP that comes later than the sidecar waits for one
+// does not pass unread, whoever has spoken first. All else does.
+func TestPassGuarded(t *testing.T) {
+	s := newSidecar(t, options{more: guardedRoutes})
+	refused := 0
+	for _, c := range []struct {
+		first, says string
+		passes      bool
+	}{
+		{"", "EHLO a\r\n", true},
+		{"", "\x16\x03\x01", true},
+		{"", "get key\r\n", true},
+		{"PI", "NG\r\n", true},
+		{"*1\r\n", "DELETE /secret HTTP/1.1\r\n", true}, // which no server of HTTP takes
+		{"", "DELETE /secret HTTP/1.1\r\nHost: admin\r\n\r\n", false},
+		{"DELETE /sec", "ret HTTP/1.1\r\nHost: admin\r\n\r\n", false},
+		{"\r\n", "DELETE  /secret HTTP/1.1\r\nHost: admin\r\n\r\n", false},
+		{"", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", false},
+	} {
+		app := newApp(t)
+		client, here := redirected(t)
+		s.srv.Pass("in", here, netip.MustParseAddrPort(app.addr), []byte(c.first))
+		server := receive(t, app.conns, "the original destination to get the connection")
+		_, _ = io.WriteString(server, "220 ready\r\n")
+		wantRead(t, "the client", client, "220 ready\r\n")
+		_, _ = io.WriteString(client, c.says)
+		if c.passes {
+			wantRead(t, "the server", server, c.first+c.says)
+			client.Close()
+			server.Close()
+			continue
+		}
+		refused++
+		if got, err := io.ReadAll(server); len(got) > 0 || err == nil {
+			t.Errorf("%q: the server read %q, %v", c.first+c.says, got, err)
+		}
+		wantReset(t, "the client", client)
+	}
+	s.waitIdle()
+	s.eventually("the refusals", func() error {
+		if _, failures := s.passes(); failures["not-allowed"] != uint64(refused) {
+			return fmt.Errorf("%v", failures)
+		}
+		return nil
+	})
+}
+
+// TestOriginalDestination: a request of a redirected connection that no route takes goes on by itself: what
+// follows it stays here.
+func TestOriginalDestination(t *testing.T) {
+	s := newSidecar(t, options{})
+	app := newApp(t)
+	to := netip.MustParseAddrPort(app.addr)
+	client, here := redirected(t)
+	r := &downstream.StreamRequest{
+		Kind: stats.StreamBody, Leaser: s.srv.worker(), Timeout: waitLimit, Minor: 1, Head: []byte("GET /a HTTP/1.1\r\nHost: other\r\n\r\n"),
+		Direct: &downstream.Direct{Authority: "no.such.host.invalid", To: to}, Buffer: buffers.Get(0),
+		Rest: []byte("DELETE /secret HTTP/1.1\r\nHost: admin\r\n\r\n"),
+	}
+	r.Body.Reset(&http1.Head{}, s.srv.limits())
+	head := string(r.Head)
+	s.srv.Request(here, r)
+	server := receive(t, app.conns, "the original destination to get the connection")
+	wantRead(t, "the server", server, head)
+	_, _ = io.WriteString(server, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+	if got, err := io.ReadAll(client); !strings.HasPrefix(string(got), "HTTP/1.1 200 ") || strings.Count(string(got), "HTTP/1.1 ") != 1 || err != nil {
+		t.Errorf("the client read %q, %v", got, err)
+	}
+	if got, err := io.ReadAll(server); len(got) > 0 || err != nil {
+		t.Errorf("the server read on: %q, %v", got, err)
+	}
+	s.waitIdle()
 }
 
 // TestPassClose: Close resets redirected connections, and later ones are reset at once.

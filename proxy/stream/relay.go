@@ -5,7 +5,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/fault"
 )
 
 // flushTime is how long the other direction of a broken stream may continue with the bytes
@@ -19,10 +21,14 @@ const flushTime = time.Second
 // direction.
 //
 // An end of file is passed on as one, and the other direction continues. An error ends both
-// directions with a reset.
+// directions with a reset. So does a request of HTTP at the beginning, if it could go round rules.
 func (p *pair) relay(early *intake) (in, out int64) {
 	back := make(chan int64, 1)
 	go func() { back <- p.copy(p.down, p.up) }()
+	if p.guarded && p.beginsLikeHTTP(early) {
+		p.cut(fault.NotAllowed)
+		early.free()
+	}
 	if in = int64(len(early.b)); in > 0 { // an empty write would consume the error of a reset
 		if _, err := p.up.Write(early.b); err != nil {
 			p.onBroken(p.up)
@@ -37,6 +43,21 @@ func (p *pair) relay(early *intake) (in, out int64) {
 	_ = p.down.Close()
 	_ = p.up.Close()
 	return in, out
+}
+
+// beginsLikeHTTP reads on until it is known whether the first bytes of the client may be a request of HTTP.
+// What ends before that is none.
+func (p *pair) beginsLikeHTTP(first *intake) bool {
+	var is http1.Detector
+	v := is.Feed(first.b)
+	for v == http1.Undecided {
+		n := len(first.b)
+		if first.more(p.down) != nil {
+			return false
+		}
+		v = is.Feed(first.b[n:])
+	}
+	return v != http1.NotHTTP
 }
 
 func (p *pair) copy(dst, src *end) (n int64) {

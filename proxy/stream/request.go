@@ -35,6 +35,7 @@ func (s *Server) Request(client loop.Socket, r *downstream.StreamRequest) {
 		}
 		return
 	}
+	p.guarded = s.opt.Process.Generation().Guarded()
 	t := &tunnel{
 		pair: p, endpointQuery: s.opaque(r.Leaser, r.Service, r.Timeout), rest: r.Rest, accepted: []byte(downstream.Connected),
 		status: http.StatusOK, record: r.Record,

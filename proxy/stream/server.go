@@ -179,6 +179,9 @@ func (s *Server) ended(p *pair) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, p)
+	if p.onward != (hop{}) {
+		s.hops.Delete(p.onward)
+	}
 }
 
 // Places returns how many places of limits.streams are taken, and how many there are.

@@ -62,11 +62,10 @@ func (s *session) queueHandoff(kind stats.StreamKind, unrouted bool) {
 	if ex.Route == nil && !unrouted {
 		ex.Route = s.findRoute(ex, s.head.Minor)
 	}
-	c := call{
-		ex: ex, handoff: true, minor: uint8(s.head.Minor), last: true, toHead: s.head.HeadMethod,
-		tunnel: kind == stats.StreamConnect && s.opensTunnel(ex),
-	}
-	c.direct = ex.Route == nil && s.origin.Listener.Unrouted && s.namesHost() && (c.tunnel || s.mayPass(ex))
+	c := call{ex: ex, handoff: true, minor: uint8(s.head.Minor), last: true, toHead: s.head.HeadMethod}
+	c.direct = ex.Route == nil && s.hasDestination()
+	c.tunnel = kind == stats.StreamConnect && s.opensTunnel(ex, c.direct || ex.Route != nil)
+	c.direct = c.direct && (c.tunnel || s.mayPass(ex))
 	if c.direct {
 		s.restorePath(ex)
 	}
@@ -202,6 +201,13 @@ func (s *session) streamRequest(c *call) *downstream.StreamRequest {
 	ex := c.ex
 	r := s.host.StreamRequest(s.kind, s, ex, &s.origin, max(time.Millisecond, s.host.TimeLeft(ex)))
 	r.Opened, r.Minor, r.ToHead = c.opened, s.head.Minor, s.head.HeadMethod
+	switch {
+	case r.Direct == nil:
+	case s.redirected:
+		r.Direct.To = s.outbound.Conn.OriginalDst()
+	case s.tunnel != nil && !s.head.Absolute && !s.head.Connect:
+		r.Direct.Authority = string(s.tunnel.authority)
+	}
 	switch s.kind {
 	case stats.StreamBody:
 		r.Head = http1.AppendStreamRequest(nil, &ex.Request, &s.head)

@@ -7,15 +7,20 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
+// passes reports whether the connection was redirected, and goes on unread with what no route takes. While
+// routes have rules, a later request could go round them: then each request that no route takes goes on
+// by itself, and nothing else does.
+func (s *session) passes() bool { return s.redirected && !s.host.Router.Guarded }
+
 // unrouted finds the route of the request whose head was decoded with err, and reports whether
-// it has none, and may pass. Input that is no request has no route, unless a request came before it: then
+// it has none. Input that is no request has no route, unless a request came before it: then
 // the client speaks HTTP, and gets an error response.
 func (s *session) unrouted(err error) bool {
 	if err != nil && err != http1.ErrMessageTooLarge {
 		return s.requests == 0
 	}
 	s.cur.Route = s.findRoute(s.cur, s.head.Minor)
-	return s.cur.Route == nil && s.mayPass(s.cur)
+	return s.cur.Route == nil
 }
 
 // queuePass makes the connection go on to its original destination with all input, once the
@@ -40,7 +45,7 @@ func (s *session) passThrough(client loop.Socket) {
 const alpnHTTP2 = "h2"
 
 // beginsHTTP2 reports whether the input, which is no request, is the preface of HTTP/2 at the start of
-// the connection. Redirected connections have none: what does not begin as HTTP/1 comes to no loop.
+// the connection.
 func (s *session) beginsHTTP2() bool {
 	return s.requests == 0 && s.tunnel == nil && downstream.BeginsHTTP2(s.in.B)
 }

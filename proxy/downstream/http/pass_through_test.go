@@ -1,12 +1,15 @@
 package http_test
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
@@ -53,18 +56,86 @@ func TestPassThrough(t *testing.T) {
 	}
 }
 
-// TestNoPassThroughRules: a request to a host that has rules does not pass, although no route takes it, and
-// however the host is spelled.
+// TestNoPassThroughRules: while a host has rules, nothing of a redirected connection passes unread, whatever
+// precedes a request to that host, and however the host is spelled. What goes on to the original
+// destination is one request without a route.
 func TestNoPassThroughRules(t *testing.T) {
-	for _, host := range []string{"compute", "Compute.:8080", "%63ompute"} {
-		m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Match: "match: {host: compute, path: /open}, allow: {rules: [{method: [GET]}]}"})
-		m.W.Redirect(proxytest.OriginalDst, proxytest.Egress)
-		heard := m.RunUntilClosed(m.DialAndSend(proxytest.OriginalDst, "DELETE /secret HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n"))
-		if !strings.HasPrefix(heard, "HTTP/1.1 404 ") {
-			t.Errorf("%s: %q", host, heard)
+	const (
+		named  = "match: {host: compute, path: /open}, allow: {rules: [{method: [GET]}]}"
+		whole  = "match: {host: compute}, allow: {rules: [{path: [/open]}]}"
+		all    = "match: {path: /secret}, allow: {rules: [{method: [GET]}]}"
+		head   = "GET /a HTTP/1.1\r\nHost: other\r\n"
+		upload = "PUT /a HTTP/1.1\r\nHost: other\r\n"
+	)
+	for _, c := range []struct {
+		name, first string // sent before the request
+		want        string // the response to it; "goes on" means that it goes to the destination, and "" that the rules decide
+	}{
+		{"nothing", "", ""},
+		{"a request to another host", head + "\r\n", "goes on"},
+		{"a request without Host", "GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", "goes on"},
+		{"a request in absolute-form", "GET http://other/a HTTP/1.1\r\nHost: x\r\n\r\n", "goes on"},
+		{"a body", upload + "Content-Length: 4\r\n\r\nbody", "goes on"},
+		{"a long body", upload + "Content-Length: 100000\r\n\r\n" + strings.Repeat("x", 100_000), "goes on"},
+		{"chunks", upload + "Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n", "goes on"},
+		{"an upgrade", head + "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n", "goes on"},
+		{"an upgrade to HTTP/2", head + "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n\r\n", "goes on"},
+		{"a CONNECT", "CONNECT other:80 HTTP/1.1\r\nHost: other\r\n\r\n", "HTTP/1.1 404 "},
+		{"a CONNECT to an address", "CONNECT 10.0.1.1:80 HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 404 "},
+		{"a request for https", "GET https://other/a HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 400 "},
+		{"a malformed request", "GET / HTTP/1.1\r\nno colon\r\n\r\n", "HTTP/1.1 400 "},
+		{"a request without Host in HTTP/1.1", "GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 400 "},
+		{"line feeds", "GET / HTTP/1.1\nHost: other\n\n", "HTTP/1.1 400 "},
+		{"two spaces", "GET  / HTTP/1.1\r\nHost: other\r\n\r\n", "HTTP/1.1 400 "},
+		{"empty lines", strings.Repeat("\r\n", 33), "HTTP/1.1 400 "},
+		{"a long head", head + "x: " + strings.Repeat("x", 70<<10), "HTTP/1.1 431 "},
+		{"many headers", head + strings.Repeat("x: y\r\n", 200), "HTTP/1.1 431 "},
+		{"a head that never ends", "-", "HTTP/1.1 408 "},
+	} {
+		for _, rules := range []string{named, whole, all} {
+			for _, host := range []string{"compute", "Compute.:8080", "%63ompute"} {
+				for _, direct := range []bool{true, false} {
+					m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{
+						Apps: 1, Direct: direct, Match: rules, Limits: proxytest.SmallMessages,
+					})
+					m.W.Redirect(proxytest.OriginalDst, proxytest.Egress)
+					secret := "DELETE /secret HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n"
+					said := c.first + secret
+					if c.first == "-" {
+						said = secret[:len(secret)-2]
+					}
+					p := m.DialAndSend(proxytest.OriginalDst, said)
+					want := cmp.Or(c.want, map[string]string{named: "HTTP/1.1 404 "}[rules], "HTTP/1.1 403 ")
+					if rules == all && strings.HasPrefix(said, "CONNECT ") { // requests in the tunnel may have a route
+						want = downstream.Connected + "HTTP/1.1 403 "
+					}
+					where := fmt.Sprintf("%s, %s to %s, direct %t", c.name, rules, host, direct)
+					checkUnpassed(t, where, m, p, streams, want)
+				}
+			}
 		}
-		proxytest.CheckStreamsSettled(m, c)
 	}
+}
+
+// checkUnpassed checks that the client p gets the response want, or that one request for /a has gone on to the
+// original destination. Nothing else has left the loop, or reached the application.
+func checkUnpassed(t *testing.T, where string, m *proxytest.Mesh, p *proxytest.Peer, streams *proxytest.Carrier, want string) {
+	t.Helper()
+	if want != "goes on" {
+		if heard := m.RunUntilClosed(p); !strings.HasPrefix(heard, want) || strings.Count(heard, "HTTP/1.1 ") != strings.Count(want, "HTTP/1.1 ") {
+			t.Errorf("%s: %.100q, want %s", where, heard, want)
+		}
+	} else {
+		m.RunUntil("a stream", func() bool { return len(streams.Requests) == 1 })
+		r := streams.Requests[0]
+		if r.Direct == nil || r.Direct.To.String() != proxytest.OriginalDst || !bytes.Contains(r.Head[:bytes.IndexByte(r.Head, '\n')], []byte(" /a ")) {
+			t.Errorf("%s: %+v left with %.200q", where, r.Direct, r.Head)
+		}
+	}
+	if n := len(streams.Passed) + m.Apps[0].Served; n != 0 {
+		t.Errorf("%s: %d connections passed, %d requests were served", where, len(streams.Passed), m.Apps[0].Served)
+	}
+	proxytest.CheckStreamsSettled(m, streams)
 }
 
 // TestPassThroughByPath: a request whose normal path has no route passes as it came, and so does

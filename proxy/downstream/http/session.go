@@ -34,9 +34,7 @@ type session struct {
 	// Drain set it in any state, and an idle session still waits for a request.
 	retiring bool
 
-	// redirected reports whether the connection goes on to its original destination with a
-	// request that has no route.
-	redirected bool
+	redirected bool // what no route takes goes on to the original destination of the connection, see passes
 
 	in        *bytebufferpool.ByteBuffer // undecoded input, or input that leaves with the connection
 	cur       *exchange.Exchange         // being received
@@ -174,7 +172,7 @@ func (s *session) decode() {
 		case err != nil && s.beginsHTTP2():
 			s.input.become(inputHTTP2)
 			return
-		case s.redirected && s.unrouted(err):
+		case s.passes() && s.unrouted(err):
 			s.queuePass()
 			return
 		case err != nil && !leaves:
@@ -189,7 +187,7 @@ func (s *session) decode() {
 		case leaves:
 			s.queueHandoffAtHead(kind, n, false)
 			return
-		case s.origin.Listener.Unrouted && !s.asksUpgrade() && s.goesDirect():
+		case s.hasDestination() && !s.asksUpgrade() && s.goesDirect():
 			s.queueHandoffAtHead(stats.StreamBody, n, true)
 			return
 		}
@@ -301,7 +299,7 @@ func (s *session) onTimeout(k loop.TimeoutKind) {
 		switch {
 		case s.input == inputTunnel && s.tunnelLeaves(s.beginsTLS()):
 			s.leaveTunnel(true)
-		case s.redirected && s.requests == 0:
+		case s.passes() && s.requests == 0:
 			s.queuePass()
 		default:
 			s.refuse(fault.SlowHead)

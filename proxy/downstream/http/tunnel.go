@@ -38,16 +38,27 @@ func (s *session) tunnelLeaves(isTLS bool) bool {
 	return true
 }
 
-// namesHost reports whether the request being received is one to a proxy: its target, or the
-// tunnel that it came through, names the host that it is for. One for https would leave in plain text.
-func (s *session) namesHost() bool {
-	return s.head.Absolute && !s.head.HTTPS || s.head.Connect || s.tunnel != nil
+// hasDestination reports whether the request being received may go on without a route: to the original
+// destination of its connection, or to the host that its target, or the tunnel that it came through,
+// names. One for https would leave in plain text, and a CONNECT to another proxy may lead anywhere.
+func (s *session) hasDestination() bool {
+	switch {
+	case s.redirected:
+		return s.host.Router.Guarded && !s.head.Connect && !s.head.HTTPS // else see passes
+	case s.origin.Listener.Unrouted && s.host.Process.Streams:
+		return s.head.Absolute && !s.head.HTTPS || s.head.Connect || s.tunnel != nil
+	}
+	return false
 }
 
 // mayPass reports whether ex, which has no route, may go round the routes. It is refused if some
-// name its host and have rules.
+// name its host, or that of its tunnel, and have rules. Routes for all hosts do not count,
+// since none of them takes the request.
 func (s *session) mayPass(ex *exchange.Exchange) bool {
-	if s.host.Router.GuardOf(ex.Request.Authority, nil) < exchange.GuardedName {
+	named := func(authority []byte) bool {
+		return s.host.Router.GuardOf(authority, nil) == exchange.GuardedName
+	}
+	if !s.host.Router.Guarded || !named(ex.Request.Authority) && (s.tunnel == nil || !named(s.tunnel.authority)) {
 		return true
 	}
 	if ex.Refusal == nil {
@@ -56,12 +67,9 @@ func (s *session) mayPass(ex *exchange.Exchange) bool {
 	return false
 }
 
-// goesDirect finds the route of the message whose head was decoded. It reports whether there is
-// none, and the request leaves for the host that it names.
+// goesDirect finds the route of the message whose head was decoded, and which has a destination. It
+// reports whether there is none, and the request leaves.
 func (s *session) goesDirect() bool {
-	if !s.namesHost() || !s.host.Process.Streams {
-		return false
-	}
 	s.cur.Route = s.findRoute(s.cur, s.head.Minor)
 	return s.cur.Route == nil && s.mayPass(s.cur)
 }
@@ -79,13 +87,15 @@ func (s *session) restorePath(ex *exchange.Exchange) {
 	}
 }
 
-// opensTunnel reports whether ex, a CONNECT, is accepted here.
-func (s *session) opensTunnel(ex *exchange.Exchange) bool {
+// opensTunnel reports whether ex, a CONNECT, is accepted here, since requests within may have a route. While
+// routes have rules, they may name any host: leaves reports whether something takes the CONNECT.
+func (s *session) opensTunnel(ex *exchange.Exchange, leaves bool) bool {
 	host := ex.Request.Authority
 	if ex.OriginalHost != nil { // requests within are routed by what the client says
 		host = ex.OriginalHost
 	}
-	return s.origin.Listener.Direct == nil && s.host.Router.TakesHost(host)
+	r := s.host.Router
+	return s.origin.Listener.Direct == nil && (r.TakesHost(host) || r.Guarded && leaves)
 }
 
 // openTunnel accepts the CONNECT whose turn it is. It is the last request received, and the
@@ -134,9 +144,12 @@ func (s *session) decideTunnel(v http1.Verdict) {
 	switch {
 	case v == http1.IsHTTP:
 		s.serveTunnel()
-	case v == http1.NotHTTP && !leaves && downstream.BeginsHTTP2(s.in.B):
+	case v == http1.LikeHTTP && downstream.BeginsHTTP2(s.in.B) && (!leaves || s.host.Router.Guarded):
 		s.becomeHTTP2(nil)
-	case v == http1.NotHTTP:
+	case v == http1.LikeHTTP && s.host.Router.Guarded: // the decoder refuses it
+		s.serveTunnel()
+		s.decode()
+	case v != http1.Undecided:
 		s.leaveTunnel(leaves)
 	case !leaves && !s.timeout.Running(loop.TimeoutHead):
 		s.startTimeout(loop.TimeoutHead, s.host.Config.Timeouts.Header)

@@ -146,7 +146,7 @@ func TestDirect(t *testing.T) {
 		{"behind another", "GET /v1/ HTTP/1.1\r\nHost: compute\r\n\r\nGET http://other/ HTTP/1.1\r\nHost: other\r\n\r\n", "other GET / HTTP/1.1"},
 		{"another path of a routed host", "GET http://compute/v2/ HTTP/1.1\r\nHost: x\r\n\r\n", "compute GET /v2/ HTTP/1.1"},
 		{"CONNECT", "CONNECT other:443 HTTP/1.1\r\nHost: other:443\r\n\r\n", "other:443"},
-		{"in a tunnel", connectCompute + "GET /v2/ HTTP/1.1\r\nHost: compute\r\n\r\n", "compute GET /v2/ HTTP/1.1"},
+		{"in a tunnel", connectCompute + "GET /v2/ HTTP/1.1\r\nHost: compute\r\n\r\n", "compute:80 GET /v2/ HTTP/1.1"},
 		{"TLS in a tunnel", connectCompute + "\x16", "compute:80"},
 		{"origin-form", "GET / HTTP/1.1\r\nHost: other\r\nConnection: close\r\n\r\n", "no-route"},
 		{"an ambiguous path of a routed host", "GET http://compute/..%2fv1/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "bad-path"},
@@ -264,6 +264,43 @@ func TestGuardedTunnel(t *testing.T) {
 				t.Errorf("%s to %s: %d streams, %d requests served", c.name, authority, len(streams.Requests), m.Apps[0].Served)
 			}
 			proxytest.CheckStreamsSettled(m, streams)
+		}
+	}
+}
+
+// TestTunnelBesideRules: while a host has rules, requests to it are read in tunnels to addresses and other hosts,
+// too, in whatever pieces they come. Bytes of other protocols leave.
+func TestTunnelBesideRules(t *testing.T) {
+	for _, authority := range []string{"10.0.1.1:80", "10.0.1.1.:80", "[::ffff:a00:101]:80", "[2001:db8::1]:8080", "other:80"} {
+		for says, want := range map[string]string{
+			"DELETE /secret HTTP/1.1\r\nHost: compute\r\n\r\n":                            "HTTP/1.1 403 ",
+			"\r\nDELETE /secret HTTP/1.1\r\nHost: compute.\r\n\r\n":                       "HTTP/1.1 403 ",
+			"DELETE  /secret HTTP/1.1\r\nHost: compute\r\n\r\n":                           "HTTP/1.1 400 ",
+			strings.Repeat("\n", 65) + "DELETE /secret HTTP/1.1\r\nHost: compute\r\n\r\n": "HTTP/1.1 400 ",
+			"GET /secret HTTP/1.1\r\nHost: compute\r\nConnection: close\r\n\r\n":          "HTTP/1.1 404 ",
+			"GET /free HTTP/1.1\r\nHost: other\r\n\r\n":                                   "leaves",
+			"*1\r\n": "leaves", "\x16\x03\x01": "leaves", "": "leaves",
+		} {
+			for _, rest := range []bool{true, false} {
+				m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{
+					Apps: 1, Match: "match: {host: compute, method: [DELETE]}, allow: {rules: [{path: [/open]}]}", Listener: "unrouted: direct",
+				})
+				opens := "CONNECT " + authority + " HTTP/1.1\r\nHost: x\r\n\r\n"
+				p := m.DialAndSend(proxytest.Egress, opens+says[:len(says)*map[bool]int{true: 1}[rest]])
+				if !rest {
+					m.RunUntil("the tunnel", func() bool { return len(p.Heard) > 0 })
+					m.Clients.Do(func() { p.Conn.Write([]byte(says)) })
+				}
+				m.RunUntil("a response or stream", func() bool {
+					return len(streams.Requests) > 0 || len(p.Heard) >= len(downstream.Connected)+len(want)
+				})
+				heard := strings.TrimPrefix(string(p.Heard), downstream.Connected)
+				if want == "leaves" && (len(streams.Requests) != 1 || streams.Requests[0].Direct.Authority != authority) || want != "leaves" && !strings.HasPrefix(heard, want) {
+					t.Errorf("%.30q to %s, at once %t: %d streams, %q", says, authority, rest, len(streams.Requests), heard)
+				}
+				m.W.Reset(p.Conn)
+				proxytest.CheckStreamsSettled(m, streams)
+			}
 		}
 	}
 }
