@@ -54,7 +54,8 @@ services: {app: {discover: static, endpoints: [%q], protocol: http, connect_time
 			"a tunnel, behind several of them":     {within("\r\n\r\n\r\n", "DELETE", "/secret"), "400"},
 			"a tunnel, behind a line feed":         {within("\n", "DELETE", "/secret"), "400"},
 			"a tunnel, behind what is no HTTP":     {within("\x00\r\n", "DELETE", "/secret"), "EOF"},
-			"a tunnel, behind what looks like TLS": {within("\x16\x03\x01", "DELETE", "/secret"), "malformed"},
+			"a tunnel, behind what looks like TLS": {within("\x16\x03\x01\x02\x00\x01", "DELETE", "/secret"), "malformed"},
+			"a tunnel, behind the start of TLS":    {within("\x16\x03\x01", "DELETE", "/secret"), "EOF"},
 			"a WebSocket":                          {exchanged(t, dialPlain(t, egress), "GET http://"+authority+"/secret HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\nSec-WebSocket-Version: 13\r\n\r\n"), "404"},
 		} {
 			if got[0] != got[1] && !(got[1] == "EOF" && strings.Contains(got[0], "EOF")) && !(got[1] == "malformed" && strings.Contains(got[0], "malformed")) {

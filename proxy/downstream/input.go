@@ -20,6 +20,19 @@ func BeginsHTTP2(in []byte) bool {
 	return n > 0 && string(in[:n]) == http2Preface[:n]
 }
 
+// BeginsTLS reports whether in begins with the head of a ClientHello and its record (RFC 8446 sections 4
+// and 5.1), and whether that is known yet.
+func BeginsTLS(in []byte) (is, known bool) {
+	const clientHello, headSize = 1, 6
+	for i, c := range in[:min(len(in), headSize)] {
+		switch {
+		case i == 0 && c != tlsHandshake, i == 1 && c != 3, i == 3 && c > 0x40, i == 5 && c != clientHello:
+			return false, true
+		}
+	}
+	return len(in) >= headSize, len(in) >= headSize
+}
+
 // OtherProtocol returns the failure for the first input of an HTTP/1.1 connection, which is no
 // request, if the client speaks another protocol that is known. Otherwise it returns nil.
 func OtherProtocol(in []byte) *fault.Failure {

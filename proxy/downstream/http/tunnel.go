@@ -17,8 +17,9 @@ import (
 type tunnel struct {
 	authority []byte // of the CONNECT, for requests that have none
 	first     http1.Detector
-	minor     uint8 // of the version of the CONNECT
-	direct    bool  // without a route for the CONNECT a stream goes to the host that it names
+	verdict   http1.Verdict // of first
+	minor     uint8         // of the version of the CONNECT
+	direct    bool          // without a route for the CONNECT a stream goes to the host that it names
 }
 
 // tunnelLeaves reports whether something takes the bytes of the tunnel if they are no HTTP. None go
@@ -122,7 +123,7 @@ func (s *session) openTunnel() {
 		s.startIdle()
 	}
 	if s.in != nil {
-		s.decideTunnel(s.tunnel.first.Feed(s.in.B))
+		s.decideTunnel(s.tunnel.detect(s.in.B))
 		s.decode()
 	}
 	s.account()
@@ -130,7 +131,7 @@ func (s *session) openTunnel() {
 
 // receiveFirst takes b, the next of the first bytes in a tunnel. It returns b if these are HTTP.
 func (s *session) receiveFirst(b []byte) (rest []byte) {
-	verdict := s.tunnel.first.Feed(b)
+	verdict := s.tunnel.detect(b)
 	if verdict != http1.IsHTTP {
 		s.appendInput(b)
 		b = nil
@@ -139,20 +140,33 @@ func (s *session) receiveFirst(b []byte) (rest []byte) {
 	return b
 }
 
+// detect takes the next of the first bytes. A verdict stays.
+func (t *tunnel) detect(b []byte) http1.Verdict {
+	if t.verdict == http1.Undecided {
+		t.verdict = t.first.Feed(b)
+	}
+	return t.verdict
+}
+
 func (s *session) decideTunnel(v http1.Verdict) {
-	leaves := s.tunnelLeaves(s.beginsTLS())
-	switch {
-	case v == http1.IsHTTP:
+	if v == http1.IsHTTP {
 		s.serveTunnel()
+		return
+	}
+	isTLS, known := downstream.BeginsTLS(s.in.B)
+	leaves := s.tunnelLeaves(isTLS)
+	switch {
+	case v == http1.Undecided, !leaves && !known:
+		if !leaves && !s.timeout.Running(loop.TimeoutHead) {
+			s.startTimeout(loop.TimeoutHead, s.host.Config.Timeouts.Header)
+		}
 	case v == http1.LikeHTTP && downstream.BeginsHTTP2(s.in.B) && (!leaves || s.host.Router.Guarded):
 		s.becomeHTTP2(nil)
 	case v == http1.LikeHTTP && s.host.Router.Guarded: // the decoder refuses it
 		s.serveTunnel()
 		s.decode()
-	case v != http1.Undecided:
+	default:
 		s.leaveTunnel(leaves)
-	case !leaves && !s.timeout.Running(loop.TimeoutHead):
-		s.startTimeout(loop.TimeoutHead, s.host.Config.Timeouts.Header)
 	}
 }
 
@@ -200,12 +214,14 @@ func (s *session) closeTunnel(f *fault.Failure) {
 	s.outbound.Conn.Drain()
 }
 
-// beginsTLS reports whether the input is that of a client of TLS.
+// beginsTLS reports whether the input begins with a ClientHello.
 func (s *session) beginsTLS() bool {
-	return s.in != nil && len(s.in.B) > 0 && s.in.B[0] == recordHandshake
+	if s.in == nil {
+		return false
+	}
+	is, _ := downstream.BeginsTLS(s.in.B)
+	return is
 }
 
-const (
-	recordHandshake = 22                             // the first byte of a ClientHello
-	accessDenied    = "\x15\x03\x03\x00\x02\x02\x31" // the record of a fatal alert (RFC 8446, section 6)
-)
+// accessDenied is the record of a fatal alert (RFC 8446, section 6).
+const accessDenied = "\x15\x03\x03\x00\x02\x02\x31"

@@ -86,7 +86,7 @@ func TestTunnelDecides(t *testing.T) {
 		{"silence", names, "", "", downstream.Connected},
 		{"part of a request line", names, "GET / HT", "GET / HT", downstream.Connected},
 		{"only CONNECT has a route", only, "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\n", ""},
-		{"TLS without a route", lacks, "\x16\x03\x01\x02\x00", "none", downstream.Connected + "\x15\x03\x03\x00\x02\x02\x31"},
+		{"TLS without a route", lacks, "\x16\x03\x01\x02\x00\x01", "none", downstream.Connected + "\x15\x03\x03\x00\x02\x02\x31"},
 		{"Redis without a route", lacks, "*1\r\n$4\r\nPING\r\n", "none", downstream.Connected},
 		{"a slow request line without a route", lacks, "GET / HT", "none", "the request's head took too long\n"},
 		{"silence without a route", lacks, "", "none", downstream.Connected},
@@ -224,7 +224,7 @@ func TestGuardedTunnel(t *testing.T) {
 		connects = "match: {host: compute, method: [CONNECT, GET]}, allow: {rules: [{method: [CONNECT]}]}"
 		beside   = "match: {method: [CONNECT]}, service: compute}, {" + all // a route for the CONNECT, and rules for all hosts
 		secret   = "DELETE /secret HTTP/1.1\r\nHost: compute\r\nConnection: close\r\n\r\n"
-		hello    = "\x16\x03\x01\x02\x00"
+		hello    = "\x16\x03\x01\x02\x00\x01"
 		alert    = "\x15\x03\x03\x00\x02\x02\x31"
 	)
 	for _, c := range []struct{ name, match, says, want string }{ // want is in what the client reads, or it leaves
@@ -239,6 +239,12 @@ func TestGuardedTunnel(t *testing.T) {
 		{"Redis", named, "*1\r\n", ""},
 		{"Redis, rules for all hosts", all, "*1\r\n", ""},
 		{"TLS, rules for all hosts", all, hello, "leaves"},
+		{"a record that is no ClientHello, rules for all hosts", all, hello[:5] + "\x02", ""},
+		{"another version, rules for all hosts", all, "\x16\x02" + hello[2:], ""},
+		{"a long record, rules for all hosts", all, hello[:3] + "\x41\x00\x01", ""},
+		{"text behind the first byte, rules for all hosts", all, "\x16\r\n" + secret, ""},
+		{"half the head of a ClientHello, rules for all hosts", all, hello[:5], "HTTP/1.1 408 "},
+		{"a ClientHello that is no HTTP", named, "\x16\r\n" + secret, ""},
 		{"Redis, rules beside the route", beside, "*1\r\n", ""},
 		{"a late request, rules beside the route", beside, secret, "HTTP/1.1 403 "},
 		{"TLS, rules beside the route", beside, hello, "leaves"},
