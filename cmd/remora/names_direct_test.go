@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -19,7 +20,8 @@ func TestNamesDirect(t *testing.T) {
 		if r.URL.Path == "/secret" {
 			reached.Add(1)
 		}
-		fmt.Fprintf(w, "%s %s", r.Header.Get("X-Route"), r.Host)
+		body, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s %s%s%s", r.Header.Get("X-Route"), r.Host, body, r.Trailer.Get("X-Sum"))
 	}))
 	defer app.Close()
 	addr := app.Listener.Addr().String()
@@ -65,14 +67,15 @@ services: {app: {discover: static, endpoints: [%q], protocol: http, connect_time
 	}
 	for _, authority := range []string{addr, "127.0.0.1.:" + port, "[::ffff:127.0.0.1]:" + port, "[::FFFF:7f00:1]:" + port} {
 		for says, want := range map[string]string{
-			"DELETE /secret HTTP/1.1\r\nHost: localhost\r\n\r\n":                                "403",
-			"\r\nDELETE /secret HTTP/1.1\r\nHost: LOCALHOST.\r\n\r\n":                           "403",
-			"DELETE http://localhost/secret HTTP/1.1\r\nHost: x\r\n\r\n":                        "403",
-			"GET /secret HTTP/1.1\r\nHost: localhost:" + port + "\r\n\r\n":                      "404",
-			"GET  /secret HTTP/1.1\r\nHost: localhost\r\n\r\n":                                  "400",
-			strings.Repeat("\r\n", 33) + "GET /secret HTTP/1.1\r\nHost: localhost\r\n\r\n":      "400",
-			"GET /free HTTP/1.1\r\nHost: other\r\n\r\n":                                         "200  other",
-			"POST /free HTTP/1.1\r\nHost: other\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n": "200  other",
+			"DELETE /secret HTTP/1.1\r\nHost: localhost\r\n\r\n":                           "403",
+			"\r\nDELETE /secret HTTP/1.1\r\nHost: LOCALHOST.\r\n\r\n":                      "403",
+			"DELETE http://localhost/secret HTTP/1.1\r\nHost: x\r\n\r\n":                   "403",
+			"GET /secret HTTP/1.1\r\nHost: localhost:" + port + "\r\n\r\n":                 "404",
+			"GET  /secret HTTP/1.1\r\nHost: localhost\r\n\r\n":                             "400",
+			strings.Repeat("\r\n", 33) + "GET /secret HTTP/1.1\r\nHost: localhost\r\n\r\n": "400",
+			"GET /free HTTP/1.1\r\nHost: other\r\n\r\n":                                    "200  other",
+			"POST /free HTTP/1.1\r\nHost: other\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nb\r\n0\r\nX-Sum: 1\r\n\r\n": "200  otherb1",
+			"POST /free HTTP/1.1\r\nHost: other\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n":                                                                                "200  other",
 		} {
 			s, status := connectTo(t, egress, authority, "")
 			if status != 200 {

@@ -274,9 +274,15 @@ func (s *session) receiveBody(b []byte) (rest []byte) {
 
 // onRequest queues a complete request.
 func (s *session) onRequest() {
-	if req := &s.cur.Request; s.asksUpgrade() && len(req.Body) <= downstream.MaxUpgradeBody && len(req.Trailers) == 0 {
-		s.queueHandoff(stats.StreamWebSocket, false)
-		return
+	if s.asksUpgrade() {
+		switch req := &s.cur.Request; {
+		case len(req.Body) <= downstream.MaxUpgradeBody && len(req.Trailers) == 0:
+			s.queueHandoff(stats.StreamWebSocket, false)
+			return
+		case s.hasDestination() && s.goesDirect(): // the upgrade is ignored
+			s.queueHandoff(stats.StreamBody, true)
+			return
+		}
 	}
 	s.stopTimeout()
 	s.requests++

@@ -57,3 +57,36 @@ func TestUpgradeWithBody(t *testing.T) {
 	}
 	proxytest.CheckStreamsSettled(m, streams)
 }
+
+// TestIgnoredUpgradeOfDirect: a request without a route whose upgrade is ignored goes to the host that it names, or to
+// its original destination, as any other request does, with its body and trailers.
+func TestIgnoredUpgradeOfDirect(t *testing.T) {
+	const named, guarded = "match: {host: compute}", "match: {host: compute}, allow: {rules: [{path: [/open]}]}"
+	long := strings.Repeat("b", downstream.MaxUpgradeBody+1)
+	for name, c := range map[string]struct{ chunks, body string }{
+		"trailers":    {"4\r\nbody\r\n0\r\nx-sum: 1\r\n\r\n", "body"},
+		"a long body": {fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(long), long), long},
+	} {
+		for _, redirected := range []bool{false, true} {
+			for seed := range uint64(5) {
+				o, to := proxytest.MeshOptions{Apps: 1, Seed: seed, Match: named, Listener: "unrouted: direct"}, proxytest.Egress
+				if redirected {
+					o.Match, o.Listener, to = guarded, "", proxytest.OriginalDst
+				}
+				m, streams, _ := proxytest.NewStreamMesh(t, o)
+				m.W.Options.Cut = 0.5
+				m.W.Redirect(proxytest.OriginalDst, proxytest.Egress)
+				m.DialAndSend(to, "POST http://other/1 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nTransfer-Encoding: chunked\r\n\r\n"+c.chunks+"late")
+				m.RunUntil("a stream", func() bool { return len(streams.Requests) == 1 })
+				m.W.Run(time.Second)
+				r := streams.Requests[0]
+				body := proxytest.WholeBody(t, r, nil)
+				late := string(r.Rest) + string(proxytest.ReadArrived(t, streams.Sockets[0]))
+				if r.Kind != stats.StreamBody || r.Direct == nil || string(body) != c.body || !r.Body.Done() || !r.Chunks || late != "late" || strings.Contains(string(r.Head), "Upgrade") {
+					t.Errorf("%s, redirected %t: left as %+v with %d bytes, then %q", name, redirected, r, len(body), late)
+				}
+				proxytest.CheckStreamsSettled(m, streams)
+			}
+		}
+	}
+}
