@@ -21,6 +21,8 @@ type Process struct {
 	current atomic.Pointer[Generation]
 	workers []*Worker
 	streams downstream.Streams // nil means that the process can't carry streams
+
+	shedding atomic.Bool // a round of shedAll has begun and not ended
 }
 
 // NewProcess returns a process with a valid configuration, for a number of loops.

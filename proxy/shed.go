@@ -16,32 +16,39 @@ import (
 // not harm the others. It runs when this loop has passed the mark, at the end of the
 // turn, because it ends exchanges. Whoever holds more than an equal part of all memory
 // goes first, on this loop and then on the others: only if that is not enough, the
-// largest of each loop follow.
+// largest of each loop follow. The process has one such round at a time. So no loop ends its
+// largest while another has not yet looked for those above an equal part. A loop that passes the
+// mark during a round begins none. It tries again when it takes in more.
 func (w *Worker) shedAll() {
 	equal := w.shard.ShareOfAll()
 	w.shed(equal)
-	if w.shedding || !w.shard.OverBudget() {
+	if !w.shard.OverBudget() {
 		return
 	}
 	if len(w.proc.workers) == 1 {
 		w.shedLargest()
 		return
 	}
-	w.shedding = true
+	if !w.proc.shedding.CompareAndSwap(false, true) {
+		return
+	}
+	w.proc.onEach(func(each *Worker) { each.shed(equal) }, func() {
+		w.proc.onEach((*Worker).shedLargest, func() { w.proc.shedding.Store(false) })
+	})
+}
+
+// onEach calls do on each loop and then, once all calls have returned, next on one of the loops.
+func (p *Process) onEach(do func(*Worker), next func()) {
 	busy := new(atomic.Int32)
-	busy.Store(int32(len(w.proc.workers) - 1))
-	for _, other := range w.proc.workers {
-		if other == w {
-			continue
-		}
-		other.shard.Loop.Post(func() {
-			other.shed(equal)
-			if busy.Add(-1) > 0 {
-				return
-			}
-			for _, each := range w.proc.workers {
-				each.shard.Loop.Post(each.shedLargest)
-			}
+	busy.Store(int32(len(p.workers)))
+	for _, w := range p.workers {
+		w.shard.Loop.Post(func() {
+			defer func() { // also if do panics
+				if busy.Add(-1) == 0 {
+					next()
+				}
+			}()
+			do(w)
 		})
 	}
 }
@@ -49,7 +56,6 @@ func (w *Worker) shedAll() {
 // shedLargest sheds from holders that hold much: LeastShed, or less if there are very many
 // connections.
 func (w *Worker) shedLargest() {
-	w.shedding = false
 	w.shed(min(exchange.LeastShed, w.shard.ShareOfAll()))
 }
 

@@ -16,7 +16,6 @@ type Worker struct {
 	// In the order of a request.
 	acceptors  map[string]downstream.Acceptor // by the name of the protocol
 	host       downstream.Host                // what the sessions share
-	shedding   bool                           // other loops are asked to shed before this one goes on
 	router     exchange.Router
 	connectors exchange.Connectors // by the name of the protocol
 
