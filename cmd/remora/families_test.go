@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -15,11 +16,12 @@ import (
 )
 
 // TestFamilies: an application that listens at 127.0.0.1 only, or at ::1 only, is reached by the name localhost: by
-// each protocol, in streams and by health checks. The name is one endpoint.
+// each protocol, in streams, by health checks, and by direct requests and tunnels. The name is one endpoint.
 func TestFamilies(t *testing.T) {
-	addrs := freeAddrs(t, 8)
+	addrs := freeAddrs(t, 9)
 	port := func(i int) string { _, port, _ := net.SplitHostPort(addrs[i]); return port }
-	files := webFiles(t, testcerts.New(t), "localhost")
+	ca := testcerts.New(t)
+	files := webFiles(t, ca, "localhost")
 	var plain, secure *httptest.Server
 	serve := func(host string) {
 		for i, srv := range []**httptest.Server{&plain, &secure} {
@@ -60,22 +62,39 @@ func TestFamilies(t *testing.T) {
 	p := startRemora(t, fmt.Sprintf(`
 loops: 2
 limits: {message: 64KiB}
-listeners: [%s, {name: in, address: "[::1]:%s", protocol: link, service: http}]
+listeners:
+  - {name: in, address: "[::1]:%[2]s", protocol: link, service: http}
+  - {name: direct, address: %[7]q, protocol: http, unrouted: direct, direct: {allow: [127.0.0.1, "::1"]}}
+  - %[1]s
 services:
   http: {endpoints: ["localhost:%[3]s"], protocol: http, %[6]shttp: /}}
   http2: {endpoints: ["localhost:%[3]s"], protocol: http2, %[6]stcp: true}}
   https: {endpoints: ["LOCALHOST:%[4]s"], protocol: http, tls: {ca: %[5]q, sni: localhost}, %[6]shttp: /}}
   linked: {endpoints: ["localhost:%[2]s"], protocol: link, %[6]stcp: true}}
   tcp: {endpoints: ["localhost.:%[3]s"], protocol: tcp, %[6]stcp: true}}`,
-		strings.Join(listeners, ", "), port(7), port(0), port(1), files.CA, rest))
+		strings.Join(listeners, "\n  - "), port(7), port(0), port(1), files.CA, rest, addrs[8]))
 	p.ready()
+	// urls are those of the names, and then of direct requests and tunnels.
+	var urls []string
+	for i := range names {
+		urls = append(urls, "http://"+addrs[2+i]+"/")
+	}
+	urls = append(urls, "http://localhost:"+port(0)+"/", "https://localhost:"+port(1)+"/")
+	client := http.Client{Timeout: patience, Transport: &http.Transport{
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: trusting(ca).RootCAs},
+		Proxy: func(r *http.Request) (*url.URL, error) {
+			if r.URL.Hostname() != "localhost" {
+				return nil, nil
+			}
+			return &url.URL{Scheme: "http", Host: addrs[8]}, nil
+		},
+	}}
 	check := func(at string) {
 		t.Helper()
-		for i, name := range names {
+		for _, u := range urls {
 			for _, size := range []int{10, 100_000} { // a message and a stream
-				eventually.Nil(t, fmt.Sprintf("%s by %s, %d bytes", at, name, size), func() error {
-					c := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
-					resp, err := c.Post("http://"+addrs[2+i]+"/", "text/plain", strings.NewReader(strings.Repeat("x", size)))
+				eventually.Nil(t, fmt.Sprintf("%s by %s, %d bytes", at, u, size), func() error {
+					resp, err := client.Post(u, "text/plain", strings.NewReader(strings.Repeat("x", size)))
 					if err != nil {
 						return err
 					}
@@ -86,6 +105,8 @@ services:
 					return nil
 				})
 			}
+		}
+		for _, name := range names {
 			p.awaitMetric(fmt.Sprintf(`remora_endpoints{service=%q}`, name), 1)
 		}
 	}

@@ -55,6 +55,7 @@ var layers = []layer{
 		[]string{
 			"proxy", "proxy/downstream", "proxy/exchange", "proxy/allow", "proxy/fair", "proxy/fault", "proxy/loop", "proxy/telemetry/accesslog",
 			"proxy/telemetry/stats", "proxy/config", "proxy/proxyproto", "proxy/reactor/hello", "proxy/reactor/kernel", "proxy/stream/pipe", "protocol/...", "internal/hostname",
+			"internal/eyeballs",
 		},
 		"streams run on goroutines beside the core: of a loop they see who gives leases",
 	},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
+	"strings"
 	"testing"
 	"time"
 )
@@ -55,7 +57,7 @@ func TestDial(t *testing.T) {
 					a[addr] <- err
 				}
 			}
-			got, err := Dial(t.Context(), "v4", "v6", a.dial)
+			got, err := Dial(t.Context(), []string{"v4", "v6"}, a.dial)
 			if c.want == "" {
 				if !errors.Is(err, refused) {
 					t.Errorf("error %v", err)
@@ -73,7 +75,57 @@ func TestDial(t *testing.T) {
 func TestDialEnds(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if _, err := Dial(ctx, "v4", "v6", attempts{}.dial); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := Dial(ctx, Both("v4", "v6"), attempts{}.dial); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestDialMany: with several silent addresses the next is tried all the same, and connections that come too late are
+// closed.
+func TestDialMany(t *testing.T) {
+	late := make(chan *conn, 2)
+	dial := func(ctx context.Context, addr string) (net.Conn, error) {
+		c := &conn{addr: addr, closed: make(chan struct{})}
+		if addr == "3" {
+			return c, nil
+		}
+		<-ctx.Done() // the end of Dial comes at the same time as the connection
+		late <- c
+		return c, nil
+	}
+	got, err := Dial(t.Context(), []string{"1", "2", "3", "4"}, dial)
+	if err != nil || got.(*conn).addr != "3" {
+		t.Fatalf("%v, %v", got, err)
+	}
+	for range 2 {
+		<-(<-late).closed
+	}
+}
+
+// TestOrder: each family has its share of the places.
+func TestOrder(t *testing.T) {
+	for _, c := range []struct {
+		addrs string
+		n     int
+		want  string
+	}{
+		{"", 3, ""},
+		{"1.1.1.1:1", 3, "1.1.1.1:1"},
+		{"[::1]:1 [::2]:1 [::3]:1 1.1.1.1:1", 3, "[::1]:1 1.1.1.1:1 [::2]:1"},
+		{"1.1.1.1:1 1.1.1.2:1 1.1.1.3:1 [::1]:1", 2, "1.1.1.1:1 [::1]:1"},
+		{"[::1]:1 [::2]:1 [::3]:1 [::4]:1", 3, "[::1]:1 [::2]:1 [::3]:1"},
+		{"[::1]:1 1.1.1.1:1 1.1.1.2:1 1.1.1.3:1", 9, "[::1]:1 1.1.1.1:1 1.1.1.2:1 1.1.1.3:1"},
+	} {
+		var addrs []netip.AddrPort
+		for _, text := range strings.Fields(c.addrs) {
+			addrs = append(addrs, netip.MustParseAddrPort(text))
+		}
+		var got []string
+		for _, a := range Order(addrs, c.n) {
+			got = append(got, a.String())
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%d of %s: %s, want %s", c.n, c.addrs, got, c.want)
+		}
 	}
 }

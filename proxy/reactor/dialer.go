@@ -218,7 +218,7 @@ func (c *conn) dialled(nc net.Conn, over *secure, at reservation, err error) {
 
 // dialFirst is dialAddr for a host that may have another address.
 func dialFirst(ctx context.Context, nd *net.Dialer, addr, other string) (net.Conn, error) {
-	return eyeballs.Dial(ctx, addr, other, func(ctx context.Context, addr string) (net.Conn, error) {
+	return eyeballs.Dial(ctx, eyeballs.Both(addr, other), func(ctx context.Context, addr string) (net.Conn, error) {
 		return dialAddr(ctx, nd, addr)
 	})
 }

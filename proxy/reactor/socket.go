@@ -172,7 +172,9 @@ func (e *Engine) DialSocketWith(ctx context.Context, addr, key, name string, fir
 		err = ErrStopped
 	}
 	at.release()
-	e.count.dialErrors.Add(1)
+	if !errors.Is(ctx.Err(), context.Canceled) { // by the caller, or by the end of the engine
+		e.count.dialErrors.Add(1)
+	}
 	return nil, fmt.Errorf("reactor: dial: %w", err)
 }
 

@@ -6,12 +6,13 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
-	"time"
 
+	"github.com/remora-proxy/remora/internal/eyeballs"
 	"github.com/remora-proxy/remora/internal/hostname"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // maxAddresses limits the addresses of a host that are tried.
@@ -36,26 +37,51 @@ func (d *direct) connect() *fault.Failure {
 	ctx, cancel := context.WithTimeout(d.srv.ctx, passTimeout)
 	defer cancel()
 	host, port := d.target()
-	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	found, err := lookup(ctx, host)
 	if err != nil || len(found) == 0 {
 		d.srv.opt.Logger.Debug("host of a direct request not resolved", "host", host, "error", err)
 		return d.failed(fault.Unresolved)
 	}
+	d.at = netip.AddrPortFrom(found[0].Unmap(), port).String() // for the access log
 	reachable := d.reachable(host, port, found)
 	if len(reachable) == 0 {
-		d.at = netip.AddrPortFrom(found[0].Unmap(), port).String() // for the access log
 		d.srv.opt.Logger.Debug("direct request refused", "listener", d.Listener, "host", host, "address", d.at)
 		return d.failed(fault.DirectRefused)
 	}
-	left := reachable[:min(len(reachable), maxAddresses)]
-	for ; len(left) > 0; left = left[1:] {
-		d.at = left[0].String()
-		if err = d.try(ctx, passTimeout/time.Duration(len(left))); err == nil {
-			return nil
-		}
-		d.srv.opt.Logger.Debug("host of a direct request not connected", "host", host, "address", d.at, "error", err)
+	var addrs []string
+	for _, to := range eyeballs.Order(reachable, maxAddresses) {
+		addrs = append(addrs, to.String())
 	}
-	return d.failed(fault.Connect)
+	d.at = addrs[0]
+	sock, err := eyeballs.Dial(ctx, addrs, d.dial)
+	if err != nil {
+		d.srv.opt.Logger.Debug("host of a direct request not connected", "host", host, "addresses", addrs, "error", err)
+		return d.failed(fault.Connect)
+	}
+	d.at = sock.addr
+	if d.attachUp(endOf(sock.Socket), endpointID{}) != nil {
+		return d.failed(fault.Connect) // the stream was aborted
+	}
+	return nil
+}
+
+// lookup returns the addresses of a host.
+func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
+	if addrs := eyeballs.Loopback(host); addrs != nil {
+		return addrs, nil
+	}
+	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+}
+
+// reached is a connection to an address of a host.
+type reached struct {
+	loop.Socket
+	addr string
+}
+
+func (d *direct) dial(ctx context.Context, addr string) (reached, error) {
+	sock, err := d.srv.opt.Dial(ctx, addr, "", "", nil)
+	return reached{sock, addr}, err
 }
 
 // failed counts f, unless the stream was aborted meanwhile.
@@ -65,16 +91,6 @@ func (d *direct) failed(f *fault.Failure) *fault.Failure {
 	}
 	d.by.Failed(f)
 	return f
-}
-
-func (d *direct) try(ctx context.Context, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	sock, err := d.srv.opt.Dial(ctx, d.at, "", "", nil)
-	if err != nil {
-		return err
-	}
-	return d.attachUp(endOf(sock), endpointID{})
 }
 
 // target returns the host in its canonical form, and the port, 80 unless the authority has one.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/remora-proxy/remora/internal/eyeballs"
 )
 
 // Answer is the result of resolving a host name.
@@ -31,12 +33,9 @@ type resolver struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// loopback are the addresses of localhost.
-var loopback = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
-
 func (r resolver) lookup(ctx context.Context, host string) (Answer, error) {
-	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") { // whatever /etc/hosts has (RFC 6761, section 6.3)
-		return Answer{Addrs: loopback, TTL: -1}, nil
+	if addrs := eyeballs.Loopback(host); addrs != nil {
+		return Answer{Addrs: addrs, TTL: -1}, nil
 	}
 	seen := messageRecord{host: host, lowest: -1}
 	res := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {

@@ -133,7 +133,7 @@ func (a *asker) dialTLS(ctx context.Context, network, addr string) (net.Conn, er
 func (a *asker) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	network, addr = socketOf(ctx, network, addr)
 	other, _ := ctx.Value(otherAddress{}).(string)
-	return eyeballs.Dial(ctx, addr, other, func(ctx context.Context, addr string) (net.Conn, error) {
+	return eyeballs.Dial(ctx, eyeballs.Both(addr, other), func(ctx context.Context, addr string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	})
 }
