@@ -212,6 +212,35 @@ func TestServiceRules(t *testing.T) {
 	})
 }
 
+// TestCheckRules checks which settings make a health check, of a service and of a registration.
+func TestCheckRules(t *testing.T) {
+	registered := func(check string) string {
+		return `{services: {s: {discover: static, endpoints: ["b:1"], protocol: http}}, listeners: [{name: l, address: "a:1", protocol: http, service: s}],
+registry: {etcd: {endpoints: ["http://e:1"]}}, register: [{service: r, listener: l, advertise: "a:1", check: ` + check + `}]}`
+	}
+	checkRules(t, []rule{
+		{withService(`protocol: http, check: {http: /, tcp: true}`), "services.s.check: expected http or tcp, got both"},
+		{withService(`protocol: http, check: {http: up}`), `services.s.check.http: expected a path that starts with "/", got "up"`},
+		{withService(`protocol: http, check: {http: "http://a/up"}`), `expected a path that starts with "/"`},
+		{withService(`protocol: tcp, check: {http: /}`), "services.s.check.http: the endpoints speak tcp, not http; expected tcp: true"},
+		{withService(`protocol: tcp, check: {http: /, port: 8008}`), ""},
+		{withService(`protocol: tcp, check: {http: /, host: agent.test}`), ""},
+		{withService(`protocol: tcp, check: {grpc: /, host: "::1", port: 1}`), ""},
+		{withService(`protocol: tcp, check: {port: 8008}`), "services.s.check: expected http, tcp or grpc; without one there is no check"},
+		{withService(`protocol: tcp, check: {host: a}`), "services.s.check: expected http, tcp or grpc; without one there is no check"},
+		{withService(`protocol: tcp, check: {on_down: close}`), "services.s.check: expected http, tcp or grpc; without one there is no check"},
+		{withService(`protocol: tcp, check: {tcp: true, host: "a:1"}`), `services.s.check.host: expected a name or an IP address without a port, got "a:1"`},
+		{withService(`protocol: tcp, check: {tcp: true, host: "http://a"}`), "services.s.check.host: expected a name or an IP address"},
+		{withService(`protocol: tcp, check: {tcp: true, port: 65536}`), "services.s.check.port: expected"},
+		{withService(`protocol: tcp, check: {tcp: true, on_down: cut}`), `services.s.check.on_down: expected one of keep, close, got "cut"`},
+		{`services: {s: {discover: static, endpoints: ["unix:/a"], protocol: http, check: {http: /, port: 1}}}`, "expected host and port, since the endpoint unix:/a has neither"},
+		{`services: {s: {discover: static, endpoints: ["unix:/a"], protocol: http, check: {http: /, port: 1, host: a}}}`, ""},
+		{`services: {s: {discover: static, endpoints: ["unix:/a"], protocol: http, check: {http: /}}}`, ""},
+		{registered(`{http: /, port: 1}`), ""},
+		{registered(`{http: /, on_down: close}`), "register[0].check.on_down: only the check of a service closes; a registration is withdrawn"},
+	})
+}
+
 // TestRateKeyRules checks the keys of rate limits.
 func TestRateKeyRules(t *testing.T) {
 	dubbo := `{services: {s: {discover: static, endpoints: ["a:1"], protocol: dubbo}}, listeners: [{name: l, address: "b:1", protocol: dubbo, rate_limit: {rate: 1, key: %s}}],
