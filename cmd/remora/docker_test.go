@@ -10,10 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 // TestDockerExample: docs/examples/docker.yaml passes what its expressions allow, in any case
-// and however it is escaped, and refuses all else. An endless response passes as it comes.
+// and however it is escaped, and refuses all else. An endless response passes as it comes, and so does
+// the session of an exec, a POST with a body and an upgrade.
 func TestDockerExample(t *testing.T) {
 	dir := t.TempDir()
 	socket, proxy := filepath.Join(dir, "docker.sock"), filepath.Join(dir, "proxy.sock")
@@ -23,6 +25,17 @@ func TestDockerExample(t *testing.T) {
 	}
 	next := make(chan string)
 	docker := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") != "" {
+			body, _ := io.ReadAll(r.Body)
+			nc, both, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				return
+			}
+			defer nc.Close()
+			_, _ = io.WriteString(nc, "HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"+string(body))
+			_, _ = io.Copy(nc, both)
+			return
+		}
 		if r.URL.Path != "/v1.47/events" {
 			_, _ = io.WriteString(w, r.URL.Path)
 			return
@@ -45,7 +58,7 @@ func TestDockerExample(t *testing.T) {
 	}
 	t.Setenv("DOCKER_SOCKET", socket)
 	t.Setenv("DOCKER_PROXY", proxy)
-	t.Setenv("DOCKER_WRITE", "containers/[^/]+/restart")
+	t.Setenv("DOCKER_WRITE", "containers/[^/]+/restart|exec/[^/]+/start")
 	startRemora(t, string(example)).ready()
 	client := &http.Client{Timeout: patience, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", proxy)
@@ -87,6 +100,24 @@ func TestDockerExample(t *testing.T) {
 		if resp := send(c.method, c.path); resp.StatusCode != c.status {
 			t.Errorf("%s %s: %s, want %d", c.method, c.path, resp.Status, c.status)
 		}
+	}
+
+	nc, err := net.Dial("unix", proxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	_ = nc.SetDeadline(time.Now().Add(patience))
+	_, _ = io.WriteString(nc, "POST /v1.47/exec/web/start HTTP/1.1\r\nHost: docker\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n"+
+		"Content-Type: application/json\r\nContent-Length: 14\r\n\r\n{\"Tty\": false}typed")
+	in := bufio.NewReader(nc)
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("a session: %+v, %v", resp, err)
+	}
+	_ = nc.(*net.UnixConn).CloseWrite()
+	if got, err := io.ReadAll(in); string(got) != `{"Tty": false}typed` || err != nil {
+		t.Errorf("a session: %q, %v", got, err)
 	}
 
 	events := bufio.NewReader(send("GET", "/v1.47/events").Body)

@@ -13,6 +13,7 @@ import (
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/printable"
 	"github.com/remora-proxy/remora/proxy/admin"
+	"github.com/remora-proxy/remora/proxy/config"
 )
 
 // hostile are control sequences: a colour, xterm's clipboard (OSC 52), a bell, two of C1, and a mark that turns
@@ -58,6 +59,19 @@ func TestOutputIsPrintable(t *testing.T) {
 			t.Errorf("%q: exit code %d, %q", args, code, out.String())
 		}
 		wantPrintable(t, strings.Join(args[:1], " "), out.String())
+	}
+}
+
+// TestOwnLogIsPrintable: a line of the sidecar's own log says what peers sent, in either format.
+func TestOwnLogIsPrintable(t *testing.T) {
+	for _, format := range []string{config.FormatJSON, config.FormatText} {
+		var out bytes.Buffer
+		log, _, flush := newLog(&config.Log{Level: config.LevelInfo, Format: format}, &out)
+		log.With("peer", hostile).Warn("said "+hostile, "path", hostile, hostile, errors.New(hostile))
+		flush(t.Context())
+		if wantPrintable(t, format, out.String()); strings.Count(out.String(), "\n") != 1 || strings.Count(out.String(), `\u009b`) != 5 {
+			t.Errorf("%s: %q", format, out.String())
+		}
 	}
 }
 

@@ -2,11 +2,30 @@ package admin
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"unicode"
 )
+
+// TestJSONIsPrintable: what the API says comes from other machines too, and is read in terminals.
+func TestJSONIsPrintable(t *testing.T) {
+	const text = "\x1b[31m \u009b2J \u0085 \u202e"
+	for _, indent := range []string{forPeople, forPrograms} {
+		w := httptest.NewRecorder()
+		writeJSON(w, map[string]string{text: text}, indent)
+		got := w.Body.String()
+		if i := strings.IndexFunc(got, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }); i >= 0 {
+			t.Errorf("a control character at %d of %q", i, got)
+		}
+		var back map[string]string
+		if err := json.Unmarshal(w.Body.Bytes(), &back); err != nil || back[text] != text {
+			t.Errorf("%q, %v", back, err)
+		}
+	}
+}
 
 // TestToken: with admin.token set, requests without the token reach only /healthz and
 // /readyz.
