@@ -45,7 +45,10 @@ func (a *streamingApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	case "/held":
 		a.came <- struct{}{}
-		<-a.held
+		select {
+		case <-a.held:
+		case <-r.Context().Done(): // the test has failed
+		}
 		_, _ = io.WriteString(w, "held")
 	case "/socket":
 		nc, both, err := http.NewResponseController(w).Hijack()

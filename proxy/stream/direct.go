@@ -114,7 +114,13 @@ func (d *direct) reachable(host string, port uint16, found []netip.Addr) (all []
 	if l == nil { // a reload has changed it
 		return nil
 	}
-	r := reach{allow: l.Direct.Destinations(), own: ownAddresses()}
+	own, err := ownAddresses()
+	if err != nil {
+		d.srv.blind.Do(func() {
+			d.srv.opt.Logger.Warn("direct requests reach only addresses that direct.allow lists one by one: those of this host are not known", "error", err)
+		})
+	}
+	r := reach{allow: l.Direct.Destinations(), own: own, blind: err != nil}
 	for _, addr := range found {
 		if to := netip.AddrPortFrom(addr.Unmap().WithZone(""), port); r.permits(host, to) {
 			all = append(all, to)

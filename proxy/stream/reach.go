@@ -42,6 +42,7 @@ func prefixes(all ...string) (out []netip.Prefix) {
 type reach struct {
 	allow []config.Destination // empty means everywhere but to special addresses
 	own   []netip.Addr         // of this host: the sidecar may listen there
+	blind bool                 // own is not known, so any address may be one
 }
 
 // permits reports whether to, an address of host, may be reached.
@@ -62,7 +63,7 @@ func (r *reach) permits(host string, to netip.AddrPort) bool {
 	return len(r.allow) == 0 && !special.IsValid()
 }
 
-// specialOf returns the special network that addr is in, or addr alone if it is this host's or
+// specialOf returns the special network that addr is in, or addr alone if it may be this host's or
 // stands for a special address of IPv4. The zero Prefix means that nothing is special.
 func (r *reach) specialOf(addr netip.Addr) netip.Prefix {
 	for _, p := range special {
@@ -73,7 +74,7 @@ func (r *reach) specialOf(addr netip.Addr) netip.Prefix {
 	if v4 := withinIPv6(addr); v4.IsValid() && r.specialOf(v4).IsValid() {
 		return netip.PrefixFrom(addr, addr.BitLen())
 	}
-	if slices.Contains(r.own, addr) {
+	if r.blind || slices.Contains(r.own, addr) {
 		return netip.PrefixFrom(addr, addr.BitLen())
 	}
 	return netip.Prefix{}
@@ -93,16 +94,14 @@ func withinIPv6(addr netip.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
-// ownAddresses returns the addresses of this host's interfaces.
-func ownAddresses() (own []netip.Addr) {
+// ownAddresses returns the addresses of this host's interfaces. The system may forbid to ask for them: systemd does so
+// without AF_NETLINK in RestrictAddressFamilies.
+func ownAddresses() (own []netip.Addr, err error) {
 	all, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil
-	}
 	for _, a := range all {
 		if p, err := netip.ParsePrefix(a.String()); err == nil {
 			own = append(own, p.Addr().Unmap())
 		}
 	}
-	return own
+	return own, err
 }

@@ -80,4 +80,8 @@ func TestReach(t *testing.T) {
 			t.Errorf("%v: %s at %s: %t", c.allow, c.host, c.to, got)
 		}
 	}
+	blind := reach{blind: true}
+	if blind.permits("a.test", netip.MustParseAddrPort("203.0.113.1:80")) {
+		t.Error("an address that may be one of this host is reached")
+	}
 }

@@ -59,7 +59,8 @@ type Server struct {
 	park       time.Duration // parkTime, except in tests
 	window     time.Duration // paceWindow, except in tests
 
-	hops sync.Map // open connections to original destinations, as keys of type hop
+	hops  sync.Map  // open connections to original destinations, as keys of type hop
+	blind sync.Once // logs that the addresses of this host are not known
 
 	mu        sync.Mutex
 	closed    bool
