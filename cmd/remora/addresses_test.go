@@ -84,7 +84,8 @@ func (l *newConnections) end(t *testing.T) {
 }
 
 // TestAddressChanges moves listeners to addresses that overlap their old ones, and changes what else makes
-// a new listener, by reloads and by hot restarts. No new connection is refused or reset.
+// a new listener: by reloads, by hot restarts, and by reloads each of which a hot restart undoes while the
+// reloaded listeners still end. No new connection is refused or reset.
 func TestAddressChanges(t *testing.T) {
 	a := newApp(t)
 	_, port, _ := net.SplitHostPort(freeAddrs(t, 1)[0])
@@ -124,9 +125,18 @@ services: {app: {discover: static, endpoints: [%q], protocol: http, connect_time
 		{tcp("127.0.0.1:PORT", "") + "," + strings.Replace(tcp("OTHER", ""), "name: a", "name: b", 1), unix("DIR/u", "")},
 		{tcp("OTHER", "") + "," + strings.Replace(tcp("127.0.0.1:PORT", ""), "name: a", "name: b", 1), unix("DIR/u", "")},
 	}
+	before := config(steps[0].tcp + "," + steps[0].unix)
 	for how, change := range map[string]func(p *process, yaml string) *process{
 		"reload":  func(p *process, yaml string) *process { p.reload(yaml, "applied"); return p },
 		"restart": func(p *process, yaml string) *process { p.write(yaml); return p.replace() },
+		"both": func(p *process, yaml string) *process {
+			p.reload(yaml, "applied")
+			p.write(before)
+			p = p.replace()
+			p.reload(yaml, "applied")
+			before = yaml
+			return p
+		},
 	} {
 		t.Run(how, func(t *testing.T) {
 			p := startRemora(t, config(steps[0].tcp+","+steps[0].unix))

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -272,20 +274,27 @@ func (c *change) continues(l *config.Listener) bool {
 	return was != nil && l.Continues(was)
 }
 
-// openSockets returns the sockets of the listeners that this change or an earlier one ends.
-func (c *change) openSockets() sockets.Open {
-	ending := c.s.leavingListeners()
+// openSockets returns duplicates of the sockets of the listeners that this change or an earlier one
+// ends.
+func (c *change) openSockets() (open sockets.Open) {
+	ending := c.s.leaving.list()
 	for name, l := range c.s.listeners {
 		if next := c.cfg.Listener(name); next == nil || !c.continues(next) {
 			ending = append(ending, l)
 		}
 	}
-	open := make(sockets.Open)
-	c.from = make(map[net.Listener]*openListener)
-	for _, l := range ending {
+	open, c.from = duplicateSockets(ending)
+	return open
+}
+
+// duplicateSockets returns duplicates of the sockets of listeners, and whose each is. Closed listeners
+// have none. Of two sockets at one address the later listener's counts.
+func duplicateSockets(listeners []*openListener) (open sockets.Open, from map[net.Listener]*openListener) {
+	open, from = make(sockets.Open), make(map[net.Listener]*openListener)
+	for _, l := range listeners {
 		for address, socket := range l.open() {
 			ln, err := reactor.Duplicate(socket)
-			if err != nil { // it has just been closed, or there is no descriptor: then binding says so
+			if err != nil { // it is closed, or there is no descriptor: then binding says so
 				continue
 			}
 			ln = sockets.Adopt(ln, address)
@@ -295,10 +304,10 @@ func (c *change) openSockets() sockets.Open {
 			if same := open[address]; same != nil {
 				_ = same.Close()
 			}
-			open[address], c.from[ln] = ln, l
+			open[address], from[ln] = ln, l
 		}
 	}
-	return open
+	return open, from
 }
 
 // updateListeners accepts on new listeners, configures the others, and returns those
@@ -326,14 +335,12 @@ func (c *change) updateListeners() (closed []*openListener) {
 		next[l.Name] = s.listeners[l.Name]
 		next[l.Name].configure(l, c.identities)
 	}
-	s.mu.Lock()
 	for name, l := range s.listeners {
 		if next[name] != l {
 			closed = append(closed, l)
-			s.leaving[l] = struct{}{}
+			s.leaving.add(l)
 		}
 	}
-	s.mu.Unlock()
 	s.listeners = next
 	return closed
 }
@@ -342,4 +349,39 @@ func (c *change) updateListeners() (closed []*openListener) {
 func (c *change) succeed(l *openListener) {
 	l.disown()
 	c.s.closeListener(l)
+}
+
+// leaving are the listeners that reloads have removed and that still accept.
+type leaving struct {
+	// passing is held to close a listener. A reload or a hot restart holds it while others may take over
+	// the sockets of these listeners: a socket that closes on the way would lose its file.
+	passing sync.Mutex
+
+	mu  sync.Mutex
+	set map[*openListener]struct{}
+}
+
+func (all *leaving) add(l *openListener) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.set == nil {
+		all.set = make(map[*openListener]struct{})
+	}
+	all.set[l] = struct{}{}
+}
+
+func (all *leaving) list() []*openListener {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return slices.Collect(maps.Keys(all.set))
+}
+
+// remove removes a listener once closing has closed it.
+func (all *leaving) remove(l *openListener, closing func(*openListener)) {
+	all.passing.Lock()
+	defer all.passing.Unlock()
+	closing(l)
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	delete(all.set, l)
 }

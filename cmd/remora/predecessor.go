@@ -80,6 +80,8 @@ func (s *sidecar) handOverTo(to *handover.Conn) error {
 	if !s.changing.TryLock() {
 		return errors.Join(errBusy, to.Refuse(errBusy))
 	}
+	s.leaving.passing.Lock()
+	defer s.leaving.passing.Unlock()
 	err := s.passSockets(to)
 	if err == nil {
 		s.disownSockets()
@@ -107,12 +109,8 @@ func (s *sidecar) passSockets(to *handover.Conn) error {
 	if err != nil {
 		s.log.Warn("parked responses can't be fetched after a hot restart", "error", err)
 	}
-	sockets := s.sockets()
-	offer := handover.Offer{
-		Restarts: s.inherited.restarts, Sockets: slices.Sorted(maps.Keys(sockets)),
-		Parked: parked, Names: s.resolvedNames(),
-	}
-	if err := to.Offer(offer, sockets); err != nil {
+	offer := handover.Offer{Restarts: s.inherited.restarts, Parked: parked, Names: s.resolvedNames()}
+	if err := s.offerSockets(to, offer); err != nil {
 		return err
 	}
 	if err := to.Hear(handover.Ready); err != nil {
@@ -133,22 +131,31 @@ func (s *sidecar) passSockets(to *handover.Conn) error {
 	return err
 }
 
-// sockets returns those that a successor can take over, by their address.
-func (s *sidecar) sockets() map[string]syscall.Conn {
-	all := make(map[string]syscall.Conn, len(s.listeners)+1)
-	for _, l := range s.listeners {
-		maps.Copy(all, l.open())
+// offerSockets sends the offer, and the sockets that a successor can take over.
+func (s *sidecar) offerSockets(to *handover.Conn, offer handover.Offer) error {
+	open, _ := duplicateSockets(slices.DeleteFunc(s.acceptingListeners(), func(l *openListener) bool {
+		return !sockets.HasFixedPort(l.address)
+	}))
+	defer open.Close()
+	all := make(map[string]syscall.Conn, len(open)+1)
+	for address, ln := range open {
+		all[address] = ln.(syscall.Conn)
 	}
-	if s.adminSocket != nil {
+	if s.adminSocket != nil && sockets.HasFixedPort(s.cfg.Admin.Address) {
 		all[s.cfg.Admin.Address] = s.adminSocket.(syscall.Conn)
 	}
-	maps.DeleteFunc(all, func(address string, _ syscall.Conn) bool { return !sockets.HasFixedPort(address) })
-	return all
+	offer.Sockets = slices.Sorted(maps.Keys(all))
+	return to.Offer(offer, all)
+}
+
+// acceptingListeners returns the listeners that accept: first those that reloads have removed.
+func (s *sidecar) acceptingListeners() []*openListener {
+	return slices.AppendSeq(s.leaving.list(), maps.Values(s.listeners))
 }
 
 // disownSockets leaves the files of Unix sockets to the successor.
 func (s *sidecar) disownSockets() {
-	for _, l := range s.listeners {
+	for _, l := range s.acceptingListeners() {
 		l.disown()
 	}
 	if ln, ok := s.adminSocket.(*unixsock.Listener); ok {

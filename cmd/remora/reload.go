@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -140,11 +139,18 @@ func (s *sidecar) change(cfg *config.Config) error {
 		return &refusal{refusedRestart, fmt.Errorf("%s: needs a restart", strings.Join(keys, ", "))}
 	}
 	c := &change{s: s, cfg: cfg, sources: make(map[string]*source)}
-	for _, step := range []func() error{c.open, c.prepare, c.bind} {
-		if err := step(); err != nil {
-			c.abandon()
-			return err
-		}
+	err := c.open()
+	if err == nil {
+		err = c.prepare()
+	}
+	s.leaving.passing.Lock()
+	defer s.leaving.passing.Unlock()
+	if err == nil {
+		err = c.bind()
+	}
+	if err != nil {
+		c.abandon()
+		return err
 	}
 	c.apply()
 	return nil
@@ -284,19 +290,9 @@ func (s *sidecar) retire(gone []*registration, closed []*openListener, drain tim
 		if l.core.DrainLast() {
 			poll(ctx, func() bool { return l.core.Links() == 0 && s.streams.Parked() == 0 })
 		}
-		s.closeListener(l)
-		s.mu.Lock()
-		delete(s.leaving, l)
-		s.mu.Unlock()
+		s.leaving.remove(l, s.closeListener)
 		s.log.Info("listener closed", "listener", l.name, "address", l.address)
 	}
-}
-
-// leavingListeners returns the listeners that reloads have removed and that still accept.
-func (s *sidecar) leavingListeners() []*openListener {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.leaving))
 }
 
 // fixedKeys returns the keys that differ between two configurations and can't change

@@ -46,6 +46,7 @@ type sidecar struct {
 	spans       *otlp.Exporter
 	access      accessLog
 	clientCerts clientCerts
+	leaving     leaving
 	discovery
 	hotRestart
 	lifetime
@@ -59,7 +60,6 @@ type sidecar struct {
 	listeners     map[string]*openListener
 	sources       map[string]*source
 	mu            sync.Mutex
-	leaving       map[*openListener]struct{} // those that reloads have removed and that still accept
 	registrations []*registration
 	identities    identities
 	reloads       admin.ReloadStats
@@ -99,7 +99,7 @@ func start(ctx context.Context, cfg *config.Config, kind engine.Kind, path strin
 		cfg: cfg, kind: kind, log: log, level: level, workers: make(map[loop.Loop]*proxy.Worker),
 		access: accessLog{log: log}, discovery: discovery{dns: dns.Options{Others: new(dns.Others), Logger: log}},
 		hotRestart: hotRestart{replaced: make(chan struct{})}, lifetime: lifetime{drained: make(chan struct{})},
-		listeners: make(map[string]*openListener), leaving: make(map[*openListener]struct{}), sources: make(map[string]*source),
+		listeners: make(map[string]*openListener), sources: make(map[string]*source),
 		reloads: admin.ReloadStats{Since: time.Now(), Outcomes: make(map[string]uint64)},
 	}
 	for _, outcome := range outcomes { // a metric's rate needs a 0 before the first event
