@@ -186,8 +186,10 @@ func (s *sidecar) awaitEndpoints() error {
 // that it does not use.
 func (s *sidecar) own() {
 	s.inherited.own()
-	if ln, ok := s.adminSocket.(*unixsock.Listener); ok {
-		ln.Own()
+	for _, ln := range s.adminSockets {
+		if ln, ok := ln.(*unixsock.Listener); ok {
+			ln.Own()
+		}
 	}
 	for i := range s.cfg.Listeners {
 		c := &s.cfg.Listeners[i]

@@ -141,8 +141,14 @@ func (s *sidecar) offerSockets(to *handover.Conn, offer handover.Offer) error {
 	for address, ln := range open {
 		all[address] = ln.(syscall.Conn)
 	}
-	if s.adminSocket != nil && sockets.HasFixedPort(s.cfg.Admin.Address) {
-		all[s.cfg.Admin.Address] = s.adminSocket.(syscall.Conn)
+	for i, ln := range s.adminSockets {
+		address := s.cfg.Admin.Address
+		if i > 0 {
+			address = ln.Addr().String()
+		}
+		if sockets.HasFixedPort(address) {
+			all[address] = ln.(syscall.Conn)
+		}
 	}
 	offer.Sockets = slices.Sorted(maps.Keys(all))
 	return to.Offer(offer, all)
@@ -158,8 +164,10 @@ func (s *sidecar) disownSockets() {
 	for _, l := range s.acceptingListeners() {
 		l.disown()
 	}
-	if ln, ok := s.adminSocket.(*unixsock.Listener); ok {
-		ln.Disown()
+	for _, ln := range s.adminSockets {
+		if ln, ok := ln.(*unixsock.Listener); ok {
+			ln.Disown()
+		}
 	}
 }
 

@@ -313,6 +313,50 @@ func TestSuccessorPath(t *testing.T) {
 	}
 }
 
+// TestAdminSockets: the admin API of a successor is at all addresses that its own covers, also where the
+// predecessor, whose host name led elsewhere, had a socket. Its own successor takes over all sockets.
+func TestAdminSockets(t *testing.T) {
+	narrow, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer narrow.Close()
+	_, port, _ := net.SplitHostPort(narrow.Addr().String())
+	t.Setenv("REMORA_TEST_TOKEN", "secret")
+	p := &process{t: t, file: filepath.Join(t.TempDir(), "remora.yaml"), admin: "0.0.0.0:" + port}
+	p.write("")
+	predecessor, err := handover.Listen(p.successorPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer predecessor.Close()
+	p = p.again()
+	conn, err := predecessor.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	offer := handover.Offer{Sockets: []string{p.admin}}
+	if err := errors.Join(conn.Offer(offer, map[string]syscall.Conn{p.admin: narrow.(syscall.Conn)}), conn.Hear(handover.Ready),
+		conn.Say(handover.Released), conn.Hear(handover.Serving)); err != nil {
+		t.Fatal(err)
+	}
+	predecessor.Leave()
+	narrow.Close()
+	conn.Close()
+	for restarts := range 2 {
+		if restarts > 0 {
+			old := p
+			p = p.again()
+			old.says(t, "msg=replaced")
+		}
+		for _, host := range []string{"127.0.0.1", "127.0.0.2"} {
+			p.admin = net.JoinHostPort(host, port)
+			p.await("/healthz", http.StatusOK, "")
+		}
+	}
+}
+
 // TestHotRestartBusy: a successor that connects during a reload is refused, and gets the
 // reason.
 func TestHotRestartBusy(t *testing.T) {

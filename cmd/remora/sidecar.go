@@ -34,19 +34,19 @@ import (
 // sidecar is a running process: the core on its loops, its listeners, its registry
 // clients and its admin API. Parts that start has not reached yet are nil.
 type sidecar struct {
-	log         *slog.Logger
-	level       *slog.LevelVar // level of log
-	kind        engine.Kind    // of engine
-	engine      *reactor.Engine
-	proc        *proxy.Process
-	workers     map[loop.Loop]*proxy.Worker
-	admin       *admin.Server
-	adminSocket net.Listener // nil without an admin API
-	streams     *stream.Server
-	spans       *otlp.Exporter
-	access      accessLog
-	clientCerts clientCerts
-	leaving     leaving
+	log          *slog.Logger
+	level        *slog.LevelVar // level of log
+	kind         engine.Kind    // of engine
+	engine       *reactor.Engine
+	proc         *proxy.Process
+	workers      map[loop.Loop]*proxy.Worker
+	admin        *admin.Server
+	adminSockets []net.Listener // as sockets.Open.Take returns them; none without an admin API
+	streams      *stream.Server
+	spans        *otlp.Exporter
+	access       accessLog
+	clientCerts  clientCerts
+	leaving      leaving
 	discovery
 	hotRestart
 	lifetime
@@ -268,11 +268,9 @@ func (s *sidecar) openAdmin() (err error) {
 	if s.cfg.Admin.Address == "" {
 		return nil
 	}
-	sockets, err := s.inherited.sockets.Take(s.cfg.Admin.Address, 0)
-	if err != nil {
+	if s.adminSockets, err = s.inherited.sockets.Take(s.cfg.Admin.Address, 0); err != nil {
 		return &bindError{"admin.address", s.cfg.Admin.Address, err}
 	}
-	s.adminSocket = sockets[0] // a predecessor has no other at the same address
 	if s.inherited.predecessor == nil {
 		s.startAdmin()
 	}
@@ -335,9 +333,9 @@ func (s *sidecar) identityStats() []admin.Identity {
 }
 
 func (s *sidecar) startAdmin() {
-	if s.adminSocket != nil {
-		s.admin.Start(s.adminSocket)
-		s.log.Info("admin API", "address", s.adminSocket.Addr().String())
+	if len(s.adminSockets) > 0 {
+		s.admin.Start(s.adminSockets...)
+		s.log.Info("admin API", "address", s.adminSockets[0].Addr().String())
 	}
 }
 
@@ -361,8 +359,8 @@ func (s *sidecar) stop() {
 	if s.admin != nil {
 		err = bounded(s.admin.Close)
 	}
-	if s.adminSocket != nil {
-		_ = s.adminSocket.Close() // a start that failed has not used it
+	for _, ln := range s.adminSockets {
+		_ = ln.Close() // a start that failed has not used it
 	}
 	for _, src := range s.sources {
 		src.stop()

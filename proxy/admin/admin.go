@@ -99,9 +99,8 @@ type Server struct {
 	phase    atomic.Uint32
 	http     http.Server
 	conns    connLimit
-	ln       net.Listener
-	served   chan struct{}
-	reports  chan struct{} // has a token while the loops are queried
+	serving  sync.WaitGroup // goroutines of the sockets
+	reports  chan struct{}  // has a token while the loops are queried
 	history  history
 	recorder sync.WaitGroup
 	stop     context.CancelFunc // of recorder; nil before Start
@@ -123,7 +122,7 @@ const (
 
 // New returns a Server in phase Starting that does not listen yet.
 func New(o Options) *Server {
-	s := &Server{opt: o, began: time.Now(), loopTimeout: defaultLoopTimeout, served: make(chan struct{}), reports: make(chan struct{}, 1)}
+	s := &Server{opt: o, began: time.Now(), loopTimeout: defaultLoopTimeout, reports: make(chan struct{}, 1)}
 	s.http = http.Server{
 		Handler:           s.guard(s.routes()),
 		ReadHeaderTimeout: 5 * time.Second,
@@ -137,24 +136,24 @@ func New(o Options) *Server {
 	return s
 }
 
-// Start serves the API on ln, which the Server then owns. It returns at once.
-func (s *Server) Start(ln net.Listener) {
-	s.ln = ln
+// Start serves the API on sockets, which the Server then owns. It returns at once.
+func (s *Server) Start(sockets ...net.Listener) {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	s.recorder.Go(func() { s.history.record(ctx, s) })
-	go func() {
-		defer close(s.served)
-		if err := s.http.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-			s.opt.Log.Error("admin API has stopped: its listener failed", "error", err)
-		}
-	}()
+	for _, ln := range sockets {
+		s.serving.Go(func() {
+			if err := s.http.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+				s.opt.Log.Error("admin API has stopped: its listener failed", "address", ln.Addr().String(), "error", err)
+			}
+		})
+	}
 }
 
 // Close stops the API. Responses in progress are finished, or aborted when ctx ends.
 // Without Start it does nothing.
 func (s *Server) Close(ctx context.Context) error {
-	if s.ln == nil {
+	if s.stop == nil {
 		return nil
 	}
 	s.stop()
@@ -163,7 +162,7 @@ func (s *Server) Close(ctx context.Context) error {
 	if err != nil {
 		err = errors.Join(err, s.http.Close())
 	}
-	<-s.served
+	s.serving.Wait()
 	return err
 }
 
