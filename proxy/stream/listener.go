@@ -4,9 +4,11 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/allow"
@@ -14,6 +16,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/reactor/hello"
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
@@ -45,14 +48,20 @@ func (l *Listener) Configure(c *config.Listener) {
 	l.cfg.Store(c)
 }
 
-// Close stops accepting. Accepted streams continue. A second Close returns nil.
+// Close stops accepting. Connections that wait in the kernel are still accepted, lest it resets them.
+// Accepted streams continue. A second Close returns nil.
 func (l *Listener) Close() error {
 	l.srv.mu.Lock()
 	delete(l.srv.listeners, l)
 	l.srv.mu.Unlock()
-	err := l.closeSockets()
+	for _, ln := range l.sockets {
+		if ln, ok := ln.(interface{ RemoveFile() }); ok {
+			ln.RemoveFile() // before the last accept, so that no client connects after it
+		}
+		_ = ln.(interface{ SetDeadline(time.Time) error }).SetDeadline(time.Unix(1, 0)) // fails if it is closed
+	}
 	l.accepting.Wait()
-	return err
+	return l.closeSockets()
 }
 
 // closeSockets closes the sockets that are not closed.
@@ -78,11 +87,46 @@ func (l *Listener) run(ln net.Listener) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
+		if errors.Is(err, os.ErrDeadlineExceeded) { // Close has set it
+			l.acceptRest(ln)
+			return
+		}
 		if backoff == minBackoff {
 			l.srv.opt.Logger.Warn("accept failed", "listener", l.cfg.Load().Name, "error", err)
 		}
 		l.srv.sleep(backoff)
 		backoff = min(2*backoff, maxBackoff)
+	}
+}
+
+// maxRest bounds the connections that Close accepts: a backlog is seldom longer.
+const maxRest = 4096
+
+// acceptRest accepts the connections that wait at a socket.
+func (l *Listener) acceptRest(ln net.Listener) {
+	raw, err := ln.(syscall.Conn).SyscallConn()
+	for range maxRest {
+		if err != nil {
+			return
+		}
+		fd, errno := -1, syscall.Errno(0)
+		err = raw.Control(func(at uintptr) { fd, _, errno = kernel.Accept(int(at)) })
+		switch {
+		case errno == syscall.EINTR, errno == syscall.ECONNABORTED:
+			continue
+		case errno != 0 || err != nil:
+			return
+		}
+		l.serveDescriptor(fd)
+	}
+}
+
+// serveDescriptor serves the connection of a descriptor, which it owns.
+func (l *Listener) serveDescriptor(fd int) {
+	file := os.NewFile(uintptr(fd), "connection")
+	defer file.Close()
+	if nc, err := net.FileConn(file); err == nil { // has a duplicate
+		l.serve(nc)
 	}
 }
 

@@ -142,16 +142,24 @@ func (l *Listener) Release() error {
 	return l.UnixListener.Close()
 }
 
-// Close closes the socket, and first removes its file if that is still its own.
-func (l *Listener) Close() error {
+// RemoveFile removes the file as Close does. The socket still has the connections that wait there.
+func (l *Listener) RemoveFile() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.file != nil {
-		if now, err := os.Lstat(l.path); err == nil && os.SameFile(now, l.file) {
-			_ = os.Remove(l.path)
-		}
-		l.file = nil
+	if l.file == nil {
+		return
 	}
+	if now, err := os.Lstat(l.path); err == nil && os.SameFile(now, l.file) {
+		_ = os.Remove(l.path)
+	}
+	l.file = nil
+}
+
+// Close closes the socket, and first removes its file if that is still its own.
+func (l *Listener) Close() error {
+	l.RemoveFile()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.released {
 		return nil
 	}

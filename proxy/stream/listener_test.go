@@ -1,0 +1,64 @@
+package stream
+
+import (
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/reactor"
+)
+
+// TestCloseAcceptsBacklog: connections that wait at a listener's sockets when it closes are served, and not
+// reset.
+func TestCloseAcceptsBacklog(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	for range 10 {
+		var sockets []net.Listener
+		var clients []net.Conn
+		for _, addr := range []string{"127.0.0.1:0", "127.0.0.1:0", "unix:" + filepath.Join(t.TempDir(), "s")} {
+			ln, err := reactor.Bind(addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sockets = append(sockets, ln)
+			for range 10 {
+				c, err := net.Dial(ln.Addr().Network(), ln.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				_ = c.SetDeadline(time.Now().Add(waitLimit))
+				clients = append(clients, c)
+			}
+		}
+		l, err := s.srv.Serve(sockets[0], &s.proc.Config().Listeners[0], sockets[1:]...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		for range clients {
+			nc := receive(t, a.conns, "the application to get a connection")
+			if _, err := nc.Write([]byte("hello")); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, c := range clients {
+			if _, err := c.Read(make([]byte, 5)); err != nil {
+				t.Fatal(err)
+			}
+			c.Close()
+		}
+		for _, ln := range sockets {
+			if c, err := net.Dial(ln.Addr().Network(), ln.Addr().String()); err == nil {
+				c.Close()
+				t.Error("a connection is accepted after Close")
+			}
+		}
+	}
+}
