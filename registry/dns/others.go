@@ -1,7 +1,7 @@
 package dns
 
 import (
-	"maps"
+	"slices"
 	"sync"
 )
 
@@ -9,12 +9,13 @@ import (
 // of IPv6: where to connect if the first does not accept. Any goroutine may call its methods.
 type Others struct {
 	mu       sync.RWMutex
-	services map[string]seconds // services without any are missing
+	services map[string][]seconds // of a service, the newest last; services without any are missing
 }
 
-// seconds are the second addresses of a service.
+// seconds are the second addresses of a service that one watch knows. While one watch replaces another,
+// a service has two.
 type seconds struct {
-	of    *watch            // the one that knows them
+	of    *watch
 	addrs map[string]string // by the first ones
 }
 
@@ -22,7 +23,12 @@ type seconds struct {
 func (o *Others) Of(service, addr string) string {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
-	return o.services[service].addrs[addr]
+	for _, s := range slices.Backward(o.services[service]) {
+		if other := s.addrs[addr]; other != "" {
+			return other
+		}
+	}
+	return ""
 }
 
 // Empty reports whether there are none.
@@ -32,22 +38,35 @@ func (o *Others) Empty() bool {
 	return len(o.services) == 0
 }
 
+// set replaces those of a watch. Those of other watches stay.
 func (o *Others) set(service string, of *watch, all map[string]string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.remove(service, of)
 	if len(all) == 0 {
-		delete(o.services, service)
 		return
 	}
 	if o.services == nil {
-		o.services = make(map[string]seconds)
+		o.services = make(map[string][]seconds)
 	}
-	o.services[service] = seconds{of, all}
+	o.services[service] = append(o.services[service], seconds{of, all})
 }
 
-// forget removes those of a watch that has ended. Another may have taken its place.
+// forget removes those of a watch that has ended.
 func (o *Others) forget(of *watch) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	maps.DeleteFunc(o.services, func(_ string, s seconds) bool { return s.of == of })
+	for service := range o.services {
+		o.remove(service, of)
+	}
+}
+
+// remove removes those of a watch. o is locked.
+func (o *Others) remove(service string, of *watch) {
+	left := slices.DeleteFunc(o.services[service], func(s seconds) bool { return s.of == of })
+	if len(left) == 0 {
+		delete(o.services, service)
+		return
+	}
+	o.services[service] = left
 }

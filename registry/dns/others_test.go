@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/registry"
@@ -35,5 +36,51 @@ func TestOthersEnd(t *testing.T) {
 	eventually.True(t, "the newer watch to end", func() bool { return left() == 0 })
 	if !others.Empty() {
 		t.Error("a service that nobody watches has second addresses")
+	}
+}
+
+// TestOthersOfTwo: while one watch of a service replaces another, neither takes the second addresses of the other
+// along, in whatever order they say what they know.
+func TestOthersOfTwo(t *testing.T) {
+	known := map[string]string{"10.0.0.1:80": "[fd00::1]:80"}
+	older, newer := new(watch), new(watch)
+	for name, act := range map[string]func(o *Others){
+		"the older knows none":         func(o *Others) { o.set("s", newer, known); o.set("s", older, nil) },
+		"the older is late, then ends": func(o *Others) { o.set("s", newer, known); o.set("s", older, known); o.forget(older) },
+		"the older knows another": func(o *Others) {
+			o.set("s", newer, known)
+			o.set("s", older, map[string]string{"10.0.0.2:80": "[fd00::2]:80"})
+		},
+		"the newer knows none any more": func(o *Others) { o.set("s", older, known); o.set("s", newer, known); o.set("s", newer, nil) },
+	} {
+		o := new(Others)
+		act(o)
+		if other := o.Of("s", "10.0.0.1:80"); other != "[fd00::1]:80" {
+			t.Errorf("%s: the other address is %q", name, other)
+		}
+		o.forget(older)
+		if o.forget(newer); !o.Empty() {
+			t.Errorf("%s: some are left", name)
+		}
+	}
+}
+
+// TestOthersAtOnce: watches that replace each other all the time leave the last one's second addresses.
+func TestOthersAtOnce(t *testing.T) {
+	others := new(Others)
+	w := New(fixed{{Addr: "a.example.test:80"}}, Options{Others: others, Interval: time.Nanosecond, Lookup: func(context.Context, string) (Answer, error) {
+		return Answer{Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}, TTL: -1}, nil
+	}})
+	defer w.Close()
+	stop := func() {}
+	for range 200 {
+		before := stop
+		got := make(chan []registry.Endpoint, 1000)
+		stop = w.Watch("s", func(s *registry.Snapshot) { got <- s.Endpoints })
+		receive(t, got)
+		before()
+		if other := others.Of("s", "10.0.0.1:80"); other != "[fd00::1]:80" {
+			t.Fatalf("the last watch has %q", other)
+		}
 	}
 }
