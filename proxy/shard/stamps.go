@@ -13,15 +13,16 @@ import (
 // target may be taken for invalidated that was not, never the other way round, and no target is by an
 // unsafe request to another.
 type Stamps struct {
-	Seed   uint64 // of the hashes
-	levels atomic.Pointer[[]*stampLevel]
-	wanted atomic.Int64 // targets for which there must be room
+	Seed   uint64                        // of the hashes
+	levels atomic.Pointer[[]*stampLevel] // nil without caches
+	wanted atomic.Int64                  // targets for which there must be room
 }
 
-// stampLevel is a table of targets. The first one of a Stamps takes new targets; others had too little room.
+// stampLevel is a table of targets. The first one of a Stamps takes new targets. The others had too little
+// room, or too much: they go when what caches have of their targets has expired.
 type stampLevel struct {
-	sets []stampSet
-	used atomic.Bool
+	sets  []stampSet
+	until atomic.Int64 // the latest time until which a target is kept
 }
 
 const (
@@ -51,40 +52,66 @@ func (l *stampLevel) set(hash uint64) *stampSet {
 	return &l.sets[i]
 }
 
-// Expect makes room for so many targets more. A negative number gives the room to those that come later.
+// Expect makes room for so many targets more. A negative number gives back the room of as many.
 func (s *Stamps) Expect(targets int) {
-	wanted := s.wanted.Add(int64(targets))
+	s.wanted.Add(int64(targets))
+	s.arrange(0) // a worker that is being made has no clock
+}
+
+// arrange makes the first level fit what is wanted, and drops older ones of whose targets nothing is kept at a
+// time. What is dropped counts as invalidated.
+func (s *Stamps) arrange(now time.Duration) {
 	for {
-		old := s.levels.Load()
-		var levels []*stampLevel
-		if old != nil {
-			if int64(len((*old)[0].sets)) >= wanted/stampFill+1 {
-				return
+		old, next := s.levels.Load(), (*[]*stampLevel)(nil)
+		if wanted := s.wanted.Load(); wanted > 0 {
+			var levels []*stampLevel
+			if old != nil {
+				levels = *old
 			}
-			for _, l := range *old {
-				if l.used.Load() {
-					levels = append(levels, l)
-				}
-			}
+			levels = arranged(levels, int(wanted/stampFill)+1, now)
+			next = &levels
 		}
-		levels = append([]*stampLevel{{sets: make([]stampSet, wanted/stampFill+1)}}, levels...)
-		if s.levels.CompareAndSwap(old, &levels) {
+		if s.levels.CompareAndSwap(old, next) {
 			return
 		}
 	}
 }
 
-// Keep notes that a cache may have something of a target until then, which it asks for now or later.
+// arranged returns levels of which the first has from sets to twice as many, which a reload needs for a
+// moment. Of the others only the newest may be larger than the first; the rest together may not.
+func arranged(old []*stampLevel, sets int, now time.Duration) []*stampLevel {
+	if len(old) == 0 || len(old[0].sets) < sets || len(old[0].sets) > 2*sets {
+		old = append([]*stampLevel{{sets: make([]stampSet, sets)}}, old...)
+	}
+	levels, room := old[:1:1], len(old[0].sets)
+	for _, l := range old[1:] {
+		if l.until.Load() <= int64(now) || len(levels) > 1 && len(l.sets) > room {
+			continue
+		}
+		levels, room = append(levels, l), room-len(l.sets)
+	}
+	return levels
+}
+
+// Keep notes that a cache may have something of a target until then, which it asks for now or later. The
+// target comes into the first level, lest an older one that has it stays for ever.
 func (s *Stamps) Keep(hash uint64, now, until time.Duration) {
+	levels := s.levels.Load()
+	if levels == nil {
+		return
+	}
 	hash = max(hash, leastTarget)
-	levels := *s.levels.Load()
-	for _, l := range levels {
-		if set := l.set(hash); set.keep(hash, until) {
+	first := (*levels)[0]
+	raise(&first.until, int64(until))
+	if set := first.set(hash); !set.keep(hash, until) {
+		set.add(hash, now, until)
+	}
+	for _, l := range (*levels)[1:] {
+		if l.until.Load() <= int64(now) {
+			s.arrange(now)
 			return
 		}
 	}
-	levels[0].used.Store(true)
-	levels[0].set(hash).add(hash, now, until)
 }
 
 // keep reports whether the target is there. Then it stays until a time.
@@ -150,8 +177,12 @@ func (s *Stamps) Set(hash uint64, now time.Duration) {
 
 // Since reports whether a target may have been invalidated at a time, or after it.
 func (s *Stamps) Since(hash uint64, t time.Duration) bool {
+	levels := s.levels.Load()
+	if levels == nil {
+		return true
+	}
 	hash = max(hash, leastTarget)
-	for _, l := range *s.levels.Load() {
+	for _, l := range *levels {
 		set := l.set(hash)
 		for i := range set.target {
 			if set.target[i].Load() == hash && set.since[i].Load() <= int64(t) && set.stamp[i].Load() < int64(t) && set.target[i].Load() == hash {

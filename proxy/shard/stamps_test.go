@@ -93,6 +93,46 @@ func TestStampsGrow(t *testing.T) {
 	}
 }
 
+// TestStampsBounded: levels that had too little room or too much are given back when nothing is kept of their
+// targets any more, also while these are in use. Until then only one may be larger than the first level.
+func TestStampsBounded(t *testing.T) {
+	const hash = 1 << 60
+	s, now := &Stamps{}, time.Duration(1)
+	levels := func() (all []*stampLevel) {
+		if at := s.levels.Load(); at != nil {
+			all = *at
+		}
+		return all
+	}
+	for range 100 { // in small steps, each level in use
+		s.Expect(100)
+		s.Keep(hash, now, now+time.Hour)
+		first, older := len(levels()[0].sets), 0
+		for _, l := range levels()[1:] {
+			older += len(l.sets)
+		}
+		if first < int(s.wanted.Load())/stampFill || older > first {
+			t.Fatalf("the levels have room for %d and %d sets", first, older)
+		}
+	}
+	s.Expect(-9900)
+	if all := levels(); len(all) != 2 || len(all[0].sets) != 100/stampFill+1 || s.Since(hash, now) {
+		t.Errorf("after fewer are wanted: %d levels, target lost: %t", len(all), s.Since(hash, now))
+	}
+	for range 3 {
+		s.Keep(hash, now, now+time.Hour)
+		now += 30 * time.Minute
+	}
+	if len(levels()) != 1 || s.Since(hash, now) {
+		t.Errorf("later: %d levels, target lost: %t", len(levels()), s.Since(hash, now))
+	}
+	s.Expect(-100)
+	s.Keep(hash, now, now+time.Hour) // by a request that outlives its route
+	if s.Set(hash, now); len(levels()) != 0 || !s.Since(hash, now) {
+		t.Errorf("without caches: %d levels", len(levels()))
+	}
+}
+
 // TestStampsOfLoops: what several loops do at once forgets no invalidation.
 func TestStampsOfLoops(t *testing.T) {
 	s := &Stamps{}
