@@ -8,6 +8,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -114,4 +117,65 @@ services:
 	end()
 	serve("127.0.0.1")
 	check("127.0.0.1")
+}
+
+// TestFamiliesOfMany: an application that listens only at the IPv6 address of a name with many IPv4 addresses is reached
+// by that name: as an endpoint, and by direct requests. The name is in /etc/hosts, so the sidecar has one of its own.
+func TestFamiliesOfMany(t *testing.T) {
+	ln, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skip("no IPv6: ", err)
+	}
+	app := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
+	app.Listener.Close()
+	app.Listener = ln
+	app.Start()
+	defer app.Close()
+	var lines string
+	for _, addr := range []string{"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4", "::1"} {
+		lines += addr + " many.example.test\n"
+	}
+	hosts := filepath.Join(t.TempDir(), "hosts")
+	if err := os.WriteFile(hosts, []byte(lines), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const mounted = `mount --bind "$0" /etc/hosts && exec "$@"`
+	if out, err := exec.Command("unshare", "-rm", "sh", "-c", mounted, hosts, "true").CombinedOutput(); err != nil {
+		t.Skipf("no mount namespace: %v: %s", err, out)
+	}
+	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	addrs := freeAddrs(t, 3)
+	p := newProcess(t, fmt.Sprintf(`
+loops: 2
+limits: {message: 64KiB}
+listeners:
+  - {name: in, address: %q, protocol: http, service: app}
+  - {name: opaque, address: %q, protocol: tcp, service: opaque}
+  - {name: out, address: %q, protocol: http, unrouted: direct, direct: {allow: [127.0.0.0/8, "::1"]}}
+services:
+  app: {discover: static, endpoints: ["many.example.test:%[4]s"], protocol: http, connect_timeout: 15s, timeout: 2m, lb: {policy: random}}
+  opaque: {discover: static, endpoints: ["many.example.test:%[4]s"], protocol: tcp, connect_timeout: 15s}`, addrs[0], addrs[1], addrs[2], port))
+	p = p.launch(exec.Command("unshare", "-rm", "sh", "-c", mounted, hosts, binary, "run", "-c", p.file))
+	p.ready()
+	for i, at := range addrs {
+		for _, size := range []int{10, 100_000} { // a message and a stream
+			for range 8 {
+				client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+				to := "http://" + at + "/"
+				if i == 2 {
+					client.Transport.(*http.Transport).Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: at})
+					to = "http://many.example.test:" + port + "/"
+				}
+				resp, err := client.Post(to, "text/plain", strings.NewReader(strings.Repeat("x", size)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				b, err := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if resp.StatusCode != http.StatusOK || len(b) != size || err != nil {
+					t.Fatalf("listener %d, %d bytes: %d %.100q, %v", i, size, resp.StatusCode, b, err)
+				}
+			}
+		}
+	}
 }

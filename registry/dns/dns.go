@@ -243,7 +243,7 @@ func (t *watch) lookup(host string) name {
 	ctx, cancel := context.WithTimeout(t.ctx, t.opt.Timeout)
 	defer cancel()
 	a, err := t.opt.Lookup(ctx, host)
-	return name{addrs: usable(a.Addrs), other: second(a.Addrs), lacks: a.Lacks, err: err, due: time.Now().Add(t.opt.pause(a.TTL, err))}
+	return name{addrs: usable(a.Addrs), six: unused(a.Addrs), lacks: a.Lacks, err: err, due: time.Now().Add(t.opt.pause(a.TTL, err))}
 }
 
 // pause returns the time from an answer to the next lookup: its TTL, if it is known, plus up
@@ -281,17 +281,13 @@ func usable(addrs []netip.Addr) []netip.Addr {
 	return use[:min(len(use), maxAddrs)]
 }
 
-// second returns the first IPv6 address of a name with a single IPv4 address, or the zero Addr.
-func second(addrs []netip.Addr) (other netip.Addr) {
-	if use := usable(addrs); len(use) != 1 || !use[0].Is4() {
-		return other
+// unused returns the IPv6 addresses of a name that has IPv4 addresses, too.
+func unused(addrs []netip.Addr) []netip.Addr {
+	six := slices.DeleteFunc(slices.Clone(addrs), isIPv4)
+	if len(six) == len(addrs) {
+		return nil
 	}
-	for _, a := range addrs {
-		if a = a.Unmap(); a.Is6() && (!other.IsValid() || a.Less(other)) {
-			other = a
-		}
-	}
-	return other
+	return usable(six)
 }
 
 // learn processes the outcome of a lookup. The old addresses stay after a failure, after an
@@ -309,7 +305,7 @@ func (t *watch) learn(host string, n name) {
 			t.opt.Logger.Warn("host name does not resolve; its last addresses stay in use",
 				"host", host, "addresses", len(old.addrs), "error", n.err)
 		}
-		n.addrs, n.other = old.addrs, old.other
+		n.addrs, n.six = old.addrs, old.six
 		if len(n.addrs) == 0 {
 			n.tries = old.tries + 1
 			n.due = time.Now().Add(t.opt.firstPause(n.tries))
@@ -362,11 +358,13 @@ func (t *watch) setOthers() {
 	for _, e := range t.in.Endpoints {
 		_, host, _, err := registry.ParseAddr(e.Addr)
 		n := t.names[host]
-		if err != nil || !n.other.IsValid() {
+		if err != nil || len(n.six) == 0 {
 			continue
 		}
 		_, port, _ := net.SplitHostPort(e.Addr) // can't fail after ParseAddr
-		all[net.JoinHostPort(n.addrs[0].String(), port)] = net.JoinHostPort(n.other.String(), port)
+		for i, a := range n.addrs {             // in turn, so that no address gets the load of all
+			all[net.JoinHostPort(a.String(), port)] = net.JoinHostPort(n.six[i%len(n.six)].String(), port)
+		}
 	}
 	t.opt.Others.set(t.in.Service, t, all)
 }

@@ -96,8 +96,12 @@ func TestLookupSearchList(t *testing.T) {
 		if err := os.WriteFile(conf, []byte("search corp.lan\nnameserver 127.0.0.1\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		const mount = `mount --bind "$0" /etc/resolv.conf || exit 99; exec "$@"`
-		cmd := exec.Command("unshare", "-rm", "sh", "-c", mount, conf, os.Args[0], "-test.run=^TestLookupSearchList$")
+		hosts := filepath.Join(t.TempDir(), "hosts")
+		if err := os.WriteFile(hosts, []byte("10.0.0.7 filed.example.test\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		const mount = `mount --bind "$0" /etc/resolv.conf && mount --bind "$1" /etc/hosts || exit 99; shift; exec "$@"`
+		cmd := exec.Command("unshare", "-rm", "sh", "-c", mount, conf, hosts, os.Args[0], "-test.run=^TestLookupSearchList$")
 		cmd.Env = append(os.Environ(), "REMORA_TEST_SEARCH_LIST=1")
 		out, err := cmd.CombinedOutput()
 		switch {
@@ -119,16 +123,21 @@ func TestLookupSearchList(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want %s", host, a, err, want)
 		}
 	}
+	for host, want := range map[string]time.Duration{"filed.example.test": hostsTTL, "short": 7 * time.Second} {
+		if a, err := (resolver{s.dial}).lookup(t.Context(), host); err != nil || a.TTL != want {
+			t.Errorf("%s: %+v, %v; want the TTL %v", host, a, err, want)
+		}
+	}
 }
 
-// TestLookupLocalhost: localhost is both addresses of loopback, without a query and a TTL.
+// TestLookupLocalhost: localhost is both addresses of loopback for as long as possible, without a query.
 func TestLookupLocalhost(t *testing.T) {
 	r := resolver{func(context.Context, string, string) (net.Conn, error) {
 		t.Error("a name server was asked")
 		return nil, errors.New("none")
 	}}
 	for _, host := range []string{"localhost", "LocalHost", "localhost."} {
-		if a, err := r.lookup(t.Context(), host); err != nil || fmt.Sprint(a.Addrs) != "[127.0.0.1 ::1]" || a.TTL >= 0 {
+		if a, err := r.lookup(t.Context(), host); err != nil || fmt.Sprint(a.Addrs) != "[127.0.0.1 ::1]" || a.TTL < maxTTL {
 			t.Errorf("%s: %+v, %v", host, a, err)
 		}
 	}
@@ -295,7 +304,7 @@ func TestKnown(t *testing.T) {
 func TestOthers(t *testing.T) {
 	others := new(Others)
 	answers := make(chan []string, 1)
-	w := New(fixed{{Addr: "a.example.test:80"}, {Addr: "10.0.0.9:80"}}, Options{
+	w := New(fixed{{Addr: "a.example.test:80"}, {Addr: "10.0.1.9:80"}}, Options{
 		Others: others, Interval: time.Millisecond,
 		Lookup: func(ctx context.Context, _ string) (a Answer, _ error) {
 			a.TTL = -1
@@ -320,22 +329,29 @@ func TestOthers(t *testing.T) {
 		{[]string{"fd00::3", "10.0.0.2", "fd00::2"}, "[fd00::2]:80"},
 		{[]string{"10.0.0.3", "::ffff:10.0.0.3"}, ""},
 		{[]string{"fd00::4"}, ""},
-		{[]string{"10.0.0.5", "10.0.0.6", "fd00::5"}, ""},
+		{[]string{"10.0.0.5", "10.0.0.6", "fd00::5"}, "[fd00::5]:80 [fd00::5]:80"},
+		{[]string{"fd00::8", "10.0.0.7", "10.0.0.8", "10.0.0.9", "fd00::7"}, "[fd00::7]:80 [fd00::8]:80 [fd00::7]:80"},
+		{[]string{"10.0.0.4", "fd00::8", "fd00::7", "fd00::7"}, "[fd00::7]:80"},
 	} {
 		answers <- c.addrs
 		e := receive(t, got)
-		for len(e) > 0 && e[0].Addr == "10.0.0.9:80" && len(e) == 1 { // before the first answer
+		for len(e) > 0 && e[0].Addr == "10.0.1.9:80" && len(e) == 1 { // before the first answer
 			e = receive(t, got)
 		}
-		addr := e[0].Addr
-		if addr == "10.0.0.9:80" {
-			addr = e[1].Addr
+		var got []string
+		for _, e := range e {
+			if e.Host != "" {
+				got = append(got, others.Of("s", e.Addr))
+			}
+			if other := others.Of("t", e.Addr); other != "" {
+				t.Errorf("step %d: another service has %q", i, other)
+			}
 		}
-		if other := others.Of("s", addr); other != c.want || others.Empty() != (c.want == "") {
-			t.Errorf("step %d: %s has %q, want %q", i, addr, other, c.want)
+		if all := strings.Join(got, " "); all != c.want || others.Empty() != (c.want == "") {
+			t.Errorf("step %d: the other addresses are %q, want %q", i, all, c.want)
 		}
-		if other := others.Of("s", "10.0.0.9:80") + others.Of("t", addr); other != "" {
-			t.Errorf("step %d: an address, or another service, has %q", i, other)
+		if other := others.Of("s", "10.0.1.9:80"); other != "" {
+			t.Errorf("step %d: an address has %q", i, other)
 		}
 	}
 }

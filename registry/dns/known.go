@@ -7,7 +7,7 @@ import (
 
 type name struct {
 	addrs []netip.Addr // sorted; kept while lookups fail
-	other netip.Addr   // of IPv6, beside a single one of IPv4; the zero Addr means none
+	six   []netip.Addr // sorted; those of IPv6 if addrs are of IPv4
 	lacks error        // of the last lookup: why addrs may lack IPv4 addresses
 	err   error        // of the last lookup
 	due   time.Time    // time of the next lookup; zero means that there was none yet

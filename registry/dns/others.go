@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// Others are the second addresses of host names with one address of IPv4, which is their endpoint, and one
-// of IPv6: where to connect if the first does not accept. Any goroutine may call its methods.
+// Others are the second addresses of host names with addresses of both families. Each address of IPv4 is an
+// endpoint, whose second address is one of IPv6: where to connect if the first does not accept. Any goroutine
+// may call its methods.
 type Others struct {
 	mu       sync.RWMutex
 	services map[string][]seconds // of a service, the newest last; services without any are missing

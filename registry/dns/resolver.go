@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -18,7 +19,7 @@ import (
 // Answer is the result of resolving a host name.
 type Answer struct {
 	Addrs []netip.Addr
-	TTL   time.Duration // negative means unknown, as for a name from /etc/hosts
+	TTL   time.Duration // negative means unknown
 
 	// Lacks is the error of the lookup of IPv4 addresses, if Addrs has only IPv6 ones. nil
 	// means that there are no IPv4 addresses.
@@ -33,12 +34,17 @@ type resolver struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
+// hostsTTL is the TTL of a name from /etc/hosts, which has none. To look it up again costs little: package net
+// reads the file at most every 5 s, and only if it has changed.
+const hostsTTL = 3 * time.Second
+
 func (r resolver) lookup(ctx context.Context, host string) (Answer, error) {
 	if addrs := eyeballs.Loopback(host); addrs != nil {
-		return Answer{Addrs: addrs, TTL: -1}, nil
+		return Answer{Addrs: addrs, TTL: maxTTL}, nil
 	}
 	seen := messageRecord{host: host, lowest: -1}
 	res := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		seen.asked.Store(true)
 		c, err := r.dial(ctx, network, address)
 		if err != nil {
 			return nil, err
@@ -55,7 +61,9 @@ func (r resolver) lookup(ctx context.Context, host string) (Answer, error) {
 			a.complete(ctx, res, name)
 		}
 	}
-	_, a.TTL = seen.found()
+	if _, a.TTL = seen.found(); err == nil && !seen.asked.Load() {
+		a.TTL = hostsTTL
+	}
 	return a, err
 }
 
@@ -109,7 +117,8 @@ func (s *segments) Read(b []byte) (int, error) {
 // messageRecord records the messages that led to the addresses of host. The queries for IPv4
 // and IPv6 are concurrent.
 type messageRecord struct {
-	host string // as requested
+	host  string      // as requested
+	asked atomic.Bool // a server was asked, so the name is not from /etc/hosts
 
 	mu     sync.Mutex
 	lowest time.Duration // lowest TTL of the records that led to addresses; negative means none yet
