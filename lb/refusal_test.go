@@ -91,12 +91,19 @@ func TestPickWithoutRoom(t *testing.T) {
 	}
 }
 
-// declines runs requests at a set of endpoints, which decline some of them at once. It returns the
-// share of each in the requests of the second half.
-func declines(p Policy, busy int, seed uint64, share ...float64) []float64 {
+// declines runs requests at endpoints of a number of loops, which decline some of them at once. It returns
+// the share of each in the requests of the second half.
+func declines(p Policy, loops, busy int, seed uint64, share ...float64) []float64 {
 	const n = 20000
-	s := Set{Policy: p}
-	s.Update(numbered(len(share), even))
+	sets := make([]Set, loops)
+	counts := make([]atomic.Int32, len(share))
+	for l := range sets {
+		sets[l] = Set{Policy: p, Loops: loops}
+		sets[l].Update(numbered(len(share), even))
+		for i := range counts {
+			sets[l].At(i).CountIn(&counts[i])
+		}
+	}
 	rnd := rand.New(rand.NewPCG(seed, 2))
 	picked := make([]float64, len(share))
 	var queue Events
@@ -104,7 +111,7 @@ func declines(p Policy, busy int, seed uint64, share ...float64) []float64 {
 		for queue.Len() > busy {
 			queue.Next()
 		}
-		e := s.Pick(Query{Now: queue.Now, Rand: rnd})
+		e := sets[rnd.IntN(loops)].Pick(Query{Now: queue.Now, Rand: rnd})
 		if i >= n/2 {
 			picked[e.index] += 2.0 / n
 		}
@@ -129,17 +136,21 @@ func declines(p Policy, busy int, seed uint64, share ...float64) []float64 {
 }
 
 // TestDeclineShare: an endpoint that declines more than its peers does not look idle. It gets at most
-// 1.5 times its share, whatever the share of what it declines and of what its peers do.
+// 1.5 times its share, whatever the share of what it declines and of what its peers do, and at least a
+// seventh of it. Of several loops each knows only a part, so there it may be slightly more.
 func TestDeclineShare(t *testing.T) {
 	for _, p := range policies {
 		for _, share := range [][]float64{{1, 0, 0}, {0.8, 0, 0}, {0.4, 0, 0}, {1, 0}, {1, 0.3, 0.3}, {0.9, 0.6, 0.6}, {1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}} {
-			for _, busy := range []int{1, 10, 60} {
+			for _, c := range []struct {
+				loops, busy int
+				most        float64
+			}{{1, 1, 1.5}, {1, 10, 1.5}, {1, 60, 1.5}, {4, 10, 1.6}} {
 				sum := 0.0
 				for seed := range uint64(3) {
-					sum += declines(p, busy, seed, share...)[0] / 3
+					sum += declines(p, c.loops, c.busy, seed, share...)[0] / 3
 				}
-				if sum > 1.5/float64(len(share)) {
-					t.Errorf("%T, %d at once: of the shares %v the first gets %.2f of the requests", p, busy, share, sum)
+				if times := sum * float64(len(share)); times > c.most || times < 1.0/7 {
+					t.Errorf("%T, %d loops, %d at once: of the shares %v the first gets %.2f times its own", p, c.loops, c.busy, share, times)
 				}
 			}
 		}

@@ -87,7 +87,7 @@ func postMany(t *testing.T, egress string, n int64) (others int64) {
 }
 
 // TestFastRefusals: one of three applications answers at once with 429. It gets at most 1.5 times its
-// share of the requests, with sidecars before the applications and without.
+// share of the requests, and at least a seventh, with sidecars before the applications and without.
 func TestFastRefusals(t *testing.T) {
 	for _, hops := range []int{1, 2} {
 		t.Run(fmt.Sprint("hops ", hops), func(t *testing.T) {
@@ -96,8 +96,8 @@ func TestFastRefusals(t *testing.T) {
 				endpoints, protocol = startProviders(t, endpoints, ""), "link"
 			}
 			egress := startConsumer(t, protocol, endpoints)
-			eventually.Nil(t, "the refusing application to get no more than half of the requests", func() error {
-				if n := postMany(t, egress, 1000); n == 0 || n > 500 {
+			eventually.Nil(t, "the refusing application to get its share of the requests", func() error {
+				if n := postMany(t, egress, 1000); n < 50 || n > 500 {
 					return fmt.Errorf("%d of 1000 requests got 429", n)
 				}
 				return nil

@@ -165,6 +165,16 @@ func (p *Place) leave() {
 	}
 }
 
+// Idle returns the number of places that are idle. It looks at each.
+func (t *Table) Idle() (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for p := t.idle.idleNext; p != &t.idle; p = p.idleNext {
+		n++
+	}
+	return n
+}
+
 // Taken returns the number of places that are taken.
 func (t *Table) Taken() int {
 	t.mu.Lock()
