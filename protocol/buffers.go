@@ -82,8 +82,8 @@ const headerBytes = int(unsafe.Sizeof(Header{}))
 
 // HeldBy returns the bytes of memory that a message counts as: its buffers, each of which may be nil, and
 // its fields. A field of one byte on the wire takes as much memory as any other.
-func HeldBy(head, body *bytebufferpool.ByteBuffer, fields []Header) int {
-	return Held(head) + Held(body) + len(fields)*headerBytes
+func HeldBy(head, body *bytebufferpool.ByteBuffer, headers, trailers []Header) int {
+	return Held(head) + Held(body) + (len(headers)+len(trailers))*headerBytes
 }
 
 // Get returns an empty buffer with room for n bytes, or for fewer if n is small.

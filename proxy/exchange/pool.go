@@ -95,7 +95,7 @@ func (p *Pool) reuse(ex *Exchange) {
 	ex.RequestID, ex.Refusal, ex.NoHedge, ex.marked = nil, nil, false, false
 	ex.ClassName = nil
 	ex.Arrived, ex.timeLeft, ex.previous, ex.newCookie = 0, ex.timeLeft[:0], 0, ex.newCookie[:0]
-	ex.Request.Headers = keepFields(ex.Request.Headers)
+	ex.Request.Headers, ex.Request.Trailers = keepFields(ex.Request.Headers), keepFields(ex.Request.Trailers)
 	if cap(ex.Forwarded) > maxForwarded {
 		ex.Forwarded = nil
 	}

@@ -63,7 +63,8 @@ const exchangeBytes = int(unsafe.Sizeof(Exchange{}))
 
 // Hold charges the request's memory to the budget; it is called again when that has grown.
 func (ex *Exchange) Hold() {
-	ex.shard.Recount(&ex.Held, exchangeBytes+protocol.HeldBy(ex.HeadBuffer, ex.BodyBuffer, ex.Request.Headers))
+	req := &ex.Request
+	ex.shard.Recount(&ex.Held, exchangeBytes+protocol.HeldBy(ex.HeadBuffer, ex.BodyBuffer, req.Headers, req.Trailers))
 }
 
 // HeldByRequest returns what of Held is the request's own memory, as far as it was charged.

@@ -34,7 +34,7 @@ type Response struct {
 
 // Hold charges the response's memory to the budget; it is called again when that has grown.
 func (res *Response) Hold() {
-	n := protocol.HeldBy(res.HeadBuffer, res.BodyBuffer, res.Headers)
+	n := protocol.HeldBy(res.HeadBuffer, res.BodyBuffer, res.Headers, res.Trailers)
 	if res.Source != nil {
 		n += protocol.Held(res.Source.Buffer)
 	}
@@ -203,7 +203,7 @@ func (res *Response) Release() {
 	res.shard.Recount(&res.Held, 0)
 	res.Codec, res.grpc = protocol.CodecHTTP, false
 	res.Response.Reset()
-	res.Headers = keepFields(res.Headers)
+	res.Headers, res.Trailers = keepFields(res.Headers), keepFields(res.Trailers)
 	if p := res.pool; len(p.responses) < maxFree {
 		p.responses = append(p.responses, res)
 	}

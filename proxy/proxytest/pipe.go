@@ -17,6 +17,7 @@ type Pipe struct {
 
 	In     []byte // delivered and not read
 	Out    []byte // written and not consumed
+	Held   int    // by Hold
 	Opened bool
 	Ended  bool
 	Closed error // of Close by the loop
@@ -56,11 +57,14 @@ func (p *Pipe) Output() []byte { return p.Out }
 // Consume implements loop.Pipe.
 func (p *Pipe) Consume(n int) { p.Out = p.Out[n:] }
 
+// Hold implements loop.Pipe.
+func (p *Pipe) Hold(n int) { p.Held += n }
+
 // State implements loop.Pipe.
 func (p *Pipe) State() loop.PipeState { return p.state }
 
 // Close implements loop.Pipe.
-func (p *Pipe) Close(err error) { p.Closed, p.Out = cmp.Or(err, errPipeReset), nil }
+func (p *Pipe) Close(err error) { p.Closed, p.Out, p.Held = cmp.Or(err, errPipeReset), nil, 0 }
 
 func (p *Pipe) become(s loop.PipeState) {
 	p.state = max(p.state, s)

@@ -241,10 +241,7 @@ func (c *call) complete(trailers []protocol.Header) {
 	if ex.BodyBuffer == nil {
 		ex.BodyBuffer = s.host.Buffers.Get(0)
 	}
-	more := 0
-	for i := range trailers {
-		more += len(trailers[i].Name) + len(trailers[i].Value)
-	}
+	more := protocol.TextOf(trailers)
 	if more > 0 && s.overBudget(ex, more) {
 		c.refuse(fault.Overloaded)
 		return

@@ -65,16 +65,22 @@ func TestHeadsOverMemoryShare(t *testing.T) {
 	}
 }
 
-// TestFieldsOverMemoryShare: fields count by their number, too, and open requests without any.
-func TestFieldsOverMemoryShare(t *testing.T) {
-	for name, fields := range map[string]int{"many fields": 120, "none": 0} {
+// TestFieldsCounted: fields and trailers count by their number, too, and open requests without any.
+func TestFieldsCounted(t *testing.T) {
+	for name, of := range map[string]struct{ fields, trailers int }{"many fields": {fields: 120}, "many trailers": {trailers: 120}, "none": {}} {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: littleMemory})
+		m.Apps[0].Delay = func() time.Duration { return time.Second }
 		c := dial(m, 0)
 		for range 90 {
-			c.begin(request("POST", "/", 0, slices.Repeat([]string{"accept-encoding: gzip, deflate"}, fields)...))
+			r := request("POST", "/", 0, slices.Repeat([]string{"a: b"}, of.fields)...)
+			if r.Trailers = request("", "", 0, slices.Repeat([]string{"c: d"}, of.trailers)...).Headers; of.trailers > 0 {
+				c.send(r)
+			} else {
+				c.begin(r)
+			}
 		}
 		m.W.Run(50 * time.Millisecond)
-		if held, least := m.Consumer.Proc.Held(), int64(90*(2<<10+fields*50)); held < least {
+		if held, least := m.Consumer.Proc.Held(), int64(90*(2<<10+(of.fields+of.trailers)*50)); held < least {
 			t.Errorf("%s: %d bytes counted, want at least %d", name, held, least)
 		}
 		c.do(func() { c.conn.Close() })

@@ -141,6 +141,37 @@ func TestReaderReset(t *testing.T) {
 	}
 }
 
+// TestReaderMemory: the pipe counts what a Reader keeps of a head and of trailers, as long as that is kept.
+func TestReaderMemory(t *testing.T) {
+	p := &proxytest.Pipe{}
+	var r httpstream.Reader
+	r.InitResponse(p, lim, false)
+	text := strings.Repeat("x", 3<<10)
+	var m message
+	for _, c := range []struct {
+		written  string
+		from, to int // bytes that are held afterwards
+	}{
+		{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nA: " + text, len(text), len(text) + 200},
+		{"\r\n\r\n", 0, 0},
+		{"2\r\nhi\r\n", 0, 0},
+		{"0\r\nB: " + text, len(text), len(text) + 200},
+		{"\r\n\r\n", len(text), len(text) + 200},
+	} {
+		p.Out = append(p.Out, c.written...)
+		collect(&r, &m, all)
+		if p.Held < c.from || p.Held > c.to {
+			t.Errorf("%d bytes held after %.20q", p.Held, c.written)
+		}
+	}
+	if !m.ends {
+		t.Errorf("the message does not end: %v", m)
+	}
+	if p.Close(nil); p.Held != 0 {
+		t.Errorf("%d bytes held at the end", p.Held)
+	}
+}
+
 // TestFailure: a response of a sidecar can be told from one of an application.
 func TestFailure(t *testing.T) {
 	for text, want := range map[string]string{"X-Remora-Error: upstream-connect\r\n": "upstream-connect", "": ""} {

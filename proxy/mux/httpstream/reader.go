@@ -21,7 +21,7 @@ const (
 )
 
 // Reader takes the text of one message out of a pipe, as far as it was written. The memory that it
-// needs is bounded by the limits of heads.
+// needs is bounded by the limits of heads, and counted by the pipe.
 type Reader struct {
 	// Request or Response is the message after Head, or Interim. Its slices are valid until the next Next.
 	Request  protocol.Request
@@ -45,6 +45,7 @@ type Reader struct {
 	piece    []byte
 	trailers bytebufferpool.ByteBuffer
 	fields   []protocol.Header // in trailers
+	held     int               // bytes of memory that the pipe has counted
 }
 
 // place is how far a Reader is.
@@ -70,6 +71,24 @@ func (r *Reader) InitResponse(p loop.Pipe, lim *protocol.Limits, toHead bool) {
 // Next returns the next event: Piece again until all of it was consumed, and the same for ever after
 // End and Broken.
 func (r *Reader) Next() Event {
+	e := r.next()
+	r.count()
+	return e
+}
+
+// count has the pipe count the memory of the head and of the trailers.
+func (r *Reader) count() {
+	headers := r.Request.Headers
+	if r.response {
+		headers = r.Response.Headers
+	}
+	if n := protocol.HeldBy(&r.text, &r.trailers, headers, r.fields); n != r.held {
+		r.pipe.Hold(n - r.held)
+		r.held = n
+	}
+}
+
+func (r *Reader) next() Event {
 	// Before the output is looked at: the goroutine may write and close meanwhile.
 	state := r.pipe.State()
 	var e Event
@@ -154,7 +173,8 @@ func (r *Reader) decodeHead() (int, error) {
 
 // readBody looks for body bytes behind the framing, which it consumes.
 func (r *Reader) readBody() Event {
-	if r.used == len(r.text.B) { // the head is used
+	r.Request, r.Response = protocol.Request{}, protocol.Response{} // the head is used
+	if r.used == len(r.text.B) {
 		r.text.B, r.used = nil, 0
 	}
 	for !r.body.Done() {

@@ -32,6 +32,7 @@ type pipe struct {
 	in   queue        // from the loop
 	out  queue        // to the loop
 	read atomic.Int64 // bytes read since the last Taken
+	held int          // bytes counted by Hold; of the loop
 
 	readable  chan struct{} // has room for one; a Read that waits looks again
 	writable  chan struct{} // the same for Write and Drain
@@ -135,6 +136,12 @@ func (e loopEnd) Consume(n int) {
 	wake(e.writable)
 }
 
+// Hold implements loop.Pipe.
+func (e loopEnd) Hold(n int) {
+	e.held += n
+	e.out.holder.Hold(n)
+}
+
 // State implements loop.Pipe.
 func (e loopEnd) State() loop.PipeState {
 	e.mu.Lock()
@@ -159,6 +166,7 @@ func (e loopEnd) Close(err error) {
 	}
 	e.mu.Unlock()
 	e.out.drop()
+	e.Hold(-e.held)
 	close(e.closed)
 	if onLost != nil {
 		go onLost()

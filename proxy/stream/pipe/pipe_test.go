@@ -166,6 +166,21 @@ func TestBackpressure(t *testing.T) {
 	}
 }
 
+// TestHold: what the loop has of the stream counts until it is released, or the pipe is closed.
+func TestHold(t *testing.T) {
+	e := newEnds(t)
+	e.pipe.Hold(100)
+	e.pipe.Hold(-60)
+	if n := e.held.n.Load(); n != 40 {
+		t.Errorf("%d bytes are held", n)
+	}
+	for range 2 {
+		if e.pipe.Close(nil); e.held.n.Load() != 0 {
+			t.Errorf("%d bytes are held after Close", e.held.n.Load())
+		}
+	}
+}
+
 // TestInterrupted: each way to end a call ends waiting and later calls, with its error.
 func TestInterrupted(t *testing.T) {
 	lost := errors.New("lost")

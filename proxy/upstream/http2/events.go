@@ -7,7 +7,6 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http2"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 )
 
@@ -45,11 +44,10 @@ func (e *events) NewResponse(st *http2.Stream) (*protocol.Response, *bytebufferp
 	return &s.response.Response, s.response.HeadBuffer
 }
 
-// MayGrow implements http2.Handler. It charges the head before that takes the memory. While the process
-// is at its hard mark, a connection with more than shedding would leave gets no more.
+// MayGrow implements http2.Handler. It charges the head before that takes the memory.
 func (e *events) MayGrow(st *http2.Stream, n int) bool {
 	c := (*conn)(e)
-	if c.shard.OverBudget() && c.memory()+n >= exchange.LeastShed {
+	if !c.mayHold(n) {
 		return false
 	}
 	if res := callOf(st).response; res != nil { // else of a tunnel, which is passed on at once
@@ -65,6 +63,7 @@ func (e *events) OnInterim(st *http2.Stream) {
 	c.keepalive.useful = true
 	if s.flow != nil {
 		s.flow.to.Interim(&s.flow.res)
+		s.flow.releaseHead(c.shard)
 		return
 	}
 	s.attempt.Interim(&s.response.Response)
@@ -100,12 +99,14 @@ func (e *events) OnTrailers(st *http2.Stream, hs []protocol.Header) {
 		s.onFlowEnd(hs)
 		return
 	}
-	s.takeTrailers(hs)
-	if s.tooLong() {
+	switch {
+	case !s.takeTrailers(hs):
+		s.drop(fault.Shed)
+	case s.tooLong():
 		s.becomeStream(true)
-		return
+	default:
+		s.finish()
 	}
-	s.finish()
 }
 
 // aheadOfDeadline is by how much an endpoint's clock may be first to end a request. Servers of gRPC

@@ -34,7 +34,7 @@ func (s *call) becomeStream(ended bool) {
 	c, res := s.c, s.response
 	switch {
 	case !c.shard.Process.Streams && s.tooLong():
-		s.refuse()
+		s.drop(fault.ResponseTooLarge) // it is too long for a message, and can't be a stream
 		return
 	case !c.shard.Process.Streams:
 		return
@@ -139,7 +139,7 @@ func (s *call) finishFlow() {
 // endFlow ends a stream that has failed with f. If the endpoint has done nothing with its request, the
 // goroutine learns that: it may send it again.
 func (s *call) endFlow(f *fault.Failure) {
-	if t := s.flow.tunnel; t != nil && t.text == nil && f.Free() {
+	if t := s.flow.tunnel; t != nil && !t.responded && f.Free() {
 		s.leaveFlow(fault.Error{Failure: f})
 		return
 	}
@@ -151,8 +151,8 @@ func (s *call) leaveFlow(err error) {
 	c, f := s.c, s.flow
 	f.call = nil
 	f.pipe.Close(err)
-	if t := f.tunnel; t != nil {
-		c.shard.Buffers.Release(&t.text)
+	if f.tunnel != nil {
+		f.releaseHead(c.shard)
 	}
 	s.detach()
 	c.onFree()
@@ -169,16 +169,22 @@ type tunnel struct {
 	toHead bool
 	waits  time.Duration // since when it waits for room, on the loop's clock
 	res    protocol.Response
-	text   *bytebufferpool.ByteBuffer // of its head; nil before the endpoint responds
+	text   *bytebufferpool.ByteBuffer // of its head, while that is decoded and passed on
+
+	responded bool // a head has begun to arrive
 }
 
 // newResponse provides the memory for the head of a response.
 func (f *flow) newResponse(on *shard.Shard) (*protocol.Response, *bytebufferpool.ByteBuffer) {
 	t := f.tunnel
-	t.res.Reset()
-	on.Buffers.Release(&t.text)
-	t.text = on.Buffers.Get(0)
+	t.responded, t.text = true, on.Buffers.Get(0)
 	return &t.res, t.text
+}
+
+// releaseHead gives the memory of a head back that was passed on, or will not be.
+func (t *tunnel) releaseHead(on *shard.Shard) {
+	t.res = protocol.Response{}
+	on.Buffers.Release(&t.text)
 }
 
 // onFlowHead passes the head of a response on.
@@ -187,8 +193,10 @@ func (s *call) onFlowHead(end bool) {
 	if !end {
 		forgetLength(&f.res)
 	}
+	sent := f.to.Response(&f.res, f.toHead, end)
+	f.releaseHead(s.c.shard)
 	switch {
-	case !f.to.Response(&f.res, f.toHead, end):
+	case !sent:
 		s.reset(http2.Cancel)
 		s.leaveFlow(errReset)
 	case end:

@@ -10,19 +10,28 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// TestResponseHeadWithoutMemory: while memory is full, an endpoint's long heads are refused before they
-// take memory. The connection goes on.
-func TestResponseHeadWithoutMemory(t *testing.T) {
+// TestResponseFieldsWithoutMemory: while memory is full, an endpoint's long heads and trailers are refused
+// before they take memory. The connection goes on.
+func TestResponseFieldsWithoutMemory(t *testing.T) {
+	for name, add := range map[string]func(*protocol.Response, protocol.Header){
+		"head":     func(res *protocol.Response, h protocol.Header) { res.Headers = append(res.Headers, h) },
+		"trailers": func(res *protocol.Response, h protocol.Header) { res.Trailers = append(res.Trailers, h) },
+	} {
+		t.Run(name, func(t *testing.T) { testFieldsWithoutMemory(t, add) })
+	}
+}
+
+func testFieldsWithoutMemory(t *testing.T, add func(*protocol.Response, protocol.Header)) {
 	m, apps := newMesh(t, 1, "")
 	a := apps[0]
 	long := protocol.Header{Name: []byte("a"), Value: []byte(strings.Repeat("x", 3900))}
-	var heads int
+	var fields int
 	a.onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
 		nonce := slices.Clone(protocol.Find(c.Request.Headers, "x-nonce"))
 		res := &protocol.Response{Status: 200, DeclaredLength: -1, Body: append([]byte("nonce="), nonce...)}
 		res.Headers = append(res.Headers, protocol.Header{Name: []byte("x-nonce"), Value: nonce})
-		for range heads {
-			res.Headers = append(res.Headers, long)
+		for range fields {
+			add(res, long)
 		}
 		c.H2.Respond(st, res, nil)
 	}
@@ -34,14 +43,14 @@ func TestResponseHeadWithoutMemory(t *testing.T) {
 			t.Errorf("%d %s, want %d", c.Status, c.Code, status)
 		}
 	}
-	heads = 16
+	fields = 16
 	call(200)
 	m.Consumer.Proc.Hold(1 << 30)
 	call(503)
-	heads = 1 // a head that shedding would leave
+	fields = 1 // what shedding would leave
 	call(200)
 	m.Consumer.Proc.Hold(-1 << 30)
-	heads = 16
+	fields = 16
 	call(200)
 	if len(a.conns) != 1 {
 		t.Errorf("%d connections", len(a.conns))

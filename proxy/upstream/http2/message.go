@@ -114,12 +114,11 @@ func (s *call) checkStream() {
 // onPause is called when a response has been incomplete for long.
 func (s *call) onPause() { s.becomeStream(false) }
 
-// takeTrailers copies the trailers behind the body.
-func (s *call) takeTrailers(hs []protocol.Header) {
-	c, res := s.c, s.response
-	size := 0
-	for i := range hs {
-		size += len(hs[i].Name) + len(hs[i].Value)
+// takeTrailers copies the trailers behind the body. It reports whether there is memory for them.
+func (s *call) takeTrailers(hs []protocol.Header) bool {
+	c, res, size := s.c, s.response, protocol.TextOf(hs)
+	if !c.mayHold(protocol.RoomOf(size)) {
+		return false
 	}
 	if res.BodyBuffer == nil {
 		res.BodyBuffer = c.shard.Buffers.Get(size)
@@ -133,6 +132,7 @@ func (s *call) takeTrailers(hs []protocol.Header) {
 		middle := from + len(hs[i].Name)
 		res.Trailers = append(res.Trailers, protocol.Header{Name: buf.B[from:middle:middle], Value: buf.B[middle:len(buf.B):len(buf.B)]})
 	}
+	return true
 }
 
 // finish passes the complete response to its attempt.
@@ -151,11 +151,11 @@ func (s *call) finish() {
 	a.Answered(res)
 }
 
-// refuse drops a response that is too long for a message, and can't be a stream.
-func (s *call) refuse() {
+// drop resets the stream, and fails its attempt with f.
+func (s *call) drop(f *fault.Failure) {
 	s.reset(http2.Cancel)
 	s.c.shard.Loop.Defer(&s.c.out)
-	s.fail(fault.ResponseTooLarge)
+	s.fail(f)
 }
 
 var _ exchange.Carrier = (*call)(nil)

@@ -1,7 +1,6 @@
 package http2
 
 import (
-	"github.com/remora-proxy/remora/protocol/http2"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 )
@@ -15,6 +14,12 @@ func (c *conn) memory() int {
 	return n
 }
 
+// mayHold reports whether the connection may hold n bytes more. While the process is at its hard mark, a
+// connection with more than shedding would leave gets none.
+func (c *conn) mayHold(n int) bool {
+	return !c.shard.OverBudget() || c.memory()+n < exchange.LeastShed
+}
+
 // ShedLargest implements exchange.Holder. It drops the response of which most has arrived.
 func (c *conn) ShedLargest() bool {
 	var largest *call
@@ -26,9 +31,7 @@ func (c *conn) ShedLargest() bool {
 	if largest == nil || largest.holds() < exchange.LeastShed {
 		return false
 	}
-	largest.reset(http2.Cancel)
-	largest.fail(fault.Shed)
-	c.shard.Loop.Defer(&c.out)
+	largest.drop(fault.Shed)
 	return true
 }
 
