@@ -44,6 +44,11 @@ func (h *head) begin(k headKind, l *protocol.Limits, headers []protocol.Header) 
 	*h = head{kind: k, limits: *l, headers: headers, length: -1, cookie: -1}
 }
 
+// forget drops the text and the fields, which belong to the message. A connection may be idle for long.
+func (h *head) forget() {
+	h.method, h.path, h.authority, h.host, h.headers = nil, nil, nil, nil, nil
+}
+
 func (h *head) fail(why *Error) {
 	if h.bad == nil {
 		h.bad = why

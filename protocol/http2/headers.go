@@ -109,6 +109,7 @@ func (c *Conn) headerBlock(id uint32, b []byte, end, self bool) {
 	default:
 		c.request(st, b, end)
 	}
+	c.head.forget()
 }
 
 // begin judges the id of a new request. nil, nil: its head is ignored.
@@ -281,11 +282,8 @@ func (c *Conn) trailers(st *Stream, b []byte) {
 	h := &c.head
 	h.begin(headTrailers, &c.opts.Limits, c.fields[:0])
 	buf := c.opts.Buffers.Get(len(b))
-	defer c.opts.Buffers.Put(buf)
 	(*headMemory)(c).decode(nil, b, buf)
-	if c.fields = h.headers; cap(c.fields) > keepFields {
-		c.fields = nil
-	}
+	defer c.keepTrailers(buf)
 	switch {
 	case !c.usable():
 		return
@@ -301,6 +299,14 @@ func (c *Conn) trailers(st *Stream, b []byte) {
 	}
 	st.endRemote()
 	c.handler.OnTrailers(st, h.headers)
-	clear(h.headers)
 	c.afterHead(st, true)
+}
+
+// keepTrailers keeps the memory of trailers that were passed on, whose text is in buf.
+func (c *Conn) keepTrailers(buf *bytebufferpool.ByteBuffer) {
+	c.opts.Buffers.Put(buf)
+	clear(c.head.headers)
+	if c.fields = c.head.headers; cap(c.fields) > keepFields {
+		c.fields = nil
+	}
 }

@@ -130,6 +130,37 @@ func TestResponseNoRoom(t *testing.T) {
 	}
 }
 
+// TestHeadGoes: whatever a head was, an idle Conn keeps nothing of it, and room for a few trailers only.
+func TestHeadGoes(t *testing.T) {
+	many := strings.Repeat("|a: b", bombLimits.Headers)
+	for name, blocks := range map[string][]string{
+		"request":      {requestLines + many},
+		"trailers":     {requestLines, many[1:]},
+		"few trailers": {requestLines, "a: b"},
+		"bad trailers": {requestLines, "a: b|:path: /"},
+		"too many":     {requestLines + many + "|c: d"},
+		"bad field":    {requestLines + "|a: b|connection: close"},
+		"nobody's":     {requestLines + many, many[1:], many[1:]},
+		"other host":   {requestLines + "|host: other"},
+	} {
+		p, l := newPeer(t, Options{Limits: bombLimits, Buffers: &protocol.Buffers{Most: 1 << 20}}), newLibrary()
+		l.out.WriteString(Preface)
+		l.WriteSettings()
+		for i, b := range blocks {
+			l.headers(1, i > 0, strings.Split(b, "|")...)
+		}
+		_ = l.feed(p) // the third block is an error
+		h := &p.c.head
+		if h.method != nil || h.path != nil || h.authority != nil || h.host != nil || h.headers != nil {
+			t.Errorf("%s: a head is kept", name)
+		}
+		fields := p.c.fields[:cap(p.c.fields)]
+		if len(fields) > keepFields || slices.ContainsFunc(fields, func(f protocol.Header) bool { return f.Name != nil }) {
+			t.Errorf("%s: trailers are kept, %d of them", name, len(fields))
+		}
+	}
+}
+
 // TestHeadMemoryLimit: heads have all the memory that the limit of their text allows, and no more.
 func TestHeadMemoryLimit(t *testing.T) {
 	limits := protocol.Limits{Header: 20_000, Headers: 100}
