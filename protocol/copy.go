@@ -16,6 +16,17 @@ func TextOf(hs []Header) (n int) {
 	return n
 }
 
+// CopyFields appends copies of from to to. Their text goes to b, which has room for TextOf(from) bytes.
+func CopyFields(to, from []Header, b *bytebufferpool.ByteBuffer) []Header {
+	for i := range from {
+		at := len(b.B)
+		b.B = append(append(b.B, from[i].Name...), from[i].Value...)
+		middle := at + len(from[i].Name)
+		to = append(to, Header{Name: b.B[at:middle:middle], Value: b.B[middle:len(b.B):len(b.B)]})
+	}
+	return to
+}
+
 // CopyTo makes dst, which is empty, a copy of the request as its caller sent it: without a service,
 // a deadline, and the number of an attempt. Its slices alias b, which is empty and has room for
 // Size bytes.
@@ -28,15 +39,9 @@ func (r *Request) CopyTo(dst *Request, b *bytebufferpool.ByteBuffer) {
 		b.B = append(b.B, s...)
 		return b.B[from:len(b.B):len(b.B)]
 	}
-	headers := func(to, from []Header) []Header {
-		for i := range from {
-			to = append(to, Header{Name: copied(from[i].Name), Value: copied(from[i].Value)})
-		}
-		return to
-	}
 	*dst = Request{
 		Codec: r.Codec, Method: copied(r.Method), Path: copied(r.Path), Authority: copied(r.Authority),
-		Headers: headers(dst.Headers[:0], r.Headers), Trailers: headers(dst.Trailers[:0], r.Trailers), Body: copied(r.Body),
+		Headers: CopyFields(dst.Headers[:0], r.Headers, b), Trailers: CopyFields(dst.Trailers[:0], r.Trailers, b), Body: copied(r.Body),
 		Version: copied(r.Version), Group: copied(r.Group), Timed: r.Timed, OneWay: r.OneWay, Batch: r.Batch, Login: r.Login,
 	}
 }

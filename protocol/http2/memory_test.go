@@ -130,6 +130,41 @@ func TestResponseNoRoom(t *testing.T) {
 	}
 }
 
+// TestTrailersWait: trailers that wait for a window count, until they are sent or the stream is over.
+func TestTrailersWait(t *testing.T) {
+	for name, end := range map[string]func(p *pair, id uint32){
+		"sent":  func(p *pair, id uint32) { p.client.c.Consumed(p.client.c.streams.get(id), 1<<20) },
+		"reset": func(p *pair, id uint32) { p.client.c.Reset(p.client.c.streams.get(id), Cancel) },
+	} {
+		p := newPair(t, Options{Window: 1000}, Options{})
+		p.client.hold = true
+		long := fields("a: " + strings.Repeat("x", 5000))
+		p.server.onRequest = func(st *Stream, _ bool) {
+			c := p.server.c
+			c.ResponseHead(st, &protocol.Response{Status: 200, DeclaredLength: -1})
+			c.Send(st, make([]byte, 2000))
+			c.Finish(st, long)
+			if held := st.Held(); held < 6000 {
+				t.Errorf("%s: the stream holds %d bytes", name, held)
+			}
+		}
+		st := p.client.c.Request(&protocol.Request{Method: []byte("GET"), Path: []byte("/"), Authority: []byte("a")}, "http", nil)
+		if err := p.run(); err != nil {
+			t.Fatal(err)
+		}
+		if held := p.server.c.Encoded(); held < 6000 {
+			t.Errorf("%s: %d bytes while the window is closed", name, held)
+		}
+		end(p, st.ID())
+		if err := p.run(); err != nil {
+			t.Fatal(err)
+		}
+		if c := p.server.c; c.Buffered() != 0 || c.Encoded() != 0 {
+			t.Errorf("%s: %d and %d bytes at the end", name, c.Buffered(), c.Encoded())
+		}
+	}
+}
+
 // TestHeadGoes: whatever a head was, an idle Conn keeps nothing of it, and room for a few trailers only.
 func TestHeadGoes(t *testing.T) {
 	many := strings.Repeat("|a: b", bombLimits.Headers)

@@ -30,7 +30,8 @@ type Stream struct {
 	data     []byte // unsent, in the memory of owner, the caller or buf
 	trailers []protocol.Header
 	owner    Releaser
-	buf      *bytebufferpool.ByteBuffer // of Send and of copied trailers
+	buf      *bytebufferpool.ByteBuffer // of Send
+	copied   int                        // bytes of memory of trailers that were copied
 
 	prev, next *Stream // in the ring of those that send
 }
@@ -118,7 +119,7 @@ func (s *Stream) Held() int {
 	if s.owner != nil {
 		return s.owner.Buffered()
 	}
-	return max(len(s.data), protocol.Held(s.buf))
+	return max(len(s.data), protocol.Held(s.buf)) + s.copied
 }
 
 // Unsent returns the bytes of the message that wait to be sent for s.

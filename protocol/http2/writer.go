@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"github.com/valyala/bytebufferpool"
+
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http2/hpack"
 )
@@ -97,7 +99,9 @@ func (w *writer) release(st *Stream) {
 	if st.buf != nil {
 		w.kept -= len(st.data)
 	}
-	st.data, st.trailers = nil, nil
+	w.held -= st.copied
+	w.kept -= st.copied
+	st.data, st.trailers, st.copied = nil, nil, 0
 	w.buffers.Release(&st.buf)
 	if o := st.owner; o != nil {
 		st.owner = nil
@@ -264,7 +268,7 @@ func (w *writer) keep(st *Stream, b []byte) {
 func (w *writer) end(st *Stream, trailers []protocol.Header) {
 	if len(st.data) > 0 {
 		st.flags |= ending
-		st.trailers = copyHeaders(trailers)
+		w.keepTrailers(st, trailers)
 		return
 	}
 	switch {
@@ -278,19 +282,13 @@ func (w *writer) end(st *Stream, trailers []protocol.Header) {
 	w.ended(st)
 }
 
-func copyHeaders(hs []protocol.Header) []protocol.Header {
-	n := 0
-	for i := range hs {
-		n += len(hs[i].Name) + len(hs[i].Value)
-	}
-	text, all := make([]byte, 0, n), make([]protocol.Header, 0, len(hs))
-	for i := range hs {
-		from := len(text)
-		text = append(append(text, hs[i].Name...), hs[i].Value...)
-		middle := from + len(hs[i].Name)
-		all = append(all, protocol.Header{Name: text[from:middle:middle], Value: text[middle:len(text):len(text)]})
-	}
-	return all
+// keepTrailers copies trailers that wait for the data of st.
+func (w *writer) keepTrailers(st *Stream, hs []protocol.Header) {
+	b := &bytebufferpool.ByteBuffer{B: make([]byte, 0, protocol.TextOf(hs))}
+	st.trailers = protocol.CopyFields(make([]protocol.Header, 0, len(hs)), hs, b)
+	st.copied = len(b.B) + protocol.HeldBy(nil, nil, nil, st.trailers)
+	w.held += st.copied
+	w.kept += st.copied
 }
 
 // ring holds the streams that send DATA in turn.

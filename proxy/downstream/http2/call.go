@@ -248,21 +248,9 @@ func (c *call) complete(trailers []protocol.Header) {
 	}
 	s.host.Buffers.Reserve(ex.BodyBuffer, more, 0)
 	size := len(ex.BodyBuffer.B)
-	text := slices.Grow(ex.BodyBuffer.B, more)
-	for i := range trailers {
-		text = append(append(text, trailers[i].Name...), trailers[i].Value...)
-	}
-	ex.BodyBuffer.B = text
-	at := size
-	part := func(n int) []byte {
-		at += n
-		return text[at-n : at : at]
-	}
-	ex.Request.Trailers = ex.Request.Trailers[:0]
-	for i := range trailers {
-		ex.Request.Trailers = append(ex.Request.Trailers, protocol.Header{Name: part(len(trailers[i].Name)), Value: part(len(trailers[i].Value))})
-	}
-	ex.Request.Body = text[:size:size]
+	ex.BodyBuffer.B = slices.Grow(ex.BodyBuffer.B, more)
+	ex.Request.Trailers = protocol.CopyFields(ex.Request.Trailers[:0], trailers, ex.BodyBuffer)
+	ex.Request.Body = ex.BodyBuffer.B[:size:size]
 	ex.Hold()
 	c.begin()
 }

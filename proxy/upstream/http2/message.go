@@ -126,12 +126,7 @@ func (s *call) takeTrailers(hs []protocol.Header) bool {
 	buf := res.BodyBuffer
 	c.shard.Buffers.Reserve(buf, size, 0)
 	buf.B = slices.Grow(buf.B, size)
-	for i := range hs {
-		from := len(buf.B)
-		buf.B = append(append(buf.B, hs[i].Name...), hs[i].Value...)
-		middle := from + len(hs[i].Name)
-		res.Trailers = append(res.Trailers, protocol.Header{Name: buf.B[from:middle:middle], Value: buf.B[middle:len(buf.B):len(buf.B)]})
-	}
+	res.Trailers = protocol.CopyFields(res.Trailers, hs, buf)
 	return true
 }
 
