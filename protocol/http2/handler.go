@@ -31,7 +31,7 @@ type Handler interface {
 	// on: the stream is over after OnSent.
 	OnOversize(st *Stream)
 
-	// MayGrow asks whether buf of NewRequest or NewResponse may have n bytes of memory. It comes
+	// MayGrow asks whether buf of NewRequest or NewResponse may have n bytes of memory in all. It comes
 	// before the text of the head takes that memory. After false the head is decoded for the
 	// compression table only. OnNoRoom follows, or OnReset with ErrNoRoom if st is a response.
 	MayGrow(st *Stream, n int) bool

@@ -67,6 +67,9 @@ func (ex *Exchange) Hold() {
 	ex.shard.Recount(&ex.Held, exchangeBytes+protocol.HeldBy(ex.HeadBuffer, ex.BodyBuffer, req.Headers, req.Trailers))
 }
 
+// HoldHead charges n bytes in all for a head that is still being decoded, before it takes them.
+func (ex *Exchange) HoldHead(n int) { ex.shard.Recount(&ex.Held, exchangeBytes+n) }
+
 // HeldByRequest returns what of Held is the request's own memory, as far as it was charged.
 func (ex *Exchange) HeldByRequest() int { return max(0, ex.Held-exchangeBytes) }
 

@@ -134,10 +134,10 @@ func (e *events) NewRequest(st *http2.Stream) (*protocol.Request, *bytebufferpoo
 func (e *events) MayGrow(st *http2.Stream, n int) bool {
 	s := (*session)(e)
 	ex := st.Owner.(*call).ex
-	if s.overBudget(ex, n) {
+	if s.overBudget(ex, n-ex.HeldByRequest()) {
 		return false
 	}
-	s.host.Recount(&ex.Held, n)
+	ex.HoldHead(n)
 	return true
 }
 

@@ -65,6 +65,34 @@ func TestHeadsOverMemoryShare(t *testing.T) {
 	}
 }
 
+// TestHeadCountsOnce: a head that moves while it is decoded is judged by the memory that it will take, not
+// by what it leaves, too.
+func TestHeadCountsOnce(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: "limits: {buffered: 4MiB, message: 256KiB}"})
+	came := 0
+	m.Apps[0].OnRequest = func(*protocol.Request) { came++ }
+	m.Apps[0].Delay = func() time.Duration { return 10 * time.Second }
+	c := dial(m, 0)
+	const others = 11
+	for range others { // over a share, which is 1 MiB
+		c.send(request("POST", "/", 100<<10))
+	}
+	m.RunUntil("the other requests", func() bool { return came == others })
+	m.Consumer.Proc.Hold(3 << 20)
+	// A head takes 72 KiB, after 36 KiB. A share of 14 requests is 73 KiB.
+	for n, passes := range []bool{true, true, true, false} {
+		a := c.send(longHead("GET"))
+		m.RunUntil("a request or a refusal", func() bool { return came == others+n+1 || a.done })
+		if a.done == passes {
+			t.Errorf("head %d of a connection over its share: done %t, %d %s", n, a.done, a.Status, code(a))
+		}
+	}
+	m.Consumer.Proc.Hold(-3 << 20)
+	c.do(func() { c.conn.Close() })
+	m.RunUntil("all memory", func() bool { return m.Consumer.Proc.Held() < 16<<10 })
+	m.Settled()
+}
+
 // TestFieldsCounted: fields and trailers count by their number, too, and open requests without any.
 func TestFieldsCounted(t *testing.T) {
 	for name, of := range map[string]struct{ fields, trailers int }{"many fields": {fields: 120}, "many trailers": {trailers: 120}, "none": {}} {

@@ -46,13 +46,14 @@ func (e *events) NewResponse(st *http2.Stream) (*protocol.Response, *bytebufferp
 
 // MayGrow implements http2.Handler. It charges the head before that takes the memory.
 func (e *events) MayGrow(st *http2.Stream, n int) bool {
-	c := (*conn)(e)
-	if !c.mayHold(n) {
+	c, res := (*conn)(e), callOf(st).response
+	if res == nil { // of a tunnel, which is passed on at once
+		return c.mayHold(n)
+	}
+	if !c.mayHold(n - res.Held) {
 		return false
 	}
-	if res := callOf(st).response; res != nil { // else of a tunnel, which is passed on at once
-		c.shard.Recount(&res.Held, n)
-	}
+	c.shard.Recount(&res.Held, n)
 	return true
 }
 

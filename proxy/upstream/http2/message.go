@@ -117,13 +117,13 @@ func (s *call) onPause() { s.becomeStream(false) }
 // takeTrailers copies the trailers behind the body. It reports whether there is memory for them.
 func (s *call) takeTrailers(hs []protocol.Header) bool {
 	c, res, size := s.c, s.response, protocol.TextOf(hs)
-	if !c.mayHold(protocol.RoomOf(size)) {
-		return false
-	}
 	if res.BodyBuffer == nil {
-		res.BodyBuffer = c.shard.Buffers.Get(size)
+		res.BodyBuffer = c.shard.Buffers.Get(0)
 	}
 	buf := res.BodyBuffer
+	if !c.mayHold(protocol.RoomOf(len(buf.B)+size) - protocol.Held(buf)) {
+		return false
+	}
 	c.shard.Buffers.Reserve(buf, size, 0)
 	buf.B = slices.Grow(buf.B, size)
 	res.Trailers = protocol.CopyFields(res.Trailers, hs, buf)
