@@ -42,6 +42,17 @@ func (l *library) headers(id uint32, end bool, lines ...string) {
 	l.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: l.block.Bytes(), EndStream: end, EndHeaders: true})
 }
 
+// blocks writes a header block in frames, as many as it takes. The message ends with it.
+func (l *library) blocks(id uint32, block []byte) {
+	n := min(len(block), maxFrame)
+	l.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: block[:n], EndStream: true, EndHeaders: n == len(block)})
+	for n < len(block) {
+		from := n
+		n = min(len(block), from+maxFrame)
+		l.WriteContinuation(id, n == len(block), block[from:n])
+	}
+}
+
 // feed gives p what was written, and the library what p sends.
 func (l *library) feed(p *peer) error {
 	err := p.c.Feed(l.out.Bytes())

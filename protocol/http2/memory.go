@@ -148,8 +148,7 @@ func (c *headMemory) useSpare(text []byte, n int) ([]byte, int) {
 }
 
 // mayGrow reports whether the head may have n bytes more. It decides about a head that is far over the
-// limits. The exact limit is that of head.field: lengths of Huffman codes are only estimated, and
-// cookies are in memory twice.
+// limits. The exact limit is that of head.field: cookies are in memory twice.
 func (c *headMemory) mayGrow(n int) bool {
 	h := &c.head
 	if n += h.size() + h.crumbsLen(); n > 2*c.opts.Limits.Header+fieldFraming {

@@ -1,10 +1,13 @@
 package http2
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"testing"
 	"unsafe"
+
+	"golang.org/x/net/http2/hpack"
 
 	"github.com/remora-proxy/remora/protocol"
 )
@@ -128,6 +131,54 @@ func TestResponseNoRoom(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestHuffmanHead: a head has the memory of its text, also if the Huffman code makes it longer. A shorter code
+// passes no more than the limit.
+func TestHuffmanHead(t *testing.T) {
+	limits := protocol.Limits{Header: 32 << 10, Headers: 100}
+	for name, c := range map[string]struct {
+		text   string
+		n      int
+		passes bool
+	}{
+		"long codes":            {"\xff", 20 << 10, true}, // 26 bits
+		"short codes":           {"a", 32000, true},       // 5 bits
+		"short codes, too many": {"a", 33000, false},
+		"a bomb":                {"a", 80 << 10, false},
+	} {
+		p, l := newPeer(t, Options{Limits: limits, Buffers: &protocol.Buffers{Most: 1 << 20}}), newLibrary()
+		value := strings.Repeat(c.text, c.n)
+		l.headers(1, false, strings.Split(requestLines, "|")...)
+		block := append(bytes.Clone(l.block.Bytes()), 0, 1, 'x', 0xff)
+		code := hpack.AppendHuffmanString(nil, value)
+		block = append(appendInteger(block, len(code)-0x7f), code...)
+		l.out.Reset()
+		l.out.WriteString(Preface)
+		l.WriteSettings()
+		l.blocks(1, block)
+		if err := l.feed(p); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		m := p.got[1]
+		if m.head != c.passes || m.oversize == c.passes {
+			t.Errorf("%s: head %t, oversize %t", name, m.head, m.oversize)
+		}
+		if c.passes && string(protocol.Find(m.req.Headers, "x")) != value {
+			t.Errorf("%s: another value", name)
+		}
+		if most := slices.Max(append(p.asked, 0)); most > protocol.RoomOf(len(value)+200) || most > protocol.RoomOf(2*limits.Header) {
+			t.Errorf("%s: asked for %d bytes", name, most)
+		}
+	}
+}
+
+// appendInteger appends what exceeds a full prefix of an integer of HPACK.
+func appendInteger(b []byte, n int) []byte {
+	for ; n >= 0x80; n >>= 7 {
+		b = append(b, byte(n)|0x80)
+	}
+	return append(b, byte(n))
 }
 
 // TestTrailersWait: trailers that wait for a window count, until they are sent or the stream is over.

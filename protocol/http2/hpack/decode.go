@@ -249,16 +249,22 @@ func (d *Decoder) text(dst []byte, from int) ([]byte, int) {
 	}
 	src := d.rest[:n]
 	d.rest = d.rest[n:]
+	ok := true
 	if b >= 0x80 {
-		n = huffmanRoom(n)
+		// Before memory is asked for, the code is read once to count its text: a byte has 5 to 30 bits.
+		if n = longestText(n); n > cap(dst)-len(dst) {
+			n, ok = huffmanLen(src)
+		}
 	}
-	if n > cap(dst)-len(dst) {
+	if ok && n > cap(dst)-len(dst) {
 		dst, from = d.grow(dst, from, n)
 	}
 	if b < 0x80 {
 		return append(dst, src...), from
 	}
-	dst, ok := appendHuffman(dst, src)
+	if ok {
+		dst, ok = appendHuffman(dst, src)
+	}
 	if !ok {
 		d.fail(ErrHuffman)
 	}

@@ -79,7 +79,11 @@ func TestCodeLengths(t *testing.T) {
 			t.Errorf("code of %#x: %d bits, want %d", c, codeLengths[c], n)
 		}
 		for _, text := range []string{string([]byte{byte(c)}), strings.Repeat(string([]byte{byte(c), 'a'}), 21)} {
-			if got, ok := appendHuffman([]byte("x"), library.AppendHuffmanString(nil, text)); !ok || string(got) != "x"+text {
+			code := library.AppendHuffmanString(nil, text)
+			if n, ok := huffmanLen(code); n != len(text) || !ok {
+				t.Errorf("%q counts as %d bytes, %t", text, n, ok)
+			}
+			if got, ok := appendHuffman(append(make([]byte, 0, 1+len(text)), 'x'), code); !ok || string(got) != "x"+text {
 				t.Errorf("%q became %q, %t", text, got, ok)
 			}
 		}
@@ -157,6 +161,10 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte("\x3f\xe1\x01\x48\x82\x64\x02"), []byte("\x48\x83\x64\x0e\xff\xc1"))
 	f.Add([]byte("\x40\x01a\x01b"), []byte("\x20\x3f\xe1\x1f\xbe"))
 	f.Fuzz(func(t *testing.T, first, second []byte) {
+		n, valid := huffmanLen(first)
+		if text, ok := appendHuffman(make([]byte, 0, longestText(len(first))), first); len(text) != n || ok != valid {
+			t.Fatalf("%x: %d bytes of text, %t, counted as %d, %t", first, len(text), ok, n, valid)
+		}
 		d, l := newDecoder(), library.NewDecoder(4096, nil)
 		for i, block := range [][]byte{first, second, first, second} {
 			got, err := decode(d, block)

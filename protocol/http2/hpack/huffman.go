@@ -1,9 +1,6 @@
 package hpack
 
-import (
-	"encoding/binary"
-	"slices"
-)
+import "encoding/binary"
 
 // codeLengths has the length in bits of the Huffman code of each byte (RFC 7541 appendix B), by
 // rows of 16. The code is canonical: codes rise with their length, then with the byte. So the
@@ -64,11 +61,10 @@ func init() {
 	}
 }
 
-// appendHuffman appends the text that src encodes. ok is false if src contains the code of EOS,
-// or does not end with fewer than 8 bits of its start (RFC 7541 section 5.2).
+// appendHuffman appends the text that src encodes to dst, which has room for it. ok is false if src
+// contains the code of EOS, or does not end with fewer than 8 bits of its start (RFC 7541 section 5.2).
 func appendHuffman(dst, src []byte) (_ []byte, ok bool) {
 	used := len(dst)
-	dst = slices.Grow(dst, huffmanRoom(len(src)))
 	out := dst[:cap(dst)]
 	var bits uint64 // the next n bits of input, aligned to the left, then zeros
 	n := uint(0)
@@ -114,9 +110,30 @@ func appendHuffman(dst, src []byte) (_ []byte, ok bool) {
 	}
 }
 
-// huffmanRoom returns the most bytes that n encoded ones can stand for, and the room that decoding
-// needs: the shortest code has 5 bits.
-func huffmanRoom(n int) int { return n*8/5 + 1 }
+// longestText returns the most bytes that n encoded ones can stand for: the shortest code has 5 bits.
+func longestText(n int) int { return n * 8 / 5 }
+
+// huffmanLen returns the length of the text that src encodes. ok is that of appendHuffman.
+func huffmanLen(src []byte) (n int, ok bool) {
+	var bits uint64 // as in appendHuffman
+	left := uint(0) // bits of input in bits
+	for i := 0; ; n++ {
+		for left <= 56 && i < len(src) {
+			bits |= uint64(src[i]) << (56 - left)
+			left += 8
+			i++
+		}
+		e := uint(short[bits>>(64-firstBits)])
+		if e == 0 {
+			e = longCode(bits)
+		}
+		if e == 0 || e&0xff > left {
+			return n, left < 8 && bits == ^uint64(0)<<(64-left)
+		}
+		bits <<= e & 0xff
+		left -= e & 0xff
+	}
+}
 
 // longCode returns the byte whose code begins bits and is longer than firstBits, and the
 // length, as in short. 0 means EOS, or the start of it.
