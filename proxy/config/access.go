@@ -186,15 +186,19 @@ type callers struct {
 func (v *validator) callersOf(leads func(*Listener) bool) (c callers) {
 	for i := range v.config.Listeners {
 		l := &v.config.Listeners[i]
-		if !leads(l) {
-			continue
+		if leads(l) {
+			c.add(l)
 		}
-		c.http = c.http || l.Protocol == ProtocolHTTP || l.Protocol == ProtocolLink
-		c.dubbo = c.dubbo || l.Protocol == ProtocolDubbo || l.Protocol == ProtocolLink
-		c.opaque = c.opaque || l.Protocol == ProtocolTCP || l.Protocol == ProtocolLink
-		c.names = c.names || l.Protocol == ProtocolLink && l.TLS.Enabled() || l.TLS.Names()
 	}
 	return c
+}
+
+// add adds what a listener accepts.
+func (c *callers) add(l *Listener) {
+	c.http = c.http || l.Protocol == ProtocolHTTP || l.Protocol == ProtocolLink
+	c.dubbo = c.dubbo || l.Protocol == ProtocolDubbo || l.Protocol == ProtocolLink
+	c.opaque = c.opaque || l.Protocol == ProtocolTCP || l.Protocol == ProtocolLink
+	c.names = c.names || l.Protocol == ProtocolLink && l.TLS.Enabled() || l.TLS.Names()
 }
 
 // allowRules checks the rules of all listeners, services and routes.
@@ -202,7 +206,9 @@ func (v *validator) allowRules() {
 	c := v.config
 	for i := range c.Listeners {
 		l, at := &c.Listeners[i], path("listeners").item(i).key("allow")
-		v.allow(at, &l.Allow, v.callersOf(func(other *Listener) bool { return other == l }))
+		var from callers
+		from.add(l)
+		v.allow(at, &l.Allow, from)
 		v.refuseIf(l.Transparent && l.Allow.Given(), at, "contradicts transparent: connections that pass through have no method and no path; "+
 			"set the rules at routes")
 	}
@@ -211,9 +217,9 @@ func (v *validator) allowRules() {
 			return l.Service == name || l.Service == "" && v.routed(name)
 		}))
 	}
+	routed := v.callersOf(func(l *Listener) bool { return l.Service == "" })
 	for i := range c.Routes {
-		r := &c.Routes[i]
-		among := v.callersOf(func(l *Listener) bool { return l.Service == "" })
+		r, among := &c.Routes[i], routed
 		among.prefix, among.methods = r.Match.Path, r.Match.Method
 		among.http, among.dubbo = among.http && !r.Match.OfDubbo(), among.dubbo && !r.Match.OfHTTP()
 		v.allow(path("routes").item(i).key("allow"), &r.Allow, among)

@@ -256,8 +256,38 @@ type field struct {
 	in     string // the interval of a float
 }
 
-// fieldsOf returns the keys of a struct type, including those of embedded structs.
+// fieldsOf returns the keys of a struct type, including those of embedded structs. Nobody changes them.
 func fieldsOf(t reflect.Type) []field {
+	if known, ok := knownFields[t]; ok {
+		return known
+	}
+	return findFields(t)
+}
+
+// knownFields has the keys of all types in a Config: a file may have many values of one type.
+var knownFields = func() map[reflect.Type][]field {
+	known := map[reflect.Type][]field{}
+	addFields(known, reflect.TypeFor[Config]())
+	addFields(known, reflect.TypeFor[Policy]())
+	return known
+}()
+
+func addFields(known map[reflect.Type][]field, t reflect.Type) {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		addFields(known, t.Elem())
+	case reflect.Struct:
+		if _, found := known[t]; found {
+			return
+		}
+		known[t] = findFields(t)
+		for _, f := range known[t] {
+			addFields(known, t.FieldByIndex(f.index).Type)
+		}
+	}
+}
+
+func findFields(t reflect.Type) []field {
 	var out []field
 	for _, sf := range reflect.VisibleFields(t) {
 		name := sf.Tag.Get("yaml")

@@ -74,7 +74,7 @@ func expectedKeys(names []string, key string) string {
 // "".
 func didYouMean(given string, names []string) string {
 	best, bestDistance := "", max(2, len(given)/3)+1
-	if len(given) > 64 {
+	if len(given) > 64 || len(names) > maxCompared {
 		return ""
 	}
 	squash := strings.NewReplacer("_", "", "-", "")
@@ -93,6 +93,9 @@ func didYouMean(given string, names []string) string {
 	}
 	return "; did you mean " + best + "?"
 }
+
+// maxCompared bounds the names that a misspelt one is compared with: a file may have many of both.
+const maxCompared = 256
 
 // maxListed bounds the names that an error lists.
 const maxListed = 8

@@ -51,7 +51,7 @@ func Parse(name string, data []byte, env func(string) (string, bool), more ...In
 		return nil, d.errs
 	}
 	d.decode(root, reflect.ValueOf(d.config).Elem(), field{}, "")
-	v := validator{config: d.config, report: d.report, warn: d.warn}
+	v := validator{config: d.config, report: d.report, warn: d.warn, matches: map[string]int{}}
 	v.validate()
 	for _, inspect := range more {
 		inspect(d.config, func(at, text string) { d.report(path(at), "%s", text) })

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -44,12 +45,72 @@ func TestNesting(t *testing.T) {
 	}
 }
 
-// TestNestingMemory checks that the memory for a file that is nested too deep grows with its size
-// and not with its levels.
+// TestEntries checks how many entries a mapping or a list may have, in each way to write them.
+func TestEntries(t *testing.T) {
+	lines := func(format string) func(n int) string {
+		return func(n int) string {
+			var b strings.Builder
+			for i := range n {
+				fmt.Fprintf(&b, format, i)
+			}
+			return b.String()
+		}
+	}
+	for name, text := range map[string]func(n int) string{
+		"block mapping":       func(n int) string { return "services:\n" + lines("  s%d: {}\n")(n) },
+		"top level":           lines("s%d: 1\n"),
+		"keys without values": lines("? s%d\n"),
+		"flow mapping":        func(n int) string { return "{" + lines("s%d: 1, ")(n-1) + "last: 1}" },
+		"flow without commas": func(n int) string { return "[" + lines("s%d: 1\n ")(n) + "]" },
+		"block list":          func(n int) string { return "routes:\n" + strings.Repeat("- a\n", n) },
+		"flow list":           func(n int) string { return "[" + strings.Repeat("a, ", n) + "]" },
+		"lists at the column of their keys": func(n int) string {
+			return "a:\n" + strings.Repeat("- a\n", n-1) + "b:\n" + strings.Repeat("- a\n", n)
+		},
+		"merges": func(n int) string { return "a: &a {b: 1}\nc:\n" + strings.Repeat("  <<: *a\n", n) },
+	} {
+		const refusal = "more than 4096 entries"
+		if err := parseError(text(maxEntries)); strings.Contains(err, refusal) {
+			t.Errorf("%s: at the bound: %.80s", name, err)
+		}
+		if err := parseError(text(maxEntries + 1)); !strings.Contains(err, refusal) {
+			t.Errorf("%s: past the bound: %.80s", name, err)
+		}
+	}
+	for n, want := range map[int]bool{maxDocuments: false, maxDocuments + 1: true} {
+		if err := parseError(strings.Repeat("---\n", n)); strings.Contains(err, "more than 16 documents") != want {
+			t.Errorf("%d documents: %.80s", n, err)
+		}
+	}
+}
+
+// TestManyErrors: the errors of a list grow with its length, not with its square.
+func TestManyErrors(t *testing.T) {
+	const n = 1000
+	for name, text := range map[string]string{
+		"listeners": "listeners:\n" + strings.Repeat("- {name: a, address: ':1', protocol: http, service: a}\n", n),
+		"overlaps":  "listeners:\n" + strings.Repeat("- {name: a, address: ':1', protocol: http}\n- {address: '127.0.0.1:1'}\n", n/2),
+		"register":  "register:\n" + strings.Repeat("- {service: a, advertise: 'a:1', listener: l}\n", n),
+		"routes":    "routes:\n" + strings.Repeat("- {service: a, match: {path: /a}}\n", n),
+	} {
+		_, err := Parse("many.yaml", []byte(text), func(string) (string, bool) { return "", false })
+		var errs Errors
+		if !errors.As(err, &errs) || len(errs) < n-1 || len(errs) > 6*n {
+			t.Errorf("%s: %d errors", name, len(errs))
+		}
+	}
+}
+
+// TestNestingMemory checks that the memory for a file past a bound grows with its size, not with its
+// levels or with the square of its entries.
 func TestNestingMemory(t *testing.T) {
 	const size = 200_000
 	const most = 512 * size // each byte may be a token
 	for _, text := range []string{
+		strings.Repeat("a:\n", size/3),
+		strings.Repeat("? a\n", size/4),
+		"[" + strings.Repeat("a:\n ", size/4),
+		strings.Repeat("---\n", size/4),
 		strings.Repeat("[", size),
 		strings.Repeat("{a: ", size/4),
 		strings.Repeat("{a: [", size/5),
@@ -63,7 +124,7 @@ func TestNestingMemory(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		err := parseError(text)
 		runtime.ReadMemStats(&after)
-		if got := after.TotalAlloc - before.TotalAlloc; got > most || !strings.Contains(err, "nested more than 32 deep") {
+		if got := after.TotalAlloc - before.TotalAlloc; got > most || !strings.Contains(err, " more than ") {
 			t.Errorf("%.8q: %d bytes allocated, want at most %d; error %.80q", text, got, most, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"maps"
 	slashpath "path"
 	"slices"
@@ -204,6 +205,9 @@ func isNormal(p string) bool {
 func isUnreserved(c byte) bool {
 	return 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0
 }
+
+// text is the same for equal matches, and for no others.
+func (m Match) text() string { return fmt.Sprintf("%#v", m) }
 
 // canonical returns m without what makes no difference.
 func (m Match) canonical() Match {

@@ -14,9 +14,11 @@ import (
 // Bounds of a file, far above any real one. A wrong path (a disk image, a generated
 // file) must cause an error, and not exhaust the host.
 const (
-	maxFile    = 1 << 20 // bytes
-	maxDepth   = 32      // nested mappings and sequences
-	maxAliased = 1 << 16 // values that aliases repeat
+	maxFile      = 1 << 20 // bytes
+	maxDepth     = 32      // nested mappings and sequences
+	maxEntries   = 4096    // of one mapping or list
+	maxDocuments = 16      // all but one of them empty
+	maxAliased   = 1 << 16 // values that aliases repeat
 )
 
 // kind is the kind of a node.
@@ -111,9 +113,9 @@ func parse(data []byte) (file *ast.File, err error) {
 
 // reportSyntax reports an error of the parser.
 func (r *treeReader) reportSyntax(data []byte, err error) {
-	var deep nestingError
-	if errors.As(err, &deep) {
-		r.report(at(deep.at), "nested more than %d deep", maxDepth)
+	var bound boundError
+	if errors.As(err, &bound) {
+		r.report(at(bound.at), "%s", bound.text)
 		return
 	}
 	var syntax *yaml.SyntaxError

@@ -2,8 +2,8 @@ package config
 
 import (
 	"maps"
+	"net/netip"
 	"net/url"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +19,23 @@ type validator struct {
 	config *Config
 	report func(at path, format string, args ...any)
 	warn   func(at path, format string, args ...any) // of a valid configuration
+
+	matches map[string]int // routes by the text of their matches
+}
+
+// reached reports a route behind one that takes all its requests: with the same match, or with none.
+func (v *validator) reached(at path, i int, m *Match) {
+	first := i
+	for _, same := range []Match{m.canonical(), {}} {
+		if j, earlier := v.matches[same.text()]; earlier {
+			first = min(first, j)
+		}
+	}
+	if first < i {
+		v.report(at, "never reached: routes[%d] matches all requests that this one does", first)
+		return
+	}
+	v.matches[m.canonical().text()] = i
 }
 
 // refuseIf reports an error if wrong is true.
@@ -110,7 +127,7 @@ func (v *validator) etcd() {
 
 func (v *validator) listeners() {
 	c := v.config
-	names, sockets := map[string]int{}, []socket{{"admin.address", c.Admin.Address}}
+	names, sockets := map[string]int{}, []socket{socketOf("admin.address", c.Admin.Address)}
 	for i := range c.Listeners {
 		l := &c.Listeners[i]
 		at := path("listeners").item(i)
@@ -124,7 +141,7 @@ func (v *validator) listeners() {
 			names[l.Name] = i
 		}
 		if v.socketAddress(at.key("address"), l.Address, bindable) && !strings.HasSuffix(l.Address, ":0") {
-			here := socket{at.key("address"), l.Address}
+			here := socketOf(at.key("address"), l.Address)
 			v.freeAddress(here, sockets)
 			sockets = append(sockets, here)
 		}
@@ -136,16 +153,25 @@ func (v *validator) listeners() {
 type socket struct {
 	setting path
 	address string
+	at      netip.AddrPort // of address, if isIP
+	isIP    bool
+}
+
+func socketOf(setting path, address string) socket {
+	at, isIP := bindaddr.Parse(address)
+	return socket{setting, address, at, isIP}
 }
 
 // freeAddress checks that the system can have one socket beside others.
 func (v *validator) freeAddress(s socket, others []socket) {
-	at, isIP := bindaddr.Parse(s.address)
 	for _, other := range others {
-		if s.address == other.address {
+		switch {
+		case s.address == other.address:
 			v.report(s.setting, "%s is already used by %s", s.address, other.setting)
-		} else if open, both := bindaddr.Parse(other.address); isIP && both && bindaddr.Overlap(at, open) {
+			return
+		case s.isIP && other.isIP && bindaddr.Overlap(s.at, other.at):
 			v.report(s.setting, "%s overlaps %s, the address of %s", s.address, other.address, other.setting)
+			return
 		}
 	}
 }
@@ -249,13 +275,7 @@ func (v *validator) route(i int, r *Route) {
 	v.headerEdits(at.key("response_headers"), &r.ResponseHeaders)
 	v.matchDubbo(match, &r.Match)
 	v.methods(match.key("method"), &r.Match)
-	for j := range v.config.Routes[:i] {
-		earlier := v.config.Routes[j].Match
-		if reflect.DeepEqual(earlier.canonical(), r.Match.canonical()) || reflect.DeepEqual(earlier, Match{}) {
-			v.report(at, "never reached: routes[%d] matches all requests that this one does", j)
-			break
-		}
-	}
+	v.reached(at, i, &r.Match)
 	v.routePolicies(at, r)
 	v.rateLimit(at, &r.RateLimit)
 	v.rateKey(at, &r.RateLimit, r.Match.OfDubbo())

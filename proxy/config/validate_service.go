@@ -189,14 +189,17 @@ func (v *validator) register(i int, r *Register) {
 			listener = &c.Listeners[j]
 		}
 	}
-	v.refuseIf(listener == nil,
-		at.key("listener"), "there is no listener %q%s", r.Listener, knownNames(r.Listener, names))
+	if listener == nil {
+		v.report(at.key("listener"), "there is no listener %q%s", r.Listener, knownNames(r.Listener, names))
+	}
 	v.address(at.key("advertise"), r.Advertise, dialable)
 	v.refuseIf(len(c.Registry.Etcd.Endpoints) == 0,
 		at, "there is nowhere to register: registry.etcd.endpoints is empty")
 	for j, earlier := range c.Register[:i] {
-		v.refuseIf(earlier.Service == r.Service && earlier.Advertise == r.Advertise,
-			at, "register[%d] registers the same", j)
+		if earlier.Service == r.Service && earlier.Advertise == r.Advertise {
+			v.report(at, "register[%d] registers the same", j)
+			break
+		}
 	}
 	v.registerCheck(at.key("check"), &r.Check, listener)
 }
