@@ -67,6 +67,7 @@ services:
 		{"chunks", "POST /?to=tcp HTTP/1.1\n" + asks + "tcp\nTransfer-Encoding: chunked\n\n", "3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n", 101, "POST [tcp] 7"},
 		{"a body of many reads", "POST /?to=tcp HTTP/1.1\n" + asks + "tcp\nContent-Length: 60000\n\n", beyond[:60000], 101, "POST [tcp] 60000"},
 		{"several offered", "GET /?to=b/2 HTTP/1.1\nHost: a\nConnection: keep-alive, Upgrade\nUpgrade: a, b/2\n\n", "", 101, "GET [a, b/2] 0"},
+		{"empty elements", "GET /?to=,websocket,, HTTP/1.1\nHost: a\nConnection: ,Upgrade,\nUpgrade: ,websocket, ,\n\n", "", 101, "GET [websocket] 0"},
 		{"another case", "GET /?to=WebSocket HTTP/1.1\n" + asks + "websocket\n\n", "", 101, "GET [websocket] 0"},
 		{"declined", "POST / HTTP/1.1\n" + asks + "tcp\nContent-Length: 2\n\n", "ok", 200, "POST [tcp] 2"},
 		{"101 unasked", "GET /?to=tcp HTTP/1.1\nHost: a\n\n", "", 502, ""},

@@ -9,9 +9,13 @@ import (
 // mayTunnel reports whether list, the value of an Upgrade field, has protocols of which a proxy may pass on the
 // bytes unread (RFC 9110 section 7.8). Another HTTP within would have requests that nobody checks, and so would TLS.
 func mayTunnel(list []byte) bool {
+	any := false
 	for more := true; more; {
 		var one []byte
-		one, list, more = nextElement(list)
+		if one, list, more = nextElement(list); len(one) == 0 {
+			continue // RFC 9110 section 5.6.1.2
+		}
+		any = true
 		name, version, versioned := bytes.Cut(one, []byte{'/'})
 		if len(name) == 0 || !tokenChar.all(name) || versioned && (len(version) == 0 || !tokenChar.all(version)) {
 			return false
@@ -22,21 +26,22 @@ func mayTunnel(list []byte) bool {
 			}
 		}
 	}
-	return true
+	return any
 }
 
 // Offers reports whether each protocol of chosen, the Upgrade field of a 101, is in offered, that of the request.
 func Offers(offered, chosen []byte) bool {
-	if len(chosen) == 0 {
-		return false
-	}
+	any := false
 	for more := true; more; {
 		var one []byte
-		if one, chosen, more = nextElement(chosen); !hasElement(offered, one) {
+		if one, chosen, more = nextElement(chosen); len(one) == 0 {
+			continue
+		}
+		if any = hasElement(offered, one); !any {
 			return false
 		}
 	}
-	return true
+	return any
 }
 
 func hasElement(list, want []byte) bool {
@@ -71,5 +76,13 @@ func AppendUpgradeResponse(dst []byte, resp *protocol.Response, protocols []byte
 
 func appendUpgrade(dst, protocols []byte) []byte {
 	dst = append(dst, "Connection: Upgrade\r\nUpgrade: "...)
-	return append(append(dst, protocols...), "\r\n\r\n"...)
+	between := ""
+	for more := true; more; {
+		var one []byte
+		if one, protocols, more = nextElement(protocols); len(one) > 0 { // RFC 9110 section 5.6.1.1: send no empty ones
+			dst = append(append(dst, between...), one...)
+			between = ", "
+		}
+	}
+	return append(dst, "\r\n\r\n"...)
 }

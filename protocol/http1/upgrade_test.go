@@ -24,7 +24,11 @@ func TestUpgradeDetected(t *testing.T) {
 		asks + "HTTP/2.0\r\n":                        "",
 		asks + "TLS/1.0\r\n":                         "",
 		asks + "\r\n":                                "",
-		asks + "a,\r\n":                              "",
+		asks + "a,\r\n":                              "a,",
+		asks + ", a ,, b\r\n":                        ", a ,, b",
+		"Connection: ,Upgrade,\r\nUpgrade: a\r\n":    "a",
+		asks + ",\r\n":                               "",
+		asks + "a,,h2c\r\n":                          "",
 		asks + "a/\r\n":                              "",
 		asks + "a b\r\n":                             "",
 		asks + "a/1/2\r\n":                           "",
@@ -64,6 +68,10 @@ func TestOffers(t *testing.T) {
 		{"a", "a, b", false},
 		{"a", "", false},
 		{"", "a", false},
+		{"a", "a,", true},
+		{"a,, b", ",b ,,a", true},
+		{"a,", ",", false},
+		{"a,", "a, c", false},
 		{"", "", false},
 	} {
 		if got := Offers([]byte(c.offered), []byte(c.chosen)); got != c.want {
@@ -83,6 +91,9 @@ func TestUpgradeHeads(t *testing.T) {
 		t.Errorf("request %q", got)
 	}
 	withBody := protocol.Request{Method: []byte("POST"), Path: []byte("/x"), Authority: []byte("h"), Body: []byte("{}")}
+	if got := AppendUpgradeRequest(nil, &req, []byte(", websocket ,")); string(got) != asked {
+		t.Errorf("request with empty elements %q", got)
+	}
 	const body = "POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n{}"
 	if got := AppendUpgradeRequest(nil, &withBody, []byte("tcp")); string(got) != body {
 		t.Errorf("request %q", got)
