@@ -34,6 +34,22 @@ func LoginOf(value []byte) (l Login) {
 	return l
 }
 
+// bindsConnection reports whether a challenge goes on with a login. The name of a scheme alone offers one, and
+// the connection is as it was.
+func bindsConnection(challenge []byte) bool {
+	for more := true; more; {
+		n := unquotedComma(challenge)
+		element := bytes.Trim(challenge[:n], " \t")
+		if loginOf(element) != NoLogin && bytes.ContainsFunc(element, func(c rune) bool { return !isNameChar(byte(c)) }) {
+			return true
+		}
+		if more = n < len(challenge); more {
+			challenge = challenge[n+1:]
+		}
+	}
+	return false
+}
+
 // unquotedComma returns the index of the first comma outside of quotes, or the length of b.
 func unquotedComma(b []byte) int {
 	quoted := false

@@ -46,8 +46,12 @@ func TestLoginFromEndpoint(t *testing.T) {
 		hs   []Header
 	}{
 		{false, 2, []Header{line("WWW-Authenticate", "Basic"), line("X-WWW-Authenticate", "NTLM")}},
-		{true, 2, []Header{line("WWW-Authenticate", "Basic"), line("www-authenticate", "Negotiate")}},
-		{true, 1, []Header{line("Proxy-Authenticate", "Basic, NTLM")}},
+		{false, 2, []Header{line("WWW-Authenticate", "Basic"), line("www-authenticate", "Negotiate")}},
+		{false, 1, []Header{line("Proxy-Authenticate", "Basic, , NTLM ,Negotiate,")}},
+		{false, 1, []Header{line("WWW-Authenticate", `Basic realm="x, NTLM TlRM"`)}},
+		{true, 2, []Header{line("WWW-Authenticate", "Negotiate"), line("www-authenticate", "negotiate oYI")}},
+		{true, 1, []Header{line("Proxy-Authenticate", "Basic realm=x, NTLM\tTlRM")}},
+		{true, 1, []Header{line("WWW-Authenticate", "NTLM=")}},
 		{true, 1, []Header{line("persistent-AUTH", "false"), line("Date", "x"), line("x-remora-error", "x")}},
 	} {
 		kept, _, login := FromEndpoint(c.hs)

@@ -128,7 +128,7 @@ func FromEndpoint(hs []Header) (kept []Header, dated, login bool) {
 			login = true
 			own++
 		case isChallenge(name):
-			login = login || LoginOf(hs[i].Value) != NoLogin
+			login = login || bindsConnection(hs[i].Value)
 		}
 	}
 	if own > 0 {

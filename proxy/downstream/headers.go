@@ -175,11 +175,11 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, hop prot
 		protocol.Header{Name: protocol.NameRequestID, Value: ex.RequestID, Valid: true})
 	switch {
 	case passed > maxPassed:
-		ex.Refusal = fault.Loop
+		ex.RefuseLater(fault.Loop)
 	case !lowerMaxForwards(ex):
-		ex.Refusal = fault.MaxForwards
+		ex.RefuseLater(fault.MaxForwards)
 	case rejected:
-		ex.Refusal = fault.Underscore
+		ex.RefuseLater(fault.Underscore)
 	}
 }
 

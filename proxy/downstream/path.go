@@ -38,9 +38,7 @@ func NormalizePath(l *exchange.Listener, ex *exchange.Exchange) {
 	path, ok := l.Paths.AppendNormal(ex.Path[:0], ex.Request.Path)
 	ex.Path = path
 	if !ok {
-		if ex.Refusal == nil { // restorePath may take this one back, and no other
-			ex.Refusal = fault.BadPath
-		}
+		ex.RefuseLater(fault.BadPath) // restorePath may take this one back, and no other
 		return
 	}
 	ex.OriginalPath, ex.Request.Path = ex.Request.Path, path

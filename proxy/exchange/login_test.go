@@ -1,12 +1,27 @@
 package exchange_test
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
+
+// TestFirstRefusal: a login in several steps is no reason to forget an earlier one.
+func TestFirstRefusal(t *testing.T) {
+	for _, first := range []*fault.Failure{nil, fault.BadPath, fault.ConnectionLogin} {
+		ex := &exchange.Exchange{}
+		ex.Refusal = first
+		ex.NoteLogin(protocol.LoginSteps)
+		if want := cmp.Or(first, fault.ConnectionLogin); ex.Refusal != want || !ex.Request.Login {
+			t.Errorf("refused as %v, want %v", ex.Refusal, want)
+		}
+	}
+}
 
 const logsIn = "Authorization: Negotiate YII"
 

@@ -113,7 +113,15 @@ func (ex *Exchange) NoteLogin(l protocol.Login) {
 	case protocol.LoginOnce:
 		ex.Request.Login = true
 	case protocol.LoginSteps:
-		ex.Request.Login, ex.Refusal = true, fault.ConnectionLogin
+		ex.Request.Login = true
+		ex.RefuseLater(fault.ConnectionLogin)
+	}
+}
+
+// RefuseLater notes why the request must not be sent on. The first reason counts.
+func (ex *Exchange) RefuseLater(f *fault.Failure) {
+	if ex.Refusal == nil {
+		ex.Refusal = f
 	}
 }
 

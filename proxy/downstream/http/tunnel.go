@@ -62,9 +62,7 @@ func (s *session) mayPass(ex *exchange.Exchange) bool {
 	if !s.host.Router.Guarded || !named(ex.Request.Authority) && (s.tunnel == nil || !named(s.tunnel.authority)) {
 		return true
 	}
-	if ex.Refusal == nil {
-		ex.Refusal = fault.NoRoute
-	}
+	ex.RefuseLater(fault.NoRoute)
 	return false
 }
 

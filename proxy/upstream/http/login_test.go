@@ -21,8 +21,10 @@ func TestLoginEndsConnection(t *testing.T) {
 		"nothing":               {"Authorization: Basic eA==", "WWW-Authenticate: Basic realm=\"NTLM, x\"", "[3]", false},
 		"credentials":           {"Authorization: Negotiate YII", "X: y", "[2 1]", true},
 		"proxy's credentials":   {"PROXY-AUTHORIZATION: negotiate YII", "X: y", "[2 1]", true},
-		"challenge":             {"X: y", "www-authenticate: Basic realm=\"x\", negotiate", "[2 1]", true},
-		"proxy's challenge":     {"X: y", "Proxy-Authenticate: NTLM", "[2 1]", true},
+		"offer":                 {"X: y", "www-authenticate: Basic realm=\"x\", negotiate", "[3]", false},
+		"proxy's offer":         {"X: y", "Proxy-Authenticate: NTLM", "[3]", false},
+		"challenge":             {"X: y", "www-authenticate: Basic realm=\"x\", negotiate oYI", "[2 1]", true},
+		"proxy's challenge":     {"X: y", "Proxy-Authenticate: NTLM TlRM", "[2 1]", true},
 		"end of a login":        {"X: y", "Persistent-Auth: true", "[2 1]", true},
 		"another header's name": {"X-Authorization: NTLM", "X-WWW-Authenticate: NTLM", "[3]", false},
 	} {
