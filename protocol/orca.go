@@ -168,7 +168,10 @@ func (r *LoadReport) parseText(b []byte) bool {
 	for len(b) > 0 {
 		var pair []byte
 		pair, b, _ = bytes.Cut(b, []byte(","))
-		name, value, ok := bytes.Cut(bytes.TrimSpace(pair), []byte("="))
+		if pair = bytes.TrimSpace(pair); len(pair) == 0 {
+			continue // RFC 9110 section 5.6.1.2
+		}
+		name, value, ok := bytes.Cut(pair, []byte("="))
 		if !ok || !r.setText(name, value) {
 			return false
 		}

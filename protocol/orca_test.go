@@ -37,6 +37,7 @@ func TestLoadReported(t *testing.T) {
 		{HeaderLoadBinary, strings.Repeat("A", 2*maxLoadReport), LoadReport{}, false},
 		{HeaderLoad, "BIN " + raw, LoadReport{CPU: 0.5, Rate: 100}, true},
 		{HeaderLoad, "TEXT cpu_utilization=0.5, rps_fractional=1e2,named_metrics.x=y", LoadReport{CPU: 0.5, Rate: 100}, true},
+		{HeaderLoad, "TEXT ,cpu_utilization=0.5,, rps_fractional=1e2 , ", LoadReport{CPU: 0.5, Rate: 100}, true},
 		{HeaderLoad, "TEXT cpu_utilization", LoadReport{}, false},
 		{HeaderLoad, "TEXT cpu_utilization=-1", LoadReport{}, false},
 		{HeaderLoad, "TEXT cpu_utilization=NaN", LoadReport{}, false},

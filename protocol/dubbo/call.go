@@ -131,7 +131,10 @@ func (c *Call) readAttachmentList(list []byte) error {
 	for len(list) > 0 {
 		var item []byte
 		item, list, _ = bytes.Cut(list, []byte(","))
-		name, value, ok := c.pair(bytes.TrimSpace(item))
+		if item = bytes.TrimSpace(item); len(item) == 0 {
+			continue // RFC 9110 section 5.6.1.2
+		}
+		name, value, ok := c.pair(item)
 		if !ok || len(name) == 0 || !utf8.Valid(name) || !utf8.Valid(value) || selectsService(name) {
 			return ErrBadAttachment
 		}
