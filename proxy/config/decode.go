@@ -70,7 +70,7 @@ func (d *decoder) decode(n *node, v reflect.Value, f field, p path) {
 	case reflect.Struct:
 		f.secret = holdsSecret(v.Type())
 		if d.is(kindMapping, "a mapping", n, f, p) {
-			d.decodeStruct(n, v, p)
+			d.decodeStruct(n, v, p, f.without)
 			d.refuseEmptyTLS(n, v, p)
 		}
 	case reflect.Slice:
@@ -116,10 +116,14 @@ func (d *decoder) is(want kind, expected string, n *node, f field, p path) bool 
 	return n.kind == want
 }
 
-// decodeStruct decodes the fields in their order, and then reports unknown keys.
-func (d *decoder) decodeStruct(n *node, v reflect.Value, p path) {
+// decodeStruct decodes the fields in their order, but for the one that has no meaning here, and then reports
+// unknown keys.
+func (d *decoder) decodeStruct(n *node, v reflect.Value, p path, without string) {
 	var names []string
 	for _, f := range fieldsOf(v.Type()) {
+		if f.name == without {
+			continue
+		}
 		names = append(names, f.name)
 		if value := n.value(f.name); value != nil {
 			d.decode(value, fieldFor(value, v, f), f, p.key(f.name))
@@ -130,8 +134,11 @@ func (d *decoder) decodeStruct(n *node, v reflect.Value, p path) {
 	}
 	for _, e := range n.entries {
 		if !slices.Contains(names, e.key) {
-			key := keyAlone(e.key)
-			d.errorAt(e.at, p.key(key), "unknown key; %s", expectedKeys(names, key))
+			key, what := keyAlone(e.key), "unknown key"
+			if e.key == without {
+				what = "has no meaning here"
+			}
+			d.errorAt(e.at, p.key(key), "%s; %s", what, expectedKeys(names, key))
 		}
 	}
 }
@@ -192,7 +199,7 @@ func (d *decoder) policyOf(service string) Policy {
 // errors: those are reported when the route itself is decoded.
 func (d *decoder) override(p *Policy) {
 	silent := decoder{positions: map[path]position{}, failed: map[path]bool{}}
-	silent.decodeStruct(d.route, reflect.ValueOf(p).Elem(), "")
+	silent.decodeStruct(d.route, reflect.ValueOf(p).Elem(), "", "")
 }
 
 // firstService returns the name of the service whose policy the route n inherits.
@@ -243,17 +250,18 @@ func (d *decoder) decodeMap(n *node, v reflect.Value, f field, p path) {
 
 // field describes one key of a struct by the tags of its field.
 type field struct {
-	name   string
-	index  []int
-	oneof  []string // the values of an enum
-	auto   string   // the number that "auto" means
-	size   bool     // reports whether it is a number of bytes
-	secret bool
-	single bool   // a list of one may be given as its item
-	filled bool   // an empty list is an error
-	min    string // inclusive; empty means 0 for numbers and durations
-	max    string
-	in     string // the interval of a float
+	name    string
+	index   []int
+	oneof   []string // the values of an enum
+	auto    string   // the number that "auto" means
+	size    bool     // reports whether it is a number of bytes
+	secret  bool
+	single  bool   // a list of one may be given as its item
+	filled  bool   // an empty list is an error
+	without string // the key of the struct that has no meaning here
+	min     string // inclusive; empty means 0 for numbers and durations
+	max     string
+	in      string // the interval of a float
 }
 
 // fieldsOf returns the keys of a struct type, including those of embedded structs. Nobody changes them.
@@ -299,7 +307,7 @@ func findFields(t reflect.Type) []field {
 			oneof: namesOf(sf.Tag),
 			auto:  sf.Tag.Get("auto"),
 			size:  sf.Tag.Get("unit") == "size", secret: sf.Tag.Get("secret") == "true",
-			single: sf.Tag.Get("single") == "true", filled: sf.Tag.Get("filled") == "true",
+			single: sf.Tag.Get("single") == "true", filled: sf.Tag.Get("filled") == "true", without: sf.Tag.Get("without"),
 			min: sf.Tag.Get("min"), max: sf.Tag.Get("max"), in: sf.Tag.Get("in"),
 		})
 	}

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -215,4 +216,33 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestKeyWithoutMeaning: the check of a registration has no on_down, whatever its value. What the effective
+// configuration shows can be read again.
+func TestKeyWithoutMeaning(t *testing.T) {
+	const text = `
+registry: {etcd: {endpoints: ["http://127.0.0.1:2379"]}}
+listeners: [{name: in, address: ":8080", protocol: link, insecure: true, service: app}]
+services: {app: {discover: static, endpoints: ["127.0.0.1:8081"], check: {tcp: true, on_down: %s}}}
+register: [{service: app, listener: in, advertise: "192.0.2.1:8080", check: {tcp: true%s}}]
+`
+	none := func(string) (string, bool) { return "", false }
+	for _, value := range []string{"keep", "close"} {
+		_, err := Parse("r.yaml", fmt.Appendf(nil, text, value, ", on_down: "+value), none)
+		if err == nil || !strings.HasPrefix(err.Error(), "r.yaml:5:89: register[0].check.on_down: has no meaning here; expected one of http, tcp,") {
+			t.Errorf("%s: %v", value, err)
+		}
+		c, err := Parse("r.yaml", fmt.Appendf(nil, text, value, ""), none)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown, err := c.YAML()
+		if err != nil || strings.Count(string(shown), "on_down: "+value) != 1 {
+			t.Errorf("%s, %v", shown, err)
+		}
+		if again, err := Parse("r.yaml", shown, none); err != nil || again.Services["app"].Check.OnDown != value {
+			t.Errorf("%s: the effective configuration is not read: %v", value, err)
+		}
+	}
 }

@@ -127,7 +127,11 @@ func typeName(t reflect.Type) string {
 func (w *schemaWalk) value(v reflect.Value, f field) map[string]any {
 	switch v.Kind() {
 	case reflect.Struct:
-		return w.define(v)
+		s := w.define(v)
+		if f.without != "" {
+			s["properties"] = map[string]any{f.without: false}
+		}
+		return s
 	case reflect.Slice:
 		list := map[string]any{"type": []string{"array", "null"}, "items": w.item(v.Type().Elem(), f)}
 		if f.filled {

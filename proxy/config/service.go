@@ -165,7 +165,7 @@ type Register struct {
 	Advertise string `yaml:"advertise"`
 	// As of an endpoint.
 	Weight int   `yaml:"weight" min:"1" max:"65535"`
-	Check  Check `yaml:"check"` // of the application behind the listener
+	Check  Check `yaml:"check" without:"on_down"` // of the application behind the listener
 }
 
 // Check is an active health check: of each endpoint of a service, or of the
@@ -181,7 +181,7 @@ type Check struct {
 	Port int `yaml:"port" max:"65535"`
 	// Name or IP address that is asked in place of the endpoint's, without TLS. Empty means the endpoint's.
 	Host string `yaml:"host"`
-	// What becomes of an unhealthy endpoint of a service. `keep`: its streams stay, and it is used if all are unhealthy. `close`: its streams are cut with `endpoint-down`, and it gets no request before a check has passed again.
+	// Of services, not of registrations: what becomes of an unhealthy endpoint. `keep`: its streams stay, and it is used if all are unhealthy. `close`: its streams are cut with `endpoint-down`, and it gets no request before a check has passed again.
 	OnDown string `yaml:"on_down" oneof:"keep close"`
 	// Time from one check to the next.
 	Interval time.Duration `yaml:"interval" min:"10ms"`

@@ -136,7 +136,6 @@ func (v *validator) serviceCheck(at path, s *Service) {
 // there is no such listener.
 func (v *validator) registerCheck(at path, c *Check, l *Listener) {
 	v.check(at, c)
-	v.refuseIf(c.OnDown == OnDownClose, at.key("on_down"), "only the check of a service closes; a registration is withdrawn")
 	if !c.Enabled() || l == nil {
 		return
 	}

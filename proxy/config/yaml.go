@@ -17,7 +17,7 @@ const redacted = "<redacted>"
 // routes inherit. Secrets are redacted. Except for these, Parse reads it back to the
 // same Config.
 func (c *Config) YAML() ([]byte, error) {
-	tree := encodeStruct(reflect.ValueOf(c).Elem())
+	tree := encodeStruct(reflect.ValueOf(c).Elem(), "")
 	data, err := yaml.MarshalWithOptions(tree, yaml.IndentSequence(true))
 	if err != nil {
 		return nil, fmt.Errorf("writing the configuration as YAML: %w", err)
@@ -25,10 +25,10 @@ func (c *Config) YAML() ([]byte, error) {
 	return data, nil
 }
 
-func encodeStruct(v reflect.Value) yaml.MapSlice {
+func encodeStruct(v reflect.Value, without string) yaml.MapSlice {
 	out := yaml.MapSlice{}
 	for _, f := range fieldsOf(v.Type()) {
-		if f.filled && v.FieldByIndex(f.index).Len() == 0 {
+		if f.name == without || f.filled && v.FieldByIndex(f.index).Len() == 0 {
 			continue
 		}
 		if r, ok := v.Interface().(Route); ok && f.name == "service" && len(r.Split) > 0 {
@@ -48,7 +48,7 @@ func encode(v reflect.Value, f field) any {
 		if c, ok := v.Interface().(Condition); ok {
 			return c.encode()
 		}
-		return encodeStruct(v)
+		return encodeStruct(v, f.without)
 	case reflect.Slice:
 		items := make([]any, v.Len())
 		for i := range items {
