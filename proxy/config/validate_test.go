@@ -237,7 +237,7 @@ registry: {etcd: {endpoints: ["http://e:1"]}}, register: [{service: r, listener:
 		{`services: {s: {discover: static, endpoints: ["unix:/a"], protocol: http, check: {http: /, port: 1, host: a}}}`, ""},
 		{`services: {s: {discover: static, endpoints: ["unix:/a"], protocol: http, check: {http: /}}}`, ""},
 		{registered(`{http: /, port: 1}`), ""},
-		{registered(`{http: /, on_down: close}`), "register[0].check.on_down: only the check of a service closes; a registration is withdrawn"},
+		{registered(`{http: /, on_down: close}`), "register[0].check.on_down: has no meaning here"},
 	})
 }
 

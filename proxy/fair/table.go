@@ -169,8 +169,10 @@ func (p *Place) leave() {
 func (t *Table) Idle() (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for p := t.idle.idleNext; p != &t.idle; p = p.idleNext {
-		n++
+	for p := t.all.newer; p != &t.all; p = p.newer {
+		if p.idle {
+			n++
+		}
 	}
 	return n
 }
