@@ -101,22 +101,22 @@ func (q *admissionQueue) classOf(list *Queue) class {
 func (s *Service) admit(a *Attempt) admitResult {
 	sl := &s.shared.slots
 	if sl.Limit.Load() == 0 {
-		if a.kind == primaryAttempt && a.ex.hedged && s.set.PickHedge(s.query(a.ex.key, nil), true) == nil {
+		if a.kind == primaryAttempt && a.race.hedged && s.set.PickHedge(s.query(a.race.key, nil), true) == nil {
 			return slotRefused
 		}
 		return slotGranted
 	}
 	ahead, most := sl.Queued.Load(), sl.MaxQueue.Load()
-	if a.ex.batch {
+	if a.race.batch {
 		most = half(most)
 	} else {
 		ahead -= sl.Batch.Load()
 	}
-	if ahead <= 0 && sl.Take(a.ex.batch) {
+	if ahead <= 0 && sl.Take(a.race.batch) {
 		a.slot = true
 		return slotGranted
 	}
-	if a.kind == hedgeAttempt || a.ex.hedged {
+	if a.kind == hedgeAttempt || a.race.hedged {
 		return slotRefused
 	}
 	if sl.Queued.Add(1) > most {
@@ -132,17 +132,17 @@ func (s *Service) wait(a *Attempt) {
 	q, c := &s.queue, online
 	list := &q.primary
 	switch {
-	case a.ex.batch:
+	case a.race.batch:
 		list, c = &q.batch, batch
 		s.shared.slots.Batch.Add(1)
-	case a.kind == retryAttempt || a.ex.attempt > 0:
+	case a.kind == retryAttempt || a.race.attempt > 0:
 		list = &q.retry
 	}
 	list.insert(a, nil, s.Shard.Loop.Now())
 	q.publishOldest(c)
 	// A slot may have become free after Take failed and before a was queued. Whoever
 	// released it found an empty queue.
-	if s.shared.slots.Take(a.ex.batch) {
+	if s.shared.slots.Take(a.race.batch) {
 		s.passSlot(s, c)
 	}
 }
@@ -151,7 +151,7 @@ func (s *Service) unqueue(a *Attempt) {
 	if a.queued.list == nil {
 		return
 	}
-	a.ex.queued += s.Shard.Loop.Now() - a.queued.since
+	a.race.queued += s.Shard.Loop.Now() - a.queued.since
 	c := s.queue.classOf(a.queued.list)
 	a.queued.list.Remove(a)
 	s.shared.slots.Queued.Add(-1)

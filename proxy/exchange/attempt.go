@@ -18,12 +18,12 @@ const (
 	hedgeAttempt
 )
 
-// Attempt is one try of an exchange at one endpoint, and part of the exchange. Until it is
+// Attempt is one try of a request at one endpoint, and part of its race. Until it is
 // over, its endpoint counts it as pending, and it holds its slot of the service.
 type Attempt struct {
-	ex    *Exchange
+	race  *Race
 	kind  attemptKind
-	index uint8 // position in the exchange; also the attempt number on the wire
+	index uint8 // position in the race; also the attempt number on the wire
 	state attemptState
 	slot  bool // holds a slot of the service
 
@@ -55,57 +55,57 @@ func (a *Attempt) ID() uint64 { return a.carrierID }
 func (a *Attempt) Lingering() bool { return a.state == attemptLingering }
 
 // Codec is the wire format of the request.
-func (a *Attempt) Codec() protocol.Codec { return a.ex.Request.Codec }
+func (a *Attempt) Codec() protocol.Codec { return a.race.request.Codec }
 
 // LogsIn reports whether the request may log in the connection that it is sent on. No other request may be
 // sent on that.
-func (a *Attempt) LogsIn() bool { return a.ex.Request.Login }
+func (a *Attempt) LogsIn() bool { return a.race.request.Login }
 
 // Peer returns the "ip:port" that the request came from.
-func (a *Attempt) Peer() string { return a.ex.caller.RemoteAddr() }
+func (a *Attempt) Peer() string { return a.race.owner.Peer() }
 
 // ToHead reports whether the request is a HEAD. Its response has no body.
-func (a *Attempt) ToHead() bool { return string(a.ex.Request.Method) == "HEAD" }
+func (a *Attempt) ToHead() bool { return string(a.race.request.Method) == "HEAD" }
 
 // NewResponse returns an empty response, to end the attempt with.
-func (a *Attempt) NewResponse() *Response { return a.ex.pool.Response() }
+func (a *Attempt) NewResponse() *Response { return a.race.responses.New() }
 
 // TimeLeft returns how long the caller still waits, as far as this sidecar knows.
-func (a *Attempt) TimeLeft() time.Duration { return a.ex.Request.Deadline - a.ex.shard.Loop.Now() }
+func (a *Attempt) TimeLeft() time.Duration { return a.race.request.Deadline - a.race.shard.Loop.Now() }
 
-// SetTimeLeft makes the headers of the request say the time left, in memory of the exchange.
+// SetTimeLeft makes the headers of the request say the time left, in memory of the race.
 func (a *Attempt) SetTimeLeft() {
-	ex := a.ex
-	ex.Request.Headers, ex.timeLeft = protocol.SetTimeLeft(ex.Request.Headers, a.TimeLeft(), ex.timeLeft)
+	req, m := a.race.request, &a.race.marks
+	req.Headers, m.timeLeft = protocol.SetTimeLeft(req.Headers, a.TimeLeft(), m.timeLeft)
 }
 
 // Timeout is the route's timeout of a request.
-func (a *Attempt) Timeout() time.Duration { return a.ex.Route.Timeout }
+func (a *Attempt) Timeout() time.Duration { return a.race.policy.Timeout }
 
 // Repeatable reports whether the request may be sent again, if the budget allows, after its connection was
 // lost.
-func (a *Attempt) Repeatable() bool { return a.ex.repeatable() }
+func (a *Attempt) Repeatable() bool { return a.race.repeatable() }
 
 // MayReplay reports whether the attempt, whose connection was stale, may be sent once more. It pays for
 // that, so Replay must follow.
 func (a *Attempt) MayReplay() bool {
-	return !a.replayed && a.state == attemptSent && a.ex.mayReplay()
+	return !a.replayed && a.state == attemptSent && a.race.mayReplay()
 }
 
 // Replay notes that the attempt is sent once more. The application may have seen the
 // request: the connection may have been lost because of it.
 func (a *Attempt) Replay() {
-	a.replayed, a.ex.MaybeProcessed = true, true
-	a.ex.shard.Stats.Replays++
+	a.replayed, a.race.maybeProcessed = true, true
+	a.race.shard.Stats.Replays++
 }
 
 // send gives the attempt to ep's upstream; if ep is nil, the policy picks the endpoint.
 func (a *Attempt) send(ep *lb.Endpoint) {
-	ex, now := a.ex, a.ex.shard.Loop.Now()
+	r, now := a.race, a.race.shard.Loop.Now()
 	if ep == nil {
-		q := ex.service.query(ex.key, ex.tried[:a.index])
-		q.Pin = ex.pin
-		ep = ex.service.pick(q, ex.avoid[:])
+		q := r.service.query(r.key, r.tried[:a.index])
+		q.Pin = r.pin
+		ep = r.service.pick(q, r.avoid[:])
 	}
 	if ep == nil {
 		a.Failed(fault.NoEndpoint)
@@ -113,15 +113,15 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 	}
 	a.ep, a.sent = ep, now
 	a.state.become(attemptSent)
-	if ex.watch.Hedgeable && a.kind == primaryAttempt {
+	if r.watch.Hedgeable && a.kind == primaryAttempt {
 		a.watchShadow(now)
 	}
-	ex.tried[a.index] = ep
+	r.tried[a.index] = ep
 	a.found = ep.Started(now)
-	if limit := ex.Route.tryTimeout; limit > 0 && !ex.try.Armed() {
-		ex.shard.Loop.After(limit, &ex.try)
+	if limit := r.policy.tryTimeout; limit > 0 && !r.try.Armed() {
+		r.shard.Loop.After(limit, &r.try)
 	}
-	if ex.batch {
+	if r.batch {
 		ep.CountBatch(1)
 	}
 	to := ep.Ext.(*Endpoint)
@@ -132,30 +132,30 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 
 // watchShadow has shadow mode observe a primary that starts at a.ep.
 func (a *Attempt) watchShadow(now time.Duration) {
-	ex, r := a.ex, a.ex.Route.hedging
-	ex.watch.Left = ex.Request.Deadline - now
-	if r.Sent(now, &ex.watch, a.ep.Ext.(*Endpoint).id) {
-		r.Note(now, &ex.watch, ex.service.set.Stalled(now, a.ep) || !a.ep.Spare(now))
+	r, h := a.race, a.race.policy.hedging
+	r.watch.Left = r.request.Deadline - now
+	if h.Sent(now, &r.watch, a.ep.Ext.(*Endpoint).id) {
+		h.Note(now, &r.watch, r.service.set.Stalled(now, a.ep) || !a.ep.Spare(now))
 	}
 }
 
 // wireAttempt is the attempt number for the next hop, which includes the attempts that led to
-// this exchange. It leaves room below 255, since older sidecars add theirs in eight bits.
+// this race. It leaves room below 255, since older sidecars add theirs in eight bits.
 func (a *Attempt) wireAttempt() uint8 {
-	return uint8(min(int(a.ex.attempt)+int(a.index), math.MaxUint8-maxAttempts))
+	return uint8(min(int(a.race.attempt)+int(a.index), math.MaxUint8-maxAttempts))
 }
 
 // Answered ends the attempt with the endpoint's complete response. It owns res.
 func (a *Attempt) Answered(res *Response) {
-	ex := a.ex
-	now := ex.shard.Loop.Now()
+	r := a.race
+	now := r.shard.Loop.Now()
 	lingering := a.Lingering()
 	a.ep.Ext.(*Endpoint).stats.BytesOut += uint64(res.size())
 	if !lingering && a.estimated() {
-		ex.Route.hedging.Answered(now, now-a.sent, &ex.watch)
+		r.policy.hedging.Answered(now, now-a.sent, &r.watch)
 	}
 	if len(res.Trailers) > 0 || len(res.Body) == 0 || res.Status != 200 {
-		a.awaits = res.readGRPC(&ex.Request)
+		a.awaits = res.readGRPC(r.request)
 		a.ep.Ext.(*Endpoint).ReadLoad(now, res.Trailers)
 	}
 	a.errs = res.outcome() >= 400
@@ -167,22 +167,29 @@ func (a *Attempt) Answered(res *Response) {
 	}
 	if lingering {
 		res.Release()
-		ex.recycleIfDone()
+		r.owner.Ended()
 		return
 	}
-	ex.onResponse(a, res)
+	r.onResponse(a, res)
+}
+
+// won notes that the caller got the response of the attempt, which counts as status.
+func (a *Attempt) won(status int) {
+	if a.kind == hedgeAttempt && status < 500 {
+		a.race.policy.hedging.Won()
+	}
 }
 
 // AnsweredLocally ends the attempt with a response of the upstream's own, which says
 // nothing about the endpoint. It owns res.
 func (a *Attempt) AnsweredLocally(res *Response) {
-	a.end(a.ex.shard.Loop.Now(), stats.AttemptNone)
-	a.ex.onResponse(a, res)
+	a.end(a.race.shard.Loop.Now(), stats.AttemptNone)
+	a.race.onResponse(a, res)
 }
 
 // Failed ends the attempt without a response.
 func (a *Attempt) Failed(f *fault.Failure) {
-	ex := a.ex
+	r := a.race
 	lingering := a.Lingering()
 	outcome := stats.AttemptNone
 	if f.BlamesEndpoint() {
@@ -194,70 +201,71 @@ func (a *Attempt) Failed(f *fault.Failure) {
 	switch {
 	case f == fault.NoSlot, f == fault.NoRoute, f == fault.RequestTooLarge: // the other sidecar sent it to no application
 	case f.Retry == fault.RetryIfIdempotent, f.Retry == fault.RetryNever && a.ep != nil:
-		ex.MaybeProcessed = true
+		r.maybeProcessed = true
 	}
 	a.span().Note(spanOutcome(f), 0, f.Code)
-	now := ex.shard.Loop.Now()
+	now := r.shard.Loop.Now()
 	if a.ep != nil && outcome == stats.AttemptNone {
-		reportRefusal(a.ep, now, a.sent, f, a.ex.batch)
+		reportRefusal(a.ep, now, a.sent, f, r.batch)
 	}
 	a.end(now, outcome)
 	if a.kind == hedgeAttempt && (f.Free() || f == fault.NoSlot) {
-		ex.hedgeMissed()
+		r.hedgeMissed()
 	}
 	if lingering {
-		ex.recycleIfDone()
+		r.owner.Ended()
 		return
 	}
 	if f != fault.NoSlot {
-		ex.avoid[0] = a.ep
+		r.avoid[0] = a.ep
 	}
-	ex.onFailure(a, f)
+	r.onFailure(a, f)
 }
 
 // Ended ends a cancelled attempt. processed reports whether the application finished it.
 func (a *Attempt) Ended(processed bool) {
-	now, outcome := a.ex.shard.Loop.Now(), stats.AttemptNone
+	now, outcome := a.race.shard.Loop.Now(), stats.AttemptNone
 	if processed {
 		outcome = stats.AttemptUnseen
 		a.judgeHedge(now)
 	}
 	a.end(now, outcome)
-	a.ex.recycleIfDone()
+	a.race.owner.Ended()
 }
 
-// cancel ends the attempt, or lets it linger, if it is in flight.
-func (a *Attempt) cancel() {
+// cancel ends the attempt, or lets it linger, if it is in flight. decided reports whether the race has an
+// outcome.
+func (a *Attempt) cancel(decided bool) {
 	switch a.state {
 	case attemptIdle, attemptLingering:
 	case attemptLaunched, attemptQueued:
-		a.ex.service.unqueue(a)
-		a.end(a.ex.shard.Loop.Now(), stats.AttemptNone)
+		a.race.service.unqueue(a)
+		a.end(a.race.shard.Loop.Now(), stats.AttemptNone)
 	case attemptSent:
-		if a.ex.state == exchangeAnswered || a.ex.decided {
+		if decided {
 			a.recordLate() // its hedge won
 			a.recordOvertaken()
 		}
-		a.span().Withdraw(a.ex.shard.Loop.Now())
+		a.span().Withdraw(a.race.shard.Loop.Now())
 		if a.carrier.Cancel(a) {
 			a.state.become(attemptLingering)
 			return
 		}
-		a.end(a.ex.shard.Loop.Now(), stats.AttemptNone)
+		a.end(a.race.shard.Loop.Now(), stats.AttemptNone)
 	}
 }
 
 // abort ends the attempt at once because its deadline has passed.
 func (a *Attempt) abort() {
-	now := a.ex.shard.Loop.Now()
+	now := a.race.shard.Loop.Now()
 	switch a.state {
 	case attemptIdle:
 		return
 	case attemptLaunched, attemptQueued:
-		a.ex.service.unqueue(a)
+		a.race.service.unqueue(a)
 	case attemptSent:
 		a.recordLate()
-		a.ex.MaybeProcessed = true
+		a.race.maybeProcessed = true
 		a.judgeLate(now)
 		a.recordServiceTime()
 		a.span().Note(spanOutcome(fault.Deadline), 0, fault.Deadline.Code)
@@ -278,40 +286,40 @@ func (a *Attempt) judgeLate(now time.Duration) { a.late = a.late || a.ep.TimedOu
 // recordServiceTime gives the automatic limit the time that the application took, at least.
 func (a *Attempt) recordServiceTime() {
 	if a.slot {
-		a.ex.service.recordServiceTime(a.sent)
+		a.race.service.recordServiceTime(a.sent)
 	}
 }
 
 // estimated reports whether the attempt counts for the estimate of latency.
-func (a *Attempt) estimated() bool { return a.kind == primaryAttempt && !a.ex.batch }
+func (a *Attempt) estimated() bool { return a.kind == primaryAttempt && !a.race.batch }
 
 // recordOvertaken notes when the response of a hedge came.
 func (a *Attempt) recordOvertaken() {
-	ex, now := a.ex, a.ex.shard.Loop.Now()
-	if a.estimated() && ex.hedges > 0 {
-		ex.overtaken = now
-		ex.Route.hedging.Overtaken(now, now-a.sent)
+	r, now := a.race, a.race.shard.Loop.Now()
+	if a.estimated() && r.hedges > 0 {
+		r.overtaken = now
+		r.policy.hedging.Overtaken(now, now-a.sent)
 	}
 }
 
 // judgeHedge tells the route what a hedge saved, once the application has done with the primary.
 func (a *Attempt) judgeHedge(now time.Duration) {
-	ex, saved := a.ex, time.Duration(0)
+	r, saved := a.race, time.Duration(0)
 	switch {
-	case ex.hedges == ex.wasted || !a.estimated():
+	case r.hedges == r.wasted || !a.estimated():
 		return
-	case ex.overtaken > 0:
-		saved = now - ex.overtaken
+	case r.overtaken > 0:
+		saved = now - r.overtaken
 	case a.Lingering(): // its caller has gone, or its time was up
 		return
 	}
-	ex.Route.hedging.Judge(now, now-a.sent, saved)
+	r.policy.hedging.Judge(now, now-a.sent, saved)
 }
 
 // recordLate tells the estimate that a primary took longer than it was given, lest it sink.
 func (a *Attempt) recordLate() {
 	if a.estimated() {
-		a.ex.Route.hedging.Late(a.ex.shard.Loop.Now(), &a.ex.watch)
+		a.race.policy.hedging.Late(a.race.shard.Loop.Now(), &a.race.watch)
 	}
 }
 
@@ -322,13 +330,13 @@ func (a *Attempt) end(now time.Duration, outcome stats.AttemptOutcome) {
 		a.report(now, outcome)
 	}
 	a.endSpan(now)
-	a.ex.inFlight--
+	a.race.inFlight--
 	if a.kind == hedgeAttempt {
-		a.ex.service.hedging.Done()
+		a.race.service.hedging.Done()
 	}
 	if a.slot {
 		a.slot = false
-		a.ex.service.release()
+		a.race.service.release()
 	}
 }
 
@@ -348,9 +356,9 @@ func reportRefusal(ep *lb.Endpoint, now, sent time.Duration, f *fault.Failure, b
 // report gives the outcome to the endpoint. The latency of a failure is left out: a
 // quick failure must not make the endpoint look fast.
 func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
-	s, latency := a.ex.service, now-a.sent
+	s, latency := a.race.service, now-a.sent
 	a.ep.Ext.(*Endpoint).ended(outcome, latency)
-	if a.ex.batch { // its latency has the time for which it let others go first
+	if a.race.batch { // its latency has the time for which it let others go first
 		a.ep.CountBatch(-1)
 		latency = 0
 	}
@@ -388,7 +396,7 @@ func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
 	s.shared.lastAnswer.Store(int64(now))
 	if latency > 0 {
 		s.latency.Add(now, latency)
-		a.ep.Learn(now, a.ex.Route.hedging.Scaled(now, latency, a.ex.watch.Class), a.found)
+		a.ep.Learn(now, a.race.policy.hedging.Scaled(now, latency, a.race.watch.Class), a.found)
 	}
 	a.recordServiceTime()
 }

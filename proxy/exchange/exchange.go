@@ -6,19 +6,11 @@ import (
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/fault"
-	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/limit"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
-	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
-
-// maxAttempts bounds the attempts of one exchange, with free retries and hedges.
-const maxAttempts = 6
-
-// maxFreeEndpoints bounds how many endpoints may fail for free: failed connects and GOAWAY.
-const maxFreeEndpoints = 3
 
 // Exchange is the life of one request: its deadline, its attempts and its one response. It owns
 // the request's memory. It is recycled when the caller has its response or has gone, and the
@@ -33,33 +25,16 @@ type Exchange struct {
 
 	message
 	course
-	tally
 
-	attempts [maxAttempts]Attempt
-	tried    [maxAttempts]*lb.Endpoint
-	avoid    [1]*lb.Endpoint // where the latest attempt failed
-
-	best           *Response      // the best of the bad responses so far
-	bestFrom       *Attempt       // the attempt that best belongs to
-	MaybeProcessed bool           // the application may have seen the request
-	lastFail       *fault.Failure // of the latest failed attempt since the last retry; a hedge's only if no other failed
-
-	watch hedge.Watch // of the primary
-
-	traced     *traced     // nil means not sampled
-	traceState trace.State // of the request, if it is marked
-	marked     bool        // traceState was looked at, and has trace.Member if it can
-
-	timers
-}
-
-// timers of an exchange.
-type timers struct {
+	race     Race
 	deadline loop.Timer
-	hedge    loop.Timer
-	hedgeDue time.Duration // when hedge is due; hedgeWhenever after it was late once
-	try      loop.Timer    // armed for the oldest attempt, if there is retry.per_try_timeout
-	retry    loop.Timer    // armed while a retry waits for notBefore
+	outcome  outcomes
+	copied   bool // a copy of another request: see BeginCopy
+	began    time.Duration
+
+	Injected stats.Injected // faults of the route
+	Fallback Fallback
+	Cached   stats.Cached // what the route's cache did
 }
 
 // course is what an exchange was admitted to.
@@ -74,28 +49,11 @@ type course struct {
 	pin      *lb.Endpoint // that the request is pinned to; nil means none
 }
 
-// tally is what an exchange counts.
-type tally struct {
-	began        time.Duration
-	queued       time.Duration // time in queues for slots
-	retries      int           // paid retries, and those of bad responses
-	freeRetries  int
-	hedges       int            // hedges that reached an endpoint
-	wasted       int            // of these, hedges that were refused, and not replaced
-	missedHedges int            // hedges that reached none
-	overtaken    time.Duration  // when a hedge's response came before the primary's; 0: it did not
-	inFlight     int            // attempts that are not over
-	launched     int            // attempts used
-	filtered     uint8          // filters of the route that have seen the request and not its end
-	decided      bool           // filters have begun to see the outcome
-	outer        uint8          // filters that have not seen it; they are the first ones
-	tryLate      bool           // the timer try was late, and put off once
-	notBefore    time.Duration  // when a retry or hedge may follow, as a gRPC server said; never: none may
-	copied       bool           // a copy of another request: see BeginCopy
-	Injected     stats.Injected // faults of the route
-	Fallback     Fallback
-	Cached       stats.Cached // what the route's cache did
-	interims     interims
+// outcomes is which filters of the route see the request and its outcome.
+type outcomes struct {
+	filtered uint8 // filters that have seen the request and not its end; they are the first ones
+	decided  bool  // filters have begun to see the outcome
+	outer    uint8 // filters that have not seen it; they are the first ones
 }
 
 // Open reports whether the caller still waits.
@@ -136,8 +94,16 @@ func (ex *Exchange) Begin(r *Route, l *Listener) {
 
 // start sends the request: its first attempt and, later, its hedges.
 func (ex *Exchange) start(now time.Duration) {
-	ex.startHedging(now)
-	ex.launch(primaryAttempt, nil)
+	e := ex.entry()
+	ex.race.Start(now, &e)
+}
+
+// entry returns what the admitted request enters the race with.
+func (ex *Exchange) entry() Entry {
+	return Entry{
+		service: ex.service, policy: &ex.Route.Policy, key: ex.key, pin: ex.pin, bytes: ex.size(),
+		attempt: ex.Request.Attempt, hedged: ex.Request.Hedge, batch: ex.batch, noHedge: ex.NoHedge, class: ex.ClassName,
+	}
 }
 
 func (ex *Exchange) open(l *Listener) {
@@ -173,7 +139,6 @@ func (ex *Exchange) refuse(r *Route, l *Listener) *fault.Failure {
 // admit applies the limits of the process and of the route's service.
 func (ex *Exchange) admit(r *Route) (f *fault.Failure) {
 	ex.Route = r
-	ex.attempt, ex.hedged = ex.Request.Attempt, ex.Request.Hedge
 	if r.batch {
 		ex.Request.Batch = true
 	}
@@ -210,54 +175,6 @@ func (ex *Exchange) setDeadline() {
 	ex.shard.Loop.After(left, &ex.deadline)
 }
 
-// startHedging arms the hedge timer, in shadow mode only of a request that is watched. A batch
-// request is not hedged, and tells nothing about how long others take.
-func (ex *Exchange) startHedging(now time.Duration) {
-	ex.watch = hedge.Watch{}
-	if ex.batch {
-		return
-	}
-	r := ex.Route.hedging
-	ex.service.hedging.Primary(now, r)
-	if ex.Route.classHeader != "" && ex.ClassName == nil {
-		ex.ClassName = protocol.Find(ex.Request.Headers, ex.Route.classHeader)
-	}
-	ex.watch.Class = r.ClassOf(now, ex.ClassName, len(ex.Request.Body))
-	if ex.NoHedge || r.Policy.Mode == hedge.Off {
-		return
-	}
-	if r.Shadows() && ex.Request.Idempotent && !ex.cascade() && ex.service.set.Len() > 1 {
-		r.Begin(&ex.watch)
-	}
-	if r.Policy.Mode == hedge.On || ex.watch.Watched {
-		ex.armHedge(now, r.DelayOf(now, ex.watch.Class))
-	}
-}
-
-// launch starts the next attempt: at ep or, if ep is nil, where the policy picks once
-// the service has a slot. The attempt may be over before launch returns.
-func (ex *Exchange) launch(kind attemptKind, ep *lb.Endpoint) {
-	a := &ex.attempts[ex.launched]
-	ex.launched++
-	ex.inFlight++
-	a.kind, a.ep, a.index, a.replayed, a.awaits, a.late, a.errs = kind, nil, uint8(ex.launched-1), false, false, false, false
-	a.state.become(attemptLaunched)
-	if kind == retryAttempt {
-		ex.service.stats.Retries++
-	}
-	switch ex.service.admit(a) {
-	case slotGranted:
-		a.send(ep)
-	case slotQueued:
-	case slotRefused:
-		if kind == hedgeAttempt || ex.hedged {
-			a.Failed(fault.NoSlot)
-			return
-		}
-		a.Failed(fault.QueueFull) // a retry now would fail too
-	}
-}
-
 // answerWith gives the caller res, which belongs to the attempt by, and cancels the others. by is
 // nil for an answer of the route.
 func (ex *Exchange) answerWith(by *Attempt, res *Response) {
@@ -276,29 +193,18 @@ func (ex *Exchange) answerWith(by *Attempt, res *Response) {
 	}
 	ex.leaveOpen(exchangeAnswered)
 	if res.Source != nil {
-		res.Source.Lease.follow(ex)
+		res.Source.Lease.follow(ClientOf(ex.caller), ex.bounds, &ex.permit)
 	}
 	status := res.outcome()
-	if by != nil && by.kind == hedgeAttempt && status < 500 {
-		ex.Route.hedging.Won()
+	if by != nil {
+		by.won(status)
 	}
 	ex.conclude(&result{outcome: stats.OutcomeOf(status), by: by, res: res})
 	ex.judge(fault.VerdictOf(status))
 	ex.releasePending()
 	ex.caller.Respond(ex, res)
-	ex.cancelAttempts()
+	ex.finish(true)
 	ex.recycleIfDone()
-}
-
-func (ex *Exchange) answerBestOrFail(f *fault.Failure) {
-	if res := ex.takeBest(); res != nil {
-		ex.answerWith(ex.bestFrom, res)
-		return
-	}
-	if ex.MaybeProcessed && f.Free() {
-		f = fault.Reset // an earlier attempt may have been carried out
-	}
-	ex.fail(f)
 }
 
 func (ex *Exchange) fail(f *fault.Failure) {
@@ -313,7 +219,7 @@ func (ex *Exchange) fail(f *fault.Failure) {
 	ex.judgeFailure(f)
 	ex.releasePending()
 	ex.caller.Fail(ex, f)
-	ex.cancelAttempts()
+	ex.finish(true)
 	ex.recycleIfDone()
 }
 
@@ -323,8 +229,8 @@ func (ex *Exchange) Cancel() (left bool) {
 	ex.leaveOpen(exchangeCancelled)
 	ex.conclude(&result{outcome: stats.OutcomeCancelled})
 	ex.judge(fault.VerdictNone)
-	ex.cancelAttempts()
-	if left = ex.inFlight > 0; !left {
+	ex.finish(false)
+	if left = ex.race.InFlight() > 0; !left {
 		ex.caller = nil
 		ex.recycleIfDone()
 	}
@@ -334,8 +240,8 @@ func (ex *Exchange) Cancel() (left bool) {
 // leaveOpen ends the wait of the caller, which gets exactly one response.
 func (ex *Exchange) leaveOpen(next exchangeState) {
 	ex.state.become(next)
-	ex.stopTimers()
-	if ex.filtered > 0 {
+	ex.race.Stop()
+	if ex.outcome.filtered > 0 {
 		ex.endFilters()
 	}
 }
@@ -350,45 +256,41 @@ func (ex *Exchange) judge(v fault.Verdict) {
 // releasePending frees the exchange's place in max_pending once no attempt is in flight. The
 // response comes after it: the caller's next request may begin in the same callback.
 func (ex *Exchange) releasePending() {
-	if ex.admitted && ex.inFlight == 0 {
+	if ex.admitted && ex.race.InFlight() == 0 {
 		ex.admitted = false
 		ex.service.shared.pending.Add(-1)
 	}
 }
 
-// cancelAttempts cancels the attempts in flight. An attempt that the application may
-// already work on lingers until the application has responded or the deadline passes.
-func (ex *Exchange) cancelAttempts() {
-	for i := range ex.attempts[:ex.launched] {
-		ex.attempts[i].cancel()
-	}
-	if ex.best != nil {
-		ex.takeBest().Release()
-	}
+// finish cancels the attempts in flight, and gives back the memory of the request. decided reports whether
+// the caller has a response or a failure; else it has gone.
+func (ex *Exchange) finish(decided bool) {
+	ex.race.Cancel(decided)
 	ex.releaseRequest()
 }
 
 // onDeadline aborts what is left: for a caller that waits, or for losers alone.
 func (ex *Exchange) onDeadline() {
-	for i := range ex.attempts[:ex.launched] {
-		ex.attempts[i].abort()
-	}
-	if ex.state == exchangeOpen {
-		ex.answerBestOrFail(fault.Deadline)
+	ex.race.Abort()
+	if ex.state != exchangeOpen {
+		ex.recycleIfDone()
 		return
 	}
-	ex.recycleIfDone()
+	if by, res := ex.race.takeBest(); res != nil {
+		ex.answerWith(by, res)
+		return
+	}
+	ex.fail(fault.Deadline)
 }
 
 // recycleIfDone recycles the exchange when nothing refers to it any more.
 func (ex *Exchange) recycleIfDone() {
-	if ex.inFlight > 0 || ex.state == exchangeOpen {
+	if ex.race.InFlight() > 0 || ex.state == exchangeOpen {
 		return
 	}
 	if ex.deadline.Armed() {
 		ex.shard.Loop.Stop(&ex.deadline)
 	}
-	ex.stopTimers()
 	ex.releasePending()
 	if ex.state == exchangeCancelled && ex.caller != nil {
 		ex.caller.Finished(ex)
@@ -397,3 +299,28 @@ func (ex *Exchange) recycleIfDone() {
 	ex.state.become(exchangeIdle)
 	ex.pool.reuse(ex)
 }
+
+// owner is an Exchange as the Owner of its race.
+type owner Exchange
+
+// Won implements Owner.
+func (o *owner) Won(by *Attempt, res *Response) { (*Exchange)(o).answerWith(by, res) }
+
+// Lost implements Owner.
+func (o *owner) Lost(f *fault.Failure) { (*Exchange)(o).fail(f) }
+
+// Ended implements Owner.
+func (o *owner) Ended() { (*Exchange)(o).recycleIfDone() }
+
+// Interim implements Owner.
+func (o *owner) Interim(res *protocol.Response) {
+	if to, ok := o.caller.(InterimCaller); ok {
+		to.Interim((*Exchange)(o), res)
+	}
+}
+
+// Peer implements Owner.
+func (o *owner) Peer() string { return o.caller.RemoteAddr() }
+
+// MaybeProcessed reports whether an application may have seen the request.
+func (ex *Exchange) MaybeProcessed() bool { return ex.race.maybeProcessed }

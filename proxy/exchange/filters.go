@@ -5,7 +5,6 @@ import (
 
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
-	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/identity"
 	"github.com/remora-proxy/remora/proxy/route"
 )
@@ -13,9 +12,9 @@ import (
 // Resume passes the request to the filters that have not seen it. If none holds it, its first
 // attempt follows. A filter that has held the request calls it.
 func (ex *Exchange) Resume() {
-	for all := ex.Route.filters; int(ex.filtered) < len(all); {
-		f := all[ex.filtered]
-		ex.filtered++
+	for all := ex.Route.filters; int(ex.outcome.filtered) < len(all); {
+		f := all[ex.outcome.filtered]
+		ex.outcome.filtered++
 		if f.Request(ex) != Continue {
 			return // ex may be over
 		}
@@ -31,7 +30,7 @@ func (ex *Exchange) PeerNames() *identity.Names { return ex.caller.PeerNames() }
 
 // Refuse gives the caller f. A filter calls it, and must not touch ex afterwards.
 func (ex *Exchange) Refuse(f *fault.Failure) {
-	ex.decide(int(ex.filtered) - 1)
+	ex.decide(int(ex.outcome.filtered) - 1)
 	ex.fail(f)
 }
 
@@ -41,7 +40,7 @@ func (ex *Exchange) Answer(res *Response) {
 	if ex.service == nil { // EarlyFilter
 		ex.Route.Service.count(ex)
 	}
-	ex.decide(max(0, int(ex.filtered)-1))
+	ex.decide(max(0, int(ex.outcome.filtered)-1))
 	ex.judge(fault.VerdictNone)
 	if res.Source == nil && !res.grpc { // it may be the filter's own
 		res.readGRPC(&ex.Request)
@@ -51,23 +50,21 @@ func (ex *Exchange) Answer(res *Response) {
 
 // decide begins the outcome, which n filters see: the first ones. Attempts are cancelled.
 func (ex *Exchange) decide(n int) {
-	if ex.decided {
+	if ex.outcome.decided {
 		return
 	}
-	ex.decided, ex.outer = true, uint8(n)
-	ex.stopTimers()
-	for i := range ex.attempts[:ex.launched] {
-		ex.attempts[i].cancel()
-	}
+	ex.outcome.decided, ex.outcome.outer = true, uint8(n)
+	ex.race.Stop()
+	ex.race.Cancel(true)
 }
 
 // passResponse returns what the filters of the route make of res, or nil if one of them has it.
 func (ex *Exchange) passResponse(res *Response) *Response {
-	ex.decide(int(ex.filtered))
+	ex.decide(int(ex.outcome.filtered))
 	ex.judge(fault.VerdictOf(res.outcome()))
-	for ex.outer > 0 && res != nil {
-		ex.outer--
-		if f := ex.Route.outcomes[ex.outer]; f != nil {
+	for ex.outcome.outer > 0 && res != nil {
+		ex.outcome.outer--
+		if f := ex.Route.outcomes[ex.outcome.outer]; f != nil {
 			res.Own()
 			res = f.Response(ex, res)
 		}
@@ -77,14 +74,14 @@ func (ex *Exchange) passResponse(res *Response) *Response {
 
 // passFailure reports whether a filter of the route answers, or will answer, in place of f.
 func (ex *Exchange) passFailure(f *fault.Failure) bool {
-	if !ex.decided {
-		ex.filtered = uint8(len(ex.Route.filters))
+	if !ex.outcome.decided {
+		ex.outcome.filtered = uint8(len(ex.Route.filters))
 		ex.decide(len(ex.Route.filters))
 	}
 	ex.judgeFailure(f)
-	for ex.outer > 0 {
-		ex.outer--
-		if o := ex.Route.outcomes[ex.outer]; o != nil && o.Failure(ex, f) != Continue {
+	for ex.outcome.outer > 0 {
+		ex.outcome.outer--
+		if o := ex.Route.outcomes[ex.outcome.outer]; o != nil && o.Failure(ex, f) != Continue {
 			return true
 		}
 	}
@@ -95,7 +92,7 @@ func (ex *Exchange) passFailure(f *fault.Failure) bool {
 // says nothing of the service.
 func (ex *Exchange) judgeFailure(f *fault.Failure) {
 	v := fault.VerdictNone
-	if ex.launched > 0 {
+	if ex.race.launched > 0 {
 		v = f.Verdict()
 	}
 	ex.judge(v)
@@ -103,8 +100,8 @@ func (ex *Exchange) judgeFailure(f *fault.Failure) {
 
 // endFilters ends the filters that have seen the request.
 func (ex *Exchange) endFilters() {
-	seen := ex.Route.filters[:ex.filtered]
-	ex.filtered = 0
+	seen := ex.Route.filters[:ex.outcome.filtered]
+	ex.outcome.filtered = 0
 	for _, f := range seen {
 		f.End(ex)
 	}
@@ -121,9 +118,10 @@ func (ex *Exchange) BeginCopy(r *Route) {
 		ex.fail(f)
 		return
 	}
-	ex.Request.Idempotent, ex.watch = false, hedge.Watch{}
+	ex.Request.Idempotent = false
 	ex.setDeadline()
-	ex.launch(primaryAttempt, nil)
+	e := ex.entry()
+	ex.race.startCopy(&e)
 }
 
 // CopyRoute returns a route to s for copies: without retries, hedges and filters.

@@ -4,10 +4,11 @@ import (
 	"math"
 	"time"
 
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/hedge"
 )
 
-// maxMissed bounds the hedges of one exchange that are refused and tried elsewhere.
+// maxMissed bounds the hedges of one request that are refused and tried elsewhere.
 // Each sends the whole request for nothing, and uses up one of maxAttempts. A hedge
 // with more than missBody bytes of body counts even if it is refused.
 const (
@@ -23,78 +24,102 @@ const (
 	hedgeWhenever = math.MaxInt64 - hedgeSlack
 )
 
+// startHedging arms the hedge timer, in shadow mode only of a request that is watched. A batch
+// request is not hedged, and tells nothing about how long others take.
+func (r *Race) startHedging(now time.Duration) {
+	r.watch = hedge.Watch{}
+	if r.batch {
+		return
+	}
+	h := r.policy.hedging
+	r.service.hedging.Primary(now, h)
+	if r.policy.classHeader != "" && r.class == nil {
+		r.class = protocol.Find(r.request.Headers, r.policy.classHeader)
+	}
+	r.watch.Class = h.ClassOf(now, r.class, len(r.request.Body))
+	if r.noHedge || h.Policy.Mode == hedge.Off {
+		return
+	}
+	if h.Shadows() && r.request.Idempotent && !r.cascade() && r.service.set.Len() > 1 {
+		h.Begin(&r.watch)
+	}
+	if h.Policy.Mode == hedge.On || r.watch.Watched {
+		r.armHedge(now, h.DelayOf(now, r.watch.Class))
+	}
+}
+
 // onHedgeTimer asks for a hedge. If the loop itself is late, it first handles the events that
 // came meanwhile: they may contain the response, and show that endpoints are not silent.
-func (ex *Exchange) onHedgeTimer() {
-	if ex.state != exchangeOpen || ex.launched == maxAttempts {
+func (r *Race) onHedgeTimer() {
+	if r.state != raceOn || r.launched == maxAttempts {
 		return
 	}
-	if now := ex.shard.Loop.Now(); now > ex.hedgeDue+hedgeSlack {
-		ex.hedgeDue = hedgeWhenever
-		ex.shard.Loop.After(0, &ex.hedge)
+	if now := r.shard.Loop.Now(); now > r.hedgeDue+hedgeSlack {
+		r.hedgeDue = hedgeWhenever
+		r.shard.Loop.After(0, &r.hedge)
 		return
 	}
-	if ex.Route.hedging.Shadows() {
-		ex.watch.Asked = ex.shard.Loop.Now()
+	if r.policy.hedging.Shadows() {
+		r.watch.Asked = r.shard.Loop.Now()
 		return
 	}
-	if ex.notBefore > 0 && ex.putOffHedge(ex.shard.Loop.Now()) {
+	if r.notBefore > 0 && r.putOffHedge(r.shard.Loop.Now()) {
 		return
 	}
-	ex.askHedge()
+	r.askHedge()
 }
 
 // putOffHedge reports whether a server wants no hedge now. It asks again when one may follow: where
 // a retry comes first, one delay after that.
-func (ex *Exchange) putOffHedge(now time.Duration) bool {
-	wait := ex.notBefore - now
-	if wait <= 0 && !ex.retry.Armed() {
+func (r *Race) putOffHedge(now time.Duration) bool {
+	wait := r.notBefore - now
+	if wait <= 0 && !r.retry.Armed() {
 		return false
 	}
-	if ex.retry.Armed() {
-		wait += ex.Route.hedging.Again(now, ex.watch.Class)
+	if r.retry.Armed() {
+		wait += r.policy.hedging.Again(now, r.watch.Class)
 	}
-	if ex.mayFollow() {
-		ex.armHedge(now, wait)
+	if r.mayFollow() {
+		r.armHedge(now, wait)
 	}
 	return true
 }
 
 // askHedge sends a hedge if every gate is open.
-func (ex *Exchange) askHedge() {
-	s, r, now := ex.service, ex.Route.hedging, ex.shard.Loop.Now()
-	silent := r.Estimator.SilentAfter(now, &r.Policy)
-	stuck := ex.stalled(now, silent)
-	ep := s.set.PickHedge(s.query(ex.key, ex.tried[:ex.launched]), stuck)
+func (r *Race) askHedge() {
+	s, h, now := r.service, r.policy.hedging, r.shard.Loop.Now()
+	silent := h.Estimator.SilentAfter(now, &h.Policy)
+	stuck := r.stalled(now, silent)
+	ep := s.set.PickHedge(s.query(r.key, r.tried[:r.launched]), stuck)
 	q := hedge.Question{
-		Class:      ex.watch.Class,
-		Idempotent: ex.Request.Idempotent,
-		Cascade:    ex.cascade(),
-		Left:       ex.Request.Deadline - now,
+		Class:      r.watch.Class,
+		Idempotent: r.request.Idempotent,
+		Cascade:    r.cascade(),
+		Left:       r.request.Deadline - now,
 		Endpoints:  s.set.Len(),
 		Stuck:      stuck,
 	}
-	q.Heard, q.Silent = s.set.Silence(now, silent, &ex.Route.silence)
+	q.Heard, q.Silent = s.set.Silence(now, silent, &r.policy.silence)
 	if ep != nil {
 		q.Untried = 1
 	}
-	gate := s.hedging.Decide(now, r, &q)
+	gate := s.hedging.Decide(now, h, &q)
 	if gate == hedge.Open {
-		ex.hedges++
+		r.hedges++
 	}
-	if (gate == hedge.Open || gate.Transient()) && ex.hedges < r.Policy.Max {
-		ex.armHedge(now, r.Again(now, ex.watch.Class))
+	if (gate == hedge.Open || gate.Transient()) && r.hedges < h.Policy.Max {
+		r.armHedge(now, h.Again(now, r.watch.Class))
 	}
 	if gate == hedge.Open {
-		ex.launch(hedgeAttempt, ep)
+		r.launch(hedgeAttempt, ep)
 	}
 }
 
 // stalled reports whether all endpoints with an attempt were silent for longer than silent.
-func (ex *Exchange) stalled(now, silent time.Duration) bool {
+func (r *Race) stalled(now, silent time.Duration) bool {
 	sent := 0
-	for i := range ex.attempts[:ex.launched] {
-		a := &ex.attempts[i]
+	for i := range r.attempts[:r.launched] {
+		a := &r.attempts[i]
 		if a.state != attemptSent {
 			continue
 		}
@@ -106,79 +131,24 @@ func (ex *Exchange) stalled(now, silent time.Duration) bool {
 	return sent > 0
 }
 
-// cascade reports whether the request is itself a hedge or retry of its caller.
-func (ex *Exchange) cascade() bool { return ex.attempt > 0 || ex.hedged }
-
-func (ex *Exchange) armHedge(now, delay time.Duration) {
-	ex.hedgeDue = now + delay
-	ex.shard.Loop.After(delay, &ex.hedge)
+func (r *Race) armHedge(now, delay time.Duration) {
+	r.hedgeDue = now + delay
+	r.shard.Loop.After(delay, &r.hedge)
 }
 
 // hedgeMissed gives back the budget of a hedge that reached no application. Another
 // endpoint may be tried one delay later, at most maxMissed times.
-func (ex *Exchange) hedgeMissed() {
-	now := ex.shard.Loop.Now()
-	ex.Route.hedging.Missed()
-	if ex.missedHedges == maxMissed || len(ex.Request.Body) > missBody {
-		ex.wasted++
+func (r *Race) hedgeMissed() {
+	now := r.shard.Loop.Now()
+	r.policy.hedging.Missed()
+	if r.missedHedges == maxMissed || len(r.request.Body) > missBody {
+		r.wasted++
 		return
 	}
-	ex.missedHedges++
-	ex.service.hedging.Refund(now)
-	ex.hedges--
-	if ex.state == exchangeOpen && !ex.decided && !ex.hedge.Armed() {
-		ex.armHedge(now, ex.Route.hedging.Again(now, ex.watch.Class))
+	r.missedHedges++
+	r.service.hedging.Refund(now)
+	r.hedges--
+	if r.state == raceOn && !r.hedge.Armed() {
+		r.armHedge(now, r.policy.hedging.Again(now, r.watch.Class))
 	}
-}
-
-// While requests are in flight, a service looks each lookEvery whether its endpoints stall together,
-// and in a stall each lookStalled, to learn its length. A silence shorter than that is none.
-const (
-	lookEvery   = 100 * time.Millisecond
-	lookStalled = 10 * time.Millisecond
-)
-
-// onLook looks whether the endpoints stall together. Like onHedgeTimer, it first handles the events
-// that came while the loop was late.
-func (s *Service) onLook() {
-	now := s.Shard.Loop.Now()
-	if now > s.lookDue+hedgeSlack {
-		s.lookDue = hedgeWhenever
-		s.Shard.Loop.After(0, &s.look)
-		return
-	}
-	after := max(s.set.Stall.After, lookStalled)
-	heard, silent := s.set.Silence(now, after, &s.census)
-	stalls, together := &s.hedging.Stalls, hedge.SilentTogether(s.set.Len(), heard, silent)
-	switch stalls.Look(now, together, s.census.Since, after) {
-	case hedge.PeriodFound:
-		if s.shared.periodic.Add(1) == 1 {
-			p, last := s.period(now)
-			s.log.Warn("periodic stalls: no hedge is sent in them", "found", p.Describe(s.Config.Name, last))
-		}
-	case hedge.PeriodOver:
-		if s.shared.periodic.Add(-1) == 0 {
-			s.log.Warn("periodic stalls are over", "service", s.Config.Name)
-		}
-	}
-	switch {
-	case stalls.Open():
-		s.lookAfter(now, lookStalled)
-	case s.inFlight() > 0:
-		s.lookAfter(now, lookEvery)
-	}
-}
-
-func (s *Service) lookAfter(now, d time.Duration) {
-	s.lookDue = now + d
-	s.Shard.Loop.After(d, &s.look)
-}
-
-// period returns the period of stalls, and the time of day of its latest beat, zero without a clock.
-func (s *Service) period(now time.Duration) (p hedge.StallPeriod, last time.Time) {
-	p = s.hedging.Stalls.Period(now)
-	if wall := s.Shard.Process.Now(); p.Every > 0 && !wall.IsZero() {
-		last = wall.Add(p.Last - now)
-	}
-	return p, last
 }

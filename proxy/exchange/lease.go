@@ -325,15 +325,16 @@ func (l *Lease) await() {
 	l.last = outcomeOfStatus(200)
 }
 
-// follow takes over what ex, whose caller gets the stream, can't count before the end of the call.
-func (l *Lease) follow(ex *Exchange) {
-	l.from = ClientOf(ex.caller)
+// follow makes the Lease count the end of the gRPC call that from has made. b and p are the breaker's,
+// if nothing was judged yet.
+func (l *Lease) follow(from Client, b *Bounds, p *limit.Permit) {
+	l.from = from
 	if !l.awaits {
 		return
 	}
 	l.call, l.code = true, protocol.GRPCCancelled
-	if ex.permit == limit.FreePermit {
-		l.bounds, l.permit, ex.permit = ex.bounds, ex.permit, limit.NoPermit
+	if *p == limit.FreePermit {
+		l.bounds, l.permit, *p = b, *p, limit.NoPermit
 	}
 }
 

@@ -18,26 +18,31 @@ import (
 // Route is where a request goes, and the policy that applies to it. It has its own
 // latency estimate. Each share of a split is a Route with the policy of its service.
 type Route struct {
-	index         int            // in Config.Routes; -1 means of listeners with a fixed service
-	Rewrite       *route.Rewrite // nil means no rewrite
-	Edits         *route.Edits   // nil means no edits
-	Answer        *route.Answer  // nil means that a service responds
-	Service       *Service       // nil with Answer
-	Timeout       time.Duration
-	idempotent    bool
-	batch         bool
+	index   int            // in Config.Routes; -1 means of listeners with a fixed service
+	Rewrite *route.Rewrite // nil means no rewrite
+	Edits   *route.Edits   // nil means no edits
+	Answer  *route.Answer  // nil means that a service responds
+	Service *Service       // nil with Answer
+	Policy
+	idempotent bool
+	batch      bool
+	rules      allow.Rules     // of the route and its service
+	ruled      bool            // there is one
+	Rate       *limit.Keyed    // nil means no limit
+	filters    []Filter        // in order; nil means none
+	outcomes   []OutcomeFilter // of filters, with nil for the others; nil means none
+	early      EarlyFilter     // of filters; nil means none
+}
+
+// Policy is how the requests of a route race.
+type Policy struct {
+	Timeout       time.Duration // of a request
 	retryAttempts int
 	retryOn       retryOn
 	tryTimeout    time.Duration // of each attempt; 0 means none
 	hedging       *hedge.Route
-	classHeader   string          // the header that names the class of a request, in lower case; "" means none
-	silence       lb.Census       // of the service's endpoints
-	rules         allow.Rules     // of the route and its service
-	ruled         bool            // there is one
-	Rate          *limit.Keyed    // nil means no limit
-	filters       []Filter        // in order; nil means none
-	outcomes      []OutcomeFilter // of filters, with nil for the others; nil means none
-	early         EarlyFilter     // of filters; nil means none
+	classHeader   string    // the header that names the class of a request, in lower case; "" means none
+	silence       lb.Census // of the service's endpoints
 }
 
 // setFilters gives a new route its filters.
@@ -68,14 +73,16 @@ func NewRoute(plan *route.Plan, svc *Service) *Route {
 	p := plan.Policy
 	if svc == nil {
 		return &Route{
-			Rewrite: route.NewRewrite(plan), Edits: route.NewEdits(plan), Answer: route.NewAnswer(plan), Timeout: p.Timeout,
+			Rewrite: route.NewRewrite(plan), Edits: route.NewEdits(plan), Answer: route.NewAnswer(plan), Policy: Policy{Timeout: p.Timeout},
 		}
 	}
 	r := &Route{
 		Rewrite: route.NewRewrite(plan), Edits: route.NewEdits(plan), Service: svc,
-		Timeout: p.Timeout, idempotent: p.Idempotent, batch: p.Priority == config.PriorityBatch,
-		retryAttempts: p.Retry.Attempts, tryTimeout: p.Retry.PerTryTimeout,
-		hedging: hedge.NewRoute(hedgePolicy(&p.Hedge), svc.Shard.Process.Loops),
+		idempotent: p.Idempotent, batch: p.Priority == config.PriorityBatch,
+		Policy: Policy{
+			Timeout: p.Timeout, retryAttempts: p.Retry.Attempts, tryTimeout: p.Retry.PerTryTimeout,
+			hedging: hedge.NewRoute(hedgePolicy(&p.Hedge), svc.Shard.Process.Loops),
+		},
 	}
 	if class := p.Hedge.Class; class != config.ClassSize && class != config.ClassNone {
 		r.classHeader = strings.ToLower(class)

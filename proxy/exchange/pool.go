@@ -3,7 +3,6 @@ package exchange
 import (
 	"github.com/valyala/bytebufferpool"
 
-	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/route"
 	"github.com/remora-proxy/remora/proxy/shard"
@@ -13,7 +12,7 @@ import (
 type Pool struct {
 	shard     *shard.Shard
 	exchanges []*Exchange
-	responses []*Response
+	responses Responses
 	copies    []*Exchange // in flight, by CallIndex
 }
 
@@ -21,21 +20,15 @@ type Pool struct {
 const maxFree = 4096
 
 // NewPool makes the pool of the loop of w.
-func NewPool(w *shard.Shard) *Pool { return &Pool{shard: w} }
+func NewPool(w *shard.Shard) *Pool { return &Pool{shard: w, responses: Responses{shard: w}} }
 
 // Exchange takes an idle exchange from the free list.
 func (p *Pool) Exchange(from Caller) *Exchange {
 	n := len(p.exchanges)
 	if n == 0 {
 		ex := &Exchange{shard: p.shard, pool: p, caller: from}
-		ex.deadline.Fire = ex.onDeadline
-		ex.hedge.Fire = ex.onHedgeTimer
-		ex.try.Fire = ex.onTryTimer
-		ex.deadline.Pooled, ex.hedge.Pooled, ex.try.Pooled = true, true, true
-		ex.retry.Fire = func() { ex.launch(retryAttempt, nil) }
-		for i := range ex.attempts {
-			ex.attempts[i].ex = ex
-		}
+		ex.deadline.Fire, ex.deadline.Pooled = ex.onDeadline, true
+		ex.race.init(p.shard, &p.responses, (*owner)(ex), &ex.Request)
 		return ex
 	}
 	ex := p.exchanges[n-1]
@@ -87,14 +80,12 @@ func (p *Pool) Recycle(ex *Exchange) {
 
 // reuse returns an idle exchange whose request memory is released.
 func (p *Pool) reuse(ex *Exchange) {
-	for i := range ex.attempts[:ex.launched] { // a removed endpoint must not be kept here
-		ex.attempts[i].ep = nil
-	}
-	ex.caller, ex.course, ex.tally = nil, course{}, tally{}
-	ex.StreamID, ex.lastFail, ex.MaybeProcessed = 0, nil, false
-	ex.RequestID, ex.Refusal, ex.NoHedge, ex.marked = nil, nil, false, false
-	ex.ClassName = nil
-	ex.Arrived, ex.timeLeft, ex.previous, ex.newCookie = 0, ex.timeLeft[:0], 0, ex.newCookie[:0]
+	ex.race.reset()
+	ex.caller, ex.course, ex.outcome = nil, course{}, outcomes{}
+	ex.StreamID, ex.began, ex.copied = 0, 0, false
+	ex.Injected, ex.Fallback, ex.Cached = 0, Fallback{}, 0
+	ex.RequestID, ex.Refusal, ex.NoHedge, ex.batch, ex.ClassName = nil, nil, false, false, nil
+	ex.Arrived, ex.newCookie = 0, ex.newCookie[:0]
 	ex.Request.Headers, ex.Request.Trailers = keepFields(ex.Request.Headers), keepFields(ex.Request.Trailers)
 	if cap(ex.Forwarded) > maxForwarded {
 		ex.Forwarded = nil
@@ -105,11 +96,7 @@ func (p *Pool) reuse(ex *Exchange) {
 	if cap(ex.Edited) > maxEdited {
 		ex.Edited = nil
 	}
-	if cap(ex.traceState.Text) > maxTraceState {
-		ex.traceState.Text = nil
-	}
-	ex.avoid[0], ex.bestFrom, ex.OriginalPath, ex.OriginalHost = nil, nil, nil, nil
-	ex.tried = [maxAttempts]*lb.Endpoint{}
+	ex.OriginalPath, ex.OriginalHost = nil, nil
 	if len(p.exchanges) < maxFree {
 		p.exchanges = append(p.exchanges, ex)
 	}
@@ -124,15 +111,7 @@ func keepFields(hs []protocol.Header) []protocol.Header {
 }
 
 // Response returns an empty response, without buffers. The caller owns it.
-func (p *Pool) Response() *Response {
-	n := len(p.responses)
-	if n == 0 {
-		return &Response{shard: p.shard, pool: p, Response: protocol.Response{DeclaredLength: -1}}
-	}
-	res := p.responses[n-1]
-	p.responses = p.responses[:n-1]
-	return res
-}
+func (p *Pool) Response() *Response { return p.responses.New() }
 
 // Answer returns a as a response to req. The caller owns it.
 func (p *Pool) Answer(a *route.Answer, req *protocol.Request) *Response {

@@ -107,24 +107,13 @@ func (ex *Exchange) log(c *result, now time.Duration) {
 	}
 	r := accesslog.Record{
 		Request: accesslog.Request{RequestID: id}, Outcome: c.outcome.String(), BytesIn: int64(ex.size()), BytesOut: int64(c.bytes()),
-		Duration: now - ex.began, Queued: ex.queued, Attempts: ex.launched, Hedges: ex.hedges,
+		Duration: now - ex.began,
 	}
+	ex.race.record(&r, c.by, now)
 	describe(&r, ex.caller, ex)
 	r.Time = l.Wall(now - ex.began)
 	if ex.Route != nil {
 		r.Service = ex.Route.ServiceName()
-	}
-	for i := range ex.attempts[:ex.launched] {
-		a := &ex.attempts[i]
-		if a.kind == retryAttempt {
-			r.Retries++
-		}
-		if a.ep != nil {
-			r.Endpoint = a.ep.Addr
-		}
-		if a.state == attemptQueued && a.queued.list != nil { // still in the queue
-			r.Queued += now - a.queued.since
-		}
 	}
 	r.Fault, r.Cache = ex.Injected.String(), ex.Cached.String()
 	r.Fallback, r.Error = ex.Fallback.Reason, ex.Fallback.Code
@@ -136,9 +125,6 @@ func (ex *Exchange) log(c *result, now time.Duration) {
 	}
 	if c.grpc {
 		r.GRPC = c.code.String()
-	}
-	if c.by != nil {
-		r.Endpoint, r.HedgeWon = c.by.ep.Addr, c.by.kind == hedgeAttempt
 	}
 	if streams {
 		r.Stream, r.BytesOut = stats.HandoffAnswer.String(), 0

@@ -17,8 +17,6 @@ import (
 // message is the request of an exchange, with its memory.
 type message struct {
 	Request    protocol.Request
-	attempt    uint8                      // Request.Attempt as it came; each attempt sets its own
-	hedged     bool                       // Request.Hedge as it came
 	batch      bool                       // the request, or its route, is batch
 	NoHedge    bool                       // the caller opted out of hedges, or the request is pinned
 	ClassName  []byte                     // as the caller named the request's class; aliases HeadBuffer
@@ -42,9 +40,6 @@ type envelope struct {
 	OriginalHost []byte   // the host, if the route changed it; aliases HeadBuffer
 	Edited       []byte   // the values of headers that the route sets
 	newCookie    []byte   // Set-Cookie of the session that the request began; empty means none
-	timeLeft     []byte   // memory for the headers that say the time left, and the number of the attempt
-	previous     uint8    // attempts that grpc-previous-rpc-attempts counts beside the client's own
-	previousText [8]byte  // memory for that header
 }
 
 // An exchange keeps this much memory for the next request: for X-Forwarded-For, for a
@@ -135,16 +130,17 @@ var batchHeader = protocol.Header{Name: []byte(protocol.HeaderPriority), Value: 
 // Outgoing returns the request for an application that speaks HTTP: with the time left, and the
 // sidecar's own headers behind the first own. Once it is encoded, the caller cuts them off.
 func (a *Attempt) Outgoing() (req *protocol.Request, own int) {
-	ex := a.ex
+	r := a.race
 	req = a.Request()
-	if req.Timed || ex.service.Config.TimeoutHeader {
+	if req.Timed || r.service.Config.TimeoutHeader {
 		a.SetTimeLeft()
 	}
 	own = len(req.Headers)
 	if req.Attempt > 0 {
-		n := len(ex.timeLeft)
-		ex.timeLeft = strconv.AppendUint(ex.timeLeft, uint64(req.Attempt), 10)
-		req.Headers = append(req.Headers, protocol.Header{Name: attemptHeader, Value: ex.timeLeft[n:len(ex.timeLeft):len(ex.timeLeft)]})
+		m := &r.marks
+		n := len(m.timeLeft)
+		m.timeLeft = strconv.AppendUint(m.timeLeft, uint64(req.Attempt), 10)
+		req.Headers = append(req.Headers, protocol.Header{Name: attemptHeader, Value: m.timeLeft[n:len(m.timeLeft):len(m.timeLeft)]})
 	}
 	if req.Batch {
 		req.Headers = append(req.Headers, batchHeader)
@@ -162,20 +158,8 @@ func (ex *Exchange) releaseRequest() {
 	ex.Request.Reset()
 }
 
-// Buffered is the number of bytes that the exchange holds: its request, the best bad
-// response so far, and what the carriers of its attempts hold.
-func (ex *Exchange) Buffered() int {
-	n := ex.Held
-	if ex.best != nil {
-		n += ex.best.Held
-	}
-	for i := range ex.attempts[:ex.launched] {
-		if a := &ex.attempts[i]; a.carrier != nil {
-			n += a.carrier.Buffered(a)
-		}
-	}
-	return n
-}
+// Buffered is the number of bytes that the exchange and its race hold.
+func (ex *Exchange) Buffered() int { return ex.Held + ex.race.buffered() }
 
 // overShare reports whether memory is short, and the caller's connection holds more than its share.
 func (ex *Exchange) overShare() bool {
@@ -206,9 +190,24 @@ func (ex *Exchange) Shed() {
 		ex.AbandonNow()
 		return
 	}
-	for i := range ex.attempts[:ex.launched] {
-		ex.attempts[i].abort()
-	}
+	ex.race.Abort()
 	ex.decide(0) // no filter may keep it
 	ex.fail(fault.Shed)
+}
+
+// Repeats returns how often a stream with the request may be sent again although an endpoint may have
+// seen it. ex has its route, and has not begun.
+func (ex *Exchange) Repeats() int {
+	r, req := ex.Route, &ex.Request
+	cascade := req.Attempt > 0 || req.Hedge
+	if cascade || !r.mayRepeat(req) || !r.retryOn.reset {
+		return 0
+	}
+	return r.retryAttempts
+}
+
+// mayRepeat reports whether a request may be sent twice. Servers refuse the second use of credentials
+// that log in a connection.
+func (r *Route) mayRepeat(req *protocol.Request) bool {
+	return !req.Login && (req.Idempotent || r.idempotent || safeMethod(req))
 }

@@ -21,7 +21,7 @@ type Response struct {
 	grpc       bool              // it is the response to a gRPC call
 	code       protocol.GRPCCode // the outcome of that call
 	shard      *shard.Shard
-	pool       *Pool
+	pool       *Responses
 	HeadBuffer *bytebufferpool.ByteBuffer
 	BodyBuffer *bytebufferpool.ByteBuffer
 	Held       int                 // bytes of both, of the fields and of Source that the budget knows of
@@ -30,6 +30,23 @@ type Response struct {
 
 	Source *StreamSource // where the rest of the body comes from; nil means Body is complete
 	Token  link.Token    // memory of StreamToken
+}
+
+// Responses is the free list of responses of one loop.
+type Responses struct {
+	shard *shard.Shard
+	free  []*Response
+}
+
+// New returns an empty response, without buffers. The caller owns it.
+func (p *Responses) New() *Response {
+	n := len(p.free)
+	if n == 0 {
+		return &Response{shard: p.shard, pool: p, Response: protocol.Response{DeclaredLength: -1}}
+	}
+	res := p.free[n-1]
+	p.free = p.free[:n-1]
+	return res
 }
 
 // Hold charges the response's memory to the budget; it is called again when that has grown.
@@ -106,7 +123,7 @@ func (res *Response) Alias() *Response {
 		res.HeadBuffer, res.BodyBuffer = nil, nil
 		res.Hold()
 	}
-	c := res.pool.Response()
+	c := res.pool.New()
 	c.shared = res.shared.Use()
 	c.Status, c.RPC, c.Reason, c.Body, c.DeclaredLength = res.Status, res.RPC, res.Reason, res.Body, res.DeclaredLength
 	c.Codec = res.Codec
@@ -204,8 +221,8 @@ func (res *Response) Release() {
 	res.Codec, res.grpc = protocol.CodecHTTP, false
 	res.Response.Reset()
 	res.Headers, res.Trailers = keepFields(res.Headers), keepFields(res.Trailers)
-	if p := res.pool; len(p.responses) < maxFree {
-		p.responses = append(p.responses, res)
+	if p := res.pool; len(p.free) < maxFree {
+		p.free = append(p.free, res)
 	}
 }
 

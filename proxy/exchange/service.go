@@ -225,7 +225,7 @@ func (e *Endpoint) connections() int {
 
 func (e *Endpoint) sent(a *Attempt) {
 	s := &e.stats
-	s.BytesIn += uint64(a.ex.size())
+	s.BytesIn += uint64(a.race.bytes)
 	switch a.kind {
 	case retryAttempt:
 		s.Retries++

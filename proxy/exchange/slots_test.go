@@ -58,7 +58,7 @@ func TestSlotReleasedBeforeQueueing(t *testing.T) {
 	// them.
 	services[0].release()
 	slots.Queued.Add(1)
-	a := &Attempt{ex: NewPool(services[1].Shard).Exchange(nil), state: attemptLaunched}
+	a := &Attempt{race: &NewPool(services[1].Shard).Exchange(nil).race, state: attemptLaunched}
 	services[1].wait(a)
 
 	if n := services[1].queue.granted[online]; n != 1 {
@@ -83,7 +83,7 @@ func TestGainedSlotsDispatched(t *testing.T) {
 	const waiting = 3
 	for range waiting {
 		slots.Queued.Add(1)
-		s.wait(&Attempt{ex: NewPool(s.Shard).Exchange(nil), state: attemptLaunched})
+		s.wait(&Attempt{race: &NewPool(s.Shard).Exchange(nil).race, state: attemptLaunched})
 	}
 	for range 50 { // a window
 		slots.Auto.Sums.Add(limit.Sample(time.Millisecond))
@@ -105,7 +105,7 @@ func TestLostSlotsNotPassed(t *testing.T) {
 	for slots.Take(false) {
 	}
 	slots.Queued.Add(1)
-	s.wait(&Attempt{ex: NewPool(s.Shard).Exchange(nil), state: attemptLaunched})
+	s.wait(&Attempt{race: &NewPool(s.Shard).Exchange(nil).race, state: attemptLaunched})
 	const limit = 2
 	slots.Limit.Store(limit)
 	for slots.InUse.Load() > limit {

@@ -33,6 +33,32 @@ func (s exchangeState) String() string {
 	return [...]string{"idle", "open", "answered", "cancelled"}[s]
 }
 
+// raceState is where a race stands.
+//
+//	idle ──Start──▶ on ──Stop──▶ over ──reset──▶ idle
+type raceState uint8
+
+const (
+	raceIdle raceState = iota // not started
+	raceOn                    // its owner waits
+	raceOver                  // no attempt begins; some may be in flight
+)
+
+var raceEdges = [...][3]bool{
+	raceIdle: {raceOn: true},
+	raceOn:   {raceOver: true},
+	raceOver: {raceIdle: true},
+}
+
+func (s *raceState) become(next raceState) {
+	if !raceEdges[*s][next] {
+		loop.IllegalState(*s, next)
+	}
+	*s = next
+}
+
+func (s raceState) String() string { return [...]string{"idle", "on", "over"}[s] }
+
 // attemptState is where an attempt stands.
 //
 //	idle ──▶ launched ──▶ queued ──▶ sent ──cancel──▶ lingering

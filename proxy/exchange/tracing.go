@@ -3,10 +3,8 @@ package exchange
 import (
 	"bytes"
 	"slices"
-	"time"
 
 	"github.com/remora-proxy/remora/protocol"
-	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
@@ -50,7 +48,7 @@ func (ex *Exchange) sample(by *Listener) {
 	}
 	t.carry(t.Span)
 	req.Headers[at] = protocol.Header{Name: trace.NameParent, Value: t.text[:]}
-	ex.traced = t
+	ex.race.traced = t
 }
 
 // maxClip is the longest text in a record, in bytes: many records may be queued.
@@ -66,7 +64,7 @@ func (t *traced) carry(span trace.SpanID) {
 
 // endSpan notes the end of the exchange for its caller.
 func (ex *Exchange) endSpan(c *result) {
-	t := ex.traced
+	t := ex.race.traced
 	if t == nil {
 		return
 	}
@@ -86,93 +84,10 @@ func (ex *Exchange) endSpan(c *result) {
 	t.GRPC = trace.GRPC{Known: c.grpc, Code: c.code}
 }
 
-// noteResponse notes the outcome of the attempt, and the response that it had.
-func (a *Attempt) noteResponse(o trace.Outcome, res *Response) {
-	if s := a.span(); s != nil {
-		s.Note(o, res.Status, "")
-		s.GRPC = trace.GRPC{Known: res.grpc, Code: res.code}
-	}
-}
-
 // exportTrace passes the record on, after the last attempt has ended.
 func (ex *Exchange) exportTrace() {
-	if t := ex.traced; t != nil {
-		ex.traced = nil
+	if t := ex.race.traced; t != nil {
+		ex.race.traced = nil
 		ex.shard.Process.Sink.Put(&t.Record)
 	}
-}
-
-// span is the attempt's part of the record, or nil.
-func (a *Attempt) span() *trace.Attempt {
-	if t := a.ex.traced; t != nil {
-		return &t.Attempts[a.index]
-	}
-	return nil
-}
-
-func (a *Attempt) beginSpan() {
-	s := a.span()
-	if s == nil {
-		return
-	}
-	*s = trace.Attempt{
-		Span: a.ex.shard.Sampler.NewSpanID(), Kind: spanKinds[a.kind], Number: int(a.wireAttempt()),
-		Endpoint: a.ep.Addr, Protocol: a.ep.Ext.(*Endpoint).protocol, Sent: a.sent,
-	}
-}
-
-var spanKinds = [...]trace.Kind{primaryAttempt: trace.Primary, retryAttempt: trace.Retry, hedgeAttempt: trace.Hedge}
-
-func spanOutcome(f *fault.Failure) trace.Outcome {
-	switch {
-	case f.Retry == fault.RetryPaid, f.Retry == fault.RetryPaidElsewhere, f.Retry == fault.RetryFreeElsewhere:
-		return trace.Refused
-	case f == fault.NoSlot, f == fault.QueueFull, f == fault.Draining, f == fault.GoAway:
-		return trace.Refused
-	}
-	return trace.Failed
-}
-
-func (a *Attempt) endSpan(now time.Duration) {
-	if s := a.span(); s != nil {
-		s.Ended = now
-	}
-}
-
-// Request is the exchange's request with this attempt's fields, until the next is encoded.
-func (a *Attempt) Request() *protocol.Request {
-	ex := a.ex
-	req := &ex.Request
-	// Hedge says that another attempt is in flight, here or upstream of the caller.
-	req.Attempt, req.Hedge = a.wireAttempt(), ex.hedged || a.kind == hedgeAttempt
-	if req.Attempt > 0 && !ex.marked {
-		ex.markTrace()
-	}
-	if a.index > 0 && string(req.Method) == "POST" && protocol.IsGRPC(req.Headers) {
-		more := int(a.index) - int(ex.previous)
-		req.Headers = protocol.AddGRPCPrevious(req.Headers, more, ex.previousText[:0])
-		ex.previous = a.index
-	}
-	if s := a.span(); s != nil {
-		ex.traced.carry(s.Span)
-	}
-	return req
-}
-
-// markTrace puts trace.Member before the tracestate of a request that is sent more than once,
-// to stay there. Without a valid traceparent, tracestate means nothing (section 3.3).
-func (ex *Exchange) markTrace() {
-	ex.marked = true
-	req := &ex.Request
-	if _, _, ok := trace.ContextOf(req.Headers); !ok {
-		return
-	}
-	ex.traceState.Begin(trace.Member)
-	for i := range req.Headers {
-		if h := req.Headers[i]; trace.IsState(h) {
-			ex.traceState.Add(h.Value)
-		}
-	}
-	req.Headers = slices.DeleteFunc(req.Headers, trace.IsState)
-	req.Headers = append(req.Headers, protocol.Header{Name: trace.NameState, Value: ex.traceState.Text})
 }

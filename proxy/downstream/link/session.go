@@ -276,7 +276,7 @@ func (s *session) Interim(ex *exchange.Exchange, res *protocol.Response) {
 
 func (s *session) Fail(ex *exchange.Exchange, f *fault.Failure) {
 	s.streams.Remove(ex.StreamID)
-	s.Writer.Refused(ex.StreamID, f.Refusal(ex.MaybeProcessed))
+	s.Writer.Refused(ex.StreamID, f.Refusal(ex.MaybeProcessed()))
 	s.report = true
 	s.Schedule(s.streams.Len() == 0)
 }

@@ -159,7 +159,7 @@ func (f *filter) give(ex *exchange.Exchange, q *question, res *exchange.Response
 // ask sends a copy to the other service. It reports whether it may: a request that an application may
 // have seen is not sent to another one unless it may be sent twice.
 func (f *filter) ask(ex *exchange.Exchange, q question) bool {
-	if !ex.Request.Idempotent && (ex.MaybeProcessed || q.response != nil) {
+	if !ex.Request.Idempotent && (ex.MaybeProcessed() || q.response != nil) {
 		f.counts.FallbackFailed[q.reason]++
 		return false
 	}

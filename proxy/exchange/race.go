@@ -1,0 +1,272 @@
+package exchange
+
+import (
+	"time"
+
+	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/shard"
+	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
+	"github.com/remora-proxy/remora/proxy/telemetry/trace"
+)
+
+// maxAttempts bounds the attempts of one request, with free retries and hedges.
+const maxAttempts = 6
+
+// maxFreeEndpoints bounds how many endpoints may fail for free: failed connects and GOAWAY.
+const maxFreeEndpoints = 3
+
+// Race is the attempts of one request at the endpoints of a service. It launches attempts, sends
+// hedges and retries, and decides which response wins. It calls its Owner once with the outcome,
+// unless Stop comes first. Attempts that lost may be in flight for longer.
+type Race struct {
+	shard     *shard.Shard
+	responses *Responses
+	owner     Owner
+	request   *protocol.Request // of the owner, who keeps it until Cancel
+	state     raceState
+	Entry
+
+	attempts [maxAttempts]Attempt
+	launched int // attempts used
+	inFlight int // attempts that are not over
+	tried    [maxAttempts]*lb.Endpoint
+	avoid    [1]*lb.Endpoint // where the latest attempt failed
+
+	best           *Response      // the best of the bad responses so far
+	bestFrom       *Attempt       // the attempt that best belongs to
+	maybeProcessed bool           // the application may have seen the request
+	lastFail       *fault.Failure // of the latest failed attempt since the last retry; a hedge's only if no other failed
+
+	watch     hedge.Watch   // of the primary
+	overtaken time.Duration // when a hedge's response came before the primary's; 0: it did not
+	hedgeDue  time.Duration // when the timer hedge is due; hedgeWhenever after it was late once
+	notBefore time.Duration // when a retry or hedge may follow, as a gRPC server said; never: none may
+	tryLate   bool          // the timer try was late, and put off once
+	hedge     loop.Timer
+	try       loop.Timer // armed for the oldest attempt, if there is retry.per_try_timeout
+	retry     loop.Timer // armed while a retry waits for notBefore
+
+	Tally
+	interims interims
+	marks    marks
+	traced   *traced // nil means not sampled
+}
+
+// Owner is whose request a Race is run for.
+type Owner interface {
+	// Won gets the response of the attempt by. It owns res.
+	Won(by *Attempt, res *Response)
+	// Lost is why the request has no response.
+	Lost(f *fault.Failure)
+	// Ended is called when an attempt has ended that nobody waited for. The last one has if InFlight
+	// is 0.
+	Ended()
+	// Interim gets an interim response, ahead of Won or Lost. res is valid until it returns.
+	Interim(res *protocol.Response)
+	// Peer is the "ip:port" that the request came from.
+	Peer() string
+}
+
+// Entry is what a request enters a race with.
+type Entry struct {
+	service *Service
+	policy  *Policy
+	key     uint64       // of the request, if the service picks by key
+	pin     *lb.Endpoint // that the request is pinned to; nil means none
+	bytes   int          // length of the request
+	attempt uint8        // number of the attempt of another sidecar that the request came with
+	hedged  bool         // that was a hedge, or beside one
+	batch   bool         // the request, or its route, is batch
+	noHedge bool         // the caller opted out of hedges, or the request is pinned
+	class   []byte       // the class of latency that the caller named; nil means none
+}
+
+// Tally is what a Race counts for the record of its request.
+type Tally struct {
+	queued       time.Duration // time in queues for slots
+	retries      int           // paid retries, and those of bad responses
+	freeRetries  int
+	hedges       int // hedges that reached an endpoint
+	wasted       int // of these, hedges that were refused, and not replaced
+	missedHedges int // hedges that reached none
+}
+
+// Start launches the first attempt and arms the timer of the first hedge. The race may be over before
+// Start returns.
+func (r *Race) Start(now time.Duration, e *Entry) {
+	r.Entry = *e
+	r.state.become(raceOn)
+	r.startHedging(now)
+	r.launch(primaryAttempt, nil)
+}
+
+// startCopy launches the only attempt of a copy of another request.
+func (r *Race) startCopy(e *Entry) {
+	r.Entry, r.watch = *e, hedge.Watch{}
+	r.state.become(raceOn)
+	r.launch(primaryAttempt, nil)
+}
+
+// launch starts the next attempt: at ep or, if ep is nil, where the policy picks once
+// the service has a slot. The attempt may be over before launch returns.
+func (r *Race) launch(kind attemptKind, ep *lb.Endpoint) {
+	a := &r.attempts[r.launched]
+	r.launched++
+	r.inFlight++
+	a.kind, a.ep, a.index, a.replayed, a.awaits, a.late, a.errs = kind, nil, uint8(r.launched-1), false, false, false, false
+	a.state.become(attemptLaunched)
+	if kind == retryAttempt {
+		r.service.stats.Retries++
+	}
+	switch r.service.admit(a) {
+	case slotGranted:
+		a.send(ep)
+	case slotQueued:
+	case slotRefused:
+		if kind == hedgeAttempt || r.hedged {
+			a.Failed(fault.NoSlot)
+			return
+		}
+		a.Failed(fault.QueueFull) // a retry now would fail too
+	}
+}
+
+// win gives the owner the response of the attempt by.
+func (r *Race) win(by *Attempt, res *Response) { r.owner.Won(by, res) }
+
+// lose gives the owner the best bad response, or f.
+func (r *Race) lose(f *fault.Failure) {
+	if by, res := r.takeBest(); res != nil {
+		r.win(by, res)
+		return
+	}
+	if r.maybeProcessed && f.Free() {
+		f = fault.Reset // an earlier attempt may have been carried out
+	}
+	r.owner.Lost(f)
+}
+
+// Stop ends the race: no attempt begins any more. The owner has its outcome, or wants none.
+func (r *Race) Stop() {
+	if r.state != raceOn {
+		return
+	}
+	r.state.become(raceOver)
+	r.stopTimers()
+}
+
+// Cancel cancels the attempts in flight, of a race that is over, and forgets the best bad response. An
+// attempt that the application may already work on lingers until the application has responded or
+// Abort. decided reports whether the caller has a response or a failure; else it has gone.
+func (r *Race) Cancel(decided bool) {
+	for i := range r.attempts[:r.launched] {
+		r.attempts[i].cancel(decided)
+	}
+	if _, res := r.takeBest(); res != nil {
+		res.Release()
+	}
+}
+
+// Abort ends the attempts in flight at once, since their time is up.
+func (r *Race) Abort() {
+	for i := range r.attempts[:r.launched] {
+		r.attempts[i].abort()
+	}
+}
+
+// InFlight is the number of attempts that are not over.
+func (r *Race) InFlight() int { return r.inFlight }
+
+// waiting reports whether the race waits for an attempt. It does not for one that lingers.
+func (r *Race) waiting() bool {
+	for i := range r.attempts[:r.launched] {
+		if s := r.attempts[i].state; s != attemptIdle && s != attemptLingering {
+			return true
+		}
+	}
+	return false
+}
+
+// cascade reports whether the request is itself a hedge or retry of its caller.
+func (r *Race) cascade() bool { return r.attempt > 0 || r.hedged }
+
+// buffered is the number of bytes that the race holds: the best bad response so far, and what the carriers
+// of its attempts hold.
+func (r *Race) buffered() (n int) {
+	if r.best != nil {
+		n = r.best.Held
+	}
+	for i := range r.attempts[:r.launched] {
+		if a := &r.attempts[i]; a.carrier != nil {
+			n += a.carrier.Buffered(a)
+		}
+	}
+	return n
+}
+
+// record fills in what the access log says of attempts. by is the attempt that won, or nil.
+func (r *Race) record(to *accesslog.Record, by *Attempt, now time.Duration) {
+	to.Queued, to.Attempts, to.Hedges = r.queued, r.launched, r.hedges
+	for i := range r.attempts[:r.launched] {
+		a := &r.attempts[i]
+		if a.kind == retryAttempt {
+			to.Retries++
+		}
+		if a.ep != nil {
+			to.Endpoint = a.ep.Addr
+		}
+		if a.state == attemptQueued && a.queued.list != nil { // still in the queue
+			to.Queued += now - a.queued.since
+		}
+	}
+	if by != nil {
+		to.Endpoint, to.HedgeWon = by.ep.Addr, by.kind == hedgeAttempt
+	}
+}
+
+// init prepares a race of the loop of w, whose requests belong to o.
+func (r *Race) init(w *shard.Shard, responses *Responses, o Owner, request *protocol.Request) {
+	r.shard, r.responses, r.owner, r.request = w, responses, o, request
+	r.hedge.Fire, r.try.Fire = r.onHedgeTimer, r.onTryTimer
+	r.hedge.Pooled, r.try.Pooled = true, true
+	r.retry.Fire = func() { r.launch(retryAttempt, nil) }
+	for i := range r.attempts {
+		r.attempts[i].race = r
+	}
+}
+
+// reset makes the race ready for the next request. No attempt is in flight.
+func (r *Race) reset() {
+	if r.state == raceOver {
+		r.state.become(raceIdle)
+	}
+	for i := range r.attempts[:r.launched] { // a removed endpoint must not be kept here
+		r.attempts[i].ep = nil
+	}
+	r.launched = 0
+	r.Entry, r.Tally, r.interims = Entry{}, Tally{}, interims{}
+	r.tried, r.avoid[0] = [maxAttempts]*lb.Endpoint{}, nil
+	r.bestFrom, r.lastFail, r.maybeProcessed = nil, nil, false
+	r.overtaken, r.notBefore, r.tryLate = 0, 0, false
+	r.marks.reset()
+}
+
+// marks are what attempts write into the request, with the memory for it.
+type marks struct {
+	timeLeft     []byte      // headers that say the time left, and the number of the attempt
+	previous     uint8       // attempts that grpc-previous-rpc-attempts counts beside the client's own
+	previousText [8]byte     // memory for that header
+	traceState   trace.State // of the request, if it is marked
+	marked       bool        // traceState was looked at, and has trace.Member if it can
+}
+
+func (m *marks) reset() {
+	m.timeLeft, m.previous, m.marked = m.timeLeft[:0], 0, false
+	if cap(m.traceState.Text) > maxTraceState {
+		m.traceState.Text = nil
+	}
+}

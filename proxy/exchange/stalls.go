@@ -1,0 +1,59 @@
+package exchange
+
+import (
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/hedge"
+)
+
+// While requests are in flight, a service looks each lookEvery whether its endpoints stall together,
+// and in a stall each lookStalled, to learn its length. A silence shorter than that is none.
+const (
+	lookEvery   = 100 * time.Millisecond
+	lookStalled = 10 * time.Millisecond
+)
+
+// onLook looks whether the endpoints stall together. Like onHedgeTimer, it first handles the events
+// that came while the loop was late.
+func (s *Service) onLook() {
+	now := s.Shard.Loop.Now()
+	if now > s.lookDue+hedgeSlack {
+		s.lookDue = hedgeWhenever
+		s.Shard.Loop.After(0, &s.look)
+		return
+	}
+	after := max(s.set.Stall.After, lookStalled)
+	heard, silent := s.set.Silence(now, after, &s.census)
+	stalls, together := &s.hedging.Stalls, hedge.SilentTogether(s.set.Len(), heard, silent)
+	switch stalls.Look(now, together, s.census.Since, after) {
+	case hedge.PeriodFound:
+		if s.shared.periodic.Add(1) == 1 {
+			p, last := s.period(now)
+			s.log.Warn("periodic stalls: no hedge is sent in them", "found", p.Describe(s.Config.Name, last))
+		}
+	case hedge.PeriodOver:
+		if s.shared.periodic.Add(-1) == 0 {
+			s.log.Warn("periodic stalls are over", "service", s.Config.Name)
+		}
+	}
+	switch {
+	case stalls.Open():
+		s.lookAfter(now, lookStalled)
+	case s.inFlight() > 0:
+		s.lookAfter(now, lookEvery)
+	}
+}
+
+func (s *Service) lookAfter(now, d time.Duration) {
+	s.lookDue = now + d
+	s.Shard.Loop.After(d, &s.look)
+}
+
+// period returns the period of stalls, and the time of day of its latest beat, zero without a clock.
+func (s *Service) period(now time.Duration) (p hedge.StallPeriod, last time.Time) {
+	p = s.hedging.Stalls.Period(now)
+	if wall := s.Shard.Process.Now(); p.Every > 0 && !wall.IsZero() {
+		last = wall.Add(p.Last - now)
+	}
+	return p, last
+}
