@@ -34,7 +34,7 @@ func (l leaser) Lease(service string, picked func(l *exchange.Lease, at exchange
 			picked(nil, exchange.Target{}, fault.NoEndpoint)
 			return
 		}
-		svc.Lease(l.from, picked)
+		exchange.TakeLease(svc, l.from, picked)
 	})
 }
 

@@ -38,7 +38,7 @@ func (h *Host) StreamRequest(kind stats.StreamKind, from exchange.Caller, ex *ex
 	} else {
 		cfg := ex.Route.Service.Config
 		service = cfg.Name
-		client.Session = ex.Route.Service.Session(ex)
+		client.Session = ex.Session(ex.Route.Service)
 		r.Repeats = ex.Repeats()
 		r.SetHost(cfg, ex.Request.Authority)
 		if ex.Request.Timed || cfg.TimeoutHeader {

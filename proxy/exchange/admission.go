@@ -5,14 +5,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/remora-proxy/remora/proxy/fifo"
 	"github.com/remora-proxy/remora/proxy/limit"
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// recordServiceTime notes that the application has finished a request that was sent at
+// RecordServiceTime notes that the application has finished a request that was sent at
 // sent, or that the sidecar has stopped waiting for it. At the end of a window it
 // dispatches queued attempts, since the limit may have changed.
-func (s *Service) recordServiceTime(sent time.Duration) {
+func (s *Service) RecordServiceTime(sent time.Duration) {
 	sl := &s.shared.slots
 	if sl.Auto == nil {
 		return
@@ -33,12 +34,14 @@ func (s *Service) wakeQueued() {
 	}
 }
 
-type admitResult uint8
+// AdmitResult is whether an attempt has a slot.
+type AdmitResult uint8
 
+// The values of AdmitResult.
 const (
-	slotGranted admitResult = iota
-	slotQueued              // send follows once a slot is free
-	slotRefused
+	SlotGranted AdmitResult = iota
+	SlotQueued              // Waiter.Granted follows once a slot is free
+	SlotRefused
 )
 
 // neverQueued stands for the oldest attempt of an empty queue.
@@ -49,12 +52,15 @@ const neverQueued = math.MaxInt64
 // the loss of a replica would cost every request that it had.
 const retryEvery = 4
 
+// places is one of the lists of an admissionQueue.
+type places = fifo.Queue[*Place]
+
 // admissionQueue is one loop's queue for a service's slots, each list in order of arrival.
 // Primaries come before retries, but for one slot in retryEvery. Which of the classes gets a
 // slot is decided for all loops together: see nextInLine.
 type admissionQueue struct {
-	primary, retry Queue // of class online
-	batch          Queue
+	primary, retry places // of class online
+	batch          places
 	passed         int                   // primaries that went first since the last retry
 	oldest         [classes]atomic.Int64 // when the class's head was queued; other loops read it
 	granted        [classes]int          // slots passed to this loop and not yet used
@@ -86,79 +92,124 @@ func (q *admissionQueue) init(dispatch func()) {
 }
 
 // classOf returns the class that a list belongs to.
-func (q *admissionQueue) classOf(list *Queue) class {
+func (q *admissionQueue) classOf(list *places) class {
 	if list == &q.batch {
 		return batch
 	}
 	return online
 }
 
-// admit asks for a slot for a, which comes after those of its class and of a higher one that
-// wait. A hedge, of this sidecar or the caller's, never queues: without a free slot it is
-// refused at once. Batch requests fill half of the queue at most. Without a limit, a hedge of the
-// caller's is refused if every endpoint is stalled or has no spare capacity; for this sidecar's
-// hedges PickHedge has checked that.
-func (s *Service) admit(a *Attempt) admitResult {
+// Ask is an attempt that asks for a slot.
+type Ask struct {
+	Key   uint64 // of the request, if the service picks by key
+	Batch bool
+	Retry bool // by this sidecar or by the caller
+	Hedge bool // by this sidecar or by the caller: it never queues
+	Spare bool // without a limit it needs an endpoint with spare capacity
+}
+
+// Place is what an attempt has of a service: a slot, or a place in the queue for one. It belongs to one
+// Waiter.
+type Place struct {
+	waiter Waiter
+	slot   bool
+	node   fifo.Node[*Place]
+}
+
+// Init makes p the place of w.
+func (p *Place) Init(w Waiter) { p.waiter = w }
+
+// Waiter is an attempt that may wait for a slot.
+type Waiter interface {
+	// Granted is called when the attempt has got its slot, after it waited for so long.
+	Granted(waited time.Duration)
+}
+
+// HasSlot reports whether p is a slot.
+func (p *Place) HasSlot() bool { return p.slot }
+
+// Waits returns how long p has been in the queue, 0 if it is in none.
+func (p *Place) Waits(now time.Duration) time.Duration {
+	if p.node.Queue() == nil {
+		return 0
+	}
+	return now - p.node.Since()
+}
+
+// Admit asks for a slot for p, which comes after those of its class and of a higher one that
+// wait. A hedge never queues: without a free slot it is refused at once. Batch requests fill half of
+// the queue at most.
+func (s *Service) Admit(p *Place, by *Ask) AdmitResult {
 	sl := &s.shared.slots
 	if sl.Limit.Load() == 0 {
-		if a.kind == primaryAttempt && a.race.hedged && s.set.PickHedge(s.query(a.race.key, nil), true) == nil {
-			return slotRefused
+		if by.Spare && s.set.PickHedge(s.query(by.Key, nil), true) == nil {
+			return SlotRefused
 		}
-		return slotGranted
+		return SlotGranted
 	}
 	ahead, most := sl.Queued.Load(), sl.MaxQueue.Load()
-	if a.race.batch {
+	if by.Batch {
 		most = half(most)
 	} else {
 		ahead -= sl.Batch.Load()
 	}
-	if ahead <= 0 && sl.Take(a.race.batch) {
-		a.slot = true
-		return slotGranted
+	if ahead <= 0 && sl.Take(by.Batch) {
+		p.slot = true
+		return SlotGranted
 	}
-	if a.kind == hedgeAttempt || a.race.hedged {
-		return slotRefused
+	if by.Hedge {
+		return SlotRefused
 	}
 	if sl.Queued.Add(1) > most {
 		sl.Queued.Add(-1)
-		return slotRefused
+		return SlotRefused
 	}
-	s.wait(a)
-	return slotQueued
+	s.wait(p, by)
+	return SlotQueued
 }
 
-func (s *Service) wait(a *Attempt) {
-	a.state.become(attemptQueued)
+func (s *Service) wait(p *Place, by *Ask) {
 	q, c := &s.queue, online
 	list := &q.primary
 	switch {
-	case a.race.batch:
+	case by.Batch:
 		list, c = &q.batch, batch
 		s.shared.slots.Batch.Add(1)
-	case a.kind == retryAttempt || a.race.attempt > 0:
+	case by.Retry:
 		list = &q.retry
 	}
-	list.insert(a, nil, s.Shard.Loop.Now())
+	list.Add(&p.node, p, s.Shard.Loop.Now())
 	q.publishOldest(c)
-	// A slot may have become free after Take failed and before a was queued. Whoever
+	// A slot may have become free after Take failed and before p was queued. Whoever
 	// released it found an empty queue.
-	if s.shared.slots.Take(a.race.batch) {
+	if s.shared.slots.Take(by.Batch) {
 		s.passSlot(s, c)
 	}
 }
 
-func (s *Service) unqueue(a *Attempt) {
-	if a.queued.list == nil {
-		return
+// Withdraw takes p out of the queue, if it waits there, and returns how long it has.
+func (s *Service) Withdraw(p *Place) (waited time.Duration) {
+	list := p.node.Queue()
+	if list == nil {
+		return 0
 	}
-	a.race.queued += s.Shard.Loop.Now() - a.queued.since
-	c := s.queue.classOf(a.queued.list)
-	a.queued.list.Remove(a)
+	waited = p.Waits(s.Shard.Loop.Now())
+	p.node.Remove()
+	c := s.queue.classOf(list)
 	s.shared.slots.Queued.Add(-1)
 	if c == batch {
 		s.shared.slots.Batch.Add(-1)
 	}
 	s.queue.publishOldest(c)
+	return waited
+}
+
+// Leave gives back the slot of p, if it has one.
+func (s *Service) Leave(p *Place) {
+	if p.slot {
+		p.slot = false
+		s.release()
+	}
 }
 
 // release passes a slot on, or frees it if no attempt waits that may have it. If the limit was
@@ -228,24 +279,24 @@ func (s *Service) dispatchQueued() {
 	for c := range classes {
 		for s.queue.granted[c] > 0 {
 			s.queue.granted[c]--
-			a := s.queue.next(c)
-			if a == nil { // cancelled meanwhile
+			p := s.queue.next(c)
+			if p == nil { // cancelled meanwhile
 				s.release()
 				continue
 			}
-			s.unqueue(a)
-			a.slot = true
-			a.send(nil)
+			waited := s.Withdraw(p)
+			p.slot = true
+			p.waiter.Granted(waited)
 		}
 	}
 }
 
 // next is the attempt of class c that gets the next slot, or nil.
-func (q *admissionQueue) next(c class) *Attempt {
+func (q *admissionQueue) next(c class) *Place {
 	if c == batch {
-		return q.batch.head
+		return q.batch.First()
 	}
-	first, second := q.primary.head, q.retry.head
+	first, second := q.primary.First(), q.retry.First()
 	if first == nil || second == nil {
 		q.passed = 0
 		if first == nil {
@@ -263,84 +314,10 @@ func (q *admissionQueue) next(c class) *Attempt {
 // publishOldest tells the other loops since when an attempt of class c waits.
 func (q *admissionQueue) publishOldest(c class) {
 	oldest := int64(neverQueued)
-	for _, l := range [...]*Queue{&q.primary, &q.retry, &q.batch} {
-		if l.head != nil && q.classOf(l) == c {
-			oldest = min(oldest, int64(l.head.queued.since))
+	for _, l := range [...]*places{&q.primary, &q.retry, &q.batch} {
+		if !l.Empty() && q.classOf(l) == c {
+			oldest = min(oldest, int64(l.Since()))
 		}
 	}
 	q.oldest[c].Store(oldest)
-}
-
-// Queue is an intrusive FIFO of attempts.
-type Queue struct{ head, tail *Attempt }
-
-// queueNode is an attempt's place in a Queue.
-type queueNode struct {
-	next, prev *Attempt
-	since      time.Duration
-	list       *Queue
-}
-
-// insert puts a before another attempt or, if before is nil, at the end.
-func (l *Queue) insert(a, before *Attempt, since time.Duration) {
-	prev := l.tail
-	if before != nil {
-		prev = before.queued.prev
-	}
-	a.queued = queueNode{prev: prev, next: before, since: since, list: l}
-	if prev == nil {
-		l.head = a
-	} else {
-		prev.queued.next = a
-	}
-	if before == nil {
-		l.tail = a
-	} else {
-		before.queued.prev = a
-	}
-}
-
-// InsertByID puts a in the order of its carrier's ids, which rise from head to tail.
-func (l *Queue) InsertByID(a *Attempt, since time.Duration) {
-	var next *Attempt
-	if l.tail != nil && l.tail.carrierID > a.carrierID {
-		for next = l.head; next.carrierID < a.carrierID; {
-			next = next.queued.next
-		}
-	}
-	l.insert(a, next, since)
-}
-
-// Empty reports whether no attempt waits.
-func (l *Queue) Empty() bool { return l.head == nil }
-
-// Since is when the head was queued. The queue must not be empty.
-func (l *Queue) Since() time.Duration { return l.head.queued.since }
-
-// First returns the head. The queue must not be empty.
-func (l *Queue) First() *Attempt { return l.head }
-
-// Pop removes and returns the head, or nil.
-func (l *Queue) Pop() *Attempt {
-	a := l.head
-	if a != nil {
-		l.Remove(a)
-	}
-	return a
-}
-
-// Remove takes out a, which must be in the queue.
-func (l *Queue) Remove(a *Attempt) {
-	q := &a.queued
-	if q.prev == nil {
-		l.head = q.next
-	} else {
-		q.prev.queued.next = q.next
-	}
-	if q.next == nil {
-		l.tail = q.prev
-	} else {
-		q.next.queued.prev = q.prev
-	}
-	a.queued = queueNode{}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/fifo"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -25,7 +26,6 @@ type Attempt struct {
 	kind  attemptKind
 	index uint8 // position in the race; also the attempt number on the wire
 	state attemptState
-	slot  bool // holds a slot of the service
 
 	replayed bool // sent a second time over HTTP: the application may have seen it before
 	awaits   bool // the end of the gRPC call that it began, a stream, gives the verdict
@@ -39,7 +39,8 @@ type Attempt struct {
 	carrier   Carrier // who has the attempt now; nil if nobody has
 	carrierID uint64  // chosen by carrier
 
-	queued queueNode // in the service's admission queue, or in a queue of an upstream
+	place   Place               // its slot of the service, or its place in the queue for one
+	waiting fifo.Node[*Attempt] // in the queue of an upstream
 }
 
 // Carry gives the attempt to c, under an id that c chooses.
@@ -99,6 +100,15 @@ func (a *Attempt) Replay() {
 	a.race.shard.Stats.Replays++
 }
 
+// Granted implements Waiter.
+func (a *Attempt) Granted(waited time.Duration) {
+	a.race.queued += waited
+	a.send(nil)
+}
+
+// withdraw takes the attempt out of the queue for slots.
+func (a *Attempt) withdraw() { a.race.queued += a.race.service.Withdraw(&a.place) }
+
 // send gives the attempt to ep's upstream; if ep is nil, the policy picks the endpoint.
 func (a *Attempt) send(ep *lb.Endpoint) {
 	r, now := a.race, a.race.shard.Loop.Now()
@@ -125,9 +135,9 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 		ep.CountBatch(1)
 	}
 	to := ep.Ext.(*Endpoint)
-	to.sent(a)
+	to.sent(r.bytes, a.kind == retryAttempt, a.kind == hedgeAttempt)
 	a.beginSpan()
-	to.upstream.Send(a)
+	to.upstream.(Upstream).Send(a)
 }
 
 // watchShadow has shadow mode observe a primary that starts at a.ep.
@@ -239,7 +249,7 @@ func (a *Attempt) cancel(decided bool) {
 	switch a.state {
 	case attemptIdle, attemptLingering:
 	case attemptLaunched, attemptQueued:
-		a.race.service.unqueue(a)
+		a.withdraw()
 		a.end(a.race.shard.Loop.Now(), stats.AttemptNone)
 	case attemptSent:
 		if decided {
@@ -262,7 +272,7 @@ func (a *Attempt) abort() {
 	case attemptIdle:
 		return
 	case attemptLaunched, attemptQueued:
-		a.race.service.unqueue(a)
+		a.withdraw()
 	case attemptSent:
 		a.recordLate()
 		a.race.maybeProcessed = true
@@ -285,8 +295,8 @@ func (a *Attempt) judgeLate(now time.Duration) { a.late = a.late || a.ep.TimedOu
 
 // recordServiceTime gives the automatic limit the time that the application took, at least.
 func (a *Attempt) recordServiceTime() {
-	if a.slot {
-		a.race.service.recordServiceTime(a.sent)
+	if a.place.HasSlot() {
+		a.race.service.RecordServiceTime(a.sent)
 	}
 }
 
@@ -334,10 +344,7 @@ func (a *Attempt) end(now time.Duration, outcome stats.AttemptOutcome) {
 	if a.kind == hedgeAttempt {
 		a.race.service.hedging.Done()
 	}
-	if a.slot {
-		a.slot = false
-		a.race.service.release()
-	}
+	a.race.service.Leave(&a.place)
 }
 
 // reportRefusal tells the endpoint that it did no work for a request or stream that was sent to it, and

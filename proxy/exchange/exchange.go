@@ -6,7 +6,6 @@ import (
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/fault"
-	"github.com/remora-proxy/remora/proxy/limit"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
@@ -41,10 +40,8 @@ type Exchange struct {
 type course struct {
 	Route    *Route
 	service  *Service
-	bounds   *Bounds      // of the service when the exchange began
-	permit   limit.Permit // of the breaker in bounds
-	admitted bool         // counts against the service's max_pending
-	sessions *sessions    // of the service when the exchange began; nil means none
+	passage  Passage
+	sessions *Sessions    // of the service when the exchange began; nil means none
 	key      uint64       // of the request, if the service picks by key
 	pin      *lb.Endpoint // that the request is pinned to; nil means none
 }
@@ -70,7 +67,7 @@ func (ex *Exchange) Begin(r *Route, l *Listener) {
 	}
 	if f == nil && r.early != nil {
 		ex.Route = r
-		r.Service.takePin(ex) // the filter sees what the application sees
+		ex.takePin(r.Service) // the filter sees what the application sees
 		if ex.overShare() {
 			f = fault.Overloaded
 		} else if r.early.Early(ex) {
@@ -150,15 +147,15 @@ func (ex *Exchange) admit(r *Route) (f *fault.Failure) {
 	if ex.batch && ex.shard.Process.RefusesBatch(ex.Held) {
 		return fault.Overloaded
 	}
-	if ex.permit, f = s.shared.admit(ex.began, s.bounds, ex.batch); f != nil {
+	if ex.passage, f = s.Pass(ex.began, ex.batch); f != nil {
 		return f
 	}
-	ex.service, ex.bounds, ex.admitted = s, s.bounds, true
-	s.count(ex)
+	ex.service = s
+	s.Arrived(ex.began, ex.size())
 	if s.sessions != nil {
-		s.join(ex)
+		ex.join(s)
 	}
-	ex.Request.Service = s.shared.wire
+	ex.Request.Service = s.WireName()
 	ex.Request.Idempotent = r.mayRepeat(&ex.Request)
 	return nil
 }
@@ -184,7 +181,7 @@ func (ex *Exchange) answerWith(by *Attempt, res *Response) {
 		}
 	}
 	if ex.sessions != nil {
-		res.Headers = ex.sessions.cookies(ex, by).Apply(res.Headers)
+		res.Headers = ex.cookies(by).Apply(res.Headers)
 	}
 	if f := ex.caller.Encode(ex, res); f != nil {
 		res.Release()
@@ -193,7 +190,7 @@ func (ex *Exchange) answerWith(by *Attempt, res *Response) {
 	}
 	ex.leaveOpen(exchangeAnswered)
 	if res.Source != nil {
-		res.Source.Lease.follow(ClientOf(ex.caller), ex.bounds, &ex.permit)
+		res.Source.Lease.Follow(ClientOf(ex.caller), &ex.passage)
 	}
 	status := res.outcome()
 	if by != nil {
@@ -248,17 +245,14 @@ func (ex *Exchange) leaveOpen(next exchangeState) {
 
 // judge gives the outcome of the request to the breaker of its service.
 func (ex *Exchange) judge(v fault.Verdict) {
-	if ex.service != nil {
-		ex.bounds.judge(ex.shard.Loop.Now(), &ex.permit, v)
-	}
+	ex.passage.Judge(ex.shard.Loop.Now(), v)
 }
 
 // releasePending frees the exchange's place in max_pending once no attempt is in flight. The
 // response comes after it: the caller's next request may begin in the same callback.
 func (ex *Exchange) releasePending() {
-	if ex.admitted && ex.race.InFlight() == 0 {
-		ex.admitted = false
-		ex.service.shared.pending.Add(-1)
+	if ex.race.InFlight() == 0 {
+		ex.passage.Done()
 	}
 }
 

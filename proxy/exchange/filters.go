@@ -38,7 +38,7 @@ func (ex *Exchange) Refuse(f *fault.Failure) {
 // The breaker learns nothing of it.
 func (ex *Exchange) Answer(res *Response) {
 	if ex.service == nil { // EarlyFilter
-		ex.Route.Service.count(ex)
+		ex.Route.Service.Arrived(ex.began, ex.size())
 	}
 	ex.decide(max(0, int(ex.outcome.filtered)-1))
 	ex.judge(fault.VerdictNone)
@@ -124,8 +124,8 @@ func (ex *Exchange) BeginCopy(r *Route) {
 	ex.race.startCopy(&e)
 }
 
-// CopyRoute returns a route to s for copies: without retries, hedges and filters.
-func (s *Service) CopyRoute() *Route {
+// NewCopyRoute returns a route to s for copies: without retries, hedges and filters.
+func NewCopyRoute(s *Service) *Route {
 	policy := s.Config.Policy
 	policy.Retry, policy.Hedge.Mode, policy.Hedge.Class = config.Retry{}, config.HedgeOff, config.ClassNone
 	return NewRoute(&route.Plan{Index: -1, Match: &config.Match{}, Route: &config.Route{}, Policy: &policy}, s)

@@ -8,7 +8,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/affinity"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
-	"github.com/remora-proxy/remora/proxy/limit"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
@@ -24,8 +23,7 @@ type Lease struct {
 	shard   *shard.Shard
 	service *Service
 	from    Client
-	bounds  *Bounds      // of the service when the stream was admitted
-	permit  limit.Permit // of the breaker in bounds
+	passage Passage
 	// last is the outcome that Connected or Failed reported. The caller's goroutine
 	// writes it for Close, which may overtake them on the way to the loop.
 	last outcome
@@ -91,17 +89,19 @@ type Leaser interface {
 	From(c Client) Leaser
 }
 
-// Lease asks for a place at the service, on the loop. It calls picked before it returns.
-func (svc *Service) Lease(from Client, picked func(l *Lease, at Target, f *fault.Failure)) {
-	l := &Lease{shard: svc.Shard, service: svc, from: from, bounds: svc.bounds, call: from.GRPC, code: protocol.GRPCCancelled}
+// TakeLease asks for a place at the service, on its loop. It calls picked before it returns.
+func TakeLease(svc *Service, from Client, picked func(l *Lease, at Target, f *fault.Failure)) {
+	l := &Lease{shard: svc.Shard, service: svc, from: from, call: from.GRPC, code: protocol.GRPCCancelled}
 	var f *fault.Failure
-	if l.permit, f = svc.shared.admitStream(svc.Shard.Loop.Now(), l.bounds); f != nil {
+	if l.passage, f = svc.PassStream(svc.Shard.Loop.Now()); f != nil {
 		l.refuse(f)
 		picked(nil, Target{}, f)
 		return
 	}
 	svc.hedging.Stream(l.shard.Loop.Now(), svc.Config.Policy.Hedge.Budget)
-	l.join()
+	if ss := svc.sessions; ss != nil {
+		l.key, l.pin = ss.Join(&l.from, l.shard.Rand.Uint64())
+	}
 	at, f := l.next()
 	if f != nil {
 		l = nil
@@ -136,7 +136,7 @@ func (l *Lease) count(c protocol.GRPCCode) {
 
 // judge gives the outcome to the breaker and to the endpoint, once each.
 func (l *Lease) judge(o outcome) {
-	l.bounds.judge(l.shard.Loop.Now(), &l.permit, o.service)
+	l.passage.Judge(l.shard.Loop.Now(), o.service)
 	l.judgeEndpoint(o)
 }
 
@@ -218,7 +218,7 @@ func (l *Lease) Retry(why *fault.Failure, err error, picked func(at Target, f *f
 			reportRefusal(l.ep, l.shard.Loop.Now(), l.picked, why, false)
 		}
 		l.releaseEndpoint()
-		if why == fault.Reset && !l.service.pay(true) {
+		if why == fault.Reset && !l.service.Pay(true) {
 			picked(Target{}, l.end(why))
 			return
 		}
@@ -251,8 +251,8 @@ func (l *Lease) Connected(status int) {
 
 // judgeProbe judges a call that has begun, if others wait for what it says: its end may be far off.
 func (l *Lease) judgeProbe(o outcome) {
-	if l.permit == limit.ProbePermit {
-		l.bounds.judge(l.shard.Loop.Now(), &l.permit, o.service)
+	if l.passage.Probes() {
+		l.passage.Judge(l.shard.Loop.Now(), o.service)
 	}
 	if l.probesEndpoint() {
 		l.judgeEndpoint(o)
@@ -307,9 +307,9 @@ func (l *Lease) Close(connected bool, in, out int64) {
 	})
 }
 
-// AdoptStream makes the Lease of a stream that ep already carries: a response that
+// AdoptStream makes the Lease of a stream that ep, of svc, already carries: a response that
 // became a stream. Its exchange was admitted.
-func (svc *Service) AdoptStream(ep *lb.Endpoint) *Lease {
+func AdoptStream(svc *Service, ep *lb.Endpoint) *Lease {
 	l := &Lease{shard: svc.Shard, service: svc, ep: ep, judged: true}
 	svc.shared.streams.Add(1)
 	l.picked = svc.Shard.Loop.Now()
@@ -325,16 +325,32 @@ func (l *Lease) await() {
 	l.last = outcomeOfStatus(200)
 }
 
-// follow makes the Lease count the end of the gRPC call that from has made. b and p are the breaker's,
-// if nothing was judged yet.
-func (l *Lease) follow(from Client, b *Bounds, p *limit.Permit) {
+// Follow makes the Lease count the end of the gRPC call that from has made. p is what let its request pass.
+func (l *Lease) Follow(from Client, p *Passage) {
 	l.from = from
 	if !l.awaits {
 		return
 	}
 	l.call, l.code = true, protocol.GRPCCancelled
-	if *p == limit.FreePermit {
-		l.bounds, l.permit, *p = b, *p, limit.NoPermit
+	p.HandOver(&l.passage)
+}
+
+// responseCookies returns what becomes of the cookies of a response of the endpoint.
+func (l *Lease) responseCookies() affinity.Cookies {
+	ss, session := l.service.sessions, &l.from.Session
+	switch {
+	case ss == nil || ss.Sticky == nil:
+		return affinity.Cookies{Set: session.Cookie}
+	case l.ep == l.pin:
+		return ss.Sticky.Keep()
+	}
+	return ss.Give(nil, l.ep, session.Secure)
+}
+
+// EditCookies changes the cookies of a response of the endpoint. A stream without a service keeps them.
+func (l *Lease) EditCookies(res *protocol.Response) {
+	if l != nil {
+		res.Headers = l.cookies.Apply(res.Headers)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/identity"
-	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
@@ -34,16 +33,14 @@ type Caller interface {
 // Upstream reaches one endpoint from one loop. Each attempt ends with exactly one of Answered,
 // AnsweredLocally, Failed and Ended, unless its carrier's Cancel or Abort ended it.
 type Upstream interface {
+	Connections
 	// Send ends a, or gives it to a Carrier, before it returns.
 	Send(a *Attempt)
-	// Retire is called when the endpoint has left the service: connections close once idle.
-	Retire()
-	// Connections counts open connections and dials in progress.
-	Connections() int
-	// Largest returns the connection that holds the most memory, the bytes that it
-	// holds, and the bytes for each of its requests. h is nil if connections carry one
-	// request each: then the request's own connection is charged.
-	Largest() (held, each int, h Holder)
+}
+
+// ConnectBy makes a Connector for endpoints that take attempts.
+func ConnectBy(connect func(s *Service, e *Endpoint) Upstream) Connector {
+	return func(s *Service, e *Endpoint) Connections { return connect(s, e) }
 }
 
 // Carrier is whoever has an attempt that was sent: a connection, or the queue for one.
@@ -55,15 +52,6 @@ type Carrier interface {
 	Abort(a *Attempt)
 	// Buffered is the number of bytes held for a, besides its request.
 	Buffered(a *Attempt) int
-}
-
-// Holder is a connection that holds memory.
-type Holder interface {
-	// ShedLargest abandons the request that holds the most, if that is LeastShed or
-	// more and the connection can go on without it. It reports whether it did.
-	ShedLargest() bool
-	// CloseNow closes the connection at once and abandons its requests, also at applications.
-	CloseNow()
 }
 
 // Filter is a phase that a route adds to its requests, after they were admitted and before their
@@ -124,39 +112,3 @@ type FilterPlace struct {
 
 // Retirer is a Filter that is told when its route is gone. Requests may still be in flight.
 type Retirer interface{ Retire() }
-
-// LeastShed is the least number of bytes for which a request is abandoned, or a
-// connection closed while there are few of them.
-const LeastShed = 64 << 10
-
-// Connector makes the upstream of an endpoint of s, for one protocol on the loop of s.
-type Connector func(s *Service, e *Endpoint) Upstream
-
-// Connection is how one loop connects to endpoints of a protocol.
-type Connection struct {
-	Connector
-	Streams StreamAccess
-	Opaque  bool // services of the protocol accept streams of bytes, and no requests
-}
-
-// Connectors are those of one loop, by protocol name; the empty name is for unknown protocols.
-type Connectors map[string]Connection
-
-// StreamAccess is how a stream reaches an endpoint.
-type StreamAccess uint8
-
-const (
-	StreamPlain StreamAccess = iota // by a plain connection
-	StreamLink                      // by a connection to a sidecar's link port, after the preface of a stream
-	StreamNone                      // not at all
-	StreamPipe                      // by a pipe of the endpoint's Upstream, which is a StreamOpener
-)
-
-// StreamOpener is an Upstream whose connections carry streams beside requests.
-type StreamOpener interface {
-	// OpenStream returns a pipe for the HTTP/1.1 text of one request and its response. The pipe
-	// opens once a connection takes the stream, and fails if none will. The upstream may fail it
-	// later with an error of the stream, too. OpenStream is called on the loop of the Upstream.
-	// peer is the "ip:port" that the request came from.
-	OpenStream(peer string) loop.Socket
-}

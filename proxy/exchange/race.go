@@ -122,11 +122,15 @@ func (r *Race) launch(kind attemptKind, ep *lb.Endpoint) {
 	if kind == retryAttempt {
 		r.service.stats.Retries++
 	}
-	switch r.service.admit(a) {
-	case slotGranted:
+	switch r.service.Admit(&a.place, &Ask{
+		Key: r.key, Batch: r.batch, Retry: kind == retryAttempt || r.attempt > 0,
+		Hedge: kind == hedgeAttempt || r.hedged, Spare: kind == primaryAttempt && r.hedged,
+	}) {
+	case SlotGranted:
 		a.send(ep)
-	case slotQueued:
-	case slotRefused:
+	case SlotQueued:
+		a.state.become(attemptQueued)
+	case SlotRefused:
 		if kind == hedgeAttempt || r.hedged {
 			a.Failed(fault.NoSlot)
 			return
@@ -219,9 +223,7 @@ func (r *Race) record(to *accesslog.Record, by *Attempt, now time.Duration) {
 		if a.ep != nil {
 			to.Endpoint = a.ep.Addr
 		}
-		if a.state == attemptQueued && a.queued.list != nil { // still in the queue
-			to.Queued += now - a.queued.since
-		}
+		to.Queued += a.place.Waits(now)
 	}
 	if by != nil {
 		to.Endpoint, to.HedgeWon = by.ep.Addr, by.kind == hedgeAttempt
@@ -235,7 +237,9 @@ func (r *Race) init(w *shard.Shard, responses *Responses, o Owner, request *prot
 	r.hedge.Pooled, r.try.Pooled = true, true
 	r.retry.Fire = func() { r.launch(retryAttempt, nil) }
 	for i := range r.attempts {
-		r.attempts[i].race = r
+		a := &r.attempts[i]
+		a.race = r
+		a.place.Init(a)
 	}
 }
 

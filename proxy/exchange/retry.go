@@ -133,41 +133,7 @@ func (r *Race) mayRetry(f *fault.Failure) bool {
 func (r *Race) mayMove() bool {
 	s := r.service
 	return !r.batch && !r.cascade() && r.freeRetries < maxFreeEndpoints-1 && r.launched < maxAttempts &&
-		s.set.Room(s.query(r.key, r.tried[:r.launched])) && s.free.moves.take(s)
-}
-
-// free bounds the attempts of a service on a loop that cost no token although an endpoint got another one.
-type free struct {
-	moves      moves
-	nextReplay time.Duration // when a replay costs nothing again
-}
-
-// moves bounds the requests that go elsewhere after a refusal: moveShare of the requests since some
-// moment within the last moveEvery, and moveLeast. Where refusals are many, the gaps of package lb
-// leave nowhere to go before that. So the bound holds only if endpoints take single requests and
-// refuse all others. With twice the share such a fleet may get twice its load; with half of it, the first
-// burst at two endpoints, of which one refuses, has failures.
-type moves struct {
-	since    time.Duration
-	requests uint64 // of the service, before those that were in flight then
-	moved    uint64
-}
-
-const (
-	moveShare = 0.5
-	moveLeast = 10
-	moveEvery = time.Second
-)
-
-func (m *moves) take(s *Service) bool {
-	if now := s.Shard.Loop.Now(); now-m.since >= moveEvery {
-		*m = moves{since: now, requests: s.stats.Requests - min(s.stats.Requests, uint64(s.inFlight()))}
-	}
-	if float64(m.moved) >= moveLeast+moveShare*float64(s.stats.Requests-m.requests) {
-		return false
-	}
-	m.moved++
-	return true
+		s.MayMove(r.key, r.tried[:r.launched])
 }
 
 // mayPay takes the token of a retry that costs one, and reports whether the retry is allowed. f is
@@ -180,46 +146,18 @@ func (r *Race) mayPay(f *fault.Failure) bool {
 		r.service.stats.RetriesCascade++
 		return false
 	}
-	return r.service.pay(f == fault.Reset)
+	return r.service.Pay(f == fault.Reset)
 }
-
-// replayEvery is how often a service's request on a loop is replayed free of charge. So a server that
-// closes idle connections just when they are used again fails none of few requests, although these
-// earn no token.
-const replayEvery = time.Second
 
 // mayReplay reports whether a request may be sent again because a pooled connection was stale. The
 // service may have seen it, so that takes the token of a retry after a reset.
 func (r *Race) mayReplay() bool {
-	s := r.service
-	if !r.repeatable() {
-		return false
-	}
-	if now := s.Shard.Loop.Now(); now >= s.free.nextReplay {
-		s.free.nextReplay = now + replayEvery
-		return true
-	}
-	return s.pay(true)
+	return r.repeatable() && r.service.PayReplay()
 }
 
 func (r *Race) repeatable() bool {
 	on := &r.policy.retryOn
 	return r.request.Idempotent && (on.connect || on.reset)
-}
-
-// pay takes the token of a retry, and reports whether there was one. After a reset it may be owed.
-func (s *Service) pay(reset bool) bool {
-	now := s.Shard.Loop.Now()
-	switch {
-	case s.hedging.Retry(now):
-	case reset && s.hedging.RetryAhead(now, s.inFlight()+1):
-		s.stats.RetriesAhead++
-	default:
-		s.stats.RetriesOverBudget++
-		return false
-	}
-	s.stats.RetriesPaid++
-	return true
 }
 
 // keepBest keeps res if it is better than the best so far. It owns res.

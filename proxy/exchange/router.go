@@ -108,7 +108,7 @@ func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[stri
 	r.table, r.routes, r.Direct = table, make([]*Route, len(plans)), make(map[string]*Route)
 	r.Guarded = rules.Guarded()
 	for _, s := range services {
-		s.routes = nil
+		s.ForgetRoutes()
 	}
 	for i := range plans {
 		plan := &plans[i]
@@ -122,15 +122,14 @@ func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[stri
 			continue
 		}
 		made.hedging.Bound(&r.room)
-		made.Service.routes = append(made.Service.routes, made)
+		made.Service.AddRoute(Hedging{made.hedging, made.index})
 		if plan.Index < 0 {
 			r.Direct[plan.Service] = made
 		}
 	}
 	for _, gone := range old {
 		if gone != nil && gone.Service != nil { // counts of its requests in flight are lost
-			gone.Service.stats.Counts.Add(&gone.hedging.Counts)
-			gone.hedging.Retire()
+			gone.Service.RetireRoute(gone.hedging)
 			for _, f := range gone.filters {
 				if r, ok := f.(Retirer); ok {
 					r.Retire()

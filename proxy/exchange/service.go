@@ -40,7 +40,7 @@ type Service struct {
 	Opaque     bool // it accepts streams of bytes, and no requests
 	bounds     *Bounds
 	set        lb.Set
-	sessions   *sessions   // nil means none
+	sessions   *Sessions   // nil means none
 	Version    uint64      // of the snapshot in set; 0 means none yet
 	known      atomic.Bool // a snapshot was applied; other goroutines read it
 	hedging    hedge.Service
@@ -51,7 +51,7 @@ type Service struct {
 	watched *stats.MillisecondRing // of this service alone; nil unless somebody looks at it
 	unwatch loop.Timer             // armed while watched is not nil
 
-	routes    []*Route      // the routes to this service
+	routes    []Hedging     // of the routes to this service
 	stallNext time.Duration // when the stall threshold is computed again
 	look      loop.Timer    // see onLook; armed while requests are in flight
 	lookDue   time.Duration
@@ -74,6 +74,9 @@ func newService(w *shard.Shard, zone string, speaks Connectors, m Member) *Servi
 	s.Configure(m)
 	return s
 }
+
+// WireName is the name of the service, as it is sent.
+func (s *Service) WireName() []byte { return s.shared.wire }
 
 // Key is SharedService.Key.
 func (s *Service) Key() string { return s.shared.Key }
@@ -136,8 +139,8 @@ func (s *Service) inFlight() (n int) {
 func (s *Service) refreshStall(now time.Duration) {
 	var st lb.Stall
 	for _, r := range s.routes {
-		st.After = max(st.After, r.hedging.Estimator.StallAfter(now, &r.hedging.Policy))
-		st.Probe = max(st.Probe, r.hedging.Delay(now))
+		st.After = max(st.After, r.Estimator.StallAfter(now, &r.Policy))
+		st.Probe = max(st.Probe, r.Delay(now))
 	}
 	s.set.Stall = st
 	if !s.look.Armed() && !s.Alone() {
@@ -223,13 +226,14 @@ func (e *Endpoint) connections() int {
 	return e.upstream.Connections() + e.LB.Streams()
 }
 
-func (e *Endpoint) sent(a *Attempt) {
+// sent counts an attempt with so many bytes, which may be a retry or a hedge.
+func (e *Endpoint) sent(bytes int, retry, hedge bool) {
 	s := &e.stats
-	s.BytesIn += uint64(a.race.bytes)
-	switch a.kind {
-	case retryAttempt:
+	s.BytesIn += uint64(bytes)
+	switch {
+	case retry:
 		s.Retries++
-	case hedgeAttempt:
+	case hedge:
 		s.Hedges++
 	}
 }
@@ -254,7 +258,7 @@ type Endpoint struct {
 	LB       *lb.Endpoint
 	protocol string
 	streams  StreamAccess
-	upstream Upstream
+	upstream Connections
 	pin      string // the value of the sticky cookie that names it, if the service has one
 	stats    stats.EndpointStats
 }
@@ -289,8 +293,8 @@ func (s *Service) Report(d stats.Detail) stats.ServiceReport {
 		Endpoints: make([]stats.EndpointReport, s.set.Len()),
 	}
 	r.Stalls, r.StalledAt = s.period(now)
-	for _, rt := range s.routes {
-		r.Routes = append(r.Routes, rt.report(now, d))
+	for i := range s.routes {
+		r.Routes = append(r.Routes, s.routes[i].report(now, d))
 	}
 	for i := range r.Endpoints {
 		e := s.set.At(i)
@@ -308,10 +312,27 @@ func (s *Service) Report(d stats.Detail) stats.ServiceReport {
 	return r
 }
 
-func (r *Route) report(now time.Duration, d stats.Detail) stats.RouteReport {
-	h := r.hedging
+// Hedging is the hedging of a route to the service.
+type Hedging struct {
+	*hedge.Route
+	Index int // of the route in config.Config.Routes; -1 means of listeners with a fixed service
+}
+
+// ForgetRoutes forgets the routes to the service, and AddRoute adds those of the next configuration.
+func (s *Service) ForgetRoutes() { s.routes = nil }
+
+// AddRoute adds a route to the service.
+func (s *Service) AddRoute(h Hedging) { s.routes = append(s.routes, h) }
+
+// RetireRoute keeps the counts of a route that is gone.
+func (s *Service) RetireRoute(h *hedge.Route) {
+	s.stats.Counts.Add(&h.Counts)
+	h.Retire()
+}
+
+func (h *Hedging) report(now time.Duration, d stats.Detail) stats.RouteReport {
 	out := stats.RouteReport{
-		Route: r.index, Mode: h.Policy.Mode, Delay: h.Delay(now), Counts: h.Counts,
+		Route: h.Index, Mode: h.Policy.Mode, Delay: h.Delay(now), Counts: h.Counts,
 		Latency: h.Estimator.Distribution(now),
 	}
 	if d != stats.Counters {
@@ -322,12 +343,12 @@ func (r *Route) report(now time.Duration, d stats.Detail) stats.RouteReport {
 	return out
 }
 
-// count counts a request for s.
-func (s *Service) count(ex *Exchange) {
+// Arrived counts a request of so many bytes, which began at a time.
+func (s *Service) Arrived(began time.Duration, bytes int) {
 	s.stats.Requests++
-	s.stats.BytesIn += uint64(ex.size())
+	s.stats.BytesIn += uint64(bytes)
 	if s.watched != nil {
-		s.watched.Now(ex.began).Arrived(ex.size())
+		s.watched.Now(began).Arrived(bytes)
 	}
 }
 
@@ -338,7 +359,7 @@ func (s *Service) FilterStats() *stats.FilterStats { return &s.stats.FilterStats
 func (s *Service) Counts() stats.ServiceStats {
 	c := s.stats
 	for _, r := range s.routes {
-		c.Counts.Add(&r.hedging.Counts)
+		c.Counts.Add(&r.Route.Counts)
 	}
 	c.Ejections, c.PassedOver = s.set.Ejections, s.set.PassedOver
 	return c

@@ -14,14 +14,6 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// judge gives a verdict, once, to the breaker that gave the permit *p, if there is one.
-func (b *Bounds) judge(now time.Duration, p *limit.Permit, v fault.Verdict) {
-	if *p != limit.NoPermit {
-		b.breaker.Record(now, *p, v)
-		*p = limit.NoPermit
-	}
-}
-
 // SharedService is the part of a service that all loops share. It stays through
 // reloads that change only settings outside identityOf.
 type SharedService struct {
@@ -183,38 +175,72 @@ func newBounds(c *config.Service) *Bounds {
 	return b
 }
 
-// admit applies bounds to a request. If it returns no Failure, the request counts against
-// max_pending, and its permit must be judged.
-func (s *SharedService) admit(now time.Duration, b *Bounds, batch bool) (limit.Permit, *fault.Failure) {
-	if !b.takeToken(now) {
-		return limit.NoPermit, fault.RateLimited
+// Passage is what let a request or stream pass the bounds of a service. The zero value is nothing.
+type Passage struct {
+	service *Service
+	bounds  *Bounds
+	permit  limit.Permit // of the breaker in bounds
+	pending bool         // counts against the service's max_pending
+}
+
+// Pass applies the bounds of the service to a request. Without a Failure the request counts against
+// max_pending until Passage.Done, and its outcome must be judged.
+func (s *Service) Pass(now time.Duration, batch bool) (p Passage, f *fault.Failure) {
+	if !s.bounds.takeToken(now) {
+		return p, fault.RateLimited
 	}
-	most := b.maxPending
+	most := s.bounds.maxPending
 	if batch {
 		most = half(most)
 	}
-	if s.pending.Add(1) > most {
-		s.pending.Add(-1)
-		return limit.NoPermit, fault.Overloaded
+	if s.shared.pending.Add(1) > most {
+		s.shared.pending.Add(-1)
+		return p, fault.Overloaded
 	}
-	p, f := b.allow(now)
-	if f != nil {
-		s.pending.Add(-1)
+	p = Passage{service: s, bounds: s.bounds, pending: true}
+	if p.permit, f = s.bounds.allow(now); f != nil {
+		p.Done()
+		return Passage{}, f
+	}
+	return p, nil
+}
+
+// PassStream is Pass for a stream, for which max_pending does not count.
+func (s *Service) PassStream(now time.Duration) (p Passage, f *fault.Failure) {
+	if !s.bounds.takeToken(now) {
+		return p, fault.RateLimited
+	}
+	p = Passage{service: s, bounds: s.bounds}
+	if p.permit, f = s.bounds.allow(now); f == nil {
+		s.shared.streams.Add(1)
 	}
 	return p, f
 }
 
-// admitStream applies bounds to a stream, for which max_pending does not count. If it returns
-// no Failure, the permit must be judged.
-func (s *SharedService) admitStream(now time.Duration, b *Bounds) (limit.Permit, *fault.Failure) {
-	if !b.takeToken(now) {
-		return limit.NoPermit, fault.RateLimited
+// Judge gives a verdict, once, to the breaker that let the request pass, if there is one.
+func (p *Passage) Judge(now time.Duration, v fault.Verdict) {
+	if p.permit != limit.NoPermit {
+		p.bounds.breaker.Record(now, p.permit, v)
+		p.permit = limit.NoPermit
 	}
-	p, f := b.allow(now)
-	if f == nil {
-		s.streams.Add(1)
+}
+
+// Done ends the request's place in max_pending, if it has one.
+func (p *Passage) Done() {
+	if p.pending {
+		p.pending = false
+		p.service.shared.pending.Add(-1)
 	}
-	return p, f
+}
+
+// Probes reports whether the breaker waits for the verdict of this request.
+func (p *Passage) Probes() bool { return p.permit == limit.ProbePermit }
+
+// HandOver gives the verdict that a free breaker is owed to the stream that the response becomes.
+func (p *Passage) HandOver(to *Passage) {
+	if p.permit == limit.FreePermit {
+		to.bounds, to.permit, p.permit = p.bounds, p.permit, limit.NoPermit
+	}
 }
 
 func (b *Bounds) takeToken(now time.Duration) bool { return b.rate == nil || b.rate.Take(now) }

@@ -58,8 +58,8 @@ func TestSlotReleasedBeforeQueueing(t *testing.T) {
 	// them.
 	services[0].release()
 	slots.Queued.Add(1)
-	a := &Attempt{race: &NewPool(services[1].Shard).Exchange(nil).race, state: attemptLaunched}
-	services[1].wait(a)
+
+	services[1].wait(new(Place), new(Ask))
 
 	if n := services[1].queue.granted[online]; n != 1 {
 		t.Errorf("the waiting loop holds %d slots, want the free one", n)
@@ -83,12 +83,12 @@ func TestGainedSlotsDispatched(t *testing.T) {
 	const waiting = 3
 	for range waiting {
 		slots.Queued.Add(1)
-		s.wait(&Attempt{race: &NewPool(s.Shard).Exchange(nil).race, state: attemptLaunched})
+		s.wait(new(Place), new(Ask))
 	}
 	for range 50 { // a window
 		slots.Auto.Sums.Add(limit.Sample(time.Millisecond))
 	}
-	s.recordServiceTime(s.Shard.Loop.Now() - time.Millisecond)
+	s.RecordServiceTime(s.Shard.Loop.Now() - time.Millisecond)
 	if limit := slots.Limit.Load(); limit < before+waiting {
 		t.Fatalf("the limit is %d, and was %d", limit, before)
 	}
@@ -105,7 +105,7 @@ func TestLostSlotsNotPassed(t *testing.T) {
 	for slots.Take(false) {
 	}
 	slots.Queued.Add(1)
-	s.wait(&Attempt{race: &NewPool(s.Shard).Exchange(nil).race, state: attemptLaunched})
+	s.wait(new(Place), new(Ask))
 	const limit = 2
 	slots.Limit.Store(limit)
 	for slots.InUse.Load() > limit {

@@ -29,7 +29,7 @@ type refresher struct {
 var _ exchange.Caller = (*refresher)(nil)
 
 func (r *refresher) init(f *filter, service *exchange.Service) {
-	*r = refresher{CopyCaller: exchange.CopyCaller{At: &exchange.Listener{Name: "cache"}}, filter: f, to: service.CopyRoute()}
+	*r = refresher{CopyCaller: exchange.CopyCaller{At: &exchange.Listener{Name: "cache"}}, filter: f, to: exchange.NewCopyRoute(service)}
 }
 
 var methodGet = []byte("GET")

@@ -56,7 +56,7 @@ func New(at *exchange.FilterPlace) exchange.Filter {
 		f.answer, f.headers = route.NewResponse(&c.Respond)
 		return f
 	}
-	f.to = at.Services[c.Service].CopyRoute()
+	f.to = exchange.NewCopyRoute(at.Services[c.Service])
 	f.At, f.asked = &exchange.Listener{Name: "fallback"}, map[*exchange.Exchange]*question{}
 	return f
 }

@@ -40,7 +40,7 @@ func New(at *exchange.FilterPlace) exchange.Filter {
 	service := at.Services[c.Service]
 	f := &filter{
 		CopyCaller: exchange.CopyCaller{At: &exchange.Listener{Name: "mirror"}},
-		shard:      at.Shard, pool: at.Pool, share: c.Share, to: service.CopyRoute(), counts: service.FilterStats(),
+		shard:      at.Shard, pool: at.Pool, share: c.Share, to: exchange.NewCopyRoute(service), counts: service.FilterStats(),
 	}
 	f.counts.Mirrors = true
 	return f

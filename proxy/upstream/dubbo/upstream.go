@@ -22,13 +22,13 @@ type upstream struct {
 // NewConnector returns the Connector of Dubbo connections on a loop.
 func NewConnector() exchange.Connector {
 	scratch := new(dubbo.Call)
-	return func(s *exchange.Service, e *exchange.Endpoint) exchange.Upstream {
+	return exchange.ConnectBy(func(s *exchange.Service, e *exchange.Endpoint) exchange.Upstream {
 		u := &upstream{service: s, endpoint: e, serialization: dubbo.Hessian2, scratch: scratch}
 		if s.Config.Serialization == config.SerializationFastjson {
 			u.serialization = dubbo.Fastjson
 		}
 		return u
-	}
+	})
 }
 
 func (u *upstream) Send(a *exchange.Attempt) {

@@ -55,12 +55,12 @@ type pool struct {
 
 // NewConnector returns the Connector of HTTP connections on a loop.
 func NewConnector() exchange.Connector {
-	return func(s *exchange.Service, e *exchange.Endpoint) exchange.Upstream {
+	return exchange.ConnectBy(func(s *exchange.Service, e *exchange.Endpoint) exchange.Upstream {
 		if s.Config.TLS.Enabled() {
 			return byname.New(s, e, func(name string) byname.Pool { return newPool(s, e, name) })
 		}
 		return newPool(s, e, "")
-	}
+	})
 }
 
 func newPool(s *exchange.Service, e *exchange.Endpoint, name string) *pool {

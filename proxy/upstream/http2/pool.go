@@ -43,12 +43,12 @@ type pool struct {
 // NewConnector returns the Connector of HTTP/2 connections on a loop.
 func NewConnector() exchange.Connector {
 	free := new(freeCalls)
-	return func(s *exchange.Service, e *exchange.Endpoint) exchange.Upstream {
+	return exchange.ConnectBy(func(s *exchange.Service, e *exchange.Endpoint) exchange.Upstream {
 		if s.Config.TLS.Enabled() {
 			return newSecure(s, e, free)
 		}
 		return newPool(s, e, free, "")
-	}
+	})
 }
 
 var _ byname.Pool = (*pool)(nil)

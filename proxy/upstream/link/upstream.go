@@ -12,9 +12,9 @@ type upstream struct {
 
 // NewConnector returns the Connector of links on a loop.
 func NewConnector() exchange.Connector {
-	return func(s *exchange.Service, e *exchange.Endpoint) exchange.Upstream {
+	return exchange.ConnectBy(func(s *exchange.Service, e *exchange.Endpoint) exchange.Upstream {
 		return &upstream{service: s, endpoint: e}
-	}
+	})
 }
 
 func (u *upstream) Send(a *exchange.Attempt) {

@@ -1,0 +1,77 @@
+package exchange
+
+import (
+	"time"
+
+	"github.com/remora-proxy/remora/lb"
+)
+
+// free bounds the attempts of a service on a loop that cost no token although an endpoint got another one.
+type free struct {
+	moves      moves
+	nextReplay time.Duration // when a replay costs nothing again
+}
+
+// moves bounds the requests that go elsewhere after a refusal: moveShare of the requests since some
+// moment within the last moveEvery, and moveLeast. Where refusals are many, the gaps of package lb
+// leave nowhere to go before that. So the bound holds only if endpoints take single requests and
+// refuse all others. With twice the share such a fleet may get twice its load; with half of it, the first
+// burst at two endpoints, of which one refuses, has failures.
+type moves struct {
+	since    time.Duration
+	requests uint64 // of the service, before those that were in flight then
+	moved    uint64
+}
+
+const (
+	moveShare = 0.5
+	moveLeast = 10
+	moveEvery = time.Second
+)
+
+func (m *moves) take(s *Service) bool {
+	if now := s.Shard.Loop.Now(); now-m.since >= moveEvery {
+		*m = moves{since: now, requests: s.stats.Requests - min(s.stats.Requests, uint64(s.inFlight()))}
+	}
+	if float64(m.moved) >= moveLeast+moveShare*float64(s.stats.Requests-m.requests) {
+		return false
+	}
+	m.moved++
+	return true
+}
+
+// MayMove reports whether a refused request may go free of charge to an endpoint that has room, as far as is
+// known. tried are the endpoints that the request has been at.
+func (s *Service) MayMove(key uint64, tried []*lb.Endpoint) bool {
+	return s.set.Room(s.query(key, tried)) && s.free.moves.take(s)
+}
+
+// replayEvery is how often a service's request on a loop is replayed free of charge. So a server that
+// closes idle connections just when they are used again fails none of few requests, although these
+// earn no token.
+const replayEvery = time.Second
+
+// PayReplay takes the token of a replay, which is sent again since a pooled connection was stale, and
+// reports whether there was one.
+func (s *Service) PayReplay() bool {
+	if now := s.Shard.Loop.Now(); now >= s.free.nextReplay {
+		s.free.nextReplay = now + replayEvery
+		return true
+	}
+	return s.Pay(true)
+}
+
+// Pay takes the token of a retry, and reports whether there was one. After a reset it may be owed.
+func (s *Service) Pay(reset bool) bool {
+	now := s.Shard.Loop.Now()
+	switch {
+	case s.hedging.Retry(now):
+	case reset && s.hedging.RetryAhead(now, s.inFlight()+1):
+		s.stats.RetriesAhead++
+	default:
+		s.stats.RetriesOverBudget++
+		return false
+	}
+	s.stats.RetriesPaid++
+	return true
+}

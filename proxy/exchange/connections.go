@@ -1,0 +1,61 @@
+package exchange
+
+import "github.com/remora-proxy/remora/proxy/loop"
+
+// Connections are those to one endpoint from one loop.
+type Connections interface {
+	// Retire is called when the endpoint has left the service: connections close once idle.
+	Retire()
+	// Connections counts open connections and dials in progress.
+	Connections() int
+	// Largest returns the connection that holds the most memory, the bytes that it
+	// holds, and the bytes for each of its requests. h is nil if connections carry one
+	// request each: then the request's own connection is charged.
+	Largest() (held, each int, h Holder)
+}
+
+// Holder is a connection that holds memory.
+type Holder interface {
+	// ShedLargest abandons the request that holds the most, if that is LeastShed or
+	// more and the connection can go on without it. It reports whether it did.
+	ShedLargest() bool
+	// CloseNow closes the connection at once and abandons its requests, also at applications.
+	CloseNow()
+}
+
+// LeastShed is the least number of bytes for which a request is abandoned, or a
+// connection closed while there are few of them.
+const LeastShed = 64 << 10
+
+// Connector makes the connections to an endpoint of s, for one protocol on the loop of s. Package race
+// sends attempts to what it returns.
+type Connector func(s *Service, e *Endpoint) Connections
+
+// Connection is how one loop connects to endpoints of a protocol.
+type Connection struct {
+	Connector
+	Streams StreamAccess
+	Opaque  bool // services of the protocol accept streams of bytes, and no requests
+}
+
+// Connectors are those of one loop, by protocol name; the empty name is for unknown protocols.
+type Connectors map[string]Connection
+
+// StreamAccess is how a stream reaches an endpoint.
+type StreamAccess uint8
+
+const (
+	StreamPlain StreamAccess = iota // by a plain connection
+	StreamLink                      // by a connection to a sidecar's link port, after the preface of a stream
+	StreamNone                      // not at all
+	StreamPipe                      // by a pipe of the endpoint's Upstream, which is a StreamOpener
+)
+
+// StreamOpener is an Upstream whose connections carry streams beside requests.
+type StreamOpener interface {
+	// OpenStream returns a pipe for the HTTP/1.1 text of one request and its response. The pipe
+	// opens once a connection takes the stream, and fails if none will. The upstream may fail it
+	// later with an error of the stream, too. OpenStream is called on the loop of the Upstream.
+	// peer is the "ip:port" that the request came from.
+	OpenStream(peer string) loop.Socket
+}

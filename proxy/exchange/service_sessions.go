@@ -1,0 +1,88 @@
+package exchange
+
+import (
+	"cmp"
+
+	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/affinity"
+)
+
+// Sessions is how a service keeps requests with something in common at one endpoint.
+type Sessions struct {
+	Keys   *affinity.Keys          // nil unless the policy picks by key
+	Sticky *affinity.Sticky        // nil unless a cookie names the endpoint
+	pins   map[string]*lb.Endpoint // by the value of that cookie
+}
+
+// configureSessions applies the settings, which may have changed.
+func (s *Service) configureSessions() {
+	keys, sticky := affinity.New(&s.Config.LB), affinity.NewSticky(&s.Config.LB.Sticky)
+	if s.sessions = nil; keys != nil || sticky != nil {
+		s.sessions = &Sessions{Keys: keys, Sticky: sticky}
+	}
+	s.updatePins()
+}
+
+// updatePins makes the values of the cookie for the endpoints of the service.
+func (s *Service) updatePins() {
+	if s.sessions == nil || s.sessions.Sticky == nil {
+		return
+	}
+	pins := make(map[string]*lb.Endpoint, s.set.Len())
+	for i := range s.set.Len() {
+		ep := s.set.At(i)
+		own := ep.Ext.(*Endpoint)
+		own.pin = s.sessions.Sticky.ID(ep.Addr)
+		pins[own.pin] = ep
+	}
+	s.sessions.pins = pins
+}
+
+// Usable reports whether a policy may pick the endpoint now.
+func (s *Service) Usable(ep *lb.Endpoint) bool { return s.set.Usable(ep) }
+
+// TakePin returns the endpoint that the cookie of the request names, or nil. It removes the cookie.
+func (s *Service) TakePin(req *protocol.Request) (pin *lb.Endpoint) {
+	if s.sessions == nil || s.sessions.Sticky == nil {
+		return nil
+	}
+	if id := s.sessions.Sticky.Find(req); id != nil {
+		pin = s.sessions.pins[string(id)]
+	}
+	s.sessions.Sticky.Remove(req)
+	return pin
+}
+
+// Give returns the cookies of a response that names ep, with their text in dst.
+func (ss *Sessions) Give(dst []byte, ep *lb.Endpoint, secure bool) affinity.Cookies {
+	return ss.Sticky.Give(dst, ep.Ext.(*Endpoint).pin, secure)
+}
+
+// StreamSession returns the session of a request from a peer, which becomes a stream. It removes a sticky cookie.
+func (s *Service) StreamSession(req *protocol.Request, peer string, secure bool) (of Session) {
+	ss := s.sessions
+	if ss == nil {
+		return of
+	}
+	of.Secure = secure
+	if ss.Sticky != nil {
+		of.Pin = string(ss.Sticky.Find(req))
+		ss.Sticky.Remove(req)
+	}
+	if ss.Keys == nil {
+		return of
+	}
+	if of.Key = ss.Keys.Of(req, peer); of.Key == 0 {
+		of.Cookie, of.Key = ss.Keys.Session(nil, s.Shard.Rand.Uint64(), secure)
+	}
+	return of
+}
+
+// Join returns the key of the stream of a client for the policy, and the endpoint that it is pinned to.
+func (ss *Sessions) Join(c *Client, random uint64) (key uint64, pin *lb.Endpoint) {
+	if ss.Keys != nil {
+		key = cmp.Or(c.Session.Key, ss.Keys.OfPeer(c.Addr), random)
+	}
+	return key, ss.pins[c.Session.Pin]
+}
