@@ -86,6 +86,25 @@ func HeldBy(head, body *bytebufferpool.ByteBuffer, headers, trailers []Header) i
 	return Held(head) + Held(body) + (len(headers)+len(trailers))*headerBytes
 }
 
+// Len returns the length of b in bytes; b may be nil.
+func Len(b *bytebufferpool.ByteBuffer) int {
+	if b == nil {
+		return 0
+	}
+	return len(b.B)
+}
+
+// keptFields is how many fields a message that is used again keeps the memory for.
+const keptFields = 64
+
+// KeepFields returns the memory of fields, which is empty, for the next message, or nil if it is much.
+func KeepFields(fields []Header) []Header {
+	if cap(fields) > keptFields {
+		return nil
+	}
+	return fields
+}
+
 // Get returns an empty buffer with room for n bytes, or for fewer if n is small.
 func (p *Buffers) Get(n int) *bytebufferpool.ByteBuffer {
 	if n > smallBuffer {

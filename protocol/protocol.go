@@ -68,7 +68,7 @@ type Response struct {
 	Body     []byte
 
 	// Fields are further headers, as valid lines of HTTP/1.1, with the Content-Length of a body. Only
-	// exchange.Response.Own knows how others than HTTP/1.1 send them.
+	// race.Response.Own knows how others than HTTP/1.1 send them.
 	Fields []byte
 
 	// DeclaredLength is the Content-Length of a response without a body (to HEAD, or 304) or

@@ -11,9 +11,11 @@
 //	downstream, forwarded           headers added and removed
 //	route                           which route
 //	allow, limit                    who may pass
-//	exchange                        deadline, attempts, retries, hedges, the one response
+//	exchange                        deadline, filters, the one response
 //	filter/injection, /mirror       what a route adds: faults, copies,
 //	       /cache, /collapse        responses for many requests (by the rules of package caching)
+//	race                            attempts, retries, hedges
+//	service                         endpoints, slots
 //	upstream/http, /link, /dubbo    an attempt to bytes, bytes to a response
 //	telemetry                       counters, access log, spans
 //	stream                          what leaves the loops

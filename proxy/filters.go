@@ -8,6 +8,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/filter/injection"
 	"github.com/remora-proxy/remora/proxy/filter/mirror"
 	"github.com/remora-proxy/remora/proxy/route"
+	"github.com/remora-proxy/remora/proxy/service"
 )
 
 // filters is the list of all filters, in the order in which a request passes them. A new filter
@@ -21,7 +22,7 @@ var filters = []exchange.FilterMaker{
 }
 
 // filtersOf returns the filters of a new route on w's loop.
-func (w *Worker) filtersOf(plan *route.Plan, services map[string]*exchange.Service) (all []exchange.Filter) {
+func (w *Worker) filtersOf(plan *route.Plan, services map[string]*service.Service) (all []exchange.Filter) {
 	at := &exchange.FilterPlace{
 		Shard: w.shard, Pool: w.host.Pool, Route: plan.Route, Service: services[plan.Service], Services: services,
 		Invalidates: plan.Invalidates,

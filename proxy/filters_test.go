@@ -11,6 +11,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -19,7 +20,7 @@ type scripted struct {
 	name     string
 	seen     *[]string
 	request  func(ex *exchange.Exchange) exchange.Next
-	response func(ex *exchange.Exchange, res *exchange.Response) *exchange.Response
+	response func(ex *exchange.Exchange, res *race.Response) *race.Response
 	failure  func(ex *exchange.Exchange) exchange.Next
 
 	at *exchange.FilterPlace
@@ -35,7 +36,7 @@ func (f *scripted) Request(ex *exchange.Exchange) exchange.Next {
 	return exchange.Continue
 }
 
-func (f *scripted) Response(ex *exchange.Exchange, res *exchange.Response) *exchange.Response {
+func (f *scripted) Response(ex *exchange.Exchange, res *race.Response) *race.Response {
 	f.note("response")
 	if f.response != nil {
 		return f.response(ex, res)
@@ -54,7 +55,7 @@ func (f *scripted) Failure(ex *exchange.Exchange, why *fault.Failure) exchange.N
 func (f *scripted) End(*exchange.Exchange) { f.note("end") }
 
 // says returns a response of the filter's own to ex with a status.
-func (f *scripted) says(ex *exchange.Exchange, status int) *exchange.Response {
+func (f *scripted) says(ex *exchange.Exchange, status int) *race.Response {
 	res := f.at.Pool.Response()
 	res.Status = status
 	res.HeadBuffer = f.at.Shard.Buffers.Get(0)
@@ -88,7 +89,7 @@ func TestOutcomeFilters(t *testing.T) {
 		{
 			name: "replaced",
 			setup: func(m *proxytest.Mesh, outer, inner *scripted) {
-				inner.response = func(of *ex, res *exchange.Response) *exchange.Response {
+				inner.response = func(of *ex, res *race.Response) *race.Response {
 					res.Release()
 					return inner.says(of, 203)
 				}
@@ -98,7 +99,7 @@ func TestOutcomeFilters(t *testing.T) {
 		{
 			name: "held",
 			setup: func(m *proxytest.Mesh, outer, inner *scripted) {
-				inner.response = func(of *ex, res *exchange.Response) *exchange.Response {
+				inner.response = func(of *ex, res *race.Response) *race.Response {
 					inner.later(m, func() { of.Answer(res) })
 					return nil
 				}
@@ -108,7 +109,7 @@ func TestOutcomeFilters(t *testing.T) {
 		{
 			name: "held and refused",
 			setup: func(m *proxytest.Mesh, outer, inner *scripted) {
-				inner.response = func(of *ex, res *exchange.Response) *exchange.Response {
+				inner.response = func(of *ex, res *race.Response) *race.Response {
 					res.Release()
 					inner.later(m, func() { of.Refuse(fault.NoEndpoint) })
 					return nil
@@ -212,7 +213,7 @@ func TestOutcomeFilters(t *testing.T) {
 // TestOutcomeFilterCallerGone: a filter that holds an outcome is told when its caller leaves.
 func TestOutcomeFilterCallerGone(t *testing.T) {
 	var seen []string
-	f := &scripted{name: "f", seen: &seen, response: func(_ *exchange.Exchange, res *exchange.Response) *exchange.Response {
+	f := &scripted{name: "f", seen: &seen, response: func(_ *exchange.Exchange, res *race.Response) *race.Response {
 		res.Release()
 		return nil
 	}}
@@ -233,7 +234,7 @@ func TestOutcomeFilterCallerGone(t *testing.T) {
 func TestOutcomeFilterVerdicts(t *testing.T) {
 	var seen []string
 	f := &scripted{name: "f", seen: &seen}
-	f.response = func(of *exchange.Exchange, res *exchange.Response) *exchange.Response {
+	f.response = func(of *exchange.Exchange, res *race.Response) *race.Response {
 		res.Release()
 		return f.says(of, 203)
 	}

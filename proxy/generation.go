@@ -6,10 +6,10 @@ import (
 
 	"github.com/remora-proxy/remora/proxy/allow"
 	"github.com/remora-proxy/remora/proxy/config"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/forwarded"
 	"github.com/remora-proxy/remora/proxy/limit"
 	"github.com/remora-proxy/remora/proxy/route"
+	"github.com/remora-proxy/remora/proxy/service"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 	"github.com/remora-proxy/remora/registry"
 )
@@ -36,23 +36,23 @@ type Generation struct {
 	table     *route.Table                 // returns an index of routes
 	routes    []route.Plan                 // one route to one service each
 	guarded   bool                         // a route of HTTP has rules that are enforced
-	services  map[string]exchange.Member   // by name
+	services  map[string]service.Member    // by name
 	accessLog *accesslog.Queue             // nil means no access log
 
-	previous *Generation               // until the switch
-	added    []exchange.Member         // services that the previous generation does not have
-	removed  []*exchange.SharedService // removed services that may have requests in flight
+	previous *Generation              // until the switch
+	added    []service.Member         // services that the previous generation does not have
+	removed  []*service.SharedService // removed services that may have requests in flight
 }
 
 func (p *Process) newGeneration(cfg *config.Config, previous *Generation) *Generation {
 	g := &Generation{
 		cfg: cfg, number: previous.number + 1, previous: previous, accessLog: previous.accessLog,
-		services:  make(map[string]exchange.Member, len(cfg.Services)),
+		services:  make(map[string]service.Member, len(cfg.Services)),
 		listeners: make(map[string]*Listener, len(cfg.Listeners)),
 		rates:     make(map[string]*limit.Keyed), trust: make(map[string]*forwarded.Policy),
 	}
 	for name, c := range cfg.Services {
-		m := exchange.NewMember(c, previous.services[name], p.shared.Loops)
+		m := service.NewMember(c, previous.services[name], p.shared.Loops)
 		if m.SharedService != previous.services[name].SharedService {
 			g.added = append(g.added, m)
 		}

@@ -2,9 +2,9 @@ package proxy
 
 import (
 	"github.com/remora-proxy/remora/proxy/config"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/forwarded"
 	"github.com/remora-proxy/remora/proxy/route"
+	"github.com/remora-proxy/remora/proxy/service"
 )
 
 // prepare makes the services that are new in g on this loop.
@@ -20,7 +20,7 @@ func (w *Worker) switchTo(g, previous *Generation) {
 	w.shard.AccessLog.Configure(&g.cfg.AccessLog, g.accessLog)
 
 	before := w.services
-	w.services = make(map[string]*exchange.Service, len(g.services))
+	w.services = make(map[string]*service.Service, len(g.services))
 	for name, m := range g.services {
 		w.services[name] = m.Follow(w.shard)
 	}
@@ -37,7 +37,7 @@ func (w *Worker) switchTo(g, previous *Generation) {
 		}
 	}
 
-	w.removed = make(map[string]*exchange.Service)
+	w.removed = make(map[string]*service.Service)
 	for name, s := range before {
 		if w.services[name] != s {
 			s.Retire()

@@ -1,66 +1,67 @@
 package proxy
 
 import (
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// leaser is the exchange.Leaser of one client's stream.
+// leaser is the race.Leaser of one client's stream.
 type leaser struct {
 	*Worker
-	from exchange.Client
+	from shard.Client
 }
 
-// From implements exchange.Leaser.
-func (w *Worker) From(c exchange.Client) exchange.Leaser { return leaser{w, c} }
+// From implements race.Leaser.
+func (w *Worker) From(c shard.Client) race.Leaser { return leaser{w, c} }
 
-// Lease implements exchange.Leaser.
-func (w *Worker) Lease(service string, picked func(l *exchange.Lease, at exchange.Target, f *fault.Failure)) {
+// Lease implements race.Leaser.
+func (w *Worker) Lease(service string, picked func(l *race.Lease, at race.Target, f *fault.Failure)) {
 	leaser{Worker: w}.Lease(service, picked)
 }
 
-// Lease implements exchange.Leaser.
-func (l leaser) Lease(service string, picked func(l *exchange.Lease, at exchange.Target, f *fault.Failure)) {
+// Lease implements race.Leaser.
+func (l leaser) Lease(name string, picked func(l *race.Lease, at race.Target, f *fault.Failure)) {
 	w := l.Worker
 	w.shard.Loop.Post(func() {
-		svc := w.services[service]
+		svc := w.services[name]
 		if svc == nil { // a stream may have left its loop just before the switch
-			svc = w.removed[service]
+			svc = w.removed[name]
 		}
 		if svc == nil {
-			exchange.ReportStream(w.shard, l.from, service, fault.NoEndpoint)
-			picked(nil, exchange.Target{}, fault.NoEndpoint)
+			shard.ReportStream(w.shard, l.from, name, fault.NoEndpoint)
+			picked(nil, race.Target{}, fault.NoEndpoint)
 			return
 		}
-		exchange.TakeLease(svc, l.from, picked)
+		race.TakeLease(svc, l.from, picked)
 	})
 }
 
 // Passed counts a redirected connection of a client that is passed on to its original destination.
 // If f is not nil it counts one that could not be passed on. Any goroutine may call it.
-func (w *Worker) Passed(from exchange.Client, f *fault.Failure) {
+func (w *Worker) Passed(from shard.Client, f *fault.Failure) {
 	w.shard.Loop.Post(func() {
 		if f != nil {
-			exchange.ReportStream(w.shard, from, "", f)
+			shard.ReportStream(w.shard, from, "", f)
 			return
 		}
 		w.shard.Stats.Handoffs[stats.HandoffPass]++
 	})
 }
 
-// Failed implements exchange.Leaser.
+// Failed implements race.Leaser.
 func (w *Worker) Failed(f *fault.Failure) { leaser{Worker: w}.Failed(f) }
 
-// Failed implements exchange.Leaser.
+// Failed implements race.Leaser.
 func (l leaser) Failed(f *fault.Failure) {
-	l.shard.Loop.Post(func() { exchange.ReportStream(l.shard, l.from, "", f) })
+	l.shard.Loop.Post(func() { shard.ReportStream(l.shard, l.from, "", f) })
 }
 
 // Refused counts a connection that was refused with f before it had a service, and logs why, seldom
 // enough that no peer can fill the log. msg must be a constant. Any goroutine may call it.
-func (w *Worker) Refused(from exchange.Client, f *fault.Failure, msg string, args ...any) {
+func (w *Worker) Refused(from shard.Client, f *fault.Failure, msg string, args ...any) {
 	w.shard.Loop.Post(func() {
 		w.shard.Stats.Failed(from.Listener, f)
 		w.shard.Stats.Refused(from.Listener)
@@ -72,7 +73,7 @@ func (w *Worker) Refused(from exchange.Client, f *fault.Failure, msg string, arg
 
 // RefusedProxy is Refused for a connection without a valid header of the PROXY protocol.
 func (w *Worker) RefusedProxy(listener, peer string, err error) {
-	w.Refused(exchange.Client{Listener: listener, Addr: peer}, fault.BadProxyHeader, "connection refused: no header of the PROXY protocol from a trusted proxy", "error", err)
+	w.Refused(shard.Client{Listener: listener, Addr: peer}, fault.BadProxyHeader, "connection refused: no header of the PROXY protocol from a trusted proxy", "error", err)
 }
 
 // StreamRecord begins the access log record of a stream of an unknown protocol. It

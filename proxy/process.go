@@ -7,7 +7,7 @@ import (
 
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/downstream"
-	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/service"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 	"github.com/remora-proxy/remora/registry"
@@ -76,8 +76,8 @@ func (p *Process) Snapshot(service string) *registry.Snapshot {
 }
 
 // sharedOf returns what all loops share of a service, empty if it is not in use.
-func (p *Process) sharedOf(service string) *exchange.SharedService {
-	return cmp.Or(p.current.Load().services[service].SharedService, &exchange.SharedService{})
+func (p *Process) sharedOf(name string) *service.SharedService {
+	return cmp.Or(p.current.Load().services[name].SharedService, &service.SharedService{})
 }
 
 // Buffered returns the message bytes in memory, with an error of up to 64 KiB per loop.

@@ -7,7 +7,7 @@ import (
 	downhttp "github.com/remora-proxy/remora/proxy/downstream/http"
 	downhttp2 "github.com/remora-proxy/remora/proxy/downstream/http2"
 	downlink "github.com/remora-proxy/remora/proxy/downstream/link"
-	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/service"
 	updubbo "github.com/remora-proxy/remora/proxy/upstream/dubbo"
 	uphttp "github.com/remora-proxy/remora/proxy/upstream/http"
 	uphttp2 "github.com/remora-proxy/remora/proxy/upstream/http2"
@@ -24,10 +24,10 @@ type protocolEntry struct {
 
 	// newConnector returns the part of a loop that makes the upstreams of endpoints,
 	// from proxy/upstream. It is called once for each loop, before any traffic.
-	newConnector func() exchange.Connector
+	newConnector func() service.Connector
 
-	streams exchange.StreamAccess // how a stream reaches an endpoint; 0 is a plain connection
-	opaque  bool                  // its services take streams of bytes, and no requests
+	streams service.StreamAccess // how a stream reaches an endpoint; 0 is a plain connection
+	opaque  bool                 // its services take streams of bytes, and no requests
 
 	// sidecars reports whether the peers of its listeners are sidecars. Such a listener
 	// closes last when the process drains. Its peers decide which requests are traced.
@@ -44,11 +44,11 @@ type protocolEntry struct {
 // The acceptor of tcp makes no sessions: the command gives the connections of tcp
 // listeners to proxy/stream. Those of http2 and grpc have no listeners.
 var protocols = []protocolEntry{
-	{name: config.ProtocolLink, newAcceptor: downlink.NewAcceptor, newConnector: uplink.NewConnector, streams: exchange.StreamLink, sidecars: true},
+	{name: config.ProtocolLink, newAcceptor: downlink.NewAcceptor, newConnector: uplink.NewConnector, streams: service.StreamLink, sidecars: true},
 	{name: config.ProtocolHTTP, newAcceptor: newHTTPAcceptor, newConnector: uphttp.NewConnector, http: true, plaintext: downhttp.PlaintextResponse},
-	{name: config.ProtocolHTTP2, newAcceptor: downhttp.NewAcceptor, newConnector: uphttp2.NewConnector, streams: exchange.StreamPipe},
-	{name: config.ProtocolGRPC, newAcceptor: downhttp.NewAcceptor, newConnector: uphttp2.NewConnector, streams: exchange.StreamPipe},
-	{name: config.ProtocolDubbo, newAcceptor: downdubbo.NewAcceptor, newConnector: updubbo.NewConnector, streams: exchange.StreamNone},
+	{name: config.ProtocolHTTP2, newAcceptor: downhttp.NewAcceptor, newConnector: uphttp2.NewConnector, streams: service.StreamPipe},
+	{name: config.ProtocolGRPC, newAcceptor: downhttp.NewAcceptor, newConnector: uphttp2.NewConnector, streams: service.StreamPipe},
+	{name: config.ProtocolDubbo, newAcceptor: downdubbo.NewAcceptor, newConnector: updubbo.NewConnector, streams: service.StreamNone},
 	{name: config.ProtocolTCP, newAcceptor: downhttp.NewAcceptor, newConnector: uphttp.NewConnector, opaque: true},
 }
 

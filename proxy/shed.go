@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // shedAll brings the process below the hard mark, so that a peer that fills memory does
@@ -56,7 +56,7 @@ func (p *Process) onEach(do func(*Worker), next func()) {
 // shedLargest sheds from holders that hold much: LeastShed, or less if there are very many
 // connections.
 func (w *Worker) shedLargest() {
-	w.shed(min(exchange.LeastShed, w.shard.ShareOfAll()))
+	w.shed(min(shard.LeastShed, w.shard.ShareOfAll()))
 }
 
 // shed releases memory of the connections of this loop that hold the most, if that is at least
@@ -84,7 +84,7 @@ func (w *Worker) shed(least int) {
 // largestHolder returns the connection that holds the most memory, and how many bytes. An
 // upstream connection counts with its bytes per request, so that a caller with a large
 // request is ended before the connection that many callers share.
-func (w *Worker) largestHolder() (held int, h exchange.Holder) {
+func (w *Worker) largestHolder() (held int, h shard.Holder) {
 	most := 0
 	for _, s := range slices.Backward(w.host.Sessions) {
 		if n := s.Buffered(); n > most {

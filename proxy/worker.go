@@ -4,6 +4,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/service"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
@@ -17,12 +18,12 @@ type Worker struct {
 	acceptors  map[string]downstream.Acceptor // by the name of the protocol
 	host       downstream.Host                // what the sessions share
 	router     exchange.Router
-	connectors exchange.Connectors // by the name of the protocol
+	connectors service.Connectors // by the name of the protocol
 
 	// Of the generation in use.
-	generation uint64                       // its number
-	services   map[string]*exchange.Service // by name
-	removed    map[string]*exchange.Service // services that the latest switch has removed
+	generation uint64                      // its number
+	services   map[string]*service.Service // by name
+	removed    map[string]*service.Service // services that the latest switch has removed
 }
 
 // NewWorker adds a worker for loop to p, and returns it. All workers must be added before
@@ -31,7 +32,7 @@ type Worker struct {
 func NewWorker(p *Process, loop loop.Loop, log shard.Logger, seed uint64) *Worker {
 	w := &Worker{
 		proc: p, shard: shard.New(&p.shared, len(p.workers), loop, log, seed),
-		acceptors: make(map[string]downstream.Acceptor), connectors: make(exchange.Connectors),
+		acceptors: make(map[string]downstream.Acceptor), connectors: make(service.Connectors),
 	}
 	w.shard.Shedding.Do = w.shedAll
 	w.router.Rand, w.router.Filters = w.shard.Rand, w.filtersOf
@@ -40,7 +41,7 @@ func NewWorker(p *Process, loop loop.Loop, log shard.Logger, seed uint64) *Worke
 	}
 	for _, entry := range protocols {
 		w.acceptors[entry.name] = entry.newAcceptor(&w.host)
-		w.connectors[entry.name] = exchange.Connection{
+		w.connectors[entry.name] = service.Connection{
 			Connector: entry.newConnector(), Streams: entry.streams, Opaque: entry.opaque,
 		}
 	}

@@ -10,9 +10,9 @@ type layer struct {
 // session and upstream are what each protocol's folder may import besides its codec.
 var (
 	session = []string{
-		"proxy/downstream", "proxy/allow", "proxy/identity", "proxy/exchange", "proxy/shard", "proxy/fault", "proxy/loop", "proxy/telemetry/...", "proxy/config", "protocol",
+		"proxy/downstream", "proxy/allow", "proxy/identity", "proxy/exchange", "proxy/race", "proxy/shard", "proxy/fault", "proxy/loop", "proxy/telemetry/...", "proxy/config", "protocol",
 	}
-	upstream = []string{"proxy/exchange", "proxy/shard", "proxy/fault", "proxy/loop", "proxy/config", "protocol"}
+	upstream = []string{"proxy/race", "proxy/service", "proxy/shard", "proxy/fault", "proxy/loop", "proxy/config", "protocol"}
 )
 
 // layers say which way imports point. The first layer that matches a package
@@ -53,7 +53,7 @@ var layers = []layer{
 	{
 		[]string{"proxy/stream"},
 		[]string{
-			"proxy", "proxy/downstream", "proxy/exchange", "proxy/allow", "proxy/fair", "proxy/fault", "proxy/loop", "proxy/telemetry/accesslog",
+			"proxy", "proxy/downstream", "proxy/race", "proxy/shard", "proxy/allow", "proxy/fair", "proxy/fault", "proxy/loop", "proxy/telemetry/accesslog",
 			"proxy/telemetry/stats", "proxy/config", "proxy/proxyproto", "proxy/reactor/hello", "proxy/reactor/kernel", "proxy/stream/pipe", "protocol/...", "internal/hostname",
 			"internal/eyeballs",
 		},
@@ -110,7 +110,7 @@ var layers = []layer{
 	{
 		[]string{"proxy"},
 		[]string{
-			"proxy/downstream/...", "proxy/upstream/...", "proxy/filter/...", "proxy/exchange", "proxy/limit", "proxy/allow", "proxy/forwarded", "proxy/route",
+			"proxy/downstream/...", "proxy/upstream/...", "proxy/filter/...", "proxy/exchange", "proxy/race", "proxy/service", "proxy/limit", "proxy/allow", "proxy/forwarded", "proxy/route",
 			"proxy/shard", "proxy/fault", "proxy/loop", "proxy/telemetry/...", "proxy/config", "protocol", "lb", "registry", "internal/unixaddr",
 		},
 		"proxy wires the core; drivers, admin and registry clients reach it, never the other way",
@@ -138,7 +138,7 @@ var layers = []layer{
 	{
 		[]string{"proxy/downstream"},
 		[]string{
-			"proxy/exchange", "proxy/allow", "proxy/forwarded", "proxy/identity", "proxy/route", "proxy/shard", "proxy/fault", "proxy/loop", "proxy/telemetry/...",
+			"proxy/exchange", "proxy/race", "proxy/allow", "proxy/forwarded", "proxy/identity", "proxy/route", "proxy/shard", "proxy/fault", "proxy/loop", "proxy/telemetry/...",
 			"proxy/config", "protocol", "protocol/http1", "protocol/link", "internal/hostname",
 		},
 		"what sessions share knows no upstream",
@@ -156,22 +156,22 @@ var layers = []layer{
 	{
 		[]string{"proxy/upstream/http"},
 		append([]string{"protocol/http1", "proxy/upstream/byname"}, upstream...),
-		"an upstream knows the exchange and its own codec, and never a session",
+		"an upstream knows attempts and its own codec, and never a session or an exchange",
 	},
 	{
 		[]string{"proxy/upstream/link"},
 		append([]string{"protocol/http1", "protocol/link", "proxy/mux", "proxy/mux/linkconn", "lb"}, upstream...),
-		"an upstream knows the exchange and its own codec, and never a session",
+		"an upstream knows attempts and its own codec, and never a session or an exchange",
 	},
 	{
 		[]string{"proxy/upstream/http2"},
 		append([]string{"protocol/http1", "protocol/http2", "proxy/mux", "proxy/mux/httpstream", "proxy/upstream/byname"}, upstream...),
-		"an upstream knows the exchange and its own codec, and never a session",
+		"an upstream knows attempts and its own codec, and never a session or an exchange",
 	},
 	{
 		[]string{"proxy/upstream/*"},
 		append([]string{"protocol/NAME", "proxy/mux"}, upstream...),
-		"an upstream knows the exchange and its own codec, and never a session",
+		"an upstream knows attempts and its own codec, and never a session or an exchange",
 	},
 	{
 		[]string{"proxy/caching/..."},
@@ -180,19 +180,36 @@ var layers = []layer{
 	},
 	{
 		[]string{"proxy/filter/*"},
-		append([]string{"proxy/caching/...", "proxy/route", "proxy/identity", "proxy/telemetry/stats"}, upstream...),
+		append([]string{"proxy/exchange", "proxy/caching/...", "proxy/route", "proxy/identity", "proxy/telemetry/stats"}, upstream...),
 		"a filter is a phase that a route adds: it knows the exchange, and no other filter, session or upstream",
 	},
 	{
 		[]string{"proxy/exchange"},
 		[]string{
-			"proxy/shard", "proxy/limit", "proxy/affinity", "proxy/allow", "proxy/identity", "proxy/forwarded", "proxy/route", "proxy/fault", "proxy/hedge", "proxy/telemetry/accesslog",
-			"proxy/telemetry/stats", "proxy/telemetry/trace", "proxy/loop", "proxy/config", "lb", "registry", "protocol",
-			"protocol/http1", // the decoder of a stream's body
-			"protocol/link",  // the token of a stream
+			"proxy/race", "proxy/service", "proxy/shard", "lb", "proxy/affinity", "proxy/limit", "proxy/hedge", "proxy/allow", "proxy/identity", "proxy/forwarded", "proxy/route",
+			"proxy/fault", "proxy/telemetry/accesslog", "proxy/telemetry/stats", "proxy/telemetry/trace", "proxy/loop", "proxy/config", "protocol",
 		},
 		"an exchange knows no protocol, no session and no connection: these reach it by the interfaces of ports.go",
 	},
+	{
+		[]string{"proxy/race"},
+		[]string{
+			"proxy/service", "proxy/shard", "proxy/fifo", "proxy/fault", "proxy/hedge", "proxy/affinity", "proxy/telemetry/accesslog", "proxy/telemetry/stats", "proxy/telemetry/trace",
+			"proxy/loop", "proxy/config", "lb", "protocol",
+			"protocol/http1", // the decoder of a stream's body
+			"protocol/link",  // the token of a stream
+		},
+		"a race knows a request as bytes with a deadline and a key, and neither its caller nor its filters",
+	},
+	{
+		[]string{"proxy/service"},
+		[]string{
+			"proxy/shard", "proxy/fifo", "proxy/limit", "proxy/affinity", "proxy/hedge", "proxy/fault", "proxy/telemetry/stats", "proxy/loop", "proxy/config", "lb",
+			"registry", "protocol",
+		},
+		"a service is what its requests share; it knows none of them",
+	},
+	{[]string{"proxy/fifo"}, nil, "a queue knows nothing of its elements"},
 	{
 		[]string{"proxy/affinity"},
 		[]string{"proxy/config", "proxy/loop", "proxy/route", "protocol"},
@@ -220,7 +237,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"proxy/shard"},
-		[]string{"proxy/loop", "proxy/telemetry/accesslog", "proxy/telemetry/stats", "proxy/telemetry/trace", "proxy/config", "protocol"},
+		[]string{"proxy/fault", "proxy/loop", "proxy/telemetry/accesslog", "proxy/telemetry/stats", "proxy/telemetry/trace", "proxy/config", "protocol"},
 		"what a loop lends knows no service, no session, no route and no wire format",
 	},
 	{

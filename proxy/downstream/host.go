@@ -6,6 +6,7 @@ import (
 
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
@@ -17,9 +18,9 @@ type Host struct {
 	Sessions SessionList
 	counted  int // how many of Sessions are in Process.Sessions
 	idle     idleList
-	Streams  Streams         // carries streams; nil means that there are none
-	Leaser   exchange.Leaser // gives endpoints of this loop to streams
-	HTTP2    Acceptor        // for connections of HTTP that turn out to be HTTP/2
+	Streams  Streams     // carries streams; nil means that there are none
+	Leaser   race.Leaser // gives endpoints of this loop to streams
+	HTTP2    Acceptor    // for connections of HTTP that turn out to be HTTP/2
 }
 
 // Acceptor returns the session of a connection that l accepted, for one protocol on l's loop.

@@ -3,8 +3,8 @@ package downstream
 import (
 	"bytes"
 
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // What clients of other protocols send first.
@@ -52,7 +52,7 @@ func appendAlert(dst []byte) []byte {
 const maxExampleInput = 8 << 10
 
 // ExampleOf returns what can be read of a request whose head may be malformed or incomplete.
-func ExampleOf(in []byte) (e exchange.Example) {
+func ExampleOf(in []byte) (e shard.Example) {
 	in = in[:min(len(in), maxExampleInput)]
 	if OtherProtocol(in) != nil {
 		return e

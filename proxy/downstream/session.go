@@ -4,11 +4,12 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // session is a downstream connection, as its worker needs it.
 type session interface {
-	exchange.Holder
+	shard.Holder
 	node() *SessionNode
 	// Buffered returns how many bytes are held for the peer.
 	Buffered() int

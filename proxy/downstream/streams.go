@@ -12,10 +12,11 @@ import (
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/allow"
 	"github.com/remora-proxy/remora/proxy/config"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/identity"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -36,7 +37,7 @@ type Streams interface {
 	// Park keeps the body of a response for a few seconds, until the requesting sidecar fetches
 	// it with the token. by is the loop.Source of that sidecar. ok is false if it has too many
 	// parked: src stays the caller's then.
-	Park(src *exchange.StreamSource, by netip.Addr) (token link.Token, ok bool)
+	Park(src *race.StreamSource, by netip.Addr) (token link.Token, ok bool)
 
 	// Accept takes over a connection of another sidecar that carries a stream.
 	Accept(peer loop.Socket, a *StreamAccept)
@@ -55,7 +56,7 @@ const MaxUpgradeBody = 64 << 10
 // StreamRequest is the last request of a client's connection. It owns its memory.
 type StreamRequest struct {
 	Kind    stats.StreamKind
-	Leaser  exchange.Leaser // gives the endpoint
+	Leaser  race.Leaser // gives the endpoint
 	Service string
 	Direct  *Direct       // where the request goes instead of to Service; nil means to Service
 	Host    string        // of the request, in its canonical form, if the TLS of the service needs it; else ""
@@ -113,14 +114,14 @@ func (r *StreamRequest) AppendFailure(dst []byte, f *fault.Failure, date []byte)
 type StreamAnswer struct {
 	Head   []byte // encoded, to be sent first
 	Chunks bool   // the body is sent in chunks
-	Source *exchange.StreamSource
-	Leaser exchange.Leaser // counts a failure before the source is asked
+	Source *race.StreamSource
+	Leaser race.Leaser // counts a failure before the source is asked
 }
 
 // StreamAccept is a stream from another sidecar to a service of this one.
 type StreamAccept struct {
-	Leaser  exchange.Leaser // gives the endpoint
-	Client  exchange.Client // of Leaser
+	Leaser  race.Leaser  // gives the endpoint
+	Client  shard.Client // of Leaser
 	Service string
 	Timeout time.Duration // of the endpoint's response
 	Stream  link.Stream

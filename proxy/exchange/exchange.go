@@ -7,6 +7,8 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/service"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -25,7 +27,7 @@ type Exchange struct {
 	message
 	course
 
-	race     Race
+	race     race.Race
 	deadline loop.Timer
 	outcome  outcomes
 	copied   bool // a copy of another request: see BeginCopy
@@ -39,11 +41,11 @@ type Exchange struct {
 // course is what an exchange was admitted to.
 type course struct {
 	Route    *Route
-	service  *Service
-	passage  Passage
-	sessions *Sessions    // of the service when the exchange began; nil means none
-	key      uint64       // of the request, if the service picks by key
-	pin      *lb.Endpoint // that the request is pinned to; nil means none
+	service  *service.Service
+	passage  service.Passage
+	sessions *service.Sessions // of the service when the exchange began; nil means none
+	key      uint64            // of the request, if the service picks by key
+	pin      *lb.Endpoint      // that the request is pinned to; nil means none
 }
 
 // outcomes is which filters of the route see the request and its outcome.
@@ -91,16 +93,15 @@ func (ex *Exchange) Begin(r *Route, l *Listener) {
 
 // start sends the request: its first attempt and, later, its hedges.
 func (ex *Exchange) start(now time.Duration) {
-	e := ex.entry()
-	ex.race.Start(now, &e)
+	ex.enter()
+	ex.race.Start(now)
 }
 
-// entry returns what the admitted request enters the race with.
-func (ex *Exchange) entry() Entry {
-	return Entry{
-		service: ex.service, policy: &ex.Route.Policy, key: ex.key, pin: ex.pin, bytes: ex.size(),
-		attempt: ex.Request.Attempt, hedged: ex.Request.Hedge, batch: ex.batch, noHedge: ex.NoHedge, class: ex.ClassName,
-	}
+// enter fills in what the admitted request enters the race with.
+func (ex *Exchange) enter() {
+	e := &ex.race.Entry
+	e.Service, e.Policy, e.Key, e.Pin, e.Bytes = ex.service, &ex.Route.Policy, ex.key, ex.pin, ex.size()
+	e.Attempt, e.Hedged, e.Batch, e.NoHedge, e.Class = ex.Request.Attempt, ex.Request.Hedge, ex.batch, ex.NoHedge, ex.ClassName
 }
 
 func (ex *Exchange) open(l *Listener) {
@@ -147,12 +148,12 @@ func (ex *Exchange) admit(r *Route) (f *fault.Failure) {
 	if ex.batch && ex.shard.Process.RefusesBatch(ex.Held) {
 		return fault.Overloaded
 	}
-	if ex.passage, f = s.Pass(ex.began, ex.batch); f != nil {
+	if f = s.Pass(&ex.passage, ex.began, ex.batch); f != nil {
 		return f
 	}
 	ex.service = s
 	s.Arrived(ex.began, ex.size())
-	if s.sessions != nil {
+	if s.Sessions != nil {
 		ex.join(s)
 	}
 	ex.Request.Service = s.WireName()
@@ -174,7 +175,7 @@ func (ex *Exchange) setDeadline() {
 
 // answerWith gives the caller res, which belongs to the attempt by, and cancels the others. by is
 // nil for an answer of the route.
-func (ex *Exchange) answerWith(by *Attempt, res *Response) {
+func (ex *Exchange) answerWith(by *race.Attempt, res *race.Response) {
 	if ex.Route.outcomes != nil {
 		if res = ex.passResponse(res); res == nil {
 			return // ex may be over
@@ -192,9 +193,9 @@ func (ex *Exchange) answerWith(by *Attempt, res *Response) {
 	if res.Source != nil {
 		res.Source.Lease.Follow(ClientOf(ex.caller), &ex.passage)
 	}
-	status := res.outcome()
+	status := res.Outcome()
 	if by != nil {
-		by.won(status)
+		by.Won(status)
 	}
 	ex.conclude(&result{outcome: stats.OutcomeOf(status), by: by, res: res})
 	ex.judge(fault.VerdictOf(status))
@@ -270,7 +271,7 @@ func (ex *Exchange) onDeadline() {
 		ex.recycleIfDone()
 		return
 	}
-	if by, res := ex.race.takeBest(); res != nil {
+	if by, res := ex.race.TakeBest(); res != nil {
 		ex.answerWith(by, res)
 		return
 	}
@@ -298,7 +299,7 @@ func (ex *Exchange) recycleIfDone() {
 type owner Exchange
 
 // Won implements Owner.
-func (o *owner) Won(by *Attempt, res *Response) { (*Exchange)(o).answerWith(by, res) }
+func (o *owner) Won(by *race.Attempt, res *race.Response) { (*Exchange)(o).answerWith(by, res) }
 
 // Lost implements Owner.
 func (o *owner) Lost(f *fault.Failure) { (*Exchange)(o).fail(f) }
@@ -317,4 +318,4 @@ func (o *owner) Interim(res *protocol.Response) {
 func (o *owner) Peer() string { return o.caller.RemoteAddr() }
 
 // MaybeProcessed reports whether an application may have seen the request.
-func (ex *Exchange) MaybeProcessed() bool { return ex.race.maybeProcessed }
+func (ex *Exchange) MaybeProcessed() bool { return ex.race.MaybeProcessed }

@@ -6,7 +6,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/identity"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/route"
+	"github.com/remora-proxy/remora/proxy/service"
 )
 
 // Resume passes the request to the filters that have not seen it. If none holds it, its first
@@ -23,7 +25,7 @@ func (ex *Exchange) Resume() {
 }
 
 // HedgeDelay is when a request of the route is late, as far as is known now.
-func (ex *Exchange) HedgeDelay() time.Duration { return ex.Route.hedging.Delay(ex.shard.Loop.Now()) }
+func (ex *Exchange) HedgeDelay() time.Duration { return ex.Route.Hedging.Delay(ex.shard.Loop.Now()) }
 
 // PeerNames are the names that the caller has proved; nil means none.
 func (ex *Exchange) PeerNames() *identity.Names { return ex.caller.PeerNames() }
@@ -36,14 +38,14 @@ func (ex *Exchange) Refuse(f *fault.Failure) {
 
 // Answer gives the caller res, which it owns. A filter calls it, and must not touch ex afterwards.
 // The breaker learns nothing of it.
-func (ex *Exchange) Answer(res *Response) {
+func (ex *Exchange) Answer(res *race.Response) {
 	if ex.service == nil { // EarlyFilter
 		ex.Route.Service.Arrived(ex.began, ex.size())
 	}
 	ex.decide(max(0, int(ex.outcome.filtered)-1))
 	ex.judge(fault.VerdictNone)
-	if res.Source == nil && !res.grpc { // it may be the filter's own
-		res.readGRPC(&ex.Request)
+	if res.Source == nil && !res.GRPC { // it may be the filter's own
+		res.ReadGRPC(&ex.Request)
 	}
 	ex.answerWith(nil, res)
 }
@@ -59,9 +61,9 @@ func (ex *Exchange) decide(n int) {
 }
 
 // passResponse returns what the filters of the route make of res, or nil if one of them has it.
-func (ex *Exchange) passResponse(res *Response) *Response {
+func (ex *Exchange) passResponse(res *race.Response) *race.Response {
 	ex.decide(int(ex.outcome.filtered))
-	ex.judge(fault.VerdictOf(res.outcome()))
+	ex.judge(fault.VerdictOf(res.Outcome()))
 	for ex.outcome.outer > 0 && res != nil {
 		ex.outcome.outer--
 		if f := ex.Route.outcomes[ex.outcome.outer]; f != nil {
@@ -92,7 +94,7 @@ func (ex *Exchange) passFailure(f *fault.Failure) bool {
 // says nothing of the service.
 func (ex *Exchange) judgeFailure(f *fault.Failure) {
 	v := fault.VerdictNone
-	if ex.race.launched > 0 {
+	if ex.race.Launched > 0 {
 		v = f.Verdict()
 	}
 	ex.judge(v)
@@ -120,12 +122,12 @@ func (ex *Exchange) BeginCopy(r *Route) {
 	}
 	ex.Request.Idempotent = false
 	ex.setDeadline()
-	e := ex.entry()
-	ex.race.startCopy(&e)
+	ex.enter()
+	ex.race.StartCopy()
 }
 
 // NewCopyRoute returns a route to s for copies: without retries, hedges and filters.
-func NewCopyRoute(s *Service) *Route {
+func NewCopyRoute(s *service.Service) *Route {
 	policy := s.Config.Policy
 	policy.Retry, policy.Hedge.Mode, policy.Hedge.Class = config.Retry{}, config.HedgeOff, config.ClassNone
 	return NewRoute(&route.Plan{Index: -1, Match: &config.Match{}, Route: &config.Route{}, Policy: &policy}, s)
@@ -135,7 +137,7 @@ func NewCopyRoute(s *Service) *Route {
 type CopyCaller struct{ At *Listener }
 
 // Encode implements Caller. Any response will do.
-func (CopyCaller) Encode(*Exchange, *Response) *fault.Failure { return nil }
+func (CopyCaller) Encode(*Exchange, *race.Response) *fault.Failure { return nil }
 
 // OverShare implements Caller. Copies go first when memory is short.
 func (CopyCaller) OverShare(*Exchange) bool { return true }

@@ -5,9 +5,10 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // TestLeaseLimits: a service's rate limit holds for streams as for requests, and max_pending
@@ -40,21 +41,21 @@ func TestLeaseLimits(t *testing.T) {
 // TestLeaseBreaker: the breaker counts results of streams like those of requests: failed
 // connects and responses.
 func TestLeaseBreaker(t *testing.T) {
-	for name, fail := range map[string]func(m *proxytest.Mesh, l *exchange.Lease){
-		"connect": func(m *proxytest.Mesh, l *exchange.Lease) {
+	for name, fail := range map[string]func(m *proxytest.Mesh, l *race.Lease){
+		"connect": func(m *proxytest.Mesh, l *race.Lease) {
 			if f := m.RetryLease(l, fault.Connect); f != fault.Connect {
 				m.T.Fatalf("another endpoint, or %v", f)
 			}
 		},
-		"response": func(_ *proxytest.Mesh, l *exchange.Lease) { l.Failed(fault.Reset); l.Close(false, 0, 0) },
-		"status": func(m *proxytest.Mesh, l *exchange.Lease) {
+		"response": func(_ *proxytest.Mesh, l *race.Lease) { l.Failed(fault.Reset); l.Close(false, 0, 0) },
+		"status": func(m *proxytest.Mesh, l *race.Lease) {
 			l.Connected(500)
 			m.W.Run(time.Millisecond)
 			l.Close(true, 0, 0)
 		},
-		"gRPC": func(m *proxytest.Mesh, l *exchange.Lease) {
+		"gRPC": func(m *proxytest.Mesh, l *race.Lease) {
 			l.Close(false, 0, 0)
-			l = m.LeaseFor(exchange.Client{GRPC: true}).Lease
+			l = m.LeaseFor(shard.Client{GRPC: true}).Lease
 			l.Connected(200)
 			m.W.Run(time.Millisecond)
 			l.Ended(protocol.GRPCInternal, true)
@@ -91,7 +92,7 @@ func TestLeaseBreaker(t *testing.T) {
 			}
 			silent.Lease.Close(false, 0, 0)
 			m.W.Run(time.Millisecond)
-			long := m.LeaseFor(exchange.Client{GRPC: name == "gRPC"})
+			long := m.LeaseFor(shard.Client{GRPC: name == "gRPC"})
 			long.Lease.Connected(200) // and it stays open
 			m.W.Run(time.Millisecond)
 			good(404)
@@ -126,27 +127,27 @@ func TestStreamsEarnRetries(t *testing.T) {
 func TestStreamsEject(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		fail   func(m *proxytest.Mesh, l *exchange.Lease)
+		fail   func(m *proxytest.Mesh, l *race.Lease)
 		ejects bool
-		client exchange.Client
+		client shard.Client
 	}{
-		{"not connected", func(m *proxytest.Mesh, l *exchange.Lease) { m.RetryLease(l, fault.Connect); l.Close(false, 0, 0) }, true, exchange.Client{}},
-		{"reset", func(_ *proxytest.Mesh, l *exchange.Lease) { l.Failed(fault.Reset); l.Close(false, 0, 0) }, true, exchange.Client{}},
-		{"response of 5xx", func(_ *proxytest.Mesh, l *exchange.Lease) { l.Connected(502); l.Close(true, 0, 0) }, true, exchange.Client{}},
-		{"response of 4xx", func(_ *proxytest.Mesh, l *exchange.Lease) { l.Connected(404); l.Close(true, 0, 0) }, false, exchange.Client{}},
-		{"refused for load", func(m *proxytest.Mesh, l *exchange.Lease) { m.RetryLease(l, fault.Overloaded); l.Close(false, 0, 0) }, false, exchange.Client{}},
-		{"given up", func(_ *proxytest.Mesh, l *exchange.Lease) { l.Close(false, 0, 0) }, false, exchange.Client{}},
-		{"call that ends unavailable", func(m *proxytest.Mesh, l *exchange.Lease) {
+		{"not connected", func(m *proxytest.Mesh, l *race.Lease) { m.RetryLease(l, fault.Connect); l.Close(false, 0, 0) }, true, shard.Client{}},
+		{"reset", func(_ *proxytest.Mesh, l *race.Lease) { l.Failed(fault.Reset); l.Close(false, 0, 0) }, true, shard.Client{}},
+		{"response of 5xx", func(_ *proxytest.Mesh, l *race.Lease) { l.Connected(502); l.Close(true, 0, 0) }, true, shard.Client{}},
+		{"response of 4xx", func(_ *proxytest.Mesh, l *race.Lease) { l.Connected(404); l.Close(true, 0, 0) }, false, shard.Client{}},
+		{"refused for load", func(m *proxytest.Mesh, l *race.Lease) { m.RetryLease(l, fault.Overloaded); l.Close(false, 0, 0) }, false, shard.Client{}},
+		{"given up", func(_ *proxytest.Mesh, l *race.Lease) { l.Close(false, 0, 0) }, false, shard.Client{}},
+		{"call that ends unavailable", func(m *proxytest.Mesh, l *race.Lease) {
 			l.Connected(200)
 			m.W.Run(time.Millisecond)
 			l.Ended(protocol.GRPCUnavailable, true)
 			l.Close(true, 0, 0)
-		}, true, exchange.Client{GRPC: true}},
-		{"call that is cut", func(_ *proxytest.Mesh, l *exchange.Lease) {
+		}, true, shard.Client{GRPC: true}},
+		{"call that is cut", func(_ *proxytest.Mesh, l *race.Lease) {
 			l.Connected(200)
 			l.Ended(protocol.GRPCInternal, false)
 			l.Close(true, 0, 0)
-		}, false, exchange.Client{GRPC: true}},
+		}, false, shard.Client{GRPC: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: "lb: {policy: weighted_round_robin, slow_start: 0s}, outlier: {consecutive: 3, base: 10s, max_ejected: 0.5}"})

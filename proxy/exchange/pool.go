@@ -1,9 +1,8 @@
 package exchange
 
 import (
-	"github.com/valyala/bytebufferpool"
-
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/route"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
@@ -12,15 +11,15 @@ import (
 type Pool struct {
 	shard     *shard.Shard
 	exchanges []*Exchange
-	responses Responses
+	responses race.Responses
 	copies    []*Exchange // in flight, by CallIndex
 }
 
-// maxFree bounds each free list; the garbage collector gets the rest.
+// maxFree bounds the free list; the garbage collector gets the rest.
 const maxFree = 4096
 
 // NewPool makes the pool of the loop of w.
-func NewPool(w *shard.Shard) *Pool { return &Pool{shard: w, responses: Responses{shard: w}} }
+func NewPool(w *shard.Shard) *Pool { return &Pool{shard: w, responses: race.Responses{Shard: w}} }
 
 // Exchange takes an idle exchange from the free list.
 func (p *Pool) Exchange(from Caller) *Exchange {
@@ -28,7 +27,7 @@ func (p *Pool) Exchange(from Caller) *Exchange {
 	if n == 0 {
 		ex := &Exchange{shard: p.shard, pool: p, caller: from}
 		ex.deadline.Fire, ex.deadline.Pooled = ex.onDeadline, true
-		ex.race.init(p.shard, &p.responses, (*owner)(ex), &ex.Request)
+		ex.race.Init(p.shard, &p.responses, (*owner)(ex), &ex.Request)
 		return ex
 	}
 	ex := p.exchanges[n-1]
@@ -80,13 +79,13 @@ func (p *Pool) Recycle(ex *Exchange) {
 
 // reuse returns an idle exchange whose request memory is released.
 func (p *Pool) reuse(ex *Exchange) {
-	ex.race.reset()
+	ex.race.Reset()
 	ex.caller, ex.course, ex.outcome = nil, course{}, outcomes{}
 	ex.StreamID, ex.began, ex.copied = 0, 0, false
 	ex.Injected, ex.Fallback, ex.Cached = 0, Fallback{}, 0
 	ex.RequestID, ex.Refusal, ex.NoHedge, ex.batch, ex.ClassName = nil, nil, false, false, nil
 	ex.Arrived, ex.newCookie = 0, ex.newCookie[:0]
-	ex.Request.Headers, ex.Request.Trailers = keepFields(ex.Request.Headers), keepFields(ex.Request.Trailers)
+	ex.Request.Headers, ex.Request.Trailers = protocol.KeepFields(ex.Request.Headers), protocol.KeepFields(ex.Request.Trailers)
 	if cap(ex.Forwarded) > maxForwarded {
 		ex.Forwarded = nil
 	}
@@ -102,30 +101,15 @@ func (p *Pool) reuse(ex *Exchange) {
 	}
 }
 
-// keepFields returns the memory of hs, which is empty, for the next message, or nil if it is much.
-func keepFields(hs []protocol.Header) []protocol.Header {
-	if cap(hs) > maxFields {
-		return nil
-	}
-	return hs
-}
-
 // Response returns an empty response, without buffers. The caller owns it.
-func (p *Pool) Response() *Response { return p.responses.New() }
+func (p *Pool) Response() *race.Response { return p.responses.New() }
 
 // Answer returns a as a response to req. The caller owns it.
-func (p *Pool) Answer(a *route.Answer, req *protocol.Request) *Response {
+func (p *Pool) Answer(a *route.Answer, req *protocol.Request) *race.Response {
 	res := p.Response()
 	res.HeadBuffer = p.shard.Buffers.Get(0)
 	res.HeadBuffer.B = a.Fill(&res.Response, req, res.HeadBuffer.B)
 	res.AddDate()
 	res.Hold()
 	return res
-}
-
-func bufferLen(b *bytebufferpool.ByteBuffer) int {
-	if b == nil {
-		return 0
-	}
-	return len(b.B)
 }

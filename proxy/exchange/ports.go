@@ -1,9 +1,12 @@
 package exchange
 
 import (
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/identity"
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/service"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
@@ -12,9 +15,9 @@ import (
 type Caller interface {
 	// Encode prepares what Respond sends, or returns why the caller can't have res.
 	// Respond or Fail follows before anything else.
-	Encode(ex *Exchange, res *Response) *fault.Failure
+	Encode(ex *Exchange, res *race.Response) *fault.Failure
 	// Respond owns res, which Encode has accepted.
-	Respond(ex *Exchange, res *Response)
+	Respond(ex *Exchange, res *race.Response)
 	Fail(ex *Exchange, f *fault.Failure)
 	// OverShare reports whether ex must be refused, since its connection holds more
 	// than its share of memory. It is asked while memory is short.
@@ -30,28 +33,11 @@ type Caller interface {
 	Finished(ex *Exchange)
 }
 
-// Upstream reaches one endpoint from one loop. Each attempt ends with exactly one of Answered,
-// AnsweredLocally, Failed and Ended, unless its carrier's Cancel or Abort ended it.
-type Upstream interface {
-	Connections
-	// Send ends a, or gives it to a Carrier, before it returns.
-	Send(a *Attempt)
-}
-
-// ConnectBy makes a Connector for endpoints that take attempts.
-func ConnectBy(connect func(s *Service, e *Endpoint) Upstream) Connector {
-	return func(s *Service, e *Endpoint) Connections { return connect(s, e) }
-}
-
-// Carrier is whoever has an attempt that was sent: a connection, or the queue for one.
-type Carrier interface {
-	// Cancel withdraws a. The memory of its request is invalid afterwards. Cancel
-	// reports whether the endpoint may still work on it.
-	Cancel(a *Attempt) (lingers bool)
-	// Abort forgets a at once.
-	Abort(a *Attempt)
-	// Buffered is the number of bytes held for a, besides its request.
-	Buffered(a *Attempt) int
+// InterimCaller is a Caller that takes interim responses.
+type InterimCaller interface {
+	// Interim passes res (1xx but 101) on, ahead of Respond or Fail. res is valid until it returns. The
+	// caller drops res if its peer knows no interim responses, or does not read.
+	Interim(ex *Exchange, res *protocol.Response)
 }
 
 // Filter is a phase that a route adds to its requests, after they were admitted and before their
@@ -72,7 +58,7 @@ type OutcomeFilter interface {
 	// Response returns what the caller gets: res, or a response in its place. It returns nil if
 	// the filter has called Answer or Refuse, or will call one of them, unless End comes first.
 	// It owns a res that it does not return. No attempt is left but those that linger.
-	Response(ex *Exchange, res *Response) *Response
+	Response(ex *Exchange, res *race.Response) *race.Response
 	// Failure is asked before the caller gets f, also if the service did not admit the request:
 	// then Request was not called. After Hold, the filter calls Answer or Refuse, unless End comes
 	// first.
@@ -104,8 +90,8 @@ type FilterPlace struct {
 	Shard    *shard.Shard
 	Pool     *Pool
 	Route    *config.Route
-	Service  *Service            // that the route, or its share, leads to
-	Services map[string]*Service // all of the loop, by name
+	Service  *service.Service            // that the route, or its share, leads to
+	Services map[string]*service.Service // all of the loop, by name
 
 	Invalidates bool // another route to the service has a cache, and this one has none
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
@@ -20,8 +21,8 @@ type Fallback struct {
 // result is the end of an exchange for its caller.
 type result struct {
 	outcome stats.Outcome
-	res     *Response      // nil unless it is the application's, or an answer of the route
-	by      *Attempt       // the attempt that res belongs to; nil for an answer of the route
+	res     *race.Response // nil unless it is the application's, or an answer of the route
+	by      *race.Attempt  // the attempt that res belongs to; nil for an answer of the route
 	failure *fault.Failure // set if the outcome is OutcomeFailed
 
 	grpc bool              // the request was a gRPC call
@@ -43,7 +44,7 @@ func (c *result) bytes() int {
 	if c.res == nil {
 		return 0
 	}
-	return c.res.size()
+	return c.res.Size()
 }
 
 // conclude counts, logs and traces the end of the exchange for its caller. Without a
@@ -52,7 +53,7 @@ func (ex *Exchange) conclude(c *result) {
 	o, bytes, now := c.outcome, c.bytes(), ex.shard.Loop.Now()
 	latency, measured := now-ex.began, c.measured() && ex.Fallback.Reason == ""
 	if c.res != nil {
-		c.grpc, c.code = c.res.grpc, c.res.code
+		c.grpc, c.code = c.res.GRPC, c.res.Code
 	} else {
 		c.readGRPC(&ex.Request)
 	}
@@ -70,20 +71,13 @@ func (ex *Exchange) conclude(c *result) {
 	if ex.Route == nil || ex.Route.Service == nil {
 		return
 	}
-	s := &ex.Route.Service.stats
-	if ring := ex.Route.Service.watched; ring != nil && o != stats.OutcomeCancelled {
-		ring.Now(now).Answered(bytes, latency, measured)
-	}
-	s.Outcomes[o]++
+	s := ex.Route.Service
+	s.Concluded(now, o, bytes, latency, measured)
 	if c.grpc {
-		s.GRPC[c.code]++
+		s.Stats.GRPC[c.code]++
 	}
 	if ex.batch {
-		s.Batch[o]++
-	}
-	s.BytesOut += uint64(bytes)
-	if measured {
-		s.Latency.Observe(latency)
+		s.Stats.Batch[o]++
 	}
 }
 
@@ -105,7 +99,7 @@ func (ex *Exchange) log(c *result, now time.Duration) {
 		Request: accesslog.Request{RequestID: id}, Outcome: c.outcome.String(), BytesIn: int64(ex.size()), BytesOut: int64(c.bytes()),
 		Duration: now - ex.began,
 	}
-	ex.race.record(&r, c.by, now)
+	ex.race.Record(&r, c.by, now)
 	describe(&r, ex.caller, ex)
 	r.Time = l.Wall(now - ex.began)
 	if ex.Route != nil {
@@ -163,19 +157,19 @@ func logRefused(l *accesslog.Log, from Caller, ex *Exchange, f *fault.Failure) {
 
 // reportFailure counts the failure that the caller of ex gets, and logs an example.
 func (ex *Exchange) reportFailure(f *fault.Failure) {
-	from, service := ClientOf(ex.caller), ""
+	from, name := ClientOf(ex.caller), ""
 	ex.shard.Stats.Failed(from.Listener, f)
 	if ex.Route == nil {
 		ex.shard.Stats.Refused(from.Listener)
 	} else {
-		service = ex.Route.ServiceName()
+		name = ex.Route.ServiceName()
 	}
-	LogExample(ex.shard, from, service, ex.Example(), f)
+	shard.LogExample(ex.shard, from, name, ex.Example(), f)
 }
 
 // Example returns the example of the request, as the client sent it.
-func (ex *Exchange) Example() Example {
-	e := Example{Method: ex.Request.Method, Host: ex.Request.Authority, Path: ex.Request.Path}
+func (ex *Exchange) Example() shard.Example {
+	e := shard.Example{Method: ex.Request.Method, Host: ex.Request.Authority, Path: ex.Request.Path}
 	if ex.OriginalPath != nil {
 		e.Path = ex.OriginalPath
 	}
@@ -186,7 +180,9 @@ func (ex *Exchange) Example() Example {
 }
 
 // ClientOf returns the client of a session.
-func ClientOf(c Caller) Client { return Client{Listener: c.Listener().Name, Addr: c.RemoteAddr()} }
+func ClientOf(c Caller) shard.Client {
+	return shard.Client{Listener: c.Listener().Name, Addr: c.RemoteAddr()}
+}
 
 // describe fills in the caller and the request. ex may be nil.
 func describe(r *accesslog.Record, from Caller, ex *Exchange) {

@@ -3,7 +3,6 @@ package exchange
 import (
 	"cmp"
 	"iter"
-	"strconv"
 	"time"
 	"unsafe"
 
@@ -42,15 +41,12 @@ type envelope struct {
 	newCookie    []byte   // Set-Cookie of the session that the request began; empty means none
 }
 
-// An exchange keeps this much memory for the next request: for X-Forwarded-For, for a
-// rewritten path, for a marked tracestate, for the headers of a route, and for so many fields. A
-// response keeps as many fields.
+// An exchange keeps this much memory for the next request: for X-Forwarded-For, for a rewritten path,
+// and for the headers of a route.
 const (
-	maxFields     = 64
-	maxEdited     = 512
-	maxForwarded  = 256
-	maxRewritten  = 512
-	maxTraceState = 512
+	maxEdited    = 512
+	maxForwarded = 256
+	maxRewritten = 512
 )
 
 // exchangeBytes is what an exchange counts as beside its request, which may be much shorter.
@@ -120,36 +116,8 @@ func (ex *Exchange) RefuseLater(f *fault.Failure) {
 	}
 }
 
-// attemptHeader has the number of an attempt that is not the first. An application that passes
-// it on prevents further hedges by the sidecars of the services that it calls.
-var attemptHeader = []byte(protocol.HeaderAttempt)
-
-// batchHeader tells the application that its own calls for the request are batch, too.
-var batchHeader = protocol.Header{Name: []byte(protocol.HeaderPriority), Value: []byte(protocol.PriorityBatch)}
-
-// Outgoing returns the request for an application that speaks HTTP: with the time left, and the
-// sidecar's own headers behind the first own. Once it is encoded, the caller cuts them off.
-func (a *Attempt) Outgoing() (req *protocol.Request, own int) {
-	r := a.race
-	req = a.Request()
-	if req.Timed || r.service.Config.TimeoutHeader {
-		a.SetTimeLeft()
-	}
-	own = len(req.Headers)
-	if req.Attempt > 0 {
-		m := &r.marks
-		n := len(m.timeLeft)
-		m.timeLeft = strconv.AppendUint(m.timeLeft, uint64(req.Attempt), 10)
-		req.Headers = append(req.Headers, protocol.Header{Name: attemptHeader, Value: m.timeLeft[n:len(m.timeLeft):len(m.timeLeft)]})
-	}
-	if req.Batch {
-		req.Headers = append(req.Headers, batchHeader)
-	}
-	return req, own
-}
-
 // size is the length of the request in bytes.
-func (ex *Exchange) size() int { return bufferLen(ex.HeadBuffer) + bufferLen(ex.BodyBuffer) }
+func (ex *Exchange) size() int { return protocol.Len(ex.HeadBuffer) + protocol.Len(ex.BodyBuffer) }
 
 func (ex *Exchange) releaseRequest() {
 	ex.shard.Buffers.Release(&ex.HeadBuffer)
@@ -159,7 +127,7 @@ func (ex *Exchange) releaseRequest() {
 }
 
 // Buffered is the number of bytes that the exchange and its race hold.
-func (ex *Exchange) Buffered() int { return ex.Held + ex.race.buffered() }
+func (ex *Exchange) Buffered() int { return ex.Held + ex.race.Buffered() }
 
 // overShare reports whether memory is short, and the caller's connection holds more than its share.
 func (ex *Exchange) overShare() bool {
@@ -199,11 +167,10 @@ func (ex *Exchange) Shed() {
 // seen it. ex has its route, and has not begun.
 func (ex *Exchange) Repeats() int {
 	r, req := ex.Route, &ex.Request
-	cascade := req.Attempt > 0 || req.Hedge
-	if cascade || !r.mayRepeat(req) || !r.retryOn.reset {
+	if cascade := req.Attempt > 0 || req.Hedge; cascade || !r.mayRepeat(req) {
 		return 0
 	}
-	return r.retryAttempts
+	return r.Policy.Repeats()
 }
 
 // mayRepeat reports whether a request may be sent twice. Servers refuse the second use of credentials

@@ -15,6 +15,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/limit"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/route"
+	"github.com/remora-proxy/remora/proxy/service"
 )
 
 // Router finds the route of a request on one loop.
@@ -29,7 +30,7 @@ type Router struct {
 	room hedge.Room
 
 	// Filters returns the filters of a new route.
-	Filters func(plan *route.Plan, services map[string]*Service) []Filter
+	Filters func(plan *route.Plan, services map[string]*service.Service) []Filter
 }
 
 // Find returns the first route that matches, or nil. Of a split it draws one of the shares.
@@ -103,7 +104,7 @@ func (r *Router) guards(plan int, own *allow.Rules) bool {
 
 // Adopt makes the routes of plans, which lead to services. An unchanged route stays as
 // it is. A route of which only the policy changed keeps its latency estimate.
-func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[string]*Service, rules RuleSets) {
+func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[string]*service.Service, rules RuleSets) {
 	old := r.routes
 	r.table, r.routes, r.Direct = table, make([]*Route, len(plans)), make(map[string]*Route)
 	r.Guarded = rules.Guarded()
@@ -121,15 +122,15 @@ func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[stri
 		if made.Service == nil {
 			continue
 		}
-		made.hedging.Bound(&r.room)
-		made.Service.AddRoute(Hedging{made.hedging, made.index})
+		made.Hedging.Bound(&r.room)
+		made.Service.AddRoute(service.Hedging{Route: made.Hedging, Index: made.index})
 		if plan.Index < 0 {
 			r.Direct[plan.Service] = made
 		}
 	}
 	for _, gone := range old {
 		if gone != nil && gone.Service != nil { // counts of its requests in flight are lost
-			gone.Service.RetireRoute(gone.hedging)
+			gone.Service.RetireRoute(gone.Hedging)
 			for _, f := range gone.filters {
 				if r, ok := f.(Retirer); ok {
 					r.Retire()
@@ -140,7 +141,7 @@ func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[stri
 }
 
 // adopt returns the route of a plan. A route that stays is taken out of old.
-func (r *Router) adopt(plan *route.Plan, old []*Route, services map[string]*Service) *Route {
+func (r *Router) adopt(plan *route.Plan, old []*Route, services map[string]*service.Service) *Route {
 	if plan.Same {
 		kept := old[plan.Before]
 		old[plan.Before] = nil
@@ -152,7 +153,7 @@ func (r *Router) adopt(plan *route.Plan, old []*Route, services map[string]*Serv
 	}
 	made.setFilters(r.Filters(plan, services))
 	if plan.Before >= 0 {
-		made.hedging.Inherit(old[plan.Before].hedging)
+		made.Hedging.Inherit(old[plan.Before].Hedging)
 	}
 	return made
 }

@@ -3,11 +3,14 @@ package exchange
 import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/affinity"
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/service"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // takePin finds the endpoint that a cookie of the request names. A pinned request has no hedges: the other
 // endpoints do not know what its endpoint keeps for its client. A second call changes nothing.
-func (ex *Exchange) takePin(s *Service) {
+func (ex *Exchange) takePin(s *service.Service) {
 	if pin := s.TakePin(&ex.Request); pin != nil {
 		ex.pin = pin
 		ex.NoHedge = ex.NoHedge || s.Usable(pin)
@@ -16,10 +19,10 @@ func (ex *Exchange) takePin(s *Service) {
 
 // join finds the session of the request at s, which has sessions. One without a key gets a random one, or begins
 // a session, which a copy does not: its response may be for others, too.
-func (ex *Exchange) join(s *Service) {
-	ex.sessions = s.sessions
+func (ex *Exchange) join(s *service.Service) {
+	ex.sessions = s.Sessions
 	ex.takePin(s)
-	keys := s.sessions.Keys
+	keys := s.Sessions.Keys
 	if keys == nil {
 		return
 	}
@@ -36,23 +39,23 @@ func (ex *Exchange) join(s *Service) {
 
 // cookies returns what becomes of the cookies of the response of by. by is nil for a response of the
 // sidecar, which names no endpoint.
-func (ex *Exchange) cookies(by *Attempt) affinity.Cookies {
+func (ex *Exchange) cookies(by *race.Attempt) affinity.Cookies {
 	sticky := ex.sessions.Sticky
 	switch {
 	case sticky == nil:
 		return affinity.Cookies{Set: ex.newCookie}
 	case by == nil || ex.copied:
 		return affinity.Cookies{}
-	case by.ep == ex.pin:
+	case by.Endpoint() == ex.pin:
 		return sticky.Keep()
 	}
-	c := ex.sessions.Give(ex.newCookie[:0], by.ep, ex.caller.Listener().Secure)
+	c := ex.sessions.Give(ex.newCookie[:0], by.Endpoint(), ex.caller.Listener().Secure)
 	ex.newCookie = c.Set
 	return c
 }
 
 // Session returns the session of the request at s, which becomes a stream. It is called before the request is
 // encoded, since it removes a sticky cookie.
-func (ex *Exchange) Session(s *Service) Session {
+func (ex *Exchange) Session(s *service.Service) shard.Session {
 	return s.StreamSession(&ex.Request, ex.caller.RemoteAddr(), ex.caller.Listener().Secure)
 }

@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/registry"
 )
 
@@ -167,8 +168,8 @@ func TestStickyStreams(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Apps: 6, Service: sticky})
 	by, pair := pinned(m)
 	owner := m.Apps[by[0]-'a'].Addr
-	client := exchange.Client{Session: exchange.Session{Pin: strings.TrimPrefix(pair, "srv=")}}
-	cookies := func(l *exchange.Lease) string {
+	client := shard.Client{Session: shard.Session{Pin: strings.TrimPrefix(pair, "srv=")}}
+	cookies := func(l *race.Lease) string {
 		res := protocol.Response{}
 		l.EditCookies(&res)
 		return string(protocol.Find(res.Headers, "set-cookie"))
@@ -185,7 +186,7 @@ func TestStickyStreams(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for range 30 {
-		l := m.LeaseFor(exchange.Client{Session: exchange.Session{Pin: "unknown", Secure: true}})
+		l := m.LeaseFor(shard.Client{Session: shard.Session{Pin: "unknown", Secure: true}})
 		if !strings.HasSuffix(cookies(l.Lease), "; Secure") {
 			t.Errorf("a new session has %q", cookies(l.Lease))
 		}

@@ -5,14 +5,9 @@ import (
 	"slices"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
-
-// traced is the record of an exchange that is sampled.
-type traced struct {
-	trace.Record
-	text [trace.TextLen]byte // memory of the request's traceparent
-}
 
 // sample begins a record of the exchange if the caller records the trace, or at random without
 // one. For a request over a link the first sidecar has decided.
@@ -35,20 +30,20 @@ func (ex *Exchange) sample(by *Listener) {
 		req.Headers = append(req.Headers, protocol.Header{})
 	}
 	path, _, _ := bytes.Cut(req.Path, []byte("?"))
-	t := &traced{Record: trace.Record{
+	t := &race.Traced{Record: trace.Record{
 		Context: trace.Context{Trace: from.Trace, Span: w.Sampler.NewSpanID(), Flags: from.Flags},
 		Parent:  from.Span, Began: ex.began,
 		Protocol: by.Protocol, RPC: req.Codec != protocol.CodecHTTP,
 		Method: clip(req.Method), Path: clip(path), Authority: clip(req.Authority),
 		RequestID: clip(trace.RequestIDOf(req.Headers)),
-		Attempts:  make([]trace.Attempt, maxAttempts),
+		Attempts:  make([]trace.Attempt, race.MaxAttempts),
 	}}
 	if now := w.Process.Now(); !now.IsZero() {
 		t.Zero = now.UnixNano() - int64(ex.began)
 	}
-	t.carry(t.Span)
-	req.Headers[at] = protocol.Header{Name: trace.NameParent, Value: t.text[:]}
-	ex.race.traced = t
+	t.Carry(t.Span)
+	req.Headers[at] = t.Header()
+	ex.race.Traced = t
 }
 
 // maxClip is the longest text in a record, in bytes: many records may be queued.
@@ -56,15 +51,9 @@ const maxClip = 512
 
 func clip(text []byte) string { return string(text[:min(len(text), maxClip)]) }
 
-// carry makes span the parent in the request's traceparent.
-func (t *traced) carry(span trace.SpanID) {
-	c := trace.Context{Trace: t.Trace, Span: span, Flags: t.Flags}
-	c.Append(t.text[:0])
-}
-
 // endSpan notes the end of the exchange for its caller.
 func (ex *Exchange) endSpan(c *result) {
-	t := ex.race.traced
+	t := ex.race.Traced
 	if t == nil {
 		return
 	}
@@ -77,7 +66,7 @@ func (ex *Exchange) endSpan(c *result) {
 		t.Status = c.res.Status
 	case c.res != nil:
 		t.Status = c.res.Status
-		c.by.noteResponse(trace.Won, c.res)
+		c.by.NoteResponse(trace.Won, c.res)
 	case c.failure != nil:
 		t.Status, t.Error = c.failure.Status, c.failure.Code
 	}
@@ -86,8 +75,8 @@ func (ex *Exchange) endSpan(c *result) {
 
 // exportTrace passes the record on, after the last attempt has ended.
 func (ex *Exchange) exportTrace() {
-	if t := ex.race.traced; t != nil {
-		ex.race.traced = nil
+	if t := ex.race.Traced; t != nil {
+		ex.race.Traced = nil
 		ex.shard.Process.Sink.Put(&t.Record)
 	}
 }

@@ -1,6 +1,18 @@
 package loop
 
-import "time"
+import (
+	"math"
+	"time"
+)
+
+// Slack is how late a timer of a request may fire. If it is later, the loop was busy or had no CPU: events
+// that came meanwhile may say that the request is over, and wait behind the timer. So the timer is put off
+// once, behind them. After that it may be late by any time (Whenever), so that a loop that is always late
+// gets on, too.
+const (
+	Slack    = 500 * time.Microsecond
+	Whenever = math.MaxInt64 - Slack
+)
 
 // Timer is a one-shot timer, embedded in its owner and reused. Fire is set
 // once, before the first After. The zero value with Fire set is disarmed.

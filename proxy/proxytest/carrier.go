@@ -11,8 +11,8 @@ import (
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/downstream"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/sim"
 )
 
@@ -21,7 +21,7 @@ type Carrier struct {
 	Sockets   []loop.Socket
 	Requests  []*downstream.StreamRequest
 	Responses []*downstream.StreamAnswer
-	Parked    []*exchange.StreamSource
+	Parked    []*race.StreamSource
 	Accepted  []*downstream.StreamAccept
 	Passed    []passage
 	Pipes     []*Pipe
@@ -133,7 +133,7 @@ func (c *Carrier) Pass(listener string, client loop.Socket, to netip.AddrPort, f
 }
 
 // Park implements downstream.Streams.
-func (c *Carrier) Park(src *exchange.StreamSource, _ netip.Addr) (token link.Token, ok bool) {
+func (c *Carrier) Park(src *race.StreamSource, _ netip.Addr) (token link.Token, ok bool) {
 	if c.Full {
 		return token, false
 	}

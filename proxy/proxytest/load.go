@@ -9,9 +9,10 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/link"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // BurstWhilePaused sends n requests and pauses the consumer's loop for d while their
@@ -262,13 +263,13 @@ func (m *Mesh) CollectHeader(name string) *[]string {
 }
 
 // Lease asks the consumer for a lease of an endpoint of compute.
-func (m *Mesh) Lease() Leased { return m.LeaseFor(exchange.Client{}) }
+func (m *Mesh) Lease() Leased { return m.LeaseFor(shard.Client{}) }
 
 // LeaseFor is Lease for a stream of c.
-func (m *Mesh) LeaseFor(c exchange.Client) Leased {
+func (m *Mesh) LeaseFor(c shard.Client) Leased {
 	m.T.Helper()
 	var got *Leased
-	m.Consumer.Proc.Workers()[0].From(c).Lease("compute", func(l *exchange.Lease, at exchange.Target, f *fault.Failure) {
+	m.Consumer.Proc.Workers()[0].From(c).Lease("compute", func(l *race.Lease, at race.Target, f *fault.Failure) {
 		got = &Leased{l, at, f}
 	})
 	m.RunUntil("a result", func() bool { return got != nil })
@@ -276,17 +277,17 @@ func (m *Mesh) LeaseFor(c exchange.Client) Leased {
 }
 
 // RetryLease asks for another endpoint because the target refused the stream.
-func (m *Mesh) RetryLease(l *exchange.Lease, why *fault.Failure) (f *fault.Failure) {
+func (m *Mesh) RetryLease(l *race.Lease, why *fault.Failure) (f *fault.Failure) {
 	m.T.Helper()
 	done := false
-	l.Retry(why, nil, func(_ exchange.Target, fail *fault.Failure) { f, done = fail, true })
+	l.Retry(why, nil, func(_ race.Target, fail *fault.Failure) { f, done = fail, true })
 	m.RunUntil("a result", func() bool { return done })
 	return f
 }
 
 // Leased is the result of a request for a lease.
 type Leased struct {
-	Lease   *exchange.Lease
-	Target  exchange.Target
+	Lease   *race.Lease
+	Target  race.Target
 	Failure *fault.Failure
 }

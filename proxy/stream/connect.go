@@ -12,13 +12,13 @@ import (
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/downstream"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
 )
 
 type endpointQuery struct {
-	leaser  exchange.Leaser // picks the endpoint and counts the stream
+	leaser  race.Leaser // picks the endpoint and counts the stream
 	service string
 	direct  *downstream.Direct // connects there instead; nil means to the service
 	kind    link.StreamKind    // sent to an endpoint that is another sidecar
@@ -29,20 +29,20 @@ type endpointQuery struct {
 
 // pick is the result of an endpointQuery: a lease with its target, or a failure.
 type pick struct {
-	lease *exchange.Lease
-	at    exchange.Target
+	lease *race.Lease
+	at    race.Target
 	fail  *fault.Failure
 }
 
 // connect connects p to an endpoint that takes the stream. Unless it fails, the caller must
 // close lease, which is nil without a service. linked reports whether the endpoint is another
 // sidecar.
-func (p *pair) connect(w *endpointQuery) (lease *exchange.Lease, linked bool, fail *fault.Failure) {
+func (p *pair) connect(w *endpointQuery) (lease *race.Lease, linked bool, fail *fault.Failure) {
 	if w.direct != nil {
 		return nil, false, (&direct{p, w.direct}).connect()
 	}
 	picks := make(chan pick, 1)
-	w.leaser.Lease(w.service, func(l *exchange.Lease, at exchange.Target, f *fault.Failure) {
+	w.leaser.Lease(w.service, func(l *race.Lease, at race.Target, f *fault.Failure) {
 		picks <- pick{l, at, f}
 	})
 	a := p.await(picks)
@@ -57,7 +57,7 @@ func (p *pair) connect(w *endpointQuery) (lease *exchange.Lease, linked bool, fa
 
 // reconnect connects p to another endpoint, after the last one refused the stream with why. If it
 // fails, the lease is closed.
-func (p *pair) reconnect(w *endpointQuery, lease *exchange.Lease, why *fault.Failure) (linked bool, fail *fault.Failure) {
+func (p *pair) reconnect(w *endpointQuery, lease *race.Lease, why *fault.Failure) (linked bool, fail *fault.Failure) {
 	at, fail := p.another(lease, why, nil)
 	if fail != nil {
 		return false, fail
@@ -67,7 +67,7 @@ func (p *pair) reconnect(w *endpointQuery, lease *exchange.Lease, why *fault.Fai
 
 // openAt opens the stream at an endpoint, or at another one if that does not take it. If it fails,
 // the lease is closed.
-func (p *pair) openAt(w *endpointQuery, lease *exchange.Lease, at exchange.Target) (linked bool, fail *fault.Failure) {
+func (p *pair) openAt(w *endpointQuery, lease *race.Lease, at race.Target) (linked bool, fail *fault.Failure) {
 	var last fault.Error
 	for {
 		err := p.open(w, lease, at)
@@ -94,9 +94,9 @@ func (p *pair) openAt(w *endpointQuery, lease *exchange.Lease, at exchange.Targe
 
 // another asks for another endpoint. If it fails, the core has closed the lease, or its loop has
 // stopped.
-func (p *pair) another(lease *exchange.Lease, why *fault.Failure, err error) (exchange.Target, *fault.Failure) {
+func (p *pair) another(lease *race.Lease, why *fault.Failure, err error) (race.Target, *fault.Failure) {
 	picks := make(chan pick, 1)
-	lease.Retry(why, err, func(at exchange.Target, f *fault.Failure) { picks <- pick{lease, at, f} })
+	lease.Retry(why, err, func(at race.Target, f *fault.Failure) { picks <- pick{lease, at, f} })
 	a := p.await(picks)
 	return a.at, a.fail
 }
@@ -113,7 +113,7 @@ func (p *pair) await(picks <-chan pick) (a pick) {
 
 // open connects to an endpoint. To another sidecar it also sends the preface, and waits until
 // that sidecar accepts a stream that can't be refused by an HTTP response.
-func (p *pair) open(w *endpointQuery, lease *exchange.Lease, at exchange.Target) error {
+func (p *pair) open(w *endpointQuery, lease *race.Lease, at race.Target) error {
 	if at.Socket != nil {
 		return p.openPipe(w, at)
 	}
@@ -134,7 +134,7 @@ func (p *pair) open(w *endpointQuery, lease *exchange.Lease, at exchange.Target)
 // openPipe waits until the endpoint's connection takes the stream. The loop bounds that by
 // connect_timeout, and says whether a dial failed or no connection had room; twice that time
 // is for a loop that is late.
-func (p *pair) openPipe(w *endpointQuery, at exchange.Target) error {
+func (p *pair) openPipe(w *endpointQuery, at race.Target) error {
 	p.at = at.Addr
 	up := endOf(at.Socket)
 	if !w.message || up == nil || up.pipe == nil {
@@ -157,7 +157,7 @@ func (p *pair) openPipe(w *endpointQuery, at exchange.Target) error {
 }
 
 // serverName returns the name that the endpoint must prove by TLS.
-func (w *endpointQuery) serverName(c *config.ServiceTLS, at exchange.Target) string {
+func (w *endpointQuery) serverName(c *config.ServiceTLS, at race.Target) string {
 	if c.ByHost() && w.host != "" {
 		return w.host
 	}
@@ -166,7 +166,7 @@ func (w *endpointQuery) serverName(c *config.ServiceTLS, at exchange.Target) str
 
 // dial connects to addr of the lease's service, which must prove name by TLS, and sends first before
 // anything else.
-func (p *pair) dial(lease *exchange.Lease, addr, service, name string, first []byte) error {
+func (p *pair) dial(lease *race.Lease, addr, service, name string, first []byte) error {
 	p.at = addr
 	ctx, cancel := context.WithTimeout(p.srv.ctx, p.srv.service(service).ConnectTimeout)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/proxy/downstream"
-	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -78,7 +78,7 @@ func TestEarlyBytesReleased(t *testing.T) {
 		early := weak.Make(&b[:1][0])
 		src.Buffer.B, b = b, nil
 		_, _, _ = src.Body.Decode([]byte("early"), src.Buffer)
-		sources := make(chan *exchange.StreamSource, 1)
+		sources := make(chan *race.StreamSource, 1)
 		sources <- src
 		src = nil
 		client := s.dialTo(s.front(func(nc *net.TCPConn) {

@@ -13,10 +13,10 @@ import (
 
 	"github.com/remora-proxy/remora/proxy/allow"
 	"github.com/remora-proxy/remora/proxy/config"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/reactor/hello"
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
+	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
@@ -162,8 +162,8 @@ func (l *Listener) open(down *end, release func()) {
 }
 
 // client returns the client at down.
-func (l *Listener) client(down *end) exchange.Client {
-	return exchange.Client{Listener: l.cfg.Load().Name, Addr: down.RemoteAddr().String()}
+func (l *Listener) client(down *end) shard.Client {
+	return shard.Client{Listener: l.cfg.Load().Name, Addr: down.RemoteAddr().String()}
 }
 
 // tunnel returns the stream of p to a service, or refuses it and returns nil.

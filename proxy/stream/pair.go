@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fair"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/race"
 )
 
 // pair is the two ends of a stream, which it owns: down to the client, and up to the endpoint,
@@ -19,9 +19,9 @@ import (
 type pair struct {
 	srv   *Server
 	down  *end
-	by    exchange.Leaser // counts the limit that refused or ended the stream; nil means a worker
-	place *fair.Place     // of limits.streams; nil if it got none
-	watch *watch          // nil if no time is limited
+	by    race.Leaser // counts the limit that refused or ended the stream; nil means a worker
+	place *fair.Place // of limits.streams; nil if it got none
+	watch *watch      // nil if no time is limited
 
 	guarded   bool          // hosts have rules, round which no request of HTTP must go unread
 	halfClose time.Duration // how long a client whose output has ended may get nothing; 0 means that it has left

@@ -11,8 +11,8 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/link"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fair"
+	"github.com/remora-proxy/remora/proxy/race"
 )
 
 // parkTime is how long a response stays parked. Once its head has arrived, it is fetched.
@@ -22,7 +22,7 @@ const parkTime = 5 * time.Second
 // backpressure stops its sender.
 type parked struct {
 	srv   *Server
-	src   *exchange.StreamSource
+	src   *race.StreamSource
 	bytes int // memory held
 	place *fair.Place
 	timer *time.Timer
@@ -30,7 +30,7 @@ type parked struct {
 
 // Park implements downstream.Streams. As many responses are parked as there may be streams, and they are
 // shared like those.
-func (s *Server) Park(src *exchange.StreamSource, by netip.Addr) (token link.Token, ok bool) {
+func (s *Server) Park(src *race.StreamSource, by netip.Addr) (token link.Token, ok bool) {
 	_, _ = rand.Read(token[:]) // never fails
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +63,7 @@ func (s *Server) unpark(token link.Token) *parked {
 }
 
 // take stops the timer, leaves the place and returns the source, which the caller owns.
-func (p *parked) take() *exchange.StreamSource {
+func (p *parked) take() *race.StreamSource {
 	p.timer.Stop()
 	p.place.Release()
 	p.srv.opt.Process.Hold(-p.bytes)

@@ -12,15 +12,15 @@ import (
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/downstream"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fair"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
 )
 
 // source returns a response of the application, and the application's connection. early
 // is the part of the body that was read already.
-func (s *sidecar) source(a *app, h http1.Head, early string) (src *exchange.StreamSource, server *net.TCPConn) {
+func (s *sidecar) source(a *app, h http1.Head, early string) (src *race.StreamSource, server *net.TCPConn) {
 	s.t.Helper()
 	p := &pair{srv: s.srv}
 	w := s.srv.opaque(s.srv.worker(), "app", waitLimit)
@@ -30,7 +30,7 @@ func (s *sidecar) source(a *app, h http1.Head, early string) (src *exchange.Stre
 	}
 	lease.Connected(200)
 	server = receive(s.t, a.conns, "the connection")
-	src = &exchange.StreamSource{Socket: p.up.conn.(loop.Socket), Lease: lease, Buffer: bytebufferpool.Get()}
+	src = &race.StreamSource{Socket: p.up.conn.(loop.Socket), Lease: lease, Buffer: bytebufferpool.Get()}
 	src.Body.Reset(&h, s.srv.limits())
 	if _, _, err := src.Body.Decode([]byte(early), src.Buffer); err != nil {
 		s.t.Fatal(err)
@@ -42,10 +42,10 @@ func (s *sidecar) source(a *app, h http1.Head, early string) (src *exchange.Stre
 // at address at.
 func (s *sidecar) fetched(b *sidecar, at string, token link.Token, h http1.Head) *net.TCPConn {
 	s.t.Helper()
-	leases := make(chan *exchange.Lease, 1)
+	leases := make(chan *race.Lease, 1)
 	w := b.srv.worker()
-	w.Lease("app", func(l *exchange.Lease, _ exchange.Target, _ *fault.Failure) { leases <- l })
-	src := &exchange.StreamSource{
+	w.Lease("app", func(l *race.Lease, _ race.Target, _ *fault.Failure) { leases <- l })
+	src := &race.StreamSource{
 		Addr: at, Service: "app", Token: token, Timeout: waitLimit,
 		Buffer: bytebufferpool.Get(), Lease: receive(s.t, leases, "a lease"),
 	}

@@ -5,8 +5,8 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
@@ -41,7 +41,7 @@ func (p *passThrough) run() {
 	p.first = nil
 	defer early.free()
 	worker := p.srv.worker()
-	from := exchange.Client{Listener: p.listener, Addr: p.down.RemoteAddr().String()}
+	from := shard.Client{Listener: p.listener, Addr: p.down.RemoteAddr().String()}
 	record := worker.StreamRecord(from.Listener, from.Addr, "")
 	if fail := p.dialDestination(p.to); fail != nil {
 		worker.Passed(from, fail)

@@ -12,10 +12,10 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/proxy/downstream"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/mux/httpstream"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -82,12 +82,12 @@ func (p *peer) wantState(want loop.PipeState) {
 var grpc = []protocol.Header{{Name: []byte("Content-Type"), Value: []byte("application/grpc")}}
 
 // call begins a request with a body of unknown length, whose client has a pipe.
-func (s *sidecar) call(leaser exchange.Leaser, headers []protocol.Header) *peer {
+func (s *sidecar) call(leaser race.Leaser, headers []protocol.Header) *peer {
 	return s.callRepeated(leaser, headers, 0)
 }
 
 // callRepeated is call for a request that may be sent again so often.
-func (s *sidecar) callRepeated(leaser exchange.Leaser, headers []protocol.Header, repeats int) *peer {
+func (s *sidecar) callRepeated(leaser race.Leaser, headers []protocol.Header, repeats int) *peer {
 	p, socket := s.newPeer()
 	h := http1.Head{Framing: http1.Chunked}
 	req := protocol.Request{Method: []byte("POST"), Path: []byte("/a"), Authority: []byte("app"), Headers: headers}
@@ -268,12 +268,12 @@ func TestPipePace(t *testing.T) {
 
 // pipeLeaser leads streams to a pipe in place of the first endpoint that is picked.
 type pipeLeaser struct {
-	exchange.Leaser
+	race.Leaser
 	socket loop.Socket
 }
 
-func (l *pipeLeaser) Lease(service string, picked func(*exchange.Lease, exchange.Target, *fault.Failure)) {
-	l.Leaser.Lease(service, func(lease *exchange.Lease, at exchange.Target, f *fault.Failure) {
+func (l *pipeLeaser) Lease(service string, picked func(*race.Lease, race.Target, *fault.Failure)) {
+	l.Leaser.Lease(service, func(lease *race.Lease, at race.Target, f *fault.Failure) {
 		at.Socket = l.socket
 		picked(lease, at, f)
 	})

@@ -12,9 +12,9 @@ import (
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/downstream"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -57,7 +57,7 @@ type requestStream struct {
 	call    *call
 	query   endpointQuery
 	linked  bool // the endpoint is another sidecar
-	lease   *exchange.Lease
+	lease   *race.Lease
 	replay  *replay // of the request; nil before an endpoint is connected
 	repeats int     // how often it was sent again although an endpoint may have seen it
 	full    bool    // limits.buffered was reached before the memory of r was counted

@@ -6,9 +6,9 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/downstream"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
@@ -20,7 +20,7 @@ type responseStream struct {
 	head    []byte // sent before the body
 	chunks  bool   // the body is sent in chunks
 	fetched bool   // down is another sidecar, which gets a reason for a failure
-	src     *exchange.StreamSource
+	src     *race.StreamSource
 }
 
 // Answer implements downstream.Streams.
@@ -158,7 +158,7 @@ func (c *call) onTrailers(hs []protocol.Header) {
 
 // end reports the outcome to the lease, which may be nil, and to the log. whole reports whether the
 // caller has got the whole response.
-func (c *call) end(p *pair, l *exchange.Lease, e *accesslog.StreamEnd, whole bool) {
+func (c *call) end(p *pair, l *race.Lease, e *accesslog.StreamEnd, whole bool) {
 	if c == nil {
 		return
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fair"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/stream/pipe"
 )
 
@@ -239,7 +239,7 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 }
 
-func (s *Server) opaque(l exchange.Leaser, service string, timeout time.Duration) endpointQuery {
+func (s *Server) opaque(l race.Leaser, service string, timeout time.Duration) endpointQuery {
 	return endpointQuery{leaser: l, service: service, kind: link.StreamOpaque, timeout: timeout}
 }
 

@@ -1,3 +1,3 @@
 // Package upstream has no code of its own. Each folder reaches endpoints by one protocol: it
-// makes an exchange.Upstream of an endpoint and carries attempts there. It knows no session.
+// makes an race.Upstream of an endpoint and carries attempts there. It knows no session.
 package upstream

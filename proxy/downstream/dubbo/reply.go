@@ -7,19 +7,20 @@ import (
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/mux"
+	"github.com/remora-proxy/remora/proxy/race"
 )
 
 var _ exchange.Caller = (*session)(nil)
 
 // Encode implements exchange.Caller. It refuses responses that are not Dubbo.
-func (s *session) Encode(_ *exchange.Exchange, res *exchange.Response) *fault.Failure {
+func (s *session) Encode(_ *exchange.Exchange, res *race.Response) *fault.Failure {
 	if res.RPC == 0 || res.Source != nil {
 		return fault.Malformed
 	}
 	return nil
 }
 
-func (s *session) Respond(ex *exchange.Exchange, res *exchange.Response) {
+func (s *session) Respond(ex *exchange.Exchange, res *race.Response) {
 	s.remove(ex)
 	if !ex.Request.OneWay {
 		out := s.outgoing()

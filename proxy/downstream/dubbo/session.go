@@ -186,7 +186,7 @@ func (s *session) begin(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 // refuse sends a failure for a call whose exchange has not begun.
 func (s *session) refuse(f *dubbo.Frame, why *fault.Failure) {
 	exchange.Refuse(s.host.Shard, s, nil, why)
-	exchange.LogExample(s.host.Shard, exchange.ClientOf(s), "", exchange.Example{}, why)
+	shard.LogExample(s.host.Shard, exchange.ClientOf(s), "", shard.Example{}, why)
 	if f.TwoWay {
 		out := s.outgoing()
 		out.B = dubbo.AppendFailure(out.B, f.Serialization, f.ID, statusOf(why), why.Code, why.Text)

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol/dubbo"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/race"
 )
 
 // TestRefusedCalls checks that a refusal reaches the caller in its own serialization, and
@@ -288,7 +288,7 @@ func TestNoLeaseOfDubboEndpoint(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true})
 	var got *fault.Failure
 	m.Consumer.Loop.Do(func() {
-		m.Consumer.Proc.Workers()[0].Lease("compute", func(l *exchange.Lease, at exchange.Target, f *fault.Failure) { got = f })
+		m.Consumer.Proc.Workers()[0].Lease("compute", func(l *race.Lease, at race.Target, f *fault.Failure) { got = f })
 	})
 	m.RunUntil("the lease", func() bool { return got != nil })
 	if got != fault.Unsupported {

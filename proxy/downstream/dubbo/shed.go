@@ -6,6 +6,7 @@ import (
 
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // overBudget reports whether a call of length bytes must be refused: memory is short, and the
@@ -35,7 +36,7 @@ func (s *session) Buffered() int {
 
 func (s *session) ShedLargest() bool {
 	ex, held := exchange.LargestOf(slices.Values(s.calls))
-	if held < exchange.LeastShed {
+	if held < shard.LeastShed {
 		return false
 	}
 	ex.Shed()

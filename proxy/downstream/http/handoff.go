@@ -11,6 +11,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -133,11 +135,11 @@ func (s *session) refuseHandoff(f *fault.Failure) {
 	s.dropInput()
 	call.handoff, call.refuse = false, f
 	if f != nil {
-		var e exchange.Example
+		var e shard.Example
 		if call.ex != nil { // else a connection that was to pass on
 			e = call.ex.Example()
 		}
-		exchange.LogExample(s.host.Shard, exchange.ClientOf(s), "", e, f)
+		shard.LogExample(s.host.Shard, exchange.ClientOf(s), "", e, f)
 	}
 }
 
@@ -225,7 +227,7 @@ func (s *session) streamRequest(c *call) *downstream.StreamRequest {
 
 // respondStream responds to the first call with a response whose body is a stream. It is the
 // last of the connection: Streams sends the body to the client as it arrives, off the loop.
-func (s *session) respondStream(res *exchange.Response) {
+func (s *session) respondStream(res *race.Response) {
 	call := &s.calls[0]
 	call.ex, call.last = nil, true
 	s.pendingStream = &downstream.StreamAnswer{
@@ -256,7 +258,7 @@ func (s *session) handOffStream() {
 		s.awaitRoom(0)
 	case loop.ErrDetachClosed: // OnClose follows
 	default:
-		exchange.ReportStream(s.host.Shard, exchange.ClientOf(s), s.pendingStream.Source.Service, fault.ResponseTooLarge)
+		shard.ReportStream(s.host.Shard, exchange.ClientOf(s), s.pendingStream.Source.Service, fault.ResponseTooLarge)
 		s.pendingStream.Source.Refuse(fault.ResponseTooLarge)
 		s.pendingStream = nil
 		s.Fail(nil, fault.ResponseTooLarge)

@@ -7,6 +7,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // startNext begins the next requests as long as none is in flight.
@@ -76,7 +78,7 @@ func (s *session) peerIsSlow() bool {
 const maxUnread = 256 << 10
 
 // Encode implements exchange.Caller. The head is in the loop's scratch memory until Respond.
-func (s *session) Encode(ex *exchange.Exchange, res *exchange.Response) *fault.Failure {
+func (s *session) Encode(ex *exchange.Exchange, res *race.Response) *fault.Failure {
 	downstream.AddRequestID(&res.Response, ex.RequestID)
 	if ex.Route.Edits != nil {
 		res.Own()
@@ -96,7 +98,7 @@ func (s *session) Encode(ex *exchange.Exchange, res *exchange.Response) *fault.F
 	return nil
 }
 
-func (s *session) Respond(_ *exchange.Exchange, res *exchange.Response) {
+func (s *session) Respond(_ *exchange.Exchange, res *race.Response) {
 	if res.Source != nil {
 		s.respondStream(res)
 		return
@@ -261,7 +263,7 @@ func (s *session) failureOf(err error) *fault.Failure {
 
 // refuse queues f as the last response, since the beginning of the next message is unknown.
 func (s *session) refuse(f *fault.Failure) {
-	exchange.LogExample(s.host.Shard, exchange.ClientOf(s), "", s.example(), f)
+	shard.LogExample(s.host.Shard, exchange.ClientOf(s), "", s.example(), f)
 	s.input.become(inputClosed)
 	s.dropInput()
 	s.stopTimeout()
@@ -269,12 +271,12 @@ func (s *session) refuse(f *fault.Failure) {
 }
 
 // example returns the example of the request that is being received.
-func (s *session) example() exchange.Example {
+func (s *session) example() shard.Example {
 	switch {
 	case s.input == inputBody:
 		return s.cur.Example()
 	case s.in != nil:
 		return downstream.ExampleOf(s.in.B)
 	}
-	return exchange.Example{}
+	return shard.Example{}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/identity"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -54,7 +55,7 @@ type session struct {
 // call is a received request that has no response yet.
 type call struct {
 	ex      *exchange.Exchange // nil for input that is no request, and once it has its response
-	res     *exchange.Response // its Body is what was not written yet; nil for none
+	res     *race.Response     // its Body is what was not written yet; nil for none
 	refuse  *fault.Failure     // the response to it, the last one of the connection; nil for none
 	handoff bool               // it leaves the loop with the connection
 	tunnel  bool               // with handoff: a CONNECT that is accepted here, and does not leave yet

@@ -28,7 +28,7 @@ func (s *session) Buffered() int {
 	return n
 }
 
-// ShedLargest implements exchange.Holder. HTTP/1.1 can't take one response back.
+// ShedLargest implements shard.Holder. HTTP/1.1 can't take one response back.
 func (s *session) ShedLargest() bool { return false }
 
 func (s *session) CloseNow() {

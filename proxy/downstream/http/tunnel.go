@@ -8,6 +8,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // tunnel is a CONNECT that this session has accepted, since a route takes requests to its host.
@@ -204,7 +205,7 @@ func (s *session) leaveTunnel(leaves bool) {
 func (s *session) closeTunnel(f *fault.Failure) {
 	ex := s.calls[0].ex
 	exchange.Refuse(s.host.Shard, s, ex, f)
-	exchange.LogExample(s.host.Shard, exchange.ClientOf(s), "", ex.Example(), f)
+	shard.LogExample(s.host.Shard, exchange.ClientOf(s), "", ex.Example(), f)
 	if s.beginsTLS() {
 		s.outbound.Write([]byte(accessDenied))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/remora-proxy/remora/protocol/http2"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // events are the methods of a session that its codec calls.
@@ -267,7 +268,7 @@ func (c *call) begin() {
 func (c *call) refuse(f *fault.Failure) {
 	s, ex := c.session, c.ex
 	exchange.Refuse(s.host.Shard, s, ex, f)
-	exchange.LogExample(s.host.Shard, exchange.ClientOf(s), "", ex.Example(), f)
+	shard.LogExample(s.host.Shard, exchange.ClientOf(s), "", ex.Example(), f)
 	c.respondFailure(ex, f)
 	s.host.Pool.Recycle(ex)
 }

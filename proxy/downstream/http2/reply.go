@@ -8,13 +8,14 @@ import (
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/mux"
+	"github.com/remora-proxy/remora/proxy/race"
 )
 
 var _ exchange.Caller = (*session)(nil)
 
 // Encode implements exchange.Caller. The head of a stream is in the loop's scratch memory until
 // Respond.
-func (s *session) Encode(ex *exchange.Exchange, res *exchange.Response) *fault.Failure {
+func (s *session) Encode(ex *exchange.Exchange, res *race.Response) *fault.Failure {
 	res.Own()
 	downstream.AddRequestID(&res.Response, ex.RequestID)
 	if ex.Route.Edits != nil {
@@ -31,7 +32,7 @@ func (s *session) Encode(ex *exchange.Exchange, res *exchange.Response) *fault.F
 	return nil
 }
 
-func (s *session) Respond(ex *exchange.Exchange, res *exchange.Response) {
+func (s *session) Respond(ex *exchange.Exchange, res *race.Response) {
 	c := s.calls[ex.CallIndex]
 	c.ex = nil
 	if res.Source != nil {

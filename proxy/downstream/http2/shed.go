@@ -6,6 +6,7 @@ import (
 	"github.com/remora-proxy/remora/protocol/http2"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // overBudget reports whether ex must not grow by n bytes: memory is short, and the connection holds
@@ -24,7 +25,7 @@ func (s *session) overShare(length int) bool {
 	return s.Buffered() > share && (length > share/len(s.calls) || s.unread() > share)
 }
 
-// Buffered implements exchange.Holder.
+// Buffered implements shard.Holder.
 func (s *session) Buffered() int {
 	n := s.codec.Frames() + s.outbound.Counted() + s.tables + s.pending*callBytes
 	for _, c := range s.calls {
@@ -69,11 +70,11 @@ func (s *session) Reclaimable() int {
 	return s.tables
 }
 
-// ShedLargest implements exchange.Holder. It drops a request that is incomplete or in flight, or a
+// ShedLargest implements shard.Holder. It drops a request that is incomplete or in flight, or a
 // response that the client does not read.
 func (s *session) ShedLargest() bool {
 	var largest *call
-	most := exchange.LeastShed - 1
+	most := shard.LeastShed - 1
 	for _, c := range s.calls {
 		if n := c.held(); n > most {
 			largest, most = c, n
@@ -87,7 +88,7 @@ func (s *session) ShedLargest() bool {
 	case c.ex != nil:
 		c.ex.Shed()
 	default:
-		exchange.ReportStream(s.host.Shard, exchange.ClientOf(s), "", fault.Shed)
+		shard.ReportStream(s.host.Shard, exchange.ClientOf(s), "", fault.Shed)
 		s.codec.Reset(c.stream, http2.EnhanceYourCalm)
 		c.cancel()
 	}

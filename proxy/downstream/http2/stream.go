@@ -12,6 +12,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/mux/httpstream"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -119,7 +120,7 @@ func (c *call) streamRequest() *downstream.StreamRequest {
 }
 
 // respondStream responds with a body that is a stream. The head is in the loop's scratch memory.
-func (c *call) respondStream(res *exchange.Response) {
+func (c *call) respondStream(res *race.Response) {
 	s := c.session
 	a := &downstream.StreamAnswer{
 		Head: bytes.Clone(s.host.Scratch), Source: res.TakeSource(), Leaser: s.host.Leaser.From(exchange.ClientOf(s)),

@@ -9,6 +9,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 const (
@@ -49,7 +50,7 @@ func (s *session) onTimeout(k loop.TimeoutKind) {
 		return
 	}
 	exchange.Refuse(s.host.Shard, s, nil, fault.SlowHead)
-	exchange.LogExample(s.host.Shard, exchange.ClientOf(s), "", exchange.Example{}, fault.SlowHead)
+	shard.LogExample(s.host.Shard, exchange.ClientOf(s), "", shard.Example{}, fault.SlowHead)
 	s.codec.GoAway(http2.EnhanceYourCalm)
 	s.writeLast()
 	s.close()

@@ -15,6 +15,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/mux"
 	"github.com/remora-proxy/remora/proxy/mux/linkconn"
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 var _ loop.Verified = (*session)(nil)
@@ -182,7 +184,7 @@ func (s *session) OnRequest(id uint64, req *protocol.Request, ttl time.Duration,
 func (s *session) refuse(id uint64, ex *exchange.Exchange, why link.Reason) {
 	f := fault.OfReason(why)
 	exchange.Refuse(s.host.Shard, s, ex, f)
-	exchange.LogExample(s.host.Shard, exchange.ClientOf(s), "", ex.Example(), f)
+	shard.LogExample(s.host.Shard, exchange.ClientOf(s), "", ex.Example(), f)
 	s.host.Pool.Recycle(ex)
 	s.Writer.Refused(id, why)
 }
@@ -193,7 +195,7 @@ func (s *session) OnReject(id uint64, why link.Reason) { s.reject(id, why, fault
 // reject refuses a request that has not arrived completely. It counts as f.
 func (s *session) reject(id uint64, why link.Reason, f *fault.Failure) {
 	exchange.Refuse(s.host.Shard, s, nil, f)
-	exchange.LogExample(s.host.Shard, exchange.ClientOf(s), "", exchange.Example{}, f)
+	shard.LogExample(s.host.Shard, exchange.ClientOf(s), "", shard.Example{}, f)
 	s.newest = max(s.newest, id)
 	s.Writer.Refused(id, why)
 }
@@ -244,7 +246,7 @@ func (s *session) OnLoad(link.Load)                     {}
 
 // Encode implements exchange.Caller. Frames carry any response, but only a peer with streams
 // can fetch a body that is one.
-func (s *session) Encode(_ *exchange.Exchange, res *exchange.Response) *fault.Failure {
+func (s *session) Encode(_ *exchange.Exchange, res *race.Response) *fault.Failure {
 	if res.Source != nil && !s.fetches {
 		return fault.ResponseTooLarge
 	}
@@ -252,7 +254,7 @@ func (s *session) Encode(_ *exchange.Exchange, res *exchange.Response) *fault.Fa
 	return nil
 }
 
-func (s *session) Respond(ex *exchange.Exchange, res *exchange.Response) {
+func (s *session) Respond(ex *exchange.Exchange, res *race.Response) {
 	s.streams.Remove(ex.StreamID)
 	if res.Source != nil {
 		s.respondStream(ex, res)

@@ -7,6 +7,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/mux/linkconn"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // overBudget reports whether no reassembly may begin: memory is short, and the link holds
@@ -34,7 +35,7 @@ func (s *session) OverShare(ex *exchange.Exchange) bool {
 	return s.overShare() && (ex.HeldByRequest() > share/s.streams.Len() || s.unread > share)
 }
 
-// Buffered implements exchange.Holder.
+// Buffered implements shard.Holder.
 func (s *session) Buffered() int {
 	return s.encoded() + s.Writer.Waiting() + s.requests() + s.Tables
 }
@@ -83,14 +84,14 @@ func (s *session) CloseNow() {
 	s.Transport.Close()
 }
 
-// ShedLargest implements exchange.Holder. It drops a request in reassembly, a request in
+// ShedLargest implements shard.Holder. It drops a request in reassembly, a request in
 // flight, or a response that waits to be sent. Encoded frames can't be taken back.
 func (s *session) ShedLargest() bool {
 	request, received := s.Reader.Largest()
 	response, queued := s.Writer.Largest()
 	ex, held := exchange.LargestOf(s.streams.Each)
 	switch most := max(received, queued, held); {
-	case most < exchange.LeastShed:
+	case most < shard.LeastShed:
 		return false
 	case most == held:
 		ex.Shed()
@@ -98,7 +99,7 @@ func (s *session) ShedLargest() bool {
 		s.Reader.Forget(request)
 		s.reject(request, link.Overload, fault.Shed)
 	default:
-		exchange.ReportStream(s.host.Shard, exchange.ClientOf(s), s.serviceName(), fault.Shed)
+		shard.ReportStream(s.host.Shard, exchange.ClientOf(s), s.serviceName(), fault.Shed)
 		s.Writer.Drop(response)
 		s.Writer.Refused(response, fault.Shed.Refusal(true))
 	}

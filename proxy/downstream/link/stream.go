@@ -12,6 +12,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -19,13 +21,13 @@ import (
 // respondStream sends the head of a response whose body is a stream. The other sidecar fetches
 // the body over a connection of its own. When too many bodies wait for that, the request is
 // refused as one whose response is too long for a message.
-func (s *session) respondStream(ex *exchange.Exchange, res *exchange.Response) {
+func (s *session) respondStream(ex *exchange.Exchange, res *race.Response) {
 	src := res.TakeSource()
 	var ok bool
 	if res.Token, ok = s.host.Streams.Park(src, loop.Source(loop.PeerAddr(s.RemoteAddr()))); !ok {
 		src.Refuse(fault.ResponseTooLarge)
 		res.Release()
-		exchange.ReportStream(s.host.Shard, exchange.ClientOf(s), s.serviceName(), fault.ResponseTooLarge)
+		shard.ReportStream(s.host.Shard, exchange.ClientOf(s), s.serviceName(), fault.ResponseTooLarge)
 		s.Writer.Refused(ex.StreamID, fault.ResponseTooLarge.Reason())
 		return
 	}
@@ -111,7 +113,7 @@ func (s *session) streamTimeout(st *link.Stream) time.Duration {
 // refuseStream sends the reason for which the stream is not taken, encoded for its kind.
 func (s *session) refuseStream(st *link.Stream, f *fault.Failure) {
 	exchange.Refuse(s.host.Shard, s, nil, f)
-	exchange.LogExample(s.host.Shard, exchange.ClientOf(s), "", exchange.Example{}, f)
+	shard.LogExample(s.host.Shard, exchange.ClientOf(s), "", shard.Example{}, f)
 	out := []byte{byte(f.Reason())}
 	if st.Kind == link.StreamHTTP {
 		out = downstream.AppendFailure(nil, f, s.host.DateValue(), nil, http1.ResponseFlags{Minor: 1, Close: true})

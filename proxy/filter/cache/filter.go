@@ -15,6 +15,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/caching/store"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -264,7 +265,7 @@ func (f *filter) forget(ex *exchange.Exchange, l *lookup) {
 }
 
 // Response implements exchange.OutcomeFilter.
-func (f *filter) Response(ex *exchange.Exchange, res *exchange.Response) *exchange.Response {
+func (f *filter) Response(ex *exchange.Exchange, res *race.Response) *race.Response {
 	l := f.open[ex]
 	if l == nil {
 		f.invalidate(&ex.Request, res)

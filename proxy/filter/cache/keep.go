@@ -11,11 +11,12 @@ import (
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // keep stores the response to a request with these headers, and reports whether it did.
-func (f *filter) keep(l *lookup, headers []protocol.Header, res *exchange.Response, now time.Duration) bool {
+func (f *filter) keep(l *lookup, headers []protocol.Header, res *race.Response, now time.Duration) bool {
 	fields, any := caching.ReadFields(res.Headers), false
 	if f.names = f.names[:0]; fields.Varies {
 		f.names, any = caching.AppendNames(f.names, res.Headers)
@@ -55,7 +56,7 @@ func (f *filter) keep(l *lookup, headers []protocol.Header, res *exchange.Respon
 
 // refuse handles a response that may not be stored. It removes the one that was stored before, unless
 // this one says nothing of that: it is for one client, or of a failure.
-func (f *filter) refuse(l *lookup, headers []protocol.Header, res *exchange.Response) {
+func (f *filter) refuse(l *lookup, headers []protocol.Header, res *race.Response) {
 	if res.Failed() || res.Status == 304 { // to the client's own condition
 		return
 	}
@@ -121,7 +122,7 @@ func (f *filter) drop(h *held) {
 // what the client asks. Its memory is that of the headers that routes set.
 func setConditions(ex *exchange.Exchange, stored []byte) {
 	hs := dropConditions(ex.Request.Headers)
-	exchange.EachField(stored, func(h protocol.Header) {
+	race.EachField(stored, func(h protocol.Header) {
 		name := caching.NameTag
 		switch {
 		case protocol.EqualFold(h.Name, "etag"):
@@ -160,7 +161,7 @@ func isUnstored(name []byte) bool {
 
 // merge returns a stored response with the headers of a 304, which says that it is still good, in place
 // of its own (RFC 9111 section 3.2). The response shares its body if that is in memory.
-func (f *filter) merge(m *store.Meta, value []byte, memory *shard.Memory, fresh *exchange.Response) *exchange.Response {
+func (f *filter) merge(m *store.Meta, value []byte, memory *shard.Memory, fresh *race.Response) *race.Response {
 	res := f.pool.Response()
 	res.Borrow(int(m.Status), value[:m.Fields], value[m.Fields:], memory)
 	res.Own()
@@ -191,7 +192,7 @@ type invalidator struct {
 
 // invalidate notes that what was stored of a target is of no use after a request that may have changed
 // it (RFC 9111 section 4.4).
-func (v *invalidator) invalidate(req *protocol.Request, res *exchange.Response) {
+func (v *invalidator) invalidate(req *protocol.Request, res *race.Response) {
 	if req.Codec != protocol.CodecHTTP || res.Status >= 400 {
 		return
 	}
@@ -207,7 +208,7 @@ func (v *invalidator) invalidate(req *protocol.Request, res *exchange.Response) 
 func (*invalidator) Request(*exchange.Exchange) exchange.Next { return exchange.Continue }
 
 // Response implements exchange.OutcomeFilter.
-func (v *invalidator) Response(ex *exchange.Exchange, res *exchange.Response) *exchange.Response {
+func (v *invalidator) Response(ex *exchange.Exchange, res *race.Response) *race.Response {
 	v.invalidate(&ex.Request, res)
 	return res
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/caching/store"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/service"
 )
 
 // maxRefreshes bounds the refreshes of one route on one loop that are in flight. A response that can't
@@ -28,7 +30,7 @@ type refresher struct {
 
 var _ exchange.Caller = (*refresher)(nil)
 
-func (r *refresher) init(f *filter, service *exchange.Service) {
+func (r *refresher) init(f *filter, service *service.Service) {
 	*r = refresher{CopyCaller: exchange.CopyCaller{At: &exchange.Listener{Name: "cache"}}, filter: f, to: exchange.NewCopyRoute(service)}
 }
 
@@ -57,7 +59,7 @@ func (r *refresher) prepare(ex *exchange.Exchange, e *store.Entry, now time.Dura
 }
 
 // Respond implements exchange.Caller.
-func (r *refresher) Respond(c *exchange.Exchange, res *exchange.Response) {
+func (r *refresher) Respond(c *exchange.Exchange, res *race.Response) {
 	f := r.filter
 	l, now := f.open[c], f.loop.Now()
 	switch {

@@ -8,6 +8,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/caching"
 	"github.com/remora-proxy/remora/proxy/caching/store"
 	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -35,7 +36,7 @@ var (
 )
 
 // marked adds Cache-Status to a response of the service.
-func marked(ex *exchange.Exchange, res *exchange.Response, kept bool) *exchange.Response {
+func marked(ex *exchange.Exchange, res *race.Response, kept bool) *race.Response {
 	value := statusOf[ex.Cached]
 	if kept {
 		value = statusOfKept[ex.Cached]
@@ -62,7 +63,7 @@ func (f *filter) serve(ex *exchange.Exchange, how stats.Cached, refresh bool) {
 		c = f.refresher.prepare(ex, e, now)
 	}
 	f.value = appendAge(append(f.value[:0], lines...), now-e.Born)
-	var res *exchange.Response
+	var res *race.Response
 	if e.Size() <= maxCopied || isHead(&ex.Request) {
 		own := len(f.value)
 		f.value = f.store.Append(f.value, e)
@@ -86,7 +87,7 @@ func (f *filter) serve(ex *exchange.Exchange, how stats.Cached, refresh bool) {
 }
 
 // stored returns a stale response that was held for a request.
-func (f *filter) stored(ex *exchange.Exchange, h *held, now time.Duration) *exchange.Response {
+func (f *filter) stored(ex *exchange.Exchange, h *held, now time.Duration) *race.Response {
 	f.counts.CacheStale++
 	ex.Cached = stats.CacheStale
 	f.value = appendAge(append(f.value[:0], staleFields...), now-h.Born)
@@ -94,13 +95,13 @@ func (f *filter) stored(ex *exchange.Exchange, h *held, now time.Duration) *exch
 }
 
 // sharing returns a response with the body of h. Its fields are those in f.value, and those of h.
-func (f *filter) sharing(ex *exchange.Exchange, h *held) *exchange.Response {
+func (f *filter) sharing(ex *exchange.Exchange, h *held) *race.Response {
 	f.value = append(f.value, h.value[:h.Fields]...)
 	return f.response(ex, &h.Meta, f.value, h.value[h.Fields:], &h.Memory)
 }
 
 // response returns a response with these lines and this body.
-func (f *filter) response(ex *exchange.Exchange, m *store.Meta, fields, body []byte, memory *shard.Memory) *exchange.Response {
+func (f *filter) response(ex *exchange.Exchange, m *store.Meta, fields, body []byte, memory *shard.Memory) *race.Response {
 	res := f.pool.Response()
 	if res.Borrow(int(m.Status), fields, body, memory); isHead(&ex.Request) {
 		res.DeclaredLength, res.Body = int64(len(body)), nil
@@ -119,7 +120,7 @@ func appendAge(dst []byte, age time.Duration) []byte {
 }
 
 // condition makes a response 304 if the client of a request has it already.
-func (f *filter) condition(l *lookup, res *exchange.Response) *exchange.Response {
+func (f *filter) condition(l *lookup, res *race.Response) *race.Response {
 	if l.ask.Conditional {
 		unchanged(&l.ask, res)
 	}
@@ -128,7 +129,7 @@ func (f *filter) condition(l *lookup, res *exchange.Response) *exchange.Response
 
 // unchanged makes a response with status 200 one with 304, if the client has it already. Of the
 // headers that describe the body it keeps those by which the client knows it (RFC 9110 section 15.4.5).
-func unchanged(a *caching.Ask, res *exchange.Response) {
+func unchanged(a *caching.Ask, res *race.Response) {
 	if res.Status != 200 || res.Source != nil {
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/caching"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -148,7 +149,7 @@ func (f *filter) End(ex *exchange.Exchange) {
 }
 
 // Response implements exchange.OutcomeFilter. The response to a leader is for all.
-func (f *filter) Response(ex *exchange.Exchange, res *exchange.Response) *exchange.Response {
+func (f *filter) Response(ex *exchange.Exchange, res *race.Response) *race.Response {
 	m := f.members[ex]
 	if m == nil || !m.leads || m.flight.state != flying || len(m.flight.waiting) == 0 {
 		return res
@@ -167,7 +168,7 @@ func (f *filter) Response(ex *exchange.Exchange, res *exchange.Response) *exchan
 
 // shared reports whether other clients may have res. It appends the names of the headers by which it
 // varies to names.
-func shared(res *exchange.Response, names []byte) ([]byte, bool) {
+func shared(res *race.Response, names []byte) ([]byte, bool) {
 	if res.Source != nil || len(res.Trailers) > 0 {
 		return names, false
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -52,10 +53,10 @@ type flight struct {
 	timer   loop.Timer
 	failed  int // leaders
 
-	res     *exchange.Response // for all; nil means that each is sent, if failure is nil, too
-	names   []byte             // of the headers by which res varies
-	variant []byte             // what the request to res has there
-	failure *fault.Failure     // of all
+	res     *race.Response // for all; nil means that each is sent, if failure is nil, too
+	names   []byte         // of the headers by which res varies
+	variant []byte         // what the request to res has there
+	failure *fault.Failure // of all
 }
 
 // member is one request of a flight.

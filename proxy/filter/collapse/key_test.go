@@ -8,6 +8,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/identity"
+	"github.com/remora-proxy/remora/proxy/race"
 )
 
 type peer struct {
@@ -15,9 +16,9 @@ type peer struct {
 	names *identity.Names
 }
 
-func (p peer) PeerNames() *identity.Names                   { return p.names }
-func (peer) Respond(*exchange.Exchange, *exchange.Response) {}
-func (peer) Fail(*exchange.Exchange, *fault.Failure)        {}
+func (p peer) PeerNames() *identity.Names               { return p.names }
+func (peer) Respond(*exchange.Exchange, *race.Response) {}
+func (peer) Fail(*exchange.Exchange, *fault.Failure)    {}
 
 // TestNamesOfPeers: no header makes the request of one peer that of another.
 func TestNamesOfPeers(t *testing.T) {

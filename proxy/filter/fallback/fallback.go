@@ -9,6 +9,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/route"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
@@ -35,8 +36,8 @@ type filter struct {
 type question struct {
 	request, copy *exchange.Exchange
 	reason        reason
-	failure       *fault.Failure     // of the request; nil means that response is bad
-	response      *exchange.Response // of the request
+	failure       *fault.Failure // of the request; nil means that response is bad
+	response      *race.Response // of the request
 }
 
 var (
@@ -115,7 +116,7 @@ func (f *filter) Failure(ex *exchange.Exchange, why *fault.Failure) exchange.Nex
 }
 
 // Response implements exchange.OutcomeFilter.
-func (f *filter) Response(ex *exchange.Exchange, res *exchange.Response) *exchange.Response {
+func (f *filter) Response(ex *exchange.Exchange, res *race.Response) *race.Response {
 	if res.Failed() && f.answers(ex, question{reason: badResponse, response: res}) {
 		return nil
 	}
@@ -144,7 +145,7 @@ func (f *filter) answers(ex *exchange.Exchange, q question) bool {
 }
 
 // give answers ex, whose failure is that of q.
-func (f *filter) give(ex *exchange.Exchange, q *question, res *exchange.Response) {
+func (f *filter) give(ex *exchange.Exchange, q *question, res *race.Response) {
 	f.counts.FallbackAnswered[q.reason]++
 	ex.Fallback.Reason = q.reason.String()
 	if q.failure != nil {
@@ -211,7 +212,7 @@ func (f *filter) End(ex *exchange.Exchange) {
 }
 
 // Respond implements exchange.Caller.
-func (f *filter) Respond(c *exchange.Exchange, res *exchange.Response) {
+func (f *filter) Respond(c *exchange.Exchange, res *race.Response) {
 	if res.Failed() {
 		res.Release()
 		f.Fail(c, nil)

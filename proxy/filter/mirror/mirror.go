@@ -6,6 +6,7 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -80,7 +81,7 @@ func (f *filter) release(c *exchange.Exchange) {
 }
 
 // Respond implements exchange.Caller.
-func (f *filter) Respond(c *exchange.Exchange, res *exchange.Response) {
+func (f *filter) Respond(c *exchange.Exchange, res *race.Response) {
 	if f.release(c); res.Failed() {
 		f.counts.MirrorFailed++
 	} else {

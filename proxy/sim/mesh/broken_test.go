@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
 )
 
 // Types of the link's frames, and where the length of a preface's settings is
@@ -43,7 +43,7 @@ var faults = []breakage{
 
 	{"a pending count is not released", func() tampering {
 		return tampering{begin: func(m *mesh) {
-			m.consumers[0].proc.Workers()[0].Lease("compute", func(*exchange.Lease, exchange.Target, *fault.Failure) {})
+			m.consumers[0].proc.Workers()[0].Lease("compute", func(*race.Lease, race.Target, *fault.Failure) {})
 		}}
 	}, "counts 1 attempts at"},
 

@@ -6,9 +6,11 @@ import (
 	"net/netip"
 
 	"github.com/remora-proxy/remora/internal/hostname"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/service"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // maxNames bounds the pools of an endpoint on a loop. Clients may ask for any name.
@@ -16,15 +18,15 @@ const maxNames = 64
 
 // Pool is the connections to an endpoint that has proved one name.
 type Pool interface {
-	exchange.Upstream
+	race.Upstream
 	// Unused reports whether no connection carries a request, and no request waits for one.
 	Unused() bool
 }
 
 // Pools is the Upstream of one endpoint with TLS, from one loop.
 type Pools struct {
-	service  *exchange.Service
-	endpoint *exchange.Endpoint
+	service  *service.Service
+	endpoint *service.Endpoint
 	newPool  func(name string) Pool
 	pools    map[string]*named
 	uses     uint64 // requests so far
@@ -40,12 +42,12 @@ type named struct {
 }
 
 // New returns the pools of an endpoint, none at first.
-func New(s *exchange.Service, e *exchange.Endpoint, newPool func(name string) Pool) *Pools {
+func New(s *service.Service, e *service.Endpoint, newPool func(name string) Pool) *Pools {
 	return &Pools{service: s, endpoint: e, newPool: newPool, pools: make(map[string]*named)}
 }
 
-// Send implements exchange.Upstream.
-func (s *Pools) Send(a *exchange.Attempt) {
+// Send implements race.Upstream.
+func (s *Pools) Send(a *race.Attempt) {
 	if p := s.For(a.Request().Authority, a.Peer()); p != nil {
 		p.Send(a)
 		return
@@ -126,7 +128,7 @@ func (s *Pools) leastRecent(which func(p *named) bool) (name string) {
 	return name
 }
 
-// Retire implements exchange.Upstream.
+// Retire implements race.Upstream.
 func (s *Pools) Retire() {
 	s.retired = true
 	for _, p := range s.pools {
@@ -134,7 +136,7 @@ func (s *Pools) Retire() {
 	}
 }
 
-// Connections implements exchange.Upstream.
+// Connections implements race.Upstream.
 func (s *Pools) Connections() (n int) {
 	for _, p := range s.pools {
 		n += p.Connections()
@@ -142,8 +144,8 @@ func (s *Pools) Connections() (n int) {
 	return n
 }
 
-// Largest implements exchange.Upstream.
-func (s *Pools) Largest() (held, each int, h exchange.Holder) {
+// Largest implements race.Upstream.
+func (s *Pools) Largest() (held, each int, h shard.Holder) {
 	for _, p := range s.pools {
 		if n, e, holder := p.Largest(); holder != nil && n > held {
 			held, each, h = n, e, holder

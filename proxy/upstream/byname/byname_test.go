@@ -8,13 +8,14 @@ import (
 
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/proxy/config"
-	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/service"
 )
 
 // TestNameFor: with sni: host an endpoint must prove the canonical name of the request's host.
 func TestNameFor(t *testing.T) {
-	service := &config.Service{TLS: config.ServiceTLS{SNI: config.SNIHost}}
-	s := New(&exchange.Service{Config: service}, &exchange.Endpoint{LB: &lb.Endpoint{Addr: "10.0.0.1:443"}}, nil)
+	c := &config.Service{TLS: config.ServiceTLS{SNI: config.SNIHost}}
+	s := New(&service.Service{Config: c}, &service.Endpoint{LB: &lb.Endpoint{Addr: "10.0.0.1:443"}}, nil)
 	for authority, want := range map[string]string{
 		"a.test": "a.test", "A.Test:443": "a.test", "a.test.:443": "a.test", "%61.test": "a.test", "[::1]:443": "::1", "[0::FF]": "::ff",
 		"1.2.3.4:1": "1.2.3.4", "[::ffff:1.2.3.4]": "1.2.3.4", "": "10.0.0.1", ":80": "10.0.0.1",
@@ -27,7 +28,7 @@ func TestNameFor(t *testing.T) {
 
 // fakePool is a pool that is in use or not.
 type fakePool struct {
-	exchange.Upstream
+	race.Upstream
 	used, retired bool
 }
 
@@ -43,9 +44,9 @@ func source(n byte) (netip.Addr, string) {
 // TestNamesAreBounded: at the bound the least recent pool without a request gives way to another name, or
 // else one of a source that has more.
 func TestNamesAreBounded(t *testing.T) {
-	service := &config.Service{TLS: config.ServiceTLS{SNI: config.SNIHost}}
+	c := &config.Service{TLS: config.ServiceTLS{SNI: config.SNIHost}}
 	made := make(map[string]*fakePool)
-	s := New(&exchange.Service{Config: service}, &exchange.Endpoint{LB: &lb.Endpoint{Addr: "10.0.0.1:443"}}, func(name string) Pool {
+	s := New(&service.Service{Config: c}, &service.Endpoint{LB: &lb.Endpoint{Addr: "10.0.0.1:443"}}, func(name string) Pool {
 		made[name] = &fakePool{used: true}
 		return made[name]
 	})

@@ -1,12 +1,14 @@
 package dubbo
 
-import "github.com/remora-proxy/remora/proxy/exchange"
+import (
+	"github.com/remora-proxy/remora/proxy/race"
+)
 
 // call is one place of a table.
 type call struct {
-	a    *exchange.Attempt // nil while the place is free
-	id   int64             // the current one, or the last one of a free place
-	next int32             // the next free place; -1 means none
+	a    *race.Attempt // nil while the place is free
+	id   int64         // the current one, or the last one of a free place
+	next int32         // the next free place; -1 means none
 
 	sent      bool // it was written to the connection
 	converted bool // the request is HTTP, and so is its response
@@ -30,7 +32,7 @@ const (
 func newTable() table { return table{free: -1} }
 
 // add puts a into a free place, and returns the id of its call.
-func (t *table) add(a *exchange.Attempt) (id int64) {
+func (t *table) add(a *race.Attempt) (id int64) {
 	if t.free < 0 {
 		t.calls = append(t.calls, call{id: int64(len(t.calls)), next: -1})
 		t.free = int32(len(t.calls) - 1)

@@ -7,10 +7,10 @@ import (
 	"github.com/valyala/bytebufferpool"
 
 	"github.com/remora-proxy/remora/protocol/dubbo"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/mux"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
@@ -44,7 +44,7 @@ type client struct {
 
 // localReply is a one-way call, or a request that could not be converted: it gets no response.
 type localReply struct {
-	a   *exchange.Attempt
+	a   *race.Attempt
 	why *fault.Failure // why it could not be converted; nil for a one-way call
 }
 
@@ -111,7 +111,7 @@ func (c *client) OnClose(err error) {
 }
 
 // send queues a's call, or fails a when too many are in flight.
-func (c *client) send(a *exchange.Attempt) {
+func (c *client) send(a *race.Attempt) {
 	if c.calls.n == mux.MaxStreams {
 		a.Failed(fault.StreamLimit)
 		return
@@ -136,14 +136,14 @@ func (c *client) enqueue(id int64) {
 }
 
 // forget removes a from the table. A response that still arrives for it is skipped.
-func (c *client) forget(a *exchange.Attempt) {
+func (c *client) forget(a *race.Attempt) {
 	c.calls.remove(int64(a.ID()))
 	a.Release()
 }
 
-// Cancel implements exchange.Carrier. A call that was sent lingers: Dubbo can't take it back, so
+// Cancel implements race.Carrier. A call that was sent lingers: Dubbo can't take it back, so
 // its response is awaited and dropped.
-func (c *client) Cancel(a *exchange.Attempt) (lingers bool) {
+func (c *client) Cancel(a *race.Attempt) (lingers bool) {
 	if c.calls.find(int64(a.ID())).sent {
 		return true
 	}
@@ -151,14 +151,14 @@ func (c *client) Cancel(a *exchange.Attempt) (lingers bool) {
 	return false
 }
 
-// Abort implements exchange.Carrier. The connection stays open; a late response is dropped.
-func (c *client) Abort(a *exchange.Attempt) {
+// Abort implements race.Carrier. The connection stays open; a late response is dropped.
+func (c *client) Abort(a *race.Attempt) {
 	c.forget(a)
 	c.closeIfDone()
 }
 
-// Buffered implements exchange.Carrier. The reader counts the bytes of incomplete responses.
-func (c *client) Buffered(*exchange.Attempt) int { return 0 }
+// Buffered implements race.Carrier. The reader counts the bytes of incomplete responses.
+func (c *client) Buffered(*race.Attempt) int { return 0 }
 
 // onKeepalive runs every keepaliveInterval until the connection closes.
 func (c *client) onKeepalive() {

@@ -5,9 +5,9 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/dubbo"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/mux"
+	"github.com/remora-proxy/remora/proxy/race"
 )
 
 // flush writes the queued calls together.
@@ -78,7 +78,7 @@ func (c *client) appendCall(dst []byte, id int64) []byte {
 
 // respondLocally gives a a response in the provider's place. f says why the request could not be
 // converted; it is nil for a one-way call, which was sent.
-func (c *client) respondLocally(a *exchange.Attempt, f *fault.Failure) {
+func (c *client) respondLocally(a *race.Attempt, f *fault.Failure) {
 	c.forget(a)
 	res := a.NewResponse()
 	if f != nil {
@@ -125,7 +125,7 @@ func (c *client) onResponse(f *dubbo.Frame, call *call, body *bytebufferpool.Byt
 }
 
 // convert makes res the HTTP response for f, whose body is in res.HeadBuffer.
-func (c *client) convert(res *exchange.Response, f *dubbo.Frame, valueOnly bool) *fault.Failure {
+func (c *client) convert(res *race.Response, f *dubbo.Frame, valueOnly bool) *fault.Failure {
 	res.BodyBuffer = c.shard.Buffers.Get(0)
 	text, reply, err := dubbo.AppendReply(res.BodyBuffer.B[:0], f, valueOnly, int(c.shard.MessageLimits.Message))
 	switch {
@@ -141,7 +141,7 @@ func (c *client) convert(res *exchange.Response, f *dubbo.Frame, valueOnly bool)
 
 // fill sets status, headers and body of res. text, in the memory of res.BodyBuffer, is the body;
 // the values of the headers are appended to it.
-func fill(res *exchange.Response, text []byte, reply dubbo.Reply) {
+func fill(res *race.Response, text []byte, reply dubbo.Reply) {
 	end := len(text)
 	text = append(text, reply.ContentType...)
 	code := len(text)

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/mux"
+	"github.com/remora-proxy/remora/proxy/race"
 )
 
 // TestQueueDropsWithdrawnCalls checks that the queue stays bounded while calls are
@@ -14,7 +14,7 @@ func TestQueueDropsWithdrawnCalls(t *testing.T) {
 	c := &client{calls: newTable()}
 	var want []int64
 	for i := range 100 * mux.MaxStreams {
-		a := &exchange.Attempt{}
+		a := &race.Attempt{}
 		id := c.calls.add(a)
 		a.Carry(c, uint64(id))
 		c.enqueue(id)

@@ -3,13 +3,15 @@ package dubbo
 import (
 	"github.com/remora-proxy/remora/protocol/dubbo"
 	"github.com/remora-proxy/remora/proxy/config"
-	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/service"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // upstream reaches one endpoint over one connection, dialled on first use and after a loss.
 type upstream struct {
-	service       *exchange.Service
-	endpoint      *exchange.Endpoint
+	service       *service.Service
+	endpoint      *service.Endpoint
 	serialization byte        // of converted calls and of heartbeats
 	scratch       *dubbo.Call // of the loop, for the conversion of a request
 	cur           *client     // takes new attempts; nil before the first one and after a loss
@@ -20,9 +22,9 @@ type upstream struct {
 }
 
 // NewConnector returns the Connector of Dubbo connections on a loop.
-func NewConnector() exchange.Connector {
+func NewConnector() service.Connector {
 	scratch := new(dubbo.Call)
-	return exchange.ConnectBy(func(s *exchange.Service, e *exchange.Endpoint) exchange.Upstream {
+	return race.ConnectBy(func(s *service.Service, e *service.Endpoint) race.Upstream {
 		u := &upstream{service: s, endpoint: e, serialization: dubbo.Hessian2, scratch: scratch}
 		if s.Config.Serialization == config.SerializationFastjson {
 			u.serialization = dubbo.Fastjson
@@ -31,7 +33,7 @@ func NewConnector() exchange.Connector {
 	})
 }
 
-func (u *upstream) Send(a *exchange.Attempt) {
+func (u *upstream) Send(a *race.Attempt) {
 	if u.cur == nil {
 		u.cur = dialDubbo(u)
 	}
@@ -52,4 +54,4 @@ func (u *upstream) Connections() int {
 	return 1
 }
 
-func (u *upstream) Largest() (held, each int, h exchange.Holder) { return 0, 0, nil }
+func (u *upstream) Largest() (held, each int, h shard.Holder) { return 0, 0, nil }

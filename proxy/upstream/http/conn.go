@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol/http1"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
@@ -17,21 +17,21 @@ type conn struct {
 	shard     *shard.Shard
 	transport loop.Conn
 	state     connState
-	current   *exchange.Attempt // in flight, or waiting for the dial; may be nil
+	current   *race.Attempt // in flight, or waiting for the dial; may be nil
 
 	reused    bool // a response has been received, or the connection was idle
 	untrusted bool // the endpoint's certificate is no longer accepted: no other request
 	login     bool // the endpoint may have logged in the connection as a client: no other request
 	idleSince time.Duration
-	idleFor   time.Duration      // how long it was idle just before the request
-	toHead    bool               // the request is a HEAD
-	interim   int                // number of interim responses to the request
-	response  *exchange.Response // being received
-	head      http1.Head         // of the response
-	body      http1.Body         // its decoder
-	pause     loop.Timer         // armed while a body is incomplete that may be a stream
-	room      loop.Flush         // deferred when all of the request is sent, to leave the loop
-	outbound  shard.Outbound     // write timeout
+	idleFor   time.Duration  // how long it was idle just before the request
+	toHead    bool           // the request is a HEAD
+	interim   int            // number of interim responses to the request
+	response  *race.Response // being received
+	head      http1.Head     // of the response
+	body      http1.Body     // its decoder
+	pause     loop.Timer     // armed while a body is incomplete that may be a stream
+	room      loop.Flush     // deferred when all of the request is sent, to leave the loop
+	outbound  shard.Outbound // write timeout
 }
 
 var (
@@ -67,7 +67,7 @@ func (c *conn) OnOpen(conn loop.Conn) {
 	c.pool.dialNext()
 }
 
-func (c *conn) begin(a *exchange.Attempt) {
+func (c *conn) begin(a *race.Attempt) {
 	c.current = a
 	a.Carry(c, a.ID())
 	req, own := a.Outgoing()
@@ -193,7 +193,7 @@ func (c *conn) receiveBody(b, more []byte) {
 // long reports whether the response takes enough memory to be shed. A lingering attempt can't be found
 // for that.
 func (c *conn) long() bool {
-	return max(c.head.Length, int64(c.body.Length())) >= exchange.LeastShed
+	return max(c.head.Length, int64(c.body.Length())) >= shard.LeastShed
 }
 
 // finishBody completes a response whose body was decoded.
@@ -231,7 +231,7 @@ func (c *conn) fail(f *fault.Failure) {
 
 // release detaches and returns the attempt, or nil. The caller must end it or send it
 // elsewhere.
-func (c *conn) release() *exchange.Attempt {
+func (c *conn) release() *race.Attempt {
 	a := c.current
 	if a != nil {
 		c.current = nil
@@ -321,9 +321,9 @@ func (c *conn) onStale() {
 	}
 }
 
-// Cancel implements exchange.Carrier. The attempt lingers if the application may have the
+// Cancel implements race.Carrier. The attempt lingers if the application may have the
 // request: its response is awaited and dropped, so that the application's work stays counted.
-func (c *conn) Cancel(*exchange.Attempt) (lingers bool) {
+func (c *conn) Cancel(*race.Attempt) (lingers bool) {
 	switch {
 	case c.state == awaitingBody && c.long():
 		c.close()
@@ -334,15 +334,15 @@ func (c *conn) Cancel(*exchange.Attempt) (lingers bool) {
 	return false
 }
 
-// Abort implements exchange.Carrier. Only closing the connection takes a request back.
-func (c *conn) Abort(*exchange.Attempt) {
+// Abort implements race.Carrier. Only closing the connection takes a request back.
+func (c *conn) Abort(*race.Attempt) {
 	c.release()
 	if c.state != dialing {
 		c.close()
 	}
 }
 
-func (c *conn) Buffered(*exchange.Attempt) int {
+func (c *conn) Buffered(*race.Attempt) int {
 	n := c.outbound.Counted()
 	if c.response != nil {
 		n += c.response.Held

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // TestLongResponseForNobody: a long response whose client has gone is not received to its end. No one
@@ -21,8 +21,8 @@ func TestLongResponseForNobody(t *testing.T) {
 		"announced":     {"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", 0, true},
 		"chunked":       {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nf0000\r\n", 0, true},
 		"half received": {"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", 500_000, true},
-		"just long":     {fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", exchange.LeastShed), 0, true},
-		"just short":    {fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", exchange.LeastShed-1), 0, false},
+		"just long":     {fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", shard.LeastShed), 0, true},
+		"just short":    {fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", shard.LeastShed-1), 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
@@ -42,7 +42,7 @@ func TestLongResponseForNobody(t *testing.T) {
 			m.W.Run(time.Millisecond)
 			if c.had == 0 {
 				says([]byte(c.head))
-				says(make([]byte, exchange.LeastShed-1))
+				says(make([]byte, shard.LeastShed-1))
 				for range 2 {
 					if c.ends { // else that was all
 						says(make([]byte, 100))

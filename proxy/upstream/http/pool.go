@@ -5,9 +5,10 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/service"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/upstream/byname"
 )
@@ -30,8 +31,8 @@ const (
 // the server may close just now.
 type pool struct {
 	shard    *shard.Shard
-	service  *exchange.Service
-	endpoint *exchange.Endpoint
+	service  *service.Service
+	endpoint *service.Endpoint
 	name     string // that the endpoint must prove to each connection; "" without TLS
 	idle     []*conn
 	open     int // connections, those being dialled included
@@ -42,7 +43,7 @@ type pool struct {
 
 	// waiting has the attempts that wait for a connection to become free, or for a dial
 	// to be possible. While it has any, at least one connection is dialled or in use.
-	waiting  exchange.Queue
+	waiting  race.Queue
 	arrivals uint64        // attempts that were sent
 	freed    time.Duration // when a connection was last free
 
@@ -54,8 +55,8 @@ type pool struct {
 }
 
 // NewConnector returns the Connector of HTTP connections on a loop.
-func NewConnector() exchange.Connector {
-	return exchange.ConnectBy(func(s *exchange.Service, e *exchange.Endpoint) exchange.Upstream {
+func NewConnector() service.Connector {
+	return race.ConnectBy(func(s *service.Service, e *service.Endpoint) race.Upstream {
 		if s.Config.TLS.Enabled() {
 			return byname.New(s, e, func(name string) byname.Pool { return newPool(s, e, name) })
 		}
@@ -63,14 +64,14 @@ func NewConnector() exchange.Connector {
 	})
 }
 
-func newPool(s *exchange.Service, e *exchange.Endpoint, name string) *pool {
+func newPool(s *service.Service, e *service.Endpoint, name string) *pool {
 	p := &pool{shard: s.Shard, service: s, endpoint: e, name: name, keeping: keeping{firstKept}}
 	p.sweeper.Fire = p.sweep
 	p.retryDial.Fire = p.dialAgain
 	return p
 }
 
-func (p *pool) Send(a *exchange.Attempt) {
+func (p *pool) Send(a *race.Attempt) {
 	if a.Codec() != protocol.CodecHTTP {
 		a.Failed(fault.NotConvertible)
 		return
@@ -94,11 +95,11 @@ func (p *pool) Send(a *exchange.Attempt) {
 
 // suits reports whether a should be sent on c, an idle connection. A login should not: it can't be sent
 // twice, so it takes a new connection.
-func (p *pool) suits(c *conn, a *exchange.Attempt) bool {
+func (p *pool) suits(c *conn, a *race.Attempt) bool {
 	return !a.LogsIn() && (p.shard.Loop.Now()-c.idleSince <= p.keeping.kept || a.Repeatable())
 }
 
-func (p *pool) dial(a *exchange.Attempt) {
+func (p *pool) dial(a *race.Attempt) {
 	c := &conn{pool: p, shard: p.shard, current: a}
 	c.outbound.Init(c.shard)
 	c.pause.Fire, c.room.Do = c.handOff, c.handOff
@@ -115,14 +116,14 @@ func (p *pool) mayDial() bool {
 
 // wait queues a in the order of arrival. An attempt whose dial was refused is near the head:
 // only such attempts are before it.
-func (p *pool) wait(a *exchange.Attempt) {
+func (p *pool) wait(a *race.Attempt) {
 	a.Carry(p, a.ID())
 	p.waiting.InsertByID(a, p.shard.Loop.Now())
 }
 
 // onDialRefused is called when the driver has no room for a dial. a is the attempt that waited
 // for it, or nil; it gets its place in the queue back.
-func (p *pool) onDialRefused(a *exchange.Attempt) {
+func (p *pool) onDialRefused(a *race.Attempt) {
 	p.backoff = max(p.backoff, minBackoff)
 	if !p.retryDial.Armed() {
 		p.shard.Loop.After(p.backoff, &p.retryDial)
@@ -169,26 +170,26 @@ func (p *pool) expire() {
 	}
 }
 
-// Cancel implements exchange.Carrier for attempts that wait for a connection.
-func (p *pool) Cancel(a *exchange.Attempt) (lingers bool) {
+// Cancel implements race.Carrier for attempts that wait for a connection.
+func (p *pool) Cancel(a *race.Attempt) (lingers bool) {
 	p.Abort(a)
 	return false
 }
 
-func (p *pool) Abort(a *exchange.Attempt) {
+func (p *pool) Abort(a *race.Attempt) {
 	p.waiting.Remove(a)
 	a.Release()
 }
 
-// Buffered implements exchange.Carrier. The exchange counts the memory of its request.
-func (p *pool) Buffered(*exchange.Attempt) int { return 0 }
+// Buffered implements race.Carrier. The exchange counts the memory of its request.
+func (p *pool) Buffered(*race.Attempt) int { return 0 }
 
 func (p *pool) Connections() int { return p.open }
 
 // Unused implements byname.Pool. Requests wait only while a connection is dialled or in use.
 func (p *pool) Unused() bool { return p.open == len(p.idle) }
 
-func (p *pool) Largest() (held, each int, h exchange.Holder) { return 0, 0, nil }
+func (p *pool) Largest() (held, each int, h shard.Holder) { return 0, 0, nil }
 
 func (p *pool) Retire() {
 	p.retired = true

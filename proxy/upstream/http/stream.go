@@ -4,9 +4,9 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol/http1"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
 )
 
 const (
@@ -72,9 +72,9 @@ func (c *conn) onDetached(sock loop.Socket) {
 	if c.head.Framing == http1.FixedLength {
 		res.DeclaredLength = c.head.Length
 	}
-	res.Source = &exchange.StreamSource{
+	res.Source = &race.StreamSource{
 		Socket: sock, Addr: c.pool.endpoint.LB.Addr, Service: c.pool.service.Config.Name,
-		Body: c.body, Buffer: res.BodyBuffer, Lease: exchange.AdoptStream(c.pool.service, c.pool.endpoint.LB),
+		Body: c.body, Buffer: res.BodyBuffer, Lease: race.AdoptStream(c.pool.service, c.pool.endpoint.LB),
 	}
 	res.BodyBuffer = nil
 	res.Hold()

@@ -5,30 +5,30 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http2"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/mux"
+	"github.com/remora-proxy/remora/proxy/race"
 )
 
 // call is one request on a connection. Its stream is over while it lingers.
 type call struct {
 	c       *conn
-	st      *http2.Stream     // nil once it is over
-	attempt *exchange.Attempt // nil for a stream whose bytes go by flow
-	flow    *flow             // nil for a message
+	st      *http2.Stream // nil once it is over
+	attempt *race.Attempt // nil for a stream whose bytes go by flow
+	flow    *flow         // nil for a message
 
 	index int    // in conn.calls
 	born  uint64 // conn.outputs when it was sent
 	sent  bool   // all of the request was sent
 	left  int    // bytes of it that waited when starvation was last checked
 
-	response *exchange.Response // being received; nil before its head
-	size     int                // bytes of its body so far
-	owed     int                // of these, bytes for which the endpoint gets no window before the response is a stream
-	grown    bool               // in conn.partial
-	streams  bool               // it becomes a stream when all of the request is sent
-	pause    loop.Timer         // armed while the response is incomplete and may be a stream
+	response *race.Response // being received; nil before its head
+	size     int            // bytes of its body so far
+	owed     int            // of these, bytes for which the endpoint gets no window before the response is a stream
+	grown    bool           // in conn.partial
+	streams  bool           // it becomes a stream when all of the request is sent
+	pause    loop.Timer     // armed while the response is incomplete and may be a stream
 }
 
 // freeCalls are calls for the next requests of a loop.
@@ -60,7 +60,7 @@ func (f *freeCalls) put(s *call) {
 var trailersWanted = protocol.Header{Name: []byte("te"), Value: []byte("trailers")}
 
 // begin sends the request of a.
-func (c *conn) begin(a *exchange.Attempt) {
+func (c *conn) begin(a *race.Attempt) {
 	req, own := a.Outgoing()
 	if string(req.Method) == "CONNECT" { // no message to forward
 		req.Headers = req.Headers[:own]
@@ -102,7 +102,7 @@ func (c *conn) scheme() string {
 
 // detach takes the call off its connection, recycles it, and returns its attempt. The connection
 // may carry another request afterwards; the caller says so by onFree.
-func (s *call) detach() *exchange.Attempt {
+func (s *call) detach() *race.Attempt {
 	c, a := s.c, s.attempt
 	last := len(c.calls) - 1
 	moved := c.calls[last]
@@ -187,11 +187,11 @@ func (s *call) holds() int {
 	return s.response.Held
 }
 
-// Buffered implements exchange.Carrier.
-func (s *call) Buffered(*exchange.Attempt) int { return s.holds() }
+// Buffered implements race.Carrier.
+func (s *call) Buffered(*race.Attempt) int { return s.holds() }
 
-// Abort implements exchange.Carrier.
-func (s *call) Abort(*exchange.Attempt) {
+// Abort implements race.Carrier.
+func (s *call) Abort(*race.Attempt) {
 	c := s.c
 	s.withdraw()
 	s.detach()
@@ -208,9 +208,9 @@ func (s *call) withdraw() {
 	}
 }
 
-// Cancel implements exchange.Carrier. The attempt lingers until the endpoint has read the reset: one
+// Cancel implements race.Carrier. The attempt lingers until the endpoint has read the reset: one
 // that is frozen does not, and goes on counting as busy.
-func (s *call) Cancel(*exchange.Attempt) (lingers bool) {
+func (s *call) Cancel(*race.Attempt) (lingers bool) {
 	c := s.c
 	unsent := s.born == c.outputs
 	s.withdraw()

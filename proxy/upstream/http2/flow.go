@@ -9,10 +9,10 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/http2"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/mux/httpstream"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
@@ -48,9 +48,9 @@ func (s *call) becomeStream(ended bool) {
 	f.pipe = pipe
 	head := res.StreamHead()
 	f.to.Init(pipe, head.Framing == http1.Chunked)
-	src := &exchange.StreamSource{
+	src := &race.StreamSource{
 		Socket: socket, Addr: c.pool.endpoint.LB.Addr, Service: c.pool.service.Config.Name,
-		Buffer: res.BodyBuffer, Lease: exchange.AdoptStream(c.pool.service, c.pool.endpoint.LB),
+		Buffer: res.BodyBuffer, Lease: race.AdoptStream(c.pool.service, c.pool.endpoint.LB),
 		Interactive: protocol.Interactive(res.Headers),
 	}
 	src.Body.Reset(&head, c.shard.UnlimitedBody)

@@ -7,8 +7,8 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/http2"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/race"
 )
 
 // A response that is incomplete becomes a stream streamAfter after its head. With gRPC it does so
@@ -153,4 +153,4 @@ func (s *call) drop(f *fault.Failure) {
 	s.fail(f)
 }
 
-var _ exchange.Carrier = (*call)(nil)
+var _ race.Carrier = (*call)(nil)

@@ -6,10 +6,11 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/mux"
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/service"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/upstream/byname"
 )
@@ -21,8 +22,8 @@ const maxConns = 128
 // for it, so that those in excess reach their idle timeout.
 type pool struct {
 	shard    *shard.Shard
-	service  *exchange.Service
-	endpoint *exchange.Endpoint
+	service  *service.Service
+	endpoint *service.Endpoint
 	free     *freeCalls
 	name     string  // that the endpoint must prove to each connection; "" without TLS
 	conns    []*conn // those that are open, and neither draining nor closed, oldest first
@@ -31,19 +32,19 @@ type pool struct {
 	retired  bool // the endpoint has left the service
 	sweeper  loop.Timer
 
-	waiting  exchange.Queue // attempts that wait for room, or for a dial to be possible
-	queued   int            // their number
-	arrivals uint64         // attempts that were sent
-	freed    time.Duration  // when a connection last had room
-	expiry   loop.Timer     // armed while attempts or streams wait
+	waiting  race.Queue    // attempts that wait for room, or for a dial to be possible
+	queued   int           // their number
+	arrivals uint64        // attempts that were sent
+	freed    time.Duration // when a connection last had room
+	expiry   loop.Timer    // armed while attempts or streams wait
 
 	tunnels []*call // streams that wait likewise, the oldest first
 }
 
 // NewConnector returns the Connector of HTTP/2 connections on a loop.
-func NewConnector() exchange.Connector {
+func NewConnector() service.Connector {
 	free := new(freeCalls)
-	return exchange.ConnectBy(func(s *exchange.Service, e *exchange.Endpoint) exchange.Upstream {
+	return race.ConnectBy(func(s *service.Service, e *service.Endpoint) race.Upstream {
 		if s.Config.TLS.Enabled() {
 			return newSecure(s, e, free)
 		}
@@ -53,7 +54,7 @@ func NewConnector() exchange.Connector {
 
 var _ byname.Pool = (*pool)(nil)
 
-func newPool(s *exchange.Service, e *exchange.Endpoint, free *freeCalls, name string) *pool {
+func newPool(s *service.Service, e *service.Endpoint, free *freeCalls, name string) *pool {
 	p := &pool{shard: s.Shard, service: s, endpoint: e, free: free, name: name}
 	p.sweeper.Fire = p.sweep
 	p.dials.again.Fire = p.dialAgain
@@ -61,8 +62,8 @@ func newPool(s *exchange.Service, e *exchange.Endpoint, free *freeCalls, name st
 	return p
 }
 
-// Send implements exchange.Upstream.
-func (p *pool) Send(a *exchange.Attempt) {
+// Send implements race.Upstream.
+func (p *pool) Send(a *race.Attempt) {
 	switch {
 	case a.Codec() != protocol.CodecHTTP:
 		a.Failed(fault.NotConvertible)
@@ -93,7 +94,7 @@ func (p *pool) roomy() *conn {
 }
 
 // wait queues a in the order of arrival.
-func (p *pool) wait(a *exchange.Attempt) {
+func (p *pool) wait(a *race.Attempt) {
 	p.queued++
 	p.waiting.InsertByID(a, p.shard.Loop.Now())
 	p.watchWaiting()
@@ -129,7 +130,7 @@ func (p *pool) expire() {
 }
 
 // pop returns the attempt that has waited longest, or nil.
-func (p *pool) pop() *exchange.Attempt {
+func (p *pool) pop() *race.Attempt {
 	a := p.waiting.Pop()
 	if a != nil {
 		p.queued--
@@ -137,23 +138,23 @@ func (p *pool) pop() *exchange.Attempt {
 	return a
 }
 
-// Cancel implements exchange.Carrier for attempts that wait.
-func (p *pool) Cancel(a *exchange.Attempt) (lingers bool) {
+// Cancel implements race.Carrier for attempts that wait.
+func (p *pool) Cancel(a *race.Attempt) (lingers bool) {
 	p.Abort(a)
 	return false
 }
 
-// Abort implements exchange.Carrier.
-func (p *pool) Abort(a *exchange.Attempt) {
+// Abort implements race.Carrier.
+func (p *pool) Abort(a *race.Attempt) {
 	p.queued--
 	p.waiting.Remove(a)
 	a.Release()
 }
 
-// Buffered implements exchange.Carrier. The exchange counts the memory of its request.
-func (p *pool) Buffered(*exchange.Attempt) int { return 0 }
+// Buffered implements race.Carrier. The exchange counts the memory of its request.
+func (p *pool) Buffered(*race.Attempt) int { return 0 }
 
-// Connections implements exchange.Upstream.
+// Connections implements race.Upstream.
 func (p *pool) Connections() int { return p.open }
 
 // Unused implements byname.Pool.
@@ -161,7 +162,7 @@ func (p *pool) Unused() bool {
 	return p.queued == 0 && len(p.tunnels) == 0 && p.open == len(p.conns) && !slices.ContainsFunc(p.conns, (*conn).busy)
 }
 
-// Retire implements exchange.Upstream.
+// Retire implements race.Upstream.
 func (p *pool) Retire() {
 	p.retired = true
 	p.shard.Loop.Stop(&p.sweeper)
@@ -235,8 +236,8 @@ func (p *pool) sweep() {
 	}
 }
 
-// Largest implements exchange.Upstream.
-func (p *pool) Largest() (held, each int, h exchange.Holder) {
+// Largest implements race.Upstream.
+func (p *pool) Largest() (held, each int, h shard.Holder) {
 	for _, c := range p.conns {
 		if n := c.memory(); n > held {
 			held, each, h = n, n/max(1, len(c.calls)), c

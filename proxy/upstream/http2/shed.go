@@ -1,8 +1,8 @@
 package http2
 
 import (
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // memory returns the bytes that the connection holds, besides requests.
@@ -17,10 +17,10 @@ func (c *conn) memory() int {
 // mayHold reports whether the connection may hold n bytes more. While the process is at its hard mark, a
 // connection with more than shedding would leave gets none.
 func (c *conn) mayHold(n int) bool {
-	return !c.shard.OverBudget() || c.memory()+n < exchange.LeastShed
+	return !c.shard.OverBudget() || c.memory()+n < shard.LeastShed
 }
 
-// ShedLargest implements exchange.Holder. It drops the response of which most has arrived.
+// ShedLargest implements shard.Holder. It drops the response of which most has arrived.
 func (c *conn) ShedLargest() bool {
 	var largest *call
 	for _, s := range c.calls {
@@ -28,12 +28,12 @@ func (c *conn) ShedLargest() bool {
 			largest = s
 		}
 	}
-	if largest == nil || largest.holds() < exchange.LeastShed {
+	if largest == nil || largest.holds() < shard.LeastShed {
 		return false
 	}
 	largest.drop(fault.Shed)
 	return true
 }
 
-// CloseNow implements exchange.Holder.
+// CloseNow implements shard.Holder.
 func (c *conn) CloseNow() { c.close(fault.Reset) }

@@ -6,10 +6,11 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http2"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/mux/httpstream"
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/service"
 	"github.com/remora-proxy/remora/proxy/upstream/byname"
 )
 
@@ -17,8 +18,8 @@ import (
 var errConnect = errors.New("proxy: the endpoint speaks HTTP/2, and takes no CONNECT and no upgrade")
 
 var (
-	_ exchange.StreamOpener = (*pool)(nil)
-	_ exchange.StreamOpener = (*secure)(nil)
+	_ service.StreamOpener = (*pool)(nil)
+	_ service.StreamOpener = (*secure)(nil)
 )
 
 // OpenStream implements exchange.StreamOpener.
@@ -180,7 +181,7 @@ type secure struct {
 	anon *pool // reads the heads of tunnels whose name the request tells
 }
 
-func newSecure(s *exchange.Service, e *exchange.Endpoint, free *freeCalls) exchange.Upstream {
+func newSecure(s *service.Service, e *service.Endpoint, free *freeCalls) race.Upstream {
 	return &secure{
 		Pools: byname.New(s, e, func(name string) byname.Pool { return newPool(s, e, free, name) }),
 		anon:  newPool(s, e, free, ""),

@@ -11,11 +11,11 @@ import (
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/link"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/mux"
 	"github.com/remora-proxy/remora/proxy/mux/linkconn"
+	"github.com/remora-proxy/remora/proxy/race"
 )
 
 var (
@@ -27,10 +27,10 @@ var (
 type client struct {
 	linkconn.Conn
 	up       *upstream
-	streams  mux.Table[exchange.Attempt] // in flight, lingering ones included
-	next     uint64                      // id of the next request
-	limit    int                         // requests in flight that the peer allows
-	response *exchange.Response          // receives the next response that the Reader decodes
+	streams  mux.Table[race.Attempt] // in flight, lingering ones included
+	next     uint64                  // id of the next request
+	limit    int                     // requests in flight that the peer allows
+	response *race.Response          // receives the next response that the Reader decodes
 
 	goAwayHeard bool     // a GOAWAY was received
 	acceptedIDs []uint64 // ids that the GOAWAYs leave on this link, rising; some may have ended
@@ -48,7 +48,7 @@ var (
 func (c *client) ServiceKey() string { return c.up.service.Key() }
 
 func dialLink(u *upstream) *client {
-	c := &client{up: u, streams: mux.NewTable[exchange.Attempt](), next: 1, limit: mux.MaxStreams}
+	c := &client{up: u, streams: mux.NewTable[race.Attempt](), next: 1, limit: mux.MaxStreams}
 	c.Init(u.service.Shard, link.Dialer, c, c.unasked) // other responses are no new work
 	c.handshake.Fire = func() { c.onDialFailed(errLinkSilent) }
 	c.Writer.Preface(link.Dialer, linkconn.Settings(c.Shard.Process))
@@ -102,7 +102,7 @@ func (c *client) onDialFailed(err error) {
 }
 
 // send sends a's request, or fails a when the peer allows no more in flight.
-func (c *client) send(a *exchange.Attempt) {
+func (c *client) send(a *race.Attempt) {
 	if c.streams.Len() >= c.limit {
 		a.Failed(fault.StreamLimit)
 		return
@@ -116,22 +116,22 @@ func (c *client) send(a *exchange.Attempt) {
 	c.Schedule(c.streams.Len() == 1)
 }
 
-// Cancel implements exchange.Carrier. The other sidecar reports the outcome of a.
-func (c *client) Cancel(a *exchange.Attempt) (lingers bool) {
+// Cancel implements race.Carrier. The other sidecar reports the outcome of a.
+func (c *client) Cancel(a *race.Attempt) (lingers bool) {
 	lingers = c.sendCancel(a)
 	c.finishDrain()
 	return lingers
 }
 
-func (c *client) Abort(a *exchange.Attempt) {
+func (c *client) Abort(a *race.Attempt) {
 	c.abandon(a)
 	c.finishDrain()
 }
 
-func (c *client) Buffered(a *exchange.Attempt) int { return c.Reader.Assembled(a.ID()) }
+func (c *client) Buffered(a *race.Attempt) int { return c.Reader.Assembled(a.ID()) }
 
 // sendCancel sends a CANCEL for a. It reports whether an outcome follows.
-func (c *client) sendCancel(a *exchange.Attempt) (lingers bool) {
+func (c *client) sendCancel(a *race.Attempt) (lingers bool) {
 	if !c.Writer.Cancel(a.ID()) {
 		c.forget(a)
 		return false
@@ -142,7 +142,7 @@ func (c *client) sendCancel(a *exchange.Attempt) (lingers bool) {
 }
 
 // abandon cancels a without waiting for an outcome, and drops what has arrived for it.
-func (c *client) abandon(a *exchange.Attempt) {
+func (c *client) abandon(a *race.Attempt) {
 	c.sendCancel(a)
 	c.forget(a)
 	c.Reader.Forget(a.ID())
@@ -150,13 +150,13 @@ func (c *client) abandon(a *exchange.Attempt) {
 }
 
 // forget removes a from the table. Frames that still arrive for it are ignored.
-func (c *client) forget(a *exchange.Attempt) {
+func (c *client) forget(a *race.Attempt) {
 	c.streams.Remove(a.ID())
 	a.Release()
 }
 
 // remove removes and returns the attempt with this id, whose outcome has arrived, or nil.
-func (c *client) remove(id uint64) *exchange.Attempt {
+func (c *client) remove(id uint64) *race.Attempt {
 	a := c.streams.Get(id)
 	if a != nil {
 		c.Writer.Drop(id)

@@ -1,14 +1,14 @@
 package link
 
 import (
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// ShedLargest implements exchange.Holder. It drops the response of which most has arrived.
+// ShedLargest implements shard.Holder. It drops the response of which most has arrived.
 func (c *client) ShedLargest() bool {
 	id, n := c.Reader.Largest()
-	if n < exchange.LeastShed {
+	if n < shard.LeastShed {
 		return false
 	}
 	a := c.streams.Get(id)

@@ -1,23 +1,27 @@
 package link
 
-import "github.com/remora-proxy/remora/proxy/exchange"
+import (
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/service"
+	"github.com/remora-proxy/remora/proxy/shard"
+)
 
 // upstream reaches one endpoint over one link, dialled on first use and again after a loss.
 type upstream struct {
-	service  *exchange.Service
-	endpoint *exchange.Endpoint
+	service  *service.Service
+	endpoint *service.Endpoint
 	cur      *client // takes new attempts; nil before the first one and after a loss
 	gone     bool    // the endpoint has left the service
 }
 
 // NewConnector returns the Connector of links on a loop.
-func NewConnector() exchange.Connector {
-	return exchange.ConnectBy(func(s *exchange.Service, e *exchange.Endpoint) exchange.Upstream {
+func NewConnector() service.Connector {
+	return race.ConnectBy(func(s *service.Service, e *service.Endpoint) race.Upstream {
 		return &upstream{service: s, endpoint: e}
 	})
 }
 
-func (u *upstream) Send(a *exchange.Attempt) {
+func (u *upstream) Send(a *race.Attempt) {
 	if u.cur == nil {
 		u.cur = dialLink(u)
 	}
@@ -39,7 +43,7 @@ func (u *upstream) Connections() int {
 	return 1
 }
 
-func (u *upstream) Largest() (held, each int, h exchange.Holder) {
+func (u *upstream) Largest() (held, each int, h shard.Holder) {
 	c := u.cur
 	if c == nil {
 		return 0, 0, nil

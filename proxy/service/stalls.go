@@ -1,9 +1,10 @@
-package exchange
+package service
 
 import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // While requests are in flight, a service looks each lookEvery whether its endpoints stall together,
@@ -13,18 +14,18 @@ const (
 	lookStalled = 10 * time.Millisecond
 )
 
-// onLook looks whether the endpoints stall together. Like onHedgeTimer, it first handles the events
-// that came while the loop was late.
+// onLook looks whether the endpoints stall together. If the loop itself is late, it first
+// handles the events that came meanwhile, see loop.Slack.
 func (s *Service) onLook() {
 	now := s.Shard.Loop.Now()
-	if now > s.lookDue+hedgeSlack {
-		s.lookDue = hedgeWhenever
+	if now > s.lookDue+loop.Slack {
+		s.lookDue = loop.Whenever
 		s.Shard.Loop.After(0, &s.look)
 		return
 	}
-	after := max(s.set.Stall.After, lookStalled)
-	heard, silent := s.set.Silence(now, after, &s.census)
-	stalls, together := &s.hedging.Stalls, hedge.SilentTogether(s.set.Len(), heard, silent)
+	after := max(s.Set.Stall.After, lookStalled)
+	heard, silent := s.Set.Silence(now, after, &s.census)
+	stalls, together := &s.Hedging.Stalls, hedge.SilentTogether(s.Set.Len(), heard, silent)
 	switch stalls.Look(now, together, s.census.Since, after) {
 	case hedge.PeriodFound:
 		if s.shared.periodic.Add(1) == 1 {
@@ -51,7 +52,7 @@ func (s *Service) lookAfter(now, d time.Duration) {
 
 // period returns the period of stalls, and the time of day of its latest beat, zero without a clock.
 func (s *Service) period(now time.Duration) (p hedge.StallPeriod, last time.Time) {
-	p = s.hedging.Stalls.Period(now)
+	p = s.Hedging.Stalls.Period(now)
 	if wall := s.Shard.Process.Now(); p.Every > 0 && !wall.IsZero() {
 		last = wall.Add(p.Last - now)
 	}

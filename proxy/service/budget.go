@@ -1,4 +1,4 @@
-package exchange
+package service
 
 import (
 	"time"
@@ -31,9 +31,9 @@ const (
 
 func (m *moves) take(s *Service) bool {
 	if now := s.Shard.Loop.Now(); now-m.since >= moveEvery {
-		*m = moves{since: now, requests: s.stats.Requests - min(s.stats.Requests, uint64(s.inFlight()))}
+		*m = moves{since: now, requests: s.Stats.Requests - min(s.Stats.Requests, uint64(s.inFlight()))}
 	}
-	if float64(m.moved) >= moveLeast+moveShare*float64(s.stats.Requests-m.requests) {
+	if float64(m.moved) >= moveLeast+moveShare*float64(s.Stats.Requests-m.requests) {
 		return false
 	}
 	m.moved++
@@ -43,7 +43,7 @@ func (m *moves) take(s *Service) bool {
 // MayMove reports whether a refused request may go free of charge to an endpoint that has room, as far as is
 // known. tried are the endpoints that the request has been at.
 func (s *Service) MayMove(key uint64, tried []*lb.Endpoint) bool {
-	return s.set.Room(s.query(key, tried)) && s.free.moves.take(s)
+	return s.Set.Room(s.Query(key, tried)) && s.free.moves.take(s)
 }
 
 // replayEvery is how often a service's request on a loop is replayed free of charge. So a server that
@@ -65,13 +65,13 @@ func (s *Service) PayReplay() bool {
 func (s *Service) Pay(reset bool) bool {
 	now := s.Shard.Loop.Now()
 	switch {
-	case s.hedging.Retry(now):
-	case reset && s.hedging.RetryAhead(now, s.inFlight()+1):
-		s.stats.RetriesAhead++
+	case s.Hedging.Retry(now):
+	case reset && s.Hedging.RetryAhead(now, s.inFlight()+1):
+		s.Stats.RetriesAhead++
 	default:
-		s.stats.RetriesOverBudget++
+		s.Stats.RetriesOverBudget++
 		return false
 	}
-	s.stats.RetriesPaid++
+	s.Stats.RetriesPaid++
 	return true
 }

@@ -1,4 +1,4 @@
-package exchange
+package race
 
 import (
 	"math"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
@@ -16,24 +17,24 @@ const never = time.Duration(math.MaxInt64)
 // onResponse handles the response of a. The first good one wins. A bad one wins only if no better
 // one can come: one that says that the application has failed, or has a gRPC code of retry.on.
 func (r *Race) onResponse(a *Attempt, res *Response) {
-	if !res.Failed() && !(res.grpc && r.policy.retryOn.hasCode(res.code)) {
+	if !res.Failed() && !(res.GRPC && r.Policy.retryOn.hasCode(res.Code)) {
 		r.win(a, res)
 		return
 	}
-	if res.grpc {
+	if res.GRPC {
 		r.holdBack(res)
 	}
 	r.avoid[0] = a.ep
 	r.keepBest(a, res)
 	if !r.waiting() && !r.retryFailed() && !r.retryBad() {
-		r.win(r.takeBest())
+		r.win(r.TakeBest())
 	}
 }
 
 // retryFailed starts a retry if the latest attempt that failed since the last retry allows it.
 func (r *Race) retryFailed() bool {
 	f := r.lastFail
-	if f == nil || r.launched == maxAttempts || !r.mayFollow() || !r.mayRetry(f) {
+	if f == nil || r.Launched == MaxAttempts || !r.mayFollow() || !r.mayRetry(f) {
 		return false
 	}
 	r.lastFail = nil
@@ -43,7 +44,7 @@ func (r *Race) retryFailed() bool {
 
 // retryBad starts a retry if retry.on names the status of the best response so far.
 func (r *Race) retryBad() bool {
-	if r.best == nil || !r.request.Idempotent || !r.policy.retryOn.hasResponse(r.best) || !r.mayFollow() || !r.mayPay(nil) {
+	if r.best == nil || !r.request.Idempotent || !r.Policy.retryOn.hasResponse(r.best) || !r.mayFollow() || !r.mayPay(nil) {
 		return false
 	}
 	r.retries++
@@ -92,14 +93,14 @@ func (r *Race) onFailure(a *Attempt, f *fault.Failure) {
 
 // mayRetry reports whether the failure and retry.on allow a retry, which it counts and pays.
 func (r *Race) mayRetry(f *fault.Failure) bool {
-	on := &r.policy.retryOn
+	on := &r.Policy.retryOn
 	switch f.Retry {
 	case fault.RetryFree:
 		r.freeRetries++
 		return on.connect && r.freeRetries < maxFreeEndpoints
 	case fault.RetryFreeElsewhere:
 		r.freeRetries++
-		return on.connect && r.freeRetries < maxFreeEndpoints && r.launched < r.service.set.Len()
+		return on.connect && r.freeRetries < maxFreeEndpoints && r.Launched < r.Service.Set.Len()
 	case fault.RetryPaid, fault.RetryPaidElsewhere:
 		if !on.refused {
 			return false
@@ -109,9 +110,9 @@ func (r *Race) mayRetry(f *fault.Failure) bool {
 			return true
 		}
 		switch {
-		case f.Retry == fault.RetryPaidElsewhere && r.launched >= r.service.set.Len():
+		case f.Retry == fault.RetryPaidElsewhere && r.Launched >= r.Service.Set.Len():
 			return false
-		case f.Retry == fault.RetryPaid && r.batch: // refused in numbers that would leave online ones no token
+		case f.Retry == fault.RetryPaid && r.Batch: // refused in numbers that would leave online ones no token
 			return false
 		case !r.mayPay(nil):
 			return false
@@ -131,39 +132,39 @@ func (r *Race) mayRetry(f *fault.Failure) bool {
 // room, as far as is known. Batch requests may not, since they are refused for the others' sake. Nor may
 // a request that is a retry or hedge itself, lest load multiplies along a chain of services.
 func (r *Race) mayMove() bool {
-	s := r.service
-	return !r.batch && !r.cascade() && r.freeRetries < maxFreeEndpoints-1 && r.launched < maxAttempts &&
-		s.MayMove(r.key, r.tried[:r.launched])
+	s := r.Service
+	return !r.Batch && !r.cascade() && r.freeRetries < maxFreeEndpoints-1 && r.Launched < MaxAttempts &&
+		s.MayMove(r.Key, r.tried[:r.Launched])
 }
 
 // mayPay takes the token of a retry that costs one, and reports whether the retry is allowed. f is
 // the failure, or nil if the request was refused or has a bad response.
 func (r *Race) mayPay(f *fault.Failure) bool {
-	if r.retries >= r.policy.retryAttempts || r.launched == maxAttempts {
+	if r.retries >= r.Policy.retryAttempts || r.Launched == MaxAttempts {
 		return false
 	}
 	if r.cascade() {
-		r.service.stats.RetriesCascade++
+		r.Service.Stats.RetriesCascade++
 		return false
 	}
-	return r.service.Pay(f == fault.Reset)
+	return r.Service.Pay(f == fault.Reset)
 }
 
 // mayReplay reports whether a request may be sent again because a pooled connection was stale. The
 // service may have seen it, so that takes the token of a retry after a reset.
 func (r *Race) mayReplay() bool {
-	return r.repeatable() && r.service.PayReplay()
+	return r.repeatable() && r.Service.PayReplay()
 }
 
 func (r *Race) repeatable() bool {
-	on := &r.policy.retryOn
+	on := &r.Policy.retryOn
 	return r.request.Idempotent && (on.connect || on.reset)
 }
 
 // keepBest keeps res if it is better than the best so far. It owns res.
 func (r *Race) keepBest(a *Attempt, res *Response) {
-	a.noteResponse(trace.Failed, res)
-	if r.best != nil && r.best.outcome() <= res.outcome() {
+	a.NoteResponse(trace.Failed, res)
+	if r.best != nil && r.best.Outcome() <= res.Outcome() {
 		res.Release()
 		return
 	}
@@ -173,8 +174,8 @@ func (r *Race) keepBest(a *Attempt, res *Response) {
 	r.best, r.bestFrom = res, a
 }
 
-// takeBest returns the best bad response and the attempt that it belongs to, or nil. It forgets both.
-func (r *Race) takeBest() (by *Attempt, res *Response) {
+// TakeBest returns the best bad response and the attempt that it belongs to, or nil. It forgets both.
+func (r *Race) TakeBest() (by *Attempt, res *Response) {
 	by, res = r.bestFrom, r.best
 	r.best, r.bestFrom = nil, nil
 	return by, res
@@ -196,10 +197,10 @@ func (r *Race) stopTimers() {
 // onTryTimer ends an attempt that had no response within retry.per_try_timeout, and arms the
 // timer for the next one. A loop that is late first handles what came meanwhile.
 func (r *Race) onTryTimer() {
-	now, limit := r.shard.Loop.Now(), r.policy.tryTimeout
+	now, limit := r.shard.Loop.Now(), r.Policy.tryTimeout
 	var first *Attempt
 	second := time.Duration(math.MaxInt64)
-	for i := range r.attempts[:r.launched] {
+	for i := range r.attempts[:r.Launched] {
 		a := &r.attempts[i]
 		switch {
 		case a.state != attemptSent:
@@ -216,7 +217,7 @@ func (r *Race) onTryTimer() {
 	case first == nil:
 	case now < first.sent+limit:
 		r.shard.Loop.After(first.sent+limit-now, &r.try)
-	case now > first.sent+limit+hedgeSlack && !r.tryLate:
+	case now > first.sent+limit+loop.Slack && !r.tryLate:
 		r.tryLate = true
 		r.shard.Loop.After(0, &r.try)
 	default:
@@ -236,7 +237,7 @@ func (a *Attempt) timeOut(now time.Duration) {
 	a.judgeLate(now)
 	a.span().Note(trace.Failed, 0, fault.TryTimeout.Code)
 	if a.carrier.Cancel(a) {
-		r.maybeProcessed = true
+		r.MaybeProcessed = true
 		a.state.become(attemptLingering)
 	} else {
 		a.end(now, stats.AttemptNone)

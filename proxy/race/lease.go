@@ -1,4 +1,4 @@
-package exchange
+package race
 
 import (
 	"time"
@@ -9,6 +9,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/service"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
@@ -21,9 +22,9 @@ import (
 // stream without a service: Connected and Close do nothing.
 type Lease struct {
 	shard   *shard.Shard
-	service *Service
-	from    Client
-	passage Passage
+	service *service.Service
+	from    shard.Client
+	passage service.Passage
 	// last is the outcome that Connected or Failed reported. The caller's goroutine
 	// writes it for Close, which may overtake them on the way to the loop.
 	last outcome
@@ -86,20 +87,20 @@ type Leaser interface {
 	Failed(f *fault.Failure)
 	// From returns a Leaser that says, where it counts and logs failures, who the stream came
 	// from. Any goroutine may call it.
-	From(c Client) Leaser
+	From(c shard.Client) Leaser
 }
 
 // TakeLease asks for a place at the service, on its loop. It calls picked before it returns.
-func TakeLease(svc *Service, from Client, picked func(l *Lease, at Target, f *fault.Failure)) {
+func TakeLease(svc *service.Service, from shard.Client, picked func(l *Lease, at Target, f *fault.Failure)) {
 	l := &Lease{shard: svc.Shard, service: svc, from: from, call: from.GRPC, code: protocol.GRPCCancelled}
 	var f *fault.Failure
-	if l.passage, f = svc.PassStream(svc.Shard.Loop.Now()); f != nil {
+	if f = svc.PassStream(&l.passage, svc.Shard.Loop.Now()); f != nil {
 		l.refuse(f)
 		picked(nil, Target{}, f)
 		return
 	}
-	svc.hedging.Stream(l.shard.Loop.Now(), svc.Config.Policy.Hedge.Budget)
-	if ss := svc.sessions; ss != nil {
+	svc.Hedging.Stream(l.shard.Loop.Now(), svc.Config.Policy.Hedge.Budget)
+	if ss := svc.Sessions; ss != nil {
 		l.key, l.pin = ss.Join(&l.from, l.shard.Rand.Uint64())
 	}
 	at, f := l.next()
@@ -114,11 +115,11 @@ func (l *Lease) Key() string { return l.service.Key() }
 
 // TLS is the tls block of the service with which the stream began, also after a reload. Any
 // goroutine may call it.
-func (l *Lease) TLS() *config.ServiceTLS { return l.service.shared.tls }
+func (l *Lease) TLS() *config.ServiceTLS { return l.service.TLS() }
 
 func (l *Lease) fail(f *fault.Failure) {
-	ReportStream(l.shard, l.from, l.service.Config.Name, f)
-	l.service.stats.StreamsFailed++
+	shard.ReportStream(l.shard, l.from, l.service.Config.Name, f)
+	l.service.Stats.StreamsFailed++
 	l.judge(outcomeOf(f))
 }
 
@@ -130,7 +131,7 @@ func (l *Lease) refuse(f *fault.Failure) {
 
 func (l *Lease) count(c protocol.GRPCCode) {
 	if l.call {
-		l.service.stats.GRPC[c]++
+		l.service.Stats.GRPC[c]++
 	}
 }
 
@@ -157,11 +158,11 @@ func (l *Lease) next() (Target, *fault.Failure) {
 	if f := l.pick(); f != nil {
 		return Target{}, l.end(f)
 	}
-	ep := l.ep.Ext.(*Endpoint)
-	at := Target{Addr: l.ep.Addr, Host: l.ep.Host, Link: ep.streams == StreamLink}
+	ep := l.ep.Ext.(*service.Endpoint)
+	at := Target{Addr: l.ep.Addr, Host: l.ep.Host, Link: ep.Streams == service.StreamLink}
 	l.cookies = l.responseCookies()
-	if ep.streams == StreamPipe {
-		at.Socket = ep.upstream.(StreamOpener).OpenStream(l.from.Addr)
+	if ep.Streams == service.StreamPipe {
+		at.Socket = upstreamOf(ep).(service.StreamOpener).OpenStream(l.from.Addr)
 	}
 	return at, nil
 }
@@ -169,7 +170,7 @@ func (l *Lease) next() (Target, *fault.Failure) {
 // end closes a Lease that has no endpoint. It returns f, which the stream fails with.
 func (l *Lease) end(f *fault.Failure) *fault.Failure {
 	l.refuse(f)
-	l.service.shared.streams.Add(-1)
+	l.passage.Done()
 	return f
 }
 
@@ -179,19 +180,19 @@ func (l *Lease) pick() *fault.Failure {
 	if l.picks == maxFreeEndpoints {
 		return l.why
 	}
-	q := l.service.query(l.key, l.tried)
+	q := l.service.Query(l.key, l.tried)
 	q.Pin = l.pin
-	ep := l.service.set.Pick(q)
+	ep := l.service.Set.Pick(q)
 	if ep == nil && l.picks > 0 && (l.why == fault.Reset || l.why.Retry == fault.RetryFree && l.why != fault.Connect) {
 		q.Tried = nil
-		ep = l.service.set.Pick(q)
+		ep = l.service.Set.Pick(q)
 	}
 	switch {
 	case ep == nil && l.picks > 0:
 		return l.why
 	case ep == nil:
 		return fault.NoEndpoint
-	case ep.Ext.(*Endpoint).streams == StreamNone:
+	case ep.Ext.(*service.Endpoint).Streams == service.StreamNone:
 		return fault.Unsupported
 	}
 	l.tried = append(l.tried, ep)
@@ -244,8 +245,8 @@ func (l *Lease) Connected(status int) {
 		if l.ep != nil && l.ep.Refuses() {
 			l.ep.Took(l.picked)
 		}
-		l.service.stats.Streams++
-		l.service.stats.StreamsOpen++
+		l.service.Stats.Streams++
+		l.service.Stats.StreamsOpen++
 	})
 }
 
@@ -298,24 +299,24 @@ func (l *Lease) Close(connected bool, in, out int64) {
 		l.judge(l.last)
 		l.count(l.code)
 		if connected {
-			l.service.stats.StreamsOpen--
+			l.service.Stats.StreamsOpen--
 		}
-		l.service.stats.StreamBytesIn += uint64(in)
-		l.service.stats.StreamBytesOut += uint64(out)
+		l.service.Stats.StreamBytesIn += uint64(in)
+		l.service.Stats.StreamBytesOut += uint64(out)
 		l.releaseEndpoint()
-		l.service.shared.streams.Add(-1)
+		l.passage.Done()
 	})
 }
 
 // AdoptStream makes the Lease of a stream that ep, of svc, already carries: a response that
 // became a stream. Its exchange was admitted.
-func AdoptStream(svc *Service, ep *lb.Endpoint) *Lease {
+func AdoptStream(svc *service.Service, ep *lb.Endpoint) *Lease {
 	l := &Lease{shard: svc.Shard, service: svc, ep: ep, judged: true}
-	svc.shared.streams.Add(1)
+	svc.AdoptStream(&l.passage)
 	l.picked = svc.Shard.Loop.Now()
 	ep.Opened(l.picked)
-	svc.stats.Streams++
-	svc.stats.StreamsOpen++
+	svc.Stats.Streams++
+	svc.Stats.StreamsOpen++
 	return l
 }
 
@@ -326,7 +327,7 @@ func (l *Lease) await() {
 }
 
 // Follow makes the Lease count the end of the gRPC call that from has made. p is what let its request pass.
-func (l *Lease) Follow(from Client, p *Passage) {
+func (l *Lease) Follow(from shard.Client, p *service.Passage) {
 	l.from = from
 	if !l.awaits {
 		return
@@ -337,7 +338,7 @@ func (l *Lease) Follow(from Client, p *Passage) {
 
 // responseCookies returns what becomes of the cookies of a response of the endpoint.
 func (l *Lease) responseCookies() affinity.Cookies {
-	ss, session := l.service.sessions, &l.from.Session
+	ss, session := l.service.Sessions, &l.from.Session
 	switch {
 	case ss == nil || ss.Sticky == nil:
 		return affinity.Cookies{Set: session.Cookie}

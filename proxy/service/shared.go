@@ -1,4 +1,4 @@
-package exchange
+package service
 
 import (
 	"fmt"
@@ -175,19 +175,18 @@ func newBounds(c *config.Service) *Bounds {
 	return b
 }
 
-// Passage is what let a request or stream pass the bounds of a service. The zero value is nothing.
+// Passage is the way of a request or stream past the bounds of a service. The zero value has passed none.
 type Passage struct {
-	service *Service
 	bounds  *Bounds
-	permit  limit.Permit // of the breaker in bounds
-	pending bool         // counts against the service's max_pending
+	permit  limit.Permit  // of the breaker in bounds
+	counted *atomic.Int32 // of the service: pending, or streams; nil means neither
 }
 
-// Pass applies the bounds of the service to a request. Without a Failure the request counts against
-// max_pending until Passage.Done, and its outcome must be judged.
-func (s *Service) Pass(now time.Duration, batch bool) (p Passage, f *fault.Failure) {
+// Pass lets a request pass the bounds of the service by p. Without a Failure the request counts against
+// max_pending until Done, and its outcome must be judged.
+func (s *Service) Pass(p *Passage, now time.Duration, batch bool) (f *fault.Failure) {
 	if !s.bounds.takeToken(now) {
-		return p, fault.RateLimited
+		return fault.RateLimited
 	}
 	most := s.bounds.maxPending
 	if batch {
@@ -195,26 +194,32 @@ func (s *Service) Pass(now time.Duration, batch bool) (p Passage, f *fault.Failu
 	}
 	if s.shared.pending.Add(1) > most {
 		s.shared.pending.Add(-1)
-		return p, fault.Overloaded
+		return fault.Overloaded
 	}
-	p = Passage{service: s, bounds: s.bounds, pending: true}
+	p.bounds, p.counted = s.bounds, &s.shared.pending
 	if p.permit, f = s.bounds.allow(now); f != nil {
 		p.Done()
-		return Passage{}, f
 	}
-	return p, nil
+	return f
 }
 
 // PassStream is Pass for a stream, for which max_pending does not count.
-func (s *Service) PassStream(now time.Duration) (p Passage, f *fault.Failure) {
+func (s *Service) PassStream(p *Passage, now time.Duration) (f *fault.Failure) {
 	if !s.bounds.takeToken(now) {
-		return p, fault.RateLimited
+		return fault.RateLimited
 	}
-	p = Passage{service: s, bounds: s.bounds}
-	if p.permit, f = s.bounds.allow(now); f == nil {
-		s.shared.streams.Add(1)
+	s.AdoptStream(p)
+	p.bounds = s.bounds
+	if p.permit, f = s.bounds.allow(now); f != nil {
+		p.Done()
 	}
-	return p, f
+	return f
+}
+
+// AdoptStream is PassStream for a stream whose request has passed.
+func (s *Service) AdoptStream(p *Passage) {
+	s.shared.streams.Add(1)
+	p.counted = &s.shared.streams
 }
 
 // Judge gives a verdict, once, to the breaker that let the request pass, if there is one.
@@ -225,11 +230,11 @@ func (p *Passage) Judge(now time.Duration, v fault.Verdict) {
 	}
 }
 
-// Done ends the request's place in max_pending, if it has one.
+// Done ends the request or stream: it is not in flight any more.
 func (p *Passage) Done() {
-	if p.pending {
-		p.pending = false
-		p.service.shared.pending.Add(-1)
+	if p.counted != nil {
+		p.counted.Add(-1)
+		p.counted = nil
 	}
 }
 

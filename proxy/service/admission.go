@@ -1,4 +1,4 @@
-package exchange
+package service
 
 import (
 	"math"
@@ -142,7 +142,7 @@ func (p *Place) Waits(now time.Duration) time.Duration {
 func (s *Service) Admit(p *Place, by *Ask) AdmitResult {
 	sl := &s.shared.slots
 	if sl.Limit.Load() == 0 {
-		if by.Spare && s.set.PickHedge(s.query(by.Key, nil), true) == nil {
+		if by.Spare && s.Set.PickHedge(s.Query(by.Key, nil), true) == nil {
 			return SlotRefused
 		}
 		return SlotGranted

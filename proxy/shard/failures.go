@@ -1,4 +1,4 @@
-package exchange
+package shard
 
 import (
 	"bytes"
@@ -7,7 +7,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/remora-proxy/remora/proxy/fault"
-	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // Client is who a request or stream came from.
@@ -28,7 +27,7 @@ type Session struct {
 
 // ReportStream counts a stream that failed with f, and logs an example. service is empty if
 // none counts it.
-func ReportStream(w *shard.Shard, from Client, service string, f *fault.Failure) {
+func ReportStream(w *Shard, from Client, service string, f *fault.Failure) {
 	w.Stats.Failed(from.Listener, f)
 	if service == "" {
 		w.Stats.Refused(from.Listener)
@@ -41,7 +40,7 @@ type Example struct{ Method, Host, Path []byte }
 
 // LogExample logs a failed request as an example of those with its listener and code, of which
 // most get no line. service is empty if the request was refused before it had one.
-func LogExample(w *shard.Shard, from Client, service string, e Example, f *fault.Failure) {
+func LogExample(w *Shard, from Client, service string, e Example, f *fault.Failure) {
 	if f == fault.NotAllowed || f == fault.Connect { // the rules, or the dial, have a line of their own
 		return
 	}

@@ -1,6 +1,9 @@
-package exchange
+package service
 
-import "github.com/remora-proxy/remora/proxy/loop"
+import (
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/shard"
+)
 
 // Connections are those to one endpoint from one loop.
 type Connections interface {
@@ -11,21 +14,8 @@ type Connections interface {
 	// Largest returns the connection that holds the most memory, the bytes that it
 	// holds, and the bytes for each of its requests. h is nil if connections carry one
 	// request each: then the request's own connection is charged.
-	Largest() (held, each int, h Holder)
+	Largest() (held, each int, h shard.Holder)
 }
-
-// Holder is a connection that holds memory.
-type Holder interface {
-	// ShedLargest abandons the request that holds the most, if that is LeastShed or
-	// more and the connection can go on without it. It reports whether it did.
-	ShedLargest() bool
-	// CloseNow closes the connection at once and abandons its requests, also at applications.
-	CloseNow()
-}
-
-// LeastShed is the least number of bytes for which a request is abandoned, or a
-// connection closed while there are few of them.
-const LeastShed = 64 << 10
 
 // Connector makes the connections to an endpoint of s, for one protocol on the loop of s. Package race
 // sends attempts to what it returns.

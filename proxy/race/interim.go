@@ -1,16 +1,9 @@
-package exchange
+package race
 
 import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 )
-
-// InterimCaller is a Caller that takes interim responses.
-type InterimCaller interface {
-	// Interim passes res (1xx but 101) on, ahead of Respond or Fail. res is valid until it returns. The
-	// caller drops res if its peer knows no interim responses, or does not read.
-	Interim(ex *Exchange, res *protocol.Response)
-}
 
 // interims are the interim responses that the owner of a race has got.
 type interims struct {

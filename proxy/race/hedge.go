@@ -1,11 +1,11 @@
-package exchange
+package race
 
 import (
-	"math"
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // maxMissed bounds the hedges of one request that are refused and tried elsewhere.
@@ -16,31 +16,23 @@ const (
 	missBody  = 64 << 10
 )
 
-// hedgeSlack is how late the hedge timer may fire. If it is later, the loop was busy or
-// had no CPU, and the timer is put off once. After that it may be late by any time
-// (hedgeWhenever), so that a loop that is always late hedges too.
-const (
-	hedgeSlack    = 500 * time.Microsecond
-	hedgeWhenever = math.MaxInt64 - hedgeSlack
-)
-
 // startHedging arms the hedge timer, in shadow mode only of a request that is watched. A batch
 // request is not hedged, and tells nothing about how long others take.
 func (r *Race) startHedging(now time.Duration) {
 	r.watch = hedge.Watch{}
-	if r.batch {
+	if r.Batch {
 		return
 	}
-	h := r.policy.hedging
-	r.service.hedging.Primary(now, h)
-	if r.policy.classHeader != "" && r.class == nil {
-		r.class = protocol.Find(r.request.Headers, r.policy.classHeader)
+	h := r.Policy.Hedging
+	r.Service.Hedging.Primary(now, h)
+	if r.Policy.classHeader != "" && r.Class == nil {
+		r.Class = protocol.Find(r.request.Headers, r.Policy.classHeader)
 	}
-	r.watch.Class = h.ClassOf(now, r.class, len(r.request.Body))
-	if r.noHedge || h.Policy.Mode == hedge.Off {
+	r.watch.Class = h.ClassOf(now, r.Class, len(r.request.Body))
+	if r.NoHedge || h.Policy.Mode == hedge.Off {
 		return
 	}
-	if h.Shadows() && r.request.Idempotent && !r.cascade() && r.service.set.Len() > 1 {
+	if h.Shadows() && r.request.Idempotent && !r.cascade() && r.Service.Set.Len() > 1 {
 		h.Begin(&r.watch)
 	}
 	if h.Policy.Mode == hedge.On || r.watch.Watched {
@@ -51,15 +43,15 @@ func (r *Race) startHedging(now time.Duration) {
 // onHedgeTimer asks for a hedge. If the loop itself is late, it first handles the events that
 // came meanwhile: they may contain the response, and show that endpoints are not silent.
 func (r *Race) onHedgeTimer() {
-	if r.state != raceOn || r.launched == maxAttempts {
+	if r.state != raceOn || r.Launched == MaxAttempts {
 		return
 	}
-	if now := r.shard.Loop.Now(); now > r.hedgeDue+hedgeSlack {
-		r.hedgeDue = hedgeWhenever
+	if now := r.shard.Loop.Now(); now > r.hedgeDue+loop.Slack {
+		r.hedgeDue = loop.Whenever
 		r.shard.Loop.After(0, &r.hedge)
 		return
 	}
-	if r.policy.hedging.Shadows() {
+	if r.Policy.Hedging.Shadows() {
 		r.watch.Asked = r.shard.Loop.Now()
 		return
 	}
@@ -77,7 +69,7 @@ func (r *Race) putOffHedge(now time.Duration) bool {
 		return false
 	}
 	if r.retry.Armed() {
-		wait += r.policy.hedging.Again(now, r.watch.Class)
+		wait += r.Policy.Hedging.Again(now, r.watch.Class)
 	}
 	if r.mayFollow() {
 		r.armHedge(now, wait)
@@ -87,23 +79,23 @@ func (r *Race) putOffHedge(now time.Duration) bool {
 
 // askHedge sends a hedge if every gate is open.
 func (r *Race) askHedge() {
-	s, h, now := r.service, r.policy.hedging, r.shard.Loop.Now()
+	s, h, now := r.Service, r.Policy.Hedging, r.shard.Loop.Now()
 	silent := h.Estimator.SilentAfter(now, &h.Policy)
 	stuck := r.stalled(now, silent)
-	ep := s.set.PickHedge(s.query(r.key, r.tried[:r.launched]), stuck)
+	ep := s.Set.PickHedge(s.Query(r.Key, r.tried[:r.Launched]), stuck)
 	q := hedge.Question{
 		Class:      r.watch.Class,
 		Idempotent: r.request.Idempotent,
 		Cascade:    r.cascade(),
 		Left:       r.request.Deadline - now,
-		Endpoints:  s.set.Len(),
+		Endpoints:  s.Set.Len(),
 		Stuck:      stuck,
 	}
-	q.Heard, q.Silent = s.set.Silence(now, silent, &r.policy.silence)
+	q.Heard, q.Silent = s.Set.Silence(now, silent, &r.Policy.silence)
 	if ep != nil {
 		q.Untried = 1
 	}
-	gate := s.hedging.Decide(now, h, &q)
+	gate := s.Hedging.Decide(now, h, &q)
 	if gate == hedge.Open {
 		r.hedges++
 	}
@@ -118,7 +110,7 @@ func (r *Race) askHedge() {
 // stalled reports whether all endpoints with an attempt were silent for longer than silent.
 func (r *Race) stalled(now, silent time.Duration) bool {
 	sent := 0
-	for i := range r.attempts[:r.launched] {
+	for i := range r.attempts[:r.Launched] {
 		a := &r.attempts[i]
 		if a.state != attemptSent {
 			continue
@@ -140,15 +132,15 @@ func (r *Race) armHedge(now, delay time.Duration) {
 // endpoint may be tried one delay later, at most maxMissed times.
 func (r *Race) hedgeMissed() {
 	now := r.shard.Loop.Now()
-	r.policy.hedging.Missed()
+	r.Policy.Hedging.Missed()
 	if r.missedHedges == maxMissed || len(r.request.Body) > missBody {
 		r.wasted++
 		return
 	}
 	r.missedHedges++
-	r.service.hedging.Refund(now)
+	r.Service.Hedging.Refund(now)
 	r.hedges--
 	if r.state == raceOn && !r.hedge.Armed() {
-		r.armHedge(now, r.policy.hedging.Again(now, r.watch.Class))
+		r.armHedge(now, r.Policy.Hedging.Again(now, r.watch.Class))
 	}
 }

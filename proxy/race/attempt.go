@@ -1,4 +1,4 @@
-package exchange
+package race
 
 import (
 	"math"
@@ -8,6 +8,7 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/fifo"
+	"github.com/remora-proxy/remora/proxy/service"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -39,7 +40,7 @@ type Attempt struct {
 	carrier   Carrier // who has the attempt now; nil if nobody has
 	carrierID uint64  // chosen by carrier
 
-	place   Place               // its slot of the service, or its place in the queue for one
+	place   service.Place       // its slot of the service, or its place in the queue for one
 	waiting fifo.Node[*Attempt] // in the queue of an upstream
 }
 
@@ -51,6 +52,9 @@ func (a *Attempt) Release() { a.carrier = nil }
 
 // ID is the id that the attempt's carrier chose.
 func (a *Attempt) ID() uint64 { return a.carrierID }
+
+// Endpoint is where the attempt was sent.
+func (a *Attempt) Endpoint() *lb.Endpoint { return a.ep }
 
 // Lingering reports whether nobody waits for the response any more.
 func (a *Attempt) Lingering() bool { return a.state == attemptLingering }
@@ -81,7 +85,7 @@ func (a *Attempt) SetTimeLeft() {
 }
 
 // Timeout is the route's timeout of a request.
-func (a *Attempt) Timeout() time.Duration { return a.race.policy.Timeout }
+func (a *Attempt) Timeout() time.Duration { return a.race.Policy.Timeout }
 
 // Repeatable reports whether the request may be sent again, if the budget allows, after its connection was
 // lost.
@@ -96,7 +100,7 @@ func (a *Attempt) MayReplay() bool {
 // Replay notes that the attempt is sent once more. The application may have seen the
 // request: the connection may have been lost because of it.
 func (a *Attempt) Replay() {
-	a.replayed, a.race.maybeProcessed = true, true
+	a.replayed, a.race.MaybeProcessed = true, true
 	a.race.shard.Stats.Replays++
 }
 
@@ -107,15 +111,15 @@ func (a *Attempt) Granted(waited time.Duration) {
 }
 
 // withdraw takes the attempt out of the queue for slots.
-func (a *Attempt) withdraw() { a.race.queued += a.race.service.Withdraw(&a.place) }
+func (a *Attempt) withdraw() { a.race.queued += a.race.Service.Withdraw(&a.place) }
 
 // send gives the attempt to ep's upstream; if ep is nil, the policy picks the endpoint.
 func (a *Attempt) send(ep *lb.Endpoint) {
 	r, now := a.race, a.race.shard.Loop.Now()
 	if ep == nil {
-		q := r.service.query(r.key, r.tried[:a.index])
-		q.Pin = r.pin
-		ep = r.service.pick(q, r.avoid[:])
+		q := r.Service.Query(r.Key, r.tried[:a.index])
+		q.Pin = r.Pin
+		ep = r.Service.Pick(q, r.avoid[:])
 	}
 	if ep == nil {
 		a.Failed(fault.NoEndpoint)
@@ -128,31 +132,31 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 	}
 	r.tried[a.index] = ep
 	a.found = ep.Started(now)
-	if limit := r.policy.tryTimeout; limit > 0 && !r.try.Armed() {
+	if limit := r.Policy.tryTimeout; limit > 0 && !r.try.Armed() {
 		r.shard.Loop.After(limit, &r.try)
 	}
-	if r.batch {
+	if r.Batch {
 		ep.CountBatch(1)
 	}
-	to := ep.Ext.(*Endpoint)
-	to.sent(r.bytes, a.kind == retryAttempt, a.kind == hedgeAttempt)
+	to := ep.Ext.(*service.Endpoint)
+	to.Sent(r.Bytes, a.kind == retryAttempt, a.kind == hedgeAttempt)
 	a.beginSpan()
-	to.upstream.(Upstream).Send(a)
+	upstreamOf(to).Send(a)
 }
 
 // watchShadow has shadow mode observe a primary that starts at a.ep.
 func (a *Attempt) watchShadow(now time.Duration) {
-	r, h := a.race, a.race.policy.hedging
+	r, h := a.race, a.race.Policy.Hedging
 	r.watch.Left = r.request.Deadline - now
-	if h.Sent(now, &r.watch, a.ep.Ext.(*Endpoint).id) {
-		h.Note(now, &r.watch, r.service.set.Stalled(now, a.ep) || !a.ep.Spare(now))
+	if h.Sent(now, &r.watch, a.ep.Ext.(*service.Endpoint).ID) {
+		h.Note(now, &r.watch, r.Service.Set.Stalled(now, a.ep) || !a.ep.Spare(now))
 	}
 }
 
 // wireAttempt is the attempt number for the next hop, which includes the attempts that led to
 // this race. It leaves room below 255, since older sidecars add theirs in eight bits.
 func (a *Attempt) wireAttempt() uint8 {
-	return uint8(min(int(a.race.attempt)+int(a.index), math.MaxUint8-maxAttempts))
+	return uint8(min(int(a.race.Attempt)+int(a.index), math.MaxUint8-MaxAttempts))
 }
 
 // Answered ends the attempt with the endpoint's complete response. It owns res.
@@ -160,15 +164,15 @@ func (a *Attempt) Answered(res *Response) {
 	r := a.race
 	now := r.shard.Loop.Now()
 	lingering := a.Lingering()
-	a.ep.Ext.(*Endpoint).stats.BytesOut += uint64(res.size())
+	a.ep.Ext.(*service.Endpoint).Stats.BytesOut += uint64(res.Size())
 	if !lingering && a.estimated() {
-		r.policy.hedging.Answered(now, now-a.sent, &r.watch)
+		r.Policy.Hedging.Answered(now, now-a.sent, &r.watch)
 	}
 	if len(res.Trailers) > 0 || len(res.Body) == 0 || res.Status != 200 {
-		a.awaits = res.readGRPC(r.request)
-		a.ep.Ext.(*Endpoint).ReadLoad(now, res.Trailers)
+		a.awaits = res.ReadGRPC(r.request)
+		a.ep.Ext.(*service.Endpoint).ReadLoad(now, res.Trailers)
 	}
-	a.errs = res.outcome() >= 400
+	a.errs = res.Outcome() >= 400
 	if res.Failed() {
 		a.end(now, stats.AttemptFailure)
 	} else {
@@ -183,10 +187,10 @@ func (a *Attempt) Answered(res *Response) {
 	r.onResponse(a, res)
 }
 
-// won notes that the caller got the response of the attempt, which counts as status.
-func (a *Attempt) won(status int) {
+// Won notes that the caller got the response of the attempt, which counts as status.
+func (a *Attempt) Won(status int) {
 	if a.kind == hedgeAttempt && status < 500 {
-		a.race.policy.hedging.Won()
+		a.race.Policy.Hedging.Won()
 	}
 }
 
@@ -211,12 +215,12 @@ func (a *Attempt) Failed(f *fault.Failure) {
 	switch {
 	case f == fault.NoSlot, f == fault.NoRoute, f == fault.RequestTooLarge: // the other sidecar sent it to no application
 	case f.Retry == fault.RetryIfIdempotent, f.Retry == fault.RetryNever && a.ep != nil:
-		r.maybeProcessed = true
+		r.MaybeProcessed = true
 	}
 	a.span().Note(spanOutcome(f), 0, f.Code)
 	now := r.shard.Loop.Now()
 	if a.ep != nil && outcome == stats.AttemptNone {
-		reportRefusal(a.ep, now, a.sent, f, r.batch)
+		reportRefusal(a.ep, now, a.sent, f, r.Batch)
 	}
 	a.end(now, outcome)
 	if a.kind == hedgeAttempt && (f.Free() || f == fault.NoSlot) {
@@ -275,7 +279,7 @@ func (a *Attempt) abort() {
 		a.withdraw()
 	case attemptSent:
 		a.recordLate()
-		a.race.maybeProcessed = true
+		a.race.MaybeProcessed = true
 		a.judgeLate(now)
 		a.recordServiceTime()
 		a.span().Note(spanOutcome(fault.Deadline), 0, fault.Deadline.Code)
@@ -296,19 +300,19 @@ func (a *Attempt) judgeLate(now time.Duration) { a.late = a.late || a.ep.TimedOu
 // recordServiceTime gives the automatic limit the time that the application took, at least.
 func (a *Attempt) recordServiceTime() {
 	if a.place.HasSlot() {
-		a.race.service.RecordServiceTime(a.sent)
+		a.race.Service.RecordServiceTime(a.sent)
 	}
 }
 
 // estimated reports whether the attempt counts for the estimate of latency.
-func (a *Attempt) estimated() bool { return a.kind == primaryAttempt && !a.race.batch }
+func (a *Attempt) estimated() bool { return a.kind == primaryAttempt && !a.race.Batch }
 
 // recordOvertaken notes when the response of a hedge came.
 func (a *Attempt) recordOvertaken() {
 	r, now := a.race, a.race.shard.Loop.Now()
 	if a.estimated() && r.hedges > 0 {
 		r.overtaken = now
-		r.policy.hedging.Overtaken(now, now-a.sent)
+		r.Policy.Hedging.Overtaken(now, now-a.sent)
 	}
 }
 
@@ -323,13 +327,13 @@ func (a *Attempt) judgeHedge(now time.Duration) {
 	case a.Lingering(): // its caller has gone, or its time was up
 		return
 	}
-	r.policy.hedging.Judge(now, now-a.sent, saved)
+	r.Policy.Hedging.Judge(now, now-a.sent, saved)
 }
 
 // recordLate tells the estimate that a primary took longer than it was given, lest it sink.
 func (a *Attempt) recordLate() {
 	if a.estimated() {
-		a.race.policy.hedging.Late(a.race.shard.Loop.Now(), &a.race.watch)
+		a.race.Policy.Hedging.Late(a.race.shard.Loop.Now(), &a.race.watch)
 	}
 }
 
@@ -342,9 +346,9 @@ func (a *Attempt) end(now time.Duration, outcome stats.AttemptOutcome) {
 	a.endSpan(now)
 	a.race.inFlight--
 	if a.kind == hedgeAttempt {
-		a.race.service.hedging.Done()
+		a.race.Service.Hedging.Done()
 	}
-	a.race.service.Leave(&a.place)
+	a.race.Service.Leave(&a.place)
 }
 
 // reportRefusal tells the endpoint that it did no work for a request or stream that was sent to it, and
@@ -363,9 +367,9 @@ func reportRefusal(ep *lb.Endpoint, now, sent time.Duration, f *fault.Failure, b
 // report gives the outcome to the endpoint. The latency of a failure is left out: a
 // quick failure must not make the endpoint look fast.
 func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
-	s, latency := a.race.service, now-a.sent
-	a.ep.Ext.(*Endpoint).ended(outcome, latency)
-	if a.race.batch { // its latency has the time for which it let others go first
+	s, latency := a.race.Service, now-a.sent
+	a.ep.Ext.(*service.Endpoint).Ended(outcome, latency)
+	if a.race.Batch { // its latency has the time for which it let others go first
 		a.ep.CountBatch(-1)
 		latency = 0
 	}
@@ -400,10 +404,9 @@ func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
 	if a.ep.Refuses() {
 		a.ep.Took(a.sent)
 	}
-	s.shared.lastAnswer.Store(int64(now))
+	s.Responded(now, latency)
 	if latency > 0 {
-		s.latency.Add(now, latency)
-		a.ep.Learn(now, a.race.policy.hedging.Scaled(now, latency, a.race.watch.Class), a.found)
+		a.ep.Learn(now, a.race.Policy.Hedging.Scaled(now, latency, a.race.watch.Class), a.found)
 	}
 	a.recordServiceTime()
 }

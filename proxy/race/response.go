@@ -1,4 +1,4 @@
-package exchange
+package race
 
 import (
 	"bytes"
@@ -18,8 +18,8 @@ import (
 type Response struct {
 	protocol.Response
 	Codec      protocol.Codec
-	grpc       bool              // it is the response to a gRPC call
-	code       protocol.GRPCCode // the outcome of that call
+	GRPC       bool              // it is the response to a gRPC call
+	Code       protocol.GRPCCode // the outcome of that call
 	shard      *shard.Shard
 	pool       *Responses
 	HeadBuffer *bytebufferpool.ByteBuffer
@@ -32,9 +32,12 @@ type Response struct {
 	Token  link.Token    // memory of StreamToken
 }
 
+// maxFreeResponses bounds the free list; the garbage collector gets the rest.
+const maxFreeResponses = 4096
+
 // Responses is the free list of responses of one loop.
 type Responses struct {
-	shard *shard.Shard
+	Shard *shard.Shard
 	free  []*Response
 }
 
@@ -42,7 +45,7 @@ type Responses struct {
 func (p *Responses) New() *Response {
 	n := len(p.free)
 	if n == 0 {
-		return &Response{shard: p.shard, pool: p, Response: protocol.Response{DeclaredLength: -1}}
+		return &Response{shard: p.Shard, pool: p, Response: protocol.Response{DeclaredLength: -1}}
 	}
 	res := p.free[n-1]
 	p.free = p.free[:n-1]
@@ -70,9 +73,9 @@ func (res *Response) Buffered() int {
 // Shares reports whether other responses may have the same memory.
 func (res *Response) Shares() bool { return res.shared != nil }
 
-// size is the length of the response in bytes, as far as it has arrived.
-func (res *Response) size() int {
-	n := bufferLen(res.HeadBuffer) + bufferLen(res.BodyBuffer)
+// Size is the length of the response in bytes, as far as it has arrived.
+func (res *Response) Size() int {
+	n := protocol.Len(res.HeadBuffer) + protocol.Len(res.BodyBuffer)
 	switch {
 	case res.Fields != nil:
 		n = len(res.Fields) + len(res.Body)
@@ -80,22 +83,22 @@ func (res *Response) size() int {
 		n = len(res.Reason) + len(res.Body) + protocol.TextOf(res.Headers)
 	}
 	if res.Source != nil {
-		n += bufferLen(res.Source.Buffer)
+		n += protocol.Len(res.Source.Buffer)
 	}
 	return n
 }
 
-// readGRPC notes the outcome if res is the response to a gRPC call. A response with another status
+// ReadGRPC notes the outcome if res is the response to a gRPC call. A response with another status
 // than 200 comes from something on the way that speaks HTTP. If the outcome comes later, with the end
 // of a stream, awaits reports whether the endpoint is judged then.
-func (res *Response) readGRPC(req *protocol.Request) (awaits bool) {
+func (res *Response) ReadGRPC(req *protocol.Request) (awaits bool) {
 	switch {
 	case res.Status != 200:
-		if res.code, res.grpc = protocol.GRPCStatus(&res.Response); !res.grpc && protocol.IsGRPC(req.Headers) {
-			res.code, res.grpc = protocol.GRPCOfHTTP(res.Status), true
+		if res.Code, res.GRPC = protocol.GRPCStatus(&res.Response); !res.GRPC && protocol.IsGRPC(req.Headers) {
+			res.Code, res.GRPC = protocol.GRPCOfHTTP(res.Status), true
 		}
 	case res.Source == nil:
-		res.code, res.grpc = protocol.GRPCStatus(&res.Response)
+		res.Code, res.GRPC = protocol.GRPCStatus(&res.Response)
 	case protocol.IsGRPC(res.Headers):
 		res.Source.Lease.await()
 		return !res.Source.Lease.judged
@@ -103,16 +106,16 @@ func (res *Response) readGRPC(req *protocol.Request) (awaits bool) {
 	return false
 }
 
-// outcome is the status that the response counts as: its own, or what the code of gRPC stands for.
-func (res *Response) outcome() int {
-	if res.grpc && res.Status == 200 {
-		return fault.StatusOfGRPC(res.code)
+// Outcome is the status that the response counts as: its own, or what the code of gRPC stands for.
+func (res *Response) Outcome() int {
+	if res.GRPC && res.Status == 200 {
+		return fault.StatusOfGRPC(res.Code)
 	}
 	return res.Status
 }
 
 // Failed reports whether the response says that the application has failed.
-func (res *Response) Failed() bool { return res.outcome() >= 500 }
+func (res *Response) Failed() bool { return res.Outcome() >= 500 }
 
 // Alias returns a response like res, whose memory they share from now on. res is no stream and has no
 // trailers. It may be released first.
@@ -218,10 +221,10 @@ func (res *Response) Release() {
 		res.shared = nil
 	}
 	res.shard.Recount(&res.Held, 0)
-	res.Codec, res.grpc = protocol.CodecHTTP, false
+	res.Codec, res.GRPC = protocol.CodecHTTP, false
 	res.Response.Reset()
-	res.Headers, res.Trailers = keepFields(res.Headers), keepFields(res.Trailers)
-	if p := res.pool; len(p.free) < maxFree {
+	res.Headers, res.Trailers = protocol.KeepFields(res.Headers), protocol.KeepFields(res.Trailers)
+	if p := res.pool; len(p.free) < maxFreeResponses {
 		p.free = append(p.free, res)
 	}
 }

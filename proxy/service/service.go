@@ -1,4 +1,4 @@
-package exchange
+package service
 
 import (
 	"cmp"
@@ -39,13 +39,13 @@ type Service struct {
 	Config     *config.Service
 	Opaque     bool // it accepts streams of bytes, and no requests
 	bounds     *Bounds
-	set        lb.Set
-	sessions   *Sessions   // nil means none
+	Set        lb.Set
+	Sessions   *Sessions   // nil means none
 	Version    uint64      // of the snapshot in set; 0 means none yet
 	known      atomic.Bool // a snapshot was applied; other goroutines read it
-	hedging    hedge.Service
+	Hedging    hedge.Service
 	queue      admissionQueue
-	stats      stats.ServiceStats
+	Stats      stats.ServiceStats
 	free       free
 
 	watched *stats.MillisecondRing // of this service alone; nil unless somebody looks at it
@@ -66,17 +66,20 @@ const stallEvery = 100 * time.Millisecond
 func newService(w *shard.Shard, zone string, speaks Connectors, m Member) *Service {
 	s := &Service{
 		Shard: w, log: w.Log.Separate(), connectors: speaks, shared: m.SharedService,
-		hedging: hedge.NewService(w.Process.Loops),
+		Hedging: hedge.NewService(w.Process.Loops),
 	}
 	s.queue.init(s.dispatchQueued)
 	s.look.Fire = s.onLook
-	s.set.Zone, s.set.Loops = zone, w.Process.Loops
+	s.Set.Zone, s.Set.Loops = zone, w.Process.Loops
 	s.Configure(m)
 	return s
 }
 
 // WireName is the name of the service, as it is sent.
 func (s *Service) WireName() []byte { return s.shared.wire }
+
+// TLS is the tls block of the service.
+func (s *Service) TLS() *config.ServiceTLS { return s.shared.tls }
 
 // Key is SharedService.Key.
 func (s *Service) Key() string { return s.shared.Key }
@@ -90,12 +93,12 @@ func (s *Service) apply(snap *registry.Snapshot, targets []lb.Target, own map[st
 	}
 	s.Version = snap.Version
 	defer s.known.Store(true)
-	_, removed := s.set.Update(targets)
+	_, removed := s.Set.Update(targets)
 	for _, e := range removed {
-		e.Ext.(*Endpoint).upstream.Retire()
+		e.Ext.(*Endpoint).Upstream.Retire()
 	}
 	for i := range snap.Endpoints {
-		e := s.set.Lookup(snap.Endpoints[i].Addr)
+		e := s.Set.Lookup(snap.Endpoints[i].Addr)
 		if e == nil { // outside the subset
 			continue
 		}
@@ -105,33 +108,33 @@ func (s *Service) apply(snap *registry.Snapshot, targets []lb.Target, own map[st
 	s.updatePins()
 }
 
-// query returns the query of a pick now.
-func (s *Service) query(key uint64, tried []*lb.Endpoint) lb.Query {
+// Query returns the query of a pick now.
+func (s *Service) Query(key uint64, tried []*lb.Endpoint) lb.Query {
 	return lb.Query{Now: s.Shard.Loop.Now(), Rand: s.Shard.Rand, Key: key, Tried: tried}
 }
 
-// pick chooses the endpoint of a primary or a retry. A retry prefers endpoints that
+// Pick chooses the endpoint of a primary or a retry. A retry prefers endpoints that
 // were not tried, then those other than failed, where the latest attempt failed.
-func (s *Service) pick(q lb.Query, failed []*lb.Endpoint) *lb.Endpoint {
+func (s *Service) Pick(q lb.Query, failed []*lb.Endpoint) *lb.Endpoint {
 	if q.Now >= s.stallNext {
 		s.stallNext = q.Now + stallEvery
 		s.refreshStall(q.Now)
 	}
-	if ep := s.set.Pick(q); ep != nil || len(q.Tried) == 0 {
+	if ep := s.Set.Pick(q); ep != nil || len(q.Tried) == 0 {
 		return ep
 	}
 	q.Tried = failed
-	if ep := s.set.Pick(q); ep != nil {
+	if ep := s.Set.Pick(q); ep != nil {
 		return ep
 	}
 	q.Tried = nil
-	return s.set.Pick(q)
+	return s.Set.Pick(q)
 }
 
 // inFlight is the number of attempts of this loop at the endpoints.
 func (s *Service) inFlight() (n int) {
-	for i := range s.set.Len() {
-		n += s.set.At(i).Pending()
+	for i := range s.Set.Len() {
+		n += s.Set.At(i).Pending()
 	}
 	return n
 }
@@ -142,7 +145,7 @@ func (s *Service) refreshStall(now time.Duration) {
 		st.After = max(st.After, r.Estimator.StallAfter(now, &r.Policy))
 		st.Probe = max(st.Probe, r.Delay(now))
 	}
-	s.set.Stall = st
+	s.Set.Stall = st
 	if !s.look.Armed() && !s.Alone() {
 		s.lookAfter(now, lookEvery)
 	}
@@ -172,7 +175,7 @@ func (s *Service) Milliseconds(from int64) (m stats.Milliseconds, ok bool) {
 }
 
 // Alone reports whether the service has one endpoint at most.
-func (s *Service) Alone() bool { return s.set.Len() <= 1 }
+func (s *Service) Alone() bool { return s.Set.Len() <= 1 }
 
 // Load is the load that this sidecar reports to the sidecars of its consumers. Batch requests
 // that wait are not load: they wait for any other that comes.
@@ -195,40 +198,40 @@ func (s *Service) Configure(m Member) {
 	s.Config, s.bounds = m.cfg, m.bounds
 	s.Opaque = s.connectors[m.cfg.Protocol].Opaque
 	s.configureSessions()
-	s.set.Policy = lb.Policies[s.Config.LB.Policy]
-	s.set.Balance = s.Config.LB.Hash.Balance
-	s.set.SlowStart = s.Config.LB.SlowStart
-	s.set.Panic = s.Config.LB.Panic
-	s.set.Outlier = lb.Outlier{
+	s.Set.Policy = lb.Policies[s.Config.LB.Policy]
+	s.Set.Balance = s.Config.LB.Hash.Balance
+	s.Set.SlowStart = s.Config.LB.SlowStart
+	s.Set.Panic = s.Config.LB.Panic
+	s.Set.Outlier = lb.Outlier{
 		Consecutive: s.Config.Outlier.Consecutive,
 		SuccessRate: s.Config.Outlier.SuccessRate,
 		Latency:     float64(s.Config.Outlier.Latency),
 		Base:        s.Config.Outlier.Base,
 		MaxEjected:  s.Config.Outlier.MaxEjected,
 	}
-	s.set.Retune()
+	s.Set.Retune()
 	s.stallNext = 0
 	s.wakeQueued()
 }
 
 // Retire ends the service: connections close once nothing is in flight on them.
 func (s *Service) Retire() {
-	for i := range s.set.Len() {
-		s.set.At(i).Ext.(*Endpoint).upstream.Retire()
+	for i := range s.Set.Len() {
+		s.Set.At(i).Ext.(*Endpoint).Upstream.Retire()
 	}
 }
 
 // connections counts those of requests and those of streams.
 func (e *Endpoint) connections() int {
-	if e.streams == StreamPipe { // they share
-		return e.upstream.Connections()
+	if e.Streams == StreamPipe { // they share
+		return e.Upstream.Connections()
 	}
-	return e.upstream.Connections() + e.LB.Streams()
+	return e.Upstream.Connections() + e.LB.Streams()
 }
 
-// sent counts an attempt with so many bytes, which may be a retry or a hedge.
-func (e *Endpoint) sent(bytes int, retry, hedge bool) {
-	s := &e.stats
+// Sent counts an attempt with so many bytes, which may be a retry or a hedge.
+func (e *Endpoint) Sent(bytes int, retry, hedge bool) {
+	s := &e.Stats
 	s.BytesIn += uint64(bytes)
 	switch {
 	case retry:
@@ -245,39 +248,39 @@ func (e *Endpoint) ReadLoad(now time.Duration, hs []protocol.Header) {
 	}
 }
 
-func (e *Endpoint) ended(how stats.AttemptOutcome, latency time.Duration) {
-	e.stats.Outcomes[how]++
+func (e *Endpoint) Ended(how stats.AttemptOutcome, latency time.Duration) {
+	e.Stats.Outcomes[how]++
 	if how == stats.AttemptUnseen || how == stats.AttemptServed {
-		e.stats.Latency.Observe(latency)
+		e.Stats.Latency.Observe(latency)
 	}
 }
 
 // Endpoint is what the core adds to an lb.Endpoint, in its Ext.
 type Endpoint struct {
-	id       uint32 // within the service
+	ID       uint32 // within the service
 	LB       *lb.Endpoint
-	protocol string
-	streams  StreamAccess
-	upstream Connections
+	Protocol string
+	Streams  StreamAccess
+	Upstream Connections
 	pin      string // the value of the sticky cookie that names it, if the service has one
-	stats    stats.EndpointStats
+	Stats    stats.EndpointStats
 }
 
 // connect makes the upstream of an endpoint, unless it has one of that protocol.
 func (s *Service) connect(e *lb.Endpoint, proto string) {
 	if old, ok := e.Ext.(*Endpoint); ok {
-		if old.protocol == proto {
+		if old.Protocol == proto {
 			return
 		}
-		old.upstream.Retire()
+		old.Upstream.Retire()
 	}
 	by, known := s.connectors[proto]
 	if !known {
 		by = s.connectors[""]
 	}
 	s.lastID++
-	target := &Endpoint{id: s.lastID, LB: e, protocol: proto, streams: by.Streams}
-	target.upstream = by.Connector(s, target)
+	target := &Endpoint{ID: s.lastID, LB: e, Protocol: proto, Streams: by.Streams}
+	target.Upstream = by.Connector(s, target)
 	e.Ext = target
 }
 
@@ -288,22 +291,22 @@ func (s *Service) Report(d stats.Detail) stats.ServiceReport {
 	}
 	now := s.Shard.Loop.Now()
 	r := stats.ServiceReport{
-		Name: s.Config.Name, Version: s.Version, Stats: s.Counts(), Panics: s.set.Panics(),
-		Breaker: s.bounds.breaker.State(now), HedgesInFlight: s.hedging.InFlight(), Tokens: s.hedging.Tokens(now),
-		Endpoints: make([]stats.EndpointReport, s.set.Len()),
+		Name: s.Config.Name, Version: s.Version, Stats: s.Counts(), Panics: s.Set.Panics(),
+		Breaker: s.bounds.breaker.State(now), HedgesInFlight: s.Hedging.InFlight(), Tokens: s.Hedging.Tokens(now),
+		Endpoints: make([]stats.EndpointReport, s.Set.Len()),
 	}
 	r.Stalls, r.StalledAt = s.period(now)
 	for i := range s.routes {
 		r.Routes = append(r.Routes, s.routes[i].report(now, d))
 	}
 	for i := range r.Endpoints {
-		e := s.set.At(i)
+		e := s.Set.At(i)
 		own := e.Ext.(*Endpoint)
 		at := &r.Endpoints[i]
 		*at = stats.EndpointReport{
 			Addr: e.Addr, Connections: own.connections(), Pending: e.Pending() + e.Streams(),
-			Latency: e.Latency(), Stalled: s.set.Stalled(now, e), Unhealthy: e.Unhealthy,
-			Ejections: e.Ejections(), Stats: own.stats,
+			Latency: e.Latency(), Stalled: s.Set.Stalled(now, e), Unhealthy: e.Unhealthy,
+			Ejections: e.Ejections(), Stats: own.Stats,
 		}
 		at.FailedInRow, at.RecentGood = e.Streak(now)
 		at.Others, at.Reported = e.Reported(now)
@@ -326,7 +329,7 @@ func (s *Service) AddRoute(h Hedging) { s.routes = append(s.routes, h) }
 
 // RetireRoute keeps the counts of a route that is gone.
 func (s *Service) RetireRoute(h *hedge.Route) {
-	s.stats.Counts.Add(&h.Counts)
+	s.Stats.Counts.Add(&h.Counts)
 	h.Retire()
 }
 
@@ -345,32 +348,53 @@ func (h *Hedging) report(now time.Duration, d stats.Detail) stats.RouteReport {
 
 // Arrived counts a request of so many bytes, which began at a time.
 func (s *Service) Arrived(began time.Duration, bytes int) {
-	s.stats.Requests++
-	s.stats.BytesIn += uint64(bytes)
+	s.Stats.Requests++
+	s.Stats.BytesIn += uint64(bytes)
 	if s.watched != nil {
 		s.watched.Now(began).Arrived(bytes)
 	}
 }
 
+// Concluded counts the outcome of a request, whose response has so many bytes. Its latency counts if it is
+// measured.
+func (s *Service) Concluded(now time.Duration, o stats.Outcome, bytes int, latency time.Duration, measured bool) {
+	if s.watched != nil && o != stats.OutcomeCancelled {
+		s.watched.Now(now).Answered(bytes, latency, measured)
+	}
+	s.Stats.Outcomes[o]++
+	s.Stats.BytesOut += uint64(bytes)
+	if measured {
+		s.Stats.Latency.Observe(latency)
+	}
+}
+
+// Responded notes that an endpoint has responded, after latency; 0 means that its time says nothing.
+func (s *Service) Responded(now, latency time.Duration) {
+	s.shared.lastAnswer.Store(int64(now))
+	if latency > 0 {
+		s.latency.Add(now, latency)
+	}
+}
+
 // FilterStats returns the counts of filters, for filters to add to.
-func (s *Service) FilterStats() *stats.FilterStats { return &s.stats.FilterStats }
+func (s *Service) FilterStats() *stats.FilterStats { return &s.Stats.FilterStats }
 
 // Counts are the counters of the service, with those of hedging on its routes.
 func (s *Service) Counts() stats.ServiceStats {
-	c := s.stats
+	c := s.Stats
 	for _, r := range s.routes {
 		c.Counts.Add(&r.Route.Counts)
 	}
-	c.Ejections, c.PassedOver = s.set.Ejections, s.set.PassedOver
+	c.Ejections, c.PassedOver = s.Set.Ejections, s.Set.PassedOver
 	return c
 }
 
 // Largest returns the connection to an endpoint that holds the most for each of its
 // requests, if that is more than rank bytes; else h is nil.
-func (s *Service) Largest(rank int) (held, each int, h Holder) {
+func (s *Service) Largest(rank int) (held, each int, h shard.Holder) {
 	each = rank
-	for i := range s.set.Len() {
-		if n, m, up := s.set.At(i).Ext.(*Endpoint).upstream.Largest(); up != nil && m > each {
+	for i := range s.Set.Len() {
+		if n, m, up := s.Set.At(i).Ext.(*Endpoint).Upstream.Largest(); up != nil && m > each {
 			held, each, h = n, m, up
 		}
 	}

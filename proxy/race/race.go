@@ -1,4 +1,4 @@
-package exchange
+package race
 
 import (
 	"time"
@@ -8,13 +8,13 @@ import (
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/service"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
-	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
-// maxAttempts bounds the attempts of one request, with free retries and hedges.
-const maxAttempts = 6
+// MaxAttempts bounds the attempts of one request, with free retries and hedges.
+const MaxAttempts = 6
 
 // maxFreeEndpoints bounds how many endpoints may fail for free: failed connects and GOAWAY.
 const maxFreeEndpoints = 3
@@ -30,20 +30,20 @@ type Race struct {
 	state     raceState
 	Entry
 
-	attempts [maxAttempts]Attempt
-	launched int // attempts used
+	attempts [MaxAttempts]Attempt
+	Launched int // attempts used
 	inFlight int // attempts that are not over
-	tried    [maxAttempts]*lb.Endpoint
+	tried    [MaxAttempts]*lb.Endpoint
 	avoid    [1]*lb.Endpoint // where the latest attempt failed
 
 	best           *Response      // the best of the bad responses so far
 	bestFrom       *Attempt       // the attempt that best belongs to
-	maybeProcessed bool           // the application may have seen the request
+	MaybeProcessed bool           // the application may have seen the request
 	lastFail       *fault.Failure // of the latest failed attempt since the last retry; a hedge's only if no other failed
 
 	watch     hedge.Watch   // of the primary
 	overtaken time.Duration // when a hedge's response came before the primary's; 0: it did not
-	hedgeDue  time.Duration // when the timer hedge is due; hedgeWhenever after it was late once
+	hedgeDue  time.Duration // when the timer hedge is due; loop.Whenever after it was late once
 	notBefore time.Duration // when a retry or hedge may follow, as a gRPC server said; never: none may
 	tryLate   bool          // the timer try was late, and put off once
 	hedge     loop.Timer
@@ -53,7 +53,7 @@ type Race struct {
 	Tally
 	interims interims
 	marks    marks
-	traced   *traced // nil means not sampled
+	Traced   *Traced // nil means not sampled
 }
 
 // Owner is whose request a Race is run for.
@@ -73,16 +73,16 @@ type Owner interface {
 
 // Entry is what a request enters a race with.
 type Entry struct {
-	service *Service
-	policy  *Policy
-	key     uint64       // of the request, if the service picks by key
-	pin     *lb.Endpoint // that the request is pinned to; nil means none
-	bytes   int          // length of the request
-	attempt uint8        // number of the attempt of another sidecar that the request came with
-	hedged  bool         // that was a hedge, or beside one
-	batch   bool         // the request, or its route, is batch
-	noHedge bool         // the caller opted out of hedges, or the request is pinned
-	class   []byte       // the class of latency that the caller named; nil means none
+	Service *service.Service
+	Policy  *Policy
+	Key     uint64       // of the request, if the service picks by key
+	Pin     *lb.Endpoint // that the request is pinned to; nil means none
+	Bytes   int          // length of the request
+	Attempt uint8        // number of the attempt of another sidecar that the request came with
+	Hedged  bool         // that was a hedge, or beside one
+	Batch   bool         // the request, or its route, is batch
+	NoHedge bool         // the caller opted out of hedges, or the request is pinned
+	Class   []byte       // the class of latency that the caller named; nil means none
 }
 
 // Tally is what a Race counts for the record of its request.
@@ -95,18 +95,17 @@ type Tally struct {
 	missedHedges int // hedges that reached none
 }
 
-// Start launches the first attempt and arms the timer of the first hedge. The race may be over before
-// Start returns.
-func (r *Race) Start(now time.Duration, e *Entry) {
-	r.Entry = *e
+// Start launches the first attempt and arms the timer of the first hedge. Its owner has filled in the Entry.
+// The race may be over before Start returns.
+func (r *Race) Start(now time.Duration) {
 	r.state.become(raceOn)
 	r.startHedging(now)
 	r.launch(primaryAttempt, nil)
 }
 
-// startCopy launches the only attempt of a copy of another request.
-func (r *Race) startCopy(e *Entry) {
-	r.Entry, r.watch = *e, hedge.Watch{}
+// StartCopy launches the only attempt of a copy of another request.
+func (r *Race) StartCopy() {
+	r.watch = hedge.Watch{}
 	r.state.become(raceOn)
 	r.launch(primaryAttempt, nil)
 }
@@ -114,24 +113,24 @@ func (r *Race) startCopy(e *Entry) {
 // launch starts the next attempt: at ep or, if ep is nil, where the policy picks once
 // the service has a slot. The attempt may be over before launch returns.
 func (r *Race) launch(kind attemptKind, ep *lb.Endpoint) {
-	a := &r.attempts[r.launched]
-	r.launched++
+	a := &r.attempts[r.Launched]
+	r.Launched++
 	r.inFlight++
-	a.kind, a.ep, a.index, a.replayed, a.awaits, a.late, a.errs = kind, nil, uint8(r.launched-1), false, false, false, false
+	a.kind, a.ep, a.index, a.replayed, a.awaits, a.late, a.errs = kind, nil, uint8(r.Launched-1), false, false, false, false
 	a.state.become(attemptLaunched)
 	if kind == retryAttempt {
-		r.service.stats.Retries++
+		r.Service.Stats.Retries++
 	}
-	switch r.service.Admit(&a.place, &Ask{
-		Key: r.key, Batch: r.batch, Retry: kind == retryAttempt || r.attempt > 0,
-		Hedge: kind == hedgeAttempt || r.hedged, Spare: kind == primaryAttempt && r.hedged,
+	switch r.Service.Admit(&a.place, &service.Ask{
+		Key: r.Key, Batch: r.Batch, Retry: kind == retryAttempt || r.Attempt > 0,
+		Hedge: kind == hedgeAttempt || r.Hedged, Spare: kind == primaryAttempt && r.Hedged,
 	}) {
-	case SlotGranted:
+	case service.SlotGranted:
 		a.send(ep)
-	case SlotQueued:
+	case service.SlotQueued:
 		a.state.become(attemptQueued)
-	case SlotRefused:
-		if kind == hedgeAttempt || r.hedged {
+	case service.SlotRefused:
+		if kind == hedgeAttempt || r.Hedged {
 			a.Failed(fault.NoSlot)
 			return
 		}
@@ -144,11 +143,11 @@ func (r *Race) win(by *Attempt, res *Response) { r.owner.Won(by, res) }
 
 // lose gives the owner the best bad response, or f.
 func (r *Race) lose(f *fault.Failure) {
-	if by, res := r.takeBest(); res != nil {
+	if by, res := r.TakeBest(); res != nil {
 		r.win(by, res)
 		return
 	}
-	if r.maybeProcessed && f.Free() {
+	if r.MaybeProcessed && f.Free() {
 		f = fault.Reset // an earlier attempt may have been carried out
 	}
 	r.owner.Lost(f)
@@ -167,17 +166,17 @@ func (r *Race) Stop() {
 // attempt that the application may already work on lingers until the application has responded or
 // Abort. decided reports whether the caller has a response or a failure; else it has gone.
 func (r *Race) Cancel(decided bool) {
-	for i := range r.attempts[:r.launched] {
+	for i := range r.attempts[:r.Launched] {
 		r.attempts[i].cancel(decided)
 	}
-	if _, res := r.takeBest(); res != nil {
+	if _, res := r.TakeBest(); res != nil {
 		res.Release()
 	}
 }
 
 // Abort ends the attempts in flight at once, since their time is up.
 func (r *Race) Abort() {
-	for i := range r.attempts[:r.launched] {
+	for i := range r.attempts[:r.Launched] {
 		r.attempts[i].abort()
 	}
 }
@@ -187,7 +186,7 @@ func (r *Race) InFlight() int { return r.inFlight }
 
 // waiting reports whether the race waits for an attempt. It does not for one that lingers.
 func (r *Race) waiting() bool {
-	for i := range r.attempts[:r.launched] {
+	for i := range r.attempts[:r.Launched] {
 		if s := r.attempts[i].state; s != attemptIdle && s != attemptLingering {
 			return true
 		}
@@ -196,15 +195,15 @@ func (r *Race) waiting() bool {
 }
 
 // cascade reports whether the request is itself a hedge or retry of its caller.
-func (r *Race) cascade() bool { return r.attempt > 0 || r.hedged }
+func (r *Race) cascade() bool { return r.Attempt > 0 || r.Hedged }
 
-// buffered is the number of bytes that the race holds: the best bad response so far, and what the carriers
+// Buffered is the number of bytes that the race holds: the best bad response so far, and what the carriers
 // of its attempts hold.
-func (r *Race) buffered() (n int) {
+func (r *Race) Buffered() (n int) {
 	if r.best != nil {
 		n = r.best.Held
 	}
-	for i := range r.attempts[:r.launched] {
+	for i := range r.attempts[:r.Launched] {
 		if a := &r.attempts[i]; a.carrier != nil {
 			n += a.carrier.Buffered(a)
 		}
@@ -212,10 +211,10 @@ func (r *Race) buffered() (n int) {
 	return n
 }
 
-// record fills in what the access log says of attempts. by is the attempt that won, or nil.
-func (r *Race) record(to *accesslog.Record, by *Attempt, now time.Duration) {
-	to.Queued, to.Attempts, to.Hedges = r.queued, r.launched, r.hedges
-	for i := range r.attempts[:r.launched] {
+// Record fills in what the access log says of attempts. by is the attempt that won, or nil.
+func (r *Race) Record(to *accesslog.Record, by *Attempt, now time.Duration) {
+	to.Queued, to.Attempts, to.Hedges = r.queued, r.Launched, r.hedges
+	for i := range r.attempts[:r.Launched] {
 		a := &r.attempts[i]
 		if a.kind == retryAttempt {
 			to.Retries++
@@ -230,8 +229,8 @@ func (r *Race) record(to *accesslog.Record, by *Attempt, now time.Duration) {
 	}
 }
 
-// init prepares a race of the loop of w, whose requests belong to o.
-func (r *Race) init(w *shard.Shard, responses *Responses, o Owner, request *protocol.Request) {
+// Init prepares a race of the loop of w, whose requests belong to o.
+func (r *Race) Init(w *shard.Shard, responses *Responses, o Owner, request *protocol.Request) {
 	r.shard, r.responses, r.owner, r.request = w, responses, o, request
 	r.hedge.Fire, r.try.Fire = r.onHedgeTimer, r.onTryTimer
 	r.hedge.Pooled, r.try.Pooled = true, true
@@ -243,34 +242,19 @@ func (r *Race) init(w *shard.Shard, responses *Responses, o Owner, request *prot
 	}
 }
 
-// reset makes the race ready for the next request. No attempt is in flight.
-func (r *Race) reset() {
-	if r.state == raceOver {
-		r.state.become(raceIdle)
+// Reset makes the race ready for the next request. No attempt is in flight.
+func (r *Race) Reset() {
+	if r.state == raceIdle {
+		return // never started
 	}
-	for i := range r.attempts[:r.launched] { // a removed endpoint must not be kept here
+	r.state.become(raceIdle)
+	for i := range r.attempts[:r.Launched] { // a removed endpoint must not be kept here
 		r.attempts[i].ep = nil
 	}
-	r.launched = 0
+	r.Launched = 0
 	r.Entry, r.Tally, r.interims = Entry{}, Tally{}, interims{}
-	r.tried, r.avoid[0] = [maxAttempts]*lb.Endpoint{}, nil
-	r.bestFrom, r.lastFail, r.maybeProcessed = nil, nil, false
+	r.tried, r.avoid[0] = [MaxAttempts]*lb.Endpoint{}, nil
+	r.bestFrom, r.lastFail, r.MaybeProcessed = nil, nil, false
 	r.overtaken, r.notBefore, r.tryLate = 0, 0, false
 	r.marks.reset()
-}
-
-// marks are what attempts write into the request, with the memory for it.
-type marks struct {
-	timeLeft     []byte      // headers that say the time left, and the number of the attempt
-	previous     uint8       // attempts that grpc-previous-rpc-attempts counts beside the client's own
-	previousText [8]byte     // memory for that header
-	traceState   trace.State // of the request, if it is marked
-	marked       bool        // traceState was looked at, and has trace.Member if it can
-}
-
-func (m *marks) reset() {
-	m.timeLeft, m.previous, m.marked = m.timeLeft[:0], 0, false
-	if cap(m.traceState.Text) > maxTraceState {
-		m.traceState.Text = nil
-	}
 }

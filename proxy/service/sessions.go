@@ -1,4 +1,4 @@
-package exchange
+package service
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/affinity"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // Sessions is how a service keeps requests with something in common at one endpoint.
@@ -18,39 +19,39 @@ type Sessions struct {
 // configureSessions applies the settings, which may have changed.
 func (s *Service) configureSessions() {
 	keys, sticky := affinity.New(&s.Config.LB), affinity.NewSticky(&s.Config.LB.Sticky)
-	if s.sessions = nil; keys != nil || sticky != nil {
-		s.sessions = &Sessions{Keys: keys, Sticky: sticky}
+	if s.Sessions = nil; keys != nil || sticky != nil {
+		s.Sessions = &Sessions{Keys: keys, Sticky: sticky}
 	}
 	s.updatePins()
 }
 
 // updatePins makes the values of the cookie for the endpoints of the service.
 func (s *Service) updatePins() {
-	if s.sessions == nil || s.sessions.Sticky == nil {
+	if s.Sessions == nil || s.Sessions.Sticky == nil {
 		return
 	}
-	pins := make(map[string]*lb.Endpoint, s.set.Len())
-	for i := range s.set.Len() {
-		ep := s.set.At(i)
+	pins := make(map[string]*lb.Endpoint, s.Set.Len())
+	for i := range s.Set.Len() {
+		ep := s.Set.At(i)
 		own := ep.Ext.(*Endpoint)
-		own.pin = s.sessions.Sticky.ID(ep.Addr)
+		own.pin = s.Sessions.Sticky.ID(ep.Addr)
 		pins[own.pin] = ep
 	}
-	s.sessions.pins = pins
+	s.Sessions.pins = pins
 }
 
 // Usable reports whether a policy may pick the endpoint now.
-func (s *Service) Usable(ep *lb.Endpoint) bool { return s.set.Usable(ep) }
+func (s *Service) Usable(ep *lb.Endpoint) bool { return s.Set.Usable(ep) }
 
 // TakePin returns the endpoint that the cookie of the request names, or nil. It removes the cookie.
 func (s *Service) TakePin(req *protocol.Request) (pin *lb.Endpoint) {
-	if s.sessions == nil || s.sessions.Sticky == nil {
+	if s.Sessions == nil || s.Sessions.Sticky == nil {
 		return nil
 	}
-	if id := s.sessions.Sticky.Find(req); id != nil {
-		pin = s.sessions.pins[string(id)]
+	if id := s.Sessions.Sticky.Find(req); id != nil {
+		pin = s.Sessions.pins[string(id)]
 	}
-	s.sessions.Sticky.Remove(req)
+	s.Sessions.Sticky.Remove(req)
 	return pin
 }
 
@@ -60,8 +61,8 @@ func (ss *Sessions) Give(dst []byte, ep *lb.Endpoint, secure bool) affinity.Cook
 }
 
 // StreamSession returns the session of a request from a peer, which becomes a stream. It removes a sticky cookie.
-func (s *Service) StreamSession(req *protocol.Request, peer string, secure bool) (of Session) {
-	ss := s.sessions
+func (s *Service) StreamSession(req *protocol.Request, peer string, secure bool) (of shard.Session) {
+	ss := s.Sessions
 	if ss == nil {
 		return of
 	}
@@ -80,7 +81,7 @@ func (s *Service) StreamSession(req *protocol.Request, peer string, secure bool)
 }
 
 // Join returns the key of the stream of a client for the policy, and the endpoint that it is pinned to.
-func (ss *Sessions) Join(c *Client, random uint64) (key uint64, pin *lb.Endpoint) {
+func (ss *Sessions) Join(c *shard.Client, random uint64) (key uint64, pin *lb.Endpoint) {
 	if ss.Keys != nil {
 		key = cmp.Or(c.Session.Key, ss.Keys.OfPeer(c.Addr), random)
 	}

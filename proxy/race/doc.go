@@ -1,0 +1,16 @@
+// Package race is the attempts of one request: which endpoint gets it, when it is sent again or hedged,
+// and which response wins. A race knows the request as bytes with a deadline and a key. It tells its
+// owner once what came of it.
+//
+//	race.go      Start, the outcome, Stop, Cancel
+//	attempt.go   pick an endpoint, send, and end; state.go has the states of both
+//	policy.go    how the requests of a route race
+//	hedge.go     the hedge timer and the gates
+//	retry.go     win, wait, retry or fail
+//	outgoing.go  the request as an attempt sends it
+//	interim.go   interim responses, ahead of the one response
+//	response.go  a response, with its memory
+//	spans.go     the attempts in a trace
+//	upstream.go  the interfaces of upstreams: Upstream and Carrier; queue.go for those that wait
+//	lease.go     a stream's place at a service; source.go where its bytes come from
+package race

@@ -1,0 +1,72 @@
+package race
+
+import (
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/service"
+	"github.com/remora-proxy/remora/proxy/telemetry/trace"
+)
+
+// Traced is the record of a request that is sampled.
+type Traced struct {
+	trace.Record
+	text [trace.TextLen]byte // memory of the request's traceparent
+}
+
+// Header is the traceparent of the request, in memory of t.
+func (t *Traced) Header() protocol.Header {
+	return protocol.Header{Name: trace.NameParent, Value: t.text[:]}
+}
+
+// Carry makes span the parent in the request's traceparent.
+func (t *Traced) Carry(span trace.SpanID) {
+	c := trace.Context{Trace: t.Trace, Span: span, Flags: t.Flags}
+	c.Append(t.text[:0])
+}
+
+// NoteResponse notes the outcome of the attempt, and the response that it had.
+func (a *Attempt) NoteResponse(o trace.Outcome, res *Response) {
+	if s := a.span(); s != nil {
+		s.Note(o, res.Status, "")
+		s.GRPC = trace.GRPC{Known: res.GRPC, Code: res.Code}
+	}
+}
+
+// span is the attempt's part of the record, or nil.
+func (a *Attempt) span() *trace.Attempt {
+	if t := a.race.Traced; t != nil {
+		return &t.Attempts[a.index]
+	}
+	return nil
+}
+
+func (a *Attempt) beginSpan() {
+	s := a.span()
+	if s == nil {
+		return
+	}
+	*s = trace.Attempt{
+		Span: a.race.shard.Sampler.NewSpanID(), Kind: spanKinds[a.kind], Number: int(a.wireAttempt()),
+		Endpoint: a.ep.Addr, Protocol: a.ep.Ext.(*service.Endpoint).Protocol, Sent: a.sent,
+	}
+}
+
+var spanKinds = [...]trace.Kind{primaryAttempt: trace.Primary, retryAttempt: trace.Retry, hedgeAttempt: trace.Hedge}
+
+func spanOutcome(f *fault.Failure) trace.Outcome {
+	switch {
+	case f.Retry == fault.RetryPaid, f.Retry == fault.RetryPaidElsewhere, f.Retry == fault.RetryFreeElsewhere:
+		return trace.Refused
+	case f == fault.NoSlot, f == fault.QueueFull, f == fault.Draining, f == fault.GoAway:
+		return trace.Refused
+	}
+	return trace.Failed
+}
+
+func (a *Attempt) endSpan(now time.Duration) {
+	if s := a.span(); s != nil {
+		s.Ended = now
+	}
+}

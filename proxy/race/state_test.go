@@ -1,0 +1,28 @@
+package race
+
+import (
+	"testing"
+
+	"github.com/remora-proxy/remora/internal/statetest"
+)
+
+// TestRaceTransitions: a race that is over launches no attempt.
+func TestRaceTransitions(t *testing.T) {
+	statetest.Check(t, (*raceState).become, map[raceState][]raceState{
+		raceIdle: {raceOn},
+		raceOn:   {raceOver},
+		raceOver: {raceIdle},
+	})
+}
+
+// TestAttemptTransitions: an attempt that began ends once, so that it gives back its slot
+// once. Only one that was sent may linger.
+func TestAttemptTransitions(t *testing.T) {
+	statetest.Check(t, (*attemptState).become, map[attemptState][]attemptState{
+		attemptIdle:      {attemptLaunched},
+		attemptLaunched:  {attemptIdle, attemptQueued, attemptSent},
+		attemptQueued:    {attemptIdle, attemptSent},
+		attemptSent:      {attemptIdle, attemptLingering},
+		attemptLingering: {attemptIdle},
+	})
+}

@@ -1,0 +1,11 @@
+// Package service is what all requests of a service share: its endpoints, and the bounds, slots and budgets
+// of its requests. It knows no request.
+//
+//	service.go      one service on one loop, and its endpoints
+//	shared.go       what all loops share, and what one configuration allows
+//	sessions.go     what keeps requests at one endpoint
+//	admission.go    a slot of the service, or the queue for one
+//	budget.go       tokens of retries and replays, and what costs none
+//	stalls.go       whether all endpoints stall together
+//	connections.go  the interface of connections to an endpoint
+package service
