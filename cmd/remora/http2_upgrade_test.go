@@ -76,7 +76,7 @@ func TestTunnelsToHTTP2(t *testing.T) {
 	}
 	for says, want := range map[string]string{
 		"GET / HTTP/1.1\nHost: new\nConnection: close\n\n": "HTTP/2.0 GET",
-		"\x16\x03\x01\x02\x00":                             "\x15\x03\x03\x00\x02\x02\x31", // TLS, and an alert
+		"\x16\x03\x01\x02\x00\x01":                         "\x15\x03\x03\x00\x02\x02\x31", // TLS, and an alert
 		"PRI * HTTP/2.1":                                   "",                             // GOAWAY
 	} {
 		s, status := connectTo(t, addr, "new:80", says)
