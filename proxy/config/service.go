@@ -30,7 +30,7 @@ type Service struct {
 	ConnectTimeout time.Duration `yaml:"connect_timeout" min:"1ms"`
 	// A pooled HTTP connection that is idle this long closes. Keep it below the server's idle timeout.
 	IdleTimeout time.Duration `yaml:"idle_timeout" min:"1ms"`
-	// Requests in flight to all endpoints. One more gets 503 `overloaded`.
+	// Requests in flight to all endpoints. One more gets 503 `overloaded`. The last eighth is for connections with one request.
 	MaxPending int `yaml:"max_pending" min:"1" max:"1000000000"`
 	// Requests at the application at once. More wait in `max_queue`. 0 means no limit; `auto` finds it.
 	MaxConcurrency int `yaml:"max_concurrency" auto:"-1" max:"1000000000" reload:"next; to or from 0 or auto: new service"`

@@ -148,7 +148,7 @@ func (ex *Exchange) admit(r *Route) (f *fault.Failure) {
 	if ex.batch && ex.shard.Process.RefusesBatch(ex.Held) {
 		return fault.Overloaded
 	}
-	if f = s.Pass(&ex.passage, ex.began, ex.batch); f != nil {
+	if f = s.Pass(&ex.passage, ex.began, ex.batch, ex); f != nil {
 		return f
 	}
 	ex.service = s
@@ -160,6 +160,11 @@ func (ex *Exchange) admit(r *Route) (f *fault.Failure) {
 	ex.Request.Idempotent = r.mayRepeat(&ex.Request)
 	return nil
 }
+
+var _ service.Claimant = (*Exchange)(nil)
+
+// Concurrency implements service.Claimant.
+func (ex *Exchange) Concurrency() int { return ex.caller.Concurrency(ex) }
 
 // safeMethod reports whether the method alone allows sending a request twice: GET and HEAD.
 func safeMethod(req *protocol.Request) bool {

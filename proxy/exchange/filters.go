@@ -142,6 +142,9 @@ func (CopyCaller) Encode(*Exchange, *race.Response) *fault.Failure { return nil 
 // OverShare implements Caller. Copies go first when memory is short.
 func (CopyCaller) OverShare(*Exchange) bool { return true }
 
+// Concurrency implements Caller. Copies leave the last places to requests.
+func (CopyCaller) Concurrency(*Exchange) int { return 0 }
+
 // Listener implements Caller.
 func (c CopyCaller) Listener() *Listener { return c.At }
 

@@ -160,12 +160,14 @@ func (m *Member) Follow(w *shard.Shard) *Service {
 // Bounds are what one configuration allows a service, over all loops.
 type Bounds struct {
 	maxPending int32
+	unreserved int32          // places of maxPending that every request may take
 	rate       *limit.Rate    // nil means no limit
 	breaker    *limit.Breaker // nil means no breaker
 }
 
 func newBounds(c *config.Service) *Bounds {
-	b := &Bounds{maxPending: int32(c.MaxPending)}
+	most := int32(c.MaxPending)
+	b := &Bounds{maxPending: most, unreserved: most - most/8}
 	if c.RateLimit.Rate > 0 {
 		b.rate = limit.NewRate(&c.RateLimit)
 	}
@@ -182,17 +184,24 @@ type Passage struct {
 	counted *atomic.Int32 // of the service: pending, or streams; nil means neither
 }
 
-// Pass lets a request pass the bounds of the service by p. Without a Failure the request counts against
+// Claimant is a request that asks for a place in max_pending.
+type Claimant interface {
+	// Concurrency is how many requests of the claimant's connection are in flight, the claimant
+	// included. 0 means that no connection waits for the claimant.
+	Concurrency() int
+}
+
+// Pass lets the request of c pass the bounds of the service by p. Without a Failure the request counts against
 // max_pending until Done, and its outcome must be judged.
-func (s *Service) Pass(p *Passage, now time.Duration, batch bool) (f *fault.Failure) {
+func (s *Service) Pass(p *Passage, now time.Duration, batch bool, c Claimant) (f *fault.Failure) {
 	if !s.bounds.takeToken(now) {
 		return fault.RateLimited
 	}
-	most := s.bounds.maxPending
+	most := s.bounds.unreserved
 	if batch {
-		most = half(most)
+		most = half(s.bounds.maxPending)
 	}
-	if s.shared.pending.Add(1) > most {
+	if n := s.shared.pending.Add(1); n > most && (batch || !s.bounds.mayTakeReserved(n, c)) {
 		s.shared.pending.Add(-1)
 		return fault.Overloaded
 	}
@@ -246,6 +255,17 @@ func (p *Passage) HandOver(to *Passage) {
 	if p.permit == limit.FreePermit {
 		to.bounds, to.permit, p.permit = p.bounds, p.permit, limit.NoPermit
 	}
+}
+
+// mayTakeReserved reports whether c, the last of pending requests, may take a reserved place. These are for
+// connections with one request, so that a few connections with many requests can't shut out all others. A
+// connection that has all pending requests shuts out nobody.
+func (b *Bounds) mayTakeReserved(pending int32, c Claimant) bool {
+	if pending > b.maxPending {
+		return false
+	}
+	own := c.Concurrency()
+	return own == 1 || own >= int(pending)
 }
 
 func (b *Bounds) takeToken(now time.Duration) bool { return b.rate == nil || b.rate.Take(now) }

@@ -263,3 +263,48 @@ func TestResponseInUnknownSerialization(t *testing.T) {
 		m.Settled()
 	})
 }
+
+// TestReserve: connections with many calls leave the last eighth of max_pending to connections with one. A
+// connection that is alone may take all places.
+func TestReserve(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		others          int // connections with one call, before the connection with many
+		calls, inFlight int // of the connection with many
+	}{
+		{"alone, all places", 0, 16, 16}, {"alone, one more", 0, 17, 16},
+		{"beside another, unreserved places", 1, 13, 13}, {"beside another, one more", 1, 14, 13},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: "max_pending: 16, retry: {on: []}"})
+			m.Apps[0].Delay = func() time.Duration { return time.Second }
+			single := func() *proxytest.DubboClient {
+				o := m.DialDubbo(proxytest.EgressDubbo)
+				o.CallHessian("m", "x")
+				return o
+			}
+			for range c.others {
+				single()
+			}
+			m.RunUntil("the first call", func() bool { return m.Consumer.Proc.Pending() == c.others })
+			many := m.DialDubbo(proxytest.EgressDubbo)
+			for range c.calls {
+				many.CallHessian("m", "x")
+			}
+			m.RunUntil("the calls", func() bool {
+				return m.Consumer.Proc.Pending() == c.others+c.inFlight && len(many.Responses) == c.calls-c.inFlight
+			})
+			if c.others > 0 {
+				late := []*proxytest.DubboClient{single(), single(), single()}
+				m.RunUntil("one refusal", func() bool {
+					return len(late[0].Responses)+len(late[1].Responses)+len(late[2].Responses) == 1
+				})
+				if n := m.Consumer.Proc.Pending(); n != 16 {
+					t.Errorf("%d calls in flight, want 16", n)
+				}
+			}
+			m.RunUntil("the responses", func() bool { return m.Consumer.Proc.Pending() == 0 })
+			m.Settled()
+		})
+	}
+}

@@ -39,6 +39,9 @@ func (s *session) Fail(ex *exchange.Exchange, f *fault.Failure) {
 	}
 }
 
+// Concurrency implements exchange.Caller.
+func (s *session) Concurrency(*exchange.Exchange) int { return len(s.calls) }
+
 // Finished implements exchange.Caller. Dubbo has no word for it.
 func (s *session) Finished(*exchange.Exchange) {}
 

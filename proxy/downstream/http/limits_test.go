@@ -255,24 +255,29 @@ func TestIdleConnectionCloses(t *testing.T) {
 	}
 }
 
-// TestMaxPending checks that max_pending requests at a time are accepted, and no more.
+// TestMaxPending checks that max_pending requests at a time are accepted, and no more. Each client of HTTP/1.1
+// has one request at a time, pipelined or not, so the last eighth is theirs, too.
 func TestMaxPending(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: "max_pending: 4"})
-	m.Apps[0].Delay = func() time.Duration { return 20 * time.Millisecond }
-	calls := m.Burst(5, 10)
-	m.Finish(calls...)
-	over := 0
-	for _, c := range calls {
-		if c.Status == 503 && c.Code == "overloaded" {
-			over++
-		} else if c.Status != 200 {
-			t.Errorf("status %d %s", c.Status, c.Code)
-		}
+	for _, most := range []int{4, 7, 8, 16} {
+		t.Run(fmt.Sprint(most), func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: fmt.Sprintf("max_pending: %d, retry: {on: []}", most)})
+			m.Apps[0].Delay = func() time.Duration { return 20 * time.Millisecond }
+			var first, all []*proxytest.Call
+			for range most + 1 {
+				a, b := m.Post(10), m.Post(10)
+				a.Raw, b.Raw = append(a.Raw, b.Raw...), nil // pipelined
+				c := m.Do(a)
+				c.Calls = append(c.Calls, b)
+				first, all = append(first, a), append(all, a, b)
+			}
+			m.Finish(first...)
+			if over := proxytest.CountCodes(first); over["overloaded"] != 1 || over[""] != most {
+				t.Errorf("of %d requests: %v", most+1, over)
+			}
+			m.Finish(all...)
+			m.Settled()
+		})
 	}
-	if over != 1 {
-		t.Errorf("%d of 5 were refused at max_pending 4", over)
-	}
-	m.Settled()
 }
 
 // TestAdmission checks max_concurrency and max_queue.

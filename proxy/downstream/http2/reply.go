@@ -72,6 +72,9 @@ func (s *session) Fail(ex *exchange.Exchange, f *fault.Failure) {
 	s.calls[ex.CallIndex].respondFailure(ex, f)
 }
 
+// Concurrency implements exchange.Caller. Streams that have left the loop count, too.
+func (s *session) Concurrency(*exchange.Exchange) int { return len(s.calls) - s.pending }
+
 // Finished implements exchange.Caller. The client has forgotten the request.
 func (s *session) Finished(*exchange.Exchange) {}
 

@@ -110,3 +110,45 @@ func TestShedIdle(t *testing.T) {
 	}
 	m.Settled()
 }
+
+// TestReserve: connections with many requests leave the last eighth of max_pending to connections with one.
+// A connection that is alone may take all places.
+func TestReserve(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "max_pending: 16"})
+	m.Apps[0].Delay = func() time.Duration { return time.Second }
+	many := func(c *client, n int) (all []*reply) {
+		for range n {
+			all = append(all, c.send(request("GET", "/", 0)))
+		}
+		return all
+	}
+	check := func(what string, over int, all []*reply) {
+		t.Helper()
+		for _, a := range all {
+			if a.Status == 503 && code(a) == "overloaded" {
+				over--
+			} else if a.Status != 200 {
+				t.Errorf("%s: %d %s", what, a.Status, code(a))
+			}
+		}
+		if over != 0 {
+			t.Errorf("%s: %d fewer were refused than expected", what, over)
+		}
+	}
+	c := dial(m, 0)
+	alone := many(c, 17)
+	c.await(alone...)
+	check("alone", 1, alone)
+
+	singles := many(dial(m, 0), 1)
+	m.RunUntil("a request", func() bool { return m.Consumer.Proc.Pending() == 1 })
+	beside := many(c, 14)
+	m.RunUntil("the unreserved places to be taken", func() bool { return m.Consumer.Proc.Pending() == 14 && beside[13].done })
+	for range 3 {
+		singles = append(singles, many(dial(m, 0), 1)...)
+	}
+	c.await(append(singles, beside...)...)
+	check("many requests beside others", 1, beside)
+	check("one request", 1, singles)
+	m.Settled()
+}

@@ -79,6 +79,9 @@ func (s *session) takesOpaque() bool { return s.opaque() || s.listener.Direct.Se
 
 func (s *session) InFlight() int { return s.streams.Len() }
 
+// Concurrency implements exchange.Caller.
+func (s *session) Concurrency(*exchange.Exchange) int { return s.streams.Len() }
+
 // BeforeFlush sends the service's load along with responses.
 func (s *session) BeforeFlush() {
 	if s.report {

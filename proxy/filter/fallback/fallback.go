@@ -211,6 +211,9 @@ func (f *filter) End(ex *exchange.Exchange) {
 	}
 }
 
+// Concurrency implements exchange.Caller. The connection of the request waits for the copy.
+func (f *filter) Concurrency(c *exchange.Exchange) int { return f.asked[c].request.Concurrency() }
+
 // Respond implements exchange.Caller.
 func (f *filter) Respond(c *exchange.Exchange, res *race.Response) {
 	if res.Failed() {

@@ -253,6 +253,19 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
+// TestMaxPending: clients with one request may fill the other service, the last eighth of max_pending included.
+func TestMaxPending(t *testing.T) {
+	m := newMesh(t, true, other, "", "max_pending: 16")
+	m.Consumer.Update("compute")
+	m.Apps[1].Delay = func() time.Duration { return 100 * time.Millisecond }
+	calls := m.Burst(17, 10)
+	m.Finish(calls...)
+	if codes := proxytest.CountCodes(calls); codes[""] != 16 || codes["no-endpoint"] != 1 {
+		t.Errorf("got %v, want 16 responses of the other service", codes)
+	}
+	m.Settled()
+}
+
 // TestTimeoutNotAdmitted: a request that was not admitted has the timeout of the route.
 func TestTimeoutNotAdmitted(t *testing.T) {
 	m := newMesh(t, true, other, "timeout: 100ms, max_pending: 1", "")

@@ -159,6 +159,19 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// TestReserve: copies leave the last eighth of max_pending to requests.
+func TestReserve(t *testing.T) {
+	m, got := newMesh(t, proxytest.MeshOptions{Direct: true}, "", "max_pending: 16")
+	m.Apps[1].Delay = func() time.Duration { return time.Second }
+	calls := m.Burst(20, 10)
+	m.Finish(calls...)
+	m.OK(calls...)
+	m.Settled()
+	if got[1].copies != 14 || counts(m).MirrorFailed != 6 {
+		t.Errorf("%d copies, %+v; want 14, and 6 that failed", got[1].copies, counts(m))
+	}
+}
+
 // TestBounds: requests for whose copies there is no room, by number or by bytes, are not copied.
 func TestBounds(t *testing.T) {
 	for _, c := range []struct{ clients, size, want int }{{200, 10, 64}, {20, 1_000_000, 8}} {

@@ -1,0 +1,63 @@
+package link_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// TestReserve: links with many requests leave the last eighth of max_pending to links with one. A link that
+// is alone may take all places.
+func TestReserve(t *testing.T) {
+	for _, c := range []struct {
+		name               string
+		others             int // links with one request, before the link with many
+		requests, inFlight int // of the link with many
+	}{
+		{"alone, all places", 0, 16, 16}, {"alone, one more", 0, 17, 16},
+		{"beside another, unreserved places", 1, 13, 13}, {"beside another, one more", 1, 14, 13},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: "max_pending: 16"})
+			m.Apps[0].FrozenUntil = m.W.Now() + time.Second
+			var peers []*proxytest.Peer
+			dial := func(requests int) *proxytest.Peer {
+				p := &proxytest.Peer{Says: proxytest.LinkFrames(func(w *link.Writer) {
+					for id := range uint64(requests) {
+						w.Request(id+1, proxytest.LinkRequest, time.Minute, nil)
+					}
+				})}
+				m.DialIngress(p)
+				m.W.Run(100 * time.Millisecond)
+				peers = append(peers, p)
+				return p
+			}
+			check := func(what string, p *proxytest.Peer, refused int) {
+				t.Helper()
+				got := &proxytest.Refusals{Why: map[link.Reason]int{}}
+				if err := link.NewReader(link.Dialer, link.Settings{}, link.ReaderLimits{}).Feed(p.Heard, got); err != nil {
+					t.Fatal(err)
+				}
+				if got.Why[link.Overload] != refused || len(got.Why) > 1 {
+					t.Errorf("%s: refused %v, want %d for overload", what, got.Why, refused)
+				}
+			}
+			for range c.others {
+				dial(1)
+			}
+			check("many requests", dial(c.requests), c.requests-c.inFlight)
+			for taken := c.others + c.inFlight; taken < 16; taken++ {
+				check("one request", dial(1), 0)
+			}
+			check("one request too many", dial(1), 1)
+			m.Clients.Do(func() {
+				for _, p := range peers {
+					p.Conn.Close()
+				}
+			})
+			m.Settled()
+		})
+	}
+}
