@@ -158,9 +158,7 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, hop prot
 	if len(ex.Forwarded) > 0 {
 		client = from.client(ex)
 	}
-	if len(req.Trailers) > 0 {
-		req.Trailers = keepTrailers(req.Trailers, &from.Client)
-	}
+	FilterTrailers(req, from)
 	clear(req.Headers[len(kept):]) // Reset clears only the list, not the array behind it
 	// A tracestate counts only with a valid traceparent.
 	if marked {
@@ -206,6 +204,14 @@ func viaPseudonym(element []byte) []byte {
 func loopPseudonym(element []byte) []byte {
 	name, _, _ := bytes.Cut(element, []byte(";"))
 	return bytes.TrimRight(name, " \t")
+}
+
+// FilterTrailers removes the trailers that the peer may not set. PrepareRequest calls it; when that was called
+// with the head of a request, so must be FilterTrailers once the trailers have arrived.
+func FilterTrailers(req *protocol.Request, from *Origin) {
+	if len(req.Trailers) > 0 {
+		req.Trailers = keepTrailers(req.Trailers, &from.Client)
+	}
 }
 
 // keepTrailers returns the trailers of a request that its client may send, in the memory of hs. Applications

@@ -62,7 +62,7 @@ func (ex *Exchange) Open() bool { return ex.state == exchangeOpen }
 // The exchange may be over before Begin returns.
 func (ex *Exchange) Begin(r *Route, l *Listener) {
 	ex.open(l)
-	f := ex.refuse(r, l)
+	f := ex.refuse(r, l, ex.began)
 	if f == nil && r.Answer != nil {
 		r.respond(ex)
 		return
@@ -115,20 +115,32 @@ func (ex *Exchange) open(l *Listener) {
 	}
 }
 
+// CheckHead applies rules and rate limits to a request whose body has not arrived. Begin does not apply them
+// again. ex keeps the route r, which may be nil. final reports whether the request needs no body: Begin responds
+// at once, with a failure or with the answer of the route.
+func (ex *Exchange) CheckHead(r *Route, l *Listener) (final bool) {
+	ex.Refusal = ex.refuse(r, l, ex.shard.Loop.Now())
+	ex.Route, ex.headChecked = r, true
+	return ex.Refusal != nil || r.Answer != nil
+}
+
+// HeadChecked reports whether CheckHead was called.
+func (ex *Exchange) HeadChecked() bool { return ex.headChecked }
+
 // refuse returns why the request goes no further, before any service is asked.
-func (ex *Exchange) refuse(r *Route, l *Listener) *fault.Failure {
+func (ex *Exchange) refuse(r *Route, l *Listener, now time.Duration) *fault.Failure {
 	switch {
-	case l.Rate != nil && Limited(l.Rate, ex.began, ex.caller, &ex.Request):
+	case l.Rate != nil && !ex.headChecked && Limited(l.Rate, now, ex.caller, &ex.Request):
 		return fault.RateLimited
 	case ex.Refusal != nil:
 		return ex.Refusal
-	case l.Ruled(r) && ex.Forbidden(r, l):
+	case l.Ruled(r) && !ex.headChecked && ex.Forbidden(r, l):
 		return fault.NotAllowed
 	case r == nil:
 		return fault.NoRoute
-	case ex.Limit(r, ex.began) <= 0:
+	case ex.Limit(r, now) <= 0:
 		return fault.Deadline
-	case r.Rate != nil && Limited(r.Rate, ex.began, ex.caller, &ex.Request):
+	case r.Rate != nil && !ex.headChecked && Limited(r.Rate, now, ex.caller, &ex.Request):
 		return fault.RateLimited
 	}
 	return nil

@@ -84,7 +84,7 @@ func (p *Pool) reuse(ex *Exchange) {
 	ex.StreamID, ex.began, ex.copied = 0, 0, false
 	ex.Injected, ex.Fallback, ex.Cached = 0, Fallback{}, 0
 	ex.RequestID, ex.Refusal, ex.NoHedge, ex.batch, ex.ClassName = nil, nil, false, false, nil
-	ex.Arrived, ex.newCookie = 0, ex.newCookie[:0]
+	ex.Arrived, ex.headChecked, ex.newCookie = 0, false, ex.newCookie[:0]
 	ex.Request.Headers, ex.Request.Trailers = protocol.KeepFields(ex.Request.Headers), protocol.KeepFields(ex.Request.Trailers)
 	if cap(ex.Forwarded) > maxForwarded {
 		ex.Forwarded = nil

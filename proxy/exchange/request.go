@@ -25,6 +25,8 @@ type message struct {
 	Held       int                        // bytes of both, and of the fields, that the budget knows of
 	Refusal    *fault.Failure             // why the request must not be sent on; nil means it may
 
+	headChecked bool // rules and rate limits were applied when the head arrived
+
 	envelope
 }
 

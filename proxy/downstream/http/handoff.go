@@ -83,15 +83,16 @@ func (s *session) queueHandoff(kind stats.StreamKind, unrouted bool) {
 
 func (s *session) checkHandoff(c *call) *fault.Failure {
 	ex := c.ex
+	toCheck := !ex.HeadChecked()
 	switch {
-	case exchange.Limited(s.origin.Listener.Rate, s.host.Loop.Now(), s, &ex.Request):
+	case toCheck && exchange.Limited(s.origin.Listener.Rate, s.host.Loop.Now(), s, &ex.Request):
 		return fault.RateLimited
 	case s.kind == stats.StreamConnect && s.origin.Listener.Direct != nil:
 		return fault.Unsupported
 	case ex.Refusal != nil:
 		return ex.Refusal
 	}
-	if !c.tunnel { // else each request within is checked, and bytes that are none
+	if toCheck && !c.tunnel { // else each request within is checked, and bytes that are none
 		if f := s.checkRoute(c); f != nil {
 			return f
 		}
@@ -105,7 +106,7 @@ func (s *session) checkHandoff(c *call) *fault.Failure {
 		return fault.Draining
 	case s.host.Process.Budget.Full(s.held + ex.Held):
 		return fault.Overloaded
-	case ex.Route != nil && exchange.Limited(ex.Route.Rate, s.host.Loop.Now(), s, &ex.Request):
+	case toCheck && ex.Route != nil && exchange.Limited(ex.Route.Rate, s.host.Loop.Now(), s, &ex.Request):
 		return fault.RateLimited
 	}
 	return nil

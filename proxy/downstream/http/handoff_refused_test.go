@@ -123,6 +123,35 @@ func TestHandoffWithExpectation(t *testing.T) {
 	}
 }
 
+// TestExpectationTokens: a request that waits with its body takes one token of a rate limit, also if the body makes it
+// a stream. Without a token it gets its final response in place of 100.
+func TestExpectationTokens(t *testing.T) {
+	const head = "POST / HTTP/1.1\r\nHost: compute\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n"
+	const limit = "rate_limit: {rate: 1, burst: 2}"
+	short, long := "1\r\nx\r\n0\r\n\r\n", handoffCases()[1].body
+	for _, c := range []struct {
+		name string
+		o    proxytest.MeshOptions
+	}{
+		{"listener", proxytest.MeshOptions{Listener: limit}},
+		{"route", proxytest.MeshOptions{Match: limit}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.o.Apps, c.o.Limits = 1, proxytest.SmallMessages
+			m, streams, _ := proxytest.NewStreamMesh(t, c.o)
+			for _, body := range []string{short, long} {
+				p := m.DialAndSend(proxytest.Egress, head)
+				m.RunUntil("100", func() bool { return string(p.Heard) == "HTTP/1.1 100 Continue\r\n\r\n" })
+				m.Clients.Do(func() { p.Conn.Write([]byte(body)) })
+				m.RunUntil("the end", func() bool { return strings.Contains(string(p.Heard), " 200 ") || len(streams.Requests) > 0 })
+			}
+			p := m.DialAndSend(proxytest.Egress, head)
+			proxytest.CheckRefusal(t, []byte(m.RunUntilClosed(p)), 429, "rate-limited")
+			proxytest.CheckStreamsSettled(m, streams)
+		})
+	}
+}
+
 // TestLongestMessage checks that a body of limits.message is a message, with any framing.
 func TestLongestMessage(t *testing.T) {
 	body := strings.Repeat("x", 64<<10)

@@ -37,11 +37,13 @@ func (s *session) startNext() {
 			}
 			continue
 		}
-		// The route of a request that was to leave, or could have been passed on, was
-		// found with its head. A reload meanwhile does not change that.
+		// The route of a request that was to leave, could have been passed on, or waited
+		// for 100 Continue, was found with its head. A reload meanwhile does not change that.
 		r := ex.Route
 		if r == nil {
 			r = s.findRoute(ex, int(s.calls[0].minor))
+		} else {
+			downstream.FilterTrailers(&ex.Request, &s.origin)
 		}
 		ex.Route = nil // until Begin has admitted it
 		ex.Begin(r, s.origin.Listener)
@@ -237,13 +239,44 @@ func (s *session) removeCall() int {
 }
 
 // sendContinue sends 100 Continue to a client that waits for it, once the requests before have
-// their responses. The client has timeouts.body from then on.
+// their responses. The client has timeouts.body from then on. If the head alone decides the final
+// response, the client gets that instead (RFC 9110 section 10.1.1).
 func (s *session) sendContinue() {
-	if s.head.ExpectContinue && len(s.calls) == 0 {
+	switch {
+	case !s.head.ExpectContinue || len(s.calls) > 0:
+	case s.headDecides():
+		s.queueWithoutBody()
+	default:
 		s.outbound.Write([]byte(http1.Continue))
 		s.head.ExpectContinue = false
 		s.startTimeout(loop.TimeoutBody, s.host.Config.Timeouts.Body)
 	}
+}
+
+// headDecides reports whether the request whose body is awaited gets its final response without it. A
+// request to upgrade may go on without a route, which is known once its body is complete.
+func (s *session) headDecides() bool {
+	if s.asksUpgrade() && s.hasDestination() {
+		return false
+	}
+	r := s.cur.Route
+	if r == nil {
+		r = s.findRoute(s.cur, s.head.Minor)
+	}
+	return s.cur.CheckHead(r, s.origin.Listener)
+}
+
+// queueWithoutBody queues the request whose body is awaited as the last one: the client may send the body,
+// or another request.
+func (s *session) queueWithoutBody() {
+	ex := s.cur
+	s.cur = nil
+	s.requests++
+	ex.Hold()
+	s.addCall(call{ex: ex, minor: uint8(s.head.Minor), toHead: s.head.HeadMethod, last: true})
+	s.stopTimeout()
+	s.input.become(inputClosed)
+	s.dropInput()
 }
 
 // PlaintextResponse returns the response to a client in plain text of a listener with TLS.

@@ -9,6 +9,7 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/http2"
+	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/shard"
@@ -167,10 +168,12 @@ func (e *events) OnRequest(st *http2.Stream, end bool) {
 	}
 	now := s.host.Loop.Now()
 	c.ex.Arrived, c.heard = now, now
-	waits := st.ExpectsContinue()
+	waits, ex := st.ExpectsContinue(), c.ex
 	switch {
 	case st.Length() > s.host.MessageLimits.Message, waits && s.origin.Listener.Expects && s.host.Process.Streams:
 		c.leave()
+	case waits && ex.CheckHead(s.host.FindRoute(ex, &s.origin, protocol.ViaHTTP2), s.origin.Listener):
+		c.begin()
 	case waits:
 		s.codec.Interim(st, &protocol.Response{Status: 100})
 	}
@@ -256,12 +259,19 @@ func (c *call) complete(trailers []protocol.Header) {
 	c.begin()
 }
 
-// begin begins the exchange of a complete request.
+// begin begins the exchange of a request that is complete, or gets its response without its body.
 func (c *call) begin() {
 	s, ex := c.session, c.ex
 	c.become(processing)
 	ex.StreamID, ex.CallIndex = uint64(c.stream.ID()), c.index
-	ex.Begin(s.host.FindRoute(ex, &s.origin, protocol.ViaHTTP2), s.origin.Listener)
+	r := ex.Route
+	if ex.HeadChecked() {
+		downstream.FilterTrailers(&ex.Request, &s.origin)
+		ex.Route = nil // until Begin has admitted it
+	} else {
+		r = s.host.FindRoute(ex, &s.origin, protocol.ViaHTTP2)
+	}
+	ex.Begin(r, s.origin.Listener)
 }
 
 // refuse responds with f to a request that has not begun.

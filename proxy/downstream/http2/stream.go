@@ -54,12 +54,8 @@ func (c *call) leave() {
 		c.refuse(fault.OfRequest(http1.ErrMessageTooLarge))
 		return
 	}
-	ex.Route = s.host.FindRoute(ex, &s.origin, protocol.ViaHTTP2)
-	if r := ex.Route; r != nil && r.Answer != nil {
-		ex.Route = nil
-		c.become(processing)
-		ex.StreamID, ex.CallIndex = uint64(c.stream.ID()), c.index
-		ex.Begin(r, s.origin.Listener)
+	if !ex.HeadChecked() && ex.CheckHead(s.host.FindRoute(ex, &s.origin, protocol.ViaHTTP2), s.origin.Listener) {
+		c.begin()
 		return
 	}
 	if f := c.checkStream(); f != nil {
@@ -76,23 +72,12 @@ func (c *call) leave() {
 	s.host.Streams.Request(socket, r)
 }
 
-// checkStream applies the rules and limits that Begin applies to a message.
+// checkStream applies the limits that Begin applies to a message, apart from those of the head.
 func (c *call) checkStream() *fault.Failure {
 	s, ex := c.session, c.ex
-	now := s.host.Loop.Now()
-	switch r := ex.Route; {
-	case exchange.Limited(s.origin.Listener.Rate, now, s, &ex.Request):
-		return fault.RateLimited
-	case ex.Refusal != nil:
-		return ex.Refusal
-	case s.origin.Listener.Ruled(r) && ex.Forbidden(r, s.origin.Listener):
-		return fault.NotAllowed
-	case r == nil:
-		return downstream.NoRouteFor(&ex.Request)
+	switch {
 	case s.host.Process.Budget.Full(s.held + ex.Held):
 		return fault.Overloaded
-	case exchange.Limited(r.Rate, now, s, &ex.Request):
-		return fault.RateLimited
 	case s.host.TimeLeft(ex) <= 0:
 		return fault.Deadline
 	}
