@@ -35,7 +35,7 @@ func switchTo(nc net.Conn) {
 // TestUpgrades: a request may ask to upgrade to any protocol but another HTTP or TLS. Its body goes first, and the
 // bytes behind it belong to the tunnel.
 func TestUpgrades(t *testing.T) {
-	addrs := freeAddrs(t, 3)
+	addrs := freeAddrs(t, 5)
 	app := serveTCP(t, switchTo)
 	startRemora(t, fmt.Sprintf(`
 loops: 1
@@ -49,10 +49,12 @@ limits: {message: 64KiB}
 listeners:
   - {name: one, address: %q, protocol: http, service: app}
   - {name: two, address: %q, protocol: http, service: linked}
+  - {name: one-forward, address: %q, protocol: http, service: app, expect: forward}
+  - {name: two-forward, address: %q, protocol: http, service: linked, expect: forward}
 services:
   app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s}
   linked: {discover: static, endpoints: [%q], protocol: link, connect_timeout: 15s}
-`, addrs[1], addrs[2], app, addrs[0])).ready()
+`, addrs[1], addrs[2], addrs[3], addrs[4], app, addrs[0])).ready()
 	const asks = "Host: a\nConnection: Upgrade\nUpgrade: "
 	beyond := strings.Repeat("b", 65<<10)
 	for _, c := range []struct {
@@ -78,19 +80,16 @@ services:
 		{"HTTP/2 among others", "GET / HTTP/1.1\n" + asks + "websocket, h2c\n\n", "", 200, "GET [] 0"},
 		{"HTTP/1.0", "GET / HTTP/1.0\n" + asks + "tcp\n\n", "", 200, "GET [] 0"},
 		{"trailers", "POST / HTTP/1.1\n" + asks + "tcp\nTransfer-Encoding: chunked\n\n", "2\r\nok\r\n0\r\nx: y\r\n\r\n", 200, "POST [] 2"},
+		{"Expect", "POST /?to=tcp HTTP/1.1\n" + asks + "tcp\nExpect: 100-continue\nContent-Length: 2\n\n", "ok", 101, "POST [tcp] 2"},
+		{"Expect and chunks", "POST /?to=tcp HTTP/1.1\n" + asks + "tcp\nExpect: 100-continue\nTransfer-Encoding: chunked\n\n", "2\r\nok\r\n0\r\n\r\n", 101, "POST [tcp] 2"},
 		{"a body beyond limits.message", fmt.Sprintf("POST / HTTP/1.1\n%stcp\nContent-Length: %d\n\n", asks, len(beyond)), beyond, 200, fmt.Sprintf("POST [] %d", len(beyond))},
 	} {
-		for i, name := range []string{"one sidecar", "two sidecars"} {
+		for i, name := range []string{"one sidecar", "two sidecars", "one sidecar, forward", "two sidecars, forward"} {
 			t.Run(name+"/"+c.name, func(t *testing.T) {
 				upgrade(t, addrs[1+i], strings.ReplaceAll(c.head, "\n", "\r\n"), c.body, c.status, c.got)
 			})
 		}
 	}
-	t.Run("Expect", func(t *testing.T) {
-		for _, addr := range addrs[1:] {
-			upgrade(t, addr, strings.ReplaceAll("POST /?to=tcp HTTP/1.1\n"+asks+"tcp\nExpect: 100-continue\nContent-Length: 2\n\n", "\n", "\r\n"), "ok", 101, "POST [tcp] 2")
-		}
-	})
 }
 
 // upgrade sends a request, and checks the response and, after 101, the tunnel.

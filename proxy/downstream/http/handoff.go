@@ -24,7 +24,7 @@ func (s *session) streamKind(err error) (kind stats.StreamKind, leaves bool) {
 		return 0, false
 	case s.head.Connect:
 		return stats.StreamConnect, true
-	case long, s.head.ExpectContinue && s.origin.Listener.Expects:
+	case long, s.head.ExpectContinue && s.origin.Listener.Expects && !s.asksUpgrade():
 		return stats.StreamBody, true
 	}
 	return stats.StreamWebSocket, s.asksUpgrade() && s.head.Framing == http1.NoBody
