@@ -42,7 +42,7 @@ func (p *Process) Retire() {
 // If its fixed service was removed, too, they can't serve and only finish.
 func (w *Worker) retireSessions(l *exchange.Listener) {
 	l.Closing = true
-	orphan := l.Direct != nil && w.services[l.Direct.Service.Config.Name] != l.Direct.Service
+	orphan := l.Fixed != nil && w.services[l.Fixed.Service.Config.Name] != l.Fixed.Service
 	for _, s := range slices.Backward(w.host.Sessions) {
 		switch {
 		case s.Listener() != l:

@@ -62,7 +62,7 @@ func (f *scripted) says(ex *exchange.Exchange, status int) *race.Response {
 	res.AddDate()
 	nonce := protocol.Header{Name: []byte("x-nonce"), Value: protocol.Find(ex.Request.Headers, "x-nonce")}
 	res.Headers = append(res.Headers, nonce)
-	res.Hold()
+	res.Charge()
 	return res
 }
 

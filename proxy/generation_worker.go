@@ -28,7 +28,7 @@ func (w *Worker) switchTo(g, previous *Generation) {
 	for i := range g.cfg.Listeners {
 		c := &g.cfg.Listeners[i]
 		l := &g.listeners[c.Name].perLoop[w.shard.Index]
-		l.Rate, l.Direct, l.Trust, l.Paths = g.rates[listenerRules(c.Name)], w.router.Direct[c.Service], g.trust[c.Name], nil
+		l.Rate, l.Fixed, l.Trust, l.Paths = g.rates[listenerRules(c.Name)], w.router.Fixed[c.Service], g.trust[c.Name], nil
 		l.Allow = g.rules[listenerRules(c.Name)]
 		l.Unrouted = c.Unrouted == config.UnroutedDirect
 		l.Expects = c.Expect == config.ExpectForward

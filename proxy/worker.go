@@ -18,7 +18,7 @@ type Worker struct {
 	acceptors  map[string]downstream.Acceptor // by the name of the protocol
 	host       downstream.Host                // what the sessions share
 	router     exchange.Router
-	connectors service.Connectors // by the name of the protocol
+	connectors service.Protocols // by the name of the protocol
 
 	// Of the generation in use.
 	generation uint64                      // its number
@@ -32,7 +32,7 @@ type Worker struct {
 func NewWorker(p *Process, loop loop.Loop, log shard.Logger, seed uint64) *Worker {
 	w := &Worker{
 		proc: p, shard: shard.New(&p.shared, len(p.workers), loop, log, seed),
-		acceptors: make(map[string]downstream.Acceptor), connectors: make(service.Connectors),
+		acceptors: make(map[string]downstream.Acceptor), connectors: make(service.Protocols),
 	}
 	w.shard.Shedding.Do = w.shedAll
 	w.router.Rand, w.router.Filters = w.shard.Rand, w.filtersOf
@@ -41,7 +41,7 @@ func NewWorker(p *Process, loop loop.Loop, log shard.Logger, seed uint64) *Worke
 	}
 	for _, entry := range protocols {
 		w.acceptors[entry.name] = entry.newAcceptor(&w.host)
-		w.connectors[entry.name] = service.Connection{
+		w.connectors[entry.name] = service.Protocol{
 			Connector: entry.newConnector(), Streams: entry.streams, Opaque: entry.opaque,
 		}
 	}

@@ -286,7 +286,7 @@ func applyHint(ex *exchange.Exchange, h protocol.Header) {
 // applyTimeout limits the time of the request if h says how long its client waits.
 func applyTimeout(ex *exchange.Exchange, h protocol.Header) {
 	if d, ok := protocol.ParseTimeout(protocol.TimeoutFieldOf(h.Name), h.Value); ok {
-		ex.LimitTime(d)
+		ex.SetTimeout(d)
 	}
 }
 

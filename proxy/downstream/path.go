@@ -16,7 +16,7 @@ func (h *Host) FindRoute(ex *exchange.Exchange, from *Origin, via []byte) *excha
 	}
 	PrepareRequest(ex, &h.IDs, from, hop)
 	l := from.Listener
-	r := l.Direct
+	r := l.Fixed
 	if r == nil {
 		if rules := l.Paths; rules != nil && !rules.Normal(ex.Request.Path) {
 			NormalizePath(l, ex)

@@ -15,7 +15,7 @@ func (h *Host) TimeLeft(ex *exchange.Exchange) time.Duration {
 	now := h.Loop.Now()
 	switch {
 	case ex.Route != nil:
-		return ex.Limit(ex.Route, now)
+		return ex.TimeLeft(ex.Route, now)
 	case ex.Request.Deadline != 0:
 		return min(h.Config.Timeouts.Idle, ex.Request.Deadline-now)
 	}

@@ -138,7 +138,7 @@ func (ex *Exchange) refuse(r *Route, l *Listener, now time.Duration) *fault.Fail
 		return fault.NotAllowed
 	case r == nil:
 		return fault.NoRoute
-	case ex.Limit(r, now) <= 0:
+	case ex.TimeLeft(r, now) <= 0:
 		return fault.Deadline
 	case r.Rate != nil && !ex.headChecked && Limited(r.Rate, now, ex.caller, &ex.Request):
 		return fault.RateLimited
@@ -185,7 +185,7 @@ func safeMethod(req *protocol.Request) bool {
 
 // setDeadline arms the deadline: the caller's own or the route's timeout, the sooner of both.
 func (ex *Exchange) setDeadline() {
-	left := ex.Limit(ex.Route, ex.began)
+	left := ex.TimeLeft(ex.Route, ex.began)
 	ex.Request.Deadline = ex.began + left
 	ex.shard.Loop.After(left, &ex.deadline)
 }

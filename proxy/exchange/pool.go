@@ -43,7 +43,7 @@ func (p *Pool) Copy(ex *Exchange, from Caller) *Exchange {
 	c, size := p.Exchange(from), ex.Request.Size()
 	c.HeadBuffer = p.shard.Buffers.GetRoom(size)
 	ex.Request.CopyTo(&c.Request, c.HeadBuffer)
-	c.Hold()
+	c.Charge()
 	return c
 }
 
@@ -110,6 +110,6 @@ func (p *Pool) Answer(a *route.Answer, req *protocol.Request) *race.Response {
 	res.HeadBuffer = p.shard.Buffers.Get(0)
 	res.HeadBuffer.B = a.Fill(&res.Response, req, res.HeadBuffer.B)
 	res.AddDate()
-	res.Hold()
+	res.Charge()
 	return res
 }

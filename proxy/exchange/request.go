@@ -54,20 +54,20 @@ const (
 // exchangeBytes is what an exchange counts as beside its request, which may be much shorter.
 const exchangeBytes = int(unsafe.Sizeof(Exchange{}))
 
-// Hold charges the request's memory to the budget; it is called again when that has grown.
-func (ex *Exchange) Hold() {
+// Charge counts the request's memory in the budget; it is called again when that has grown.
+func (ex *Exchange) Charge() {
 	req := &ex.Request
 	ex.shard.Recount(&ex.Held, exchangeBytes+protocol.HeldBy(ex.HeadBuffer, ex.BodyBuffer, req.Headers, req.Trailers))
 }
 
-// HoldHead charges n bytes in all for a head that is still being decoded, before it takes them.
-func (ex *Exchange) HoldHead(n int) { ex.shard.Recount(&ex.Held, exchangeBytes+n) }
+// ChargeHead counts n bytes in all for a head that is still being decoded, before it takes them.
+func (ex *Exchange) ChargeHead(n int) { ex.shard.Recount(&ex.Held, exchangeBytes+n) }
 
 // HeldByRequest returns what of Held is the request's own memory, as far as it was charged.
 func (ex *Exchange) HeldByRequest() int { return max(0, ex.Held-exchangeBytes) }
 
-// LimitTime sets a deadline of the caller's: d after the request arrived. The soonest counts.
-func (ex *Exchange) LimitTime(d time.Duration) {
+// SetTimeout sets a deadline of the caller's: d after the request arrived. The soonest counts.
+func (ex *Exchange) SetTimeout(d time.Duration) {
 	req, at := &ex.Request, time.Duration(-1) // passed, since 0 means none
 	if d > 0 {
 		at = cmp.Or(ex.Arrived, ex.shard.Loop.Now()) + min(d, protocol.MaxTimeout)
@@ -78,9 +78,9 @@ func (ex *Exchange) LimitTime(d time.Duration) {
 	req.Timed = true
 }
 
-// Limit returns how long the request may take from now on: until its deadline, and at most as
+// TimeLeft returns how long the request may take from now on: until its deadline, and at most as
 // long as r allows. 0 or less means that its time is up.
-func (ex *Exchange) Limit(r *Route, now time.Duration) time.Duration {
+func (ex *Exchange) TimeLeft(r *Route, now time.Duration) time.Duration {
 	if ex.Request.Deadline == 0 {
 		return r.Timeout
 	}

@@ -22,7 +22,7 @@ import (
 type Router struct {
 	table  *route.Table      // shared by all loops
 	routes []*Route          // by the index of the plan
-	Direct map[string]*Route // of listeners with a fixed service, by service
+	Fixed  map[string]*Route // of listeners with a fixed service, by service
 
 	Guarded bool // a route has rules that are enforced, so requests that may name its host must be read
 
@@ -106,7 +106,7 @@ func (r *Router) guards(plan int, own *allow.Rules) bool {
 // it is. A route of which only the policy changed keeps its latency estimate.
 func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[string]*service.Service, rules RuleSets) {
 	old := r.routes
-	r.table, r.routes, r.Direct = table, make([]*Route, len(plans)), make(map[string]*Route)
+	r.table, r.routes, r.Fixed = table, make([]*Route, len(plans)), make(map[string]*Route)
 	r.Guarded = rules.Guarded()
 	for _, s := range services {
 		s.ForgetRoutes()
@@ -125,7 +125,7 @@ func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[stri
 		made.Hedging.Bound(&r.room)
 		made.Service.AddRoute(service.Hedging{Route: made.Hedging, Index: made.index})
 		if plan.Index < 0 {
-			r.Direct[plan.Service] = made
+			r.Fixed[plan.Service] = made
 		}
 	}
 	for _, gone := range old {
@@ -167,7 +167,7 @@ type Listener struct {
 	Secure   bool          // its peers use TLS
 	Links    *atomic.Int32 // of the listener, over all loops
 
-	Direct  *Route           // of a listener with a fixed service; nil means by route
+	Fixed   *Route           // of a listener with a fixed service; nil means by route
 	Paths   *route.PathRules // nil means that paths stay as they are
 	Rate    *limit.Keyed     // nil means no limit
 	Trust   *forwarded.Policy

@@ -47,8 +47,8 @@ type Attempt struct {
 // Carry gives the attempt to c, under an id that c chooses.
 func (a *Attempt) Carry(c Carrier, id uint64) { a.carrier, a.carrierID = c, id }
 
-// Release takes the attempt from its carrier, which must end it or pass it on.
-func (a *Attempt) Release() { a.carrier = nil }
+// Detach takes the attempt from its carrier, which must end it or pass it on.
+func (a *Attempt) Detach() { a.carrier = nil }
 
 // ID is the id that the attempt's carrier chose.
 func (a *Attempt) ID() uint64 { return a.carrierID }
@@ -122,7 +122,7 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 		ep = r.Service.Pick(q, r.avoid[:])
 	}
 	if ep == nil {
-		a.Failed(fault.NoEndpoint)
+		a.Fail(fault.NoEndpoint)
 		return
 	}
 	a.ep, a.sent = ep, now
@@ -159,8 +159,8 @@ func (a *Attempt) wireAttempt() uint8 {
 	return uint8(min(int(a.race.Attempt)+int(a.index), math.MaxUint8-MaxAttempts))
 }
 
-// Answered ends the attempt with the endpoint's complete response. It owns res.
-func (a *Attempt) Answered(res *Response) {
+// Respond ends the attempt with the endpoint's complete response. It owns res.
+func (a *Attempt) Respond(res *Response) {
 	r := a.race
 	now := r.shard.Loop.Now()
 	lingering := a.Lingering()
@@ -194,15 +194,15 @@ func (a *Attempt) Won(status int) {
 	}
 }
 
-// AnsweredLocally ends the attempt with a response of the upstream's own, which says
+// RespondLocally ends the attempt with a response of the upstream's own, which says
 // nothing about the endpoint. It owns res.
-func (a *Attempt) AnsweredLocally(res *Response) {
+func (a *Attempt) RespondLocally(res *Response) {
 	a.end(a.race.shard.Loop.Now(), stats.AttemptNone)
 	a.race.onResponse(a, res)
 }
 
-// Failed ends the attempt without a response.
-func (a *Attempt) Failed(f *fault.Failure) {
+// Fail ends the attempt without a response.
+func (a *Attempt) Fail(f *fault.Failure) {
 	r := a.race
 	lingering := a.Lingering()
 	outcome := stats.AttemptNone
@@ -236,8 +236,8 @@ func (a *Attempt) Failed(f *fault.Failure) {
 	r.onFailure(a, f)
 }
 
-// Ended ends a cancelled attempt. processed reports whether the application finished it.
-func (a *Attempt) Ended(processed bool) {
+// Finish ends a cancelled attempt. processed reports whether the application finished it.
+func (a *Attempt) Finish(processed bool) {
 	now, outcome := a.race.shard.Loop.Now(), stats.AttemptNone
 	if processed {
 		outcome = stats.AttemptUnseen

@@ -131,10 +131,10 @@ func (r *Race) launch(kind attemptKind, ep *lb.Endpoint) {
 		a.state.become(attemptQueued)
 	case service.SlotRefused:
 		if kind == hedgeAttempt || r.Hedged {
-			a.Failed(fault.NoSlot)
+			a.Fail(fault.NoSlot)
 			return
 		}
-		a.Failed(fault.QueueFull) // a retry now would fail too
+		a.Fail(fault.QueueFull) // a retry now would fail too
 	}
 }
 

@@ -52,8 +52,8 @@ func (p *Responses) New() *Response {
 	return res
 }
 
-// Hold charges the response's memory to the budget; it is called again when that has grown.
-func (res *Response) Hold() {
+// Charge counts the response's memory in the budget; it is called again when that has grown.
+func (res *Response) Charge() {
 	n := protocol.HeldBy(res.HeadBuffer, res.BodyBuffer, res.Headers, res.Trailers)
 	if res.Source != nil {
 		n += protocol.Held(res.Source.Buffer)
@@ -124,7 +124,7 @@ func (res *Response) Alias() *Response {
 		res.shared = new(shard.Memory)
 		res.shared.Share(res.shard, nil, res.HeadBuffer, res.BodyBuffer)
 		res.HeadBuffer, res.BodyBuffer = nil, nil
-		res.Hold()
+		res.Charge()
 	}
 	c := res.pool.New()
 	c.shared = res.shared.Use()
@@ -137,7 +137,7 @@ func (res *Response) Alias() *Response {
 		}
 		c.Headers = append(c.Headers, h)
 	}
-	c.Hold()
+	c.Charge()
 	return c
 }
 
@@ -191,7 +191,7 @@ func (res *Response) Own() {
 		}
 	})
 	res.Fields = nil
-	res.Hold()
+	res.Charge()
 }
 
 // TakeSource passes the stream's ownership to the caller.

@@ -2,8 +2,8 @@ package race
 
 import "github.com/remora-proxy/remora/proxy/service"
 
-// Upstream reaches one endpoint from one loop. Each attempt ends with exactly one of Answered,
-// AnsweredLocally, Failed and Ended, unless its carrier's Cancel or Abort ended it.
+// Upstream reaches one endpoint from one loop. Each attempt ends with exactly one of Respond,
+// RespondLocally, Fail and Finish, unless its carrier's Cancel or Abort ended it.
 type Upstream interface {
 	service.Connections
 	// Send ends a, or gives it to a Carrier, before it returns.

@@ -21,15 +21,15 @@ type Connections interface {
 // sends attempts to what it returns.
 type Connector func(s *Service, e *Endpoint) Connections
 
-// Connection is how one loop connects to endpoints of a protocol.
-type Connection struct {
+// Protocol is how one loop connects to endpoints of a protocol.
+type Protocol struct {
 	Connector
 	Streams StreamAccess
 	Opaque  bool // services of the protocol accept streams of bytes, and no requests
 }
 
-// Connectors are those of one loop, by protocol name; the empty name is for unknown protocols.
-type Connectors map[string]Connection
+// Protocols are those of one loop, by protocol name; the empty name is for unknown protocols.
+type Protocols map[string]Protocol
 
 // StreamAccess is how a stream reaches an endpoint.
 type StreamAccess uint8

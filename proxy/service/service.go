@@ -34,7 +34,7 @@ func (s *Service) DialFailed(addr string, err error) *fault.Failure {
 type Service struct {
 	Shard      *shard.Shard
 	log        *shard.LimitedLogger // limits lines of this service alone
-	connectors Connectors
+	connectors Protocols
 	shared     *SharedService
 	Config     *config.Service
 	Opaque     bool // it accepts streams of bytes, and no requests
@@ -63,7 +63,7 @@ type Service struct {
 // stallEvery is how often the stall threshold is computed.
 const stallEvery = 100 * time.Millisecond
 
-func newService(w *shard.Shard, zone string, speaks Connectors, m Member) *Service {
+func newService(w *shard.Shard, zone string, speaks Protocols, m Member) *Service {
 	s := &Service{
 		Shard: w, log: w.Log.Separate(), connectors: speaks, shared: m.SharedService,
 		Hedging: hedge.NewService(w.Process.Loops),

@@ -146,7 +146,7 @@ func (m *Member) LimitSlots() {
 }
 
 // Prepare makes the service of the loop of w.
-func (m *Member) Prepare(w *shard.Shard, zone string, speaks Connectors) {
+func (m *Member) Prepare(w *shard.Shard, zone string, speaks Protocols) {
 	m.loops[w.Index].Store(newService(w, zone, speaks, *m))
 }
 

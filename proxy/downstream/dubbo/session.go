@@ -170,13 +170,13 @@ func (s *session) begin(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 		req.Headers = append(req.Headers, protocol.Header{Name: trace.NameParent, Value: inv.TraceParent[:trace.TextLen]})
 	}
 	if inv.Timeout > 0 {
-		ex.LimitTime(inv.Timeout)
+		ex.SetTimeout(inv.Timeout)
 	}
 	ex.HeadBuffer, ex.StreamID = body, uint64(f.ID)
-	ex.Hold()
+	ex.Charge()
 	ex.CallIndex = len(s.calls)
 	s.calls = append(s.calls, ex)
-	r := s.listener.Direct
+	r := s.listener.Fixed
 	if r == nil {
 		r = s.host.Router.Find(req)
 	}

@@ -60,7 +60,7 @@ func (s *session) queueHandoff(kind stats.StreamKind, unrouted bool) {
 	s.kind = kind
 	s.stopTimeout()
 	s.requests++
-	ex.Hold()
+	ex.Charge()
 	if ex.Route == nil && !unrouted {
 		ex.Route = s.findRoute(ex, s.head.Minor)
 	}
@@ -87,7 +87,7 @@ func (s *session) checkHandoff(c *call) *fault.Failure {
 	switch {
 	case toCheck && exchange.Limited(s.origin.Listener.Rate, s.host.Loop.Now(), s, &ex.Request):
 		return fault.RateLimited
-	case s.kind == stats.StreamConnect && s.origin.Listener.Direct != nil:
+	case s.kind == stats.StreamConnect && s.origin.Listener.Fixed != nil:
 		return fault.Unsupported
 	case ex.Refusal != nil:
 		return ex.Refusal

@@ -272,7 +272,7 @@ func (s *session) queueWithoutBody() {
 	ex := s.cur
 	s.cur = nil
 	s.requests++
-	ex.Hold()
+	ex.Charge()
 	s.addCall(call{ex: ex, minor: uint8(s.head.Minor), toHead: s.head.HeadMethod, last: true})
 	s.stopTimeout()
 	s.input.become(inputClosed)

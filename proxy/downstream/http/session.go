@@ -287,7 +287,7 @@ func (s *session) onRequest() {
 	}
 	s.stopTimeout()
 	s.requests++
-	s.cur.Hold()
+	s.cur.Charge()
 	if len(s.calls) > 0 && s.cur.Arrived == 0 {
 		s.cur.Arrived = s.host.Loop.Now()
 	}

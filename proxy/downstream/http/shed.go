@@ -76,7 +76,7 @@ func (s *session) account() {
 	}
 	s.host.Recount(&s.held, now)
 	if s.cur != nil {
-		s.cur.Hold()
+		s.cur.Charge()
 	}
 }
 

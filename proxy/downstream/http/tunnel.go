@@ -95,7 +95,7 @@ func (s *session) opensTunnel(ex *exchange.Exchange, leaves bool) bool {
 		host = ex.OriginalHost
 	}
 	r := s.host.Router
-	return s.origin.Listener.Direct == nil && (r.TakesHost(host) || r.Guarded && leaves)
+	return s.origin.Listener.Fixed == nil && (r.TakesHost(host) || r.Guarded && leaves)
 }
 
 // openTunnel accepts the CONNECT whose turn it is. It is the last request received, and the

@@ -139,7 +139,7 @@ func (e *events) MayGrow(st *http2.Stream, n int) bool {
 	if s.overBudget(ex, n-ex.HeldByRequest()) {
 		return false
 	}
-	ex.HoldHead(n)
+	ex.ChargeHead(n)
 	return true
 }
 
@@ -154,7 +154,7 @@ func (e *events) OnRequest(st *http2.Stream, end bool) {
 	s := (*session)(e)
 	c := st.Owner.(*call)
 	s.count()
-	c.ex.Hold()
+	c.ex.Charge()
 	switch {
 	case len(c.ex.Request.Path) == 0: // CONNECT
 		c.refuse(fault.Unsupported)
@@ -225,7 +225,7 @@ func (c *call) keep(b []byte) bool {
 		return true
 	}
 	s.host.Buffers.Append(ex.BodyBuffer, b, int(max(0, c.stream.Length())))
-	ex.Hold()
+	ex.Charge()
 	return true
 }
 
@@ -255,7 +255,7 @@ func (c *call) complete(trailers []protocol.Header) {
 	ex.BodyBuffer.B = slices.Grow(ex.BodyBuffer.B, more)
 	ex.Request.Trailers = protocol.CopyFields(ex.Request.Trailers[:0], trailers, ex.BodyBuffer)
 	ex.Request.Body = ex.BodyBuffer.B[:size:size]
-	ex.Hold()
+	ex.Charge()
 	c.begin()
 }
 

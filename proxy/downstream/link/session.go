@@ -68,14 +68,14 @@ func (s *session) PeerNames() *identity.Names { return identity.Of(s.Transport) 
 // Retire drains the link: the peer sends elsewhere what a GOAWAY excludes.
 func (s *session) Retire() { s.Drain() }
 
-func (s *session) serviceName() string { return s.listener.Direct.Service.Config.Name }
+func (s *session) serviceName() string { return s.listener.Fixed.Service.Config.Name }
 
 // opaque reports whether the service takes streams of bytes, and no requests.
-func (s *session) opaque() bool { return s.listener.Direct.Service.Opaque }
+func (s *session) opaque() bool { return s.listener.Fixed.Service.Opaque }
 
 // takesOpaque reports whether the peer may open streams of bytes, which no limit or rule of
 // requests can see into.
-func (s *session) takesOpaque() bool { return s.opaque() || s.listener.Direct.Service.Config.Opaque }
+func (s *session) takesOpaque() bool { return s.opaque() || s.listener.Fixed.Service.Config.Opaque }
 
 func (s *session) InFlight() int { return s.streams.Len() }
 
@@ -86,7 +86,7 @@ func (s *session) Concurrency(*exchange.Exchange) int { return s.streams.Len() }
 func (s *session) BeforeFlush() {
 	if s.report {
 		s.report = false
-		s.Writer.Load(linkLoad(s.listener.Direct.Service.Load()))
+		s.Writer.Load(linkLoad(s.listener.Fixed.Service.Load()))
 	}
 }
 
@@ -178,9 +178,9 @@ func (s *session) OnRequest(id uint64, req *protocol.Request, ttl time.Duration,
 		req.Trailers = protocol.WithoutOwn(req.Trailers)
 		ex.NoteLogin(login)
 	}
-	ex.Hold()
+	ex.Charge()
 	s.counted += ex.Held
-	ex.Begin(s.listener.Direct, s.listener)
+	ex.Begin(s.listener.Fixed, s.listener)
 }
 
 // refuse refuses a request whose exchange has not begun.

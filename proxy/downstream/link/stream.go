@@ -33,7 +33,7 @@ func (s *session) respondStream(ex *exchange.Exchange, res *race.Response) {
 	}
 	s.host.Stats.Handoffs[stats.HandoffParked]++
 	res.StreamToken = res.Token[:]
-	res.Hold()
+	res.Charge()
 	s.Writer.Response(ex.StreamID, &res.Response, res.Codec, res)
 }
 
@@ -65,7 +65,7 @@ func (s *session) OnStream(st link.Stream, rest []byte) {
 		Timeout: s.streamTimeout(&st), Stream: st, Rest: bytes.Clone(rest),
 	}
 	if st.Kind == link.StreamHTTP {
-		a.Rules, a.Peer = s.listener.Rules(s.listener.Direct), names
+		a.Rules, a.Peer = s.listener.Rules(s.listener.Fixed), names
 	}
 	if st.Kind != link.StreamAnswer { // its request has a record
 		a.Record = exchange.LogStream(&h.AccessLog, accesslog.StreamOpaque, s, nil, a.Service)
@@ -97,7 +97,7 @@ func (s *session) checkStream(st *link.Stream) *fault.Failure {
 
 // forbidden reports whether the rules refuse a stream of bytes.
 func (s *session) forbidden() bool {
-	rules := s.listener.Rules(s.listener.Direct)
+	rules := s.listener.Rules(s.listener.Fixed)
 	return rules.Refuse(&allow.Call{Peer: s.PeerNames()}, s.RemoteAddr(), s.host.Log)
 }
 
@@ -105,9 +105,9 @@ func (s *session) forbidden() bool {
 // waits, and at most as long as for a request.
 func (s *session) streamTimeout(st *link.Stream) time.Duration {
 	if st.TimeLeft == 0 {
-		return s.listener.Direct.Timeout
+		return s.listener.Fixed.Timeout
 	}
-	return min(st.TimeLeft, s.listener.Direct.Timeout)
+	return min(st.TimeLeft, s.listener.Fixed.Timeout)
 }
 
 // refuseStream sends the reason for which the stream is not taken, encoded for its kind.

@@ -139,7 +139,7 @@ func (f *filter) answers(ex *exchange.Exchange, q question) bool {
 	}
 	res := f.pool.Answer(f.answer, &ex.Request)
 	res.Headers, res.HeadBuffer.B = f.headers.Apply(res.Headers, &route.Values{}, res.HeadBuffer.B)
-	res.Hold()
+	res.Charge()
 	f.give(ex, &q, res)
 	return true
 }
@@ -170,7 +170,7 @@ func (f *filter) ask(ex *exchange.Exchange, q question) bool {
 	}
 	c, now := f.pool.Copy(ex, f), f.shard.Loop.Now()
 	left := f.policy.Timeout
-	if rest := ex.Limit(ex.Route, now); rest > 0 { // it has not passed
+	if rest := ex.TimeLeft(ex.Route, now); rest > 0 { // it has not passed
 		left = min(left, rest)
 	}
 	c.Request.Deadline = now + left

@@ -52,7 +52,7 @@ func (s *Pools) Send(a *race.Attempt) {
 		p.Send(a)
 		return
 	}
-	a.Failed(fault.Overloaded)
+	a.Fail(fault.Overloaded)
 }
 
 // For returns the pool for a request to authority from peer, or nil if there are too many.

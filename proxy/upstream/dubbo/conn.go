@@ -113,7 +113,7 @@ func (c *client) OnClose(err error) {
 // send queues a's call, or fails a when too many are in flight.
 func (c *client) send(a *race.Attempt) {
 	if c.calls.n == mux.MaxStreams {
-		a.Failed(fault.StreamLimit)
+		a.Fail(fault.StreamLimit)
 		return
 	}
 	id := c.calls.add(a)
@@ -138,7 +138,7 @@ func (c *client) enqueue(id int64) {
 // forget removes a from the table. A response that still arrives for it is skipped.
 func (c *client) forget(a *race.Attempt) {
 	c.calls.remove(int64(a.ID()))
-	a.Release()
+	a.Detach()
 }
 
 // Cancel implements race.Carrier. A call that was sent lingers: Dubbo can't take it back, so
@@ -222,9 +222,9 @@ func (c *client) close(f *fault.Failure) {
 		}
 		c.forget(a)
 		if call.sent {
-			a.Failed(f)
+			a.Fail(f)
 		} else {
-			a.Failed(f.AsUnsent())
+			a.Fail(f.AsUnsent())
 		}
 	}
 }
@@ -243,7 +243,7 @@ func (c *client) OnHeader(f *dubbo.Frame, length int) (keep bool) {
 	if int64(length) > c.shard.MessageLimits.Message {
 		a := call.a
 		c.forget(a)
-		a.Failed(fault.ResponseTooLarge)
+		a.Fail(fault.ResponseTooLarge)
 		return false
 	}
 	return true
@@ -260,7 +260,7 @@ func (c *client) OnFrame(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 	case call.a.Lingering():
 		a := call.a
 		c.forget(a)
-		a.Ended(f.Status != dubbo.StatusPoolExhausted)
+		a.Finish(f.Status != dubbo.StatusPoolExhausted)
 	case body != nil:
 		c.onResponse(f, call, body)
 		return

@@ -89,8 +89,8 @@ func (c *client) respondLocally(a *race.Attempt, f *fault.Failure) {
 		res.Codec = a.Codec()
 		res.Status, res.RPC = 200, uint8(dubbo.StatusOK)
 	}
-	res.Hold()
-	a.AnsweredLocally(res)
+	res.Charge()
+	a.RespondLocally(res)
 }
 
 // onResponse passes the response f to its attempt. A provider with an exhausted pool has not
@@ -117,11 +117,11 @@ func (c *client) onResponse(f *dubbo.Frame, call *call, body *bytebufferpool.Byt
 	}
 	if failure != nil {
 		res.Release()
-		a.Failed(failure)
+		a.Fail(failure)
 		return
 	}
-	res.Hold()
-	a.Answered(res)
+	res.Charge()
+	a.Respond(res)
 }
 
 // convert makes res the HTTP response for f, whose body is in res.HeadBuffer.

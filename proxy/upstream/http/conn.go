@@ -76,7 +76,7 @@ func (c *conn) begin(a *race.Attempt) {
 	if len(out) == 0 {
 		c.release()
 		c.pool.put(c)
-		a.Failed(fault.BadRequest)
+		a.Fail(fault.BadRequest)
 		return
 	}
 	c.state.become(awaitingHead)
@@ -122,7 +122,7 @@ func (c *conn) receiveHead(b []byte) {
 			more = nil
 			continue
 		case err == http1.ErrIncomplete:
-			c.response.Hold()
+			c.response.Charge()
 			return
 		case err == http1.ErrMessageTooLarge && !c.shard.Process.Streams:
 			c.fail(fault.ResponseTooLarge)
@@ -185,7 +185,7 @@ func (c *conn) receiveBody(b, more []byte) {
 	case done && !c.tooLong():
 		c.finishBody(len(b) - n + len(more))
 	default:
-		c.response.Hold()
+		c.response.Charge()
 		c.checkStream()
 	}
 }
@@ -211,7 +211,7 @@ func (c *conn) onResponse(surplus int) {
 	c.response = nil
 	c.shard.Loop.Stop(&c.pause)
 	c.login = res.Receive(c.head.Minor) || c.login
-	res.Hold()
+	res.Charge()
 	c.reused = true
 	if c.head.KeepAlive && surplus == 0 && !c.untrusted && !c.login && c.transport.Buffered() == 0 {
 		c.state.become(idle)
@@ -219,13 +219,13 @@ func (c *conn) onResponse(surplus int) {
 	} else {
 		c.close()
 	}
-	a.Answered(res)
+	a.Respond(res)
 }
 
 func (c *conn) fail(f *fault.Failure) {
 	c.close()
 	if a := c.release(); a != nil {
-		a.Failed(f)
+		a.Fail(f)
 	}
 }
 
@@ -235,7 +235,7 @@ func (c *conn) release() *race.Attempt {
 	a := c.current
 	if a != nil {
 		c.current = nil
-		a.Release()
+		a.Detach()
 	}
 	return a
 }

@@ -73,7 +73,7 @@ func newPool(s *service.Service, e *service.Endpoint, name string) *pool {
 
 func (p *pool) Send(a *race.Attempt) {
 	if a.Codec() != protocol.CodecHTTP {
-		a.Failed(fault.NotConvertible)
+		a.Fail(fault.NotConvertible)
 		return
 	}
 	p.arrivals++
@@ -166,7 +166,7 @@ func (p *pool) dialNext() {
 func (p *pool) expire() {
 	limit := p.shard.Loop.Now() - p.service.Config.ConnectTimeout
 	for p.freed <= limit && !p.waiting.Empty() && p.waiting.Since() <= limit {
-		p.waiting.Pop().Failed(fault.Connect)
+		p.waiting.Pop().Fail(fault.Connect)
 	}
 }
 
@@ -178,7 +178,7 @@ func (p *pool) Cancel(a *race.Attempt) (lingers bool) {
 
 func (p *pool) Abort(a *race.Attempt) {
 	p.waiting.Remove(a)
-	a.Release()
+	a.Detach()
 }
 
 // Buffered implements race.Carrier. The exchange counts the memory of its request.

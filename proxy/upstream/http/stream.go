@@ -61,7 +61,7 @@ func (c *conn) handOff() {
 // drop ends the response of a lingering attempt before it is complete.
 func (c *conn) drop() {
 	c.close()
-	c.release().Ended(true)
+	c.release().Finish(true)
 }
 
 // onDetached passes the response to its attempt, after the connection has left the loop.
@@ -77,7 +77,7 @@ func (c *conn) onDetached(sock loop.Socket) {
 		Body: c.body, Buffer: res.BodyBuffer, Lease: race.AdoptStream(c.pool.service, c.pool.endpoint.LB),
 	}
 	res.BodyBuffer = nil
-	res.Hold()
+	res.Charge()
 	c.close()
-	a.Answered(res)
+	a.Respond(res)
 }

@@ -64,8 +64,8 @@ func (c *conn) begin(a *race.Attempt) {
 	req, own := a.Outgoing()
 	if string(req.Method) == "CONNECT" { // no message to forward
 		req.Headers = req.Headers[:own]
-		a.Release()
-		a.Failed(fault.BadRequest)
+		a.Detach()
+		a.Fail(fault.BadRequest)
 		return
 	}
 	if string(req.Method) != "GET" && protocol.IsGRPC(req.Headers) {
@@ -114,7 +114,7 @@ func (s *call) detach() *race.Attempt {
 	}
 	s.dropResponse()
 	if a != nil {
-		a.Release()
+		a.Detach()
 	}
 	c.pool.free.put(s)
 	return a
@@ -158,7 +158,7 @@ func (s *call) fail(f *fault.Failure) {
 	c := s.c
 	a := s.detach()
 	c.onFree()
-	a.Failed(f)
+	a.Fail(f)
 }
 
 // reset ends the stream from this side.
@@ -270,7 +270,7 @@ func (c *conn) onBarrier() {
 		w.covered[i] = nil
 		a := s.detach()
 		c.onFree()
-		a.Ended(false)
+		a.Finish(false)
 	}
 	if c.state != closed {
 		w.covered, w.waiting = w.covered[:0], false

@@ -78,7 +78,7 @@ func (p *pool) onDialFailed(f *fault.Failure, newest uint64) {
 	p.fail(f, newest, alone)
 	limit := p.shard.Loop.Now() - p.service.Config.ConnectTimeout
 	for p.freed <= limit && p.queued > 0 && p.waiting.Since() <= limit {
-		p.pop().Failed(fault.Connect)
+		p.pop().Fail(fault.Connect)
 	}
 	for p.freed <= limit && len(p.tunnels) > 0 && p.tunnels[0].flow.waits <= limit {
 		p.tunnels[0].failDial(fault.Connect)
@@ -98,7 +98,7 @@ func (p *pool) onGone() {
 // id.
 func (p *pool) fail(f *fault.Failure, newest uint64, all bool) {
 	for p.queued > 0 && p.waiting.First().ID() <= newest {
-		p.pop().Failed(f)
+		p.pop().Fail(f)
 		if !all {
 			return
 		}

@@ -68,15 +68,15 @@ func (s *call) becomeStream(ended bool) {
 	}
 	a := s.attempt
 	s.attempt, s.flow = nil, f
-	a.Release()
+	a.Detach()
 	if ended {
 		s.finishFlow()
 	} else {
 		c.h2.Consumed(s.st, s.owed)
 		c.shard.Loop.Defer(&c.out)
 	}
-	res.Hold()
-	a.Answered(res)
+	res.Charge()
+	a.Respond(res)
 }
 
 // forgetLength makes the length of a body unknown if trailers may follow. The text in a pipe is

@@ -78,7 +78,7 @@ func (c *conn) watchPartial() {
 		}
 		s.grown = false
 		c.partial[i] = nil
-		s.response.Hold()
+		s.response.Charge()
 		s.checkStream()
 	}
 	c.partial = c.partial[:0]
@@ -140,10 +140,10 @@ func (s *call) finish() {
 	s.response = nil
 	c.pool.endpoint.ReadLoad(c.shard.Loop.Now(), res.Headers)
 	res.Receive(protocol.MinorHTTP2)
-	res.Hold()
+	res.Charge()
 	a := s.detach()
 	c.onFree()
-	a.Answered(res)
+	a.Respond(res)
 }
 
 // drop resets the stream, and fails its attempt with f.

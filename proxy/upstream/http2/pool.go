@@ -66,10 +66,10 @@ func newPool(s *service.Service, e *service.Endpoint, free *freeCalls, name stri
 func (p *pool) Send(a *race.Attempt) {
 	switch {
 	case a.Codec() != protocol.CodecHTTP:
-		a.Failed(fault.NotConvertible)
+		a.Fail(fault.NotConvertible)
 		return
 	case a.LogsIn(): // all requests share the connections
-		a.Failed(fault.ConnectionLogin)
+		a.Fail(fault.ConnectionLogin)
 		return
 	case p.queued == 0:
 		if c := p.roomy(); c != nil {
@@ -112,7 +112,7 @@ func (p *pool) watchWaiting() {
 func (p *pool) expire() {
 	now, timeout := p.shard.Loop.Now(), p.service.Config.ConnectTimeout
 	for p.queued > 0 && p.dials.n == 0 && !p.service.Alone() && p.waiting.Since()+timeout <= now {
-		p.pop().Failed(fault.StreamLimit)
+		p.pop().Fail(fault.StreamLimit)
 	}
 	for len(p.tunnels) > 0 && p.dials.n == 0 && p.tunnels[0].flow.waits+timeout <= now {
 		p.tunnels[0].failDial(fault.StreamLimit)
@@ -148,7 +148,7 @@ func (p *pool) Cancel(a *race.Attempt) (lingers bool) {
 func (p *pool) Abort(a *race.Attempt) {
 	p.queued--
 	p.waiting.Remove(a)
-	a.Release()
+	a.Detach()
 }
 
 // Buffered implements race.Carrier. The exchange counts the memory of its request.

@@ -104,7 +104,7 @@ func (c *client) onDialFailed(err error) {
 // send sends a's request, or fails a when the peer allows no more in flight.
 func (c *client) send(a *race.Attempt) {
 	if c.streams.Len() >= c.limit {
-		a.Failed(fault.StreamLimit)
+		a.Fail(fault.StreamLimit)
 		return
 	}
 	req := a.Request()
@@ -152,7 +152,7 @@ func (c *client) abandon(a *race.Attempt) {
 // forget removes a from the table. Frames that still arrive for it are ignored.
 func (c *client) forget(a *race.Attempt) {
 	c.streams.Remove(a.ID())
-	a.Release()
+	a.Detach()
 }
 
 // remove removes and returns the attempt with this id, whose outcome has arrived, or nil.
@@ -183,7 +183,7 @@ func (c *client) NewResponse(id uint64) *protocol.Response {
 	}
 	if a.Lingering() { // the CANCEL crossed the response
 		c.remove(id)
-		a.Ended(true)
+		a.Finish(true)
 		return nil
 	}
 	if c.response == nil {
@@ -196,7 +196,7 @@ func (c *client) OnResponse(id uint64, _ *protocol.Response, codec protocol.Code
 	res := c.response
 	c.response = nil
 	res.HeadBuffer, res.Codec = buf, codec
-	res.Hold()
+	res.Charge()
 	a := c.remove(id)
 	if a == nil {
 		res.Release()
@@ -205,12 +205,12 @@ func (c *client) OnResponse(id uint64, _ *protocol.Response, codec protocol.Code
 	if res.StreamToken != nil {
 		if a.ToHead() { // a response to HEAD has no body
 			res.Release()
-			a.Failed(fault.Malformed)
+			a.Fail(fault.Malformed)
 			return
 		}
 		c.fetch(a, res)
 	}
-	a.Answered(res)
+	a.Respond(res)
 }
 
 func (c *client) OnInterim(id uint64, res *protocol.Response) {
@@ -228,11 +228,11 @@ func (c *client) OnReject(id uint64, why link.Reason) {
 	c.abandon(a)
 	switch why {
 	case link.TooLarge:
-		a.Failed(fault.ResponseTooLarge)
+		a.Fail(fault.ResponseTooLarge)
 	case link.DeadlinePassed:
-		a.Failed(fault.Deadline)
+		a.Fail(fault.Deadline)
 	default:
-		a.Failed(fault.Malformed)
+		a.Fail(fault.Malformed)
 	}
 }
 
@@ -252,18 +252,18 @@ func (c *client) OnCancelAck(id uint64, d link.Dropped) {
 	switch {
 	case a == nil:
 	case !a.Lingering(): // it was not cancelled
-		a.Failed(fault.Malformed)
+		a.Fail(fault.Malformed)
 	default:
 		if d == link.CancelDropped {
 			c.Shard.Stats.CancelsSaved++
 		}
-		a.Ended(d == link.CancelFinished)
+		a.Finish(d == link.CancelFinished)
 	}
 }
 
 func (c *client) OnRefused(id uint64, why link.Reason) {
 	if a := c.remove(id); a != nil {
-		a.Failed(fault.OfReason(why))
+		a.Fail(fault.OfReason(why))
 	}
 }
 
@@ -293,7 +293,7 @@ func (c *client) OnGoAway(last uint64, _ link.Reason) {
 	c.acceptedIDs = c.acceptedIDs[:n]
 	for _, id := range rejected {
 		if a := c.remove(id); a != nil {
-			a.Failed(f)
+			a.Fail(f)
 		}
 	}
 }
@@ -368,9 +368,9 @@ func (c *client) close(f *fault.Failure) {
 		}
 		c.forget(a)
 		if sent[i] {
-			a.Failed(f)
+			a.Fail(f)
 		} else {
-			a.Failed(f.AsUnsent())
+			a.Fail(f.AsUnsent())
 		}
 	}
 }

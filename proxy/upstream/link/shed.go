@@ -18,7 +18,7 @@ func (c *client) ShedLargest() bool {
 		return true
 	}
 	c.abandon(a)
-	a.Failed(fault.Shed)
+	a.Fail(fault.Shed)
 	return true
 }
 
