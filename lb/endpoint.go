@@ -154,9 +154,9 @@ func (e *Endpoint) Answered(now, latency time.Duration) {
 	half.latency += latency
 }
 
-// rankMemory is for how many times itself a recent latency orders endpoints: as long as the queue
-// that it shows may last. A sidecar that has a request now and then would else avoid an endpoint
-// long after its queue, together with all others that met it.
+// rankMemory is how long a recent latency orders endpoints, in multiples of that latency: about as long as
+// the queue that caused it may last. Without the bound, a sidecar with few requests would avoid an
+// endpoint long after its queue was gone, as would all other sidecars that met the queue.
 const rankMemory = 2
 
 // rank orders endpoints of equal load: by the recent latency, later by the usual one if that is less,

@@ -37,8 +37,8 @@ func (r Reason) String() string {
 }
 
 const (
-	// A record covers the last 5 to 10 s, and needs recordEnough attempts: of 20, an endpoint
-	// that fails every tenth fails more than half less than once in 100,000 times.
+	// A record covers the last 5 to 10 s, and counts from recordEnough attempts on. If an endpoint fails
+	// one attempt in ten, the chance that more than half of 20 attempts fail is below 1 in 100,000.
 	recordHalf   = 5 * time.Second
 	recordEnough = 20
 

@@ -180,11 +180,10 @@ func (s *Set) Panics() bool { return s.panics }
 // the others do not know what it keeps for its clients.
 func (s *Set) Usable(e *Endpoint) bool { return e.set == s && !e.avoided }
 
-// Pick returns the endpoint for a primary attempt or a retry, or nil if all were tried. It
-// never returns one of those; to try an endpoint again, leave it out of Tried. A stalled
-// endpoint is returned only if the request is pinned to it, as a probe, or if all others are unhealthy
-// or ejected; those come last. Pick counts nothing: the caller must call Started when it hands the
-// attempt over.
+// Pick returns the endpoint for a primary attempt or a retry, or nil if all were tried. It never
+// returns an endpoint of Tried. A stalled endpoint is returned only if the request is pinned to it, as
+// a probe, or if all other endpoints are unhealthy or ejected. Unhealthy and ejected endpoints come last.
+// Pick counts nothing: the caller must call Started when it hands the attempt over.
 func (s *Set) Pick(q Query) *Endpoint {
 	s.refresh(q.Now)
 	if q.Pin != nil && s.Usable(q.Pin) && !q.wasTried(q.Pin) {

@@ -7,18 +7,18 @@ import (
 )
 
 // Spare capacity. A hedge to a replica whose workers are all busy waits there, and delays the
-// requests behind it. How many workers a replica has is rarely configured, but it shows:
-// requests that found few others at the replica take as long as ever, those that found more
-// than it can serve at once wait. So a set keeps the latency by the load that requests found,
-// over all its endpoints: the lower quartile, since all requests wait in a queue, but only some
-// are slow for other reasons, such as a freeze.
+// requests behind it. The number of a replica's workers is rarely configured, but it shows in the
+// latencies: a request that finds a free worker takes as long as ever, and a request that finds none
+// waits. So a set keeps the latency by the load that requests found, over all its endpoints. It keeps
+// the lower quartile of latency: a queue delays all requests, while other causes, such as a freeze,
+// delay only some.
 
 const (
 	levels = 24 // of load; the last has all loads of 1536 and more
 
-	// quartileStep is how far a latency moves the quartile of its level, as a power of 2; the
-	// first ones move it further. With exponential latencies the quartile is within 10% then, which
-	// matters because the least of all levels is unloaded.
+	// quartileStep is how far a latency moves the quartile of its level, as a power of 2. The first
+	// latencies move it further. With this step the estimate for exponential latencies is within 10%
+	// of the quartile. The error matters, because the least estimate of all levels is unloaded.
 	quartileStep = 1.0 / 128
 
 	// levelKnown is the number of latencies from which on the quartile of a level counts.
@@ -33,9 +33,9 @@ const (
 	levelHalfSamples = 512
 	levelHalfMost    = time.Minute
 
-	// As long as nothing is known of a load, an endpoint has room up to its usual load, and at least
-	// up to guessFloor: a service may be busy when it is first seen. For stuck requests it is
-	// twice that: in a freeze the others have loads that are unknown, because they are rare.
+	// While nothing is known of a load, an endpoint has room up to its usual load, and at least up to
+	// guessFloor requests: a service may be busy when it is first seen. For a stuck request the bound
+	// is twice as high: in a freeze the other endpoints have loads that are rare, and so unknown.
 	guessFloor = 2
 
 	// spareSlower is how much longer than unloaded the quartile at a load may be, as a power
@@ -43,14 +43,14 @@ const (
 	// a third longer.
 	spareSlower = 0.3
 
-	// stuckSlower is the same for the hedge of a stuck request: the quartile is twice as long. That
-	// is short beside a freeze.
+	// stuckSlower is spareSlower for the hedge of a stuck request: the quartile may be twice as long,
+	// which is short beside a freeze.
 	stuckSlower = 1
 
-	// unloadedDrift is how much the unloaded latency may grow whenever the samples are halved, as
-	// a power of 2, if no load is as quick any more: a service of some 100 requests a second that
-	// has become twice as slow is believed to be so within a minute. In an overload all known
-	// loads are slow.
+	// unloadedDrift is how much the unloaded latency may grow each time the samples are halved, as a
+	// power of 2, if no load is as quick any more. So a service of 100 requests a second that becomes
+	// twice as slow has the new unloaded latency within a minute. The drift is slow, because in an
+	// overload all known loads are slow, too.
 	unloadedDrift = 0.1
 )
 
@@ -80,16 +80,16 @@ type quartile struct {
 	samples float64 // up to levelMost
 }
 
-// add learns that a request that found the endpoint at level l took that long: log is the binary
-// logarithm of nanoseconds.
+// add learns the latency of a request that found its endpoint at level l. log is the binary logarithm of
+// the latency in nanoseconds.
 func (s *loads) add(now time.Duration, log float64, l Level) {
 	s.fade(now)
 	s.added++
 	s.known[l].add(log)
 }
 
-// add moves the quartile down by three steps for each latency below, and up by one for each
-// above: so a quarter is below.
+// add moves the quartile down by three quarters of a step for a latency below it, and up by one quarter
+// for a latency above it. So it settles where a quarter of the latencies is below.
 func (q *quartile) add(log float64) {
 	if q.samples == 0 {
 		q.log = log
@@ -128,9 +128,9 @@ func (s *loads) least() float64 {
 	return least
 }
 
-// slower returns how much longer than unloaded a request takes that finds level l, as a power
-// of 2: no more than one that finds more. known is false if it is not known of any such level;
-// then it is that of the highest known level, or 0.
+// slower returns how much longer than unloaded a request takes if it finds level l, as a power of 2. A
+// level of which nothing is known counts as the next higher known level. Without a higher one, known is
+// false, and slower is that of the highest known level, or 0.
 func (s *loads) slower(now time.Duration, l Level) (slower float64, known bool) {
 	s.fade(now)
 	least := s.least()
@@ -157,10 +157,11 @@ func exp2(x float64) float64 { return math.Float64frombits(uint64((x + 1023) * (
 // idle one can.
 func (e *Endpoint) Spare(now time.Duration) bool { return e.room(now, false) }
 
-// room reports whether the endpoint can serve one more request at once or, if that is stuck, soon:
-// one may be before it, and others may make it wait for as long as it takes itself. None may wait for
-// a slot in its sidecar. Where requests usually wait, or that is not known, a stuck one is nothing
-// special: a replica of one worker is silent for long whenever it has more to do.
+// room reports whether the endpoint can serve one more request at once. For a stuck request it reports
+// whether the endpoint can serve it soon: one request may be before it, and the wait may be as long as the
+// request itself takes. No request may wait for a slot in the endpoint's sidecar. Where requests usually
+// wait, or nothing is known of that, a stuck request is treated like any other: a replica with one worker
+// is silent for long whenever it has more than one request.
 func (e *Endpoint) room(now time.Duration, stuck bool) bool {
 	load := e.load(now)
 	if e.set == nil || load < 1 {

@@ -211,9 +211,10 @@ func (t *classes) observe(now, latency time.Duration, c Class) {
 
 func (t *classes) censor(now time.Duration, c Class) { t.list[c-1].at(now).censored++ }
 
-// classQuantile returns the q-quantile of several classes together, interpolated within its
-// bucket: the middle of a wide bucket may be sooner than most of its samples. ok is false if there
-// is none, or it is a censored sample: then d is that of the others, which is sooner.
+// classQuantile returns the q-quantile of several classes together. It interpolates within a bucket, since
+// the middle of a wide bucket may be sooner than most samples in it. ok is false without samples, and if
+// the quantile is a censored sample. Then d is the quantile of the samples that are not censored, which is
+// sooner.
 func classQuantile(now time.Duration, among []*class, q float64) (d time.Duration, ok bool) {
 	var counts [classBuckets]uint32
 	var finite, all int

@@ -24,8 +24,8 @@ const (
 	missedBeats = 3
 	leastBeats  = 0.6
 
-	// leastChance is how likely the stalls of a period may fit as well if they come at random. A
-	// period is looked for after each stall, so there are many chances.
+	// leastChance is the highest probability at which random stalls may fit a period as well as the
+	// observed stalls do. It is low, because a period is looked for after each stall.
 	leastChance = 7e-8
 )
 

@@ -34,9 +34,9 @@ type Question struct {
 	// sender. Hedging it again would multiply the load along a chain of services.
 	Cascade bool
 
-	// Endpoints is the number of endpoints of the service. Heard counts those that had a
-	// request of this loop in flight within the last SilentAfter. Silent counts those of Heard
-	// that still have one and have sent no response for that long.
+	// Endpoints is the number of endpoints of the service. Heard counts the endpoints that had a
+	// request of this loop in flight within the last SilentAfter. Silent counts the endpoints among
+	// them that still have a request, and have sent no response for SilentAfter.
 	Endpoints, Heard, Silent int
 
 	// Untried counts the endpoints that may take the hedge: not tried by this request, not

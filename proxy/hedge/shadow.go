@@ -22,8 +22,8 @@ const never = time.Duration(math.MaxInt64)
 // A real request asks again after each Route.Again.
 const maxAsks = 32
 
-// Watch is what is known of one primary attempt. The zero value is the state of one without a
-// class that shadow mode doesn't follow.
+// Watch is what is known of one primary attempt. The zero value belongs to an attempt that has no class
+// and that shadow mode does not follow.
 type Watch struct {
 	Class Class // of the request, from ClassOf
 

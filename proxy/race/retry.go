@@ -14,8 +14,9 @@ import (
 // never is a time that does not come.
 const never = time.Duration(math.MaxInt64)
 
-// onResponse handles the response of a. The first good one wins. A bad one wins only if no better
-// one can come: one that says that the application has failed, or has a gRPC code of retry.on.
+// onResponse handles the response of a. The first good response wins. A response is bad if it says that the
+// application has failed, or has a gRPC code of retry.on. A bad response wins only if no attempt is left that
+// could still succeed.
 func (r *Race) onResponse(a *Attempt, res *Response) {
 	if !res.Failed() && !(res.GRPC && r.Policy.retryOn.hasCode(res.Code)) {
 		r.win(a, res)

@@ -118,8 +118,8 @@ func (f *filter) drop(h *held) {
 	}
 }
 
-// setConditions makes a request one for a response that is not the one with these lines, in place of
-// what the client asks. Its memory is that of the headers that routes set.
+// setConditions asks the application for a response other than the stored one, whose header lines are
+// given. The conditions replace those of the client. Their memory is that of the headers that routes set.
 func setConditions(ex *exchange.Exchange, stored []byte) {
 	hs := dropConditions(ex.Request.Headers)
 	race.EachField(stored, func(h protocol.Header) {

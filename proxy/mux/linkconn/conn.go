@@ -21,8 +21,8 @@ const (
 // frames that end 4096 streams take 30 KiB.
 const maxControl = 1 << 20
 
-// writeSize, in bytes, is where a write takes no further frame. 112 KiB are seven frames of DATA and
-// some bytes, so the eighth is the last. Together they are half of the window.
+// writeSize is the number of bytes from which on a write takes no further frame. It is as long as seven
+// frames. The frames of DATA may be a little shorter, so a write has at most eight of them, half of the window.
 const writeSize = 112 << 10
 
 // Conn is the part of a link that both ends share: the codec on a connection, the flush at
