@@ -37,9 +37,9 @@ const (
 
 // Detector finds out from a client's first bytes whether they are a request line of HTTP/1 up
 // to the version (RFC 9112 section 3). It skips empty lines before the request line. The decoder
-// ignores one, but other servers ignore more, and would read the request behind them. A first line that
-// is no request line is LikeHTTP if it names a version of HTTP, since some servers split lines at any
-// spaces, or if it is a GET of HTTP/0.9.
+// ignores one empty line, but other servers ignore more, and would read the request behind them. A first line
+// that is no request line is LikeHTTP if it names a version of HTTP, since some servers split lines at any
+// spaces and take any method, or if it is a GET of HTTP/0.9.
 // The zero value expects the first byte.
 type Detector struct {
 	part   detectPart
@@ -95,13 +95,12 @@ func (d *Detector) method(c byte) Verdict {
 	case c == ' ' && d.n > 0:
 		d.simple = d.simple && d.n == len(simple)
 		d.part, d.n = detectTarget, 0
-	case c == ' ', c == '\t':
+	case separates(c):
 		d.simple = d.simple && (d.n == 0 || d.n == len(simple))
 		return d.beginText(c)
-	case tokenChar[c] && d.n == maxDetectMethod:
+	case !tokenChar[c] || d.n == maxDetectMethod:
+		d.simple = false
 		return d.beginText(c)
-	case !tokenChar[c]:
-		return NotHTTP
 	default:
 		d.simple = d.simple && d.n < len(simple) && c == simple[d.n]
 		d.n++
@@ -126,6 +125,16 @@ func (d *Detector) beginText(c byte) Verdict {
 	return d.text(c)
 }
 
+// separates reports whether some server splits a request line at c: the spaces that RFC 9112 section 3 lists,
+// with a bare CR, and those of Unicode in Latin-1, at which Python's http.server splits.
+func separates(c byte) bool {
+	switch c {
+	case ' ', '\t', '\v', '\f', '\r', 0x1c, 0x1d, 0x1e, 0x1f, 0x85, 0xa0:
+		return true
+	}
+	return false
+}
+
 // text looks for the name of a version in the rest of the line, in any case.
 func (d *Detector) text(c byte) Verdict {
 	upper := c
@@ -135,7 +144,7 @@ func (d *Detector) text(c byte) Verdict {
 	switch {
 	case (c == '\r' || c == '\n') && d.simple:
 		return LikeHTTP
-	case c < ' ' && c != '\t':
+	case c < ' ' && !separates(c):
 		return NotHTTP
 	case upper == detectName[d.named]:
 		d.named++

@@ -27,9 +27,9 @@ func TestDetector(t *testing.T) {
 		{"GET  /\r\n", LikeHTTP, 7},
 		{" GET /\r\n", LikeHTTP, 7},
 		{"GET \r\n", LikeHTTP, 5},
-		{"GETS /\r\n", NotHTTP, 7},
-		{"get key\r\n", NotHTTP, 8}, // memcached
-		{"PUT /\r\n", NotHTTP, 6},
+		{"GETS /\r\n", NotHTTP, 8},
+		{"get key\r\n", NotHTTP, 9}, // memcached
+		{"PUT /\r\n", NotHTTP, 7},
 		{"GET  / HTTP/1.1\r\n", LikeHTTP, 12},
 		{"GET\t/ HTTP/1.1\r\n", LikeHTTP, 11},
 		{" GET / HTTP/1.1\r\n", LikeHTTP, 12},
@@ -40,23 +40,30 @@ func TestDetector(t *testing.T) {
 		{"GET /\xc3\xa4 HTTP/1.1\r\n", LikeHTTP, 13},
 		{"GET / HTTP/2.0\r\n", LikeHTTP, 12},
 		{"GET / HTTP1.1\r\n", LikeHTTP, 14},
-		{"PUT / HTTP1.1\r\n", NotHTTP, 14},
+		{"PUT / HTTP1.1\r\n", NotHTTP, 15},
+		{"(/ HTTP/1.1\r\n", LikeHTTP, 8},
+		{"PUT( / HTTP/1.1\r\n", LikeHTTP, 12},
+		{"PUT( /\r\n", NotHTTP, 8},
+		{"PUT\r/\rHTTP/1.1\r\n", LikeHTTP, 11},
+		{"PUT\n/\nHTTP/1.1\r\n", NotHTTP, 4},
+		{"PUT\x08/\x08HTTP/1.1\r\n", NotHTTP, 4},
+		{"PUT /\x08HTTP/1.1\r\n", NotHTTP, 6},
 		{"\r\nGET / HTTP/1.1\r\n", IsHTTP, 15},
 		{"\r\n\n\rGET / HTTP/1.1\r\n", IsHTTP, 17}, // which the decoder refuses, and some servers take
 		{strings.Repeat("\r\n", maxDetectBlank/2) + "GET / HTTP/1.1\r\n", IsHTTP, maxDetectBlank + 13},
 		{strings.Repeat("\n", maxDetectBlank+1) + "GET / HTTP/1.1\r\n", LikeHTTP, maxDetectBlank + 1},
 		{"\r\n\r\n\x00\r\nQUIT\n", NotHTTP, 5}, // the PROXY protocol
 		{"\r\n", Undecided, 2},
-		{"*1\r\n$4\r\nPING\r\n", NotHTTP, 3}, // Redis
-		{"PING\r\n", NotHTTP, 5},
-		{"SET key value\r\n", NotHTTP, 14},
-		{"EHLO client.example\r\n", NotHTTP, 20}, // SMTP
-		{"SSH-2.0-OpenSSH_9.2\r\n", NotHTTP, 20},
+		{"*1\r\n$4\r\nPING\r\n", NotHTTP, 4}, // Redis
+		{"PING\r\n", NotHTTP, 6},
+		{"SET key value\r\n", NotHTTP, 15},
+		{"EHLO client.example\r\n", NotHTTP, 21}, // SMTP
+		{"SSH-2.0-OpenSSH_9.2\r\n", NotHTTP, 21},
 		{"\x16\x03\x01\x02\x00\x01", NotHTTP, 1}, // TLS
-		{"\xda\xbb\xc2\x00", NotHTTP, 1},         // Dubbo
+		{"\xda\xbb\xc2\x00", NotHTTP, 4},         // Dubbo
 		{"\x00\x00\x00\x08\x04\xd2\x16\x2f", NotHTTP, 1},
 		{strings.Repeat("x", 40), Undecided, 40},
-		{strings.Repeat("x", 40) + "\r\n", NotHTTP, 41},
+		{strings.Repeat("x", 40) + "\r\n", NotHTTP, 42},
 		{strings.Repeat("x", 40) + " / HTTP/1.1\r\n", LikeHTTP, 48},
 		{strings.Repeat("x", 40) + "\x00", NotHTTP, 41},
 		{"GET /" + strings.Repeat("x", 9000) + " HTTP/1.1\r\n", LikeHTTP, 4 + 9001 + 6},
@@ -83,6 +90,21 @@ func TestDetector(t *testing.T) {
 			}
 			if v != c.want {
 				t.Fatalf("%.40q split at %d: %d, want %d", c.in, i, v, c.want)
+			}
+		}
+	}
+}
+
+// TestOddSpaces: servers may split a request line at other bytes than spaces, also at its beginning.
+func TestOddSpaces(t *testing.T) {
+	for _, space := range []byte("\t\v\f\r\x1c\x1d\x1e\x1f\x85\xa0") {
+		for _, line := range []string{"PUT_/a_HTTP/1.1\r\n", "PUT /a_HTTP/1.1\r\n", "PUT_/a HTTP/1.1\r\n", "_PUT /a HTTP/1.1\r\n", "_GET /a\n", "GET_/a\n", "GET /a_\n"} {
+			if space == '\r' && line[0] == '_' {
+				continue // an empty line
+			}
+			says := strings.ReplaceAll(line, "_", string([]byte{space}))
+			if v := new(Detector).Feed([]byte(says)); v != LikeHTTP {
+				t.Errorf("%q: %d", says, v)
 			}
 		}
 	}

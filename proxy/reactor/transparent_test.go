@@ -125,7 +125,8 @@ func TestRedirectedPass(t *testing.T) {
 func TestRedirectedGuarded(t *testing.T) {
 	for says, onLoop := range map[string]bool{
 		"GET / HTTP/1.1\r\n": true, "PRI * HTTP/2.0\r\n": true, "GET  / HTTP/1.1\r\n": true, "GET /\r\n": true, "GET / HTTP/": true,
-		"\r\n": true, "": false, "PING\r\n": false, "get key\r\n": false, "\x16\x03\x01": false,
+		"PUT\v/\vHTTP/1.1\r\n": true,
+		"\r\n":                 true, "": false, "PING\r\n": false, "get key\r\n": false, "\x16\x03\x01": false,
 	} {
 		got := make(chan string, 1)
 		_, addr, pass := redirected(t, 10*time.Millisecond, elsewhere, true, func() loop.Stream {

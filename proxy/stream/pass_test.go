@@ -131,6 +131,7 @@ func TestPassGuarded(t *testing.T) {
 		{"", "DELETE /secret HTTP/1.1\r\nHost: admin\r\n\r\n", false},
 		{"DELETE /sec", "ret HTTP/1.1\r\nHost: admin\r\n\r\n", false},
 		{"\r\n", "DELETE  /secret HTTP/1.1\r\nHost: admin\r\n\r\n", false},
+		{"", "DELETE\f/secret\fHTTP/1.1\r\nHost: admin\r\n\r\n", false},
 		{"", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", false},
 	} {
 		app := newApp(t)

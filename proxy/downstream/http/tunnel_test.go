@@ -282,6 +282,8 @@ func TestTunnelBesideRules(t *testing.T) {
 			"DELETE /secret HTTP/1.1\r\nHost: compute\r\n\r\n":                            "HTTP/1.1 403 ",
 			"\r\nDELETE /secret HTTP/1.1\r\nHost: compute.\r\n\r\n":                       "HTTP/1.1 403 ",
 			"DELETE  /secret HTTP/1.1\r\nHost: compute\r\n\r\n":                           "HTTP/1.1 400 ",
+			"DELETE\v/secret\vHTTP/1.1\r\nHost: compute\r\n\r\n":                          "HTTP/1.1 400 ",
+			"DELETE\r/secret\rHTTP/1.1\r\nHost: compute\r\n\r\n":                          "HTTP/1.1 400 ",
 			strings.Repeat("\n", 65) + "DELETE /secret HTTP/1.1\r\nHost: compute\r\n\r\n": "HTTP/1.1 400 ",
 			"GET /secret HTTP/1.1\r\nHost: compute\r\nConnection: close\r\n\r\n":          "HTTP/1.1 404 ",
 			"GET /free HTTP/1.1\r\nHost: other\r\n\r\n":                                   "leaves",
