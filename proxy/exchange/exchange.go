@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"iter"
 	"time"
 
 	"github.com/remora-proxy/remora/lb"
@@ -177,6 +178,18 @@ var _ service.Claimant = (*Exchange)(nil)
 
 // Concurrency implements service.Claimant.
 func (ex *Exchange) Concurrency() int { return ex.caller.Concurrency(ex) }
+
+// WithOthers counts ex and those of others that are in flight at the service of its route. A nil one of others
+// does not count.
+func (ex *Exchange) WithOthers(others iter.Seq[*Exchange]) int {
+	n := 1
+	for other := range others {
+		if other != nil && other != ex && other.service == ex.Route.Service {
+			n++
+		}
+	}
+	return n
+}
 
 // safeMethod reports whether the method alone allows sending a request twice: GET and HEAD.
 func safeMethod(req *protocol.Request) bool {

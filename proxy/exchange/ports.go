@@ -22,7 +22,7 @@ type Caller interface {
 	// OverShare reports whether ex must be refused, since its connection holds more
 	// than its share of memory. It is asked while memory is short.
 	OverShare(ex *Exchange) bool
-	// Concurrency is how many requests of the connection are in flight, ex included. 0 means that ex is
+	// Concurrency is how many requests of the connection are in flight at the service of ex, ex included. 0 means that ex is
 	// a copy which no connection waits for. It is asked while few places in max_pending are left.
 	Concurrency(ex *Exchange) int
 	// Listener is where the connection came in.

@@ -186,8 +186,8 @@ type Passage struct {
 
 // Claimant is a request that asks for a place in max_pending.
 type Claimant interface {
-	// Concurrency is how many requests of the claimant's connection are in flight, the claimant
-	// included. 0 means that no connection waits for the claimant.
+	// Concurrency is how many requests of the claimant's connection are in flight at the service, the
+	// claimant included. 0 means that no connection waits for the claimant.
 	Concurrency() int
 }
 
@@ -258,7 +258,7 @@ func (p *Passage) HandOver(to *Passage) {
 }
 
 // mayTakeReserved reports whether c, the last of pending requests, may take a reserved place. These are for
-// connections with one request, so that a few connections with many requests can't shut out all others. A
+// connections with one request there, so that a few connections with many requests can't shut out all others. A
 // connection that has all pending requests shuts out nobody.
 func (b *Bounds) mayTakeReserved(pending int32, c Claimant) bool {
 	if pending > b.maxPending {

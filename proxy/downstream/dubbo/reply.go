@@ -1,6 +1,8 @@
 package dubbo
 
 import (
+	"slices"
+
 	"github.com/valyala/bytebufferpool"
 
 	"github.com/remora-proxy/remora/protocol/dubbo"
@@ -40,7 +42,9 @@ func (s *session) Fail(ex *exchange.Exchange, f *fault.Failure) {
 }
 
 // Concurrency implements exchange.Caller.
-func (s *session) Concurrency(*exchange.Exchange) int { return len(s.calls) }
+func (s *session) Concurrency(ex *exchange.Exchange) int {
+	return ex.WithOthers(slices.Values(s.calls))
+}
 
 // Finished implements exchange.Caller. Dubbo has no word for it.
 func (s *session) Finished(*exchange.Exchange) {}

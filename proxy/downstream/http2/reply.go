@@ -72,8 +72,16 @@ func (s *session) Fail(ex *exchange.Exchange, f *fault.Failure) {
 	s.calls[ex.CallIndex].respondFailure(ex, f)
 }
 
-// Concurrency implements exchange.Caller. Streams that have left the loop count, too.
-func (s *session) Concurrency(*exchange.Exchange) int { return len(s.calls) - s.pending }
+// Concurrency implements exchange.Caller. Streams that have left the loop do not count.
+func (s *session) Concurrency(ex *exchange.Exchange) int {
+	return ex.WithOthers(func(yield func(*exchange.Exchange) bool) {
+		for _, c := range s.calls {
+			if !yield(c.ex) {
+				return
+			}
+		}
+	})
+}
 
 // Finished implements exchange.Caller. The client has forgotten the request.
 func (s *session) Finished(*exchange.Exchange) {}

@@ -211,8 +211,14 @@ func (f *filter) End(ex *exchange.Exchange) {
 	}
 }
 
-// Concurrency implements exchange.Caller. The connection of the request waits for the copy.
-func (f *filter) Concurrency(c *exchange.Exchange) int { return f.asked[c].request.Concurrency() }
+// Concurrency implements exchange.Caller. The connection of the request waits for the copy. If it has more than
+// one request at its own service, the copy leaves the last places at the other service to single requests.
+func (f *filter) Concurrency(c *exchange.Exchange) int {
+	return min(f.asked[c].request.Concurrency(), several)
+}
+
+// several stands for a connection that has more than one request, and is not alone.
+const several = 2
 
 // Respond implements exchange.Caller.
 func (f *filter) Respond(c *exchange.Exchange, res *race.Response) {
