@@ -11,7 +11,8 @@ import (
 )
 
 // TestManyCookies: clients of HTTP/2 send each pair of cookies as a field of its own (RFC 9113 section 8.2.3).
-// The pairs count as one field, reach an HTTP/1.1 application as one field, and choose its endpoint as in one field.
+// They count as a single field, and reach an HTTP/1.1 application in a single field. The value of a pair chooses the
+// endpoint.
 func TestManyCookies(t *testing.T) {
 	var pairs strings.Builder
 	for i := range 150 { // limits.headers is 128

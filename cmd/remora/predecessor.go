@@ -154,7 +154,7 @@ func (s *sidecar) offerSockets(to *handover.Conn, offer handover.Offer) error {
 	return to.Offer(offer, all)
 }
 
-// acceptingListeners returns the listeners that accept: first those that reloads have removed.
+// acceptingListeners returns the listeners that accept. Listeners that reloads have removed come first.
 func (s *sidecar) acceptingListeners() []*openListener {
 	return slices.AppendSeq(s.leaving.list(), maps.Values(s.listeners))
 }

@@ -69,7 +69,7 @@ func Dial[C io.Closer](ctx context.Context, addrs []string, dial func(ctx contex
 	return none, failed
 }
 
-// Both returns the addresses of a host that has a second one unless that is "".
+// Both returns the addresses of a host. second may be "": then the host has one address.
 func Both(first, second string) []string {
 	if second == "" {
 		return []string{first}

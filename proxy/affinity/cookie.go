@@ -91,7 +91,7 @@ func appendAttributes(dst []byte, attributes string, secure bool) []byte {
 
 // Cookies are what becomes of the cookies of a response.
 type Cookies struct {
-	Own string // the name of one that the sidecar alone may set; "" means none
+	Own string // the name of a cookie that the sidecar alone may set; "" means none
 	Set []byte // the value of a Set-Cookie that is added; empty means none
 }
 

@@ -98,8 +98,8 @@ func (n *nesting) add(t *token.Token) {
 	}
 }
 
-// entry returns the level of a collection in block style that has an entry at a column. It ends those that
-// began right of the column.
+// entry returns the level of the collection in block style that has an entry at a column. It ends collections
+// that began right of the column.
 func (n *nesting) entry(column int) *level {
 	last := len(n.open)
 	for last > 0 && n.open[last-1].at > column {

@@ -95,7 +95,7 @@ type Hash struct {
 
 // Sticky pins the requests of a client to one endpoint. The zero Cookie is off.
 type Sticky struct {
-	// Name of a cookie that keeps a client at one endpoint. The sidecar sets it, and keeps it from the application. Empty means none.
+	// Name of a cookie that keeps a client at its endpoint. The sidecar sets it, and keeps it from the application. Empty means none.
 	Cookie string `yaml:"cookie"`
 	// Lifetime of the cookie, at least 1s. 0 means until the browser closes.
 	TTL time.Duration `yaml:"ttl"`

@@ -23,7 +23,8 @@ type validator struct {
 	matches map[string]int // routes by the text of their matches
 }
 
-// reached reports a route behind one that takes all its requests: with the same match, or with none.
+// reached complains about a route behind another route that takes all its requests: with the same match, or
+// with none.
 func (v *validator) reached(at path, i int, m *Match) {
 	first := i
 	for _, same := range []Match{m.canonical(), {}} {

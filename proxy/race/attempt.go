@@ -104,7 +104,7 @@ func (a *Attempt) Replay() {
 	a.race.shard.Stats.Replays++
 }
 
-// Granted implements Waiter.
+// Granted implements service.Waiter.
 func (a *Attempt) Granted(waited time.Duration) {
 	a.race.queued += waited
 	a.send(nil)

@@ -9,7 +9,7 @@ import (
 )
 
 // maxMissed bounds the hedges of one request that are refused and tried elsewhere.
-// Each sends the whole request for nothing, and uses up one of maxAttempts. A hedge
+// Each sends the whole request for nothing, and uses up one of MaxAttempts. A hedge
 // with more than missBody bytes of body counts even if it is refused.
 const (
 	maxMissed = 2

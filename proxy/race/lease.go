@@ -101,7 +101,7 @@ func TakeLease(svc *service.Service, from shard.Client, picked func(l *Lease, at
 	}
 	svc.Hedging.Stream(l.shard.Loop.Now(), svc.Config.Policy.Hedge.Budget)
 	if ss := svc.Sessions; ss != nil {
-		l.key, l.pin = ss.Join(&l.from, l.shard.Rand.Uint64())
+		l.key, l.pin = ss.Join(&l.from, l.shard.Rand)
 	}
 	at, f := l.next()
 	if f != nil {

@@ -231,7 +231,7 @@ func (r *Race) onTryTimer() {
 }
 
 // timeOut ends the wait for the attempt. It lingers like a cancelled one: an endpoint that is
-// frozen must not look idle. The exchange may be over afterwards.
+// frozen must not look idle. The race may be over afterwards.
 func (a *Attempt) timeOut(now time.Duration) {
 	r := a.race
 	a.recordLate()

@@ -4,7 +4,7 @@ import "github.com/remora-proxy/remora/proxy/loop"
 
 // raceState is where a race stands.
 //
-//	idle ──Start──▶ on ──Stop──▶ over ──reset──▶ idle
+//	idle ──Start──▶ on ──Stop──▶ over ──Reset──▶ idle
 type raceState uint8
 
 const (

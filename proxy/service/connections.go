@@ -38,14 +38,14 @@ const (
 	StreamPlain StreamAccess = iota // by a plain connection
 	StreamLink                      // by a connection to a sidecar's link port, after the preface of a stream
 	StreamNone                      // not at all
-	StreamPipe                      // by a pipe of the endpoint's Upstream, which is a StreamOpener
+	StreamPipe                      // by a pipe of who takes the endpoint's requests, a StreamOpener
 )
 
-// StreamOpener is an Upstream whose connections carry streams beside requests.
+// StreamOpener has connections that carry streams beside requests.
 type StreamOpener interface {
 	// OpenStream returns a pipe for the HTTP/1.1 text of one request and its response. The pipe
-	// opens once a connection takes the stream, and fails if none will. The upstream may fail it
-	// later with an error of the stream, too. OpenStream is called on the loop of the Upstream.
+	// opens once a connection takes the stream, and fails if none will. A pipe may fail
+	// later with an error of the stream, too. OpenStream is called on the loop of the connections.
 	// peer is the "ip:port" that the request came from.
 	OpenStream(peer string) loop.Socket
 }

@@ -41,7 +41,7 @@ type Service struct {
 	bounds     *Bounds
 	Set        lb.Set
 	Sessions   *Sessions   // nil means none
-	Version    uint64      // of the snapshot in set; 0 means none yet
+	Version    uint64      // of the snapshot in Set; 0 means none yet
 	known      atomic.Bool // a snapshot was applied; other goroutines read it
 	Hedging    hedge.Service
 	queue      admissionQueue
@@ -248,6 +248,7 @@ func (e *Endpoint) ReadLoad(now time.Duration, hs []protocol.Header) {
 	}
 }
 
+// Ended counts how an attempt at the endpoint has ended, and its latency if the application has finished it.
 func (e *Endpoint) Ended(how stats.AttemptOutcome, latency time.Duration) {
 	e.Stats.Outcomes[how]++
 	if how == stats.AttemptUnseen || how == stats.AttemptServed {

@@ -2,6 +2,7 @@ package service
 
 import (
 	"cmp"
+	"math/rand/v2"
 
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
@@ -80,10 +81,11 @@ func (s *Service) StreamSession(req *protocol.Request, peer string, secure bool)
 	return of
 }
 
-// Join returns the key of the stream of a client for the policy, and the endpoint that it is pinned to.
-func (ss *Sessions) Join(c *shard.Client, random uint64) (key uint64, pin *lb.Endpoint) {
+// Join returns the key of the stream of a client for the policy, random without one, and the endpoint that the
+// stream is pinned to.
+func (ss *Sessions) Join(c *shard.Client, rng *rand.PCG) (key uint64, pin *lb.Endpoint) {
 	if ss.Keys != nil {
-		key = cmp.Or(c.Session.Key, ss.Keys.OfPeer(c.Addr), random)
+		key = cmp.Or(c.Session.Key, ss.Keys.OfPeer(c.Addr), rng.Uint64())
 	}
 	return key, ss.pins[c.Session.Pin]
 }

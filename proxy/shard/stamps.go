@@ -93,8 +93,8 @@ func arranged(old []*stampLevel, sets int, now time.Duration) []*stampLevel {
 	return levels
 }
 
-// Keep notes that a cache may have something of a target until then, which it asks for now or later. The
-// target comes into the first level, lest an older one that has it stays for ever.
+// Keep notes that a cache may have a response of a target until a time. The target comes into the first level:
+// else an older level that has the target would stay for ever.
 func (s *Stamps) Keep(hash uint64, now, until time.Duration) {
 	levels := s.levels.Load()
 	if levels == nil {

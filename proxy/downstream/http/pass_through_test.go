@@ -117,8 +117,8 @@ func TestNoPassThroughRules(t *testing.T) {
 	}
 }
 
-// checkUnpassed checks that the client p gets the response want, or that one request for /a has gone on to the
-// original destination. Nothing else has left the loop, or reached the application.
+// checkUnpassed checks that the client p gets the response want, or that a single request for /a has gone on to
+// the original destination. Nothing else may have left the loop, or reached the application.
 func checkUnpassed(t *testing.T, where string, m *proxytest.Mesh, p *proxytest.Peer, streams *proxytest.Carrier, want string) {
 	t.Helper()
 	if want != "goes on" {
