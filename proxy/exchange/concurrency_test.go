@@ -10,7 +10,9 @@ import (
 // TestWithOthers: requests of the connection at other services, and calls without an exchange, do not count.
 func TestWithOthers(t *testing.T) {
 	here, elsewhere := new(service.Service), new(service.Service)
-	at := func(s *service.Service) *Exchange { return &Exchange{course: course{Route: &Route{Service: s}, service: s}} }
+	at := func(s *service.Service) *Exchange {
+		return &Exchange{course: course{Route: &Route{Service: s}, service: s}}
+	}
 	ex := &Exchange{course: course{Route: &Route{Service: here}}} // which has not been admitted
 	for _, c := range []struct {
 		others []*Exchange
