@@ -316,7 +316,8 @@ func TestSuccessorPath(t *testing.T) {
 // TestAdminSockets: the admin API of a successor is at all addresses that its own covers, also where the
 // predecessor, whose host name led elsewhere, had a socket. Its own successor takes over all sockets.
 func TestAdminSockets(t *testing.T) {
-	narrow, err := net.Listen("tcp", "127.0.0.1:0")
+	// An ephemeral port may be that of a connection, and then it is not free at 0.0.0.0.
+	narrow, err := net.Listen("tcp", freeAddrs(t, 1)[0])
 	if err != nil {
 		t.Fatal(err)
 	}
