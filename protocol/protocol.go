@@ -6,16 +6,6 @@ package protocol
 
 import "time"
 
-// Codec is the form of a message's headers and body. It travels with the request over the
-// link, so that a message is converted only once, in the upstream of the application.
-type Codec uint8
-
-const (
-	CodecHTTP          Codec = iota // HTTP semantics, body as received
-	CodecDubboFastjson              // Dubbo body, serialization id 6
-	CodecDubboHessian2              // Dubbo body, serialization id 2
-)
-
 // Header is one field line. A name keeps the case in which it was received, and is compared
 // without regard to case.
 type Header struct {

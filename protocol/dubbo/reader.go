@@ -83,22 +83,3 @@ func (r *FrameReader) Close() {
 		r.body = nil
 	}
 }
-
-// CodecOf returns the codec of messages with a serialization id.
-func CodecOf(serialization byte) (c protocol.Codec, known bool) {
-	switch serialization {
-	case Fastjson:
-		return protocol.CodecDubboFastjson, true
-	case Hessian2:
-		return protocol.CodecDubboHessian2, true
-	}
-	return 0, false
-}
-
-// SerializationOf returns the serialization id of messages with the codec c.
-func SerializationOf(c protocol.Codec) byte {
-	if c == protocol.CodecDubboFastjson {
-		return Fastjson
-	}
-	return Hessian2
-}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/dubbo"
 )
 
 func TestRequestLimits(t *testing.T) {
@@ -44,7 +45,7 @@ func TestRequestLimits(t *testing.T) {
 		"empty path":           {&protocol.Request{Method: []byte("GET")}, Malformed},
 		"break in authority":   {&protocol.Request{Method: []byte("GET"), Path: []byte("/"), Authority: []byte("a\nb")}, Malformed},
 		"break in service":     {&protocol.Request{Method: []byte("GET"), Path: []byte("/"), Service: []byte("a\nb")}, Malformed},
-		"break in attachment":  {&protocol.Request{Codec: protocol.CodecDubboFastjson, Headers: headers("a", "\n")}, Malformed},
+		"break in attachment":  {&protocol.Request{Codec: dubbo.CodecFastjson, Headers: headers("a", "\n")}, Malformed},
 		"codec of the future":  {&protocol.Request{Codec: 9, Method: []byte("GET"), Path: []byte("/")}, Malformed},
 	} {
 		t.Run(name, func(t *testing.T) {

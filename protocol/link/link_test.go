@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/dubbo"
 )
 
 func TestRequestTransfer(t *testing.T) {
@@ -21,10 +22,10 @@ func TestRequestTransfer(t *testing.T) {
 			Headers:  headers("Host", "h:1", "empty", "", "tab", "a\tb", "utf8", "žluťoučký", "dup", "1", "dup", "2"),
 			Trailers: headers("x-sum", "1"), Body: []byte("b"), Attempt: 2, Hedge: true, Idempotent: true, Timed: true,
 		},
-		"dubbo": {Codec: protocol.CodecDubboHessian2, Service: []byte("com.acme.Features"), Method: []byte("get"),
+		"dubbo": {Codec: dubbo.CodecHessian2, Service: []byte("com.acme.Features"), Method: []byte("get"),
 			Headers: headers("", "", "odd name:", "x"), Body: []byte{0, 1, 2, '\r', '\n'}},
-		"fastjson":    {Codec: protocol.CodecDubboFastjson, Attempt: 255},
-		"one-way":     {Codec: protocol.CodecDubboHessian2, Method: []byte("log"), OneWay: true, Hedge: true},
+		"fastjson":    {Codec: dubbo.CodecFastjson, Attempt: 255},
+		"one-way":     {Codec: dubbo.CodecHessian2, Method: []byte("log"), OneWay: true, Hedge: true},
 		"big body":    {Method: []byte("POST"), Path: []byte("/"), Headers: typical(1).Headers, Body: big},
 		"big head":    {Method: []byte("POST"), Path: []byte("/"), Headers: headers("a", long, "b", long), Trailers: headers("c", "d")},
 		"both big":    {Method: []byte("POST"), Path: []byte("/"), Headers: headers("a", long, "b", long), Body: big},
@@ -69,13 +70,13 @@ func TestResponseTransfer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d, a := newLink(t, Settings{}, ReaderLimits{})
 			for id := range uint64(3) {
-				a.w.Response(id+1, resp, protocol.CodecDubboFastjson, nil)
+				a.w.Response(id+1, resp, dubbo.CodecFastjson, nil)
 				exchange(t, d, a)
 				got := d.h.responses[id+1]
 				if got == nil {
 					t.Fatalf("response %d did not arrive", id+1)
 				}
-				if got, want := showResponse(got, d.h.codecs[id+1]), showResponse(resp, protocol.CodecDubboFastjson); got != want {
+				if got, want := showResponse(got, d.h.codecs[id+1]), showResponse(resp, dubbo.CodecFastjson); got != want {
 					t.Fatalf("response %d\n got %s\nwant %s", id+1, got, want)
 				}
 			}

@@ -106,7 +106,7 @@ func (c *cursor) readRequest(req *protocol.Request, maxHeaders int) time.Duratio
 
 // codec rejects a codec that a later version may have added.
 func (c *cursor) codec(codec protocol.Codec) {
-	if codec > protocol.CodecDubboHessian2 {
+	if !codec.Known() {
 		c.reject(Malformed)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/dubbo"
 )
 
 // TestValueClass compares the word-wise check with the byte-wise definition, for every byte at every
@@ -37,7 +38,7 @@ func TestValidHeaders(t *testing.T) {
 		}
 	}
 	d, a := newLink(t, Settings{}, ReaderLimits{})
-	d.w.Request(1, &protocol.Request{Codec: protocol.CodecDubboHessian2, Headers: headers("not a token", "b")}, 0, nil)
+	d.w.Request(1, &protocol.Request{Codec: dubbo.CodecHessian2, Headers: headers("not a token", "b")}, 0, nil)
 	feed(t, a, d.w.Append(nil, 0))
 	if h := a.h.requests[1].Headers[0]; h.Valid {
 		t.Errorf("%q of Dubbo is valid", h)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/dubbo"
 )
 
 // A vector is a file in testdata with lines such as
@@ -122,7 +123,7 @@ var written = map[string]func(w *Writer){
 		w.Response(1, &protocol.Response{Status: 200, Reason: []byte("OK"), Headers: headers("content-length", "2"),
 			Body: []byte("hi"), DeclaredLength: -1}, protocol.CodecHTTP, nil)
 		w.Response(300, &protocol.Response{Status: 304, Reason: []byte("Same"), DeclaredLength: 7,
-			Trailers: headers("x-sum", "1")}, protocol.CodecDubboHessian2, nil)
+			Trailers: headers("x-sum", "1")}, dubbo.CodecHessian2, nil)
 	},
 	"response-token": func(w *Writer) {
 		w.Preface(Acceptor, Settings{Features: FeatureStreams})
@@ -132,7 +133,7 @@ var written = map[string]func(w *Writer){
 	},
 	"request-dubbo": func(w *Writer) {
 		w.Preface(Dialer, Settings{})
-		w.Request(1, &protocol.Request{Codec: protocol.CodecDubboHessian2, Service: []byte("local"), Method: []byte("log"),
+		w.Request(1, &protocol.Request{Codec: dubbo.CodecHessian2, Service: []byte("local"), Method: []byte("log"),
 			Path: []byte("com.acme.Log"), OneWay: true, Body: []byte{0x05, '2', '.', '0', '.', '2'}}, 0, nil)
 	},
 	"request-batch": func(w *Writer) {
@@ -142,7 +143,7 @@ var written = map[string]func(w *Writer){
 	"response-dubbo": func(w *Writer) {
 		w.Preface(Acceptor, Settings{})
 		w.Response(1, &protocol.Response{Status: 404, Reason: []byte("Not Found"), RPC: 60, Body: []byte{0x02, 'n', 'o'}, DeclaredLength: -1},
-			protocol.CodecDubboHessian2, nil)
+			dubbo.CodecHessian2, nil)
 	},
 	"interim": func(w *Writer) {
 		w.Preface(Acceptor, Settings{})

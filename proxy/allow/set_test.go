@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/dubbo"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/identity"
 )
@@ -40,7 +41,7 @@ func TestPaths(t *testing.T) {
 func TestConditions(t *testing.T) {
 	a := &identity.Names{URIs: []string{"spiffe://d/a"}, DNS: []string{"a.d"}}
 	get := &protocol.Request{Method: []byte("GET"), Path: []byte("/p")}
-	call := &protocol.Request{Method: []byte("m"), Path: []byte("i"), Codec: protocol.CodecDubboHessian2}
+	call := &protocol.Request{Method: []byte("m"), Path: []byte("i"), Codec: dubbo.CodecHessian2}
 	for i, c := range []struct {
 		rule config.AllowRule
 		call Call
@@ -59,7 +60,7 @@ func TestConditions(t *testing.T) {
 		{config.AllowRule{Path: []string{"/p"}, From: []string{"a.d"}}, Call{Req: get}, false},
 		{config.AllowRule{Path: []string{"/p"}, From: []string{"a.d"}}, Call{Req: get, Peer: a}, true},
 		{config.AllowRule{Path: []string{"/p"}}, Call{}, false},
-		{config.AllowRule{Path: []string{"/p"}}, Call{Req: &protocol.Request{Path: []byte("/p"), Codec: protocol.CodecDubboHessian2}}, false},
+		{config.AllowRule{Path: []string{"/p"}}, Call{Req: &protocol.Request{Path: []byte("/p"), Codec: dubbo.CodecHessian2}}, false},
 		{config.AllowRule{Service: []string{"i"}}, Call{Req: call}, true},
 		{config.AllowRule{Service: []string{"i"}, Method: []string{"n"}}, Call{Req: call}, false},
 		{config.AllowRule{Service: []string{"/p"}}, Call{Req: get}, false},

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/dubbo"
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
@@ -132,7 +133,7 @@ func TestPlansOfAnswers(t *testing.T) {
 // TestAnswersTakeNoCalls: Dubbo calls pass routes that answer themselves.
 func TestAnswersTakeNoCalls(t *testing.T) {
 	table, _ := parseRoutes(t, `{match: {method: [GET]}, redirect: {host: b}}, {service: s}`)
-	call := &protocol.Request{Codec: protocol.CodecDubboHessian2, Method: []byte("GET"), Path: []byte("i")}
+	call := &protocol.Request{Codec: dubbo.CodecHessian2, Method: []byte("GET"), Path: []byte("i")}
 	if got, _ := table.Find(call); got != 1 {
 		t.Errorf("a call takes routes[%d]", got)
 	}

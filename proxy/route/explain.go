@@ -43,7 +43,7 @@ func (c *conditions) explain(req *protocol.Request, host []byte) (all []Conditio
 		all = append(all, Condition{Text: fmt.Sprintf(format, args...), Got: got, Met: met})
 	}
 	path := string(pathOnly(req.Path))
-	if c.call.dubboOnly {
+	if c.call.callOnly {
 		add(false, "HTTP", "a Dubbo call")
 	}
 	if len(c.host) > 0 {

@@ -27,7 +27,7 @@ func (t *Table) EachOfHost(authority []byte, f func(plan int, named bool) bool) 
 }
 
 func (c *conditions) takesHost(host []byte) bool {
-	return !c.call.dubboOnly && (len(c.host) == 0 || c.matchHost(host))
+	return !c.call.callOnly && (len(c.host) == 0 || c.matchHost(host))
 }
 
 // takesRequests reports whether there is a method other than CONNECT.

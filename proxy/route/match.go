@@ -27,12 +27,12 @@ type conditions struct {
 	split   *split // nil means that the route leads to one service
 }
 
-// callMatch is the conditions on Dubbo calls. An empty one allows any value.
+// callMatch is the conditions on calls. An empty one allows any value.
 type callMatch struct {
 	service, version, group []byte
 
-	httpOnly  bool // the route has conditions on HTTP
-	dubboOnly bool // the route has conditions on Dubbo
+	httpOnly bool // the route has conditions on HTTP
+	callOnly bool // the route has conditions on calls
 }
 
 func newConditions(index int, m *config.Match) *conditions {
@@ -43,7 +43,7 @@ func newConditions(index int, m *config.Match) *conditions {
 		headers: newValueMatches(m.Header, strings.ToLower), queries: newValueMatches(m.Query, strings.Clone),
 		call: callMatch{
 			service: []byte(m.Service), version: []byte(m.Version), group: []byte(m.Group),
-			httpOnly: m.OfHTTP(), dubboOnly: m.OfDubbo(),
+			httpOnly: m.OfHTTP(), callOnly: m.OfDubbo(),
 		},
 	}
 	if m.Regex != "" {
@@ -76,7 +76,7 @@ func (c *conditions) match(req *protocol.Request, host []byte) bool {
 	if req.Codec != protocol.CodecHTTP {
 		return c.call.match(req) && (len(c.methods) == 0 || c.matchMethod(req.Method))
 	}
-	if c.call.dubboOnly {
+	if c.call.callOnly {
 		return false
 	}
 	if len(c.host) > 0 && !c.matchHost(host) {

@@ -11,7 +11,7 @@ import (
 )
 
 // Table finds the route of a request without trying all routes: by the host and the
-// beginning of the path, or by the service of a Dubbo call. Trying a thousand routes
+// beginning of the path, or by the service of a call. Trying a thousand routes
 // takes 8 µs, several times as long as all other work of a sidecar outside the kernel.
 // The table takes 0.08 µs (BenchmarkRoutes).
 //
@@ -26,8 +26,8 @@ type Table struct {
 	wild  wildTable            // HTTP routes with the end of hosts
 	paths pathTable            // HTTP routes without a host
 
-	services map[string][]*conditions // Dubbo routes with a service, by the service
-	calls    []*conditions            // Dubbo routes without a service
+	services map[string][]*conditions // routes of calls with a service, by the service
+	calls    []*conditions            // routes of calls without a service
 }
 
 // NewTable returns the table of plans. The plans of a split are one route.
@@ -50,13 +50,13 @@ func NewTable(plans []Plan) *Table {
 }
 
 func (t *Table) add(routes []*conditions) {
-	var http, dubbo []*conditions
+	var http, calls []*conditions
 	for _, r := range routes {
-		if !r.call.dubboOnly {
+		if !r.call.callOnly {
 			http = append(http, r)
 		}
 		if !r.call.httpOnly {
-			dubbo = append(dubbo, r)
+			calls = append(calls, r)
 		}
 	}
 	hosts, others := groupRoutes(http, func(r *conditions) []byte {
@@ -76,7 +76,7 @@ func (t *Table) add(routes []*conditions) {
 	})
 	t.wild = newWildTable(ends)
 	t.paths = newPathTable(anyHost)
-	t.services, t.calls = groupRoutes(dubbo, func(r *conditions) []byte { return r.call.service })
+	t.services, t.calls = groupRoutes(calls, func(r *conditions) []byte { return r.call.service })
 }
 
 // groupRoutes divides routes by the value of a condition; none are those without a value.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/remora-proxy/remora/internal/hostname"
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/dubbo"
 )
 
 func tableOf(routes []*conditions) *Table {
@@ -37,7 +38,7 @@ func TestTableFirstMatch(t *testing.T) {
 				r.call.httpOnly = len(r.host)+len(r.prefix) > 0
 			} else {
 				r.call.service, r.call.version = one("", "s", "t"), one("", "1")
-				r.call.dubboOnly = len(r.call.service)+len(r.call.version) > 0
+				r.call.callOnly = len(r.call.service)+len(r.call.version) > 0
 			}
 			if rnd.IntN(4) == 0 {
 				r.methods = [][]byte{one("GET", "POST")}
@@ -50,7 +51,7 @@ func TestTableFirstMatch(t *testing.T) {
 			req := &protocol.Request{Method: one("GET", "POST"), Path: append(append(path(), path()...), path()...)}
 			req.Authority = one("", "A.example", "b.example:80", "b.example.", "c.example", "example", "x.a.example", "[::1]:80", "[0::1]", strings.Repeat("h", 300))
 			if rnd.IntN(3) == 0 {
-				req.Codec, req.Path, req.Version = protocol.CodecDubboHessian2, one("s", "t", "u"), one("", "1")
+				req.Codec, req.Path, req.Version = dubbo.CodecHessian2, one("s", "t", "u"), one("", "1")
 			}
 			want := firstMatch(routes, req, hostname.Of(&buf, req.Authority))
 			if got := table.first(req); got != want {
@@ -79,7 +80,7 @@ func TestTableTriesFewRoutes(t *testing.T) {
 	for i := range 1000 {
 		add(&conditions{prefix: fmt.Appendf(nil, "/route-%d/", i), call: callMatch{httpOnly: true}})
 		add(&conditions{host: fmt.Appendf(nil, "host-%d", i), call: callMatch{httpOnly: true}})
-		add(&conditions{call: callMatch{service: fmt.Appendf(nil, "s%d", i), dubboOnly: true}})
+		add(&conditions{call: callMatch{service: fmt.Appendf(nil, "s%d", i), callOnly: true}})
 	}
 	table := tableOf(routes)
 	entries := len(table.calls)
@@ -103,7 +104,7 @@ func TestTableTriesFewRoutes(t *testing.T) {
 	}{
 		"path":    {protocol.Request{Authority: []byte("host"), Path: []byte("/route-777/x")}, 3 * 777},
 		"host":    {protocol.Request{Authority: []byte("HOST-777.:80"), Path: []byte("/")}, 3*777 + 1},
-		"service": {protocol.Request{Codec: protocol.CodecDubboHessian2, Path: []byte("s777")}, 3*777 + 2},
+		"service": {protocol.Request{Codec: dubbo.CodecHessian2, Path: []byte("s777")}, 3*777 + 2},
 		"both":    {protocol.Request{Authority: []byte("host-9"), Path: []byte("/route-777/x")}, 3*9 + 1},
 	} {
 		if got := table.first(&c.req); got == nil || got.index != c.want {
