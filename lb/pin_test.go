@@ -9,7 +9,8 @@ import (
 // TestPin: a pinned request goes to its endpoint, whatever the policy, however slow and loaded that is.
 // If the endpoint is tried, unhealthy, ejected or gone, the policy picks.
 func TestPin(t *testing.T) {
-	for name, policy := range Policies {
+	for _, p := range Policies {
+		name, policy := p.Name, p.Policy
 		s := &Set{Policy: policy, Balance: 1.25, Stall: Stall{After: 10 * ms, Probe: time.Hour}, Outlier: Outlier{Consecutive: 1, Base: time.Second, MaxEjected: 1}}
 		targets := []Target{{Addr: "a"}, {Addr: "b"}, {Addr: "c"}}
 		s.Update(targets)

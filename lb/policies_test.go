@@ -2,7 +2,6 @@ package lb
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -11,19 +10,10 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/internal/racetest"
-	"github.com/remora-proxy/remora/proxy/config"
 )
 
 // policies are the policies that give each idle endpoint its share of the picks.
 var policies = []Policy{LeastPending{}, WeightedRoundRobin{}, PeakEWMA{}, Random{}}
-
-// TestPolicies checks that the configuration and the list know the same policies.
-func TestPolicies(t *testing.T) {
-	known, named := slices.Sorted(maps.Keys(Policies)), slices.Sorted(slices.Values(config.Policies))
-	if !slices.Equal(known, named) {
-		t.Errorf("policies.go has %q, config.Policies %q", known, named)
-	}
-}
 
 // TestPoliciesByWeight checks that idle endpoints are picked in proportion to weight.
 func TestPoliciesByWeight(t *testing.T) {
@@ -52,7 +42,8 @@ func TestPoliciesByWeight(t *testing.T) {
 // TestPoliciesEligibility checks that every policy picks tried, stalled, unhealthy and
 // ejected endpoints only if no other is left, and in the right order.
 func TestPoliciesEligibility(t *testing.T) {
-	for _, p := range Policies {
+	for _, named := range Policies {
+		p := named.Policy
 		for _, n := range []int{4, 40} {
 			t.Run(fmt.Sprintf("%T/%d", p, n), func(t *testing.T) {
 				rnd := rand.NewPCG(1, 2)
@@ -99,7 +90,8 @@ func TestPolicyAllocations(t *testing.T) {
 	if racetest.Enabled {
 		t.Skip("the race detector allocates")
 	}
-	for _, p := range Policies {
+	for _, named := range Policies {
+		p := named.Policy
 		s := Set{Policy: p, Zone: "a", SlowStart: time.Hour, Outlier: Outlier{
 			Consecutive: 5, SuccessRate: 0.5, Latency: 3, Base: ms, MaxEjected: 0.5,
 		}}

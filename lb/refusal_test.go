@@ -54,8 +54,8 @@ func TestGap(t *testing.T) {
 // TestPickWithoutRoom: endpoints with a gap get a request only when it is due, as long as another
 // has room. Then all are picked, and Room says that there is none.
 func TestPickWithoutRoom(t *testing.T) {
-	for name, p := range Policies {
-		s := &Set{Policy: p}
+	for _, p := range Policies {
+		s, name := &Set{Policy: p.Policy}, p.Name
 		s.Update(numbered(3, even))
 		s.Retune()
 		q := Query{Now: sec, Rand: rand.NewPCG(1, 2)}

@@ -1,11 +1,9 @@
 package proxy
 
 import (
-	"maps"
 	"slices"
 	"testing"
 
-	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
@@ -28,16 +26,5 @@ func TestProtocolList(t *testing.T) {
 	}
 	if protocolOf(fallbackProtocol).name != fallbackProtocol {
 		t.Errorf("the fallback %s is not in the list", fallbackProtocol)
-	}
-}
-
-// TestPolicyList: each policy of the configuration has its line in lb.Policies, and each
-// line is a policy of the configuration.
-func TestPolicyList(t *testing.T) {
-	sameNames(t, "lb.Policies", slices.Collect(maps.Keys(lb.Policies)), config.Policies)
-	for name, policy := range lb.Policies {
-		if policy == nil {
-			t.Errorf("%s has no policy", name)
-		}
 	}
 }

@@ -39,7 +39,7 @@ func TestCheck(t *testing.T) {
 		want               string // in the one complaint; "" means no complaint
 	}{
 		{"leaf alone", "proxy/config/a.go", `import "os"`, ""},
-		{"leaf to leaf", "proxy/config/a.go", `import "` + module + `/lb"`, "a leaf"},
+		{"leaf to leaf", "proxy/handover/a.go", `import "` + module + `/lb"`, "a leaf"},
 		{"leaf to core", "lb/a.go", `import "` + module + `/proxy"`, "picking is pure"},
 		{"lb to registry", "lb/a.go", `import "` + module + `/registry"`, ""},
 		{"core to leaf", "proxy/exchange/a.go", `import "` + module + `/proxy/hedge"`, ""},

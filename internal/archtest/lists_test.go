@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
@@ -25,7 +26,7 @@ var namesElsewhere = []struct{ path, why string }{
 // listedNames returns the names of protocols, registries and policies in the
 // configuration.
 func listedNames() []string {
-	return slices.Concat(config.Protocols, config.Registries, config.Policies)
+	return slices.Concat(config.Protocols, config.Registries, lb.PolicyNames())
 }
 
 // TestListedNames checks that names of protocols, registries and policies are in the
@@ -146,7 +147,7 @@ func TestListedNamesFixtures(t *testing.T) {
 		{"value from config", "proxy/telemetry/accesslog/a.go", head + `var r = record{Protocol: config.ProtocolTCP}`, ""},
 		{"list", "proxy/protocols.go", head + `const fallback = "http"; var m = map[string]int{config.ProtocolHTTP: 1, "link": 2}`, ""},
 		{"comparison in a list", "proxy/protocols.go", head + `func f(s string) bool { return s == config.ProtocolDubbo }`, "compares config.ProtocolDubbo"},
-		{"list of policies", "lb/policies.go", `package lb; var Policies = map[string]Policy{"random": nil}`, ""},
+		{"list of policies", "lb/policies.go", `package lb; var Policies = []NamedPolicy{{Name: "random"}}`, ""},
 		{"list of registries", "cmd/remora/registries.go", `package main; var registries = map[string]int{"etcd": 1}`, ""},
 		{"config itself", "proxy/config/a.go", `package config; func f(s string) bool { return s == "tcp" }`, ""},
 		{"test", "proxy/exchange/a_test.go", `package a; const proto = "dubbo"`, ""},

@@ -281,7 +281,12 @@ var layers = []layer{
 		"certificates are read and verified here; names are compared by a package that the core may use",
 	},
 	{
-		[]string{"proxy/loop", "proxy/hedge", "proxy/limit/adaptive", "proxy/config", "proxy/identity", "proxy/handover", "proxy/overload", "proxy/reactor/kernel", "docs"},
+		[]string{"proxy/config"},
+		[]string{"lb", "internal/unixaddr", "internal/hostname", "internal/bindaddr"},
+		"settings are plain structs that everybody may read; of what they set it knows only the names of policies",
+	},
+	{
+		[]string{"proxy/loop", "proxy/hedge", "proxy/limit/adaptive", "proxy/identity", "proxy/handover", "proxy/overload", "proxy/reactor/kernel", "docs"},
 		[]string{"internal/unixaddr", "internal/hostname", "internal/bindaddr"},
 		"a leaf: it can be read, tested and reused on its own",
 	},

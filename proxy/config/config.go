@@ -1,8 +1,12 @@
 package config
 
-import "time"
+import (
+	"time"
 
-// Lists of names that a file may use. A new protocol, registry or policy adds its name
+	"github.com/remora-proxy/remora/lb"
+)
+
+// Lists of names that a file may use. A new protocol or registry adds its name
 // here, and nowhere else in this package. A name has a constant only if a default or a
 // rule of this package mentions it.
 var (
@@ -17,14 +21,11 @@ var (
 
 	// Engines may wait for the sockets of the loops.
 	Engines = []string{EngineAuto, "epoll", "gnet"}
-
-	// Policies are the load-balancing policies.
-	Policies = []string{LBLeastPending, "weighted_round_robin", "peak_ewma", "random", LBConsistentHash}
 )
 
 // lists are the lists by the name in the tag of a field, as in list:"protocols".
 var lists = map[string][]string{
-	"engines": Engines, "protocols": Protocols, "listener protocols": ListenerProtocols, "registries": Registries, "policies": Policies,
+	"engines": Engines, "protocols": Protocols, "listener protocols": ListenerProtocols, "registries": Registries, "policies": lb.PolicyNames(),
 }
 
 // EngineAuto is the engine that fits the system.

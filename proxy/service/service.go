@@ -198,7 +198,7 @@ func (s *Service) Configure(m Member) {
 	s.Config, s.bounds = m.cfg, m.bounds
 	s.Opaque = s.connectors[m.cfg.Protocol].Opaque
 	s.configureSessions()
-	s.Set.Policy = lb.Policies[s.Config.LB.Policy]
+	s.Set.Policy = lb.PolicyOf(s.Config.LB.Policy)
 	s.Set.Balance = s.Config.LB.Hash.Balance
 	s.Set.SlowStart = s.Config.LB.SlowStart
 	s.Set.Panic = s.Config.LB.Panic
