@@ -159,8 +159,6 @@ func mergeService(into, s *stats.ServiceReport) {
 func mergeRoute(into, r *stats.RouteReport) {
 	into.Delay = max(into.Delay, r.Delay)
 	into.Counts.Add(&r.Counts)
-	into.Recent += r.Recent
-	into.RecentWon += r.RecentWon
 	into.Latency.Add(&r.Latency)
 	if into.Effect != nil {
 		into.Effect.Add(r.Effect)

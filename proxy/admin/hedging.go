@@ -48,7 +48,7 @@ type routeHedging struct {
 	Mode    string     `json:"mode"`
 	Verdict string     `json:"verdict,omitempty"`
 	DelayMS float64    `json:"delay_ms"`          // current, the longest of all loops
-	WinRate *float64   `json:"win_rate"`          // of the last few hundred hedges; null if there were none
+	WinRate *float64   `json:"win_rate"`          // of the hedges that reached an application; null if there were none
 	Latency quantiles  `json:"latency"`           // of first attempts
 	Classes []class    `json:"classes,omitempty"` // of requests, at most 16 of each loop
 	Effect  *effect    `json:"effect,omitempty"`
@@ -146,8 +146,8 @@ func routeState(r *stats.RouteReport) routeHedging {
 			st.Watched = &watched
 		}
 	}
-	if r.Recent > 0 {
-		rate := float64(r.RecentWon) / float64(r.Recent)
+	if reached := r.Counts.Hedges - r.Counts.HedgesMissed; reached > 0 {
+		rate := float64(r.Counts.HedgesWon) / float64(reached)
 		st.WinRate = &rate
 	}
 	for _, c := range r.Classes {

@@ -89,7 +89,7 @@ func TestMergeRoutes(t *testing.T) {
 		return stats.WorkerReport{Services: []stats.ServiceReport{{Name: "a", Tokens: 2, Routes: []stats.RouteReport{{
 			Classes: classes,
 			Delay:   delay, Counts: hedge.Counts{Primaries: 10, Hedges: 3, HedgesMissed: 1, HedgesWon: 1},
-			Recent: 4, RecentWon: 1, Latency: r.Estimator.Distribution(0), Watched: watched, Forecasts: forecasts,
+			Latency: r.Estimator.Distribution(0), Watched: watched, Forecasts: forecasts,
 		}}}}}
 	}
 	svc := merge([]stats.WorkerReport{
@@ -101,7 +101,7 @@ func TestMergeRoutes(t *testing.T) {
 			{Name: "a", Samples: 6, Delay: 3 * time.Millisecond, Median: time.Millisecond}}, 9*time.Millisecond)})[0]
 	got := routeState(&svc.Routes[0])
 	if svc.Tokens != 4 || got.DelayMS != 4 || got.Requests != 20 || got.Hedges != 6 || got.Missed != 2 || got.Won != 2 ||
-		got.ExtraLoad != .2 || *got.WinRate != .25 || got.Latency.Samples != 2 || *got.Latency.P50 > 1.1 || *got.Latency.P99 < 8.9 ||
+		got.ExtraLoad != .2 || *got.WinRate != .5 || got.Latency.Samples != 2 || *got.Latency.P50 > 1.1 || *got.Latency.P99 < 8.9 ||
 		!slices.Equal(got.Classes, []class{{"a", 11, 3, 1, false}, {"b", 1, 0, 0, false}, {"c", 2, 0, 0, true}}) ||
 		got.Shadow[0].DelayMS != 4 || got.Watched.Samples != 2 || *got.Shadow[0].P99 < 8.8 {
 		t.Errorf("%+v", got)

@@ -61,7 +61,7 @@ const (
 	Periodic                  // most endpoints are about to be silent, as they are periodically
 	NoEndpoint                // no other endpoint is free to take the hedge
 	Deadline                  // the time left is shorter than the median latency
-	Useless                   // hardly any hedge has won lately
+	Useless                   // hedges have saved little of late
 	Budget                    // no token
 	Concurrency               // too many hedges in flight
 

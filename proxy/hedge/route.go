@@ -2,14 +2,13 @@ package hedge
 
 import "time"
 
-// Route is the hedging state of one route on one loop: its policy, its latency,
-// and how often hedges win. It must not be copied once in use.
+// Route is the hedging state of one route on one loop: its policy, its latency, and what hedges
+// save. It must not be copied once in use.
 type Route struct {
 	Policy    Policy
 	Estimator Estimator
 	Counts    Counts
 
-	winRate   winRate
 	worth     worth
 	overtaken *overtaken // nil until a hedge has won
 	shadow    *shadow    // nil unless the mode is Shadow
@@ -135,17 +134,7 @@ func (r *Route) Late(now time.Duration, w *Watch) {
 }
 
 // Won counts a hedge that brought a good response before any other attempt did.
-func (r *Route) Won() {
-	r.Counts.HedgesWon++
-	r.winRate.countWin()
-}
+func (r *Route) Won() { r.Counts.HedgesWon++ }
 
 // Missed counts a hedge that reached no application. Whether it would have won is unknown.
-func (r *Route) Missed() {
-	r.Counts.HedgesMissed++
-	r.winRate.discount()
-}
-
-// Recent returns the number of recent hedges (a few hundred), and how many of
-// them won. While the gate useless is closed it counts the gate's probes.
-func (r *Route) Recent() (hedges, won int) { return int(r.winRate.sent), int(r.winRate.won) }
+func (r *Route) Missed() { r.Counts.HedgesMissed++ }

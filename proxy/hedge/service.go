@@ -62,7 +62,6 @@ func SilentTogether(endpoints, heard, silent int) bool {
 // it in every mode, because paid retries take the same tokens.
 func (s *Service) Primary(now time.Duration, r *Route) {
 	r.Counts.Primaries++
-	r.winRate.earn(r.Policy.Budget)
 	s.tokens.Primary(now, r.Policy.Budget)
 }
 
@@ -77,8 +76,8 @@ func (s *Service) Stream(now time.Duration, budget float64) { s.tokens.Primary(n
 //	correlated, periodic       all endpoints stall, or will soon
 //	no_endpoint                no endpoint to send it to
 //	deadline                   too late to be useful
-//	useless                    hedges do not help, or by too little for each late request to
-//	                           have one, and this request is not stuck
+//	useless                    hedges save too little for each late request to have one, and this
+//	                           request is not stuck
 //	budget, concurrency        too expensive
 //
 // The gates of cost come last, so that their counters mean "would have been sent, had there
@@ -92,7 +91,6 @@ func (s *Service) Decide(now time.Duration, r *Route, q *Question) Gate {
 		s.tokens.takeHedge(now)
 		s.inFlight++
 		r.Counts.Hedges++
-		r.winRate.countHedge()
 		r.worth.countHedge()
 	}
 	return gate
@@ -114,8 +112,6 @@ func (s *Service) gate(now time.Duration, r *Route, q *Question) Gate {
 		return NoEndpoint
 	case q.Left <= 0 || q.Left < median:
 		return Deadline
-	case !q.Stuck && !r.winRate.allows():
-		return Useless
 	case !q.Stuck && !r.worth.allows():
 		r.worth.skip()
 		return Useless

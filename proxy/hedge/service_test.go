@@ -39,13 +39,13 @@ func TestDecide(t *testing.T) {
 			s.Stalls.found = due()
 			s.Stalls.found.Last -= 5 * time.Second
 		}, Open},
-		{"no hedge wins", func(s *Service, r *Route, q *Question) { neverWin(r) }, Useless},
-		{"no hedge wins, and the request is stuck", func(s *Service, r *Route, q *Question) {
-			neverWin(r)
+		{"hedges save nothing", func(s *Service, r *Route, q *Question) { neverSave(r) }, Useless},
+		{"hedges save nothing, and the request is stuck", func(s *Service, r *Route, q *Question) {
+			neverSave(r)
 			q.Stuck = true
 		}, Open},
 		{"deadline before useless", func(s *Service, r *Route, q *Question) {
-			neverWin(r)
+			neverSave(r)
 			q.Left = 3 * ms
 		}, Deadline},
 		{"no endpoint", func(s *Service, r *Route, q *Question) { q.Untried = 0 }, NoEndpoint},

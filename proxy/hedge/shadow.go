@@ -77,7 +77,7 @@ type plan struct {
 
 	tokens   float64
 	credited float64 // how much of shadow.total was added to tokens
-	winRate  winRate
+	worth    worth
 }
 
 func newShadow(p *Policy, loops int) *shadow {
@@ -155,9 +155,13 @@ func (s *shadow) end(now time.Duration, r *Route, w *Watch, cutOff bool) {
 		if took <= when.first {
 			continue
 		}
-		if better := s.hedgedLatency(p, &h.changes[i], now, r, w, when); better < took {
-			p.winRate.countWin()
+		better, hedges := s.hedgedLatency(p, now, r, w, when)
+		h.changes[i].hedges += uint64(hedges)
+		if better < took {
 			h.changes[i].move(took, better, cutOff)
+		}
+		if hedges > 0 && !cutOff {
+			p.worth.judge(took, took-better)
 		}
 	}
 }
@@ -179,29 +183,35 @@ func (w *Watch) askTimes(delay, current time.Duration) askTimes {
 	return askTimes{max(delay, w.Asked-w.sent), interval}
 }
 
-// hedgedLatency returns the latency that the caller would have seen with hedges, counted in c.
-func (s *shadow) hedgedLatency(p *plan, c *change, now time.Duration, r *Route, w *Watch, when askTimes) time.Duration {
+// hedgedLatency returns the latency that the caller would have seen, and the number of hedges.
+func (s *shadow) hedgedLatency(p *plan, now time.Duration, r *Route, w *Watch, when askTimes) (best time.Duration, sent int) {
 	s.refill(p, now)
 	_, median := r.estimateOf(now, w.Class)
-	best, sent := now-w.sent, 0
+	best = now - w.sent
 	for at := when.first; at < best && at <= when.first+maxAsks*when.interval && sent < r.Policy.Max; at += when.interval {
-		if w.Left-at < median || !p.winRate.allows() {
+		if w.Left-at < median {
 			break
 		}
 		other := s.timeline.near(w.sent+at, w.endpoint)
 		if other == nil {
 			break
 		}
-		if other.took == tookUnavailable || p.tokens < 1 {
+		if other.took == tookUnavailable {
 			continue // as at a transient gate
 		}
+		if !p.worth.allows() {
+			p.worth.skip()
+			continue
+		}
+		if p.tokens < 1 {
+			continue
+		}
 		p.tokens -= float64(s.every) // for as many that are not watched
-		p.winRate.countHedge()
-		c.hedges++
+		p.worth.countHedge()
 		sent++
 		best = min(best, at+other.latency())
 	}
-	return best
+	return best, sent
 }
 
 // refill adds to p's bucket what was earned since the last refill.
@@ -209,5 +219,4 @@ func (s *shadow) refill(p *plan, now time.Duration) {
 	gain := s.total - p.credited
 	p.credited = s.total
 	p.tokens = min(p.tokens+gain, max(s.minBurst, s.earned.perSecond(now)*hedgeSpan.Seconds()))
-	p.winRate.earn(gain / float64(s.every))
 }

@@ -2,11 +2,11 @@ package hedge
 
 import "time"
 
-// The gate useless, second half. A hedge is one more request for the replicas, even if it
-// harms none. Where requests are late because they have more to do, or just miss the delay,
-// hedges win now and then, but by little. So the gate measures by how much: the application
-// finishes most primaries that a hedge has overtaken, and the sidecar sees when. What hedges
-// save needs no requests that go without.
+// The gate useless. A hedge is one more request for the replicas, even if it harms none. Where
+// requests are late because they have more to do, or just miss the delay, hedges win now and then,
+// but by little. Where all replicas are slow alike, no hedge wins. So the gate measures what hedges
+// save: the application finishes most primaries that a hedge has overtaken, and the sidecar sees
+// when. The measurement needs no requests that go without hedges.
 const (
 	// worthLeast is how much shorter hedged requests must become on average. Lognormal
 	// latencies of sigma 0.5 become 1/42 shorter, and P99.9 falls by a tenth. If a tenth of the

@@ -6,6 +6,13 @@ import (
 	"time"
 )
 
+// neverSave closes the gate useless for seven of eight decisions.
+func neverSave(r *Route) {
+	for range worthSamples / 2 {
+		r.worth.judge(ms, 0)
+	}
+}
+
 // serve simulates n requests, each decided on once after delay, and returns how many were late.
 func (w *worth) serve(n int, draw func() time.Duration, delay time.Duration) (late, hedges int) {
 	for range n {

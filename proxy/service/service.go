@@ -343,7 +343,6 @@ func (h *Hedging) report(now time.Duration, d stats.Detail) stats.RouteReport {
 		out.Classes, out.Effect = h.Classes(now), h.Effect(now)
 	}
 	out.Forecasts, out.Watched = h.Forecasts(now, int(d))
-	out.Recent, out.RecentWon = h.Recent()
 	return out
 }
 

@@ -56,7 +56,7 @@ const gateTips = {
   correlated: "Most endpoints are silent: another would be as slow.",
   periodic: "Most endpoints are about to be silent, as they are periodically.",
   concurrency: "Too many hedges are in flight.",
-  useless: "Of the last hedges hardly any has won or saved anything.",
+  useless: "The last hedges saved hardly anything.",
   budget: "The budget of hedges and retries is spent.",
 };
 

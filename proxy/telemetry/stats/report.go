@@ -52,10 +52,8 @@ type RouteReport struct {
 	// Delay is the time after which a request is hedged now, or would be if hedging were on.
 	Delay time.Duration
 
-	Counts    hedge.Counts
-	Recent    int                // hedges that the gate useless remembers
-	RecentWon int                // of these, hedges that won
-	Latency   hedge.Distribution // of primaries
+	Counts  hedge.Counts
+	Latency hedge.Distribution // of primaries
 
 	// With more Detail than Counters.
 	Classes []hedge.ClassReport
