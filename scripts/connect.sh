@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Connect's conformance suite, as far as it is about gRPC over HTTP/2 in plain text: its reference
 # client calls its reference server directly, through one sidecar and through two; see
-# cmd/remora/connect_test.go. Needs Go. Everything listens on free ports of 127.0.0.1 and is gone
+# e2e/peers/connect_test.go. Needs Go. Everything listens on free ports of 127.0.0.1 and is gone
 # at the end.
 #
 #   scripts/connect.sh
@@ -16,4 +16,4 @@ source scripts/lib.sh
 workspace
 go build -C scripts/connect -o "$dir/bin/" tool
 
-PATH=$dir/bin:$PATH attend go test ./cmd/remora -count=1 -timeout=20m -v -run '^TestConnectConformance$' -connect-ways="${WAYS:-direct,one,two}"
+PATH=$dir/bin:$PATH attend go test ./e2e/peers -count=1 -timeout=20m -v -run '^TestConnectConformance$' -connect-ways="${WAYS:-direct,one,two}"

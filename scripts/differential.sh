@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Sends the requests of protocol/http1/testdata and cmd/remora/testdata/differential
+# Sends the requests of protocol/http1/testdata and e2e/strictness/testdata/differential
 # through Remora, one hop and two, to other servers, each of which responds with what it
 # saw. Fails when a server saw something else than Remora sent and
-# cmd/remora/testdata/differential/differences.txt does not say why, when requests and
+# e2e/strictness/testdata/differential/differences.txt does not say why, when requests and
 # responses are not one for one, or when a request gets the response of another.
 #
 #   scripts/differential.sh [--short]
@@ -41,4 +41,4 @@ case ${1:-} in
 	exit 2
 	;;
 esac
-attend go test ./cmd/remora -count=1 -timeout=20m -v -run '^TestDifferential' -differential "$servers"
+attend go test ./e2e/strictness -count=1 -timeout=20m -v -run '^TestDifferential' -differential "$servers"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # gRPC's own interop test through one sidecar and two, between the libraries of Go, Java and
-# Python (grpcio), both ways; see cmd/remora/grpc_peers_test.go. Needs Java 17 or later, Maven,
+# Python (grpcio), both ways; see e2e/peers/grpc_peers_test.go. Needs Java 17 or later, Maven,
 # unzip and Python 3 with venv. Everything listens on free ports of 127.0.0.1 and is gone at the
 # end.
 #
@@ -19,7 +19,7 @@ exec </dev/null
 source scripts/lib.sh
 
 if [[ ${1:-} == --kill ]]; then
-	exec go test ./cmd/remora -count=1 -timeout 30m -run '^TestGRPCUnderKills$' -grpc-calls "${CALLS:-100000}" -v
+	exec go test ./e2e/grpc -count=1 -timeout 30m -run '^TestGRPCUnderKills$' -grpc-calls "${CALLS:-100000}" -v
 fi
 need java mvn unzip
 workspace
@@ -34,5 +34,5 @@ sed -i 's#import "grpc/testing/#import "#' "$dir"/proto/*.proto
 "$python" -m grpc_tools.protoc -I"$dir/proto" --python_out="$dir/proto" --grpc_python_out="$dir/proto" \
 	"$dir"/proto/{empty,messages,test}.proto
 
-BIN=$dir/bin PYTHON=$python PYTHONPATH=$dir/proto attend go test ./cmd/remora -count=1 -timeout=30m -v -run '^TestGRPCPeers$' \
+BIN=$dir/bin PYTHON=$python PYTHONPATH=$dir/proto attend go test ./e2e/peers -count=1 -timeout=30m -v -run '^TestGRPCPeers$' \
 	-grpc-peers="${1:---all}" -grpc-ways="${WAYS:-direct,one,two}"

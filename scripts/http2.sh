@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # HTTP/2 between Remora and other programs: every case of h2spec against its listeners, plain and
 # with TLS; nghttp, h2load, curl, nginx and Envoy call it, and it calls nginx, Envoy and Go;
-# HTTP/1.1 in and HTTP/2 out, and the other way round; see cmd/remora/http2_peers_test.go.
+# HTTP/1.1 in and HTTP/2 out, and the other way round; see e2e/peers/http2_peers_test.go.
 # All cases pass but one: without TLS, what h2spec sends as a wrong preface gets the 400 of HTTP/1.1,
 # which the listener speaks as well.
 #
@@ -24,4 +24,4 @@ workspace
 virtual_python http2 scripts/http2/requirements.txt
 go build -C scripts/http2 -o "$dir/bin/" tool
 
-PATH=$dir/bin:$(dirname "$python"):$PATH attend go test ./cmd/remora -count=1 -timeout=20m -v -run '^TestHTTP2Peers' -http2-peers="${1:---all}"
+PATH=$dir/bin:$(dirname "$python"):$PATH attend go test ./e2e/peers -count=1 -timeout=20m -v -run '^TestHTTP2Peers' -http2-peers="${1:---all}"

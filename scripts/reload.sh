@@ -9,5 +9,5 @@ cd "$(dirname "$0")/.."
 
 reloads=${1:-20}
 rate=${2:-$([ "$reloads" -ge 100 ] && echo 1000 || echo 300)}
-go test ./cmd/remora -count=1 -timeout=20m -v -run '^TestReloadUnderOpenLoad$' \
+go test ./e2e/load -count=1 -timeout=20m -v -run '^TestReloadUnderOpenLoad$' \
 	-reloads="$reloads" -reload-rate="$rate"

@@ -14,13 +14,13 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if [[ ${1:-} == --changes ]]; then
-	exec go test ./cmd/remora -count=1 -timeout=3h -v -run '^TestChangesUnderOpenLoad$' \
+	exec go test ./e2e/load -count=1 -timeout=3h -v -run '^TestChangesUnderOpenLoad$' \
 		-change-requests="$2" -change-rate="${RATE:-4000}"
 fi
 if [[ ${1:-} == --kills ]]; then
-	exec go test ./cmd/remora -count=1 -timeout=60m -v -run '^TestProviderKills$' -provider-kills="$2"
+	exec go test ./e2e/load -count=1 -timeout=60m -v -run '^TestProviderKills$' -provider-kills="$2"
 fi
 restarts=${1:-${RESTARTS:-10}}
 full() { if ((restarts >= 100)); then echo "$1"; else echo "$2"; fi; }
-go test ./cmd/remora -count=1 -timeout=60m -v -run '^Test(Restart|Cycles)UnderOpenLoad$' \
+go test ./e2e/load -count=1 -timeout=60m -v -run '^Test(Restart|Cycles)UnderOpenLoad$' \
 	-restarts="$restarts" -cycles="${CYCLES:-$(full 20 4)}" -restart-rate="${RATE:-$(full 1000 300)}"

@@ -19,7 +19,7 @@ exec </dev/null
 source scripts/lib.sh
 
 if [[ ${1:-} == --kill ]]; then
-	exec go test ./cmd/remora -count=1 -timeout 20m -run '^TestKillsUnderLoad$' -kill-requests "${REQUESTS:-200000}" -v
+	exec go test ./e2e/load -count=1 -timeout 20m -run '^TestKillsUnderLoad$' -kill-requests "${REQUESTS:-200000}" -v
 fi
 if [[ ${1:-} =~ ^([0-9]+)([smh])$ ]]; then
 	declare -A unit=([s]=1 [m]=60 [h]=3600)

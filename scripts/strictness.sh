@@ -2,12 +2,12 @@
 # Sends the requests of protocol/http1/testdata, and well-formed messages that proxies treat
 # differently, to Remora, nginx, HAProxy and Envoy, and compares the outcomes. Fails when Remora
 # differs from the corpus, when a proxy differs from Remora and
-# cmd/remora/testdata/strictness.txt does not say why, or when the table in docs/strictness.md
+# e2e/strictness/testdata/strictness.txt does not say why, or when the table in docs/strictness.md
 # has another outcome.
 #
 #   scripts/strictness.sh [-update]
 #
-#   -update      write the table of differences, cmd/remora/testdata/strictness.md, and that of
+#   -update      write the table of differences, e2e/strictness/testdata/strictness.md, and that of
 #                docs/strictness.md
 #
 # Needs Go, root, util-linux and Python 3 with venv; scripts/peers.sh brings nginx and HAProxy.
@@ -33,4 +33,4 @@ export PATH=$peers/bin:$PATH
 printf '127.0.0.1 localhost\n::1 localhost\n' >"$dir/hosts"
 # shellcheck disable=SC2016 # the inner shell's arguments
 attend unshare --mount sh -c 'mount --bind "$0" /etc/hosts && exec "$@"' "$dir/hosts" \
-	go test ./cmd/remora -count=1 -timeout=20m -v -run '^TestStrict' -proxies "$@"
+	go test ./e2e/strictness -count=1 -timeout=20m -v -run '^TestStrict' -proxies "$@"

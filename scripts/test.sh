@@ -22,8 +22,8 @@ case ${1:-} in
 esac
 
 # cmd/remora/default.pgo would have all that the sidecar is made of compiled a second time
-# for the tests in cmd/remora, and once more with the race detector: 78 s of CPU without
-# that. No test depends on it.
+# for the tests in e2e, and once more with the race detector: 78 s of CPU without that. No
+# test depends on it.
 export GOFLAGS="${GOFLAGS:-} -pgo=off"
 
 fuzztime=${FUZZTIME:-1s}

@@ -12,4 +12,4 @@ source scripts/lib.sh
 
 export PATH=$PATH:/usr/sbin
 need curl openssl nginx haproxy java javac keytool
-go test ./cmd/remora -count=1 -timeout=10m -v -run '^TestTLSPeers' -tls-peers
+go test ./e2e/peers -count=1 -timeout=10m -v -run '^TestTLSPeers' -tls-peers

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/testcerts"
 )
 
@@ -16,14 +17,14 @@ import (
 // at the keys that name them.
 func TestCheckFiles(t *testing.T) {
 	ca := testcerts.New(t)
-	good := identityOf(t, ca, providerName)
-	other := identityOf(t, ca, providerName)
+	good := harness.CertFiles(t, ca, harness.ProviderName)
+	other := harness.CertFiles(t, ca, harness.ProviderName)
 	text := filepath.Join(t.TempDir(), "text.pem")
 	if err := os.WriteFile(text, []byte("no PEM\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	expired := testcerts.NewDir(t, ca, nil, nil)
-	expired.Rotate(ca.Issue(testcerts.Leaf{Names: []string{providerName}, Expired: true}))
+	expired.Rotate(ca.Issue(testcerts.Leaf{Names: []string{harness.ProviderName}, Expired: true}))
 	chain := testcerts.NewDir(t, ca, nil, nil) // its authority has expired
 	old, _ := testcerts.SelfSigned(t, testcerts.Leaf{Expired: true, Usage: []x509.ExtKeyUsage{}})
 	chain.Write(chain.CA, old)
@@ -59,7 +60,7 @@ func TestCheckFiles(t *testing.T) {
       peers: [%q]
     protocol: link
 listeners: [{name: in, address: "127.0.0.1:1", protocol: tcp, service: compute}]
-`, c.cert, c.key, c.ca, providerName), 0o600); err != nil {
+`, c.cert, c.key, c.ca, harness.ProviderName), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			var out bytes.Buffer

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
@@ -37,8 +38,8 @@ func (f *fakeRegistry) Err() error                                     { return 
 // inProcess starts a sidecar in this process, in front of an application.
 func inProcess(t *testing.T, path string) (s *sidecar, egress string) {
 	t.Helper()
-	egress = freeAddrs(t, 1)[0]
-	cfg, err := config.Parse("test.yaml", []byte(`admin: {address: ""}`+oneApp(egress, newApp(t).addr, "")), nil)
+	egress = harness.FreeAddrs(t, 1)[0]
+	cfg, err := config.Parse("test.yaml", []byte(`admin: {address: ""}`+harness.OneApp(egress, harness.NewApp(t).Addr, "")), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +62,7 @@ func (s *sidecar) registerAt(fake *fakeRegistry) {
 // successor that it has. If the successor does not serve, the predecessor resumes them.
 func TestYieldBeforeRelease(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
-	path := filepath.Join(socketDir(t), "remora.sock")
+	path := filepath.Join(harness.SocketDir(t), "remora.sock")
 	s, _ := inProcess(t, path)
 	defer s.stop()
 	fake := &fakeRegistry{closing: func(context.Context) error { return nil }}
@@ -71,7 +72,7 @@ func TestYieldBeforeRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer successor.Close()
-	_ = successor.SetDeadline(time.Now().Add(patience))
+	_ = successor.SetDeadline(time.Now().Add(harness.Patience))
 	_, sockets, err := successor.Receive()
 	if err != nil || len(sockets) != 1 {
 		t.Fatalf("%d sockets, %v", len(sockets), err)
@@ -100,11 +101,11 @@ func TestYieldBeforeRelease(t *testing.T) {
 // TestVerdictWhileYielded: if the application fails its check while its registration is
 // yielded, the endpoint is withdrawn once the registration is resumed.
 func TestVerdictWhileYielded(t *testing.T) {
-	app := &checkedApp{}
+	app := &harness.CheckedApp{}
 	fake := &fakeRegistry{}
 	a := &registration{
-		check:     config.Check{HTTP: "/healthz", Interval: 5 * time.Millisecond, Timeout: patience, Healthy: 1, Unhealthy: 1},
-		registrar: fake, app: []string{app.start(t)}, log: slog.New(slog.DiscardHandler),
+		check:     config.Check{HTTP: "/healthz", Interval: 5 * time.Millisecond, Timeout: harness.Patience, Healthy: 1, Unhealthy: 1},
+		registrar: fake, app: []string{app.Start(t)}, log: slog.New(slog.DiscardHandler),
 	}
 	a.start()
 	defer a.stop()
@@ -115,8 +116,8 @@ func TestVerdictWhileYielded(t *testing.T) {
 		return nil
 	})
 	a.yield()
-	app.down.Store(true)
-	for checks := app.checks.Load(); app.checks.Load() < checks+3; {
+	app.Down.Store(true)
+	for checks := app.Checks.Load(); app.Checks.Load() < checks+3; {
 		time.Sleep(time.Millisecond)
 	}
 	if fake.withdrawn.Load() {
@@ -129,7 +130,7 @@ func TestVerdictWhileYielded(t *testing.T) {
 		}
 		return nil
 	})
-	app.down.Store(false)
+	app.Down.Store(false)
 	eventually.Nil(t, "the endpoint to be restored", func() error {
 		if fake.withdrawn.Load() {
 			return errors.New("withdrawn")
@@ -168,9 +169,9 @@ func TestDrainDeregistersFirst(t *testing.T) {
 	}}
 	s.registerAt(fake)
 	s.startDrain()
-	receive(t, "the drain", s.drained)
+	harness.Receive(t, "the drain", s.drained)
 	if removals != 1 {
 		t.Errorf("%d removals, want 1", removals)
 	}
-	refused(t, egress)
+	harness.Refused(t, egress)
 }

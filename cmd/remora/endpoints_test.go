@@ -16,6 +16,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/proxy/config"
@@ -81,7 +82,7 @@ func resolvingAt(t *testing.T, z *zone, path string) (s *sidecar, egress string)
 	z.hosts, z.lookups = map[string]string{}, map[string]int{}
 	s, egress = inProcess(t, path)
 	t.Cleanup(func() { s.stop(); runtime.GOMAXPROCS(procs) })
-	s.dns = dns.Options{Lookup: z.lookup, Others: new(dns.Others), Interval: time.Millisecond, Timeout: patience, Logger: s.log}
+	s.dns = dns.Options{Lookup: z.lookup, Others: new(dns.Others), Interval: time.Millisecond, Timeout: harness.Patience, Logger: s.log}
 	return s, egress
 }
 
@@ -139,7 +140,7 @@ func TestReloadKeepsAddresses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			z := &zone{}
 			s, egress := resolving(t, z)
-			host, port, _ := net.SplitHostPort(newApp(t).addr)
+			host, port, _ := net.SplitHostPort(harness.NewApp(t).Addr)
 			z.change(func() { z.hosts["old.test"] = host })
 			if err := s.reloadApp(t, egress, fmt.Sprintf(`protocol: http, endpoints: ["old.test:%s"]`, port)); err != nil {
 				t.Fatal(err)
@@ -151,7 +152,7 @@ func TestReloadKeepsAddresses(t *testing.T) {
 				t.Fatal(err)
 			}
 			z.awaitLookups(t, c.asks)
-			if status, _, _, err := get(egress); status != 200 {
+			if status, _, _, err := harness.Get(egress); status != 200 {
 				t.Errorf("response %d, %v, with the addresses %v", status, err, s.addresses("app"))
 			}
 			z.change(func() { z.hosts[c.asks] = "127.0.0.2" })
@@ -170,7 +171,7 @@ func TestReloadUnresolvedNames(t *testing.T) {
 	if r, ok := err.(*refusal); !ok || r.code != refusedEndpoints {
 		t.Errorf("%v", err)
 	}
-	if status, _, _, err := get(egress); status != 200 {
+	if status, _, _, err := harness.Get(egress); status != 200 {
 		t.Errorf("response %d, %v", status, err)
 	}
 }
@@ -242,14 +243,14 @@ func TestReloadWhileDataIsLost(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			app := newApp(t).addr
+			app := harness.NewApp(t).Addr
 			for range 20 { // a revision that an empty etcd does not reach
 				if _, err := client.Put(t.Context(), "/remora/services/app/n", fmt.Sprintf(`{"Op":0,"Addr":%q}`, app)); err != nil {
 					t.Fatal(err)
 				}
 			}
 			client.Close()
-			address, egress := e.Addr(), freeAddrs(t, 1)[0]
+			address, egress := e.Addr(), harness.FreeAddrs(t, 1)[0]
 			with := func(more string) *config.Config {
 				cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, `
 admin: {address: ""}
@@ -293,7 +294,7 @@ services: {app: {protocol: http, connect_timeout: 15s, timeout: 2m, %s}}`, addre
 				}
 				return nil
 			})
-			if status, _, _, err := get(egress); status != 200 {
+			if status, _, _, err := harness.Get(egress); status != 200 {
 				t.Errorf("response %d, %v, with the addresses %v", status, err, s.addresses("app"))
 			}
 		})
@@ -304,9 +305,9 @@ services: {app: {protocol: http, connect_timeout: 15s, timeout: 2m, %s}}`, addre
 // resolves.
 func TestHotRestartKeepsAddresses(t *testing.T) {
 	z := &zone{}
-	path := filepath.Join(socketDir(t), "remora.sock")
+	path := filepath.Join(harness.SocketDir(t), "remora.sock")
 	s, egress := resolvingAt(t, z, path)
-	host, port, _ := net.SplitHostPort(newApp(t).addr)
+	host, port, _ := net.SplitHostPort(harness.NewApp(t).Addr)
 	z.change(func() { z.hosts["old.invalid"] = host })
 	app := fmt.Sprintf(`protocol: http, endpoints: ["old.invalid:%s"]`, port)
 	if err := s.reloadApp(t, egress, app); err != nil {
@@ -319,7 +320,7 @@ func TestHotRestartKeepsAddresses(t *testing.T) {
 	}
 	defer next.stop()
 	<-s.replaced
-	if status, _, _, err := get(egress); status != 200 {
+	if status, _, _, err := harness.Get(egress); status != 200 {
 		t.Errorf("response %d, %v, with the addresses %v", status, err, next.addresses("app"))
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/testcerts"
 	labcerts "github.com/remora-proxy/remora/lab/certs"
 	"github.com/remora-proxy/remora/proxy/config"
@@ -120,7 +121,7 @@ func TestSystemdExample(t *testing.T) {
 	}
 	// systemd-analyze needs the programs to exist.
 	unit := filepath.Join(t.TempDir(), "remora.service")
-	local := bytes.ReplaceAll(text, []byte("/usr/bin/remora"), []byte(binary))
+	local := bytes.ReplaceAll(text, []byte("/usr/bin/remora"), []byte(harness.Binary))
 	if err := os.WriteFile(unit, local, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +134,7 @@ func TestSystemdExample(t *testing.T) {
 // documentation.
 func TestExamples(t *testing.T) {
 	ca := testcerts.New(t)
-	t.Setenv("CERTS", filepath.Dir(webFiles(t, ca, "app.example.org").Cert))
+	t.Setenv("CERTS", filepath.Dir(harness.CertFiles(t, ca, "app.example.org").Cert))
 	files, err := filepath.Glob("../../docs/examples/*.yaml")
 	if err != nil || len(files) < 4 {
 		t.Fatalf("%d files: %v", len(files), err)

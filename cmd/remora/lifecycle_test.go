@@ -5,37 +5,28 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 
-	"go.uber.org/goleak"
-
-	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/leaktest"
-	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
-	"github.com/remora-proxy/remora/registry"
-	"github.com/remora-proxy/remora/registry/etcd"
+	"go.uber.org/goleak"
 )
 
 // TestLifecycle starts, drains and stops a sidecar within this process, and checks that
 // nothing is left. Some starts fail, at different steps.
 func TestLifecycle(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
-	a, other := newApp(t), newApp(t)
+	a, other := harness.NewApp(t), harness.NewApp(t)
 	ignore := goleak.IgnoreCurrent()
-	free := freeAddrs(t, 4)
+	free := harness.FreeAddrs(t, 4)
 	services := fmt.Sprintf(`services:
   app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m, check: {http: /}}
-  far: {discover: etcd, check: {tcp: true}}`, a.addr)
+  far: {discover: etcd, check: {tcp: true}}`, a.Addr)
 	file := func(admin, egress, more string) string {
 		return fmt.Sprintf(`
 loops: 2
@@ -53,8 +44,8 @@ listeners: [{name: egress, address: %q, protocol: http, service: app}, {name: ba
 		{"no admin API", file("", free[1], ""), ""},
 		{"a registration, and etcd down", file(free[0], free[1],
 			`register: [{service: x, listener: egress, advertise: "10.0.0.1:1", check: {http: /healthz}}]`), ""},
-		{"the admin API's port is taken", file(a.addr, free[1], ""), "admin.address: can't listen"},
-		{"a listener's port is taken", file(free[0], other.addr, ""), "listeners[0].address: can't listen"},
+		{"the admin API's port is taken", file(a.Addr, free[1], ""), "admin.address: can't listen"},
+		{"a listener's port is taken", file(free[0], other.Addr, ""), "listeners[0].address: can't listen"},
 		{"cancelled", file(free[0], free[1], ""), context.Canceled.Error()},
 	} {
 		cfg, err := config.Parse("test.yaml", []byte(c.yaml), func(string) (string, bool) { return "", false })
@@ -75,7 +66,7 @@ listeners: [{name: egress, address: %q, protocol: http, service: app}, {name: ba
 			}
 			s.startDrain()
 			s.startDrain()
-			receive(t, "the drain", s.drained)
+			harness.Receive(t, "the drain", s.drained)
 			s.stop()
 			if p := s.admin.Phase(); p != admin.Drained {
 				t.Errorf("%s: phase %v at the end", c.name, p)
@@ -116,103 +107,5 @@ func TestNewLog(t *testing.T) {
 		if got.String() != c.want {
 			t.Errorf("%s %s: %q, want %q", c.level, c.format, got.String(), c.want)
 		}
-	}
-}
-
-// TestEarlyRequests: without etcd the endpoints come from the cache, a second after the
-// start. Requests before that wait.
-func TestEarlyRequests(t *testing.T) {
-	a := newApp(t)
-	dir, addrs := t.TempDir(), freeAddrs(t, 2)
-	cache, err := registry.OpenCache(dir, nil, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cache.Store(registry.Record{
-		Service: "app", Origin: addrs[1] + " /remora/services", Endpoints: []registry.Endpoint{{Addr: a.addr, Weight: 1}},
-	})
-	cache.Close()
-	startRemora(t, fmt.Sprintf(`
-registry: {etcd: {endpoints: [%q]}, cache_dir: %q}
-listeners: [{name: egress, address: %q, protocol: http}]
-routes: [{service: app}]
-services: {app: {discover: etcd, protocol: http, connect_timeout: 15s, timeout: 2m}}`, addrs[1], dir, addrs[0]))
-	var status int
-	var code string
-	eventually.Nil(t, "a response", func() error {
-		status, code, _, err = get(addrs[0])
-		return err
-	})
-	if status != http.StatusOK {
-		t.Errorf("the first request: response %d %s", status, code)
-	}
-}
-
-// TestStartWithoutEtcd: with the cached endpoints a sidecar is ready, and so is its
-// successor. A sidecar without them listens, but is not ready.
-func TestStartWithoutEtcd(t *testing.T) {
-	t.Parallel() // it mostly waits
-	e, err := lab.StartEtcd(lab.EtcdOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	crash := sync.OnceFunc(func() { _ = e.Close() })
-	defer crash()
-	at := e.Addr()
-	_, ingress := provider(t, newApp(t))
-	r, err := etcd.New(etcd.Options{Endpoints: []string{at}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	r.Register(registry.Registration{Service: "compute", Node: "n1", Addr: ingress, Protocol: "link"})
-	egress, cache := freeAddrs(t, 2), t.TempDir()
-	yaml := func(egress, cache string) string {
-		return fmt.Sprintf(`
-loops: 1
-registry: {etcd: {endpoints: [%q]}, cache_dir: %q}
-listeners: [{name: egress, address: %q, protocol: http, service: compute}]
-services: {compute: {discover: etcd, connect_timeout: 15s, timeout: 2m}}`, at, cache, egress)
-	}
-	wantServed := func(what string) {
-		t.Helper()
-		if status, _, _, err := get(egress[0]); status != 200 || err != nil {
-			t.Errorf("%s: response %d, %v", what, status, err)
-		}
-	}
-	c := startRemora(t, yaml(egress[0], cache))
-	c.ready()
-	eventually.Nil(t, "the endpoint to be known", func() error {
-		if status, _, _, err := get(egress[0]); status != 200 || err != nil {
-			return fmt.Errorf("response %d, %v", status, err)
-		}
-		return nil
-	})
-	eventually.Nil(t, "the endpoint to be cached", func() error {
-		files, _ := filepath.Glob(filepath.Join(cache, "*"))
-		for _, file := range files {
-			if b, err := os.ReadFile(file); err == nil && strings.Contains(string(b), ingress) {
-				return nil
-			}
-		}
-		return fmt.Errorf("not in any of %v", files)
-	})
-	crash()
-	c.signal(syscall.SIGTERM)
-	if code := c.exitCode(); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
-
-	c = c.again()
-	c.ready()
-	wantServed("a start")
-	c.replace()
-	wantServed("a hot restart")
-	uncached := startRemora(t, yaml(egress[1], ""))
-	uncached.await("/readyz", http.StatusServiceUnavailable, "service compute: no endpoints known yet\n")
-	if nc, err := net.Dial("tcp", egress[1]); err != nil {
-		t.Error(err)
-	} else {
-		nc.Close()
 	}
 }

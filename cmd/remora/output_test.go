@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/printable"
 	"github.com/remora-proxy/remora/proxy/admin"
@@ -78,10 +79,10 @@ func TestOwnLogIsPrintable(t *testing.T) {
 // TestLogsArePrintable: clients choose most of a line of the access log.
 func TestLogsArePrintable(t *testing.T) {
 	const unseen = "\u0085\u009b2J\u202e"
-	app := newApp(t)
+	app := harness.NewApp(t)
 	for _, format := range []string{`\"{header user-agent}\"`, "{header user-agent}"} {
-		egress, file := freeAddrs(t, 1)[0], filepath.Join(t.TempDir(), "access.log")
-		startRemora(t, oneApp(egress, app.addr, "")+fmt.Sprintf("\naccess_log: {path: %q, format: \"%s\"}", file, format)).ready()
+		egress, file := harness.FreeAddrs(t, 1)[0], filepath.Join(t.TempDir(), "access.log")
+		harness.Start(t, harness.OneApp(egress, app.Addr, "")+fmt.Sprintf("\naccess_log: {path: %q, format: \"%s\"}", file, format)).Ready()
 		c, err := net.Dial("tcp", egress)
 		if err != nil {
 			t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/remora-proxy/remora/cmd/remora/starter"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/handover"
 	"github.com/remora-proxy/remora/proxy/reactor/engine"
 )
 
@@ -58,7 +59,7 @@ func newRun() *cobra.Command {
 			log, level, flush := newLog(&cfg.Log, cmd.ErrOrStderr())
 			defer flushLog(flush)
 			logWarnings(log, cfg)
-			return run(cfg, kind, content, watch, successorPath(dir, file, cfg), log, level)
+			return run(cfg, kind, content, watch, handover.Path(dir, file, cfg.Node.ID, cfg.Admin.Address), log, level)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file (YAML)")

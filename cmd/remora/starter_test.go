@@ -2,65 +2,13 @@ package main
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
-	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/e2e/harness"
 )
-
-// servedByAll waits until each of the applications has responded to a request.
-func servedByAll(t *testing.T, url, apps string) {
-	t.Helper()
-	missing := apps
-	eventually.Nil(t, "responses of all applications", func() error {
-		by, err := servedBy(url)
-		if missing = strings.ReplaceAll(missing, by, ""); missing != "" {
-			return errors.Join(err, fmt.Errorf("nothing of %s", missing))
-		}
-		return nil
-	})
-}
-
-// TestRunWithoutFile: flags alone start a sidecar in front of two applications. It has no file to reload.
-func TestRunWithoutFile(t *testing.T) {
-	a, b, listen := (&checkedApp{app: "a"}).start(t), (&checkedApp{app: "b"}).start(t), freeAddrs(t, 1)[0]
-	p := newProcess(t, "")
-	args := []string{"run", "--listen", listen, "--to", a, "--to", b, "--admin", p.admin}
-	p = p.launch(exec.Command(binary, args...))
-	p.ready()
-	servedByAll(t, "http://"+listen+"/", "ab")
-	log := fmt.Sprintf(`msg="no configuration file: all requests go to one service" listen=%s to="[%s %s]" admin=%s`, listen, a, b, p.admin)
-	if out := p.output.String(); !strings.Contains(out, log) || !strings.Contains(out, "msg=listening listener=http address="+listen) {
-		t.Errorf("no line with %s in\n%s", log, out)
-	}
-	p.signal(syscall.SIGHUP)
-	eventually.Nil(t, "the log", func() error {
-		if !strings.Contains(p.output.String(), "nothing to reload") {
-			return errors.New("no line")
-		}
-		return nil
-	})
-
-	// The same command again is another sidecar, and does not replace this one.
-	other := newProcess(t, "").launch(exec.Command(binary, args...))
-	if code := other.exitCode(); code != exitFailed {
-		t.Errorf("exit code %d", code)
-	}
-	if want := "remora: --admin: can't listen at " + p.admin + ": bind: address already in use"; !strings.Contains(other.output.String(), want) {
-		t.Errorf("%s, want %s", other.output, want)
-	}
-	servedByAll(t, "http://"+listen+"/", "ab")
-	p.signal(syscall.SIGTERM)
-	if code := p.exitCode(); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
-}
 
 // TestRunUsage: a command line has a file, or all that takes its place.
 func TestRunUsage(t *testing.T) {
@@ -108,13 +56,13 @@ func TestInit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, listen := newProcess(t, ""), freeAddrs(t, 1)[0]
-	edited := strings.NewReplacer("127.0.0.1:8080", (&checkedApp{app: "a"}).start(t),
-		"127.0.0.1:15001", listen, "127.0.0.1:9901", p.admin).Replace(string(text)) // the last two only because ports here may be taken
-	if err := os.WriteFile(p.file, []byte(edited), 0o600); err != nil {
+	p, listen := harness.NewProcess(t, ""), harness.FreeAddrs(t, 1)[0]
+	edited := strings.NewReplacer("127.0.0.1:8080", (&harness.CheckedApp{App: "a"}).Start(t),
+		"127.0.0.1:15001", listen, "127.0.0.1:9901", p.Admin).Replace(string(text)) // the last two only because ports here may be taken
+	if err := os.WriteFile(p.File, []byte(edited), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p = p.again()
-	p.ready()
-	servedByAll(t, "http://"+listen+"/", "a")
+	p = p.Again()
+	p.Ready()
+	harness.ServedByAll(t, "http://"+listen+"/", "a")
 }

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -44,23 +42,6 @@ func runtimeDir() string {
 		return "/run/remora"
 	}
 	return filepath.Join(os.TempDir(), fmt.Sprintf("remora-%d", os.Geteuid()))
-}
-
-// successorPath returns the path of the socket for hot restarts. It is the same for a
-// process and its successor, and different for all other processes with the same
-// directory. It depends on the path of the file, on the network namespace, and on
-// settings that no reload changes and no two processes share. It is empty without a
-// directory.
-func successorPath(dir, file string, cfg *config.Config) string {
-	if dir == "" {
-		return ""
-	}
-	if abs, err := filepath.Abs(file); err == nil { // symbolic links stay: they change with the content
-		file = abs
-	}
-	network, _ := os.Readlink("/proc/self/ns/net")
-	sum := sha256.Sum256([]byte(strings.Join([]string{file, cfg.Node.ID, cfg.Admin.Address, network}, "\x00")))
-	return filepath.Join(dir, hex.EncodeToString(sum[:8])+".sock")
 }
 
 // inheritance is what a process takes over from its predecessor.

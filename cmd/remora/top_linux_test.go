@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
 )
 
@@ -21,15 +22,15 @@ import (
 func TestTopOnATerminal(t *testing.T) {
 	app := httptest.NewServer(http.NotFoundHandler())
 	defer app.Close()
-	p := startRemora(t, fmt.Sprintf(topConfig, app.Listener.Addr()))
-	p.ready()
+	p := harness.Start(t, fmt.Sprintf(topConfig, app.Listener.Addr()))
+	p.Ready()
 	for _, key := range []string{"q", "\x03"} {
 		ours, theirs := terminal(t)
 		before, err := unix.IoctlGetTermios(int(theirs.Fd()), getTermios)
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command(binary, "top", "--admin", p.admin)
+		cmd := exec.Command(harness.Binary, "top", "--admin", p.Admin)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 		if err := cmd.Start(); err != nil {

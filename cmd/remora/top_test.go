@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/remora-proxy/remora/cmd/remora/adminclient"
+	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -234,26 +235,26 @@ func TestTopOnce(t *testing.T) {
 	app := httptest.NewServer(http.NotFoundHandler())
 	defer app.Close()
 	t.Setenv("REMORA_TEST_TOKEN", "secret")
-	p := startRemora(t, fmt.Sprintf(topConfig, app.Listener.Addr()))
-	p.ready()
+	p := harness.Start(t, fmt.Sprintf(topConfig, app.Listener.Addr()))
+	p.Ready()
 	var stdout, stderr bytes.Buffer
 	t.Setenv(adminclient.TokenVariable, "secret")
-	if code := execute([]string{"top", "--once", "--admin", p.admin}, &stdout, &stderr); code != 0 {
+	if code := execute([]string{"top", "--once", "--admin", p.Admin}, &stdout, &stderr); code != 0 {
 		t.Fatalf("exit code %d: %s", code, &stderr)
 	}
 	if text := stdout.String(); !strings.Contains(text, "compute") || !strings.Contains(text, app.Listener.Addr().String()) || strings.Contains(text, "\x1b") {
 		t.Errorf("printed\n%q", text)
 	}
 	t.Setenv(adminclient.TokenVariable, "wrong")
-	if code := execute([]string{"top", "--once", "--admin", p.admin}, &stdout, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "401") {
+	if code := execute([]string{"top", "--once", "--admin", p.Admin}, &stdout, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "401") {
 		t.Errorf("with a wrong token: exit code %d: %s", code, &stderr)
 	}
 	t.Setenv(adminclient.TokenVariable, "")
 	stdout.Reset()
-	if code := execute([]string{"top", "--once", "-c", p.file}, &stdout, &stderr); code != 0 || !strings.Contains(stdout.String(), "compute") {
+	if code := execute([]string{"top", "--once", "-c", p.File}, &stdout, &stderr); code != 0 || !strings.Contains(stdout.String(), "compute") {
 		t.Errorf("with the configuration: exit code %d: %s", code, &stderr)
 	}
-	if code := execute([]string{"top", "--once", "--admin", freeAddrs(t, 1)[0]}, &stdout, &stderr); code != exitFailed {
+	if code := execute([]string{"top", "--once", "--admin", harness.FreeAddrs(t, 1)[0]}, &stdout, &stderr); code != exitFailed {
 		t.Errorf("without a sidecar: exit code %d", code)
 	}
 }

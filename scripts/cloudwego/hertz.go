@@ -27,7 +27,7 @@ func newHertz(more ...config.Option) *server.Hertz {
 		server.WithDisablePrintRoute(true), server.WithExitWaitTime(5*time.Second))...)
 }
 
-// serveEcho is the backend of cmd/remora/differential_echo_test.go.
+// serveEcho is the backend of e2e/strictness/differential_echo_test.go.
 func serveEcho() error {
 	h := newHertz()
 	h.NoRoute(func(_ context.Context, c *app.RequestContext) {
@@ -53,7 +53,7 @@ func serveEcho() error {
 	return nil
 }
 
-// serveHertz has the pages of socketApp in cmd/remora/http_socket_test.go, and more.
+// serveHertz has the pages of socketApp in e2e/peers/socket_test.go, and more.
 func serveHertz() error {
 	options := []config.Option{server.WithMaxRequestBodySize(maxBody)}
 	if *age > 0 {

@@ -1,4 +1,4 @@
-// Command cloudwego is servers and clients of Hertz and Kitex, which cmd/remora/cloudwego_*_test.go
+// Command cloudwego is servers and clients of Hertz and Kitex, which e2e/peers/cloudwego_*_test.go
 // start. A client gets the names of cases, and prints "ok CASE" or "FAIL CASE WHY" for each.
 package main
 

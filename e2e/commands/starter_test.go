@@ -1,0 +1,48 @@
+package commands
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/eventually"
+)
+
+// TestRunWithoutFile: flags alone start a sidecar in front of two applications. It has no file to reload.
+func TestRunWithoutFile(t *testing.T) {
+	a, b, listen := (&harness.CheckedApp{App: "a"}).Start(t), (&harness.CheckedApp{App: "b"}).Start(t), harness.FreeAddrs(t, 1)[0]
+	p := harness.NewProcess(t, "")
+	args := []string{"run", "--listen", listen, "--to", a, "--to", b, "--admin", p.Admin}
+	p = p.Launch(exec.Command(harness.Binary, args...))
+	p.Ready()
+	harness.ServedByAll(t, "http://"+listen+"/", "ab")
+	log := fmt.Sprintf(`msg="no configuration file: all requests go to one service" listen=%s to="[%s %s]" admin=%s`, listen, a, b, p.Admin)
+	if out := p.Output.String(); !strings.Contains(out, log) || !strings.Contains(out, "msg=listening listener=http address="+listen) {
+		t.Errorf("no line with %s in\n%s", log, out)
+	}
+	p.Signal(syscall.SIGHUP)
+	eventually.Nil(t, "the log", func() error {
+		if !strings.Contains(p.Output.String(), "nothing to reload") {
+			return errors.New("no line")
+		}
+		return nil
+	})
+
+	// The same command again is another sidecar, and does not replace this one.
+	other := harness.NewProcess(t, "").Launch(exec.Command(harness.Binary, args...))
+	if code := other.ExitCode(); code != harness.ExitFailed {
+		t.Errorf("exit code %d", code)
+	}
+	if want := "remora: --admin: can't listen at " + p.Admin + ": bind: address already in use"; !strings.Contains(other.Output.String(), want) {
+		t.Errorf("%s, want %s", other.Output, want)
+	}
+	harness.ServedByAll(t, "http://"+listen+"/", "ab")
+	p.Signal(syscall.SIGTERM)
+	if code := p.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}

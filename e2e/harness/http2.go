@@ -1,0 +1,95 @@
+package harness
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// HTTP2Endpoint is an application that speaks HTTP/2.
+type HTTP2Endpoint struct {
+	Addr        string
+	Srv         *http.Server
+	Served      atomic.Int64 // number of requests
+	Connections atomic.Int64 // number of connections that were accepted
+}
+
+// StartHTTP2Endpoint starts an application that speaks HTTP/2 only, with prior knowledge. change, if not
+// nil, changes its server.
+func StartHTTP2Endpoint(t *testing.T, addr string, h http.HandlerFunc, change func(*http.Server)) *HTTP2Endpoint {
+	t.Helper()
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &HTTP2Endpoint{Addr: l.Addr().String()}
+	a.Srv = &http.Server{
+		Protocols: new(http.Protocols), ErrorLog: log.New(io.Discard, "", 0),
+		ConnState: func(_ net.Conn, s http.ConnState) {
+			if s == http.StateNew {
+				a.Connections.Add(1)
+			}
+		},
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			a.Served.Add(1)
+			h(w, r)
+		}),
+	}
+	a.Srv.Protocols.SetUnencryptedHTTP2(true)
+	if change != nil {
+		change(a.Srv)
+	}
+	go func() { _ = a.Srv.Serve(l) }()
+	t.Cleanup(func() { _ = a.Srv.Close() })
+	return a
+}
+
+// StartHTTP2Caller starts a sidecar whose service has endpoints that speak HTTP/2, and more keys.
+func StartHTTP2Caller(t *testing.T, endpoints []string, more string) (p *Process, url string) {
+	t.Helper()
+	egress := FreeAddrs(t, 1)[0]
+	p = Start(t, fmt.Sprintf(`
+loops: 1
+via: on
+limits: {message: 1MiB}
+listeners: [{name: egress, address: %q, protocol: http, service: app}]
+services: {app: {discover: static, endpoints: ["%s"], protocol: http2, timeout: 2m%s}}`, egress, strings.Join(endpoints, `", "`), more))
+	p.Ready()
+	return p, "http://" + egress
+}
+
+// Call sends a request, and returns the response and its body.
+func Call(t *testing.T, req *http.Request) (*http.Response, string) {
+	t.Helper()
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Errorf("%s: %v after %d bytes", req.URL, err, len(b))
+	}
+	return resp, string(b)
+}
+
+// NewRequest returns a request that ends with the test.
+func NewRequest(t *testing.T, method, url string, body io.Reader) *http.Request {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return req
+}
+
+// Zeros is an endless reader.
+type Zeros struct{}
+
+// Read fills b.
+func (Zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }

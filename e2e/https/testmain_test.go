@@ -1,0 +1,10 @@
+// Package https tests HTTPS, of clients and to endpoints.
+package https
+
+import (
+	"testing"
+
+	"github.com/remora-proxy/remora/e2e/harness"
+)
+
+func TestMain(m *testing.M) { harness.Main(m) }

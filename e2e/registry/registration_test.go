@@ -1,0 +1,134 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/lab"
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/etcd"
+)
+
+// TestRegistration: an endpoint is in etcd only while its application is healthy and its
+// sidecar does not drain.
+func TestRegistration(t *testing.T) {
+	t.Parallel() // it mostly waits
+	e, err := lab.StartEtcd(lab.EtcdOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	watcher, err := etcd.New(etcd.Options{Endpoints: []string{e.Addr()}, Grace: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Close()
+	snapshots := make(chan *registry.Snapshot, 64)
+	watcher.Watch("compute", func(s *registry.Snapshot) { snapshots <- s })
+	await := func(what string, n int) registry.Endpoint {
+		t.Helper()
+		for {
+			s := harness.Receive(t, what, snapshots)
+			if len(s.Endpoints) != n {
+				continue
+			}
+			if n == 0 {
+				return registry.Endpoint{}
+			}
+			return s.Endpoints[0]
+		}
+	}
+	await("an empty snapshot", 0)
+
+	a := harness.NewApp(t)
+	sick := &harness.CheckedApp{App: "http://" + a.Addr}
+	checked := sick.Start(t)
+	ingress := harness.FreeAddrs(t, 1)[0]
+	sick.Down.Store(true)
+	p := harness.Start(t, fmt.Sprintf(`
+node: {id: n1, zone: z1}
+registry: {etcd: {endpoints: [%q], lease_ttl: 600s}}
+listeners: [{name: ingress, address: %q, protocol: link, service: local}]
+services: {local: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}}
+register: [{service: compute, listener: ingress, advertise: %q, weight: 3, check: {http: /healthz, interval: 200ms}}]`,
+		e.Addr(), ingress, checked, ingress))
+	p.Ready()
+	seen := sick.Checks.Load()
+	eventually.Nil(t, "some checks", func() error {
+		if sick.Checks.Load() < seen+3 {
+			return fmt.Errorf("%d checks", sick.Checks.Load())
+		}
+		return nil
+	})
+	eventually.Nil(t, "/endpoints to tell of the failed checks", func() error {
+		_, body := p.Get("/endpoints")
+		if !regexp.MustCompile(`"state": "checking",\s*"error": ".*503`).MatchString(body) {
+			return errors.New(body)
+		}
+		return nil
+	})
+	select {
+	case s := <-snapshots:
+		t.Errorf("registered before the check has succeeded: %+v", s)
+	default:
+	}
+
+	sick.Down.Store(false)
+	got := await("the registration", 1)
+	want := registry.Endpoint{Addr: ingress, Weight: 3, Zone: "z1", Protocol: "link", Node: "n1"}
+	if got != want {
+		t.Errorf("registered %+v, want %+v", got, want)
+	}
+	sick.Down.Store(true)
+	await("the withdrawal", 0)
+	sick.Down.Store(false)
+	await("the return", 1)
+	p.Signal(syscall.SIGTERM)
+	// The lease lasts for minutes, so it was the drain that removed the key.
+	await("the end", 0)
+	if code := p.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestMaxWeight: picks use the highest weights that the configuration allows for an
+// endpoint and a registration.
+func TestMaxWeight(t *testing.T) {
+	e, err := lab.StartEtcd(lab.EtcdOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	a := harness.NewApp(t)
+	ingress := harness.FreeAddrs(t, 1)[0]
+	yaml := func(weight int) string {
+		return fmt.Sprintf(`
+registry: {etcd: {endpoints: [%q], lease_ttl: 600s}}
+listeners: [{name: ingress, address: %q, protocol: link, service: local}]
+services:
+  local: {discover: static, endpoints: [{address: %q, weight: %[4]d}], protocol: http}
+  compute: {}
+register: [{service: compute, listener: ingress, advertise: %[2]q, weight: %[4]d}]`, e.Addr(), ingress, a.Addr, weight)
+	}
+	p := harness.Start(t, yaml(registry.MaxWeight))
+	p.Ready()
+	eventually.Nil(t, "both weights in /endpoints", func() error {
+		_, body := p.Get("/endpoints")
+		if strings.Count(body, fmt.Sprintf(`"weight": %d`, registry.MaxWeight)) != 2 {
+			return errors.New(body)
+		}
+		return nil
+	})
+	_, err = config.Parse("heavier", []byte(yaml(registry.MaxWeight+1)), os.LookupEnv)
+	if n := strings.Count(fmt.Sprint(err), "weight: expected at most"); n != 2 {
+		t.Errorf("%d of 2 greater weights are refused: %v", n, err)
+	}
+}

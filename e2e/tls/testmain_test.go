@@ -1,0 +1,10 @@
+// Package tls tests TLS between sidecars.
+package tls
+
+import (
+	"testing"
+
+	"github.com/remora-proxy/remora/e2e/harness"
+)
+
+func TestMain(m *testing.M) { harness.Main(m) }
