@@ -30,7 +30,7 @@
 //	generation_worker.go  the switch of one loop to a generation
 //	generation_rules.go   the allow rules and rate limits of a generation
 //	listener.go           Listener, one listener of the configuration
-//	leases.go             the services of a loop for streams
+//	openers.go            the services of a loop for streams
 //	shed.go               which connection ends when memory is short, or the process is overloaded
 //	drain.go              the end of sessions
 //	report.go             reports for the admin API

@@ -37,7 +37,7 @@ func NewWorker(p *Process, loop loop.Loop, log shard.Logger, seed uint64) *Worke
 	w.shard.Shedding.Do = w.shedAll
 	w.router.Rand, w.router.Filters = w.shard.Rand, w.filtersOf
 	w.host = downstream.Host{
-		Shard: w.shard, Pool: exchange.NewPool(w.shard), Router: &w.router, Streams: p.streams, Leaser: w,
+		Shard: w.shard, Pool: exchange.NewPool(w.shard), Router: &w.router, Streams: p.streams, Opener: w,
 	}
 	for _, entry := range protocols {
 		w.acceptors[entry.name] = entry.newAcceptor(&w.host)

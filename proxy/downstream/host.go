@@ -19,7 +19,7 @@ type Host struct {
 	counted  int // how many of Sessions are in Process.Sessions
 	idle     idleList
 	Streams  Streams     // carries streams; nil means that there are none
-	Leaser   race.Leaser // gives endpoints of this loop to streams
+	Opener   race.Opener // gives endpoints of this loop to streams
 	HTTP2    Acceptor    // for connections of HTTP that turn out to be HTTP/2
 }
 

@@ -45,7 +45,7 @@ func (h *Host) StreamRequest(kind stats.StreamKind, from exchange.Caller, ex *ex
 			ex.Request.Headers, _ = protocol.SetTimeLeft(ex.Request.Headers, limit, nil)
 		}
 	}
-	r.Service, r.Leaser = service, h.Leaser.From(client)
+	r.Service, r.Opener = service, h.Opener.From(client)
 	r.Record = exchange.LogStream(&h.AccessLog, stats.Handoff(kind).String(), from, ex, service)
 	return r
 }

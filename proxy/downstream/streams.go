@@ -56,7 +56,7 @@ const MaxUpgradeBody = 64 << 10
 // StreamRequest is the last request of a client's connection. It owns its memory.
 type StreamRequest struct {
 	Kind    stats.StreamKind
-	Leaser  race.Leaser // gives the endpoint
+	Opener  race.Opener // gives the endpoint
 	Service string
 	Direct  *Direct       // where the request goes instead of to Service; nil means to Service
 	Host    string        // of the request, in its canonical form, if the TLS of the service needs it; else ""
@@ -115,13 +115,13 @@ type StreamAnswer struct {
 	Head   []byte // encoded, to be sent first
 	Chunks bool   // the body is sent in chunks
 	Source *race.StreamSource
-	Leaser race.Leaser // counts a failure before the source is asked
+	Opener race.Opener // counts a failure before the source is asked
 }
 
 // StreamAccept is a stream from another sidecar to a service of this one.
 type StreamAccept struct {
-	Leaser  race.Leaser  // gives the endpoint
-	Client  shard.Client // of Leaser
+	Opener  race.Opener  // gives the endpoint
+	Client  shard.Client // of Opener
 	Service string
 	Timeout time.Duration // of the endpoint's response
 	Stream  link.Stream

@@ -234,16 +234,16 @@ func TestAffinitySubset(t *testing.T) {
 // TestAffinityStreams: a stream with a key goes where its requests go, and one without anywhere.
 func TestAffinityStreams(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Apps: 6, Service: hashBy("source: true, balance: 0")})
-	lease := func(c shard.Client) string {
-		l := m.LeaseFor(c)
-		l.Lease.Close(false, 0, 0)
+	open := func(c shard.Client) string {
+		l := m.OpenFor(c)
+		l.Stream.Close(false, 0, 0)
 		return l.Target.Addr
 	}
 	anywhere, byKey, byPeer := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for range 30 {
-		anywhere[lease(shard.Client{})] = true
-		byKey[lease(shard.Client{Session: shard.Session{Key: 1 << 63}})] = true
-		byPeer[lease(shard.Client{Addr: "10.0.0.9:1"})] = true
+		anywhere[open(shard.Client{})] = true
+		byKey[open(shard.Client{Session: shard.Session{Key: 1 << 63}})] = true
+		byPeer[open(shard.Client{Addr: "10.0.0.9:1"})] = true
 	}
 	if len(anywhere) < 2 || len(byKey) != 1 || len(byPeer) != 1 {
 		t.Errorf("streams without a key at %v, with one at %v, of a peer at %v", anywhere, byKey, byPeer)

@@ -221,7 +221,7 @@ func (ex *Exchange) answerWith(by *race.Attempt, res *race.Response) {
 	}
 	ex.leaveOpen(exchangeAnswered)
 	if res.Source != nil {
-		res.Source.Lease.Follow(ClientOf(ex.caller), &ex.passage)
+		res.Source.Stream.Follow(ClientOf(ex.caller), &ex.passage)
 	}
 	status := res.Outcome()
 	if by != nil {

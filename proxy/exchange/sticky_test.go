@@ -169,29 +169,29 @@ func TestStickyStreams(t *testing.T) {
 	by, pair := pinned(m)
 	owner := m.Apps[by[0]-'a'].Addr
 	client := shard.Client{Session: shard.Session{Pin: strings.TrimPrefix(pair, "srv=")}}
-	cookies := func(l *race.Lease) string {
+	cookies := func(l *race.Stream) string {
 		res := protocol.Response{}
 		l.EditCookies(&res)
 		return string(protocol.Find(res.Headers, "set-cookie"))
 	}
 	for range 3 {
-		l := m.LeaseFor(client)
-		if l.Target.Addr != owner || cookies(l.Lease) != "" {
-			t.Errorf("a stream of %s went to %s, with %q", owner, l.Target.Addr, cookies(l.Lease))
+		l := m.OpenFor(client)
+		if l.Target.Addr != owner || cookies(l.Stream) != "" {
+			t.Errorf("a stream of %s went to %s, with %q", owner, l.Target.Addr, cookies(l.Stream))
 		}
-		if f := m.RetryLease(l.Lease, fault.Connect); f != nil || !strings.HasPrefix(cookies(l.Lease), "srv=") || strings.HasPrefix(cookies(l.Lease), pair) {
-			t.Errorf("after a failed dial: %v, with %q", f, cookies(l.Lease))
+		if f := m.RetryStream(l.Stream, fault.Connect); f != nil || !strings.HasPrefix(cookies(l.Stream), "srv=") || strings.HasPrefix(cookies(l.Stream), pair) {
+			t.Errorf("after a failed dial: %v, with %q", f, cookies(l.Stream))
 		}
-		l.Lease.Close(false, 0, 0)
+		l.Stream.Close(false, 0, 0)
 	}
 	seen := map[string]bool{}
 	for range 30 {
-		l := m.LeaseFor(shard.Client{Session: shard.Session{Pin: "unknown", Secure: true}})
-		if !strings.HasSuffix(cookies(l.Lease), "; Secure") {
-			t.Errorf("a new session has %q", cookies(l.Lease))
+		l := m.OpenFor(shard.Client{Session: shard.Session{Pin: "unknown", Secure: true}})
+		if !strings.HasSuffix(cookies(l.Stream), "; Secure") {
+			t.Errorf("a new session has %q", cookies(l.Stream))
 		}
 		seen[l.Target.Addr] = true
-		l.Lease.Close(false, 0, 0)
+		l.Stream.Close(false, 0, 0)
 	}
 	if len(seen) < 2 {
 		t.Errorf("all streams went to %v", seen)

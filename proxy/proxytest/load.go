@@ -262,32 +262,32 @@ func (m *Mesh) CollectHeader(name string) *[]string {
 	return values
 }
 
-// Lease asks the consumer for a lease of an endpoint of compute.
-func (m *Mesh) Lease() Leased { return m.LeaseFor(shard.Client{}) }
+// Open opens a stream at compute from the consumer.
+func (m *Mesh) Open() Opened { return m.OpenFor(shard.Client{}) }
 
-// LeaseFor is Lease for a stream of c.
-func (m *Mesh) LeaseFor(c shard.Client) Leased {
+// OpenFor is Open for a stream of c.
+func (m *Mesh) OpenFor(c shard.Client) Opened {
 	m.T.Helper()
-	var got *Leased
-	m.Consumer.Proc.Workers()[0].From(c).Lease("compute", func(l *race.Lease, at race.Target, f *fault.Failure) {
-		got = &Leased{l, at, f}
+	var got *Opened
+	m.Consumer.Proc.Workers()[0].From(c).Open("compute", func(s *race.Stream, at race.Target, f *fault.Failure) {
+		got = &Opened{s, at, f}
 	})
 	m.RunUntil("a result", func() bool { return got != nil })
 	return *got
 }
 
-// RetryLease asks for another endpoint because the target refused the stream.
-func (m *Mesh) RetryLease(l *race.Lease, why *fault.Failure) (f *fault.Failure) {
+// RetryStream asks for another endpoint because the target refused the stream.
+func (m *Mesh) RetryStream(s *race.Stream, why *fault.Failure) (f *fault.Failure) {
 	m.T.Helper()
 	done := false
-	l.Retry(why, nil, func(_ race.Target, fail *fault.Failure) { f, done = fail, true })
+	s.Retry(why, nil, func(_ *race.Stream, _ race.Target, fail *fault.Failure) { f, done = fail, true })
 	m.RunUntil("a result", func() bool { return done })
 	return f
 }
 
-// Leased is the result of a request for a lease.
-type Leased struct {
-	Lease   *race.Lease
+// Opened is the result of Open.
+type Opened struct {
+	Stream  *race.Stream
 	Target  race.Target
 	Failure *fault.Failure
 }

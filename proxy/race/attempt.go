@@ -18,6 +18,7 @@ const (
 	primaryAttempt attemptKind = iota
 	retryAttempt
 	hedgeAttempt
+	streamAttempt // of a Stream, also after one that failed
 )
 
 // Attempt is one try of a request at one endpoint, and part of its race. Until it is
@@ -131,6 +132,10 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 		a.watchShadow(now)
 	}
 	r.tried[a.index] = ep
+	if a.kind == streamAttempt {
+		a.open()
+		return
+	}
 	a.found = ep.Started(now)
 	if limit := r.Policy.tryTimeout; limit > 0 && !r.try.Armed() {
 		r.shard.Loop.After(limit, &r.try)
@@ -205,16 +210,13 @@ func (a *Attempt) RespondLocally(res *Response) {
 func (a *Attempt) Fail(f *fault.Failure) {
 	r := a.race
 	lingering := a.Lingering()
-	outcome := stats.AttemptNone
-	if f.BlamesEndpoint() {
-		outcome = stats.AttemptBroken
-	}
+	outcome := brokenBy(f)
 	if a.replayed && f.Free() {
 		f = fault.Reset // the first time it was sent, the application may have seen it
 	}
-	switch {
+	switch class := r.Policy.classOf(f); {
 	case f == fault.NoSlot, f == fault.NoRoute, f == fault.RequestTooLarge: // the other sidecar sent it to no application
-	case f.Retry == fault.RetryIfIdempotent, f.Retry == fault.RetryNever && a.ep != nil:
+	case class == fault.RetryIfIdempotent, class == fault.RetryNever && a.ep != nil:
 		r.MaybeProcessed = true
 	}
 	a.span().Note(spanOutcome(f), 0, f.Code)
@@ -351,6 +353,14 @@ func (a *Attempt) end(now time.Duration, outcome stats.AttemptOutcome) {
 	a.race.Service.Leave(&a.place)
 }
 
+// brokenBy returns the outcome of an attempt that ended with f, and without a response.
+func brokenBy(f *fault.Failure) stats.AttemptOutcome {
+	if f.BlamesEndpoint() {
+		return stats.AttemptBroken
+	}
+	return stats.AttemptNone
+}
+
 // reportRefusal tells the endpoint that it did no work for a request or stream that was sent to it, and
 // ended with f. A sidecar refuses batch requests before others, so that says nothing about its room for
 // these.
@@ -364,9 +374,31 @@ func reportRefusal(ep *lb.Endpoint, now, sent time.Duration, f *fault.Failure, b
 	}
 }
 
+// judge tells the endpoint what the outcome says about it.
+func (a *Attempt) judge(now time.Duration, outcome stats.AttemptOutcome) {
+	switch outcome {
+	case stats.AttemptBroken, stats.AttemptFailure:
+		a.ep.Judge(now, false)
+		a.ep.Declined(now, now-a.sent, true)
+	case stats.AttemptServed:
+		if !a.awaits {
+			a.ep.Judge(now, true)
+		}
+		if a.errs {
+			a.ep.Declined(now, now-a.sent, false)
+		}
+	case stats.AttemptNone, stats.AttemptUnseen:
+	}
+}
+
 // report gives the outcome to the endpoint. The latency of a failure is left out: a
-// quick failure must not make the endpoint look fast.
+// quick failure must not make the endpoint look fast. A stream has no latency.
 func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
+	a.judge(now, outcome)
+	if a.kind == streamAttempt {
+		a.ep.Closed()
+		return
+	}
 	s, latency := a.race.Service, now-a.sent
 	a.ep.Ext.(*service.Endpoint).Ended(outcome, latency)
 	if a.race.Batch { // its latency has the time for which it let others go first
@@ -374,33 +406,18 @@ func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
 		latency = 0
 	}
 	switch outcome {
-	case stats.AttemptNone:
+	case stats.AttemptNone, stats.AttemptBroken:
 		a.ep.Dropped(now)
 		return
-	case stats.AttemptBroken:
-		a.ep.Judge(now, false)
-		a.ep.Declined(now, now-a.sent, true)
-		a.ep.Dropped(now)
-		return
-	case stats.AttemptUnseen:
-		a.ep.Answered(now, latency)
-	case stats.AttemptServed:
-		if !a.awaits {
-			a.ep.Judge(now, true)
-		}
-		if a.errs {
-			a.ep.Declined(now, now-a.sent, false)
-			if latency > 0 {
-				latency = a.ep.AtLeast(latency)
-			}
-		}
-		a.ep.Answered(now, latency)
 	case stats.AttemptFailure:
 		latency = 0
-		a.ep.Judge(now, false)
-		a.ep.Declined(now, now-a.sent, true)
-		a.ep.Answered(now, latency)
+	case stats.AttemptServed:
+		if a.errs && latency > 0 {
+			latency = a.ep.AtLeast(latency)
+		}
+	case stats.AttemptUnseen:
 	}
+	a.ep.Answered(now, latency)
 	if a.ep.Refuses() {
 		a.ep.Took(a.sent)
 	}

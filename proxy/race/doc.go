@@ -12,5 +12,5 @@
 //	response.go  a response, with its memory
 //	spans.go     the attempts in a trace
 //	upstream.go  the interfaces of upstreams: Upstream and Carrier; queue.go for those that wait
-//	lease.go     a stream's place at a service; source.go where its bytes come from
+//	stream.go    the race of a stream, which goes on as its winner; source.go where its bytes come from
 package race

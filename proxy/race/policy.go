@@ -9,12 +9,15 @@ import (
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/hedge"
 )
 
 // Policy is how the requests of a route race.
 type Policy struct {
 	Timeout       time.Duration // of a request
+	attempts      int           // of one request at most, with free retries and hedges
+	retry         attemptKind   // of its retries
 	retryAttempts int
 	retryOn       retryOn
 	tryTimeout    time.Duration // of each attempt; 0 means none
@@ -33,13 +36,28 @@ type retryOn struct {
 // NewPolicy returns the policy of a route on one of so many loops.
 func NewPolicy(p *config.Policy, loops int) Policy {
 	made := Policy{
-		Timeout: p.Timeout, retryAttempts: p.Retry.Attempts, tryTimeout: p.Retry.PerTryTimeout,
+		Timeout: p.Timeout, attempts: MaxAttempts, retry: retryAttempt, retryAttempts: p.Retry.Attempts, tryTimeout: p.Retry.PerTryTimeout,
 		Hedging: hedge.NewRoute(hedgePolicy(&p.Hedge), loops), retryOn: newRetryOn(p.Retry.On),
 	}
 	if class := p.Hedge.Class; class != config.ClassSize && class != config.ClassNone {
 		made.classHeader = strings.ToLower(class)
 	}
 	return made
+}
+
+// streamPolicy is how streams race. An endpoint that does not take a stream has done nothing for it, whatever
+// its reason, so that another endpoint may: free of charge, unless the endpoint was lost.
+var streamPolicy = &Policy{
+	attempts: maxFreeEndpoints, retry: streamAttempt, retryAttempts: maxFreeEndpoints, retryOn: retryOn{connect: true, reset: true},
+}
+
+// classOf returns which retry f permits.
+func (p *Policy) classOf(f *fault.Failure) fault.RetryClass {
+	switch {
+	case p != streamPolicy, f == fault.NoEndpoint, f == fault.Reset, f.Retry == fault.RetryFree && f != fault.Connect:
+		return f.Retry
+	}
+	return fault.RetryFreeElsewhere
 }
 
 // Repeats is how often a request may be sent again that an endpoint may have seen.

@@ -122,7 +122,8 @@ func (r *Race) launch(kind attemptKind, ep *lb.Endpoint) {
 		r.Service.Stats.Retries++
 	}
 	switch r.Service.Admit(&a.place, &service.Ask{
-		Key: r.Key, Batch: r.Batch, Retry: kind == retryAttempt || r.Attempt > 0,
+		Stream: kind == streamAttempt,
+		Key:    r.Key, Batch: r.Batch, Retry: kind == retryAttempt || r.Attempt > 0,
 		Hedge: kind == hedgeAttempt || r.Hedged, Spare: kind == primaryAttempt && r.Hedged,
 	}) {
 	case service.SlotGranted:

@@ -100,8 +100,8 @@ func (res *Response) ReadGRPC(req *protocol.Request) (awaits bool) {
 	case res.Source == nil:
 		res.Code, res.GRPC = protocol.GRPCStatus(&res.Response)
 	case protocol.IsGRPC(res.Headers):
-		res.Source.Lease.await()
-		return !res.Source.Lease.judged
+		res.Source.Stream.await()
+		return !res.Source.Stream.judged
 	}
 	return false
 }

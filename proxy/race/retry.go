@@ -35,7 +35,7 @@ func (r *Race) onResponse(a *Attempt, res *Response) {
 // retryFailed starts a retry if the latest attempt that failed since the last retry allows it.
 func (r *Race) retryFailed() bool {
 	f := r.lastFail
-	if f == nil || r.Launched == MaxAttempts || !r.mayFollow() || !r.mayRetry(f) {
+	if f == nil || r.Launched == r.Policy.attempts || !r.mayFollow() || !r.mayRetry(f) {
 		return false
 	}
 	r.lastFail = nil
@@ -74,7 +74,7 @@ func (r *Race) launchRetry() {
 		r.shard.Loop.After(wait, &r.retry)
 		return
 	}
-	r.launch(retryAttempt, nil)
+	r.launch(r.Policy.retry, nil)
 }
 
 // onFailure handles an attempt without a response: it waits for other attempts, or retries if
@@ -95,13 +95,13 @@ func (r *Race) onFailure(a *Attempt, f *fault.Failure) {
 // mayRetry reports whether the failure and retry.on allow a retry, which it counts and pays.
 func (r *Race) mayRetry(f *fault.Failure) bool {
 	on := &r.Policy.retryOn
-	switch f.Retry {
+	switch class := r.Policy.classOf(f); class {
 	case fault.RetryFree:
 		r.freeRetries++
 		return on.connect && r.freeRetries < maxFreeEndpoints
 	case fault.RetryFreeElsewhere:
 		r.freeRetries++
-		return on.connect && r.freeRetries < maxFreeEndpoints && r.Launched < r.Service.Set.Len()
+		return on.connect && r.freeRetries < maxFreeEndpoints && r.elsewhere()
 	case fault.RetryPaid, fault.RetryPaidElsewhere:
 		if !on.refused {
 			return false
@@ -111,9 +111,9 @@ func (r *Race) mayRetry(f *fault.Failure) bool {
 			return true
 		}
 		switch {
-		case f.Retry == fault.RetryPaidElsewhere && r.Launched >= r.Service.Set.Len():
+		case class == fault.RetryPaidElsewhere && !r.elsewhere():
 			return false
-		case f.Retry == fault.RetryPaid && r.Batch: // refused in numbers that would leave online ones no token
+		case class == fault.RetryPaid && r.Batch: // refused in numbers that would leave online ones no token
 			return false
 		case !r.mayPay(nil):
 			return false
@@ -128,6 +128,9 @@ func (r *Race) mayRetry(f *fault.Failure) bool {
 	r.retries++
 	return true
 }
+
+// elsewhere reports whether the service has an endpoint where the request was not.
+func (r *Race) elsewhere() bool { return r.Service.HasOther(r.tried[:r.Launched]) }
 
 // mayMove reports whether a refused request may go to another endpoint free of charge: one that has
 // room, as far as is known. Batch requests may not, since they are refused for the others' sake. Nor may

@@ -30,8 +30,8 @@ type StreamSource struct {
 
 	Interactive bool // the response is part of a conversation: it needs no pace
 
-	Lease  *Lease                  // Connected was called
-	Record *accesslog.StreamRecord // ends with the Lease
+	Stream *Stream                 // Connected was called
+	Record *accesslog.StreamRecord // ends with the Stream
 }
 
 // unowned takes back buffers that have left their loop.
@@ -42,7 +42,7 @@ func (s *StreamSource) Close() { s.end(accesslog.StreamEnd{Cut: true}) }
 
 // Refuse discards the body; the caller gets f instead.
 func (s *StreamSource) Refuse(f *fault.Failure) {
-	s.Lease.Ended(f.GRPC(), false)
+	s.Stream.Ended(f.GRPC(), false)
 	s.end(accesslog.StreamEnd{Failure: f})
 }
 
@@ -51,9 +51,9 @@ func (s *StreamSource) end(e accesslog.StreamEnd) {
 		s.Socket.Reset()
 	}
 	unowned.Release(&s.Buffer)
-	if s.Lease.Call() {
-		e.GRPC, e.Code = true, s.Lease.code
+	if s.Stream.Call() {
+		e.GRPC, e.Code = true, s.Stream.code
 	}
-	s.Lease.Close(true, 0, 0)
+	s.Stream.Close(true, 0, 0)
 	s.Record.End(e)
 }

@@ -101,11 +101,12 @@ func (q *admissionQueue) classOf(list *places) class {
 
 // Ask is an attempt that asks for a slot.
 type Ask struct {
-	Key   uint64 // of the request, if the service picks by key
-	Batch bool
-	Retry bool // by this sidecar or by the caller
-	Hedge bool // by this sidecar or by the caller: it never queues
-	Spare bool // without a limit it needs an endpoint with spare capacity
+	Key    uint64 // of the request, if the service picks by key
+	Batch  bool
+	Retry  bool // by this sidecar or by the caller
+	Hedge  bool // by this sidecar or by the caller: it never queues
+	Spare  bool // without a limit it needs an endpoint with spare capacity
+	Stream bool // it takes no slot
 }
 
 // Place is what an attempt has of a service: a slot, or a place in the queue for one. It belongs to one
@@ -141,7 +142,7 @@ func (p *Place) Waits(now time.Duration) time.Duration {
 // the queue at most.
 func (s *Service) Admit(p *Place, by *Ask) AdmitResult {
 	sl := &s.shared.slots
-	if sl.Limit.Load() == 0 {
+	if sl.Limit.Load() == 0 || by.Stream {
 		if by.Spare && s.Set.PickHedge(s.Query(by.Key, nil), true) == nil {
 			return SlotRefused
 		}

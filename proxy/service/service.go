@@ -3,6 +3,7 @@ package service
 import (
 	"cmp"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -129,6 +130,16 @@ func (s *Service) Pick(q lb.Query, failed []*lb.Endpoint) *lb.Endpoint {
 	}
 	q.Tried = nil
 	return s.Set.Pick(q)
+}
+
+// HasOther reports whether the service has an endpoint that is none of tried.
+func (s *Service) HasOther(tried []*lb.Endpoint) bool {
+	for i := range s.Set.Len() {
+		if !slices.Contains(tried, s.Set.At(i)) {
+			return true
+		}
+	}
+	return false
 }
 
 // inFlight is the number of attempts of this loop at the endpoints.

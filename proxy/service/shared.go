@@ -26,7 +26,7 @@ type SharedService struct {
 	loops      []atomic.Pointer[Service] // by shard.Index; each loop sets its own
 	snapshot   atomic.Pointer[registry.Snapshot]
 	pending    atomic.Int32 // exchanges in flight
-	streams    atomic.Int32 // their Leases are open
+	streams    atomic.Int32 // open race.Streams
 	slots      limit.Slots
 	lastAnswer atomic.Int64 // when an endpoint last responded, on the loops' clock
 	periodic   atomic.Int32 // loops that know a period of stalls

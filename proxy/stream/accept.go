@@ -23,13 +23,13 @@ func (s *Server) Accept(peer loop.Socket, a *downstream.StreamAccept) {
 	if p == nil {
 		return
 	}
-	p.by = a.Leaser
+	p.by = a.Opener
 	switch a.Stream.Kind {
 	case link.StreamAnswer:
 		s.serveParked(p, a.Stream.Token)
 	case link.StreamOpaque:
 		t := &tunnel{
-			pair: p, endpointQuery: s.opaque(a.Leaser, a.Service, a.Timeout), rest: a.Rest, accepted: []byte{link.StreamTaken},
+			pair: p, endpointQuery: s.opaque(a.Opener, a.Service, a.Timeout), rest: a.Rest, accepted: []byte{link.StreamTaken},
 			failureResponse: func(f *fault.Failure) []byte { return []byte{byte(f.Reason())} }, record: a.Record,
 		}
 		s.start(p, t.run)
@@ -52,12 +52,12 @@ func (s *Server) serveParked(p *pair, token link.Token) {
 
 // serve carries a request of another sidecar, which has added the headers of a proxy already.
 func (p *pair) serve(a *downstream.StreamAccept) {
-	r := &downstream.StreamRequest{Leaser: a.Leaser, Service: a.Service, Timeout: a.Timeout, Minor: 1, Record: a.Record}
+	r := &downstream.StreamRequest{Opener: a.Opener, Service: a.Service, Timeout: a.Timeout, Minor: 1, Record: a.Record}
 	if f := p.receive(r, a); f != nil {
 		if why := p.why.Load(); why != nil {
 			f = why
 		} else {
-			a.Leaser.Failed(f)
+			a.Opener.Failed(f)
 		}
 		r.Record.End(accesslog.StreamEnd{Failure: f, Cut: p.isAborted()})
 		p.refuse(r.AppendFailure(nil, f, date()))
@@ -101,7 +101,7 @@ func (p *pair) receive(r *downstream.StreamRequest, a *downstream.StreamAccept) 
 	p.interactive.Store(protocol.Interactive(req.Headers))
 	if r.GRPC = protocol.IsGRPC(req.Headers); r.GRPC {
 		a.Client.GRPC = true
-		r.Leaser = a.Leaser.From(a.Client)
+		r.Opener = a.Opener.From(a.Client)
 	}
 	r.Minor, r.ToHead = head.Minor, head.HeadMethod
 	if head.Protocols != nil && head.Framing != http1.Chunked && head.Length <= downstream.MaxUpgradeBody {

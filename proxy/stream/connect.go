@@ -18,7 +18,7 @@ import (
 )
 
 type endpointQuery struct {
-	leaser  race.Leaser // picks the endpoint and counts the stream
+	opener  race.Opener // picks the endpoint and counts the stream
 	service string
 	direct  *downstream.Direct // connects there instead; nil means to the service
 	kind    link.StreamKind    // sent to an endpoint that is another sidecar
@@ -27,82 +27,73 @@ type endpointQuery struct {
 	message bool               // the stream is one HTTP request and its response, which a pipe can carry
 }
 
-// pick is the result of an endpointQuery: a lease with its target, or a failure.
+// pick is the result of an endpointQuery: a stream with its target, or a failure.
 type pick struct {
-	lease *race.Lease
-	at    race.Target
-	fail  *fault.Failure
+	stream *race.Stream
+	at     race.Target
+	fail   *fault.Failure
 }
 
 // connect connects p to an endpoint that takes the stream. Unless it fails, the caller must
-// close lease, which is nil without a service. linked reports whether the endpoint is another
+// close st, which is nil without a service. linked reports whether the endpoint is another
 // sidecar.
-func (p *pair) connect(w *endpointQuery) (lease *race.Lease, linked bool, fail *fault.Failure) {
+func (p *pair) connect(w *endpointQuery) (st *race.Stream, linked bool, fail *fault.Failure) {
 	if w.direct != nil {
 		return nil, false, (&direct{p, w.direct}).connect()
 	}
-	picks := make(chan pick, 1)
-	w.leaser.Lease(w.service, func(l *race.Lease, at race.Target, f *fault.Failure) {
-		picks <- pick{l, at, f}
-	})
-	a := p.await(picks)
+	a := p.await(func(picked race.Picked) { w.opener.Open(w.service, picked) })
 	if fail = a.fail; fail == nil {
-		linked, fail = p.openAt(w, a.lease, a.at)
+		linked, fail = p.openAt(w, a.stream, a.at)
 	}
 	if fail != nil {
 		return nil, false, fail
 	}
-	return a.lease, linked, nil
+	return a.stream, linked, nil
 }
 
 // reconnect connects p to another endpoint, after the last one refused the stream with why. If it
-// fails, the lease is closed.
-func (p *pair) reconnect(w *endpointQuery, lease *race.Lease, why *fault.Failure) (linked bool, fail *fault.Failure) {
-	at, fail := p.another(lease, why, nil)
-	if fail != nil {
-		return false, fail
+// fails, st is closed.
+func (p *pair) reconnect(w *endpointQuery, st *race.Stream, why *fault.Failure) (linked bool, fail *fault.Failure) {
+	a := p.await(func(picked race.Picked) { st.Retry(why, nil, picked) })
+	if a.fail != nil {
+		return false, a.fail
 	}
-	return p.openAt(w, lease, at)
+	return p.openAt(w, st, a.at)
 }
 
 // openAt opens the stream at an endpoint, or at another one if that does not take it. If it fails,
-// the lease is closed.
-func (p *pair) openAt(w *endpointQuery, lease *race.Lease, at race.Target) (linked bool, fail *fault.Failure) {
+// st is closed.
+func (p *pair) openAt(w *endpointQuery, st *race.Stream, at race.Target) (linked bool, fail *fault.Failure) {
 	var last fault.Error
 	for {
-		err := p.open(w, lease, at)
+		err := p.open(w, st, at)
 		if err == nil {
 			return at.Link, nil
 		}
 		if p.isAborted() || p.srv.ctx.Err() != nil {
-			lease.Close(false, 0, 0)
+			st.Close(false, 0, 0)
 			return false, cmp.Or(p.why.Load(), fault.Draining)
 		}
 		why := fault.Connect
 		if errors.As(err, &last) {
 			why = last.Failure
 		}
-		at, fail = p.another(lease, why, err)
+		a := p.await(func(picked race.Picked) { st.Retry(why, err, picked) })
 		switch {
-		case fail == fault.Connect && last.Failure != nil:
+		case a.fail == fault.Connect && last.Failure != nil:
 			return false, last.Failure
-		case fail != nil:
-			return false, fail
+		case a.fail != nil:
+			return false, a.fail
 		}
+		at = a.at
 	}
 }
 
-// another asks for another endpoint. If it fails, the core has closed the lease, or its loop has
-// stopped.
-func (p *pair) another(lease *race.Lease, why *fault.Failure, err error) (race.Target, *fault.Failure) {
+// await has the core look for an endpoint, and waits for it. The loop of the core may have stopped, so Close
+// ends the wait.
+func (p *pair) await(begin func(picked race.Picked)) (a pick) {
 	picks := make(chan pick, 1)
-	lease.Retry(why, err, func(at race.Target, f *fault.Failure) { picks <- pick{lease, at, f} })
-	a := p.await(picks)
-	return a.at, a.fail
-}
-
-// await waits for the core. The loop of the core may have stopped, so Close ends the wait.
-func (p *pair) await(picks <-chan pick) (a pick) {
+	begin(func(s *race.Stream, at race.Target, f *fault.Failure) { picks <- pick{s, at, f} })
 	select {
 	case a = <-picks:
 		return a
@@ -113,7 +104,7 @@ func (p *pair) await(picks <-chan pick) (a pick) {
 
 // open connects to an endpoint. To another sidecar it also sends the preface, and waits until
 // that sidecar accepts a stream that can't be refused by an HTTP response.
-func (p *pair) open(w *endpointQuery, lease *race.Lease, at race.Target) error {
+func (p *pair) open(w *endpointQuery, st *race.Stream, at race.Target) error {
 	if at.Socket != nil {
 		return p.openPipe(w, at)
 	}
@@ -121,7 +112,7 @@ func (p *pair) open(w *endpointQuery, lease *race.Lease, at race.Target) error {
 	if !at.Link {
 		first = proxyHeader(p, w.service)
 	}
-	if err := p.dial(lease, at.Addr, w.service, w.serverName(lease.TLS(), at), first); err != nil || !at.Link {
+	if err := p.dial(st, at.Addr, w.service, w.serverName(st.TLS(), at), first); err != nil || !at.Link {
 		return err
 	}
 	err := p.sendPreface(&link.Stream{Kind: w.kind, TimeLeft: w.timeout})
@@ -164,13 +155,13 @@ func (w *endpointQuery) serverName(c *config.ServiceTLS, at race.Target) string 
 	return c.ServerName(at.Host, at.Addr)
 }
 
-// dial connects to addr of the lease's service, which must prove name by TLS, and sends first before
+// dial connects to addr of the stream's service, which must prove name by TLS, and sends first before
 // anything else.
-func (p *pair) dial(lease *race.Lease, addr, service, name string, first []byte) error {
+func (p *pair) dial(st *race.Stream, addr, service, name string, first []byte) error {
 	p.at = addr
 	ctx, cancel := context.WithTimeout(p.srv.ctx, p.srv.service(service).ConnectTimeout)
 	defer cancel()
-	sock, err := p.srv.opt.Dial(ctx, addr, lease.Key(), name, first)
+	sock, err := p.srv.opt.Dial(ctx, addr, st.Key(), name, first)
 	switch {
 	case errors.Is(err, loop.ErrDialQueue):
 		return fault.Error{Failure: fault.DialLimit}

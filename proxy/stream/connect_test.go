@@ -14,7 +14,7 @@ import (
 func (s *sidecar) connectAddr(rest string) string {
 	return s.front(func(nc *net.TCPConn) {
 		s.srv.Request(socket{nc}, &downstream.StreamRequest{
-			Kind: stats.StreamConnect, Leaser: s.srv.worker(), Service: "app", Timeout: waitLimit, Minor: 1, Rest: []byte(rest),
+			Kind: stats.StreamConnect, Opener: s.srv.worker(), Service: "app", Timeout: waitLimit, Minor: 1, Rest: []byte(rest),
 		})
 	})
 }

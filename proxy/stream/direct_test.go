@@ -56,7 +56,7 @@ services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http}}`
 			client := s.dialTo(s.front(func(nc *net.TCPConn) {
 				_, _ = io.ReadFull(nc, make([]byte, 1)) // so that no reset comes before dialTo returns
 				s.srv.Request(socket{nc}, &downstream.StreamRequest{
-					Kind: c.kind, Leaser: s.srv.worker(), Timeout: waitLimit, Minor: 1, Opened: c.opened,
+					Kind: c.kind, Opener: s.srv.worker(), Timeout: waitLimit, Minor: 1, Opened: c.opened,
 					Direct: &downstream.Direct{Listener: c.listener, Authority: c.to}, Head: []byte("GET / HTTP/1.1\r\n\r\n"),
 				})
 			}))

@@ -28,5 +28,5 @@
 //
 // Package pipe has the ends of streams that share a connection with others.
 //
-// The core picks endpoints and counts the streams (race.Lease).
+// The core picks endpoints and counts the streams (race.Stream).
 package stream

@@ -41,7 +41,7 @@ func TestEarlyBytesReleased(t *testing.T) {
 			early := make(chan weak.Pointer[byte], 1)
 			client := s.dialTo(s.front(func(nc *net.TCPConn) {
 				r := c.request
-				r.Leaser, r.Service, r.Timeout, r.Minor = s.srv.worker(), "app", waitLimit, 1
+				r.Opener, r.Service, r.Timeout, r.Minor = s.srv.worker(), "app", waitLimit, 1
 				b := append(make([]byte, 0, earlySize), "early"...)
 				early <- weak.Make(&b[0])
 				if r.Body.Reset(&length, s.srv.limits()); r.Kind == stats.StreamBody {

@@ -128,7 +128,7 @@ func TestCutEarly(t *testing.T) {
 		s := newSidecar(t, options{}, a.addr)
 		client := s.dialTo(s.front(func(nc *net.TCPConn) {
 			s.srv.Accept(socket{nc}, &downstream.StreamAccept{
-				Leaser: s.srv.worker(), Service: "app", Timeout: waitLimit, Stream: link.Stream{Kind: link.StreamHTTP},
+				Opener: s.srv.worker(), Service: "app", Timeout: waitLimit, Stream: link.Stream{Kind: link.StreamHTTP},
 			})
 		}))
 		s.eventually("the stream to begin", func() error {
@@ -244,7 +244,7 @@ func TestLongStream(t *testing.T) {
 	s.waitIdle()
 }
 
-// TestRefusedIsCounted: a stream that is refused before it has a Lease is counted, once.
+// TestRefusedIsCounted: a stream that is refused before it is opened is counted, once.
 func TestRefusedIsCounted(t *testing.T) {
 	for code, r := range map[string]downstream.StreamRequest{
 		"bad-request": {Kind: stats.StreamBody}, // without a head: it can't be sent safely
@@ -252,7 +252,7 @@ func TestRefusedIsCounted(t *testing.T) {
 	} {
 		t.Run(code, func(t *testing.T) {
 			s := newSidecar(t, options{})
-			r.Leaser, r.Service, r.Timeout, r.Minor = s.srv.worker(), "app", waitLimit, 1
+			r.Opener, r.Service, r.Timeout, r.Minor = s.srv.worker(), "app", waitLimit, 1
 			if code == "overloaded" {
 				limit := int(s.srv.config().Limits.Buffered)
 				s.proc.Hold(limit)

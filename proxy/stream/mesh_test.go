@@ -47,7 +47,7 @@ func (s *sidecar) front(take func(nc *net.TCPConn)) (addr string) {
 // to Server.Request.
 func (s *sidecar) requestAddr() string {
 	return s.front(func(nc *net.TCPConn) {
-		r := &downstream.StreamRequest{Leaser: s.srv.worker(), Service: "app", Timeout: waitLimit}
+		r := &downstream.StreamRequest{Opener: s.srv.worker(), Service: "app", Timeout: waitLimit}
 		down := endOf(socket{nc})
 		if f := (&pair{srv: s.srv, down: down}).receive(r, &downstream.StreamAccept{}); f != nil {
 			if len(r.Rest) == 0 {
@@ -74,7 +74,7 @@ func (s *sidecar) linkAddr() string {
 		left, n := binary.Uvarint(rest[1:])
 		st := link.Stream{Kind: link.StreamKind(rest[0]), TimeLeft: time.Duration(left) * time.Microsecond}
 		copy(st.Token[:], rest[1+n:])
-		s.srv.Accept(socket{nc}, &downstream.StreamAccept{Leaser: s.srv.worker(), Service: "app", Timeout: waitLimit, Stream: st})
+		s.srv.Accept(socket{nc}, &downstream.StreamAccept{Opener: s.srv.worker(), Service: "app", Timeout: waitLimit, Stream: st})
 	})
 }
 

@@ -19,7 +19,7 @@ import (
 type pair struct {
 	srv   *Server
 	down  *end
-	by    race.Leaser // counts the limit that refused or ended the stream; nil means a worker
+	by    race.Opener // counts the limit that refused or ended the stream; nil means a worker
 	place *fair.Place // of limits.streams; nil if it got none
 	watch *watch      // nil if no time is limited
 

@@ -24,13 +24,13 @@ func (s *sidecar) source(a *app, h http1.Head, early string) (src *race.StreamSo
 	s.t.Helper()
 	p := &pair{srv: s.srv}
 	w := s.srv.opaque(s.srv.worker(), "app", waitLimit)
-	lease, _, fail := p.connect(&w)
+	st, _, fail := p.connect(&w)
 	if fail != nil {
 		s.t.Fatal(fail)
 	}
-	lease.Connected(200)
+	st.Connected(200)
 	server = receive(s.t, a.conns, "the connection")
-	src = &race.StreamSource{Socket: p.up.conn.(loop.Socket), Lease: lease, Buffer: bytebufferpool.Get()}
+	src = &race.StreamSource{Socket: p.up.conn.(loop.Socket), Stream: st, Buffer: bytebufferpool.Get()}
 	src.Body.Reset(&h, s.srv.limits())
 	if _, _, err := src.Body.Decode([]byte(early), src.Buffer); err != nil {
 		s.t.Fatal(err)
@@ -42,14 +42,14 @@ func (s *sidecar) source(a *app, h http1.Head, early string) (src *race.StreamSo
 // at address at.
 func (s *sidecar) fetched(b *sidecar, at string, token link.Token, h http1.Head) *net.TCPConn {
 	s.t.Helper()
-	leases := make(chan *race.Lease, 1)
+	streams := make(chan *race.Stream, 1)
 	w := b.srv.worker()
-	w.Lease("app", func(l *race.Lease, _ race.Target, _ *fault.Failure) { leases <- l })
+	w.Open("app", func(l *race.Stream, _ race.Target, _ *fault.Failure) { streams <- l })
 	src := &race.StreamSource{
 		Addr: at, Service: "app", Token: token, Timeout: waitLimit,
-		Buffer: bytebufferpool.Get(), Lease: receive(s.t, leases, "a lease"),
+		Buffer: bytebufferpool.Get(), Stream: receive(s.t, streams, "a stream"),
 	}
-	src.Lease.Connected(200)
+	src.Stream.Connected(200)
 	src.Body.Reset(&h, s.srv.limits())
 	addr := b.front(func(nc *net.TCPConn) {
 		b.srv.Answer(socket{nc}, &downstream.StreamAnswer{Head: []byte("head|"), Chunks: h.Framing == http1.Chunked, Source: src})

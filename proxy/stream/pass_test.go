@@ -170,7 +170,7 @@ func TestOriginalDestination(t *testing.T) {
 	to := netip.MustParseAddrPort(app.addr)
 	client, here := redirected(t)
 	r := &downstream.StreamRequest{
-		Kind: stats.StreamBody, Leaser: s.srv.worker(), Timeout: waitLimit, Minor: 1, Head: []byte("GET /a HTTP/1.1\r\nHost: other\r\n\r\n"),
+		Kind: stats.StreamBody, Opener: s.srv.worker(), Timeout: waitLimit, Minor: 1, Head: []byte("GET /a HTTP/1.1\r\nHost: other\r\n\r\n"),
 		Direct: &downstream.Direct{Authority: "no.such.host.invalid", To: to}, Buffer: buffers.Get(0),
 		Rest: []byte("DELETE /secret HTTP/1.1\r\nHost: admin\r\n\r\n"),
 	}

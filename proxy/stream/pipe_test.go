@@ -82,17 +82,17 @@ func (p *peer) wantState(want loop.PipeState) {
 var grpc = []protocol.Header{{Name: []byte("Content-Type"), Value: []byte("application/grpc")}}
 
 // call begins a request with a body of unknown length, whose client has a pipe.
-func (s *sidecar) call(leaser race.Leaser, headers []protocol.Header) *peer {
-	return s.callRepeated(leaser, headers, 0)
+func (s *sidecar) call(opener race.Opener, headers []protocol.Header) *peer {
+	return s.callRepeated(opener, headers, 0)
 }
 
 // callRepeated is call for a request that may be sent again so often.
-func (s *sidecar) callRepeated(leaser race.Leaser, headers []protocol.Header, repeats int) *peer {
+func (s *sidecar) callRepeated(opener race.Opener, headers []protocol.Header, repeats int) *peer {
 	p, socket := s.newPeer()
 	h := http1.Head{Framing: http1.Chunked}
 	req := protocol.Request{Method: []byte("POST"), Path: []byte("/a"), Authority: []byte("app"), Headers: headers}
 	r := &downstream.StreamRequest{
-		Kind: stats.StreamBody, Leaser: leaser, Service: "app", Timeout: waitLimit, Minor: 1, Chunks: true,
+		Kind: stats.StreamBody, Opener: opener, Service: "app", Timeout: waitLimit, Minor: 1, Chunks: true,
 		Repeats: repeats, Head: http1.AppendStreamRequest(nil, &req, &h), Buffer: buffers.Get(0), Interactive: protocol.Interactive(headers),
 	}
 	r.Body.Reset(&h, s.srv.limits())
@@ -266,16 +266,16 @@ func TestPipePace(t *testing.T) {
 	second.Close()
 }
 
-// pipeLeaser leads streams to a pipe in place of the first endpoint that is picked.
-type pipeLeaser struct {
-	race.Leaser
+// pipeOpener leads streams to a pipe in place of the first endpoint that is picked.
+type pipeOpener struct {
+	race.Opener
 	socket loop.Socket
 }
 
-func (l *pipeLeaser) Lease(service string, picked func(*race.Lease, race.Target, *fault.Failure)) {
-	l.Leaser.Lease(service, func(lease *race.Lease, at race.Target, f *fault.Failure) {
-		at.Socket = l.socket
-		picked(lease, at, f)
+func (o *pipeOpener) Open(service string, picked race.Picked) {
+	o.Opener.Open(service, func(st *race.Stream, at race.Target, f *fault.Failure) {
+		at.Socket = o.socket
+		picked(st, at, f)
 	})
 }
 
@@ -286,7 +286,7 @@ func TestPipeEndpoint(t *testing.T) {
 	server, socket := s.newPeer()
 	server.InitRequest(server.pipe, s.srv.limits())
 	server.to.InitResponse(server.pipe)
-	client := s.call(&pipeLeaser{s.proc.Workers()[0], socket}, grpc)
+	client := s.call(&pipeOpener{s.proc.Workers()[0], socket}, grpc)
 	client.to.Data([]byte("ping"))
 	server.pipe.Open()
 	server.want(httpstream.Head)
@@ -331,7 +331,7 @@ func TestPipeEndpointFails(t *testing.T) {
 		s := newSidecar(t, options{}, c.endpoints...)
 		server, socket := s.newPeer()
 		server.InitRequest(server.pipe, s.srv.limits())
-		client := s.call(&pipeLeaser{s.proc.Workers()[0], socket}, grpc)
+		client := s.call(&pipeOpener{s.proc.Workers()[0], socket}, grpc)
 		c.fail(server)
 		if c.want == "" {
 			app := either(t, a, b)
@@ -368,7 +368,7 @@ func TestPipeTunnel(t *testing.T) {
 	client, down := s.newPeer()
 	client.Reader.InitResponse(client.pipe, s.srv.limits(), false)
 	s.srv.Request(down, &downstream.StreamRequest{
-		Kind: stats.StreamConnect, Leaser: &pipeLeaser{s.proc.Workers()[0], socket}, Service: "app", Timeout: waitLimit, Minor: 1,
+		Kind: stats.StreamConnect, Opener: &pipeOpener{s.proc.Workers()[0], socket}, Service: "app", Timeout: waitLimit, Minor: 1,
 	})
 	client.want(httpstream.Head)
 	if got := string(client.Failure()); got != fault.Unsupported.Code {

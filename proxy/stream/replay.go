@@ -143,15 +143,15 @@ func (x *requestStream) mayRepeat(f *fault.Failure) bool {
 // tryAgain sends the request to another endpoint, after the last one has refused it with f, or was lost. It
 // returns why the stream fails, or nil.
 func (x *requestStream) tryAgain(f *fault.Failure) *fault.Failure {
-	if x.lease == nil || x.isAborted() || !x.replay.suspend() {
+	if x.stream == nil || x.isAborted() || !x.replay.suspend() {
 		return f
 	}
 	if !f.Free() {
 		x.repeats++
 	}
 	x.closeUp(false)
-	if x.linked, f = x.reconnect(&x.query, x.lease, f); f != nil {
-		x.lease = nil
+	if x.linked, f = x.reconnect(&x.query, x.stream, f); f != nil {
+		x.stream = nil
 		return f
 	}
 	if f = cmp.Or(x.requestFault.Load(), x.why.Load()); f != nil { // the endpoint before was reset for it

@@ -25,7 +25,7 @@ func (s *Server) Request(client loop.Socket, r *downstream.StreamRequest) {
 	if p == nil {
 		return
 	}
-	p.by = r.Leaser
+	p.by = r.Opener
 	p.interactive.Store(r.Interactive)
 	if r.Kind != stats.StreamConnect {
 		x := newRequestStream(p, r)
@@ -37,7 +37,7 @@ func (s *Server) Request(client loop.Socket, r *downstream.StreamRequest) {
 	}
 	p.guarded = s.opt.Process.Generation().Guarded()
 	t := &tunnel{
-		pair: p, endpointQuery: s.opaque(r.Leaser, r.Service, r.Timeout), rest: r.Rest, accepted: []byte(downstream.Connected),
+		pair: p, endpointQuery: s.opaque(r.Opener, r.Service, r.Timeout), rest: r.Rest, accepted: []byte(downstream.Connected),
 		status: http.StatusOK, record: r.Record,
 		failureResponse: func(f *fault.Failure) []byte { return r.AppendFailure(nil, f, date()) },
 	}
@@ -57,7 +57,7 @@ type requestStream struct {
 	call    *call
 	query   endpointQuery
 	linked  bool // the endpoint is another sidecar
-	lease   *race.Lease
+	stream  *race.Stream
 	replay  *replay // of the request; nil before an endpoint is connected
 	repeats int     // how often it was sent again although an endpoint may have seen it
 	full    bool    // limits.buffered was reached before the memory of r was counted
@@ -70,7 +70,7 @@ type requestStream struct {
 	awaitsContinue bool                          // the client has not begun the body; guarded by mu
 	until          time.Time                     // the deadline of that head; zero until the request is sent; guarded by mu
 	requestSent    atomic.Bool                   // the whole request was passed on
-	connected      bool                          // lease.Connected was called
+	connected      bool                          // stream.Connected was called
 	status         int                           // of the response, 0 until its head is sent
 	whole          bool                          // the whole response was passed on
 	in             atomic.Int64                  // bytes of the request body, or of the tunnel
@@ -105,10 +105,10 @@ func (x *requestStream) run() {
 	if f != nil {
 		switch {
 		case cut || f == x.why.Load():
-		case x.lease != nil:
-			x.lease.Failed(f)
+		case x.stream != nil:
+			x.stream.Failed(f)
 		case x.r.Direct != nil && x.endpoint() != nil:
-			x.r.Leaser.Failed(f)
+			x.r.Opener.Failed(f)
 		}
 		x.downDone.Store(true)
 		x.closeUp(false)
@@ -120,8 +120,8 @@ func (x *requestStream) run() {
 	end := accesslog.StreamEnd{
 		Status: x.status, Failure: cmp.Or(x.why.Load(), f), Cut: cut, Endpoint: x.at, In: x.in.Load(), Out: x.out,
 	}
-	x.call.end(x.pair, x.lease, &end, x.whole)
-	x.lease.Close(x.connected, end.In, end.Out)
+	x.call.end(x.pair, x.stream, &end, x.whole)
+	x.stream.Close(x.connected, end.In, end.Out)
 	x.r.Record.End(end)
 }
 
@@ -132,17 +132,17 @@ func (x *requestStream) carry() (fail *fault.Failure) {
 	case f != nil:
 		return f
 	case len(x.r.Head) == 0:
-		x.r.Leaser.Failed(fault.BadRequest)
+		x.r.Opener.Failed(fault.BadRequest)
 		return fault.BadRequest
 	case x.full:
-		x.r.Leaser.Failed(fault.Overloaded)
+		x.r.Opener.Failed(fault.Overloaded)
 		return fault.Overloaded
 	}
 	x.query = endpointQuery{
-		leaser: x.r.Leaser, service: x.r.Service, direct: x.r.Direct, kind: link.StreamHTTP, timeout: x.r.Timeout, host: x.r.Host,
+		opener: x.r.Opener, service: x.r.Service, direct: x.r.Direct, kind: link.StreamHTTP, timeout: x.r.Timeout, host: x.r.Host,
 		message: x.r.Kind == stats.StreamBody,
 	}
-	x.lease, x.linked, fail = x.connect(&x.query)
+	x.stream, x.linked, fail = x.connect(&x.query)
 	if fail != nil {
 		return fail
 	}
@@ -316,7 +316,7 @@ func (x *requestStream) addHeaders(resp *protocol.Response, head *http1.Head) {
 		resp.Headers = hs
 	}
 	downstream.AddRequestID(resp, x.r.RequestID)
-	x.lease.EditCookies(resp)
+	x.stream.EditCookies(resp)
 	if x.r.Edit != nil {
 		x.r.Edit(resp)
 	}
@@ -340,7 +340,7 @@ func (x *requestStream) finalResponse(resp *protocol.Response, head *http1.Head,
 		return fault.Malformed
 	}
 	x.responding.Store(true)
-	x.lease.Connected(x.call.onHead(resp))
+	x.stream.Connected(x.call.onHead(resp))
 	if !x.sendHead(resp.Status, out) {
 		return nil
 	}
@@ -372,7 +372,7 @@ func (x *requestStream) upgrade(resp *protocol.Response, head *http1.Head, in *i
 	if len(out) == 0 {
 		return fault.Malformed
 	}
-	x.lease.Connected(resp.Status)
+	x.stream.Connected(resp.Status)
 	if x.sendHead(resp.Status, append(out, in.rest(n)...)) {
 		var moved int64
 		early := newInput(x.srv.opt.Process, x.r.Rest)

@@ -30,7 +30,7 @@ func (s *Server) Answer(client loop.Socket, a *downstream.StreamAnswer) {
 		a.Source.Close()
 		return
 	}
-	p.by = a.Leaser
+	p.by = a.Opener
 	s.startResponse(&responseStream{pair: p, head: a.Head, chunks: a.Chunks, src: a.Source})
 }
 
@@ -47,7 +47,7 @@ func (s *Server) startResponse(d *responseStream) {
 func (d *responseStream) run() {
 	d.srv.opt.Process.Hold(len(d.head))
 	defer d.srv.opt.Process.Hold(-len(d.head))
-	if d.src.Lease.Call() {
+	if d.src.Stream.Call() {
 		d.call = new(call)
 	}
 	d.readDown(func() {}) // the end of down ends the source too
@@ -57,7 +57,7 @@ func (d *responseStream) run() {
 	cut := d.isAborted()
 	if fail != nil {
 		if !cut && fail != d.why.Load() {
-			d.src.Lease.Failed(fail)
+			d.src.Stream.Failed(fail)
 		}
 		d.refuse(d.failureResponse(fail))
 	} else {
@@ -67,8 +67,8 @@ func (d *responseStream) run() {
 	d.closeUp(whole)
 	<-d.readerDone
 	end := accesslog.StreamEnd{Failure: cmp.Or(d.why.Load(), fail), Cut: cut, Out: sent}
-	d.call.end(d.pair, d.src.Lease, &end, whole)
-	d.src.Lease.Close(true, 0, sent)
+	d.call.end(d.pair, d.src.Stream, &end, whole)
+	d.src.Stream.Close(true, 0, sent)
 	d.src.Record.End(end)
 }
 
@@ -92,7 +92,7 @@ func (d *responseStream) joinSource() *fault.Failure {
 		}
 		return nil
 	}
-	err := d.dial(d.src.Lease, d.src.Addr, d.src.Service, "", nil)
+	err := d.dial(d.src.Stream, d.src.Addr, d.src.Service, "", nil)
 	if err == nil {
 		err = d.sendPreface(&link.Stream{Kind: link.StreamAnswer, TimeLeft: d.src.Timeout, Token: d.src.Token})
 	}
@@ -156,9 +156,9 @@ func (c *call) onTrailers(hs []protocol.Header) {
 	}
 }
 
-// end reports the outcome to the lease, which may be nil, and to the log. whole reports whether the
+// end reports the outcome to the stream, which may be nil, and to the log. whole reports whether the
 // caller has got the whole response.
-func (c *call) end(p *pair, l *race.Lease, e *accesslog.StreamEnd, whole bool) {
+func (c *call) end(p *pair, l *race.Stream, e *accesslog.StreamEnd, whole bool) {
 	if c == nil {
 		return
 	}

@@ -239,8 +239,8 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 }
 
-func (s *Server) opaque(l race.Leaser, service string, timeout time.Duration) endpointQuery {
-	return endpointQuery{leaser: l, service: service, kind: link.StreamOpaque, timeout: timeout}
+func (s *Server) opaque(l race.Opener, service string, timeout time.Duration) endpointQuery {
+	return endpointQuery{opener: l, service: service, kind: link.StreamOpaque, timeout: timeout}
 }
 
 func (s *Server) config() *config.Config { return s.opt.Process.Config() }

@@ -28,14 +28,14 @@ func (t *tunnel) run() {
 	}
 	cfg := t.srv.service(t.service)
 	if (t.down.buffered() || cfg.TLS.Enabled()) && t.srv.opt.Process.Full() {
-		t.leaser.Failed(fault.Overloaded)
+		t.opener.Failed(fault.Overloaded)
 		t.fail(fault.Overloaded)
 		return
 	}
 	early := newInput(t.srv.opt.Process, t.rest)
 	t.rest = nil
 	defer early.free()
-	lease, _, fail := t.connect(&t.endpointQuery)
+	stream, _, fail := t.connect(&t.endpointQuery)
 	if fail != nil {
 		t.fail(fail)
 		return
@@ -45,9 +45,9 @@ func (t *tunnel) run() {
 		t.abort()
 	}
 	_ = t.down.SetWriteDeadline(time.Time{})
-	lease.Connected(0)
+	stream.Connected(0)
 	in, out := t.relay(early)
-	lease.Close(true, in, out)
+	stream.Close(true, in, out)
 	t.record.End(accesslog.StreamEnd{Status: t.status, Failure: t.why.Load(), Cut: t.isAborted(), Endpoint: t.at, In: in, Out: out})
 }
 

@@ -283,14 +283,14 @@ func TestShedLargestCalls(t *testing.T) {
 	m.Settled()
 }
 
-// TestNoLeaseOfDubboEndpoint checks that no stream gets an endpoint that speaks Dubbo.
-func TestNoLeaseOfDubboEndpoint(t *testing.T) {
+// TestNoStreamOfDubboEndpoint checks that no stream gets an endpoint that speaks Dubbo.
+func TestNoStreamOfDubboEndpoint(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true})
 	var got *fault.Failure
 	m.Consumer.Loop.Do(func() {
-		m.Consumer.Proc.Workers()[0].Lease("compute", func(l *race.Lease, at race.Target, f *fault.Failure) { got = f })
+		m.Consumer.Proc.Workers()[0].Open("compute", func(l *race.Stream, at race.Target, f *fault.Failure) { got = f })
 	})
-	m.RunUntil("the lease", func() bool { return got != nil })
+	m.RunUntil("the result", func() bool { return got != nil })
 	if got != fault.Unsupported {
 		t.Errorf("got %+v", got)
 	}

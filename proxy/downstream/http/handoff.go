@@ -232,7 +232,7 @@ func (s *session) respondStream(res *race.Response) {
 	call := &s.calls[0]
 	call.ex, call.last = nil, true
 	s.pendingStream = &downstream.StreamAnswer{
-		Head: bytes.Clone(s.host.Scratch), Source: res.TakeSource(), Leaser: s.host.Leaser.From(exchange.ClientOf(s)),
+		Head: bytes.Clone(s.host.Scratch), Source: res.TakeSource(), Opener: s.host.Opener.From(exchange.ClientOf(s)),
 		Chunks: res.DeclaredLength < 0 && call.minor >= 1,
 	}
 	res.Release()

@@ -108,7 +108,7 @@ func (c *call) streamRequest() *downstream.StreamRequest {
 func (c *call) respondStream(res *race.Response) {
 	s := c.session
 	a := &downstream.StreamAnswer{
-		Head: bytes.Clone(s.host.Scratch), Source: res.TakeSource(), Leaser: s.host.Leaser.From(exchange.ClientOf(s)),
+		Head: bytes.Clone(s.host.Scratch), Source: res.TakeSource(), Opener: s.host.Opener.From(exchange.ClientOf(s)),
 		Chunks: res.DeclaredLength < 0,
 	}
 	grpc := protocol.IsGRPC(res.Headers)

@@ -61,7 +61,7 @@ func (s *session) OnStream(st link.Stream, rest []byte) {
 	h.Stats.Handoffs[stats.HandoffAccepted]++
 	client := exchange.ClientOf(s)
 	a := &downstream.StreamAccept{
-		Leaser: h.Leaser.From(client), Client: client, Service: s.serviceName(),
+		Opener: h.Opener.From(client), Client: client, Service: s.serviceName(),
 		Timeout: s.streamTimeout(&st), Stream: st, Rest: bytes.Clone(rest),
 	}
 	if st.Kind == link.StreamHTTP {

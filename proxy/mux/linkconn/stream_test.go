@@ -132,7 +132,7 @@ func TestAcceptedStreams(t *testing.T) {
 		m.W.Run(time.Second)
 		got := provider.Accepted[0]
 		want := map[time.Duration]time.Duration{0: 15 * time.Second, 2 * time.Second: 2 * time.Second, time.Hour: 15 * time.Second}
-		if got.Stream != st || got.Service != "local" || got.Timeout != want[st.TimeLeft] || got.Leaser == nil {
+		if got.Stream != st || got.Service != "local" || got.Timeout != want[st.TimeLeft] || got.Opener == nil {
 			t.Errorf("accepted %+v", got)
 		}
 		if all := string(got.Rest) + string(proxytest.ReadArrived(t, provider.Sockets[0])); all != "and more" {

@@ -43,7 +43,7 @@ var faults = []breakage{
 
 	{"a pending count is not released", func() tampering {
 		return tampering{begin: func(m *mesh) {
-			m.consumers[0].proc.Workers()[0].Lease("compute", func(*race.Lease, race.Target, *fault.Failure) {})
+			m.consumers[0].proc.Workers()[0].Open("compute", func(*race.Stream, race.Target, *fault.Failure) {})
 		}}
 	}, "counts 1 attempts at"},
 

@@ -74,7 +74,7 @@ func (c *conn) onDetached(sock loop.Socket) {
 	}
 	res.Source = &race.StreamSource{
 		Socket: sock, Addr: c.pool.endpoint.LB.Addr, Service: c.pool.service.Config.Name,
-		Body: c.body, Buffer: res.BodyBuffer, Lease: race.AdoptStream(c.pool.service, c.pool.endpoint.LB),
+		Body: c.body, Buffer: res.BodyBuffer, Stream: race.AdoptStream(c.pool.service, c.pool.endpoint.LB),
 	}
 	res.BodyBuffer = nil
 	res.Charge()

@@ -12,7 +12,7 @@ func (c *client) fetch(a *race.Attempt, res *race.Response) {
 	src := &race.StreamSource{
 		Addr: c.up.endpoint.LB.Addr, Service: c.up.service.Config.Name, Timeout: a.Timeout(),
 		Token: link.Token(res.StreamToken), Buffer: c.Shard.Buffers.Get(0),
-		Lease: race.AdoptStream(c.up.service, c.up.endpoint.LB), Interactive: protocol.Interactive(res.Headers),
+		Stream: race.AdoptStream(c.up.service, c.up.endpoint.LB), Interactive: protocol.Interactive(res.Headers),
 	}
 	src.Body.Reset(&head, c.Shard.UnlimitedBody)
 	res.StreamToken, res.Source = nil, src

@@ -8,34 +8,34 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// leaser is the race.Leaser of one client's stream.
-type leaser struct {
+// opener is the race.Opener of one client's stream.
+type opener struct {
 	*Worker
 	from shard.Client
 }
 
-// From implements race.Leaser.
-func (w *Worker) From(c shard.Client) race.Leaser { return leaser{w, c} }
+// From implements race.Opener.
+func (w *Worker) From(c shard.Client) race.Opener { return opener{w, c} }
 
-// Lease implements race.Leaser.
-func (w *Worker) Lease(service string, picked func(l *race.Lease, at race.Target, f *fault.Failure)) {
-	leaser{Worker: w}.Lease(service, picked)
+// Open implements race.Opener.
+func (w *Worker) Open(service string, picked race.Picked) {
+	opener{Worker: w}.Open(service, picked)
 }
 
-// Lease implements race.Leaser.
-func (l leaser) Lease(name string, picked func(l *race.Lease, at race.Target, f *fault.Failure)) {
-	w := l.Worker
+// Open implements race.Opener.
+func (o opener) Open(name string, picked race.Picked) {
+	w := o.Worker
 	w.shard.Loop.Post(func() {
 		svc := w.services[name]
 		if svc == nil { // a stream may have left its loop just before the switch
 			svc = w.removed[name]
 		}
 		if svc == nil {
-			shard.ReportStream(w.shard, l.from, name, fault.NoEndpoint)
+			shard.ReportStream(w.shard, o.from, name, fault.NoEndpoint)
 			picked(nil, race.Target{}, fault.NoEndpoint)
 			return
 		}
-		race.TakeLease(svc, l.from, picked)
+		race.Open(svc, o.from, picked)
 	})
 }
 
@@ -51,12 +51,12 @@ func (w *Worker) Passed(from shard.Client, f *fault.Failure) {
 	})
 }
 
-// Failed implements race.Leaser.
-func (w *Worker) Failed(f *fault.Failure) { leaser{Worker: w}.Failed(f) }
+// Failed implements race.Opener.
+func (w *Worker) Failed(f *fault.Failure) { opener{Worker: w}.Failed(f) }
 
-// Failed implements race.Leaser.
-func (l leaser) Failed(f *fault.Failure) {
-	l.shard.Loop.Post(func() { shard.ReportStream(l.shard, l.from, "", f) })
+// Failed implements race.Opener.
+func (o opener) Failed(f *fault.Failure) {
+	o.shard.Loop.Post(func() { shard.ReportStream(o.shard, o.from, "", f) })
 }
 
 // Refused counts a connection that was refused with f before it had a service, and logs why, seldom

@@ -11,9 +11,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// TestLeaseLimits: a service's rate limit holds for streams as for requests, and max_pending
+// TestStreamLimits: a service's rate limit holds for streams as for requests, and max_pending
 // does not count them.
-func TestLeaseLimits(t *testing.T) {
+func TestStreamLimits(t *testing.T) {
 	for _, c := range []struct {
 		service string
 		want    *fault.Failure
@@ -22,40 +22,40 @@ func TestLeaseLimits(t *testing.T) {
 		{"max_pending: 1", nil},
 	} {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: c.service})
-		first := m.Lease()
+		first := m.Open()
 		if first.Failure != nil || !first.Target.Link || first.Target.Addr != proxytest.Ingress {
 			t.Fatalf("%s: got %+v", c.service, first)
 		}
-		second := m.Lease()
+		second := m.Open()
 		if second.Failure != c.want {
 			t.Errorf("%s: the second one got %v", c.service, second.Failure)
 		}
-		if second.Lease != nil {
-			second.Lease.Close(false, 0, 0)
+		if second.Stream != nil {
+			second.Stream.Close(false, 0, 0)
 		}
-		first.Lease.Close(false, 0, 0)
+		first.Stream.Close(false, 0, 0)
 		m.Settled()
 	}
 }
 
-// TestLeaseBreaker: the breaker counts results of streams like those of requests: failed
+// TestStreamBreaker: the breaker counts results of streams like those of requests: failed
 // connects and responses.
-func TestLeaseBreaker(t *testing.T) {
-	for name, fail := range map[string]func(m *proxytest.Mesh, l *race.Lease){
-		"connect": func(m *proxytest.Mesh, l *race.Lease) {
-			if f := m.RetryLease(l, fault.Connect); f != fault.Connect {
+func TestStreamBreaker(t *testing.T) {
+	for name, fail := range map[string]func(m *proxytest.Mesh, l *race.Stream){
+		"connect": func(m *proxytest.Mesh, l *race.Stream) {
+			if f := m.RetryStream(l, fault.Connect); f != fault.Connect {
 				m.T.Fatalf("another endpoint, or %v", f)
 			}
 		},
-		"response": func(_ *proxytest.Mesh, l *race.Lease) { l.Failed(fault.Reset); l.Close(false, 0, 0) },
-		"status": func(m *proxytest.Mesh, l *race.Lease) {
+		"response": func(_ *proxytest.Mesh, l *race.Stream) { l.Failed(fault.Reset); l.Close(false, 0, 0) },
+		"status": func(m *proxytest.Mesh, l *race.Stream) {
 			l.Connected(500)
 			m.W.Run(time.Millisecond)
 			l.Close(true, 0, 0)
 		},
-		"gRPC": func(m *proxytest.Mesh, l *race.Lease) {
+		"gRPC": func(m *proxytest.Mesh, l *race.Stream) {
 			l.Close(false, 0, 0)
-			l = m.LeaseFor(shard.Client{GRPC: true}).Lease
+			l = m.OpenFor(shard.Client{GRPC: true}).Stream
 			l.Connected(200)
 			m.W.Run(time.Millisecond)
 			l.Ended(protocol.GRPCInternal, true)
@@ -65,38 +65,38 @@ func TestLeaseBreaker(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: "breaker: {consecutive: 2, open: 5s, half_open: 1}"})
 			good := func(status int) {
-				probe := m.Lease()
+				probe := m.Open()
 				if probe.Failure != nil {
 					t.Fatalf("refused: %v", probe.Failure)
 				}
-				probe.Lease.Connected(status)
+				probe.Stream.Connected(status)
 				m.W.Run(time.Millisecond)
-				probe.Lease.Close(true, 0, 0)
+				probe.Stream.Close(true, 0, 0)
 				m.W.Run(time.Millisecond)
 			}
 			bad := func() {
-				fail(m, m.Lease().Lease)
+				fail(m, m.Open().Stream)
 				m.W.Run(time.Millisecond)
 			}
 			bad()
 			good(200) // ends the row of failures
 			bad()
 			bad()
-			if got := m.Lease(); got.Failure != fault.BreakerOpen {
+			if got := m.Open(); got.Failure != fault.BreakerOpen {
 				t.Fatalf("the breaker is not open: %v", got.Failure)
 			}
 			m.W.Run(6 * time.Second)
-			silent := m.Lease() // a probe that closes without a result is followed by another
-			if silent.Failure != nil || m.Lease().Failure != fault.BreakerOpen {
+			silent := m.Open() // a probe that closes without a result is followed by another
+			if silent.Failure != nil || m.Open().Failure != fault.BreakerOpen {
 				t.Fatal("half-open, but not exactly one probe was admitted")
 			}
-			silent.Lease.Close(false, 0, 0)
+			silent.Stream.Close(false, 0, 0)
 			m.W.Run(time.Millisecond)
-			long := m.LeaseFor(shard.Client{GRPC: name == "gRPC"})
-			long.Lease.Connected(200) // and it stays open
+			long := m.OpenFor(shard.Client{GRPC: name == "gRPC"})
+			long.Stream.Connected(200) // and it stays open
 			m.W.Run(time.Millisecond)
 			good(404)
-			long.Lease.Close(true, 0, 0)
+			long.Stream.Close(true, 0, 0)
 			m.Settled()
 		})
 	}
@@ -106,16 +106,16 @@ func TestLeaseBreaker(t *testing.T) {
 func TestStreamsEarnRetries(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: "hedge: {budget: 0.05}, outlier: {consecutive: 0}"})
 	for i := range 1000 {
-		l := m.Lease()
+		l := m.Open()
 		if l.Failure != nil {
 			t.Fatal(l.Failure)
 		}
 		if i%25 == 0 {
-			if f := m.RetryLease(l.Lease, fault.Reset); f != nil {
+			if f := m.RetryStream(l.Stream, fault.Reset); f != nil {
 				t.Fatalf("stream %d is not retried: %v", i, f)
 			}
 		}
-		l.Lease.Close(false, 0, 0)
+		l.Stream.Close(false, 0, 0)
 		m.W.Run(10 * time.Millisecond)
 	}
 	m.Settled()
@@ -127,23 +127,23 @@ func TestStreamsEarnRetries(t *testing.T) {
 func TestStreamsEject(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		fail   func(m *proxytest.Mesh, l *race.Lease)
+		fail   func(m *proxytest.Mesh, l *race.Stream)
 		ejects bool
 		client shard.Client
 	}{
-		{"not connected", func(m *proxytest.Mesh, l *race.Lease) { m.RetryLease(l, fault.Connect); l.Close(false, 0, 0) }, true, shard.Client{}},
-		{"reset", func(_ *proxytest.Mesh, l *race.Lease) { l.Failed(fault.Reset); l.Close(false, 0, 0) }, true, shard.Client{}},
-		{"response of 5xx", func(_ *proxytest.Mesh, l *race.Lease) { l.Connected(502); l.Close(true, 0, 0) }, true, shard.Client{}},
-		{"response of 4xx", func(_ *proxytest.Mesh, l *race.Lease) { l.Connected(404); l.Close(true, 0, 0) }, false, shard.Client{}},
-		{"refused for load", func(m *proxytest.Mesh, l *race.Lease) { m.RetryLease(l, fault.Overloaded); l.Close(false, 0, 0) }, false, shard.Client{}},
-		{"given up", func(_ *proxytest.Mesh, l *race.Lease) { l.Close(false, 0, 0) }, false, shard.Client{}},
-		{"call that ends unavailable", func(m *proxytest.Mesh, l *race.Lease) {
+		{"not connected", func(m *proxytest.Mesh, l *race.Stream) { m.RetryStream(l, fault.Connect); l.Close(false, 0, 0) }, true, shard.Client{}},
+		{"reset", func(_ *proxytest.Mesh, l *race.Stream) { l.Failed(fault.Reset); l.Close(false, 0, 0) }, true, shard.Client{}},
+		{"response of 5xx", func(_ *proxytest.Mesh, l *race.Stream) { l.Connected(502); l.Close(true, 0, 0) }, true, shard.Client{}},
+		{"response of 4xx", func(_ *proxytest.Mesh, l *race.Stream) { l.Connected(404); l.Close(true, 0, 0) }, false, shard.Client{}},
+		{"refused for load", func(m *proxytest.Mesh, l *race.Stream) { m.RetryStream(l, fault.Overloaded); l.Close(false, 0, 0) }, false, shard.Client{}},
+		{"given up", func(_ *proxytest.Mesh, l *race.Stream) { l.Close(false, 0, 0) }, false, shard.Client{}},
+		{"call that ends unavailable", func(m *proxytest.Mesh, l *race.Stream) {
 			l.Connected(200)
 			m.W.Run(time.Millisecond)
 			l.Ended(protocol.GRPCUnavailable, true)
 			l.Close(true, 0, 0)
 		}, true, shard.Client{GRPC: true}},
-		{"call that is cut", func(_ *proxytest.Mesh, l *race.Lease) {
+		{"call that is cut", func(_ *proxytest.Mesh, l *race.Stream) {
 			l.Connected(200)
 			l.Ended(protocol.GRPCInternal, false)
 			l.Close(true, 0, 0)
@@ -154,24 +154,24 @@ func TestStreamsEject(t *testing.T) {
 			const sick = proxytest.Ingress
 			at := func() (places map[string]int) { // of 40 streams at once
 				places = map[string]int{}
-				var open []proxytest.Leased
+				var open []proxytest.Opened
 				for range 40 {
-					got := m.Lease()
+					got := m.Open()
 					places[got.Target.Addr]++
 					open = append(open, got)
 				}
 				for _, l := range open {
-					l.Lease.Close(false, 0, 0)
+					l.Stream.Close(false, 0, 0)
 				}
 				m.W.Run(time.Millisecond)
 				return places
 			}
 			for range 20 { // the failing endpoint reaches three failures in a row
-				if got := m.LeaseFor(c.client); got.Target.Addr == sick {
-					c.fail(m, got.Lease)
+				if got := m.OpenFor(c.client); got.Target.Addr == sick {
+					c.fail(m, got.Stream)
 				} else {
-					got.Lease.Connected(0)
-					got.Lease.Close(true, 0, 0)
+					got.Stream.Connected(0)
+					got.Stream.Close(true, 0, 0)
 				}
 				m.W.Run(time.Millisecond)
 			}
@@ -188,10 +188,10 @@ func TestStreamsEject(t *testing.T) {
 				t.Errorf("%d of 40 streams at the endpoint when a probe is due", n)
 			}
 			m.W.Run(11 * time.Second)
-			var open []proxytest.Leased // calls that may last
+			var open []proxytest.Opened // calls that may last
 			for len(open) == 0 || open[len(open)-1].Target.Addr != sick {
-				got := m.LeaseFor(c.client)
-				got.Lease.Connected(200)
+				got := m.OpenFor(c.client)
+				got.Stream.Connected(200)
 				m.W.Run(time.Millisecond)
 				open = append(open, got)
 			}
@@ -199,20 +199,20 @@ func TestStreamsEject(t *testing.T) {
 				t.Errorf("%d of 40 streams at the endpoint that is healthy again", n)
 			}
 			for _, l := range open {
-				l.Lease.Close(true, 0, 0)
+				l.Stream.Close(true, 0, 0)
 			}
 			m.Settled()
 		})
 	}
 }
 
-// TestLeaseRepeated: another try after an endpoint was lost costs a token, and fails without one.
-func TestLeaseRepeated(t *testing.T) {
+// TestStreamRepeated: another try after an endpoint was lost costs a token, and fails without one.
+func TestStreamRepeated(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2})
 	repeated := 0
 	for range 1000 {
-		l := m.Lease().Lease
-		if f := m.RetryLease(l, fault.Reset); f != nil {
+		l := m.Open().Stream
+		if f := m.RetryStream(l, fault.Reset); f != nil {
 			if f != fault.Reset {
 				t.Errorf("it fails with %s", f.Code)
 			}
@@ -232,22 +232,22 @@ func TestLeaseRepeated(t *testing.T) {
 func TestStreamsRejected(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 3, Service: "lb: {slow_start: 0s}"})
 	m.Finish(m.Burst(60, 10)...) // the latency of each is known
-	rejected, open := 0, []proxytest.Leased(nil)
+	rejected, open := 0, []proxytest.Opened(nil)
 	const streams = 300
 	for range streams {
-		got := m.Lease()
+		got := m.Open()
 		if got.Target.Addr == proxytest.Ingress {
 			rejected++
-			m.RetryLease(got.Lease, fault.NoRoute)
+			m.RetryStream(got.Stream, fault.NoRoute)
 		}
 		if open = append(open, got); len(open) == 10 {
-			open[0].Lease.Close(false, 0, 0)
+			open[0].Stream.Close(false, 0, 0)
 			open = open[1:]
 		}
 		m.W.Run(100 * time.Microsecond)
 	}
 	for _, l := range open {
-		l.Lease.Close(false, 0, 0)
+		l.Stream.Close(false, 0, 0)
 	}
 	if rejected > streams/2 {
 		t.Errorf("%d of %d streams went to the endpoint that rejects them", rejected, streams)
