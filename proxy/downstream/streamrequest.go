@@ -6,6 +6,7 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -20,6 +21,18 @@ func (h *Host) TimeLeft(ex *exchange.Exchange) time.Duration {
 		return min(h.Config.Timeouts.Idle, ex.Request.Deadline-now)
 	}
 	return h.Config.Timeouts.Idle
+}
+
+// CheckStream applies the limits of the process to a request that is to leave the loop. own is the number of bytes
+// that are counted for it. lasting reports whether the stream may last for hours: a draining process takes none.
+func (h *Host) CheckStream(own int, lasting bool) *fault.Failure {
+	switch {
+	case lasting && h.Process.Draining.Load():
+		return fault.Draining
+	case h.Process.Budget.Full(own):
+		return fault.Overloaded
+	}
+	return nil
 }
 
 // StreamRequest returns the request of ex, from the session from, as one that owns its memory. It

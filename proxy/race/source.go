@@ -13,6 +13,14 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
+// How long a message may be incomplete before it becomes a stream: a request since its last part, a response since its
+// head. A call of gRPC may be a conversation, so the other side must hear each message: there both count since the last
+// part.
+const (
+	StreamAfter     = 100 * time.Millisecond
+	GRPCStreamAfter = 5 * time.Millisecond
+)
+
 // StreamSource is where a response's body comes from. Its owner passes it on or closes it.
 type StreamSource struct {
 	// Socket is the connection to Addr, an endpoint of Service. If it is nil, the body is fetched

@@ -3,6 +3,7 @@
 //
 //	shard.go     Shard and Process
 //	buffers.go   the memory kept for the next long message
+//	account.go   what a connection counts against the budget
 //	budget.go    the memory budget (limits.buffered) and each connection's share
 //	date.go      the Date header of messages
 //	outbound.go  the sending side of a connection, and its write timeout

@@ -36,13 +36,3 @@ func (t *Tables) Over() bool { return t.bytes > t.limit/4*3 }
 // Reclaimed ends the closing of idle connections. The tables of busy ones may still be over the
 // limit. Then Full is true again after some growth.
 func (t *Tables) Reclaimed() { t.next = max(t.limit, t.bytes+chargeStep) }
-
-// RecountTables charges a change of a connection's tables, from *counted to held bytes, and sets
-// *counted.
-func (s *Shard) RecountTables(counted *int, held int) {
-	if n := held - *counted; n != 0 {
-		*counted = held
-		s.charge(n)
-		s.Tables.add(n)
-	}
-}

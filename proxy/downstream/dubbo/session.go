@@ -29,8 +29,8 @@ type session struct {
 
 	state   sessionState
 	reader  dubbo.FrameReader
-	refusal *fault.Failure       // why the call that is being received is skipped; nil for none
-	held    int                  // bytes in reader counted against limits.buffered
+	refusal *fault.Failure // why the call that is being received is skipped; nil for none
+	account shard.Account
 	calls   []*exchange.Exchange // in flight; CallIndex is the index of each
 
 	outgoingFrames *bytebufferpool.ByteBuffer // not written yet; may be nil
@@ -77,7 +77,7 @@ func (s *session) OnData(b []byte) {
 		s.drainAndClose()
 		return
 	}
-	s.account()
+	s.recount()
 	s.finishDrain()
 	s.startTimeout()
 }
@@ -158,7 +158,7 @@ func (s *session) begin(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 		s.refuse(f, fault.OfCall(err))
 		return
 	}
-	s.account() // the exchange counts the body from here on
+	s.recount() // the exchange counts the body from here on
 	ex := s.host.Pool.Exchange(s)
 	req := &ex.Request
 	req.Codec, _ = dubbo.CodecOf(f.Serialization)
@@ -249,7 +249,7 @@ func (s *session) close() {
 	}
 	s.state.become(closed)
 	s.reader.Close()
-	s.account()
+	s.recount()
 	s.timeout.Stop()
 	s.host.Loop.Stop(&s.graceTimer)
 	s.host.Buffers.Release(&s.outgoingFrames)
@@ -259,5 +259,5 @@ func (s *session) close() {
 	s.calls = nil
 }
 
-// account charges the memory of an incomplete frame to limits.buffered.
-func (s *session) account() { s.host.Recount(&s.held, s.reader.Held()) }
+// recount charges the memory of an incomplete frame to limits.buffered.
+func (s *session) recount() { s.account.Count(s.host.Shard, s.reader.Held()) }

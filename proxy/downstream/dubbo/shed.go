@@ -12,22 +12,18 @@ import (
 // overBudget reports whether a call of length bytes must be refused: memory is short, and the
 // connection holds more than its share.
 func (s *session) overBudget(length int) bool {
-	return s.host.Process.Budget.Full(s.held) && s.overShare(length, len(s.calls)+1)
+	return s.host.Process.Budget.Full(s.account.Messages()) && s.use(len(s.calls)+1).Excludes(s.host.Shard, length)
 }
 
 func (s *session) OverShare(ex *exchange.Exchange) bool {
-	return s.overShare(ex.HeldByRequest(), len(s.calls))
+	return s.use(len(s.calls)).Excludes(s.host.Shard, ex.HeldByRequest())
 }
 
-// overShare reports whether a call is too big for a connection over its share. Small calls of
-// its many callers pass: together they add up to a share at most.
-func (s *session) overShare(length, calls int) bool {
-	share := s.host.Share()
-	return length > share/calls && s.Buffered() > share
-}
+// use returns what the connection holds. Its responses are not kept back for a client that does not read.
+func (s *session) use(calls int) shard.Use { return shard.Use{Held: s.Buffered(), Requests: calls} }
 
 func (s *session) Buffered() int {
-	n := s.held + s.outbound.Counted()
+	n := s.account.Messages() + s.outbound.Counted()
 	for _, ex := range s.calls {
 		n += ex.Buffered()
 	}

@@ -23,7 +23,7 @@ func (s *session) OnEnd() (stays bool) {
 	s.input.become(inputClosed)
 	s.stopTimeout()
 	s.dropInput()
-	s.account()
+	s.recount()
 	last := &s.calls[len(s.calls)-1]
 	last.last, last.final = true, true
 	s.incoming = s.host.newIncoming()

@@ -102,11 +102,11 @@ func (s *session) checkHandoff(c *call) *fault.Failure {
 		return fault.OfRequest(http1.ErrMessageTooLarge)
 	case s.kind == stats.StreamConnect && s.head.Framing != http1.NoBody: // the start of the tunnel would be unclear
 		return fault.BadRequest
-	case s.kind != stats.StreamBody && s.host.Process.Draining.Load(): // it may last for hours
-		return fault.Draining
-	case s.host.Process.Budget.Full(s.held + ex.Held):
-		return fault.Overloaded
-	case toCheck && ex.Route != nil && exchange.Limited(ex.Route.Rate, s.host.Loop.Now(), s, &ex.Request):
+	}
+	if f := s.host.CheckStream(s.account.Messages()+ex.Held, s.kind != stats.StreamBody); f != nil {
+		return f
+	}
+	if toCheck && ex.Route != nil && exchange.Limited(ex.Route.Rate, s.host.Loop.Now(), s, &ex.Request) {
 		return fault.RateLimited
 	}
 	return nil
@@ -240,7 +240,7 @@ func (s *session) respondStream(res *race.Response) {
 	s.input.become(inputClosed)
 	s.stopTimeout()
 	s.dropInput()
-	s.account()
+	s.recount()
 	s.handOffStream()
 }
 

@@ -40,7 +40,7 @@ type session struct {
 	in        *bytebufferpool.ByteBuffer // undecoded input, or input that leaves with the connection
 	cur       *exchange.Exchange         // being received
 	*incoming                            // nil if no request is being received or waits to leave, nor has the input ended
-	held      int                        // bytes of in and pendingStream counted against limits.buffered; cur counts its own
+	account   shard.Account              // of in and pendingStream; cur counts its own
 
 	calls         []call                   // received, in order; output is about the first
 	pendingStream *downstream.StreamAnswer // in outputHandoff: the response with which the connection leaves
@@ -127,7 +127,7 @@ func (s *session) OnData(b []byte) {
 			b = nil
 		}
 	}
-	s.account()
+	s.recount()
 	s.startNext()
 }
 
@@ -226,7 +226,7 @@ func (s *session) onHead(n int) {
 	ex.Arrived = s.host.Loop.Now()
 	s.body.Reset(&s.head, s.host.BodyLimits())
 	ex.HeadBuffer.B, ex.BodyBuffer = ex.HeadBuffer.B[:n], s.host.Buffers.Get(0)
-	s.account()
+	s.recount()
 	s.startTimeout(loop.TimeoutBody, s.host.Config.Timeouts.Body)
 	if s.head.ExpectContinue && len(s.calls) > 0 { // the client waits for 100 Continue
 		s.stopTimeout()
@@ -316,7 +316,7 @@ func (s *session) onTimeout(k loop.TimeoutKind) {
 	case loop.TimeoutEnd:
 		s.outlastInput()
 	}
-	s.account()
+	s.recount()
 	s.startNext()
 }
 
@@ -391,7 +391,7 @@ func (s *session) close() {
 			s.host.Pool.Recycle(c.ex)
 		}
 	}
-	s.account()
+	s.recount()
 }
 
 func (s *session) dropInput() {

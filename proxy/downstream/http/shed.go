@@ -65,8 +65,8 @@ func (s *session) CloseIdle() {
 	}
 }
 
-// account charges the memory of incomplete requests and of pendingStream to limits.buffered.
-func (s *session) account() {
+// recount charges the memory of incomplete requests and of pendingStream to limits.buffered.
+func (s *session) recount() {
 	now := 0
 	if !s.blank() {
 		now = protocol.Held(s.in)
@@ -74,7 +74,7 @@ func (s *session) account() {
 	if s.pendingStream != nil {
 		now += protocol.Held(s.pendingStream.Source.Buffer)
 	}
-	s.host.Recount(&s.held, now)
+	s.account.Count(s.host.Shard, now)
 	if s.cur != nil {
 		s.cur.Charge()
 	}
@@ -83,7 +83,7 @@ func (s *session) account() {
 // incomplete returns how many bytes are held of input that is not a complete request.
 func (s *session) incomplete() int {
 	if s.cur == nil {
-		return s.held
+		return s.account.Messages()
 	}
-	return s.held + s.cur.Held
+	return s.account.Messages() + s.cur.Held
 }

@@ -125,7 +125,7 @@ func (s *session) openTunnel() {
 		s.decideTunnel(s.tunnel.detect(s.in.B))
 		s.decode()
 	}
-	s.account()
+	s.recount()
 }
 
 // receiveFirst takes b, the next of the first bytes in a tunnel. It returns b if these are HTTP.
@@ -190,10 +190,8 @@ func (s *session) leaveTunnel(leaves bool) {
 	case f != nil:
 	case !leaves:
 		f = fault.NotAllowed
-	case s.host.Process.Draining.Load():
-		f = fault.Draining
-	case s.host.Process.Budget.Full(s.held + ex.Held):
-		f = fault.Overloaded
+	default:
+		f = s.host.CheckStream(s.account.Messages()+ex.Held, true)
 	}
 	if f != nil {
 		s.refuseHandoff(f)

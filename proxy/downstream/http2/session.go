@@ -28,8 +28,7 @@ type session struct {
 	pending  int     // calls whose request is incomplete, or whose response waits for the client
 	requests int     // received so far
 	feeding  bool    // the codec is in Feed
-	held     int     // bytes in the codec and of pending calls counted against limits.buffered
-	tables   int     // bytes of its tables, likewise
+	account  shard.TableAccount
 
 	untrusted bool          // the client's certificate is no longer accepted
 	ended     bool          // the client sends nothing more
@@ -122,7 +121,7 @@ func (s *session) OnData(b []byte) {
 		s.fail(err)
 		return
 	}
-	s.account()
+	s.recount()
 	s.startTimeout()
 	s.watchPending()
 	s.schedule(len(s.calls) == 0)
@@ -187,7 +186,7 @@ func (s *session) write() {
 			s.outbound.Write(b)
 		}
 	}
-	s.account()
+	s.recount()
 	s.outbound.Watch()
 	s.startTimeout()
 	s.watchPending()
@@ -301,5 +300,5 @@ func (s *session) close() {
 		c.cancel()
 	}
 	s.codec.Close()
-	s.account()
+	s.recount()
 }

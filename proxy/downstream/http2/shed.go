@@ -12,22 +12,20 @@ import (
 // overBudget reports whether ex must not grow by n bytes: memory is short, and the connection holds
 // more than its share.
 func (s *session) overBudget(ex *exchange.Exchange, n int) bool {
-	return s.host.Process.Budget.Full(s.held+ex.Held) && s.overShare(ex.HeldByRequest()+n)
+	return s.host.Process.Budget.Full(s.account.Messages()+ex.Held) && s.use().Excludes(s.host.Shard, ex.HeldByRequest()+n)
 }
 
-func (s *session) OverShare(ex *exchange.Exchange) bool { return s.overShare(ex.HeldByRequest()) }
+func (s *session) OverShare(ex *exchange.Exchange) bool {
+	return s.use().Excludes(s.host.Shard, ex.HeldByRequest())
+}
 
-// overShare reports whether a request of length bytes is too big for a connection over its share.
-// Small ones of its many callers pass: together they add up to a share at most. None passes while the
-// client does not read what it has asked for: the responses are not small.
-func (s *session) overShare(length int) bool {
-	share := s.host.Share()
-	return s.Buffered() > share && (length > share/len(s.calls) || s.unread() > share)
+func (s *session) use() shard.Use {
+	return shard.Use{Held: s.Buffered(), Unread: s.unread(), Requests: len(s.calls)}
 }
 
 // Buffered implements shard.Holder.
 func (s *session) Buffered() int {
-	n := s.codec.Frames() + s.outbound.Counted() + s.tables + s.pending*callBytes
+	n := s.codec.Frames() + s.outbound.Counted() + s.account.Tables() + s.pending*callBytes
 	for _, c := range s.calls {
 		n += c.held()
 	}
@@ -50,16 +48,14 @@ func (s *session) unread() int {
 // wait for an endpoint.
 const callBytes = 2 << 10
 
-// account charges the memory that the codec and pending calls hold to limits.buffered, tables included. The bodies of
+// recount charges the memory that the codec and pending calls hold to limits.buffered, tables included. The bodies of
 // messages are charged by their exchange or response, and those of streams by their pipe.
-func (s *session) account() {
+func (s *session) recount() {
 	if s.state == closed {
-		s.host.Recount(&s.held, 0)
-		s.host.RecountTables(&s.tables, 0)
+		s.account.Count(s.host.Shard, 0, 0)
 		return
 	}
-	s.host.Recount(&s.held, s.codec.Encoded()+s.pending*callBytes)
-	s.host.RecountTables(&s.tables, s.codec.Interned())
+	s.account.Count(s.host.Shard, s.codec.Encoded()+s.pending*callBytes, s.codec.Interned())
 }
 
 // Reclaimable returns the bytes of the tables of a connection that carries no request.
@@ -67,7 +63,7 @@ func (s *session) Reclaimable() int {
 	if len(s.calls) > 0 {
 		return 0
 	}
-	return s.tables
+	return s.account.Tables()
 }
 
 // ShedLargest implements shard.Holder. It drops a request that is incomplete or in flight, or a
@@ -92,7 +88,7 @@ func (s *session) ShedLargest() bool {
 		s.codec.Reset(c.stream, http2.EnhanceYourCalm)
 		c.cancel()
 	}
-	s.account()
+	s.recount()
 	s.schedule(false)
 	return true
 }

@@ -58,7 +58,11 @@ func (c *call) leave() {
 		c.begin()
 		return
 	}
-	if f := c.checkStream(); f != nil {
+	f := s.host.CheckStream(s.account.Messages()+ex.Held, false)
+	if f == nil && s.host.TimeLeft(ex) <= 0 {
+		f = fault.Deadline
+	}
+	if f != nil {
 		c.refuse(f)
 		return
 	}
@@ -70,18 +74,6 @@ func (c *call) leave() {
 	s.host.Pool.Recycle(ex)
 	s.host.Stats.Handoffs[stats.StreamBody]++
 	s.host.Streams.Request(socket, r)
-}
-
-// checkStream applies the limits that Begin applies to a message, apart from those of the head.
-func (c *call) checkStream() *fault.Failure {
-	s, ex := c.session, c.ex
-	switch {
-	case s.host.Process.Budget.Full(s.held + ex.Held):
-		return fault.Overloaded
-	case s.host.TimeLeft(ex) <= 0:
-		return fault.Deadline
-	}
-	return nil
 }
 
 // streamRequest returns the request of c as one that owns its memory.
@@ -144,7 +136,7 @@ func (p *pipe) ready() {
 		c.closePipe()
 		c.remove()
 	}
-	s.account()
+	s.recount()
 	s.startTimeout()
 	s.schedule(true)
 	s.watchPending()

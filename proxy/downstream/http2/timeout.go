@@ -9,6 +9,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
@@ -16,11 +17,6 @@ const (
 	// drainGrace is how long requests may be on their way to a draining session, if its client does
 	// not say earlier that it knows.
 	drainGrace = time.Second
-
-	// A request that is incomplete leaves the loop as a stream when nothing more has come for so
-	// long. Calls of gRPC may be conversations, whose endpoint must hear each message.
-	quiet     = 100 * time.Millisecond
-	quietGRPC = 5 * time.Millisecond
 
 	// watchSlack is how late the timer watch may be. If it is later, the loop was busy, and first
 	// handles what came meanwhile: it may be the rest of the requests.
@@ -80,12 +76,12 @@ func (s *session) watchPending() {
 	if s.pending == 0 || s.state == closed {
 		return
 	}
-	due := s.host.Loop.Now() + quietGRPC
+	due := s.host.Loop.Now() + race.GRPCStreamAfter
 	if s.watch.Armed() && s.watchDue <= due {
 		return
 	}
 	s.watchDue = due
-	s.host.Loop.After(quietGRPC, &s.watch)
+	s.host.Loop.After(race.GRPCStreamAfter, &s.watch)
 }
 
 // onWatch ends what has taken too long, and makes streams of incomplete requests.
@@ -115,7 +111,7 @@ func (s *session) onWatch() {
 		s.watchDue = next
 		s.host.Loop.After(next-now, &s.watch)
 	}
-	s.account()
+	s.recount()
 	s.schedule(false)
 }
 
@@ -130,9 +126,9 @@ func (c *call) due() time.Duration {
 	if !s.host.Process.Streams {
 		return end
 	}
-	wait := quiet
+	wait := race.StreamAfter
 	if protocol.Interactive(c.ex.Request.Headers) {
-		wait = quietGRPC
+		wait = race.GRPCStreamAfter
 	}
 	return min(end, c.heard+wait)
 }
@@ -142,7 +138,7 @@ func (c *call) expire(now time.Duration) {
 	switch {
 	case c.state == receiving && now >= c.ex.Arrived+s.host.Config.Timeouts.Body:
 		c.refuse(fault.SlowBody)
-	case c.state == receiving && s.host.Process.Budget.Full(s.held+c.ex.Held):
+	case c.state == receiving && s.host.Process.Budget.Full(s.account.Messages()+c.ex.Held):
 		c.heard = now // a stream would be refused, and the request may only be slow
 	case c.state == receiving:
 		c.leave()

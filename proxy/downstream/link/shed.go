@@ -13,31 +13,27 @@ import (
 // overBudget reports whether no reassembly may begin: memory is short, and the link holds
 // more than its share.
 func (s *session) overBudget(uint64) bool {
-	return s.host.Process.Budget.Full(0) && s.overShare()
+	return s.host.Process.Budget.Full(0) && s.use().Held > s.host.Share()
 }
 
-// overShare reports whether the link holds more than its share. The requests in flight are
-// counted once in a turn of the loop, and those that arrive in it are added, also if they end
-// in it: a peer can make the loop ask this for each short frame.
-func (s *session) overShare() bool {
+// use returns what the link holds. The requests in flight are counted once in a turn of the loop,
+// and those that arrive in it are added, also if they end in it: a peer can make the loop ask this
+// for each short frame.
+func (s *session) use() shard.Use {
 	if now := s.host.Loop.Now(); now != s.countedAt {
 		s.countedAt, s.unread = now, s.Writer.Waiting()
 		s.counted = s.unread + s.requests()
 	}
-	return s.encoded()+s.counted > s.host.Share()
+	return shard.Use{Held: s.encoded() + s.counted, Unread: s.unread, Requests: s.streams.Len()}
 }
 
-// OverShare implements exchange.Caller. A link carries the requests of many callers, so small
-// ones pass even on a link over its share: together they add up to a share at most. None passes while
-// the peer does not read the responses.
 func (s *session) OverShare(ex *exchange.Exchange) bool {
-	share := s.host.Share()
-	return s.overShare() && (ex.HeldByRequest() > share/s.streams.Len() || s.unread > share)
+	return s.use().Excludes(s.host.Shard, ex.HeldByRequest())
 }
 
 // Buffered implements shard.Holder.
 func (s *session) Buffered() int {
-	return s.encoded() + s.Writer.Waiting() + s.requests() + s.Tables
+	return s.encoded() + s.Writer.Waiting() + s.requests() + s.Account.Tables()
 }
 
 // encoded returns the bytes of messages that have arrived in part, and of frames that wait to be sent.
@@ -58,7 +54,7 @@ func (s *session) Reclaimable() int {
 	if s.streams.Len() > 0 || s.Writer.Queued() > 0 {
 		return 0
 	}
-	return s.Tables
+	return s.Account.Tables()
 }
 
 // CloseIdle refuses the requests in reassembly. The GOAWAY tells the peer that other requests
@@ -104,7 +100,7 @@ func (s *session) ShedLargest() bool {
 		s.Writer.Refused(response, fault.Shed.Refusal(true))
 	}
 	s.Schedule(false)
-	s.Account()
+	s.Recount()
 	return true
 }
 

@@ -87,12 +87,12 @@ func (s *session) checkStream(st *link.Stream) *fault.Failure {
 		return fault.NoRoute
 	case exchange.Limited(s.listener.Rate, s.host.Loop.Now(), s, nil): // its head comes later
 		return fault.RateLimited
-	case s.host.Process.Budget.Full(s.Held):
-		return fault.Overloaded
-	case st.Kind == link.StreamOpaque && s.forbidden(): // the head of another says what it calls
-		return fault.NotAllowed
 	}
-	return nil
+	f := s.host.CheckStream(s.Account.Messages(), false)           // draining came first
+	if f == nil && st.Kind == link.StreamOpaque && s.forbidden() { // the head of another says what it calls
+		f = fault.NotAllowed
+	}
+	return f
 }
 
 // forbidden reports whether the rules refuse a stream of bytes.

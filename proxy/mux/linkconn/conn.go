@@ -42,10 +42,9 @@ type Conn struct {
 	heard       bool          // bytes arrived since the last keepalive
 	pinged      bool          // a PING has no response yet
 	idle        time.Duration // how long the link has carried nothing
-	Held        int           // bytes of messages in the codec, counted against limits.buffered
-	Tables      int           // bytes of the interning tables, likewise
-	batch       int           // messages since the last write
-	InputError  error         // why the input is malformed
+	Account     shard.TableAccount
+	batch       int   // messages since the last write
+	InputError  error // why the input is malformed
 	handler     Handler
 }
 
@@ -126,7 +125,7 @@ func (c *Conn) Receive(b []byte) bool {
 	if n := c.Reader.Consumed(); n > 0 {
 		c.Writer.Credit(n)
 	}
-	c.Account()
+	c.Recount()
 	if c.Writer.Control() > maxControl {
 		c.Shard.Log.Warn("link closed: the peer reads too slowly, too many control frames wait", "peer", c.Transport.RemoteAddr())
 		return false
@@ -157,14 +156,13 @@ func (c *Conn) expire() {
 	if c.Writer.Ready() {
 		c.Shard.Loop.Defer(&c.out)
 	}
-	c.Account()
+	c.Recount()
 }
 
-// Account charges the memory that the codec holds to limits.buffered, tables included. Bodies that are being
+// Recount charges the memory that the codec holds to limits.buffered, tables included. Bodies that are being
 // sent are charged by their exchange or response.
-func (c *Conn) Account() {
-	c.Shard.Recount(&c.Held, c.Reader.Buffered()+c.Writer.Encoded())
-	c.Shard.RecountTables(&c.Tables, c.Reader.Interned()+c.Writer.Interned())
+func (c *Conn) Recount() {
+	c.Account.Count(c.Shard, c.Reader.Buffered()+c.Writer.Encoded(), c.Reader.Interned()+c.Writer.Interned())
 }
 
 // Schedule sends a message that the Writer was given: at once if alone, with nothing else in
@@ -185,7 +183,7 @@ func (c *Conn) Flush() {
 		return
 	}
 	if c.Transport == nil {
-		c.Account()
+		c.Recount()
 		return
 	}
 	c.handler.BeforeFlush()
@@ -204,7 +202,7 @@ func (c *Conn) Flush() {
 		c.Shard.KeepScratch(b)
 		c.Shard.KeepParts(parts)
 	}
-	c.Account()
+	c.Recount()
 	c.Outbound.Watch()
 	c.watchCredit()
 }
@@ -295,6 +293,5 @@ func (c *Conn) Release() {
 	c.Shard.Loop.Stop(&c.expiry)
 	c.Shard.Loop.Stop(&c.creditTimer)
 	c.Shard.Loop.Stop(&c.drainLimit)
-	c.Shard.Recount(&c.Held, 0)
-	c.Shard.RecountTables(&c.Tables, 0)
+	c.Account.Count(c.Shard, 0, 0)
 }

@@ -34,8 +34,8 @@ type client struct {
 	out      loop.Flush
 	outbound shard.Outbound // write timeout
 
-	reader dubbo.FrameReader
-	held   int // bytes in reader counted against limits.buffered
+	reader  dubbo.FrameReader
+	account shard.Account
 
 	keepalive loop.Timer
 	heard     bool // bytes arrived since the last keepalive
@@ -98,7 +98,7 @@ func (c *client) OnData(b []byte) {
 		c.close(fault.Malformed)
 		return
 	}
-	c.account()
+	c.recount()
 	c.closeIfDone()
 }
 
@@ -196,8 +196,8 @@ func (c *client) closeIfDone() {
 	}
 }
 
-// account charges the memory of an incomplete frame to limits.buffered.
-func (c *client) account() { c.shard.Recount(&c.held, c.reader.Held()) }
+// recount charges the memory of an incomplete frame to limits.buffered.
+func (c *client) recount() { c.account.Count(c.shard, c.reader.Held()) }
 
 // close closes the connection, and fails with f the calls in flight on it. A call that was not
 // sent counts as unsent, whatever f says.
@@ -208,7 +208,7 @@ func (c *client) close(f *fault.Failure) {
 	c.state.become(closed)
 	c.detach()
 	c.reader.Close()
-	c.account()
+	c.recount()
 	c.outbound.Stop()
 	c.shard.Loop.Stop(&c.keepalive)
 	if c.conn != nil {

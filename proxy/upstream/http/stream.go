@@ -1,21 +1,13 @@
 package http
 
 import (
-	"time"
-
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/race"
 )
 
-const (
-	// streamAfter is how long a response without a length may take from its head to its
-	// end. An incomplete one becomes a stream then.
-	streamAfter = 100 * time.Millisecond
-
-	streamHeld = 2 // multiple of limits.message that a response may hold meanwhile
-)
+const streamHeld = 2 // multiple of limits.message that a response may hold until it leaves the loop
 
 // tooLong reports whether the body is longer than limits.message, as announced or so far.
 func (c *conn) tooLong() bool {
@@ -30,7 +22,7 @@ func (c *conn) checkStream() {
 	case c.tooLong(), c.head.Framing != http1.FixedLength && c.response.IsFeed():
 		c.handOff()
 	case c.head.Framing != http1.FixedLength && !c.pause.Armed():
-		c.shard.Loop.After(streamAfter, &c.pause)
+		c.shard.Loop.After(race.StreamAfter, &c.pause)
 	}
 }
 

@@ -37,8 +37,7 @@ type conn struct {
 	out      loop.Flush
 	outbound shard.Outbound
 	outputs  uint64 // how often the codec was asked for output
-	held     int    // bytes in the codec counted against limits.buffered
-	tables   int    // bytes of its tables, likewise
+	account  shard.TableAccount
 
 	withdrawn withdrawn
 	partial   []*call // requests whose responses have grown, and are not complete
@@ -111,7 +110,7 @@ func (c *conn) OnData(b []byte) {
 	if c.state == closed {
 		return
 	}
-	c.account()
+	c.recount()
 	if c.h2.Ready() {
 		c.shard.Loop.Defer(&c.out)
 	}
@@ -168,18 +167,15 @@ func (c *conn) flush() {
 		c.outbound.Write(b)
 	}
 	c.outbound.Watch()
-	c.account()
+	c.recount()
 	if c.unsent > 0 && !c.starvation.Armed() {
 		c.shard.Loop.After(c.shard.Config.Timeouts.Write, &c.starvation)
 	}
 	c.reuse()
 }
 
-// account charges the memory of the codec to limits.buffered.
-func (c *conn) account() {
-	c.shard.Recount(&c.held, c.h2.Encoded())
-	c.shard.RecountTables(&c.tables, c.h2.Interned())
-}
+// recount charges the memory of the codec to limits.buffered.
+func (c *conn) recount() { c.account.Count(c.shard, c.h2.Encoded(), c.h2.Interned()) }
 
 // onStarved abandons requests of which the endpoint has accepted nothing since the last time: its
 // window is closed for timeouts.write.
@@ -267,8 +263,7 @@ func (c *conn) close(f *fault.Failure) {
 	c.pool.remove(c)
 	c.state.become(closed)
 	c.h2.Close()
-	c.shard.Recount(&c.held, 0)
-	c.shard.RecountTables(&c.tables, 0)
+	c.account.Count(c.shard, 0, 0)
 	c.outbound.Stop()
 	for _, t := range []*loop.Timer{&c.handshake, &c.starvation, &c.drainLimit, &c.keepalive.timer} {
 		c.shard.Loop.Stop(t)

@@ -2,20 +2,12 @@ package http2
 
 import (
 	"slices"
-	"time"
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/http2"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/race"
-)
-
-// A response that is incomplete becomes a stream streamAfter after its head. With gRPC it does so
-// once nothing has come for grpcAfter: of a unary call all comes together.
-const (
-	streamAfter = 100 * time.Millisecond
-	grpcAfter   = 5 * time.Millisecond
 )
 
 // onHead is called when the head has arrived, and more follows.
@@ -96,12 +88,12 @@ func (s *call) hasBody() bool {
 
 // checkStream makes an incomplete response a stream if it must be one, or later.
 func (s *call) checkStream() {
-	after, res := streamAfter, s.response
+	after, res := race.StreamAfter, s.response
 	switch {
 	case !s.c.shard.Process.Streams, !s.hasBody():
 		return
 	case protocol.Interactive(res.Headers):
-		after = grpcAfter
+		after = race.GRPCStreamAfter
 	case res.DeclaredLength >= 0 || s.pause.Armed():
 		return
 	case res.IsFeed():

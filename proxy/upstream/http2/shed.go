@@ -7,7 +7,7 @@ import (
 
 // memory returns the bytes that the connection holds, besides requests.
 func (c *conn) memory() int {
-	n := c.held + c.outbound.Counted()
+	n := c.account.Messages() + c.outbound.Counted()
 	for _, s := range c.calls {
 		n += s.holds()
 	}

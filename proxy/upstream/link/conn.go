@@ -146,7 +146,7 @@ func (c *client) abandon(a *race.Attempt) {
 	c.sendCancel(a)
 	c.forget(a)
 	c.Reader.Forget(a.ID())
-	c.Account()
+	c.Recount()
 }
 
 // forget removes a from the table. Frames that still arrive for it are ignored.

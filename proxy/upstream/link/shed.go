@@ -14,7 +14,7 @@ func (c *client) ShedLargest() bool {
 	a := c.streams.Get(id)
 	if a == nil {
 		c.Reader.Forget(id)
-		c.Account()
+		c.Recount()
 		return true
 	}
 	c.abandon(a)

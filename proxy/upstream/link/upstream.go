@@ -48,6 +48,6 @@ func (u *upstream) Largest() (held, each int, h shard.Holder) {
 	if c == nil {
 		return 0, 0, nil
 	}
-	held = c.Held + c.Outbound.Counted()
+	held = c.Account.Messages() + c.Outbound.Counted()
 	return held, held / max(1, c.InFlight()), c
 }
