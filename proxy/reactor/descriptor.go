@@ -5,7 +5,6 @@ import (
 	"net"
 	"syscall"
 
-	"github.com/valyala/bytebufferpool"
 	"golang.org/x/sys/unix"
 
 	"github.com/remora-proxy/remora/proxy/loop"
@@ -18,8 +17,7 @@ type descriptor struct {
 	fd   int  // -1 means none: from close on the system may give the number to another socket
 	unix bool // a Unix socket: a read stops at descriptors that the peer passes
 
-	out  *bytebufferpool.ByteBuffer // nil without output
-	sent int                        // bytes of out that the kernel has taken
+	out output
 
 	awaits room
 }
@@ -46,23 +44,18 @@ func (d *descriptor) watch(w watcher, e kernel.Events) error {
 // reported anew.
 func (d *descriptor) rewatch() error {
 	e := kernel.Input
-	if d.out != nil {
+	if d.buffered() > 0 {
 		e |= kernel.Output
 	}
 	return d.loop.poller.Change(d.fd, e)
 }
 
 // buffered returns how many bytes of output the kernel has not taken.
-func (d *descriptor) buffered() int {
-	if d.out == nil {
-		return 0
-	}
-	return d.out.Len() - d.sent
-}
+func (d *descriptor) buffered() int { return d.out.len }
 
 // write sends b, and keeps a copy of what the kernel does not take, until onWritable.
 func (d *descriptor) write(b []byte) syscall.Errno {
-	if d.out == nil {
+	if d.buffered() == 0 {
 		n, errno := d.send(b)
 		if b = b[n:]; errno != 0 || len(b) == 0 {
 			return errno
@@ -73,7 +66,7 @@ func (d *descriptor) write(b []byte) syscall.Errno {
 
 // writeParts is write of all parts in a row. It changes the elements of parts.
 func (d *descriptor) writeParts(parts [][]byte) (errno syscall.Errno) {
-	if d.out == nil {
+	if d.buffered() == 0 {
 		parts, errno = d.sendParts(parts)
 	}
 	for i := 0; i < len(parts) && errno == 0; i++ {
@@ -84,35 +77,43 @@ func (d *descriptor) writeParts(parts [][]byte) (errno syscall.Errno) {
 
 // keep keeps a copy of b until onWritable.
 func (d *descriptor) keep(b []byte) syscall.Errno {
-	if d.out == nil {
-		d.out = bytebufferpool.Get()
+	first := d.buffered() == 0
+	d.out.add(d.loop, b)
+	if first && len(b) > 0 {
 		if err := d.rewatch(); err != nil {
 			return unix.ENOMEM
 		}
 	}
-	if d.sent > d.buffered() { // moves less than it frees
-		d.out.B = append(d.out.B[:0], d.out.B[d.sent:]...)
-		d.sent = 0
-	}
-	_, _ = d.out.Write(b) // returns no error
 	return 0
 }
 
 // onWritable sends what write has kept.
 func (d *descriptor) onWritable() syscall.Errno {
-	if d.out == nil {
+	if d.buffered() == 0 {
 		return 0
 	}
-	n, errno := d.send(d.out.B[d.sent:])
-	d.sent += n
-	if errno != 0 || d.buffered() > 0 {
-		return errno
+	for d.buffered() > 0 {
+		n, errno := d.sendKept()
+		switch {
+		case errno == unix.EAGAIN:
+			return 0
+		case errno == unix.EINTR:
+			continue
+		case errno != 0:
+			return errno
+		}
+		d.out.remove(d.loop, n)
 	}
-	d.dropOutput()
 	if err := d.rewatch(); err != nil {
 		return unix.ENOMEM
 	}
 	return 0
+}
+
+// sendKept sends the beginning of what write has kept, and returns how many bytes the kernel has taken.
+func (d *descriptor) sendKept() (n int, _ syscall.Errno) {
+	var parts [maxSend/blockSize + 1][]byte
+	return kernel.SendParts(d.fd, d.out.parts(parts[:0], len(parts)), maxSend)
 }
 
 // checkRoom defers what awaits room. It is called after onWritable.
@@ -174,13 +175,6 @@ func (d *descriptor) sendParts(parts [][]byte) (rest [][]byte, _ syscall.Errno) 
 
 const maxSend = 64 << 10
 
-func (d *descriptor) dropOutput() {
-	if d.out != nil {
-		bytebufferpool.Put(d.out)
-		d.out, d.sent = nil, 0
-	}
-}
-
 // shutdown ends the output. It fails if the peer has closed the connection.
 func (d *descriptor) shutdown() error { return unix.Shutdown(d.fd, unix.SHUT_WR) }
 
@@ -190,9 +184,9 @@ func (d *descriptor) close() {
 	if d.fd < 0 {
 		return
 	}
-	if d.out != nil {
+	if left := d.buffered(); left > 0 {
 		_ = unix.SetsockoptLinger(d.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
-		d.dropOutput()
+		d.out.remove(d.loop, left)
 	}
 	d.loop.setWatcher(d.fd, nil)
 	_ = unix.Close(d.fd)

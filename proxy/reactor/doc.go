@@ -6,7 +6,8 @@
 //	engine.go    starts and stops the loops, counts
 //	loop.go      a loop: its data, timers and flushes
 //	turn.go      the turns of a loop, and functions posted from outside
-//	descriptor.go  a socket on a loop: writes, and what the kernel does not take
+//	descriptor.go  a socket on a loop: writes
+//	output.go    what the kernel does not take of them
 //	conn.go      loop.Conn and its states, reads
 //	drain.go     the orderly close
 //	listener.go  listening sockets

@@ -33,6 +33,7 @@ type eventLoop struct {
 	stats stats.LoopStats
 
 	scratch
+	blocks freeBlocks // for output that the kernel does not take
 	moving moving
 
 	// load is the number of connections that came to this loop first, or are on their way to it.
