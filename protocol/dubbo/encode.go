@@ -10,7 +10,7 @@ const (
 // AppendFrame appends the call as a request. After an error dst is returned unchanged.
 func (c *Call) AppendFrame(dst []byte, serialization byte, id int64) ([]byte, error) {
 	start := len(dst)
-	out := appendHeader(dst, &Frame{Request: true, TwoWay: true, Serialization: serialization, ID: id})
+	out := AppendHeader(dst, &Frame{Request: true, TwoWay: true, Serialization: serialization, ID: id})
 	switch serialization {
 	case Fastjson:
 		out = c.appendFastjson(out)

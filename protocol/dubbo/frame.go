@@ -72,13 +72,11 @@ func DecodeHeader(b []byte, maxBody int) (f Frame, length int, err error) {
 
 // AppendFrame appends f.
 func AppendFrame(dst []byte, f *Frame) []byte {
-	dst = appendHeader(dst, f)
-	binary.BigEndian.PutUint32(dst[len(dst)-4:], uint32(len(f.Body)))
-	return append(dst, f.Body...)
+	return append(AppendHeader(dst, f), f.Body...)
 }
 
-// appendHeader appends the header of f with a length of 0.
-func appendHeader(dst []byte, f *Frame) []byte {
+// AppendHeader appends the header of f, which the body follows.
+func AppendHeader(dst []byte, f *Frame) []byte {
 	flags := f.Serialization & serializationMask
 	if f.Request {
 		flags |= flagRequest
@@ -91,7 +89,7 @@ func appendHeader(dst []byte, f *Frame) []byte {
 	}
 	dst = append(dst, magic>>8, magic&0xff, flags, byte(f.Status))
 	dst = binary.BigEndian.AppendUint64(dst, uint64(f.ID))
-	return append(dst, 0, 0, 0, 0)
+	return binary.BigEndian.AppendUint32(dst, uint32(len(f.Body)))
 }
 
 // endFrame writes the length of the body, which ends dst, into the header at start.

@@ -116,7 +116,7 @@ func AppendFailure(dst []byte, serialization byte, id int64, s Status, code, tex
 		serialization = Hessian2
 	}
 	start := len(dst)
-	dst = appendHeader(dst, &Frame{Serialization: serialization, Status: s, ID: id})
+	dst = AppendHeader(dst, &Frame{Serialization: serialization, Status: s, ID: id})
 	var room [256]byte
 	message := append(room[:0], code...)
 	message = append(message, ": "...)

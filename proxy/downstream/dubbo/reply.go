@@ -25,10 +25,16 @@ func (s *session) Encode(_ *exchange.Exchange, res *race.Response) *fault.Failur
 func (s *session) Respond(ex *exchange.Exchange, res *race.Response) {
 	s.remove(ex)
 	if !ex.Request.OneWay {
-		out := s.outgoing()
-		out.B = dubbo.AppendFrame(out.B, &dubbo.Frame{
+		f := dubbo.Frame{
 			Serialization: dubbo.SerializationOf(res.Codec), Status: dubbo.Status(res.RPC), ID: int64(ex.StreamID), Body: res.Body,
-		})
+		}
+		if out := s.outgoing(); len(f.Body) <= mux.BatchSize {
+			out.B = dubbo.AppendFrame(out.B, &f)
+		} else {
+			out.B = dubbo.AppendHeader(out.B, &f)
+			s.outbound.WriteBoth(out.B, f.Body) // a copy would be memory that limits.buffered does not count
+			s.onWritten()
+		}
 	}
 	res.Release()
 }
@@ -81,6 +87,11 @@ func (s *session) write() {
 		return
 	}
 	s.outbound.Write(s.outgoingFrames.B)
+	s.onWritten()
+}
+
+// onWritten releases the buffer of frames, which are written.
+func (s *session) onWritten() {
 	s.host.Buffers.Release(&s.outgoingFrames)
 	s.outbound.Watch()
 }
