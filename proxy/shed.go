@@ -65,7 +65,7 @@ func (w *Worker) shedLargest() {
 // that is not possible.
 func (w *Worker) shed(least int) {
 	for over := w.shard.OverBudget(); over; over = !w.shard.Relieved() {
-		if w.host.Pool.ShedCopy() { // nobody waits for it
+		if w.host.Pool.Copies.Shed() { // nobody waits for it
 			continue
 		}
 		held, h := w.largestHolder()

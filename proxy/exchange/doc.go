@@ -3,8 +3,8 @@
 //
 //	exchange.go   Begin: the phases, the deadline, the one response
 //	request.go    the request, its memory, and abandoning it for that
-//	filters.go    what filters see and replace; the copies that they send
-//	policy.go     the route's policy; router.go finds the route on one loop
+//	filters.go    what filters see and replace; copies.go the requests that they send
+//	route.go      a route and its policy; router.go finds it on one loop; listener.go where requests come in
 //	state.go      the states of an exchange
 //	sessions.go   what keeps requests at one endpoint
 //	record.go     counters and access log; tracing.go the span

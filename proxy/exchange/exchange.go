@@ -31,7 +31,7 @@ type Exchange struct {
 	race     race.Race
 	deadline loop.Timer
 	outcome  outcomes
-	copied   bool // a copy of another request: see BeginCopy
+	copied   bool // a copy of another request: see Copies
 	began    time.Duration
 
 	Injected stats.Injected // faults of the route
@@ -109,6 +109,9 @@ func (ex *Exchange) open(l *Listener) {
 	w := ex.shard
 	ex.began = w.Loop.Now()
 	ex.state.become(exchangeOpen)
+	if ex.copied = l.copies; ex.copied {
+		return
+	}
 	w.Stats.Requests++
 	w.Milliseconds.Now(ex.began).Arrived(ex.size())
 	if w.Sampler.On {

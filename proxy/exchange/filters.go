@@ -3,12 +3,9 @@ package exchange
 import (
 	"time"
 
-	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/identity"
 	"github.com/remora-proxy/remora/proxy/race"
-	"github.com/remora-proxy/remora/proxy/route"
-	"github.com/remora-proxy/remora/proxy/service"
 )
 
 // Resume passes the request to the filters that have not seen it. If none holds it, its first
@@ -108,51 +105,3 @@ func (ex *Exchange) endFilters() {
 		f.End(ex)
 	}
 }
-
-// BeginCopy starts on a request that Pool.Copy has made. It is sent once, by a route whose policy
-// has neither retries nor hedges. It passes no filter, has no access line and no span, and its
-// failures count for the service alone: they are no responses of this sidecar.
-func (ex *Exchange) BeginCopy(r *Route) {
-	ex.copied, ex.began = true, ex.shard.Loop.Now()
-	ex.pool.addCopy(ex)
-	ex.state.become(exchangeOpen)
-	if f := ex.admit(r); f != nil {
-		ex.fail(f)
-		return
-	}
-	ex.Request.Idempotent = false
-	ex.setDeadline()
-	ex.enter()
-	ex.race.StartCopy()
-}
-
-// NewCopyRoute returns a route to s for copies: without retries, hedges and filters.
-func NewCopyRoute(s *service.Service) *Route {
-	policy := s.Config.Policy
-	policy.Retry, policy.Hedge.Mode, policy.Hedge.Class = config.Retry{}, config.HedgeOff, config.ClassNone
-	return NewRoute(&route.Plan{Index: -1, Match: &config.Match{}, Route: &config.Route{}, Policy: &policy}, s)
-}
-
-// CopyCaller is the part of a Caller that all filters which make copies have.
-type CopyCaller struct{ At *Listener }
-
-// Encode implements Caller. Any response will do.
-func (CopyCaller) Encode(*Exchange, *race.Response) *fault.Failure { return nil }
-
-// OverShare implements Caller. Copies go first when memory is short.
-func (CopyCaller) OverShare(*Exchange) bool { return true }
-
-// Concurrency implements Caller. Copies leave the last places to requests.
-func (CopyCaller) Concurrency(*Exchange) int { return 0 }
-
-// Listener implements Caller.
-func (c CopyCaller) Listener() *Listener { return c.At }
-
-// RemoteAddr implements Caller.
-func (CopyCaller) RemoteAddr() string { return "" }
-
-// PeerNames implements Caller.
-func (CopyCaller) PeerNames() *identity.Names { return nil }
-
-// Finished implements Caller. Nothing waits for a copy that was cancelled.
-func (CopyCaller) Finished(*Exchange) {}

@@ -31,6 +31,8 @@ type Listener struct {
 	Allow   *allow.Set // nil means no rules
 	Closing bool       // the listener is closed, or closes soon
 
+	copies bool // its requests are of Copies
+
 	Unrouted bool // requests without a route go to the host that they name
 	Expects  bool // requests with Expect: 100-continue are streams, which forward it
 }

@@ -12,14 +12,18 @@ type Pool struct {
 	shard     *shard.Shard
 	exchanges []*Exchange
 	responses race.Responses
-	copies    []*Exchange // in flight, by CallIndex
+	Copies    Copies
 }
 
 // maxFree bounds the free list; the garbage collector gets the rest.
 const maxFree = 4096
 
 // NewPool makes the pool of the loop of w.
-func NewPool(w *shard.Shard) *Pool { return &Pool{shard: w, responses: race.Responses{Shard: w}} }
+func NewPool(w *shard.Shard) *Pool {
+	p := &Pool{shard: w, responses: race.Responses{Shard: w}}
+	p.Copies = Copies{pool: p, listener: Listener{Name: "copy", copies: true}}
+	return p
+}
 
 // Exchange takes an idle exchange from the free list.
 func (p *Pool) Exchange(from Caller) *Exchange {
@@ -37,40 +41,6 @@ func (p *Pool) Exchange(from Caller) *Exchange {
 	return ex
 }
 
-// Copy returns an exchange of its own for a copy of the request of ex, which from is the caller of.
-// BeginCopy must follow.
-func (p *Pool) Copy(ex *Exchange, from Caller) *Exchange {
-	c, size := p.Exchange(from), ex.Request.Size()
-	c.HeadBuffer = p.shard.Buffers.GetRoom(size)
-	ex.Request.CopyTo(&c.Request, c.HeadBuffer)
-	c.Charge()
-	return c
-}
-
-func (p *Pool) addCopy(ex *Exchange) {
-	ex.CallIndex = len(p.copies)
-	p.copies = append(p.copies, ex)
-}
-
-// removeCopy removes a copy that has ended; the last one in flight gets its place.
-func (p *Pool) removeCopy(ex *Exchange) {
-	last := len(p.copies) - 1
-	moved := p.copies[last]
-	p.copies[ex.CallIndex], p.copies[last] = moved, nil
-	moved.CallIndex = ex.CallIndex
-	p.copies = p.copies[:last]
-}
-
-// ShedCopy abandons a copy of a request because memory is short, and reports whether there was
-// one.
-func (p *Pool) ShedCopy() bool {
-	n := len(p.copies)
-	if n > 0 {
-		p.copies[n-1].Shed()
-	}
-	return n > 0
-}
-
 // Recycle returns an exchange that never began.
 func (p *Pool) Recycle(ex *Exchange) {
 	ex.releaseRequest()
@@ -81,7 +51,7 @@ func (p *Pool) Recycle(ex *Exchange) {
 func (p *Pool) reuse(ex *Exchange) {
 	ex.race.Reset()
 	ex.caller, ex.course, ex.outcome = nil, course{}, outcomes{}
-	ex.StreamID, ex.began, ex.copied = 0, 0, false
+	ex.StreamID, ex.began = 0, 0
 	ex.Injected, ex.Fallback, ex.Cached = 0, Fallback{}, 0
 	ex.RequestID, ex.Refusal, ex.NoHedge, ex.batch, ex.ClassName = nil, nil, false, false, nil
 	ex.Arrived, ex.headChecked, ex.newCookie = 0, false, ex.newCookie[:0]

@@ -57,9 +57,7 @@ func (ex *Exchange) conclude(c *result) {
 	} else {
 		c.readGRPC(&ex.Request)
 	}
-	if ex.copied {
-		ex.pool.removeCopy(ex)
-	} else {
+	if !ex.copied {
 		if ex.shard.AccessLog.On() {
 			ex.log(c, now)
 		}

@@ -178,5 +178,5 @@ func (ex *Exchange) Repeats() int {
 // mayRepeat reports whether a request may be sent twice. Servers refuse the second use of credentials
 // that log in a connection.
 func (r *Route) mayRepeat(req *protocol.Request) bool {
-	return !req.Login && (req.Idempotent || r.idempotent || safeMethod(req))
+	return !r.once && !req.Login && (req.Idempotent || r.idempotent || safeMethod(req))
 }

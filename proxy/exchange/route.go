@@ -19,6 +19,7 @@ type Route struct {
 	Service *service.Service // nil with Answer
 	race.Policy
 	idempotent bool
+	once       bool // no request is sent twice
 	batch      bool
 	rules      allow.Rules     // of the route and its service
 	ruled      bool            // there is one

@@ -103,13 +103,6 @@ func (r *Race) Start(now time.Duration) {
 	r.launch(primaryAttempt, nil)
 }
 
-// StartCopy launches the only attempt of a copy of another request.
-func (r *Race) StartCopy() {
-	r.watch = hedge.Watch{}
-	r.state.become(raceOn)
-	r.launch(primaryAttempt, nil)
-}
-
 // launch starts the next attempt: at ep or, if ep is nil, where the policy picks once
 // the service has a slot. The attempt may be over before launch returns.
 func (r *Race) launch(kind attemptKind, ep *lb.Endpoint) {

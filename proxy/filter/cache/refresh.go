@@ -22,22 +22,21 @@ const retryAfter = time.Second
 
 // refresher asks the service for responses on behalf of the cache. Nobody waits for them.
 type refresher struct {
-	exchange.CopyCaller
 	*filter
 	to       *exchange.Route
 	inFlight int
 }
 
-var _ exchange.Caller = (*refresher)(nil)
+var _ exchange.Receiver = (*refresher)(nil)
 
 func (r *refresher) init(f *filter, service *service.Service) {
-	*r = refresher{CopyCaller: exchange.CopyCaller{At: &exchange.Listener{Name: "cache"}}, filter: f, to: exchange.NewCopyRoute(service)}
+	*r = refresher{filter: f, to: exchange.NewCopyRoute(service)}
 }
 
 var methodGet = []byte("GET")
 
 // prepare returns a request that refreshes an entry, or nil: a copy of the request in hand, for which
-// the entry was found. BeginCopy must follow.
+// the entry was found. Copies.Send must follow.
 func (r *refresher) prepare(ex *exchange.Exchange, e *store.Entry, now time.Duration) *exchange.Exchange {
 	f := r.filter
 	if r.inFlight == maxRefreshes || f.retired || f.shard.Process.RefusesBatch(0) {
@@ -45,7 +44,7 @@ func (r *refresher) prepare(ex *exchange.Exchange, e *store.Entry, now time.Dura
 	}
 	e.Refresh = now + r.to.Timeout
 	f.value = f.store.Append(f.value[:0], e)
-	c := f.pool.Copy(ex, r)
+	c := f.pool.Copies.New(ex)
 	c.Request.Method = methodGet
 	c.Request.Headers = slices.DeleteFunc(c.Request.Headers, func(h protocol.Header) bool {
 		return protocol.EqualFold(h.Name, "cache-control") || protocol.EqualFold(h.Name, "pragma")
@@ -58,7 +57,7 @@ func (r *refresher) prepare(ex *exchange.Exchange, e *store.Entry, now time.Dura
 	return c
 }
 
-// Respond implements exchange.Caller.
+// Respond implements exchange.Receiver.
 func (r *refresher) Respond(c *exchange.Exchange, res *race.Response) {
 	f := r.filter
 	l, now := f.open[c], f.loop.Now()
@@ -83,7 +82,7 @@ func (r *refresher) Respond(c *exchange.Exchange, res *race.Response) {
 	r.end(c, l)
 }
 
-// Fail implements exchange.Caller.
+// Fail implements exchange.Receiver.
 func (r *refresher) Fail(c *exchange.Exchange, _ *fault.Failure) {
 	l := r.filter.open[c]
 	r.putOff(c, l, r.filter.loop.Now())

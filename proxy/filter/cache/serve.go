@@ -82,7 +82,7 @@ func (f *filter) serve(ex *exchange.Exchange, how stats.Cached, refresh bool) {
 		f.value = nil
 	}
 	if c != nil { // the response goes first; other requests may have begun with it
-		c.BeginCopy(f.refresher.to)
+		f.pool.Copies.Send(c, f.refresher.to, &f.refresher, 0)
 	}
 }
 

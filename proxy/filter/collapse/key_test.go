@@ -6,19 +6,15 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/caching"
 	"github.com/remora-proxy/remora/proxy/exchange"
-	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/identity"
-	"github.com/remora-proxy/remora/proxy/race"
 )
 
 type peer struct {
-	exchange.CopyCaller
+	exchange.Caller
 	names *identity.Names
 }
 
-func (p peer) PeerNames() *identity.Names               { return p.names }
-func (peer) Respond(*exchange.Exchange, *race.Response) {}
-func (peer) Fail(*exchange.Exchange, *fault.Failure)    {}
+func (p peer) PeerNames() *identity.Names { return p.names }
 
 // TestNamesOfPeers: no header makes the request of one peer that of another.
 func TestNamesOfPeers(t *testing.T) {

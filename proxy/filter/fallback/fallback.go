@@ -15,10 +15,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// filter answers for one route on one loop. It is the caller of the copies that the other service
-// gets. These are bounded by the max_pending of that service.
+// filter answers for one route on one loop. Copies go to the other service, and are bounded by the
+// max_pending of that service.
 type filter struct {
-	exchange.CopyCaller
 	shard  *shard.Shard
 	pool   *exchange.Pool
 	policy *config.Fallback
@@ -42,7 +41,7 @@ type question struct {
 
 var (
 	_ exchange.OutcomeFilter = (*filter)(nil)
-	_ exchange.Caller        = (*filter)(nil)
+	_ exchange.Receiver      = (*filter)(nil)
 )
 
 // New returns the filter of a route, or nil if that has no fallback.
@@ -58,7 +57,7 @@ func New(at *exchange.FilterPlace) exchange.Filter {
 		return f
 	}
 	f.to = exchange.NewCopyRoute(at.Services[c.Service])
-	f.At, f.asked = &exchange.Listener{Name: "fallback"}, map[*exchange.Exchange]*question{}
+	f.asked = map[*exchange.Exchange]*question{}
 	return f
 }
 
@@ -168,7 +167,7 @@ func (f *filter) ask(ex *exchange.Exchange, q question) bool {
 	if n := len(f.free); n > 0 {
 		kept, f.free = f.free[n-1], f.free[:n-1]
 	}
-	c, now := f.pool.Copy(ex, f), f.shard.Loop.Now()
+	c, now := f.pool.Copies.New(ex), f.shard.Loop.Now()
 	left := f.policy.Timeout
 	if rest := ex.TimeLeft(ex.Route, now); rest > 0 { // it has not passed
 		left = min(left, rest)
@@ -177,7 +176,7 @@ func (f *filter) ask(ex *exchange.Exchange, q question) bool {
 	*kept = q
 	kept.request, kept.copy = ex, c
 	f.asked[ex], f.asked[c] = kept, kept
-	c.BeginCopy(f.to) // may end both
+	f.pool.Copies.Send(c, f.to, f, min(ex.Concurrency(), several)) // may end both
 	return true
 }
 
@@ -207,20 +206,16 @@ func (f *filter) End(ex *exchange.Exchange) {
 			q.response.Release()
 		}
 		f.counts.FallbackFailed[q.reason]++
-		q.copy.Cancel()
+		f.pool.Copies.Cancel(q.copy)
 	}
 }
 
-// Concurrency implements exchange.Caller. The connection of the request waits for the copy. If it has more than
-// one request at its own service, the copy leaves the last places at the other service to single requests.
-func (f *filter) Concurrency(c *exchange.Exchange) int {
-	return min(f.asked[c].request.Concurrency(), several)
-}
-
-// several stands for a connection that has more than one request, and is not alone.
+// several stands for a connection that has more than one request, and is not alone. The connection of a request
+// waits for the copy. If the connection has several requests at its own service, the copy leaves the last places
+// at the other service to single requests.
 const several = 2
 
-// Respond implements exchange.Caller.
+// Respond implements exchange.Receiver.
 func (f *filter) Respond(c *exchange.Exchange, res *race.Response) {
 	if res.Failed() {
 		res.Release()
@@ -235,7 +230,7 @@ func (f *filter) Respond(c *exchange.Exchange, res *race.Response) {
 	}
 }
 
-// Fail implements exchange.Caller. The request gets what it would have got without a fallback.
+// Fail implements exchange.Receiver. The request gets what it would have got without a fallback.
 func (f *filter) Fail(c *exchange.Exchange, _ *fault.Failure) {
 	q, ok := f.take(c)
 	if !ok {

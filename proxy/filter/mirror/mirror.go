@@ -18,11 +18,10 @@ const (
 	maxBytes    = 8 << 20
 )
 
-// filter copies the requests of one route on one loop. It is the caller of the copies.
+// filter copies the requests of one route on one loop.
 type filter struct {
-	exchange.CopyCaller
 	shard  *shard.Shard
-	pool   *exchange.Pool
+	copies *exchange.Copies
 	share  float64
 	to     *exchange.Route // of the copies
 	counts *stats.FilterStats
@@ -30,7 +29,7 @@ type filter struct {
 	inFlight, bytes int // of copies
 }
 
-var _ exchange.Caller = (*filter)(nil)
+var _ exchange.Receiver = (*filter)(nil)
 
 // New returns the filter of a route, or nil if that has no mirror.
 func New(at *exchange.FilterPlace) exchange.Filter {
@@ -40,8 +39,7 @@ func New(at *exchange.FilterPlace) exchange.Filter {
 	}
 	service := at.Services[c.Service]
 	f := &filter{
-		CopyCaller: exchange.CopyCaller{At: &exchange.Listener{Name: "mirror"}},
-		shard:      at.Shard, pool: at.Pool, share: c.Share, to: exchange.NewCopyRoute(service), counts: service.FilterStats(),
+		shard: at.Shard, copies: &at.Pool.Copies, share: c.Share, to: exchange.NewCopyRoute(service), counts: service.FilterStats(),
 	}
 	f.counts.Mirrors = true
 	return f
@@ -66,12 +64,12 @@ func (f *filter) copy(ex *exchange.Exchange) {
 		f.counts.MirrorDropped++
 		return
 	}
-	c := f.pool.Copy(ex, f)
+	c := f.copies.New(ex)
 	c.Request.Headers = append(c.Request.Headers, mark)
-	c.StreamID = uint64(size) // the number is the caller's own: what release gives back
+	c.StreamID = uint64(size) // the number is the filter's own: what release gives back
 	f.inFlight++
 	f.bytes += size
-	c.BeginCopy(f.to)
+	f.copies.Send(c, f.to, f, 0)
 }
 
 // release gives back the room of a copy.
@@ -80,7 +78,7 @@ func (f *filter) release(c *exchange.Exchange) {
 	f.bytes -= int(c.StreamID)
 }
 
-// Respond implements exchange.Caller.
+// Respond implements exchange.Receiver.
 func (f *filter) Respond(c *exchange.Exchange, res *race.Response) {
 	if f.release(c); res.Failed() {
 		f.counts.MirrorFailed++
@@ -90,7 +88,7 @@ func (f *filter) Respond(c *exchange.Exchange, res *race.Response) {
 	res.Release()
 }
 
-// Fail implements exchange.Caller.
+// Fail implements exchange.Receiver.
 func (f *filter) Fail(c *exchange.Exchange, _ *fault.Failure) {
 	f.release(c)
 	f.counts.MirrorFailed++
