@@ -1,8 +1,8 @@
 // Package exchange is the life of a request, from the moment it is complete until the
 // last of its attempts is over. It gives exactly one response.
 //
-//	exchange.go   Begin: the phases, the deadline, the one response
-//	request.go    the request, its memory, and abandoning it for that
+//	phases.go     the list of phases, from Begin to the one response
+//	exchange.go   what an exchange has; request.go the request, its memory, and abandoning it for that
 //	filters.go    what filters see and replace; copies.go the requests that they send
 //	route.go      a route and its policy; router.go finds it on one loop; listener.go where requests come in
 //	state.go      the states of an exchange

@@ -8,19 +8,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/race"
 )
 
-// Resume passes the request to the filters that have not seen it. If none holds it, its first
-// attempt follows. A filter that has held the request calls it.
-func (ex *Exchange) Resume() {
-	for all := ex.Route.filters; int(ex.outcome.filtered) < len(all); {
-		f := all[ex.outcome.filtered]
-		ex.outcome.filtered++
-		if f.Request(ex) != Continue {
-			return // ex may be over
-		}
-	}
-	ex.start(ex.shard.Loop.Now())
-}
-
 // HedgeDelay is when a request of the route is late, as far as is known now.
 func (ex *Exchange) HedgeDelay() time.Duration { return ex.Route.Hedging.Delay(ex.shard.Loop.Now()) }
 
@@ -77,7 +64,7 @@ func (ex *Exchange) passFailure(f *fault.Failure) bool {
 		ex.outcome.filtered = uint8(len(ex.Route.filters))
 		ex.decide(len(ex.Route.filters))
 	}
-	ex.judgeFailure(f)
+	ex.judge(ex.verdictOf(f))
 	for ex.outcome.outer > 0 {
 		ex.outcome.outer--
 		if o := ex.Route.outcomes[ex.outcome.outer]; o != nil && o.Failure(ex, f) != Continue {
@@ -87,14 +74,13 @@ func (ex *Exchange) passFailure(f *fault.Failure) bool {
 	return false
 }
 
-// judgeFailure is judge for a failure. That of a request which a filter held, and which was not sent,
+// verdictOf returns the verdict of a failure. That of a request which a filter held, and which was not sent,
 // says nothing of the service.
-func (ex *Exchange) judgeFailure(f *fault.Failure) {
-	v := fault.VerdictNone
-	if ex.race.Launched > 0 {
-		v = f.Verdict()
+func (ex *Exchange) verdictOf(f *fault.Failure) fault.Verdict {
+	if ex.race.Launched == 0 {
+		return fault.VerdictNone
 	}
-	ex.judge(v)
+	return f.Verdict()
 }
 
 // endFilters ends the filters that have seen the request.

@@ -180,3 +180,8 @@ func (ex *Exchange) Repeats() int {
 func (r *Route) mayRepeat(req *protocol.Request) bool {
 	return !r.once && !req.Login && (req.Idempotent || r.idempotent || safeMethod(req))
 }
+
+// safeMethod reports whether the method alone allows sending a request twice: GET and HEAD.
+func safeMethod(req *protocol.Request) bool {
+	return req.Codec == protocol.CodecHTTP && (string(req.Method) == "GET" || string(req.Method) == "HEAD")
+}
