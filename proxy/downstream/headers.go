@@ -95,13 +95,56 @@ func clientFieldOf(name []byte) clientField {
 // set. ex.Refusal says why the request must not be sent on.
 func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, hop protocol.Header) {
 	req := &ex.Request
-	kept := req.Headers[:0]
-	ex.RequestID, ex.Forwarded = nil, ex.Forwarded[:0]
-	proto := protocol.Header{Name: protocol.NameForwardedProto, Value: protocol.SchemeHTTP, Valid: true}
-	if from.Listener.Secure {
-		proto.Value = protocol.SchemeHTTPS
+	way := takeWay(ex, from)
+	if ex.RequestID == nil {
+		ex.RequestID = newRequestID(ids, &ex.NewID)
 	}
-	passed, marked, rejected := 0, false, false
+	client := from.Addr
+	if len(ex.Forwarded) > 0 {
+		client = from.client(ex)
+	}
+	FilterTrailers(req, from)
+	clear(req.Headers[len(way.kept):]) // Reset clears only the list, not the array behind it
+	// A tracestate counts only with a valid traceparent.
+	if way.marked {
+		if _, _, valid := trace.ContextOf(way.kept); valid {
+			req.Attempt = max(req.Attempt, 1)
+		}
+	}
+	req.Headers = append(way.kept,
+		hop,
+		protocol.Header{Name: protocol.NameForwardedFor, Value: client, Valid: len(ex.Forwarded) == 0},
+		way.proto,
+		protocol.Header{Name: protocol.NameRequestID, Value: ex.RequestID, Valid: true})
+	switch {
+	case way.passed > maxPassed:
+		ex.RefuseLater(fault.Loop)
+	case !lowerMaxForwards(ex):
+		ex.RefuseLater(fault.MaxForwards)
+	case way.rejected:
+		ex.RefuseLater(fault.Underscore)
+	}
+}
+
+// way is what the headers of a request say of its way to this sidecar.
+type way struct {
+	kept     []protocol.Header // those that are sent on
+	proto    protocol.Header   // X-Forwarded-Proto
+	passed   int               // sidecars
+	marked   bool              // tracestate says that the request is sent more than once
+	rejected bool              // a name is none that the peer may send
+}
+
+// takeWay takes out of a request the headers that the peer may not set, and those that PrepareRequest
+// replaces. It applies what they say of the request to ex.
+func takeWay(ex *exchange.Exchange, from *Origin) (w way) {
+	req := &ex.Request
+	w.kept = req.Headers[:0]
+	ex.RequestID, ex.Forwarded = nil, ex.Forwarded[:0]
+	w.proto = protocol.Header{Name: protocol.NameForwardedProto, Value: protocol.SchemeHTTP, Valid: true}
+	if from.Listener.Secure {
+		w.proto.Value = protocol.SchemeHTTPS
+	}
 	for _, h := range req.Headers {
 		switch clientFieldOf(h.Name) {
 		case fieldTimeout:
@@ -111,9 +154,9 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, hop prot
 			fallthrough
 		case fieldOther:
 			verdict := from.Client.Judge(h.Name)
-			rejected = rejected || verdict == forwarded.Reject
+			w.rejected = w.rejected || verdict == forwarded.Reject
 			if verdict == forwarded.Keep {
-				kept = append(kept, h)
+				w.kept = append(w.kept, h)
 			}
 		case fieldOwn:
 			if from.Listener.Local { // hints are heeded
@@ -125,60 +168,34 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, hop prot
 			}
 		case fieldForwardedProto:
 			if from.Client.Trusted && len(h.Value) > 0 {
-				proto.Value, proto.Valid = h.Value, h.Valid
+				w.proto.Value, w.proto.Valid = h.Value, h.Valid
 			}
 		case fieldRequestID:
 			if ex.RequestID == nil && validRequestID(h.Value) {
 				ex.RequestID = h.Value
 			}
 		case fieldVia:
-			passed += sidecarsIn(h.Value, viaPseudonym)
-			kept = append(kept, h)
+			w.passed += sidecarsIn(h.Value, viaPseudonym)
+			w.kept = append(w.kept, h)
 		case fieldLoop:
-			passed += sidecarsIn(h.Value, loopPseudonym)
-			kept = append(kept, h)
+			w.passed += sidecarsIn(h.Value, loopPseudonym)
+			w.kept = append(w.kept, h)
 		case fieldCredentials:
-			if from.Client.Judge(h.Name) == forwarded.Keep {
-				kept = append(kept, h)
-				if string(req.Method) != "CONNECT" { // those stay here
-					ex.NoteLogin(protocol.LoginOf(h.Value))
-				}
+			if from.Client.Judge(h.Name) != forwarded.Keep {
+				continue
+			}
+			w.kept = append(w.kept, h)
+			if string(req.Method) != "CONNECT" { // those stay here
+				ex.NoteLogin(protocol.LoginOf(h.Value))
 			}
 		case fieldTraceState:
-			marked = marked || from.Listener.Local && trace.HasMember(h.Value, trace.Member)
+			w.marked = w.marked || from.Listener.Local && trace.HasMember(h.Value, trace.Member)
 			if from.Client.Judge(h.Name) == forwarded.Keep {
-				kept = append(kept, h)
+				w.kept = append(w.kept, h)
 			}
 		}
 	}
-	if ex.RequestID == nil {
-		ex.RequestID = newRequestID(ids, &ex.NewID)
-	}
-	client := from.Addr
-	if len(ex.Forwarded) > 0 {
-		client = from.client(ex)
-	}
-	FilterTrailers(req, from)
-	clear(req.Headers[len(kept):]) // Reset clears only the list, not the array behind it
-	// A tracestate counts only with a valid traceparent.
-	if marked {
-		if _, _, valid := trace.ContextOf(kept); valid {
-			req.Attempt = max(req.Attempt, 1)
-		}
-	}
-	req.Headers = append(kept,
-		hop,
-		protocol.Header{Name: protocol.NameForwardedFor, Value: client, Valid: len(ex.Forwarded) == 0},
-		proto,
-		protocol.Header{Name: protocol.NameRequestID, Value: ex.RequestID, Valid: true})
-	switch {
-	case passed > maxPassed:
-		ex.RefuseLater(fault.Loop)
-	case !lowerMaxForwards(ex):
-		ex.RefuseLater(fault.MaxForwards)
-	case rejected:
-		ex.RefuseLater(fault.Underscore)
-	}
+	return w
 }
 
 // sidecarsIn returns how many elements of a list have our pseudonym, which of finds in an element.
