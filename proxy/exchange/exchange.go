@@ -10,15 +10,13 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/service"
-	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// Exchange is the life of one request: its deadline, its attempts and its one response. It owns
-// the request's memory. It is recycled when the caller has its response or has gone, and the
-// last attempt is over.
+// Exchange takes one request through its phases, to its one response. The message has the request and its memory,
+// the course where the request goes, and the race its attempts. An exchange is recycled when the caller has
+// its response or has gone, and the last attempt is over.
 type Exchange struct {
-	shard     *shard.Shard
 	pool      *Pool
 	caller    Caller
 	StreamID  uint64 // for the session: the stream id of a link, or the id of a Dubbo call
@@ -69,7 +67,7 @@ func (ex *Exchange) CheckHead(r *Route, l *Listener) (final bool) {
 }
 
 // HeadChecked reports whether CheckHead was called.
-func (ex *Exchange) HeadChecked() bool { return ex.headChecked }
+func (m *message) HeadChecked() bool { return m.headChecked }
 
 var _ service.Claimant = (*Exchange)(nil)
 

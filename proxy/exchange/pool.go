@@ -29,7 +29,7 @@ func NewPool(w *shard.Shard) *Pool {
 func (p *Pool) Exchange(from Caller) *Exchange {
 	n := len(p.exchanges)
 	if n == 0 {
-		ex := &Exchange{shard: p.shard, pool: p, caller: from}
+		ex := &Exchange{message: message{shard: p.shard}, pool: p, caller: from}
 		ex.deadline.Fire, ex.deadline.Pooled = ex.onDeadline, true
 		ex.race.Init(p.shard, &p.responses, (*owner)(ex), &ex.Request)
 		return ex

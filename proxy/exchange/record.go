@@ -166,13 +166,13 @@ func (ex *Exchange) reportFailure(f *fault.Failure) {
 }
 
 // Example returns the example of the request, as the client sent it.
-func (ex *Exchange) Example() shard.Example {
-	e := shard.Example{Method: ex.Request.Method, Host: ex.Request.Authority, Path: ex.Request.Path}
-	if ex.OriginalPath != nil {
-		e.Path = ex.OriginalPath
+func (m *message) Example() shard.Example {
+	e := shard.Example{Method: m.Request.Method, Host: m.Request.Authority, Path: m.Request.Path}
+	if m.OriginalPath != nil {
+		e.Path = m.OriginalPath
 	}
-	if ex.OriginalHost != nil {
-		e.Host = ex.OriginalHost
+	if m.OriginalHost != nil {
+		e.Host = m.OriginalHost
 	}
 	return e
 }
@@ -200,11 +200,11 @@ func describe(r *accesslog.Record, from Caller, ex *Exchange) {
 	}
 }
 
-func (ex *Exchange) loggedID() []byte {
-	if ex.RequestID != nil {
-		return ex.RequestID
+func (m *message) loggedID() []byte {
+	if m.RequestID != nil {
+		return m.RequestID
 	}
-	return trace.RequestIDOf(ex.Request.Headers)
+	return trace.RequestIDOf(m.Request.Headers)
 }
 
 // LogStream begins the record of a stream that leaves the loop. ex is its request, or

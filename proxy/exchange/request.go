@@ -11,10 +11,12 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/allow"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// message is the request of an exchange, with its memory.
+// message is the request of an exchange, with its memory, which it counts in the budget of its loop.
 type message struct {
+	shard      *shard.Shard
 	Request    protocol.Request
 	batch      bool                       // the request, or its route, is batch
 	NoHedge    bool                       // the caller opted out of hedges, or the request is pinned
@@ -55,22 +57,22 @@ const (
 const exchangeBytes = int(unsafe.Sizeof(Exchange{}))
 
 // Charge counts the request's memory in the budget; it is called again when that has grown.
-func (ex *Exchange) Charge() {
-	req := &ex.Request
-	ex.shard.Recount(&ex.Held, exchangeBytes+protocol.HeldBy(ex.HeadBuffer, ex.BodyBuffer, req.Headers, req.Trailers))
+func (m *message) Charge() {
+	req := &m.Request
+	m.shard.Recount(&m.Held, exchangeBytes+protocol.HeldBy(m.HeadBuffer, m.BodyBuffer, req.Headers, req.Trailers))
 }
 
 // ChargeHead counts n bytes in all for a head that is still being decoded, before it takes them.
-func (ex *Exchange) ChargeHead(n int) { ex.shard.Recount(&ex.Held, exchangeBytes+n) }
+func (m *message) ChargeHead(n int) { m.shard.Recount(&m.Held, exchangeBytes+n) }
 
 // HeldByRequest returns what of Held is the request's own memory, as far as it was charged.
-func (ex *Exchange) HeldByRequest() int { return max(0, ex.Held-exchangeBytes) }
+func (m *message) HeldByRequest() int { return max(0, m.Held-exchangeBytes) }
 
 // SetTimeout sets a deadline of the caller's: d after the request arrived. The soonest counts.
-func (ex *Exchange) SetTimeout(d time.Duration) {
-	req, at := &ex.Request, time.Duration(-1) // passed, since 0 means none
+func (m *message) SetTimeout(d time.Duration) {
+	req, at := &m.Request, time.Duration(-1) // passed, since 0 means none
 	if d > 0 {
-		at = cmp.Or(ex.Arrived, ex.shard.Loop.Now()) + min(d, protocol.MaxTimeout)
+		at = cmp.Or(m.Arrived, m.shard.Loop.Now()) + min(d, protocol.MaxTimeout)
 	}
 	if req.Deadline == 0 || at < req.Deadline {
 		req.Deadline = at
@@ -80,11 +82,11 @@ func (ex *Exchange) SetTimeout(d time.Duration) {
 
 // TimeLeft returns how long the request may take from now on: until its deadline, and at most as
 // long as r allows. 0 or less means that its time is up.
-func (ex *Exchange) TimeLeft(r *Route, now time.Duration) time.Duration {
-	if ex.Request.Deadline == 0 {
+func (m *message) TimeLeft(r *Route, now time.Duration) time.Duration {
+	if m.Request.Deadline == 0 {
 		return r.Timeout
 	}
-	return min(r.Timeout, ex.Request.Deadline-now)
+	return min(r.Timeout, m.Request.Deadline-now)
 }
 
 // Forbidden reports whether the rules refuse the request, which came in at l and has the route
@@ -100,32 +102,32 @@ func (ex *Exchange) Forbidden(r *Route, l *Listener) bool {
 
 // NoteLogin notes what credentials of the request do to the connection that it is sent on. A login in
 // several steps is refused: the next one could come to another connection.
-func (ex *Exchange) NoteLogin(l protocol.Login) {
+func (m *message) NoteLogin(l protocol.Login) {
 	switch l {
 	case protocol.NoLogin:
 	case protocol.LoginOnce:
-		ex.Request.Login = true
+		m.Request.Login = true
 	case protocol.LoginSteps:
-		ex.Request.Login = true
-		ex.RefuseLater(fault.ConnectionLogin)
+		m.Request.Login = true
+		m.RefuseLater(fault.ConnectionLogin)
 	}
 }
 
 // RefuseLater notes why the request must not be sent on. The first reason counts.
-func (ex *Exchange) RefuseLater(f *fault.Failure) {
-	if ex.Refusal == nil {
-		ex.Refusal = f
+func (m *message) RefuseLater(f *fault.Failure) {
+	if m.Refusal == nil {
+		m.Refusal = f
 	}
 }
 
 // size is the length of the request in bytes.
-func (ex *Exchange) size() int { return protocol.Len(ex.HeadBuffer) + protocol.Len(ex.BodyBuffer) }
+func (m *message) size() int { return protocol.Len(m.HeadBuffer) + protocol.Len(m.BodyBuffer) }
 
-func (ex *Exchange) releaseRequest() {
-	ex.shard.Buffers.Release(&ex.HeadBuffer)
-	ex.shard.Buffers.Release(&ex.BodyBuffer)
-	ex.shard.Recount(&ex.Held, 0)
-	ex.Request.Reset()
+func (m *message) releaseRequest() {
+	m.shard.Buffers.Release(&m.HeadBuffer)
+	m.shard.Buffers.Release(&m.BodyBuffer)
+	m.shard.Recount(&m.Held, 0)
+	m.Request.Reset()
 }
 
 // Buffered is the number of bytes that the exchange and its race hold.
