@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -39,69 +38,46 @@ func (r *Route) Answers() bool { return r.Redirect.Given() || r.Respond.Given() 
 
 const maxBody = 64 << 10
 
-// HeaderEdits change the headers of a message: some are removed, then others set, and then added.
-type HeaderEdits struct {
-	// Values by name, in place of all others. [Placeholders](routing.md#placeholders) are filled in. `/config` does not show them.
-	Set map[string]string `yaml:"set" secret:"true"`
-	// Values by name, beside those that are there.
-	Add map[string]string `yaml:"add" secret:"true"`
-	// Names.
-	Remove []string `yaml:"remove"`
+// answer reports errors of a route that leads to no service.
+func (v *validator) answer(at path, r *Route) {
+	kind := "respond"
+	if r.Redirect.Given() {
+		kind = "redirect"
+		v.redirect(at.key(kind), r)
+	}
+	v.refuseIf(r.Redirect.Given() && r.Respond.Given(), at.key("respond"), "contradicts redirect")
+	v.refuseIf(r.Service != "", at.key("service"), "contradicts %s: the route answers itself", kind)
+	v.refuseIf(r.Fault.Enabled(), at.key("fault"), "contradicts %s: the route answers itself", kind)
+	v.refuseIf(r.Mirror.Enabled(), at.key("mirror"), "contradicts %s: the route answers itself", kind)
+	v.refuseIf(r.Fallback.Given(), at.key("fallback"), "contradicts %s: the route answers itself", kind)
+	v.refuseIf(r.Cache.Enabled(), at.key("cache"), "contradicts %s: the route answers itself", kind)
+	v.refuseIf(r.Collapse, at.key("collapse"), "contradicts %s: the route answers itself", kind)
+	v.refuseIf(v.routeProtocol(&r.Match) != ProtocolHTTP, at.key(kind), "answers only HTTP requests, and only Dubbo calls come here")
+	v.refuseIf(slices.Contains(r.Match.Method, "CONNECT"), at.key("match").key("method"), "contradicts %s: a tunnel needs a service", kind)
+	if r.Respond.Given() {
+		v.respond(at.key("respond"), &r.Respond)
+		v.refuseIf(r.Rewrite.Path != "", at.key("respond"), "contradicts rewrite.path: nothing is sent on")
+	}
 }
 
-// Given reports whether there is a change.
-func (e *HeaderEdits) Given() bool { return len(e.Set)+len(e.Add)+len(e.Remove) > 0 }
-
-// maxEdits bounds the headers of each list, maxEditValue the length of a value with its
-// placeholders, in bytes.
-const (
-	maxEdits     = 32
-	maxEditValue = 4096
-)
-
-// keptHeaders are headers that a route may not change, in lower case: those that frame a message
-// or belong to a connection, and those that the sidecar needs or sets itself.
-var keptHeaders = []string{
-	"cdn-loop", "connection", "content-length", "expect", "host", "keep-alive", "max-forwards", "proxy-connection", "te", "trailer",
-	"traceparent", "tracestate", "transfer-encoding", "upgrade", "via", "x-request-id",
+func (v *validator) redirect(at path, r *Route) {
+	to := &r.Redirect
+	if to.Status != 0 && !slices.Contains([]int{301, 302, 303, 307, 308}, to.Status) {
+		v.report(at.key("status"), "expected 301, 302, 303, 307 or 308, got %d", to.Status)
+	}
+	v.refuseIf(!slices.Contains([]string{"", "http", "https"}, to.Scheme), at.key("scheme"), "expected http or https, got %q", to.Scheme)
+	v.newHost(at.key("host"), to.Host)
+	if to.Path != "" {
+		v.newPath(at.key("path"), to.Path)
+		v.refuseIf(strings.HasPrefix(to.Path, "//"), at.key("path"), `expected one "/" at the start: clients take two for a host`)
+		v.refuseIf(r.Rewrite.Path != "", at.key("path"), "contradicts rewrite.path")
+	}
+	v.refuseIf(to.Scheme+to.Host+to.Path+r.Rewrite.Path == "", at, "leads to the same URL; expected scheme, host, path or rewrite.path")
 }
 
-// Part is a piece of a value: text, or what takes the place of a placeholder.
-type Part struct{ Text, Placeholder string }
-
-// Placeholders are the names that a value may have in braces.
-var Placeholders = []string{"peer", "host", "method", "path", "query", "service", "listener", "request_id"}
-
-// ParseValue splits a value into its parts. {{ and }} stand for braces. Its errors don't show
-// the value, which may be a secret.
-func ParseValue(value string) (parts []Part, err error) {
-	text := ""
-	for value != "" {
-		i := strings.IndexAny(value, "{}")
-		if i < 0 {
-			i = len(value)
-		}
-		text, value = text+value[:i], value[i:]
-		switch {
-		case value == "":
-		case strings.HasPrefix(value, "{{") || strings.HasPrefix(value, "}}"):
-			text, value = text+value[:1], value[2:]
-		default:
-			name, rest, closed := strings.Cut(strings.TrimPrefix(value, "{"), "}")
-			switch {
-			case value[0] == '}' || !closed:
-				return nil, fmt.Errorf("a brace without its other half; expected {{ or }} for the brace itself")
-			case !slices.Contains(Placeholders, name):
-				return nil, fmt.Errorf("unknown placeholder; %s, or {{ for a brace", expectedKeys(Placeholders, name))
-			}
-			if text != "" {
-				parts = append(parts, Part{Text: text})
-			}
-			parts, text, value = append(parts, Part{Placeholder: name}), "", rest
-		}
-	}
-	if text != "" {
-		parts = append(parts, Part{Text: text})
-	}
-	return parts, nil
+func (v *validator) respond(at path, to *Respond) {
+	v.refuseIf(to.Status != 0 && to.Status < 200, at.key("status"), "expected 200 to 599, got %d", to.Status)
+	v.refuseIf((to.Status == 204 || to.Status == 304) && to.Body != "", at.key("body"), "a response with the status %d has no body", to.Status)
+	v.refuseIf(len(to.Body) > maxBody, at.key("body"), "expected at most %s, got %d bytes", formatSize(maxBody), len(to.Body))
+	v.headerValues(at.key("headers"), to.Headers)
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -76,4 +77,38 @@ func parseDestination(text string) (d Destination, err error) {
 			"with or without a port; got %q", text)
 	}
 	return d, nil
+}
+
+// direct reports a listener that can't pass requests on to the hosts that they name, and entries
+// that match nothing.
+func (v *validator) direct(at path, l *Listener) {
+	shown, allow := at.key("unrouted"), l.Direct.Allow
+	if l.Unrouted != UnroutedDirect {
+		v.refuseIf(len(allow) > 0, at.key("direct"), "has no effect without unrouted: direct")
+		return
+	}
+	switch {
+	case l.Protocol != ProtocolHTTP:
+		v.report(shown, "only an http listener has requests without a route; this one is %s", l.Protocol)
+	case l.Service != "":
+		v.report(shown, "contradicts service: all requests go to it")
+	case l.Transparent:
+		v.report(shown, "contradicts transparent: what no route matches passes through to where it was going")
+	case l.ProxyProtocol.Enabled() && len(allow) == 0:
+		v.report(shown, "the clients of a proxy may be anywhere, and could reach anything through this listener; list what they may in direct.allow")
+	case !isLoopback(l.Address) && len(allow) == 0:
+		v.report(shown, "this listener is not on loopback, so others could reach anything through it; list what they may in direct.allow")
+	}
+	for i, text := range allow {
+		entry := at.key("direct").key("allow").item(i)
+		d, err := parseDestination(text)
+		switch {
+		case err != nil:
+			v.report(entry, "%s", err)
+		case d.Name == "localhost" || strings.HasSuffix(d.Name, ".localhost"):
+			v.report(entry, "never matches: addresses of loopback need an entry of their own, such as 127.0.0.1")
+		case slices.Contains(allow[:i], text):
+			v.report(entry, "%q is listed twice", text)
+		}
+	}
 }

@@ -2,16 +2,17 @@
 // The command loads the file at the start and at each reload. The rest of the
 // program reads the plain structs, and this package imports none of it.
 //
-// The steps from a file to a Config, in order:
+// Each feature has a file with its settings, their defaults and its rules: retry.go,
+// tls.go, mirror.go. The other files make a Config of a file, in this order:
 //
-//	tree.go      bytes to a tree; expand.go replaces ${VAR} inside scalars
-//	decode.go    the tree to structs, by their tags; it records positions
-//	scalar.go    the text of one value, within its bounds
-//	validate.go  rules for several values; validate_*.go those of each block
-//	warnings.go  what is valid, and has no effect
-//	errors.go    all errors of a file, each with its line and column
-//	secrets.go   what errors may quote
-//	yaml.go      structs back to YAML, without secrets
+//	tree.go     bytes to a tree; expand.go replaces ${VAR} inside scalars
+//	decode.go   the tree to structs, by their tags; it records positions
+//	scalar.go   the text of one value, within its bounds
+//	rules.go    what the rules of all features have in common
+//	reach.go    what no request can reach
+//	errors.go   all errors of a file, each with its line and column
+//	secrets.go  what errors may quote
+//	yaml.go     structs back to YAML, without secrets
 //
 // load.go calls them in this order. It alone uses the system: the file, the environment
 // and the host's name. After Load each key that the file doesn't set has its default,

@@ -114,7 +114,3 @@ func (d *decoder) locate(p path) position {
 	}
 	return position{line: 1, column: 1}
 }
-
-// parent returns p without its last step. Several calls may be needed to pass a quoted
-// name with dots; the paths between match nothing.
-func (p path) parent() path { return p[:max(strings.LastIndexAny(string(p), ".["), 0)] }

@@ -1,70 +1,9 @@
 package config
 
 import (
-	"fmt"
 	"maps"
-	slashpath "path"
 	"slices"
-	"strconv"
-	"strings"
-	"time"
-
-	"github.com/remora-proxy/remora/internal/hostname"
 )
-
-// Match selects requests. Every condition that is set must hold; the zero Match
-// takes all. Host, Path, PrefixText, Regex, Header and Query select HTTP requests alone, Service,
-// Version and Group select Dubbo calls alone, SNI selects connections alone.
-type Match struct {
-	// Host of the request without port, [however it is spelled](strictness.md#names). `*.svc` matches `a.svc` and `a.b.svc`, not `svc`.
-	Host string `yaml:"host"`
-	// Prefix of the path, of whole segments: `/api` and `/api/` match `/api`, `/api/` and `/api/x`, not `/apis`. Begins with `/`.
-	Path string `yaml:"path"`
-	// Prefix of the path as text, instead of `path`: `/api` matches `/apis`, too. Begins with `/`.
-	PrefixText string `yaml:"prefix_text"`
-	// [Expression](routing.md#expressions) for the whole path, without the query.
-	Regex string `yaml:"regex"`
-	// One of these methods, of HTTP or of a Dubbo interface.
-	Method []string `yaml:"method"`
-	// [Conditions](routing.md#conditions) on values. Names in any case. Several lines of a name are one value, joined with `, `.
-	Header map[string]Condition `yaml:"header"`
-	// [Conditions](routing.md#conditions) on parameters of the query, decoded. Of several with a name the first counts.
-	Query map[string]Condition `yaml:"query"`
-
-	// Name in the ClientHello of a connection to a `tcp` listener, in any case. `*.example.com` takes any one label for `*`; `*` takes every connection, also without a name. No other condition can be set.
-	SNI string `yaml:"sni"`
-
-	// Dubbo: the interface, or the path that the provider exports it by.
-	Service string `yaml:"service"`
-	// Dubbo: version of the service.
-	Version string `yaml:"version"`
-	// Dubbo: group of the service.
-	Group string `yaml:"group"`
-}
-
-// OfHTTP reports whether m selects HTTP requests alone.
-func (m *Match) OfHTTP() bool {
-	return m.Host != "" || m.Path != "" || m.PrefixText != "" || m.Regex != "" || len(m.Header) > 0 || len(m.Query) > 0
-}
-
-// TakesServerName reports whether a route of connections takes one to name; empty means that the
-// client has sent none.
-func (m *Match) TakesServerName(name string) bool {
-	if m.SNI == "*" {
-		return true
-	}
-	if suffix, isWild := strings.CutPrefix(m.SNI, "*"); isWild {
-		dot := strings.IndexByte(name, '.')
-		return dot > 0 && strings.EqualFold(name[dot:], suffix)
-	}
-	return name != "" && strings.EqualFold(m.SNI, name)
-}
-
-// OfDubbo reports whether m selects Dubbo calls alone.
-func (m *Match) OfDubbo() bool { return m.Service != "" || m.Version != "" || m.Group != "" }
-
-// HasRoutes reports whether the routes direct the HTTP requests of l.
-func (l *Listener) HasRoutes() bool { return l.Protocol == ProtocolHTTP && l.Service == "" }
 
 // Route sends what it matches to a service, or splits it between several.
 type Route struct {
@@ -93,16 +32,86 @@ type Route struct {
 	Policy `yaml:",inline"`
 }
 
-// Share is a service's part of a split route.
-type Share struct {
-	// Name of a service.
-	Name string `yaml:"name"`
-	// Part of the sum of weights. 0 means no requests; not all may be 0.
-	Weight int `yaml:"weight" max:"65535"`
+func (v *validator) route(i int, r *Route) {
+	at := path("routes").item(i)
+	if r.Match.SNI != "" {
+		v.sniRoute(i, r)
+		return
+	}
+	switch {
+	case r.Answers():
+		v.answer(at, r)
+	case len(r.Split) > 0:
+		v.split(at.key("service"), r.Split, &r.Match)
+	case r.Service == "":
+		v.report(at.key("service"), "missing; a route needs a service, redirect or respond")
+	default:
+		v.reference(at.key("service"), r.Service)
+		v.routeTarget(at.key("service"), r.Service, &r.Match)
+	}
+	match := at.key("match")
+	v.matchPath(match, &r.Match)
+	v.matchHost(match.key("host"), r.Match.Host)
+	v.matchHeaders(match.key("header"), r.Match.Header)
+	v.matchQuery(match.key("query"), r.Match.Query)
+	v.rewrite(at.key("rewrite").key("path"), r)
+	v.rewriteHost(at.key("rewrite").key("host"), r)
+	v.headerEdits(at.key("request_headers"), &r.RequestHeaders)
+	v.headerEdits(at.key("response_headers"), &r.ResponseHeaders)
+	v.matchDubbo(match, &r.Match)
+	v.methods(match.key("method"), &r.Match)
+	v.reached(at, i, &r.Match)
+	v.routePolicies(at, r)
+	v.rateLimit(at, &r.RateLimit)
+	v.rateKey(at, &r.RateLimit, r.Match.OfDubbo())
+	v.fault(at.key("fault"), r)
+	v.mirror(at.key("mirror"), r)
+	v.fallback(at.key("fallback"), r)
+	v.cache(at, r)
+}
 
-	// Policy is the effective one: that of the service, overridden by what the
-	// route sets, and that by what the share sets.
-	Policy `yaml:",inline"`
+// reached complains about a route behind another route that takes all its requests: with the same match, or
+// with none.
+func (v *validator) reached(at path, i int, m *Match) {
+	first := i
+	for _, same := range []Match{m.canonical(), {}} {
+		if j, earlier := v.matches[same.text()]; earlier {
+			first = min(first, j)
+		}
+	}
+	if first < i {
+		v.report(at, "never reached: routes[%d] matches all requests that this one does", first)
+		return
+	}
+	v.matches[m.canonical().text()] = i
+}
+
+// routePolicies checks the policy of a route and those of its shares. Errors in
+// inherited settings were reported where these are set.
+func (v *validator) routePolicies(at path, r *Route) {
+	var inherited []*Policy
+	inherit := func(service string) {
+		if s := v.config.Services[service]; s != nil {
+			inherited = append(inherited, &s.Policy)
+		}
+	}
+	inherit(r.Service)
+	v.policy(at, &r.Policy, inherited)
+	inherited = append(inherited, &r.Policy)
+	for i := range r.Split {
+		s := &r.Split[i]
+		inherit(s.Name)
+		v.policy(at.key("service").item(i), &s.Policy, inherited)
+	}
+}
+
+// routeTarget reports a service that can't take what a route sends to it.
+func (v *validator) routeTarget(at path, name string, m *Match) {
+	v.protocols(at, name, v.routeProtocol(m))
+	if s := v.config.Services[name]; s != nil && s.multiplexed() && slices.Contains(m.Method, "CONNECT") {
+		v.report(at, "match.method has CONNECT, and service %s speaks %s, which has no tunnels; expected one with protocol: %s or %s",
+			name, s.Protocol, ProtocolHTTP, ProtocolLink)
+	}
 }
 
 // RoutedServices returns the names of the services that a listener or a route leads to, sorted.
@@ -131,89 +140,66 @@ func (r *Route) services() (names []string) {
 	return names
 }
 
-// Rewrite changes a request on its way.
-type Rewrite struct {
-	// Replaces the prefix that matched; a `/` at the end of `match.path` or of this counts for nothing. With `prefix_text` both end with `/`, or neither does. At most 1024 bytes.
-	Path string `yaml:"path"`
-	// Host, with or without a port, that the service gets in place of the client's.
-	Host string `yaml:"host"`
-}
-
-// Policy is what a route may override of its service.
-type Policy struct {
-	// For the whole request, all attempts included. Then 504 `deadline`.
-	Timeout time.Duration `yaml:"timeout" min:"1ms"`
-	// Every request may be sent twice. Otherwise only GET, HEAD and those with `x-remora-idempotent: 1` may.
-	Idempotent bool `yaml:"idempotent"`
-	// `batch` requests wait for the others. The header `x-remora-priority: batch` says it of one request.
-	Priority string `yaml:"priority" oneof:"online batch"`
-	Retry    Retry  `yaml:"retry"`
-	Hedge    Hedge  `yaml:"hedge"`
-}
-
-// Retry says when a failed attempt is followed by another.
-type Retry struct {
-	// Retries that cost a token of `hedge.budget`. Retries and hedges together are at most 5. A request that surely reached no application is retried free, at up to 3 endpoints. If an endpoint refused it, that needs one that has room.
-	Attempts int `yaml:"attempts" min:"1" max:"10"`
-	// `connect`, `refused`, `reset`, `5xx`, a status such as `"503"`, or a [code of gRPC](grpc.md) such as `unavailable`. Empty means never. `reset`, statuses and codes need an idempotent request.
-	On []string `yaml:"on"`
-	// For each attempt, below `timeout`. Then it has failed as after a `reset`: retried, or 504 `upstream-timeout`. 0 means none.
-	PerTryTimeout time.Duration `yaml:"per_try_timeout"`
-}
-
-// Hedge says when a second attempt runs beside a slow one.
-type Hedge struct {
-	// `shadow` only forecasts what hedging would do.
-	Mode string `yaml:"mode" oneof:"off shadow on"`
-	// Delay of the hedge, below `timeout`. `auto` or 0 means the `quantile` of latency.
-	Delay time.Duration `yaml:"delay" auto:"0"`
-	// For `auto`. 1 − quantile must be below `budget`.
-	Quantile float64 `yaml:"quantile" in:"(0,1)"`
-	// What tells the [class](hedging.md#classes) of a request: `size`, the name of a header, or `none`.
-	Class string `yaml:"class"`
-	// Lowest `auto` delay.
-	MinDelay time.Duration `yaml:"min_delay"`
-	// Highest `auto` delay, and the delay while samples are few.
-	MaxDelay time.Duration `yaml:"max_delay"`
-	// Hedges and paid retries per request. Without a token none is sent: gate `budget`.
-	Budget float64 `yaml:"budget" in:"(0,1]"`
-	// Hedges per request. Hedges and retries together are at most 5.
-	Max int `yaml:"max" min:"1" max:"8"`
-	// Share of the requests of which `shadow` makes its forecast.
-	Sample float64 `yaml:"sample" in:"(0,1]"`
-}
-
-// isNormal reports whether normalization would keep a path, which begins with "/". An escaped
-// slash is kept: listeners may keep it, too.
-func isNormal(p string) bool {
-	if p != "/" && slashpath.Clean(p) != strings.TrimSuffix(p, "/") || strings.ContainsAny(p, "?#") {
-		return false
+// policies returns the policy of the route, or those of its shares.
+func (r *Route) policies() []*Policy {
+	if len(r.Split) == 0 {
+		return []*Policy{&r.Policy}
 	}
-	for _, escape := range strings.Split(p, "%")[1:] {
-		if len(escape) < 2 || escape[:2] != strings.ToUpper(escape[:2]) {
-			return false
+	all := make([]*Policy, len(r.Split))
+	for i := range r.Split {
+		all[i] = &r.Split[i].Policy
+	}
+	return all
+}
+
+// hasRoutes reports whether there are routes of connections, or of requests.
+func (v *validator) hasRoutes(ofConnections bool) bool {
+	return slices.ContainsFunc(v.config.Routes, func(r Route) bool { return (r.Match.SNI != "") == ofConnections })
+}
+
+// routeProtocol returns dubbo for a route that only Dubbo calls can reach, otherwise
+// http.
+func (v *validator) routeProtocol(m *Match) string {
+	routed := func(protocol string) bool {
+		return slices.ContainsFunc(v.config.Listeners, func(l Listener) bool {
+			return l.Service == "" && l.Protocol == protocol
+		})
+	}
+	if m.OfDubbo() || !m.OfHTTP() && routed(ProtocolDubbo) && !routed(ProtocolHTTP) {
+		return ProtocolDubbo
+	}
+	return ProtocolHTTP
+}
+
+// Share is a service's part of a split route.
+type Share struct {
+	// Name of a service.
+	Name string `yaml:"name"`
+	// Part of the sum of weights. 0 means no requests; not all may be 0.
+	Weight int `yaml:"weight" max:"65535"`
+
+	// Policy is the effective one: that of the service, overridden by what the
+	// route sets, and that by what the share sets.
+	Policy `yaml:",inline"`
+}
+
+// split reports a split without weight, and shares whose service is missing, listed
+// twice or of the wrong protocol.
+func (v *validator) split(at path, shares []Share, m *Match) {
+	sum, seen := 0, map[string]bool{}
+	for i, s := range shares {
+		item := at.item(i)
+		switch {
+		case s.Name == "":
+			v.report(item.key("name"), "missing; a share needs a service")
+		case seen[s.Name]:
+			v.report(item.key("name"), "%s is listed twice", s.Name)
+		default:
+			v.reference(item.key("name"), s.Name)
+			v.routeTarget(item.key("name"), s.Name, m)
 		}
-		c, err := strconv.ParseUint(escape[:2], 16, 8)
-		if err != nil || c == 0 || isUnreserved(byte(c)) {
-			return false
-		}
+		seen[s.Name] = true
+		sum += s.Weight
 	}
-	return true
-}
-
-// isUnreserved reports whether a path has c itself and not its escape (RFC 3986 section 2.3).
-func isUnreserved(c byte) bool {
-	return 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0
-}
-
-// text is the same for equal matches, and for no others.
-func (m Match) text() string { return fmt.Sprintf("%#v", m) }
-
-// canonical returns m without what makes no difference.
-func (m Match) canonical() Match {
-	m.Host = hostname.Name(m.Host)
-	if m.Path != "/" {
-		m.Path = strings.TrimSuffix(m.Path, "/")
-	}
-	return m
+	v.refuseIf(sum == 0, at, "every weight is 0: no request could go anywhere")
 }

@@ -45,66 +45,78 @@ type Service struct {
 	TLS       ServiceTLS `yaml:"tls"`
 }
 
-// SpeaksHTTP reports whether the endpoints speak HTTP of any version, unless the registry says
-// otherwise.
-func (s *Service) SpeaksHTTP() bool {
-	return s.Protocol == ProtocolHTTP || s.Protocol == ProtocolHTTP2 || s.Protocol == ProtocolGRPC
+// DefaultService returns a service for which the file sets only the name.
+func DefaultService(name string) *Service {
+	return &Service{
+		Name:           name,
+		Discover:       DiscoverEtcd,
+		Protocol:       defaultProtocol(DiscoverEtcd),
+		ProxyProtocol:  ProxyProtocolOff,
+		Serialization:  SerializationHessian2,
+		LB:             LB{Policy: LBLeastPending, SlowStart: 10 * time.Second, Panic: 0.9, Hash: Hash{Balance: 1.25}},
+		Policy:         DefaultPolicy(),
+		ConnectTimeout: 250 * time.Millisecond,
+		IdleTimeout:    4 * time.Second,
+		MaxPending:     1024,
+		MaxQueue:       1024,
+		Check:          defaultCheck(),
+		Allow:          defaultAllow(),
+		Breaker:        Breaker{Open: 5 * time.Second, HalfOpen: 1},
+		Outlier:        Outlier{Consecutive: 5, SuccessRate: 0.5, Base: time.Second, MaxEjected: 0.5},
+	}
 }
 
-// Endpoint is a static endpoint. In the file it may be plain "host:port".
-type Endpoint struct {
-	// `host:port`, `unix:/path` or `unix:@name`, for `discover: static`. An endpoint may be this text alone. Host names are resolved again.
-	Address string `yaml:"address"`
-	// Capacity relative to an endpoint of weight 1.
-	Weight int `yaml:"weight" min:"1" max:"65535"`
-	// Zone of the endpoint.
-	Zone string `yaml:"zone"`
-}
+// MaxConcurrencyAuto is the value of MaxConcurrency for an automatic limit.
+const MaxConcurrencyAuto = -1
 
-// LB is how an endpoint is picked.
-type LB struct {
-	// How an endpoint is picked.
-	Policy string `yaml:"policy" list:"policies"`
-	// Endpoints used at most. 0 means all.
-	Subset int `yaml:"subset" max:"1000000000" reload:"new service"`
-	// Time until a new endpoint has its whole weight. 0 means at once.
-	SlowStart time.Duration `yaml:"slow_start"`
-	// If a larger share is unhealthy or ejected, all endpoints are used. 0 or 1 means only if all are.
-	Panic  float64 `yaml:"panic" in:"[0,1]"`
-	Hash   Hash    `yaml:"hash"`
-	Sticky Sticky  `yaml:"sticky"`
-}
+// Serializations of Dubbo bodies.
+const (
+	SerializationHessian2 = "hessian2"
+	SerializationFastjson = "fastjson"
+)
 
-// Hash is what `consistent_hash` makes the key of a request of.
-type Hash struct {
-	// Name of the header that is the key of a request. `consistent_hash` requires exactly one of `header`, `cookie`, `query`, `path` and `source`.
-	Header string `yaml:"header"`
-	// Name of the cookie that is the key.
-	Cookie string `yaml:"cookie"`
-	// Lifetime of the `cookie` that the sidecar sets if a request has none, at least 1s. 0 means that it sets none.
-	TTL time.Duration `yaml:"ttl"`
-	// Name of the parameter of the query that is the key. Its value is not decoded.
-	Query string `yaml:"query"`
-	// The key is the path without its query, of a Dubbo call the interface.
-	Path bool `yaml:"path"`
-	// The key is the address of the peer, of IPv6 the first 64 bits.
-	Source bool `yaml:"source"`
-	// An endpoint with this many times its share of the load is passed over. More than 1; 0 means no bound.
-	Balance float64 `yaml:"balance" in:"[0,100]"`
-}
+// Values of Service.ProxyProtocol.
+const (
+	ProxyProtocolOff = "off"
+	ProxyProtocolV1  = "v1" // text
+	ProxyProtocolV2  = "v2" // binary
+)
 
-// Sticky pins the requests of a client to one endpoint. The zero Cookie is off.
-type Sticky struct {
-	// Name of a cookie that keeps a client at its endpoint. The sidecar sets it, and keeps it from the application. Empty means none.
-	Cookie string `yaml:"cookie"`
-	// Lifetime of the cookie, at least 1s. 0 means until the browser closes.
-	TTL time.Duration `yaml:"ttl"`
-	// Text of at least 16 bytes that makes the values of the cookie unguessable. Sidecars with the same text make the same values.
-	Secret string `yaml:"secret" secret:"true"`
+func (v *validator) service(s *Service) {
+	at := path("services").entry(s.Name)
+	v.refuseIf(s.Name == "" || strings.ContainsAny(s.Name, "/ \t\n"),
+		at, "expected a name without spaces and /, got %q", s.Name)
+	endpoints := at.key("endpoints")
+	switch {
+	case s.Discover == DiscoverStatic && len(s.Endpoints) == 0:
+		v.report(endpoints, "missing; a static service needs endpoints")
+	case s.Discover != DiscoverStatic && len(s.Endpoints) > 0:
+		v.report(endpoints, "set, but discover is %s; expected discover: %s", s.Discover, DiscoverStatic)
+	case s.Discover == DiscoverEtcd && len(v.config.Registry.Etcd.Endpoints) == 0:
+		v.report(at.key("discover"), "is %s, but registry.etcd.endpoints is empty", DiscoverEtcd)
+	}
+	seen := map[string]bool{}
+	for i, e := range s.Endpoints {
+		shown := endpoints.item(i)
+		if v.socketAddress(shown, e.Address, dialable) {
+			v.refuseIf(seen[e.Address], shown, "%s is listed twice", e.Address)
+		}
+		seen[e.Address] = true
+	}
+	v.serviceCheck(at.key("check"), s)
+	v.refuseIf(s.Outlier.Latency == 1, at.key("outlier").key("latency"),
+		"1 would eject endpoints for being slower than half of them; expected 0 or at least 2")
+	v.hash(at.key("lb").key("hash"), &s.LB)
+	v.sticky(at.key("lb").key("sticky"), &s.LB)
+	v.rateLimit(at, &s.RateLimit)
+	v.refuseIf(s.RateLimit.Key != "", at.key("rate_limit").key("key"), "only the limits of listeners and routes have a key")
+	v.serviceTLS(at.key("tls"), s)
+	v.refuseIf(s.ProxyProtocol != ProxyProtocolOff && s.Protocol != ProtocolTCP, at.key("proxy_protocol"),
+		"only a service with protocol %s sends it; a pooled connection carries the requests of many clients, whom X-Forwarded-For names", ProtocolTCP)
+	v.retry(at, &s.Policy)
+	v.tryTimeout(at, &s.Policy)
+	v.hedge(at, &s.Policy)
 }
-
-// ofHTTP reports whether the keys are a part of requests that only HTTP has.
-func (h *Hash) ofHTTP() bool { return h.Header != "" || h.Cookie != "" || h.Query != "" }
 
 // Outlier ejects endpoints that do worse than they should.
 type Outlier struct {
@@ -130,75 +142,3 @@ type Breaker struct {
 	// Probes at a time.
 	HalfOpen int `yaml:"half_open" min:"1" max:"65535"`
 }
-
-// RateLimit bounds the requests a second, over all loops of the process. The zero
-// Rate is off.
-type RateLimit struct {
-	// Requests per second. More get 429 `rate-limited`. 0 means no limit.
-	Rate int `yaml:"rate" max:"1000000"`
-	// Requests at once after a pause. 0 means one second's worth.
-	Burst int `yaml:"burst" max:"1000000"`
-	// Requests with a limit of their own: those of a `peer`, of a `path`, or with a value of `header NAME`. Empty means one limit for all. For listeners and routes.
-	Key string `yaml:"key"`
-}
-
-// Kinds of RateLimit.Key.
-const (
-	KeyPeer   = "peer"   // the client's address, of IPv6 the first 64 bits
-	KeyPath   = "path"   // the path without its query; of a Dubbo call the interface
-	KeyHeader = "header" // the value of a header, whose name follows
-)
-
-// KeyParts returns the kind of the key, and the name of the header. Both may be empty.
-func (l *RateLimit) KeyParts() (kind, header string) {
-	kind, header, _ = strings.Cut(l.Key, " ")
-	return kind, header
-}
-
-// Register announces a listener of this sidecar as an endpoint of a service.
-type Register struct {
-	// Required. Name under which others find it in etcd.
-	Service string `yaml:"service"`
-	// Required. Name of the listener.
-	Listener string `yaml:"listener"`
-	// Required. `host:port` at which others reach the listener.
-	Advertise string `yaml:"advertise"`
-	// As of an endpoint.
-	Weight int   `yaml:"weight" min:"1" max:"65535"`
-	Check  Check `yaml:"check" without:"on_down"` // of the application behind the listener
-}
-
-// Check is an active health check: of each endpoint of a service, or of the
-// application behind a registration. Without HTTP, TCP and GRPC there is none.
-type Check struct {
-	// Path of a GET that must return 200 to 399.
-	HTTP string `yaml:"http"`
-	// An accepted connection is enough.
-	TCP bool `yaml:"tcp"`
-	// Service that `grpc.health.v1` must report as serving, by HTTP/2. `/` means the server as a whole.
-	GRPC string `yaml:"grpc"`
-	// Port that is asked in place of the endpoint's, without TLS. 0 means the endpoint's.
-	Port int `yaml:"port" max:"65535"`
-	// Name or IP address that is asked in place of the endpoint's, without TLS. Empty means the endpoint's.
-	Host string `yaml:"host"`
-	// Of services, not of registrations: what becomes of an unhealthy endpoint. `keep`: its streams stay, and it is used if all are unhealthy. `close`: its streams are cut with `endpoint-down`, and it gets no request before a check has passed again.
-	OnDown string `yaml:"on_down" oneof:"keep close"`
-	// Time from one check to the next.
-	Interval time.Duration `yaml:"interval" min:"10ms"`
-	// For one check. Then it has failed.
-	Timeout time.Duration `yaml:"timeout" min:"1ms"`
-	// Passes in a row that make it healthy again.
-	Healthy int `yaml:"healthy" min:"1" max:"65535"`
-	// Failures in a row that make it unhealthy.
-	Unhealthy int `yaml:"unhealthy" min:"1" max:"65535"`
-}
-
-// OnDownClose is the value of Check.OnDown with which streams end.
-const OnDownClose = "close"
-
-// Enabled reports whether anything is checked.
-func (c *Check) Enabled() bool { return c.HTTP != "" || c.TCP || c.GRPC != "" }
-
-// Beside reports whether the check asks something beside the endpoint, which may speak another
-// protocol.
-func (c *Check) Beside() bool { return c.Port != 0 || c.Host != "" }

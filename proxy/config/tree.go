@@ -49,6 +49,24 @@ type node struct {
 	resolved bool // false while its content is read; an alias to it then makes a cycle
 }
 
+// scalar returns the text of the scalar at key in a mapping, or "".
+func (n *node) scalar(key string) string {
+	if value := n.value(key); value != nil {
+		return value.text
+	}
+	return ""
+}
+
+// value returns the value at key in a mapping, or nil.
+func (n *node) value(key string) *node {
+	for _, e := range n.entries {
+		if e.key == key {
+			return e.value
+		}
+	}
+	return nil
+}
+
 // entry is one key of a mapping.
 type entry struct {
 	key   string

@@ -1,149 +1,9 @@
 package config
 
 import (
-	"net/netip"
 	"slices"
 	"strings"
 )
-
-// Policies for names of headers with an underscore.
-const (
-	UnderscoresKeep   = "keep"   // sent on
-	UnderscoresDrop   = "drop"   // removed
-	UnderscoresReject = "reject" // the request is refused
-)
-
-// Forwarded says which clients a listener believes about earlier hops.
-type Forwarded struct {
-	// Trusted proxies in front: their number, or a list of CIDRs. 0 means none. Empty means every client of a listener on loopback, none elsewhere.
-	Trust []string `yaml:"trust" single:"true" reload:"next connection"`
-	// Headers removed from clients that are not trusted, also with `_` for `-`. Replaces the default.
-	Strip []string `yaml:"strip" reload:"next connection"`
-	// Names with an underscore: sent on, removed, or 400 `header-underscore`.
-	Underscores string `yaml:"underscores" oneof:"keep drop reject" reload:"next connection"`
-}
-
-func defaultForwarded() Forwarded {
-	return Forwarded{
-		Underscores: UnderscoresKeep,
-		Strip: []string{
-			"Forwarded", "X-Forwarded", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Server", "X-Forwarded-Prefix",
-			"X-Forwarded-Scheme", "X-Forwarded-Ssl", "X-Forwarded-Client-Cert", "X-Original-Forwarded-For", "X-Real-IP",
-			"X-Client-IP", "X-Cluster-Client-IP", "Client-IP", "True-Client-IP", "CF-Connecting-IP", "Fastly-Client-IP", "X-Envoy-Expected-Rq-Timeout-Ms",
-		},
-	}
-}
-
-// Trust is whom Forwarded.Trust names. At most one field is set; none means nobody.
-type Trust struct {
-	All  bool           // every client
-	Hops int            // proxies in front, the nearest of which is the client
-	From []netip.Prefix // addresses of proxies
-}
-
-// Contains reports whether addr is one of From.
-func (t *Trust) Contains(addr netip.Addr) bool {
-	addr = addr.Unmap().WithZone("")
-	return slices.ContainsFunc(t.From, func(p netip.Prefix) bool { return p.Contains(addr) })
-}
-
-// Trusts returns whom a listener trusts. loopback says that only its host can reach it.
-func (f *Forwarded) Trusts(loopback bool) (t Trust) {
-	if len(f.Trust) == 0 {
-		return Trust{All: loopback}
-	}
-	if n, ok := f.hops(); ok {
-		return Trust{Hops: n}
-	}
-	return Trust{From: prefixes(f.Trust)}
-}
-
-// prefixes returns the CIDRs of a valid list.
-func prefixes(list []string) (all []netip.Prefix) {
-	for _, text := range list {
-		if p, err := parsePrefix(text); err == nil {
-			all = append(all, p)
-		}
-	}
-	return all
-}
-
-func (f *Forwarded) hops() (n int, ok bool) {
-	if len(f.Trust) != 1 {
-		return 0, false
-	}
-	x, err := parseInt(f.Trust[0])
-	return int(x), err == nil && x >= 0
-}
-
-// parsePrefix reads a CIDR, or one address.
-func parsePrefix(text string) (netip.Prefix, error) {
-	if addr, err := netip.ParseAddr(text); err == nil {
-		addr = addr.Unmap()
-		return addr.WithZone("").Prefix(addr.BitLen())
-	}
-	p, err := netip.ParsePrefix(text)
-	return p.Masked(), err
-}
-
-const maxHops = 255
-
-// given reports whether a file sets any key.
-func (f *Forwarded) given() bool {
-	d := defaultForwarded()
-	return len(f.Trust) > 0 || f.Strip != nil && !slices.Equal(f.Strip, d.Strip) || f.Underscores != "" && f.Underscores != d.Underscores
-}
-
-// forwarded reports proxies that can't be, and names of headers that have rules of their own.
-func (v *validator) forwarded(at path, l *Listener) {
-	f := &l.Forwarded
-	if n, ok := f.hops(); ok {
-		v.refuseIf(n > maxHops, at.key("trust"), "expected at most %d proxies, got %d", maxHops, n)
-	} else {
-		for i, text := range f.Trust {
-			_, err := parsePrefix(text)
-			v.refuseIf(err != nil, at.key("trust").item(i), "expected a number of proxies, or a list of CIDRs such as 10.0.0.0/8, got %q", text)
-		}
-	}
-	v.refuseIf(l.Protocol != ProtocolHTTP && f.given(), at, "only an http listener has headers of proxies; this one is %s", l.Protocol)
-	for i, name := range f.Strip {
-		shown, lower := at.key("strip").item(i), strings.ToLower(name)
-		switch {
-		case !isHeaderName(name):
-			v.report(shown, "expected the name of a header, got %q", name)
-		case slices.Contains(ownHeaders, lower) || strings.HasPrefix(lower, "x-remora-"):
-			v.report(shown, "the sidecar has its own rule for %s: see docs/headers.md", name)
-		case slices.ContainsFunc(f.Strip[:i], func(s string) bool { return strings.EqualFold(s, name) }):
-			v.report(shown, "%q is listed twice", name)
-		}
-	}
-}
-
-// ownHeaders are those that the sidecar sets or needs, in lower case.
-var ownHeaders = []string{
-	"host", "via", "cdn-loop", "x-forwarded-for", "x-forwarded-proto", "x-request-id", "max-forwards", "connection", "content-length",
-	"transfer-encoding", "upgrade", "expect", "te", "trailer",
-}
-
-// ProxyProtocol says that proxies make the connections of a listener for its clients.
-type ProxyProtocol struct {
-	// CIDRs of the proxies. Each of their connections begins with a header of the PROXY protocol, v1 or v2, within `timeouts.header`, and is then its client's. All other connections are closed: `bad-proxy-header`. Unset means that there is no header.
-	Trust []string `yaml:"trust" filled:"true" reload:"new listener; another list: next connection"`
-}
-
-// Enabled reports whether connections begin with a header.
-func (p *ProxyProtocol) Enabled() bool { return len(p.Trust) > 0 }
-
-// Trusts returns the proxies.
-func (p *ProxyProtocol) Trusts() Trust { return Trust{From: prefixes(p.Trust)} }
-
-// proxyProtocol reports what is no CIDR.
-func (v *validator) proxyProtocol(at path, l *Listener) {
-	for i, text := range l.ProxyProtocol.Trust {
-		_, err := parsePrefix(text)
-		v.refuseIf(err != nil, at.key("trust").item(i), "expected a CIDR such as 10.0.0.0/8, got %q", text)
-	}
-}
 
 // Allow says which requests pass. Without rules all do.
 type Allow struct {
@@ -173,6 +33,9 @@ func (a *Allow) Given() bool { return len(a.Rules) > 0 }
 
 // Enforced reports whether a request that no rule allows is refused.
 func (a *Allow) Enforced() bool { return a.Given() && a.Enforce }
+
+// defaultAllow returns rules that are enforced once there is one.
+func defaultAllow() Allow { return Allow{Enforce: true} }
 
 // callers are what may reach a set of rules.
 type callers struct {

@@ -3,26 +3,9 @@ package config
 import (
 	"maps"
 	"net/netip"
-	"reflect"
 	"slices"
 	"strings"
 )
-
-// Equal reports whether c and other have the same settings. Warnings don't count: they have
-// lines, which a comment moves.
-func (c *Config) Equal(other *Config) bool {
-	a, b := *c, *other
-	a.Warnings, b.Warnings = nil, nil
-	return reflect.DeepEqual(&a, &b)
-}
-
-// warnEmpty warns of a section without content. [] and {} say that it is meant.
-func (d *decoder) warnEmpty(n *node, v reflect.Value, p path) {
-	isSection := v.Kind() == reflect.Struct || v.Kind() == reflect.Slice || v.Kind() == reflect.Map
-	if isSection && n.kind == kindNull {
-		d.warn(p, "empty, as if it were left out")
-	}
-}
 
 // warnings finds what no request can reach.
 func (v *validator) warnings() {

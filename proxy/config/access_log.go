@@ -4,7 +4,39 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
+
+// AccessLog writes a line for each request that Sample, Slow or Failed selects.
+// With an empty Path it is off.
+type AccessLog struct {
+	// A file, `stdout` or `stderr`. Empty means off.
+	Path string `yaml:"path"`
+	// `json`, `common`, `combined`, or text with [placeholders](filters.md#log-formats) such as `{path}`.
+	Format string `yaml:"format"`
+	// Share of all requests that are logged.
+	Sample float64 `yaml:"sample" in:"[0,1]"`
+	// Requests at least this long are always logged. 0 means off.
+	Slow time.Duration `yaml:"slow"`
+	// 5xx and the sidecar's own responses are always logged.
+	Failed bool `yaml:"failed"`
+	// Bytes of lines that wait to be written. More lines are dropped and counted.
+	Buffer int64 `yaml:"buffer" unit:"size" min:"64KiB" max:"1GiB"`
+}
+
+// accessLog reports settings without a path, and a log that would be empty.
+func (v *validator) accessLog() {
+	l := &v.config.AccessLog
+	switch {
+	case l.Path == "" && *l != Default().AccessLog:
+		v.report("access_log.path", "missing; expected a file, stdout or stderr")
+	case l.Sample == 0 && l.Slow == 0 && !l.Failed:
+		v.report("access_log.sample", "0 without slow or failed: no request would be logged")
+	}
+	if _, err := l.Parts(); err != nil {
+		v.report("access_log.format", "%v", err)
+	}
+}
 
 // Formats of the access log that have a name.
 const (

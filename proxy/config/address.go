@@ -1,0 +1,98 @@
+package config
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/remora-proxy/remora/internal/unixaddr"
+)
+
+// purpose is the purpose of an address.
+type purpose uint8
+
+const (
+	bindable purpose = iota // to listen: no host means all, port 0 means any
+	dialable                // to connect: host and port are required
+)
+
+// address reports an address that is not suitable for its purpose, and returns false
+// for one.
+func (v *validator) address(at path, addr string, use purpose) bool {
+	i := strings.LastIndexByte(addr, ':')
+	if addr == "" || i < 0 {
+		v.report(at, "expected host:port, got %q", public(addr))
+		return false
+	}
+	host, port := addr[:i], addr[i+1:]
+	inner, bracketed := strings.CutPrefix(host, "[")
+	if bracketed {
+		host = strings.TrimSuffix(inner, "]")
+		_, err := netip.ParseAddr(host)
+		bracketed = err == nil && inner != host
+	}
+	if strings.ContainsAny(host, "/ []@") || strings.Contains(host, ":") && !bracketed {
+		v.report(at, "expected host:port, an IPv6 host as in [::1]:80, got %q", public(addr))
+		return false
+	}
+	number, err := parseInt(port)
+	if err != nil || number < 0 || number > 65535 || number == 0 && use == dialable {
+		v.report(at, "expected a port from %d to 65535, got %q", int(use), public(port))
+		return false
+	}
+	if use == dialable {
+		ip, err := netip.ParseAddr(host)
+		if host == "" || err == nil && ip.IsUnspecified() {
+			v.report(at, "expected a host that can be connected to, got %q", public(addr))
+			return false
+		}
+	}
+	return true
+}
+
+// socketAddress is address for one that may be a Unix socket.
+func (v *validator) socketAddress(at path, addr string, use purpose) bool {
+	if !unixaddr.Is(addr) {
+		return v.address(at, addr, use)
+	}
+	if err := unixaddr.Check(addr); err != nil {
+		v.report(at, "%s; got %q", err, public(addr))
+		return false
+	}
+	return true
+}
+
+// isLoopback reports whether only this host can reach addr.
+func isLoopback(addr string) bool {
+	if unixaddr.Is(addr) {
+		return true
+	}
+	host := addr[:max(strings.LastIndexByte(addr, ':'), 0)]
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
+// HostOf returns the host of "host:port" or "host", without brackets.
+func HostOf(authority string) string {
+	if rest, ok := strings.CutPrefix(authority, "["); ok {
+		host, _, _ := strings.Cut(rest, "]")
+		return host
+	}
+	host, _, _ := strings.Cut(authority, ":")
+	return host
+}
+
+// isHostName reports whether s can be the name in a certificate: a DNS name or an IP address.
+func isHostName(s string) bool {
+	isBad := func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-._:", c)
+	}
+	if strings.Contains(s, ":") {
+		_, err := netip.ParseAddr(s)
+		return err == nil
+	}
+	return !strings.ContainsFunc(s, isBad) && !slices.Contains(strings.Split(s, "."), "")
+}

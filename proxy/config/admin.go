@@ -1,0 +1,24 @@
+package config
+
+import "strings"
+
+// Admin is the admin API.
+type Admin struct {
+	// As of a listener. Empty means no admin API. Off loopback it needs a token.
+	Address string `yaml:"address" reload:"restart"`
+	// Bearer token of callers, except at `/healthz` and `/readyz`.
+	Token string `yaml:"token" secret:"true" reload:"restart"`
+	// Profiles of the process under `/debug/pprof/`, for `remora profile`. Off, callers get 403.
+	Profiles bool `yaml:"profiles"`
+}
+
+func (v *validator) admin() {
+	addr, token := v.config.Admin.Address, v.config.Admin.Token
+	v.refuseIf(strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }),
+		"admin.token", "expected ASCII without spaces, because a header carries it")
+	if addr == "" || !v.socketAddress("admin.address", addr, bindable) {
+		return
+	}
+	v.refuseIf(token == "" && !isLoopback(addr), "admin.address",
+		"expected a loopback address; on any other the admin API needs admin.token")
+}

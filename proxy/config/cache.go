@@ -1,0 +1,74 @@
+package config
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Cache keeps responses of a route in memory (RFC 9111). A route that sets it has one.
+type Cache struct {
+	// Lifetime of responses that name none. 0 means that they are not stored.
+	TTL time.Duration `yaml:"ttl"`
+	// How long after its lifetime a response is used while it is refreshed, or if the service fails. Its own headers override it.
+	Stale time.Duration `yaml:"stale"`
+	// Up to 8 headers of requests that are part of the key: requests with other values get other responses.
+	Key []string `yaml:"key"`
+	// Up to 8 headers of requests that do not say who asks, although their names sound so (caching.md). Requests that differ in them share responses.
+	Ignore []string `yaml:"ignore"`
+	// Memory of the cache, at least 1MiB, divided among the loops and the shares of the route. 0 means no cache.
+	Bytes int64 `yaml:"bytes" unit:"size" max:"1024GiB"`
+}
+
+// Enabled reports whether there is a cache.
+func (c *Cache) Enabled() bool { return c.Bytes > 0 }
+
+// defaultCache returns the cache of a route that sets one.
+func defaultCache() Cache { return Cache{TTL: time.Second, Stale: 10 * time.Second, Bytes: 64 << 20} }
+
+// Caches reports whether a route to a service has a cache.
+func (c *Config) Caches(service string) bool {
+	for i := range c.Routes {
+		if r := &c.Routes[i]; r.Cache.Enabled() && slices.Contains(r.services(), service) {
+			return true
+		}
+	}
+	return false
+}
+
+// cache reports keys that name no header, and routes whose responses nobody could share.
+func (v *validator) cache(at path, r *Route) {
+	given := map[string]bool{"cache": r.Cache.Enabled(), "collapse": r.Collapse}
+	for _, kind := range []string{"cache", "collapse"} {
+		if !given[kind] {
+			continue
+		}
+		v.refuseIf(v.routeProtocol(&r.Match) == ProtocolDubbo, at.key(kind), "is for requests of HTTP, and only Dubbo calls come here")
+		for _, name := range r.services() {
+			if s := v.config.Services[name]; s != nil && s.Protocol == ProtocolGRPC {
+				v.report(at.key(kind), "service %s speaks grpc: calls of gRPC are neither cached nor collapsed", name)
+			}
+		}
+	}
+	v.refuseIf(r.Cache.Enabled() && r.Cache.Bytes < leastCache, at.key("cache").key("bytes"), "expected at least %s, or 0 for no cache", formatSize(leastCache))
+	v.cacheHeaders(at.key("cache").key("key"), r.Cache.Key, nil)
+	v.cacheHeaders(at.key("cache").key("ignore"), r.Cache.Ignore, r.Cache.Key)
+}
+
+// cacheHeaders reports lists of headers that are too long, and names that are none, or listed twice or in
+// other, too.
+func (v *validator) cacheHeaders(at path, names, other []string) {
+	v.refuseIf(len(names) > maxCacheHeaders, at, "expected at most %d headers, got %d", maxCacheHeaders, len(names))
+	for i, name := range names {
+		same := func(other string) bool { return strings.EqualFold(name, other) }
+		v.refuseIf(!isHeaderName(name), at.item(i), "expected the name of a header, got %q", name)
+		v.refuseIf(slices.ContainsFunc(names[:i], same), at.item(i), "%q is listed twice", name)
+		v.refuseIf(slices.ContainsFunc(other, same), at.item(i), "%q is part of the key", name)
+	}
+}
+
+// maxCacheHeaders bounds the headers of a cache's key, and those that are ignored, leastCache its bytes.
+const (
+	maxCacheHeaders = 8
+	leastCache      = 1 << 20
+)

@@ -1,0 +1,72 @@
+package config
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Etcd is the etcd cluster of the registry.
+type Etcd struct {
+	// `host:port`, `http://…` or `https://…`. `discover: etcd` and `register` require it.
+	// A proxy that the environment names is not used.
+	Endpoints []string `yaml:"endpoints" reload:"restart"`
+	// Start of every key, `<prefix>/<service>/<node.id>@<address>`. Begins with `/`, does not end with it.
+	Prefix string `yaml:"prefix" reload:"restart"`
+	// How long a registration outlives a killed sidecar, in whole seconds.
+	LeaseTTL time.Duration `yaml:"lease_ttl" min:"1s" reload:"restart"`
+	// Requires `password`.
+	Username string `yaml:"username" reload:"restart"`
+	// Requires `username`. `/config` does not show it.
+	Password string `yaml:"password" secret:"true" reload:"restart"`
+	TLS      TLS    `yaml:"tls"`
+}
+
+// Secured reports whether the connections to etcd use TLS: tls is set, or an endpoint
+// is an https URL.
+func (e *Etcd) Secured() bool {
+	return e.TLS.Enabled() || slices.ContainsFunc(e.Endpoints, func(endpoint string) bool {
+		return strings.HasPrefix(endpoint, "https://")
+	})
+}
+
+func (v *validator) etcd() {
+	e := &v.config.Registry.Etcd
+	for i, endpoint := range e.Endpoints {
+		shown := path("registry.etcd.endpoints").item(i)
+		scheme, addr, ok := strings.Cut(endpoint, "://")
+		if !ok {
+			scheme, addr = "http", endpoint
+		}
+		switch scheme {
+		case "http", "https":
+			v.address(shown, addr, dialable)
+		default:
+			v.report(shown, "expected host:port, http://host:port or https://host:port, got %q", public(endpoint))
+		}
+	}
+	v.etcdTLS()
+	v.refuseIf(!strings.HasPrefix(e.Prefix, "/") || strings.HasSuffix(e.Prefix, "/"),
+		"registry.etcd.prefix", "expected a path such as /remora/services, got %q", e.Prefix)
+	v.refuseIf(e.LeaseTTL%time.Second != 0,
+		"registry.etcd.lease_ttl", "expected whole seconds, got %s", e.LeaseTTL)
+	v.refuseIf((e.Username == "") != (e.Password == ""),
+		"registry.etcd", "username and password must be set together")
+}
+
+// etcdTLS checks that the schemes of etcd's endpoints agree with its tls block.
+func (v *validator) etcdTLS() {
+	e := &v.config.Registry.Etcd
+	at := path("registry.etcd")
+	v.tls(at.key("tls"), &e.TLS)
+	for i, endpoint := range e.Endpoints {
+		shown := at.key("endpoints").item(i)
+		isHTTPS := strings.HasPrefix(endpoint, "https://")
+		switch {
+		case strings.HasPrefix(endpoint, "http://") && e.Secured():
+			v.report(shown, "plain text, but other settings of etcd use TLS; expected https://host:port")
+		case !isHTTPS && !e.TLS.Enabled() && e.Secured():
+			v.report(shown, "expected https://, like the other endpoints")
+		}
+	}
+}

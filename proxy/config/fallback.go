@@ -1,0 +1,79 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Failures for which a fallback may answer.
+const (
+	FallbackBreaker    = "breaker"     // the breaker is open
+	FallbackDeadline   = "deadline"    // no response in time
+	FallbackNoEndpoint = "no_endpoint" // no endpoint took the request
+	FallbackOverload   = "overload"    // too much work waits
+	FallbackReset      = "reset"       // the connection was lost after the request was sent
+	Fallback5xx        = "5xx"         // a bad response, or an injected abort
+)
+
+// FallbackReasons are the failures that a fallback may name.
+var FallbackReasons = [...]string{
+	FallbackBreaker, FallbackDeadline, FallbackNoEndpoint, FallbackOverload, FallbackReset, Fallback5xx,
+}
+
+// Fallback answers requests of a route in place of their failure.
+type Fallback struct {
+	// [Failures](routing.md#fallbacks) that it answers for: `breaker`, `deadline`, `no_endpoint`, `overload`, `reset`, `5xx`.
+	On []string `yaml:"on"`
+	// Name of a service that the request is sent to instead, if it is idempotent or can't have reached an application.
+	Service string `yaml:"service"`
+	// How long `service` may take; no longer than what is left of the route's `timeout`, unless that has passed.
+	Timeout time.Duration `yaml:"timeout" min:"1ms"`
+	// The response, instead of a service.
+	Respond Respond `yaml:"respond"`
+}
+
+// Given reports whether there is an answer.
+func (f *Fallback) Given() bool { return f.Service != "" || f.Respond.Given() }
+
+// isDefault reports whether a file sets no key, or only to what it is without.
+func (f *Fallback) isDefault() bool {
+	d := defaultFallback()
+	return !f.Given() && slices.Equal(f.On, d.On) && f.Timeout == d.Timeout
+}
+
+// defaultFallback returns a fallback without an answer.
+func defaultFallback() Fallback {
+	return Fallback{On: slices.Clone(FallbackReasons[:3]), Timeout: time.Second}
+}
+
+// fallback reports fallbacks without an answer, or with one that callers can't have.
+func (v *validator) fallback(at path, r *Route) {
+	f, protocol := &r.Fallback, v.routeProtocol(&r.Match)
+	if !f.Given() {
+		v.refuseIf(!f.isDefault(), at, "expected respond or service, which says what the fallback is")
+		return
+	}
+	v.refuseIf(len(f.On) == 0, at.key("on"), "empty: the fallback is for nothing")
+	for i, reason := range f.On {
+		shown := at.key("on").item(i)
+		v.refuseIf(!slices.Contains(FallbackReasons[:], reason), shown, "expected one of %s, got %q%s",
+			strings.Join(FallbackReasons[:], ", "), reason, didYouMean(reason, FallbackReasons[:]))
+		v.refuseIf(slices.Contains(f.On[:i], reason), shown, "%q is listed twice", reason)
+	}
+	if f.Service == "" {
+		v.refuseIf(protocol == ProtocolDubbo, at.key("respond"), "only Dubbo calls come here, and this is a response of HTTP; expected service")
+		v.refuseIf(f.Timeout != defaultFallback().Timeout, at.key("timeout"), "is for service: the response is at hand")
+		v.respond(at.key("respond"), &f.Respond)
+		for _, name := range slices.Sorted(maps.Keys(f.Respond.Headers)) {
+			parts, _ := ParseValue(f.Respond.Headers[name])
+			v.refuseIf(slices.ContainsFunc(parts, func(p Part) bool { return p.Placeholder != "" }),
+				at.key("respond").key("headers").entry(name), "placeholders are not filled in here; expected {{ for a brace")
+		}
+		return
+	}
+	v.refuseIf(f.Respond.Given(), at.key("respond"), "contradicts service")
+	v.refuseIf(slices.Contains(r.services(), f.Service), at.key("service"), "the route leads to %s itself", f.Service)
+	v.copiesTo(at.key("service"), f.Service, protocol)
+}

@@ -1,0 +1,40 @@
+package config
+
+// Mirror sends copies of a route's HTTP requests to a second service. Nobody waits for them, and
+// their responses are discarded.
+type Mirror struct {
+	// Name of the service that gets the copies. Empty means none.
+	Service string `yaml:"service"`
+	// Share of the requests that are copied.
+	Share float64 `yaml:"share" in:"[0,1]"`
+}
+
+// Enabled reports whether anything is copied.
+func (m *Mirror) Enabled() bool { return m.Service != "" && m.Share > 0 }
+
+// defaultMirror returns a mirror that is off. A file that sets one copies all requests.
+func defaultMirror() Mirror { return Mirror{Share: 1} }
+
+// mirror reports services that can't take copies, and routes without requests of HTTP.
+func (v *validator) mirror(at path, r *Route) {
+	name := r.Mirror.Service
+	shown := at.key("service")
+	if name == "" {
+		v.refuseIf(r.Mirror.Share != 1, shown, "missing; a share alone copies nothing")
+		return
+	}
+	v.refuseIf(v.routeProtocol(&r.Match) == ProtocolDubbo, at, "calls of Dubbo are not copied")
+	v.copiesTo(shown, name, ProtocolHTTP)
+}
+
+// copiesTo reports a service that can't take copies of requests of a protocol.
+func (v *validator) copiesTo(at path, name, protocol string) {
+	v.reference(at, name)
+	switch s := v.config.Services[name]; {
+	case s == nil:
+	case s.Protocol != protocol && s.Protocol != ProtocolLink && !(protocol == ProtocolHTTP && s.SpeaksHTTP()):
+		v.report(at, "service %s speaks %s; expected one with protocol: %s or %s", name, s.Protocol, ProtocolLink, protocol)
+	case s.Allow.Given():
+		v.report(at, "service %s has allow rules, which are for callers: a copy has none", name)
+	}
+}

@@ -1,0 +1,20 @@
+package config
+
+import (
+	"strings"
+)
+
+// Node identifies this sidecar.
+type Node struct {
+	// Unique name: part of its key in etcd, and the seed of its subset. No space, `/` or `@`.
+	ID string `yaml:"id" reload:"restart"`
+	// Zone of this sidecar. Requests stay in it while its endpoints can carry them.
+	Zone string `yaml:"zone" reload:"restart"`
+}
+
+// node checks the node's ID, which becomes part of a registry key.
+func (v *validator) node() {
+	id := v.config.Node.ID
+	v.refuseIf(id == "" || strings.ContainsAny(id, "/@ \t\n"),
+		"node.id", "expected a name without spaces, / and @, got %q", id)
+}

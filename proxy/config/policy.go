@@ -1,0 +1,57 @@
+package config
+
+import (
+	"slices"
+	"time"
+)
+
+// Policy is what a route may override of its service.
+type Policy struct {
+	// For the whole request, all attempts included. Then 504 `deadline`.
+	Timeout time.Duration `yaml:"timeout" min:"1ms"`
+	// Every request may be sent twice. Otherwise only GET, HEAD and those with `x-remora-idempotent: 1` may.
+	Idempotent bool `yaml:"idempotent"`
+	// `batch` requests wait for the others. The header `x-remora-priority: batch` says it of one request.
+	Priority string `yaml:"priority" oneof:"online batch"`
+	Retry    Retry  `yaml:"retry"`
+	Hedge    Hedge  `yaml:"hedge"`
+}
+
+// Priorities.
+const (
+	PriorityOnline = "online"
+	PriorityBatch  = "batch" // after online
+)
+
+// DefaultPolicy returns the policy of a service that sets none: one retry where the application
+// has not seen the request or may see it twice, and no hedges but a forecast of what they would bring.
+func DefaultPolicy() Policy {
+	return Policy{
+		Timeout: 15 * time.Second, Priority: PriorityOnline,
+		Retry: Retry{Attempts: 1, On: []string{RetryConnect, RetryRefused, RetryReset}},
+		Hedge: Hedge{
+			Mode: HedgeShadow, Class: ClassSize, Quantile: 0.97, MinDelay: time.Millisecond, MaxDelay: 50 * time.Millisecond,
+			Budget: 0.05, Max: 1, Sample: 0.03,
+		},
+	}
+}
+
+// clone returns a copy of p that shares no memory with p.
+func (p Policy) clone() Policy {
+	p.Retry.On = slices.Clone(p.Retry.On)
+	return p
+}
+
+func (v *validator) policy(at path, p *Policy, inherited []*Policy) {
+	if !slices.ContainsFunc(inherited, func(q *Policy) bool { return slices.Equal(p.Retry.On, q.Retry.On) }) {
+		v.retry(at, p)
+	}
+	if !slices.ContainsFunc(inherited, func(q *Policy) bool {
+		return p.Retry.PerTryTimeout == q.Retry.PerTryTimeout && p.Timeout == q.Timeout
+	}) {
+		v.tryTimeout(at, p)
+	}
+	if !slices.ContainsFunc(inherited, func(q *Policy) bool { return p.Hedge == q.Hedge && p.Timeout == q.Timeout }) {
+		v.hedge(at, p)
+	}
+}
