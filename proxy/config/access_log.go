@@ -24,17 +24,16 @@ type AccessLog struct {
 	Buffer int64 `yaml:"buffer" unit:"size" min:"64KiB" max:"1GiB"`
 }
 
-// accessLog reports settings without a path, and a log that would be empty.
-func (v *validator) accessLog() {
-	l := &v.config.AccessLog
+// check reports settings without a path, and a log that would be empty.
+func (l *AccessLog) check(in scope, at path) {
 	switch {
 	case l.Path == "" && *l != Default().AccessLog:
-		v.report("access_log.path", "missing; expected a file, stdout or stderr")
+		in.report(at.key("path"), "missing; expected a file, stdout or stderr")
 	case l.Sample == 0 && l.Slow == 0 && !l.Failed:
-		v.report("access_log.sample", "0 without slow or failed: no request would be logged")
+		in.report(at.key("sample"), "0 without slow or failed: no request would be logged")
 	}
 	if _, err := l.Parts(); err != nil {
-		v.report("access_log.format", "%v", err)
+		in.report(at.key("format"), "%v", err)
 	}
 }
 

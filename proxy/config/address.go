@@ -16,12 +16,12 @@ const (
 	dialable                // to connect: host and port are required
 )
 
-// address reports an address that is not suitable for its purpose, and returns false
+// checkAddress reports an address that is not suitable for its purpose, and returns false
 // for one.
-func (v *validator) address(at path, addr string, use purpose) bool {
+func checkAddress(in scope, at path, addr string, use purpose) bool {
 	i := strings.LastIndexByte(addr, ':')
 	if addr == "" || i < 0 {
-		v.report(at, "expected host:port, got %q", public(addr))
+		in.report(at, "expected host:port, got %q", public(addr))
 		return false
 	}
 	host, port := addr[:i], addr[i+1:]
@@ -32,31 +32,31 @@ func (v *validator) address(at path, addr string, use purpose) bool {
 		bracketed = err == nil && inner != host
 	}
 	if strings.ContainsAny(host, "/ []@") || strings.Contains(host, ":") && !bracketed {
-		v.report(at, "expected host:port, an IPv6 host as in [::1]:80, got %q", public(addr))
+		in.report(at, "expected host:port, an IPv6 host as in [::1]:80, got %q", public(addr))
 		return false
 	}
 	number, err := parseInt(port)
 	if err != nil || number < 0 || number > 65535 || number == 0 && use == dialable {
-		v.report(at, "expected a port from %d to 65535, got %q", int(use), public(port))
+		in.report(at, "expected a port from %d to 65535, got %q", int(use), public(port))
 		return false
 	}
 	if use == dialable {
 		ip, err := netip.ParseAddr(host)
 		if host == "" || err == nil && ip.IsUnspecified() {
-			v.report(at, "expected a host that can be connected to, got %q", public(addr))
+			in.report(at, "expected a host that can be connected to, got %q", public(addr))
 			return false
 		}
 	}
 	return true
 }
 
-// socketAddress is address for one that may be a Unix socket.
-func (v *validator) socketAddress(at path, addr string, use purpose) bool {
+// checkSocketAddress is checkAddress for one that may be a Unix socket.
+func checkSocketAddress(in scope, at path, addr string, use purpose) bool {
 	if !unixaddr.Is(addr) {
-		return v.address(at, addr, use)
+		return checkAddress(in, at, addr, use)
 	}
 	if err := unixaddr.Check(addr); err != nil {
-		v.report(at, "%s; got %q", err, public(addr))
+		in.report(at, "%s; got %q", err, public(addr))
 		return false
 	}
 	return true

@@ -12,13 +12,13 @@ type Admin struct {
 	Profiles bool `yaml:"profiles"`
 }
 
-func (v *validator) admin() {
-	addr, token := v.config.Admin.Address, v.config.Admin.Token
-	v.refuseIf(strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }),
-		"admin.token", "expected ASCII without spaces, because a header carries it")
-	if addr == "" || !v.socketAddress("admin.address", addr, bindable) {
+func (a *Admin) check(in scope, at path) {
+	addr, token := a.Address, a.Token
+	in.refuseIf(strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }),
+		at.key("token"), "expected ASCII without spaces, because a header carries it")
+	if addr == "" || !checkSocketAddress(in, at.key("address"), addr, bindable) {
 		return
 	}
-	v.refuseIf(token == "" && !isLoopback(addr), "admin.address",
+	in.refuseIf(token == "" && !isLoopback(addr), at.key("address"),
 		"expected a loopback address; on any other the admin API needs admin.token")
 }

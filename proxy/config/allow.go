@@ -46,14 +46,13 @@ type callers struct {
 }
 
 // callersOf returns what the listeners that meet a condition accept.
-func (v *validator) callersOf(leads func(*Listener) bool) (c callers) {
-	for i := range v.config.Listeners {
-		l := &v.config.Listeners[i]
-		if leads(l) {
-			c.add(l)
+func (c *Config) callersOf(leads func(*Listener) bool) (from callers) {
+	for i := range c.Listeners {
+		if l := &c.Listeners[i]; leads(l) {
+			from.add(l)
 		}
 	}
-	return c
+	return from
 }
 
 // add adds what a listener accepts.
@@ -64,51 +63,46 @@ func (c *callers) add(l *Listener) {
 	c.names = c.names || l.Protocol == ProtocolLink && l.TLS.Enabled() || l.TLS.Names()
 }
 
-// allowRules checks the rules of all listeners, services and routes.
-func (v *validator) allowRules() {
-	c := v.config
-	for i := range c.Listeners {
-		l, at := &c.Listeners[i], path("listeners").item(i).key("allow")
-		var from callers
-		from.add(l)
-		v.allow(at, &l.Allow, from)
-		v.refuseIf(l.Transparent && l.Allow.Given(), at, "contradicts transparent: connections that pass through have no method and no path; "+
-			"set the rules at routes")
+// check checks the rules of a listener, a service or a route.
+func (a *Allow) check(in scope, at path) {
+	var from callers
+	switch c := in.config; {
+	case in.listener != nil:
+		from.add(in.listener)
+		in.refuseIf(in.listener.Transparent && a.Given(), at,
+			"contradicts transparent: connections that pass through have no method and no path; set the rules at routes")
+	case in.service != nil:
+		name := in.service.Name
+		from = c.callersOf(func(l *Listener) bool { return l.Service == name || l.Service == "" && c.routed(name) })
+	default:
+		m := &in.route.Match
+		from = c.callersOf(func(l *Listener) bool { return l.Service == "" })
+		from.prefix, from.methods = m.Path, m.Method
+		from.http, from.dubbo = from.http && !m.OfDubbo(), from.dubbo && !m.OfHTTP()
 	}
-	for name, s := range c.Services {
-		v.allow(path("services").entry(name).key("allow"), &s.Allow, v.callersOf(func(l *Listener) bool {
-			return l.Service == name || l.Service == "" && v.routed(name)
-		}))
-	}
-	routed := v.callersOf(func(l *Listener) bool { return l.Service == "" })
-	for i := range c.Routes {
-		r, among := &c.Routes[i], routed
-		among.prefix, among.methods = r.Match.Path, r.Match.Method
-		among.http, among.dubbo = among.http && !r.Match.OfDubbo(), among.dubbo && !r.Match.OfHTTP()
-		v.allow(path("routes").item(i).key("allow"), &r.Allow, among)
-	}
+	a.checkRules(in, at, from)
 }
 
 // routed reports whether a route leads to a service.
-func (v *validator) routed(name string) bool {
-	return slices.ContainsFunc(v.config.Routes, func(r Route) bool {
+func (c *Config) routed(name string) bool {
+	return slices.ContainsFunc(c.Routes, func(r Route) bool {
 		return r.Service == name || slices.ContainsFunc(r.Split, func(s Share) bool { return s.Name == name })
 	})
 }
 
-// allow reports rules that never match or are never needed, and invalid names of rules.
-func (v *validator) allow(at path, a *Allow, c callers) {
+// checkRules reports rules that never match or are never needed, and invalid names of rules.
+func (a *Allow) checkRules(in scope, at path, c callers) {
 	if !c.http && !c.dubbo && !c.opaque { // not used yet, or not any more
 		c.http, c.dubbo, c.opaque, c.names = true, true, true, true
 	}
 	names := map[string]bool{}
 	for i := range a.Rules {
 		r, shown := &a.Rules[i], at.key("rules").item(i)
-		v.ruleName(shown.key("name"), r.Name, names)
-		v.rule(shown, r, c)
+		checkRuleName(in, shown.key("name"), r.Name, names)
+		r.check(in, shown, c)
 		for j := range a.Rules[:i] {
 			if covers(&a.Rules[j], r) {
-				v.report(shown, "never needed: rules[%d] allows all requests that this one does", j)
+				in.report(shown, "never needed: rules[%d] allows all requests that this one does", j)
 				break
 			}
 		}
@@ -117,7 +111,7 @@ func (v *validator) allow(at path, a *Allow, c callers) {
 
 const maxRuleName = 64
 
-func (v *validator) ruleName(at path, name string, names map[string]bool) {
+func checkRuleName(in scope, at path, name string, names map[string]bool) {
 	isBad := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-._", r)
 	}
@@ -125,39 +119,39 @@ func (v *validator) ruleName(at path, name string, names map[string]bool) {
 	case name == "":
 		return
 	case len(name) > maxRuleName || strings.ContainsFunc(name, isBad) || strings.Trim(name, "0123456789") == "" || name == "none":
-		v.report(at, "expected at most %d letters, digits and -._ that are no number, and not none; got %q", maxRuleName, name)
+		in.report(at, "expected at most %d letters, digits and -._ that are no number, and not none; got %q", maxRuleName, name)
 	case names[name]:
-		v.report(at, "%q is already the name of another rule", name)
+		in.report(at, "%q is already the name of another rule", name)
 	}
 	names[name] = true
 }
 
-// rule reports conditions that no request meets.
-func (v *validator) rule(at path, r *AllowRule, c callers) {
+// check reports conditions that no request meets.
+func (r *AllowRule) check(in scope, at path, c callers) {
 	for i, name := range r.From {
-		v.refuseIf(!isPeer(name), at.key("from").item(i), "expected spiffe://domain/path, dns:name or *.suffix, got %q", name)
+		in.refuseIf(!isPeer(name), at.key("from").item(i), "expected spiffe://domain/path, dns:name or *.suffix, got %q", name)
 	}
-	v.refuseIf(len(r.From) > 0 && !c.names, at.key("from"),
+	in.refuseIf(len(r.From) > 0 && !c.names, at.key("from"),
 		"never matches: no listener with tls leads here that asks for certificates, and other callers prove no name")
-	v.refuseIf(len(r.Path) > 0 && len(r.Service) > 0, at, "path is of HTTP, service is of Dubbo: nothing can match both")
-	v.refuseIf(len(r.Path) > 0 && !c.http, at.key("path"), "never matches: no HTTP request comes here")
-	v.refuseIf(len(r.Service) > 0 && !c.dubbo, at.key("service"), "never matches: no Dubbo call comes here")
-	v.refuseIf(len(r.Method) > 0 && !c.http && !c.dubbo, at.key("method"), "never matches: no request comes here, only opaque streams")
+	in.refuseIf(len(r.Path) > 0 && len(r.Service) > 0, at, "path is of HTTP, service is of Dubbo: nothing can match both")
+	in.refuseIf(len(r.Path) > 0 && !c.http, at.key("path"), "never matches: no HTTP request comes here")
+	in.refuseIf(len(r.Service) > 0 && !c.dubbo, at.key("service"), "never matches: no Dubbo call comes here")
+	in.refuseIf(len(r.Method) > 0 && !c.http && !c.dubbo, at.key("method"), "never matches: no request comes here, only opaque streams")
 	for i, m := range r.Method {
-		v.refuseIf(m == "" || strings.ContainsAny(m, " \t"), at.key("method").item(i), "expected a method such as GET, got %q", m)
-		v.refuseIf(len(r.Path) > 0 && m != strings.ToUpper(m), at.key("method").item(i), "expected a method of HTTP such as GET, got %q", m)
-		v.refuseIf(len(c.methods) > 0 && !slices.Contains(c.methods, m), at.key("method").item(i), "never matches: match.method lacks %s", m)
+		in.refuseIf(m == "" || strings.ContainsAny(m, " \t"), at.key("method").item(i), "expected a method such as GET, got %q", m)
+		in.refuseIf(len(r.Path) > 0 && m != strings.ToUpper(m), at.key("method").item(i), "expected a method of HTTP such as GET, got %q", m)
+		in.refuseIf(len(c.methods) > 0 && !slices.Contains(c.methods, m), at.key("method").item(i), "never matches: match.method lacks %s", m)
 	}
 	for i, p := range r.Path {
-		v.rulePath(at.key("path").item(i), p, c.prefix)
+		checkRulePath(in, at.key("path").item(i), p, c.prefix)
 	}
 	for i, s := range r.Service {
-		v.refuseIf(s == "" || strings.ContainsAny(s, " \t*"), at.key("service").item(i), "expected the name of an interface, got %q", s)
+		in.refuseIf(s == "" || strings.ContainsAny(s, " \t*"), at.key("service").item(i), "expected the name of an interface, got %q", s)
 	}
 }
 
-// rulePath reports a path that no request has that reaches the rule. prefix begins all of these.
-func (v *validator) rulePath(at path, p, prefix string) {
+// checkRulePath reports a path that no request has that reaches the rule. prefix begins all of these.
+func checkRulePath(in scope, at path, p, prefix string) {
 	base, below := strings.CutSuffix(p, "/*")
 	isBad := func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune("*?#", c) }
 	first := base // of the paths that it allows
@@ -166,11 +160,11 @@ func (v *validator) rulePath(at path, p, prefix string) {
 	}
 	switch {
 	case !strings.HasPrefix(p, "/") || strings.ContainsFunc(base, isBad):
-		v.report(at, "expected a path such as /v1/users, or with /* at its end all below, got %q", p)
+		in.report(at, "expected a path such as /v1/users, or with /* at its end all below, got %q", p)
 	case strings.Contains(first, "//") || strings.Contains(base+"/", "/./") || strings.Contains(base+"/", "/../"):
-		v.report(at, "never matches: a path that applications may shorten is not allowed by a rule")
+		in.report(at, "never matches: a path that applications may shorten is not allowed by a rule")
 	case !strings.HasPrefix(first, prefix) && !(below && strings.HasPrefix(prefix, first)):
-		v.report(at, "never matches: match.path is %s", prefix)
+		in.report(at, "never matches: match.path is %s", prefix)
 	}
 }
 

@@ -38,46 +38,45 @@ func (r *Route) Answers() bool { return r.Redirect.Given() || r.Respond.Given() 
 
 const maxBody = 64 << 10
 
-// answer reports errors of a route that leads to no service.
-func (v *validator) answer(at path, r *Route) {
+// checkAnswer reports errors of a route that leads to no service.
+func (r *Route) checkAnswer(in scope, at path) {
 	kind := "respond"
 	if r.Redirect.Given() {
 		kind = "redirect"
-		v.redirect(at.key(kind), r)
 	}
-	v.refuseIf(r.Redirect.Given() && r.Respond.Given(), at.key("respond"), "contradicts redirect")
-	v.refuseIf(r.Service != "", at.key("service"), "contradicts %s: the route answers itself", kind)
-	v.refuseIf(r.Fault.Enabled(), at.key("fault"), "contradicts %s: the route answers itself", kind)
-	v.refuseIf(r.Mirror.Enabled(), at.key("mirror"), "contradicts %s: the route answers itself", kind)
-	v.refuseIf(r.Fallback.Given(), at.key("fallback"), "contradicts %s: the route answers itself", kind)
-	v.refuseIf(r.Cache.Enabled(), at.key("cache"), "contradicts %s: the route answers itself", kind)
-	v.refuseIf(r.Collapse, at.key("collapse"), "contradicts %s: the route answers itself", kind)
-	v.refuseIf(v.routeProtocol(&r.Match) != ProtocolHTTP, at.key(kind), "answers only HTTP requests, and only Dubbo calls come here")
-	v.refuseIf(slices.Contains(r.Match.Method, "CONNECT"), at.key("match").key("method"), "contradicts %s: a tunnel needs a service", kind)
-	if r.Respond.Given() {
-		v.respond(at.key("respond"), &r.Respond)
-		v.refuseIf(r.Rewrite.Path != "", at.key("respond"), "contradicts rewrite.path: nothing is sent on")
-	}
+	in.refuseIf(r.Redirect.Given() && r.Respond.Given(), at.key("respond"), "contradicts redirect")
+	in.refuseIf(r.Service != "", at.key("service"), "contradicts %s: the route answers itself", kind)
+	in.refuseIf(r.Fault.Enabled(), at.key("fault"), "contradicts %s: the route answers itself", kind)
+	in.refuseIf(r.Mirror.Enabled(), at.key("mirror"), "contradicts %s: the route answers itself", kind)
+	in.refuseIf(r.Fallback.Given(), at.key("fallback"), "contradicts %s: the route answers itself", kind)
+	in.refuseIf(r.Cache.Enabled(), at.key("cache"), "contradicts %s: the route answers itself", kind)
+	in.refuseIf(r.Collapse, at.key("collapse"), "contradicts %s: the route answers itself", kind)
+	in.refuseIf(in.config.routeProtocol(&r.Match) != ProtocolHTTP, at.key(kind), "answers only HTTP requests, and only Dubbo calls come here")
+	in.refuseIf(slices.Contains(r.Match.Method, "CONNECT"), at.key("match").key("method"), "contradicts %s: a tunnel needs a service", kind)
+	in.refuseIf(r.Respond.Given() && r.Rewrite.Path != "", at.key("respond"), "contradicts rewrite.path: nothing is sent on")
 }
 
-func (v *validator) redirect(at path, r *Route) {
-	to := &r.Redirect
+func (to *Redirect) check(in scope, at path) {
+	if !to.Given() {
+		return
+	}
+	rewritten := in.route.Rewrite.Path
 	if to.Status != 0 && !slices.Contains([]int{301, 302, 303, 307, 308}, to.Status) {
-		v.report(at.key("status"), "expected 301, 302, 303, 307 or 308, got %d", to.Status)
+		in.report(at.key("status"), "expected 301, 302, 303, 307 or 308, got %d", to.Status)
 	}
-	v.refuseIf(!slices.Contains([]string{"", "http", "https"}, to.Scheme), at.key("scheme"), "expected http or https, got %q", to.Scheme)
-	v.newHost(at.key("host"), to.Host)
+	in.refuseIf(!slices.Contains([]string{"", "http", "https"}, to.Scheme), at.key("scheme"), "expected http or https, got %q", to.Scheme)
+	checkHost(in, at.key("host"), to.Host)
 	if to.Path != "" {
-		v.newPath(at.key("path"), to.Path)
-		v.refuseIf(strings.HasPrefix(to.Path, "//"), at.key("path"), `expected one "/" at the start: clients take two for a host`)
-		v.refuseIf(r.Rewrite.Path != "", at.key("path"), "contradicts rewrite.path")
+		checkPath(in, at.key("path"), to.Path)
+		in.refuseIf(strings.HasPrefix(to.Path, "//"), at.key("path"), `expected one "/" at the start: clients take two for a host`)
+		in.refuseIf(rewritten != "", at.key("path"), "contradicts rewrite.path")
 	}
-	v.refuseIf(to.Scheme+to.Host+to.Path+r.Rewrite.Path == "", at, "leads to the same URL; expected scheme, host, path or rewrite.path")
+	in.refuseIf(to.Scheme+to.Host+to.Path+rewritten == "", at, "leads to the same URL; expected scheme, host, path or rewrite.path")
 }
 
-func (v *validator) respond(at path, to *Respond) {
-	v.refuseIf(to.Status != 0 && to.Status < 200, at.key("status"), "expected 200 to 599, got %d", to.Status)
-	v.refuseIf((to.Status == 204 || to.Status == 304) && to.Body != "", at.key("body"), "a response with the status %d has no body", to.Status)
-	v.refuseIf(len(to.Body) > maxBody, at.key("body"), "expected at most %s, got %d bytes", formatSize(maxBody), len(to.Body))
-	v.headerValues(at.key("headers"), to.Headers)
+func (to *Respond) check(in scope, at path) {
+	in.refuseIf(to.Status != 0 && to.Status < 200, at.key("status"), "expected 200 to 599, got %d", to.Status)
+	in.refuseIf((to.Status == 204 || to.Status == 304) && to.Body != "", at.key("body"), "a response with the status %d has no body", to.Status)
+	in.refuseIf(len(to.Body) > maxBody, at.key("body"), "expected at most %s, got %d bytes", formatSize(maxBody), len(to.Body))
+	checkHeaderValues(in, at.key("headers"), to.Headers)
 }

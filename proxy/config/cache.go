@@ -36,34 +36,36 @@ func (c *Config) Caches(service string) bool {
 	return false
 }
 
-// cache reports keys that name no header, and routes whose responses nobody could share.
-func (v *validator) cache(at path, r *Route) {
-	given := map[string]bool{"cache": r.Cache.Enabled(), "collapse": r.Collapse}
-	for _, kind := range []string{"cache", "collapse"} {
-		if !given[kind] {
-			continue
-		}
-		v.refuseIf(v.routeProtocol(&r.Match) == ProtocolDubbo, at.key(kind), "is for requests of HTTP, and only Dubbo calls come here")
-		for _, name := range r.services() {
-			if s := v.config.Services[name]; s != nil && s.Protocol == ProtocolGRPC {
-				v.report(at.key(kind), "service %s speaks grpc: calls of gRPC are neither cached nor collapsed", name)
-			}
-		}
-	}
-	v.refuseIf(r.Cache.Enabled() && r.Cache.Bytes < leastCache, at.key("cache").key("bytes"), "expected at least %s, or 0 for no cache", formatSize(leastCache))
-	v.cacheHeaders(at.key("cache").key("key"), r.Cache.Key, nil)
-	v.cacheHeaders(at.key("cache").key("ignore"), r.Cache.Ignore, r.Cache.Key)
+// check reports keys that name no header, and a cache whose responses nobody could share.
+func (c *Cache) check(in scope, at path) {
+	checkSharing(in, at, c.Enabled())
+	in.refuseIf(c.Enabled() && c.Bytes < leastCache, at.key("bytes"), "expected at least %s, or 0 for no cache", formatSize(leastCache))
+	checkCacheHeaders(in, at.key("key"), c.Key, nil)
+	checkCacheHeaders(in, at.key("ignore"), c.Ignore, c.Key)
 }
 
-// cacheHeaders reports lists of headers that are too long, and names that are none, or listed twice or in
+// checkSharing reports a route whose requests can't share responses, if a setting of it says that they do.
+func checkSharing(in scope, at path, shares bool) {
+	if !shares {
+		return
+	}
+	in.refuseIf(in.config.routeProtocol(&in.route.Match) == ProtocolDubbo, at, "is for requests of HTTP, and only Dubbo calls come here")
+	for _, name := range in.route.services() {
+		if s := in.config.Services[name]; s != nil && s.Protocol == ProtocolGRPC {
+			in.report(at, "service %s speaks grpc: calls of gRPC are neither cached nor collapsed", name)
+		}
+	}
+}
+
+// checkCacheHeaders reports lists of headers that are too long, and names that are none, or listed twice or in
 // other, too.
-func (v *validator) cacheHeaders(at path, names, other []string) {
-	v.refuseIf(len(names) > maxCacheHeaders, at, "expected at most %d headers, got %d", maxCacheHeaders, len(names))
+func checkCacheHeaders(in scope, at path, names, other []string) {
+	in.refuseIf(len(names) > maxCacheHeaders, at, "expected at most %d headers, got %d", maxCacheHeaders, len(names))
 	for i, name := range names {
 		same := func(other string) bool { return strings.EqualFold(name, other) }
-		v.refuseIf(!isHeaderName(name), at.item(i), "expected the name of a header, got %q", name)
-		v.refuseIf(slices.ContainsFunc(names[:i], same), at.item(i), "%q is listed twice", name)
-		v.refuseIf(slices.ContainsFunc(other, same), at.item(i), "%q is part of the key", name)
+		in.refuseIf(!isHeaderName(name), at.item(i), "expected the name of a header, got %q", name)
+		in.refuseIf(slices.ContainsFunc(names[:i], same), at.item(i), "%q is listed twice", name)
+		in.refuseIf(slices.ContainsFunc(other, same), at.item(i), "%q is part of the key", name)
 	}
 }
 

@@ -49,34 +49,37 @@ func defaultCheck() Check {
 	return Check{Interval: time.Second, Timeout: time.Second, Healthy: 2, Unhealthy: 3, OnDown: "keep"}
 }
 
-// check reports errors that any check may have.
-func (v *validator) check(at path, c *Check) {
-	v.refuseIf(c.HTTP != "" && c.TCP, at, "expected http or tcp, got both")
-	v.refuseIf(c.GRPC != "" && (c.HTTP != "" || c.TCP), at, "expected http, tcp or grpc, got grpc and another one")
-	v.refuseIf(c.GRPC != "/" && strings.Contains(c.GRPC, "/"), at.key("grpc"),
+// check checks a check of a service, or of a registration.
+func (c *Check) check(in scope, at path) {
+	in.refuseIf(c.HTTP != "" && c.TCP, at, "expected http or tcp, got both")
+	in.refuseIf(c.GRPC != "" && (c.HTTP != "" || c.TCP), at, "expected http, tcp or grpc, got grpc and another one")
+	in.refuseIf(c.GRPC != "/" && strings.Contains(c.GRPC, "/"), at.key("grpc"),
 		"expected the name of a service such as shop.Cart, or / for the server as a whole, got %q", public(c.GRPC))
 	if _, err := url.ParseRequestURI(c.HTTP); c.HTTP != "" && (err != nil || !strings.HasPrefix(c.HTTP, "/")) {
-		v.report(at.key("http"), `expected a path that starts with "/", got %q`, public(c.HTTP))
+		in.report(at.key("http"), `expected a path that starts with "/", got %q`, public(c.HTTP))
 	}
-	v.refuseIf(c.Host != "" && !isHostName(c.Host), at.key("host"), "expected a name or an IP address without a port, got %q", c.Host)
-	v.refuseIf(!c.Enabled() && (c.Beside() || c.OnDown == OnDownClose), at, "expected http, tcp or grpc; without one there is no check")
+	in.refuseIf(c.Host != "" && !isHostName(c.Host), at.key("host"), "expected a name or an IP address without a port, got %q", c.Host)
+	in.refuseIf(!c.Enabled() && (c.Beside() || c.OnDown == OnDownClose), at, "expected http, tcp or grpc; without one there is no check")
+	if in.service != nil {
+		c.checkService(in, at)
+	}
 }
 
-// serviceCheck checks the check of a service's endpoints. Endpoints in etcd may have
+// checkService checks the check of a service's endpoints. Endpoints in etcd may have
 // the protocol http although the service has another, so only static ones are checked.
-func (v *validator) serviceCheck(at path, s *Service) {
-	v.check(at, &s.Check)
+func (c *Check) checkService(in scope, at path) {
+	s := in.service
 	for _, e := range s.Endpoints {
-		v.refuseIf(unixaddr.Is(e.Address) && s.Check.Beside() && (s.Check.Host == "" || s.Check.Port == 0), at,
+		in.refuseIf(unixaddr.Is(e.Address) && c.Beside() && (c.Host == "" || c.Port == 0), at,
 			"expected host and port, since the endpoint %s has neither", e.Address)
 	}
-	if s.Check.Beside() {
+	if c.Beside() {
 		return
 	}
 	isForeign := s.Discover == DiscoverStatic && s.Protocol != ProtocolHTTP
 	noGRPC := slices.Contains([]string{ProtocolLink, ProtocolDubbo, ProtocolTCP}, s.Protocol)
-	v.refuseIf(s.Check.GRPC != "" && s.Discover == DiscoverStatic && noGRPC, at.key("grpc"),
+	in.refuseIf(c.GRPC != "" && s.Discover == DiscoverStatic && noGRPC, at.key("grpc"),
 		"the endpoints speak %s, not gRPC; expected tcp: true", s.Protocol)
-	v.refuseIf(s.Check.HTTP != "" && isForeign, at.key("http"),
+	in.refuseIf(c.HTTP != "" && isForeign, at.key("http"),
 		"the endpoints speak %s, not %s; expected tcp: true", s.Protocol, ProtocolHTTP)
 }

@@ -126,18 +126,18 @@ func CompileRegex(text string) (*regexp.Regexp, error) {
 	return regexp.Compile(`\A(?:` + text + `)\z`)
 }
 
-// condition reports one that says nothing, and a wrong expression.
-func (v *validator) condition(shown path, c Condition) {
+// check reports one that says nothing, and a wrong expression.
+func (c Condition) check(in scope, shown path) {
 	switch at := c.at(shown); {
 	case c.Is == IsRegex:
-		v.regex(at, c.Text)
+		checkRegex(in, at, c.Text)
 	case c.Is == IsPrefix && c.Text == "":
-		v.report(at, "empty; present: true matches every value")
+		in.report(at, "empty; present: true matches every value")
 	}
 }
 
-func (v *validator) regex(at path, text string) {
+func checkRegex(in scope, at path, text string) {
 	if _, err := CompileRegex(text); err != nil {
-		v.report(at, "%s", err)
+		in.report(at, "%s", err)
 	}
 }

@@ -87,26 +87,17 @@ func (c *Config) Equal(other *Config) bool {
 	return reflect.DeepEqual(&a, &b)
 }
 
-func (v *validator) validate() {
-	c := v.config
-	v.node()
-	v.admin()
-	v.etcd()
-	v.listeners()
-	v.accessLog()
+// check checks all sections of a file.
+func (c *Config) check(in scope) {
+	in.sections(reflect.ValueOf(c).Elem(), "")
+	checkListeners(in)
 	for _, name := range slices.Sorted(maps.Keys(c.Services)) {
-		v.service(c.Services[name])
+		c.Services[name].check(in, path("services").entry(name))
 	}
 	for i := range c.Routes {
-		v.route(i, &c.Routes[i])
+		c.Routes[i].check(in, path("routes").item(i))
 	}
-	for i := range c.Register {
-		v.register(i, &c.Register[i])
-	}
-	v.loops()
-	v.allowRules()
-	v.tracing()
-	v.refuseIf(c.Limits.Message > c.Limits.Buffered, "limits.message",
-		"larger than limits.buffered (%s), so no such message could pass",
-		formatSize(c.Limits.Buffered))
+	checkRegister(in)
+	checkReached(in)
+	checkLoops(in)
 }

@@ -79,36 +79,39 @@ func parseDestination(text string) (d Destination, err error) {
 	return d, nil
 }
 
-// direct reports a listener that can't pass requests on to the hosts that they name, and entries
-// that match nothing.
-func (v *validator) direct(at path, l *Listener) {
-	shown, allow := at.key("unrouted"), l.Direct.Allow
-	if l.Unrouted != UnroutedDirect {
-		v.refuseIf(len(allow) > 0, at.key("direct"), "has no effect without unrouted: direct")
+// check reports entries that match nothing.
+func (d *Direct) check(in scope, at path) {
+	if in.listener.Unrouted != UnroutedDirect {
+		in.refuseIf(len(d.Allow) > 0, at, "has no effect without unrouted: direct")
 		return
 	}
-	switch {
-	case l.Protocol != ProtocolHTTP:
-		v.report(shown, "only an http listener has requests without a route; this one is %s", l.Protocol)
-	case l.Service != "":
-		v.report(shown, "contradicts service: all requests go to it")
-	case l.Transparent:
-		v.report(shown, "contradicts transparent: what no route matches passes through to where it was going")
-	case l.ProxyProtocol.Enabled() && len(allow) == 0:
-		v.report(shown, "the clients of a proxy may be anywhere, and could reach anything through this listener; list what they may in direct.allow")
-	case !isLoopback(l.Address) && len(allow) == 0:
-		v.report(shown, "this listener is not on loopback, so others could reach anything through it; list what they may in direct.allow")
-	}
-	for i, text := range allow {
-		entry := at.key("direct").key("allow").item(i)
-		d, err := parseDestination(text)
+	for i, text := range d.Allow {
+		entry := at.key("allow").item(i)
+		to, err := parseDestination(text)
 		switch {
 		case err != nil:
-			v.report(entry, "%s", err)
-		case d.Name == "localhost" || strings.HasSuffix(d.Name, ".localhost"):
-			v.report(entry, "never matches: addresses of loopback need an entry of their own, such as 127.0.0.1")
-		case slices.Contains(allow[:i], text):
-			v.report(entry, "%q is listed twice", text)
+			in.report(entry, "%s", err)
+		case to.Name == "localhost" || strings.HasSuffix(to.Name, ".localhost"):
+			in.report(entry, "never matches: addresses of loopback need an entry of their own, such as 127.0.0.1")
+		case slices.Contains(d.Allow[:i], text):
+			in.report(entry, "%q is listed twice", text)
 		}
+	}
+}
+
+// checkUnrouted reports a listener that can't pass requests on to the hosts that they name.
+func (l *Listener) checkUnrouted(in scope, at path) {
+	switch {
+	case l.Unrouted != UnroutedDirect:
+	case l.Protocol != ProtocolHTTP:
+		in.report(at, "only an http listener has requests without a route; this one is %s", l.Protocol)
+	case l.Service != "":
+		in.report(at, "contradicts service: all requests go to it")
+	case l.Transparent:
+		in.report(at, "contradicts transparent: what no route matches passes through to where it was going")
+	case l.ProxyProtocol.Enabled() && len(l.Direct.Allow) == 0:
+		in.report(at, "the clients of a proxy may be anywhere, and could reach anything through this listener; list what they may in direct.allow")
+	case !isLoopback(l.Address) && len(l.Direct.Allow) == 0:
+		in.report(at, "this listener is not on loopback, so others could reach anything through it; list what they may in direct.allow")
 	}
 }

@@ -30,43 +30,40 @@ func (e *Etcd) Secured() bool {
 	})
 }
 
-func (v *validator) etcd() {
-	e := &v.config.Registry.Etcd
+func (e *Etcd) check(in scope, at path) {
 	for i, endpoint := range e.Endpoints {
-		shown := path("registry.etcd.endpoints").item(i)
+		shown := at.key("endpoints").item(i)
 		scheme, addr, ok := strings.Cut(endpoint, "://")
 		if !ok {
 			scheme, addr = "http", endpoint
 		}
 		switch scheme {
 		case "http", "https":
-			v.address(shown, addr, dialable)
+			checkAddress(in, shown, addr, dialable)
 		default:
-			v.report(shown, "expected host:port, http://host:port or https://host:port, got %q", public(endpoint))
+			in.report(shown, "expected host:port, http://host:port or https://host:port, got %q", public(endpoint))
 		}
 	}
-	v.etcdTLS()
-	v.refuseIf(!strings.HasPrefix(e.Prefix, "/") || strings.HasSuffix(e.Prefix, "/"),
-		"registry.etcd.prefix", "expected a path such as /remora/services, got %q", e.Prefix)
-	v.refuseIf(e.LeaseTTL%time.Second != 0,
-		"registry.etcd.lease_ttl", "expected whole seconds, got %s", e.LeaseTTL)
-	v.refuseIf((e.Username == "") != (e.Password == ""),
-		"registry.etcd", "username and password must be set together")
+	e.checkTLS(in, at)
+	in.refuseIf(!strings.HasPrefix(e.Prefix, "/") || strings.HasSuffix(e.Prefix, "/"),
+		at.key("prefix"), "expected a path such as /remora/services, got %q", e.Prefix)
+	in.refuseIf(e.LeaseTTL%time.Second != 0,
+		at.key("lease_ttl"), "expected whole seconds, got %s", e.LeaseTTL)
+	in.refuseIf((e.Username == "") != (e.Password == ""),
+		at, "username and password must be set together")
 }
 
-// etcdTLS checks that the schemes of etcd's endpoints agree with its tls block.
-func (v *validator) etcdTLS() {
-	e := &v.config.Registry.Etcd
-	at := path("registry.etcd")
-	v.tls(at.key("tls"), &e.TLS)
+// checkTLS checks that the schemes of etcd's endpoints agree with its tls block.
+func (e *Etcd) checkTLS(in scope, at path) {
+	e.TLS.check(in, at.key("tls"))
 	for i, endpoint := range e.Endpoints {
 		shown := at.key("endpoints").item(i)
 		isHTTPS := strings.HasPrefix(endpoint, "https://")
 		switch {
 		case strings.HasPrefix(endpoint, "http://") && e.Secured():
-			v.report(shown, "plain text, but other settings of etcd use TLS; expected https://host:port")
+			in.report(shown, "plain text, but other settings of etcd use TLS; expected https://host:port")
 		case !isHTTPS && !e.TLS.Enabled() && e.Secured():
-			v.report(shown, "expected https://, like the other endpoints")
+			in.report(shown, "expected https://, like the other endpoints")
 		}
 	}
 }

@@ -48,32 +48,32 @@ func defaultFallback() Fallback {
 	return Fallback{On: slices.Clone(FallbackReasons[:3]), Timeout: time.Second}
 }
 
-// fallback reports fallbacks without an answer, or with one that callers can't have.
-func (v *validator) fallback(at path, r *Route) {
-	f, protocol := &r.Fallback, v.routeProtocol(&r.Match)
+// check reports fallbacks without an answer, or with one that callers can't have.
+func (f *Fallback) check(in scope, at path) {
+	protocol := in.config.routeProtocol(&in.route.Match)
 	if !f.Given() {
-		v.refuseIf(!f.isDefault(), at, "expected respond or service, which says what the fallback is")
+		in.refuseIf(!f.isDefault(), at, "expected respond or service, which says what the fallback is")
 		return
 	}
-	v.refuseIf(len(f.On) == 0, at.key("on"), "empty: the fallback is for nothing")
+	in.refuseIf(len(f.On) == 0, at.key("on"), "empty: the fallback is for nothing")
 	for i, reason := range f.On {
 		shown := at.key("on").item(i)
-		v.refuseIf(!slices.Contains(FallbackReasons[:], reason), shown, "expected one of %s, got %q%s",
+		in.refuseIf(!slices.Contains(FallbackReasons[:], reason), shown, "expected one of %s, got %q%s",
 			strings.Join(FallbackReasons[:], ", "), reason, didYouMean(reason, FallbackReasons[:]))
-		v.refuseIf(slices.Contains(f.On[:i], reason), shown, "%q is listed twice", reason)
+		in.refuseIf(slices.Contains(f.On[:i], reason), shown, "%q is listed twice", reason)
 	}
 	if f.Service == "" {
-		v.refuseIf(protocol == ProtocolDubbo, at.key("respond"), "only Dubbo calls come here, and this is a response of HTTP; expected service")
-		v.refuseIf(f.Timeout != defaultFallback().Timeout, at.key("timeout"), "is for service: the response is at hand")
-		v.respond(at.key("respond"), &f.Respond)
+		in.refuseIf(protocol == ProtocolDubbo, at.key("respond"), "only Dubbo calls come here, and this is a response of HTTP; expected service")
+		in.refuseIf(f.Timeout != defaultFallback().Timeout, at.key("timeout"), "is for service: the response is at hand")
+		f.Respond.check(in, at.key("respond"))
 		for _, name := range slices.Sorted(maps.Keys(f.Respond.Headers)) {
 			parts, _ := ParseValue(f.Respond.Headers[name])
-			v.refuseIf(slices.ContainsFunc(parts, func(p Part) bool { return p.Placeholder != "" }),
+			in.refuseIf(slices.ContainsFunc(parts, func(p Part) bool { return p.Placeholder != "" }),
 				at.key("respond").key("headers").entry(name), "placeholders are not filled in here; expected {{ for a brace")
 		}
 		return
 	}
-	v.refuseIf(f.Respond.Given(), at.key("respond"), "contradicts service")
-	v.refuseIf(slices.Contains(r.services(), f.Service), at.key("service"), "the route leads to %s itself", f.Service)
-	v.copiesTo(at.key("service"), f.Service, protocol)
+	in.refuseIf(f.Respond.Given(), at.key("respond"), "contradicts service")
+	in.refuseIf(slices.Contains(in.route.services(), f.Service), at.key("service"), "the route leads to %s itself", f.Service)
+	checkCopies(in, at.key("service"), f.Service, protocol)
 }

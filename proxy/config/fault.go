@@ -23,16 +23,15 @@ func (f *Fault) Enabled() bool {
 // defaultFault returns faults that are off. A file that sets one injects it into all requests.
 func defaultFault() Fault { return Fault{DelayShare: 1, AbortShare: 1} }
 
-// fault reports statuses that are no errors, shares of nothing, and delays that only end in a
+// check reports statuses that are no errors, shares of nothing, and delays that only end in a
 // deadline.
-func (v *validator) fault(at path, r *Route) {
-	f := &r.Fault
-	v.refuseIf(f.Abort > 0 && f.Abort < 400, at.key("abort"), "expected a status from 400 to 599, got %d", f.Abort)
-	v.refuseIf(f.Delay == 0 && f.DelayShare != 1, at.key("delay"), "missing; delay_share alone delays nothing")
-	v.refuseIf(f.Abort == 0 && f.AbortShare != 1, at.key("abort"), "missing; abort_share alone aborts nothing")
-	for _, p := range r.policies() {
+func (f *Fault) check(in scope, at path) {
+	in.refuseIf(f.Abort > 0 && f.Abort < 400, at.key("abort"), "expected a status from 400 to 599, got %d", f.Abort)
+	in.refuseIf(f.Delay == 0 && f.DelayShare != 1, at.key("delay"), "missing; delay_share alone delays nothing")
+	in.refuseIf(f.Abort == 0 && f.AbortShare != 1, at.key("abort"), "missing; abort_share alone aborts nothing")
+	for _, p := range in.route.policies() {
 		if f.Delay >= p.Timeout {
-			v.report(at.key("delay"), "%s is not less than the timeout of %s: expected abort: 504 to try out timeouts", f.Delay, p.Timeout)
+			in.report(at.key("delay"), "%s is not less than the timeout of %s: expected abort: 504 to try out timeouts", f.Delay, p.Timeout)
 			return
 		}
 	}

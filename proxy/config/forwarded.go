@@ -60,27 +60,26 @@ func (f *Forwarded) given() bool {
 	return len(f.Trust) > 0 || f.Strip != nil && !slices.Equal(f.Strip, d.Strip) || f.Underscores != "" && f.Underscores != d.Underscores
 }
 
-// forwarded reports proxies that can't be, and names of headers that have rules of their own.
-func (v *validator) forwarded(at path, l *Listener) {
-	f := &l.Forwarded
+// check reports proxies that can't be, and names of headers that have rules of their own.
+func (f *Forwarded) check(in scope, at path) {
 	if n, ok := f.hops(); ok {
-		v.refuseIf(n > maxHops, at.key("trust"), "expected at most %d proxies, got %d", maxHops, n)
+		in.refuseIf(n > maxHops, at.key("trust"), "expected at most %d proxies, got %d", maxHops, n)
 	} else {
 		for i, text := range f.Trust {
 			_, err := parsePrefix(text)
-			v.refuseIf(err != nil, at.key("trust").item(i), "expected a number of proxies, or a list of CIDRs such as 10.0.0.0/8, got %q", text)
+			in.refuseIf(err != nil, at.key("trust").item(i), "expected a number of proxies, or a list of CIDRs such as 10.0.0.0/8, got %q", text)
 		}
 	}
-	v.refuseIf(l.Protocol != ProtocolHTTP && f.given(), at, "only an http listener has headers of proxies; this one is %s", l.Protocol)
+	in.refuseIf(in.listener.Protocol != ProtocolHTTP && f.given(), at, "only an http listener has headers of proxies; this one is %s", in.listener.Protocol)
 	for i, name := range f.Strip {
 		shown, lower := at.key("strip").item(i), strings.ToLower(name)
 		switch {
 		case !isHeaderName(name):
-			v.report(shown, "expected the name of a header, got %q", name)
+			in.report(shown, "expected the name of a header, got %q", name)
 		case slices.Contains(ownHeaders, lower) || strings.HasPrefix(lower, "x-remora-"):
-			v.report(shown, "the sidecar has its own rule for %s: see docs/headers.md", name)
+			in.report(shown, "the sidecar has its own rule for %s: see docs/headers.md", name)
 		case slices.ContainsFunc(f.Strip[:i], func(s string) bool { return strings.EqualFold(s, name) }):
-			v.report(shown, "%q is listed twice", name)
+			in.report(shown, "%q is listed twice", name)
 		}
 	}
 }

@@ -74,60 +74,60 @@ func ParseValue(value string) (parts []Part, err error) {
 	return parts, nil
 }
 
-// headerEdits reports headers that a route may not change, or changes twice.
-func (v *validator) headerEdits(at path, e *HeaderEdits) {
-	v.headerValues(at.key("set"), e.Set)
-	v.headerValues(at.key("add"), e.Add)
-	v.refuseIf(len(e.Remove) > maxEdits, at.key("remove"), "expected at most %d headers, got %d", maxEdits, len(e.Remove))
+// check reports headers that a route may not change, or changes twice.
+func (e *HeaderEdits) check(in scope, at path) {
+	checkHeaderValues(in, at.key("set"), e.Set)
+	checkHeaderValues(in, at.key("add"), e.Add)
+	in.refuseIf(len(e.Remove) > maxEdits, at.key("remove"), "expected at most %d headers, got %d", maxEdits, len(e.Remove))
 	listed := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(e.Set)) {
 		listed[strings.ToLower(name)] = "set"
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Add)) {
-		v.refuseIf(listed[strings.ToLower(name)] != "", at.key("add").entry(name), "contradicts set")
+		in.refuseIf(listed[strings.ToLower(name)] != "", at.key("add").entry(name), "contradicts set")
 		listed[strings.ToLower(name)] = "add"
 	}
 	for i, name := range e.Remove {
 		shown, lower := at.key("remove").item(i), strings.ToLower(name)
-		v.headerName(shown, name)
-		v.refuseIf(listed[lower] == "set", shown, "needless: set replaces %s", name)
-		v.refuseIf(listed[lower] == "remove", shown, "%q is listed twice", name)
+		checkHeaderName(in, shown, name)
+		in.refuseIf(listed[lower] == "set", shown, "needless: set replaces %s", name)
+		in.refuseIf(listed[lower] == "remove", shown, "%q is listed twice", name)
 		if listed[lower] == "" {
 			listed[lower] = "remove"
 		}
 	}
 }
 
-// headerName reports a header that a route may not change.
-func (v *validator) headerName(at path, name string) {
+// checkHeaderName reports a header that a route may not change.
+func checkHeaderName(in scope, at path, name string) {
 	switch lower := strings.ToLower(name); {
 	case !isHeaderName(name):
-		v.report(at, "expected the name of a header, got %q", name)
+		in.report(at, "expected the name of a header, got %q", name)
 	case lower == "host":
-		v.report(at, "expected rewrite.host for the host")
+		in.report(at, "expected rewrite.host for the host")
 	case slices.Contains(keptHeaders, lower) || strings.HasPrefix(lower, "x-remora-"):
-		v.report(at, "%s belongs to the connection, the framing or the sidecar: a route can't change it", name)
+		in.report(at, "%s belongs to the connection, the framing or the sidecar: a route can't change it", name)
 	}
 }
 
-// headerValues reports names and values that can't be set.
-func (v *validator) headerValues(at path, all map[string]string) {
-	v.refuseIf(len(all) > maxEdits, at, "expected at most %d headers, got %d", maxEdits, len(all))
+// checkHeaderValues reports names and values that can't be set.
+func checkHeaderValues(in scope, at path, all map[string]string) {
+	in.refuseIf(len(all) > maxEdits, at, "expected at most %d headers, got %d", maxEdits, len(all))
 	seen := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		shown, value := at.entry(name), all[name]
-		v.headerName(shown, name)
-		v.refuseIf(seen[strings.ToLower(name)], shown, "is listed twice, in another case")
+		checkHeaderName(in, shown, name)
+		in.refuseIf(seen[strings.ToLower(name)], shown, "is listed twice, in another case")
 		seen[strings.ToLower(name)] = true
 		_, err := ParseValue(value)
 		isBad := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 		switch {
 		case strings.ContainsFunc(value, isBad) || value != strings.Trim(value, " \t"):
-			v.report(shown, "expected the value of a header, without line breaks and without spaces around it")
+			in.report(shown, "expected the value of a header, without line breaks and without spaces around it")
 		case len(value) > maxEditValue:
-			v.report(shown, "expected at most %d bytes, got %d", maxEditValue, len(value))
+			in.report(shown, "expected at most %d bytes, got %d", maxEditValue, len(value))
 		case err != nil:
-			v.report(shown, "%s", err)
+			in.report(shown, "%s", err)
 		}
 	}
 }

@@ -40,23 +40,22 @@ const (
 	ClassNone = "none" // one for all
 )
 
-// hedge checks the delays. It checks the timeout and the budget only if hedging is on: shadow
+// check checks the delays. It checks the timeout and the budget only if hedging is on: shadow
 // mode, the default, forecasts whatever is configured.
-func (v *validator) hedge(at path, p *Policy) {
-	h, at := &p.Hedge, at.key("hedge")
-	v.refuseIf(h.MinDelay > h.MaxDelay,
+func (h *Hedge) check(in scope, at path, timeout time.Duration) {
+	in.refuseIf(h.MinDelay > h.MaxDelay,
 		at.key("min_delay"), "%s is more than max_delay, %s", h.MinDelay, h.MaxDelay)
-	v.refuseIf(!isHeaderName(h.Class) || strings.HasPrefix(strings.ToLower(h.Class), "x-remora-"),
+	in.refuseIf(!isHeaderName(h.Class) || strings.HasPrefix(strings.ToLower(h.Class), "x-remora-"),
 		at.key("class"), "expected size, none or the name of a header, got %q", h.Class)
 	if h.Mode != HedgeOn {
 		return
 	}
-	v.refuseIf(h.Delay >= p.Timeout, at.key("delay"),
-		"%s is not less than the timeout of %s, so no hedge would ever be sent", h.Delay, p.Timeout)
+	in.refuseIf(h.Delay >= timeout, at.key("delay"),
+		"%s is not less than the timeout of %s, so no hedge would ever be sent", h.Delay, timeout)
 	// Some slack for values that binary fractions can't represent, such as 1-0.9.
 	const slack = 1e-9
 	if share := 1 - h.Quantile; h.Delay == 0 && share >= h.Budget-slack {
-		v.report(at.key("quantile"),
+		in.report(at.key("quantile"),
 			"leaves no room under the budget: past the %g-quantile, %.3g of all requests would hedge, and the budget is %g;"+
 				" expected a quantile above %.4g", h.Quantile, share, h.Budget, 1-h.Budget)
 	}

@@ -46,32 +46,32 @@ type Hash struct {
 // ofHTTP reports whether the keys are a part of requests that only HTTP has.
 func (h *Hash) ofHTTP() bool { return h.Header != "" || h.Cookie != "" || h.Query != "" }
 
-// hash reports keys that no request has.
-func (v *validator) hash(at path, lb *LB) {
-	h, kinds := &lb.Hash, 0
+// check reports keys that no request has.
+func (h *Hash) check(in scope, at path) {
+	kinds, policy := 0, in.service.LB.Policy
 	for _, given := range []bool{h.Header != "", h.Cookie != "", h.Query != "", h.Path, h.Source} {
 		if given {
 			kinds++
 		}
 	}
-	needed := lb.Policy == LBConsistentHash
+	needed := policy == LBConsistentHash
 	const one = "expected exactly one of header, cookie, query, path and source"
-	v.refuseIf(needed && kinds == 0, at, "missing; "+one)
-	v.refuseIf(kinds > 1, at, one+", got %d", kinds)
-	v.refuseIf(kinds > 0 && !needed, at, "not used by lb.policy: %s; expected %s", lb.Policy, LBConsistentHash)
-	v.refuseIf(h.TTL > 0 && h.Cookie == "", at.key("ttl"), "needs cookie, the name of the cookie that is set")
-	v.cookieTTL(at.key("ttl"), h.TTL)
-	v.refuseIf(h.Balance > 0 && h.Balance <= 1, at.key("balance"),
+	in.refuseIf(needed && kinds == 0, at, "missing; "+one)
+	in.refuseIf(kinds > 1, at, one+", got %d", kinds)
+	in.refuseIf(kinds > 0 && !needed, at, "not used by lb.policy: %s; expected %s", policy, LBConsistentHash)
+	in.refuseIf(h.TTL > 0 && h.Cookie == "", at.key("ttl"), "needs cookie, the name of the cookie that is set")
+	checkCookieTTL(in, at.key("ttl"), h.TTL)
+	in.refuseIf(h.Balance > 0 && h.Balance <= 1, at.key("balance"),
 		"expected more than 1, got %v: not all endpoints can have less than the mean; 0 means no bound", h.Balance)
-	v.cookieName(at.key("cookie"), h.Cookie)
+	checkCookieName(in, at.key("cookie"), h.Cookie)
 	switch lower := strings.ToLower(h.Header); {
 	case h.Header == "":
 	case !isHeaderName(h.Header):
-		v.report(at.key("header"), "expected the name of a header, got %q", h.Header)
+		in.report(at.key("header"), "expected the name of a header, got %q", h.Header)
 	case lower == "host":
-		v.report(at.key("header"), "the host is no key; routes by match.host may lead to services of their own")
+		in.report(at.key("header"), "the host is no key; routes by match.host may lead to services of their own")
 	case strings.HasPrefix(lower, "x-remora-"):
-		v.report(at.key("header"), "the sidecar removes its own headers before it makes keys")
+		in.report(at.key("header"), "the sidecar removes its own headers before it makes keys")
 	}
 }
 
@@ -88,22 +88,21 @@ type Sticky struct {
 // minSecret is the shortest secret of a sticky cookie, in bytes.
 const minSecret = 16
 
-func (v *validator) sticky(at path, lb *LB) {
-	s := &lb.Sticky
+func (s *Sticky) check(in scope, at path) {
 	if s.Cookie == "" {
-		v.refuseIf(*s != Sticky{}, at.key("cookie"), "missing; expected the name of a cookie")
+		in.refuseIf(*s != Sticky{}, at.key("cookie"), "missing; expected the name of a cookie")
 		return
 	}
-	v.cookieName(at.key("cookie"), s.Cookie)
-	v.cookieTTL(at.key("ttl"), s.TTL)
-	v.refuseIf(len(s.Secret) < minSecret, at.key("secret"), "expected at least %d bytes, the same in all sidecars", minSecret)
-	v.refuseIf(lb.Hash.Cookie != "", at, "lb.hash.cookie makes sessions, too; expected one of both")
+	checkCookieName(in, at.key("cookie"), s.Cookie)
+	checkCookieTTL(in, at.key("ttl"), s.TTL)
+	in.refuseIf(len(s.Secret) < minSecret, at.key("secret"), "expected at least %d bytes, the same in all sidecars", minSecret)
+	in.refuseIf(in.service.LB.Hash.Cookie != "", at, "lb.hash.cookie makes sessions, too; expected one of both")
 }
 
-func (v *validator) cookieName(at path, name string) {
-	v.refuseIf(name != "" && !isHeaderName(name), at, "expected the name of a cookie, got %q", name)
+func checkCookieName(in scope, at path, name string) {
+	in.refuseIf(name != "" && !isHeaderName(name), at, "expected the name of a cookie, got %q", name)
 }
 
-func (v *validator) cookieTTL(at path, ttl time.Duration) {
-	v.refuseIf(ttl > 0 && ttl < time.Second, at, "expected at least 1s, got %s", ttl)
+func checkCookieTTL(in scope, at path, ttl time.Duration) {
+	in.refuseIf(ttl > 0 && ttl < time.Second, at, "expected at least 1s, got %s", ttl)
 }

@@ -26,6 +26,12 @@ type Limits struct {
 	HTTP2 HTTP2 `yaml:"http2"`
 }
 
+// check refuses a message that could never be whole.
+func (l *Limits) check(in scope, at path) {
+	in.refuseIf(l.Message > l.Buffered, at.key("message"),
+		"larger than limits.buffered (%s), so no such message could pass", formatSize(l.Buffered))
+}
+
 // HTTP2 are the limits of a client's connection by HTTP/2. All but Streams and Continuations bound
 // counts of what the client sends without a request or data in return: each response takes one off
 // each count, and each second a tenth of the limit. Each DATA frame with data, either way, takes two

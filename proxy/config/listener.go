@@ -3,6 +3,7 @@ package config
 import (
 	"io/fs"
 	"net/netip"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -73,8 +74,8 @@ const (
 	ExpectForward = "forward" // the application
 )
 
-func (v *validator) listeners() {
-	c := v.config
+func checkListeners(in scope) {
+	c := in.config
 	names, sockets := map[string]int{}, []socket{socketOf("admin.address", c.Admin.Address)}
 	for i := range c.Listeners {
 		l := &c.Listeners[i]
@@ -82,80 +83,72 @@ func (v *validator) listeners() {
 		first, dup := names[l.Name]
 		switch {
 		case l.Name == "":
-			v.report(at.key("name"), "missing; a listener needs a name")
+			in.report(at.key("name"), "missing; a listener needs a name")
 		case dup:
-			v.report(at.key("name"), "%q is already the name of listeners[%d]", l.Name, first)
+			in.report(at.key("name"), "%q is already the name of listeners[%d]", l.Name, first)
 		default:
 			names[l.Name] = i
 		}
-		if v.socketAddress(at.key("address"), l.Address, bindable) && !strings.HasSuffix(l.Address, ":0") {
+		if checkSocketAddress(in, at.key("address"), l.Address, bindable) && !strings.HasSuffix(l.Address, ":0") {
 			here := socketOf(at.key("address"), l.Address)
-			v.freeAddress(here, sockets)
+			here.checkFree(in, sockets)
 			sockets = append(sockets, here)
 		}
-		v.listener(at, l)
+		l.check(in, at)
 	}
 }
 
-func (v *validator) listener(at path, l *Listener) {
+func (l *Listener) check(in scope, at path) {
+	in.listener = l
 	switch l.Protocol {
 	case "":
-		v.report(at.key("protocol"), "missing; expected one of %s", strings.Join(ListenerProtocols, ", "))
+		in.report(at.key("protocol"), "missing; expected one of %s", strings.Join(ListenerProtocols, ", "))
 	case ProtocolLink:
-		v.refuseIf(l.Address != "" && !isLoopback(l.Address) && !l.Insecure && !l.TLS.Enabled(),
+		in.refuseIf(l.Address != "" && !isLoopback(l.Address) && !l.Insecure && !l.TLS.Enabled(),
 			at, "a link that is not on loopback needs tls, or insecure: true")
-		v.refuseIf(l.Insecure && l.TLS.Enabled(), at.key("insecure"), "contradicts tls")
-		v.refuseIf(l.Service == "",
+		in.refuseIf(l.Insecure && l.TLS.Enabled(), at.key("insecure"), "contradicts tls")
+		in.refuseIf(l.Service == "",
 			at.key("service"), "missing; a link listener needs the service that takes its traffic")
 	default:
-		v.refuseIf(l.Insecure,
+		in.refuseIf(l.Insecure,
 			at.key("insecure"), "only a link listener can be insecure; this one is %s", l.Protocol)
 		isTCP := l.Protocol == ProtocolTCP
-		v.refuseIf(l.Service == "" && isTCP && !v.hasRoutes(true), at.key("service"),
+		in.refuseIf(l.Service == "" && isTCP && !in.config.hasRoutes(true), at.key("service"),
 			"missing, and no route has match.sni; a tcp listener needs the service that takes its connections, or such routes")
-		v.refuseIf(l.Service == "" && !isTCP && !v.hasRoutes(false) && l.Unrouted != UnroutedDirect,
+		in.refuseIf(l.Service == "" && !isTCP && !in.config.hasRoutes(false) && l.Unrouted != UnroutedDirect,
 			at.key("service"), "missing, and there are no routes: no request could be answered")
 	}
-	v.socketMode(at.key("mode"), l)
-	v.proxyProtocol(at.key("proxy_protocol"), l)
-	v.refuseIf((l.Protocol != ProtocolHTTP || l.Service != "") && l.Path != DefaultPath(),
-		at.key("path"), "only an http listener without a service looks at paths")
-	v.rateLimit(at, &l.RateLimit)
-	v.rateKey(at, &l.RateLimit, l.Protocol == ProtocolDubbo)
-	v.refuseIf(l.Protocol == ProtocolTCP && l.RateLimit != RateLimit{}, at.key("rate_limit"),
-		"a tcp listener sees no requests; expected it at the service")
-	v.forwarded(at.key("forwarded"), l)
-	v.direct(at, l)
-	v.refuseIf(l.Protocol != ProtocolHTTP && l.Expect == ExpectForward, at.key("expect"), "only an http listener has clients that wait")
+	l.checkMode(in, at.key("mode"))
+	l.checkUnrouted(in, at.key("unrouted"))
+	in.refuseIf(l.Protocol != ProtocolHTTP && l.Expect == ExpectForward, at.key("expect"), "only an http listener has clients that wait")
 	if l.Transparent {
-		v.transparent(at, l)
+		l.checkTransparent(in, at.key("transparent"))
 	}
 	if l.Service != "" {
-		v.reference(at.key("service"), l.Service)
+		in.reference(at.key("service"), l.Service)
 		if l.Protocol != ProtocolLink { // a link carries requests and tcp
-			v.protocols(at.key("service"), l.Service, l.Protocol)
-		} else if s := v.config.Services[l.Service]; s != nil {
-			v.refuseIf(s.LB.Sticky.Cookie != "", at.key("service"),
+			checkProtocol(in, at.key("service"), l.Service, l.Protocol)
+		} else if s := in.config.Services[l.Service]; s != nil {
+			in.refuseIf(s.LB.Sticky.Cookie != "", at.key("service"),
 				"service %s has lb.sticky, and requests on links come from sidecars that have picked; expected it there", l.Service)
 		}
 	}
-	v.listenerTLS(at.key("tls"), l)
+	in.sections(reflect.ValueOf(l).Elem(), at)
 }
 
-// transparent reports settings that a transparent listener can't have.
-func (v *validator) transparent(at path, l *Listener) {
-	shown := at.key("transparent")
+// checkTransparent reports settings that a transparent listener can't have.
+func (l *Listener) checkTransparent(in scope, shown path) {
 	switch {
 	case l.Protocol != ProtocolHTTP:
-		v.report(shown, "only an http listener can be transparent; this one is %s", l.Protocol)
+		in.report(shown, "only an http listener can be transparent; this one is %s", l.Protocol)
 	case l.Service != "":
-		v.report(shown, "contradicts service: the routes decide which requests go to a service and which pass through")
+		in.report(shown, "contradicts service: the routes decide which requests go to a service and which pass through")
 	case l.TLS.Enabled():
-		v.report(shown, "contradicts tls: connections that pass through must stay unchanged")
+		in.report(shown, "contradicts tls: connections that pass through must stay unchanged")
 	case l.ProxyProtocol.Enabled():
-		v.report(shown, "contradicts proxy_protocol: the kernel redirects connections, and no proxy makes them")
+		in.report(shown, "contradicts proxy_protocol: the kernel redirects connections, and no proxy makes them")
 	case unixaddr.Is(l.Address):
-		v.report(shown, "the kernel redirects no connections to a Unix socket")
+		in.report(shown, "the kernel redirects no connections to a Unix socket")
 	}
 }
 
@@ -168,15 +161,15 @@ func (m FileMode) Bits() fs.FileMode {
 	return fs.FileMode(bits)
 }
 
-// socketMode reports what is no mode, or has no file.
-func (v *validator) socketMode(at path, l *Listener) {
+// checkMode reports what is no mode, or has no file.
+func (l *Listener) checkMode(in scope, at path) {
 	bits, err := strconv.ParseUint(string(l.Mode), 8, 9)
 	switch {
 	case l.Mode == "":
 	case err != nil || bits == 0:
-		v.report(at, `expected octal digits such as "0660", got %q`, string(l.Mode))
+		in.report(at, `expected octal digits such as "0660", got %q`, string(l.Mode))
 	case !strings.HasPrefix(l.Address, "unix:/"):
-		v.report(at, "only unix:/path has a file")
+		in.report(at, "only unix:/path has a file")
 	}
 }
 
@@ -193,15 +186,15 @@ func socketOf(setting path, address string) socket {
 	return socket{setting, address, at, isIP}
 }
 
-// freeAddress checks that the system can have one socket beside others.
-func (v *validator) freeAddress(s socket, others []socket) {
+// checkFree checks that the system can have one socket beside others.
+func (s socket) checkFree(in scope, others []socket) {
 	for _, other := range others {
 		switch {
 		case s.address == other.address:
-			v.report(s.setting, "%s is already used by %s", s.address, other.setting)
+			in.report(s.setting, "%s is already used by %s", s.address, other.setting)
 			return
 		case s.isIP && other.isIP && bindaddr.Overlap(s.at, other.at):
-			v.report(s.setting, "%s overlaps %s, the address of %s", s.address, other.address, other.setting)
+			in.report(s.setting, "%s overlaps %s, the address of %s", s.address, other.address, other.setting)
 			return
 		}
 	}

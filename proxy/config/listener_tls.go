@@ -48,54 +48,52 @@ func (t *ListenerTLS) Names() bool {
 	return t.ClientCertificate == CertificateOptional || t.ClientCertificate == CertificateRequired
 }
 
-// listenerTLS checks the tls of a listener.
-func (v *validator) listenerTLS(at path, l *Listener) {
-	if !l.TLS.Enabled() {
+// check checks the tls of a listener.
+func (t *ListenerTLS) check(in scope, at path) {
+	if !t.Enabled() {
 		return
 	}
-	v.tls(at, &l.TLS.TLS)
-	switch l.Protocol {
+	t.TLS.check(in, at)
+	switch protocol := in.listener.Protocol; protocol {
 	case ProtocolHTTP:
-		v.httpListenerTLS(at, &l.TLS)
-		return
+		t.checkHTTP(in, at)
 	case ProtocolLink:
-		v.linkTLS(at, &l.TLS.TLS)
+		t.checkLink(in, at)
+		t.checkOther(in, at)
 	default:
-		v.report(at, "not supported for listeners with protocol %s, only with http and link", l.Protocol)
-		return
+		in.report(at, "not supported for listeners with protocol %s, only with http and link", protocol)
 	}
-	v.onlyHTTP(at, l)
 }
 
-// httpListenerTLS checks the tls of an HTTP listener.
-func (v *validator) httpListenerTLS(at path, t *ListenerTLS) {
-	v.refuseIf(t.Cert == "" && t.Key == "", at.key("cert"), "missing; an http listener with tls needs cert and key")
-	v.refuseIf(len(t.Certificates) > maxCertificates, at.key("certificates"), "%d of them; at most %d", len(t.Certificates), maxCertificates)
+// checkHTTP checks the tls of an HTTP listener.
+func (t *ListenerTLS) checkHTTP(in scope, at path) {
+	in.refuseIf(t.Cert == "" && t.Key == "", at.key("cert"), "missing; an http listener with tls needs cert and key")
+	in.refuseIf(len(t.Certificates) > maxCertificates, at.key("certificates"), "%d of them; at most %d", len(t.Certificates), maxCertificates)
 	for i, pair := range t.Certificates {
-		v.refuseIf(pair.Cert == "" || pair.Key == "", at.key("certificates").item(i), "cert and key must be set together")
+		in.refuseIf(pair.Cert == "" || pair.Key == "", at.key("certificates").item(i), "cert and key must be set together")
 	}
 	switch {
 	case !t.Names():
 		const unused = "set, but client_certificate is none; expected optional or required"
-		v.refuseIf(t.CA != "", at.key("ca"), unused)
-		v.refuseIf(len(t.Peers) > 0, at.key("peers"), unused)
+		in.refuseIf(t.CA != "", at.key("ca"), unused)
+		in.refuseIf(len(t.Peers) > 0, at.key("peers"), unused)
 	case t.CA == "":
-		v.report(at.key("ca"), "missing; client_certificate needs the authorities that sign the certificates of clients")
+		in.report(at.key("ca"), "missing; client_certificate needs the authorities that sign the certificates of clients")
 	case t.CA == SystemCA && len(t.Peers) == 0:
-		v.report(at.key("peers"), "missing; without it every client with a certificate of a public authority would be accepted")
+		in.report(at.key("peers"), "missing; without it every client with a certificate of a public authority would be accepted")
 	}
 }
 
-// onlyHTTP reports keys of a listener's tls that another protocol does not have.
-func (v *validator) onlyHTTP(at path, l *Listener) {
+// checkOther reports keys of a listener's tls that another protocol does not have.
+func (t *ListenerTLS) checkOther(in scope, at path) {
 	for _, key := range []struct {
 		name  string
 		given bool
 	}{
-		{"certificates", len(l.TLS.Certificates) > 0},
-		{"client_certificate", l.TLS.Names()},
-		{"min_version", l.TLS.MinVersion == TLS13},
+		{"certificates", len(t.Certificates) > 0},
+		{"client_certificate", t.Names()},
+		{"min_version", t.MinVersion == TLS13},
 	} {
-		v.refuseIf(key.given, at.key(key.name), "only an http listener has it; this one is %s", l.Protocol)
+		in.refuseIf(key.given, at.key(key.name), "only an http listener has it; this one is %s", in.listener.Protocol)
 	}
 }

@@ -51,8 +51,8 @@ func Parse(name string, data []byte, env func(string) (string, bool), more ...In
 		return nil, d.errs
 	}
 	d.decode(root, reflect.ValueOf(d.config).Elem(), field{}, "")
-	v := validator{config: d.config, report: d.report, warn: d.warn, matches: map[string]int{}}
-	v.validate()
+	in := scope{config: d.config, report: d.report, warn: d.warn}
+	d.config.check(in)
 	for _, inspect := range more {
 		inspect(d.config, func(at, text string) { d.report(path(at), "%s", text) })
 	}
@@ -60,7 +60,7 @@ func Parse(name string, data []byte, env func(string) (string, bool), more ...In
 		d.errs.sort()
 		return nil, d.errs
 	}
-	v.warnings()
+	checkUsed(in)
 	d.warned.sort()
 	d.config.Warnings = d.warned
 	return d.config, nil

@@ -61,31 +61,42 @@ func (m Match) canonical() Match {
 	return m
 }
 
-// matchHost reports what no host can be.
-func (v *validator) matchHost(at path, host string) {
+// check checks the conditions of a route of requests.
+func (m *Match) check(in scope, at path) {
+	m.checkHost(in, at.key("host"))
+	m.checkPath(in, at)
+	m.checkHeaders(in, at.key("header"))
+	m.checkQuery(in, at.key("query"))
+	m.checkDubbo(in, at)
+	m.checkMethods(in, at.key("method"))
+}
+
+// checkHost reports what no host can be.
+func (m *Match) checkHost(in scope, at path) {
+	host := m.Host
 	name, _ := strings.CutPrefix(host, "*.")
 	switch {
 	case strings.Contains(name, "*"):
-		v.report(at, `expected one host, or the end of hosts such as "*.svc", got %q; a route without host matches all hosts`, host)
+		in.report(at, `expected one host, or the end of hosts such as "*.svc", got %q; a route without host matches all hosts`, host)
 	case strings.ContainsAny(name, "/ ") || strings.Contains(name, ":") && !strings.HasPrefix(name, "["):
-		v.report(at, "expected a host without port, got %q", host)
+		in.report(at, "expected a host without port, got %q", host)
 	case name != host && (name == "" || name[0] == '.' || name[0] == '['):
-		v.report(at, `expected the end of hosts such as "*.svc", got %q`, host)
+		in.report(at, `expected the end of hosts such as "*.svc", got %q`, host)
 	}
 }
 
-// matchPath reports prefixes that no path has, or only by accident.
-func (v *validator) matchPath(at path, m *Match) {
+// checkPath reports prefixes that no path has, or only by accident.
+func (m *Match) checkPath(in scope, at path) {
 	for _, c := range []struct{ key, prefix string }{{"path", m.Path}, {"prefix_text", m.PrefixText}} {
-		v.refuseIf(c.prefix != "" && !strings.HasPrefix(c.prefix, "/"),
+		in.refuseIf(c.prefix != "" && !strings.HasPrefix(c.prefix, "/"),
 			at.key(c.key), `expected a path that starts with "/", got %q`, c.prefix)
 	}
-	v.refuseIf(m.Path != "" && m.PrefixText != "", at.key("prefix_text"), "contradicts path")
-	v.refuseIf(strings.HasPrefix(m.Path, "/") && !isNormal(m.Path), at.key("path"),
+	in.refuseIf(m.Path != "" && m.PrefixText != "", at.key("prefix_text"), "contradicts path")
+	in.refuseIf(strings.HasPrefix(m.Path, "/") && !isNormal(m.Path), at.key("path"),
 		"no request has such a path: expected no empty or dot segment, no query, and escapes in capitals of other"+
 			" than letters, digits and -._~; got %q", m.Path)
 	if m.Regex != "" {
-		v.regex(at.key("regex"), m.Regex)
+		checkRegex(in, at.key("regex"), m.Regex)
 	}
 }
 
@@ -112,10 +123,10 @@ func isUnreserved(c byte) bool {
 	return 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0
 }
 
-// matchHeaders reports conditions that no request can meet.
-func (v *validator) matchHeaders(at path, headers map[string]Condition) {
-	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		shown, c := at.entry(name), headers[name]
+// checkHeaders reports conditions that no request can meet.
+func (m *Match) checkHeaders(in scope, at path) {
+	for _, name := range slices.Sorted(maps.Keys(m.Header)) {
+		shown, c := at.entry(name), m.Header[name]
 		lower, value := strings.ToLower(name), c.Text
 		switch c.Is {
 		case IsRegex:
@@ -125,44 +136,44 @@ func (v *validator) matchHeaders(at path, headers map[string]Condition) {
 		}
 		switch {
 		case !isHeaderName(name):
-			v.report(shown, "expected the name of a header, got %q", name)
+			in.report(shown, "expected the name of a header, got %q", name)
 		case lower == "host":
-			v.report(shown, "expected match.host for the host")
+			in.report(shown, "expected match.host for the host")
 		case strings.HasPrefix(lower, "x-remora-"):
-			v.report(shown, "the sidecar removes its own headers before it matches routes")
+			in.report(shown, "the sidecar removes its own headers before it matches routes")
 		case value != strings.Trim(value, " \t") || strings.ContainsAny(value, "\r\n\x00"):
-			v.report(c.at(shown), "expected the value of a header, without spaces around it, got %q", value)
+			in.report(c.at(shown), "expected the value of a header, without spaces around it, got %q", value)
 		default:
-			v.condition(shown, c)
+			c.check(in, shown)
 		}
 	}
 }
 
-// matchQuery reports conditions without a name.
-func (v *validator) matchQuery(at path, query map[string]Condition) {
-	for _, name := range slices.Sorted(maps.Keys(query)) {
-		v.refuseIf(name == "", at.entry(name), "expected the name of a parameter")
-		v.condition(at.entry(name), query[name])
+// checkQuery reports conditions without a name.
+func (m *Match) checkQuery(in scope, at path) {
+	for _, name := range slices.Sorted(maps.Keys(m.Query)) {
+		in.refuseIf(name == "", at.entry(name), "expected the name of a parameter")
+		m.Query[name].check(in, at.entry(name))
 	}
 }
 
-// matchDubbo reports conditions that no Dubbo call can meet.
-func (v *validator) matchDubbo(at path, m *Match) {
-	v.refuseIf(m.OfDubbo() && m.OfHTTP(), at, "host, path, regex, header and query match HTTP requests, "+
+// checkDubbo reports conditions that no Dubbo call can meet.
+func (m *Match) checkDubbo(in scope, at path) {
+	in.refuseIf(m.OfDubbo() && m.OfHTTP(), at, "host, path, regex, header and query match HTTP requests, "+
 		"service, version and group match Dubbo calls: nothing can match both")
-	v.refuseIf(m.Version == "0.0.0",
+	in.refuseIf(m.Version == "0.0.0",
 		at.key("version"), "0.0.0 means no version in Dubbo; leave it out")
 }
 
-// methods reports names that can't be methods, of HTTP or, in a route for Dubbo, of an
+// checkMethods reports names that can't be methods, of HTTP or, in a route for Dubbo, of an
 // interface.
-func (v *validator) methods(at path, m *Match) {
+func (m *Match) checkMethods(in scope, at path) {
 	for i, name := range m.Method {
 		switch {
 		case name == "" || strings.ContainsAny(name, " \t"):
-			v.report(at.item(i), "expected a method such as GET, got %q", name)
-		case strings.ToUpper(name) != name && v.routeProtocol(m) != ProtocolDubbo:
-			v.report(at.item(i), "expected a method such as GET, got %q; for a Dubbo method set match.service too", name)
+			in.report(at.item(i), "expected a method such as GET, got %q", name)
+		case strings.ToUpper(name) != name && in.config.routeProtocol(m) != ProtocolDubbo:
+			in.report(at.item(i), "expected a method such as GET, got %q; for a Dubbo method set match.service too", name)
 		}
 	}
 }

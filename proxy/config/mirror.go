@@ -15,26 +15,26 @@ func (m *Mirror) Enabled() bool { return m.Service != "" && m.Share > 0 }
 // defaultMirror returns a mirror that is off. A file that sets one copies all requests.
 func defaultMirror() Mirror { return Mirror{Share: 1} }
 
-// mirror reports services that can't take copies, and routes without requests of HTTP.
-func (v *validator) mirror(at path, r *Route) {
-	name := r.Mirror.Service
+// check reports services that can't take copies, and routes without requests of HTTP.
+func (m *Mirror) check(in scope, at path) {
+	name := m.Service
 	shown := at.key("service")
 	if name == "" {
-		v.refuseIf(r.Mirror.Share != 1, shown, "missing; a share alone copies nothing")
+		in.refuseIf(m.Share != 1, shown, "missing; a share alone copies nothing")
 		return
 	}
-	v.refuseIf(v.routeProtocol(&r.Match) == ProtocolDubbo, at, "calls of Dubbo are not copied")
-	v.copiesTo(shown, name, ProtocolHTTP)
+	in.refuseIf(in.config.routeProtocol(&in.route.Match) == ProtocolDubbo, at, "calls of Dubbo are not copied")
+	checkCopies(in, shown, name, ProtocolHTTP)
 }
 
-// copiesTo reports a service that can't take copies of requests of a protocol.
-func (v *validator) copiesTo(at path, name, protocol string) {
-	v.reference(at, name)
-	switch s := v.config.Services[name]; {
+// checkCopies reports a service that can't take copies of requests of a protocol.
+func checkCopies(in scope, at path, name, protocol string) {
+	in.reference(at, name)
+	switch s := in.config.Services[name]; {
 	case s == nil:
 	case s.Protocol != protocol && s.Protocol != ProtocolLink && !(protocol == ProtocolHTTP && s.SpeaksHTTP()):
-		v.report(at, "service %s speaks %s; expected one with protocol: %s or %s", name, s.Protocol, ProtocolLink, protocol)
+		in.report(at, "service %s speaks %s; expected one with protocol: %s or %s", name, s.Protocol, ProtocolLink, protocol)
 	case s.Allow.Given():
-		v.report(at, "service %s has allow rules, which are for callers: a copy has none", name)
+		in.report(at, "service %s has allow rules, which are for callers: a copy has none", name)
 	}
 }

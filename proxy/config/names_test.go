@@ -49,23 +49,23 @@ services: {s: {discover: static, endpoints: ["127.0.0.1:1"]}}`), environment)
 // mention as one of requests: it needs a service or routes, and has no tls.
 func TestUnknownProtocolRules(t *testing.T) {
 	var got []string
-	v := validator{config: Default(), report: func(at path, _ string, _ ...any) { got = append(got, string(at)) }}
+	in := scope{config: Default(), report: func(at path, _ string, _ ...any) { got = append(got, string(at)) }}
 	s := DefaultService("s")
 	s.Discover, s.Protocol, s.Endpoints = DiscoverStatic, "other", []Endpoint{{Address: "127.0.0.1:1"}}
-	v.config.Services["s"] = s
-	v.listener("l", &Listener{Address: "127.0.0.1:2", Protocol: "other", Service: "s", Path: DefaultPath()})
-	v.service(s)
-	v.protocols("p", "s", ProtocolHTTP)
-	v.protocols("p", "s", ProtocolTCP)
-	v.protocols("p", "s", ProtocolDubbo)
+	in.config.Services["s"] = s
+	(&Listener{Address: "127.0.0.1:2", Protocol: "other", Service: "s", Path: DefaultPath()}).check(in, "l")
+	s.check(in, "services.s")
+	checkProtocol(in, "p", "s", ProtocolHTTP)
+	checkProtocol(in, "p", "s", ProtocolTCP)
+	checkProtocol(in, "p", "s", ProtocolDubbo)
 	if len(got) > 0 {
 		t.Errorf("valid, but reported: %q", got)
 	}
 	s.Check.HTTP, s.TLS.CA = "/", "ca.pem"
-	v.service(s)
-	v.listener("l", &Listener{
+	s.check(in, "services.s")
+	(&Listener{
 		Address: "127.0.0.1:2", Protocol: "other", Insecure: true, Transparent: true, Path: DefaultPath(), TLS: ListenerTLS{TLS: s.TLS.TLS},
-	})
+	}).check(in, "l")
 	want := []string{"services.s.check.http", "services.s.tls", "l.insecure", "l.service", "l.transparent", "l.tls"}
 	if !slices.Equal(got, want) {
 		t.Errorf("reported %q, want %q", got, want)

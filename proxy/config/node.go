@@ -12,9 +12,9 @@ type Node struct {
 	Zone string `yaml:"zone" reload:"restart"`
 }
 
-// node checks the node's ID, which becomes part of a registry key.
-func (v *validator) node() {
-	id := v.config.Node.ID
-	v.refuseIf(id == "" || strings.ContainsAny(id, "/@ \t\n"),
-		"node.id", "expected a name without spaces, / and @, got %q", id)
+// check checks the ID, which becomes part of a registry key.
+func (n *Node) check(in scope, at path) {
+	id := n.ID
+	in.refuseIf(id == "" || strings.ContainsAny(id, "/@ \t\n"),
+		at.key("id"), "expected a name without spaces, / and @, got %q", id)
 }

@@ -24,3 +24,9 @@ const (
 func DefaultPath() Path {
 	return Path{Normalize: true, MergeSlashes: true, EscapedSlashes: SlashesReject}
 }
+
+// check refuses the settings of a listener that looks at no paths.
+func (p *Path) check(in scope, at path) {
+	l := in.listener
+	in.refuseIf((l.Protocol != ProtocolHTTP || l.Service != "") && *p != DefaultPath(), at, "only an http listener without a service looks at paths")
+}

@@ -42,16 +42,17 @@ func (p Policy) clone() Policy {
 	return p
 }
 
-func (v *validator) policy(at path, p *Policy, inherited []*Policy) {
+// check checks a policy at a path. An error in what it has inherited was reported there.
+func (p *Policy) check(in scope, at path, inherited []*Policy) {
 	if !slices.ContainsFunc(inherited, func(q *Policy) bool { return slices.Equal(p.Retry.On, q.Retry.On) }) {
-		v.retry(at, p)
+		p.Retry.checkOn(in, at.key("retry").key("on"))
 	}
 	if !slices.ContainsFunc(inherited, func(q *Policy) bool {
 		return p.Retry.PerTryTimeout == q.Retry.PerTryTimeout && p.Timeout == q.Timeout
 	}) {
-		v.tryTimeout(at, p)
+		p.Retry.checkTimeout(in, at.key("retry").key("per_try_timeout"), p.Timeout)
 	}
 	if !slices.ContainsFunc(inherited, func(q *Policy) bool { return p.Hedge == q.Hedge && p.Timeout == q.Timeout }) {
-		v.hedge(at, p)
+		p.Hedge.check(in, at.key("hedge"), p.Timeout)
 	}
 }

@@ -32,28 +32,28 @@ func (s *Service) multiplexed() bool {
 	return s.Protocol == ProtocolDubbo || s.Protocol == ProtocolHTTP2 || s.Protocol == ProtocolGRPC
 }
 
-// protocols reports a service that can't take what is sent to it. Opaque bytes need an
+// checkProtocol reports a service that can't take what is sent to it. Opaque bytes need an
 // application, or a sidecar that passes them on; requests need a service that
 // understands them. HTTP requests can be converted to Dubbo calls, but not the other
 // way round.
-func (v *validator) protocols(at path, name, sent string) {
-	s := v.config.Services[name]
+func checkProtocol(in scope, at path, name, sent string) {
+	s := in.config.Services[name]
 	switch {
 	case s == nil:
 	case sent == ProtocolTCP && s.multiplexed():
-		v.report(at, "service %s speaks %s; opaque tcp needs a service with protocol: %s, %s or %s",
+		in.report(at, "service %s speaks %s; opaque tcp needs a service with protocol: %s, %s or %s",
 			name, s.Protocol, ProtocolTCP, ProtocolHTTP, ProtocolLink)
 	case sent != ProtocolTCP && s.Protocol == ProtocolTCP:
-		v.report(at, "service %s takes opaque bytes, not requests; expected one with protocol: %s, %s or %s",
+		in.report(at, "service %s takes opaque bytes, not requests; expected one with protocol: %s, %s or %s",
 			name, ProtocolLink, ProtocolHTTP, ProtocolDubbo)
 	case sent == ProtocolDubbo && s.SpeaksHTTP():
-		v.report(at, "service %s speaks %s, and Dubbo calls can't be converted to it; expected one with protocol: %s or %s",
+		in.report(at, "service %s speaks %s, and Dubbo calls can't be converted to it; expected one with protocol: %s or %s",
 			name, s.Protocol, ProtocolLink, ProtocolDubbo)
 	case sent == ProtocolTCP && s.LB.Policy == LBConsistentHash && !s.LB.Hash.Source:
-		v.report(at, "service %s has keys of requests, and opaque tcp has none; expected lb.hash: {source: true}", name)
+		in.report(at, "service %s has keys of requests, and opaque tcp has none; expected lb.hash: {source: true}", name)
 	case sent != ProtocolHTTP && s.LB.Sticky.Cookie != "":
-		v.report(at, "service %s has lb.sticky, and only HTTP has cookies", name)
+		in.report(at, "service %s has lb.sticky, and only HTTP has cookies", name)
 	case sent == ProtocolDubbo && s.LB.Hash.ofHTTP():
-		v.report(at, "service %s has keys of HTTP requests, and Dubbo calls have no headers and no query; expected lb.hash with path or source", name)
+		in.report(at, "service %s has keys of HTTP requests, and Dubbo calls have no headers and no query; expected lb.hash with path or source", name)
 	}
 }

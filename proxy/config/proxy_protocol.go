@@ -17,11 +17,11 @@ func (p *ProxyProtocol) Enabled() bool { return len(p.Trust) > 0 }
 // Trusts returns the proxies.
 func (p *ProxyProtocol) Trusts() Trust { return Trust{From: prefixes(p.Trust)} }
 
-// proxyProtocol reports what is no CIDR.
-func (v *validator) proxyProtocol(at path, l *Listener) {
-	for i, text := range l.ProxyProtocol.Trust {
+// check reports what is no CIDR.
+func (p *ProxyProtocol) check(in scope, at path) {
+	for i, text := range p.Trust {
 		_, err := parsePrefix(text)
-		v.refuseIf(err != nil, at.key("trust").item(i), "expected a CIDR such as 10.0.0.0/8, got %q", text)
+		in.refuseIf(err != nil, at.key("trust").item(i), "expected a CIDR such as 10.0.0.0/8, got %q", text)
 	}
 }
 

@@ -26,28 +26,36 @@ func (l *RateLimit) KeyParts() (kind, header string) {
 	return kind, header
 }
 
-func (v *validator) rateLimit(at path, l *RateLimit) {
-	v.refuseIf(l.Burst > 0 && l.Rate == 0,
-		at.key("rate_limit").key("rate"), "missing; a burst alone limits nothing")
-	v.refuseIf(l.Key != "" && l.Rate == 0,
-		at.key("rate_limit").key("rate"), "missing; a key alone limits nothing")
+// check reports a limit without a rate, and a key that no request has.
+func (l *RateLimit) check(in scope, at path) {
+	in.refuseIf(l.Burst > 0 && l.Rate == 0, at.key("rate"), "missing; a burst alone limits nothing")
+	in.refuseIf(l.Key != "" && l.Rate == 0, at.key("rate"), "missing; a key alone limits nothing")
+	switch {
+	case in.listener != nil:
+		l.checkKey(in, at.key("key"), in.listener.Protocol == ProtocolDubbo)
+		in.refuseIf(in.listener.Protocol == ProtocolTCP && *l != RateLimit{}, at,
+			"a tcp listener sees no requests; expected it at the service")
+	case in.route != nil:
+		l.checkKey(in, at.key("key"), in.route.Match.OfDubbo())
+	default:
+		in.refuseIf(l.Key != "", at.key("key"), "only the limits of listeners and routes have a key")
+	}
 }
 
-// rateKey reports a key that no request has. dubbo says that only calls of Dubbo come.
-func (v *validator) rateKey(at path, l *RateLimit, dubbo bool) {
+// checkKey reports a key that no request has. dubbo says that only calls of Dubbo come.
+func (l *RateLimit) checkKey(in scope, at path, dubbo bool) {
 	kind, header := l.KeyParts()
-	at = at.key("rate_limit").key("key")
 	switch {
 	case l.Key == "" || kind != KeyHeader && header == "" && (kind == KeyPeer || kind == KeyPath):
 	case kind != KeyHeader:
-		v.report(at, "expected peer, path or header NAME, got %q%s", l.Key, didYouMean(kind, []string{KeyPeer, KeyPath, KeyHeader}))
+		in.report(at, "expected peer, path or header NAME, got %q%s", l.Key, didYouMean(kind, []string{KeyPeer, KeyPath, KeyHeader}))
 	case !isHeaderName(header):
-		v.report(at, "expected header and the name of a header, such as header x-user, got %q", l.Key)
+		in.report(at, "expected header and the name of a header, such as header x-user, got %q", l.Key)
 	case strings.EqualFold(header, "host"):
-		v.report(at, "the host is no key; routes by match.host may have limits of their own")
+		in.report(at, "the host is no key; routes by match.host may have limits of their own")
 	case strings.HasPrefix(strings.ToLower(header), "x-remora-"):
-		v.report(at, "the sidecar removes its own headers before it looks at limits")
+		in.report(at, "the sidecar removes its own headers before it looks at limits")
 	case dubbo:
-		v.report(at, "calls of Dubbo have no headers")
+		in.report(at, "calls of Dubbo have no headers")
 	}
 }

@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// warnings finds what no request can reach.
-func (v *validator) warnings() {
-	c := v.config
+// checkUsed warns of what no request can reach.
+func checkUsed(in scope) {
+	c := in.config
 	if len(c.Listeners) == 0 {
-		v.warn("listeners", "missing; without a listener no request reaches the sidecar")
+		in.warn("listeners", "missing; without a listener no request reaches the sidecar")
 		return
 	}
-	if v.hasRoutes(false) && !slices.ContainsFunc(c.Listeners, func(l Listener) bool { return l.Service == "" && l.Protocol != ProtocolTCP }) {
+	if in.config.hasRoutes(false) && !slices.ContainsFunc(c.Listeners, func(l Listener) bool { return l.Service == "" && l.Protocol != ProtocolTCP }) {
 		unused := path("routes")
-		if v.hasRoutes(true) {
+		if in.config.hasRoutes(true) {
 			unused = unused.item(slices.IndexFunc(c.Routes, func(r Route) bool { return r.Match.SNI == "" }))
 		}
-		v.warn(unused, "not used: each listener has a service of its own")
+		in.warn(unused, "not used: each listener has a service of its own")
 	}
 	used := c.RoutedServices()
 	for i := range c.Routes {
@@ -27,21 +27,48 @@ func (v *validator) warnings() {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Services)) {
 		if !slices.Contains(used, name) {
-			v.warn(path("services").entry(name), "not used: no listener and no route leads to it")
+			in.warn(path("services").entry(name), "not used: no listener and no route leads to it")
 		}
 	}
 }
 
-// loops reports endpoints of a service that are a listener whose requests go to that service.
-func (v *validator) loops() {
-	c := v.config
+// checkReached reports routes behind another route that takes all their requests, because it has the same
+// match or none, or all their connections.
+func checkReached(in scope) {
+	matches := map[string]int{} // routes of requests, by the text of their matches
+	for i := range in.config.Routes {
+		m, at := &in.config.Routes[i].Match, path("routes").item(i)
+		if m.SNI != "" {
+			takes := func(earlier Route) bool { return earlier.Match.SNI != "" && earlier.Match.TakesServerName(m.SNI) }
+			if j := slices.IndexFunc(in.config.Routes[:i], takes); j >= 0 {
+				in.report(at, "never reached: routes[%d] takes all connections that this one does", j)
+			}
+			continue
+		}
+		first := i
+		for _, same := range []Match{m.canonical(), {}} {
+			if j, earlier := matches[same.text()]; earlier {
+				first = min(first, j)
+			}
+		}
+		if first < i {
+			in.report(at, "never reached: routes[%d] matches all requests that this one does", first)
+			continue
+		}
+		matches[m.canonical().text()] = i
+	}
+}
+
+// checkLoops reports endpoints of a service that are a listener whose requests go to that service.
+func checkLoops(in scope) {
+	c := in.config
 	for i := range c.Listeners {
 		l := &c.Listeners[i]
 		reached := map[string]bool{}
-		v.follow(l, reached)
+		c.follow(l, reached)
 		for _, name := range slices.Sorted(maps.Keys(reached)) {
 			for j, e := range c.Services[name].Endpoints {
-				v.refuseIf(arrivesAt(e.Address, l.Address), path("services").entry(name).key("endpoints").item(j),
+				in.refuseIf(arrivesAt(e.Address, l.Address), path("services").entry(name).key("endpoints").item(j),
 					"a loop: this is listener %s, whose requests come here", l.Name)
 			}
 		}
@@ -50,17 +77,17 @@ func (v *validator) loops() {
 
 // follow adds to reached the services that the requests of a listener go to, directly or
 // through other listeners of this configuration.
-func (v *validator) follow(l *Listener, reached map[string]bool) {
-	for _, name := range v.leadsTo(l) {
-		s := v.config.Services[name]
+func (c *Config) follow(l *Listener, reached map[string]bool) {
+	for _, name := range c.leadsTo(l) {
+		s := c.Services[name]
 		if s == nil || reached[name] {
 			continue
 		}
 		reached[name] = true
-		for i := range v.config.Listeners {
-			next := &v.config.Listeners[i]
+		for i := range c.Listeners {
+			next := &c.Listeners[i]
 			if slices.ContainsFunc(s.Endpoints, func(e Endpoint) bool { return arrivesAt(e.Address, next.Address) }) {
-				v.follow(next, reached)
+				c.follow(next, reached)
 			}
 		}
 	}
@@ -68,13 +95,13 @@ func (v *validator) follow(l *Listener, reached map[string]bool) {
 
 // leadsTo returns the services of a listener. A route that changes its requests is left out: they
 // may match another route when they come back. So is one that puts connections into TLS.
-func (v *validator) leadsTo(l *Listener) (services []string) {
+func (c *Config) leadsTo(l *Listener) (services []string) {
 	if l.Service != "" {
 		return []string{l.Service}
 	}
-	for i := range v.config.Routes {
-		r := &v.config.Routes[i]
-		s := v.config.Services[r.Service]
+	for i := range c.Routes {
+		r := &c.Routes[i]
+		s := c.Services[r.Service]
 		switch ofConnections := r.Match.SNI != ""; {
 		case ofConnections != (l.Protocol == ProtocolTCP), ofConnections && s != nil && s.TLS.Enabled():
 		case r.Rewrite == (Rewrite{}) && !r.RequestHeaders.Given():

@@ -1,6 +1,9 @@
 package config
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Register announces a listener of this sidecar as an endpoint of a service.
 type Register struct {
@@ -15,9 +18,21 @@ type Register struct {
 	Check  Check `yaml:"check" without:"on_down"` // of the application behind the listener
 }
 
-func (v *validator) register(i int, r *Register) {
-	c, at := v.config, path("register").item(i)
-	v.refuseIf(r.Service == "" || strings.ContainsAny(r.Service, "/ \t\n"), at.key("service"),
+func checkRegister(in scope) {
+	all := in.config.Register
+	for i := range all {
+		at := path("register").item(i)
+		all[i].check(in, at)
+		same := func(r Register) bool { return r.Service == all[i].Service && r.Advertise == all[i].Advertise }
+		if j := slices.IndexFunc(all[:i], same); j >= 0 {
+			in.report(at, "register[%d] registers the same", j)
+		}
+	}
+}
+
+func (r *Register) check(in scope, at path) {
+	c := in.config
+	in.refuseIf(r.Service == "" || strings.ContainsAny(r.Service, "/ \t\n"), at.key("service"),
 		"expected the name under which others find the service, got %q", r.Service)
 	var listener *Listener
 	var names []string
@@ -28,34 +43,28 @@ func (v *validator) register(i int, r *Register) {
 		}
 	}
 	if listener == nil {
-		v.report(at.key("listener"), "there is no listener %q%s", r.Listener, knownNames(r.Listener, names))
+		in.report(at.key("listener"), "there is no listener %q%s", r.Listener, knownNames(r.Listener, names))
 	}
-	v.address(at.key("advertise"), r.Advertise, dialable)
-	v.refuseIf(len(c.Registry.Etcd.Endpoints) == 0,
+	checkAddress(in, at.key("advertise"), r.Advertise, dialable)
+	in.refuseIf(len(c.Registry.Etcd.Endpoints) == 0,
 		at, "there is nowhere to register: registry.etcd.endpoints is empty")
-	for j, earlier := range c.Register[:i] {
-		if earlier.Service == r.Service && earlier.Advertise == r.Advertise {
-			v.report(at, "register[%d] registers the same", j)
-			break
-		}
-	}
-	v.registerCheck(at.key("check"), &r.Check, listener)
+	r.Check.checkListener(in, at.key("check"), listener)
 }
 
-// registerCheck checks the check of the application behind a listener. l is nil if
+// checkListener checks the check of the application behind a listener. l is nil if
 // there is no such listener.
-func (v *validator) registerCheck(at path, c *Check, l *Listener) {
-	v.check(at, c)
+func (c *Check) checkListener(in scope, at path, l *Listener) {
+	c.check(in, at)
 	if !c.Enabled() || l == nil {
 		return
 	}
-	s := v.config.Services[l.Service]
+	s := in.config.Services[l.Service]
 	switch {
 	case l.Service == "":
-		v.report(at, "listener %q has no service, so there is nothing to check", l.Name)
+		in.report(at, "listener %q has no service, so there is nothing to check", l.Name)
 	case s != nil && s.TLS.ByHost() && !c.Beside() && (c.HTTP != "" || c.GRPC != ""):
-		v.report(at, "contradicts tls.sni: host of service %s: a check is no request, and has no Host; expected tcp: true", s.Name)
+		in.report(at, "contradicts tls.sni: host of service %s: a check is no request, and has no Host; expected tcp: true", s.Name)
 	case s != nil && s.Discover != DiscoverStatic:
-		v.report(at, "service %s has no static endpoints, so there is nothing to check", s.Name)
+		in.report(at, "service %s has no static endpoints, so there is nothing to check", s.Name)
 	}
 }

@@ -33,26 +33,26 @@ var GRPCErrors = []string{
 	"data-loss", "unauthenticated",
 }
 
-func (v *validator) retry(at path, p *Policy) {
-	on := at.key("retry").key("on")
-	for i, condition := range p.Retry.On {
+// checkOn checks the failures that a retry follows.
+func (r *Retry) checkOn(in scope, on path) {
+	for i, condition := range r.On {
 		shown := on.item(i)
 		switch {
 		case condition == "timeout":
-			v.report(shown, "%s includes an attempt that had no response within per_try_timeout", RetryReset)
+			in.report(shown, "%s includes an attempt that had no response within per_try_timeout", RetryReset)
 		case !isRetryCondition(condition):
-			v.report(shown, "expected one of %s, a status such as 503 or a code of gRPC such as unavailable, got %q%s",
+			in.report(shown, "expected one of %s, a status such as 503 or a code of gRPC such as unavailable, got %q%s",
 				strings.Join(retryConditions, ", "), condition, didYouMean(condition, slices.Concat(retryConditions, GRPCErrors)))
-		case slices.Contains(p.Retry.On[:i], condition):
-			v.report(shown, "%q is listed twice", condition)
+		case slices.Contains(r.On[:i], condition):
+			in.report(shown, "%q is listed twice", condition)
 		}
 	}
 }
 
-// tryTimeout checks the timeout of an attempt.
-func (v *validator) tryTimeout(at path, p *Policy) {
-	v.refuseIf(p.Retry.PerTryTimeout >= p.Timeout, at.key("retry").key("per_try_timeout"),
-		"%s is not less than the timeout of %s, so it would end no attempt", p.Retry.PerTryTimeout, p.Timeout)
+// checkTimeout checks the timeout of an attempt.
+func (r *Retry) checkTimeout(in scope, at path, timeout time.Duration) {
+	in.refuseIf(r.PerTryTimeout >= timeout, at,
+		"%s is not less than the timeout of %s, so it would end no attempt", r.PerTryTimeout, timeout)
 }
 
 var retryConditions = []string{RetryConnect, RetryRefused, RetryReset, Retry5xx}

@@ -14,42 +14,49 @@ type Rewrite struct {
 // this.
 const maxRewrite = 1024
 
-// rewrite reports a replacement that would join wrongly with the rest of the path: if
+func (r *Rewrite) check(in scope, at path) {
+	r.checkPath(in, at.key("path"))
+	r.checkHost(in, at.key("host"))
+}
+
+// checkPath reports a replacement that would join wrongly with the rest of the path: if
 // /api replaced the text /v1/, /v1/users would become /apiusers.
-func (v *validator) rewrite(at path, r *Route) {
-	from, to := r.Match.PrefixText, r.Rewrite.Path
+func (r *Rewrite) checkPath(in scope, at path) {
+	m := &in.route.Match
+	from, to := m.PrefixText, r.Path
 	switch {
 	case to == "":
-	case from == "" && r.Match.Path == "":
-		v.report(at, "replaces match.path, which is not set")
+	case from == "" && m.Path == "":
+		in.report(at, "replaces match.path, which is not set")
 	case from != "" && strings.HasPrefix(to, "/") && strings.HasSuffix(from, "/") != strings.HasSuffix(to, "/"):
-		v.report(at, `expected it to end in "/" if and only if match.prefix_text does, %q; got %q`, from, to)
+		in.report(at, `expected it to end in "/" if and only if match.prefix_text does, %q; got %q`, from, to)
 	default:
-		v.newPath(at, to)
+		checkPath(in, at, to)
 	}
 }
 
-// rewriteHost reports a host that nobody would get.
-func (v *validator) rewriteHost(at path, r *Route) {
-	v.newHost(at, r.Rewrite.Host)
-	v.refuseIf(r.Rewrite.Host != "" && r.Answers(), at, "nothing is sent on; redirect.host is where clients are sent")
-	v.refuseIf(v.routeProtocol(&r.Match) != ProtocolHTTP && (r.Rewrite.Host != "" || r.RequestHeaders.Given() || r.ResponseHeaders.Given()),
+// checkHost reports a host that nobody would get.
+func (r *Rewrite) checkHost(in scope, at path) {
+	to := in.route
+	checkHost(in, at, r.Host)
+	in.refuseIf(r.Host != "" && to.Answers(), at, "nothing is sent on; redirect.host is where clients are sent")
+	in.refuseIf(in.config.routeProtocol(&to.Match) != ProtocolHTTP && (r.Host != "" || to.RequestHeaders.Given() || to.ResponseHeaders.Given()),
 		at.parent().parent(), "only Dubbo calls come here, and they have no host and no headers")
 }
 
-// newHost reports a text that can't take the place of a host. Empty means none does.
-func (v *validator) newHost(at path, to string) {
+// checkHost reports a text that can't take the place of a host. Empty means none does.
+func checkHost(in scope, at path, to string) {
 	isBad := func(c rune) bool { return c > '~' || !isUnreserved(byte(c)) && !strings.ContainsRune(":[]", c) }
-	v.refuseIf(len(to) > maxRewrite || strings.ContainsFunc(to, isBad), at, "expected a host with or without a port, got %q", to)
+	in.refuseIf(len(to) > maxRewrite || strings.ContainsFunc(to, isBad), at, "expected a host with or without a port, got %q", to)
 }
 
-// newPath reports a text that can't take the place of a path, or of a part of it.
-func (v *validator) newPath(at path, to string) {
+// checkPath reports a text that can't take the place of a path, or of a part of it.
+func checkPath(in scope, at path, to string) {
 	isBad := func(c rune) bool { return c <= ' ' || c > '~' || c == '?' || c == '#' }
 	switch {
 	case !strings.HasPrefix(to, "/") || strings.ContainsFunc(to, isBad):
-		v.report(at, `expected a path that starts with "/", got %q`, to)
+		in.report(at, `expected a path that starts with "/", got %q`, to)
 	case len(to) > maxRewrite:
-		v.report(at, "expected at most %d bytes, got %d", maxRewrite, len(to))
+		in.report(at, "expected at most %d bytes, got %d", maxRewrite, len(to))
 	}
 }

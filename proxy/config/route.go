@@ -2,6 +2,7 @@ package config
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 )
 
@@ -32,84 +33,52 @@ type Route struct {
 	Policy `yaml:",inline"`
 }
 
-func (v *validator) route(i int, r *Route) {
-	at := path("routes").item(i)
+func (r *Route) check(in scope, at path) {
+	in.route = r
 	if r.Match.SNI != "" {
-		v.sniRoute(i, r)
+		r.checkSNI(in, at)
 		return
 	}
 	switch {
 	case r.Answers():
-		v.answer(at, r)
+		r.checkAnswer(in, at)
 	case len(r.Split) > 0:
-		v.split(at.key("service"), r.Split, &r.Match)
+		r.checkSplit(in, at.key("service"))
 	case r.Service == "":
-		v.report(at.key("service"), "missing; a route needs a service, redirect or respond")
+		in.report(at.key("service"), "missing; a route needs a service, redirect or respond")
 	default:
-		v.reference(at.key("service"), r.Service)
-		v.routeTarget(at.key("service"), r.Service, &r.Match)
+		in.reference(at.key("service"), r.Service)
+		r.Match.checkTarget(in, at.key("service"), r.Service)
 	}
-	match := at.key("match")
-	v.matchPath(match, &r.Match)
-	v.matchHost(match.key("host"), r.Match.Host)
-	v.matchHeaders(match.key("header"), r.Match.Header)
-	v.matchQuery(match.key("query"), r.Match.Query)
-	v.rewrite(at.key("rewrite").key("path"), r)
-	v.rewriteHost(at.key("rewrite").key("host"), r)
-	v.headerEdits(at.key("request_headers"), &r.RequestHeaders)
-	v.headerEdits(at.key("response_headers"), &r.ResponseHeaders)
-	v.matchDubbo(match, &r.Match)
-	v.methods(match.key("method"), &r.Match)
-	v.reached(at, i, &r.Match)
-	v.routePolicies(at, r)
-	v.rateLimit(at, &r.RateLimit)
-	v.rateKey(at, &r.RateLimit, r.Match.OfDubbo())
-	v.fault(at.key("fault"), r)
-	v.mirror(at.key("mirror"), r)
-	v.fallback(at.key("fallback"), r)
-	v.cache(at, r)
+	r.checkPolicies(in, at)
+	checkSharing(in, at.key("collapse"), r.Collapse)
+	in.sections(reflect.ValueOf(r).Elem(), at)
 }
 
-// reached complains about a route behind another route that takes all its requests: with the same match, or
-// with none.
-func (v *validator) reached(at path, i int, m *Match) {
-	first := i
-	for _, same := range []Match{m.canonical(), {}} {
-		if j, earlier := v.matches[same.text()]; earlier {
-			first = min(first, j)
-		}
-	}
-	if first < i {
-		v.report(at, "never reached: routes[%d] matches all requests that this one does", first)
-		return
-	}
-	v.matches[m.canonical().text()] = i
-}
-
-// routePolicies checks the policy of a route and those of its shares. Errors in
+// checkPolicies checks the policy of a route and those of its shares. Errors in
 // inherited settings were reported where these are set.
-func (v *validator) routePolicies(at path, r *Route) {
+func (r *Route) checkPolicies(in scope, at path) {
 	var inherited []*Policy
 	inherit := func(service string) {
-		if s := v.config.Services[service]; s != nil {
+		if s := in.config.Services[service]; s != nil {
 			inherited = append(inherited, &s.Policy)
 		}
 	}
 	inherit(r.Service)
-	v.policy(at, &r.Policy, inherited)
+	r.Policy.check(in, at, inherited)
 	inherited = append(inherited, &r.Policy)
 	for i := range r.Split {
 		s := &r.Split[i]
 		inherit(s.Name)
-		v.policy(at.key("service").item(i), &s.Policy, inherited)
+		s.Policy.check(in, at.key("service").item(i), inherited)
 	}
 }
 
-// routeTarget reports a service that can't take what a route sends to it.
-func (v *validator) routeTarget(at path, name string, m *Match) {
-	v.protocols(at, name, v.routeProtocol(m))
-	if s := v.config.Services[name]; s != nil && s.multiplexed() && slices.Contains(m.Method, "CONNECT") {
-		v.report(at, "match.method has CONNECT, and service %s speaks %s, which has no tunnels; expected one with protocol: %s or %s",
+// checkTarget reports a service that can't take what a route sends to it.
+func (m *Match) checkTarget(in scope, at path, name string) {
+	checkProtocol(in, at, name, in.config.routeProtocol(m))
+	if s := in.config.Services[name]; s != nil && s.multiplexed() && slices.Contains(m.Method, "CONNECT") {
+		in.report(at, "match.method has CONNECT, and service %s speaks %s, which has no tunnels; expected one with protocol: %s or %s",
 			name, s.Protocol, ProtocolHTTP, ProtocolLink)
 	}
 }
@@ -153,15 +122,15 @@ func (r *Route) policies() []*Policy {
 }
 
 // hasRoutes reports whether there are routes of connections, or of requests.
-func (v *validator) hasRoutes(ofConnections bool) bool {
-	return slices.ContainsFunc(v.config.Routes, func(r Route) bool { return (r.Match.SNI != "") == ofConnections })
+func (c *Config) hasRoutes(ofConnections bool) bool {
+	return slices.ContainsFunc(c.Routes, func(r Route) bool { return (r.Match.SNI != "") == ofConnections })
 }
 
 // routeProtocol returns dubbo for a route that only Dubbo calls can reach, otherwise
 // http.
-func (v *validator) routeProtocol(m *Match) string {
+func (c *Config) routeProtocol(m *Match) string {
 	routed := func(protocol string) bool {
-		return slices.ContainsFunc(v.config.Listeners, func(l Listener) bool {
+		return slices.ContainsFunc(c.Listeners, func(l Listener) bool {
 			return l.Service == "" && l.Protocol == protocol
 		})
 	}
@@ -183,23 +152,23 @@ type Share struct {
 	Policy `yaml:",inline"`
 }
 
-// split reports a split without weight, and shares whose service is missing, listed
+// checkSplit reports a split without weight, and shares whose service is missing, listed
 // twice or of the wrong protocol.
-func (v *validator) split(at path, shares []Share, m *Match) {
+func (r *Route) checkSplit(in scope, at path) {
 	sum, seen := 0, map[string]bool{}
-	for i, s := range shares {
+	for i, s := range r.Split {
 		item := at.item(i)
 		switch {
 		case s.Name == "":
-			v.report(item.key("name"), "missing; a share needs a service")
+			in.report(item.key("name"), "missing; a share needs a service")
 		case seen[s.Name]:
-			v.report(item.key("name"), "%s is listed twice", s.Name)
+			in.report(item.key("name"), "%s is listed twice", s.Name)
 		default:
-			v.reference(item.key("name"), s.Name)
-			v.routeTarget(item.key("name"), s.Name, m)
+			in.reference(item.key("name"), s.Name)
+			r.Match.checkTarget(in, item.key("name"), s.Name)
 		}
 		seen[s.Name] = true
 		sum += s.Weight
 	}
-	v.refuseIf(sum == 0, at, "every weight is 0: no request could go anywhere")
+	in.refuseIf(sum == 0, at, "every weight is 0: no request could go anywhere")
 }

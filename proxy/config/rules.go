@@ -2,31 +2,53 @@ package config
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 )
 
-// validator finds errors that involve several values: references to nothing,
-// duplicate names and addresses, contradictions.
-type validator struct {
+// section is a part of a file with rules for several of its values, or for others of the file:
+// references to nothing, contradictions.
+type section interface {
+	check(in scope, at path)
+}
+
+// scope is where a section stands, and takes what is wrong there.
+type scope struct {
 	config *Config
 	report func(at path, format string, args ...any)
 	warn   func(at path, format string, args ...any) // of a valid configuration
 
-	matches map[string]int // routes by the text of their matches
+	// What the section is a part of; at most one is set.
+	listener *Listener
+	service  *Service
+	route    *Route
+}
+
+// sections checks the fields of a struct that are sections, and those of other fields.
+func (in scope) sections(of reflect.Value, at path) {
+	for _, f := range fieldsOf(of.Type()) {
+		if v := of.FieldByIndex(f.index); v.Kind() == reflect.Struct && len(f.index) == 1 {
+			if s, ok := v.Addr().Interface().(section); ok {
+				s.check(in, at.key(f.name))
+			} else {
+				in.sections(v, at.key(f.name))
+			}
+		}
+	}
 }
 
 // refuseIf reports an error if wrong is true.
-func (v *validator) refuseIf(wrong bool, at path, format string, args ...any) {
+func (in scope) refuseIf(wrong bool, at path, format string, args ...any) {
 	if wrong {
-		v.report(at, format, args...)
+		in.report(at, format, args...)
 	}
 }
 
 // reference reports the name of a service that does not exist.
-func (v *validator) reference(at path, name string) {
-	if _, ok := v.config.Services[name]; ok {
+func (in scope) reference(at path, name string) {
+	if _, ok := in.config.Services[name]; ok {
 		return
 	}
-	names := slices.Sorted(maps.Keys(v.config.Services))
-	v.report(at, "there is no service %q%s", name, knownNames(name, names))
+	names := slices.Sorted(maps.Keys(in.config.Services))
+	in.report(at, "there is no service %q%s", name, knownNames(name, names))
 }

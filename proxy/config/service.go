@@ -1,6 +1,7 @@
 package config
 
 import (
+	"reflect"
 	"strings"
 	"time"
 )
@@ -82,63 +83,13 @@ const (
 	ProxyProtocolV2  = "v2" // binary
 )
 
-func (v *validator) service(s *Service) {
-	at := path("services").entry(s.Name)
-	v.refuseIf(s.Name == "" || strings.ContainsAny(s.Name, "/ \t\n"),
+func (s *Service) check(in scope, at path) {
+	in.service = s
+	in.refuseIf(s.Name == "" || strings.ContainsAny(s.Name, "/ \t\n"),
 		at, "expected a name without spaces and /, got %q", s.Name)
-	endpoints := at.key("endpoints")
-	switch {
-	case s.Discover == DiscoverStatic && len(s.Endpoints) == 0:
-		v.report(endpoints, "missing; a static service needs endpoints")
-	case s.Discover != DiscoverStatic && len(s.Endpoints) > 0:
-		v.report(endpoints, "set, but discover is %s; expected discover: %s", s.Discover, DiscoverStatic)
-	case s.Discover == DiscoverEtcd && len(v.config.Registry.Etcd.Endpoints) == 0:
-		v.report(at.key("discover"), "is %s, but registry.etcd.endpoints is empty", DiscoverEtcd)
-	}
-	seen := map[string]bool{}
-	for i, e := range s.Endpoints {
-		shown := endpoints.item(i)
-		if v.socketAddress(shown, e.Address, dialable) {
-			v.refuseIf(seen[e.Address], shown, "%s is listed twice", e.Address)
-		}
-		seen[e.Address] = true
-	}
-	v.serviceCheck(at.key("check"), s)
-	v.refuseIf(s.Outlier.Latency == 1, at.key("outlier").key("latency"),
-		"1 would eject endpoints for being slower than half of them; expected 0 or at least 2")
-	v.hash(at.key("lb").key("hash"), &s.LB)
-	v.sticky(at.key("lb").key("sticky"), &s.LB)
-	v.rateLimit(at, &s.RateLimit)
-	v.refuseIf(s.RateLimit.Key != "", at.key("rate_limit").key("key"), "only the limits of listeners and routes have a key")
-	v.serviceTLS(at.key("tls"), s)
-	v.refuseIf(s.ProxyProtocol != ProxyProtocolOff && s.Protocol != ProtocolTCP, at.key("proxy_protocol"),
+	s.checkSource(in, at)
+	in.refuseIf(s.ProxyProtocol != ProxyProtocolOff && s.Protocol != ProtocolTCP, at.key("proxy_protocol"),
 		"only a service with protocol %s sends it; a pooled connection carries the requests of many clients, whom X-Forwarded-For names", ProtocolTCP)
-	v.retry(at, &s.Policy)
-	v.tryTimeout(at, &s.Policy)
-	v.hedge(at, &s.Policy)
-}
-
-// Outlier ejects endpoints that do worse than they should.
-type Outlier struct {
-	// Failures in a row that eject an endpoint. 0 means off.
-	Consecutive int `yaml:"consecutive" max:"1000000000"`
-	// An endpoint that serves a smaller share of its attempts is ejected. 0 means off.
-	SuccessRate float64 `yaml:"success_rate" in:"[0,1]"`
-	// An endpoint slower than this many medians of the others is ejected. 0 means off; 1 is refused.
-	Latency int `yaml:"latency" max:"1000"`
-	// Length of the first ejection. Later ones last up to 64 times as long.
-	Base time.Duration `yaml:"base" min:"1ms" max:"1h"`
-	// Share of endpoints that may be ejected, rounded down. 0 means none.
-	MaxEjected float64 `yaml:"max_ejected" in:"[0,1]"`
-}
-
-// Breaker stops the calls of a service that only fails. The zero Consecutive is
-// off.
-type Breaker struct {
-	// Failed requests in a row that open the breaker: 503 `breaker-open`. 0 means never.
-	Consecutive int `yaml:"consecutive" max:"1000000000"`
-	// Time until the first probe.
-	Open time.Duration `yaml:"open" min:"1ms"`
-	// Probes at a time.
-	HalfOpen int `yaml:"half_open" min:"1" max:"65535"`
+	s.Policy.check(in, at, nil)
+	in.sections(reflect.ValueOf(s).Elem(), at)
 }

@@ -40,33 +40,34 @@ func (t *ServiceTLS) ServerName(host, addr string) string {
 	return HostOf(addr)
 }
 
-// serviceTLS checks the tls of a service.
-func (v *validator) serviceTLS(at path, s *Service) {
-	if !s.TLS.Enabled() {
+// check checks the tls of a service.
+func (t *ServiceTLS) check(in scope, at path) {
+	if !t.Enabled() {
 		return
 	}
-	v.tls(at, &s.TLS.TLS)
+	t.TLS.check(in, at)
+	s := in.service
 	switch s.Protocol {
 	case ProtocolHTTP, ProtocolHTTP2, ProtocolGRPC:
-		v.httpServiceTLS(at, s)
+		t.checkHTTP(in, at)
 		return
 	case ProtocolLink:
-		v.linkTLS(at, &s.TLS.TLS)
+		t.checkLink(in, at)
 	case ProtocolTCP:
-		v.refuseIf(len(s.TLS.Peers) == 0, at.key("peers"),
+		in.refuseIf(len(t.Peers) == 0, at.key("peers"),
 			"missing; the address of an endpoint does not say which certificate to expect")
 	default:
-		v.report(at, "not supported for services with protocol %s, only with http, http2, grpc, link and tcp", s.Protocol)
+		in.report(at, "not supported for services with protocol %s, only with http, http2, grpc, link and tcp", s.Protocol)
 	}
-	v.refuseIf(s.TLS.SNI != "", at.key("sni"), "only a service that speaks HTTP has it; this one is %s", s.Protocol)
+	in.refuseIf(t.SNI != "", at.key("sni"), "only a service that speaks HTTP has it; this one is %s", s.Protocol)
 }
 
-// httpServiceTLS checks the tls of an HTTP service.
-func (v *validator) httpServiceTLS(at path, s *Service) {
-	t := &s.TLS
-	v.refuseIf(t.SNI != "" && !isHostName(t.SNI), at.key("sni"), "expected a host name, or host for the request's Host, got %q", t.SNI)
-	v.refuseIf(t.ByHost() && !s.Check.Beside() && (s.Check.HTTP != "" || s.Check.GRPC != ""), at.key("sni"),
+// checkHTTP checks the tls of an HTTP service.
+func (t *ServiceTLS) checkHTTP(in scope, at path) {
+	s := in.service
+	in.refuseIf(t.SNI != "" && !isHostName(t.SNI), at.key("sni"), "expected a host name, or host for the request's Host, got %q", t.SNI)
+	in.refuseIf(t.ByHost() && !s.Check.Beside() && (s.Check.HTTP != "" || s.Check.GRPC != ""), at.key("sni"),
 		"host contradicts check: a check is no request, and has no Host; expected a name, or check: {tcp: true}")
-	v.refuseIf(t.SNI == "" && len(t.Peers) == 0 && slices.ContainsFunc(s.Endpoints, func(e Endpoint) bool { return unixaddr.Is(e.Address) }),
+	in.refuseIf(t.SNI == "" && len(t.Peers) == 0 && slices.ContainsFunc(s.Endpoints, func(e Endpoint) bool { return unixaddr.Is(e.Address) }),
 		at.key("sni"), "missing; a Unix socket has no name that its certificate could have")
 }

@@ -19,14 +19,13 @@ func (m *Match) TakesServerName(name string) bool {
 	return name != "" && strings.EqualFold(m.SNI, name)
 }
 
-// sniRoute checks a route of connections.
-func (v *validator) sniRoute(i int, r *Route) {
-	at := path("routes").item(i)
+// checkSNI checks a route of connections.
+func (r *Route) checkSNI(in scope, at path) {
 	match, shown := at.key("match"), at.key("match").key("sni")
-	v.refuseIf(!reflect.DeepEqual(r.Match, Match{SNI: r.Match.SNI}), match,
+	in.refuseIf(!reflect.DeepEqual(r.Match, Match{SNI: r.Match.SNI}), match,
 		"sni selects connections, whose bytes are not read: no other condition can hold")
-	v.refuseIf(!isServerName(r.Match.SNI), shown, "expected a name such as example.com, *.example.com, or *, got %q", r.Match.SNI)
-	v.refuseIf(!slices.ContainsFunc(v.config.Listeners, func(l Listener) bool { return l.Protocol == ProtocolTCP && l.Service == "" }),
+	in.refuseIf(!isServerName(r.Match.SNI), shown, "expected a name such as example.com, *.example.com, or *, got %q", r.Match.SNI)
+	in.refuseIf(!slices.ContainsFunc(in.config.Listeners, func(l Listener) bool { return l.Protocol == ProtocolTCP && l.Service == "" }),
 		shown, "only a tcp listener without service looks at it, and there is none")
 	for _, key := range []struct {
 		name  string
@@ -44,25 +43,20 @@ func (v *validator) sniRoute(i int, r *Route) {
 		{"cache", r.Cache.Enabled()},
 		{"collapse", r.Collapse},
 	} {
-		v.refuseIf(key.given, at.key(key.name), "is for requests; this route is for connections")
+		in.refuseIf(key.given, at.key(key.name), "is for requests; this route is for connections")
 	}
-	v.refuseIf(r.Allow.Given(), at.key("allow"), "set the rules at the listener or the service")
-	for j, earlier := range v.config.Routes[:i] {
-		if earlier.Match.SNI != "" && earlier.Match.TakesServerName(r.Match.SNI) {
-			v.report(at, "never reached: routes[%d] takes all connections that this one does", j)
-			break
-		}
-	}
-	switch s := v.config.Services[r.Service]; {
+	in.refuseIf(r.Allow.Given(), at.key("allow"), "set the rules at the listener or the service")
+	r.Allow.check(in, at.key("allow"))
+	switch s := in.config.Services[r.Service]; {
 	case len(r.Split) > 0:
-		v.report(at.key("service"), "expected one service: connections can't be split")
+		in.report(at.key("service"), "expected one service: connections can't be split")
 	case r.Service == "":
-		v.report(at.key("service"), "missing; a route needs a service")
+		in.report(at.key("service"), "missing; a route needs a service")
 	case s == nil:
-		v.reference(at.key("service"), r.Service)
+		in.reference(at.key("service"), r.Service)
 	default:
-		v.protocols(at.key("service"), r.Service, ProtocolTCP)
-		v.refuseIf(!reflect.DeepEqual(r.Policy, s.Policy), at, "a route of connections has no policy; set it at the service")
+		checkProtocol(in, at.key("service"), r.Service, ProtocolTCP)
+		in.refuseIf(!reflect.DeepEqual(r.Policy, s.Policy), at, "a route of connections has no policy; set it at the service")
 	}
 }
 

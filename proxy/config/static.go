@@ -18,3 +18,24 @@ func defaultProtocol(discover string) string {
 	}
 	return ProtocolLink
 }
+
+// checkSource checks the source of the endpoints, and those that the file lists.
+func (s *Service) checkSource(in scope, at path) {
+	endpoints := at.key("endpoints")
+	switch {
+	case s.Discover == DiscoverStatic && len(s.Endpoints) == 0:
+		in.report(endpoints, "missing; a static service needs endpoints")
+	case s.Discover != DiscoverStatic && len(s.Endpoints) > 0:
+		in.report(endpoints, "set, but discover is %s; expected discover: %s", s.Discover, DiscoverStatic)
+	case s.Discover == DiscoverEtcd && len(in.config.Registry.Etcd.Endpoints) == 0:
+		in.report(at.key("discover"), "is %s, but registry.etcd.endpoints is empty", DiscoverEtcd)
+	}
+	seen := map[string]bool{}
+	for i, e := range s.Endpoints {
+		shown := endpoints.item(i)
+		if checkSocketAddress(in, shown, e.Address, dialable) {
+			in.refuseIf(seen[e.Address], shown, "%s is listed twice", e.Address)
+		}
+		seen[e.Address] = true
+	}
+}

@@ -77,23 +77,23 @@ func (c *Config) TLSBlocks() (blocks []TLSBlock) {
 	return blocks
 }
 
-// tls checks the keys of a tls block together.
-func (v *validator) tls(at path, t *TLS) {
-	v.refuseIf((t.Cert == "") != (t.Key == ""), at, "cert and key must be set together")
-	v.refuseIf(t.CRL != "" && t.CAFile() == "", at.key("crl"), "needs the file ca, whose authorities sign the lists")
+// check checks the keys of a tls block together.
+func (t *TLS) check(in scope, at path) {
+	in.refuseIf((t.Cert == "") != (t.Key == ""), at, "cert and key must be set together")
+	in.refuseIf(t.CRL != "" && t.CAFile() == "", at.key("crl"), "needs the file ca, whose authorities sign the lists")
 	for i, name := range t.Peers {
-		v.refuseIf(!isPeer(name), at.key("peers").item(i),
+		in.refuseIf(!isPeer(name), at.key("peers").item(i),
 			"expected spiffe://domain/path, dns:name or *.suffix, got %q", name)
 	}
 }
 
-// linkTLS checks the tls of a link. Both sidecars of a link prove their identity, so
+// checkLink checks the tls of a link. Both sidecars of a link prove their identity, so
 // all keys are required.
-func (v *validator) linkTLS(at path, t *TLS) {
+func (t *TLS) checkLink(in scope, at path) {
 	const missing = "missing; a link with tls needs cert, key, ca and peers"
-	v.refuseIf(t.Cert == "" && t.Key == "", at.key("cert"), missing)
-	v.refuseIf(t.CA == "", at.key("ca"), missing)
-	v.refuseIf(len(t.Peers) == 0, at.key("peers"), missing)
+	in.refuseIf(t.Cert == "" && t.Key == "", at.key("cert"), missing)
+	in.refuseIf(t.CA == "", at.key("ca"), missing)
+	in.refuseIf(len(t.Peers) == 0, at.key("peers"), missing)
 }
 
 // isPeer reports whether s has the form of a name in TLS.Peers.

@@ -25,22 +25,21 @@ type Tracing struct {
 	Timeout time.Duration `yaml:"timeout" min:"1ms"`
 }
 
-// tracing checks the receiver, the service name and the headers of exports.
-func (v *validator) tracing() {
-	t := &v.config.Tracing
+// check checks the receiver, the service name and the headers of exports.
+func (t *Tracing) check(in scope, at path) {
 	if u, err := url.Parse(t.Endpoint); t.Endpoint != "" &&
 		(err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "") {
-		v.report("tracing.endpoint", "expected the URL of an OTLP/HTTP receiver such as http://127.0.0.1:4318, got %q",
+		in.report(at.key("endpoint"), "expected the URL of an OTLP/HTTP receiver such as http://127.0.0.1:4318, got %q",
 			public(t.Endpoint))
 	}
-	v.refuseIf(t.ServiceName == "", "tracing.service_name", "expected a name")
-	headers := func(name string) path { return path("tracing.headers").entry(keyAlone(name)) }
+	in.refuseIf(t.ServiceName == "", at.key("service_name"), "expected a name")
+	headers := func(name string) path { return at.key("headers").entry(keyAlone(name)) }
 	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
 		lower := strings.ToLower(name)
-		v.refuseIf(!isHeaderName(name) || lower == "content-type" || lower == "host",
+		in.refuseIf(!isHeaderName(name) || lower == "content-type" || lower == "host",
 			headers(name), "expected the name of a header other than Content-Type and Host")
 		isBad := func(r rune) bool { return r < ' ' && r != '\t' || r > '~' }
-		v.refuseIf(strings.ContainsFunc(t.Headers[name], isBad),
+		in.refuseIf(strings.ContainsFunc(t.Headers[name], isBad),
 			headers(name), "expected ASCII without line breaks, because a header carries it")
 	}
 }
