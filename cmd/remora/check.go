@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/remora-proxy/remora/docs"
 	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/sidecar"
 )
 
 // newCheck returns the command "remora check", which prints all errors of a
@@ -67,13 +67,6 @@ func counted(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// logWarnings logs the warnings of a configuration.
-func logWarnings(log *slog.Logger, c *config.Config) {
-	for _, w := range c.Warnings {
-		log.Warn("configuration: "+w.Text, "key", w.Path, "file", w.File, "line", w.Line)
-	}
-}
-
 // newSchema returns the command "remora schema", which prints the schema of configuration files.
 func newSchema() *cobra.Command {
 	return &cobra.Command{
@@ -93,7 +86,7 @@ func newSchema() *cobra.Command {
 // checkFiles checks the files of all tls blocks.
 func checkFiles(c *config.Config, report func(path, text string)) {
 	for _, b := range c.TLSBlocks() {
-		for _, f := range certs.Check(certOptions(&b), time.Now()) {
+		for _, f := range certs.Check(sidecar.CertOptions(&b), time.Now()) {
 			report(b.Path+"."+f.Key, f.Err.Error())
 		}
 	}

@@ -14,13 +14,3 @@ func TestEngineNames(t *testing.T) {
 		t.Errorf("the engines are %q, the configuration takes %q", names, config.Engines)
 	}
 }
-
-// environmentKind returns the engine of the environment, for sidecars in the process of the tests.
-func environmentKind(t *testing.T) engine.Kind {
-	t.Helper()
-	kind, err := chooseEngine("", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kind
-}

@@ -1,11 +1,8 @@
 // Command remora is the sidecar, and the tools beside it.
 //
-// "remora run" loads the configuration (configfile.go, run.go), or makes one of its flags
-// (package starter), and starts a sidecar
-// (sidecar.go): its identities, loops, registry client, admin API, endpoint sources and
-// listeners, in this order. reload.go applies a changed configuration, drain.go takes
-// the sidecar out of use, and predecessor.go and successor.go are the two sides of a hot
-// restart. Package proxy lists the stations of a request.
+// "remora run" loads the configuration, or makes one of its flags (package starter), and runs
+// package sidecar. The other commands check a configuration, try its routes, or ask a running
+// sidecar by its admin API (package adminclient, top.go).
 package main
 
 import (

@@ -15,6 +15,7 @@ import (
 	"github.com/remora-proxy/remora/internal/printable"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/sidecar"
 )
 
 // hostile are control sequences: a colour, xterm's clipboard (OSC 52), a bell, two of C1, and a mark that turns
@@ -67,7 +68,7 @@ func TestOutputIsPrintable(t *testing.T) {
 func TestOwnLogIsPrintable(t *testing.T) {
 	for _, format := range []string{config.FormatJSON, config.FormatText} {
 		var out bytes.Buffer
-		log, _, flush := newLog(&config.Log{Level: config.LevelInfo, Format: format}, &out)
+		log, _, flush := sidecar.NewLog(&config.Log{Level: config.LevelInfo, Format: format}, &out)
 		log.With("peer", hostile).Warn("said "+hostile, "path", hostile, hostile, errors.New(hostile))
 		flush(t.Context())
 		if wantPrintable(t, format, out.String()); strings.Count(out.String(), "\n") != 1 || strings.Count(out.String(), `\u009b`) != 5 {

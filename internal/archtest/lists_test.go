@@ -15,11 +15,11 @@ import (
 
 // listFiles lists the places that may declare the names of protocols, registries and
 // policies: patterns of packages, and files.
-var listFiles = []string{"proxy/config", "proxy/protocols.go", "cmd/remora/registries.go", "lb/policies.go"}
+var listFiles = []string{"proxy/config", "proxy/protocols.go", "sidecar/registries.go", "lb/policies.go"}
 
 // namesElsewhere lists the other files that may know such a name. It may only shrink.
 var namesElsewhere = []struct{ path, why string }{
-	{"cmd/remora/listen.go", "package stream serves tcp listeners, and the engine all others; the core knows neither"},
+	{"sidecar/listeners.go", "package stream serves tcp listeners, and the engine all others; the core knows neither"},
 	{"registry/health/follow.go", "it can't import config; only endpoints that speak http can be asked for a path"},
 }
 
@@ -63,7 +63,7 @@ func namesOutsideLists(files []*source) (wrong []string) {
 				return
 			}
 			wrong = append(wrong, f.at(n)+": "+fmt.Sprintf(format, args...)+
-				"; make it a field of the list in proxy/protocols.go, cmd/remora/registries.go or lb/policies.go")
+				"; make it a field of the list in proxy/protocols.go, sidecar/registries.go or lb/policies.go")
 		}
 		text := func(e ast.Expr) {
 			if lit, ok := e.(*ast.BasicLit); ok && !isList && lit.Kind == token.STRING {
@@ -115,7 +115,7 @@ func namesOutsideLists(files []*source) (wrong []string) {
 
 // inSidecar reports whether a package is part of the sidecar.
 func inSidecar(dir string) bool {
-	return matchesAny([]string{"cmd/remora", "proxy/...", "protocol/...", "lb", "registry/..."}, dir) &&
+	return matchesAny([]string{"cmd/remora", "sidecar", "proxy/...", "protocol/...", "lb", "registry/..."}, dir) &&
 		!matchesAny([]string{"proxy/sim/...", "proxy/proxytest", "proxy/conformance"}, dir)
 }
 
@@ -148,15 +148,15 @@ func TestListedNamesFixtures(t *testing.T) {
 		{"list", "proxy/protocols.go", head + `const fallback = "http"; var m = map[string]int{config.ProtocolHTTP: 1, "link": 2}`, ""},
 		{"comparison in a list", "proxy/protocols.go", head + `func f(s string) bool { return s == config.ProtocolDubbo }`, "compares config.ProtocolDubbo"},
 		{"list of policies", "lb/policies.go", `package lb; var Policies = []NamedPolicy{{Name: "random"}}`, ""},
-		{"list of registries", "cmd/remora/registries.go", `package main; var registries = map[string]int{"etcd": 1}`, ""},
+		{"list of registries", "sidecar/registries.go", `package main; var registries = map[string]int{"etcd": 1}`, ""},
 		{"config itself", "proxy/config/a.go", `package config; func f(s string) bool { return s == "tcp" }`, ""},
 		{"test", "proxy/exchange/a_test.go", `package a; const proto = "dubbo"`, ""},
 		{"lab", "lab/a.go", `package a; const proto = "dubbo"`, ""},
-		{"exception", "cmd/remora/listen.go", head + `func f(s string) bool { return s == config.ProtocolTCP }`, ""},
-		{"exception without need", "cmd/remora/listen.go", `package main`, "cmd/remora/listen.go needs no exception"},
+		{"exception", "sidecar/listeners.go", head + `func f(s string) bool { return s == config.ProtocolTCP }`, ""},
+		{"exception without need", "sidecar/listeners.go", `package main`, "sidecar/listeners.go needs no exception"},
 	} {
 		texts := map[string]string{ // so that each exception is needed
-			"cmd/remora/listen.go":      `package main; const p = "tcp"`,
+			"sidecar/listeners.go":      `package main; const p = "tcp"`,
 			"registry/health/follow.go": `package health; const p = "http"`,
 		}
 		texts[c.file] = c.source

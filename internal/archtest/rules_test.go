@@ -21,11 +21,23 @@ var layers = []layer{
 	{
 		[]string{"cmd/remora"},
 		[]string{
-			"cmd/remora/...", "proxy/admin", "proxy/overload", "proxy/telemetry/...", "proxy/reactor", "proxy/reactor/engine", "proxy/reactor/unixsock", "proxy/stream", "proxy", "proxy/loop",
-			"proxy/config", "proxy/certs", "proxy/handover", "registry/...", "docs", "internal/...",
+			"cmd/remora/...", "sidecar", "proxy/admin", "proxy/telemetry/stats", "proxy/reactor/engine", "proxy/config", "proxy/certs", "proxy/handover", "docs", "internal/...",
 			"proxy/route", "protocol", "protocol/http1", // to try routes
 		},
-		"the binary wires the drivers to the core; what it does itself belongs into a package",
+		"the binary is command lines; package sidecar runs",
+	},
+	{
+		[]string{"sidecar"},
+		[]string{
+			"sidecar/...", "proxy/admin", "proxy/overload", "proxy/telemetry/...", "proxy/reactor", "proxy/reactor/engine", "proxy/reactor/unixsock", "proxy/stream", "proxy",
+			"proxy/loop", "proxy/config", "proxy/certs", "proxy/handover", "registry/...", "internal/...",
+		},
+		"the sidecar wires the drivers to the core; what it does itself belongs into a package",
+	},
+	{
+		[]string{"sidecar/..."},
+		[]string{"proxy/reactor", "proxy/reactor/unixsock", "internal/..."},
+		"parts of the sidecar that know no configuration",
 	},
 	{
 		[]string{"cmd/remora-lab"},
@@ -360,7 +372,7 @@ var homes = []home{
 		"it waits and reads for the lab's servers, whose handlers block; the sidecar has loops of its own"},
 	{"go.etcd.io/etcd/server/", []string{"lab/...", "registry/etcd_test"},
 		"the sidecar carries no etcd server; the lab and the tests of the client do"},
-	{"go.etcd.io/etcd/", []string{"registry/etcd/...", "lab/...", "cmd/remora_test", "e2e/..."},
+	{"go.etcd.io/etcd/", []string{"registry/etcd/...", "lab/...", "sidecar_test", "e2e/..."},
 		"the core sees snapshots; how they are fetched is one package's business"},
 	{"google.golang.org/grpc", []string{"registry/etcd/...", "registry/health_test", "lab/...", "e2e/..."},
 		"it comes with the etcd client; tests of health checks and of calls have a real server"},

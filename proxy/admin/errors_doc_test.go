@@ -29,7 +29,7 @@ var codeSources = []struct{ table, files string }{
 	{"link", "../../protocol/link/*.go"},
 	{"tls", "../certs/*.go"},
 	{"tls", "../reactor/*.go"},
-	{"reload", "../../cmd/remora/*.go"},
+	{"reload", "../../sidecar/*.go"},
 }
 
 // codeNotes are the last cells of codes whose definition has no comment for operators.

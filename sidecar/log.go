@@ -1,8 +1,7 @@
-package main
+package sidecar
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"sync/atomic"
@@ -11,17 +10,16 @@ import (
 	"github.com/remora-proxy/remora/internal/printable"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
-	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
 // logBacklog is the number of records that may be queued for writing.
 const logBacklog = 1024
 
-// newLog returns the sidecar's own log. Loops log too, and a loop must not wait, so a
+// NewLog returns the sidecar's own log. Loops log too, and a loop must not wait, so a
 // separate goroutine writes the records. If the reader is slow (a full pipe) and the
 // queue is full, records are dropped, and a later record has their number. level may be
 // changed at any time. flush waits until all records are written, or ctx is done.
-func newLog(c *config.Log, to io.Writer) (log *slog.Logger, level *slog.LevelVar, flush func(ctx context.Context)) {
+func NewLog(c *config.Log, to io.Writer) (log *slog.Logger, level *slog.LevelVar, flush func(ctx context.Context)) {
 	level = new(slog.LevelVar)
 	if configured, ok := admin.LogLevel(c.Level); ok {
 		level.Set(configured)
@@ -101,44 +99,9 @@ func (h queued) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 func (h queued) WithGroup(name string) slog.Handler { return queued{h.Handler.WithGroup(name), h.q} }
 
-// accessLog is the access log of a sidecar, through the changes of its
-// configuration.
-type accessLog struct {
-	log    *slog.Logger
-	counts accesslog.Counts
-
-	writer atomic.Pointer[accesslog.Writer] // nil if there is no access log
-}
-
-// reopen reopens the access log, whose file may have been moved away.
-func (a *accessLog) reopen() {
-	w := a.writer.Load()
-	if w == nil {
-		a.log.Info("there is no access log to reopen")
-		return
+// LogWarnings logs the warnings of a configuration.
+func LogWarnings(log *slog.Logger, c *config.Config) {
+	for _, w := range c.Warnings {
+		log.Warn("configuration: "+w.Text, "key", w.Path, "file", w.File, "line", w.Line)
 	}
-	if err := w.Reopen(); err != nil {
-		a.log.Error("access log not reopened; the old file stays in use", "error", err)
-		return
-	}
-	a.log.Info("access log reopened")
-}
-
-// queueOf returns the queue for the loops' lines, nil for a nil writer.
-func queueOf(w *accesslog.Writer) *accesslog.Queue {
-	if w == nil {
-		return nil
-	}
-	return w.Queue()
-}
-
-// closeAccessLog closes w, which may be nil, after it has written its queue.
-func closeAccessLog(w *accesslog.Writer) error {
-	if w == nil {
-		return nil
-	}
-	if err := bounded(w.Close); err != nil {
-		return errors.Join(errors.New("the last lines of the access log were not all written"), err)
-	}
-	return nil
 }

@@ -1,4 +1,4 @@
-package main
+package sidecar
 
 import (
 	"context"
@@ -39,7 +39,7 @@ type registration struct {
 }
 
 // newRegistration returns the registration of r without starting it.
-func (s *sidecar) newRegistration(cfg *config.Config, r *config.Register) *registration {
+func (s *Sidecar) newRegistration(cfg *config.Config, r *config.Register) *registration {
 	hasName := func(l config.Listener) bool { return l.Name == r.Listener }
 	l := &cfg.Listeners[slices.IndexFunc(cfg.Listeners, hasName)]
 	a := &registration{
@@ -86,7 +86,7 @@ func canonical(addr string) string {
 // updateRegistrations starts the registrations of cfg, and returns those that cfg no
 // longer has. Unchanged ones stay as they are. A changed one is overwritten, so that
 // its key is never missing. The listeners must be open.
-func (s *sidecar) updateRegistrations(cfg *config.Config) (gone []*registration) {
+func (s *Sidecar) updateRegistrations(cfg *config.Config) (gone []*registration) {
 	old := slices.Clone(s.registrations)
 	next := make([]*registration, 0, len(cfg.Register))
 	for i := range cfg.Register {
@@ -263,7 +263,7 @@ func (a *registration) status() admin.Registration {
 }
 
 // registered reports whether all registrations are in the registry.
-func (s *sidecar) registered() bool {
+func (s *Sidecar) registered() bool {
 	for _, a := range s.registrations {
 		if !a.isRegistered() {
 			return false
@@ -274,7 +274,7 @@ func (s *sidecar) registered() bool {
 
 // registrationStats lists the registrations for the admin API, in the order of the
 // configuration.
-func (s *sidecar) registrationStats() []admin.Registration {
+func (s *Sidecar) registrationStats() []admin.Registration {
 	if s.admin.Phase() == admin.Starting {
 		return nil // updateRegistrations may still run
 	}

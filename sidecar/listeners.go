@@ -1,4 +1,4 @@
-package main
+package sidecar
 
 import (
 	"crypto/tls"
@@ -15,7 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/remora-proxy/remora/cmd/remora/sockets"
 	"github.com/remora-proxy/remora/internal/unixaddr"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/certs"
@@ -24,6 +23,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/reactor"
 	"github.com/remora-proxy/remora/proxy/reactor/unixsock"
 	"github.com/remora-proxy/remora/proxy/stream"
+	"github.com/remora-proxy/remora/sidecar/sockets"
 )
 
 // openListener is a listener whose socket is bound.
@@ -38,14 +38,14 @@ type openListener struct {
 	proxies  atomic.Pointer[config.Trust] // whom proxy_protocol trusts
 }
 
-// bindError is why no socket listens at an address.
-type bindError struct {
-	setting, address string // the setting has the address
+// BindError is why no socket listens at an address.
+type BindError struct {
+	Setting, address string // the setting has the address
 	err              error
 }
 
 // Error implements error.
-func (e *bindError) Error() string {
+func (e *BindError) Error() string {
 	why := e.err
 	if op := (*net.OpError)(nil); errors.As(e.err, &op) {
 		why = op.Err // without the address
@@ -60,24 +60,24 @@ func (e *bindError) Error() string {
 	case errors.Is(why, syscall.EADDRNOTAVAIL):
 		hint = "; this host does not have that address"
 	}
-	return fmt.Sprintf("%s: can't listen at %s: %v%s", e.setting, e.address, why, hint)
+	return fmt.Sprintf("%s: can't listen at %s: %v%s", e.Setting, e.address, why, hint)
 }
 
 // Unwrap returns the error of the system.
-func (e *bindError) Unwrap() error { return e.err }
+func (e *BindError) Unwrap() error { return e.err }
 
 // bind opens the sockets of listeners[i], or takes over those that are open. The listener
 // accepts nothing before serve.
 func bind(c *config.Listener, i int, open sockets.Open) (*openListener, error) {
 	own, err := open.Take(c.Address, c.Mode.Bits())
 	if err != nil {
-		return nil, &bindError{fmt.Sprintf("listeners[%d].address", i), c.Address, err}
+		return nil, &BindError{fmt.Sprintf("listeners[%d].address", i), c.Address, err}
 	}
 	return &openListener{name: c.Name, address: c.Address, protocol: c.Protocol, sockets: own}, nil
 }
 
 // serve accepts connections for the listener c of generation g.
-func (s *sidecar) serve(l *openListener, c *config.Listener, g *proxy.Generation) (err error) {
+func (s *Sidecar) serve(l *openListener, c *config.Listener, g *proxy.Generation) (err error) {
 	l.core = g.Listener(c.Name)
 	l.configure(c, s.identities)
 	first, also := l.sockets[0], l.sockets[1:]
@@ -130,7 +130,7 @@ func (l *openListener) configure(c *config.Listener, ids identities) {
 }
 
 // proxiesOf returns what the reactor needs to know of the proxies in front of a listener.
-func (s *sidecar) proxiesOf(l *openListener) *reactor.Proxies {
+func (s *Sidecar) proxiesOf(l *openListener) *reactor.Proxies {
 	var next atomic.Uint32
 	return &reactor.Proxies{
 		Trusts: func(peer netip.Addr) bool { return l.proxies.Load().Contains(peer) },
@@ -157,7 +157,7 @@ func (l *openListener) close() (failed error) {
 }
 
 // bindAll binds the sockets of all listeners.
-func (s *sidecar) bindAll() error {
+func (s *Sidecar) bindAll() error {
 	for i := range s.cfg.Listeners {
 		c := &s.cfg.Listeners[i]
 		l, err := bind(c, i, s.inherited.sockets)
@@ -173,7 +173,7 @@ func (s *sidecar) bindAll() error {
 // meanwhile in the backlog of a socket, so that early requests don't fail. A service
 // whose endpoints stay unknown doesn't stop a start, but it stops a hot restart: a
 // predecessor must not be replaced by a process that knows less.
-func (s *sidecar) awaitEndpoints() error {
+func (s *Sidecar) awaitEndpoints() error {
 	err := s.endpointsKnown(s.proc.Generation())
 	if err != nil && s.inherited.predecessor == nil {
 		s.log.Warn("a service has no endpoints yet", "error", err)
@@ -184,7 +184,7 @@ func (s *sidecar) awaitEndpoints() error {
 
 // own makes this process remove the files of Unix sockets at its end, also of those of a predecessor
 // that it does not use.
-func (s *sidecar) own() {
+func (s *Sidecar) own() {
 	s.inherited.own()
 	for _, ln := range s.adminSockets {
 		if ln, ok := ln.(*unixsock.Listener); ok {
@@ -197,14 +197,14 @@ func (s *sidecar) own() {
 	}
 }
 
-func (s *sidecar) ownListener(l *openListener, c *config.Listener) {
+func (s *Sidecar) ownListener(l *openListener, c *config.Listener) {
 	if err := l.own(c.Mode.Bits()); err != nil {
 		s.log.Warn("the mode of a Unix socket is unchanged", "listener", l.name, "error", err)
 	}
 }
 
 // listen accepts connections for all listeners.
-func (s *sidecar) listen() error {
+func (s *Sidecar) listen() error {
 	for i := range s.cfg.Listeners {
 		c := &s.cfg.Listeners[i]
 		if err := s.serve(s.listeners[c.Name], c, s.proc.Generation()); err != nil {

@@ -1,4 +1,4 @@
-package main
+package sidecar
 
 import (
 	"crypto/tls"
@@ -21,7 +21,7 @@ type identities map[string]*certs.Source
 func openIdentities(cfg *config.Config, old identities, log *slog.Logger, onTrust func()) (identities, error) {
 	next := make(identities)
 	for _, block := range cfg.TLSBlocks() {
-		name, o := block.Name, certOptions(&block)
+		name, o := block.Name, CertOptions(&block)
 		o.Logger, o.OnTrust = log, onTrust
 		if source := old[name]; source != nil && source.Has(o) {
 			next[name] = source
@@ -42,8 +42,8 @@ func (ids identities) ofService(name string) *certs.Source {
 	return ids[config.TLSName("services", name)]
 }
 
-// certOptions returns the files and the peers of a tls block.
-func certOptions(b *config.TLSBlock) certs.Options {
+// CertOptions returns the files and the peers of a tls block.
+func CertOptions(b *config.TLSBlock) certs.Options {
 	t := b.TLS
 	o := certs.Options{Cert: t.Cert, Key: t.Key, CA: t.CAFile(), CRL: t.CRL, Peers: t.Peers}
 	if !b.HTTP {

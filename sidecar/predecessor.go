@@ -1,4 +1,4 @@
-package main
+package sidecar
 
 import (
 	"context"
@@ -13,10 +13,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/remora-proxy/remora/cmd/remora/sockets"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/handover"
 	"github.com/remora-proxy/remora/proxy/reactor/unixsock"
+	"github.com/remora-proxy/remora/sidecar/sockets"
 )
 
 const (
@@ -32,7 +32,7 @@ var errBusy = errors.New("the sidecar is draining, or reloads its configuration"
 
 // listenForSuccessors listens at path, in place of the predecessor. If it fails, the
 // sidecar serves without hot restarts.
-func (s *sidecar) listenForSuccessors(path string) {
+func (s *Sidecar) listenForSuccessors(path string) {
 	if path == "" {
 		return
 	}
@@ -48,14 +48,14 @@ func (s *sidecar) listenForSuccessors(path string) {
 	s.successors = successors
 }
 
-func (s *sidecar) closeSuccessors() {
+func (s *Sidecar) closeSuccessors() {
 	if s.successors != nil {
 		_ = s.successors.Close() // may be closed already, by a drain
 	}
 }
 
 // acceptSuccessors accepts successors, one at a time, until one has taken over.
-func (s *sidecar) acceptSuccessors() {
+func (s *Sidecar) acceptSuccessors() {
 	for {
 		conn, err := s.successors.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -76,7 +76,7 @@ func (s *sidecar) acceptSuccessors() {
 
 // handOverTo gives the sockets to a successor, and drains once the successor serves.
 // After an error this process goes on as before.
-func (s *sidecar) handOverTo(to *handover.Conn) error {
+func (s *Sidecar) handOverTo(to *handover.Conn) error {
 	if !s.changing.TryLock() {
 		return errors.Join(errBusy, to.Refuse(errBusy))
 	}
@@ -103,7 +103,7 @@ func (s *sidecar) handOverTo(to *handover.Conn) error {
 }
 
 // passSockets sends the offer and the sockets, and waits until the successor serves.
-func (s *sidecar) passSockets(to *handover.Conn) error {
+func (s *Sidecar) passSockets(to *handover.Conn) error {
 	_ = to.SetDeadline(time.Now().Add(handOverTimeout))
 	parked, err := s.streams.Parking()
 	if err != nil {
@@ -132,7 +132,7 @@ func (s *sidecar) passSockets(to *handover.Conn) error {
 }
 
 // offerSockets sends the offer, and the sockets that a successor can take over.
-func (s *sidecar) offerSockets(to *handover.Conn, offer handover.Offer) error {
+func (s *Sidecar) offerSockets(to *handover.Conn, offer handover.Offer) error {
 	open, _ := duplicateSockets(slices.DeleteFunc(s.acceptingListeners(), func(l *openListener) bool {
 		return !sockets.HasFixedPort(l.address)
 	}))
@@ -155,12 +155,12 @@ func (s *sidecar) offerSockets(to *handover.Conn, offer handover.Offer) error {
 }
 
 // acceptingListeners returns the listeners that accept. Listeners that reloads have removed come first.
-func (s *sidecar) acceptingListeners() []*openListener {
+func (s *Sidecar) acceptingListeners() []*openListener {
 	return slices.AppendSeq(s.leaving.list(), maps.Values(s.listeners))
 }
 
 // disownSockets leaves the files of Unix sockets to the successor.
-func (s *sidecar) disownSockets() {
+func (s *Sidecar) disownSockets() {
 	for _, l := range s.acceptingListeners() {
 		l.disown()
 	}
@@ -172,7 +172,7 @@ func (s *sidecar) disownSockets() {
 }
 
 // yieldRegistrations yields all registrations to a successor, concurrently.
-func (s *sidecar) yieldRegistrations() {
+func (s *Sidecar) yieldRegistrations() {
 	var tasks sync.WaitGroup
 	for _, a := range s.registrations {
 		tasks.Go(a.yield)
@@ -180,7 +180,7 @@ func (s *sidecar) yieldRegistrations() {
 	tasks.Wait()
 }
 
-func (s *sidecar) closeAdmin() {
+func (s *Sidecar) closeAdmin() {
 	if err := bounded(s.admin.Close); err != nil {
 		s.log.Warn("requests to the admin API cut off", "error", err)
 	}
@@ -188,7 +188,7 @@ func (s *sidecar) closeAdmin() {
 
 // drainReplaced is the drain of a process whose successor serves. It takes at most
 // timeouts.drain. The successor has the sockets, so consumers need no notice first.
-func (s *sidecar) drainReplaced() {
+func (s *Sidecar) drainReplaced() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Drain)
 	defer cancel()
 	for _, l := range s.listeners {
@@ -207,7 +207,7 @@ var (
 )
 
 // restart starts a successor, and logs why it has not taken over.
-func (s *sidecar) restart() {
+func (s *Sidecar) restart() {
 	if err := s.startSuccessor(); err != nil {
 		s.log.Error("not replaced", "error", err)
 	}
@@ -216,7 +216,7 @@ func (s *sidecar) restart() {
 // startSuccessor runs the program with this process's arguments, from the same path,
 // where a newer version may be now. It returns when the successor has ended. A
 // successor that takes over outlives this process.
-func (s *sidecar) startSuccessor() error {
+func (s *Sidecar) startSuccessor() error {
 	if s.successors == nil {
 		return errNoListener
 	}

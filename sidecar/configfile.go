@@ -1,4 +1,4 @@
-package main
+package sidecar
 
 import (
 	"context"
@@ -10,25 +10,25 @@ import (
 // fileInterval is the time between two reads of a watched file.
 const fileInterval = time.Second
 
-// configFile detects new content of the configuration file. It reads the file, which
+// ConfigFile detects new content of the configuration file. It reads the file, which
 // is small: orchestrators replace it by changing symbolic links, which modification
 // times and notifications of the kernel do not reliably show.
-type configFile struct {
+type ConfigFile struct {
 	path     string
 	reported [sha256.Size]byte // content that was reported last
 	latest   [sha256.Size]byte // content of the last read
 }
 
-// openConfigFile returns a configFile that has reported the current content.
-func openConfigFile(path string) *configFile {
-	f := &configFile{path: path}
+// OpenConfigFile returns a configFile that has reported the current content.
+func OpenConfigFile(path string) *ConfigFile {
+	f := &ConfigFile{path: path}
 	f.reported, f.latest = f.digest(), f.digest()
 	return f
 }
 
 // changed reads the file, and reports whether it has new content. Content is new once
 // two reads in a row have found it, so that a file in the middle of a write is ignored.
-func (f *configFile) changed() bool {
+func (f *ConfigFile) changed() bool {
 	now := f.digest()
 	stable := now == f.latest
 	f.latest = now
@@ -40,7 +40,7 @@ func (f *configFile) changed() bool {
 }
 
 // digest returns the digest of the content, or zero if the file can't be read.
-func (f *configFile) digest() (d [sha256.Size]byte) {
+func (f *ConfigFile) digest() (d [sha256.Size]byte) {
 	if b, err := os.ReadFile(f.path); err == nil {
 		d = sha256.Sum256(b)
 	}
@@ -82,7 +82,7 @@ func (r *retries) tried(isNew, mayPass bool) {
 
 // next reads the file, and reports whether to try it now, and whether its content is new.
 // A retry waits while the content changes.
-func (f *configFile) next(again *retries) (try, isNew bool) {
+func (f *ConfigFile) next(again *retries) (try, isNew bool) {
 	isNew = f.changed()
 	due := again.due()
 	return isNew || due && f.latest == f.reported, isNew
@@ -91,7 +91,7 @@ func (f *configFile) next(again *retries) (try, isNew bool) {
 // run calls reload after each signal and, with watch, after each change of the content,
 // until ctx ends. reload reports whether it was refused for a reason that may pass: with
 // watch it is then called again.
-func (f *configFile) run(ctx context.Context, watch bool, signals <-chan os.Signal, reload func(path string) (mayPass bool)) {
+func (f *ConfigFile) run(ctx context.Context, watch bool, signals <-chan os.Signal, reload func(path string) (mayPass bool)) {
 	var tick <-chan time.Time
 	if watch {
 		tick = time.Tick(fileInterval)

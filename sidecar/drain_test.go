@@ -1,4 +1,4 @@
-package main
+package sidecar
 
 import (
 	"context"
@@ -36,21 +36,21 @@ func (f *fakeRegistry) State() registry.State                          { return 
 func (f *fakeRegistry) Err() error                                     { return nil }
 
 // inProcess starts a sidecar in this process, in front of an application.
-func inProcess(t *testing.T, path string) (s *sidecar, egress string) {
+func inProcess(t *testing.T, path string) (s *Sidecar, egress string) {
 	t.Helper()
 	egress = harness.FreeAddrs(t, 1)[0]
 	cfg, err := config.Parse("test.yaml", []byte(`admin: {address: ""}`+harness.OneApp(egress, harness.NewApp(t).Addr, "")), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err = start(t.Context(), cfg, environmentKind(t), path, slog.New(slog.DiscardHandler), new(slog.LevelVar)); err != nil {
+	if s, err = start(t.Context(), quiet(t, cfg, path)); err != nil {
 		t.Fatal(err)
 	}
 	return s, egress
 }
 
 // registerAt registers one endpoint of s.
-func (s *sidecar) registerAt(fake *fakeRegistry) {
+func (s *Sidecar) registerAt(fake *fakeRegistry) {
 	entry := &registration{registrar: fake, log: s.log}
 	entry.start()
 	s.changing.Lock()

@@ -1,4 +1,4 @@
-package main
+package sidecar
 
 import (
 	"errors"
@@ -66,7 +66,7 @@ services: {local: {discover: static, endpoints: [%q], protocol: http}}`, address
 		ingress.Close()
 		predecessor <- conn
 	}()
-	s, err := start(t.Context(), cfg, environmentKind(t), path, slog.New(slog.DiscardHandler), new(slog.LevelVar))
+	s, err := start(t.Context(), quiet(t, cfg, path))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestHotRestartBusy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &sidecar{log: slog.New(slog.DiscardHandler), hotRestart: hotRestart{successors: listener}}
+	s := &Sidecar{log: slog.New(slog.DiscardHandler), hotRestart: hotRestart{successors: listener}}
 	s.changing.Lock() // like a reload
 	over := make(chan struct{})
 	go func() { defer close(over); s.acceptSuccessors() }()

@@ -1,21 +1,18 @@
-package main
+package sidecar
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/remora-proxy/remora/cmd/remora/sockets"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/handover"
 	"github.com/remora-proxy/remora/proxy/reactor/unixsock"
 	"github.com/remora-proxy/remora/registry/dns"
+	"github.com/remora-proxy/remora/sidecar/sockets"
 )
 
 const (
@@ -26,23 +23,6 @@ const (
 	// registrations. It waits for the registry, which may be slow.
 	releaseTimeout = 10 * time.Second
 )
-
-// runtimeDir returns the default directory of the socket for hot restarts. It belongs
-// to this process's user: the directory of the service manager or of the session, or
-// one of the sidecar's own.
-func runtimeDir() string {
-	if dirs := os.Getenv("RUNTIME_DIRECTORY"); dirs != "" { // systemd.exec(5)
-		first, _, _ := strings.Cut(dirs, ":")
-		return first
-	}
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
-		return filepath.Join(dir, "remora")
-	}
-	if os.Geteuid() == 0 {
-		return "/run/remora"
-	}
-	return filepath.Join(os.TempDir(), fmt.Sprintf("remora-%d", os.Geteuid()))
-}
 
 // inheritance is what a process takes over from its predecessor.
 type inheritance struct {

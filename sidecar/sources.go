@@ -1,4 +1,4 @@
-package main
+package sidecar
 
 import (
 	"crypto/tls"
@@ -34,7 +34,7 @@ type sourceState struct {
 
 // startSource starts a source of the service c, whose TLS identity is id. It continues with the state of the
 // previous source, and passes snapshots to notify.
-func (s *sidecar) startSource(c *config.Service, id *certs.Source, before sourceState, notify func(*registry.Snapshot)) (*source, error) {
+func (s *Sidecar) startSource(c *config.Service, id *certs.Source, before sourceState, notify func(*registry.Snapshot)) (*source, error) {
 	w, own, err := s.watcher(c, before.names)
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (s *sidecar) startSource(c *config.Service, id *certs.Source, before source
 }
 
 // otherAddress returns another address of the endpoint at addr of the service with this key, or "".
-func (s *sidecar) otherAddress(key, addr string) string {
+func (s *Sidecar) otherAddress(key, addr string) string {
 	if key == "" || s.dns.Others.Empty() {
 		return ""
 	}
@@ -83,7 +83,7 @@ func downIn(snap *registry.Snapshot) (addrs []string) {
 
 // ignoreEmpty returns notify without empty snapshots of listed endpoints. These are
 // empty if no host name resolves, and then the addresses in use may still work.
-func (s *sidecar) ignoreEmpty(notify func(*registry.Snapshot)) func(*registry.Snapshot) {
+func (s *Sidecar) ignoreEmpty(notify func(*registry.Snapshot)) func(*registry.Snapshot) {
 	return func(snap *registry.Snapshot) {
 		if len(snap.Endpoints) == 0 {
 			s.log.Warn("no host name of a service resolves; its previous endpoints stay in use", "service", snap.Service)
@@ -130,7 +130,7 @@ func (src *source) state() (st sourceState) {
 }
 
 // resolvedNames returns the addresses of all host names in use.
-func (s *sidecar) resolvedNames() map[string][]netip.Addr {
+func (s *Sidecar) resolvedNames() map[string][]netip.Addr {
 	all := make(map[string][]netip.Addr)
 	for _, src := range s.sources {
 		maps.Copy(all, src.state().names.Addrs())
@@ -143,7 +143,7 @@ func (s *sidecar) resolvedNames() map[string][]netip.Addr {
 
 // replaceSource stops a source and starts another one for c, which takes over its
 // state.
-func (s *sidecar) replaceSource(src *source, c *config.Service, id *certs.Source, notify func(*registry.Snapshot)) (*source, error) {
+func (s *Sidecar) replaceSource(src *source, c *config.Service, id *certs.Source, notify func(*registry.Snapshot)) (*source, error) {
 	defer s.hold(src.cfg)() // until the new source watches
 	st := src.state()
 	src.stop() // first, so that snapshots of the two can't overtake each other
@@ -157,7 +157,7 @@ func (src *source) suits(c *config.Service) bool {
 }
 
 // startSources starts the sources of all services.
-func (s *sidecar) startSources() error {
+func (s *Sidecar) startSources() error {
 	update := s.proc.Generation().Update // of this generation only: a reload replaces the sources that change
 	for name, svc := range s.cfg.Services {
 		src, err := s.startSource(svc, s.identities.ofService(name), sourceState{names: s.inherited.names}, update)

@@ -1,4 +1,4 @@
-package main
+package sidecar
 
 import (
 	"context"
@@ -63,7 +63,7 @@ const endpointsTimeout = 5 * time.Second
 // reload applies the configuration in file. If that is refused it changes nothing,
 // records the reason, and reports whether that may pass without another change of the
 // file.
-func (s *sidecar) reload(file string) (mayPass bool) {
+func (s *Sidecar) reload(file string) (mayPass bool) {
 	if !s.changing.TryLock() { // not held by a reload: there is one at a time
 		s.recordReload("", &refusal{refusedDraining, errors.New("the sidecar is draining, or about to be replaced")})
 		return s.admin.Phase() <= admin.Serving // a successor may fail
@@ -76,7 +76,7 @@ func (s *sidecar) reload(file string) (mayPass bool) {
 		err = &refusal{refusedInvalid, bad}
 	case cfg.Equal(s.cfg):
 	default:
-		logWarnings(s.log, cfg)
+		LogWarnings(s.log, cfg)
 		outcome, err = outcomeApplied, s.change(cfg)
 	}
 	s.recordReload(outcome, err)
@@ -93,7 +93,7 @@ func (s *sidecar) reload(file string) (mayPass bool) {
 }
 
 // recordReload counts and logs a reload.
-func (s *sidecar) recordReload(outcome string, err error) {
+func (s *Sidecar) recordReload(outcome string, err error) {
 	refused := admin.Refusal{}
 	if r, ok := err.(*refusal); ok {
 		outcome = r.code
@@ -112,7 +112,7 @@ func (s *sidecar) recordReload(outcome string, err error) {
 }
 
 // reloadStats returns a copy of the counts for the admin API.
-func (s *sidecar) reloadStats() admin.ReloadStats {
+func (s *Sidecar) reloadStats() admin.ReloadStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.reloads
@@ -123,7 +123,7 @@ func (s *sidecar) reloadStats() admin.ReloadStats {
 // change applies a configuration. All steps that can fail come first, and abandon
 // undoes them; apply can't fail.
 type change struct {
-	s          *sidecar
+	s          *Sidecar
 	cfg        *config.Config
 	gen        *proxy.Generation
 	identities identities
@@ -134,7 +134,7 @@ type change struct {
 }
 
 // change applies cfg. The error is a *refusal, or nil.
-func (s *sidecar) change(cfg *config.Config) error {
+func (s *Sidecar) change(cfg *config.Config) error {
 	if keys := fixedKeys(s.cfg, cfg); len(keys) > 0 {
 		return &refusal{refusedRestart, fmt.Errorf("%s: needs a restart", strings.Join(keys, ", "))}
 	}
@@ -188,7 +188,7 @@ func (c *change) prepare() error {
 
 // endpointsKnown waits until the loops know the endpoints of the services that are new
 // in g.
-func (s *sidecar) endpointsKnown(g *proxy.Generation) error {
+func (s *Sidecar) endpointsKnown(g *proxy.Generation) error {
 	ctx, cancel := context.WithTimeout(s.ended, endpointsTimeout)
 	defer cancel()
 	if poll(ctx, g.Known) {
@@ -278,7 +278,7 @@ func (c *change) updateSources() {
 // retire removes the registrations that a reload has dropped, and then, after consumers
 // had time to notice, closes the listeners. Link ports stay open as long as another
 // sidecar may fetch a parked response.
-func (s *sidecar) retire(gone []*registration, closed []*openListener, drain time.Duration) {
+func (s *Sidecar) retire(gone []*registration, closed []*openListener, drain time.Duration) {
 	s.removeRegistrations(gone)
 	if len(closed) == 0 {
 		return

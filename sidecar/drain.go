@@ -1,4 +1,4 @@
-package main
+package sidecar
 
 import (
 	"context"
@@ -25,7 +25,7 @@ const (
 
 // startDrain starts the drain unless one has started: after a signal, or after POST
 // /drain, which doesn't end the process. The end of the drain closes drained.
-func (s *sidecar) startDrain() {
+func (s *Sidecar) startDrain() {
 	s.beginDrain(func() {
 		s.closeSuccessors()
 		s.changing.Lock() // never unlocked, so that no reload follows
@@ -35,7 +35,7 @@ func (s *sidecar) startDrain() {
 
 // beginDrain starts drain on its own goroutine, and reports whether it did: there is
 // only one drain.
-func (s *sidecar) beginDrain(drain func()) (begun bool) {
+func (s *Sidecar) beginDrain(drain func()) (begun bool) {
 	s.draining.Do(func() {
 		begun = true
 		s.admin.Enter(admin.Draining)
@@ -52,7 +52,7 @@ func (s *sidecar) beginDrain(drain func()) (begun bool) {
 // still serves. Then, in at most timeouts.drain, it refuses new requests and waits until
 // each connection has ended. Link ports stay open as long as another sidecar may fetch a
 // parked response. stop cuts off the rest.
-func (s *sidecar) drain() {
+func (s *Sidecar) drain() {
 	removed := s.removeRegistrations(s.registrations)
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Drain)
 	defer cancel()
@@ -70,7 +70,7 @@ func (s *sidecar) drain() {
 
 // awaitIdle waits until nothing is in flight, and for the end of the predecessor: if
 // this process is the main process of a service, its end kills the others.
-func (s *sidecar) awaitIdle(ctx context.Context) {
+func (s *Sidecar) awaitIdle(ctx context.Context) {
 	if !poll(ctx, s.idle) {
 		s.log.Warn("timeouts.drain has passed with work left",
 			"pending", s.proc.Pending(), "connections", s.engine.Stats().Inbound)
@@ -82,7 +82,7 @@ func (s *sidecar) awaitIdle(ctx context.Context) {
 
 // awaitPredecessor waits for the end of the predecessor. It has drained since this
 // process serves, so it ends in time.
-func (s *sidecar) awaitPredecessor(ctx context.Context) {
+func (s *Sidecar) awaitPredecessor(ctx context.Context) {
 	if s.predecessorEnded == nil {
 		return
 	}
@@ -100,14 +100,14 @@ func (s *sidecar) awaitPredecessor(ctx context.Context) {
 
 // watchPredecessor waits for the end of the predecessor. Another process may then get
 // its address for parked responses, which must no longer be used.
-func (s *sidecar) watchPredecessor(conn *handover.Conn) {
+func (s *Sidecar) watchPredecessor(conn *handover.Conn) {
 	defer close(s.predecessorEnded)
 	conn.Outlive(s.ended)
 	s.streams.ForgetPrevious()
 }
 
 // closeListeners closes the listeners for which which returns true.
-func (s *sidecar) closeListeners(which func(l *openListener) bool) {
+func (s *Sidecar) closeListeners(which func(l *openListener) bool) {
 	for _, l := range s.listeners {
 		if which(l) {
 			s.closeListener(l)
@@ -115,7 +115,7 @@ func (s *sidecar) closeListeners(which func(l *openListener) bool) {
 	}
 }
 
-func (s *sidecar) closeListener(l *openListener) {
+func (s *Sidecar) closeListener(l *openListener) {
 	if err := l.close(); err != nil {
 		s.log.Warn("listener not closed", "listener", l.name, "error", err)
 	}
@@ -123,17 +123,17 @@ func (s *sidecar) closeListener(l *openListener) {
 
 // parkedFetched reports whether no response is parked for another sidecar, and none
 // will be. It counts links first: without one, no further response is parked.
-func (s *sidecar) parkedFetched() bool { return s.proc.Links() == 0 && s.streams.Parked() == 0 }
+func (s *Sidecar) parkedFetched() bool { return s.proc.Links() == 0 && s.streams.Parked() == 0 }
 
 // idle reports whether no request is in flight and no client is connected. A connection
 // counts from its accept on, so there is no gap between the two.
-func (s *sidecar) idle() bool {
+func (s *Sidecar) idle() bool {
 	return s.engine.Stats().Inbound == 0 && s.proc.Pending() == 0
 }
 
 // removeRegistrations removes registrations from the registry, concurrently, and
 // reports whether there were any.
-func (s *sidecar) removeRegistrations(all []*registration) bool {
+func (s *Sidecar) removeRegistrations(all []*registration) bool {
 	// Not part of timeouts.drain: even if that is 0, consumers must not see errors
 	// until the lease expires.
 	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)

@@ -1,4 +1,4 @@
-package main
+package sidecar
 
 import (
 	"os"
@@ -13,7 +13,7 @@ import (
 // TestSettingsPageReloads: the last column of docs/settings.md is the effect of a reload
 // that changes only the key.
 func TestSettingsPageReloads(t *testing.T) {
-	page, err := os.ReadFile("../../docs/settings.md")
+	page, err := os.ReadFile("../docs/settings.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package main
+package sidecar
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/remora-proxy/remora/cmd/remora/program"
 	"github.com/remora-proxy/remora/internal/cpuquota"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/admin"
@@ -29,13 +28,15 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 	"github.com/remora-proxy/remora/proxy/telemetry/otlp"
 	"github.com/remora-proxy/remora/registry/dns"
+	"github.com/remora-proxy/remora/sidecar/program"
 )
 
-// sidecar is a running process: the core on its loops, its listeners, its registry
+// Sidecar is a running process: the core on its loops, its listeners, its registry
 // clients and its admin API. Parts that start has not reached yet are nil.
-type sidecar struct {
+type Sidecar struct {
 	log          *slog.Logger
 	level        *slog.LevelVar // level of log
+	version      string         // of the program
 	kind         engine.Kind    // of engine
 	engine       *reactor.Engine
 	proc         *proxy.Process
@@ -90,13 +91,26 @@ const stopTimeout = 2 * time.Second
 // limitMemory computes.
 const memoryBase = 128 << 20
 
+// Options are what a sidecar is started with.
+type Options struct {
+	Config     *config.Config
+	File       *ConfigFile // that Config came from; nil without one
+	Watch      bool        // the file is applied whenever its content changes
+	Engine     engine.Kind
+	Version    string // of the program
+	Successors string // path of the socket at which the process awaits its successor; empty for none
+	Log        *slog.Logger
+	Level      *slog.LevelVar // of Log
+}
+
 // start starts the parts of a sidecar from the endpoints to the listeners, so that
 // nothing is accepted before it can be served, and nothing registered before it can be
-// accepted. If a process listens at path, start takes over from it. Until it
+// accepted. If a process listens at o.successors, start takes over from it. Until it
 // accepts connections, the end of ctx ends the start, with ctx's error.
-func start(ctx context.Context, cfg *config.Config, kind engine.Kind, path string, log *slog.Logger, level *slog.LevelVar) (s *sidecar, err error) {
-	s = &sidecar{
-		cfg: cfg, kind: kind, log: log, level: level, workers: make(map[loop.Loop]*proxy.Worker),
+func start(ctx context.Context, o Options) (s *Sidecar, err error) {
+	cfg, log := o.Config, o.Log
+	s = &Sidecar{
+		cfg: cfg, kind: o.Engine, version: o.Version, log: log, level: o.Level, workers: make(map[loop.Loop]*proxy.Worker),
 		access: accessLog{log: log}, discovery: discovery{dns: dns.Options{Others: new(dns.Others), Logger: log}},
 		hotRestart: hotRestart{replaced: make(chan struct{})}, lifetime: lifetime{drained: make(chan struct{})},
 		listeners: make(map[string]*openListener), sources: make(map[string]*source),
@@ -106,7 +120,7 @@ func start(ctx context.Context, cfg *config.Config, kind engine.Kind, path strin
 		s.reloads.Outcomes[outcome] = 0
 	}
 	s.ended, s.end = context.WithCancel(context.Background())
-	if s.inherited, err = inherit(cfg, path, log); err != nil {
+	if s.inherited, err = inherit(cfg, o.Successors, log); err != nil {
 		s.end()
 		return nil, err
 	}
@@ -149,20 +163,20 @@ func start(ctx context.Context, cfg *config.Config, kind engine.Kind, path strin
 		s.retiring.Go(s.acceptSuccessors)
 	}
 	s.releasePages()
-	log.Info("serving", "version", versionOf(version, buildInfo()), "node", cfg.Node.ID,
+	log.Info("serving", "version", s.version, "node", cfg.Node.ID,
 		"engine", s.kind.Name, "loops", len(s.proc.Workers()), "gomaxprocs", runtime.GOMAXPROCS(0))
 	return s, nil
 }
 
 // releasePages gives back the pages of the program that only a start or a reload uses.
-func (s *sidecar) releasePages() {
+func (s *Sidecar) releasePages() {
 	if err := program.ReleasePages(); err != nil {
 		s.log.Warn("pages of the program that are not used any more stay resident", "error", err)
 	}
 }
 
 // startLoops starts the driver, and the core on its loops.
-func (s *sidecar) startLoops() (err error) {
+func (s *Sidecar) startLoops() (err error) {
 	loops := s.cfg.Loops
 	if loops == 0 {
 		loops = min(cpuquota.Whole(), reactor.MaxLoops)
@@ -199,7 +213,7 @@ func (s *sidecar) startLoops() (err error) {
 		Process: s.proc, Dial: s.engine.DialSocketWith, Reserver: s.engine.Reserver, Logger: s.log, Previous: s.inherited.parked,
 	})
 	s.proc.SetStreams(s.streams)
-	s.spans = otlp.New(otlp.Options{Node: s.cfg.Node.ID, Version: versionOf(version, buildInfo()), Logger: s.log})
+	s.spans = otlp.New(otlp.Options{Node: s.cfg.Node.ID, Version: s.version, Logger: s.log})
 	s.spans.Configure(&s.cfg.Tracing)
 	s.proc.SetSpans(s.spans)
 	return nil
@@ -215,7 +229,7 @@ func reservedFiles(cfg *config.Config) int {
 
 // openAccessLog opens the access log of cfg; nil means that there is none. If path and
 // buffer are unchanged it returns the current one.
-func (s *sidecar) openAccessLog(cfg *config.Config) (*accesslog.Writer, error) {
+func (s *Sidecar) openAccessLog(cfg *config.Config) (*accesslog.Writer, error) {
 	c, current := &cfg.AccessLog, s.access.writer.Load()
 	switch {
 	case c.Path == "":
@@ -244,7 +258,7 @@ func limitMemory(cfg *config.Config) {
 // openAdmin creates the admin API. It opens early, so that /readyz says what a start
 // waits for. During a hot restart the predecessor's admin API responds until this
 // process serves.
-func (s *sidecar) openAdmin() (err error) {
+func (s *Sidecar) openAdmin() (err error) {
 	resources := s.resources()
 	s.engine.RefuseWhile(resources.Refusing)
 	s.proc.SetOverload(func() bool {
@@ -252,7 +266,7 @@ func (s *sidecar) openAdmin() (err error) {
 		return state != overload.Normal
 	})
 	s.admin = admin.New(admin.Options{
-		Process: s.proc, Version: versionOf(version, buildInfo()), Engine: s.kind.Name, Log: s.log, Level: s.level,
+		Process: s.proc, Version: s.version, Engine: s.kind.Name, Log: s.log, Level: s.level,
 		Reactor:       s.engine.Stats,
 		Registry:      s.registryStats,
 		Registrations: s.registrationStats,
@@ -269,7 +283,7 @@ func (s *sidecar) openAdmin() (err error) {
 		return nil
 	}
 	if s.adminSockets, err = s.inherited.sockets.Take(s.cfg.Admin.Address, 0); err != nil {
-		return &bindError{"admin.address", s.cfg.Admin.Address, err}
+		return &BindError{"admin.address", s.cfg.Admin.Address, err}
 	}
 	if s.inherited.predecessor == nil {
 		s.startAdmin()
@@ -282,7 +296,7 @@ const otherFiles = 64
 
 // resources returns the accounting of what the process can run out of. Each resource is one line.
 // s.admin must be set before anybody asks for its use.
-func (s *sidecar) resources() *overload.Manager {
+func (s *Sidecar) resources() *overload.Manager {
 	return overload.New(overload.Options{
 		Resources: []overload.Resource{
 			{Name: "descriptors", Used: s.openFiles, Limit: s.engine.FileLimit},
@@ -307,7 +321,7 @@ func boundedBy(name string, of func() (used, limit int)) overload.Resource {
 }
 
 // openFiles returns the number of open descriptors.
-func (s *sidecar) openFiles() int64 {
+func (s *Sidecar) openFiles() int64 {
 	if n, ok := overload.OpenFiles(); ok {
 		return n
 	}
@@ -315,7 +329,7 @@ func (s *sidecar) openFiles() int64 {
 }
 
 // identityStats lists the identities for the admin API.
-func (s *sidecar) identityStats() []admin.Identity {
+func (s *Sidecar) identityStats() []admin.Identity {
 	if s.admin.Phase() == admin.Starting {
 		return nil // listen may still use them
 	}
@@ -332,20 +346,20 @@ func (s *sidecar) identityStats() []admin.Identity {
 	return out
 }
 
-func (s *sidecar) startAdmin() {
+func (s *Sidecar) startAdmin() {
 	if len(s.adminSockets) > 0 {
 		s.admin.Start(s.adminSockets...)
 		s.log.Info("admin API", "address", s.adminSockets[0].Addr().String())
 	}
 }
 
-func (s *sidecar) connectRegistries() error {
+func (s *Sidecar) connectRegistries() error {
 	return s.connect(s.cfg, s.identities, s.inherited.names)
 }
 
 // stop stops the parts that start has started, in the reverse order, and waits for
 // them.
-func (s *sidecar) stop() {
+func (s *Sidecar) stop() {
 	s.end()
 	s.closeSuccessors()
 	s.retiring.Wait()

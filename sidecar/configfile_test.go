@@ -1,4 +1,4 @@
-package main
+package sidecar
 
 import (
 	"os"
@@ -43,7 +43,7 @@ func TestRetryWaitsForWrites(t *testing.T) {
 		}
 	}
 	write("refused")
-	f := openConfigFile(path)
+	f := OpenConfigFile(path)
 	var again retries
 	again.tried(true, true)
 	for i := range firstRetry - 1 {

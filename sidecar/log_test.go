@@ -1,4 +1,4 @@
-package main
+package sidecar
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ func (g *gate) Write(b []byte) (int, error) {
 // no writer waits.
 func TestSlowLogReader(t *testing.T) {
 	g := &gate{open: make(chan struct{})}
-	log, _, flush := newLog(&config.Log{Level: config.LevelInfo, Format: config.FormatText}, g)
+	log, _, flush := NewLog(&config.Log{Level: config.LevelInfo, Format: config.FormatText}, g)
 	const extra = 100
 	for i := range logBacklog + extra {
 		log.With("part", "x").Warn("something", "number", i)

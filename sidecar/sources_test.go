@@ -1,10 +1,9 @@
-package main
+package sidecar
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -71,12 +70,12 @@ func (z *zone) awaitLookups(t *testing.T, host string) {
 }
 
 // resolving starts a sidecar in this process that resolves host names with z.
-func resolving(t *testing.T, z *zone) (s *sidecar, egress string) {
+func resolving(t *testing.T, z *zone) (s *Sidecar, egress string) {
 	t.Helper()
 	return resolvingAt(t, z, "")
 }
 
-func resolvingAt(t *testing.T, z *zone, path string) (s *sidecar, egress string) {
+func resolvingAt(t *testing.T, z *zone, path string) (s *Sidecar, egress string) {
 	t.Helper()
 	procs := runtime.GOMAXPROCS(0)
 	z.hosts, z.lookups = map[string]string{}, map[string]int{}
@@ -87,7 +86,7 @@ func resolvingAt(t *testing.T, z *zone, path string) (s *sidecar, egress string)
 }
 
 // reloadApp reloads with the given settings of the service app.
-func (s *sidecar) reloadApp(t *testing.T, egress, app string) error {
+func (s *Sidecar) reloadApp(t *testing.T, egress, app string) error {
 	t.Helper()
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -108,7 +107,7 @@ services: {app: {discover: static, connect_timeout: 15s, timeout: 2m, %s}}`, egr
 }
 
 // addresses returns the addresses in use for the service.
-func (s *sidecar) addresses(service string) (addrs []string) {
+func (s *Sidecar) addresses(service string) (addrs []string) {
 	if snap := s.proc.Snapshot(service); snap != nil {
 		for _, e := range snap.Endpoints {
 			addrs = append(addrs, e.Addr)
@@ -117,7 +116,7 @@ func (s *sidecar) addresses(service string) (addrs []string) {
 	return addrs
 }
 
-func (s *sidecar) awaitAddresses(t *testing.T, want ...string) {
+func (s *Sidecar) awaitAddresses(t *testing.T, want ...string) {
 	t.Helper()
 	slices.Sort(want)
 	eventually.Nil(t, "the addresses", func() error {
@@ -263,7 +262,7 @@ services: {app: {protocol: http, connect_timeout: 15s, timeout: 2m, %s}}`, addre
 				}
 				return cfg
 			}
-			s, err := start(t.Context(), with(""), environmentKind(t), "", slog.New(slog.DiscardHandler), new(slog.LevelVar))
+			s, err := start(t.Context(), quiet(t, with(""), ""))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -314,7 +313,7 @@ func TestHotRestartKeepsAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.awaitAddresses(t, net.JoinHostPort(host, port))
-	next, err := start(t.Context(), configured(t, egress, app), environmentKind(t), path, slog.New(slog.DiscardHandler), new(slog.LevelVar))
+	next, err := start(t.Context(), quiet(t, configured(t, egress, app), path))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,10 +1,9 @@
-package main
+package sidecar
 
 import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"runtime"
 	"strings"
@@ -56,7 +55,7 @@ listeners: [{name: egress, address: %q, protocol: http, service: app}, {name: ba
 		if c.want == context.Canceled.Error() {
 			cancel()
 		}
-		s, err := start(ctx, cfg, environmentKind(t), "", slog.New(slog.DiscardHandler), new(slog.LevelVar))
+		s, err := start(ctx, quiet(t, cfg, ""))
 		if err == nil {
 			if resp, err := http.Get("http://" + free[1] + "/"); err != nil {
 				t.Errorf("%s: %v", c.name, err)
@@ -94,7 +93,7 @@ func TestNewLog(t *testing.T) {
 		{config.LevelError, config.FormatJSON, `"level":"ERROR","msg":"e"}` + "\n"},
 	} {
 		var out strings.Builder
-		log, _, flush := newLog(&config.Log{Level: c.level, Format: c.format}, &out)
+		log, _, flush := NewLog(&config.Log{Level: c.level, Format: c.format}, &out)
 		log.Debug("d")
 		log.Info("i")
 		log.Warn("w")
