@@ -44,6 +44,7 @@ type Request struct {
 	Idempotent bool          // may be sent more than once
 	OneWay     bool          // a Dubbo call without a response
 	Batch      bool          // its priority is batch: requests without it go first
+	Alone      bool          // no other of its connection is in flight at the service, which has many
 	Login      bool          // it may log in its connection: see Login. Links do not carry this
 }
 

@@ -139,6 +139,9 @@ func showRequest(req *protocol.Request, ttl time.Duration) string {
 	if req.Batch {
 		sb.WriteString(" batch")
 	}
+	if req.Alone {
+		sb.WriteString(" alone")
+	}
 	showHeaders(&sb, "h", req.Headers)
 	showHeaders(&sb, "t", req.Trailers)
 	showBody(&sb, req.Body)

@@ -103,7 +103,12 @@ func (m *model) request() {
 		Headers: m.headers(), Trailers: m.headers(), Body: m.body(),
 		Attempt: uint8(m.rnd.IntN(3)), Hedge: m.rnd.IntN(2) == 0, Idempotent: m.rnd.IntN(2) == 0, OneWay: m.rnd.IntN(2) == 0,
 		Timed: m.rnd.IntN(2) == 0,
-		Batch: m.rnd.IntN(2) == 0,
+	}
+	switch m.rnd.IntN(3) {
+	case 0:
+		req.Batch = true
+	case 1:
+		req.Alone = true
 	}
 	ttl := time.Duration(m.rnd.IntN(1000)) * time.Microsecond
 	m.sent[m.next] = showRequest(req, ttl)

@@ -20,17 +20,15 @@ const (
 	requestIdempotent = 1 << 1
 	// Two bits of priority.
 	requestPriority = 4
+	priorityMask    = 3
 	requestOneWay   = 1 << 6
 	requestTimed    = 1 << 7
 )
 
-// Priorities of requests in a provider's queue. All but priorityBatch follow from attempt and
-// hedge, and are not read.
+// Priorities of requests, whatever the attempt. All others have 0.
 const (
-	priorityPrimary = 0
-	priorityRetry   = 1
-	priorityHedge   = 2
-	priorityBatch   = 3 // also of a retry and of a hedge
+	priorityAlone = 1
+	priorityBatch = 3
 )
 
 func (t *interner) appendRequest(dst []byte, req *protocol.Request, ttl time.Duration) []byte {
@@ -55,14 +53,14 @@ func (t *interner) appendRequest(dst []byte, req *protocol.Request, ttl time.Dur
 }
 
 func requestFlags(req *protocol.Request) (flags byte) {
-	if req.Attempt > 0 {
-		flags = priorityRetry << requestPriority
-	}
 	if req.Hedge {
-		flags = requestHedge | priorityHedge<<requestPriority
+		flags |= requestHedge
 	}
-	if req.Batch {
+	switch {
+	case req.Batch:
 		flags |= priorityBatch << requestPriority
+	case req.Alone:
+		flags |= priorityAlone << requestPriority
 	}
 	if req.Idempotent {
 		flags |= requestIdempotent
@@ -87,7 +85,8 @@ func (c *cursor) readRequest(req *protocol.Request, maxHeaders int) time.Duratio
 	req.Idempotent = flags&requestIdempotent != 0
 	req.OneWay = flags&requestOneWay != 0
 	req.Timed = flags&requestTimed != 0
-	req.Batch = flags>>requestPriority&priorityBatch == priorityBatch
+	priority := flags >> requestPriority & priorityMask
+	req.Batch, req.Alone = priority == priorityBatch, priority == priorityAlone
 	req.Attempt = c.byte()
 	ttl := c.duration()
 

@@ -136,6 +136,10 @@ var written = map[string]func(w *Writer){
 		w.Request(1, &protocol.Request{Codec: dubbo.CodecHessian2, Service: []byte("local"), Method: []byte("log"),
 			Path: []byte("com.acme.Log"), OneWay: true, Body: []byte{0x05, '2', '.', '0', '.', '2'}}, 0, nil)
 	},
+	"request-alone": func(w *Writer) {
+		w.Preface(Dialer, Settings{})
+		w.Request(1, &protocol.Request{Method: []byte("GET"), Path: []byte("/"), Attempt: 1, Alone: true}, 0, nil)
+	},
 	"request-batch": func(w *Writer) {
 		w.Preface(Dialer, Settings{})
 		w.Request(1, &protocol.Request{Method: []byte("GET"), Path: []byte("/"), Attempt: 1, Batch: true}, 0, nil)

@@ -112,6 +112,7 @@ func (ex *Exchange) admit(r *Route) (f *fault.Failure) {
 	if f = s.Pass(&ex.passage, ex.began, ex.batch, ex); f != nil {
 		return f
 	}
+	ex.Request.Alone = ex.passage.Alone
 	ex.service = s
 	s.Arrived(ex.began, ex.size())
 	if s.Sessions != nil {

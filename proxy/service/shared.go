@@ -182,6 +182,8 @@ type Passage struct {
 	bounds  *Bounds
 	permit  limit.Permit  // of the breaker in bounds
 	counted *atomic.Int32 // of the service: pending, or streams; nil means neither
+
+	Alone bool // the service has many requests, and the connection of this one no other
 }
 
 // Claimant is a request that asks for a place in max_pending.
@@ -197,15 +199,19 @@ func (s *Service) Pass(p *Passage, now time.Duration, batch bool, c Claimant) (f
 	if !s.bounds.takeToken(now) {
 		return fault.RateLimited
 	}
-	most := s.bounds.unreserved
-	if batch {
-		most = half(s.bounds.maxPending)
+	b, n := s.bounds, s.shared.pending.Add(1)
+	most, own := b.unreserved, 0
+	switch {
+	case batch:
+		most = half(b.maxPending)
+	case n > b.unreserved/2: // also before it matters here: the next sidecar may have more requests in flight
+		own = c.Concurrency()
 	}
-	if n := s.shared.pending.Add(1); n > most && (batch || !s.bounds.mayTakeReserved(n, c)) {
+	if n > most && (batch || !b.mayTakeReserved(n, own)) {
 		s.shared.pending.Add(-1)
 		return fault.Overloaded
 	}
-	p.bounds, p.counted = s.bounds, &s.shared.pending
+	p.bounds, p.counted, p.Alone = b, &s.shared.pending, own == 1
 	if p.permit, f = s.bounds.allow(now); f != nil {
 		p.Done()
 	}
@@ -257,15 +263,11 @@ func (p *Passage) HandOver(to *Passage) {
 	}
 }
 
-// mayTakeReserved reports whether c, the last of pending requests, may take a reserved place. These are for
-// connections with one request there, so that a few connections with many requests can't shut out all others. A
-// connection that has all pending requests shuts out nobody.
-func (b *Bounds) mayTakeReserved(pending int32, c Claimant) bool {
-	if pending > b.maxPending {
-		return false
-	}
-	own := c.Concurrency()
-	return own == 1 || own >= int(pending)
+// mayTakeReserved reports whether the last of pending requests, whose connection has own of them, may take a
+// reserved place. These are for connections with one request there, so that a few connections with many requests
+// can't shut out all others. A connection that has all pending requests shuts out nobody.
+func (b *Bounds) mayTakeReserved(pending int32, own int) bool {
+	return pending <= b.maxPending && (own == 1 || own >= int(pending))
 }
 
 func (b *Bounds) takeToken(now time.Duration) bool { return b.rate == nil || b.rate.Take(now) }

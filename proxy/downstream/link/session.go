@@ -79,8 +79,14 @@ func (s *session) takesOpaque() bool { return s.opaque() || s.listener.Fixed.Ser
 
 func (s *session) InFlight() int { return s.streams.Len() }
 
-// Concurrency implements exchange.Caller.
-func (s *session) Concurrency(*exchange.Exchange) int { return s.streams.Len() }
+// Concurrency implements exchange.Caller. A link carries the requests of many connections. The other sidecar
+// says which of them is alone on its connection.
+func (s *session) Concurrency(ex *exchange.Exchange) int {
+	if ex.Request.Alone {
+		return 1
+	}
+	return s.streams.Len()
+}
 
 // BeforeFlush sends the service's load along with responses.
 func (s *session) BeforeFlush() {
