@@ -14,7 +14,7 @@ type session interface {
 	// Buffered returns how many bytes are held for the peer.
 	Buffered() int
 	// IdleFor returns how long the session has waited for a request, 0 if it does not wait for
-	// one or closes without help when it is idle.
+	// one, has input that its loop has not read yet, or closes without help when it is idle.
 	IdleFor() time.Duration
 	// RemoteAddr returns the peer's "ip:port".
 	RemoteAddr() string

@@ -71,6 +71,13 @@ type Conn interface {
 	SetStream(s Stream)
 }
 
+// HasInput reports whether the kernel has input of c, or its end, that the loop has not read: a loop that is
+// late takes a connection for idle whose next request waits. It is false if the driver of c does not know.
+func HasInput(c Conn) bool {
+	w, ok := c.(interface{ HasInput() bool })
+	return ok && w.HasInput()
+}
+
 // Stream receives the events of one connection, on the connection's loop.
 type Stream interface {
 	// OnOpen is called first, once, when an inbound connection was accepted or

@@ -100,6 +100,9 @@ func (c *conn) WriteParts(parts [][]byte) {
 // Buffered implements loop.Conn.
 func (c *conn) Buffered() int { return c.buffered() }
 
+// HasInput answers loop.HasInput.
+func (c *conn) HasInput() bool { return c.state == connOpen && !c.eof && kernel.HasInput(c.fd) }
+
 // AwaitRoom implements loop.Conn.
 func (c *conn) AwaitRoom(left int, f *loop.Flush) {
 	if c.state == connOpen {

@@ -52,7 +52,7 @@ func (s *session) CloseNow() {
 
 // IdleFor implements the session of a worker.
 func (s *session) IdleFor() time.Duration {
-	if len(s.calls) > 0 {
+	if len(s.calls) > 0 || loop.HasInput(s.conn) {
 		return 0
 	}
 	return s.timeout.IdleFor()

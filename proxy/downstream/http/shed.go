@@ -5,6 +5,7 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // overBudget reports whether the client must not send more: memory is short, and the
@@ -50,7 +51,7 @@ func (s *session) CloseNow() {
 
 // IdleFor implements the session of a worker.
 func (s *session) IdleFor() time.Duration {
-	if len(s.calls) > 0 {
+	if len(s.calls) > 0 || loop.HasInput(s.outbound.Conn) {
 		return 0
 	}
 	return s.host.IdleFor(&s.SessionNode)

@@ -6,6 +6,7 @@ import (
 	"github.com/remora-proxy/remora/protocol/http2"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
@@ -123,7 +124,7 @@ func (s *session) CloseNow() {
 
 // IdleFor implements the session of a worker.
 func (s *session) IdleFor() time.Duration {
-	if len(s.calls) > 0 {
+	if len(s.calls) > 0 || loop.HasInput(s.conn) {
 		return 0
 	}
 	return s.timeout.IdleFor()

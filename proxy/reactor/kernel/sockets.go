@@ -44,6 +44,13 @@ func Gone(fd int) bool {
 	return n > 0 && err == nil && fds[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
 }
 
+// HasInput reports whether a read of the socket of fd would return at once.
+func HasInput(fd int) bool {
+	fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds[:], 0)
+	return n > 0 && err == nil
+}
+
 // IsLoopback reports whether the local address of a TCP connection is a loopback address.
 func IsLoopback(fd int) bool { return localAddr(fd).Addr().IsLoopback() }
 
