@@ -44,7 +44,7 @@ func onCrowd(name string, size int, first []byte) attack {
 // TestLinkCrowds attacks as TestAttacks does, with as many links as the default limits
 // let in, beside the smallest limits.buffered. Each link holds little.
 func TestLinkCrowds(t *testing.T) {
-	m := newAttackMesh(t, crowdBuffered, crowdConnections, nil)
+	m := newAttackMesh(t, attackLimits{message: attackMessage, buffered: crowdBuffered, connections: crowdConnections}, nil)
 	before := m.levels()
 	size := crowdSize(m.provider)
 	for _, a := range []attack{

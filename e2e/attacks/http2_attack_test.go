@@ -36,7 +36,7 @@ type h2Way struct {
 // TestHTTP2Attacks misuses the HTTP/2 of a listener as TestAttacks misuses its HTTP/1.1, beside
 // a well-behaved load of both. Besides, each connection must end as it deserves.
 func TestHTTP2Attacks(t *testing.T) {
-	m := newAttackMesh(t, attackBuffered, attackConnections, nil)
+	m := newAttackMesh(t, usualLimits, nil)
 	before := m.levels()
 	for _, a := range slices.Concat(http2Floods, http2Slow, http2Heads, http2Bombs) {
 		t.Run(a.name, func(t *testing.T) {
@@ -103,7 +103,7 @@ func loadHTTP2(t *testing.T, addr string, streams, step int) (stop func()) {
 	for i := range streams {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				if err := requestHTTP2(tr, addr, step*i); err != nil {
+				if err := requestHTTP2(tr, addr, step*(i+1)); err != nil {
 					t.Errorf("a well-behaved request over HTTP/2 failed: %v", err)
 					return
 				}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/e2e/harness/h2"
@@ -32,11 +33,11 @@ services: {out: {discover: static, endpoints: [%q], protocol: http, connect_time
 
 	ctx, stop := context.WithCancel(t.Context())
 	over := make(chan struct{}, greedy)
-	slow := h2Holder("slow", func(id uint32) []byte { return h2.Get(id, "/slow") })
+	slow := h2Holder("slow", h2Streams, func(id uint32) []byte { return h2.Get(id, "/slow") })
 	for range greedy {
 		go func() {
 			defer func() { over <- struct{}{} }()
-			slow.run(ctx, &attackMesh{http: addr})
+			slow.run(ctx, &attackMesh{http: addr}, 100*time.Millisecond)
 		}()
 	}
 	defer func() {
