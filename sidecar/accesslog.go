@@ -2,9 +2,11 @@ package sidecar
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 
+	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
@@ -15,6 +17,30 @@ type accessLog struct {
 	counts accesslog.Counts
 
 	writer atomic.Pointer[accesslog.Writer] // nil if there is no access log
+	cfg    config.AccessLog                 // of writer
+}
+
+// open opens the access log of a configuration, for the lines of so many loops; nil means that there is none. If path
+// and buffer are unchanged it returns the current one.
+func (a *accessLog) open(c *config.AccessLog, loops int) (*accesslog.Writer, error) {
+	current := a.writer.Load()
+	switch {
+	case c.Path == "":
+		return nil, nil
+	case current != nil && c.Path == a.cfg.Path && c.Buffer == a.cfg.Buffer:
+		return current, nil
+	}
+	w, err := accesslog.Open(c.Path, accesslog.NewQueue(c.Buffer, loops, &a.counts), a.log)
+	if err != nil {
+		return nil, fmt.Errorf("access_log: %w", err)
+	}
+	return w, nil
+}
+
+// use makes w, which open has returned for c, the access log.
+func (a *accessLog) use(w *accesslog.Writer, c *config.AccessLog) {
+	a.cfg = *c
+	a.writer.Store(w)
 }
 
 // reopen reopens the access log, whose file may have been moved away.

@@ -1,5 +1,16 @@
-// Package sidecar is the running sidecar. Run starts it (sidecar.go): its loops, registry clients,
-// admin API, endpoint sources and listeners, in this order. reload.go applies a changed
-// configuration, drain.go takes the sidecar out of use, and predecessor.go and successor.go are
-// the two sides of a hot restart. Package proxy lists the stations of a request.
+// Package sidecar is the running sidecar. Run starts it and obeys signals (run.go). Each of its
+// types has one job:
+//
+//	Sidecar        starts loops, registry clients, admin API, sources and listeners, in this
+//	               order (sidecar.go); drains and stops them (drain.go)
+//	reloads        applies changed configurations, by a change each (reload.go,
+//	               reload_listeners.go)
+//	succession     takes over from a predecessor (inheritance.go), and hands over to a
+//	               successor (succession.go)
+//	registrations  this sidecar's own endpoints in the registry
+//	sources        endpoints of services; discovery has the clients of registries (registries.go)
+//	listeners      open listeners, and those that still accept after a reload
+//	adminAPI       the admin API and its sockets
+//
+// Package proxy lists the stations of a request.
 package sidecar

@@ -2,11 +2,9 @@ package sidecar
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/admin"
-	"github.com/remora-proxy/remora/proxy/handover"
 )
 
 const (
@@ -27,7 +25,7 @@ const (
 // /drain, which doesn't end the process. The end of the drain closes drained.
 func (s *Sidecar) startDrain() {
 	s.beginDrain(func() {
-		s.closeSuccessors()
+		s.succession.close()
 		s.changing.Lock() // never unlocked, so that no reload follows
 		s.drain()
 	})
@@ -53,7 +51,7 @@ func (s *Sidecar) beginDrain(drain func()) (begun bool) {
 // each connection has ended. Link ports stay open as long as another sidecar may fetch a
 // parked response. stop cuts off the rest.
 func (s *Sidecar) drain() {
-	removed := s.removeRegistrations(s.registrations)
+	removed := s.registrations.remove(s.registrations.all)
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Drain)
 	defer cancel()
 	if removed {
@@ -62,9 +60,21 @@ func (s *Sidecar) drain() {
 	// Before the listeners close: a client that finds them closed must find the open
 	// connections draining.
 	s.proc.Drain()
-	s.closeListeners(func(l *openListener) bool { return !l.core.DrainLast() })
+	s.listeners.closeWhere(func(l *openListener) bool { return !l.core.DrainLast() })
 	poll(ctx, s.parkedFetched)
-	s.closeListeners(func(l *openListener) bool { return l.core.DrainLast() })
+	s.listeners.closeWhere(func(l *openListener) bool { return l.core.DrainLast() })
+	s.awaitIdle(ctx)
+}
+
+// drainReplaced is the drain of a process whose successor serves. It takes at most
+// timeouts.drain. The successor has the sockets, so consumers need no notice first.
+func (s *Sidecar) drainReplaced() {
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Drain)
+	defer cancel()
+	s.listeners.closeWhere(func(*openListener) bool { return true })
+	s.proc.Retire()
+	s.registrations.remove(s.registrations.all)
+	poll(ctx, s.parkedFetched)
 	s.awaitIdle(ctx)
 }
 
@@ -77,48 +87,7 @@ func (s *Sidecar) awaitIdle(ctx context.Context) {
 		return
 	}
 	s.log.Info("drained")
-	s.awaitPredecessor(ctx)
-}
-
-// awaitPredecessor waits for the end of the predecessor. It has drained since this
-// process serves, so it ends in time.
-func (s *Sidecar) awaitPredecessor(ctx context.Context) {
-	if s.predecessorEnded == nil {
-		return
-	}
-	select {
-	case <-s.predecessorEnded:
-		return
-	default:
-	}
-	s.log.Info("waiting for the end of the predecessor")
-	select {
-	case <-s.predecessorEnded:
-	case <-ctx.Done():
-	}
-}
-
-// watchPredecessor waits for the end of the predecessor. Another process may then get
-// its address for parked responses, which must no longer be used.
-func (s *Sidecar) watchPredecessor(conn *handover.Conn) {
-	defer close(s.predecessorEnded)
-	conn.Outlive(s.ended)
-	s.streams.ForgetPrevious()
-}
-
-// closeListeners closes the listeners for which which returns true.
-func (s *Sidecar) closeListeners(which func(l *openListener) bool) {
-	for _, l := range s.listeners {
-		if which(l) {
-			s.closeListener(l)
-		}
-	}
-}
-
-func (s *Sidecar) closeListener(l *openListener) {
-	if err := l.close(); err != nil {
-		s.log.Warn("listener not closed", "listener", l.name, "error", err)
-	}
+	s.succession.awaitPredecessor(ctx)
 }
 
 // parkedFetched reports whether no response is parked for another sidecar, and none
@@ -129,25 +98,6 @@ func (s *Sidecar) parkedFetched() bool { return s.proc.Links() == 0 && s.streams
 // counts from its accept on, so there is no gap between the two.
 func (s *Sidecar) idle() bool {
 	return s.engine.Stats().Inbound == 0 && s.proc.Pending() == 0
-}
-
-// removeRegistrations removes registrations from the registry, concurrently, and
-// reports whether there were any.
-func (s *Sidecar) removeRegistrations(all []*registration) bool {
-	// Not part of timeouts.drain: even if that is 0, consumers must not see errors
-	// until the lease expires.
-	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
-	defer cancel()
-	var tasks sync.WaitGroup
-	for _, a := range all {
-		tasks.Go(func() {
-			if err := a.remove(ctx); err != nil {
-				s.log.Warn("registration not removed; its lease will expire", "service", a.reg.Service, "error", err)
-			}
-		})
-	}
-	tasks.Wait()
-	return len(all) > 0
 }
 
 // sleep waits for d, or until ctx is done.

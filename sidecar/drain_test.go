@@ -55,7 +55,7 @@ func (s *Sidecar) registerAt(fake *fakeRegistry) {
 	entry.start()
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	s.registrations = []*registration{entry}
+	s.registrations.all = []*registration{entry}
 }
 
 // TestYieldBeforeRelease: the predecessor yields its registrations before it tells the

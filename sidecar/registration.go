@@ -38,27 +38,6 @@ type registration struct {
 	yielded bool                  // reports whether a successor owns it; verdicts then have no effect
 }
 
-// newRegistration returns the registration of r without starting it.
-func (s *Sidecar) newRegistration(cfg *config.Config, r *config.Register) *registration {
-	hasName := func(l config.Listener) bool { return l.Name == r.Listener }
-	l := &cfg.Listeners[slices.IndexFunc(cfg.Listeners, hasName)]
-	a := &registration{
-		reg: registry.Registration{
-			Service: r.Service, Node: cfg.Node.ID, Addr: r.Advertise, Weight: r.Weight,
-			Zone: cfg.Node.Zone, Protocol: l.Protocol,
-		},
-		check: r.Check, registrar: s.registrar, log: s.log,
-	}
-	if app := cfg.Services[l.Service]; app != nil {
-		a.identity, a.sni = s.identities.ofService(app.Name), app.TLS.SNI
-		a.tls = checkTLS(app, a.identity)
-		for _, e := range app.Endpoints {
-			a.app = append(a.app, e.Address)
-		}
-	}
-	return a
-}
-
 // equal reports whether two registrations register the same, with the same checks.
 func (a *registration) equal(b *registration) bool {
 	return reflect.DeepEqual(a.reg, b.reg) && a.sameChecks(b)
@@ -81,33 +60,6 @@ func canonical(addr string) string {
 		return canonical
 	}
 	return addr
-}
-
-// updateRegistrations starts the registrations of cfg, and returns those that cfg no
-// longer has. Unchanged ones stay as they are. A changed one is overwritten, so that
-// its key is never missing. The listeners must be open.
-func (s *Sidecar) updateRegistrations(cfg *config.Config) (gone []*registration) {
-	old := slices.Clone(s.registrations)
-	next := make([]*registration, 0, len(cfg.Register))
-	for i := range cfg.Register {
-		a := s.newRegistration(cfg, &cfg.Register[i])
-		at := slices.IndexFunc(old, a.equal)
-		if at < 0 {
-			at = slices.IndexFunc(old, a.sameKey)
-		}
-		if at < 0 {
-			a.start()
-		} else {
-			old[at].change(a)
-			a = old[at]
-			old = slices.Delete(old, at, at+1)
-		}
-		next = append(next, a)
-	}
-	s.mu.Lock()
-	s.registrations = next
-	s.mu.Unlock()
-	return old
 }
 
 // start starts the checks. They begin with the current verdict.
@@ -258,32 +210,6 @@ func (a *registration) status() admin.Registration {
 	}
 	if err != nil {
 		out.Error = err.Error()
-	}
-	return out
-}
-
-// registered reports whether all registrations are in the registry.
-func (s *Sidecar) registered() bool {
-	for _, a := range s.registrations {
-		if !a.isRegistered() {
-			return false
-		}
-	}
-	return true
-}
-
-// registrationStats lists the registrations for the admin API, in the order of the
-// configuration.
-func (s *Sidecar) registrationStats() []admin.Registration {
-	if s.admin.Phase() == admin.Starting {
-		return nil // updateRegistrations may still run
-	}
-	s.mu.Lock()
-	all := s.registrations
-	s.mu.Unlock()
-	out := make([]admin.Registration, len(all))
-	for i, a := range all {
-		out[i] = a.status()
 	}
 	return out
 }

@@ -21,7 +21,7 @@ register: [{service: s, listener: in, advertise: "127.0.0.1:80", check: {http: /
 		if err != nil {
 			t.Fatal(err)
 		}
-		return (&Sidecar{}).newRegistration(cfg, &cfg.Register[0])
+		return new(registrations).of(cfg, &cfg.Register[0], nil)
 	}
 	if !of(before).equal(of(before)) {
 		t.Error("a registration differs from itself")

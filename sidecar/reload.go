@@ -8,6 +8,7 @@ import (
 	"net"
 	"reflect"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/remora-proxy/remora/proxy"
@@ -60,12 +61,30 @@ func (r *refusal) Unwrap() error { return r.reason }
 // services.
 const endpointsTimeout = 5 * time.Second
 
+// reloads apply changed configurations to a running sidecar, one at a time, and count them.
+type reloads struct {
+	s *Sidecar
+
+	mu     sync.Mutex
+	counts admin.ReloadStats
+}
+
+// newReloads returns the reloads of s, of which there was none yet.
+func newReloads(s *Sidecar) *reloads {
+	r := &reloads{s: s, counts: admin.ReloadStats{Since: time.Now(), Outcomes: make(map[string]uint64)}}
+	for _, outcome := range outcomes { // a metric's rate needs a 0 before the first event
+		r.counts.Outcomes[outcome] = 0
+	}
+	return r
+}
+
 // reload applies the configuration in file. If that is refused it changes nothing,
 // records the reason, and reports whether that may pass without another change of the
 // file.
-func (s *Sidecar) reload(file string) (mayPass bool) {
+func (r *reloads) reload(file string) (mayPass bool) {
+	s := r.s
 	if !s.changing.TryLock() { // not held by a reload: there is one at a time
-		s.recordReload("", &refusal{refusedDraining, errors.New("the sidecar is draining, or about to be replaced")})
+		r.record("", &refusal{refusedDraining, errors.New("the sidecar is draining, or about to be replaced")})
 		return s.admin.Phase() <= admin.Serving // a successor may fail
 	}
 	defer s.changing.Unlock()
@@ -77,9 +96,9 @@ func (s *Sidecar) reload(file string) (mayPass bool) {
 	case cfg.Equal(s.cfg):
 	default:
 		LogWarnings(s.log, cfg)
-		outcome, err = outcomeApplied, s.change(cfg)
+		outcome, err = outcomeApplied, r.apply(cfg)
 	}
-	s.recordReload(outcome, err)
+	r.record(outcome, err)
 	s.releasePages()
 	var refused *refusal
 	if !errors.As(err, &refused) {
@@ -92,30 +111,30 @@ func (s *Sidecar) reload(file string) (mayPass bool) {
 	return false
 }
 
-// recordReload counts and logs a reload.
-func (s *Sidecar) recordReload(outcome string, err error) {
+// record counts and logs a reload.
+func (r *reloads) record(outcome string, err error) {
 	refused := admin.Refusal{}
-	if r, ok := err.(*refusal); ok {
-		outcome = r.code
-		refused = admin.Refusal{At: time.Now(), Code: r.code, Reason: r.reason.Error()}
-		s.log.Error("configuration refused; nothing has changed", "code", r.code, "reason", refused.Reason)
+	if why, ok := err.(*refusal); ok {
+		outcome = why.code
+		refused = admin.Refusal{At: time.Now(), Code: why.code, Reason: why.reason.Error()}
+		r.s.log.Error("configuration refused; nothing has changed", "code", why.code, "reason", refused.Reason)
 	} else {
-		s.log.Info("configuration reloaded", "outcome", outcome, "generation", s.proc.Generation().Number())
+		r.s.log.Info("configuration reloaded", "outcome", outcome, "generation", r.s.proc.Generation().Number())
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.reloads.Outcomes[outcome]++
-	s.reloads.Refused = refused
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counts.Outcomes[outcome]++
+	r.counts.Refused = refused
 	if outcome == outcomeApplied {
-		s.reloads.Since = time.Now()
+		r.counts.Since = time.Now()
 	}
 }
 
-// reloadStats returns a copy of the counts for the admin API.
-func (s *Sidecar) reloadStats() admin.ReloadStats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := s.reloads
+// stats returns a copy of the counts for the admin API.
+func (r *reloads) stats() admin.ReloadStats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	st := r.counts
 	st.Outcomes = maps.Clone(st.Outcomes)
 	return st
 }
@@ -133,8 +152,9 @@ type change struct {
 	sources    map[string]*source             // those of new services; updateSources adds the others
 }
 
-// change applies cfg. The error is a *refusal, or nil.
-func (s *Sidecar) change(cfg *config.Config) error {
+// apply applies cfg. The caller holds changing. The error is a *refusal, or nil.
+func (r *reloads) apply(cfg *config.Config) error {
+	s := r.s
 	if keys := fixedKeys(s.cfg, cfg); len(keys) > 0 {
 		return &refusal{refusedRestart, fmt.Errorf("%s: needs a restart", strings.Join(keys, ", "))}
 	}
@@ -143,8 +163,8 @@ func (s *Sidecar) change(cfg *config.Config) error {
 	if err == nil {
 		err = c.prepare()
 	}
-	s.leaving.passing.Lock()
-	defer s.leaving.passing.Unlock()
+	s.listeners.leaving.passing.Lock()
+	defer s.listeners.leaving.passing.Unlock()
 	if err == nil {
 		err = c.bind()
 	}
@@ -161,7 +181,7 @@ func (c *change) open() (err error) {
 	if c.identities, err = openIdentities(c.cfg, c.s.identities, c.s.log, c.s.engine.RecheckPeers); err != nil {
 		return &refusal{refusedIdentity, err}
 	}
-	if c.access, err = c.s.openAccessLog(c.cfg); err != nil {
+	if c.access, err = c.s.access.open(&c.cfg.AccessLog, len(c.s.engine.Loops())); err != nil {
 		return &refusal{refusedAccessLog, err}
 	}
 	return nil
@@ -174,22 +194,22 @@ func (c *change) prepare() error {
 	c.gen = c.s.proc.Prepare(c.cfg, func() { close(ready) })
 	<-ready
 	for _, name := range c.gen.Added() {
-		src, err := c.s.startSource(c.cfg.Services[name], c.identities.ofService(name), c.s.sources[name].state(), c.gen.Update)
+		src, err := c.s.sources.start(c.cfg.Services[name], c.identities.ofService(name), c.s.sources.byService[name].state(), c.gen.Update)
 		if err != nil {
 			return &refusal{refusedInvalid, err}
 		}
 		c.sources[name] = src
 	}
-	if err := c.s.endpointsKnown(c.gen); err != nil {
+	if err := endpointsKnown(c.s.ended, c.gen); err != nil {
 		return &refusal{refusedEndpoints, err}
 	}
 	return nil
 }
 
 // endpointsKnown waits until the loops know the endpoints of the services that are new
-// in g.
-func (s *Sidecar) endpointsKnown(g *proxy.Generation) error {
-	ctx, cancel := context.WithTimeout(s.ended, endpointsTimeout)
+// in g. The end of ended ends the wait.
+func endpointsKnown(ended context.Context, g *proxy.Generation) error {
+	ctx, cancel := context.WithTimeout(ended, endpointsTimeout)
 	defer cancel()
 	if poll(ctx, g.Known) {
 		return nil
@@ -228,12 +248,12 @@ func (c *change) apply() {
 	s.mu.Lock()
 	s.identities = c.identities
 	s.mu.Unlock()
-	s.access.writer.Store(c.access)
+	s.access.use(c.access, &c.cfg.AccessLog)
 	closed := c.updateListeners()
 	s.engine.RecheckPeers() // by the peers of the listeners
 	c.updateSources()
 	old.closeExcept(c.identities)
-	gone := s.updateRegistrations(c.cfg)
+	gone := s.registrations.update(c.cfg, c.identities)
 	limitMemory(c.cfg)
 	s.engine.SetWriteStall(c.cfg.Timeouts.Write)
 	if level, ok := admin.LogLevel(c.cfg.Log.Level); ok && c.cfg.Log.Level != before.Log.Level {
@@ -253,7 +273,7 @@ func (c *change) apply() {
 // changed.
 func (c *change) updateSources() {
 	s := c.s
-	for name, src := range s.sources {
+	for name, src := range s.sources.byService {
 		svc := c.cfg.Services[name]
 		switch {
 		case svc == nil:
@@ -265,21 +285,21 @@ func (c *change) updateSources() {
 			continue
 		case !src.suits(svc):
 			var err error
-			if src, err = s.replaceSource(src, svc, c.identities.ofService(name), c.gen.Update); err != nil { // an address that the validation accepted
+			if src, err = s.sources.replace(src, svc, c.identities.ofService(name), c.gen.Update); err != nil { // an address that the validation accepted
 				s.log.Error("endpoints not watched; the known ones stay in use", "service", name, "error", err)
 				src = &source{cfg: svc}
 			}
 		}
 		c.sources[name] = src
 	}
-	s.sources = c.sources
+	s.sources.byService = c.sources
 }
 
 // retire removes the registrations that a reload has dropped, and then, after consumers
 // had time to notice, closes the listeners. Link ports stay open as long as another
 // sidecar may fetch a parked response.
 func (s *Sidecar) retire(gone []*registration, closed []*openListener, drain time.Duration) {
-	s.removeRegistrations(gone)
+	s.registrations.remove(gone)
 	if len(closed) == 0 {
 		return
 	}
@@ -290,7 +310,7 @@ func (s *Sidecar) retire(gone []*registration, closed []*openListener, drain tim
 		if l.core.DrainLast() {
 			poll(ctx, func() bool { return l.core.Links() == 0 && s.streams.Parked() == 0 })
 		}
-		s.leaving.remove(l, s.closeListener)
+		s.listeners.leaving.remove(l, s.listeners.close)
 		s.log.Info("listener closed", "listener", l.name, "address", l.address)
 	}
 }

@@ -33,12 +33,12 @@ func Run(o Options) error {
 	}
 	notify("READY=1")
 	if o.File != nil {
-		go o.File.run(s.ended, o.Watch, reload, s.reload)
+		go o.File.run(s.ended, o.Watch, reload, s.reloads.reload)
 	} else {
 		go each(s.ended, reload, func() { o.Log.Warn("nothing to reload: this sidecar has no configuration file") })
 	}
 	go each(s.ended, rotate, s.access.reopen)
-	go each(s.ended, restart, s.restart)
+	go each(s.ended, restart, s.succession.restart)
 	return serveUntil(s, signals)
 }
 
@@ -102,7 +102,7 @@ func serveUntil(s *Sidecar, signals <-chan os.Signal) error {
 		s.log.Info("draining", "signal", sig.String(), "timeout", s.proc.Config().Timeouts.Drain)
 		notify("STOPPING=1")
 		s.startDrain()
-	case <-s.replaced:
+	case <-s.succession.replaced:
 	}
 	done := make(chan struct{})
 	go func() {

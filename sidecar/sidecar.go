@@ -3,11 +3,9 @@ package sidecar
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -19,60 +17,48 @@ import (
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
-	"github.com/remora-proxy/remora/proxy/handover"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/overload"
 	"github.com/remora-proxy/remora/proxy/reactor"
 	"github.com/remora-proxy/remora/proxy/reactor/engine"
 	"github.com/remora-proxy/remora/proxy/stream"
-	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 	"github.com/remora-proxy/remora/proxy/telemetry/otlp"
 	"github.com/remora-proxy/remora/registry/dns"
 	"github.com/remora-proxy/remora/sidecar/program"
 )
 
-// Sidecar is a running process: the core on its loops, its listeners, its registry
-// clients and its admin API. Parts that start has not reached yet are nil.
+// Sidecar is a running process. It starts its parts, drains them and stops them; what changes while it runs is the job
+// of reloads, and its registrations, listeners and sources. succession passes the sidecar to another process. Parts that
+// start has not reached yet are nil.
 type Sidecar struct {
-	log          *slog.Logger
-	level        *slog.LevelVar // level of log
-	version      string         // of the program
-	kind         engine.Kind    // of engine
-	engine       *reactor.Engine
-	proc         *proxy.Process
-	workers      map[loop.Loop]*proxy.Worker
-	admin        *admin.Server
-	adminSockets []net.Listener // as sockets.Open.Take returns them; none without an admin API
-	streams      *stream.Server
-	spans        *otlp.Exporter
-	access       accessLog
-	clientCerts  clientCerts
-	leaving      leaving
-	discovery
-	hotRestart
+	log     *slog.Logger
+	level   *slog.LevelVar // level of log
+	version string         // of the program
+	kind    engine.Kind    // of engine
+	engine  *reactor.Engine
+	proc    *proxy.Process
+	workers map[loop.Loop]*proxy.Worker
+	streams *stream.Server
+	spans   *otlp.Exporter
+	admin   adminAPI
+
+	access        accessLog
+	clientCerts   clientCerts
+	discovery     discovery
+	sources       sources
+	listeners     listeners
+	registrations registrations
+	reloads       *reloads
+	succession    succession
 	lifetime
 
-	// A reload holds changing while it runs, a drain from its start on. It guards
-	// the configuration in use, and all that was made of it: cfg, listeners, sources
-	// and the fields after mu. Changes of the latter also need mu, because the admin
-	// API reads them.
-	changing      sync.Mutex
-	cfg           *config.Config
-	listeners     map[string]*openListener
-	sources       map[string]*source
-	mu            sync.Mutex
-	registrations []*registration
-	identities    identities
-	reloads       admin.ReloadStats
-}
-
-// hotRestart is the state of taking over from a predecessor, and of being replaced by a
-// successor.
-type hotRestart struct {
-	inherited        *inheritance       // its sockets are used until the end of start
-	predecessorEnded chan struct{}      // closed at the end of the predecessor; nil without one
-	successors       *handover.Listener // accepts successors; nil if this process can't be replaced
-	replaced         chan struct{}      // closed when a successor serves
+	// A reload holds changing while it runs, a drain from its start on. It guards the configuration in use, and all that
+	// was made of it: cfg, identities, the access log, listeners, sources and registrations. A change of identities also
+	// needs mu, because the admin API reads them.
+	changing   sync.Mutex
+	cfg        *config.Config
+	mu         sync.Mutex
+	identities identities
 }
 
 // lifetime is the state of a sidecar's drain and stop.
@@ -112,19 +98,22 @@ func start(ctx context.Context, o Options) (s *Sidecar, err error) {
 	s = &Sidecar{
 		cfg: cfg, kind: o.Engine, version: o.Version, log: log, level: o.Level, workers: make(map[loop.Loop]*proxy.Worker),
 		access: accessLog{log: log}, discovery: discovery{dns: dns.Options{Others: new(dns.Others), Logger: log}},
-		hotRestart: hotRestart{replaced: make(chan struct{})}, lifetime: lifetime{drained: make(chan struct{})},
-		listeners: make(map[string]*openListener), sources: make(map[string]*source),
-		reloads: admin.ReloadStats{Since: time.Now(), Outcomes: make(map[string]uint64)},
-	}
-	for _, outcome := range outcomes { // a metric's rate needs a 0 before the first event
-		s.reloads.Outcomes[outcome] = 0
+		admin: adminAPI{log: log, address: cfg.Admin.Address}, registrations: registrations{log: log},
+		lifetime: lifetime{drained: make(chan struct{})},
 	}
 	s.ended, s.end = context.WithCancel(context.Background())
-	if s.inherited, err = inherit(cfg, o.Successors, log); err != nil {
+	s.reloads = newReloads(s)
+	inherited, err := inherit(cfg, o.Successors, log)
+	if err != nil {
 		s.end()
 		return nil, err
 	}
-	defer s.inherited.close()
+	defer inherited.close()
+	s.succession = succession{
+		log: log, ended: s.ended, inherited: inherited, replaced: make(chan struct{}), changing: &s.changing, admin: &s.admin,
+		listeners: &s.listeners, sources: &s.sources, registrations: &s.registrations,
+		drain: func() bool { return s.beginDrain(s.drainReplaced) },
+	}
 	detach := context.AfterFunc(ctx, s.end)
 	detachContext := func() error { // from here on ctx does not end the start
 		if detach() {
@@ -132,13 +121,15 @@ func start(ctx context.Context, o Options) (s *Sidecar, err error) {
 		}
 		return ctx.Err()
 	}
-	bindEarly, bindLate := s.bindAll, func() error { return nil }
-	if s.inherited.predecessor != nil { // whose connections a new socket may take, and lose if the start fails
+	startSources := func() error { return s.sources.startAll(cfg, s.identities, inherited.names) }
+	serve := func() error { return s.listeners.serveAll(s.proc.Generation(), s.identities) }
+	bindEarly, bindLate := func() error { return s.listeners.bindAll(cfg, inherited.sockets) }, func() error { return nil }
+	if inherited.predecessor != nil { // whose connections a new socket may take, and lose if the start fails
 		bindEarly, bindLate = bindLate, bindEarly
 	}
 	for _, step := range []func() error{
-		s.startLoops, s.connectRegistries, s.openAdmin, s.startSources, bindEarly, s.awaitEndpoints, detachContext,
-		bindLate, s.inherited.awaitRelease, s.listen,
+		s.startLoops, s.connectRegistries, s.openAdmin, startSources, bindEarly, s.awaitEndpoints, detachContext,
+		bindLate, inherited.awaitRelease, serve,
 	} {
 		if err := step(); err != nil {
 			if s.ended.Err() != nil {
@@ -148,19 +139,21 @@ func start(ctx context.Context, o Options) (s *Sidecar, err error) {
 			return nil, err
 		}
 	}
-	s.updateRegistrations(cfg)
-	s.inherited.sayServing(s.ended, s.registered, log)
-	s.own()
-	s.listenForSuccessors(s.inherited.path)
+	s.registrations.update(cfg, s.identities)
+	inherited.sayServing(s.ended, s.registrations.registered, log)
+	inherited.own()
+	s.admin.own()
+	s.listeners.ownAll(cfg)
+	s.succession.listen(inherited.path)
 	s.admin.Enter(admin.Serving)
-	if conn := s.inherited.predecessor; conn != nil {
-		s.predecessorEnded = make(chan struct{})
-		s.startAdmin()
-		s.inherited.predecessor = nil // watchPredecessor closes it
-		s.retiring.Go(func() { s.watchPredecessor(conn) })
+	if conn := inherited.predecessor; conn != nil {
+		s.succession.predecessorEnded = make(chan struct{})
+		s.admin.serve()
+		inherited.predecessor = nil // watchPredecessor closes it
+		s.retiring.Go(func() { s.succession.watchPredecessor(conn) })
 	}
-	if s.successors != nil {
-		s.retiring.Go(s.acceptSuccessors)
+	if s.succession.successors != nil {
+		s.retiring.Go(s.succession.accept)
 	}
 	s.releasePages()
 	log.Info("serving", "version", s.version, "node", cfg.Node.ID,
@@ -189,7 +182,7 @@ func (s *Sidecar) startLoops() (err error) {
 	limitMemory(s.cfg)
 	s.engine, err = reactor.Start(reactor.Options{
 		Engine: s.kind, Loops: loops, MaxConnections: s.cfg.Limits.Connections, MaxPerSource: s.cfg.Limits.PerSource, WriteStall: s.cfg.Timeouts.Write,
-		ReservedFiles: reservedFiles(s.cfg), DialTLS: s.clientCerts.client, DialOther: s.otherAddress, Logger: s.log,
+		ReservedFiles: reservedFiles(s.cfg), DialTLS: s.clientCerts.client, DialOther: s.sources.otherAddress, Logger: s.log,
 	})
 	if err != nil {
 		return err
@@ -199,23 +192,28 @@ func (s *Sidecar) startLoops() (err error) {
 	}
 	s.proc = proxy.NewProcess(s.cfg, loops)
 	s.proc.SetWall(time.Now)
-	w, err := s.openAccessLog(s.cfg)
+	w, err := s.access.open(&s.cfg.AccessLog, loops)
 	if err != nil {
 		return err
 	}
-	s.access.writer.Store(w)
+	s.access.use(w, &s.cfg.AccessLog)
 	s.proc.Generation().LogTo(queueOf(w))
 	for _, l := range s.engine.Loops() {
 		s.workers[l] = proxy.NewWorker(s.proc, l, s.log, rand.Uint64())
 	}
 	s.clientCerts.set(s.proc.Generation(), s.proc.Generation(), s.identities, false)
 	s.streams = stream.New(stream.Options{
-		Process: s.proc, Dial: s.engine.DialSocketWith, Reserver: s.engine.Reserver, Logger: s.log, Previous: s.inherited.parked,
+		Process: s.proc, Dial: s.engine.DialSocketWith, Reserver: s.engine.Reserver, Logger: s.log, Previous: s.succession.inherited.parked,
 	})
 	s.proc.SetStreams(s.streams)
 	s.spans = otlp.New(otlp.Options{Node: s.cfg.Node.ID, Version: s.version, Logger: s.log})
 	s.spans.Configure(&s.cfg.Tracing)
 	s.proc.SetSpans(s.spans)
+	s.listeners = listeners{
+		log: s.log, engine: s.engine, proc: s.proc, workers: s.workers, streams: s.streams, byName: make(map[string]*openListener),
+	}
+	s.sources = sources{log: s.log, discovery: &s.discovery, proc: s.proc, streams: s.streams, byService: make(map[string]*source)}
+	s.succession.streams = s.streams
 	return nil
 }
 
@@ -225,24 +223,6 @@ func (s *Sidecar) startLoops() (err error) {
 // replaces, too.
 func reservedFiles(cfg *config.Config) int {
 	return cfg.Limits.AdminConnections + 4*(1+len(cfg.Listeners)) + 4*len(cfg.Registry.Etcd.Endpoints)
-}
-
-// openAccessLog opens the access log of cfg; nil means that there is none. If path and
-// buffer are unchanged it returns the current one.
-func (s *Sidecar) openAccessLog(cfg *config.Config) (*accesslog.Writer, error) {
-	c, current := &cfg.AccessLog, s.access.writer.Load()
-	switch {
-	case c.Path == "":
-		return nil, nil
-	case current != nil && c.Path == s.cfg.AccessLog.Path && c.Buffer == s.cfg.AccessLog.Buffer:
-		return current, nil
-	}
-	queue := accesslog.NewQueue(c.Buffer, len(s.engine.Loops()), &s.access.counts)
-	w, err := accesslog.Open(c.Path, queue, s.log)
-	if err != nil {
-		return nil, fmt.Errorf("access_log: %w", err)
-	}
-	return w, nil
 }
 
 // limitMemory sets the soft memory limit of the process. Messages may take a quarter
@@ -258,37 +238,42 @@ func limitMemory(cfg *config.Config) {
 // openAdmin creates the admin API. It opens early, so that /readyz says what a start
 // waits for. During a hot restart the predecessor's admin API responds until this
 // process serves.
-func (s *Sidecar) openAdmin() (err error) {
+func (s *Sidecar) openAdmin() error {
 	resources := s.resources()
 	s.engine.RefuseWhile(resources.Refusing)
 	s.proc.SetOverload(func() bool {
 		state, _ := resources.State()
 		return state != overload.Normal
 	})
-	s.admin = admin.New(admin.Options{
+	s.admin.Server = admin.New(admin.Options{
 		Process: s.proc, Version: s.version, Engine: s.kind.Name, Log: s.log, Level: s.level,
 		Reactor:       s.engine.Stats,
-		Registry:      s.registryStats,
+		Registry:      s.discovery.registryStats,
 		Registrations: s.registrationStats,
 		Identities:    s.identityStats,
-		Reloads:       s.reloadStats,
-		Restarts:      s.inherited.restarts,
+		Reloads:       s.reloads.stats,
+		Restarts:      s.succession.inherited.restarts,
 		Tracing:       s.spans.Stats,
 		AccessLog:     &s.access.counts,
 		Overload:      resources,
 		Drain:         s.startDrain,
 	})
 	s.retiring.Go(func() { resources.Run(s.ended) })
-	if s.cfg.Admin.Address == "" {
-		return nil
+	if err := s.admin.bind(s.succession.inherited.sockets); err != nil {
+		return err
 	}
-	if s.adminSockets, err = s.inherited.sockets.Take(s.cfg.Admin.Address, 0); err != nil {
-		return &BindError{"admin.address", s.cfg.Admin.Address, err}
-	}
-	if s.inherited.predecessor == nil {
-		s.startAdmin()
+	if s.succession.inherited.predecessor == nil {
+		s.admin.serve()
 	}
 	return nil
+}
+
+// registrationStats lists the registrations for the admin API.
+func (s *Sidecar) registrationStats() []admin.Registration {
+	if s.admin.Phase() == admin.Starting {
+		return nil // their update may still run
+	}
+	return s.registrations.stats()
 }
 
 // otherFiles is the number of descriptors besides connections, on systems that don't count them.
@@ -346,40 +331,37 @@ func (s *Sidecar) identityStats() []admin.Identity {
 	return out
 }
 
-func (s *Sidecar) startAdmin() {
-	if len(s.adminSockets) > 0 {
-		s.admin.Start(s.adminSockets...)
-		s.log.Info("admin API", "address", s.adminSockets[0].Addr().String())
-	}
+// connectRegistries makes the clients of the registries.
+func (s *Sidecar) connectRegistries() error {
+	err := s.discovery.connect(s.cfg, s.identities, s.succession.inherited.names)
+	s.registrations.registrar = s.discovery.registrar
+	return err
 }
 
-func (s *Sidecar) connectRegistries() error {
-	return s.connect(s.cfg, s.identities, s.inherited.names)
+// awaitEndpoints waits until the loops know the endpoints of all services. Clients wait
+// meanwhile in the backlog of a socket, so that early requests don't fail. A service
+// whose endpoints stay unknown doesn't stop a start, but it stops a hot restart: a
+// predecessor must not be replaced by a process that knows less.
+func (s *Sidecar) awaitEndpoints() error {
+	err := endpointsKnown(s.ended, s.proc.Generation())
+	if err != nil && s.succession.inherited.predecessor == nil {
+		s.log.Warn("a service has no endpoints yet", "error", err)
+		return nil
+	}
+	return err
 }
 
 // stop stops the parts that start has started, in the reverse order, and waits for
 // them.
 func (s *Sidecar) stop() {
 	s.end()
-	s.closeSuccessors()
+	s.succession.close()
 	s.retiring.Wait()
-	for _, a := range s.registrations {
-		a.stop()
-	}
-	for _, l := range s.listeners {
-		_ = l.close() // may be closed already, by a drain
-	}
-	var err error
-	if s.admin != nil {
-		err = bounded(s.admin.Close)
-	}
-	for _, ln := range s.adminSockets {
-		_ = ln.Close() // a start that failed has not used it
-	}
-	for _, src := range s.sources {
-		src.stop()
-	}
-	err = errors.Join(err, s.disconnect())
+	s.registrations.stop()
+	s.listeners.stop()
+	err := s.admin.stop()
+	s.sources.stop()
+	err = errors.Join(err, s.discovery.disconnect())
 	if s.streams != nil {
 		err = errors.Join(err, bounded(s.streams.Close)) // before the loops, which count their bytes
 	}

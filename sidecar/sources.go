@@ -2,17 +2,51 @@ package sidecar
 
 import (
 	"crypto/tls"
+	"log/slog"
 	"maps"
 	"net/netip"
 	"reflect"
 	"sync"
 
+	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/stream"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/dns"
 	"github.com/remora-proxy/remora/registry/health"
 )
+
+// sources watch the endpoints of all services. Reloads replace those of services that have changed.
+type sources struct {
+	log       *slog.Logger
+	discovery *discovery
+	proc      *proxy.Process
+	streams   *stream.Server
+
+	byService map[string]*source
+}
+
+// startAll starts the sources of all services of cfg, whose identities are ids. known are the addresses of host names
+// that the predecessor knows.
+func (s *sources) startAll(cfg *config.Config, ids identities, known dns.Known) error {
+	update := s.proc.Generation().Update // of this generation only: a reload replaces the sources that change
+	for name, svc := range cfg.Services {
+		src, err := s.start(svc, ids.ofService(name), sourceState{names: known}, update)
+		if err != nil {
+			return err
+		}
+		s.byService[name] = src
+	}
+	return nil
+}
+
+// stop stops all sources.
+func (s *sources) stop() {
+	for _, src := range s.byService {
+		src.stop()
+	}
+}
 
 // source watches the endpoints of one service, and checks their health if the service
 // has a check.
@@ -32,10 +66,10 @@ type sourceState struct {
 	verdicts health.Verdicts
 }
 
-// startSource starts a source of the service c, whose TLS identity is id. It continues with the state of the
+// start starts a source of the service c, whose TLS identity is id. It continues with the state of the
 // previous source, and passes snapshots to notify.
-func (s *Sidecar) startSource(c *config.Service, id *certs.Source, before sourceState, notify func(*registry.Snapshot)) (*source, error) {
-	w, own, err := s.watcher(c, before.names)
+func (s *sources) start(c *config.Service, id *certs.Source, before sourceState, notify func(*registry.Snapshot)) (*source, error) {
+	w, own, err := s.discovery.watcher(c, before.names)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +88,7 @@ func (s *Sidecar) startSource(c *config.Service, id *certs.Source, before source
 	if c.Check.Enabled() {
 		src.checks = health.Follow(w, c.Name, health.Options{
 			Check: healthCheck(&c.Check, checkTLS(c, id)), Protocol: c.Protocol, Verdicts: before.verdicts, Logger: s.log,
-			Other: func(addr string) string { return s.dns.Others.Of(c.Name, addr) },
+			Other: func(addr string) string { return s.discovery.dns.Others.Of(c.Name, addr) },
 		}, passOn)
 		src.unwatch = src.checks.Stop
 	} else {
@@ -64,11 +98,11 @@ func (s *Sidecar) startSource(c *config.Service, id *certs.Source, before source
 }
 
 // otherAddress returns another address of the endpoint at addr of the service with this key, or "".
-func (s *Sidecar) otherAddress(key, addr string) string {
-	if key == "" || s.dns.Others.Empty() {
+func (s *sources) otherAddress(key, addr string) string {
+	if key == "" || s.discovery.dns.Others.Empty() {
 		return ""
 	}
-	return s.dns.Others.Of(s.proc.Generation().ServiceOf(key), addr)
+	return s.discovery.dns.Others.Of(s.proc.Generation().ServiceOf(key), addr)
 }
 
 // downIn returns the addresses of the endpoints that must not be used.
@@ -83,7 +117,7 @@ func downIn(snap *registry.Snapshot) (addrs []string) {
 
 // ignoreEmpty returns notify without empty snapshots of listed endpoints. These are
 // empty if no host name resolves, and then the addresses in use may still work.
-func (s *Sidecar) ignoreEmpty(notify func(*registry.Snapshot)) func(*registry.Snapshot) {
+func (s *sources) ignoreEmpty(notify func(*registry.Snapshot)) func(*registry.Snapshot) {
 	return func(snap *registry.Snapshot) {
 		if len(snap.Endpoints) == 0 {
 			s.log.Warn("no host name of a service resolves; its previous endpoints stay in use", "service", snap.Service)
@@ -130,43 +164,30 @@ func (src *source) state() (st sourceState) {
 }
 
 // resolvedNames returns the addresses of all host names in use.
-func (s *Sidecar) resolvedNames() map[string][]netip.Addr {
+func (s *sources) resolvedNames() map[string][]netip.Addr {
 	all := make(map[string][]netip.Addr)
-	for _, src := range s.sources {
+	for _, src := range s.byService {
 		maps.Copy(all, src.state().names.Addrs())
 	}
-	for _, c := range s.connections {
+	for _, c := range s.discovery.connections {
 		maps.Copy(all, c.client.Known().Addrs())
 	}
 	return all
 }
 
-// replaceSource stops a source and starts another one for c, which takes over its
+// replace stops a source and starts another one for c, which takes over its
 // state.
-func (s *Sidecar) replaceSource(src *source, c *config.Service, id *certs.Source, notify func(*registry.Snapshot)) (*source, error) {
-	defer s.hold(src.cfg)() // until the new source watches
+func (s *sources) replace(src *source, c *config.Service, id *certs.Source, notify func(*registry.Snapshot)) (*source, error) {
+	defer s.discovery.hold(src.cfg)() // until the new source watches
 	st := src.state()
 	src.stop() // first, so that snapshots of the two can't overtake each other
-	return s.startSource(c, id, st, notify)
+	return s.start(c, id, st, notify)
 }
 
 // suits reports whether the source can stay for the configuration c of its service.
 func (src *source) suits(c *config.Service) bool {
 	return src.cfg.Discover == c.Discover && src.cfg.Protocol == c.Protocol && src.cfg.Check == c.Check &&
 		reflect.DeepEqual(src.cfg.Endpoints, c.Endpoints)
-}
-
-// startSources starts the sources of all services.
-func (s *Sidecar) startSources() error {
-	update := s.proc.Generation().Update // of this generation only: a reload replaces the sources that change
-	for name, svc := range s.cfg.Services {
-		src, err := s.startSource(svc, s.identities.ofService(name), sourceState{names: s.inherited.names}, update)
-		if err != nil {
-			return err
-		}
-		s.sources[name] = src
-	}
-	return nil
 }
 
 // healthCheck converts a check for package health. secure is the TLS of the endpoints, see checkTLS.

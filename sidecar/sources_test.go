@@ -81,7 +81,7 @@ func resolvingAt(t *testing.T, z *zone, path string) (s *Sidecar, egress string)
 	z.hosts, z.lookups = map[string]string{}, map[string]int{}
 	s, egress = inProcess(t, path)
 	t.Cleanup(func() { s.stop(); runtime.GOMAXPROCS(procs) })
-	s.dns = dns.Options{Lookup: z.lookup, Others: new(dns.Others), Interval: time.Millisecond, Timeout: harness.Patience, Logger: s.log}
+	s.discovery.dns = dns.Options{Lookup: z.lookup, Others: new(dns.Others), Interval: time.Millisecond, Timeout: harness.Patience, Logger: s.log}
 	return s, egress
 }
 
@@ -90,7 +90,7 @@ func (s *Sidecar) reloadApp(t *testing.T, egress, app string) error {
 	t.Helper()
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	return s.change(configured(t, egress, app))
+	return s.reloads.apply(configured(t, egress, app))
 }
 
 func configured(t *testing.T, egress, app string) *config.Config {
@@ -207,9 +207,9 @@ func TestReloadIgnoresFormerSource(t *testing.T) {
 	z := &zone{}
 	s, egress := resolving(t, z)
 	z.change(func() { z.hosts["old.test"] = "127.0.0.2" })
-	s.sources["app"].stop()
+	s.sources.byService["app"].stop()
 	s.cfg = configured(t, egress, `protocol: http, endpoints: ["old.test:80"]`)
-	if err := s.startSources(); err != nil {
+	if err := s.sources.startAll(s.cfg, s.identities, dns.Known{}); err != nil {
 		t.Fatal(err)
 	}
 	s.awaitAddresses(t, "127.0.0.2:80")
@@ -268,7 +268,7 @@ services: {app: {protocol: http, connect_timeout: 15s, timeout: 2m, %s}}`, addre
 			}
 			defer s.stop()
 			s.awaitAddresses(t, app)
-			connected := s.connections[config.DiscoverEtcd].client.(*etcd.Registry)
+			connected := s.discovery.connections[config.DiscoverEtcd].client.(*etcd.Registry)
 			lists := connected.Stats().Lists
 			e.Close()
 			if e, err = lab.StartEtcd(lab.EtcdOptions{ClientAddr: address}); err != nil {
@@ -282,7 +282,7 @@ services: {app: {protocol: http, connect_timeout: 15s, timeout: 2m, %s}}`, addre
 			})
 			before := s.proc.Snapshot("app").Version
 			s.changing.Lock()
-			err = s.change(with(change))
+			err = s.reloads.apply(with(change))
 			s.changing.Unlock()
 			if err != nil {
 				t.Fatal(err)
@@ -318,7 +318,7 @@ func TestHotRestartKeepsAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer next.stop()
-	<-s.replaced
+	<-s.succession.replaced
 	if status, _, _, err := harness.Get(egress); status != 200 {
 		t.Errorf("response %d, %v, with the addresses %v", status, err, next.addresses("app"))
 	}

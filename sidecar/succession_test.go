@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -117,14 +118,15 @@ func TestHotRestartBusy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Sidecar{log: slog.New(slog.DiscardHandler), hotRestart: hotRestart{successors: listener}}
-	s.changing.Lock() // like a reload
+	var changing sync.Mutex
+	changing.Lock() // like a reload
+	s := &succession{log: slog.New(slog.DiscardHandler), successors: listener, changing: &changing}
 	over := make(chan struct{})
-	go func() { defer close(over); s.acceptSuccessors() }()
+	go func() { defer close(over); s.accept() }()
 	_, err = inherit(config.Default(), path, s.log)
 	if err == nil || !strings.Contains(err.Error(), errBusy.Error()) {
 		t.Errorf("the successor ends with %v", err)
 	}
-	s.closeSuccessors()
+	s.close()
 	harness.Receive(t, "the listener to close", over)
 }

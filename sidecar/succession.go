@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"os"
@@ -15,7 +16,7 @@ import (
 
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/handover"
-	"github.com/remora-proxy/remora/proxy/reactor/unixsock"
+	"github.com/remora-proxy/remora/proxy/stream"
 	"github.com/remora-proxy/remora/sidecar/sockets"
 )
 
@@ -30,9 +31,29 @@ const (
 // errBusy is the reason for which a successor is refused.
 var errBusy = errors.New("the sidecar is draining, or reloads its configuration")
 
-// listenForSuccessors listens at path, in place of the predecessor. If it fails, the
+// succession passes the sidecar from one process to the next: this process takes over from a predecessor, and hands over
+// to a successor.
+type succession struct {
+	log              *slog.Logger
+	ended            context.Context    // ends when the sidecar stops
+	inherited        *inheritance       // its sockets are used until the end of start
+	predecessorEnded chan struct{}      // closed at the end of the predecessor; nil without one
+	successors       *handover.Listener // accepts successors; nil if this process can't be replaced
+	replaced         chan struct{}      // closed when a successor serves
+
+	// What a successor takes over, and what must not change meanwhile.
+	changing      *sync.Mutex
+	admin         *adminAPI
+	listeners     *listeners
+	sources       *sources
+	registrations *registrations
+	streams       *stream.Server
+	drain         func() (begun bool) // begins the drain of a process whose successor serves, unless another has begun
+}
+
+// listen listens for successors at path, in place of the predecessor. If it fails, the
 // sidecar serves without hot restarts.
-func (s *Sidecar) listenForSuccessors(path string) {
+func (s *succession) listen(path string) {
 	if path == "" {
 		return
 	}
@@ -48,14 +69,15 @@ func (s *Sidecar) listenForSuccessors(path string) {
 	s.successors = successors
 }
 
-func (s *Sidecar) closeSuccessors() {
+// close accepts no more successors.
+func (s *succession) close() {
 	if s.successors != nil {
 		_ = s.successors.Close() // may be closed already, by a drain
 	}
 }
 
-// acceptSuccessors accepts successors, one at a time, until one has taken over.
-func (s *Sidecar) acceptSuccessors() {
+// accept accepts successors, one at a time, until one has taken over.
+func (s *succession) accept() {
 	for {
 		conn, err := s.successors.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -76,18 +98,18 @@ func (s *Sidecar) acceptSuccessors() {
 
 // handOverTo gives the sockets to a successor, and drains once the successor serves.
 // After an error this process goes on as before.
-func (s *Sidecar) handOverTo(to *handover.Conn) error {
+func (s *succession) handOverTo(to *handover.Conn) error {
 	if !s.changing.TryLock() {
 		return errors.Join(errBusy, to.Refuse(errBusy))
 	}
-	s.leaving.passing.Lock()
-	defer s.leaving.passing.Unlock()
+	s.listeners.leaving.passing.Lock()
+	defer s.listeners.leaving.passing.Unlock()
 	err := s.passSockets(to)
 	if err == nil {
-		s.disownSockets()
-		s.closeAdmin() // first, or requests to the shared admin socket could find this process draining
+		s.disown()
+		s.admin.leave() // first, or requests to the shared admin socket could find this process draining
 	}
-	if err == nil && !s.beginDrain(s.drainReplaced) {
+	if err == nil && !s.drain() {
 		err = errBusy // a signal has just started a drain
 	}
 	if err != nil {
@@ -103,13 +125,13 @@ func (s *Sidecar) handOverTo(to *handover.Conn) error {
 }
 
 // passSockets sends the offer and the sockets, and waits until the successor serves.
-func (s *Sidecar) passSockets(to *handover.Conn) error {
+func (s *succession) passSockets(to *handover.Conn) error {
 	_ = to.SetDeadline(time.Now().Add(handOverTimeout))
 	parked, err := s.streams.Parking()
 	if err != nil {
 		s.log.Warn("parked responses can't be fetched after a hot restart", "error", err)
 	}
-	offer := handover.Offer{Restarts: s.inherited.restarts, Parked: parked, Names: s.resolvedNames()}
+	offer := handover.Offer{Restarts: s.inherited.restarts, Parked: parked, Names: s.sources.resolvedNames()}
 	if err := s.offerSockets(to, offer); err != nil {
 		return err
 	}
@@ -119,21 +141,19 @@ func (s *Sidecar) passSockets(to *handover.Conn) error {
 	// From here on the successor may serve at any time. There is no timeout: only the
 	// end of the successor means failure, or both processes would serve.
 	_ = to.SetDeadline(time.Time{})
-	s.yieldRegistrations()
+	s.registrations.yield()
 	if err = to.Say(handover.Released); err == nil {
 		err = to.Hear(handover.Serving)
 	}
 	if err != nil {
-		for _, a := range s.registrations {
-			a.resume()
-		}
+		s.registrations.resume()
 	}
 	return err
 }
 
 // offerSockets sends the offer, and the sockets that a successor can take over.
-func (s *Sidecar) offerSockets(to *handover.Conn, offer handover.Offer) error {
-	open, _ := duplicateSockets(slices.DeleteFunc(s.acceptingListeners(), func(l *openListener) bool {
+func (s *succession) offerSockets(to *handover.Conn, offer handover.Offer) error {
+	open, _ := duplicateSockets(slices.DeleteFunc(s.listeners.accepting(), func(l *openListener) bool {
 		return !sockets.HasFixedPort(l.address)
 	}))
 	defer open.Close()
@@ -141,63 +161,43 @@ func (s *Sidecar) offerSockets(to *handover.Conn, offer handover.Offer) error {
 	for address, ln := range open {
 		all[address] = ln.(syscall.Conn)
 	}
-	for i, ln := range s.adminSockets {
-		address := s.cfg.Admin.Address
-		if i > 0 {
-			address = ln.Addr().String()
-		}
-		if sockets.HasFixedPort(address) {
-			all[address] = ln.(syscall.Conn)
-		}
-	}
+	s.admin.offer(all)
 	offer.Sockets = slices.Sorted(maps.Keys(all))
 	return to.Offer(offer, all)
 }
 
-// acceptingListeners returns the listeners that accept. Listeners that reloads have removed come first.
-func (s *Sidecar) acceptingListeners() []*openListener {
-	return slices.AppendSeq(s.leaving.list(), maps.Values(s.listeners))
-}
-
-// disownSockets leaves the files of Unix sockets to the successor.
-func (s *Sidecar) disownSockets() {
-	for _, l := range s.acceptingListeners() {
+// disown leaves the files of Unix sockets to the successor.
+func (s *succession) disown() {
+	for _, l := range s.listeners.accepting() {
 		l.disown()
 	}
-	for _, ln := range s.adminSockets {
-		if ln, ok := ln.(*unixsock.Listener); ok {
-			ln.Disown()
-		}
+	s.admin.disown()
+}
+
+// awaitPredecessor waits for the end of the predecessor. It has drained since this
+// process serves, so it ends in time.
+func (s *succession) awaitPredecessor(ctx context.Context) {
+	if s.predecessorEnded == nil {
+		return
+	}
+	select {
+	case <-s.predecessorEnded:
+		return
+	default:
+	}
+	s.log.Info("waiting for the end of the predecessor")
+	select {
+	case <-s.predecessorEnded:
+	case <-ctx.Done():
 	}
 }
 
-// yieldRegistrations yields all registrations to a successor, concurrently.
-func (s *Sidecar) yieldRegistrations() {
-	var tasks sync.WaitGroup
-	for _, a := range s.registrations {
-		tasks.Go(a.yield)
-	}
-	tasks.Wait()
-}
-
-func (s *Sidecar) closeAdmin() {
-	if err := bounded(s.admin.Close); err != nil {
-		s.log.Warn("requests to the admin API cut off", "error", err)
-	}
-}
-
-// drainReplaced is the drain of a process whose successor serves. It takes at most
-// timeouts.drain. The successor has the sockets, so consumers need no notice first.
-func (s *Sidecar) drainReplaced() {
-	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Drain)
-	defer cancel()
-	for _, l := range s.listeners {
-		s.closeListener(l)
-	}
-	s.proc.Retire()
-	s.removeRegistrations(s.registrations)
-	poll(ctx, s.parkedFetched)
-	s.awaitIdle(ctx)
+// watchPredecessor waits for the end of the predecessor. Another process may then get
+// its address for parked responses, which must no longer be used.
+func (s *succession) watchPredecessor(conn *handover.Conn) {
+	defer close(s.predecessorEnded)
+	conn.Outlive(s.ended)
+	s.streams.ForgetPrevious()
 }
 
 // Reasons for which a process can't be replaced.
@@ -207,7 +207,7 @@ var (
 )
 
 // restart starts a successor, and logs why it has not taken over.
-func (s *Sidecar) restart() {
+func (s *succession) restart() {
 	if err := s.startSuccessor(); err != nil {
 		s.log.Error("not replaced", "error", err)
 	}
@@ -216,7 +216,7 @@ func (s *Sidecar) restart() {
 // startSuccessor runs the program with this process's arguments, from the same path,
 // where a newer version may be now. It returns when the successor has ended. A
 // successor that takes over outlives this process.
-func (s *Sidecar) startSuccessor() error {
+func (s *succession) startSuccessor() error {
 	if s.successors == nil {
 		return errNoListener
 	}
