@@ -2,7 +2,7 @@
 //
 // "remora run" loads the configuration, or makes one of its flags (package starter), and runs
 // package sidecar. The other commands check a configuration, try its routes, or ask a running
-// sidecar by its admin API (package adminclient, top.go).
+// sidecar by its admin API (packages adminclient and top).
 package main
 
 import (
@@ -16,6 +16,7 @@ import (
 	"github.com/remora-proxy/remora/cmd/remora/adminclient"
 	"github.com/remora-proxy/remora/cmd/remora/manual"
 	"github.com/remora-proxy/remora/cmd/remora/starter"
+	"github.com/remora-proxy/remora/cmd/remora/top"
 	"github.com/remora-proxy/remora/internal/printable"
 )
 
@@ -52,7 +53,7 @@ func newRoot() *cobra.Command {
 	root.Version = versionOf(version, buildInfo()) // adds --version
 	root.SetVersionTemplate(versionLine() + "\n")
 	commands := []*cobra.Command{
-		newRun(), newCheck(), newSchema(), starter.NewInit(), newVersion(), newRoutes(), newTop(), manual.New(),
+		newRun(), newCheck(), newSchema(), starter.NewInit(), newVersion(), newRoutes(), top.New(load), manual.New(),
 		adminclient.NewHealthcheck(load), adminclient.NewDrain(load), adminclient.NewProfile(load),
 	}
 	for _, cmd := range commands {

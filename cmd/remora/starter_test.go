@@ -2,12 +2,8 @@ package main
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/remora-proxy/remora/e2e/harness"
 )
 
 // TestRunUsage: a command line has a file, or all that takes its place.
@@ -34,35 +30,4 @@ func TestRunUsage(t *testing.T) {
 	if out := out.String(); code != exitFailed || !strings.HasPrefix(out, "remora: --admin: expected host:port") || strings.Count(out, "\n") != 3 {
 		t.Errorf("wrong addresses: exit code %d, %s", code, out)
 	}
-}
-
-// TestInit: the file of remora init passes remora check, and serves once it has the application's address.
-func TestInit(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "my.yaml")
-	var out bytes.Buffer
-	if code := execute([]string{"init", file}, &out, &out); code != 0 || !strings.HasPrefix(out.String(), file+" written. ") {
-		t.Fatalf("exit code %d, %s", code, &out)
-	}
-	out.Reset()
-	if code := execute([]string{"check", "-c", file}, &out, &out); code != 0 {
-		t.Errorf("remora check: %s", &out)
-	}
-	out.Reset()
-	if code := execute([]string{"init", file}, &out, &out); code != exitFailed || out.String() != "remora: "+file+" exists, and is not overwritten; name another file\n" {
-		t.Errorf("a second time: exit code %d, %s", code, &out)
-	}
-
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, listen := harness.NewProcess(t, ""), harness.FreeAddrs(t, 1)[0]
-	edited := strings.NewReplacer("127.0.0.1:8080", (&harness.CheckedApp{App: "a"}).Start(t),
-		"127.0.0.1:15001", listen, "127.0.0.1:9901", p.Admin).Replace(string(text)) // the last two only because ports here may be taken
-	if err := os.WriteFile(p.File, []byte(edited), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p = p.Again()
-	p.Ready()
-	harness.ServedByAll(t, "http://"+listen+"/", "a")
 }

@@ -2,7 +2,9 @@ package commands
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/printable"
 )
 
 // accessLines returns the paths in an access log. They are sorted, because only the
@@ -131,4 +134,38 @@ func TestAccessLogDiskFull(t *testing.T) {
 		t.Error("lines are counted as written, or no error is counted")
 	}
 	p.Says(t, "access log not written")
+}
+
+// TestLogsArePrintable: clients choose most of a line of the access log.
+func TestLogsArePrintable(t *testing.T) {
+	const unseen = "\u0085\u009b2J\u202e"
+	app := harness.NewApp(t)
+	for _, format := range []string{`\"{header user-agent}\"`, "{header user-agent}"} {
+		egress, file := harness.FreeAddrs(t, 1)[0], filepath.Join(t.TempDir(), "access.log")
+		harness.Start(t, harness.OneApp(egress, app.Addr, "")+fmt.Sprintf("\naccess_log: {path: %q, format: \"%s\"}", file, format)).Ready()
+		c, err := net.Dial("tcp", egress)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: %s\r\nConnection: close\r\n\r\n", unseen); err != nil {
+			t.Fatal(err)
+		}
+		eventually.Nil(t, "a line", func() error {
+			text, err := os.ReadFile(file)
+			switch {
+			case err != nil:
+				return err
+			case len(text) == 0:
+				return errors.New("no line")
+			}
+			if i := strings.IndexFunc(string(text), func(r rune) bool { return !printable.Is(r) && r != '\n' }); i >= 0 {
+				t.Errorf("the line has a control character at %d: %q", i, text)
+			}
+			if !strings.Contains(string(text), `\u009b2J`) {
+				t.Errorf("it has no escape: %s", text)
+			}
+			return nil
+		})
+	}
 }

@@ -3,7 +3,9 @@ package commands
 import (
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -45,4 +47,32 @@ func TestRunWithoutFile(t *testing.T) {
 	if code := p.ExitCode(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
+}
+
+// TestInit: the file of remora init passes remora check, and serves once it has the application's address.
+func TestInit(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "my.yaml")
+	if code, out := harness.Run("init", file); code != 0 || !strings.HasPrefix(out, file+" written. ") {
+		t.Fatalf("exit code %d, %s", code, out)
+	}
+	if code, out := harness.Run("check", "-c", file); code != 0 {
+		t.Errorf("remora check: %s", out)
+	}
+	if code, out := harness.Run("init", file); code != harness.ExitFailed || out != "remora: "+file+" exists, and is not overwritten; name another file\n" {
+		t.Errorf("a second time: exit code %d, %s", code, out)
+	}
+
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, listen := harness.NewProcess(t, ""), harness.FreeAddrs(t, 1)[0]
+	edited := strings.NewReplacer("127.0.0.1:8080", (&harness.CheckedApp{App: "a"}).Start(t),
+		"127.0.0.1:15001", listen, "127.0.0.1:9901", p.Admin).Replace(string(text)) // the last two only because ports here may be taken
+	if err := os.WriteFile(p.File, []byte(edited), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p = p.Again()
+	p.Ready()
+	harness.ServedByAll(t, "http://"+listen+"/", "a")
 }

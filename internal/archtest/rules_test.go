@@ -21,7 +21,7 @@ var layers = []layer{
 	{
 		[]string{"cmd/remora"},
 		[]string{
-			"cmd/remora/...", "sidecar", "proxy/admin", "proxy/telemetry/stats", "proxy/reactor/engine", "proxy/config", "proxy/certs", "proxy/handover", "docs", "internal/...",
+			"cmd/remora/...", "sidecar", "proxy/reactor/engine", "proxy/config", "proxy/certs", "proxy/handover", "docs", "internal/...",
 			"proxy/route", "protocol", "protocol/http1", // to try routes
 		},
 		"the binary is command lines; package sidecar runs",
@@ -406,6 +406,6 @@ var homes = []home{
 		"name servers are asked in one package"},
 	{"golang.org/x/net/http2", []string{"protocol/http2_test", "protocol/http2/hpack_test", "proxy_test", "proxy/stream_test", "e2e/...", "lab/..."},
 		"it is a peer in the lab and in tests of the codec, which allocates nothing per request"},
-	{"golang.org/x/sys/", []string{"proxy/reactor/...", "proxy/stream/...", "lab/...", "cmd/remora", "e2e/names", "internal/intercept_test"},
+	{"golang.org/x/sys/", []string{"proxy/reactor/...", "proxy/stream/...", "lab/...", "cmd/remora/top", "e2e/...", "internal/intercept_test"},
 		"system calls belong to the drivers, to who owns the terminal, and to a test between network namespaces"},
 }

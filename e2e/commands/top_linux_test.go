@@ -1,4 +1,4 @@
-package main
+package commands
 
 import (
 	"bytes"
@@ -26,7 +26,7 @@ func TestTopOnATerminal(t *testing.T) {
 	p.Ready()
 	for _, key := range []string{"q", "\x03"} {
 		ours, theirs := terminal(t)
-		before, err := unix.IoctlGetTermios(int(theirs.Fd()), getTermios)
+		before, err := unix.IoctlGetTermios(int(theirs.Fd()), unix.TCGETS)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,13 +59,14 @@ func TestTopOnATerminal(t *testing.T) {
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("after %q: %v", key, err)
 		}
+		const mainScreen = "\x1b[?25h\x1b[?1049l" // with the cursor
 		eventually.Nil(t, "the main screen", func() error {
 			if text := shown.String(); !strings.HasSuffix(text, mainScreen) {
 				return fmt.Errorf("%q", text)
 			}
 			return nil
 		})
-		after, err := unix.IoctlGetTermios(int(theirs.Fd()), getTermios)
+		after, err := unix.IoctlGetTermios(int(theirs.Fd()), unix.TCGETS)
 		if err != nil || *after != *before {
 			t.Errorf("the terminal is %+v, and was %+v: %v", after, before, err)
 		}

@@ -1,4 +1,4 @@
-package main
+package top
 
 import "golang.org/x/sys/unix"
 

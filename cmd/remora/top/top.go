@@ -1,4 +1,4 @@
-package main
+package top
 
 import (
 	"context"
@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	topInterval = time.Second
+	interval = time.Second
 
-	// topTimeout bounds a request. It is longer than the admin API itself may take.
-	topTimeout = 5 * time.Second
+	// timeout bounds a request. It is longer than the admin API itself may take.
+	timeout = 5 * time.Second
 )
 
-// newTop returns the command "remora top": a dashboard in the terminal.
-func newTop() *cobra.Command {
+// New returns the command "remora top": a dashboard in the terminal. load reads a configuration file.
+func New(load adminclient.Load) *cobra.Command {
 	flags := adminclient.Flags{Load: load}
 	var once bool
 	cmd := &cobra.Command{
@@ -43,13 +43,13 @@ func newTop() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o := observer{Admin: at, client: http.Client{Timeout: topTimeout, Transport: adminclient.Transport(at.Address)}}
+			o := observer{Admin: at, client: http.Client{Timeout: timeout, Transport: adminclient.Transport(at.Address)}}
 			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			if once {
-				return topOnce(ctx, &o, cmd.OutOrStdout())
+				return printFrame(ctx, &o, cmd.OutOrStdout())
 			}
-			return top(ctx, &o)
+			return watch(ctx, &o)
 		},
 	}
 	cmd.Flags().BoolVar(&once, "once", false, "watch for a second, print one frame, and end")
@@ -89,9 +89,9 @@ func (o *observer) get(ctx context.Context, path string, into any) error {
 	return json.Unmarshal(body, into)
 }
 
-// topOnce prints one frame as plain text.
-func topOnce(ctx context.Context, o *observer, out io.Writer) error {
-	next := time.Tick(topInterval)
+// printFrame prints one frame as plain text.
+func printFrame(ctx context.Context, o *observer, out io.Writer) error {
+	next := time.Tick(interval)
 	for {
 		f, err := o.next(ctx)
 		if err != nil {
@@ -109,15 +109,15 @@ func topOnce(ctx context.Context, o *observer, out io.Writer) error {
 	}
 }
 
-// top draws a frame each second until q or a signal. It goes on if the sidecar does not
+// watch draws a frame each second until q or a signal. It goes on if the sidecar does not
 // respond.
-func top(ctx context.Context, o *observer) error {
+func watch(ctx context.Context, o *observer) error {
 	screen, err := openScreen()
 	if err != nil {
 		return err
 	}
 	defer screen.close()
-	next := time.Tick(topInterval)
+	next := time.Tick(interval)
 	shown, v := reading{at: time.Now()}, view{}
 	for {
 		f, err := o.next(ctx)

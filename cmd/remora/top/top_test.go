@@ -1,19 +1,15 @@
-package main
+package top
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
-	"github.com/remora-proxy/remora/cmd/remora/adminclient"
-	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/printable"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -226,35 +222,25 @@ func TestReading(t *testing.T) {
 	}
 }
 
-const topConfig = `
-listeners: [{name: egress, address: "127.0.0.1:0", protocol: http, service: compute}]
-services: {compute: {discover: static, endpoints: ["%s"], protocol: http, connect_timeout: 15s}}
-`
-
-func TestTopOnce(t *testing.T) {
-	app := httptest.NewServer(http.NotFoundHandler())
-	defer app.Close()
-	t.Setenv("REMORA_TEST_TOKEN", "secret")
-	p := harness.Start(t, fmt.Sprintf(topConfig, app.Listener.Addr()))
-	p.Ready()
-	var stdout, stderr bytes.Buffer
-	t.Setenv(adminclient.TokenVariable, "secret")
-	if code := execute([]string{"top", "--once", "--admin", p.Admin}, &stdout, &stderr); code != 0 {
-		t.Fatalf("exit code %d: %s", code, &stderr)
+// TestTopPrintsNoControlSequences: names and addresses come from other machines.
+func TestTopPrintsNoControlSequences(t *testing.T) {
+	const hostile = "\x1b[31m \x1b]52;c;aGk=\a \u009b2J \r \u0085 \u202e"
+	f := second()
+	name := "bad" + hostile
+	f.now.Node, f.now.Phase, f.now.Version = name, name, name
+	for _, s := range []*admin.Stats{f.before, f.now} {
+		svc := s.Services["compute"]
+		svc.Hedges.Gates[name] += uint64(s.Uptime)
+		for i := range svc.Endpoints {
+			svc.Endpoints[i].Address = hostile
+		}
+		s.Services = map[string]admin.ServiceStats{name: svc}
 	}
-	if text := stdout.String(); !strings.Contains(text, "compute") || !strings.Contains(text, app.Listener.Addr().String()) || strings.Contains(text, "\x1b") {
-		t.Errorf("printed\n%q", text)
+	text := strings.Join(f.lines(200), "\n")
+	if !strings.Contains(text, "bad\ufffd[31m") {
+		t.Errorf("the names are missing: %q", text)
 	}
-	t.Setenv(adminclient.TokenVariable, "wrong")
-	if code := execute([]string{"top", "--once", "--admin", p.Admin}, &stdout, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "401") {
-		t.Errorf("with a wrong token: exit code %d: %s", code, &stderr)
-	}
-	t.Setenv(adminclient.TokenVariable, "")
-	stdout.Reset()
-	if code := execute([]string{"top", "--once", "-c", p.File}, &stdout, &stderr); code != 0 || !strings.Contains(stdout.String(), "compute") {
-		t.Errorf("with the configuration: exit code %d: %s", code, &stderr)
-	}
-	if code := execute([]string{"top", "--once", "--admin", harness.FreeAddrs(t, 1)[0]}, &stdout, &stderr); code != exitFailed {
-		t.Errorf("without a sidecar: exit code %d", code)
+	if i := strings.IndexFunc(text, func(r rune) bool { return !printable.Is(r) && r != '\n' }); i >= 0 {
+		t.Errorf("the frame has a control character at %d: %q", i, text)
 	}
 }

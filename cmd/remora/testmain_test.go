@@ -1,9 +1,0 @@
-package main
-
-import (
-	"testing"
-
-	"github.com/remora-proxy/remora/e2e/harness"
-)
-
-func TestMain(m *testing.M) { harness.Main(m) }
