@@ -121,9 +121,17 @@ allocations='^Test.*Alloc'
 # half a minute of CPU.
 slow='^(TestFaultsAreCaught|TestMutants|TestMeshGrows)$'
 
+# Attacks take all CPU time that there is, and no request of a well-behaved load may fail
+# beside them: other tests would take the rest.
+alone=$module/e2e/attacks
+
 if $long; then
 	step 'all tests, with the race detector'
-	gotest race -race -shuffle=on ./...
+	# shellcheck disable=SC2046 # one word for each package
+	gotest race -race -shuffle=on $(grep -vx "$alone" <<<"$all")
+
+	step 'attacks on real processes, with the race detector'
+	gotest attacks -race -shuffle=on "$alone"
 
 	step 'the core, without the race detector'
 	# shellcheck disable=SC2086 # one word for each package
@@ -131,8 +139,11 @@ if $long; then
 else
 	step 'the drivers and all that starts goroutines, with the race detector'
 	# Many of these tests wait for sockets: a package more than there are cores.
-	# shellcheck disable=SC2086
-	gotest race -race -short -shuffle=on -p $(($(nproc) + 1)) $other_packages
+	# shellcheck disable=SC2046
+	gotest race -race -short -shuffle=on -p $(($(nproc) + 1)) $(grep -vx "$alone" <<<"$other_packages")
+
+	step 'attacks on real processes, with the race detector'
+	gotest attacks -race -short -shuffle=on "$alone"
 
 	step 'tests of the core that start goroutines, with the race detector'
 	# shellcheck disable=SC2086
