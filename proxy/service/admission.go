@@ -26,14 +26,6 @@ func (s *Service) RecordServiceTime(sent time.Duration) {
 	s.wakeQueued()
 }
 
-// wakeQueued gives free slots to queued attempts after a change of the limit.
-func (s *Service) wakeQueued() {
-	sl := &s.shared.slots
-	for n := sl.Queued.Load(); n > 0 && sl.TakeQueued(); n-- {
-		s.release()
-	}
-}
-
 // AdmitResult is whether an attempt has a slot.
 type AdmitResult uint8
 
@@ -148,27 +140,43 @@ func (s *Service) Admit(p *Place, by *Ask) AdmitResult {
 		}
 		return SlotGranted
 	}
-	ahead, most := sl.Queued.Load(), sl.MaxQueue.Load()
-	if by.Batch {
-		most = half(most)
-	} else {
-		ahead -= sl.Batch.Load()
-	}
-	if ahead <= 0 && sl.Take(by.Batch) {
+	switch {
+	case s.takeFree(by):
 		p.slot = true
 		return SlotGranted
-	}
-	if by.Hedge {
-		return SlotRefused
-	}
-	if sl.Queued.Add(1) > most {
-		sl.Queued.Add(-1)
+	case by.Hedge || !s.mayQueue(by):
 		return SlotRefused
 	}
 	s.wait(p, by)
+	s.settle(slotFreed)
 	return SlotQueued
 }
 
+// takeFree takes a slot, and reports whether one is free for which no other request waits.
+func (s *Service) takeFree(by *Ask) bool {
+	sl := &s.shared.slots
+	ahead := sl.Queued.Load()
+	if !by.Batch {
+		ahead -= sl.Batch.Load()
+	}
+	return ahead <= 0 && sl.Take(by.Batch)
+}
+
+// mayQueue counts a request that waits, and reports whether the queue has room for it.
+func (s *Service) mayQueue(by *Ask) bool {
+	sl := &s.shared.slots
+	most := sl.MaxQueue.Load()
+	if by.Batch {
+		most = half(most)
+	}
+	if sl.Queued.Add(1) > most {
+		sl.Queued.Add(-1)
+		return false
+	}
+	return true
+}
+
+// wait queues p. settle(slotFreed) must follow.
 func (s *Service) wait(p *Place, by *Ask) {
 	q, c := &s.queue, online
 	list := &q.primary
@@ -181,11 +189,6 @@ func (s *Service) wait(p *Place, by *Ask) {
 	}
 	list.Add(&p.node, p, s.Shard.Loop.Now())
 	q.publishOldest(c)
-	// A slot may have become free after Take failed and before p was queued. Whoever
-	// released it found an empty queue.
-	if s.shared.slots.Take(by.Batch) {
-		s.passSlot(s, c)
-	}
 }
 
 // Withdraw takes p out of the queue, if it waits there, and returns how long it has.
@@ -209,87 +212,32 @@ func (s *Service) Withdraw(p *Place) (waited time.Duration) {
 func (s *Service) Leave(p *Place) {
 	if p.slot {
 		p.slot = false
-		s.release()
+		s.settle(slotReleased)
 	}
-}
-
-// release passes a slot on, or frees it if no attempt waits that may have it. If the limit was
-// lowered below the slots in use, the slot ends.
-func (s *Service) release() {
-	sl := &s.shared.slots
-	for {
-		if sl.Queued.Load() > 0 && sl.InUse.Load() <= sl.Limit.Load() {
-			if next, c := s.nextInLine(); next != nil {
-				s.passSlot(next, c)
-				return
-			}
-		}
-		sl.InUse.Add(-1)
-		// Another loop may have queued meanwhile after it found all slots taken. It
-		// asks for a slot after queueing, and this loop looks at the queue after
-		// freeing the slot, so one of the two sees the other.
-		if !sl.TakeQueued() {
-			return
-		}
-	}
-}
-
-// nextInLine returns the loop and the class that a released slot is for, or nil. Batch requests
-// get a slot if none of the others waits and enough slots stay free for those, or if it is
-// their turn.
-func (s *Service) nextInLine() (next *Service, c class) {
-	sl := &s.shared.slots
-	if sl.Batch.Load() == 0 {
-		return s.longestWaiting(online), online
-	}
-	if !sl.BatchTurn() {
-		if next = s.longestWaiting(online); next != nil || sl.InUse.Load() > sl.Share(true) {
-			return next, online
-		}
-	}
-	return s.longestWaiting(batch), batch
-}
-
-// longestWaiting returns the loop where an attempt of class c has waited longest, or nil.
-func (s *Service) longestWaiting(c class) (longest *Service) {
-	since := int64(neverQueued)
-	for i := range s.shared.loops {
-		other := s.shared.loops[i].Load()
-		if other == nil {
-			continue
-		}
-		if t := other.queue.oldest[c].Load(); t < since {
-			longest, since = other, t
-		}
-	}
-	return longest
-}
-
-// passSlot passes a slot that this loop holds to another loop, or to itself.
-func (s *Service) passSlot(to *Service, c class) {
-	if to == s {
-		s.queue.granted[c]++
-		s.Shard.Loop.Defer(&s.queue.grant)
-		return
-	}
-	to.Shard.Loop.Post(to.queue.post[c])
 }
 
 // dispatchQueued sends queued attempts with the slots that were passed to this loop.
 func (s *Service) dispatchQueued() {
 	for c := range classes {
 		for s.queue.granted[c] > 0 {
-			s.queue.granted[c]--
-			p := s.queue.next(c)
-			if p == nil { // cancelled meanwhile
-				s.release()
-				continue
+			if !s.give(c) {
+				s.settle(slotReleased)
 			}
-			waited := s.Withdraw(p)
-			p.slot = true
-			p.waiter.Granted(waited)
 		}
 	}
+}
+
+// give gives a slot that was passed to this loop to an attempt of class c. It reports whether one still waits.
+func (s *Service) give(c class) bool {
+	s.queue.granted[c]--
+	p := s.queue.next(c)
+	if p == nil {
+		return false
+	}
+	waited := s.Withdraw(p)
+	p.slot = true
+	p.waiter.Granted(waited)
+	return true
 }
 
 // next is the attempt of class c that gets the next slot, or nil.

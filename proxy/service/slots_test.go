@@ -39,39 +39,6 @@ func servicesOn(cfg *config.Config, c *config.Service, loops []*stillLoop) []*Se
 	return services
 }
 
-// TestSlotReleasedBeforeQueueing: of two loops with one slot the second finds it taken,
-// and the first releases it before the second has queued, so it passes the slot to nobody.
-// The second must find it, or its request would wait until its deadline.
-func TestSlotReleasedBeforeQueueing(t *testing.T) {
-	cfg := config.Default()
-	local := config.DefaultService("local")
-	local.MaxConcurrency = 1
-	cfg.Services["local"] = local
-	loops := []*stillLoop{{}, {}}
-	services := servicesOn(cfg, local, loops)
-	slots := &services[0].shared.slots
-	if !slots.Take(false) || slots.Take(false) {
-		t.Fatal("there is not exactly one slot")
-	}
-
-	// The steps of admit of the second loop, with the release of the first loop between
-	// them.
-	services[0].release()
-	slots.Queued.Add(1)
-
-	services[1].wait(new(Place), new(Ask))
-
-	if n := services[1].queue.granted[online]; n != 1 {
-		t.Errorf("the waiting loop holds %d slots, want the free one", n)
-	}
-	if got := len(loops[1].flushes.Take()); got != 1 {
-		t.Errorf("%d flushes dispatch the slot, want 1", got)
-	}
-	if n := slots.InUse.Load(); n != 1 {
-		t.Errorf("%d slots in use, want 1", n)
-	}
-}
-
 // TestGainedSlotsDispatched: slots that an automatic limit gains go to waiting requests at
 // once, since no released slot would wake them.
 func TestGainedSlotsDispatched(t *testing.T) {
@@ -110,12 +77,12 @@ func TestLostSlotsNotPassed(t *testing.T) {
 	slots.Limit.Store(limit)
 	for slots.InUse.Load() > limit {
 		before := slots.InUse.Load()
-		s.release()
+		s.settle(slotReleased)
 		if after := slots.InUse.Load(); s.queue.granted[online] != 0 || after != before-1 {
 			t.Fatalf("%d of %d slots in use after one was released, %d granted", after, before, s.queue.granted[online])
 		}
 	}
-	s.release()
+	s.settle(slotReleased)
 	if s.queue.granted[online] != 1 || slots.InUse.Load() != limit {
 		t.Errorf("%d slots granted, %d in use, want 1 and %d", s.queue.granted[online], slots.InUse.Load(), limit)
 	}

@@ -1,0 +1,108 @@
+package service
+
+// slotStep is a step of a slot that its holder has given back. The loop of the holder takes one step after
+// another until the slot is settled: free, or passed to a loop where a request waits. That loop gives the slot to
+// the request at the end of its turn.
+//
+//	            ┌───────────── pass ────────────▶ settled
+//	released ▶ wanted                                ▲
+//	   ▲  └──────┴──▶ surplus ──▶ freed ── nobody ───┘
+//	   └────────── take it back ────┘
+//
+// Loops share the counts of limit.Slots and the times of admissionQueue.oldest, and take no lock. Each step is
+// safe at any time between two steps of other loops: no slot is free while a request waits that may have it. A
+// request that has queued takes the step freed, too. So of a loop that frees a slot while another one queues a
+// request, one sees the other: both look after they have written. Steps repeat while another loop has counted a
+// request, and is about to queue it.
+type slotStep uint8
+
+const (
+	slotReleased slotStep = iota // in use, for no request
+	slotWanted                   // a request waits, and the limit was not lowered below the slots in use
+	slotSurplus                  // no request may have it
+	slotFreed                    // not in use any more; a request may have queued meanwhile
+	slotSettled
+)
+
+// settle takes the steps from one on.
+func (s *Service) settle(from slotStep) {
+	for from != slotSettled {
+		from = s.step(from)
+	}
+}
+
+// step takes one step, and returns the next.
+func (s *Service) step(at slotStep) slotStep {
+	sl := &s.shared.slots
+	switch at {
+	case slotReleased:
+		if sl.Queued.Load() > 0 && sl.InUse.Load() <= sl.Limit.Load() {
+			return slotWanted
+		}
+		return slotSurplus
+	case slotWanted:
+		if next, c := s.nextInLine(); next != nil {
+			s.passSlot(next, c)
+			return slotSettled
+		}
+		return slotSurplus
+	case slotSurplus:
+		sl.InUse.Add(-1)
+		return slotFreed
+	case slotFreed:
+		if sl.TakeQueued() {
+			return slotReleased
+		}
+	case slotSettled:
+	}
+	return slotSettled
+}
+
+// wakeQueued gives free slots to queued attempts after a change of the limit.
+func (s *Service) wakeQueued() {
+	sl := &s.shared.slots
+	for n := sl.Queued.Load(); n > 0 && sl.TakeQueued(); n-- {
+		s.settle(slotReleased)
+	}
+}
+
+// nextInLine returns the loop and the class that a released slot is for, or nil. Batch requests
+// get a slot if none of the others waits and enough slots stay free for those, or if it is
+// their turn.
+func (s *Service) nextInLine() (next *Service, c class) {
+	sl := &s.shared.slots
+	if sl.Batch.Load() == 0 {
+		return s.longestWaiting(online), online
+	}
+	if !sl.BatchTurn() {
+		if next = s.longestWaiting(online); next != nil || sl.InUse.Load() > sl.Share(true) {
+			return next, online
+		}
+	}
+	return s.longestWaiting(batch), batch
+}
+
+// longestWaiting returns the loop where an attempt of class c has waited longest, or nil.
+func (s *Service) longestWaiting(c class) (longest *Service) {
+	since := int64(neverQueued)
+	for i := range s.shared.loops {
+		other := s.shared.loops[i].Load()
+		if other == nil {
+			continue
+		}
+		if t := other.queue.oldest[c].Load(); t < since {
+			longest, since = other, t
+		}
+	}
+	return longest
+}
+
+// passSlot passes a slot that this loop holds to another loop, or to itself.
+func (s *Service) passSlot(to *Service, c class) {
+	if to == s {
+		s.queue.granted[c]++
+		s.Shard.Loop.Defer(&s.queue.grant)
+		return
+	}
+	to.Shard.Loop.Post(to.queue.post[c])
+}
