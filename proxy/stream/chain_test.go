@@ -55,6 +55,7 @@ type chainOptions struct {
 	secure   bool          // TLS on the links
 	more     string        // keys of the configuration of each sidecar
 	limits   string        // keys of limits
+	timeout  string        // of the service; empty means 1m
 	service  string        // keys of the service
 	last     string        // keys of the service of the last sidecar
 	window   time.Duration // of paces; 0 means paceWindow
@@ -111,8 +112,8 @@ admin: {address: ""}
 limits: {message: %d, %s}
 listeners: [{name: in, address: "127.0.0.1:0", %s}]
 routes: [{match: {host: bytes, method: [CONNECT]}, service: app}, {match: {host: app}, service: app}, {match: {host: 127.0.0.1}, service: app}]
-services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: %s, opaque: %t, connect_timeout: 15s, timeout: 1m, %s}}
-%s`, longest, o.limits, in, out, !o.requests, service, o.more), engine)
+services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: %s, opaque: %t, connect_timeout: 15s, timeout: %s, %s}}
+%s`, longest, o.limits, in, out, !o.requests, cmp.Or(o.timeout, "1m"), service, o.more), engine)
 	s.proc.SetStreams(s.srv)
 	s.srv.window, s.srv.park = cmp.Or(o.window, paceWindow), cmp.Or(o.park, parkTime)
 	return s

@@ -1,6 +1,10 @@
 package stream
 
-import "github.com/remora-proxy/remora/proxy"
+import (
+	"time"
+
+	"github.com/remora-proxy/remora/proxy"
+)
 
 // readSize is the size of one read of a head.
 const readSize = 4 << 10
@@ -49,6 +53,15 @@ func (in *intake) rest(n int) []byte {
 func (in *intake) free() {
 	in.b = nil
 	in.hold()
+}
+
+// writeEarly writes b to down within timeouts.write, while timeouts.idle does not run yet.
+func (p *pair) writeEarly(b []byte) error {
+	_ = p.down.SetWriteDeadline(time.Now().Add(p.srv.config().Timeouts.Write))
+	if err := p.writeHead(b); err != nil {
+		return err
+	}
+	return p.down.SetWriteDeadline(time.Time{})
 }
 
 // writeHead writes a head to down, counted against limits.buffered meanwhile.

@@ -162,8 +162,7 @@ func (x *requestStream) tryAgain(f *fault.Failure) *fault.Failure {
 	return nil
 }
 
-// restoreTimeout sets the deadline of the head at another endpoint, unless the request is still to
-// be sent.
+// restoreTimeout sets the deadline of the head at another endpoint, unless the client still sends the request.
 func (x *requestStream) restoreTimeout() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -171,5 +170,5 @@ func (x *requestStream) restoreTimeout() {
 		x.until = time.Time{}
 		x.awaitingHead.Store(false)
 	}
-	_ = x.up.SetReadDeadline(x.until)
+	_ = x.up.SetDeadline(x.until)
 }

@@ -68,7 +68,7 @@ type requestStream struct {
 	requestFault   atomic.Pointer[fault.Failure] // why the request could not be passed on; nil if it could
 	hasHead        bool                          // the head of the response has arrived; guarded by mu
 	awaitsContinue bool                          // the client has not begun the body; guarded by mu
-	until          time.Time                     // the deadline of that head; zero until the request is sent; guarded by mu
+	until          time.Time                     // the deadline of that head; zero while the client still sends the request; guarded by mu
 	requestSent    atomic.Bool                   // the whole request was passed on
 	connected      bool                          // stream.Connected was called
 	status         int                           // of the response, 0 until its head is sent
@@ -149,14 +149,15 @@ func (x *requestStream) carry() (fail *fault.Failure) {
 	x.replay = newReplay(x.srv.opt.Process, x.r.Head, x.startTimeout)
 	x.r.Head = nil
 	x.releaseHead() // replay counts it
+	if x.r.Kind != stats.StreamBody {
+		x.startTimeout() // all of the request is there
+	}
 	x.replay.resume(x.up)
 	if x.r.Kind == stats.StreamBody {
 		if x.awaitsContinue = x.r.Continue; !x.awaitsContinue {
 			x.hasBody(&x.uploading)
 		}
 		x.readDown(x.upload)
-	} else {
-		x.startTimeout()
 	}
 	for {
 		if fail = x.passResponse(); fail == nil || !x.mayRepeat(fail) {
@@ -218,13 +219,15 @@ func (x *requestStream) endUpload() {
 	x.uploading.Store(false)
 }
 
+// startTimeout sets the deadline for the head of the response. It holds for writes, too: the endpoint may never read
+// what is still to be sent to it.
 func (x *requestStream) startTimeout() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if !x.hasHead {
 		x.awaitingHead.Store(true)
 		x.until = time.Now().Add(x.r.Timeout)
-		_ = x.up.SetReadDeadline(x.until)
+		_ = x.up.SetDeadline(x.until)
 	}
 }
 
@@ -235,7 +238,7 @@ func (x *requestStream) onHead() {
 	defer x.mu.Unlock()
 	x.hasHead = true
 	x.awaitingHead.Store(false)
-	_ = x.up.SetReadDeadline(time.Time{})
+	_ = x.up.SetDeadline(time.Time{})
 }
 
 // passResponse reads heads of responses. It passes on the interim ones, and then the final
@@ -289,7 +292,7 @@ func (x *requestStream) interim(resp *protocol.Response) *fault.Failure {
 	if len(out) == 0 {
 		return fault.Malformed
 	}
-	if err := x.writeHead(out); err != nil {
+	if x.writeEarly(out) != nil {
 		x.abort()
 	}
 	if resp.Status == http.StatusContinue {

@@ -1,8 +1,6 @@
 package stream
 
 import (
-	"time"
-
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
@@ -40,11 +38,9 @@ func (t *tunnel) run() {
 		t.fail(fail)
 		return
 	}
-	_ = t.down.SetWriteDeadline(time.Now().Add(t.srv.config().Timeouts.Write))
-	if _, err := t.down.Write(t.accepted); err != nil {
+	if t.writeEarly(t.accepted) != nil {
 		t.abort()
 	}
-	_ = t.down.SetWriteDeadline(time.Time{})
 	stream.Connected(0)
 	in, out := t.relay(early)
 	stream.Close(true, in, out)
