@@ -19,7 +19,13 @@ import (
 // TestExpectRefused: a client that waits with its body gets the final response in place of 100 if the head decides
 // that. The request is logged once.
 func TestExpectRefused(t *testing.T) {
+	holds, release := make(chan struct{}), make(chan struct{})
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/held" {
+			close(holds)
+			<-release
+			return
+		}
 		n, _ := io.Copy(io.Discard, r.Body)
 		fmt.Fprint(w, n, r.Header["X-Forwarded-For"], r.Trailer)
 	}))
@@ -43,13 +49,29 @@ routes:
 - {match: {path: /gone}, respond: {status: 410}}
 - {match: {path: /linked}, service: linked}
 - {match: {path: /app}, service: app}
+- {match: {path: /broken/saved}, service: broken, fallback: {respond: {status: 203}}}
+- {match: {path: /broken}, service: broken}
+- {match: {path: /held}, service: full}
 services:
+  broken: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http, connect_timeout: 15s, breaker: {consecutive: 1, open: 1h}}
+  full: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m, max_pending: 1}
   app: %s
   linked: {discover: static, endpoints: [%q], protocol: link, connect_timeout: 15s, timeout: 2m}`,
-		log, addrs[1], addrs[2], service, addrs[0])).Ready()
+		log, addrs[1], addrs[2], app.Listener.Addr(), service, addrs[0])).Ready()
 
 	const ok = "100 200 2 [127.0.0.1] map[X-Real-Ip:[] X-Request-Id:[] X-Sum:[1]]"
-	requests := 0
+	if r, err := http.Get("http://" + addrs[1] + "/broken"); err != nil || r.StatusCode != 502 { // opens the breaker
+		t.Fatalf("%+v, %v", r, err)
+	}
+	held, err := net.Dial("tcp", addrs[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	defer close(release)
+	_, _ = io.WriteString(held, "GET /held HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-holds
+	requests := 1
 	for _, c := range []struct{ name, addr, path, header, want string }{
 		{"accepted", addrs[1], "/app", "", ok},
 		{"accepted, to a sidecar", addrs[1], "/linked", "", ok},
@@ -59,6 +81,10 @@ services:
 		{"no time left", addrs[1], "/app", "X-Remora-Timeout-Ms: 0", "504"},
 		{"a loop", addrs[1], "/app", "CDN-Loop: " + strings.Repeat("remora,", 9), "508"},
 		{"an ambiguous path", addrs[1], "/app/%2f", "", "400"},
+		{"a breaker that is open", addrs[1], "/broken", "", "503"},
+		{"the same, with a fallback", addrs[1], "/broken/saved", "", "100"},
+		{"max_pending", addrs[1], "/held", "", "503"},
+		{"a breaker, forwarded", addrs[2], "/broken", "", "503"},
 		{"no route, forwarded", addrs[2], "/none", "", "404"},
 		{"not allowed, forwarded", addrs[2], "/denied", "", "403"},
 		{"a response of the route, forwarded", addrs[2], "/gone", "", "410"},

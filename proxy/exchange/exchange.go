@@ -42,6 +42,7 @@ type course struct {
 	Route    *Route
 	service  *service.Service
 	passage  service.Passage
+	declined *fault.Failure    // why the service refused the request when its head arrived; nil if it did not
 	sessions *service.Sessions // of the service when the exchange began; nil means none
 	key      uint64            // of the request, if the service picks by key
 	pin      *lb.Endpoint      // that the request is pinned to; nil means none
@@ -64,6 +65,18 @@ func (ex *Exchange) CheckHead(r *Route, l *Listener) (final bool) {
 	ex.Refusal = ex.refuse(r, l, ex.shard.Loop.Now())
 	ex.Route, ex.headChecked = r, true
 	return ex.Refusal != nil || r.Answer != nil
+}
+
+// CheckMessageHead is CheckHead for a message, which also asks the bounds of the service. A route that may
+// respond although the service refuses the request needs the body first.
+func (ex *Exchange) CheckMessageHead(r *Route, l *Listener) (final bool) {
+	if ex.CheckHead(r, l) {
+		return true
+	}
+	if r.early == nil && r.outcomes == nil {
+		ex.declined = r.Service.Refuses(ex.shard.Loop.Now(), r.batch || ex.Request.Batch, ex)
+	}
+	return ex.declined != nil
 }
 
 // HeadChecked reports whether CheckHead was called.

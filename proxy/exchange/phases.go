@@ -102,6 +102,9 @@ func (ex *Exchange) admit(r *Route) (f *fault.Failure) {
 		ex.Request.Batch = true
 	}
 	ex.batch = ex.Request.Batch
+	if ex.declined != nil {
+		return ex.declined
+	}
 	s := r.Service
 	if ex.overShare() {
 		return fault.Overloaded

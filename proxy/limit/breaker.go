@@ -59,6 +59,17 @@ func (b *Breaker) Allow(now time.Duration) Permit {
 	return ProbePermit
 }
 
+// Refuses reports whether a request at now would get no permit.
+func (b *Breaker) Refuses(now time.Duration) bool {
+	switch b.State(now) {
+	case stats.BreakerOpen:
+		return true
+	case stats.BreakerHalfOpen:
+		return b.probes.Load() >= b.halfOpen
+	}
+	return false
+}
+
 // Record counts the verdict of a request with permit p. A request that was allowed
 // before the breaker opened neither closes it nor keeps it open.
 func (b *Breaker) Record(now time.Duration, p Permit, v fault.Verdict) {

@@ -29,6 +29,11 @@ func NewRate(c *config.RateLimit) *Rate {
 // Take takes a token for a request at now. It reports whether there was one.
 func (l *Rate) Take(now time.Duration) bool { return l.take(&l.full, now) }
 
+// Has reports whether a request at now would get a token.
+func (l *Rate) Has(now time.Duration) bool {
+	return max(time.Duration(l.full.Load()), now)+l.token-now <= l.depth
+}
+
 // take is Take for the bucket that is full at the time *full.
 func (l *Rate) take(full *atomic.Int64, now time.Duration) bool {
 	for {

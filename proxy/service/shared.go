@@ -200,22 +200,32 @@ func (s *Service) Pass(p *Passage, now time.Duration, batch bool, c Claimant) (f
 		return fault.RateLimited
 	}
 	b, n := s.bounds, s.shared.pending.Add(1)
-	most, own := b.unreserved, 0
-	switch {
-	case batch:
-		most = half(b.maxPending)
-	case n > b.unreserved/2: // also before it matters here: the next sidecar may have more requests in flight
-		own = c.Concurrency()
-	}
-	if n > most && (batch || !b.mayTakeReserved(n, own)) {
+	ok, alone := b.place(n, batch, c)
+	if !ok {
 		s.shared.pending.Add(-1)
 		return fault.Overloaded
 	}
-	p.bounds, p.counted, p.Alone = b, &s.shared.pending, own == 1
+	p.bounds, p.counted, p.Alone = b, &s.shared.pending, alone
 	if p.permit, f = s.bounds.allow(now); f != nil {
 		p.Done()
 	}
 	return f
+}
+
+// Refuses returns why Pass would refuse the request of c now, or nil. It takes nothing from the bounds.
+func (s *Service) Refuses(now time.Duration, batch bool, c Claimant) *fault.Failure {
+	b := s.bounds
+	if b.rate != nil && !b.rate.Has(now) {
+		return fault.RateLimited
+	}
+	ok, _ := b.place(s.shared.pending.Load()+1, batch, c)
+	switch {
+	case !ok:
+		return fault.Overloaded
+	case b.breaker != nil && b.breaker.Refuses(now):
+		return fault.BreakerOpen
+	}
+	return nil
 }
 
 // PassStream is Pass for a stream, for which max_pending does not count.
@@ -263,11 +273,20 @@ func (p *Passage) HandOver(to *Passage) {
 	}
 }
 
-// mayTakeReserved reports whether the last of pending requests, whose connection has own of them, may take a
-// reserved place. These are for connections with one request there, so that a few connections with many requests
-// can't shut out all others. A connection that has all pending requests shuts out nobody.
-func (b *Bounds) mayTakeReserved(pending int32, own int) bool {
-	return pending <= b.maxPending && (own == 1 || own >= int(pending))
+// place reports whether c, the last of pending requests, may have a place in max_pending, and whether it is alone on its
+// connection. alone is false while fewer than half of the other places are taken. The last places are reserved for connections
+// with one request at the service, so that a few connections with many requests can't shut out all others. A connection
+// that has all pending requests shuts out nobody.
+func (b *Bounds) place(pending int32, batch bool, c Claimant) (ok, alone bool) {
+	switch {
+	case batch:
+		return pending <= half(b.maxPending), false
+	case pending <= b.unreserved/2: // and no less: the next sidecar, which is told, may have more requests in flight
+		return true, false
+	}
+	own := c.Concurrency()
+	alone = own == 1
+	return pending <= b.unreserved || pending <= b.maxPending && (alone || own >= int(pending)), alone
 }
 
 func (b *Bounds) takeToken(now time.Duration) bool { return b.rate == nil || b.rate.Take(now) }

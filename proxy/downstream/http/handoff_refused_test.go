@@ -123,6 +123,41 @@ func TestHandoffWithExpectation(t *testing.T) {
 	}
 }
 
+// TestExpectationService: a request whose service refuses it gets its final response in place of 100. What it did not
+// take is left for another one.
+func TestExpectationService(t *testing.T) {
+	const get = "GET / HTTP/1.1\r\nHost: compute\r\n\r\n"
+	const head = "POST / HTTP/1.1\r\nHost: compute\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n"
+	for _, c := range []struct {
+		code, service string
+		status        int
+		again         time.Duration // after which the service takes requests
+	}{
+		{"rate-limited", "rate_limit: {rate: 1, burst: 1}", 429, 2 * time.Second},
+		{"overloaded", "max_pending: 1", 503, time.Minute},
+		{"breaker-open", "breaker: {consecutive: 1, open: 30s}, timeout: 1s", 503, time.Minute},
+	} {
+		t.Run(c.code, func(t *testing.T) {
+			m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Service: c.service})
+			delay := 10 * time.Second // of the first request
+			m.Apps[0].Delay = func() time.Duration { defer func() { delay = 0 }(); return delay }
+			first := m.DialAndSend(proxytest.Egress, get)
+			m.W.Run(2 * time.Millisecond)
+			if c.code == "breaker-open" {
+				m.RunUntil("a failure", func() bool { return strings.Contains(string(first.Heard), " 504 ") })
+			}
+			p := m.DialAndSend(proxytest.Egress, head)
+			proxytest.CheckRefusal(t, []byte(m.RunUntilClosed(p)), c.status, c.code)
+			m.W.Run(c.again)
+			p = m.DialAndSend(proxytest.Egress, head)
+			m.RunUntil("100", func() bool { return string(p.Heard) == "HTTP/1.1 100 Continue\r\n\r\n" })
+			m.Clients.Do(func() { p.Conn.Write([]byte("x")) })
+			m.RunUntil("a response", func() bool { return strings.Contains(string(p.Heard), " 200 ") })
+			proxytest.CheckStreamsSettled(m, streams)
+		})
+	}
+}
+
 // TestExpectationTokens: a request that waits with its body takes one token of a rate limit, also if the body makes it
 // a stream. Without a token it gets its final response in place of 100.
 func TestExpectationTokens(t *testing.T) {

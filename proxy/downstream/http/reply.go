@@ -263,7 +263,10 @@ func (s *session) headDecides() bool {
 	if r == nil {
 		r = s.findRoute(s.cur, s.head.Minor)
 	}
-	return s.cur.CheckHead(r, s.origin.Listener)
+	if s.asksUpgrade() {
+		return s.cur.CheckHead(r, s.origin.Listener)
+	}
+	return s.cur.CheckMessageHead(r, s.origin.Listener)
 }
 
 // queueWithoutBody queues the request whose body is awaited as the last one: the client may send the body,

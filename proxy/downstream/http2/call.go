@@ -172,7 +172,7 @@ func (e *events) OnRequest(st *http2.Stream, end bool) {
 	switch {
 	case st.Length() > s.host.MessageLimits.Message, waits && s.origin.Listener.Expects && s.host.Process.Streams:
 		c.leave()
-	case waits && ex.CheckHead(s.host.FindRoute(ex, &s.origin, protocol.ViaHTTP2), s.origin.Listener):
+	case waits && ex.CheckMessageHead(s.host.FindRoute(ex, &s.origin, protocol.ViaHTTP2), s.origin.Listener):
 		c.begin()
 	case waits:
 		s.codec.Interim(st, &protocol.Response{Status: 100})
