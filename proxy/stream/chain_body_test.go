@@ -287,3 +287,44 @@ func TestChainHTTP10(t *testing.T) {
 		client.Close()
 	}, a.addr)
 }
+
+// TestLengthAndTrailers: a request over HTTP/2 may have a length and trailers. HTTP/1.1 has trailers only behind chunks,
+// so the length makes way for trailers that are announced, also if the body is a stream.
+func TestLengthAndTrailers(t *testing.T) {
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n, err := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, n, r.ContentLength, r.Trailer, err)
+	}))
+	defer app.Close()
+	for _, sidecars := range []int{1, 2} {
+		c := newChain(t, chainOptions{sidecars: sidecars}, app.Listener.Addr().String())
+		tr := &http.Transport{Protocols: new(http.Protocols)}
+		tr.Protocols.SetUnencryptedHTTP2(true)
+		for _, size := range []int{10, 10 * longest} {
+			for _, x := range []struct {
+				trailers http.Header
+				want     string
+			}{
+				{nil, fmt.Sprint(size, size, http.Header(nil), nil)},
+				{http.Header{"Sum": {"1"}}, fmt.Sprint(size, -1, http.Header{"Sum": {"1"}}, nil)},
+			} {
+				r, err := http.NewRequest("PUT", "http://"+c.addr+"/", bytes.NewReader(make([]byte, size)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Trailer = x.trailers
+				resp, err := (&http.Client{Transport: tr, Timeout: waitLimit}).Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := io.ReadAll(resp.Body)
+				if string(got) != x.want || err != nil {
+					t.Errorf("%d sidecars, %d bytes: the application got %q, %v, want %q", sidecars, size, got, err, x.want)
+				}
+				_ = resp.Body.Close()
+			}
+		}
+		tr.CloseIdleConnections()
+		c.waitNoStreams()
+	}
+}

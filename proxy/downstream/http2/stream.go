@@ -81,7 +81,8 @@ func (c *call) streamRequest() *downstream.StreamRequest {
 	s, ex := c.session, c.ex
 	r := s.host.StreamRequest(stats.StreamBody, s, ex, &s.origin, max(time.Millisecond, s.host.TimeLeft(ex)))
 	head := http1.Head{Framing: http1.Chunked, ExpectContinue: c.stream.ExpectsContinue()}
-	if n := c.stream.Length(); n >= 0 {
+	trails := protocol.Find(ex.Request.Headers, "trailer") != nil // only chunks have trailers in the text of a pipe
+	if n := c.stream.Length(); n >= 0 && !trails {
 		head.Framing, head.Length = http1.FixedLength, n
 	}
 	r.Head = http1.AppendStreamRequest(nil, &ex.Request, &head)
