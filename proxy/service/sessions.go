@@ -85,7 +85,9 @@ func (s *Service) StreamSession(req *protocol.Request, peer string, secure bool)
 // stream is pinned to.
 func (ss *Sessions) Join(c *shard.Client, rng *rand.PCG) (key uint64, pin *lb.Endpoint) {
 	if ss.Keys != nil {
-		key = cmp.Or(c.Session.Key, ss.Keys.OfPeer(c.Addr), rng.Uint64())
+		if key = cmp.Or(c.Session.Key, ss.Keys.OfPeer(c.Addr)); key == 0 {
+			key = rng.Uint64()
+		}
 	}
 	return key, ss.pins[c.Session.Pin]
 }
