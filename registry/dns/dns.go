@@ -6,8 +6,8 @@
 // is none. A name that can't be resolved keeps its addresses. If a name has IPv4 and IPv6
 // addresses, only the IPv4 ones are endpoints: both usually lead to the same process, which would
 // count as two. For the same reason IPv6 addresses don't replace IPv4 ones while it
-// is unknown whether those still exist. If a name has a single IPv4 address, its IPv6 address is
-// in Others. With several it is unknown which belong together.
+// is unknown whether those still exist. Others has an IPv6 address for each IPv4 one. It is unknown which belong
+// together: all addresses of a name are taken for one service (RFC 8305 section 4).
 package dns
 
 import (
