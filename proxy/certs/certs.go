@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -239,6 +240,9 @@ func (s *Source) readFiles() (f files, err error) {
 func readFile(path string, max int) ([]byte, error) {
 	if path == "" {
 		return nil, nil
+	}
+	if strings.Contains(path, "-----BEGIN") { // perhaps a private key, which no error may show
+		return nil, errors.New("expected the path of a file, got its content")
 	}
 	f, err := os.Open(path)
 	if err != nil {

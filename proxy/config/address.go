@@ -20,8 +20,8 @@ const (
 // for one.
 func checkAddress(in scope, at path, addr string, use purpose) bool {
 	i := strings.LastIndexByte(addr, ':')
-	if addr == "" || i < 0 {
-		in.report(at, "expected host:port, got %q", public(addr))
+	if i < 0 || strings.Contains(addr, "://") {
+		in.report(at, "expected host:port, got %q%s", public(addr), addressHint(addr))
 		return false
 	}
 	host, port := addr[:i], addr[i+1:]
@@ -32,7 +32,11 @@ func checkAddress(in scope, at path, addr string, use purpose) bool {
 		bracketed = err == nil && inner != host
 	}
 	if strings.ContainsAny(host, "/ []@") || strings.Contains(host, ":") && !bracketed {
-		in.report(at, "expected host:port, an IPv6 host as in [::1]:80, got %q", public(addr))
+		in.report(at, "expected host:port, an IPv6 host as in [::1]:80, got %q%s", public(addr), addressHint(addr))
+		return false
+	}
+	if !isDialled(host) {
+		in.report(at, "expected an IP address or a name before the port, got %q%s", public(addr), addressHint(addr))
 		return false
 	}
 	number, err := parseInt(port)
@@ -48,6 +52,20 @@ func checkAddress(in scope, at path, addr string, use purpose) bool {
 		}
 	}
 	return true
+}
+
+// isDialled reports whether a host is an IP address or may be a name. No host may be, too. A name whose last label is
+// a number is a wrong IP address. Characters beyond ASCII may belong to a name.
+func isDialled(host string) bool {
+	if _, err := netip.ParseAddr(host); err == nil || host == "" {
+		return true
+	}
+	isBad := func(c rune) bool {
+		return c < 0x80 && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-._", c)
+	}
+	name := strings.TrimSuffix(host, ".")
+	last := name[strings.LastIndexByte(name, '.')+1:]
+	return !strings.ContainsFunc(name, isBad) && strings.Trim(last, "0123456789") != ""
 }
 
 // checkSocketAddress is checkAddress for one that may be a Unix socket.

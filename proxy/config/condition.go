@@ -112,7 +112,7 @@ func CompileRegex(text string) (*regexp.Regexp, error) {
 	var wrong *syntax.Error
 	switch {
 	case errors.As(err, &wrong):
-		return nil, fmt.Errorf("not a regular expression (RE2): %s: %q", wrong.Code, wrong.Expr)
+		return nil, fmt.Errorf("not a regular expression (RE2): %s: %q%s", wrong.Code, shorten(wrong.Expr), regexHint(wrong))
 	case err != nil:
 		return nil, err
 	}

@@ -18,6 +18,7 @@ type decoder struct {
 	route     *node             // the route being decoded
 	positions map[path]position // positions of the values in the file
 	failed    map[path]bool     // values that could not be decoded
+	partly    map[path]bool     // these, and the values that contain them
 }
 
 // path names a value as errors show it, for example services.compute.protocol.
@@ -33,7 +34,7 @@ func (p path) key(name string) path {
 func (p path) item(i int) path { return path(fmt.Sprintf("%s[%d]", p, i)) }
 
 func (p path) entry(name string) path {
-	if strings.ContainsAny(name, ".[] ") || name == "" {
+	if strings.ContainsAny(name, ".[] :") || name == "" {
 		return path(fmt.Sprintf("%s[%q]", p, name))
 	}
 	return p.key(name)
@@ -45,7 +46,10 @@ func (p path) parent() path { return p[:max(strings.LastIndexAny(string(p), ".["
 
 func (d *decoder) errorAt(at position, p path, format string, args ...any) {
 	d.failed[p] = true
-	d.add(at, p, fmt.Sprintf(format, args...))
+	for within := p; within != ""; within = within.parent() {
+		d.partly[within] = true
+	}
+	d.add(at, p, sprintf(format, args...))
 }
 
 // decode fills v, which holds its default, from n.
@@ -72,7 +76,7 @@ func (d *decoder) decode(n *node, v reflect.Value, f field, p path) {
 	switch v.Kind() {
 	case reflect.Struct:
 		f.secret = holdsSecret(v.Type())
-		if d.is(kindMapping, "a mapping", n, f, p) {
+		if d.is(kindMapping, "a mapping with keys such as "+firstKeys(v.Type()), n, f, p) {
 			d.decodeStruct(n, v, p, f.without)
 			d.refuseEmptyTLS(n, v, p)
 		}
@@ -84,11 +88,11 @@ func (d *decoder) decode(n *node, v reflect.Value, f field, p path) {
 			d.errorAt(n.at, p, "empty; leave it out, or give it an item")
 			return
 		}
-		if d.is(kindSequence, "a list", n, f, p) {
+		if d.is(kindSequence, "a list, in brackets or with - before each item", n, f, p) {
 			d.decodeSlice(n, v, f, p)
 		}
 	case reflect.Map:
-		if d.is(kindMapping, "a mapping", n, f, p) {
+		if d.is(kindMapping, "a mapping of names to values", n, f, p) {
 			d.decodeMap(n, v, f, p)
 		}
 	default:
@@ -114,7 +118,7 @@ func (d *decoder) refuseEmptyTLS(n *node, v reflect.Value, p path) {
 // except that nothing keeps the default.
 func (d *decoder) is(want kind, expected string, n *node, f field, p path) bool {
 	if n.kind != want && n.kind != kindNull {
-		d.errorAt(n.at, p, "expected %s, got %s", expected, f.describe(n))
+		d.errorAt(n.at, p, "expected %s; got %s%s", expected, f.describe(n), colonHint(n))
 	}
 	return n.kind == want
 }
@@ -141,7 +145,7 @@ func (d *decoder) decodeStruct(n *node, v reflect.Value, p path, without string)
 			if e.key == without {
 				what = "has no meaning here"
 			}
-			d.errorAt(e.at, p.key(key), "%s; %s", what, expectedKeys(names, key))
+			d.errorAt(e.at, p.entry(key), "%s; %s", what, expectedKeys(names, key))
 		}
 	}
 }
@@ -201,7 +205,7 @@ func (d *decoder) policyOf(service string) Policy {
 // override applies to p the policy settings of the route being decoded. It reports no
 // errors: those are reported when the route itself is decoded.
 func (d *decoder) override(p *Policy) {
-	silent := decoder{positions: map[path]position{}, failed: map[path]bool{}}
+	silent := decoder{positions: map[path]position{}, failed: map[path]bool{}, partly: map[path]bool{}}
 	silent.decodeStruct(d.route, reflect.ValueOf(p).Elem(), "", "")
 }
 

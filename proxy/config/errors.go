@@ -77,13 +77,10 @@ func didYouMean(given string, names []string) string {
 	if len(given) > 64 || len(names) > maxCompared {
 		return ""
 	}
-	squash := strings.NewReplacer("_", "", "-", "")
+	if own := nameHere(given, names); own != "" {
+		return "; did you mean " + own + "?"
+	}
 	for _, name := range names {
-		// maxQueue and max-queue mean max_queue.
-		if strings.EqualFold(squash.Replace(given), squash.Replace(name)) {
-			best = name
-			break
-		}
 		if d := distance(given, name); d < bestDistance && d < len(name) {
 			best, bestDistance = name, d
 		}
@@ -100,11 +97,15 @@ const maxCompared = 256
 // maxListed bounds the names that an error lists.
 const maxListed = 8
 
-// knownNames returns didYouMean, or else the names if they are few.
+// knownNames returns didYouMean, or else the first names.
 func knownNames(given string, names []string) string {
-	hint := didYouMean(given, names)
-	if hint != "" || len(names) == 0 || len(names) > maxListed {
+	switch hint := didYouMean(given, names); {
+	case hint != "":
 		return hint
+	case len(names) == 0:
+		return "; there are none"
+	case len(names) > maxListed:
+		return fmt.Sprintf("; expected one of %s and %d more", strings.Join(names[:maxListed], ", "), len(names)-maxListed)
 	}
 	return "; expected one of " + strings.Join(names, ", ")
 }

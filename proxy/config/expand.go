@@ -36,10 +36,10 @@ func expand(text string, env func(string) (string, bool)) (expanded string, err 
 func variable(inner string, env func(string) (string, bool)) (string, error) {
 	name, fallback, hasFallback := strings.Cut(inner, ":-")
 	if valid := variableName.FindString(name); valid == "" || valid != name {
-		return "", fmt.Errorf("${%s...}: expected ${NAME} or ${NAME:-default}", valid)
+		return "", fmt.Errorf("${%s...}: expected ${NAME} or ${NAME:-default}", shorten(valid))
 	}
 	if strings.Contains(fallback, "${") {
-		return "", fmt.Errorf("${%s:-...}: a default can't contain another variable", name)
+		return "", fmt.Errorf("${%s:-...}: a default can't contain another variable", shorten(name))
 	}
 	value, ok := env(name)
 	switch {
@@ -48,5 +48,5 @@ func variable(inner string, env func(string) (string, bool)) (string, error) {
 	case hasFallback:
 		return fallback, nil
 	}
-	return "", fmt.Errorf("environment variable %s is not set; ${%s:-value} gives a default", name, name)
+	return "", fmt.Errorf("environment variable %s is not set; ${%s:-value} gives a default", shorten(name), shorten(name))
 }

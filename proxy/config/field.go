@@ -103,7 +103,7 @@ func (f field) expected(t reflect.Type) string {
 	case t.Kind() == reflect.String:
 		return "a string"
 	case t.Kind() == reflect.Float64:
-		return "a number"
+		return "a number in " + f.in
 	default:
 		s = "a whole number"
 	}

@@ -115,7 +115,7 @@ func (l *Listener) check(in scope, at path) {
 		isTCP := l.Protocol == ProtocolTCP
 		in.refuseIf(l.Service == "" && isTCP && !in.config.hasRoutes(true), at.key("service"),
 			"missing, and no route has match.sni; a tcp listener needs the service that takes its connections, or such routes")
-		in.refuseIf(l.Service == "" && !isTCP && !in.config.hasRoutes(false) && l.Unrouted != UnroutedDirect,
+		in.refuseIf(l.Service == "" && !isTCP && !in.config.hasRoutes(false) && l.Unrouted != UnroutedDirect && !in.partly["routes"],
 			at.key("service"), "missing, and there are no routes: no request could be answered")
 	}
 	l.checkMode(in, at.key("mode"))
@@ -191,10 +191,10 @@ func (s socket) checkFree(in scope, others []socket) {
 	for _, other := range others {
 		switch {
 		case s.address == other.address:
-			in.report(s.setting, "%s is already used by %s", s.address, other.setting)
+			in.report(s.setting, "%s is already used by %s; expected another port or address", s.address, other.setting)
 			return
 		case s.isIP && other.isIP && bindaddr.Overlap(s.at, other.at):
-			in.report(s.setting, "%s overlaps %s, the address of %s", s.address, other.address, other.setting)
+			in.report(s.setting, "%s overlaps %s, the address of %s; expected another port or address", s.address, other.address, other.setting)
 			return
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"reflect"
-	"strings"
 )
 
 // Inspect checks a configuration beyond its text, for example the files that it
@@ -40,6 +39,7 @@ func Parse(name string, data []byte, env func(string) (string, bool), more ...In
 		config:    Default(),
 		positions: map[path]position{},
 		failed:    map[path]bool{},
+		partly:    map[path]bool{},
 	}
 	r := treeReader{env: env, anchors: map[string]*node{}}
 	r.report = func(at position, format string, args ...any) { d.errorAt(at, "", format, args...) }
@@ -51,18 +51,16 @@ func Parse(name string, data []byte, env func(string) (string, bool), more ...In
 		return nil, d.errs
 	}
 	d.decode(root, reflect.ValueOf(d.config).Elem(), field{}, "")
-	in := scope{config: d.config, report: d.report, warn: d.warn}
+	in := scope{config: d.config, report: d.report, warn: d.warn, partly: d.partly}
 	d.config.check(in)
 	for _, inspect := range more {
 		inspect(d.config, func(at, text string) { d.report(path(at), "%s", text) })
 	}
 	if len(d.errs) > 0 {
-		d.errs.sort()
-		return nil, d.errs
+		return nil, d.errs.first(maxErrors)
 	}
 	checkUsed(in)
-	d.warned.sort()
-	d.config.Warnings = d.warned
+	d.config.Warnings = d.warned.first(maxErrors)
 	return d.config, nil
 }
 
@@ -74,12 +72,8 @@ func (d *decoder) report(p path, format string, args ...any) {
 			return
 		}
 	}
-	d.add(d.locate(p), p, fmt.Sprintf(format, args...))
+	d.add(d.locate(p), p, sprintf(format, args...))
 }
-
-// maxShown bounds the path and the text of an error, in bytes: they may quote the
-// file, which may have a text of any length there.
-const maxShown = 512
 
 func (d *decoder) add(at position, p path, text string) {
 	d.errs = append(d.errs, d.errorOf(at, p, text))
@@ -87,21 +81,13 @@ func (d *decoder) add(at position, p path, text string) {
 
 // warn adds a warning of a value.
 func (d *decoder) warn(p path, format string, args ...any) {
-	w := d.errorOf(d.locate(p), p, fmt.Sprintf(format, args...))
+	w := d.errorOf(d.locate(p), p, sprintf(format, args...))
 	w.Warning = true
 	d.warned = append(d.warned, w)
 }
 
 func (d *decoder) errorOf(at position, p path, text string) Error {
-	return Error{File: d.file, Line: at.line, Column: at.column, Path: truncate(string(p)), Text: truncate(text)}
-}
-
-// truncate shortens text to maxShown.
-func truncate(text string) string {
-	if len(text) <= maxShown {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxShown], "") + "..."
+	return Error{File: d.file, Line: at.line, Column: at.column, Path: printed(string(p)), Text: printed(text)}
 }
 
 // locate returns the position of a path, or of the nearest value above it that is in

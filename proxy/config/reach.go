@@ -21,6 +21,9 @@ func checkUsed(in scope) {
 		}
 		in.warn(unused, "not used: each listener has a service of its own")
 	}
+	for i := range c.Routes {
+		warnForeign(in, path("routes").item(i), &c.Routes[i])
+	}
 	used := c.RoutedServices()
 	for i := range c.Routes {
 		used = append(used, c.Routes[i].Mirror.Service, c.Routes[i].Fallback.Service)

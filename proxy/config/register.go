@@ -37,7 +37,9 @@ func (r *Register) check(in scope, at path) {
 	var listener *Listener
 	var names []string
 	for j := range c.Listeners {
-		names = append(names, c.Listeners[j].Name)
+		if c.Listeners[j].Name != "" {
+			names = append(names, c.Listeners[j].Name)
+		}
 		if c.Listeners[j].Name == r.Listener {
 			listener = &c.Listeners[j]
 		}

@@ -45,7 +45,8 @@ func (r *Route) check(in scope, at path) {
 	case len(r.Split) > 0:
 		r.checkSplit(in, at.key("service"))
 	case r.Service == "":
-		in.report(at.key("service"), "missing; a route needs a service, redirect or respond")
+		unread := in.partly[at.key("redirect")] || in.partly[at.key("respond")]
+		in.refuseIf(!unread, at.key("service"), "missing; a route needs a service, redirect or respond")
 	default:
 		in.reference(at.key("service"), r.Service)
 		r.Match.checkTarget(in, at.key("service"), r.Service)

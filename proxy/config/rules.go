@@ -17,6 +17,7 @@ type scope struct {
 	config *Config
 	report func(at path, format string, args ...any)
 	warn   func(at path, format string, args ...any) // of a valid configuration
+	partly map[path]bool                             // values that could not be decoded, or not all of them
 
 	// What the section is a part of; at most one is set.
 	listener *Listener
@@ -46,7 +47,7 @@ func (in scope) refuseIf(wrong bool, at path, format string, args ...any) {
 
 // reference reports the name of a service that does not exist.
 func (in scope) reference(at path, name string) {
-	if _, ok := in.config.Services[name]; ok {
+	if _, ok := in.config.Services[name]; ok || len(in.config.Services) == 0 && in.partly["services"] {
 		return
 	}
 	names := slices.Sorted(maps.Keys(in.config.Services))

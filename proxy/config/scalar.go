@@ -37,11 +37,8 @@ func decodeScalar(n *node, v reflect.Value, f field) error {
 		return nil
 	case reflect.Float64:
 		x, err := strconv.ParseFloat(n.text, 64)
-		if err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
-			return wrong()
-		}
-		if !within(x, f.in) {
-			return fmt.Errorf("expected a number in %s, got %s", f.in, f.show(n.text))
+		if err != nil || math.IsNaN(x) || math.IsInf(x, 0) || !within(x, f.in) {
+			return fmt.Errorf("%w%s", wrong(), shareHint(n.text, f))
 		}
 		v.SetFloat(x)
 		return nil
@@ -53,7 +50,7 @@ func decodeScalar(n *node, v reflect.Value, f field) error {
 	}
 	x, err := f.parse(n.text, v.Type())
 	if err != nil {
-		return fmt.Errorf("%w%s", wrong(), unitHint(n.text, f, v.Type()))
+		return fmt.Errorf("%w%s", wrong(), unitHint(n.text, err, f, v.Type()))
 	}
 	if err := f.checkBounds(x, v.Type()); err != nil {
 		return fmt.Errorf("%w, got %s", err, f.show(n.text))
@@ -163,18 +160,4 @@ func intervalEnd(interval string) float64 {
 		panic("config: bad interval in a struct tag: " + interval)
 	}
 	return x
-}
-
-// unitHint returns a hint for a common mistake with units, or "".
-func unitHint(text string, f field, t reflect.Type) string {
-	isDuration := t == reflect.TypeFor[time.Duration]()
-	if _, err := strconv.ParseFloat(text, 64); err == nil && isDuration {
-		return "; the unit is missing"
-	}
-	for _, decimal := range []string{"KB", "MB", "GB", "kB", "K", "M", "G", "k"} {
-		if f.size && strings.HasSuffix(text, decimal) {
-			return "; the units are KiB, MiB and GiB"
-		}
-	}
-	return ""
 }

@@ -13,9 +13,9 @@ import (
 // show quotes text for an error message, unless it is a secret.
 func (f field) show(text string) string {
 	if f.secret {
-		return "something else"
+		return "a plain value"
 	}
-	return strconv.Quote(public(text))
+	return strconv.Quote(shorten(public(text)))
 }
 
 // describe describes n for an error message.

@@ -87,6 +87,7 @@ func (s *Service) check(in scope, at path) {
 	in.service = s
 	in.refuseIf(s.Name == "" || strings.ContainsAny(s.Name, "/ \t\n"),
 		at, "expected a name without spaces and /, got %q", s.Name)
+	in.refuseIf(strings.Contains(s.Name, "${"), at, "variables are expanded in values, not in keys; expected the name itself")
 	s.checkSource(in, at)
 	in.refuseIf(s.ProxyProtocol != ProxyProtocolOff && s.Protocol != ProtocolTCP, at.key("proxy_protocol"),
 		"only a service with protocol %s sends it; a pooled connection carries the requests of many clients, whom X-Forwarded-For names", ProtocolTCP)

@@ -25,10 +25,12 @@ func (s *Service) checkSource(in scope, at path) {
 	switch {
 	case s.Discover == DiscoverStatic && len(s.Endpoints) == 0:
 		in.report(endpoints, "missing; a static service needs endpoints")
+	case in.partly[at.key("discover")]:
 	case s.Discover != DiscoverStatic && len(s.Endpoints) > 0:
 		in.report(endpoints, "set, but discover is %s; expected discover: %s", s.Discover, DiscoverStatic)
 	case s.Discover == DiscoverEtcd && len(in.config.Registry.Etcd.Endpoints) == 0:
-		in.report(at.key("discover"), "is %s, but registry.etcd.endpoints is empty", DiscoverEtcd)
+		in.report(at.key("discover"), "is %s, but registry.etcd.endpoints is empty; expected addresses there, or discover: %s",
+			DiscoverEtcd, DiscoverStatic)
 	}
 	seen := map[string]bool{}
 	for i, e := range s.Endpoints {

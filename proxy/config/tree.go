@@ -103,7 +103,7 @@ func (r *treeReader) readTree(data []byte) *node {
 			continue
 		}
 		if body != nil {
-			r.report(at(doc.Body.GetToken()), "a second document; expected one document per file")
+			r.report(startOf(doc.Body), "a second document; expected one document per file")
 			break
 		}
 		body = doc.Body
@@ -141,12 +141,13 @@ func (r *treeReader) reportSyntax(data []byte, err error) {
 		r.report(position{}, "not valid YAML: %s", unquoted(err.Error()))
 		return
 	}
-	where, hint := at(syntax.Token), ""
+	where, line := at(syntax.Token), ""
 	lines := strings.Split(string(data), "\n")
-	if i := where.line - 1; i >= 0 && i < len(lines) && strings.Contains(lines[i], "${") {
-		hint = `; inside { } and [ ] a variable must be quoted: "${VAR}"`
+	if i := where.line - 1; i >= 0 && i < len(lines) {
+		line = lines[i]
 	}
-	r.report(where, "not valid YAML: %s%s", unquoted(syntax.Message), hint)
+	message := unquoted(syntax.Message)
+	r.report(where, "not valid YAML: %s%s", message, syntaxHint(message, line))
 }
 
 // unquoted returns the first line of a message up to its first quotation of the file,
@@ -167,7 +168,7 @@ func at(t *token.Token) position {
 
 // read converts a syntax node and its descendants.
 func (r *treeReader) read(n ast.Node) *node {
-	out := &node{at: at(n.GetToken())}
+	out := &node{at: startOf(n)}
 	before := r.values
 	r.values++
 	r.readInto(out, n)
@@ -190,10 +191,8 @@ func (r *treeReader) readInto(out *node, n ast.Node) {
 	switch n := n.(type) {
 	case *ast.NullNode:
 	case *ast.MappingNode:
-		out.at = mappingAt(n)
 		r.readMapping(out, n.Values)
 	case *ast.MappingValueNode:
-		out.at = at(n.Key.GetToken())
 		r.readMapping(out, []*ast.MappingValueNode{n})
 	case *ast.SequenceNode:
 		out.kind = kindSequence
@@ -202,7 +201,7 @@ func (r *treeReader) readInto(out *node, n ast.Node) {
 		}
 	case *ast.AnchorNode:
 		r.anchors[n.Name.GetToken().Value] = out
-		out.at = at(n.Value.GetToken())
+		out.at = startOf(n.Value)
 		r.readInto(out, n.Value)
 	case *ast.AliasNode:
 		r.readAlias(out, n)
@@ -214,16 +213,22 @@ func (r *treeReader) readInto(out *node, n ast.Node) {
 		r.readScalar(out, n.GetToken().Value, false)
 	default:
 		out.kind = kindBroken
-		r.report(out.at, "%s is not supported here", strings.ToLower(n.Type().String()))
+		r.report(out.at, "a YAML %s is not supported; leave it out", strings.ToLower(n.Type().String()))
 	}
 }
 
-// mappingAt returns the position of a mapping: its brace, or its first key.
-func mappingAt(n *ast.MappingNode) position {
-	if !n.IsFlowStyle && len(n.Values) > 0 {
-		return at(n.Values[0].Key.GetToken())
+// startOf returns the position where a value begins. A mapping begins with its brace, or with its first key.
+func startOf(n ast.Node) position {
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		if !n.IsFlowStyle && len(n.Values) > 0 {
+			return at(n.Values[0].Key.GetToken())
+		}
+		return at(n.Start)
+	case *ast.MappingValueNode:
+		return at(n.Key.GetToken())
 	}
-	return at(n.Start)
+	return at(n.GetToken())
 }
 
 func (r *treeReader) readScalar(out *node, text string, quoted bool) {
@@ -248,7 +253,7 @@ func (r *treeReader) readAlias(out *node, n *ast.AliasNode) {
 	case !ok:
 		r.report(out.at, "no anchor of this name before the alias; a value that begins with * needs quotes")
 	case !target.resolved:
-		r.report(out.at, "alias *%s inside its own anchor", name)
+		r.report(out.at, "alias *%s inside its own anchor; expected the alias of another value", name)
 	case target.size > maxAliased-r.aliased:
 		r.report(out.at, "aliases repeat more than %d values", maxAliased)
 	default:

@@ -82,12 +82,12 @@ func TestConfig(t *testing.T) {
 		{Flags{"15001", []string{"a:1"}, ""}, `--listen: expected host:port, got "15001"`},
 		{Flags{":1", []string{"a:1", "8080"}, ""}, `--to: expected host:port, got "8080"`},
 		{Flags{":1", []string{"http://a:1"}, ""}, `--to: expected host:port`},
-		{Flags{":1", []string{"${HOME}:1"}, ""}, ``},
+		{Flags{":1", []string{"${HOME}:1"}, ""}, `--to: expected an IP address or a name before the port, got "${HOME}:1"`},
 		{Flags{":1", []string{"a:1", "a:1"}, ""}, `--to: a:1 is listed twice`},
 		{Flags{":1", []string{""}, ""}, `--to: expected host:port, got ""`},
 		{Flags{":1", []string{"a:1"}, "0.0.0.0:9"}, `--admin: expected a loopback address`},
 		{Flags{"127.0.0.1:9", []string{"a:1"}, "127.0.0.1:9"}, `--listen: 127.0.0.1:9 is already used by admin.address`},
-		{Flags{"x", []string{"y"}, ""}, "--listen: expected host:port, got \"x\"\n--to: expected host:port, got \"y\""},
+		{Flags{"x", []string{"y"}, ""}, "--listen: expected host:port, got \"x\"; the port is missing\n--to: expected host:port, got \"y\""},
 	} {
 		text := ""
 		if _, err := c.flags.Config(); err != nil {
