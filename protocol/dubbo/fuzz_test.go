@@ -78,6 +78,7 @@ func FuzzReply(f *testing.F) {
 		f.Add(Fastjson, byte(StatusOK), []byte("1\n"+text+"\n"))
 		f.Add(Fastjson, byte(StatusServiceError), []byte(text+"\n"))
 	}
+	f.Add(Fastjson, byte(StatusOK), []byte("1\n{{1:[2]}:3,null:{}}\n"))
 	f.Add(Fastjson, byte(StatusOK), []byte("0\n{\"@type\":\"a.B\",\"message\":\"m\"}\n"))
 	f.Add(Hessian2, byte(StatusOK), []byte("\x90C\x03a.B\x91\x0ddetailMessage\x60\x01m"))
 	f.Fuzz(func(t *testing.T, serialization, status byte, body []byte) {

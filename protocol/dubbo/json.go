@@ -14,6 +14,9 @@ type jsonReader struct {
 	depth int
 	first bool // nothing of the innermost object or array was read yet
 	bad   bool
+
+	fastjson bool // a key may be any value, as fastjson writes it; else only a string
+	odd      bool // a key was no string
 }
 
 func (r *jsonReader) fail() {
@@ -72,12 +75,30 @@ func (r *jsonReader) more(end byte) bool {
 // key reads a member's name, returned with its escapes, and the colon after it.
 func (r *jsonReader) key() []byte {
 	name := r.stringToken()
-	if r.peek() != ':' {
-		r.fail()
+	if !r.colon() {
 		return nil
 	}
-	r.i++
 	return inner(name)
+}
+
+func (r *jsonReader) colon() bool {
+	if r.peek() != ':' {
+		r.fail()
+		return false
+	}
+	r.i++
+	return true
+}
+
+// skipKey reads a member's name, which may be any value in the text of fastjson, and the colon after it.
+func (r *jsonReader) skipKey() {
+	if !r.fastjson || r.peek() == '"' {
+		r.key()
+		return
+	}
+	r.odd = true
+	r.value()
+	r.colon()
 }
 
 // value reads one value and returns its text.
@@ -87,7 +108,7 @@ func (r *jsonReader) value() []byte {
 	switch c {
 	case '{':
 		for r.begin('{'); r.more('}'); {
-			r.key()
+			r.skipKey()
 			r.value()
 		}
 	case '[':

@@ -49,7 +49,7 @@ func AppendReply(dst []byte, f *Frame, bare bool, max int) ([]byte, Reply, error
 	var err error
 	switch f.Serialization {
 	case Fastjson:
-		out, thrown, err = appendFastjsonResult(dst, f.Body, bare)
+		out, thrown, err = appendFastjsonResult(dst, f.Body, bare, max)
 	case Hessian2:
 		out, thrown, err = appendHessianResult(dst, f.Body, bare, max)
 	default:

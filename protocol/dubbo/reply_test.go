@@ -3,6 +3,7 @@ package dubbo
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 
 	hessian "github.com/apache/dubbo-go-hessian2"
@@ -20,6 +21,9 @@ func TestResults(t *testing.T) {
 		{Fastjson, "1\n\"\"\n", "", `""`},
 		{Fastjson, "4\n\"a\\n\\u00e9\\ud83d\\ude00 é\"\n{}\n", "a\né😀 é", `"a\n\u00e9\ud83d\ude00 é"`},
 		{Fastjson, "1\n[1, \"a b\"]\n", `[1,"a b"]`, `[1,"a b"]`},
+		{Fastjson, "1\n{7: \"a\", true:[{null:{}}] , \"b\":1}\n", `{"7":"a","true":[{"null":{}}],"b":1}`, `{"7":"a","true":[{"null":{}}],"b":1}`},
+		{Fastjson, "1\n{{\"a\":1}:2,[3 , \"c\"]:{}}\n", `{"{\"a\":1}":2,"[3,\"c\"]":{}}`, `{"{\"a\":1}":2,"[3,\"c\"]":{}}`},
+		{Fastjson, "1\n{{{1:2}:3}:4}\n", `{"{\"{\\\"1\\\":2}\":3}":4}`, `{"{\"{\\\"1\\\":2}\":3}":4}`},
 		{Fastjson, "1\ntrue\n", "true", "true"},
 		{Fastjson, "1\nnull\n", "null", "null"},
 		{Fastjson, "2\n", "null", "null"},
@@ -62,6 +66,8 @@ func TestResultsRefused(t *testing.T) {
 		{Fastjson, "", ErrBadAnswer}, {Fastjson, "1", ErrBadAnswer}, {Fastjson, "1\n", ErrBadAnswer}, {Fastjson, "1\n9", ErrBadAnswer},
 		{Fastjson, "6\n9\n", ErrBadAnswer}, {Fastjson, "/\n9\n", ErrBadAnswer}, {Fastjson, "11\n9\n", ErrBadAnswer}, {Fastjson, "\n9\n", ErrBadAnswer},
 		{Fastjson, "1\n9 9\n", ErrBadAnswer}, {Fastjson, "1\n{\n", ErrBadAnswer}, {Fastjson, "1\n1\r2\n", ErrBadAnswer}, {Fastjson, "0\nx\n", ErrBadAnswer},
+		{Fastjson, "1\n{1 2}\n", ErrBadAnswer}, {Fastjson, "1\n{1}\n", ErrBadAnswer}, {Fastjson, "1\n{{:1}:2}\n", ErrBadAnswer},
+		{Fastjson, "1\n" + strings.Repeat("{", 100) + "1" + strings.Repeat(":1}", 100) + "\n", ErrReplyTooLarge}, // each key doubles the escapes
 		{Hessian2, "", ErrBadAnswer}, {Hessian2, "\x91", ErrBadAnswer}, {Hessian2, "\x96\x90", ErrBadAnswer}, {Hessian2, "\x8f\x90", ErrBadAnswer},
 		{Hessian2, "1\n9\n", ErrBadAnswer}, {Hessian2, "\xe1\x90", ErrBadAnswer}, {Hessian2, "\x91\x05abc", ErrBadAnswer},
 		{Hessian2, "\x91\x51\x90", ErrBadAnswer}, {Hessian2, "\x90\x60", ErrBadAnswer},

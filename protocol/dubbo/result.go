@@ -1,5 +1,7 @@
 package dubbo
 
+import "bytes"
+
 // appendHessianResult appends the result in a hessian2 response, or returns its exception.
 func appendHessianResult(dst, body []byte, bare bool, max int) ([]byte, *problem, error) {
 	t := transcoder{r: hessianReader{b: body}, dst: dst, max: len(dst) + max}
@@ -70,8 +72,9 @@ func (r *hessianReader) appendText(dst []byte, t token) []byte {
 	return dst
 }
 
-// appendFastjsonResult appends the result in a fastjson response, or returns its exception.
-func appendFastjsonResult(dst, body []byte, bare bool) ([]byte, *problem, error) {
+// appendFastjsonResult appends the result in a fastjson response, or returns its exception. A key of a map becomes a
+// string, as in a hessian2 response: fastjson writes {1:"a"} and {{"a":1}:2}, which is no JSON.
+func appendFastjsonResult(dst, body []byte, bare bool, max int) ([]byte, *problem, error) {
 	lines := lineReader{b: body}
 	kind := lines.next()
 	if lines.bad || len(kind) != 1 {
@@ -81,22 +84,82 @@ func appendFastjsonResult(dst, body []byte, bare bool) ([]byte, *problem, error)
 	case kindNull, kindNullWithAttachments:
 		return append(dst, "null"...), nil, nil
 	case kindValue, kindValueWithAttachments:
-		value, ok := oneJSON(lines.next())
+		r := jsonReader{b: lines.next(), fastjson: true}
+		value := r.value()
+		r.end()
 		switch {
-		case !ok || lines.bad:
+		case r.bad || lines.bad:
 			return dst, nil, ErrBadAnswer
 		case bare && value[0] == '"':
 			return appendUnescaped(dst, inner(value)), nil, nil
+		case r.odd:
+			return appendQuotedKeys(dst, value, max)
 		}
 		return appendCompact(dst, value), nil, nil
 	case kindException, kindExceptionWithAttachments:
-		value, ok := oneJSON(lines.next())
-		if !ok || lines.bad {
+		r := jsonReader{b: lines.next(), fastjson: true}
+		value := r.value()
+		r.end()
+		if r.bad || lines.bad {
 			return dst, nil, ErrBadAnswer
 		}
 		return dst, fastjsonException(value), nil
 	}
 	return dst, nil, ErrBadAnswer
+}
+
+// keyQuoter writes text of fastjson as JSON, on one line.
+type keyQuoter struct {
+	r   jsonReader
+	dst []byte
+	max int // bytes of dst
+}
+
+// appendQuotedKeys appends valid text of fastjson as JSON of at most max bytes.
+func appendQuotedKeys(dst, text []byte, max int) ([]byte, *problem, error) {
+	q := keyQuoter{r: jsonReader{b: text, fastjson: true}, dst: dst, max: len(dst) + max}
+	q.value()
+	if q.r.bad {
+		return dst, nil, ErrReplyTooLarge
+	}
+	return q.dst, nil, nil
+}
+
+func (q *keyQuoter) value() {
+	switch open := q.r.peek(); open {
+	case '{', '[':
+		end := open + '}' - '{'
+		before := open
+		for q.r.begin(open); q.r.more(end); before = ',' {
+			q.dst = append(q.dst, before)
+			if open == '{' {
+				q.key()
+			}
+			q.value()
+		}
+		if before == open {
+			q.dst = append(q.dst, open)
+		}
+		q.dst = append(q.dst, end)
+	default:
+		q.dst = append(q.dst, q.r.value()...)
+	}
+}
+
+// key writes a key and its colon. The key of a key doubles its escapes, so that the length is checked here.
+func (q *keyQuoter) key() {
+	from := len(q.dst)
+	isString := q.r.peek() == '"'
+	q.value()
+	if len(q.dst) > q.max {
+		q.r.fail()
+	}
+	if !isString && !q.r.bad {
+		text := bytes.Clone(q.dst[from:])
+		q.dst = appendJSONString(q.dst[:from], text)
+	}
+	q.r.colon()
+	q.dst = append(q.dst, ':')
 }
 
 // fastjsonException reads an exception: an object with its class as @type, and its message.
@@ -106,7 +169,7 @@ func fastjsonException(value []byte) *problem {
 		return &problem{message: jsonText(value)}
 	}
 	p := new(problem)
-	r := jsonReader{b: value}
+	r := jsonReader{b: value, fastjson: true}
 	for r.begin('{'); r.more('}'); {
 		name := r.key()
 		field := r.value()

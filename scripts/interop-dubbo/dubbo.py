@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from functools import cache, partial
 
 import http_calls
-from mesh import Mesh, add_service, consume, java, provider, sidecar
+from mesh import WAYS, Mesh, add_service, consume, java, provider, sidecar
 
 from harness.process import PATIENCE, die_with_parent, wait_for
 from harness.suite import Suite
@@ -34,6 +34,17 @@ def http(suite, mesh, way):
     http_calls.forms(suite, way, mesh.http[way])
     http_calls.values(suite, way, mesh.http[way])
     http_calls.failures(suite, way, mesh.http[way])
+    line, _, serialization = WAYS[way]
+    http_calls.shapes(suite, way, mesh.http[way], generic(mesh, line), serialization)
+
+
+def generic(mesh, line):
+    """What generic invocation of Dubbo itself gives for each shape of a provider, which it calls directly."""
+    ran = consume(line, mesh.providers[line].port, "shapes")
+    found = dict(re.findall(r"^shape (.*)\t(.*)$", ran.stdout, re.MULTILINE))
+    if not found:
+        raise RuntimeError(ran.stderr[-1000:])
+    return found
 
 
 def unanswered(suite, mesh):

@@ -25,6 +25,11 @@ public interface Sampler {
 
     User echo(User user);
 
+    /** One of Shapes, by its name. */
+    Object shape(String name);
+
+    Color echo(Color color);
+
     /** What the second one of several arguments is. */
     String second(int a, String b, List<Object> c);
 

@@ -64,6 +64,16 @@ final class SamplerImpl implements Sampler {
     }
 
     @Override
+    public Object shape(String name) {
+        return Shapes.all().get(name);
+    }
+
+    @Override
+    public Color echo(Color color) {
+        return color;
+    }
+
+    @Override
     public String second(int a, String b, List<Object> c) {
         return b;
     }
