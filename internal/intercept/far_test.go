@@ -21,6 +21,8 @@ const (
 	other    = 8081 // HTTP, the head of the request
 	lines    = 7001 // see serveLines
 	greeter  = 7002 // see serveGreeter
+
+	recording = 7003 // see recorder
 )
 
 // replicas are the ports of a service: HTTP, "replica PORT".

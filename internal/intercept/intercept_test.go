@@ -70,6 +70,7 @@ func TestIntercept(t *testing.T) {
 		{"by ports", byPorts},
 		{"by uid", byUID},
 		{"a wrong --proxy-uid", circle},
+		{"a host with rules", guard},
 		{"another install", replacement},
 		{"remove", removal},
 		{"refusals", refusals},
