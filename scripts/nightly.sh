@@ -53,6 +53,7 @@ else
 	echo 'left out: both compose files'
 fi
 suite "${privileged[@]}" scripts/packages.sh
+suite "${privileged[@]}" scripts/unit.sh
 suite scripts/kubernetes.sh
 suite scripts/pgo.sh --check
 
