@@ -24,10 +24,12 @@ type AccessLog struct {
 	Buffer int64 `yaml:"buffer" unit:"size" min:"64KiB" max:"1GiB"`
 }
 
+func (l *AccessLog) setDefaults() { *l = AccessLog{Format: AccessJSON, Sample: 1, Buffer: 4 << 20} }
+
 // check reports settings without a path, and a log that would be empty.
 func (l *AccessLog) check(in scope, at path) {
 	switch {
-	case l.Path == "" && *l != Default().AccessLog:
+	case l.Path == "" && *l != withDefaults[AccessLog]():
 		in.report(at.key("path"), "missing; expected a file, stdout or stderr")
 	case l.Sample == 0 && l.Slow == 0 && !l.Failed:
 		in.report(at.key("sample"), "0 without slow or failed: no request would be logged")

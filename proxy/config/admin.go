@@ -12,6 +12,8 @@ type Admin struct {
 	Profiles bool `yaml:"profiles"`
 }
 
+func (a *Admin) setDefaults() { a.Address = "127.0.0.1:9901" }
+
 func (a *Admin) check(in scope, at path) {
 	addr, token := a.Address, a.Token
 	in.refuseIf(strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }),

@@ -13,6 +13,9 @@ type Allow struct {
 	Rules []AllowRule `yaml:"rules" filled:"true"`
 }
 
+// setDefaults makes rules enforced once there is one.
+func (a *Allow) setDefaults() { a.Enforce = true }
+
 // AllowRule allows requests. Every condition that is set must hold. An empty list is an error,
 // since whoever fills the file in may have meant that nobody passes.
 type AllowRule struct {
@@ -33,9 +36,6 @@ func (a *Allow) Given() bool { return len(a.Rules) > 0 }
 
 // Enforced reports whether a request that no rule allows is refused.
 func (a *Allow) Enforced() bool { return a.Given() && a.Enforce }
-
-// defaultAllow returns rules that are enforced once there is one.
-func defaultAllow() Allow { return Allow{Enforce: true} }
 
 // callers are what may reach a set of rules.
 type callers struct {

@@ -12,3 +12,5 @@ type Breaker struct {
 	// Probes at a time.
 	HalfOpen int `yaml:"half_open" min:"1" max:"65535"`
 }
+
+func (b *Breaker) setDefaults() { b.Open, b.HalfOpen = 5*time.Second, 1 }

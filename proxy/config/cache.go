@@ -20,11 +20,11 @@ type Cache struct {
 	Bytes int64 `yaml:"bytes" unit:"size" max:"1024GiB"`
 }
 
+// setGiven sets the defaults of a route that has the block.
+func (c *Cache) setGiven() { *c = Cache{TTL: time.Second, Stale: 10 * time.Second, Bytes: 64 << 20} }
+
 // Enabled reports whether there is a cache.
 func (c *Cache) Enabled() bool { return c.Bytes > 0 }
-
-// defaultCache returns the cache of a route that sets one.
-func defaultCache() Cache { return Cache{TTL: time.Second, Stale: 10 * time.Second, Bytes: 64 << 20} }
 
 // Caches reports whether a route to a service has a cache.
 func (c *Config) Caches(service string) bool {

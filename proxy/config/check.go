@@ -34,6 +34,10 @@ type Check struct {
 	Unhealthy int `yaml:"unhealthy" min:"1" max:"65535"`
 }
 
+func (c *Check) setDefaults() {
+	*c = Check{Interval: time.Second, Timeout: time.Second, Healthy: 2, Unhealthy: 3, OnDown: "keep"}
+}
+
 // OnDownClose is the value of Check.OnDown with which streams end.
 const OnDownClose = "close"
 
@@ -43,11 +47,6 @@ func (c *Check) Enabled() bool { return c.HTTP != "" || c.TCP || c.GRPC != "" }
 // Beside reports whether the check asks something beside the endpoint, which may speak another
 // protocol.
 func (c *Check) Beside() bool { return c.Port != 0 || c.Host != "" }
-
-// defaultCheck returns a check that is off.
-func defaultCheck() Check {
-	return Check{Interval: time.Second, Timeout: time.Second, Healthy: 2, Unhealthy: 3, OnDown: "keep"}
-}
 
 // check checks a check of a service, or of a registration.
 func (c *Check) check(in scope, at path) {

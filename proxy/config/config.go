@@ -4,7 +4,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"time"
 )
 
 // Config is one file. Load and Parse return it complete and valid. It does not change
@@ -55,28 +54,13 @@ const ViaOn = "on"
 
 // Default returns the configuration of an empty file: no listener, no service.
 func Default() *Config {
-	return &Config{
-		Node:   Node{ID: ownName()},
-		Engine: EngineAuto,
-		Via:    "off",
-		Log:    Log{Level: LevelInfo, Format: FormatJSON},
-		Admin:  Admin{Address: "127.0.0.1:9901"},
-		Registry: Registry{
-			Etcd: Etcd{Prefix: "/remora/services", LeaseTTL: 10 * time.Second},
-		},
-		Services: map[string]*Service{},
-		Limits: Limits{
-			Message: 4 << 20, Header: 64 << 10, Headers: 128, Pipelined: 16,
-			Connections: 16384, Streams: 1024, AdminConnections: 64, Buffered: 256 << 20,
-			HTTP2: defaultHTTP2(),
-		},
-		Timeouts: Timeouts{
-			Detect: 100 * time.Millisecond, Header: 10 * time.Second, Body: 30 * time.Second,
-			Idle: 5 * time.Minute, MinRate: 1 << 10, Stream: 24 * time.Hour, Write: 30 * time.Second, HalfClose: 15 * time.Second, Drain: 30 * time.Second,
-		},
-		Tracing:   Tracing{Sample: 0.001, ServiceName: "remora", Queue: 2048, Timeout: 10 * time.Second},
-		AccessLog: AccessLog{Format: AccessJSON, Sample: 1, Buffer: 4 << 20},
-	}
+	c := withDefaults[Config]()
+	c.Node.ID = ownName()
+	return &c
+}
+
+func (c *Config) setDefaults() {
+	c.Engine, c.Via, c.Services = EngineAuto, "off", map[string]*Service{}
 }
 
 // Equal reports whether c and other have the same settings. Warnings don't count: they have

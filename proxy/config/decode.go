@@ -77,6 +77,9 @@ func (d *decoder) decode(n *node, v reflect.Value, f field, p path) {
 	case reflect.Struct:
 		f.secret = holdsSecret(v.Type())
 		if d.is(kindMapping, "a mapping with keys such as "+firstKeys(v.Type()), n, f, p) {
+			if s, ok := v.Addr().Interface().(interface{ setGiven() }); ok {
+				s.setGiven()
+			}
 			d.decodeStruct(n, v, p, f.without)
 			d.refuseEmptyTLS(n, v, p)
 		}
@@ -163,31 +166,19 @@ func (d *decoder) decodeSlice(n *node, v reflect.Value, f field, p path) {
 	// A new slice, because the default's may be shared.
 	list := reflect.MakeSlice(v.Type(), len(n.items), len(n.items))
 	for i, item := range n.items {
-		d.setDefaults(list.Index(i), item)
+		d.prepare(list.Index(i), item)
 		d.decode(item, list.Index(i), f, p.item(i))
 	}
 	v.Set(list)
 }
 
-// setDefaults sets the defaults of a list item before it is decoded.
-func (d *decoder) setDefaults(v reflect.Value, n *node) {
+// prepare sets the defaults of a list item before it is decoded. Policies are inherited.
+func (d *decoder) prepare(v reflect.Value, n *node) {
+	setDefaults(v)
 	switch item := v.Addr().Interface().(type) {
-	case *Listener:
-		item.Path, item.Forwarded, item.Allow, item.TLS = DefaultPath(), defaultForwarded(), defaultAllow(), defaultListenerTLS()
-		item.Unrouted, item.Expect = UnroutedRefuse, ExpectAnswer
-	case *Endpoint:
-		item.Weight = 1
-	case *Register:
-		item.Weight, item.Check = 1, defaultCheck()
 	case *Route:
-		d.route, item.Allow, item.Fault, item.Mirror = n, defaultAllow(), defaultFault(), defaultMirror()
-		item.Fallback = defaultFallback()
-		item.Policy = d.policyOf(firstService(n))
-		if c := n.value("cache"); c != nil && c.kind == kindMapping {
-			item.Cache = defaultCache()
-		}
+		d.route, item.Policy = n, d.policyOf(firstService(n))
 	case *Share:
-		item.Weight = 1
 		item.Policy = d.policyOf(n.scalar("name"))
 		d.override(&item.Policy)
 	}

@@ -22,6 +22,8 @@ type Etcd struct {
 	TLS      TLS    `yaml:"tls"`
 }
 
+func (e *Etcd) setDefaults() { e.Prefix, e.LeaseTTL = "/remora/services", 10*time.Second }
+
 // Secured reports whether the connections to etcd use TLS: tls is set, or an endpoint
 // is an https URL.
 func (e *Etcd) Secured() bool {

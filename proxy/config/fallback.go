@@ -34,18 +34,15 @@ type Fallback struct {
 	Respond Respond `yaml:"respond"`
 }
 
+func (f *Fallback) setDefaults() { f.On, f.Timeout = slices.Clone(FallbackReasons[:3]), time.Second }
+
 // Given reports whether there is an answer.
 func (f *Fallback) Given() bool { return f.Service != "" || f.Respond.Given() }
 
 // isDefault reports whether a file sets no key, or only to what it is without.
 func (f *Fallback) isDefault() bool {
-	d := defaultFallback()
+	d := withDefaults[Fallback]()
 	return !f.Given() && slices.Equal(f.On, d.On) && f.Timeout == d.Timeout
-}
-
-// defaultFallback returns a fallback without an answer.
-func defaultFallback() Fallback {
-	return Fallback{On: slices.Clone(FallbackReasons[:3]), Timeout: time.Second}
 }
 
 // check reports fallbacks without an answer, or with one that callers can't have.
@@ -64,7 +61,7 @@ func (f *Fallback) check(in scope, at path) {
 	}
 	if f.Service == "" {
 		in.refuseIf(protocol == ProtocolDubbo, at.key("respond"), "only Dubbo calls come here, and this is a response of HTTP; expected service")
-		in.refuseIf(f.Timeout != defaultFallback().Timeout, at.key("timeout"), "is for service: the response is at hand")
+		in.refuseIf(f.Timeout != withDefaults[Fallback]().Timeout, at.key("timeout"), "is for service: the response is at hand")
 		f.Respond.check(in, at.key("respond"))
 		for _, name := range slices.Sorted(maps.Keys(f.Respond.Headers)) {
 			parts, _ := ParseValue(f.Respond.Headers[name])

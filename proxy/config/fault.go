@@ -15,13 +15,13 @@ type Fault struct {
 	AbortShare float64 `yaml:"abort_share" in:"[0,1]"`
 }
 
+// setDefaults turns faults off. A file that sets one injects it into all requests.
+func (f *Fault) setDefaults() { f.DelayShare, f.AbortShare = 1, 1 }
+
 // Enabled reports whether f injects anything.
 func (f *Fault) Enabled() bool {
 	return f.Delay > 0 && f.DelayShare > 0 || f.Abort > 0 && f.AbortShare > 0
 }
-
-// defaultFault returns faults that are off. A file that sets one injects it into all requests.
-func defaultFault() Fault { return Fault{DelayShare: 1, AbortShare: 1} }
 
 // check reports statuses that are no errors, shares of nothing, and delays that only end in a
 // deadline.

@@ -22,8 +22,8 @@ type Forwarded struct {
 	Underscores string `yaml:"underscores" oneof:"keep drop reject" reload:"next connection"`
 }
 
-func defaultForwarded() Forwarded {
-	return Forwarded{
+func (f *Forwarded) setDefaults() {
+	*f = Forwarded{
 		Underscores: UnderscoresKeep,
 		Strip: []string{
 			"Forwarded", "X-Forwarded", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Server", "X-Forwarded-Prefix",
@@ -56,7 +56,7 @@ const maxHops = 255
 
 // given reports whether a file sets any key.
 func (f *Forwarded) given() bool {
-	d := defaultForwarded()
+	d := withDefaults[Forwarded]()
 	return len(f.Trust) > 0 || f.Strip != nil && !slices.Equal(f.Strip, d.Strip) || f.Underscores != "" && f.Underscores != d.Underscores
 }
 

@@ -27,6 +27,13 @@ type Hedge struct {
 	Sample float64 `yaml:"sample" in:"(0,1]"`
 }
 
+func (h *Hedge) setDefaults() {
+	*h = Hedge{
+		Mode: HedgeShadow, Class: ClassSize, Quantile: 0.97, MinDelay: time.Millisecond, MaxDelay: 50 * time.Millisecond,
+		Budget: 0.05, Max: 1, Sample: 0.03,
+	}
+}
+
 // Hedge modes.
 const (
 	HedgeOff    = "off"    // never hedge

@@ -19,6 +19,8 @@ type LB struct {
 	Sticky Sticky  `yaml:"sticky"`
 }
 
+func (b *LB) setDefaults() { *b = LB{Policy: LBLeastPending, SlowStart: 10 * time.Second, Panic: 0.9} }
+
 // Policies that a default or a rule mentions.
 const (
 	LBLeastPending   = "least_pending"
@@ -42,6 +44,8 @@ type Hash struct {
 	// An endpoint with this many times its share of the load is passed over. More than 1; 0 means no bound.
 	Balance float64 `yaml:"balance" in:"[0,100]"`
 }
+
+func (h *Hash) setDefaults() { h.Balance = 1.25 }
 
 // ofHTTP reports whether the keys are a part of requests that only HTTP has.
 func (h *Hash) ofHTTP() bool { return h.Header != "" || h.Cookie != "" || h.Query != "" }

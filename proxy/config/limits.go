@@ -26,6 +26,13 @@ type Limits struct {
 	HTTP2 HTTP2 `yaml:"http2"`
 }
 
+func (l *Limits) setDefaults() {
+	*l = Limits{
+		Message: 4 << 20, Header: 64 << 10, Headers: 128, Pipelined: 16,
+		Connections: 16384, Streams: 1024, AdminConnections: 64, Buffered: 256 << 20,
+	}
+}
+
 // check refuses a message that could never be whole.
 func (l *Limits) check(in scope, at path) {
 	in.refuseIf(l.Message > l.Buffered, at.key("message"),
@@ -56,8 +63,8 @@ type HTTP2 struct {
 	Others int `yaml:"others" min:"1" max:"1000000" reload:"next connection"`
 }
 
-func defaultHTTP2() HTTP2 {
-	return HTTP2{
+func (h *HTTP2) setDefaults() {
+	*h = HTTP2{
 		Streams: 250, Resets: 1000, Provoked: 200, Continuations: 32, Pings: 200, Settings: 100, EmptyData: 200, Others: 2000,
 	}
 }

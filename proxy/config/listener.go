@@ -47,6 +47,8 @@ type Listener struct {
 	TLS ListenerTLS `yaml:"tls"`
 }
 
+func (l *Listener) setDefaults() { l.Unrouted, l.Expect = UnroutedRefuse, ExpectAnswer }
+
 // Listener returns the listener with a name, or nil.
 func (c *Config) Listener(name string) *Listener {
 	for i := range c.Listeners {

@@ -12,6 +12,8 @@ type ListenerTLS struct {
 	MinVersion string `yaml:"min_version" oneof:"1.2 1.3" reload:"next connection"`
 }
 
+func (t *ListenerTLS) setDefaults() { t.ClientCertificate, t.MinVersion = CertificateNone, TLS12 }
+
 // KeyPair is a certificate and its private key.
 type KeyPair struct {
 	// HTTP: file with one of up to 256 further certificates, then its intermediates. The first with the name that a client asks for is shown; without one it is `tls.cert`.
@@ -32,11 +34,6 @@ const (
 
 // maxCertificates bounds ListenerTLS.Certificates, which a handshake may look through.
 const maxCertificates = 256
-
-// defaultListenerTLS returns the tls of a listener that sets none: it is off.
-func defaultListenerTLS() ListenerTLS {
-	return ListenerTLS{ClientCertificate: CertificateNone, MinVersion: TLS12}
-}
 
 // Enabled reports whether any key is set.
 func (t *ListenerTLS) Enabled() bool {

@@ -8,6 +8,8 @@ type Log struct {
 	Format string `yaml:"format" oneof:"json text" reload:"restart"`
 }
 
+func (l *Log) setDefaults() { l.Level, l.Format = LevelInfo, FormatJSON }
+
 // Log levels and formats.
 const (
 	LevelDebug = "debug"

@@ -9,11 +9,11 @@ type Mirror struct {
 	Share float64 `yaml:"share" in:"[0,1]"`
 }
 
+// setDefaults turns copies off. A file that sets a service copies all requests.
+func (m *Mirror) setDefaults() { m.Share = 1 }
+
 // Enabled reports whether anything is copied.
 func (m *Mirror) Enabled() bool { return m.Service != "" && m.Share > 0 }
-
-// defaultMirror returns a mirror that is off. A file that sets one copies all requests.
-func defaultMirror() Mirror { return Mirror{Share: 1} }
 
 // check reports services that can't take copies, and routes without requests of HTTP.
 func (m *Mirror) check(in scope, at path) {

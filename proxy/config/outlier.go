@@ -16,6 +16,10 @@ type Outlier struct {
 	MaxEjected float64 `yaml:"max_ejected" in:"[0,1]"`
 }
 
+func (o *Outlier) setDefaults() {
+	*o = Outlier{Consecutive: 5, SuccessRate: 0.5, Base: time.Second, MaxEjected: 0.5}
+}
+
 // check refuses a bound that half of the endpoints exceed.
 func (o *Outlier) check(in scope, at path) {
 	in.refuseIf(o.Latency == 1, at.key("latency"),

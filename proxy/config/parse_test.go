@@ -74,11 +74,11 @@ func TestFull(t *testing.T) {
 	want.Listeners = []Listener{
 		{
 			Name: "egress", Address: "127.0.0.1:15001", Protocol: ProtocolHTTP, Transparent: true,
-			Path: Path{Normalize: true, EscapedSlashes: SlashesKeep}, Forwarded: defaultForwarded(), Allow: defaultAllow(), Unrouted: UnroutedRefuse, Expect: ExpectAnswer, TLS: defaultListenerTLS(),
+			Path: Path{Normalize: true, EscapedSlashes: SlashesKeep}, Forwarded: withDefaults[Forwarded](), Allow: withDefaults[Allow](), Unrouted: UnroutedRefuse, Expect: ExpectAnswer, TLS: withDefaults[ListenerTLS](),
 		},
 		{
 			Name: "ingress", Address: "0.0.0.0:15006", Protocol: ProtocolLink, Service: "local", Insecure: true, Connections: 256,
-			Path: DefaultPath(), Forwarded: defaultForwarded(), Allow: defaultAllow(), Unrouted: UnroutedRefuse, Expect: ExpectAnswer, TLS: defaultListenerTLS(),
+			Path: DefaultPath(), Forwarded: withDefaults[Forwarded](), Allow: withDefaults[Allow](), Unrouted: UnroutedRefuse, Expect: ExpectAnswer, TLS: withDefaults[ListenerTLS](),
 		},
 	}
 	compute, local := DefaultService("compute"), DefaultService("local")
@@ -93,9 +93,9 @@ func TestFull(t *testing.T) {
 	want.Routes = []Route{
 		{
 			Match:   Match{Host: "compute", Path: "/v1/", Method: []string{"GET", "POST"}, Header: map[string]Condition{}},
-			Service: "compute", Policy: overridden, Allow: defaultAllow(), Fault: defaultFault(), Mirror: defaultMirror(), Fallback: defaultFallback(),
+			Service: "compute", Policy: overridden, Allow: withDefaults[Allow](), Fault: withDefaults[Fault](), Mirror: withDefaults[Mirror](), Fallback: withDefaults[Fallback](),
 		},
-		{Service: "compute", Policy: DefaultPolicy(), Allow: defaultAllow(), Fault: defaultFault(), Mirror: defaultMirror(), Fallback: defaultFallback()},
+		{Service: "compute", Policy: DefaultPolicy(), Allow: withDefaults[Allow](), Fault: withDefaults[Fault](), Mirror: withDefaults[Mirror](), Fallback: withDefaults[Fallback]()},
 	}
 	want.Register = []Register{{
 		Service: "compute", Listener: "ingress", Advertise: "10.0.0.5:15006", Weight: 1,

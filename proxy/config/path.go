@@ -12,18 +12,20 @@ type Path struct {
 	EscapedSlashes string `yaml:"escaped_slashes" oneof:"reject unescape keep"`
 }
 
+// DefaultPath returns the path settings of a listener that sets none: no request reaches a
+// service by a path that the service reads as another one.
+func DefaultPath() Path { return withDefaults[Path]() }
+
+func (p *Path) setDefaults() {
+	*p = Path{Normalize: true, MergeSlashes: true, EscapedSlashes: SlashesReject}
+}
+
 // What becomes of escaped slashes.
 const (
 	SlashesReject   = "reject"   // the request gets 400
 	SlashesUnescape = "unescape" // they are slashes
 	SlashesKeep     = "keep"     // they are no slashes
 )
-
-// DefaultPath returns the path settings of a listener that sets none: no request reaches a
-// service by a path that the service reads as another one.
-func DefaultPath() Path {
-	return Path{Normalize: true, MergeSlashes: true, EscapedSlashes: SlashesReject}
-}
 
 // check refuses the settings of a listener that looks at no paths.
 func (p *Path) check(in scope, at path) {

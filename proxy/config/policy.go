@@ -17,24 +17,17 @@ type Policy struct {
 	Hedge    Hedge  `yaml:"hedge"`
 }
 
+// DefaultPolicy returns the policy of a service that sets none: one retry where the application
+// has not seen the request or may see it twice, and no hedges but a forecast of what they would bring.
+func DefaultPolicy() Policy { return withDefaults[Policy]() }
+
+func (p *Policy) setDefaults() { p.Timeout, p.Priority = 15*time.Second, PriorityOnline }
+
 // Priorities.
 const (
 	PriorityOnline = "online"
 	PriorityBatch  = "batch" // after online
 )
-
-// DefaultPolicy returns the policy of a service that sets none: one retry where the application
-// has not seen the request or may see it twice, and no hedges but a forecast of what they would bring.
-func DefaultPolicy() Policy {
-	return Policy{
-		Timeout: 15 * time.Second, Priority: PriorityOnline,
-		Retry: Retry{Attempts: 1, On: []string{RetryConnect, RetryRefused, RetryReset}},
-		Hedge: Hedge{
-			Mode: HedgeShadow, Class: ClassSize, Quantile: 0.97, MinDelay: time.Millisecond, MaxDelay: 50 * time.Millisecond,
-			Budget: 0.05, Max: 1, Sample: 0.03,
-		},
-	}
-}
 
 // clone returns a copy of p that shares no memory with p.
 func (p Policy) clone() Policy {

@@ -25,7 +25,7 @@ services:
 	second.Retry.On = []string{RetryReset}
 	second.Timeout = time.Second
 	want := Route{
-		Match: Match{Path: "/a"}, Service: "s", Allow: defaultAllow(), Fault: defaultFault(), Mirror: defaultMirror(), Fallback: defaultFallback(), Policy: first,
+		Match: Match{Path: "/a"}, Service: "s", Allow: withDefaults[Allow](), Fault: withDefaults[Fault](), Mirror: withDefaults[Mirror](), Fallback: withDefaults[Fallback](), Policy: first,
 		Split: []Share{{Name: "s", Weight: 95, Policy: first}, {Name: "r", Weight: 1, Policy: second}},
 	}
 	if got := c.Routes[0]; !reflect.DeepEqual(got, want) {

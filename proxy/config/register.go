@@ -18,6 +18,8 @@ type Register struct {
 	Check  Check `yaml:"check" without:"on_down"` // of the application behind the listener
 }
 
+func (r *Register) setDefaults() { r.Weight = 1 }
+
 func checkRegister(in scope) {
 	all := in.config.Register
 	for i := range all {

@@ -17,6 +17,8 @@ type Retry struct {
 	PerTryTimeout time.Duration `yaml:"per_try_timeout"`
 }
 
+func (r *Retry) setDefaults() { r.Attempts, r.On = 1, []string{RetryConnect, RetryRefused, RetryReset} }
+
 // Names of failures in Retry.On, which a retry follows. Retry.On may also contain a
 // status code, such as "503", and the code of a gRPC error.
 const (

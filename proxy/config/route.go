@@ -153,6 +153,8 @@ type Share struct {
 	Policy `yaml:",inline"`
 }
 
+func (s *Share) setDefaults() { s.Weight = 1 }
+
 // checkSplit reports a split without weight, and shares whose service is missing, listed
 // twice or of the wrong protocol.
 func (r *Route) checkSplit(in scope, at path) {

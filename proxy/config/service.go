@@ -48,22 +48,21 @@ type Service struct {
 
 // DefaultService returns a service for which the file sets only the name.
 func DefaultService(name string) *Service {
-	return &Service{
-		Name:           name,
+	s := withDefaults[Service]()
+	s.Name = name
+	return &s
+}
+
+func (s *Service) setDefaults() {
+	*s = Service{
 		Discover:       DiscoverEtcd,
 		Protocol:       defaultProtocol(DiscoverEtcd),
 		ProxyProtocol:  ProxyProtocolOff,
 		Serialization:  SerializationHessian2,
-		LB:             LB{Policy: LBLeastPending, SlowStart: 10 * time.Second, Panic: 0.9, Hash: Hash{Balance: 1.25}},
-		Policy:         DefaultPolicy(),
 		ConnectTimeout: 250 * time.Millisecond,
 		IdleTimeout:    4 * time.Second,
 		MaxPending:     1024,
 		MaxQueue:       1024,
-		Check:          defaultCheck(),
-		Allow:          defaultAllow(),
-		Breaker:        Breaker{Open: 5 * time.Second, HalfOpen: 1},
-		Outlier:        Outlier{Consecutive: 5, SuccessRate: 0.5, Base: time.Second, MaxEjected: 0.5},
 	}
 }
 

@@ -145,22 +145,19 @@ func settings(texts map[string]string) []setting {
 
 // itemDefaults returns what an item of a list or map, or a block, is before it is decoded.
 func itemDefaults() map[reflect.Type]reflect.Value {
-	listener, register, endpoint, share := Listener{}, Register{}, Endpoint{}, Share{}
-	d := decoder{config: Default(), route: &node{}}
-	for _, item := range []any{&listener, &register, &endpoint, &share} {
-		d.setDefaults(reflect.ValueOf(item).Elem(), &node{})
-	}
+	route := withDefaults[Route]()
+	route.Cache.setGiven()
 	return map[reflect.Type]reflect.Value{
-		reflect.TypeFor[*Service]():  reflect.ValueOf(DefaultService("")).Elem(),
-		reflect.TypeFor[Listener]():  reflect.ValueOf(listener),
-		reflect.TypeFor[Route]():     reflect.ValueOf(Route{Fault: defaultFault(), Mirror: defaultMirror(), Fallback: defaultFallback(), Cache: defaultCache()}),
-		reflect.TypeFor[Register]():  reflect.ValueOf(register),
-		reflect.TypeFor[Endpoint]():  reflect.ValueOf(endpoint),
-		reflect.TypeFor[Share]():     reflect.ValueOf(share),
+		reflect.TypeFor[*Service]():  reflect.ValueOf(withDefaults[Service]()),
+		reflect.TypeFor[Listener]():  reflect.ValueOf(withDefaults[Listener]()),
+		reflect.TypeFor[Route]():     reflect.ValueOf(route),
+		reflect.TypeFor[Register]():  reflect.ValueOf(withDefaults[Register]()),
+		reflect.TypeFor[Endpoint]():  reflect.ValueOf(withDefaults[Endpoint]()),
+		reflect.TypeFor[Share]():     reflect.ValueOf(withDefaults[Share]()),
 		reflect.TypeFor[TLS]():       reflect.ValueOf(TLS{}),
 		reflect.TypeFor[RateLimit](): reflect.ValueOf(RateLimit{}),
-		reflect.TypeFor[Check]():     reflect.ValueOf(defaultCheck()),
-		reflect.TypeFor[Allow]():     reflect.ValueOf(defaultAllow()),
+		reflect.TypeFor[Check]():     reflect.ValueOf(withDefaults[Check]()),
+		reflect.TypeFor[Allow]():     reflect.ValueOf(withDefaults[Allow]()),
 		reflect.TypeFor[AllowRule](): reflect.ValueOf(AllowRule{}),
 		reflect.TypeFor[KeyPair]():   reflect.ValueOf(KeyPair{}),
 		reflect.TypeFor[Policy]():    reflect.ValueOf(DefaultPolicy()),

@@ -10,6 +10,8 @@ type Endpoint struct {
 	Zone string `yaml:"zone"`
 }
 
+func (e *Endpoint) setDefaults() { e.Weight = 1 }
+
 // defaultProtocol returns what the endpoints of a source speak if the file does not say so. Those
 // that a file lists are mostly applications, those in a registry mostly sidecars.
 func defaultProtocol(discover string) string {

@@ -23,3 +23,10 @@ type Timeouts struct {
 	// For work in flight when the process or a listener ends. Then it is cut off. 0 means at once.
 	Drain time.Duration `yaml:"drain"`
 }
+
+func (t *Timeouts) setDefaults() {
+	*t = Timeouts{
+		Detect: 100 * time.Millisecond, Header: 10 * time.Second, Body: 30 * time.Second, Idle: 5 * time.Minute, MinRate: 1 << 10,
+		Stream: 24 * time.Hour, Write: 30 * time.Second, HalfClose: 15 * time.Second, Drain: 30 * time.Second,
+	}
+}

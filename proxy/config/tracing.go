@@ -25,6 +25,10 @@ type Tracing struct {
 	Timeout time.Duration `yaml:"timeout" min:"1ms"`
 }
 
+func (t *Tracing) setDefaults() {
+	*t = Tracing{Sample: 0.001, ServiceName: "remora", Queue: 2048, Timeout: 10 * time.Second}
+}
+
 // check checks the receiver, the service name and the headers of exports.
 func (t *Tracing) check(in scope, at path) {
 	if u, err := url.Parse(t.Endpoint); t.Endpoint != "" &&
