@@ -222,7 +222,7 @@ func (s *Sidecar) startLoops() (err error) {
 // again while a reload or a hot restart passes them on; and connections to etcd, which a reload
 // replaces, too.
 func reservedFiles(cfg *config.Config) int {
-	return cfg.Limits.AdminConnections + 4*(1+len(cfg.Listeners)) + 4*len(cfg.Registry.Etcd.Endpoints)
+	return cfg.Limits.AdminConnections + 4*(1+len(cfg.Listeners)) + 4*cfg.Registry.Servers()
 }
 
 // limitMemory sets the soft memory limit of the process. Messages may take a quarter

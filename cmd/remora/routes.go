@@ -218,7 +218,7 @@ func (t *routeTest) fallback(f *config.Fallback) {
 	switch on := strings.Join(f.On, ", "); {
 	case f.Service != "":
 		t.printf("  fallback: service %s within %s, on %s", f.Service, f.Timeout, on)
-	case f.Given():
+	case f.Enabled():
 		t.printf("  fallback: status %d, on %s", cmp.Or(f.Respond.Status, 200), on)
 	}
 }

@@ -14,6 +14,7 @@ type Admin struct {
 
 func (a *Admin) setDefaults() { a.Address = "127.0.0.1:9901" }
 
+// check reports a token that no header can carry, and an API without a token that others can reach.
 func (a *Admin) check(in scope, at path) {
 	addr, token := a.Address, a.Token
 	in.refuseIf(strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }),

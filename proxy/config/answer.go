@@ -46,16 +46,15 @@ func (r *Route) checkAnswer(in scope, at path) {
 	}
 	in.refuseIf(r.Redirect.Given() && r.Respond.Given(), at.key("respond"), "contradicts redirect")
 	in.refuseIf(r.Service != "", at.key("service"), "contradicts %s: the route answers itself", kind)
-	in.refuseIf(r.Fault.Enabled(), at.key("fault"), "contradicts %s: the route answers itself", kind)
-	in.refuseIf(r.Mirror.Enabled(), at.key("mirror"), "contradicts %s: the route answers itself", kind)
-	in.refuseIf(r.Fallback.Given(), at.key("fallback"), "contradicts %s: the route answers itself", kind)
-	in.refuseIf(r.Cache.Enabled(), at.key("cache"), "contradicts %s: the route answers itself", kind)
-	in.refuseIf(r.Collapse, at.key("collapse"), "contradicts %s: the route answers itself", kind)
+	for key, s := range r.filters() {
+		in.refuseIf(s.Enabled(), at.key(key), "contradicts %s: the route answers itself", kind)
+	}
 	in.refuseIf(in.config.routeProtocol(&r.Match) != ProtocolHTTP, at.key(kind), "answers only HTTP requests, and only Dubbo calls come here")
 	in.refuseIf(slices.Contains(r.Match.Method, "CONNECT"), at.key("match").key("method"), "contradicts %s: a tunnel needs a service", kind)
 	in.refuseIf(r.Respond.Given() && r.Rewrite.Path != "", at.key("respond"), "contradicts rewrite.path: nothing is sent on")
 }
 
+// check reports a redirect that clients would not follow, or follow in a circle.
 func (to *Redirect) check(in scope, at path) {
 	if !to.Given() {
 		return
@@ -74,6 +73,7 @@ func (to *Redirect) check(in scope, at path) {
 	in.refuseIf(to.Scheme+to.Host+to.Path+rewritten == "", at, "leads to the same URL; expected scheme, host, path or rewrite.path")
 }
 
+// check reports what no response of HTTP can have.
 func (to *Respond) check(in scope, at path) {
 	in.refuseIf(to.Status != 0 && to.Status < 200, at.key("status"), "expected 200 to 599, got %d", to.Status)
 	in.refuseIf((to.Status == 204 || to.Status == 304) && to.Body != "", at.key("body"), "a response with the status %d has no body", to.Status)

@@ -26,6 +26,10 @@ func (c *Cache) setGiven() { *c = Cache{TTL: time.Second, Stale: 10 * time.Secon
 // Enabled reports whether there is a cache.
 func (c *Cache) Enabled() bool { return c.Bytes > 0 }
 
+func (c *Cache) given() bool { return c.Enabled() }
+
+func (c *Cache) sendsTo() string { return "" }
+
 // Caches reports whether a route to a service has a cache.
 func (c *Config) Caches(service string) bool {
 	for i := range c.Routes {

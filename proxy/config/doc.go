@@ -2,11 +2,13 @@
 // The command loads the file at the start and at each reload. The rest of the
 // program reads the plain structs, and this package imports none of it.
 //
-// Each feature has a file with its settings, their defaults and its rules: retry.go,
-// tls.go, mirror.go. The other files make a Config of a file, in this order:
+// Each feature has a file with a section: its settings, their defaults and its rules, as in
+// retry.go, tls.go and mirror.go. Sections of registries and of filters are known to others by
+// the interfaces in registry.go and filters.go alone. The other files make a Config of a file, in this order:
 //
 //	tree.go     bytes to a tree; expand.go replaces ${VAR} inside scalars
-//	decode.go   the tree to structs, by their tags; it records positions
+//	decode.go   the tree to structs, by the tags in field.go; it records positions
+//	default.go  what a section is if no key of it is set
 //	scalar.go   the text of one value, within its bounds
 //	rules.go    what the rules of all features have in common
 //	reach.go    what no request can reach

@@ -22,6 +22,9 @@ type Etcd struct {
 	TLS      TLS    `yaml:"tls"`
 }
 
+// DiscoverEtcd is the value of Service.Discover for endpoints in etcd.
+const DiscoverEtcd = "etcd"
+
 func (e *Etcd) setDefaults() { e.Prefix, e.LeaseTTL = "/remora/services", 10*time.Second }
 
 // Secured reports whether the connections to etcd use TLS: tls is set, or an endpoint
@@ -32,6 +35,16 @@ func (e *Etcd) Secured() bool {
 	})
 }
 
+func (e *Etcd) servers() (key string, list []string) { return "endpoints", e.Endpoints }
+
+func (e *Etcd) tls() *TLS {
+	if e.Secured() {
+		return &e.TLS
+	}
+	return nil
+}
+
+// check reports endpoints that are none, and keys that contradict each other.
 func (e *Etcd) check(in scope, at path) {
 	for i, endpoint := range e.Endpoints {
 		shown := at.key("endpoints").item(i)

@@ -36,20 +36,21 @@ type Fallback struct {
 
 func (f *Fallback) setDefaults() { f.On, f.Timeout = slices.Clone(FallbackReasons[:3]), time.Second }
 
-// Given reports whether there is an answer.
-func (f *Fallback) Given() bool { return f.Service != "" || f.Respond.Given() }
+// Enabled reports whether there is an answer.
+func (f *Fallback) Enabled() bool { return f.Service != "" || f.Respond.Given() }
 
-// isDefault reports whether a file sets no key, or only to what it is without.
-func (f *Fallback) isDefault() bool {
+func (f *Fallback) given() bool {
 	d := withDefaults[Fallback]()
-	return !f.Given() && slices.Equal(f.On, d.On) && f.Timeout == d.Timeout
+	return f.Enabled() || !slices.Equal(f.On, d.On) || f.Timeout != d.Timeout
 }
+
+func (f *Fallback) sendsTo() string { return f.Service }
 
 // check reports fallbacks without an answer, or with one that callers can't have.
 func (f *Fallback) check(in scope, at path) {
 	protocol := in.config.routeProtocol(&in.route.Match)
-	if !f.Given() {
-		in.refuseIf(!f.isDefault(), at, "expected respond or service, which says what the fallback is")
+	if !f.Enabled() {
+		in.refuseIf(f.given(), at, "expected respond or service, which says what the fallback is")
 		return
 	}
 	in.refuseIf(len(f.On) == 0, at.key("on"), "empty: the fallback is for nothing")

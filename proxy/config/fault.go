@@ -23,6 +23,10 @@ func (f *Fault) Enabled() bool {
 	return f.Delay > 0 && f.DelayShare > 0 || f.Abort > 0 && f.AbortShare > 0
 }
 
+func (f *Fault) given() bool { return *f != withDefaults[Fault]() }
+
+func (f *Fault) sendsTo() string { return "" }
+
 // check reports statuses that are no errors, shares of nothing, and delays that only end in a
 // deadline.
 func (f *Fault) check(in scope, at path) {

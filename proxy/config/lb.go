@@ -92,6 +92,7 @@ type Sticky struct {
 // minSecret is the shortest secret of a sticky cookie, in bytes.
 const minSecret = 16
 
+// check reports a cookie that clients could not send back, or forge.
 func (s *Sticky) check(in scope, at path) {
 	if s.Cookie == "" {
 		in.refuseIf(*s != Sticky{}, at.key("cookie"), "missing; expected the name of a cookie")

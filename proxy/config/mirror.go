@@ -15,6 +15,10 @@ func (m *Mirror) setDefaults() { m.Share = 1 }
 // Enabled reports whether anything is copied.
 func (m *Mirror) Enabled() bool { return m.Service != "" && m.Share > 0 }
 
+func (m *Mirror) given() bool { return *m != withDefaults[Mirror]() }
+
+func (m *Mirror) sendsTo() string { return m.Service }
+
 // check reports services that can't take copies, and routes without requests of HTTP.
 func (m *Mirror) check(in scope, at path) {
 	name := m.Service

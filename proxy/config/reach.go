@@ -26,7 +26,9 @@ func checkUsed(in scope) {
 	}
 	used := c.RoutedServices()
 	for i := range c.Routes {
-		used = append(used, c.Routes[i].Mirror.Service, c.Routes[i].Fallback.Service)
+		for _, s := range c.Routes[i].filters() {
+			used = append(used, s.sendsTo())
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Services)) {
 		if !slices.Contains(used, name) {

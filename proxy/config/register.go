@@ -32,6 +32,7 @@ func checkRegister(in scope) {
 	}
 }
 
+// check reports a registration that others could not use.
 func (r *Register) check(in scope, at path) {
 	c := in.config
 	in.refuseIf(r.Service == "" || strings.ContainsAny(r.Service, "/ \t\n"), at.key("service"),
@@ -50,8 +51,7 @@ func (r *Register) check(in scope, at path) {
 		in.report(at.key("listener"), "there is no listener %q%s", r.Listener, knownNames(r.Listener, names))
 	}
 	checkAddress(in, at.key("advertise"), r.Advertise, dialable)
-	in.refuseIf(len(c.Registry.Etcd.Endpoints) == 0,
-		at, "there is nowhere to register: registry.etcd.endpoints is empty")
+	c.Registry.checkRegistrar(in, at)
 	r.Check.checkListener(in, at.key("check"), listener)
 }
 

@@ -14,6 +14,7 @@ type Rewrite struct {
 // this.
 const maxRewrite = 1024
 
+// check reports what can't take the place of a path or a host.
 func (r *Rewrite) check(in scope, at path) {
 	r.checkPath(in, at.key("path"))
 	r.checkHost(in, at.key("host"))

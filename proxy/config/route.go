@@ -26,7 +26,7 @@ type Route struct {
 	Fallback        Fallback    `yaml:"fallback"`
 	Cache           Cache       `yaml:"cache"`
 	// Same requests that are in flight on one loop share one request to the service and its response.
-	Collapse bool `yaml:"collapse"`
+	Collapse Collapse `yaml:"collapse"`
 
 	// Policy is the effective one: that of Service, overridden field by field
 	// by what the route sets. Each Share of a Split has its own.
@@ -52,7 +52,7 @@ func (r *Route) check(in scope, at path) {
 		r.Match.checkTarget(in, at.key("service"), r.Service)
 	}
 	r.checkPolicies(in, at)
-	checkSharing(in, at.key("collapse"), r.Collapse)
+	checkSharing(in, at.key("collapse"), r.Collapse.Enabled())
 	in.sections(reflect.ValueOf(r).Elem(), at)
 }
 

@@ -27,6 +27,7 @@ func (r *Route) checkSNI(in scope, at path) {
 	in.refuseIf(!isServerName(r.Match.SNI), shown, "expected a name such as example.com, *.example.com, or *, got %q", r.Match.SNI)
 	in.refuseIf(!slices.ContainsFunc(in.config.Listeners, func(l Listener) bool { return l.Protocol == ProtocolTCP && l.Service == "" }),
 		shown, "only a tcp listener without service looks at it, and there is none")
+	const ofRequests = "is for requests; this route is for connections"
 	for _, key := range []struct {
 		name  string
 		given bool
@@ -37,13 +38,11 @@ func (r *Route) checkSNI(in scope, at path) {
 		{"request_headers", r.RequestHeaders.Given()},
 		{"response_headers", r.ResponseHeaders.Given()},
 		{"rate_limit", r.RateLimit != RateLimit{}},
-		{"fault", r.Fault != withDefaults[Fault]()},
-		{"mirror", r.Mirror != withDefaults[Mirror]()},
-		{"fallback", !r.Fallback.isDefault()},
-		{"cache", r.Cache.Enabled()},
-		{"collapse", r.Collapse},
 	} {
-		in.refuseIf(key.given, at.key(key.name), "is for requests; this route is for connections")
+		in.refuseIf(key.given, at.key(key.name), ofRequests)
+	}
+	for key, s := range r.filters() {
+		in.refuseIf(s.given(), at.key(key), ofRequests)
 	}
 	in.refuseIf(r.Allow.Given(), at.key("allow"), "set the rules at the listener or the service")
 	r.Allow.check(in, at.key("allow"))

@@ -12,6 +12,9 @@ type Endpoint struct {
 
 func (e *Endpoint) setDefaults() { e.Weight = 1 }
 
+// DiscoverStatic is the value of Service.Discover for endpoints that the file lists.
+const DiscoverStatic = "static"
+
 // defaultProtocol returns what the endpoints of a source speak if the file does not say so. Those
 // that a file lists are mostly applications, those in a registry mostly sidecars.
 func defaultProtocol(discover string) string {
@@ -30,9 +33,8 @@ func (s *Service) checkSource(in scope, at path) {
 	case in.partly[at.key("discover")]:
 	case s.Discover != DiscoverStatic && len(s.Endpoints) > 0:
 		in.report(endpoints, "set, but discover is %s; expected discover: %s", s.Discover, DiscoverStatic)
-	case s.Discover == DiscoverEtcd && len(in.config.Registry.Etcd.Endpoints) == 0:
-		in.report(at.key("discover"), "is %s, but registry.etcd.endpoints is empty; expected addresses there, or discover: %s",
-			DiscoverEtcd, DiscoverStatic)
+	default:
+		in.config.Registry.checkConfigured(in, at.key("discover"), s.Discover)
 	}
 	seen := map[string]bool{}
 	for i, e := range s.Endpoints {

@@ -61,8 +61,10 @@ func (c *Config) TLSBlocks() (blocks []TLSBlock) {
 		b.Path, b.Name = string(at.key("tls")), TLSName(section, name)
 		blocks = append(blocks, b)
 	}
-	if e := &c.Registry.Etcd; e.Secured() {
-		add("registry", DiscoverEtcd, "registry.etcd", TLSBlock{TLS: &e.TLS})
+	for name, b := range c.Registry.blocks() {
+		if t := b.tls(); t != nil {
+			add("registry", name, path("registry").key(name), TLSBlock{TLS: t})
+		}
 	}
 	for i := range c.Listeners {
 		if l := &c.Listeners[i]; l.TLS.Enabled() {

@@ -38,10 +38,7 @@ func Plans(cfg *config.Config) (plans []Plan) {
 		c := &cfg.Routes[i]
 		plan := Plan{Index: i, Match: &c.Match, Route: c}
 		plan.Others = map[string]*config.Policy{}
-		if c.Mirror.Enabled() {
-			plan.Others[c.Mirror.Service] = &cfg.Services[c.Mirror.Service].Policy
-		}
-		if to := c.Fallback.Service; to != "" {
+		for _, to := range c.FilterServices() {
 			plan.Others[to] = &cfg.Services[to].Policy
 		}
 		if len(c.Split) == 0 {
@@ -105,9 +102,7 @@ func sameActions(a, b *config.Route) bool {
 
 // sameFilters reports whether two plans have the same filters.
 func sameFilters(a, b *Plan) bool {
-	return a.Route.Fault == b.Route.Fault && a.Route.Mirror == b.Route.Mirror &&
-		reflect.DeepEqual(a.Route.Fallback, b.Route.Fallback) && reflect.DeepEqual(a.Others, b.Others) &&
-		a.Route.Collapse == b.Route.Collapse && reflect.DeepEqual(a.Route.Cache, b.Route.Cache) && a.Invalidates == b.Invalidates
+	return a.Route.SameFilters(b.Route) && reflect.DeepEqual(a.Others, b.Others) && a.Invalidates == b.Invalidates
 }
 
 // key identifies plans that take the same requests to the same service.

@@ -47,7 +47,7 @@ var (
 // New returns the filter of a route, or nil if that has no fallback.
 func New(at *exchange.FilterPlace) exchange.Filter {
 	c := &at.Route.Fallback
-	if !c.Given() {
+	if !c.Enabled() {
 		return nil
 	}
 	f := &filter{shard: at.Shard, pool: at.Pool, policy: c, counts: at.Service.FilterStats()}

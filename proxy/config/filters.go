@@ -1,0 +1,50 @@
+package config
+
+import (
+	"maps"
+	"reflect"
+)
+
+// filterSetting is the setting of a route for a filter (proxy/filter). Every other section knows it
+// by this interface alone.
+type filterSetting interface {
+	Enabled() bool // reports whether the filter does anything
+	given() bool   // reports whether a file sets a key to another value than its default
+
+	// sendsTo returns the service that gets requests from the filter; empty means none.
+	sendsTo() string
+}
+
+// filters yields the settings of a route for filters, by their keys.
+func (r *Route) filters() func(yield func(string, filterSetting) bool) {
+	return func(yield func(string, filterSetting) bool) {
+		v := reflect.ValueOf(r).Elem()
+		for _, f := range fieldsOf(v.Type()) {
+			s, ok := v.FieldByIndex(f.index).Addr().Interface().(filterSetting)
+			if ok && !yield(f.name, s) {
+				return
+			}
+		}
+	}
+}
+
+// SameFilters reports whether two routes have the same settings for filters.
+func (r *Route) SameFilters(other *Route) bool {
+	theirs := maps.Collect(other.filters())
+	for key, s := range r.filters() {
+		if !reflect.DeepEqual(s, theirs[key]) {
+			return false
+		}
+	}
+	return true
+}
+
+// FilterServices returns the names of the services that get requests from filters of a route.
+func (r *Route) FilterServices() (names []string) {
+	for _, s := range r.filters() {
+		if to := s.sendsTo(); to != "" && s.Enabled() {
+			names = append(names, to)
+		}
+	}
+	return names
+}
