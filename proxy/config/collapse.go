@@ -9,3 +9,6 @@ func (c *Collapse) Enabled() bool { return bool(*c) }
 func (c *Collapse) given() bool { return c.Enabled() }
 
 func (c *Collapse) sendsTo() string { return "" }
+
+// check reports a route whose requests can't share responses.
+func (c *Collapse) check(in scope, at path) { checkSharing(in, at, c.Enabled()) }

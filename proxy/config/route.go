@@ -52,7 +52,6 @@ func (r *Route) check(in scope, at path) {
 		r.Match.checkTarget(in, at.key("service"), r.Service)
 	}
 	r.checkPolicies(in, at)
-	checkSharing(in, at.key("collapse"), r.Collapse.Enabled())
 	in.sections(reflect.ValueOf(r).Elem(), at)
 }
 

@@ -28,12 +28,11 @@ type scope struct {
 // sections checks the fields of a struct that are sections, and those of other fields.
 func (in scope) sections(of reflect.Value, at path) {
 	for _, f := range fieldsOf(of.Type()) {
-		if v := of.FieldByIndex(f.index); v.Kind() == reflect.Struct && len(f.index) == 1 {
-			if s, ok := v.Addr().Interface().(section); ok {
-				s.check(in, at.key(f.name))
-			} else {
-				in.sections(v, at.key(f.name))
-			}
+		v := of.FieldByIndex(f.index)
+		if s, ok := v.Addr().Interface().(section); ok {
+			s.check(in, at.key(f.name))
+		} else if v.Kind() == reflect.Struct {
+			in.sections(v, at.key(f.name))
 		}
 	}
 }
