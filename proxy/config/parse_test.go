@@ -71,16 +71,12 @@ func TestFull(t *testing.T) {
 	want := Default()
 	want.Node.ID = "api-1"
 	want.Registry.Etcd.Endpoints = []string{"127.0.0.1:2379"}
-	want.Listeners = []Listener{
-		{
-			Name: "egress", Address: "127.0.0.1:15001", Protocol: ProtocolHTTP, Transparent: true,
-			Path: Path{Normalize: true, EscapedSlashes: SlashesKeep}, Forwarded: withDefaults[Forwarded](), Allow: withDefaults[Allow](), Unrouted: UnroutedRefuse, Expect: ExpectAnswer, TLS: withDefaults[ListenerTLS](),
-		},
-		{
-			Name: "ingress", Address: "0.0.0.0:15006", Protocol: ProtocolLink, Service: "local", Insecure: true, Connections: 256,
-			Path: DefaultPath(), Forwarded: withDefaults[Forwarded](), Allow: withDefaults[Allow](), Unrouted: UnroutedRefuse, Expect: ExpectAnswer, TLS: withDefaults[ListenerTLS](),
-		},
-	}
+	egress, ingress := withDefaults[Listener](), withDefaults[Listener]()
+	egress.Name, egress.Address, egress.Protocol, egress.Transparent = "egress", "127.0.0.1:15001", ProtocolHTTP, true
+	egress.Path = Path{Normalize: true, EscapedSlashes: SlashesKeep}
+	ingress.Name, ingress.Address, ingress.Protocol, ingress.Service = "ingress", "0.0.0.0:15006", ProtocolLink, "local"
+	ingress.Insecure, ingress.Connections = true, 256
+	want.Listeners = []Listener{egress, ingress}
 	compute, local := DefaultService("compute"), DefaultService("local")
 	compute.Endpoints, compute.Check.TCP = []Endpoint{}, true
 	local.Discover, local.Protocol, local.MaxConcurrency = DiscoverStatic, ProtocolHTTP, 64
@@ -90,13 +86,10 @@ func TestFull(t *testing.T) {
 	overridden.Timeout, overridden.Idempotent, overridden.Hedge.Mode = 500*time.Millisecond, true, HedgeOn
 	overridden.Retry.On = []string{"connect", "refused", "reset", "5xx", "503"}
 	overridden.Retry.PerTryTimeout = 100 * time.Millisecond
-	want.Routes = []Route{
-		{
-			Match:   Match{Host: "compute", Path: "/v1/", Method: []string{"GET", "POST"}, Header: map[string]Condition{}},
-			Service: "compute", Policy: overridden, Allow: withDefaults[Allow](), Fault: withDefaults[Fault](), Mirror: withDefaults[Mirror](), Fallback: withDefaults[Fallback](),
-		},
-		{Service: "compute", Policy: DefaultPolicy(), Allow: withDefaults[Allow](), Fault: withDefaults[Fault](), Mirror: withDefaults[Mirror](), Fallback: withDefaults[Fallback]()},
-	}
+	matching, other := withDefaults[Route](), withDefaults[Route]()
+	matching.Match = Match{Host: "compute", Path: "/v1/", Method: []string{"GET", "POST"}, Header: map[string]Condition{}}
+	matching.Service, matching.Policy, other.Service = "compute", overridden, "compute"
+	want.Routes = []Route{matching, other}
 	want.Register = []Register{{
 		Service: "compute", Listener: "ingress", Advertise: "10.0.0.5:15006", Weight: 1,
 		Check: Check{HTTP: "/healthz", Interval: 2 * time.Second, Timeout: 500 * time.Millisecond, Healthy: 1, Unhealthy: 4, OnDown: "keep"},

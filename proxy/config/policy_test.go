@@ -24,10 +24,9 @@ services:
 	first.Retry.On = []string{RetryReset}
 	second.Retry.On = []string{RetryReset}
 	second.Timeout = time.Second
-	want := Route{
-		Match: Match{Path: "/a"}, Service: "s", Allow: withDefaults[Allow](), Fault: withDefaults[Fault](), Mirror: withDefaults[Mirror](), Fallback: withDefaults[Fallback](), Policy: first,
-		Split: []Share{{Name: "s", Weight: 95, Policy: first}, {Name: "r", Weight: 1, Policy: second}},
-	}
+	want := withDefaults[Route]()
+	want.Match.Path, want.Service, want.Policy = "/a", "s", first
+	want.Split = []Share{{Name: "s", Weight: 95, Policy: first}, {Name: "r", Weight: 1, Policy: second}}
 	if got := c.Routes[0]; !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
