@@ -62,7 +62,7 @@ var layers = []layer{
 	{
 		[]string{"proxy/admin"},
 		[]string{
-			"proxy", "proxy/allow", "proxy/overload", "proxy/fair", "proxy/fault", "proxy/telemetry/...", "proxy/config", "proxy/hedge", "lb",
+			"proxy", "proxy/allow", "proxy/overload", "proxy/fair", "proxy/fault", "proxy/telemetry/...", "proxy/config", "proxy/hedge/...", "lb",
 			"registry", "protocol", "internal/...",
 		},
 		"admin shows what the core reports, and knows no driver",
@@ -221,7 +221,7 @@ var layers = []layer{
 	{
 		[]string{"proxy/service"},
 		[]string{
-			"proxy/shard", "proxy/fifo", "proxy/limit", "proxy/affinity", "proxy/hedge", "proxy/fault", "proxy/telemetry/stats", "proxy/loop", "proxy/config", "lb",
+			"proxy/shard", "proxy/fifo", "proxy/limit", "proxy/affinity", "proxy/hedge/...", "proxy/fault", "proxy/telemetry/stats", "proxy/loop", "proxy/config", "lb",
 			"registry", "protocol",
 		},
 		"a service is what its requests share; it knows none of them",
@@ -279,7 +279,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"proxy/telemetry/stats"},
-		[]string{"proxy/fault", "proxy/hedge", "lb", "protocol"},
+		[]string{"proxy/fault", "proxy/hedge/...", "lb", "protocol"},
 		"counters are plain data that everybody may use",
 	},
 	{
@@ -303,7 +303,12 @@ var layers = []layer{
 		"settings are plain structs that everybody may read; of what they set it knows only the names of policies",
 	},
 	{
-		[]string{"proxy/loop", "proxy/hedge", "proxy/limit/adaptive", "proxy/identity", "proxy/handover", "proxy/overload", "proxy/reactor/kernel", "docs"},
+		[]string{"proxy/hedge"},
+		[]string{"proxy/hedge/..."},
+		"when to hedge is decided by numbers alone: each model is a package below, and knows no other",
+	},
+	{
+		[]string{"proxy/loop", "proxy/hedge/histogram", "proxy/hedge/periodic", "proxy/limit/adaptive", "proxy/identity", "proxy/handover", "proxy/overload", "proxy/reactor/kernel", "docs"},
 		[]string{"internal/unixaddr", "internal/hostname", "internal/bindaddr"},
 		"a leaf: it can be read, tested and reused on its own",
 	},

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/hedge/histogram"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -20,12 +21,12 @@ type hedgingState struct {
 	InFlight int                `json:"in_flight"`
 	Tokens   float64            `json:"tokens"`   // hedges and paid retries that the budget allows now; below 0: owed
 	DelayMS  map[string]float64 `json:"delay_ms"` // by route
-	Periodic *periodic          `json:"periodic,omitempty"`
+	Periodic *stallPeriod       `json:"periodic,omitempty"`
 	Routes   []routeHedging     `json:"routes"`
 }
 
-// periodic is a period in which the replicas stall together.
-type periodic struct {
+// stallPeriod is a period in which the replicas stall together.
+type stallPeriod struct {
 	Every   float64 `json:"period_seconds"`
 	Length  float64 `json:"duration_seconds"` // of a stall
 	Second  *int    `json:"second"`           // at which it begins, see docs/hedging.md; null if it is none
@@ -112,7 +113,7 @@ func (s *Server) hedgingState(svc *stats.ServiceReport) hedgingState {
 		DelayMS: map[string]float64{}, Routes: []routeHedging{},
 	}
 	if p := &svc.Stalls; p.Every > 0 {
-		st.Periodic = &periodic{Every: p.Every.Seconds(), Length: p.Length.Seconds(), Seen: p.Seen, Summary: stalls(svc)}
+		st.Periodic = &stallPeriod{Every: p.Every.Seconds(), Length: p.Length.Seconds(), Seen: p.Seen, Summary: stalls(svc)}
 		if second, ok := p.Second(svc.StalledAt); ok {
 			st.Periodic.Second = &second
 		}
@@ -214,13 +215,13 @@ func countsOf(c *hedge.Counts) hedgingCounts {
 // ratio returns part / whole, and 0 if both are 0.
 func ratio(part, whole uint64) float64 { return float64(part) / float64(max(whole, 1)) }
 
-func quantilesOf(d *hedge.Distribution) quantiles {
+func quantilesOf(d *histogram.Distribution) quantiles {
 	return quantiles{
 		Samples: d.Samples(), P50: quantile(d, .5), P97: quantile(d, .97), P99: quantile(d, .99), P999: quantile(d, .999),
 	}
 }
 
-func quantile(d *hedge.Distribution, q float64) *float64 {
+func quantile(d *histogram.Distribution, q float64) *float64 {
 	latency, ok := d.Quantile(q)
 	if !ok {
 		return nil

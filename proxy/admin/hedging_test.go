@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/hedge/periodic"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -111,14 +112,14 @@ func TestMergeRoutes(t *testing.T) {
 // TestPeriodicReport: of the loops, the one that has seen the most stalls of a period is shown.
 func TestPeriodicReport(t *testing.T) {
 	s := newSidecar(t, threeModes).api
-	loop := func(p hedge.StallPeriod, at time.Time) stats.WorkerReport {
+	loop := func(p periodic.Period, at time.Time) stats.WorkerReport {
 		return stats.WorkerReport{Services: []stats.ServiceReport{{Name: "compute", Stalls: p, StalledAt: at}}}
 	}
 	at := time.Date(2026, 3, 29, 12, 5, 3, 0, time.UTC)
 	svc := merge([]stats.WorkerReport{
-		loop(hedge.StallPeriod{}, time.Time{}),
-		loop(hedge.StallPeriod{Every: time.Minute, Length: 900 * time.Millisecond, Seen: 6}, at),
-		loop(hedge.StallPeriod{Every: 2 * time.Minute, Length: time.Second, Seen: 5}, at),
+		loop(periodic.Period{}, time.Time{}),
+		loop(periodic.Period{Every: time.Minute, Length: 900 * time.Millisecond, Seen: 6}, at),
+		loop(periodic.Period{Every: 2 * time.Minute, Length: time.Second, Seen: 5}, at),
 	})[0]
 	const line = "the replicas of compute stall together every 60 s at second 3 for 0.9 s"
 	got, err := json.Marshal(s.hedgingState(&svc).Periodic)
@@ -128,7 +129,7 @@ func TestPeriodicReport(t *testing.T) {
 	if got := s.serviceStats(&svc).Hedges.Periodic; got != line {
 		t.Errorf("/stats says %q", got)
 	}
-	none := merge([]stats.WorkerReport{loop(hedge.StallPeriod{}, time.Time{})})[0]
+	none := merge([]stats.WorkerReport{loop(periodic.Period{}, time.Time{})})[0]
 	if st := s.hedgingState(&none); st.Periodic != nil || s.serviceStats(&none).Hedges.Periodic != "" {
 		t.Errorf("without a period: %+v", st.Periodic)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/hedge/periodic"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -62,7 +63,7 @@ func (m *freezes) every(period time.Duration, n int) (at []time.Duration) {
 	return at
 }
 
-func (m *freezes) period() (p hedge.StallPeriod, at time.Time) {
+func (m *freezes) period() (p periodic.Period, at time.Time) {
 	for i := range m.Consumer.Loops {
 		var r stats.WorkerReport
 		m.Consumer.Loops[i].Do(func() { r = m.Consumer.Proc.Workers()[i].Report(stats.Counters) })

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
-	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/hedge/histogram"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
@@ -167,7 +167,7 @@ func TestBatchNotHedged(t *testing.T) {
 	if n := m.Consumer.Stats("compute").Hedges; n != 0 {
 		t.Errorf("%d hedges of batch requests", n)
 	}
-	if seen := m.Consumer.Report().Services[0].Routes[0].Latency; seen != (hedge.Distribution{}) {
+	if seen := m.Consumer.Report().Services[0].Routes[0].Latency; seen != (histogram.Distribution{}) {
 		t.Error("batch requests are in the estimate")
 	}
 	k := m.Post(10)

@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/bits"
 	"time"
+
+	"github.com/remora-proxy/remora/proxy/hedge/histogram"
 )
 
 // Classes. Late means something else for a request of 100 keys than for one of 10,000. If they
@@ -26,7 +28,7 @@ const (
 
 	// classShift leaves 8 buckets per doubling, since a route may have 16 histograms.
 	classShift   = 2
-	classBuckets = nBuckets >> classShift
+	classBuckets = histogram.Buckets >> classShift
 
 	// Classes are alike if neither their typical latencies nor their tails differ by more.
 	classAlike = 1.4
@@ -206,7 +208,7 @@ func (c *class) samples(now time.Duration) (n int) {
 func (t *classes) observe(now, latency time.Duration, c Class) {
 	h := t.list[c-1].at(now)
 	h.finite++
-	h.counts[bucketOf(latency)>>classShift]++
+	h.counts[histogram.BucketOf(latency)>>classShift]++
 }
 
 func (t *classes) censor(now time.Duration, c Class) { t.list[c-1].at(now).censored++ }
@@ -236,7 +238,7 @@ func classQuantile(now time.Duration, among []*class, q float64) (d time.Duratio
 	seen := 0
 	for i, n := range counts {
 		if seen += int(n); n > 0 && seen >= rank {
-			low, high := lowOf(i<<classShift), lowOf((i+1)<<classShift)
+			low, high := histogram.LowOf(i<<classShift), histogram.LowOf((i+1)<<classShift)
 			return high - (high-low)*time.Duration(seen-rank)/time.Duration(n), ok
 		}
 	}

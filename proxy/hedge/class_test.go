@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/proxy/hedge/histogram"
 )
 
 // unequal is a route that has learned of n requests of each size, in turn, at the time at.
@@ -210,7 +212,7 @@ func TestClassQuantile(t *testing.T) {
 			d := time.Duration(math.Exp(rnd.NormFloat64()) * middle)
 			exact = append(exact, d)
 			k.at(0).finite++
-			k.at(0).counts[bucketOf(d)>>classShift]++
+			k.at(0).counts[histogram.BucketOf(d)>>classShift]++
 		}
 		slices.Sort(exact)
 		want := exact[int(math.Ceil(q*float64(n)))-1]
@@ -221,7 +223,7 @@ func TestClassQuantile(t *testing.T) {
 	k := &class{}
 	for range 1000 {
 		k.at(0).finite++
-		k.at(0).counts[bucketOf(5*ms)>>classShift]++
+		k.at(0).counts[histogram.BucketOf(5*ms)>>classShift]++
 	}
 	if got, _ := classQuantile(0, []*class{k}, .97); got < 5*ms {
 		t.Errorf("the 0.97-quantile is %v where all take 5 ms", got)

@@ -4,15 +4,17 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/remora-proxy/remora/proxy/hedge/histogram"
 )
 
 // Effect is what hedging does to the requests of a route, or of several: in mode On what it
 // brings, in mode Shadow what it would bring with the delay in force to those that may be hedged.
 type Effect struct {
 	Mode             Mode
-	Without, With    Distribution // of the same requests; censored without are those that it saves
-	Hedges, Requests uint64       // of all requests in that time, or since the start
-	OneIn            int          // in mode On: of so many decisions one may hedge, on the loop where the fewest may
+	Without, With    histogram.Distribution // of the same requests; censored without are those that it saves
+	Hedges, Requests uint64                 // of all requests in that time, or since the start
+	OneIn            int                    // in mode On: of so many decisions one may hedge, on the loop where the fewest may
 }
 
 // Add adds o to e.
@@ -82,7 +84,7 @@ func (e *Effect) gain(q float64) string {
 
 // overtaken are the primaries that a hedge overtook: when the hedge's response came, and when
 // their own would have come.
-type overtaken struct{ won, lost window }
+type overtaken struct{ won, lost histogram.Window }
 
 // Effect returns what hedges do. It returns nil unless the mode is On. It is for reports.
 func (r *Route) Effect(now time.Duration) *Effect {
@@ -95,16 +97,10 @@ func (r *Route) Effect(now time.Duration) *Effect {
 		Hedges: c.Hedges - c.HedgesMissed, Requests: c.Primaries, OneIn: r.worth.of(),
 	}
 	if r.overtaken != nil {
-		e.Without.uncensor(distribution(&r.overtaken.lost, now))
-		e.With.uncensor(distribution(&r.overtaken.won, now))
+		e.Without.Uncensor(r.overtaken.lost.Distribution(now, longHalf))
+		e.With.Uncensor(r.overtaken.won.Distribution(now, longHalf))
 	}
 	return e
-}
-
-// uncensor replaces censored samples by those of o.
-func (d *Distribution) uncensor(o Distribution) {
-	d.censored -= min(o.Samples(), d.censored)
-	d.Add(&o)
 }
 
 // Overtaken records that a hedge's response came before that of the primary, which was sent so
@@ -113,7 +109,7 @@ func (r *Route) Overtaken(now, after time.Duration) {
 	if r.overtaken == nil {
 		r.overtaken = new(overtaken)
 	}
-	r.overtaken.won.at(now, longHalf).add(after)
+	r.overtaken.won.At(now, longHalf).Add(after)
 }
 
 // Judge records a hedged request whose primary took so long. saved is how much earlier the
@@ -121,6 +117,6 @@ func (r *Route) Overtaken(now, after time.Duration) {
 func (r *Route) Judge(now, took, saved time.Duration) {
 	r.worth.judge(took, saved)
 	if saved > 0 && r.overtaken != nil {
-		r.overtaken.lost.at(now, longHalf).add(took)
+		r.overtaken.lost.At(now, longHalf).Add(took)
 	}
 }

@@ -3,25 +3,27 @@ package hedge
 import (
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/proxy/hedge/histogram"
 )
 
 // effect returns that on 10,000 requests of 1 ms, of which the given numbers took or take longer.
 func effect(scale int64, without, with map[time.Duration]int64) *Effect {
 	e := &Effect{Hedges: 270, Requests: 10_000}
 	for _, of := range []struct {
-		d    *Distribution
+		d    *histogram.Distribution
 		slow map[time.Duration]int64
 	}{{&e.Without, without}, {&e.With, with}} {
 		rest := 10_000 / scale
 		for took, n := range of.slow {
 			rest -= n
 			if took < 0 {
-				of.d.censored += n
+				of.d.Censored += n
 			} else {
-				of.d.counts[bucketOf(took)] += n
+				of.d.Counts[histogram.BucketOf(took)] += n
 			}
 		}
-		of.d.counts[bucketOf(ms)] += rest
+		of.d.Counts[histogram.BucketOf(ms)] += rest
 	}
 	return e
 }
@@ -90,7 +92,7 @@ func TestEffect(t *testing.T) {
 		r.Late(5*ms, &Watch{})
 		r.Overtaken(5*ms, 5*ms)
 	}
-	check := func(what string, d *Distribution, want time.Duration, known bool) {
+	check := func(what string, d *histogram.Distribution, want time.Duration, known bool) {
 		t.Helper()
 		got, ok := d.Quantile(.99)
 		if d.Samples() != 100 || ok != known || got < want-want/32 || got > want+want/32 {

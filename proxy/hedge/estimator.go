@@ -1,6 +1,10 @@
 package hedge
 
-import "time"
+import (
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/hedge/histogram"
+)
 
 const (
 	shortHalf  = 5 * time.Second
@@ -33,7 +37,7 @@ const (
 // than every bucket. If the quantile falls among the censored samples, it is only known to lie
 // above the delay: the Estimator keeps the last finite estimate; the budget bounds the rest.
 type Estimator struct {
-	recent, short, long window
+	recent, short, long histogram.Window
 
 	cache      estimate
 	lastFinite time.Duration // last finite quantile; 0 means none
@@ -53,19 +57,25 @@ type estimate struct {
 // Observe records the latency of a primary that got a response, whether or not a hedge was
 // sent or won. Hedges and retries are not recorded: they start under other conditions.
 func (e *Estimator) Observe(now, latency time.Duration) {
-	e.recent.at(now, recentHalf).add(latency)
-	e.short.at(now, shortHalf).add(latency)
-	e.long.at(now, longHalf).add(latency)
+	e.recent.At(now, recentHalf).Add(latency)
+	e.short.At(now, shortHalf).Add(latency)
+	e.long.At(now, longHalf).Add(latency)
 	e.cache.newSamples++
 }
 
 // Censor records a primary that ended before its response: its hedge won, or its deadline
 // passed. One that never reached the endpoint, or whose caller disconnected, is not recorded.
 func (e *Estimator) Censor(now time.Duration) {
-	e.recent.at(now, recentHalf).censored++
-	e.short.at(now, shortHalf).censored++
-	e.long.at(now, longHalf).censored++
+	e.recent.At(now, recentHalf).Censor()
+	e.short.At(now, shortHalf).Censor()
+	e.long.At(now, longHalf).Censor()
 	e.cache.newSamples++
+}
+
+// Distribution returns the latency of primaries in the last 30 to 60 s. It is for reports, not for
+// each request.
+func (e *Estimator) Distribution(now time.Duration) histogram.Distribution {
+	return e.long.Distribution(now, longHalf)
 }
 
 // Delay returns how long to wait before the next hedge: p.Delay if set, else p.Quantile of the
@@ -100,12 +110,12 @@ func (e *Estimator) SilentAfter(now time.Duration, p *Policy) time.Duration {
 }
 
 // read picks the window. ok is false if even the long one has too few samples.
-func (e *Estimator) read(now time.Duration) (s snapshot, ok bool) {
-	if s = e.short.read(now, shortHalf); s.samples() >= minSamples {
+func (e *Estimator) read(now time.Duration) (s histogram.Snapshot, ok bool) {
+	if s = e.short.Read(now, shortHalf); s.Samples() >= minSamples {
 		return s, true
 	}
-	s = e.long.read(now, longHalf)
-	return s, s.samples() >= minSamples
+	s = e.long.Read(now, longHalf)
+	return s, s.Samples() >= minSamples
 }
 
 // estimate returns the cached quantiles, and recomputes them if they are outdated.
@@ -124,15 +134,15 @@ func (e *Estimator) estimate(now time.Duration, q float64) *estimate {
 		c.tooFew, e.lastFinite = true, 0
 		return c
 	}
-	c.median, _ = s.quantile(0.5)
-	if tail, ok := s.quantile(q); ok {
+	c.median, _ = s.Quantile(0.5)
+	if tail, ok := s.Quantile(q); ok {
 		e.lastFinite = tail
 	}
 	c.tail = e.lastFinite
-	if s = e.recent.read(now, recentHalf); s.samples() >= minRecent {
-		if tail, ok := s.quantile(q); ok && clearly*float64(tail) < float64(c.tail) {
+	if s = e.recent.Read(now, recentHalf); s.Samples() >= minRecent {
+		if tail, ok := s.Quantile(q); ok && clearly*float64(tail) < float64(c.tail) {
 			c.tail = tail
-			c.median, _ = s.quantile(0.5)
+			c.median, _ = s.Quantile(0.5)
 		}
 	}
 	return c

@@ -24,7 +24,7 @@ func observe(e *Estimator, n int, at, latency time.Duration) {
 // quantile falls among the censored ones.
 func quantile(e *Estimator, now time.Duration, q float64) (d time.Duration, ok bool) {
 	if s, enough := e.read(now); enough {
-		return s.quantile(q)
+		return s.Quantile(q)
 	}
 	return 0, false
 }

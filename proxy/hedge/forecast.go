@@ -1,6 +1,10 @@
 package hedge
 
-import "time"
+import (
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/hedge/histogram"
+)
 
 // A half of what a forecast is made of ends after halfTime, once it has enoughWatched requests,
 // and in any case after halfMost: P99.9 needs thousands of requests.
@@ -11,13 +15,13 @@ const (
 )
 
 // latencies counts requests by latency. A bucket is two of the histogram's.
-type latencies [nBuckets / 2]int32
+type latencies [histogram.Buckets / 2]int32
 
-func (l *latencies) addTo(d *Distribution) {
+func (l *latencies) addTo(d *histogram.Distribution) {
 	for i, n := range l {
 		if n != 0 { // most are
-			d.counts[2*i] += int64(n / 2)
-			d.counts[2*i+1] += int64(n - n/2)
+			d.Counts[2*i] += int64(n / 2)
+			d.Counts[2*i+1] += int64(n - n/2)
 		}
 	}
 }
@@ -73,7 +77,7 @@ func (h *half) add(took time.Duration, cutOff bool) {
 	if cutOff {
 		h.censored++
 	} else {
-		h.counts[bucketOf(took)/2]++
+		h.counts[histogram.BucketOf(took)/2]++
 	}
 }
 
@@ -85,19 +89,19 @@ func (c *change) move(took, to time.Duration, cutOff bool) {
 	if cutOff {
 		c.censored--
 	} else {
-		c.counts[bucketOf(took)/2]--
+		c.counts[histogram.BucketOf(took)/2]--
 	}
-	c.counts[bucketOf(to)/2]++
+	c.counts[histogram.BucketOf(to)/2]++
 }
 
 // Forecast is what hedging with one delay would have done to the watched requests: those of the
 // last half minute and more.
 type Forecast struct {
 	Delay    time.Duration
-	Current  bool         // reports whether Delay is the one in force now; it may have changed meanwhile
-	Latency  Distribution // of the watched requests
-	Hedges   uint64       // for all requests
-	Requests uint64       // all of the route in that time
+	Current  bool                   // reports whether Delay is the one in force now; it may have changed meanwhile
+	Latency  histogram.Distribution // of the watched requests
+	Hedges   uint64                 // for all requests
+	Requests uint64                 // all of the route in that time
 }
 
 // Add adds o, the forecast of another loop with the same delay or nearly so, to f.
@@ -111,14 +115,14 @@ func (f *Forecast) Add(o *Forecast) {
 // Forecasts returns what hedging would have done to the watched requests with the first most of
 // several delays, the delay in force first, and the latency that they had without hedges. Unless
 // the mode is Shadow it returns nil. It is for reports.
-func (r *Route) Forecasts(now time.Duration, most int) (out []Forecast, watched Distribution) {
+func (r *Route) Forecasts(now time.Duration, most int) (out []Forecast, watched histogram.Distribution) {
 	if r.shadow == nil || most == 0 {
 		return nil, watched
 	}
 	halves := r.shadow.recent(now)
 	for _, h := range halves {
 		h.counts.addTo(&watched)
-		watched.censored += int64(h.censored)
+		watched.Censored += int64(h.censored)
 	}
 	out = make([]Forecast, min(most, len(r.shadow.plans)))
 	for i := range out {
@@ -141,7 +145,7 @@ func (f *Forecast) add(h *half, i int, every uint64) {
 	if c.counts != nil {
 		c.counts.addTo(&f.Latency)
 	}
-	f.Latency.censored += int64(c.censored)
+	f.Latency.Censored += int64(c.censored)
 	f.Hedges += c.hedges * every
 	f.Requests += h.requests
 }

@@ -1,6 +1,7 @@
 package hedge
 
 import (
+	"github.com/remora-proxy/remora/proxy/hedge/periodic"
 	"math"
 	"time"
 )
@@ -11,7 +12,7 @@ const minTotal = 10
 
 // Service is the hedging state that the routes of one service share on one loop.
 type Service struct {
-	Stalls Stalls
+	Stalls periodic.Stalls
 
 	tokens   Tokens
 	inFlight int
@@ -106,7 +107,7 @@ func (s *Service) gate(now time.Duration, r *Route, q *Question) Gate {
 		return Cascade
 	case SilentTogether(q.Endpoints, q.Heard, q.Silent):
 		return Correlated
-	case s.Stalls.found.expects(now):
+	case s.Stalls.Expects(now):
 		return Periodic
 	case q.Untried <= 0:
 		return NoEndpoint

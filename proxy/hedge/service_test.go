@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/internal/racetest"
+	"github.com/remora-proxy/remora/proxy/hedge/periodic"
 )
 
 func willing() Question {
@@ -30,14 +31,13 @@ func TestDecide(t *testing.T) {
 		{"half of six are silent", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Heard, q.Silent = 6, 6, 3 }, Open},
 		{"more than half are silent", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Heard, q.Silent = 6, 5, 3 }, Correlated},
 		{"cascade before correlated", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Heard, q.Silent, q.Cascade = 3, 3, 3, true }, Cascade},
-		{"a stall is due", func(s *Service, r *Route, q *Question) { s.Stalls.found = due() }, Periodic},
+		{"a stall is due", func(s *Service, r *Route, q *Question) { s.Stalls = stalls(-10 * time.Second) }, Periodic},
 		{"correlated before periodic", func(s *Service, r *Route, q *Question) {
-			s.Stalls.found, q.Endpoints, q.Heard, q.Silent = due(), 3, 3, 3
+			s.Stalls, q.Endpoints, q.Heard, q.Silent = stalls(-10*time.Second), 3, 3, 3
 		}, Correlated},
-		{"periodic before no endpoint", func(s *Service, r *Route, q *Question) { s.Stalls.found, q.Untried = due(), 0 }, Periodic},
+		{"periodic before no endpoint", func(s *Service, r *Route, q *Question) { s.Stalls, q.Untried = stalls(-10*time.Second), 0 }, Periodic},
 		{"no stall is due", func(s *Service, r *Route, q *Question) {
-			s.Stalls.found = due()
-			s.Stalls.found.Last -= 5 * time.Second
+			s.Stalls = stalls(-15 * time.Second)
 		}, Open},
 		{"hedges save nothing", func(s *Service, r *Route, q *Question) { neverSave(r) }, Useless},
 		{"hedges save nothing, and the request is stuck", func(s *Service, r *Route, q *Question) {
@@ -153,4 +153,12 @@ func BenchmarkRequest(b *testing.B) {
 }
 
 // due returns a period with a stall at time 0.
-func due() StallPeriod { return StallPeriod{Every: 10 * time.Second, Length: time.Second, Seen: 5} }
+// stalls returns what is known after stalls of a second each 10 s, until last.
+func stalls(last time.Duration) (s periodic.Stalls) {
+	for at := last - 50*time.Second; at <= last; at += 10 * time.Second {
+		s.Look(at, false, 0, ms)
+		s.Look(at+ms, true, at, ms)
+		s.Look(at+time.Second, false, 0, ms)
+	}
+	return s
+}

@@ -4,6 +4,8 @@ import (
 	"math"
 	"sort"
 	"time"
+
+	"github.com/remora-proxy/remora/proxy/hedge/histogram"
 )
 
 const (
@@ -39,7 +41,7 @@ func (n *noted) latency() time.Duration {
 	if n.took == tookPending {
 		return math.MaxInt64 / 2
 	}
-	return middleOf(int(n.took))
+	return histogram.MiddleOf(int(n.took))
 }
 
 // timeline answers how long a request to another endpoint would have taken at a past time: as
@@ -87,7 +89,7 @@ func (t *timeline) setLatency(number uint32, took time.Duration) {
 		return
 	}
 	if n := t.at(number); n.took == tookPending {
-		n.took = uint16(bucketOf(took))
+		n.took = uint16(histogram.BucketOf(took))
 	}
 }
 

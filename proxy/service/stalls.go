@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/hedge/periodic"
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
@@ -27,12 +28,12 @@ func (s *Service) onLook() {
 	heard, silent := s.Set.Silence(now, after, &s.census)
 	stalls, together := &s.Hedging.Stalls, hedge.SilentTogether(s.Set.Len(), heard, silent)
 	switch stalls.Look(now, together, s.census.Since, after) {
-	case hedge.PeriodFound:
+	case periodic.Found:
 		if s.shared.periodic.Add(1) == 1 {
 			p, last := s.period(now)
 			s.log.Warn("periodic stalls: no hedge is sent in them", "found", p.Describe(s.Config.Name, last))
 		}
-	case hedge.PeriodOver:
+	case periodic.Over:
 		if s.shared.periodic.Add(-1) == 0 {
 			s.log.Warn("periodic stalls are over", "service", s.Config.Name)
 		}
@@ -51,7 +52,7 @@ func (s *Service) lookAfter(now, d time.Duration) {
 }
 
 // period returns the period of stalls, and the time of day of its latest beat, zero without a clock.
-func (s *Service) period(now time.Duration) (p hedge.StallPeriod, last time.Time) {
+func (s *Service) period(now time.Duration) (p periodic.Period, last time.Time) {
 	p = s.Hedging.Stalls.Period(now)
 	if wall := s.Shard.Process.Now(); p.Every > 0 && !wall.IsZero() {
 		last = wall.Add(p.Last - now)

@@ -5,6 +5,8 @@ import (
 
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/hedge/histogram"
+	"github.com/remora-proxy/remora/proxy/hedge/periodic"
 )
 
 // BreakerState is the state of a service's circuit breaker.
@@ -37,8 +39,8 @@ type ServiceReport struct {
 	HedgesInFlight int     // also those that have lost and not ended
 	Tokens         float64 // hedges and paid retries that could be sent at once
 
-	Stalls    hedge.StallPeriod // in which the endpoints stall together
-	StalledAt time.Time         // the time of day of Stalls.Last; zero without a clock or a period
+	Stalls    periodic.Period // in which the endpoints stall together
+	StalledAt time.Time       // the time of day of Stalls.Last; zero without a clock or a period
 
 	// Routes to the service, as configured; last the route of listeners with a fixed service.
 	Routes    []RouteReport
@@ -53,15 +55,15 @@ type RouteReport struct {
 	Delay time.Duration
 
 	Counts  hedge.Counts
-	Latency hedge.Distribution // of primaries
+	Latency histogram.Distribution // of primaries
 
 	// With more Detail than Counters.
 	Classes []hedge.ClassReport
 	Effect  *hedge.Effect // with mode on only
 
 	// With more Detail than Counters, and mode shadow only.
-	Watched   hedge.Distribution // of the primaries of which the forecasts are made
-	Forecasts []hedge.Forecast   // the one with Delay first
+	Watched   histogram.Distribution // of the primaries of which the forecasts are made
+	Forecasts []hedge.Forecast       // the one with Delay first
 }
 
 // Detail says how many forecasts a report has. Each takes a loop a few microseconds for each

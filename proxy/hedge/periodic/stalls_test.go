@@ -1,4 +1,4 @@
-package hedge
+package periodic
 
 import (
 	"math/rand/v2"
@@ -16,10 +16,10 @@ type history struct {
 
 func (h *history) look(now time.Duration, stalled bool, since time.Duration) {
 	h.now = now
-	switch h.Look(now, stalled, since, 5*ms) {
-	case PeriodFound:
+	switch h.Look(now, stalled, since, 5*time.Millisecond) {
+	case Found:
 		h.found++
-	case PeriodOver:
+	case Over:
 		h.over++
 	}
 }
@@ -30,7 +30,7 @@ func (h *history) replay(length time.Duration, onsets ...time.Duration) *history
 		if onset > h.now { // not within the last one
 			h.look(onset, false, 0)
 		}
-		h.look(max(h.now, onset+20*ms), true, onset)
+		h.look(max(h.now, onset+20*time.Millisecond), true, onset)
 		h.look(max(h.now, onset+length), false, 0)
 		if h.found > 0 && h.first == 0 {
 			h.first = i + 1
@@ -61,19 +61,19 @@ func TestPeriodFound(t *testing.T) {
 	}{
 		{"a minute", time.Minute, 0, 0, 5},
 		{"ten seconds", 10 * time.Second, 0, 0, 5},
-		{"two seconds", 2*time.Second + 5*ms, 0, 0, 5},
+		{"two seconds", 2*time.Second + 5*time.Millisecond, 0, 0, 5},
 		{"an hour", time.Hour - time.Second, 0, 0, 5},
-		{"jitter", time.Minute, 300 * ms, 0, 6},
+		{"jitter", time.Minute, 300 * time.Millisecond, 0, 6},
 		{"large jitter", time.Minute, time.Second, 0, 9},
 		{"some missed", time.Minute, 0, 0.2, 6},
-		{"some missed, and jitter", time.Minute, 300 * ms, 0.2, 8},
+		{"some missed, and jitter", time.Minute, 300 * time.Millisecond, 0.2, 8},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			late := 0
 			for seed := range uint64(200) {
-				h := new(history).replay(900*ms, beats(seeded(seed), 30, c.period, c.jitter, c.missed)...)
+				h := new(history).replay(900*time.Millisecond, beats(seeded(seed), 30, c.period, c.jitter, c.missed)...)
 				p := h.Period(h.now)
-				if h.first == 0 || h.first > c.latest || (p.Every-c.period).Abs() > c.period/100 || (p.Length-900*ms).Abs() > ms {
+				if h.first == 0 || h.first > c.latest || (p.Every-c.period).Abs() > c.period/100 || (p.Length-900*time.Millisecond).Abs() > time.Millisecond {
 					late++
 				}
 			}
@@ -91,7 +91,7 @@ func TestPeriodAmongOthers(t *testing.T) {
 		h, rnd := new(history), seeded(seed)
 		for i := range 30 {
 			at := time.Duration(i) * time.Minute
-			h.replay(900*ms, at, at+time.Duration((5+50*rnd.Float64())*float64(time.Second)))
+			h.replay(900*time.Millisecond, at, at+time.Duration((5+50*rnd.Float64())*float64(time.Second)))
 		}
 		if p := h.Period(h.now); (p.Every-time.Minute).Abs() > time.Second || p.Seen < 10 {
 			missed++
@@ -120,7 +120,7 @@ func TestRandomStalls(t *testing.T) {
 			h := new(history)
 			for range 200 {
 				at += time.Duration(next(rnd) * float64(time.Second))
-				h.replay(300*ms, at)
+				h.replay(300*time.Millisecond, at)
 			}
 			if h.found > 0 {
 				wrong++
@@ -134,9 +134,9 @@ func TestRandomStalls(t *testing.T) {
 
 func TestPeriodOver(t *testing.T) {
 	const period = 10 * time.Second
-	h := new(history).replay(900*ms, beats(seeded(1), 8, period, 0, 0)...)
+	h := new(history).replay(900*time.Millisecond, beats(seeded(1), 8, period, 0, 0)...)
 	last := h.Period(h.now).Last
-	for at := last + period; at < last+3*period; at += 100 * ms {
+	for at := last + period; at < last+3*period; at += 100 * time.Millisecond {
 		h.look(at, false, 0)
 	}
 	if h.over > 0 || h.Period(h.now).Every == 0 {
@@ -150,14 +150,14 @@ func TestPeriodOver(t *testing.T) {
 		t.Errorf("found %d times, over %d times: %+v", h.found, h.over, h.Period(h.now))
 	}
 	// Another period is another finding. The change of a period is none.
-	h.replay(900*ms, 200*time.Second, 215*time.Second, 230*time.Second, 245*time.Second, 260*time.Second)
-	if p := h.Period(h.now); h.found != 2 || p.Every.Round(ms) != 15*time.Second {
+	h.replay(900*time.Millisecond, 200*time.Second, 215*time.Second, 230*time.Second, 245*time.Second, 260*time.Second)
+	if p := h.Period(h.now); h.found != 2 || p.Every.Round(time.Millisecond) != 15*time.Second {
 		t.Errorf("found %d times: %+v", h.found, p)
 	}
 	for at := 270 * time.Second; at <= 340*time.Second; at += 5 * time.Second {
-		h.replay(900*ms, at)
+		h.replay(900*time.Millisecond, at)
 	}
-	if p := h.Period(h.now); h.found != 2 || h.over != 1 || p.Every.Round(ms) != 5*time.Second {
+	if p := h.Period(h.now); h.found != 2 || h.over != 1 || p.Every.Round(time.Millisecond) != 5*time.Second {
 		t.Errorf("found %d times, over %d times: %+v", h.found, h.over, p)
 	}
 }
@@ -165,36 +165,36 @@ func TestPeriodOver(t *testing.T) {
 // TestStallRecorded checks which silences count as stalls, and how long they are.
 func TestStallRecorded(t *testing.T) {
 	h := new(history)
-	h.replay(40*ms, 10*time.Second)
+	h.replay(40*time.Millisecond, 10*time.Second)
 	if h.count != 0 {
 		t.Error("a short silence was recorded")
 	}
-	h.replay(200*ms, 20*time.Second)
-	h.replay(100*ms, 20*time.Second+500*ms) // goes on
-	h.replay(100*ms, 22*time.Second)
-	if h.count != 2 || *h.back(1) != (stall{20 * time.Second, 600 * ms}) || *h.back(0) != (stall{22 * time.Second, 100 * ms}) {
+	h.replay(200*time.Millisecond, 20*time.Second)
+	h.replay(100*time.Millisecond, 20*time.Second+500*time.Millisecond) // goes on
+	h.replay(100*time.Millisecond, 22*time.Second)
+	if h.count != 2 || *h.back(1) != (stall{20 * time.Second, 600 * time.Millisecond}) || *h.back(0) != (stall{22 * time.Second, 100 * time.Millisecond}) {
 		t.Errorf("%d stalls: %v", h.count, h.ended)
 	}
 	// One endpoint has been silent for long when the others stop, too.
 	h.look(30*time.Second, false, 0)
-	h.look(30*time.Second+100*ms, true, 10*time.Second)
+	h.look(30*time.Second+100*time.Millisecond, true, 10*time.Second)
 	h.look(31*time.Second, false, 0)
-	if at := h.back(0).onset; at != 30*time.Second-5*ms {
+	if at := h.back(0).onset; at != 30*time.Second-5*time.Millisecond {
 		t.Errorf("the stall began at %v", at)
 	}
 }
 
 func TestPeriodExpects(t *testing.T) {
-	p := StallPeriod{Every: 10 * time.Second, Length: time.Second, Last: 100 * time.Second, Jitter: 100 * ms}
+	p := Period{Every: 10 * time.Second, Length: time.Second, Last: 100 * time.Second, Jitter: 100 * time.Millisecond}
 	for at, want := range map[time.Duration]bool{
-		109_800 * ms: false, 109_950 * ms: true, 110_500 * ms: true, 111_050 * ms: true, 111_150 * ms: false,
+		109_800 * time.Millisecond: false, 109_950 * time.Millisecond: true, 110_500 * time.Millisecond: true, 111_050 * time.Millisecond: true, 111_150 * time.Millisecond: false,
 		115 * time.Second: false, 120 * time.Second: true, 130 * time.Second: true, 140 * time.Second: false,
 	} {
 		if got := p.expects(at); got != want {
 			t.Errorf("a stall is expected at %v: %v", at, got)
 		}
 	}
-	if none := (&StallPeriod{}); none.expects(0) {
+	if none := (&Period{}); none.expects(0) {
 		t.Error("a stall is expected without a period")
 	}
 }
@@ -206,16 +206,16 @@ func TestDescribePeriod(t *testing.T) {
 		last   time.Time
 		want   string
 	}{
-		{59_990 * ms, day.Add(-20 * ms), "every 60 s at second 0"},
-		{time.Minute, day.Add(17_600 * ms), "every 60 s at second 18"},
+		{59_990 * time.Millisecond, day.Add(-20 * time.Millisecond), "every 60 s at second 0"},
+		{time.Minute, day.Add(17_600 * time.Millisecond), "every 60 s at second 18"},
 		{10 * time.Second, day.Add(43 * time.Second), "every 10 s at second 3"},
 		{5 * time.Minute, day.Add(12*time.Minute + time.Second), "every 300 s at second 121"},
 		{time.Hour, day.Add(90 * time.Minute), "every 3600 s at second 1800"},
 		{7 * time.Second, day, "every 7 s"},
-		{10_100 * ms, day, "every 10.1 s"},
+		{10_100 * time.Millisecond, day, "every 10.1 s"},
 		{time.Minute, time.Time{}, "every 60 s"},
 	} {
-		p := StallPeriod{Every: c.period, Length: 889 * ms}
+		p := Period{Every: c.period, Length: 889 * time.Millisecond}
 		if got, want := p.Describe("compute", c.last), "the replicas of compute stall together "+c.want+" for 0.9 s"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
