@@ -3,17 +3,13 @@ package lb
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/remora-proxy/remora/lb/spare"
 )
 
-const (
-	// usualShare is the weight of a new sample in the usual load, which must change
-	// more slowly than a freeze lasts.
-	usualShare = 1.0 / 64
-
-	// stallPending is how many attempts must be pending before the silence of an
-	// endpoint means anything: a single one may be a slow request.
-	stallPending = 2
-)
+// stallPending is how many attempts must be pending before the silence of an endpoint means
+// anything: a single attempt may be a slow request.
+const stallPending = 2
 
 // Load is the load of a service as reported by its sidecar.
 type Load struct {
@@ -50,8 +46,7 @@ type Endpoint struct {
 	// endpoint was idle before.
 	quietSince time.Duration
 	latency    Recent
-	usualLoad  float64 // moving average of the load that attempts found
-	attempts   uint32  // samples in usualLoad, up to 1/usualShare
+	usualLoad  spare.Usual
 
 	reportState
 
@@ -124,23 +119,20 @@ func newEndpoint(addr string, s *Set) *Endpoint {
 // stays counted until the endpoint has responded to it or reported that it dropped it.
 // Otherwise a frozen replica would look idle once its requests are hedged elsewhere.
 // Started returns the level of load that the attempt found, for Learn.
-func (e *Endpoint) Started(now time.Duration) (found Level) {
+func (e *Endpoint) Started(now time.Duration) (found spare.Level) {
 	if e.pending == 0 {
 		e.quietSince = now
 	}
 	load := e.ownWork() + e.othersLoad(now)*e.Weight // no phantom: it slows nothing down
-	if e.attempts < 1/usualShare {
-		e.attempts++
-	}
-	e.usualLoad += (load - e.usualLoad) / float64(e.attempts)
+	e.usualLoad.Add(load)
 	e.pending++
 	e.add(1)
 	e.started = now
-	return levelOf(load)
+	return spare.LevelOf(load)
 }
 
-// Answered counts the response to an attempt, even if it is no longer awaited. latency is the
-// time since Started, or 0 for a failure, which may be quick because no work was done.
+// Answered counts the response to an attempt, even if nobody awaits the response any more. latency is
+// the time since Started. It is 0 for a failure, which may be quick because no work was done.
 func (e *Endpoint) Answered(now, latency time.Duration) {
 	e.end()
 	e.quietSince = now
@@ -154,13 +146,14 @@ func (e *Endpoint) Answered(now, latency time.Duration) {
 	half.latency += latency
 }
 
-// rankMemory is how long a recent latency orders endpoints, in multiples of that latency: about as long as
-// the queue that caused it may last. Without the bound, a sidecar with few requests would avoid an
-// endpoint long after its queue was gone, as would all other sidecars that met the queue.
+// rankMemory is how long a recent latency orders endpoints, in multiples of the latency: about as long
+// as the queue behind the latency may last. Without the bound, a sidecar with few requests would avoid an
+// endpoint long after the queue was gone, as would all other sidecars that met the queue.
 const rankMemory = 2
 
-// rank orders endpoints of equal load: by the recent latency, later by the usual one if that is less,
-// divided by the discount for failures. It is 0 if nothing is known, so that the endpoint is tried.
+// rank orders endpoints of equal load by the recent latency, divided by the discount for failures. Once
+// the recent latency is old, a usual latency that is less takes its place. rank is 0 if nothing is known,
+// so that the endpoint is tried.
 func (e *Endpoint) rank(now time.Duration) float64 {
 	latency := float64(e.latency.At(now))
 	if e.usual > 0 && float64(now-e.latency.at) > rankMemory*latency {
@@ -187,9 +180,9 @@ func (e *Endpoint) end() {
 	e.add(-1)
 }
 
-// CountBatch counts n attempts as batch, which must be pending, or with a negative n no longer.
-// They are load only where nobody reports any: a sidecar that reports lets them wait for the
-// others, and its report has those that don't wait.
+// CountBatch counts n pending attempts as batch; a negative n counts -n attempts as batch no longer.
+// Batch attempts are load only if the endpoint's sidecar reports no load: a sidecar that reports lets
+// batch wait for other requests, and counts in its report the batch that does not wait.
 func (e *Endpoint) CountBatch(n int) {
 	e.batch += n
 	if e.process != nil {
@@ -245,8 +238,8 @@ func (e *Endpoint) Own() int {
 	return int(e.process.Load())
 }
 
-// Latency returns the moving average of the latency of responses to this loop. If there was
-// none for a second, it is the reported latency; 0 means unknown.
+// Latency returns the moving average of the latency of responses to this loop. After a second without
+// a response it is the reported latency; 0 means unknown.
 func (e *Endpoint) Latency() time.Duration { return e.latency.Mean() }
 
 // Silent returns how long attempts of this loop have been pending without any response of the

@@ -140,7 +140,7 @@ func (v *View) cheapestOfAll(of cost) *Endpoint {
 	return equals.drawn
 }
 
-func (v *View) crowded(e *Endpoint) bool { return e.Own() > 0 && e.load(v.Now) > e.usualLoad }
+func (v *View) crowded(e *Endpoint) bool { return e.Own() > 0 && e.load(v.Now) > e.usualLoad.Load() }
 
 func (v *View) slower(a, b *Endpoint) bool {
 	return a.rank(v.Now) > latencyTie*b.rank(v.Now)

@@ -12,8 +12,8 @@ type Outlier struct {
 	SuccessRate float64 // lowest allowed success rate; 0 means not used
 	Latency     float64 // highest allowed mean latency, as a multiple of the others' median; 0 means not used
 
-	// Base is the duration of the first ejection. Each further one lasts twice as long, up to
-	// 64 times Base, unless the endpoint has served in between for as long as it was ejected.
+	// Base is the duration of the first ejection. Each further ejection lasts twice as long as the one
+	// before, up to 64 times Base, unless the endpoint has served in between for as long as it was ejected.
 	Base time.Duration
 
 	MaxEjected float64 // share of the set that may be ejected at once
@@ -37,13 +37,13 @@ func (r Reason) String() string {
 }
 
 const (
-	// A record covers the last 5 to 10 s, and counts from recordEnough attempts on. If an endpoint fails
-	// one attempt in ten, the chance that more than half of 20 attempts fail is below 1 in 100,000.
+	// A record covers the last 5 to 10 s, and ejects from recordEnough attempts on. If an endpoint fails
+	// one attempt in ten, more than half of 20 attempts fail with a probability below 1 in 100,000.
 	recordHalf   = 5 * time.Second
 	recordEnough = 20
 
-	// prior is the number of good attempts added to each endpoint's record in the discount that
-	// scores are divided by: a single failure says little.
+	// prior is the number of good attempts that discount adds to each record: a single failure says
+	// little.
 	prior = 4
 
 	maxDoublings = 6

@@ -1,6 +1,10 @@
 package lb
 
-import "time"
+import (
+	"time"
+
+	"github.com/remora-proxy/remora/lb/log2"
+)
 
 // The capacity of a replica shows when requests wait. A sidecar that limits its application
 // reports its queue. Others show it by their latency, which grows with a queue and on a slow
@@ -55,8 +59,8 @@ func (e *Endpoint) observePace(now time.Duration, log float64) {
 	n := e.pace.samples
 	trust := n / (n + pacePrior) * min(1, float64(now-e.pace.since)/float64(paceWait))
 	slower := trust * (e.pace.mean - all.mean)
-	e.usual = exp2(all.mean + slower)
-	e.loadFactor = exp2(pacePower * slower)
+	e.usual = log2.Exp(all.mean + slower)
+	e.loadFactor = log2.Exp(pacePower * slower)
 }
 
 func (p *pace) add(now time.Duration, log float64) {

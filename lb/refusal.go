@@ -3,6 +3,8 @@ package lb
 import (
 	"math"
 	"time"
+
+	"github.com/remora-proxy/remora/lb/log2"
 )
 
 // An endpoint that refuses requests at once has nothing pending and seems fast, so it would get
@@ -185,5 +187,5 @@ func (e *Endpoint) phantomNow(now time.Duration) float64 {
 	if e.phantom == 0 || age >= phantomEnd*half {
 		return 0
 	}
-	return e.phantom * exp2(-age/half)
+	return e.phantom * log2.Exp(-age/half)
 }

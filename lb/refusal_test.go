@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/lb/spare"
 )
 
 // TestGap: refusals lengthen the gap between two requests up to a second, and requests that are taken end
@@ -198,7 +200,7 @@ func TestDeclinesFade(t *testing.T) {
 	if e.excess < 0.9 || e.phantom < 80 || e.phantom > 100 {
 		t.Errorf("excess %v, load %v, want that of 100 requests", e.excess, e.phantom)
 	}
-	if found := e.Started(0); found != levelOf(0) || e.usualLoad != 0 {
+	if found := e.Started(0); found != spare.LevelOf(0) || e.usualLoad.Load() != 0 {
 		t.Errorf("a request found the level %d, and the usual load is %v, without work", found, e.usualLoad)
 	}
 	e.Dropped(0)

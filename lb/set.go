@@ -1,6 +1,10 @@
 package lb
 
-import "time"
+import (
+	"time"
+
+	"github.com/remora-proxy/remora/lb/spare"
+)
 
 // Target is an endpoint as the registry describes it.
 type Target struct {
@@ -47,7 +51,8 @@ type Set struct {
 	Outlier Outlier // which endpoints are ejected
 
 	// Panic is a share of the endpoints. If more are unhealthy or ejected, none counts as
-	// such: a check that fails for so many is more likely wrong itself. 0 means that all must be.
+	// such: a check that fails for so many is more likely wrong itself. 0 means that all endpoints must be
+	// unhealthy or ejected.
 	Panic float64
 
 	// Stall is set by the owner, from the service's slowest route: a silence that is unusual
@@ -68,8 +73,8 @@ type Set struct {
 
 	reportSums
 
-	pace  pace  // of all endpoints
-	loads loads // likewise
+	pace  pace        // of all endpoints
+	curve spare.Curve // likewise
 
 	rampSums
 
@@ -175,15 +180,15 @@ func (s *Set) Stalled(now time.Duration, e *Endpoint) bool {
 // Panics reports whether so many endpoints are unhealthy or ejected that none counts as such.
 func (s *Set) Panics() bool { return s.panics }
 
-// Usable reports whether e may serve the requests that are pinned to it: it is in the set, and neither
-// unhealthy nor ejected, or the set panics. An endpoint that is only slow, stalled or loaded gets them:
-// the others do not know what it keeps for its clients.
+// Usable reports whether e may serve the requests that are pinned to e: e is in the set, and neither
+// unhealthy nor ejected, or the set panics. An endpoint that is only slow, stalled or loaded gets its
+// pinned requests: the others do not know what the endpoint keeps for its clients.
 func (s *Set) Usable(e *Endpoint) bool { return e.set == s && !e.avoided }
 
 // Pick returns the endpoint for a primary attempt or a retry, or nil if all were tried. It never
-// returns an endpoint of Tried. A stalled endpoint is returned only if the request is pinned to it, as
-// a probe, or if all other endpoints are unhealthy or ejected. Unhealthy and ejected endpoints come last.
-// Pick counts nothing: the caller must call Started when it hands the attempt over.
+// returns an endpoint of Tried. It returns a stalled endpoint only if the request is pinned to the
+// endpoint, as a probe, or if all other endpoints are unhealthy or ejected. Unhealthy and ejected
+// endpoints come last. Pick counts nothing: the caller must call Started when it hands the attempt over.
 func (s *Set) Pick(q Query) *Endpoint {
 	s.refresh(q.Now)
 	if q.Pin != nil && s.Usable(q.Pin) && !q.wasTried(q.Pin) {
@@ -209,10 +214,10 @@ func (s *Set) Room(q Query) bool {
 	return false
 }
 
-// PickHedge returns the endpoint for a hedge, or nil: the one with the least pending, whatever
-// the policy and the zone, but none that was tried, is stalled, unhealthy or ejected, and only one
-// with spare capacity. A policy that is Keyed picks the next of the key. stuck says that the request
-// would wait for long without: then one request may wait before the hedge.
+// PickHedge returns the endpoint for a hedge, or nil: of the endpoints with spare capacity that are
+// untried, not stalled, healthy and not ejected, the one with the least pending requests, whatever the
+// policy and the zone. A policy that is Keyed picks the next endpoint of the key. stuck reports whether
+// the request would wait for long without a hedge: then one request may wait before the hedge.
 func (s *Set) PickHedge(q Query, stuck bool) *Endpoint {
 	s.refresh(q.Now)
 	p := forHedge

@@ -31,7 +31,7 @@ func (s *Set) Silence(now, after time.Duration, last *Census) (heard, silent int
 		case e.pending > 0 && quiet:
 			heard++
 			silent, since = silent+1, min(since, e.quietSince)
-		case e.pending > 0 || !quiet && e.attempts > 0:
+		case e.pending > 0 || !quiet && e.usualLoad.Known():
 			heard++
 		}
 	}

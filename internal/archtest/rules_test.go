@@ -85,7 +85,7 @@ var layers = []layer{
 		"a mesh is sidecars on the simulator, and callers and applications that speak HTTP",
 	},
 	{[]string{"proxy/stream/pipe"}, []string{"proxy/loop"}, "a pipe carries bytes, whatever they are"},
-	{[]string{"proxy/sim/queues"}, []string{"lb", "proxy/hedge"}, "balancing and hedging alone, on virtual time"},
+	{[]string{"proxy/sim/queues"}, []string{"lb", "lb/spare", "proxy/hedge", "proxy/hedge/class"}, "balancing and hedging alone, on virtual time"},
 	{
 		[]string{"proxy/proxytest"},
 		[]string{"..."},
@@ -212,7 +212,7 @@ var layers = []layer{
 		[]string{"proxy/race"},
 		[]string{
 			"proxy/service", "proxy/shard", "proxy/fifo", "proxy/fault", "proxy/hedge", "proxy/affinity", "proxy/telemetry/accesslog", "proxy/telemetry/stats", "proxy/telemetry/trace",
-			"proxy/loop", "proxy/config", "lb", "protocol",
+			"proxy/loop", "proxy/config", "lb", "lb/spare", "protocol",
 			"protocol/http1", // the decoder of a stream's body
 			"protocol/link",  // the token of a stream
 		},
@@ -303,6 +303,11 @@ var layers = []layer{
 		"settings are plain structs that everybody may read; of what they set it knows only the names of policies",
 	},
 	{
+		[]string{"proxy/hedge/class"},
+		[]string{"proxy/hedge/histogram"},
+		"a class is a number with latencies, and knows no route",
+	},
+	{
 		[]string{"proxy/hedge"},
 		[]string{"proxy/hedge/..."},
 		"when to hedge is decided by numbers alone: each model is a package below, and knows no other",
@@ -324,8 +329,13 @@ var layers = []layer{
 	},
 	{
 		[]string{"lb"},
-		[]string{"registry"},
+		[]string{"registry", "lb/..."},
 		"picking is pure; of the rest it knows only the registry's plain types",
+	},
+	{
+		[]string{"lb/spare", "lb/log2"},
+		nil,
+		"a model is numbers alone, and knows no endpoint",
 	},
 	{
 		[]string{"registry/dns", "registry/health"},

@@ -1,6 +1,10 @@
 package hedge
 
-import "time"
+import (
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/hedge/class"
+)
 
 // Route is the hedging state of one route on one loop: its policy, its latency, and what hedges
 // save. It must not be copied once in use.
@@ -14,10 +18,7 @@ type Route struct {
 	shadow    *shadow    // nil unless the mode is Shadow
 	room      *Room      // nil means no bound
 
-	classes *classes // nil means one class so far
-	unequal int      // requests that may need classes, counted while classes is nil
-	// The octave of the latest body, while classes is nil: from usual, usualSpan sizes.
-	usual, usualSpan uint
+	classes class.Set
 }
 
 // Counts are the counters of a route or, added up, of a service.
@@ -43,6 +44,7 @@ func (c *Counts) Add(o *Counts) {
 // NewRoute returns the state of a route with policy p on one of the given number of loops.
 func NewRoute(p Policy, loops int) *Route {
 	r := &Route{Policy: p}
+	r.classes.Disabled = p.OneClass
 	if p.Mode == Shadow {
 		r.shadow = newShadow(&p, loops)
 	}
@@ -52,14 +54,7 @@ func NewRoute(p Policy, loops int) *Route {
 // Inherit takes what was learned of the latencies from the route's last configuration.
 func (r *Route) Inherit(last *Route) {
 	r.Estimator = last.Estimator
-	if !r.Policy.OneClass {
-		r.classes = last.classes // usualSpan is 0
-	}
-	if r.classes != nil && r.Policy.Quantile != last.Policy.Quantile {
-		for _, c := range r.classes.list {
-			c.tail = 0
-		}
-	}
+	r.classes.Inherit(&last.classes, r.Policy.Quantile != last.Policy.Quantile)
 }
 
 // Delay returns how long a request without a class waits for its next hedge; see
@@ -72,7 +67,7 @@ func (r *Route) Delay(now time.Duration) time.Duration { return r.Estimator.Dela
 const minAskInterval = 500 * time.Microsecond
 
 // Again returns the time between two decisions for a request: DelayOf, at least minAskInterval.
-func (r *Route) Again(now time.Duration, c Class) time.Duration {
+func (r *Route) Again(now time.Duration, c class.ID) time.Duration {
 	return max(r.DelayOf(now, c), minAskInterval)
 }
 
@@ -115,7 +110,7 @@ func (r *Route) Note(now time.Duration, w *Watch, unavailable bool) {
 func (r *Route) Answered(now, latency time.Duration, w *Watch) {
 	r.Estimator.Observe(now, latency)
 	if w.Class != 0 {
-		r.classes.observe(now, latency, w.Class)
+		r.classes.Observe(now, latency, w.Class)
 	}
 	if w.noted || w.Watched {
 		r.shadow.end(now, r, w, false)
@@ -126,7 +121,7 @@ func (r *Route) Answered(now, latency time.Duration, w *Watch) {
 func (r *Route) Late(now time.Duration, w *Watch) {
 	r.Estimator.Censor(now)
 	if w.Class != 0 {
-		r.classes.censor(now, w.Class)
+		r.classes.Censor(now, w.Class)
 	}
 	if w.noted || w.Watched {
 		r.shadow.end(now, r, w, true)

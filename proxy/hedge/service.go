@@ -1,9 +1,11 @@
 package hedge
 
 import (
-	"github.com/remora-proxy/remora/proxy/hedge/periodic"
 	"math"
 	"time"
+
+	"github.com/remora-proxy/remora/proxy/hedge/class"
+	"github.com/remora-proxy/remora/proxy/hedge/periodic"
 )
 
 // minTotal is the burst of hedges, and the number in flight, that a service may
@@ -25,19 +27,19 @@ func NewService(loops int) Service {
 	return Service{tokens: NewTokens(perLoop), minLimit: max(1, perLoop)}
 }
 
-// Question describes one request to the gates when its hedge timer fires. The zero
-// value keeps as many gates closed as it can.
+// Question describes a request whose hedge timer has fired. The zero value closes every gate that a
+// Question can close on its own.
 type Question struct {
-	Class      Class // of the request
-	Idempotent bool  // may reach two replicas
+	Class      class.ID // of the request
+	Idempotent bool     // may reach two replicas
 
 	// Cascade reports whether the request is itself a hedge or a retry of its
 	// sender. Hedging it again would multiply the load along a chain of services.
 	Cascade bool
 
 	// Endpoints is the number of endpoints of the service. Heard counts the endpoints that had a
-	// request of this loop in flight within the last SilentAfter. Silent counts the endpoints among
-	// them that still have a request, and have sent no response for SilentAfter.
+	// request of this loop in flight within the last SilentAfter. Silent counts the endpoints in Heard
+	// that still have a request, and have sent no response for SilentAfter.
 	Endpoints, Heard, Silent int
 
 	// Untried counts the endpoints that may take the hedge: not tried by this request, not
@@ -52,9 +54,9 @@ type Question struct {
 	Left time.Duration // until the request's deadline
 }
 
-// SilentTogether reports whether so many endpoints are silent, of those heard of and of all, that a hedge
-// would wait like the primary: more than half of those heard of, and at least three, or both of two.
-// Fewer may have stopped together by chance, and idle endpoints may well respond: hedging is for these.
+// SilentTogether reports whether so many endpoints are silent that a hedge would wait like the primary:
+// more than half of the endpoints heard of, and at least three of all, or both of two. Fewer endpoints may
+// have stopped together by chance. Idle endpoints may well respond, and a hedge may go to them.
 func SilentTogether(endpoints, heard, silent int) bool {
 	return endpoints > 1 && silent >= min(endpoints, 3) && 2*silent > heard
 }
@@ -99,7 +101,7 @@ func (s *Service) Decide(now time.Duration, r *Route, q *Question) Gate {
 
 func (s *Service) gate(now time.Duration, r *Route, q *Question) Gate {
 	est, budget := r.Estimator.estimate(now, r.Policy.Quantile), r.Policy.Budget
-	_, median := r.estimateOf(now, q.Class)
+	_, median, _ := r.estimateOf(now, q.Class)
 	switch {
 	case !q.Idempotent:
 		return NotIdempotent

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"time"
+
+	"github.com/remora-proxy/remora/proxy/hedge/class"
 )
 
 // shadowDelays are forecast besides the delay in force, those within [MinDelay, MaxDelay].
@@ -12,7 +14,7 @@ var shadowDelays = [...]time.Duration{
 	5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond,
 }
 
-// maxEvery bounds shadow.every, so that twice as many requests are still a number.
+// maxEvery bounds shadow.every, so that twice the number does not overflow.
 const maxEvery = 1 << 20
 
 // never is the time of the first decision for a request that has none.
@@ -22,10 +24,10 @@ const never = time.Duration(math.MaxInt64)
 // A real request asks again after each Route.Again.
 const maxAsks = 32
 
-// Watch is what is known of one primary attempt. The zero value belongs to an attempt that has no class
-// and that shadow mode does not follow.
+// Watch is what is known of one primary attempt. The zero value is an attempt without a class, which
+// shadow mode does not follow.
 type Watch struct {
-	Class Class // of the request, from ClassOf
+	Class class.ID // of the request, from ClassOf
 
 	// The rest is for shadow mode.
 
@@ -33,15 +35,15 @@ type Watch struct {
 	// is no hedge or retry itself, and its caller did not opt out.
 	Hedgeable bool
 
-	// Watched reports whether the forecast is made of this request, among others. Such a request needs
-	// a hedge timer. The others only tell how long a hedge would have taken.
+	// Watched reports whether the forecast is made of this request, among others. A watched request needs
+	// a hedge timer. Other hedgeable requests only show how long a hedge would have taken.
 	Watched bool
 
 	Left time.Duration // from the start of the attempt to the request's deadline
 
-	// Asked is when the request's hedge timer, armed with the delay in force,
-	// fired; 0 means that it has not. It is late if the loop was not scheduled,
-	// and then a hedge would have been sent no sooner.
+	// Asked is when the request's hedge timer fired, which was armed with the delay in force; 0 means
+	// that it has not. The timer is late if the loop was not scheduled: a hedge would then have been sent
+	// no sooner.
 	Asked time.Duration
 
 	sent     time.Duration
@@ -50,10 +52,10 @@ type Watch struct {
 	number   uint32 // there
 }
 
-// shadow forecasts for several delays what hedging would do to a route. The latency of a hedge
-// is that of a primary sent to another endpoint at the time. If that is late too, because all
-// endpoints are slow together, the hedge gains nothing. It takes memory as it needs it: for few
-// late requests 5 KiB, for any at most 40 KiB.
+// shadow forecasts for several delays what hedging would do to a route. The latency of a hedge is that
+// of a primary sent to another endpoint at the same time. If that primary is late too, because all
+// endpoints are slow together, the hedge gains nothing. A shadow takes 5 KiB for few late requests, and
+// at most 40 KiB.
 type shadow struct {
 	admitted bool // it has a part of its Room
 
@@ -186,7 +188,7 @@ func (w *Watch) askTimes(delay, current time.Duration) askTimes {
 // hedgedLatency returns the latency that the caller would have seen, and the number of hedges.
 func (s *shadow) hedgedLatency(p *plan, now time.Duration, r *Route, w *Watch, when askTimes) (best time.Duration, sent int) {
 	s.refill(p, now)
-	_, median := r.estimateOf(now, w.Class)
+	_, median, _ := r.estimateOf(now, w.Class)
 	best = now - w.sent
 	for at := when.first; at < best && at <= when.first+maxAsks*when.interval && sent < r.Policy.Max; at += when.interval {
 		if w.Left-at < median {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/lb/spare"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/fifo"
@@ -36,7 +37,7 @@ type Attempt struct {
 
 	ep    *lb.Endpoint // nil before one is picked
 	sent  time.Duration
-	found lb.Level // the load of ep before the attempt
+	found spare.Level // the load of ep before the attempt
 
 	carrier   Carrier // who has the attempt now; nil if nobody has
 	carrierID uint64  // chosen by carrier

@@ -13,7 +13,7 @@
 //
 // # Source
 //
-// The test is the epoch-folding test of astronomy (Leahy et al., Astrophysical Journal 266, 1983) with
+// The test is akin to the epoch folding of astronomy (Leahy et al., Astrophysical Journal 266, 1983) with
 // one bin, the beat. The candidates are distances between recent stalls, so that no spectrum is needed.
 //
 // # Error

@@ -4,7 +4,8 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/lb"
-	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/lb/spare"
+	"github.com/remora-proxy/remora/proxy/hedge/class"
 )
 
 // request is one request of a caller.
@@ -13,7 +14,7 @@ type request struct {
 	caller   *caller
 	start    time.Duration
 	size     int
-	class    hedge.Class
+	class    class.ID
 	attempts [2]attempt // the hedge is the second one
 	tried    []*lb.Endpoint
 	missed   int
@@ -38,10 +39,10 @@ type attempt struct {
 	sent     time.Duration
 	work     time.Duration
 	reached  time.Duration
-	load     lb.Load     // reported with the response
-	class    hedge.Class // at the replica
+	load     lb.Load  // reported with the response
+	class    class.ID // at the replica
 
-	found, foundByApp lb.Level
+	found, foundByApp spare.Level
 }
 
 // chunk is how many requests are allocated at a time.
