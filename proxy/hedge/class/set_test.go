@@ -1,6 +1,7 @@
 package class
 
 import (
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -18,8 +19,10 @@ var whole = Whole{Quantile: .97, MaxDelay: 50 * ms}
 
 // learn has n requests of each size take their latency, a twentieth of them twice that.
 func learn(s *Set, n int, at time.Duration, latencies map[int]time.Duration) {
+	sizes := slices.Sorted(maps.Keys(latencies)) // which class comes first matters
 	for i := range n {
-		for size, latency := range latencies {
+		for _, size := range sizes {
+			latency := latencies[size]
 			if i%20 == 0 {
 				latency *= 2
 			}
