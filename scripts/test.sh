@@ -93,7 +93,7 @@ export GOFLAGS="$GOFLAGS -vet=off"
 # The core runs on one goroutine, of a driver or of the simulator, and archtest forbids
 # it to start others. The race detector finds nothing there, and takes six times the CPU.
 core='proxy|proxy/(sim/(mesh|queues)|proxytest|loop|fault|route|shard|mux|limit|exchange|upstream|downstream|filter|caching)(/.+)?'
-core+='|proxy/(race|service|fifo|affinity|allow|identity|forwarded|hedge|telemetry/stats|telemetry/trace)|lb|protocol(/.+)?'
+core+='|proxy/(race|service|fifo|affinity|allow|identity|forwarded|hedge(/.+)?|telemetry/stats|telemetry/trace)|(lb|protocol)(/.+)?'
 
 module=$(go list -m)
 all=$(go list ./...)
