@@ -8,7 +8,6 @@
 //	server.go    the Server, which starts and ends all streams
 //	listener.go  tcp listeners: they accept, count and refuse connections
 //	proxied.go   connections that begin, or are begun, with a header of the PROXY protocol
-//	sni.go       connections to a service that their ClientHello names
 //	accept.go    streams from another sidecar
 //	end.go       one connection or pipe, and the counters of it
 //	pair.go      the two connections of a stream, and how they end
