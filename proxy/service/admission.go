@@ -20,7 +20,7 @@ func (s *Service) RecordServiceTime(sent time.Duration) {
 	}
 	now := s.Shard.Loop.Now()
 	sl.Auto.Sums.Add(limit.Sample(now - sent))
-	if !sl.Auto.CloseWindow(now, sl.Queued.Load() > 0) {
+	if !sl.Auto.CloseWindow(now, sl.Waiting.All() > 0) {
 		return
 	}
 	s.wakeQueued()
@@ -155,11 +155,9 @@ func (s *Service) Admit(p *Place, by *Ask) AdmitResult {
 // takeFree takes a slot, and reports whether one is free for which no other request waits.
 func (s *Service) takeFree(by *Ask) bool {
 	sl := &s.shared.slots
-	ahead := sl.Queued.Load()
-	if !by.Batch {
-		ahead -= sl.Batch.Load()
-	}
-	return ahead <= 0 && sl.Take(by.Batch)
+	online, batch := sl.Waiting.Load()
+	free := online == 0 && (batch == 0 || !by.Batch)
+	return free && sl.Take(by.Batch)
 }
 
 // mayQueue counts a request that waits, and reports whether the queue has room for it.
@@ -169,21 +167,20 @@ func (s *Service) mayQueue(by *Ask) bool {
 	if by.Batch {
 		most = half(most)
 	}
-	if sl.Queued.Add(1) > most {
-		sl.Queued.Add(-1)
+	if sl.Waiting.Add(by.Batch) > most {
+		sl.Waiting.Remove(by.Batch)
 		return false
 	}
 	return true
 }
 
-// wait queues p. settle(slotFreed) must follow.
+// wait queues p, which mayQueue has counted. settle(slotFreed) must follow.
 func (s *Service) wait(p *Place, by *Ask) {
 	q, c := &s.queue, online
 	list := &q.primary
 	switch {
 	case by.Batch:
 		list, c = &q.batch, batch
-		s.shared.slots.Batch.Add(1)
 	case by.Retry:
 		list = &q.retry
 	}
@@ -198,14 +195,16 @@ func (s *Service) Withdraw(p *Place) (waited time.Duration) {
 		return 0
 	}
 	waited = p.Waits(s.Shard.Loop.Now())
-	p.node.Remove()
 	c := s.queue.classOf(list)
-	s.shared.slots.Queued.Add(-1)
-	if c == batch {
-		s.shared.slots.Batch.Add(-1)
-	}
+	s.leaveQueue(p, c)
 	s.queue.publishOldest(c)
 	return waited
+}
+
+// leaveQueue takes p, of class c, out of the queue. publishOldest must follow.
+func (s *Service) leaveQueue(p *Place, c class) {
+	p.node.Remove()
+	s.shared.slots.Waiting.Remove(c == batch)
 }
 
 // Leave gives back the slot of p, if it has one.

@@ -19,6 +19,7 @@ type slotRequest struct {
 	Ask
 	at   int // of its job
 	step slotStep
+	gone bool // withdraw has begun
 	on   *slotLoop
 }
 
@@ -55,10 +56,25 @@ func (r *slotRequest) leave(s *Service) bool {
 	return r.step == slotSettled
 }
 
-// withdraw is the job of a caller that goes.
+// withdraw is a job with the steps of Withdraw.
 func (r *slotRequest) withdraw(s *Service) bool {
-	s.Withdraw(&r.Place)
-	return true
+	switch {
+	case r.gone:
+		s.queue.publishOldest(r.class())
+		return true
+	case r.node.Queue() == nil:
+		return true
+	}
+	r.gone = true
+	s.leaveQueue(&r.Place, r.class())
+	return false
+}
+
+func (r *slotRequest) class() class {
+	if r.Batch {
+		return batch
+	}
+	return online
 }
 
 // slotLoop is a loop with its jobs, one after another.
@@ -107,10 +123,11 @@ func (l *slotLoop) choices() (all []func()) {
 type slotWorld struct {
 	loops    []*slotLoop
 	requests []*slotRequest
+	kept     int32 // slots that are not given back
 }
 
-// newSlotWorld has so many slots. Each word is what one loop does: "-" gives back a slot that it has, "a" asks for
-// one, "b" asks for a batch request, "x" withdraws the last one that has asked.
+// newSlotWorld has so many slots. Each word is what one loop does: "-" gives back a slot that it has, "=" keeps one, "a"
+// asks for one, "b" asks for a batch request, "x" withdraws the last one that has asked.
 func newSlotWorld(limit int, words []string) *slotWorld {
 	w, shared := &slotWorld{}, &SharedService{loops: make([]atomic.Pointer[Service], len(words))}
 	shared.slots.Limit.Store(int32(limit))
@@ -133,6 +150,9 @@ func newSlotWorld(limit int, words []string) *slotWorld {
 			case '-':
 				r.slot = s.takeFree(&r.Ask)
 				l.todo = append(l.todo, r.leave)
+			case '=':
+				r.slot = s.takeFree(&r.Ask)
+				w.kept++
 			case 'x':
 				l.todo = append(l.todo, r.withdraw)
 			default:
@@ -153,19 +173,20 @@ func (w *slotWorld) choices() (all []func()) {
 // key is the same for two worlds of equal state.
 func (w *slotWorld) key() string {
 	sl := &w.loops[0].service.shared.slots
-	key := fmt.Sprint(sl.InUse.Load(), sl.Queued.Load(), sl.Batch.Load())
+	waitOnline, waitBatch := sl.Waiting.Load()
+	key := fmt.Sprint(sl.InUse.Load(), waitOnline, waitBatch)
 	for _, l := range w.loops {
 		q := &l.service.queue
 		key += fmt.Sprint(" | ", len(l.todo), l.busy, l.back.step, len(l.posts), q.granted, q.oldest[online].Load(), q.oldest[batch].Load())
 	}
 	for _, r := range w.requests {
-		key += fmt.Sprint(" | ", r.slot, r.node.Queue() != nil, r.at, r.step)
+		key += fmt.Sprint(" | ", r.slot, r.node.Queue() != nil, r.at, r.step, r.gone)
 	}
 	return key
 }
 
 // TestSlotInterleavings takes the steps of several loops in every order. In the end no request waits, and no slot
-// is in use.
+// is in use but those that are kept.
 func TestSlotInterleavings(t *testing.T) {
 	for _, c := range []struct {
 		limit int
@@ -180,6 +201,7 @@ func TestSlotInterleavings(t *testing.T) {
 		{2, []string{"-", "-a", "b"}},
 		{2, []string{"-b", "ax", "-"}},
 		{2, []string{"-", "bx", "-a"}},
+		{2, []string{"=", "-", "bx", "a"}},
 	} {
 		t.Run(fmt.Sprint(c.limit, c.loops), func(t *testing.T) {
 			known := map[string]bool{}
@@ -199,8 +221,8 @@ func TestSlotInterleavings(t *testing.T) {
 				if n := sl.InUse.Load(); n > int32(c.limit) {
 					t.Fatalf("%v: %d slots in use", path, n)
 				}
-				if next == 0 && (sl.InUse.Load() != 0 || sl.Queued.Load() != 0 || sl.Batch.Load() != 0) {
-					t.Fatalf("%v: in the end %d slots are in use, and %d requests wait", path, sl.InUse.Load(), sl.Queued.Load())
+				if next == 0 && (sl.InUse.Load() != w.kept || sl.Waiting.All() != 0) {
+					t.Fatalf("%v: in the end %d slots are in use, and %d requests wait", path, sl.InUse.Load(), sl.Waiting.All())
 				}
 				for i := range next {
 					paths = append(paths, append(slices.Clone(path), i))

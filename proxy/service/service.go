@@ -191,10 +191,10 @@ func (s *Service) Alone() bool { return s.Set.Len() <= 1 }
 // Load is the load that this sidecar reports to the sidecars of its consumers. Batch requests
 // that wait are not load: they wait for any other that comes.
 func (s *Service) Load() lb.Load {
-	batch := int(s.shared.slots.Batch.Load())
+	online, batch := s.shared.slots.Waiting.Load()
 	l := lb.Load{
-		Pending:     max(0, s.shared.InFlight()-batch), // other loops count meanwhile
-		Queued:      max(0, int(s.shared.slots.Queued.Load())-batch),
+		Pending:     max(0, s.shared.InFlight()-int(batch)), // other loops count meanwhile
+		Queued:      int(online),
 		Latency:     s.latency.Mean(),
 		SinceAnswer: -1,
 	}

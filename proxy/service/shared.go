@@ -55,7 +55,7 @@ func (s *SharedService) InFlight() int { return int(s.pending.Load() + s.streams
 
 // SlotsInUse is how many slots are in use, and how many requests wait for one.
 func (s *SharedService) SlotsInUse() (used, queued int) {
-	return int(s.slots.InUse.Load()), int(s.slots.Queued.Load())
+	return int(s.slots.InUse.Load()), int(s.slots.Waiting.All())
 }
 
 // SlotLimit is how many slots there are now; 0 means no limit.

@@ -36,7 +36,7 @@ func (s *Service) step(at slotStep) slotStep {
 	sl := &s.shared.slots
 	switch at {
 	case slotReleased:
-		if sl.Queued.Load() > 0 && sl.InUse.Load() <= sl.Limit.Load() {
+		if sl.Waiting.All() > 0 && sl.InUse.Load() <= sl.Limit.Load() {
 			return slotWanted
 		}
 		return slotSurplus
@@ -61,7 +61,7 @@ func (s *Service) step(at slotStep) slotStep {
 // wakeQueued gives free slots to queued attempts after a change of the limit.
 func (s *Service) wakeQueued() {
 	sl := &s.shared.slots
-	for n := sl.Queued.Load(); n > 0 && sl.TakeQueued(); n-- {
+	for n := sl.Waiting.All(); n > 0 && sl.TakeQueued(); n-- {
 		s.settle(slotReleased)
 	}
 }
@@ -71,7 +71,7 @@ func (s *Service) wakeQueued() {
 // their turn.
 func (s *Service) nextInLine() (next *Service, c class) {
 	sl := &s.shared.slots
-	if sl.Batch.Load() == 0 {
+	if _, waiting := sl.Waiting.Load(); waiting == 0 {
 		return s.longestWaiting(online), online
 	}
 	if !sl.BatchTurn() {

@@ -49,7 +49,7 @@ func TestGainedSlotsDispatched(t *testing.T) {
 	before := slots.InUse.Load()
 	const waiting = 3
 	for range waiting {
-		slots.Queued.Add(1)
+		slots.Waiting.Add(false)
 		s.wait(new(Place), new(Ask))
 	}
 	for range 50 { // a window
@@ -71,7 +71,7 @@ func TestLostSlotsNotPassed(t *testing.T) {
 	slots := &s.shared.slots
 	for slots.Take(false) {
 	}
-	slots.Queued.Add(1)
+	slots.Waiting.Add(false)
 	s.wait(new(Place), new(Ask))
 	const limit = 2
 	slots.Limit.Store(limit)
