@@ -136,14 +136,15 @@ func (r *Race) startStream(ep *lb.Endpoint) {
 // open lets the goroutine of the stream carry out the attempt, unless the endpoint takes no streams.
 func (a *Attempt) open() {
 	s, own := (*Stream)(a.race.owner.(*streamOwner)), a.ep.Ext.(*service.Endpoint)
-	if own.Streams == service.StreamNone {
+	adopted := s.picked == nil // then own may have another protocol than the response has come by
+	if own.Streams == service.StreamNone && !adopted {
 		a.ep = nil // it has seen nothing
 		a.Fail(fault.Unsupported)
 		return
 	}
 	a.ep.Opened(a.sent)
-	if s.attempt, s.judged = a, false; s.picked == nil {
-		return // AdoptStream
+	if s.attempt, s.judged = a, false; adopted {
+		return
 	}
 	at := Target{Addr: a.ep.Addr, Host: a.ep.Host, Link: own.Streams == service.StreamLink}
 	s.cookies = s.responseCookies(a.ep)

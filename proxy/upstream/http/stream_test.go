@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
@@ -50,6 +51,27 @@ func TestStreamResponses(t *testing.T) {
 			m.RunUntil("the end of the application's connection", func() bool { return (*app).Ended })
 		})
 	}
+}
+
+// TestStreamAfterProtocolChange: a response becomes a stream although its endpoint takes no streams any more, since the
+// registry has given it another protocol meanwhile.
+func TestStreamAfterProtocolChange(t *testing.T) {
+	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.SmallMessages})
+	m.RespondWith(0, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n")
+	p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
+	m.W.Run(50 * time.Millisecond) // the head has arrived, and the body pauses
+	changed := m.Endpoint(0)
+	changed.Protocol = config.ProtocolDubbo
+	m.Consumer.Update("compute", changed)
+	m.RunUntil("a stream", func() bool { return len(c.Responses) == 1 || p.Ended })
+	if len(c.Responses) != 1 {
+		t.Fatalf("no stream, but %q", p.Heard)
+	}
+	if n := m.Consumer.Stats("compute").StreamsOpen; n != 1 {
+		t.Errorf("%d streams are open, want 1", n)
+	}
+	proxytest.CheckStreamsSettled(m, c)
+	m.Settled()
 }
 
 // TestLongResponseInOneRead checks that a response above limits.message is a stream, however
