@@ -101,7 +101,7 @@ func (w *Worker) largestHolder() (held int, h shard.Holder) {
 
 // ShedIdle closes a part of the idle downstream connections: those of the source that holds the
 // most connections first, and of them those that are idle longest. Links and streams are not
-// among them. Any goroutine may call it.
+// among them, nor connections with input that a late loop has not read. Any goroutine may call it.
 func (p *Process) ShedIdle() {
 	for _, w := range p.workers {
 		w.shard.Loop.Post(w.shedIdle)
@@ -120,7 +120,10 @@ type idleSession struct {
 	source  netip.Addr
 	idle    time.Duration
 	rank    int // connections of the source if all that are idle longer were closed
-	session interface{ CloseIdle() }
+	session interface {
+		HasInput() bool
+		CloseIdle()
+	}
 }
 
 func (w *Worker) shedIdle() {
@@ -139,7 +142,15 @@ func (w *Worker) shedIdle() {
 		held[all[i].source]--
 	}
 	slices.SortStableFunc(all, func(a, b idleSession) int { return cmp.Compare(b.rank, a.rank) })
-	for _, s := range all[:min(len(all), 1+len(w.host.Sessions)/idleParts)] {
+	left := 1 + len(w.host.Sessions)/idleParts
+	for _, s := range all {
+		if left == 0 {
+			return
+		}
+		if s.session.HasInput() {
+			continue
+		}
+		left--
 		w.shard.Stats.ShedIdle++
 		s.session.CloseIdle()
 	}

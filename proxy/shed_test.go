@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/protocol/dubbo"
+	"github.com/remora-proxy/remora/protocol/http2"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
@@ -67,6 +69,46 @@ func TestShedIdle(t *testing.T) {
 	}
 	if n := ended(older) + ended(newer) + ended(few) + ended(fresh); n != 40 || ended(busy) != 0 {
 		t.Errorf("in the end %d of 40 idle ones were closed, and %d busy ones", n, ended(busy))
+	}
+}
+
+// TestShedIdleUnread: a loop that is late does not take a connection for idle whose next request waits in the kernel.
+func TestShedIdleUnread(t *testing.T) {
+	for name, c := range map[string]struct{ addr, hello, request string }{
+		"HTTP/1.1": {addr: proxytest.Egress, request: "GET / HTTP/1.1\r\nHost: a\r\n\r\n"},
+		"HTTP/2":   {proxytest.Egress, http2.Preface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00", "\x00\x00\x06\x01\x05\x00\x00\x00\x01\x82\x86\x84\x41\x01a"},
+		"Dubbo": {
+			addr:    proxytest.EgressDubbo,
+			request: string(dubbo.AppendFrame(nil, &dubbo.Frame{Request: true, TwoWay: true, Event: true})),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1})
+			clients, all := m.W.Loop("10.0.2.1"), []*proxytest.Peer(nil)
+			for range 30 {
+				p := &proxytest.Peer{Says: []byte(c.hello)}
+				clients.Do(func() { clients.Dial(c.addr, time.Second, p) })
+				all = append(all, p)
+			}
+			m.W.Run(2 * time.Second)
+			m.W.Pause(m.Consumer.Loop, 100*time.Millisecond)
+			for _, p := range all[1:] {
+				clients.Do(func() { p.Conn.Write([]byte(c.request)) })
+			}
+			m.W.Run(50 * time.Millisecond)
+			for range 10 {
+				m.Consumer.Proc.ShedIdle()
+			}
+			m.W.Run(time.Second)
+			if !all[0].Ended {
+				t.Error("a connection that is idle was not closed")
+			}
+			for i, p := range all[1:] {
+				if p.Ended {
+					t.Errorf("connection %d was closed with a request unread", i+1)
+				}
+			}
+		})
 	}
 }
 

@@ -14,8 +14,11 @@ type session interface {
 	// Buffered returns how many bytes are held for the peer.
 	Buffered() int
 	// IdleFor returns how long the session has waited for a request, 0 if it does not wait for
-	// one, has input that its loop has not read yet, or closes without help when it is idle.
+	// one or closes without help when it is idle.
 	IdleFor() time.Duration
+	// HasInput reports whether the next request may wait in the kernel, since the loop is late. It costs a
+	// system call.
+	HasInput() bool
 	// RemoteAddr returns the peer's "ip:port".
 	RemoteAddr() string
 	// Listener returns the listener that accepted the connection.

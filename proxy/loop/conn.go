@@ -71,8 +71,8 @@ type Conn interface {
 	SetStream(s Stream)
 }
 
-// HasInput reports whether the kernel has input of c, or its end, that the loop has not read: a loop that is
-// late takes a connection for idle whose next request waits. It is false if the driver of c does not know.
+// HasInput reports whether the kernel has input of c that the loop has not read, or the end of its input. Without it
+// a late loop would take a connection for idle whose next request waits. It is false if the driver of c does not know.
 func HasInput(c Conn) bool {
 	w, ok := c.(interface{ HasInput() bool })
 	return ok && w.HasInput()

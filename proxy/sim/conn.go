@@ -111,6 +111,16 @@ func (c *conn) Buffered() int {
 	return int(c.out.written - c.out.kernel)
 }
 
+// HasInput answers loop.HasInput.
+func (c *conn) HasInput() bool {
+	c.loop.check("Conn.HasInput")
+	if c.state != stateOpen || c.ended {
+		return false
+	}
+	in := &c.peer.out
+	return in.unread() > 0 || in.fin == finArrived || c.reset
+}
+
 // AwaitRoom implements loop.Conn.
 func (c *conn) AwaitRoom(left int, f *loop.Flush) {
 	c.loop.check("Conn.AwaitRoom")

@@ -50,9 +50,12 @@ func (s *session) CloseNow() {
 	s.conn.Close()
 }
 
+// HasInput implements the session of a worker.
+func (s *session) HasInput() bool { return loop.HasInput(s.conn) }
+
 // IdleFor implements the session of a worker.
 func (s *session) IdleFor() time.Duration {
-	if len(s.calls) > 0 || loop.HasInput(s.conn) {
+	if len(s.calls) > 0 {
 		return 0
 	}
 	return s.timeout.IdleFor()

@@ -49,9 +49,12 @@ func (s *session) CloseNow() {
 	s.outbound.Conn.Close()
 }
 
+// HasInput implements the session of a worker.
+func (s *session) HasInput() bool { return loop.HasInput(s.outbound.Conn) }
+
 // IdleFor implements the session of a worker.
 func (s *session) IdleFor() time.Duration {
-	if len(s.calls) > 0 || loop.HasInput(s.outbound.Conn) {
+	if len(s.calls) > 0 {
 		return 0
 	}
 	return s.host.IdleFor(&s.SessionNode)

@@ -6,6 +6,7 @@ import (
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/mux/linkconn"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
@@ -103,6 +104,9 @@ func (s *session) ShedLargest() bool {
 	s.Recount()
 	return true
 }
+
+// HasInput implements the session of a worker.
+func (s *session) HasInput() bool { return loop.HasInput(s.Transport) }
 
 // IdleFor returns 0: an idle link closes without help.
 func (s *session) IdleFor() time.Duration { return 0 }
