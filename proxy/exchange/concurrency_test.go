@@ -1,13 +1,13 @@
 package exchange
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/remora-proxy/remora/proxy/service"
 )
 
-// TestWithOthers: requests of the connection at other services, and calls without an exchange, do not count.
+// TestWithOthers: requests of the connection at other services, and calls without an exchange, do not count. The count
+// ends early.
 func TestWithOthers(t *testing.T) {
 	here, elsewhere := new(service.Service), new(service.Service)
 	at := func(s *service.Service) *Exchange {
@@ -16,15 +16,27 @@ func TestWithOthers(t *testing.T) {
 	ex := &Exchange{course: course{Route: &Route{Service: here}}} // which has not been admitted
 	for _, c := range []struct {
 		others []*Exchange
+		most   int
 		want   int
+		looks  int // at others
 	}{
-		{nil, 1},
-		{[]*Exchange{ex}, 1},
-		{[]*Exchange{ex, nil, at(elsewhere), at(elsewhere)}, 1},
-		{[]*Exchange{at(here), ex, at(elsewhere), at(here)}, 3},
+		{nil, 9, 1, 0},
+		{[]*Exchange{ex}, 9, 1, 1},
+		{[]*Exchange{ex, nil, at(elsewhere), at(elsewhere)}, 9, 1, 4},
+		{[]*Exchange{at(here), ex, at(elsewhere), at(here)}, 9, 3, 4},
+		{[]*Exchange{at(here), ex, at(elsewhere), at(here)}, 2, 2, 1},
+		{[]*Exchange{ex, at(here), at(here), at(here)}, 3, 3, 3},
 	} {
-		if n := ex.WithOthers(slices.Values(c.others)); n != c.want {
-			t.Errorf("%d, want %d", n, c.want)
+		looks := 0
+		n := ex.WithOthers(c.most, func(yield func(*Exchange) bool) {
+			for _, other := range c.others {
+				if looks++; !yield(other) {
+					return
+				}
+			}
+		})
+		if n != c.want || looks != c.looks {
+			t.Errorf("%d of at most %d, after %d looks, want %d after %d", n, c.most, looks, c.want, c.looks)
 		}
 	}
 }

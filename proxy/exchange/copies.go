@@ -97,7 +97,7 @@ func (c *Copies) Fail(ex *Exchange, f *fault.Failure) { c.remove(ex).Fail(ex, f)
 func (c *Copies) OverShare(*Exchange) bool { return true }
 
 // Concurrency implements Caller.
-func (c *Copies) Concurrency(ex *Exchange) int { return c.open[ex.CallIndex].concurrency }
+func (c *Copies) Concurrency(ex *Exchange, _ int) int { return c.open[ex.CallIndex].concurrency }
 
 // Listener implements Caller.
 func (c *Copies) Listener() *Listener { return &c.listener }

@@ -85,15 +85,17 @@ func (m *message) HeadChecked() bool { return m.headChecked }
 var _ service.Claimant = (*Exchange)(nil)
 
 // Concurrency implements service.Claimant.
-func (ex *Exchange) Concurrency() int { return ex.caller.Concurrency(ex) }
+func (ex *Exchange) Concurrency(most int) int { return ex.caller.Concurrency(ex, most) }
 
-// WithOthers counts ex and those of others that are in flight at the service of its route. A nil one of others
-// does not count.
-func (ex *Exchange) WithOthers(others iter.Seq[*Exchange]) int {
+// WithOthers counts ex and those of others that are in flight at the service of its route, up to most. A nil one of
+// others does not count.
+func (ex *Exchange) WithOthers(most int, others iter.Seq[*Exchange]) int {
 	n := 1
 	for other := range others {
 		if other != nil && other != ex && other.service == ex.Route.Service {
-			n++
+			if n++; n >= most {
+				break
+			}
 		}
 	}
 	return n

@@ -22,9 +22,10 @@ type Caller interface {
 	// OverShare reports whether ex must be refused, since its connection holds more
 	// than its share of memory. It is asked while memory is short.
 	OverShare(ex *Exchange) bool
-	// Concurrency is how many requests of the connection are in flight at the service of ex, ex included. 0 means that ex is
-	// a copy which no connection waits for. It is asked while few places in max_pending are left.
-	Concurrency(ex *Exchange) int
+	// Concurrency counts the requests of the connection that are in flight at the service of ex, ex included. The count
+	// may end at most. 0 means that ex is a copy which no connection waits for. It is asked while half of max_pending is
+	// taken.
+	Concurrency(ex *Exchange, most int) int
 	// Listener is where the connection came in.
 	Listener() *Listener
 	// RemoteAddr is the peer's "ip:port".

@@ -188,9 +188,9 @@ type Passage struct {
 
 // Claimant is a request that asks for a place in max_pending.
 type Claimant interface {
-	// Concurrency is how many requests of the claimant's connection are in flight at the service, the
-	// claimant included. 0 means that no connection waits for the claimant.
-	Concurrency() int
+	// Concurrency counts the requests of the claimant's connection that are in flight at the service, the
+	// claimant included. The count may end at most. 0 means that no connection waits for the claimant.
+	Concurrency(most int) int
 }
 
 // Pass lets the request of c pass the bounds of the service by p. Without a Failure the request counts against
@@ -284,7 +284,11 @@ func (b *Bounds) place(pending int32, batch bool, c Claimant) (ok, alone bool) {
 	case pending <= b.unreserved/2: // and no less: the next sidecar, which is told, may have more requests in flight
 		return true, false
 	}
-	own := c.Concurrency()
+	most := 2 // whether there is another
+	if pending > b.unreserved {
+		most = int(pending)
+	}
+	own := c.Concurrency(most)
 	alone = own == 1
 	return pending <= b.unreserved || pending <= b.maxPending && (alone || own >= int(pending)), alone
 }

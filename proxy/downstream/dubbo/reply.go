@@ -48,8 +48,8 @@ func (s *session) Fail(ex *exchange.Exchange, f *fault.Failure) {
 }
 
 // Concurrency implements exchange.Caller.
-func (s *session) Concurrency(ex *exchange.Exchange) int {
-	return ex.WithOthers(slices.Values(s.calls))
+func (s *session) Concurrency(ex *exchange.Exchange, most int) int {
+	return ex.WithOthers(most, slices.Values(s.calls))
 }
 
 // Finished implements exchange.Caller. Dubbo has no word for it.

@@ -17,7 +17,7 @@ func (s *session) overBudget() bool {
 func (s *session) OverShare(*exchange.Exchange) bool { return s.Buffered() > s.host.Share() }
 
 // Concurrency implements exchange.Caller. Pipelined requests wait for the one that is in flight.
-func (s *session) Concurrency(*exchange.Exchange) int { return 1 }
+func (s *session) Concurrency(*exchange.Exchange, int) int { return 1 }
 
 func (s *session) Buffered() int {
 	n := s.incomplete() + s.outbound.Counted()

@@ -73,8 +73,8 @@ func (s *session) Fail(ex *exchange.Exchange, f *fault.Failure) {
 }
 
 // Concurrency implements exchange.Caller. Streams that have left the loop do not count.
-func (s *session) Concurrency(ex *exchange.Exchange) int {
-	return ex.WithOthers(func(yield func(*exchange.Exchange) bool) {
+func (s *session) Concurrency(ex *exchange.Exchange, most int) int {
+	return ex.WithOthers(most, func(yield func(*exchange.Exchange) bool) {
 		for _, c := range s.calls {
 			if !yield(c.ex) {
 				return

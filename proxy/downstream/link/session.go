@@ -81,7 +81,7 @@ func (s *session) InFlight() int { return s.streams.Len() }
 
 // Concurrency implements exchange.Caller. A link carries the requests of many connections. The other sidecar
 // says which of them is alone on its connection.
-func (s *session) Concurrency(ex *exchange.Exchange) int {
+func (s *session) Concurrency(ex *exchange.Exchange, _ int) int {
 	if ex.Request.Alone {
 		return 1
 	}

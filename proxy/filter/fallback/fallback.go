@@ -176,7 +176,7 @@ func (f *filter) ask(ex *exchange.Exchange, q question) bool {
 	*kept = q
 	kept.request, kept.copy = ex, c
 	f.asked[ex], f.asked[c] = kept, kept
-	f.pool.Copies.Send(c, f.to, f, min(ex.Concurrency(), several)) // may end both
+	f.pool.Copies.Send(c, f.to, f, min(ex.Concurrency(several), several)) // may end both
 	return true
 }
 
