@@ -60,7 +60,7 @@ func (r *ring) accepts(v *View, m *member) bool {
 	if !v.Eligible(m.Endpoint) {
 		return false
 	}
-	if part := m.part * m.ramp; part < 1 && float64(mix(v.Key^m.seed)>>11)/(1<<53) >= part {
+	if part := m.part * m.ramp.part; part < 1 && float64(mix(v.Key^m.seed)>>11)/(1<<53) >= part {
 		return false
 	}
 	most := v.set.Balance * float64(r.load+1) * m.weight

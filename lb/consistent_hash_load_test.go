@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/lb/outlier"
 )
 
 // TestConsistentHashBound checks that with skewed keys no endpoint ever has more than its bound,
@@ -34,11 +36,11 @@ func TestConsistentHashBound(t *testing.T) {
 				t.Fatalf("request %d of %d: to %s with %d in flight, whose owner is %s with %d",
 					i, len(busy)+1, e.Addr, e.Pending(), owner.Addr, owner.Pending())
 			}
-			e.Started(0)
+			e.Start(0)
 			busy = append(busy, e)
 			for len(busy) > 100+i%300 {
 				j := rnd.IntN(len(busy))
-				busy[j].Answered(0, ms)
+				busy[j].Finish(0, ms)
 				busy = slices.Delete(busy, j, j+1)
 			}
 		}
@@ -51,7 +53,7 @@ func TestConsistentHashBound(t *testing.T) {
 // TestConsistentHashBoundOfUsable checks that endpoints that are ejected take no part in the mean.
 func TestConsistentHashBoundOfUsable(t *testing.T) {
 	s := hashed(numbered(4, even))
-	s.Balance, s.Outlier = 1.5, Outlier{Consecutive: 1, Base: time.Hour, MaxEjected: 0.5}
+	s.Balance, s.Outlier = 1.5, outlier.Rules{Consecutive: 1, Base: time.Hour, MaxEjected: 0.5}
 	s.At(0).Judge(0, false)
 	s.At(1).Judge(0, false)
 	first := 0
@@ -60,7 +62,7 @@ func TestConsistentHashBoundOfUsable(t *testing.T) {
 		if e == unbound(s, mix(i)) {
 			first++
 		}
-		e.Started(0)
+		e.Start(0)
 	}
 	if first < 190 {
 		t.Errorf("%d of 200 requests went to the owner of their key", first)
@@ -89,8 +91,8 @@ func TestPassedOver(t *testing.T) {
 	check("owner", 0)
 	s.Stall = Stall{After: ms, Probe: time.Hour}
 	for range 2 {
-		s.At(0).Started(0)
-		s.At(1).Started(0)
+		s.At(0).Start(0)
+		s.At(1).Start(0)
 	}
 	s.Pick(q)
 	check("all stalled", 1)
@@ -114,14 +116,14 @@ func TestRingLoad(t *testing.T) {
 			s.Retune()
 		case 2, 3:
 			if len(busy) > 0 {
-				busy[0].Dropped(0)
-				busy[0].Closed()
+				busy[0].Drop()
+				busy[0].CloseStream()
 				busy = busy[1:]
 			}
 		default:
 			e := s.Pick(Query{Rand: rnd, Key: rnd.Uint64()})
-			e.Started(0)
-			e.Opened(0)
+			e.Start(0)
+			e.OpenStream(0)
 			busy = append(busy, e)
 		}
 		if !Keyed(s.Policy) {
@@ -149,7 +151,7 @@ func BenchmarkConsistentHash(b *testing.B) {
 				s := hashed(numbered(n, even))
 				s.Balance = 1.25
 				for range load * n {
-					s.Pick(Query{Rand: rnd, Key: rnd.Uint64()}).Started(0)
+					s.Pick(Query{Rand: rnd, Key: rnd.Uint64()}).Start(0)
 				}
 				key := uint64(0)
 				b.ReportAllocs()

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/lb/outlier"
 )
 
 // hashed returns a set that picks by key, without a bound.
@@ -139,8 +141,8 @@ func TestConsistentHashNext(t *testing.T) {
 			"retry": {tried: true}, "hedge": {tried: true, hedges: true},
 			"stalled": {do: func(s *Set, e *Endpoint) {
 				s.Stall = Stall{After: ms, Probe: time.Hour}
-				e.Started(0)
-				e.Started(0)
+				e.Start(0)
+				e.Start(0)
 			}},
 			"ejected": {do: func(s *Set, e *Endpoint) { e.Judge(0, false) }},
 			"unhealthy": {do: func(s *Set, e *Endpoint) {
@@ -150,11 +152,11 @@ func TestConsistentHashNext(t *testing.T) {
 			}},
 			"full": {do: func(s *Set, e *Endpoint) {
 				s.Balance = 1.25
-				e.Started(0)
+				e.Start(0)
 			}},
 		} {
 			s := hashed(targets)
-			s.Outlier = Outlier{Consecutive: 1, Base: time.Hour, MaxEjected: 0.5}
+			s.Outlier = outlier.Rules{Consecutive: 1, Base: time.Hour, MaxEjected: 0.5}
 			e, q := s.Lookup(owner.Addr), q
 			if c.do != nil {
 				c.do(s, e)
@@ -240,7 +242,7 @@ func TestConsistentHashZones(t *testing.T) {
 				}
 				far[key] = e
 			}
-			e.Started(0)
+			e.Start(0)
 			if q.Tried = []*Endpoint{e}; s.PickHedge(q, false) == e {
 				t.Error("a hedge to the same endpoint")
 			}

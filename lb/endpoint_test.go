@@ -26,72 +26,72 @@ func TestStalled(t *testing.T) {
 	}{
 		{"nothing pending", func(e *Endpoint) {}, 100 * ms, false},
 		{"one pending is just slow", func(e *Endpoint) {
-			e.Started(0)
+			e.Start(0)
 		}, 100 * ms, false},
 		{"two pending, silent", func(e *Endpoint) {
-			e.Started(0)
-			e.Started(1 * ms)
+			e.Start(0)
+			e.Start(1 * ms)
 		}, 5 * ms, true},
 		{"not for long enough", func(e *Endpoint) {
-			e.Started(0)
-			e.Started(1 * ms)
+			e.Start(0)
+			e.Start(1 * ms)
 		}, 5*ms - 1, false},
 		{"idle before: counted from the start of the oldest", func(e *Endpoint) {
-			e.Started(0)
-			e.Answered(1*ms, 1*ms)
-			e.Started(100 * ms)
-			e.Started(101 * ms)
+			e.Start(0)
+			e.Finish(1*ms, 1*ms)
+			e.Start(100 * ms)
+			e.Start(101 * ms)
 		}, 104 * ms, false},
 		{"idle before, then silent", func(e *Endpoint) {
-			e.Started(0)
-			e.Answered(1*ms, 1*ms)
-			e.Started(100 * ms)
-			e.Started(101 * ms)
+			e.Start(0)
+			e.Finish(1*ms, 1*ms)
+			e.Start(100 * ms)
+			e.Start(101 * ms)
 		}, 105 * ms, true},
 		{"any answer is a sign of life", func(e *Endpoint) {
-			e.Started(0)
-			e.Started(0)
-			e.Started(0)
-			e.Answered(4*ms, 4*ms)
+			e.Start(0)
+			e.Start(0)
+			e.Start(0)
+			e.Finish(4*ms, 4*ms)
 		}, 8 * ms, false},
 		{"silent since the last answer", func(e *Endpoint) {
-			e.Started(0)
-			e.Started(0)
-			e.Started(0)
-			e.Answered(4*ms, 4*ms)
+			e.Start(0)
+			e.Start(0)
+			e.Start(0)
+			e.Finish(4*ms, 4*ms)
 		}, 9 * ms, true},
 		{"a dropped attempt is no sign of life", func(e *Endpoint) {
-			e.Started(0)
-			e.Started(0)
-			e.Started(0)
-			e.Dropped(4 * ms)
+			e.Start(0)
+			e.Start(0)
+			e.Start(0)
+			e.Drop()
 		}, 5 * ms, true},
 		{"but with all dropped there was nothing to answer", func(e *Endpoint) {
-			e.Started(0)
-			e.Dropped(4 * ms)
-			e.Started(4 * ms)
-			e.Started(4 * ms)
+			e.Start(0)
+			e.Drop()
+			e.Start(4 * ms)
+			e.Start(4 * ms)
 		}, 8 * ms, false},
 		{"a report of an answer to others", func(e *Endpoint) {
-			e.Started(0)
-			e.Started(0)
+			e.Start(0)
+			e.Start(0)
 			e.Report(6*ms, Load{SinceAnswer: 2 * ms}, 2)
 		}, 8 * ms, false},
 		{"a report of an answer long ago", func(e *Endpoint) {
-			e.Started(2 * ms)
-			e.Started(2 * ms)
+			e.Start(2 * ms)
+			e.Start(2 * ms)
 			e.Report(6*ms, Load{SinceAnswer: 5 * ms}, 2)
 		}, 7 * ms, true},
 		{"a report of an answer before the one that we had", func(e *Endpoint) {
-			e.Started(0)
-			e.Started(0)
-			e.Started(0)
-			e.Answered(4*ms, 4*ms)
+			e.Start(0)
+			e.Start(0)
+			e.Start(0)
+			e.Finish(4*ms, 4*ms)
 			e.Report(5*ms, Load{SinceAnswer: 5 * ms}, 2)
 		}, 8 * ms, false},
 		{"a report of no answer at all", func(e *Endpoint) {
-			e.Started(0)
-			e.Started(0)
+			e.Start(0)
+			e.Start(0)
 			e.Report(4*ms, Load{SinceAnswer: -1}, 2)
 		}, 5 * ms, true},
 	} {
@@ -111,12 +111,12 @@ func TestStalled(t *testing.T) {
 
 func TestPendingUnderflow(t *testing.T) {
 	for name, end := range map[string]func(*Endpoint){
-		"answered": func(e *Endpoint) { e.Answered(0, 0) },
-		"dropped":  func(e *Endpoint) { e.Dropped(0) },
+		"answered": func(e *Endpoint) { e.Finish(0, 0) },
+		"dropped":  func(e *Endpoint) { e.Drop() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, e := one(t)
-			e.Started(0)
+			e.Start(0)
 			end(e)
 			defer func() {
 				if recover() == nil {
@@ -134,8 +134,8 @@ func TestPendingUnderflow(t *testing.T) {
 func TestLatency(t *testing.T) {
 	_, e := one(t)
 	answer := func(at, latency time.Duration) {
-		e.Started(at - latency)
-		e.Answered(at, latency)
+		e.Start(at - latency)
+		e.Finish(at, latency)
 	}
 	answer(10*ms, 8*ms)
 	if e.Latency() != 8*ms {
@@ -174,13 +174,13 @@ func TestProcessCount(t *testing.T) {
 		there.At(i).CountIn(n)
 	}
 	rnd := rand.NewPCG(1, 1)
-	there.At(0).Started(0)
+	there.At(0).Start(0)
 	for range 20 {
 		if e := here.Pick(Query{Now: 0, Rand: rnd}); e.Addr != "b" {
 			t.Fatal("picked the endpoint with an attempt of another loop")
 		}
 	}
-	there.At(0).Dropped(0)
+	there.At(0).Drop()
 	if n := here.At(0).Own(); n != 0 {
 		t.Errorf("%d pending after the only one was dropped", n)
 	}
@@ -193,12 +193,12 @@ func TestStreams(t *testing.T) {
 	s.Update([]Target{{Addr: "a", Weight: 1}, {Addr: "b", Weight: 1}})
 	a := s.Lookup("a")
 	for range 3 {
-		a.Opened(0)
+		a.OpenStream(0)
 	}
 	if a.Own() != 3 || a.Pending() != 0 || a.Streams() != 3 {
 		t.Errorf("own %d, pending %d, streams %d", a.Own(), a.Pending(), a.Streams())
 	}
-	if a.Stalled(time.Hour, s.Stall.After) || a.Silent(time.Hour) != 0 {
+	if a.Stalled(time.Hour, s.Stall.After) || a.Silence(time.Hour) != 0 {
 		t.Error("open streams look like a stall")
 	}
 	rnd := rand.NewPCG(1, 2)
@@ -213,7 +213,7 @@ func TestStreams(t *testing.T) {
 		t.Errorf("the process counts %d", process.Load())
 	}
 	for range 3 {
-		a.Closed()
+		a.CloseStream()
 	}
 	if process.Load() != 0 || a.Own() != 0 {
 		t.Errorf("%d left of the process, %d of the endpoint", process.Load(), a.Own())
@@ -223,5 +223,5 @@ func TestStreams(t *testing.T) {
 			t.Error("no panic when a stream ended that was not opened")
 		}
 	}()
-	a.Closed()
+	a.CloseStream()
 }

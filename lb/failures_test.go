@@ -26,7 +26,7 @@ func TestFailureShare(t *testing.T) {
 				if e == bad && i >= 1000 {
 					picked++
 				}
-				e.Started(queue.Now)
+				e.Start(queue.Now)
 				took := time.Duration(1+rnd.ExpFloat64()*1000) * time.Microsecond
 				fails := e == bad && rnd.Float64() < failing
 				if fails {
@@ -37,7 +37,7 @@ func TestFailureShare(t *testing.T) {
 					if fails {
 						took = 0
 					}
-					e.Answered(queue.Now, took)
+					e.Finish(queue.Now, took)
 				})
 			}
 		}
@@ -59,7 +59,7 @@ func TestFailureShareIdle(t *testing.T) {
 			for range 3000 {
 				now += ms
 				e := s.Pick(Query{Now: now, Rand: rnd})
-				e.Started(now)
+				e.Start(now)
 				latency := 2 * ms
 				if e == s.At(0) {
 					ofFirst++
@@ -68,16 +68,16 @@ func TestFailureShareIdle(t *testing.T) {
 					}
 				}
 				e.Judge(now, latency > 0)
-				e.Answered(now, latency)
+				e.Finish(now, latency)
 			}
 			return ofFirst
 		}
 		if n := picks(false); n > 1200 {
 			t.Errorf("%T: %d of 3000 picks go to a failing endpoint", p, n)
 		}
-		now += 2 * recordHalf
+		now += 10 * sec
 		s.Pick(Query{Now: now, Rand: rnd})
-		now += recordHalf
+		now += 5 * sec
 		if n := picks(true); n < 600 {
 			t.Errorf("%T: %d of 3000 picks go to the recovered endpoint", p, n)
 		}

@@ -164,7 +164,7 @@ func (h *herd) arrive() {
 func (h *herd) send() {
 	set := &h.sets[h.rnd.IntN(h.loops)]
 	e := set.Pick(lb.Query{Now: h.Now, Rand: h.rnd})
-	found := e.Started(h.Now)
+	found := e.Start(h.Now)
 	r := e.Ext.(int)
 	h.picked[r]++
 	start := h.Now
@@ -172,7 +172,7 @@ func (h *herd) send() {
 		h.serve(h.queues[r], func(l lb.Load) { // answered by the replica
 			h.served[r][int(h.Now/herdTick)]++
 			h.After(herdNetwork, func() { // seen by the loop
-				e.Answered(h.Now, h.Now-start)
+				e.Finish(h.Now, h.Now-start)
 				e.Learn(h.Now, h.Now-start, found)
 				if !h.noReports {
 					e.Report(h.Now, l, e.Pending())

@@ -131,7 +131,7 @@ func (v *View) cheapestOfAll(of cost) *Endpoint {
 			continue
 		}
 		if !v.slower(e, best) {
-			equals.addWith(v, e, e.weight/e.loadFactor)
+			equals.addWith(v, e, e.weight/e.slowness.factor)
 		}
 	}
 	if equals.drawn == nil { // other loops have changed the counts meanwhile

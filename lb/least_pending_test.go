@@ -31,11 +31,11 @@ func TestLeastPendingLightEndpoint(t *testing.T) {
 			now := time.Duration(i) * ms / 10
 			if len(out) == c.pending {
 				last, j := len(out)-1, draw.IntN(len(out))
-				out[j].Answered(now, ms)
+				out[j].Finish(now, ms)
 				out[j], out = out[last], out[:last]
 			}
 			e := s.Pick(Query{Now: now, Rand: rnd})
-			e.Started(now)
+			e.Start(now)
 			out = append(out, e)
 			got[e] += 1. / picks
 		}

@@ -22,7 +22,7 @@ type mesh struct {
 	set      lb.Set
 	service  hedge.Service
 	route    *hedge.Route
-	census   lb.Census
+	census   lb.SilentCount
 
 	latencies []time.Duration // of requests, after the warm-up
 	delays    []time.Duration // of their hedge timers
@@ -161,7 +161,7 @@ func (r *request) late() {
 	}
 	silent := m.route.Estimator.SilentAfter(m.Now, &m.hedge)
 	q := hedge.Question{Idempotent: true, Left: math.MaxInt64, Endpoints: m.set.Len(), Stuck: r.stuck(silent)}
-	q.Heard, q.Silent = m.set.Silence(m.Now, silent, &m.census)
+	q.Heard, q.Silent = m.set.CountSilent(m.Now, silent, &m.census)
 	e := m.set.PickHedge(lb.Query{Now: m.Now, Rand: m.rnd, Tried: r.tried}, q.Stuck)
 	if e != nil {
 		q.Untried = 1
@@ -192,11 +192,11 @@ func (r *request) attempt(e *lb.Endpoint, isHedge bool) {
 	if r.measured && m.replicas[e].frozenFor(m.Now) > freezeShows {
 		m.victims++
 	}
-	found := e.Started(m.Now)
+	found := e.Start(m.Now)
 	start := m.Now
 	work := time.Duration(math.Exp(m.rnd.NormFloat64()*sigma) * float64(time.Millisecond))
 	m.After(m.replicas[e].finish(start, work)-start, func() {
-		e.Answered(m.Now, m.Now-start)
+		e.Finish(m.Now, m.Now-start)
 		e.Learn(m.Now, m.Now-start, found)
 		if isHedge {
 			m.service.Done()

@@ -22,9 +22,9 @@ func (PeakEWMA) Choose(v *View) *Endpoint { return v.cheapest((*Endpoint).peakCo
 const unknownLatency = float64(time.Hour)
 
 func (e *Endpoint) peakCost(now time.Duration) float64 {
-	latency, load := e.peakNow(now), e.load(now)
-	if e.excess > 0 {
-		latency = max(latency, e.peakOfPeers)
+	latency, load := e.peak.at(now), e.load(now)
+	if e.excess.share > 0 {
+		latency = max(latency, e.excess.peak)
 	}
 	if latency == 0 && (load > 0 || e.success < 1) {
 		latency = unknownLatency
@@ -32,16 +32,22 @@ func (e *Endpoint) peakCost(now time.Duration) float64 {
 	return latency * (load + 1) / (e.weight * e.success)
 }
 
-// peakNow returns the peak-sensitive average in nanoseconds, reduced by the peak's age.
-func (e *Endpoint) peakNow(now time.Duration) float64 {
-	return e.peak * float64(peakLife) / float64(peakLife+now-e.peakAt)
+// peak is a moving average of latencies that a slower response replaces at once.
+type peak struct {
+	mean    float64 // nanoseconds
+	changed time.Duration
 }
 
-func (e *Endpoint) observePeak(now, latency time.Duration) {
+// at returns the average in nanoseconds, reduced by its age.
+func (p *peak) at(now time.Duration) float64 {
+	return p.mean * float64(peakLife) / float64(peakLife+now-p.changed)
+}
+
+func (p *peak) add(now, latency time.Duration) {
 	x := float64(latency)
-	if x < e.peak {
-		since := now - e.peakAt
-		x = e.peak + (x-e.peak)*float64(since)/float64(since+peakLife)
+	if x < p.mean {
+		since := now - p.changed
+		x = p.mean + (x-p.mean)*float64(since)/float64(since+peakLife)
 	}
-	e.peak, e.peakAt = x, now
+	p.mean, p.changed = x, now
 }

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/lb/outlier"
 )
 
 // TestPin: a pinned request goes to its endpoint, whatever the policy, however slow and loaded that is.
@@ -11,7 +13,7 @@ import (
 func TestPin(t *testing.T) {
 	for _, p := range Policies {
 		name, policy := p.Name, p.Policy
-		s := &Set{Policy: policy, Balance: 1.25, Stall: Stall{After: 10 * ms, Probe: time.Hour}, Outlier: Outlier{Consecutive: 1, Base: time.Second, MaxEjected: 1}}
+		s := &Set{Policy: policy, Balance: 1.25, Stall: Stall{After: 10 * ms, Probe: time.Hour}, Outlier: outlier.Rules{Consecutive: 1, Base: time.Second, MaxEjected: 1}}
 		targets := []Target{{Addr: "a"}, {Addr: "b"}, {Addr: "c"}}
 		s.Update(targets)
 		pin := s.Lookup("b")
@@ -27,10 +29,10 @@ func TestPin(t *testing.T) {
 		check("at first", true)
 		check("tried", false, pin)
 		for range 50 {
-			pin.Started(time.Minute - time.Second)
+			pin.Start(time.Minute - time.Second)
 		}
 		check("stalled, with all of the load", true)
-		pin.Refused(time.Minute, time.Minute-time.Second)
+		pin.CountRefused(time.Minute, time.Minute-time.Second)
 		check("after a refusal", true)
 		pin.Judge(time.Minute, false)
 		check("ejected", false)

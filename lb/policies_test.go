@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/internal/racetest"
+	"github.com/remora-proxy/remora/lb/outlier"
 )
 
 // policies are the policies that give each idle endpoint its share of the picks.
@@ -49,14 +50,14 @@ func TestPoliciesEligibility(t *testing.T) {
 				rnd := rand.NewPCG(1, 2)
 				s := Set{
 					Policy: p, Stall: Stall{After: ms, Probe: time.Hour},
-					Outlier: Outlier{Consecutive: 1, Base: time.Hour, MaxEjected: 1},
+					Outlier: outlier.Rules{Consecutive: 1, Base: time.Hour, MaxEjected: 1},
 				}
 				targets := numbered(n, even)
 				targets[1].Unhealthy = true
 				s.Update(targets)
 				stalled, unhealthy, ejected, good := s.At(0), s.At(1), s.At(2), s.At(3)
-				stalled.Started(0)
-				stalled.Started(0)
+				stalled.Start(0)
+				stalled.Start(0)
 				ejected.Judge(0, false)
 				tried := slices.Clone(s.all.endpoints[4:])
 				for range 200 {
@@ -92,7 +93,7 @@ func TestPolicyAllocations(t *testing.T) {
 	}
 	for _, named := range Policies {
 		p := named.Policy
-		s := Set{Policy: p, Zone: "a", SlowStart: time.Hour, Outlier: Outlier{
+		s := Set{Policy: p, Zone: "a", SlowStart: time.Hour, Outlier: outlier.Rules{
 			Consecutive: 5, SuccessRate: 0.5, Latency: 3, Base: ms, MaxEjected: 0.5,
 		}}
 		targets := numbered(30, even)
@@ -108,12 +109,12 @@ func TestPolicyAllocations(t *testing.T) {
 		allocs := testing.AllocsPerRun(5000, func() {
 			now += ms
 			e := s.Pick(Query{Now: now, Rand: rnd})
-			e.Started(now)
+			e.Start(now)
 			requests++
 			e.Judge(now, requests%5 == 0)
-			e.Answered(now, ms)
+			e.Finish(now, ms)
 		})
-		if allocs != 0 || s.Ejections[ByConsecutive]+s.Ejections[BySuccessRate] == 0 {
+		if allocs != 0 || s.Ejections[outlier.ByConsecutive]+s.Ejections[outlier.BySuccessRate] == 0 {
 			t.Errorf("%T: %v allocations a request, ejections %v", p, allocs, s.Ejections)
 		}
 	}
@@ -196,8 +197,8 @@ func TestPeakEWMA(t *testing.T) {
 	rnd := rand.NewPCG(1, 2)
 	a, b, c := s.At(0), s.At(1), s.At(2)
 	answer := func(e *Endpoint, now, latency time.Duration) {
-		e.Started(now - latency)
-		e.Answered(now, latency)
+		e.Start(now - latency)
+		e.Finish(now, latency)
 	}
 	pick := func(now time.Duration, want *Endpoint, why string) {
 		t.Helper()
@@ -208,29 +209,29 @@ func TestPeakEWMA(t *testing.T) {
 	answer(a, 10*ms, 2*ms)
 	answer(b, 10*ms, 2*ms)
 	pick(10*ms, c, "c is unknown")
-	c.Started(10 * ms)
-	a.Started(10 * ms)
+	c.Start(10 * ms)
+	a.Start(10 * ms)
 	pick(10*ms, b, "c has not responded yet, a has one pending")
-	c.Answered(14*ms, 4*ms)
-	a.Answered(14*ms, 2*ms)
-	b.Started(14 * ms)
-	c.Started(14 * ms)
-	c.Started(14 * ms)
+	c.Finish(14*ms, 4*ms)
+	a.Finish(14*ms, 2*ms)
+	b.Start(14 * ms)
+	c.Start(14 * ms)
+	c.Start(14 * ms)
 	pick(14*ms, a, "a is idle")
-	a.Started(14 * ms)
-	a.Started(14 * ms)
+	a.Start(14 * ms)
+	a.Start(14 * ms)
 	pick(14*ms, b, "b has one, a two, c two of twice the latency at twice the weight")
 
-	b.Answered(64*ms, 50*ms)
-	a.Started(64 * ms)
+	b.Finish(64*ms, 50*ms)
+	a.Start(64 * ms)
 	pick(64*ms, c, "b's one slow response counts at once; a has three, c two of twice the latency at twice the weight")
 	for now := 65 * ms; now < 100*ms; now += 5 * ms {
 		answer(b, now, 2*ms)
 	}
-	if got := b.peakNow(100 * ms); got < float64(40*ms) {
+	if got := b.peak.at(100 * ms); got < float64(40*ms) {
 		t.Errorf("after a few fast responses a peak of 50 ms has sunk to %v", time.Duration(got))
 	}
-	if got := b.peakNow(time.Minute); got > float64(2*ms) {
+	if got := b.peak.at(time.Minute); got > float64(2*ms) {
 		t.Errorf("after a minute it is still %v", time.Duration(got))
 	}
 }
@@ -240,16 +241,16 @@ func BenchmarkPolicies(b *testing.B) {
 		for _, n := range []int{3, 200} {
 			b.Run(fmt.Sprintf("%T/%d", p, n), func(b *testing.B) {
 				rnd := rand.NewPCG(1, 2)
-				s := Set{Policy: p, Outlier: Outlier{Consecutive: 5, SuccessRate: 0.5, Base: time.Second, MaxEjected: 0.5}}
+				s := Set{Policy: p, Outlier: outlier.Rules{Consecutive: 5, SuccessRate: 0.5, Base: time.Second, MaxEjected: 0.5}}
 				s.Update(numbered(n, even))
 				var now time.Duration
 				b.ReportAllocs()
 				for b.Loop() {
 					now += time.Microsecond
 					e := s.Pick(Query{Now: now, Rand: rnd})
-					e.Started(now)
+					e.Start(now)
 					e.Judge(now, true)
-					e.Answered(now, ms)
+					e.Finish(now, ms)
 				}
 			})
 		}

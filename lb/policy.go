@@ -63,16 +63,16 @@ func (v *View) Eligible(e *Endpoint) bool {
 	stall := &v.set.Stall
 	switch v.purpose {
 	case forPrimary:
-		if e.waits(v.Now) {
+		if e.waits(v.Now, e.started) {
 			return false
 		}
 		fallthrough
 	case despiteGap:
-		return !e.Stalled(v.Now, stall.After) || v.Now-e.started >= max(stall.Probe, e.Silent(v.Now)/2, 1)
+		return !e.Stalled(v.Now, stall.After) || v.Now-e.started >= max(stall.Probe, e.Silence(v.Now)/2, 1)
 	case forHedge:
-		return !e.waits(v.Now) && !e.Stalled(v.Now, stall.After) && e.Spare(v.Now)
+		return !e.waits(v.Now, e.started) && !e.Stalled(v.Now, stall.After) && e.Spare(v.Now)
 	case forStuck:
-		return !e.waits(v.Now) && !e.Stalled(v.Now, stall.After) && e.room(v.Now, true)
+		return !e.waits(v.Now, e.started) && !e.Stalled(v.Now, stall.After) && e.hasRoom(v.Now, true)
 	}
 	return true
 }

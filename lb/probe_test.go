@@ -3,6 +3,8 @@ package lb
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/remora-proxy/remora/lb/outlier"
 )
 
 // A probe is sent as soon as it is due, even if other endpoints are idle and fast and the
@@ -21,24 +23,24 @@ func probeInTime(t *testing.T, p Policy, n int) {
 	rnd := rand.NewPCG(1, 2)
 	for i := range n {
 		e := s.At(i)
-		e.Started(0)
-		e.Answered(ms, ms)
+		e.Start(0)
+		e.Finish(ms, ms)
 		e.Judge(ms, true)
 	}
 	bad.judgeMany(2*ms, 5, false)
 	probed := 0
 	for now := 2 * ms; now < 3*sec/2; now += 2 * ms {
 		e := s.Pick(Query{Now: now, Rand: rnd})
-		e.Started(now)
+		e.Start(now)
 		if e == bad {
 			if probed++; now < sec {
 				t.Fatalf("%T of %d: picked at %v, ejected", p, n, now)
 			}
-			e.Answered(now+ms, 0)
+			e.Finish(now+ms, 0)
 			e.Judge(now+ms, false)
 			continue
 		}
-		e.Answered(now+ms, ms)
+		e.Finish(now+ms, ms)
 		e.Judge(now+ms, true)
 	}
 	if probed != 1 {
@@ -51,7 +53,7 @@ func probeInTime(t *testing.T, p Policy, n int) {
 func TestProbeNotRetried(t *testing.T) {
 	for _, n := range []int{6, 40} {
 		for _, p := range policies {
-			s := Set{Policy: p, Outlier: Outlier{Consecutive: 1, Base: sec, MaxEjected: 0.5}}
+			s := Set{Policy: p, Outlier: outlier.Rules{Consecutive: 1, Base: sec, MaxEjected: 0.5}}
 			s.Update(numbered(n, even))
 			for i := range n / 2 {
 				s.At(i).Judge(ms, false)
@@ -61,7 +63,7 @@ func TestProbeNotRetried(t *testing.T) {
 				var tried []*Endpoint
 				for range 3 {
 					e := s.Pick(Query{Now: 2 * sec, Rand: rnd, Tried: tried})
-					e.Started(2 * sec)
+					e.Start(2 * sec)
 					if _, ejected := e.Ejected(); ejected && len(tried) > 0 {
 						t.Errorf("%T of %d: attempt %d goes to an ejected endpoint", p, n, len(tried)+1)
 					}
@@ -83,17 +85,17 @@ func TestProbeInOtherZone(t *testing.T) {
 		probed := 0
 		for now := 2 * ms; now < 3*sec/2; now += 2 * ms {
 			e := s.Pick(Query{Now: now, Rand: rnd})
-			e.Started(now)
+			e.Start(now)
 			if e.Zone != "a" {
 				if probed++; e != bad || now < sec {
 					t.Fatalf("%T: picked %s at %v", p, e.Addr, now)
 				}
 			}
-			e.Answered(now+ms, ms)
+			e.Finish(now+ms, ms)
 			e.Judge(now+ms, true)
 		}
-		if probed != 1 || bad.ejected {
-			t.Errorf("%T: %d probes, ejected %t; want 1 and not", p, probed, bad.ejected)
+		if probed != 1 || bad.isEjected() {
+			t.Errorf("%T: %d probes, ejected %t; want 1 and not", p, probed, bad.isEjected())
 		}
 	}
 }

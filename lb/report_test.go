@@ -43,8 +43,8 @@ func TestReportPerWeight(t *testing.T) {
 	var s Set
 	a, _, c := three(&s)
 	c.Report(0, Load{Pending: 10}, 4)
-	c.Started(0)
-	c.Started(0)
+	c.Start(0)
+	c.Start(0)
 	if got := c.score(0); got != 2.0/2+6.0/2 {
 		t.Errorf("2 own and 6 of others at weight 2: %v", got)
 	}
@@ -73,7 +73,7 @@ func TestReportExpiry(t *testing.T) {
 	for _, at := range []time.Duration{0, reportLife - 1, reportLife - 1 + loadFade} {
 		s.Pick(Query{Now: at, Rand: rand.NewPCG(1, 1)})
 	}
-	if s.reports != 0 || e.score(2*reportLife) != 0 {
+	if s.reports.n != 0 || e.score(2*reportLife) != 0 {
 		t.Error("a report counts after reportLife")
 	}
 }
@@ -96,8 +96,8 @@ func TestReportRemoved(t *testing.T) {
 	a.Report(0, Load{Pending: 4}, 0)
 	s.Update([]Target{{Addr: "b"}})
 	a.Report(0, Load{Pending: 8}, 0)
-	if s.reports != 0 || s.othersSum != 0 || b.score(0) != 0 {
-		t.Errorf("a removed endpoint still counts: %d reports, sum %v", s.reports, s.othersSum)
+	if s.reports.n != 0 || s.reports.others != 0 || b.score(0) != 0 {
+		t.Errorf("a removed endpoint still counts: %d reports, sum %v", s.reports.n, s.reports.others)
 	}
 }
 
@@ -121,13 +121,13 @@ func TestReportSums(t *testing.T) {
 		}
 		reports, sum := 0, 0.0
 		for _, e := range s.all.endpoints {
-			if e.reported {
+			if e.report.counts {
 				reports++
-				sum += e.others
+				sum += e.report.others
 			}
 		}
-		if reports != s.reports || math.Abs(sum-s.othersSum) > 1e-6 {
-			t.Fatalf("%d reports with sum %v, kept as %d and %v", reports, sum, s.reports, s.othersSum)
+		if reports != s.reports.n || math.Abs(sum-s.reports.others) > 1e-6 {
+			t.Fatalf("%d reports with sum %v, kept as %d and %v", reports, sum, s.reports.n, s.reports.others)
 		}
 	}
 }
@@ -158,7 +158,7 @@ func TestBatch(t *testing.T) {
 	a, _, _ := three(&s)
 	var process atomic.Int32
 	for range 5 {
-		a.Started(0)
+		a.Start(0)
 	}
 	a.CountBatch(3)
 	a.CountIn(&process)
@@ -169,14 +169,14 @@ func TestBatch(t *testing.T) {
 	if got := a.load(0); got != 7 {
 		t.Errorf("load %v with a report of 7", got)
 	}
-	a.Started(0)
+	a.Start(0)
 	a.CountBatch(1)
 	if got := a.load(0); got != 7 {
 		t.Errorf("load %v after one more batch attempt, want 7", got)
 	}
 	a.CountBatch(-4)
 	for range 6 {
-		a.Answered(0, 0)
+		a.Finish(0, 0)
 	}
 	if a.Own() != 0 || process.Load() != 0 || a.Pending() != 0 {
 		t.Errorf("%d of %d attempts are left, %d in the process", a.Own(), a.Pending(), process.Load())
@@ -206,8 +206,8 @@ func TestUtilized(t *testing.T) {
 	} {
 		s := Set{Policy: WeightedRoundRobin{}}
 		added, _ := s.Update([]Target{{Addr: "a"}, {Addr: "b"}, {Addr: "c", Weight: max(c.weight, 1)}})
-		added[0].Utilized(0, c.a.rate, c.a.utilization)
-		added[1].Utilized(0, c.b.rate, c.b.utilization)
+		added[0].ReportUtilization(0, c.a.rate, c.a.utilization)
+		added[1].ReportUtilization(0, c.b.rate, c.b.utilization)
 		got, rnd := map[*Endpoint]int{}, rand.NewPCG(1, 1)
 		for range 60 {
 			got[s.Pick(Query{Now: max(c.at, reviewEvery), Rand: rnd})]++

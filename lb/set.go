@@ -3,6 +3,7 @@ package lb
 import (
 	"time"
 
+	"github.com/remora-proxy/remora/lb/outlier"
 	"github.com/remora-proxy/remora/lb/spare"
 )
 
@@ -48,7 +49,7 @@ type Set struct {
 	// after an ejection or if a later snapshot adds the endpoint. 0 means no slow start.
 	SlowStart time.Duration
 
-	Outlier Outlier // which endpoints are ejected
+	Outlier outlier.Rules // which endpoints are ejected
 
 	// Panic is a share of the endpoints. If more are unhealthy or ejected, none counts as
 	// such: a check that fails for so many is more likely wrong itself. 0 means that all endpoints must be
@@ -61,7 +62,7 @@ type Set struct {
 
 	Loops int // of this process that use the endpoints, see CountIn; 0 means one
 
-	Ejections [Reasons]uint64 // by reason; the owner reads it
+	Ejections [outlier.Reasons]uint64 // by reason; the owner reads it
 
 	// PassedOver counts the picks of first attempts by ConsistentHash that did not go to the owner of
 	// the key; the owner of the Set reads it.
@@ -71,36 +72,23 @@ type Set struct {
 	near, far group // by zone; empty if zones make no difference
 	byAddr    map[string]*Endpoint
 
-	reportSums
+	reports  reports
+	utilized bool // some endpoint has reported its utilization
 
 	pace  pace        // of all endpoints
 	curve spare.Curve // likewise
 
-	rampSums
+	ramping int // endpoints whose weight still grows
+	rampAt  time.Duration
 
 	ejected  int
 	panics   bool
 	reviewAt time.Duration
-	measured []measured // scratch of review
+	means    []outlier.Mean // scratch of review
 
 	virtual float64 // virtual time of WeightedRoundRobin
 
 	view View // reused by every pick
-}
-
-// rampSums are about the endpoints in slow start.
-type rampSums struct {
-	ramping int // endpoints whose weight still grows
-	rampAt  time.Duration
-}
-
-// reportSums are about the endpoints whose report counts.
-type reportSums struct {
-	reports    int
-	othersSum  float64 // of others
-	costSum    float64 // of othersCost
-	nextExpiry time.Duration
-	utilized   bool // some endpoint has reported its utilization
 }
 
 // Update makes the set hold exactly these targets; of targets with the same address, the
@@ -130,12 +118,12 @@ func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
 	for _, e := range s.all.endpoints {
 		if next[e.Addr] == nil {
 			e.forget()
-			e.set, e.ring = nil, nil
+			e.set, e.ring, e.excess = nil, nil, excess{}
 			removed = append(removed, e)
 		}
 	}
 	s.all, s.byAddr = newGroup(list), next
-	s.measured = make([]measured, 0, len(list))
+	s.means = make([]outlier.Mean, 0, len(list))
 	s.splitZones()
 	s.makeRings()
 	s.startSlowly(added...)
@@ -188,7 +176,7 @@ func (s *Set) Usable(e *Endpoint) bool { return e.set == s && !e.avoided }
 // Pick returns the endpoint for a primary attempt or a retry, or nil if all were tried. It never
 // returns an endpoint of Tried. It returns a stalled endpoint only if the request is pinned to the
 // endpoint, as a probe, or if all other endpoints are unhealthy or ejected. Unhealthy and ejected
-// endpoints come last. Pick counts nothing: the caller must call Started when it hands the attempt over.
+// endpoints come last. Pick counts nothing: the caller must call Start when it hands the attempt over.
 func (s *Set) Pick(q Query) *Endpoint {
 	s.refresh(q.Now)
 	if q.Pin != nil && s.Usable(q.Pin) && !q.wasTried(q.Pin) {

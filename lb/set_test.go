@@ -29,9 +29,9 @@ func TestUpdate(t *testing.T) {
 	if a.Weight != 1 || b.Weight != 2 || b.Zone != "x" {
 		t.Errorf("weights %v and %v, zone %q", a.Weight, b.Weight, b.Zone)
 	}
-	a.Started(0)
-	b.Started(0)
-	b.Answered(5*ms, 5*ms)
+	a.Start(0)
+	b.Start(0)
+	b.Finish(5*ms, 5*ms)
 	b.Ext = "kept"
 
 	added, removed = s.Update([]Target{{Addr: "c"}, {Addr: "b", Zone: "y", Weight: 3}})
@@ -47,7 +47,7 @@ func TestUpdate(t *testing.T) {
 	if b.Latency() != 5*ms || b.Ext != "kept" || b.Weight != 3 || b.Zone != "y" {
 		t.Errorf("history lost or attributes stale: %+v", b)
 	}
-	a.Answered(9*ms, 9*ms) // pending attempts are still counted down
+	a.Finish(9*ms, 9*ms) // pending attempts are still counted down
 	if a.Pending() != 0 {
 		t.Errorf("pending %d at the removed", a.Pending())
 	}
@@ -97,9 +97,9 @@ func TestPickProperties(t *testing.T) {
 			switch e := s.At(rnd.IntN(n)); {
 			case e.Pending() > 0 && rnd.IntN(3) > 0:
 				if rnd.IntN(4) == 0 {
-					e.Dropped(now)
+					e.Drop()
 				} else {
-					e.Answered(now, time.Duration(rnd.IntN(5))*ms)
+					e.Finish(now, time.Duration(rnd.IntN(5))*ms)
 				}
 			case rnd.IntN(4) == 0:
 				e.Report(now, Load{Pending: rnd.IntN(10), SinceAnswer: time.Duration(rnd.IntN(20)-1) * ms}, e.Pending())
@@ -123,7 +123,7 @@ func TestPickProperties(t *testing.T) {
 			if len(tried) == n && (s.Pick(Query{Now: now, Rand: rnd, Tried: tried}) != nil || s.PickHedge(Query{Now: now, Rand: rnd, Tried: tried}, false) != nil) {
 				t.Fatal("all were tried, and there was a pick")
 			}
-			tried[0].Started(now)
+			tried[0].Start(now)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func TestFairness(t *testing.T) {
 		}
 		held := 300 * n
 		for range held {
-			s.Pick(Query{Now: 0, Rand: rnd}).Started(0)
+			s.Pick(Query{Now: 0, Rand: rnd}).Start(0)
 		}
 		for i := range n {
 			e := s.At(i)
@@ -177,8 +177,8 @@ func TestDrawByWeight(t *testing.T) {
 
 func TestPickOrder(t *testing.T) {
 	answer := func(e *Endpoint, latency time.Duration) {
-		e.Started(0)
-		e.Answered(latency, latency)
+		e.Start(0)
+		e.Finish(latency, latency)
 	}
 	for _, c := range []struct {
 		name string
@@ -186,8 +186,8 @@ func TestPickOrder(t *testing.T) {
 		want string // those of the two that are picked
 	}{
 		{"equals", func(a, b *Endpoint) {}, "ab"},
-		{"fewer pending", func(a, b *Endpoint) { a.Started(0) }, "b"},
-		{"fewer pending before latency", func(a, b *Endpoint) { a.Started(0); answer(b, 9*ms) }, "b"},
+		{"fewer pending", func(a, b *Endpoint) { a.Start(0) }, "b"},
+		{"fewer pending before latency", func(a, b *Endpoint) { a.Start(0); answer(b, 9*ms) }, "b"},
 		{"fewer of others", func(a, b *Endpoint) {
 			a.Report(10*ms, Load{Pending: 1}, 0)
 			b.Report(10*ms, Load{Pending: 3}, 0)
@@ -240,21 +240,21 @@ func TestPickAvoidsStalled(t *testing.T) {
 	s.Update(numbered(2, even))
 	a, b := s.At(0), s.At(1)
 	for range 2 {
-		a.Started(0)
+		a.Start(0)
 	}
 	for range 3 { // b has more pending, but responds
-		b.Started(0)
+		b.Start(0)
 	}
-	b.Started(0)
-	b.Answered(4*ms, 4*ms)
+	b.Start(0)
+	b.Finish(4*ms, 4*ms)
 	if e := s.Pick(Query{Now: 4 * ms, Rand: rnd}); e != a {
 		t.Error("not stalled yet, a has the least pending")
 	}
 	if e := s.Pick(Query{Now: 5 * ms, Rand: rnd}); e != a {
 		t.Error("stalled, but due for a probe")
 	}
-	a.Started(5 * ms) // the probe
-	b.Started(5 * ms)
+	a.Start(5 * ms) // the probe
+	b.Start(5 * ms)
 	if e := s.Pick(Query{Now: 7 * ms, Rand: rnd}); e != b {
 		t.Error("picked a stalled endpoint right after its probe")
 	}
@@ -271,7 +271,7 @@ func TestPickAvoidsStalled(t *testing.T) {
 		t.Error("a stalled endpoint is better than none")
 	}
 	for range 3 {
-		a.Answered(8*ms, 8*ms)
+		a.Finish(8*ms, 8*ms)
 	}
 	if e := s.PickHedge(Query{Now: 8 * ms, Rand: rnd, Tried: []*Endpoint{b}}, false); e != a {
 		t.Error("it has responded to all, and is no longer stalled")
@@ -291,7 +291,7 @@ func TestPickAvoidsUnhealthy(t *testing.T) {
 		s.Update(targets)
 		good := s.At(0)
 		for range 4 {
-			good.Started(0)
+			good.Start(0)
 		}
 		for now := time.Duration(0); now < 100*ms; now += ms { // stalled from 5 ms on
 			if e := s.Pick(Query{Now: now, Rand: rnd}); e != good {
@@ -336,14 +336,14 @@ func TestPickAllocations(t *testing.T) {
 		allocs := testing.AllocsPerRun(1000, func() {
 			now += ms
 			e := s.Pick(Query{Now: now, Rand: rnd})
-			e.Started(now)
+			e.Start(now)
 			tried = append(tried[:0], e)
 			if h := s.PickHedge(Query{Now: now, Rand: rnd, Tried: tried}, false); h != nil {
-				h.Started(now)
+				h.Start(now)
 				h.Report(now, Load{Pending: 5}, 1)
-				h.Dropped(now)
+				h.Drop()
 			}
-			e.Answered(now, ms)
+			e.Finish(now, ms)
 		})
 		if allocs != 0 {
 			t.Errorf("%d endpoints: %v allocations per request", n, allocs)
@@ -362,8 +362,8 @@ func BenchmarkPick(b *testing.B) {
 			for b.Loop() {
 				now += time.Microsecond
 				e := s.Pick(Query{Now: now, Rand: rnd})
-				e.Started(now)
-				e.Answered(now, ms)
+				e.Start(now)
+				e.Finish(now, ms)
 			}
 		})
 	}
@@ -380,7 +380,7 @@ func TestPickOfOne(t *testing.T) {
 			if e := s.Pick(Query{Now: 10 * ms, Rand: rnd}); e != only {
 				t.Fatalf("%T: picked %v", p, e)
 			}
-			only.Started(0)
+			only.Start(0)
 		}
 		if e := s.PickHedge(Query{Now: 10 * ms, Rand: rnd, Tried: []*Endpoint{only}}, true); e != nil || s.PassedOver != 0 {
 			t.Errorf("%T: hedged at %v, passed over %d times", p, e, s.PassedOver)

@@ -16,13 +16,31 @@ const (
 	rampPending = time.Duration(-1)
 )
 
+// ramp is how much of its weight an endpoint has reached in slow start.
+type ramp struct {
+	part  float64
+	since time.Duration
+}
+
+func (r *ramp) grow(now, window time.Duration) {
+	if window <= 0 { // turned off during the ramp: 0/0 would become the weight
+		r.part = 1
+		return
+	}
+	if r.since == rampPending {
+		r.since = now
+	}
+	grown := float64(now-r.since) / float64(window)
+	r.part = min(1, rampFrom+(1-rampFrom)*grown)
+}
+
 // startSlowly lets endpoints start with a part of their weight, unless more than half of the
 // set would then be starting: the others could not carry the load. In the first snapshot all
 // endpoints are new, so none starts slowly.
 func (s *Set) startSlowly(starting ...*Endpoint) {
 	growing := len(starting)
 	for _, e := range s.all.endpoints {
-		if e.ramp < 1 && !slices.Contains(starting, e) {
+		if e.ramp.part < 1 && !slices.Contains(starting, e) {
 			growing++
 		}
 	}
@@ -30,7 +48,7 @@ func (s *Set) startSlowly(starting ...*Endpoint) {
 		return
 	}
 	for _, e := range starting {
-		e.ramp, e.rampSince = rampFrom, rampPending
+		e.ramp = ramp{rampFrom, rampPending}
 	}
 }
 
@@ -40,31 +58,19 @@ func (s *Set) rampUp(now time.Duration) {
 	}
 	s.rampAt = now + rampStep
 	for _, e := range s.all.endpoints {
-		if e.ramp < 1 {
-			e.rampUp(now, s.SlowStart)
+		if e.ramp.part < 1 {
+			e.ramp.grow(now, s.SlowStart)
 		}
 	}
 	s.weigh()
-}
-
-func (e *Endpoint) rampUp(now, window time.Duration) {
-	if window <= 0 { // turned off during the ramp: 0/0 would become the weight
-		e.ramp = 1
-		return
-	}
-	if e.rampSince == rampPending {
-		e.rampSince = now
-	}
-	grown := float64(now-e.rampSince) / float64(window)
-	e.ramp = min(1, rampFrom+(1-rampFrom)*grown)
 }
 
 // weigh computes the effective weights, and counts the endpoints that are starting.
 func (s *Set) weigh() {
 	s.ramping = 0
 	for _, e := range s.all.endpoints {
-		e.weight = e.Weight * e.ramp * e.share
-		if e.ramp < 1 {
+		e.weight = e.Weight * e.ramp.part * e.utilization.share
+		if e.ramp.part < 1 {
 			s.ramping++
 		}
 	}

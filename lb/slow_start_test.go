@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/lb/outlier"
 )
 
 // TestSlowStart checks that the share of a new endpoint grows linearly with every policy.
@@ -99,7 +101,7 @@ func targetsOf(addrs []string) (out []Target) {
 // the other one then carries more than half.
 func TestSlowStartAfterEjection(t *testing.T) {
 	for _, p := range policies {
-		s := Set{Policy: p, SlowStart: 10 * time.Second, Outlier: Outlier{Consecutive: 1, Base: time.Second, MaxEjected: 0.5}}
+		s := Set{Policy: p, SlowStart: 10 * time.Second, Outlier: outlier.Rules{Consecutive: 1, Base: time.Second, MaxEjected: 0.5}}
 		s.Update([]Target{{Addr: "a"}, {Addr: "b"}})
 		sick := s.At(0)
 		rnd := rand.NewPCG(1, 2)
@@ -146,7 +148,7 @@ func TestSlowStartTurnedOff(t *testing.T) {
 			}
 			for i := range s.Len() {
 				e := s.At(i)
-				if e.weight != 1 || math.IsNaN(e.ramp) {
+				if e.weight != 1 || math.IsNaN(e.ramp.part) {
 					t.Errorf("%T, its growth seen %t: %s has weight %v of 1", p, seen, e.Addr, e.weight)
 				}
 				if n := picks[e.Addr]; n < 800 || n > 1200 {

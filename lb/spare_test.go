@@ -11,7 +11,7 @@ import (
 // learned long ago is not known.
 func TestSpareUnknown(t *testing.T) {
 	_, e := one(t)
-	e.Started(0)
+	e.Start(0)
 	pending := func(n int) { e.Report(0, Load{Pending: n}, 1) }
 	expect := func(n int, want bool) {
 		t.Helper()
@@ -29,8 +29,8 @@ func TestSpareUnknown(t *testing.T) {
 	expect(4, false) // not known
 	pending(6)
 	for range 600 {
-		e.Started(0)
-		e.Dropped(0)
+		e.Start(0)
+		e.Drop()
 	}
 	expect(5, true) // 6 is usual
 	expect(6, false)

@@ -65,7 +65,7 @@ func (s *Set) farProbe(q *Query, p purpose) *Endpoint {
 			continue
 		}
 		passedOver := s.PassedOver
-		if picked := s.choose(s.policy(), &s.far, q, p); picked != nil && picked.ejected {
+		if picked := s.choose(s.policy(), &s.far, q, p); picked != nil && picked.isEjected() {
 			return picked
 		}
 		s.PassedOver = passedOver

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/lb/outlier"
 )
 
 // zoned returns a set in zone a with the given number of endpoints per zone.
@@ -26,7 +28,7 @@ func TestZone(t *testing.T) {
 				continue
 			}
 			for range n {
-				e.Started(0)
+				e.Start(0)
 			}
 		}
 	}
@@ -57,7 +59,7 @@ func TestZone(t *testing.T) {
 		{"unknown zones are elsewhere", map[string]int{"a": 1, "": 4}, func(*Set) {}, 0, "a"},
 		{"many", map[string]int{"a": 20, "b": 20}, func(*Set) {}, 0, "a"},
 		{"ejected", map[string]int{"a": 1, "b": 2}, func(s *Set) {
-			s.Outlier = Outlier{Consecutive: 1, Base: time.Hour, MaxEjected: 0.5}
+			s.Outlier = outlier.Rules{Consecutive: 1, Base: time.Hour, MaxEjected: 0.5}
 			s.At(0).Judge(0, false)
 		}, 0, "b"},
 	} {
@@ -94,7 +96,7 @@ func TestZoneRetries(t *testing.T) {
 
 func TestZoneHedges(t *testing.T) {
 	s := zoned(nil, map[string]int{"a": 2, "b": 2})
-	s.Lookup("a1").Started(0)
+	s.Lookup("a1").Start(0)
 	got := map[string]bool{}
 	for range 100 {
 		got[s.PickHedge(Query{Now: 0, Rand: rand.NewPCG(1, uint64(len(got))), Tried: []*Endpoint{s.Lookup("a0")}}, false).Zone] = true
@@ -108,8 +110,8 @@ func TestZoneHedges(t *testing.T) {
 func TestPassedOverInZone(t *testing.T) {
 	s := zoned(ConsistentHash{}, map[string]int{"a": 1, "b": 2})
 	for _, e := range s.near.endpoints {
-		e.Started(0)
-		e.Started(0)
+		e.Start(0)
+		e.Start(0)
 	}
 	if e := s.Pick(Query{Now: 5 * ms, Rand: rand.NewPCG(1, 2)}); e == nil || e.Zone != "b" || s.PassedOver != 1 {
 		t.Errorf("picked %v, passed over %d times", e, s.PassedOver)

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/lb/outlier"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
@@ -48,7 +48,7 @@ func TestDrainRefusesLinks(t *testing.T) {
 	m.W.At(30*time.Millisecond, provider.Drain)
 	m.Finish(all...)
 	m.OK(all...)
-	if n := m.Consumer.Stats("compute").Ejections; n != [lb.Reasons]uint64{lb.ByConsecutive: 1} {
+	if n := m.Consumer.Stats("compute").Ejections; n != [outlier.Reasons]uint64{outlier.ByConsecutive: 1} {
 		t.Errorf("ejections %v, want one for refused links", n)
 	}
 	if n := provider.Links(); n != 0 {

@@ -15,7 +15,7 @@ import (
 // the driver's events, so that a failing simulation can be replayed exactly.
 var core = []string{
 	"proxy", "proxy/loop", "proxy/fault", "proxy/limit/...", "proxy/allow", "proxy/identity", "proxy/forwarded", "proxy/shard", "proxy/route", "proxy/filter/...", "proxy/caching/...", "proxy/exchange", "proxy/race", "proxy/service", "proxy/fifo", "proxy/mux/...",
-	"proxy/upstream/...", "proxy/downstream/...", "proxy/hedge", "proxy/telemetry/stats", "proxy/telemetry/trace", "lb", "protocol/...",
+	"proxy/upstream/...", "proxy/downstream/...", "proxy/hedge/...", "proxy/telemetry/stats", "proxy/telemetry/trace", "lb/...", "protocol/...",
 }
 
 // coreFiles are files of the core in packages that do I/O elsewhere.

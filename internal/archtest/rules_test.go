@@ -62,8 +62,8 @@ var layers = []layer{
 	{
 		[]string{"proxy/admin"},
 		[]string{
-			"proxy", "proxy/allow", "proxy/overload", "proxy/fair", "proxy/fault", "proxy/telemetry/...", "proxy/config", "proxy/hedge/...", "lb",
-			"registry", "protocol", "internal/...",
+			"proxy", "proxy/allow", "proxy/overload", "proxy/fair", "proxy/fault", "proxy/telemetry/...", "proxy/config", "proxy/hedge/...",
+			"lb/outlier", "registry", "protocol", "internal/...",
 		},
 		"admin shows what the core reports, and knows no driver",
 	},
@@ -221,7 +221,7 @@ var layers = []layer{
 	{
 		[]string{"proxy/service"},
 		[]string{
-			"proxy/shard", "proxy/fifo", "proxy/limit", "proxy/affinity", "proxy/hedge/...", "proxy/fault", "proxy/telemetry/stats", "proxy/loop", "proxy/config", "lb",
+			"proxy/shard", "proxy/fifo", "proxy/limit", "proxy/affinity", "proxy/hedge/...", "proxy/fault", "proxy/telemetry/stats", "proxy/loop", "proxy/config", "lb", "lb/outlier",
 			"registry", "protocol",
 		},
 		"a service is what its requests share; it knows none of them",
@@ -279,7 +279,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"proxy/telemetry/stats"},
-		[]string{"proxy/fault", "proxy/hedge/...", "lb", "protocol"},
+		[]string{"proxy/fault", "proxy/hedge/...", "lb/outlier", "protocol"},
 		"counters are plain data that everybody may use",
 	},
 	{
@@ -333,7 +333,7 @@ var layers = []layer{
 		"picking is pure; of the rest it knows only the registry's plain types",
 	},
 	{
-		[]string{"lb/spare", "lb/log2"},
+		[]string{"lb/spare", "lb/outlier", "lb/log2"},
 		nil,
 		"a model is numbers alone, and knows no endpoint",
 	},

@@ -1,7 +1,7 @@
 package admin
 
 import (
-	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/lb/outlier"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/hedge"
@@ -95,7 +95,7 @@ func (c *scraper) service(to *page, svc *stats.ServiceReport) {
 		to.put(unhealthy, float64(countUnhealthy(svc.Endpoints)), name)
 	}
 	for why, n := range svc.Stats.Ejections {
-		to.put(ejections, float64(n), name, lb.Reason(why).String())
+		to.put(ejections, float64(n), name, outlier.Reason(why).String())
 	}
 	if cfg.LB.Policy == config.LBConsistentHash {
 		to.put(passedOver, float64(svc.Stats.PassedOver), name)

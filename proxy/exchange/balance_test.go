@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/lb/outlier"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 	"github.com/remora-proxy/remora/registry"
 )
@@ -22,7 +22,7 @@ func TestFastFailures(t *testing.T) {
 		if got[0] < 5 || got[0] > 5+20 { // 20 may be in flight when the fifth fails
 			t.Errorf("requests by application: %v, want 5 to 25 at the first", got)
 		}
-		if n := m.Consumer.Stats("compute").Ejections; n != [lb.Reasons]uint64{lb.ByConsecutive: 1} {
+		if n := m.Consumer.Stats("compute").Ejections; n != [outlier.Reasons]uint64{outlier.ByConsecutive: 1} {
 			t.Errorf("ejections %v", n)
 		}
 		m.Settled()
@@ -69,7 +69,7 @@ func TestEjectionCauses(t *testing.T) {
 			proxytest.EachTopology(t, proxytest.MeshOptions{Service: proxytest.Fields(fmt.Sprintf(outlierConfig, "1s", 0.5), c.service), Provider: c.limits}, func(t *testing.T, m *proxytest.Mesh) {
 				c.do(m, m.Apps[0])
 				m.CountServed(12, 20)
-				n := m.Consumer.Stats("compute").Ejections[lb.ByConsecutive]
+				n := m.Consumer.Stats("compute").Ejections[outlier.ByConsecutive]
 				if ejected := n > 0; ejected != c.ejects {
 					t.Errorf("ejections: %d", n)
 				}
@@ -103,7 +103,7 @@ func TestEjectedEndpointReturns(t *testing.T) {
 		if got := m.CountServed(12, 60); got[0] < 720/4 {
 			t.Errorf("requests by application: %v, want about a third at the first, which is healthy again", got)
 		}
-		if n := m.Consumer.Stats("compute").Ejections[lb.ByConsecutive]; n != 2 {
+		if n := m.Consumer.Stats("compute").Ejections[outlier.ByConsecutive]; n != 2 {
 			t.Errorf("%d ejections, want one, and one for the failed probe", n)
 		}
 		m.Settled()

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/lb/outlier"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
@@ -164,7 +164,7 @@ func TestGRPCEjection(t *testing.T) {
 			}
 			sayGRPC(m.Apps[0], code, "")
 			m.CountServed(20, 100)
-			if n := m.Consumer.Stats("compute").Ejections[lb.ByConsecutive]; n != ejected {
+			if n := m.Consumer.Stats("compute").Ejections[outlier.ByConsecutive]; n != ejected {
 				t.Errorf("%v: %d ejections, want %d", code, n, ejected)
 			}
 			m.Settled()

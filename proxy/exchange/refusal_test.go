@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/lb/outlier"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/proxytest"
@@ -50,7 +50,7 @@ func TestFastRefusals(t *testing.T) {
 					if share := float64(refused) / float64(len(calls)); share > 0.5 || share < 0.4/3 {
 						t.Errorf("%.2f of the calls got %d", share, c.status)
 					}
-					if n := m.Consumer.Stats("compute").Ejections; n != [lb.Reasons]uint64{} {
+					if n := m.Consumer.Stats("compute").Ejections; n != [outlier.Reasons]uint64{} {
 						t.Errorf("ejections %v", n)
 					}
 				})

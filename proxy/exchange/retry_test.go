@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/lb/outlier"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
@@ -96,8 +96,8 @@ func TestFlakyEndpoint(t *testing.T) {
 	testFlakyEndpoint(t, "outlier: {success_rate: 0.9}", true)
 }
 
-func testFlakyEndpoint(t *testing.T, outlier string, ejected bool) {
-	service := proxytest.Fields("idempotent: true, retry: {on: [5xx]}", outlier)
+func testFlakyEndpoint(t *testing.T, settings string, ejected bool) {
+	service := proxytest.Fields("idempotent: true, retry: {on: [5xx]}", settings)
 	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 3, Service: service}, func(t *testing.T, m *proxytest.Mesh) {
 		m.SetLognormalDelays(1)
 		flaky, rnd, fails := m.Apps[0], rand.New(rand.NewPCG(1, 3)), false
@@ -122,7 +122,7 @@ func testFlakyEndpoint(t *testing.T, outlier string, ejected bool) {
 			}
 		}
 		s := m.Consumer.Stats("compute")
-		if bad > 0 || s.Retries == 0 || (s.Ejections[lb.BySuccessRate] > 0) != ejected {
+		if bad > 0 || s.Retries == 0 || (s.Ejections[outlier.BySuccessRate] > 0) != ejected {
 			t.Errorf("%s: %d of %d failed, %d retries, %d over budget, ejections %v", service, bad, len(calls), s.Retries, s.RetriesOverBudget, s.Ejections)
 		}
 	})

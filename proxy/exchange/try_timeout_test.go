@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/lb/outlier"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
@@ -95,7 +95,7 @@ func TestTryTimeoutJudgedOnce(t *testing.T) {
 				took = call.Took
 			}
 			m.W.Run(6 * time.Second)
-			if n := m.Consumer.Stats("compute").Ejections; n != [lb.Reasons]uint64{} {
+			if n := m.Consumer.Stats("compute").Ejections; n != [outlier.Reasons]uint64{} {
 				t.Errorf("ejections %v", n)
 			}
 			m.Settled()

@@ -137,7 +137,7 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 		a.open()
 		return
 	}
-	a.found = ep.Started(now)
+	a.found = ep.Start(now)
 	if limit := r.Policy.tryTimeout; limit > 0 && !r.try.Armed() {
 		r.shard.Loop.After(limit, &r.try)
 	}
@@ -369,9 +369,9 @@ func reportRefusal(ep *lb.Endpoint, now, sent time.Duration, f *fault.Failure, b
 	switch {
 	case f.Local():
 	case f.NoRoom() && !batch:
-		ep.Refused(now, sent)
+		ep.CountRefused(now, sent)
 	default:
-		ep.Rejected(now, sent)
+		ep.CountRejected(now, sent)
 	}
 }
 
@@ -380,13 +380,13 @@ func (a *Attempt) judge(now time.Duration, outcome stats.AttemptOutcome) {
 	switch outcome {
 	case stats.AttemptBroken, stats.AttemptFailure:
 		a.ep.Judge(now, false)
-		a.ep.Declined(now, now-a.sent, true)
+		a.ep.CountDeclined(now, now-a.sent, true)
 	case stats.AttemptServed:
 		if !a.awaits {
 			a.ep.Judge(now, true)
 		}
 		if a.errs {
-			a.ep.Declined(now, now-a.sent, false)
+			a.ep.CountDeclined(now, now-a.sent, false)
 		}
 	case stats.AttemptNone, stats.AttemptUnseen:
 	}
@@ -397,7 +397,7 @@ func (a *Attempt) judge(now time.Duration, outcome stats.AttemptOutcome) {
 func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
 	a.judge(now, outcome)
 	if a.kind == streamAttempt {
-		a.ep.Closed()
+		a.ep.CloseStream()
 		return
 	}
 	s, latency := a.race.Service, now-a.sent
@@ -408,7 +408,7 @@ func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
 	}
 	switch outcome {
 	case stats.AttemptNone, stats.AttemptBroken:
-		a.ep.Dropped(now)
+		a.ep.Drop()
 		return
 	case stats.AttemptFailure:
 		latency = 0
@@ -418,9 +418,9 @@ func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
 		}
 	case stats.AttemptUnseen:
 	}
-	a.ep.Answered(now, latency)
+	a.ep.Finish(now, latency)
 	if a.ep.Refuses() {
-		a.ep.Took(a.sent)
+		a.ep.CountTaken(a.sent)
 	}
 	s.Responded(now, latency)
 	if latency > 0 {

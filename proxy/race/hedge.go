@@ -91,7 +91,7 @@ func (r *Race) askHedge() {
 		Endpoints:  s.Set.Len(),
 		Stuck:      stuck,
 	}
-	q.Heard, q.Silent = s.Set.Silence(now, silent, &r.Policy.silence)
+	q.Heard, q.Silent = s.Set.CountSilent(now, silent, &r.Policy.silence)
 	if ep != nil {
 		q.Untried = 1
 	}

@@ -22,8 +22,8 @@ type Policy struct {
 	retryOn       retryOn
 	tryTimeout    time.Duration // of each attempt; 0 means none
 	Hedging       *hedge.Route
-	classHeader   string    // the header that names the class of a request, in lower case; "" means none
-	silence       lb.Census // of the service's endpoints
+	classHeader   string         // the header that names the class of a request, in lower case; "" means none
+	silence       lb.SilentCount // of the service's endpoints
 }
 
 // retryOn is the parsed retry.on list.

@@ -142,7 +142,7 @@ func (a *Attempt) open() {
 		a.Fail(fault.Unsupported)
 		return
 	}
-	a.ep.Opened(a.sent)
+	a.ep.OpenStream(a.sent)
 	if s.attempt, s.judged = a, false; adopted {
 		return
 	}
@@ -161,7 +161,7 @@ type streamOwner Stream
 func (o *streamOwner) Won(by *Attempt, _ *Response) {
 	o.race.Stop()
 	if by.ep.Refuses() {
-		by.ep.Took(by.sent)
+		by.ep.CountTaken(by.sent)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/lb/outlier"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
@@ -56,9 +57,9 @@ type Service struct {
 	stallNext time.Duration // when the stall threshold is computed again
 	look      loop.Timer    // see onLook; armed while requests are in flight
 	lookDue   time.Duration
-	census    lb.Census // of the last look
-	lastID    uint32    // the last id given to an endpoint
-	latency   lb.Recent // of the application, for LOAD
+	census    lb.SilentCount // of the last look
+	lastID    uint32         // the last id given to an endpoint
+	latency   lb.Recent      // of the application, for LOAD
 }
 
 // stallEvery is how often the stall threshold is computed.
@@ -213,7 +214,7 @@ func (s *Service) Configure(m Member) {
 	s.Set.Balance = s.Config.LB.Hash.Balance
 	s.Set.SlowStart = s.Config.LB.SlowStart
 	s.Set.Panic = s.Config.LB.Panic
-	s.Set.Outlier = lb.Outlier{
+	s.Set.Outlier = outlier.Rules{
 		Consecutive: s.Config.Outlier.Consecutive,
 		SuccessRate: s.Config.Outlier.SuccessRate,
 		Latency:     float64(s.Config.Outlier.Latency),
@@ -255,7 +256,7 @@ func (e *Endpoint) Sent(bytes int, retry, hedge bool) {
 // ReadLoad looks for the endpoint's own report of its load in headers or trailers of a response.
 func (e *Endpoint) ReadLoad(now time.Duration, hs []protocol.Header) {
 	if r, ok := protocol.LoadReported(hs); ok {
-		e.LB.Utilized(now, r.Rate, r.Utilization())
+		e.LB.ReportUtilization(now, r.Rate, r.Utilization())
 	}
 }
 

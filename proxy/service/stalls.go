@@ -25,7 +25,7 @@ func (s *Service) onLook() {
 		return
 	}
 	after := max(s.Set.Stall.After, lookStalled)
-	heard, silent := s.Set.Silence(now, after, &s.census)
+	heard, silent := s.Set.CountSilent(now, after, &s.census)
 	stalls, together := &s.Hedging.Stalls, hedge.SilentTogether(s.Set.Len(), heard, silent)
 	switch stalls.Look(now, together, s.census.Since, after) {
 	case periodic.Found:

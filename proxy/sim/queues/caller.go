@@ -17,7 +17,7 @@ type caller struct {
 	set     lb.Set
 	service hedge.Service
 	route   *hedge.Route
-	census  lb.Census
+	census  lb.SilentCount
 	index   map[*lb.Endpoint]int
 	turn    int // of HAProxy
 }
@@ -95,7 +95,7 @@ func (c *caller) send(r *request, e *lb.Endpoint, isHedge bool, work time.Durati
 	}
 	*a = attempt{request: r, number: a.number, endpoint: e, replica: w.replicas[c.index[e]], hedge: isHedge, sent: w.now, work: work}
 	r.tried = append(r.tried, e)
-	a.found = e.Started(w.now)
+	a.found = e.Start(w.now)
 	w.events.send(reaches, a)
 }
 
@@ -107,7 +107,7 @@ func (r *request) late() {
 	}
 	silent := c.route.Estimator.SilentAfter(now, &c.route.Policy)
 	q := hedge.Question{Class: r.class, Idempotent: true, Left: math.MaxInt64, Endpoints: c.set.Len(), Stuck: r.stuck(now, silent)}
-	q.Heard, q.Silent = c.set.Silence(now, silent, &c.census)
+	q.Heard, q.Silent = c.set.CountSilent(now, silent, &c.census)
 	e := c.set.PickHedge(lb.Query{Now: now, Rand: c.w.about(r, forHedge), Tried: r.tried}, q.Stuck)
 	if e != nil {
 		q.Untried = 1
@@ -154,13 +154,13 @@ func (c *caller) returned(a *attempt) {
 		c.service.Done()
 	}
 	if a.refused {
-		a.endpoint.Dropped(w.now)
+		a.endpoint.Drop()
 		if a.hedge {
 			c.missed(r)
 		}
 		return
 	}
-	a.endpoint.Answered(w.now, w.now-a.sent)
+	a.endpoint.Finish(w.now, w.now-a.sent)
 	a.endpoint.Learn(w.now, c.route.Scaled(w.now, w.now-a.sent, r.class), a.found)
 	if second := &r.attempts[1]; a != second && second.endpoint != nil && !second.refused {
 		saved := time.Duration(0)

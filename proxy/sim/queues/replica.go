@@ -69,7 +69,7 @@ func (r *replica) receive(a *attempt) {
 	}
 	a.class = r.route.ClassOf(w.now, nil, a.request.size)
 	r.app.Stall = lb.Stall{After: r.route.Estimator.StallAfter(w.now, &r.route.Policy)}
-	a.foundByApp = r.endpoint.Started(w.now)
+	a.foundByApp = r.endpoint.Start(w.now)
 	if r.busy < r.workers() {
 		r.start(a)
 		return
@@ -101,7 +101,7 @@ func (r *replica) finished(a *attempt) {
 	w := r.w
 	r.busy--
 	took := w.now - a.reached
-	r.endpoint.Answered(w.now, took)
+	r.endpoint.Finish(w.now, took)
 	r.endpoint.Learn(w.now, r.route.Scaled(w.now, took, a.class), a.foundByApp)
 	r.recent.Add(w.now, took)
 	r.answered = w.now
@@ -143,7 +143,7 @@ func (r *replica) cancel(a *attempt) {
 	for _, q := range r.waiting {
 		if q == a {
 			a.gone, a.refused = true, true
-			r.endpoint.Dropped(r.w.now)
+			r.endpoint.Drop()
 			r.respond(a)
 		}
 	}

@@ -3,7 +3,7 @@ package stats
 import (
 	"time"
 
-	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/lb/outlier"
 	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/hedge/histogram"
 	"github.com/remora-proxy/remora/proxy/hedge/periodic"
@@ -89,18 +89,18 @@ func (e *EndpointReport) Failing() bool {
 
 // EndpointReport is the state of one endpoint on one loop.
 type EndpointReport struct {
-	Addr        string        // "ip:port"
-	Connections int           // open connections and dials in progress
-	Pending     int           // attempts and streams of this loop in flight
-	Latency     time.Duration // recent average; 0 means unknown
-	Stalled     bool          // it has requests pending and was silent for too long
-	Unhealthy   bool          // by its active health check
-	FailedInRow int           // attempts that failed since the last good one
-	RecentGood  int           // good attempts of the last 5 to 10 s
-	Ejected     bool          // until it has served a probe
-	EjectedBy   lb.Reason     // the reason, if Ejected
-	Others      float64       // load by other callers, as its sidecar reported it
-	Reported    bool          // Others is less than a second old
-	Ejections   uint64        // so far
+	Addr        string         // "ip:port"
+	Connections int            // open connections and dials in progress
+	Pending     int            // attempts and streams of this loop in flight
+	Latency     time.Duration  // recent average; 0 means unknown
+	Stalled     bool           // it has requests pending and was silent for too long
+	Unhealthy   bool           // by its active health check
+	FailedInRow int            // attempts that failed since the last good one
+	RecentGood  int            // good attempts of the last 5 to 10 s
+	Ejected     bool           // until it has served a probe
+	EjectedBy   outlier.Reason // the reason, if Ejected
+	Others      float64        // load by other callers, as its sidecar reported it
+	Reported    bool           // Others is less than a second old
+	Ejections   uint64         // so far
 	Stats       EndpointStats
 }

@@ -1,7 +1,7 @@
 package stats
 
 import (
-	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/lb/outlier"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/hedge"
 )
@@ -54,8 +54,8 @@ type ServiceStats struct {
 
 	hedge.Counts // of all routes that lead to the service
 
-	Ejections  [lb.Reasons]uint64 // of endpoints, by reason
-	PassedOver uint64             // requests that the endpoint of their key did not get at first
+	Ejections  [outlier.Reasons]uint64 // of endpoints, by reason
+	PassedOver uint64                  // requests that the endpoint of their key did not get at first
 
 	FilterStats
 

@@ -6,8 +6,8 @@ import "time"
 // thousand take 8 µs, and in a freeze every pending request asks again each hedge delay.
 const fewSilent = 64
 
-// Census is the last result of Silence, for one caller that always passes a similar after.
-type Census struct {
+// SilentCount is the last result of CountSilent, for one caller that always passes a similar after.
+type SilentCount struct {
 	until         time.Duration // how long the result is valid
 	heard, silent int
 
@@ -15,12 +15,12 @@ type Census struct {
 	Since time.Duration
 }
 
-// Silence counts the endpoints with attempts of this loop. heard is the number of those with a
+// CountSilent counts the endpoints with attempts of this loop. heard is the number of those with a
 // pending attempt, or with a response within the last after: an idle endpoint says nothing
 // about the present, but a recent response does. silent is the number of those with a pending
-// attempt and no such response. For many endpoints, Silence returns the result in last if it
+// attempt and no such response. For many endpoints, CountSilent returns the result in last if it
 // is younger than an eighth of after.
-func (s *Set) Silence(now, after time.Duration, last *Census) (heard, silent int) {
+func (s *Set) CountSilent(now, after time.Duration, last *SilentCount) (heard, silent int) {
 	if now < last.until && len(s.all.endpoints) > fewSilent {
 		return last.heard, last.silent
 	}
@@ -35,6 +35,6 @@ func (s *Set) Silence(now, after time.Duration, last *Census) (heard, silent int
 			heard++
 		}
 	}
-	*last = Census{now + after/8, heard, silent, since}
+	*last = SilentCount{now + after/8, heard, silent, since}
 	return heard, silent
 }

@@ -13,26 +13,26 @@ func TestSilence(t *testing.T) {
 		heard, silent int
 	}{
 		{"never used", func(e *Endpoint) {}, 0, 0},
-		{"pending for long", func(e *Endpoint) { e.Started(5 * ms) }, 1, 1},
-		{"pending for a moment", func(e *Endpoint) { e.Started(6 * ms) }, 1, 0},
+		{"pending for long", func(e *Endpoint) { e.Start(5 * ms) }, 1, 1},
+		{"pending for a moment", func(e *Endpoint) { e.Start(6 * ms) }, 1, 0},
 		{"pending for long, but another was answered", func(e *Endpoint) {
-			e.Started(0)
-			e.Started(0)
-			e.Answered(7*ms, 7*ms)
+			e.Start(0)
+			e.Start(0)
+			e.Finish(7*ms, 7*ms)
 		}, 1, 0},
 		{"idle, answered a moment ago", func(e *Endpoint) {
-			e.Started(0)
-			e.Answered(7*ms, 7*ms)
+			e.Start(0)
+			e.Finish(7*ms, 7*ms)
 		}, 1, 0},
 		{"idle, answered long ago", func(e *Endpoint) {
-			e.Started(0)
-			e.Answered(5*ms, 5*ms)
+			e.Start(0)
+			e.Finish(5*ms, 5*ms)
 		}, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, e := one(t)
 			c.do(e)
-			if heard, silent := s.Silence(10*ms, 5*ms, new(Census)); heard != c.heard || silent != c.silent {
+			if heard, silent := s.CountSilent(10*ms, 5*ms, new(SilentCount)); heard != c.heard || silent != c.silent {
 				t.Errorf("heard %d, silent %d; want %d and %d", heard, silent, c.heard, c.silent)
 			}
 		})
@@ -47,18 +47,18 @@ func TestSilenceOfMany(t *testing.T) {
 		s := &Set{}
 		added, _ := s.Update(numbered(n, even))
 		for _, e := range added {
-			e.Started(0)
+			e.Start(0)
 		}
-		var last Census
+		var last SilentCount
 		wants := func(now time.Duration, want int) {
 			t.Helper()
-			if heard, silent := s.Silence(now, after, &last); heard != n || silent != want {
+			if heard, silent := s.CountSilent(now, after, &last); heard != n || silent != want {
 				t.Errorf("%d endpoints at %v: heard %d, silent %d; want %d and %d", n, now, heard, silent, n, want)
 			}
 		}
 		wants(20*ms, n)
 		for _, e := range added {
-			e.Answered(20*ms, 20*ms)
+			e.Finish(20*ms, 20*ms)
 		}
 		if n > fewSilent {
 			wants(21*ms-1, n)
@@ -77,14 +77,14 @@ func BenchmarkSilence(b *testing.B) {
 			added, _ := s.Update(numbered(n, even))
 			for i, e := range added {
 				if i%2 == 0 {
-					e.Started(0)
+					e.Start(0)
 				}
 			}
-			var last Census
+			var last SilentCount
 			var now time.Duration
 			for b.Loop() {
 				now += time.Microsecond
-				s.Silence(now, 5*ms, &last)
+				s.CountSilent(now, 5*ms, &last)
 			}
 		})
 	}
@@ -95,10 +95,10 @@ func TestSilentSince(t *testing.T) {
 	s := &Set{}
 	added, _ := s.Update(numbered(4, even))
 	for i, at := range []time.Duration{30 * ms, 20 * ms, 25 * ms, 98 * ms} {
-		added[i].Started(at)
+		added[i].Start(at)
 	}
-	var last Census
-	if _, silent := s.Silence(100*ms, 5*ms, &last); silent != 3 || last.Since != 20*ms {
+	var last SilentCount
+	if _, silent := s.CountSilent(100*ms, 5*ms, &last); silent != 3 || last.Since != 20*ms {
 		t.Errorf("%d are silent since %v, want 3 since 20ms", silent, last.Since)
 	}
 }

@@ -9,8 +9,8 @@ import (
 
 // answer counts an attempt with this latency.
 func (e *Endpoint) answer(now, latency time.Duration) {
-	found := e.Started(now - latency)
-	e.Answered(now, latency)
+	found := e.Start(now - latency)
+	e.Finish(now, latency)
 	e.Learn(now, latency, found)
 }
 
@@ -21,7 +21,7 @@ func TestCapacity(t *testing.T) {
 	load := func() float64 { return e.score(0) }
 	pending := func(n int) {
 		for e.pending < n {
-			e.Started(0)
+			e.Start(0)
 		}
 	}
 	pending(6)
@@ -67,19 +67,19 @@ func TestPace(t *testing.T) {
 		}
 	}
 	c.answer(now, ms)
-	quick, slow, fresh := a.loadFactor, b.loadFactor, c.loadFactor
+	quick, slow, fresh := a.slowness.factor, b.slowness.factor, c.slowness.factor
 	if quick > 0.6 || slow < 1.7 || math.Abs(fresh-1) > 0.1 {
 		t.Errorf("load factors: fast %v, slow %v, new %v", quick, slow, fresh)
 	}
 	for range 5 {
 		a.answer(now, time.Minute)
 	}
-	if froze := a.loadFactor; froze > 2*quick {
+	if froze := a.slowness.factor; froze > 2*quick {
 		t.Errorf("load factor after a freeze %v, before %v", froze, quick)
 	}
 	now += 2 * paceLife
 	b.answer(now, ms)
-	if again := b.loadFactor; again > 1.1 {
+	if again := b.slowness.factor; again > 1.1 {
 		t.Errorf("load factor long after slowness: %v", again)
 	}
 	s.Update([]Target{{Addr: "b"}})

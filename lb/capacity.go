@@ -1,0 +1,95 @@
+package lb
+
+import "time"
+
+const (
+	queueCost = 2 // additional load of a request that has to queue
+
+	// capacityShare is the weight of a new report in the capacity: one report may catch the
+	// moment between two requests.
+	capacityShare = 1.0 / 4
+
+	utilizationLife = 10 * time.Second // how long a utilization counts
+
+	// shareMost bounds what reports of utilization make of a weight, and a quarter does: an
+	// endpoint that is wrong about itself neither gets all requests nor loses them.
+	shareMost = 4
+
+	maxFull = 1e12 // requests per second, so that sums are finite
+)
+
+// capacity is how many requests the application serves at once: those that were not queued while others
+// were. Only a sidecar that limits its application reports a queue. 0 means that no limit is known.
+type capacity float64
+
+// observe estimates the capacity from a report: the requests that were not queued
+// while others were, or more without a queue.
+func (c *capacity) observe(l *Load) {
+	running := capacity(max(1, l.Pending-l.Queued))
+	switch {
+	case l.Queued > 0 && *c > 0:
+		*c += (running - *c) * capacityShare
+	case l.Queued > 0:
+		*c = running
+	case *c > 0:
+		*c = max(*c, running)
+	}
+}
+
+// queueing returns how many of load requests plus one would have to queue.
+func (c capacity) queueing(load float64) float64 {
+	if c == 0 {
+		return 0
+	}
+	return max(0, load+1-float64(c))
+}
+
+// utilization is what the endpoint could serve by its own reports of rate and utilization (gRFC A58).
+type utilization struct {
+	full  float64       // requests per second at full utilization; 0 means unknown
+	at    time.Duration // of the latest report
+	share float64       // of the weight, by full: 1 means that of an average endpoint
+}
+
+// ReportUtilization processes a report of the endpoint itself: the requests per second that it serves
+// for all its clients take so much of its capacity. Values that can't be count for nothing.
+func (e *Endpoint) ReportUtilization(now time.Duration, rate, utilization float64) {
+	full := rate / utilization
+	if !(rate > 0 && utilization > 0 && full > 0 && full <= maxFull) {
+		return
+	}
+	u := &e.utilization
+	if u.full > 0 {
+		full = u.full + (full-u.full)*capacityShare
+	}
+	u.full, u.at = full, now
+	if e.set != nil {
+		e.set.utilized = true
+	}
+}
+
+// compareUtilizations weighs the endpoints by what they could serve, unless configured weights say it.
+// One that has not said so of late has the weight of the mean.
+func (s *Set) compareUtilizations(now time.Duration) {
+	all, known, sum, even := s.all.endpoints, 0.0, 0.0, true
+	for _, e := range all {
+		even = even && e.Weight == all[0].Weight
+		u := &e.utilization
+		if now-u.at >= utilizationLife {
+			u.full = 0
+		}
+		if u.full > 0 {
+			known++
+			sum += u.full
+		}
+	}
+	s.utilized = known > 0
+	for _, e := range all {
+		u := &e.utilization
+		u.share = 1
+		if even && u.full > 0 {
+			u.share = min(max(u.full*known/sum, 1.0/shareMost), shareMost)
+		}
+	}
+	s.weigh()
+}

@@ -1,0 +1,101 @@
+package lb
+
+import "time"
+
+// rankMemory is how long a recent latency orders endpoints, in multiples of the latency: about as long
+// as the queue behind the latency may last. Without the bound, a sidecar with few requests would avoid an
+// endpoint long after the queue was gone, as would all other sidecars that met the queue.
+const rankMemory = 2
+
+// rank orders endpoints of equal load by the recent latency, divided by the discount for failures. Once
+// the recent latency is old, a usual latency that is less takes its place. rank is 0 if nothing is known,
+// so that the endpoint is tried.
+func (e *Endpoint) rank(now time.Duration) float64 {
+	latency := float64(e.latency.At(now))
+	if usual := e.slowness.usual; usual > 0 && float64(now-e.latency.at) > rankMemory*latency {
+		latency = min(latency, usual)
+	}
+	if e.success == 1 {
+		return latency
+	}
+	if latency == 0 {
+		latency = float64(latencyLife)
+	}
+	return latency / e.success
+}
+
+func (e *Endpoint) load(now time.Duration) float64 {
+	return e.ownLoad(now) + e.othersLoad(now)*e.Weight
+}
+
+func (e *Endpoint) ownLoad(now time.Duration) float64 {
+	if e.excess.load > 0 {
+		return e.ownWork() + e.excess.at(now)
+	}
+	return e.ownWork()
+}
+
+func (e *Endpoint) ownWork() float64 {
+	if e.batch > 0 && !e.report.counts {
+		return float64(e.Own() + e.batch)
+	}
+	return float64(e.Own())
+}
+
+// othersLoad returns the load of others per weight.
+func (e *Endpoint) othersLoad(now time.Duration) float64 {
+	if e.set == nil || e.set.reports.n == 0 {
+		return 0
+	}
+	mean := e.set.reports.others / float64(e.set.reports.n)
+	return mean + (e.report.others-mean)*e.report.fresh(now, max(loadFade, e.report.life))
+}
+
+// score is what LeastPending compares: the load per weight, scaled by the endpoint's capacity.
+// It is 0 without load, so that every endpoint is tried.
+func (e *Endpoint) score(now time.Duration) float64 { return e.scoreWith(now, 0) }
+
+func (e *Endpoint) scoreWithOne(now time.Duration) float64 { return e.scoreWith(now, 1) }
+
+// scoreWith returns the score with some requests more. Others balance too: what is not known of an
+// endpoint is that it costs as much as the mean of all, not that it has as much load. An endpoint of
+// half the capacity has less. If it counted as loaded like the others, and that twice because it
+// is slow, it would get no request, and so no report, even if it were idle.
+func (e *Endpoint) scoreWith(now time.Duration, more float64) float64 {
+	own := e.ownLoad(now) + more
+	if e.set == nil || e.set.reports.n == 0 {
+		return e.scoreOf(own)
+	}
+	fresh, score := e.report.fresh(now, e.report.life), 0.0
+	if fresh < 1 {
+		score = (1 - fresh) * (e.set.reports.cost/float64(e.set.reports.n) + e.scoreOf(own))
+	}
+	if fresh > 0 {
+		score += fresh * e.scoreOf(own+e.report.others*e.Weight)
+	}
+	return score
+}
+
+func (e *Endpoint) scoreOf(load float64) float64 {
+	return e.perWeight(load+queueCost*e.capacity.queueing(load)) * e.slowness.factor
+}
+
+// perWeight divides a load by the weight, scaled by the discount for failures: an endpoint
+// that fails every second attempt immediately would seem twice as fast.
+func (e *Endpoint) perWeight(load float64) float64 {
+	return load / (e.weight * e.success)
+}
+
+// Spare reports whether the endpoint can serve one more request at once, as far as is known. An
+// idle one can.
+func (e *Endpoint) Spare(now time.Duration) bool { return e.hasRoom(now, false) }
+
+// hasRoom reports whether the endpoint can serve one more request at once, or soon if the request is stuck;
+// see spare.Curve. No request may wait for a slot in the endpoint's sidecar.
+func (e *Endpoint) hasRoom(now time.Duration, stuck bool) bool {
+	load := e.load(now)
+	if e.set == nil || load < 1 {
+		return true
+	}
+	return e.capacity.queueing(load) == 0 && e.set.curve.Room(now, load, e.usualLoad.Load(), stuck)
+}
