@@ -86,10 +86,10 @@ func TestHalfClosedReader(t *testing.T) {
 		readUntil(t, client, "\r\n\r\n")
 		for began, last := time.Now(), time.Now(); time.Since(began) < 4*limit; n++ {
 			_, _ = io.WriteString(server, "x")
-			if _, err := io.ReadFull(client, make([]byte, 1)); err != nil {
+			_, err := io.ReadFull(client, make([]byte, 1))
+			if pause, last = max(pause, time.Since(last)), time.Now(); err != nil {
 				return n, pause, err
 			}
-			pause, last = max(pause, time.Since(last)), time.Now()
 		}
 		return n, pause, nil
 	}
