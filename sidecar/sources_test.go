@@ -233,12 +233,14 @@ func TestReloadWhileDataIsLost(t *testing.T) {
 	for name, change := range map[string]string{"check": "check: {tcp: true, timeout: 15s}", "subset": "lb: {subset: 1}"} {
 		t.Run(name, func(t *testing.T) {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
-			e, err := lab.StartEtcd(lab.EtcdOptions{})
+			addrs := harness.FreeAddrs(t, 2)
+			address, egress := addrs[0], addrs[1]
+			e, err := lab.StartEtcd(lab.EtcdOptions{ClientAddr: address})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer func() { e.Close() }()
-			client, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Addr()}})
+			client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -249,7 +251,6 @@ func TestReloadWhileDataIsLost(t *testing.T) {
 				}
 			}
 			client.Close()
-			address, egress := e.Addr(), harness.FreeAddrs(t, 1)[0]
 			with := func(more string) *config.Config {
 				cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, `
 admin: {address: ""}

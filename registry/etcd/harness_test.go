@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/freeport"
 	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/registry"
@@ -26,8 +27,17 @@ const (
 	timeout = time.Minute // for any event
 )
 
+// startEtcd starts etcd, at an address that is the test's until it ends: others may start there later.
 func startEtcd(t *testing.T, opt lab.EtcdOptions) *lab.Etcd {
 	t.Helper()
+	if opt.ClientAddr == "" {
+		addrs, release, err := freeport.Loopback(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(release)
+		opt.ClientAddr = addrs[0]
+	}
 	s, err := lab.StartEtcd(opt)
 	if err != nil {
 		t.Fatal(err)
