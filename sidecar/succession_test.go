@@ -47,7 +47,7 @@ func TestParkedAtPredecessor(t *testing.T) {
 	cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, `
 admin: {address: ""}
 listeners: [{name: ingress, address: %q, protocol: link, service: local}]
-services: {local: {discover: static, endpoints: [%q], protocol: http}}`, address, harness.NewApp(t).Addr), nil)
+services: {local: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s}}`, address, harness.NewApp(t).Addr), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,17 +26,18 @@ type database struct {
 }
 
 // startDatabases starts a database on each of 127.0.0.2 and 127.0.0.3. All have one port for checks.
-func startDatabases(t *testing.T) (one, two *database, port int) {
+func startDatabases(t *testing.T) (one, two *database, port string) {
 	t.Helper()
 	one, two = &database{name: "one"}, &database{name: "two"}
-	port = one.start(t, "127.0.0.2", 0)
+	_, port, _ = net.SplitHostPort(harness.FreeAddrs(t, 1)[0])
+	one.start(t, "127.0.0.2", port)
 	two.start(t, "127.0.0.3", port)
 	return one, two, port
 }
 
-func (d *database) start(t *testing.T, ip string, port int) int {
+func (d *database) start(t *testing.T, ip, port string) {
 	t.Helper()
-	checks, err := net.Listen("tcp", fmt.Sprintf("%s:%d", ip, port))
+	checks, err := net.Listen("tcp", net.JoinHostPort(ip, port))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,6 @@ func (d *database) start(t *testing.T, ip string, port int) int {
 			}()
 		}
 	}()
-	return checks.Addr().(*net.TCPAddr).Port
 }
 
 // databaseSession is a client's connection.
@@ -104,7 +104,7 @@ services:
     endpoints: [%q, %q]
     protocol: tcp
     connect_timeout: 15s
-    check: {http: /primary, port: %d, on_down: close, interval: 20ms, timeout: 30s, healthy: 1, unhealthy: 2}`,
+    check: {http: /primary, port: %s, on_down: close, interval: 20ms, timeout: 30s, healthy: 1, unhealthy: 2}`,
 		addrs[0], addrs[1], one.addr, two.addr, port))
 	far := harness.Start(t, fmt.Sprintf(`
 listeners: [{name: tcp, address: %q, protocol: tcp, service: db}]

@@ -173,7 +173,7 @@ services:
 	c.AwaitHealth("compute", ingress, false)
 	harness.Start(t, fmt.Sprintf(`
 listeners: [{name: ingress, address: %q, protocol: link, service: local}]
-services: {local: {discover: static, endpoints: [%q], protocol: http}}`, ingress, a.Addr)).Ready()
+services: {local: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s}}`, ingress, a.Addr)).Ready()
 	c.AwaitHealth("compute", ingress, true)
 	if err := harness.Post(http.DefaultClient, egress, "after"); err != nil {
 		t.Error(err)

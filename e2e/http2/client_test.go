@@ -82,8 +82,8 @@ routes:
   - {match: {host: missing}, service: gone}
   - {service: app}
 services:
-  app: {discover: static, endpoints: [%q], protocol: http}
-  gone: {discover: static, endpoints: [%q], protocol: http}`
+  app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s}
+  gone: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s}`
 
 // startHTTP2 starts a sidecar whose listeners serve HTTP/2, and returns a client of each.
 func startHTTP2(t *testing.T, app string) (p *harness.Process, clients map[string]http2Client) {

@@ -141,10 +141,10 @@ func TestReloadsBeforeFallback(t *testing.T) {
 	config := func(more string) string {
 		return fmt.Sprintf(`
 listeners: [{name: egress, address: %q, protocol: http}]
-routes: [{service: app, fallback: {service: other, on: [5xx]}}]
+routes: [{service: app, fallback: {service: other, on: [5xx], timeout: 1m}}]
 services:
-  app: {discover: static, endpoints: [%q], protocol: http, timeout: 1m}
-  other: {discover: static, endpoints: [%q], protocol: http, tls: {ca: %q, sni: app.test}%s}`, egress, app.Listener.Addr(), b.Addr(), d.CA, more)
+  app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 1m}
+  other: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, tls: {ca: %q, sni: app.test}%s}`, egress, app.Listener.Addr(), b.Addr(), d.CA, more)
 	}
 	p := harness.Start(t, config(""))
 	p.Ready()

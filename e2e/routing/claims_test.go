@@ -60,7 +60,7 @@ func TestClaims(t *testing.T) {
 	addrs := harness.FreeAddrs(t, 2)
 	harness.Start(t, fmt.Sprintf(`
 listeners: [{name: ingress, address: %q, protocol: link, service: local}]
-services: {local: {discover: static, endpoints: [%q]}}`, addrs[1], app.Listener.Addr())).Ready()
+services: {local: {discover: static, endpoints: [%q], connect_timeout: 15s}}`, addrs[1], app.Listener.Addr())).Ready()
 	harness.Start(t, fmt.Sprintf(`
 loops: 1
 listeners: [{name: egress, address: %q, protocol: http}]

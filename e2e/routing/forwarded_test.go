@@ -124,7 +124,7 @@ func TestForgedTrailers(t *testing.T) {
 	harness.Start(t, fmt.Sprintf(`
 limits: {message: 64KiB}
 listeners: [{name: ingress, address: %q, protocol: link, service: local}]
-services: {local: {discover: static, endpoints: [%q]}}`, addrs[2], app.Listener.Addr())).Ready()
+services: {local: {discover: static, endpoints: [%q], connect_timeout: 15s, timeout: 2m}}`, addrs[2], app.Listener.Addr())).Ready()
 	harness.Start(t, fmt.Sprintf(`
 limits: {message: 64KiB}
 listeners:

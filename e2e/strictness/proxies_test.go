@@ -92,7 +92,7 @@ func (p *product) instance(t *testing.T) *instance {
 	if p.binary == "" {
 		harness.Start(t, strictLimits+fmt.Sprintf(`
 listeners: [{name: in, address: %q, protocol: http, service: out}]
-services: {out: {discover: static, endpoints: [%q], protocol: http}}`, addr, replica.Addr()))
+services: {out: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s}}`, addr, replica.Addr()))
 		return &instance{addr, replica}
 	}
 	dir := t.TempDir()

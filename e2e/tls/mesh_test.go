@@ -96,7 +96,7 @@ func TestTLSEtcd(t *testing.T) {
 	ingress, egress, blind := addrs[0], addrs[1], addrs[2]
 	provider := harness.Start(t, registered(shown)+fmt.Sprintf(`
 listeners: [{name: ingress, address: %q, protocol: link, service: local}]
-services: {local: {discover: static, endpoints: [%q], protocol: http}}
+services: {local: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s}}
 register: [{service: compute, listener: ingress, advertise: %[1]q}]`, ingress, a.Addr))
 	provider.Ready()
 	finding := func(egress, tls string) *harness.Process {
