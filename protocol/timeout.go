@@ -17,8 +17,6 @@ const (
 	GRPCTimeout               // at most 8 digits and a unit; 0 means that the time is up
 )
 
-var timeoutNames = [...]string{OwnTimeout: HeaderTimeout, EnvoyTimeout: HeaderEnvoyTimeout, GRPCTimeout: HeaderGRPCTimeout}
-
 // timeoutLengths has the bit n set if a name has n bytes.
 const timeoutLengths = 1<<len(HeaderTimeout) | 1<<len(HeaderEnvoyTimeout) | 1<<len(HeaderGRPCTimeout)
 
@@ -27,7 +25,20 @@ func TimeoutFieldOf(name []byte) TimeoutField {
 	if uint64(timeoutLengths)>>min(len(name), 63)&1 == 0 {
 		return NotTimeout
 	}
-	return TimeoutField(max(0, slices.IndexFunc(timeoutNames[:], func(lower string) bool { return EqualFold(name, lower) })))
+	return timeoutNamed(name)
+}
+
+// timeoutNamed is TimeoutFieldOf for a name that has one of timeoutLengths.
+func timeoutNamed(name []byte) TimeoutField {
+	switch {
+	case string(name) == HeaderTimeout || EqualFold(name, HeaderTimeout):
+		return OwnTimeout
+	case string(name) == HeaderGRPCTimeout || EqualFold(name, HeaderGRPCTimeout):
+		return GRPCTimeout
+	case EqualFold(name, HeaderEnvoyTimeout):
+		return EnvoyTimeout
+	}
+	return NotTimeout
 }
 
 // MaxTimeout is the longest time that a header can say. It can be added to any time of a loop.
@@ -82,7 +93,7 @@ func appendTimeout(dst []byte, f TimeoutField, d time.Duration) []byte {
 // the values of hs that are not shorter or are malformed, removes repeated ones, and adds
 // x-remora-timeout-ms. The new values are appended to text, which must live as long as they.
 func SetTimeLeft(hs []Header, left time.Duration, text []byte) (_ []Header, newText []byte) {
-	var seen [len(timeoutNames)]bool
+	var seen [GRPCTimeout + 1]bool
 	hs = append(hs, Header{Name: NameTimeout})
 	for i := 0; i < len(hs); i++ {
 		f := TimeoutFieldOf(hs[i].Name)
