@@ -3,7 +3,8 @@ package link
 // cursor reads the head of a message. It can fail in two ways, and yields zero values after
 // either, so that callers check only once at the end.
 type cursor struct {
-	b     []byte // the rest of the head
+	b     []byte // the head
+	at    int    // index of what is read next
 	names *table
 	trace []byte // room for a restored traceparent; nil once used
 	size  int    // bytes of text that may still come, interned text included
@@ -15,7 +16,7 @@ func (c *cursor) fail(err error) {
 	if c.err == nil {
 		c.err = err
 	}
-	c.b = nil
+	c.b, c.at = nil, 0
 }
 
 func (c *cursor) reject(why Reason) {
@@ -25,43 +26,42 @@ func (c *cursor) reject(why Reason) {
 }
 
 func (c *cursor) byte() byte {
-	if len(c.b) == 0 {
+	if c.at >= len(c.b) {
 		c.fail(ErrHead)
 		return 0
 	}
-	v := c.b[0]
-	c.b = c.b[1:]
+	v := c.b[c.at]
+	c.at++
 	return v
 }
 
 // varint reads a number. Nearly all are below 128, so that case comes first.
 func (c *cursor) varint() uint64 {
-	if len(c.b) > 0 && c.b[0] < 0x80 {
-		v := uint64(c.b[0])
-		c.b = c.b[1:]
-		return v
+	if at := c.at; at < len(c.b) && c.b[at] < 0x80 {
+		c.at++
+		return uint64(c.b[at])
 	}
 	return c.longVarint()
 }
 
 func (c *cursor) longVarint() uint64 {
-	v, n := parseVarint(c.b)
+	v, n := parseVarint(c.b[c.at:])
 	if n <= 0 {
 		c.fail(ErrHead)
 		return 0
 	}
-	c.b = c.b[n:]
+	c.at += n
 	return v
 }
 
 func (c *cursor) take(n uint64) []byte {
-	if n > uint64(len(c.b)) {
+	if n > uint64(len(c.b)-c.at) {
 		c.fail(ErrHead)
 		return nil
 	}
-	v := c.b[:n:n]
-	c.b = c.b[n:]
-	return v
+	from := c.at
+	c.at += int(n)
+	return c.b[from:c.at:c.at]
 }
 
 // text reads a text: twice its length and its bytes, or twice an index plus one. A text that

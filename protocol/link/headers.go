@@ -71,7 +71,7 @@ func (c *cursor) headers(hs []protocol.Header, limit int, name textClass) []prot
 		c.reject(TooLarge)
 		return hs
 	}
-	if n*2 > uint64(len(c.b)) { // each header has at least two bytes
+	if n*2 > uint64(len(c.b)-c.at) { // each header has at least two bytes
 		c.fail(ErrHead)
 		return hs
 	}
