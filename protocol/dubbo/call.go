@@ -173,22 +173,27 @@ func (c *Call) percentDecode(b []byte) ([]byte, bool) {
 	if bytes.IndexByte(b, '%') < 0 && bytes.IndexByte(b, '+') < 0 {
 		return b, true
 	}
-	start := len(c.scratch)
+	start, text := len(c.scratch), c.scratch
 	for i := 0; i < len(b); i++ {
 		char := b[i]
 		switch char {
 		case '+':
 			char = ' '
 		case '%':
-			if i+2 >= len(b) || unhex(b[i+1]) < 0 || unhex(b[i+2]) < 0 {
+			if i+2 >= len(b) {
 				return nil, false
 			}
-			char = byte(unhex(b[i+1])<<4 | unhex(b[i+2]))
+			high, low := unhex(b[i+1]), unhex(b[i+2])
+			if high < 0 || low < 0 {
+				return nil, false
+			}
+			char = byte(high<<4 | low)
 			i += 2
 		}
-		c.scratch = append(c.scratch, char)
+		text = append(text, char)
 	}
-	return c.scratch[start:len(c.scratch):len(c.scratch)], true
+	c.scratch = text
+	return text[start:len(text):len(text)], true
 }
 
 // parseForm reads the form of a call: interface, method, parameterTypesString (descriptors), a

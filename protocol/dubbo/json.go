@@ -1,5 +1,7 @@
 package dubbo
 
+import "strings"
+
 // maxDepth limits the nesting of the values of a call or a response, in JSON and in hessian2.
 const maxDepth = 128
 
@@ -253,14 +255,15 @@ func hex4(b []byte) (rune, bool) {
 }
 
 // unhex returns the value of a hexadecimal digit, or -1.
-func unhex(c byte) int {
-	switch {
-	case '0' <= c && c <= '9':
-		return int(c - '0')
-	case 'a' <= c && c <= 'f':
-		return int(c-'a') + 10
-	case 'A' <= c && c <= 'F':
-		return int(c-'A') + 10
+func unhex(c byte) int { return int(digitValues[c]) }
+
+// digitValues is the value of each hexadecimal digit, and -1 for other bytes.
+var digitValues = func() (t [256]int8) {
+	for c := range t {
+		t[c] = int8(strings.IndexByte(hexDigits, byte(c)))
 	}
-	return -1
-}
+	for c := 'A'; c <= 'F'; c++ {
+		t[c] = t[c|0x20]
+	}
+	return t
+}()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -48,12 +49,20 @@ func descriptorLen(b []byte) int {
 // 4.2.1), which allows nearly anything.
 func isClassName(name []byte) bool {
 	for _, c := range name {
-		if c <= ' ' || c == '.' || c == '[' || c == '"' || c == '\\' || c == 0x7f {
+		if !classNameByte[c] {
 			return false
 		}
 	}
 	return utf8.Valid(name)
 }
+
+// classNameByte reports whether a byte may be in the name of a class.
+var classNameByte = func() (t [256]bool) {
+	for c := range t {
+		t[c] = c > ' ' && !strings.ContainsRune(".[\"\\\x7f", rune(c))
+	}
+	return t
+}()
 
 // appendDescriptor appends the descriptor of the Java type called name. If name is not a type,
 // the result is not a valid descriptor.
