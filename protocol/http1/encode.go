@@ -31,7 +31,7 @@ func requestSize(req *protocol.Request) (size int, err error) {
 	}
 	p := req.Path
 	if len(p) == 0 || p[0] != '/' && (string(p) != "*" || string(req.Method) != "OPTIONS") ||
-		!targetChar.all(p) || !validAuthority(req.Authority, false) {
+		targetEnd(p) != len(p) || !validAuthority(req.Authority, false) {
 		return 0, ErrUnsafeTarget
 	}
 	size, ok := headersSize(req.Headers)

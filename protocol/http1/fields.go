@@ -95,7 +95,7 @@ type fields struct {
 // field reads the field line at b[i:] and returns the index behind it, or ErrIncomplete if b
 // ends before the line.
 func field(b []byte, i int) (name, value []byte, next int, err error) {
-	colon := i + tokenChar.span(b[i:])
+	colon := tokenEnd(b, i)
 	if colon == len(b) || b[colon] != ':' || colon == i {
 		return nil, nil, 0, badName(b[i:], colon-i)
 	}

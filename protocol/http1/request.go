@@ -115,13 +115,13 @@ func (h *Head) finishRequest(req *protocol.Request, f *fields) error {
 
 // requestLine decodes "GET /path HTTP/1.1" (RFC 9112 section 3).
 func (h *Head) requestLine(line []byte, req *protocol.Request) (err error) {
-	i := tokenChar.span(line)
+	i := tokenEnd(line, 0)
 	if i == 0 || i == len(line) || line[i] != ' ' {
 		return ErrBadRequestLine
 	}
 	req.Method = line[:i]
 	rest := line[i+1:]
-	if i = targetChar.span(rest); i == 0 || i == len(rest) {
+	if i = targetEnd(rest); i == 0 || i == len(rest) {
 		return ErrBadRequestLine
 	}
 	if rest[i] != ' ' {
