@@ -6,63 +6,41 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/modeltest"
 	"github.com/remora-proxy/remora/lb/log2"
 )
 
 // TestConstants shows what happens at half and at twice each constant of the model. The measure changes
 // by at least a tenth.
 func TestConstants(t *testing.T) {
-	for _, c := range []struct {
-		name        string
-		scale       func(by float64)
-		measure     func() float64
-		half, twice int // the sign of the change of measure
-	}{
-		{"step: a first latency in a freeze is corrected later or earlier",
-			func(by float64) { model.step *= by }, func() float64 { return errorAfter(60) }, 1, -1},
-		{"step: the quartile of exponential latencies is more or less exact",
-			func(by float64) { model.step *= by }, errorOfQuartile, -1, 1},
-		{"remembered: the quartile of exponential latencies is less or more exact",
-			func(by float64) { model.remembered *= by }, errorOfQuartile, 1, -1},
-		{"known: a load counts after fewer or more latencies",
-			func(by float64) { model.known *= by }, latenciesToKnow, -1, 1},
-		{"remembered: a load without requests is forgotten earlier or later",
-			func(by float64) { model.remembered *= by }, func() float64 { return secondsToForget(1000) }, -1, 1},
-		{"half: at 1,000 requests a second, a load is forgotten earlier or later",
-			func(by float64) { scale(&model.half, by) }, func() float64 { return secondsToForget(1000) }, -1, 1},
-		{"halfSamples: at 20 requests a second, a load is forgotten earlier or later",
-			func(by float64) { model.halfSamples = int(float64(model.halfSamples) * by) }, func() float64 { return secondsToForget(20) }, -1, 1},
-		{"halfMost: at a request a second, a load is forgotten earlier or later",
-			func(by float64) { scale(&model.halfMost, by) }, func() float64 { return secondsToForget(1) }, -1, 1},
-		{"guess: of an endpoint of which nothing is known, fewer or more loads have room",
-			func(by float64) { model.guess *= by }, func() float64 { return room(new(Curve), false) }, -1, 1},
-		{"slower: fewer or more loads have room",
-			func(by float64) { model.slower *= by }, func() float64 { return room(shared(), false) }, -1, 1},
-		{"stuckSlower: for stuck requests, fewer or more loads have room",
-			func(by float64) { model.stuckSlower *= by }, func() float64 { return room(shared(), true) }, -1, 1},
-		{"drift: a service that has become twice as slow has room again later or earlier",
-			func(by float64) { model.drift *= by }, secondsToFollow, 1, -1},
-		{"usual: the usual load follows the load earlier or later",
-			func(by float64) { model.usual = uint32(float64(model.usual) * by) }, requestsToUsual, -1, 1},
-	} {
-		usual := c.measure()
-		for _, at := range []struct {
-			by   float64
-			want int
-		}{{.5, c.half}, {2, c.twice}} {
-			was := model
-			c.scale(at.by)
-			got := c.measure()
-			model = was
-			t.Logf("%s: at %v times it is %.3f, and %.3f at the constant", c.name, at.by, got, usual)
-			if (got/usual-1)*float64(at.want) < .1 {
-				t.Errorf("%s: at %v times it is %.3f, and %.3f at the constant", c.name, at.by, got, usual)
-			}
-		}
-	}
+	m := modeltest.New(t, &model, .1)
+	m.Check("step: a first latency in a freeze is corrected later or earlier",
+		modeltest.Of(&model.step), func() float64 { return errorAfter(60) }, 1, -1)
+	m.Check("step: the quartile of exponential latencies is more or less exact",
+		modeltest.Of(&model.step), errorOfQuartile, -1, 1)
+	m.Check("remembered: the quartile of exponential latencies is less or more exact",
+		modeltest.Of(&model.remembered), errorOfQuartile, 1, -1)
+	m.Check("known: a load counts after fewer or more latencies",
+		modeltest.Of(&model.known), latenciesToKnow, -1, 1)
+	m.Check("remembered: a load without requests is forgotten earlier or later",
+		modeltest.Of(&model.remembered), func() float64 { return secondsToForget(1000) }, -1, 1)
+	m.Check("half: at 1,000 requests a second, a load is forgotten earlier or later",
+		modeltest.Of(&model.half), func() float64 { return secondsToForget(1000) }, -1, 1)
+	m.Check("halfSamples: at 20 requests a second, a load is forgotten earlier or later",
+		modeltest.Of(&model.halfSamples), func() float64 { return secondsToForget(20) }, -1, 1)
+	m.Check("halfMost: at a request a second, a load is forgotten earlier or later",
+		modeltest.Of(&model.halfMost), func() float64 { return secondsToForget(1) }, -1, 1)
+	m.Check("guess: of an endpoint of which nothing is known, fewer or more loads have room",
+		modeltest.Of(&model.guess), func() float64 { return room(new(Curve), false) }, -1, 1)
+	m.Check("slower: fewer or more loads have room",
+		modeltest.Of(&model.slower), func() float64 { return room(shared(), false) }, -1, 1)
+	m.Check("stuckSlower: for stuck requests, fewer or more loads have room",
+		modeltest.Of(&model.stuckSlower), func() float64 { return room(shared(), true) }, -1, 1)
+	m.Check("drift: a service that has become twice as slow has room again later or earlier",
+		modeltest.Of(&model.drift), secondsToFollow, 1, -1)
+	m.Check("usual: the usual load follows the load earlier or later",
+		modeltest.Of(&model.usual), requestsToUsual, -1, 1)
 }
-
-func scale(d *time.Duration, by float64) { *d = time.Duration(float64(*d) * by) }
 
 const ms = time.Millisecond
 

@@ -3,48 +3,27 @@ package class
 import (
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/modeltest"
 )
 
 // TestConstants shows what happens at half and at twice each constant of the model. The measure changes
 // by at least a fifth.
 func TestConstants(t *testing.T) {
-	for _, c := range []struct {
-		name        string
-		scale       func(by float64)
-		measure     func() float64
-		half, twice int // the sign of the change of measure
-	}{
-		{"after: there are classes, and memory for them, after fewer or more requests",
-			func(by float64) { model.after = int(float64(model.after) * by) }, requestsToClasses, -1, 1},
-		{"samples: a class has a delay of its own earlier, by less evidence, or later",
-			func(by float64) { model.samples = int(float64(model.samples) * by) }, requestsToDelay, -1, 1},
-		{"half: a delay follows a change earlier or later",
-			func(by float64) { scale(&model.half, by) }, secondsToFollow, -1, 1},
-		{"longHalf: at half, too little is known of a class with a request a second; at twice, old latencies count",
-			func(by float64) { scale(&model.longHalf, by) }, samplesOfRare, -1, 1},
-		{"age: delays are computed more or less often",
-			func(by float64) { scale(&model.age, by) }, computations, 1, -1},
-		{"alike: more or fewer classes have a delay of their own",
-			func(by float64) { model.alike = 1 + (model.alike-1)*by }, groups, 1, -1},
-	} {
-		usual := c.measure()
-		for _, at := range []struct {
-			by   float64
-			want int
-		}{{.5, c.half}, {2, c.twice}} {
-			was := model
-			c.scale(at.by)
-			got := c.measure()
-			model = was
-			t.Logf("%s: at %v times it is %.1f, and %.1f at the constant", c.name, at.by, got, usual)
-			if (got/usual-1)*float64(at.want) < .2 {
-				t.Errorf("%s: at %v times it is %.1f, and %.1f at the constant", c.name, at.by, got, usual)
-			}
-		}
-	}
+	m := modeltest.New(t, &model, .2)
+	m.Check("after: there are classes, and memory for them, after fewer or more requests",
+		modeltest.Of(&model.after), requestsToClasses, -1, 1)
+	m.Check("samples: a class has a delay of its own earlier, by less evidence, or later",
+		modeltest.Of(&model.samples), requestsToDelay, -1, 1)
+	m.Check("half: a delay follows a change earlier or later",
+		modeltest.Of(&model.half), secondsToFollow, -1, 1)
+	m.Check("longHalf: at half, too little is known of a class with a request a second; at twice, old latencies count",
+		modeltest.Of(&model.longHalf), samplesOfRare, -1, 1)
+	m.Check("age: delays are computed more or less often",
+		modeltest.Of(&model.age), computations, 1, -1)
+	m.Check("alike: more or fewer classes have a delay of their own",
+		func(by float64) { model.alike = 1 + (model.alike-1)*by }, groups, 1, -1)
 }
-
-func scale(d *time.Duration, by float64) { *d = time.Duration(float64(*d) * by) }
 
 var unequal = map[int]time.Duration{100: ms, 10_000: 10 * ms}
 

@@ -3,74 +3,40 @@ package periodic
 import (
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/modeltest"
 )
 
 // TestConstants shows what happens at half and at twice each constant of the model.
 func TestConstants(t *testing.T) {
-	for _, c := range []struct {
-		name        string
-		scale       func(by float64)
-		measure     func() float64
-		half, twice int // the sign of the change of measure; 0 means within same
-	}{
-		{"minStall: at half, silences by chance hide the period; at twice, the stalls are none",
-			func(by float64) { scale(&model.minStall, by) }, foundAmongHiccups, -1, -1},
-		{"stallGap: at half, the backlog is no part of a stall; at twice, another stall is",
-			func(by float64) { scale(&model.stallGap, by) }, lengthWithBacklog, -1, 1},
-		{"leastJitter: hedges are withheld for a shorter or a longer time",
-			func(by float64) { scale(&model.leastJitter, by) }, withheld, -1, 1},
-		{"stalls: at half, a period among other stalls is found less often; at twice, no more often",
-			func(by float64) { model.stalls = int(float64(model.stalls) * by) }, foundAmongOthers, -1, 0},
-		{"minPeriod: more or fewer quick periods are found",
-			func(by float64) { scale(&model.minPeriod, by) }, func() float64 { return foundExact(1500*time.Millisecond) + foundExact(3*time.Second) }, 1, -1},
-		{"maxPeriod: fewer or more slow periods are found",
-			func(by float64) { scale(&model.maxPeriod, by) }, func() float64 { return foundExact(40*time.Minute) + foundExact(100*time.Minute) }, -1, 1},
-		{"candidates: at half, a period among other stalls is not found; at twice, no more often",
-			func(by float64) { model.candidates = int(float64(model.candidates) * by) }, foundAmongOthers, -1, 0},
-		{"jitters: at half, stalls that are not exact have no period; at twice, those that are exact have it later",
-			func(by float64) {
-				for i := range model.jitters {
-					model.jitters[i] *= by
-				}
-			}, func() float64 { return foundExact(time.Minute) + found(10, time.Minute, 1500*time.Millisecond, 0) }, -1, -1},
-		{"missedBeats: a period is over earlier or later",
-			func(by float64) { model.missedBeats = int(float64(model.missedBeats) * by) }, beatsUntilOver, -1, 1},
-		{"leastBeats: at half, a period with few stalls is found; at twice, none is",
-			func(by float64) { model.leastBeats *= by }, func() float64 { return found(30, time.Minute, 0, .5) }, 1, -1},
-		{"leastChance: at half, five exact stalls do not suffice; at twice, four do not either",
-			func(by float64) { model.leastChance *= by }, func() float64 { return foundExact(time.Minute) + found(4, time.Minute, 0, 0) }, -1, 0},
-	} {
-		usual := c.measure()
-		for _, at := range []struct {
-			by   float64
-			want int
-		}{{.5, c.half}, {2, c.twice}} {
-			was := model
-			c.scale(at.by)
-			got := c.measure()
-			model = was
-			t.Logf("%s: at %v times it is %.3f, and %.3f at the constant", c.name, at.by, got, usual)
-			if sign(got/usual-1) != at.want {
-				t.Errorf("%s: at %v times it is %.3f, and %.3f at the constant", c.name, at.by, got, usual)
+	m := modeltest.New(t, &model, .1)
+	m.Check("minStall: at half, silences by chance hide the period; at twice, the stalls are none",
+		modeltest.Of(&model.minStall), foundAmongHiccups, -1, -1)
+	m.Check("stallGap: at half, the backlog is no part of a stall; at twice, another stall is",
+		modeltest.Of(&model.stallGap), lengthWithBacklog, -1, 1)
+	m.Check("leastJitter: hedges are withheld for a shorter or a longer time",
+		modeltest.Of(&model.leastJitter), withheld, -1, 1)
+	m.Check("stalls: at half, a period among other stalls is found less often; at twice, no more often",
+		modeltest.Of(&model.stalls), foundAmongOthers, -1, 0)
+	m.Check("minPeriod: more or fewer quick periods are found",
+		modeltest.Of(&model.minPeriod), func() float64 { return foundExact(1500*time.Millisecond) + foundExact(3*time.Second) }, 1, -1)
+	m.Check("maxPeriod: fewer or more slow periods are found",
+		modeltest.Of(&model.maxPeriod), func() float64 { return foundExact(40*time.Minute) + foundExact(100*time.Minute) }, -1, 1)
+	m.Check("candidates: at half, a period among other stalls is not found; at twice, no more often",
+		modeltest.Of(&model.candidates), foundAmongOthers, -1, 0)
+	m.Check("jitters: at half, stalls that are not exact have no period; at twice, those that are exact have it later",
+		func(by float64) {
+			for i := range model.jitters {
+				model.jitters[i] *= by
 			}
-		}
-	}
+		}, func() float64 { return foundExact(time.Minute) + found(10, time.Minute, 1500*time.Millisecond, 0) }, -1, -1)
+	m.Check("missedBeats: a period is over earlier or later",
+		modeltest.Of(&model.missedBeats), beatsUntilOver, -1, 1)
+	m.Check("leastBeats: at half, a period with few stalls is found; at twice, none is",
+		modeltest.Of(&model.leastBeats), func() float64 { return found(30, time.Minute, 0, .5) }, 1, -1)
+	m.Check("leastChance: at half, five exact stalls do not suffice; at twice, four do not either",
+		modeltest.Of(&model.leastChance), func() float64 { return foundExact(time.Minute) + found(4, time.Minute, 0, 0) }, -1, 0)
 }
-
-// same is the relative change that counts as none.
-const same = 0.1
-
-func sign(change float64) int {
-	switch {
-	case change > same:
-		return 1
-	case change < -same:
-		return -1
-	}
-	return 0
-}
-
-func scale(d *time.Duration, by float64) { *d = time.Duration(float64(*d) * by) }
 
 // histories is how many seeds a measure has.
 const histories = 100
