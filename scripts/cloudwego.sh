@@ -25,4 +25,4 @@ esac
 workspace
 go build -C scripts/cloudwego -o "$dir/bin/" .
 
-attend go test ./e2e/peers -count=1 -timeout=20m -v -run '^Test(Hertz|Kitex)' -cloudwego="$dir/bin/cloudwego" -cloudwego-long="$long"
+attend go test ./e2e/peers -count=1 -timeout=20m -v -run '^Test(Hertz|Kitex|Cloudwego)' -cloudwego="$dir/bin/cloudwego" -cloudwego-long="$long"

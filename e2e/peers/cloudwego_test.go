@@ -122,9 +122,12 @@ func did(t *testing.T, servers []*cloudwegoServer) map[string]int {
 // twice.
 const hedged = "retry: {attempts: 2}, hedge: {mode: on, delay: 30ms, budget: 1}"
 
-// cloudwegoWays start sidecars before endpoints that speak the protocol, and return the last
-// sidecar, which has the listener at addr. Each endpoint has a sidecar of its own in two.
-var cloudwegoWays = map[string]func(t *testing.T, listens, speaks string, endpoints ...string) (p *harness.Process, addr string){
+// startSidecars starts sidecars before endpoints that speak the protocol, and returns the last
+// sidecar, which has the listener at addr.
+type startSidecars func(t *testing.T, listens, speaks string, endpoints ...string) (p *harness.Process, addr string)
+
+// cloudwegoWays are one sidecar, and two: then each endpoint has a sidecar of its own, too.
+var cloudwegoWays = map[string]startSidecars{
 	"one": hedgingSidecar,
 	"two": func(t *testing.T, listens, speaks string, endpoints ...string) (p *harness.Process, addr string) {
 		var links []string
