@@ -116,7 +116,9 @@ func (c *call) cancel() {
 	switch {
 	case ex == nil:
 	case begun:
-		ex.Cancel()
+		if ex.Cancel() {
+			c.session.keepCancelled(ex)
+		}
 	default:
 		c.session.host.Pool.Recycle(ex)
 	}

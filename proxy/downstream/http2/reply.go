@@ -72,7 +72,8 @@ func (s *session) Fail(ex *exchange.Exchange, f *fault.Failure) {
 	s.calls[ex.CallIndex].respondFailure(ex, f)
 }
 
-// Concurrency implements exchange.Caller. Streams that have left the loop do not count.
+// Concurrency implements exchange.Caller. Cancelled requests count for as long as the application works on them. Streams
+// that have left the loop do not count.
 func (s *session) Concurrency(ex *exchange.Exchange, most int) int {
 	return ex.WithOthers(most, func(yield func(*exchange.Exchange) bool) {
 		for _, c := range s.calls {
@@ -80,11 +81,29 @@ func (s *session) Concurrency(ex *exchange.Exchange, most int) int {
 				return
 			}
 		}
+		for _, ex := range s.cancelled {
+			if !yield(ex) {
+				return
+			}
+		}
 	})
 }
 
-// Finished implements exchange.Caller. The client has forgotten the request.
-func (s *session) Finished(*exchange.Exchange) {}
+// keepCancelled keeps a request that the client has cancelled until Finished.
+func (s *session) keepCancelled(ex *exchange.Exchange) {
+	ex.CallIndex = len(s.cancelled)
+	s.cancelled = append(s.cancelled, ex)
+}
+
+// Finished implements exchange.Caller. The client has forgotten the request. The last one
+// of those that are cancelled gets its place.
+func (s *session) Finished(ex *exchange.Exchange) {
+	last := len(s.cancelled) - 1
+	s.cancelled[ex.CallIndex] = s.cancelled[last]
+	s.cancelled[ex.CallIndex].CallIndex = ex.CallIndex
+	s.cancelled[last] = nil
+	s.cancelled = s.cancelled[:last]
+}
 
 // respondFailure responds to ex with f. A caller of gRPC gets it as a status.
 func (c *call) respondFailure(ex *exchange.Exchange, f *fault.Failure) {

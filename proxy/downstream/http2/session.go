@@ -22,13 +22,14 @@ type session struct {
 	conn   loop.Conn
 	origin downstream.Origin
 
-	state    sessionState
-	codec    http2.Conn
-	calls    []*call // whose stream or pipe is open; call.index is the index of each
-	pending  int     // calls whose request is incomplete, or whose response waits for the client
-	requests int     // received so far
-	feeding  bool    // the codec is in Feed
-	account  shard.TableAccount
+	state     sessionState
+	codec     http2.Conn
+	calls     []*call              // whose stream or pipe is open; call.index is the index of each
+	cancelled []*exchange.Exchange // that the application still works on; CallIndex is the index of each
+	pending   int                  // calls whose request is incomplete, or whose response waits for the client
+	requests  int                  // received so far
+	feeding   bool                 // the codec is in Feed
+	account   shard.TableAccount
 
 	untrusted bool          // the client's certificate is no longer accepted
 	ended     bool          // the client sends nothing more

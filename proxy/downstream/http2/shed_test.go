@@ -152,3 +152,35 @@ func TestReserve(t *testing.T) {
 	check("one request", 1, singles)
 	m.Settled()
 }
+
+// TestReserveCancelled: requests that their client has cancelled count as its connection's for as long as the
+// application works on them. Otherwise a client could take all places of max_pending, one after another.
+func TestReserveCancelled(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "max_pending: 16"})
+	m.Apps[0].Delay = func() time.Duration { return time.Second }
+	c, other := dial(m, 0), dial(m, 0)
+	first := other.send(request("GET", "/", 0))
+	m.RunUntil("a request", func() bool { return m.Consumer.Proc.Pending() == 1 })
+	for range 20 {
+		a := c.send(request("GET", "/", 0))
+		m.W.Run(5 * time.Millisecond)
+		if !a.done {
+			c.do(func() { c.codec.Reset(a.stream, http2.Cancel) })
+		}
+		m.W.Run(5 * time.Millisecond)
+	}
+	if n := m.Consumer.Proc.Pending(); n != 14 {
+		t.Errorf("%d requests pending, want 14", n)
+	}
+	third := dial(m, 0)
+	a := third.send(request("GET", "/", 0))
+	if third.await(first, a); a.Status != 200 {
+		t.Errorf("the request of another connection: %d %s", a.Status, code(a))
+	}
+	m.W.Run(2 * time.Second)
+	a = c.send(request("GET", "/", 0)) // nothing is left of those that were cancelled
+	if c.await(a); a.Status != 200 {
+		t.Errorf("the next request: %d %s", a.Status, code(a))
+	}
+	m.Settled()
+}
