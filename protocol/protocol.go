@@ -44,7 +44,7 @@ type Request struct {
 	Idempotent bool          // may be sent more than once
 	OneWay     bool          // a Dubbo call without a response
 	Batch      bool          // its priority is batch: requests without it go first
-	Alone      bool          // no other of its connection is in flight at the service, which has many
+	Alone      bool          // its connection has no other in flight at the service; false while the service has few
 	Login      bool          // it may log in its connection: see Login. Links do not carry this
 }
 

@@ -41,7 +41,7 @@ type protocolEntry struct {
 // protocols is the list of all protocols. A new protocol is one folder in proxy/downstream,
 // one in proxy/upstream, and one line here. Errors name protocols in this order.
 //
-// The acceptor of tcp makes no sessions: the command gives the connections of tcp
+// The acceptor of tcp makes no sessions: package sidecar gives the connections of tcp
 // listeners to proxy/stream. Those of http2 and grpc have no listeners.
 var protocols = []protocolEntry{
 	{name: config.ProtocolLink, newAcceptor: downlink.NewAcceptor, newConnector: uplink.NewConnector, streams: service.StreamLink, sidecars: true},

@@ -157,8 +157,8 @@ func (s *listeners) stop() {
 	}
 }
 
-// duplicateSockets returns duplicates of the sockets of listeners, and whose each is. Closed listeners
-// have none. Of two sockets at one address the later listener's counts.
+// duplicateSockets returns duplicates of the sockets of listeners, and the listener of each. Closed listeners have
+// none. Of two sockets at one address, that of the later listener counts.
 func duplicateSockets(listeners []*openListener) (open sockets.Open, from map[net.Listener]*openListener) {
 	open, from = make(sockets.Open), make(map[net.Listener]*openListener)
 	for _, l := range listeners {

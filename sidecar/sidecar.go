@@ -91,7 +91,7 @@ type Options struct {
 
 // start starts the parts of a sidecar from the endpoints to the listeners, so that
 // nothing is accepted before it can be served, and nothing registered before it can be
-// accepted. If a process listens at o.successors, start takes over from it. Until it
+// accepted. If a process listens at o.Successors, start takes over from it. Until it
 // accepts connections, the end of ctx ends the start, with ctx's error.
 func start(ctx context.Context, o Options) (s *Sidecar, err error) {
 	cfg, log := o.Config, o.Log
@@ -316,7 +316,7 @@ func (s *Sidecar) openFiles() int64 {
 // identityStats lists the identities for the admin API.
 func (s *Sidecar) identityStats() []admin.Identity {
 	if s.admin.Phase() == admin.Starting {
-		return nil // listen may still use them
+		return nil // the start may still set them
 	}
 	s.mu.Lock()
 	ids := s.identities

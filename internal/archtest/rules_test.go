@@ -74,7 +74,7 @@ var layers = []layer{
 			"proxy/telemetry/stats", "proxy/config", "proxy/proxyproto", "proxy/reactor/hello", "proxy/reactor/kernel", "proxy/stream/pipe", "protocol/...", "internal/hostname",
 			"internal/eyeballs",
 		},
-		"streams run on goroutines beside the core: of a loop they see who gives leases",
+		"streams run on goroutines beside the core: of a loop they see who picks endpoints for them",
 	},
 	{
 		[]string{"proxy/sim/mesh"},

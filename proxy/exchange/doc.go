@@ -6,7 +6,7 @@
 //	filters.go    what filters see and replace; copies.go the requests that they send
 //	route.go      a route and its policy; router.go finds it on one loop; listener.go where requests come in
 //	state.go      the states of an exchange
-//	sessions.go   what keeps requests at one endpoint
+//	sessions.go   the session of a request, and the endpoint that it is pinned to
 //	record.go     counters and access log; tracing.go the span
 //	ports.go      the interfaces: Caller, of sessions; Filter, of what a route adds
 //	pool.go       the free lists of one loop

@@ -1,7 +1,7 @@
 // Package handover passes the listening sockets of a running sidecar to the process
 // that replaces it, over a Unix socket. The kernel's queue of connections that are
 // not accepted yet belongs to the listening socket, so no connection is lost. Only
-// the command uses this package, at its start and for a hot restart.
+// package sidecar uses this one, at its start and for a hot restart.
 //
 //	successor                              predecessor
 //	Dial     ───────────────────────────▶  Listener.Accept

@@ -8,5 +8,5 @@
 //	slots.go    Slots: max_concurrency and the bound of the queue for it
 //	auto.go     Auto: max_concurrency: auto, by package adaptive
 //
-// It knows nothing of requests: queues belong to proxy/exchange.
+// It knows nothing of requests: their queues are in proxy/service.
 package limit

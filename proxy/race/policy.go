@@ -46,7 +46,7 @@ func NewPolicy(p *config.Policy, loops int) Policy {
 }
 
 // streamPolicy is how streams race. An endpoint that does not take a stream has done nothing for it, whatever
-// its reason, so that another endpoint may: free of charge, unless the endpoint was lost.
+// its reason. So another endpoint may get the stream free of charge, unless the first endpoint was lost.
 var streamPolicy = &Policy{
 	attempts: maxFreeEndpoints, retry: streamAttempt, retryAttempts: maxFreeEndpoints, retryOn: retryOn{connect: true, reset: true},
 }

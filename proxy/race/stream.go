@@ -45,8 +45,8 @@ type Stream struct {
 	awaits bool              // its end gives the verdict, not its head
 }
 
-// Picked gets an endpoint for a stream to connect to, or why the stream has failed: then it is closed, and s
-// is nil. Picked is called on the loop, so it must not block, and not after the loop has stopped.
+// Picked gets an endpoint for the stream s to connect to. After the failure f the stream is closed, and s is nil.
+// Picked is called on the loop, so it must not block. It is not called after the loop has stopped.
 type Picked func(s *Stream, at Target, f *fault.Failure)
 
 // outcome is a stream's verdict on its service, for the breaker, and what its attempt says of the endpoint.
@@ -210,7 +210,7 @@ func (s *Stream) count(c protocol.GRPCCode) {
 	}
 }
 
-// judge gives the outcome to the breaker and to the endpoint, once each.
+// judge gives the outcome to the breaker and to the endpoint, unless these have one already.
 func (s *Stream) judge(now time.Duration, o outcome) {
 	s.passage.Judge(now, o.service)
 	s.judgeEndpoint(now, o)

@@ -3,7 +3,7 @@
 //
 //	service.go      one service on one loop, and its endpoints
 //	shared.go       what all loops share, and what one configuration allows
-//	sessions.go     what keeps requests at one endpoint
+//	sessions.go     how requests with something in common are kept at one endpoint
 //	admission.go    a slot of the service, or the queue for one; slots.go how a free slot finds a request
 //	budget.go       tokens of retries and replays, and what costs none
 //	stalls.go       whether all endpoints stall together

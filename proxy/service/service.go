@@ -19,18 +19,6 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// DialFailed logs that a dial to addr ended with err, and returns the failure of the attempts
-// that needed it. A nil err, when the process ends, is not logged.
-func (s *Service) DialFailed(addr string, err error) *fault.Failure {
-	if errors.Is(err, loop.ErrDialQueue) {
-		return fault.DialLimit
-	}
-	if err != nil {
-		s.log.Warn("endpoint not connected", "service", s.Config.Name, "endpoint", addr, "error", err)
-	}
-	return fault.Connect
-}
-
 // Service is one upstream service on one loop: its endpoints with their connections,
 // its queue for slots, and its part of hedging.
 type Service struct {
@@ -233,6 +221,29 @@ func (s *Service) Retire() {
 	}
 }
 
+// DialFailed logs that a dial to addr ended with err, and returns the failure of the attempts
+// that needed it. A nil err, when the process ends, is not logged.
+func (s *Service) DialFailed(addr string, err error) *fault.Failure {
+	if errors.Is(err, loop.ErrDialQueue) {
+		return fault.DialLimit
+	}
+	if err != nil {
+		s.log.Warn("endpoint not connected", "service", s.Config.Name, "endpoint", addr, "error", err)
+	}
+	return fault.Connect
+}
+
+// Endpoint is what the core adds to an lb.Endpoint, in its Ext.
+type Endpoint struct {
+	ID       uint32 // within the service
+	LB       *lb.Endpoint
+	Protocol string
+	Streams  StreamAccess
+	Upstream Connections
+	pin      string // the value of the sticky cookie that names it, if the service has one
+	Stats    stats.EndpointStats
+}
+
 // connections counts those of requests and those of streams.
 func (e *Endpoint) connections() int {
 	if e.Streams == StreamPipe { // they share
@@ -266,17 +277,6 @@ func (e *Endpoint) Ended(how stats.AttemptOutcome, latency time.Duration) {
 	if how == stats.AttemptUnseen || how == stats.AttemptServed {
 		e.Stats.Latency.Observe(latency)
 	}
-}
-
-// Endpoint is what the core adds to an lb.Endpoint, in its Ext.
-type Endpoint struct {
-	ID       uint32 // within the service
-	LB       *lb.Endpoint
-	Protocol string
-	Streams  StreamAccess
-	Upstream Connections
-	pin      string // the value of the sticky cookie that names it, if the service has one
-	Stats    stats.EndpointStats
 }
 
 // connect makes the upstream of an endpoint, unless it has one of that protocol.

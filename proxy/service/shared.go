@@ -18,7 +18,7 @@ import (
 // reloads that change only settings outside identityOf.
 type SharedService struct {
 	Name   string
-	Key    string             // of connections to it, see loop.Destined; no other service of the program has it
+	Key    string             // of connections to it, see loop.Destined; unique in the process
 	tls    *config.ServiceTLS // part of identityOf
 	wire   []byte             // the name, as it is sent
 	subset int                // lb.subset
@@ -165,9 +165,12 @@ type Bounds struct {
 	breaker    *limit.Breaker // nil means no breaker
 }
 
+// reservedPart is the part of max_pending that is for connections with one request, as a divisor.
+const reservedPart = 8
+
 func newBounds(c *config.Service) *Bounds {
 	most := int32(c.MaxPending)
-	b := &Bounds{maxPending: most, unreserved: most - most/8}
+	b := &Bounds{maxPending: most, unreserved: most - most/reservedPart}
 	if c.RateLimit.Rate > 0 {
 		b.rate = limit.NewRate(&c.RateLimit)
 	}
@@ -183,7 +186,7 @@ type Passage struct {
 	permit  limit.Permit  // of the breaker in bounds
 	counted *atomic.Int32 // of the service: pending, or streams; nil means neither
 
-	Alone bool // the service has many requests, and the connection of this one no other
+	Alone bool // its connection has no other request at the service; see Bounds.place
 }
 
 // Claimant is a request that asks for a place in max_pending.
@@ -273,15 +276,18 @@ func (p *Passage) HandOver(to *Passage) {
 	}
 }
 
-// place reports whether c, the last of pending requests, may have a place in max_pending, and whether it is alone on its
-// connection. alone is false while fewer than half of the other places are taken. The last places are reserved for connections
-// with one request at the service, so that a few connections with many requests can't shut out all others. A connection
-// that has all pending requests shuts out nobody.
+// place reports whether the request of c, the last of so many pending ones, gets a place in max_pending. The places beyond
+// unreserved are for connections with one request at the service: otherwise a few connections with many requests would
+// shut out all others. A connection that has all pending requests shuts out nobody, and gets these places, too.
+//
+// alone reports whether the connection of c has no other request at the service. It is false while fewer than half of the
+// unreserved places are taken. The next sidecar, which is told of it, may have more requests in flight than this one.
+// That is why alone is found out before it matters here.
 func (b *Bounds) place(pending int32, batch bool, c Claimant) (ok, alone bool) {
 	switch {
 	case batch:
 		return pending <= half(b.maxPending), false
-	case pending <= b.unreserved/2: // and no less: the next sidecar, which is told, may have more requests in flight
+	case pending <= b.unreserved/2:
 		return true, false
 	}
 	most := 2 // whether there is another

@@ -9,11 +9,11 @@ package service
 //	   ▲  └──────┴──▶ surplus ──▶ freed ── nobody ───┘
 //	   └────────── take it back ────┘
 //
-// Loops share the counts of limit.Slots and the times of admissionQueue.oldest, and take no lock. Each step is
-// safe at any time between two steps of other loops: no slot is free while a request waits that may have it. A
-// request that has queued takes the step freed, too. So of a loop that frees a slot while another one queues a
-// request, one sees the other: both look after they have written. Steps repeat while another loop has counted a
-// request, and is about to queue it.
+// Loops share the counts of limit.Slots and the times of admissionQueue.oldest, and take no lock. In whatever order
+// they take their steps, no slot stays free while a request waits that may have it. When one loop frees a slot while
+// another queues a request, at least one of them sees what the other has done: each looks only after it has written,
+// since the loop that has queued a request takes the step freed, too. Steps repeat while another loop has counted a
+// request, and has not queued it yet.
 type slotStep uint8
 
 const (

@@ -210,9 +210,8 @@ func (f *filter) End(ex *exchange.Exchange) {
 	}
 }
 
-// several stands for a connection that has more than one request, and is not alone. The connection of a request
-// waits for the copy. If the connection has several requests at its own service, the copy leaves the last places
-// at the other service to single requests.
+// several is how far the requests of a connection are counted. A connection with several at the service of its route
+// has several at the other service, too: its copies leave the last places there to single requests.
 const several = 2
 
 // Respond implements exchange.Receiver.

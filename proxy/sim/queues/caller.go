@@ -8,7 +8,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/hedge"
 )
 
-// maxMissed is how often a request's hedge may be refused; see proxy/exchange.
+// maxMissed is how often a request's hedge may be refused; see proxy/race/hedge.go.
 const maxMissed = 2
 
 // caller is one loop of a consumer's sidecar.
@@ -99,7 +99,7 @@ func (c *caller) send(r *request, e *lb.Endpoint, isHedge bool, work time.Durati
 	w.events.send(reaches, a)
 }
 
-// late handles the hedge timer; see proxy/exchange/hedge.go.
+// late handles the hedge timer; see proxy/race/hedge.go.
 func (r *request) late() {
 	c, now := r.caller, r.caller.w.now
 	if r.done {

@@ -78,7 +78,7 @@ func (r *replica) receive(a *attempt) {
 	r.waiting = append(r.waiting, a)
 }
 
-// admits reports whether a hedge may be passed to the application, as proxy/exchange decides it.
+// admits reports whether a hedge may be passed to the application, as proxy/service decides it.
 func (r *replica) admits(q *request) bool {
 	if r.w.Queued {
 		return r.busy < r.workers()

@@ -22,7 +22,7 @@ var (
 	_ service.StreamOpener = (*secure)(nil)
 )
 
-// OpenStream implements exchange.StreamOpener.
+// OpenStream implements service.StreamOpener.
 func (p *pool) OpenStream(string) loop.Socket {
 	s, socket := p.newTunnel()
 	if p.roomy() != nil {
@@ -188,7 +188,7 @@ func newSecure(s *service.Service, e *service.Endpoint, free *freeCalls) race.Up
 	}
 }
 
-// OpenStream implements exchange.StreamOpener. The name that the endpoint must prove may be the
+// OpenStream implements service.StreamOpener. The name that the endpoint must prove may be the
 // Host of the request, so the pipe is open before there is a connection.
 func (s *secure) OpenStream(peer string) loop.Socket {
 	t, socket := s.anon.newTunnel()
