@@ -71,8 +71,8 @@ func (c *claims) of(name []byte) claim {
 var noClaims = []string{"user-agent", "sec-fetch-user", "sec-websocket-key", "idempotency-key", "surrogate-key"}
 
 // claimWords finds words of the names by which services and proxies know who asks: X-Api-Key, X-Auth-Token,
-// DPoP, X-Forwarded-Client-Cert, SSL_CLIENT_S_DN, Remote-User, Cf-Access-Jwt-Assertion, X-Scope-OrgID. A word
-// more costs that requests which differ there share nothing; a word less, that one client gets what is for
+// DPoP, X-Forwarded-Client-Cert, SSL_CLIENT_S_DN, Remote-User, Cf-Access-Jwt-Assertion, X-Scope-OrgID. With a
+// word too many, requests that differ there share nothing. With a word too few, one client gets what is for
 // another. A hyphen is where a word begins or ends.
 var claimWords = newMatcher(strings.Fields(`
 	-account -actor -admin -assertion -auth -bearer -behalf -cert -claim -client-id- -consumer -cookie -credential -csrf -customer

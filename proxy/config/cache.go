@@ -61,8 +61,8 @@ func checkSharing(in scope, at path, shares bool) {
 	}
 }
 
-// checkCacheHeaders reports lists of headers that are too long, and names that are none, or listed twice or in
-// other, too.
+// checkCacheHeaders reports a list of headers that is too long, texts that can't name a header, and names that are
+// listed twice, or in other as well.
 func checkCacheHeaders(in scope, at path, names, other []string) {
 	in.refuseIf(len(names) > maxCacheHeaders, at, "expected at most %d headers, got %d", maxCacheHeaders, len(names))
 	for i, name := range names {

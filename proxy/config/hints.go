@@ -47,7 +47,8 @@ func squashed(name string) string {
 	return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(name))
 }
 
-// nameHere returns the one of names that given is in another spelling, or in another proxy, or "".
+// nameHere returns the one of names that given probably means: given is another spelling of it, or what another proxy
+// calls it. It returns "" if there is none.
 func nameHere(given string, names []string) string {
 	given = squashed(given)
 	for _, name := range names {

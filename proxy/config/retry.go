@@ -9,7 +9,7 @@ import (
 
 // Retry says when a failed attempt is followed by another.
 type Retry struct {
-	// Retries that cost a token of `hedge.budget`. Retries and hedges together are at most 5. A request that surely reached no application is retried free, at up to 3 endpoints. If an endpoint refused it, that needs one that has room.
+	// Retries that cost a token of `hedge.budget`. Retries and hedges together are at most 5. A request that surely reached no application is retried free, at up to 3 endpoints. After a refusal it is free only if another endpoint has room.
 	Attempts int `yaml:"attempts" min:"1" max:"10"`
 	// `connect`, `refused`, `reset`, `5xx`, a status such as `"503"`, or a [code of gRPC](grpc.md) such as `unavailable`. Empty means never. `reset`, statuses and codes need an idempotent request.
 	On []string `yaml:"on"`

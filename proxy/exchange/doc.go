@@ -2,7 +2,7 @@
 // last of its attempts is over. It gives exactly one response.
 //
 //	phases.go     the list of phases, from Begin to the one response
-//	exchange.go   what an exchange has; request.go the request, its memory, and abandoning it for that
+//	exchange.go   what an exchange has; request.go the request, and its memory
 //	filters.go    what filters see and replace; copies.go the requests that they send
 //	route.go      a route and its policy; router.go finds it on one loop; listener.go where requests come in
 //	state.go      the states of an exchange

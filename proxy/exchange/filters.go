@@ -74,8 +74,8 @@ func (ex *Exchange) passFailure(f *fault.Failure) bool {
 	return false
 }
 
-// verdictOf returns the verdict of a failure. That of a request which a filter held, and which was not sent,
-// says nothing of the service.
+// verdictOf returns the verdict of a failure. If a filter held the request, and it was not sent, the failure says
+// nothing about the service.
 func (ex *Exchange) verdictOf(f *fault.Failure) fault.Verdict {
 	if ex.race.Launched == 0 {
 		return fault.VerdictNone

@@ -3,29 +3,29 @@
 //
 // The files:
 //
-//	engine.go    starts and stops the loops, counts
-//	loop.go      a loop: its data, timers and flushes
-//	turn.go      the turns of a loop, and functions posted from outside
+//	engine.go      starts and stops the loops, counts
+//	loop.go        a loop: its data, timers and flushes
+//	turn.go        the turns of a loop, and functions posted from outside
 //	descriptor.go  a socket on a loop: writes
-//	output.go    what the kernel does not take of them
-//	conn.go      loop.Conn and its states, reads
-//	drain.go     the orderly close
-//	listener.go  listening sockets
-//	accept.go    accepts or refuses connections, spreads them over the loops
-//	move.go      moves connections between loops, so that no more than needed carry requests
-//	reserve.go   limits of accepted connections: in all, per listener, per source
-//	transparent.go  redirected connections: HTTP/1 or passed on
-//	dialer.go    connects, on the loop or on goroutines
-//	newcomer.go  accepted connections before their TLS handshake
-//	tls.go       TLS between the stream and the socket
-//	trust.go     peers that are no longer accepted
+//	output.go      output that the kernel has not taken
+//	conn.go        loop.Conn and its states, reads
+//	drain.go       the orderly close
+//	listener.go    listening sockets
+//	accept.go      accepts or refuses connections, spreads them over the loops
+//	move.go        moves connections between loops, so that no more than needed carry requests
+//	reserve.go     limits of accepted connections: in all, per listener, per source
+//	transparent.go redirected connections: HTTP/1 or passed on
+//	dialer.go      connects, on the loop or on goroutines
+//	newcomer.go    accepted connections before their TLS handshake
+//	tls.go         TLS between the stream and the socket
+//	trust.go       peers that are no longer accepted
 //	tlsfailure.go  codes, counts and log of TLS failures
-//	socket.go    loop.Socket: connections on no loop
-//	detach.go    a connection leaves its loop and becomes a Socket
-//	engine/      lists the engines, which wait for sockets
-//	epoll/       waits by epoll
-//	gnet/        waits by the poller of gnet
-//	kernel/      system calls that differ between operating systems, and the interface of an engine
+//	socket.go      loop.Socket: connections on no loop
+//	detach.go      a connection leaves its loop and becomes a Socket
+//	engine/        lists the engines, which wait for sockets
+//	epoll/         waits by epoll
+//	gnet/          waits by the poller of gnet
+//	kernel/        system calls that differ between operating systems, and the interface of an engine
 //
 // Each socket belongs to one loop. Other goroutines access only the posted functions of a loop,
 // and atomic counters.

@@ -34,12 +34,12 @@ func (a *TableAccount) Tables() int { return a.tables }
 type Use struct {
 	Held     int // bytes in all
 	Unread   int // of these, bytes of responses that wait for the peer to read
-	Requests int // in flight, with the one that is asked about
+	Requests int // in flight, the one that is asked about included; never 0
 }
 
-// Excludes reports whether a request of length bytes must be refused while memory is short: its connection holds
-// more than its share. Small requests of the many callers of a connection pass: together they add up to a share at
-// most. None passes while the peer does not read what it has asked for: the responses are not small.
+// Excludes reports whether a request of length bytes must be refused while memory is short, since its connection holds
+// more than its share. Small requests pass, because a connection may have many callers: together such requests take a
+// share at most. No request passes while more than a share of responses waits for the peer to read.
 func (u Use) Excludes(s *Shard, length int) bool {
 	share := s.Share()
 	return u.Held > share && (length > share/u.Requests || u.Unread > share)

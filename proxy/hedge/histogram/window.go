@@ -4,7 +4,7 @@
 // 32 buckets per doubling. A bucket is at most 1/32 of its latency wide, so its middle is within 1.6%
 // (or half a microsecond) of each sample in it. The last bucket ends at 2^26 µs, 67 s. A histogram takes 6 KiB.
 //
-// A sample may be right-censored: of a request that was given up, only is known that it takes longer.
+// A sample may be right-censored: of a request that was given up, it is only known that it takes longer.
 package histogram
 
 import (
@@ -67,7 +67,7 @@ func (h *Half) Add(d time.Duration) {
 	h.counts[BucketOf(d)]++
 }
 
-// Censor counts a sample of which only is known that it is slower than every bucket.
+// Censor counts a sample of which it is only known that it is slower than every bucket.
 func (h *Half) Censor() { h.censored++ }
 
 // Window consists of the current half-window and the previous one: it covers one to two

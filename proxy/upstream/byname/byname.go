@@ -116,12 +116,11 @@ func (s *Pools) makeRoom(source netip.Addr) bool {
 	return true
 }
 
-// leastRecent returns the name of the pool that was used least recently of those for which which returns
-// true, or "".
-func (s *Pools) leastRecent(which func(p *named) bool) (name string) {
+// leastRecent returns the name of the pool that was used least recently, of those that qualify; "" means none does.
+func (s *Pools) leastRecent(qualifies func(p *named) bool) (name string) {
 	var first *named
 	for n, p := range s.pools {
-		if (first == nil || p.lastUse < first.lastUse) && which(p) {
+		if (first == nil || p.lastUse < first.lastUse) && qualifies(p) {
 			name, first = n, p
 		}
 	}

@@ -12,8 +12,8 @@ const (
 	// Some servers look for idle connections once a second, so they close one earlier than
 	// another: all are kept for this part of the time after which one was closed.
 	keptNumerator, keptDenominator = 3, 4
-	// A server that ends closes all its connections: that of one that was idle for less says
-	// nothing about its timeout.
+	// A server that ends closes all its connections. So the end of a connection that was idle for less says
+	// nothing about the timeout of the server.
 	leastClosed = 250 * time.Millisecond
 )
 
