@@ -6,6 +6,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/registrytest"
@@ -77,37 +78,21 @@ func TestChangeRefused(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{})
 	ctx, client := raw(t, s)
 	const key = prefix + "/compute/n@10.0.0.1:80"
-	h := open(t, s.Endpoint(), brief).Register(at("10.0.0.1:80", 1))
+	h := open(t, s.Endpoint(), renewsSoon).Register(at("10.0.0.1:80", 1))
 	waitState(t, h, registry.Registered)
 	begin, err := client.Get(ctx, key)
 	if err != nil || len(begin.Kvs) != 1 {
 		t.Fatal(begin, err)
 	}
 	lease := clientv3.LeaseID(begin.Kvs[0].Lease)
-	own, err := client.TimeToLive(ctx, lease)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	// The witness's lease is not renewed. When it ends, the other would have ended, too.
-	witness, err := client.Grant(ctx, 2*own.GrantedTTL+1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	put, err := client.Put(ctx, "/witness", "", clientv3.WithLease(witness.ID))
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone := client.Watch(ctx, "/witness", clientv3.WithRev(put.Header.Revision+1))
 	server := pb.NewMaintenanceClient(client.ActiveConnection())
 	alarm := pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, Alarm: pb.AlarmType_NOSPACE}
 	if _, err := server.Alarm(ctx, &alarm); err != nil {
 		t.Fatal(err)
 	}
 	h.Change(at("10.0.0.1:80", 2))
-	if ev := <-gone; len(ev.Events) != 1 || ev.Events[0].Type != clientv3.EventTypeDelete {
-		t.Fatalf("%+v", ev)
-	}
+	eventually.True(t, "the change to be refused", func() bool { return h.State() == registry.Pending && h.Err() != nil })
+	awaitRenewal(ctx, t, client, lease)
 	now, err := client.Get(ctx, key)
 	if err != nil || len(now.Kvs) != 1 || now.Kvs[0].ModRevision != begin.Kvs[0].ModRevision {
 		t.Fatalf("while there is no space: %+v, %v", now, err)

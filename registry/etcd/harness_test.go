@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"sync"
 	"testing"
@@ -65,6 +66,24 @@ func open(t *testing.T, endpoint string, change func(*etcd.Options)) *etcd.Regis
 
 // brief sets a short lease, for a test that waits for its end.
 func brief(o *etcd.Options) { o.LeaseTTL = time.Second }
+
+// renewsSoon sets a lease that is renewed after some seconds, a third of it, and still outlives a
+// pause of the machine.
+func renewsSoon(o *etcd.Options) { o.LeaseTTL = 12 * time.Second }
+
+// awaitRenewal waits until a lease is renewed, which must not end before.
+func awaitRenewal(ctx context.Context, t *testing.T, client *clientv3.Client, lease clientv3.LeaseID) {
+	t.Helper()
+	lowest := int64(math.MaxInt64)
+	eventually.True(t, "the lease to be renewed", func() bool {
+		ttl, err := client.TimeToLive(ctx, lease)
+		if err != nil || ttl.TTL < 0 {
+			t.Fatalf("the lease has ended: %+v, %v", ttl, err)
+		}
+		lowest = min(lowest, ttl.TTL)
+		return ttl.TTL > lowest
+	})
+}
 
 // raw returns a plain client and a context for its requests.
 func raw(t *testing.T, s *lab.Etcd) (context.Context, *clientv3.Client) {

@@ -213,8 +213,7 @@ func TestRegisterSuccessor(t *testing.T) {
 func TestYield(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{})
 	ctx, client := raw(t, s)
-	short := func(o *etcd.Options) { o.LeaseTTL = 12 * time.Second } // renewed after a third of it
-	first, second, consumer := open(t, s.Endpoint(), short), open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil)
+	first, second, consumer := open(t, s.Endpoint(), renewsSoon), open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil)
 	got := registrytest.Watch(t, consumer, "compute")
 	old := first.Register(at("10.0.0.1:80", 1))
 	got.WaitAddrs("10.0.0.1:80")
@@ -235,15 +234,7 @@ func TestYield(t *testing.T) {
 		t.Fatalf("events %+v", ev)
 	}
 	// The lease is kept alive, and with it a key that no successor has put.
-	lowest := int64(1) << 32
-	eventually.True(t, "the lease to be renewed", func() bool {
-		ttl, err := client.TimeToLive(ctx, lease)
-		if err != nil || ttl.TTL < 0 {
-			t.Fatalf("the lease has ended: %+v, %v", ttl, err)
-		}
-		lowest = min(lowest, ttl.TTL)
-		return ttl.TTL > lowest
-	})
+	awaitRenewal(ctx, t, client, lease)
 	select {
 	case resp := <-renewed:
 		t.Fatalf("put again after it was yielded: %+v", resp.Events)

@@ -97,10 +97,8 @@ func TestWatchEtcdRestart(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{Dir: dir})
 	addr := s.Addr()
 	ctx, client := raw(t, s)
-	// A lease is renewed every third of its time. So the process that stays notices that
-	// its lease is gone.
-	renewsOften := func(o *etcd.Options) { o.LeaseTTL = 15 * time.Second }
-	consumer, stays, goes := open(t, s.Endpoint(), brief), open(t, s.Endpoint(), renewsOften), open(t, s.Endpoint(), nil)
+	// The process that stays notices at its next renewal that its lease is gone.
+	consumer, stays, goes := open(t, s.Endpoint(), brief), open(t, s.Endpoint(), renewsSoon), open(t, s.Endpoint(), nil)
 	for range 20 { // a revision that an empty etcd does not reach
 		put(t, ctx, client, "other/key", `x`)
 	}
