@@ -176,8 +176,42 @@ func appendInteger(dst []byte, first byte, prefix, v int) []byte {
 	return append(dst, byte(v))
 }
 
-// lower makes a name lower case. false: it is no token (RFC 9110 section 5.6.2).
+// lower makes a name lower case. false: it is no token (RFC 9110 section 5.6.2). It tests eight bytes at a
+// time for letters and hyphens, of which most names consist. The last eight overlap those before.
 func lower(name []byte) bool {
+	last := len(name) - 8
+	if last < 0 {
+		return lowerBytes(name)
+	}
+	for i := 0; ; i = min(i+8, last) {
+		word := name[i : i+8]
+		if x := binary.LittleEndian.Uint64(word); lettersOrHyphens(x) {
+			binary.LittleEndian.PutUint64(word, x|0x20*eachByte)
+		} else if !lowerBytes(word) {
+			return false
+		}
+		if i == last {
+			return true
+		}
+	}
+}
+
+const (
+	eachByte = 0x0101010101010101
+	eachHigh = 0x8080808080808080
+)
+
+// lettersOrHyphens reports whether each of the eight bytes of x is a letter of ASCII or a hyphen.
+func lettersOrHyphens(x uint64) bool {
+	// Without the highest bit of each byte, no sum carries into the next one.
+	low := (x | 0x20*eachByte) &^ eachHigh
+	letters := (low + (0x80-'a')*eachByte) &^ (low + (0x80-'z'-1)*eachByte)
+	others := (x^'-'*eachByte)&^eachHigh + 0x7f*eachByte // than hyphens
+	return (letters|^others)&^x&eachHigh == eachHigh
+}
+
+// lowerBytes is lower, byte by byte.
+func lowerBytes(name []byte) bool {
 	ok := byte(0xff)
 	for i, c := range name {
 		l := lowered[c]

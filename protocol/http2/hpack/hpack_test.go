@@ -154,6 +154,26 @@ func TestEncoderKinds(t *testing.T) {
 	}
 }
 
+// Names are made lower case alike by words and byte by byte.
+func TestLower(t *testing.T) {
+	for n := range 18 {
+		for at := range n {
+			for c := range 256 {
+				for _, fill := range []byte("aZ-0") {
+					name := bytes.Repeat([]byte{fill}, n)
+					name[at] = byte(c)
+					want := bytes.Clone(name)
+					ok := lowerBytes(want)
+					got := bytes.Clone(name)
+					if lower(got) != ok || ok && !bytes.Equal(got, want) {
+						t.Fatalf("lower(%q) = %q, want %q, %v", name, got, want, ok)
+					}
+				}
+			}
+		}
+	}
+}
+
 // FuzzDecode compares the decoder with the library's on any input of several blocks, and the
 // memory with its bound.
 func FuzzDecode(f *testing.F) {
