@@ -96,7 +96,7 @@ func Interactive(hs []Header) bool {
 // typeAfter returns what follows prefix in the Content-Type.
 func typeAfter(hs []Header, prefix string) (rest []byte, ok bool) {
 	value := Find(hs, "content-type")
-	if len(value) < len(prefix) || !EqualFold(value[:len(prefix)], prefix) {
+	if !HasPrefixFold(value, prefix) {
 		return nil, false
 	}
 	return value[len(prefix):], true

@@ -114,3 +114,9 @@ func EqualFold(b []byte, lower string) bool {
 	}
 	return true
 }
+
+// HasPrefixFold reports whether b begins with lower, which must be in lower case, without regard to ASCII
+// case. Most texts are spelled like lower.
+func HasPrefixFold(b []byte, lower string) bool {
+	return len(b) >= len(lower) && (string(b[:len(lower)]) == lower || EqualFold(b[:len(lower)], lower))
+}

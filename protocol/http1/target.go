@@ -44,7 +44,7 @@ func (h *Head) absoluteForm(target []byte, req *protocol.Request) error {
 
 // cutScheme returns what follows a scheme, which is in lower case.
 func cutScheme(target []byte, scheme string) (rest []byte, found bool) {
-	if len(target) < len(scheme) || !protocol.EqualFold(target[:len(scheme)], scheme) {
+	if !protocol.HasPrefixFold(target, scheme) {
 		return nil, false
 	}
 	return target[len(scheme):], true

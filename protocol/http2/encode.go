@@ -82,8 +82,7 @@ func (w *writer) field(f *protocol.Header) (grpc bool) {
 const grpcType = "application/grpc"
 
 func isGRPC(f *protocol.Header) bool {
-	return len(f.Value) >= len(grpcType) && protocol.EqualFold(f.Value[:len(grpcType)], grpcType) &&
-		kindOf(f.Name) == fieldContentType
+	return protocol.HasPrefixFold(f.Value, grpcType) && kindOf(f.Name) == fieldContentType
 }
 
 // pseudo appends a field whose name has this index, such as a pseudo-header field.
