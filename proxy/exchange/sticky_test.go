@@ -169,20 +169,20 @@ func TestStickyStreams(t *testing.T) {
 	by, pair := pinned(m)
 	owner := m.Apps[by[0]-'a'].Addr
 	client := shard.Client{Session: shard.Session{Pin: strings.TrimPrefix(pair, "srv=")}}
-	cookies := func(l *race.Stream) string {
+	cookies := func(st *race.Stream) string {
 		res := protocol.Response{}
-		l.EditCookies(&res)
+		st.EditCookies(&res)
 		return string(protocol.Find(res.Headers, "set-cookie"))
 	}
 	for range 3 {
-		l := m.OpenFor(client)
-		if l.Target.Addr != owner || cookies(l.Stream) != "" {
-			t.Errorf("a stream of %s went to %s, with %q", owner, l.Target.Addr, cookies(l.Stream))
+		opened := m.OpenFor(client)
+		if opened.Target.Addr != owner || cookies(opened.Stream) != "" {
+			t.Errorf("a stream of %s went to %s, with %q", owner, opened.Target.Addr, cookies(opened.Stream))
 		}
-		if f := m.RetryStream(l.Stream, fault.Connect); f != nil || !strings.HasPrefix(cookies(l.Stream), "srv=") || strings.HasPrefix(cookies(l.Stream), pair) {
-			t.Errorf("after a failed dial: %v, with %q", f, cookies(l.Stream))
+		if f := m.RetryStream(opened.Stream, fault.Connect); f != nil || !strings.HasPrefix(cookies(opened.Stream), "srv=") || strings.HasPrefix(cookies(opened.Stream), pair) {
+			t.Errorf("after a failed dial: %v, with %q", f, cookies(opened.Stream))
 		}
-		l.Stream.Close(false, 0, 0)
+		opened.Stream.Close(false, 0, 0)
 	}
 	seen := map[string]bool{}
 	for range 30 {

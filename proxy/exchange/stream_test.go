@@ -41,25 +41,25 @@ func TestStreamLimits(t *testing.T) {
 // TestStreamBreaker: the breaker counts results of streams like those of requests: failed
 // connects and responses.
 func TestStreamBreaker(t *testing.T) {
-	for name, fail := range map[string]func(m *proxytest.Mesh, l *race.Stream){
-		"connect": func(m *proxytest.Mesh, l *race.Stream) {
-			if f := m.RetryStream(l, fault.Connect); f != fault.Connect {
+	for name, fail := range map[string]func(m *proxytest.Mesh, st *race.Stream){
+		"connect": func(m *proxytest.Mesh, st *race.Stream) {
+			if f := m.RetryStream(st, fault.Connect); f != fault.Connect {
 				m.T.Fatalf("another endpoint, or %v", f)
 			}
 		},
-		"response": func(_ *proxytest.Mesh, l *race.Stream) { l.Failed(fault.Reset); l.Close(false, 0, 0) },
-		"status": func(m *proxytest.Mesh, l *race.Stream) {
-			l.Connected(500)
+		"response": func(_ *proxytest.Mesh, st *race.Stream) { st.Failed(fault.Reset); st.Close(false, 0, 0) },
+		"status": func(m *proxytest.Mesh, st *race.Stream) {
+			st.Connected(500)
 			m.W.Run(time.Millisecond)
-			l.Close(true, 0, 0)
+			st.Close(true, 0, 0)
 		},
-		"gRPC": func(m *proxytest.Mesh, l *race.Stream) {
-			l.Close(false, 0, 0)
-			l = m.OpenFor(shard.Client{GRPC: true}).Stream
-			l.Connected(200)
+		"gRPC": func(m *proxytest.Mesh, st *race.Stream) {
+			st.Close(false, 0, 0)
+			st = m.OpenFor(shard.Client{GRPC: true}).Stream
+			st.Connected(200)
 			m.W.Run(time.Millisecond)
-			l.Ended(protocol.GRPCInternal, true)
-			l.Close(true, 0, 0)
+			st.Ended(protocol.GRPCInternal, true)
+			st.Close(true, 0, 0)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,16 +106,16 @@ func TestStreamBreaker(t *testing.T) {
 func TestStreamsEarnRetries(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: "hedge: {budget: 0.05}, outlier: {consecutive: 0}"})
 	for i := range 1000 {
-		l := m.Open()
-		if l.Failure != nil {
-			t.Fatal(l.Failure)
+		opened := m.Open()
+		if opened.Failure != nil {
+			t.Fatal(opened.Failure)
 		}
 		if i%25 == 0 {
-			if f := m.RetryStream(l.Stream, fault.Reset); f != nil {
+			if f := m.RetryStream(opened.Stream, fault.Reset); f != nil {
 				t.Fatalf("stream %d is not retried: %v", i, f)
 			}
 		}
-		l.Stream.Close(false, 0, 0)
+		opened.Stream.Close(false, 0, 0)
 		m.W.Run(10 * time.Millisecond)
 	}
 	m.Settled()
@@ -127,26 +127,26 @@ func TestStreamsEarnRetries(t *testing.T) {
 func TestStreamsEject(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		fail   func(m *proxytest.Mesh, l *race.Stream)
+		fail   func(m *proxytest.Mesh, st *race.Stream)
 		ejects bool
 		client shard.Client
 	}{
-		{"not connected", func(m *proxytest.Mesh, l *race.Stream) { m.RetryStream(l, fault.Connect); l.Close(false, 0, 0) }, true, shard.Client{}},
-		{"reset", func(_ *proxytest.Mesh, l *race.Stream) { l.Failed(fault.Reset); l.Close(false, 0, 0) }, true, shard.Client{}},
-		{"response of 5xx", func(_ *proxytest.Mesh, l *race.Stream) { l.Connected(502); l.Close(true, 0, 0) }, true, shard.Client{}},
-		{"response of 4xx", func(_ *proxytest.Mesh, l *race.Stream) { l.Connected(404); l.Close(true, 0, 0) }, false, shard.Client{}},
-		{"refused for load", func(m *proxytest.Mesh, l *race.Stream) { m.RetryStream(l, fault.Overloaded); l.Close(false, 0, 0) }, false, shard.Client{}},
-		{"given up", func(_ *proxytest.Mesh, l *race.Stream) { l.Close(false, 0, 0) }, false, shard.Client{}},
-		{"call that ends unavailable", func(m *proxytest.Mesh, l *race.Stream) {
-			l.Connected(200)
+		{"not connected", func(m *proxytest.Mesh, st *race.Stream) { m.RetryStream(st, fault.Connect); st.Close(false, 0, 0) }, true, shard.Client{}},
+		{"reset", func(_ *proxytest.Mesh, st *race.Stream) { st.Failed(fault.Reset); st.Close(false, 0, 0) }, true, shard.Client{}},
+		{"response of 5xx", func(_ *proxytest.Mesh, st *race.Stream) { st.Connected(502); st.Close(true, 0, 0) }, true, shard.Client{}},
+		{"response of 4xx", func(_ *proxytest.Mesh, st *race.Stream) { st.Connected(404); st.Close(true, 0, 0) }, false, shard.Client{}},
+		{"refused for load", func(m *proxytest.Mesh, st *race.Stream) { m.RetryStream(st, fault.Overloaded); st.Close(false, 0, 0) }, false, shard.Client{}},
+		{"given up", func(_ *proxytest.Mesh, st *race.Stream) { st.Close(false, 0, 0) }, false, shard.Client{}},
+		{"call that ends unavailable", func(m *proxytest.Mesh, st *race.Stream) {
+			st.Connected(200)
 			m.W.Run(time.Millisecond)
-			l.Ended(protocol.GRPCUnavailable, true)
-			l.Close(true, 0, 0)
+			st.Ended(protocol.GRPCUnavailable, true)
+			st.Close(true, 0, 0)
 		}, true, shard.Client{GRPC: true}},
-		{"call that is cut", func(_ *proxytest.Mesh, l *race.Stream) {
-			l.Connected(200)
-			l.Ended(protocol.GRPCInternal, false)
-			l.Close(true, 0, 0)
+		{"call that is cut", func(_ *proxytest.Mesh, st *race.Stream) {
+			st.Connected(200)
+			st.Ended(protocol.GRPCInternal, false)
+			st.Close(true, 0, 0)
 		}, false, shard.Client{GRPC: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -160,8 +160,8 @@ func TestStreamsEject(t *testing.T) {
 					places[got.Target.Addr]++
 					open = append(open, got)
 				}
-				for _, l := range open {
-					l.Stream.Close(false, 0, 0)
+				for _, st := range open {
+					st.Stream.Close(false, 0, 0)
 				}
 				m.W.Run(time.Millisecond)
 				return places
@@ -198,8 +198,8 @@ func TestStreamsEject(t *testing.T) {
 			if n := at()[sick]; n < 15 {
 				t.Errorf("%d of 40 streams at the endpoint that is healthy again", n)
 			}
-			for _, l := range open {
-				l.Stream.Close(true, 0, 0)
+			for _, st := range open {
+				st.Stream.Close(true, 0, 0)
 			}
 			m.Settled()
 		})
@@ -211,15 +211,15 @@ func TestStreamRepeated(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2})
 	repeated := 0
 	for range 1000 {
-		l := m.Open().Stream
-		if f := m.RetryStream(l, fault.Reset); f != nil {
+		st := m.Open().Stream
+		if f := m.RetryStream(st, fault.Reset); f != nil {
 			if f != fault.Reset {
 				t.Errorf("it fails with %s", f.Code)
 			}
 			break
 		}
 		repeated++
-		l.Close(false, 0, 0)
+		st.Close(false, 0, 0)
 	}
 	if repeated == 0 || repeated == 1000 {
 		t.Errorf("%d of 1000 are tried again", repeated)
@@ -246,8 +246,8 @@ func TestStreamsRejected(t *testing.T) {
 		}
 		m.W.Run(100 * time.Microsecond)
 	}
-	for _, l := range open {
-		l.Stream.Close(false, 0, 0)
+	for _, st := range open {
+		st.Stream.Close(false, 0, 0)
 	}
 	if rejected > streams/2 {
 		t.Errorf("%d of %d streams went to the endpoint that rejects them", rejected, streams)

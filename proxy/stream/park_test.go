@@ -44,7 +44,7 @@ func (s *sidecar) fetched(b *sidecar, at string, token link.Token, h http1.Head)
 	s.t.Helper()
 	streams := make(chan *race.Stream, 1)
 	w := b.srv.worker()
-	w.Open("app", func(l *race.Stream, _ race.Target, _ *fault.Failure) { streams <- l })
+	w.Open("app", func(st *race.Stream, _ race.Target, _ *fault.Failure) { streams <- st })
 	src := &race.StreamSource{
 		Addr: at, Service: "app", Token: token, Timeout: waitLimit,
 		Buffer: bytebufferpool.Get(), Stream: receive(s.t, streams, "a stream"),

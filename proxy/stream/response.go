@@ -158,7 +158,7 @@ func (c *call) onTrailers(hs []protocol.Header) {
 
 // end reports the outcome to the stream, which may be nil, and to the log. whole reports whether the
 // caller has got the whole response.
-func (c *call) end(p *pair, l *race.Stream, e *accesslog.StreamEnd, whole bool) {
+func (c *call) end(p *pair, st *race.Stream, e *accesslog.StreamEnd, whole bool) {
 	if c == nil {
 		return
 	}
@@ -176,6 +176,6 @@ func (c *call) end(p *pair, l *race.Stream, e *accesslog.StreamEnd, whole bool) 
 		c.code = protocol.GRPCInternal // as callers take a reset
 	}
 	e.Cut = e.Cut && !c.over
-	l.Ended(c.code, c.said)
+	st.Ended(c.code, c.said)
 	e.GRPC, e.Code = true, c.code
 }

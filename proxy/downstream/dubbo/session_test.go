@@ -288,7 +288,7 @@ func TestNoStreamOfDubboEndpoint(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true})
 	var got *fault.Failure
 	m.Consumer.Loop.Do(func() {
-		m.Consumer.Proc.Workers()[0].Open("compute", func(l *race.Stream, at race.Target, f *fault.Failure) { got = f })
+		m.Consumer.Proc.Workers()[0].Open("compute", func(_ *race.Stream, _ race.Target, f *fault.Failure) { got = f })
 	})
 	m.RunUntil("the result", func() bool { return got != nil })
 	if got != fault.Unsupported {
