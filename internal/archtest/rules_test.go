@@ -203,7 +203,7 @@ var layers = []layer{
 	{
 		[]string{"proxy/exchange"},
 		[]string{
-			"proxy/race", "proxy/service", "proxy/shard", "lb", "proxy/affinity", "proxy/limit", "proxy/hedge", "proxy/allow", "proxy/identity", "proxy/forwarded", "proxy/route",
+			"proxy/race", "proxy/service", "proxy/shard", "lb", "proxy/affinity", "proxy/limit", "proxy/hedge", "proxy/hedge/forecast", "proxy/allow", "proxy/identity", "proxy/forwarded", "proxy/route",
 			"proxy/fault", "proxy/telemetry/accesslog", "proxy/telemetry/stats", "proxy/telemetry/trace", "proxy/loop", "proxy/config", "protocol",
 		},
 		"an exchange knows no protocol, no session and no connection: these reach it by the interfaces of ports.go",
@@ -308,12 +308,17 @@ var layers = []layer{
 		"a class is a number with latencies, and knows no route",
 	},
 	{
+		[]string{"proxy/hedge/forecast"},
+		[]string{"proxy/hedge/budget", "proxy/hedge/histogram", "proxy/hedge/worth"},
+		"a forecast spends and judges as hedging does, and knows no route",
+	},
+	{
 		[]string{"proxy/hedge"},
 		[]string{"proxy/hedge/..."},
 		"when to hedge is decided by numbers alone: each model is a package below, and knows no other",
 	},
 	{
-		[]string{"proxy/loop", "proxy/hedge/histogram", "proxy/hedge/periodic", "proxy/limit/adaptive", "proxy/identity", "proxy/handover", "proxy/overload", "proxy/reactor/kernel", "docs"},
+		[]string{"proxy/loop", "proxy/hedge/budget", "proxy/hedge/histogram", "proxy/hedge/periodic", "proxy/hedge/worth", "proxy/limit/adaptive", "proxy/identity", "proxy/handover", "proxy/overload", "proxy/reactor/kernel", "docs"},
 		[]string{"internal/unixaddr", "internal/hostname", "internal/bindaddr"},
 		"a leaf: it can be read, tested and reused on its own",
 	},

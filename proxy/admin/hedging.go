@@ -45,16 +45,16 @@ type hedgingCounts struct {
 }
 
 type routeHedging struct {
-	Route   string     `json:"route"`
-	Mode    string     `json:"mode"`
-	Verdict string     `json:"verdict,omitempty"`
-	DelayMS float64    `json:"delay_ms"`          // current, the longest of all loops
-	WinRate *float64   `json:"win_rate"`          // of the hedges that reached an application; null if there were none
-	Latency quantiles  `json:"latency"`           // of first attempts
-	Classes []class    `json:"classes,omitempty"` // of requests, at most 16 of each loop
-	Effect  *effect    `json:"effect,omitempty"`
-	Watched *quantiles `json:"watched,omitempty"` // of the requests that the forecasts are made of
-	Shadow  []forecast `json:"shadow,omitempty"`
+	Route   string        `json:"route"`
+	Mode    string        `json:"mode"`
+	Verdict string        `json:"verdict,omitempty"`
+	DelayMS float64       `json:"delay_ms"`          // current, the longest of all loops
+	WinRate *float64      `json:"win_rate"`          // of the hedges that reached an application; null if there were none
+	Latency quantiles     `json:"latency"`           // of first attempts
+	Classes []class       `json:"classes,omitempty"` // of requests, at most 16 of each loop
+	Effect  *effect       `json:"effect,omitempty"`
+	Watched *quantiles    `json:"watched,omitempty"` // of the requests that the forecasts are made of
+	Shadow  []delayEffect `json:"shadow,omitempty"`
 	hedgingCounts
 }
 
@@ -85,8 +85,8 @@ type effect struct {
 	OneIn   int       `json:"one_in"`  // of so many decisions for late requests one may hedge
 }
 
-// forecast is the effect that hedging with one delay would have had on the watched requests.
-type forecast struct {
+// delayEffect is the effect that hedging with one delay would have had on the watched requests.
+type delayEffect struct {
 	DelayMS   float64  `json:"delay_ms"`
 	Current   bool     `json:"current"` // this delay is the current one
 	P99       *float64 `json:"p99_ms"`
@@ -156,7 +156,7 @@ func routeState(r *stats.RouteReport) routeHedging {
 	}
 	for i := range r.Forecasts {
 		f := &r.Forecasts[i]
-		st.Shadow = append(st.Shadow, forecast{
+		st.Shadow = append(st.Shadow, delayEffect{
 			DelayMS: ms(f.Delay), Current: f.Current,
 			P99: quantile(&f.Latency, .99), P999: quantile(&f.Latency, .999),
 			ExtraLoad: ratio(f.Hedges, f.Requests),

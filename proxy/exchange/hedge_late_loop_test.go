@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/hedge/forecast"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -48,7 +49,7 @@ func TestLateLoopShadow(t *testing.T) {
 	m.WarmUp(150)
 	m.BurstWhilePaused(30, 70*time.Millisecond)
 	m.Settled()
-	var forecasts []hedge.Forecast
+	var forecasts []forecast.Forecast
 	m.Consumer.Loop.Do(func() {
 		forecasts = m.Consumer.Proc.Workers()[0].Report(stats.Forecasts).Services[0].Routes[0].Forecasts
 	})

@@ -5,7 +5,7 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/allow"
-	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/hedge/forecast"
 	"github.com/remora-proxy/remora/proxy/limit"
 	"github.com/remora-proxy/remora/proxy/route"
 	"github.com/remora-proxy/remora/proxy/service"
@@ -19,8 +19,8 @@ type Router struct {
 
 	Guarded bool // a route has rules that are enforced, so requests that may name its host must be read
 
-	Rand *rand.PCG
-	room hedge.Room
+	Rand  *rand.PCG
+	quota forecast.Quota
 
 	// Filters returns the filters of a new route.
 	Filters func(plan *route.Plan, services map[string]*service.Service) []Filter
@@ -115,7 +115,7 @@ func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[stri
 		if made.Service == nil {
 			continue
 		}
-		made.Hedging.Bound(&r.room)
+		made.Hedging.Bound(&r.quota)
 		made.Service.AddRoute(service.Hedging{Route: made.Hedging, Index: made.index})
 		if plan.Index < 0 {
 			r.Fixed[plan.Service] = made

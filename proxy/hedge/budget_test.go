@@ -1,7 +1,6 @@
 package hedge
 
 import (
-	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -116,61 +115,12 @@ func TestBudgetBound(t *testing.T) {
 			if taken > earned+start+1e-6 {
 				t.Fatalf("%v taken of %v earned and %v at the start", taken, earned, start)
 			}
-			if have := s.Tokens(now); have < 0 || have > max(start, s.tokens.earned.perSecond(now))+1e-6 {
+			if have := s.Tokens(now); have < 0 || have > max(start, s.tokens.PerSecond(now))+1e-6 {
 				t.Fatalf("%v tokens", have)
 			}
 		}
 		if taken == 0 {
 			t.Fatal("no token was taken: the test shows nothing")
-		}
-	}
-}
-
-func TestLastSecond(t *testing.T) {
-	var in lastSecond
-	for at := time.Duration(0); at < 10*time.Second; at += 10 * ms {
-		in.add(at, 1)
-		if at < time.Second {
-			continue
-		}
-		if got := in.perSecond(at); math.Abs(got-100) > 2 {
-			t.Fatalf("at %v: %v a second, want 100", at, got)
-		}
-	}
-	before := in
-	for _, c := range []struct {
-		at   time.Duration
-		want float64
-	}{{10500 * ms, 50}, {10999 * ms, 0}, {11 * time.Second, 0}, {time.Hour, 0}} {
-		if got := in.perSecond(c.at); math.Abs(got-c.want) > 1 {
-			t.Errorf("at %v: %v a second, want %v", c.at, got, c.want)
-		}
-	}
-	if in != before {
-		t.Error("reading changed it")
-	}
-}
-
-// A late request leaves exactly a quarter of the bucket of hedges to stuck ones. A full
-// bucket has a token for either, however small it is.
-func TestStuckReserve(t *testing.T) {
-	for _, c := range []struct {
-		burst, tokens float64
-		late, stuck   bool
-	}{
-		{8, 3, true, true},
-		{8, 2.99, false, true},
-		{8, 1, false, true},
-		{8, 0.99, false, false},
-		{1.2, 1.2, true, true},
-		{1.2, 1.19, false, true},
-		{1, 1, true, true},
-		{1, 0.99, false, false},
-	} {
-		b := NewTokens(c.burst)
-		b.hedges = c.tokens
-		if late, stuck := b.allows(0, false), b.allows(0, true); late != c.late || stuck != c.stuck {
-			t.Errorf("%v of %v tokens: %t for a late request, %t for a stuck one", c.tokens, c.burst, late, stuck)
 		}
 	}
 }

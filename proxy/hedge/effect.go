@@ -94,7 +94,7 @@ func (r *Route) Effect(now time.Duration) *Effect {
 	primaries, c := r.Estimator.Distribution(now), &r.Counts
 	e := &Effect{
 		Mode: On, Without: primaries, With: primaries,
-		Hedges: c.Hedges - c.HedgesMissed, Requests: c.Primaries, OneIn: r.worth.of(),
+		Hedges: c.Hedges - c.HedgesMissed, Requests: c.Primaries, OneIn: r.worth.OneIn(),
 	}
 	if r.overtaken != nil {
 		e.Without.Uncensor(r.overtaken.lost.Distribution(now, longHalf))
@@ -115,7 +115,7 @@ func (r *Route) Overtaken(now, after time.Duration) {
 // Judge records a hedged request whose primary took so long. saved is how much earlier the
 // response of its hedge came, 0 if the primary's came first.
 func (r *Route) Judge(now, took, saved time.Duration) {
-	r.worth.judge(took, saved)
+	r.worth.Judge(took, saved)
 	if saved > 0 && r.overtaken != nil {
 		r.overtaken.lost.At(now, longHalf).Add(took)
 	}

@@ -4,6 +4,9 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/hedge/class"
+	"github.com/remora-proxy/remora/proxy/hedge/forecast"
+	"github.com/remora-proxy/remora/proxy/hedge/histogram"
+	"github.com/remora-proxy/remora/proxy/hedge/worth"
 )
 
 // Route is the hedging state of one route on one loop: its policy, its latency, and what hedges
@@ -13,10 +16,10 @@ type Route struct {
 	Estimator Estimator
 	Counts    Counts
 
-	worth     worth
-	overtaken *overtaken // nil until a hedge has won
-	shadow    *shadow    // nil unless the mode is Shadow
-	room      *Room      // nil means no bound
+	worth     worth.Gate
+	overtaken *overtaken       // nil until a hedge has won
+	shadow    *forecast.Shadow // nil unless the mode is Shadow
+	quota     *forecast.Quota  // of shadow; nil means no bound
 
 	classes class.Set
 }
@@ -46,7 +49,10 @@ func NewRoute(p Policy, loops int) *Route {
 	r := &Route{Policy: p}
 	r.classes.Disabled = p.OneClass
 	if p.Mode == Shadow {
-		r.shadow = newShadow(&p, loops)
+		r.shadow = forecast.New(forecast.Settings{
+			MinDelay: p.MinDelay, MaxDelay: p.MaxDelay, Budget: p.Budget, MinBurst: minBurst(loops),
+			Max: p.Max, Sample: p.Sample, AskInterval: minAskInterval,
+		})
 	}
 	return r
 }
@@ -71,39 +77,41 @@ func (r *Route) Again(now time.Duration, c class.ID) time.Duration {
 	return max(r.DelayOf(now, c), minAskInterval)
 }
 
+// Watch is what is known of one primary attempt. The zero value is an attempt without a class, which
+// shadow mode does not follow.
+type Watch struct {
+	Class class.ID // of the request, from ClassOf
+	forecast.Watch
+}
+
 // Begin decides whether shadow mode watches a request that may be hedged.
 func (r *Route) Begin(w *Watch) {
-	if s := r.shadow; s != nil && (s.admitted || s.admit(r.room)) {
-		w.Hedgeable, w.Watched = true, s.choose()
+	if r.shadow != nil {
+		r.shadow.Begin(&w.Watch, r.quota)
 	}
 }
 
-// Bound makes the route one of those that share room.
-func (r *Route) Bound(room *Room) { r.room = room }
+// Bound makes the route one of those that share quota.
+func (r *Route) Bound(quota *forecast.Quota) { r.quota = quota }
 
-// Retire gives back the route's part of its Room. The route gets no more requests.
+// Retire gives back the route's part of its quota. The route gets no more requests.
 func (r *Route) Retire() {
-	if r.shadow != nil && r.shadow.admitted && r.room != nil {
-		r.room.taken--
+	if r.shadow != nil {
+		r.shadow.Retire(r.quota)
 	}
 }
 
-// Shadows reports whether the route is in shadow mode.
-func (r *Route) Shadows() bool { return r.shadow != nil }
+// Shadow returns what forecasts the effect of hedging; nil unless the mode is Shadow. The caller of its Sent
+// keeps the Watch until Answered or Late. It calls neither if nothing is learned from the attempt.
+func (r *Route) Shadow() *forecast.Shadow { return r.shadow }
 
-// Sent records that the primary of a hedgeable request is handed to the endpoint with the given
-// number. The caller keeps w until Answered or Late; it calls neither if nothing is learned from
-// the attempt. If note is true, it calls Note at once.
-func (r *Route) Sent(now time.Duration, w *Watch, endpoint uint32) (note bool) {
-	w.sent, w.endpoint, w.noted = now, endpoint, false
-	return now >= r.shadow.notedAt+noteEvery
-}
-
-// Note has the latency of the request stand for that of a hedge at that time. unavailable reports
-// whether the endpoint was stalled or had no spare capacity before.
-func (r *Route) Note(now time.Duration, w *Watch, unavailable bool) {
-	r.shadow.notedAt = now
-	w.noted, w.number = true, r.shadow.timeline.add(now, w.endpoint, unavailable)
+// Forecasts returns what hedging would have done to the watched requests with the first most of
+// several delays; see forecast.Shadow. Unless the mode is Shadow it returns nil.
+func (r *Route) Forecasts(now time.Duration, most int) (out []forecast.Forecast, watched histogram.Distribution) {
+	if r.shadow == nil || most == 0 {
+		return nil, watched
+	}
+	return r.shadow.Forecasts(now, r.Delay(now), most)
 }
 
 // Answered records the response to a primary, as Estimator.Observe does.
@@ -112,9 +120,7 @@ func (r *Route) Answered(now, latency time.Duration, w *Watch) {
 	if w.Class != 0 {
 		r.classes.Observe(now, latency, w.Class)
 	}
-	if w.noted || w.Watched {
-		r.shadow.end(now, r, w, false)
-	}
+	r.forecast(now, w, false)
 }
 
 // Late records a primary that was given up before its response, as Estimator.Censor does.
@@ -123,9 +129,19 @@ func (r *Route) Late(now time.Duration, w *Watch) {
 	if w.Class != 0 {
 		r.classes.Censor(now, w.Class)
 	}
-	if w.noted || w.Watched {
-		r.shadow.end(now, r, w, true)
+	r.forecast(now, w, true)
+}
+
+func (r *Route) forecast(now time.Duration, w *Watch, cutOff bool) {
+	if !w.Follows() {
+		return
 	}
+	route := forecast.State{Primaries: r.Counts.Primaries}
+	if w.Watched {
+		route.Delay = r.DelayOf(now, w.Class)
+		_, route.Median, _ = r.estimateOf(now, w.Class)
+	}
+	r.shadow.End(now, route, &w.Watch, cutOff)
 }
 
 // Won counts a hedge that brought a good response before any other attempt did.

@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/remora-proxy/remora/proxy/hedge/budget"
 	"github.com/remora-proxy/remora/proxy/hedge/class"
 	"github.com/remora-proxy/remora/proxy/hedge/periodic"
 )
@@ -16,16 +17,18 @@ const minTotal = 10
 type Service struct {
 	Stalls periodic.Stalls
 
-	tokens   Tokens
+	tokens   budget.Tokens
 	inFlight int
 	minLimit float64 // the limit of inFlight is never below this, nor below 1
 }
 
 // NewService returns the state of a service on one of the given number of loops.
 func NewService(loops int) Service {
-	perLoop := minTotal / float64(max(1, loops))
-	return Service{tokens: NewTokens(perLoop), minLimit: max(1, perLoop)}
+	return Service{tokens: budget.New(minBurst(loops)), minLimit: max(1, minBurst(loops))}
 }
+
+// minBurst is the part of minTotal that one loop has.
+func minBurst(loops int) float64 { return minTotal / float64(max(1, loops)) }
 
 // Question describes a request whose hedge timer has fired. The zero value closes every gate that a
 // Question can close on its own.
@@ -69,7 +72,7 @@ func (s *Service) Primary(now time.Duration, r *Route) {
 }
 
 // Stream counts a stream, which earns its service's budget for paid retries. No hedge can help it.
-func (s *Service) Stream(now time.Duration, budget float64) { s.tokens.Primary(now, budget) }
+func (s *Service) Stream(now time.Duration, earns float64) { s.tokens.Primary(now, earns) }
 
 // Decide asks the gates whether a hedge may be sent now, and counts the result. Open means
 // that it has taken a token and a slot: the caller sends the hedge, and calls Done once.
@@ -91,16 +94,16 @@ func (s *Service) Decide(now time.Duration, r *Route, q *Question) Gate {
 	gate := s.gate(now, r, q)
 	r.Counts.Gates[gate]++
 	if gate == Open {
-		s.tokens.takeHedge(now)
+		s.tokens.TakeHedge(now)
 		s.inFlight++
 		r.Counts.Hedges++
-		r.worth.countHedge()
+		r.worth.CountHedge()
 	}
 	return gate
 }
 
 func (s *Service) gate(now time.Duration, r *Route, q *Question) Gate {
-	est, budget := r.Estimator.estimate(now, r.Policy.Quantile), r.Policy.Budget
+	est := r.Estimator.estimate(now, r.Policy.Quantile)
 	_, median, _ := r.estimateOf(now, q.Class)
 	switch {
 	case !q.Idempotent:
@@ -115,12 +118,12 @@ func (s *Service) gate(now time.Duration, r *Route, q *Question) Gate {
 		return NoEndpoint
 	case q.Left <= 0 || q.Left < median:
 		return Deadline
-	case !q.Stuck && !r.worth.allows():
-		r.worth.skip()
+	case !q.Stuck && !r.worth.Allows():
+		r.worth.Skip()
 		return Useless
-	case budget <= 0 || !s.tokens.allows(now, q.Stuck):
+	case r.Policy.Budget <= 0 || !s.tokens.Allows(now, q.Stuck):
 		return Budget
-	case s.inFlight >= s.limit(est.tail, s.tokens.earned.perSecond(now)):
+	case s.inFlight >= s.limit(est.tail, s.tokens.PerSecond(now)):
 		return Concurrency
 	}
 	return Open

@@ -9,7 +9,7 @@ import (
 )
 
 func willing() Question {
-	return Question{Idempotent: true, Untried: 1, Left: never}
+	return Question{Idempotent: true, Untried: 1, Left: time.Hour}
 }
 
 func TestDecide(t *testing.T) {
@@ -57,13 +57,13 @@ func TestDecide(t *testing.T) {
 			}
 		}, Budget},
 		{"only the reserve is left", func(s *Service, r *Route, q *Question) {
-			for s.tokens.hedges > 3 {
-				s.tokens.takeHedge(0)
+			for s.tokens.Allows(0, false) {
+				s.tokens.TakeHedge(0)
 			}
 		}, Budget},
 		{"only the reserve is left, and the request is stuck", func(s *Service, r *Route, q *Question) {
-			for s.tokens.hedges > 1 {
-				s.tokens.takeHedge(0)
+			for s.tokens.Allows(0, false) {
+				s.tokens.TakeHedge(0)
 			}
 			q.Stuck = true
 		}, Open},
@@ -161,4 +161,11 @@ func stalls(last time.Duration) (s periodic.Stalls) {
 		s.Look(at+time.Second, false, 0, ms)
 	}
 	return s
+}
+
+// neverSave closes the gate useless for seven of eight decisions.
+func neverSave(r *Route) {
+	for r.worth.OneIn() == 1 {
+		r.worth.Judge(ms, 0)
+	}
 }

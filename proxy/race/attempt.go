@@ -152,10 +152,11 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 
 // watchShadow has shadow mode observe a primary that starts at a.ep.
 func (a *Attempt) watchShadow(now time.Duration) {
-	r, h := a.race, a.race.Policy.Hedging
-	r.watch.Left = r.request.Deadline - now
-	if h.Sent(now, &r.watch, a.ep.Ext.(*service.Endpoint).ID) {
-		h.Note(now, &r.watch, r.Service.Set.Stalled(now, a.ep) || !a.ep.Spare(now))
+	r, shadow := a.race, a.race.Policy.Hedging.Shadow()
+	w := &r.watch.Watch
+	w.Left = r.request.Deadline - now
+	if shadow.Sent(now, w, a.ep.Ext.(*service.Endpoint).ID) {
+		shadow.Note(now, w, r.Service.Set.Stalled(now, a.ep) || !a.ep.Spare(now))
 	}
 }
 

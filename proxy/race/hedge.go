@@ -32,7 +32,7 @@ func (r *Race) startHedging(now time.Duration) {
 	if r.NoHedge || h.Policy.Mode == hedge.Off {
 		return
 	}
-	if h.Shadows() && r.request.Idempotent && !r.cascade() && r.Service.Set.Len() > 1 {
+	if h.Shadow() != nil && r.request.Idempotent && !r.cascade() && r.Service.Set.Len() > 1 {
 		h.Begin(&r.watch)
 	}
 	if h.Policy.Mode == hedge.On || r.watch.Watched {
@@ -51,7 +51,7 @@ func (r *Race) onHedgeTimer() {
 		r.shard.Loop.After(0, &r.hedge)
 		return
 	}
-	if r.Policy.Hedging.Shadows() {
+	if r.Policy.Hedging.Shadow() != nil {
 		r.watch.Asked = r.shard.Loop.Now()
 		return
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/remora-proxy/remora/lb/outlier"
 	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/hedge/forecast"
 	"github.com/remora-proxy/remora/proxy/hedge/histogram"
 	"github.com/remora-proxy/remora/proxy/hedge/periodic"
 )
@@ -63,7 +64,7 @@ type RouteReport struct {
 
 	// With more Detail than Counters, and mode shadow only.
 	Watched   histogram.Distribution // of the primaries of which the forecasts are made
-	Forecasts []hedge.Forecast       // the one with Delay first
+	Forecasts []forecast.Forecast    // the one with Delay first
 }
 
 // Detail says how many forecasts a report has. Each takes a loop a few microseconds for each

@@ -1,4 +1,4 @@
-package hedge
+package forecast
 
 import (
 	"math"
@@ -9,15 +9,9 @@ import (
 )
 
 const (
-	// timelineKept is how long primaries are remembered, where maxNoted are enough for it.
-	timelineKept       = 2 * time.Second
+	// A timeline has room for maxNoted primaries, in 16 KiB: those of model.kept, at one in each
+	// model.noteEvery.
 	minNoted, maxNoted = 64, 2048
-
-	// timelineReach is how far from a time a primary may have been sent to stand for it.
-	timelineReach = 100 * time.Millisecond
-
-	// noteEvery is the time in which at most one primary of a route is noted.
-	noteEvery = time.Millisecond
 
 	// timelineUnit is the unit of noted.sent, a number that wraps around after a day.
 	timelineUnit = 32 * time.Microsecond
@@ -63,7 +57,7 @@ func (t *timeline) oldest() uint32 { return t.added - min(t.added, uint32(len(t.
 func (t *timeline) add(now time.Duration, endpoint uint32, unavailable bool) uint32 {
 	sent := timelineTime(now)
 	if full := t.added-t.oldest() == uint32(len(t.ring)); full && len(t.ring) < maxNoted &&
-		(len(t.ring) == 0 || sent-t.at(t.oldest()).sent < timelineTime(timelineKept)) {
+		(len(t.ring) == 0 || sent-t.at(t.oldest()).sent < timelineTime(model.kept)) {
 		t.grow()
 	}
 	n := noted{sent: sent, endpoint: uint16(endpoint), took: tookPending}
@@ -94,15 +88,14 @@ func (t *timeline) setLatency(number uint32, took time.Duration) {
 }
 
 // near returns the primary that was sent nearest to the time at, to an endpoint other than not.
-// One whose endpoint was available is preferred to one that is nearer by up to noteEvery. It
+// One whose endpoint was available is preferred to one that is nearer by up to model.noteEvery. It
 // returns nil if there is none within reach.
 func (t *timeline) near(at time.Duration, not uint32) (found *noted) {
-	const reach = int32(timelineReach / timelineUnit)
 	want, oldest := timelineTime(at), t.oldest()
 	length := int(t.added - oldest)
 	first := oldest + uint32(sort.Search(length, func(i int) bool { return int32(t.at(oldest+uint32(i)).sent-want) >= 0 }))
 	before, after := first-1, first
-	for limit := reach; ; {
+	for limit := int32(model.reach / timelineUnit); ; {
 		back, ahead := int32(math.MaxInt32), int32(math.MaxInt32)
 		if before-oldest < uint32(length) {
 			back = int32(want - t.at(before).sent)
@@ -126,7 +119,7 @@ func (t *timeline) near(at time.Duration, not uint32) (found *noted) {
 		case n.took != tookUnavailable:
 			return n
 		case found == nil:
-			found, limit = n, min(limit, min(back, ahead)+int32(noteEvery/timelineUnit))
+			found, limit = n, min(limit, min(back, ahead)+int32(model.noteEvery/timelineUnit))
 		}
 	}
 }

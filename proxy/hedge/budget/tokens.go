@@ -1,0 +1,82 @@
+// Package budget bounds what hedges and paid retries add to the load of a service.
+package budget
+
+import "time"
+
+// Tokens is the token bucket that bounds the extra load of one service on one loop, shared by
+// hedges and paid retries. Each primary adds its route's budget; each hedge or paid retry
+// takes 1. The bucket holds as much as the last second earned: the loss of a replica can spend
+// at once the savings of one second, and no more. Hedges also have a bucket of their own, which
+// holds what hedgeSpan earns. Both start full.
+type Tokens struct {
+	income   Income
+	tokens   float64
+	hedges   Hedges
+	refunded lastSecond
+}
+
+// New returns buckets that hold minBurst tokens even at a low rate; see NewIncome.
+func New(minBurst float64) Tokens {
+	income := NewIncome(minBurst)
+	return Tokens{income: income, tokens: income.minBurst, hedges: Full(&income)}
+}
+
+// Primary adds the budget of one primary's route.
+func (b *Tokens) Primary(now time.Duration, budget float64) {
+	b.income.Add(now, budget)
+	b.tokens = min(b.tokens+budget, b.income.burst(now, time.Second))
+}
+
+// stuckReserve is the fraction of the bucket of hedges that only those of stuck requests may
+// spend. A stuck request fails without its hedge; one that is merely late may wait.
+const stuckReserve = 0.25
+
+// Allows reports whether there is a token for a hedge. A full bucket has one for any request.
+func (b *Tokens) Allows(now time.Duration, stuck bool) bool {
+	have, burst := b.hedges.Have(now, &b.income)
+	need := 1.0
+	if !stuck {
+		need = min(1+stuckReserve*burst, burst)
+	}
+	return have >= need && b.Have(now) >= 1
+}
+
+// TakeHedge takes the token of a hedge that is allowed.
+func (b *Tokens) TakeHedge(now time.Duration) {
+	b.Take(now)
+	b.hedges.Take(1)
+}
+
+// Take takes one token, and reports whether there was one.
+func (b *Tokens) Take(now time.Duration) bool { return b.TakeAhead(now, 0) }
+
+// TakeAhead takes one token, which primaries may earn later: up to owed tokens may be missing.
+func (b *Tokens) TakeAhead(now time.Duration, owed int) bool {
+	have := b.Have(now)
+	if have < float64(1-owed) {
+		return false
+	}
+	b.tokens = have - 1
+	return true
+}
+
+// Refund gives back the token of a hedge that reached no application, within bounds. In a
+// second it gives back no more than the second earns, and minBurst: where most hedges are
+// refused, sending them has a price, too.
+func (b *Tokens) Refund(now time.Duration) {
+	if b.refunded.perSecond(now) >= max(b.income.minBurst, b.income.PerSecond(now)) {
+		return
+	}
+	b.refunded.add(now, 1)
+	b.tokens = min(b.tokens+1, b.income.burst(now, time.Second))
+	b.hedges.Take(-1)
+}
+
+// Have returns the number of tokens, below 0 if some are owed. The bound shrinks with the rate, and
+// savings with it.
+func (b *Tokens) Have(now time.Duration) float64 {
+	return min(b.tokens, b.income.burst(now, time.Second))
+}
+
+// PerSecond returns the tokens that the last second earned.
+func (b *Tokens) PerSecond(now time.Duration) float64 { return b.income.PerSecond(now) }

@@ -1,0 +1,342 @@
+package forecast
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/remora-proxy/remora/internal/racetest"
+)
+
+const ms = time.Millisecond
+
+func defaults() Settings {
+	return Settings{MinDelay: ms, MaxDelay: 50 * ms, Budget: .05, MinBurst: 10, Max: 1, AskInterval: ms / 2}
+}
+
+// route simulates a route whose requests may all be hedged.
+type route struct {
+	*Shadow
+	delay     time.Duration // in force
+	primaries uint64
+}
+
+// shadowed returns a route that has seen latencies of 1 ms.
+func shadowed(of Settings, delay time.Duration) *route {
+	r := &route{Shadow: New(of), delay: delay}
+	for i := range 1000 {
+		r.serve(time.Duration(i)*ms, ms)
+	}
+	return r
+}
+
+// serve simulates a primary that is sent at the time at and takes took. The three
+// endpoints get the primaries in turn. It reports whether the primary was watched.
+func (r *route) serve(at, took time.Duration) bool {
+	var w Watch
+	r.primaries++
+	r.Begin(&w, nil)
+	r.send(at, &w, uint32(at/ms)%3, false)
+	if r.delay < took {
+		w.Asked = at + r.delay
+	}
+	r.end(at+took, &w, false)
+	return w.Watched
+}
+
+// send simulates that the primary of a hedgeable request is sent, with much time left.
+func (r *route) send(at time.Duration, w *Watch, endpoint uint32, unavailable bool) {
+	if w.Left == 0 {
+		w.Left = never
+	}
+	if r.Sent(at, w, endpoint) {
+		r.Note(at, w, unavailable)
+	}
+}
+
+// end simulates the end of a primary.
+func (r *route) end(at time.Duration, w *Watch, cutOff bool) {
+	if w.Follows() {
+		r.End(at, State{Primaries: r.primaries, Delay: r.delay, Median: ms}, w, cutOff)
+	}
+}
+
+// all returns all forecasts.
+func (r *route) all(now time.Duration) []Forecast {
+	forecasts, _ := r.Forecasts(now, r.delay, 64)
+	return forecasts
+}
+
+func (r *route) current(now time.Duration) Forecast { return r.all(now)[0] }
+
+func TestForecastOfOneSlowRequest(t *testing.T) {
+	const at = 900 * ms
+	for _, c := range []struct {
+		name   string
+		change func(r *route, w *Watch)
+		hedges uint64
+		took   time.Duration
+	}{
+		{"rescued", func(r *route, w *Watch) {}, 1, 6 * ms},
+		{"not watched", func(r *route, w *Watch) { w.Watched = false }, 0, 0},
+		{"no time left", func(r *route, w *Watch) { w.Left = 5 * ms }, 0, 50 * ms},
+		{"at 20 ms", func(r *route, w *Watch) { r.delay, w.Asked = 20*ms, at+20*ms }, 1, 21 * ms},
+		{"asked late: the loop was not scheduled", func(r *route, w *Watch) { w.Asked = at + 30*ms }, 1, 31 * ms},
+		{"response before the decision", func(r *route, w *Watch) { w.Asked = 0 }, 0, 50 * ms},
+		{"two hedges gain no more", func(r *route, w *Watch) { r.settings.Max = 2 }, 1, 6 * ms},
+		{"no budget", func(r *route, w *Watch) { r.plans[0].tokens.Take(100) }, 0, 50 * ms},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, w := shadowed(defaults(), 5*ms), Watch{Watched: true, Asked: at + 5*ms}
+			c.change(r, &w)
+			r.send(at, &w, 0, false)
+			r.end(at+50*ms, &w, false)
+			f := r.current(at + 50*ms)
+			slowest, _ := f.Latency.Quantile(1)
+			watched := int64(1001)
+			if c.took == 0 {
+				c.took, watched = ms, 1000
+			}
+			if f.Hedges != c.hedges || (slowest-c.took).Abs() > c.took/20 || f.Latency.Samples() != watched || !f.Current {
+				t.Errorf("%d hedges, slowest %v of %d; want %d and %v", f.Hedges, slowest, f.Latency.Samples(), c.hedges, c.took)
+			}
+		})
+	}
+}
+
+// A request that was cut off at its deadline counts as rescued too.
+func TestForecastOfARequestPastItsDeadline(t *testing.T) {
+	r := shadowed(defaults(), 5*ms)
+	w := Watch{Watched: true, Left: 100 * ms, Asked: 905 * ms}
+	r.send(900*ms, &w, 0, false)
+	r.end(1000*ms, &w, true)
+	f := r.current(1000 * ms)
+	if slowest, ok := f.Latency.Quantile(1); !ok || slowest > 7*ms || f.Hedges != 1 {
+		t.Errorf("slowest %v (%v), %d hedges; want 6 ms and one", slowest, ok, f.Hedges)
+	}
+}
+
+// With a delay of 0 the forecast asks no more often than the loop would, and sends
+// no more hedges than there are tokens.
+func TestForecastWithoutDelay(t *testing.T) {
+	of := defaults()
+	of.MinDelay, of.MaxDelay, of.Budget = 0, 0, 0
+	r := shadowed(of, 0)
+	if f := r.current(time.Second); f.Hedges != 10 || f.Latency.Samples() != 1000 {
+		t.Errorf("%d hedges for %d requests, want 10 of the burst for 1000", f.Hedges, f.Latency.Samples())
+	}
+}
+
+// While all endpoints are slow together, a hedge gains nothing.
+func TestForecastOfACorrelatedStall(t *testing.T) {
+	r := shadowed(defaults(), 5*ms)
+	var ws [30]Watch
+	sent := func(i int) time.Duration { return 1000*ms + time.Duration(i)*ms }
+	for i := range ws {
+		ws[i] = Watch{Watched: true, Asked: sent(i) + r.delay}
+		r.primaries++
+		r.send(sent(i), &ws[i], uint32(i%3), i > 15)
+	}
+	for i := range ws { // the stall of all endpoints ends
+		r.end(1100*ms, &ws[i], false)
+	}
+	f := r.current(1200 * ms)
+	if slowest, _ := f.Latency.Quantile(1); slowest < 90*ms {
+		t.Errorf("slowest %v; the forecast gains from hedges in a stall of 100 ms", slowest)
+	}
+}
+
+// A loop that reaches the timer of the delay in force late delays the forecast for
+// longer delays, but not for shorter ones.
+func TestForecastsAfterALateTimer(t *testing.T) {
+	r := shadowed(defaults(), 4*ms)
+	w := Watch{Watched: true, Asked: 914 * ms}
+	r.send(900*ms, &w, 0, false)
+	r.end(950*ms, &w, false)
+	want := map[time.Duration]time.Duration{ // the delay or the late timer, and 1 ms for the response
+		1 * ms: 2 * ms, 2 * ms: 3 * ms, 3 * ms: 4 * ms, 4 * ms: 15 * ms, 5 * ms: 15 * ms, 10 * ms: 15 * ms, 20 * ms: 21 * ms,
+	}
+	for _, f := range r.all(950 * ms) {
+		if slowest, _ := f.Latency.Quantile(1); (slowest - want[f.Delay]).Abs() > want[f.Delay]/20 {
+			t.Errorf("delay %v: slowest %v, want %v", f.Delay, slowest, want[f.Delay])
+		}
+	}
+}
+
+// Beside the delay in force there are forecasts for the delays within the bounds.
+func TestForecastDelays(t *testing.T) {
+	of := defaults()
+	of.MinDelay, of.MaxDelay = 2*ms, 10*ms
+	var got []time.Duration
+	for _, f := range (&route{Shadow: New(of), delay: 10 * ms}).all(0) {
+		got = append(got, f.Delay)
+	}
+	want := []time.Duration{10 * ms, 2 * ms, 3 * ms, 5 * ms, 10 * ms}
+	if len(got) != len(want) {
+		t.Fatalf("delays %v, want %v", got, want)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("delays %v, want %v", got, want)
+		}
+	}
+}
+
+func TestShadowDoesNotAllocate(t *testing.T) {
+	if racetest.Enabled {
+		t.Skip("the race detector allocates")
+	}
+	r := shadowed(defaults(), ms)
+	at := time.Second
+	if n := testing.AllocsPerRun(1000, func() {
+		at += 2 * ms
+		r.serve(at, 40*ms)
+	}); n != 0 {
+		t.Errorf("%v allocations per request", n)
+	}
+}
+
+// BenchmarkShadow measures what shadow mode adds to a request. One of 50 is slow.
+func BenchmarkShadow(b *testing.B) {
+	r := shadowed(defaults(), ms)
+	at, i := time.Second, 0
+	b.ReportAllocs()
+	for b.Loop() {
+		at += 200 * time.Microsecond
+		took := ms
+		if i++; i%50 == 0 {
+			took = 30 * ms
+		}
+		r.serve(at, took)
+	}
+}
+
+// The forecast of a share of the requests is that of all.
+func TestSample(t *testing.T) {
+	const requests = 200_000
+	forecast := func(sample float64) (Forecast, int) {
+		of := defaults()
+		of.Sample = sample
+		r := &route{Shadow: New(of), delay: 5 * ms}
+		rnd, watched := rand.New(rand.NewPCG(1, 2)), 0
+		for i := range requests {
+			took := time.Duration(float64(ms) * math.Exp(rnd.NormFloat64()/2))
+			if i%500 < 10 {
+				took += 20 * ms
+			}
+			if r.serve(time.Duration(i)*ms/4, took) {
+				watched++
+			}
+		}
+		return r.current(requests * ms / 4), watched
+	}
+	all, n := forecast(1)
+	some, m := forecast(0.03)
+	if n != requests || m < requests*28/1000 || m > requests*32/1000 {
+		t.Errorf("%d of all and %d of 3%% are watched", n, m)
+	}
+	for _, q := range []float64{.5, .99, .999} {
+		want, _ := all.Latency.Quantile(q)
+		if got, _ := some.Latency.Quantile(q); (got - want).Abs() > want/8 {
+			t.Errorf("the %v-quantile is %v, and %v of all", q, got, want)
+		}
+	}
+	want, got := float64(all.Hedges)/float64(all.Requests), float64(some.Hedges)/float64(some.Requests)
+	if math.Abs(got-want) > .003 || want < .01 {
+		t.Errorf("the load is %.2f%%, and %.2f%% of all", 100*got, 100*want)
+	}
+}
+
+// A route whose requests may not be repeated needs no memory for a forecast, one with requests of
+// all kinds of latency no more than is documented.
+func TestShadowMemory(t *testing.T) {
+	size := func(r *route) (bytes int) {
+		bytes = len(r.timeline.ring) * int(unsafe.Sizeof(noted{}))
+		for _, h := range r.halves {
+			if h == nil {
+				continue
+			}
+			bytes += int(unsafe.Sizeof(*h)) + len(h.changes)*int(unsafe.Sizeof(change{}))
+			for _, c := range h.changes {
+				if c.counts != nil {
+					bytes += int(unsafe.Sizeof(*c.counts))
+				}
+			}
+		}
+		return bytes
+	}
+	r := &route{Shadow: New(defaults()), delay: ms}
+	for i := range 10_000 {
+		r.primaries++
+		r.end(time.Duration(i)*ms, &Watch{}, false)
+	}
+	if n := size(r); n != 0 {
+		t.Errorf("%d bytes without a request that may be repeated", n)
+	}
+	for i := range 10_000 {
+		r.serve(time.Duration(i)*100*ms, ms/2)
+	}
+	if n := size(r); n > 5<<10 {
+		t.Errorf("%d bytes for few and quick requests, want at most 5 KiB", n)
+	}
+	for i := range 100_000 {
+		took := ms
+		if i%40 == 0 {
+			took = 100 * ms
+		}
+		r.serve(time.Hour+time.Duration(i)*ms, took)
+	}
+	if n := size(r); n > 40<<10 || n < 30<<10 {
+		t.Errorf("%d bytes for many and late requests, want at most 40 KiB", n)
+	}
+}
+
+// So many routes of a loop are watched, those that need it first.
+func TestQuota(t *testing.T) {
+	var quota Quota
+	watched := func() (s *Shadow, yes bool) {
+		var w Watch
+		s = New(defaults())
+		for range 2 {
+			s.Begin(&w, &quota)
+		}
+		return s, w.Watched && w.Hedgeable
+	}
+	first, _ := watched()
+	for range maxWatched - 1 {
+		if _, ok := watched(); !ok {
+			t.Fatalf("a route is not watched with %d others", quota.taken)
+		}
+	}
+	over, ok := watched()
+	if ok {
+		t.Errorf("more than %d routes are watched", maxWatched)
+	}
+	over.Retire(&quota)
+	if _, ok := watched(); ok {
+		t.Error("a route that was not watched left a part of the quota")
+	}
+	first.Retire(&quota)
+	if _, ok := watched(); !ok {
+		t.Error("a route that retired left no part of the quota")
+	}
+}
+
+// A tiny share is no reason to fail: few requests are watched, if any.
+func TestSampleBounds(t *testing.T) {
+	of := defaults()
+	of.Sample = 1.0 / (1 << 32)
+	r := &route{Shadow: New(of), delay: 5 * ms}
+	watched := 0
+	for i := range 1000 {
+		if r.serve(time.Duration(i)*ms, ms) {
+			watched++
+		}
+	}
+	every, step := float64(r.every), float64(2*r.every-1)
+	if watched == 0 || watched > 2 || every < 1<<16 || step != 2*every-1 {
+		t.Errorf("%d of 1000 requests are watched, one in %v, the next after at most %v", watched, every, step)
+	}
+}

@@ -1,0 +1,62 @@
+package worth
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+const ms = time.Millisecond
+
+// serve simulates n requests, each decided on once after delay, and returns how many were late.
+func (g *Gate) serve(n int, draw func() time.Duration, delay time.Duration) (late, hedges int) {
+	for range n {
+		took := draw()
+		if took <= delay {
+			continue
+		}
+		late++
+		if !g.Allows() {
+			g.Skip()
+			continue
+		}
+		hedges++
+		g.CountHedge()
+		g.Judge(took, max(0, took-delay-draw()))
+	}
+	return late, hedges
+}
+
+func even(rnd *rand.Rand) func() time.Duration {
+	return func() time.Duration { return time.Duration(float64(ms) * (1 + 0.1*rnd.Float64())) }
+}
+
+// A service with even latency has no use for hedges, and gets fewer in two steps. When its
+// replicas begin to freeze, all late requests are hedged again.
+func TestGateSteps(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	var g Gate
+	calm := even(rnd)
+	const delay = ms + ms/11 // a tenth is later
+	if late, hedges := g.serve(500, calm, delay); hedges != late || g.OneIn() != 1 {
+		t.Fatalf("%d of %d late requests were hedged, then one in %d: too few to judge by", hedges, late, g.OneIn())
+	}
+	g.serve(5_000, calm, delay)
+	const least = 64
+	if g.OneIn() != least {
+		t.Errorf("hedges save nothing: one in %d late requests is hedged, want one in %d", g.OneIn(), least)
+	}
+	if late, hedges := g.serve(100_000, calm, delay); hedges > late/least+1 || hedges < late/least-1 {
+		t.Errorf("%d of %d late requests were hedged", hedges, late)
+	}
+	frozen := func() time.Duration {
+		if rnd.Float64() < 0.01 {
+			return 20 * ms
+		}
+		return calm()
+	}
+	g.serve(100_000, frozen, delay)
+	if g.OneIn() != 1 {
+		t.Errorf("one in ten hedges saves 18 ms: one in %d late requests is hedged", g.OneIn())
+	}
+}
