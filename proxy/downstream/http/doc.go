@@ -1,11 +1,15 @@
-// Package http serves downstream HTTP/1.1 connections.
+// Package http serves downstream HTTP/1.1 connections. A session has three parts. Each is a type whose comment says
+// its job, and which calls go in and out:
 //
-//	session.go     input: decodes requests, in order
-//	reply.go       output: begins requests one after another, and writes their responses
-//	state.go       the states of input and output
-//	host.go        what a session has only while it receives a request, and its timeouts
-//	handoff.go     requests and responses that leave the loop with their connection
-//	half_close.go  clients that have ended their side
-//	pass.go        redirected connections that go on to their original destination
-//	shed.go        the memory that the connection holds, and closing it for that
+//	input.go    input: makes requests of bytes
+//	turn.go     turn: processes requests one after another, and writes their responses
+//	leaving.go  leaving: takes the connection off the loop with a request or response that is no message
+//	tunnel.go   the same, for a CONNECT that may carry requests
+//	pass.go     the same, for redirected connections and those of HTTP/2
+//
+// What joins them:
+//
+//	session.go  the connection: its events, its end, its memory
+//	host.go     what the sessions of a loop share, and what a session has only while it receives a request
+//	state.go    the states of input and turn
 package http

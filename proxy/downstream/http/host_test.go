@@ -22,7 +22,7 @@ func TestTimersOfIncoming(t *testing.T) {
 	l.Do(func() {
 		var all []*incoming
 		for range count {
-			in := h.newIncoming()
+			in := h.newIncoming(nil)
 			in.timeout.Start(loop.TimeoutHead, time.Second)
 			all = append(all, in)
 		}
@@ -41,13 +41,13 @@ func TestTimersOfIncoming(t *testing.T) {
 // TestFreeCalls: arrays for many calls, which few clients need, are not kept.
 func TestFreeCalls(t *testing.T) {
 	for n, kept := range map[int]int{1: 1, maxFreeCalls: 1, maxFreeCalls + 1: 0, 5000: 0} {
-		s := &session{host: &host{}}
+		s := newSession(&host{Host: &downstream.Host{}}, nil)
 		for range n {
-			s.addCall(call{})
+			s.turn.add(call{})
 		}
-		for s.removeCall() > 0 {
+		for s.turn.remove() > 0 {
 		}
-		if got := len(s.host.freeCalls); got != kept || s.calls != nil {
+		if got := len(s.host.freeCalls); got != kept || s.turn.calls != nil {
 			t.Errorf("%d calls: %d arrays kept, want %d", n, got, kept)
 		}
 	}
@@ -56,19 +56,23 @@ func TestFreeCalls(t *testing.T) {
 // TestLeave: a session may move when it has shown that it lasts, and nothing is left to do.
 func TestLeave(t *testing.T) {
 	ready := func() *session {
-		return &session{host: &host{Host: &downstream.Host{Shard: &shard.Shard{}}}, requests: leastMoved}
+		s := newSession(&host{Host: &downstream.Host{Shard: &shard.Shard{}}}, nil)
+		s.Resume(leastMoved)
+		return s
 	}
 	if n, ok := ready().Leave(); n != leastMoved || !ok {
 		t.Errorf("a session with %d requests that waits for the next one: %d, %v", leastMoved, n, ok)
 	}
 	for name, change := range map[string]func(s *session){
-		"few requests":        func(s *session) { s.requests-- },
-		"a request in flight": func(s *session) { s.calls, s.output = []call{{}}, outputBusy },
-		"part of a head":      func(s *session) { s.in, s.incoming = &bytebufferpool.ByteBuffer{B: []byte("G")}, &incoming{} },
-		"part of a body":      func(s *session) { s.cur, s.input = &exchange.Exchange{}, inputBody },
-		"a tunnel":            func(s *session) { s.tunnel = &tunnel{} },
-		"its last response":   func(s *session) { s.retiring = true },
-		"its end":             func(s *session) { s.output = outputClosed },
+		"few requests":        func(s *session) { s.Resume(leastMoved - 1) },
+		"a request in flight": func(s *session) { s.turn.calls, s.turn.state = []call{{}}, outputBusy },
+		"part of a head": func(s *session) {
+			s.input.buffer, s.input.incoming = &bytebufferpool.ByteBuffer{B: []byte("G")}, &incoming{}
+		},
+		"part of a body":    func(s *session) { s.input.incoming, s.input.state = &incoming{ex: &exchange.Exchange{}}, inputBody },
+		"a tunnel":          func(s *session) { s.leaving.tunnel = &tunnel{} },
+		"its last response": func(s *session) { s.Retire() },
+		"its end":           func(s *session) { s.turn.state = outputClosed },
 	} {
 		s := ready()
 		change(s)

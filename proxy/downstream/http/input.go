@@ -1,0 +1,478 @@
+package http
+
+import (
+	"time"
+
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/shard"
+)
+
+// input makes requests of bytes, as they arrive, up to limits.pipelined of them.
+//
+// Calls in: the session gives it bytes (receive), and ends it (stop). The turn says when a response was written
+// (onResponded). When a request leaves, leaving takes it (finish) with the bytes behind it (keep, bytes, takeBytes),
+// and gives the input of a tunnel back (openTunnel, resume).
+//
+// Calls out: a whole request goes to turn.add, a failure behind which no request can begin too. leaving decides by each
+// head, and by what is none, whether that leaves (takesConnection, takesRequest, takesWhole), and gets the bytes in a
+// tunnel and behind a request that leaves.
+type input struct {
+	*session
+	buffer    *bytebufferpool.ByteBuffer // undecoded bytes, or those that leave with the connection
+	*incoming                            // nil if no request is being received or waits to leave, nor has the input ended
+	requests  uint32                     // received so far: 2^32 take more than half a day
+	state     inputState
+}
+
+// receive takes b from the client.
+func (in *input) receive(b []byte) {
+	for len(b) > 0 && in.state != inputClosed {
+		switch in.state {
+		case inputBody:
+			b = in.receiveBody(b)
+		case inputHead:
+			var head []byte
+			head, b = http1.SplitHead(b)
+			in.keep(head)
+			in.decode()
+			switch in.state {
+			case inputHTTP2:
+				in.leaving.becomeHTTP2(b)
+			case inputHandoff:
+				in.keep(b)
+				b = nil
+			}
+		case inputTunnel:
+			b = in.leaving.receiveFirst(b)
+		default:
+			in.leaving.keep(b)
+			b = nil
+		}
+	}
+}
+
+// keep adds b to the bytes that are not decoded, unless the input has ended.
+func (in *input) keep(b []byte) {
+	if len(b) > 0 && in.state != inputClosed {
+		in.append(b)
+	}
+}
+
+func (in *input) append(b []byte) {
+	if in.buffer == nil {
+		in.buffer = in.host.Buffers.Get(len(b))
+	}
+	in.host.Buffers.Append(in.buffer, b, 0)
+}
+
+// bytes returns those that are not decoded.
+func (in *input) bytes() []byte {
+	if in.buffer == nil {
+		return nil
+	}
+	return in.buffer.B
+}
+
+// takeBytes returns the bytes that are not decoded. The caller owns the array.
+func (in *input) takeBytes() []byte {
+	b := in.bytes()
+	in.buffer = nil
+	return b
+}
+
+// takeBuffer returns the buffer of the bytes that are not decoded. The caller releases it.
+func (in *input) takeBuffer() *bytebufferpool.ByteBuffer {
+	b := in.buffer
+	in.buffer = nil
+	return b
+}
+
+// blank reports whether the input has no byte of a request. It may have an empty line, with
+// which some clients end a body. One is ignored (RFC 9112 section 2.2).
+func (in *input) blank() bool {
+	return in.buffer == nil || len(in.buffer.B) <= len("\r\n") && string(in.buffer.B) == "\r\n"[:len(in.buffer.B)]
+}
+
+// decode decodes the heads that have arrived. What leaves with all its input is asked for first: it may be no request,
+// and then no response may be sent. Refusals come before requests that leave alone, as before those that stay.
+func (in *input) decode() {
+	for in.state == inputHead && in.buffer != nil {
+		if in.incoming == nil {
+			in.begin()
+		}
+		n, err := http1.DecodeRequest(in.buffer.B, &in.ex.Request, &in.head, in.host.MessageLimits)
+		if err == http1.ErrIncomplete {
+			in.awaitHead()
+			return
+		}
+		if in.leaving.takesConnection(err) {
+			return
+		}
+		kind, leaves := in.leaving.kindOf(err)
+		if f := in.refusal(err, leaves); f != nil {
+			in.refuse(f)
+			return
+		}
+		if !in.leaving.takesRequest(kind, leaves, n) {
+			in.onHead(n)
+		}
+	}
+}
+
+// awaitHead bounds the wait for the rest of a head, in time and memory.
+func (in *input) awaitHead() {
+	switch {
+	case in.blank():
+		in.end()
+	case in.overBudget():
+		in.refuse(fault.Overloaded)
+	case !in.timeout.Running(loop.TimeoutHead):
+		in.startTimeout(loop.TimeoutHead, in.host.Config.Timeouts.Header)
+	}
+}
+
+// refusal returns why the request that was decoded with err gets no other response. leaves reports whether it leaves the
+// loop by itself.
+func (in *input) refusal(err error, leaves bool) *fault.Failure {
+	switch {
+	case err != nil && !leaves:
+		return in.failureOf(err)
+	case in.head.Connect && !leaves:
+		return fault.Unsupported
+	case in.turn.waiting() >= in.host.Config.Limits.Pipelined:
+		return fault.Pipelined
+	}
+	return nil
+}
+
+// failureOf returns the failure for input that can't be decoded because of err.
+func (in *input) failureOf(err error) *fault.Failure {
+	if in.requests == 0 {
+		if f := downstream.OtherProtocol(in.buffer.B); f != nil {
+			return f
+		}
+	}
+	return fault.OfRequest(err)
+}
+
+// takeHead makes the first n bytes of the input, a head, those of the exchange, and returns the rest. The caller
+// copies it to a new buffer.
+func (in *input) takeHead(n int) (rest []byte) {
+	ex := in.ex
+	ex.HeadBuffer, in.buffer = in.buffer, nil
+	rest = ex.HeadBuffer.B[n:]
+	ex.HeadBuffer.B = ex.HeadBuffer.B[:n]
+	return rest
+}
+
+// onHead is called when the first n bytes of the input are the head of a request that stays.
+func (in *input) onHead(n int) {
+	ex, rest := in.ex, in.takeHead(n)
+	if in.head.Framing == http1.NoBody {
+		in.keep(rest)
+		in.onRequest()
+		return
+	}
+	if in.head.Framing == http1.FixedLength && int64(len(rest)) >= in.head.Length {
+		size := int(in.head.Length)
+		ex.Request.Body = rest[:size:size]
+		in.keep(rest[size:])
+		ex.HeadBuffer.B = ex.HeadBuffer.B[:n+size]
+		in.onRequest()
+		return
+	}
+	in.state.become(inputBody)
+	ex.Arrived = in.host.Loop.Now()
+	in.body.Reset(&in.head, in.host.BodyLimits())
+	ex.BodyBuffer = in.host.Buffers.Get(0)
+	in.recount()
+	in.startTimeout(loop.TimeoutBody, in.host.Config.Timeouts.Body)
+	if in.head.ExpectContinue && in.turn.waiting() > 0 { // the client waits for 100 Continue
+		in.stopTimeout()
+	}
+	rest = in.receiveBody(rest) // ex may not belong to the session any more
+	in.keep(rest)
+	if in.state == inputBody {
+		in.sendContinue()
+	}
+}
+
+// receiveBody decodes the body, and returns the input after the message.
+func (in *input) receiveBody(b []byte) (rest []byte) {
+	if in.overBudget() {
+		in.refuse(fault.Overloaded)
+		return nil
+	}
+	ex := in.ex
+	http1.ReserveBody(&in.host.Buffers, ex.BodyBuffer, &in.head, b)
+	n, done, err := in.body.Decode(b, ex.BodyBuffer)
+	if err != nil {
+		in.refuse(fault.OfRequest(err))
+		return nil
+	}
+	if in.leaving.takesLong() || !done {
+		return nil
+	}
+	in.state.become(inputHead)
+	size := in.body.Length()
+	ex.Request.Body = ex.BodyBuffer.B[:size:size]
+	ex.Request.Trailers = in.body.Trailers(ex.BodyBuffer, ex.Request.Trailers[:0])
+	in.onRequest()
+	return b[n:]
+}
+
+// onRequest gives a complete request to the turn, if it does not leave.
+func (in *input) onRequest() {
+	if in.leaving.asksUpgrade() && in.leaving.takesWhole() {
+		return
+	}
+	c := call{
+		minor: uint8(in.head.Minor), toHead: in.head.HeadMethod,
+		ex: in.finish(),
+	}
+	switch {
+	case !in.head.KeepAlive:
+		c.end = finishes
+	case int(in.requests) == in.host.Config.Limits.Requests:
+		c.end = closes
+	}
+	if in.turn.waiting() > 0 && c.ex.Arrived == 0 {
+		c.ex.Arrived = in.host.Loop.Now()
+	}
+	in.turn.add(c)
+	in.end()
+}
+
+// finish ends the reception of a request, and returns it. The caller owns it.
+func (in *input) finish() *exchange.Exchange {
+	ex := in.ex
+	in.ex = nil
+	in.stopTimeout()
+	in.requests++
+	ex.Charge()
+	return ex
+}
+
+// onResponded is called when a response was written. idle reports whether it was the last one due.
+func (in *input) onResponded(idle bool) {
+	switch {
+	case in.state == inputBody:
+		in.sendContinue()
+	case idle && in.state == inputHead && in.blank():
+		in.startIdle()
+	}
+}
+
+// sendContinue sends 100 Continue to a client that waits for it, once the requests before have
+// their responses. The client has timeouts.body from then on. If the head alone decides the final
+// response, the client gets that instead (RFC 9110 section 10.1.1).
+func (in *input) sendContinue() {
+	switch {
+	case !in.head.ExpectContinue || in.turn.waiting() > 0:
+	case in.headDecides():
+		in.addWithoutBody()
+	default:
+		in.outbound.Write([]byte(http1.Continue))
+		in.head.ExpectContinue = false
+		in.startTimeout(loop.TimeoutBody, in.host.Config.Timeouts.Body)
+	}
+}
+
+// headDecides reports whether the request whose body is awaited gets its final response without it. A
+// request to upgrade may go on without a route, which is known once its body is complete.
+func (in *input) headDecides() bool {
+	if in.leaving.mayTakeWhole() {
+		return false
+	}
+	r := in.ex.Route
+	if r == nil {
+		r = in.findRoute(in.ex, in.head.Minor)
+	}
+	if in.leaving.asksUpgrade() {
+		return in.ex.CheckHead(r, in.origin.Listener)
+	}
+	return in.ex.CheckMessageHead(r, in.origin.Listener)
+}
+
+// addWithoutBody gives the request whose body is awaited to the turn, as the last one: the client may send the body,
+// or another request.
+func (in *input) addWithoutBody() {
+	in.turn.add(call{ex: in.finish(), minor: uint8(in.head.Minor), toHead: in.head.HeadMethod, end: closes})
+	in.stop()
+}
+
+// refuse makes f the last response, since the beginning of the next message is unknown.
+func (in *input) refuse(f *fault.Failure) {
+	shard.LogExample(in.host.Shard, exchange.ClientOf(&in.turn), "", in.example(), f)
+	in.stop()
+	in.turn.add(call{refuse: f, minor: 1, end: closes})
+}
+
+// example returns the example of the request that is being received.
+func (in *input) example() shard.Example {
+	switch {
+	case in.state == inputBody:
+		return in.ex.Example()
+	case in.buffer != nil:
+		return downstream.ExampleOf(in.buffer.B)
+	}
+	return shard.Example{}
+}
+
+// begin prepares for a request whose first bytes have arrived.
+func (in *input) begin() {
+	in.incoming = in.host.newIncoming(in.session)
+	in.ex = in.host.Pool.Exchange(&in.turn)
+	in.head.Secure = in.origin.Listener.Secure && !in.leaving.tunnelled()
+}
+
+// end is called when a request was received, or will not be.
+func (in *input) end() {
+	if in.incoming != nil {
+		in.host.putIncoming(in.incoming)
+		in.incoming = nil
+	}
+}
+
+// stop ends the input. It drops what is left of it.
+func (in *input) stop() {
+	in.state.become(inputClosed)
+	in.stopTimeout()
+	in.host.Buffers.Release(&in.buffer)
+	in.end()
+}
+
+// leave makes the input keep what follows for leaving. No timeout runs for the client: the deadlines of earlier
+// requests and the write timeout bound the wait.
+func (in *input) leave() {
+	in.state.become(inputHandoff)
+	in.stopTimeout()
+}
+
+// toHTTP2 makes receive give the input to leaving, as that of HTTP/2.
+func (in *input) toHTTP2() { in.state.become(inputHTTP2) }
+
+// drop drops the request that is being received, and keeps its bytes.
+func (in *input) drop() {
+	in.host.Pool.Recycle(in.ex)
+	in.ex = nil
+}
+
+// openTunnel gives the input of a tunnel, which begins with the CONNECT ex, to leaving. Requests in it count from 0.
+func (in *input) openTunnel(ex *exchange.Exchange) {
+	in.state.become(inputTunnel)
+	in.ex, in.requests = ex, 0
+}
+
+// resume makes what follows in the tunnel requests.
+func (in *input) resume() {
+	in.stopTimeout()
+	in.end()
+	in.state.become(inputHead)
+}
+
+// startTimeout starts a timeout of the request that is being received.
+func (in *input) startTimeout(k loop.TimeoutKind, d time.Duration) {
+	in.host.StopIdle(&in.SessionNode)
+	in.timeout.Start(k, d)
+}
+
+// startIdle starts timeouts.idle.
+func (in *input) startIdle() {
+	if in.incoming != nil { // of a tunnel
+		in.timeout.Stop()
+	}
+	in.host.StartIdle(&in.SessionNode)
+}
+
+func (in *input) stopTimeout() {
+	in.host.StopIdle(&in.SessionNode)
+	if in.incoming != nil {
+		in.timeout.Stop()
+	}
+}
+
+// onTimeout refuses a slow request.
+func (in *input) onTimeout(k loop.TimeoutKind) {
+	switch {
+	case k == loop.TimeoutBody:
+		in.refuse(fault.SlowBody)
+	case k == loop.TimeoutEnd:
+		in.onEndTimeout()
+	case !in.leaving.takesSilent():
+		in.refuse(fault.SlowHead)
+	}
+	in.recount()
+	in.turn.next()
+}
+
+// startEnd gives the responses that are due limit, now that the client has ended its side.
+func (in *input) startEnd(limit time.Duration) {
+	in.incoming = in.host.newIncoming(in.session)
+	in.awaited = in.turn.waiting()
+	in.startTimeout(loop.TimeoutEnd, limit)
+}
+
+// onEndTimeout closes the connection of a client that has ended its side, and has got no response for
+// timeouts.half_close. While it reads one, timeouts.write bounds that.
+func (in *input) onEndTimeout() {
+	if due := in.turn.waiting(); due < in.awaited || in.outbound.Conn.Buffered() > 0 {
+		in.awaited = due
+		in.startTimeout(loop.TimeoutEnd, in.host.Config.Timeouts.HalfClose)
+		return
+	}
+	in.close()
+	in.outbound.Conn.Close()
+}
+
+// leaves reports whether the last request waits to leave the loop with the input.
+func (in *input) leaves() bool { return in.state == inputHandoff }
+
+// inTunnel reports whether the first bytes in a tunnel are awaited.
+func (in *input) inTunnel() bool { return in.state == inputTunnel }
+
+// receiving reports whether a request is being received. The CONNECT of a tunnel was.
+func (in *input) receiving() bool {
+	return in.incoming != nil && in.ex != nil && in.state != inputTunnel
+}
+
+// resumeCount makes the requests of another loop count.
+func (in *input) resumeCount(requests int) { in.requests = uint32(requests) }
+
+// untouched reports whether no request was received, on the connection or in its tunnel.
+func (in *input) untouched() bool { return in.requests == 0 }
+
+// count returns the number of requests received, and reports whether no part of another has arrived.
+func (in *input) count() (requests int, empty bool) {
+	return int(in.requests), in.buffer == nil && in.incoming == nil
+}
+
+// held returns the bytes of the input that is not decoded.
+func (in *input) held() int {
+	if in.blank() {
+		return 0
+	}
+	return protocol.Held(in.buffer)
+}
+
+// charge counts the memory of the request that is being received.
+func (in *input) charge() {
+	if in.incoming != nil && in.ex != nil {
+		in.ex.Charge()
+	}
+}
+
+// charged returns what charge has counted.
+func (in *input) charged() int {
+	if in.incoming == nil || in.ex == nil {
+		return 0
+	}
+	return in.ex.Held
+}

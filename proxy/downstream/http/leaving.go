@@ -1,0 +1,337 @@
+package http
+
+import (
+	"bytes"
+	"errors"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/shard"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+)
+
+// leaving takes the connection off the loop with a request or a response that is no message: a handoff, a tunnel, what
+// passes on to the original destination. It also gives the connection to a session of HTTP/2.
+//
+// Calls in: input asks whether what has arrived leaves (takesConnection, takesRequest, takesLong, asksUpgrade,
+// takesWhole, takesSilent, takesEnd), and gives it what follows (receiveFirst, keep). turn says when it is the turn of a call that
+// leaves (depart), and gives it responses that are streams (answer).
+//
+// Calls out: turn.add gets the request that leaves. input keeps the bytes behind it, and is stopped or resumed when
+// nothing leaves. Streams of package downstream get the connection.
+type leaving struct {
+	*session
+	tunnel *tunnel // that the client has opened, or redirection; nil means none
+}
+
+// departure is how a request leaves. It is a part of incoming: only the last request can leave.
+type departure struct {
+	kind   stats.StreamKind
+	way    way
+	direct bool // it has no route, and goes to the host that it names
+}
+
+// way is when a request leaves.
+type way uint8
+
+const (
+	atOnce      way = iota // when it is its turn
+	afterTunnel            // a CONNECT that is accepted here first
+	inTunnel               // the client has got the response, and bytes in the tunnel have decided
+)
+
+// kindOf returns the kind of the request decoded with err, if it must leave the loop.
+func (l *leaving) kindOf(err error) (kind stats.StreamKind, leaves bool) {
+	long := err == http1.ErrMessageTooLarge
+	head := &l.input.head
+	switch {
+	case !l.host.Process.Streams, err != nil && !long:
+		return 0, false
+	case head.Connect:
+		return stats.StreamConnect, true
+	case long, head.ExpectContinue && l.origin.Listener.Expects && !l.asksUpgrade():
+		return stats.StreamBody, true
+	}
+	return stats.StreamWebSocket, l.asksUpgrade() && head.Framing == http1.NoBody
+}
+
+// asksUpgrade reports whether the request that is being received leaves the loop to ask for an upgrade. One with a
+// body does so once the body, which must come before what the upgrade begins, is complete.
+func (l *leaving) asksUpgrade() bool {
+	head := &l.input.head
+	return head.Protocols != nil && l.host.Process.Streams && head.Length <= downstream.MaxUpgradeBody
+}
+
+// takesConnection reports whether the connection leaves with all its input, of which the head was decoded with err.
+func (l *leaving) takesConnection(err error) bool {
+	return (err != nil || l.redirected()) && l.takesInput(err)
+}
+
+// takesInput goes on where a plain request stays, so that takesConnection is inlined.
+func (l *leaving) takesInput(err error) bool {
+	switch {
+	case err != nil && l.beginsHTTP2():
+		l.input.toHTTP2()
+	case l.passes() && l.unrouted(err):
+		l.queuePass()
+	default:
+		return false
+	}
+	return true
+}
+
+// takesRequest reports whether the request leaves whose head is the input's first n bytes: by itself as kind, if leaves
+// is true, or because no route takes it.
+func (l *leaving) takesRequest(kind stats.StreamKind, leaves bool, n int) bool {
+	switch {
+	case leaves:
+	case l.hasDestination() && !l.asksUpgrade() && l.goesDirect():
+		kind = stats.StreamBody
+	default:
+		return false
+	}
+	l.input.keep(l.input.takeHead(n))
+	if kind == stats.StreamBody {
+		l.input.body.Reset(&l.input.head, l.host.BodyLimits())
+		l.input.ex.BodyBuffer = l.host.Buffers.Get(0)
+	}
+	l.queue(kind, !leaves)
+	return true
+}
+
+// takesLong reports whether the request whose body is being received leaves, since that is too long for a message.
+func (l *leaving) takesLong() bool {
+	if int64(l.input.body.Length()) <= l.host.MessageLimits.Message {
+		return false
+	}
+	l.queue(stats.StreamBody, false)
+	return true
+}
+
+// takesWhole reports whether the complete request, which asks for an upgrade, leaves.
+func (l *leaving) takesWhole() bool {
+	switch req := &l.input.ex.Request; {
+	case len(req.Body) <= downstream.MaxUpgradeBody && len(req.Trailers) == 0:
+		l.queue(stats.StreamWebSocket, false)
+	case l.hasDestination() && l.goesDirect(): // the upgrade is ignored
+		l.queue(stats.StreamBody, true)
+	default:
+		return false
+	}
+	return true
+}
+
+// mayTakeWhole reports whether takesWhole may find that no route takes the request whose body is awaited.
+func (l *leaving) mayTakeWhole() bool { return l.asksUpgrade() && l.hasDestination() }
+
+// queue makes the request that is being received the last call. The connection leaves the loop with
+// it once the client has read all earlier responses. Input is kept until then.
+// unrouted reports that a route was looked for, and there is none.
+func (l *leaving) queue(kind stats.StreamKind, unrouted bool) {
+	m := l.input.incoming
+	l.input.leave()
+	ex := l.input.finish()
+	if ex.Route == nil && !unrouted {
+		ex.Route = l.findRoute(ex, m.head.Minor)
+	}
+	d := departure{kind: kind, direct: ex.Route == nil && l.hasDestination()}
+	if kind == stats.StreamConnect && l.opensTunnel(ex, d.direct || ex.Route != nil) {
+		d.way = afterTunnel
+	}
+	d.direct = d.direct && (d.way == afterTunnel || l.mayPass(ex))
+	if d.direct {
+		l.restorePath(ex)
+	}
+	m.departure = d
+	l.turn.add(call{ex: ex, leaves: true, minor: uint8(m.head.Minor), end: closes, toHead: m.head.HeadMethod})
+	if ex.Route != nil && ex.Route.Answer != nil {
+		l.refuse(nil)
+		return
+	}
+	if f := l.check(ex, m); f != nil {
+		l.refuse(f)
+	}
+}
+
+// check returns why ex, received as m, must not leave.
+func (l *leaving) check(ex *exchange.Exchange, m *incoming) *fault.Failure {
+	listener, kind, toCheck := l.origin.Listener, m.kind, !ex.HeadChecked()
+	switch {
+	case toCheck && exchange.Limited(listener.Rate, l.host.Loop.Now(), &l.turn, &ex.Request):
+		return fault.RateLimited
+	case kind == stats.StreamConnect && listener.Fixed != nil:
+		return fault.Unsupported
+	case ex.Refusal != nil:
+		return ex.Refusal
+	}
+	if toCheck && m.way == atOnce { // else each request within is checked, and bytes that are none
+		if f := l.checkRoute(ex, m.direct); f != nil {
+			return f
+		}
+	}
+	switch {
+	case m.head.Length > protocol.NoLimit: // otherwise found only after the application has the head
+		return fault.OfRequest(http1.ErrMessageTooLarge)
+	case kind == stats.StreamConnect && m.head.Framing != http1.NoBody: // the start of the tunnel would be unclear
+		return fault.BadRequest
+	}
+	if f := l.host.CheckStream(l.account.Messages()+ex.Held, kind != stats.StreamBody); f != nil {
+		return f
+	}
+	if toCheck && ex.Route != nil && exchange.Limited(ex.Route.Rate, l.host.Loop.Now(), &l.turn, &ex.Request) {
+		return fault.RateLimited
+	}
+	return nil
+}
+
+func (l *leaving) checkRoute(ex *exchange.Exchange, direct bool) *fault.Failure {
+	switch r := ex.Route; {
+	case l.origin.Listener.Ruled(r) && ex.Forbidden(r, l.origin.Listener):
+		return fault.NotAllowed
+	case r == nil && !direct:
+		return fault.NoRoute
+	case r != nil && r.Answer != nil: // in a tunnel, where no response can be
+		return fault.Unsupported
+	}
+	return nil
+}
+
+// refuse refuses the request that was to leave, in its turn. Without a failure its route
+// answers it. A tunnel ends at once.
+func (l *leaving) refuse(f *fault.Failure) {
+	c := l.turn.last()
+	if l.input.way == inTunnel {
+		l.closeTunnel(c.ex, f)
+		return
+	}
+	l.input.stop()
+	c.leaves, c.refuse = false, f
+	if f != nil {
+		var e shard.Example
+		if c.ex != nil { // else a connection that was to pass on
+			e = c.ex.Example()
+		}
+		shard.LogExample(l.host.Shard, exchange.ClientOf(&l.turn), "", e, f)
+	}
+}
+
+// keep keeps input that followed the request which waits to leave. More than
+// limits.message is refused, since the loop can't stop reading.
+func (l *leaving) keep(b []byte) {
+	switch {
+	case int64(len(l.input.bytes())+len(b)) > l.host.MessageLimits.Message:
+		l.refuse(fault.OfRequest(http1.ErrMessageTooLarge))
+	case l.overBudget():
+		l.refuse(fault.Overloaded)
+	default:
+		l.input.keep(b)
+	}
+}
+
+// depart gives the connection to Streams with c, its last request, whose turn it is. It reports
+// whether that ends the session. Else c was accepted as a tunnel, or is handled as if there were no streams.
+func (l *leaving) depart(c *call) (gone bool) {
+	kind := l.input.kind
+	if l.input.way == afterTunnel {
+		l.openTunnel(c)
+		return false
+	}
+	if c.ex != nil && l.host.TimeLeft(c.ex) <= 0 {
+		l.refuse(fault.Deadline)
+		return l.turn.closed()
+	}
+	client, err := l.outbound.Conn.Detach()
+	switch {
+	case err == nil && kind == stats.StreamPass:
+		l.passThrough(client)
+		return true
+	case err == nil:
+		l.host.Stats.Handoffs[kind]++
+		r := l.streamRequest(c)
+		l.close()
+		l.host.Streams.Request(client, r)
+		return true
+	case err == loop.ErrDetachClosed: // OnClose follows
+		return true
+	case kind == stats.StreamPass: // no response can say so: it may not be HTTP
+		l.close()
+		l.outbound.Conn.Close()
+		return true
+	case !errors.Is(err, errors.ErrUnsupported): // the system has no descriptor left
+		l.refuse(fault.Overloaded)
+	case kind == stats.StreamWebSocket: // the upgrade is ignored (RFC 9110 section 7.8)
+		l.refuse(nil)
+	case kind == stats.StreamConnect:
+		l.refuse(fault.Unsupported)
+	default:
+		l.refuse(fault.OfRequest(http1.ErrMessageTooLarge))
+	}
+	return l.turn.closed()
+}
+
+// streamRequest returns the request of c as one that owns its memory.
+func (l *leaving) streamRequest(c *call) *downstream.StreamRequest {
+	ex, m := c.ex, l.input.incoming
+	r := l.host.StreamRequest(m.kind, &l.turn, ex, &l.origin, max(time.Millisecond, l.host.TimeLeft(ex)))
+	r.Opened, r.Minor, r.ToHead = m.way == inTunnel, m.head.Minor, m.head.HeadMethod
+	switch {
+	case r.Direct == nil:
+	case l.redirected():
+		r.Direct.To = l.outbound.Conn.OriginalDst()
+	case l.tunnelled() && !m.head.Absolute && !m.head.Connect:
+		r.Direct.Authority = string(l.tunnel.authority)
+	}
+	switch m.kind {
+	case stats.StreamBody:
+		r.Head = http1.AppendStreamRequest(nil, &ex.Request, &m.head)
+		r.Body, r.Chunks, r.Continue = m.body, m.head.Framing == http1.Chunked, m.head.ExpectContinue
+		r.Buffer, ex.BodyBuffer = ex.BodyBuffer, nil
+	case stats.StreamWebSocket:
+		r.Protocols = bytes.Clone(m.head.Protocols)
+		r.Head = http1.AppendUpgradeRequest(nil, &ex.Request, r.Protocols)
+	}
+	r.Rest = l.input.takeBytes()
+	return r
+}
+
+// answer responds to c, the first call, with a response whose body is a stream. It is the
+// last of the connection: Streams sends the body to the client as it arrives, off the loop.
+// The head is in the loop's scratch memory.
+func (l *leaving) answer(c *call, res *race.Response) {
+	c.stream = &downstream.StreamAnswer{
+		Head: bytes.Clone(l.host.Scratch), Source: res.TakeSource(), Opener: l.host.Opener.From(exchange.ClientOf(&l.turn)),
+		Chunks: res.DeclaredLength < 0 && c.minor >= 1,
+	}
+	res.Release()
+	l.input.stop()
+	l.recount()
+	l.sendStream(c)
+}
+
+// sendStream gives the connection to Streams with its last response, that of c, once the client has
+// read those before. The write timeout bounds the wait.
+func (l *leaving) sendStream(c *call) {
+	client, err := l.outbound.Conn.Detach()
+	switch err {
+	case nil:
+		a := c.stream
+		c.stream = nil
+		l.host.Stats.Handoffs[stats.HandoffAnswer]++
+		l.close()
+		l.host.Streams.Answer(client, a)
+	case loop.ErrDetachBuffered:
+		l.turn.awaitRoom(0)
+	case loop.ErrDetachClosed: // OnClose follows
+	default:
+		shard.ReportStream(l.host.Shard, exchange.ClientOf(&l.turn), c.stream.Source.Service, fault.ResponseTooLarge)
+		c.stream.Source.Refuse(fault.ResponseTooLarge)
+		c.stream = nil
+		l.turn.Fail(nil, fault.ResponseTooLarge)
+	}
+}
