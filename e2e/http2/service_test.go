@@ -199,19 +199,19 @@ func TestHTTP2NotSpoken(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = silent.Close() })
-	for addr, want := range map[string]string{
-		http1.Listener.Addr().String(): "the peer speaks HTTP/1.1, not HTTP/2",
-		silent.Addr().String():         "did not begin to speak HTTP/2 within connect_timeout",
-		harness.FreeAddrs(t, 1)[0]:     "connection refused",
+	for _, c := range []struct{ addr, timeout, want string }{
+		{http1.Listener.Addr().String(), "15s", "the peer speaks HTTP/1.1, not HTTP/2"},
+		{silent.Addr().String(), "300ms", "did not begin to speak HTTP/2 within connect_timeout"},
+		{harness.FreeAddrs(t, 1)[0], "15s", "connection refused"},
 	} {
-		p, url := harness.StartHTTP2Caller(t, []string{addr}, ", connect_timeout: 300ms")
+		p, url := harness.StartHTTP2Caller(t, []string{c.addr}, ", connect_timeout: "+c.timeout)
 		resp, _ := harness.Call(t, harness.NewRequest(t, http.MethodPost, url, strings.NewReader("x")))
 		if code := resp.Header.Get("X-Remora-Error"); resp.StatusCode != 502 || code != "upstream-connect" {
 			t.Errorf("status %d %s", resp.StatusCode, code)
 		}
 		eventually.Nil(t, "the line in the log", func() error { // the response may come first
-			if out := p.Output.String(); !strings.Contains(out, want) {
-				return fmt.Errorf("no %q in the log:\n%s", want, out)
+			if out := p.Output.String(); !strings.Contains(out, c.want) {
+				return fmt.Errorf("no %q in the log:\n%s", c.want, out)
 			}
 			return nil
 		})
