@@ -78,13 +78,14 @@ func (p *pool) Send(a *race.Attempt) {
 	}
 	p.arrivals++
 	a.Carry(p, p.arrivals)
-	if n := len(p.idle); n > 0 && (p.suits(p.idle[n-1], a) || !p.mayDial()) {
+	if n := len(p.idle); n > 0 {
 		c := p.idle[n-1]
-		p.idle[n-1] = nil
-		p.idle = p.idle[:n-1]
-		c.idleFor = p.shard.Loop.Now() - c.idleSince
-		c.begin(a)
-		return
+		if c.idleFor = p.shard.Loop.Now() - c.idleSince; p.suits(c, a) || !p.mayDial() {
+			p.idle[n-1] = nil
+			p.idle = p.idle[:n-1]
+			c.begin(a)
+			return
+		}
 	}
 	if !p.mayDial() {
 		p.wait(a)
@@ -96,7 +97,7 @@ func (p *pool) Send(a *race.Attempt) {
 // suits reports whether a should be sent on c, an idle connection. A login should not: it can't be sent
 // twice, so it takes a new connection.
 func (p *pool) suits(c *conn, a *race.Attempt) bool {
-	return !a.LogsIn() && (p.shard.Loop.Now()-c.idleSince <= p.keeping.kept || a.Repeatable())
+	return !a.LogsIn() && (c.idleFor <= p.keeping.kept || a.Repeatable())
 }
 
 func (p *pool) dial(a *race.Attempt) {
