@@ -126,11 +126,12 @@ func (v *View) cheapestOfAll(of cost) *Endpoint {
 		return nil
 	}
 	var equals weightedDraw
+	most := latencyTie * best.rank(v.Now)
 	for i, e := range v.group.endpoints {
 		if i < scanUpTo && costs[i] != least || i >= scanUpTo && (!v.Eligible(e) || v.cost(of, e) != least) {
 			continue
 		}
-		if !v.slower(e, best) {
+		if e.rank(v.Now) <= most {
 			equals.addWith(v, e, e.weight/e.slowness.factor)
 		}
 	}
