@@ -99,6 +99,7 @@ const maxListed = 8
 
 // knownNames returns didYouMean, or else the first names.
 func knownNames(given string, names []string) string {
+	names = distinct(names)
 	switch hint := didYouMean(given, names); {
 	case hint != "":
 		return hint
@@ -108,6 +109,18 @@ func knownNames(given string, names []string) string {
 		return fmt.Sprintf("; expected one of %s and %d more", strings.Join(names[:maxListed], ", "), len(names)-maxListed)
 	}
 	return "; expected one of " + strings.Join(names, ", ")
+}
+
+// distinct returns the names of a file that may have errors: two sections of one name, or one without a name.
+func distinct(names []string) (all []string) {
+	seen := map[string]bool{"": true}
+	for _, name := range names {
+		if !seen[name] {
+			seen[name] = true
+			all = append(all, name)
+		}
+	}
+	return all
 }
 
 // distance returns the number of edits from a to b. A swap of neighbours is one edit.

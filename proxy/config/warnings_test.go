@@ -78,12 +78,14 @@ func TestLoops(t *testing.T) {
 // TestKnownNames: a reference to nothing suggests a similar name, or lists some.
 func TestKnownNames(t *testing.T) {
 	for _, c := range []struct{ given, names, want string }{
-		{"comptue", "compute local", "; did you mean compute?"},
-		{"other", "compute local", "; expected one of compute, local"},
+		{"comptue", "compute,local", "; did you mean compute?"},
+		{"other", "compute,local", "; expected one of compute, local"},
 		{"other", "", "; there are none"},
-		{"other", "a b c d e f g h i", "; expected one of a, b, c, d, e, f, g, h and 1 more"},
+		{"other", ",", "; there are none"}, // names that are missing
+		{"other", "a,,b,a", "; expected one of a, b"},
+		{"other", "a,b,c,d,e,f,g,h,i", "; expected one of a, b, c, d, e, f, g, h and 1 more"},
 	} {
-		if got := knownNames(c.given, strings.Fields(c.names)); got != c.want {
+		if got := knownNames(c.given, strings.Split(c.names, ",")); got != c.want {
 			t.Errorf("%q among %q: got %q, want %q", c.given, c.names, got, c.want)
 		}
 	}
