@@ -15,7 +15,8 @@ import (
 )
 
 // TestHTTPSSlowNames: slow requests of one client for many names, with the Host as the name that an endpoint
-// must prove, leave room for other clients and their names, over HTTP/1.1 and HTTP/2, in messages and streams.
+// must prove, leave room for other clients and their names, over HTTP/1.1 and HTTP/2, in messages and streams, also
+// of one consumer at the sidecar of a provider.
 func TestHTTPSSlowNames(t *testing.T) {
 	const names = 200
 	arrived, release := make(chan struct{}, 2*names), make(chan struct{})
@@ -33,17 +34,22 @@ func TestHTTPSSlowNames(t *testing.T) {
 	app.StartTLS()
 	defer app.Close()
 	defer close(release)
-	addrs := harness.FreeAddrs(t, 2)
-	p := harness.Start(t, fmt.Sprintf(`
+	start := func(protocol, service1, service2 string) (addrs []string) {
+		addrs = harness.FreeAddrs(t, 2)
+		harness.Start(t, fmt.Sprintf(`
 loops: 1
 limits: {message: 64KiB}
-listeners: [{name: one, address: %q, protocol: http, service: one}, {name: two, address: %q, protocol: http, service: two}]
+listeners: [{name: one, address: %q, protocol: %[3]s, service: one}, {name: two, address: %[2]q, protocol: %[3]s, service: two}]
 services:
-  one: {discover: static, endpoints: [%[3]q], protocol: http, connect_timeout: 15s, timeout: 2m, tls: {ca: %[4]q, sni: host}}
-  two: {discover: static, endpoints: [%[3]q], protocol: http2, connect_timeout: 15s, timeout: 2m, tls: {ca: %[4]q, sni: host}}`,
-		addrs[0], addrs[1], app.Listener.Addr().String(), files.CA))
-	p.Ready()
-	for _, egress := range addrs {
+  one: {discover: static, connect_timeout: 15s, timeout: 2m, %[4]s}
+  two: {discover: static, connect_timeout: 15s, timeout: 2m, %[5]s}`, addrs[0], addrs[1], protocol, service1, service2)).Ready()
+		return addrs
+	}
+	byHost := fmt.Sprintf("endpoints: [%q], tls: {ca: %q, sni: host}", app.Listener.Addr(), files.CA)
+	onHTTP1, onHTTP2 := "protocol: http, "+byHost, "protocol: http2, "+byHost
+	provider := start("link", onHTTP1, onHTTP2)
+	consumer := start("http", fmt.Sprintf("protocol: link, endpoints: [%q]", provider[0]), fmt.Sprintf("protocol: link, endpoints: [%q]", provider[1]))
+	for _, egress := range append(start("http", onHTTP1, onHTTP2), consumer...) {
 		for n := range names {
 			c := harness.DialPlain(t, egress)
 			if _, err := fmt.Fprintf(c, "GET /slow HTTP/1.1\r\nHost: slow%d.many.test\r\n\r\n", n); err != nil {

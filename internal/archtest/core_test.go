@@ -14,7 +14,7 @@ import (
 // core lists the packages that do no I/O: what they do with a request depends only on
 // the driver's events, so that a failing simulation can be replayed exactly.
 var core = []string{
-	"proxy", "proxy/loop", "proxy/fault", "proxy/limit/...", "proxy/allow", "proxy/identity", "proxy/forwarded", "proxy/shard", "proxy/route", "proxy/filter/...", "proxy/caching/...", "proxy/exchange", "proxy/race", "proxy/service", "proxy/fifo", "proxy/mux/...",
+	"proxy", "proxy/loop", "proxy/fault", "proxy/limit/...", "proxy/allow", "proxy/identity", "proxy/forwarded", "proxy/shard", "proxy/route", "proxy/filter/...", "proxy/caching/...", "proxy/exchange", "proxy/race", "proxy/service", "proxy/fair/share", "proxy/fifo", "proxy/mux/...",
 	"proxy/upstream/...", "proxy/downstream/...", "proxy/hedge/...", "proxy/telemetry/stats", "proxy/telemetry/trace", "lb/...", "protocol/...",
 }
 

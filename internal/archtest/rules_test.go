@@ -62,7 +62,7 @@ var layers = []layer{
 	{
 		[]string{"proxy/admin"},
 		[]string{
-			"proxy", "proxy/allow", "proxy/overload", "proxy/fair", "proxy/fault", "proxy/telemetry/...", "proxy/config", "proxy/hedge/...",
+			"proxy", "proxy/allow", "proxy/overload", "proxy/fair/...", "proxy/fault", "proxy/telemetry/...", "proxy/config", "proxy/hedge/...",
 			"lb/outlier", "registry", "protocol", "internal/...",
 		},
 		"admin shows what the core reports, and knows no driver",
@@ -70,7 +70,7 @@ var layers = []layer{
 	{
 		[]string{"proxy/stream"},
 		[]string{
-			"proxy", "proxy/downstream", "proxy/race", "proxy/shard", "proxy/allow", "proxy/fair", "proxy/fault", "proxy/loop", "proxy/telemetry/accesslog",
+			"proxy", "proxy/downstream", "proxy/race", "proxy/shard", "proxy/allow", "proxy/fair/...", "proxy/fault", "proxy/forwarded", "proxy/loop", "proxy/telemetry/accesslog",
 			"proxy/telemetry/stats", "proxy/config", "proxy/proxyproto", "proxy/reactor/hello", "proxy/reactor/kernel", "proxy/stream/pipe", "protocol/...", "internal/hostname",
 			"internal/eyeballs",
 		},
@@ -94,7 +94,7 @@ var layers = []layer{
 	{
 		[]string{"proxy/reactor", "proxy/sim", "proxy/conformance"},
 		[]string{
-			"proxy/loop", "proxy/fair", "proxy/reactor/...", "proxy/proxyproto", "proxy/telemetry/stats", "proxy/conformance", "proxy/certs", "proxy/identity",
+			"proxy/loop", "proxy/fair/...", "proxy/reactor/...", "proxy/proxyproto", "proxy/telemetry/stats", "proxy/conformance", "proxy/certs", "proxy/identity",
 			"protocol/http1", "internal/...",
 		},
 		"a driver implements the loop, and knows nothing of requests",
@@ -111,9 +111,10 @@ var layers = []layer{
 	},
 	{
 		[]string{"proxy/fair"},
-		[]string{"proxy/loop"},
+		[]string{"proxy/fair/share", "proxy/loop"},
 		"bounds and shares of any kind of holder",
 	},
+	{[]string{"proxy/fair/share"}, nil, "who has how much is counted without knowing of what"},
 	{
 		[]string{"proxy/reactor/hello", "proxy/reactor/unixsock", "proxy/proxyproto"},
 		nil,
@@ -167,7 +168,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"proxy/upstream/byname"},
-		append([]string{"internal/hostname"}, upstream...),
+		append([]string{"internal/hostname", "proxy/fair/share"}, upstream...),
 		"it picks a pool by the name of a request, and knows no connection",
 	},
 	{
@@ -254,7 +255,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"proxy/shard"},
-		[]string{"proxy/fault", "proxy/loop", "proxy/telemetry/accesslog", "proxy/telemetry/stats", "proxy/telemetry/trace", "proxy/config", "protocol"},
+		[]string{"proxy/fair/share", "proxy/fault", "proxy/loop", "proxy/telemetry/accesslog", "proxy/telemetry/stats", "proxy/telemetry/trace", "proxy/config", "protocol"},
 		"what a loop lends knows no service, no session, no route and no wire format",
 	},
 	{

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/remora-proxy/remora/proxy/fair"
+	"github.com/remora-proxy/remora/proxy/fair/share"
 )
 
 // connLimit has the open connections. Each takes a descriptor, which the listeners need too, and
@@ -101,7 +102,7 @@ func (c *connLimit) admit(nc net.Conn) {
 // wait gives a place in its pool to a connection without a request, and reports whether there
 // is one. The caller has locked mu.
 func (c *connLimit) wait(nc net.Conn, at *connection) bool {
-	at.waiting = at.pool.waiting.Take(at.source, func() { // within another call of wait
+	at.waiting = at.pool.waiting.Take(share.Source{Peer: at.source}, func() { // within another call of wait
 		delete(c.open, nc)
 		nc.Close()
 	})

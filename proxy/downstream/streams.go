@@ -35,9 +35,9 @@ type Streams interface {
 	Pass(listener string, client loop.Socket, to netip.AddrPort, first []byte)
 
 	// Park keeps the body of a response for a few seconds, until the requesting sidecar fetches
-	// it with the token. by is the loop.Source of that sidecar. ok is false if it has too many
+	// it with the token. from is who asked for the response. ok is false if too many of its responses are
 	// parked: src stays the caller's then.
-	Park(src *race.StreamSource, by netip.Addr) (token link.Token, ok bool)
+	Park(src *race.StreamSource, from shard.Client) (token link.Token, ok bool)
 
 	// Accept takes over a connection of another sidecar that carries a stream.
 	Accept(peer loop.Socket, a *StreamAccept)

@@ -10,6 +10,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/service"
+	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -120,8 +121,8 @@ func (o *owner) Interim(res *protocol.Response) {
 	}
 }
 
-// Peer implements Owner.
-func (o *owner) Peer() string { return o.caller.RemoteAddr() }
+// Client implements Owner.
+func (o *owner) Client() shard.Client { return (*Exchange)(o).Client() }
 
 // MaybeProcessed reports whether an application may have seen the request.
 func (ex *Exchange) MaybeProcessed() bool { return ex.race.MaybeProcessed }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/forwarded"
 	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
@@ -180,6 +181,15 @@ func (m *message) Example() shard.Example {
 // ClientOf returns the client of a session.
 func ClientOf(c Caller) shard.Client {
 	return shard.Client{Listener: c.Listener().Name, Addr: c.RemoteAddr()}
+}
+
+// Client returns who the request came from. It reads the headers of one that came over a link.
+func (ex *Exchange) Client() shard.Client {
+	c := ClientOf(ex.caller)
+	if ex.caller.Listener().Sidecars {
+		c.Behind = forwarded.NearestClient(ex.Request.Headers)
+	}
+	return c
 }
 
 // describe fills in the caller and the request. ex may be nil.

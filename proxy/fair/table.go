@@ -1,32 +1,33 @@
 package fair
 
 import (
-	"net/netip"
 	"sync"
+
+	"github.com/remora-proxy/remora/proxy/fair/share"
 )
 
 // Table is a bounded number of places. When all are taken, a newcomer takes the oldest place
-// of the source that has the most, if its own source has fewer by two or more: else the two
-// would only change roles. Otherwise it takes the oldest place that is idle, of another source
-// that has no fewer places than its own. The age counts, not the time since the place became idle:
+// of the source that has too many, see share.Counts. Otherwise it takes the oldest place that is idle, of
+// another peer that has no fewer places than its own. The age counts, not the time since the place became idle:
 // else a peer that sends a byte now and then would keep its place from all others. Any goroutine
 // may call its methods.
 type Table struct {
 	// Turnover gives a place to every newcomer: one that would be refused takes the oldest
-	// place of its own source, or of the largest if its own has none. It is for places that a
-	// peer who means well leaves at once.
+	// place of its own peer's largest source, or of the largest of all if its own peer has none. It is for places
+	// that a peer who means well leaves at once.
 	Turnover bool
 
-	mu      sync.Mutex
-	max     int
-	taken   int
-	sources map[netip.Addr]*holder
-	all     Place // root of the ring of all places, by older and newer; the oldest first
+	mu     sync.Mutex
+	max    int
+	taken  int
+	places share.Counts
+	rings  map[share.Source]*Place // roots of the rings of the places of each source, by prev and next; the oldest first
+	all    Place                   // root of the ring of all places, by older and newer; the oldest first
 }
 
 // NewTable returns a Table of max places.
 func NewTable(max int) *Table {
-	t := &Table{max: max, sources: make(map[netip.Addr]*holder)}
+	t := &Table{max: max, rings: make(map[share.Source]*Place)}
 	t.all.older, t.all.newer = &t.all, &t.all
 	return t
 }
@@ -38,16 +39,10 @@ func (t *Table) Resize(max int) {
 	t.max = max
 }
 
-// holder is a source with places. Its places are a ring around root, the oldest first.
-type holder struct {
-	n    int
-	root Place
-}
-
 // Place is one place in a Table. Its holder must Release it.
 type Place struct {
 	table  *Table
-	source netip.Addr
+	source share.Source
 	evict  func()
 
 	// Table.mu guards these.
@@ -59,7 +54,7 @@ type Place struct {
 // Take gives a place to a newcomer from the source, or returns nil if none is left for it.
 // evict is called at most once, when another takes the place. It must not block, and its
 // goroutine is that of the other's Take.
-func (t *Table) Take(source netip.Addr, evict func()) *Place {
+func (t *Table) Take(source share.Source, evict func()) *Place {
 	p, victim := t.take(source, evict)
 	if victim != nil {
 		victim.evict()
@@ -67,7 +62,7 @@ func (t *Table) Take(source netip.Addr, evict func()) *Place {
 	return p
 }
 
-func (t *Table) take(source netip.Addr, evict func()) (p, victim *Place) {
+func (t *Table) take(source share.Source, evict func()) (p, victim *Place) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.taken >= t.max {
@@ -79,15 +74,15 @@ func (t *Table) take(source netip.Addr, evict func()) (p, victim *Place) {
 		}
 		victim.leave()
 	}
-	h := t.sources[source]
-	if h == nil {
-		h = new(holder)
-		h.root.prev, h.root.next = &h.root, &h.root
-		t.sources[source] = h
+	ring := t.rings[source]
+	if ring == nil {
+		ring = new(Place)
+		ring.prev, ring.next = ring, ring
+		t.rings[source] = ring
 	}
-	h.n++
+	t.places.Add(source)
 	t.taken++
-	p = &Place{table: t, source: source, evict: evict, prev: h.root.prev, next: &h.root}
+	p = &Place{table: t, source: source, evict: evict, prev: ring.prev, next: ring}
 	p.prev.next, p.next.prev = p, p
 	p.older, p.newer = t.all.older, &t.all
 	p.older.newer, p.newer.older = p, p
@@ -95,35 +90,22 @@ func (t *Table) take(source netip.Addr, evict func()) (p, victim *Place) {
 }
 
 // oldestFor returns the place that a newcomer from the source may take, or nil.
-func (t *Table) oldestFor(source netip.Addr) *Place {
-	var largest *holder
-	for _, h := range t.sources {
-		if largest == nil || h.n > largest.n {
-			largest = h
-		}
+func (t *Table) oldestFor(source share.Source) *Place {
+	from, ok := t.places.Excess(source)
+	if !ok && t.Turnover {
+		from, ok = t.places.Largest(source)
 	}
-	own := t.sources[source]
-	switch {
-	case largest == nil:
+	if !ok {
 		return nil
-	case own == nil && largest.n > 1, own != nil && largest.n > own.n+1:
-		return largest.root.next
-	case !t.Turnover:
-		return nil
-	case own == nil:
-		return largest.root.next
 	}
-	return own.root.next
+	return t.rings[from].next
 }
 
 // idleFor returns the idle place that a newcomer from the source may take, or nil.
-func (t *Table) idleFor(source netip.Addr) *Place {
-	own := 0
-	if h := t.sources[source]; h != nil {
-		own = h.n
-	}
+func (t *Table) idleFor(source share.Source) *Place {
+	own := t.places.Of(source.Peer)
 	for p := t.all.newer; p != &t.all; p = p.newer {
-		if p.idle && p.source != source && t.sources[p.source].n >= own {
+		if other := p.source.Peer; p.idle && other != source.Peer && t.places.Of(other) >= own {
 			return p
 		}
 	}
@@ -158,10 +140,9 @@ func (p *Place) leave() {
 	p.older, p.newer = nil, nil
 	t := p.table
 	t.taken--
-	if h := t.sources[p.source]; h.n > 1 {
-		h.n--
-	} else {
-		delete(t.sources, p.source)
+	t.places.Remove(p.source)
+	if ring := t.rings[p.source]; ring.next == ring {
+		delete(t.rings, p.source)
 	}
 }
 

@@ -7,9 +7,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/remora-proxy/remora/proxy/fair/share"
 )
 
-func source(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}) }
+func addr(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}) }
+
+func source(i int) share.Source { return share.Source{Peer: addr(i)} }
+
+// client is the i-th client of a peer.
+func client(peer, i int) share.Source { return share.Source{Peer: addr(peer), Client: addr(i)} }
 
 // filled returns a Table that holds the places, named by source and the order within it, and
 // the names of those that were evicted.
@@ -122,8 +129,8 @@ func TestTableRelease(t *testing.T) {
 	p.Release()
 	var none *Place
 	none.Release()
-	if len(table.sources) != 1 || table.Taken() != 1 {
-		t.Errorf("%d sources and %d places are left, want one", len(table.sources), table.Taken())
+	if len(table.rings) != 1 || table.places.Of(addr(2)) != 1 || table.Taken() != 1 {
+		t.Errorf("%d rings, %v and %d places are left, want one", len(table.rings), table.places, table.Taken())
 	}
 }
 
@@ -152,8 +159,39 @@ func TestTableShares(t *testing.T) {
 		}
 	}
 	for i := range others + 1 {
-		if n := table.sources[source(i)].n; n != max/(others+1) {
+		if n := table.places.Of(addr(i)); n != max/(others+1) {
 			t.Errorf("source %d has %d places, want %d", i, n, max/(others+1))
+		}
+	}
+}
+
+// TestTableClients: the clients of a peer divide its share. However many clients a peer names, it has no more
+// than one share.
+func TestTableClients(t *testing.T) {
+	const max, peers, clients = 64, 4, 4
+	table := NewTable(max)
+	for n := range 10_000 {
+		table.Take(client(0, n), func() {}) // a name of its own for each place
+		for peer := 1; peer < peers; peer++ {
+			table.Take(client(peer, 0), func() {})
+			table.Take(client(peer, 0), func() {})
+			table.Take(client(peer, 1+n%(clients-1)), func() {})
+		}
+	}
+	for peer := range peers {
+		if n := table.places.Of(addr(peer)); n != max/peers {
+			t.Errorf("peer %d has %d places, want %d", peer, n, max/peers)
+		}
+	}
+	counts := make(map[share.Source]int)
+	for p := table.all.newer; p != &table.all; p = p.newer {
+		counts[p.source]++
+	}
+	for peer := 1; peer < peers; peer++ {
+		for c := range clients {
+			if n := counts[client(peer, c)]; n != max/peers/clients {
+				t.Errorf("client %d of peer %d has %d places, want %d", c, peer, n, max/peers/clients)
+			}
 		}
 	}
 }

@@ -2,7 +2,6 @@ package forwarded
 
 import (
 	"bytes"
-	"net/netip"
 
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/loop"
@@ -82,14 +81,8 @@ func (c *Client) Believed(list []byte) []byte {
 	}
 }
 
-// isProxy reports whether an entry of a list is the address of a proxy that t trusts, with or
-// without a port.
+// isProxy reports whether an entry of a list is the address of a proxy that t trusts.
 func isProxy(t *config.Trust, entry []byte) bool {
-	text := string(entry)
-	addr, err := netip.ParseAddr(text)
-	if err != nil {
-		at, err := netip.ParseAddrPort(text)
-		return err == nil && t.Contains(at.Addr())
-	}
-	return t.Contains(addr)
+	addr := addrOf(entry)
+	return addr.IsValid() && t.Contains(addr)
 }

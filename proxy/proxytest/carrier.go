@@ -13,6 +13,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/sim"
 )
 
@@ -133,7 +134,7 @@ func (c *Carrier) Pass(listener string, client loop.Socket, to netip.AddrPort, f
 }
 
 // Park implements downstream.Streams.
-func (c *Carrier) Park(src *race.StreamSource, _ netip.Addr) (token link.Token, ok bool) {
+func (c *Carrier) Park(src *race.StreamSource, _ shard.Client) (token link.Token, ok bool) {
 	if c.Full {
 		return token, false
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/fifo"
 	"github.com/remora-proxy/remora/proxy/service"
+	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -68,8 +69,8 @@ func (a *Attempt) Codec() protocol.Codec { return a.race.request.Codec }
 // sent on that.
 func (a *Attempt) LogsIn() bool { return a.race.request.Login }
 
-// Peer returns the "ip:port" that the request came from.
-func (a *Attempt) Peer() string { return a.race.owner.Peer() }
+// Client returns who the request came from.
+func (a *Attempt) Client() shard.Client { return a.race.owner.Client() }
 
 // ToHead reports whether the request is a HEAD. Its response has no body.
 func (a *Attempt) ToHead() bool { return string(a.race.request.Method) == "HEAD" }

@@ -67,8 +67,8 @@ type Owner interface {
 	Ended()
 	// Interim gets an interim response, ahead of Won or Lost. res is valid until it returns.
 	Interim(res *protocol.Response)
-	// Peer is the "ip:port" that the request came from.
-	Peer() string
+	// Client is who the request came from.
+	Client() shard.Client
 }
 
 // Entry is what a request enters a race with.

@@ -149,7 +149,7 @@ func (a *Attempt) open() {
 	at := Target{Addr: a.ep.Addr, Host: a.ep.Host, Link: own.Streams == service.StreamLink}
 	s.cookies = s.responseCookies(a.ep)
 	if own.Streams == service.StreamPipe {
-		at.Socket = upstreamOf(own).(service.StreamOpener).OpenStream(a.Peer())
+		at.Socket = upstreamOf(own).(service.StreamOpener).OpenStream(s.from)
 	}
 	s.picked(s, at, nil)
 }
@@ -181,8 +181,8 @@ func (*streamOwner) Ended() {}
 // Interim implements Owner. The goroutine of the stream reads interim responses.
 func (*streamOwner) Interim(*protocol.Response) {}
 
-// Peer implements Owner.
-func (o *streamOwner) Peer() string { return o.from.Addr }
+// Client implements Owner.
+func (o *streamOwner) Client() shard.Client { return o.from }
 
 // post has the loop of the stream call do.
 func (s *Stream) post(do func(svc *service.Service, now time.Duration)) {

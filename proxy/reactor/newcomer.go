@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/remora-proxy/remora/proxy/fair"
+	"github.com/remora-proxy/remora/proxy/fair/share"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/hello"
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
@@ -76,7 +77,7 @@ func (l *Listener) greet(c *conn, source netip.Addr) {
 		return
 	}
 	e.count.outside.Add(1)
-	n.place = l.newcomers.Take(source, func() { n.loop.Post(n.onEvicted) })
+	n.place = l.newcomers.Take(share.Source{Peer: source}, func() { n.loop.Post(n.onEvicted) })
 	n.loop.newcomers[n] = struct{}{}
 	n.loop.After(e.handshakeTimeout, &n.timer)
 }
@@ -191,10 +192,10 @@ func (n *newcomer) beginHandshake() {
 	giveWay := func() { cancel(errBusy) }
 	var slot *fair.Place
 	if e.known.sources.Has(n.source) {
-		slot = e.known.places.Take(n.source, giveWay)
+		slot = e.known.places.Take(share.Source{Peer: n.source}, giveWay)
 	}
 	if slot == nil {
-		slot = e.handshakes.Take(n.source, giveWay)
+		slot = e.handshakes.Take(share.Source{Peer: n.source}, giveWay)
 	}
 	err := errBusy
 	if slot != nil {

@@ -46,6 +46,6 @@ type StreamOpener interface {
 	// OpenStream returns a pipe for the HTTP/1.1 text of one request and its response. The pipe
 	// opens once a connection takes the stream, and fails if none will. A pipe may fail
 	// later with an error of the stream, too. OpenStream is called on the loop of the connections.
-	// peer is the "ip:port" that the request came from.
-	OpenStream(peer string) loop.Socket
+	// from is who the request came from.
+	OpenStream(from shard.Client) loop.Socket
 }

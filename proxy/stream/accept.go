@@ -12,6 +12,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/allow"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/forwarded"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
@@ -34,7 +35,7 @@ func (s *Server) Accept(peer loop.Socket, a *downstream.StreamAccept) {
 		}
 		s.start(p, t.run)
 	default:
-		s.start(p, func() { p.serve(a) })
+		s.startIn(s.headPlaces, p, func() { p.serve(a) }) // the head names the client, whose share counts
 	}
 }
 
@@ -46,6 +47,7 @@ func (s *Server) serveParked(p *pair, token link.Token) {
 		s.start(p, func() { p.fetchFromPrevious(token) })
 		return
 	}
+	p.behind = parked.source.Client
 	src := parked.take()
 	s.startResponse(&responseStream{pair: p, head: []byte{link.StreamTaken}, chunks: !src.Body.HasLength(), fetched: true, src: src})
 }
@@ -63,6 +65,7 @@ func (p *pair) serve(a *downstream.StreamAccept) {
 		p.refuse(r.AppendFailure(nil, f, date()))
 		return
 	}
+	p.takePlace(p.srv.places)
 	newRequestStream(p, r).run()
 }
 
@@ -99,10 +102,9 @@ func (p *pair) receive(r *downstream.StreamRequest, a *downstream.StreamAccept) 
 	}
 	r.SetHost(p.srv.service(a.Service), req.Authority)
 	p.interactive.Store(protocol.Interactive(req.Headers))
-	if r.GRPC = protocol.IsGRPC(req.Headers); r.GRPC {
-		a.Client.GRPC = true
-		r.Opener = a.Opener.From(a.Client)
-	}
+	r.GRPC, p.behind = protocol.IsGRPC(req.Headers), forwarded.NearestClient(req.Headers)
+	a.Client.GRPC, a.Client.Behind = r.GRPC, p.behind
+	r.Opener = a.Opener.From(a.Client)
 	r.Minor, r.ToHead = head.Minor, head.HeadMethod
 	if head.Protocols != nil && head.Framing != http1.Chunked && head.Length <= downstream.MaxUpgradeBody {
 		return p.receiveUpgrade(r, in, n, &req, &head)

@@ -7,9 +7,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"testing"
 
+	"github.com/remora-proxy/remora/proxy/fair/share"
 	"github.com/remora-proxy/remora/proxy/reactor"
 	"github.com/remora-proxy/remora/registry"
 )
@@ -92,7 +92,7 @@ services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http, c
 			if !passes {
 				s.srv.places.Resize(2)
 				for range 2 {
-					place := s.srv.places.Take(netip.Addr{}, func() { t.Error("it took the place of another") })
+					place := s.srv.places.Take(share.Source{}, func() { t.Error("it took the place of another") })
 					defer place.Release()
 				}
 				s.wantRefused()

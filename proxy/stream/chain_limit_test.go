@@ -16,6 +16,7 @@ import (
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/fair"
+	"github.com/remora-proxy/remora/proxy/fair/share"
 )
 
 // TestChainMemoryLimit: when limits.buffered is reached, either sidecar refuses streams
@@ -59,8 +60,9 @@ func TestChainParkedLimit(t *testing.T) {
 		_, most := s.Places()
 		s.parkPlaces.Resize(most)
 		var all []*fair.Place
+		local := netip.MustParseAddr("127.0.0.1") // both the consumer and its client
 		for range most {
-			all = append(all, s.parkPlaces.Take(netip.MustParseAddr("127.0.0.1"), func() { t.Error("a response lost its place") }))
+			all = append(all, s.parkPlaces.Take(share.Source{Peer: local, Client: local}, func() { t.Error("a response lost its place") }))
 		}
 		resp, err := c.client.Get("http://" + c.addr + "/")
 		if err != nil {

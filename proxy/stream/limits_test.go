@@ -11,11 +11,14 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/fair/share"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
@@ -86,7 +89,7 @@ func TestStreamsBusy(t *testing.T) {
 			c := newChain(t, chainOptions{limits: "streams: 1"}, a.addr)
 			full := c.nodes[busy].srv.places
 			full.Resize(1)
-			place := full.Take(netip.Addr{}, func() { t.Error("evicted") })
+			place := full.Take(share.Source{}, func() { t.Error("evicted") })
 			defer place.Release()
 			resp, body := c.put(t, 10*longest)
 			if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("X-Remora-Error") != "too-many-streams" {
@@ -109,7 +112,7 @@ func TestResponsesBusy(t *testing.T) {
 			c := newChain(t, chainOptions{limits: "streams: 1", park: []time.Duration{time.Millisecond, 0}[busy]}, app.Listener.Addr().String())
 			full := c.nodes[busy].srv.places
 			full.Resize(1)
-			place := full.Take(netip.Addr{}, func() { t.Error("evicted") })
+			place := full.Take(share.Source{}, func() { t.Error("evicted") })
 			defer place.Release()
 			resp, body := c.put(t, 0)
 			if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("X-Remora-Error") != code {
@@ -119,6 +122,77 @@ func TestResponsesBusy(t *testing.T) {
 			c.nodes[busy].wantFailure("too-many-streams")
 		})
 	}
+}
+
+// TestStreamSharesOfClients: a client that has all streams at a provider gives way to another client of the same
+// consumer, and only to another.
+func TestStreamSharesOfClients(t *testing.T) {
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if r.ContentLength == 0 {
+			_, _ = w.Write(make([]byte, 10*longest))
+		}
+	}))
+	defer app.Close()
+	local := netip.MustParseAddr("127.0.0.1") // both the consumer and its first client
+	for name, size := range map[string]int{"request": 10 * longest, "response": 0} {
+		t.Run(name, func(t *testing.T) {
+			c := newChain(t, chainOptions{limits: "streams: 2"}, app.Listener.Addr().String())
+			full := c.nodes[1].srv.places
+			full.Resize(2)
+			var evicted atomic.Int32
+			for range 2 {
+				defer full.Take(share.Source{Peer: local, Client: local}, func() { evicted.Add(1) }).Release()
+			}
+			for _, client := range []struct {
+				from            string
+				status, evicted int
+			}{{"127.0.0.1", http.StatusServiceUnavailable, 0}, {"127.0.0.2", http.StatusOK, 1}} {
+				c.client.Transport = &http.Transport{DialContext: func(_ context.Context, _, addr string) (net.Conn, error) { return dialFrom(client.from, addr) }}
+				resp, _ := c.put(t, size)
+				if got := int(evicted.Load()); resp.StatusCode != client.status || got != client.evicted {
+					t.Errorf("%s: %s, %d streams gave way", client.from, resp.Status, got)
+				}
+				c.waitNoStreams()
+			}
+		})
+	}
+}
+
+// TestStreamsWithoutHead: of streams whose head does not come, the oldest gives way. They keep no place from others.
+func TestStreamsWithoutHead(t *testing.T) {
+	app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
+	defer app.Close()
+	c := newChain(t, chainOptions{limits: "streams: 2"}, app.Listener.Addr().String())
+	s := c.nodes[1]
+	var silent []net.Conn
+	for n := range 3 {
+		nc := c.peer()
+		_, _ = nc.Write(link.AppendStream(nil, &link.Stream{Kind: link.StreamHTTP, TimeLeft: waitLimit}))
+		silent = append(silent, nc)
+		s.eventually("the stream to wait for its head", func() error {
+			if open, waiting := s.srv.Open(), s.srv.headPlaces.Taken(); open != min(n+1, 2) || waiting != open {
+				return fmt.Errorf("%d streams, %d of them wait", open, waiting)
+			}
+			return nil
+		})
+	}
+	if _, err := silent[0].Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the oldest stream: %v, want a reset", err)
+	}
+	if resp, body := c.put(t, 10*longest); resp.StatusCode != http.StatusOK {
+		t.Errorf("got %s %q", resp.Status, body)
+	}
+	s.eventually("two streams to have given way", func() error {
+		if _, failures := s.totals(); failures["too-many-streams"] != 2 || len(failures) != 1 {
+			return fmt.Errorf("failures %v", failures)
+		}
+		return nil
+	})
+	for _, nc := range silent {
+		nc.Close()
+	}
+	c.waitNoStreams()
 }
 
 // TestCutEarly: a stream that gives way before it has an endpoint fails by that, and by nothing else.

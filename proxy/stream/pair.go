@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -20,8 +21,10 @@ type pair struct {
 	srv   *Server
 	down  *end
 	by    race.Opener // counts the limit that refused or ended the stream; nil means a worker
-	place *fair.Place // of limits.streams; nil if it got none
+	place *fair.Place // of Server.places or Server.headPlaces; nil if it got none
 	watch *watch      // nil if no time is limited
+
+	behind netip.Addr // the client of the sidecar at down, as in share.Source
 
 	guarded   bool          // hosts have rules, round which no request of HTTP must go unread
 	halfClose time.Duration // how long a client whose output has ended may get nothing; 0 means that it has left

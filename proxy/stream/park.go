@@ -6,13 +6,14 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/netip"
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/fair"
+	"github.com/remora-proxy/remora/proxy/fair/share"
 	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // parkTime is how long a response stays parked. Once its head has arrived, it is fetched.
@@ -21,30 +22,31 @@ const parkTime = 5 * time.Second
 // parked is the body of a response that waits to be fetched. It is not read meanwhile, so
 // backpressure stops its sender.
 type parked struct {
-	srv   *Server
-	src   *race.StreamSource
-	bytes int // memory held
-	place *fair.Place
-	timer *time.Timer
+	srv    *Server
+	src    *race.StreamSource
+	bytes  int // memory held
+	source share.Source
+	place  *fair.Place
+	timer  *time.Timer
 }
 
 // Park implements downstream.Streams. As many responses are parked as there may be streams, and they are
 // shared like those.
-func (s *Server) Park(src *race.StreamSource, by netip.Addr) (token link.Token, ok bool) {
+func (s *Server) Park(src *race.StreamSource, from shard.Client) (token link.Token, ok bool) {
 	_, _ = rand.Read(token[:]) // never fails
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return link.Token{}, false
 	}
-	p := &parked{srv: s, src: src, bytes: protocol.Held(src.Buffer)}
+	p := &parked{srv: s, src: src, bytes: protocol.Held(src.Buffer), source: from.Source()}
 	p.timer = time.AfterFunc(s.park, func() {
 		if expired := s.unpark(token); expired != nil {
 			expired.discard()
 		}
 	})
 	s.parkPlaces.Resize(s.config().Limits.Streams)
-	if p.place = s.parkPlaces.Take(by, func() { p.timer.Reset(0) }); p.place == nil {
+	if p.place = s.parkPlaces.Take(p.source, func() { p.timer.Reset(0) }); p.place == nil {
 		p.timer.Stop()
 		return link.Token{}, false
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // source returns a response of the application, and the application's connection. early
@@ -67,7 +68,7 @@ func TestFetched(t *testing.T) {
 		{Framing: http1.FixedLength, Length: int64(len(long)) + 5}, {Framing: http1.UntilClose},
 	} {
 		src, server := s.source(a, h, "early")
-		token, ok := s.srv.Park(src, netip.Addr{})
+		token, ok := s.srv.Park(src, shard.Client{})
 		if !ok {
 			t.Fatal("not parked")
 		}
@@ -97,7 +98,7 @@ func TestFetched(t *testing.T) {
 		again.Close()
 	}
 	src, server := s.source(a, http1.Head{Framing: http1.UntilClose}, "early")
-	token, _ := s.srv.Park(src, netip.Addr{})
+	token, _ := s.srv.Park(src, shard.Client{})
 	client := s.fetched(b, at, token, http1.Head{Framing: http1.Chunked})
 	wantRead(t, "the client", client, "head|5\r\nearly\r\n")
 	client.Close()
@@ -108,43 +109,51 @@ func TestFetched(t *testing.T) {
 	}
 }
 
-// TestParkedShare: a sidecar that fetches no response keeps no place from another: it loses the oldest.
+// TestParkedShare: a client whose sidecar fetches no response keeps no place from another: it loses the oldest.
 func TestParkedShare(t *testing.T) {
 	a := newApp(t)
-	s := newSidecar(t, options{}, a.addr)
-	_, most := s.srv.Places()
-	largest, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
-	s.srv.parkPlaces.Resize(most)
-	src, oldest := s.source(a, http1.Head{Framing: http1.UntilClose}, "x")
-	if _, ok := s.srv.Park(src, largest); !ok {
-		t.Fatal("not parked")
+	largest := shard.Client{Addr: "192.0.2.1:1", Behind: netip.MustParseAddr("198.51.100.1")}
+	for name, other := range map[string]shard.Client{
+		"of another sidecar":    {Addr: "192.0.2.2:1"},
+		"of the same sidecar":   {Addr: "192.0.2.1:1", Behind: netip.MustParseAddr("198.51.100.2")},
+		"that nobody has named": {Addr: "192.0.2.1:1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSidecar(t, options{}, a.addr)
+			_, most := s.srv.Places()
+			s.srv.parkPlaces.Resize(most)
+			src, oldest := s.source(a, http1.Head{Framing: http1.UntilClose}, "x")
+			if _, ok := s.srv.Park(src, largest); !ok {
+				t.Fatal("not parked")
+			}
+			var rest []*fair.Place
+			for range most - 1 {
+				rest = append(rest, s.srv.parkPlaces.Take(largest.Source(), func() { t.Error("a younger one lost its place") }))
+			}
+			src, server := s.source(a, http1.Head{Framing: http1.UntilClose}, "x")
+			if _, ok := s.srv.Park(src, largest); ok {
+				t.Error("parked, one past the limit")
+			}
+			src.Close()
+			server.Close()
+			src, server = s.source(a, http1.Head{Framing: http1.UntilClose}, "x")
+			token, ok := s.srv.Park(src, other)
+			if !ok {
+				t.Fatal("no place for another")
+			}
+			wantReset(t, "the application of the oldest", oldest)
+			s.srv.unpark(token).discard()
+			wantReset(t, "the application of the other", server)
+			for _, p := range rest {
+				p.Release()
+			}
+			if taken := s.srv.parkPlaces.Taken(); taken != 0 {
+				t.Errorf("%d places are taken", taken)
+			}
+			s.wantNoMemory()
+			s.waitIdle()
+		})
 	}
-	var rest []*fair.Place
-	for range most - 1 {
-		rest = append(rest, s.srv.parkPlaces.Take(largest, func() { t.Error("a younger one lost its place") }))
-	}
-	src, server := s.source(a, http1.Head{Framing: http1.UntilClose}, "x")
-	if _, ok := s.srv.Park(src, largest); ok {
-		t.Error("parked, one past the limit")
-	}
-	src.Close()
-	server.Close()
-	src, server = s.source(a, http1.Head{Framing: http1.UntilClose}, "x")
-	token, ok := s.srv.Park(src, other)
-	if !ok {
-		t.Fatal("no place for another")
-	}
-	wantReset(t, "the application of the oldest", oldest)
-	s.srv.unpark(token).discard()
-	wantReset(t, "the application of the other", server)
-	for _, p := range rest {
-		p.Release()
-	}
-	if taken := s.srv.parkPlaces.Taken(); taken != 0 {
-		t.Errorf("%d places are taken", taken)
-	}
-	s.wantNoMemory()
-	s.waitIdle()
 }
 
 // TestParked: a response that is not fetched is discarded after its time, and by Close.
@@ -153,13 +162,13 @@ func TestParked(t *testing.T) {
 	s := newSidecar(t, options{}, a.addr)
 	s.srv.park = 1
 	src, server := s.source(a, http1.Head{Framing: http1.UntilClose}, "x")
-	if _, ok := s.srv.Park(src, netip.Addr{}); !ok {
+	if _, ok := s.srv.Park(src, shard.Client{}); !ok {
 		t.Fatal("not parked")
 	}
 	wantReset(t, "the application whose response was not fetched", server)
 	s.srv.park = waitLimit
 	src, server = s.source(a, http1.Head{Framing: http1.UntilClose}, "x")
-	if _, ok := s.srv.Park(src, netip.Addr{}); !ok {
+	if _, ok := s.srv.Park(src, shard.Client{}); !ok {
 		t.Fatal("not parked")
 	}
 	if err := s.srv.Close(t.Context()); err != nil {

@@ -3,11 +3,11 @@ package stream
 import (
 	"io"
 	"net"
-	"net/netip"
 	"testing"
 
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // TestFetchFromPrevious: a response that is parked in a previous process, or in the one
@@ -29,7 +29,7 @@ func TestFetchFromPrevious(t *testing.T) {
 	for _, s := range []*sidecar{third, second, first} {
 		h := http1.Head{Framing: http1.FixedLength, Length: 9}
 		src, server := s.source(a, h, "early")
-		token, ok := s.srv.Park(src, netip.Addr{})
+		token, ok := s.srv.Park(src, shard.Client{})
 		if !ok {
 			t.Fatal("not parked")
 		}

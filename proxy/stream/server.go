@@ -15,6 +15,7 @@ import (
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fair"
+	"github.com/remora-proxy/remora/proxy/fair/share"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/race"
@@ -53,6 +54,7 @@ type Server struct {
 	ctx        context.Context // cancelled by Close
 	cancel     context.CancelFunc
 	places     *fair.Table   // limits.streams
+	headPlaces *fair.Table   // of streams whose head another sidecar still sends, as many
 	parkPlaces *fair.Table   // of parked responses, as many
 	next       atomic.Uint32 // counts the picks, for round robin over the workers
 	flush      time.Duration // flushTime, except in tests
@@ -77,9 +79,10 @@ type Server struct {
 func New(o Options) *Server {
 	s := &Server{
 		opt: o, previous: o.Previous, flush: flushTime, park: parkTime, window: paceWindow,
-		places: fair.NewTable(0), parkPlaces: fair.NewTable(0), open: make(map[*pair]struct{}), parked: make(map[link.Token]*parked),
+		places: fair.NewTable(0), headPlaces: fair.NewTable(0), parkPlaces: fair.NewTable(0), open: make(map[*pair]struct{}), parked: make(map[link.Token]*parked),
 		listeners: make(map[*Listener]struct{}), down: make(map[string][]string),
 	}
+	s.headPlaces.Turnover = true // a sidecar sends the head at once
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -133,15 +136,13 @@ func (s *Server) newClientPair(client loop.Socket) *pair {
 	return p
 }
 
-// start calls run, which carries the stream of p, on a new goroutine, with a place of
-// limits.streams. Without one it sets p.why, and run must refuse the stream. After Close it
-// aborts the stream and returns false.
-func (s *Server) start(p *pair, run func()) bool {
-	s.places.Resize(s.config().Limits.Streams)
-	p.place = s.places.Take(fair.SourceOf(p.down.RemoteAddr()), func() { p.cut(fault.TooManyStreams) })
-	if p.place == nil {
-		p.why.Store(fault.TooManyStreams)
-	}
+// start calls run, which carries the stream of p, on a new goroutine, with a place of limits.streams.
+// Without one run must refuse the stream. After Close it aborts the stream and returns false.
+func (s *Server) start(p *pair, run func()) bool { return s.startIn(s.places, p, run) }
+
+// startIn is start with a place of another table.
+func (s *Server) startIn(places *fair.Table, p *pair, run func()) bool {
+	p.takePlace(places)
 	p.watch = watchOf(p)
 	end := func() {
 		p.watch.stop()
@@ -158,6 +159,16 @@ func (s *Server) start(p *pair, run func()) bool {
 	}
 	end()
 	return false
+}
+
+// takePlace gives the stream a place of a table, for that which it has. Without one it sets p.why.
+func (p *pair) takePlace(places *fair.Table) {
+	p.place.Release()
+	source := share.Source{Peer: fair.SourceOf(p.down.RemoteAddr()), Client: p.behind}
+	places.Resize(p.srv.config().Limits.Streams)
+	if p.place = places.Take(source, func() { p.cut(fault.TooManyStreams) }); p.place == nil {
+		p.why.CompareAndSwap(nil, fault.TooManyStreams)
+	}
 }
 
 // launch is start without a place and without limits of time.

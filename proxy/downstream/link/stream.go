@@ -24,7 +24,7 @@ import (
 func (s *session) respondStream(ex *exchange.Exchange, res *race.Response) {
 	src := res.TakeSource()
 	var ok bool
-	if res.Token, ok = s.host.Streams.Park(src, loop.Source(loop.PeerAddr(s.RemoteAddr()))); !ok {
+	if res.Token, ok = s.host.Streams.Park(src, ex.Client()); !ok {
 		src.Refuse(fault.ResponseTooLarge)
 		res.Release()
 		shard.ReportStream(s.host.Shard, exchange.ClientOf(s), s.serviceName(), fault.ResponseTooLarge)

@@ -3,11 +3,9 @@
 package byname
 
 import (
-	"net/netip"
-
 	"github.com/remora-proxy/remora/internal/hostname"
+	"github.com/remora-proxy/remora/proxy/fair/share"
 	"github.com/remora-proxy/remora/proxy/fault"
-	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/service"
 	"github.com/remora-proxy/remora/proxy/shard"
@@ -37,8 +35,8 @@ type Pools struct {
 // named is the pool of one name.
 type named struct {
 	Pool
-	source  netip.Addr // of the request that it was made for
-	lastUse uint64     // Pools.uses then
+	source  share.Source // of the request that it was made for
+	lastUse uint64       // Pools.uses at the last one
 }
 
 // New returns the pools of an endpoint, none at first.
@@ -48,19 +46,23 @@ func New(s *service.Service, e *service.Endpoint, newPool func(name string) Pool
 
 // Send implements race.Upstream.
 func (s *Pools) Send(a *race.Attempt) {
-	if p := s.For(a.Request().Authority, a.Peer()); p != nil {
+	if p := s.For(a.Request().Authority, a); p != nil {
 		p.Send(a)
 		return
 	}
 	a.Fail(fault.Overloaded)
 }
 
-// For returns the pool for a request to authority from peer, or nil if there are too many.
-func (s *Pools) For(authority []byte, peer string) Pool {
+// Request knows who it came from. It is asked only for a name without a pool.
+type Request interface{ Client() shard.Client }
+
+// For returns the pool for a request to authority, or nil if there are too many.
+func (s *Pools) For(authority []byte, from Request) Pool {
 	name := s.nameFor(authority)
 	p := s.pools[string(name)]
 	if p == nil {
-		source := loop.Source(loop.PeerAddr(peer))
+		client := from.Client()
+		source := client.Source()
 		if !s.makeRoom(source) {
 			return nil
 		}
@@ -90,22 +92,21 @@ func (s *Pools) nameFor(authority []byte) []byte {
 }
 
 // makeRoom reports whether there is room for a pool for a source. If there are maxNames, the pool
-// without a request that was used least recently gives way. If each has one, that of the source with
-// the most pools does, unless the source has as many, or one less: else the two would only change roles.
-// A pool that gives way carries its requests to their end.
-func (s *Pools) makeRoom(source netip.Addr) bool {
+// without a request that was used least recently gives way. If each has a request, a pool of the source that has
+// too many does, see share.Counts. A pool that gives way carries its requests to their end.
+func (s *Pools) makeRoom(source share.Source) bool {
 	if len(s.pools) < maxNames {
 		return true
 	}
-	have := make(map[netip.Addr]int)
-	most := 0
-	for _, p := range s.pools {
-		have[p.source]++
-		most = max(most, have[p.source])
-	}
 	least := s.leastRecent(func(p *named) bool { return p.Unused() })
-	if least == "" && most > have[source]+1 {
-		least = s.leastRecent(func(p *named) bool { return have[p.source] == most })
+	if least == "" {
+		var have share.Counts
+		for _, p := range s.pools {
+			have.Add(p.source)
+		}
+		if from, ok := have.Excess(source); ok {
+			least = s.leastRecent(func(p *named) bool { return p.source == from })
+		}
 	}
 	p := s.pools[least]
 	if p == nil {

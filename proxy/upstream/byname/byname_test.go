@@ -10,6 +10,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/service"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // TestNameFor: with sni: host an endpoint must prove the canonical name of the request's host.
@@ -35,10 +36,30 @@ type fakePool struct {
 func (p *fakePool) Unused() bool { return !p.used }
 func (p *fakePool) Retire()      { p.retired = true }
 
-// source returns the n-th source, and a peer of it.
-func source(n byte) (netip.Addr, string) {
-	addr := netip.AddrFrom4([4]byte{10, 0, 0, n})
-	return addr, netip.AddrPortFrom(addr, 1).String()
+// request is one of a client.
+type request shard.Client
+
+func (r request) Client() shard.Client { return shard.Client(r) }
+
+// from is a request of the n-th client of a peer, or of the peer itself if n is 0.
+func from(peer byte, n int) request {
+	r := request{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, peer}), 1).String()}
+	if n > 0 {
+		r.Behind = netip.AddrFrom4([4]byte{10, 1, byte(n >> 8), byte(n)})
+	}
+	return r
+}
+
+// names returns how many names the requests of a peer have, and those of each client.
+func (s *Pools) names(peer byte) (all int, each map[netip.Addr]int) {
+	each = make(map[netip.Addr]int)
+	for _, p := range s.pools {
+		if p.source.Peer == netip.AddrFrom4([4]byte{10, 0, 0, peer}) {
+			all++
+			each[p.source.Client]++
+		}
+	}
+	return all, each
 }
 
 // TestNamesAreBounded: at the bound the least recent pool without a request gives way to another name, or
@@ -50,11 +71,10 @@ func TestNamesAreBounded(t *testing.T) {
 		made[name] = &fakePool{used: true}
 		return made[name]
 	})
-	ask := func(name string, from byte, want bool, gone ...string) {
+	ask := func(name string, peer byte, want bool, gone ...string) {
 		t.Helper()
-		_, peer := source(from)
-		if got := s.For([]byte(name), peer); (got != nil) != want || len(s.pools) > maxNames {
-			t.Errorf("%s from %d: a pool: %t; %d in all", name, from, got != nil, len(s.pools))
+		if got := s.For([]byte(name), from(peer, 0)); (got != nil) != want || len(s.pools) > maxNames {
+			t.Errorf("%s from %d: a pool: %t; %d in all", name, peer, got != nil, len(s.pools))
 		}
 		for name, p := range made {
 			if p.retired != slices.Contains(gone, name) {
@@ -77,18 +97,35 @@ func TestNamesAreBounded(t *testing.T) {
 	ask("c1", 3, true, "a1")
 	ask("c2", 3, true, "a3")
 	for i := 1; i < maxNames/3; i++ { // each source gets a share
-		_, peer := source(2)
-		s.For([]byte(fmt.Sprint("b", i)), peer)
-		_, peer = source(3)
-		s.For([]byte(fmt.Sprint("d", i)), peer)
-	}
-	have := make(map[netip.Addr]int)
-	for _, p := range s.pools {
-		have[p.source]++
+		s.For([]byte(fmt.Sprint("b", i)), from(2, 0))
+		s.For([]byte(fmt.Sprint("d", i)), from(3, 0))
 	}
 	for n := byte(1); n <= 3; n++ {
-		if addr, _ := source(n); have[addr] < maxNames/3 {
-			t.Errorf("source %d has %d names", n, have[addr])
+		if all, _ := s.names(n); all < maxNames/3 {
+			t.Errorf("source %d has %d names", n, all)
+		}
+	}
+}
+
+// TestNamesOfClients: the clients behind a peer divide its names. A peer that names many clients has no more names.
+func TestNamesOfClients(t *testing.T) {
+	c := &config.Service{TLS: config.ServiceTLS{SNI: config.SNIHost}}
+	s := New(&service.Service{Config: c}, &service.Endpoint{LB: &lb.Endpoint{Addr: "10.0.0.1:443"}}, func(string) Pool {
+		return &fakePool{used: true}
+	})
+	for i := range 10_000 {
+		s.For(fmt.Append(nil, "greedy", i), from(1, 1+i))
+		s.For(fmt.Append(nil, "slow", i), from(2, 1))
+		s.For(fmt.Append(nil, "modest", i%(maxNames/4)), from(2, 2))
+	}
+	greedy, _ := s.names(1)
+	all, each := s.names(2)
+	if greedy != maxNames/2 || all != maxNames/2 {
+		t.Errorf("%d names of one peer, and %d of the other", greedy, all)
+	}
+	for client, n := range each {
+		if n != maxNames/4 {
+			t.Errorf("%s has %d names", client, n)
 		}
 	}
 }

@@ -162,7 +162,7 @@ func (s *call) leaveFlow(err error) {
 type tunnel struct {
 	pool   *pool
 	secure *secure           // that has the pool for the request's Host; nil without TLS
-	peer   string            // of secure: where the request came from
+	by     shard.Client      // of secure: who the request came from
 	from   httpstream.Reader // the request
 	began  bool              // its head has arrived
 	opened bool              // the pipe is open

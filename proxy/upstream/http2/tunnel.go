@@ -11,6 +11,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/mux/httpstream"
 	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/service"
+	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/upstream/byname"
 )
 
@@ -23,7 +24,7 @@ var (
 )
 
 // OpenStream implements service.StreamOpener.
-func (p *pool) OpenStream(string) loop.Socket {
+func (p *pool) OpenStream(shard.Client) loop.Socket {
 	s, socket := p.newTunnel()
 	if p.roomy() != nil {
 		s.openPipe()
@@ -43,6 +44,9 @@ func (p *pool) newTunnel() (*call, loop.Socket) {
 	f.from.InitRequest(pipe, p.shard.UnlimitedBody)
 	return s, socket
 }
+
+// Client implements byname.Request.
+func (t *tunnel) Client() shard.Client { return t.by }
 
 func (s *call) openPipe() {
 	if !s.flow.opened {
@@ -101,7 +105,7 @@ func (s *call) placeTunnel() {
 		return
 	}
 	if f.secure != nil {
-		next, _ := f.secure.For(f.from.Request.Authority, f.peer).(*pool)
+		next, _ := f.secure.For(f.from.Request.Authority, f.tunnel).(*pool)
 		if next == nil {
 			s.failDial(fault.Connect)
 			return
@@ -190,9 +194,9 @@ func newSecure(s *service.Service, e *service.Endpoint, free *freeCalls) race.Up
 
 // OpenStream implements service.StreamOpener. The name that the endpoint must prove may be the
 // Host of the request, so the pipe is open before there is a connection.
-func (s *secure) OpenStream(peer string) loop.Socket {
+func (s *secure) OpenStream(from shard.Client) loop.Socket {
 	t, socket := s.anon.newTunnel()
-	t.flow.secure, t.flow.peer = s, peer
+	t.flow.secure, t.flow.by = s, from
 	t.openPipe()
 	return socket
 }
