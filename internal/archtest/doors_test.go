@@ -9,7 +9,8 @@ import (
 
 // parts lists, by folder, the types that divide a session. A session has a field of each, with the name of the type.
 var parts = map[string][]string{
-	"proxy/downstream/http": {"input", "turn", "leaving"},
+	"proxy/downstream/http":  {"input", "turn", "leaving"},
+	"proxy/downstream/http2": {"input", "calls", "output", "ending"},
 }
 
 // TestDoors checks that the parts of a session call each other, and use no field of each other. A field that a part

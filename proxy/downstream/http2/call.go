@@ -4,26 +4,20 @@ import (
 	"slices"
 	"time"
 
-	"github.com/valyala/bytebufferpool"
-
 	"github.com/remora-proxy/remora/protocol"
-	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/http2"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/mux"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
-
-// events are the methods of a session that its codec calls.
-type events session
-
-var _ http2.Handler = (*events)(nil)
 
 // call is a request and its response.
 type call struct {
 	session *session
-	index   int                // in session.calls
+	index   int                // among the calls of the session
 	stream  *http2.Stream      // nil once it is over
 	ex      *exchange.Exchange // nil once it has its response, or has left the loop
 	pipe    *pipe              // of a stream; nil on the loop
@@ -50,62 +44,14 @@ func (c *call) become(next callState) {
 	if next == c.state {
 		return
 	}
-	if c.state.pends() {
-		c.session.pending--
-	}
-	if next.pends() {
-		c.session.pending++
-	}
+	c.session.calls.count(c.state, next)
 	c.state = next
-}
-
-// newCall adds the call of a new stream.
-func (s *session) newCall(st *http2.Stream) *call {
-	var c *call
-	if n := len(s.free); n > 0 {
-		c, s.free = s.free[n-1], s.free[:n-1]
-	} else {
-		c = &call{}
-	}
-	*c = call{session: s, index: len(s.calls), stream: st, ex: s.host.Pool.Exchange(s)}
-	s.pending++
-	s.calls = append(s.calls, c)
-	st.Owner = c
-	return c
-}
-
-const maxFree = 4096 // calls that a loop keeps for the next requests
-
-// remove removes a call whose stream is over and whose pipe is closed. The last one in the list
-// gets its place.
-func (c *call) remove() {
-	s := c.session
-	if c.stream != nil || c.pipe != nil {
-		return
-	}
-	if c.state.pends() {
-		s.pending--
-	}
-	if s.calls != nil { // else the session closes
-		last := len(s.calls) - 1
-		moved := s.calls[last]
-		s.calls[c.index], s.calls[last] = moved, nil
-		moved.index = c.index
-		if moved.ex != nil {
-			moved.ex.CallIndex = moved.index
-		}
-		s.calls = s.calls[:last]
-	}
-	*c = call{}
-	if len(s.free) < maxFree {
-		s.free = append(s.free, c)
-	}
 }
 
 // over ends a call whose stream is over.
 func (c *call) over() {
 	c.stream = nil
-	c.remove()
+	c.session.calls.remove(c)
 }
 
 // cancel ends a call whose client has gone or does not want it any more.
@@ -117,99 +63,13 @@ func (c *call) cancel() {
 	case ex == nil:
 	case begun:
 		if ex.Cancel() {
-			c.session.keepCancelled(ex)
+			c.session.calls.keepCancelled(ex)
 		}
 	default:
 		c.session.host.Pool.Recycle(ex)
 	}
 	c.closePipe()
-	c.remove()
-}
-
-// NewRequest implements http2.Handler.
-func (e *events) NewRequest(st *http2.Stream) (*protocol.Request, *bytebufferpool.ByteBuffer) {
-	s := (*session)(e)
-	ex := s.newCall(st).ex
-	ex.HeadBuffer = s.host.Buffers.Get(0)
-	return &ex.Request, ex.HeadBuffer
-}
-
-// MayGrow implements http2.Handler. It charges the head before that takes the memory.
-func (e *events) MayGrow(st *http2.Stream, n int) bool {
-	s := (*session)(e)
-	ex := st.Owner.(*call).ex
-	if s.overBudget(ex, n-ex.HeldByRequest()) {
-		return false
-	}
-	ex.ChargeHead(n)
-	return true
-}
-
-// OnNoRoom implements http2.Handler.
-func (e *events) OnNoRoom(st *http2.Stream) {
-	(*session)(e).count()
-	st.Owner.(*call).refuse(fault.Overloaded)
-}
-
-// OnRequest implements http2.Handler.
-func (e *events) OnRequest(st *http2.Stream, end bool) {
-	s := (*session)(e)
-	c := st.Owner.(*call)
-	s.count()
-	c.ex.Charge()
-	switch {
-	case len(c.ex.Request.Path) == 0: // CONNECT
-		c.refuse(fault.Unsupported)
-		return
-	case end:
-		c.begin()
-		return
-	case s.overBudget(c.ex, 0): // a client can keep it open, and send no body that would be refused
-		c.refuse(fault.Overloaded)
-		return
-	}
-	now := s.host.Loop.Now()
-	c.ex.Arrived, c.heard = now, now
-	waits, ex := st.ExpectsContinue(), c.ex
-	switch {
-	case st.Length() > s.host.MessageLimits.Message, waits && s.origin.Listener.Expects && s.host.Process.Streams:
-		c.leave()
-	case waits && ex.CheckMessageHead(s.host.FindRoute(ex, &s.origin, protocol.ViaHTTP2), s.origin.Listener):
-		c.begin()
-	case waits:
-		s.codec.Interim(st, &protocol.Response{Status: 100})
-	}
-}
-
-// count counts a request. The last one that limits.requests allows drains the connection.
-func (s *session) count() {
-	if s.requests++; s.requests == s.host.Config.Limits.Requests {
-		s.Drain()
-	}
-}
-
-// OnOversize implements http2.Handler.
-func (e *events) OnOversize(st *http2.Stream) {
-	s := (*session)(e)
-	s.count()
-	st.Owner.(*call).refuse(fault.OfRequest(http1.ErrHeaderTooLarge))
-}
-
-// OnData implements http2.Handler.
-func (e *events) OnData(st *http2.Stream, b []byte, end bool) {
-	s := (*session)(e)
-	c := st.Owner.(*call)
-	if c.state == receiving && !c.keep(b) {
-		c.leave()
-	}
-	switch {
-	case c.state == streaming && c.pipe.receives:
-		c.pipe.data(b, end)
-	case c.state == receiving && end:
-		c.complete(nil)
-	case c.state == receiving, !end:
-		s.codec.Consumed(st, len(b))
-	}
+	c.session.calls.remove(c)
 }
 
 // keep adds b to the body. It returns false if that must leave the loop.
@@ -229,16 +89,6 @@ func (c *call) keep(b []byte) bool {
 	s.host.Buffers.Append(ex.BodyBuffer, b, int(max(0, c.stream.Length())))
 	ex.Charge()
 	return true
-}
-
-// OnTrailers implements http2.Handler.
-func (e *events) OnTrailers(st *http2.Stream, hs []protocol.Header) {
-	switch c := st.Owner.(*call); {
-	case c.state == streaming && c.pipe.receives:
-		c.pipe.trailers(hs)
-	case c.state == receiving:
-		c.complete(hs)
-	}
 }
 
 // complete begins a request whose body is complete.
@@ -279,42 +129,94 @@ func (c *call) begin() {
 // refuse responds with f to a request that has not begun.
 func (c *call) refuse(f *fault.Failure) {
 	s, ex := c.session, c.ex
-	exchange.Refuse(s.host.Shard, s, ex, f)
-	shard.LogExample(s.host.Shard, exchange.ClientOf(s), "", ex.Example(), f)
+	exchange.Refuse(s.host.Shard, &s.calls, ex, f)
+	shard.LogExample(s.host.Shard, exchange.ClientOf(&s.calls), "", ex.Example(), f)
 	c.respondFailure(ex, f)
 	s.host.Pool.Recycle(ex)
 }
 
-// OnReset implements http2.Handler.
-func (e *events) OnReset(st *http2.Stream, _ http2.Code, why *http2.Error) {
-	s := (*session)(e)
-	if why != nil {
-		s.report("HTTP/2 stream reset", why)
+// respond sends a whole response. The codec keeps the head's bytes, and the owner's body until it is
+// sent.
+func (c *call) respond(res *protocol.Response, owner http2.Releaser) {
+	s := c.session
+	c.become(sending)
+	s.ending.noteResponse()
+	s.codec.Respond(c.stream, res, owner)
+	c.heard, c.unsent = s.host.Loop.Now(), c.stream.Unsent()
+	s.output.schedule(s.calls.len() == 1 || s.codec.Encoded() >= mux.BatchSize) // much counts before the turn ends
+}
+
+// respondFailure responds to ex with f. A caller of gRPC gets it as a status.
+func (c *call) respondFailure(ex *exchange.Exchange, f *fault.Failure) {
+	c.ex = nil
+	var res protocol.Response
+	if protocol.IsGRPC(ex.Request.Headers) {
+		res = downstream.GRPCFailure(f, ex.RequestID)
+	} else {
+		res = downstream.FailureResponse(nil, f, c.session.host.DateValue(), ex.RequestID)
 	}
-	st.Owner.(*call).cancel()
+	c.respond(&res, nil)
 }
 
-// These are for the dialling end, or nothing depends on them.
-
-// NewResponse implements http2.Handler.
-func (e *events) NewResponse(*http2.Stream) (*protocol.Response, *bytebufferpool.ByteBuffer) {
-	return nil, nil
+// drop ends a call because memory is short.
+func (c *call) drop() {
+	s := c.session
+	switch {
+	case c.state == receiving:
+		c.refuse(fault.Shed)
+	case c.ex != nil:
+		c.ex.Shed()
+	default:
+		shard.ReportStream(s.host.Shard, exchange.ClientOf(&s.calls), "", fault.Shed)
+		s.codec.Reset(c.stream, http2.EnhanceYourCalm)
+		c.cancel()
+	}
 }
 
-// OnInterim implements http2.Handler.
-func (e *events) OnInterim(*http2.Stream) {}
+// held returns the bytes that a call holds.
+func (c *call) held() int {
+	n := 0
+	if c.stream != nil {
+		n = c.stream.Held()
+	}
+	if c.ex != nil {
+		n += c.ex.Buffered()
+	}
+	return n
+}
 
-// OnResponse implements http2.Handler.
-func (e *events) OnResponse(*http2.Stream, bool) {}
+// due returns when a pending call must be looked at.
+func (c *call) due() time.Duration {
+	s := c.session
+	t := &s.host.Config.Timeouts
+	if c.state == sending {
+		return c.heard + t.Write
+	}
+	end := c.ex.Arrived + t.Body
+	if !s.host.Process.Streams {
+		return end
+	}
+	wait := race.StreamAfter
+	if protocol.Interactive(c.ex.Request.Headers) {
+		wait = race.GRPCStreamAfter
+	}
+	return min(end, c.heard+wait)
+}
 
-// OnSettings implements http2.Handler.
-func (e *events) OnSettings() {}
-
-// OnGoAway implements http2.Handler: a client that sends no more requests closes the connection.
-func (e *events) OnGoAway(uint32, http2.Code) {}
-
-// OnPong implements http2.Handler.
-func (e *events) OnPong(uint64) {}
-
-// OnBarrier implements http2.Handler.
-func (e *events) OnBarrier() {}
+func (c *call) expire(now time.Duration) {
+	s := c.session
+	switch {
+	case c.state == receiving && now >= c.ex.Arrived+s.host.Config.Timeouts.Body:
+		c.refuse(fault.SlowBody)
+	case c.state == receiving && s.host.CheckStream(s.account.Messages()+c.ex.Held, false) != nil:
+		c.heard = now // a stream would be refused, and the request may only be slow
+	case c.state == receiving:
+		c.leave()
+	case c.stream.Unsent() != c.unsent: // the client reads
+		c.heard, c.unsent = now, c.stream.Unsent()
+	default:
+		s.host.Stats.WriteTimeouts++
+		s.codec.Reset(c.stream, http2.Cancel)
+		c.cancel()
+	}
+}

@@ -1,12 +1,17 @@
 // Package http2 serves connections of HTTP/2 that a listener of HTTP has accepted. Each request is an
-// exchange of its own, as on a link, and its response is sent when it comes.
+// exchange of its own, as on a link, and its response is sent when it comes. A session has four parts. Each is a type
+// whose comment says its job, and which calls go in and out:
 //
-//	session.go    a connection: input, output, its end
-//	state.go      the state of a session
-//	call.go       a request: what the codec receives of it
-//	reply.go      its response
+//	input.go   input: makes requests of what the codec receives
+//	calls.go   calls: the requests of the connection, their responses, and what must not take too long
+//	output.go  output: sends what the codec has
+//	ending.go  ending: drains the connection
+//
+// What they work on, and what joins them:
+//
+//	call.go       a request and its response
 //	stream.go     a request or response that becomes a stream: the pipe to its goroutine
-//	timeout.go    what must not take too long
+//	session.go    the connection: its events, its end, its memory
+//	state.go      the states of ending
 //	keepalive.go  whether the client is still there
-//	shed.go       memory
 package http2

@@ -22,7 +22,7 @@ type keepalive struct {
 func (s *session) onKeepalive() {
 	k := &s.keepalive
 	switch {
-	case k.heard || len(s.calls) == 0:
+	case k.heard || s.calls.len() == 0:
 		k.pinged = false
 	case k.pinged:
 		s.host.Log.Warn("connection closed: the client did not respond to a PING", "listener", s.origin.Listener.Name, "peer", s.conn.RemoteAddr())
@@ -32,7 +32,7 @@ func (s *session) onKeepalive() {
 	default:
 		k.pinged = true
 		s.codec.Ping(0)
-		s.schedule(false)
+		s.output.schedule(false)
 	}
 	k.heard = false
 	s.host.Loop.After(keepaliveInterval, &k.timer)

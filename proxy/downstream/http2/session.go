@@ -1,7 +1,6 @@
 package http2
 
 import (
-	"strings"
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
@@ -9,40 +8,25 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
-	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/identity"
 	"github.com/remora-proxy/remora/proxy/loop"
-	"github.com/remora-proxy/remora/proxy/mux"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// session is a downstream connection of HTTP/2.
+// session is a downstream connection of HTTP/2, in four parts. They use no field of each other.
 type session struct {
 	*acceptor
 	conn   loop.Conn
 	origin downstream.Origin
+	codec  http2.Conn
 
-	state     sessionState
-	codec     http2.Conn
-	calls     []*call              // whose stream or pipe is open; call.index is the index of each
-	cancelled []*exchange.Exchange // that the application still works on; CallIndex is the index of each
-	pending   int                  // calls whose request is incomplete, or whose response waits for the client
-	requests  int                  // received so far
-	feeding   bool                 // the codec is in Feed
-	account   shard.TableAccount
-
-	untrusted bool          // the client's certificate is no longer accepted
-	ended     bool          // the client sends nothing more
-	answered  bool          // it has got a response, or a part of one, since grace was armed
-	watchDue  time.Duration // when watch is due
-	late      bool          // watch was late, and put off once
-
-	flush    loop.Flush
-	watch    loop.Timer     // armed while calls are pending
-	grace    loop.Timer     // armed while draining
-	timeout  loop.Timeout   // idle and head timeouts
-	outbound shard.Outbound // write timeout
+	input  input
+	calls  calls
+	output output
+	ending ending
 	keepalive
+
+	account shard.TableAccount // of the codec, and of pending calls
 
 	downstream.SessionNode
 }
@@ -67,11 +51,12 @@ func newSession(a *acceptor, l *exchange.Listener) *session {
 		a.configure()
 	}
 	s := &session{acceptor: a, origin: downstream.Origin{Listener: l}}
-	s.codec.Init(a.options, (*events)(s))
-	s.timeout.Init(a.host.Loop, s.onTimeout)
-	s.outbound.Init(a.host.Shard)
-	s.flush.Do = s.write
-	s.watch.Fire, s.grace.Fire, s.keepalive.timer.Fire = s.onWatch, s.onGrace, s.onKeepalive
+	s.codec.Init(a.options, &s.input)
+	s.input.init(s)
+	s.calls.init(s)
+	s.output.init(s)
+	s.ending.init(s)
+	s.keepalive.timer.Fire = s.onKeepalive
 	return s
 }
 
@@ -96,110 +81,47 @@ func (a *acceptor) configure() {
 
 // OnOpen implements loop.Stream. A session of HTTP/1.1 that has met the preface calls it, too.
 func (s *session) OnOpen(c loop.Conn) {
-	s.conn, s.outbound.Conn = c, c
+	s.conn = c
+	s.output.open(c)
 	s.origin = downstream.OriginOf(s.origin.Listener, c.RemoteAddr())
 	s.host.Add(s)
-	s.startTimeout()
+	s.input.startTimeout()
 	s.host.Loop.After(keepaliveInterval, &s.keepalive.timer)
-	s.schedule(false)
+	s.output.schedule(false)
 	if s.origin.Listener.Closing || s.host.Process.Draining.Load() { // accepted just before the listener closed
 		s.Drain()
 	}
 }
 
 func (s *session) OnData(b []byte) {
-	if s.state == closed {
+	if s.ending.over() {
 		return
 	}
-	s.feeding, s.keepalive.heard = true, true
-	s.codec.Advance(s.host.Loop.Now())
-	err := s.codec.Feed(b)
-	s.feeding = false
+	s.keepalive.heard = true
+	err := s.input.receive(b)
 	switch {
-	case s.state == closed:
+	case s.ending.over():
 		return
 	case err != nil:
 		s.fail(err)
 		return
 	}
 	s.recount()
-	s.startTimeout()
-	s.watchPending()
-	s.schedule(len(s.calls) == 0)
+	s.input.startTimeout()
+	s.calls.watch()
+	s.output.schedule(s.calls.len() == 0)
 	if s.host.Tables.Full() {
 		s.host.Reclaim()
 	}
-	s.finishDrain()
+	s.ending.finish()
 }
 
 // fail ends a connection whose peer broke a rule. The codec has queued a GOAWAY.
 func (s *session) fail(err error) {
-	s.report("HTTP/2 connection closed", err.(*http2.Error))
-	s.writeLast()
+	s.input.report("HTTP/2 connection closed", err.(*http2.Error))
+	s.output.last()
 	s.close()
 	s.conn.Drain()
-}
-
-// report counts and logs what the client did wrong.
-func (s *session) report(what string, why *http2.Error) {
-	f := fault.HTTP2Error
-	if strings.HasPrefix(why.Reason, floodPrefix) {
-		f = fault.HTTP2Flood
-	}
-	s.host.Stats.Failed(s.origin.Listener.Name, f)
-	s.host.Stats.Refused(s.origin.Listener.Name)
-	s.host.Stats.Misused(why.Reason)
-	if omitted, due := s.host.Log.Due(what, s.origin.Listener.Name, why.Reason); due {
-		s.host.Log.Example(what, omitted, "listener", s.origin.Listener.Name, "code", f.Code,
-			"peer", s.conn.RemoteAddr(), "reason", why.Reason, "error", why.Text)
-	}
-}
-
-const floodPrefix = "h2_flood_"
-
-// schedule sends what the codec has: at once if alone, with no other request in flight; else with
-// the other frames of the turn, at its end.
-func (s *session) schedule(alone bool) {
-	switch {
-	case s.feeding || s.state == closed || !s.codec.Ready():
-	case alone:
-		s.write()
-	default:
-		s.host.Loop.Defer(&s.flush)
-	}
-}
-
-// write writes the frames of the codec, as far as the client reads them.
-func (s *session) write() {
-	if s.state == closed {
-		return
-	}
-	for s.codec.Ready() {
-		if s.conn.Buffered() > mux.MaxOutbound {
-			s.conn.AwaitRoom(mux.MaxOutbound, &s.flush)
-			break
-		}
-		b := s.codec.Output(mux.BatchSize)
-		if s.state == closed {
-			return
-		}
-		if len(b) > 0 {
-			s.outbound.Write(b)
-		}
-	}
-	s.recount()
-	s.outbound.Watch()
-	s.startTimeout()
-	s.watchPending()
-	s.finishDrain()
-}
-
-// writeLast writes what is queued behind a failure.
-func (s *session) writeLast() {
-	if b := s.codec.Output(mux.BatchSize); len(b) > 0 {
-		s.outbound.Write(b)
-	}
-	s.outbound.Watch()
 }
 
 func (s *session) Listener() *exchange.Listener { return s.origin.Listener }
@@ -212,37 +134,13 @@ func (s *session) PeerNames() *identity.Names { return identity.Of(s.conn) }
 func (s *session) Retire() { s.Drain() }
 
 // Drain tells the client to send no more requests, and closes once all have their responses.
-func (s *session) Drain() {
-	if s.state != open {
-		return
-	}
-	s.state.become(draining)
-	s.codec.GoAway(http2.NoError)
-	s.host.Loop.After(drainGrace, &s.grace)
-	if !s.feeding {
-		s.host.Loop.Defer(&s.flush)
-	}
-}
+func (s *session) Drain() { s.ending.drain() }
 
 var _ loop.Verified = (*session)(nil)
 
 // OnUntrusted implements loop.Verified. The requests in flight have timeouts.drain to get their
 // responses. Later ones get none.
-func (s *session) OnUntrusted() {
-	s.untrusted = true
-	s.limitDrain(s.host.Config.Timeouts.Drain)
-}
-
-// limitDrain drains the session, and has onGrace end it after limit. Later requests get no response.
-func (s *session) limitDrain(limit time.Duration) {
-	s.Drain()
-	if s.state == closed {
-		return
-	}
-	s.codec.GoAway(http2.NoError) // final
-	s.host.Loop.After(limit, &s.grace)
-	s.schedule(false)
-}
+func (s *session) OnUntrusted() { s.ending.distrust() }
 
 var _ loop.HalfCloser = (*session)(nil)
 
@@ -250,56 +148,120 @@ var _ loop.HalfCloser = (*session)(nil)
 // Those that are cut short are cancelled, as if the client had reset them. The client can't respond to a PING.
 func (s *session) OnEnd() (stays bool) {
 	limit := s.host.Config.Timeouts.HalfClose
-	if limit == 0 || s.state == closed {
+	if limit == 0 || s.ending.over() {
 		return false
 	}
-	for i := len(s.calls) - 1; i >= 0; i-- { // cancel may remove the call
-		if c := s.calls[i]; c.stream != nil && !c.stream.Ended() {
-			s.codec.Reset(c.stream, http2.Cancel)
-			c.cancel()
-		}
-	}
-	if len(s.calls) == 0 && !s.codec.Ready() && s.conn.Buffered() == 0 {
+	s.calls.cancelIncomplete()
+	if s.calls.len() == 0 && !s.codec.Ready() && s.conn.Buffered() == 0 {
 		return false
 	}
-	s.ended, s.answered = true, false
 	s.host.Loop.Stop(&s.keepalive.timer)
-	s.limitDrain(limit)
-	s.finishDrain()
+	s.ending.endInput(limit)
 	return true
-}
-
-// finishDrain closes a draining connection behind the last response.
-func (s *session) finishDrain() {
-	if s.state == draining && !s.feeding && s.codec.Final() && s.codec.Open() == 0 && !s.codec.Ready() {
-		s.close()
-		s.conn.Drain()
-	}
 }
 
 func (s *session) OnClose(error) {
 	s.close()
-	s.timeout.Close()
-	s.outbound.Stop()
+	s.input.release()
+	s.output.stop()
 	s.host.OnClosed(s)
 }
 
 // close cancels the requests of the client, which can't get their responses any more. The caller
 // closes the connection.
 func (s *session) close() {
-	if s.state == closed {
+	if s.ending.over() {
 		return
 	}
-	s.state.become(closed)
-	s.timeout.Stop()
-	for _, t := range [...]*loop.Timer{&s.watch, &s.grace, &s.keepalive.timer} {
-		s.host.Loop.Stop(t)
-	}
-	calls := s.calls
-	s.calls = nil
-	for _, c := range calls {
-		c.cancel()
-	}
+	s.ending.stop()
+	s.input.stop()
+	s.host.Loop.Stop(&s.keepalive.timer)
+	s.calls.cancelAll()
 	s.codec.Close()
 	s.recount()
+}
+
+func (s *session) CloseNow() {
+	inFlight := s.calls.inFlight()
+	s.close()
+	for _, ex := range inFlight {
+		ex.AbandonNow()
+	}
+	s.host.Remove(s)
+	s.output.stop()
+	s.conn.Close()
+}
+
+// CloseIdle closes an idle session. The client learns that no request on its way was processed.
+func (s *session) CloseIdle() {
+	if s.ending.over() {
+		return
+	}
+	s.codec.GoAway(http2.NoError)
+	s.codec.GoAway(http2.NoError)
+	s.output.last()
+	s.close()
+	s.conn.Drain()
+}
+
+// HasInput implements the session of a worker.
+func (s *session) HasInput() bool { return loop.HasInput(s.conn) }
+
+// IdleFor implements the session of a worker.
+func (s *session) IdleFor() time.Duration {
+	if s.calls.len() > 0 {
+		return 0
+	}
+	return s.input.idleFor()
+}
+
+// overBudget reports whether ex must not grow by n bytes: memory is short, and the connection holds
+// more than its share.
+func (s *session) overBudget(ex *exchange.Exchange, n int) bool {
+	return s.host.Process.Budget.Full(s.account.Messages()+ex.Held) && s.use().Excludes(s.host.Shard, ex.HeldByRequest()+n)
+}
+
+// OverShare implements exchange.Caller.
+func (s *session) OverShare(ex *exchange.Exchange) bool {
+	return s.use().Excludes(s.host.Shard, ex.HeldByRequest())
+}
+
+func (s *session) use() shard.Use {
+	held, unread := s.calls.held()
+	out := s.output.counted()
+	return shard.Use{Held: held + s.codec.Frames() + out + s.account.Tables(), Unread: unread + out, Requests: s.calls.len()}
+}
+
+// Buffered implements shard.Holder.
+func (s *session) Buffered() int { return s.use().Held }
+
+// recount charges the memory that the codec and pending calls hold to limits.buffered, tables included. The bodies of
+// messages are charged by their exchange or response, and those of streams by their pipe.
+func (s *session) recount() {
+	if s.ending.over() {
+		s.account.Count(s.host.Shard, 0, 0)
+		return
+	}
+	s.account.Count(s.host.Shard, s.codec.Encoded()+s.calls.extra(), s.codec.Interned())
+}
+
+// Reclaimable returns the bytes of the tables of a connection that carries no request.
+func (s *session) Reclaimable() int {
+	if s.calls.len() > 0 {
+		return 0
+	}
+	return s.account.Tables()
+}
+
+// ShedLargest implements shard.Holder. It drops a request that is incomplete or in flight, or a
+// response that the client does not read.
+func (s *session) ShedLargest() bool {
+	c := s.calls.largest()
+	if c == nil {
+		return false
+	}
+	c.drop()
+	s.recount()
+	s.output.schedule(false)
+	return true
 }

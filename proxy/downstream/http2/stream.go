@@ -79,7 +79,7 @@ func (c *call) leave() {
 // streamRequest returns the request of c as one that owns its memory.
 func (c *call) streamRequest() *downstream.StreamRequest {
 	s, ex := c.session, c.ex
-	r := s.host.StreamRequest(stats.StreamBody, s, ex, &s.origin, max(time.Millisecond, s.host.TimeLeft(ex)))
+	r := s.host.StreamRequest(stats.StreamBody, &s.calls, ex, &s.origin, max(time.Millisecond, s.host.TimeLeft(ex)))
 	head := http1.Head{Framing: http1.Chunked, ExpectContinue: c.stream.ExpectsContinue()}
 	trails := protocol.Find(ex.Request.Headers, "trailer") != nil // only chunks have trailers in the text of a pipe
 	if n := c.stream.Length(); n >= 0 && !trails {
@@ -101,7 +101,7 @@ func (c *call) streamRequest() *downstream.StreamRequest {
 func (c *call) respondStream(res *race.Response) {
 	s := c.session
 	a := &downstream.StreamAnswer{
-		Head: bytes.Clone(s.host.Scratch), Source: res.TakeSource(), Opener: s.host.Opener.From(exchange.ClientOf(s)),
+		Head: bytes.Clone(s.host.Scratch), Source: res.TakeSource(), Opener: s.host.Opener.From(exchange.ClientOf(&s.calls)),
 		Chunks: res.DeclaredLength < 0,
 	}
 	grpc := protocol.IsGRPC(res.Headers)
@@ -135,12 +135,12 @@ func (p *pipe) ready() {
 	p.pump() // a broken response ends the call
 	if c.pipe == p && p.ended && p.end.State() >= loop.PipeClosed {
 		c.closePipe()
-		c.remove()
+		s.calls.remove(c)
 	}
 	s.recount()
-	s.startTimeout()
-	s.schedule(true)
-	s.watchPending()
+	s.input.startTimeout()
+	s.output.schedule(true)
+	s.calls.watch()
 }
 
 // pump moves what the goroutine has read to the window of the client, and what it has written to the
@@ -168,7 +168,9 @@ func (p *pipe) pump() {
 			b := p.reader.Piece()
 			n := codec.Send(c.stream, b)
 			p.reader.Consume(n)
-			c.session.answered = c.session.answered || n > 0
+			if n > 0 {
+				c.session.ending.noteResponse()
+			}
 			if n < len(b) {
 				return // until OnWritable
 			}
@@ -210,13 +212,6 @@ func (p *pipe) finish() {
 	p.ended = true
 	c.become(sending)
 	c.heard, c.unsent = c.session.host.Loop.Now(), 0
-	c.session.answered = true
+	c.session.ending.noteResponse()
 	p.end.End()
-}
-
-// OnWritable implements http2.Handler.
-func (e *events) OnWritable(st *http2.Stream) {
-	if p := st.Owner.(*call).pipe; p != nil {
-		p.pump()
-	}
 }

@@ -1,0 +1,107 @@
+package http2
+
+import (
+	"time"
+
+	"github.com/remora-proxy/remora/protocol/http2"
+	"github.com/remora-proxy/remora/proxy/loop"
+)
+
+// drainGrace is how long requests may be on their way to a draining session, if its client does
+// not say earlier that it knows.
+const drainGrace = time.Second
+
+// ending is how a connection ends: it drains, within a time that depends on why, and closes behind the last response.
+//
+// Calls in: the session says why (drain, limit, endInput). finish is called when a response was written or input
+// was decoded. noteResponse notes that the client gets something.
+//
+// Calls out: the session closes.
+type ending struct {
+	*session
+	state     sessionState
+	untrusted bool       // the client's certificate is no longer accepted
+	ended     bool       // the client sends nothing more
+	answered  bool       // it has got a response, or a part of one, since grace was armed
+	grace     loop.Timer // armed while draining
+}
+
+func (e *ending) init(s *session) {
+	e.session = s
+	e.grace.Fire = e.onGrace
+}
+
+// over reports whether the session is closed.
+func (e *ending) over() bool { return e.state == closed }
+
+// stop makes the session closed.
+func (e *ending) stop() {
+	e.state.become(closed)
+	e.host.Loop.Stop(&e.grace)
+}
+
+// noteResponse notes that the client gets a response, or a part of one.
+func (e *ending) noteResponse() { e.answered = true }
+
+// drain tells the client to send no more requests, and closes once all have their responses.
+func (e *ending) drain() {
+	if e.state != open {
+		return
+	}
+	e.state.become(draining)
+	e.codec.GoAway(http2.NoError)
+	e.host.Loop.After(drainGrace, &e.grace)
+	if !e.input.busy() {
+		e.output.later()
+	}
+}
+
+// limit drains the session, and ends it after d. Later requests get no response.
+func (e *ending) limit(d time.Duration) {
+	e.drain()
+	if e.state == closed {
+		return
+	}
+	e.codec.GoAway(http2.NoError) // final
+	e.host.Loop.After(d, &e.grace)
+	e.output.schedule(false)
+}
+
+// distrust drains the session of a client that is no longer accepted. The requests in flight have timeouts.drain.
+func (e *ending) distrust() {
+	e.untrusted = true
+	e.limit(e.host.Config.Timeouts.Drain)
+}
+
+// endInput drains the session of a client that sends nothing more, unless it gets no response for d.
+func (e *ending) endInput(d time.Duration) {
+	e.ended, e.answered = true, false
+	e.limit(d)
+	e.finish()
+}
+
+// onGrace ends the time for requests that were on their way, or for the session of a peer that is no
+// longer accepted, or counts as gone.
+func (e *ending) onGrace() {
+	switch {
+	case e.ended && e.answered:
+		e.answered = false
+		e.host.Loop.After(e.host.Config.Timeouts.HalfClose, &e.grace)
+	case e.ended:
+		e.close()
+		e.conn.Close()
+	case e.untrusted:
+		e.CloseNow()
+	case !e.codec.Final():
+		e.codec.GoAway(http2.NoError)
+		e.output.write()
+	}
+}
+
+// finish closes a draining connection behind the last response.
+func (e *ending) finish() {
+	if e.state == draining && !e.input.busy() && e.codec.Final() && e.codec.Open() == 0 && !e.codec.Ready() {
+		e.close()
+		e.conn.Drain()
+	}
+}
