@@ -23,8 +23,9 @@ const (
 	streamAttempt // of a Stream, also after one that failed
 )
 
-// Attempt is one try of a request at one endpoint, and part of its race. Until it is
-// over, its endpoint counts it as pending, and it holds its slot of the service.
+// Attempt is one try of a request at one endpoint. The race starts and cancels it. Its carrier sends it, and ends it
+// with Respond, Fail or Finish. Until it is over, its endpoint counts it as pending, and it keeps its slot of the
+// service.
 type Attempt struct {
 	race  *Race
 	kind  attemptKind

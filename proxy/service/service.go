@@ -9,7 +9,6 @@ import (
 
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/lb/outlier"
-	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/hedge"
@@ -19,8 +18,9 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// Service is one upstream service on one loop: its endpoints with their connections,
-// its queue for slots, and its part of hedging.
+// Service is what the requests to one upstream service share on one loop. Each kind of what they share is a type
+// of its own: the endpoints (lb.Set), the queue for slots (admissionQueue), the bounds (Bounds), cookies
+// (Sessions), hedging (hedge.Service) and counters. The methods of Service are for what takes several.
 type Service struct {
 	Shard      *shard.Shard
 	log        *shard.LimitedLogger // limits lines of this service alone
@@ -131,26 +131,6 @@ func (s *Service) HasOther(tried []*lb.Endpoint) bool {
 	return false
 }
 
-// inFlight is the number of attempts of this loop at the endpoints.
-func (s *Service) inFlight() (n int) {
-	for i := range s.Set.Len() {
-		n += s.Set.At(i).Pending()
-	}
-	return n
-}
-
-func (s *Service) refreshStall(now time.Duration) {
-	var st lb.Stall
-	for _, r := range s.routes {
-		st.After = max(st.After, r.Estimator.StallAfter(now, &r.Policy))
-		st.Probe = max(st.Probe, r.Delay(now))
-	}
-	s.Set.Stall = st
-	if !s.look.Armed() && !s.Alone() {
-		s.lookAfter(now, lookEvery)
-	}
-}
-
 // A service counts by the millisecond for watchTime after it was last asked for the counts, and
 // maxWatched of a loop do so at a time: each takes 128 KiB.
 const (
@@ -233,131 +213,6 @@ func (s *Service) DialFailed(addr string, err error) *fault.Failure {
 	return fault.Connect
 }
 
-// Endpoint is what the core adds to an lb.Endpoint, in its Ext.
-type Endpoint struct {
-	ID       uint32 // within the service
-	LB       *lb.Endpoint
-	Protocol string
-	Streams  StreamAccess
-	Upstream Connections
-	pin      string // the value of the sticky cookie that names it, if the service has one
-	Stats    stats.EndpointStats
-}
-
-// connections counts those of requests and those of streams.
-func (e *Endpoint) connections() int {
-	if e.Streams == StreamPipe { // they share
-		return e.Upstream.Connections()
-	}
-	return e.Upstream.Connections() + e.LB.Streams()
-}
-
-// Sent counts an attempt with so many bytes, which may be a retry or a hedge.
-func (e *Endpoint) Sent(bytes int, retry, hedge bool) {
-	s := &e.Stats
-	s.BytesIn += uint64(bytes)
-	switch {
-	case retry:
-		s.Retries++
-	case hedge:
-		s.Hedges++
-	}
-}
-
-// ReadLoad looks for the endpoint's own report of its load in headers or trailers of a response.
-func (e *Endpoint) ReadLoad(now time.Duration, hs []protocol.Header) {
-	if r, ok := protocol.LoadReported(hs); ok {
-		e.LB.ReportUtilization(now, r.Rate, r.Utilization())
-	}
-}
-
-// Ended counts how an attempt at the endpoint has ended, and its latency if the application has finished it.
-func (e *Endpoint) Ended(how stats.AttemptOutcome, latency time.Duration) {
-	e.Stats.Outcomes[how]++
-	if how == stats.AttemptUnseen || how == stats.AttemptServed {
-		e.Stats.Latency.Observe(latency)
-	}
-}
-
-// connect makes the upstream of an endpoint, unless it has one of that protocol.
-func (s *Service) connect(e *lb.Endpoint, proto string) {
-	if old, ok := e.Ext.(*Endpoint); ok {
-		if old.Protocol == proto {
-			return
-		}
-		old.Upstream.Retire()
-	}
-	by, known := s.connectors[proto]
-	if !known {
-		by = s.connectors[""]
-	}
-	s.lastID++
-	target := &Endpoint{ID: s.lastID, LB: e, Protocol: proto, Streams: by.Streams}
-	target.Upstream = by.Connector(s, target)
-	e.Ext = target
-}
-
-// Report describes the service on this loop.
-func (s *Service) Report(d stats.Detail) stats.ServiceReport {
-	if d == stats.Totals {
-		return stats.ServiceReport{Name: s.Config.Name, Version: s.Version, Stats: s.Counts()}
-	}
-	now := s.Shard.Loop.Now()
-	r := stats.ServiceReport{
-		Name: s.Config.Name, Version: s.Version, Stats: s.Counts(), Panics: s.Set.Panics(),
-		Breaker: s.bounds.breaker.State(now), HedgesInFlight: s.Hedging.InFlight(), Tokens: s.Hedging.Tokens(now),
-		Endpoints: make([]stats.EndpointReport, s.Set.Len()),
-	}
-	r.Stalls, r.StalledAt = s.period(now)
-	for i := range s.routes {
-		r.Routes = append(r.Routes, s.routes[i].report(now, d))
-	}
-	for i := range r.Endpoints {
-		e := s.Set.At(i)
-		own := e.Ext.(*Endpoint)
-		at := &r.Endpoints[i]
-		*at = stats.EndpointReport{
-			Addr: e.Addr, Connections: own.connections(), Pending: e.Pending() + e.Streams(),
-			Latency: e.Latency(), Stalled: s.Set.Stalled(now, e), Unhealthy: e.Unhealthy,
-			Ejections: e.Ejections(), Stats: own.Stats,
-		}
-		at.FailedInRow, at.RecentGood = e.Streak(now)
-		at.Others, at.Reported = e.Reported(now)
-		at.EjectedBy, at.Ejected = e.Ejected()
-	}
-	return r
-}
-
-// Hedging is the hedging of a route to the service.
-type Hedging struct {
-	*hedge.Route
-	Index int // of the route in config.Config.Routes; -1 means of listeners with a fixed service
-}
-
-// ForgetRoutes forgets the routes to the service, and AddRoute adds those of the next configuration.
-func (s *Service) ForgetRoutes() { s.routes = nil }
-
-// AddRoute adds a route to the service.
-func (s *Service) AddRoute(h Hedging) { s.routes = append(s.routes, h) }
-
-// RetireRoute keeps the counts of a route that is gone.
-func (s *Service) RetireRoute(h *hedge.Route) {
-	s.Stats.Counts.Add(&h.Counts)
-	h.Retire()
-}
-
-func (h *Hedging) report(now time.Duration, d stats.Detail) stats.RouteReport {
-	out := stats.RouteReport{
-		Route: h.Index, Mode: h.Policy.Mode, Delay: h.Delay(now), Counts: h.Counts,
-		Latency: h.Estimator.Distribution(now),
-	}
-	if d != stats.Counters {
-		out.Classes, out.Effect = h.Classes(now), h.Effect(now)
-	}
-	out.Forecasts, out.Watched = h.Forecasts(now, int(d))
-	return out
-}
-
 // Arrived counts a request of so many bytes, which began at a time.
 func (s *Service) Arrived(began time.Duration, bytes int) {
 	s.Stats.Requests++
@@ -390,16 +245,6 @@ func (s *Service) Responded(now, latency time.Duration) {
 
 // FilterStats returns the counts of filters, for filters to add to.
 func (s *Service) FilterStats() *stats.FilterStats { return &s.Stats.FilterStats }
-
-// Counts are the counters of the service, with those of hedging on its routes.
-func (s *Service) Counts() stats.ServiceStats {
-	c := s.Stats
-	for _, r := range s.routes {
-		c.Counts.Add(&r.Route.Counts)
-	}
-	c.Ejections, c.PassedOver = s.Set.Ejections, s.Set.PassedOver
-	return c
-}
 
 // Largest returns the connection to an endpoint that holds the most for each of its
 // requests, if that is more than rank bytes; else h is nil.

@@ -3,6 +3,7 @@ package service
 import (
 	"time"
 
+	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/hedge/periodic"
 	"github.com/remora-proxy/remora/proxy/loop"
@@ -14,6 +15,26 @@ const (
 	lookEvery   = 100 * time.Millisecond
 	lookStalled = 10 * time.Millisecond
 )
+
+// inFlight is the number of attempts of this loop at the endpoints.
+func (s *Service) inFlight() (n int) {
+	for i := range s.Set.Len() {
+		n += s.Set.At(i).Pending()
+	}
+	return n
+}
+
+func (s *Service) refreshStall(now time.Duration) {
+	var st lb.Stall
+	for _, r := range s.routes {
+		st.After = max(st.After, r.Estimator.StallAfter(now, &r.Policy))
+		st.Probe = max(st.Probe, r.Delay(now))
+	}
+	s.Set.Stall = st
+	if !s.look.Armed() && !s.Alone() {
+		s.lookAfter(now, lookEvery)
+	}
+}
 
 // onLook looks whether the endpoints stall together. If the loop itself is late, it first
 // handles the events that came meanwhile, see loop.Slack.

@@ -1,0 +1,79 @@
+package service
+
+import (
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+)
+
+// Report describes the service on this loop.
+func (s *Service) Report(d stats.Detail) stats.ServiceReport {
+	if d == stats.Totals {
+		return stats.ServiceReport{Name: s.Config.Name, Version: s.Version, Stats: s.Counts()}
+	}
+	now := s.Shard.Loop.Now()
+	r := stats.ServiceReport{
+		Name: s.Config.Name, Version: s.Version, Stats: s.Counts(), Panics: s.Set.Panics(),
+		Breaker: s.bounds.breaker.State(now), HedgesInFlight: s.Hedging.InFlight(), Tokens: s.Hedging.Tokens(now),
+		Endpoints: make([]stats.EndpointReport, s.Set.Len()),
+	}
+	r.Stalls, r.StalledAt = s.period(now)
+	for i := range s.routes {
+		r.Routes = append(r.Routes, s.routes[i].report(now, d))
+	}
+	for i := range r.Endpoints {
+		e := s.Set.At(i)
+		own := e.Ext.(*Endpoint)
+		at := &r.Endpoints[i]
+		*at = stats.EndpointReport{
+			Addr: e.Addr, Connections: own.connections(), Pending: e.Pending() + e.Streams(),
+			Latency: e.Latency(), Stalled: s.Set.Stalled(now, e), Unhealthy: e.Unhealthy,
+			Ejections: e.Ejections(), Stats: own.Stats,
+		}
+		at.FailedInRow, at.RecentGood = e.Streak(now)
+		at.Others, at.Reported = e.Reported(now)
+		at.EjectedBy, at.Ejected = e.Ejected()
+	}
+	return r
+}
+
+// Hedging is the hedging of a route to the service.
+type Hedging struct {
+	*hedge.Route
+	Index int // of the route in config.Config.Routes; -1 means of listeners with a fixed service
+}
+
+// ForgetRoutes forgets the routes to the service, and AddRoute adds those of the next configuration.
+func (s *Service) ForgetRoutes() { s.routes = nil }
+
+// AddRoute adds a route to the service.
+func (s *Service) AddRoute(h Hedging) { s.routes = append(s.routes, h) }
+
+// RetireRoute keeps the counts of a route that is gone.
+func (s *Service) RetireRoute(h *hedge.Route) {
+	s.Stats.Counts.Add(&h.Counts)
+	h.Retire()
+}
+
+func (h *Hedging) report(now time.Duration, d stats.Detail) stats.RouteReport {
+	out := stats.RouteReport{
+		Route: h.Index, Mode: h.Policy.Mode, Delay: h.Delay(now), Counts: h.Counts,
+		Latency: h.Estimator.Distribution(now),
+	}
+	if d != stats.Counters {
+		out.Classes, out.Effect = h.Classes(now), h.Effect(now)
+	}
+	out.Forecasts, out.Watched = h.Forecasts(now, int(d))
+	return out
+}
+
+// Counts are the counters of the service, with those of hedging on its routes.
+func (s *Service) Counts() stats.ServiceStats {
+	c := s.Stats
+	for _, r := range s.routes {
+		c.Counts.Add(&r.Route.Counts)
+	}
+	c.Ejections, c.PassedOver = s.Set.Ejections, s.Set.PassedOver
+	return c
+}
