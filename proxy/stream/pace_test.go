@@ -2,6 +2,7 @@ package stream
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -165,7 +166,8 @@ func TestPaceOfBlocked(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{more: "timeouts: {min_rate: 1GiB}"}, a.addr)
 	client, down := s.pair(a)
-	up, server := s.pair(a)
+	up := s.dialTo(a.addr) // no other goroutine may read a part late
+	server := receive(t, a.conns, "the connection to the endpoint")
 	p := &pair{srv: s.srv, down: &end{conn: down, tcp: down}, up: &end{conn: up, tcp: up}}
 	p.uploading.Store(true)
 	checkWindow := func() {
@@ -173,7 +175,12 @@ func TestPaceOfBlocked(t *testing.T) {
 		w.checkPace(time.Now())
 		w.checkPace(time.Now().Add(paceWindow))
 	}
-	stall(t, up, 1<<30)
+	s.eventually("the endpoint to take no more", func() error {
+		if stall(t, up, 1<<30); p.up.unsent() == 0 {
+			return errors.New("all is sent")
+		}
+		return nil
+	})
 	checkWindow()
 	if f := p.why.Load(); f != nil {
 		t.Errorf("ended by %s", f.Code)
