@@ -98,8 +98,11 @@ func varintError(n int) error {
 // parseVarint reads a varint at the start of b and returns its value and length: 0 if b ends
 // before the varint, and negative if the varint is malformed.
 func parseVarint(b []byte) (v uint64, n int) {
-	if len(b) > 0 && b[0] < 0x80 {
+	switch {
+	case len(b) > 0 && b[0] < 0x80:
 		return uint64(b[0]), 1
+	case len(b) > 1 && b[1]-1 < 0x7f: // two bytes, as of most lengths and streams
+		return uint64(b[0]&0x7f) | uint64(b[1])<<7, 2
 	}
 	v, n = binary.Uvarint(b)
 	if n > 1 && b[n-1] == 0 {
