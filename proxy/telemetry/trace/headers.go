@@ -1,7 +1,7 @@
 package trace
 
 import (
-	"slices"
+	"bytes"
 
 	"github.com/remora-proxy/remora/protocol"
 )
@@ -9,9 +9,10 @@ import (
 // RequestIDOf returns the id of a request, or nil. It searches from the end of the
 // headers, where the first sidecar of the request has added it.
 func RequestIDOf(headers []protocol.Header) []byte {
-	for _, h := range slices.Backward(headers) {
-		if len(h.Name) == len(protocol.NameRequestID) && protocol.EqualFold(h.Name, "x-request-id") {
-			return h.Value
+	for i := len(headers) - 1; i >= 0; i-- {
+		name := headers[i].Name
+		if bytes.Equal(name, protocol.NameRequestID) || protocol.EqualFold(name, "x-request-id") {
+			return headers[i].Value
 		}
 	}
 	return nil
