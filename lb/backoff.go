@@ -13,7 +13,7 @@ import "time"
 //
 // So an endpoint that refuses everything gets one request per gapMost from each loop, and one with a
 // limit gets about what it takes: of its own requests one in six is refused. If all endpoints have gaps,
-// picks ignore gaps, and refused requests find no other endpoint (see Set.Room): what is full everywhere
+// picks ignore gaps, and refused requests find no other endpoint (see Set.HasRoom): what is full everywhere
 // gets no more load.
 type Backoff struct {
 	gap   time.Duration // least time between two requests; 0 means none

@@ -50,7 +50,7 @@ func TestBackoff(t *testing.T) {
 }
 
 // TestPickWithoutRoom: endpoints with a gap get a request only when it is due, as long as another
-// has room. Then all are picked, and Room says that there is none.
+// has room. Then all are picked, and HasRoom says that there is none.
 func TestPickWithoutRoom(t *testing.T) {
 	for _, p := range Policies {
 		s, name := &Set{Policy: p.Policy}, p.Name
@@ -73,17 +73,17 @@ func TestPickWithoutRoom(t *testing.T) {
 		if e := s.PickHedge(Query{Now: sec, Rand: q.Rand, Tried: []*Endpoint{s.At(2)}}, false); e != nil {
 			t.Errorf("%s: a hedge to %s, which has no room", name, e.Addr)
 		}
-		if !s.Room(q) {
+		if !s.HasRoom(q) {
 			t.Errorf("%s: no room", name)
 		}
 		q.Tried = []*Endpoint{s.At(2)}
-		if s.Room(q) {
+		if s.HasRoom(q) {
 			t.Errorf("%s: room although all others refuse", name)
 		}
 		if e := s.Pick(q); e == nil {
 			t.Errorf("%s: none is picked", name)
 		}
-		if q.Now += gapLeast; !s.Room(q) {
+		if q.Now += gapLeast; !s.HasRoom(q) {
 			t.Errorf("%s: no room although a request is due", name)
 		}
 	}

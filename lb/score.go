@@ -97,5 +97,5 @@ func (e *Endpoint) hasRoom(now time.Duration, stuck bool) bool {
 	if e.set == nil || load < 1 {
 		return true
 	}
-	return e.capacity.queueing(load) == 0 && e.set.curve.Room(now, load, e.usualLoad.Load(), stuck)
+	return e.capacity.queueing(load) == 0 && e.set.curve.HasRoom(now, load, e.usualLoad.Load(), stuck)
 }

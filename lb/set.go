@@ -190,9 +190,9 @@ func (s *Set) Pick(q Query) *Endpoint {
 	return nil
 }
 
-// Room reports whether Pick would find an endpoint that was not tried and has, as far as is known,
+// HasRoom reports whether Pick would find an endpoint that was not tried and has, as far as is known,
 // room for a request.
-func (s *Set) Room(q Query) bool {
+func (s *Set) HasRoom(q Query) bool {
 	v := View{Query: q, set: s, group: &s.all}
 	for _, e := range s.all.endpoints {
 		if v.Eligible(e) {

@@ -83,8 +83,8 @@ func (p *Process) sharedOf(name string) *service.SharedService {
 // Buffered returns the message bytes in memory, with an error of up to 64 KiB per loop.
 func (p *Process) Buffered() int64 { return p.shared.Budget.Held() }
 
-// Hold counts n bytes of streams' buffers against limits.buffered; a negative n releases them.
-func (p *Process) Hold(n int) { p.shared.Budget.Hold(int64(n)) }
+// Charge counts n bytes of streams' buffers against limits.buffered; a negative n releases them.
+func (p *Process) Charge(n int) { p.shared.Budget.Charge(int64(n)) }
 
 // Full reports whether limits.buffered is reached, so that no new stream may begin.
 func (p *Process) Full() bool { return p.shared.Budget.Full(0) }

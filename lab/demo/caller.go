@@ -10,9 +10,9 @@ import (
 	"github.com/remora-proxy/remora/lab/report"
 )
 
-// tally is what the calls of the API tier's users came to. Calls index, index+1 .. of a fan-out
+// totals is what the calls of the API tier's users came to. Calls index, index+1 .. of a fan-out
 // are of one user.
-type tally struct {
+type totals struct {
 	epoch            time.Time // a minute begins
 	minute, deadline time.Duration
 	fanOut           int
@@ -38,14 +38,14 @@ func newPart() part {
 	return part{latency: histogram(), slowest: histogram()}
 }
 
-func newTally(epoch time.Time, minute, deadline time.Duration, fanOut int) *tally {
-	return &tally{epoch: epoch, minute: minute, deadline: deadline, fanOut: fanOut, users: map[int]*user{},
+func newTotals(epoch time.Time, minute, deadline time.Duration, fanOut int) *totals {
+	return &totals{epoch: epoch, minute: minute, deadline: deadline, fanOut: fanOut, users: map[int]*user{},
 		second0: newPart(), later: newPart()}
 }
 
 // add counts a call that has ended. An error is a response after the deadline, or none: its latency
 // counts as the deadline at least, however soon it failed.
-func (t *tally) add(e load.End) {
+func (t *totals) add(e load.End) {
 	p := &t.later
 	if feature.InWindow(e.Due.Sub(t.epoch), t.minute) {
 		p = &t.second0
@@ -76,7 +76,7 @@ func record(h *hdrhistogram.Histogram, d time.Duration) {
 }
 
 // fill puts the figures of t into p.
-func (t *tally) fill(p *report.FeaturePhase) {
+func (t *totals) fill(p *report.FeaturePhase) {
 	at := func(h *hdrhistogram.Histogram, q float64) float64 {
 		return ms(time.Duration(h.ValueAtQuantile(100 * q)))
 	}

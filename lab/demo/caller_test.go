@@ -12,7 +12,7 @@ import (
 // TestTally counts users of two calls, in minutes of 6 s, whose first second is apart.
 func TestTally(t *testing.T) {
 	epoch := time.Unix(1000, 0)
-	tally := newTally(epoch, 6*time.Second, 100*time.Millisecond, 2)
+	tally := newTotals(epoch, 6*time.Second, 100*time.Millisecond, 2)
 	add := func(index int, due, latency time.Duration, kind load.ErrorKind) {
 		tally.add(load.End{Index: index, Due: epoch.Add(due), Latency: latency, Kind: kind})
 	}
@@ -50,7 +50,7 @@ func TestTally(t *testing.T) {
 }
 
 func TestTallyOfTen(t *testing.T) {
-	tally := newTally(time.Unix(0, 0), time.Minute, time.Second, 10)
+	tally := newTotals(time.Unix(0, 0), time.Minute, time.Second, 10)
 	for i := range 10 {
 		tally.add(load.End{Index: i, Due: time.Unix(20, 0), Latency: time.Duration(i+1) * time.Millisecond})
 	}

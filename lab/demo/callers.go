@@ -84,7 +84,7 @@ func (c *Callers) warmUp(ctx context.Context, w Way, number int64) error {
 
 // measure measures a way from the start of a minute, with empty caches.
 func (c *Callers) measure(ctx context.Context, w Way, number int64) (*report.FeaturePhase, error) {
-	calls := newTally(time.Now(), c.Minute, deadline, c.FanOut)
+	calls := newTotals(time.Now(), c.Minute, deadline, c.FanOut)
 	for _, addr := range c.Replicas {
 		if err := replica.Reset(ctx, addr, calls.epoch); err != nil {
 			return nil, err
@@ -114,7 +114,7 @@ func (c *Callers) measure(ctx context.Context, w Way, number int64) (*report.Fea
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // load sends calls for d. The first minute begins now, or at the epoch of calls.
-func (c *Callers) load(ctx context.Context, w Way, first int64, d time.Duration, calls *tally) (*load.Result, error) {
+func (c *Callers) load(ctx context.Context, w Way, first int64, d time.Duration, calls *totals) (*load.Result, error) {
 	epoch, what := time.Now(), "warm-up"
 	o := load.Options{Targets: w.Targets, Method: http.MethodGet, NoNonce: w.Joined,
 		Rate: c.Rate, FanOut: c.FanOut, Seed: c.Seed, Duration: d, Timeout: c.Timeout}

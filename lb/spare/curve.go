@@ -101,12 +101,12 @@ func (c *Curve) slower(now time.Duration, l Level) (slower float64, known bool) 
 	return slower, false
 }
 
-// Room reports whether an endpoint with a load, which usually has the load usual, can serve one more
+// HasRoom reports whether an endpoint with a load, which usually has the load usual, can serve one more
 // request at once. For a stuck request it reports whether the endpoint can serve it soon: one request
 // may be before it, and the wait may be as long as the request itself takes. Where requests usually wait,
 // or nothing is known of that, a stuck request is treated like any other: a replica with one worker is
 // silent for long whenever it has more than one request.
-func (c *Curve) Room(now time.Duration, load, usual float64, stuck bool) bool {
+func (c *Curve) HasRoom(now time.Duration, load, usual float64, stuck bool) bool {
 	most, guess := model.slower, max(model.guess, usual)
 	if stuck {
 		if slower, known := c.slower(now, LevelOf(usual)); known && slower <= model.slower {

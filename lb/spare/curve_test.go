@@ -38,7 +38,7 @@ func TestWorkers(t *testing.T) {
 				c.Learn(0, log2.Of(took), LevelOf(float64(found)))
 			}
 			for pending := range 2*workers + 1 {
-				room := c.Room(0, float64(pending), 0, false)
+				room := c.HasRoom(0, float64(pending), 0, false)
 				if pending != workers && room != (pending < workers) { // at the bound it takes but a little longer
 					t.Errorf("%d workers, sigma %v: room is %v with %d pending", workers, sigma, room, pending)
 				}

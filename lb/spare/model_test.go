@@ -84,7 +84,7 @@ func errorAfter(first float64) (sum float64) {
 func latenciesToKnow() float64 {
 	var c Curve
 	for n := 0; ; n++ {
-		if c.Room(0, 10, 0, false) {
+		if c.HasRoom(0, 10, 0, false) {
 			return float64(n)
 		}
 		c.Learn(0, log2.Of(ms), LevelOf(10))
@@ -122,7 +122,7 @@ func shared() *Curve {
 // room returns the largest load with room, of an endpoint that is usually idle.
 func room(c *Curve, stuck bool) float64 {
 	for load := 0; ; load++ {
-		if !c.Room(0, float64(load)+.5, 0, stuck) {
+		if !c.HasRoom(0, float64(load)+.5, 0, stuck) {
 			return float64(load)
 		}
 	}
@@ -138,7 +138,7 @@ func secondsToFollow() float64 {
 	}
 	for began := now; ; now += ms {
 		c.Learn(now, log2.Of(2*ms), LevelOf(1))
-		if (now-began) > time.Second && c.Room(now, 1, 0, false) {
+		if (now-began) > time.Second && c.HasRoom(now, 1, 0, false) {
 			return (now - began).Seconds()
 		}
 	}

@@ -85,7 +85,7 @@ func TestMergeRoutes(t *testing.T) {
 	report := func(delay time.Duration, classes []hedge.ClassReport, latencies ...time.Duration) stats.WorkerReport {
 		r := hedge.NewRoute(hedge.Policy{Mode: hedge.Shadow, Delay: delay, Quantile: .97, MaxDelay: delay}, 1)
 		for _, d := range latencies {
-			r.Answered(d, d, &hedge.Watch{Watch: forecast.Watch{Watched: true}})
+			r.Observe(d, d, &hedge.Watch{Watch: forecast.Watch{Watched: true}})
 		}
 		forecasts, watched := r.Forecasts(1, 64)
 		return stats.WorkerReport{Services: []stats.ServiceReport{{Name: "a", Tokens: 2, Routes: []stats.RouteReport{{

@@ -47,7 +47,7 @@ func (h *Host) StreamRequest(kind stats.StreamKind, from exchange.Caller, ex *ex
 	r.GRPC = r.Interactive && protocol.IsGRPC(ex.Request.Headers)
 	client.GRPC = r.GRPC
 	if ex.Route == nil {
-		r.Direct = &Direct{Listener: o.Listener.Name, Authority: string(ex.Request.Authority)}
+		r.Unrouted = &Unrouted{Listener: o.Listener.Name, Authority: string(ex.Request.Authority)}
 	} else {
 		cfg := ex.Route.Service.Config
 		service = cfg.Name

@@ -55,17 +55,17 @@ const MaxUpgradeBody = 64 << 10
 
 // StreamRequest is the last request of a client's connection. It owns its memory.
 type StreamRequest struct {
-	Kind    stats.StreamKind
-	Opener  race.Opener // gives the endpoint
-	Service string
-	Direct  *Direct       // where the request goes instead of to Service; nil means to Service
-	Host    string        // of the request, in its canonical form, if the TLS of the service needs it; else ""
-	Timeout time.Duration // from the last byte of the request to the head of the response
-	Repeats int           // how often it may be sent again although an endpoint may have seen it
-	Head    []byte        // of the request, as it is sent; empty for a StreamConnect, and if it can't be sent safely
-	Minor   int           // of the client's version, HTTP/1.x
-	ToHead  bool          // the request is a HEAD
-	Opened  bool          // Connected was sent, so no response can report a failure
+	Kind     stats.StreamKind
+	Opener   race.Opener // gives the endpoint
+	Service  string
+	Unrouted *Unrouted     // where the request goes instead of to Service; nil means to Service
+	Host     string        // of the request, in its canonical form, if the TLS of the service needs it; else ""
+	Timeout  time.Duration // from the last byte of the request to the head of the response
+	Repeats  int           // how often it may be sent again although an endpoint may have seen it
+	Head     []byte        // of the request, as it is sent; empty for a StreamConnect, and if it can't be sent safely
+	Minor    int           // of the client's version, HTTP/1.x
+	ToHead   bool          // the request is a HEAD
+	Opened   bool          // Connected was sent, so no response can report a failure
 
 	Protocols []byte // that a StreamWebSocket asks to upgrade to, as in the Upgrade field; nil for other kinds
 
@@ -89,9 +89,9 @@ type StreamRequest struct {
 	RequestID []byte // nil if another sidecar sent the request: it adds the id to the response
 }
 
-// Direct is where a request without a route goes: to the host that it names, or to the original
+// Unrouted is where a request without a route goes: to the host that it names, or to the original
 // destination of its connection.
-type Direct struct {
+type Unrouted struct {
 	Listener  string         // whose settings say what may be reached
 	Authority string         // "host:port" or "host"
 	To        netip.AddrPort // that original destination; the zero value means to Authority

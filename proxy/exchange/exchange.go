@@ -15,7 +15,7 @@ import (
 )
 
 // Exchange takes one request through its phases, to its one response. The message has the request and its memory,
-// the course where the request goes, and the race its attempts. An exchange is recycled when the caller has
+// the admission where the request goes, and the race its attempts. An exchange is recycled when the caller has
 // its response or has gone, and the last attempt is over.
 type Exchange struct {
 	pool      *Pool
@@ -25,7 +25,7 @@ type Exchange struct {
 	state     exchangeState
 
 	message
-	course
+	admission
 
 	race     race.Race
 	deadline loop.Timer
@@ -38,8 +38,8 @@ type Exchange struct {
 	Cached   stats.Cached // what the route's cache did
 }
 
-// course is what an exchange was admitted to.
-type course struct {
+// admission is what an exchange was admitted to.
+type admission struct {
 	Route    *Route
 	service  *service.Service
 	passage  service.Passage
@@ -111,8 +111,8 @@ func (o *owner) Won(by *race.Attempt, res *race.Response) { (*Exchange)(o).answe
 // Lost implements Owner.
 func (o *owner) Lost(f *fault.Failure) { (*Exchange)(o).fail(f) }
 
-// Ended implements Owner.
-func (o *owner) Ended() { (*Exchange)(o).recycleIfDone() }
+// OnEnd implements Owner.
+func (o *owner) OnEnd() { (*Exchange)(o).recycleIfDone() }
 
 // Interim implements Owner.
 func (o *owner) Interim(res *protocol.Response) {

@@ -55,7 +55,7 @@ func (ex *Exchange) open(l *Listener) {
 		return
 	}
 	w.Stats.Requests++
-	w.Milliseconds.Now(ex.began).Arrived(ex.size())
+	w.Milliseconds.Now(ex.began).CountRequest(ex.size())
 	if w.Sampler.On {
 		ex.sample(l)
 	}

@@ -50,7 +50,7 @@ func (p *Pool) Recycle(ex *Exchange) {
 // reuse returns an idle exchange whose request memory is released.
 func (p *Pool) reuse(ex *Exchange) {
 	ex.race.Reset()
-	ex.caller, ex.course, ex.outcome = nil, course{}, outcomes{}
+	ex.caller, ex.admission, ex.outcome = nil, admission{}, outcomes{}
 	ex.StreamID, ex.began = 0, 0
 	ex.Injected, ex.Fallback, ex.Cached = 0, Fallback{}, 0
 	ex.RequestID, ex.Refusal, ex.NoHedge, ex.batch, ex.ClassName = nil, nil, false, false, nil

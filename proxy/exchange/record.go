@@ -64,7 +64,7 @@ func (ex *Exchange) conclude(c *result) {
 		}
 		ex.endSpan(c)
 		if o != stats.OutcomeCancelled {
-			ex.shard.Milliseconds.Now(now).Answered(bytes, latency, measured)
+			ex.shard.Milliseconds.Now(now).CountResponse(bytes, latency, measured)
 		}
 	}
 	if ex.Route == nil || ex.Route.Service == nil {
@@ -132,8 +132,8 @@ func Refuse(w *shard.Shard, from Caller, ex *Exchange, f *fault.Failure) {
 	if ex != nil {
 		size = ex.size()
 	}
-	ms.Arrived(size)
-	ms.Answered(0, 0, false)
+	ms.CountRequest(size)
+	ms.CountResponse(0, 0, false)
 	logRefused(&w.AccessLog, from, ex, f)
 }
 

@@ -29,11 +29,11 @@ type message struct {
 
 	headChecked bool // rules and rate limits were applied when the head arrived
 
-	envelope
+	additions
 }
 
-// envelope is what a downstream session adds to a request, and the memory for it.
-type envelope struct {
+// additions is what a downstream session adds to a request, and the memory for it.
+type additions struct {
 	RequestID    []byte   // of a request over HTTP; aliases HeadBuffer or NewID
 	NewID        [32]byte // memory of an id that was made here
 	Forwarded    []byte   // the value of X-Forwarded-For, if one was extended

@@ -63,7 +63,7 @@ func NewRoute(plan *route.Plan, svc *service.Service) *Route {
 func (r *Route) respond(ex *Exchange) {
 	ex.Route = r
 	res := ex.pool.Answer(r.Answer, &ex.Request)
-	ex.shard.Stats.Answered(r.Answer.Redirects)
+	ex.shard.Stats.CountAnswer(r.Answer.Redirects)
 	ex.answerWith(nil, res)
 }
 

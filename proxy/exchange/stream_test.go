@@ -58,7 +58,7 @@ func TestStreamBreaker(t *testing.T) {
 			st = m.OpenFor(shard.Client{GRPC: true}).Stream
 			st.Connected(200)
 			m.W.Run(time.Millisecond)
-			st.Ended(protocol.GRPCInternal, true)
+			st.NoteCode(protocol.GRPCInternal, true)
 			st.Close(true, 0, 0)
 		},
 	} {
@@ -140,12 +140,12 @@ func TestStreamsEject(t *testing.T) {
 		{"call that ends unavailable", func(m *proxytest.Mesh, st *race.Stream) {
 			st.Connected(200)
 			m.W.Run(time.Millisecond)
-			st.Ended(protocol.GRPCUnavailable, true)
+			st.NoteCode(protocol.GRPCUnavailable, true)
 			st.Close(true, 0, 0)
 		}, true, shard.Client{GRPC: true}},
 		{"call that is cut", func(_ *proxytest.Mesh, st *race.Stream) {
 			st.Connected(200)
-			st.Ended(protocol.GRPCInternal, false)
+			st.NoteCode(protocol.GRPCInternal, false)
 			st.Close(true, 0, 0)
 		}, false, shard.Client{GRPC: true}},
 	} {

@@ -22,7 +22,7 @@ func learn(r *Route, n int, at time.Duration, latencies map[int]time.Duration) {
 			if i%20 == 0 {
 				latency *= 2
 			}
-			r.Answered(at, latency, &Watch{Class: r.ClassOf(at, nil, size)})
+			r.Observe(at, latency, &Watch{Class: r.ClassOf(at, nil, size)})
 		}
 	}
 }
@@ -100,7 +100,7 @@ func TestClassCensor(t *testing.T) {
 	r := unequal(t, 1000, 0, map[int]time.Duration{100: ms, 10_000: 10 * ms})
 	before := r.delayOfSize(cacheAge, 100)
 	for range 100 {
-		r.Late(cacheAge, &Watch{Class: r.ClassOf(cacheAge, nil, 100)})
+		r.Censor(cacheAge, &Watch{Class: r.ClassOf(cacheAge, nil, 100)})
 	}
 	now := 2 * cacheAge
 	if got := r.delayOfSize(now, 100); got != before {
@@ -159,8 +159,8 @@ func TestClassAllocations(t *testing.T) {
 		i++
 		c := r.ClassOf(now, names[i%len(names)], i%2*10_000)
 		r.DelayOf(now, c)
-		r.Answered(now, time.Duration(i%7)*ms, &Watch{Class: c})
-		r.Late(now, &Watch{Class: c})
+		r.Observe(now, time.Duration(i%7)*ms, &Watch{Class: c})
+		r.Censor(now, &Watch{Class: c})
 	}
 	for range 1000 {
 		request()
@@ -188,10 +188,10 @@ func TestClassAlwaysHedged(t *testing.T) {
 			}
 		}
 		if primary > delay && delay+hedge < primary {
-			r.Late(now, &w)
+			r.Censor(now, &w)
 			continue
 		}
-		r.Answered(now, primary, &w)
+		r.Observe(now, primary, &w)
 	}
 	if share := float64(hedges) / float64(sent); share > 0.06 {
 		t.Errorf("%.0f%% of the long requests are hedged, after %v", 100*share, r.delayOfSize(now, 10_000))

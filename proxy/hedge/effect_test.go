@@ -86,10 +86,10 @@ func TestVerdict(t *testing.T) {
 func TestEffect(t *testing.T) {
 	r := NewRoute(Policy{Mode: On, Quantile: .97, MaxDelay: 50 * ms, Budget: .05, Max: 1}, 1)
 	for range 98 {
-		r.Answered(0, ms, &Watch{})
+		r.Observe(0, ms, &Watch{})
 	}
 	for range 2 {
-		r.Late(5*ms, &Watch{})
+		r.Censor(5*ms, &Watch{})
 		r.Overtaken(5*ms, 5*ms)
 	}
 	check := func(what string, d *histogram.Distribution, want time.Duration, known bool) {

@@ -102,7 +102,7 @@ func (r *Route) Retire() {
 }
 
 // Shadow returns what forecasts the effect of hedging; nil unless the mode is Shadow. The caller of its Sent
-// keeps the Watch until Answered or Late. It calls neither if nothing is learned from the attempt.
+// keeps the Watch until Observe or Censor. It calls neither if nothing is learned from the attempt.
 func (r *Route) Shadow() *forecast.Shadow { return r.shadow }
 
 // Forecasts returns what hedging would have done to the watched requests with the first most of
@@ -114,8 +114,8 @@ func (r *Route) Forecasts(now time.Duration, most int) (out []forecast.Forecast,
 	return r.shadow.Forecasts(now, r.Delay(now), most)
 }
 
-// Answered records the response to a primary, as Estimator.Observe does.
-func (r *Route) Answered(now, latency time.Duration, w *Watch) {
+// Observe records the response to a primary, as Estimator.Observe does.
+func (r *Route) Observe(now, latency time.Duration, w *Watch) {
 	r.Estimator.Observe(now, latency)
 	if w.Class != 0 {
 		r.classes.Observe(now, latency, w.Class)
@@ -123,8 +123,8 @@ func (r *Route) Answered(now, latency time.Duration, w *Watch) {
 	r.forecast(now, w, false)
 }
 
-// Late records a primary that was given up before its response, as Estimator.Censor does.
-func (r *Route) Late(now time.Duration, w *Watch) {
+// Censor records a primary that was given up before its response, as Estimator.Censor does.
+func (r *Route) Censor(now time.Duration, w *Watch) {
 	r.Estimator.Censor(now)
 	if w.Class != 0 {
 		r.classes.Censor(now, w.Class)

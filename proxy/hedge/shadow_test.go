@@ -22,10 +22,10 @@ func TestForecastDeadlineOfClass(t *testing.T) {
 		learn(r, 1000, 0, map[int]time.Duration{100: ms, 10_000: 10 * ms})
 		var hedge Watch
 		send(cacheAge+3*ms, r, &hedge, 1)
-		r.Answered(cacheAge+4*ms, ms, &hedge)
+		r.Observe(cacheAge+4*ms, ms, &hedge)
 		w := Watch{Class: r.ClassOf(cacheAge, nil, size), Watch: forecast.Watch{Watched: true, Asked: cacheAge + 3*ms, Left: 8 * ms}}
 		send(cacheAge, r, &w, 0)
-		r.Late(cacheAge+8*ms, &w)
+		r.Censor(cacheAge+8*ms, &w)
 		if f, _ := r.Forecasts(cacheAge+8*ms, 1); f[0].Hedges != want {
 			t.Errorf("%d hedges of a request of %d bytes, want %d", f[0].Hedges, size, want)
 		}

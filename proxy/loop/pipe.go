@@ -34,9 +34,9 @@ type Pipe interface {
 	// Consume removes the first n bytes of Output.
 	Consume(n int)
 
-	// Hold counts n more bytes of memory that the caller has for the stream outside of the Pipe. A
+	// Charge counts n more bytes of memory that the caller has for the stream outside of the Pipe. A
 	// negative n releases them. Close releases the rest.
-	Hold(n int)
+	Charge(n int)
 
 	// State returns what the goroutine has done with its Socket.
 	State() PipeState

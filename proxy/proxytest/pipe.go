@@ -17,7 +17,7 @@ type Pipe struct {
 
 	In     []byte // delivered and not read
 	Out    []byte // written and not consumed
-	Held   int    // by Hold
+	Held   int    // by Charge
 	Opened bool
 	Ended  bool
 	Closed error // of Close by the loop
@@ -57,8 +57,8 @@ func (p *Pipe) Output() []byte { return p.Out }
 // Consume implements loop.Pipe.
 func (p *Pipe) Consume(n int) { p.Out = p.Out[n:] }
 
-// Hold implements loop.Pipe.
-func (p *Pipe) Hold(n int) { p.Held += n }
+// Charge implements loop.Pipe.
+func (p *Pipe) Charge(n int) { p.Held += n }
 
 // State implements loop.Pipe.
 func (p *Pipe) State() loop.PipeState { return p.state }

@@ -147,7 +147,7 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 		ep.CountBatch(1)
 	}
 	to := ep.Ext.(*service.Endpoint)
-	to.Sent(r.Bytes, a.kind == retryAttempt, a.kind == hedgeAttempt)
+	to.CountSent(r.Bytes, a.kind == retryAttempt, a.kind == hedgeAttempt)
 	a.beginSpan()
 	upstreamOf(to).Send(a)
 }
@@ -175,7 +175,7 @@ func (a *Attempt) Respond(res *Response) {
 	lingering := a.Lingering()
 	a.ep.Ext.(*service.Endpoint).Stats.BytesOut += uint64(res.Size())
 	if !lingering && a.estimated() {
-		r.Policy.Hedging.Answered(now, now-a.sent, &r.watch)
+		r.Policy.Hedging.Observe(now, now-a.sent, &r.watch)
 	}
 	if len(res.Trailers) > 0 || len(res.Body) == 0 || res.Status != 200 {
 		a.awaits = res.ReadGRPC(r.request)
@@ -190,7 +190,7 @@ func (a *Attempt) Respond(res *Response) {
 	}
 	if lingering {
 		res.Release()
-		r.owner.Ended()
+		r.owner.OnEnd()
 		return
 	}
 	r.onResponse(a, res)
@@ -233,7 +233,7 @@ func (a *Attempt) Fail(f *fault.Failure) {
 		r.hedgeMissed()
 	}
 	if lingering {
-		r.owner.Ended()
+		r.owner.OnEnd()
 		return
 	}
 	if f != fault.NoSlot {
@@ -250,7 +250,7 @@ func (a *Attempt) Finish(processed bool) {
 		a.judgeHedge(now)
 	}
 	a.end(now, outcome)
-	a.race.owner.Ended()
+	a.race.owner.OnEnd()
 }
 
 // cancel ends the attempt, or lets it linger, if it is in flight. decided reports whether the race has an
@@ -339,7 +339,7 @@ func (a *Attempt) judgeHedge(now time.Duration) {
 // recordLate tells the estimate that a primary took longer than it was given, lest it sink.
 func (a *Attempt) recordLate() {
 	if a.estimated() {
-		a.race.Policy.Hedging.Late(a.race.shard.Loop.Now(), &a.race.watch)
+		a.race.Policy.Hedging.Censor(a.race.shard.Loop.Now(), &a.race.watch)
 	}
 }
 
@@ -404,7 +404,7 @@ func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
 		return
 	}
 	s, latency := a.race.Service, now-a.sent
-	a.ep.Ext.(*service.Endpoint).Ended(outcome, latency)
+	a.ep.Ext.(*service.Endpoint).CountEnd(outcome, latency)
 	if a.race.Batch { // its latency has the time for which it let others go first
 		a.ep.CountBatch(-1)
 		latency = 0

@@ -50,7 +50,7 @@ type Race struct {
 	try       loop.Timer // armed for the oldest attempt, if there is retry.per_try_timeout
 	retry     loop.Timer // armed while a retry waits for notBefore
 
-	Tally
+	Counts
 	interims interims
 	marks    marks
 	Traced   *Traced // nil means not sampled
@@ -62,9 +62,9 @@ type Owner interface {
 	Won(by *Attempt, res *Response)
 	// Lost is why the request has no response.
 	Lost(f *fault.Failure)
-	// Ended is called when an attempt has ended that nobody waited for. The last one has if InFlight
+	// OnEnd is called when an attempt has ended that nobody waited for. The last one has if InFlight
 	// is 0.
-	Ended()
+	OnEnd()
 	// Interim gets an interim response, ahead of Won or Lost. res is valid until it returns.
 	Interim(res *protocol.Response)
 	// Client is who the request came from.
@@ -85,8 +85,8 @@ type Entry struct {
 	Class   []byte       // the class of latency that the caller named; nil means none
 }
 
-// Tally is what a Race counts for the record of its request.
-type Tally struct {
+// Counts is what a Race counts for the record of its request.
+type Counts struct {
 	queued       time.Duration // time in queues for slots
 	retries      int           // paid retries, and those of bad responses
 	freeRetries  int
@@ -246,7 +246,7 @@ func (r *Race) Reset() {
 		r.attempts[i].ep = nil
 	}
 	r.Launched = 0
-	r.Entry, r.Tally, r.interims = Entry{}, Tally{}, interims{}
+	r.Entry, r.Counts, r.interims = Entry{}, Counts{}, interims{}
 	r.tried, r.avoid[0] = [MaxAttempts]*lb.Endpoint{}, nil
 	r.bestFrom, r.lastFail, r.MaybeProcessed = nil, nil, false
 	r.overtaken, r.notBefore, r.tryLate = 0, 0, false

@@ -50,7 +50,7 @@ func (s *StreamSource) Close() { s.end(accesslog.StreamEnd{Cut: true}) }
 
 // Refuse discards the body; the caller gets f instead.
 func (s *StreamSource) Refuse(f *fault.Failure) {
-	s.Stream.Ended(f.GRPC(), false)
+	s.Stream.NoteCode(f.GRPC(), false)
 	s.end(accesslog.StreamEnd{Failure: f})
 }
 

@@ -41,7 +41,7 @@ type Stream struct {
 	cookies affinity.Cookies
 
 	call   bool              // a gRPC call, which Close counts
-	code   protocol.GRPCCode // what it ended with; Ended and Close are like Connected and Close
+	code   protocol.GRPCCode // what it ended with; NoteCode and Close are like Connected and Close
 	awaits bool              // its end gives the verdict, not its head
 }
 
@@ -175,8 +175,8 @@ func (o *streamOwner) Lost(f *fault.Failure) {
 	s.picked(nil, Target{}, f)
 }
 
-// Ended implements Owner. No attempt of a stream lingers.
-func (*streamOwner) Ended() {}
+// OnEnd implements Owner. No attempt of a stream lingers.
+func (*streamOwner) OnEnd() {}
 
 // Interim implements Owner. The goroutine of the stream reads interim responses.
 func (*streamOwner) Interim(*protocol.Response) {}
@@ -271,9 +271,9 @@ func (s *Stream) probesEndpoint() bool {
 	return ejected
 }
 
-// Ended notes the code that a gRPC call has ended with. said reports whether the endpoint said it:
+// NoteCode notes the code that a gRPC call has ended with. said reports whether the endpoint said it:
 // then it is the verdict on a call that has begun. Without it Close counts the call as cancelled.
-func (s *Stream) Ended(c protocol.GRPCCode, said bool) {
+func (s *Stream) NoteCode(c protocol.GRPCCode, said bool) {
 	if s == nil {
 		return
 	}
@@ -328,7 +328,7 @@ func (s *Stream) Follow(from shard.Client, p *service.Passage) {
 		return
 	}
 	s.call, s.code = true, protocol.GRPCCancelled
-	p.HandOver(&s.passage)
+	p.Transfer(&s.passage)
 }
 
 // responseCookies returns what becomes of the cookies of a response of ep.

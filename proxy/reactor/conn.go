@@ -106,7 +106,7 @@ func (c *conn) HasInput() bool { return c.state == connOpen && !c.eof && kernel.
 // AwaitRoom implements loop.Conn.
 func (c *conn) AwaitRoom(left int, f *loop.Flush) {
 	if c.state == connOpen {
-		c.awaits = room{left, f}
+		c.awaits = awaited{left, f}
 	}
 }
 

@@ -19,11 +19,11 @@ type descriptor struct {
 
 	out output
 
-	awaits room
+	awaits awaited
 }
 
-// room is what the owner of a descriptor awaits before it writes more.
-type room struct {
+// awaited is what the owner of a descriptor awaits before it writes more.
+type awaited struct {
 	left int         // most bytes of output that may be left then
 	then *loop.Flush // deferred then; nil means that nothing is awaited
 }

@@ -199,7 +199,7 @@ func (n *newcomer) beginHandshake() {
 	}
 	err := errBusy
 	if slot != nil {
-		err = n.handOff(ctx, slot, func() { slot.Release(); cancel(nil) })
+		err = n.spawnHandshake(ctx, slot, func() { slot.Release(); cancel(nil) })
 	}
 	if err != nil {
 		slot.Release()
@@ -209,8 +209,8 @@ func (n *newcomer) beginHandshake() {
 	n.end()
 }
 
-// handOff starts the handshake in a slot. It then owns the connection, and calls done at its end.
-func (n *newcomer) handOff(ctx context.Context, slot *fair.Place, done func()) error {
+// spawnHandshake starts the handshake in a slot. It then owns the connection, and calls done at its end.
+func (n *newcomer) spawnHandshake(ctx context.Context, slot *fair.Place, done func()) error {
 	nc, err := n.leave()
 	if err != nil {
 		return err

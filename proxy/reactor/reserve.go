@@ -40,7 +40,7 @@ type listenerLimit struct {
 // reservation counts a connection. The zero value counts none.
 type reservation struct {
 	of     *connLimits
-	room   *listenerLimit // nil for a dialled one
+	limit  *listenerLimit // nil for a dialled one
 	source netip.Addr     // zero if it does not count by source
 	files  int64
 }
@@ -64,7 +64,7 @@ func (p *connLimits) reserve(source netip.Addr, in *listenerLimit, files int64) 
 	case !p.countSource(source):
 		p.refusedSource.Add(1)
 	default:
-		return reservation{of: p, room: in, source: source, files: files}, true
+		return reservation{of: p, limit: in, source: source, files: files}, true
 	}
 	p.uncount(in, files)
 	return reservation{}, false
@@ -105,7 +105,7 @@ func (p *connLimits) uncount(in *listenerLimit, files int64) {
 // becomeStream counts the descriptors of a stream. New connections are refused in its place if
 // they are too many.
 func (at *reservation) becomeStream() {
-	if at.room != nil {
+	if at.limit != nil {
 		at.of.files.Add(streamFiles - at.files)
 		at.files = streamFiles
 	}
@@ -127,12 +127,12 @@ func (at *reservation) release() {
 		return
 	}
 	at.of = nil
-	if at.room == nil {
+	if at.limit == nil {
 		p.dialled.Add(-1)
 		return
 	}
 	p.forgetSource(at.source)
-	p.uncount(at.room, at.files)
+	p.uncount(at.limit, at.files)
 }
 
 func (p *connLimits) countSource(source netip.Addr) bool {

@@ -43,7 +43,7 @@ func (m *moves) take(s *Service) bool {
 // MayMove reports whether a refused request may go free of charge to an endpoint that has room, as far as is
 // known. tried are the endpoints that the request has been at.
 func (s *Service) MayMove(key uint64, tried []*lb.Endpoint) bool {
-	return s.Set.Room(s.Query(key, tried)) && s.free.moves.take(s)
+	return s.Set.HasRoom(s.Query(key, tried)) && s.free.moves.take(s)
 }
 
 // replayEvery is how often a service's request on a loop is replayed free of charge. So a server that

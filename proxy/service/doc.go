@@ -1,7 +1,9 @@
 // Package service is what all requests of a service share: its endpoints, and the bounds, slots and budgets
 // of its requests. It knows no request.
 //
-//	service.go      one service on one loop, and its endpoints
+//	service.go      one service on one loop
+//	endpoint.go     what is added to an endpoint: its upstream, and counters
+//	report.go       descriptions for reports
 //	shared.go       what all loops share, and what one configuration allows
 //	sessions.go     how requests with something in common are kept at one endpoint
 //	admission.go    a slot of the service, or the queue for one; slots.go how a free slot finds a request

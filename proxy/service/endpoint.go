@@ -27,8 +27,8 @@ func (e *Endpoint) connections() int {
 	return e.Upstream.Connections() + e.LB.Streams()
 }
 
-// Sent counts an attempt with so many bytes, which may be a retry or a hedge.
-func (e *Endpoint) Sent(bytes int, retry, hedge bool) {
+// CountSent counts an attempt with so many bytes, which may be a retry or a hedge.
+func (e *Endpoint) CountSent(bytes int, retry, hedge bool) {
 	s := &e.Stats
 	s.BytesIn += uint64(bytes)
 	switch {
@@ -46,8 +46,8 @@ func (e *Endpoint) ReadLoad(now time.Duration, hs []protocol.Header) {
 	}
 }
 
-// Ended counts how an attempt at the endpoint has ended, and its latency if the application has finished it.
-func (e *Endpoint) Ended(how stats.AttemptOutcome, latency time.Duration) {
+// CountEnd counts how an attempt at the endpoint has ended, and its latency if the application has finished it.
+func (e *Endpoint) CountEnd(how stats.AttemptOutcome, latency time.Duration) {
 	e.Stats.Outcomes[how]++
 	if how == stats.AttemptUnseen || how == stats.AttemptServed {
 		e.Stats.Latency.Observe(latency)

@@ -45,7 +45,7 @@ type Service struct {
 	stallNext time.Duration // when the stall threshold is computed again
 	look      loop.Timer    // see onLook; armed while requests are in flight
 	lookDue   time.Duration
-	census    lb.SilentCount // of the last look
+	silent    lb.SilentCount // of the last look
 	lastID    uint32         // the last id given to an endpoint
 	latency   lb.Recent      // of the application, for LOAD
 }
@@ -218,7 +218,7 @@ func (s *Service) Arrived(began time.Duration, bytes int) {
 	s.Stats.Requests++
 	s.Stats.BytesIn += uint64(bytes)
 	if s.watched != nil {
-		s.watched.Now(began).Arrived(bytes)
+		s.watched.Now(began).CountRequest(bytes)
 	}
 }
 
@@ -226,7 +226,7 @@ func (s *Service) Arrived(began time.Duration, bytes int) {
 // measured.
 func (s *Service) Concluded(now time.Duration, o stats.Outcome, bytes int, latency time.Duration, measured bool) {
 	if s.watched != nil && o != stats.OutcomeCancelled {
-		s.watched.Now(now).Answered(bytes, latency, measured)
+		s.watched.Now(now).CountResponse(bytes, latency, measured)
 	}
 	s.Stats.Outcomes[o]++
 	s.Stats.BytesOut += uint64(bytes)

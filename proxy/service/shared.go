@@ -269,8 +269,8 @@ func (p *Passage) Done() {
 // Probes reports whether the breaker waits for the verdict of this request.
 func (p *Passage) Probes() bool { return p.permit == limit.ProbePermit }
 
-// HandOver gives the verdict that a free breaker is owed to the stream that the response becomes.
-func (p *Passage) HandOver(to *Passage) {
+// Transfer gives the verdict that a free breaker is owed to the stream that the response becomes.
+func (p *Passage) Transfer(to *Passage) {
 	if p.permit == limit.FreePermit {
 		to.bounds, to.permit, p.permit = p.bounds, p.permit, limit.NoPermit
 	}

@@ -46,9 +46,9 @@ func (s *Service) onLook() {
 		return
 	}
 	after := max(s.Set.Stall.After, lookStalled)
-	heard, silent := s.Set.CountSilent(now, after, &s.census)
+	heard, silent := s.Set.CountSilent(now, after, &s.silent)
 	stalls, together := &s.Hedging.Stalls, hedge.SilentTogether(s.Set.Len(), heard, silent)
-	switch stalls.Look(now, together, s.census.Since, after) {
+	switch stalls.Look(now, together, s.silent.Since, after) {
 	case periodic.Found:
 		if s.shared.periodic.Add(1) == 1 {
 			p, last := s.period(now)

@@ -21,7 +21,7 @@ func (b *budget) Configure(lim *config.Limits) {
 	b.hard.Store(lim.Buffered + max(lim.Buffered/4, hardMessages*lim.Message))
 }
 
-func (b *budget) room() int64 { return max(0, b.hard.Load()-b.limit.Load()) }
+func (b *budget) margin() int64 { return max(0, b.hard.Load()-b.limit.Load()) }
 
 // hardMessages is the least distance of limit and hard mark, in messages of the maximum
 // length: a message is in memory up to three times while it moves between connections.
@@ -33,8 +33,8 @@ func (b *budget) Full(own int) bool { return b.without(own) >= b.limit.Load() }
 
 func (b *budget) without(own int) int64 { return b.bytes.Load() - int64(own) }
 
-// Hold adds n bytes to the count; a negative n releases them. Any goroutine may call it.
-func (b *budget) Hold(n int64) { b.bytes.Add(n) }
+// Charge adds n bytes to the count; a negative n releases them. Any goroutine may call it.
+func (b *budget) Charge(n int64) { b.bytes.Add(n) }
 
 // Held returns the number of bytes counted.
 func (b *budget) Held() int64 { return b.bytes.Load() }
@@ -55,7 +55,7 @@ func (s *Shard) Recount(counted *int, held int) {
 func (s *Shard) charge(n int) {
 	s.Uncounted += int64(n)
 	if s.Uncounted >= chargeStep || s.Uncounted <= -chargeStep {
-		s.Process.Budget.Hold(s.Uncounted)
+		s.Process.Budget.Charge(s.Uncounted)
 		if s.Uncounted > 0 && s.Process.Budget.overHardMark(0) {
 			s.Loop.Defer(&s.Shedding)
 		}
@@ -73,7 +73,7 @@ func (b *budget) overHardMark(delta int64) bool { return b.bytes.Load()+delta >=
 // Relieved reports whether the process is below the hard mark by an eighth of the room between the marks.
 func (s *Shard) Relieved() bool {
 	b := &s.Process.Budget
-	return !b.overHardMark(s.Uncounted + b.room()/8)
+	return !b.overHardMark(s.Uncounted + b.margin()/8)
 }
 
 // OverBudget reports whether the process has reached the hard mark.
@@ -82,7 +82,7 @@ func (s *Shard) OverBudget() bool { return s.Process.Budget.overHardMark(s.Uncou
 // Share returns the bytes that an accepted connection may hold and still get new work once
 // limits.buffered is reached: an equal part of the room up to the hard mark. So a peer that
 // fills memory stops only itself, and connections within their shares stay below the mark.
-func (s *Shard) Share() int { return s.perConnection(s.Process.Budget.room()) }
+func (s *Shard) Share() int { return s.perConnection(s.Process.Budget.margin()) }
 
 // ShareOfAll returns an equal part of all memory up to the hard mark, in bytes.
 func (s *Shard) ShareOfAll() int { return s.perConnection(s.Process.Budget.hard.Load()) }

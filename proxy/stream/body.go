@@ -53,14 +53,14 @@ const (
 // releases the transfer's buffers.
 func (t *transfer) run() bodyFault {
 	early := protocol.Held(t.decoded) + cap(t.rest)
-	t.proc.Hold(early + transferSize)
-	defer t.proc.Hold(-transferSize)
+	t.proc.Charge(early + transferSize)
+	defer t.proc.Charge(-transferSize)
 	block := blocks.Get().(*[blockSize]byte)
 	defer blocks.Put(block)
 	defer func() { buffers.Put(t.decoded) }()
 	f := t.passEarly(block[:])
 	t.rest = nil
-	t.proc.Hold(-early)
+	t.proc.Charge(-early)
 	for f == noFault && !t.body.Done() {
 		if n := t.body.Verbatim(); n > 0 && !t.chunks && t.settled() {
 			f = t.passVerbatim(n, block[:])

@@ -29,7 +29,7 @@ func TestChainMemoryLimit(t *testing.T) {
 	linked(t, chainOptions{}, func(t *testing.T, c *chain) {
 		for i, s := range c.nodes {
 			limit := int(s.srv.opt.Process.Config().Limits.Buffered)
-			s.proc.Hold(limit)
+			s.proc.Charge(limit)
 			resp, err := c.client.Post("http://"+c.addr+"/", "", io.LimitReader(zeros{}, 2*longest))
 			if err != nil {
 				t.Fatal(err)
@@ -46,7 +46,7 @@ func TestChainMemoryLimit(t *testing.T) {
 				t.Errorf("sidecar %d: %d bytes, %v", i, n, err)
 			}
 			resp.Body.Close()
-			s.proc.Hold(-limit)
+			s.proc.Charge(-limit)
 		}
 	}, app.Listener.Addr().String())
 }
@@ -280,8 +280,8 @@ func TestTunnelMemoryLimit(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
 	limit := int(s.srv.opt.Process.Config().Limits.Buffered)
-	s.proc.Hold(limit)
-	defer s.proc.Hold(-limit)
+	s.proc.Charge(limit)
+	defer s.proc.Charge(-limit)
 	client, server := s.pair(a)
 	_, _ = io.WriteString(client, "bytes")
 	wantRead(t, "the server", server, "bytes")

@@ -18,13 +18,13 @@ import (
 )
 
 type endpointQuery struct {
-	opener  race.Opener // picks the endpoint and counts the stream
-	service string
-	direct  *downstream.Direct // connects there instead; nil means to the service
-	kind    link.StreamKind    // sent to an endpoint that is another sidecar
-	timeout time.Duration      // sent to that sidecar
-	host    string             // of the request, for a service whose TLS needs it; else ""
-	message bool               // the stream is one HTTP request and its response, which a pipe can carry
+	opener   race.Opener // picks the endpoint and counts the stream
+	service  string
+	unrouted *downstream.Unrouted // connects there instead; nil means to the service
+	kind     link.StreamKind      // sent to an endpoint that is another sidecar
+	timeout  time.Duration        // sent to that sidecar
+	host     string               // of the request, for a service whose TLS needs it; else ""
+	message  bool                 // the stream is one HTTP request and its response, which a pipe can carry
 }
 
 // pick is the result of an endpointQuery: a stream with its target, or a failure.
@@ -38,8 +38,8 @@ type pick struct {
 // close st, which is nil without a service. linked reports whether the endpoint is another
 // sidecar.
 func (p *pair) connect(w *endpointQuery) (st *race.Stream, linked bool, fail *fault.Failure) {
-	if w.direct != nil {
-		return nil, false, (&direct{p, w.direct}).connect()
+	if w.unrouted != nil {
+		return nil, false, (&unrouted{p, w.unrouted}).connect()
 	}
 	a := p.await(func(picked race.Picked) { w.opener.Open(w.service, picked) })
 	if fail = a.fail; fail == nil {

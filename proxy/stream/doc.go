@@ -13,7 +13,7 @@
 //	pair.go      the two connections of a stream, and how they end
 //	head.go      input that is read before it is passed on, and its memory
 //	connect.go   finds an endpoint that takes the stream
-//	direct.go    connects to the host that a request names
+//	unrouted.go  connects to the host that a request names
 //	reach.go     which hosts that may be
 //	tunnel.go    a stream of opaque bytes
 //	pass.go      a redirected connection, passed to its original destination

@@ -20,12 +20,12 @@ type intake struct {
 // newInput returns an intake of bytes that were read already and not counted.
 func newInput(proc *proxy.Process, b []byte) *intake {
 	in := &intake{proc: proc, b: b}
-	in.hold()
+	in.charge()
 	return in
 }
 
-func (in *intake) hold() {
-	in.proc.Hold(cap(in.b) - in.held)
+func (in *intake) charge() {
+	in.proc.Charge(cap(in.b) - in.held)
 	in.held = cap(in.b)
 }
 
@@ -33,7 +33,7 @@ func (in *intake) hold() {
 func (in *intake) more(from *end) error {
 	n := len(in.b)
 	in.b = append(in.b, make([]byte, readSize)...)
-	in.hold()
+	in.charge()
 	m, err := from.Read(in.b[n:])
 	in.b = in.b[:n+m]
 	if m > 0 {
@@ -52,7 +52,7 @@ func (in *intake) rest(n int) []byte {
 // free releases the bytes. It may be called again.
 func (in *intake) free() {
 	in.b = nil
-	in.hold()
+	in.charge()
 }
 
 // writeEarly writes b to down within timeouts.write, while timeouts.idle does not run yet.
@@ -67,8 +67,8 @@ func (p *pair) writeEarly(b []byte) error {
 // writeHead writes a head to down, counted against limits.buffered meanwhile.
 func (p *pair) writeHead(head []byte) error {
 	proc := p.srv.opt.Process
-	proc.Hold(len(head))
-	defer proc.Hold(-len(head))
+	proc.Charge(len(head))
+	defer proc.Charge(-len(head))
 	_, err := p.down.Write(head)
 	return err
 }

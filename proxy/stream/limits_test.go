@@ -329,8 +329,8 @@ func TestRefusedIsCounted(t *testing.T) {
 			r.Opener, r.Service, r.Timeout, r.Minor = s.srv.worker(), "app", waitLimit, 1
 			if code == "overloaded" {
 				limit := int(s.srv.config().Limits.Buffered)
-				s.proc.Hold(limit)
-				defer s.proc.Hold(-limit)
+				s.proc.Charge(limit)
+				defer s.proc.Charge(-limit)
 			}
 			client := s.dialTo(s.front(func(nc *net.TCPConn) { s.srv.Request(socket{nc}, &r) }))
 			resp, err := http.ReadResponse(bufio.NewReader(client), nil)

@@ -50,7 +50,7 @@ func (s *Server) Park(src *race.StreamSource, from shard.Client) (token link.Tok
 		p.timer.Stop()
 		return link.Token{}, false
 	}
-	s.opt.Process.Hold(p.bytes)
+	s.opt.Process.Charge(p.bytes)
 	s.parked[token] = p
 	return token, true
 }
@@ -68,7 +68,7 @@ func (s *Server) unpark(token link.Token) *parked {
 func (p *parked) take() *race.StreamSource {
 	p.timer.Stop()
 	p.place.Release()
-	p.srv.opt.Process.Hold(-p.bytes)
+	p.srv.opt.Process.Charge(-p.bytes)
 	return p.src
 }
 

@@ -171,7 +171,7 @@ func TestOriginalDestination(t *testing.T) {
 	client, here := redirected(t)
 	r := &downstream.StreamRequest{
 		Kind: stats.StreamBody, Opener: s.srv.worker(), Timeout: waitLimit, Minor: 1, Head: []byte("GET /a HTTP/1.1\r\nHost: other\r\n\r\n"),
-		Direct: &downstream.Direct{Authority: "no.such.host.invalid", To: to}, Buffer: buffers.Get(0),
+		Unrouted: &downstream.Unrouted{Authority: "no.such.host.invalid", To: to}, Buffer: buffers.Get(0),
 		Rest: []byte("DELETE /secret HTTP/1.1\r\nHost: admin\r\n\r\n"),
 	}
 	r.Body.Reset(&http1.Head{}, s.srv.limits())

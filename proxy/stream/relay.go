@@ -93,8 +93,8 @@ func copyAll(proc *proxy.Process, to, from *end) (int64, error) {
 	if !to.buffered() && !from.buffered() {
 		return io.Copy(to.tcp, from.tcp)
 	}
-	proc.Hold(blockSize)
-	defer proc.Hold(-blockSize)
+	proc.Charge(blockSize)
+	defer proc.Charge(-blockSize)
 	block := blocks.Get().(*[blockSize]byte)
 	defer blocks.Put(block)
 	return io.CopyBuffer(struct{ io.Writer }{to.conn}, struct{ io.Reader }{from.conn}, block[:])

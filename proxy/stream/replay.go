@@ -34,12 +34,12 @@ type replay struct {
 func newReplay(proc *proxy.Process, head []byte, onBroken func()) *replay {
 	r := &replay{proc: proc, onBroken: onBroken, seeking: true, kept: head, max: len(head) + maxKept}
 	r.changed.L = &r.mu
-	r.hold()
+	r.charge()
 	return r
 }
 
-func (r *replay) hold() {
-	r.proc.Hold(cap(r.kept) - r.held)
+func (r *replay) charge() {
+	r.proc.Charge(cap(r.kept) - r.held)
 	r.held = cap(r.kept)
 }
 
@@ -67,7 +67,7 @@ func (r *replay) keep(b []byte) *end {
 		r.settleLocked()
 	default:
 		r.kept = append(r.kept, b...)
-		r.hold()
+		r.charge()
 	}
 	return r.to
 }
@@ -118,7 +118,7 @@ func (r *replay) settle() {
 
 func (r *replay) settleLocked() {
 	r.settled, r.kept = true, nil
-	r.hold()
+	r.charge()
 	r.changed.Broadcast()
 }
 

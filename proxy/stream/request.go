@@ -41,7 +41,7 @@ func (s *Server) Request(client loop.Socket, r *downstream.StreamRequest) {
 		status: http.StatusOK, record: r.Record,
 		failureResponse: func(f *fault.Failure) []byte { return r.AppendFailure(nil, f, date()) },
 	}
-	if t.direct = r.Direct; r.Opened {
+	if t.unrouted = r.Unrouted; r.Opened {
 		t.accepted, t.failureResponse = nil, noResponse
 	}
 	t.host = r.Host
@@ -83,8 +83,8 @@ func newRequestStream(p *pair, r *downstream.StreamRequest) *requestStream {
 	proc := p.srv.opt.Process
 	x := &requestStream{pair: p, r: r, full: proc.Full()}
 	count := func(n int) (release func()) {
-		proc.Hold(n)
-		return sync.OnceFunc(func() { proc.Hold(-n) })
+		proc.Charge(n)
+		return sync.OnceFunc(func() { proc.Charge(-n) })
 	}
 	x.releaseHead, x.release = count(cap(r.Head)), count(cap(r.Rest)+protocol.Held(r.Buffer))
 	return x
@@ -107,7 +107,7 @@ func (x *requestStream) run() {
 		case cut || f == x.why.Load():
 		case x.stream != nil:
 			x.stream.Failed(f)
-		case x.r.Direct != nil && x.endpoint() != nil:
+		case x.r.Unrouted != nil && x.endpoint() != nil:
 			x.r.Opener.Failed(f)
 		}
 		x.downDone.Store(true)
@@ -139,7 +139,7 @@ func (x *requestStream) carry() (fail *fault.Failure) {
 		return fault.Overloaded
 	}
 	x.query = endpointQuery{
-		opener: x.r.Opener, service: x.r.Service, direct: x.r.Direct, kind: link.StreamHTTP, timeout: x.r.Timeout, host: x.r.Host,
+		opener: x.r.Opener, service: x.r.Service, unrouted: x.r.Unrouted, kind: link.StreamHTTP, timeout: x.r.Timeout, host: x.r.Host,
 		message: x.r.Kind == stats.StreamBody,
 	}
 	x.stream, x.linked, fail = x.connect(&x.query)

@@ -45,8 +45,8 @@ func (s *Server) startResponse(d *responseStream) {
 }
 
 func (d *responseStream) run() {
-	d.srv.opt.Process.Hold(len(d.head))
-	defer d.srv.opt.Process.Hold(-len(d.head))
+	d.srv.opt.Process.Charge(len(d.head))
+	defer d.srv.opt.Process.Charge(-len(d.head))
 	if d.src.Stream.Call() {
 		d.call = new(call)
 	}
@@ -176,6 +176,6 @@ func (c *call) end(p *pair, st *race.Stream, e *accesslog.StreamEnd, whole bool)
 		c.code = protocol.GRPCInternal // as callers take a reset
 	}
 	e.Cut = e.Cut && !c.over
-	st.Ended(c.code, c.said)
+	st.NoteCode(c.code, c.said)
 	e.GRPC, e.Code = true, c.code
 }

@@ -4,5 +4,5 @@
 //	session.go  calls, heartbeats, the read-only event of a drain
 //	reply.go    responses
 //	state.go    the states of a session
-//	shed.go     the memory that the connection holds, and dropping the largest call
+//	holder.go   the memory that the connection holds, and dropping the largest call
 package dubbo

@@ -14,7 +14,7 @@ import (
 // the connection closes.
 func TestHandoffRefused(t *testing.T) {
 	long, connect := handoffCases()[0].head, handoffCases()[3].head
-	fill := func(m *proxytest.Mesh, _ *proxytest.Peer) { m.Consumer.Proc.Hold(1 << 30) }
+	fill := func(m *proxytest.Mesh, _ *proxytest.Peer) { m.Consumer.Proc.Charge(1 << 30) }
 	for _, c := range []struct {
 		name, says string
 		o          proxytest.MeshOptions
@@ -64,7 +64,7 @@ func TestHandoffRefused(t *testing.T) {
 				t.Errorf("%d requests handed off", n)
 			}
 			if c.code == "overloaded" {
-				m.Consumer.Proc.Hold(-1 << 30)
+				m.Consumer.Proc.Charge(-1 << 30)
 			}
 			proxytest.CheckStreamsSettled(m, streams)
 		})

@@ -41,7 +41,7 @@ func handoffCases() []handoffCase {
 // the case.
 func (l *handoffCase) check(t *testing.T, r *downstream.StreamRequest, more []byte) {
 	t.Helper()
-	if r.Kind != l.kind || r.Service != "compute" || r.Timeout != 15*time.Second || r.Minor != 1 || r.ToHead || r.Direct != nil || r.Opened != (l.kind == stats.StreamConnect) {
+	if r.Kind != l.kind || r.Service != "compute" || r.Timeout != 15*time.Second || r.Minor != 1 || r.ToHead || r.Unrouted != nil || r.Opened != (l.kind == stats.StreamConnect) {
 		t.Errorf("handed off as %+v", r)
 	}
 	if !bytes.HasPrefix(r.Head, []byte(l.start)) || len(l.start) > 0 != (len(r.Head) > 0) {

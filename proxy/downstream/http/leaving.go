@@ -281,11 +281,11 @@ func (l *leaving) streamRequest(c *call) *downstream.StreamRequest {
 	r := l.host.StreamRequest(m.kind, &l.turn, ex, &l.origin, max(time.Millisecond, l.host.TimeLeft(ex)))
 	r.Opened, r.Minor, r.ToHead = m.way == inTunnel, m.head.Minor, m.head.HeadMethod
 	switch {
-	case r.Direct == nil:
+	case r.Unrouted == nil:
 	case l.redirected():
-		r.Direct.To = l.outbound.Conn.OriginalDst()
+		r.Unrouted.To = l.outbound.Conn.OriginalDst()
 	case l.tunnelled() && !m.head.Absolute && !m.head.Connect:
-		r.Direct.Authority = string(l.tunnel.authority)
+		r.Unrouted.Authority = string(l.tunnel.authority)
 	}
 	switch m.kind {
 	case stats.StreamBody:

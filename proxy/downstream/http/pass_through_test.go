@@ -128,8 +128,8 @@ func checkUnpassed(t *testing.T, where string, m *proxytest.Mesh, p *proxytest.P
 	} else {
 		m.RunUntil("a stream", func() bool { return len(streams.Requests) == 1 })
 		r := streams.Requests[0]
-		if r.Direct == nil || r.Direct.To.String() != proxytest.OriginalDst || !bytes.Contains(r.Head[:bytes.IndexByte(r.Head, '\n')], []byte(" /a ")) {
-			t.Errorf("%s: %+v left with %.200q", where, r.Direct, r.Head)
+		if r.Unrouted == nil || r.Unrouted.To.String() != proxytest.OriginalDst || !bytes.Contains(r.Head[:bytes.IndexByte(r.Head, '\n')], []byte(" /a ")) {
+			t.Errorf("%s: %+v left with %.200q", where, r.Unrouted, r.Head)
 		}
 	}
 	if n := len(streams.Passed) + m.Apps[0].Served; n != 0 {

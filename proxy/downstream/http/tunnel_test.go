@@ -105,7 +105,7 @@ func TestTunnelDecides(t *testing.T) {
 			m.W.Run(time.Second)
 			r := streams.Requests[0]
 			if got := string(r.Rest) + string(proxytest.ReadArrived(t, streams.Sockets[0])); got != c.left ||
-				r.Kind != stats.StreamConnect || r.Service != "compute" || r.Direct != nil || r.Opened != (c.ends != "") {
+				r.Kind != stats.StreamConnect || r.Service != "compute" || r.Unrouted != nil || r.Opened != (c.ends != "") {
 				t.Errorf("left with %q as %+v", got, r)
 			}
 			if string(p.Heard) != c.ends {
@@ -166,10 +166,10 @@ func TestDirect(t *testing.T) {
 			m.W.Run(time.Second)
 			r := streams.Requests[0]
 			start, _, _ := bytes.Cut(r.Head, []byte("\r\n"))
-			if r.Direct == nil {
+			if r.Unrouted == nil {
 				t.Fatalf("left as %+v", r)
 			}
-			if got := strings.TrimSpace(r.Direct.Authority + " " + string(start)); got != c.want || r.Service != "" || r.Direct.Listener != "egress" {
+			if got := strings.TrimSpace(r.Unrouted.Authority + " " + string(start)); got != c.want || r.Service != "" || r.Unrouted.Listener != "egress" {
 				t.Errorf("%q, %+v", got, r)
 			}
 			if r.Timeout != 5*time.Minute {
@@ -208,7 +208,7 @@ func TestTunnelOfSilentClient(t *testing.T) {
 	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Match: "match: {host: compute}", Listener: "unrouted: direct"})
 	m.DialAndSend(proxytest.Egress, "CONNECT compute:22 HTTP/1.1\r\nHost: compute:22\r\n\r\n")
 	m.RunUntil("the stream", func() bool { return len(streams.Requests) == 1 })
-	if streams.Requests[0].Direct == nil {
+	if streams.Requests[0].Unrouted == nil {
 		t.Error("the stream is not a direct one")
 	}
 }
@@ -303,7 +303,7 @@ func TestTunnelBesideRules(t *testing.T) {
 					return len(streams.Requests) > 0 || len(p.Heard) >= len(downstream.Connected)+len(want)
 				})
 				heard := strings.TrimPrefix(string(p.Heard), downstream.Connected)
-				if want == "leaves" && (len(streams.Requests) != 1 || streams.Requests[0].Direct.Authority != authority) || want != "leaves" && !strings.HasPrefix(heard, want) {
+				if want == "leaves" && (len(streams.Requests) != 1 || streams.Requests[0].Unrouted.Authority != authority) || want != "leaves" && !strings.HasPrefix(heard, want) {
 					t.Errorf("%.30q to %s, at once %t: %d streams, %q", says, authority, rest, len(streams.Requests), heard)
 				}
 				m.W.Reset(p.Conn)

@@ -78,7 +78,7 @@ func TestHeadCountsOnce(t *testing.T) {
 		c.send(request("POST", "/", 100<<10))
 	}
 	m.RunUntil("the other requests", func() bool { return came == others })
-	m.Consumer.Proc.Hold(3 << 20)
+	m.Consumer.Proc.Charge(3 << 20)
 	// A head takes 72 KiB, after 36 KiB. A share of 14 requests is 73 KiB.
 	for n, passes := range []bool{true, true, true, false} {
 		a := c.send(longHead("GET"))
@@ -87,7 +87,7 @@ func TestHeadCountsOnce(t *testing.T) {
 			t.Errorf("head %d of a connection over its share: done %t, %d %s", n, a.done, a.Status, code(a))
 		}
 	}
-	m.Consumer.Proc.Hold(-3 << 20)
+	m.Consumer.Proc.Charge(-3 << 20)
 	c.do(func() { c.conn.Close() })
 	m.RunUntil("all memory", func() bool { return m.Consumer.Proc.Held() < 16<<10 })
 	m.Settled()

@@ -45,7 +45,7 @@ func TestOverMemoryShare(t *testing.T) {
 func TestQuietWithoutMemory(t *testing.T) {
 	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1})
 	c := dial(m, 0)
-	m.Consumer.Proc.Hold(1 << 30)
+	m.Consumer.Proc.Charge(1 << 30)
 	pauses, stops := c.begin(request("POST", "/", 0)), c.begin(request("POST", "/", 0))
 	m.W.Run(time.Second)
 	c.do(func() {
@@ -55,7 +55,7 @@ func TestQuietWithoutMemory(t *testing.T) {
 	if c.await(pauses); pauses.Status != 200 || stops.done || len(streams.Requests) != 0 {
 		t.Errorf("status %d %s after a pause, the other is over: %t, %d streams", pauses.Status, code(pauses), stops.done, len(streams.Requests))
 	}
-	m.Consumer.Proc.Hold(-1 << 30)
+	m.Consumer.Proc.Charge(-1 << 30)
 	m.RunUntil("a stream", func() bool { return len(streams.Requests) == 1 })
 	proxytest.CheckStreamsSettled(m, streams)
 }

@@ -3,5 +3,5 @@
 //
 //	session.go  requests, cancellations, responses, GOAWAY
 //	stream.go   connections that become a stream, and response bodies that wait for a fetch
-//	shed.go     the memory that the link holds, and dropping the largest request
+//	holder.go   the memory that the link holds, and dropping the largest request
 package link

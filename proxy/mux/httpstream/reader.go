@@ -83,7 +83,7 @@ func (r *Reader) count() {
 		headers = r.Response.Headers
 	}
 	if n := protocol.HeldBy(&r.text, &r.trailers, headers, r.fields); n != r.held {
-		r.pipe.Hold(n - r.held)
+		r.pipe.Charge(n - r.held)
 		r.held = n
 	}
 }

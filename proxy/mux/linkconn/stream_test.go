@@ -149,7 +149,7 @@ func TestAcceptedStreams(t *testing.T) {
 // TestRefusedStreams checks that a refusal of a stream is encoded for its kind.
 func TestRefusedStreams(t *testing.T) {
 	drain := func(m *proxytest.Mesh, p *proxytest.Peer) { m.Nodes[1].Proc.Drain(); m.W.Run(time.Millisecond) }
-	fill := func(m *proxytest.Mesh, p *proxytest.Peer) { m.Nodes[1].Proc.Hold(1 << 30) }
+	fill := func(m *proxytest.Mesh, p *proxytest.Peer) { m.Nodes[1].Proc.Charge(1 << 30) }
 	for _, c := range []struct {
 		name    string
 		o       proxytest.MeshOptions
@@ -191,7 +191,7 @@ func TestRefusedStreams(t *testing.T) {
 				}
 			}
 			if c.name == "no memory" {
-				m.Nodes[1].Proc.Hold(-1 << 30)
+				m.Nodes[1].Proc.Charge(-1 << 30)
 			}
 			proxytest.CheckStreamsSettled(m, consumer, provider)
 		}

@@ -17,7 +17,7 @@ type caller struct {
 	set     lb.Set
 	service hedge.Service
 	route   *hedge.Route
-	census  lb.SilentCount
+	silent  lb.SilentCount
 	index   map[*lb.Endpoint]int
 	turn    int // of HAProxy
 }
@@ -107,7 +107,7 @@ func (r *request) late() {
 	}
 	silent := c.route.Estimator.SilentAfter(now, &c.route.Policy)
 	q := hedge.Question{Class: r.class, Idempotent: true, Left: math.MaxInt64, Endpoints: c.set.Len(), Stuck: r.stuck(now, silent)}
-	q.Heard, q.Silent = c.set.CountSilent(now, silent, &c.census)
+	q.Heard, q.Silent = c.set.CountSilent(now, silent, &c.silent)
 	e := c.set.PickHedge(lb.Query{Now: now, Rand: c.w.about(r, forHedge), Tried: r.tried}, q.Stuck)
 	if e != nil {
 		q.Untried = 1
@@ -174,7 +174,7 @@ func (c *caller) returned(a *attempt) {
 	}
 	r.done = true
 	if !a.hedge {
-		c.route.Answered(w.now, w.now-a.sent, &hedge.Watch{Class: r.class})
+		c.route.Observe(w.now, w.now-a.sent, &hedge.Watch{Class: r.class})
 	}
 	if w.measured(r) {
 		w.took(r, w.now-r.start)
@@ -186,7 +186,7 @@ func (c *caller) returned(a *attempt) {
 		}
 		other.over = true
 		if !other.hedge {
-			c.route.Late(w.now, &hedge.Watch{Class: r.class})
+			c.route.Censor(w.now, &hedge.Watch{Class: r.class})
 			c.route.Overtaken(w.now, w.now-other.sent)
 			r.overtaken = w.now
 		}

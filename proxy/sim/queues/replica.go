@@ -106,7 +106,7 @@ func (r *replica) finished(a *attempt) {
 	r.recent.Add(w.now, took)
 	r.answered = w.now
 	if !a.hedge {
-		r.route.Answered(w.now, took, &hedge.Watch{Class: a.class})
+		r.route.Observe(w.now, took, &hedge.Watch{Class: a.class})
 	}
 	for len(r.waiting) > 0 {
 		next := r.waiting[0]

@@ -12,16 +12,16 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// Room is how many written bytes a pipe holds, before Write blocks until the loop takes some.
-const Room = 64 << 10
+// Capacity is how many written bytes a pipe holds, before Write blocks until the loop takes some.
+const Capacity = 64 << 10
 
 // credit is how many bytes are read before the loop is told of them: it is woken for each change,
 // and a short message needs no new window.
 const credit = 8 << 10
 
-// Holder counts the memory of pipes.
-type Holder interface {
-	Hold(n int) // bytes; negative for those that are released
+// Budget counts the memory of pipes.
+type Budget interface {
+	Charge(n int) // bytes; negative for those that are released
 }
 
 // pipe is what both ends share.
@@ -32,7 +32,7 @@ type pipe struct {
 	in   queue        // from the loop
 	out  queue        // to the loop
 	read atomic.Int64 // bytes read since the last Taken
-	held int          // bytes counted by Hold; of the loop
+	held int          // bytes charged; of the loop
 
 	readable  chan struct{} // has room for one; a Read that waits looks again
 	writable  chan struct{} // the same for Write and Drain
@@ -54,7 +54,7 @@ type pipe struct {
 
 // New returns the two ends of a pipe of loop l to the peer at remote. It is a shard.PipeMaker with
 // who counts the memory and the context of the process: when that ends, calls of the Socket fail.
-func New(ctx context.Context, holder Holder, l loop.Loop, remote string, ready func()) (loop.Pipe, *Socket) {
+func New(ctx context.Context, holder Budget, l loop.Loop, remote string, ready func()) (loop.Pipe, *Socket) {
 	p := &pipe{
 		ctx: ctx, loop: l, peer: &net.UnixAddr{Name: loop.UnixPeer, Net: "unix"}, in: queue{holder: holder}, out: queue{holder: holder},
 		readable: make(chan struct{}, 1), writable: make(chan struct{}, 1),
@@ -136,10 +136,10 @@ func (e loopEnd) Consume(n int) {
 	wake(e.writable)
 }
 
-// Hold implements loop.Pipe.
-func (e loopEnd) Hold(n int) {
+// Charge implements loop.Pipe.
+func (e loopEnd) Charge(n int) {
 	e.held += n
-	e.out.holder.Hold(n)
+	e.out.holder.Charge(n)
 }
 
 // State implements loop.Pipe.
@@ -166,7 +166,7 @@ func (e loopEnd) Close(err error) {
 	}
 	e.mu.Unlock()
 	e.out.drop()
-	e.Hold(-e.held)
+	e.Charge(-e.held)
 	close(e.closed)
 	if onLost != nil {
 		go onLost()

@@ -34,7 +34,7 @@ func (l *posts) Post(f func()) {
 // held counts the memory.
 type held struct{ n, most atomic.Int64 }
 
-func (h *held) Hold(n int) {
+func (h *held) Charge(n int) {
 	if now := h.n.Add(int64(n)); now > h.most.Load() {
 		h.most.Store(now)
 	}
@@ -148,16 +148,16 @@ func TestReady(t *testing.T) {
 func TestBackpressure(t *testing.T) {
 	e := newEnds(t)
 	wrote := waiting(t, &e.socket.writing, func() error {
-		_, err := e.socket.Write(make([]byte, Room+1))
+		_, err := e.socket.Write(make([]byte, Capacity+1))
 		return err
 	})
-	for left := 0; left < Room; _, left = e.socket.Output() {
+	for left := 0; left < Capacity; _, left = e.socket.Output() {
 		e.turn()
 	}
 	if len(wrote) > 0 {
 		t.Fatal("more is held than has room")
 	}
-	if _, left := e.socket.Output(); left != Room {
+	if _, left := e.socket.Output(); left != Capacity {
 		t.Errorf("%d bytes wait", left)
 	}
 	e.pipe.Consume(1)
@@ -169,8 +169,8 @@ func TestBackpressure(t *testing.T) {
 // TestHold: what the loop has of the stream counts until it is released, or the pipe is closed.
 func TestHold(t *testing.T) {
 	e := newEnds(t)
-	e.pipe.Hold(100)
-	e.pipe.Hold(-60)
+	e.pipe.Charge(100)
+	e.pipe.Charge(-60)
 	if n := e.held.n.Load(); n != 40 {
 		t.Errorf("%d bytes are held", n)
 	}
@@ -202,7 +202,7 @@ func TestInterrupted(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEnds(t)
 			read := func() error { _, err := e.socket.Read(make([]byte, 1)); return err }
-			write := func() error { _, err := e.socket.Write(make([]byte, 2*Room)); return err }
+			write := func() error { _, err := e.socket.Write(make([]byte, 2*Capacity)); return err }
 			reads, writes := waiting(t, &e.socket.reading, read), waiting(t, &e.socket.writing, write)
 			c.interrupt(e)
 			for range 2 {
@@ -366,7 +366,7 @@ func TestOnLost(t *testing.T) {
 func TestLoopStopped(t *testing.T) {
 	e := newEnds(t)
 	e.loop.stopped.Store(true)
-	wrote := waiting(t, &e.socket.writing, func() error { _, err := e.socket.Write(make([]byte, 2*Room)); return err })
+	wrote := waiting(t, &e.socket.writing, func() error { _, err := e.socket.Write(make([]byte, 2*Capacity)); return err })
 	e.stop()
 	if err := result(t, wrote); !errors.Is(err, context.Canceled) {
 		t.Error(err)

@@ -9,7 +9,7 @@ import (
 // lie in blocks, so that both copy without the lock: the producer writes behind the bytes that
 // the consumer may read. An empty queue has no memory.
 type queue struct {
-	holder Holder
+	holder Budget
 
 	mu      sync.Mutex
 	blocks  []*[blockSize]byte // oldest first
@@ -50,7 +50,7 @@ func (q *queue) begin() (last *[blockSize]byte, from int) {
 	if len(q.blocks) == 0 || q.written == blockSize {
 		q.blocks = append(q.blocks, blocks.Get().(*[blockSize]byte))
 		q.written = 0
-		q.holder.Hold(blockSize)
+		q.holder.Charge(blockSize)
 	}
 	q.filling = true
 	return q.blocks[len(q.blocks)-1], q.written
@@ -93,7 +93,7 @@ func (q *queue) consume(n int) {
 		return
 	}
 	blocks.Put(q.blocks[0])
-	q.holder.Hold(-blockSize)
+	q.holder.Charge(-blockSize)
 	q.blocks, q.read = slices.Delete(q.blocks, 0, 1), 0
 }
 
@@ -102,7 +102,7 @@ func (q *queue) consume(n int) {
 func (q *queue) drop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.holder.Hold(-blockSize * len(q.blocks))
+	q.holder.Charge(-blockSize * len(q.blocks))
 	q.blocks, q.dropped, q.n = nil, true, 0
 }
 

@@ -64,7 +64,7 @@ func (s *Socket) Write(b []byte) (n int, err error) {
 		if err := s.canWrite(); err != nil {
 			return n, err
 		}
-		room := Room - s.out.len()
+		room := Capacity - s.out.len()
 		switch part := min(len(b), room); {
 		case len(b) == 0:
 			return n, nil
@@ -140,7 +140,7 @@ func (s *Socket) AwaitOpen(ctx context.Context) error {
 func (s *Socket) Drain(limit time.Duration) bool {
 	stalled := time.NewTimer(limit)
 	defer stalled.Stop()
-	for left := Room + 1; ; {
+	for left := Capacity + 1; ; {
 		n := s.out.len()
 		if n == 0 {
 			return !isClosed(s.closed) // else it was dropped

@@ -63,7 +63,7 @@ func TestBothWays(t *testing.T) {
 	if !bytes.Equal(down, want) || !bytes.Equal(up, want) {
 		t.Errorf("%d and %d bytes arrived changed", len(down), len(up))
 	}
-	if most := e.held.most.Load(); most > window+Room+4*blockSize {
+	if most := e.held.most.Load(); most > window+Capacity+4*blockSize {
 		t.Errorf("%d bytes were held", most)
 	}
 	if n, left := e.socket.Input(); n != total || left != 0 {

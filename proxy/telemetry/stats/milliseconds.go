@@ -39,14 +39,14 @@ func (r *MillisecondRing) Now(now time.Duration) *Millisecond {
 	return m
 }
 
-// Arrived counts a request of so many bytes.
-func (m *Millisecond) Arrived(bytes int) {
+// CountRequest counts a request of so many bytes.
+func (m *Millisecond) CountRequest(bytes int) {
 	m.Arrivals++
 	m.BytesIn += uint32(bytes)
 }
 
-// Answered counts a response of so many bytes, and its latency if it is measured.
-func (m *Millisecond) Answered(bytes int, latency time.Duration, measured bool) {
+// CountResponse counts a response of so many bytes, and its latency if it is measured.
+func (m *Millisecond) CountResponse(bytes int, latency time.Duration, measured bool) {
 	m.Answers++
 	m.BytesOut += uint32(bytes)
 	if measured {

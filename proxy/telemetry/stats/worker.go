@@ -91,8 +91,8 @@ func (e Errors) Of(code string) (n uint64) {
 	return n
 }
 
-// Answered counts a response of a route that leads to no service.
-func (s *WorkerStats) Answered(redirects bool) {
+// CountAnswer counts a response of a route that leads to no service.
+func (s *WorkerStats) CountAnswer(redirects bool) {
 	if redirects {
 		s.Redirects++
 	} else {

@@ -10,6 +10,6 @@
 //	message.go    the response, as long as it may be a message
 //	flow.go       a stream: its bytes go by a pipe, and not to the exchange
 //	tunnel.go     a stream whose request comes by a pipe
-//	shed.go       dropping the response that holds the most memory
+//	holder.go     dropping the response that holds the most memory
 //	state.go      the states of a connection
 package http2

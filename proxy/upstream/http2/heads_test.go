@@ -45,11 +45,11 @@ func testFieldsWithoutMemory(t *testing.T, add func(*protocol.Response, protocol
 	}
 	fields = 16
 	call(200)
-	m.Consumer.Proc.Hold(1 << 30)
+	m.Consumer.Proc.Charge(1 << 30)
 	call(503)
 	fields = 1 // what shedding would leave
 	call(200)
-	m.Consumer.Proc.Hold(-1 << 30)
+	m.Consumer.Proc.Charge(-1 << 30)
 	fields = 16
 	call(200)
 	if len(a.conns) != 1 {

@@ -3,5 +3,5 @@
 //	upstream.go  one endpoint on one loop: one link, dialled on first use
 //	conn.go      the dialling end of a link
 //	stream.go    a response whose body must be fetched
-//	shed.go      dropping the response that holds the most memory
+//	holder.go    dropping the response that holds the most memory
 package link

@@ -18,15 +18,15 @@ import (
 // maxAddresses limits the addresses of a host that are tried.
 const maxAddresses = 3
 
-// direct connects a stream to where its request goes, since no route matches.
-type direct struct {
+// unrouted connects a stream to where its request goes, since no route matches.
+type unrouted struct {
 	*pair
-	*downstream.Direct
+	*downstream.Unrouted
 }
 
 // connect resolves the host, and connects to the first of its addresses that accepts. Only
 // addresses that were checked are dialled, so another result of DNS can't change the decision.
-func (d *direct) connect() *fault.Failure {
+func (d *unrouted) connect() *fault.Failure {
 	if d.To.IsValid() {
 		d.at = d.To.String()
 		if f := d.dialDestination(d.To); f != nil {
@@ -79,13 +79,13 @@ type reached struct {
 	addr string
 }
 
-func (d *direct) dial(ctx context.Context, addr string) (reached, error) {
+func (d *unrouted) dial(ctx context.Context, addr string) (reached, error) {
 	sock, err := d.srv.opt.Dial(ctx, addr, "", "", nil)
 	return reached{sock, addr}, err
 }
 
 // failed counts f, unless the stream was aborted meanwhile.
-func (d *direct) failed(f *fault.Failure) *fault.Failure {
+func (d *unrouted) failed(f *fault.Failure) *fault.Failure {
 	if d.isAborted() || d.srv.ctx.Err() != nil {
 		return cmp.Or(d.why.Load(), fault.Draining)
 	}
@@ -94,7 +94,7 @@ func (d *direct) failed(f *fault.Failure) *fault.Failure {
 }
 
 // target returns the host in its canonical form, and the port, 80 unless the authority has one.
-func (d *direct) target() (host string, port uint16) {
+func (d *unrouted) target() (host string, port uint16) {
 	var buf hostname.Buffer
 	authority := []byte(d.Authority)
 	_, text := hostname.Split(authority)
@@ -103,7 +103,7 @@ func (d *direct) target() (host string, port uint16) {
 }
 
 // reachable returns those of the addresses that the listener may reach.
-func (d *direct) reachable(host string, port uint16, found []netip.Addr) (all []netip.AddrPort) {
+func (d *unrouted) reachable(host string, port uint16, found []netip.Addr) (all []netip.AddrPort) {
 	var l *config.Listener
 	cfg := d.srv.config()
 	for i := range cfg.Listeners {

@@ -17,7 +17,7 @@ func TestDirectTarget(t *testing.T) {
 		"a.test": "a.test 80", "A.Test:81": "a.test 81", "a.test.:443": "a.test 443", "%61.test": "a.test 80", "a.test:": "a.test 80",
 		"[0::1]:81": "::1 81", "[::ffff:127.0.0.1]": "127.0.0.1 80", "127.0.0.1.:81": "127.0.0.1 81", "a.test..": "a.test.. 80",
 	} {
-		host, port := (&direct{nil, &downstream.Direct{Authority: authority}}).target()
+		host, port := (&unrouted{nil, &downstream.Unrouted{Authority: authority}}).target()
 		if got := fmt.Sprint(host, " ", port); got != want {
 			t.Errorf("%s: %s, want %s", authority, got, want)
 		}
@@ -57,7 +57,7 @@ services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http}}`
 				_, _ = io.ReadFull(nc, make([]byte, 1)) // so that no reset comes before dialTo returns
 				s.srv.Request(socket{nc}, &downstream.StreamRequest{
 					Kind: c.kind, Opener: s.srv.worker(), Timeout: waitLimit, Minor: 1, Opened: c.opened,
-					Direct: &downstream.Direct{Listener: c.listener, Authority: c.to}, Head: []byte("GET / HTTP/1.1\r\n\r\n"),
+					Unrouted: &downstream.Unrouted{Listener: c.listener, Authority: c.to}, Head: []byte("GET / HTTP/1.1\r\n\r\n"),
 				})
 			}))
 			_, _ = io.WriteString(client, "x")
