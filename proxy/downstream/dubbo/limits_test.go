@@ -225,6 +225,21 @@ func TestConnectionLeavesNoTimer(t *testing.T) {
 	}
 }
 
+// TestIdleWithInput: a call that has arrived while the loop was late gets its response, although timeouts.idle has
+// passed.
+func TestIdleWithInput(t *testing.T) {
+	for seed := range uint64(10) {
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Seed: seed, Apps: 1, Direct: true, Limits: "timeouts: {idle: 5s}"})
+		c := m.DialDubbo(proxytest.EgressDubbo)
+		c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
+		m.W.Run(5*time.Second - 2*time.Millisecond)
+		m.W.Pause(m.Consumer.Loop, 10*time.Millisecond)
+		c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
+		m.RunUntil("the idle connection to close", func() bool { return c.Ended })
+		m.Settled()
+	}
+}
+
 // TestShedConnectionOfSlowConsumer checks that a consumer that does not read loses its
 // connection once it holds too much memory, and that its calls are abandoned at once.
 func TestShedConnectionOfSlowConsumer(t *testing.T) {

@@ -100,7 +100,7 @@ func (s *session) startTimeout() {
 
 // onTimeout closes a connection that is idle, or whose frame is incomplete for too long.
 func (s *session) onTimeout(k loop.TimeoutKind) {
-	if k == loop.TimeoutIdle && len(s.calls) > 0 {
+	if k == loop.TimeoutIdle && (len(s.calls) > 0 || s.HasInput()) {
 		s.timeout.StartIdle(s.host.Config.Timeouts.Idle)
 		return
 	}

@@ -76,30 +76,19 @@ func (s *session) RemoteAddr() string { return s.outbound.Conn.RemoteAddr() }
 
 func (s *session) PeerNames() *identity.Names { return identity.Of(s.outbound.Conn) }
 
-// lateIdle is how long a draining connection waits for its first request. One may be on its
-// way, and clients retry a request that fails on a used connection, not on a new one.
-const lateIdle = time.Second
-
 // Retire closes the connection after its next response, which says so: a request sent at this
 // moment still gets its response. Without a request the idle timeout closes the connection.
 func (s *session) Retire() { s.turn.retire() }
 
-// Drain closes the connection after its next response. Without a request in flight it closes
-// at once, or after lateIdle if it has had none yet.
+// Drain closes the connection after its next response. Without a request in flight it closes at once, or after
+// lateIdle if it has had none yet: clients retry a request that fails on a used connection, not on a new one.
 func (s *session) Drain() {
 	s.Retire()
 	if s.input.untouched() && s.waits() {
-		s.host.Loop.After(lateIdle, &loop.Timer{Fire: s.closeLate})
+		s.closeLater()
 		return
 	}
 	s.CloseIdle()
-}
-
-// closeLate closes a draining connection that still waits for its first request.
-func (s *session) closeLate() {
-	if s.input.untouched() {
-		s.CloseIdle()
-	}
 }
 
 // waits reports whether no request is in flight or being received.
@@ -107,10 +96,13 @@ func (s *session) waits() bool { return s.turn.waiting() == 0 && !s.input.receiv
 
 var _ loop.Verified = (*session)(nil)
 
-// OnUntrusted implements loop.Verified. The request in flight, or being received, gets its response.
+// OnUntrusted implements loop.Verified. The request in flight, or being received, gets its response. Later ones get
+// none.
 func (s *session) OnUntrusted() {
 	s.Retire()
-	s.CloseIdle()
+	if s.waits() && !s.turn.closed() {
+		s.closeUnread()
+	}
 }
 
 var _ loop.HalfCloser = (*session)(nil)
@@ -165,12 +157,28 @@ func (s *session) close() {
 }
 
 // CloseIdle implements the session of a worker. It closes the connection if no request is in flight
-// or being received. There is no response.
+// or being received. There is no response. A request that the loop has not read yet gets one, the last.
 func (s *session) CloseIdle() {
-	if s.waits() && !s.turn.closed() {
-		s.close()
-		s.outbound.Conn.Drain()
+	switch {
+	case !s.waits() || s.turn.closed():
+	case s.HasInput():
+		s.Retire()
+		s.closeLater()
+	default:
+		s.closeUnread()
 	}
+}
+
+// lateIdle is how long a request may take that is on its way to an idle connection which must close.
+const lateIdle = time.Second
+
+// closeLater closes the connection after lateIdle, if it is idle then.
+func (s *session) closeLater() { s.host.Loop.After(lateIdle, &loop.Timer{Fire: s.CloseIdle}) }
+
+// closeUnread closes an idle connection.
+func (s *session) closeUnread() {
+	s.close()
+	s.outbound.Conn.Drain()
 }
 
 func (s *session) CloseNow() {
