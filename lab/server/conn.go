@@ -66,7 +66,7 @@ func duplicate(nc net.Conn) (fd int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	failed := raw.Control(func(of uintptr) { fd, err = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0) })
+	failed := raw.Control(func(of uintptr) { fd, err = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, leastDescriptor()) })
 	return fd, cmp.Or(failed, err)
 }
 

@@ -265,3 +265,21 @@ func TestDropBusy(t *testing.T) {
 		t.Error("Close did not wait for the handler")
 	}
 }
+
+// TestDescriptorReuse: the end of a connection does not reach the next one.
+func TestDescriptorReuse(t *testing.T) {
+	for range 300 {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := server.New(ln)
+		s.Serve(echo)
+		c := dial(t, s)
+		exchange(t, c)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close()
+	}
+}
