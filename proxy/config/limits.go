@@ -18,7 +18,7 @@ type Limits struct {
 	PerSource int `yaml:"per_source" max:"1000000000" reload:"restart"`
 	// Streams at a time. One more takes the place of the oldest one of the source that has the most, or gets 503 `too-many-streams`.
 	Streams int `yaml:"streams" min:"1" max:"1000000000"`
-	// Connections of the admin API. One more takes the place of the one that has waited longest for a request, of the source that has the most. A quarter is for sources that have [checked the health](operations.md#who-may-call-the-admin-api).
+	// Connections of the admin API. When all are taken, a new connection closes an old one: of the source with the most connections, the connection that has waited longest for a request. A quarter is for sources that have [checked the health](operations.md#who-may-call-the-admin-api).
 	AdminConnections int `yaml:"admin_connections" min:"1" max:"65536" reload:"restart"`
 	// Messages in memory. Above it, large holders get 503 `overloaded`; a quarter above it, 503 `shed`.
 	Buffered int64 `yaml:"buffered" unit:"size" min:"1MiB" max:"1024GiB"`

@@ -31,8 +31,8 @@ type session interface {
 	// Reclaimable returns the bytes of memory that CloseIdle releases. It is 0 if the session
 	// has a request in flight.
 	Reclaimable() int
-	// CloseIdle closes a session that is idle or reclaimable, as when timeouts.idle expires. A request of it that
-	// the loop has not read yet gets a response, or its peer learns that it was not processed.
+	// CloseIdle closes a session that is idle or reclaimable, as when timeouts.idle expires. A request that
+	// the loop has not read yet gets a response, or the peer learns that the request was not processed.
 	CloseIdle()
 }
 

@@ -88,8 +88,8 @@ var _ service.Claimant = (*Exchange)(nil)
 // Concurrency implements service.Claimant.
 func (ex *Exchange) Concurrency(most int) int { return ex.caller.Concurrency(ex, most) }
 
-// WithOthers counts ex and those of others that are in flight at the service of its route, up to most. A nil one of
-// others does not count.
+// WithOthers counts ex, and the exchanges of others that are in flight at the service of ex. The count ends at most.
+// others may contain nil, which does not count.
 func (ex *Exchange) WithOthers(most int, others iter.Seq[*Exchange]) int {
 	n := 1
 	for other := range others {

@@ -161,7 +161,7 @@ func (s *Server) startIn(places *fair.Table, p *pair, run func()) bool {
 	return false
 }
 
-// takePlace gives the stream a place of a table, for that which it has. Without one it sets p.why.
+// takePlace gives the stream a place of a table, in exchange for the place that it has. If none is left it sets p.why.
 func (p *pair) takePlace(places *fair.Table) {
 	p.place.Release()
 	source := share.Source{Peer: fair.SourceOf(p.down.RemoteAddr()), Client: p.behind}

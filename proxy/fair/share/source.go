@@ -1,5 +1,5 @@
-// Package share counts the places that sources have of something bounded, and finds the source that must give one
-// up to a newcomer. It is pure, so the core may use it.
+// Package share counts the places of each source in something bounded, and finds the source that must give a place
+// to a newcomer. It is pure, so the core may use it.
 package share
 
 import "net/netip"
