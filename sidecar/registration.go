@@ -182,6 +182,13 @@ func (a *registration) isRegistered() bool {
 	return a.handle != nil && a.handle.State() == registry.Registered
 }
 
+// isPending reports whether the registry was asked for the endpoint and has not confirmed it.
+func (a *registration) isPending() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.handle != nil && a.handle.State() == registry.Pending
+}
+
 // remove stops the checks and removes the endpoint from the registry.
 func (a *registration) remove(ctx context.Context) error {
 	a.stop()

@@ -114,6 +114,11 @@ func (r *registrations) registered() bool {
 	return true
 }
 
+// settled reports whether no registration waits for the registry.
+func (r *registrations) settled() bool {
+	return !slices.ContainsFunc(r.all, (*registration).isPending)
+}
+
 // stop stops the checks of all registrations.
 func (r *registrations) stop() {
 	for _, a := range r.all {

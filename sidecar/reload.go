@@ -58,7 +58,7 @@ func (r *refusal) Error() string { return r.code + ": " + r.reason.Error() }
 func (r *refusal) Unwrap() error { return r.reason }
 
 // endpointsTimeout bounds how long a start or a reload waits for the endpoints of new
-// services.
+// services, and how long a start waits for the registry to confirm its own.
 const endpointsTimeout = 5 * time.Second
 
 // reloads apply changed configurations to a running sidecar, one at a time, and count them.

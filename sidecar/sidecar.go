@@ -140,7 +140,11 @@ func start(ctx context.Context, o Options) (s *Sidecar, err error) {
 		}
 	}
 	s.registrations.update(cfg, s.identities)
-	inherited.sayServing(s.ended, s.registrations.registered, log)
+	if inherited.predecessor == nil {
+		s.awaitRegistrations(ctx)
+	} else {
+		inherited.sayServing(s.ended, s.registrations.registered, log)
+	}
 	inherited.own()
 	s.admin.own()
 	s.listeners.ownAll(cfg)
@@ -349,6 +353,18 @@ func (s *Sidecar) awaitEndpoints() error {
 		return nil
 	}
 	return err
+}
+
+// awaitRegistrations waits until the registry has confirmed the endpoints of this sidecar, so
+// that a caller that starts after this sidecar is ready finds them. Applications that have not
+// passed their check yet are not waited for: an application may start after its sidecar is
+// ready. A registry that does not respond delays a start, but doesn't stop it.
+func (s *Sidecar) awaitRegistrations(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, endpointsTimeout)
+	defer cancel()
+	if !poll(ctx, s.registrations.settled) {
+		s.log.Warn("the registry has not confirmed an own endpoint yet")
+	}
 }
 
 // stop stops the parts that start has started, in the reverse order, and waits for

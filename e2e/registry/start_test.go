@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/lab"
@@ -114,5 +116,43 @@ services: {compute: {discover: etcd, connect_timeout: 15s, timeout: 2m}}`, at, c
 		t.Error(err)
 	} else {
 		nc.Close()
+	}
+}
+
+// TestReadyIsRegistered: a sidecar that is ready has its endpoints in the registry, so that a
+// caller that starts then finds them. The application behind another endpoint does not pass its
+// check, and delays nothing.
+func TestReadyIsRegistered(t *testing.T) {
+	t.Parallel()
+	e, err := lab.StartEtcd(lab.EtcdOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Addr()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	app := harness.NewApp(t)
+	for i := range 5 {
+		at := harness.FreeAddrs(t, 3)
+		p := harness.Start(t, fmt.Sprintf(`
+node: {id: n%[1]d}
+loops: 1
+registry: {etcd: {endpoints: [%[2]q]}}
+listeners: [{name: ingress, address: %[3]q, protocol: http, service: app}, {name: other, address: %[4]q, protocol: http, service: none}]
+services: {app: {discover: static, endpoints: [%[5]q], protocol: http}, none: {discover: static, endpoints: [%[6]q], protocol: http}}
+register:
+  - {service: compute, listener: ingress, advertise: %[3]q}
+  - {service: other, listener: other, advertise: %[4]q, check: {http: /}}`, i, e.Addr(), at[0], at[1], app.Addr, at[2]))
+		p.Ready()
+		got, err := client.Get(t.Context(), "/remora/services/compute/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := int64(i + 1); got.Count != want {
+			t.Errorf("sidecar %d is ready: %d endpoints are registered, want %d", i, got.Count, want)
+		}
 	}
 }

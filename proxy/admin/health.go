@@ -20,8 +20,8 @@ func (s *Server) healthz(w http.ResponseWriter, r *http.Request) {
 	plain(w, http.StatusOK, "ok")
 }
 
-// readyz responds 200 if the sidecar may receive traffic: all listeners are open, every
-// loop has the endpoints of every routed service or knows that there are none, and the
+// readyz responds 200 if the sidecar may receive traffic: all listeners are open, the registry
+// has had its time to confirm the sidecar's own endpoints, every loop has the endpoints of every routed service or knows that there are none, and the
 // sidecar is not draining. Otherwise it responds 503, with a line for each missing
 // condition. With ?verbose a line for each resource of the process follows, and the engine.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
