@@ -63,6 +63,8 @@ argument. It does not freeze unless --stall-mean is given.`,
 	f.StringVar(&o.Name, "name", "replica", "name in responses and counts")
 	f.DurationVar(&o.Median, "median", 0, "median service time (default 1ms, protocol dubbo: 50ms)")
 	f.Float64Var(&o.Sigma, "sigma", 0.5, "sigma of the lognormal service time")
+	f.Float64Var(&o.Stragglers, "stragglers", 0, "share of the attempts, each drawn by itself, that take --straggler-len longer")
+	f.DurationVar(&o.StragglerLen, "straggler-len", 45*time.Millisecond, "how much longer a straggler takes")
 	f.DurationVar(&o.StallMean, "stall-mean", 2*time.Second, "mean gap between freezes, or between refills of the cache")
 	f.DurationVar(&o.StallLen, "stall-len", 50*time.Millisecond, "length of a freeze")
 	f.IntVar(&o.CacheEntries, "cache-entries", 150_000, "mode gc: size of its cache")

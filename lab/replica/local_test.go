@@ -192,6 +192,7 @@ func TestOptionsOfStores(t *testing.T) {
 		"mode bimodal, protocol http": {Mode: Unequal},
 		"protocol dubbo":              {Protocol: Dubbo, Store: "127.0.0.1:1"},
 		"must not be negative":        {LocalBatches: -1},
+		"share of stragglers":         {Stragglers: 1.01},
 	} {
 		if r, err := Start(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", o, err)

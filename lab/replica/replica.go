@@ -50,6 +50,9 @@ type Options struct {
 	Median  time.Duration // default 1 ms; Dubbo: 50 ms
 	Sigma   float64       // of the logarithm; 0 means constant
 
+	Stragglers   float64       // share of the attempts, each drawn by itself, that take StragglerLen longer; 0 to 1
+	StragglerLen time.Duration // default 45 ms
+
 	StallMean time.Duration // mean gap between freezes, or between refills of the cache; 0 means none
 	StallLen  time.Duration // length of a freeze; unused in mode GC
 
@@ -125,6 +128,7 @@ func (o Options) withDefaults(now time.Time) (Options, error) {
 			o.Median = 50 * time.Millisecond
 		}
 	}
+	o.StragglerLen = cmp.Or(o.StragglerLen, 45*time.Millisecond)
 	if o.Epoch.IsZero() {
 		o.Epoch = now
 		if o.Mode == Correlated {
@@ -138,8 +142,10 @@ func (o Options) withDefaults(now time.Time) (Options, error) {
 		return o, fmt.Errorf("unknown protocol %q: want one of %v", o.Protocol, Protocols)
 	case !slices.Contains(Services, o.Service):
 		return o, fmt.Errorf("unknown service %q: want one of %v", o.Service, Services)
-	case o.Median < 0 || o.Sigma < 0 || o.StallMean < 0 || o.StallLen < 0 || o.CacheEntries < 0 || o.LocalBatches < 0 || o.Workers < 0:
+	case o.Median < 0 || o.Sigma < 0 || o.StallMean < 0 || o.StallLen < 0 || o.CacheEntries < 0 || o.LocalBatches < 0 || o.Workers < 0 || o.StragglerLen < 0:
 		return o, errors.New("a replica's times and sizes must not be negative")
+	case !(o.Stragglers >= 0 && o.Stragglers <= 1):
+		return o, fmt.Errorf("a share of stragglers of %v: want 0 to 1", o.Stragglers)
 	case len(o.Name) > 64 || strings.ContainsFunc(o.Name, func(c rune) bool { return c < '!' || c > '~' || c == '"' || c == '\\' }):
 		return o, fmt.Errorf("replica name %q: want at most 64 visible ASCII characters", o.Name)
 	case !slices.Contains(CacheKinds, o.CacheKind):

@@ -362,8 +362,14 @@ func TestWorkers(t *testing.T) {
 
 // TestServices compares the means of service times with those of the distributions.
 func TestServices(t *testing.T) {
-	for service, want := range map[Service]float64{Lognormal: 1.133, Exponential: 1, Bimodal: 2.133} {
-		o, err := Options{Service: service, Sigma: 0.5}.withDefaults(time.Now())
+	for _, c := range []struct {
+		service    Service
+		stragglers float64
+		want       float64 // mean, in medians of 1 ms
+	}{
+		{Lognormal, 0, 1.133}, {Exponential, 0, 1}, {Bimodal, 0, 2.133}, {Lognormal, 0.05, 1.133 + 0.05*45}, {Exponential, 1, 46},
+	} {
+		o, err := Options{Service: c.service, Sigma: 0.5, Stragglers: c.stragglers}.withDefaults(time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -372,8 +378,8 @@ func TestServices(t *testing.T) {
 		for range n {
 			sum += s.draw()
 		}
-		if mean := sum / n; mean < want*.97 || mean > want*1.03 {
-			t.Errorf("%s: a mean of %.3f medians, want %.3f", service, mean, want)
+		if mean := sum / n; mean < c.want*.97 || mean > c.want*1.03 {
+			t.Errorf("%s, %.0f%% stragglers: a mean of %.3f medians, want %.3f", c.service, 100*c.stragglers, mean, c.want)
 		}
 	}
 }

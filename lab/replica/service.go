@@ -176,6 +176,15 @@ func (s *service) thaw() time.Time {
 
 // draw returns a service time in medians.
 func (s *service) draw() float64 {
+	work := s.drawUsual()
+	if s.opts.Stragglers > 0 && s.rng.Float64() < s.opts.Stragglers {
+		work += s.opts.StragglerLen.Seconds() / s.opts.Median.Seconds()
+	}
+	return work
+}
+
+// drawUsual is draw for an attempt that is no straggler.
+func (s *service) drawUsual() float64 {
 	if s.opts.Service == Exponential {
 		return s.rng.ExpFloat64()
 	}
