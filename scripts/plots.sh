@@ -13,6 +13,11 @@
 #
 #   scripts/bench.sh work --json WORK.json
 #   scripts/plots.sh --work WORK.json
+#
+# What each budget of extra load buys (docs/images/frontier-*.svg) needs a third:
+#
+#   scripts/tail.sh --frontier --json FRONTIER.json
+#   scripts/plots.sh --frontier FRONTIER.json
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -26,7 +31,7 @@ elif (($# == 0)); then
 	scripts/tail.sh --json "${measured[0]}" || true # a missed promise can be drawn
 	"$dir/remora-lab" demo --mode shadow --seconds 30 --json "${measured[1]}"
 else
-	echo "usage: scripts/plots.sh [TAIL.json SHADOW.json | --work WORK.json]" >&2
+	echo "usage: scripts/plots.sh [TAIL.json SHADOW.json | --work WORK.json | --frontier FRONTIER.json]" >&2
 	exit 2
 fi
 mkdir -p docs/images

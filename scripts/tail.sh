@@ -14,6 +14,12 @@
 #   scripts/tail.sh --matrix [--rounds N] [--seconds N] [--seed N] [--cells N,N] [--steal] \
 #       [--json FILE] >FILE
 #
+# With --frontier first it measures what each budget of extra load buys, beside each delay of Envoy's
+# hedging, in five shapes of late responses, in 65 minutes:
+#
+#   scripts/tail.sh --frontier [--rounds N] [--seconds N] [--seed N] [--shapes NAME,NAME] [--rows ROW,ROW] \
+#       [--steal] [--json FILE] >FILE
+#
 # --steal counts only requests that were due while none of the machine's processors
 # stood still. It is for a virtual machine whose host is busy, and needs CAP_SYS_NICE.
 #
@@ -31,9 +37,16 @@ source scripts/lib.sh
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 go build -o "$bin/" ./cmd/remora ./cmd/remora-lab
-if [[ ${1:-} == --matrix ]]; then
+case ${1:-} in
+--matrix)
 	shift
 	attend "$bin/remora-lab" bench matrix "$@"
 	exit
-fi
+	;;
+--frontier)
+	shift
+	attend "$bin/remora-lab" bench frontier ${ENVOY:+--envoy "$ENVOY"} "$@"
+	exit
+	;;
+esac
 attend "$bin/remora-lab" bench tail ${ENVOY:+--envoy "$ENVOY"} "$@"

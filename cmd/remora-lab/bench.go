@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -29,6 +30,9 @@ type comparison struct {
 	jobs        []string  // of the bench of work
 	seconds     float64
 	json        string
+
+	// measure runs the comparison. length is that of each load.
+	measure func(ctx context.Context, o bench.Options, length time.Duration) (*bench.Report, error)
 }
 
 func benchCommand() *cobra.Command {
@@ -67,7 +71,7 @@ nothing was measured. It is 0 if only other proxies failed.`)
 	f.DurationVar(&c.Rest.Duration, "idle", 5*time.Second, "how long a proxy is measured at rest")
 	f.IntVar(&c.Rest.Connections, "idle-connections", 10_000,
 		"idle connections of a proxy at rest; 0 means that nothing is measured at rest")
-	cmd.AddCommand(workCommand(), tailCommand(), matrixCommand(), dubboCommand(), httpsCommand(), grpcCommand(), memoryCommand())
+	cmd.AddCommand(workCommand(), tailCommand(), matrixCommand(), frontierCommand(), dubboCommand(), httpsCommand(), grpcCommand(), memoryCommand())
 	return cmd
 }
 
@@ -205,6 +209,9 @@ The exit status is 1 if a sidecar, or a request through one, failed.`,
 
 // command returns the command, with the flags that all comparisons have.
 func (c *comparison) command(use, short, long string) *cobra.Command {
+	c.measure = func(ctx context.Context, o bench.Options, _ time.Duration) (*bench.Report, error) {
+		return bench.Run(ctx, o)
+	}
 	cmd := &cobra.Command{
 		Use: use, Short: short, Long: long, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd) },
@@ -267,7 +274,7 @@ func (c *comparison) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	c.Progress = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }
-	r, err := bench.Run(cmd.Context(), c.Options)
+	r, err := c.measure(cmd.Context(), c.Options, length)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,8 @@ const (
 	GRPC  Kind = "grpc"  // of GRPCRows
 	Work  Kind = "work"  // of WorkRows
 
-	RealMatrix Kind = "matrix" // of MatrixRows, see Matrix
+	RealMatrix Kind = "matrix"   // of MatrixRows, see Matrix
+	Frontiers  Kind = "frontier" // of FrontierRows, see Frontier
 )
 
 // warmUp comes before the loads of a row, and is not counted.
@@ -144,7 +145,7 @@ func (r *Report) present(o Options) (rows []Row) {
 			r.Rows = append(r.Rows, row.Name)
 		}
 	}
-	if o.Tools[Wrk] == "" && o.Kind != Tail && o.Kind != RealMatrix && o.Kind != GRPC {
+	if o.Tools[Wrk] == "" && !slices.Contains([]Kind{Tail, RealMatrix, Frontiers, GRPC}, o.Kind) {
 		r.Missing[Wrk] = programs[Wrk].hint
 	}
 	return rows

@@ -101,22 +101,38 @@ const startTime = time.Minute
 // Matrix measures cells for d each, in o.Rounds rounds, by all rows of MatrixRows in turn. In a
 // round all rows of a cell meet the same gaps and freezes. A row that fails has no figures of that round.
 func Matrix(ctx context.Context, o Options, cells []Cell, d time.Duration) (*Report, error) {
-	if o.Rounds < 1 || len(cells) == 0 || d <= 0 {
+	o.Rows, o.Kind = MatrixRows(), RealMatrix
+	var cases []trial
+	for _, c := range cells {
+		cases = append(cases, trial{c.String(), load.Options{Rate: c.rate(), Poisson: true}, c.replicas()})
+	}
+	return o.try(ctx, cases, d)
+}
+
+// trial is a case that all rows meet in turn.
+type trial struct {
+	name     string
+	load     load.Options
+	replicas replicas
+}
+
+// try measures cases for d each, in o.Rounds rounds, by all rows in turn.
+func (o Options) try(ctx context.Context, cases []trial, d time.Duration) (*Report, error) {
+	if o.Rounds < 1 || len(cases) == 0 || d <= 0 {
 		return nil, errors.New("bench: want a round, a case and a time")
 	}
-	o.Rows, o.Kind = MatrixRows(), RealMatrix
 	r := &Report{Began: time.Now(), Rounds: o.Rounds, Tools: o.Tools, Machine: describeMachine(ctx, o.Tools), Kind: o.Kind}
-	for _, c := range cells {
-		r.Loads = append(r.Loads, c.String())
+	for _, c := range cases {
+		r.Loads = append(r.Loads, c.name)
 	}
 	rows := r.present(o)
 	r.mayWatch(&o)
 	for round := 1; round <= o.Rounds; round++ {
-		for i, c := range cells {
+		for i, c := range cases {
 			for _, row := range rows {
-				o.Progress(fmt.Sprintf("round %d of %d, case %d of %d, %s: %v, %.0f/s", round, o.Rounds, i+1, len(cells), row.Name, &c, c.rate()))
-				row.replicas = c.replicas()
-				o.Loads = []Load{openLoad(c.String(), load.Options{Rate: c.rate(), Poisson: true}, d)}
+				o.Progress(fmt.Sprintf("round %d of %d, case %d of %d, %s: %s, %.0f/s", round, o.Rounds, i+1, len(cases), row.Name, c.name, c.load.Rate))
+				row.replicas = c.replicas
+				o.Loads = []Load{openLoad(c.name, c.load, d)}
 				bounded, cancel := context.WithTimeout(ctx, tailWarmUp+d+startTime)
 				samples, err := o.measure(bounded, row, round)
 				cancel()

@@ -94,6 +94,9 @@ func (r *Report) Text(w io.Writer) error {
 	if r.Kind == Tail {
 		columns = tailColumns
 	}
+	if r.Kind == Frontiers {
+		columns = frontierColumns
+	}
 	if r.Kind == RealMatrix {
 		_, err = io.WriteString(w, r.matrixText(preface))
 		return err
@@ -110,7 +113,11 @@ func (r *Report) Text(w io.Writer) error {
 		}
 		writeTable(&b, title, r.table(AtRest, restColumns))
 	}
-	if r.Kind != Dubbo && r.Kind != HTTPS {
+	switch r.Kind {
+	case Dubbo, HTTPS: // they promise nothing
+	case Frontiers:
+		writeTable(&b, "Beside Envoy's hedging at the same extra load, by medians", r.frontierTable())
+	default:
 		writeTable(&b, "Promises, by medians", r.judge())
 	}
 	_, err = io.WriteString(w, b.String())
@@ -273,7 +280,7 @@ func (r *Report) Check() error {
 		preface, err := r.preface()
 		return errors.Join(errors.New("bench: nothing was measured: "+preface), err)
 	}
-	for _, row := range slices.Concat(Rows(), WorkRows(), TailRows(false), DubboRows(), HTTPSRows(), MatrixRows()) {
+	for _, row := range slices.Concat(Rows(), WorkRows(), TailRows(false), DubboRows(), HTTPSRows(), MatrixRows(), FrontierRows()) {
 		if len(row.chain) > 0 && !row.sidecars() {
 			continue
 		}

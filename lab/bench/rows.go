@@ -3,7 +3,9 @@ package bench
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // Row is one way from the load to the replicas.
@@ -25,6 +27,19 @@ type replicas struct {
 	count int      // 0 means 1
 	args  []string // of remora-lab replica, after --mode fast
 	alike bool     // they have one seed
+	first []string // more args of the first
+}
+
+// arguments are those of replica i. seed is that of the row.
+func (r replicas) arguments(i int, seed uint64) []string {
+	if !r.alike {
+		seed += uint64(i)
+	}
+	args := append([]string{"--seed", strconv.FormatUint(seed+1, 10)}, r.args...)
+	if i == 0 {
+		args = append(args, r.first...)
+	}
+	return args
 }
 
 // hop is one proxy of a chain.
@@ -32,11 +47,12 @@ type hop struct {
 	program             Program
 	config              string   // template of its configuration; "" means that it gets two ports instead
 	args                []string // the path of its configuration, or the ports, come after them
-	Hedge               bool     // of Envoy: a second request to another host after 5 ms
 	SecureIn, SecureOut bool     // HTTPS from the load, or to the next hop: of HAProxy and Remora
 	GRPC                bool     // HTTP/2 on both sides; Remora's Sidecar says it itself
 	uncounted           bool     // it belongs to the other side, and its usage is not measured
 	Sidecar             *sidecar // nil for other proxies
+
+	Hedge time.Duration // of Envoy: a second request goes to another host after it; 0 means none
 }
 
 var (
@@ -45,9 +61,15 @@ var (
 	haproxy    = hop{program: HAProxy, config: "haproxy.cfg", args: []string{"-db", "-f"}}
 	nginx      = hop{program: Nginx, config: "nginx.conf", args: []string{"-e", "stderr", "-c"}}
 	envoy      = hop{program: Envoy, config: "envoy.yaml", args: envoyArgs}
-	envoyHedge = hop{program: Envoy, config: "envoy.yaml", args: envoyArgs, Hedge: true}
+	envoyHedge = envoyHedging(5 * time.Millisecond)
 	envoyArgs  = []string{"--concurrency", "1", "--use-dynamic-base-id", "--log-level", "error", "-c"}
 )
+
+func envoyHedging(after time.Duration) hop {
+	h := envoy
+	h.Hedge = after
+	return h
+}
 
 // sidecar is how one of Remora's sidecars is configured.
 type sidecar struct {

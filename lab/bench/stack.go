@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/remora-proxy/remora/internal/freeport"
@@ -121,11 +120,7 @@ func (s *Stack) start(ctx context.Context) error {
 
 func (s *Stack) replica(ctx context.Context, i int, addr string) (*child.Process, error) {
 	name := fmt.Sprintf("replica-%d", i+1)
-	if s.row.replicas.alike {
-		i = 0
-	}
-	args := append([]string{"replica", "--mode", "fast", "--name", name,
-		"--seed", strconv.FormatUint(s.seed+uint64(i)+1, 10), "--listen", addr}, s.row.replicas.args...)
+	args := append([]string{"replica", "--mode", "fast", "--name", name, "--listen", addr}, s.row.replicas.arguments(i, s.seed)...)
 	return s.procs.StartServer(ctx, child.Listens(addr), []string{"GOMAXPROCS=2"}, name, s.Tools[Lab], args...)
 }
 

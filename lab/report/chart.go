@@ -84,6 +84,18 @@ func logAxis(title, unit string, ticks []float64) Axis {
 	return a
 }
 
+// linearAxis goes from 0 to most or the next tick, with up to eight of them beside 0.
+func linearAxis(most float64) Axis {
+	step := roundNumbers[slices.IndexFunc(roundNumbers, func(n float64) bool { return n >= most/8 })]
+	ticks := int(math.Ceil(most/step - 1e-9))
+	a := Axis{scale: func(v float64) float64 { return v / (step * float64(ticks)) }}
+	for i := range ticks + 1 {
+		v := step * float64(i)
+		a.Ticks = append(a.Ticks, Tick{v, fmt.Sprintf("%.4g", v)})
+	}
+	return a
+}
+
 // latencyChart draws lines of milliseconds over quantiles. It is nil without a latency.
 func latencyChart(lines []Line) *Chart {
 	most, low, high := 1.0, math.Inf(1), 0.0

@@ -4,9 +4,7 @@ import (
 	_ "embed"
 	"fmt"
 	"html/template"
-	"math"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/remora-proxy/remora/lab/bench"
@@ -126,16 +124,4 @@ func costSVG(groups []costGroup) (template.HTML, error) {
 		"Middle": func(g costGroup) int { return g.Bars[0].Y + len(g.Bars)*pitch/2 + 4 },
 	})
 	return template.HTML(b.String()), err
-}
-
-// linearAxis goes from 0 to most or the next tick, with up to eight of them beside 0.
-func linearAxis(most float64) Axis {
-	step := roundNumbers[slices.IndexFunc(roundNumbers, func(n float64) bool { return n >= most/8 })]
-	ticks := int(math.Ceil(most/step - 1e-9))
-	a := Axis{scale: func(v float64) float64 { return v / (step * float64(ticks)) }}
-	for i := range ticks + 1 {
-		v := step * float64(i)
-		a.Ticks = append(a.Ticks, Tick{v, fmt.Sprintf("%.4g", v)})
-	}
-	return a
 }
