@@ -41,6 +41,28 @@ virtual_python() {
 	python=$venv/bin/python
 }
 
+# await WHAT COMMAND... repeats a command until it succeeds. It ends the script if that does
+# not happen within two minutes, long enough for a busy machine.
+await() {
+	local what=$1 end=$((SECONDS + 120))
+	shift
+	until "$@" &>/dev/null; do
+		if ((SECONDS > end)); then
+			echo "$0: $what: not within two minutes" >&2
+			exit 1
+		fi
+		sleep 0.1
+	done
+}
+
+# free_ports NAME... sets each variable to a port of 127.0.0.1 without a listener.
+free_ports() {
+	read -r "$@" < <(PYTHONPATH=scripts python3 -B -c '
+import sys
+from harness.process import free_port
+print(*(free_port() for _ in sys.argv[1:]))' "$@")
+}
+
 # attend COMMAND... runs a command that has processes to stop. A signal that ends this
 # script ends the command first, and the script waits for it: bash alone would not wait,
 # and timeout would keep a terminal's interrupt from it.

@@ -13,6 +13,7 @@ source scripts/lib.sh
 need curl openssl nginx haproxy go python3
 workspace
 CGO_ENABLED=0 go build -o "$dir/bin/" ./cmd/remora ./cmd/remora-lab
+free_ports http tcp v1 v2 sni plain behind accepts one two
 cd "$dir"
 
 pids=()
@@ -22,20 +23,6 @@ stop() {
 	if [[ -z ${KEEP:-} ]]; then rm -rf "$dir"; fi
 }
 trap stop EXIT
-
-# ports NAME... sets each variable to a free port.
-ports() {
-	local free
-	read -ra free < <(python3 -c '
-import socket, sys
-all = [socket.create_server(("127.0.0.1", 0)) for _ in sys.argv[1:]]
-print(*(s.getsockname()[1] for s in all))' "$@")
-	for name in "$@"; do
-		declare -g "$name=${free[0]}"
-		free=("${free[@]:1}")
-	done
-}
-ports http tcp v1 v2 sni plain behind accepts one two
 
 # Remora, behind and in front of the others.
 cat >remora.yaml <<END
@@ -83,9 +70,10 @@ global
   maxconn 100
 defaults
   mode http
-  timeout connect 10s
-  timeout client 10s
-  timeout server 10s
+  timeout connect 60s
+  timeout client 60s
+  timeout server 60s
+  timeout check 60s
 listen plain-v1
   bind $dir/haproxy-v1
   bind 127.0.0.1:$plain
@@ -115,15 +103,10 @@ pids+=($!)
 bin/remora check -c remora.yaml
 bin/remora run -c remora.yaml --runtime-dir "" >remora.log 2>&1 &
 pids+=($!)
-for _ in $(seq 100); do
-	if bin/remora healthcheck -c remora.yaml >/dev/null 2>&1 && [[ -S nginx && -S haproxy-tcp ]]; then break; fi
-	sleep 0.1
-done
-
-for _ in $(seq 100); do # until the check of HAProxy has passed
-	if curl -sf --max-time 10 "http://127.0.0.1:$plain/" >/dev/null; then break; fi
-	sleep 0.1
-done
+await 'Remora' bin/remora healthcheck -c remora.yaml
+await 'nginx' test -S nginx
+await 'HAProxy' test -S haproxy-tcp
+await "HAProxy's check" curl -sf --max-time 60 "http://127.0.0.1:$plain/"
 
 passed=0 failed=0
 # expect NAME PATTERN COMMAND... compares what a command prints with a glob.
@@ -144,7 +127,7 @@ through() {
 	python3 - "$@" <<'END'
 import socket, sys
 s = socket.socket(socket.AF_UNIX)
-s.settimeout(10)
+s.settimeout(60)
 s.connect(sys.argv[1])
 s.sendall(b"PROXY TCP4 192.0.2.1 198.51.100.2 56324 80\r\nGET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
 text = b""
@@ -153,7 +136,7 @@ while part := s.recv(65536):
 print(text.decode().partition("\r\n\r\n")[2].strip())
 END
 }
-get=(curl -sS --max-time 10)
+get=(curl -sS --max-time 60)
 
 expect 'curl to a Unix socket' 'for 127.0.0.1' "${get[@]}" --unix-socket in http://a/
 expect 'curl to an abstract one' 'for 127.0.0.1' "${get[@]}" --abstract-unix-socket "$dir/in" http://a/
