@@ -26,17 +26,13 @@ background() {
 	: >"$1"
 	"${@:2}" >"$1" 2>&1 &
 	running+=($!)
-	for _ in {1..300}; do
-		if read -r port 2>/dev/null <"$1"; then return; fi
-		sleep 0.1
-	done
-	echo "$0: nothing from ${*:2}" >&2
-	exit 1
+	await "a port of ${*:2}" grep -q . "$1"
+	read -r port <"$1"
 }
 
 # The clients: each prints the body of a URL. $proxy is the proxy's URL, and $no what goes past it.
-curl_() { curl -sS -m 20 "$1"; }
-urllib() { python3 -c 'import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=20).read().decode())' "$1"; }
+curl_() { curl -sS -m 60 "$1"; }
+urllib() { python3 -c 'import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=60).read().decode())' "$1"; }
 go_() { "$dir/bin/get" "$1"; }
 fetch_() { "${node:-node}" "$here/get.mjs" fetch "$1"; }
 fetch_env() { NODE_USE_ENV_PROXY=1 fetch_ "$1"; }
@@ -50,9 +46,9 @@ java_() {
 java_client() { java_ -cp "$dir/java" Get HttpClient "$1"; }
 java_connection() { java_ -cp "$dir/java" Get HttpURLConnection "$1"; }
 okhttp() { java_ -cp "$dir/okhttp/okget-1.jar:$dir/okhttp/jars/*" OkGet "$1"; }
-requests_() { "$python" -c 'import sys, requests; print(requests.get(sys.argv[1], timeout=20).text)' "$1"; }
-urllib3() { "$python" -c 'import os, sys, urllib3; print(urllib3.ProxyManager(os.environ["http_proxy"]).request("GET", sys.argv[1], retries=False, timeout=20).data.decode())' "$1"; }
-httpx() { "$python" -c 'import sys, httpx; print(httpx.get(sys.argv[1], timeout=20).text)' "$1"; }
+requests_() { "$python" -c 'import sys, requests; print(requests.get(sys.argv[1], timeout=60).text)' "$1"; }
+urllib3() { "$python" -c 'import os, sys, urllib3; print(urllib3.ProxyManager(os.environ["http_proxy"]).request("GET", sys.argv[1], retries=False, timeout=60).data.decode())' "$1"; }
+httpx() { "$python" -c 'import sys, httpx; print(httpx.get(sys.argv[1], timeout=60).text)' "$1"; }
 aiohttp() {
 	"$python" -c 'import sys, asyncio, aiohttp
 async def main():
@@ -63,7 +59,7 @@ asyncio.run(main())' "$1"
 grpc() {
 	"$python" -c 'import sys, grpc, urllib.parse as u
 at = u.urlsplit(sys.argv[1])
-print(grpc.insecure_channel(f"{at.hostname}:{at.port or 80}").unary_unary("/s/m")(b"", timeout=20).decode())' "$1"
+print(grpc.insecure_channel(f"{at.hostname}:{at.port or 80}").unary_unary("/s/m")(b"", timeout=60).decode())' "$1"
 }
 serve_grpc='import grpc, concurrent.futures as f
 class All(grpc.GenericRpcHandler):
@@ -136,7 +132,8 @@ services:
 EOF
 "$dir/bin/remora" run -c "$dir/remora.yaml" >"$dir/log" 2>&1 &
 running+=($!)
-until egress=$(grep -om1 '"address":"127.0.0.1:[0-9]*"' "$dir/log" | tr -dc '0-9:' | cut -d: -f3); [[ -n $egress ]]; do sleep 0.1; done
+await 'the sidecar' grep -q '"address":"127.0.0.1:[0-9]*"' "$dir/log"
+egress=$(grep -om1 '"address":"127.0.0.1:[0-9]*"' "$dir/log" | tr -dc '0-9:' | cut -d: -f3)
 background "$dir/relay" node "$here/relay.mjs" relay "$egress" "$dir/asked"
 proxy=http://127.0.0.1:$port
 
