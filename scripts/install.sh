@@ -34,5 +34,16 @@ fi
 as_root=()
 if ((EUID != 0)); then as_root=(sudo); fi
 export DEBIAN_FRONTEND=noninteractive
-"${as_root[@]}" apt-get update -q
-"${as_root[@]}" apt-get install -q -y --no-install-recommends "${packages[@]}"
+
+# apt ARG... runs apt-get. A timer of the system may hold a lock of it, and a mirror may be out
+# of reach, for a while.
+apt() {
+	local _
+	for _ in {1..5}; do
+		if "${as_root[@]}" apt-get -o DPkg::Lock::Timeout=300 "$@"; then return; fi
+		sleep 15
+	done
+	return 1
+}
+apt update -q
+apt install -q -y --no-install-recommends "${packages[@]}"

@@ -52,7 +52,8 @@ outside() {
 
 	# Root needs no sudo, and the packages of the other suites stay as they are.
 	command -v sudo >/dev/null || install -m 755 /dev/stdin "$dir/bin/sudo" <<<$'#!/bin/sh\nexec "$@"'
-	echo 'APT::Get::Upgrade "false";' >"$dir/apt.conf"
+	# Another process may hold the lock of the packages for a while.
+	printf '%s\n' 'APT::Get::Upgrade "false";' 'DPkg::Lock::Timeout "300";' >"$dir/apt.conf"
 	local page file kind
 	for page in "${pages[@]}"; do
 		while read -r file kind; do
@@ -81,11 +82,12 @@ stop_all() {
 	for name in "${!pids[@]}"; do stop "$name"; done
 }
 
-# ready PID COMMAND reports whether a process can be used: a sidecar says so, others listen.
+# ready PID COMMAND reports whether a process can be used: sidecars and etcd say so, others listen.
 ready() {
 	case $2 in
 	'bin/remora run -c '*) bin/remora healthcheck -c "${2#bin/remora run -c }" ;;
 	'bin/remora run '*) bin/remora healthcheck ;;
+	'etcd '*) curl -sf http://127.0.0.1:2379/health ;;
 	*) ss -Hltnp | grep "pid=$1," ;;
 	esac &>/dev/null
 }
