@@ -99,18 +99,18 @@ services:
     {discover: static, endpoints: [%s], protocol: link, connect_timeout: 15s, timeout: 2m, hedge: {mode: on, delay: 20ms, budget: 1}}`,
 		egress, strings.Join(links, ", "))+tracing)
 
-	// Responses now and then show that the endpoints are alive.
+	// Responses now and then show that the endpoints are alive. POST is not hedged.
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	pulse := time.NewTicker(5 * time.Millisecond)
 	defer pulse.Stop()
 	go func() {
 		for ctx.Err() == nil {
-			_ = get(egress, "/quick", "00")
+			_ = send(http.MethodPost, egress, "/quick", "00")
 			<-pulse.C
 		}
 	}()
-	if err := get(egress, "/slow", "01"); err != nil { // the hedge's answer
+	if err := send(http.MethodGet, egress, "/slow", "01"); err != nil { // the hedge's answer
 		t.Fatal(err)
 	}
 	eventually(t, "the primary to be withdrawn", func() error { return cancelled(admins) })
@@ -171,9 +171,9 @@ func cancelled(admins []string) error {
 	return errors.New("none was")
 }
 
-// get sends a GET. The trace flags say whether it is sampled.
-func get(egress, path, flags string) error {
-	req, err := http.NewRequest(http.MethodGet, "http://"+egress+path, nil)
+// send sends a request. The trace flags say whether it is sampled.
+func send(method, egress, path, flags string) error {
+	req, err := http.NewRequest(method, "http://"+egress+path, nil)
 	if err != nil {
 		return err
 	}
