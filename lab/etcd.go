@@ -27,7 +27,7 @@ type EtcdOptions struct {
 }
 
 // readyTimeout bounds the wait for the server to elect itself.
-const readyTimeout = 30 * time.Second
+const readyTimeout = 2 * time.Minute
 
 // Etcd is a cluster of one etcd server in this process. It does not sync its data to disk: the
 // data survives the process, but not the machine.

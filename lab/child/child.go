@@ -143,10 +143,10 @@ func (g *Group) Wait(ctx context.Context) error {
 	}
 }
 
-// readyTimeout bounds the wait for a process to serve. etcd takes longest.
-const readyTimeout = 30 * time.Second
+// readyTimeout bounds the wait for a process to serve, on a busy machine. etcd takes longest.
+const readyTimeout = 2 * time.Minute
 
-// Await polls until try succeeds, p ends or 30 s have passed. The error says what was awaited.
+// Await polls until try succeeds, p ends or two minutes have passed. The error says what was awaited.
 func Await(ctx context.Context, p *Process, what string, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// client makes the few control requests, never the load.
-var client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+// client makes the few control requests, never the load. Its timeout is long enough for a busy machine.
+var client = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
 // Call makes a request without a body, and returns the body of a 2xx response, up to 1 MiB.
 func Call(ctx context.Context, method, url string) ([]byte, error) {
