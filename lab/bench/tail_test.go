@@ -55,7 +55,7 @@ func TestTailConfigurations(t *testing.T) {
 			continue
 		}
 		c, err := config.Load(args[len(args)-1])
-		if err != nil || len(c.Services["out"].Endpoints) != 3 || !c.Services["out"].Idempotent {
+		if err != nil || len(c.Services["out"].Endpoints) != 3 || c.Services["out"].Idempotent[0] != config.IdempotentTrue {
 			t.Errorf("%s: %+v, %v", row, c, err)
 		}
 	}

@@ -52,7 +52,7 @@ func TestConfigurationFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := c.Services["compute"]
-		if s.Hedge.Mode != mode || !s.Idempotent || s.Timeout != 2*time.Second || s.Discover != config.DiscoverEtcd || s.Protocol != config.ProtocolLink {
+		if s.Hedge.Mode != mode || s.Idempotent[0] != config.IdempotentTrue || s.Timeout != 2*time.Second || s.Discover != config.DiscoverEtcd || s.Protocol != config.ProtocolLink {
 			t.Errorf("hedging %s: %+v", mode, s)
 		}
 		want := config.DefaultPolicy().Hedge
@@ -78,7 +78,7 @@ func TestConfigurationFilesOfGRPC(t *testing.T) {
 	if c, err = config.Load(l.consumerFile("on")); err != nil {
 		t.Fatal(err)
 	}
-	if s := c.Services["compute"]; s.Protocol != config.ProtocolLink || !s.Idempotent || c.Listeners[0].Protocol != config.ProtocolHTTP {
+	if s := c.Services["compute"]; s.Protocol != config.ProtocolLink || s.Idempotent[0] != config.IdempotentTrue || c.Listeners[0].Protocol != config.ProtocolHTTP {
 		t.Errorf("%+v", s)
 	}
 	if got := (&phase{mesh: &mesh{layout: l}}).targets(); len(got) != replicaCount || got[0] != "grpc://"+l.replicas[0] {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,6 +88,9 @@ func namesOf(tag reflect.StructTag) []string {
 	}
 	return strings.Fields(tag.Get("oneof"))
 }
+
+// boolean reports whether values of an enum are true and false, which YAML has without quotes.
+func (f field) boolean() bool { return slices.Contains(f.oneof, "true") }
 
 // expected describes the values of a scalar field.
 func (f field) expected(t reflect.Type) string {

@@ -38,6 +38,7 @@ var namesHere = map[string][]string{
 	"ringhash": {"consistent_hash"}, "maglev": {"consistent_hash"}, "iphash": {"consistent_hash"},
 	"numretries": {"attempts"}, "maxretries": {"attempts"}, "retries": {"attempts", "retry"}, "retryon": {"on"}, "retrypolicy": {"retry"},
 	"connectfailure": {"connect"}, "refusedstream": {"refused"}, "gatewayerror": {"5xx"}, "servererror": {"5xx"}, "error": {"connect"},
+	"yes": {"true"}, "no": {"false"}, "idempotencykey": {"key"},
 	// Logs.
 	"warning": {"warn"}, "trace": {"debug"}, "critical": {"error"}, "fatal": {"error"},
 }

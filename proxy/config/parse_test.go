@@ -83,7 +83,7 @@ func TestFull(t *testing.T) {
 	local.Endpoints = []Endpoint{{Address: "127.0.0.1:8080", Weight: 1}}
 	want.Services = map[string]*Service{"compute": compute, "local": local}
 	overridden := DefaultPolicy()
-	overridden.Timeout, overridden.Idempotent, overridden.Hedge.Mode = 500*time.Millisecond, true, HedgeOn
+	overridden.Timeout, overridden.Idempotent, overridden.Hedge.Mode = 500*time.Millisecond, []string{IdempotentTrue}, HedgeOn
 	overridden.Retry.On = []string{"connect", "refused", "reset", "5xx", "503"}
 	overridden.Retry.PerTryTimeout = 100 * time.Millisecond
 	matching, other := withDefaults[Route](), withDefaults[Route]()

@@ -1,8 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -96,6 +98,46 @@ func TestRetryCodes(t *testing.T) {
 		_, err := Parse("f", []byte(text), func(string) (string, bool) { return "", false })
 		if got := fmt.Sprint(err); (err == nil) != (want == "") || err != nil && got != want {
 			t.Errorf("%s: %v, want %s", on, got, want)
+		}
+	}
+}
+
+// TestIdempotent: which values of idempotent are valid, where errors are, and how they are printed again.
+func TestIdempotent(t *testing.T) {
+	for _, c := range []struct{ protocol, service, route, want, printed string }{
+		{"http", "", "", "", " false"},
+		{"http", "idempotent: true", "", "", " true"},
+		{"http", "idempotent: true", "idempotent: false", "", " false"},
+		{"http", "idempotent: methods", "", "", " methods"},
+		{"http", "idempotent: [key]", "", "", " key"},
+		{"http", "", "idempotent: [methods, key]", "", "\n      - methods\n      - key"},
+		{"http", "idempotent: [methods, true]", "", `f:1:92: services.s.idempotent[1]: true stands alone; expected true, false, methods, key or [methods, key]`, ""},
+		{"http", "", "idempotent: [key, key]", `f:3:41: routes[0].idempotent[1]: "key" is listed twice`, ""},
+		{"http", "", "idempotent: [key, method]", `f:3:41: routes[0].idempotent[1]: expected one of true, false, methods, key, got "method"; did you mean methods?`, ""},
+		{"http", "", "idempotent: []", `f:3:35: routes[0].idempotent: empty; leave it out, or give it an item`, ""},
+		{"dubbo", "idempotent: true", "", "", " true"},
+		{"dubbo", "idempotent: methods", "", "", " methods"}, // for callers by HTTP
+		{"dubbo", "", "idempotent: key", `f:3:35: routes[0].idempotent[0]: the route is for Dubbo calls, which have no HTTP method and no Idempotency-Key; expected true or false`, ""},
+	} {
+		text := `services: {s: {discover: static, endpoints: ["a:1"], protocol: ` + c.protocol + `, ` + c.service + "}}\n" +
+			`listeners: [{name: a, address: "127.0.0.1:1", protocol: ` + c.protocol + "}]\nroutes: [{service: s, " + c.route + "}]\n"
+		got, err := Parse("f", []byte(text), func(string) (string, bool) { return "", false })
+		if fmt.Sprint(err) != cmp.Or(c.want, "<nil>") {
+			t.Errorf("%s: %v, want %s", text, err, c.want)
+		}
+		if err != nil {
+			continue
+		}
+		printed, err := got.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, ofRoute, _ := strings.Cut(string(printed), "\nroutes:")
+		if !strings.Contains(ofRoute, "\n    idempotent:"+c.printed+"\n") {
+			t.Errorf("%s is printed as\n%s", text, ofRoute)
+		}
+		if again := mustParse(t, string(printed)); !slices.Equal(again.Routes[0].Idempotent, got.Routes[0].Idempotent) {
+			t.Errorf("%s is read again as %v", text, again.Routes[0].Idempotent)
 		}
 	}
 }

@@ -195,6 +195,9 @@ func scalarSchema(t reflect.Type, f field) map[string]any {
 		if _, err := strconv.ParseFloat(f.oneof[0], 64); err == nil { // without quotes
 			add(map[string]any{"type": "number"})
 		}
+		if f.boolean() {
+			add(map[string]any{"type": "boolean"})
+		}
 	case t.Kind() == reflect.String: // a number without quotes is text, too
 		return refTo("text")
 	case t.Kind() == reflect.Float64:

@@ -208,6 +208,9 @@ func valuesOf(v reflect.Value, f field) string {
 	case reflect.Bool:
 		return "boolean"
 	case reflect.Slice:
+		if f.single && len(f.oneof) > 0 {
+			return "`" + strings.Join(f.oneof, "`, `") + "`, or list"
+		}
 		if f.single {
 			return "number or list"
 		}

@@ -50,6 +50,9 @@ func encode(v reflect.Value, f field) any {
 		}
 		return encodeStruct(v, f.without)
 	case reflect.Slice:
+		if f.single && v.Len() == 1 {
+			return encode(v.Index(0), f)
+		}
 		items := make([]any, v.Len())
 		for i := range items {
 			items[i] = encode(v.Index(i), f)
@@ -64,6 +67,9 @@ func encode(v reflect.Value, f field) any {
 	case reflect.String:
 		if f.secret && v.String() != "" {
 			return redacted
+		}
+		if f.boolean() && (v.String() == "true" || v.String() == "false") {
+			return v.String() == "true"
 		}
 		return strings.ReplaceAll(v.String(), "$", "$$") // Parse expands it
 	}

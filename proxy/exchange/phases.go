@@ -146,6 +146,7 @@ func (ex *Exchange) Resume() {
 	e := &ex.race.Entry
 	e.Service, e.Policy, e.Key, e.Pin, e.Bytes = ex.service, &ex.Route.Policy, ex.key, ex.pin, ex.size()
 	e.Attempt, e.Hedged, e.Batch, e.NoHedge, e.Class = ex.Request.Attempt, ex.Request.Hedge, ex.batch, ex.NoHedge, ex.ClassName
+	e.Keyed = ex.Route.consent.keyed(&ex.Request)
 	ex.race.Start(ex.shard.Loop.Now())
 }
 

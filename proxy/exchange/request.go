@@ -180,7 +180,7 @@ func (ex *Exchange) Repeats() int {
 // mayRepeat reports whether a request may be sent twice. Servers refuse the second use of credentials
 // that log in a connection.
 func (r *Route) mayRepeat(req *protocol.Request) bool {
-	return !r.once && !req.Login && (req.Idempotent || r.idempotent || safeMethod(req))
+	return !r.once && !req.Login && (req.Idempotent || safeMethod(req) || r.consent.covers(req))
 }
 
 // safeMethod reports whether the method alone allows sending a request twice: GET and HEAD.

@@ -18,15 +18,15 @@ type Route struct {
 	Answer  *route.Answer    // nil means that a service responds
 	Service *service.Service // nil with Answer
 	race.Policy
-	idempotent bool
-	once       bool // no request is sent twice
-	batch      bool
-	rules      allow.Rules     // of the route and its service
-	ruled      bool            // there is one
-	Rate       *limit.Keyed    // nil means no limit
-	filters    []Filter        // in order; nil means none
-	outcomes   []OutcomeFilter // of filters, with nil for the others; nil means none
-	early      EarlyFilter     // of filters; nil means none
+	consent  consent
+	once     bool // no request is sent twice
+	batch    bool
+	rules    allow.Rules     // of the route and its service
+	ruled    bool            // there is one
+	Rate     *limit.Keyed    // nil means no limit
+	filters  []Filter        // in order; nil means none
+	outcomes []OutcomeFilter // of filters, with nil for the others; nil means none
+	early    EarlyFilter     // of filters; nil means none
 }
 
 // setFilters gives a new route its filters.
@@ -55,7 +55,7 @@ func NewRoute(plan *route.Plan, svc *service.Service) *Route {
 	}
 	return &Route{
 		Rewrite: route.NewRewrite(plan), Edits: route.NewEdits(plan), Service: svc,
-		idempotent: p.Idempotent, batch: p.Priority == config.PriorityBatch, Policy: race.NewPolicy(p, svc.Shard.Process.Loops),
+		consent: newConsent(p.Idempotent), batch: p.Priority == config.PriorityBatch, Policy: race.NewPolicy(p, svc.Shard.Process.Loops),
 	}
 }
 

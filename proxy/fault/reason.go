@@ -40,10 +40,10 @@ var failures = map[link.Reason]*Failure{
 	link.Malformed:         BadRequest,
 }
 
-// OfCode returns the failure for which another sidecar has refused a stream, whose stable code it sent,
-// or nil if an application may have seen the stream.
+// OfCode returns the failure of a stream that another sidecar has refused or lost, by the stable code that it
+// sent. It returns nil for a failure after which no stream is sent again.
 func OfCode(code []byte) *Failure {
-	for _, f := range [...]*Failure{Draining, Connect, GoAway, Refused} {
+	for _, f := range [...]*Failure{Draining, Connect, GoAway, Refused, Reset} {
 		if string(code) == f.Code {
 			return f
 		}

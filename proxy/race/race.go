@@ -83,6 +83,7 @@ type Entry struct {
 	Batch   bool         // the request, or its route, is batch
 	NoHedge bool         // the caller opted out of hedges, or the request is pinned
 	Class   []byte       // the class of latency that the caller named; nil means none
+	Keyed   bool         // the application tells copies of the request by their Idempotency-Key
 }
 
 // Counts is what a Race counts for the record of its request.

@@ -15,10 +15,10 @@ import (
 const never = time.Duration(math.MaxInt64)
 
 // onResponse handles the response of a. The first good response wins. A response is bad if it says that the
-// application has failed, or has a gRPC code of retry.on. A bad response wins only if no attempt is left that
-// could still succeed.
+// application has failed, or has a gRPC code of retry.on, or refuses a key that another attempt uses. A bad
+// response wins only if no attempt is left that could still succeed.
 func (r *Race) onResponse(a *Attempt, res *Response) {
-	if !res.Failed() && !(res.GRPC && r.Policy.retryOn.hasCode(res.Code)) {
+	if !res.Failed() && !(res.GRPC && r.Policy.retryOn.hasCode(res.Code)) && !r.keyInUse(res) {
 		r.win(a, res)
 		return
 	}
@@ -168,7 +168,7 @@ func (r *Race) repeatable() bool {
 // keepBest keeps res if it is better than the best so far. It owns res.
 func (r *Race) keepBest(a *Attempt, res *Response) {
 	a.NoteResponse(trace.Failed, res)
-	if r.best != nil && r.best.Outcome() <= res.Outcome() {
+	if r.best != nil && !r.better(res) {
 		res.Release()
 		return
 	}
@@ -177,6 +177,19 @@ func (r *Race) keepBest(a *Attempt, res *Response) {
 	}
 	r.best, r.bestFrom = res, a
 }
+
+// better reports whether res says more of the request than the best so far. That its key is in use says
+// nothing of the attempt that uses it.
+func (r *Race) better(res *Response) bool {
+	if r.keyInUse(res) || r.keyInUse(r.best) {
+		return !r.keyInUse(res)
+	}
+	return res.Outcome() < r.best.Outcome()
+}
+
+// keyInUse reports whether res may refuse the request because another attempt with its key is being processed
+// (draft-ietf-httpapi-idempotency-key-header, error scenarios).
+func (r *Race) keyInUse(res *Response) bool { return r.Keyed && res.Status == 409 && r.Launched > 1 }
 
 // TakeBest returns the best bad response and the attempt that it belongs to, or nil. It forgets both.
 func (r *Race) TakeBest() (by *Attempt, res *Response) {

@@ -34,7 +34,7 @@ func TestFile(t *testing.T) {
 		t.Fatalf("%v in\n%s", err, all)
 	}
 	app := c.Services["app"]
-	if app.Check.HTTP != "/healthz" || app.MaxConcurrency != 64 || !app.Idempotent || app.Hedge.Mode != config.HedgeOn ||
+	if app.Check.HTTP != "/healthz" || app.MaxConcurrency != 64 || app.Idempotent[0] != config.IdempotentTrue || app.Hedge.Mode != config.HedgeOn ||
 		len(c.Routes) != 2 || c.AccessLog.Path != "stdout" {
 		t.Errorf("not all comments were read: %+v, %+v", app, c)
 	}

@@ -1,0 +1,59 @@
+package exchange
+
+import (
+	"slices"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/config"
+)
+
+// consent is which requests a route allows to be sent twice. GET and HEAD, and requests whose caller says so,
+// need none.
+type consent struct {
+	all     bool
+	methods bool // the idempotent methods of RFC 9110 section 9.2.2
+	key     bool // requests with an Idempotency-Key
+}
+
+func newConsent(idempotent []string) consent {
+	return consent{
+		all:     slices.Contains(idempotent, config.IdempotentTrue),
+		methods: slices.Contains(idempotent, config.IdempotentMethods),
+		key:     slices.Contains(idempotent, config.IdempotentKey),
+	}
+}
+
+// covers reports whether a request may be sent twice.
+func (c *consent) covers(req *protocol.Request) bool {
+	return c.all || c.methods && idempotentMethod(req) || c.keyed(req)
+}
+
+// keyed reports whether a request may be sent twice because the application tells the copies by their key.
+func (c *consent) keyed(req *protocol.Request) bool { return c.key && hasIdempotencyKey(req) }
+
+// idempotentMethod reports whether the method is idempotent by RFC 9110 section 9.2.2, and not one of safeMethod.
+func idempotentMethod(req *protocol.Request) bool {
+	if req.Codec != protocol.CodecHTTP {
+		return false
+	}
+	switch string(req.Method) {
+	case "PUT", "DELETE", "OPTIONS", "TRACE":
+		return true
+	}
+	return false
+}
+
+// hasIdempotencyKey reports whether the request has one key that is not empty. Which one of several keys an
+// application heeds is not known.
+func hasIdempotencyKey(req *protocol.Request) bool {
+	if req.Codec != protocol.CodecHTTP {
+		return false
+	}
+	keys, key := 0, []byte(nil)
+	for i := range req.Headers {
+		if h := &req.Headers[i]; protocol.EqualFold(h.Name, "idempotency-key") {
+			keys, key = keys+1, h.Value
+		}
+	}
+	return keys == 1 && len(key) > 0 && string(key) != `""`
+}
