@@ -146,13 +146,13 @@ class Process:
         self.child.wait()
 
     def stop(self):
-        """SIGTERM, and SIGKILL if the process ignores it."""
+        """SIGTERM, and SIGKILL if the process ignores it. A drain takes its time on a busy machine."""
         if self.child is None or self.ended():
             return
         self.life = None
         self.child.terminate()
         try:
-            self.child.wait(8)
+            self.child.wait(30)
         except subprocess.TimeoutExpired:
             self.kill()
 

@@ -58,8 +58,8 @@ class Sidecar(Process):
         return super().start()
 
     def fetch(self, path):
-        """The bytes of path. A 503 and an incomplete response are of loops that got too little processor time:
-        the request is repeated."""
+        """The bytes of path. A 503, and an incomplete response or none, are of a process that got too little processor
+        time: the request is repeated."""
         end = time.monotonic() + PATIENCE
         while True:
             try:
@@ -67,7 +67,7 @@ class Sidecar(Process):
             except urllib.error.HTTPError as e:
                 if e.code != 503 or time.monotonic() > end:
                     raise
-            except http.client.IncompleteRead:
+            except (http.client.IncompleteRead, ConnectionResetError):
                 if time.monotonic() > end:
                     raise
             time.sleep(0.2)
@@ -83,7 +83,7 @@ class Sidecar(Process):
         """Reports whether it listens and knows the endpoints of its services."""
         try:
             return self._ask("/readyz")
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return False
 
     def metrics(self, name):
