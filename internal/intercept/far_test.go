@@ -29,7 +29,7 @@ const (
 var replicas = [...]int{9001, 9002, 9003}
 
 const (
-	freezeEach = 10                     // each replica freezes on every tenth request
+	freezeEach = 3                      // each replica freezes on every third request, so that each run has hedges
 	freeze     = 300 * time.Millisecond // many times the delay of a hedge
 )
 

@@ -106,40 +106,59 @@ func allUsers(l lab) {
 	l.intercept("install", "--proxy-uid", proxyUID)
 	again := l.rules()
 	l.check("a second install changes nothing", again == once, again)
-	for _, p := range programs {
-		l.runProgram(p, "4")
-		l.runProgram(p, "6")
-	}
-}
-
-// runProgram runs a program over a kind of address. It counts the program's own checks, and
-// checks where the connections went.
-func (l lab) runProgram(p program, suffix string) {
-	count := func() (n [len(replicas) + 1]int64) {
-		for i, port := range append(replicas[:], original) {
-			n[i] = l.requests[port].Load()
-		}
-		return n
-	}
-	before, passed := count(), l.passed()
-	ran := l.try(l.near, append(slices.Clone(p.argv), suffix, strconv.Itoa(*calls))...)
-	prefix, made := p.name+", IPv"+suffix+": ", 0
-	for line := range strings.Lines(ran.stdout) {
-		verdict, what, _ := strings.Cut(strings.TrimSpace(line), " ")
-		l.check(prefix+what, verdict == "ok")
-		made++
-	}
-	l.check(prefix+"all was tried", made == programChecks && ran.code == 0, "exit ", ran.code, ": ", ran.stderr)
-	n := count()
+	before, passed := l.counts(), l.passed()
+	made, passes := l.runPrograms()
+	n := l.counts()
 	for i := range n {
 		n[i] -= before[i]
 	}
 	passed = l.passed() - passed
-	went := fmt.Sprintf("%d calls, %d at the replicas, %d at the original; %g passed", *calls, n[:3], n[3], passed)
-	l.check(prefix+"calls are balanced", min(n[0], n[1], n[2]) > 0 && n[3] == 0, went)
-	l.check(prefix+"calls are hedged", n[0]+n[1]+n[2] > int64(*calls), went)
-	l.check(prefix+"the rest passes through Remora", passed == p.passes, went)
+	went := fmt.Sprintf("%d calls, %d at the replicas, %d at the original; %g passed", made, n[:3], n[3], passed)
+	l.check("calls are balanced", min(n[0], n[1], n[2]) > 0 && n[3] == 0, went)
+	l.check("calls are hedged", n[0]+n[1]+n[2] > made, went)
+	l.check("the rest passes through Remora", passed == passes, went)
 	l.Log("     ", went)
+}
+
+// counts returns the requests so far at each of the replicas, and at the original.
+func (l lab) counts() (n [len(replicas) + 1]int64) {
+	for i, port := range append(replicas[:], original) {
+		n[i] = l.requests[port].Load()
+	}
+	return n
+}
+
+// runPrograms runs each program over both kinds of addresses, all at the same time: each waits long for
+// the server that speaks first. It counts their own checks, and returns the number of their calls,
+// and of their connections that pass through.
+func (l lab) runPrograms() (made int64, passes float64) {
+	type ended struct {
+		name string
+		ran  outcome
+		err  error
+	}
+	ends := make(chan ended)
+	for _, p := range programs {
+		for _, suffix := range []string{"4", "6"} {
+			made, passes = made+int64(*calls), passes+p.passes
+			argv := append(slices.Clone(p.argv), suffix, strconv.Itoa(*calls))
+			go func() {
+				ran, err := execute(l.ctx, l.near.argv(argv)...)
+				ends <- ended{p.name + ", IPv" + suffix + ": ", ran, err}
+			}()
+		}
+	}
+	for range 2 * len(programs) {
+		e, tried := <-ends, 0
+		for line := range strings.Lines(e.ran.stdout) {
+			verdict, what, _ := strings.Cut(strings.TrimSpace(line), " ")
+			l.check(e.name+what, verdict == "ok")
+			tried++
+		}
+		l.check(e.name+"all was tried", tried == programChecks && e.ran.code == 0 && e.err == nil,
+			"exit ", e.ran.code, ": ", e.ran.stderr, e.err)
+	}
+	return made, passes
 }
 
 const (

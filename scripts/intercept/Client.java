@@ -46,8 +46,8 @@ public class Client {
         () -> {
           try (Socket s = connect("store", 6379)) {
             say(s, "PING\r\n", "+PONG\r\n");
-            say(s, "SET java 1\r\n", "+OK\r\n");
-            say(s, "INCR java\r\n", ":2\r\n");
+            say(s, "SET java" + suffix + " 1\r\n", "+OK\r\n");
+            say(s, "INCR java" + suffix + "\r\n", ":2\r\n");
           }
         });
     check(

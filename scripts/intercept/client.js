@@ -60,7 +60,7 @@ const checks = {
     }
   },
   Redis: async () => {
-    const heard = await talk('store', 6379, ['PING\r\n', 'SET node 1\r\n', 'INCR node\r\n'], false);
+    const heard = await talk('store', 6379, ['PING\r\n', `SET node${suffix} 1\r\n`, `INCR node${suffix}\r\n`], false);
     expect(heard, '+PONG\r\n+OK\r\n:2\r\n');
   },
   'half-close': async () => {

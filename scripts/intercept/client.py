@@ -52,8 +52,9 @@ def connect(host, port):
 
 def store():
     with connect("store", 6379) as s, s.makefile("rb") as responses:
-        for command, want in ((b"PING", b"+PONG\r\n"), (b"SET python 1", b"+OK\r\n"), (b"INCR python", b":2\r\n")):
-            s.sendall(command + b"\r\n")
+        key = "python" + suffix
+        for command, want in (("PING", b"+PONG\r\n"), (f"SET {key} 1", b"+OK\r\n"), (f"INCR {key}", b":2\r\n")):
+            s.sendall(command.encode() + b"\r\n")
             expect(responses.readline(), want)
 
 
