@@ -13,7 +13,7 @@ import requests
 import websockets
 
 from harness.load import load
-from harness.process import Timeout, free_port, shell, tool, wait_for
+from harness.process import PATIENCE, Timeout, free_port, shell, tool, wait_for
 from harness.sidecar import Sidecar
 from harness.suite import Suite, expect, table, title
 
@@ -31,8 +31,6 @@ RATE = int(os.environ.get("RATE", "25000000"))
 
 # Rounds of small requests with and without streams, in turn.
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
-
-PATIENCE = 60  # seconds, more than anything takes that works
 
 
 class Bench:
@@ -159,7 +157,7 @@ def sockets(suite, bench):
 
     async def refused():
         try:
-            async with websockets.connect("ws://web/nowhere", host="127.0.0.1", port=bench.port, proxy=None):
+            async with websockets.connect("ws://web/nowhere", host="127.0.0.1", port=bench.port, open_timeout=PATIENCE, proxy=None):
                 raise AssertionError("connected")
         except websockets.InvalidStatus as e:
             expect("status", e.response.status_code in (403, 404), True)
@@ -197,7 +195,7 @@ def beside(suite, bench):
 
     def small():
         r = load(f"{bench.egress}/small", *steal, "--method", "GET", "--rate", "500", "--connections", "16", "--duration", "3s",
-                 "--warmup", "500ms")
+                 "--max-connections", "256", "--warmup", "500ms", "--timeout", f"{PATIENCE}s")
         counted = r.pop("undisturbed", r)
         counted["left"] = 100 * counted["requests"] / r["requests"]
         return r | counted
