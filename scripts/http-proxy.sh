@@ -127,8 +127,8 @@ admin: {address: ""}
 listeners: [{name: egress, address: "127.0.0.1:0", protocol: http}]
 routes: [{match: {host: app.svc.test}, service: app}, {match: {host: grpc.svc.test, method: [CONNECT]}, service: grpc}]
 services:
-  app: {discover: static, endpoints: ["127.0.0.1:$app"], protocol: http}
-  grpc: {discover: static, endpoints: ["127.0.0.1:$grpc"], protocol: http}
+  app: {discover: static, endpoints: ["127.0.0.1:$app"], protocol: http, connect_timeout: 15s}
+  grpc: {discover: static, endpoints: ["127.0.0.1:$grpc"], protocol: http, connect_timeout: 15s}
 EOF
 "$dir/bin/remora" run -c "$dir/remora.yaml" >"$dir/log" 2>&1 &
 running+=($!)

@@ -40,11 +40,11 @@ routes:
   - {match: {sni: one.test}, service: one}
   - {match: {sni: "*.two.test"}, service: two}
 services:
-  nginx: {discover: static, protocol: http, endpoints: ["unix:$dir/nginx"], check: {http: /, interval: 200ms}}
-  nginx-v1: {discover: static, protocol: tcp, endpoints: ["127.0.0.1:$behind"], proxy_protocol: v1}
-  haproxy: {discover: static, protocol: tcp, endpoints: ["127.0.0.1:$accepts"], proxy_protocol: v2}
-  one: {discover: static, protocol: tcp, endpoints: ["127.0.0.1:$one"]}
-  two: {discover: static, protocol: tcp, endpoints: ["127.0.0.1:$two"]}
+  nginx: {discover: static, connect_timeout: 15s, protocol: http, endpoints: ["unix:$dir/nginx"], check: {http: /, interval: 200ms}}
+  nginx-v1: {discover: static, connect_timeout: 15s, protocol: tcp, endpoints: ["127.0.0.1:$behind"], proxy_protocol: v1}
+  haproxy: {discover: static, connect_timeout: 15s, protocol: tcp, endpoints: ["127.0.0.1:$accepts"], proxy_protocol: v2}
+  one: {discover: static, connect_timeout: 15s, protocol: tcp, endpoints: ["127.0.0.1:$one"]}
+  two: {discover: static, connect_timeout: 15s, protocol: tcp, endpoints: ["127.0.0.1:$two"]}
 END
 
 cat >nginx.conf <<END
