@@ -55,8 +55,8 @@ pass 'it is installed again'
 
 # An upgrade of a service that runs with a configuration of its own. The roots have no systemd: a
 # program in its place records what it is asked for, and does that.
-free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
-listen=127.0.0.1:$(free_port) admin=127.0.0.1:$(free_port)
+free_ports listen admin
+listen=127.0.0.1:$listen admin=127.0.0.1:$admin
 cat >"$root/etc/remora/remora.yaml" <<EOF
 admin: {address: "$admin"}
 listeners: [{name: http, address: "$listen", protocol: http}]
@@ -70,15 +70,21 @@ case "$*" in
 'kill --signal=USR2 --kill-whom=main remora.service') kill -USR2 "$(cat /tmp/pid)" ;;
 esac
 EOF
+# stop_service ends the service, and waits for its end.
 stop_service() {
 	local pid
 	pid=$(ss -Hltnp "src $admin" | sed -n 's/.*pid=\([0-9]*\).*/\1/p')
-	if [[ -n $pid ]]; then kill "$pid"; fi
+	if [[ -n $pid ]]; then
+		kill "$pid"
+		await 'the end of the service' ended "$pid"
+	fi
 }
+# ended PID reports whether a process has ended; nobody may have waited for it.
+ended() { [[ ! -e /proc/$1 || $(sed 's/.*) //' "/proc/$1/stat") == Z* ]]; }
 trap 'stop_service; if [[ -z ${KEEP:-} ]]; then rm -rf "$dir"; fi' EXIT
 chroot --userspec=remora:remora "$root" env RUNTIME_DIRECTORY=/run/remora remora run -c /etc/remora/remora.yaml &>"$dir/service.log" &
 echo $! >"$root/tmp/pid"
-until curl -sf "$admin/readyz" >/dev/null; do sleep 0.1; done
+await 'the service' curl -sf "$admin/readyz"
 dpkg-deb -R "$root/tmp/remora.deb" "$dir/next"
 rm -f "$dir/next/DEBIAN/conffiles" # has an empty line only, at which dpkg-deb stops
 sed -i 's/^Version: .*/&.next/' "$dir/next/DEBIAN/control"
@@ -92,14 +98,12 @@ hot_restarts() { curl -s "$admin/metrics" | sed -n 's/^remora_hot_restarts //p';
 ) &
 load=$!
 in_root dpkg -i /tmp/next.deb </dev/null
-for _ in {1..300}; do
-	if [[ $(hot_restarts) == 1 ]]; then break; fi
-	sleep 0.1
-done
+replaced() { [[ $(hot_restarts) == 1 ]]; }
+(await 'another service' replaced) || fail "the service was not replaced: $(tail "$dir/service.log")"
 touch "$dir/upgraded"
 wait "$load"
-[[ $(hot_restarts) == 1 ]] || fail "the service was not replaced: $(tail "$dir/service.log")"
 [[ $(<"$dir/failures") == 0 ]] || fail "$(<"$dir/failures") requests failed"
+await 'the end of the former process' ended "$(<"$root/tmp/pid")"
 grep -q "$listen" "$root/etc/remora/remora.yaml" || fail 'the configuration is another one'
 stop_service
 rm -r "$root/usr/local/bin/systemctl" "$root/run/systemd" "$root/run/remora"
