@@ -17,7 +17,8 @@ ADDRESSES = {"consumer": "10.78.0.1",
              **{name: f"10.78.0.2{i}" for i, name in enumerate(ETCDS, 1)}}
 
 LEASE = 2  # seconds; the shortest that etcd grants
-DEADLINE = 5  # seconds that a request has in the sidecars; its client waits longer
+DEADLINE = 5  # seconds that a request has in the sidecars; its client waits longer, also for a free connection
+CONNECT = 2  # seconds for a connection: the default is too short for a machine that stands still
 
 # Hedges and paid retries for each request. Each request at a lost provider takes one,
 # and where the machine itself stalls those are many.
@@ -32,7 +33,7 @@ def consumer(config, disk):
     config["listeners"] = [{"name": "egress", "address": "127.0.0.1:15001", "protocol": "http"}]
     config["routes"] = [{"service": "compute"}]
     config["services"]["compute"] = {
-        "discover": "etcd", "protocol": "link", "timeout": f"{DEADLINE}s",
+        "discover": "etcd", "protocol": "link", "timeout": f"{DEADLINE}s", "connect_timeout": f"{CONNECT}s",
         "retry": {"attempts": 2, "on": ["connect", "refused", "reset"]}, "hedge": {"mode": "on", "budget": BUDGET}}
 
 
@@ -40,7 +41,7 @@ def provider(config, address):
     config["listeners"] = [{"name": "ingress", "address": f"{address}:15006", "protocol": "link", "service": "local",
                             "insecure": True}]
     config["services"]["local"] = {"discover": "static", "endpoints": ["127.0.0.1:8080"], "protocol": "http",
-                                   "max_concurrency": 64}
+                                   "max_concurrency": 64, "connect_timeout": f"{CONNECT}s"}
     config["register"] = [{"service": "compute", "listener": "ingress", "advertise": f"{address}:15006",
                            "check": {"http": "/healthz"}}]
 
@@ -157,7 +158,7 @@ class Mesh:
         log = self.suite.path(name + ".requests")
         return log, self.suite.process(name, self.hosts["consumer"].argv(
             tool("remora-lab"), "load", "--rate", str(rate), "--duration", f"{seconds}s", "--warmup", "0s",
-            "--connections", "128", "--max-connections", "128", "--timeout", f"{DEADLINE + 3}s", "--log", log, *options,
+            "--connections", "128", "--max-connections", "128", "--timeout", f"{PATIENCE}s", "--log", log, *options,
             EGRESS + "/compute")).start()
 
     def connections(self, host, address):
