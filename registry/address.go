@@ -12,31 +12,37 @@ import (
 // port from 1 to 65535.
 var ErrAddress = errors.New("registry: address is not host:port")
 
-// ParseAddr splits addr into host and port, and reports whether the host is an IP address. An
-// endpoint has only one canonical spelling: no leading zeros, IPv6 in lower case and
-// compressed, IPv4 not mapped into IPv6.
-func ParseAddr(addr string) (canonical, host string, isIP bool, err error) {
+// Address is a host and a port in canonical spelling: no leading zeros, names and IPv6 in lower
+// case, IPv6 compressed, IPv4 not mapped into IPv6.
+type Address struct {
+	Host, Port string
+	IsIP       bool // whether Host is an IP address
+}
+
+// String returns "host:port".
+func (a Address) String() string { return net.JoinHostPort(a.Host, a.Port) }
+
+// ParseAddr returns the Address that addr spells. The error is ErrAddress.
+func ParseAddr(addr string) (Address, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return "", "", false, ErrAddress
+		return Address{}, ErrAddress
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || n == 0 {
-		return "", "", false, ErrAddress
+		return Address{}, ErrAddress
 	}
-	port = strconv.FormatUint(n, 10)
+	a := Address{Host: strings.ToLower(host), Port: strconv.FormatUint(n, 10)}
 	if ip, err := netip.ParseAddr(host); err == nil {
 		ip = ip.Unmap()
 		if ip.IsUnspecified() || ip.IsMulticast() || !validZone(ip.Zone()) {
-			return "", "", false, ErrAddress
+			return Address{}, ErrAddress
 		}
-		return net.JoinHostPort(ip.String(), port), ip.String(), true, nil
+		a.Host, a.IsIP = ip.String(), true
+	} else if !validHost(host) {
+		return Address{}, ErrAddress
 	}
-	if !validHost(host) {
-		return "", "", false, ErrAddress
-	}
-	host = strings.ToLower(host)
-	return net.JoinHostPort(host, port), host, false, nil
+	return a, nil
 }
 
 // validZone reports whether a zone of an IPv6 address may be the name or number of a network

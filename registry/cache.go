@@ -75,7 +75,7 @@ func OpenCache(dir string, protocols Protocols, log *slog.Logger) (*Cache, error
 	return c, nil
 }
 
-// Load returns the record of service, or false without a usable one. A damaged one is logged.
+// Load returns the record of service. ok is false if there is none, or if it is damaged, which is logged.
 func (c *Cache) Load(service string) (rec Record, ok bool) {
 	if c == nil {
 		return Record{}, false
@@ -118,7 +118,7 @@ func decodeRecord(service string, data []byte, protocols Protocols) (Record, err
 		return Record{}, errors.New("too many endpoints")
 	}
 	for _, e := range rec.Endpoints {
-		if canonical, _, _, err := ParseAddr(e.Addr); err != nil || canonical != e.Addr {
+		if a, err := ParseAddr(e.Addr); err != nil || a.String() != e.Addr {
 			return Record{}, fmt.Errorf("%w: %q", ErrAddress, e.Addr)
 		}
 		if err := protocols.Check(e.Protocol); err != nil {

@@ -35,11 +35,11 @@ type Endpoint struct {
 	Node string // id of the node that registered the endpoint, or ""
 	Host string // name that Addr was resolved from, or ""
 
-	// Unhealthy is the verdict of an active health check (package health). Such an endpoint is
-	// used only if no other is left. Registries do not set it.
+	// Unhealthy is the verdict of an active health check (package health). An unhealthy endpoint
+	// is used only if no other is left. Registries do not set it.
 	Unhealthy bool `json:"-"`
 
-	// Down reports that such an endpoint must not be used even then.
+	// Down means that the unhealthy endpoint must not be used even if no other is left.
 	Down bool `json:"-"`
 }
 

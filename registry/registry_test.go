@@ -68,9 +68,9 @@ func TestParseAddr(t *testing.T) {
 		{"compose_name:1", "compose_name:1", "compose_name", false},
 		{"localhost:65535", "localhost:65535", "localhost", false},
 	} {
-		canonical, host, isIP, err := ParseAddr(c.addr)
-		if err != nil || canonical != c.canonical || host != c.host || isIP != c.isIP {
-			t.Errorf("%s: %q, %q, %v, %v", c.addr, canonical, host, isIP, err)
+		a, err := ParseAddr(c.addr)
+		if err != nil || a.String() != c.canonical || a.Host != c.host || a.IsIP != c.isIP {
+			t.Errorf("%s: %+v, %v", c.addr, a, err)
 		}
 	}
 	for _, addr := range []string{
@@ -78,8 +78,8 @@ func TestParseAddr(t *testing.T) {
 		"0.0.0.0:80", "[::]:80", "224.0.0.1:80", "10.0.0.256:80", "10.1:80", "::1:80", "a b:80", "a..b:80", "-a:80", "a-:80",
 		"[fe80::9%\x1bc]:80", "[fe80::9%a b]:80", "[fe80::9%\u009b]:80", "http://a:80", "${POD_IP}:80", strings.Repeat("a", 64) + ":80", strings.Repeat("a.", 130) + "a:80",
 	} {
-		if canonical, _, _, err := ParseAddr(addr); err == nil {
-			t.Errorf("%q accepted as %q", addr, canonical)
+		if a, err := ParseAddr(addr); err == nil {
+			t.Errorf("%q accepted as %q", addr, a)
 		}
 	}
 }
@@ -89,13 +89,12 @@ func FuzzParseAddr(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		canonical, host, isIP, err := ParseAddr(s)
+		a, err := ParseAddr(s)
 		if err != nil {
 			return
 		}
-		again, host2, isIP2, err := ParseAddr(canonical)
-		if err != nil || again != canonical || host2 != host || isIP2 != isIP {
-			t.Fatalf("%q: %q is not canonical: %q, %v", s, canonical, again, err)
+		if again, err := ParseAddr(a.String()); err != nil || again != a {
+			t.Fatalf("%q: %q is not canonical: %q, %v", s, a, again, err)
 		}
 	})
 }
@@ -207,8 +206,8 @@ func FuzzCache(f *testing.F) {
 			return
 		}
 		for i, e := range rec.Endpoints {
-			canonical, _, _, err := ParseAddr(e.Addr)
-			if err != nil || canonical != e.Addr || known.Check(e.Protocol) != nil || e.Weight < 1 || e.Weight > MaxWeight || i > 0 && e.Addr <= rec.Endpoints[i-1].Addr {
+			a, err := ParseAddr(e.Addr)
+			if err != nil || a.String() != e.Addr || known.Check(e.Protocol) != nil || e.Weight < 1 || e.Weight > MaxWeight || i > 0 && e.Addr <= rec.Endpoints[i-1].Addr {
 				t.Fatalf("%q: endpoints %+v", data, rec.Endpoints)
 			}
 		}

@@ -6,13 +6,13 @@ import (
 	"sync/atomic"
 )
 
-// Shared lets all watches of a service share one watch of another watcher, which ends with the
-// last of them. A later watch gets the last snapshot at once, and nothing is lost when one
+// Shared lets all watches of a service share one watch of another watcher. The shared watch ends
+// with the last of them. A new watch gets the last snapshot at once, so nothing is lost when one
 // watch replaces another.
 type Shared struct {
 	inner Watcher
 
-	mu       sync.Mutex // guards services, and users in each
+	mu       sync.Mutex // guards services, and running in each
 	services map[string]*sharing
 }
 
@@ -44,28 +44,30 @@ func (s *Shared) enter(service string) *sharing {
 		s.services[service] = at
 		at.stop = s.inner.Watch(service, at.deliver)
 	}
-	at.users++
+	at.running++
 	return at
 }
 
 func (s *Shared) leave(service string, at *sharing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if at.users--; at.users == 0 {
+	if at.running--; at.running == 0 {
 		delete(s.services, service)
 		at.stop()
 	}
 }
 
+// sharing is the watch of inner for one service, and its users.
 type sharing struct {
-	stop  func()
-	users int
+	stop    func()
+	running int // users that have not stopped
 
-	mu   sync.Mutex // held while users are notified, so that the order is the same for all
-	last *Snapshot  // nil means none yet
-	all  []*user
+	mu    sync.Mutex // held while users are notified, so that the order is the same for all
+	last  *Snapshot  // nil means none yet
+	users []*user    // those that have stopped are removed by sweep
 }
 
+// user is one watch of a Shared.
 type user struct {
 	notify  func(*Snapshot)
 	stopped atomic.Bool
@@ -75,7 +77,7 @@ func (at *sharing) add(u *user) {
 	at.mu.Lock()
 	defer at.mu.Unlock()
 	at.sweep() // there may be no delivery for a long time
-	at.all = append(at.all, u)
+	at.users = append(at.users, u)
 	if at.last != nil {
 		u.notify(at.last.withNewVersion())
 	}
@@ -87,7 +89,7 @@ func (at *sharing) deliver(s *Snapshot) {
 	defer at.mu.Unlock()
 	at.last = s.withNewVersion()
 	at.sweep()
-	for _, u := range at.all {
+	for _, u := range at.users {
 		if !u.stopped.Load() {
 			u.notify(at.last)
 		}
@@ -95,7 +97,7 @@ func (at *sharing) deliver(s *Snapshot) {
 }
 
 func (at *sharing) sweep() {
-	at.all = slices.DeleteFunc(at.all, func(u *user) bool { return u.stopped.Load() })
+	at.users = slices.DeleteFunc(at.users, func(u *user) bool { return u.stopped.Load() })
 }
 
 // withNewVersion returns s with a version above all others: a user that got other snapshots

@@ -106,7 +106,7 @@ func TestShareStopped(t *testing.T) {
 	for range 100 {
 		s.Watch("s", func(*Snapshot) {})()
 	}
-	if n := len(s.services["s"].all); n > 2 {
+	if n := len(s.services["s"].users); n > 2 {
 		t.Errorf("%d watches are kept", n)
 	}
 }

@@ -57,7 +57,7 @@ func inherit(cfg *config.Config, path string, log *slog.Logger) (*inheritance, e
 	}
 	in.sockets, in.restarts, in.parked = sockets, offer.Restarts+1, offer.Parked
 	in.adopt()
-	in.names = dns.KnownAs(offer.Names)
+	in.names = dns.KnownFrom(offer.Names)
 	if !in.sharesAddress(cfg) { // another sidecar with the same file
 		log.Warn("no hot restart: another process has the socket",
 			"socket", path, "pid", conn.Peer())

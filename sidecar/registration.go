@@ -56,8 +56,8 @@ func (a *registration) sameKey(b *registration) bool {
 
 // canonical returns the canonical form of an address.
 func canonical(addr string) string {
-	if canonical, _, _, err := registry.ParseAddr(addr); err == nil {
-		return canonical
+	if a, err := registry.ParseAddr(addr); err == nil {
+		return a.String()
 	}
 	return addr
 }

@@ -4,10 +4,10 @@
 //
 // A name is resolved again when the TTL of its records ends, or at a fixed interval if there
 // is none. A name that can't be resolved keeps its addresses. If a name has IPv4 and IPv6
-// addresses, only the IPv4 ones are endpoints: both usually lead to the same process, which would
-// count as two. For the same reason IPv6 addresses don't replace IPv4 ones while it
-// is unknown whether those still exist. Others has an IPv6 address for each IPv4 one. It is unknown which belong
-// together: all addresses of a name are taken for one service (RFC 8305 section 4).
+// addresses, only the IPv4 addresses are endpoints: both usually lead to the same process, which
+// would count as two. For the same reason IPv6 addresses don't replace IPv4 addresses while it is
+// unknown whether the name still has these. Others has an IPv6 address for each IPv4 address. Any
+// of the name's will do: all addresses of a name are taken for one service (RFC 8305 section 4).
 package dns
 
 import (
@@ -149,13 +149,13 @@ type watch struct {
 	notify func(*registry.Snapshot)
 	newest registry.Newest // the inner watcher's last snapshot
 
-	in       *registry.Snapshot // the current snapshot of the inner watcher
-	out      *registry.Snapshot // the last delivered snapshot; nil means none
-	mu       sync.Mutex         // held to change names, and to read them outside run
-	names    map[string]name    // host names in in
-	outcomes chan outcome       // capacity parallel, so that lookups never block
-	asking   map[string]struct{}
-	news     time.Time // time of the first undelivered answer; zero means none
+	in       *registry.Snapshot  // the current snapshot of the inner watcher
+	out      *registry.Snapshot  // the last delivered snapshot; nil means none
+	mu       sync.Mutex          // held to change names, and to read them outside run
+	names    map[string]name     // host names in in
+	outcomes chan outcome        // capacity parallel, so that lookups never block
+	asking   map[string]struct{} // host names whose lookup is in flight
+	news     time.Time           // time of the first undelivered answer; zero means none
 }
 
 func (t *watch) run() {
@@ -172,7 +172,7 @@ func (t *watch) run() {
 			return
 		case t.in = <-t.newest:
 			t.news = time.Time{} // a new snapshot does not wait
-			t.forget()
+			t.setNames()
 		case got := <-t.outcomes:
 			delete(t.asking, got.host)
 			t.learn(got.host, got.name)
@@ -203,22 +203,23 @@ func (t *watch) sleep() time.Duration {
 		return d
 	}
 	for host, n := range t.names {
-		if _, out := t.asking[host]; !out {
+		if _, inFlight := t.asking[host]; !inFlight {
 			d = min(d, time.Until(n.due))
 		}
 	}
 	return d
 }
 
-func (t *watch) forget() {
+// setNames makes names those of the current snapshot. A name that was in the previous one keeps its addresses.
+func (t *watch) setNames() {
 	names := make(map[string]name)
 	for _, e := range t.in.Endpoints {
-		if _, host, isIP, err := registry.ParseAddr(e.Addr); err == nil && !isIP {
-			n, used := t.names[host]
+		if a, err := registry.ParseAddr(e.Addr); err == nil && !a.IsIP {
+			n, used := t.names[a.Host]
 			if !used {
-				n = t.opt.known(host)
+				n = t.opt.known(a.Host)
 			}
-			names[host] = n
+			names[a.Host] = n
 		}
 	}
 	t.mu.Lock()
@@ -232,7 +233,7 @@ func (t *watch) ask() {
 		if len(t.asking) == parallel {
 			return
 		}
-		if _, out := t.asking[host]; !out && !n.due.After(now) {
+		if _, inFlight := t.asking[host]; !inFlight && !n.due.After(now) {
 			t.asking[host] = struct{}{}
 			go func() { t.outcomes <- outcome{host, t.lookup(host)} }()
 		}
@@ -243,7 +244,7 @@ func (t *watch) lookup(host string) name {
 	ctx, cancel := context.WithTimeout(t.ctx, t.opt.Timeout)
 	defer cancel()
 	a, err := t.opt.Lookup(ctx, host)
-	return name{addrs: usable(a.Addrs), six: unused(a.Addrs), lacks: a.Lacks, err: err, due: time.Now().Add(t.opt.pause(a.TTL, err))}
+	return name{addrs: usable(a.Addrs), six: unused(a.Addrs), ipv4Err: a.IPv4Err, err: err, due: time.Now().Add(t.opt.pause(a.TTL, err))}
 }
 
 // pause returns the time from an answer to the next lookup: its TTL, if it is known, plus up
@@ -297,8 +298,8 @@ func (t *watch) learn(host string, n name) {
 	if !used {
 		return
 	}
-	if n.lacks != nil && len(old.addrs) > 0 && old.addrs[0].Is4() {
-		n.err, n.due = n.lacks, time.Now().Add(t.opt.pause(-1, n.lacks))
+	if n.ipv4Err != nil && len(old.addrs) > 0 && old.addrs[0].Is4() {
+		n.err, n.due = n.ipv4Err, time.Now().Add(t.opt.pause(-1, n.ipv4Err))
 	}
 	if n.err != nil || len(n.addrs) == 0 {
 		if old.err == nil {
@@ -356,14 +357,13 @@ func (t *watch) setOthers() {
 	}
 	all := make(map[string]string)
 	for _, e := range t.in.Endpoints {
-		_, host, _, err := registry.ParseAddr(e.Addr)
-		n := t.names[host]
+		a, err := registry.ParseAddr(e.Addr)
+		n := t.names[a.Host]
 		if err != nil || len(n.six) == 0 {
 			continue
 		}
-		_, port, _ := net.SplitHostPort(e.Addr) // can't fail after ParseAddr
-		for i, a := range n.addrs {             // in turn, so that no address gets the load of all
-			all[net.JoinHostPort(a.String(), port)] = net.JoinHostPort(n.six[i%len(n.six)].String(), port)
+		for i, ip := range n.addrs { // in turn, so that no address gets the load of all
+			all[net.JoinHostPort(ip.String(), a.Port)] = net.JoinHostPort(n.six[i%len(n.six)].String(), a.Port)
 		}
 	}
 	t.opt.Others.set(t.in.Service, t, all)
@@ -372,19 +372,15 @@ func (t *watch) setOthers() {
 func (t *watch) resolved() []registry.Endpoint {
 	endpoints := make([]registry.Endpoint, 0, len(t.in.Endpoints))
 	for _, e := range t.in.Endpoints {
-		_, host, isIP, err := registry.ParseAddr(e.Addr)
-		isUnix := unixaddr.Is(e.Addr)
-		if err != nil && !isUnix {
-			continue
-		}
-		if isIP || isUnix {
+		a, err := registry.ParseAddr(e.Addr)
+		switch {
+		case unixaddr.Is(e.Addr) || a.IsIP:
 			endpoints = append(endpoints, e)
-			continue
-		}
-		_, port, _ := net.SplitHostPort(e.Addr) // can't fail after ParseAddr
-		for _, a := range t.names[host].addrs {
-			e.Addr, e.Host = net.JoinHostPort(a.String(), port), host
-			endpoints = append(endpoints, e)
+		case err == nil:
+			for _, ip := range t.names[a.Host].addrs {
+				e.Addr, e.Host = net.JoinHostPort(ip.String(), a.Port), a.Host
+				endpoints = append(endpoints, e)
+			}
 		}
 	}
 	return registry.Normalize(endpoints)

@@ -80,7 +80,7 @@ func TestLookupLacks(t *testing.T) {
 		s.set("a.example.test", host{addrs: c.addrs, ttl: 7, rcode4: c.rcode4})
 		a, err := resolver{s.dial}.lookup(t.Context(), "a.example.test")
 		slices.SortFunc(a.Addrs, netip.Addr.Compare)
-		if err != nil || fmt.Sprint(a.Addrs) != c.want || (a.Lacks != nil) != c.lacks || a.TTL != 7*time.Second {
+		if err != nil || fmt.Sprint(a.Addrs) != c.want || (a.IPv4Err != nil) != c.lacks || a.TTL != 7*time.Second {
 			t.Errorf("%s: %+v, %v", name, a, err)
 		}
 	}
@@ -119,7 +119,7 @@ func TestLookupSearchList(t *testing.T) {
 	for host, want := range map[string]string{
 		"db.example.test": "[fd00::1]", "db.example.test.": "[fd00::1]", "short": "[fd00::2]",
 	} {
-		if a, err := (resolver{s.dial}).lookup(t.Context(), host); err != nil || fmt.Sprint(a.Addrs) != want || a.Lacks != nil {
+		if a, err := (resolver{s.dial}).lookup(t.Context(), host); err != nil || fmt.Sprint(a.Addrs) != want || a.IPv4Err != nil {
 			t.Errorf("%s: %+v, %v; want %s", host, a, err, want)
 		}
 	}

@@ -6,12 +6,12 @@ import (
 )
 
 type name struct {
-	addrs []netip.Addr // sorted; kept while lookups fail
-	six   []netip.Addr // sorted; those of IPv6 if addrs are of IPv4
-	lacks error        // of the last lookup: why addrs may lack IPv4 addresses
-	err   error        // of the last lookup
-	due   time.Time    // time of the next lookup; zero means that there was none yet
-	tries int          // lookups without result, while addrs is empty
+	addrs   []netip.Addr // sorted; kept while lookups fail
+	six     []netip.Addr // sorted; those of IPv6 if addrs are of IPv4
+	ipv4Err error        // of the last lookup: why addrs may lack IPv4 addresses
+	err     error        // of the last lookup
+	due     time.Time    // time of the next lookup; zero means that there was none yet
+	tries   int          // lookups without result, while addrs is empty
 }
 
 // Known is a Watcher's knowledge of host names.
@@ -28,9 +28,9 @@ func (k Known) Addrs() map[string][]netip.Addr {
 	return all
 }
 
-// KnownAs returns the knowledge of another process, as returned by Addrs. Its names are looked
+// KnownFrom returns the knowledge of another process, as returned by Addrs. Its names are looked
 // up again at once.
-func KnownAs(addrs map[string][]netip.Addr) Known {
+func KnownFrom(addrs map[string][]netip.Addr) Known {
 	k := make(Known, len(addrs))
 	for host, a := range addrs {
 		k[host] = name{addrs: usable(a)}

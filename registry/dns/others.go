@@ -5,22 +5,22 @@ import (
 	"sync"
 )
 
-// Others are the second addresses of host names with addresses of both families. Each address of IPv4 is an
-// endpoint, whose second address is one of IPv6: where to connect if the first does not accept. Any goroutine
-// may call its methods.
+// Others has the second addresses of endpoints, for host names with addresses of both families: the first
+// address is of IPv4, the second of IPv6. The second is where to connect if the first does not accept. Any
+// goroutine may call its methods.
 type Others struct {
 	mu       sync.RWMutex
-	services map[string][]seconds // of a service, the newest last; services without any are missing
+	services map[string][]secondAddrs // of a service, the newest last; services without any are missing
 }
 
-// seconds are the second addresses of a service that one watch knows. While one watch replaces another,
+// secondAddrs are the second addresses of a service that one watch knows. While one watch replaces another,
 // a service has two.
-type seconds struct {
+type secondAddrs struct {
 	of    *watch
 	addrs map[string]string // by the first ones
 }
 
-// Of returns the other address of the endpoint at addr of a service, or "".
+// Of returns the second address of the service's endpoint whose first address is addr, or "".
 func (o *Others) Of(service, addr string) string {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
@@ -32,14 +32,14 @@ func (o *Others) Of(service, addr string) string {
 	return ""
 }
 
-// Empty reports whether there are none.
+// Empty reports whether no endpoint has a second address.
 func (o *Others) Empty() bool {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	return len(o.services) == 0
 }
 
-// set replaces those of a watch. Those of other watches stay.
+// set replaces the second addresses that a watch knows. Those of other watches stay.
 func (o *Others) set(service string, of *watch, all map[string]string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -48,12 +48,12 @@ func (o *Others) set(service string, of *watch, all map[string]string) {
 		return
 	}
 	if o.services == nil {
-		o.services = make(map[string][]seconds)
+		o.services = make(map[string][]secondAddrs)
 	}
-	o.services[service] = append(o.services[service], seconds{of, all})
+	o.services[service] = append(o.services[service], secondAddrs{of, all})
 }
 
-// forget removes those of a watch that has ended.
+// forget removes the second addresses of a watch that has ended.
 func (o *Others) forget(of *watch) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -62,9 +62,9 @@ func (o *Others) forget(of *watch) {
 	}
 }
 
-// remove removes those of a watch. o is locked.
+// remove removes the second addresses of a service that a watch knows. o is locked.
 func (o *Others) remove(service string, of *watch) {
-	left := slices.DeleteFunc(o.services[service], func(s seconds) bool { return s.of == of })
+	left := slices.DeleteFunc(o.services[service], func(s secondAddrs) bool { return s.of == of })
 	if len(left) == 0 {
 		delete(o.services, service)
 		return

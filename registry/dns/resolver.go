@@ -21,9 +21,9 @@ type Answer struct {
 	Addrs []netip.Addr
 	TTL   time.Duration // negative means unknown
 
-	// Lacks is the error of the lookup of IPv4 addresses, if Addrs has only IPv6 ones. nil
+	// IPv4Err is the error of the lookup of IPv4 addresses, if Addrs has only IPv6 ones. nil
 	// means that there are no IPv4 addresses.
-	Lacks error
+	IPv4Err error
 }
 
 // resolver is Go's own resolver. It obeys /etc/hosts, /etc/nsswitch.conf and /etc/resolv.conf
@@ -77,7 +77,7 @@ func (a *Answer) complete(ctx context.Context, res *net.Resolver, name string) {
 	addrs, err := res.LookupNetIP(ctx, "ip4", name)
 	a.Addrs = append(a.Addrs, addrs...)
 	if failed, ok := err.(*net.DNSError); ok && !failed.IsNotFound {
-		a.Lacks = err
+		a.IPv4Err = err
 	}
 }
 

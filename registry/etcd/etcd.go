@@ -99,10 +99,10 @@ type Registry struct {
 	cache  *registry.Cache
 	origin string // of cache records
 
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
-	tasks  sync.WaitGroup
-	once   sync.Once // closing
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	tasks   sync.WaitGroup
+	closing sync.Once
 
 	ready  chan struct{} // closed when client is set
 	client *clientv3.Client
@@ -223,7 +223,7 @@ func (r *Registry) clientConfig() clientv3.Config {
 			// gRPC's default limit of two minutes would outlast any lease.
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: requestTimeout,
-		}), grpc.WithChainUnaryInterceptor(r.reason.observe), grpc.WithChainStreamInterceptor(once), grpc.WithStatsHandler(&r.breaks)},
+		}), grpc.WithChainUnaryInterceptor(r.reason.observe), grpc.WithChainStreamInterceptor(neverResume), grpc.WithStatsHandler(&r.breaks)},
 	}
 	if r.opt.TLS != nil {
 		c.TLS = r.opt.TLS() // makes the client use TLS; the dial option takes precedence
@@ -256,7 +256,7 @@ func (r *Registry) open(ctx context.Context, key string, opts ...clientv3.OpOpti
 // their leases. It closes the connection and waits for the end of all that. It must not be
 // called from a notify function.
 func (r *Registry) Close() error {
-	r.once.Do(func() {
+	r.closing.Do(func() {
 		r.mu.Lock()
 		r.cancel()
 		r.mu.Unlock()

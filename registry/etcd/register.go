@@ -182,7 +182,7 @@ func (h *handle) run() {
 		case up:
 			h.register(op, &pause)
 		case yielded:
-			h.keep(op)
+			h.keepLease(op)
 		default:
 			if err := h.revoke(op); err != nil {
 				h.settle(op, unreached[g], h.r.reason.explain(err))
@@ -211,7 +211,7 @@ func (h *handle) failed(op context.Context, err error) {
 }
 
 func (h *handle) register(op context.Context, pause *retry) {
-	var lease kept
+	var lease keptLease
 	for op.Err() == nil {
 		if err := h.hold(op, &lease, pause); err != nil {
 			h.failed(op, h.r.reason.explain(err))
@@ -220,15 +220,15 @@ func (h *handle) register(op context.Context, pause *retry) {
 	}
 }
 
-// kept is a lease that is kept alive, whatever is put under it: an etcd without space refuses
+// keptLease is a lease that is kept alive, whatever is put under it: an etcd without space refuses
 // puts, but renews leases.
-type kept struct {
+type keptLease struct {
 	id    clientv3.LeaseID
 	alive <-chan *clientv3.LeaseKeepAliveResponse // closed when the lease is no longer kept alive
 }
 
 // keep keeps id alive until op ends. 0 means no lease.
-func (k *kept) keep(op context.Context, client *clientv3.Client, id clientv3.LeaseID) (err error) {
+func (k *keptLease) keep(op context.Context, client *clientv3.Client, id clientv3.LeaseID) (err error) {
 	for k.id == id && k.alive != nil {
 		select {
 		case _, ok := <-k.alive:
@@ -248,9 +248,9 @@ func (k *kept) keep(op context.Context, client *clientv3.Client, id clientv3.Lea
 	return err
 }
 
-// hold registers, and keeps the registration until it breaks or op ends. It returns nil if
-// another value must be put under the same lease.
-func (h *handle) hold(op context.Context, lease *kept, pause *retry) error {
+// hold puts the key, and keeps it until the registration breaks or op ends. It returns nil if another
+// value must be put under the same lease.
+func (h *handle) hold(op context.Context, lease *keptLease, pause *retry) error {
 	ctx, cancel := context.WithCancel(op)
 	defer cancel()
 	client, err := h.r.await(ctx)
@@ -278,10 +278,13 @@ func (h *handle) hold(op context.Context, lease *kept, pause *retry) error {
 	}
 	h.settle(op, registry.Registered, nil)
 	h.r.log.Info("registered", "service", h.service, "key", h.key)
+	return h.awaitBreak(ctx, revision, lease, lost, pause)
+}
 
-	// A key that is removed while its owner lives is put again at once. An operator may remove
-	// it, the drain of a twin, or an etcd that ended all leases at once.
-
+// awaitBreak returns when the key, put at a revision, must be put again. The error is the reason; nil means that
+// the value has changed. An operator may have removed the key, the drain of a twin, or an etcd that ended all
+// leases at once.
+func (h *handle) awaitBreak(ctx context.Context, revision int64, lease *keptLease, lost <-chan struct{}, pause *retry) error {
 	on, leave := h.r.own.join(ctx)
 	opened := h.r.open(on, h.key, clientv3.WithRev(revision+1), clientv3.WithFilterPut())
 	var events clientv3.WatchChan
@@ -313,7 +316,7 @@ func (h *handle) hold(op context.Context, lease *kept, pause *retry) error {
 	}
 }
 
-func (h *handle) keep(op context.Context) {
+func (h *handle) keepLease(op context.Context) {
 	if h.lease != 0 {
 		if alive, err := h.r.client.KeepAlive(op, h.lease); err == nil {
 			for range alive { // until the channel is closed

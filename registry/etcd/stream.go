@@ -42,8 +42,8 @@ type begun struct{}
 // errResumed ends watches on a stream that must not resume: etcd's client does not retry it.
 var errResumed = status.Error(codes.Aborted, "the connection broke")
 
-// once is a grpc.StreamClientInterceptor that refuses to resume such a stream.
-func once(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, stream grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+// neverResume is a grpc.StreamClientInterceptor that refuses to resume such a stream.
+func neverResume(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, stream grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	was, _ := ctx.Value(begun{}).(*atomic.Bool)
 	if was != nil && was.Load() {
 		return nil, errResumed

@@ -52,7 +52,7 @@ func decode(value []byte, protocols registry.Protocols) (registry.Endpoint, erro
 	if u.Op != 0 {
 		return registry.Endpoint{}, errOp
 	}
-	addr, _, _, err := registry.ParseAddr(u.Addr)
+	addr, err := registry.ParseAddr(u.Addr)
 	if err != nil {
 		return registry.Endpoint{}, err
 	}
@@ -69,7 +69,7 @@ func decode(value []byte, protocols registry.Protocols) (registry.Endpoint, erro
 		return registry.Endpoint{}, errWeight
 	}
 	return registry.Endpoint{
-		Addr:     addr,
+		Addr:     addr.String(),
 		Weight:   min(max(m.Weight, 1), registry.MaxWeight),
 		Zone:     m.Zone,
 		Protocol: m.Protocol,
@@ -130,9 +130,11 @@ func (r *Registry) entry(reg *registry.Registration) (key, value string, err err
 	if reg.Node == "" || strings.Contains(reg.Node, "/") {
 		return "", "", fmt.Errorf("registry/etcd: node id %q is empty or has a / in it", reg.Node)
 	}
-	if reg.Addr, _, _, err = registry.ParseAddr(reg.Addr); err != nil {
+	addr, err := registry.ParseAddr(reg.Addr)
+	if err != nil {
 		return "", "", fmt.Errorf("registry/etcd: address to register: %w", err)
 	}
+	reg.Addr = addr.String()
 	if value, err = encode(*reg, r.opt.Protocols); err != nil {
 		return "", "", fmt.Errorf("registry/etcd: registration of %s: %w", reg.Service, err)
 	}

@@ -22,7 +22,7 @@ func FuzzValue(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if canonical, _, _, err := registry.ParseAddr(e.Addr); err != nil || canonical != e.Addr || e.Weight < 1 || e.Weight > registry.MaxWeight {
+		if a, err := registry.ParseAddr(e.Addr); err != nil || a.String() != e.Addr || e.Weight < 1 || e.Weight > registry.MaxWeight {
 			t.Fatalf("%q: %+v, %v", value, e, err)
 		}
 		reg := registry.Registration{Addr: e.Addr, Weight: e.Weight, Zone: e.Zone, Protocol: e.Protocol, Node: e.Node}

@@ -20,14 +20,14 @@ import (
 	"github.com/remora-proxy/remora/internal/unixaddr"
 )
 
-// What is read of a response, in bytes. A body that is read spares the application a reset.
+// The most that is read of a response, in bytes. To read the body spares the application a reset.
 const (
 	maxBody   = 64 << 10
 	maxHeader = 64 << 10
 )
 
-// besides reports whether something beside the endpoint is asked.
-func (c *Check) besides() bool { return c.Host != "" || c.Port != 0 }
+// elsewhere reports whether checks ask another address than the endpoint's.
+func (c *Check) elsewhere() bool { return c.Host != "" || c.Port != 0 }
 
 // Check says what is requested, and which outcomes change a verdict. All times and numbers must be
 // > 0. Without a Path and GRPC a check is a TCP connect.
@@ -58,22 +58,19 @@ func (c *Check) pause() time.Duration {
 // asker makes the checks, each on a new connection: an application that accepts no connection
 // is down, even if its old connections work.
 type asker struct {
-	path   string
-	grpc   string
-	host   string
-	port   int
-	tls    func(addr, host string) *tls.Config
-	other  func(addr string) string
+	check  *Check
+	path   string                   // of the request; "" means a TCP connect
+	other  func(addr string) string // see Options.Other
 	client http.Client
 }
 
-// beside returns the address that is asked for the endpoint at addr.
-func (a *asker) beside(addr string) (string, error) {
-	if a.host == "" && a.port == 0 {
+// addressFor returns the address that is asked for the endpoint at addr.
+func (a *asker) addressFor(addr string) (string, error) {
+	if !a.check.elsewhere() {
 		return addr, nil
 	}
-	host, port := a.host, strconv.Itoa(a.port)
-	if host != "" && a.port != 0 {
+	host, port := a.check.Host, strconv.Itoa(a.check.Port)
+	if host != "" && a.check.Port != 0 {
 		return net.JoinHostPort(host, port), nil
 	}
 	if unixaddr.Is(addr) {
@@ -83,7 +80,7 @@ func (a *asker) beside(addr string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if a.port == 0 {
+	if a.check.Port == 0 {
 		port = ofPort
 	}
 	return net.JoinHostPort(cmp.Or(host, ofHost), port), nil
@@ -93,7 +90,7 @@ func (a *asker) beside(addr string) (string, error) {
 type configKey struct{}
 
 func newAsker(c *Check, other func(addr string) string) *asker {
-	a := &asker{path: c.Path, grpc: c.GRPC, host: c.Host, port: c.Port, tls: c.TLS, other: other}
+	a := &asker{check: c, path: c.Path, other: other}
 	transport := &http.Transport{
 		DisableKeepAlives: true, Proxy: nil, MaxResponseHeaderBytes: maxHeader, DialContext: a.dial, DialTLSContext: a.dialTLS,
 	}
@@ -144,14 +141,14 @@ type unixSocket struct{}
 // otherAddress is the key of the second address that a check may ask, in its context.
 type otherAddress struct{}
 
-// withOther returns ctx with what is asked at the other address of the endpoint at addr, if it has one.
+// withOther returns ctx with the second address to ask for the endpoint at addr, if it has one.
 func (a *asker) withOther(ctx context.Context, addr string) context.Context {
-	if a.other == nil || a.host != "" { // the check's own host has other addresses, or none
+	if a.other == nil || a.check.Host != "" { // the check's own host has other addresses, or none
 		return ctx
 	}
 	other := a.other(addr)
 	if other != "" {
-		other, _ = a.beside(other) // can't fail: it has a port
+		other, _ = a.addressFor(other) // can't fail: other has a port
 	}
 	return context.WithValue(ctx, otherAddress{}, other)
 }
@@ -168,7 +165,7 @@ func socketOf(ctx context.Context, network, addr string) (string, string) {
 // to 399, or says that it is serving gRPC. host is the name that addr was resolved from, or "".
 func (a *asker) ask(ctx context.Context, addr, host string) error {
 	ctx = a.withOther(ctx, addr)
-	addr, err := a.beside(addr)
+	addr, err := a.addressFor(addr)
 	if err != nil {
 		return err
 	}
@@ -187,9 +184,9 @@ func (a *asker) ask(ctx context.Context, addr, host string) error {
 		authority = "localhost"
 		ctx = context.WithValue(ctx, unixSocket{}, addr)
 	}
-	if a.tls != nil {
-		c := a.tls(addr, host)
-		if a.grpc != "" {
+	if a.check.TLS != nil {
+		c := a.check.TLS(addr, host)
+		if a.check.GRPC != "" {
 			c = c.Clone()
 			c.NextProtos = []string{"h2"}
 		}
@@ -201,7 +198,7 @@ func (a *asker) ask(ctx context.Context, addr, host string) error {
 	}
 	req.Host = name // a server of several names wants the one that was asked for; "" means addr
 	req.Header.Set("User-Agent", "remora-check")
-	if a.grpc != "" {
+	if a.check.GRPC != "" {
 		a.prepareGRPC(req)
 	}
 	resp, err := a.client.Do(req)
@@ -209,9 +206,9 @@ func (a *asker) ask(ctx context.Context, addr, host string) error {
 		return err
 	}
 	defer resp.Body.Close()
-	if a.grpc != "" {
+	if a.check.GRPC != "" {
 		if err := judgeGRPC(resp); err != nil {
-			return fmt.Errorf("grpc.health.v1 of %s, service %q: %w", addr, a.grpc, err)
+			return fmt.Errorf("grpc.health.v1 of %s, service %q: %w", addr, a.check.GRPC, err)
 		}
 		return nil
 	}

@@ -90,12 +90,12 @@ func (f *Follower) Verdicts() Verdicts {
 var fresh = judge{healthy: true}
 
 type target struct {
-	addr  string
-	asked bool   // a check has ended, or the verdict is that of earlier checks
-	host  string // that addr was resolved from, or ""
-	judge judge
-	due   time.Time // of the next check
-	gone  bool      // no longer in the snapshots
+	addr    string
+	checked bool   // a check has ended, or the verdict is that of earlier checks
+	host    string // that addr was resolved from, or ""
+	judge   judge
+	due     time.Time // of the next check
+	gone    bool      // no longer in the snapshots
 }
 
 func byDue(a, b *target) int { return a.due.Compare(b.due) }
@@ -157,7 +157,7 @@ func (f *Follower) run(ctx context.Context) {
 // suits reports whether endpoints that speak a protocol can be checked. gRPC is spoken by what the
 // sidecar knows as HTTP.
 func (c *Check) suits(protocol string) bool {
-	if c.besides() {
+	if c.elsewhere() {
 		return true
 	}
 	switch protocol {
@@ -185,7 +185,7 @@ func (f *Follower) reconcile(now time.Time) {
 				t.judge, t.due = judge{unproven: true}, now
 			}
 			if known, ok := f.opt.Verdicts[e.Addr]; ok {
-				t.judge, t.asked = known, true
+				t.judge, t.checked = known, true
 			}
 			f.waiting = append(f.waiting, t)
 		}
@@ -222,7 +222,7 @@ func (f *Follower) learn(o outcome) {
 	t.due = o.began.Add(f.opt.Check.pause())
 	at, _ := slices.BinarySearchFunc(f.waiting, t, byDue)
 	f.waiting = slices.Insert(f.waiting, at, t)
-	t.asked = true
+	t.checked = true
 	f.mu.Lock()
 	changed := t.judge.note(&f.opt.Check, o.err == nil)
 	f.mu.Unlock()
@@ -244,7 +244,7 @@ func (f *Follower) holdsBack() bool {
 		return false
 	}
 	for _, t := range f.targets {
-		if !t.asked {
+		if !t.checked {
 			return true
 		}
 	}

@@ -35,7 +35,7 @@ func healthRequest(service string) []byte {
 
 // prepareGRPC makes req, a GET of a, a check of grpc.health.v1.
 func (a *asker) prepareGRPC(req *http.Request) {
-	body := healthRequest(a.grpc)
+	body := healthRequest(a.check.GRPC)
 	req.Method, req.Body, req.ContentLength = http.MethodPost, io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	req.Header.Set("Content-Type", "application/grpc")
 	req.Header.Set("Te", "trailers")

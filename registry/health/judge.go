@@ -1,5 +1,6 @@
 package health
 
+// judge makes verdicts of outcomes: a verdict changes after enough contrary outcomes in a row.
 type judge struct {
 	healthy  bool
 	unproven bool // has never passed: one pass makes it healthy

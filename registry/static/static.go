@@ -11,9 +11,9 @@ import (
 	"github.com/remora-proxy/remora/registry/dns"
 )
 
-// New returns a watcher for the endpoints of each service, by name. Host names are resolved,
-// and again from time to time. An unlisted service has an empty snapshot. The error names the
-// first address that is not "host:port" or a Unix socket. The caller must close the watcher.
+// New returns a watcher for the endpoints of each service, by the service's name. The watcher
+// resolves host names, again and again. An unlisted service has an empty snapshot. The error names
+// the first address that is not "host:port" or a Unix socket. The caller must close the watcher.
 func New(services map[string][]registry.Endpoint, opt dns.Options) (*dns.Watcher, error) {
 	l := make(list, len(services))
 	for service, endpoints := range services {
@@ -37,8 +37,8 @@ func canonical(addr string) (string, error) {
 	if unixaddr.Is(addr) {
 		return addr, unixaddr.Check(addr)
 	}
-	addr, _, _, err := registry.ParseAddr(addr)
-	return addr, err
+	a, err := registry.ParseAddr(addr)
+	return a.String(), err
 }
 
 // list is the configured list, which may have host names.
