@@ -2,12 +2,12 @@ package lb
 
 import "time"
 
-// Backoff keeps requests from an endpoint that has no room for them: that of its sidecar's limit, its
-// pool of threads, or a stream of HTTP/2. Such an endpoint refuses at once, so it has nothing pending,
-// seems fast, and would get nearly all requests.
+// Backoff keeps requests from an endpoint that has no room for them: its sidecar's limit is reached, its
+// threads are busy, or its HTTP/2 connections have no free stream. Such an endpoint refuses at once, so it
+// has nothing pending, seems fast, and would get nearly all requests.
 //
 // Picks leave a gap between two requests to the endpoint, and each request is a probe. A refusal doubles
-// the gap. A request that is taken shortens it, until it is below gapLeast and over: the multiplicative
+// the gap. A request that is taken shortens the gap, which ends below gapLeast: the multiplicative
 // backoff of Ethernet (Metcalfe and Boggs, CACM 19, 1976), with a slow return. Outcomes of requests that
 // were sent before the gap grew do not count: one burst is one refusal.
 //

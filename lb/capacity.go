@@ -22,8 +22,8 @@ const (
 // were. Only a sidecar that limits its application reports a queue. 0 means that no limit is known.
 type capacity float64
 
-// observe estimates the capacity from a report: the requests that were not queued
-// while others were, or more without a queue.
+// observe learns from a report. With a queue, the requests that were not queued show the capacity. Without
+// a queue, the capacity is at least their number.
 func (c *capacity) observe(l *Load) {
 	running := capacity(max(1, l.Pending-l.Queued))
 	switch {
@@ -51,8 +51,8 @@ type utilization struct {
 	share float64       // of the weight, by full: 1 means that of an average endpoint
 }
 
-// ReportUtilization processes a report of the endpoint itself: the requests per second that it serves
-// for all its clients take so much of its capacity. Values that can't be count for nothing.
+// ReportUtilization processes a report of the endpoint itself: rate, the requests per second that it serves
+// for all its clients, takes the share utilization of its capacity. Impossible values are ignored.
 func (e *Endpoint) ReportUtilization(now time.Duration, rate, utilization float64) {
 	full := rate / utilization
 	if !(rate > 0 && utilization > 0 && full > 0 && full <= maxFull) {
@@ -68,8 +68,8 @@ func (e *Endpoint) ReportUtilization(now time.Duration, rate, utilization float6
 	}
 }
 
-// compareUtilizations weighs the endpoints by what they could serve, unless configured weights say it.
-// One that has not said so of late has the weight of the mean.
+// compareUtilizations weighs the endpoints by what they could serve, unless their configured weights differ.
+// An endpoint without a recent report has the mean weight.
 func (s *Set) compareUtilizations(now time.Duration) {
 	all, known, sum, even := s.all.endpoints, 0.0, 0.0, true
 	for _, e := range all {

@@ -20,14 +20,15 @@ const (
 )
 
 // ConsistentHash picks by the key of the request: the requests with a key go to one endpoint, its
-// owner, from all loops and processes. When an endpoint leaves, only its keys move. When one comes,
-// it takes its share of the others' keys.
+// owner, from all loops and processes. When an endpoint leaves, only its keys move. A new endpoint
+// takes its share of the others' keys.
 //
 // The owner is passed over if it is not eligible, or has Set.Balance times its share of the load
 // (Mirrokni, Thorup and Zadimoghaddam, "Consistent Hashing with Bounded Loads", 2018). Then the next
-// on the ring gets the request: the owner if the other were not there. Retries and hedges go there,
-// too. In slow start an endpoint has a part of its keys, which grows. If no endpoint on the way may
-// have the request, the one with the least load gets it.
+// endpoint on the ring gets the request, as it would if the owner had left. Retries and hedges go to
+// the next endpoint, too. In slow start an endpoint has a growing part of its keys. If none of the
+// ringWalk points that a pick looks at has an endpoint for the request, the endpoint with the least
+// load gets it.
 //
 // The load is that of this loop alone: if each loop keeps to the bound, all together do.
 type ConsistentHash struct{}
@@ -108,8 +109,8 @@ func (s *Set) makeRings() {
 	}
 }
 
-// makeRing keeps the ring that the endpoints are on if it has no others. One that is new, or has another
-// weight, is on none.
+// makeRing makes a ring of the endpoints, or keeps the present one if exactly these endpoints are on it. An
+// endpoint that is new, or has another weight, is on no ring.
 func (g *group) makeRing() {
 	r := g.endpoints[0].ring
 	if r == nil || len(r.members) != len(g.endpoints) ||

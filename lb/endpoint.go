@@ -9,8 +9,8 @@ import (
 )
 
 // Endpoint is one replica as one loop sees it, from the Update that adds its address to the
-// one that removes it. Attempts that are pending then must still be counted down. Each of its
-// parts has one job and knows no other part. The methods of Endpoint are for what takes several.
+// Update that removes it. Attempts that are pending at the removal must still be counted down. Each
+// part of an Endpoint has one job and knows no other part. The methods of Endpoint need several parts.
 type Endpoint struct {
 	// As of the last Update. Weight is always > 0.
 	Addr      string
@@ -24,7 +24,7 @@ type Endpoint struct {
 	set     *Set    // nil once removed
 	index   int     // in the set
 	weight  float64 // effective weight of picks: Weight times ramp and utilization
-	success float64 // discount of its record; 1 if that has no bad attempt
+	success float64 // Discount of record; 1 if no attempt was bad
 	avoided bool    // unhealthy or ejected, while the set does not panic
 	turn    float64 // virtual time of the next turn; see WeightedRoundRobin
 
@@ -143,7 +143,7 @@ func (e *Endpoint) CountRefused(now, sent time.Duration) {
 // CountRejected notes that the endpoint did no work for a request, which was sent at the time sent. The reason
 // says nothing about room.
 func (e *Endpoint) CountRejected(now, sent time.Duration) {
-	e.record.CountRefused(now)
+	e.record.CountRejected(now)
 	e.decline(now, now-sent)
 }
 
@@ -169,11 +169,11 @@ func (e *Endpoint) decline(now, took time.Duration) {
 	e.excess.add(now, took, loops)
 }
 
-// AtLeast returns the latency that counts for an error after that time: if the endpoint has more
-// errors than its peers, no less than theirs.
+// AtLeast returns the latency that counts for an error after the time took: if the endpoint has more
+// errors than its peers, at least the mean latency of the peers.
 func (e *Endpoint) AtLeast(took time.Duration) time.Duration {
 	if e.excess.share > 0 {
-		return max(took, e.excess.usually)
+		return max(took, e.excess.latency)
 	}
 	return took
 }

@@ -75,24 +75,24 @@ func TestStalled(t *testing.T) {
 		{"a report of an answer to others", func(e *Endpoint) {
 			e.Start(0)
 			e.Start(0)
-			e.Report(6*ms, Load{SinceAnswer: 2 * ms}, 2)
+			e.Report(6*ms, Load{SinceResponse: 2 * ms}, 2)
 		}, 8 * ms, false},
 		{"a report of an answer long ago", func(e *Endpoint) {
 			e.Start(2 * ms)
 			e.Start(2 * ms)
-			e.Report(6*ms, Load{SinceAnswer: 5 * ms}, 2)
+			e.Report(6*ms, Load{SinceResponse: 5 * ms}, 2)
 		}, 7 * ms, true},
 		{"a report of an answer before the one that we had", func(e *Endpoint) {
 			e.Start(0)
 			e.Start(0)
 			e.Start(0)
 			e.Finish(4*ms, 4*ms)
-			e.Report(5*ms, Load{SinceAnswer: 5 * ms}, 2)
+			e.Report(5*ms, Load{SinceResponse: 5 * ms}, 2)
 		}, 8 * ms, false},
 		{"a report of no answer at all", func(e *Endpoint) {
 			e.Start(0)
 			e.Start(0)
-			e.Report(4*ms, Load{SinceAnswer: -1}, 2)
+			e.Report(4*ms, Load{SinceResponse: -1}, 2)
 		}, 5 * ms, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 // each know only a part.
 type excess struct {
 	share   float64       // of the endpoint's errors
-	usually time.Duration // the mean latency of the peers
+	latency time.Duration // the mean latency of the peers
 	peak    float64       // the mean of the peers' peaks
 	load    float64       // of declined requests at loadAt
 	loadAt  time.Duration
@@ -49,13 +49,13 @@ func (x *excess) compare(errors, all float64, p peers) {
 	if errors <= expected || p.latency == 0 {
 		return
 	}
-	x.share, x.usually, x.peak = (errors-expected)/errors, p.latency, p.peak
+	x.share, x.latency, x.peak = (errors-expected)/errors, p.latency, p.peak
 }
 
 // add adds the load of declined requests, for the rest of the usual latency.
 func (x *excess) add(now, took time.Duration, requests int) {
-	if x.share > 0 && took < x.usually {
-		x.load = x.at(now) + x.share*float64(requests)*(1-float64(took)/float64(x.usually))
+	if x.share > 0 && took < x.latency {
+		x.load = x.at(now) + x.share*float64(requests)*(1-float64(took)/float64(x.latency))
 		x.loadAt = now
 	}
 }
@@ -63,7 +63,7 @@ func (x *excess) add(now, took time.Duration, requests int) {
 // at returns the load now. It adds up to that of a request that takes as long as usual: the integral of
 // 2^(-t/half) is half/ln 2.
 func (x *excess) at(now time.Duration) float64 {
-	half := math.Ln2 * float64(x.usually)
+	half := math.Ln2 * float64(x.latency)
 	age := float64(now - x.loadAt)
 	if x.load == 0 || age >= loadEnd*half {
 		return 0

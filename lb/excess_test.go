@@ -190,7 +190,7 @@ func BenchmarkPickDeclined(b *testing.B) {
 			s := &Set{}
 			s.Update(numbered(n, even))
 			for _, e := range s.all.endpoints {
-				e.excess.usually, e.excess.load = ms, 1
+				e.excess.latency, e.excess.load = ms, 1
 			}
 			rnd := rand.NewPCG(1, 2)
 			for b.Loop() {

@@ -31,7 +31,7 @@ func (g *group) weigh() {
 	}
 }
 
-// weighUsable follows a change of weights, or of which endpoints are avoided.
+// weighUsable computes usable after a change of weights, or of which endpoints are avoided.
 func (g *group) weighUsable() {
 	g.usable = 0
 	for _, e := range g.endpoints {

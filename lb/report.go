@@ -3,14 +3,14 @@ package lb
 import "time"
 
 const (
-	// A report distinguishes endpoints in picks for half of the latency that it says: by then half
-	// of the requests that it counts are over. Other consumers act on it, too. If it counted longer,
-	// all would move to the endpoint that was idle when it reported.
-	pickFade      = 2 // the latency is divided by it
+	// A report distinguishes endpoints in picks for half of the latency in it: by then half of the
+	// requests that it counts are over. Other consumers act on the same reports. If these counted
+	// longer, all consumers would move to the endpoint that was idle when it reported.
+	pickFade      = 2 // divisor of the latency
 	pickFadeLeast = time.Millisecond
 
-	// loadFade is how long it distinguishes them in the load, at least. That decides about spare
-	// capacity, which only few requests need.
+	// loadFade is how long, at least, a report distinguishes endpoints in the load, which decides
+	// about spare capacity: only few requests need that.
 	loadFade = 100 * time.Millisecond
 
 	reportLife = time.Second // how long a report counts in the means
@@ -24,9 +24,9 @@ type Load struct {
 
 	Latency time.Duration // recent, of the application; 0 means unknown
 
-	// SinceAnswer is the time since the application's last response to any consumer; negative
+	// SinceResponse is the time since the application's last response to any consumer; negative
 	// means none yet.
-	SinceAnswer time.Duration
+	SinceResponse time.Duration
 }
 
 // report is the load of others that an endpoint's sidecar has reported.
@@ -38,8 +38,8 @@ type report struct {
 	cost   float64       // score of that load
 }
 
-// fresh returns how much the report counts if it does for life, from 1 to 0: the rest is the
-// mean of all.
+// fresh returns the share of the report in what is assumed of the endpoint. It falls from 1 to 0
+// within life. The mean of all reports has the rest.
 func (r *report) fresh(now, life time.Duration) float64 {
 	age := now - r.at
 	if !r.counts || age >= life {
@@ -70,14 +70,14 @@ func (s *reports) remove(r *report) {
 	}
 }
 
-// Report processes the load that the endpoint's sidecar reports for all consumers. own is this
-// process's part of it, over all its loops. The rest is the load of others. It fades to the mean
-// of all endpoints. After 1 s, or up to loadFade later, it is dropped from the mean, too. An
+// Report processes the load that the endpoint's sidecar reports for all consumers. own is the part
+// of this process, over all its loops. The rest is the load of others, which fades to the mean
+// of all endpoints. After 1 s, or up to loadFade later, the report is dropped from the mean. An
 // endpoint without a report counts as average. A response of the application to any consumer ends
 // a stall.
 func (e *Endpoint) Report(now time.Duration, l Load, own int) {
-	if l.SinceAnswer >= 0 {
-		e.quietSince = max(e.quietSince, now-l.SinceAnswer)
+	if l.SinceResponse >= 0 {
+		e.quietSince = max(e.quietSince, now-l.SinceResponse)
 	}
 	if l.Latency > 0 && e.latency.At(now) == 0 {
 		e.latency.Add(now, l.Latency)

@@ -139,7 +139,7 @@ func TestReported(t *testing.T) {
 	if n, ok := e.Reported(0); ok {
 		t.Errorf("%v is reported before any report", n)
 	}
-	e.Report(time.Second, Load{Pending: 7, SinceAnswer: -1}, 2)
+	e.Report(time.Second, Load{Pending: 7, SinceResponse: -1}, 2)
 	if n, ok := e.Reported(time.Second); n != 5 || !ok {
 		t.Errorf("reported %v, %v; want 5 of others", n, ok)
 	}

@@ -57,10 +57,10 @@ func (e *Endpoint) score(now time.Duration) float64 { return e.scoreWith(now, 0)
 
 func (e *Endpoint) scoreWithOne(now time.Duration) float64 { return e.scoreWith(now, 1) }
 
-// scoreWith returns the score with some requests more. Others balance too: what is not known of an
-// endpoint is that it costs as much as the mean of all, not that it has as much load. An endpoint of
-// half the capacity has less. If it counted as loaded like the others, and that twice because it
-// is slow, it would get no request, and so no report, even if it were idle.
+// scoreWith returns the score with more requests. An endpoint without a fresh report is assumed to cost
+// as much as the mean of all, not to have as much load: other consumers balance, too, so an endpoint of
+// half the capacity has less load. With the mean load, which counts twice because the endpoint is slow, it
+// would get no request, and so no report, even if it were idle.
 func (e *Endpoint) scoreWith(now time.Duration, more float64) float64 {
 	own := e.ownLoad(now) + more
 	if e.set == nil || e.set.reports.n == 0 {

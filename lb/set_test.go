@@ -102,7 +102,7 @@ func TestPickProperties(t *testing.T) {
 					e.Finish(now, time.Duration(rnd.IntN(5))*ms)
 				}
 			case rnd.IntN(4) == 0:
-				e.Report(now, Load{Pending: rnd.IntN(10), SinceAnswer: time.Duration(rnd.IntN(20)-1) * ms}, e.Pending())
+				e.Report(now, Load{Pending: rnd.IntN(10), SinceResponse: time.Duration(rnd.IntN(20)-1) * ms}, e.Pending())
 			}
 			tried = tried[:0]
 			for len(tried) < n {

@@ -4,45 +4,26 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/modeltest"
 )
 
 // TestConstants shows what happens at half and at twice each constant of the model. The measure changes
 // by at least a tenth.
 func TestConstants(t *testing.T) {
-	for _, c := range []struct {
-		name        string
-		scale       func(by float64)
-		measure     func() float64
-		half, twice int // the sign of the change of measure
-	}{
-		{"half: a failure is forgotten earlier or later",
-			func(by float64) { model.half = time.Duration(float64(model.half) * by) }, secondsToForget, -1, 1},
-		{"half: an endpoint needs more or fewer requests a second to have a record that counts",
-			func(by float64) { model.half = time.Duration(float64(model.half) * by) }, leastRate, 1, -1},
-		{"enough: of endpoints that fail three attempts in ten, more or fewer are ejected by chance",
-			func(by float64) { model.enough = uint32(float64(model.enough) * by) }, ejectedByChance, 1, -1},
-		{"enough: an endpoint needs fewer or more requests a second to have a record that counts",
-			func(by float64) { model.enough = uint32(float64(model.enough) * by) }, leastRate, -1, 1},
-		{"prior: a single failure takes more or less of the load",
-			func(by float64) { model.prior *= by }, afterOneFailure, -1, 1},
-		{"doublings: an endpoint that never recovers is probed more or less often in the long run",
-			func(by float64) { model.doublings = int(float64(model.doublings) * by) }, longest, -1, 1},
-	} {
-		usual := c.measure()
-		for _, at := range []struct {
-			by   float64
-			want int
-		}{{.5, c.half}, {2, c.twice}} {
-			was := model
-			c.scale(at.by)
-			got := c.measure()
-			model = was
-			t.Logf("%s: at %v times it is %.3f, and %.3f at the constant", c.name, at.by, got, usual)
-			if (got/usual-1)*float64(at.want) < .1 {
-				t.Errorf("%s: at %v times it is %.3f, and %.3f at the constant", c.name, at.by, got, usual)
-			}
-		}
-	}
+	m := modeltest.New(t, &model, .1)
+	m.Check("half: a failure is forgotten earlier or later",
+		modeltest.Of(&model.half), secondsToForget, -1, 1)
+	m.Check("half: an endpoint needs more or fewer requests a second to have a record that counts",
+		modeltest.Of(&model.half), leastRate, 1, -1)
+	m.Check("enough: of endpoints that fail three attempts in ten, more or fewer are ejected by chance",
+		modeltest.Of(&model.enough), ejectedByChance, 1, -1)
+	m.Check("enough: an endpoint needs fewer or more requests a second to have a record that counts",
+		modeltest.Of(&model.enough), leastRate, -1, 1)
+	m.Check("prior: a single failure takes more or less of the load",
+		modeltest.Of(&model.prior), afterOneFailure, -1, 1)
+	m.Check("doublings: an endpoint that never recovers is probed more or less often in the long run",
+		modeltest.Of(&model.doublings), longest, -1, 1)
 }
 
 const sec = time.Second

@@ -12,7 +12,7 @@ func TestRecord(t *testing.T) {
 	r.Count(0, true)
 	r.CountDeclined(0)
 	r.Count(0, false)
-	r.CountRefused(0)
+	r.CountRejected(0)
 	for i := range time.Duration(20) {
 		r.CountLatency(0, 2*i)
 	}

@@ -42,7 +42,7 @@ func (r *Rules) Most(n int) int {
 	return int(r.MaxEjected*float64(n) + slack)
 }
 
-// Failing reports whether the record has too many failures, and of which kind. It has only just got one.
+// Failing reports whether a record, which has just counted a failure, has too many, and by which limit.
 func (r *Rules) Failing(of *Record) (why Reason, failing bool) {
 	if r.Consecutive > 0 && of.failures >= r.Consecutive {
 		return ByConsecutive, true
@@ -62,7 +62,7 @@ func (r *Rules) Slow(means []Mean) []Mean {
 	slices.SortFunc(means, func(a, b Mean) int { return cmp.Compare(a.Latency, b.Latency) })
 	first := len(means)
 	for first > 1 {
-		// The median of the others: of the faster ones, if these are most.
+		// The median of the means that are left, without the longest.
 		median := means[(len(means)-2)/2].Latency
 		if float64(means[first-1].Latency) <= r.Latency*float64(median) {
 			break

@@ -101,11 +101,11 @@ func (c *Curve) slower(now time.Duration, l Level) (slower float64, known bool) 
 	return slower, false
 }
 
-// HasRoom reports whether an endpoint with a load, which usually has the load usual, can serve one more
-// request at once. For a stuck request it reports whether the endpoint can serve it soon: one request
-// may be before it, and the wait may be as long as the request itself takes. Where requests usually wait,
-// or nothing is known of that, a stuck request is treated like any other: a replica with one worker is
-// silent for long whenever it has more than one request.
+// HasRoom reports whether an endpoint can serve one more request at once. load is its present load, usual
+// its usual one. For a stuck request, HasRoom reports whether the endpoint can serve it soon: one request
+// may be before it, and the wait may be as long as the request itself takes. If requests usually wait at
+// the endpoint, or it is unknown whether they do, a stuck request is treated like any other: a replica
+// with one worker is silent for long whenever it has more than one request.
 func (c *Curve) HasRoom(now time.Duration, load, usual float64, stuck bool) bool {
 	most, guess := model.slower, max(model.guess, usual)
 	if stuck {
