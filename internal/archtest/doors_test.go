@@ -11,6 +11,7 @@ import (
 var parts = map[string][]string{
 	"proxy/downstream/http":  {"input", "turn", "leaving"},
 	"proxy/downstream/http2": {"input", "calls", "output", "ending"},
+	"proxy/downstream/link":  {"input", "calls", "leaving", "ending"},
 }
 
 // TestDoors checks that the parts of a session call each other, and use no field of each other. A field that a part

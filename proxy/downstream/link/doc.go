@@ -1,7 +1,14 @@
 // Package link is the accepting end of a link, over which another sidecar sends requests for
-// the service of a listener.
+// the service of a listener. Package linkconn sends the frames. A session has four parts. Each is a type whose comment
+// says its job, and which calls go in and out:
 //
-//	session.go  requests, cancellations, responses, GOAWAY
-//	stream.go   connections that become a stream, and response bodies that wait for a fetch
+//	input.go    input: takes requests and CANCELs from the reader
+//	calls.go    calls: the requests of the link, and their responses
+//	leaving.go  leaving: takes the connection off the loop with a stream
+//	ending.go   ending: drains the link
+//
+// What joins them:
+//
+//	session.go  the link: its events, and its end
 //	holder.go   the memory that the link holds, and dropping the largest request
 package link

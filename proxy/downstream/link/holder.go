@@ -14,27 +14,12 @@ import (
 // overBudget reports whether no reassembly may begin: memory is short, and the link holds
 // more than its share.
 func (s *session) overBudget(uint64) bool {
-	return s.host.Process.Budget.Full(0) && s.use().Held > s.host.Share()
-}
-
-// use returns what the link holds. The requests in flight are counted once in a turn of the loop,
-// and those that arrive in it are added, also if they end in it: a peer can make the loop ask this
-// for each short frame.
-func (s *session) use() shard.Use {
-	if now := s.host.Loop.Now(); now != s.countedAt {
-		s.countedAt, s.unread = now, s.Writer.Waiting()
-		s.counted = s.unread + s.requests()
-	}
-	return shard.Use{Held: s.encoded() + s.counted, Unread: s.unread, Requests: s.streams.Len()}
-}
-
-func (s *session) OverShare(ex *exchange.Exchange) bool {
-	return s.use().Excludes(s.host.Shard, ex.HeldByRequest())
+	return s.host.Process.Budget.Full(0) && s.calls.use().Held > s.host.Share()
 }
 
 // Buffered implements shard.Holder.
 func (s *session) Buffered() int {
-	return s.encoded() + s.Writer.Waiting() + s.requests() + s.Account.Tables()
+	return s.encoded() + s.Writer.Waiting() + s.calls.requests() + s.Account.Tables()
 }
 
 // encoded returns the bytes of messages that have arrived in part, and of frames that wait to be sent.
@@ -42,17 +27,9 @@ func (s *session) encoded() int {
 	return s.Reader.Buffered() + s.Writer.Encoded() + s.Outbound.Counted()
 }
 
-// requests returns the bytes of the requests in flight, and of their responses so far.
-func (s *session) requests() (n int) {
-	for ex := range s.streams.Each {
-		n += ex.Buffered()
-	}
-	return n
-}
-
 // Reclaimable returns the bytes of the tables of a link that carries no request.
 func (s *session) Reclaimable() int {
-	if s.streams.Len() > 0 || s.Writer.Queued() > 0 {
+	if s.calls.len() > 0 || s.Writer.Queued() > 0 {
 		return 0
 	}
 	return s.Account.Tables()
@@ -62,7 +39,7 @@ func (s *session) Reclaimable() int {
 // on their way were not processed.
 func (s *session) CloseIdle() {
 	for _, id := range s.Reader.ForgetAll() {
-		s.OnReject(id, link.Draining)
+		s.input.OnReject(id, link.Draining)
 	}
 	s.Drain()
 	if s.State() != linkconn.Closed { // a frame has arrived in part
@@ -72,10 +49,10 @@ func (s *session) CloseIdle() {
 }
 
 func (s *session) CloseNow() {
-	inFlight := s.streams.InOrder()
+	inFlight := s.calls.inOrder()
 	s.close()
-	for _, stream := range inFlight {
-		stream.Value.AbandonNow()
+	for _, entry := range inFlight {
+		entry.Value.AbandonNow()
 	}
 	s.host.Remove(s)
 	s.Transport.Close()
@@ -86,7 +63,7 @@ func (s *session) CloseNow() {
 func (s *session) ShedLargest() bool {
 	request, received := s.Reader.Largest()
 	response, queued := s.Writer.Largest()
-	ex, held := exchange.LargestOf(s.streams.Each)
+	ex, held := s.calls.largest()
 	switch most := max(received, queued, held); {
 	case most < shard.LeastShed:
 		return false
@@ -94,9 +71,9 @@ func (s *session) ShedLargest() bool {
 		ex.Shed()
 	case most == received:
 		s.Reader.Forget(request)
-		s.reject(request, link.Overload, fault.Shed)
+		s.input.reject(request, link.Overload, fault.Shed)
 	default:
-		shard.ReportStream(s.host.Shard, exchange.ClientOf(s), s.serviceName(), fault.Shed)
+		shard.ReportStream(s.host.Shard, exchange.ClientOf(&s.calls), s.serviceName(), fault.Shed)
 		s.Writer.Drop(response)
 		s.Writer.Refused(response, fault.Shed.Refusal(true))
 	}

@@ -1,0 +1,162 @@
+package link
+
+import (
+	"time"
+
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/mux"
+	"github.com/remora-proxy/remora/proxy/mux/linkconn"
+	"github.com/remora-proxy/remora/proxy/shard"
+)
+
+// input takes what the reader of the link has decoded, as its handler.
+//
+// Calls in: the session ends it (stop), and refuses what is incomplete while memory is short (reject).
+//
+// Calls out: a request goes to calls.add, and a CANCEL to the request in calls. ending.note gets the id of each request
+// that is complete or refused. A stream goes to leaving.take.
+type input struct {
+	*session
+	cur     *exchange.Exchange // receives the next request that the reader decodes; nil for none
+	cancels uint64             // CANCELs of requests that were not in calls, or were cancelled before
+}
+
+var _ linkconn.Handler = (*input)(nil)
+
+// A dialler cancels a request at most twice: when it needs no response any more, and when it
+// stops waiting for the outcome. More CANCELs would only keep the loop busy, so the link of
+// such a peer closes. It may send spareCancels ahead of its requests.
+const (
+	cancelsPerRequest = 2
+	spareCancels      = 256
+)
+
+// OnPreface implements link.Handler.
+func (in *input) OnPreface(version uint8, peer link.Settings) {
+	in.Writer.Preface(link.Acceptor, linkconn.Settings(in.host.Process))
+	in.calls.setPeer(peer)
+	in.Establish(version, peer)
+	in.host.Process.Links.Add(1) // before Draining is read: the count of Links relies on it
+	in.listener.Links.Add(1)
+	if in.listener.Closing || in.host.Process.Draining.Load() {
+		in.Drain()
+	}
+}
+
+// NewRequest implements link.Handler.
+func (in *input) NewRequest(uint64) *protocol.Request {
+	if in.cur == nil {
+		in.cur = in.host.Pool.Exchange(&in.calls)
+	}
+	return &in.cur.Request
+}
+
+// OnRequest implements link.Handler.
+func (in *input) OnRequest(id uint64, req *protocol.Request, ttl time.Duration, buf *bytebufferpool.ByteBuffer) {
+	ex := in.cur
+	in.cur = nil
+	in.ending.note(id)
+	ex.HeadBuffer, ex.StreamID = buf, id
+	if ttl > 0 {
+		req.Deadline = in.host.Loop.Now() + ttl
+	}
+	switch {
+	case in.State() == linkconn.Draining:
+		in.refuse(ex, link.Draining)
+		return
+	case in.opaque():
+		in.refuse(ex, link.NoService)
+		return
+	case in.calls.len() >= mux.MaxStreams:
+		in.refuse(ex, link.Overload)
+		return
+	}
+	if req.Codec == protocol.CodecHTTP {
+		var login protocol.Login
+		req.Headers, login = protocol.FromLink(req.Headers)
+		req.Trailers = protocol.WithoutOwn(req.Trailers)
+		ex.NoteLogin(login)
+	}
+	in.calls.add(ex)
+	ex.Begin(in.listener.Fixed, in.listener)
+}
+
+// refuse refuses a request whose exchange has not begun.
+func (in *input) refuse(ex *exchange.Exchange, why link.Reason) {
+	f := fault.OfReason(why)
+	exchange.Refuse(in.host.Shard, &in.calls, ex, f)
+	shard.LogExample(in.host.Shard, exchange.ClientOf(&in.calls), "", ex.Example(), f)
+	in.Writer.Refused(ex.StreamID, why)
+	in.host.Pool.Recycle(ex)
+}
+
+// OnReject implements link.Handler. It refuses a request that the reader could not take.
+func (in *input) OnReject(id uint64, why link.Reason) { in.reject(id, why, fault.OfReason(why)) }
+
+// reject refuses a request that has not arrived completely. It counts as f.
+func (in *input) reject(id uint64, why link.Reason, f *fault.Failure) {
+	exchange.Refuse(in.host.Shard, &in.calls, nil, f)
+	shard.LogExample(in.host.Shard, exchange.ClientOf(&in.calls), "", shard.Example{}, f)
+	in.ending.note(id)
+	in.Writer.Refused(id, why)
+}
+
+// OnCancel implements link.Handler. The request stays in calls while the application works on it.
+func (in *input) OnCancel(id uint64) {
+	ex := in.calls.find(id)
+	switch {
+	case ex == nil: // it has not arrived, or it has its response
+		if !in.countCancel() {
+			return
+		}
+		in.Reader.Forget(id)
+		in.Writer.Drop(id)
+		in.Writer.CancelAck(id, link.CancelDropped)
+	case !ex.Open(): // cancelled before: CANCEL_ACK follows when the application is done
+		in.countCancel()
+	case ex.Cancel():
+		in.Writer.CancelAck(id, link.CancelAtApp)
+	default:
+		in.calls.remove(ex)
+		in.Writer.CancelAck(id, link.CancelDropped)
+	}
+}
+
+// countCancel counts a CANCEL, and closes the link after too many.
+func (in *input) countCancel() (open bool) {
+	in.cancels++
+	if in.cancels <= spareCancels+cancelsPerRequest*in.Reader.Requests() {
+		return true
+	}
+	in.host.Log.Warn("link closed: the peer cancels more requests than it sends", "peer", in.RemoteAddr())
+	in.OnLost()
+	return false
+}
+
+// OnStream implements link.Handler.
+func (in *input) OnStream(st link.Stream, rest []byte) { in.leaving.take(st, rest) }
+
+// stop drops the request that is being decoded.
+func (in *input) stop() {
+	if in.cur != nil {
+		in.host.Pool.Recycle(in.cur)
+		in.cur = nil
+	}
+}
+
+// OnGoAway does nothing: a dialler that sends no more requests closes the link itself.
+func (in *input) OnGoAway(uint64, link.Reason) {}
+
+// These are for the dialling end.
+func (in *input) NewResponse(uint64) *protocol.Response { return nil }
+func (in *input) OnResponse(uint64, *protocol.Response, protocol.Codec, *bytebufferpool.ByteBuffer) {
+}
+func (in *input) OnInterim(uint64, *protocol.Response) {}
+func (in *input) OnCancelAck(uint64, link.Dropped)     {}
+func (in *input) OnRefused(uint64, link.Reason)        {}
+func (in *input) OnLoad(link.Load)                     {}
