@@ -9,6 +9,7 @@ import (
 
 // parts lists, by folder, the types that divide a session. A session has a field of each, with the name of the type.
 var parts = map[string][]string{
+	"proxy/downstream/dubbo": {"input", "calls", "output", "ending"},
 	"proxy/downstream/http":  {"input", "turn", "leaving"},
 	"proxy/downstream/http2": {"input", "calls", "output", "ending"},
 	"proxy/downstream/link":  {"input", "calls", "leaving", "ending"},

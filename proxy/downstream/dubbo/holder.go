@@ -1,10 +1,8 @@
 package dubbo
 
 import (
-	"slices"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
@@ -12,26 +10,21 @@ import (
 // overBudget reports whether a call of length bytes must be refused: memory is short, and the
 // connection holds more than its share.
 func (s *session) overBudget(length int) bool {
-	return s.host.Process.Budget.Full(s.account.Messages()) && s.use(len(s.calls)+1).Excludes(s.host.Shard, length)
-}
-
-func (s *session) OverShare(ex *exchange.Exchange) bool {
-	return s.use(len(s.calls)).Excludes(s.host.Shard, ex.HeldByRequest())
+	return s.host.Process.Budget.Full(s.account.Messages()) && s.use(s.calls.len()+1).Excludes(s.host.Shard, length)
 }
 
 // use returns what the connection holds. Its responses are not kept back for a client that does not read.
 func (s *session) use(calls int) shard.Use { return shard.Use{Held: s.Buffered(), Requests: calls} }
 
-func (s *session) Buffered() int {
-	n := s.account.Messages() + s.outbound.Counted()
-	for _, ex := range s.calls {
-		n += ex.Buffered()
-	}
-	return n
-}
+// Buffered implements shard.Holder.
+func (s *session) Buffered() int { return s.account.Messages() + s.output.counted() + s.calls.held() }
 
+// recount charges the memory of an incomplete frame to limits.buffered.
+func (s *session) recount() { s.account.Count(s.host.Shard, s.input.held()) }
+
+// ShedLargest implements shard.Holder.
 func (s *session) ShedLargest() bool {
-	ex, held := exchange.LargestOf(slices.Values(s.calls))
+	ex, held := s.calls.largest()
 	if held < shard.LeastShed {
 		return false
 	}
@@ -40,13 +33,13 @@ func (s *session) ShedLargest() bool {
 }
 
 func (s *session) CloseNow() {
-	inFlight := s.calls
+	inFlight := s.calls.inFlight()
 	s.close()
 	for _, ex := range inFlight {
 		ex.AbandonNow()
 	}
 	s.host.Remove(s)
-	s.outbound.Stop()
+	s.output.stop()
 	s.conn.Close()
 }
 
@@ -55,10 +48,11 @@ func (s *session) HasInput() bool { return loop.HasInput(s.conn) }
 
 // IdleFor implements the session of a worker.
 func (s *session) IdleFor() time.Duration {
-	if len(s.calls) > 0 {
+	if s.calls.len() > 0 {
 		return 0
 	}
-	return s.timeout.IdleFor()
+	return s.input.idleFor()
 }
 
-func (s *session) CloseIdle() { s.onTimeout(loop.TimeoutIdle) }
+// CloseIdle implements the session of a worker.
+func (s *session) CloseIdle() { s.input.onTimeout(loop.TimeoutIdle) }
