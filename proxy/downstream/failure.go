@@ -6,6 +6,7 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 )
 
@@ -62,17 +63,20 @@ func GRPCFailure(f *fault.Failure, id []byte) protocol.Response {
 // maxShownHost bounds the host in the text of a failure. Names of the DNS are shorter.
 const maxShownHost = 256
 
-// NoRouteFor returns fault.NoRoute with a text that names the host of req, which routes were compared
-// with.
-func NoRouteFor(req *protocol.Request) *fault.Failure {
-	f := *fault.NoRoute
-	switch host := req.Authority; {
-	case len(host) == 0:
-		f.Text += ", which names no host"
-	case len(host) > maxShownHost:
-		f.Text += fmt.Sprintf(", whose host begins with %+q", host[:maxShownHost])
-	default:
-		f.Text += fmt.Sprintf(", whose host is %+q", host)
+// WithHost returns f, with which ex failed. If no route takes the request, the text of the result names its host,
+// which routes were compared with.
+func WithHost(ex *exchange.Exchange, f *fault.Failure) *fault.Failure {
+	if f != fault.NoRoute || ex.Route != nil { // with a route it is a refusal of the other sidecar
+		return f
 	}
-	return &f
+	named := *f
+	switch host := ex.Request.Authority; {
+	case len(host) == 0:
+		named.Text += ", which names no host"
+	case len(host) > maxShownHost:
+		named.Text += fmt.Sprintf(", whose host begins with %+q", host[:maxShownHost])
+	default:
+		named.Text += fmt.Sprintf(", whose host is %+q", host)
+	}
+	return &named
 }

@@ -3,8 +3,10 @@ package downstream
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/shard"
@@ -45,6 +47,19 @@ func (h *Host) Remove(s session) {
 	h.Sessions.remove(s)
 	h.countSessions()
 }
+
+// Refuse counts and logs a request that failed with f and never began. ex is nil if none was read.
+func (h *Host) Refuse(from exchange.Caller, ex *exchange.Exchange, f *fault.Failure) {
+	exchange.Refuse(h.Shard, from, ex, f)
+	var e shard.Example
+	if ex != nil {
+		e = ex.Example()
+	}
+	shard.LogExample(h.Shard, exchange.ClientOf(from), "", e, f)
+}
+
+// InTransit is how long a request may be on its way to a session that must close.
+const InTransit = time.Second
 
 // countSessions adds what has changed since the last call to the count of the process.
 func (h *Host) countSessions() {

@@ -7,6 +7,7 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -33,6 +34,17 @@ func (h *Host) CheckStream(own int, lasting bool) *fault.Failure {
 		return fault.Overloaded
 	}
 	return nil
+}
+
+// StreamAnswer takes over a response whose body is a stream. Its head is in the loop's scratch memory. minor is of the
+// version of the client from, HTTP/1.x.
+func (h *Host) StreamAnswer(from exchange.Caller, res *race.Response, minor uint8) *StreamAnswer {
+	a := &StreamAnswer{
+		Head: bytes.Clone(h.Scratch), Source: res.TakeSource(), Opener: h.Opener.From(exchange.ClientOf(from)),
+		Chunks: res.DeclaredLength < 0 && minor >= 1,
+	}
+	res.Release()
+	return a
 }
 
 // StreamRequest returns the request of ex, from the session from, as one that owns its memory. It

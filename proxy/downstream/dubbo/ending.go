@@ -1,14 +1,10 @@
 package dubbo
 
 import (
-	"time"
-
 	"github.com/remora-proxy/remora/protocol/dubbo"
+	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/loop"
 )
-
-// drainGrace is how long calls may follow the read-only event, since some are on their way.
-const drainGrace = time.Second
 
 // ending is how a connection ends: it drains, and closes behind the last response.
 //
@@ -46,7 +42,7 @@ func (e *ending) drain() {
 	e.state.become(grace)
 	out := e.output.buffer()
 	out.B = dubbo.AppendReadOnly(out.B, dubbo.Hessian2)
-	e.host.Loop.After(drainGrace, &e.grace)
+	e.host.Loop.After(downstream.InTransit, &e.grace)
 }
 
 func (e *ending) onGrace() {

@@ -8,11 +8,9 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/dubbo"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/mux"
-	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
@@ -153,8 +151,7 @@ func (in *input) begin(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 
 // refuse sends a failure for a call whose exchange has not begun.
 func (in *input) refuse(f *dubbo.Frame, why *fault.Failure) {
-	exchange.Refuse(in.host.Shard, &in.calls, nil, why)
-	shard.LogExample(in.host.Shard, exchange.ClientOf(&in.calls), "", shard.Example{}, why)
+	in.host.Refuse(&in.calls, nil, why)
 	if f.TwoWay {
 		out := in.output.buffer()
 		out.B = dubbo.AppendFailure(out.B, f.Serialization, f.ID, statusOf(why), why.Code, why.Text)

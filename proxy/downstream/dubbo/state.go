@@ -4,7 +4,7 @@ import "github.com/remora-proxy/remora/proxy/loop"
 
 // sessionState is the state of a session.
 //
-//	open ──Drain──▶ grace ──drainGrace──▶ draining ──last response──▶ closed
+//	open ──Drain──▶ grace ──InTransit──▶ draining ──last response──▶ closed
 //	  └───────────────┴──────── idle, lost, slow or malformed ──┴────────────▲
 type sessionState uint8
 

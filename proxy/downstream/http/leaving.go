@@ -304,11 +304,7 @@ func (l *leaving) streamRequest(c *call) *downstream.StreamRequest {
 // last of the connection: Streams sends the body to the client as it arrives, off the loop.
 // The head is in the loop's scratch memory.
 func (l *leaving) answer(c *call, res *race.Response) {
-	c.stream = &downstream.StreamAnswer{
-		Head: bytes.Clone(l.host.Scratch), Source: res.TakeSource(), Opener: l.host.Opener.From(exchange.ClientOf(&l.turn)),
-		Chunks: res.DeclaredLength < 0 && c.minor >= 1,
-	}
-	res.Release()
+	c.stream = l.host.StreamAnswer(&l.turn, res, c.minor)
 	l.input.stop()
 	l.recount()
 	l.sendStream(c)

@@ -81,7 +81,7 @@ func (s *session) PeerNames() *identity.Names { return identity.Of(s.outbound.Co
 func (s *session) Retire() { s.turn.retire() }
 
 // Drain closes the connection after its next response. Without a request in flight it closes at once, or after
-// lateIdle if it has had none yet: clients retry a request that fails on a used connection, not on a new one.
+// InTransit if it has had none yet: clients retry a request that fails on a used connection, not on a new one.
 func (s *session) Drain() {
 	s.Retire()
 	if s.input.untouched() && s.waits() {
@@ -169,11 +169,10 @@ func (s *session) CloseIdle() {
 	}
 }
 
-// lateIdle is how long a request may take that is on its way to an idle connection which must close.
-const lateIdle = time.Second
-
-// closeLater closes the connection after lateIdle, if it is idle then.
-func (s *session) closeLater() { s.host.Loop.After(lateIdle, &loop.Timer{Fire: s.CloseIdle}) }
+// closeLater closes the connection after InTransit, if it is idle then.
+func (s *session) closeLater() {
+	s.host.Loop.After(downstream.InTransit, &loop.Timer{Fire: s.CloseIdle})
+}
 
 // closeUnread closes an idle connection.
 func (s *session) closeUnread() {

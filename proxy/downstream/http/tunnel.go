@@ -8,7 +8,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
-	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // tunnel is a CONNECT that the session has accepted, since a route takes requests to its host.
@@ -204,8 +203,7 @@ func (l *leaving) leaveTunnel(leaves bool) {
 // closeTunnel ends a tunnel whose bytes can't leave. No response says so, since the client has
 // got one. A client that speaks TLS understands an alert.
 func (l *leaving) closeTunnel(ex *exchange.Exchange, f *fault.Failure) {
-	exchange.Refuse(l.host.Shard, &l.turn, ex, f)
-	shard.LogExample(l.host.Shard, exchange.ClientOf(&l.turn), "", ex.Example(), f)
+	l.host.Refuse(&l.turn, ex, f)
 	if l.beginsTLS() {
 		l.outbound.Write([]byte(accessDenied))
 	}

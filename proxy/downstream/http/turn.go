@@ -277,10 +277,7 @@ func (t *turn) writePieces() {
 func (t *turn) Fail(ex *exchange.Exchange, f *fault.Failure) {
 	var id []byte
 	if ex != nil {
-		id = ex.RequestID
-		if f == fault.NoRoute && ex.Route == nil { // not a refusal of the other sidecar
-			f = downstream.NoRouteFor(&ex.Request)
-		}
+		id, f = ex.RequestID, downstream.WithHost(ex, f)
 	}
 	out := downstream.AppendFailure(t.host.Scratch[:0], f, t.host.DateValue(), id, t.decideEnd())
 	t.outbound.Write(out)

@@ -129,8 +129,7 @@ func (c *call) begin() {
 // refuse responds with f to a request that has not begun.
 func (c *call) refuse(f *fault.Failure) {
 	s, ex := c.session, c.ex
-	exchange.Refuse(s.host.Shard, &s.calls, ex, f)
-	shard.LogExample(s.host.Shard, exchange.ClientOf(&s.calls), "", ex.Example(), f)
+	s.host.Refuse(&s.calls, ex, f)
 	c.respondFailure(ex, f)
 	s.host.Pool.Recycle(ex)
 }

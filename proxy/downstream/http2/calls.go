@@ -248,10 +248,7 @@ func (cs *calls) Interim(ex *exchange.Exchange, res *protocol.Response) {
 
 // Fail implements exchange.Caller.
 func (cs *calls) Fail(ex *exchange.Exchange, f *fault.Failure) {
-	if f == fault.NoRoute && ex.Route == nil { // not a refusal of the other sidecar
-		f = downstream.NoRouteFor(&ex.Request)
-	}
-	cs.all[ex.CallIndex].respondFailure(ex, f)
+	cs.all[ex.CallIndex].respondFailure(ex, downstream.WithHost(ex, f))
 }
 
 // Concurrency implements exchange.Caller. Cancelled requests count for as long as the application works on them. Streams

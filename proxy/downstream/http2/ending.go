@@ -4,12 +4,9 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol/http2"
+	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/loop"
 )
-
-// drainGrace is how long requests may be on their way to a draining session, if its client does
-// not say earlier that it knows.
-const drainGrace = time.Second
 
 // ending is how a connection ends: it drains, within a time that depends on why, and closes behind the last response.
 //
@@ -50,7 +47,7 @@ func (e *ending) drain() {
 	}
 	e.state.become(draining)
 	e.codec.GoAway(http2.NoError)
-	e.host.Loop.After(drainGrace, &e.grace)
+	e.host.Loop.After(downstream.InTransit, &e.grace) // the client may say earlier that it knows
 	if !e.input.busy() {
 		e.output.later()
 	}

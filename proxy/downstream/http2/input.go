@@ -9,10 +9,8 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/http2"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
-	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // input receives frames, as the handler of the codec, and makes requests of them.
@@ -94,8 +92,7 @@ func (in *input) onTimeout(k loop.TimeoutKind) {
 		in.Drain()
 		return
 	}
-	exchange.Refuse(in.host.Shard, &in.calls, nil, fault.SlowHead)
-	shard.LogExample(in.host.Shard, exchange.ClientOf(&in.calls), "", shard.Example{}, fault.SlowHead)
+	in.host.Refuse(&in.calls, nil, fault.SlowHead)
 	in.codec.GoAway(http2.EnhanceYourCalm)
 	in.output.last()
 	in.close()

@@ -1,14 +1,12 @@
 package http2
 
 import (
-	"bytes"
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/http2"
 	"github.com/remora-proxy/remora/proxy/downstream"
-	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/mux/httpstream"
@@ -100,12 +98,8 @@ func (c *call) streamRequest() *downstream.StreamRequest {
 // respondStream responds with a body that is a stream. The head is in the loop's scratch memory.
 func (c *call) respondStream(res *race.Response) {
 	s := c.session
-	a := &downstream.StreamAnswer{
-		Head: bytes.Clone(s.host.Scratch), Source: res.TakeSource(), Opener: s.host.Opener.From(exchange.ClientOf(&s.calls)),
-		Chunks: res.DeclaredLength < 0,
-	}
 	grpc := protocol.IsGRPC(res.Headers)
-	res.Release()
+	a := s.host.StreamAnswer(&s.calls, res, 1)
 	socket := c.open(false, grpc)
 	s.host.Stats.Handoffs[stats.HandoffAnswer]++
 	s.host.Streams.Answer(socket, a)

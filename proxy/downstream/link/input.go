@@ -11,7 +11,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/mux"
 	"github.com/remora-proxy/remora/proxy/mux/linkconn"
-	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // input takes what the reader of the link has decoded, as its handler.
@@ -88,9 +87,7 @@ func (in *input) OnRequest(id uint64, req *protocol.Request, ttl time.Duration, 
 
 // refuse refuses a request whose exchange has not begun.
 func (in *input) refuse(ex *exchange.Exchange, why link.Reason) {
-	f := fault.OfReason(why)
-	exchange.Refuse(in.host.Shard, &in.calls, ex, f)
-	shard.LogExample(in.host.Shard, exchange.ClientOf(&in.calls), "", ex.Example(), f)
+	in.host.Refuse(&in.calls, ex, fault.OfReason(why))
 	in.Writer.Refused(ex.StreamID, why)
 	in.host.Pool.Recycle(ex)
 }
@@ -100,8 +97,7 @@ func (in *input) OnReject(id uint64, why link.Reason) { in.reject(id, why, fault
 
 // reject refuses a request that has not arrived completely. It counts as f.
 func (in *input) reject(id uint64, why link.Reason, f *fault.Failure) {
-	exchange.Refuse(in.host.Shard, &in.calls, nil, f)
-	shard.LogExample(in.host.Shard, exchange.ClientOf(&in.calls), "", shard.Example{}, f)
+	in.host.Refuse(&in.calls, nil, f)
 	in.ending.note(id)
 	in.Writer.Refused(id, why)
 }

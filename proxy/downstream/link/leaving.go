@@ -12,7 +12,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
-	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -103,8 +102,7 @@ func (l *leaving) streamTimeout(st *link.Stream) time.Duration {
 
 // refuseStream sends the reason for which the stream is not taken, encoded for its kind.
 func (l *leaving) refuseStream(st *link.Stream, f *fault.Failure) {
-	exchange.Refuse(l.host.Shard, &l.calls, nil, f)
-	shard.LogExample(l.host.Shard, exchange.ClientOf(&l.calls), "", shard.Example{}, f)
+	l.host.Refuse(&l.calls, nil, f)
 	out := []byte{byte(f.Reason())}
 	if st.Kind == link.StreamHTTP {
 		out = downstream.AppendFailure(nil, f, l.host.DateValue(), nil, http1.ResponseFlags{Minor: 1, Close: true})
