@@ -14,7 +14,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// input makes requests of bytes, as they arrive, up to limits.pipelined of them.
+// input makes requests of the client's bytes, as they arrive, within the limits of time, memory and limits.pipelined.
 //
 // Calls in: the session gives it bytes (receive), and ends it (stop). The turn says when a response was written
 // (onResponded). When a request leaves, leaving takes it (finish) with the bytes behind it (keep, bytes, takeBytes),

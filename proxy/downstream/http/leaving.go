@@ -16,8 +16,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// leaving takes the connection off the loop with a request or a response that is no message: a handoff, a tunnel, what
-// passes on to the original destination. It also gives the connection to a session of HTTP/2.
+// leaving decides whether the connection leaves the session, and hands it over: with a request or a response that is no
+// message, as a tunnel, to its original destination, or to a session of HTTP/2.
 //
 // Calls in: input asks whether what has arrived leaves (takesConnection, takesRequest, takesLong, asksUpgrade,
 // takesWhole, takesSilent, takesEnd), and gives it what follows (receiveFirst, keep). turn says when it is the turn of a call that
