@@ -304,9 +304,14 @@ var layers = []layer{
 		"settings are plain structs that everybody may read; of what they set it knows only the names of policies",
 	},
 	{
-		[]string{"proxy/hedge/class"},
+		[]string{"proxy/hedge/choice"},
 		[]string{"proxy/hedge/histogram"},
-		"a class is a number with latencies, and knows no route",
+		"a delay is chosen by latencies alone",
+	},
+	{
+		[]string{"proxy/hedge/class"},
+		[]string{"proxy/hedge/choice", "proxy/hedge/histogram"},
+		"a class is a number with latencies and their best delay, and knows no route",
 	},
 	{
 		[]string{"proxy/hedge/forecast"},
