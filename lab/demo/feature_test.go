@@ -90,7 +90,7 @@ func TestFeatureConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := c.Services["compute"]
-	if s.Timeout != deadline || s.Hedge.Mode != config.HedgeOn || s.Hedge.Delay != 5*time.Millisecond {
+	if s.Timeout != deadline || s.Hedge.Mode != config.HedgeOn || s.Hedge.Delay != "5ms" {
 		t.Errorf("%+v", s)
 	}
 }

@@ -70,7 +70,7 @@ services:
 // The forecast of shadow mode, the default, needs no budget that hedging could work with: one for
 // retries may be small.
 func TestHedgeDefaultAnyBudget(t *testing.T) {
-	for mode, valid := range map[string]bool{"": true, "mode: shadow, ": true, "mode: off, ": true, "mode: on, ": false} {
+	for mode, valid := range map[string]bool{"": true, "mode: shadow, delay: p97, ": true, "mode: off, delay: p97, ": true, "mode: on, delay: p97, ": false, "mode: on, ": true} {
 		text := `services: {s: {discover: static, endpoints: ["a:1"], hedge: {` + mode + `budget: 0.01}}}`
 		c, err := Parse("a.yaml", []byte(text), func(string) (string, bool) { return "", false })
 		if (err == nil) != valid {

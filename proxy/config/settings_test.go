@@ -275,7 +275,7 @@ func TestSettingsWalk(t *testing.T) {
 	for _, want := range []setting{
 		{"node.id", "text", "host name", "", "restart"},
 		{"timeout", "time ≥ 1ms", "15s", "For all.", "next"},
-		{"hedge.delay", "time, `auto`", "`auto`", "", "next"},
+		{"hedge.delay", "text", "auto", "", "next"},
 		{"retry.on", "list", "`connect`, `refused`, `reset`", "", "next"},
 		{"timeouts.idle", "time ≥ 1ms", "5m", "", "next"},
 		{"limits.message", "size 1KiB–1GiB", "4MiB", "", "next message; on links next link"},

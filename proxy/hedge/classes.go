@@ -15,7 +15,7 @@ func (r *Route) ClassOf(now time.Duration, name []byte, size int) class.ID {
 // estimateOf returns the delay, without bounds, and the median of class c; 0 means unknown. own reports
 // whether they are not those of the route.
 func (r *Route) estimateOf(now time.Duration, c class.ID) (delay, median time.Duration, own bool) {
-	route := r.Estimator.estimate(now, r.Policy.Quantile)
+	route := r.Estimator.estimate(now, r.Policy.quantile())
 	if c > 0 {
 		if delay, median, own = r.classes.Estimate(now, c, r.whole(route)); own {
 			return delay, median, true
@@ -25,7 +25,7 @@ func (r *Route) estimateOf(now time.Duration, c class.ID) (delay, median time.Du
 }
 
 func (r *Route) whole(e *estimate) class.Whole {
-	return class.Whole{Quantile: r.Policy.Quantile, MaxDelay: r.Policy.MaxDelay, Tail: e.tail}
+	return class.Whole{Quantile: r.Policy.quantile(), MaxDelay: r.Policy.MaxDelay, Tail: e.tail}
 }
 
 // DelayOf returns how long a request of class c waits for its next hedge; see Estimator.Delay. MaxDelay
@@ -34,11 +34,16 @@ func (r *Route) DelayOf(now time.Duration, c class.ID) time.Duration {
 	if c == 0 || r.Policy.Delay > 0 {
 		return r.Delay(now)
 	}
-	delay, median, own := r.estimateOf(now, c)
-	if own && median > r.Policy.MaxDelay {
+	switch delay, median, own := r.estimateOf(now, c); {
+	case !own:
+		return r.Delay(now)
+	case r.Policy.auto() && r.classes.Best(c).Known():
+		return r.classes.Best(c).Delay
+	case median > r.Policy.MaxDelay:
 		return delay
+	default:
+		return r.Policy.clamp(delay)
 	}
-	return r.Policy.clamp(delay)
 }
 
 // Scaled returns what the latency would be if the request were of the quickest class. Latencies by load
@@ -47,7 +52,7 @@ func (r *Route) Scaled(now, latency time.Duration, c class.ID) time.Duration {
 	if c == 0 {
 		return latency
 	}
-	return r.classes.Scaled(now, latency, c, r.whole(r.Estimator.estimate(now, r.Policy.Quantile)))
+	return r.classes.Scaled(now, latency, c, r.whole(r.Estimator.estimate(now, r.Policy.quantile())))
 }
 
 // ClassReport describes a class of a route.

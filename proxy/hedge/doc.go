@@ -1,5 +1,5 @@
 // Package hedge decides when a request gets a second attempt: after what delay
-// (Estimator), and whether one more attempt is affordable and useful (Service,
+// (package choice, Estimator), and whether one more attempt is affordable and useful (Service,
 // Gate). When the hedge timer of an exchange fires, lb picks the endpoint of the
 // hedge, and Decide allows it or names the gate that stops it.
 //
@@ -10,9 +10,9 @@
 //
 // Three rules keep hedging safe. The delay follows the measured latency: a fixed
 // delay that is a little too short doubles much of the load. The budget bounds
-// the extra load whatever the estimate says. The quantile leaves room under the
-// budget: at 0.95 with a budget of 5% the ordinary slow requests spend every
-// token and a real stall finds none; at 0.97 two fifths are left for it.
+// the extra load whatever the estimate says. A quarter of the tokens is kept for
+// stuck requests: where the ordinary slow requests spend the whole budget, a real
+// stall still finds some.
 //
 // The package is pure: time is an argument (a loop's monotonic clock), and there
 // are no locks and no allocations per request. One Estimator serves one route on

@@ -1,6 +1,7 @@
 package hedge
 
 import (
+	"math"
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/hedge/histogram"
@@ -10,6 +11,7 @@ const (
 	shortHalf  = 5 * time.Second
 	longHalf   = 30 * time.Second
 	minSamples = 100
+	minSlowest = 1000 // ten of them are beyond P99
 
 	// Trouble of a second, such as caches that expire together, must not raise the delay for ten: where
 	// latencies have clearly fallen, only the last second or two count. minRecent and clearly keep
@@ -22,6 +24,8 @@ const (
 	// takes a microsecond, which the requests of 50 ms share, or a thousand of them.
 	cacheAge     = 50 * time.Millisecond
 	cacheSamples = 1024
+
+	deviations = 3 // standard errors by which a share must differ to have changed
 
 	stallMedians = 3 // medians of silence after which an endpoint counts as stalled
 )
@@ -52,6 +56,7 @@ type estimate struct {
 	tail       time.Duration // that quantile; 0 means unknown
 	median     time.Duration // 0 means unknown
 	tooFew     bool          // there were too few samples to measure
+	fell       bool          // latencies have clearly fallen
 }
 
 // Observe records the latency of a primary that got a response, whether or not a hedge was
@@ -78,35 +83,54 @@ func (e *Estimator) Distribution(now time.Duration) histogram.Distribution {
 	return e.long.Distribution(now, longHalf)
 }
 
-// Delay returns how long to wait before the next hedge: p.Delay if set, else p.Quantile of the
-// latency of primaries, clamped; p.MaxDelay while there are too few samples. The quantile is
-// cached, so that Delay is cheap enough for each request.
+// differ reports whether the slow requests in short are more or fewer than chance explains by those in long.
+func differ(short, long *histogram.Distribution) bool {
+	usual, ok := long.Quantile(usualQuantile)
+	if !ok {
+		usual = math.MaxInt64 // then compare the censored ones
+	}
+	share := long.LaterThan(usual)
+	return math.Abs(short.LaterThan(usual)-share) > deviations*math.Sqrt(share/float64(short.Samples()))
+}
+
+// Delay returns how long to wait before the next hedge where that is not the best delay: p.Delay if set,
+// else p.Quantile of the latency of primaries, clamped; p.MaxDelay while there are too few samples. The quantile
+// is cached, so that Delay is cheap enough for each request.
 func (e *Estimator) Delay(now time.Duration, p *Policy) time.Duration {
 	if p.Delay > 0 {
 		return p.Delay
 	}
-	return p.clamp(e.estimate(now, p.Quantile).tail)
+	return p.clamp(e.estimate(now, p.quantile()).tail)
 }
 
 // StallAfter returns after how long without a response an endpoint with pending requests
 // counts as stalled: three medians, and at least the delay of a hedge; with too few samples at
 // least p.MaxDelay. It is cached like Delay.
 func (e *Estimator) StallAfter(now time.Duration, p *Policy) time.Duration {
-	after := max(stallMedians*e.estimate(now, p.Quantile).median, e.Delay(now, p))
+	after := max(stallMedians*e.estimate(now, p.quantile()).median, e.Delay(now, p))
 	if e.cache.tooFew {
 		after = max(after, p.MaxDelay)
 	}
 	return after
 }
 
-// SilentAfter returns after how long without a response an endpoint with pending requests
-// counts as silent. One that stopped while it had the request that is late now has been silent
-// for the delay, less the median that the request may have taken before. Less than two medians
-// are normal. It is shorter than StallAfter, because the question is whether many endpoints
-// are silent at once. It is cached like Delay.
-func (e *Estimator) SilentAfter(now time.Duration, p *Policy) time.Duration {
-	delay, median := e.Delay(now, p), e.estimate(now, p.Quantile).median
-	return max(delay-median, 2*median)
+// samples returns the number of samples in the last 30 to 60 s.
+func (e *Estimator) samples(now time.Duration) uint64 {
+	s := e.long.Read(now, longHalf)
+	return s.Samples()
+}
+
+// first returns the latencies that the best delay is made of: of as long a time as they have not changed in. ok is
+// false if there are too few.
+func (e *Estimator) first(now time.Duration) (d histogram.Distribution, ok bool) {
+	if e.estimate(now, usualQuantile).fell {
+		return e.recent.Distribution(now, recentHalf), true
+	}
+	short, long := e.short.Distribution(now, shortHalf), e.long.Distribution(now, longHalf)
+	if short.Samples() >= minSlowest && differ(&short, &long) {
+		return short, true
+	}
+	return long, long.Samples() >= minSlowest
 }
 
 // read picks the window. ok is false if even the long one has too few samples.
@@ -141,7 +165,7 @@ func (e *Estimator) estimate(now time.Duration, q float64) *estimate {
 	c.tail = e.lastFinite
 	if s = e.recent.Read(now, recentHalf); s.Samples() >= minRecent {
 		if tail, ok := s.Quantile(q); ok && clearly*float64(tail) < float64(c.tail) {
-			c.tail = tail
+			c.tail, c.fell = tail, true
 			c.median, _ = s.Quantile(0.5)
 		}
 	}

@@ -143,7 +143,7 @@ func TestLastFiniteEstimate(t *testing.T) {
 	for range 60 {
 		e.Censor(now)
 	}
-	if _, ok := quantile(&e, now, p.Quantile); ok {
+	if _, ok := quantile(&e, now, p.quantile()); ok {
 		t.Error("a quantile among the censored samples was reported as measured")
 	}
 	if got := e.Delay(now, p); !near(got, 8*ms) {

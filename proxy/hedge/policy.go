@@ -1,6 +1,9 @@
 package hedge
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Mode says what hedging does for a route.
 type Mode uint8
@@ -23,11 +26,11 @@ func (m Mode) String() string {
 type Policy struct {
 	Mode Mode
 
-	// Delay is how long an attempt is in flight before the next hedge. 0 means "auto": the
-	// Quantile of the latency of primaries, within [MinDelay, MaxDelay].
-	Delay time.Duration
-
-	Quantile float64 // of the automatic delay, in (0, 1); 1-Quantile must be well under Budget
+	// Delay is how long an attempt is in flight before the next hedge. 0 means the Quantile of the latency of
+	// primaries, in (0, 1), within [MinDelay, MaxDelay]; 1-Quantile must be well under Budget. A Quantile of 0 means
+	// "auto": the best delay within [MinDelay, MaxDelay], see package choice.
+	Delay    time.Duration
+	Quantile float64
 
 	// MinDelay and MaxDelay bound the automatic delay. With too few samples it is MaxDelay.
 	MinDelay, MaxDelay time.Duration
@@ -39,6 +42,15 @@ type Policy struct {
 
 	Sample float64 // share of the requests that mode Shadow watches; 0 means all
 }
+
+// auto reports whether the delay is the best one.
+func (p *Policy) auto() bool { return p.Delay == 0 && p.Quantile == 0 }
+
+// usualQuantile is beyond what is usual: an endpoint that is silent for longer may stall. It is the delay as long as
+// the best one is not known.
+const usualQuantile = .97
+
+func (p *Policy) quantile() float64 { return cmp.Or(p.Quantile, usualQuantile) }
 
 // clamp returns the automatic delay for a quantile; 0 means that it is unknown.
 func (p *Policy) clamp(quantile time.Duration) time.Duration {

@@ -8,7 +8,7 @@ import (
 // defaultPolicy returns the policy of a service without settings for hedging: it is off,
 // and all else has the documented defaults.
 func defaultPolicy() Policy {
-	return Policy{Quantile: 0.97, MinDelay: time.Millisecond, MaxDelay: 50 * time.Millisecond, Budget: 0.05, Max: 1}
+	return Policy{MinDelay: time.Millisecond, MaxDelay: 50 * time.Millisecond, Budget: 0.05, Max: 1}
 }
 
 // Metrics and dashboards depend on these names.

@@ -17,7 +17,10 @@ type Route struct {
 	Counts    Counts
 
 	worth     worth.Gate
-	overtaken *overtaken       // nil until a hedge has won
+	overtaken *overtaken // nil until a hedge has won
+	second    *second    // nil until a hedge has responded
+	best      best
+	rand      uint32
 	shadow    *forecast.Shadow // nil unless the mode is Shadow
 	quota     *forecast.Quota  // of shadow; nil means no bound
 
@@ -46,7 +49,7 @@ func (c *Counts) Add(o *Counts) {
 
 // NewRoute returns the state of a route with policy p on one of the given number of loops.
 func NewRoute(p Policy, loops int) *Route {
-	r := &Route{Policy: p}
+	r := &Route{Policy: p, rand: 1}
 	r.classes.Disabled = p.OneClass
 	if p.Mode == Shadow {
 		r.shadow = forecast.New(forecast.Settings{
@@ -60,12 +63,9 @@ func NewRoute(p Policy, loops int) *Route {
 // Inherit takes what was learned of the latencies from the route's last configuration.
 func (r *Route) Inherit(last *Route) {
 	r.Estimator = last.Estimator
-	r.classes.Inherit(&last.classes, r.Policy.Quantile != last.Policy.Quantile)
+	r.classes.Inherit(&last.classes, r.Policy.quantile() != last.Policy.quantile())
+	r.best = last.best
 }
-
-// Delay returns how long a request without a class waits for its next hedge; see
-// Estimator.Delay.
-func (r *Route) Delay(now time.Duration) time.Duration { return r.Estimator.Delay(now, &r.Policy) }
 
 // minAskInterval is the shortest time between two decisions for one request. A
 // delay may be a nanosecond, or 0: while a gate stays closed, the loop would do
@@ -81,6 +81,7 @@ func (r *Route) Again(now time.Duration, c class.ID) time.Duration {
 // shadow mode does not follow.
 type Watch struct {
 	Class class.ID // of the request, from ClassOf
+	Paid  bool     // the result of Pays
 	forecast.Watch
 }
 
@@ -138,7 +139,7 @@ func (r *Route) forecast(now time.Duration, w *Watch, cutOff bool) {
 	}
 	route := forecast.State{Primaries: r.Counts.Primaries}
 	if w.Watched {
-		route.Delay = r.DelayOf(now, w.Class)
+		route.Delay, route.Paid = r.DelayOf(now, w.Class), w.Paid
 		_, route.Median, _ = r.estimateOf(now, w.Class)
 	}
 	r.shadow.End(now, route, &w.Watch, cutOff)

@@ -35,6 +35,7 @@ func minBurst(loops int) float64 { return minTotal / float64(max(1, loops)) }
 type Question struct {
 	Class      class.ID // of the request
 	Idempotent bool     // may reach two replicas
+	Paid       bool     // the result of Route.Pays
 
 	// Cascade reports whether the request is itself a hedge or a retry of its
 	// sender. Hedging it again would multiply the load along a chain of services.
@@ -94,7 +95,7 @@ func (s *Service) Decide(now time.Duration, r *Route, q *Question) Gate {
 	gate := s.gate(now, r, q)
 	r.Counts.Gates[gate]++
 	if gate == Open {
-		s.tokens.TakeHedge(now)
+		s.tokens.Take(now)
 		s.inFlight++
 		r.Counts.Hedges++
 		r.worth.CountHedge()
@@ -103,7 +104,7 @@ func (s *Service) Decide(now time.Duration, r *Route, q *Question) Gate {
 }
 
 func (s *Service) gate(now time.Duration, r *Route, q *Question) Gate {
-	est := r.Estimator.estimate(now, r.Policy.Quantile)
+	est := r.Estimator.estimate(now, r.Policy.quantile())
 	_, median, _ := r.estimateOf(now, q.Class)
 	switch {
 	case !q.Idempotent:
@@ -121,7 +122,7 @@ func (s *Service) gate(now time.Duration, r *Route, q *Question) Gate {
 	case !q.Stuck && !r.worth.Allows():
 		r.worth.Skip()
 		return Useless
-	case r.Policy.Budget <= 0 || !s.tokens.Allows(now, q.Stuck):
+	case r.Policy.Budget <= 0 || !q.Paid && !q.Stuck || !s.tokens.Allows(now, q.Stuck):
 		return Budget
 	case s.inFlight >= s.limit(est.tail, s.tokens.PerSecond(now)):
 		return Concurrency

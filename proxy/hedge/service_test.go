@@ -9,7 +9,7 @@ import (
 )
 
 func willing() Question {
-	return Question{Idempotent: true, Untried: 1, Left: time.Hour}
+	return Question{Idempotent: true, Paid: true, Untried: 1, Left: time.Hour}
 }
 
 func TestDecide(t *testing.T) {
@@ -58,15 +58,17 @@ func TestDecide(t *testing.T) {
 		}, Budget},
 		{"only the reserve is left", func(s *Service, r *Route, q *Question) {
 			for s.tokens.Allows(0, false) {
-				s.tokens.TakeHedge(0)
+				s.tokens.Take(0)
 			}
 		}, Budget},
 		{"only the reserve is left, and the request is stuck", func(s *Service, r *Route, q *Question) {
 			for s.tokens.Allows(0, false) {
-				s.tokens.TakeHedge(0)
+				s.tokens.Take(0)
 			}
 			q.Stuck = true
 		}, Open},
+		{"the budget does not pay", func(s *Service, r *Route, q *Question) { q.Paid = false }, Budget},
+		{"the budget does not pay, and the request is stuck", func(s *Service, r *Route, q *Question) { q.Paid, q.Stuck = false, true }, Open},
 		{"no budget at all", func(s *Service, r *Route, q *Question) { r.Policy.Budget = 0 }, Budget},
 		{"too many in flight", func(s *Service, r *Route, q *Question) { s.inFlight = 10 }, Concurrency},
 		{"budget before concurrency", func(s *Service, r *Route, q *Question) {
@@ -123,11 +125,13 @@ func TestNoAllocations(t *testing.T) {
 		r.Estimator.Observe(now, 2*ms)
 		r.Delay(now)
 		r.Estimator.StallAfter(now, &r.Policy)
+		r.Choose(now)
 		q := willing()
 		if s.Decide(now, r, &q) == Open {
 			opened++
 			r.Estimator.Censor(now)
 			r.Won()
+			r.Responded(now, 3*ms)
 			s.Done()
 		}
 	})

@@ -23,7 +23,7 @@ func TestForecastDeadlineOfClass(t *testing.T) {
 		var hedge Watch
 		send(cacheAge+3*ms, r, &hedge, 1)
 		r.Observe(cacheAge+4*ms, ms, &hedge)
-		w := Watch{Class: r.ClassOf(cacheAge, nil, size), Watch: forecast.Watch{Watched: true, Asked: cacheAge + 3*ms, Left: 8 * ms}}
+		w := Watch{Class: r.ClassOf(cacheAge, nil, size), Paid: true, Watch: forecast.Watch{Watched: true, Asked: cacheAge + 3*ms, Left: 8 * ms}}
 		send(cacheAge, r, &w, 0)
 		r.Censor(cacheAge+8*ms, &w)
 		if f, _ := r.Forecasts(cacheAge+8*ms, 1); f[0].Hedges != want {

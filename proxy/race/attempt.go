@@ -271,6 +271,7 @@ func (a *Attempt) cancel(decided bool) {
 			a.state.become(attemptLingering)
 			return
 		}
+		a.recordWithdrawn()
 		a.end(a.race.shard.Loop.Now(), stats.AttemptNone)
 	}
 }
@@ -285,6 +286,7 @@ func (a *Attempt) abort() {
 		a.withdraw()
 	case attemptSent:
 		a.recordLate()
+		a.recordWithdrawn()
 		a.race.MaybeProcessed = true
 		a.judgeLate(now)
 		a.recordServiceTime()
@@ -322,10 +324,14 @@ func (a *Attempt) recordOvertaken() {
 	}
 }
 
-// judgeHedge tells the route what a hedge saved, once the application has done with the primary.
+// judgeHedge tells the route how long a hedge took or, if this is the primary, what the hedge saved, once the
+// application has done with the attempt.
 func (a *Attempt) judgeHedge(now time.Duration) {
 	r, saved := a.race, time.Duration(0)
 	switch {
+	case a.kind == hedgeAttempt:
+		r.Policy.Hedging.Responded(now, now-a.sent)
+		return
 	case r.hedges == r.wasted || !a.estimated():
 		return
 	case r.overtaken > 0:
@@ -340,6 +346,13 @@ func (a *Attempt) judgeHedge(now time.Duration) {
 func (a *Attempt) recordLate() {
 	if a.estimated() {
 		a.race.Policy.Hedging.Censor(a.race.shard.Loop.Now(), &a.race.watch)
+	}
+}
+
+// recordWithdrawn notes for how long a hedge had no response before it was withdrawn.
+func (a *Attempt) recordWithdrawn() {
+	if now := a.race.shard.Loop.Now(); a.kind == hedgeAttempt {
+		a.race.Policy.Hedging.Withdrew(now, now-a.sent)
 	}
 }
 

@@ -36,6 +36,7 @@ func (r *Race) startHedging(now time.Duration) {
 		h.Begin(&r.watch)
 	}
 	if h.Policy.Mode == hedge.On || r.watch.Watched {
+		r.watch.Paid = h.Pays(now, r.watch.Class)
 		r.armHedge(now, h.DelayOf(now, r.watch.Class))
 	}
 }
@@ -80,12 +81,13 @@ func (r *Race) putOffHedge(now time.Duration) bool {
 // askHedge sends a hedge if every gate is open.
 func (r *Race) askHedge() {
 	s, h, now := r.Service, r.Policy.Hedging, r.shard.Loop.Now()
-	silent := h.Estimator.SilentAfter(now, &h.Policy)
+	silent := h.SilentAfter(now)
 	stuck := r.stalled(now, silent)
 	ep := s.Set.PickHedge(s.Query(r.Key, r.tried[:r.Launched]), stuck)
 	q := hedge.Question{
 		Class:      r.watch.Class,
 		Idempotent: r.request.Idempotent,
+		Paid:       r.watch.Paid,
 		Cascade:    r.cascade(),
 		Left:       r.request.Deadline - now,
 		Endpoints:  s.Set.Len(),
@@ -96,8 +98,11 @@ func (r *Race) askHedge() {
 		q.Untried = 1
 	}
 	gate := s.Hedging.Decide(now, h, &q)
-	if gate == hedge.Open {
+	switch gate {
+	case hedge.Open:
 		r.hedges++
+	case hedge.Budget:
+		r.watch.Paid = false
 	}
 	if (gate == hedge.Open || gate.Transient()) && r.hedges < h.Policy.Max {
 		r.armHedge(now, h.Again(now, r.watch.Class))

@@ -88,8 +88,9 @@ func newRetryOn(names []string) retryOn {
 }
 
 func hedgePolicy(h *config.Hedge) hedge.Policy {
+	delay, quantile, _ := h.ParseDelay()
 	p := hedge.Policy{
-		Delay: h.Delay, Quantile: h.Quantile, MinDelay: h.MinDelay, MaxDelay: h.MaxDelay,
+		Delay: delay, Quantile: quantile, MinDelay: h.MinDelay, MaxDelay: h.MaxDelay,
 		Budget: h.Budget, Max: h.Max, OneClass: h.Class == config.ClassNone, Sample: h.Sample,
 	}
 	switch h.Mode {

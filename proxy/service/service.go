@@ -42,6 +42,7 @@ type Service struct {
 	unwatch loop.Timer             // armed while watched is not nil
 
 	routes    []Hedging     // of the routes to this service
+	chosen    int           // index of the route that was last asked to choose its delay
 	stallNext time.Duration // when the stall threshold is computed again
 	look      loop.Timer    // see onLook; armed while requests are in flight
 	lookDue   time.Duration

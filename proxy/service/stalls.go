@@ -14,6 +14,9 @@ import (
 const (
 	lookEvery   = 100 * time.Millisecond
 	lookStalled = 10 * time.Millisecond
+
+	// choosePerLook bounds how long a look takes: a choice takes up to 50 µs.
+	choosePerLook = 4
 )
 
 // inFlight is the number of attempts of this loop at the endpoints.
@@ -28,7 +31,7 @@ func (s *Service) refreshStall(now time.Duration) {
 	var st lb.Stall
 	for _, r := range s.routes {
 		st.After = max(st.After, r.Estimator.StallAfter(now, &r.Policy))
-		st.Probe = max(st.Probe, r.Delay(now))
+		st.Probe = max(st.Probe, r.Estimator.Delay(now, &r.Policy))
 	}
 	s.Set.Stall = st
 	if !s.look.Armed() && !s.Alone() {
@@ -36,7 +39,15 @@ func (s *Service) refreshStall(now time.Duration) {
 	}
 }
 
-// onLook looks whether the endpoints stall together. If the loop itself is late, it first
+// choose makes the choices of best delays anew that are outdated, among a few routes at a time.
+func (s *Service) choose(now time.Duration) {
+	for range min(choosePerLook, len(s.routes)) {
+		s.chosen = (s.chosen + 1) % len(s.routes)
+		s.routes[s.chosen].Choose(now)
+	}
+}
+
+// onLook looks whether the endpoints stall together, and chooses delays. If the loop itself is late, it first
 // handles the events that came meanwhile, see loop.Slack.
 func (s *Service) onLook() {
 	now := s.Shard.Loop.Now()
@@ -45,6 +56,7 @@ func (s *Service) onLook() {
 		s.Shard.Loop.After(0, &s.look)
 		return
 	}
+	s.choose(now)
 	after := max(s.Set.Stall.After, lookStalled)
 	heard, silent := s.Set.CountSilent(now, after, &s.silent)
 	stalls, together := &s.Hedging.Stalls, hedge.SilentTogether(s.Set.Len(), heard, silent)

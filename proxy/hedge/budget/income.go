@@ -2,12 +2,6 @@ package budget
 
 import "time"
 
-// hedgeSpan is the time whose earnings hedges may spend at once. A freeze of a replica makes as
-// many requests late as reach it until its silence shows, a few medians: fewer than a budget of
-// 5% earns in this time. A queue makes all requests late, and a hedge for each doubles the load
-// when there is no room for it.
-const hedgeSpan = 250 * time.Millisecond
-
 // Income is what primaries earn, for one or more buckets.
 type Income struct {
 	minBurst float64
@@ -28,12 +22,11 @@ func (i *Income) Add(now time.Duration, budget float64) {
 // PerSecond returns the tokens that the last second earned.
 func (i *Income) PerSecond(now time.Duration) float64 { return i.earned.perSecond(now) }
 
-// burst is what the primaries of the last second earn within span, at least minBurst.
-func (i *Income) burst(now, span time.Duration) float64 {
-	return max(i.minBurst, i.PerSecond(now)*span.Seconds())
-}
+// burst is what the primaries of the last second earn, at least minBurst. Where hedges spend all that is
+// earned, chance makes a bucket of a quarter of that empty for one late request in ten.
+func (i *Income) burst(now time.Duration) float64 { return max(i.minBurst, i.PerSecond(now)) }
 
-// Hedges is a bucket of hedges: it holds what hedgeSpan earns.
+// Hedges is a bucket of hedges alone: it holds what a second earns.
 type Hedges struct {
 	tokens   float64 // when the total of the income was credited
 	credited float64
@@ -42,13 +35,12 @@ type Hedges struct {
 // Full returns a full bucket of an income that has earned nothing yet.
 func Full(from *Income) Hedges { return Hedges{tokens: from.minBurst} }
 
-// Have returns the tokens in the bucket, and how many it holds.
-func (h *Hedges) Have(now time.Duration, from *Income) (have, burst float64) {
-	burst = from.burst(now, hedgeSpan)
-	h.tokens = min(h.tokens+from.total-h.credited, burst)
+// Have returns the tokens in the bucket.
+func (h *Hedges) Have(now time.Duration, from *Income) float64 {
+	h.tokens = min(h.tokens+from.total-h.credited, from.burst(now))
 	h.credited = from.total
-	return h.tokens, burst
+	return h.tokens
 }
 
-// Take takes n tokens; a negative n gives -n back.
+// Take takes n tokens.
 func (h *Hedges) Take(n float64) { h.tokens -= n }

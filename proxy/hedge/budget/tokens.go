@@ -6,45 +6,37 @@ import "time"
 // Tokens is the token bucket that bounds the extra load of one service on one loop, shared by
 // hedges and paid retries. Each primary adds its route's budget; each hedge or paid retry
 // takes 1. The bucket holds as much as the last second earned: the loss of a replica can spend
-// at once the savings of one second, and no more. Hedges also have a bucket of their own, which
-// holds what hedgeSpan earns. Both start full.
+// at once the savings of one second, and no more. The bucket starts full.
 type Tokens struct {
 	income   Income
 	tokens   float64
-	hedges   Hedges
 	refunded lastSecond
 }
 
-// New returns buckets that hold minBurst tokens even at a low rate; see NewIncome.
+// New returns a bucket that holds minBurst tokens even at a low rate; see NewIncome.
 func New(minBurst float64) Tokens {
 	income := NewIncome(minBurst)
-	return Tokens{income: income, tokens: income.minBurst, hedges: Full(&income)}
+	return Tokens{income: income, tokens: income.minBurst}
 }
 
 // Primary adds the budget of one primary's route.
 func (b *Tokens) Primary(now time.Duration, budget float64) {
 	b.income.Add(now, budget)
-	b.tokens = min(b.tokens+budget, b.income.burst(now, time.Second))
+	b.tokens = min(b.tokens+budget, b.income.burst(now))
 }
 
-// stuckReserve is the fraction of the bucket of hedges that only those of stuck requests may
+// stuckReserve is the fraction of the bucket that only retries and the hedges of stuck requests may
 // spend. A stuck request fails without its hedge; one that is merely late may wait.
 const stuckReserve = 0.25
 
 // Allows reports whether there is a token for a hedge. A full bucket has one for any request.
 func (b *Tokens) Allows(now time.Duration, stuck bool) bool {
-	have, burst := b.hedges.Have(now, &b.income)
 	need := 1.0
 	if !stuck {
+		burst := b.income.burst(now)
 		need = min(1+stuckReserve*burst, burst)
 	}
-	return have >= need && b.Have(now) >= 1
-}
-
-// TakeHedge takes the token of a hedge that is allowed.
-func (b *Tokens) TakeHedge(now time.Duration) {
-	b.Take(now)
-	b.hedges.Take(1)
+	return b.Have(now) >= need
 }
 
 // Take takes one token, and reports whether there was one.
@@ -68,14 +60,13 @@ func (b *Tokens) Refund(now time.Duration) {
 		return
 	}
 	b.refunded.add(now, 1)
-	b.tokens = min(b.tokens+1, b.income.burst(now, time.Second))
-	b.hedges.Take(-1)
+	b.tokens = min(b.tokens+1, b.income.burst(now))
 }
 
 // Have returns the number of tokens, below 0 if some are owed. The bound shrinks with the rate, and
 // savings with it.
 func (b *Tokens) Have(now time.Duration) float64 {
-	return min(b.tokens, b.income.burst(now, time.Second))
+	return min(b.tokens, b.income.burst(now))
 }
 
 // PerSecond returns the tokens that the last second earned.

@@ -2,7 +2,7 @@ package budget
 
 import "testing"
 
-// A late request leaves exactly a quarter of the bucket of hedges to stuck ones. A full
+// A late request leaves exactly a quarter of the bucket to stuck ones. A full
 // bucket has a token for either, however small it is.
 func TestStuckReserve(t *testing.T) {
 	for _, c := range []struct {
@@ -19,7 +19,7 @@ func TestStuckReserve(t *testing.T) {
 		{1, 0.99, false, false},
 	} {
 		b := New(c.burst)
-		b.hedges.tokens = c.tokens
+		b.tokens = c.tokens
 		if late, stuck := b.Allows(0, false), b.Allows(0, true); late != c.late || stuck != c.stuck {
 			t.Errorf("%v of %v tokens: %t for a late request, %t for a stuck one", c.tokens, c.burst, late, stuck)
 		}

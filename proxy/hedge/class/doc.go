@@ -7,7 +7,8 @@
 // The latency of a request depends on its class: the size of its body in octaves, or a name that the
 // caller gives. A class is described by its lower quartile and by the quantile of the delay. Classes of
 // which both differ by less than 40% are alike, and share one estimate, made of all their requests. If all
-// are alike, it is the route's, as it is for a class with too few requests.
+// are alike, it is the route's, as it is for a class with too few requests. Classes that are alike also share the best
+// delay, of package choice.
 //
 // A first attempt that was given up counts as slower than all others, as it does for a route.
 //

@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/remora-proxy/remora/proxy/hedge/choice"
 	"github.com/remora-proxy/remora/proxy/hedge/histogram"
 )
 
@@ -80,6 +81,10 @@ type class struct {
 	typical, tail time.Duration
 	// Of all classes that are alike; a delay of 0 means that the class has the delay of the route.
 	delay, median time.Duration
+	alikes        []*class // those classes, if it is the first one of them
+
+	best     choice.Choice // of these
+	bestFrom time.Duration // when it was made
 }
 
 type classHalf struct {
@@ -272,7 +277,7 @@ func (t *table) update(now time.Duration, w Whole) {
 	known, unknown := 0, 0
 	for i, c := range t.list {
 		n := c.samples(now)
-		c.delay = 0
+		c.delay, c.alikes = 0, c.alikes[:0]
 		if c.measure(now, t.list[i:i+1], w.Quantile) {
 			known += n
 		} else {
@@ -340,7 +345,52 @@ func share(now time.Duration, among []*class, w Whole) {
 	for _, c := range among {
 		c.delay, c.median = delay, median
 	}
+	among[0].alikes = append(among[0].alikes[:0], among...)
 }
+
+// Choose makes the choice of the best delay anew for some classes that are alike, if the last one was made before a time.
+// It needs at least so many requests. in.Max does not bound the delay of classes that usually take longer. The latencies
+// of the hedges of a class are not known.
+func (s *Set) Choose(now, before time.Duration, least int64, in choice.Limits) {
+	if s.table == nil {
+		return
+	}
+	for _, c := range s.list {
+		if len(c.alikes) == 0 || c.bestFrom >= before {
+			continue
+		}
+		var first histogram.Distribution
+		for _, o := range c.alikes {
+			o.addTo(now, &first)
+		}
+		made := choice.Choice{}
+		if c.median > in.Max {
+			in.Max = math.MaxInt64
+		}
+		if first.Samples() >= least {
+			made = choice.Best(&first, &choice.Hedges{}, in, c.best)
+		}
+		for _, o := range c.alikes {
+			o.best, o.bestFrom = made, now
+		}
+		return
+	}
+}
+
+// addTo adds the latencies of c.
+func (c *class) addTo(now time.Duration, d *histogram.Distribution) {
+	halves := c.read(now)
+	for i := range halves {
+		h := &halves[i]
+		for b, n := range h.counts {
+			d.Counts[b<<classShift] += int64(n)
+		}
+		d.Censored += int64(h.censored)
+	}
+}
+
+// Best returns the last choice for class c, which is not 0.
+func (t *table) Best(c ID) *choice.Choice { return &t.list[c-1].best }
 
 // Estimate returns the delay, without bounds, and the median of class c, which is not 0. own is false if
 // the class has those of the route.

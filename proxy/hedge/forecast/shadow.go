@@ -37,6 +37,7 @@ type Settings struct {
 type State struct {
 	Primaries uint64        // requests that began
 	Delay     time.Duration // in force for requests of the attempt's class
+	Paid      bool          // reports whether the delay in force has the budget pay for a hedge of this request
 	Median    time.Duration // latency of the class; 0 means unknown
 }
 
@@ -185,7 +186,7 @@ func (s *Shadow) End(now time.Duration, route State, w *Watch, cutOff bool) {
 	for i := range s.plans {
 		p := &s.plans[i]
 		when := s.askTimes(w, cmp.Or(p.delay, route.Delay), route.Delay)
-		if took <= when.first {
+		if took <= when.first || p.delay == 0 && !route.Paid {
 			continue
 		}
 		better, hedges := s.hedgedLatency(p, now, route.Median, w, when)
@@ -218,7 +219,7 @@ func (s *Shadow) askTimes(w *Watch, delay, current time.Duration) askTimes {
 
 // hedgedLatency returns the latency that the caller would have seen, and the number of hedges.
 func (s *Shadow) hedgedLatency(p *plan, now, median time.Duration, w *Watch, when askTimes) (best time.Duration, sent int) {
-	tokens, _ := p.tokens.Have(now, &s.income)
+	tokens := p.tokens.Have(now, &s.income)
 	best = now - w.sent
 	for at := when.first; at < best && at <= when.first+time.Duration(model.asks)*when.interval && sent < s.settings.Max; at += when.interval {
 		if w.Left-at < median {

@@ -21,6 +21,7 @@ type route struct {
 	*Shadow
 	delay     time.Duration // in force
 	primaries uint64
+	unpaid    bool
 }
 
 // shadowed returns a route that has seen latencies of 1 ms.
@@ -59,7 +60,7 @@ func (r *route) send(at time.Duration, w *Watch, endpoint uint32, unavailable bo
 // end simulates the end of a primary.
 func (r *route) end(at time.Duration, w *Watch, cutOff bool) {
 	if w.Follows() {
-		r.End(at, State{Primaries: r.primaries, Delay: r.delay, Median: ms}, w, cutOff)
+		r.End(at, State{Primaries: r.primaries, Delay: r.delay, Paid: !r.unpaid, Median: ms}, w, cutOff)
 	}
 }
 
@@ -86,6 +87,7 @@ func TestForecastOfOneSlowRequest(t *testing.T) {
 		{"asked late: the loop was not scheduled", func(r *route, w *Watch) { w.Asked = at + 30*ms }, 1, 31 * ms},
 		{"response before the decision", func(r *route, w *Watch) { w.Asked = 0 }, 0, 50 * ms},
 		{"two hedges gain no more", func(r *route, w *Watch) { r.settings.Max = 2 }, 1, 6 * ms},
+		{"the budget does not pay", func(r *route, w *Watch) { r.unpaid = true }, 0, 50 * ms},
 		{"no budget", func(r *route, w *Watch) { r.plans[0].tokens.Take(100) }, 0, 50 * ms},
 	} {
 		t.Run(c.name, func(t *testing.T) {

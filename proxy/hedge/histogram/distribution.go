@@ -56,6 +56,31 @@ func (d *Distribution) Quantile(q float64) (latency time.Duration, ok bool) {
 	return 0, false
 }
 
+// LaterThan returns the share of the requests that took longer than a latency; those in its bucket did not.
+func (d *Distribution) LaterThan(latency time.Duration) float64 {
+	later := d.Censored
+	for _, n := range d.Counts[BucketOf(latency)+1:] {
+		later += n
+	}
+	return float64(later) / float64(max(d.Samples(), 1))
+}
+
+// Spread gives the censored samples the latencies of o, in proportion. If o has none, they stay censored.
+func (d *Distribution) Spread(o *Distribution) {
+	known := o.Samples() - o.Censored
+	if known == 0 {
+		return
+	}
+	var seen, given int64
+	for i, n := range o.Counts {
+		seen += n
+		add := d.Censored*seen/known - given
+		d.Counts[i] += add
+		given += add
+	}
+	d.Censored = 0
+}
+
 // Uncensor replaces censored samples by those of o.
 func (d *Distribution) Uncensor(o Distribution) {
 	d.Censored -= min(o.Samples(), d.Censored)

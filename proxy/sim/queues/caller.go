@@ -44,11 +44,13 @@ func (c *caller) begin(r *request, work time.Duration) {
 	}
 	r.class = c.route.ClassOf(w.now, nil, r.size)
 	delay := c.route.DelayOf(w.now, r.class)
-	c.set.Stall = lb.Stall{After: c.route.Estimator.StallAfter(w.now, &c.route.Policy), Probe: c.route.Delay(w.now)}
+	e := &c.route.Estimator
+	c.set.Stall = lb.Stall{After: e.StallAfter(w.now, &c.route.Policy), Probe: e.Delay(w.now, &c.route.Policy)}
 	c.service.Primary(w.now, c.route)
-	e := c.pick(r)
-	c.send(r, e, false, work)
+	c.send(r, c.pick(r), false, work)
 	if w.way == On {
+		c.route.Choose(w.now)
+		r.paid = c.route.Pays(w.now, r.class)
 		w.after(delay, late, &r.attempts[0])
 	}
 }
@@ -105,8 +107,8 @@ func (r *request) late() {
 	if r.done {
 		return
 	}
-	silent := c.route.Estimator.SilentAfter(now, &c.route.Policy)
-	q := hedge.Question{Class: r.class, Idempotent: true, Left: math.MaxInt64, Endpoints: c.set.Len(), Stuck: r.stuck(now, silent)}
+	silent := c.route.SilentAfter(now)
+	q := hedge.Question{Class: r.class, Paid: r.paid, Idempotent: true, Left: math.MaxInt64, Endpoints: c.set.Len(), Stuck: r.stuck(now, silent)}
 	q.Heard, q.Silent = c.set.CountSilent(now, silent, &c.silent)
 	e := c.set.PickHedge(lb.Query{Now: now, Rand: c.w.about(r, forHedge), Tried: r.tried}, q.Stuck)
 	if e != nil {
@@ -123,6 +125,9 @@ func (r *request) late() {
 		}
 		c.send(r, e, true, c.w.Service.draw(c.w.about(r, forHedge), r.size))
 		return
+	}
+	if gate == hedge.Budget {
+		r.paid = false
 	}
 	if gate.Transient() {
 		c.w.after(c.route.Again(now, r.class), late, &r.attempts[0])
@@ -159,6 +164,9 @@ func (c *caller) returned(a *attempt) {
 			c.missed(r)
 		}
 		return
+	}
+	if a.hedge {
+		c.route.Responded(w.now, w.now-a.sent)
 	}
 	a.endpoint.Finish(w.now, w.now-a.sent)
 	a.endpoint.Learn(w.now, c.route.Scaled(w.now, w.now-a.sent, r.class), a.found)

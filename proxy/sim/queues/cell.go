@@ -22,6 +22,10 @@ type Cell struct {
 	AnySize bool
 	// OneClass means that one estimate is made for all requests, large or small.
 	OneClass bool
+	// Budget is that of Policy, unless it is 0.
+	Budget float64
+	// Quantile is that of the delay; 0 means the best delay.
+	Quantile float64
 	// Direct means that there is no sidecar beside the replica: nothing is reported or refused.
 	Direct bool
 }
@@ -59,10 +63,15 @@ const (
 	MostLarge = Unequal + 1
 	// RareLarge are two sizes, of which a hundredth is large and takes 100 times as long.
 	RareLarge = MostLarge + 1
+
+	// Stragglers are lognormal with a median of 4.6 ms; a twentieth takes 45 ms more, by chance.
+	Stragglers = RareLarge + 1
+	// FewStragglers are the same, but only a fiftieth takes 45 ms more.
+	FewStragglers = Stragglers + 1
 )
 
 func (s Service) String() string {
-	return [...]string{"exponential", "lognormal 0.5", "lognormal 1.0", "bimodal", "unequal", "most large", "rare large"}[s]
+	return [...]string{"exponential", "lognormal 0.5", "lognormal 1.0", "bimodal", "unequal", "most large", "rare large", "stragglers", "few stragglers"}[s]
 }
 
 const median = time.Millisecond
@@ -76,6 +85,11 @@ const (
 // largeShare is the share of large requests.
 func (s Service) largeShare() float64 {
 	return map[Service]float64{Unequal: 0.1, MostLarge: 0.75, RareLarge: 0.01}[s]
+}
+
+// stragglers is the share of stragglers.
+func (s Service) stragglers() float64 {
+	return map[Service]float64{Stragglers: 0.05, FewStragglers: 0.02}[s]
 }
 
 // largeTakes is how much longer a large request takes.
@@ -101,6 +115,11 @@ func (s Service) draw(r *rand.Rand, size int) time.Duration {
 		if r.Float64() < 0.1 {
 			x += 10
 		}
+	case Stragglers, FewStragglers:
+		x = 4.6 * math.Exp(r.NormFloat64()*0.5)
+		if r.Float64() < s.stragglers() {
+			x += 45
+		}
 	case Unequal, MostLarge, RareLarge:
 		x = math.Exp(r.NormFloat64() * 0.3)
 		if size == large {
@@ -112,7 +131,7 @@ func (s Service) draw(r *rand.Rand, size int) time.Duration {
 
 func (s Service) mean() time.Duration {
 	unequal := math.Exp(0.045) * (1 + s.largeShare()*(s.largeTakes()-1))
-	x := [...]float64{1, math.Exp(0.125), math.Exp(0.5), math.Exp(0.125) + 1, unequal, unequal, unequal}[s]
+	x := [...]float64{1, math.Exp(0.125), math.Exp(0.5), math.Exp(0.125) + 1, unequal, unequal, unequal, 4.6*math.Exp(0.125) + 45*s.stragglers(), 4.6*math.Exp(0.125) + 45*s.stragglers()}[s]
 	return time.Duration(x * float64(median))
 }
 

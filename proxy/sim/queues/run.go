@@ -32,7 +32,7 @@ type Length struct {
 
 // Policy is the hedging of a Run: the product's defaults.
 var Policy = hedge.Policy{
-	Mode: hedge.On, Quantile: 0.97, MinDelay: time.Millisecond, MaxDelay: 50 * time.Millisecond, Budget: 0.05, Max: 1,
+	Mode: hedge.On, MinDelay: time.Millisecond, MaxDelay: 50 * time.Millisecond, Budget: 0.05, Max: 1,
 }
 
 // network is the time from a consumer to a replica's sidecar, and back.
@@ -84,7 +84,10 @@ func (r *Result) Extra() float64 { return float64(r.Reached) / float64(max(1, r.
 
 func (c *Cell) policy() hedge.Policy {
 	p := Policy
-	p.OneClass = c.OneClass
+	p.OneClass, p.Quantile = c.OneClass, c.Quantile
+	if c.Budget > 0 {
+		p.Budget = c.Budget
+	}
 	return p
 }
 
