@@ -158,6 +158,9 @@ func mergeService(into, s *stats.ServiceReport) {
 
 func mergeRoute(into, r *stats.RouteReport) {
 	into.Delay = max(into.Delay, r.Delay)
+	if r.Choice.Delay > into.Choice.Delay {
+		into.Choice = r.Choice
+	}
 	into.Counts.Add(&r.Counts)
 	into.Latency.Add(&r.Latency)
 	if into.Effect != nil {

@@ -16,6 +16,7 @@ type hedgingBody struct {
 type hedgingState struct {
 	Mode    string `json:"mode"`              // the strongest mode of the routes to the service
 	Verdict string `json:"verdict,omitempty"` // what hedging brings, or would bring
+	Choice  string `json:"choice,omitempty"`  // which delay the busiest of these routes has, and why
 	hedgingCounts
 	Retries  uint64             `json:"retries"`
 	InFlight int                `json:"in_flight"`
@@ -48,6 +49,7 @@ type routeHedging struct {
 	Route   string        `json:"route"`
 	Mode    string        `json:"mode"`
 	Verdict string        `json:"verdict,omitempty"`
+	Choice  string        `json:"choice,omitempty"`  // why this is the delay, if it is the best one
 	DelayMS float64       `json:"delay_ms"`          // current, the longest of all loops
 	WinRate *float64      `json:"win_rate"`          // of the hedges that reached an application; null if there were none
 	Latency quantiles     `json:"latency"`           // of first attempts
@@ -108,7 +110,7 @@ func (s *Server) hedging(reports []stats.WorkerReport) any {
 
 func (s *Server) hedgingState(svc *stats.ServiceReport) hedgingState {
 	st := hedgingState{
-		Mode: s.service(svc.Name).Hedge.Mode, Verdict: verdict(svc), hedgingCounts: countsOf(&svc.Stats.Counts),
+		Mode: s.service(svc.Name).Hedge.Mode, Verdict: verdict(svc), Choice: choice(svc), hedgingCounts: countsOf(&svc.Stats.Counts),
 		Retries: svc.Stats.Retries, InFlight: svc.HedgesInFlight, Tokens: svc.Tokens,
 		DelayMS: map[string]float64{}, Routes: []routeHedging{},
 	}
@@ -135,7 +137,7 @@ func (s *Server) hedgingState(svc *stats.ServiceReport) hedgingState {
 
 func routeState(r *stats.RouteReport) routeHedging {
 	st := routeHedging{
-		Route: routeName(r.Route), Mode: r.Mode.String(), DelayMS: ms(r.Delay), hedgingCounts: countsOf(&r.Counts),
+		Route: routeName(r.Route), Mode: r.Mode.String(), Choice: r.Choice.Describe(r.Mode == hedge.On), DelayMS: ms(r.Delay), hedgingCounts: countsOf(&r.Counts),
 		Latency: quantilesOf(&r.Latency),
 	}
 	if e := effectOf(r); e != nil {
@@ -195,6 +197,22 @@ func verdict(svc *stats.ServiceReport) string {
 		return ""
 	}
 	return sum.Verdict()
+}
+
+// choice says which delay was chosen for the busiest of the routes that verdict is about, and why. It returns ""
+// if no delay was.
+func choice(svc *stats.ServiceReport) string {
+	var busiest *stats.RouteReport
+	for i := range svc.Routes {
+		r := &svc.Routes[i]
+		if busiest == nil || r.Mode > busiest.Mode || r.Mode == busiest.Mode && r.Counts.Primaries > busiest.Counts.Primaries {
+			busiest = r
+		}
+	}
+	if busiest == nil {
+		return ""
+	}
+	return busiest.Choice.Describe(busiest.Mode == hedge.On)
 }
 
 // stalls says in which period the replicas of a service stall together. It returns "" if none is known.

@@ -69,6 +69,7 @@ type HedgeStats struct {
 	InFlight int               `json:"in_flight"`
 	Gates    map[string]uint64 `json:"gates"`              // decisions not to hedge, by the closed gate
 	Verdict  string            `json:"verdict,omitempty"`  // what hedging brings, or would bring
+	Choice   string            `json:"choice,omitempty"`   // which delay was chosen, and why
 	Periodic string            `json:"periodic,omitempty"` // a period in which the replicas stall together
 }
 
@@ -136,7 +137,7 @@ func (s *Server) serviceStats(svc *stats.ServiceReport) ServiceStats {
 		BytesIn: st.BytesIn, BytesOut: st.BytesOut, Retries: st.Retries,
 		Hedges: HedgeStats{
 			Sent: st.Hedges, Won: st.HedgesWon, Missed: st.HedgesMissed, InFlight: svc.HedgesInFlight, Gates: gateCounts(&st.Counts),
-			Verdict: verdict(svc), Periodic: stalls(svc),
+			Verdict: verdict(svc), Choice: choice(svc), Periodic: stalls(svc),
 		},
 	}
 	for o, n := range st.Outcomes {

@@ -58,7 +58,7 @@ func (s *Service) RetireRoute(h *hedge.Route) {
 
 func (h *Hedging) report(now time.Duration, d stats.Detail) stats.RouteReport {
 	out := stats.RouteReport{
-		Route: h.Index, Mode: h.Policy.Mode, Delay: h.Delay(now), Counts: h.Counts,
+		Route: h.Index, Mode: h.Policy.Mode, Delay: h.Delay(now), Choice: h.Best(), Counts: h.Counts,
 		Latency: h.Estimator.Distribution(now),
 	}
 	if d != stats.Counters {

@@ -179,8 +179,8 @@ func (f *frame) gates() string {
 // maxVerdicts is for how many services a frame says what hedging brings.
 const maxVerdicts = 3
 
-// verdicts returns lines that say what hedging brings, or would bring, to the busiest services, and in
-// which period replicas stall together.
+// verdicts returns lines that say what hedging brings, or would bring, to the busiest services, which delay was
+// chosen, and in which period replicas stall together.
 func (f *frame) verdicts() (out []string) {
 	requests := map[string]uint64{}
 	for name, s := range f.now.Services {
@@ -194,10 +194,14 @@ func (f *frame) verdicts() (out []string) {
 		return cmp.Or(cmp.Compare(requests[b], requests[a]), cmp.Compare(a, b))
 	})
 	for _, name := range busiest[:min(len(busiest), maxVerdicts)] {
-		out = append(out, shorten(name, 20)+": "+f.now.Services[name].Hedges.Verdict)
+		hedges := f.now.Services[name].Hedges
+		out = append(out, shorten(name, 20)+": "+hedges.Verdict)
+		if hedges.Choice != "" {
+			out = append(out, shorten(name, 20)+": "+hedges.Choice)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.now.Services)) {
-		if line := f.now.Services[name].Hedges.Periodic; line != "" && len(out) < 2*maxVerdicts {
+		if line := f.now.Services[name].Hedges.Periodic; line != "" && len(out) < 3*maxVerdicts {
 			out = append(out, line)
 		}
 	}

@@ -119,9 +119,10 @@ func TestFrameOfVerdicts(t *testing.T) {
 	}
 	b := f.now.Services["b"]
 	b.Hedges.Periodic = "the replicas of b stall together every 60 s for 0.9 s"
+	b.Hedges.Choice = "hedges after 16 ms"
 	f.now.Services["b"] = b
 	got := f.verdicts()
-	if len(got) != 4 || got[3] != b.Hedges.Periodic || !strings.HasPrefix(got[0], "compute: ") || got[1] != "c: verdict on c" || got[2] != "b: verdict on b" {
+	if len(got) != 5 || got[3] != "b: hedges after 16 ms" || got[4] != b.Hedges.Periodic || !strings.HasPrefix(got[0], "compute: ") || got[1] != "c: verdict on c" || got[2] != "b: verdict on b" {
 		t.Errorf("%q", got)
 	}
 }

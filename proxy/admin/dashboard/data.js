@@ -70,13 +70,14 @@ function errorsOf(before, now) {
   return rows.sort((a, b) => b.rate - a.rate || b.all - a.all || a.code.localeCompare(b.code));
 }
 
-// verdicts says for the three services with the most requests what hedging brings, or would bring, and
-// after these for all in which period their replicas stall together.
+// verdicts says for the three services with the most requests what hedging brings, or would bring, and which delay
+// was chosen, and after these for all in which period their replicas stall together.
 function verdicts(now, names) {
   const requests = name => Object.values(now.services[name].outcomes).reduce((a, n) => a + n, 0);
   const hedges = name => now.services[name].hedges;
   return names.filter(name => hedges(name).verdict).sort((a, b) => requests(b) - requests(a)).slice(0, 3)
-    .map(name => `${name}: ${hedges(name).verdict}`).concat(names.map(name => hedges(name).periodic).filter(Boolean));
+    .flatMap(name => [hedges(name).verdict, hedges(name).choice].filter(Boolean).map(line => `${name}: ${line}`))
+    .concat(names.map(name => hedges(name).periodic).filter(Boolean));
 }
 
 // quantile is that of a histogram, in seconds, straight within a bucket; null of

@@ -5,6 +5,7 @@ import (
 
 	"github.com/remora-proxy/remora/lb/outlier"
 	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/hedge/choice"
 	"github.com/remora-proxy/remora/proxy/hedge/forecast"
 	"github.com/remora-proxy/remora/proxy/hedge/histogram"
 	"github.com/remora-proxy/remora/proxy/hedge/periodic"
@@ -54,6 +55,8 @@ type RouteReport struct {
 	Mode  hedge.Mode // as configured
 	// Delay is the time after which a request is hedged now, or would be if hedging were on.
 	Delay time.Duration
+	// Choice says why, if the delay is the best one.
+	Choice choice.Choice
 
 	Counts  hedge.Counts
 	Latency histogram.Distribution // of primaries
