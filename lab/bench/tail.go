@@ -11,8 +11,14 @@ import (
 	"github.com/remora-proxy/remora/lab/steal"
 )
 
-// TailRows are the rows of the tail bench: ways to three replicas that freeze now and then. With
-// grpc the requests are gRPC calls.
+// Jobs of the tail bench.
+const (
+	freezing   Job = "freezing"
+	straggling Job = "straggling"
+)
+
+// TailRows are the rows of the tail bench: ways to three replicas that freeze now and then, or whose requests are
+// stragglers by chance. With grpc the requests are gRPC calls.
 func TailRows(grpc bool) []Row {
 	freeze := replicas{count: 3, args: []string{"--mode", "stall", "--median", "1ms", "--sigma", "0.5", "--stall-mean", "2s", "--stall-len", "50ms"}}
 	hedged := func(hedge string) []hop {
@@ -22,12 +28,26 @@ func TailRows(grpc bool) []Row {
 		})
 	}
 	rows := []Row{
-		{Name: "haproxy", chain: []hop{haproxy}, replicas: freeze},
-		{Name: "envoy", chain: []hop{envoy}, replicas: freeze},
-		{Name: "envoy-hedge", chain: []hop{envoyHedge}, replicas: freeze},
-		{Name: "remora-off", chain: hedged("{mode: off}"), replicas: freeze},
-		{Name: "remora", chain: hedged("{mode: on}"), replicas: freeze},
-		{Name: "remora-max2", chain: hedged("{mode: on, max: 2}"), replicas: freeze},
+		{Name: "haproxy", chain: []hop{haproxy}},
+		{Name: "envoy", chain: []hop{envoy}},
+		{Name: "envoy-hedge", chain: []hop{envoyHedge}},
+		{Name: "remora-off", chain: hedged("{mode: off}")},
+		{Name: "remora", chain: hedged("{mode: on}")},
+		{Name: "remora-max2", chain: hedged("{mode: on, max: 2}")},
+	}
+	for i := range rows {
+		rows[i].jobs, rows[i].replicas = []Job{freezing}, freeze
+	}
+	for _, row := range []struct{ name, share, hedge string }{
+		{"stragglers-5-off", "0.05", "{mode: off}"},
+		{"stragglers-5", "0.05", "{mode: on}"},
+		{"stragglers-5-budget-9", "0.05", "{mode: on, budget: 0.09}"},
+		{"stragglers-2-off", "0.02", "{mode: off}"},
+		{"stragglers-2", "0.02", "{mode: on}"},
+	} {
+		rows = append(rows, Row{Name: row.name, chain: hedged(row.hedge), jobs: []Job{straggling}, replicas: replicas{
+			count: 3, args: []string{"--mode", "stall", "--stall-mean", "0s", "--median", "4600us", "--sigma", "0.5", "--stragglers", row.share},
+		}})
 	}
 	if grpc {
 		return overGRPC(rows)
@@ -41,7 +61,19 @@ const tailWarmUp = 2 * time.Second
 // Freezes is an open loop against replicas that freeze. All rows meet the same freezes.
 func Freezes(rate float64, d time.Duration) Load {
 	name := fmt.Sprintf("open loop, %.0f requests/s, replicas that freeze", rate)
-	return openLoad(name, load.Options{Rate: rate}, d)
+	l := openLoad(name, load.Options{Rate: rate}, d)
+	l.job = freezing
+	return l
+}
+
+// stragglersLoad is the name of Stragglers.
+const stragglersLoad = "open loop, 600 requests/s, stragglers"
+
+// Stragglers is an open loop against replicas whose requests are stragglers by chance. They have no queue.
+func Stragglers(d time.Duration) Load {
+	l := openLoad(stragglersLoad, load.Options{Rate: 600}, d)
+	l.job = straggling
+	return l
 }
 
 // openLoad is an open loop whose schedule of freezes and counts of requests start with it.
@@ -113,6 +145,9 @@ const fairExtra = 5
 
 // tailVerdicts judges the promises of the tail bench. They compare medians.
 func (s Samples) tailVerdicts(load string) []Verdict {
+	if load == stragglersLoad {
+		return s.stragglerVerdicts()
+	}
 	of := func(row string, f Figure) float64 { return median(s.Values(row, load, f)) }
 	envoy := math.NaN()
 	for _, row := range []string{"envoy", "envoy-hedge"} {
@@ -120,23 +155,41 @@ func (s Samples) tailVerdicts(load string) []Verdict {
 			envoy = p
 		}
 	}
-	var all []Verdict
-	for _, p := range []struct {
-		what, row string
-		figure    Figure
-		base      float64
-		limit     float64
-	}{
+	return s.promised(load, []promise{
 		{"hedging off: p99 / HAProxy's", "remora-off", P99, of("haproxy", P99), 1.15},
 		{"hedging auto: p99 / HAProxy's", "remora", P99, of("haproxy", P99), 1.15},
 		{fmt.Sprintf("hedging auto: p99.9 / Envoy's best within %d%% extra load", fairExtra), "remora", P999, envoy, 0.7},
-		{"hedging auto: extra load, %", "remora", Extra, 1, 3.6},
+		{"hedging auto: extra load, %", "remora", Extra, 1, 4},
 		{"hedging auto, max 2: p99.99, ms", "remora-max2", P9999, 1e3, 20},
-	} {
+	})
+}
+
+// stragglerVerdicts judges the promises about stragglers.
+func (s Samples) stragglerVerdicts() []Verdict {
+	off := median(s.Values("stragglers-5-off", stragglersLoad, P999))
+	return s.promised(stragglersLoad, []promise{
+		{"5% stragglers: p99, ms", "stragglers-5", P99, 1e3, 30},
+		{"5% stragglers: p99.9 / without hedging", "stragglers-5", P999, off, 1},
+		{"5% stragglers: extra load, %", "stragglers-5", Extra, 1, 5.3},
+		{"5% stragglers, budget 9%: p99, ms", "stragglers-5-budget-9", P99, 1e3, 20},
+		{"2% stragglers: p99, ms", "stragglers-2", P99, 1e3, 20},
+	})
+}
+
+// promise limits a figure of a row, divided by base.
+type promise struct {
+	what, row string
+	figure    Figure
+	base      float64
+	limit     float64
+}
+
+func (s Samples) promised(load string, all []promise) (verdicts []Verdict) {
+	for _, p := range all {
 		values := s.Values(p.row, load, p.figure)
-		all = append(all, Verdict{
+		verdicts = append(verdicts, Verdict{
 			What: p.what, Measured: median(values) / p.base, Values: parts(values, p.base), Limit: p.limit, Rounds: len(values),
 		})
 	}
-	return all
+	return verdicts
 }

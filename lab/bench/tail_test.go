@@ -3,6 +3,7 @@ package bench
 import (
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,5 +89,34 @@ func TestTailVerdicts(t *testing.T) {
 	s[0].Errors, s[1].Errors, s[2].Errors, s[3].Errors, s[4].Errors = 1, 1, 1, 1, 1
 	if err := r.Check(); err == nil || !strings.Contains(err.Error(), "requests failed") {
 		t.Errorf("failed requests: %v", err)
+	}
+}
+
+// TestStragglerVerdicts: the promises about stragglers are judged under their load alone.
+func TestStragglerVerdicts(t *testing.T) {
+	var s Samples
+	for row, f := range map[string]Figures{
+		"stragglers-5-off":      {P999: 58_000},
+		"stragglers-5":          {P99: 28_000, P999: 58_001, Extra: 5},
+		"stragglers-5-budget-9": {P99: 21_000},
+	} {
+		s = append(s, Sample{Round: 1, Row: row, Load: stragglersLoad, Requests: 1, Figures: f})
+	}
+	var holds []bool
+	for _, v := range s.tailVerdicts(stragglersLoad) {
+		holds = append(holds, v.Known() && v.Holds())
+	}
+	if want := []bool{true, false, true, false, false}; !slices.Equal(holds, want) {
+		t.Errorf("the promises hold: %v, want %v", holds, want)
+	}
+}
+
+// TestTailLoads: a row is measured under one load.
+func TestTailLoads(t *testing.T) {
+	o := Options{Rows: TailRows(false), Loads: []Load{Freezes(1000, time.Second), Stragglers(time.Second)}}
+	for _, row := range o.Rows {
+		if loads := o.loads(row); len(loads) != 1 || (loads[0].Name == stragglersLoad) != strings.HasPrefix(row.Name, "stragglers") {
+			t.Errorf("%s: %d loads", row.Name, len(loads))
+		}
 	}
 }
