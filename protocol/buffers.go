@@ -13,13 +13,13 @@ import (
 // buffers of fixed size classes, which Buffers keeps for reuse. The zero value keeps nothing. A nil Buffers
 // keeps nothing either, and any goroutine may use it; any other has one loop as its owner.
 //
-// A buffer has one owner, from Get until Put. One that leaves the loop is Put elsewhere or
-// never.
+// A buffer has one owner, from Get until Put. A buffer that leaves the loop is Put into other
+// Buffers, or never.
 type Buffers struct {
 	Most int // limit of the bytes that are kept, of long buffers and of short ones each
 
-	// Ahead is how many bytes Reserve may still take because a peer has announced them, and
-	// not sent them yet. Reserve lowers it, and the owner sets it anew from time to time.
+	// Ahead is how many bytes Reserve may still take for content that a peer has announced and
+	// not sent yet. Reserve lowers Ahead, and the owner sets it anew from time to time.
 	Ahead int
 
 	// OnKept, if set, is called when a long buffer is kept while no other is. The owner must then
@@ -97,7 +97,7 @@ func Len(b *bytebufferpool.ByteBuffer) int {
 // keptFields is how many fields a message that is used again keeps the memory for.
 const keptFields = 64
 
-// KeepFields returns the memory of fields, which is empty, for the next message, or nil if it is much.
+// KeepFields returns the empty slice fields for the next message, or nil if its capacity is above keptFields.
 func KeepFields(fields []Header) []Header {
 	if cap(fields) > keptFields {
 		return nil

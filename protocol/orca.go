@@ -16,7 +16,7 @@ type LoadReport struct {
 	Rate        float64 // requests per second of all its clients
 }
 
-// Utilization returns the used share of the endpoint's capacity: the application knows best.
+// Utilization returns the used share of the endpoint's capacity, by the application's own measure if it has one.
 func (r *LoadReport) Utilization() float64 {
 	if r.Application > 0 {
 		return r.Application
@@ -24,7 +24,7 @@ func (r *LoadReport) Utilization() float64 {
 	return r.CPU
 }
 
-// The fields that carry a report: the one of HTTP as text, that of gRPC in binary.
+// The fields that carry a report: as text in HTTP, in binary in gRPC.
 const (
 	HeaderLoad       = "endpoint-load-metrics"
 	HeaderLoadBinary = "endpoint-load-metrics-bin"

@@ -19,11 +19,11 @@ var (
 
 // Errors of the body decoders.
 var (
-	ErrSerialization       = &Error{"dubbo-serialization", 400, "a serialization other than hessian2 and fastjson"}
-	ErrAnswerSerialization = &Error{"dubbo-serialization", 502, "a response in a serialization other than hessian2 and fastjson"}
-	ErrBadInvocation       = &Error{"dubbo-bad-invocation", 400, "a Dubbo call is malformed or nested too deep"}
-	ErrBadAnswer           = &Error{"dubbo-bad-answer", 502, "a Dubbo response is malformed or nested too deep"}
-	ErrReplyTooLarge       = &Error{"response-too-large", 502, "a Dubbo response is too large as text or JSON"}
+	ErrSerialization         = &Error{"dubbo-serialization", 400, "a serialization other than hessian2 and fastjson"}
+	ErrResponseSerialization = &Error{"dubbo-serialization", 502, "a response in a serialization other than hessian2 and fastjson"}
+	ErrBadInvocation         = &Error{"dubbo-bad-invocation", 400, "a Dubbo call is malformed or nested too deep"}
+	ErrBadResponse           = &Error{"dubbo-bad-answer", 502, "a Dubbo response is malformed or nested too deep"}
+	ErrResponseTooLarge      = &Error{"response-too-large", 502, "a Dubbo response is too large as text or JSON"}
 )
 
 // Errors of the conversion of an HTTP request into a call.

@@ -53,14 +53,14 @@ func AppendReply(dst []byte, f *Frame, bare bool, max int) ([]byte, Reply, error
 	case Hessian2:
 		out, thrown, err = appendHessianResult(dst, f.Body, bare, max)
 	default:
-		err = ErrAnswerSerialization
+		err = ErrResponseSerialization
 	}
 	switch {
 	case err == nil && thrown != nil:
 		reply.Status, reply.Code = 500, CodeException
 		return appendProblem(dst, CodeException, *thrown, bare), reply, nil
 	case err == nil && len(out)-len(dst) > max:
-		err = ErrReplyTooLarge
+		err = ErrResponseTooLarge
 	}
 	if err != nil {
 		return dst, Reply{}, err

@@ -50,7 +50,7 @@ func TestResults(t *testing.T) {
 			if len(want) == 0 {
 				continue
 			}
-			if got, _, err := AppendReply([]byte("before:"), &f, bare, len(want)-1); err != ErrReplyTooLarge || string(got) != "before:" {
+			if got, _, err := AppendReply([]byte("before:"), &f, bare, len(want)-1); err != ErrResponseTooLarge || string(got) != "before:" {
 				t.Errorf("%q, one byte too long: got %q, %v", c.body, got, err)
 			}
 		}
@@ -63,15 +63,15 @@ func TestResultsRefused(t *testing.T) {
 		body          string
 		want          error
 	}{
-		{Fastjson, "", ErrBadAnswer}, {Fastjson, "1", ErrBadAnswer}, {Fastjson, "1\n", ErrBadAnswer}, {Fastjson, "1\n9", ErrBadAnswer},
-		{Fastjson, "6\n9\n", ErrBadAnswer}, {Fastjson, "/\n9\n", ErrBadAnswer}, {Fastjson, "11\n9\n", ErrBadAnswer}, {Fastjson, "\n9\n", ErrBadAnswer},
-		{Fastjson, "1\n9 9\n", ErrBadAnswer}, {Fastjson, "1\n{\n", ErrBadAnswer}, {Fastjson, "1\n1\r2\n", ErrBadAnswer}, {Fastjson, "0\nx\n", ErrBadAnswer},
-		{Fastjson, "1\n{1 2}\n", ErrBadAnswer}, {Fastjson, "1\n{1}\n", ErrBadAnswer}, {Fastjson, "1\n{{:1}:2}\n", ErrBadAnswer},
-		{Fastjson, "1\n" + strings.Repeat("{", 100) + "1" + strings.Repeat(":1}", 100) + "\n", ErrReplyTooLarge}, // each key doubles the escapes
-		{Hessian2, "", ErrBadAnswer}, {Hessian2, "\x91", ErrBadAnswer}, {Hessian2, "\x96\x90", ErrBadAnswer}, {Hessian2, "\x8f\x90", ErrBadAnswer},
-		{Hessian2, "1\n9\n", ErrBadAnswer}, {Hessian2, "\xe1\x90", ErrBadAnswer}, {Hessian2, "\x91\x05abc", ErrBadAnswer},
-		{Hessian2, "\x91\x51\x90", ErrBadAnswer}, {Hessian2, "\x90\x60", ErrBadAnswer},
-		{3, "\x91\x90", ErrAnswerSerialization},
+		{Fastjson, "", ErrBadResponse}, {Fastjson, "1", ErrBadResponse}, {Fastjson, "1\n", ErrBadResponse}, {Fastjson, "1\n9", ErrBadResponse},
+		{Fastjson, "6\n9\n", ErrBadResponse}, {Fastjson, "/\n9\n", ErrBadResponse}, {Fastjson, "11\n9\n", ErrBadResponse}, {Fastjson, "\n9\n", ErrBadResponse},
+		{Fastjson, "1\n9 9\n", ErrBadResponse}, {Fastjson, "1\n{\n", ErrBadResponse}, {Fastjson, "1\n1\r2\n", ErrBadResponse}, {Fastjson, "0\nx\n", ErrBadResponse},
+		{Fastjson, "1\n{1 2}\n", ErrBadResponse}, {Fastjson, "1\n{1}\n", ErrBadResponse}, {Fastjson, "1\n{{:1}:2}\n", ErrBadResponse},
+		{Fastjson, "1\n" + strings.Repeat("{", 100) + "1" + strings.Repeat(":1}", 100) + "\n", ErrResponseTooLarge}, // each key doubles the escapes
+		{Hessian2, "", ErrBadResponse}, {Hessian2, "\x91", ErrBadResponse}, {Hessian2, "\x96\x90", ErrBadResponse}, {Hessian2, "\x8f\x90", ErrBadResponse},
+		{Hessian2, "1\n9\n", ErrBadResponse}, {Hessian2, "\xe1\x90", ErrBadResponse}, {Hessian2, "\x91\x05abc", ErrBadResponse},
+		{Hessian2, "\x91\x51\x90", ErrBadResponse}, {Hessian2, "\x90\x60", ErrBadResponse},
+		{3, "\x91\x90", ErrResponseSerialization},
 	} {
 		for _, bare := range []bool{true, false} {
 			f := Frame{Serialization: c.serialization, Status: StatusOK, Body: []byte(c.body)}

@@ -24,9 +24,9 @@ func appendHessianResult(dst, body []byte, bare bool, max int) ([]byte, *problem
 	}
 	switch {
 	case t.tooLarge:
-		return dst, nil, ErrReplyTooLarge
+		return dst, nil, ErrResponseTooLarge
 	case t.r.bad:
-		return dst, nil, ErrBadAnswer
+		return dst, nil, ErrBadResponse
 	}
 	return t.dst, nil, nil
 }
@@ -78,7 +78,7 @@ func appendFastjsonResult(dst, body []byte, bare bool, max int) ([]byte, *proble
 	lines := lineReader{b: body}
 	kind := lines.next()
 	if lines.bad || len(kind) != 1 {
-		return dst, nil, ErrBadAnswer
+		return dst, nil, ErrBadResponse
 	}
 	switch kind[0] - '0' {
 	case kindNull, kindNullWithAttachments:
@@ -89,7 +89,7 @@ func appendFastjsonResult(dst, body []byte, bare bool, max int) ([]byte, *proble
 		r.end()
 		switch {
 		case r.bad || lines.bad:
-			return dst, nil, ErrBadAnswer
+			return dst, nil, ErrBadResponse
 		case bare && value[0] == '"':
 			return appendUnescaped(dst, inner(value)), nil, nil
 		case r.odd:
@@ -101,11 +101,11 @@ func appendFastjsonResult(dst, body []byte, bare bool, max int) ([]byte, *proble
 		value := r.value()
 		r.end()
 		if r.bad || lines.bad {
-			return dst, nil, ErrBadAnswer
+			return dst, nil, ErrBadResponse
 		}
 		return dst, fastjsonException(value), nil
 	}
-	return dst, nil, ErrBadAnswer
+	return dst, nil, ErrBadResponse
 }
 
 // keyQuoter writes text of fastjson as JSON, on one line.
@@ -120,7 +120,7 @@ func appendQuotedKeys(dst, text []byte, max int) ([]byte, *problem, error) {
 	q := keyQuoter{r: jsonReader{b: text, fastjson: true}, dst: dst, max: len(dst) + max}
 	q.value()
 	if q.r.bad {
-		return dst, nil, ErrReplyTooLarge
+		return dst, nil, ErrResponseTooLarge
 	}
 	return q.dst, nil, nil
 }

@@ -70,7 +70,7 @@ func (d *Body) Reset(h *Head, lim *protocol.Limits) {
 	}
 }
 
-// Resume tells d, which must be new, that the buffer holds the first n bytes of the body already.
+// Resume makes d, which must be new, begin behind the first n bytes of the body: the buffer holds them already.
 func (d *Body) Resume(n int) {
 	d.length = n
 	if d.framing == FixedLength {

@@ -3,46 +3,9 @@ package http1
 import (
 	"encoding/binary"
 	"math/bits"
+
+	"github.com/remora-proxy/remora/protocol"
 )
-
-type table [256]bool
-
-// tokenChar is tchar of RFC 9110 section 5.6.2.
-var tokenChar = newTable("!#$%&'*+-.^_`|~", alphanumeric)
-
-// targetChar is the set of bytes allowed in a request target: visible ASCII without '#', which
-// would begin a fragment. RFC 3986 allows fewer; see the package comment.
-var targetChar = newTable("!\"$%&'()*+,-./:;<=>?@[\\]^_`{|}~", alphanumeric)
-
-// hostChar is the set of bytes allowed in a registered name (RFC 3986 section 3.2.2).
-var hostChar = newTable("-._~!$&'()*+,;=%", alphanumeric)
-
-// ipv6Char is the set of bytes allowed between the brackets of an IP literal. RFC 9110 has
-// neither zones nor future versions of addresses in Host.
-var ipv6Char = newTable("0123456789ABCDEFabcdef:.")
-
-const alphanumeric = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-
-func newTable(sets ...string) (t table) {
-	for _, set := range sets {
-		for i := range len(set) {
-			t[set[i]] = true
-		}
-	}
-	return t
-}
-
-// span returns how many bytes at the start of b are in t.
-func (t *table) span(b []byte) int {
-	for i, c := range b {
-		if !t[c] {
-			return i
-		}
-	}
-	return len(b)
-}
-
-func (t *table) all(b []byte) bool { return t.span(b) == len(b) }
 
 func isDigit(c byte) bool { return c-'0' <= 9 }
 
@@ -64,12 +27,12 @@ func tokenEnd(b []byte, i int) int {
 			i += 8
 			continue
 		}
-		if i += bits.TrailingZeros64(letters^eachHigh) >> 3; !tokenChar[b[i]] {
+		if i += bits.TrailingZeros64(letters^eachHigh) >> 3; !protocol.TokenChar[b[i]] {
 			return i
 		}
 		i++
 	}
-	for i < len(b) && tokenChar[b[i]] {
+	for i < len(b) && protocol.TokenChar[b[i]] {
 		i++
 	}
 	return i
@@ -85,7 +48,7 @@ func targetEnd(b []byte) (i int) {
 			return i + bits.TrailingZeros64(m)>>3
 		}
 	}
-	for i < len(b) && targetChar[b[i]] {
+	for i < len(b) && protocol.TargetChar[b[i]] {
 		i++
 	}
 	return i

@@ -3,6 +3,8 @@ package http1
 import (
 	"bytes"
 	"testing"
+
+	"github.com/remora-proxy/remora/protocol"
 )
 
 // What tests eight bytes at a time finds each byte, at each place, that the tables find.
@@ -15,11 +17,11 @@ func TestCharsByWords(t *testing.T) {
 					b := bytes.Repeat([]byte{fill}, n)
 					b[at] = byte(c)
 					for from := range min(at, 9) + 1 {
-						if got, want := tokenEnd(b, from), from+tokenChar.span(b[from:]); got != want {
+						if got, want := tokenEnd(b, from), from+protocol.TokenChar.Span(b[from:]); got != want {
 							t.Fatalf("tokenEnd(%q, %d) = %d, want %d", b, from, got, want)
 						}
 					}
-					if got, want := targetEnd(b), targetChar.span(b); got != want {
+					if got, want := targetEnd(b), protocol.TargetChar.Span(b); got != want {
 						t.Fatalf("targetEnd(%q) = %d, want %d", b, got, want)
 					}
 				}

@@ -1,5 +1,7 @@
 package http1
 
+import "github.com/remora-proxy/remora/protocol"
+
 // extension consumes a byte of a chunk's extensions. They are neither used nor forwarded. But
 // decoders that skip what is no extension differ in where they find the end of the line, so the
 // grammar is that of RFC 9112 section 7.1.1, where BWS is white space:
@@ -9,7 +11,7 @@ func (d *Body) extension(c byte) error {
 	switch {
 	case d.part == extQuoted || d.part == extEscape:
 		return d.quotedString(c)
-	case tokenChar[c]:
+	case protocol.TokenChar[c]:
 		switch d.part {
 		case extStart:
 			d.part = extName

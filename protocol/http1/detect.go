@@ -1,5 +1,7 @@
 package http1
 
+import "github.com/remora-proxy/remora/protocol"
+
 // Verdict says what protocol the first bytes of a connection belong to.
 type Verdict uint8
 
@@ -98,7 +100,7 @@ func (d *Detector) method(c byte) Verdict {
 	case separates(c):
 		d.simple = d.simple && (d.n == 0 || d.n == len(simple))
 		return d.beginText(c)
-	case !tokenChar[c] || d.n == maxDetectMethod:
+	case !protocol.TokenChar[c] || d.n == maxDetectMethod:
 		d.simple = false
 		return d.beginText(c)
 	default:
@@ -112,7 +114,7 @@ func (d *Detector) target(c byte) Verdict {
 	switch {
 	case c == ' ' && d.n > 0:
 		d.part, d.n = detectMinor, 0
-	case !targetChar[c] || d.n == maxDetectTarget:
+	case !protocol.TargetChar[c] || d.n == maxDetectTarget:
 		return d.beginText(c)
 	default:
 		d.n++

@@ -20,18 +20,17 @@ const maxFraming = 128
 // requestSize returns an upper limit for the size of the head of req. It refuses req if the
 // next hop could read it differently. The method must be a token other than CONNECT, which is
 // no message to forward. The target must be in origin-form, or "*" for OPTIONS, and the
-// authority a host. Header names must be tokens; their values, like those of trailers, must be
-// free of control characters. Headers that say they are Valid are not looked at. Messages from this
-// package's decoders are always valid. Messages from a link, from a converter or after rewriting
-// may not be; they are refused, because a repair could change their meaning. The error is an
-// *Error.
+// authority a host. Names of headers and trailers must be tokens, and their values free of control
+// characters, unless a header is marked Valid. Messages from this package's decoders are always
+// valid. Messages from a link, from a converter or after rewriting may be invalid. They are refused,
+// because a repair could change their meaning. The error is an *Error.
 func requestSize(req *protocol.Request) (size int, err error) {
-	if len(req.Method) == 0 || !tokenChar.all(req.Method) || string(req.Method) == "CONNECT" {
+	if len(req.Method) == 0 || !protocol.TokenChar.All(req.Method) || string(req.Method) == "CONNECT" {
 		return 0, ErrUnsafeMethod
 	}
 	p := req.Path
 	if len(p) == 0 || p[0] != '/' && (string(p) != "*" || string(req.Method) != "OPTIONS") ||
-		targetEnd(p) != len(p) || !validAuthority(req.Authority, false) {
+		targetEnd(p) != len(p) || !protocol.IsAuthority(req.Authority, false) {
 		return 0, ErrUnsafeTarget
 	}
 	size, ok := headersSize(req.Headers)
@@ -76,7 +75,7 @@ func mayBeSent(h *protocol.Header) bool {
 }
 
 func isValid(h *protocol.Header) bool {
-	return len(h.Name) > 0 && tokenChar.all(h.Name) && textEnd(h.Value, 0) == len(h.Value)
+	return len(h.Name) > 0 && protocol.TokenChar.All(h.Name) && textEnd(h.Value, 0) == len(h.Value)
 }
 
 func headersValid(hs []protocol.Header) bool {
@@ -189,8 +188,8 @@ func appendResponseFields(dst []byte, resp *protocol.Response) []byte {
 	return append(dst, resp.Fields...)
 }
 
-// AppendFields appends the lines of protocol.Response.Fields, without headers that skip reports, and
-// those of one connection. ok is false if one can't be sent.
+// AppendFields appends the lines of protocol.Response.Fields: the end-to-end headers, without those that
+// skip reports, and Content-Length. ok is false if a header can't be sent.
 func AppendFields(dst []byte, resp *protocol.Response, skip func(name []byte) bool) (lines []byte, ok bool) {
 	if !headersValid(resp.Headers) {
 		return dst, false
@@ -272,7 +271,7 @@ func AppendChunk(dst, b []byte) []byte {
 func AppendLastChunk(dst []byte, trailers []protocol.Header) []byte {
 	dst = append(dst, "0\r\n"...)
 	for i := range trailers {
-		if headersValid(trailers[i:i+1]) && allowedTrailer(trailers[i].Name) {
+		if mayBeSent(&trailers[i]) && allowedTrailer(trailers[i].Name) {
 			dst = appendHeader(dst, &trailers[i])
 		}
 	}

@@ -233,7 +233,7 @@ func (f *fields) connection(list []byte) error {
 			f.options |= optKeepAlive
 		case protocol.EqualFold(option, "upgrade"):
 			f.options |= optUpgrade
-		case !tokenChar.all(option):
+		case !protocol.TokenChar.All(option):
 			return ErrBadConnection
 		default:
 			f.options |= optNominated

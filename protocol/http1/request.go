@@ -31,7 +31,7 @@ func DecodeRequest(b []byte, req *protocol.Request, h *Head, lim *protocol.Limit
 	if len(b) <= h.start {
 		return 0, ErrIncomplete
 	}
-	if !tokenChar[b[h.start]] {
+	if !protocol.TokenChar[b[h.start]] {
 		return 0, ErrBadRequestLine // at once: TLS and other protocols may not send an LF for long
 	}
 	f := fields{request: true, length: -1}
@@ -90,7 +90,7 @@ func (h *Head) finishRequest(req *protocol.Request, f *fields) error {
 		return ErrDuplicateHost
 	case f.hosts == 0 && h.Minor == 1:
 		return ErrMissingHost
-	case f.hosts == 1 && !validAuthority(f.host, false):
+	case f.hosts == 1 && !protocol.IsAuthority(f.host, false):
 		return ErrBadHost
 	}
 	if req.Authority == nil { // an authority in the target takes precedence (RFC 9112 section 3.2.2)
@@ -136,7 +136,7 @@ func (h *Head) requestLine(line []byte, req *protocol.Request) (err error) {
 	switch {
 	case h.Connect:
 		req.Authority = target
-		if !validAuthority(target, true) {
+		if !protocol.IsAuthority(target, true) {
 			return ErrBadTarget
 		}
 	case target[0] == '/':

@@ -36,7 +36,7 @@ func (h *Head) absoluteForm(target []byte, req *protocol.Request) error {
 		req.Path = rest[end:]
 	}
 	req.Authority = rest[:end]
-	if end == 0 || !validAuthority(req.Authority, false) {
+	if end == 0 || !protocol.IsAuthority(req.Authority, false) {
 		return ErrBadTarget
 	}
 	return nil
@@ -48,34 +48,4 @@ func cutScheme(target []byte, scheme string) (rest []byte, found bool) {
 		return nil, false
 	}
 	return target[len(scheme):], true
-}
-
-// validAuthority reports whether a is uri-host [ ":" port ] of RFC 9110 section 7.2, without
-// user information. needPort demands a port, as for CONNECT. An empty host is valid: targets
-// without an authority have one.
-func validAuthority(a []byte, needPort bool) bool {
-	i := 0
-	if len(a) > 0 && a[0] == '[' {
-		i = bytes.IndexByte(a, ']') + 1
-		if i < len("[::]") || !ipv6Char.all(a[1:i-1]) {
-			return false
-		}
-	} else {
-		i = hostChar.span(a)
-	}
-	if i == len(a) {
-		return !needPort
-	}
-	port := a[i+1:]
-	if a[i] != ':' || i == 0 || len(port) > 5 || needPort && len(port) == 0 {
-		return false
-	}
-	n := 0
-	for _, c := range port {
-		if !isDigit(c) {
-			return false
-		}
-		n = n*10 + int(c-'0')
-	}
-	return n <= 65535
 }

@@ -17,7 +17,7 @@ func mayTunnel(list []byte) bool {
 		}
 		any = true
 		name, version, versioned := bytes.Cut(one, []byte{'/'})
-		if len(name) == 0 || !tokenChar.all(name) || versioned && (len(version) == 0 || !tokenChar.all(version)) {
+		if len(name) == 0 || !protocol.TokenChar.All(name) || versioned && (len(version) == 0 || !protocol.TokenChar.All(version)) {
 			return false
 		}
 		for _, not := range [...]string{"http", "h2c", "h2", "h3", "tls"} {

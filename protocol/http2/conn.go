@@ -57,11 +57,11 @@ func (c *Conn) become(next connState) {
 
 // leaving is what GOAWAY frames have said.
 type leaving struct {
-	asked  bool   // GoAway was called
-	final  bool   // our last id was sent
-	last   uint32 // if final: streams above are dropped
-	pinged bool   // a PING is under way whose response makes the last id final
-	heard  bool   // the peer has sent one
+	asked      bool   // GoAway was called
+	final      bool   // our last id was sent
+	last       uint32 // if final: streams above are dropped
+	pinged     bool   // a PING is under way whose response makes the last id final
+	peerLeaves bool   // the peer has sent one
 }
 
 // New returns the Conn of a new connection. The server's, or the client's, first bytes are
@@ -256,7 +256,7 @@ func (c *Conn) Open() int { return c.streams.n }
 // MayOpen returns how many requests may begin now: 0 on servers, after a GOAWAY of either side,
 // and once ids are used up. Before the peer's SETTINGS it assumes a limit of 100.
 func (c *Conn) MayOpen() int {
-	if !c.opts.Client || !c.usable() || c.leaving.asked || c.leaving.heard {
+	if !c.opts.Client || !c.usable() || c.leaving.asked || c.leaving.peerLeaves {
 		return 0
 	}
 	return max(0, min(c.peerStreams-c.streams.n, int(maxID-c.nextID+2)/2))
@@ -268,12 +268,12 @@ func (c *Conn) Buffered() int {
 	return protocol.Held(c.in.partial) + protocol.Held(c.block.buf) + len(c.w.out) + c.w.held
 }
 
-// Frames returns what of Buffered is no body.
-func (c *Conn) Frames() int { return c.Buffered() - c.w.held }
+// BufferedFrames returns the part of Buffered that is no body.
+func (c *Conn) BufferedFrames() int { return c.Buffered() - c.w.held }
 
-// Encoded returns what of Buffered is memory of c's own: all but the bodies of messages, which their
-// owners have.
-func (c *Conn) Encoded() int { return c.Frames() + c.w.kept }
+// Encoded returns the part of Buffered in c's own memory: all but the bodies that are in the memory of
+// their owners.
+func (c *Conn) Encoded() int { return c.BufferedFrames() + c.w.kept }
 
 // InHead reports whether a header block, the preface with its SETTINGS, or a frame that is passed on
 // whole has arrived in part.

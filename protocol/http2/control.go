@@ -96,7 +96,7 @@ func (c *Conn) goAway(f frame, b []byte) {
 	if c.count(floodOthers); !c.usable() {
 		return
 	}
-	c.leaving.heard = true
+	c.leaving.peerLeaves = true
 	c.handler.OnGoAway(last, code)
 	if !c.opts.Client {
 		return

@@ -3,41 +3,15 @@ package http2
 import (
 	"encoding/binary"
 
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http2/hpack"
 )
 
-// The rules for text are those of protocol/http1, which a codec may not import: what is passed
-// on must be safe to write there. A test compares them.
+// The rules for values are those of protocol/http1, which a codec may not import: what is passed on must be
+// safe to write there. TestRequestRules compares them.
 
-type charTable [256]bool
-
-const alphanumeric = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-
-var (
-	tokenChar  = newCharTable("!#$%&'*+-.^_`|~", alphanumeric)                         // of methods and of names that we send
-	nameChar   = newCharTable("!#$%&'*+-.^_`|~", alphanumeric[:10], alphanumeric[36:]) // of names that we receive: lower case
-	targetChar = newCharTable("!\"$%&'()*+,-./:;<=>?@[\\]^_`{|}~", alphanumeric)
-	hostChar   = newCharTable("-._~!$&'()*+,;=%", alphanumeric)
-	ipv6Char   = newCharTable("0123456789ABCDEFabcdef:.")
-)
-
-func newCharTable(sets ...string) (t charTable) {
-	for _, set := range sets {
-		for i := range len(set) {
-			t[set[i]] = true
-		}
-	}
-	return t
-}
-
-func (t *charTable) all(b []byte) bool {
-	for _, c := range b {
-		if !t[c] {
-			return false
-		}
-	}
-	return true
-}
+// nameChar is the set of bytes allowed in names that we receive, which have no capitals.
+var nameChar = protocol.NewCharTable("!#$%&'*+-.^_`|~", protocol.Alphanumeric[:10], protocol.Alphanumeric[36:])
 
 // isText reports whether b has no control character other than HTAB.
 func isText(b []byte) bool {
@@ -76,39 +50,6 @@ func isValue(b []byte) bool {
 	}
 	first, last := b[0], b[len(b)-1]
 	return first != ' ' && first != '\t' && last != ' ' && last != '\t' && isText(b)
-}
-
-// isAuthority reports whether a is uri-host [ ":" port ] of RFC 9110 section 7.2, without user
-// information.
-func isAuthority(a []byte) bool {
-	i := 0
-	if len(a) > 0 && a[0] == '[' {
-		for i < len(a) && a[i] != ']' {
-			i++
-		}
-		if i++; i < len("[::]") || i > len(a) || !ipv6Char.all(a[1:i-1]) {
-			return false
-		}
-	} else {
-		for i < len(a) && hostChar[a[i]] {
-			i++
-		}
-	}
-	if i == len(a) {
-		return i > 0
-	}
-	port := a[i+1:]
-	if a[i] != ':' || i == 0 || len(port) > 5 {
-		return false
-	}
-	n := 0
-	for _, c := range port {
-		if c-'0' > 9 {
-			return false
-		}
-		n = n*10 + int(c-'0')
-	}
-	return n <= 65535
 }
 
 // fieldKind is what a field is to the codec. With badName or badValue it is a mark of hpack.
@@ -154,7 +95,7 @@ func markName(name []byte) uint8 {
 		}
 		return uint8(fieldUnknownPseudo)
 	}
-	if len(name) == 0 || !nameChar.all(name) {
+	if len(name) == 0 || !nameChar.All(name) {
 		return uint8(badName)
 	}
 	return uint8(kindOf(name))
@@ -228,13 +169,8 @@ func kindOf(name []byte) fieldKind {
 }
 
 func kindIf(name []byte, lower string, k fieldKind) fieldKind {
-	if string(name) == lower {
+	if string(name) == lower || protocol.EqualFold(name, lower) {
 		return k
 	}
-	for i, c := range name {
-		if c != lower[i] && (c < 'A' || c > 'Z' || c|0x20 != lower[i]) {
-			return endToEnd
-		}
-	}
-	return k
+	return endToEnd
 }

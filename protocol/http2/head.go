@@ -110,7 +110,7 @@ func (h *head) append(name, value []byte) {
 func (h *head) pseudoField(k fieldKind, value []byte) {
 	switch k {
 	case fieldMethod:
-		if h.method = value; len(value) == 0 || !tokenChar.all(value) {
+		if h.method = value; len(value) == 0 || !protocol.TokenChar.All(value) {
 			h.fail(ErrPseudo)
 		}
 	case fieldScheme:
@@ -119,11 +119,11 @@ func (h *head) pseudoField(k fieldKind, value []byte) {
 		}
 		h.https = string(value) == string(protocol.SchemeHTTPS)
 	case fieldPath:
-		if h.path = value; len(value) == 0 || !targetChar.all(value) {
+		if h.path = value; len(value) == 0 || !protocol.TargetChar.All(value) {
 			h.fail(ErrTarget)
 		}
 	case fieldAuthority:
-		if h.authority = value; !isAuthority(value) {
+		if h.authority = value; len(value) == 0 || !protocol.IsAuthority(value, false) {
 			h.fail(ErrAuthority)
 		}
 	case fieldStatus:
@@ -149,7 +149,7 @@ func (h *head) special(k fieldKind, name, value []byte) {
 			h.append(name, value) // without meaning
 			return
 		}
-		if h.host != nil || !isAuthority(value) {
+		if h.host != nil || len(value) == 0 || !protocol.IsAuthority(value, false) {
 			h.fail(ErrAuthority)
 		}
 		h.host = value

@@ -8,11 +8,11 @@ import (
 
 // block is a header block in parts: HEADERS without END_HEADERS, and CONTINUATION frames.
 type block struct {
-	id     uint32                     // 0: there is none
-	end    bool                       // the message ends with the block
-	self   bool                       // the stream depends on itself
-	frames int                        // CONTINUATION frames
-	buf    *bytebufferpool.ByteBuffer // nil if there is none
+	id            uint32                     // 0: there is none
+	end           bool                       // the message ends with the block
+	dependsOnSelf bool                       // the stream depends on itself
+	frames        int                        // CONTINUATION frames
+	buf           *bytebufferpool.ByteBuffer // nil if there is none
 }
 
 // headers handles a HEADERS frame.
@@ -40,7 +40,7 @@ func (c *Conn) headers(f frame, b []byte) {
 		c.headerBlock(f.id, b, end, self)
 		return
 	}
-	c.block.id, c.block.end, c.block.self, c.block.frames = f.id, end, self, 0
+	c.block.id, c.block.end, c.block.dependsOnSelf, c.block.frames = f.id, end, self, 0
 	c.block.buf = c.opts.Buffers.Get(len(b))
 	c.opts.Buffers.Append(c.block.buf, b, 0)
 }
@@ -64,7 +64,7 @@ func (c *Conn) continuation(f frame, b []byte) {
 	}
 	whole := p.buf
 	p.id, p.buf = 0, nil
-	c.headerBlock(f.id, whole.B, p.end, p.self)
+	c.headerBlock(f.id, whole.B, p.end, p.dependsOnSelf)
 	c.opts.Buffers.Put(whole)
 }
 
@@ -112,7 +112,7 @@ func (c *Conn) headerBlock(id uint32, b []byte, end, self bool) {
 	c.head.forget()
 }
 
-// begin judges the id of a new request. nil, nil: its head is ignored.
+// begin begins the stream of a new request. If both results are nil, the head is ignored.
 func (c *Conn) begin(id uint32) (*Stream, *Error) {
 	if !c.isIdle(id) || id&1 == 0 {
 		return nil, c.lateHeaders(id)
@@ -226,8 +226,7 @@ func (c *Conn) afterHead(st *Stream, end bool) {
 }
 
 func (c *Conn) response(st *Stream, b []byte, end bool) {
-	// Interim responses are rare, so the memory of a final one is asked for before it is known what
-	// the head is.
+	// Interim responses are rare, so the memory of a final response is asked for before the head is decoded.
 	res, buf := c.handler.NewResponse(st)
 	if res == nil {
 		c.ignore(b)

@@ -18,8 +18,8 @@ type writer struct {
 	window  int // bytes of DATA that the peer accepts on the connection
 	initial int // the same for a new stream
 
-	sending ring // streams that have DATA and an open window, but for
-	batch   ring // those of batch messages
+	sending ring // streams that have DATA and an open window, without batch
+	batch   ring // likewise, streams of batch messages
 	turn    int  // frames sent while both rings had streams
 
 	control int       // bytes of responses to control frames in out

@@ -41,11 +41,11 @@ type Writer struct {
 	ready   queue
 
 	longs   map[uint64]*outgoing // all messages with DATA to send
-	sending lanes                // those of longs whose first frame has left, but for
-	batch   lanes                // those that are batch
-	turn    int                  // DATA frames sent while both had messages
+	sending lanes                // messages of longs whose first frame has left, without batch
+	batch   lanes                // batch messages of longs whose first frame has left
+	turn    int                  // DATA frames sent while both lanes had messages
 	credit  int                  // bytes of DATA that the peer still accepts
-	ended   []*outgoing          // the last byte is in what Gather has returned; until Sent
+	ended   []*outgoing          // messages whose last byte Gather has returned; until Sent
 	held    int                  // bytes of memory of longs and ended
 	window  int                  // the peer's window, which credit never exceeds
 
@@ -119,8 +119,8 @@ func (w *Writer) Close() {
 	w.control, w.names = w.control[:0], nil
 }
 
-// Preface queues the preface, the first bytes on the wire. A dialer's offers all versions and
-// leaves at once. An acceptor's names the version given to Open, and so waits for it.
+// Preface queues the preface, the first bytes on the wire. The preface of a dialer offers all versions and
+// leaves at once. The preface of an acceptor names the version given to Open, and so waits for Open.
 func (w *Writer) Preface(role Role, own Settings) {
 	w.own = own.withDefaults()
 	w.role = role

@@ -229,7 +229,7 @@ func (s *session) OverShare(ex *exchange.Exchange) bool {
 func (s *session) use() shard.Use {
 	held, unread := s.calls.held()
 	out := s.output.counted()
-	return shard.Use{Held: held + s.codec.Frames() + out + s.account.Tables(), Unread: unread + out, Requests: s.calls.len()}
+	return shard.Use{Held: held + s.codec.BufferedFrames() + out + s.account.Tables(), Unread: unread + out, Requests: s.calls.len()}
 }
 
 // Buffered implements shard.Holder.

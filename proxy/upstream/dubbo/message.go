@@ -129,7 +129,7 @@ func (c *client) convert(res *race.Response, f *dubbo.Frame, valueOnly bool) *fa
 	res.BodyBuffer = c.shard.Buffers.Get(0)
 	text, reply, err := dubbo.AppendReply(res.BodyBuffer.B[:0], f, valueOnly, int(c.shard.MessageLimits.Message))
 	switch {
-	case err == dubbo.ErrReplyTooLarge:
+	case err == dubbo.ErrResponseTooLarge:
 		return fault.ResponseTooLarge
 	case err != nil:
 		return fault.Malformed
