@@ -22,7 +22,7 @@ type herd struct {
 	sets   []lb.Set
 	queues []*queue
 
-	waits   []time.Duration // per request, from sent to answered
+	waits   []time.Duration // per request, from its arrival to its response
 	picked  []int           // per replica
 	served  []map[int]int   // per replica, by tenth of a second
 	over    []time.Duration // per replica, the start of a time with more than twice the mean pending; -1 means none
@@ -93,6 +93,21 @@ const (
 )
 
 func runHerd(c herdConfig) *herd {
+	h := newHerd(c)
+	for range c.closed {
+		h.After(0, h.send)
+	}
+	if c.foreign > 0 {
+		h.After(0, h.arriveForeign)
+	}
+	if c.closed == 0 {
+		h.After(0, h.arrive)
+	}
+	h.run()
+	return h
+}
+
+func newHerd(c herdConfig) *herd {
 	c.service = cmp.Or(c.service, herdService)
 	c.use = cmp.Or(c.use, herdUse)
 	c.duration = cmp.Or(c.duration, herdDuration)
@@ -127,20 +142,15 @@ func runHerd(c herdConfig) *herd {
 			e.Ext, _ = strconv.Atoi(e.Addr)
 		}
 	}
-	for range c.closed {
-		h.After(0, h.send)
-	}
-	if c.foreign > 0 {
-		h.After(0, h.arriveForeign)
-	}
-	if c.closed == 0 {
-		h.After(0, h.arrive)
-	}
+	return h
+}
+
+// run runs the experiment to its end.
+func (h *herd) run() {
 	for h.Len() > 0 {
 		h.Next()
 	}
 	slices.Sort(h.waits)
-	return h
 }
 
 func (h *herd) exp(mean time.Duration) time.Duration {
@@ -163,7 +173,13 @@ func (h *herd) arrive() {
 // send sends a request of a random loop.
 func (h *herd) send() {
 	set := &h.sets[h.rnd.IntN(h.loops)]
-	e := set.Pick(lb.Query{Now: h.Now, Rand: h.rnd})
+	h.sendTo(h.pick(set), h.Now)
+}
+
+func (h *herd) pick(set *lb.Set) *lb.Endpoint { return set.Pick(lb.Query{Now: h.Now, Rand: h.rnd}) }
+
+// sendTo sends a request that has come at the time came to e.
+func (h *herd) sendTo(e *lb.Endpoint, came time.Duration) {
 	found := e.Start(h.Now)
 	r := e.Ext.(int)
 	h.picked[r]++
@@ -177,8 +193,8 @@ func (h *herd) send() {
 				if !h.noReports {
 					e.Report(h.Now, l, e.Pending())
 				}
-				if start >= h.warmUp {
-					h.waits = append(h.waits, h.Now-start)
+				if came >= h.warmUp {
+					h.waits = append(h.waits, h.Now-came)
 				}
 				if h.closed > 0 && h.Now < h.duration {
 					h.send()
