@@ -8,10 +8,10 @@ import (
 // Load is the state of a service at its provider, for all loops and all consumers together.
 // Durations travel in microseconds, rounded up.
 type Load struct {
-	Pending     uint32        // requests at the application
-	Queued      uint32        // requests that wait for the application
-	Latency     time.Duration // recent latency of the application; 0 means unknown
-	SinceAnswer time.Duration // since its last response; negative means none yet
+	Pending       uint32        // requests at the application
+	Queued        uint32        // requests that wait for the application
+	Latency       time.Duration // recent latency of the application; 0 means unknown
+	SinceResponse time.Duration // since the application's last response; negative means none yet
 }
 
 // Control frames. A payload may have bytes after the known ones, which are ignored, so that a
@@ -19,8 +19,8 @@ type Load struct {
 
 func appendLoad(dst []byte, l Load) []byte {
 	since := uint64(0) // 0 means no response yet
-	if l.SinceAnswer >= 0 {
-		since = micros(l.SinceAnswer) + 1
+	if l.SinceResponse >= 0 {
+		since = micros(l.SinceResponse) + 1
 	}
 	fields := [4]uint64{uint64(l.Pending), uint64(l.Queued), micros(l.Latency), since}
 	length := 0
@@ -42,9 +42,9 @@ func parseLoad(b []byte) (l Load, err error) {
 	const most = 1<<32 - 1
 	l.Pending, l.Queued = uint32(min(fields[0], most)), uint32(min(fields[1], most))
 	l.Latency = time.Duration(min(fields[2], maxMicros)) * time.Microsecond
-	l.SinceAnswer = -1
+	l.SinceResponse = -1
 	if fields[3] > 0 {
-		l.SinceAnswer = time.Duration(min(fields[3]-1, maxMicros)) * time.Microsecond
+		l.SinceResponse = time.Duration(min(fields[3]-1, maxMicros)) * time.Microsecond
 	}
 	return l, nil
 }

@@ -117,7 +117,7 @@ func (h *recorder) OnGoAway(last uint64, why Reason) { h.note("goaway %d %s", la
 func (h *recorder) OnStream(s Stream, rest []byte)   { h.note("stream %+v %q", s, rest) }
 
 func (h *recorder) OnLoad(l Load) {
-	h.note("load pending=%d queued=%d latency=%v since=%v", l.Pending, l.Queued, l.Latency, l.SinceAnswer)
+	h.note("load pending=%d queued=%d latency=%v since=%v", l.Pending, l.Queued, l.Latency, l.SinceResponse)
 }
 
 func showHeaders(sb *strings.Builder, name string, hs []protocol.Header) {

@@ -95,7 +95,7 @@ func TestControlFrames(t *testing.T) {
 	a.w.Ping(2) // replaces it
 	a.w.Pong(1<<64 - 1)
 	a.w.Load(Load{Pending: 1})
-	a.w.Load(Load{Pending: 1 << 31, Queued: 2, Latency: 1500 * time.Nanosecond, SinceAnswer: 0})
+	a.w.Load(Load{Pending: 1 << 31, Queued: 2, Latency: 1500 * time.Nanosecond, SinceResponse: 0})
 	b := a.w.Append(nil, 0)
 	if a.w.Ready() || len(a.w.Append(nil, 1000)) != 0 {
 		t.Error("Append has more frames")
@@ -114,7 +114,7 @@ func TestControlFrames(t *testing.T) {
 		}
 	})
 
-	a.w.Load(Load{SinceAnswer: -time.Second})
+	a.w.Load(Load{SinceResponse: -time.Second})
 	d.h.events = nil
 	feed(t, d, a.w.Append(nil, 0))
 	if want := "load pending=0 queued=0 latency=0s since=-1ns"; d.h.events[0] != want {

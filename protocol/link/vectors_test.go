@@ -170,7 +170,7 @@ var written = map[string]func(w *Writer){
 		w.Credit(65536)
 		w.Ping(0)
 		w.Pong(1000)
-		w.Load(Load{Pending: 12, Queued: 3, Latency: 1500 * time.Microsecond, SinceAnswer: 250 * time.Microsecond})
+		w.Load(Load{Pending: 12, Queued: 3, Latency: 1500 * time.Microsecond, SinceResponse: 250 * time.Microsecond})
 	},
 	"control-dialer": func(w *Writer) { w.Preface(Dialer, Settings{}); w.Cancel(5) },
 }

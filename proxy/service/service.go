@@ -163,13 +163,13 @@ func (s *Service) Alone() bool { return s.Set.Len() <= 1 }
 func (s *Service) Load() lb.Load {
 	online, batch := s.shared.slots.Waiting.Load()
 	l := lb.Load{
-		Pending:     max(0, s.shared.InFlight()-int(batch)), // other loops count meanwhile
-		Queued:      int(online),
-		Latency:     s.latency.Mean(),
-		SinceAnswer: -1,
+		Pending:       max(0, s.shared.InFlight()-int(batch)), // other loops count meanwhile
+		Queued:        int(online),
+		Latency:       s.latency.Mean(),
+		SinceResponse: -1,
 	}
 	if last := time.Duration(s.shared.lastAnswer.Load()); last != 0 {
-		l.SinceAnswer = max(0, s.Shard.Loop.Now()-last)
+		l.SinceResponse = max(0, s.Shard.Loop.Now()-last)
 	}
 	return l
 }

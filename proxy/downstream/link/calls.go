@@ -101,7 +101,7 @@ func (cs *calls) reportLoad() {
 func linkLoad(l lb.Load) link.Load {
 	return link.Load{
 		Pending: uint32(l.Pending), Queued: uint32(l.Queued),
-		Latency: l.Latency, SinceAnswer: l.SinceAnswer,
+		Latency: l.Latency, SinceResponse: l.SinceResponse,
 	}
 }
 

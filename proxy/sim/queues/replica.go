@@ -125,9 +125,9 @@ func (r *replica) finished(a *attempt) {
 
 // respond sends the response of a with the report of the load.
 func (r *replica) respond(a *attempt) {
-	a.load = lb.Load{Pending: r.endpoint.Pending(), Latency: r.recent.At(r.w.now), SinceAnswer: -1}
+	a.load = lb.Load{Pending: r.endpoint.Pending(), Latency: r.recent.At(r.w.now), SinceResponse: -1}
 	if r.answered >= 0 {
-		a.load.SinceAnswer = r.w.now - r.answered
+		a.load.SinceResponse = r.w.now - r.answered
 	}
 	if r.w.Queued {
 		a.load.Queued = max(0, a.load.Pending-r.busy)

@@ -302,7 +302,7 @@ func (c *client) OnGoAway(last uint64, _ link.Reason) {
 func (c *client) OnLoad(l link.Load) {
 	ep := c.up.endpoint.LB
 	ep.Report(c.Shard.Loop.Now(), lb.Load{
-		Pending: int(l.Pending), Queued: int(l.Queued), Latency: l.Latency, SinceAnswer: l.SinceAnswer,
+		Pending: int(l.Pending), Queued: int(l.Queued), Latency: l.Latency, SinceResponse: l.SinceResponse,
 	}, ep.Own())
 }
 
