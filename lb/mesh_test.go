@@ -159,7 +159,7 @@ func (r *request) late() {
 	if r.done {
 		return
 	}
-	silent := m.route.Estimator.SilentAfter(m.Now, &m.hedge)
+	silent := m.route.SilentAfter(m.Now)
 	q := hedge.Question{Idempotent: true, Left: math.MaxInt64, Endpoints: m.set.Len(), Stuck: r.stuck(silent)}
 	q.Heard, q.Silent = m.set.CountSilent(m.Now, silent, &m.census)
 	e := m.set.PickHedge(lb.Query{Now: m.Now, Rand: m.rnd, Tried: r.tried}, q.Stuck)
