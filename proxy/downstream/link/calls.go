@@ -51,7 +51,7 @@ func (cs *calls) add(ex *exchange.Exchange) {
 // find returns the request with an id, or nil.
 func (cs *calls) find(id uint64) *exchange.Exchange { return cs.all.Get(id) }
 
-func (cs *calls) remove(ex *exchange.Exchange) { cs.all.Remove(ex.StreamID) }
+func (cs *calls) remove(id uint64) { cs.all.Remove(id) }
 
 func (cs *calls) len() int { return cs.all.Len() }
 
@@ -118,7 +118,7 @@ func (cs *calls) Encode(_ *exchange.Exchange, res *race.Response) *fault.Failure
 }
 
 func (cs *calls) Respond(ex *exchange.Exchange, res *race.Response) {
-	cs.remove(ex)
+	cs.remove(ex.StreamID)
 	if res.Source != nil {
 		cs.respondStream(ex, res)
 	} else {
@@ -165,14 +165,14 @@ func (cs *calls) Interim(ex *exchange.Exchange, res *protocol.Response) {
 
 // Fail implements exchange.Caller.
 func (cs *calls) Fail(ex *exchange.Exchange, f *fault.Failure) {
-	cs.remove(ex)
+	cs.remove(ex.StreamID)
 	cs.Writer.Refused(ex.StreamID, f.Refusal(ex.MaybeProcessed()))
 	cs.send()
 }
 
 // Finished implements exchange.Caller: the application is done with a cancelled request.
 func (cs *calls) Finished(ex *exchange.Exchange) {
-	cs.remove(ex)
+	cs.remove(ex.StreamID)
 	if cs.State() == linkconn.Closed {
 		return
 	}

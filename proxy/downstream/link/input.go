@@ -117,8 +117,8 @@ func (in *input) OnCancel(id uint64) {
 		in.countCancel()
 	case ex.Cancel():
 		in.Writer.CancelAck(id, link.CancelAtApp)
-	default:
-		in.calls.remove(ex)
+	default: // ex was recycled
+		in.calls.remove(id)
 		in.Writer.CancelAck(id, link.CancelDropped)
 	}
 }

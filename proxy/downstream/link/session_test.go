@@ -55,3 +55,37 @@ func TestLoginInStepsRefused(t *testing.T) {
 		}
 	}
 }
+
+// dropped counts the requests that the acceptor has dropped because of a CANCEL.
+type dropped struct {
+	proxytest.Refusals
+	n int
+}
+
+func (d *dropped) OnCancelAck(_ uint64, what link.Dropped) {
+	if what == link.CancelDropped {
+		d.n++
+	}
+}
+
+// TestCancelQueued checks that a link forgets a request which is cancelled while it waits for a slot: a second CANCEL
+// finds none.
+func TestCancelQueued(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: "max_concurrency: 1, max_queue: 4"})
+	m.Apps[0].Delay = func() time.Duration { return time.Second }
+	w, p := m.DialLink()
+	w.Request(1, proxytest.LinkRequest, time.Minute, nil)
+	w.Request(3, proxytest.LinkRequest, time.Minute, nil)
+	out := w.Append(nil, 1<<20)
+	w.Cancel(3)
+	w.Cancel(3)
+	m.Clients.Do(func() { p.Conn.Write(w.Append(out, 1<<20)) })
+	m.W.Run(100 * time.Millisecond)
+	var got dropped
+	if err := link.NewReader(link.Dialer, link.Settings{}, link.ReaderLimits{}).Feed(p.Heard, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.n != 2 {
+		t.Errorf("acknowledged as dropped: %d CANCELs, want 2", got.n)
+	}
+}
