@@ -122,6 +122,7 @@ type request struct {
 	start    time.Duration
 	tried    []*lb.Endpoint
 	done     bool
+	paid     bool // see hedge.Route.Pays
 	measured bool
 }
 
@@ -135,7 +136,7 @@ func (m *mesh) arrive() {
 	if !m.noStall {
 		m.set.Stall = lb.Stall{After: m.route.Estimator.StallAfter(m.Now, &m.hedge), Probe: delay}
 	}
-	r := &request{m: m, start: m.Now, measured: m.Now >= m.warmUp}
+	r := &request{m: m, start: m.Now, paid: m.route.Pays(m.Now, 0), measured: m.Now >= m.warmUp}
 	if r.measured {
 		m.sent++
 		m.delays = append(m.delays, delay)
@@ -160,7 +161,7 @@ func (r *request) late() {
 		return
 	}
 	silent := m.route.SilentAfter(m.Now)
-	q := hedge.Question{Idempotent: true, Left: math.MaxInt64, Endpoints: m.set.Len(), Stuck: r.stuck(silent)}
+	q := hedge.Question{Paid: r.paid, Idempotent: true, Left: math.MaxInt64, Endpoints: m.set.Len(), Stuck: r.stuck(silent)}
 	q.Heard, q.Silent = m.set.CountSilent(m.Now, silent, &m.census)
 	e := m.set.PickHedge(lb.Query{Now: m.Now, Rand: m.rnd, Tried: r.tried}, q.Stuck)
 	if e != nil {
@@ -170,11 +171,14 @@ func (r *request) late() {
 	if r.measured {
 		m.gates[gate]++
 	}
-	if gate == hedge.Open {
+	switch gate {
+	case hedge.Open:
 		if r.measured {
 			m.hedges++
 		}
 		r.attempt(e, true)
+	case hedge.Budget:
+		r.paid = false
 	}
 	if len(r.tried) <= m.hedge.Max && (gate == hedge.Open || !m.askOnce && gate.Transient()) {
 		m.After(m.route.Delay(m.Now), r.late)
