@@ -23,7 +23,7 @@ type registration struct {
 	app       []string                            // the application's addresses
 	identity  *certs.Source                       // of the application's service; nil means no tls block
 	sni       string                              // of the same service
-	tls       func(addr, host string) *tls.Config // of the check, made of both; nil means plain text
+	tls       func(addr, host string) *tls.Config // of the check, made of identity and sni; nil means plain text
 	registrar registry.Registrar
 	log       *slog.Logger
 
@@ -35,7 +35,7 @@ type registration struct {
 	handle  registry.Handle       // nil before the first success of the check
 	failed  error                 // result of the last check
 	healthy bool                  // last verdict
-	yielded bool                  // reports whether a successor owns it; verdicts then have no effect
+	yielded bool                  // whether a successor owns the endpoint; verdicts then have no effect
 }
 
 // equal reports whether two registrations register the same, with the same checks.
@@ -87,8 +87,7 @@ func (a *registration) start() {
 	}()
 }
 
-// change makes the registration equal to b. The verdict stays until a new check finds
-// another.
+// change makes the registration equal to b. The verdict stays until a new check changes it.
 func (a *registration) change(b *registration) {
 	a.mu.Lock()
 	if !reflect.DeepEqual(a.reg, b.reg) {

@@ -78,9 +78,8 @@ func newReloads(s *Sidecar) *reloads {
 	return r
 }
 
-// reload applies the configuration in file. If that is refused it changes nothing,
-// records the reason, and reports whether that may pass without another change of the
-// file.
+// reload applies the configuration in file. A refused configuration changes nothing. reload records
+// the reason, and reports whether the reason may pass without another change of the file.
 func (r *reloads) reload(file string) (mayPass bool) {
 	s := r.s
 	if !s.changing.TryLock() { // not held by a reload: there is one at a time
@@ -140,7 +139,7 @@ func (r *reloads) stats() admin.ReloadStats {
 }
 
 // change applies a configuration. All steps that can fail come first, and abandon
-// undoes them; apply can't fail.
+// undoes them; commit can't fail.
 type change struct {
 	s          *Sidecar
 	cfg        *config.Config
@@ -172,7 +171,7 @@ func (r *reloads) apply(cfg *config.Config) error {
 		c.abandon()
 		return err
 	}
-	c.apply()
+	c.commit()
 	return nil
 }
 
@@ -217,7 +216,7 @@ func endpointsKnown(ended context.Context, g *proxy.Generation) error {
 	return fmt.Errorf("no endpoints known after %s for at least one of the services %s", endpointsTimeout, strings.Join(g.Added(), ", "))
 }
 
-// abandon undoes the steps before apply.
+// abandon undoes the steps before commit.
 func (c *change) abandon() {
 	c.identities.closeExcept(c.s.identities)
 	if c.access != c.s.access.writer.Load() {
@@ -231,8 +230,8 @@ func (c *change) abandon() {
 	}
 }
 
-// apply puts the change into use.
-func (c *change) apply() {
+// commit puts the change into use.
+func (c *change) commit() {
 	s, before := c.s, c.s.cfg
 	s.clientCerts.set(s.proc.Generation(), c.gen, c.identities, s.proc.Pending() > 0)
 	if !reflect.DeepEqual(before.Tracing, c.cfg.Tracing) {

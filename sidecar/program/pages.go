@@ -9,10 +9,10 @@ import (
 	"syscall"
 )
 
-// ReleasePages takes the pages of code and constants out of the process's resident memory. Those that
-// are used again come back from the system's page cache without a read, 16 at a time. The
-// start runs the initializers of all packages, so afterwards 18 MiB are resident, and requests use
-// 10 of them. Without /proc it does nothing.
+// ReleasePages takes the pages of code and constants out of the process's resident memory. Pages that
+// are used again come back from the system's page cache without a read, 16 at a time. The start runs
+// the initializers of all packages, so 18 MiB are resident after the start. Requests use 10 MiB of
+// these. Without /proc ReleasePages does nothing.
 func ReleasePages() error {
 	maps, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {
@@ -34,8 +34,8 @@ func ReleasePages() error {
 // mapping is a range of addresses.
 type mapping struct{ begin, end uintptr }
 
-// constants returns the mappings of file, of those that /proc/self/smaps lists, that can't be written
-// and have no page that was: a loader or a debugger may have changed some, and the file lacks that.
+// constants returns the mappings of file in /proc/self/smaps that can't be written and have no page that
+// was written: the changes of a loader or a debugger are not in the file.
 //
 //	00400000-00ea1000 r-xp 00000000 fe:00 9994361     /usr/bin/remora
 //	Anonymous:             0 kB

@@ -19,11 +19,11 @@ import (
 // has none.
 type Open map[string]net.Listener
 
-// Take returns the sockets of a new listener at an address, and removes those from open that it takes
-// over. The first is at the address itself; if none is open there, Take binds it. The others are at
-// parts of the address, as 127.0.0.1 is of 0.0.0.0. They must stay open as long as the listener:
-// the kernel gives them the connections to their part, and resets waiting connections when a socket
-// closes. mode is that of the file of a new Unix socket.
+// Take returns the sockets of a new listener at an address, and removes from open those that the
+// listener takes over. The first socket is at the address itself; if none is open there, Take binds one.
+// The other sockets are at parts of the address, as 127.0.0.1 is of 0.0.0.0. They must stay open as long
+// as the listener: the kernel gives them the connections to their part, and resets waiting connections
+// when a socket closes. mode is the mode of the file of a new Unix socket.
 func (open Open) Take(address string, mode fs.FileMode) ([]net.Listener, error) {
 	same, parts, wider := open.at(address)
 	first := open[same]
