@@ -19,8 +19,8 @@ type Outbound struct {
 type backlog struct {
 	outbound *Outbound     // nil in the free list
 	index    int           // in backlogs.all
-	wrote    int           // bytes that were left at first, and those written since
-	taken    int           // of these, bytes that the peer had taken at the last check
+	wrote    int           // bytes that were left at first, and bytes written since
+	taken    int           // of wrote, bytes that the peer had taken at the last check
 	counted  int           // bytes that are counted against limits.buffered
 	since    time.Duration // when a check last found that the peer had taken bytes
 }
@@ -29,12 +29,12 @@ type backlog struct {
 // not read would keep the loop awake.
 type backlogs struct {
 	all   []*backlog
-	timer loop.Timer // armed while there are any; after the last it fires once more
+	timer loop.Timer // armed while all is not empty; after the end of the last backlog it fires once more
 	free  FreeList[*backlog]
 }
 
-// checkInterval is how often unsent output is checked. The count of memory and the write timeout are late
-// by that much at most.
+// checkInterval is how often unsent output is checked, and how late the count of memory and the write timeout
+// may be.
 const checkInterval = 200 * time.Millisecond
 
 // Init prepares o for a connection of s.

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Stamps are the times at which targets of requests were invalidated, for all loops: what caches have
-// asked for before is of no use. A target is known by its hash, and has a stamp of its own from when a cache
-// asks for it: what is asked for later is of use until the target is stamped. If there are more targets
-// than room, the one goes that is kept for the shortest time, and what caches have of it is of no use either. So a
-// target may be taken for invalidated that was not, never the other way round, and no target is by an
-// unsafe request to another.
+// Stamps are the times at which targets of requests were invalidated, for all loops. A response that a
+// cache asked for before the stamp of its target is invalid. A target is known by its hash. It gets a
+// place in Stamps, and from then on a stamp of its own, when a cache keeps a response of it. If there are
+// more targets than places, the target leaves that is kept for the shortest time, and counts as
+// invalidated. So a target may count as invalidated that was not, but never the other way round. An
+// unsafe request to one target never invalidates another.
 type Stamps struct {
 	Seed   uint64                        // of the hashes
 	levels atomic.Pointer[[]*stampLevel] // nil without caches
 	wanted atomic.Int64                  // targets for which there must be room
 }
 
-// stampLevel is a table of targets. The first one of a Stamps takes new targets. The others had too little
-// room, or too much: they go when what caches have of their targets has expired.
+// stampLevel is a table of targets. The first level of Stamps takes new targets. The other levels had too
+// little room, or too much. A level leaves when all that caches keep of its targets has expired.
 type stampLevel struct {
 	sets  []stampSet
 	until atomic.Int64 // the latest time until which a target is kept
@@ -36,9 +36,9 @@ const (
 // stampSet has the targets whose hashes lead there. Times are of the loops' clock, in nanoseconds.
 type stampSet struct {
 	target [stampWays]atomic.Uint64 // its hash, noTarget, or movingTarget while the slot gets another one
-	since  [stampWays]atomic.Int64  // when it came here
-	kept   [stampWays]atomic.Int64  // until when a cache may have something of it
-	stamp  [stampWays]atomic.Int64  // when it was invalidated; before since, never
+	since  [stampWays]atomic.Int64  // when the target came into this slot
+	kept   [stampWays]atomic.Int64  // until when a cache may keep a response of the target
+	stamp  [stampWays]atomic.Int64  // when the target was invalidated; a time before since means never
 }
 
 const (
@@ -58,8 +58,8 @@ func (s *Stamps) Expect(targets int) {
 	s.arrange(0) // a worker that is being made has no clock
 }
 
-// arrange makes the first level fit what is wanted, and drops older ones of whose targets nothing is kept at a
-// time. What is dropped counts as invalidated.
+// arrange makes the first level fit wanted, and drops older levels of whose targets nothing is kept any more
+// at the time now. Targets that are dropped count as invalidated.
 func (s *Stamps) arrange(now time.Duration) {
 	for {
 		old, next := s.levels.Load(), (*[]*stampLevel)(nil)
@@ -77,8 +77,9 @@ func (s *Stamps) arrange(now time.Duration) {
 	}
 }
 
-// arranged returns levels of which the first has from sets to twice as many, which a reload needs for a
-// moment. Of the others only the newest may be larger than the first; the rest together may not.
+// arranged returns levels of which the first has at least sets, and at most twice as many: a reload needs
+// twice as many for a moment. Of the other levels only the newest may be larger than the first; the rest
+// together may not.
 func arranged(old []*stampLevel, sets int, now time.Duration) []*stampLevel {
 	if len(old) == 0 || len(old[0].sets) < sets || len(old[0].sets) > 2*sets {
 		old = append([]*stampLevel{{sets: make([]stampSet, sets)}}, old...)
@@ -93,8 +94,8 @@ func arranged(old []*stampLevel, sets int, now time.Duration) []*stampLevel {
 	return levels
 }
 
-// Keep notes that a cache may have a response of a target until a time. The target comes into the first level:
-// else an older level that has the target would stay for ever.
+// Keep notes that a cache may keep a response of a target until the time until. The target comes into the
+// first level: otherwise an older level that has the target would stay forever.
 func (s *Stamps) Keep(hash uint64, now, until time.Duration) {
 	levels := s.levels.Load()
 	if levels == nil {
@@ -114,7 +115,7 @@ func (s *Stamps) Keep(hash uint64, now, until time.Duration) {
 	}
 }
 
-// keep reports whether the target is there. Then it stays until a time.
+// keep reports whether the set has the target, which then stays at least until the time until.
 func (s *stampSet) keep(hash uint64, until time.Duration) bool {
 	for i := range s.target {
 		if s.target[i].Load() == hash {
@@ -125,7 +126,7 @@ func (s *stampSet) keep(hash uint64, until time.Duration) bool {
 	return false
 }
 
-// add adds a target. If two loops add it at once, it is there twice.
+// add adds a target. If two loops add the target at once, the set has it twice.
 func (s *stampSet) add(hash uint64, now, until time.Duration) {
 	for range stampWays { // other loops may take slots, too
 		at, least := 0, int64(-1)
@@ -145,8 +146,8 @@ func (s *stampSet) add(hash uint64, now, until time.Duration) {
 	}
 }
 
-// fill puts a target into a slot that is moving, unless another loop has added it since add has looked: it may
-// have been invalidated then. If it is invalidated from now on, Set finds the slot.
+// fill puts a target into slot at, which is moving, unless another loop has added the target meanwhile: the
+// target may have been invalidated since. If it is invalidated from now on, Set finds the slot.
 func (s *stampSet) fill(at int, hash uint64, now, until time.Duration) {
 	if s.keep(hash, until) {
 		s.target[at].Store(noTarget)
@@ -193,7 +194,7 @@ func (s *Stamps) Since(hash uint64, t time.Duration) bool {
 	return true
 }
 
-// raise sets *a to n unless it is larger.
+// raise sets *a to n, unless *a is larger.
 func raise(a *atomic.Int64, n int64) {
 	for {
 		last := a.Load()
