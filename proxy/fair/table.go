@@ -6,22 +6,22 @@ import (
 	"github.com/remora-proxy/remora/proxy/fair/share"
 )
 
-// Table is a bounded number of places. When all are taken, a newcomer takes the oldest place
-// of the source that has too many, see share.Counts. Otherwise it takes the oldest place that is idle, of
-// another peer that has no fewer places than its own. The age counts, not the time since the place became idle:
-// else a peer that sends a byte now and then would keep its place from all others. Any goroutine
-// may call its methods.
+// Table is a bounded number of places. When all are taken, a newcomer takes the oldest place of the
+// source that has too many, see share.Counts. If no source has too many, the newcomer takes the oldest idle
+// place of another peer that has no fewer places than the newcomer's peer. The age of the place counts, not
+// the time since the place became idle: otherwise a peer that sends a byte now and then would keep its place
+// from all others. Any goroutine may call its methods.
 type Table struct {
-	// Turnover gives a place to every newcomer: one that would be refused takes the oldest
-	// place of its own peer's largest source, or of the largest of all if its own peer has none. It is for places
-	// that a peer who means well leaves at once.
+	// Turnover gives a place to every newcomer: a newcomer that would be refused takes the oldest place of
+	// the largest source of its own peer, or of the largest peer if its own has no place. Turnover is for
+	// places that an honest peer leaves at once.
 	Turnover bool
 
 	mu     sync.Mutex
 	max    int
 	taken  int
 	places share.Counts
-	rings  map[share.Source]*Place // roots of the rings of the places of each source, by prev and next; the oldest first
+	rings  map[share.Source]*Place // root of the ring of each source's places, by prev and next; the oldest first
 	all    Place                   // root of the ring of all places, by older and newer; the oldest first
 }
 
@@ -51,9 +51,9 @@ type Place struct {
 	older, newer *Place // ring of the table
 }
 
-// Take gives a place to a newcomer from the source, or returns nil if none is left for it.
-// evict is called at most once, when another takes the place. It must not block, and its
-// goroutine is that of the other's Take.
+// Take gives a place to a newcomer from the source, or returns nil if none is left for the newcomer.
+// evict is called at most once, when another newcomer takes the place, on the goroutine of that Take. evict
+// must not block.
 func (t *Table) Take(source share.Source, evict func()) *Place {
 	p, victim := t.take(source, evict)
 	if victim != nil {

@@ -2,8 +2,8 @@ package share
 
 import "net/netip"
 
-// Counts are how many places each source has. The zero value has none. Of sources with as many, the one with the lowest
-// address comes first, so that a simulation replays.
+// Counts are how many places each source has. The zero value has none. Of sources with as many places, the source with
+// the lowest address comes first, so that a simulation replays.
 type Counts struct {
 	peers   map[netip.Addr]int
 	clients map[Source]int // of each peer, by client
@@ -33,9 +33,10 @@ func subtract[K comparable](counts map[K]int, key K) {
 // Of returns the places of all clients of a peer.
 func (c *Counts) Of(peer netip.Addr) int { return c.peers[peer] }
 
-// Excess returns the source that must give a place to a newcomer. It is a client of the peer with the most places, if
-// the newcomer's peer has at least two fewer. Else it is a client of the newcomer's peer with at least two places
-// more than the newcomer. A smaller difference would only change roles. ok is false if there is no such source.
+// Excess returns the source that must give a place to a newcomer. It is the largest client of the peer with the most
+// places, if the newcomer's peer has at least two places fewer. Otherwise it is the largest client of the newcomer's
+// own peer, if that client has at least two places more than the newcomer. With a difference of one, the two would
+// only change roles. ok is false if there is no such source.
 func (c *Counts) Excess(newcomer Source) (from Source, ok bool) {
 	peer, most := c.largestPeer()
 	if most <= c.peers[newcomer.Peer]+1 {
@@ -46,8 +47,8 @@ func (c *Counts) Excess(newcomer Source) (from Source, ok bool) {
 	return from, true
 }
 
-// Largest returns the client with the most places of the newcomer's peer, or of the largest peer if that of the newcomer
-// has none. ok is false if no source has a place.
+// Largest returns the client with the most places of the newcomer's peer, or of the largest peer if the newcomer's peer
+// has no place. ok is false if no source has a place.
 func (c *Counts) Largest(newcomer Source) (from Source, ok bool) {
 	peer := newcomer.Peer
 	if c.peers[peer] == 0 {
