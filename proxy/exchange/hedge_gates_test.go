@@ -185,7 +185,7 @@ func TestHedgeRefusedWithoutLimit(t *testing.T) {
 // TestGateChecksLimited: a request checks the gates again until it is hedged. However
 // short the delay, the checks are not so frequent that they load the loop.
 func TestGateChecksLimited(t *testing.T) {
-	for _, delay := range []string{"delay: 1ns", "min_delay: 0s, max_delay: 0s", "delay: 0s, min_delay: 0s, max_delay: 0s", "delay: 3us, max: 8"} {
+	for _, delay := range []string{"delay: 1ns", "min_delay: 0s, max_delay: 0s", "delay: p97, min_delay: 0s, max_delay: 0s", "delay: 3us, max: 8"} {
 		for _, mode := range []string{"on", "shadow"} {
 			t.Run(mode+" "+delay, func(t *testing.T) {
 				m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: `idempotent: true, timeout: 5s, hedge: {mode: ` + mode + `, budget: 0.04, ` + delay + `}`})

@@ -80,7 +80,8 @@ func (m *freezes) logged(line string) int { return strings.Count(m.Consumer.LogT
 // no hedge is sent in the next ones. It is forgotten when the freezes end.
 func TestPeriodicStalls(t *testing.T) {
 	const period = 10 * time.Second
-	m := newFreezes(t, "hedge: {mode: on}")
+	// With the best delay hardly any hedge is sent: the slowest hundredth are requests of the freezes.
+	m := newFreezes(t, "hedge: {mode: on, delay: p97}")
 	start := m.W.Now()
 	m.run(5*period+5*time.Second, m.every(period, 5)...)
 	p, at := m.period()
@@ -157,7 +158,7 @@ func TestPeriodicStallsInShadow(t *testing.T) {
 // TestPausesAreNoStalls: a sidecar that has no CPU for a while each ten seconds doesn't take its own
 // pauses for stalls of the replicas.
 func TestPausesAreNoStalls(t *testing.T) {
-	m := newFreezes(t, "hedge: {mode: on}")
+	m := newFreezes(t, "hedge: {mode: on, delay: p97}")
 	for _, a := range m.Apps { // so that each always has a request
 		a.Delay = func() time.Duration { return 100 * time.Millisecond }
 	}
