@@ -43,8 +43,8 @@ func idempotentMethod(req *protocol.Request) bool {
 	return false
 }
 
-// hasIdempotencyKey reports whether the request has one key that is not empty. Which one of several keys an
-// application heeds is not known.
+// hasIdempotencyKey reports whether the request has exactly one key, which is not empty. Nobody knows which of
+// several keys an application heeds.
 func hasIdempotencyKey(req *protocol.Request) bool {
 	if req.Codec != protocol.CodecHTTP {
 		return false

@@ -98,7 +98,7 @@ func (r *Route) Delay(now time.Duration) time.Duration {
 }
 
 // SilentAfter returns after how long without a response an endpoint with pending requests
-// counts as silent. One that stopped while it had the request that is late now has been silent
+// counts as silent. An endpoint that stopped while it had the request that is late now has been silent
 // for the delay, less the median that the request may have taken before. Less than two medians
 // are normal. It is shorter than StallAfter, because the question is whether many endpoints
 // are silent at once.

@@ -8,7 +8,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// output writes frames, those of one turn in one write.
+// output writes the frames of a turn in one write.
 //
 // Calls in: who has a short frame appends it to buffer, and who has a long one calls writeLong. Who ends the connection
 // calls write.

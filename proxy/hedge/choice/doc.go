@@ -11,8 +11,8 @@
 // the one with the fewest hedges. If the mean falls by less than a tenth, it chooses a delay that hardly any request
 // exceeds. The goal is not P99 alone: that would give up one request in two hundred for the others.
 //
-// The latency of hedges is that of the hedges of late requests that were sent. As long as they are few, it is that of
-// first attempts: the two are then taken to be independent. Where the hedge of a late request waits in the same
+// The latency of hedges is measured: of the hedges that late requests got. As long as these hedges are few, the
+// latency of first attempts stands in its place: the two attempts are then taken to be independent. Where the hedge of a late request waits in the same
 // queue, or has as much to do, the measurement shows that.
 //
 // # Source
