@@ -122,7 +122,7 @@ func TestOutcomeFilters(t *testing.T) {
 			setup: func(m *proxytest.Mesh, outer, inner *scripted) {
 				outer.request = func(of *ex) exchange.Next {
 					of.Answer(outer.says(of, 203))
-					return exchange.Done
+					return exchange.Decided
 				}
 			},
 			want: "outer request, outer end", says: "203",
@@ -138,7 +138,7 @@ func TestOutcomeFilters(t *testing.T) {
 				m.Consumer.Update("compute")
 				inner.failure = func(of *ex) exchange.Next {
 					of.Answer(inner.says(of, 203))
-					return exchange.Done
+					return exchange.Decided
 				}
 			},
 			want: "outer request, inner request, inner no-endpoint, outer response, outer end, inner end", says: "203",
@@ -253,7 +253,7 @@ func TestOutcomeFilterVerdicts(t *testing.T) {
 	state(stats.BreakerClosed)
 	f.request = func(of *exchange.Exchange) exchange.Next {
 		of.Answer(f.says(of, 200))
-		return exchange.Done
+		return exchange.Decided
 	}
 	state(stats.BreakerClosed) // the service was not asked: this is no success
 	f.request = nil

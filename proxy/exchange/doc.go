@@ -5,7 +5,7 @@
 //	exchange.go   what an exchange has; request.go the request, and its memory
 //	filters.go    what filters see and replace; copies.go the requests that they send
 //	route.go      a route and its policy; router.go finds it on one loop; listener.go where requests come in
-//	state.go      the states of an exchange
+//	end.go        the ways to end, and what is given back in which order; state.go the states
 //	sessions.go   the session of a request, and the endpoint that it is pinned to
 //	record.go     counters and access log; tracing.go the span
 //	ports.go      the interfaces: Caller, of sessions; Filter, of what a route adds

@@ -10,7 +10,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/service"
-	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -103,26 +102,23 @@ func (ex *Exchange) WithOthers(most int, others iter.Seq[*Exchange]) int {
 }
 
 // owner is an Exchange as the Owner of its race.
-type owner Exchange
+type owner struct{ *Exchange }
 
 // Won implements Owner.
-func (o *owner) Won(by *race.Attempt, res *race.Response) { (*Exchange)(o).answerWith(by, res) }
+func (o owner) Won(by *race.Attempt, res *race.Response) { o.answerWith(by, res) }
 
 // Lost implements Owner.
-func (o *owner) Lost(f *fault.Failure) { (*Exchange)(o).fail(f) }
+func (o owner) Lost(f *fault.Failure) { o.fail(f) }
 
-// OnEnd implements Owner.
-func (o *owner) OnEnd() { (*Exchange)(o).recycleIfDone() }
+// Lingered implements Owner.
+func (o owner) Lingered() { o.onAttemptOver() }
 
 // Interim implements Owner.
-func (o *owner) Interim(res *protocol.Response) {
+func (o owner) Interim(res *protocol.Response) {
 	if to, ok := o.caller.(InterimCaller); ok {
-		to.Interim((*Exchange)(o), res)
+		to.Interim(o.Exchange, res)
 	}
 }
-
-// Client implements Owner.
-func (o *owner) Client() shard.Client { return (*Exchange)(o).Client() }
 
 // MaybeProcessed reports whether an application may have seen the request.
 func (ex *Exchange) MaybeProcessed() bool { return ex.race.MaybeProcessed }

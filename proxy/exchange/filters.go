@@ -85,6 +85,9 @@ func (ex *Exchange) verdictOf(f *fault.Failure) fault.Verdict {
 
 // endFilters ends the filters that have seen the request.
 func (ex *Exchange) endFilters() {
+	if ex.outcome.filtered == 0 {
+		return
+	}
 	seen := ex.Route.filters[:ex.outcome.filtered]
 	ex.outcome.filtered = 0
 	for _, f := range seen {

@@ -18,11 +18,10 @@ import (
 //	         Resume  filters   those of the route in turn: Filter; each may hold the request
 //	                 race      attempts at the endpoints of the service: package race
 //	way out          outcome   filters that have seen the request, the last one first: OutcomeFilter
-//	         close   record    counters, access line, span; the verdict for the breaker
+//	         end     record    counters, access line, span; the verdict for the breaker
 //	                 response  to the caller, which has encoded it before
 //
-// A caller that has gone calls Cancel: nothing but the record follows. The exchange is recycled when the last
-// attempt is over.
+// A caller that has gone calls Cancel: nothing but the record follows. end.go has all ends.
 
 // Begin starts on a complete request that came in at l. r is nil if it has no route.
 // The exchange may be over before Begin returns.
@@ -173,7 +172,7 @@ func (ex *Exchange) answerWith(by *race.Attempt, res *race.Response) {
 	if by != nil {
 		by.Won(status)
 	}
-	ex.close(&result{outcome: stats.OutcomeOf(status), by: by, res: res}, fault.VerdictOf(status))
+	ex.end(exchangeAnswered, &result{outcome: stats.OutcomeOf(status), verdict: fault.VerdictOf(status), by: by, res: res})
 }
 
 // fail is the way out of a request that has no response.
@@ -184,94 +183,5 @@ func (ex *Exchange) fail(f *fault.Failure) {
 	if !ex.copied {
 		ex.reportFailure(f)
 	}
-	ex.close(&result{outcome: stats.OutcomeFailed, failure: f}, ex.verdictOf(f))
-}
-
-// close records the result, gives it to the caller, and cancels the attempts in flight. The place in max_pending
-// is free before: the caller's next request may begin in the same callback.
-func (ex *Exchange) close(c *result, v fault.Verdict) {
-	ex.leaveOpen(exchangeAnswered)
-	ex.conclude(c)
-	ex.judge(v)
-	ex.releasePending()
-	if c.res != nil {
-		ex.caller.Respond(ex, c.res)
-	} else {
-		ex.caller.Fail(ex, c.failure)
-	}
-	ex.finish(true)
-	ex.recycleIfDone()
-}
-
-// Cancel is called by the session when its peer has gone or withdraws the request. It
-// reports whether attempts are left at the application; then Caller.Finished follows.
-func (ex *Exchange) Cancel() (left bool) {
-	ex.leaveOpen(exchangeCancelled)
-	ex.conclude(&result{outcome: stats.OutcomeCancelled})
-	ex.judge(fault.VerdictNone)
-	ex.finish(false)
-	if left = ex.race.InFlight() > 0; !left {
-		ex.caller = nil
-		ex.recycleIfDone()
-	}
-	return left
-}
-
-// onDeadline aborts what is left: for a caller that waits, or for losers alone.
-func (ex *Exchange) onDeadline() {
-	ex.race.Abort()
-	if ex.state != exchangeOpen {
-		ex.recycleIfDone()
-		return
-	}
-	if by, res := ex.race.TakeBest(); res != nil {
-		ex.answerWith(by, res)
-		return
-	}
-	ex.fail(fault.Deadline)
-}
-
-// leaveOpen ends the wait of the caller, which gets exactly one response.
-func (ex *Exchange) leaveOpen(next exchangeState) {
-	ex.state.become(next)
-	ex.race.Stop()
-	if ex.outcome.filtered > 0 {
-		ex.endFilters()
-	}
-}
-
-// judge gives the outcome of the request to the breaker of its service.
-func (ex *Exchange) judge(v fault.Verdict) {
-	ex.passage.Judge(ex.shard.Loop.Now(), v)
-}
-
-// releasePending frees the exchange's place in max_pending once no attempt is in flight.
-func (ex *Exchange) releasePending() {
-	if ex.race.InFlight() == 0 {
-		ex.passage.Done()
-	}
-}
-
-// finish cancels the attempts in flight, and gives back the memory of the request. decided reports whether
-// the caller has a response or a failure; else it has gone.
-func (ex *Exchange) finish(decided bool) {
-	ex.race.Cancel(decided)
-	ex.releaseRequest()
-}
-
-// recycleIfDone recycles the exchange when nothing refers to it any more.
-func (ex *Exchange) recycleIfDone() {
-	if ex.race.InFlight() > 0 || ex.state == exchangeOpen {
-		return
-	}
-	if ex.deadline.Armed() {
-		ex.shard.Loop.Stop(&ex.deadline)
-	}
-	ex.releasePending()
-	if ex.state == exchangeCancelled && ex.caller != nil {
-		ex.caller.Finished(ex)
-	}
-	ex.exportTrace()
-	ex.state.become(exchangeIdle)
-	ex.pool.reuse(ex)
+	ex.end(exchangeAnswered, &result{outcome: stats.OutcomeFailed, verdict: ex.verdictOf(f), failure: f})
 }

@@ -31,7 +31,7 @@ func (p *Pool) Exchange(from Caller) *Exchange {
 	if n == 0 {
 		ex := &Exchange{message: message{shard: p.shard}, pool: p, caller: from}
 		ex.deadline.Fire, ex.deadline.Pooled = ex.onDeadline, true
-		ex.race.Init(p.shard, &p.responses, (*owner)(ex), &ex.Request)
+		ex.race.Init(p.shard, &p.responses, owner{ex}, &ex.Request)
 		return ex
 	}
 	ex := p.exchanges[n-1]

@@ -83,7 +83,7 @@ type Next uint8
 const (
 	Continue Next = iota // to the next filter; behind the last one to the first attempt, or to the caller
 	Hold                 // the filter calls Resume, Answer or Refuse later, unless End comes first
-	Done                 // the filter has called Answer or Refuse
+	Decided              // the filter has called Answer or Refuse
 )
 
 // FilterMaker returns the filter of a route on one loop, or nil if the route has none of its kind.

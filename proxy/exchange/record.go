@@ -22,6 +22,7 @@ type Fallback struct {
 // result is the end of an exchange for its caller.
 type result struct {
 	outcome stats.Outcome
+	verdict fault.Verdict  // for the breaker
 	res     *race.Response // nil unless it is the application's, or an answer of the route
 	by      *race.Attempt  // the attempt that res belongs to; nil for an answer of the route
 	failure *fault.Failure // set if the outcome is OutcomeFailed
@@ -48,9 +49,9 @@ func (c *result) bytes() int {
 	return c.res.Size()
 }
 
-// conclude counts, logs and traces the end of the exchange for its caller. Without a
+// record counts, logs and traces the end of the exchange for its caller. Without a
 // route there is no service to count it for.
-func (ex *Exchange) conclude(c *result) {
+func (ex *Exchange) record(c *result) {
 	o, bytes, now := c.outcome, c.bytes(), ex.shard.Loop.Now()
 	latency, measured := now-ex.began, c.measured() && ex.Fallback.Reason == ""
 	if c.res != nil {
@@ -78,6 +79,11 @@ func (ex *Exchange) conclude(c *result) {
 	if ex.batch {
 		s.Stats.Batch[o]++
 	}
+}
+
+// judge gives a verdict on the request to the breaker of its service, unless that has one.
+func (ex *Exchange) judge(v fault.Verdict) {
+	ex.passage.Judge(ex.shard.Loop.Now(), v)
 }
 
 // measured reports whether the result has a latency. A failure has none, since a quick one would

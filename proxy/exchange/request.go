@@ -149,24 +149,6 @@ func LargestOf(all iter.Seq[*Exchange]) (ex *Exchange, held int) {
 	return ex, held
 }
 
-// AbandonNow aborts the attempts of a cancelled exchange.
-func (ex *Exchange) AbandonNow() {
-	if ex.state == exchangeCancelled {
-		ex.onDeadline()
-	}
-}
-
-// Shed abandons the exchange because memory is short.
-func (ex *Exchange) Shed() {
-	if ex.state != exchangeOpen {
-		ex.AbandonNow()
-		return
-	}
-	ex.race.Abort()
-	ex.decide(0) // no filter may keep it
-	ex.fail(fault.Shed)
-}
-
 // Repeats returns how often a stream with the request may be sent again although an endpoint may have
 // seen it. ex has its route, and has not begun.
 func (ex *Exchange) Repeats() int {

@@ -4,8 +4,8 @@ import "github.com/remora-proxy/remora/proxy/loop"
 
 // exchangeState is where an exchange stands.
 //
-//	idle ──Begin──▶ open ──Respond or Fail──▶ answered ──last attempt over──▶ idle
-//	                  └──────Cancel──────▶ cancelled ──last attempt over──▶ idle
+//	idle ──Begin──▶ open ──end──▶ answered ──recycle──▶ idle
+//	                  └────end──▶ cancelled ──recycle──▶ idle
 type exchangeState uint8
 
 const (

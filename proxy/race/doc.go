@@ -3,7 +3,10 @@
 // owner once what came of it.
 //
 //	race.go      Start, the outcome, Stop, Cancel
-//	attempt.go   pick an endpoint, send, and end; state.go has the states of both
+//	attempt.go   pick an endpoint, and send
+//	end.go       the ways in which an attempt ends, and what is given back in which order
+//	verdict.go   what its end says of the endpoint, the route and the service
+//	state.go     the states of races and attempts
 //	policy.go    how the requests of a route race
 //	hedge.go     the hedge timer and the gates
 //	retry.go     win, wait, retry or fail

@@ -62,9 +62,8 @@ type Owner interface {
 	Won(by *Attempt, res *Response)
 	// Lost is why the request has no response.
 	Lost(f *fault.Failure)
-	// OnEnd is called when an attempt has ended that nobody waited for. The last one has if InFlight
-	// is 0.
-	OnEnd()
+	// Lingered is called when an attempt that lingered has ended. The last one has if InFlight is 0.
+	Lingered()
 	// Interim gets an interim response, ahead of Won or Lost. res is valid until it returns.
 	Interim(res *protocol.Response)
 	// Client is who the request came from.

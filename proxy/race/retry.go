@@ -7,7 +7,6 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
-	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
@@ -244,21 +243,4 @@ func (r *Race) onTryTimer() {
 		}
 		first.timeOut(now)
 	}
-}
-
-// timeOut ends the wait for the attempt. It lingers like a cancelled one: an endpoint that is
-// frozen must not look idle. The race may be over afterwards.
-func (a *Attempt) timeOut(now time.Duration) {
-	r := a.race
-	a.recordLate()
-	a.judgeLate(now)
-	a.span().Note(trace.Failed, 0, fault.TryTimeout.Code)
-	if a.carrier.Cancel(a) {
-		r.MaybeProcessed = true
-		a.state.become(attemptLingering)
-	} else {
-		a.end(now, stats.AttemptNone)
-	}
-	r.avoid[0] = a.ep
-	r.onFailure(a, fault.TryTimeout)
 }

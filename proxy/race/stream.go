@@ -171,12 +171,12 @@ func (o *streamOwner) Lost(f *fault.Failure) {
 	s.race.Stop()
 	s.fail(f)
 	s.count(f.GRPC())
-	s.passage.Done()
+	s.passage.Leave()
 	s.picked(nil, Target{}, f)
 }
 
-// OnEnd implements Owner. No attempt of a stream lingers.
-func (*streamOwner) OnEnd() {}
+// Lingered implements Owner. No attempt of a stream lingers.
+func (*streamOwner) Lingered() {}
 
 // Interim implements Owner. The goroutine of the stream reads interim responses.
 func (*streamOwner) Interim(*protocol.Response) {}
@@ -311,7 +311,7 @@ func (s *Stream) Close(connected bool, in, out int64) {
 			s.attempt = nil
 			a.end(now, stats.AttemptNone)
 		}
-		s.passage.Done()
+		s.passage.Leave()
 	})
 }
 

@@ -197,7 +197,7 @@ type Claimant interface {
 }
 
 // Pass lets the request of c pass the bounds of the service by p. Without a Failure the request counts against
-// max_pending until Done, and its outcome must be judged.
+// max_pending until Leave, and its outcome must be judged.
 func (s *Service) Pass(p *Passage, now time.Duration, batch bool, c Claimant) (f *fault.Failure) {
 	if !s.bounds.takeToken(now) {
 		return fault.RateLimited
@@ -210,7 +210,7 @@ func (s *Service) Pass(p *Passage, now time.Duration, batch bool, c Claimant) (f
 	}
 	p.bounds, p.counted, p.Alone = b, &s.shared.pending, alone
 	if p.permit, f = s.bounds.allow(now); f != nil {
-		p.Done()
+		p.Leave()
 	}
 	return f
 }
@@ -239,7 +239,7 @@ func (s *Service) PassStream(p *Passage, now time.Duration) (f *fault.Failure) {
 	s.AdoptStream(p)
 	p.bounds = s.bounds
 	if p.permit, f = s.bounds.allow(now); f != nil {
-		p.Done()
+		p.Leave()
 	}
 	return f
 }
@@ -258,8 +258,8 @@ func (p *Passage) Judge(now time.Duration, v fault.Verdict) {
 	}
 }
 
-// Done ends the request or stream: it is not in flight any more.
-func (p *Passage) Done() {
+// Leave ends the request or stream: it is not in flight any more. A second call changes nothing.
+func (p *Passage) Leave() {
 	if p.counted != nil {
 		p.counted.Add(-1)
 		p.counted = nil

@@ -159,7 +159,7 @@ func (f *filter) Request(ex *exchange.Exchange) exchange.Next {
 	switch {
 	case in.OnlyCached:
 		ex.Refuse(fault.NotCached)
-		return exchange.Done
+		return exchange.Decided
 	case in.Pass || isHead(&ex.Request): // the response to a HEAD says less than what is stored
 		return exchange.Continue
 	}
@@ -308,7 +308,7 @@ func (f *filter) Failure(ex *exchange.Exchange, why *fault.Failure) exchange.Nex
 			return exchange.Continue
 		}
 		ex.Answer(f.condition(l, f.stored(ex, l.held, now)))
-		return exchange.Done
+		return exchange.Decided
 	}
 	if ex.Cached != stats.CacheNone || !cacheable(&ex.Request) || !f.read(&ex.Request) {
 		return exchange.Continue
@@ -318,7 +318,7 @@ func (f *filter) Failure(ex *exchange.Exchange, why *fault.Failure) exchange.Nex
 		return exchange.Continue
 	}
 	f.serve(ex, stats.CacheStale, false)
-	return exchange.Done
+	return exchange.Decided
 }
 
 // Retire implements exchange.Retirer. The store goes with the last request of the route.

@@ -109,7 +109,7 @@ func (f *filter) Request(*exchange.Exchange) exchange.Next { return exchange.Con
 func (f *filter) Failure(ex *exchange.Exchange, why *fault.Failure) exchange.Next {
 	r, ok := reasonOf(why)
 	if ok && f.answers(ex, question{reason: r, failure: why}) {
-		return exchange.Done
+		return exchange.Decided
 	}
 	return exchange.Continue
 }

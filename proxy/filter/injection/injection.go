@@ -110,5 +110,5 @@ func (f *filter) mayAbort(ex *exchange.Exchange) exchange.Next {
 	f.counts.Aborted++
 	ex.Injected |= stats.InjectedAbort
 	ex.Refuse(f.abort)
-	return exchange.Done
+	return exchange.Decided
 }

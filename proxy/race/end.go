@@ -1,0 +1,187 @@
+package race
+
+import (
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/service"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+	"github.com/remora-proxy/remora/proxy/telemetry/trace"
+)
+
+// An attempt ends once, by end. These lead there, and what follows:
+//
+//	from      end             after                          follows
+//	carrier   Respond         a response of the endpoint     the race wins, waits or retries: onResponse
+//	          RespondLocally  one of the upstream's own      likewise
+//	          Fail            no response                    the race waits, retries or fails: onFailure
+//	          Finish          the attempt was cancelled      Owner.Lingered
+//	race      timeOut         retry.per_try_timeout          onFailure
+//	          cancel          the race is over
+//	          abort           the deadline, or memory is short
+//	stream    Stream.Close    the stream that it became
+//
+// timeOut and cancel let an attempt linger whose endpoint may still work on it: its end comes later, from its carrier
+// or by abort. If a carrier ends an attempt that lingers, Owner.Lingered follows in any case.
+
+// end is the only way to idle. It gives back, in this order:
+//
+//   - what the endpoint counts, with the outcome (report);
+//   - the span;
+//   - the place in InFlight, and that of a hedge among the hedges of the service;
+//   - the slot of the service, which a queued attempt gets at the end of the turn.
+func (a *Attempt) end(now time.Duration, outcome stats.AttemptOutcome) {
+	a.state.become(attemptIdle)
+	if a.ep != nil {
+		a.report(now, outcome)
+	}
+	a.endSpan(now)
+	a.race.inFlight--
+	if a.kind == hedgeAttempt {
+		a.race.Service.Hedging.Done()
+	}
+	a.race.Service.Leave(&a.place)
+}
+
+// Respond ends the attempt with the endpoint's complete response. It owns res.
+func (a *Attempt) Respond(res *Response) {
+	r := a.race
+	now := r.shard.Loop.Now()
+	lingering := a.Lingering()
+	a.ep.Ext.(*service.Endpoint).Stats.BytesOut += uint64(res.Size())
+	if !lingering && a.estimated() {
+		r.Policy.Hedging.Observe(now, now-a.sent, &r.watch)
+	}
+	if len(res.Trailers) > 0 || len(res.Body) == 0 || res.Status != 200 {
+		a.awaits = res.ReadGRPC(r.request)
+		a.ep.Ext.(*service.Endpoint).ReadLoad(now, res.Trailers)
+	}
+	a.errs = res.Outcome() >= 400
+	if res.Failed() {
+		a.end(now, stats.AttemptFailure)
+	} else {
+		a.judgeHedge(now)
+		a.end(now, stats.AttemptServed)
+	}
+	if lingering {
+		res.Release()
+		r.owner.Lingered()
+		return
+	}
+	r.onResponse(a, res)
+}
+
+// RespondLocally ends the attempt with a response of the upstream's own, which says
+// nothing about the endpoint. It owns res.
+func (a *Attempt) RespondLocally(res *Response) {
+	a.end(a.race.shard.Loop.Now(), stats.AttemptNone)
+	a.race.onResponse(a, res)
+}
+
+// Fail ends the attempt without a response.
+func (a *Attempt) Fail(f *fault.Failure) {
+	r := a.race
+	lingering := a.Lingering()
+	outcome := brokenBy(f)
+	if a.replayed && f.Free() {
+		f = fault.Reset // the first time it was sent, the application may have seen it
+	}
+	switch class := r.Policy.classOf(f); {
+	case f == fault.NoSlot, f == fault.NoRoute, f == fault.RequestTooLarge: // the other sidecar sent it to no application
+	case class == fault.RetryIfIdempotent, class == fault.RetryNever && a.ep != nil:
+		r.MaybeProcessed = true
+	}
+	a.span().Note(spanOutcome(f), 0, f.Code)
+	now := r.shard.Loop.Now()
+	if a.ep != nil && outcome == stats.AttemptNone {
+		reportRefusal(a.ep, now, a.sent, f, r.Batch)
+	}
+	a.end(now, outcome)
+	if a.kind == hedgeAttempt && (f.Free() || f == fault.NoSlot) {
+		r.hedgeMissed()
+	}
+	if lingering {
+		r.owner.Lingered()
+		return
+	}
+	if f != fault.NoSlot {
+		r.avoid[0] = a.ep
+	}
+	r.onFailure(a, f)
+}
+
+// Finish ends a cancelled attempt. processed reports whether the application finished it.
+func (a *Attempt) Finish(processed bool) {
+	now, outcome := a.race.shard.Loop.Now(), stats.AttemptNone
+	if processed {
+		outcome = stats.AttemptUnseen
+		a.judgeHedge(now)
+	}
+	a.end(now, outcome)
+	a.race.owner.Lingered()
+}
+
+// timeOut ends the wait for the attempt. It lingers like a cancelled one: an endpoint that is
+// frozen must not look idle. The race may be over afterwards.
+func (a *Attempt) timeOut(now time.Duration) {
+	r := a.race
+	a.recordLate()
+	a.judgeLate(now)
+	a.span().Note(trace.Failed, 0, fault.TryTimeout.Code)
+	if a.carrier.Cancel(a) {
+		r.MaybeProcessed = true
+		a.state.become(attemptLingering)
+	} else {
+		a.end(now, stats.AttemptNone)
+	}
+	r.avoid[0] = a.ep
+	r.onFailure(a, fault.TryTimeout)
+}
+
+// cancel ends the attempt, or lets it linger, if it is in flight. decided reports whether the race has an
+// outcome.
+func (a *Attempt) cancel(decided bool) {
+	switch a.state {
+	case attemptIdle, attemptLingering:
+	case attemptLaunched, attemptQueued:
+		a.withdraw()
+		a.end(a.race.shard.Loop.Now(), stats.AttemptNone)
+	case attemptSent:
+		if decided {
+			a.recordLate() // its hedge won
+			a.recordOvertaken()
+		}
+		a.span().Withdraw(a.race.shard.Loop.Now())
+		if a.carrier.Cancel(a) {
+			a.state.become(attemptLingering)
+			return
+		}
+		a.recordWithdrawn()
+		a.end(a.race.shard.Loop.Now(), stats.AttemptNone)
+	}
+}
+
+// abort ends the attempt at once because its deadline has passed.
+func (a *Attempt) abort() {
+	now := a.race.shard.Loop.Now()
+	switch a.state {
+	case attemptIdle:
+		return
+	case attemptLaunched, attemptQueued:
+		a.withdraw()
+	case attemptSent:
+		a.recordLate()
+		a.recordWithdrawn()
+		a.race.MaybeProcessed = true
+		a.judgeLate(now)
+		a.recordServiceTime()
+		a.span().Note(spanOutcome(fault.Deadline), 0, fault.Deadline.Code)
+		a.carrier.Abort(a)
+	case attemptLingering:
+		a.judgeHedge(now)
+		a.judgeLate(now)
+		a.recordServiceTime()
+		a.carrier.Abort(a)
+	}
+	a.end(now, stats.AttemptNone)
+}
