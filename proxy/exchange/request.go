@@ -16,19 +16,17 @@ import (
 
 // message is the request of an exchange, with its memory, which it counts in the budget of its loop.
 type message struct {
-	shard      *shard.Shard
-	Request    protocol.Request
-	batch      bool                       // the request, or its route, is batch
-	NoHedge    bool                       // the caller opted out of hedges, or the request is pinned
-	ClassName  []byte                     // as the caller named the request's class; aliases HeadBuffer
-	Arrived    time.Duration              // when the head of a request that had to wait arrived; 0 means now
-	HeadBuffer *bytebufferpool.ByteBuffer // Request's slices alias it
-	BodyBuffer *bytebufferpool.ByteBuffer // Request.Body aliases it; nil if it aliases HeadBuffer
-	Held       int                        // bytes of both, and of the fields, that the budget knows of
-	Refusal    *fault.Failure             // why the request must not be sent on; nil means it may
-
-	headChecked bool // rules and rate limits were applied when the head arrived
-
+	shard       *shard.Shard
+	Request     protocol.Request
+	batch       bool                       // the request, or its route, is batch
+	NoHedge     bool                       // the caller opted out of hedges, or the request is pinned
+	headChecked bool                       // rules and rate limits were applied when the head arrived
+	ClassName   []byte                     // as the caller named the request's class; aliases HeadBuffer
+	Arrived     time.Duration              // when the head of a request that had to wait arrived; 0 means now
+	HeadBuffer  *bytebufferpool.ByteBuffer // Request's slices alias it
+	BodyBuffer  *bytebufferpool.ByteBuffer // Request.Body aliases it; nil if it aliases HeadBuffer
+	Held        int                        // bytes of both, and of the fields, that the budget knows of
+	Refusal     *fault.Failure             // why the request must not be sent on; nil means it may
 	additions
 }
 

@@ -6,7 +6,7 @@
 //	attempt.go   pick an endpoint, and send
 //	end.go       the ways in which an attempt ends, and what is given back in which order
 //	verdict.go   what its end says of the endpoint, the route and the service
-//	state.go     the states of races and attempts
+//	state.go     the states of races, attempts and streams
 //	policy.go    how the requests of a route race
 //	hedge.go     the hedge timer and the gates
 //	retry.go     win, wait, retry or fail

@@ -62,3 +62,43 @@ func (s *attemptState) become(next attemptState) {
 func (s attemptState) String() string {
 	return [...]string{"idle", "launched", "queued", "sent", "lingering"}[s]
 }
+
+// streamState is where a stream stands.
+//
+//	seeking ──endpoint──▶ connecting ──Connected──▶ open ──Close──▶ over
+//	   ▲                       │                      ▲
+//	   └─────────Retry─────────┘                   adopted
+//
+// seeking also leads to over, if the race is lost or refused, and so does connecting, by Close. Every way to over goes
+// through Stream.end.
+type streamState uint8
+
+const (
+	streamSeeking    streamState = iota // picked waits for an endpoint
+	streamAdopted                       // made of a response; no attempt yet
+	streamConnecting                    // the goroutine carries out the attempt
+	streamOpen                          // the attempt has won, and lasts as long as the stream
+	streamOver
+)
+
+var streamEdges = [...][5]bool{
+	streamSeeking:    {streamAdopted: true, streamConnecting: true, streamOver: true},
+	streamAdopted:    {streamOpen: true},
+	streamConnecting: {streamSeeking: true, streamOpen: true, streamOver: true},
+	streamOpen:       {streamOver: true},
+	streamOver:       {},
+}
+
+func (s *streamState) become(next streamState) {
+	if !streamEdges[*s][next] {
+		loop.IllegalState(*s, next)
+	}
+	*s = next
+}
+
+// atEndpoint reports whether an attempt of the stream is at an endpoint.
+func (s streamState) atEndpoint() bool { return s == streamConnecting || s == streamOpen }
+
+func (s streamState) String() string {
+	return [...]string{"seeking", "adopted", "connecting", "open", "over"}[s]
+}

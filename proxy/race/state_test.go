@@ -26,3 +26,14 @@ func TestAttemptTransitions(t *testing.T) {
 		attemptLingering: {attemptIdle},
 	})
 }
+
+// TestStreamTransitions: a stream that is over stays over. One that is open is not tried elsewhere.
+func TestStreamTransitions(t *testing.T) {
+	statetest.Check(t, (*streamState).become, map[streamState][]streamState{
+		streamSeeking:    {streamAdopted, streamConnecting, streamOver},
+		streamAdopted:    {streamOpen},
+		streamConnecting: {streamSeeking, streamOpen, streamOver},
+		streamOpen:       {streamOver},
+		streamOver:       {},
+	})
+}

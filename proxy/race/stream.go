@@ -27,14 +27,15 @@ import (
 // stream without a service: Connected and Close do nothing.
 type Stream struct {
 	race    Race
+	state   streamState
 	from    shard.Client
 	passage service.Passage
-	picked  Picked // of Open or Retry, while the race seeks an endpoint
+	picked  Picked // of Open or Retry; nil for a stream that was adopted
 	// last is the outcome that Connected or Failed reported. The caller's goroutine
 	// writes it for Close, which may overtake them on the way to the loop.
 	last outcome
 
-	attempt *Attempt // that is at an endpoint; nil between two attempts
+	attempt *Attempt // the latest; it is at an endpoint if state says so
 	judged  bool     // the outcome of attempt is recorded
 
 	// cookies are for the response of the endpoint. They are set before the caller's goroutine gets it.
@@ -95,8 +96,8 @@ var streamRequest = &protocol.Request{Idempotent: true, Deadline: math.MaxInt64}
 
 func newStream(svc *service.Service, from shard.Client) *Stream {
 	s := &Stream{from: from, call: from.GRPC, code: protocol.GRPCCancelled}
-	s.race.Init(svc.Shard, nil, (*streamOwner)(s), streamRequest)
-	s.race.Service, s.race.Policy = svc, streamPolicy
+	s.race.Init(svc.Shard, nil, streamOwner{s}, streamRequest)
+	s.race.Service, s.race.Policy, s.race.stream = svc, streamPolicy, s
 	return s
 }
 
@@ -119,6 +120,7 @@ func Open(svc *service.Service, from shard.Client, picked Picked) {
 // exchange was admitted.
 func AdoptStream(svc *service.Service, ep *lb.Endpoint) *Stream {
 	s := newStream(svc, shard.Client{})
+	s.state.become(streamAdopted)
 	svc.AdoptStream(&s.passage)
 	s.race.startStream(ep)
 	s.judged = true
@@ -135,17 +137,20 @@ func (r *Race) startStream(ep *lb.Endpoint) {
 
 // open lets the goroutine of the stream carry out the attempt, unless the endpoint takes no streams.
 func (a *Attempt) open() {
-	s, own := (*Stream)(a.race.owner.(*streamOwner)), a.ep.Ext.(*service.Endpoint)
-	adopted := s.picked == nil // then own may have another protocol than the response has come by
-	if own.Streams == service.StreamNone && !adopted {
+	s, own := a.race.stream, a.ep.Ext.(*service.Endpoint)
+	s.attempt, s.judged = a, false
+	if s.state == streamAdopted { // own may have another protocol than the response has come by
+		a.ep.OpenStream(a.sent)
+		s.state.become(streamOpen)
+		return
+	}
+	if own.Streams == service.StreamNone {
 		a.ep = nil // it has seen nothing
 		a.Fail(fault.Unsupported)
 		return
 	}
 	a.ep.OpenStream(a.sent)
-	if s.attempt, s.judged = a, false; adopted {
-		return
-	}
+	s.state.become(streamConnecting)
 	at := Target{Addr: a.ep.Addr, Host: a.ep.Host, Link: own.Streams == service.StreamLink}
 	s.cookies = s.responseCookies(a.ep)
 	if own.Streams == service.StreamPipe {
@@ -155,10 +160,10 @@ func (a *Attempt) open() {
 }
 
 // streamOwner is a Stream as the Owner of its race.
-type streamOwner Stream
+type streamOwner struct{ *Stream }
 
 // Won implements Owner: by has the stream.
-func (o *streamOwner) Won(by *Attempt, _ *Response) {
+func (o streamOwner) Won(by *Attempt, _ *Response) {
 	o.race.Stop()
 	if by.ep.Refuses() {
 		by.ep.CountTaken(by.sent)
@@ -166,23 +171,32 @@ func (o *streamOwner) Won(by *Attempt, _ *Response) {
 }
 
 // Lost implements Owner.
-func (o *streamOwner) Lost(f *fault.Failure) {
-	s := (*Stream)(o)
-	s.race.Stop()
-	s.fail(f)
-	s.count(f.GRPC())
-	s.passage.Leave()
-	s.picked(nil, Target{}, f)
+func (o streamOwner) Lost(f *fault.Failure) {
+	o.fail(f)
+	o.count(f.GRPC())
+	o.end(o.race.shard.Loop.Now())
+	o.picked(nil, Target{}, f)
 }
 
 // Lingered implements Owner. No attempt of a stream lingers.
-func (*streamOwner) Lingered() {}
+func (streamOwner) Lingered() {}
 
 // Interim implements Owner. The goroutine of the stream reads interim responses.
-func (*streamOwner) Interim(*protocol.Response) {}
+func (streamOwner) Interim(*protocol.Response) {}
 
 // Client implements Owner.
-func (o *streamOwner) Client() shard.Client { return o.from }
+func (o streamOwner) Client() shard.Client { return o.from }
+
+// end gives back what the stream holds: the attempt that is at an endpoint, and the place among the streams of the
+// service. It follows the verdicts of Lost or Close.
+func (s *Stream) end(now time.Duration) {
+	s.race.Stop()
+	if s.state.atEndpoint() {
+		s.attempt.end(now, stats.AttemptNone)
+	}
+	s.state.become(streamOver)
+	s.passage.Leave()
+}
 
 // post has the loop of the stream call do.
 func (s *Stream) post(do func(svc *service.Service, now time.Duration)) {
@@ -217,7 +231,7 @@ func (s *Stream) judge(now time.Duration, o outcome) {
 }
 
 func (s *Stream) judgeEndpoint(now time.Duration, o outcome) {
-	if s.attempt == nil || s.judged || o.endpoint == stats.AttemptNone {
+	if !s.state.atEndpoint() || s.judged || o.endpoint == stats.AttemptNone {
 		return
 	}
 	s.judged, s.attempt.errs = true, o.errs
@@ -233,7 +247,8 @@ func (s *Stream) Retry(why *fault.Failure, err error, picked Picked) {
 		if why == fault.Connect && err != nil {
 			svc.DialFailed(a.ep.Addr, err)
 		}
-		s.attempt, s.picked = nil, picked
+		s.picked = picked
+		s.state.become(streamSeeking)
 		a.Fail(why)
 	})
 }
@@ -254,7 +269,8 @@ func (s *Stream) Connected(status int) {
 		if !s.awaits || s.probesEndpoint() {
 			s.judgeEndpoint(now, o)
 		}
-		if s.attempt != nil {
+		if s.state == streamConnecting { // else Close was faster
+			s.state.become(streamOpen)
 			s.race.win(s.attempt, nil)
 		}
 		svc.Stats.Streams++
@@ -264,7 +280,7 @@ func (s *Stream) Connected(status int) {
 
 // probesEndpoint reports whether the endpoint is ejected until a verdict.
 func (s *Stream) probesEndpoint() bool {
-	if s.attempt == nil {
+	if !s.state.atEndpoint() {
 		return false
 	}
 	_, ejected := s.attempt.ep.Ejected()
@@ -306,12 +322,7 @@ func (s *Stream) Close(connected bool, in, out int64) {
 		}
 		svc.Stats.StreamBytesIn += uint64(in)
 		svc.Stats.StreamBytesOut += uint64(out)
-		s.race.Stop()
-		if a := s.attempt; a != nil {
-			s.attempt = nil
-			a.end(now, stats.AttemptNone)
-		}
-		s.passage.Leave()
+		s.end(now)
 	})
 }
 
