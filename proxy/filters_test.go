@@ -54,6 +54,8 @@ func (f *scripted) Failure(ex *exchange.Exchange, why *fault.Failure) exchange.N
 
 func (f *scripted) End(*exchange.Exchange) { f.note("end") }
 
+func (*scripted) Retire() {}
+
 // says returns a response of the filter's own to ex with a status.
 func (f *scripted) says(ex *exchange.Exchange, status int) *race.Response {
 	res := f.at.Pool.Response()

@@ -8,7 +8,7 @@
 //	end.go        the ways to end, and what is given back in which order; state.go the states
 //	sessions.go   the session of a request, and the endpoint that it is pinned to
 //	record.go     counters and access log; tracing.go the span
-//	ports.go      the interfaces: Caller, of sessions; Filter, of what a route adds
+//	ports.go      the interfaces: Caller, of sessions; Filter, of what a route adds; optional.go those that few have
 //	pool.go       the free lists of one loop
 //
 // Package race has the attempts, and package service what requests of a service share. An exchange

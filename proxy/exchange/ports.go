@@ -1,7 +1,6 @@
 package exchange
 
 import (
-	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/identity"
@@ -37,13 +36,6 @@ type Caller interface {
 	Finished(ex *Exchange)
 }
 
-// InterimCaller is a Caller that takes interim responses.
-type InterimCaller interface {
-	// Interim passes res (1xx but 101) on, ahead of Respond or Fail. res is valid until it returns. The
-	// caller drops res if its peer knows no interim responses, or does not read.
-	Interim(ex *Exchange, res *protocol.Response)
-}
-
 // Filter is a phase that a route adds to its requests, after they were admitted and before their
 // first attempt. A filter belongs to one route on one loop. Streams pass no filter.
 type Filter interface {
@@ -52,29 +44,8 @@ type Filter interface {
 	// End is called once after Request or OutcomeFilter.Failure, when the caller has its response
 	// or has gone. A filter that holds ex forgets it.
 	End(ex *Exchange)
-}
-
-// OutcomeFilter is a Filter that sees the response or failure of a request before the caller does, and
-// may replace it. Of several filters, the last one in the list sees it first. Only the filters before it
-// see what a filter gives by Answer or Refuse.
-type OutcomeFilter interface {
-	Filter
-	// Response returns what the caller gets: res, or a response in its place. It returns nil if
-	// the filter has called Answer or Refuse, or will call one of them, unless End comes first.
-	// It owns a res that it does not return. No attempt is left but those that linger.
-	Response(ex *Exchange, res *race.Response) *race.Response
-	// Failure is asked before the caller gets f, also if the service did not admit the request:
-	// then Request was not called. After Hold, the filter calls Answer or Refuse, unless End comes
-	// first.
-	Failure(ex *Exchange, f *fault.Failure) Next
-}
-
-// EarlyFilter is a Filter that may answer requests which the service has not admitted. The other filters
-// don't see these. A route has at most one.
-type EarlyFilter interface {
-	Filter
-	// Early is called before Request. It reports whether the filter has called Answer.
-	Early(ex *Exchange) bool
+	// Retire is called when the route is gone. Requests may still be in flight.
+	Retire()
 }
 
 // Next is what a filter wants of a request, or of its failure.
@@ -99,6 +70,3 @@ type FilterPlace struct {
 
 	Invalidates bool // another route to the service has a cache, and this one has none
 }
-
-// Retirer is a Filter that is told when its route is gone. Requests may still be in flight.
-type Retirer interface{ Retire() }

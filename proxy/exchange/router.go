@@ -125,9 +125,7 @@ func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[stri
 		if gone != nil && gone.Service != nil { // counts of its requests in flight are lost
 			gone.Service.RetireRoute(gone.Hedging)
 			for _, f := range gone.filters {
-				if r, ok := f.(Retirer); ok {
-					r.Retire()
-				}
+				f.Retire()
 			}
 		}
 	}

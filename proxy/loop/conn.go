@@ -69,13 +69,10 @@ type Conn interface {
 	// SetStream makes s receive the events that follow, in place of the stream before. It may be
 	// called within OnOpen and OnData. OnOpen of s is not called.
 	SetStream(s Stream)
-}
 
-// HasInput reports whether the kernel has input of c that the loop has not read, or the end of its input. Without it
-// a late loop would take a connection for idle whose next request waits. It is false if the driver of c does not know.
-func HasInput(c Conn) bool {
-	w, ok := c.(interface{ HasInput() bool })
-	return ok && w.HasInput()
+	// HasInput reports whether the kernel has input that the loop has not read, or the end of the input. Without it
+	// a late loop would take a connection for idle whose next request waits.
+	HasInput() bool
 }
 
 // Stream receives the events of one connection, on the connection's loop.
@@ -95,60 +92,6 @@ type Stream interface {
 	// or a refused or timed-out dial. With TLS only a close_notify is the peer's
 	// close: without one, input may be missing.
 	OnClose(err error)
-}
-
-// HalfCloser is a Stream that may send more to a peer that sends nothing more.
-type HalfCloser interface {
-	Stream
-	// OnEnd is called, at most once, between OnOpen and OnClose, when the peer's output has ended. The
-	// peer may have closed its side only, or the whole connection: on TCP both look alike until output
-	// meets a reset. No OnData follows. If OnEnd returns true, the stream ends the connection itself, in
-	// limited time, and OnClose comes as after any other end of it, a reset included. Otherwise the driver
-	// closes the connection, and OnClose(io.EOF) follows.
-	OnEnd() (stays bool)
-}
-
-// Destined is a Stream given to Dial that tells the service of its endpoint, by a key. A driver
-// that secures connections chooses the TLS settings by it. After a reload another service may have
-// the same name, while requests of the former one still dial.
-type Destined interface {
-	Stream
-	ServiceKey() string
-}
-
-// Named is a Destined whose endpoint must prove a name, if its service has TLS. "" means none in
-// particular. The connection must not be used for another name.
-type Named interface {
-	Destined
-	ServerName() string
-}
-
-// Negotiated is a Destined whose endpoint must select an application protocol (ALPN) if its
-// service has TLS: one that selects another one, or none, is not connected to.
-type Negotiated interface {
-	Destined
-	ALPN() string // as registered with IANA, such as "h2"
-}
-
-// Verified is a Stream whose peer may have shown a certificate.
-type Verified interface {
-	Stream
-	// OnUntrusted is called, at most once, between OnOpen and OnClose, when the peer's
-	// certificate has ended or is no longer accepted. The stream must end the connection, and
-	// may first end its requests in order, in limited time. A driver closes the connection of
-	// a Stream that is not Verified.
-	OnUntrusted()
-}
-
-// Movable is a Stream of an accepted connection that can continue on another loop.
-type Movable interface {
-	Stream
-	// Leave is called when the connection has input. If ok is true, the driver ends the stream with
-	// OnClose(nil), as if the connection had closed, and begins another one on the other loop, as if
-	// the connection had been accepted there. That one gets past, if it is not 0, and then the input.
-	Leave() (past int, ok bool)
-	// Resume is called after OnOpen, with what Leave of the former stream has returned.
-	Resume(past int)
 }
 
 // ErrDialQueue ends a dial that was not tried: the driver's queue of dials is full, or it has waited

@@ -41,11 +41,3 @@ type Loop interface {
 	// a version. After the loop has stopped, f is dropped.
 	Post(f func())
 }
-
-// Peeker is a Loop that others may read while it waits, without waking it.
-type Peeker interface {
-	// Peek runs f on the caller's goroutine, and reports whether it did: it does not while the loop
-	// is in a turn or in another Peek, nor after the loop's end. The loop's next turn waits for f. f may
-	// read what is on the loop, and must change nothing. Any goroutine but the loop's own may call Peek.
-	Peek(f func()) bool
-}

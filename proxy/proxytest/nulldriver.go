@@ -71,6 +71,7 @@ func (c *NullConn) AwaitRoom(int, *loop.Flush) {}
 func (c *NullConn) Close()                     { c.Closed = true }
 func (c *NullConn) Drain()                     { c.Closed = true }
 func (c *NullConn) Finish()                    { c.Closed = true }
+func (c *NullConn) HasInput() bool             { return false }
 func (c *NullConn) RemoteAddr() string         { return "192.0.2.1:1" }
 
 func (c *NullConn) OriginalDst() netip.AddrPort { return netip.AddrPort{} }

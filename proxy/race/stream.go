@@ -154,7 +154,7 @@ func (a *Attempt) open() {
 	at := Target{Addr: a.ep.Addr, Host: a.ep.Host, Link: own.Streams == service.StreamLink}
 	s.cookies = s.responseCookies(a.ep)
 	if own.Streams == service.StreamPipe {
-		at.Socket = upstreamOf(own).(service.StreamOpener).OpenStream(s.from)
+		at.Socket = upstreamOf(own).(StreamOpener).OpenStream(s.from)
 	}
 	s.picked(s, at, nil)
 }

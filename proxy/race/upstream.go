@@ -1,6 +1,10 @@
 package race
 
-import "github.com/remora-proxy/remora/proxy/service"
+import (
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/service"
+	"github.com/remora-proxy/remora/proxy/shard"
+)
 
 // Upstream reaches one endpoint from one loop. Each attempt ends with exactly one of Respond,
 // RespondLocally, Fail and Finish, unless its carrier's Cancel or Abort ended it.
@@ -8,6 +12,16 @@ type Upstream interface {
 	service.Connections
 	// Send ends a, or gives it to a Carrier, before it returns.
 	Send(a *Attempt)
+}
+
+// StreamOpener is an Upstream whose connections carry streams beside requests. The upstream of HTTP/2 is one. Each
+// endpoint with service.StreamPipe must have one: else a stream to it panics.
+type StreamOpener interface {
+	// OpenStream returns a pipe for the HTTP/1.1 text of one request and its response. The pipe
+	// opens once a connection takes the stream, and fails if none will. A pipe may fail
+	// later with an error of the stream, too. OpenStream is called on the loop of the connections.
+	// from is who the request came from.
+	OpenStream(from shard.Client) loop.Socket
 }
 
 // ConnectBy makes a Connector for endpoints that take attempts.

@@ -100,7 +100,7 @@ func (c *conn) WriteParts(parts [][]byte) {
 // Buffered implements loop.Conn.
 func (c *conn) Buffered() int { return c.buffered() }
 
-// HasInput answers loop.HasInput.
+// HasInput implements loop.Conn.
 func (c *conn) HasInput() bool { return c.state == connOpen && !c.eof && kernel.HasInput(c.fd) }
 
 // AwaitRoom implements loop.Conn.

@@ -18,14 +18,14 @@ func TestHasInput(t *testing.T) {
 	c := recv(t, opened, "a connection")
 	l := e.Loops()[0]
 	on(t, l, func() {
-		if loop.HasInput(c) {
+		if c.HasInput() {
 			t.Error("there is input before the peer has sent any")
 		}
 		if _, err := peer.Write([]byte("a")); err != nil {
 			t.Error(err)
 		}
 		eventually(t, func() error {
-			if !loop.HasInput(c) {
+			if !c.HasInput() {
 				return errors.New("no input, although the loop has not read")
 			}
 			return nil
@@ -33,11 +33,11 @@ func TestHasInput(t *testing.T) {
 	})
 	recv(t, read, "the input")
 	on(t, l, func() {
-		if loop.HasInput(c) {
+		if c.HasInput() {
 			t.Error("there is input after the loop has read it")
 		}
 		c.Close()
-		if loop.HasInput(c) {
+		if c.HasInput() {
 			t.Error("a closed connection has input")
 		}
 	})

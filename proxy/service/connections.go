@@ -1,9 +1,6 @@
 package service
 
-import (
-	"github.com/remora-proxy/remora/proxy/loop"
-	"github.com/remora-proxy/remora/proxy/shard"
-)
+import "github.com/remora-proxy/remora/proxy/shard"
 
 // Connections are those to one endpoint from one loop.
 type Connections interface {
@@ -38,14 +35,5 @@ const (
 	StreamPlain StreamAccess = iota // by a plain connection
 	StreamLink                      // by a connection to a sidecar's link port, after the preface of a stream
 	StreamNone                      // not at all
-	StreamPipe                      // by a pipe of who takes the endpoint's requests, a StreamOpener
+	StreamPipe                      // by a pipe of who takes the endpoint's requests: race.StreamOpener
 )
-
-// StreamOpener has connections that carry streams beside requests.
-type StreamOpener interface {
-	// OpenStream returns a pipe for the HTTP/1.1 text of one request and its response. The pipe
-	// opens once a connection takes the stream, and fails if none will. A pipe may fail
-	// later with an error of the stream, too. OpenStream is called on the loop of the connections.
-	// from is who the request came from.
-	OpenStream(from shard.Client) loop.Socket
-}

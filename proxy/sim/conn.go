@@ -111,7 +111,7 @@ func (c *conn) Buffered() int {
 	return int(c.out.written - c.out.kernel)
 }
 
-// HasInput answers loop.HasInput.
+// HasInput implements loop.Conn.
 func (c *conn) HasInput() bool {
 	c.loop.check("Conn.HasInput")
 	if c.state != stateOpen || c.ended {

@@ -44,7 +44,7 @@ func (s *session) CloseNow() {
 }
 
 // HasInput implements the session of a worker.
-func (s *session) HasInput() bool { return loop.HasInput(s.conn) }
+func (s *session) HasInput() bool { return s.conn.HasInput() }
 
 // IdleFor implements the session of a worker.
 func (s *session) IdleFor() time.Duration {

@@ -192,7 +192,7 @@ func (s *session) CloseNow() {
 }
 
 // HasInput implements the session of a worker.
-func (s *session) HasInput() bool { return loop.HasInput(s.outbound.Conn) }
+func (s *session) HasInput() bool { return s.outbound.Conn.HasInput() }
 
 // IdleFor implements the session of a worker.
 func (s *session) IdleFor() time.Duration {

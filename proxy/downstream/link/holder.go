@@ -6,7 +6,6 @@ import (
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
-	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/mux/linkconn"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
@@ -83,7 +82,7 @@ func (s *session) ShedLargest() bool {
 }
 
 // HasInput implements the session of a worker.
-func (s *session) HasInput() bool { return loop.HasInput(s.Transport) }
+func (s *session) HasInput() bool { return s.Transport.HasInput() }
 
 // IdleFor returns 0: an idle link closes without help.
 func (s *session) IdleFor() time.Duration { return 0 }

@@ -321,7 +321,7 @@ func (f *filter) Failure(ex *exchange.Exchange, why *fault.Failure) exchange.Nex
 	return exchange.Decided
 }
 
-// Retire implements exchange.Retirer. The store goes with the last request of the route.
+// Retire implements exchange.Filter. The store goes with the last request of the route.
 func (f *filter) Retire() {
 	f.retired = true
 	f.stamps.Expect(-f.targets)

@@ -220,3 +220,6 @@ func (*invalidator) Failure(*exchange.Exchange, *fault.Failure) exchange.Next {
 
 // End implements exchange.Filter.
 func (*invalidator) End(*exchange.Exchange) {}
+
+// Retire implements exchange.Filter.
+func (*invalidator) Retire() {}

@@ -148,6 +148,9 @@ func (f *filter) End(ex *exchange.Exchange) {
 	}
 }
 
+// Retire implements exchange.Filter.
+func (*filter) Retire() {}
+
 // Response implements exchange.OutcomeFilter. The response to a leader is for all.
 func (f *filter) Response(ex *exchange.Exchange, res *race.Response) *race.Response {
 	m := f.members[ex]

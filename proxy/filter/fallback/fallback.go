@@ -210,6 +210,9 @@ func (f *filter) End(ex *exchange.Exchange) {
 	}
 }
 
+// Retire implements exchange.Filter.
+func (*filter) Retire() {}
+
 // several is how far the requests of a connection are counted. A connection with several at the service of its route
 // has several at the other service, too: its copies leave the last places there to single requests.
 const several = 2

@@ -69,6 +69,9 @@ func (f *filter) End(ex *exchange.Exchange) {
 	}
 }
 
+// Retire implements exchange.Filter.
+func (*filter) Retire() {}
+
 // hold delays a request.
 func (f *filter) hold(ex *exchange.Exchange) {
 	var w *wait

@@ -55,6 +55,9 @@ func (f *filter) Request(ex *exchange.Exchange) exchange.Next {
 // End implements exchange.Filter. A copy has an end of its own.
 func (f *filter) End(*exchange.Exchange) {}
 
+// Retire implements exchange.Filter.
+func (*filter) Retire() {}
+
 var mark = protocol.Header{Name: protocol.NameMirror, Value: []byte("1")}
 
 // copy sends a copy of a request, unless there is no room for it or memory gets short.

@@ -19,11 +19,11 @@ import (
 var errConnect = errors.New("proxy: the endpoint speaks HTTP/2, and takes no CONNECT and no upgrade")
 
 var (
-	_ service.StreamOpener = (*pool)(nil)
-	_ service.StreamOpener = (*secure)(nil)
+	_ race.StreamOpener = (*pool)(nil)
+	_ race.StreamOpener = (*secure)(nil)
 )
 
-// OpenStream implements service.StreamOpener.
+// OpenStream implements race.StreamOpener.
 func (p *pool) OpenStream(shard.Client) loop.Socket {
 	s, socket := p.newTunnel()
 	if p.roomy() != nil {
@@ -192,7 +192,7 @@ func newSecure(s *service.Service, e *service.Endpoint, free *freeCalls) race.Up
 	}
 }
 
-// OpenStream implements service.StreamOpener. The name that the endpoint must prove may be the
+// OpenStream implements race.StreamOpener. The name that the endpoint must prove may be the
 // Host of the request, so the pipe is open before there is a connection.
 func (s *secure) OpenStream(from shard.Client) loop.Socket {
 	t, socket := s.anon.newTunnel()

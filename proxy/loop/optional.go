@@ -1,0 +1,76 @@
+package loop
+
+// The interfaces of this file are optional: a type assertion asks for them. All but Peeker belong to streams, and
+// drivers ask. A stream without one has nothing to say there, so the interface is no part of Stream.
+//
+//	interface   who has it                                  without it
+//	HalfCloser  sessions of HTTP/1.1 and HTTP/2             the connection closes with its input
+//	Destined    connections to endpoints                    dialled without TLS
+//	Named       those of HTTP/1.1 and HTTP/2                the endpoint proves the name that the TLS settings say
+//	Negotiated  those of HTTP/2                             the endpoint may select any protocol
+//	Verified    sessions and connections to endpoints,      the connection closes at once
+//	            both but for Dubbo
+//	Movable     sessions of HTTP/1.1                        the connection stays on its loop
+//	Peeker      loops of proxy/reactor                      who wants to read waits for a turn
+
+// HalfCloser is a Stream that may send more to a peer that sends nothing more.
+type HalfCloser interface {
+	Stream
+	// OnEnd is called, at most once, between OnOpen and OnClose, when the peer's output has ended. The
+	// peer may have closed its side only, or the whole connection: on TCP both look alike until output
+	// meets a reset. No OnData follows. If OnEnd returns true, the stream ends the connection itself, in
+	// limited time, and OnClose comes as after any other end of it, a reset included. Otherwise the driver
+	// closes the connection, and OnClose(io.EOF) follows.
+	OnEnd() (stays bool)
+}
+
+// Destined is a Stream given to Dial that tells the service of its endpoint, by a key. A driver
+// that secures connections chooses the TLS settings by it. After a reload another service may have
+// the same name, while requests of the former one still dial.
+type Destined interface {
+	Stream
+	ServiceKey() string
+}
+
+// Named is a Destined whose endpoint must prove a name, if its service has TLS. "" means none in
+// particular. The connection must not be used for another name.
+type Named interface {
+	Destined
+	ServerName() string
+}
+
+// Negotiated is a Destined whose endpoint must select an application protocol (ALPN) if its
+// service has TLS: one that selects another one, or none, is not connected to.
+type Negotiated interface {
+	Destined
+	ALPN() string // as registered with IANA, such as "h2"
+}
+
+// Verified is a Stream whose peer may have shown a certificate.
+type Verified interface {
+	Stream
+	// OnUntrusted is called, at most once, between OnOpen and OnClose, when the peer's
+	// certificate has ended or is no longer accepted. The stream must end the connection, and
+	// may first end its requests in order, in limited time. A driver closes the connection of
+	// a Stream that is not Verified.
+	OnUntrusted()
+}
+
+// Movable is a Stream of an accepted connection that can continue on another loop.
+type Movable interface {
+	Stream
+	// Leave is called when the connection has input. If ok is true, the driver ends the stream with
+	// OnClose(nil), as if the connection had closed, and begins another one on the other loop, as if
+	// the connection had been accepted there. That one gets past, if it is not 0, and then the input.
+	Leave() (past int, ok bool)
+	// Resume is called after OnOpen, with what Leave of the former stream has returned.
+	Resume(past int)
+}
+
+// Peeker is a Loop that others may read while it waits, without waking it.
+type Peeker interface {
+	// Peek runs f on the caller's goroutine, and reports whether it did: it does not while the loop
+	// is in a turn or in another Peek, nor after the loop's end. The loop's next turn waits for f. f may
+	// read what is on the loop, and must change nothing. Any goroutine but the loop's own may call Peek.
+	Peek(f func()) bool
+}
