@@ -7,16 +7,18 @@ import (
 	"testing"
 )
 
-// parts lists, by folder, the types that divide a session. A session has a field of each, with the name of the type.
+// parts lists, by folder, the types that divide a session or a service. That has a field of each, with the name of the
+// type.
 var parts = map[string][]string{
 	"proxy/downstream/dubbo": {"input", "calls", "output", "ending"},
 	"proxy/downstream/http":  {"input", "turn", "leaving"},
 	"proxy/downstream/http2": {"input", "calls", "output", "ending"},
 	"proxy/downstream/link":  {"input", "calls", "leaving", "ending"},
+	"proxy/service":          {"Admission", "Budget"},
 }
 
-// TestDoors checks that the parts of a session call each other, and use no field of each other. A field that a part
-// embeds is what the parts hand to each other.
+// TestDoors checks that the parts call each other, and use no field of each other. A field that a part embeds is what
+// the parts hand to each other.
 func TestDoors(t *testing.T) {
 	files, err := moduleSources()
 	if err != nil {
@@ -27,7 +29,7 @@ func TestDoors(t *testing.T) {
 	}
 }
 
-// openDoors returns one complaint for each field of a part that is selected through the session.
+// openDoors returns one complaint for each field of a part that is selected through the whole.
 func openDoors(files []*source) (wrong []string) {
 	fields := map[string][]string{} // of "folder.part"
 	for _, f := range files {

@@ -13,9 +13,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// Exchange takes one request through its phases, to its one response. The message has the request and its memory,
-// the admission where the request goes, and the race its attempts. An exchange is recycled when the caller has
-// its response or has gone, and the last attempt is over.
+// Exchange takes one request through its phases, to its one response: that is its one job. The message has the
+// request and its memory, the admission where the request goes, and the race its attempts. Each file has the methods of
+// one phase or side: see the package comment. end.go says when an exchange is recycled.
 type Exchange struct {
 	pool      *Pool
 	caller    Caller

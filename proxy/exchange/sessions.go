@@ -11,9 +11,9 @@ import (
 // takePin finds the endpoint that a cookie of the request names. A pinned request has no hedges: the other
 // endpoints do not know what its endpoint keeps for its client. A second call changes nothing.
 func (ex *Exchange) takePin(s *service.Service) {
-	if pin := s.TakePin(&ex.Request); pin != nil {
+	if pin := s.Sessions.TakePin(&ex.Request); pin != nil {
 		ex.pin = pin
-		ex.NoHedge = ex.NoHedge || s.Usable(pin)
+		ex.NoHedge = ex.NoHedge || s.Set.Usable(pin)
 	}
 }
 
@@ -57,5 +57,5 @@ func (ex *Exchange) cookies(by *race.Attempt) affinity.Cookies {
 // Session returns the session of the request at s, which becomes a stream. It is called before the request is
 // encoded, since it removes a sticky cookie.
 func (ex *Exchange) Session(s *service.Service) shard.Session {
-	return s.StreamSession(&ex.Request, ex.caller.RemoteAddr(), ex.caller.Listener().Secure)
+	return s.Sessions.OfStream(&ex.Request, ex.caller.RemoteAddr(), ex.caller.Listener().Secure, s.Shard.Rand)
 }

@@ -25,6 +25,9 @@ const (
 // Attempt is one try of a request at one endpoint. The race starts and cancels it. Its carrier sends it, and ends it
 // with Respond, Fail or Finish. Until it is over, its endpoint counts it as pending, and it keeps its slot of the
 // service.
+//
+// The one job of an Attempt is its own life: what several attempts decide together is the Race's. Exported methods are
+// for carriers, and the files of the others say what for: end.go, verdict.go, spans.go, outgoing.go.
 type Attempt struct {
 	race  *Race
 	kind  attemptKind
@@ -114,7 +117,7 @@ func (a *Attempt) Granted(waited time.Duration) {
 }
 
 // withdraw takes the attempt out of the queue for slots.
-func (a *Attempt) withdraw() { a.race.queued += a.race.Service.Withdraw(&a.place) }
+func (a *Attempt) withdraw() { a.race.queued += a.race.Service.Admission.Withdraw(&a.place) }
 
 // send gives the attempt to ep's upstream; if ep is nil, the policy picks the endpoint.
 func (a *Attempt) send(ep *lb.Endpoint) {

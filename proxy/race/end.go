@@ -40,7 +40,7 @@ func (a *Attempt) end(now time.Duration, outcome stats.AttemptOutcome) {
 	if a.kind == hedgeAttempt {
 		a.race.Service.Hedging.Done()
 	}
-	a.race.Service.Leave(&a.place)
+	a.race.Service.Admission.Leave(&a.place)
 }
 
 // Respond ends the attempt with the endpoint's complete response. It owns res.

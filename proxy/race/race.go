@@ -115,7 +115,7 @@ func (r *Race) launch(kind attemptKind, ep *lb.Endpoint) {
 	if kind == retryAttempt {
 		r.Service.Stats.Retries++
 	}
-	switch r.Service.Admit(&a.place, &service.Ask{
+	switch r.Service.Admission.Admit(&a.place, &service.Ask{
 		Stream: kind == streamAttempt,
 		Key:    r.Key, Batch: r.Batch, Retry: kind == retryAttempt || r.Attempt > 0,
 		Hedge: kind == hedgeAttempt || r.Hedged, Spare: kind == primaryAttempt && r.Hedged,

@@ -137,7 +137,7 @@ func (r *Race) elsewhere() bool { return r.Service.HasOther(r.tried[:r.Launched]
 func (r *Race) mayMove() bool {
 	s := r.Service
 	return !r.Batch && !r.cascade() && r.freeRetries < maxFreeEndpoints-1 && r.Launched < MaxAttempts &&
-		s.MayMove(r.Key, r.tried[:r.Launched])
+		s.Budget.MayMove(r.Key, r.tried[:r.Launched])
 }
 
 // mayPay takes the token of a retry that costs one, and reports whether the retry is allowed. f is
@@ -150,13 +150,13 @@ func (r *Race) mayPay(f *fault.Failure) bool {
 		r.Service.Stats.RetriesCascade++
 		return false
 	}
-	return r.Service.Pay(f == fault.Reset)
+	return r.Service.Budget.Pay(f == fault.Reset)
 }
 
 // mayReplay reports whether a request may be sent again because a pooled connection was stale. The
 // service may have seen it, so that takes the token of a retry after a reset.
 func (r *Race) mayReplay() bool {
-	return r.repeatable() && r.Service.PayReplay()
+	return r.repeatable() && r.Service.Budget.PayReplay()
 }
 
 func (r *Race) repeatable() bool {

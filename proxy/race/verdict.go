@@ -135,6 +135,6 @@ func (a *Attempt) judgeLate(now time.Duration) { a.late = a.late || a.ep.TimedOu
 // recordServiceTime gives the automatic limit the time that the application took, at least.
 func (a *Attempt) recordServiceTime() {
 	if a.place.HasSlot() {
-		a.race.Service.RecordServiceTime(a.sent)
+		a.race.Service.Admission.RecordServiceTime(a.sent)
 	}
 }

@@ -10,20 +10,16 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// RecordServiceTime notes that the application has finished a request that was sent at
-// sent, or that the sidecar has stopped waiting for it. At the end of a window it
-// dispatches queued attempts, since the limit may have changed.
-func (s *Service) RecordServiceTime(sent time.Duration) {
-	sl := &s.shared.slots
-	if sl.Auto == nil {
-		return
-	}
-	now := s.Shard.Loop.Now()
-	sl.Auto.Sums.Add(limit.Sample(now - sent))
-	if !sl.Auto.CloseWindow(now, sl.Waiting.All() > 0) {
-		return
-	}
-	s.wakeQueued()
+// Admission gives slots of a service to attempts of one loop, and queues those that wait for one.
+type Admission struct {
+	service *Service
+	slots   *limit.Slots // of all loops
+	queue   admissionQueue
+}
+
+func (a *Admission) init(s *Service) {
+	a.service, a.slots = s, &s.shared.slots
+	a.queue.init(a.dispatchQueued)
 }
 
 // AdmitResult is whether an attempt has a slot.
@@ -132,37 +128,37 @@ func (p *Place) Waits(now time.Duration) time.Duration {
 // Admit asks for a slot for p, which comes after those of its class and of a higher one that
 // wait. A hedge never queues: without a free slot it is refused at once. Batch requests fill half of
 // the queue at most.
-func (s *Service) Admit(p *Place, by *Ask) AdmitResult {
-	sl := &s.shared.slots
+func (a *Admission) Admit(p *Place, by *Ask) AdmitResult {
+	sl := a.slots
 	if sl.Limit.Load() == 0 || by.Stream {
-		if by.Spare && s.Set.PickHedge(s.Query(by.Key, nil), true) == nil {
+		if by.Spare && a.service.Set.PickHedge(a.service.Query(by.Key, nil), true) == nil {
 			return SlotRefused
 		}
 		return SlotGranted
 	}
 	switch {
-	case s.takeFree(by):
+	case a.takeFree(by):
 		p.slot = true
 		return SlotGranted
-	case by.Hedge || !s.mayQueue(by):
+	case by.Hedge || !a.mayQueue(by):
 		return SlotRefused
 	}
-	s.wait(p, by)
-	s.settle(slotFreed)
+	a.wait(p, by)
+	a.settle(slotFreed)
 	return SlotQueued
 }
 
 // takeFree takes a slot, and reports whether one is free for which no other request waits.
-func (s *Service) takeFree(by *Ask) bool {
-	sl := &s.shared.slots
+func (a *Admission) takeFree(by *Ask) bool {
+	sl := a.slots
 	online, batch := sl.Waiting.Load()
 	free := online == 0 && (batch == 0 || !by.Batch)
 	return free && sl.Take(by.Batch)
 }
 
 // mayQueue counts a request that waits, and reports whether the queue has room for it.
-func (s *Service) mayQueue(by *Ask) bool {
-	sl := &s.shared.slots
+func (a *Admission) mayQueue(by *Ask) bool {
+	sl := a.slots
 	most := sl.MaxQueue.Load()
 	if by.Batch {
 		most = half(most)
@@ -175,8 +171,8 @@ func (s *Service) mayQueue(by *Ask) bool {
 }
 
 // wait queues p, which mayQueue has counted. settle(slotFreed) must follow.
-func (s *Service) wait(p *Place, by *Ask) {
-	q, c := &s.queue, online
+func (a *Admission) wait(p *Place, by *Ask) {
+	q, c := &a.queue, online
 	list := &q.primary
 	switch {
 	case by.Batch:
@@ -184,56 +180,72 @@ func (s *Service) wait(p *Place, by *Ask) {
 	case by.Retry:
 		list = &q.retry
 	}
-	list.Add(&p.node, p, s.Shard.Loop.Now())
+	list.Add(&p.node, p, a.service.Shard.Loop.Now())
 	q.publishOldest(c)
 }
 
 // Withdraw takes p out of the queue, if it waits there, and returns how long it has.
-func (s *Service) Withdraw(p *Place) (waited time.Duration) {
+func (a *Admission) Withdraw(p *Place) (waited time.Duration) {
 	list := p.node.Queue()
 	if list == nil {
 		return 0
 	}
-	waited = p.Waits(s.Shard.Loop.Now())
-	c := s.queue.classOf(list)
-	s.leaveQueue(p, c)
-	s.queue.publishOldest(c)
+	waited = p.Waits(a.service.Shard.Loop.Now())
+	c := a.queue.classOf(list)
+	a.leaveQueue(p, c)
+	a.queue.publishOldest(c)
 	return waited
 }
 
 // leaveQueue takes p, of class c, out of the queue. publishOldest must follow.
-func (s *Service) leaveQueue(p *Place, c class) {
+func (a *Admission) leaveQueue(p *Place, c class) {
 	p.node.Remove()
-	s.shared.slots.Waiting.Remove(c == batch)
+	a.slots.Waiting.Remove(c == batch)
 }
 
 // Leave gives back the slot of p, if it has one.
-func (s *Service) Leave(p *Place) {
+func (a *Admission) Leave(p *Place) {
 	if p.slot {
 		p.slot = false
-		s.settle(slotReleased)
+		a.settle(slotReleased)
 	}
 }
 
+// RecordServiceTime notes that the application has finished a request that was sent at
+// sent, or that the sidecar has stopped waiting for it. At the end of a window it
+// dispatches queued attempts, since the limit may have changed.
+func (a *Admission) RecordServiceTime(sent time.Duration) {
+	sl := a.slots
+	if sl.Auto == nil {
+		return
+	}
+	now := a.service.Shard.Loop.Now()
+	sl.Auto.Sums.Add(limit.Sample(now - sent))
+	if !sl.Auto.CloseWindow(now, sl.Waiting.All() > 0) {
+		return
+	}
+	a.wakeQueued()
+}
+
 // dispatchQueued sends queued attempts with the slots that were passed to this loop.
-func (s *Service) dispatchQueued() {
+func (a *Admission) dispatchQueued() {
 	for c := range classes {
-		for s.queue.granted[c] > 0 {
-			if !s.give(c) {
-				s.settle(slotReleased)
+		for a.queue.granted[c] > 0 {
+			if !a.give(c) {
+				a.settle(slotReleased)
 			}
 		}
 	}
 }
 
 // give gives a slot that was passed to this loop to an attempt of class c. It reports whether one still waits.
-func (s *Service) give(c class) bool {
-	s.queue.granted[c]--
-	p := s.queue.next(c)
+func (a *Admission) give(c class) bool {
+	a.queue.granted[c]--
+	p := a.queue.next(c)
 	if p == nil {
 		return false
 	}
-	waited := s.Withdraw(p)
+	waited := a.Withdraw(p)
 	p.slot = true
 	p.waiter.Granted(waited)
 	return true

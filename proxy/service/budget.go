@@ -6,8 +6,10 @@ import (
 	"github.com/remora-proxy/remora/lb"
 )
 
-// free bounds the attempts of a service on a loop that cost no token although an endpoint got another one.
-type free struct {
+// Budget pays for the attempts of a service on a loop that follow others, with tokens of its hedging, and bounds those
+// that cost none.
+type Budget struct {
+	service    *Service
 	moves      moves
 	nextReplay time.Duration // when a replay costs nothing again
 }
@@ -42,8 +44,9 @@ func (m *moves) take(s *Service) bool {
 
 // MayMove reports whether a refused request may go free of charge to an endpoint that has room, as far as is
 // known. tried are the endpoints that the request has been at.
-func (s *Service) MayMove(key uint64, tried []*lb.Endpoint) bool {
-	return s.Set.HasRoom(s.Query(key, tried)) && s.free.moves.take(s)
+func (b *Budget) MayMove(key uint64, tried []*lb.Endpoint) bool {
+	s := b.service
+	return s.Set.HasRoom(s.Query(key, tried)) && b.moves.take(s)
 }
 
 // replayEvery is how often a service's request on a loop is replayed free of charge. So a server that
@@ -53,16 +56,17 @@ const replayEvery = time.Second
 
 // PayReplay takes the token of a replay, which is sent again since a pooled connection was stale, and
 // reports whether there was one.
-func (s *Service) PayReplay() bool {
-	if now := s.Shard.Loop.Now(); now >= s.free.nextReplay {
-		s.free.nextReplay = now + replayEvery
+func (b *Budget) PayReplay() bool {
+	if now := b.service.Shard.Loop.Now(); now >= b.nextReplay {
+		b.nextReplay = now + replayEvery
 		return true
 	}
-	return s.Pay(true)
+	return b.Pay(true)
 }
 
 // Pay takes the token of a retry, and reports whether there was one. After a reset it may be owed.
-func (s *Service) Pay(reset bool) bool {
+func (b *Budget) Pay(reset bool) bool {
+	s := b.service
 	now := s.Shard.Loop.Now()
 	switch {
 	case s.Hedging.Retry(now):

@@ -11,7 +11,7 @@ import (
 )
 
 // job is what a loop does in steps, between which other loops may take theirs. It reports whether it is done.
-type job func(s *Service) (done bool)
+type job func(a *Admission) (done bool)
 
 // slotRequest is a request that asks a loop for a slot. Once it has one, the loop gives the slot back.
 type slotRequest struct {
@@ -27,46 +27,46 @@ type slotRequest struct {
 func (r *slotRequest) Granted(time.Duration) { r.on.todo = append(r.on.todo, r.leave) }
 
 // ask is a job with the steps of Admit.
-func (r *slotRequest) ask(s *Service) bool {
+func (r *slotRequest) ask(a *Admission) bool {
 	r.at = min(r.at+1, 4) // the last step may come often: while another loop has counted a request, and not queued it
 	switch r.at {
 	case 1:
-		if r.slot = s.takeFree(&r.Ask); r.slot {
+		if r.slot = a.takeFree(&r.Ask); r.slot {
 			r.Granted(0)
 			return true
 		}
 	case 2:
-		return !s.mayQueue(&r.Ask)
+		return !a.mayQueue(&r.Ask)
 	case 3:
-		s.wait(&r.Place, &r.Ask)
+		a.wait(&r.Place, &r.Ask)
 		r.step = slotFreed
 	default:
-		r.step = s.step(r.step)
+		r.step = a.step(r.step)
 		return r.step == slotSettled
 	}
 	return false
 }
 
 // leave is a job with the steps of Leave.
-func (r *slotRequest) leave(s *Service) bool {
+func (r *slotRequest) leave(a *Admission) bool {
 	if r.slot {
 		r.slot, r.step = false, slotReleased
 	}
-	r.step = s.step(r.step)
+	r.step = a.step(r.step)
 	return r.step == slotSettled
 }
 
 // withdraw is a job with the steps of Withdraw.
-func (r *slotRequest) withdraw(s *Service) bool {
+func (r *slotRequest) withdraw(a *Admission) bool {
 	switch {
 	case r.gone:
-		s.queue.publishOldest(r.class())
+		a.queue.publishOldest(r.class())
 		return true
 	case r.node.Queue() == nil:
 		return true
 	}
 	r.gone = true
-	s.leaveQueue(&r.Place, r.class())
+	a.leaveQueue(&r.Place, r.class())
 	return false
 }
 
@@ -80,10 +80,10 @@ func (r *slotRequest) class() class {
 // slotLoop is a loop with its jobs, one after another.
 type slotLoop struct {
 	*stillLoop
-	service *Service
-	todo    []job
-	busy    bool        // the first of todo has begun
-	back    slotRequest // has a slot that was passed to the loop for a request that has gone
+	admission *Admission
+	todo      []job
+	busy      bool        // the first of todo has begun
+	back      slotRequest // has a slot that was passed to the loop for a request that has gone
 }
 
 // choices are what the loop may do next: nothing but its job, or begin another, take a posted slot, or give one.
@@ -91,7 +91,7 @@ func (l *slotLoop) choices() (all []func()) {
 	if len(l.todo) > 0 {
 		all = append(all, func() {
 			l.busy = true
-			if do := l.todo[0]; do(l.service) {
+			if do := l.todo[0]; do(l.admission) {
 				l.todo, l.busy = l.todo[1:], false
 			}
 		})
@@ -106,10 +106,10 @@ func (l *slotLoop) choices() (all []func()) {
 			do()
 		})
 	}
-	for c, n := range l.service.queue.granted {
+	for c, n := range l.admission.queue.granted {
 		if n > 0 {
 			all = append(all, func() {
-				if !l.service.give(class(c)) {
+				if !l.admission.give(class(c)) {
 					l.back = slotRequest{}
 					l.todo, l.busy = slices.Insert(l.todo, 0, l.back.leave), true
 				}
@@ -135,8 +135,9 @@ func newSlotWorld(limit int, words []string) *slotWorld {
 	for i := range words {
 		l := &slotLoop{stillLoop: &stillLoop{}}
 		s := &Service{Shard: &shard.Shard{Loop: l.stillLoop}, shared: shared}
-		l.service = s
-		s.queue.init(func() {}) // choices has the steps of dispatchQueued
+		s.Admission.init(s)
+		l.admission = &s.Admission
+		l.admission.queue.init(func() {}) // choices has the steps of dispatchQueued
 		shared.loops[i].Store(s)
 		w.loops = append(w.loops, l)
 		var r *slotRequest
@@ -148,10 +149,10 @@ func newSlotWorld(limit int, words []string) *slotWorld {
 			}
 			switch do {
 			case '-':
-				r.slot = s.takeFree(&r.Ask)
+				r.slot = l.admission.takeFree(&r.Ask)
 				l.todo = append(l.todo, r.leave)
 			case '=':
-				r.slot = s.takeFree(&r.Ask)
+				r.slot = l.admission.takeFree(&r.Ask)
 				w.kept++
 			case 'x':
 				l.todo = append(l.todo, r.withdraw)
@@ -172,11 +173,11 @@ func (w *slotWorld) choices() (all []func()) {
 
 // key is the same for two worlds of equal state.
 func (w *slotWorld) key() string {
-	sl := &w.loops[0].service.shared.slots
+	sl := w.loops[0].admission.slots
 	waitOnline, waitBatch := sl.Waiting.Load()
 	key := fmt.Sprint(sl.InUse.Load(), waitOnline, waitBatch)
 	for _, l := range w.loops {
-		q := &l.service.queue
+		q := &l.admission.queue
 		key += fmt.Sprint(" | ", len(l.todo), l.busy, l.back.step, len(l.posts), q.granted, q.oldest[online].Load(), q.oldest[batch].Load())
 	}
 	for _, r := range w.requests {
@@ -217,7 +218,7 @@ func TestSlotInterleavings(t *testing.T) {
 					continue
 				}
 				known[key] = true
-				sl := &w.loops[0].service.shared.slots
+				sl := w.loops[0].admission.slots
 				if n := sl.InUse.Load(); n > int32(c.limit) {
 					t.Fatalf("%v: %d slots in use", path, n)
 				}

@@ -19,8 +19,9 @@ import (
 )
 
 // Service is what the requests to one upstream service share on one loop. Each kind of what they share is a type
-// of its own: the endpoints (lb.Set), the queue for slots (admissionQueue), the bounds (Bounds), cookies
-// (Sessions), hedging (hedge.Service) and counters. The methods of Service are for what takes several.
+// of its own: the endpoints (lb.Set), slots (Admission), what more attempts cost (Budget), the bounds (Bounds), cookies
+// (Sessions), hedging (hedge.Service) and counters. The one job of Service is to keep these together through
+// snapshots and reloads; its methods are for what takes several of them.
 type Service struct {
 	Shard      *shard.Shard
 	log        *shard.LimitedLogger // limits lines of this service alone
@@ -34,9 +35,9 @@ type Service struct {
 	Version    uint64      // of the snapshot in Set; 0 means none yet
 	known      atomic.Bool // a snapshot was applied; other goroutines read it
 	Hedging    hedge.Service
-	queue      admissionQueue
+	Admission  Admission
+	Budget     Budget
 	Stats      stats.ServiceStats
-	free       free
 
 	watched *stats.MillisecondRing // of this service alone; nil unless somebody looks at it
 	unwatch loop.Timer             // armed while watched is not nil
@@ -59,7 +60,8 @@ func newService(w *shard.Shard, zone string, speaks Protocols, m Member) *Servic
 		Shard: w, log: w.Log.Separate(), connectors: speaks, shared: m.SharedService,
 		Hedging: hedge.NewService(w.Process.Loops),
 	}
-	s.queue.init(s.dispatchQueued)
+	s.Admission.init(s)
+	s.Budget = Budget{service: s}
 	s.look.Fire = s.onLook
 	s.Set.Zone, s.Set.Loops = zone, w.Process.Loops
 	s.Configure(m)
@@ -96,7 +98,7 @@ func (s *Service) apply(snap *registry.Snapshot, targets []lb.Target, own map[st
 		e.CountIn(own[e.Addr])
 		s.connect(e, cmp.Or(snap.Endpoints[i].Protocol, s.Config.Protocol))
 	}
-	s.updatePins()
+	s.Sessions.updatePins(&s.Set)
 }
 
 // Query returns the query of a pick now.
@@ -192,7 +194,7 @@ func (s *Service) Configure(m Member) {
 	}
 	s.Set.Retune()
 	s.stallNext = 0
-	s.wakeQueued()
+	s.Admission.wakeQueued()
 }
 
 // Retire ends the service: connections close once nothing is in flight on them.
@@ -243,9 +245,6 @@ func (s *Service) Responded(now, latency time.Duration) {
 		s.latency.Add(now, latency)
 	}
 }
-
-// FilterStats returns the counts of filters, for filters to add to.
-func (s *Service) FilterStats() *stats.FilterStats { return &s.Stats.FilterStats }
 
 // Largest returns the connection to an endpoint that holds the most for each of its
 // requests, if that is more than rank bytes; else h is nil.

@@ -10,7 +10,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// Sessions is how a service keeps requests with something in common at one endpoint.
+// Sessions is how a service keeps requests with something in common at one endpoint. A nil Sessions has no cookies.
 type Sessions struct {
 	Keys   *affinity.Keys          // nil unless the policy picks by key
 	Sticky *affinity.Sticky        // nil unless a cookie names the endpoint
@@ -23,36 +23,32 @@ func (s *Service) configureSessions() {
 	if s.Sessions = nil; keys != nil || sticky != nil {
 		s.Sessions = &Sessions{Keys: keys, Sticky: sticky}
 	}
-	s.updatePins()
+	s.Sessions.updatePins(&s.Set)
 }
 
 // updatePins makes the values of the cookie for the endpoints of the service.
-func (s *Service) updatePins() {
-	if s.Sessions == nil || s.Sessions.Sticky == nil {
+func (ss *Sessions) updatePins(set *lb.Set) {
+	if ss == nil || ss.Sticky == nil {
 		return
 	}
-	pins := make(map[string]*lb.Endpoint, s.Set.Len())
-	for i := range s.Set.Len() {
-		ep := s.Set.At(i)
+	ss.pins = make(map[string]*lb.Endpoint, set.Len())
+	for i := range set.Len() {
+		ep := set.At(i)
 		own := ep.Ext.(*Endpoint)
-		own.pin = s.Sessions.Sticky.ID(ep.Addr)
-		pins[own.pin] = ep
+		own.pin = ss.Sticky.ID(ep.Addr)
+		ss.pins[own.pin] = ep
 	}
-	s.Sessions.pins = pins
 }
 
-// Usable reports whether a policy may pick the endpoint now.
-func (s *Service) Usable(ep *lb.Endpoint) bool { return s.Set.Usable(ep) }
-
 // TakePin returns the endpoint that the cookie of the request names, or nil. It removes the cookie.
-func (s *Service) TakePin(req *protocol.Request) (pin *lb.Endpoint) {
-	if s.Sessions == nil || s.Sessions.Sticky == nil {
+func (ss *Sessions) TakePin(req *protocol.Request) (pin *lb.Endpoint) {
+	if ss == nil || ss.Sticky == nil {
 		return nil
 	}
-	if id := s.Sessions.Sticky.Find(req); id != nil {
-		pin = s.Sessions.pins[string(id)]
+	if id := ss.Sticky.Find(req); id != nil {
+		pin = ss.pins[string(id)]
 	}
-	s.Sessions.Sticky.Remove(req)
+	ss.Sticky.Remove(req)
 	return pin
 }
 
@@ -61,9 +57,8 @@ func (ss *Sessions) Give(dst []byte, ep *lb.Endpoint, secure bool) affinity.Cook
 	return ss.Sticky.Give(dst, ep.Ext.(*Endpoint).pin, secure)
 }
 
-// StreamSession returns the session of a request from a peer, which becomes a stream. It removes a sticky cookie.
-func (s *Service) StreamSession(req *protocol.Request, peer string, secure bool) (of shard.Session) {
-	ss := s.Sessions
+// OfStream returns the session of a request from a peer, which becomes a stream. It removes a sticky cookie.
+func (ss *Sessions) OfStream(req *protocol.Request, peer string, secure bool, rng *rand.PCG) (of shard.Session) {
 	if ss == nil {
 		return of
 	}
@@ -76,7 +71,7 @@ func (s *Service) StreamSession(req *protocol.Request, peer string, secure bool)
 		return of
 	}
 	if of.Key = ss.Keys.Of(req, peer); of.Key == 0 {
-		of.Cookie, of.Key = ss.Keys.Session(nil, s.Shard.Rand.Uint64(), secure)
+		of.Cookie, of.Key = ss.Keys.Session(nil, rng.Uint64(), secure)
 	}
 	return of
 }

@@ -25,15 +25,15 @@ const (
 )
 
 // settle takes the steps from one on.
-func (s *Service) settle(from slotStep) {
+func (a *Admission) settle(from slotStep) {
 	for from != slotSettled {
-		from = s.step(from)
+		from = a.step(from)
 	}
 }
 
 // step takes one step, and returns the next.
-func (s *Service) step(at slotStep) slotStep {
-	sl := &s.shared.slots
+func (a *Admission) step(at slotStep) slotStep {
+	sl := a.slots
 	switch at {
 	case slotReleased:
 		if sl.Waiting.All() > 0 && sl.InUse.Load() <= sl.Limit.Load() {
@@ -41,8 +41,8 @@ func (s *Service) step(at slotStep) slotStep {
 		}
 		return slotSurplus
 	case slotWanted:
-		if next, c := s.nextInLine(); next != nil {
-			s.passSlot(next, c)
+		if next, c := a.nextInLine(); next != nil {
+			a.passSlot(next, c)
 			return slotSettled
 		}
 		return slotSurplus
@@ -59,50 +59,54 @@ func (s *Service) step(at slotStep) slotStep {
 }
 
 // wakeQueued gives free slots to queued attempts after a change of the limit.
-func (s *Service) wakeQueued() {
-	sl := &s.shared.slots
+func (a *Admission) wakeQueued() {
+	sl := a.slots
 	for n := sl.Waiting.All(); n > 0 && sl.TakeQueued(); n-- {
-		s.settle(slotReleased)
+		a.settle(slotReleased)
 	}
 }
 
 // nextInLine returns the loop and the class that a released slot is for, or nil. Batch requests
 // get a slot if none of the others waits and enough slots stay free for those, or if it is
 // their turn.
-func (s *Service) nextInLine() (next *Service, c class) {
-	sl := &s.shared.slots
+func (a *Admission) nextInLine() (next *Admission, c class) {
+	sl := a.slots
 	if _, waiting := sl.Waiting.Load(); waiting == 0 {
-		return s.longestWaiting(online), online
+		return a.longestWaiting(online), online
 	}
 	if !sl.BatchTurn() {
-		if next = s.longestWaiting(online); next != nil || sl.InUse.Load() > sl.Share(true) {
+		if next = a.longestWaiting(online); next != nil || sl.InUse.Load() > sl.Share(true) {
 			return next, online
 		}
 	}
-	return s.longestWaiting(batch), batch
+	return a.longestWaiting(batch), batch
 }
 
+// oldest returns since when the oldest attempt of class c waits.
+func (a *Admission) oldest(c class) int64 { return a.queue.oldest[c].Load() }
+
 // longestWaiting returns the loop where an attempt of class c has waited longest, or nil.
-func (s *Service) longestWaiting(c class) (longest *Service) {
+func (a *Admission) longestWaiting(c class) (longest *Admission) {
 	since := int64(neverQueued)
-	for i := range s.shared.loops {
-		other := s.shared.loops[i].Load()
+	loops := a.service.shared.loops
+	for i := range loops {
+		other := loops[i].Load()
 		if other == nil {
 			continue
 		}
-		if t := other.queue.oldest[c].Load(); t < since {
-			longest, since = other, t
+		if t := other.Admission.oldest(c); t < since {
+			longest, since = &other.Admission, t
 		}
 	}
 	return longest
 }
 
 // passSlot passes a slot that this loop holds to another loop, or to itself.
-func (s *Service) passSlot(to *Service, c class) {
-	if to == s {
-		s.queue.granted[c]++
-		s.Shard.Loop.Defer(&s.queue.grant)
+func (a *Admission) passSlot(to *Admission, c class) {
+	if to == a {
+		a.queue.granted[c]++
+		a.service.Shard.Loop.Defer(&a.queue.grant)
 		return
 	}
-	to.Shard.Loop.Post(to.queue.post[c])
+	to.service.Shard.Loop.Post(to.queue.post[c])
 }

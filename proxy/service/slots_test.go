@@ -42,58 +42,58 @@ func servicesOn(cfg *config.Config, c *config.Service, loops []*stillLoop) []*Se
 // TestGainedSlotsDispatched: slots that an automatic limit gains go to waiting requests at
 // once, since no released slot would wake them.
 func TestGainedSlotsDispatched(t *testing.T) {
-	s := autoService(t)
-	slots := &s.shared.slots
+	a := autoService(t)
+	slots := a.slots
 	for slots.Take(false) {
 	}
 	before := slots.InUse.Load()
 	const waiting = 3
 	for range waiting {
 		slots.Waiting.Add(false)
-		s.wait(new(Place), new(Ask))
+		a.wait(new(Place), new(Ask))
 	}
 	for range 50 { // a window
 		slots.Auto.Sums.Add(limit.Sample(time.Millisecond))
 	}
-	s.RecordServiceTime(s.Shard.Loop.Now() - time.Millisecond)
+	a.RecordServiceTime(a.service.Shard.Loop.Now() - time.Millisecond)
 	if limit := slots.Limit.Load(); limit < before+waiting {
 		t.Fatalf("the limit is %d, and was %d", limit, before)
 	}
-	if s.queue.granted[online] != waiting || slots.InUse.Load() != before+waiting {
-		t.Errorf("%d slots granted, %d in use, want %d more than %d", s.queue.granted[online], slots.InUse.Load(), waiting, before)
+	if a.queue.granted[online] != waiting || slots.InUse.Load() != before+waiting {
+		t.Errorf("%d slots granted, %d in use, want %d more than %d", a.queue.granted[online], slots.InUse.Load(), waiting, before)
 	}
 }
 
 // TestLostSlotsNotPassed: released slots above a lowered limit are not passed on, and the
 // others are.
 func TestLostSlotsNotPassed(t *testing.T) {
-	s := autoService(t)
-	slots := &s.shared.slots
+	a := autoService(t)
+	slots := a.slots
 	for slots.Take(false) {
 	}
 	slots.Waiting.Add(false)
-	s.wait(new(Place), new(Ask))
+	a.wait(new(Place), new(Ask))
 	const limit = 2
 	slots.Limit.Store(limit)
 	for slots.InUse.Load() > limit {
 		before := slots.InUse.Load()
-		s.settle(slotReleased)
-		if after := slots.InUse.Load(); s.queue.granted[online] != 0 || after != before-1 {
-			t.Fatalf("%d of %d slots in use after one was released, %d granted", after, before, s.queue.granted[online])
+		a.settle(slotReleased)
+		if after := slots.InUse.Load(); a.queue.granted[online] != 0 || after != before-1 {
+			t.Fatalf("%d of %d slots in use after one was released, %d granted", after, before, a.queue.granted[online])
 		}
 	}
-	s.settle(slotReleased)
-	if s.queue.granted[online] != 1 || slots.InUse.Load() != limit {
-		t.Errorf("%d slots granted, %d in use, want 1 and %d", s.queue.granted[online], slots.InUse.Load(), limit)
+	a.settle(slotReleased)
+	if a.queue.granted[online] != 1 || slots.InUse.Load() != limit {
+		t.Errorf("%d slots granted, %d in use, want 1 and %d", a.queue.granted[online], slots.InUse.Load(), limit)
 	}
 }
 
-// autoService returns a service on one loop with an automatic limit.
-func autoService(t *testing.T) *Service {
+// autoService returns the slots of a service on one loop with an automatic limit.
+func autoService(t *testing.T) *Admission {
 	t.Helper()
 	cfg := config.Default()
 	local := config.DefaultService("local")
 	local.MaxConcurrency = config.MaxConcurrencyAuto
 	cfg.Services["local"] = local
-	return servicesOn(cfg, local, []*stillLoop{{}})[0]
+	return &servicesOn(cfg, local, []*stillLoop{{}})[0].Admission
 }

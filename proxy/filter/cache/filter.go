@@ -107,7 +107,7 @@ func New(at *exchange.FilterPlace) exchange.Filter {
 	targets := store.MaxEntries(room)
 	f := &filter{
 		invalidator: invalidator{loop: at.Shard.Loop, stamps: at.Shard.Invalidated()},
-		shard:       at.Shard, pool: at.Pool, counts: at.Service.FilterStats(), reader: caching.NewReader(c.Key, c.Ignore),
+		shard:       at.Shard, pool: at.Pool, counts: &at.Service.Stats.FilterStats, reader: caching.NewReader(c.Key, c.Ignore),
 		policy: caching.Policy{TTL: c.TTL, Stale: c.Stale},
 		store:  store.New(room - targets*shard.TargetBytes), targets: targets,
 		open: make(map[*exchange.Exchange]*lookup), shared: make(map[uint64]*held),

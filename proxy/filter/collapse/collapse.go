@@ -66,7 +66,7 @@ func New(at *exchange.FilterPlace) exchange.Filter {
 		return nil
 	}
 	f := &filter{
-		shard: at.Shard, counts: at.Service.FilterStats(), ids: caching.NewIdentity(at.Route.Cache.Key, at.Route.Cache.Ignore), seed: at.Shard.IDs.Uint64(),
+		shard: at.Shard, counts: &at.Service.Stats.FilterStats, ids: caching.NewIdentity(at.Route.Cache.Key, at.Route.Cache.Ignore), seed: at.Shard.IDs.Uint64(),
 		flights: make(map[uint64]*flight), members: make(map[*exchange.Exchange]*member),
 	}
 	f.counts.Collapses = true

@@ -50,7 +50,7 @@ func New(at *exchange.FilterPlace) exchange.Filter {
 	if !c.Enabled() {
 		return nil
 	}
-	f := &filter{shard: at.Shard, pool: at.Pool, policy: c, counts: at.Service.FilterStats()}
+	f := &filter{shard: at.Shard, pool: at.Pool, policy: c, counts: &at.Service.Stats.FilterStats}
 	f.counts.FallsBack = true
 	if c.Service == "" {
 		f.answer, f.headers = route.NewResponse(&c.Respond)

@@ -40,7 +40,7 @@ func New(at *exchange.FilterPlace) exchange.Filter {
 		return nil
 	}
 	f := &filter{
-		shard: at.Shard, counts: at.Service.FilterStats(),
+		shard: at.Shard, counts: &at.Service.Stats.FilterStats,
 		delay: c.Delay, delayShare: c.DelayShare, abortShare: c.AbortShare,
 		waiting: make(map[*exchange.Exchange]*wait),
 	}

@@ -39,7 +39,7 @@ func New(at *exchange.FilterPlace) exchange.Filter {
 	}
 	service := at.Services[c.Service]
 	f := &filter{
-		shard: at.Shard, copies: &at.Pool.Copies, share: c.Share, to: exchange.NewCopyRoute(service), counts: service.FilterStats(),
+		shard: at.Shard, copies: &at.Pool.Copies, share: c.Share, to: exchange.NewCopyRoute(service), counts: &service.Stats.FilterStats,
 	}
 	f.counts.Mirrors = true
 	return f
