@@ -152,7 +152,7 @@ func TestOutcomeFilters(t *testing.T) {
 				m.Apps[0].Delay = func() time.Duration { return time.Minute }
 				outer.failure = func(of *ex) exchange.Next {
 					outer.later(m, func() { of.Answer(outer.says(of, 203)) })
-					return exchange.Hold
+					return exchange.Wait
 				}
 			},
 			want: "outer request, inner request, inner deadline, outer deadline, outer end, inner end", says: "203", took: 3 * time.Second,
@@ -162,7 +162,7 @@ func TestOutcomeFilters(t *testing.T) {
 			mesh: proxytest.MeshOptions{Service: "timeout: 500ms"},
 			setup: func(m *proxytest.Mesh, outer, inner *scripted) {
 				m.Consumer.Update("compute")
-				inner.failure = func(*ex) exchange.Next { return exchange.Hold }
+				inner.failure = func(*ex) exchange.Next { return exchange.Wait }
 			},
 			want: "outer request, inner request, inner no-endpoint, outer deadline, outer end, inner end", says: "504 deadline", took: 500 * time.Millisecond,
 		},
@@ -190,7 +190,7 @@ func TestOutcomeFilters(t *testing.T) {
 				}
 			}
 			defer proxy.SetFilters(maker(outer), maker(inner))()
-			c.mesh.Apps, c.mesh.Direct = 1, true
+			c.mesh.Apps, c.mesh.OneHop = 1, true
 			m := proxytest.NewMesh(t, c.mesh)
 			if c.setup != nil {
 				c.setup(m, outer, inner)
@@ -220,7 +220,7 @@ func TestOutcomeFilterCallerGone(t *testing.T) {
 		return nil
 	}}
 	defer proxy.SetFilters(func(at *exchange.FilterPlace) exchange.Filter { return f })()
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
 	client := m.Do(m.Post(10))
 	m.RunUntil("the response is held", func() bool { return len(seen) == 2 })
 	m.Clients.Do(client.Conn.Close)
@@ -241,7 +241,7 @@ func TestOutcomeFilterVerdicts(t *testing.T) {
 		return f.says(of, 203)
 	}
 	defer proxy.SetFilters(func(at *exchange.FilterPlace) exchange.Filter { f.at = at; return f })()
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "breaker: {consecutive: 2, open: 1m}"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "breaker: {consecutive: 2, open: 1m}"})
 	state := func(want stats.BreakerState) {
 		t.Helper()
 		call := m.Post(10)

@@ -110,7 +110,7 @@ func FuzzMeshHTTP(f *testing.F) {
 		f.Add([]byte(s), uint64(1))
 	}
 	f.Fuzz(func(t *testing.T, in []byte, seed uint64) {
-		m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Apps: 1, Direct: seed%2 == 1, Limits: "limits: {message: 1MiB}"})
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Apps: 1, OneHop: seed%2 == 1, Limits: "limits: {message: 1MiB}"})
 		m.W.Options.Cut = 0.7
 		app := recordAt(m)
 		p := &proxytest.Peer{Says: in}
@@ -141,7 +141,7 @@ func FuzzConversion(f *testing.F) {
 		if !plainText(path) || !plainText(attachments) {
 			return
 		}
-		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Seed: seed, Apps: 1, Direct: seed%2 == 1, Limits: "limits: {message: 64KiB}",
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Seed: seed, Apps: 1, OneHop: seed%2 == 1, Limits: "limits: {message: 64KiB}",
 			Service: "timeout: 1s", Provider: "timeout: 1s"})
 		m.W.Options.Cut = 0.7
 		m.Apps[0].Respond = func(f *dubbo.Frame) *dubbo.Frame {

@@ -130,7 +130,7 @@ func TestReloadEjectedEndpoints(t *testing.T) {
 
 // TestReloadRaisesSlotLimit: queued requests get the slots that a raised limit adds.
 func TestReloadRaisesSlotLimit(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Loops: 2, Service: "max_concurrency: 1"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true, Loops: 2, Service: "max_concurrency: 1"})
 	for _, a := range m.Apps {
 		a.Delay = func() time.Duration { return time.Second }
 	}

@@ -30,7 +30,7 @@ func TestNoOpenProxy(t *testing.T) {
 		{"CONNECT " + elsewhere + ":443 HTTP/1.1\r\nHost: " + elsewhere + ":443\r\n\r\n", 0},
 	} {
 		t.Run(c.request[:7], func(t *testing.T) {
-			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
 			reached := 0
 			for _, port := range []int{80, 443} {
 				m.W.Listen(fmt.Sprint(elsewhere, ":", port), m.W.Loop(fmt.Sprint(elsewhere, "-", port)), func() loop.Stream {

@@ -109,7 +109,7 @@ func FuzzDownstreamHTTP(f *testing.F) {
 		f.Add([]byte(s), uint64(1))
 	}
 	f.Fuzz(func(t *testing.T, said []byte, seed uint64) {
-		m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Apps: 1, Direct: true, Limits: "limits: {message: 1MiB}"})
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Apps: 1, OneHop: true, Limits: "limits: {message: 1MiB}"})
 		m.W.Options.Cut = 0.7
 		p := &proxytest.Peer{Says: said}
 		m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, p) })
@@ -167,7 +167,7 @@ func FuzzUpstreamHTTP(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, said []byte, seed uint64) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Apps: 1, Service: "timeout: 1s, idempotent: true", Provider: "timeout: 1s",
-			Direct: seed%4 >= 2, Limits: "limits: {message: 1MiB}"})
+			OneHop: seed%4 >= 2, Limits: "limits: {message: 1MiB}"})
 		m.W.Options.Cut = 0.7
 		m.Apps[0].Stop()
 		app := m.W.Loop("10.0.1.1-raw")

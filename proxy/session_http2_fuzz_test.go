@@ -99,7 +99,7 @@ func FuzzDownstreamHTTP2(f *testing.F) {
 		f.Add(s, uint64(1))
 	}
 	f.Fuzz(func(t *testing.T, said []byte, seed uint64) {
-		m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Apps: 1, Direct: true, Limits: "limits: {message: 1MiB}"})
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Apps: 1, OneHop: true, Limits: "limits: {message: 1MiB}"})
 		m.W.Options.Cut = 0.7
 		p := &proxytest.Peer{Says: slices.Concat([]byte(http2.Preface), rawFrame(xhttp2.FrameSettings, 0, 0, ""), said)}
 		m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, p) })
@@ -163,7 +163,7 @@ func FuzzUpstreamHTTP2(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, said []byte, seed uint64) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Apps: 1, Service: "timeout: 1s, idempotent: true",
-			Direct: true, Speaks: "http2", Limits: "limits: {message: 1MiB}"})
+			OneHop: true, Speaks: "http2", Limits: "limits: {message: 1MiB}"})
 		m.W.Options.Cut = 0.7
 		m.Apps[0].Stop()
 		m.W.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-raw"), func() loop.Stream {

@@ -12,7 +12,7 @@ import (
 // TestShedIdle: the source with the most connections loses idle ones first, and those that were
 // idle longest. One that is busy, or was idle for less than a second, stays.
 func TestShedIdle(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Egress: "10.0.0.1:15001"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Egress: "10.0.0.1:15001"})
 	m.Apps[0].Delay = func() time.Duration { return time.Minute }
 	dial := func(host, says string, n int) (all []*proxytest.Peer) {
 		from := m.W.Loop(host)

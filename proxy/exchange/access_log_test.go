@@ -76,7 +76,7 @@ func TestAccessLogFailures(t *testing.T) {
 		}, proxytest.AccessLine{Service: "compute", Status: 503, Error: "overloaded"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.o.Apps, c.o.Direct, c.o.Limits = 1, true, "access_log: {path: /log, sample: 0, failed: true}"
+			c.o.Apps, c.o.OneHop, c.o.Limits = 1, true, "access_log: {path: /log, sample: 0, failed: true}"
 			m := proxytest.NewMesh(t, c.o)
 			if c.setup != nil {
 				c.setup(m)
@@ -139,7 +139,7 @@ func TestAccessLogHedge(t *testing.T) {
 // TestAccessLogRetry: failed endpoints count as attempts and retries, and the line names
 // the endpoint that responded.
 func TestAccessLogRetry(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Limits: proxytest.LogAll, Service: "lb: {slow_start: 0s}"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true, Limits: proxytest.LogAll, Service: "lb: {slow_start: 0s}"})
 	m.Consumer.Update("compute", registry.Endpoint{Addr: m.Apps[0].Addr, Weight: 1}, registry.Endpoint{Addr: "10.0.1.1:9", Weight: 1})
 	m.W.Run(time.Millisecond)
 	calls := m.Burst(10, 10)
@@ -191,7 +191,7 @@ func TestAccessLogQueue(t *testing.T) {
 
 // TestAccessLogCancelled: the line of a client that closed has no status.
 func TestAccessLogCancelled(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.LogAll})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.LogAll})
 	m.Apps[0].Delay = func() time.Duration { return 20 * time.Millisecond }
 	c := m.Do(m.Post(10))
 	m.W.Run(10 * time.Millisecond)
@@ -234,7 +234,7 @@ func TestAccessLogSampled(t *testing.T) {
 
 // TestAccessLogSlowAndFailed: without samples only slow and failed requests have lines.
 func TestAccessLogSlowAndFailed(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: "access_log: {path: /log, sample: 0, slow: 30ms, failed: true}"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: "access_log: {path: /log, sample: 0, slow: 30ms, failed: true}"})
 	app := m.Apps[0]
 	m.WarmUp(20)
 	one := func(status int, delay time.Duration) {

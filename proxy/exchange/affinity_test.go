@@ -71,7 +71,7 @@ func TestAffinity(t *testing.T) {
 
 // TestAffinityWithoutKey: a request without a key goes anywhere.
 func TestAffinityWithoutKey(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Service: hashBy("header: x-key")})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true, Service: hashBy("header: x-key")})
 	got := m.CountServed(1, 60)
 	if slices.Min(got) == 0 {
 		t.Errorf("requests by application: %v", got)
@@ -175,7 +175,7 @@ func cookiesOf(k *proxytest.Call) (all []string) {
 
 // TestAffinityReload: a reload changes the policy, the key and the bound.
 func TestAffinityReload(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Apps: 4})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true, Apps: 4})
 	busiest := func(n int) (most int) {
 		for _, a := range m.Apps {
 			a.Served = 0
@@ -233,7 +233,7 @@ func TestAffinitySubset(t *testing.T) {
 
 // TestAffinityStreams: a stream with a key goes where its requests go, and one without anywhere.
 func TestAffinityStreams(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Apps: 6, Service: hashBy("source: true, balance: 0")})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true, Apps: 6, Service: hashBy("source: true, balance: 0")})
 	open := func(c shard.Client) string {
 		l := m.OpenFor(c)
 		l.Stream.Close(false, 0, 0)
@@ -278,7 +278,7 @@ func (c *lru) get(key string) {
 func TestAffinityOfCaches(t *testing.T) {
 	const apps, room, requests, clients = 5, 80, 12_000, 100
 	share := func(policy string) (hits, one float64) {
-		m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Apps: apps, Service: policy})
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true, Apps: apps, Service: policy})
 		whole := newLRU(apps * room)
 		var own []*lru
 		for _, a := range m.Apps {

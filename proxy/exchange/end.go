@@ -16,7 +16,7 @@ import (
 //	          can't have the response: fail
 //	gone      the caller has gone, or withdraws the request: Cancel
 //
-// A filter that holds a request, a response or a failure (Hold) puts the end off. An exchange that never begins, such as
+// A filter that holds a request, a response or a failure (Wait) puts the end off. An exchange that never begins, such as
 // one whose request leaves the loop as a stream, takes neither step: Pool.Recycle.
 
 // end ends the wait of the caller. It gives back, in this order:

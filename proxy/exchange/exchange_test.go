@@ -51,7 +51,7 @@ func TestManyClients(t *testing.T) {
 // TestDialRefusedRetry: with two of three endpoints that refuse connections each request
 // reaches the third, with any method and without the retry budget.
 func TestDialRefusedRetry(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true})
 	m.Consumer.Update("compute",
 		registry.Endpoint{Addr: m.Apps[0].Addr, Weight: 1},
 		registry.Endpoint{Addr: "10.0.1.1:9", Weight: 1},
@@ -82,7 +82,7 @@ func TestPipelinedPending(t *testing.T) {
 
 // TestNoEndpoint: without endpoints a request fails with no-endpoint.
 func TestNoEndpoint(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true})
 	m.Consumer.Update("compute")
 	m.W.Run(time.Millisecond)
 	c := m.Post(10)
@@ -97,7 +97,7 @@ func TestNoEndpoint(t *testing.T) {
 // TestAllDialsRefused: if all endpoints refuse connections, a request fails with
 // upstream-connect.
 func TestAllDialsRefused(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true})
 	m.Consumer.Update("compute", registry.Endpoint{Addr: "10.0.1.1:9", Weight: 1})
 	m.W.Run(time.Millisecond)
 	c := m.Post(10)
@@ -134,7 +134,7 @@ func TestDeadline(t *testing.T) {
 func TestStalePooledConnection(t *testing.T) {
 	for _, idempotent := range []bool{true, false} {
 		t.Run(fmt.Sprintf("idempotent %v", idempotent), func(t *testing.T) {
-			m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Apps: 1,
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true, Apps: 1,
 				Service: fmt.Sprintf("idempotent: %v", idempotent)})
 			first := m.Post(10)
 			c := m.Do(first)
@@ -157,7 +157,7 @@ func TestStalePooledConnection(t *testing.T) {
 // TestStaleUnusedConnection: a connection that was dialled for a cancelled request counts
 // as idle too, although it never carried a request.
 func TestStaleUnusedConnection(t *testing.T) {
-	m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Direct: true, Apps: 1})
+	m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{OneHop: true, Apps: 1})
 	gone := m.Do(m.Get("/"))
 	m.RunUntil("a dial", func() bool { return d.Dials == 1 })
 	gone.Leave()
@@ -197,7 +197,7 @@ func TestResetRetry(t *testing.T) {
 func TestBadResponseRetry(t *testing.T) {
 	for _, on := range []string{"connect", `5xx`, `"503"`, `"500"`} {
 		t.Run(on, func(t *testing.T) {
-			m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true,
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true,
 				Service: "idempotent: true, retry: {attempts: 2, on: [" + on + "]}"})
 			m.Apps[0].Status, m.Apps[1].Status = 503, 503
 			retried := on == "5xx" || on == `"503"`

@@ -42,7 +42,7 @@ func TestFullLinkFreeRetry(t *testing.T) {
 // TestFullQueueNotRetried: a request that is refused because the queue for the
 // application is full is not retried, since the retry would be refused too.
 func TestFullQueueNotRetried(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Direct: true, Service: "max_concurrency: 2, max_queue: 2"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, OneHop: true, Service: "max_concurrency: 2, max_queue: 2"})
 	calls := m.Burst(10, 10)
 	m.Finish(calls...)
 	if n := proxytest.CountCodes(calls); n["overloaded"] != 6 || n[""] != 4 {

@@ -130,7 +130,7 @@ func TestGRPCHedgePushback(t *testing.T) {
 		"30": {0, 5 * time.Millisecond, 37 * time.Millisecond}, // after the response, at 7 ms
 		"-1": {0, 5 * time.Millisecond},
 	} {
-		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 4, Direct: true,
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 4, OneHop: true,
 			Service: "idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms, budget: 1, max: 2}, retry: {on: [unavailable]}"})
 		var began time.Duration
 		var at []time.Duration

@@ -63,7 +63,7 @@ func TestOverloadGoodput(t *testing.T) {
 		// Requests wait nearly as long as their timeout, so how many succeed is chance: 10% more or less.
 		{"provider refuses", proxytest.MeshOptions{Provider: "max_concurrency: 1, max_queue: 64",
 			Service: "idempotent: true, timeout: 100ms"}, 8, 0.92},
-		{"replica queues", proxytest.MeshOptions{Direct: true, Service: "idempotent: true, timeout: 2s"}, 1, 0.99},
+		{"replica queues", proxytest.MeshOptions{OneHop: true, Service: "idempotent: true, timeout: 2s"}, 1, 0.99},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			without, with := 0, 0

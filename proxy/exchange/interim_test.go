@@ -123,7 +123,7 @@ var statusOrLink = regexp.MustCompile(`HTTP/1.1 [1-5][0-9][0-9]|<[0-9]>`)
 
 // TestInterimCollapsed: the caller whose request was sent gets the interim responses, and no other.
 func TestInterimCollapsed(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Match: "collapse: true"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Match: "collapse: true"})
 	var latest **proxytest.Peer
 	latest = m.RespondWithFunc(0, func() string {
 		m.W.At(m.W.Now()+10*time.Millisecond, func() { m.Apps[0].Loop.Do(func() { (*latest).Conn.Write([]byte(interimOK)) }) })

@@ -30,7 +30,7 @@ type OutcomeFilter interface {
 	// It owns a res that it does not return. No attempt is left but those that linger.
 	Response(ex *Exchange, res *race.Response) *race.Response
 	// Failure is asked before the caller gets f, also if the service did not admit the request:
-	// then Request was not called. After Hold, the filter calls Answer or Refuse, unless End comes
+	// then Request was not called. After Wait, the filter calls Answer or Refuse, unless End comes
 	// first.
 	Failure(ex *Exchange, f *fault.Failure) Next
 }

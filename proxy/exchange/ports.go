@@ -53,7 +53,7 @@ type Next uint8
 
 const (
 	Continue Next = iota // to the next filter; behind the last one to the first attempt, or to the caller
-	Hold                 // the filter calls Resume, Answer or Refuse later, unless End comes first
+	Wait                 // the filter calls Resume, Answer or Refuse later, unless End comes first
 	Decided              // the filter has called Answer or Refuse
 )
 

@@ -61,8 +61,8 @@ func TestBatchWaitsForOnline(t *testing.T) {
 	const each = 160
 	for name, o := range map[string]proxytest.MeshOptions{
 		"at the provider": {Apps: 1, Provider: "max_concurrency: 1"},
-		"at the consumer": {Apps: 1, Service: "max_concurrency: 1", Direct: true},
-		"with two loops":  {Apps: 1, Service: "max_concurrency: 1", Direct: true, Loops: 2},
+		"at the consumer": {Apps: 1, Service: "max_concurrency: 1", OneHop: true},
+		"with two loops":  {Apps: 1, Service: "max_concurrency: 1", OneHop: true, Loops: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := proxytest.NewMesh(t, o)
@@ -194,8 +194,8 @@ func TestBatchRefusedFirst(t *testing.T) {
 		"max_pending of 1":   {proxytest.MeshOptions{Service: "max_pending: 1"}, 10, 0, 2, 1, 0, false},
 		"max_pending, there": {proxytest.MeshOptions{Provider: "max_pending: 8"}, 10, 2, 5, 2, 4, false},
 		"max_queue":          {proxytest.MeshOptions{Provider: "max_concurrency: 2, max_queue: 8"}, 10, 2, 5, 4, 4, false},
-		"limits.buffered":    {proxytest.MeshOptions{Direct: true, Limits: proxytest.SmallBudget}, 300_000, 2, 3, 0, 3, false},
-		"descriptors":        {proxytest.MeshOptions{Direct: true}, 10, 0, 3, 0, 3, true},
+		"limits.buffered":    {proxytest.MeshOptions{OneHop: true, Limits: proxytest.SmallBudget}, 300_000, 2, 3, 0, 3, false},
+		"descriptors":        {proxytest.MeshOptions{OneHop: true}, 10, 0, 3, 0, 3, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.o.Apps = 1

@@ -45,7 +45,7 @@ type faultMesh struct {
 func newFaultMesh(t *testing.T, seed uint64) *faultMesh {
 	loops := 1 + int(seed%3)
 	timeouts := []string{"15ms", "60ms", "500ms"}
-	s := &faultMesh{Mesh: proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Loops: loops, Direct: seed%7 == 6,
+	s := &faultMesh{Mesh: proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Loops: loops, OneHop: seed%7 == 6,
 		Service: fmt.Sprintf(`timeout: %s, max_pending: 100, connect_timeout: 10ms, max_concurrency: %d, max_queue: 20,
 		retry: {attempts: 2, on: [connect, refused, reset, 5xx]},
 		hedge: {mode: on, delay: 3ms, budget: %v}`, timeouts[seed%3], seed%2*40, faultBudget),
@@ -105,7 +105,7 @@ func (s *faultMesh) run() {
 // inject injects a fault of a kind at application i, its sidecar or its endpoints.
 func (s *faultMesh) inject(kind, i int) {
 	switch {
-	case kind < 6 && (!s.Direct || kind == 1 || kind == 2):
+	case kind < 6 && (!s.OneHop || kind == 1 || kind == 2):
 		s.InjectFault(kind, i)
 	case kind == 6, kind == 7: // the endpoints of an application are removed
 		var left []registry.Endpoint
@@ -124,7 +124,7 @@ func (s *faultMesh) inject(kind, i int) {
 	case kind == 10:
 		s.Apps[i].Status = 503
 		s.W.At(s.W.Now()+20*time.Millisecond, func() { s.Apps[i].Status = 200 })
-	case kind == 11 && !s.Direct:
+	case kind == 11 && !s.OneHop:
 		p := s.Nodes[i+1]
 		for _, stop := range p.Stop {
 			stop()
@@ -143,7 +143,7 @@ func (s *faultMesh) inject(kind, i int) {
 // endpoints returns the endpoints of application i: one for each loop of its sidecar.
 func (s *faultMesh) endpoints(i int) (eps []registry.Endpoint) {
 	e := s.Endpoint(i)
-	if s.Direct {
+	if s.OneHop {
 		return []registry.Endpoint{e}
 	}
 	for l := range s.Loops {

@@ -17,7 +17,7 @@ func TestRateLimits(t *testing.T) {
 		o    proxytest.MeshOptions
 	}{
 		{"of the service", proxytest.MeshOptions{Service: limit}},
-		{"of the service, direct", proxytest.MeshOptions{Service: limit, Direct: true}},
+		{"of the service, direct", proxytest.MeshOptions{Service: limit, OneHop: true}},
 		{"of the application behind the link", proxytest.MeshOptions{Provider: limit, Service: "retry: {on: []}"}},
 		{"of the listener", proxytest.MeshOptions{Listener: limit}},
 	} {
@@ -89,7 +89,7 @@ func TestBreaker(t *testing.T) {
 
 // TestBreakerProbeCancelled: a probe that its client cancels is followed by another.
 func TestBreakerProbeCancelled(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "timeout: 1s, breaker: {consecutive: 1, open: 2s}"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 1s, breaker: {consecutive: 1, open: 2s}"})
 	m.Apps[0].FrozenUntil = m.W.Now() + 3*time.Second
 	first := m.Post(10)
 	m.Do(first)

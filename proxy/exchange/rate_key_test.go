@@ -30,7 +30,7 @@ func TestRateLimitKeys(t *testing.T) {
 	} {
 		for _, at := range []string{"listener", "route"} {
 			t.Run(c.key+" of the "+at, func(t *testing.T) {
-				o := proxytest.MeshOptions{Loops: 2, Direct: c.direct}
+				o := proxytest.MeshOptions{Loops: 2, OneHop: c.direct}
 				if at == "route" {
 					o.Match = fmt.Sprintf(limit, c.key)
 				} else {

@@ -36,7 +36,7 @@ func TestReplayFails(t *testing.T) {
 		wantReset(t, m, *killed, c)
 	})
 	t.Run("no room for the dial", func(t *testing.T) {
-		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Direct: true, Service: proxytest.Fields(inTurn, noResets, "outlier: {consecutive: 1}")})
+		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{OneHop: true, Service: proxytest.Fields(inTurn, noResets, "outlier: {consecutive: 1}")})
 		m.WarmUpEach(1)
 		d.MaxDials, d.Dialling = 1, 1 // a dial of another service
 		killed, c := m.CrashOnPoison(nil), m.Get("/poison")
@@ -50,7 +50,7 @@ func TestReplayFails(t *testing.T) {
 		}
 	})
 	t.Run("no room for the dial, but other connections", func(t *testing.T) {
-		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Direct: true, Apps: 1, Service: noResets})
+		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{OneHop: true, Apps: 1, Service: noResets})
 		m.WarmUpEach(3)
 		m.Apps[0].Delay = func() time.Duration { return time.Second }
 		busy := m.Get("/")
@@ -67,7 +67,7 @@ func TestReplayFails(t *testing.T) {
 		m.Settled()
 	})
 	t.Run("no connection in time", func(t *testing.T) {
-		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Direct: true, Apps: 1, Service: "outlier: {consecutive: 100}"})
+		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{OneHop: true, Apps: 1, Service: "outlier: {consecutive: 100}"})
 		m.WarmUpEach(2)
 		m.Apps[0].Delay = func() time.Duration { return 10 * time.Second }
 		busy := m.Get("/")
@@ -113,7 +113,7 @@ func TestReplayFails(t *testing.T) {
 	})
 	// retry.on holds for its resets, and has them by default.
 	t.Run("retried as a reset", func(t *testing.T) {
-		m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Service: inTurn})
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true, Service: inTurn})
 		m.WarmUpEach(1)
 		killed, c := m.CrashOnPoison(nil), m.Get("/poison")
 		m.Do(c)

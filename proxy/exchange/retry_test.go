@@ -43,7 +43,7 @@ func TestRetryCascade(t *testing.T) {
 	policies := map[string]string{"reset": "idempotent: true", "5xx": "idempotent: true, retry: {on: [5xx]}", "refused": "", "connect": ""}
 	for why, service := range policies {
 		for attempt, retried := range map[string]uint64{"0": 1, "1": 0, "7": 0} {
-			m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: service, Direct: why != "refused", Provider: "rate_limit: {rate: 1, burst: 1}"})
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: service, OneHop: why != "refused", Provider: "rate_limit: {rate: 1, burst: 1}"})
 			a := m.Apps[0]
 			m.Consumer.Update("compute", m.Endpoint(0))
 			m.W.Run(time.Millisecond)

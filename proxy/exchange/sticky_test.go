@@ -165,7 +165,7 @@ func TestStickyCache(t *testing.T) {
 
 // TestStickyStreams: streams are pinned like requests.
 func TestStickyStreams(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Apps: 6, Service: sticky})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true, Apps: 6, Service: sticky})
 	by, pair := pinned(m)
 	owner := m.Apps[by[0]-'a'].Addr
 	client := shard.Client{Session: shard.Session{Pin: strings.TrimPrefix(pair, "srv=")}}

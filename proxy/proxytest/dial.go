@@ -55,7 +55,7 @@ func (c *dialled) OnClose(err error) {
 }
 
 // DiallingMesh returns a mesh whose consumer dials by a Dialler with room for so many
-// dials. With o.Direct the applications have no sidecars.
+// dials. With o.OneHop the applications have no sidecars.
 func DiallingMesh(t *testing.T, room int, o MeshOptions) (*Mesh, *Dialler) {
 	d := &Dialler{MaxDials: room}
 	o.Service = Fields(o.Service, "max_pending: 10000")

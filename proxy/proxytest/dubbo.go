@@ -27,7 +27,7 @@ type dubboMesh struct {
 type DubboOptions struct {
 	Seed     uint64
 	Apps     int
-	Direct   bool   // no provider's sidecars
+	OneHop   bool   // no provider's sidecars
 	Service  string // YAML fields of the consumer's service, besides discover and protocol
 	Provider string // YAML fields of the provider's service
 	Speaks   string // protocol of the provider's service; default dubbo
@@ -43,11 +43,11 @@ const (
 // NewDubboMesh returns a mesh that is ready for calls.
 func NewDubboMesh(t *testing.T, o DubboOptions) *dubboMesh {
 	t.Helper()
-	m := &dubboMesh{Mesh: &Mesh{T: t, W: sim.New(o.Seed), Direct: o.Direct, Loops: 1}}
+	m := &dubboMesh{Mesh: &Mesh{T: t, W: sim.New(o.Seed), OneHop: o.OneHop, Loops: 1}}
 	m.W.OnFailure(t)
 	m.Clients = m.W.Loop("10.0.0.1-client")
 	service := `discover: static, endpoints: ["10.0.9.9:1"], protocol: link`
-	if o.Direct {
+	if o.OneHop {
 		service = `discover: static, endpoints: ["10.0.9.9:1"], protocol: dubbo`
 	}
 	m.Consumer = m.Node("10.0.0.1", fmt.Sprintf(`
@@ -66,7 +66,7 @@ services:
 		host := fmt.Sprintf("10.0.1.%d", i+1)
 		a := newDubboApp(m.Mesh, host)
 		m.Apps = append(m.Apps, a)
-		if o.Direct {
+		if o.OneHop {
 			endpoints = append(endpoints, registry.Endpoint{Addr: a.Addr, Weight: 1})
 			continue
 		}

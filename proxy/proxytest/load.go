@@ -52,7 +52,7 @@ func (m *Mesh) CountServed(clients, n int) []int {
 func (m *Mesh) InjectFault(kind, i int) {
 	app := m.Apps[i]
 	var provider *Node
-	if !m.Direct {
+	if !m.OneHop {
 		provider = m.Nodes[i+1]
 	}
 	later := m.W.Now() + 50*time.Millisecond

@@ -18,7 +18,7 @@ import (
 )
 
 // Mesh is a consumer's sidecar and a number of applications on the simulator. Unless
-// Direct is set, each application has a provider's sidecar.
+// OneHop is set, each application has a provider's sidecar.
 type Mesh struct {
 	T        *testing.T
 	W        *sim.World
@@ -27,7 +27,7 @@ type Mesh struct {
 	Apps     []*App
 	Clients  *sim.Loop
 	nonces   int
-	Direct   bool // no provider's sidecar
+	OneHop   bool // no provider's sidecar
 	Loops    int  // of each sidecar
 	dialler  func(loop.Loop) loop.Loop
 }
@@ -59,7 +59,7 @@ const (
 type MeshOptions struct {
 	Seed     uint64
 	Apps     int
-	Direct   bool   // HTTP straight to the applications, no provider's sidecar
+	OneHop   bool   // HTTP straight to the applications, no provider's sidecar
 	Speaks   string // protocol of the applications; default http
 	Service  string // YAML fields of the consumer's service, besides discover and protocol
 	Provider string // YAML fields of the provider's service local
@@ -84,7 +84,7 @@ func NewMesh(t *testing.T, o MeshOptions) *Mesh {
 	if o.Apps == 0 {
 		o.Apps = 3
 	}
-	m := &Mesh{T: t, W: sim.New(o.Seed), Direct: o.Direct, Loops: max(1, o.Loops), dialler: o.Dialler}
+	m := &Mesh{T: t, W: sim.New(o.Seed), OneHop: o.OneHop, Loops: max(1, o.Loops), dialler: o.Dialler}
 	m.W.OnFailure(t)
 	if o.Bandwidth > 0 {
 		m.W.Net(func(from, to string) sim.Path {
@@ -96,7 +96,7 @@ func NewMesh(t *testing.T, o MeshOptions) *Mesh {
 	m.Clients = m.W.Loop("10.0.0.1-client")
 	speaks := cmp.Or(o.Speaks, "http")
 	protocolName := "link"
-	if o.Direct {
+	if o.OneHop {
 		protocolName = speaks
 	}
 	m.Consumer = m.Node("10.0.0.1", fmt.Sprintf(`
@@ -115,7 +115,7 @@ services:
 		a := newApp(m, host)
 		m.Apps = append(m.Apps, a)
 		endpoints = append(endpoints, m.Endpoint(i))
-		if o.Direct {
+		if o.OneHop {
 			continue
 		}
 		p := m.Node(host, fmt.Sprintf(`
@@ -144,11 +144,11 @@ func Fields(all ...string) string {
 // with a sidecar beside each.
 func EachTopology(t *testing.T, o MeshOptions, f func(t *testing.T, m *Mesh)) {
 	t.Run("one hop", func(t *testing.T) {
-		o.Direct = true
+		o.OneHop = true
 		f(t, NewMesh(t, o))
 	})
 	t.Run("two hops", func(t *testing.T) {
-		o.Direct = false
+		o.OneHop = false
 		f(t, NewMesh(t, o))
 	})
 }
@@ -169,7 +169,7 @@ func (m *Mesh) Node(host, yaml string) *Node {
 // Endpoint returns application i as the consumer's registry has it.
 func (m *Mesh) Endpoint(i int) registry.Endpoint {
 	a := m.Apps[i]
-	if m.Direct {
+	if m.OneHop {
 		return registry.Endpoint{Addr: a.Addr, Weight: 1}
 	}
 	return registry.Endpoint{Addr: a.Host + ":15006", Weight: 1}

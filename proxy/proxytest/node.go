@@ -197,7 +197,7 @@ func (n *Node) RecordSpans() *records {
 // services stands for the settings of a service of m.
 func ReloadYAML(m *Mesh, routes, services string) string {
 	protocol := "link"
-	if m.Direct {
+	if m.OneHop {
 		protocol = "http"
 	}
 	return fmt.Sprintf(`

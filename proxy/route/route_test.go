@@ -15,7 +15,7 @@ import (
 // newRoutedMesh returns a mesh with the given routes to the services a, b and c. Each has
 // one application. more is further YAML of the services, in this order.
 func newRoutedMesh(t *testing.T, direct bool, routes string, more ...string) *proxytest.Mesh {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: direct})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: direct})
 	proto := map[bool]string{false: "link", true: "http"}[direct]
 	more = append(more, "", "", "")
 	m.Consumer.Stop[0]()
@@ -154,7 +154,7 @@ func TestPathsPassUnchanged(t *testing.T) {
 		"fixed service": {Match: "match: {path: /admin}", Listener: "service: compute"},
 		"all off":       {Match: "match: {path: /a}", Listener: "path: {normalize: false, merge_slashes: false, escaped_slashes: keep}"},
 	} {
-		o.Apps, o.Direct = 1, true
+		o.Apps, o.OneHop = 1, true
 		m := proxytest.NewMesh(t, o)
 		if got := m.ServedBy(m.Get(path)); got != "a "+path {
 			t.Errorf("%s: %s, want a %s", name, got, path)

@@ -17,7 +17,7 @@ import (
 
 // Pipelined requests that wait behind the first one count as buffered.
 func TestPipelinedBodiesCountAsBuffered(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: "limits: {message: 1MiB, buffered: 2MiB}"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: "limits: {message: 1MiB, buffered: 2MiB}"})
 	m.Apps[0].Delay = func() time.Duration { return 200 * time.Millisecond }
 	cl := m.Dial(proxytest.Egress)
 	cl.Calls = []*proxytest.Call{m.Get("/"), m.Post(900_000), m.Post(900_000), m.Post(900_000)}
@@ -37,7 +37,7 @@ func TestPipelinedBodiesCountAsBuffered(t *testing.T) {
 
 // A response counts while it is received, and not only when it is complete.
 func TestPartialResponsesCountAsBuffered(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
 	m.Apps[0].Stop()
 	m.W.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-raw"), func() loop.Stream {
 		return &proxytest.Peer{Reply: func([]byte) []byte {
@@ -70,7 +70,7 @@ func TestPartialMessagesCountAsBuffered(t *testing.T) {
 		"half a chunk": {post + "\r\nTransfer-Encoding: chunked\r\n\r\n800\r\n" + string(make([]byte, 1000)), 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
 			for range n {
 				m.Do(m.Raw(fmt.Sprintf(c.text, pad)))
 			}
@@ -88,7 +88,7 @@ func TestPartialMessagesCountAsBuffered(t *testing.T) {
 		"no response body":   "HTTP/1.1 200 OK\r\na: %s\r\nContent-Length: 10\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
 			m.Apps[0].Stop()
 			m.W.Listen(m.Apps[0].Addr, m.Apps[0].Loop, func() loop.Stream {
 				return &proxytest.Peer{Says: nil, Reply: func(heard []byte) []byte {
@@ -129,7 +129,7 @@ func TestBufferCapacityCountsAsBuffered(t *testing.T) {
 		"start of requests of a link":  {links: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: !c.links})
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: !c.links})
 			node := m.Consumer
 			var peers []*proxytest.Peer
 			if c.links {
@@ -247,7 +247,7 @@ const dataFrame = 3
 // After many short messages that were reserved at once and have ended, a long one is, too.
 func TestReservedBytesAreRestored(t *testing.T) {
 	const size, short, long = 8500, 20 << 10, 512 << 10 // no pooled buffer has room for short
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: "limits: {buffered: 16MiB}"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: "limits: {buffered: 16MiB}"})
 	m.W.Options.Cut = 0
 	p := m.DialAndSend(proxytest.Egress, "")
 	m.W.Run(5 * time.Millisecond)

@@ -78,7 +78,7 @@ func (l ending) Dial(_ string, _ time.Duration, s loop.Stream) {
 
 func TestDialsEndedByProcessAreNotLogged(t *testing.T) {
 	for _, direct := range []bool{false, true} {
-		m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: direct, Dialler: func(l loop.Loop) loop.Loop { return ending{l} }})
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: direct, Dialler: func(l loop.Loop) loop.Loop { return ending{l} }})
 		c := m.Post(10)
 		m.Do(c)
 		m.Finish(c)

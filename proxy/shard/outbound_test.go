@@ -12,7 +12,7 @@ import (
 
 // Output that a client has not read counts as buffered.
 func TestUnreadResponsesCountAsBuffered(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: "limits: {message: 2MiB, buffered: 3MiB}"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: "limits: {message: 2MiB, buffered: 3MiB}"})
 	m.Apps[0].Body = func(*protocol.Request) []byte { return bytes.Repeat([]byte{'y'}, 2<<20) }
 	var lazy []*proxytest.Call
 	var clients []*proxytest.Client
@@ -22,14 +22,14 @@ func TestUnreadResponsesCountAsBuffered(t *testing.T) {
 		cl := m.Do(c)
 		clients = append(clients, cl)
 		m.W.RunUntil(func() bool { return cl.Conn != nil }, time.Second)
-		m.W.Hold(cl.Conn, true)
+		m.W.PauseReading(cl.Conn, true)
 	}
 	m.W.Run(time.Second)
 	if n := m.Consumer.Proc.Held(); n < 3<<20 {
 		t.Errorf("%d bytes counted with two unread responses of 2 MiB", n)
 	}
 	for _, cl := range clients {
-		m.W.Hold(cl.Conn, false)
+		m.W.PauseReading(cl.Conn, false)
 	}
 	m.Finish(lazy...)
 	m.OK(lazy...)
@@ -56,7 +56,7 @@ func TestUnreadFramesCountAsBuffered(t *testing.T) {
 // A peer that reads a little within each timeouts.write keeps its connection, although
 // output is left at each check.
 func TestWriteTimeoutOfSlowReader(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Bandwidth: 1 << 20, Limits: "timeouts: {write: 2s}"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Bandwidth: 1 << 20, Limits: "timeouts: {write: 2s}"})
 	m.Apps[0].Body = func(*protocol.Request) []byte { return bytes.Repeat([]byte{'y'}, 2<<20) }
 	var calls []*proxytest.Call
 	cl := m.Dial(proxytest.Egress)
@@ -76,12 +76,12 @@ func TestWriteTimeoutOfSlowReader(t *testing.T) {
 
 // A peer that reads nothing for timeouts.write loses its connection.
 func TestWriteTimeout(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: "timeouts: {write: 2s}"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: "timeouts: {write: 2s}"})
 	m.Apps[0].Body = func(*protocol.Request) []byte { return bytes.Repeat([]byte{'y'}, 2<<20) }
 	c := m.Get("/")
 	cl := m.Do(c)
 	m.W.RunUntil(func() bool { return cl.Conn != nil }, time.Second)
-	m.W.Hold(cl.Conn, true)
+	m.W.PauseReading(cl.Conn, true)
 	m.W.Run(2 * time.Second)
 	if m.Consumer.Proc.Held() == 0 {
 		t.Error("closed before timeouts.write")
@@ -101,7 +101,7 @@ func writeTimeouts(m *proxytest.Mesh) (n uint64) {
 // Many clients pause. Those that read on in time keep their connections. Each of the others loses its own when
 // its time is over, whatever becomes of the rest.
 func TestWriteTimeoutsOfMany(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: "timeouts: {write: 2s}"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: "timeouts: {write: 2s}"})
 	m.Apps[0].Body = func(*protocol.Request) []byte { return bytes.Repeat([]byte{'y'}, 2<<20) }
 	const count, pause, late = 12, 50 * time.Millisecond, 300 * time.Millisecond
 	var reading []*proxytest.Call
@@ -116,13 +116,13 @@ func TestWriteTimeoutsOfMany(t *testing.T) {
 			due = append(due, m.W.Now()+2*time.Second)
 		}
 		m.W.RunUntil(func() bool { return clients[i].Conn != nil }, time.Second)
-		m.W.Hold(clients[i].Conn, true)
+		m.W.PauseReading(clients[i].Conn, true)
 		m.W.Run(pause)
 	}
 	m.W.Run(late)
 	held := m.Consumer.Proc.Held()
 	for i := 0; i < count; i += 3 {
-		m.W.Hold(clients[i].Conn, false)
+		m.W.PauseReading(clients[i].Conn, false)
 	}
 	m.Clients.Do(func() { clients[1].Conn.Close() })
 	m.Finish(reading...)

@@ -92,7 +92,7 @@ func TestShareRefusesOneLink(t *testing.T) {
 // With many connections the shares are small. A request above the share of its connection
 // is refused.
 func TestShareShrinksWithConnections(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.SmallBudget})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallBudget})
 	for range 300 {
 		m.Do(m.Incomplete(8_000))
 	}
@@ -137,7 +137,7 @@ func TestIncompleteRequestsBelowHardMark(t *testing.T) {
 	const head = "POST / HTTP/1.1\r\nHost: a\r\na: "
 	for name, end := range map[string]string{"in the head": "", "behind it": "\r\nContent-Length: 10\r\n\r\n"} {
 		t.Run(name, func(t *testing.T) {
-			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.SmallBudget})
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallBudget})
 			for range 400 {
 				m.Do(m.Raw(head + strings.Repeat("x", 60_000) + end))
 			}
@@ -160,7 +160,7 @@ func TestIncompleteRequestsBelowHardMark(t *testing.T) {
 // The loop with the largest connection closes it, also if another loop has passed the hard
 // mark. The other's largest, which holds less than an equal part, goes on.
 func TestShedOnAnotherLoop(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.SmallBudget, Loops: 2})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallBudget, Loops: 2})
 	m.Apps[0].Body = func(*protocol.Request) []byte { return bytes.Repeat([]byte{'y'}, 1<<20) }
 	turn := time.Duration(0)
 	m.Apps[0].Delay = func() time.Duration { // one response after another, to requests that arrive together
@@ -172,7 +172,7 @@ func TestShedOnAnotherLoop(t *testing.T) {
 		cl := m.Do(m.Get("/"))
 		lazy = append(lazy, cl)
 		m.W.RunUntil(func() bool { return cl.Conn != nil }, time.Second)
-		m.W.Hold(cl.Conn, true)
+		m.W.PauseReading(cl.Conn, true)
 	}
 	m.W.Run(time.Second)
 	if n := m.Consumer.Proc.Held(); n < 7<<19 || m.Consumer.ShedConnections() > 0 {
@@ -192,7 +192,7 @@ func TestShedOnAnotherLoop(t *testing.T) {
 		t.Errorf("the loops closed %d connections, want two on the first", n)
 	}
 	for _, cl := range lazy {
-		m.W.Hold(cl.Conn, false)
+		m.W.PauseReading(cl.Conn, false)
 	}
 	m.W.Run(31 * time.Second)
 	m.Settled()

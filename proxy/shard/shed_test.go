@@ -80,13 +80,13 @@ func TestUnreadRefusalsCloseLink(t *testing.T) {
 	p := &proxytest.Peer{Says: w.Append(flood, 64<<20)}
 	m.Clients.Do(func() { m.Clients.Dial(proxytest.Ingress, time.Second, p) })
 	m.W.RunUntil(func() bool { return p.Conn != nil }, time.Second)
-	m.W.Hold(p.Conn, true)
+	m.W.PauseReading(p.Conn, true)
 	most := int64(0)
 	for range 200 {
 		m.W.Run(time.Millisecond)
 		most = max(most, m.Nodes[1].Proc.Held())
 	}
-	m.W.Hold(p.Conn, false)
+	m.W.PauseReading(p.Conn, false)
 	m.W.Run(time.Second)
 	if !p.Ended || most > 2<<20 {
 		t.Errorf("link closed: %t; %d bytes held at most", p.Ended, most)
@@ -96,7 +96,7 @@ func TestUnreadRefusalsCloseLink(t *testing.T) {
 
 // At the hard mark the largest connection is closed, and no other.
 func TestShedLargestConnection(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: "limits: {message: 1MiB, buffered: 1MiB}"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: "limits: {message: 1MiB, buffered: 1MiB}"})
 	m.Apps[0].Body = func(req *protocol.Request) []byte {
 		if string(req.Path) == "/big" {
 			return bytes.Repeat([]byte{'y'}, 1<<20)
@@ -112,7 +112,7 @@ func TestShedLargestConnection(t *testing.T) {
 		cl := m.Do(m.Get("/big"))
 		lazy = append(lazy, cl)
 		m.W.RunUntil(func() bool { return cl.Conn != nil }, time.Second)
-		m.W.Hold(cl.Conn, true)
+		m.W.PauseReading(cl.Conn, true)
 	}
 	m.Finish(modest)
 	m.OK(modest)
@@ -124,7 +124,7 @@ func TestShedLargestConnection(t *testing.T) {
 		t.Errorf("%d of 8 connections closed, want a few: the rest fits below the mark", n)
 	}
 	for _, cl := range lazy {
-		m.W.Hold(cl.Conn, false)
+		m.W.PauseReading(cl.Conn, false)
 	}
 	m.W.Run(time.Second)
 	m.Settled()

@@ -93,7 +93,7 @@ func (h *harness) Connect(addr string) conformance.Peer {
 	if !h.w.RunUntil(func() bool { return p.c != nil }, time.Second) {
 		h.t.Fatalf("no connection to %s", addr)
 	}
-	h.w.Hold(p.c, true)
+	h.w.PauseReading(p.c, true)
 	return p
 }
 
@@ -111,7 +111,7 @@ func (p *farEnd) OnOpen(c loop.Conn) { p.c = c }
 func (p *farEnd) OnData(b []byte)    { p.got = append(p.got, b...) }
 func (p *farEnd) OnClose(err error)  { p.err = err }
 
-func (p *farEnd) Read()                { p.h.w.Hold(p.c, false) }
+func (p *farEnd) Read()                { p.h.w.PauseReading(p.c, false) }
 func (p *farEnd) Got() ([]byte, error) { return p.got, p.err }
 func (p *farEnd) Reset()               { p.h.w.Reset(p.c) }
 

@@ -68,7 +68,7 @@ type conn struct {
 	state connState
 
 	queued    bool  // in loop.due
-	held      bool  // by Hold: input is not read
+	paused    bool  // by PauseReading: input is not read
 	half      bool  // by HalfClose: the end of file follows the output
 	ended     bool  // the stream stays after the peer's end
 	reset     bool  // a reset has arrived
@@ -227,7 +227,7 @@ func (c *conn) serviceOpen() {
 	}
 	c.shutHalf()
 	in := &c.peer.out
-	if unread := in.unread(); unread > 0 && !c.held {
+	if unread := in.unread(); unread > 0 && !c.paused {
 		c.read(in, unread)
 		if c.state != stateOpen {
 			return
@@ -235,12 +235,12 @@ func (c *conn) serviceOpen() {
 	}
 	switch {
 	case in.unread() > 0:
-		if !c.held {
+		if !c.paused {
 			c.ready()
 		}
 	case c.reset:
 		c.finish(errReset)
-	case in.ended() && !c.held && !c.ended:
+	case in.ended() && !c.paused && !c.ended:
 		if !c.stays() {
 			c.finish(io.EOF)
 		}
@@ -275,7 +275,7 @@ func (c *conn) read(in *pipe, unread int64) {
 func (c *conn) serviceDraining() {
 	c.flush()
 	in := &c.peer.out
-	if !c.held && in.unread() > 0 {
+	if !c.paused && in.unread() > 0 {
 		in.drop()
 		c.peer.windowMoved()
 	}

@@ -148,12 +148,12 @@ func (w *World) ResetAll(a, b string) {
 	}
 }
 
-// Hold stops c's loop from reading it while on, so that its receive buffer and then the
+// PauseReading stops c's loop from reading it while on, so that its receive buffer and then the
 // peer's buffers fill.
-func (w *World) Hold(c loop.Conn, on bool) {
-	w.fault(nil, "Hold")
+func (w *World) PauseReading(c loop.Conn, on bool) {
+	w.fault(nil, "PauseReading")
 	cc := c.(*conn)
-	cc.held = on
+	cc.paused = on
 	if !on && cc.state < stateClosed {
 		cc.ready()
 	}

@@ -240,7 +240,7 @@ func TestCrash(t *testing.T) {
 		want := io.EOF
 		if unread {
 			want = syscall.ECONNRESET
-			p.w.Hold(p.to.c, true)
+			p.w.PauseReading(p.to.c, true)
 			p.at.write(p.a, 1000)
 			p.w.Run(time.Second / 2)
 		}
@@ -310,10 +310,10 @@ func TestPause(t *testing.T) {
 	}
 }
 
-func TestHold(t *testing.T) {
+func TestPauseReading(t *testing.T) {
 	p := newTwo(t, 1)
 	p.connect(t)
-	p.w.Hold(p.to.c, true)
+	p.w.PauseReading(p.to.c, true)
 	p.at.write(p.a, 4<<20)
 	p.to.write(p.b, 4<<20) // b has turns meanwhile
 	p.w.Run(time.Minute)
@@ -323,7 +323,7 @@ func TestHold(t *testing.T) {
 			t.Errorf("%d bytes buffered, %d read; want %d and none", n, p.to.got, want)
 		}
 	})
-	p.w.Hold(p.to.c, false)
+	p.w.PauseReading(p.to.c, false)
 	p.w.Run(time.Second)
 	if p.to.got != 4<<20 {
 		t.Errorf("%d bytes read after all", p.to.got)
@@ -347,7 +347,7 @@ func TestHalfClose(t *testing.T) {
 func TestCloseWithUnread(t *testing.T) {
 	p := newTwo(t, 1)
 	p.connect(t)
-	p.w.Hold(p.to.c, true)
+	p.w.PauseReading(p.to.c, true)
 	p.at.write(p.a, 1000)
 	p.w.Run(time.Second)
 	p.b.Do(func() { p.to.c.Close() })
@@ -391,7 +391,7 @@ func TestLateDataCausesReset(t *testing.T) {
 	p.fixed(10*ms, 0)
 	p.connect(t)
 	p.w.Run(time.Second)
-	p.w.Hold(p.at.c, true) // a does not see b's end of file
+	p.w.PauseReading(p.at.c, true) // a does not see b's end of file
 	p.b.Do(func() { p.to.c.Close() })
 	p.at.write(p.a, 1000)
 	p.w.Run(time.Second)

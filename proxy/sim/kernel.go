@@ -233,7 +233,7 @@ func (c *conn) input(fin bool) {
 		}
 	default:
 		c.established() // the segment has overtaken a delayed handshake
-		if !c.held {
+		if !c.paused {
 			c.ready()
 		}
 	}

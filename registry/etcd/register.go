@@ -213,7 +213,7 @@ func (h *handle) failed(op context.Context, err error) {
 func (h *handle) register(op context.Context, pause *retry) {
 	var lease keptLease
 	for op.Err() == nil {
-		if err := h.hold(op, &lease, pause); err != nil {
+		if err := h.keepRegistered(op, &lease, pause); err != nil {
 			h.failed(op, h.r.reason.explain(err))
 			pause.wait(op)
 		}
@@ -248,9 +248,9 @@ func (k *keptLease) keep(op context.Context, client *clientv3.Client, id clientv
 	return err
 }
 
-// hold puts the key, and keeps it until the registration breaks or op ends. It returns nil if another
+// keepRegistered puts the key, and keeps it until the registration breaks or op ends. It returns nil if another
 // value must be put under the same lease.
-func (h *handle) hold(op context.Context, lease *keptLease, pause *retry) error {
+func (h *handle) keepRegistered(op context.Context, lease *keptLease, pause *retry) error {
 	ctx, cancel := context.WithCancel(op)
 	defer cancel()
 	client, err := h.r.await(ctx)

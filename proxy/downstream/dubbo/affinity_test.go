@@ -12,7 +12,7 @@ import (
 // method.
 func TestAffinityOfInterface(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
-		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 5, Direct: direct, Service: "lb: {policy: consistent_hash, hash: {path: true}}"})
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 5, OneHop: direct, Service: "lb: {policy: consistent_hash, hash: {path: true}}"})
 		c := m.DialDubbo(proxytest.EgressDubbo)
 		by := -1
 		for i, a := range m.Apps {

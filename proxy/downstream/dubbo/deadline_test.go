@@ -26,7 +26,7 @@ func TestCallTimeouts(t *testing.T) {
 		for name, as := range proxytest.Serializations {
 			for _, attachment := range []string{"timeout", "_TO"} {
 				t.Run(name+" "+attachment, func(t *testing.T) {
-					m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1, Service: "timeout: 5s, max_concurrency: 1", Provider: "max_concurrency: 1"})
+					m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{OneHop: direct, Apps: 1, Service: "timeout: 5s, max_concurrency: 1", Provider: "max_concurrency: 1"})
 					left, invocation := time.Duration(0), dubbo.Invocation{}
 					m.Apps[0].OnCall = func(f *dubbo.Frame) {
 						if err := invocation.Parse(f.Serialization, f.Body); err != nil {
@@ -78,7 +78,7 @@ func TestConvertedTimeouts(t *testing.T) {
 		{"timeout_header: true", nil, 15 * time.Second},
 	} {
 		proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
-			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1, Service: c.service, Provider: c.service})
+			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{OneHop: direct, Apps: 1, Service: c.service, Provider: c.service})
 			var left time.Duration
 			m.Apps[0].OnCall = func(f *dubbo.Frame) {
 				var invocation dubbo.Invocation

@@ -41,7 +41,7 @@ func FuzzDownstreamDubbo(f *testing.F) {
 		f.Add(s, uint64(1))
 	}
 	f.Fuzz(func(t *testing.T, sent []byte, seed uint64) {
-		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Seed: seed, Apps: 1, Direct: seed%2 == 1, Limits: "limits: {message: 1KiB}"})
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Seed: seed, Apps: 1, OneHop: seed%2 == 1, Limits: "limits: {message: 1KiB}"})
 		m.W.Options.Cut = 0.7
 		m.Apps[0].Respond = func(f *dubbo.Frame) *dubbo.Frame {
 			return &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.StatusOK, Body: []byte("ok")}
@@ -91,7 +91,7 @@ func FuzzUpstreamDubbo(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, sent []byte, seed uint64) {
-		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Seed: seed, Apps: 1, Direct: seed%4 >= 2, Limits: "limits: {message: 1KiB}",
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Seed: seed, Apps: 1, OneHop: seed%4 >= 2, Limits: "limits: {message: 1KiB}",
 			Service: "timeout: 1s, idempotent: true, retry: {attempts: 2, on: [connect, refused, reset, 5xx]}", Provider: "timeout: 1s"})
 		m.W.Options.Cut = 0.7
 		m.Apps[0].Stop()

@@ -14,7 +14,7 @@ import (
 // connection are refused at once, whichever consumers they come from.
 func TestCallLimitOfProviderConnection(t *testing.T) {
 	const most, more = 4096, 104
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: "max_pending: 10000, retry: {on: []}"})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Service: "max_pending: 10000, retry: {on: []}"})
 	a := m.Apps[0]
 	a.Delay = func() time.Duration { return time.Second }
 	one, other := m.DialDubbo(proxytest.EgressDubbo), m.DialDubbo(proxytest.EgressDubbo)
@@ -52,7 +52,7 @@ func TestCallLengthLimit(t *testing.T) {
 // TestEventsWithoutResponse checks that neither side responds to an event that expects no
 // response, or to one too long for a heartbeat.
 func TestEventsWithoutResponse(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true})
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
 	events := dubbo.AppendFrame(nil, &dubbo.Frame{Request: true, Event: true, Serialization: dubbo.Hessian2, ID: 1, Body: []byte("N")})
@@ -73,7 +73,7 @@ func TestEventsWithoutResponse(t *testing.T) {
 // peer that does not read.
 func TestHeartbeatFloodUnread(t *testing.T) {
 	const bound = 512 << 10
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true})
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
 	a := m.Apps[0]
@@ -82,8 +82,8 @@ func TestHeartbeatFloodUnread(t *testing.T) {
 		"consumer": func() { c.Send(many) },
 		"provider": func() { a.Loop.Do(func() { a.Conns[0].Conn.Write(many) }) },
 	} {
-		m.W.Hold(c.Conn, true)
-		m.W.Hold(a.Conns[0].Conn, true)
+		m.W.PauseReading(c.Conn, true)
+		m.W.PauseReading(a.Conns[0].Conn, true)
 		for range 200 {
 			say()
 			m.W.Run(time.Millisecond)
@@ -92,8 +92,8 @@ func TestHeartbeatFloodUnread(t *testing.T) {
 		if held := m.Consumer.Proc.Held(); held > bound {
 			t.Errorf("%d bytes are held for a %s that does not read", held, name)
 		}
-		m.W.Hold(c.Conn, false)
-		m.W.Hold(a.Conns[0].Conn, false)
+		m.W.PauseReading(c.Conn, false)
+		m.W.PauseReading(a.Conns[0].Conn, false)
 		m.Settled()
 	}
 }
@@ -102,7 +102,7 @@ func TestHeartbeatFloodUnread(t *testing.T) {
 // limits.buffered until its connection ends.
 func TestPartialFramesCountAsBuffered(t *testing.T) {
 	const size = 100_000
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: "retry: {on: []}"})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Service: "retry: {on: []}"})
 	a := m.Apps[0]
 	a.Respond = proxytest.NoResponse
 	var id64 int64
@@ -126,7 +126,7 @@ func TestPartialFramesCountAsBuffered(t *testing.T) {
 // memory are refused and not buffered, and small ones pass.
 func TestCallsOverMemoryShare(t *testing.T) {
 	const big = 140_000
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Limits: "limits: {buffered: 1MiB, message: 256KiB}"})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Limits: "limits: {buffered: 1MiB, message: 256KiB}"})
 	a := m.Apps[0]
 	a.Respond = proxytest.NoResponse
 	c := m.DialDubbo(proxytest.EgressDubbo)
@@ -153,7 +153,7 @@ func TestCallsOverMemoryShare(t *testing.T) {
 // while it arrives.
 func TestPartialCallOverMemoryShare(t *testing.T) {
 	const big = 140_000
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Limits: "limits: {buffered: 1MiB, message: 256KiB}"})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Limits: "limits: {buffered: 1MiB, message: 256KiB}"})
 	a := m.Apps[0]
 	a.Respond = proxytest.NoResponse
 	c, other := m.DialDubbo(proxytest.EgressDubbo), m.DialDubbo(proxytest.EgressDubbo)
@@ -177,7 +177,7 @@ func TestPartialCallOverMemoryShare(t *testing.T) {
 // endpoint closes when its last call passes its deadline, or is withdrawn before it is
 // sent.
 func TestRemovedEndpointClosesWithoutResponse(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: "timeout: 10s"})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Service: "timeout: 10s"})
 	a := m.Apps[0]
 	a.Respond = proxytest.NoResponse
 	c := m.DialDubbo(proxytest.EgressDubbo)
@@ -191,7 +191,7 @@ func TestRemovedEndpointClosesWithoutResponse(t *testing.T) {
 	}
 	m.Settled()
 
-	m = proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: "timeout: 10s"})
+	m = proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Service: "timeout: 10s"})
 	a = m.Apps[0]
 	c = m.DialDubbo(proxytest.EgressDubbo)
 	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
@@ -212,7 +212,7 @@ func TestRemovedEndpointClosesWithoutResponse(t *testing.T) {
 
 // TestConnectionLeavesNoTimer checks that no timer outlives its connection.
 func TestConnectionLeavesNoTimer(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true})
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
 	m.Consumer.Update("compute")
@@ -229,7 +229,7 @@ func TestConnectionLeavesNoTimer(t *testing.T) {
 // passed.
 func TestIdleWithInput(t *testing.T) {
 	for seed := range uint64(10) {
-		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Seed: seed, Apps: 1, Direct: true, Limits: "timeouts: {idle: 5s}"})
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Seed: seed, Apps: 1, OneHop: true, Limits: "timeouts: {idle: 5s}"})
 		c := m.DialDubbo(proxytest.EgressDubbo)
 		c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
 		m.W.Run(5*time.Second - 2*time.Millisecond)
@@ -243,7 +243,7 @@ func TestIdleWithInput(t *testing.T) {
 // TestShedConnectionOfSlowConsumer checks that a consumer that does not read loses its
 // connection once it holds too much memory, and that its calls are abandoned at once.
 func TestShedConnectionOfSlowConsumer(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Limits: proxytest.SmallBudget, Service: "timeout: 5m"})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallBudget, Service: "timeout: 5m"})
 	m.Apps[0].Respond = func(f *dubbo.Frame) *dubbo.Frame {
 		if bytes.Contains(f.Body, []byte("never")) {
 			return nil
@@ -252,7 +252,7 @@ func TestShedConnectionOfSlowConsumer(t *testing.T) {
 	}
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
-	m.W.Hold(c.Conn, true)
+	m.W.PauseReading(c.Conn, true)
 	c.CallHessian("never", "x")
 	for range 10 {
 		c.CallHessian("m", "x")
@@ -261,7 +261,7 @@ func TestShedConnectionOfSlowConsumer(t *testing.T) {
 	if n := m.Consumer.Proc.Pending(); n != 0 {
 		t.Errorf("%d calls are pending, though their consumer is gone", n)
 	}
-	m.W.Hold(c.Conn, false)
+	m.W.PauseReading(c.Conn, false)
 	m.Settled()
 }
 
@@ -269,7 +269,7 @@ func TestShedConnectionOfSlowConsumer(t *testing.T) {
 // not passed on.
 func TestResponseInUnknownSerialization(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
-		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1})
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{OneHop: direct, Apps: 1})
 		m.Apps[0].Respond = func(*dubbo.Frame) *dubbo.Frame {
 			return &dubbo.Frame{Serialization: 21, Status: dubbo.StatusOK, Body: []byte("x")}
 		}
@@ -291,7 +291,7 @@ func TestReserve(t *testing.T) {
 		{"beside another, unreserved places", 1, 13, 13}, {"beside another, one more", 1, 14, 13},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: "max_pending: 16, retry: {on: []}"})
+			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Service: "max_pending: 16, retry: {on: []}"})
 			m.Apps[0].Delay = func() time.Duration { return time.Second }
 			single := func() *proxytest.DubboClient {
 				o := m.DialDubbo(proxytest.EgressDubbo)

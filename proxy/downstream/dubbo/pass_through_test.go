@@ -18,7 +18,7 @@ func TestPassThrough(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		for name, as := range proxytest.Serializations {
 			t.Run(name, func(t *testing.T) {
-				m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct})
+				m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{OneHop: direct})
 				m.W.Options.Cut = 0.3
 				rnd := m.W.Rand()
 				got := map[string]bool{}
@@ -68,7 +68,7 @@ func TestPassThrough(t *testing.T) {
 // serialization.
 func TestPassThroughKeepsStatus(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
-		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1})
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{OneHop: direct, Apps: 1})
 		c := m.DialDubbo(proxytest.EgressDubbo)
 		for _, status := range []dubbo.Status{20, 30, 31, 40, 50, 60, 70, 80, 90, 105} {
 			m.Apps[0].Respond = func(*dubbo.Frame) *dubbo.Frame {
@@ -87,7 +87,7 @@ func TestPassThroughKeepsStatus(t *testing.T) {
 // leaves nothing in use.
 func TestOneWayCalls(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
-		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1})
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{OneHop: direct, Apps: 1})
 		body := proxytest.HessianCall(proxytest.DemoService, "", "", "log", "x")
 		arrived := 0
 		m.Apps[0].OnCall = func(f *dubbo.Frame) {
@@ -157,7 +157,7 @@ func TestRoutes(t *testing.T) {
 // TestMethodNamedGETIsNotIdempotent checks that a Dubbo method with the name GET is not
 // taken for HTTP's.
 func TestMethodNamedGETIsNotIdempotent(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: true, Apps: 1, Service: "retry: {on: [reset]}"})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{OneHop: true, Apps: 1, Service: "retry: {on: [reset]}"})
 	m.Apps[0].OnCall = func(*dubbo.Frame) { m.W.At(0, func() { m.W.Crash(m.Apps[0].Loop) }) }
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	c.CheckResult(c.Call(dubbo.Hessian2, proxytest.HessianCall(proxytest.DemoService, "", "", "GET", "x")), dubbo.StatusServerError, "")
@@ -171,7 +171,7 @@ func TestMethodNamedGETIsNotIdempotent(t *testing.T) {
 // idempotent, and that the late response of the loser is dropped.
 func TestHedges(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
-		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 2, Service: "timeout: 3s", Routes: `
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{OneHop: direct, Apps: 2, Service: "timeout: 3s", Routes: `
 - {match: {service: com.acme.Demo, method: [find]}, service: compute, idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}}
 - {service: compute, hedge: {mode: on, delay: 5ms, budget: 1}}`})
 		m.Apps[0].Delay = func() time.Duration { return time.Second }

@@ -116,7 +116,7 @@ func TestConsumerTimeouts(t *testing.T) {
 // count as pending until their provider has responded.
 func TestConsumerDisconnects(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
-		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1})
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{OneHop: direct, Apps: 1})
 		a := m.Apps[0]
 		a.Delay = func() time.Duration { return time.Second }
 		c := m.DialDubbo(proxytest.EgressDubbo)
@@ -206,13 +206,13 @@ func TestRetire(t *testing.T) {
 // TestWriteTimeout checks that unread responses count as buffered until the write timeout
 // closes the connection.
 func TestWriteTimeout(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Limits: "timeouts: {write: 5s}"})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Limits: "timeouts: {write: 5s}"})
 	m.Apps[0].Respond = func(f *dubbo.Frame) *dubbo.Frame {
 		return &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.StatusOK, Body: make([]byte, 1<<20)}
 	}
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
-	m.W.Hold(c.Conn, true)
+	m.W.PauseReading(c.Conn, true)
 	for range 10 {
 		c.CallHessian("m", "x")
 	}
@@ -227,7 +227,7 @@ func TestWriteTimeout(t *testing.T) {
 // TestMemoryShortage checks that calls of the largest holder of memory are refused, and
 // other consumers are served.
 func TestMemoryShortage(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: "max_pending: 5000", Limits: "limits: {buffered: 1MiB, message: 256KiB}"})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Service: "max_pending: 5000", Limits: "limits: {buffered: 1MiB, message: 256KiB}"})
 	m.Apps[0].Delay = func() time.Duration { return time.Second }
 	big, small := m.DialDubbo(proxytest.EgressDubbo), m.DialDubbo(proxytest.EgressDubbo)
 	for range 100 {
@@ -251,7 +251,7 @@ func TestMemoryShortage(t *testing.T) {
 // TestShedLargestCalls checks that above the hard mark the calls that hold the most memory
 // are abandoned one by one, and that their connection and its other calls continue.
 func TestShedLargestCalls(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 2, Direct: true, Limits: proxytest.SmallBudget,
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 2, OneHop: true, Limits: proxytest.SmallBudget,
 		Service: `idempotent: true, retry: {on: ["5xx"]}, hedge: {budget: 1}, lb: {policy: weighted_round_robin}`})
 	// A bad response is held while another endpoint may send a better one.
 	bad, good := m.Apps[0], m.Apps[1]
@@ -285,7 +285,7 @@ func TestShedLargestCalls(t *testing.T) {
 
 // TestNoStreamOfDubboEndpoint checks that no stream gets an endpoint that speaks Dubbo.
 func TestNoStreamOfDubboEndpoint(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true})
 	var got *fault.Failure
 	m.Consumer.Loop.Do(func() {
 		m.Consumer.Proc.Workers()[0].Open("compute", func(_ *race.Stream, _ race.Target, f *fault.Failure) { got = f })

@@ -26,7 +26,7 @@ func TestHalfCloseTimeout(t *testing.T) {
 		{"timeouts: {idle: 1m}", 14 * time.Second, 2, 2, 28 * time.Second}, // half_close is 15s
 		{"timeouts: {idle: 1m}", 16 * time.Second, 1, 0, 15 * time.Second},
 	} {
-		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "timeout: 1m", Limits: c.setting})
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 1m", Limits: c.setting})
 		came := false
 		m.Apps[0].Delay = func() time.Duration { return c.delay }
 		m.Apps[0].OnRequest = func(*protocol.Request) { came = true }

@@ -159,7 +159,7 @@ func TestHandoffMemory(t *testing.T) {
 
 // newLongResponseMesh returns a mesh whose responses are too long for the buffers on their way.
 func newLongResponseMesh(t *testing.T, limits string) (m *proxytest.Mesh, c *proxytest.Carrier) {
-	m, c, _ = proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: limits})
+	m, c, _ = proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: limits})
 	m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, 2<<20) }
 	return m, c
 }
@@ -170,14 +170,14 @@ func TestHandoffWaitsForSlowReader(t *testing.T) {
 	m, c := newLongResponseMesh(t, "")
 	p := m.DialAndSend(proxytest.Egress, "")
 	m.RunUntil("a connection", func() bool { return p.Conn != nil })
-	m.W.Hold(p.Conn, true)
+	m.W.PauseReading(p.Conn, true)
 	l := handoffCases()[3]
 	m.Clients.Do(func() { p.Conn.Write([]byte("GET /big HTTP/1.1\r\nHost: compute\r\n\r\n" + l.head + l.body)) })
 	m.W.Run(time.Second)
 	if n := len(c.Requests); n != 0 {
 		t.Fatalf("%d requests handed off with output buffered", n)
 	}
-	m.W.Hold(p.Conn, false)
+	m.W.PauseReading(p.Conn, false)
 	m.RunUntil("a stream", func() bool { return len(c.Requests) == 1 })
 	m.RunUntil("the response before it", func() bool { return len(p.Heard) > 2<<20 })
 	l.check(t, c.Requests[0], proxytest.ReadArrived(t, c.Sockets[0]))
@@ -195,13 +195,13 @@ func TestHandoffWaitsForClosedConnection(t *testing.T) {
 			m, c := newLongResponseMesh(t, "timeouts: {write: 4s}")
 			p := m.DialAndSend(proxytest.Egress, "")
 			m.RunUntil("a connection", func() bool { return p.Conn != nil })
-			m.W.Hold(p.Conn, true)
+			m.W.PauseReading(p.Conn, true)
 			m.Clients.Do(func() {
 				p.Conn.Write([]byte("GET /big HTTP/1.1\r\nHost: compute\r\n\r\n" + handoffCases()[0].head + "start"))
 			})
 			m.W.Run(time.Second)
 			end(m, p)
-			m.W.Hold(p.Conn, false)
+			m.W.PauseReading(p.Conn, false)
 			m.W.Run(time.Second)
 			if len(c.Requests) != 0 {
 				t.Errorf("%d requests handed off", len(c.Requests))

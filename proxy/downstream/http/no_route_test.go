@@ -19,7 +19,7 @@ func TestNoRoute(t *testing.T) {
 		{"GET /x HTTP/1.1\r\nHost: \r\n\r\n", `, which names no host`},
 		{"GET /x HTTP/1.0\r\n\r\n", `, which names no host`},
 	} {
-		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Match: "match: {host: compute}"})
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Match: "match: {host: compute}"})
 		p := m.DialAndSend(proxytest.Egress, c.request)
 		m.RunUntil("a response", func() bool { return strings.HasSuffix(string(p.Heard), "\n") })
 		resp, _, _ := proxytest.DecodeHead(t, p.Heard)

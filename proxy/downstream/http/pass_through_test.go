@@ -96,7 +96,7 @@ func TestNoPassThroughRules(t *testing.T) {
 			for _, host := range []string{"compute", "Compute.:8080", "%63ompute"} {
 				for _, direct := range []bool{true, false} {
 					m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{
-						Apps: 1, Direct: direct, Match: rules, Limits: proxytest.SmallMessages,
+						Apps: 1, OneHop: direct, Match: rules, Limits: proxytest.SmallMessages,
 					})
 					m.W.Redirect(proxytest.OriginalDst, proxytest.Egress)
 					secret := "DELETE /secret HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n"

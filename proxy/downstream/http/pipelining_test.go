@@ -24,9 +24,9 @@ func TestPipelinedWithSlowReader(t *testing.T) {
 	calls := cl.Calls
 	calls[0].Raw = all
 	m.W.Run(2 * time.Millisecond)
-	m.W.Hold(cl.Conn, true)
+	m.W.PauseReading(cl.Conn, true)
 	m.W.Run(10 * time.Second)
-	m.W.Hold(cl.Conn, false)
+	m.W.PauseReading(cl.Conn, false)
 	m.Finish(calls...)
 	m.OK(calls...)
 	m.Settled()

@@ -21,7 +21,7 @@ func TestSharedBodies(t *testing.T) {
 		"collapsed": {"collapse: true", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Match: c.route})
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Match: c.route})
 			body := bytes.Repeat([]byte("0123456789abcdef"), size/16)
 			m.Apps[0].Body = func(*protocol.Request) []byte { return body }
 			m.Apps[0].Delay = func() time.Duration { return 10 * time.Millisecond }
@@ -37,7 +37,7 @@ func TestSharedBodies(t *testing.T) {
 				cl := m.Do(get)
 				all, slow = append(all, get), append(slow, cl)
 				m.W.RunUntil(func() bool { return cl.Conn != nil }, time.Second)
-				m.W.Hold(cl.Conn, true)
+				m.W.PauseReading(cl.Conn, true)
 			}
 			m.W.Run(time.Second)
 			if held := m.Consumer.Proc.Held(); held < size || held > 3*size+clients*(256+64)<<10 {
@@ -45,7 +45,7 @@ func TestSharedBodies(t *testing.T) {
 			}
 			slow[0].Leave() // one leaves
 			for _, cl := range slow[1:] {
-				m.W.Hold(cl.Conn, false)
+				m.W.PauseReading(cl.Conn, false)
 			}
 			m.Finish(all[1:]...)
 			m.OK(all[1:]...)

@@ -48,7 +48,7 @@ func TestDrippingRequests(t *testing.T) {
 // TestBodyTimeoutAfterContinue checks that timeouts.body of a client that waits for 100 Continue
 // begins when that is sent, after the responses to earlier requests.
 func TestBodyTimeoutAfterContinue(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "timeout: 60s"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 60s"})
 	m.Apps[0].Delay = func() time.Duration { return 50 * time.Second }
 	p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest+"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
 	m.CheckClosesAfter(p, 80*time.Second-time.Millisecond, 2*time.Second)
@@ -89,13 +89,13 @@ func TestSlowApplication(t *testing.T) {
 				k := m.Post(proxytest.MaxMessage, "x-remora-idempotent: 1")
 				m.Do(k)
 				m.W.RunUntil(func() bool { return p.Conn != nil }, time.Second)
-				m.W.Hold(p.Conn, c.deaf)
+				m.W.PauseReading(p.Conn, c.deaf)
 				m.SendSlowly(p, lp, c.drips)
 				m.Finish(k)
 				if k.Status != 504 || k.Code != "deadline" {
 					t.Errorf("status %d %s, want 504 deadline", k.Status, k.Code)
 				}
-				m.W.Hold(p.Conn, false)
+				m.W.PauseReading(p.Conn, false)
 				if !m.W.RunUntil(func() bool { return p.Ended }, 20*time.Second) {
 					t.Error("the application's connection stays open")
 				}
@@ -136,7 +136,7 @@ func TestIdleTimeout(t *testing.T) {
 
 // TestIdlePooledConnection checks that a pooled connection closes after idle_timeout.
 func TestIdlePooledConnection(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
 	c := m.Post(10)
 	m.Do(c)
 	m.Finish(c)
@@ -158,7 +158,7 @@ func TestIdlePooledConnection(t *testing.T) {
 // turn of the loop.
 func TestIdlePooledConnectionsOfBurst(t *testing.T) {
 	const n = 200
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
 	calls := m.Crowd(n, 1, 10)
 	m.Finish(calls...)
 	m.OK(calls...)

@@ -24,7 +24,7 @@ func TestHalfClose(t *testing.T) {
 		"window shut": {"timeouts: {write: 3s}", time.Second, 5000, 0, 7 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "timeout: 2m", Limits: c.setting})
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 2m", Limits: c.setting})
 			m.Apps[0].Delay = func() time.Duration { return c.delay }
 			m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, c.body) }
 			came := 0
@@ -55,7 +55,7 @@ func TestHalfClose(t *testing.T) {
 
 // TestHalfCloseProgress: timeouts.half_close bounds the time without a response, not that of all responses.
 func TestHalfCloseProgress(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "timeout: 2m", Limits: "timeouts: {half_close: 5s}"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 2m", Limits: "timeouts: {half_close: 5s}"})
 	n := 0
 	m.Apps[0].Delay = func() time.Duration { n++; return time.Duration(n) * 4 * time.Second }
 	came := 0

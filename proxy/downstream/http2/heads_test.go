@@ -31,7 +31,7 @@ func TestHeadsOverMemoryShare(t *testing.T) {
 		"whole":    func(c *client) *reply { return c.send(longHead("GET")) },
 		"trailers": func(c *client) *reply { return c.send(trailed()) },
 	} {
-		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: littleMemory})
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: littleMemory})
 		m.Apps[0].Delay = func() time.Duration { return time.Second }
 		c, other := dial(m, 0), dial(m, 0)
 		var all []*reply
@@ -68,7 +68,7 @@ func TestHeadsOverMemoryShare(t *testing.T) {
 // TestHeadCountsOnce: a head that moves while it is decoded is judged by the memory that it will take, not
 // by what it leaves, too.
 func TestHeadCountsOnce(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: "limits: {buffered: 4MiB, message: 256KiB}"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: "limits: {buffered: 4MiB, message: 256KiB}"})
 	came := 0
 	m.Apps[0].OnRequest = func(*protocol.Request) { came++ }
 	m.Apps[0].Delay = func() time.Duration { return 10 * time.Second }
@@ -96,7 +96,7 @@ func TestHeadCountsOnce(t *testing.T) {
 // TestFieldsCounted: fields and trailers count by their number, too, and open requests without any.
 func TestFieldsCounted(t *testing.T) {
 	for name, of := range map[string]struct{ fields, trailers int }{"many fields": {fields: 120}, "many trailers": {trailers: 120}, "none": {}} {
-		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: littleMemory})
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: littleMemory})
 		m.Apps[0].Delay = func() time.Duration { return time.Second }
 		c := dial(m, 0)
 		for range 90 {

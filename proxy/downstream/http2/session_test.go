@@ -133,7 +133,7 @@ func TestIdle(t *testing.T) {
 // with a request in flight. One that does gets its response.
 func TestVanishedClient(t *testing.T) {
 	for _, frozen := range []bool{false, true} {
-		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "timeout: 1h"})
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 1h"})
 		m.Apps[0].Delay = func() time.Duration { return 10 * time.Minute }
 		c := dial(m, 0)
 		a := c.send(request("POST", "/", 10))

@@ -23,7 +23,7 @@ func TestSharedBodies(t *testing.T) {
 		"in part":     {route: "cache: {ttl: 1m}", end: "resets", warm: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Match: c.route, Service: "idempotent: true"})
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Match: c.route, Service: "idempotent: true"})
 			app := m.Apps[0]
 			app.ExtraHeaders = c.headers
 			app.Delay = func() time.Duration { return 10 * time.Millisecond }

@@ -15,7 +15,7 @@ const littleMemory = "limits: {buffered: 1MiB, message: 256KiB}"
 // refused. Small ones pass, with and without a body, and those of other connections.
 func TestOverMemoryShare(t *testing.T) {
 	const big = 140_000
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: littleMemory})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: littleMemory})
 	m.Apps[0].Delay = func() time.Duration { return 10 * time.Second }
 	c, other := dial(m, 0), dial(m, 0)
 	var large []*reply
@@ -63,7 +63,7 @@ func TestQuietWithoutMemory(t *testing.T) {
 // TestShedLargest: when memory is full, the connection with the most gives up its largest responses,
 // and goes on. Others lose nothing.
 func TestShedLargest(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: littleMemory})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: littleMemory})
 	m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, 100<<10) }
 	c, other := dial(m, 1000), dial(m, 0)
 	c.deaf = true
@@ -114,7 +114,7 @@ func TestShedIdle(t *testing.T) {
 // TestReserve: connections with many requests leave the last eighth of max_pending to connections with one.
 // A connection that is alone may take all places.
 func TestReserve(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "max_pending: 16"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "max_pending: 16"})
 	m.Apps[0].Delay = func() time.Duration { return time.Second }
 	many := func(c *client, n int) (all []*reply) {
 		for range n {
@@ -156,7 +156,7 @@ func TestReserve(t *testing.T) {
 // TestReserveCancelled: requests that their client has cancelled count as its connection's for as long as the
 // application works on them. Otherwise a client could take all places of max_pending, one after another.
 func TestReserveCancelled(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "max_pending: 16"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "max_pending: 16"})
 	m.Apps[0].Delay = func() time.Duration { return time.Second }
 	c, other := dial(m, 0), dial(m, 0)
 	first := other.send(request("GET", "/", 0))

@@ -120,7 +120,7 @@ func (s *session) close() {
 		s.host.Process.Links.Add(-1)
 		s.listener.Links.Add(-1)
 	}
-	s.Release()
+	s.Stop()
 	s.input.stop()
 	s.calls.cancelAll()
 }

@@ -25,7 +25,7 @@ type origin struct {
 // newOrigin returns a mesh of one application behind a route.
 func newOrigin(t *testing.T, o proxytest.MeshOptions, route string) *origin {
 	t.Helper()
-	o.Apps, o.Direct, o.Match = 1, true, route
+	o.Apps, o.OneHop, o.Match = 1, true, route
 	m := &origin{Mesh: proxytest.NewMesh(t, o)}
 	app := m.Apps[0]
 	n := 0

@@ -100,7 +100,7 @@ func (f *filter) Request(ex *exchange.Exchange) exchange.Next {
 		return exchange.Continue
 	}
 	fl.wait(f.join(ex, fl), now, ex.HedgeDelay())
-	return exchange.Hold
+	return exchange.Wait
 }
 
 // appendKey appends all that makes two requests the same, but for their bodies.

@@ -62,7 +62,7 @@ const slowSecond = "hedge: {mode: off, delay: 10s}, timeout: 1m" // no second le
 // response may depend on.
 func TestSameRequests(t *testing.T) {
 	for _, direct := range []bool{true, false} {
-		m, got := newMesh(t, proxytest.MeshOptions{Direct: direct, Service: slowSecond}, 100*time.Millisecond)
+		m, got := newMesh(t, proxytest.MeshOptions{OneHop: direct, Service: slowSecond}, 100*time.Millisecond)
 		calls := crowd(m, 1000)
 		send(m, calls...)
 		check(m, got, 1, calls...)
@@ -213,7 +213,7 @@ func TestWaiterLeaves(t *testing.T) {
 // TestLeaderFails: after one failure another request is sent; a second failure is for all.
 func TestLeaderFails(t *testing.T) {
 	for failures := 1; failures <= 2; failures++ {
-		m, got := newMesh(t, proxytest.MeshOptions{Direct: true, Service: slowSecond + ", retry: {on: []}"}, 100*time.Millisecond)
+		m, got := newMesh(t, proxytest.MeshOptions{OneHop: true, Service: slowSecond + ", retry: {on: []}"}, 100*time.Millisecond)
 		for _, a := range m.Apps {
 			a.OnRequest = func(*protocol.Request) {
 				*got++
@@ -311,7 +311,7 @@ func TestVary(t *testing.T) {
 // TestCollapsedMisses: with a cache, one response is stored once and is for all that waited, also if
 // it is the validation of a stored one.
 func TestCollapsedMisses(t *testing.T) {
-	m, got := newMesh(t, proxytest.MeshOptions{Direct: true, Apps: 1, Match: "cache: {stale: 0s}", Service: slowSecond}, 100*time.Millisecond)
+	m, got := newMesh(t, proxytest.MeshOptions{OneHop: true, Apps: 1, Match: "cache: {stale: 0s}", Service: slowSecond}, 100*time.Millisecond)
 	a := m.Apps[0]
 	a.ExtraHeaders = "ETag: \"a\"\r\n"
 	a.OnRequest = func(req *protocol.Request) {
@@ -349,7 +349,7 @@ func TestCollapsedMisses(t *testing.T) {
 // TestNextOfFailedLeader: a client whose request leads and fails at once may have sent the same request
 // again, which begins before the flight of the first one is over.
 func TestNextOfFailedLeader(t *testing.T) {
-	m, got := newMesh(t, proxytest.MeshOptions{Direct: true, Service: slowSecond}, 100*time.Millisecond)
+	m, got := newMesh(t, proxytest.MeshOptions{OneHop: true, Service: slowSecond}, 100*time.Millisecond)
 	first, next := m.Get("/x").Same(), m.Get("/x").Same()
 	clients := send(m, first)
 	m.RunUntil("a request", func() bool { return *got == 1 })
@@ -376,7 +376,7 @@ func TestBreaker(t *testing.T) {
 		},
 	} {
 		m, got := newMesh(t, proxytest.MeshOptions{
-			Direct: true, Service: "hedge: {mode: off, delay: 100ms}, timeout: 300ms, retry: {on: []}, breaker: {consecutive: 5, open: 1m}",
+			OneHop: true, Service: "hedge: {mode: off, delay: 100ms}, timeout: 300ms, retry: {on: []}, breaker: {consecutive: 5, open: 1m}",
 		}, 100*time.Millisecond)
 		for _, a := range m.Apps {
 			a.OnRequest = func(*protocol.Request) { *got++; fail(a, *got) }

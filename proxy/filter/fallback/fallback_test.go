@@ -30,7 +30,7 @@ func newMesh(t *testing.T, direct bool, fallback, compute, otherService string) 
 	if !strings.HasPrefix(compute, "timeout: ") {
 		compute = proxytest.Fields("timeout: 500ms", compute)
 	}
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Direct: direct, Limits: proxytest.LogAll})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, OneHop: direct, Limits: proxytest.LogAll})
 	m.Consumer.Reload(proxytest.ReloadYAML(m, "{service: compute, fallback: {"+fallback+"}}",
 		"compute: {%[1]s, "+compute+"}, other: {"+proxytest.Fields("%[1]s", otherService)+"}") + "\n" + proxytest.LogAll)
 	m.Consumer.Update("compute", m.Endpoint(0))
@@ -364,7 +364,7 @@ func TestDubboCaller(t *testing.T) {
 			"[{match: {service: com.acme.Demo}, service: compute, fallback: {" + other + "}}]": true,
 			"[{service: compute, fallback: {" + static + "}}]":                                 false, // for requests of HTTP
 		} {
-			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1, Routes: routes})
+			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{OneHop: direct, Apps: 1, Routes: routes})
 			e := registry.Endpoint{Addr: m.Apps[0].Addr, Weight: 1}
 			if !direct {
 				e.Addr = strings.Replace(e.Addr, ":20880", ":15006", 1)

@@ -56,7 +56,7 @@ func (f *filter) Request(ex *exchange.Exchange) exchange.Next {
 		f.counts.Delayed++
 		ex.Injected |= stats.InjectedDelay
 		f.hold(ex)
-		return exchange.Hold
+		return exchange.Wait
 	}
 	return f.mayAbort(ex)
 }

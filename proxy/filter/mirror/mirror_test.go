@@ -51,7 +51,7 @@ func counts(m *proxytest.Mesh) stats.FilterStats { return m.Consumer.Stats("shad
 // of the first. Copies have no access line.
 func TestCopies(t *testing.T) {
 	for _, direct := range []bool{true, false} {
-		m, got := newMesh(t, proxytest.MeshOptions{Direct: direct, Limits: proxytest.LogAll}, "", "")
+		m, got := newMesh(t, proxytest.MeshOptions{OneHop: direct, Limits: proxytest.LogAll}, "", "")
 		var copies []string
 		count := m.Apps[1].OnRequest
 		m.Apps[1].OnRequest = func(req *protocol.Request) {
@@ -130,7 +130,7 @@ func TestFailures(t *testing.T) {
 		}, seen{copies: 1}, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, got := newMesh(t, proxytest.MeshOptions{Direct: true}, "", c.shadow)
+			m, got := newMesh(t, proxytest.MeshOptions{OneHop: true}, "", c.shadow)
 			c.setup(m)
 			m.W.Run(time.Millisecond)
 			var calls []*proxytest.Call
@@ -161,7 +161,7 @@ func TestFailures(t *testing.T) {
 
 // TestReserve: copies leave the last eighth of max_pending to requests.
 func TestReserve(t *testing.T) {
-	m, got := newMesh(t, proxytest.MeshOptions{Direct: true}, "", "max_pending: 16")
+	m, got := newMesh(t, proxytest.MeshOptions{OneHop: true}, "", "max_pending: 16")
 	m.Apps[1].Delay = func() time.Duration { return time.Second }
 	calls := m.Burst(20, 10)
 	m.Finish(calls...)
@@ -175,7 +175,7 @@ func TestReserve(t *testing.T) {
 // TestBounds: requests for whose copies there is no room, by number or by bytes, are not copied.
 func TestBounds(t *testing.T) {
 	for _, c := range []struct{ clients, size, want int }{{200, 10, 64}, {20, 1_000_000, 8}} {
-		m, got := newMesh(t, proxytest.MeshOptions{Direct: true}, "", "")
+		m, got := newMesh(t, proxytest.MeshOptions{OneHop: true}, "", "")
 		m.Apps[1].FrozenUntil = m.W.Now() + 10*time.Second
 		for _, a := range m.Apps[:1] {
 			a.Delay = func() time.Duration { return time.Second }
@@ -213,7 +213,7 @@ func (a *stuckApp) OnData([]byte) {
 // TestMemoryShort: while half of limits.buffered is in use nothing is copied. Copies in flight end
 // before any connection is closed for its memory.
 func TestMemoryShort(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Direct: true, Limits: proxytest.SmallBudget})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, OneHop: true, Limits: proxytest.SmallBudget})
 	m.Consumer.Reload(proxytest.ReloadYAML(m, "{service: compute, mirror: {service: shadow}}", "compute: {%[1]s}, shadow: {%[1]s}") + "\n" + proxytest.SmallBudget)
 	m.Consumer.Update("compute", m.Endpoint(0))
 	m.Consumer.Update("shadow", m.Endpoint(1))

@@ -283,8 +283,8 @@ func (c *Conn) OnCredit(n uint32) {
 	c.Writer.Granted(n)
 }
 
-// Release closes the codec and stops all timers. The caller closes the connection.
-func (c *Conn) Release() {
+// Stop closes the codec and stops all timers. The caller closes the connection.
+func (c *Conn) Stop() {
 	c.state.become(Closed)
 	c.Reader.Close()
 	c.Writer.Close()

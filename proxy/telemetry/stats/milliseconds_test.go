@@ -14,7 +14,7 @@ import (
 // rate of its second.
 func TestMillisecondsOfBurst(t *testing.T) {
 	for _, loops := range []int{1, 2} {
-		m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Loops: loops, Service: "max_pending: 10000"})
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true, Loops: loops, Service: "max_pending: 10000"})
 		const (
 			seconds   = 3
 			perSecond = 1000
@@ -93,7 +93,7 @@ func TestMillisecondsOfBurst(t *testing.T) {
 
 // The worst latency is in the millisecond of the response.
 func TestMillisecondsWorst(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
 	m.WarmUp(5)
 	m.W.Run(2 * time.Millisecond)
 	m.Apps[0].Delay = func() time.Duration { return 80 * time.Millisecond }
@@ -112,7 +112,7 @@ func TestMillisecondsWorst(t *testing.T) {
 // A millisecond that is older than the ring is forgotten. The one in its place begins
 // empty.
 func TestMillisecondRingWraps(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
 	m.WarmUp(5)
 	m.W.Run(2 * stats.MillisecondsKept * time.Millisecond)
 	got := m.Consumer.Milliseconds(0)

@@ -69,7 +69,7 @@ func TestSamplingByParent(t *testing.T) {
 }
 
 func TestSamplingByChance(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: tracing(0.25)})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: tracing(0.25)})
 	l := m.Consumer.RecordSpans()
 	m.WarmUp(400)
 	if n := len(*l); n < 60 || n > 140 {
@@ -88,7 +88,7 @@ func TestTraceOfARefusedRequest(t *testing.T) {
 		share   float64
 		headers []string
 	}{{0, []string{"traceparent: " + proxytest.SampledParent}}, {1, nil}} {
-		o := proxytest.MeshOptions{Apps: 1, Direct: true, Match: "match: {path: /none}", Limits: tracing(c.share) + "\n" + proxytest.LogAll}
+		o := proxytest.MeshOptions{Apps: 1, OneHop: true, Match: "match: {path: /none}", Limits: tracing(c.share) + "\n" + proxytest.LogAll}
 		m := proxytest.NewMesh(t, o)
 		l := m.Consumer.RecordSpans()
 		k := m.Get("/", c.headers...)
@@ -102,7 +102,7 @@ func TestTraceOfARefusedRequest(t *testing.T) {
 
 // An invalid trace id is not logged.
 func TestInvalidTraceIsNotLogged(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.LogAll})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.LogAll})
 	k := m.Get("/", "traceparent: 00-"+strings.Repeat("?", 32)+"-"+proxytest.ParentSpanID+"-01")
 	m.Do(k)
 	m.Finish(k)

@@ -104,7 +104,7 @@ func TestSpansOfAHedge(t *testing.T) {
 		m.OK(calls...)
 		m.Settled()
 		protocolName := "link"
-		if m.Direct {
+		if m.OneHop {
 			protocolName = "http"
 		}
 		hedged := 0
@@ -122,7 +122,7 @@ func TestSpansOfAHedge(t *testing.T) {
 				t.Errorf("the loser ends at %v, before its endpoint thaws at %v", sent[0].Ended, m.Apps[0].FrozenUntil)
 			}
 			for _, a := range sent {
-				if m.Direct {
+				if m.OneHop {
 					continue
 				}
 				beside := all[strings.TrimSuffix(a.Endpoint, ":15006")]
@@ -198,22 +198,22 @@ func TestSpansOfFailures(t *testing.T) {
 		code     string
 		attempts []string
 	}{
-		{"a retry wins", proxytest.MeshOptions{Apps: 1, Direct: true, Service: retry}, func(m *proxytest.Mesh) { m.Apps[0].DropNext = true }, 200, "",
+		{"a retry wins", proxytest.MeshOptions{Apps: 1, OneHop: true, Service: retry}, func(m *proxytest.Mesh) { m.Apps[0].DropNext = true }, 200, "",
 			[]string{"0 primary http failed 0 upstream-reset", "1 retry http won 200 "}},
 		{"the application's error", proxytest.MeshOptions{Apps: 1}, func(m *proxytest.Mesh) { m.Apps[0].Status = 500 }, 500, "",
 			[]string{"0 primary link won 500 "}},
-		{"the best of two errors", proxytest.MeshOptions{Apps: 2, Direct: true, Service: retry}, func(m *proxytest.Mesh) {
+		{"the best of two errors", proxytest.MeshOptions{Apps: 2, OneHop: true, Service: retry}, func(m *proxytest.Mesh) {
 			m.Apps[0].Status, m.Apps[1].Status = 500, 500
 		}, 500, "", []string{"0 primary http won 500 ", "1 retry http failed 500 "}},
-		{"all broken", proxytest.MeshOptions{Apps: 1, Direct: true}, func(m *proxytest.Mesh) { m.Apps[0].ResetAll = true }, 502, "upstream-reset",
+		{"all broken", proxytest.MeshOptions{Apps: 1, OneHop: true}, func(m *proxytest.Mesh) { m.Apps[0].ResetAll = true }, 502, "upstream-reset",
 			[]string{"0 primary http failed 0 upstream-reset"}},
 		{"refused", proxytest.MeshOptions{Apps: 1, Provider: "rate_limit: {rate: 1, burst: 1}"}, func(m *proxytest.Mesh) { m.WarmUp(1) }, 429, "rate-limited",
 			[]string{"0 primary link refused 0 rate-limited", "1 retry link refused 0 rate-limited"}},
-		{"no time left", proxytest.MeshOptions{Apps: 1, Direct: true, Service: "timeout: 20ms"}, func(m *proxytest.Mesh) {
+		{"no time left", proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 20ms"}, func(m *proxytest.Mesh) {
 			m.Apps[0].FrozenUntil = m.W.Now() + time.Second
 		}, 504, "deadline", []string{"0 primary http failed 0 deadline"}},
-		{"no endpoint", proxytest.MeshOptions{Apps: 1, Direct: true}, func(m *proxytest.Mesh) { m.Consumer.Update("compute") }, 503, "no-endpoint", nil},
-		{"no route", proxytest.MeshOptions{Apps: 1, Direct: true, Match: "match: {path: /none}"}, func(*proxytest.Mesh) {}, 404, "no-route", nil},
+		{"no endpoint", proxytest.MeshOptions{Apps: 1, OneHop: true}, func(m *proxytest.Mesh) { m.Consumer.Update("compute") }, 503, "no-endpoint", nil},
+		{"no route", proxytest.MeshOptions{Apps: 1, OneHop: true, Match: "match: {path: /none}"}, func(*proxytest.Mesh) {}, 404, "no-route", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.o.Limits = tracing(1)
@@ -238,7 +238,7 @@ func TestSpansOfFailures(t *testing.T) {
 
 // The span of a request whose caller closes its connection has no status.
 func TestSpanOfAnAbandonedRequest(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: tracing(1)})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: tracing(1)})
 	l := m.Consumer.RecordSpans()
 	m.Apps[0].FrozenUntil = m.W.Now() + 50*time.Millisecond
 	c := m.Do(m.Post(10))
@@ -252,7 +252,7 @@ func TestSpanOfAnAbandonedRequest(t *testing.T) {
 
 // A record copies a bounded part of its request, because many records may be queued.
 func TestRecordsAreBounded(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: tracing(1)})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: tracing(1)})
 	l := m.Consumer.RecordSpans()
 	k := m.Get("/" + strings.Repeat("x", 10_000))
 	m.Do(k)

@@ -16,7 +16,7 @@ import (
 
 // inFastjson has the sidecar that speaks to the provider convert to fastjson.
 func inFastjson(direct bool) proxytest.DubboOptions {
-	o := proxytest.DubboOptions{Direct: direct, Provider: "serialization: fastjson"}
+	o := proxytest.DubboOptions{OneHop: direct, Provider: "serialization: fastjson"}
 	if direct {
 		o.Service = o.Provider
 	}
@@ -67,7 +67,7 @@ func TestFormCalls(t *testing.T) {
 // to JSON.
 func TestJSONCalls(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
-		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1})
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{OneHop: direct, Apps: 1})
 		m.Apps[0].OnCall = func(f *dubbo.Frame) {
 			if f.Serialization != dubbo.Hessian2 {
 				t.Errorf("the provider got serialization %d", f.Serialization)
@@ -137,7 +137,7 @@ func TestConvertedResponses(t *testing.T) {
 // TestConvertedResponseTooLarge checks that limits.message also applies to the JSON of a
 // result.
 func TestConvertedResponseTooLarge(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: true, Apps: 1, Limits: "limits: {message: 1KiB}"})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{OneHop: true, Apps: 1, Limits: "limits: {message: 1KiB}"})
 	const third = "D\x3f\xd5\x55\x55\x55\x55\x55\x55" // takes twice as much in JSON
 	for n, want := range map[int]int{40: 200, 100: 502} {
 		m.Apps[0].Respond = func(*dubbo.Frame) *dubbo.Frame {
@@ -158,7 +158,7 @@ func TestConvertedResponseTooLarge(t *testing.T) {
 // with the reason, and that no provider sees them.
 func TestRequestsNotConvertible(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
-		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1})
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{OneHop: direct, Apps: 1})
 		m.Apps[0].OnCall = func(f *dubbo.Frame) { t.Errorf("the provider got %+v", f) }
 		for _, c := range []struct {
 			k      *proxytest.Call
@@ -188,7 +188,7 @@ func TestRequestsNotConvertible(t *testing.T) {
 // get "service not found".
 func TestDubboCallToHTTPService(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
-		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Speaks: "http", Direct: direct})
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Speaks: "http", OneHop: direct})
 		if direct {
 			m.Consumer.Update("compute", registry.Endpoint{Addr: m.Apps[0].Addr, Weight: 1, Protocol: "http"})
 		}
@@ -203,7 +203,7 @@ func TestDubboCallToHTTPService(t *testing.T) {
 
 // TestNoStreamToProvider checks that a body above limits.message is refused.
 func TestNoStreamToProvider(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: true, Apps: 1, Limits: "limits: {message: 1KiB}"})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{OneHop: true, Apps: 1, Limits: "limits: {message: 1KiB}"})
 	k := m.FormCall("hash", strings.Repeat("x", 2000))
 	m.Do(k)
 	m.Finish(k)

@@ -14,7 +14,7 @@ import (
 func TestRemovedServiceFinishesQueuedCalls(t *testing.T) {
 	for _, twoWay := range []bool{true, false} {
 		t.Run(fmt.Sprint("two-way ", twoWay), func(t *testing.T) {
-			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: "max_concurrency: 1"})
+			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Service: "max_concurrency: 1"})
 			a := m.Apps[0]
 			a.Delay = func() time.Duration { return 50 * time.Millisecond }
 			c := m.DialDubbo(proxytest.EgressDubbo)
@@ -48,7 +48,7 @@ services: {other: {discover: static, endpoints: ["10.0.9.9:1"], protocol: dubbo}
 // TestEndpointRemovedWhileDialled checks that a connection closes as it opens if its
 // endpoint was removed.
 func TestEndpointRemovedWhileDialled(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: "timeout: 1s, connect_timeout: 1m"})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Service: "timeout: 1s, connect_timeout: 1m"})
 	a := m.Apps[0]
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	m.W.Partition(m.Consumer.Loop.Name(), a.Loop.Name())

@@ -15,7 +15,7 @@ import (
 // that the connection stays, and that late responses are dropped.
 func TestDeadlineWithoutResponse(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
-		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1, Service: "timeout: 100ms", Provider: "timeout: 100ms"})
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{OneHop: direct, Apps: 1, Service: "timeout: 100ms", Provider: "timeout: 100ms"})
 		a := m.Apps[0]
 		a.Respond = proxytest.NoResponse
 		c := m.DialDubbo(proxytest.EgressDubbo)
@@ -64,7 +64,7 @@ func TestTimeoutOfCaller(t *testing.T) {
 // calls are retried only if they are idempotent, and that the next call dials again.
 func TestRetriesAfterLostProvider(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
-		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 2, Service: "hedge: {budget: 1}, retry: {attempts: 2, on: [connect, reset]}",
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{OneHop: direct, Apps: 2, Service: "hedge: {budget: 1}, retry: {attempts: 2, on: [connect, reset]}",
 			Routes: "[{match: {service: com.acme.Demo, method: [find]}, service: compute, idempotent: true}, {service: compute}]"})
 		for _, a := range m.Apps {
 			a.Delay = func() time.Duration { return 50 * time.Millisecond }
@@ -110,7 +110,7 @@ func TestRetriesAfterLostProvider(t *testing.T) {
 // TestHeartbeats checks that both sides respond to heartbeats, so that an idle connection
 // stays open, and that the connection to a silent provider closes.
 func TestHeartbeats(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: "timeout: 5m", Limits: "timeouts: {idle: 10m}"})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Service: "timeout: 5m", Limits: "timeouts: {idle: 10m}"})
 	a := m.Apps[0]
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
@@ -145,7 +145,7 @@ func TestHeartbeats(t *testing.T) {
 // TestReadOnlyEvent checks that a provider that announces its end gets no more calls on
 // that connection, and finishes those it has.
 func TestReadOnlyEvent(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true})
 	a := m.Apps[0]
 	a.Delay = func() time.Duration { return 100 * time.Millisecond }
 	c := m.DialDubbo(proxytest.EgressDubbo)
@@ -168,7 +168,7 @@ func TestReadOnlyEvent(t *testing.T) {
 // connections only to close them, and that it gets calls again when it is back.
 func TestProbeOfEndingProvider(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
-		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 2, Direct: direct, Service: "lb: {policy: weighted_round_robin}"})
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 2, OneHop: direct, Service: "lb: {policy: weighted_round_robin}"})
 		a := m.Apps[0]
 		c := m.DialDubbo(proxytest.EgressDubbo)
 		for range 4 {
@@ -201,7 +201,7 @@ func TestProbeOfEndingProvider(t *testing.T) {
 // TestReadOnlyEventDuringProbe checks that a provider that announces its end again while a
 // heartbeat probes it is probed again.
 func TestReadOnlyEventDuringProbe(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true})
 	a := m.Apps[0]
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
@@ -230,7 +230,7 @@ func TestReadOnlyEventDuringProbe(t *testing.T) {
 // TestRemovedEndpointFinishesCalls checks that the connection to a removed endpoint closes
 // after its last response.
 func TestRemovedEndpointFinishesCalls(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 2, Direct: true})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 2, OneHop: true})
 	for _, a := range m.Apps {
 		a.Delay = func() time.Duration { return 100 * time.Millisecond }
 	}
@@ -254,13 +254,13 @@ func TestRemovedEndpointFinishesCalls(t *testing.T) {
 // TestProviderThatDoesNotRead checks that most calls to a provider that does not read stay
 // unsent, so that they can be retried when it is lost.
 func TestProviderThatDoesNotRead(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 2, Direct: true, Service: "hedge: {budget: 1}, retry: {on: [connect]}, lb: {policy: weighted_round_robin}"})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 2, OneHop: true, Service: "hedge: {budget: 1}, retry: {on: [connect]}, lb: {policy: weighted_round_robin}"})
 	a := m.Apps[0]
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	for range 4 {
 		c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
 	}
-	m.W.Hold(a.Conns[0].Conn, true)
+	m.W.PauseReading(a.Conns[0].Conn, true)
 	var ids []int64
 	for range 200 {
 		ids = append(ids, c.CallHessian("m", strings.Repeat("x", 30_000)))
@@ -282,7 +282,7 @@ func TestProviderThatDoesNotRead(t *testing.T) {
 // TestMalformedResponses checks that bytes other than Dubbo end the connection, and that
 // responses to unknown calls are dropped.
 func TestMalformedResponses(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Limits: "limits: {message: 1KiB}"})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Limits: "limits: {message: 1KiB}"})
 	a := m.Apps[0]
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
@@ -319,7 +319,7 @@ func TestRandomFaults(t *testing.T) {
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Seed: seed, Direct: seed%2 == 0, Provider: "max_concurrency: 16",
+			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Seed: seed, OneHop: seed%2 == 0, Provider: "max_concurrency: 16",
 				Service: `timeout: 2s, idempotent: true,
 				retry: {attempts: 3, per_try_timeout: 40ms}, hedge: {mode: on, budget: 1}`})
 			m.W.Options.Cut = 0.2

@@ -13,7 +13,7 @@ import (
 // free thread, and fails if there is no other.
 func TestRetryAfterPoolExhausted(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
-		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 2, Service: "retry: {attempts: 3, on: [refused]}, hedge: {budget: 1}"})
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{OneHop: direct, Apps: 2, Service: "retry: {attempts: 3, on: [refused]}, hedge: {budget: 1}"})
 		m.Apps[0].Pool, m.Apps[1].Pool = 1, 1000
 		for _, a := range m.Apps {
 			a.Delay = func() time.Duration { return 20 * time.Millisecond }
@@ -84,7 +84,7 @@ func exhausted(f *dubbo.Frame) *dubbo.Frame {
 // same call again.
 func TestNoRetryAtSameProvider(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
-		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1, Service: "retry: {attempts: 3}, hedge: {budget: 1}"})
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{OneHop: direct, Apps: 1, Service: "retry: {attempts: 3}, hedge: {budget: 1}"})
 		attempts := 0
 		m.Apps[0].OnCall = func(*dubbo.Frame) { attempts++ }
 		m.Apps[0].Respond = exhausted
@@ -106,7 +106,7 @@ func TestNoRetryAtSameProvider(t *testing.T) {
 // TestLatencyIgnoresExhaustedPool checks that the refusal of a withdrawn call is not taken
 // for the provider's latency.
 func TestLatencyIgnoresExhaustedPool(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: true, Apps: 1})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{OneHop: true, Apps: 1})
 	a := m.Apps[0]
 	a.Delay = func() time.Duration { return time.Second }
 	for _, respond := range []func(*dubbo.Frame) *dubbo.Frame{exhausted, proxytest.EchoCall} {
@@ -127,7 +127,7 @@ func TestLatencyIgnoresExhaustedPool(t *testing.T) {
 func TestRetriesAfterPoolExhausted(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		for attempts, want := range map[int]int{1: 4, 2: 5, 3: 5} {
-			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 5, Service: fmt.Sprintf("retry: {attempts: %d}", attempts)})
+			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{OneHop: direct, Apps: 5, Service: fmt.Sprintf("retry: {attempts: %d}", attempts)})
 			called := map[string]int{}
 			for _, a := range m.Apps {
 				a.Respond = exhausted
@@ -140,7 +140,7 @@ func TestRetriesAfterPoolExhausted(t *testing.T) {
 			}
 			m.Settled()
 		}
-		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Service: "hedge: {budget: 0.01}"})
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{OneHop: direct, Service: "hedge: {budget: 0.01}"})
 		for _, a := range m.Apps {
 			a.Respond = exhausted
 		}
@@ -161,7 +161,7 @@ func TestRetriesAfterPoolExhausted(t *testing.T) {
 // TestNoMoveOfRetries checks that a refused call that is itself a retry of its caller goes nowhere else.
 func TestNoMoveOfRetries(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
-		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct})
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{OneHop: direct})
 		called := 0
 		for _, a := range m.Apps {
 			a.Respond = exhausted

@@ -25,7 +25,7 @@ func TestCorpusUpstream(t *testing.T) {
 						continue
 					}
 					t.Run(c.Name, func(t *testing.T) {
-						m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: how.Seed, Apps: 1, Direct: direct, Limits: proxytest.CorpusYAML,
+						m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: how.Seed, Apps: 1, OneHop: direct, Limits: proxytest.CorpusYAML,
 							Service: "timeout: 30s", Provider: "timeout: 30s"})
 						m.W.Options.Cut = how.Cut
 						if err := m.CheckResponseCase(c, how.Gap); err != nil {

@@ -12,7 +12,7 @@ import (
 // newFullDriverMesh returns a mesh in which the only connection to an application is busy, and
 // the driver has no room for further dials.
 func newFullDriverMesh(t *testing.T) (m *proxytest.Mesh, d *proxytest.Dialler, busy *proxytest.Call) {
-	m, d = proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "outlier: {consecutive: 1}"})
+	m, d = proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "outlier: {consecutive: 1}"})
 	m.Apps[0].Delay = func() time.Duration { return 10 * time.Second }
 	busy = m.Get("/")
 	m.Do(busy)

@@ -12,7 +12,7 @@ import (
 func TestDialQueue(t *testing.T) {
 	const requests, dials = 1000, 128
 	t.Run("connections are shared", func(t *testing.T) {
-		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true})
+		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true})
 		calls := m.Burst(requests, 10)
 		m.Finish(calls...)
 		m.OK(calls...)
@@ -22,7 +22,7 @@ func TestDialQueue(t *testing.T) {
 		}
 	})
 	t.Run("as many connections as it takes", func(t *testing.T) {
-		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true})
+		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true})
 		m.Apps[0].Delay = func() time.Duration { return time.Second }
 		calls := m.Burst(requests, 10)
 		m.Finish(calls...)
@@ -33,7 +33,7 @@ func TestDialQueue(t *testing.T) {
 		}
 	})
 	t.Run("connections that serve one request", func(t *testing.T) {
-		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true})
+		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true})
 		m.Apps[0].Close = true
 		calls := m.Burst(requests, 10)
 		m.Finish(calls...)
@@ -44,7 +44,7 @@ func TestDialQueue(t *testing.T) {
 		}
 	})
 	t.Run("the endpoint refuses", func(t *testing.T) {
-		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true})
+		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true})
 		m.Apps[0].Stop()
 		calls := m.Burst(requests, 10)
 		m.Finish(calls...)
@@ -54,7 +54,7 @@ func TestDialQueue(t *testing.T) {
 		m.Settled()
 	})
 	t.Run("the endpoint is silent", func(t *testing.T) {
-		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "retry: {on: []}"})
+		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "retry: {on: []}"})
 		m.W.Blackhole(m.Apps[0].Addr, true)
 		calls := m.Burst(requests, 10)
 		m.Finish(calls...)
@@ -69,7 +69,7 @@ func TestDialQueue(t *testing.T) {
 		m.Settled()
 	})
 	t.Run("the endpoint takes no more connections", func(t *testing.T) {
-		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "retry: {on: []}"})
+		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "retry: {on: []}"})
 		m.Apps[0].Delay = func() time.Duration { return 10 * time.Millisecond }
 		first := m.Burst(10, 10)
 		m.Finish(first...)
@@ -83,7 +83,7 @@ func TestDialQueue(t *testing.T) {
 		m.Settled()
 	})
 	t.Run("a late request to a silent endpoint", func(t *testing.T) {
-		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "retry: {on: []}"})
+		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "retry: {on: []}"})
 		m.W.Blackhole(m.Apps[0].Addr, true)
 		calls, late := m.Burst(dials, 10), m.Post(10)
 		m.W.RunUntil(func() bool { return false }, 200*time.Millisecond)
@@ -95,7 +95,7 @@ func TestDialQueue(t *testing.T) {
 		m.Settled()
 	})
 	t.Run("connections become free meanwhile", func(t *testing.T) {
-		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "retry: {on: []}"})
+		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "retry: {on: []}"})
 		m.Apps[0].Delay = func() time.Duration { return 200 * time.Millisecond }
 		first := m.Burst(10, 10)
 		m.Finish(first...)
@@ -112,7 +112,7 @@ func TestDialQueue(t *testing.T) {
 		m.Settled()
 	})
 	t.Run("the callers disconnect", func(t *testing.T) {
-		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true})
+		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true})
 		m.Apps[0].Delay = func() time.Duration { return time.Second }
 		var clients []*proxytest.Client
 		for range requests {
@@ -127,7 +127,7 @@ func TestDialQueue(t *testing.T) {
 		m.Settled()
 	})
 	t.Run("the deadline passes", func(t *testing.T) {
-		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "timeout: 100ms"})
+		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 100ms"})
 		m.W.Blackhole(m.Apps[0].Addr, true)
 		calls := m.Burst(requests, 10)
 		m.Finish(calls...)
@@ -137,7 +137,7 @@ func TestDialQueue(t *testing.T) {
 		m.Settled()
 	})
 	t.Run("the endpoint is removed", func(t *testing.T) {
-		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true})
+		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true})
 		calls := m.Burst(requests, 10)
 		if !m.W.RunUntil(func() bool { return d.MostDialling == dials && m.Consumer.Proc.Pending() > 2*dials }, time.Second) {
 			t.Fatal("no request waits")
@@ -170,7 +170,7 @@ func TestDialLimit(t *testing.T) {
 	}
 	for name, direct := range map[string]bool{"http": true, "link": false} {
 		t.Run("no connection, "+name, func(t *testing.T) {
-			m, d := proxytest.DiallingMesh(t, 1, proxytest.MeshOptions{Apps: 1, Direct: direct, Service: outlier})
+			m, d := proxytest.DiallingMesh(t, 1, proxytest.MeshOptions{Apps: 1, OneHop: direct, Service: outlier})
 			d.Dialling = 1 // for another endpoint
 			calls := m.Burst(10, 10)
 			m.Finish(calls...)
@@ -187,7 +187,7 @@ func TestDialLimit(t *testing.T) {
 		})
 	}
 	t.Run("an idle connection", func(t *testing.T) {
-		m, d := proxytest.DiallingMesh(t, 1, proxytest.MeshOptions{Apps: 1, Direct: true, Service: outlier})
+		m, d := proxytest.DiallingMesh(t, 1, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: outlier})
 		first := m.Post(10)
 		m.Do(first)
 		m.Finish(first)
@@ -202,7 +202,7 @@ func TestDialLimit(t *testing.T) {
 		m.Settled()
 	})
 	t.Run("a connection became free meanwhile", func(t *testing.T) {
-		m, d := proxytest.DiallingMesh(t, 1, proxytest.MeshOptions{Apps: 1, Direct: true, Service: outlier})
+		m, d := proxytest.DiallingMesh(t, 1, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: outlier})
 		m.Apps[0].Delay = func() time.Duration { return 50 * time.Millisecond }
 		first, second := m.Post(10), m.Post(10)
 		m.Do(first)
@@ -218,7 +218,7 @@ func TestDialLimit(t *testing.T) {
 		m.Settled()
 	})
 	t.Run("the open connection closes", func(t *testing.T) {
-		m, d := proxytest.DiallingMesh(t, 1, proxytest.MeshOptions{Apps: 1, Direct: true, Service: outlier})
+		m, d := proxytest.DiallingMesh(t, 1, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: outlier})
 		m.Apps[0].Close = true
 		m.Apps[0].Delay = func() time.Duration { return 50 * time.Millisecond }
 		first, second := m.Post(10), m.Post(10)
@@ -234,7 +234,7 @@ func TestDialLimit(t *testing.T) {
 		m.Settled()
 	})
 	t.Run("another endpoint", func(t *testing.T) {
-		m, d := proxytest.DiallingMesh(t, 1, proxytest.MeshOptions{Apps: 2, Direct: true, Service: proxytest.Fields(outlier, "lb: {policy: weighted_round_robin, slow_start: 0s}")})
+		m, d := proxytest.DiallingMesh(t, 1, proxytest.MeshOptions{Apps: 2, OneHop: true, Service: proxytest.Fields(outlier, "lb: {policy: weighted_round_robin, slow_start: 0s}")})
 		m.Consumer.Update("compute", m.Endpoint(1))
 		first := m.Post(10)
 		m.Do(first)

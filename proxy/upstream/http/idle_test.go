@@ -63,7 +63,7 @@ func TestIdleConnectionsOfImpatientServer(t *testing.T) {
 // TestIdleConnectionsOfPatientServer: once a server has kept a connection for idle_timeout, requests that may not
 // be sent twice take connections that have been idle for as long.
 func TestIdleConnectionsOfPatientServer(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
 	connections := impatientServer(m, time.Hour)
 	for i, want := range []int{1, 2, 2, 2, 2, 2} { // the first is swept before the third request
 		call := m.Post(2)
@@ -81,7 +81,7 @@ func TestIdleConnectionsOfPatientServer(t *testing.T) {
 // TestIdleConnectionsOfFailingServer: a server that fails at a request says nothing about how long it keeps idle
 // connections.
 func TestIdleConnectionsOfFailingServer(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "retry: {on: []}"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "retry: {on: []}"})
 	m.Apps[0].Stop()
 	app, connections, requests := m.W.Loop("10.0.1.1-raw"), 0, 0
 	m.W.Listen(m.Apps[0].Addr, app, func() loop.Stream {

@@ -25,7 +25,7 @@ func TestLongResponseForNobody(t *testing.T) {
 		"just short":    {fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", shard.LeastShed-1), 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
 			m.Apps[0].Stop()
 			app := &proxytest.Peer{}
 			m.W.Listen(m.Apps[0].Addr, m.Apps[0].Loop, func() loop.Stream { return app })

@@ -84,7 +84,7 @@ func TestLoginEndsConnection(t *testing.T) {
 // TestLoginWithoutRoomForDial: a login takes an idle connection if the driver has no room for a dial, and that
 // connection closes.
 func TestLoginWithoutRoomForDial(t *testing.T) {
-	m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Direct: true, Apps: 1})
+	m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{OneHop: true, Apps: 1})
 	m.WarmUpEach(1)
 	d.MaxDials, d.Dialling = 1, 1 // a dial of another service
 	login := m.Get("/", "Authorization: Negotiate YII")

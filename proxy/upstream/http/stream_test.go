@@ -17,7 +17,7 @@ import (
 func TestStreamResponses(t *testing.T) {
 	for seed, a := range proxytest.StreamResponses {
 		t.Run(a.Name, func(t *testing.T) {
-			m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Seed: uint64(seed), Limits: proxytest.SmallMessages})
+			m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Seed: uint64(seed), Limits: proxytest.SmallMessages})
 			app := m.RespondWith(0, a.Says)
 			m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
 			m.RunUntil("a stream", func() bool { return len(c.Responses) == 1 })
@@ -56,7 +56,7 @@ func TestStreamResponses(t *testing.T) {
 // TestStreamAfterProtocolChange: a response becomes a stream although its endpoint takes no streams any more, since the
 // registry has given it another protocol meanwhile.
 func TestStreamAfterProtocolChange(t *testing.T) {
-	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.SmallMessages})
+	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallMessages})
 	m.RespondWith(0, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n")
 	p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
 	m.W.Run(50 * time.Millisecond) // the head has arrived, and the body pauses
@@ -79,7 +79,7 @@ func TestStreamAfterProtocolChange(t *testing.T) {
 func TestLongResponseInOneRead(t *testing.T) {
 	for _, framing := range []string{"Content-Length: %d\r\n\r\n%s", "Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n"} {
 		for _, size := range []int{1025, 2049, 16 << 10} {
-			m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: "limits: {message: 1KiB}"})
+			m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: "limits: {message: 1KiB}"})
 			body := strings.Repeat("y", size)
 			m.RespondWith(0, fmt.Sprintf("HTTP/1.1 200 OK\r\n"+framing, size, body))
 			p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
@@ -108,7 +108,7 @@ func TestShortResponsesAreMessages(t *testing.T) {
 		events + "Transfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n0\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n10000\r\n" + strings.Repeat("x", 64<<10) + "\r\n0\r\n\r\n",
 	} {
-		m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.SmallMessages})
+		m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallMessages})
 		m.W.Options.Cut = 0
 		m.RespondWith(0, says)
 		p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
@@ -120,7 +120,7 @@ func TestShortResponsesAreMessages(t *testing.T) {
 		proxytest.CheckStreamsSettled(m, c)
 	}
 	// The length of a slow body is known.
-	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.SmallMessages})
+	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallMessages})
 	app := m.RespondWith(0, events+"Content-Length: 5\r\n\r\nfir")
 	p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
 	m.W.Run(time.Second)
@@ -132,7 +132,7 @@ func TestShortResponsesAreMessages(t *testing.T) {
 
 // TestStreamToHTTP10 checks that an HTTP/1.0 client gets a body without chunks.
 func TestStreamToHTTP10(t *testing.T) {
-	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
+	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
 	m.RespondWith(0, proxytest.StreamResponses[1].Says)
 	m.DialAndSend(proxytest.Egress, "GET /s HTTP/1.0\r\n\r\n")
 	m.RunUntil("a stream", func() bool { return len(c.Responses) == 1 })
@@ -151,14 +151,14 @@ func TestStreamWaitsForSlowReader(t *testing.T) {
 		"reset":         func(m *proxytest.Mesh, p *proxytest.Peer) { m.W.Reset(p.Conn) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: "timeouts: {write: 4s}"})
+			m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: "timeouts: {write: 4s}"})
 			// Within maxUnread, so that the next request begins.
 			big := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: 720000\r\n\r\n%0720000d", 0)
 			says := big
 			app := m.RespondWithFunc(0, func() string { return says })
 			p := m.DialAndSend(proxytest.Egress, "")
 			m.RunUntil("a connection", func() bool { return p.Conn != nil })
-			m.W.Hold(p.Conn, true)
+			m.W.PauseReading(p.Conn, true)
 			m.Clients.Do(func() { p.Conn.Write([]byte(proxytest.StreamRequest)) })
 			m.W.Run(500 * time.Millisecond)
 			says = proxytest.StreamResponses[1].Says
@@ -170,7 +170,7 @@ func TestStreamWaitsForSlowReader(t *testing.T) {
 			if end != nil {
 				end(m, p)
 				m.W.Run(100 * time.Millisecond)
-				m.W.Hold(p.Conn, false)
+				m.W.PauseReading(p.Conn, false)
 				if len(c.Responses) != 0 {
 					t.Error("a stream left with a connection that has ended")
 				}
@@ -178,7 +178,7 @@ func TestStreamWaitsForSlowReader(t *testing.T) {
 				m.RunUntil("the end of the application's connection", func() bool { return (*app).Ended })
 				return
 			}
-			m.W.Hold(p.Conn, false)
+			m.W.PauseReading(p.Conn, false)
 			m.RunUntil("a stream", func() bool { return len(c.Responses) == 1 })
 			m.RunUntil("the response before it", func() bool { return len(p.Heard) > 720_000 })
 			proxytest.CheckStreamsSettled(m, c)
@@ -189,7 +189,7 @@ func TestStreamWaitsForSlowReader(t *testing.T) {
 // TestStreamBeforeRequestIsSent checks that a response which begins before the application has
 // read the request leaves the loop once the request is sent.
 func TestStreamBeforeRequestIsSent(t *testing.T) {
-	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
+	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
 	a := m.Apps[0]
 	a.Stop()
 	app := &proxytest.Peer{Says: []byte("")}
@@ -197,13 +197,13 @@ func TestStreamBeforeRequestIsSent(t *testing.T) {
 	body := strings.Repeat("x", 2<<20)
 	m.DialAndSend(proxytest.Egress, "POST /s HTTP/1.1\r\nHost: compute\r\nContent-Length: 2097152\r\n\r\n"+body)
 	m.RunUntil("a connection", func() bool { return app.Conn != nil })
-	m.W.Hold(app.Conn, true)
+	m.W.PauseReading(app.Conn, true)
 	a.Loop.Do(func() { app.Conn.Write([]byte(proxytest.StreamResponses[1].Says)) })
 	m.W.Run(time.Second)
 	if len(c.Responses) != 0 {
 		t.Fatal("left before the request was sent")
 	}
-	m.W.Hold(app.Conn, false)
+	m.W.PauseReading(app.Conn, false)
 	m.RunUntil("a stream", func() bool { return len(c.Responses) == 1 })
 	m.RunUntil("all of the request", func() bool { return bytes.HasSuffix(app.Heard, []byte(body)) })
 	proxytest.CheckStreamsSettled(m, c)
@@ -213,7 +213,7 @@ func TestStreamBeforeRequestIsSent(t *testing.T) {
 // the loop. A long one is refused; a slow one is a message while it is short.
 func TestStreamResponsesWithoutSockets(t *testing.T) {
 	for _, a := range proxytest.StreamResponses {
-		m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.SmallMessages, NoSockets: true})
+		m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallMessages, NoSockets: true})
 		app := m.RespondWith(0, a.Says)
 		p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
 		m.W.Run(time.Second)
@@ -236,7 +236,7 @@ func TestStreamResponsesWithoutSockets(t *testing.T) {
 // TestHedgedStream checks that the connection of the losing attempt closes, and that the client
 // gets the stream of the winner.
 func TestHedgedStream(t *testing.T) {
-	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 2, Direct: true,
+	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 2, OneHop: true,
 		Service: "idempotent: true, hedge: {mode: on, delay: 20ms, budget: 1}"})
 	var apps [2]**proxytest.Peer
 	for i := range apps {
@@ -263,7 +263,7 @@ func TestHedgedStream(t *testing.T) {
 // TestBadStreamIsRetried checks that a stream with status 500 ends when a retry has a better
 // response.
 func TestBadStreamIsRetried(t *testing.T) {
-	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 2, Direct: true,
+	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 2, OneHop: true,
 		Service: `idempotent: true, retry: {attempts: 1, on: [5xx]}, hedge: {budget: 1}`})
 	bad := strings.Replace(proxytest.StreamResponses[1].Says, "200 OK", "500 X", 1)
 	first := true

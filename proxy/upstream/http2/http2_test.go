@@ -25,7 +25,7 @@ type app struct {
 // newMesh returns a mesh whose applications speak HTTP/2.
 func newMesh(t *testing.T, n int, service string) (*proxytest.Mesh, []*app) {
 	t.Helper()
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: n, Direct: true, Speaks: "http2", Service: service})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: n, OneHop: true, Speaks: "http2", Service: service})
 	return m, startApps(m)
 }
 
@@ -292,7 +292,7 @@ func TestSilentEndpoint(t *testing.T) {
 // TestClosedWindow checks that a request for which the endpoint opens no window is withdrawn after timeouts.write,
 // and that others on the connection go on.
 func TestClosedWindow(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Speaks: "http2", Limits: "timeouts: {write: 2s}", Service: "timeout: 60s"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Limits: "timeouts: {write: 2s}", Service: "timeout: 60s"})
 	a := startApps(m)[0]
 	a.stop()
 	withheld := true

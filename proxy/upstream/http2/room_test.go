@@ -75,7 +75,7 @@ func TestFullElsewhere(t *testing.T) {
 // newFull returns a mesh whose application has calls that fill its connections, with so many streams each.
 func newFull(t *testing.T, streams, calls int) (*proxytest.Mesh, *proxytest.Carrier, *app, []*proxytest.Call) {
 	t.Helper()
-	m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Speaks: "http2", Match: messages,
+	m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Match: messages,
 		Service: "timeout: 60s, connect_timeout: 2s"})
 	a := startApps(m)[0]
 	a.streams = streams

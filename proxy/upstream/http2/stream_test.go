@@ -16,7 +16,7 @@ const messages = "match: {method: [GET, HEAD, POST]}"
 // TestEarlyLongResponse checks that a response which is too long for a message, and arrives while the
 // endpoint has not read the request, goes on when it has.
 func TestEarlyLongResponse(t *testing.T) {
-	m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Speaks: "http2", Match: messages})
+	m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Match: messages})
 	a := startApps(m)[0]
 	a.stop()
 	size := int(m.Consumer.Cfg.Limits.Message) + 1<<20
@@ -76,7 +76,7 @@ func TestEarlyLongResponse(t *testing.T) {
 // TestLateEndOfHead checks that the response to a HEAD whose end comes behind its HEADERS is whole,
 // whatever length the body of a GET would have.
 func TestLateEndOfHead(t *testing.T) {
-	m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Speaks: "http2", Match: messages})
+	m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Match: messages})
 	a := startApps(m)[0]
 	for _, length := range []int64{-1, 10, 1 << 30} {
 		a.onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
@@ -107,7 +107,7 @@ func TestLateEndOfHead(t *testing.T) {
 // TestEarlyWholeResponse checks that a response which is too long for a message, and complete before
 // its request is sent, arrives, although the endpoint wants no more of the request.
 func TestEarlyWholeResponse(t *testing.T) {
-	m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Speaks: "http2", Match: messages, Limits: "limits: {message: 128KiB}"})
+	m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Match: messages, Limits: "limits: {message: 128KiB}"})
 	a := startApps(m)[0]
 	a.stop()
 	withheld, body := true, make([]byte, 200<<10)
@@ -142,7 +142,7 @@ func TestEarlyWholeResponse(t *testing.T) {
 // reader may be slow.
 func TestSlowConversation(t *testing.T) {
 	for _, media := range []string{"application/grpc", "text/event-stream"} {
-		m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Speaks: "http2", Match: messages})
+		m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Match: messages})
 		startApps(m)[0].onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
 			c.H2.ResponseHead(st, &protocol.Response{
 				Status: 200, DeclaredLength: -1, Headers: []protocol.Header{{Name: protocol.NameContentType, Value: []byte(media)}},

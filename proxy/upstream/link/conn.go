@@ -353,7 +353,7 @@ func (c *client) close(f *fault.Failure) {
 	for i, s := range streams {
 		sent[i] = !opening && c.Writer.Drop(s.ID)
 	}
-	c.Release()
+	c.Stop()
 	if c.response != nil {
 		c.response.Release()
 		c.response = nil
