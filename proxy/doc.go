@@ -7,18 +7,17 @@
 //
 // The stations of a request, one folder each:
 //
-//	downstream/http, /link, /dubbo  bytes to a request
-//	downstream, forwarded           headers added and removed
-//	route                           which route
-//	allow, limit                    who may pass
-//	exchange                        deadline, filters, the one response
-//	filter/injection, /mirror       what a route adds: faults, copies,
-//	       /cache, /collapse        responses for many requests (by the rules of package caching)
-//	race                            attempts, retries, hedges
-//	service                         endpoints, slots
-//	upstream/http, /link, /dubbo    an attempt to bytes, bytes to a response
-//	telemetry                       counters, access log, spans
-//	stream                          what leaves the loops
+//	downstream/http, /http2, /link, /dubbo                   bytes to a request
+//	downstream, forwarded                                    headers added and removed
+//	route                                                    which route
+//	allow, limit                                             who may pass
+//	exchange                                                 deadline, filters, the one response
+//	filter/injection, /mirror, /fallback, /cache, /collapse  what a route adds
+//	race                                                     attempts, retries, hedges
+//	service                                                  endpoints, slots
+//	upstream/http, /http2, /link, /dubbo                     an attempt to bytes, bytes to a response
+//	telemetry                                                counters, access log, spans
+//	stream                                                   what leaves the loops
 //
 // In this package:
 //

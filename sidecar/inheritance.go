@@ -106,9 +106,9 @@ func (in *inheritance) close() {
 	in.sockets = nil
 }
 
-// awaitRelease tells the predecessor that this process is ready, and waits until the
+// exchangeReadyForReleased tells the predecessor that this process is ready, and waits until the
 // predecessor has stopped renewing its registrations.
-func (in *inheritance) awaitRelease() error {
+func (in *inheritance) exchangeReadyForReleased() error {
 	conn := in.predecessor
 	if conn == nil {
 		return nil

@@ -21,7 +21,7 @@ import (
 const (
 	// the file can't be read, or has the errors that `remora check` prints
 	refusedInvalid = "invalid"
-	// a key has changed that needs a restart: restart, or put it back
+	// the file changes a key that takes effect only at a restart: restart, or undo the change of that key
 	refusedRestart = "needs_restart"
 	// the files of a new tls block can't be used
 	refusedIdentity = "certificate"
@@ -138,17 +138,21 @@ func (r *reloads) stats() admin.ReloadStats {
 	return st
 }
 
-// change applies a configuration. All steps that can fail come first, and abandon
-// undoes them; commit can't fail.
+// change applies a configuration in four steps: open, prepare, bind and commit. The first three can fail, and abandon
+// undoes them. commit can't fail.
 type change struct {
-	s          *Sidecar
-	cfg        *config.Config
-	gen        *proxy.Generation
+	s   *Sidecar
+	cfg *config.Config
+
+	// Of open.
 	identities identities
 	access     *accesslog.Writer
-	opened     []*openListener
-	from       map[net.Listener]*openListener // the ending listeners whose sockets may be taken over
-	sources    map[string]*source             // those of new services; updateSources adds the others
+	// Of prepare.
+	gen     *proxy.Generation
+	sources map[string]*source // of new services; updateSources adds the others
+	// Of bind.
+	opened []*openListener
+	from   map[net.Listener]*openListener // the ending listeners whose sockets may be taken over
 }
 
 // apply applies cfg. The caller holds changing. The error is a *refusal, or nil.
@@ -233,6 +237,8 @@ func (c *change) abandon() {
 // commit puts the change into use.
 func (c *change) commit() {
 	s, before := c.s, c.s.cfg
+	// The loops switch to the new generation. Client certificates and the access log of the generation come before
+	// its first request.
 	s.clientCerts.set(s.proc.Generation(), c.gen, c.identities, s.proc.Pending() > 0)
 	if !reflect.DeepEqual(before.Tracing, c.cfg.Tracing) {
 		s.spans.Configure(&c.cfg.Tracing)
@@ -242,14 +248,15 @@ func (c *change) commit() {
 	s.proc.Switch(c.gen, func() { close(done) })
 	<-done
 
+	// The parts of the process follow. Listeners follow the loops: a new listener needs the generation.
 	s.cfg = c.cfg
-	old, unused := s.identities, s.access.writer.Load()
+	old, oldWriter := s.identities, s.access.writer.Load()
 	s.mu.Lock()
 	s.identities = c.identities
 	s.mu.Unlock()
 	s.access.use(c.access, &c.cfg.AccessLog)
 	closed := c.updateListeners()
-	s.engine.RecheckPeers() // by the peers of the listeners
+	s.engine.RecheckPeers() // after the listeners, which say what peers may connect
 	c.updateSources()
 	old.closeExcept(c.identities)
 	gone := s.registrations.update(c.cfg, c.identities)
@@ -258,9 +265,11 @@ func (c *change) commit() {
 	if level, ok := admin.LogLevel(c.cfg.Log.Level); ok && c.cfg.Log.Level != before.Log.Level {
 		s.level.Set(level)
 	}
-	if unused != c.access {
+
+	// What is not used any more ends in the background: clients and consumers need time.
+	if oldWriter != c.access {
 		s.retiring.Go(func() {
-			if err := closeAccessLog(unused); err != nil {
+			if err := closeAccessLog(oldWriter); err != nil {
 				s.log.Warn("previous access log closed", "error", err)
 			}
 		})

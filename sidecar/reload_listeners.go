@@ -5,7 +5,7 @@ import (
 	"github.com/remora-proxy/remora/sidecar/sockets"
 )
 
-// bind opens the sockets of new listeners. It is the last step before apply: a new socket may
+// bind opens the sockets of new listeners. It is the last step before commit: a new socket may
 // get connections at once that an ending listener had until then.
 func (c *change) bind() error {
 	open := c.openSockets()
