@@ -20,7 +20,7 @@ func TestBackoff(t *testing.T) {
 	for want := gapLeast; want < gapMost; want *= 2 {
 		now += sec
 		for range 10 { // one burst
-			e.CountRefused(now, now-1)
+			e.CountNoRoom(now, now-1)
 			e.CountTaken(now - 1)
 		}
 		if e.gap != want {
@@ -35,7 +35,7 @@ func TestBackoff(t *testing.T) {
 	}
 	for range 2 { // at the bound, and past it
 		now += sec
-		if e.CountRefused(now, now); e.gap != gapMost {
+		if e.CountNoRoom(now, now); e.gap != gapMost {
 			t.Errorf("the gap is %v, want %v", e.gap, gapMost)
 		}
 	}
@@ -63,7 +63,7 @@ func TestPickWithoutRoom(t *testing.T) {
 		for i := range 2 {
 			s.At(i).Start(sec)
 			s.At(i).Drop()
-			s.At(i).CountRefused(sec, sec)
+			s.At(i).CountNoRoom(sec, sec)
 		}
 		for range 100 {
 			if e := s.Pick(q); e != s.At(2) {

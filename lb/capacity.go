@@ -11,15 +11,15 @@ const (
 
 	utilizationLife = 10 * time.Second // how long a utilization counts
 
-	// shareMost bounds what reports of utilization make of a weight, and a quarter does: an
-	// endpoint that is wrong about itself neither gets all requests nor loses them.
+	// Reports of utilization multiply a weight by 1/shareMost to shareMost: an endpoint that is
+	// wrong about itself neither gets all requests nor loses them.
 	shareMost = 4
 
 	maxFull = 1e12 // requests per second, so that sums are finite
 )
 
-// capacity is how many requests the application serves at once: those that were not queued while others
-// were. Only a sidecar that limits its application reports a queue. 0 means that no limit is known.
+// capacity is how many requests the application serves at once: the number of running requests while
+// others are queued. Only a sidecar that limits its application reports a queue. 0 means that no limit is known.
 type capacity float64
 
 // observe learns from a report. With a queue, the requests that were not queued show the capacity. Without

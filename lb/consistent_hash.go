@@ -64,7 +64,7 @@ func (r *ring) accepts(v *View, m *member) bool {
 	if part := m.part * m.ramp.part; part < 1 && float64(mix(v.Key^m.seed)>>11)/(1<<53) >= part {
 		return false
 	}
-	most := v.set.Balance * float64(r.load+1) * m.weight
+	most := v.set.Balance * float64(r.load+1) * m.effectiveWeight
 	return most == 0 || float64(m.pending+m.streams)*v.group.usable < most
 }
 

@@ -34,15 +34,15 @@ func (s *Set) restore(now time.Duration, e *Endpoint) {
 	s.ejected--
 	e.ejection.End(now)
 	e.record.Clear()
-	e.success = 1
+	e.discount = 1
 	s.updateAvoided()
 	s.startSlowly(e)
 	s.weigh()
 }
 
-// keepEjected counts the ejected endpoints after a change of targets or limit, and restores
-// those beyond the limit.
-func (s *Set) keepEjected() {
+// limitEjections counts the ejected endpoints after a change of targets or limit. Those beyond the limit, the last
+// of the set, are ejected no longer.
+func (s *Set) limitEjections() {
 	s.ejected = 0
 	for _, e := range s.all.endpoints {
 		switch {
@@ -64,11 +64,11 @@ func (s *Set) updateAvoided() {
 		}
 	}
 	n := len(s.all.endpoints)
-	s.panics = bad > 0 && (bad == n || s.Panic > 0 && float64(bad) > s.Panic*float64(n))
+	s.panicking = bad > 0 && (bad == n || s.PanicThreshold > 0 && float64(bad) > s.PanicThreshold*float64(n))
 	for _, e := range s.all.endpoints {
-		e.avoided = (e.Unhealthy || e.isEjected()) && !s.panics
+		e.avoided = (e.Unhealthy || e.isEjected()) && !s.panicking
 	}
-	s.far.ejected = slices.DeleteFunc(slices.Clone(s.far.endpoints), func(e *Endpoint) bool { return !e.isEjected() || s.panics })
+	s.farEjected = slices.DeleteFunc(slices.Clone(s.far.endpoints), func(e *Endpoint) bool { return !e.isEjected() || s.panicking })
 	for _, g := range s.groups() {
 		g.weighUsable()
 	}
@@ -83,7 +83,7 @@ func (s *Set) review(now time.Duration) {
 	s.reviewAt = now + reviewEvery
 	for _, e := range s.all.endpoints {
 		e.record.Expire(now)
-		e.success = e.record.Discount()
+		e.discount = e.record.Discount()
 	}
 	for _, e := range s.all.endpoints {
 		if e.excess.share > 0 {

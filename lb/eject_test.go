@@ -223,7 +223,7 @@ func TestEjectionLimit(t *testing.T) {
 // the good ones at exactly the share.
 func TestPanic(t *testing.T) {
 	rnd := rand.NewPCG(1, 2)
-	s := Set{Policy: Random{}, Outlier: outlier.Rules{Consecutive: 1, Base: time.Hour, MaxEjected: 1}, Panic: 0.5}
+	s := Set{Policy: Random{}, Outlier: outlier.Rules{Consecutive: 1, Base: time.Hour, MaxEjected: 1}, PanicThreshold: 0.5}
 	targets := numbered(6, even)
 	targets[0].Unhealthy = true
 	s.Update(targets)
@@ -263,11 +263,11 @@ func TestRetune(t *testing.T) {
 		{"none may be ejected", func(s *Set) { s.Outlier.MaxEjected = 0 }, 0, false},
 		{"fewer may be", func(s *Set) { s.Outlier.MaxEjected = 0.2 }, 2, false},
 		{"more may be", func(s *Set) { s.Outlier.MaxEjected = 1 }, 3, false},
-		{"the share that counts is smaller", func(s *Set) { s.Panic = 0.2 }, 3, true},
-		{"both", func(s *Set) { s.Panic, s.Outlier.MaxEjected = 0.2, 0.2 }, 2, false},
+		{"the share that counts is smaller", func(s *Set) { s.PanicThreshold = 0.2 }, 3, true},
+		{"both", func(s *Set) { s.PanicThreshold, s.Outlier.MaxEjected = 0.2, 0.2 }, 2, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := Set{Policy: Random{}, Outlier: outlier.Rules{Consecutive: 1, Base: time.Hour, MaxEjected: 0.5}, Panic: 0.5}
+			s := Set{Policy: Random{}, Outlier: outlier.Rules{Consecutive: 1, Base: time.Hour, MaxEjected: 0.5}, PanicThreshold: 0.5}
 			s.Update(numbered(10, even))
 			for i := range 3 {
 				s.At(i).Judge(0, false)

@@ -21,12 +21,12 @@ type Endpoint struct {
 
 	Ext any // the caller's: the upstream of this address
 
-	set     *Set    // nil once removed
-	index   int     // in the set
-	weight  float64 // effective weight of picks: Weight times ramp and utilization
-	success float64 // Discount of record; 1 if no attempt was bad
-	avoided bool    // unhealthy or ejected, while the set does not panic
-	turn    float64 // virtual time of the next turn; see WeightedRoundRobin
+	set             *Set    // nil once removed
+	index           int     // in the set
+	effectiveWeight float64 // of picks: Weight times ramp and utilization
+	discount        float64 // Discount of record; 1 if no attempt was bad
+	avoided         bool    // unhealthy or ejected, while the set does not panic
+	nextTurn        float64 // virtual time of the next turn; see WeightedRoundRobin
 
 	Work
 	report    report
@@ -48,7 +48,7 @@ type Endpoint struct {
 
 func newEndpoint(addr string, s *Set) *Endpoint {
 	return &Endpoint{
-		Addr: addr, set: s, success: 1, slowness: slowness{factor: 1},
+		Addr: addr, set: s, discount: 1, slowness: slowness{factor: 1},
 		utilization: utilization{share: 1}, ramp: ramp{part: 1},
 	}
 }
@@ -97,7 +97,7 @@ func (e *Endpoint) Latency() time.Duration { return e.latency.Mean() }
 // load are not judged.
 func (e *Endpoint) Judge(now time.Duration, good bool) {
 	e.record.Count(now, good)
-	e.success = e.record.Discount()
+	e.discount = e.record.Discount()
 	why, ejected := e.Ejected()
 	switch s := e.set; {
 	case s == nil:
@@ -134,22 +134,25 @@ func (e *Endpoint) Ejected() (why outlier.Reason, ejected bool) { return e.eject
 // Ejections returns how often the endpoint was ejected.
 func (e *Endpoint) Ejections() uint64 { return e.ejection.Count() }
 
-// CountRefused notes that the endpoint had no room for a request, which was sent at the time sent.
-func (e *Endpoint) CountRefused(now, sent time.Duration) {
+// Three methods note what came of an attempt besides a good response. Each makes the endpoint seem busier for a
+// while, since an endpoint that declines quickly would seem idle.
+
+// CountNoRoom notes that the endpoint had no room for a request, which was sent at the time sent.
+func (e *Endpoint) CountNoRoom(now, sent time.Duration) {
 	e.grow(now, sent)
-	e.CountRejected(now, sent)
+	e.CountNotDone(now, sent)
 }
 
-// CountRejected notes that the endpoint did no work for a request, which was sent at the time sent. The reason
+// CountNotDone notes that the endpoint did no work for a request, which was sent at the time sent. The reason
 // says nothing about room.
-func (e *Endpoint) CountRejected(now, sent time.Duration) {
+func (e *Endpoint) CountNotDone(now, sent time.Duration) {
 	e.record.CountRejected(now)
 	e.decline(now, now-sent)
 }
 
-// CountDeclined notes, after Judge, an error of 4xx or 5xx that came after the time took. bad reports
+// CountErrorStatus notes, after Judge, an error of 4xx or 5xx that came after the time took. bad reports
 // whether Judge has counted it as bad.
-func (e *Endpoint) CountDeclined(now, took time.Duration, bad bool) {
+func (e *Endpoint) CountErrorStatus(now, took time.Duration, bad bool) {
 	if !bad {
 		e.record.CountDeclined(now)
 	}
@@ -169,9 +172,9 @@ func (e *Endpoint) decline(now, took time.Duration) {
 	e.excess.add(now, took, loops)
 }
 
-// AtLeast returns the latency that counts for an error after the time took: if the endpoint has more
-// errors than its peers, at least the mean latency of the peers.
-func (e *Endpoint) AtLeast(took time.Duration) time.Duration {
+// LatencyOfError returns the latency that counts for an error after the time took: at least the mean latency of the
+// peers, if the endpoint has more errors than they.
+func (e *Endpoint) LatencyOfError(took time.Duration) time.Duration {
 	if e.excess.share > 0 {
 		return max(took, e.excess.latency)
 	}

@@ -181,7 +181,7 @@ func TestProcessCount(t *testing.T) {
 		}
 	}
 	there.At(0).Drop()
-	if n := here.At(0).Own(); n != 0 {
+	if n := here.At(0).OfProcess(); n != 0 {
 		t.Errorf("%d pending after the only one was dropped", n)
 	}
 }
@@ -195,8 +195,8 @@ func TestStreams(t *testing.T) {
 	for range 3 {
 		a.OpenStream(0)
 	}
-	if a.Own() != 3 || a.Pending() != 0 || a.Streams() != 3 {
-		t.Errorf("own %d, pending %d, streams %d", a.Own(), a.Pending(), a.Streams())
+	if a.OfProcess() != 3 || a.Pending() != 0 || a.Streams() != 3 {
+		t.Errorf("own %d, pending %d, streams %d", a.OfProcess(), a.Pending(), a.Streams())
 	}
 	if a.Stalled(time.Hour, s.Stall.After) || a.Silence(time.Hour) != 0 {
 		t.Error("open streams look like a stall")
@@ -215,8 +215,8 @@ func TestStreams(t *testing.T) {
 	for range 3 {
 		a.CloseStream()
 	}
-	if process.Load() != 0 || a.Own() != 0 {
-		t.Errorf("%d left of the process, %d of the endpoint", process.Load(), a.Own())
+	if process.Load() != 0 || a.OfProcess() != 0 {
+		t.Errorf("%d left of the process, %d of the endpoint", process.Load(), a.OfProcess())
 	}
 	defer func() {
 		if recover() == nil {

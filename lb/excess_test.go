@@ -44,8 +44,8 @@ func declines(p Policy, loops, busy int, seed uint64, share ...float64) []float6
 		queue.After(took, func() {
 			e.Judge(queue.Now, true)
 			if declined {
-				e.CountDeclined(queue.Now, took, false)
-				took = e.AtLeast(took)
+				e.CountErrorStatus(queue.Now, took, false)
+				took = e.LatencyOfError(took)
 			}
 			e.Finish(queue.Now, took)
 			e.Learn(queue.Now, took, 0)
@@ -89,7 +89,7 @@ func TestDeclineAlike(t *testing.T) {
 			e.Start(now)
 			e.Judge(now, true)
 			if rnd.Float64() < share {
-				e.CountDeclined(now, 1, false)
+				e.CountErrorStatus(now, 1, false)
 				sum, n = sum+e.excess.share, n+1
 			}
 			e.Finish(now, ms)
@@ -112,7 +112,7 @@ func TestDeclinesFade(t *testing.T) {
 		peer.Finish(0, 10*ms)
 	}
 	for range 100 {
-		e.CountRejected(0, 0)
+		e.CountNotDone(0, 0)
 	}
 	if e.excess.share < 0.9 || e.excess.load < 80 || e.excess.load > 100 {
 		t.Errorf("excess %v, load %v, want that of 100 requests", e.excess.share, e.excess.load)
@@ -126,7 +126,7 @@ func TestDeclinesFade(t *testing.T) {
 	}
 	e.CountIn(new(atomic.Int32))
 	before := e.excess.load
-	if e.CountRejected(0, 0); e.excess.load-before < 3.5 || e.excess.load-before > 4 {
+	if e.CountNotDone(0, 0); e.excess.load-before < 3.5 || e.excess.load-before > 4 {
 		t.Errorf("a request of one of four loops adds the load %v", e.excess.load-before)
 	}
 	for now := time.Duration(0); now < 15*sec; now += sec {
@@ -172,11 +172,11 @@ func TestRefusalsAllocateNothing(t *testing.T) {
 		e.Start(now)
 		if e.index%2 == 0 {
 			e.Judge(now, true)
-			e.CountDeclined(now, 1, false)
-			e.Finish(now, e.AtLeast(1))
+			e.CountErrorStatus(now, 1, false)
+			e.Finish(now, e.LatencyOfError(1))
 			return
 		}
-		e.CountRefused(now, now)
+		e.CountNoRoom(now, now)
 		e.Drop()
 	}); n > 0 {
 		t.Errorf("%v allocations", n)

@@ -8,9 +8,8 @@ type group struct {
 	sums      []float64 // running sums of their weights
 	even      bool      // all have the same weight
 	turns     turns
-	ring      *ring       // nil without a keyed policy, and if no pick chooses from the group
-	usable    float64     // sum of the weights of endpoints that are not avoided
-	ejected   []*Endpoint // of the other zones; none while the set panics
+	ring      *ring   // nil without a keyed policy, and if no pick chooses from the group
+	usable    float64 // sum of the weights of endpoints that are not avoided
 }
 
 func newGroup(endpoints []*Endpoint) group {
@@ -25,8 +24,8 @@ func (g *group) weigh() {
 	sum := 0.0
 	g.even = true
 	for i, e := range g.endpoints {
-		sum += e.weight
-		g.even = g.even && e.weight == g.endpoints[0].weight
+		sum += e.effectiveWeight
+		g.even = g.even && e.effectiveWeight == g.endpoints[0].effectiveWeight
 		g.sums[i] = sum
 	}
 }
@@ -36,7 +35,7 @@ func (g *group) weighUsable() {
 	g.usable = 0
 	for _, e := range g.endpoints {
 		if !e.avoided {
-			g.usable += e.weight
+			g.usable += e.effectiveWeight
 		}
 	}
 }

@@ -41,7 +41,7 @@ func (LeastPending) Choose(v *View) *Endpoint {
 		return e
 	}
 	other := v.cheapestOfAll((*Endpoint).scoreWithOne) // nil: other loops have made all busy
-	if other == nil || other == e || v.cost((*Endpoint).score, other) <= v.cost((*Endpoint).score, e) {
+	if other == nil || other == e || v.costOf((*Endpoint).score, other) <= v.costOf((*Endpoint).score, e) {
 		return e
 	}
 	var l weightedDraw
@@ -50,19 +50,19 @@ func (LeastPending) Choose(v *View) *Endpoint {
 	return l.drawn
 }
 
-// cost is the value that picks minimize.
-type cost func(e *Endpoint, now time.Duration) float64
+// measure is the value that picks minimize.
+type measure func(e *Endpoint, now time.Duration) float64
 
-// cost returns the cost of e. A due probe comes first: an endpoint whose attempts have all
+// costOf returns the cost of e. A due probe comes first: an endpoint whose attempts have all
 // failed would lose to idle and fast ones as long as its failures are remembered.
-func (v *View) cost(of cost, e *Endpoint) float64 {
+func (v *View) costOf(of measure, e *Endpoint) float64 {
 	if v.mayProbe(e) {
 		return -1
 	}
 	return of(e, v.Now)
 }
 
-func (v *View) cheapest(of cost) *Endpoint {
+func (v *View) cheapest(of measure) *Endpoint {
 	if v.Len() > scanUpTo {
 		if e := v.cheapestOfDrawn(of); e != nil {
 			return e
@@ -75,7 +75,7 @@ func (v *View) cheapest(of cost) *Endpoint {
 // more load than usual: another may be idle, and all that were drawn may be frozen. It returns nil
 // if no two were found. It prefers the first among equals: only that was drawn exactly in proportion
 // to weight.
-func (v *View) cheapestOfDrawn(of cost) *Endpoint {
+func (v *View) cheapestOfDrawn(of measure) *Endpoint {
 	best := v.drawEligible(nil)
 	if best == nil {
 		return nil
@@ -84,8 +84,8 @@ func (v *View) cheapestOfDrawn(of cost) *Endpoint {
 	if e == nil {
 		return nil
 	}
-	least := v.cost(of, best)
-	if x := v.cost(of, e); x < least || x == least && v.slower(best, e) {
+	least := v.costOf(of, best)
+	if x := v.costOf(of, e); x < least || x == least && v.slower(best, e) {
 		best, least = e, x
 	}
 	crowded := v.crowded(best)
@@ -93,7 +93,7 @@ func (v *View) cheapestOfDrawn(of cost) *Endpoint {
 		if e = v.drawEligible(best); e == nil {
 			break
 		}
-		if x := v.cost(of, e); x < least {
+		if x := v.costOf(of, e); x < least {
 			best, least = e, x
 			crowded = v.crowded(best)
 		}
@@ -103,14 +103,14 @@ func (v *View) cheapestOfDrawn(of cost) *Endpoint {
 
 // cheapestOfAll visits every endpoint twice: for the least cost, and the least latency at that
 // cost, and then to choose among equals.
-func (v *View) cheapestOfAll(of cost) *Endpoint {
+func (v *View) cheapestOfAll(of measure) *Endpoint {
 	var best *Endpoint
 	var least float64
 	var costs [scanUpTo]float64 // of the first endpoints: all of them, unless draws failed
 	for i, e := range v.group.endpoints {
 		x := math.Inf(1)
 		if v.Eligible(e) {
-			x = v.cost(of, e)
+			x = v.costOf(of, e)
 		}
 		if i < scanUpTo {
 			costs[i] = x
@@ -128,11 +128,11 @@ func (v *View) cheapestOfAll(of cost) *Endpoint {
 	var equals weightedDraw
 	most := latencyTie * best.rank(v.Now)
 	for i, e := range v.group.endpoints {
-		if i < scanUpTo && costs[i] != least || i >= scanUpTo && (!v.Eligible(e) || v.cost(of, e) != least) {
+		if i < scanUpTo && costs[i] != least || i >= scanUpTo && (!v.Eligible(e) || v.costOf(of, e) != least) {
 			continue
 		}
 		if e.rank(v.Now) <= most {
-			equals.addWith(v, e, e.weight/e.slowness.factor)
+			equals.addWith(v, e, e.effectiveWeight/e.slowness.factor)
 		}
 	}
 	if equals.drawn == nil { // other loops have changed the counts meanwhile
@@ -141,7 +141,9 @@ func (v *View) cheapestOfAll(of cost) *Endpoint {
 	return equals.drawn
 }
 
-func (v *View) crowded(e *Endpoint) bool { return e.Own() > 0 && e.load(v.Now) > e.usualLoad.Load() }
+func (v *View) crowded(e *Endpoint) bool {
+	return e.OfProcess() > 0 && e.load(v.Now) > e.usualLoad.Load()
+}
 
 func (v *View) slower(a, b *Endpoint) bool {
 	return a.rank(v.Now) > latencyTie*b.rank(v.Now)

@@ -136,7 +136,7 @@ func (m *mesh) arrive() {
 	if !m.noStall {
 		m.set.Stall = lb.Stall{After: m.route.Estimator.StallAfter(m.Now, &m.hedge), Probe: delay}
 	}
-	r := &request{m: m, start: m.Now, paid: m.route.Pays(m.Now, 0), measured: m.Now >= m.warmUp}
+	r := &request{m: m, start: m.Now, paid: m.route.DrawPaid(m.Now, 0), measured: m.Now >= m.warmUp}
 	if r.measured {
 		m.sent++
 		m.delays = append(m.delays, delay)
@@ -162,7 +162,7 @@ func (r *request) late() {
 	}
 	silent := m.route.SilentAfter(m.Now)
 	q := hedge.Question{Paid: r.paid, Idempotent: true, Left: math.MaxInt64, Endpoints: m.set.Len(), Stuck: r.stuck(silent)}
-	q.Heard, q.Silent = m.set.CountSilent(m.Now, silent, &m.census)
+	q.Active, q.Silent = m.set.CountSilent(m.Now, silent, &m.census)
 	e := m.set.PickHedge(lb.Query{Now: m.Now, Rand: m.rnd, Tried: r.tried}, q.Stuck)
 	if e != nil {
 		q.Untried = 1

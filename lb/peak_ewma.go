@@ -26,10 +26,10 @@ func (e *Endpoint) peakCost(now time.Duration) float64 {
 	if e.excess.share > 0 {
 		latency = max(latency, e.excess.peak)
 	}
-	if latency == 0 && (load > 0 || e.success < 1) {
+	if latency == 0 && (load > 0 || e.discount < 1) {
 		latency = unknownLatency
 	}
-	return latency * (load + 1) / (e.weight * e.success)
+	return latency * (load + 1) / (e.effectiveWeight * e.discount)
 }
 
 // peak is a moving average of latencies that a slower response replaces at once.

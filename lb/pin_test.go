@@ -32,7 +32,7 @@ func TestPin(t *testing.T) {
 			pin.Start(time.Minute - time.Second)
 		}
 		check("stalled, with all of the load", true)
-		pin.CountRefused(time.Minute, time.Minute-time.Second)
+		pin.CountNoRoom(time.Minute, time.Minute-time.Second)
 		check("after a refusal", true)
 		pin.Judge(time.Minute, false)
 		check("ejected", false)
@@ -46,7 +46,7 @@ func TestPin(t *testing.T) {
 		targets[1].Unhealthy = true
 		s.Update(targets)
 		check("unhealthy", false)
-		s.Panic = 0.3
+		s.PanicThreshold = 0.3
 		s.Retune()
 		check("unhealthy in a panic", true)
 	}

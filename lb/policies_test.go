@@ -268,7 +268,7 @@ func TestGreatWeights(t *testing.T) {
 		s.Pick(Query{Now: 0, Rand: rnd})
 		s.virtual += 1e14
 		for i := range s.Len() {
-			s.At(i).turn += 1e14
+			s.At(i).nextTurn += 1e14
 		}
 		s.Update([]Target{{Addr: "a", Weight: 65535}, {Addr: "b", Weight: 13107}})
 		heavy := 0

@@ -57,7 +57,7 @@ func (q *Query) wasTried(e *Endpoint) bool {
 
 // Eligible reports whether e may be picked.
 func (v *View) Eligible(e *Endpoint) bool {
-	if e.avoided && !v.despiteAvoided(e) || v.wasTried(e) {
+	if e.avoided && !v.mayPickAvoided(e) || v.wasTried(e) {
 		return false
 	}
 	stall := &v.set.Stall
@@ -68,7 +68,7 @@ func (v *View) Eligible(e *Endpoint) bool {
 		}
 		fallthrough
 	case despiteGap:
-		return !e.Stalled(v.Now, stall.After) || v.Now-e.started >= max(stall.Probe, e.Silence(v.Now)/2, 1)
+		return !e.Stalled(v.Now, stall.After) || e.stallProbeDue(v.Now, stall.Probe)
 	case forHedge:
 		return !e.waits(v.Now, e.started) && !e.Stalled(v.Now, stall.After) && e.Spare(v.Now)
 	case forStuck:
@@ -77,7 +77,12 @@ func (v *View) Eligible(e *Endpoint) bool {
 	return true
 }
 
-func (v *View) despiteAvoided(e *Endpoint) bool {
+// stallProbeDue reports whether a stalled endpoint may get a request, see Stall.Probe.
+func (e *Endpoint) stallProbeDue(now, every time.Duration) bool {
+	return now-e.started >= max(every, e.Silence(now)/2, 1)
+}
+
+func (v *View) mayPickAvoided(e *Endpoint) bool {
 	return v.purpose == lastResort || v.mayProbe(e)
 }
 
@@ -118,7 +123,7 @@ type weightedDraw struct {
 	sum   float64
 }
 
-func (l *weightedDraw) add(v *View, e *Endpoint) { l.addWith(v, e, e.weight) }
+func (l *weightedDraw) add(v *View, e *Endpoint) { l.addWith(v, e, e.effectiveWeight) }
 
 func (l *weightedDraw) addWith(v *View, e *Endpoint, weight float64) {
 	l.sum += weight

@@ -162,10 +162,10 @@ func TestBatch(t *testing.T) {
 	}
 	a.CountBatch(3)
 	a.CountIn(&process)
-	if got := a.load(0); got != 5 || a.Own() != 2 || process.Load() != 2 {
-		t.Errorf("3 of 5 attempts are batch: load %v, own %d, in the process %d; want 5, 2 and 2", got, a.Own(), process.Load())
+	if got := a.load(0); got != 5 || a.OfProcess() != 2 || process.Load() != 2 {
+		t.Errorf("3 of 5 attempts are batch: load %v, own %d, in the process %d; want 5, 2 and 2", got, a.OfProcess(), process.Load())
 	}
-	a.Report(0, Load{Pending: 7}, a.Own()) // 5 of others, or batch
+	a.Report(0, Load{Pending: 7}, a.OfProcess()) // 5 of others, or batch
 	if got := a.load(0); got != 7 {
 		t.Errorf("load %v with a report of 7", got)
 	}
@@ -178,8 +178,8 @@ func TestBatch(t *testing.T) {
 	for range 6 {
 		a.Finish(0, 0)
 	}
-	if a.Own() != 0 || process.Load() != 0 || a.Pending() != 0 {
-		t.Errorf("%d of %d attempts are left, %d in the process", a.Own(), a.Pending(), process.Load())
+	if a.OfProcess() != 0 || process.Load() != 0 || a.Pending() != 0 {
+		t.Errorf("%d of %d attempts are left, %d in the process", a.OfProcess(), a.Pending(), process.Load())
 	}
 }
 

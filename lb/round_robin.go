@@ -36,12 +36,12 @@ type turns struct {
 // period of a heavy endpoint would be lost in rounding, and it would get all turns.
 func (t *turns) begin(v *View) {
 	for _, e := range v.set.all.endpoints {
-		e.turn -= v.set.virtual
+		e.nextTurn -= v.set.virtual
 	}
 	v.set.virtual = 0
 	for _, e := range v.group.endpoints {
-		if period := 1 / e.weight; e.turn <= 0 || e.turn > period {
-			e.turn = v.float() * period
+		if period := 1 / e.effectiveWeight; e.nextTurn <= 0 || e.nextTurn > period {
+			e.nextTurn = v.float() * period
 		}
 		t.order = append(t.order, e)
 	}
@@ -53,8 +53,8 @@ func (t *turns) begin(v *View) {
 // next returns the endpoint whose turn it is, and schedules its next turn.
 func (t *turns) next() *Endpoint {
 	e := t.order[0]
-	e.set.virtual = max(e.set.virtual, e.turn)
-	e.turn += 1 / e.weight
+	e.set.virtual = max(e.set.virtual, e.nextTurn)
+	e.nextTurn += 1 / e.effectiveWeight
 	t.sink(0)
 	return e
 }
@@ -64,7 +64,7 @@ func (t *turns) sink(i int) {
 	for {
 		first := i
 		for _, child := range [...]int{2*i + 1, 2*i + 2} {
-			if child < len(o) && o[child].turn < o[first].turn {
+			if child < len(o) && o[child].nextTurn < o[first].nextTurn {
 				first = child
 			}
 		}

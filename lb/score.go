@@ -2,6 +2,16 @@ package lb
 
 import "time"
 
+// What picks and hedges compare of an endpoint:
+//
+//	measure      unit                  of what
+//	ownWork      requests              this process has in flight there
+//	ownLoad      requests              ownWork, and the declined requests that excess adds
+//	othersLoad   requests per weight   other callers have there, as reported
+//	load         requests              ownLoad, and othersLoad times Weight; for hedges: is there room?
+//	score        requests per weight   ownLoad, reported load and queue; for picks of least_pending: less is better
+//	rank         nanoseconds           recent latency; for picks among equal scores
+
 // rankMemory is how long a recent latency orders endpoints, in multiples of the latency: about as long
 // as the queue behind the latency may last. Without the bound, a sidecar with few requests would avoid an
 // endpoint long after the queue was gone, as would all other sidecars that met the queue.
@@ -15,13 +25,13 @@ func (e *Endpoint) rank(now time.Duration) float64 {
 	if usual := e.slowness.usual; usual > 0 && float64(now-e.latency.at) > rankMemory*latency {
 		latency = min(latency, usual)
 	}
-	if e.success == 1 {
+	if e.discount == 1 {
 		return latency
 	}
 	if latency == 0 {
 		latency = float64(latencyLife)
 	}
-	return latency / e.success
+	return latency / e.discount
 }
 
 func (e *Endpoint) load(now time.Duration) float64 {
@@ -37,9 +47,9 @@ func (e *Endpoint) ownLoad(now time.Duration) float64 {
 
 func (e *Endpoint) ownWork() float64 {
 	if e.batch > 0 && !e.report.counts {
-		return float64(e.Own() + e.batch)
+		return float64(e.OfProcess() + e.batch)
 	}
-	return float64(e.Own())
+	return float64(e.OfProcess())
 }
 
 // othersLoad returns the load of others per weight.
@@ -57,9 +67,9 @@ func (e *Endpoint) score(now time.Duration) float64 { return e.scoreWith(now, 0)
 
 func (e *Endpoint) scoreWithOne(now time.Duration) float64 { return e.scoreWith(now, 1) }
 
-// scoreWith returns the score with more requests. An endpoint without a fresh report is assumed to cost
-// as much as the mean of all, not to have as much load: other consumers balance, too, so an endpoint of
-// half the capacity has less load. With the mean load, which counts twice because the endpoint is slow, it
+// scoreWith returns the score with more requests. An endpoint without a fresh report is assumed to have the mean
+// score of the others, not their mean load: the other callers balance, too, so an endpoint of half the capacity has
+// half the load. If such an endpoint were assumed to have the mean load, its score would be twice the mean: it
 // would get no request, and so no report, even if it were idle.
 func (e *Endpoint) scoreWith(now time.Duration, more float64) float64 {
 	own := e.ownLoad(now) + more
@@ -83,7 +93,7 @@ func (e *Endpoint) scoreOf(load float64) float64 {
 // perWeight divides a load by the weight, scaled by the discount for failures: an endpoint
 // that fails every second attempt immediately would seem twice as fast.
 func (e *Endpoint) perWeight(load float64) float64 {
-	return load / (e.weight * e.success)
+	return load / (e.effectiveWeight * e.discount)
 }
 
 // Spare reports whether the endpoint can serve one more request at once, as far as is known. An

@@ -51,10 +51,10 @@ type Set struct {
 
 	Outlier outlier.Rules // which endpoints are ejected
 
-	// Panic is a share of the endpoints. If more are unhealthy or ejected, none counts as
+	// PanicThreshold is a share of the endpoints. If more are unhealthy or ejected, none counts as
 	// such: a check that fails for so many is more likely wrong itself. 0 means that all endpoints must be
 	// unhealthy or ejected.
-	Panic float64
+	PanicThreshold float64
 
 	// Stall is set by the owner, from the service's slowest route: a silence that is unusual
 	// for a fast route may be normal work for a slow one.
@@ -68,9 +68,10 @@ type Set struct {
 	// the key; the owner of the Set reads it.
 	PassedOver uint64
 
-	all       group
-	near, far group // by zone; empty if zones make no difference
-	byAddr    map[string]*Endpoint
+	all        group
+	near, far  group       // by zone; empty if zones make no difference
+	farEjected []*Endpoint // of far; none while the set panics
+	byAddr     map[string]*Endpoint
 
 	reports  reports
 	utilized bool // some endpoint has reported its utilization
@@ -81,10 +82,10 @@ type Set struct {
 	ramping int // endpoints whose weight still grows
 	rampAt  time.Duration
 
-	ejected  int
-	panics   bool
-	reviewAt time.Duration
-	means    []outlier.Mean // scratch of review
+	ejected   int
+	panicking bool
+	reviewAt  time.Duration
+	means     []outlier.Mean // scratch of review
 
 	virtual float64 // virtual time of WeightedRoundRobin
 
@@ -128,7 +129,7 @@ func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
 	s.makeRings()
 	s.startSlowly(added...)
 	s.weigh()
-	s.keepEjected()
+	s.limitEjections()
 	s.updateAvoided()
 	return added, removed
 }
@@ -137,7 +138,7 @@ func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
 // whether it needs rings.
 func (s *Set) Retune() {
 	s.makeRings()
-	s.keepEjected()
+	s.limitEjections()
 	s.updateAvoided()
 }
 
@@ -166,7 +167,7 @@ func (s *Set) Stalled(now time.Duration, e *Endpoint) bool {
 }
 
 // Panics reports whether so many endpoints are unhealthy or ejected that none counts as such.
-func (s *Set) Panics() bool { return s.panics }
+func (s *Set) Panics() bool { return s.panicking }
 
 // Usable reports whether e may serve the requests that are pinned to e: e is in the set, and neither
 // unhealthy nor ejected, or the set panics. An endpoint that is only slow, stalled or loaded gets its

@@ -8,32 +8,32 @@ const fewSilent = 64
 
 // SilentCount is the last result of CountSilent, for one caller that always passes a similar after.
 type SilentCount struct {
-	until           time.Duration // how long the result is valid
-	current, silent int
+	until          time.Duration // how long the result is valid
+	active, silent int
 
 	// Since is when the first of the silent endpoints went silent.
 	Since time.Duration
 }
 
-// CountSilent counts the endpoints that say something about the present. current is the number of
-// endpoints with a pending attempt of this loop, or with a response within the time after. silent is
-// the number of those among them without such a response. For many endpoints, CountSilent returns the
-// result in last if it is younger than an eighth of after.
-func (s *Set) CountSilent(now, after time.Duration, last *SilentCount) (current, silent int) {
+// CountSilent counts the endpoints that say something about the present. An endpoint is active if it has a
+// pending attempt of this loop, or has responded within the time after. An active endpoint is silent if it has
+// not responded within the time after. For many endpoints, CountSilent returns the result in last if that result
+// is younger than an eighth of after.
+func (s *Set) CountSilent(now, after time.Duration, last *SilentCount) (active, silent int) {
 	if now < last.until && len(s.all.endpoints) > fewSilent {
-		return last.current, last.silent
+		return last.active, last.silent
 	}
 	since := now
 	for _, e := range s.all.endpoints {
 		quiet := now-e.quietSince >= after
 		switch {
 		case e.pending > 0 && quiet:
-			current++
+			active++
 			silent, since = silent+1, min(since, e.quietSince)
 		case e.pending > 0 || !quiet && e.usualLoad.Known():
-			current++
+			active++
 		}
 	}
-	*last = SilentCount{now + after/8, current, silent, since}
-	return current, silent
+	*last = SilentCount{now + after/8, active, silent, since}
+	return active, silent
 }

@@ -8,9 +8,9 @@ import (
 
 func TestSilence(t *testing.T) {
 	for _, c := range []struct {
-		name          string
-		do            func(e *Endpoint)
-		heard, silent int
+		name           string
+		do             func(e *Endpoint)
+		active, silent int
 	}{
 		{"never used", func(e *Endpoint) {}, 0, 0},
 		{"pending for long", func(e *Endpoint) { e.Start(5 * ms) }, 1, 1},
@@ -32,8 +32,8 @@ func TestSilence(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s, e := one(t)
 			c.do(e)
-			if heard, silent := s.CountSilent(10*ms, 5*ms, new(SilentCount)); heard != c.heard || silent != c.silent {
-				t.Errorf("heard %d, silent %d; want %d and %d", heard, silent, c.heard, c.silent)
+			if active, silent := s.CountSilent(10*ms, 5*ms, new(SilentCount)); active != c.active || silent != c.silent {
+				t.Errorf("active %d, silent %d; want %d and %d", active, silent, c.active, c.silent)
 			}
 		})
 	}
@@ -52,8 +52,8 @@ func TestSilenceOfMany(t *testing.T) {
 		var last SilentCount
 		wants := func(now time.Duration, want int) {
 			t.Helper()
-			if heard, silent := s.CountSilent(now, after, &last); heard != n || silent != want {
-				t.Errorf("%d endpoints at %v: heard %d, silent %d; want %d and %d", n, now, heard, silent, n, want)
+			if active, silent := s.CountSilent(now, after, &last); active != n || silent != want {
+				t.Errorf("%d endpoints at %v: active %d, silent %d; want %d and %d", n, now, active, silent, n, want)
 			}
 		}
 		wants(20*ms, n)

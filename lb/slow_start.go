@@ -69,7 +69,7 @@ func (s *Set) rampUp(now time.Duration) {
 func (s *Set) weigh() {
 	s.ramping = 0
 	for _, e := range s.all.endpoints {
-		e.weight = e.Weight * e.ramp.part * e.utilization.share
+		e.effectiveWeight = e.Weight * e.ramp.part * e.utilization.share
 		if e.ramp.part < 1 {
 			s.ramping++
 		}

@@ -61,7 +61,7 @@ func TestSlowStartOfMost(t *testing.T) {
 		s.Update(targetsOf(c.old))
 		added, _ := s.Update(targetsOf(c.new))
 		for _, e := range added {
-			if slow := e.weight < e.Weight; slow != c.slow {
+			if slow := e.effectiveWeight < e.Weight; slow != c.slow {
 				t.Errorf("%s: %s starts slowly: %v", c.name, e.Addr, slow)
 			}
 		}
@@ -78,12 +78,12 @@ func TestSlowStartUpdates(t *testing.T) {
 	s.Pick(Query{Now: 0, Rand: rnd})
 	s.Update([]Target{{Addr: "a"}, {Addr: "b"}, {Addr: "c", Weight: 4}, {Addr: "d"}})
 	s.Pick(Query{Now: 5 * time.Second, Rand: rnd})
-	if c := s.Lookup("c"); c.weight < 2 || c.weight > 2.4 {
-		t.Errorf("half-way to 4 the weight is %v", c.weight)
+	if c := s.Lookup("c"); c.effectiveWeight < 2 || c.effectiveWeight > 2.4 {
+		t.Errorf("half-way to 4 the weight is %v", c.effectiveWeight)
 	}
 	s.Update(targetsOf([]string{"a", "b", "c", "d", "e"}))
-	if e := s.Lookup("e"); e.weight != 1 {
-		t.Errorf("with two of five still slow, a third starts with %v", e.weight)
+	if e := s.Lookup("e"); e.effectiveWeight != 1 {
+		t.Errorf("with two of five still slow, a third starts with %v", e.effectiveWeight)
 	}
 	if s.Pick(Query{Now: 16 * time.Second, Rand: rnd}); s.ramping != 0 {
 		t.Errorf("%d still grow", s.ramping)
@@ -148,8 +148,8 @@ func TestSlowStartTurnedOff(t *testing.T) {
 			}
 			for i := range s.Len() {
 				e := s.At(i)
-				if e.weight != 1 || math.IsNaN(e.ramp.part) {
-					t.Errorf("%T, its growth seen %t: %s has weight %v of 1", p, seen, e.Addr, e.weight)
+				if e.effectiveWeight != 1 || math.IsNaN(e.ramp.part) {
+					t.Errorf("%T, its growth seen %t: %s has weight %v of 1", p, seen, e.Addr, e.effectiveWeight)
 				}
 				if n := picks[e.Addr]; n < 800 || n > 1200 {
 					t.Errorf("%T, its growth seen %t: %s is picked %d times of 4000", p, seen, e.Addr, n)

@@ -88,14 +88,14 @@ func (w *Work) CountIn(n *atomic.Int32) {
 		return
 	}
 	if w.process != nil {
-		w.process.Add(int32(-w.here()))
+		w.process.Add(int32(-w.ofLoop()))
 	}
-	n.Add(int32(w.here()))
+	n.Add(int32(w.ofLoop()))
 	w.process = n
 }
 
-// here is this loop's part of the process's work.
-func (w *Work) here() int { return w.pending - w.batch + w.streams }
+// ofLoop is this loop's part of the process's work.
+func (w *Work) ofLoop() int { return w.pending - w.batch + w.streams }
 
 // Pending returns the number of this loop's attempts at the endpoint.
 func (w *Work) Pending() int { return w.pending }
@@ -103,10 +103,10 @@ func (w *Work) Pending() int { return w.pending }
 // Streams returns the number of this loop's streams at the endpoint.
 func (w *Work) Streams() int { return w.streams }
 
-// Own returns the number of this process's attempts and streams at the endpoint, without batch.
-func (w *Work) Own() int {
+// OfProcess returns the number of this process's attempts and streams at the endpoint, without batch.
+func (w *Work) OfProcess() int {
 	if w.process == nil {
-		return w.here()
+		return w.ofLoop()
 	}
 	return int(w.process.Load())
 }

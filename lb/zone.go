@@ -60,7 +60,7 @@ func (s *Set) farProbe(q *Query, p purpose) *Endpoint {
 	if p != forPrimary || len(q.Tried) > 0 {
 		return nil
 	}
-	for _, e := range s.far.ejected {
+	for _, e := range s.farEjected {
 		if !e.probeDue(q.Now) {
 			continue
 		}

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/hedge/choice"
-	"github.com/remora-proxy/remora/proxy/hedge/class"
 	"github.com/remora-proxy/remora/proxy/hedge/histogram"
 )
 
@@ -17,11 +16,11 @@ type best struct {
 	choice.Choice
 	at      time.Duration // when it was chosen
 	samples uint64        // of which it was made, at least minSlowest/2
-	fell    bool          // it was made of the last seconds, since latencies have clearly fallen
+	dropped bool          // it was made of the last seconds, since latencies have clearly fallen
 }
 
-// second are hedges of late requests: when they responded, and when they were withdrawn.
-type second struct{ took, cutOff histogram.Window }
+// hedgeLatencies are hedges of late requests: when they responded, and when they were withdrawn.
+type hedgeLatencies struct{ took, cutOff histogram.Window }
 
 // Choose makes the choice of the best delay anew if it is outdated. The caller calls it several times a second.
 func (r *Route) Choose(now time.Duration) {
@@ -30,24 +29,24 @@ func (r *Route) Choose(now time.Duration) {
 	}
 	in := choice.Limits{Min: r.Policy.MinDelay, Max: r.Policy.MaxDelay, Budget: r.Policy.Budget}
 	r.classes.Choose(now, now-chooseEvery, minSlowest, in)
-	fell, samples := r.Estimator.estimate(now, usualQuantile).fell, r.Estimator.samples(now)
-	if now-r.best.at < chooseEvery && fell == r.best.fell && samples < 2*r.best.samples {
+	fell, samples := r.Estimator.estimate(now, usualQuantile).dropped, r.Estimator.samples(now)
+	if now-r.best.at < chooseEvery && fell == r.best.dropped && samples < 2*r.best.samples {
 		return
 	}
-	r.best.at, r.best.fell, r.best.samples = now, fell, max(samples, minSlowest/2)
-	first, ok := r.Estimator.first(now)
+	r.best.at, r.best.dropped, r.best.samples = now, fell, max(samples, minSlowest/2)
+	first, ok := r.Estimator.primaryLatencies(now)
 	if !ok {
 		r.best.Choice = choice.Choice{}
 		return
 	}
-	if r.overtaken != nil {
-		lost := r.overtaken.lost.Distribution(now, longHalf)
+	if r.lostPrimaries != nil {
+		lost := r.lostPrimaries.lost.Distribution(now, longHalf)
 		first.Spread(&lost)
 	}
 	var hedges choice.Hedges
-	if r.second != nil {
-		hedges.Took = r.second.took.Distribution(now, longHalf)
-		hedges.CutOff = r.second.cutOff.Distribution(now, longHalf)
+	if r.hedgeLatencies != nil {
+		hedges.Took = r.hedgeLatencies.took.Distribution(now, longHalf)
+		hedges.CutOff = r.hedgeLatencies.cutOff.Distribution(now, longHalf)
 	}
 	r.best.Choice = choice.Best(&first, &hedges, in, r.best.Choice)
 }
@@ -61,49 +60,9 @@ func (r *Route) Responded(now, took time.Duration) { r.seconds().took.At(now, lo
 // Withdrew records a hedge that was withdrawn after a time, and would have taken longer.
 func (r *Route) Withdrew(now, after time.Duration) { r.seconds().cutOff.At(now, longHalf).Add(after) }
 
-func (r *Route) seconds() *second {
-	if r.second == nil {
-		r.second = new(second)
+func (r *Route) seconds() *hedgeLatencies {
+	if r.hedgeLatencies == nil {
+		r.hedgeLatencies = new(hedgeLatencies)
 	}
-	return r.second
-}
-
-// Pays reports whether the budget pays for a hedge of the next request of class c if that is late.
-func (r *Route) Pays(now time.Duration, c class.ID) bool {
-	if !r.Policy.auto() {
-		return true
-	}
-	of := &r.best.Choice
-	if c > 0 {
-		if _, _, own := r.estimateOf(now, c); own {
-			of = r.classes.Best(c)
-		}
-	}
-	if !of.Known() || of.Share == 1 {
-		return true
-	}
-	r.rand ^= r.rand << 13
-	r.rand ^= r.rand >> 17
-	r.rand ^= r.rand << 5
-	return float64(r.rand) < of.Share*(1<<32)
-}
-
-// Delay returns how long a request without a class waits for its next hedge: the best delay or, as long as that
-// is not known, Estimator.Delay.
-func (r *Route) Delay(now time.Duration) time.Duration {
-	if r.best.Known() && r.Policy.auto() {
-		return r.best.Delay
-	}
-	return r.Estimator.Delay(now, &r.Policy)
-}
-
-// SilentAfter returns after how long without a response an endpoint with pending requests
-// counts as silent. An endpoint that stopped while it had the request that is late now has been silent
-// for the delay, less the median that the request may have taken before. Less than two medians
-// are normal. It is shorter than StallAfter, because the question is whether many endpoints
-// are silent at once.
-func (r *Route) SilentAfter(now time.Duration) time.Duration {
-	delay := min(r.Delay(now), r.Estimator.Delay(now, &r.Policy))
-	median := r.Estimator.estimate(now, r.Policy.quantile()).median
-	return max(delay-median, 2*median)
+	return r.hedgeLatencies
 }

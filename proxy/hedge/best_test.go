@@ -94,7 +94,7 @@ func TestPays(t *testing.T) {
 	now := late(r, 0, 5000, 100)
 	paid := 0
 	for range 10_000 {
-		if r.Pays(now, 0) {
+		if r.DrawPaid(now, 0) {
 			paid++
 		}
 	}
@@ -103,7 +103,7 @@ func TestPays(t *testing.T) {
 		t.Errorf("%d of 10000 requests are paid for, want a share of %v; %+v", paid, share, r.Best())
 	}
 	r.Policy.Quantile = .97
-	if !r.Pays(now, 0) {
+	if !r.DrawPaid(now, 0) {
 		t.Error("with a quantile the tokens alone decide")
 	}
 }
@@ -139,7 +139,7 @@ func TestBestDelayOfClasses(t *testing.T) {
 		if got := r.delayOfSize(now, size); got < low-low/8 || got > 2*low {
 			t.Errorf("the delay of %d bytes is %v, want %v or a little more", size, got, low)
 		}
-		if !r.Pays(now, r.ClassOf(now, nil, size)) {
+		if !r.DrawPaid(now, r.ClassOf(now, nil, size)) {
 			t.Errorf("the budget does not pay for %d bytes", size)
 		}
 	}

@@ -28,24 +28,6 @@ func (r *Route) whole(e *estimate) class.Whole {
 	return class.Whole{Quantile: r.Policy.quantile(), MaxDelay: r.Policy.MaxDelay, Tail: e.tail}
 }
 
-// DelayOf returns how long a request of class c waits for its next hedge; see Estimator.Delay. MaxDelay
-// does not bound the delay of a class that usually takes longer.
-func (r *Route) DelayOf(now time.Duration, c class.ID) time.Duration {
-	if c == 0 || r.Policy.Delay > 0 {
-		return r.Delay(now)
-	}
-	switch delay, median, own := r.estimateOf(now, c); {
-	case !own:
-		return r.Delay(now)
-	case r.Policy.auto() && r.classes.Best(c).Known():
-		return r.classes.Best(c).Delay
-	case median > r.Policy.MaxDelay:
-		return delay
-	default:
-		return r.Policy.clamp(delay)
-	}
-}
-
 // Scaled returns what the latency would be if the request were of the quickest class. Latencies by load
 // can be compared only if they do not depend on what requests came.
 func (r *Route) Scaled(now, latency time.Duration, c class.ID) time.Duration {

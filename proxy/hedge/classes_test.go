@@ -125,7 +125,7 @@ func TestClassDeadline(t *testing.T) {
 	r := unequal(t, 1000, 0, map[int]time.Duration{100: ms, 10_000: 10 * ms})
 	s := NewService(1)
 	for size, want := range map[int]Gate{100: Open, 10_000: Deadline} {
-		q := Question{Class: r.ClassOf(0, nil, size), Idempotent: true, Paid: true, Endpoints: 3, Heard: 3, Untried: 1, Left: 5 * ms}
+		q := Question{Class: r.ClassOf(0, nil, size), Idempotent: true, Paid: true, Endpoints: 3, Active: 3, Untried: 1, Left: 5 * ms}
 		if got := s.Decide(cacheAge, r, &q); got != want {
 			t.Errorf("gate %v for a request of %d bytes, want %v", got, size, want)
 		}

@@ -14,6 +14,15 @@
 // stuck requests: where the ordinary slow requests spend the whole budget, a real
 // stall still finds some.
 //
+// The calls for one request, in their order, on its route r and its service s:
+//
+//	r.ClassOf, s.Primary, r.DelayOf, r.DrawPaid  the request begins, and its timer is set
+//	s.Decide                                     the timer fires; again after r.Again
+//	r.Observe or r.Censor                        the primary has responded, or was given up
+//	r.Responded or r.Withdrew; s.Done            the hedge has responded, or was cancelled
+//	r.Won                                        the hedge responded first
+//	r.Missed, s.Refund                           the hedge reached no application
+//
 // The package is pure: time is an argument (a loop's monotonic clock), and there
 // are no locks and no allocations per request. One Estimator serves one route on
 // one loop, one Service serves one service on one loop. No other loop uses them.

@@ -96,9 +96,9 @@ func (r *Route) Effect(now time.Duration) *Effect {
 		Mode: On, Without: primaries, With: primaries,
 		Hedges: c.Hedges - c.HedgesMissed, Requests: c.Primaries, OneIn: r.worth.OneIn(),
 	}
-	if r.overtaken != nil {
-		e.Without.Uncensor(r.overtaken.lost.Distribution(now, longHalf))
-		e.With.Uncensor(r.overtaken.won.Distribution(now, longHalf))
+	if r.lostPrimaries != nil {
+		e.Without.Uncensor(r.lostPrimaries.lost.Distribution(now, longHalf))
+		e.With.Uncensor(r.lostPrimaries.won.Distribution(now, longHalf))
 	}
 	return e
 }
@@ -106,17 +106,17 @@ func (r *Route) Effect(now time.Duration) *Effect {
 // Overtaken records that a hedge's response came before that of the primary, which was sent so
 // long ago. Judge follows if the application finishes the primary.
 func (r *Route) Overtaken(now, after time.Duration) {
-	if r.overtaken == nil {
-		r.overtaken = new(overtaken)
+	if r.lostPrimaries == nil {
+		r.lostPrimaries = new(overtaken)
 	}
-	r.overtaken.won.At(now, longHalf).Add(after)
+	r.lostPrimaries.won.At(now, longHalf).Add(after)
 }
 
 // Judge records a hedged request whose primary took so long. saved is how much earlier the
 // response of its hedge came, 0 if the primary's came first.
 func (r *Route) Judge(now, took, saved time.Duration) {
 	r.worth.Judge(took, saved)
-	if saved > 0 && r.overtaken != nil {
-		r.overtaken.lost.At(now, longHalf).Add(took)
+	if saved > 0 && r.lostPrimaries != nil {
+		r.lostPrimaries.lost.At(now, longHalf).Add(took)
 	}
 }

@@ -13,12 +13,12 @@ const (
 	minSamples = 100
 	minSlowest = 1000 // ten of them are beyond P99
 
-	// Trouble of a second, such as caches that expire together, must not raise the delay for ten: where
-	// latencies have clearly fallen, only the last second or two count. minRecent and clearly keep
-	// chance out.
+	// Trouble of a second, such as caches that expire together, must not raise the delay for ten: once
+	// latencies have dropped to 1/dropFactor, only the last second or two count. A smaller factor, or fewer
+	// samples than minRecent, would take chance for a drop.
 	recentHalf = time.Second
 	minRecent  = 500
-	clearly    = 1.4
+	dropFactor = 1.4
 
 	// The cached quantiles are recomputed at this age, or after this many samples. A scan
 	// takes a microsecond, which the requests of 50 ms share, or a thousand of them.
@@ -56,7 +56,7 @@ type estimate struct {
 	tail       time.Duration // that quantile; 0 means unknown
 	median     time.Duration // 0 means unknown
 	tooFew     bool          // there were too few samples to measure
-	fell       bool          // latencies have clearly fallen
+	dropped    bool          // latencies have dropped, see dropFactor
 }
 
 // Observe records the latency of a primary that got a response, whether or not a hedge was
@@ -120,10 +120,10 @@ func (e *Estimator) samples(now time.Duration) uint64 {
 	return s.Samples()
 }
 
-// first returns the latencies that the best delay is made of: of as long a time as they have not changed in. ok is
-// false if there are too few.
-func (e *Estimator) first(now time.Duration) (d histogram.Distribution, ok bool) {
-	if e.estimate(now, usualQuantile).fell {
+// primaryLatencies returns the latencies of primaries in the longest window in which the latencies have not changed.
+// The best delay is made of them. ok is false if there are too few.
+func (e *Estimator) primaryLatencies(now time.Duration) (d histogram.Distribution, ok bool) {
+	if e.estimate(now, usualQuantile).dropped {
 		return e.recent.Distribution(now, recentHalf), true
 	}
 	short, long := e.short.Distribution(now, shortHalf), e.long.Distribution(now, longHalf)
@@ -164,8 +164,8 @@ func (e *Estimator) estimate(now time.Duration, q float64) *estimate {
 	}
 	c.tail = e.lastFinite
 	if s = e.recent.Read(now, recentHalf); s.Samples() >= minRecent {
-		if tail, ok := s.Quantile(q); ok && clearly*float64(tail) < float64(c.tail) {
-			c.tail, c.fell = tail, true
+		if tail, ok := s.Quantile(q); ok && dropFactor*float64(tail) < float64(c.tail) {
+			c.tail, c.dropped = tail, true
 			c.median, _ = s.Quantile(0.5)
 		}
 	}

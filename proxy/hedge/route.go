@@ -16,13 +16,13 @@ type Route struct {
 	Estimator Estimator
 	Counts    Counts
 
-	worth     worth.Gate
-	overtaken *overtaken // nil until a hedge has won
-	second    *second    // nil until a hedge has responded
-	best      best
-	rand      uint32
-	shadow    *forecast.Shadow // nil unless the mode is Shadow
-	quota     *forecast.Quota  // of shadow; nil means no bound
+	worth          worth.Gate
+	lostPrimaries  *overtaken      // nil until a hedge has won
+	hedgeLatencies *hedgeLatencies // nil until a hedge has responded
+	best           best
+	rand           uint32
+	shadow         *forecast.Shadow // nil unless the mode is Shadow
+	quota          *forecast.Quota  // of shadow; nil means no bound
 
 	classes class.Set
 }
@@ -67,21 +67,11 @@ func (r *Route) Inherit(last *Route) {
 	r.best = last.best
 }
 
-// minAskInterval is the shortest time between two decisions for one request. A
-// delay may be a nanosecond, or 0: while a gate stays closed, the loop would do
-// nothing but ask for each request in flight. Timers are no more exact than this.
-const minAskInterval = 500 * time.Microsecond
-
-// Again returns the time between two decisions for a request: DelayOf, at least minAskInterval.
-func (r *Route) Again(now time.Duration, c class.ID) time.Duration {
-	return max(r.DelayOf(now, c), minAskInterval)
-}
-
 // Watch is what is known of one primary attempt. The zero value is an attempt without a class, which
 // shadow mode does not follow.
 type Watch struct {
 	Class class.ID // of the request, from ClassOf
-	Paid  bool     // the result of Pays
+	Paid  bool     // the result of DrawPaid
 	forecast.Watch
 }
 

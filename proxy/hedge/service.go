@@ -35,16 +35,15 @@ func minBurst(loops int) float64 { return minTotal / float64(max(1, loops)) }
 type Question struct {
 	Class      class.ID // of the request
 	Idempotent bool     // may reach two replicas
-	Paid       bool     // the result of Route.Pays
+	Paid       bool     // the result of Route.DrawPaid
 
 	// Cascade reports whether the request is itself a hedge or a retry of its
 	// sender. Hedging it again would multiply the load along a chain of services.
 	Cascade bool
 
-	// Endpoints is the number of endpoints of the service. Heard counts the endpoints that had a
-	// request of this loop in flight within the last SilentAfter. Silent counts the endpoints in Heard
-	// that still have a request, and have sent no response for SilentAfter.
-	Endpoints, Heard, Silent int
+	// Endpoints is the number of endpoints of the service. Active and Silent are the results of lb's
+	// Set.CountSilent, after SilentAfter.
+	Endpoints, Active, Silent int
 
 	// Untried counts the endpoints that may take the hedge: not tried by this request, not
 	// stalled, with spare capacity. The caller may stop counting at one.
@@ -59,10 +58,10 @@ type Question struct {
 }
 
 // SilentTogether reports whether so many endpoints are silent that a hedge would wait like the primary:
-// more than half of the endpoints heard of, and at least three of all, or both of two. Fewer endpoints may
+// more than half of the active endpoints, and at least three of all, or both of two. Fewer endpoints may
 // have stopped together by chance. Idle endpoints may well respond, and a hedge may go to them.
-func SilentTogether(endpoints, heard, silent int) bool {
-	return endpoints > 1 && silent >= min(endpoints, 3) && 2*silent > heard
+func SilentTogether(endpoints, active, silent int) bool {
+	return endpoints > 1 && silent >= min(endpoints, 3) && 2*silent > active
 }
 
 // Primary counts a first attempt, which earns its route's budget. The caller calls
@@ -104,14 +103,13 @@ func (s *Service) Decide(now time.Duration, r *Route, q *Question) Gate {
 }
 
 func (s *Service) gate(now time.Duration, r *Route, q *Question) Gate {
-	est := r.Estimator.estimate(now, r.Policy.quantile())
 	_, median, _ := r.estimateOf(now, q.Class)
 	switch {
 	case !q.Idempotent:
 		return NotIdempotent
 	case q.Cascade:
 		return Cascade
-	case SilentTogether(q.Endpoints, q.Heard, q.Silent):
+	case SilentTogether(q.Endpoints, q.Active, q.Silent):
 		return Correlated
 	case s.Stalls.Expects(now):
 		return Periodic
@@ -124,7 +122,7 @@ func (s *Service) gate(now time.Duration, r *Route, q *Question) Gate {
 		return Useless
 	case r.Policy.Budget <= 0 || !q.Paid && !q.Stuck || !s.tokens.Allows(now, q.Stuck):
 		return Budget
-	case s.inFlight >= s.limit(est.tail, s.tokens.PerSecond(now)):
+	case s.inFlight >= s.limit(r.Estimator.estimate(now, r.Policy.quantile()).tail, s.tokens.PerSecond(now)):
 		return Concurrency
 	}
 	return Open

@@ -22,18 +22,18 @@ func TestDecide(t *testing.T) {
 		{"zero question", func(s *Service, r *Route, q *Question) { *q = Question{} }, NotIdempotent},
 		{"not idempotent", func(s *Service, r *Route, q *Question) { q.Idempotent = false }, NotIdempotent},
 		{"cascade", func(s *Service, r *Route, q *Question) { q.Cascade = true }, Cascade},
-		{"all are silent", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Heard, q.Silent = 3, 3, 3 }, Correlated},
-		{"both are silent", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Heard, q.Silent = 2, 2, 2 }, Correlated},
-		{"one of three responds", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Heard, q.Silent = 3, 3, 2 }, Open},
-		{"one of three is idle", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Heard, q.Silent = 3, 2, 2 }, Open},
-		{"the only one is silent", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Heard, q.Silent = 1, 1, 1 }, Open},
-		{"two of many are silent, and the rest are idle", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Heard, q.Silent = 9, 2, 2 }, Open},
-		{"half of six are silent", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Heard, q.Silent = 6, 6, 3 }, Open},
-		{"more than half are silent", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Heard, q.Silent = 6, 5, 3 }, Correlated},
-		{"cascade before correlated", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Heard, q.Silent, q.Cascade = 3, 3, 3, true }, Cascade},
+		{"all are silent", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Active, q.Silent = 3, 3, 3 }, Correlated},
+		{"both are silent", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Active, q.Silent = 2, 2, 2 }, Correlated},
+		{"one of three responds", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Active, q.Silent = 3, 3, 2 }, Open},
+		{"one of three is idle", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Active, q.Silent = 3, 2, 2 }, Open},
+		{"the only one is silent", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Active, q.Silent = 1, 1, 1 }, Open},
+		{"two of many are silent, and the rest are idle", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Active, q.Silent = 9, 2, 2 }, Open},
+		{"half of six are silent", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Active, q.Silent = 6, 6, 3 }, Open},
+		{"more than half are silent", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Active, q.Silent = 6, 5, 3 }, Correlated},
+		{"cascade before correlated", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Active, q.Silent, q.Cascade = 3, 3, 3, true }, Cascade},
 		{"a stall is due", func(s *Service, r *Route, q *Question) { s.Stalls = stalls(-10 * time.Second) }, Periodic},
 		{"correlated before periodic", func(s *Service, r *Route, q *Question) {
-			s.Stalls, q.Endpoints, q.Heard, q.Silent = stalls(-10*time.Second), 3, 3, 3
+			s.Stalls, q.Endpoints, q.Active, q.Silent = stalls(-10*time.Second), 3, 3, 3
 		}, Correlated},
 		{"periodic before no endpoint", func(s *Service, r *Route, q *Question) { s.Stalls, q.Untried = stalls(-10*time.Second), 0 }, Periodic},
 		{"no stall is due", func(s *Service, r *Route, q *Question) {

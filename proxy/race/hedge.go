@@ -36,7 +36,7 @@ func (r *Race) startHedging(now time.Duration) {
 		h.Begin(&r.watch)
 	}
 	if h.Policy.Mode == hedge.On || r.watch.Watched {
-		r.watch.Paid = h.Pays(now, r.watch.Class)
+		r.watch.Paid = h.DrawPaid(now, r.watch.Class)
 		r.armHedge(now, h.DelayOf(now, r.watch.Class))
 	}
 }
@@ -93,7 +93,7 @@ func (r *Race) askHedge() {
 		Endpoints:  s.Set.Len(),
 		Stuck:      stuck,
 	}
-	q.Heard, q.Silent = s.Set.CountSilent(now, silent, &r.Policy.silence)
+	q.Active, q.Silent = s.Set.CountSilent(now, silent, &r.Policy.silence)
 	if ep != nil {
 		q.Untried = 1
 	}

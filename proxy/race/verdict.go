@@ -14,13 +14,13 @@ func (a *Attempt) judge(now time.Duration, outcome stats.AttemptOutcome) {
 	switch outcome {
 	case stats.AttemptBroken, stats.AttemptFailure:
 		a.ep.Judge(now, false)
-		a.ep.CountDeclined(now, now-a.sent, true)
+		a.ep.CountErrorStatus(now, now-a.sent, true)
 	case stats.AttemptServed:
 		if !a.awaits {
 			a.ep.Judge(now, true)
 		}
 		if a.errs {
-			a.ep.CountDeclined(now, now-a.sent, false)
+			a.ep.CountErrorStatus(now, now-a.sent, false)
 		}
 	case stats.AttemptNone, stats.AttemptUnseen:
 	}
@@ -48,7 +48,7 @@ func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
 		latency = 0
 	case stats.AttemptServed:
 		if a.errs && latency > 0 {
-			latency = a.ep.AtLeast(latency)
+			latency = a.ep.LatencyOfError(latency)
 		}
 	case stats.AttemptUnseen:
 	}
@@ -78,9 +78,9 @@ func reportRefusal(ep *lb.Endpoint, now, sent time.Duration, f *fault.Failure, b
 	switch {
 	case f.Local():
 	case f.NoRoom() && !batch:
-		ep.CountRefused(now, sent)
+		ep.CountNoRoom(now, sent)
 	default:
-		ep.CountRejected(now, sent)
+		ep.CountNotDone(now, sent)
 	}
 }
 

@@ -184,7 +184,7 @@ func (s *Service) Configure(m Member) {
 	s.Set.Policy = lb.PolicyOf(s.Config.LB.Policy)
 	s.Set.Balance = s.Config.LB.Hash.Balance
 	s.Set.SlowStart = s.Config.LB.SlowStart
-	s.Set.Panic = s.Config.LB.Panic
+	s.Set.PanicThreshold = s.Config.LB.Panic
 	s.Set.Outlier = outlier.Rules{
 		Consecutive: s.Config.Outlier.Consecutive,
 		SuccessRate: s.Config.Outlier.SuccessRate,

@@ -58,8 +58,8 @@ func (s *Service) onLook() {
 	}
 	s.choose(now)
 	after := max(s.Set.Stall.After, lookStalled)
-	heard, silent := s.Set.CountSilent(now, after, &s.silent)
-	stalls, together := &s.Hedging.Stalls, hedge.SilentTogether(s.Set.Len(), heard, silent)
+	active, silent := s.Set.CountSilent(now, after, &s.silent)
+	stalls, together := &s.Hedging.Stalls, hedge.SilentTogether(s.Set.Len(), active, silent)
 	switch stalls.Look(now, together, s.silent.Since, after) {
 	case periodic.Found:
 		if s.shared.periodic.Add(1) == 1 {

@@ -95,11 +95,11 @@ func TestFaultsAreCaught(t *testing.T) {
 // makes a turn long.
 func TestLongTurnIsCaught(t *testing.T) {
 	m := newMesh(NewSpec(), tampering{})
-	m.journal.turn(m.consumers[0].loops[0], 10, turnFloor+10*turnsPerReady)
+	m.journal.turn(m.consumers[0].loops[0], 10, callbackFloor+10*callbacksPerReady)
 	if len(m.journal.violations) != 0 {
 		t.Errorf("violations %q", m.journal.violations)
 	}
-	m.journal.turn(m.consumers[0].loops[0], 10, turnFloor+10*turnsPerReady+1)
+	m.journal.turn(m.consumers[0].loops[0], 10, callbackFloor+10*callbacksPerReady+1)
 	if len(m.journal.violations) != 1 {
 		t.Errorf("violations %q", m.journal.violations)
 	}

@@ -21,8 +21,8 @@ import (
 //   - In the end all requests have ended, and no sidecar has requests pending, bytes held or
 //     slots in use. (checkRest)
 
-// minBurst is the smallest burst of hedges and paid retries of a sidecar.
-const minBurst = 10
+// minTotal is the smallest burst of hedges and paid retries of a sidecar.
+const minTotal = 10
 
 // checkBudget checks the counts of a sidecar's process at its end.
 func (l *journal) checkBudget(s *sidecar) {
@@ -30,7 +30,7 @@ func (l *journal) checkBudget(s *sidecar) {
 	for i, w := range s.proc.Workers() {
 		stats := w.ServiceStats(s.service())
 		// A stream earns when it is admitted; these counts come as close to that as there are.
-		allowed := policy.Hedge.Budget*float64(stats.Primaries+stats.Streams+stats.StreamsFailed) + max(1, minBurst/float64(l.mesh.spec.Loops)) +
+		allowed := policy.Hedge.Budget*float64(stats.Primaries+stats.Streams+stats.StreamsFailed) + max(1, minTotal/float64(l.mesh.spec.Loops)) +
 			float64(stats.RetriesAhead)
 		l.allowance += allowed
 		if extra := stats.Hedges - stats.HedgesMissed + stats.RetriesPaid; float64(extra) > allowed {
@@ -50,14 +50,14 @@ func (l *journal) checkExtra() {
 // Each connection, timer or message that is ready in a turn may lead to some callbacks:
 // data, requests that it releases, the flush of each peer, OnClose.
 const (
-	turnFloor      = 64
-	turnsPerReady  = 8
-	turnsPerDemand = 4
+	callbackFloor      = 64
+	callbacksPerReady  = 8
+	callbacksPerDemand = 4
 )
 
 // turn checks the length of a turn of a loop, in callbacks.
 func (l *journal) turn(on *sim.Loop, ready, callbacks int) {
-	if bound := turnFloor + turnsPerReady*ready + turnsPerDemand*l.peak; callbacks > bound {
+	if bound := callbackFloor + callbacksPerReady*ready + callbacksPerDemand*l.peak; callbacks > bound {
 		l.wrong("a turn of %s made %d callbacks, over %d", on.Name(), callbacks, bound)
 	}
 }

@@ -50,7 +50,7 @@ func (c *caller) begin(r *request, work time.Duration) {
 	c.send(r, c.pick(r), false, work)
 	if w.way == On {
 		c.route.Choose(w.now)
-		r.paid = c.route.Pays(w.now, r.class)
+		r.paid = c.route.DrawPaid(w.now, r.class)
 		w.after(delay, late, &r.attempts[0])
 	}
 }
@@ -109,7 +109,7 @@ func (r *request) late() {
 	}
 	silent := c.route.SilentAfter(now)
 	q := hedge.Question{Class: r.class, Paid: r.paid, Idempotent: true, Left: math.MaxInt64, Endpoints: c.set.Len(), Stuck: r.stuck(now, silent)}
-	q.Heard, q.Silent = c.set.CountSilent(now, silent, &c.silent)
+	q.Active, q.Silent = c.set.CountSilent(now, silent, &c.silent)
 	e := c.set.PickHedge(lb.Query{Now: now, Rand: c.w.about(r, forHedge), Tried: r.tried}, q.Stuck)
 	if e != nil {
 		q.Untried = 1

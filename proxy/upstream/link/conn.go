@@ -303,7 +303,7 @@ func (c *client) OnLoad(l link.Load) {
 	ep := c.up.endpoint.LB
 	ep.Report(c.Shard.Loop.Now(), lb.Load{
 		Pending: int(l.Pending), Queued: int(l.Queued), Latency: l.Latency, SinceResponse: l.SinceResponse,
-	}, ep.Own())
+	}, ep.OfProcess())
 }
 
 // detach makes the next attempt dial a new link.
