@@ -11,8 +11,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/service"
 )
 
-// filters is the list of all filters, in the order in which a request passes them. A new filter
-// is one folder in proxy/filter, and one line here.
+// filters is the list of all filters. A request passes them from top to bottom, and its outcome from bottom to top. A
+// new filter is one folder in proxy/filter, and one line here.
 var filters = []exchange.FilterMaker{
 	fallback.New, // sees an outcome last
 	cache.New,    // filters behind it see only requests that are sent

@@ -63,8 +63,8 @@ func (o opener) Failed(f *fault.Failure) {
 // enough that no peer can fill the log. msg must be a constant. Any goroutine may call it.
 func (w *Worker) Refused(from shard.Client, f *fault.Failure, msg string, args ...any) {
 	w.shard.Loop.Post(func() {
-		w.shard.Stats.Failed(from.Listener, f)
-		w.shard.Stats.Refused(from.Listener)
+		w.shard.Stats.CountFailure(from.Listener, f)
+		w.shard.Stats.CountUnrouted(from.Listener)
 		if omitted, due := w.shard.Log.Due(msg, from.Listener, f.Code); due {
 			w.shard.Log.Example(msg, omitted, append([]any{"listener", from.Listener, "code", f.Code, "peer", from.Addr}, args...)...)
 		}

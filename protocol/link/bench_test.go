@@ -131,7 +131,7 @@ func BenchmarkBigBody(b *testing.B) {
 				}
 			}
 			d.w.Sent()
-			d.w.Granted(a.r.Consumed())
+			d.w.Granted(a.r.TakeConsumed())
 		}
 	}
 }

@@ -77,7 +77,7 @@ func (r *Reader) message(f header, payload []byte, h Handler) error {
 		}
 		r.lastID = f.id
 		r.requests++
-	} else if f.id == 0 || r.streams[f.id] != nil {
+	} else if f.id == 0 || r.assembling[f.id] != nil {
 		return ErrStreamID
 	}
 	total := uint64(len(payload))
@@ -102,7 +102,7 @@ func (r *Reader) message(f header, payload []byte, h Handler) error {
 		buf := r.limits.Buffers.Get(len(payload) + traceText)
 		buf.B = append(buf.B, payload...)
 		return r.deliver(f.typ, f.id, buf, h)
-	case len(r.streams) >= r.limits.Streams, r.limits.Full != nil && r.limits.Full(f.id):
+	case len(r.assembling) >= r.limits.Streams, r.limits.Full != nil && r.limits.Full(f.id):
 		h.OnReject(f.id, Overload)
 	default:
 		r.admit(f.typ, f.id, int(total), payload)
@@ -179,7 +179,7 @@ func (r *Reader) interim(id uint64, payload []byte, h Handler) error {
 	switch {
 	case r.role == Acceptor:
 		return ErrRole
-	case id == 0 || r.streams[id] != nil:
+	case id == 0 || r.assembling[id] != nil:
 		return ErrStreamID
 	}
 	resp := &r.limits.Scratch.Response

@@ -15,6 +15,6 @@
 //	w.Request(id, req, ttl, owner) ...    // also before Open: the request waits
 //	b, parts = w.Gather(b, parts, budget) // at the end of a turn, while w.Ready(): what must leave,
 //	w.Sent()                              // and after it has left
-//	w.Credit(r.Consumed())                // after each Feed
+//	w.Credit(r.TakeConsumed())            // after each Feed
 //	w.Close(); r.Close()                  // releases owners and buffers
 package link

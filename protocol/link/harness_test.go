@@ -266,8 +266,8 @@ func exchange(t testing.TB, d, a *side) {
 	for d.w.Ready() || a.w.Ready() {
 		feed(t, a, d.w.Append(nil, 64<<10))
 		feed(t, d, a.w.Append(nil, 64<<10))
-		d.w.Credit(d.r.Consumed())
-		a.w.Credit(a.r.Consumed())
+		d.w.Credit(d.r.TakeConsumed())
+		a.w.Credit(a.r.TakeConsumed())
 	}
 }
 

@@ -33,10 +33,10 @@ func (r *Reader) admit(t frameType, id uint64, total int, first []byte) {
 	}
 	*s = incoming{id: id, typ: t, total: total, buf: r.limits.Buffers.Get(0)}
 	r.add(s, first)
-	if r.streams == nil {
-		r.streams = make(map[uint64]*incoming)
+	if r.assembling == nil {
+		r.assembling = make(map[uint64]*incoming)
 	}
-	r.streams[id] = s
+	r.assembling[id] = s
 }
 
 func (r *Reader) discard(s *incoming) {
@@ -45,7 +45,7 @@ func (r *Reader) discard(s *incoming) {
 
 func (r *Reader) detach(s *incoming) *bytebufferpool.ByteBuffer {
 	buf := s.buf
-	delete(r.streams, s.id)
+	delete(r.assembling, s.id)
 	r.held -= protocol.Held(buf)
 	if r.sink == s {
 		r.sink = nil // the rest of its frame is skipped
@@ -73,7 +73,7 @@ func (r *Reader) beginData(f header) error {
 	if uint32(f.length) > r.window {
 		return ErrFlowControl
 	}
-	s := r.streams[f.id]
+	s := r.assembling[f.id]
 	if s != nil && f.length > s.total-len(s.buf.B) {
 		return ErrOverrun
 	}
@@ -124,7 +124,7 @@ func (r *Reader) Expire(now, age time.Duration, h Handler) error {
 		return r.err
 	}
 	var late []uint64
-	for id, s := range r.streams {
+	for id, s := range r.assembling {
 		if s.seen == 0 {
 			s.seen = now
 		} else if now-s.seen >= age {

@@ -99,8 +99,8 @@ func TestReassemblyMemory(t *testing.T) {
 	d.w.Request(1, big(64<<20), 0, nil)
 	for range 200 {
 		feed(t, a, d.w.Append(nil, 0))
-		d.w.Granted(a.r.Consumed())
-		s := a.r.streams[1]
+		d.w.Granted(a.r.TakeConsumed())
+		s := a.r.assembling[1]
 		if s == nil {
 			t.Fatal("not in reassembly")
 		}
@@ -117,7 +117,7 @@ func TestReassemblyMemory(t *testing.T) {
 	}
 	for d.w.Ready() {
 		feed(t, a, d.w.Append(nil, 64<<10))
-		d.w.Granted(a.r.Consumed()) // skipped bytes count, or the link would stall
+		d.w.Granted(a.r.TakeConsumed()) // skipped bytes count, or the link would stall
 	}
 	if d.w.Queued() != 0 || len(a.h.requests) != 0 {
 		t.Error("the rest of a forgotten message was not skipped")
@@ -217,7 +217,7 @@ func TestFlowControlViolation(t *testing.T) {
 	for range 5 { // DATA of an unknown message is skipped, but counts
 		feed(t, a, data)
 		feed(t, a, data)
-		if n := a.r.Consumed(); n != 20000 {
+		if n := a.r.TakeConsumed(); n != 20000 {
 			t.Fatalf("%d bytes consumed", n)
 		}
 	}
@@ -237,7 +237,7 @@ func TestUnknownFrames(t *testing.T) {
 		for _, p := range parts {
 			feed(t, a, p)
 		}
-		if len(a.h.events) != 1 || a.h.events[0] != "ping 5" || a.r.Consumed() != 0 {
+		if len(a.h.events) != 1 || a.h.events[0] != "ping 5" || a.r.TakeConsumed() != 0 {
 			t.Errorf("got %q", a.h.events)
 		}
 	})

@@ -143,7 +143,7 @@ func TestReaderSplits(t *testing.T) {
 		b := d.w.Append(nil, 1000)
 		sent = append(sent, b...)
 		feed(t, a, b)
-		d.w.Granted(a.r.Consumed())
+		d.w.Granted(a.r.TakeConsumed())
 	}
 	if len(a.h.requests) != 10 {
 		t.Fatalf("%d requests arrived", len(a.h.requests))
@@ -154,7 +154,7 @@ func TestReaderSplits(t *testing.T) {
 			p = bytes.Clone(p) // the caller may overwrite it after Feed
 			feed(t, e, p)
 			clear(p)
-			e.r.Consumed()
+			e.r.TakeConsumed()
 		}
 		for id, req := range e.h.requests { // after all input was overwritten
 			if got, want := showRequest(req, 0), showRequest(a.h.requests[id], 0); got != want {

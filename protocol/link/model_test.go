@@ -164,7 +164,7 @@ func (m *model) move() {
 		feed(m.t, e, m.wire[i][:n])
 		m.wire[i] = m.wire[i][n:]
 		if m.rnd.IntN(2) == 0 {
-			e.w.Credit(e.r.Consumed())
+			e.w.Credit(e.r.TakeConsumed())
 		}
 	}
 }
@@ -197,7 +197,7 @@ func (m *model) run(steps int) {
 		for i, e := range []*side{m.a, m.d} {
 			feed(m.t, e, m.wire[i])
 			m.wire[i] = nil
-			e.w.Credit(e.r.Consumed())
+			e.w.Credit(e.r.TakeConsumed())
 		}
 	}
 }
@@ -230,8 +230,8 @@ func (m *model) check() {
 		if e.w.Queued() != 0 || len(e.w.longs) != 0 || e.w.sending.n+e.w.batch.n != 0 || e.w.held != 0 {
 			m.t.Errorf("a Writer still holds %d bytes, %d messages", e.w.Queued(), len(e.w.longs))
 		}
-		if e.r.Buffered() != 0 || len(e.r.streams) != 0 {
-			m.t.Errorf("a Reader still holds %d bytes, %d messages", e.r.Buffered(), len(e.r.streams))
+		if e.r.Buffered() != 0 || len(e.r.assembling) != 0 {
+			m.t.Errorf("a Reader still holds %d bytes, %d messages", e.r.Buffered(), len(e.r.assembling))
 		}
 	}
 	if m.own.given != m.own.released {

@@ -19,7 +19,7 @@ type queue struct {
 	head int
 	live int // segments that are not dead
 	dead int // bytes of dead segments
-	most int // the largest length of buf in compact since buf was last empty
+	peak int // the largest len(buf) since buf was last empty; compact shortens buf, and keeps it here
 
 	unsorted bool // segs[head:] is not in the order of ids
 }
@@ -124,7 +124,7 @@ func (q *queue) take(dst []byte, limit int, begun func(*outgoing)) []byte {
 }
 
 func (q *queue) clear() {
-	most := max(q.most, len(q.buf))
+	most := max(q.peak, len(q.buf))
 	if size := cap(q.buf); size > keepInUse || size > keepBuffer && most < size/4 {
 		q.buf = nil
 	}
@@ -141,7 +141,7 @@ func (q *queue) trim() {
 }
 
 func (q *queue) compact() {
-	q.most = max(q.most, len(q.buf))
+	q.peak = max(q.peak, len(q.buf))
 	buf, segs, start := q.buf[:0], q.segs[:0], q.off
 	for _, s := range q.segs[q.head:] {
 		end := s.end
@@ -222,7 +222,7 @@ func (s *outgoing) release() {
 // until its end. If all sent in turn, the peer would long have each of them in part: more memory than its
 // caches have room for, and it would fetch each byte from there twice.
 type lanes struct {
-	oldest [laneCount]*outgoing // of each lane, a ring in the order of add
+	oldest [laneCount]*outgoing // the oldest message of each lane; from there the messages form a ring, in the order of add
 	n      int                  // messages
 	frames int                  // picked
 	turn   int                  // the lane of the last frame that another lane gave way to
@@ -230,7 +230,7 @@ type lanes struct {
 
 const (
 	laneCount = 6
-	shortLane = 64 << 10 // bytes to send of the longest message in lane 0; in each other lane four times as many
+	shortLane = 64 << 10 // of the longest message in lane 0, in bytes; messages of each further lane are up to four times as long
 
 	// One frame in laneFrames is of another lane than the shortest, each in its turn. So no message
 	// waits forever.

@@ -30,19 +30,19 @@ type Reader struct {
 	left int
 	sink *incoming
 
-	names   table
-	streams map[uint64]*incoming // messages in reassembly
-	held    int                  // bytes of memory that they occupy
-	lastID  uint64               // id of the last request
+	names      table
+	assembling map[uint64]*incoming // messages in reassembly
+	held       int                  // bytes of memory that they occupy
+	lastID     uint64               // id of the last request
 
 	requests uint64 // that have begun
 
-	// moved counts completed frames. stalled is its value, and since the time, when Expire
-	// first saw the current partial frame; since is 0 if there was none.
+	// moved counts completed frames. When Expire saw the current partial frame first, moved was stalled, and the
+	// time was since; 0 means that Expire has not seen the frame.
 	moved, stalled uint64
 	since          time.Duration
 
-	window, consumed uint32 // bytes the peer may still send, and bytes received since Consumed
+	window, consumed uint32 // bytes the peer may still send, and bytes received since TakeConsumed
 
 	// Used to decode a message.
 	cursor cursor
@@ -78,14 +78,14 @@ func (r *Reader) Reset(role Role, own Settings, l ReaderLimits) {
 	r.Close()
 	own = own.withDefaults()
 	*r = Reader{
-		role:    role,
-		own:     versions{MinVersion, MaxVersion},
-		limits:  l.withDefaults(),
-		frame:   int(own.MaxFrame) - headerRoom,
-		tokens:  own.Features&FeatureStreams != 0,
-		window:  own.Window,
-		streams: r.streams,
-		free:    r.free,
+		role:       role,
+		own:        versions{MinVersion, MaxVersion},
+		limits:     l.withDefaults(),
+		frame:      int(own.MaxFrame) - headerRoom,
+		tokens:     own.Features&FeatureStreams != 0,
+		window:     own.Window,
+		assembling: r.assembling,
+		free:       r.free,
 	}
 }
 
@@ -94,7 +94,7 @@ func (r *Reader) Reset(role Role, own Settings, l ReaderLimits) {
 func (r *Reader) Close() {
 	r.become(readClosed)
 	r.dropPartial()
-	for _, s := range r.streams {
+	for _, s := range r.assembling {
 		r.discard(s)
 	}
 	r.names = table{} // not reused: messages may refer to its texts
@@ -169,7 +169,7 @@ func (r *Reader) next(b []byte, h Handler) []byte {
 		r.save(b)
 		return nil
 	}
-	if r.streamed(f) {
+	if r.beginStreamed(f) {
 		return b[n:]
 	}
 	if len(b)-n < f.length {
@@ -194,7 +194,7 @@ func (r *Reader) resume(b []byte, h Handler) []byte {
 			return nil
 		}
 		if n > 0 {
-			if r.need = n + f.length; r.streamed(f) {
+			if r.need = n + f.length; r.beginStreamed(f) {
 				r.dropPartial()
 				return b[1:]
 			}
@@ -232,9 +232,9 @@ func (r *Reader) dropPartial() {
 	r.partial, r.need = nil, 0
 }
 
-// streamed begins a frame whose payload is consumed as it arrives: DATA and frames that are
-// skipped. It reports whether f is such a frame, even if f is invalid.
-func (r *Reader) streamed(f header) bool {
+// beginStreamed begins f if its payload is consumed as it arrives: DATA, and a frame that is skipped. It reports whether
+// f is such a frame, even if f is invalid.
+func (r *Reader) beginStreamed(f header) bool {
 	switch {
 	case f.typ == frameData:
 		r.err = r.beginData(f)
@@ -257,7 +257,7 @@ func (r *Reader) Requests() uint64 { return r.requests }
 
 // Assembled returns the bytes of memory of message id, or 0 if it is not in reassembly.
 func (r *Reader) Assembled(id uint64) int {
-	if s := r.streams[id]; s != nil {
+	if s := r.assembling[id]; s != nil {
 		return protocol.Held(s.buf)
 	}
 	return 0
@@ -266,7 +266,7 @@ func (r *Reader) Assembled(id uint64) int {
 // Largest returns the message in reassembly with the most memory, and its bytes, or 0 and 0 if
 // there is none. It visits all of them.
 func (r *Reader) Largest() (id uint64, n int) {
-	for at, s := range r.streams {
+	for at, s := range r.assembling {
 		if held := protocol.Held(s.buf); held > n || held == n && at < id {
 			id, n = at, held
 		}
@@ -274,9 +274,9 @@ func (r *Reader) Largest() (id uint64, n int) {
 	return id, n
 }
 
-// Consumed returns the number of DATA bytes received since the last call: the amount to grant
-// with Writer.Credit.
-func (r *Reader) Consumed() uint32 {
+// TakeConsumed returns the number of DATA bytes received since the last call, and opens the window for as many more. The
+// caller must grant them with Writer.Credit.
+func (r *Reader) TakeConsumed() uint32 {
 	n := r.consumed
 	r.consumed = 0
 	r.window += n
@@ -285,14 +285,14 @@ func (r *Reader) Consumed() uint32 {
 
 // Forget drops message id if it is in reassembly. The rest is skipped, but counts as consumed.
 func (r *Reader) Forget(id uint64) {
-	if s := r.streams[id]; s != nil {
+	if s := r.assembling[id]; s != nil {
 		r.discard(s)
 	}
 }
 
 // ForgetAll drops all messages in reassembly and returns their ids, rising.
 func (r *Reader) ForgetAll() []uint64 {
-	ids := slices.Sorted(maps.Keys(r.streams))
+	ids := slices.Sorted(maps.Keys(r.assembling))
 	for _, id := range ids {
 		r.Forget(id)
 	}

@@ -56,7 +56,7 @@ func TestScheduleShortMessages(t *testing.T) {
 		if a.h.requests[next] == nil {
 			t.Fatal("the short message did not arrive")
 		}
-		d.w.Granted(a.r.Consumed())
+		d.w.Granted(a.r.TakeConsumed())
 		next++
 	}
 }
@@ -106,7 +106,7 @@ func TestAppendBudget(t *testing.T) {
 			t.Fatal("no DATA between short messages")
 		}
 		feed(t, a, b)
-		d.w.Granted(a.r.Consumed())
+		d.w.Granted(a.r.TakeConsumed())
 	}
 	if len(a.h.requests) != 301 {
 		t.Errorf("%d requests arrived", len(a.h.requests))
@@ -313,7 +313,7 @@ func TestScheduleBatchLast(t *testing.T) {
 		t.Errorf("%d DATA frames of batch messages between %d of another, want %d", early, long, want)
 	}
 	feed(t, d, wire)
-	a.w.Granted(d.r.Consumed())
+	a.w.Granted(d.r.TakeConsumed())
 	exchange(t, d, a)
 	if len(d.h.responses) != 40 {
 		t.Errorf("%d responses arrived, want 40", len(d.h.responses))
@@ -346,7 +346,7 @@ func TestScheduleBatchWindow(t *testing.T) {
 		t.Errorf("%d bytes of DATA beside batch messages, want all 20 KiB", n)
 	}
 	feed(t, a, append(wire, more...))
-	d.w.Granted(a.r.Consumed())
+	d.w.Granted(a.r.TakeConsumed())
 	exchange(t, d, a)
 	if len(a.h.requests) != 5 || d.w.Starved() {
 		t.Errorf("%d of 5 requests arrived", len(a.h.requests))

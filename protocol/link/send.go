@@ -125,7 +125,7 @@ func (w *Writer) nextData() (l *lanes, credit int) {
 	if w.sending.n == 0 {
 		return &w.batch, w.spare()
 	}
-	if w.turn++; w.turn%batchFrames == 0 {
+	if w.framesSinceBatch++; w.framesSinceBatch%batchFrames == 0 {
 		return &w.batch, w.credit
 	}
 	return &w.sending, w.credit

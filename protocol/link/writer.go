@@ -40,14 +40,14 @@ type Writer struct {
 	names   *interner // nil before the first message
 	ready   queue
 
-	longs   map[uint64]*outgoing // all messages with DATA to send
-	sending lanes                // messages of longs whose first frame has left, without batch
-	batch   lanes                // batch messages of longs whose first frame has left
-	turn    int                  // DATA frames sent while both lanes had messages
-	credit  int                  // bytes of DATA that the peer still accepts
-	ended   []*outgoing          // messages whose last byte Gather has returned; until Sent
-	held    int                  // bytes of memory of longs and ended
-	window  int                  // the peer's window, which credit never exceeds
+	longs            map[uint64]*outgoing // all messages with DATA to send
+	sending          lanes                // messages of longs whose first frame has left, without batch
+	batch            lanes                // batch messages of longs whose first frame has left
+	framesSinceBatch int                  // DATA frames sent while both lanes had messages
+	credit           int                  // bytes of DATA that the peer still accepts
+	ended            []*outgoing          // messages whose last byte Gather has returned; until Sent
+	held             int                  // bytes of memory of longs and ended
+	window           int                  // the peer's window, which credit never exceeds
 
 	scratch []byte // the head being encoded
 	free    []*outgoing

@@ -132,8 +132,8 @@ func (ex *Exchange) log(c *result, now time.Duration) {
 // Refuse counts and logs a request that failed with f and never began. ex is nil if none was read.
 func Refuse(w *shard.Shard, from Caller, ex *Exchange, f *fault.Failure) {
 	name, ms := from.Listener().Name, w.Milliseconds.Now(w.Loop.Now())
-	w.Stats.Failed(name, f)
-	w.Stats.Refused(name)
+	w.Stats.CountFailure(name, f)
+	w.Stats.CountUnrouted(name)
 	size := 0
 	if ex != nil {
 		size = ex.size()
@@ -163,9 +163,9 @@ func logRefused(l *accesslog.Log, from Caller, ex *Exchange, f *fault.Failure) {
 // reportFailure counts the failure that the caller of ex gets, and logs an example.
 func (ex *Exchange) reportFailure(f *fault.Failure) {
 	from, name := ClientOf(ex.caller), ""
-	ex.shard.Stats.Failed(from.Listener, f)
+	ex.shard.Stats.CountFailure(from.Listener, f)
 	if ex.Route == nil {
-		ex.shard.Stats.Refused(from.Listener)
+		ex.shard.Stats.CountUnrouted(from.Listener)
 	} else {
 		name = ex.Route.ServiceName()
 	}

@@ -37,9 +37,9 @@ type Use struct {
 	Requests int // in flight, the one that is asked about included; never 0
 }
 
-// Excludes reports whether a request of length bytes must be refused while memory is short, since its connection holds
-// more than its share. Small requests pass, because a connection may have many callers: together such requests take a
-// share at most. No request passes while more than a share of responses waits for the peer to read.
+// Excludes reports whether a request of length bytes must be refused while memory is short. A connection that holds no
+// more than its share may send any request. Beyond its share, a connection may send a request of at most share/Requests
+// bytes, as it may have many callers; not even that while more than a share of responses waits for the peer to read.
 func (u Use) Excludes(s *Shard, length int) bool {
 	share := s.Share()
 	return u.Held > share && (length > share/u.Requests || u.Unread > share)

@@ -1,5 +1,14 @@
 // Package shard is the part of the process that belongs to one loop. Shards share only
-// the few atomics of Process, so a request takes no lock.
+// the few atomics of Process, so a request takes no lock. Counters belong to a loop; who wants
+// their sum asks each loop. Bytes are the exception, since their bound is that of the process:
+// a loop counts in Shard.Uncounted, and adds to Process.Budget once that is worth an atomic.
+//
+// Who counts which bytes against limits.buffered:
+//
+//	Account       a connection's messages that have arrived in part, frames that wait to be sent
+//	TableAccount  likewise, and the tables of its codec
+//	Outbound      output that a peer has not taken yet
+//	Recount       anything else: requests in exchanges, responses, what filters keep
 //
 //	shard.go     Shard and Process
 //	buffers.go   the memory kept for the next long message

@@ -37,9 +37,9 @@ type Session struct {
 // ReportStream counts a stream that failed with f, and logs an example. service is empty if
 // none counts it.
 func ReportStream(w *Shard, from Client, service string, f *fault.Failure) {
-	w.Stats.Failed(from.Listener, f)
+	w.Stats.CountFailure(from.Listener, f)
 	if service == "" {
-		w.Stats.Refused(from.Listener)
+		w.Stats.CountUnrouted(from.Listener)
 	}
 	LogExample(w, from, service, Example{}, f)
 }

@@ -19,8 +19,8 @@ type Outbound struct {
 type backlog struct {
 	outbound *Outbound     // nil in the free list
 	index    int           // in backlogs.all
-	wrote    int           // bytes that were left at first, and bytes written since
-	taken    int           // of wrote, bytes that the peer had taken at the last check
+	offered  int           // bytes given to the connection: left at first, or written since
+	accepted int           // of wrote, bytes that the peer had taken at the last check
 	counted  int           // bytes that are counted against limits.buffered
 	since    time.Duration // when a check last found that the peer had taken bytes
 }
@@ -43,7 +43,7 @@ func (o *Outbound) Init(s *Shard) { o.shard = s }
 // Write sends b. The owner calls Watch after its last Write of a callback.
 func (o *Outbound) Write(b []byte) {
 	if o.backlog != nil {
-		o.backlog.wrote += len(b)
+		o.backlog.offered += len(b)
 	}
 	o.Conn.Write(b)
 }
@@ -63,7 +63,7 @@ func (o *Outbound) WriteParts(parts [][]byte) {
 	}
 	if o.backlog != nil {
 		for _, b := range parts {
-			o.backlog.wrote += len(b)
+			o.backlog.offered += len(b)
 		}
 	}
 	o.Conn.WriteParts(parts)
@@ -93,7 +93,7 @@ func (s *Shard) addBacklog(o *Outbound, left int) *backlog {
 	if !ok {
 		b = new(backlog)
 	}
-	*b = backlog{outbound: o, index: len(s.backlogs.all), wrote: left, since: s.Loop.Now()}
+	*b = backlog{outbound: o, index: len(s.backlogs.all), offered: left, since: s.Loop.Now()}
 	s.backlogs.all = append(s.backlogs.all, b)
 	s.Recount(&b.counted, left)
 	if !s.backlogs.timer.Armed() {
@@ -121,8 +121,8 @@ func (b *backlog) check() {
 		return
 	}
 	shard.Recount(&b.counted, left)
-	if taken := b.wrote - left; taken > b.taken {
-		b.taken, b.since = taken, now
+	if taken := b.offered - left; taken > b.accepted {
+		b.accepted, b.since = taken, now
 	}
 	if now-b.since >= shard.Config.Timeouts.Write {
 		shard.Stats.WriteTimeouts++

@@ -113,9 +113,9 @@ type Registry struct {
 	reason   reason
 	breaks   breaks
 
-	services streams       // streams for the watches of services
-	own      streams       // streams for the watches of this process's own keys
-	lists    chan struct{} // limits the requests that list a service
+	serviceWatches streams       // streams for the watches of services
+	ownWatches     streams       // streams for the watches of this process's own keys
+	lists          chan struct{} // limits the requests that list a service
 
 	mu sync.Mutex // held to end ctx, and to add a task unless ctx has ended
 }
@@ -139,7 +139,7 @@ func New(opt Options) (*Registry, error) {
 		ready:  make(chan struct{}),
 		lists:  make(chan struct{}, maxLists),
 	}
-	r.services.kind, r.own.kind, r.own.resumed = "services", "own", true
+	r.serviceWatches.kind, r.ownWatches.kind, r.ownWatches.resumed = "services", "own", true
 	if opt.CacheDir != "" {
 		var err error
 		if r.cache, err = registry.OpenCache(opt.CacheDir, opt.Protocols, opt.Logger); err != nil {
@@ -242,7 +242,7 @@ func (r *Registry) await(ctx context.Context) (*clientv3.Client, error) {
 }
 
 // open begins a watch in etcd, which blocks while etcd is unavailable. The returned
-// channel delivers the channel of its events. ctx ends both. Only a task may call open.
+// channel delivers the channel of its events. The end of ctx ends the wait and the watch. Only a task may call open.
 func (r *Registry) open(ctx context.Context, key string, opts ...clientv3.OpOption) <-chan clientv3.WatchChan {
 	opened := make(chan clientv3.WatchChan, 1)
 	r.tasks.Go(func() {

@@ -285,7 +285,7 @@ func (h *handle) keepRegistered(op context.Context, lease *keptLease, pause *ret
 // the value has changed. An operator may have removed the key, the drain of a twin, or an etcd that ended all
 // leases at once.
 func (h *handle) awaitBreak(ctx context.Context, revision int64, lease *keptLease, lost <-chan struct{}, pause *retry) error {
-	on, leave := h.r.own.join(ctx)
+	on, leave := h.r.ownWatches.join(ctx)
 	opened := h.r.open(on, h.key, clientv3.WithRev(revision+1), clientv3.WithFilterPut())
 	var events clientv3.WatchChan
 	for {

@@ -13,7 +13,11 @@ type entry struct {
 }
 
 // view decides which endpoints of one service to use: those in etcd, and those that are kept
-// although etcd no longer has them (see the package comment). It is pure: time is an argument.
+// although etcd no longer has them (see the package comment). It is pure: time is an argument. A view is
+//
+//	normal      held is empty, emptyUntil is zero: live is in use
+//	holding     held is not empty: etcd lost data; live and held are in use until heldUntil has passed and a node is live
+//	emptied     emptyUntil is set: live became empty; current stays in use until emptyUntil
 type view struct {
 	ttl, grace time.Duration
 
@@ -62,7 +66,7 @@ func (v *view) settle(now time.Time) (changed bool, wake time.Time) {
 	if len(v.held) > 0 {
 		if now.Before(v.heldUntil) {
 			wake = v.heldUntil
-		} else if len(v.live) > 0 { // any node has come back, so all had the time to
+		} else if len(v.live) > 0 { // etcd has a node again, so all nodes had the time to come back
 			clear(v.held)
 		}
 	}

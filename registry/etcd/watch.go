@@ -181,7 +181,7 @@ func (w *watch) follow() error {
 
 	ctx, cancel := context.WithCancel(w.ctx)
 	defer cancel()
-	on, leave := w.r.services.join(ctx)
+	on, leave := w.r.serviceWatches.join(ctx)
 	opened := w.r.open(on, w.prefix, clientv3.WithPrefix(),
 		clientv3.WithRev(w.pos.revision+1), clientv3.WithProgressNotify())
 	var events clientv3.WatchChan

@@ -51,9 +51,9 @@ func (in *input) report(what string, why *http2.Error) {
 	if strings.HasPrefix(why.Reason, floodPrefix) {
 		f = fault.HTTP2Flood
 	}
-	in.host.Stats.Failed(in.origin.Listener.Name, f)
-	in.host.Stats.Refused(in.origin.Listener.Name)
-	in.host.Stats.Misused(why.Reason)
+	in.host.Stats.CountFailure(in.origin.Listener.Name, f)
+	in.host.Stats.CountUnrouted(in.origin.Listener.Name)
+	in.host.Stats.CountMisuse(why.Reason)
 	if omitted, due := in.host.Log.Due(what, in.origin.Listener.Name, why.Reason); due {
 		in.host.Log.Example(what, omitted, "listener", in.origin.Listener.Name, "code", f.Code,
 			"peer", in.conn.RemoteAddr(), "reason", why.Reason, "error", why.Text)

@@ -17,12 +17,13 @@ const (
 	idleTimeout = 60 * time.Second // a link that carries nothing for so long closes
 )
 
-// maxControl is the highest number of bytes of control frames that may wait to be sent. The
-// frames that end 4096 streams take 30 KiB.
+// maxControl is the highest number of bytes of control frames that may wait to be sent. The frames that end
+// all streams of a link, 4096, take 30 KiB: a peer that lets 30 times as many wait reads nothing.
 const maxControl = 1 << 20
 
-// writeSize is the number of bytes from which on a write takes no further frame. It is as long as seven
-// frames. The frames of DATA may be a little shorter, so a write has at most eight of them, half of the window.
+// writeSize is the number of bytes from which on a write takes no further frame: seven frames of link.MaxFrame. Frames
+// of DATA may be a little shorter, so a write has at most eight of them, half of link.MaxWindow. The peer gives back
+// credit for a write while the next one is under way.
 const writeSize = 112 << 10
 
 // Conn is the part of a link that both ends share: the codec on a connection, the flush at
@@ -75,7 +76,7 @@ func (c *Conn) Init(w *shard.Shard, role link.Role, end Handler, full func(id ui
 	c.Writer = link.NewWriter()
 	c.out.Do = c.Flush
 	c.keepalive.Fire = c.onKeepalive
-	c.expiry.Fire = c.expire
+	c.expiry.Fire = c.onExpiry
 	c.creditTimer.Fire = c.onNoCredit
 	c.drainLimit.Fire = c.onDrainLimit
 	c.Outbound.Init(w)
@@ -110,7 +111,7 @@ func (c *Conn) onDrainLimit() {
 	c.handler.OnLost()
 }
 
-// Receive feeds the codec and grants credit. It reports whether the link may stay open.
+// Receive feeds the codec, and gives back the credit of all that it took. It reports whether the link may stay open.
 func (c *Conn) Receive(b []byte) bool {
 	c.heard = true
 	c.Shard.Stats.LinkBytesIn += uint64(len(b))
@@ -122,7 +123,7 @@ func (c *Conn) Receive(b []byte) bool {
 	if c.state == Closed {
 		return true
 	}
-	if n := c.Reader.Consumed(); n > 0 {
+	if n := c.Reader.TakeConsumed(); n > 0 {
 		c.Writer.Credit(n)
 	}
 	c.Recount()
@@ -134,13 +135,14 @@ func (c *Conn) Receive(b []byte) bool {
 		c.Shard.Loop.Defer(&c.out)
 	}
 	if !c.expiry.Armed() && c.Reader.Midway() {
-		c.expire()
+		c.onExpiry() // the first time for what has just begun to arrive
 	}
 	return true
 }
 
-// expire, run four times in timeouts.body, drops messages that take the peer longer to send.
-func (c *Conn) expire() {
+// onExpiry, run four times in timeouts.body, drops messages that take the peer longer to send. Its time is never 0,
+// which means no time to the Reader.
+func (c *Conn) onExpiry() {
 	timeout := c.Shard.Config.Timeouts.Body
 	if err := c.Reader.Expire(c.Shard.Loop.Now()+1, timeout, c.handler); err != nil {
 		c.Shard.Log.Warn("link closed: slow peer, timeouts.body passed", "peer", c.Transport.RemoteAddr(), "error", err)

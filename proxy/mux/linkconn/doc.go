@@ -5,5 +5,8 @@
 //	state.go     the state of a link
 //	settings.go  what this sidecar announces, and the limits of a message on a link
 //
+// Credit bounds only what is on the way: it is given back as bytes arrive. What they become is bounded by
+// limits.buffered, which Conn.Account charges. A link that holds more than its share then begins no message.
+//
 // It knows nothing of exchanges.
 package linkconn

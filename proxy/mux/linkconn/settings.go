@@ -6,8 +6,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// Settings returns what this sidecar announces on its links: the largest window, since each grant
-// of credit costs both ends a wake-up.
+// Settings returns what this sidecar announces on its links. The window is the largest: each grant of credit costs
+// both ends a wake-up.
 func Settings(of *shard.Process) link.Settings {
 	s := link.Settings{MaxStreams: mux.MaxStreams, Window: link.MaxWindow}
 	if of.Streams {

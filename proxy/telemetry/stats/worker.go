@@ -47,8 +47,8 @@ type ErrorKey struct {
 // count without their listener.
 const maxErrorKeys = 1024
 
-// Failed counts an error response of this sidecar to a request of a listener.
-func (s *WorkerStats) Failed(listener string, f *fault.Failure) {
+// CountFailure counts an error response of this sidecar to a request of a listener.
+func (s *WorkerStats) CountFailure(listener string, f *fault.Failure) {
 	if s.Errors == nil {
 		s.Errors = Errors{}
 	}
@@ -61,8 +61,8 @@ func (s *WorkerStats) Failed(listener string, f *fault.Failure) {
 	s.Errors[k] = n + 1
 }
 
-// Refused counts a request that no service counts, beside Failed.
-func (s *WorkerStats) Refused(listener string) {
+// CountUnrouted counts a request that no service counts, beside Failed.
+func (s *WorkerStats) CountUnrouted(listener string) {
 	if s.Unrouted == nil {
 		s.Unrouted = make(map[string]uint64)
 	}
@@ -72,9 +72,9 @@ func (s *WorkerStats) Refused(listener string) {
 	s.Unrouted[listener]++
 }
 
-// Misused counts a connection or stream of HTTP/2 that ended for one of the codec's reasons, beside
+// CountMisuse counts a connection or stream of HTTP/2 that ended for one of the codec's reasons, beside
 // Failed.
-func (s *WorkerStats) Misused(reason string) {
+func (s *WorkerStats) CountMisuse(reason string) {
 	if s.HTTP2 == nil {
 		s.HTTP2 = make(map[string]uint64)
 	}

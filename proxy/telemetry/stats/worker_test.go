@@ -14,8 +14,8 @@ func TestErrorsAreBounded(t *testing.T) {
 	var s stats.WorkerStats
 	for range 2 {
 		for i := range listeners {
-			s.Failed(fmt.Sprint(i), fault.NoRoute)
-			s.Refused(fmt.Sprint(i))
+			s.CountFailure(fmt.Sprint(i), fault.NoRoute)
+			s.CountUnrouted(fmt.Sprint(i))
 		}
 	}
 	unrouted := uint64(0)

@@ -12,7 +12,7 @@ const (
 	closed              // withdrawn, forever
 )
 
-// unreached is the state from the choice of a goal until it is reached.
+// unreached is the state from the choice of a goal until it is reached. A yielded registration keeps its state.
 var unreached = [...]registry.State{up: registry.Pending, down: registry.Withdrawn, closed: registry.Pending}
 
 // stateEdges are the changes of a registration's state.
