@@ -10,6 +10,7 @@
 //	proxied.go   connections that begin, or are begun, with a header of the PROXY protocol
 //	accept.go    streams from another sidecar
 //	end.go       one connection or pipe, and the counters of it
+//	state.go     where a stream and its client stand
 //	pair.go      the two connections of a stream, and how they end
 //	head.go      input that is read before it is passed on, and its memory
 //	connect.go   finds an endpoint that takes the stream

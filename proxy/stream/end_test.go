@@ -24,7 +24,7 @@ func TestFinishSlowReader(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		(&pair{srv: s.srv, down: down}).finish(make([]byte, size))
+		(&pair{srv: s.srv, down: down}).finish(make([]byte, size), true)
 	}()
 	got := 0
 	for block := make([]byte, 64<<10); ; {
@@ -90,8 +90,7 @@ func TestLeavesWithWhole(t *testing.T) {
 	}
 	down, client := dial()
 	up, server := dial()
-	p := &pair{srv: s.srv, down: down, up: up}
-	p.responding.Store(true)
+	p := &pair{srv: s.srv, down: down, up: up, state: responding}
 	p.readDown(func() {})
 	client.Close()
 	receive(t, p.readerDone, "the end of the client to be seen")

@@ -168,8 +168,7 @@ func TestPaceOfBlocked(t *testing.T) {
 	client, down := s.pair(a)
 	up := s.dialTo(a.addr) // no other goroutine may read a part late
 	server := receive(t, a.conns, "the connection to the endpoint")
-	p := &pair{srv: s.srv, down: &end{conn: down, tcp: down}, up: &end{conn: up, tcp: up}}
-	p.uploading.Store(true)
+	p := &pair{srv: s.srv, down: &end{conn: down, tcp: down}, up: &end{conn: up, tcp: up}, client: clientUploading}
 	checkWindow := func() {
 		w := &watch{p: p, limit: &s.srv.config().Timeouts, began: time.Now().Add(-time.Hour)}
 		w.checkPace(time.Now())
@@ -261,10 +260,12 @@ func TestInterval(t *testing.T) {
 		"near the end":         {config.Timeouts{Idle: idle, MinRate: 1, Stream: long}, true, long - time.Second, time.Second},
 		"at the end":           {config.Timeouts{Idle: idle, MinRate: 1, Stream: long}, true, long, time.Millisecond},
 	} {
-		for _, upload := range []bool{true, false} {
-			p := &pair{srv: &Server{window: paceWindow}}
-			p.uploading.Store(c.body && upload)
-			p.downloading.Store(c.body && !upload)
+		bodies := []*pair{{client: clientUploading}, {state: responding}, {state: finishing}}
+		if !c.body {
+			bodies = []*pair{{}, {client: clientUploaded}, {state: relaying}}
+		}
+		for _, p := range bodies {
+			p.srv = &Server{window: paceWindow}
 			now := time.Unix(1700000000, 0)
 			w := &watch{p: p, limit: &c.limit, began: now.Add(-c.age)}
 			if got := w.interval(now); got != c.want {
@@ -279,7 +280,7 @@ func TestRearmEnded(t *testing.T) {
 	p := &pair{srv: &Server{window: time.Hour}}
 	p.watch = &watch{p: p, limit: &config.Timeouts{Idle: time.Hour}, timer: time.NewTimer(time.Hour)}
 	p.watch.stop()
-	p.hasBody(&p.downloading)
+	p.enter(responding)
 	if p.watch.timer.Stop() {
 		t.Error("another check is due")
 	}

@@ -29,38 +29,54 @@ type pair struct {
 	guarded   bool          // hosts have rules, round which no request of HTTP must go unread
 	halfClose time.Duration // how long a client whose output has ended may get nothing; 0 means that it has left
 
-	mu      sync.Mutex // guards up, of and severed
-	up      *end
-	of      endpointID // that up leads to; zero if it is no endpoint of a service
-	severed bool
+	mu     sync.Mutex // guards up, of, state and client
+	up     *end
+	of     endpointID // that up leads to; zero if it is no endpoint of a service
+	state  pairState
+	client clientState
 
 	at     string // "ip:port" that was dialled last; used by the goroutine of the stream
 	onward hop    // in Server.hops until the stream has ended; the zero value means none
 
-	why          atomic.Pointer[fault.Failure] // the limit that refused or ended the stream; nil if none did
-	uploading    atomic.Bool                   // the client has to send a body
-	downloading  atomic.Bool                   // the client has to read a body
-	broken       atomic.Bool                   // the stream must end with a reset
-	awaitingHead atomic.Bool                   // the head of a response is awaited with its own deadline: the stream is not idle
-	responding   atomic.Bool                   // a final response is passed on
-	interactive  atomic.Bool                   // both sides may pause: the client's bodies have no pace
-	left         atomic.Bool                   // the client has gone before the end
-	inputEnded   atomic.Bool                   // the client's output has ended, and it may wait for the response
-	downDone     atomic.Bool                   // nothing more will be sent to down; its end is no abort
-	readerDone   chan struct{}                 // closed when the goroutine of readDown has ended; nil if there is none
+	why         atomic.Pointer[fault.Failure] // the limit that refused or ended the stream; nil if none did
+	interactive atomic.Bool                   // both sides may pause: the client's bodies have no pace
+	readerDone  chan struct{}                 // closed when the goroutine of readDown has ended; nil if there is none
+}
+
+// states returns where the stream and its client stand.
+func (p *pair) states() (pairState, clientState) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state, p.client
+}
+
+// enter changes the state of the stream. The caller must not hold p.mu.
+func (p *pair) enter(next pairState) {
+	p.mu.Lock()
+	p.state.become(next)
+	p.mu.Unlock()
+	p.watch.rearm()
+}
+
+// note changes the state of the client. The caller must not hold p.mu.
+func (p *pair) note(next clientState) {
+	p.mu.Lock()
+	p.client.become(next)
+	p.mu.Unlock()
+	p.watch.rearm()
 }
 
 // attachUp sets up, which leads to of, unless the stream was aborted: then it resets up and returns
 // ErrClosed. It resets up too if the endpoint is down.
 func (p *pair) attachUp(up *end, of endpointID) error {
 	p.mu.Lock()
-	severed := p.severed
-	if !severed {
+	state := p.state
+	if state != aborted {
 		p.up, p.of = up, of
 	}
 	p.mu.Unlock()
 	switch {
-	case severed:
+	case state == aborted:
 		up.reset()
 		return ErrClosed
 	case p.srv.isDown(of): // asked after of is set, so that SetDown or isDown sees the other
@@ -74,7 +90,7 @@ func (p *pair) attachUp(up *end, of endpointID) error {
 func (p *pair) abort() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.severed = true
+	p.state.become(aborted)
 	p.down.reset()
 	if p.up != nil {
 		p.up.reset()
@@ -90,9 +106,8 @@ func (p *pair) cut(f *fault.Failure) {
 
 // isAborted reports whether the stream was aborted. Later failures are not the endpoint's.
 func (p *pair) isAborted() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.severed
+	state, _ := p.states()
+	return state == aborted
 }
 
 // closeUp closes up. If the request was not sent completely, it resets up, so that the
@@ -115,7 +130,7 @@ func (p *pair) readDown(upload func()) {
 		defer close(p.readerDone)
 		upload()
 		if _, err := io.Copy(io.Discard, p.down); err == nil && p.halfClose > 0 {
-			p.inputEnded.Store(true)
+			p.note(clientEnded)
 			p.outlastInput()
 		}
 		p.onLeft()
@@ -126,10 +141,10 @@ func (p *pair) readDown(upload func()) {
 // received nothing for halfClose. The kernel of one that has closed resets the connection when bytes arrive.
 // outlastInput also returns when the stream ends.
 func (p *pair) outlastInput() {
-	for !p.downDone.Load() {
+	for {
 		received := p.down.counters().acknowledged
 		_ = p.down.SetReadDeadline(time.Now().Add(p.halfClose))
-		if p.downDone.Load() { // finish may have set its deadline before
+		if state, _ := p.states(); state >= finishing { // finish may have set its deadline before
 			return
 		}
 		err := p.down.awaitGone()
@@ -143,9 +158,9 @@ func (p *pair) outlastInput() {
 // response is passed on, the goroutine that does so may have passed on all of it, and the client
 // has read it: so that goroutine is only interrupted. It aborts the stream if bytes are left.
 func (p *pair) onLeft() {
-	switch p.noteLeft(); {
-	case p.downDone.Load():
-	case p.responding.Load():
+	switch p.noteLeft() {
+	case finishing, aborted:
+	case responding:
 		_ = p.endpoint().SetReadDeadline(longAgo)
 		_ = p.down.SetWriteDeadline(longAgo)
 	default:
@@ -153,11 +168,15 @@ func (p *pair) onLeft() {
 	}
 }
 
-// noteLeft notes that the client has closed or failed, unless the stream has ended otherwise.
-func (p *pair) noteLeft() {
-	if !p.downDone.Load() && !p.isAborted() {
-		p.left.Store(true)
+// noteLeft notes that the client has closed or failed, unless the stream has ended otherwise. It returns where the
+// stream stands.
+func (p *pair) noteLeft() pairState {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state < finishing {
+		p.client.become(clientLeft)
 	}
+	return p.state
 }
 
 // abortAfter aborts the stream because its response could not be passed on.
@@ -171,11 +190,11 @@ func (p *pair) abortAfter(f bodyFault) {
 // longAgo is a deadline that interrupts.
 var longAgo = time.Unix(1, 0)
 
-// finish writes the last bytes of a response and closes down in a way that lets them arrive: a
-// close with unread input would send a reset, which can destroy them.
-func (p *pair) finish(out []byte) {
-	p.downDone.Store(true)
-	p.hasBody(&p.downloading)
+// finish closes up, as closeUp says, writes the last bytes of a response, and closes down in a way that lets them
+// arrive: a close with unread input would send a reset, which can destroy them.
+func (p *pair) finish(out []byte, complete bool) {
+	p.enter(finishing)
+	p.closeUp(complete)
 	defer p.down.Close()
 	_ = p.down.SetWriteDeadline(time.Now().Add(p.srv.config().Timeouts.Write))
 	if _, err := p.down.Write(out); err == nil {
@@ -185,7 +204,7 @@ func (p *pair) finish(out []byte) {
 		p.finishPipe()
 		return
 	}
-	if p.inputEnded.Load() {
+	if _, client := p.states(); client == clientEnded {
 		_ = p.down.SetReadDeadline(longAgo)
 	} else {
 		_ = p.down.SetReadDeadline(time.Now().Add(p.srv.flush))
@@ -229,13 +248,13 @@ func (p *pair) linger() {
 	}
 }
 
-// refuse sends out, a response with the failure, and closes down; it aborts if out is empty.
+// refuse sends out, a response with the failure, and closes both ends; it aborts if out is empty.
 func (p *pair) refuse(out []byte) {
 	if len(out) == 0 || p.srv.ctx.Err() != nil || p.isAborted() {
 		p.abort()
 		return
 	}
-	p.finish(out)
+	p.finish(out, false)
 }
 
 // endpoint returns the end to the endpoint, or nil if it is not connected.

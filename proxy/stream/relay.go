@@ -23,6 +23,7 @@ const flushTime = time.Second
 // An end of file is passed on as one, and the other direction continues. An error ends both
 // directions with a reset. So does a request of HTTP at the beginning, if it could go round rules.
 func (p *pair) relay(early *intake) (in, out int64) {
+	p.enter(relaying)
 	back := make(chan int64, 1)
 	go func() { back <- p.copy(p.down, p.up) }()
 	if p.guarded && p.beginsLikeHTTP(early) {
@@ -37,7 +38,7 @@ func (p *pair) relay(early *intake) (in, out int64) {
 	early.free()
 	in += p.copy(p.up, p.down)
 	out = <-back
-	if p.broken.Load() {
+	if state, _ := p.states(); state == breaking {
 		p.abort()
 	}
 	_ = p.down.Close()
@@ -83,7 +84,7 @@ func (p *pair) onBroken(e *end) {
 		p.abort()
 		return
 	}
-	p.broken.Store(true)
+	p.enter(breaking)
 	until := time.Now().Add(p.srv.flush)
 	_ = p.down.SetDeadline(until)
 	_ = p.up.SetDeadline(until)

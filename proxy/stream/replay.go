@@ -166,9 +166,8 @@ func (x *requestStream) tryAgain(f *fault.Failure) *fault.Failure {
 func (x *requestStream) restoreTimeout() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.uploading.Load() {
+	if x.client == clientUploading && x.state.become(opening) {
 		x.until = time.Time{}
-		x.awaitingHead.Store(false)
 	}
 	_ = x.up.SetDeadline(x.until)
 }

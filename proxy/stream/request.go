@@ -65,16 +65,13 @@ type requestStream struct {
 	// These uncount the memory of r, of its head and of the rest. They may be called again.
 	releaseHead, release func()
 
-	requestFault   atomic.Pointer[fault.Failure] // why the request could not be passed on; nil if it could
-	hasHead        bool                          // the head of the response has arrived; guarded by mu
-	awaitsContinue bool                          // the client has not begun the body; guarded by mu
-	until          time.Time                     // the deadline of that head; zero while the client still sends the request; guarded by mu
-	requestSent    atomic.Bool                   // the whole request was passed on
-	connected      bool                          // stream.Connected was called
-	status         int                           // of the response, 0 until its head is sent
-	whole          bool                          // the whole response was passed on
-	in             atomic.Int64                  // bytes of the request body, or of the tunnel
-	out            int64                         // bytes of the response body, or of the tunnel
+	requestFault atomic.Pointer[fault.Failure] // why the request could not be passed on; nil if it could
+	until        time.Time                     // the deadline of the response's head; zero in opening; guarded by mu
+	requestSent  atomic.Bool                   // the whole request was passed on
+	status       int                           // of the response, 0 until its head is sent
+	whole        bool                          // the whole response was passed on
+	in           atomic.Int64                  // bytes of the request body, or of the tunnel
+	out          int64                         // bytes of the response body, or of the tunnel
 }
 
 // newRequestStream counts the memory of r at once: a loop may start many streams before the goroutine
@@ -110,8 +107,6 @@ func (x *requestStream) run() {
 		case x.r.Unrouted != nil && x.endpoint() != nil:
 			x.r.Opener.Failed(f)
 		}
-		x.downDone.Store(true)
-		x.closeUp(false)
 		x.refuse(x.r.AppendFailure(nil, f, date()))
 	}
 	if x.readerDone != nil {
@@ -121,7 +116,7 @@ func (x *requestStream) run() {
 		Status: x.status, Failure: cmp.Or(x.why.Load(), f), Cut: cut, Endpoint: x.at, In: x.in.Load(), Out: x.out,
 	}
 	x.call.end(x.pair, x.stream, &end, x.whole)
-	x.stream.Close(x.connected, end.In, end.Out)
+	x.stream.Close(x.status != 0, end.In, end.Out)
 	x.r.Record.End(end)
 }
 
@@ -154,8 +149,8 @@ func (x *requestStream) carry() (fail *fault.Failure) {
 	}
 	x.replay.resume(x.up)
 	if x.r.Kind == stats.StreamBody {
-		if x.awaitsContinue = x.r.Continue; !x.awaitsContinue {
-			x.hasBody(&x.uploading)
+		if !x.r.Continue {
+			x.note(clientUploading)
 		}
 		x.readDown(x.upload)
 	}
@@ -178,7 +173,7 @@ func (x *requestStream) upload() {
 	}
 	x.r.Buffer, x.r.Rest = nil, nil
 	f := t.run()
-	x.endUpload()
+	x.note(clientUploaded)
 	x.in.Store(t.sent)
 	switch f {
 	case noFault:
@@ -190,33 +185,10 @@ func (x *requestStream) upload() {
 		x.requestFault.Store(fault.BadRequest)
 		x.closeUp(false)
 	default:
-		if !x.downDone.Load() {
-			x.noteLeft()
+		if x.noteLeft() < finishing {
 			x.abort()
 		}
 	}
-}
-
-// beginUpload notes that the client may send the body that it held back. It may have sent all of
-// it without waiting.
-func (x *requestStream) beginUpload() {
-	x.mu.Lock()
-	begins := x.awaitsContinue
-	if begins {
-		x.awaitsContinue = false
-		x.uploading.Store(true)
-	}
-	x.mu.Unlock()
-	if begins {
-		x.watch.rearm()
-	}
-}
-
-func (x *requestStream) endUpload() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.awaitsContinue = false
-	x.uploading.Store(false)
 }
 
 // startTimeout sets the deadline for the head of the response. It holds for writes, too: the endpoint may never read
@@ -224,8 +196,7 @@ func (x *requestStream) endUpload() {
 func (x *requestStream) startTimeout() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if !x.hasHead {
-		x.awaitingHead.Store(true)
+	if x.state.become(awaitingHead) {
 		x.until = time.Now().Add(x.r.Timeout)
 		_ = x.up.SetDeadline(x.until)
 	}
@@ -235,10 +206,10 @@ func (x *requestStream) startTimeout() {
 func (x *requestStream) onHead() {
 	x.replay.settle()
 	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.hasHead = true
-	x.awaitingHead.Store(false)
+	x.state.become(responding)
 	_ = x.up.SetDeadline(time.Time{})
+	x.mu.Unlock()
+	x.watch.rearm()
 }
 
 // passResponse reads heads of responses. It passes on the interim ones, and then the final
@@ -295,8 +266,8 @@ func (x *requestStream) interim(resp *protocol.Response) *fault.Failure {
 	if x.writeEarly(out) != nil {
 		x.abort()
 	}
-	if resp.Status == http.StatusContinue {
-		x.beginUpload()
+	if resp.Status == http.StatusContinue && x.r.Continue {
+		x.note(clientUploading)
 	}
 	return nil
 }
@@ -327,7 +298,7 @@ func (x *requestStream) addHeaders(resp *protocol.Response, head *http1.Head) {
 
 // sendHead sends the head of the response. After it only a reset can show a failure.
 func (x *requestStream) sendHead(status int, head []byte) bool {
-	x.connected, x.status = true, status
+	x.status = status
 	if err := x.writeHead(head); err != nil {
 		x.abortAfter(toFault)
 		return false
@@ -342,7 +313,6 @@ func (x *requestStream) finalResponse(resp *protocol.Response, head *http1.Head,
 	if len(out) == 0 {
 		return fault.Malformed
 	}
-	x.responding.Store(true)
 	x.stream.Connected(x.call.onHead(resp))
 	if !x.sendHead(resp.Status, out) {
 		return nil
@@ -354,7 +324,6 @@ func (x *requestStream) finalResponse(resp *protocol.Response, head *http1.Head,
 		body: &body, decoded: buffers.Get(0), rest: in.rest(n), chunks: !body.HasLength() && x.r.Minor > 0,
 		call: x.call,
 	}
-	x.hasBody(&x.downloading)
 	f := t.run()
 	x.out = t.sent
 	if f != noFault {
@@ -362,9 +331,7 @@ func (x *requestStream) finalResponse(resp *protocol.Response, head *http1.Head,
 		return nil
 	}
 	x.whole = true
-	x.downDone.Store(true)
-	x.closeUp(x.requestSent.Load() || x.r.Kind == stats.StreamWebSocket)
-	x.finish(nil)
+	x.finish(nil, x.requestSent.Load() || x.r.Kind == stats.StreamWebSocket)
 	return nil
 }
 

@@ -64,7 +64,6 @@ func (d *responseStream) run() {
 		sent, whole = d.send()
 		cut = !whole
 	}
-	d.closeUp(whole)
 	<-d.readerDone
 	end := accesslog.StreamEnd{Failure: cmp.Or(d.why.Load(), fail), Cut: cut, Out: sent}
 	d.call.end(d.pair, d.src.Stream, &end, whole)
@@ -104,8 +103,7 @@ func (d *responseStream) joinSource() *fault.Failure {
 
 // send passes the response on. One that ends early is aborted with a reset.
 func (d *responseStream) send() (sent int64, whole bool) {
-	d.responding.Store(true)
-	d.hasBody(&d.downloading)
+	d.enter(responding)
 	if _, err := d.down.Write(d.head); err != nil {
 		d.abortAfter(toFault)
 		return 0, false
@@ -119,7 +117,7 @@ func (d *responseStream) send() (sent int64, whole bool) {
 		d.abortAfter(f)
 		return t.sent, false
 	}
-	d.finish(nil)
+	d.finish(nil, true)
 	return t.sent, true
 }
 
@@ -162,13 +160,14 @@ func (c *call) end(p *pair, st *race.Stream, e *accesslog.StreamEnd, whole bool)
 	if c == nil {
 		return
 	}
+	_, client := p.states()
 	switch why := p.why.Load(); {
 	case c.said:
 	case whole:
 		c.code = protocol.GRPCOther
 	case why != nil:
 		c.code = why.GRPC()
-	case p.left.Load():
+	case client == clientLeft:
 		c.code = protocol.GRPCCancelled
 	case e.Failure != nil:
 		c.code = e.Failure.GRPC()

@@ -2,7 +2,6 @@ package stream
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/config"
@@ -49,8 +48,10 @@ func watchOf(p *pair) *watch {
 // is seldom looked at.
 func (w *watch) interval(now time.Time) time.Duration {
 	d := w.limit.Idle
-	if w.limit.MinRate > 0 && !w.p.interactive.Load() && (w.p.uploading.Load() || w.p.downloading.Load()) {
-		d = min(d, w.p.srv.window)
+	if w.limit.MinRate > 0 && !w.p.interactive.Load() {
+		if uploading, downloading := w.p.bodies(); uploading || downloading {
+			d = min(d, w.p.srv.window)
+		}
 	}
 	d /= checksPerTimeout
 	if w.limit.Stream > 0 {
@@ -59,14 +60,13 @@ func (w *watch) interval(now time.Time) time.Duration {
 	return max(d, time.Millisecond)
 }
 
-// hasBody notes that the client has to send or read a body, from now on. The caller must not hold
-// p.mu.
-func (p *pair) hasBody(direction *atomic.Bool) {
-	direction.Store(true)
-	p.watch.rearm()
+// bodies reports whether the client has to send, and to read, a body.
+func (p *pair) bodies() (uploading, downloading bool) {
+	state, client := p.states()
+	return client == clientUploading, state == responding || state == finishing
 }
 
-// rearm sets the time of the next check anew, since a body has begun. A check locks pair.mu, so the
+// rearm sets the time of the next check anew, since a body may have begun. A check locks pair.mu, so the
 // caller must not hold it. A nil watch has no checks.
 func (w *watch) rearm() {
 	if w == nil {
@@ -101,7 +101,8 @@ func (w *watch) check() {
 // being connected, or awaits the head of a response, has its own deadlines.
 func (w *watch) idle(now time.Time) bool {
 	moved := w.p.moved()
-	if moved != w.moved || w.p.endpoint() == nil || w.p.awaitingHead.Load() {
+	state, _ := w.p.states()
+	if moved != w.moved || w.p.endpoint() == nil || state == awaitingHead {
 		w.moved, w.change = moved, now
 		return false
 	}
@@ -112,7 +113,7 @@ func (w *watch) idle(now time.Time) bool {
 // get a response.
 func (w *watch) checkPace(now time.Time) {
 	p := w.p
-	uploading, downloading := p.uploading.Load(), p.downloading.Load()
+	uploading, downloading := p.bodies()
 	if now.Sub(w.began) < p.srv.window || !uploading && !downloading {
 		w.up, w.down = pace{}, pace{}
 		return
