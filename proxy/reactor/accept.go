@@ -58,20 +58,16 @@ func (a *acceptor) stop() {
 // onEvents implements watcher. The kernel tells once of all connections that wait.
 func (a *acceptor) onEvents(kernel.Events) {
 	a.loop.After(0, &a.timer)
-	for range maxAccepts {
-		fd, from, errno := kernel.Accept(a.fd)
-		switch errno {
-		case 0:
-			a.backoff = minBackoff
-			a.l.onAccept(a.loop, fd, from)
-		case unix.EAGAIN:
-			a.loop.Stop(&a.timer)
-			return
-		case unix.EINTR, unix.ECONNABORTED: // the client has left
-		default:
-			a.failed(errno)
-			return
-		}
+	errno := kernel.AcceptAll(a.fd, maxAccepts, func(fd int, from netip.AddrPort) {
+		a.backoff = minBackoff
+		a.l.onAccept(a.loop, fd, from)
+	})
+	switch errno {
+	case 0: // the timer goes on
+	case unix.EAGAIN:
+		a.loop.Stop(&a.timer)
+	default:
+		a.failed(errno)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 	"syscall"
@@ -219,9 +220,6 @@ func (rawListener) Read(func(fd uintptr) bool) error { return errors.ErrUnsuppor
 // Write implements syscall.RawConn, as Read.
 func (rawListener) Write(func(fd uintptr) bool) error { return errors.ErrUnsupported }
 
-// maxRest bounds the connections that Close accepts: a backlog is seldom longer.
-const maxRest = 4096
-
 // Close stops accepting, and returns when no loop accepts any more. Connections that wait in the kernel
 // are still accepted, lest it resets them. Accepted connections stay open, and may reach their loop
 // later. A second call, or one after Stop, returns net.ErrClosed. It must not be called on a loop.
@@ -253,25 +251,11 @@ func (l *Listener) close() error {
 	on.Post(func() {
 		defer close(accepted)
 		for _, s := range l.sockets {
-			l.acceptRest(on, s.fd)
+			_ = kernel.AcceptAll(s.fd, kernel.MaxRest, func(fd int, from netip.AddrPort) { l.onAccept(on, fd, from) })
 		}
 	})
 	<-accepted
 	return errors.Join(failed, l.closeSockets())
-}
-
-// acceptRest accepts the connections that wait at a socket, on a loop.
-func (l *Listener) acceptRest(on *eventLoop, at int) {
-	for range maxRest {
-		fd, from, errno := kernel.Accept(at)
-		switch errno {
-		case 0:
-			l.onAccept(on, fd, from)
-		case unix.EINTR, unix.ECONNABORTED:
-		default:
-			return
-		}
-	}
 }
 
 // removeFiles removes the file of a Unix socket, before the socket is closed: another process that found

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"sync"
@@ -99,35 +100,20 @@ func (l *Listener) run(ln net.Listener) {
 	}
 }
 
-// maxRest bounds the connections that Close accepts: a backlog is seldom longer.
-const maxRest = 4096
-
-// acceptRest accepts the connections that wait at a socket.
+// acceptRest accepts the connections that wait at ln. It duplicates the socket: Server.Close waits for calls on ln, and
+// holds the lock that serve needs.
 func (l *Listener) acceptRest(ln net.Listener) {
-	raw, err := ln.(syscall.Conn).SyscallConn()
-	for range maxRest {
-		if err != nil {
-			return
-		}
-		fd, errno := -1, syscall.Errno(0)
-		err = raw.Control(func(at uintptr) { fd, _, errno = kernel.Accept(int(at)) })
-		switch {
-		case errno == syscall.EINTR, errno == syscall.ECONNABORTED:
-			continue
-		case errno != 0 || err != nil:
-			return
-		}
-		l.serveDescriptor(fd)
+	socket, err := kernel.Duplicate(ln.(syscall.Conn))
+	if err != nil {
+		return
 	}
-}
-
-// serveDescriptor serves the connection of a descriptor, which it owns.
-func (l *Listener) serveDescriptor(fd int) {
-	file := os.NewFile(uintptr(fd), "connection")
-	defer file.Close()
-	if nc, err := net.FileConn(file); err == nil { // has a duplicate
-		l.serve(nc)
-	}
+	defer syscall.Close(socket)
+	_ = kernel.AcceptAll(socket, kernel.MaxRest, func(fd int, _ netip.AddrPort) {
+		if nc, err := kernel.Conn(fd); err == nil {
+			l.serve(nc)
+		}
+		_ = syscall.Close(fd)
+	})
 }
 
 func (l *Listener) serve(nc net.Conn) {

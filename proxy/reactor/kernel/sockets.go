@@ -35,6 +35,24 @@ func Duplicate(c syscall.Conn) (int, error) {
 	return fd, errors.Join(err, os.NewSyscallError("fcntl", failed))
 }
 
+// MaxRest bounds the connections that are accepted when a listener is closed: a backlog is seldom longer.
+const MaxRest = 4096
+
+// AcceptAll calls take with each connection that waits at a listening socket, as Accept returns it, until max were
+// accepted. Otherwise it returns the error that ended it, EAGAIN if none waits any more.
+func AcceptAll(listener, max int, take func(fd int, from netip.AddrPort)) syscall.Errno {
+	for range max {
+		switch fd, from, errno := Accept(listener); errno {
+		case 0:
+			take(fd, from)
+		case unix.EINTR, unix.ECONNABORTED: // the client has left
+		default:
+			return errno
+		}
+	}
+	return 0
+}
+
 // Gone reports whether nothing that is written to the socket of fd arrives: both directions have ended, or the
 // connection has failed. The peer of a Unix socket is gone once it has closed, that of a TCP connection once its
 // kernel has sent a reset. Some systems report neither, and a later write fails.
