@@ -24,13 +24,13 @@ func (s *Server) Accept(peer loop.Socket, a *downstream.StreamAccept) {
 	if p == nil {
 		return
 	}
-	p.by = a.Opener
+	p.opener = a.Opener
 	switch a.Stream.Kind {
 	case link.StreamAnswer:
 		s.serveParked(p, a.Stream.Token)
 	case link.StreamOpaque:
 		t := &tunnel{
-			pair: p, endpointQuery: s.opaque(a.Opener, a.Service, a.Timeout), rest: a.Rest, accepted: []byte{link.StreamTaken},
+			pair: p, endpointQuery: s.opaqueQuery(a.Service, a.Timeout), rest: a.Rest, accepted: []byte{link.StreamTaken},
 			failureResponse: func(f *fault.Failure) []byte { return []byte{byte(f.Reason())} }, record: a.Record,
 		}
 		s.start(p, t.run)
@@ -54,12 +54,12 @@ func (s *Server) serveParked(p *pair, token link.Token) {
 
 // serve carries a request of another sidecar, which has added the headers of a proxy already.
 func (p *pair) serve(a *downstream.StreamAccept) {
-	r := &downstream.StreamRequest{Opener: a.Opener, Service: a.Service, Timeout: a.Timeout, Minor: 1, Record: a.Record}
+	r := &downstream.StreamRequest{Service: a.Service, Timeout: a.Timeout, Minor: 1, Record: a.Record}
 	if f := p.receive(r, a); f != nil {
 		if why := p.why.Load(); why != nil {
 			f = why
 		} else {
-			a.Opener.Failed(f)
+			p.opener.Failed(f)
 		}
 		r.Record.End(accesslog.StreamEnd{Failure: f, Cut: p.isAborted()})
 		p.refuse(r.AppendFailure(nil, f, date()))
@@ -104,7 +104,7 @@ func (p *pair) receive(r *downstream.StreamRequest, a *downstream.StreamAccept) 
 	p.interactive.Store(protocol.Interactive(req.Headers))
 	r.GRPC, p.behind = protocol.IsGRPC(req.Headers), forwarded.NearestClient(req.Headers)
 	a.Client.GRPC, a.Client.Behind = r.GRPC, p.behind
-	r.Opener = a.Opener.From(a.Client)
+	p.opener = a.Opener.From(a.Client)
 	r.Minor, r.ToHead = head.Minor, head.HeadMethod
 	if head.Protocols != nil && head.Framing != http1.Chunked && head.Length <= downstream.MaxUpgradeBody {
 		return p.receiveUpgrade(r, in, n, &req, &head)

@@ -18,7 +18,6 @@ import (
 )
 
 type endpointQuery struct {
-	opener   race.Opener // picks the endpoint and counts the stream
 	service  string
 	unrouted *downstream.Unrouted // connects there instead; nil means to the service
 	kind     link.StreamKind      // sent to an endpoint that is another sidecar
@@ -37,36 +36,36 @@ type pick struct {
 // connect connects p to an endpoint that takes the stream. Unless it fails, the caller must
 // close st, which is nil without a service. linked reports whether the endpoint is another
 // sidecar.
-func (p *pair) connect(w *endpointQuery) (st *race.Stream, linked bool, fail *fault.Failure) {
-	if w.unrouted != nil {
-		return nil, false, (&unrouted{p, w.unrouted}).connect()
+func (p *pair) connect(q *endpointQuery) (st *race.Stream, linked bool, fail *fault.Failure) {
+	if q.unrouted != nil {
+		return nil, false, (&unrouted{p, q.unrouted}).connect()
 	}
-	a := p.await(func(picked race.Picked) { w.opener.Open(w.service, picked) })
-	if fail = a.fail; fail == nil {
-		linked, fail = p.openAt(w, a.stream, a.at)
+	got := p.await(func(picked race.Picked) { p.opener.Open(q.service, picked) })
+	if fail = got.fail; fail == nil {
+		linked, fail = p.openAt(q, got.stream, got.at)
 	}
 	if fail != nil {
 		return nil, false, fail
 	}
-	return a.stream, linked, nil
+	return got.stream, linked, nil
 }
 
 // reconnect connects p to another endpoint, after the last one refused the stream with why. If it
 // fails, st is closed.
-func (p *pair) reconnect(w *endpointQuery, st *race.Stream, why *fault.Failure) (linked bool, fail *fault.Failure) {
-	a := p.await(func(picked race.Picked) { st.Retry(why, nil, picked) })
-	if a.fail != nil {
-		return false, a.fail
+func (p *pair) reconnect(q *endpointQuery, st *race.Stream, why *fault.Failure) (linked bool, fail *fault.Failure) {
+	got := p.await(func(picked race.Picked) { st.Retry(why, nil, picked) })
+	if got.fail != nil {
+		return false, got.fail
 	}
-	return p.openAt(w, st, a.at)
+	return p.openAt(q, st, got.at)
 }
 
 // openAt opens the stream at an endpoint, or at another one if that does not take it. If it fails,
 // st is closed.
-func (p *pair) openAt(w *endpointQuery, st *race.Stream, at race.Target) (linked bool, fail *fault.Failure) {
+func (p *pair) openAt(q *endpointQuery, st *race.Stream, at race.Target) (linked bool, fail *fault.Failure) {
 	var last fault.Error
 	for {
-		err := p.open(w, st, at)
+		err := p.open(q, st, at)
 		if err == nil {
 			return at.Link, nil
 		}
@@ -78,25 +77,25 @@ func (p *pair) openAt(w *endpointQuery, st *race.Stream, at race.Target) (linked
 		if errors.As(err, &last) {
 			why = last.Failure
 		}
-		a := p.await(func(picked race.Picked) { st.Retry(why, err, picked) })
+		got := p.await(func(picked race.Picked) { st.Retry(why, err, picked) })
 		switch {
-		case a.fail == fault.Connect && last.Failure != nil:
+		case got.fail == fault.Connect && last.Failure != nil:
 			return false, last.Failure
-		case a.fail != nil:
-			return false, a.fail
+		case got.fail != nil:
+			return false, got.fail
 		}
-		at = a.at
+		at = got.at
 	}
 }
 
 // await has the core look for an endpoint, and waits for it. The loop of the core may have stopped, so Close
 // ends the wait.
-func (p *pair) await(begin func(picked race.Picked)) (a pick) {
+func (p *pair) await(begin func(picked race.Picked)) (got pick) {
 	picks := make(chan pick, 1)
 	begin(func(s *race.Stream, at race.Target, f *fault.Failure) { picks <- pick{s, at, f} })
 	select {
-	case a = <-picks:
-		return a
+	case got = <-picks:
+		return got
 	case <-p.srv.ctx.Done():
 		return pick{fail: fault.Draining}
 	}
@@ -104,18 +103,18 @@ func (p *pair) await(begin func(picked race.Picked)) (a pick) {
 
 // open connects to an endpoint. To another sidecar it also sends the preface, and waits until
 // that sidecar accepts a stream that can't be refused by an HTTP response.
-func (p *pair) open(w *endpointQuery, st *race.Stream, at race.Target) error {
+func (p *pair) open(q *endpointQuery, st *race.Stream, at race.Target) error {
 	if at.Socket != nil {
-		return p.openPipe(w, at)
+		return p.openPipe(q, at)
 	}
 	var first []byte
 	if !at.Link {
-		first = proxyHeader(p, w.service)
+		first = proxyHeader(p, q.service)
 	}
-	if err := p.dial(st, at.Addr, w.service, w.serverName(st.TLS(), at), first); err != nil || !at.Link {
+	if err := p.dial(st, at.Addr, q.service, q.serverName(st.TLS(), at), first); err != nil || !at.Link {
 		return err
 	}
-	err := p.sendPreface(&link.Stream{Kind: w.kind, TimeLeft: w.timeout})
+	err := p.sendPreface(&link.Stream{Kind: q.kind, TimeLeft: q.timeout})
 	if err != nil {
 		p.closeUp(false)
 	}
@@ -125,17 +124,17 @@ func (p *pair) open(w *endpointQuery, st *race.Stream, at race.Target) error {
 // openPipe waits until the endpoint's connection takes the stream. The loop bounds that by
 // connect_timeout, and says whether a dial failed or no connection had room; twice that time
 // is for a loop that is late.
-func (p *pair) openPipe(w *endpointQuery, at race.Target) error {
-	p.at = at.Addr
+func (p *pair) openPipe(q *endpointQuery, at race.Target) error {
+	p.dialled = at.Addr
 	up := endOf(at.Socket)
-	if !w.message || up == nil || up.pipe == nil {
+	if !q.message || up == nil || up.pipe == nil {
 		at.Socket.Reset()
 		return fault.Error{Failure: fault.Unsupported}
 	}
-	if err := p.attachUp(up, endpointID{w.service, at.Addr}); err != nil {
+	if err := p.attachUp(up, endpointID{q.service, at.Addr}); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(p.srv.ctx, 2*p.srv.service(w.service).ConnectTimeout)
+	ctx, cancel := context.WithTimeout(p.srv.ctx, 2*p.srv.service(q.service).ConnectTimeout)
 	defer cancel()
 	err := up.pipe.AwaitOpen(ctx)
 	if err != nil {
@@ -148,9 +147,9 @@ func (p *pair) openPipe(w *endpointQuery, at race.Target) error {
 }
 
 // serverName returns the name that the endpoint must prove by TLS.
-func (w *endpointQuery) serverName(c *config.ServiceTLS, at race.Target) string {
-	if c.ByHost() && w.host != "" {
-		return w.host
+func (q *endpointQuery) serverName(c *config.ServiceTLS, at race.Target) string {
+	if c.ByHost() && q.host != "" {
+		return q.host
 	}
 	return c.ServerName(at.Host, at.Addr)
 }
@@ -158,7 +157,7 @@ func (w *endpointQuery) serverName(c *config.ServiceTLS, at race.Target) string 
 // dial connects to addr of the stream's service, which must prove name by TLS, and sends first before
 // anything else.
 func (p *pair) dial(st *race.Stream, addr, service, name string, first []byte) error {
-	p.at = addr
+	p.dialled = addr
 	ctx, cancel := context.WithTimeout(p.srv.ctx, p.srv.service(service).ConnectTimeout)
 	defer cancel()
 	sock, err := p.srv.opt.Dial(ctx, addr, st.Key(), name, first)

@@ -220,9 +220,9 @@ func TestCutEarly(t *testing.T) {
 	t.Run("connecting", func(t *testing.T) {
 		s := newSidecar(t, options{}, a.addr)
 		client, server := s.pair(a)
-		p := &pair{srv: s.srv, down: &end{conn: client, tcp: client}}
+		p := &pair{srv: s.srv, opener: s.srv.worker(), down: &end{conn: client, tcp: client}}
 		p.cut(fault.TooManyStreams)
-		q := s.srv.opaque(s.srv.worker(), "app", waitLimit)
+		q := s.srv.opaqueQuery("app", waitLimit)
 		if _, _, fail := p.connect(&q); fail != fault.TooManyStreams {
 			t.Errorf("got %+v", fail)
 		}
@@ -241,8 +241,8 @@ func TestNoDescriptor(t *testing.T) {
 	srv.opt.Dial = func(context.Context, string, string, string, []byte) (loop.Socket, error) {
 		return nil, fmt.Errorf("dial: %w", loop.ErrDialQueue)
 	}
-	p := &pair{srv: srv, down: &end{conn: client, tcp: client}}
-	q := srv.opaque(srv.worker(), "app", waitLimit)
+	p := &pair{srv: srv, opener: srv.worker(), down: &end{conn: client, tcp: client}}
+	q := srv.opaqueQuery("app", waitLimit)
 	if _, _, fail := p.connect(&q); fail != fault.DialLimit {
 		t.Errorf("got %+v", fail)
 	}

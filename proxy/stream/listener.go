@@ -132,7 +132,7 @@ func (l *Listener) serve(nc net.Conn) {
 
 // open starts the stream of a client at down, which release uncounts at its end.
 func (l *Listener) open(down *end, release func()) {
-	p := &pair{srv: l.srv, down: down, by: l.srv.worker().From(l.client(down))}
+	p := &pair{srv: l.srv, down: down, opener: l.srv.worker().From(l.client(down))}
 	run := func() { l.route(p) }
 	if name := l.cfg.Load().Service; name != "" {
 		t := l.tunnel(p, name)
@@ -157,12 +157,12 @@ func (l *Listener) tunnel(p *pair, service string) *tunnel {
 	c, from := l.srv.service(service), l.client(p.down)
 	t := &tunnel{
 		pair: p, failureResponse: noResponse,
-		endpointQuery: l.srv.opaque(p.by, c.Name, c.Timeout),
+		endpointQuery: l.srv.opaqueQuery(c.Name, c.Timeout),
 		record:        l.srv.worker().StreamRecord(from.Listener, from.Addr, c.Name),
 	}
 	rules := l.srv.opt.Process.Generation().RulesOfStream(from.Listener, c.Name)
 	if rules.Refuse(&allow.Call{}, from.Addr, l.srv.opt.Logger) {
-		p.by.Failed(fault.NotAllowed)
+		p.opener.Failed(fault.NotAllowed)
 		t.fail(fault.NotAllowed)
 		return nil
 	}
@@ -174,7 +174,7 @@ func (l *Listener) tunnel(p *pair, service string) *tunnel {
 func (l *Listener) route(p *pair) {
 	why := p.why.Load()
 	if why == nil && p.srv.opt.Process.Full() {
-		p.by.Failed(fault.Overloaded)
+		p.opener.Failed(fault.Overloaded)
 		why = fault.Overloaded
 	}
 	if why != nil {

@@ -18,25 +18,25 @@ import (
 // pair is the two ends of a stream, which it owns: down to the client, and up to the endpoint,
 // which is nil until it is connected.
 type pair struct {
-	srv   *Server
-	down  *end
-	by    race.Opener // counts the limit that refused or ended the stream; nil means a worker
-	place *fair.Place // of Server.places or Server.headPlaces; nil if it got none
-	watch *watch      // nil if no time is limited
+	srv    *Server
+	down   *end
+	opener race.Opener // picks the endpoint, and counts why the stream was refused or ended; nil means a worker
+	place  *fair.Place // of Server.places or Server.headPlaces; nil if it got none
+	watch  *watch      // nil if no time is limited
 
 	behind netip.Addr // the client of the sidecar at down, as in share.Source
 
-	guarded   bool          // hosts have rules, round which no request of HTTP must go unread
-	halfClose time.Duration // how long a client whose output has ended may get nothing; 0 means that it has left
+	guarded   bool          // some host has rules: bytes that begin like HTTP must not be relayed unread
+	halfClose time.Duration // how long a client whose output has ended may get no bytes; 0: it counts as gone at once
 
-	mu     sync.Mutex // guards up, of, state and client
+	mu     sync.Mutex // guards up, upID, state and client
 	up     *end
-	of     endpointID // that up leads to; zero if it is no endpoint of a service
+	upID   endpointID // that up leads to; zero if it is no endpoint of a service
 	state  pairState
 	client clientState
 
-	at     string // "ip:port" that was dialled last; used by the goroutine of the stream
-	onward hop    // in Server.hops until the stream has ended; the zero value means none
+	dialled string // "ip:port" that was dialled last; used by the goroutine of the stream
+	onward  hop    // in Server.hops until the stream has ended; the zero value means none
 
 	why         atomic.Pointer[fault.Failure] // the limit that refused or ended the stream; nil if none did
 	interactive atomic.Bool                   // both sides may pause: the client's bodies have no pace
@@ -66,20 +66,20 @@ func (p *pair) note(next clientState) {
 	p.watch.rearm()
 }
 
-// attachUp sets up, which leads to of, unless the stream was aborted: then it resets up and returns
+// attachUp sets up, which leads to the endpoint id, unless the stream was aborted: then it resets up and returns
 // ErrClosed. It resets up too if the endpoint is down.
-func (p *pair) attachUp(up *end, of endpointID) error {
+func (p *pair) attachUp(up *end, id endpointID) error {
 	p.mu.Lock()
 	state := p.state
 	if state != aborted {
-		p.up, p.of = up, of
+		p.up, p.upID = up, id
 	}
 	p.mu.Unlock()
 	switch {
 	case state == aborted:
 		up.reset()
 		return ErrClosed
-	case p.srv.isDown(of): // asked after of is set, so that SetDown or isDown sees the other
+	case p.srv.isDown(id): // asked after upID is set, so that SetDown or isDown sees the other
 		up.reset()
 		return fault.Error{Failure: fault.EndpointDown}
 	}
@@ -113,7 +113,7 @@ func (p *pair) isAborted() bool {
 // closeUp closes up. If the request was not sent completely, it resets up, so that the
 // endpoint can tell.
 func (p *pair) closeUp(complete bool) {
-	switch up := p.endpoint(); {
+	switch up := p.upstream(); {
 	case up == nil:
 	case complete:
 		_ = up.Close() // may wait, so not under mu: abort must not
@@ -154,14 +154,14 @@ func (p *pair) outlastInput() {
 	}
 }
 
-// onLeft ends a stream whose client has closed, since it does not want the response. While a
-// response is passed on, the goroutine that does so may have passed on all of it, and the client
-// has read it: so that goroutine is only interrupted. It aborts the stream if bytes are left.
+// onLeft ends a stream whose client has closed, since the client does not want the response. If a response is passed
+// on, the client may have closed because it has all of it. So onLeft only interrupts that goroutine, by deadlines that
+// have passed, and the goroutine aborts the stream if bytes are left.
 func (p *pair) onLeft() {
 	switch p.noteLeft() {
 	case finishing, aborted:
 	case responding:
-		_ = p.endpoint().SetReadDeadline(longAgo)
+		_ = p.upstream().SetReadDeadline(longAgo)
 		_ = p.down.SetWriteDeadline(longAgo)
 	default:
 		p.abort()
@@ -257,8 +257,8 @@ func (p *pair) refuse(out []byte) {
 	p.finish(out, false)
 }
 
-// endpoint returns the end to the endpoint, or nil if it is not connected.
-func (p *pair) endpoint() *end {
+// upstream returns the end to the endpoint, or nil if it is not connected.
+func (p *pair) upstream() *end {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.up
@@ -266,7 +266,7 @@ func (p *pair) endpoint() *end {
 
 // moved returns the bytes that both ends have received or acknowledged.
 func (p *pair) moved() uint64 {
-	if up := p.endpoint(); up != nil {
+	if up := p.upstream(); up != nil {
 		return p.down.moved() + up.moved()
 	}
 	return p.down.moved()
@@ -275,5 +275,5 @@ func (p *pair) moved() uint64 {
 func (p *pair) endpointID() endpointID {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.of
+	return p.upID
 }

@@ -23,8 +23,8 @@ import (
 // is the part of the body that was read already.
 func (s *sidecar) source(a *app, h http1.Head, early string) (src *race.StreamSource, server *net.TCPConn) {
 	s.t.Helper()
-	p := &pair{srv: s.srv}
-	w := s.srv.opaque(s.srv.worker(), "app", waitLimit)
+	p := &pair{srv: s.srv, opener: s.srv.worker()}
+	w := s.srv.opaqueQuery("app", waitLimit)
 	st, _, fail := p.connect(&w)
 	if fail != nil {
 		s.t.Fatal(fail)

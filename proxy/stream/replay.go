@@ -132,6 +132,9 @@ func (r *replay) destination() (to *end, settled bool) {
 // refusal returns why another sidecar has refused the request before any application saw it, or nil
 // if resp is a response to it.
 func (x *requestStream) refusal(resp *protocol.Response) *fault.Failure {
+	if !x.linked {
+		return nil
+	}
 	return fault.OfCode(protocol.Find(resp.Headers, protocol.HeaderError))
 }
 

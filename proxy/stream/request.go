@@ -25,7 +25,7 @@ func (s *Server) Request(client loop.Socket, r *downstream.StreamRequest) {
 	if p == nil {
 		return
 	}
-	p.by = r.Opener
+	p.opener = r.Opener
 	p.interactive.Store(r.Interactive)
 	if r.Kind != stats.StreamConnect {
 		x := newRequestStream(p, r)
@@ -37,7 +37,7 @@ func (s *Server) Request(client loop.Socket, r *downstream.StreamRequest) {
 	}
 	p.guarded = s.opt.Process.Generation().Guarded()
 	t := &tunnel{
-		pair: p, endpointQuery: s.opaque(r.Opener, r.Service, r.Timeout), rest: r.Rest, accepted: []byte(downstream.Connected),
+		pair: p, endpointQuery: s.opaqueQuery(r.Service, r.Timeout), rest: r.Rest, accepted: []byte(downstream.Connected),
 		status: http.StatusOK, record: r.Record,
 		failureResponse: func(f *fault.Failure) []byte { return r.AppendFailure(nil, f, date()) },
 	}
@@ -62,8 +62,9 @@ type requestStream struct {
 	repeats int     // how often it was sent again although an endpoint may have seen it
 	full    bool    // limits.buffered was reached before the memory of r was counted
 
-	// These uncount the memory of r, of its head and of the rest. They may be called again.
-	releaseHead, release func()
+	// Each may be called again.
+	releaseHead func() // uncounts the memory of r.Head
+	release     func() // uncounts that of r.Rest and r.Buffer
 
 	requestFault atomic.Pointer[fault.Failure] // why the request could not be passed on; nil if it could
 	until        time.Time                     // the deadline of the response's head; zero in opening; guarded by mu
@@ -104,8 +105,8 @@ func (x *requestStream) run() {
 		case cut || f == x.why.Load():
 		case x.stream != nil:
 			x.stream.Failed(f)
-		case x.r.Unrouted != nil && x.endpoint() != nil:
-			x.r.Opener.Failed(f)
+		case x.r.Unrouted != nil && x.upstream() != nil:
+			x.opener.Failed(f)
 		}
 		x.refuse(x.r.AppendFailure(nil, f, date()))
 	}
@@ -113,7 +114,7 @@ func (x *requestStream) run() {
 		<-x.readerDone
 	}
 	end := accesslog.StreamEnd{
-		Status: x.status, Failure: cmp.Or(x.why.Load(), f), Cut: cut, Endpoint: x.at, In: x.in.Load(), Out: x.out,
+		Status: x.status, Failure: cmp.Or(x.why.Load(), f), Cut: cut, Endpoint: x.dialled, In: x.in.Load(), Out: x.out,
 	}
 	x.call.end(x.pair, x.stream, &end, x.whole)
 	x.stream.Close(x.status != 0, end.In, end.Out)
@@ -127,14 +128,14 @@ func (x *requestStream) carry() (fail *fault.Failure) {
 	case f != nil:
 		return f
 	case len(x.r.Head) == 0:
-		x.r.Opener.Failed(fault.BadRequest)
+		x.opener.Failed(fault.BadRequest)
 		return fault.BadRequest
 	case x.full:
-		x.r.Opener.Failed(fault.Overloaded)
+		x.opener.Failed(fault.Overloaded)
 		return fault.Overloaded
 	}
 	x.query = endpointQuery{
-		opener: x.r.Opener, service: x.r.Service, unrouted: x.r.Unrouted, kind: link.StreamHTTP, timeout: x.r.Timeout, host: x.r.Host,
+		service: x.r.Service, unrouted: x.r.Unrouted, kind: link.StreamHTTP, timeout: x.r.Timeout, host: x.r.Host,
 		message: x.r.Kind == stats.StreamBody,
 	}
 	x.stream, x.linked, fail = x.connect(&x.query)
@@ -235,8 +236,11 @@ func (x *requestStream) passResponse() *fault.Failure {
 			return fault.Malformed
 		case http1.Offers(x.r.Protocols, head.Protocols):
 			return x.upgrade(&resp, &head, &in, n)
-		case x.linked && x.refusal(&resp) != nil:
-			return x.refusal(&resp)
+		}
+		if f := x.refusal(&resp); f != nil {
+			return f
+		}
+		switch {
 		case resp.Status == http.StatusSwitchingProtocols:
 			return fault.Malformed // the request asked for no upgrade, or for another one
 		case resp.Status >= 200:
@@ -277,7 +281,7 @@ func (x *requestStream) addHeaders(resp *protocol.Response, head *http1.Head) {
 	x.onHead()
 	if !x.linked {
 		minor := head.Minor
-		if x.endpoint().pipe != nil { // translated
+		if x.upstream().pipe != nil { // translated
 			minor = protocol.MinorHTTP2
 		}
 		hs, dated, _ := protocol.FromEndpoint(resp.Headers)

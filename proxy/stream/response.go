@@ -30,13 +30,13 @@ func (s *Server) Answer(client loop.Socket, a *downstream.StreamAnswer) {
 		a.Source.Close()
 		return
 	}
-	p.by = a.Opener
+	p.opener = a.Opener
 	s.startResponse(&responseStream{pair: p, head: a.Head, chunks: a.Chunks, src: a.Source})
 }
 
 func (s *Server) startResponse(d *responseStream) {
 	if d.src.Socket != nil {
-		d.up, d.of = endOf(d.src.Socket), endpointID{d.src.Service, d.src.Addr}
+		d.up, d.upID = endOf(d.src.Socket), endpointID{d.src.Service, d.src.Addr}
 	}
 	d.interactive.Store(d.src.Interactive)
 	if !s.start(d.pair, d.run) {
@@ -86,7 +86,7 @@ func (d *responseStream) joinSource() *fault.Failure {
 		return f
 	}
 	if d.src.Socket != nil {
-		if d.srv.isDown(d.of) {
+		if d.srv.isDown(d.upID) {
 			return fault.EndpointDown
 		}
 		return nil

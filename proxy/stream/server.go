@@ -18,7 +18,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/fair/share"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
-	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/stream/pipe"
 )
 
@@ -144,20 +143,20 @@ func (s *Server) start(p *pair, run func()) bool { return s.startIn(s.places, p,
 func (s *Server) startIn(places *fair.Table, p *pair, run func()) bool {
 	p.takePlace(places)
 	p.watch = watchOf(p)
-	end := func() {
+	giveBack := func() {
 		p.watch.stop()
 		p.place.Release()
 		if f := p.why.Load(); f != nil {
-			if p.by == nil { // a body that another sidecar fetches
-				p.by = s.worker()
+			if p.opener == nil { // a body that another sidecar fetches
+				p.opener = s.worker()
 			}
-			p.by.Failed(f)
+			p.opener.Failed(f)
 		}
 	}
-	if s.launch(p, func() { defer end(); run() }) {
+	if s.launch(p, func() { defer giveBack(); run() }) {
 		return true
 	}
-	end()
+	giveBack()
 	return false
 }
 
@@ -181,13 +180,13 @@ func (s *Server) launch(p *pair, run func()) bool {
 	}
 	s.open[p] = struct{}{}
 	s.all.Go(func() {
-		defer s.ended(p)
+		defer s.onEnded(p)
 		run()
 	})
 	return true
 }
 
-func (s *Server) ended(p *pair) {
+func (s *Server) onEnded(p *pair) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, p)
@@ -250,8 +249,8 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 }
 
-func (s *Server) opaque(l race.Opener, service string, timeout time.Duration) endpointQuery {
-	return endpointQuery{opener: l, service: service, kind: link.StreamOpaque, timeout: timeout}
+func (s *Server) opaqueQuery(service string, timeout time.Duration) endpointQuery {
+	return endpointQuery{service: service, kind: link.StreamOpaque, timeout: timeout}
 }
 
 func (s *Server) config() *config.Config { return s.opt.Process.Config() }

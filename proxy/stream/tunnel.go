@@ -44,11 +44,11 @@ func (t *tunnel) run() {
 	stream.Connected(0)
 	in, out := t.relay(early)
 	stream.Close(true, in, out)
-	t.record.End(accesslog.StreamEnd{Status: t.status, Failure: t.why.Load(), Cut: t.isAborted(), Endpoint: t.at, In: in, Out: out})
+	t.record.End(accesslog.StreamEnd{Status: t.status, Failure: t.why.Load(), Cut: t.isAborted(), Endpoint: t.dialled, In: in, Out: out})
 }
 
 func (t *tunnel) fail(f *fault.Failure) {
-	t.record.End(accesslog.StreamEnd{Failure: f, Cut: t.isAborted(), Endpoint: t.at})
+	t.record.End(accesslog.StreamEnd{Failure: f, Cut: t.isAborted(), Endpoint: t.dialled})
 	t.refuse(t.failureResponse(f))
 }
 

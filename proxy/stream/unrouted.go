@@ -28,7 +28,7 @@ type unrouted struct {
 // addresses that were checked are dialled, so another result of DNS can't change the decision.
 func (d *unrouted) connect() *fault.Failure {
 	if d.To.IsValid() {
-		d.at = d.To.String()
+		d.dialled = d.To.String()
 		if f := d.dialDestination(d.To); f != nil {
 			return d.failed(f)
 		}
@@ -42,23 +42,23 @@ func (d *unrouted) connect() *fault.Failure {
 		d.srv.opt.Logger.Debug("host of a direct request not resolved", "host", host, "error", err)
 		return d.failed(fault.Unresolved)
 	}
-	d.at = netip.AddrPortFrom(found[0].Unmap(), port).String() // for the access log
+	d.dialled = netip.AddrPortFrom(found[0].Unmap(), port).String() // for the access log
 	reachable := d.reachable(host, port, found)
 	if len(reachable) == 0 {
-		d.srv.opt.Logger.Debug("direct request refused", "listener", d.Listener, "host", host, "address", d.at)
+		d.srv.opt.Logger.Debug("direct request refused", "listener", d.Listener, "host", host, "address", d.dialled)
 		return d.failed(fault.DirectRefused)
 	}
 	var addrs []string
 	for _, to := range eyeballs.Order(reachable, maxAddresses) {
 		addrs = append(addrs, to.String())
 	}
-	d.at = addrs[0]
+	d.dialled = addrs[0]
 	sock, err := eyeballs.Dial(ctx, addrs, d.dial)
 	if err != nil {
 		d.srv.opt.Logger.Debug("host of a direct request not connected", "host", host, "addresses", addrs, "error", err)
 		return d.failed(fault.Connect)
 	}
-	d.at = sock.addr
+	d.dialled = sock.addr
 	if d.attachUp(endOf(sock.Socket), endpointID{}) != nil {
 		return d.failed(fault.Connect) // the stream was aborted
 	}
@@ -89,7 +89,7 @@ func (d *unrouted) failed(f *fault.Failure) *fault.Failure {
 	if d.isAborted() || d.srv.ctx.Err() != nil {
 		return cmp.Or(d.why.Load(), fault.Draining)
 	}
-	d.by.Failed(f)
+	d.opener.Failed(f)
 	return f
 }
 

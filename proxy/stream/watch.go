@@ -102,7 +102,7 @@ func (w *watch) check() {
 func (w *watch) idle(now time.Time) bool {
 	moved := w.p.moved()
 	state, _ := w.p.states()
-	if moved != w.moved || w.p.endpoint() == nil || state == awaitingHead {
+	if moved != w.moved || w.p.upstream() == nil || state == awaitingHead {
 		w.moved, w.change = moved, now
 		return false
 	}
@@ -119,7 +119,7 @@ func (w *watch) checkPace(now time.Time) {
 		return
 	}
 	c := p.down.counters()
-	if w.up.tooSlow(now, uploading && c.unread == 0 && p.endpoint().unsent() == 0, c.received, w) {
+	if w.up.tooSlow(now, uploading && c.unread == 0 && p.upstream().unsent() == 0, c.received, w) {
 		p.why.CompareAndSwap(nil, fault.BodyTooSlow)
 		p.closeUp(false)
 	}
