@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -77,7 +76,7 @@ func (s *sidecar) line(seen int) (l streamLine) {
 func TestAccessLogChain(t *testing.T) {
 	long := strings.Repeat("0123456789", 20_000)
 	headReceived := make(chan struct{}) // closed when the client has the head of /cut
-	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	endpoint := handle(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/mirror":
 			mirror(w, r)
@@ -88,9 +87,7 @@ func TestAccessLogChain(t *testing.T) {
 		default:
 			_, _ = io.WriteString(w, long)
 		}
-	}))
-	defer app.Close()
-	endpoint := app.Listener.Addr().String()
+	})
 	for _, k := range []struct {
 		name, method, path string
 		kind               string // on the consumer's side

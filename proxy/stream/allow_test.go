@@ -6,19 +6,16 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/remora-proxy/remora/proxy/fair/share"
 	"github.com/remora-proxy/remora/proxy/reactor"
-	"github.com/remora-proxy/remora/registry"
 )
 
 // TestChainNotAllowed: the rules of the last sidecar refuse messages, long bodies and tunnels,
 // over one link and over two, and the client gets their code.
 func TestChainNotAllowed(t *testing.T) {
-	app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
-	defer app.Close()
+	app := handle(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
 	test := func(t *testing.T, c *chain) {
 		for _, q := range []struct {
 			method, path string
@@ -40,16 +37,15 @@ func TestChainNotAllowed(t *testing.T) {
 			}
 			resp.Body.Close()
 			code := map[int]string{403: "not-allowed"}[q.want]
-			if got := resp.Header.Get("X-Remora-Error"); resp.StatusCode != q.want || got != code {
-				t.Errorf("%+v got %d %q, want %q", q, resp.StatusCode, got, code)
-			}
+			wantError(t, fmt.Sprint(q), resp, q.want, code)
 		}
 		client := c.dial()
 		_, _ = io.WriteString(client, "CONNECT bytes:80 HTTP/1.1\r\nHost: bytes:80\r\n\r\n")
 		resp, err := http.ReadResponse(bufio.NewReader(client), nil)
-		if err != nil || resp.StatusCode != 403 || resp.Header.Get("X-Remora-Error") != "not-allowed" {
-			t.Errorf("CONNECT: %v, %v", resp, err)
+		if err != nil {
+			t.Fatal(err)
 		}
+		wantError(t, "CONNECT", resp, 403, "not-allowed")
 		client.Close()
 		last := c.nodes[len(c.nodes)-1]
 		last.eventually("all refusals to be counted", func() error {
@@ -60,9 +56,9 @@ func TestChainNotAllowed(t *testing.T) {
 		})
 	}
 	rules := chainOptions{last: `allow: {rules: [{name: v1, method: [GET, PUT], path: [/v1/*]}]}`}
-	linked(t, rules, test, app.Listener.Addr().String())
+	linked(t, rules, test, app)
 	rules.sidecars = 3
-	linked(t, rules, test, app.Listener.Addr().String())
+	linked(t, rules, test, app)
 }
 
 // TestNotAllowedTCP: a tcp connection meets only rules without a method and a path. Rules that
@@ -83,12 +79,8 @@ listeners:
   - {name: in, address: "127.0.0.1:0", protocol: tcp, service: app}
   - {name: link, address: "127.0.0.1:0", protocol: link, service: app}
 services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http, connect_timeout: 15s, allow: `+rules+`}}`, reactor.Options{})
-			s.update(registry.Endpoint{Addr: a.addr, Weight: 1})
-			var err error
-			if s.ln, err = listen(s.srv); err != nil {
-				t.Fatal(err)
-			}
-			s.addr = s.ln.Addr().String()
+			s.update(endpoint(a.addr))
+			s.open()
 			if !passes {
 				s.srv.places.Resize(2)
 				for range 2 {
@@ -96,7 +88,7 @@ services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http, c
 					defer place.Release()
 				}
 				s.wantRefused()
-				s.failsOnce("not-allowed")
+				s.wantFailure("not-allowed")
 				s.waitIdle()
 				return
 			}

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -63,8 +62,7 @@ func (c *chain) wantMirrored(body []byte, chunks bool) (last bool) {
 // TestChainBodies: bodies longer than a message arrive whole, in both framings, over two
 // and three sidecars. The response closes the client's connection.
 func TestChainBodies(t *testing.T) {
-	app := httptest.NewServer(mirror)
-	defer app.Close()
+	app := handle(t, mirror)
 	long := bytes.Repeat([]byte("0123456789abcde"), 200_001)
 	test := func(t *testing.T, c *chain) {
 		for _, chunks := range []bool{false, true} {
@@ -79,8 +77,8 @@ func TestChainBodies(t *testing.T) {
 			t.Errorf("%d requests left their loop", n)
 		}
 	}
-	linked(t, chainOptions{}, test, app.Listener.Addr().String())
-	linked(t, chainOptions{sidecars: 3}, test, app.Listener.Addr().String())
+	linked(t, chainOptions{}, test, app)
+	linked(t, chainOptions{sidecars: 3}, test, app)
 }
 
 // stall writes at most limit bytes, until the peer takes no more, and returns how many
@@ -291,13 +289,12 @@ func TestChainHTTP10(t *testing.T) {
 // TestLengthAndTrailers: a request over HTTP/2 may have a length and trailers. HTTP/1.1 has trailers only behind chunks,
 // so the length makes way for trailers that are announced, also if the body is a stream.
 func TestLengthAndTrailers(t *testing.T) {
-	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	app := handle(t, func(w http.ResponseWriter, r *http.Request) {
 		n, err := io.Copy(io.Discard, r.Body)
 		fmt.Fprint(w, n, r.ContentLength, r.Trailer, err)
-	}))
-	defer app.Close()
+	})
 	for _, sidecars := range []int{1, 2} {
-		c := newChain(t, chainOptions{sidecars: sidecars}, app.Listener.Addr().String())
+		c := newChain(t, chainOptions{sidecars: sidecars}, app)
 		tr := &http.Transport{Protocols: new(http.Protocols)}
 		tr.Protocols.SetUnencryptedHTTP2(true)
 		for _, size := range []int{10, 10 * longest} {

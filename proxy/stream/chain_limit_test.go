@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"testing"
 	"time"
@@ -22,10 +21,9 @@ import (
 // TestChainMemoryLimit: when limits.buffered is reached, either sidecar refuses streams
 // with an error response. The response to an accepted request still arrives.
 func TestChainMemoryLimit(t *testing.T) {
-	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	app := handle(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(w, io.MultiReader(r.Body, io.LimitReader(zeros{}, 4*longest)))
-	}))
-	defer app.Close()
+	})
 	linked(t, chainOptions{}, func(t *testing.T, c *chain) {
 		for i, s := range c.nodes {
 			limit := int(s.srv.opt.Process.Config().Limits.Buffered)
@@ -35,9 +33,7 @@ func TestChainMemoryLimit(t *testing.T) {
 				t.Fatal(err)
 			}
 			resp.Body.Close()
-			if resp.StatusCode != 503 || resp.Header.Get("X-Remora-Error") != "overloaded" {
-				t.Errorf("sidecar %d: status %d, %v", i, resp.StatusCode, resp.Header)
-			}
+			wantError(t, fmt.Sprint("sidecar ", i), resp, 503, "overloaded")
 			resp, err = c.client.Get("http://" + c.addr + "/")
 			if err != nil {
 				t.Fatal(err)
@@ -48,7 +44,7 @@ func TestChainMemoryLimit(t *testing.T) {
 			resp.Body.Close()
 			s.proc.Charge(-limit)
 		}
-	}, app.Listener.Addr().String())
+	}, app)
 }
 
 // TestChainParkedLimit: when as many responses of a sidecar are parked as there may be streams, its next
@@ -69,9 +65,7 @@ func TestChainParkedLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 		resp.Body.Close()
-		if resp.StatusCode != 502 || resp.Header.Get("X-Remora-Error") != "response-too-large" {
-			t.Errorf("status %d, %v", resp.StatusCode, resp.Header)
-		}
+		wantError(t, "one more", resp, 502, "response-too-large")
 		receive(t, app.gone, "the application to be disconnected")
 		for _, p := range all {
 			p.Release()
@@ -247,12 +241,11 @@ func TestChainIdle(t *testing.T) {
 // TestChainSlowReader: a client that reads slowly is not idle.
 func TestChainSlowReader(t *testing.T) {
 	const idle, size = 2 * time.Second, 64 << 20
-	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	app := handle(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", fmt.Sprint(size))
 		_, _ = io.CopyN(w, zeros{}, size)
-	}))
-	defer app.Close()
-	c := newChain(t, chainOptions{more: "timeouts: {idle: 2s}"}, app.Listener.Addr().String())
+	})
+	c := newChain(t, chainOptions{more: "timeouts: {idle: 2s}"}, app)
 	client := c.dial()
 	_ = client.SetReadBuffer(64 << 10)
 	_, _ = io.WriteString(client, "GET / HTTP/1.1\r\nHost: app\r\n\r\n")

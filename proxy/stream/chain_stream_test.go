@@ -68,7 +68,7 @@ func TestChainEvents(t *testing.T) {
 // just when the sidecar decides to make it a stream arrives whole.
 func TestChainPauses(t *testing.T) {
 	goOn := make(chan struct{})
-	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	app := handle(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "first ")
 		w.(http.Flusher).Flush()
 		if late, err := time.ParseDuration(r.Header.Get("Late")); err == nil {
@@ -77,8 +77,7 @@ func TestChainPauses(t *testing.T) {
 			<-goOn
 		}
 		_, _ = io.WriteString(w, "second")
-	}))
-	defer app.Close()
+	})
 	linked(t, chainOptions{}, func(t *testing.T, c *chain) {
 		resp, err := c.client.Get("http://" + c.addr + "/")
 		if err != nil {
@@ -114,7 +113,7 @@ func TestChainPauses(t *testing.T) {
 				t.Error(err)
 			}
 		}
-	}, app.Listener.Addr().String())
+	}, app)
 }
 
 // TestChainHedged: of a hedged GET the first attempt that responds with a stream wins.
@@ -122,7 +121,7 @@ func TestChainPauses(t *testing.T) {
 func TestChainHedged(t *testing.T) {
 	var asked atomic.Int32
 	won, lost := make(chan struct{}), make(chan struct{})
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	handler := func(w http.ResponseWriter, r *http.Request) {
 		loser := asked.Add(1)%2 == 1
 		if loser {
 			<-won
@@ -132,14 +131,12 @@ func TestChainHedged(t *testing.T) {
 		if loser {
 			lost <- struct{}{}
 		}
-	})
-	one, other := httptest.NewServer(handler), httptest.NewServer(handler)
-	defer one.Close()
-	defer other.Close()
+	}
+	one, other := handle(t, handler), handle(t, handler)
 	for _, sidecars := range []int{1, 2} {
 		c := newChain(t, chainOptions{
 			sidecars: sidecars, service: "hedge: {mode: on, delay: 20ms, budget: 1}",
-		}, one.Listener.Addr().String(), other.Listener.Addr().String())
+		}, one, other)
 		for range 4 {
 			resp, err := c.client.Get("http://" + c.addr + "/")
 			if err != nil {

@@ -8,6 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"runtime"
 	"strings"
@@ -64,15 +66,21 @@ services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http, c
 `+o.more, reactor.Options{MaxConnections: o.connections, MaxPerSource: o.perSource})
 	var list []registry.Endpoint
 	for _, addr := range endpoints {
-		list = append(list, registry.Endpoint{Addr: addr, Weight: 1})
+		list = append(list, endpoint(addr))
 	}
 	s.update(list...)
+	s.open()
+	return s
+}
+
+// open opens the first listener of the configuration, a tcp listener.
+func (s *sidecar) open() {
+	s.t.Helper()
 	var err error
 	if s.ln, err = listen(s.srv); err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	s.addr = s.ln.Addr().String()
-	return s
 }
 
 // startSidecar starts a sidecar with the configuration, and opens no listener.
@@ -155,20 +163,10 @@ func (s *sidecar) totals() (sum stats.ServiceStats, failures map[string]uint64) 
 func (s *sidecar) waitIdle() {
 	s.t.Helper()
 	s.eventually("all streams to be over", func() error {
-		sum, _ := s.totals()
-		st := s.engine.Stats()
-		pending := s.proc.Pending()
-		if sum.StreamsOpen != 0 || st.Inbound != 0 || st.Open != 0 || pending != 0 || s.srv.Open() != 0 {
-			return fmt.Errorf("%d open, %d pending, engine %+v", sum.StreamsOpen, pending, st)
+		if st := s.engine.Stats(); st.Open != 0 {
+			return fmt.Errorf("engine %+v", st)
 		}
-		for _, r := range s.reports() {
-			for _, e := range r.Services[0].Endpoints {
-				if e.Pending != 0 {
-					return fmt.Errorf("endpoint %+v", e)
-				}
-			}
-		}
-		return nil
+		return s.checkNoStreams(0)
 	})
 }
 
@@ -180,13 +178,24 @@ func (s *sidecar) eventually(what string, try func() error) {
 // dial connects a client.
 func (s *sidecar) dial() *net.TCPConn {
 	s.t.Helper()
-	nc, err := net.Dial("tcp", s.addr)
+	return s.dialFrom("127.0.0.1")
+}
+
+// dialFrom connects a client from an address of loopback.
+func (s *sidecar) dialFrom(ip string) *net.TCPConn {
+	s.t.Helper()
+	nc, err := dialFrom(ip, s.addr)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { nc.Close() })
 	_ = nc.SetDeadline(time.Now().Add(waitLimit))
 	return nc.(*net.TCPConn)
+}
+
+func dialFrom(ip, addr string) (net.Conn, error) {
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}
+	return d.Dial("tcp", addr)
 }
 
 // pair connects a client and returns both ends of its stream.
@@ -242,6 +251,14 @@ func newApp(t *testing.T) *app {
 	return a
 }
 
+// handle returns the address of an application with a handler.
+func handle(t *testing.T, h http.HandlerFunc) (addr string) {
+	t.Helper()
+	app := httptest.NewServer(h)
+	t.Cleanup(app.Close)
+	return app.Listener.Addr().String()
+}
+
 // refusingAddr returns an address that refuses connections until the end of the test.
 func refusingAddr(t *testing.T) string {
 	t.Helper()
@@ -251,6 +268,14 @@ func refusingAddr(t *testing.T) string {
 	}
 	t.Cleanup(release)
 	return addr
+}
+
+// wantError checks the status and the code of a response; no code means that the sidecar has not made the response.
+func wantError(t *testing.T, to string, resp *http.Response, status int, code string) {
+	t.Helper()
+	if got := resp.Header.Get("X-Remora-Error"); resp.StatusCode != status || got != code {
+		t.Errorf("%s got %s %q, want %d %q", to, resp.Status, got, status, code)
+	}
 }
 
 // wantReset checks that nc ends with a reset.

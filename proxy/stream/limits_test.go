@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"sync/atomic"
@@ -23,23 +22,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
-
-// dialFrom connects a client from an address of loopback.
-func (s *sidecar) dialFrom(from string) *net.TCPConn {
-	s.t.Helper()
-	nc, err := dialFrom(from, s.addr)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { nc.Close() })
-	_ = nc.SetDeadline(time.Now().Add(waitLimit))
-	return nc.(*net.TCPConn)
-}
-
-func dialFrom(ip, addr string) (net.Conn, error) {
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}
-	return d.Dial("tcp", addr)
-}
 
 // TestStreamShares: a source that has all streams gives way to another, and only to another.
 // What each loses is counted.
@@ -91,10 +73,8 @@ func TestStreamsBusy(t *testing.T) {
 			full.Resize(1)
 			place := full.Take(share.Source{}, func() { t.Error("evicted") })
 			defer place.Release()
-			resp, body := c.put(t, 10*longest)
-			if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("X-Remora-Error") != "too-many-streams" {
-				t.Errorf("got %s %s %q", resp.Status, resp.Header.Get("X-Remora-Error"), body)
-			}
+			resp, _ := c.put(t, 10*longest)
+			wantError(t, "a long request", resp, 503, "too-many-streams")
 			c.waitNoStreams()
 		})
 	}
@@ -102,22 +82,19 @@ func TestStreamsBusy(t *testing.T) {
 
 // TestResponsesBusy: the same for a response that can't be a stream. It is counted once.
 func TestResponsesBusy(t *testing.T) {
-	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	app := handle(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write(make([]byte, 10*longest))
-	}))
-	defer app.Close()
+	})
 	for busy, code := range []string{"too-many-streams", "overloaded"} {
 		t.Run([]string{"consumer", "provider"}[busy], func(t *testing.T) {
 			// When the consumer refuses the response, nobody fetches it.
-			c := newChain(t, chainOptions{limits: "streams: 1", park: []time.Duration{time.Millisecond, 0}[busy]}, app.Listener.Addr().String())
+			c := newChain(t, chainOptions{limits: "streams: 1", park: []time.Duration{time.Millisecond, 0}[busy]}, app)
 			full := c.nodes[busy].srv.places
 			full.Resize(1)
 			place := full.Take(share.Source{}, func() { t.Error("evicted") })
 			defer place.Release()
-			resp, body := c.put(t, 0)
-			if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("X-Remora-Error") != code {
-				t.Errorf("got %s %s %q", resp.Status, resp.Header.Get("X-Remora-Error"), body)
-			}
+			resp, _ := c.put(t, 0)
+			wantError(t, "a long response", resp, 503, code)
 			c.waitNoStreams()
 			c.nodes[busy].wantFailure("too-many-streams")
 		})
@@ -127,17 +104,16 @@ func TestResponsesBusy(t *testing.T) {
 // TestStreamSharesOfClients: a client that has all streams at a provider gives way to another client of the same
 // consumer, and only to another.
 func TestStreamSharesOfClients(t *testing.T) {
-	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	app := handle(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		if r.ContentLength == 0 {
 			_, _ = w.Write(make([]byte, 10*longest))
 		}
-	}))
-	defer app.Close()
+	})
 	local := netip.MustParseAddr("127.0.0.1") // both the consumer and its first client
 	for name, size := range map[string]int{"request": 10 * longest, "response": 0} {
 		t.Run(name, func(t *testing.T) {
-			c := newChain(t, chainOptions{limits: "streams: 2"}, app.Listener.Addr().String())
+			c := newChain(t, chainOptions{limits: "streams: 2"}, app)
 			full := c.nodes[1].srv.places
 			full.Resize(2)
 			var evicted atomic.Int32
@@ -161,9 +137,8 @@ func TestStreamSharesOfClients(t *testing.T) {
 
 // TestStreamsWithoutHead: of streams whose head does not come, the oldest gives way. They keep no place from others.
 func TestStreamsWithoutHead(t *testing.T) {
-	app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
-	defer app.Close()
-	c := newChain(t, chainOptions{limits: "streams: 2"}, app.Listener.Addr().String())
+	app := handle(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+	c := newChain(t, chainOptions{limits: "streams: 2"}, app)
 	s := c.nodes[1]
 	var silent []net.Conn
 	for n := range 3 {
@@ -264,9 +239,7 @@ func TestOpaqueRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if resp.StatusCode != http.StatusNotFound || resp.Header.Get("X-Remora-Error") != "no-route" {
-			t.Errorf("got %s %s", resp.Status, resp.Header.Get("X-Remora-Error"))
-		}
+		wantError(t, "the tunnel", resp, 404, "no-route")
 		client.Close()
 		c.nodes[1].wantFailure("no-route")
 		c.nodes[0].wantFailure("no-route")

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httptrace"
 	"net/textproto"
 	"testing"
@@ -13,14 +12,13 @@ import (
 // TestForgedErrorOfStream: an application can't say x-remora-error in the response to a stream,
 // nor in an interim one. What the last sidecar says reaches the client through all others.
 func TestForgedErrorOfStream(t *testing.T) {
-	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	app := handle(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("X-Remora-Error", "forged")
 		w.Header().Set("X-App", "kept")
 		w.WriteHeader(http.StatusEarlyHints)
 		w.WriteHeader(http.StatusOK)
-	}))
-	defer app.Close()
+	})
 	test := func(t *testing.T, c *chain) {
 		post := func() (resp *http.Response, interim int) {
 			r, _ := http.NewRequest("POST", "http://"+c.addr+"/", bytes.NewReader(make([]byte, 2*longest)))
@@ -43,10 +41,9 @@ func TestForgedErrorOfStream(t *testing.T) {
 			t.Errorf("status %d, %d interim, %v", resp.StatusCode, interim, resp.Header)
 		}
 		c.nodes[len(c.nodes)-1].update()
-		if resp, _ = post(); resp.StatusCode != 503 || resp.Header.Get("X-Remora-Error") != "no-endpoint" {
-			t.Errorf("without an endpoint: status %d, %v", resp.StatusCode, resp.Header)
-		}
+		resp, _ = post()
+		wantError(t, "without an endpoint", resp, 503, "no-endpoint")
 	}
-	linked(t, chainOptions{}, test, app.Listener.Addr().String())
-	linked(t, chainOptions{sidecars: 3}, test, app.Listener.Addr().String())
+	linked(t, chainOptions{}, test, app)
+	linked(t, chainOptions{sidecars: 3}, test, app)
 }

@@ -32,9 +32,7 @@ func TestSlowUpload(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if resp.StatusCode != http.StatusRequestTimeout || resp.Header.Get("X-Remora-Error") != "body-too-slow" {
-			t.Errorf("got %s %s", resp.Status, resp.Header.Get("X-Remora-Error"))
-		}
+		wantError(t, "the client", resp, 408, "body-too-slow")
 		client.Close()
 		wantReset(t, "the application", server)
 		server.Close()

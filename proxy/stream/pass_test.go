@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -73,18 +72,8 @@ func TestPassRefused(t *testing.T) {
 	client, here := redirected(t)
 	s.srv.Pass("in", here, netip.MustParseAddrPort(refusingAddr(t)), []byte("hello"))
 	wantReset(t, "the client of a server that is not there", client)
-	s.failsOnce("upstream-connect")
+	s.wantFailure("upstream-connect")
 	s.waitIdle()
-}
-
-func (s *sidecar) failsOnce(code string) {
-	s.t.Helper()
-	s.eventually("a failure with the code "+code, func() error {
-		if _, failures := s.passes(); failures[code] != 1 || len(failures) != 1 {
-			return errors.New("not counted")
-		}
-		return nil
-	})
 }
 
 // TestPassLoop: the sidecar's own connection to an original destination, if the kernel
@@ -102,7 +91,7 @@ func TestPassLoop(t *testing.T) {
 	if n := len(app.conns); n != 0 {
 		t.Errorf("%d connections more", n)
 	}
-	s.failsOnce("loop-detected")
+	s.wantFailure("loop-detected")
 	s.waitIdle()
 
 	// The addresses may be used again once the connection has ended.

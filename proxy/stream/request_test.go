@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -24,7 +23,7 @@ func (s *sidecar) dialTo(addr string) *net.TCPConn {
 func TestBodies(t *testing.T) {
 	const size = 3<<20 + 17
 	sent := bytes.Repeat([]byte("0123456789abcde"), size/15+1)[:size]
-	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	app := handle(t, func(w http.ResponseWriter, r *http.Request) {
 		got, err := io.ReadAll(r.Body)
 		if err != nil || r.Header.Get("Chunked") != "" && r.Trailer.Get("Sum") != "t" {
 			http.Error(w, fmt.Sprint(err, r.Trailer), 400)
@@ -39,9 +38,8 @@ func TestBodies(t *testing.T) {
 		if r.Header.Get("Chunked") != "" {
 			w.Header().Set("Sum", "back")
 		}
-	}))
-	defer app.Close()
-	withSidecars(t, app.Listener.Addr().String(), func(t *testing.T, s *sidecar) {
+	})
+	withSidecars(t, app, func(t *testing.T, s *sidecar) {
 		addr := s.requestAddr()
 		for _, chunks := range []bool{false, true} {
 			r, _ := http.NewRequest("PUT", "http://"+addr+"/", bytes.NewReader(sent))

@@ -214,7 +214,7 @@ func TestNoEndpoint(t *testing.T) {
 		code string
 		list []registry.Endpoint
 	}{
-		{"upstream-connect", []registry.Endpoint{{Addr: refusingAddr(t), Weight: 1}, {Addr: refusingAddr(t), Weight: 1}}},
+		{"upstream-connect", []registry.Endpoint{endpoint(refusingAddr(t)), endpoint(refusingAddr(t))}},
 		{"no-endpoint", nil},
 	} {
 		s := newSidecar(t, options{})

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"strings"
 	"sync"
@@ -31,7 +30,7 @@ const ask = "GET /chat?x=1 HTTP/1.1\r\nHost: app\r\nX-Remora-Attempt: 3\r\nX-Req
 // all sizes through the sidecar, many at once.
 func TestWebSocketPeers(t *testing.T) {
 	up := websocket.Upgrader{Subprotocols: []string{"echo"}}
-	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	app := handle(t, func(w http.ResponseWriter, r *http.Request) {
 		c, err := up.Upgrade(w, r, nil)
 		if err != nil {
 			return
@@ -46,9 +45,8 @@ func TestWebSocketPeers(t *testing.T) {
 				return
 			}
 		}
-	}))
-	defer app.Close()
-	s := newSidecar(t, options{}, app.Listener.Addr().String())
+	})
+	s := newSidecar(t, options{}, app)
 	s.serveHTTP()
 	before := openFiles(t)
 	var all sync.WaitGroup
@@ -209,11 +207,10 @@ func TestUpgradeFailed(t *testing.T) {
 // TestUpgradePipelined: an upgrade that is pipelined behind another request starts after it. Bytes behind an upgrade
 // that the application refuses are dropped.
 func TestUpgradePipelined(t *testing.T) {
-	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	app := handle(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.URL.Path+" upgrade="+r.Header.Get("Upgrade")+";")
-	}))
-	defer app.Close()
-	s := newSidecar(t, options{}, app.Listener.Addr().String())
+	})
+	s := newSidecar(t, options{}, app)
 	s.serveHTTP()
 	for i, upgrade := range []string{ask, strings.Replace(ask, "\r\n\r\n", "\r\nContent-Length: 1\r\n\r\nx", 1)} {
 		client := s.dial()
