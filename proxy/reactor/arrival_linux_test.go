@@ -119,10 +119,7 @@ func TestArrivalFailure(t *testing.T) {
 		if transparent {
 			o.Transparent = &Transparent{Wait: waitLimit}
 		}
-		l, err := e.Listen("127.0.0.1:0", o, func(loop.Loop, string) loop.Stream { return echo() })
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := listenEcho(t, e, o)
 		fd, err := unix.Open(os.Args[0], unix.O_RDONLY|unix.O_CLOEXEC, 0) // epoll refuses files
 		if err != nil {
 			t.Fatal(err)

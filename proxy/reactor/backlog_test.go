@@ -16,10 +16,7 @@ import (
 // TestAcceptsAtOnce: a turn accepts maxAccepts connections, and later turns the rest, without another event.
 func TestAcceptsAtOnce(t *testing.T) {
 	e := start(t, Options{})
-	l, err := e.Listen("127.0.0.1:0", ListenOptions{}, func(loop.Loop, string) loop.Stream { return echo() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listenEcho(t, e, ListenOptions{})
 	a := l.acceptors[0]
 	on(t, a.loop, a.stop)
 	for range maxAccepts + 1 {
@@ -48,10 +45,7 @@ func TestAcceptsAtOnce(t *testing.T) {
 func TestBackoffOfOneLoop(t *testing.T) {
 	for i := range 2 {
 		e := start(t, Options{Loops: 2})
-		l, err := e.Listen("127.0.0.1:0", ListenOptions{}, func(loop.Loop, string) loop.Stream { return echo() })
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := listenEcho(t, e, ListenOptions{})
 		a := l.acceptors[i]
 		on(t, a.loop, func() {
 			a.backoff = time.Hour

@@ -105,7 +105,7 @@ func TestUse(t *testing.T) {
 		}
 	}
 	on(t, l, func() { l.Defer(&spin) })
-	measured := func() time.Duration { return time.Duration(l.moving.at.Load()) }
+	measured := func() time.Duration { return time.Duration(l.moving.measured.Load()) }
 	eventually(t, func() error {
 		if share := l.useAt(measured()).share; share <= 0 || share > 1 {
 			return fmt.Errorf("a loop that is always busy uses %v", share)

@@ -37,11 +37,11 @@ type conn struct {
 	reservation reservation // of an open connection, until it is closed or detached
 	home        *eventLoop  // in whose load it counts until then
 
-	seen uint32 // the last window of moving in which it had input while connections moved
-	past int    // of its former stream, if it has moved, for Movable.Resume
+	seen uint32 // moving.window when it last had input while connections moved
+	past int    // what Movable.Leave returned on the loop before, for Movable.Resume
 
-	ended bool // the stream was told that the peer's output has ended
-	eof   bool // the kernel has no more input
+	eof   bool // the kernel has no more input; some may still be decrypted
+	ended bool // the stream was told of the end of the input
 
 	err error // argument of Stream.OnClose; of an open connection that of a write that has failed
 
@@ -253,8 +253,8 @@ func (c *conn) readLast(failed error) {
 	}
 }
 
-// read passes on what the socket has: one read takes it, unless that is full, or must read all. After
-// maxReads the rest is left to the next turn.
+// read passes on what the socket has. It stops after a read that does not fill the buffer, unless all is set: then it
+// reads until the socket has none. After maxReads the rest is left to the next turn.
 func (c *conn) read(all bool) {
 	for range maxReads {
 		n, errno := kernel.Receive(c.fd, c.loop.input)
@@ -308,16 +308,12 @@ func (c *conn) unreserve() {
 
 func (c *conn) setClosed(err error) {
 	l := c.loop
-	switch {
-	case c.state > connDialing:
+	if c.state > connDialing {
 		l.eng.count.open.Add(-1)
-		c.unreserve()
-	case c.fd >= 0:
-		c.unreserve()
-		fallthrough
-	default:
+	} else {
 		l.eng.count.dialErrors.Add(1)
 	}
+	c.unreserve() // a dial without a socket has reserved nothing
 	c.become(connClosed)
 	c.err = err
 	if c.timer != nil {

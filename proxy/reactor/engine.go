@@ -30,8 +30,8 @@ type Options struct {
 	Loops int
 
 	// MaxConnections limits the accepted connections that are open, over all listeners. 0
-	// means as many as the limit of file descriptors allows (see processFiles), to which Start lowers
-	// any other number.
+	// means as many as the limit of file descriptors allows (see processFiles). Start lowers a larger
+	// number to that.
 	MaxConnections int
 
 	// ReservedFiles is the number of file descriptors that the caller needs for purposes that
@@ -126,7 +126,8 @@ type counters struct {
 	accepted, acceptErrors atomic.Int64
 	dialed, dialErrors     atomic.Int64
 	open, panics           atomic.Int64
-	detached, outside      atomic.Int64 // outside: reserved by a Reserver, Sockets, and newcomers until the handshake's end
+	detached               atomic.Int64
+	offLoop                atomic.Int64 // connections of goroutines: of a Reserver, Sockets, and newcomers until the handshake's end
 	handshakes, resumed    atomic.Int64
 }
 
@@ -221,7 +222,7 @@ func (e *Engine) Accepted() int64 { return e.limits.taken.Load() }
 func (e *Engine) MaxAccepted() int64 { return e.limits.max }
 
 // Files returns the number of descriptors of connections, without the pipes of streams.
-func (e *Engine) Files() int64 { return e.count.open.Load() + e.count.outside.Load() }
+func (e *Engine) Files() int64 { return e.count.open.Load() + e.count.offLoop.Load() }
 
 // FileLimit returns the limit of all descriptors of the process, as it was at the start.
 func (e *Engine) FileLimit() int64 { return e.limits.fileLimit }
@@ -238,7 +239,7 @@ func (e *Engine) Stats() stats.DriverStats {
 	return stats.DriverStats{
 		Accepted: c.accepted.Load(), AcceptErrors: c.acceptErrors.Load(),
 		Refused: e.limits.refused.Load(), RefusedSource: e.limits.refusedSource.Load(),
-		Inbound: e.limits.taken.Load(), Open: c.open.Load() + c.outside.Load(),
+		Inbound: e.limits.taken.Load(), Open: c.open.Load() + c.offLoop.Load(),
 		Dialed: c.dialed.Load(), DialErrors: c.dialErrors.Load(), Panics: c.panics.Load(),
 		Detached:   c.detached.Load(),
 		Handshakes: c.handshakes.Load(), Resumed: c.resumed.Load(), TLSFailures: e.tlsFailures.snapshot(),

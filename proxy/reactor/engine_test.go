@@ -151,10 +151,7 @@ func TestAcceptReturnsNil(t *testing.T) {
 
 func TestListenerCloseKeepsConnections(t *testing.T) {
 	e := start(t, Options{})
-	l, err := e.Listen("127.0.0.1:0", ListenOptions{}, func(loop.Loop, string) loop.Stream { return echo() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listenEcho(t, e, ListenOptions{})
 	c := dial(t, l.Addr().String())
 	ask(t, c, "before")
 	if err := l.Close(); err != nil {

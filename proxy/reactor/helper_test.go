@@ -107,6 +107,16 @@ func listen(t testing.TB, e *Engine, o ListenOptions, accept func() loop.Stream)
 	return l.Addr().String()
 }
 
+// listenEcho opens a listener of echoes on loopback.
+func listenEcho(t testing.TB, e *Engine, o ListenOptions) *Listener {
+	t.Helper()
+	l, err := e.Listen("127.0.0.1:0", o, func(loop.Loop, string) loop.Stream { return echo() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
 // on runs f on l and waits for it.
 func on(t testing.TB, l loop.Loop, f func()) {
 	t.Helper()

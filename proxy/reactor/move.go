@@ -10,9 +10,11 @@ import (
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
-// A loop that has little to do is dear: it waits and writes for each request, where a busy one does so
-// for several at once. So connections move, between two requests, to a loop that has more to do and can
-// do both, and from one that has too much to do to the one that has least.
+// A loop that has little to do is dear: it waits and writes for each request, where a busy loop does so for several
+// requests at once. So connections move, between two requests:
+//
+//   - from a loop to one that has more to do, if that one can do the work of both;
+//   - from a loop that has too much to do to the one that has least.
 
 const (
 	// useWindow is over how much time a loop measures its use: the share of the time that it spends in
@@ -43,17 +45,17 @@ const (
 type moving struct {
 	all []*eventLoop // the loops of the engine; nil before the start and when it stops
 
-	since  time.Duration // when the window began
-	busy   time.Duration // in turns until then
-	window uint32        // its number
+	since  time.Duration // when the present window began
+	busy   time.Duration // time in turns before since
+	window uint32        // number of the present window
 
 	share       atomic.Uint64 // of the last window, as bits of a float64
-	at          atomic.Int64  // when that ended
-	connections atomic.Int64  // of the loop then
+	measured    atomic.Int64  // when the last window ended
+	connections atomic.Int64  // of the loop, when the last window ended
 
 	to    *eventLoop    // where connections move; nil means that none do
-	until time.Duration // when that ends
-	part  float64       // of the connections that have input
+	until time.Duration // when moving ends
+	part  float64       // of the connections that have input: so many move
 	owed  float64       // connections that should have moved, and have not
 	room  int           // how many more may move
 
@@ -70,7 +72,7 @@ type loopUse struct {
 func (l *eventLoop) useAt(now time.Duration) loopUse {
 	m := &l.moving
 	share := math.Float64frombits(m.share.Load())
-	if now-time.Duration(m.at.Load()) > staleUse {
+	if now-time.Duration(m.measured.Load()) > staleUse {
 		share = 1
 		if l.waiting.Load() {
 			share = 0
@@ -84,7 +86,7 @@ func (l *eventLoop) measureUse() {
 	m, now := &l.moving, l.turn.ended
 	busy := l.stats.Turns.Sum
 	m.share.Store(math.Float64bits(float64(busy-m.busy) / float64(now-m.since)))
-	m.at.Store(int64(now))
+	m.measured.Store(int64(now))
 	m.connections.Store(int64(len(l.conns)))
 	m.since, m.busy, m.to = now, busy, nil
 	m.window++

@@ -76,7 +76,7 @@ func (l *Listener) greet(c *conn, source netip.Addr) {
 		l.notArrived(c, err)
 		return
 	}
-	e.count.outside.Add(1)
+	e.count.offLoop.Add(1)
 	n.place = l.newcomers.Take(share.Source{Peer: source}, func() { n.loop.Post(n.onEvicted) })
 	n.loop.newcomers[n] = struct{}{}
 	n.loop.After(e.handshakeTimeout, &n.timer)
@@ -178,7 +178,7 @@ func (n *newcomer) end() {
 	n.input = nil
 	if n.place != nil {
 		n.place.Release()
-		n.l.eng.count.outside.Add(-1)
+		n.l.eng.count.offLoop.Add(-1)
 		n.c.unreserve()
 	}
 }
@@ -254,7 +254,7 @@ func (n *newcomer) handshake(ctx context.Context, socket waiting, input []byte, 
 		lingerClose(nc) // so that the alert arrives
 	}
 	done()
-	e.count.outside.Add(-1) // the loop counts it from here on
+	e.count.offLoop.Add(-1) // the loop counts it from here on
 	if err == nil {
 		over.identify()
 		e.countHandshake(over.tls)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/fair"
-	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/hello"
 )
 
@@ -34,10 +33,7 @@ func clientHello(t testing.TB, own *certs.Source) []byte {
 // listenWithNewcomers opens a listener with max places for newcomers.
 func listenWithNewcomers(t *testing.T, e *Engine, own *certs.Source, max int) *Listener {
 	t.Helper()
-	l, err := e.Listen("127.0.0.1:0", ListenOptions{TLS: own.Server}, func(loop.Loop, string) loop.Stream { return echo() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listenEcho(t, e, ListenOptions{TLS: own.Server})
 	l.newcomers.Resize(max)
 	return l
 }

@@ -24,7 +24,7 @@ type offLoop struct {
 
 func (o *offLoop) begin(e *Engine, at reservation) {
 	o.eng, o.reservation = e, at
-	e.count.outside.Add(1)
+	e.count.offLoop.Add(1)
 }
 
 // end uncounts the connection and releases its reservation. A second call returns false.
@@ -32,7 +32,7 @@ func (o *offLoop) end() bool {
 	if o.closed.Swap(true) {
 		return false
 	}
-	o.eng.count.outside.Add(-1)
+	o.eng.count.offLoop.Add(-1)
 	o.reservation.release()
 	return true
 }

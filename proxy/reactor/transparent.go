@@ -111,9 +111,9 @@ func (l *Listener) acceptProxied(nc net.Conn, proxy net.Addr) {
 		l.refuse(nc)
 		return
 	}
-	e.count.outside.Add(1)
+	e.count.offLoop.Add(1)
 	if !e.spawn(func() { l.readHeader(nc, at, proxy) }) {
-		e.count.outside.Add(-1)
+		e.count.offLoop.Add(-1)
 		at.release()
 		_ = nc.Close()
 	}
@@ -127,7 +127,7 @@ func (l *Listener) readHeader(nc net.Conn, at reservation, proxy net.Addr) {
 	header, err := proxyproto.Read(nc)
 	awake()
 	_ = nc.SetReadDeadline(time.Time{})
-	e.count.outside.Add(-1)
+	e.count.offLoop.Add(-1)
 	if err != nil {
 		at.release()
 		_ = nc.Close()
