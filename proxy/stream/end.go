@@ -16,11 +16,13 @@ type conn interface {
 	CloseWrite() error
 }
 
+// end is one of the two ends of a stream: the connection to the client, or to the endpoint. It is one of three kinds:
+// one of tcp, unix and pipe is not nil.
 type end struct {
 	conn
-	tcp     *net.TCPConn // below conn: has the counters, and is reset; or else
-	unix    *unixConn    // is conn on a Unix socket; or else
-	pipe    *pipe.Socket // is conn to a loop, whose connection carries other streams, too
+	tcp     *net.TCPConn // below conn, without its TLS: has the counters, and is reset
+	unix    *unixConn    // conn itself, on a Unix socket
+	pipe    *pipe.Socket // conn itself, to a loop whose connection carries other streams, too
 	secure  bool         // tcp or unix carries TLS
 	finSent atomic.Bool  // the end of file was sent; a close after that is no reset
 }

@@ -66,13 +66,17 @@ type requestStream struct {
 	releaseHead func() // uncounts the memory of r.Head
 	release     func() // uncounts that of r.Rest and r.Buffer
 
+	until time.Time // the deadline of the response's head; zero in opening; guarded by mu
+
+	// The goroutine of readDown sets these, about the request.
 	requestFault atomic.Pointer[fault.Failure] // why the request could not be passed on; nil if it could
-	until        time.Time                     // the deadline of the response's head; zero in opening; guarded by mu
 	requestSent  atomic.Bool                   // the whole request was passed on
-	status       int                           // of the response, 0 until its head is sent
-	whole        bool                          // the whole response was passed on
-	in           atomic.Int64                  // bytes of the request body, or of the tunnel
-	out          int64                         // bytes of the response body, or of the tunnel
+	in           atomic.Int64                  // bytes of the body, or of the tunnel
+
+	// The goroutine of run sets these, about the response.
+	status int   // 0 until the head is sent
+	whole  bool  // the whole response was passed on
+	out    int64 // bytes of the body, or of the tunnel
 }
 
 // newRequestStream counts the memory of r at once: a loop may start many streams before the goroutine
@@ -88,6 +92,8 @@ func newRequestStream(p *pair, r *downstream.StreamRequest) *requestStream {
 	return x
 }
 
+// run carries the stream to its end. A failure is counted, and the client gets it as its response. When nothing reads
+// the client any more, the race and the access log get the outcome.
 func (x *requestStream) run() {
 	if x.r.GRPC {
 		x.call = new(call)

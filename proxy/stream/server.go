@@ -135,8 +135,8 @@ func (s *Server) newClientPair(client loop.Socket) *pair {
 	return p
 }
 
-// start calls run, which carries the stream of p, on a new goroutine, with a place of limits.streams.
-// Without one run must refuse the stream. After Close it aborts the stream and returns false.
+// start calls run, which carries the stream of p, on a new goroutine, with a place of limits.streams. If no place is
+// left, p.why is set, and run must refuse the stream. After Close start aborts the stream and returns false.
 func (s *Server) start(p *pair, run func()) bool { return s.startIn(s.places, p, run) }
 
 // startIn is start with a place of another table.
