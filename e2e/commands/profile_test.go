@@ -52,22 +52,13 @@ func expectNoFiles(t *testing.T, dir string) {
 
 // loadUntilEnd sends requests to addr until the test ends.
 func loadUntilEnd(t *testing.T, addr string) {
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	t.Cleanup(func() { close(stop); <-stopped })
-	go func() {
-		defer close(stopped)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			if status, _, _, err := harness.Get(addr); err != nil || status != http.StatusOK {
-				t.Errorf("response %d, %v", status, err)
-				return
-			}
+	harness.Repeat(t, func() (ok bool) {
+		status, _, _, err := harness.Get(addr)
+		if ok = err == nil && status == http.StatusOK; !ok {
+			t.Errorf("response %d, %v", status, err)
 		}
-	}()
+		return ok
+	})
 }
 
 // TestProfileKinds: each kind of profile is a file for go tool pprof.

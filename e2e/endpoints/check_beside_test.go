@@ -56,19 +56,10 @@ func (d *database) start(t *testing.T, ip, port string) {
 	}
 	t.Cleanup(func() { sessions.Close() })
 	d.addr = sessions.Addr().String()
-	go func() {
-		for {
-			nc, err := sessions.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer nc.Close()
-				fmt.Fprintln(nc, d.name)
-				_, _ = io.Copy(nc, nc)
-			}()
-		}
-	}()
+	go harness.Accept(sessions, func(nc net.Conn) {
+		fmt.Fprintln(nc, d.name)
+		_, _ = io.Copy(nc, nc)
+	})
 }
 
 // databaseSession is a client's connection.

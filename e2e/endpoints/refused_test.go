@@ -110,25 +110,14 @@ func TestRefusedRequests(t *testing.T) {
 // TestRefusedInTop: top counts refused requests in its rates, and says what they were refused for.
 func TestRefusedInTop(t *testing.T) {
 	p, egress, _ := startRefusing(t)
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	defer func() { close(stop); <-stopped }()
-	go func() {
-		defer close(stopped)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			nc, err := net.Dial("tcp", egress)
-			if err != nil {
-				continue
-			}
+	harness.Repeat(t, func() (ok bool) {
+		if nc, err := net.Dial("tcp", egress); err == nil {
 			_, _ = io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n")
 			_, _ = io.ReadAll(nc)
 			nc.Close()
 		}
-	}()
+		return true
+	})
 	eventually.Nil(t, "refused requests in top", func() error {
 		code, text := harness.Run("top", "--once", "--admin", p.Admin)
 		if code != 0 {

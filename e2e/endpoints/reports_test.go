@@ -188,26 +188,12 @@ type reportApp struct {
 
 func startReportApp(t *testing.T) *reportApp {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	a := &reportApp{l.Addr().String(), make(chan string, 16)}
-	go func() {
-		for {
-			nc, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go a.serve(nc)
-		}
-	}()
+	a := &reportApp{seen: make(chan string, 16)}
+	a.addr = harness.ServeTCP(t, a.serve)
 	return a
 }
 
 func (a *reportApp) serve(nc net.Conn) {
-	defer nc.Close()
 	var heard bytes.Buffer
 	in := bufio.NewReader(io.TeeReader(nc, &heard))
 	for {

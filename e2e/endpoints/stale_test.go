@@ -19,25 +19,8 @@ import (
 // without a response. It counts the requests.
 func startStaleApp(t *testing.T, serve func(c net.Conn, seen *atomic.Int32)) (addr string, seen *atomic.Int32) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
 	seen = new(atomic.Int32)
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				serve(c, seen)
-			}()
-		}
-	}()
-	return ln.Addr().String(), seen
+	return harness.ServeTCP(t, func(c net.Conn) { serve(c, seen) }), seen
 }
 
 func serveStaleHTTP1(c net.Conn, seen *atomic.Int32) {

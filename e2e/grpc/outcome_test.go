@@ -12,7 +12,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/status"
 
@@ -107,12 +106,7 @@ services: {app: {discover: static, endpoints: [%q], protocol: grpc, connect_time
 	for _, p := range m.sidecars {
 		p.Ready()
 	}
-	conn, err := grpc.NewClient("passthrough:///"+addrs[0], grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	m.client = pb.NewTestServiceClient(conn)
+	m.client = pb.NewTestServiceClient(harness.DialGRPC(t, addrs[0]))
 	return m
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/remora-proxy/remora/e2e/harness"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -36,12 +35,7 @@ limits: {message: 1MiB}
 listeners: [{name: egress, address: %q, protocol: http}]
 routes: [{service: app}]
 services: {app: {discover: static, %s, connect_timeout: 15s, timeout: 50s}}`, addrs[0], service)).Ready()
-			conn, err := grpc.NewClient("passthrough:///"+addrs[0], grpc.WithTransportCredentials(insecure.NewCredentials()),
-				grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = conn.Close() })
+			conn := harness.DialGRPC(t, addrs[0], grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
 			f(t, app, pb.NewTestServiceClient(conn))
 		})
 	}

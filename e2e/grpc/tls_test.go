@@ -38,11 +38,7 @@ services: {local: {discover: static, %s, connect_timeout: 15s}}`, addrs[1], serv
 listeners: [{name: egress, address: %q, protocol: http, service: app, tls: {cert: %q, key: %q}}]
 services: {app: {discover: static, %s, connect_timeout: 15s, timeout: 50s}}`, addrs[0], web.Cert, web.Key, service)).Ready()
 
-				conn, err := grpc.NewClient("passthrough:///"+addrs[0], grpc.WithTransportCredentials(credentials.NewTLS(harness.Trusting(ca))))
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer conn.Close()
+				conn := harness.DialGRPC(t, addrs[0], grpc.WithTransportCredentials(credentials.NewTLS(harness.Trusting(ca))))
 				harness.CallsAndStreams(t, pb.NewTestServiceClient(conn))
 				listServices(t, grpc_reflection_v1.NewServerReflectionClient(conn))
 			})

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -193,17 +194,30 @@ func ServeTCP(t *testing.T, talk func(nc net.Conn)) (addr string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ln.Close() })
-	go func() {
-		for {
-			nc, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer nc.Close()
-				talk(nc)
-			}()
-		}
-	}()
+	go Accept(ln, talk)
 	return ln.Addr().String()
+}
+
+// Accept calls talk for each connection until ln is closed, and then closes the connection.
+func Accept(ln net.Listener, talk func(nc net.Conn)) {
+	for {
+		nc, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer nc.Close()
+			talk(nc)
+		}()
+	}
+}
+
+// Repeat calls do again and again, until the test ends or do reports that it has failed.
+func Repeat(t *testing.T, do func() (ok bool)) {
+	var all sync.WaitGroup
+	t.Cleanup(all.Wait)
+	all.Go(func() {
+		for t.Context().Err() == nil && do() {
+		}
+	})
 }

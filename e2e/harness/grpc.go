@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/reflection"
@@ -41,6 +42,18 @@ func ServeGRPC(t *testing.T, app pb.TestServiceServer, more ...grpc.ServerOption
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
 	return l.Addr().String()
+}
+
+// DialGRPC returns a connection without TLS, unless options say otherwise, that is closed at the end of the test.
+func DialGRPC(t *testing.T, addr string, options ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	plain := grpc.WithTransportCredentials(insecure.NewCredentials())
+	conn, err := grpc.NewClient("passthrough:///"+addr, append([]grpc.DialOption{plain}, options...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
 }
 
 // UnaryCall ends with the status of the request, or else responds with so many bytes. With a negative number it

@@ -91,30 +91,18 @@ type network struct {
 }
 
 func newNetwork(t *testing.T, to string) *network {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	n := &network{addr: ln.Addr().String()}
+	n := &network{}
 	small := func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
 	}
-	go func() {
-		for {
-			from, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			onward, err := (&net.Dialer{Control: small}).Dial("tcp", to)
-			if err != nil {
-				from.Close()
-				continue
-			}
-			go func() { _, _ = io.Copy(onward, from); onward.Close() }()
-			go func() { n.back(from, onward); from.Close() }()
+	n.addr = harness.ServeTCP(t, func(from net.Conn) {
+		onward, err := (&net.Dialer{Control: small}).Dial("tcp", to)
+		if err != nil {
+			return
 		}
-	}()
+		go func() { _, _ = io.Copy(onward, from); onward.Close() }()
+		n.back(from, onward)
+	})
 	return n
 }
 

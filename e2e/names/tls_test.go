@@ -113,15 +113,7 @@ func TestServerNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	go func() {
-		for {
-			nc, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go func() { defer nc.Close(); _ = nc.(*tls.Conn).Handshake() }()
-		}
-	}()
+	go harness.Accept(ln, func(nc net.Conn) { _ = nc.(*tls.Conn).Handshake() })
 	harness.Start(t, fmt.Sprintf(`
 listeners: [{name: tls, address: %q, protocol: tcp}]
 routes: [{match: {sni: Web.test}, service: web}]

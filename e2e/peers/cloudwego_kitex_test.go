@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -86,13 +85,7 @@ func TestKitexGRPC(t *testing.T) {
 
 func dialTestService(t *testing.T, addr string) pb.TestServiceClient {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return pb.NewTestServiceClient(conn)
+	return pb.NewTestServiceClient(harness.DialGRPC(t, addr, grpc.WithDisableRetry(), grpc.WithDisableServiceConfig()))
 }
 
 // loadKitex makes calls of which UnaryCall may be hedged, and EmptyCall may not.

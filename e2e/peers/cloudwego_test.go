@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -69,13 +68,7 @@ func (s *cloudwegoServer) start() {
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	eventually.Nil(s.t, s.argv[0]+" to listen", func() error {
-		nc, err := net.Dial("tcp", s.addr)
-		if err == nil {
-			nc.Close()
-		}
-		return err
-	})
+	harness.AwaitListener(s.t, s.argv[0], s.addr)
 }
 
 // stop has the server end as it does at SIGTERM.

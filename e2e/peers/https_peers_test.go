@@ -11,12 +11,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/remora-proxy/remora/e2e/harness"
-	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/testcerts"
 )
 
@@ -100,32 +97,10 @@ func runPeer(argv ...string) (string, error) {
 // startPeer starts a server, and waits until it accepts connections at addr.
 func startPeer(t *testing.T, dir, addr string, argv ...string) {
 	t.Helper()
-	output, err := os.Create(filepath.Join(dir, "output"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer output.Close()
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, output, output
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		killed := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
-		_ = cmd.Wait()
-		killed.Stop()
-		if said, _ := os.ReadFile(output.Name()); t.Failed() {
-			t.Logf("%s: %s", argv[0], said)
-		}
-	})
-	eventually.Nil(t, argv[0]+" to listen", func() error {
-		nc, err := net.Dial("tcp", addr)
-		if err == nil {
-			nc.Close()
-		}
-		return err
-	})
+	cmd.Dir = dir
+	harness.StartProgram(t, cmd)
+	harness.AwaitListener(t, argv[0], addr)
 }
 
 // startConfigured starts nginx, HAProxy or Envoy with a configuration of peerFiles.

@@ -17,7 +17,7 @@ import (
 // bilingual is an endpoint that speaks HTTP with and without TLS. It says how each request came, and
 // responds once it may, on the last request of its connection.
 type bilingual struct {
-	net.Listener
+	addr    string
 	tls     *tls.Config
 	got     chan string
 	respond chan struct{}
@@ -36,26 +36,12 @@ func newBilingual(t *testing.T, d testcerts.Dir) *bilingual {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	b := &bilingual{ln, &tls.Config{Certificates: []tls.Certificate{pair}}, make(chan string, 10), make(chan struct{})}
-	go func() {
-		for {
-			nc, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go b.serve(nc)
-		}
-	}()
+	b := &bilingual{"", &tls.Config{Certificates: []tls.Certificate{pair}}, make(chan string, 10), make(chan struct{})}
+	b.addr = harness.ServeTCP(t, b.serve)
 	return b
 }
 
 func (b *bilingual) serve(nc net.Conn) {
-	defer nc.Close()
 	p := peeked{nc, bufio.NewReader(nc)}
 	first, err := p.r.Peek(1)
 	if err != nil {
@@ -89,7 +75,7 @@ func TestReloadChangesTLS(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			b := newBilingual(t, d)
 			egress := harness.FreeAddrs(t, 1)[0]
-			p := harness.Start(t, harness.OneApp(egress, b.Addr().String(), c.before))
+			p := harness.Start(t, harness.OneApp(egress, b.addr, c.before))
 			p.Ready()
 			done := make(chan error, 2)
 			get := func(path string) {
@@ -144,7 +130,7 @@ listeners: [{name: egress, address: %q, protocol: http}]
 routes: [{service: app, fallback: {service: other, on: [5xx], timeout: 1m}}]
 services:
   app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 1m}
-  other: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, tls: {ca: %q, sni: app.test}%s}`, egress, app.Listener.Addr(), b.Addr(), d.CA, more)
+  other: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, tls: {ca: %q, sni: app.test}%s}`, egress, app.Listener.Addr(), b.addr, d.CA, more)
 	}
 	p := harness.Start(t, config(""))
 	p.Ready()

@@ -15,35 +15,22 @@ import (
 // does not know. It returns the address to dial, and a channel that gets a value for each
 // link after both prefaces.
 func nextRelease(t *testing.T, to string) (addr string, passed <-chan struct{}) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
 	both := make(chan struct{}, 64)
-	go func() {
-		for {
-			down, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			up, err := net.Dial("tcp", to)
-			if err != nil {
-				down.Close()
-				continue
-			}
-			forward := func(dst, src net.Conn, highest byte, done chan<- struct{}) {
-				defer dst.Close()
-				if futurePreface(dst, src, highest) == nil && done != nil {
-					done <- struct{}{}
-				}
-				_, _ = io.Copy(dst, src)
-			}
-			go forward(up, down, 2, nil)
-			go forward(down, up, 1, both)
+	forward := func(dst, src net.Conn, highest byte, done chan<- struct{}) {
+		defer dst.Close()
+		if futurePreface(dst, src, highest) == nil && done != nil {
+			done <- struct{}{}
 		}
-	}()
-	return ln.Addr().String(), both
+		_, _ = io.Copy(dst, src)
+	}
+	return harness.ServeTCP(t, func(down net.Conn) {
+		up, err := net.Dial("tcp", to)
+		if err != nil {
+			return
+		}
+		go forward(up, down, 2, nil)
+		forward(down, up, 1, both)
+	}), both
 }
 
 // futurePreface copies a preface: magic (4), role, lowest version, highest

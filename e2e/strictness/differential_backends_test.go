@@ -6,13 +6,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
@@ -79,25 +78,23 @@ func backends() []backend {
 
 // start starts the server and returns its address. It ends with the test.
 func (b *backend) start(t *testing.T) (addr string) {
-	echo := listenLoopback(t)
-	server := &http.Server{Handler: http.HandlerFunc(echoHandler)}
-	go func() { _ = server.Serve(echo) }()
-	t.Cleanup(func() { server.Close() })
+	server := httptest.NewServer(http.HandlerFunc(echoHandler))
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	echo := server.Listener.Addr().String()
 	if b.command == nil {
-		return echo.Addr().String()
+		return echo
 	}
 	addr = harness.FreeAddrs(t, 1)[0]
-	scgi := listenLoopback(t)
-	go serveSCGI(scgi)
+	scgi := harness.ServeTCP(t, serveSCGI)
 	dir := t.TempDir()
 	files, err := filepath.Abs(backendFiles)
 	if err != nil {
 		t.Fatal(err)
 	}
-	values := map[string]string{"DOLLAR": "$", "DIR": dir, "FILES": files, "LISTEN": addr, "SCGI": scgi.Addr().String(), "HTTP": echo.Addr().String(),
+	values := map[string]string{"DOLLAR": "$", "DIR": dir, "FILES": files, "LISTEN": addr, "SCGI": scgi, "HTTP": echo,
 		"CONFIG": filepath.Join(dir, b.config), b.needs: os.Getenv(b.needs)}
 	values["HOST"], values["PORT"], _ = net.SplitHostPort(addr)
-	values["SCGIHOST"], values["SCGIPORT"], _ = net.SplitHostPort(scgi.Addr().String())
+	values["SCGIHOST"], values["SCGIPORT"], _ = net.SplitHostPort(scgi)
 	expand := func(s string) string { return os.Expand(s, func(name string) string { return values[name] }) }
 	b.prepare(t, dir, expand)
 
@@ -108,24 +105,7 @@ func (b *backend) start(t *testing.T) (addr string) {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH="+files)
 	cmd.Dir = dir
-	output, err := os.Create(filepath.Join(dir, "output"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer output.Close()
-	cmd.Stdout, cmd.Stderr = output, output
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		killed := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
-		_ = cmd.Wait()
-		killed.Stop()
-		if said, _ := os.ReadFile(output.Name()); t.Failed() {
-			t.Logf("%s: %s", b.name, said)
-		}
-	})
+	harness.StartProgram(t, cmd)
 	eventually.Nil(t, b.name+" to respond", func() error { return respond(addr) })
 	return addr
 }
@@ -157,13 +137,4 @@ func respond(addr string) error {
 		return fmt.Errorf("%d %q, %v", resp.StatusCode, body, err)
 	}
 	return nil
-}
-
-func listenLoopback(t *testing.T) net.Listener {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	return ln
 }

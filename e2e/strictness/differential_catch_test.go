@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/corpus"
 	"github.com/remora-proxy/remora/internal/eventually"
 )
@@ -21,18 +22,9 @@ type wrongServer struct {
 	sees      func(method, target, body string) (m, b string) // what the echo says
 }
 
-// serve responds to all requests on the connections of ln.
-func (w *wrongServer) serve(ln net.Listener) {
-	for {
-		nc, err := ln.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			defer nc.Close()
-			for r := textproto.NewReader(bufio.NewReader(nc)); w.respond(nc, r) == nil; {
-			}
-		}()
+// serve responds to all requests on a connection.
+func (w *wrongServer) serve(nc net.Conn) {
+	for r := textproto.NewReader(bufio.NewReader(nc)); w.respond(nc, r) == nil; {
 	}
 }
 
@@ -78,9 +70,7 @@ func TestDifferentialCatches(t *testing.T) {
 		"a body without its end": {wrongServer{true, func(method, _, body string) (m, b string) { return method, body[:len(body)/2] }}, "another body", ""},
 	} {
 		t.Run(what, func(t *testing.T) {
-			ln := listenLoopback(t)
-			go c.server.serve(ln)
-			tap, err := startTap(ln.Addr().String())
+			tap, err := startTap(harness.ServeTCP(t, c.server.serve))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -123,18 +123,9 @@ func echoHandler(w http.ResponseWriter, r *http.Request) {
 }
 
 // serveSCGI is the application of servers that have none: one request on each connection.
-func serveSCGI(ln net.Listener) {
-	for {
-		nc, err := ln.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			defer nc.Close()
-			if echo, err := echoSCGI(bufio.NewReader(nc)); err == nil {
-				_, _ = io.WriteString(nc, echo)
-			}
-		}()
+func serveSCGI(nc net.Conn) {
+	if echo, err := echoSCGI(bufio.NewReader(nc)); err == nil {
+		_, _ = io.WriteString(nc, echo)
 	}
 }
 

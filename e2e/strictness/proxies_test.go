@@ -107,17 +107,7 @@ func (p *product) launch(t *testing.T, dir, text string) {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(p.binary, p.args(config)...)
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(os.Interrupt) // nginx ends its worker
-		killed := time.AfterFunc(5*time.Second, func() { _ = cmd.Process.Kill() })
-		_ = cmd.Wait()
-		killed.Stop()
-	})
+	harness.StartProgram(t, exec.Command(p.binary, p.args(config)...))
 }
 
 // ready waits until a request passes. Whatever preceded it is over then.
