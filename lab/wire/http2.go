@@ -16,7 +16,7 @@ const (
 
 	Ack, EndStream, EndHeaders = 1, 1, 4
 
-	TableSize, InitialWindow = 1, 4
+	TableSize = 1
 )
 
 // Windows and tables at the start of a connection.
