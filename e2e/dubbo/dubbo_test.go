@@ -164,16 +164,10 @@ services:
 // posted returns the status and the body of the response to a POST.
 func posted(t *testing.T, url, contentType, body string) (int, string) {
 	t.Helper()
-	resp, err := http.Post(url, contentType, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(b)
+	req := harness.NewRequest(t, http.MethodPost, url, strings.NewReader(body))
+	req.Header.Set("Content-Type", contentType)
+	resp, got := harness.Call(t, req)
+	return resp.StatusCode, got
 }
 
 // TestDubbo: net/http and a Dubbo consumer call a Dubbo provider through sidecars.

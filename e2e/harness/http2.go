@@ -66,7 +66,13 @@ services: {app: {discover: static, endpoints: ["%s"], protocol: http2, timeout: 
 // Call sends a request, and returns the response and its body.
 func Call(t *testing.T, req *http.Request) (*http.Response, string) {
 	t.Helper()
-	resp, err := http.DefaultClient.Do(req)
+	return CallBy(t, http.DefaultClient, req)
+}
+
+// CallBy is Call with another client.
+func CallBy(t *testing.T, client *http.Client, req *http.Request) (*http.Response, string) {
+	t.Helper()
+	resp, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

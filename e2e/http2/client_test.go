@@ -108,26 +108,15 @@ func startHTTP2(t *testing.T, app string) (p *harness.Process, clients map[strin
 // do sends a request, which must get a response over HTTP/2, and returns that with its body.
 func (c http2Client) do(t *testing.T, method, path string, body io.Reader, change func(*http.Request)) (*http.Response, string) {
 	t.Helper()
-	req, err := http.NewRequest(method, c.base+path, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := harness.NewRequest(t, method, c.base+path, body)
 	if change != nil {
 		change(req)
 	}
-	resp, err := c.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp, text := harness.CallBy(t, c.Client, req)
 	if resp.ProtoMajor != 2 {
 		t.Fatalf("the response came over %s", resp.Proto)
 	}
-	return resp, string(b)
+	return resp, text
 }
 
 // TestHTTP2 sends requests over HTTP/2 to an application of HTTP/1.1.

@@ -85,19 +85,10 @@ func TestHTTPSListener(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: harness.Trusting(ca)}}
 	defer client.CloseIdleConnections()
 	for size, want := range map[int]string{0: "https web.test 0", 300: "https web.test 300", 3 << 20: "https web.test 3145728"} { // the last one is a stream
-		req, err := http.NewRequest(http.MethodPost, "https://"+addr+"/x", bytes.NewReader(make([]byte, size)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := harness.NewRequest(t, http.MethodPost, "https://"+addr+"/x", bytes.NewReader(make([]byte, size)))
 		req.Host = "web.test"
-		resp, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if string(got) != want || err != nil {
-			t.Errorf("the application saw %q, %v, want %q", got, err, want)
+		if _, got := harness.CallBy(t, client, req); got != want {
+			t.Errorf("the application saw %q, want %q", got, want)
 		}
 	}
 

@@ -46,16 +46,11 @@ services:
 func answer(t *testing.T, c *http.Client, r *http.Request) (string, *http.Response) {
 	t.Helper()
 	r.Close = true
-	resp, err := c.Do(r)
-	if err != nil {
-		t.Fatal(err)
+	resp, body := harness.CallBy(t, c, r)
+	if resp.StatusCode != 200 {
+		t.Fatalf("%d %q", resp.StatusCode, body)
 	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != 200 {
-		t.Fatalf("%d %q %v", resp.StatusCode, body, err)
-	}
-	return string(body), resp
+	return body, resp
 }
 
 // TestKeyedByHeader: two sidecars, which list the applications in another order, send a key to the

@@ -176,19 +176,10 @@ services:
   shadow: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}`, egress, app.Addr, shadow.Listener.Addr()))
 	p.Ready()
 	for range 20 {
-		r, err := http.NewRequest(http.MethodPost, "http://"+egress+"/x", strings.NewReader("hello"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := harness.NewRequest(t, http.MethodPost, "http://"+egress+"/x", strings.NewReader("hello"))
 		r.Host = "shop"
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err != nil || resp.StatusCode != 200 || string(body) != "POST hello" {
-			t.Fatalf("%d %q, %v", resp.StatusCode, body, err)
+		if resp, body := harness.Call(t, r); resp.StatusCode != 200 || body != "POST hello" {
+			t.Fatalf("%d %q", resp.StatusCode, body)
 		}
 	}
 	eventually.Nil(t, "the copies to end", func() error {

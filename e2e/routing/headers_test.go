@@ -34,19 +34,10 @@ services:
   rest: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}`, egress, gold, rest))
 	p.Ready()
 	for _, c := range []struct{ tier, want string }{{"gold", "gold /users?x=1"}, {"silver", "rest /api/users?x=1"}} {
-		req, err := http.NewRequest(http.MethodGet, "http://"+egress+"/api/users?x=1", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := harness.NewRequest(t, http.MethodGet, "http://"+egress+"/api/users?x=1", nil)
 		req.Header.Set("X-Tier", c.tier)
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err != nil || string(body) != c.want {
-			t.Errorf("tier %s: %q, want %q: %v", c.tier, body, c.want, err)
+		if _, body := harness.Call(t, req); body != c.want {
+			t.Errorf("tier %s: %q, want %q", c.tier, body, c.want)
 		}
 	}
 	awaitSplit(t, "http://"+egress+"/canary")
