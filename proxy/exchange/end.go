@@ -89,11 +89,7 @@ func (ex *Exchange) onDeadline() {
 		ex.onAttemptOver()
 		return
 	}
-	if by, res := ex.race.TakeBest(); res != nil {
-		ex.answerWith(by, res)
-		return
-	}
-	ex.fail(fault.Deadline)
+	ex.race.Conclude(fault.Deadline)
 }
 
 // AbandonNow aborts the attempts of a cancelled exchange.

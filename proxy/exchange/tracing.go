@@ -66,7 +66,7 @@ func (ex *Exchange) endSpan(c *result) {
 		t.Status = c.res.Status
 	case c.res != nil:
 		t.Status = c.res.Status
-		c.by.NoteResponse(trace.Won, c.res)
+		t.NoteResponse(c.by, trace.Won, c.res)
 	case c.failure != nil:
 		t.Status, t.Error = c.failure.Status, c.failure.Code
 	}

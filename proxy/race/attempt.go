@@ -34,14 +34,14 @@ type Attempt struct {
 	index uint8 // position in the race; also the attempt number on the wire
 	state attemptState
 
-	replayed bool // sent a second time over HTTP: the application may have seen it before
-	awaits   bool // the end of the gRPC call that it began, a stream, gives the verdict
-	late     bool // its endpoint was judged for not responding in time
-	errs     bool // its response is an error of 4xx or 5xx
+	replayed     bool // sent a second time over HTTP: the application may have seen it before
+	verdictLater bool // the gRPC call is a stream, whose end gives the verdict on the endpoint
+	judgedLate   bool // its endpoint was judged for not responding in time
+	isError      bool // its response is an error of 4xx or 5xx
 
-	ep    *lb.Endpoint // nil before one is picked
-	sent  time.Duration
-	found spare.Level // the load of ep before the attempt
+	ep         *lb.Endpoint // nil before one is picked
+	sent       time.Duration
+	loadBefore spare.Level // of ep, before the attempt
 
 	carrier   Carrier // who has the attempt now; nil if nobody has
 	carrierID uint64  // chosen by carrier
@@ -95,12 +95,15 @@ func (a *Attempt) Timeout() time.Duration { return a.race.Policy.Timeout }
 
 // Repeatable reports whether the request may be sent again, if the budget allows, after its connection was
 // lost.
-func (a *Attempt) Repeatable() bool { return a.race.repeatable() }
+func (a *Attempt) Repeatable() bool {
+	on := &a.race.Policy.retryOn
+	return a.race.request.Idempotent && (on.connect || on.reset)
+}
 
-// MayReplay reports whether the attempt, whose connection was stale, may be sent once more. It pays for
-// that, so Replay must follow.
-func (a *Attempt) MayReplay() bool {
-	return !a.replayed && a.state == attemptSent && a.race.mayReplay()
+// PayReplay reports whether the attempt, whose connection was stale, may be sent once more. The service may have seen
+// the request, so that takes the token of a retry after a reset, and Replay must follow.
+func (a *Attempt) PayReplay() bool {
+	return !a.replayed && a.state == attemptSent && a.Repeatable() && a.race.Service.Budget.PayReplay()
 }
 
 // Replay notes that the attempt is sent once more. The application may have seen the
@@ -133,35 +136,21 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 	}
 	a.ep, a.sent = ep, now
 	a.state.become(attemptSent)
-	if r.watch.Hedgeable && a.kind == primaryAttempt {
-		a.watchShadow(now)
-	}
+	r.hedging.onSent(a, now)
 	r.tried[a.index] = ep
 	if a.kind == streamAttempt {
 		a.open()
 		return
 	}
-	a.found = ep.Start(now)
-	if limit := r.Policy.tryTimeout; limit > 0 && !r.try.Armed() {
-		r.shard.Loop.After(limit, &r.try)
-	}
+	a.loadBefore = ep.Start(now)
+	r.tries.onSent()
 	if r.Batch {
 		ep.CountBatch(1)
 	}
 	to := ep.Ext.(*service.Endpoint)
 	to.CountSent(r.Bytes, a.kind == retryAttempt, a.kind == hedgeAttempt)
-	a.beginSpan()
+	r.Traced.begin(a)
 	upstreamOf(to).Send(a)
-}
-
-// watchShadow has shadow mode observe a primary that starts at a.ep.
-func (a *Attempt) watchShadow(now time.Duration) {
-	r, shadow := a.race, a.race.Policy.Hedging.Shadow()
-	w := &r.watch.Watch
-	w.Left = r.request.Deadline - now
-	if shadow.Sent(now, w, a.ep.Ext.(*service.Endpoint).ID) {
-		shadow.Note(now, w, r.Service.Set.Stalled(now, a.ep) || !a.ep.Spare(now))
-	}
 }
 
 // wireAttempt is the attempt number for the next hop, which includes the attempts that led to

@@ -1,19 +1,21 @@
-// Package race is the attempts of one request: which endpoint gets it, when it is sent again or hedged,
-// and which response wins. A race knows the request as bytes with a deadline and a key. It tells its
-// owner once what came of it.
+// Package race is the attempts of one request: which endpoint gets the request, when the request is sent again or
+// hedged, and which response wins. A race knows the request as bytes with a deadline and a key. It tells its
+// owner once what came of the request.
 //
 //	race.go      Start, the outcome, Stop, Cancel
 //	attempt.go   pick an endpoint, and send
 //	end.go       the ways in which an attempt ends, and what is given back in which order
-//	verdict.go   what its end says of the endpoint, the route and the service
+//	verdict.go   what its end says of the endpoint and the service
 //	state.go     the states of races, attempts and streams
 //	policy.go    how the requests of a route race
-//	hedge.go     the hedge timer and the gates
-//	retry.go     win, wait, retry or fail
+//	hedge.go     the hedge timer and the gates; learn.go what hedges teach the route
+//	retry.go     win, wait, retry or fail; the timeout of one try
 //	outgoing.go  the request as an attempt sends it
 //	interim.go   interim responses, ahead of the one response
 //	response.go  a response, with its memory
 //	spans.go     the attempts in a trace
 //	upstream.go  the interfaces of upstreams: Upstream and Carrier; queue.go for those that wait
 //	stream.go    the race of a stream, which goes on as its winner; source.go where its bytes come from
+//
+// Most tests of races are in package exchange, where requests pass a simulated mesh.
 package race

@@ -35,12 +35,13 @@ func (a *Attempt) end(now time.Duration, outcome stats.AttemptOutcome) {
 	if a.ep != nil {
 		a.report(now, outcome)
 	}
-	a.endSpan(now)
-	a.race.inFlight--
+	r := a.race
+	r.Traced.end(a, now)
+	r.inFlight--
 	if a.kind == hedgeAttempt {
-		a.race.Service.Hedging.Done()
+		r.Service.Hedging.Done()
 	}
-	a.race.Service.Admission.Leave(&a.place)
+	r.Service.Admission.Leave(&a.place)
 }
 
 // Respond ends the attempt with the endpoint's complete response. It owns res.
@@ -49,18 +50,18 @@ func (a *Attempt) Respond(res *Response) {
 	now := r.shard.Loop.Now()
 	lingering := a.Lingering()
 	a.ep.Ext.(*service.Endpoint).Stats.BytesOut += uint64(res.Size())
-	if !lingering && a.estimated() {
-		r.Policy.Hedging.Observe(now, now-a.sent, &r.watch)
+	if !lingering {
+		r.hedging.onResponse(a, now)
 	}
 	if len(res.Trailers) > 0 || len(res.Body) == 0 || res.Status != 200 {
-		a.awaits = res.ReadGRPC(r.request)
+		a.verdictLater = res.ReadGRPC(r.request)
 		a.ep.Ext.(*service.Endpoint).ReadLoad(now, res.Trailers)
 	}
-	a.errs = res.Outcome() >= 400
+	a.isError = res.Outcome() >= 400
 	if res.Failed() {
 		a.end(now, stats.AttemptFailure)
 	} else {
-		a.judgeHedge(now)
+		r.hedging.onDone(a, now)
 		a.end(now, stats.AttemptServed)
 	}
 	if lingering {
@@ -86,19 +87,17 @@ func (a *Attempt) Fail(f *fault.Failure) {
 	if a.replayed && f.Free() {
 		f = fault.Reset // the first time it was sent, the application may have seen it
 	}
-	switch class := r.Policy.classOf(f); {
-	case f == fault.NoSlot, f == fault.NoRoute, f == fault.RequestTooLarge: // the other sidecar sent it to no application
-	case class == fault.RetryIfIdempotent, class == fault.RetryNever && a.ep != nil:
+	if a.mayHaveBeenSeen(f) {
 		r.MaybeProcessed = true
 	}
-	a.span().Note(spanOutcome(f), 0, f.Code)
+	r.Traced.span(a).Note(spanOutcome(f), 0, f.Code)
 	now := r.shard.Loop.Now()
 	if a.ep != nil && outcome == stats.AttemptNone {
 		reportRefusal(a.ep, now, a.sent, f, r.Batch)
 	}
 	a.end(now, outcome)
 	if a.kind == hedgeAttempt && (f.Free() || f == fault.NoSlot) {
-		r.hedgeMissed()
+		r.hedging.onRefused(now)
 	}
 	if lingering {
 		r.owner.Lingered()
@@ -110,12 +109,21 @@ func (a *Attempt) Fail(f *fault.Failure) {
 	r.onFailure(a, f)
 }
 
+// mayHaveBeenSeen reports whether an application may have seen the attempt, which has failed with f.
+func (a *Attempt) mayHaveBeenSeen(f *fault.Failure) bool {
+	if f == fault.NoSlot || f == fault.NoRoute || f == fault.RequestTooLarge {
+		return false // the other sidecar sent it to no application
+	}
+	class := a.race.Policy.classOf(f)
+	return class == fault.RetryIfIdempotent || class == fault.RetryNever && a.ep != nil
+}
+
 // Finish ends a cancelled attempt. processed reports whether the application finished it.
 func (a *Attempt) Finish(processed bool) {
 	now, outcome := a.race.shard.Loop.Now(), stats.AttemptNone
 	if processed {
 		outcome = stats.AttemptUnseen
-		a.judgeHedge(now)
+		a.race.hedging.onDone(a, now)
 	}
 	a.end(now, outcome)
 	a.race.owner.Lingered()
@@ -125,9 +133,9 @@ func (a *Attempt) Finish(processed bool) {
 // frozen must not look idle. The race may be over afterwards.
 func (a *Attempt) timeOut(now time.Duration) {
 	r := a.race
-	a.recordLate()
+	r.hedging.onLate(a, now)
 	a.judgeLate(now)
-	a.span().Note(trace.Failed, 0, fault.TryTimeout.Code)
+	r.Traced.span(a).Note(trace.Failed, 0, fault.TryTimeout.Code)
 	if a.carrier.Cancel(a) {
 		r.MaybeProcessed = true
 		a.state.become(attemptLingering)
@@ -141,44 +149,44 @@ func (a *Attempt) timeOut(now time.Duration) {
 // cancel ends the attempt, or lets it linger, if it is in flight. decided reports whether the race has an
 // outcome.
 func (a *Attempt) cancel(decided bool) {
+	r, now := a.race, a.race.shard.Loop.Now()
 	switch a.state {
 	case attemptIdle, attemptLingering:
+		return
 	case attemptLaunched, attemptQueued:
 		a.withdraw()
-		a.end(a.race.shard.Loop.Now(), stats.AttemptNone)
 	case attemptSent:
 		if decided {
-			a.recordLate() // its hedge won
-			a.recordOvertaken()
+			r.hedging.onOvertaken(a, now)
 		}
-		a.span().Withdraw(a.race.shard.Loop.Now())
+		r.Traced.span(a).Withdraw(now)
 		if a.carrier.Cancel(a) {
 			a.state.become(attemptLingering)
 			return
 		}
-		a.recordWithdrawn()
-		a.end(a.race.shard.Loop.Now(), stats.AttemptNone)
+		r.hedging.onWithdrawn(a, now)
 	}
+	a.end(now, stats.AttemptNone)
 }
 
 // abort ends the attempt at once because its deadline has passed.
 func (a *Attempt) abort() {
-	now := a.race.shard.Loop.Now()
+	r, now := a.race, a.race.shard.Loop.Now()
 	switch a.state {
 	case attemptIdle:
 		return
 	case attemptLaunched, attemptQueued:
 		a.withdraw()
 	case attemptSent:
-		a.recordLate()
-		a.recordWithdrawn()
-		a.race.MaybeProcessed = true
+		r.hedging.onLate(a, now)
+		r.hedging.onWithdrawn(a, now)
+		r.MaybeProcessed = true
 		a.judgeLate(now)
 		a.recordServiceTime()
-		a.span().Note(spanOutcome(fault.Deadline), 0, fault.Deadline.Code)
+		r.Traced.span(a).Note(spanOutcome(fault.Deadline), 0, fault.Deadline.Code)
 		a.carrier.Abort(a)
 	case attemptLingering:
-		a.judgeHedge(now)
+		r.hedging.onDone(a, now)
 		a.judgeLate(now)
 		a.recordServiceTime()
 		a.carrier.Abort(a)

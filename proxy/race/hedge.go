@@ -8,119 +8,138 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// maxMissed bounds the hedges of one request that are refused and tried elsewhere.
-// Each sends the whole request for nothing, and uses up one of MaxAttempts. A hedge
-// with more than missBody bytes of body counts even if it is refused.
+// maxReplaced bounds the refused hedges of one request that other hedges replace. Each refused hedge has sent the
+// whole request for nothing, and uses up one of MaxAttempts. A hedge with more than replacedBody bytes of body is not
+// replaced.
 const (
-	maxMissed = 2
-	missBody  = 64 << 10
+	maxReplaced  = 2
+	replacedBody = 64 << 10
 )
 
-// startHedging arms the hedge timer, in shadow mode only of a request that is watched. A batch
-// request is not hedged, and tells nothing about how long others take.
-func (r *Race) startHedging(now time.Duration) {
-	r.watch = hedge.Watch{}
+// hedging sends the hedges of one race, and tells the route what they were worth: that is its one job. learn.go has
+// what it tells.
+type hedging struct {
+	race      *Race
+	timer     loop.Timer    // armed until the next hedge may be due
+	due       time.Duration // when timer is due; loop.Whenever after it was late once
+	watch     hedge.Watch   // of the primary
+	overtaken time.Duration // when the response of a hedge came, if it came before that of the primary; else 0
+	sent      uint8         // hedges sent, without those that were replaced
+	refused   uint8         // of sent, hedges that were refused
+	replaced  uint8         // hedges that were refused, and that another one may replace
+}
+
+func (h *hedging) init(r *Race) {
+	h.race, h.timer.Fire, h.timer.Pooled = r, h.onTimer, true
+}
+
+func (h *hedging) reset() { h.overtaken, h.sent, h.refused, h.replaced = 0, 0, 0, 0 }
+
+// start earns the request's part of the budget, finds its class of latency, and arms the timer of the first hedge. In
+// shadow mode it arms the timer only if the request is watched. A batch request is not hedged, earns nothing, and
+// tells nothing about how long others take.
+func (h *hedging) start(now time.Duration) {
+	r, route := h.race, h.race.Policy.Hedging
+	h.watch = hedge.Watch{}
 	if r.Batch {
 		return
 	}
-	h := r.Policy.Hedging
-	r.Service.Hedging.Primary(now, h)
+	r.Service.Hedging.Primary(now, route)
 	if r.Policy.classHeader != "" && r.Class == nil {
 		r.Class = protocol.Find(r.request.Headers, r.Policy.classHeader)
 	}
-	r.watch.Class = h.ClassOf(now, r.Class, len(r.request.Body))
-	if r.NoHedge || h.Policy.Mode == hedge.Off {
+	h.watch.Class = route.ClassOf(now, r.Class, len(r.request.Body))
+	if r.NoHedge || route.Policy.Mode == hedge.Off {
 		return
 	}
-	if h.Shadow() != nil && r.request.Idempotent && !r.cascade() && r.Service.Set.Len() > 1 {
-		h.Begin(&r.watch)
+	if route.Shadow() != nil && r.request.Idempotent && !r.cascade() && r.Service.Set.Len() > 1 {
+		route.Begin(&h.watch)
 	}
-	if h.Policy.Mode == hedge.On || r.watch.Watched {
-		r.watch.Paid = h.DrawPaid(now, r.watch.Class)
-		r.armHedge(now, h.DelayOf(now, r.watch.Class))
+	if route.Policy.Mode == hedge.On || h.watch.Watched {
+		h.watch.Paid = route.DrawPaid(now, h.watch.Class)
+		h.arm(now, route.DelayOf(now, h.watch.Class))
 	}
 }
 
-// onHedgeTimer asks for a hedge. If the loop itself is late, it first handles the events that
+// onTimer asks for a hedge. If the loop itself is late, it first handles the events that
 // came meanwhile: they may contain the response, and show that endpoints are not silent.
-func (r *Race) onHedgeTimer() {
+func (h *hedging) onTimer() {
+	r := h.race
 	if r.state != raceOn || r.Launched == MaxAttempts {
 		return
 	}
-	if now := r.shard.Loop.Now(); now > r.hedgeDue+loop.Slack {
-		r.hedgeDue = loop.Whenever
-		r.shard.Loop.After(0, &r.hedge)
-		return
+	now := r.shard.Loop.Now()
+	switch {
+	case now > h.due+loop.Slack:
+		h.due = loop.Whenever
+		r.shard.Loop.After(0, &h.timer)
+	case r.Policy.Hedging.Shadow() != nil:
+		h.watch.Asked = now
+	case r.retrying.notBefore == 0 || !h.putOff(now):
+		h.ask(now)
 	}
-	if r.Policy.Hedging.Shadow() != nil {
-		r.watch.Asked = r.shard.Loop.Now()
-		return
-	}
-	if r.notBefore > 0 && r.putOffHedge(r.shard.Loop.Now()) {
-		return
-	}
-	r.askHedge()
 }
 
-// putOffHedge reports whether a server wants no hedge now. It asks again when one may follow: where
-// a retry comes first, one delay after that.
-func (r *Race) putOffHedge(now time.Duration) bool {
-	wait := r.notBefore - now
-	if wait <= 0 && !r.retry.Armed() {
+// putOff reports whether a server wants no hedge now. It arms the timer for when one may follow: where a retry comes
+// first, one delay after that.
+func (h *hedging) putOff(now time.Duration) bool {
+	retries := &h.race.retrying
+	wait, retry := retries.notBefore-now, retries.timer.Armed()
+	if wait <= 0 && !retry {
 		return false
 	}
-	if r.retry.Armed() {
-		wait += r.Policy.Hedging.Again(now, r.watch.Class)
+	if retry {
+		wait += h.again(now)
 	}
-	if r.mayFollow() {
-		r.armHedge(now, wait)
+	if retries.mayFollow() {
+		h.arm(now, wait)
 	}
 	return true
 }
 
-// askHedge sends a hedge if every gate is open.
-func (r *Race) askHedge() {
-	s, h, now := r.Service, r.Policy.Hedging, r.shard.Loop.Now()
-	silent := h.SilentAfter(now)
-	stuck := r.stalled(now, silent)
+// ask sends a hedge if every gate is open. It picks the endpoint first, since one of the gates asks for it.
+func (h *hedging) ask(now time.Duration) {
+	r, route := h.race, h.race.Policy.Hedging
+	s, silentAfter := r.Service, route.SilentAfter(now)
+	stuck := r.silentFor(now, silentAfter)
 	ep := s.Set.PickHedge(s.Query(r.Key, r.tried[:r.Launched]), stuck)
 	q := hedge.Question{
-		Class:      r.watch.Class,
+		Class:      h.watch.Class,
 		Idempotent: r.request.Idempotent,
-		Paid:       r.watch.Paid,
+		Paid:       h.watch.Paid,
 		Cascade:    r.cascade(),
 		Left:       r.request.Deadline - now,
 		Endpoints:  s.Set.Len(),
 		Stuck:      stuck,
 	}
-	q.Active, q.Silent = s.Set.CountSilent(now, silent, &r.Policy.silence)
+	q.Active, q.Silent = s.Set.CountSilent(now, silentAfter, &r.Policy.silence)
 	if ep != nil {
 		q.Untried = 1
 	}
-	gate := s.Hedging.Decide(now, h, &q)
+	gate := s.Hedging.Decide(now, route, &q)
 	switch gate {
 	case hedge.Open:
-		r.hedges++
+		h.sent++
 	case hedge.Budget:
-		r.watch.Paid = false
+		h.watch.Paid = false
 	}
-	if (gate == hedge.Open || gate.Transient()) && r.hedges < h.Policy.Max {
-		r.armHedge(now, h.Again(now, r.watch.Class))
+	if (gate == hedge.Open || gate.Transient()) && int(h.sent) < route.Policy.Max {
+		h.arm(now, h.again(now))
 	}
 	if gate == hedge.Open {
 		r.launch(hedgeAttempt, ep)
 	}
 }
 
-// stalled reports whether all endpoints with an attempt were silent for longer than silent.
-func (r *Race) stalled(now, silent time.Duration) bool {
+// silentFor reports whether all endpoints with an attempt have been silent for longer than after.
+func (r *Race) silentFor(now, after time.Duration) bool {
 	sent := 0
 	for i := range r.attempts[:r.Launched] {
 		a := &r.attempts[i]
 		if a.state != attemptSent {
 			continue
 		}
-		if !a.ep.Stalled(now, silent) {
+		if !a.ep.Stalled(now, after) {
 			return false
 		}
 		sent++
@@ -128,24 +147,29 @@ func (r *Race) stalled(now, silent time.Duration) bool {
 	return sent > 0
 }
 
-func (r *Race) armHedge(now, delay time.Duration) {
-	r.hedgeDue = now + delay
-	r.shard.Loop.After(delay, &r.hedge)
+// again returns the delay after which another hedge may follow.
+func (h *hedging) again(now time.Duration) time.Duration {
+	return h.race.Policy.Hedging.Again(now, h.watch.Class)
 }
 
-// hedgeMissed gives back the budget of a hedge that reached no application. Another
-// endpoint may be tried one delay later, at most maxMissed times.
-func (r *Race) hedgeMissed() {
-	now := r.shard.Loop.Now()
+func (h *hedging) arm(now, delay time.Duration) {
+	h.due = now + delay
+	h.race.shard.Loop.After(delay, &h.timer)
+}
+
+// onRefused gives back the budget of a hedge that reached no application. Another endpoint may be tried one delay
+// later, at most maxReplaced times.
+func (h *hedging) onRefused(now time.Duration) {
+	r := h.race
 	r.Policy.Hedging.Missed()
-	if r.missedHedges == maxMissed || len(r.request.Body) > missBody {
-		r.wasted++
+	if h.replaced == maxReplaced || len(r.request.Body) > replacedBody {
+		h.refused++
 		return
 	}
-	r.missedHedges++
+	h.replaced++
+	h.sent--
 	r.Service.Hedging.Refund(now)
-	r.hedges--
-	if r.state == raceOn && !r.hedge.Armed() {
-		r.armHedge(now, r.Policy.Hedging.Again(now, r.watch.Class))
+	if r.state == raceOn && !h.timer.Armed() {
+		h.arm(now, h.again(now))
 	}
 }

@@ -41,7 +41,7 @@ func (a *Attempt) Request() *protocol.Request {
 		req.Headers = protocol.AddGRPCPrevious(req.Headers, more, m.previousText[:0])
 		m.previous = a.index
 	}
-	if s := a.span(); s != nil {
+	if s := r.Traced.span(a); s != nil {
 		r.Traced.Carry(s.Span)
 	}
 	return req

@@ -6,7 +6,6 @@ import (
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/fault"
-	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/service"
 	"github.com/remora-proxy/remora/proxy/shard"
@@ -19,9 +18,9 @@ const MaxAttempts = 6
 // maxFreeEndpoints bounds how many endpoints may fail for free: failed connects and GOAWAY.
 const maxFreeEndpoints = 3
 
-// Race is the attempts of one request at the endpoints of a service. It launches attempts, sends
-// hedges and retries, and decides which response wins. It calls its Owner once with the outcome,
-// unless Stop comes first. Attempts that lost may be in flight for longer.
+// Race launches the attempts of one request, and decides which response wins: that is its one job. When another
+// attempt follows is the job of its parts, hedging and retrying. A Race calls its Owner once with the outcome, unless
+// Stop comes first. Attempts that lost may be in flight for longer. Who calls Stop, calls Cancel next, or Abort.
 type Race struct {
 	shard     *shard.Shard
 	responses *Responses
@@ -37,21 +36,14 @@ type Race struct {
 	tried    [MaxAttempts]*lb.Endpoint
 	avoid    [1]*lb.Endpoint // where the latest attempt failed
 
-	best           *Response      // the best of the bad responses so far
-	bestFrom       *Attempt       // the attempt that best belongs to
-	MaybeProcessed bool           // the application may have seen the request
-	lastFail       *fault.Failure // of the latest failed attempt since the last retry; a hedge's only if no other failed
+	best           *Response // the best of the bad responses so far
+	bestFrom       *Attempt  // the attempt that best belongs to
+	MaybeProcessed bool      // the application may have seen the request
 
-	watch     hedge.Watch   // of the primary
-	overtaken time.Duration // when a hedge's response came before the primary's; 0: it did not
-	hedgeDue  time.Duration // when the timer hedge is due; loop.Whenever after it was late once
-	notBefore time.Duration // when a retry or hedge may follow, as a gRPC server said; never: none may
-	tryLate   bool          // the timer try was late, and put off once
-	hedge     loop.Timer
-	try       loop.Timer // armed for the oldest attempt, if there is retry.per_try_timeout
-	retry     loop.Timer // armed while a retry waits for notBefore
-
-	Counts
+	hedging  hedging
+	retrying retrying
+	tries    tryTimer
+	queued   time.Duration // that attempts have spent in queues for slots
 	interims interims
 	marks    marks
 	Traced   *Traced // nil means not sampled
@@ -86,21 +78,11 @@ type Entry struct {
 	Keyed   bool         // the application tells copies of the request by their Idempotency-Key
 }
 
-// Counts is what a Race counts for the record of its request.
-type Counts struct {
-	queued       time.Duration // time in queues for slots
-	retries      int           // paid retries, and those of bad responses
-	freeRetries  int
-	hedges       int // hedges that reached an endpoint
-	wasted       int // of these, hedges that were refused, and not replaced
-	missedHedges int // hedges that reached none
-}
-
 // Start launches the first attempt and arms the timer of the first hedge. Its owner has filled in the Entry.
 // The race may be over before Start returns.
 func (r *Race) Start(now time.Duration) {
 	r.state.become(raceOn)
-	r.startHedging(now)
+	r.hedging.start(now)
 	r.launch(primaryAttempt, nil)
 }
 
@@ -110,7 +92,7 @@ func (r *Race) launch(kind attemptKind, ep *lb.Endpoint) {
 	a := &r.attempts[r.Launched]
 	r.Launched++
 	r.inFlight++
-	a.kind, a.ep, a.index, a.replayed, a.awaits, a.late, a.errs = kind, nil, uint8(r.Launched-1), false, false, false, false
+	a.kind, a.ep, a.index, a.replayed, a.verdictLater, a.judgedLate, a.isError = kind, nil, uint8(r.Launched-1), false, false, false, false
 	a.state.become(attemptLaunched)
 	if kind == retryAttempt {
 		r.Service.Stats.Retries++
@@ -126,20 +108,17 @@ func (r *Race) launch(kind attemptKind, ep *lb.Endpoint) {
 		a.state.become(attemptQueued)
 	case service.SlotRefused:
 		if kind == hedgeAttempt || r.Hedged {
-			a.Fail(fault.NoSlot)
+			a.Fail(fault.NoSlot) // only the caller's sidecar sees this: its primary is in flight
 			return
 		}
-		a.Fail(fault.QueueFull) // a retry now would fail too
+		a.Fail(fault.QueueFull)
 	}
 }
 
-// win gives the owner the response of the attempt by.
-func (r *Race) win(by *Attempt, res *Response) { r.owner.Won(by, res) }
-
-// lose gives the owner the best bad response, or f.
-func (r *Race) lose(f *fault.Failure) {
-	if by, res := r.TakeBest(); res != nil {
-		r.win(by, res)
+// Conclude gives the owner the best bad response, or f if there is none.
+func (r *Race) Conclude(f *fault.Failure) {
+	if r.best != nil {
+		r.owner.Won(r.takeBest())
 		return
 	}
 	if r.MaybeProcessed && f.Free() {
@@ -154,7 +133,11 @@ func (r *Race) Stop() {
 		return
 	}
 	r.state.become(raceOver)
-	r.stopTimers()
+	for _, t := range [...]*loop.Timer{&r.hedging.timer, &r.tries.timer, &r.retrying.timer} {
+		if t.Armed() {
+			r.shard.Loop.Stop(t)
+		}
+	}
 }
 
 // Cancel cancels the attempts in flight, of a race that is over, and forgets the best bad response. An
@@ -164,7 +147,7 @@ func (r *Race) Cancel(decided bool) {
 	for i := range r.attempts[:r.Launched] {
 		r.attempts[i].cancel(decided)
 	}
-	if _, res := r.TakeBest(); res != nil {
+	if _, res := r.takeBest(); res != nil {
 		res.Release()
 	}
 }
@@ -179,8 +162,8 @@ func (r *Race) Abort() {
 // InFlight is the number of attempts that are not over.
 func (r *Race) InFlight() int { return r.inFlight }
 
-// waiting reports whether the race waits for an attempt. It does not for one that lingers.
-func (r *Race) waiting() bool {
+// mayStillWin reports whether an attempt is left that could win: one that neither is over nor lingers.
+func (r *Race) mayStillWin() bool {
 	for i := range r.attempts[:r.Launched] {
 		if s := r.attempts[i].state; s != attemptIdle && s != attemptLingering {
 			return true
@@ -208,7 +191,7 @@ func (r *Race) Buffered() (n int) {
 
 // Record fills in what the access log says of attempts. by is the attempt that won, or nil.
 func (r *Race) Record(to *accesslog.Record, by *Attempt, now time.Duration) {
-	to.Queued, to.Attempts, to.Hedges = r.queued, r.Launched, r.hedges
+	to.Queued, to.Attempts, to.Hedges = r.queued, r.Launched, int(r.hedging.sent)
 	for i := range r.attempts[:r.Launched] {
 		a := &r.attempts[i]
 		if a.kind == retryAttempt {
@@ -227,9 +210,9 @@ func (r *Race) Record(to *accesslog.Record, by *Attempt, now time.Duration) {
 // Init prepares a race of the loop of w, whose requests belong to o.
 func (r *Race) Init(w *shard.Shard, responses *Responses, o Owner, request *protocol.Request) {
 	r.shard, r.responses, r.owner, r.request = w, responses, o, request
-	r.hedge.Fire, r.try.Fire = r.onHedgeTimer, r.onTryTimer
-	r.hedge.Pooled, r.try.Pooled = true, true
-	r.retry.Fire = func() { r.launch(retryAttempt, nil) }
+	r.hedging.init(r)
+	r.retrying.init(r)
+	r.tries.init(r)
 	for i := range r.attempts {
 		a := &r.attempts[i]
 		a.race = r
@@ -247,9 +230,11 @@ func (r *Race) Reset() {
 		r.attempts[i].ep = nil
 	}
 	r.Launched = 0
-	r.Entry, r.Counts, r.interims = Entry{}, Counts{}, interims{}
+	r.Entry, r.interims, r.queued = Entry{}, interims{}, 0
 	r.tried, r.avoid[0] = [MaxAttempts]*lb.Endpoint{}, nil
-	r.bestFrom, r.lastFail, r.MaybeProcessed = nil, nil, false
-	r.overtaken, r.notBefore, r.tryLate = 0, 0, false
+	r.MaybeProcessed = false
+	r.hedging.reset()
+	r.retrying.reset()
+	r.tries.late = false
 	r.marks.reset()
 }

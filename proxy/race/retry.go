@@ -18,156 +18,35 @@ const never = time.Duration(math.MaxInt64)
 // response wins only if no attempt is left that could still succeed.
 func (r *Race) onResponse(a *Attempt, res *Response) {
 	if !res.Failed() && !(res.GRPC && r.Policy.retryOn.hasCode(res.Code)) && !r.keyInUse(res) {
-		r.win(a, res)
+		r.owner.Won(a, res)
 		return
 	}
 	if res.GRPC {
-		r.holdBack(res)
+		r.retrying.heedPushback(res)
 	}
 	r.avoid[0] = a.ep
 	r.keepBest(a, res)
-	if !r.waiting() && !r.retryFailed() && !r.retryBad() {
-		r.win(r.TakeBest())
+	if !r.mayStillWin() && !r.retrying.launch() {
+		r.owner.Won(r.takeBest())
 	}
-}
-
-// retryFailed starts a retry if the latest attempt that failed since the last retry allows it.
-func (r *Race) retryFailed() bool {
-	f := r.lastFail
-	if f == nil || r.Launched == r.Policy.attempts || !r.mayFollow() || !r.mayRetry(f) {
-		return false
-	}
-	r.lastFail = nil
-	r.launchRetry()
-	return true
-}
-
-// retryBad starts a retry if retry.on names the status of the best response so far.
-func (r *Race) retryBad() bool {
-	if r.best == nil || !r.request.Idempotent || !r.Policy.retryOn.hasResponse(r.best) || !r.mayFollow() || !r.mayPay(nil) {
-		return false
-	}
-	r.retries++
-	r.lastFail = nil
-	r.launchRetry()
-	return true
-}
-
-// holdBack heeds what a gRPC server says of further attempts.
-func (r *Race) holdBack(res *Response) {
-	switch wait, ok := protocol.GRPCPushback(&res.Response); {
-	case !ok:
-	case wait < 0:
-		r.notBefore = never
-	default:
-		r.notBefore = max(r.notBefore, r.shard.Loop.Now()+wait)
-	}
-}
-
-// mayFollow reports whether another attempt may begin before the deadline.
-func (r *Race) mayFollow() bool { return r.notBefore < r.request.Deadline }
-
-// launchRetry starts a retry, now or as soon as it may follow.
-func (r *Race) launchRetry() {
-	if wait := r.notBefore - r.shard.Loop.Now(); wait > 0 {
-		r.shard.Loop.After(wait, &r.retry)
-		return
-	}
-	r.launch(r.Policy.retry, nil)
 }
 
 // onFailure handles an attempt without a response: it waits for other attempts, or retries if
 // that is safe and allowed, or gives the caller the best bad response or the failure.
 func (r *Race) onFailure(a *Attempt, f *fault.Failure) {
-	if a.kind == hedgeAttempt && r.lastFail != nil {
-		f = r.lastFail // a failed hedge says nothing about the other attempt
+	t := &r.retrying
+	if a.kind != hedgeAttempt || t.failure == nil { // a failed hedge says nothing about another attempt that has failed
+		t.failure = f
 	}
-	r.lastFail = f
-	if r.waiting() {
-		return
+	if !r.mayStillWin() && !t.launch() {
+		r.Conclude(t.failure)
 	}
-	if !r.retryFailed() && !r.retryBad() {
-		r.lose(r.lastFail)
-	}
-}
-
-// mayRetry reports whether the failure and retry.on allow a retry, which it counts and pays.
-func (r *Race) mayRetry(f *fault.Failure) bool {
-	on := &r.Policy.retryOn
-	switch class := r.Policy.classOf(f); class {
-	case fault.RetryFree:
-		r.freeRetries++
-		return on.connect && r.freeRetries < maxFreeEndpoints
-	case fault.RetryFreeElsewhere:
-		r.freeRetries++
-		return on.connect && r.freeRetries < maxFreeEndpoints && r.elsewhere()
-	case fault.RetryPaid, fault.RetryPaidElsewhere:
-		if !on.refused {
-			return false
-		}
-		if r.mayMove() {
-			r.freeRetries++
-			return true
-		}
-		switch {
-		case class == fault.RetryPaidElsewhere && !r.elsewhere():
-			return false
-		case class == fault.RetryPaid && r.Batch: // refused in numbers that would leave online ones no token
-			return false
-		case !r.mayPay(nil):
-			return false
-		}
-	case fault.RetryIfIdempotent:
-		if !on.reset || !r.request.Idempotent || !r.mayPay(f) {
-			return false
-		}
-	case fault.RetryNever, fault.RetryUnsendable:
-		return false
-	}
-	r.retries++
-	return true
-}
-
-// elsewhere reports whether the service has an endpoint where the request was not.
-func (r *Race) elsewhere() bool { return r.Service.HasOther(r.tried[:r.Launched]) }
-
-// mayMove reports whether a refused request may go to another endpoint free of charge: one that has
-// room, as far as is known. Batch requests may not, since they are refused for the others' sake. Nor may
-// a request that is a retry or hedge itself, lest load multiplies along a chain of services.
-func (r *Race) mayMove() bool {
-	s := r.Service
-	return !r.Batch && !r.cascade() && r.freeRetries < maxFreeEndpoints-1 && r.Launched < MaxAttempts &&
-		s.Budget.MayMove(r.Key, r.tried[:r.Launched])
-}
-
-// mayPay takes the token of a retry that costs one, and reports whether the retry is allowed. f is
-// the failure, or nil if the request was refused or has a bad response.
-func (r *Race) mayPay(f *fault.Failure) bool {
-	if r.retries >= r.Policy.retryAttempts || r.Launched == MaxAttempts {
-		return false
-	}
-	if r.cascade() {
-		r.Service.Stats.RetriesCascade++
-		return false
-	}
-	return r.Service.Budget.Pay(f == fault.Reset)
-}
-
-// mayReplay reports whether a request may be sent again because a pooled connection was stale. The
-// service may have seen it, so that takes the token of a retry after a reset.
-func (r *Race) mayReplay() bool {
-	return r.repeatable() && r.Service.Budget.PayReplay()
-}
-
-func (r *Race) repeatable() bool {
-	on := &r.Policy.retryOn
-	return r.request.Idempotent && (on.connect || on.reset)
 }
 
 // keepBest keeps res if it is better than the best so far. It owns res.
 func (r *Race) keepBest(a *Attempt, res *Response) {
-	a.NoteResponse(trace.Failed, res)
-	if r.best != nil && !r.better(res) {
+	r.Traced.NoteResponse(a, trace.Failed, res)
+	if r.best != nil && r.badness(res) >= r.badness(r.best) {
 		res.Release()
 		return
 	}
@@ -177,54 +56,172 @@ func (r *Race) keepBest(a *Attempt, res *Response) {
 	r.best, r.bestFrom = res, a
 }
 
-// better reports whether res says more of the request than the best so far. That its key is in use says
-// nothing of the attempt that uses it.
-func (r *Race) better(res *Response) bool {
-	if r.keyInUse(res) || r.keyInUse(r.best) {
-		return !r.keyInUse(res)
+// takeBest returns the best bad response and the attempt that it belongs to, or nil. It forgets both.
+func (r *Race) takeBest() (by *Attempt, res *Response) {
+	by, res = r.bestFrom, r.best
+	r.best, r.bestFrom = nil, nil
+	return by, res
+}
+
+// badness is lower for a response that says more of the request. That its key is in use says nothing of the
+// attempt that uses it.
+func (r *Race) badness(res *Response) int {
+	if r.keyInUse(res) {
+		return math.MaxInt
 	}
-	return res.Outcome() < r.best.Outcome()
+	return res.Outcome()
 }
 
 // keyInUse reports whether res may refuse the request because another attempt with its key is being processed
 // (draft-ietf-httpapi-idempotency-key-header, error scenarios).
 func (r *Race) keyInUse(res *Response) bool { return r.Keyed && res.Status == 409 && r.Launched > 1 }
 
-// TakeBest returns the best bad response and the attempt that it belongs to, or nil. It forgets both.
-func (r *Race) TakeBest() (by *Attempt, res *Response) {
-	by, res = r.bestFrom, r.best
-	r.best, r.bestFrom = nil, nil
-	return by, res
+// retrying decides whether a retry follows an attempt that has failed or has a bad response, and what pays for the
+// retry: that is its one job.
+type retrying struct {
+	race      *Race
+	timer     loop.Timer     // armed while a retry waits for notBefore
+	notBefore time.Duration  // when a retry or hedge may follow, as a gRPC server said; never: none may
+	failure   *fault.Failure // of the latest failed attempt since the last retry; a hedge's only if no other failed
+	paid      uint8          // retries that took a token
+	free      uint8          // failures after which a retry costs nothing
 }
 
-// stopTimers stops those that begin attempts.
-func (r *Race) stopTimers() {
-	if r.hedge.Armed() {
-		r.shard.Loop.Stop(&r.hedge)
-	}
-	if r.try.Armed() {
-		r.shard.Loop.Stop(&r.try)
-	}
-	if r.retry.Armed() {
-		r.shard.Loop.Stop(&r.retry)
+func (t *retrying) init(r *Race) {
+	t.race, t.timer.Fire = r, func() { r.launch(retryAttempt, nil) }
+}
+
+func (t *retrying) reset() { t.notBefore, t.failure, t.paid, t.free = 0, nil, 0, 0 }
+
+// heedPushback heeds what a gRPC server says of further attempts.
+func (t *retrying) heedPushback(res *Response) {
+	switch wait, ok := protocol.GRPCPushback(&res.Response); {
+	case !ok:
+	case wait < 0:
+		t.notBefore = never
+	default:
+		t.notBefore = max(t.notBefore, t.race.shard.Loop.Now()+wait)
 	}
 }
 
-// onTryTimer ends an attempt that had no response within retry.per_try_timeout, and arms the
-// timer for the next one. A loop that is late first handles what came meanwhile.
-func (r *Race) onTryTimer() {
+// mayFollow reports whether another attempt may begin before the deadline.
+func (t *retrying) mayFollow() bool { return t.notBefore < t.race.request.Deadline }
+
+// launch pays for a retry and launches it, now or as soon as it may follow. It reports whether there is one.
+func (t *retrying) launch() bool {
+	r := t.race
+	if !t.mayFollow() || !t.payAfterFailure() && !t.payAfterResponse() {
+		return false
+	}
+	t.failure = nil
+	if wait := t.notBefore - r.shard.Loop.Now(); wait > 0 {
+		r.shard.Loop.After(wait, &t.timer)
+	} else {
+		r.launch(r.Policy.retry, nil)
+	}
+	return true
+}
+
+// payAfterResponse pays for a retry if retry.on names the status of the best response so far.
+func (t *retrying) payAfterResponse() bool {
+	r := t.race
+	return r.best != nil && r.request.Idempotent && r.Policy.retryOn.hasResponse(r.best) && t.pay(nil)
+}
+
+// payAfterFailure pays for a retry, or counts one that costs nothing, if retry.on and the latest failure allow it.
+func (t *retrying) payAfterFailure() bool {
+	r, f := t.race, t.failure
+	if f == nil || r.Launched == r.Policy.attempts {
+		return false
+	}
+	on := &r.Policy.retryOn
+	switch class := r.Policy.classOf(f); class {
+	case fault.RetryFree:
+		t.free++
+		return on.connect && t.free < maxFreeEndpoints
+	case fault.RetryFreeElsewhere:
+		t.free++
+		return on.connect && t.free < maxFreeEndpoints && t.elsewhere()
+	case fault.RetryPaid:
+		// Batch requests are refused so often that their retries would leave no token to online ones.
+		return on.refused && (t.takeMove() || !r.Batch && t.pay(nil))
+	case fault.RetryPaidElsewhere:
+		return on.refused && (t.takeMove() || t.elsewhere() && t.pay(nil))
+	case fault.RetryIfIdempotent:
+		return on.reset && r.request.Idempotent && t.pay(f)
+	case fault.RetryNever, fault.RetryUnsendable:
+	}
+	return false
+}
+
+// elsewhere reports whether the service has an endpoint where the request was not.
+func (t *retrying) elsewhere() bool {
+	return t.race.Service.HasOther(t.race.tried[:t.race.Launched])
+}
+
+// takeMove lets a refused request go to another endpoint free of charge: one that has room, as far as is known. It
+// reports whether the request may. Batch requests may not, since they are refused for the others' sake. Nor may a
+// request that is a retry or hedge itself, lest load multiplies along a chain of services. The bound is that of free
+// retries, where free does not have the latest failure yet.
+func (t *retrying) takeMove() bool {
+	r := t.race
+	if r.Batch || r.cascade() || t.free+1 >= maxFreeEndpoints || r.Launched == MaxAttempts ||
+		!r.Service.Budget.MayMove(r.Key, r.tried[:r.Launched]) {
+		return false
+	}
+	t.free++
+	return true
+}
+
+// pay takes the token of a retry that costs one, and reports whether the retry is allowed. f is
+// the failure, or nil if the request was refused or has a bad response.
+func (t *retrying) pay(f *fault.Failure) bool {
+	r := t.race
+	if int(t.paid) >= r.Policy.retryAttempts || r.Launched == MaxAttempts {
+		return false
+	}
+	if r.cascade() {
+		r.Service.Stats.RetriesCascade++
+		return false
+	}
+	if !r.Service.Budget.Pay(f == fault.Reset) {
+		return false
+	}
+	t.paid++
+	return true
+}
+
+// tryTimer ends the wait for attempts that have no response within retry.per_try_timeout: that is its one job.
+type tryTimer struct {
+	race  *Race
+	timer loop.Timer // armed for the oldest attempt, if there is a timeout
+	late  bool       // timer was late, and put off once
+}
+
+func (t *tryTimer) init(r *Race) { t.race, t.timer.Fire, t.timer.Pooled = r, t.onTimer, true }
+
+// onSent arms the timer for an attempt that is sent now, unless it is armed for an older one.
+func (t *tryTimer) onSent() {
+	if limit := t.race.Policy.tryTimeout; limit > 0 && !t.timer.Armed() {
+		t.race.shard.Loop.After(limit, &t.timer)
+	}
+}
+
+// onTimer ends the wait for the oldest attempt, and arms the timer for the next one. A loop that is late first handles
+// what came meanwhile.
+func (t *tryTimer) onTimer() {
+	r := t.race
 	now, limit := r.shard.Loop.Now(), r.Policy.tryTimeout
 	var first *Attempt
-	second := time.Duration(math.MaxInt64)
+	second := never // when the attempt after first was sent
 	for i := range r.attempts[:r.Launched] {
 		a := &r.attempts[i]
 		switch {
 		case a.state != attemptSent:
-		case first == nil || a.sent < first.sent:
-			if first != nil {
-				second = min(second, first.sent)
-			}
+		case first == nil:
 			first = a
+		case a.sent < first.sent:
+			first, second = a, first.sent
 		default:
 			second = min(second, a.sent)
 		}
@@ -232,14 +229,14 @@ func (r *Race) onTryTimer() {
 	switch {
 	case first == nil:
 	case now < first.sent+limit:
-		r.shard.Loop.After(first.sent+limit-now, &r.try)
-	case now > first.sent+limit+loop.Slack && !r.tryLate:
-		r.tryLate = true
-		r.shard.Loop.After(0, &r.try)
+		r.shard.Loop.After(first.sent+limit-now, &t.timer)
+	case now > first.sent+limit+loop.Slack && !t.late:
+		t.late = true
+		r.shard.Loop.After(0, &t.timer)
 	default:
-		r.tryLate = false
-		if second != math.MaxInt64 {
-			r.shard.Loop.After(max(0, second+limit-now), &r.try)
+		t.late = false
+		if second != never {
+			r.shard.Loop.After(max(0, second+limit-now), &t.timer)
 		}
 		first.timeOut(now)
 	}

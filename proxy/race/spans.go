@@ -26,30 +26,34 @@ func (t *Traced) Carry(span trace.SpanID) {
 	c.Append(t.text[:0])
 }
 
-// NoteResponse notes the outcome of the attempt, and the response that it had.
-func (a *Attempt) NoteResponse(o trace.Outcome, res *Response) {
-	if s := a.span(); s != nil {
+// NoteResponse notes the outcome of an attempt, and the response that it had. A nil t has no spans.
+func (t *Traced) NoteResponse(a *Attempt, o trace.Outcome, res *Response) {
+	if s := t.span(a); s != nil {
 		s.Note(o, res.Status, "")
 		s.GRPC = trace.GRPC{Known: res.GRPC, Code: res.Code}
 	}
 }
 
-// span is the attempt's part of the record, or nil.
-func (a *Attempt) span() *trace.Attempt {
-	if t := a.race.Traced; t != nil {
-		return &t.Attempts[a.index]
+// span returns the part of a, or nil.
+func (t *Traced) span(a *Attempt) *trace.Attempt {
+	if t == nil {
+		return nil
 	}
-	return nil
+	return &t.Attempts[a.index]
 }
 
-func (a *Attempt) beginSpan() {
-	s := a.span()
-	if s == nil {
-		return
+func (t *Traced) begin(a *Attempt) {
+	if s := t.span(a); s != nil {
+		*s = trace.Attempt{
+			Span: a.race.shard.Sampler.NewSpanID(), Kind: spanKinds[a.kind], Number: int(a.wireAttempt()),
+			Endpoint: a.ep.Addr, Protocol: a.ep.Ext.(*service.Endpoint).Protocol, Sent: a.sent,
+		}
 	}
-	*s = trace.Attempt{
-		Span: a.race.shard.Sampler.NewSpanID(), Kind: spanKinds[a.kind], Number: int(a.wireAttempt()),
-		Endpoint: a.ep.Addr, Protocol: a.ep.Ext.(*service.Endpoint).Protocol, Sent: a.sent,
+}
+
+func (t *Traced) end(a *Attempt, now time.Duration) {
+	if s := t.span(a); s != nil {
+		s.Ended = now
 	}
 }
 
@@ -63,10 +67,4 @@ func spanOutcome(f *fault.Failure) trace.Outcome {
 		return trace.Refused
 	}
 	return trace.Failed
-}
-
-func (a *Attempt) endSpan(now time.Duration) {
-	if s := a.span(); s != nil {
-		s.Ended = now
-	}
 }

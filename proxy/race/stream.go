@@ -54,7 +54,7 @@ type Picked func(s *Stream, at Target, f *fault.Failure)
 type outcome struct {
 	service  fault.Verdict
 	endpoint stats.AttemptOutcome
-	errs     bool // the endpoint responded with an error of 4xx or 5xx
+	isError  bool // the endpoint responded with an error of 4xx or 5xx
 }
 
 func outcomeOfStatus(status int) outcome {
@@ -234,7 +234,7 @@ func (s *Stream) judgeEndpoint(now time.Duration, o outcome) {
 	if !s.state.atEndpoint() || s.judged || o.endpoint == stats.AttemptNone {
 		return
 	}
-	s.judged, s.attempt.errs = true, o.errs
+	s.judged, s.attempt.isError = true, o.isError
 	s.attempt.judge(now, o.endpoint)
 }
 
@@ -271,7 +271,7 @@ func (s *Stream) Connected(status int) {
 		}
 		if s.state == streamConnecting { // else Close was faster
 			s.state.become(streamOpen)
-			s.race.win(s.attempt, nil)
+			s.race.owner.Won(s.attempt, nil)
 		}
 		svc.Stats.Streams++
 		svc.Stats.StreamsOpen++

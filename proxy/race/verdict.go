@@ -16,10 +16,10 @@ func (a *Attempt) judge(now time.Duration, outcome stats.AttemptOutcome) {
 		a.ep.Judge(now, false)
 		a.ep.CountErrorStatus(now, now-a.sent, true)
 	case stats.AttemptServed:
-		if !a.awaits {
+		if !a.verdictLater {
 			a.ep.Judge(now, true)
 		}
-		if a.errs {
+		if a.isError {
 			a.ep.CountErrorStatus(now, now-a.sent, false)
 		}
 	case stats.AttemptNone, stats.AttemptUnseen:
@@ -47,7 +47,7 @@ func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
 	case stats.AttemptFailure:
 		latency = 0
 	case stats.AttemptServed:
-		if a.errs && latency > 0 {
+		if a.isError && latency > 0 {
 			latency = a.ep.LatencyOfError(latency)
 		}
 	case stats.AttemptUnseen:
@@ -58,7 +58,7 @@ func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
 	}
 	s.Responded(now, latency)
 	if latency > 0 {
-		a.ep.Learn(now, a.race.Policy.Hedging.Scaled(now, latency, a.race.watch.Class), a.found)
+		a.ep.Learn(now, a.race.Policy.Hedging.Scaled(now, latency, a.race.hedging.watch.Class), a.loadBefore)
 	}
 	a.recordServiceTime()
 }
@@ -84,53 +84,13 @@ func reportRefusal(ep *lb.Endpoint, now, sent time.Duration, f *fault.Failure, b
 	}
 }
 
-// estimated reports whether the attempt counts for the estimate of latency.
-func (a *Attempt) estimated() bool { return a.kind == primaryAttempt && !a.race.Batch }
-
-// recordLate tells the estimate that a primary took longer than it was given, lest it sink.
-func (a *Attempt) recordLate() {
-	if a.estimated() {
-		a.race.Policy.Hedging.Censor(a.race.shard.Loop.Now(), &a.race.watch)
-	}
-}
-
-// recordWithdrawn notes for how long a hedge had no response before it was withdrawn.
-func (a *Attempt) recordWithdrawn() {
-	if now := a.race.shard.Loop.Now(); a.kind == hedgeAttempt {
-		a.race.Policy.Hedging.Withdrew(now, now-a.sent)
-	}
-}
-
-// recordOvertaken notes when the response of a hedge came.
-func (a *Attempt) recordOvertaken() {
-	r, now := a.race, a.race.shard.Loop.Now()
-	if a.estimated() && r.hedges > 0 {
-		r.overtaken = now
-		r.Policy.Hedging.Overtaken(now, now-a.sent)
-	}
-}
-
-// judgeHedge tells the route how long a hedge took or, if this is the primary, what the hedge saved, once the
-// application has done with the attempt.
-func (a *Attempt) judgeHedge(now time.Duration) {
-	r, saved := a.race, time.Duration(0)
-	switch {
-	case a.kind == hedgeAttempt:
-		r.Policy.Hedging.Responded(now, now-a.sent)
-		return
-	case r.hedges == r.wasted || !a.estimated():
-		return
-	case r.overtaken > 0:
-		saved = now - r.overtaken
-	case a.Lingering(): // its caller has gone, or its time was up
-		return
-	}
-	r.Policy.Hedging.Judge(now, now-a.sent, saved)
-}
-
 // judgeLate judges the endpoint once for not responding in time: retry.per_try_timeout and the
 // deadline may both pass.
-func (a *Attempt) judgeLate(now time.Duration) { a.late = a.late || a.ep.TimedOut(now) }
+func (a *Attempt) judgeLate(now time.Duration) {
+	if !a.judgedLate {
+		a.judgedLate = a.ep.TimedOut(now)
+	}
+}
 
 // recordServiceTime gives the automatic limit the time that the application took, at least.
 func (a *Attempt) recordServiceTime() {

@@ -307,7 +307,7 @@ func (c *conn) onDialFailed(f *fault.Failure) {
 func (c *conn) onStale() {
 	a := c.current
 	c.pool.keeping.closed(c.idleFor)
-	if !c.reused || c.response != nil || !a.MayReplay() {
+	if !c.reused || c.response != nil || !a.PayReplay() {
 		c.fail(fault.Reset)
 		return
 	}

@@ -287,7 +287,7 @@ func (c *conn) close(f *fault.Failure) {
 			s.endFlow(f)
 		case s.born == c.outputs:
 			s.fail(f)
-		case stale && s.response == nil && a.MayReplay():
+		case stale && s.response == nil && a.PayReplay():
 			s.detach()
 			a.Replay()
 			c.pool.Send(a)

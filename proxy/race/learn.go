@@ -1,0 +1,71 @@
+package race
+
+import (
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/service"
+)
+
+// What hedging tells the route of the attempts of one race.
+
+// counts reports whether a counts for the estimate of latency.
+func (h *hedging) counts(a *Attempt) bool { return a.kind == primaryAttempt && !h.race.Batch }
+
+// onSent has shadow mode observe a primary that starts now.
+func (h *hedging) onSent(a *Attempt, now time.Duration) {
+	if !h.watch.Hedgeable || a.kind != primaryAttempt {
+		return
+	}
+	r, shadow, w := h.race, h.race.Policy.Hedging.Shadow(), &h.watch.Watch
+	w.Left = r.request.Deadline - now
+	if shadow.Sent(now, w, a.ep.Ext.(*service.Endpoint).ID) {
+		shadow.Note(now, w, r.Service.Set.Stalled(now, a.ep) || !a.ep.Spare(now))
+	}
+}
+
+// onResponse tells the latency of a primary that the race waits for.
+func (h *hedging) onResponse(a *Attempt, now time.Duration) {
+	if h.counts(a) {
+		h.race.Policy.Hedging.Observe(now, now-a.sent, &h.watch)
+	}
+}
+
+// onLate tells that a primary took longer than it was given, lest the estimate sinks.
+func (h *hedging) onLate(a *Attempt, now time.Duration) {
+	if h.counts(a) {
+		h.race.Policy.Hedging.Censor(now, &h.watch)
+	}
+}
+
+// onOvertaken notes that a hedge of the primary a has won.
+func (h *hedging) onOvertaken(a *Attempt, now time.Duration) {
+	h.onLate(a, now)
+	if h.counts(a) && h.sent > 0 {
+		h.overtaken = now
+		h.race.Policy.Hedging.Overtaken(now, now-a.sent)
+	}
+}
+
+// onWithdrawn tells for how long a hedge had no response before it was withdrawn.
+func (h *hedging) onWithdrawn(a *Attempt, now time.Duration) {
+	if a.kind == hedgeAttempt {
+		h.race.Policy.Hedging.Withdrew(now, now-a.sent)
+	}
+}
+
+// onDone tells, once the application has done with a, how long a hedge took, or what the hedges of a primary saved.
+func (h *hedging) onDone(a *Attempt, now time.Duration) {
+	route, saved := h.race.Policy.Hedging, time.Duration(0)
+	switch {
+	case a.kind == hedgeAttempt:
+		route.Responded(now, now-a.sent)
+		return
+	case h.sent == h.refused || !h.counts(a):
+		return
+	case h.overtaken > 0:
+		saved = now - h.overtaken
+	case a.Lingering(): // its caller has gone, or its time was up
+		return
+	}
+	route.Judge(now, now-a.sent, saved)
+}
