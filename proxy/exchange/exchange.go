@@ -74,7 +74,7 @@ func (ex *Exchange) CheckMessageHead(r *Route, l *Listener) (final bool) {
 		return true
 	}
 	if r.early == nil && r.outcomes == nil {
-		ex.declined = r.Service.Refuses(ex.shard.Loop.Now(), r.batch || ex.Request.Batch, ex)
+		ex.declined = r.Service.Bounds.Refuses(ex.shard.Loop.Now(), r.batch || ex.Request.Batch, ex)
 	}
 	return ex.declined != nil
 }

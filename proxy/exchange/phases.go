@@ -111,7 +111,7 @@ func (ex *Exchange) admit(r *Route) (f *fault.Failure) {
 	if ex.batch && ex.shard.Process.RefusesBatch(ex.Held) {
 		return fault.Overloaded
 	}
-	if f = s.Pass(&ex.passage, ex.began, ex.batch, ex); f != nil {
+	if f = s.Bounds.Pass(&ex.passage, ex.began, ex.batch, ex); f != nil {
 		return f
 	}
 	ex.Request.Alone = ex.passage.Alone
@@ -120,7 +120,7 @@ func (ex *Exchange) admit(r *Route) (f *fault.Failure) {
 	if s.Sessions != nil {
 		ex.join(s)
 	}
-	ex.Request.Service = s.WireName()
+	ex.Request.Service = s.Shared.Wire
 	ex.Request.Idempotent = r.mayRepeat(&ex.Request)
 	return nil
 }

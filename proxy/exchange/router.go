@@ -102,7 +102,7 @@ func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[stri
 	r.table, r.routes, r.Fixed = table, make([]*Route, len(plans)), make(map[string]*Route)
 	r.Guarded = rules.Guarded()
 	for _, s := range services {
-		s.ForgetRoutes()
+		s.Routes = nil
 	}
 	for i := range plans {
 		plan := &plans[i]
@@ -116,7 +116,7 @@ func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[stri
 			continue
 		}
 		made.Hedging.Bound(&r.quota)
-		made.Service.AddRoute(service.Hedging{Route: made.Hedging, Index: made.index})
+		made.Service.Routes = append(made.Service.Routes, service.Hedging{Route: made.Hedging, Index: made.index})
 		if plan.Index < 0 {
 			r.Fixed[plan.Service] = made
 		}

@@ -166,7 +166,7 @@ func (t *retrying) elsewhere() bool {
 func (t *retrying) takeMove() bool {
 	r := t.race
 	if r.Batch || r.cascade() || t.free+1 >= maxFreeEndpoints || r.Launched == MaxAttempts ||
-		!r.Service.Budget.MayMove(r.Key, r.tried[:r.Launched]) {
+		!r.Service.Budget.TakeMove(r.Key, r.tried[:r.Launched]) {
 		return false
 	}
 	t.free++

@@ -105,7 +105,7 @@ func newStream(svc *service.Service, from shard.Client) *Stream {
 func Open(svc *service.Service, from shard.Client, picked Picked) {
 	s, now := newStream(svc, from), svc.Shard.Loop.Now()
 	s.picked = picked
-	if f := svc.PassStream(&s.passage, now); f != nil {
+	if f := svc.Bounds.PassStream(&s.passage, now); f != nil {
 		s.race.owner.Lost(f)
 		return
 	}
@@ -121,7 +121,7 @@ func Open(svc *service.Service, from shard.Client, picked Picked) {
 func AdoptStream(svc *service.Service, ep *lb.Endpoint) *Stream {
 	s := newStream(svc, shard.Client{})
 	s.state.become(streamAdopted)
-	svc.AdoptStream(&s.passage)
+	svc.Bounds.AdoptStream(&s.passage)
 	s.race.startStream(ep)
 	s.judged = true
 	svc.Stats.Streams++
@@ -205,11 +205,11 @@ func (s *Stream) post(do func(svc *service.Service, now time.Duration)) {
 }
 
 // Key is the key of the service, see loop.Destined. Any goroutine may call it.
-func (s *Stream) Key() string { return s.race.Service.Key() }
+func (s *Stream) Key() string { return s.race.Service.Shared.Key }
 
 // TLS is the tls block of the service with which the stream began, also after a reload. Any
 // goroutine may call it.
-func (s *Stream) TLS() *config.ServiceTLS { return s.race.Service.TLS() }
+func (s *Stream) TLS() *config.ServiceTLS { return s.race.Service.Shared.TLS }
 
 func (s *Stream) fail(f *fault.Failure) {
 	svc := s.race.Service

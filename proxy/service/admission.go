@@ -18,7 +18,7 @@ type Admission struct {
 }
 
 func (a *Admission) init(s *Service) {
-	a.service, a.slots = s, &s.shared.slots
+	a.service, a.slots = s, &s.Shared.slots
 	a.queue.init(a.dispatchQueued)
 }
 
@@ -93,7 +93,7 @@ type Ask struct {
 	Batch  bool
 	Retry  bool // by this sidecar or by the caller
 	Hedge  bool // by this sidecar or by the caller: it never queues
-	Spare  bool // without a limit it needs an endpoint with spare capacity
+	Spare  bool // the caller has sent it as a hedge: without a limit it needs an endpoint with spare capacity
 	Stream bool // it takes no slot
 }
 
@@ -140,7 +140,7 @@ func (a *Admission) Admit(p *Place, by *Ask) AdmitResult {
 	case a.takeFree(by):
 		p.slot = true
 		return SlotGranted
-	case by.Hedge || !a.mayQueue(by):
+	case by.Hedge || !a.reservePlace(by):
 		return SlotRefused
 	}
 	a.wait(p, by)
@@ -156,8 +156,8 @@ func (a *Admission) takeFree(by *Ask) bool {
 	return free && sl.Take(by.Batch)
 }
 
-// mayQueue counts a request that waits, and reports whether the queue has room for it.
-func (a *Admission) mayQueue(by *Ask) bool {
+// reservePlace takes a place in the queue, and reports whether there was one.
+func (a *Admission) reservePlace(by *Ask) bool {
 	sl := a.slots
 	most := sl.MaxQueue.Load()
 	if by.Batch {
@@ -170,7 +170,7 @@ func (a *Admission) mayQueue(by *Ask) bool {
 	return true
 }
 
-// wait queues p, which mayQueue has counted. settle(slotFreed) must follow.
+// wait queues p, for which reservePlace has taken the place. settle(slotFreed) must follow.
 func (a *Admission) wait(p *Place, by *Ask) {
 	q, c := &a.queue, online
 	list := &q.primary

@@ -42,9 +42,9 @@ func (m *moves) take(s *Service) bool {
 	return true
 }
 
-// MayMove reports whether a refused request may go free of charge to an endpoint that has room, as far as is
-// known. tried are the endpoints that the request has been at.
-func (b *Budget) MayMove(key uint64, tried []*lb.Endpoint) bool {
+// TakeMove reports whether a refused request may go free of charge to an endpoint that has room, as far as is
+// known, and counts it. tried are the endpoints that the request has been at.
+func (b *Budget) TakeMove(key uint64, tried []*lb.Endpoint) bool {
 	s := b.service
 	return s.Set.HasRoom(s.Query(key, tried)) && b.moves.take(s)
 }

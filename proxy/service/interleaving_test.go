@@ -36,7 +36,7 @@ func (r *slotRequest) ask(a *Admission) bool {
 			return true
 		}
 	case 2:
-		return !a.mayQueue(&r.Ask)
+		return !a.reservePlace(&r.Ask)
 	case 3:
 		a.wait(&r.Place, &r.Ask)
 		r.step = slotFreed
@@ -134,7 +134,7 @@ func newSlotWorld(limit int, words []string) *slotWorld {
 	shared.slots.MaxQueue.Store(8)
 	for i := range words {
 		l := &slotLoop{stillLoop: &stillLoop{}}
-		s := &Service{Shard: &shard.Shard{Loop: l.stillLoop}, shared: shared}
+		s := &Service{Shard: &shard.Shard{Loop: l.stillLoop}, Shared: shared}
 		s.Admission.init(s)
 		l.admission = &s.Admission
 		l.admission.queue.init(func() {}) // choices has the steps of dispatchQueued

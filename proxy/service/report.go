@@ -15,12 +15,12 @@ func (s *Service) Report(d stats.Detail) stats.ServiceReport {
 	now := s.Shard.Loop.Now()
 	r := stats.ServiceReport{
 		Name: s.Config.Name, Version: s.Version, Stats: s.Counts(), Panics: s.Set.Panics(),
-		Breaker: s.bounds.breaker.State(now), HedgesInFlight: s.Hedging.InFlight(), Tokens: s.Hedging.Tokens(now),
+		Breaker: s.Bounds.breaker.State(now), HedgesInFlight: s.Hedging.InFlight(), Tokens: s.Hedging.Tokens(now),
 		Endpoints: make([]stats.EndpointReport, s.Set.Len()),
 	}
 	r.Stalls, r.StalledAt = s.period(now)
-	for i := range s.routes {
-		r.Routes = append(r.Routes, s.routes[i].report(now, d))
+	for i := range s.Routes {
+		r.Routes = append(r.Routes, s.Routes[i].report(now, d))
 	}
 	for i := range r.Endpoints {
 		e := s.Set.At(i)
@@ -44,12 +44,6 @@ type Hedging struct {
 	Index int // of the route in config.Config.Routes; -1 means of listeners with a fixed service
 }
 
-// ForgetRoutes forgets the routes to the service, and AddRoute adds those of the next configuration.
-func (s *Service) ForgetRoutes() { s.routes = nil }
-
-// AddRoute adds a route to the service.
-func (s *Service) AddRoute(h Hedging) { s.routes = append(s.routes, h) }
-
 // RetireRoute keeps the counts of a route that is gone.
 func (s *Service) RetireRoute(h *hedge.Route) {
 	s.Stats.Counts.Add(&h.Counts)
@@ -71,7 +65,7 @@ func (h *Hedging) report(now time.Duration, d stats.Detail) stats.RouteReport {
 // Counts are the counters of the service, with those of hedging on its routes.
 func (s *Service) Counts() stats.ServiceStats {
 	c := s.Stats
-	for _, r := range s.routes {
+	for _, r := range s.Routes {
 		c.Counts.Add(&r.Route.Counts)
 	}
 	c.Ejections, c.PassedOver = s.Set.Ejections, s.Set.PassedOver

@@ -18,18 +18,18 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// Service is what the requests to one upstream service share on one loop. Each kind of what they share is a type
-// of its own: the endpoints (lb.Set), slots (Admission), what more attempts cost (Budget), the bounds (Bounds), cookies
-// (Sessions), hedging (hedge.Service) and counters. The one job of Service is to keep these together through
-// snapshots and reloads; its methods are for what takes several of them.
+// Service keeps what the requests to one upstream service share on one loop together, through snapshots and reloads:
+// that is its one job. Each kind of what they share is a type of its own: the endpoints (lb.Set), slots (Admission),
+// what more attempts cost (Budget), the bounds (Bounds), cookies (Sessions), common silence (stalls), hedging
+// (hedge.Service) and counters. Callers use the parts; the methods of Service are for what takes several of them.
 type Service struct {
 	Shard      *shard.Shard
 	log        *shard.LimitedLogger // limits lines of this service alone
 	connectors Protocols
-	shared     *SharedService
+	Shared     *SharedService
 	Config     *config.Service
 	Opaque     bool // it accepts streams of bytes, and no requests
-	bounds     *Bounds
+	Bounds     *Bounds
 	Set        lb.Set
 	Sessions   *Sessions   // nil means none
 	Version    uint64      // of the snapshot in Set; 0 means none yet
@@ -42,40 +42,24 @@ type Service struct {
 	watched *stats.MillisecondRing // of this service alone; nil unless somebody looks at it
 	unwatch loop.Timer             // armed while watched is not nil
 
-	routes    []Hedging     // of the routes to this service
-	chosen    int           // index of the route that was last asked to choose its delay
-	stallNext time.Duration // when the stall threshold is computed again
-	look      loop.Timer    // see onLook; armed while requests are in flight
-	lookDue   time.Duration
-	silent    lb.SilentCount // of the last look
-	lastID    uint32         // the last id given to an endpoint
-	latency   lb.Recent      // of the application, for LOAD
+	Routes  []Hedging // of the routes to this service; exchange.Router sets them
+	stalls  stalls
+	lastID  uint32    // the last id given to an endpoint
+	latency lb.Recent // of the application, for LOAD
 }
-
-// stallEvery is how often the stall threshold is computed.
-const stallEvery = 100 * time.Millisecond
 
 func newService(w *shard.Shard, zone string, speaks Protocols, m Member) *Service {
 	s := &Service{
-		Shard: w, log: w.Log.Separate(), connectors: speaks, shared: m.SharedService,
+		Shard: w, log: w.Log.Separate(), connectors: speaks, Shared: m.SharedService,
 		Hedging: hedge.NewService(w.Process.Loops),
 	}
 	s.Admission.init(s)
 	s.Budget = Budget{service: s}
-	s.look.Fire = s.onLook
+	s.stalls.init(s)
 	s.Set.Zone, s.Set.Loops = zone, w.Process.Loops
 	s.Configure(m)
 	return s
 }
-
-// WireName is the name of the service, as it is sent.
-func (s *Service) WireName() []byte { return s.shared.wire }
-
-// TLS is the tls block of the service.
-func (s *Service) TLS() *config.ServiceTLS { return s.shared.tls }
-
-// Key is SharedService.Key.
-func (s *Service) Key() string { return s.shared.Key }
 
 // apply switches to a snapshot unless a newer one was applied. Endpoints that stay keep
 // connections and history; removed ones finish what is in flight. targets are the endpoints of
@@ -109,9 +93,8 @@ func (s *Service) Query(key uint64, tried []*lb.Endpoint) lb.Query {
 // Pick chooses the endpoint of a primary or a retry. A retry prefers endpoints that
 // were not tried, then those other than failed, where the latest attempt failed.
 func (s *Service) Pick(q lb.Query, failed []*lb.Endpoint) *lb.Endpoint {
-	if q.Now >= s.stallNext {
-		s.stallNext = q.Now + stallEvery
-		s.refreshStall(q.Now)
+	if q.Now >= s.stalls.next {
+		s.stalls.refresh(q.Now)
 	}
 	if ep := s.Set.Pick(q); ep != nil || len(q.Tried) == 0 {
 		return ep
@@ -163,14 +146,14 @@ func (s *Service) Alone() bool { return s.Set.Len() <= 1 }
 // Load is the load that this sidecar reports to the sidecars of its consumers. Batch requests
 // that wait are not load: they wait for any other that comes.
 func (s *Service) Load() lb.Load {
-	online, batch := s.shared.slots.Waiting.Load()
+	online, batch := s.Shared.slots.Waiting.Load()
 	l := lb.Load{
-		Pending:       max(0, s.shared.InFlight()-int(batch)), // other loops count meanwhile
+		Pending:       max(0, s.Shared.InFlight()-int(batch)), // other loops count meanwhile
 		Queued:        int(online),
 		Latency:       s.latency.Mean(),
 		SinceResponse: -1,
 	}
-	if last := time.Duration(s.shared.lastAnswer.Load()); last != 0 {
+	if last := time.Duration(s.Shared.lastAnswer.Load()); last != 0 {
 		l.SinceResponse = max(0, s.Shard.Loop.Now()-last)
 	}
 	return l
@@ -178,7 +161,7 @@ func (s *Service) Load() lb.Load {
 
 // Configure applies the settings that can change while the service works.
 func (s *Service) Configure(m Member) {
-	s.Config, s.bounds = m.cfg, m.bounds
+	s.Config, s.Bounds = m.cfg, m.bounds
 	s.Opaque = s.connectors[m.cfg.Protocol].Opaque
 	s.configureSessions()
 	s.Set.Policy = lb.PolicyOf(s.Config.LB.Policy)
@@ -193,7 +176,7 @@ func (s *Service) Configure(m Member) {
 		MaxEjected:  s.Config.Outlier.MaxEjected,
 	}
 	s.Set.Retune()
-	s.stallNext = 0
+	s.stalls.next = 0
 	s.Admission.wakeQueued()
 }
 
@@ -240,7 +223,7 @@ func (s *Service) Concluded(now time.Duration, o stats.Outcome, bytes int, laten
 
 // Responded notes that an endpoint has responded, after latency; 0 means that its time says nothing.
 func (s *Service) Responded(now, latency time.Duration) {
-	s.shared.lastAnswer.Store(int64(now))
+	s.Shared.lastAnswer.Store(int64(now))
 	if latency > 0 {
 		s.latency.Add(now, latency)
 	}

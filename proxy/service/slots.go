@@ -88,7 +88,7 @@ func (a *Admission) oldest(c class) int64 { return a.queue.oldest[c].Load() }
 // longestWaiting returns the loop where an attempt of class c has waited longest, or nil.
 func (a *Admission) longestWaiting(c class) (longest *Admission) {
 	since := int64(neverQueued)
-	loops := a.service.shared.loops
+	loops := a.service.Shared.loops
 	for i := range loops {
 		other := loops[i].Load()
 		if other == nil {

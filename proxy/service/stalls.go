@@ -9,9 +9,23 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// While requests are in flight, a service looks each lookEvery whether its endpoints stall together,
-// and in a stall each lookStalled, to learn its length. A silence shorter than that is none.
+// stalls finds out whether the endpoints of a service are silent together, on one loop, and keeps what routes derive
+// from the time up to date: thresholds of stalls, and delays of hedges.
+type stalls struct {
+	service *Service
+	next    time.Duration  // when the threshold is computed again
+	timer   loop.Timer     // armed while requests are in flight
+	due     time.Duration  // when timer is due; loop.Whenever after it was late once
+	silent  lb.SilentCount // when timer fired last
+	chosen  int            // index of the route that was last asked to choose its delay
+}
+
 const (
+	// thresholdEvery is how often the threshold of a stall is computed.
+	thresholdEvery = 100 * time.Millisecond
+
+	// While requests are in flight, stalls looks each lookEvery whether the endpoints are silent together, and in a
+	// stall each lookStalled, to learn its length. A silence shorter than lookStalled is none.
 	lookEvery   = 100 * time.Millisecond
 	lookStalled = 10 * time.Millisecond
 
@@ -19,69 +33,74 @@ const (
 	choosePerLook = 4
 )
 
+func (st *stalls) init(s *Service) { st.service, st.timer.Fire = s, st.look }
+
+// refresh computes the threshold, and arms the timer unless no endpoint has another beside it.
+func (st *stalls) refresh(now time.Duration) {
+	s, of := st.service, lb.Stall{}
+	st.next = now + thresholdEvery
+	for _, r := range s.Routes {
+		of.After = max(of.After, r.Estimator.StallAfter(now, &r.Policy))
+		of.Probe = max(of.Probe, r.Estimator.Delay(now, &r.Policy))
+	}
+	s.Set.Stall = of
+	if !st.timer.Armed() && !s.Alone() {
+		st.arm(now, lookEvery)
+	}
+}
+
+// look looks whether the endpoints are silent together, and chooses delays. If the loop itself is late, it first
+// handles the events that came meanwhile, see loop.Slack.
+func (st *stalls) look() {
+	s, now := st.service, st.service.Shard.Loop.Now()
+	if now > st.due+loop.Slack {
+		st.due = loop.Whenever
+		s.Shard.Loop.After(0, &st.timer)
+		return
+	}
+	st.chooseDelays(now)
+	after := max(s.Set.Stall.After, lookStalled)
+	active, silent := s.Set.CountSilent(now, after, &st.silent)
+	seen, together := &s.Hedging.Stalls, hedge.SilentTogether(s.Set.Len(), active, silent)
+	switch seen.Look(now, together, st.silent.Since, after) {
+	case periodic.Found:
+		if s.Shared.periodic.Add(1) == 1 {
+			p, last := s.period(now)
+			s.log.Warn("periodic stalls: no hedge is sent in them", "found", p.Describe(s.Config.Name, last))
+		}
+	case periodic.Over:
+		if s.Shared.periodic.Add(-1) == 0 {
+			s.log.Warn("periodic stalls are over", "service", s.Config.Name)
+		}
+	}
+	switch {
+	case seen.Open():
+		st.arm(now, lookStalled)
+	case s.inFlight() > 0:
+		st.arm(now, lookEvery)
+	}
+}
+
+// chooseDelays makes the choices of best delays anew that are outdated, among a few routes at a time.
+func (st *stalls) chooseDelays(now time.Duration) {
+	routes := st.service.Routes
+	for range min(choosePerLook, len(routes)) {
+		st.chosen = (st.chosen + 1) % len(routes)
+		routes[st.chosen].Choose(now)
+	}
+}
+
+func (st *stalls) arm(now, after time.Duration) {
+	st.due = now + after
+	st.service.Shard.Loop.After(after, &st.timer)
+}
+
 // inFlight is the number of attempts of this loop at the endpoints.
 func (s *Service) inFlight() (n int) {
 	for i := range s.Set.Len() {
 		n += s.Set.At(i).Pending()
 	}
 	return n
-}
-
-func (s *Service) refreshStall(now time.Duration) {
-	var st lb.Stall
-	for _, r := range s.routes {
-		st.After = max(st.After, r.Estimator.StallAfter(now, &r.Policy))
-		st.Probe = max(st.Probe, r.Estimator.Delay(now, &r.Policy))
-	}
-	s.Set.Stall = st
-	if !s.look.Armed() && !s.Alone() {
-		s.lookAfter(now, lookEvery)
-	}
-}
-
-// choose makes the choices of best delays anew that are outdated, among a few routes at a time.
-func (s *Service) choose(now time.Duration) {
-	for range min(choosePerLook, len(s.routes)) {
-		s.chosen = (s.chosen + 1) % len(s.routes)
-		s.routes[s.chosen].Choose(now)
-	}
-}
-
-// onLook looks whether the endpoints stall together, and chooses delays. If the loop itself is late, it first
-// handles the events that came meanwhile, see loop.Slack.
-func (s *Service) onLook() {
-	now := s.Shard.Loop.Now()
-	if now > s.lookDue+loop.Slack {
-		s.lookDue = loop.Whenever
-		s.Shard.Loop.After(0, &s.look)
-		return
-	}
-	s.choose(now)
-	after := max(s.Set.Stall.After, lookStalled)
-	active, silent := s.Set.CountSilent(now, after, &s.silent)
-	stalls, together := &s.Hedging.Stalls, hedge.SilentTogether(s.Set.Len(), active, silent)
-	switch stalls.Look(now, together, s.silent.Since, after) {
-	case periodic.Found:
-		if s.shared.periodic.Add(1) == 1 {
-			p, last := s.period(now)
-			s.log.Warn("periodic stalls: no hedge is sent in them", "found", p.Describe(s.Config.Name, last))
-		}
-	case periodic.Over:
-		if s.shared.periodic.Add(-1) == 0 {
-			s.log.Warn("periodic stalls are over", "service", s.Config.Name)
-		}
-	}
-	switch {
-	case stalls.Open():
-		s.lookAfter(now, lookStalled)
-	case s.inFlight() > 0:
-		s.lookAfter(now, lookEvery)
-	}
-}
-
-func (s *Service) lookAfter(now, d time.Duration) {
-	s.lookDue = now + d
-	s.Shard.Loop.After(d, &s.look)
 }
 
 // period returns the period of stalls, and the time of day of its latest beat, zero without a clock.

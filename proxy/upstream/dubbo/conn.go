@@ -48,7 +48,7 @@ type localReply struct {
 	why *fault.Failure // why it could not be converted; nil for a one-way call
 }
 
-func (c *client) ServiceKey() string { return c.up.service.Key() }
+func (c *client) ServiceKey() string { return c.up.service.Shared.Key }
 
 func dialDubbo(u *upstream) *client {
 	c := &client{up: u, shard: u.service.Shard, calls: newTable()}

@@ -41,7 +41,7 @@ var (
 
 // ServiceKey implements loop.Destined. With it the driver sends nothing in the clear that a
 // service with TLS would encrypt, even if the registry says that the endpoint speaks HTTP.
-func (c *conn) ServiceKey() string { return c.pool.service.Key() }
+func (c *conn) ServiceKey() string { return c.pool.service.Shared.Key }
 
 // ServerName implements loop.Named.
 func (c *conn) ServerName() string { return c.pool.name }

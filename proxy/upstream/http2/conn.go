@@ -67,7 +67,7 @@ func (c *conn) initTimers() {
 }
 
 // ServiceKey implements loop.Destined.
-func (c *conn) ServiceKey() string { return c.pool.service.Key() }
+func (c *conn) ServiceKey() string { return c.pool.service.Shared.Key }
 
 // ServerName implements loop.Named.
 func (c *conn) ServerName() string { return c.pool.name }

@@ -45,7 +45,7 @@ var (
 	errLinkClosed = errors.New("proxy: the peer closed before it spoke the link protocol; it may want TLS, or speak another protocol")
 )
 
-func (c *client) ServiceKey() string { return c.up.service.Key() }
+func (c *client) ServiceKey() string { return c.up.service.Shared.Key }
 
 func dialLink(u *upstream) *client {
 	c := &client{up: u, streams: mux.NewTable[race.Attempt](), next: 1, limit: mux.MaxStreams}
