@@ -11,9 +11,9 @@ import (
 func TestWithOthers(t *testing.T) {
 	here, elsewhere := new(service.Service), new(service.Service)
 	at := func(s *service.Service) *Exchange {
-		return &Exchange{admission: admission{Route: &Route{Service: s}, service: s}}
+		return &Exchange{passing: passing{admission: admission{Route: &Route{Service: s}, service: s}}}
 	}
-	ex := &Exchange{admission: admission{Route: &Route{Service: here}}} // which has not been admitted
+	ex := &Exchange{passing: passing{admission: admission{Route: &Route{Service: here}}}} // which has not been admitted
 	for _, c := range []struct {
 		others []*Exchange
 		most   int

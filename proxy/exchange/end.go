@@ -26,15 +26,15 @@ import (
 //   - after the record, the verdict that the breaker waits for;
 //   - the place in max_pending, if no attempt is in flight, since the caller's next request may begin in the next step;
 //   - the response or failure, to a caller that has not gone;
-//   - the attempts in flight, which end or linger;
+//   - the attempts in flight, which end or linger without the request;
 //   - the memory of the request.
 //
 // It reports whether attempts are left.
 func (ex *Exchange) end(next exchangeState, r *result) (left bool) {
 	ex.state.become(next)
 	ex.race.Stop()
-	ex.endFilters()
-	ex.record(r)
+	ex.walk.end(ex)
+	r.record(ex)
 	ex.judge(r.verdict)
 	if ex.race.InFlight() == 0 {
 		ex.passage.Leave()
@@ -106,6 +106,6 @@ func (ex *Exchange) Shed() {
 		return
 	}
 	ex.race.Abort()
-	ex.decide(0) // no filter may keep it
+	ex.walk.turn(ex, 0) // no filter may keep it
 	ex.fail(fault.Shed)
 }

@@ -14,23 +14,27 @@ import (
 )
 
 // Exchange takes one request through its phases, to its one response: that is its one job. The message has the
-// request and its memory, the admission where the request goes, and the race its attempts. Each file has the methods of
-// one phase or side: see the package comment. end.go says when an exchange is recycled.
+// request and its memory, the admission where the request goes, the walk its way through filters, and the race its
+// attempts. Each file has the methods of one phase: see the package comment. end.go says when an exchange is recycled.
 type Exchange struct {
-	pool      *Pool
-	caller    Caller
-	StreamID  uint64 // for the session: the stream id of a link, or the id of a Dubbo call
-	CallIndex int    // for the session: where it keeps the exchange
-	state     exchangeState
-
-	message
-	admission
-
+	pool     *Pool
+	caller   Caller
+	state    exchangeState
 	race     race.Race
 	deadline loop.Timer
-	outcome  outcomes
-	copied   bool // a copy of another request: see Copies
-	began    time.Duration
+	message
+	passing
+}
+
+// passing is what an exchange has of one request, beside the message. The next request begins with the zero value.
+type passing struct {
+	StreamID  uint64 // for the session: the stream id of a link, or the id of a Dubbo call
+	CallIndex int    // for the session: where it keeps the exchange
+
+	admission
+	walk   walk
+	copied bool // a copy of another request: see Copies
+	began  time.Duration
 
 	Injected stats.Injected // faults of the route
 	Fallback Fallback
@@ -46,13 +50,6 @@ type admission struct {
 	sessions *service.Sessions // of the service when the exchange began; nil means none
 	key      uint64            // of the request, if the service picks by key
 	pin      *lb.Endpoint      // that the request is pinned to; nil means none
-}
-
-// outcomes is which filters of the route see the request and its outcome.
-type outcomes struct {
-	filtered uint8 // filters that have seen the request and not its end; they are the first ones
-	decided  bool  // filters have begun to see the outcome
-	outer    uint8 // filters that have not seen it; they are the first ones
 }
 
 // Open reports whether the caller still waits.
@@ -87,7 +84,7 @@ var _ service.Claimant = (*Exchange)(nil)
 // Concurrency implements service.Claimant.
 func (ex *Exchange) Concurrency(most int) int { return ex.caller.Concurrency(ex, most) }
 
-// WithOthers counts ex, and the exchanges of others that are in flight at the service of ex. The count ends at most.
+// WithOthers counts ex, and the exchanges of others that are in flight at the service of ex. Counting stops at the number most.
 // others may contain nil, which does not count.
 func (ex *Exchange) WithOthers(most int, others iter.Seq[*Exchange]) int {
 	n := 1

@@ -8,6 +8,84 @@ import (
 	"github.com/remora-proxy/remora/proxy/race"
 )
 
+// walk is the way of a request through the filters of its route, and back: that is its one job. On the way in each filter
+// sees the request, the first one first. On the way out a filter sees the response or failure, the last one first.
+//
+//	way out begins with   filters that see the outcome
+//	a response            those that have seen the request
+//	Answer or Refuse      of these, those before the filter that calls
+//	a failure             all, also without Request: fallbacks answer for a service that admits nothing
+//	memory is short       none
+type walk struct {
+	inside  uint8 // filters that wait for their End: the first ones
+	turned  bool  // the way out has begun
+	outside uint8 // filters that the outcome has not reached: the first ones
+}
+
+// enter passes the request to the filters that have not seen it, and reports whether it is through.
+func (w *walk) enter(ex *Exchange) (through bool) {
+	for all := ex.Route.filters; int(w.inside) < len(all); {
+		f := all[w.inside]
+		w.inside++
+		if f.Request(ex) != Continue {
+			return false // ex may be over
+		}
+	}
+	return true
+}
+
+// turn begins the way out, through the first n filters, unless it has begun. It cancels the attempts.
+func (w *walk) turn(ex *Exchange, n uint8) {
+	if w.turned {
+		return
+	}
+	w.turned, w.outside = true, n
+	ex.race.Stop()
+	ex.race.Cancel(true)
+}
+
+// response returns what the filters make of res, or nil if one of them has it.
+func (w *walk) response(ex *Exchange, res *race.Response) *race.Response {
+	w.turn(ex, w.inside)
+	ex.judge(fault.VerdictOf(res.Outcome()))
+	for w.outside > 0 && res != nil {
+		w.outside--
+		if f := ex.Route.outcomes[w.outside]; f != nil {
+			res.Own()
+			res = f.Response(ex, res)
+		}
+	}
+	return res
+}
+
+// failure reports whether a filter answers, or will answer, in place of f.
+func (w *walk) failure(ex *Exchange, f *fault.Failure) bool {
+	if !w.turned {
+		w.inside = uint8(len(ex.Route.filters))
+		w.turn(ex, w.inside)
+	}
+	ex.judge(ex.verdictOf(f))
+	for w.outside > 0 {
+		w.outside--
+		if o := ex.Route.outcomes[w.outside]; o != nil && o.Failure(ex, f) != Continue {
+			return true
+		}
+	}
+	return false
+}
+
+// end ends the filters that wait for it.
+func (w *walk) end(ex *Exchange) {
+	if w.inside == 0 {
+		return
+	}
+	waiting := ex.Route.filters[:w.inside]
+	w.inside = 0
+	for _, f := range waiting {
+		f.End(ex)
+	}
+}
+
 // HedgeDelay is when a request of the route is late, as far as is known now.
 func (ex *Exchange) HedgeDelay() time.Duration { return ex.Route.Hedging.Delay(ex.shard.Loop.Now()) }
 
@@ -16,7 +94,7 @@ func (ex *Exchange) PeerNames() *identity.Names { return ex.caller.PeerNames() }
 
 // Refuse gives the caller f. A filter calls it, and must not touch ex afterwards.
 func (ex *Exchange) Refuse(f *fault.Failure) {
-	ex.decide(int(ex.outcome.filtered) - 1)
+	ex.walk.turn(ex, ex.walk.inside-1)
 	ex.fail(f)
 }
 
@@ -26,52 +104,12 @@ func (ex *Exchange) Answer(res *race.Response) {
 	if ex.service == nil { // EarlyFilter
 		ex.Route.Service.Arrived(ex.began, ex.size())
 	}
-	ex.decide(max(0, int(ex.outcome.filtered)-1))
+	ex.walk.turn(ex, max(1, ex.walk.inside)-1)
 	ex.judge(fault.VerdictNone)
 	if res.Source == nil && !res.GRPC { // it may be the filter's own
 		res.ReadGRPC(&ex.Request)
 	}
 	ex.answerWith(nil, res)
-}
-
-// decide begins the outcome, which n filters see: the first ones. Attempts are cancelled.
-func (ex *Exchange) decide(n int) {
-	if ex.outcome.decided {
-		return
-	}
-	ex.outcome.decided, ex.outcome.outer = true, uint8(n)
-	ex.race.Stop()
-	ex.race.Cancel(true)
-}
-
-// passResponse returns what the filters of the route make of res, or nil if one of them has it.
-func (ex *Exchange) passResponse(res *race.Response) *race.Response {
-	ex.decide(int(ex.outcome.filtered))
-	ex.judge(fault.VerdictOf(res.Outcome()))
-	for ex.outcome.outer > 0 && res != nil {
-		ex.outcome.outer--
-		if f := ex.Route.outcomes[ex.outcome.outer]; f != nil {
-			res.Own()
-			res = f.Response(ex, res)
-		}
-	}
-	return res
-}
-
-// passFailure reports whether a filter of the route answers, or will answer, in place of f.
-func (ex *Exchange) passFailure(f *fault.Failure) bool {
-	if !ex.outcome.decided {
-		ex.outcome.filtered = uint8(len(ex.Route.filters))
-		ex.decide(len(ex.Route.filters))
-	}
-	ex.judge(ex.verdictOf(f))
-	for ex.outcome.outer > 0 {
-		ex.outcome.outer--
-		if o := ex.Route.outcomes[ex.outcome.outer]; o != nil && o.Failure(ex, f) != Continue {
-			return true
-		}
-	}
-	return false
 }
 
 // verdictOf returns the verdict of a failure. If a filter held the request, and it was not sent, the failure says
@@ -81,16 +119,4 @@ func (ex *Exchange) verdictOf(f *fault.Failure) fault.Verdict {
 		return fault.VerdictNone
 	}
 	return f.Verdict()
-}
-
-// endFilters ends the filters that have seen the request.
-func (ex *Exchange) endFilters() {
-	if ex.outcome.filtered == 0 {
-		return
-	}
-	seen := ex.Route.filters[:ex.outcome.filtered]
-	ex.outcome.filtered = 0
-	for _, f := range seen {
-		f.End(ex)
-	}
 }

@@ -132,20 +132,17 @@ func (ex *Exchange) setDeadline() {
 	ex.shard.Loop.After(left, &ex.deadline)
 }
 
-// Resume passes the request to the filters that have not seen it. If none holds it, its first
-// attempt follows, and later its hedges. A filter that has held the request calls Resume.
+// Resume passes the request to the filters that have not seen it. If none holds it, its first attempt follows, and
+// later its hedges. Begin calls Resume, and so does each filter that has held the request.
 func (ex *Exchange) Resume() {
-	for all := ex.Route.filters; int(ex.outcome.filtered) < len(all); {
-		f := all[ex.outcome.filtered]
-		ex.outcome.filtered++
-		if f.Request(ex) != Continue {
-			return // ex may be over
-		}
+	if !ex.walk.enter(ex) {
+		return
 	}
-	e := &ex.race.Entry
-	e.Service, e.Policy, e.Key, e.Pin, e.Bytes = ex.service, &ex.Route.Policy, ex.key, ex.pin, ex.size()
-	e.Attempt, e.Hedged, e.Batch, e.NoHedge, e.Class = ex.Request.Attempt, ex.Request.Hedge, ex.batch, ex.NoHedge, ex.ClassName
-	e.Keyed = ex.Route.consent.keyed(&ex.Request)
+	ex.race.Entry = race.Entry{
+		Service: ex.service, Policy: &ex.Route.Policy, Key: ex.key, Pin: ex.pin, Bytes: ex.size(),
+		Attempt: ex.Request.Attempt, Hedged: ex.Request.Hedge, Batch: ex.batch, NoHedge: ex.NoHedge, Class: ex.ClassName,
+		Keyed: ex.Route.consent.keyed(&ex.Request),
+	}
 	ex.race.Start(ex.shard.Loop.Now())
 }
 
@@ -153,7 +150,7 @@ func (ex *Exchange) Resume() {
 // route.
 func (ex *Exchange) answerWith(by *race.Attempt, res *race.Response) {
 	if ex.Route.outcomes != nil {
-		if res = ex.passResponse(res); res == nil {
+		if res = ex.walk.response(ex, res); res == nil {
 			return // ex may be over
 		}
 	}
@@ -177,7 +174,7 @@ func (ex *Exchange) answerWith(by *race.Attempt, res *race.Response) {
 
 // fail is the way out of a request that has no response.
 func (ex *Exchange) fail(f *fault.Failure) {
-	if ex.Route != nil && ex.Route.outcomes != nil && ex.passFailure(f) {
+	if ex.Route != nil && ex.Route.outcomes != nil && ex.walk.failure(ex, f) {
 		return // ex may be over
 	}
 	if !ex.copied {

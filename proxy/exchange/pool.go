@@ -50,11 +50,7 @@ func (p *Pool) Recycle(ex *Exchange) {
 // reuse returns an idle exchange whose request memory is released.
 func (p *Pool) reuse(ex *Exchange) {
 	ex.race.Reset()
-	ex.caller, ex.admission, ex.outcome = nil, admission{}, outcomes{}
-	ex.StreamID, ex.began = 0, 0
-	ex.Injected, ex.Fallback, ex.Cached = 0, Fallback{}, 0
-	ex.RequestID, ex.Refusal, ex.NoHedge, ex.batch, ex.ClassName = nil, nil, false, false, nil
-	ex.Arrived, ex.headChecked, ex.newCookie = 0, false, ex.newCookie[:0]
+	ex.caller, ex.passing, ex.facts, ex.newCookie = nil, passing{}, facts{}, ex.newCookie[:0]
 	ex.Request.Headers, ex.Request.Trailers = protocol.KeepFields(ex.Request.Headers), protocol.KeepFields(ex.Request.Trailers)
 	if cap(ex.Forwarded) > maxForwarded {
 		ex.Forwarded = nil
@@ -65,7 +61,6 @@ func (p *Pool) reuse(ex *Exchange) {
 	if cap(ex.Edited) > maxEdited {
 		ex.Edited = nil
 	}
-	ex.OriginalPath, ex.OriginalHost = nil, nil
 	if len(p.exchanges) < maxFree {
 		p.exchanges = append(p.exchanges, ex)
 	}

@@ -12,18 +12,18 @@ import (
 // Caller is the downstream end of an exchange: the session that its request came from. Exactly
 // one of Respond and Fail is called, once, unless the session called Cancel before.
 type Caller interface {
-	// Encode prepares what Respond sends, or returns why the caller can't have res.
-	// Respond or Fail follows before anything else.
+	// Encode prepares what Respond sends, or returns why the caller can't have res. Respond or Fail of ex follows
+	// before any other request is encoded, so the text may wait in memory that the loop's sessions share.
 	Encode(ex *Exchange, res *race.Response) *fault.Failure
 	// Respond owns res, which Encode has accepted.
 	Respond(ex *Exchange, res *race.Response)
 	Fail(ex *Exchange, f *fault.Failure)
 	// OverShare reports whether ex must be refused, since its connection holds more
-	// than its share of memory. It is asked while memory is short.
+	// than its share of memory. OverShare is asked while memory is short.
 	OverShare(ex *Exchange) bool
-	// Concurrency counts the requests of the connection that are in flight at the service of ex, ex included. The count
-	// may end at most. 0 means that ex is a copy which no connection waits for. It is asked while half of max_pending is
-	// taken.
+	// Concurrency counts the requests of the connection that are in flight at the service of ex, ex included. Counting
+	// may stop at the number most. 0 means that ex is a copy, which no connection waits for. Concurrency is asked while
+	// half of max_pending is taken.
 	Concurrency(ex *Exchange, most int) int
 	// Listener is where the connection came in.
 	Listener() *Listener

@@ -19,7 +19,7 @@ type Fallback struct {
 	Code   string // of the failure; empty means a bad response
 }
 
-// result is the end of an exchange for its caller.
+// result is the end of an exchange for its caller. It records itself: that is its one job.
 type result struct {
 	outcome stats.Outcome
 	verdict fault.Verdict  // for the breaker
@@ -51,7 +51,7 @@ func (c *result) bytes() int {
 
 // record counts, logs and traces the end of the exchange for its caller. Without a
 // route there is no service to count it for.
-func (ex *Exchange) record(c *result) {
+func (c *result) record(ex *Exchange) {
 	o, bytes, now := c.outcome, c.bytes(), ex.shard.Loop.Now()
 	latency, measured := now-ex.began, c.measured() && ex.Fallback.Reason == ""
 	if c.res != nil {
@@ -61,9 +61,9 @@ func (ex *Exchange) record(c *result) {
 	}
 	if !ex.copied {
 		if ex.shard.AccessLog.On() {
-			ex.log(c, now)
+			c.log(ex, now)
 		}
-		ex.endSpan(c)
+		c.endSpan(ex)
 		if o != stats.OutcomeCancelled {
 			ex.shard.Milliseconds.Now(now).CountResponse(bytes, latency, measured)
 		}
@@ -93,7 +93,7 @@ func (c *result) measured() bool {
 }
 
 // log writes the access line. The line of a response that is a stream is written at its end.
-func (ex *Exchange) log(c *result, now time.Duration) {
+func (c *result) log(ex *Exchange, now time.Duration) {
 	l := &ex.shard.AccessLog
 	id := ex.loggedID()
 	streams := c.res != nil && c.res.Source != nil

@@ -16,31 +16,36 @@ import (
 
 // message is the request of an exchange, with its memory, which it counts in the budget of its loop.
 type message struct {
-	shard       *shard.Shard
-	Request     protocol.Request
-	batch       bool                       // the request, or its route, is batch
-	NoHedge     bool                       // the caller opted out of hedges, or the request is pinned
-	headChecked bool                       // rules and rate limits were applied when the head arrived
-	ClassName   []byte                     // as the caller named the request's class; aliases HeadBuffer
-	Arrived     time.Duration              // when the head of a request that had to wait arrived; 0 means now
-	HeadBuffer  *bytebufferpool.ByteBuffer // Request's slices alias it
-	BodyBuffer  *bytebufferpool.ByteBuffer // Request.Body aliases it; nil if it aliases HeadBuffer
-	Held        int                        // bytes of both, and of the fields, that the budget knows of
-	Refusal     *fault.Failure             // why the request must not be sent on; nil means it may
+	shard      *shard.Shard
+	Request    protocol.Request
+	HeadBuffer *bytebufferpool.ByteBuffer // Request's slices alias it
+	BodyBuffer *bytebufferpool.ByteBuffer // Request.Body aliases it; nil if it aliases HeadBuffer
+	Held       int                        // bytes of both, and of the fields, that the budget knows of
+	facts
 	additions
 }
 
-// additions is what a downstream session adds to a request, and the memory for it.
+// facts is what a session finds out about one request. The next request begins with the zero value.
+type facts struct {
+	batch        bool           // the request, or its route, is batch
+	NoHedge      bool           // the caller opted out of hedges, or the request is pinned
+	headChecked  bool           // rules and rate limits were applied when the head arrived
+	ClassName    []byte         // as the caller named the request's class; aliases HeadBuffer
+	Arrived      time.Duration  // when the head of a request that had to wait arrived; 0 means now
+	Refusal      *fault.Failure // why the request must not be sent on; nil means it may
+	RequestID    []byte         // of a request over HTTP; aliases HeadBuffer or NewID
+	OriginalPath []byte         // before the listener or the route changed it; aliases HeadBuffer
+	OriginalHost []byte         // before the route changed it; aliases HeadBuffer
+}
+
+// additions is the memory of what a downstream session adds to a request. It is kept for the next request.
 type additions struct {
-	RequestID    []byte   // of a request over HTTP; aliases HeadBuffer or NewID
-	NewID        [32]byte // memory of an id that was made here
-	Forwarded    []byte   // the value of X-Forwarded-For, if one was extended
-	MaxForwards  []byte   // the value of Max-Forwards, if it was lowered
-	Path         []byte   // the path, if the listener or the route changed it
-	OriginalPath []byte   // the path before that; aliases HeadBuffer
-	OriginalHost []byte   // the host, if the route changed it; aliases HeadBuffer
-	Edited       []byte   // the values of headers that the route sets
-	newCookie    []byte   // Set-Cookie of the session that the request began; empty means none
+	NewID       [32]byte // an id that was made here
+	Forwarded   []byte   // the value of X-Forwarded-For, if one was extended
+	MaxForwards []byte   // the value of Max-Forwards, if it was lowered
+	Path        []byte   // the path, if the listener or the route changed it
+	Edited      []byte   // the values of headers that the route sets
+	newCookie   []byte   // Set-Cookie of the session that the request began; empty means none
 }
 
 // An exchange keeps this much memory for the next request: for X-Forwarded-For, for a rewritten path,

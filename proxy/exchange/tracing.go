@@ -52,7 +52,7 @@ const maxClip = 512
 func clip(text []byte) string { return string(text[:min(len(text), maxClip)]) }
 
 // endSpan notes the end of the exchange for its caller.
-func (ex *Exchange) endSpan(c *result) {
+func (c *result) endSpan(ex *Exchange) {
 	t := ex.race.Traced
 	if t == nil {
 		return

@@ -22,12 +22,10 @@ const (
 	streamAttempt // of a Stream, also after one that failed
 )
 
-// Attempt is one try of a request at one endpoint. The race starts and cancels it. Its carrier sends it, and ends it
-// with Respond, Fail or Finish. Until it is over, its endpoint counts it as pending, and it keeps its slot of the
-// service.
-//
-// The one job of an Attempt is its own life: what several attempts decide together is the Race's. Exported methods are
-// for carriers, and the files of the others say what for: end.go, verdict.go, spans.go, outgoing.go.
+// Attempt is the life of one try of a request at one endpoint, from its launch to its end: that is its one job. What
+// several attempts decide together is the job of the Race, which launches and cancels attempts. A Carrier sends the
+// attempt, and ends it with Respond, Fail or Finish. Until then the endpoint counts the attempt as pending, and the
+// attempt keeps its slot of the service. Exported methods are for carriers.
 type Attempt struct {
 	race  *Race
 	kind  attemptKind

@@ -308,9 +308,9 @@ func (s *Stream) Failed(f *fault.Failure) {
 	s.post(func(*service.Service, time.Duration) { s.fail(f) })
 }
 
-// Close ends the Stream. connected reports whether Connected was called; in and out are
-// the bytes sent to the endpoint and received from it.
-func (s *Stream) Close(connected bool, in, out int64) {
+// Close ends the Stream. connected reports whether Connected was called; sent and received are bytes to and from the
+// endpoint.
+func (s *Stream) Close(connected bool, sent, received int64) {
 	if s == nil {
 		return
 	}
@@ -320,8 +320,8 @@ func (s *Stream) Close(connected bool, in, out int64) {
 		if connected {
 			svc.Stats.StreamsOpen--
 		}
-		svc.Stats.StreamBytesIn += uint64(in)
-		svc.Stats.StreamBytesOut += uint64(out)
+		svc.Stats.StreamBytesIn += uint64(sent)
+		svc.Stats.StreamBytesOut += uint64(received)
 		s.end(now)
 	})
 }

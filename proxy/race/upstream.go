@@ -35,10 +35,10 @@ type connected struct{ Upstream }
 // upstreamOf returns the Upstream of an endpoint that ConnectBy has connected.
 func upstreamOf(e *service.Endpoint) Upstream { return e.Upstream.(*connected).Upstream }
 
-// Carrier is whoever has an attempt that was sent: a connection, or the queue for one.
+// Carrier is whoever has an attempt that was sent: a connection, or the queue for one. It may read the request, and
+// keep slices of it, until it calls Respond, Fail or Finish, or returns from Cancel or Abort.
 type Carrier interface {
-	// Cancel withdraws a. The memory of its request is invalid afterwards. Cancel
-	// reports whether the endpoint may still work on it.
+	// Cancel withdraws a, and reports whether the endpoint may still work on it.
 	Cancel(a *Attempt) (lingers bool)
 	// Abort forgets a at once.
 	Abort(a *Attempt)

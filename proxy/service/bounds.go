@@ -46,7 +46,7 @@ type Passage struct {
 // Claimant is a request that asks for a place in max_pending.
 type Claimant interface {
 	// Concurrency counts the requests of the claimant's connection that are in flight at the service, the
-	// claimant included. The count may end at most. 0 means that no connection waits for the claimant.
+	// claimant included. Counting may stop at the number most. 0 means that no connection waits for the claimant.
 	Concurrency(most int) int
 }
 
