@@ -23,9 +23,7 @@ func TestAccessLogUnsendable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, consumer, provider := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.LogAll})
 			m.RespondOverLink(resp)
-			c := m.Get("/s")
-			m.Do(c)
-			m.Finish(c)
+			c := m.Complete(m.Get("/s"))
 			if c.Status != 502 || c.Code != "upstream-malformed" {
 				t.Errorf("status %d %s", c.Status, c.Code)
 			}

@@ -18,9 +18,7 @@ import (
 // request ID.
 func TestAccessLogBothSides(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.LogAll, Match: "match: {path: /}, rewrite: {path: /v2/}"})
-	c := m.Get("/x?y=%22", "X-Request-Id: abc", "Traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
-	m.Do(c)
-	m.Finish(c)
+	c := m.Complete(m.Get("/x?y=%22", "X-Request-Id: abc", "Traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"))
 	m.OK(c)
 	m.Settled()
 	want := proxytest.AccessLine{
@@ -89,8 +87,7 @@ func TestAccessLogFailures(t *testing.T) {
 				k.Raw = []byte(c.raw)
 				c.want.Method, c.want.Authority, c.want.Path, c.want.RequestID = "", "", "", ""
 			}
-			m.Do(k)
-			m.Finish(k)
+			m.Complete(k)
 			c.want.Listener, c.want.Protocol, c.want.Outcome = "egress", "http", "failed"
 			got := m.Consumer.OnlyAccessLine()
 			if c.want.Error == "bad-request" {
@@ -239,9 +236,7 @@ func TestAccessLogSlowAndFailed(t *testing.T) {
 	m.WarmUp(20)
 	one := func(status int, delay time.Duration) {
 		app.Status, app.Delay = status, func() time.Duration { return delay }
-		c := m.Post(10)
-		m.Do(c)
-		m.Finish(c)
+		m.Complete(m.Post(10))
 	}
 	one(200, 25*time.Millisecond)
 	one(404, time.Millisecond) // a response of the application, so no failure

@@ -21,9 +21,7 @@ func TestQueuedRetryNotStarved(t *testing.T) {
 		primaries = append(primaries, calls...)
 	}
 	m.W.Run(50 * time.Millisecond) // the queue is full, and stays full for two seconds
-	retry := m.Post(10, "x-remora-attempt: 1")
-	m.Do(retry)
-	m.Finish(retry)
+	retry := m.Complete(m.Post(10, "x-remora-attempt: 1"))
 	m.OK(retry)
 	if retry.Took > 500*time.Millisecond {
 		t.Errorf("the retry took %v, want about the time of 20 primaries", retry.Took)

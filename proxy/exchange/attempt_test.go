@@ -20,9 +20,7 @@ func TestAttemptNumberLimit(t *testing.T) {
 			m.W.Run(time.Millisecond)
 			var got string
 			m.Apps[0].OnRequest = func(req *protocol.Request) { got = string(protocol.Find(req.Headers, "x-remora-attempt")) }
-			c := m.Get("/", "x-remora-attempt: "+received)
-			m.Do(c)
-			m.Finish(c)
+			c := m.Complete(m.Get("/", "x-remora-attempt: "+received))
 			m.OK(c)
 			if got != want {
 				t.Errorf("after %s the application received attempt %q, want %q", received, got, want)

@@ -58,8 +58,7 @@ func TestConsent(t *testing.T) {
 					}
 					call := m.Get("/")
 					call.Raw = bytes.Replace(call.Raw, []byte("GET / HTTP/1.1"), requestLine(k.request), 1)
-					m.Do(call)
-					m.Finish(call)
+					m.Complete(call)
 					if want := k.allowed[setting]; (sent > 1) != want {
 						t.Errorf("idempotent: %s, %s of %q: sent %d times", setting, how, k.request, sent)
 					}
@@ -96,8 +95,7 @@ func TestConsentCrossesLinks(t *testing.T) {
 		m.Apps[0].OnRequest = func(*protocol.Request) { sent++ }
 		call := m.Get("/")
 		call.Raw = bytes.Replace(call.Raw, []byte("GET"), []byte("PUT"), 1)
-		m.Do(call)
-		m.Finish(call)
+		m.Complete(call)
 		if sent != c.sent {
 			t.Errorf("consumer %s, provider %s: sent %d times, want %d", c.consumer, c.provider, sent, c.sent)
 		}
@@ -140,8 +138,7 @@ func TestKeyInUse(t *testing.T) {
 				}
 				call := m.Get("/", "idempotency-key: "+c.key)
 				call.Raw = bytes.Replace(call.Raw, []byte("GET"), []byte("PUT"), 1)
-				m.Do(call)
-				m.Finish(call)
+				m.Complete(call)
 				if call.Status != c.want {
 					t.Errorf("status %d, want %d", call.Status, c.want)
 				}

@@ -43,8 +43,7 @@ func TestDrainRefusesIncompleteRequest(t *testing.T) {
 	long, short := m.Post(3<<20), m.Post(10)
 	m.Do(long)
 	m.W.Run(400 * time.Millisecond) // all is at the consumer, some at the provider
-	m.Do(short)
-	m.Finish(short)
+	m.Complete(short)
 	if long.Done || executed[long.Nonce] > 0 {
 		t.Fatal("the long request was complete too early")
 	}
@@ -64,9 +63,7 @@ func TestBadResponseNotIdempotent(t *testing.T) {
 		for _, a := range m.Apps {
 			a.Status = 500
 		}
-		c := m.Post(10)
-		m.Do(c)
-		m.Finish(c)
+		c := m.Complete(m.Post(10))
 		if c.Status != 500 {
 			t.Errorf("status %d %s", c.Status, c.Code)
 		}

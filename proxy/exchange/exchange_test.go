@@ -80,33 +80,24 @@ func TestPipelinedPending(t *testing.T) {
 	})
 }
 
-// TestNoEndpoint: without endpoints a request fails with no-endpoint.
-func TestNoEndpoint(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true})
-	m.Consumer.Update("compute")
-	m.W.Run(time.Millisecond)
-	c := m.Post(10)
-	m.Do(c)
-	m.Finish(c)
-	if c.Status != 503 || c.Code != "no-endpoint" {
-		t.Errorf("status %d %s, want 503 no-endpoint", c.Status, c.Code)
+// TestUnreachable: without endpoints, or if all refuse connections, a request fails with a code that says so.
+func TestUnreachable(t *testing.T) {
+	for code, c := range map[string]struct {
+		status    int
+		endpoints []registry.Endpoint
+	}{
+		"no-endpoint":      {503, nil},
+		"upstream-connect": {502, []registry.Endpoint{{Addr: "10.0.1.1:9", Weight: 1}}},
+	} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true})
+		m.Consumer.Update("compute", c.endpoints...)
+		m.W.Run(time.Millisecond)
+		k := m.Complete(m.Post(10))
+		if k.Status != c.status || k.Code != code {
+			t.Errorf("status %d %s, want %d %s", k.Status, k.Code, c.status, code)
+		}
+		m.Settled()
 	}
-	m.Settled()
-}
-
-// TestAllDialsRefused: if all endpoints refuse connections, a request fails with
-// upstream-connect.
-func TestAllDialsRefused(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true})
-	m.Consumer.Update("compute", registry.Endpoint{Addr: "10.0.1.1:9", Weight: 1})
-	m.W.Run(time.Millisecond)
-	c := m.Post(10)
-	m.Do(c)
-	m.Finish(c)
-	if c.Status != 502 || c.Code != "upstream-connect" {
-		t.Errorf("status %d %s, want 502 upstream-connect", c.Status, c.Code)
-	}
-	m.Settled()
 }
 
 // TestDeadline: a request without a response fails at its timeout.
@@ -164,9 +155,7 @@ func TestStaleUnusedConnection(t *testing.T) {
 	m.RunUntil("a connection", func() bool { return d.Dialling == 0 })
 	m.Settled()
 	m.Apps[0].DropNext = true
-	c := m.Get("/")
-	m.Do(c)
-	m.Finish(c)
+	c := m.Complete(m.Get("/"))
 	m.OK(c)
 	if m.Apps[0].Served != 1 || d.Dials != 2 {
 		t.Errorf("%d requests served, over %d connections", m.Apps[0].Served, d.Dials)
@@ -203,9 +192,7 @@ func TestBadResponseRetry(t *testing.T) {
 			retried := on == "5xx" || on == `"503"`
 			bad := 0
 			for range 4 {
-				c := m.Post(10)
-				m.Do(c)
-				m.Finish(c)
+				c := m.Complete(m.Post(10))
 				if c.Status == 503 {
 					bad++
 				}
@@ -265,8 +252,7 @@ func TestHopByHopHeaders(t *testing.T) {
 		}
 		c := m.Get("/", "Connection: keep-alive, x-private", "x-private: 1", "X-Remora-Idempotent: 1",
 			"Keep-Alive: timeout=5", "x-public: 2")
-		m.Do(c)
-		m.Finish(c)
+		m.Complete(c)
 		m.OK(c)
 		if got := strings.Join(seen, " "); got != "x-nonce x-public cdn-loop x-forwarded-for x-forwarded-proto x-request-id" {
 			t.Errorf("the application received headers %q", got)

@@ -41,9 +41,7 @@ func TestGRPCPushback(t *testing.T) {
 							}
 						}
 					}
-					k := m.CallGRPC()
-					m.Do(k)
-					m.Finish(k)
+					k := m.Complete(m.CallGRPC())
 					want := map[bool]string{true: "0", false: "14"}[c.attempts > 1]
 					if seen != c.attempts || k.GRPCStatus() != want || k.Took < c.least || k.Took > c.least+15*time.Millisecond {
 						t.Errorf("%d attempts, status %s after %v, want %d, %s after %v", seen, k.GRPCStatus(), k.Took, c.attempts, want, c.least)
@@ -106,9 +104,7 @@ func TestGRPCHedge(t *testing.T) {
 							a.Delay = func() time.Duration { return wait }
 						}
 					}
-					k := m.CallGRPC()
-					m.Do(k)
-					m.Finish(k)
+					k := m.Complete(m.CallGRPC())
 					if k.GRPCStatus() != c.status || k.Took < c.took || k.Took > c.took+5*time.Millisecond {
 						t.Errorf("status %s after %v, want %s after %v", k.GRPCStatus(), k.Took, c.status, c.took)
 					}
@@ -155,9 +151,7 @@ func TestGRPCHedgePushback(t *testing.T) {
 				}
 			}
 		}
-		k := m.CallGRPC()
-		m.Do(k)
-		m.Finish(k)
+		k := m.Complete(m.CallGRPC())
 		if k.GRPCStatus() != "0" || !slices.Equal(at, want) {
 			t.Errorf("pushback %q: status %s, attempts at %v, want %v", says, k.GRPCStatus(), at, want)
 		}

@@ -39,9 +39,7 @@ func TestGRPCOutcome(t *testing.T) {
 		proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.LogAll}, func(t *testing.T, m *proxytest.Mesh) {
 			for code := range protocol.GRPCOther {
 				say(m.Apps[0], code, "")
-				c := m.CallGRPC()
-				m.Do(c)
-				m.Finish(c)
+				c := m.Complete(m.CallGRPC())
 				m.OK(c)
 				if got := c.GRPCStatus(); got != fmt.Sprint(uint8(code)) {
 					t.Errorf("%s: the caller got %q, want %d", form, got, code)
@@ -84,8 +82,7 @@ func TestGRPCOfHTTP(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: "retry: {on: []}, timeout: 50ms"})
 	one := func(c *proxytest.Call) {
 		t.Helper()
-		m.Do(c)
-		m.Finish(c)
+		m.Complete(c)
 	}
 	a := m.Apps[0]
 	one(m.Post(10))
@@ -135,9 +132,7 @@ func TestGRPCRetry(t *testing.T) {
 				c.bad(m.Apps[0])
 				failed := 0
 				for range 10 {
-					k := m.CallGRPC()
-					m.Do(k)
-					m.Finish(k)
+					k := m.Complete(m.CallGRPC())
 					if k.GRPCStatus() != "0" {
 						failed++
 					}
@@ -182,9 +177,7 @@ func TestGRPCBreaker(t *testing.T) {
 			func(t *testing.T, m *proxytest.Mesh) {
 				sayGRPCAlone(m.Apps[0], code, "")
 				for range 3 {
-					k := m.CallGRPC()
-					m.Do(k)
-					m.Finish(k)
+					m.Complete(m.CallGRPC())
 				}
 				if got := m.Consumer.BreakerState("compute") == stats.BreakerOpen; got != opens {
 					t.Errorf("%v: open is %v", code, got)
@@ -228,8 +221,7 @@ func TestGRPCPreviousAttempts(t *testing.T) {
 				} else if said == "" {
 					k = m.CallGRPC()
 				}
-				m.Do(k)
-				m.Finish(k)
+				m.Complete(k)
 				if got := strings.Join(seen, ","); got != want {
 					t.Errorf("%q: %s, want %s", said, got, want)
 				}
@@ -247,16 +239,12 @@ func TestGRPCTimeout(t *testing.T) {
 			left, _ = protocol.ParseTimeout(protocol.GRPCTimeout, protocol.Find(req.Headers, protocol.HeaderGRPCTimeout))
 		}
 		sayGRPC(m.Apps[0], protocol.GRPCOK, "")
-		k := m.CallGRPC("grpc-timeout: 100m")
-		m.Do(k)
-		m.Finish(k)
+		k := m.Complete(m.CallGRPC("grpc-timeout: 100m"))
 		if k.GRPCStatus() != "0" || left <= 0 || left >= 100*time.Millisecond {
 			t.Errorf("status %s, the application had %v", k.GRPCStatus(), left)
 		}
 		m.Apps[0].Delay = func() time.Duration { return time.Second }
-		late := m.CallGRPC("grpc-timeout: 100m")
-		m.Do(late)
-		m.Finish(late)
+		late := m.Complete(m.CallGRPC("grpc-timeout: 100m"))
 		if late.Code != "deadline" || late.Took < 90*time.Millisecond || late.Took > 120*time.Millisecond {
 			t.Errorf("%d %s after %v", late.Status, late.Code, late.Took)
 		}

@@ -31,8 +31,8 @@ func TestRetryBesideRefusedHedge(t *testing.T) {
 	m.Settled()
 }
 
-// TestLateResponseOfLoser: the late response to a cancelled attempt counts in the latency
-// of its endpoint.
+// TestLateResponseOfLoser: the late response to a cancelled attempt counts in the latency of its endpoint. A route learns
+// what its hedges save: the primary that a hedge has overtaken counts with the time that its application took.
 func TestLateResponseOfLoser(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 2, Service: proxytest.HedgeOn}, func(t *testing.T, m *proxytest.Mesh) {
 		m.WarmUp(20)
@@ -43,38 +43,22 @@ func TestLateResponseOfLoser(t *testing.T) {
 		m.Finish(calls...)
 		m.OK(calls...)
 		m.Settled()
-		var report stats.WorkerReport
-		m.Consumer.Loop.Do(func() { report = m.Consumer.Proc.Workers()[0].Report(stats.Forecasts) })
-		for _, e := range report.Services[0].Endpoints {
+		report := func(d stats.Detail) (s stats.ServiceReport) {
+			m.Consumer.Loop.Do(func() { s = m.Consumer.Proc.Workers()[0].Report(d).Services[0] })
+			return s
+		}
+		s := report(stats.Forecasts)
+		for _, e := range s.Endpoints {
 			if e.Addr == m.Endpoint(0).Addr && e.Latency < 4*time.Millisecond {
 				t.Errorf("the latency of the frozen one is %v, want one that includes its late response", e.Latency)
 			}
 		}
-	})
-}
-
-// TestHedgesAreJudged: a route learns what its hedges save: the primary that a hedge has
-// overtaken counts with the time that its application took.
-func TestHedgesAreJudged(t *testing.T) {
-	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 2, Service: proxytest.HedgeOn}, func(t *testing.T, m *proxytest.Mesh) {
-		m.WarmUp(20)
-		m.Apps[0].FrozenUntil = m.W.Now() + 80*time.Millisecond
-		calls := []*proxytest.Call{m.Post(10), m.Post(10)}
-		m.Do(calls[0])
-		m.Do(calls[1])
-		m.Finish(calls...)
-		m.OK(calls...)
-		m.Settled()
-		var report stats.WorkerReport
-		m.Consumer.Loop.Do(func() { report = m.Consumer.Proc.Workers()[0].Report(stats.Forecasts) })
-		e := report.Services[0].Routes[0].Effect
-		with, ok := e.With.Quantile(1)
-		without, known := e.Without.Quantile(1)
+		with, ok := s.Routes[0].Effect.With.Quantile(1)
+		without, known := s.Routes[0].Effect.Without.Quantile(1)
 		if !ok || !known || with > 40*time.Millisecond || without < 70*time.Millisecond {
 			t.Errorf("the slowest with hedges took %v (%t) and without %v (%t), want some ms and 80 ms", with, ok, without, known)
 		}
-		m.Consumer.Loop.Do(func() { report = m.Consumer.Proc.Workers()[0].Report(stats.Counters) })
-		if report.Services[0].Routes[0].Effect != nil {
+		if report(stats.Counters).Routes[0].Effect != nil {
 			t.Error("a scrape makes the loop add up latencies that it doesn't report")
 		}
 	})

@@ -28,23 +28,12 @@ func TestMissedHedgesLimited(t *testing.T) {
 			var calls []*proxytest.Call
 			for i, a := range m.Apps {
 				a.FrozenUntil = m.W.Now() + 500*time.Millisecond
-				n := m.Nodes[1+i]
-				eps = append(eps, registry.Endpoint{Addr: n.Host + ":15006", Weight: 1})
-				// All slots but the first are taken by requests that the consumer has not sent.
-				m.Consumer.Update("compute", eps[i])
-				k := m.Post(10, "x-remora-attempt: 1") // not hedged itself
-				if i == 0 {
-					k = m.Post(c.body)
-				}
-				calls = append(calls, k)
+				eps = append(eps, m.Endpoint(i))
+				calls = append(calls, m.Post(10, "x-remora-attempt: 1")) // not hedged itself
 			}
+			calls[0] = m.Post(c.body)
 			for i := len(calls) - 1; i >= 0; i-- {
-				m.Consumer.Update("compute", eps[i])
-				m.Do(calls[i])
-				busy := func() bool { used, _ := m.Nodes[1+i].Proc.Slots("local"); return used == 1 }
-				if !m.W.RunUntil(busy, time.Second) {
-					t.Fatal("the slot is not taken")
-				}
+				takeSlot(m, i, calls[i])
 			}
 			m.Consumer.Update("compute", eps...)
 			m.Finish(calls...)
@@ -57,24 +46,29 @@ func TestMissedHedgesLimited(t *testing.T) {
 	}
 }
 
+// takeSlot makes c take the slot of the application i.
+func takeSlot(m *proxytest.Mesh, i int, c *proxytest.Call) {
+	m.T.Helper()
+	m.Consumer.Update("compute", m.Endpoint(i))
+	m.Do(c)
+	busy := func() bool { used, _ := m.Nodes[1+i].Proc.Slots("local"); return used == 1 }
+	if !m.W.RunUntil(busy, time.Second) {
+		m.T.Fatal("the slot is not taken")
+	}
+}
+
 // TestRefusedHedgesSayNothing: a hedge that no application saw does not count as one that saved
 // nothing, else a route would soon hedge less.
 func TestRefusedHedgesSayNothing(t *testing.T) {
 	const rounds = 200 // many more than are judged at once
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Provider: "max_concurrency: 1", Service: "idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms, budget: 1}"})
-	eps := []registry.Endpoint{{Addr: m.Nodes[1].Host + ":15006", Weight: 1}, {Addr: m.Nodes[2].Host + ":15006", Weight: 1}}
 	for range rounds {
 		calls := []*proxytest.Call{m.Post(64<<10 + 1), m.Post(10, "x-remora-attempt: 1")}
 		for i := range m.Apps { // the second slot is taken by a request that the consumer has not sent
 			m.Apps[1-i].FrozenUntil = m.W.Now() + 60*time.Millisecond
-			m.Consumer.Update("compute", eps[1-i])
-			m.Do(calls[1-i])
-			busy := func() bool { used, _ := m.Nodes[2-i].Proc.Slots("local"); return used == 1 }
-			if !m.W.RunUntil(busy, time.Second) {
-				t.Fatal("the slot is not taken")
-			}
+			takeSlot(m, 1-i, calls[1-i])
 		}
-		m.Consumer.Update("compute", eps...)
+		m.Consumer.Update("compute", m.Endpoint(0), m.Endpoint(1))
 		m.Finish(calls...)
 		m.OK(calls...)
 	}

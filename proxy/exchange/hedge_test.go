@@ -82,9 +82,7 @@ func TestGates(t *testing.T) {
 			for _, a := range m.Apps {
 				a.Delay = func() time.Duration { return 50 * time.Millisecond }
 			}
-			k := m.Post(10, c.headers...)
-			m.Do(k)
-			m.Finish(k)
+			m.Complete(m.Post(10, c.headers...))
 			after := m.Consumer.Stats("compute")
 			for g := range after.Gates {
 				n := after.Gates[g] - before.Gates[g]
@@ -149,9 +147,7 @@ func TestBadResponseWaitsForHedge(t *testing.T) {
 			m.Apps[bad].Status = 500
 			m.Apps[bad].Delay = func() time.Duration { return 10 * time.Millisecond }
 			m.Apps[1-bad].Delay = func() time.Duration { return 20 * time.Millisecond }
-			c := m.Post(10)
-			m.Do(c)
-			m.Finish(c)
+			c := m.Complete(m.Post(10))
 			m.OK(c)
 			m.Settled()
 		})
@@ -168,22 +164,10 @@ func TestRefusedHedgeAndReset(t *testing.T) {
 			for _, a := range m.Apps {
 				a.FrozenUntil = m.W.Now() + 50*time.Millisecond
 			}
-			first, second := m.Nodes[1], m.Nodes[2]
-			at := func(n *proxytest.Node) registry.Endpoint {
-				return registry.Endpoint{Addr: n.Host + ":15006", Weight: 1}
-			}
-
-			// The second provider's slot is taken by a request that the consumer has not sent.
-			m.Consumer.Update("compute", at(second))
-			taken := m.Post(10, "x-remora-attempt: 1") // not hedged itself
-			m.Do(taken)
-			m.W.RunUntil(func() bool { used, _ := second.Proc.Slots("local"); return used == 1 }, time.Second)
-			m.Consumer.Update("compute", at(first))
-			lost := m.Post(10)
-			m.Do(lost)
-			m.W.RunUntil(func() bool { used, _ := first.Proc.Slots("local"); return used == 1 }, time.Second)
-			m.Consumer.Update("compute", at(first), at(second))
-
+			taken, lost := m.Post(10, "x-remora-attempt: 1"), m.Post(10) // taken is not hedged itself
+			takeSlot(m, 1, taken)
+			takeSlot(m, 0, lost)
+			m.Consumer.Update("compute", m.Endpoint(0), m.Endpoint(1))
 			sent := func() bool { return m.Consumer.Stats("compute").Hedges > 0 }
 			if !m.W.RunUntil(sent, time.Second) {
 				t.Fatal("no hedge was sent")
@@ -191,7 +175,7 @@ func TestRefusedHedgeAndReset(t *testing.T) {
 			if !lostFirst {
 				m.W.Run(2 * time.Millisecond)
 			}
-			m.W.ResetAll(m.Consumer.Host, first.Host)
+			m.W.ResetAll(m.Consumer.Host, m.Nodes[1].Host)
 			m.Finish(taken, lost)
 			m.OK(taken, lost)
 			m.Settled()
@@ -207,22 +191,10 @@ func TestRetryAfterRefusedHedge(t *testing.T) {
 	for _, a := range m.Apps {
 		a.FrozenUntil = m.W.Now() + 50*time.Millisecond
 	}
-	first, second := m.Nodes[1], m.Nodes[2]
-	at := func(n *proxytest.Node) registry.Endpoint {
-		return registry.Endpoint{Addr: n.Host + ":15006", Weight: 1}
-	}
-	busy := func(n *proxytest.Node) func() bool {
-		return func() bool { used, _ := n.Proc.Slots("local"); return used == 1 }
-	}
-	m.Consumer.Update("compute", at(second))
-	taken := m.Post(10, "x-remora-attempt: 1") // not hedged itself
-	m.Do(taken)
-	m.W.RunUntil(busy(second), time.Second)
-	m.Consumer.Update("compute", at(first))
-	lost := m.Post(10)
-	m.Do(lost)
-	m.W.RunUntil(busy(first), time.Second)
-	m.Consumer.Update("compute", at(first), at(second))
+	taken, lost := m.Post(10, "x-remora-attempt: 1"), m.Post(10) // taken is not hedged itself
+	takeSlot(m, 1, taken)
+	takeSlot(m, 0, lost)
+	m.Consumer.Update("compute", m.Endpoint(0), m.Endpoint(1))
 	if !m.W.RunUntil(func() bool { return m.Consumer.Stats("compute").Hedges > 0 }, time.Second) {
 		t.Fatal("no hedge was sent")
 	}
@@ -281,9 +253,7 @@ func TestSecondHedge(t *testing.T) {
 						}
 					}
 				}
-				c := m.Post(10)
-				m.Do(c)
-				m.Finish(c)
+				c := m.Complete(m.Post(10))
 				m.OK(c)
 				m.Settled()
 				if !slices.Equal(attempts, want.attempts) || len(at) != len(attempts) {
@@ -335,9 +305,7 @@ func TestHedgeHeaderUntrusted(t *testing.T) {
 	for _, a := range m.Apps {
 		a.Delay = func() time.Duration { return 8 * time.Millisecond }
 	}
-	k := m.Post(10, "x-remora-hedge: off")
-	m.Do(k)
-	m.Finish(k)
+	m.Complete(m.Post(10, "x-remora-hedge: off"))
 	m.Settled()
 	if n := m.Consumer.Stats("compute").Hedges; n != 1 {
 		t.Errorf("%d hedges, want 1", n)

@@ -91,9 +91,7 @@ func TestLoginInSteps(t *testing.T) {
 		for _, a := range m.Apps {
 			a.OnRequest = func(req *protocol.Request) { t.Errorf("an application got %s", req.Headers) }
 		}
-		c := m.Get("/x", "Proxy-Authorization: NTLM TlRM")
-		m.Do(c)
-		m.Finish(c)
+		c := m.Complete(m.Get("/x", "Proxy-Authorization: NTLM TlRM"))
 		if c.Status != 501 || c.Code != "connection-login" {
 			t.Errorf("status %d %s", c.Status, c.Code)
 		}

@@ -39,9 +39,7 @@ func TestRefusalAfterProcessing(t *testing.T) {
 	m.Apps[0].ResetAll = true
 	seen := 0
 	for range 20 {
-		c := m.Post(10)
-		m.Do(c)
-		m.Finish(c)
+		c := m.Complete(m.Post(10))
 		if c.Status == 200 {
 			seen++
 		} else if c.Code != "upstream-reset" {
@@ -58,15 +56,11 @@ func TestRefusalAfterProcessing(t *testing.T) {
 // receives requests in the new one.
 func TestEndpointChangesProtocol(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
-	first := m.Post(10)
-	m.Do(first)
-	m.Finish(first)
+	first := m.Complete(m.Post(10))
 	m.W.Crash(m.Nodes[1].Loop)
 	m.W.Listen(m.Apps[0].Host+":15006", m.Apps[0].Loop, func() loop.Stream { return &proxytest.AppConn{A: m.Apps[0]} })
 	m.Consumer.Update("compute", registry.Endpoint{Addr: m.Apps[0].Host + ":15006", Weight: 1, Protocol: "http"})
 	m.W.Run(time.Millisecond)
-	second := m.Post(10)
-	m.Do(second)
-	m.Finish(second)
+	second := m.Complete(m.Post(10))
 	m.OK(first, second)
 }

@@ -44,9 +44,7 @@ func TestPriorityOfRequest(t *testing.T) {
 		proxytest.EachTopology(t, proxytest.MeshOptions{Service: c.service, Match: c.match, Egress: c.egress},
 			func(t *testing.T, m *proxytest.Mesh) {
 				got := recordPriorities(m)
-				k := m.Post(10, c.header)
-				m.Do(k)
-				m.Finish(k)
+				k := m.Complete(m.Post(10, c.header))
 				m.OK(k)
 				if len(*got) != 1 || (*got)[0] != c.batch {
 					t.Errorf("%s: requests at the application, batch or not: %v; want %t", name, *got, c.batch)
@@ -131,9 +129,7 @@ func TestBatchNotStarved(t *testing.T) {
 	m.Apps[0].Delay = func() time.Duration { return 10 * time.Millisecond }
 	online := m.Crowd(2, 100, 10)
 	m.W.Run(5 * time.Millisecond)
-	k := m.Post(10, batch)
-	m.Do(k)
-	m.Finish(k)
+	k := m.Complete(m.Post(10, batch))
 	m.OK(k)
 	if k.Took > 200*time.Millisecond {
 		t.Errorf("the batch request took %v, want about the time of 16 slots", k.Took)
@@ -170,9 +166,7 @@ func TestBatchNotHedged(t *testing.T) {
 	if seen := m.Consumer.Report().Services[0].Routes[0].Latency; seen != (histogram.Distribution{}) {
 		t.Error("batch requests are in the estimate")
 	}
-	k := m.Post(10)
-	m.Do(k)
-	m.Finish(k)
+	m.Complete(m.Post(10))
 	if n := m.Consumer.Stats("compute").Hedges; n == 0 {
 		t.Error("the online request was not hedged, so the test shows nothing")
 	}

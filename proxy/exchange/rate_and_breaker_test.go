@@ -52,9 +52,7 @@ func TestBreaker(t *testing.T) {
 		func(t *testing.T, m *proxytest.Mesh) {
 			one := func(status int, code string) {
 				t.Helper()
-				c := m.Post(10)
-				m.Do(c)
-				m.Finish(c)
+				c := m.Complete(m.Post(10))
 				if c.Status != status || c.Code != code {
 					t.Fatalf("status %d %s, want %d %s", c.Status, c.Code, status, code)
 				}
@@ -91,9 +89,7 @@ func TestBreaker(t *testing.T) {
 func TestBreakerProbeCancelled(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 1s, breaker: {consecutive: 1, open: 2s}"})
 	m.Apps[0].FrozenUntil = m.W.Now() + 3*time.Second
-	first := m.Post(10)
-	m.Do(first)
-	m.Finish(first)
+	first := m.Complete(m.Post(10))
 	if first.Code != "deadline" || m.Consumer.BreakerState("compute") != stats.BreakerOpen {
 		t.Fatalf("status %d %s", first.Status, first.Code)
 	}
@@ -103,9 +99,7 @@ func TestBreakerProbeCancelled(t *testing.T) {
 	m.W.Run(100 * time.Millisecond)
 	cl.Leave()
 	m.W.Run(time.Second)
-	after := m.Post(10)
-	m.Do(after)
-	m.Finish(after)
+	after := m.Complete(m.Post(10))
 	m.OK(after)
 	m.Settled()
 }

@@ -31,8 +31,7 @@ func TestReplayFails(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Service: proxytest.Fields(inTurn, noResets), Provider: noResets}, func(t *testing.T, m *proxytest.Mesh) {
 		m.WarmUpEach(1)
 		killed, c := m.CrashOnPoison(nil), m.Get("/poison")
-		m.Do(c)
-		m.Finish(c)
+		m.Complete(c)
 		wantReset(t, m, *killed, c)
 	})
 	t.Run("no room for the dial", func(t *testing.T) {
@@ -40,8 +39,7 @@ func TestReplayFails(t *testing.T) {
 		m.WarmUpEach(1)
 		d.MaxDials, d.Dialling = 1, 1 // a dial of another service
 		killed, c := m.CrashOnPoison(nil), m.Get("/poison")
-		m.Do(c)
-		m.Finish(c)
+		m.Complete(c)
 		wantReset(t, m, *killed, c)
 		for i, e := range m.Consumer.Report().Services[0].Endpoints {
 			if e.Ejected {
@@ -116,8 +114,7 @@ func TestReplayFails(t *testing.T) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true, Service: inTurn})
 		m.WarmUpEach(1)
 		killed, c := m.CrashOnPoison(nil), m.Get("/poison")
-		m.Do(c)
-		m.Finish(c)
+		m.Complete(c)
 		// The retry is paid, as is the replay at the second application.
 		if s := m.Consumer.Stats("compute"); *killed != 2 || s.RetriesPaid != 2 || c.Code != "upstream-reset" {
 			t.Errorf("%d applications have crashed, %d retries paid, status %d %s", *killed, s.RetriesPaid, c.Status, c.Code)
@@ -136,9 +133,7 @@ func TestReplaysOfFewRequests(t *testing.T) {
 			m.Apps[0].DropNext = seen%2 == 0 // each one on a connection that was used before
 		}
 		for range 50 {
-			c := m.Get("/")
-			m.Do(c)
-			m.Finish(c)
+			c := m.Complete(m.Get("/"))
 			m.OK(c)
 			m.W.Run(2 * time.Second)
 		}

@@ -59,9 +59,7 @@ func TestRetryCascade(t *testing.T) {
 				retried = 1
 			}
 			before := *m.Consumer.Stats("compute")
-			c := m.Post(10, "x-remora-attempt: "+attempt)
-			m.Do(c)
-			m.Finish(c)
+			c := m.Complete(m.Post(10, "x-remora-attempt: "+attempt))
 			s := m.Consumer.Stats("compute")
 			retries, kept := s.Retries-before.Retries, s.RetriesCascade-before.RetriesCascade
 			if why == "connect" && retries == 0 || why != "connect" && retries != retried || kept != 1-retried {
@@ -79,9 +77,7 @@ func TestRetriesOfTwoHops(t *testing.T) {
 	for _, a := range m.Apps {
 		a.ResetAll = true
 	}
-	c := m.Post(10)
-	m.Do(c)
-	m.Finish(c)
+	c := m.Complete(m.Post(10))
 	if n := executed[c.Nonce]; n != 3 || c.Code != "upstream-reset" {
 		t.Errorf("%d executions, %s; want 2 at the first provider and 1 at the second", n, c.Code)
 	}

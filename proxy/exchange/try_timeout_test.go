@@ -42,9 +42,7 @@ func TestTryTimeout(t *testing.T) {
 					return time.Millisecond
 				}
 			}
-			call := m.Post(10)
-			m.Do(call)
-			m.Finish(call)
+			call := m.Complete(m.Post(10))
 			if call.Code != c.code || call.Took < c.took || call.Took > c.took+50*time.Millisecond {
 				t.Errorf("%s, %d frozen: %d %q after %v, want %q after %v", c.service, c.frozen, call.Status, call.Code, call.Took, c.code, c.took)
 			}
@@ -88,9 +86,7 @@ func TestTryTimeoutJudgedOnce(t *testing.T) {
 			m.WarmUp(20)
 			m.Apps[0].FrozenUntil = m.W.Now() + 10*time.Second
 			for took := time.Duration(0); took < 400*time.Millisecond; { // until one goes to the frozen endpoint
-				call := m.Post(10)
-				m.Do(call)
-				m.Finish(call)
+				call := m.Complete(m.Post(10))
 				m.OK(call)
 				took = call.Took
 			}

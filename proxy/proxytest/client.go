@@ -216,6 +216,14 @@ func (m *Mesh) Finish(calls ...*Call) {
 	}
 }
 
+// Complete makes a call on a connection of its own, and waits for its response. It returns the call.
+func (m *Mesh) Complete(c *Call) *Call {
+	m.T.Helper()
+	m.Do(c)
+	m.Finish(c)
+	return c
+}
+
 // OK checks that the calls got responses with status 200.
 func (m *Mesh) OK(calls ...*Call) {
 	m.T.Helper()

@@ -71,8 +71,7 @@ func (m *origin) ask(path string, headers ...string) (*proxytest.Call, string) {
 
 func (m *origin) send(c *proxytest.Call) string {
 	m.T.Helper()
-	m.Do(c)
-	m.Finish(c)
+	m.Complete(c)
 	if c.Err != nil {
 		m.T.Fatal(c.Err)
 	}

@@ -199,32 +199,27 @@ func TestInvalidationByOtherRoutes(t *testing.T) {
 	m.expect("200 body 3: fwd=miss; stored", "/")
 }
 
-// TestResponseOfTheTimeBefore: a response that was asked for before an invalidation is not stored.
+// TestResponseOfTheTimeBefore: a response that was asked for before an invalidation is not stored, also if the route
+// allows more time than its service.
 func TestResponseOfTheTimeBefore(t *testing.T) {
-	m := newOrigin(t, proxytest.MeshOptions{}, "cache: {}")
-	m.headers = minute
-	m.Apps[0].Delay = func() time.Duration { return time.Second }
-	slow := m.Get("/").Same()
-	m.Do(slow)
-	m.W.Run(100 * time.Millisecond)
-	m.Apps[0].Delay = func() time.Duration { return time.Millisecond }
-	m.send(method(m.Get("/").Same(), "POST"))
-	m.Finish(slow)
-	m.expect("200 body 3: fwd=miss; stored", "/")
-}
-
-// TestSlowResponseOfTheTimeBefore: the same if the route allows more time than its service.
-func TestSlowResponseOfTheTimeBefore(t *testing.T) {
-	m := newOrigin(t, proxytest.MeshOptions{Service: "timeout: 1s"}, "cache: {}, timeout: 10s")
-	m.headers = minute
-	m.Apps[0].Delay = func() time.Duration { return 5 * time.Second }
-	slow := m.Get("/").Same()
-	m.Do(slow)
-	m.W.Run(3 * time.Second)
-	m.Apps[0].Delay = func() time.Duration { return time.Millisecond }
-	m.send(method(m.Get("/").Same(), "POST"))
-	m.Finish(slow)
-	m.expect("200 body 3: fwd=miss; stored", "/")
+	for _, c := range []struct {
+		service, route string
+		delay          time.Duration
+	}{
+		{"", "cache: {}", time.Second},
+		{"timeout: 1s", "cache: {}, timeout: 10s", 5 * time.Second},
+	} {
+		m := newOrigin(t, proxytest.MeshOptions{Service: c.service}, c.route)
+		m.headers = minute
+		m.Apps[0].Delay = func() time.Duration { return c.delay }
+		slow := m.Get("/").Same()
+		m.Do(slow)
+		m.W.Run(c.delay * 3 / 5)
+		m.Apps[0].Delay = func() time.Duration { return time.Millisecond }
+		m.send(method(m.Get("/").Same(), "POST"))
+		m.Finish(slow)
+		m.expect("200 body 3: fwd=miss; stored", "/")
+	}
 }
 
 // TestReload: a route that changes begins with an empty cache, and the memory of the old one is no

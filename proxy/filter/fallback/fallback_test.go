@@ -42,8 +42,7 @@ func newMesh(t *testing.T, direct bool, fallback, compute, otherService string) 
 // do sends a call, and returns what it got: the status, the reason of the fallback, and the error.
 func do(m *proxytest.Mesh, c *proxytest.Call) string {
 	m.T.Helper()
-	m.Do(c)
-	m.Finish(c)
+	m.Complete(c)
 	return strings.Join(strings.Fields(fmt.Sprint(c.Status, " ", string(protocol.Find(c.Headers, "x-remora-fallback")), " ", c.Code)), " ")
 }
 

@@ -69,9 +69,7 @@ func TestAbort(t *testing.T) {
 // TestDelayAndAbort: a request may have both faults.
 func TestDelayAndAbort(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Match: "fault: {delay: 20ms, abort: 503}", Limits: proxytest.LogAll})
-	c := m.Post(10)
-	m.Do(c)
-	m.Finish(c)
+	c := m.Complete(m.Post(10))
 	if c.Status != 503 || c.Code != "fault-injected" || c.Took < 20*time.Millisecond {
 		t.Errorf("status %d %s after %v", c.Status, c.Code, c.Took)
 	}
@@ -117,8 +115,7 @@ func TestCallerLeaves(t *testing.T) {
 		t.Errorf("%d requests pending, %d bytes held after the callers have left", n, held)
 	}
 	again := m.Post(10) // its wait is reused
-	m.Do(again)
-	m.Finish(again)
+	m.Complete(again)
 	m.OK(again)
 	m.Settled()
 	if m.Apps[0].Served != 1 {
@@ -129,9 +126,7 @@ func TestCallerLeaves(t *testing.T) {
 // TestDeadline: the delay is part of the time that a request has.
 func TestDeadline(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Match: "fault: {delay: 1s}"})
-	c := m.Post(10, "x-remora-timeout-ms: 50")
-	m.Do(c)
-	m.Finish(c)
+	c := m.Complete(m.Post(10, "x-remora-timeout-ms: 50"))
 	if c.Status != 504 || c.Code != "deadline" || c.Took > 60*time.Millisecond {
 		t.Errorf("status %d %s after %v", c.Status, c.Code, c.Took)
 	}

@@ -189,8 +189,7 @@ func TestBounds(t *testing.T) {
 		}
 		m.Settled()
 		again := m.Post(10) // there is room again
-		m.Do(again)
-		m.Finish(again)
+		m.Complete(again)
 		m.Settled()
 		if got[1].copies != c.want+1 {
 			t.Errorf("%d copies after the others have ended", got[1].copies)
@@ -254,9 +253,7 @@ func TestReload(t *testing.T) {
 func TestWithFault(t *testing.T) {
 	m, got := newMesh(t, proxytest.MeshOptions{}, "", "")
 	m.Consumer.Reload(proxytest.ReloadYAML(m, "{service: compute, mirror: {service: shadow}, fault: {delay: 5ms, abort: 503}}", "compute: {%[1]s}, shadow: {%[1]s}"))
-	c := m.Post(10)
-	m.Do(c)
-	m.Finish(c)
+	c := m.Complete(m.Post(10))
 	m.Settled()
 	if c.Code != "fault-injected" || *got != [2]seen{} {
 		t.Errorf("%s, and the applications got %+v", c.Code, *got)
