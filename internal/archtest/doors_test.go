@@ -11,7 +11,7 @@ import (
 // type.
 var parts = map[string][]string{
 	"proxy/downstream/dubbo": {"input", "calls", "output", "ending"},
-	"proxy/downstream/http":  {"input", "turn", "leaving"},
+	"proxy/downstream/http":  {"input", "turn", "leaving", "tunnel", "redirect"},
 	"proxy/downstream/http2": {"input", "calls", "output", "ending"},
 	"proxy/downstream/link":  {"input", "calls", "leaving", "ending"},
 	"proxy/service":          {"Admission", "Budget"},

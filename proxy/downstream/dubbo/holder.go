@@ -43,10 +43,10 @@ func (s *session) CloseNow() {
 	s.conn.Close()
 }
 
-// HasInput implements the session of a worker.
+// HasInput implements downstream.session.
 func (s *session) HasInput() bool { return s.conn.HasInput() }
 
-// IdleFor implements the session of a worker.
+// IdleFor implements downstream.session.
 func (s *session) IdleFor() time.Duration {
 	if s.calls.len() > 0 {
 		return 0
@@ -54,5 +54,5 @@ func (s *session) IdleFor() time.Duration {
 	return s.input.idleFor()
 }
 
-// CloseIdle implements the session of a worker.
+// CloseIdle implements downstream.session.
 func (s *session) CloseIdle() { s.input.onTimeout(loop.TimeoutIdle) }

@@ -4,6 +4,7 @@ import (
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
@@ -56,4 +57,9 @@ func (h *host) putIncoming(in *incoming) {
 	if !h.freeIncoming.Put(in) {
 		in.timeout.Close()
 	}
+}
+
+// PlaintextResponse returns the response to a client in plain text of a listener with TLS.
+func PlaintextResponse() []byte {
+	return downstream.AppendFailure(nil, fault.TLSRequired, nil, nil, http1.ResponseFlags{Minor: 1, Close: true})
 }

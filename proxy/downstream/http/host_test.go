@@ -70,7 +70,7 @@ func TestLeave(t *testing.T) {
 			s.input.buffer, s.input.incoming = &bytebufferpool.ByteBuffer{B: []byte("G")}, &incoming{}
 		},
 		"part of a body":    func(s *session) { s.input.incoming, s.input.state = &incoming{ex: &exchange.Exchange{}}, inputBody },
-		"a tunnel":          func(s *session) { s.leaving.tunnel = &tunnel{} },
+		"a tunnel":          func(s *session) { s.tunnel.connect = &connect{} },
 		"its last response": func(s *session) { s.Retire() },
 		"its end":           func(s *session) { s.turn.state = outputClosed },
 	} {

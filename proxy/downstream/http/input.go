@@ -3,9 +3,6 @@ package http
 import (
 	"time"
 
-	"github.com/valyala/bytebufferpool"
-
-	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
@@ -17,17 +14,16 @@ import (
 // input makes requests of the client's bytes, as they arrive, within the limits of time, memory and limits.pipelined.
 //
 // Calls in: the session gives it bytes (receive), and ends it (stop). The turn says when a response was written
-// (onResponded). When a request leaves, leaving takes it (finish) with the bytes behind it (keep, bytes, takeBytes),
-// and gives the input of a tunnel back (openTunnel, resume).
+// (onResponded). When a request leaves, leaving takes it (finish) with the bytes behind it (keep, bytes, takeBytes).
+// tunnel waits for its first bytes (openTunnel), and gives the input back (resume).
 //
-// Calls out: a whole request goes to turn.add, a failure behind which no request can begin too. leaving decides by each
-// head, and by what is none, whether that leaves (takesConnection, takesRequest, takesWhole), and gets the bytes in a
-// tunnel and behind a request that leaves.
+// Calls out: turn.add gets each whole request, and a failure if no request can begin behind it. leaving is offered each
+// head, and bytes that are no head (takeConnection, takeRequest, takeLong, takeWhole). tunnel gets the bytes in a tunnel.
 type input struct {
 	*session
-	buffer    *bytebufferpool.ByteBuffer // undecoded bytes, or those that leave with the connection
-	*incoming                            // nil if no request is being received or waits to leave, nor has the input ended
-	requests  uint32                     // received so far: 2^32 take more than half a day
+	undecoded
+	*incoming        // set while a request is being received or waits to leave, or startEnd has begun; else nil
+	requests  uint32 // received so far: 2^32 take more than half a day
 	state     inputState
 }
 
@@ -44,13 +40,13 @@ func (in *input) receive(b []byte) {
 			in.decode()
 			switch in.state {
 			case inputHTTP2:
-				in.leaving.becomeHTTP2(b)
+				in.becomeHTTP2(b)
 			case inputHandoff:
 				in.keep(b)
 				b = nil
 			}
 		case inputTunnel:
-			b = in.leaving.receiveFirst(b)
+			b = in.tunnel.receiveFirst(b)
 		default:
 			in.leaving.keep(b)
 			b = nil
@@ -61,47 +57,12 @@ func (in *input) receive(b []byte) {
 // keep adds b to the bytes that are not decoded, unless the input has ended.
 func (in *input) keep(b []byte) {
 	if len(b) > 0 && in.state != inputClosed {
-		in.append(b)
+		in.append(&in.host.Buffers, b)
 	}
 }
 
-func (in *input) append(b []byte) {
-	if in.buffer == nil {
-		in.buffer = in.host.Buffers.Get(len(b))
-	}
-	in.host.Buffers.Append(in.buffer, b, 0)
-}
-
-// bytes returns those that are not decoded.
-func (in *input) bytes() []byte {
-	if in.buffer == nil {
-		return nil
-	}
-	return in.buffer.B
-}
-
-// takeBytes returns the bytes that are not decoded. The caller owns the array.
-func (in *input) takeBytes() []byte {
-	b := in.bytes()
-	in.buffer = nil
-	return b
-}
-
-// takeBuffer returns the buffer of the bytes that are not decoded. The caller releases it.
-func (in *input) takeBuffer() *bytebufferpool.ByteBuffer {
-	b := in.buffer
-	in.buffer = nil
-	return b
-}
-
-// blank reports whether the input has no byte of a request. It may have an empty line, with
-// which some clients end a body. One is ignored (RFC 9112 section 2.2).
-func (in *input) blank() bool {
-	return in.buffer == nil || len(in.buffer.B) <= len("\r\n") && string(in.buffer.B) == "\r\n"[:len(in.buffer.B)]
-}
-
-// decode decodes the heads that have arrived. What leaves with all its input is asked for first: it may be no request,
-// and then no response may be sent. Refusals come before requests that leave alone, as before those that stay.
+// decode decodes the heads that have arrived. leaving may take the whole connection before a refusal: bytes that are no
+// HTTP must get no response. A refusal comes before a request that leaves, as before one that stays.
 func (in *input) decode() {
 	for in.state == inputHead && in.buffer != nil {
 		if in.incoming == nil {
@@ -112,7 +73,7 @@ func (in *input) decode() {
 			in.awaitHead()
 			return
 		}
-		if in.leaving.takesConnection(err) {
+		if in.leaving.takeConnection(err) {
 			return
 		}
 		kind, leaves := in.leaving.kindOf(err)
@@ -120,7 +81,7 @@ func (in *input) decode() {
 			in.refuse(f)
 			return
 		}
-		if !in.leaving.takesRequest(kind, leaves, n) {
+		if !in.leaving.takeRequest(kind, leaves, n) {
 			in.onHead(n)
 		}
 	}
@@ -217,7 +178,7 @@ func (in *input) receiveBody(b []byte) (rest []byte) {
 		in.refuse(fault.OfRequest(err))
 		return nil
 	}
-	if in.leaving.takesLong() || !done {
+	if in.leaving.takeLong() || !done {
 		return nil
 	}
 	in.state.become(inputHead)
@@ -230,7 +191,7 @@ func (in *input) receiveBody(b []byte) (rest []byte) {
 
 // onRequest gives a complete request to the turn, if it does not leave.
 func (in *input) onRequest() {
-	if in.leaving.asksUpgrade() && in.leaving.takesWhole() {
+	if in.leaving.asksUpgrade() && in.leaving.takeWhole() {
 		return
 	}
 	c := call{
@@ -239,9 +200,9 @@ func (in *input) onRequest() {
 	}
 	switch {
 	case !in.head.KeepAlive:
-		c.end = finishes
+		c.end = thenFinish
 	case int(in.requests) == in.host.Config.Limits.Requests:
-		c.end = closes
+		c.end = thenDrain
 	}
 	if in.turn.waiting() > 0 && c.ex.Arrived == 0 {
 		c.ex.Arrived = in.host.Loop.Now()
@@ -304,7 +265,7 @@ func (in *input) headDecides() bool {
 // addWithoutBody gives the request whose body is awaited to the turn, as the last one: the client may send the body,
 // or another request.
 func (in *input) addWithoutBody() {
-	in.turn.add(call{ex: in.finish(), minor: uint8(in.head.Minor), toHead: in.head.HeadMethod, end: closes})
+	in.turn.add(call{ex: in.finish(), minor: uint8(in.head.Minor), toHead: in.head.HeadMethod, end: thenDrain})
 	in.stop()
 }
 
@@ -312,7 +273,7 @@ func (in *input) addWithoutBody() {
 func (in *input) refuse(f *fault.Failure) {
 	shard.LogExample(in.host.Shard, exchange.ClientOf(&in.turn), "", in.example(), f)
 	in.stop()
-	in.turn.add(call{refuse: f, minor: 1, end: closes})
+	in.turn.add(call{refuse: f, minor: 1, end: thenDrain})
 }
 
 // example returns the example of the request that is being received.
@@ -330,7 +291,7 @@ func (in *input) example() shard.Example {
 func (in *input) begin() {
 	in.incoming = in.host.newIncoming(in.session)
 	in.ex = in.host.Pool.Exchange(&in.turn)
-	in.head.Secure = in.origin.Listener.Secure && !in.leaving.tunnelled()
+	in.head.Secure = in.origin.Listener.Secure && !in.tunnel.opened()
 }
 
 // end is called when a request was received, or will not be.
@@ -356,16 +317,10 @@ func (in *input) leave() {
 	in.stopTimeout()
 }
 
-// toHTTP2 makes receive give the input to leaving, as that of HTTP/2.
+// toHTTP2 makes receive give the rest of the input to becomeHTTP2.
 func (in *input) toHTTP2() { in.state.become(inputHTTP2) }
 
-// drop drops the request that is being received, and keeps its bytes.
-func (in *input) drop() {
-	in.host.Pool.Recycle(in.ex)
-	in.ex = nil
-}
-
-// openTunnel gives the input of a tunnel, which begins with the CONNECT ex, to leaving. Requests in it count from 0.
+// openTunnel waits for the first bytes in a tunnel, which begins with the CONNECT ex. Requests in it count from 0.
 func (in *input) openTunnel(ex *exchange.Exchange) {
 	in.state.become(inputTunnel)
 	in.ex, in.requests = ex, 0
@@ -406,14 +361,14 @@ func (in *input) onTimeout(k loop.TimeoutKind) {
 		in.refuse(fault.SlowBody)
 	case k == loop.TimeoutEnd:
 		in.onEndTimeout()
-	case !in.leaving.takesSilent():
+	case !in.tunnel.takeEnd() && !in.redirect.takeSilent():
 		in.refuse(fault.SlowHead)
 	}
 	in.recount()
 	in.turn.next()
 }
 
-// startEnd gives the responses that are due limit, now that the client has ended its side.
+// startEnd bounds by limit the wait for the responses that are due, now that the client has ended its side.
 func (in *input) startEnd(limit time.Duration) {
 	in.incoming = in.host.newIncoming(in.session)
 	in.awaited = in.turn.waiting()
@@ -452,14 +407,6 @@ func (in *input) untouched() bool { return in.requests == 0 }
 // count returns the number of requests received, and reports whether no part of another has arrived.
 func (in *input) count() (requests int, empty bool) {
 	return int(in.requests), in.buffer == nil && in.incoming == nil
-}
-
-// held returns the bytes of the input that is not decoded.
-func (in *input) held() int {
-	if in.blank() {
-		return 0
-	}
-	return protocol.Held(in.buffer)
 }
 
 // charge counts the memory of the request that is being received.

@@ -16,34 +16,29 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// leaving decides whether the connection leaves the session, and hands it over: with a request or a response that is no
-// message, as a tunnel, to its original destination, or to a session of HTTP/2.
+// leaving gives the connection to Streams with a request or a response that is no message.
 //
-// Calls in: input asks whether what has arrived leaves (takesConnection, takesRequest, takesLong, asksUpgrade,
-// takesWhole, takesSilent, takesEnd), and gives it what follows (receiveFirst, keep). turn says when it is the turn of a call that
-// leaves (depart), and gives it responses that are streams (answer).
+// Calls in: input offers what has arrived (takeConnection, takeRequest, takeLong, takeWhole), and what follows (keep).
+// The turn says when it is the turn of a call that leaves (depart), and gives responses that are streams (answer).
 //
-// Calls out: turn.add gets the request that leaves. input keeps the bytes behind it, and is stopped or resumed when
-// nothing leaves. Streams of package downstream get the connection.
-type leaving struct {
-	*session
-	tunnel *tunnel // that the client has opened, or redirection; nil means none
-}
+// Calls out: turn.add gets the request that leaves. input keeps the bytes behind it, and is stopped when nothing
+// leaves. tunnel and redirect take what is theirs first.
+type leaving struct{ *session }
 
 // departure is how a request leaves. It is a part of incoming: only the last request can leave.
 type departure struct {
 	kind   stats.StreamKind
-	way    way
+	moment moment
 	direct bool // it has no route, and goes to the host that it names
 }
 
-// way is when a request leaves.
-type way uint8
+// moment is when a request leaves.
+type moment uint8
 
 const (
-	atOnce      way = iota // when it is its turn
-	afterTunnel            // a CONNECT that is accepted here first
-	inTunnel               // the client has got the response, and bytes in the tunnel have decided
+	inTurn      moment = iota // before it has a response
+	afterAccept               // a CONNECT, once tunnel has accepted it
+	fromTunnel                // a CONNECT that tunnel has accepted, and whose first bytes have arrived
 )
 
 // kindOf returns the kind of the request decoded with err, if it must leave the loop.
@@ -68,27 +63,24 @@ func (l *leaving) asksUpgrade() bool {
 	return head.Protocols != nil && l.host.Process.Streams && head.Length <= downstream.MaxUpgradeBody
 }
 
-// takesConnection reports whether the connection leaves with all its input, of which the head was decoded with err.
-func (l *leaving) takesConnection(err error) bool {
-	return (err != nil || l.redirected()) && l.takesInput(err)
+// takeConnection takes the connection with all its input, whose head was decoded with err, if it goes to a session of
+// HTTP/2 or to its original destination. It reports whether it does.
+func (l *leaving) takeConnection(err error) (taken bool) {
+	return (err != nil || l.redirect.active()) && l.takeInput(err)
 }
 
-// takesInput goes on where a plain request stays, so that takesConnection is inlined.
-func (l *leaving) takesInput(err error) bool {
-	switch {
-	case err != nil && l.beginsHTTP2():
+// takeInput is the part of takeConnection that is not inlined: few requests come so far.
+func (l *leaving) takeInput(err error) (taken bool) {
+	if err != nil && l.beginsHTTP2() {
 		l.input.toHTTP2()
-	case l.passes() && l.unrouted(err):
-		l.queuePass()
-	default:
-		return false
+		return true
 	}
-	return true
+	return l.redirect.takeInput(err)
 }
 
-// takesRequest reports whether the request leaves whose head is the input's first n bytes: by itself as kind, if leaves
-// is true, or because no route takes it.
-func (l *leaving) takesRequest(kind stats.StreamKind, leaves bool, n int) bool {
+// takeRequest takes the request whose head is the input's first n bytes: by itself as kind, if leaves is true, or
+// because no route takes it. It reports whether it does.
+func (l *leaving) takeRequest(kind stats.StreamKind, leaves bool, n int) (taken bool) {
 	switch {
 	case leaves:
 	case l.hasDestination() && !l.asksUpgrade() && l.goesDirect():
@@ -105,8 +97,8 @@ func (l *leaving) takesRequest(kind stats.StreamKind, leaves bool, n int) bool {
 	return true
 }
 
-// takesLong reports whether the request whose body is being received leaves, since that is too long for a message.
-func (l *leaving) takesLong() bool {
+// takeLong takes the request whose body is being received, if that is too long for a message. It reports whether it does.
+func (l *leaving) takeLong() (taken bool) {
 	if int64(l.input.body.Length()) <= l.host.MessageLimits.Message {
 		return false
 	}
@@ -114,8 +106,8 @@ func (l *leaving) takesLong() bool {
 	return true
 }
 
-// takesWhole reports whether the complete request, which asks for an upgrade, leaves.
-func (l *leaving) takesWhole() bool {
+// takeWhole takes the complete request, which asks for an upgrade, unless it must stay. It reports whether it does.
+func (l *leaving) takeWhole() (taken bool) {
 	switch req := &l.input.ex.Request; {
 	case len(req.Body) <= downstream.MaxUpgradeBody && len(req.Trailers) == 0:
 		l.queue(stats.StreamWebSocket, false)
@@ -127,7 +119,7 @@ func (l *leaving) takesWhole() bool {
 	return true
 }
 
-// mayTakeWhole reports whether takesWhole may find that no route takes the request whose body is awaited.
+// mayTakeWhole reports whether takeWhole may find that no route takes the request whose body is awaited.
 func (l *leaving) mayTakeWhole() bool { return l.asksUpgrade() && l.hasDestination() }
 
 // queue makes the request that is being received the last call. The connection leaves the loop with
@@ -141,15 +133,15 @@ func (l *leaving) queue(kind stats.StreamKind, unrouted bool) {
 		ex.Route = l.findRoute(ex, m.head.Minor)
 	}
 	d := departure{kind: kind, direct: ex.Route == nil && l.hasDestination()}
-	if kind == stats.StreamConnect && l.opensTunnel(ex, d.direct || ex.Route != nil) {
-		d.way = afterTunnel
+	if kind == stats.StreamConnect && l.tunnel.accepts(ex, d.direct || ex.Route != nil) {
+		d.moment = afterAccept
 	}
-	d.direct = d.direct && (d.way == afterTunnel || l.mayPass(ex))
+	d.direct = d.direct && (d.moment == afterAccept || l.mayPass(ex))
 	if d.direct {
 		l.restorePath(ex)
 	}
 	m.departure = d
-	l.turn.add(call{ex: ex, leaves: true, minor: uint8(m.head.Minor), end: closes, toHead: m.head.HeadMethod})
+	l.turn.add(call{ex: ex, leaves: true, minor: uint8(m.head.Minor), end: thenDrain, toHead: m.head.HeadMethod})
 	if ex.Route != nil && ex.Route.Answer != nil {
 		l.refuse(nil)
 		return
@@ -170,7 +162,7 @@ func (l *leaving) check(ex *exchange.Exchange, m *incoming) *fault.Failure {
 	case ex.Refusal != nil:
 		return ex.Refusal
 	}
-	if toCheck && m.way == atOnce { // else each request within is checked, and bytes that are none
+	if toCheck && m.moment == inTurn { // in a tunnel each request is checked, and bytes that are none
 		if f := l.checkRoute(ex, m.direct); f != nil {
 			return f
 		}
@@ -206,8 +198,8 @@ func (l *leaving) checkRoute(ex *exchange.Exchange, direct bool) *fault.Failure 
 // answers it. A tunnel ends at once.
 func (l *leaving) refuse(f *fault.Failure) {
 	c := l.turn.last()
-	if l.input.way == inTunnel {
-		l.closeTunnel(c.ex, f)
+	if l.input.moment == fromTunnel {
+		l.tunnel.refuse(c.ex, f)
 		return
 	}
 	l.input.stop()
@@ -238,8 +230,8 @@ func (l *leaving) keep(b []byte) {
 // whether that ends the session. Else c was accepted as a tunnel, or is handled as if there were no streams.
 func (l *leaving) depart(c *call) (gone bool) {
 	kind := l.input.kind
-	if l.input.way == afterTunnel {
-		l.openTunnel(c)
+	if l.input.moment == afterAccept {
+		l.tunnel.open(c)
 		return false
 	}
 	if c.ex != nil && l.host.TimeLeft(c.ex) <= 0 {
@@ -249,7 +241,7 @@ func (l *leaving) depart(c *call) (gone bool) {
 	client, err := l.outbound.Conn.Detach()
 	switch {
 	case err == nil && kind == stats.StreamPass:
-		l.passThrough(client)
+		l.redirect.pass(client)
 		return true
 	case err == nil:
 		l.host.Stats.Handoffs[kind]++
@@ -279,13 +271,13 @@ func (l *leaving) depart(c *call) (gone bool) {
 func (l *leaving) streamRequest(c *call) *downstream.StreamRequest {
 	ex, m := c.ex, l.input.incoming
 	r := l.host.StreamRequest(m.kind, &l.turn, ex, &l.origin, max(time.Millisecond, l.host.TimeLeft(ex)))
-	r.Opened, r.Minor, r.ToHead = m.way == inTunnel, m.head.Minor, m.head.HeadMethod
+	r.Opened, r.Minor, r.ToHead = m.moment == fromTunnel, m.head.Minor, m.head.HeadMethod
 	switch {
 	case r.Unrouted == nil:
-	case l.redirected():
+	case l.redirect.active():
 		r.Unrouted.To = l.outbound.Conn.OriginalDst()
-	case l.tunnelled() && !m.head.Absolute && !m.head.Connect:
-		r.Unrouted.Authority = string(l.tunnel.authority)
+	case l.tunnel.opened() && !m.head.Absolute && !m.head.Connect:
+		r.Unrouted.Authority = string(l.tunnel.authority())
 	}
 	switch m.kind {
 	case stats.StreamBody:

@@ -11,15 +11,17 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// session is a downstream HTTP/1.1 connection. Its work is divided into three parts, which hand each other incoming
-// and call, and use no field of each other.
+// session is a downstream HTTP/1.1 connection. Each of its parts has one job, which the part's comment says. The parts
+// share incoming, the request that is being received or waits to leave, and hand call to each other.
 type session struct {
 	host   *host
 	origin downstream.Origin
 
-	input   input
-	turn    turn
-	leaving leaving
+	input    input
+	turn     turn
+	leaving  leaving
+	tunnel   tunnel
+	redirect redirect
 
 	account  shard.Account  // of what the input keeps, and of a stream that waits to leave; an exchange counts its own
 	outbound shard.Outbound // the connection, and its write timeout
@@ -35,19 +37,19 @@ func NewAcceptor(h *downstream.Host) downstream.Acceptor {
 
 func newSession(h *host, l *exchange.Listener) *session {
 	s := &session{host: h, origin: downstream.Origin{Listener: l}}
-	s.input.session, s.turn.session, s.leaving.session = s, s, s
+	s.input.session, s.turn.session, s.leaving.session, s.tunnel.session, s.redirect.session = s, s, s, s, s
 	s.outbound.Init(h.Shard)
 	return s
 }
 
 func (s *session) OnOpen(c loop.Conn) {
 	if s.origin.Listener.Secure && c.Protocol() == alpnHTTP2 {
-		s.leaving.handToHTTP2(c)
+		s.handToHTTP2(c)
 		return
 	}
 	s.outbound.Conn = c
 	s.origin = downstream.OriginOf(s.origin.Listener, c.RemoteAddr())
-	s.leaving.noteDestination()
+	s.redirect.open()
 	s.host.Add(s)
 	s.input.startIdle()
 	switch { // accepted just before the listener closed
@@ -66,7 +68,7 @@ func (s *session) OnData(b []byte) {
 
 // findRoute prepares a request received over HTTP/1.minor, and returns its route, or nil.
 func (s *session) findRoute(ex *exchange.Exchange, minor int) *exchange.Route {
-	s.leaving.nameHost(ex)
+	s.tunnel.nameHost(ex)
 	return s.host.FindRoute(ex, &s.origin, protocol.ViaValues[minor&1])
 }
 
@@ -112,7 +114,7 @@ var _ loop.HalfCloser = (*session)(nil)
 func (s *session) OnEnd() (stays bool) {
 	limit := s.host.Config.Timeouts.HalfClose
 	switch {
-	case s.leaving.takesEnd():
+	case s.tunnel.takeEnd():
 		s.turn.next()
 		return true
 	case limit == 0:
@@ -124,7 +126,7 @@ func (s *session) OnEnd() (stays bool) {
 	}
 	s.input.stop()
 	s.recount()
-	s.turn.last().end = finishes
+	s.turn.last().end = thenFinish
 	s.input.startEnd(limit)
 	return true
 }
@@ -156,7 +158,7 @@ func (s *session) close() {
 	s.recount()
 }
 
-// CloseIdle implements the session of a worker. It closes the connection if no request is in flight
+// CloseIdle implements downstream.session. It closes the connection if no request is in flight
 // or being received. There is no response. A request that the loop has not read yet gets one, the last.
 func (s *session) CloseIdle() {
 	switch {
@@ -191,10 +193,10 @@ func (s *session) CloseNow() {
 	s.outbound.Conn.Close()
 }
 
-// HasInput implements the session of a worker.
+// HasInput implements downstream.session.
 func (s *session) HasInput() bool { return s.outbound.Conn.HasInput() }
 
-// IdleFor implements the session of a worker.
+// IdleFor implements downstream.session.
 func (s *session) IdleFor() time.Duration {
 	if s.turn.waiting() > 0 {
 		return 0
@@ -234,7 +236,7 @@ var _ loop.Movable = (*session)(nil)
 // Leave implements loop.Movable. The requests so far count on.
 func (s *session) Leave() (requests int, ok bool) {
 	requests, empty := s.input.count()
-	return requests, requests >= leastMoved && empty && s.turn.free() && !s.leaving.tunnelled()
+	return requests, requests >= leastMoved && empty && s.turn.unused() && !s.tunnel.opened()
 }
 
 // Resume implements loop.Movable. OnOpen may have begun to drain the session, which then waits for

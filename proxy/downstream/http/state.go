@@ -46,7 +46,7 @@ var inputEdges = [...][6]bool{
 type outputState uint8
 
 const (
-	outputIdle    outputState = iota // there is no call, or startNext is about to begin it
+	outputIdle    outputState = iota // there is no call, or turn.next is about to begin it
 	outputWaiting                    // it waits until the client has read earlier responses
 	outputBusy                       // it is in flight
 	outputHandoff                    // its response waits to leave the loop with the connection
@@ -75,8 +75,8 @@ func (s *outputState) become(next outputState) {
 	*s = next
 }
 
-// free reports whether the first call may begin.
-func (s outputState) free() bool { return s == outputIdle || s == outputWaiting }
+// mayBegin reports whether the first call may begin.
+func (s outputState) mayBegin() bool { return s == outputIdle || s == outputWaiting }
 
 func (s inputState) String() string {
 	return [...]string{"head", "body", "handoff", "tunnel", "http2", "closed"}[s]

@@ -41,7 +41,7 @@ type call struct {
 	stream *downstream.StreamAnswer // the response that waits to leave the loop with the connection; nil for none
 	refuse *fault.Failure           // the response to it, the last one of the connection; nil for none
 	end    ending
-	leaves bool  // it leaves the loop with the connection, see incoming.departure
+	leaves bool  // it leaves the loop with the connection, as incoming.departure says
 	toHead bool  // it is a HEAD
 	minor  uint8 // of its version, HTTP/1.x
 }
@@ -50,13 +50,13 @@ type call struct {
 type ending uint8
 
 const (
-	remains  ending = iota // the client may send the next request
-	closes                 // the connection closes, and the client may have sent more
-	finishes               // the same, but the client expects it, and has sent all of the request
+	keepOpen   ending = iota // the client may send the next request
+	thenDrain                // the connection closes with Drain: the client may have sent more
+	thenFinish               // the connection closes with Finish: the client expects it, and has sent all of the request
 )
 
 func (c *call) flags() http1.ResponseFlags {
-	return http1.ResponseFlags{Minor: int(c.minor), Close: c.end != remains, ToHead: c.toHead}
+	return http1.ResponseFlags{Minor: int(c.minor), Close: c.end != keepOpen, ToHead: c.toHead}
 }
 
 // add adds the last call that was received.
@@ -93,7 +93,7 @@ func (t *turn) next() {
 		return
 	}
 	t.starting = true
-	for t.state.free() && len(t.calls) > 0 && !t.peerIsSlow() {
+	for t.state.mayBegin() && len(t.calls) > 0 && !t.peerIsSlow() {
 		if c := &t.calls[0]; !c.leaves {
 			t.begin(c)
 		} else if t.leaving.depart(c) {
@@ -202,8 +202,8 @@ func (t *turn) Encode(ex *exchange.Exchange, res *race.Response) *fault.Failure 
 // returns how that is framed.
 func (t *turn) decideEnd() http1.ResponseFlags {
 	c := &t.calls[0]
-	if c.end == remains && (t.retiring || t.host.Process.Draining.Load()) {
-		c.end = closes
+	if c.end == keepOpen && (t.retiring || t.host.Process.Draining.Load()) {
+		c.end = thenDrain
 	}
 	return c.flags()
 }
@@ -211,7 +211,7 @@ func (t *turn) decideEnd() http1.ResponseFlags {
 func (t *turn) Respond(_ *exchange.Exchange, res *race.Response) {
 	c := &t.calls[0]
 	if res.Source != nil {
-		c.ex, c.end = nil, max(c.end, closes)
+		c.ex, c.end = nil, max(c.end, thenDrain)
 		t.state.become(outputHandoff)
 		t.leaving.answer(c, res)
 		return
@@ -294,18 +294,18 @@ func (t *turn) Concurrency(*exchange.Exchange, int) int { return 1 }
 // onResponded removes the first call, whose response was written, and begins the next one.
 func (t *turn) onResponded() {
 	end := t.calls[0].end
-	if end == finishes && !t.input.blank() {
-		end = closes
+	if end == thenFinish && !t.input.blank() {
+		end = thenDrain
 	}
 	t.state.become(outputIdle)
 	t.outbound.Watch()
 	n := t.remove()
 	switch end {
-	case closes:
+	case thenDrain:
 		t.close()
 		t.outbound.Conn.Drain()
 		return
-	case finishes:
+	case thenFinish:
 		t.close()
 		t.outbound.Conn.Finish()
 		return
@@ -343,8 +343,8 @@ func (t *turn) leaves() bool { return t.state == outputHandoff }
 
 func (t *turn) closed() bool { return t.state == outputClosed }
 
-// free reports whether no call has begun, and the client may send more.
-func (t *turn) free() bool { return t.state == outputIdle && len(t.calls) == 0 && !t.retiring }
+// unused reports whether the turn has no call, and more may come.
+func (t *turn) unused() bool { return t.state == outputIdle && len(t.calls) == 0 && !t.retiring }
 
 // inFlight returns the request that is in flight, or nil.
 func (t *turn) inFlight() *exchange.Exchange {
@@ -373,9 +373,4 @@ func (t *turn) heldByStream() int {
 		return 0
 	}
 	return protocol.Held(t.calls[0].stream.Source.Buffer)
-}
-
-// PlaintextResponse returns the response to a client in plain text of a listener with TLS.
-func PlaintextResponse() []byte {
-	return downstream.AppendFailure(nil, fault.TLSRequired, nil, nil, http1.ResponseFlags{Minor: 1, Close: true})
 }

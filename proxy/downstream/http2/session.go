@@ -204,10 +204,10 @@ func (s *session) CloseIdle() {
 	s.conn.Drain()
 }
 
-// HasInput implements the session of a worker.
+// HasInput implements downstream.session.
 func (s *session) HasInput() bool { return s.conn.HasInput() }
 
-// IdleFor implements the session of a worker.
+// IdleFor implements downstream.session.
 func (s *session) IdleFor() time.Duration {
 	if s.calls.len() > 0 {
 		return 0

@@ -81,7 +81,7 @@ func (s *session) ShedLargest() bool {
 	return true
 }
 
-// HasInput implements the session of a worker.
+// HasInput implements downstream.session.
 func (s *session) HasInput() bool { return s.Transport.HasInput() }
 
 // IdleFor returns 0: an idle link closes without help.
