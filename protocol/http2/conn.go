@@ -148,8 +148,8 @@ func (c *Conn) over(st *Stream) {
 	}
 }
 
-// finished ends st if both sides have ended and OnSent was called.
-func (c *Conn) finished(st *Stream) {
+// endIfDone ends st if both sides have ended and OnSent was called.
+func (c *Conn) endIfDone(st *Stream) {
 	if st.state == streamClosed && st.is(reported) && st.id != 0 {
 		c.floods.requests++
 		c.streams.ended.add(st.id, endedMemory)

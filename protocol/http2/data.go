@@ -76,7 +76,7 @@ func (c *Conn) deliver(st *Stream, b []byte, end bool) {
 		c.handler.OnData(st, b, end)
 	}
 	if end && c.usable() {
-		c.finished(st)
+		c.endIfDone(st)
 	}
 }
 

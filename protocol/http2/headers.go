@@ -71,36 +71,22 @@ func (c *Conn) continuation(f frame, b []byte) {
 // headerBlock handles a complete header block. It is decoded in any case, as it may change the
 // table.
 func (c *Conn) headerBlock(id uint32, b []byte, end, self bool) {
-	st := c.streams.get(id)
-	var why *Error
-	switch {
-	case st == nil && c.opts.Client:
-		why = c.lateHeaders(id)
-	case st == nil:
-		st, why = c.begin(id)
-	case st.Ended():
-		why = ErrHalfClosed
-	case st.is(headReceived) && !end:
-		why = ErrTrailers
-	}
+	st, why := c.streamOfHead(id, end)
 	if why == nil && self {
 		why = ErrDependency
 	}
 	switch {
 	case !c.usable():
-	case st == nil || why != nil || st.is(discard) && st.is(headReceived):
+	case why != nil:
+		if c.ignore(b); c.usable() {
+			c.refuseHead(st, id, why)
+		}
+	case st == nil:
 		c.ignore(b)
-		switch {
-		case !c.usable():
-		case st == nil && why != nil:
-			c.refuseID(id, why)
-		case st != nil && why != nil && !c.opts.Client && !st.is(headReceived):
-			c.refuseID(id, why) // the handler does not know it
-			c.over(st)
-		case st != nil && why != nil:
-			c.refuse(st, why)
-		case st != nil:
-			c.discarded(st, end)
+	case st.is(discard) && st.is(headReceived): // trailers of a message that nobody wants
+		if c.ignore(b); end && c.usable() {
+			st.endRemote()
+			c.endIfDone(st)
 		}
 	case st.is(headReceived):
 		c.trailers(st, b)
@@ -112,10 +98,41 @@ func (c *Conn) headerBlock(id uint32, b []byte, end, self bool) {
 	c.head.forget()
 }
 
+// streamOfHead returns the stream of a header block, or why the block is refused. If both results are nil, the block is
+// ignored.
+func (c *Conn) streamOfHead(id uint32, end bool) (*Stream, *Error) {
+	st := c.streams.get(id)
+	switch {
+	case st == nil && c.opts.Client:
+		c.lateHeaders(id)
+	case st == nil:
+		return c.begin(id)
+	case st.Ended():
+		return st, ErrHalfClosed
+	case st.is(headReceived) && !end:
+		return st, ErrTrailers
+	}
+	return st, nil
+}
+
+// refuseHead resets stream id, whose header block is refused. st is nil if the stream has not begun. The handler of a
+// server does not know a stream before its first head.
+func (c *Conn) refuseHead(st *Stream, id uint32, why *Error) {
+	if st != nil && (c.opts.Client || st.is(headReceived)) {
+		c.refuse(st, why)
+		return
+	}
+	c.refuseID(id, why)
+	if st != nil {
+		c.over(st)
+	}
+}
+
 // begin begins the stream of a new request. If both results are nil, the head is ignored.
 func (c *Conn) begin(id uint32) (*Stream, *Error) {
 	if !c.isIdle(id) || id&1 == 0 {
-		return nil, c.lateHeaders(id)
+		c.lateHeaders(id)
+		return nil, nil
 	}
 	c.lastPeer = id
 	switch {
@@ -136,7 +153,7 @@ func (c *Conn) begin(id uint32) (*Stream, *Error) {
 }
 
 // lateHeaders handles HEADERS on a stream that is over, or can't begin.
-func (c *Conn) lateHeaders(id uint32) *Error {
+func (c *Conn) lateHeaders(id uint32) {
 	switch t := &c.streams; {
 	case t.resets.has(id), c.leaving.final && id > c.leaving.last && !c.isIdle(id):
 		c.count(floodOthers)
@@ -146,15 +163,6 @@ func (c *Conn) lateHeaders(id uint32) *Error {
 		c.count(floodOthers)
 	default:
 		c.fail(ErrStreamID)
-	}
-	return nil
-}
-
-// discarded handles the trailers of a message that nobody wants.
-func (c *Conn) discarded(st *Stream, end bool) {
-	if end {
-		st.endRemote()
-		c.finished(st)
 	}
 }
 
@@ -221,7 +229,7 @@ func (c *Conn) request(st *Stream, b []byte, end bool) {
 
 func (c *Conn) afterHead(st *Stream, end bool) {
 	if end && c.usable() {
-		c.finished(st)
+		c.endIfDone(st)
 	}
 }
 

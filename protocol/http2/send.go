@@ -50,7 +50,7 @@ func (c *Conn) events() {
 		if !c.usable() {
 			return
 		}
-		c.finished(st)
+		c.endIfDone(st)
 	}
 	clear(c.w.events)
 	c.w.events = c.w.events[:0]
