@@ -9,9 +9,9 @@ import (
 // Stamps are the times at which targets of requests were invalidated, for all loops. A response that a
 // cache asked for before the stamp of its target is invalid. A target is known by its hash. It gets a
 // place in Stamps, and from then on a stamp of its own, when a cache keeps a response of it. If there are
-// more targets than places, the target leaves that is kept for the shortest time, and counts as
-// invalidated. So a target may count as invalidated that was not, but never the other way round. An
-// unsafe request to one target never invalidates another.
+// more targets than places, the one that is kept for the shortest time leaves, and counts as invalidated.
+// So a target that was not invalidated may count as invalidated, but never the other way round. An unsafe
+// request to one target never invalidates another.
 type Stamps struct {
 	Seed   uint64                        // of the hashes
 	levels atomic.Pointer[[]*stampLevel] // nil without caches
@@ -147,7 +147,7 @@ func (s *stampSet) add(hash uint64, now, until time.Duration) {
 }
 
 // fill puts a target into slot at, which is moving, unless another loop has added the target meanwhile: the
-// target may have been invalidated since. If it is invalidated from now on, Set finds the slot.
+// target may have been invalidated since. If it is invalidated from now on, Invalidate finds the slot.
 func (s *stampSet) fill(at int, hash uint64, now, until time.Duration) {
 	if s.keep(hash, until) {
 		s.target[at].Store(noTarget)
@@ -159,8 +159,8 @@ func (s *stampSet) fill(at int, hash uint64, now, until time.Duration) {
 	s.target[at].Store(hash)
 }
 
-// Set notes that a target was invalidated now.
-func (s *Stamps) Set(hash uint64, now time.Duration) {
+// Invalidate notes that a target was invalidated now.
+func (s *Stamps) Invalidate(hash uint64, now time.Duration) {
 	hash = max(hash, leastTarget)
 	levels := s.levels.Load()
 	if levels == nil {
@@ -169,15 +169,15 @@ func (s *Stamps) Set(hash uint64, now time.Duration) {
 	for _, l := range *levels {
 		set := l.set(hash)
 		for i := range set.target {
-			if t := set.target[i].Load(); t == hash || t == movingTarget { // which may become this one
+			if t := set.target[i].Load(); t == hash || t == movingTarget { // a slot that moves may become this target's
 				raise(&set.stamp[i], int64(now))
 			}
 		}
 	}
 }
 
-// Since reports whether a target may have been invalidated at a time, or after it.
-func (s *Stamps) Since(hash uint64, t time.Duration) bool {
+// InvalidatedSince reports whether a target may have been invalidated at a time, or after it.
+func (s *Stamps) InvalidatedSince(hash uint64, t time.Duration) bool {
 	levels := s.levels.Load()
 	if levels == nil {
 		return true

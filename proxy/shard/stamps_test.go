@@ -12,7 +12,7 @@ import (
 func TestStamps(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	s, at := &Stamps{}, map[uint64]time.Duration{}
-	s.Set(7, 0) // nobody has a cache
+	s.Invalidate(7, 0) // nobody has a cache
 	s.Expect(2000)
 	var kept []uint64
 	for range 500 {
@@ -25,14 +25,14 @@ func TestStamps(t *testing.T) {
 			hash = kept[rnd.IntN(len(kept))]
 			at[hash] = now
 		}
-		s.Set(hash, now)
+		s.Invalidate(hash, now)
 	}
 	for _, hash := range kept {
 		last, set := at[hash]
-		if set && !s.Since(hash, last) {
+		if set && !s.InvalidatedSince(hash, last) {
 			t.Fatal("an invalidation was forgotten")
 		}
-		if s.Since(hash, last+1) {
+		if s.InvalidatedSince(hash, last+1) {
 			t.Fatal("a target was taken for another")
 		}
 	}
@@ -58,7 +58,7 @@ func TestStampsFull(t *testing.T) {
 	}
 	lost := 0
 	for _, hash := range long {
-		if s.Since(hash, 1) {
+		if s.InvalidatedSince(hash, 1) {
 			lost++
 		}
 	}
@@ -66,10 +66,10 @@ func TestStampsFull(t *testing.T) {
 		t.Errorf("%d of %d that are kept for long were lost", lost, len(long))
 	}
 	first := short[0]
-	if !s.Since(first, 1) {
+	if !s.InvalidatedSince(first, 1) {
 		t.Fatal("a target without room is known")
 	}
-	if s.Keep(first, 9, time.Hour); !s.Since(first, 8) || s.Since(first, 9) {
+	if s.Keep(first, 9, time.Hour); !s.InvalidatedSince(first, 8) || s.InvalidatedSince(first, 9) {
 		t.Error("it came again")
 	}
 }
@@ -80,7 +80,7 @@ func TestStampsGrow(t *testing.T) {
 	s.Expect(100)
 	s.Keep(1<<60, 1, time.Hour)
 	s.Expect(1000)
-	if s.Keep(1<<60, 2, time.Hour); s.Since(1<<60, 1) || len(*s.levels.Load()) != 2 {
+	if s.Keep(1<<60, 2, time.Hour); s.InvalidatedSince(1<<60, 1) || len(*s.levels.Load()) != 2 {
 		t.Error("the target was lost")
 	}
 	for range 10 {
@@ -88,7 +88,7 @@ func TestStampsGrow(t *testing.T) {
 		s.Expect(1000)
 	}
 	s.Expect(1000) // the level before has no target
-	if s.Set(1<<60, 5); !s.Since(1<<60, 5) || len(*s.levels.Load()) != 2 {
+	if s.Invalidate(1<<60, 5); !s.InvalidatedSince(1<<60, 5) || len(*s.levels.Load()) != 2 {
 		t.Errorf("%d levels", len(*s.levels.Load()))
 	}
 }
@@ -116,19 +116,19 @@ func TestStampsBounded(t *testing.T) {
 		}
 	}
 	s.Expect(-9900)
-	if all := levels(); len(all) != 2 || len(all[0].sets) != 100/stampFill+1 || s.Since(hash, now) {
-		t.Errorf("after fewer are wanted: %d levels, target lost: %t", len(all), s.Since(hash, now))
+	if all := levels(); len(all) != 2 || len(all[0].sets) != 100/stampFill+1 || s.InvalidatedSince(hash, now) {
+		t.Errorf("after fewer are wanted: %d levels, target lost: %t", len(all), s.InvalidatedSince(hash, now))
 	}
 	for range 3 {
 		s.Keep(hash, now, now+time.Hour)
 		now += 30 * time.Minute
 	}
-	if len(levels()) != 1 || s.Since(hash, now) {
-		t.Errorf("later: %d levels, target lost: %t", len(levels()), s.Since(hash, now))
+	if len(levels()) != 1 || s.InvalidatedSince(hash, now) {
+		t.Errorf("later: %d levels, target lost: %t", len(levels()), s.InvalidatedSince(hash, now))
 	}
 	s.Expect(-100)
 	s.Keep(hash, now, now+time.Hour) // by a request that outlives its route
-	if s.Set(hash, now); len(levels()) != 0 || !s.Since(hash, now) {
+	if s.Invalidate(hash, now); len(levels()) != 0 || !s.InvalidatedSince(hash, now) {
 		t.Errorf("without caches: %d levels", len(levels()))
 	}
 }
@@ -144,8 +144,8 @@ func TestStampsOfLoops(t *testing.T) {
 			for now := time.Duration(1); now < 20_000; now++ {
 				hash := rnd.Uint64() >> 2 << 2
 				s.Keep(hash|id, now, now+time.Duration(rnd.IntN(50)))
-				s.Set(hash|id, now+1)
-				if !s.Since(hash|id, now+1) {
+				s.Invalidate(hash|id, now+1)
+				if !s.InvalidatedSince(hash|id, now+1) {
 					t.Error("an invalidation was forgotten")
 					return
 				}
@@ -166,16 +166,16 @@ func TestStampsTwice(t *testing.T) {
 	}
 	s, set := start()
 	s.Keep(hash, 5, time.Hour)
-	s.Set(hash, 6)
+	s.Invalidate(hash, 6)
 	set.add(hash, 4, time.Hour) // it has not found the other
-	if !s.Since(hash, 5) {
+	if !s.InvalidatedSince(hash, 5) {
 		t.Error("a slot that was taken after the invalidation hides it")
 	}
 	s, set = start()
 	set.target[0].Store(movingTarget)
-	s.Set(hash, 6)
+	s.Invalidate(hash, 6)
 	set.fill(0, hash, 4, time.Hour)
-	if !s.Since(hash, 5) || s.Since(hash, 7) {
+	if !s.InvalidatedSince(hash, 5) || s.InvalidatedSince(hash, 7) {
 		t.Error("a slot that was being filled hides the invalidation")
 	}
 }

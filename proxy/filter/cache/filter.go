@@ -205,7 +205,7 @@ func (f *filter) find(req *protocol.Request) *store.Entry {
 	switch {
 	case e == nil:
 		return nil
-	case f.stamps.Since(f.in.target, e.Asked):
+	case f.stamps.InvalidatedSince(f.in.target, e.Asked):
 		f.store.Remove(e)
 		return nil
 	case e.Flags&caching.FlagOpen == 0 && !f.reader.Shares(&f.in.Ask, f.names, req.Headers):

@@ -201,7 +201,7 @@ func (v *invalidator) invalidate(req *protocol.Request, res *race.Response) {
 		return
 	}
 	v.target = caching.AppendTarget(v.target[:0], req)
-	v.stamps.Set(caching.Hash(v.stamps.Seed, v.target), v.loop.Now())
+	v.stamps.Invalidate(caching.Hash(v.stamps.Seed, v.target), v.loop.Now())
 }
 
 // Request implements exchange.Filter.
