@@ -8,10 +8,10 @@ import (
 // hasDestination reports whether the request being received may go on without a route: to the original
 // destination of its connection, or to the host that its target, or the tunnel that it came through, names. A request
 // for https would leave in plain text, and a CONNECT to another proxy may lead anywhere.
-func (l *leaving) hasDestination() bool {
+func (l leaving) hasDestination() bool {
 	head := &l.input.head
 	switch {
-	case l.redirect.active():
+	case l.redirect().active():
 		return l.host.Router.Guarded && !head.Connect && !head.HTTPS // without rules redirect.passes
 	case l.origin.Listener.Unrouted && l.host.Process.Streams:
 		return head.Absolute && !head.HTTPS || head.Connect || l.tunnel.opened()
@@ -22,7 +22,7 @@ func (l *leaving) hasDestination() bool {
 // mayPass reports whether ex, which has no route, may go round the routes. The request is refused if
 // a route with rules names its host, or that of its tunnel. Routes for all hosts do not count, since none of them takes
 // the request.
-func (l *leaving) mayPass(ex *exchange.Exchange) bool {
+func (l leaving) mayPass(ex *exchange.Exchange) bool {
 	named := func(authority []byte) bool {
 		return l.host.Router.GuardOf(authority, nil) == exchange.GuardedName
 	}
@@ -35,14 +35,14 @@ func (l *leaving) mayPass(ex *exchange.Exchange) bool {
 
 // goesDirect finds the route of the message whose head was decoded, and which has a destination. It
 // reports whether there is none, and the request leaves.
-func (l *leaving) goesDirect() bool {
+func (l leaving) goesDirect() bool {
 	ex := l.input.ex
 	ex.Route = l.findRoute(ex, l.input.head.Minor)
 	return ex.Route == nil && l.mayPass(ex)
 }
 
 // restorePath undoes what was done to the path of ex to find a route, unless a route names the host of ex.
-func (l *leaving) restorePath(ex *exchange.Exchange) {
+func (l leaving) restorePath(ex *exchange.Exchange) {
 	if l.host.Router.TakesHost(ex.Request.Authority) {
 		return
 	}

@@ -25,7 +25,15 @@ type input struct {
 	*incoming        // set while a request is being received or waits to leave, or startEnd has begun; else nil
 	requests  uint32 // received so far: 2^32 take more than half a day
 	state     inputState
+
+	redirected bool // the connection was redirected, and may go on: see redirect
 }
+
+// markRedirected says whether the connection was redirected, and may go on.
+func (in *input) markRedirected(is bool) { in.redirected = is }
+
+// isRedirected reports what markRedirected has said.
+func (in *input) isRedirected() bool { return in.redirected }
 
 // receive takes b from the client.
 func (in *input) receive(b []byte) {
@@ -48,7 +56,7 @@ func (in *input) receive(b []byte) {
 		case inputTunnel:
 			b = in.tunnel.receiveFirst(b)
 		default:
-			in.leaving.keep(b)
+			in.leaving().keep(b)
 			b = nil
 		}
 	}
@@ -73,15 +81,15 @@ func (in *input) decode() {
 			in.awaitHead()
 			return
 		}
-		if in.leaving.takeConnection(err) {
+		if in.leaving().takeConnection(err) {
 			return
 		}
-		kind, leaves := in.leaving.kindOf(err)
+		kind, leaves := in.leaving().kindOf(err)
 		if f := in.refusal(err, leaves); f != nil {
 			in.refuse(f)
 			return
 		}
-		if !in.leaving.takeRequest(kind, leaves, n) {
+		if !in.leaving().takeRequest(kind, leaves, n) {
 			in.onHead(n)
 		}
 	}
@@ -178,7 +186,7 @@ func (in *input) receiveBody(b []byte) (rest []byte) {
 		in.refuse(fault.OfRequest(err))
 		return nil
 	}
-	if in.leaving.takeLong() || !done {
+	if in.leaving().takeLong() || !done {
 		return nil
 	}
 	in.state.become(inputHead)
@@ -191,7 +199,7 @@ func (in *input) receiveBody(b []byte) (rest []byte) {
 
 // onRequest gives a complete request to the turn, if it does not leave.
 func (in *input) onRequest() {
-	if in.leaving.asksUpgrade() && in.leaving.takeWhole() {
+	if in.leaving().asksUpgrade() && in.leaving().takeWhole() {
 		return
 	}
 	c := call{
@@ -249,14 +257,14 @@ func (in *input) sendContinue() {
 // headDecides reports whether the request whose body is awaited gets its final response without it. A
 // request to upgrade may go on without a route, which is known once its body is complete.
 func (in *input) headDecides() bool {
-	if in.leaving.mayTakeWhole() {
+	if in.leaving().mayTakeWhole() {
 		return false
 	}
 	r := in.ex.Route
 	if r == nil {
 		r = in.findRoute(in.ex, in.head.Minor)
 	}
-	if in.leaving.asksUpgrade() {
+	if in.leaving().asksUpgrade() {
 		return in.ex.CheckHead(r, in.origin.Listener)
 	}
 	return in.ex.CheckMessageHead(r, in.origin.Listener)
@@ -361,7 +369,7 @@ func (in *input) onTimeout(k loop.TimeoutKind) {
 		in.refuse(fault.SlowBody)
 	case k == loop.TimeoutEnd:
 		in.onEndTimeout()
-	case !in.tunnel.takeEnd() && !in.redirect.takeSilent():
+	case !in.tunnel.takeEnd() && !in.redirect().takeSilent():
 		in.refuse(fault.SlowHead)
 	}
 	in.recount()

@@ -25,6 +25,8 @@ import (
 // leaves. tunnel and redirect take what is theirs first.
 type leaving struct{ *session }
 
+func (s *session) leaving() leaving { return leaving{s} }
+
 // departure is how a request leaves. It is a part of incoming: only the last request can leave.
 type departure struct {
 	kind   stats.StreamKind
@@ -42,7 +44,7 @@ const (
 )
 
 // kindOf returns the kind of the request decoded with err, if it must leave the loop.
-func (l *leaving) kindOf(err error) (kind stats.StreamKind, leaves bool) {
+func (l leaving) kindOf(err error) (kind stats.StreamKind, leaves bool) {
 	long := err == http1.ErrMessageTooLarge
 	head := &l.input.head
 	switch {
@@ -58,29 +60,29 @@ func (l *leaving) kindOf(err error) (kind stats.StreamKind, leaves bool) {
 
 // asksUpgrade reports whether the request that is being received leaves the loop to ask for an upgrade. One with a
 // body does so once the body, which must come before what the upgrade begins, is complete.
-func (l *leaving) asksUpgrade() bool {
+func (l leaving) asksUpgrade() bool {
 	head := &l.input.head
 	return head.Protocols != nil && l.host.Process.Streams && head.Length <= downstream.MaxUpgradeBody
 }
 
 // takeConnection takes the connection with all its input, whose head was decoded with err, if it goes to a session of
 // HTTP/2 or to its original destination. It reports whether it does.
-func (l *leaving) takeConnection(err error) (taken bool) {
-	return (err != nil || l.redirect.active()) && l.takeInput(err)
+func (l leaving) takeConnection(err error) (taken bool) {
+	return (err != nil || l.redirect().active()) && l.takeInput(err)
 }
 
 // takeInput is the part of takeConnection that is not inlined: few requests come so far.
-func (l *leaving) takeInput(err error) (taken bool) {
+func (l leaving) takeInput(err error) (taken bool) {
 	if err != nil && l.beginsHTTP2() {
 		l.input.toHTTP2()
 		return true
 	}
-	return l.redirect.takeInput(err)
+	return l.redirect().takeInput(err)
 }
 
 // takeRequest takes the request whose head is the input's first n bytes: by itself as kind, if leaves is true, or
 // because no route takes it. It reports whether it does.
-func (l *leaving) takeRequest(kind stats.StreamKind, leaves bool, n int) (taken bool) {
+func (l leaving) takeRequest(kind stats.StreamKind, leaves bool, n int) (taken bool) {
 	switch {
 	case leaves:
 	case l.hasDestination() && !l.asksUpgrade() && l.goesDirect():
@@ -98,7 +100,7 @@ func (l *leaving) takeRequest(kind stats.StreamKind, leaves bool, n int) (taken 
 }
 
 // takeLong takes the request whose body is being received, if that is too long for a message. It reports whether it does.
-func (l *leaving) takeLong() (taken bool) {
+func (l leaving) takeLong() (taken bool) {
 	if int64(l.input.body.Length()) <= l.host.MessageLimits.Message {
 		return false
 	}
@@ -107,7 +109,7 @@ func (l *leaving) takeLong() (taken bool) {
 }
 
 // takeWhole takes the complete request, which asks for an upgrade, unless it must stay. It reports whether it does.
-func (l *leaving) takeWhole() (taken bool) {
+func (l leaving) takeWhole() (taken bool) {
 	switch req := &l.input.ex.Request; {
 	case len(req.Body) <= downstream.MaxUpgradeBody && len(req.Trailers) == 0:
 		l.queue(stats.StreamWebSocket, false)
@@ -120,12 +122,12 @@ func (l *leaving) takeWhole() (taken bool) {
 }
 
 // mayTakeWhole reports whether takeWhole may find that no route takes the request whose body is awaited.
-func (l *leaving) mayTakeWhole() bool { return l.asksUpgrade() && l.hasDestination() }
+func (l leaving) mayTakeWhole() bool { return l.asksUpgrade() && l.hasDestination() }
 
 // queue makes the request that is being received the last call. The connection leaves the loop with
 // it once the client has read all earlier responses. Input is kept until then.
 // unrouted reports that a route was looked for, and there is none.
-func (l *leaving) queue(kind stats.StreamKind, unrouted bool) {
+func (l leaving) queue(kind stats.StreamKind, unrouted bool) {
 	m := l.input.incoming
 	l.input.leave()
 	ex := l.input.finish()
@@ -152,7 +154,7 @@ func (l *leaving) queue(kind stats.StreamKind, unrouted bool) {
 }
 
 // check returns why ex, received as m, must not leave.
-func (l *leaving) check(ex *exchange.Exchange, m *incoming) *fault.Failure {
+func (l leaving) check(ex *exchange.Exchange, m *incoming) *fault.Failure {
 	listener, kind, toCheck := l.origin.Listener, m.kind, !ex.HeadChecked()
 	switch {
 	case toCheck && exchange.Limited(listener.Rate, l.host.Loop.Now(), &l.turn, &ex.Request):
@@ -182,7 +184,7 @@ func (l *leaving) check(ex *exchange.Exchange, m *incoming) *fault.Failure {
 	return nil
 }
 
-func (l *leaving) checkRoute(ex *exchange.Exchange, direct bool) *fault.Failure {
+func (l leaving) checkRoute(ex *exchange.Exchange, direct bool) *fault.Failure {
 	switch r := ex.Route; {
 	case l.origin.Listener.Ruled(r) && ex.Forbidden(r, l.origin.Listener):
 		return fault.NotAllowed
@@ -196,7 +198,7 @@ func (l *leaving) checkRoute(ex *exchange.Exchange, direct bool) *fault.Failure 
 
 // refuse refuses the request that was to leave, in its turn. Without a failure its route
 // answers it. A tunnel ends at once.
-func (l *leaving) refuse(f *fault.Failure) {
+func (l leaving) refuse(f *fault.Failure) {
 	c := l.turn.last()
 	if l.input.moment == fromTunnel {
 		l.tunnel.refuse(c.ex, f)
@@ -215,7 +217,7 @@ func (l *leaving) refuse(f *fault.Failure) {
 
 // keep keeps input that followed the request which waits to leave. More than
 // limits.message is refused, since the loop can't stop reading.
-func (l *leaving) keep(b []byte) {
+func (l leaving) keep(b []byte) {
 	switch {
 	case int64(len(l.input.bytes())+len(b)) > l.host.MessageLimits.Message:
 		l.refuse(fault.OfRequest(http1.ErrMessageTooLarge))
@@ -228,7 +230,7 @@ func (l *leaving) keep(b []byte) {
 
 // depart gives the connection to Streams with c, its last request, whose turn it is. It reports
 // whether that ends the session. Else c was accepted as a tunnel, or is handled as if there were no streams.
-func (l *leaving) depart(c *call) (gone bool) {
+func (l leaving) depart(c *call) (gone bool) {
 	kind := l.input.kind
 	if l.input.moment == afterAccept {
 		l.tunnel.open(c)
@@ -241,7 +243,7 @@ func (l *leaving) depart(c *call) (gone bool) {
 	client, err := l.outbound.Conn.Detach()
 	switch {
 	case err == nil && kind == stats.StreamPass:
-		l.redirect.pass(client)
+		l.redirect().pass(client)
 		return true
 	case err == nil:
 		l.host.Stats.Handoffs[kind]++
@@ -268,13 +270,13 @@ func (l *leaving) depart(c *call) (gone bool) {
 }
 
 // streamRequest returns the request of c as one that owns its memory.
-func (l *leaving) streamRequest(c *call) *downstream.StreamRequest {
+func (l leaving) streamRequest(c *call) *downstream.StreamRequest {
 	ex, m := c.ex, l.input.incoming
 	r := l.host.StreamRequest(m.kind, &l.turn, ex, &l.origin, max(time.Millisecond, l.host.TimeLeft(ex)))
 	r.Opened, r.Minor, r.ToHead = m.moment == fromTunnel, m.head.Minor, m.head.HeadMethod
 	switch {
 	case r.Unrouted == nil:
-	case l.redirect.active():
+	case l.redirect().active():
 		r.Unrouted.To = l.outbound.Conn.OriginalDst()
 	case l.tunnel.opened() && !m.head.Absolute && !m.head.Connect:
 		r.Unrouted.Authority = string(l.tunnel.authority())
@@ -295,7 +297,7 @@ func (l *leaving) streamRequest(c *call) *downstream.StreamRequest {
 // answer responds to c, the first call, with a response whose body is a stream. It is the
 // last of the connection: Streams sends the body to the client as it arrives, off the loop.
 // The head is in the loop's scratch memory.
-func (l *leaving) answer(c *call, res *race.Response) {
+func (l leaving) answer(c *call, res *race.Response) {
 	c.stream = l.host.StreamAnswer(&l.turn, res, c.minor)
 	l.input.stop()
 	l.recount()
@@ -304,7 +306,7 @@ func (l *leaving) answer(c *call, res *race.Response) {
 
 // sendStream gives the connection to Streams with its last response, that of c, once the client has
 // read those before. The write timeout bounds the wait.
-func (l *leaving) sendStream(c *call) {
+func (l leaving) sendStream(c *call) {
 	client, err := l.outbound.Conn.Detach()
 	switch err {
 	case nil:

@@ -14,24 +14,23 @@ import (
 // gives it the connection when it is its turn (pass).
 //
 // Calls out: input keeps what follows. The turn gets a call without a request. Streams get the connection.
-type redirect struct {
-	*session
-	on bool // the connection was redirected, and may go on
-}
+type redirect struct{ *session }
 
-func (r *redirect) open() {
-	r.on = r.host.Process.Streams && r.outbound.Conn.OriginalDst().IsValid()
+func (s *session) redirect() redirect { return redirect{s} }
+
+func (r redirect) open() {
+	r.input.markRedirected(r.host.Process.Streams && r.outbound.Conn.OriginalDst().IsValid())
 }
 
 // active reports whether the connection was redirected, and may go on.
-func (r *redirect) active() bool { return r.on }
+func (r redirect) active() bool { return r.input.isRedirected() }
 
-func (r *redirect) passes() bool { return r.on && !r.host.Router.Guarded }
+func (r redirect) passes() bool { return r.input.isRedirected() && !r.host.Router.Guarded }
 
 // takeInput makes the connection go on if the request whose head was decoded with err has no route, and reports whether
 // it does. Input that is no request has no route, unless a request came before it: then the client speaks HTTP, and
 // gets an error response.
-func (r *redirect) takeInput(err error) (taken bool) {
+func (r redirect) takeInput(err error) (taken bool) {
 	if !r.passes() {
 		return false
 	}
@@ -50,7 +49,7 @@ func (r *redirect) takeInput(err error) (taken bool) {
 
 // takeSilent makes the connection of a client that sends nothing, since it waits for the other side, go on. It reports
 // whether it does.
-func (r *redirect) takeSilent() (taken bool) {
+func (r redirect) takeSilent() (taken bool) {
 	if taken = r.passes() && r.input.untouched(); taken {
 		r.queue()
 	}
@@ -59,7 +58,7 @@ func (r *redirect) takeSilent() (taken bool) {
 
 // queue makes the connection go on with all input, once the client has read the responses to the requests before.
 // Input is kept until then.
-func (r *redirect) queue() {
+func (r redirect) queue() {
 	r.host.Pool.Recycle(r.input.ex)
 	r.input.ex = nil
 	r.input.departure = departure{kind: stats.StreamPass}
@@ -68,7 +67,7 @@ func (r *redirect) queue() {
 }
 
 // pass gives the client's connection to Streams.
-func (r *redirect) pass(client loop.Socket) {
+func (r redirect) pass(client loop.Socket) {
 	first := r.input.takeBytes()
 	r.close()
 	r.host.Streams.Pass(r.origin.Listener.Name, client, r.outbound.Conn.OriginalDst(), first)

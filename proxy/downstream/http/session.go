@@ -12,16 +12,15 @@ import (
 )
 
 // session is a downstream HTTP/1.1 connection. Each of its parts has one job, which the part's comment says. The parts
-// share incoming, the request that is being received or waits to leave, and hand call to each other.
+// share incoming, the request that is being received or waits to leave, and hand call to each other. Idle connections
+// are many, so the parts leaving and redirect, which keep next to nothing, are made when they are asked.
 type session struct {
 	host   *host
 	origin downstream.Origin
 
-	input    input
-	turn     turn
-	leaving  leaving
-	tunnel   tunnel
-	redirect redirect
+	input  input
+	turn   turn
+	tunnel tunnel
 
 	account  shard.Account  // of what the input keeps, and of a stream that waits to leave; an exchange counts its own
 	outbound shard.Outbound // the connection, and its write timeout
@@ -37,7 +36,7 @@ func NewAcceptor(h *downstream.Host) downstream.Acceptor {
 
 func newSession(h *host, l *exchange.Listener) *session {
 	s := &session{host: h, origin: downstream.Origin{Listener: l}}
-	s.input.session, s.turn.session, s.leaving.session, s.tunnel.session, s.redirect.session = s, s, s, s, s
+	s.input.session, s.turn.session, s.tunnel.session = s, s, s
 	s.outbound.Init(h.Shard)
 	return s
 }
@@ -49,7 +48,7 @@ func (s *session) OnOpen(c loop.Conn) {
 	}
 	s.outbound.Conn = c
 	s.origin = downstream.OriginOf(s.origin.Listener, c.RemoteAddr())
-	s.redirect.open()
+	s.redirect().open()
 	s.host.Add(s)
 	s.input.startIdle()
 	switch { // accepted just before the listener closed

@@ -148,7 +148,7 @@ func (t *tunnel) leave(hasTaker bool) {
 	t.input.moment = fromTunnel
 	t.input.leave()
 	t.turn.add(call{ex: ex, leaves: true, minor: t.connect.minor, end: thenDrain})
-	f := t.leaving.checkRoute(ex, t.connect.direct)
+	f := t.leaving().checkRoute(ex, t.connect.direct)
 	switch {
 	case f != nil:
 	case !hasTaker:
@@ -157,7 +157,7 @@ func (t *tunnel) leave(hasTaker bool) {
 		f = t.host.CheckStream(t.account.Messages()+ex.Held, true)
 	}
 	if f != nil {
-		t.leaving.refuse(f)
+		t.leaving().refuse(f)
 	}
 }
 

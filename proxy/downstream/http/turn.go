@@ -96,7 +96,7 @@ func (t *turn) next() {
 	for t.state.mayBegin() && len(t.calls) > 0 && !t.peerIsSlow() {
 		if c := &t.calls[0]; !c.leaves {
 			t.begin(c)
-		} else if t.leaving.depart(c) {
+		} else if t.leaving().depart(c) {
 			break
 		}
 	}
@@ -167,7 +167,7 @@ func (t *turn) awaitRoom(left int) {
 func (t *turn) onRoom() {
 	switch {
 	case t.state == outputHandoff:
-		t.leaving.sendStream(&t.calls[0])
+		t.leaving().sendStream(&t.calls[0])
 	case t.state == outputBusy && t.calls[0].res != nil:
 		t.writePieces()
 	default:
@@ -213,7 +213,7 @@ func (t *turn) Respond(_ *exchange.Exchange, res *race.Response) {
 	if res.Source != nil {
 		c.ex, c.end = nil, max(c.end, thenDrain)
 		t.state.become(outputHandoff)
-		t.leaving.answer(c, res)
+		t.leaving().answer(c, res)
 		return
 	}
 	out, flags := t.host.Scratch, c.flags()
