@@ -48,7 +48,7 @@ func (c *caller) begin(r *request, work time.Duration) {
 	c.set.Stall = lb.Stall{After: e.StallAfter(w.now, &c.route.Policy), Probe: e.Delay(w.now, &c.route.Policy)}
 	c.service.Primary(w.now, c.route)
 	c.send(r, c.pick(r), false, work)
-	if w.way == On {
+	if w.way.hedges() {
 		c.route.Choose(w.now)
 		r.paid = c.route.DrawPaid(w.now, r.class)
 		w.after(delay, late, &r.attempts[0])
@@ -89,6 +89,13 @@ func (c *caller) foresee(r *request, work time.Duration) {
 	}
 }
 
+// started takes the hedge out of its queue, as a worker has the primary.
+func (r *request) started() {
+	if hedge := &r.attempts[1]; hedge.endpoint != nil && !hedge.over && !hedge.refused {
+		r.caller.w.events.send(cancels, hedge)
+	}
+}
+
 func (c *caller) send(r *request, e *lb.Endpoint, isHedge bool, work time.Duration) {
 	w := c.w
 	a := &r.attempts[0]
@@ -124,6 +131,9 @@ func (r *request) late() {
 			c.w.result.Hedges++
 		}
 		c.send(r, e, true, c.w.Service.draw(c.w.about(r, forHedge), r.size))
+		if c.w.way == Tied {
+			c.w.events.send(ties, &r.attempts[0])
+		}
 		return
 	}
 	if gate == hedge.Budget {

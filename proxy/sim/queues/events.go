@@ -11,6 +11,8 @@ const (
 	finishes                  // an attempt at the application
 	returns                   // the response or refusal of an attempt at the consumer
 	cancels                   // the news at the replica that nobody waits for an attempt
+	ties                      // the question of the consumer when an attempt gets a worker
+	started                   // the answer
 )
 
 // kinds is the bits of order that hold an eventKind.

@@ -22,9 +22,9 @@ const harm = 1.05
 // row is a case, and what came of it.
 type row struct {
 	Cell
-	ways [Ways]*Result
+	ways [allWays]*Result
 
-	parts [Ways][]*Result // of ways, by seed
+	parts [allWays][]*Result // of ways, by seed
 }
 
 // plan is how much of a case is run.
@@ -32,6 +32,7 @@ type plan struct {
 	seeds, requests int           // runs, and the requests of each
 	least           time.Duration // of a run; where requests come faster, it has more of them
 	most            int           // requests of all runs; until then it goes on while not sure
+	way, with       Way           // if it harms is not sure
 }
 
 // length returns the length of a run of a case.
@@ -63,7 +64,7 @@ func newRow(c Cell, p plan, ways []Way) *row {
 			}
 			seed++
 		}
-		if r.ways[ways[0]].Requests >= p.most || r.sure() {
+		if r.ways[ways[0]].Requests >= p.most || r.sure(p.way, p.with) {
 			return r
 		}
 		n.Requests *= 2
@@ -75,11 +76,11 @@ func (r *row) ratio(way, with Way, q float64) float64 {
 	return float64(r.ways[way].Quantile(q)) / float64(r.ways[with].Quantile(q))
 }
 
-// sure reports whether chance does not decide if P99 and P99.9 with hedging are above harm: it is
+// sure reports whether chance does not decide if P99 and P99.9 of a way are above harm, beside another: the ratio is
 // two standard errors away.
-func (r *row) sure() bool {
+func (r *row) sure(way, with Way) bool {
 	for _, q := range [...]float64{.99, .999} {
-		if math.Abs(r.ratio(On, Off, q)-harm) < 2*r.deviation(On, Off, q) {
+		if math.Abs(r.ratio(way, with, q)-harm) < 2*r.deviation(way, with, q) {
 			return false
 		}
 	}
@@ -140,7 +141,7 @@ func TestNoHarm(t *testing.T) {
 	if testing.Short() {
 		cells = cells[:1]
 	}
-	rows(cells, plan{seeds: *seeds, requests: *requests, most: 1_000_000}, func(_ int, r *row) {
+	rows(cells, plan{seeds: *seeds, requests: *requests, most: 1_000_000, way: On, with: Off}, func(_ int, r *row) {
 		t.Log(r)
 		if r.worst() > harm {
 			t.Errorf("harm: %v", r)
@@ -254,7 +255,7 @@ func TestMatrix(t *testing.T) {
 		return
 	}
 	every, limit := *every, harm
-	p := plan{seeds: *seeds, requests: *requests, least: leastRun, most: mostRequests}
+	p := plan{seeds: *seeds, requests: *requests, least: leastRun, most: mostRequests, way: On, with: Off}
 	if every == 0 {
 		every, p, limit = partEvery, plan{seeds: partSeeds, requests: *requests}, partHarm
 		if testing.Short() {

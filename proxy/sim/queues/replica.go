@@ -63,8 +63,7 @@ func (r *replica) receive(a *attempt) {
 		r.refuse(a)
 		return
 	}
-	a.taken = true
-	if a.hedge && w.measured(a.request) {
+	if a.hedge && !w.Queued && w.measured(a.request) {
 		w.result.Reached++
 	}
 	a.class = r.route.ClassOf(w.now, nil, a.request.size)
@@ -81,7 +80,7 @@ func (r *replica) receive(a *attempt) {
 // admits reports whether a hedge may be passed to the application, as proxy/service decides it.
 func (r *replica) admits(q *request) bool {
 	if r.w.Queued {
-		return r.busy < r.workers()
+		return r.w.way == Tied || r.busy < r.workers()
 	}
 	ok := r.app.PickHedge(lb.Query{Now: r.w.now, Rand: r.w.about(q, forHedge)}, true) != nil
 	return ok
@@ -94,6 +93,13 @@ func (r *replica) refuse(a *attempt) {
 
 func (r *replica) start(a *attempt) {
 	r.busy++
+	a.working = true
+	if a.hedge && r.w.Queued && r.w.measured(a.request) {
+		r.w.result.Reached++
+	}
+	if a.tied {
+		r.w.send(started, a)
+	}
 	r.w.after(r.finish(r.w.now, a.work)-r.w.now, finishes, a)
 }
 
@@ -108,17 +114,11 @@ func (r *replica) finished(a *attempt) {
 	if !a.hedge {
 		r.route.Observe(w.now, took, &hedge.Watch{Class: a.class})
 	}
-	for len(r.waiting) > 0 {
+	if len(r.waiting) > 0 {
 		next := r.waiting[0]
 		r.waiting = r.waiting[1:]
-		gone := next.gone
-		if !gone {
-			r.start(next)
-		}
+		r.start(next)
 		w.release(next.request)
-		if !gone {
-			break
-		}
 	}
 	r.respond(a)
 }
@@ -137,15 +137,20 @@ func (r *replica) respond(a *attempt) {
 
 // cancel withdraws an attempt from the queue of the sidecar. What the application has, it keeps.
 func (r *replica) cancel(a *attempt) {
-	if !r.w.Queued || !a.taken || a.gone {
+	i := slices.Index(r.waiting, a)
+	if !r.w.Queued || i < 0 {
 		return
 	}
-	for _, q := range r.waiting {
-		if q == a {
-			a.gone, a.refused = true, true
-			r.endpoint.Drop()
-			r.respond(a)
-		}
+	r.waiting = slices.Delete(r.waiting, i, i+1)
+	r.endpoint.Drop()
+	r.refuse(a)
+	r.w.release(a.request)
+}
+
+// tie notes that the consumer wants to know when a gets a worker.
+func (r *replica) tie(a *attempt) {
+	if a.tied = true; a.working {
+		r.w.send(started, a)
 	}
 }
 

@@ -35,8 +35,8 @@ type attempt struct {
 	hedge    bool
 	refused  bool
 	over     bool // nobody waits for it
-	taken    bool // the application has it
-	gone     bool // withdrawn from the queue of the replica's sidecar
+	tied     bool // the consumer wants to know when it, a primary, gets a worker
+	working  bool // a worker has it, or had it
 	sent     time.Duration
 	work     time.Duration
 	reached  time.Duration

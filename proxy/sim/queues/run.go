@@ -20,9 +20,18 @@ const (
 	Oracle             // to the replica that will respond first, which is known in advance; no hedges
 	HAProxy            // to the replica with the fewest own requests, in turn among equals; no hedges
 	Ways    = int(HAProxy) + 1
+
+	// Tied is On, but a hedge may queue until the primary gets a worker: half of the tied requests of Dean and
+	// Barroso, "The Tail at Scale" (CACM, 2013), where a hedge that gets a worker withdraws the primary, too. Here the
+	// primary stays, as the hedge's replica may be frozen. The cell must be Queued.
+	Tied    = Way(Ways)
+	allWays = Ways + 1
 )
 
-func (w Way) String() string { return [...]string{"off", "on", "oracle", "HAProxy"}[w] }
+func (w Way) String() string { return [...]string{"off", "on", "oracle", "HAProxy", "tied"}[w] }
+
+// hedges reports whether requests are hedged.
+func (w Way) hedges() bool { return w == On || w == Tied }
 
 // Length is how much is run.
 type Length struct {
@@ -177,6 +186,10 @@ func (w *world) handle(e event) {
 		a.request.caller.returned(a)
 	case cancels:
 		a.replica.cancel(a)
+	case ties:
+		a.replica.tie(a)
+	case started:
+		a.request.started()
 	}
 	w.release(a.request)
 }
