@@ -7,6 +7,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/limit"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // Bounds decide whether a service takes a request or stream: max_pending, rate_limit and breaker of one configuration,
@@ -153,6 +154,9 @@ func (b *Bounds) place(pending int32, batch bool, c Claimant) (ok, alone bool) {
 }
 
 func (b *Bounds) takeToken(now time.Duration) bool { return b.rate == nil || b.rate.Take(now) }
+
+// breakerState is the state of the breaker, as reports say it.
+func (b *Bounds) breakerState(now time.Duration) stats.BreakerState { return b.breaker.State(now) }
 
 // allow asks the breaker.
 func (b *Bounds) allow(now time.Duration) (limit.Permit, *fault.Failure) {

@@ -15,7 +15,7 @@ func (s *Service) Report(d stats.Detail) stats.ServiceReport {
 	now := s.Shard.Loop.Now()
 	r := stats.ServiceReport{
 		Name: s.Config.Name, Version: s.Version, Stats: s.Counts(), Panics: s.Set.Panics(),
-		Breaker: s.Bounds.breaker.State(now), HedgesInFlight: s.Hedging.InFlight(), Tokens: s.Hedging.Tokens(now),
+		Breaker: s.Bounds.breakerState(now), HedgesInFlight: s.Hedging.InFlight(), Tokens: s.Hedging.Tokens(now),
 		Endpoints: make([]stats.EndpointReport, s.Set.Len()),
 	}
 	r.Stalls, r.StalledAt = s.period(now)

@@ -18,8 +18,8 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// Service keeps what the requests to one upstream service share on one loop together, through snapshots and reloads:
-// that is its one job. Each kind of what they share is a type of its own: the endpoints (lb.Set), slots (Admission),
+// Service keeps what the requests to one upstream service share on one loop together, through snapshots and reloads.
+// Each kind of what they share is a type of its own: the endpoints (lb.Set), slots (Admission),
 // what more attempts cost (Budget), the bounds (Bounds), cookies (Sessions), common silence (stalls), hedging
 // (hedge.Service) and counters. Callers use the parts; the methods of Service are for what takes several of them.
 type Service struct {
@@ -93,9 +93,7 @@ func (s *Service) Query(key uint64, tried []*lb.Endpoint) lb.Query {
 // Pick chooses the endpoint of a primary or a retry. A retry prefers endpoints that
 // were not tried, then those other than failed, where the latest attempt failed.
 func (s *Service) Pick(q lb.Query, failed []*lb.Endpoint) *lb.Endpoint {
-	if q.Now >= s.stalls.next {
-		s.stalls.refresh(q.Now)
-	}
+	s.stalls.keepFresh(q.Now)
 	if ep := s.Set.Pick(q); ep != nil || len(q.Tried) == 0 {
 		return ep
 	}
@@ -176,7 +174,7 @@ func (s *Service) Configure(m Member) {
 		MaxEjected:  s.Config.Outlier.MaxEjected,
 	}
 	s.Set.Retune()
-	s.stalls.next = 0
+	s.stalls.outdate()
 	s.Admission.wakeQueued()
 }
 

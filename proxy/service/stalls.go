@@ -35,6 +35,16 @@ const (
 
 func (st *stalls) init(s *Service) { st.service, st.timer.Fire = s, st.look }
 
+// keepFresh computes the threshold anew if it is outdated.
+func (st *stalls) keepFresh(now time.Duration) {
+	if now >= st.next {
+		st.refresh(now)
+	}
+}
+
+// outdate makes the threshold outdated: the configuration that it is made of has changed.
+func (st *stalls) outdate() { st.next = 0 }
+
 // refresh computes the threshold, and arms the timer unless no endpoint has another beside it.
 func (st *stalls) refresh(now time.Duration) {
 	s, of := st.service, lb.Stall{}
