@@ -146,7 +146,7 @@ func (e *Endpoint) CountNoRoom(now, sent time.Duration) {
 // CountNotDone notes that the endpoint did no work for a request, which was sent at the time sent. The reason
 // says nothing about room.
 func (e *Endpoint) CountNotDone(now, sent time.Duration) {
-	e.record.CountRejected(now)
+	e.record.CountNotDone(now)
 	e.decline(now, now-sent)
 }
 
@@ -154,7 +154,7 @@ func (e *Endpoint) CountNotDone(now, sent time.Duration) {
 // whether Judge has counted it as bad.
 func (e *Endpoint) CountErrorStatus(now, took time.Duration, bad bool) {
 	if !bad {
-		e.record.CountDeclined(now)
+		e.record.CountErrorStatus(now)
 	}
 	e.decline(now, took)
 }

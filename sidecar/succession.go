@@ -96,9 +96,9 @@ func (s *succession) accept() {
 	}
 }
 
-// handOverTo gives the sockets to a successor, and drains once the successor serves. After an
-// error no successor serves, and this process goes on as before; only after errBusy at the end a
-// successor serves, while the drain that a signal has begun goes on.
+// handOverTo gives the sockets to a successor, and drains once the successor serves. After an error this process goes
+// on as before. There is one exception: a signal begins a drain while the successor begins to serve. Then the error is
+// errBusy, the successor serves, and the drain of the signal goes on.
 func (s *succession) handOverTo(to *handover.Conn) error {
 	if !s.changing.TryLock() {
 		return errors.Join(errBusy, to.Refuse(errBusy))

@@ -11,8 +11,8 @@ type Record struct {
 
 type counts struct {
 	good, bad uint32
-	declined  uint32        // good ones that were an error of 4xx
-	rejected  uint32        // neither good nor bad: the endpoint did no work
+	errored   uint32        // of good, attempts with an error of 4xx
+	notDone   uint32        // neither good nor bad: the endpoint did no work
 	responses uint32        // with a latency
 	latency   time.Duration // sum of these latencies
 }
@@ -45,11 +45,11 @@ func (r *Record) Count(now time.Duration, good bool) {
 	}
 }
 
-// CountDeclined notes that an attempt which counts as good was an error of 4xx.
-func (r *Record) CountDeclined(now time.Duration) { r.half(now).declined++ }
+// CountErrorStatus notes that an attempt which counts as good was an error of 4xx.
+func (r *Record) CountErrorStatus(now time.Duration) { r.half(now).errored++ }
 
-// CountRejected counts an attempt that is neither good nor bad: the endpoint did no work.
-func (r *Record) CountRejected(now time.Duration) { r.half(now).rejected++ }
+// CountNotDone counts an attempt that is neither good nor bad: the endpoint did no work.
+func (r *Record) CountNotDone(now time.Duration) { r.half(now).notDone++ }
 
 // CountLatency counts the latency of a response.
 func (r *Record) CountLatency(now, latency time.Duration) {
@@ -99,12 +99,12 @@ func (r *Record) Mean() (mean time.Duration, ok bool) {
 	return sum / time.Duration(n), true
 }
 
-// Errors returns how many of all attempts were not served: bad, declined or rejected.
+// Errors returns how many of all attempts were not served: bad, not done, or an error of 4xx.
 func (r *Record) Errors() (errors, all float64) {
 	for i := range r.halves {
 		c := &r.halves[i]
-		errors += float64(c.bad + c.declined + c.rejected)
-		all += float64(c.good + c.bad + c.rejected)
+		errors += float64(c.bad + c.errored + c.notDone)
+		all += float64(c.good + c.bad + c.notDone)
 	}
 	return errors, all
 }

@@ -10,9 +10,9 @@ func TestRecord(t *testing.T) {
 	var r Record
 	r.Count(0, true)
 	r.Count(0, true)
-	r.CountDeclined(0)
+	r.CountErrorStatus(0)
 	r.Count(0, false)
-	r.CountRejected(0)
+	r.CountNotDone(0)
 	for i := range time.Duration(20) {
 		r.CountLatency(0, 2*i)
 	}

@@ -5,8 +5,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// An exchange ends in two steps, end and recycle. Both happen in one callback unless an attempt is left: one that
-// lingers at an application.
+// An exchange ends in two steps, end and recycle. Both happen in one callback, unless an attempt lingers at an
+// application.
 //
 // The caller waits no longer after end, which all these ways pass:
 //
@@ -53,7 +53,7 @@ func (ex *Exchange) end(next exchangeState, r *result) (left bool) {
 	return left
 }
 
-// onAttemptOver recycles an exchange that has ended, once none of the attempts that were left is in flight.
+// onAttemptOver recycles an exchange that has ended, once no attempt is in flight.
 func (ex *Exchange) onAttemptOver() {
 	if ex.race.InFlight() > 0 || ex.state == exchangeOpen {
 		return
@@ -82,7 +82,7 @@ func (ex *Exchange) Cancel() (left bool) {
 	return ex.end(exchangeCancelled, &result{outcome: stats.OutcomeCancelled})
 }
 
-// onDeadline aborts the attempts: those of a caller that waits, or those that are left.
+// onDeadline aborts all attempts, whether the caller still waits or not.
 func (ex *Exchange) onDeadline() {
 	ex.race.Abort()
 	if ex.state != exchangeOpen {

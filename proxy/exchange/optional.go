@@ -27,7 +27,7 @@ type OutcomeFilter interface {
 	Filter
 	// Response returns what the caller gets: res, or a response in its place. It returns nil if
 	// the filter has called Answer or Refuse, or will call one of them, unless End comes first.
-	// It owns a res that it does not return. No attempt is left but those that linger.
+	// Response owns a res that it does not return. Only lingering attempts are left.
 	Response(ex *Exchange, res *race.Response) *race.Response
 	// Failure is asked before the caller gets f, also if the service did not admit the request:
 	// then Request was not called. After Wait, the filter calls Answer or Refuse, unless End comes

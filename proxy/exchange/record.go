@@ -19,7 +19,7 @@ type Fallback struct {
 	Code   string // of the failure; empty means a bad response
 }
 
-// result is the end of an exchange for its caller. It records itself: that is its one job.
+// result is the end of an exchange for its caller, and records itself.
 type result struct {
 	outcome stats.Outcome
 	verdict fault.Verdict  // for the breaker

@@ -8,8 +8,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/race"
 )
 
-// walk is the way of a request through the filters of its route, and back: that is its one job. On the way in each filter
-// sees the request, the first one first. On the way out a filter sees the response or failure, the last one first.
+// walk takes a request through the filters of its route, and the outcome back. On the way in, the first filter sees the
+// request first. On the way out, the last filter sees the response or failure first.
 //
 //	way out begins with   filters that see the outcome
 //	a response            those that have seen the request

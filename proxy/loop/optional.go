@@ -40,7 +40,7 @@ type Named interface {
 }
 
 // Negotiated is a Destined whose endpoint must select an application protocol (ALPN) if its
-// service has TLS: one that selects another one, or none, is not connected to.
+// service has TLS. An endpoint that selects another protocol, or none, is not connected to.
 type Negotiated interface {
 	Destined
 	ALPN() string // as registered with IANA, such as "h2"

@@ -22,9 +22,8 @@ const (
 	streamAttempt // of a Stream, also after one that failed
 )
 
-// Attempt is the life of one try of a request at one endpoint, from its launch to its end: that is its one job. What
-// several attempts decide together is the job of the Race, which launches and cancels attempts. A Carrier sends the
-// attempt, and ends it with Respond, Fail or Finish. Until then the endpoint counts the attempt as pending, and the
+// Attempt is the life of one try of a request at one endpoint, from its launch to its end. What several attempts decide
+// together is the job of the Race, which launches and cancels attempts. A Carrier sends the attempt, and ends it with Respond, Fail or Finish. Until then the endpoint counts the attempt as pending, and the
 // attempt keeps its slot of the service. Exported methods are for carriers.
 type Attempt struct {
 	race  *Race

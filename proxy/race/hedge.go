@@ -16,8 +16,7 @@ const (
 	replacedBody = 64 << 10
 )
 
-// hedging sends the hedges of one race, and tells the route what they were worth: that is its one job. learn.go has
-// what it tells.
+// hedging sends the hedges of one race. What it tells the route about the attempts is in learn.go.
 type hedging struct {
 	race      *Race
 	timer     loop.Timer    // armed until the next hedge may be due
@@ -26,7 +25,7 @@ type hedging struct {
 	overtaken time.Duration // when the response of a hedge came, if it came before that of the primary; else 0
 	sent      uint8         // hedges sent, without those that were replaced
 	refused   uint8         // of sent, hedges that were refused
-	replaced  uint8         // hedges that were refused, and that another one may replace
+	replaced  uint8         // hedges that were refused, and that another hedge may replace
 }
 
 func (h *hedging) init(r *Race) {

@@ -30,7 +30,8 @@ func (h *hedging) onResponse(a *Attempt, now time.Duration) {
 	}
 }
 
-// onLate tells that a primary took longer than it was given, lest the estimate sinks.
+// onLate tells that a primary took longer than the time that it was given. Without that primary, the estimate of latency
+// would sink.
 func (h *hedging) onLate(a *Attempt, now time.Duration) {
 	if h.counts(a) {
 		h.race.Policy.Hedging.Censor(now, &h.watch)

@@ -18,8 +18,8 @@ const MaxAttempts = 6
 // maxFreeEndpoints bounds how many endpoints may fail for free: failed connects and GOAWAY.
 const maxFreeEndpoints = 3
 
-// Race launches the attempts of one request, and decides which response wins: that is its one job. When another
-// attempt follows is the job of its parts, hedging and retrying. A Race calls its Owner once with the outcome, unless
+// Race launches the attempts of one request, and decides which response wins. Its parts hedging and
+// retrying decide when another attempt follows. A Race calls its Owner once with the outcome, unless
 // Stop comes first. Attempts that lost may be in flight for longer. Who calls Stop, calls Cancel next, or Abort.
 type Race struct {
 	shard     *shard.Shard

@@ -76,8 +76,7 @@ func (r *Race) badness(res *Response) int {
 // (draft-ietf-httpapi-idempotency-key-header, error scenarios).
 func (r *Race) keyInUse(res *Response) bool { return r.Keyed && res.Status == 409 && r.Launched > 1 }
 
-// retrying decides whether a retry follows an attempt that has failed or has a bad response, and what pays for the
-// retry: that is its one job.
+// retrying decides whether a retry follows an attempt that has failed or has a bad response, and what pays for the retry.
 type retrying struct {
 	race      *Race
 	timer     loop.Timer     // armed while a retry waits for notBefore
@@ -191,7 +190,7 @@ func (t *retrying) pay(f *fault.Failure) bool {
 	return true
 }
 
-// tryTimer ends the wait for attempts that have no response within retry.per_try_timeout: that is its one job.
+// tryTimer ends the wait for attempts that have no response within retry.per_try_timeout.
 type tryTimer struct {
 	race  *Race
 	timer loop.Timer // armed for the oldest attempt, if there is a timeout

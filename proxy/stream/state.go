@@ -32,8 +32,8 @@ var pairEdges = [...][7]bool{
 	aborted:      {},
 }
 
-// become reports whether the stream may change to next, and changes it. The goroutines of a stream race, so it is no
-// mistake if it may not: another one was faster.
+// become changes the state to next, if pairEdges has the change, and reports whether it does. A refused change is no
+// mistake: the goroutines of a stream race, and another goroutine was faster.
 func (s *pairState) become(next pairState) bool {
 	if !pairEdges[*s][next] {
 		return false

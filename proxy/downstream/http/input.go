@@ -70,7 +70,7 @@ func (in *input) keep(b []byte) {
 }
 
 // decode decodes the heads that have arrived. leaving may take the whole connection before a refusal: bytes that are no
-// HTTP must get no response. A refusal comes before a request that leaves, as before one that stays.
+// HTTP must get no response. A refusal comes first, whether the request leaves or stays.
 func (in *input) decode() {
 	for in.state == inputHead && in.buffer != nil {
 		if in.incoming == nil {

@@ -21,7 +21,8 @@ import (
 // ends it if it must not leave (refuse). input gives it the first bytes (receiveFirst), and says that no more will
 // come (takeEnd).
 //
-// Calls out: input waits for the first bytes (openTunnel), and resumes its work behind them. leaving checks a tunnel that leaves (checkRoute), and refuses it. The turn gets the CONNECT once more.
+// Calls out: input waits for the first bytes (openTunnel), and resumes its work behind them. leaving checks a tunnel
+// that leaves (checkRoute), and refuses it. The turn gets the CONNECT once more.
 type tunnel struct {
 	*session
 	connect *connect // that was accepted; nil for none

@@ -19,8 +19,8 @@ type constants struct {
 	// decision may hedge. Half suffice if they save less than half of least.
 	samples, fewer int
 
-	// Of the decisions for late requests all may hedge, or one in 8, or one in 64: levels of them, each
-	// with a hedge for 1<<step of the one before. Gate.skipped counts to one in 256. A request that stays
-	// late is decided on again, so the latest ones are hedged most.
+	// There are levels of how many decisions for late requests may hedge: all, one in 8, one in 64. Each further level
+	// allows 1/(1<<step) of the hedges. Gate.skipped counts to 256. A request that stays late is decided on again, so
+	// the latest requests are hedged most.
 	step, levels uint32
 }
