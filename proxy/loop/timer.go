@@ -1,18 +1,26 @@
 package loop
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
-// Slack is how late a timer of a request may fire. If it is later, the loop was busy or had no CPU: events
-// that came meanwhile may say that the request is over, and wait behind the timer. So the timer is put off
-// once, behind them. After that it may be late by any time (Whenever), so that a loop that is always late
-// gets on, too.
-const (
-	Slack    = 500 * time.Microsecond
-	Whenever = math.MaxInt64 - Slack
-)
+// Slack is how late a timer of a request may fire, see Due.
+const Slack = 500 * time.Microsecond
+
+// Due is when a timer of a request is due. If it fires more than Slack later, the loop was busy or had no CPU: events
+// that came meanwhile may say that the request is over, and wait behind the timer. So the timer is put off behind
+// them, once: a loop that is always late gets on, too.
+type Due time.Duration
+
+// PutOff reports whether the timer is too late for the first time. Then the owner arms it again, for now.
+func (d *Due) PutOff(now time.Duration) bool {
+	if *d == putOff || now <= time.Duration(*d)+Slack {
+		return false
+	}
+	*d = putOff
+	return true
+}
+
+// putOff is the Due of a timer that may be late by any time. It is before all others.
+const putOff Due = -1
 
 // Timer is a one-shot timer, embedded in its owner and reused. Fire is set
 // once, before the first After. The zero value with Fire set is disarmed.

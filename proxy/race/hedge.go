@@ -19,8 +19,8 @@ const (
 // hedging sends the hedges of one race. What it tells the route about the attempts is in learn.go.
 type hedging struct {
 	race      *Race
-	timer     loop.Timer    // armed until the next hedge may be due
-	due       time.Duration // when timer is due; loop.Whenever after it was late once
+	timer     loop.Timer // armed until the next hedge may be due
+	due       loop.Due
 	watch     hedge.Watch   // of the primary
 	overtaken time.Duration // when the response of a hedge came, if it came before that of the primary; else 0
 	sent      uint8         // hedges sent, without those that were replaced
@@ -69,8 +69,7 @@ func (h *hedging) onTimer() {
 	}
 	now := r.shard.Loop.Now()
 	switch {
-	case now > h.due+loop.Slack:
-		h.due = loop.Whenever
+	case h.due.PutOff(now):
 		r.shard.Loop.After(0, &h.timer)
 	case r.Policy.Hedging.Shadow() != nil:
 		h.watch.Asked = now
@@ -152,7 +151,7 @@ func (h *hedging) again(now time.Duration) time.Duration {
 }
 
 func (h *hedging) arm(now, delay time.Duration) {
-	h.due = now + delay
+	h.due = loop.Due(now + delay)
 	h.race.shard.Loop.After(delay, &h.timer)
 }
 

@@ -235,6 +235,5 @@ func (r *Race) Reset() {
 	r.MaybeProcessed = false
 	r.hedging.reset()
 	r.retrying.reset()
-	r.tries.late = false
 	r.marks.reset()
 }

@@ -194,7 +194,7 @@ func (t *retrying) pay(f *fault.Failure) bool {
 type tryTimer struct {
 	race  *Race
 	timer loop.Timer // armed for the oldest attempt, if there is a timeout
-	late  bool       // timer was late, and put off once
+	due   loop.Due
 }
 
 func (t *tryTimer) init(r *Race) { t.race, t.timer.Fire, t.timer.Pooled = r, t.onTimer, true }
@@ -202,8 +202,13 @@ func (t *tryTimer) init(r *Race) { t.race, t.timer.Fire, t.timer.Pooled = r, t.o
 // onSent arms the timer for an attempt that is sent now, unless it is armed for an older one.
 func (t *tryTimer) onSent() {
 	if limit := t.race.Policy.tryTimeout; limit > 0 && !t.timer.Armed() {
-		t.race.shard.Loop.After(limit, &t.timer)
+		t.arm(t.race.shard.Loop.Now(), limit)
 	}
+}
+
+func (t *tryTimer) arm(now, wait time.Duration) {
+	t.due = loop.Due(now + wait)
+	t.race.shard.Loop.After(wait, &t.timer)
 }
 
 // onTimer ends the wait for the oldest attempt, and arms the timer for the next one. A loop that is late first handles
@@ -228,14 +233,12 @@ func (t *tryTimer) onTimer() {
 	switch {
 	case first == nil:
 	case now < first.sent+limit:
-		r.shard.Loop.After(first.sent+limit-now, &t.timer)
-	case now > first.sent+limit+loop.Slack && !t.late:
-		t.late = true
+		t.arm(now, first.sent+limit-now)
+	case t.due.PutOff(now):
 		r.shard.Loop.After(0, &t.timer)
 	default:
-		t.late = false
 		if second != never {
-			r.shard.Loop.After(max(0, second+limit-now), &t.timer)
+			t.arm(now, max(0, second+limit-now))
 		}
 		first.timeOut(now)
 	}

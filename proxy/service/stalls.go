@@ -13,9 +13,9 @@ import (
 // from the time up to date: thresholds of stalls, and delays of hedges.
 type stalls struct {
 	service *Service
-	next    time.Duration  // when the threshold is computed again
-	timer   loop.Timer     // armed while requests are in flight
-	due     time.Duration  // when timer is due; loop.Whenever after it was late once
+	next    time.Duration // when the threshold is computed again
+	timer   loop.Timer    // armed while requests are in flight
+	due     loop.Due
 	silent  lb.SilentCount // when timer fired last
 	chosen  int            // index of the route that was last asked to choose its delay
 }
@@ -60,11 +60,10 @@ func (st *stalls) refresh(now time.Duration) {
 }
 
 // look looks whether the endpoints are silent together, and chooses delays. If the loop itself is late, it first
-// handles the events that came meanwhile, see loop.Slack.
+// handles the events that came meanwhile, see loop.Due.
 func (st *stalls) look() {
 	s, now := st.service, st.service.Shard.Loop.Now()
-	if now > st.due+loop.Slack {
-		st.due = loop.Whenever
+	if st.due.PutOff(now) {
 		s.Shard.Loop.After(0, &st.timer)
 		return
 	}
@@ -101,7 +100,7 @@ func (st *stalls) chooseDelays(now time.Duration) {
 }
 
 func (st *stalls) arm(now, after time.Duration) {
-	st.due = now + after
+	st.due = loop.Due(now + after)
 	st.service.Shard.Loop.After(after, &st.timer)
 }
 

@@ -29,18 +29,11 @@ type calls struct {
 	pending   int                  // whose request is incomplete, or whose response waits for the client
 	cancelled []*exchange.Exchange // that the application still works on; CallIndex is the index of each
 
-	timer loop.Timer    // armed while calls are pending
-	due   time.Duration // when timer is due
-	late  bool          // timer was late, and put off once
+	timer loop.Timer // armed while calls are pending
+	due   loop.Due
 }
 
-const (
-	// watchSlack is how late the timer may be. If it is later, the loop was busy, and first
-	// handles what came meanwhile: it may be the rest of the requests.
-	watchSlack = time.Millisecond
-
-	maxFree = 4096 // calls that a loop keeps for the next requests
-)
+const maxFree = 4096 // calls that a loop keeps for the next requests
 
 func (cs *calls) init(s *session) {
 	cs.session = s
@@ -165,7 +158,7 @@ func (cs *calls) watch() {
 	if cs.pending == 0 || cs.ending.over() {
 		return
 	}
-	due := cs.host.Loop.Now() + race.GRPCStreamAfter
+	due := loop.Due(cs.host.Loop.Now() + race.GRPCStreamAfter)
 	if cs.timer.Armed() && cs.due <= due {
 		return
 	}
@@ -176,7 +169,7 @@ func (cs *calls) watch() {
 // onTimer ends what has taken too long, and makes streams of incomplete requests.
 func (cs *calls) onTimer() {
 	now, next := cs.host.Loop.Now(), time.Duration(math.MaxInt64)
-	if cs.late = now > cs.due+watchSlack && !cs.late; cs.late {
+	if cs.due.PutOff(now) { // what came meanwhile may be the rest of the requests
 		cs.host.Loop.After(0, &cs.timer)
 		return
 	}
@@ -197,7 +190,7 @@ func (cs *calls) onTimer() {
 		}
 	}
 	if next < math.MaxInt64 {
-		cs.due = next
+		cs.due = loop.Due(next)
 		cs.host.Loop.After(next-now, &cs.timer)
 	}
 	cs.recount()
