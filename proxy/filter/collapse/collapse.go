@@ -158,7 +158,7 @@ func (f *filter) Response(ex *exchange.Exchange, res *race.Response) *race.Respo
 		return res
 	}
 	fl := m.flight
-	fl.become(landing)
+	fl.land()
 	if names, ok := shared(res, fl.names[:0]); ok {
 		fl.names = names
 		fl.variant = caching.AppendVariant(fl.variant[:0], names, ex.Request.Headers)
@@ -196,7 +196,7 @@ func (f *filter) Failure(ex *exchange.Exchange, why *fault.Failure) exchange.Nex
 	}
 	fl := m.flight
 	if fl.failed++; fl.failed > 1 && len(fl.waiting) > 0 {
-		fl.become(landing)
+		fl.land()
 		fl.failure = why
 	}
 	return exchange.Continue

@@ -83,17 +83,16 @@ func (f *filter) open(hash uint64, now time.Duration) *flight {
 	return fl
 }
 
-// become leaves flying: a request that comes now is not of this flight.
-func (fl *flight) become(next flightState) {
+// land closes the flight to requests that come from now on. Those that wait get what it has, in the next turn.
+func (fl *flight) land() {
+	fl.leave(landing)
+	fl.filter.shard.Loop.After(0, &fl.timer)
+}
+
+// end lets go of what the flight has, and keeps the flight itself for another.
+func (fl *flight) end() {
 	f := fl.filter
-	if fl.state == flying {
-		delete(f.flights, fl.hash)
-	}
-	fl.state.become(next)
-	if next == landing {
-		f.shard.Loop.After(0, &fl.timer)
-		return
-	}
+	fl.leave(landed)
 	f.shard.Loop.Stop(&fl.timer)
 	if fl.res != nil {
 		fl.res.Release()
@@ -102,6 +101,14 @@ func (fl *flight) become(next flightState) {
 	if len(f.freeFlights) < maxFree && cap(fl.key) <= maxKept && cap(fl.waiting) <= maxKept {
 		f.freeFlights = append(f.freeFlights, fl)
 	}
+}
+
+// leave enters a state after flying, if the flight is not in it already.
+func (fl *flight) leave(next flightState) {
+	if fl.state == flying {
+		delete(fl.filter.flights, fl.hash)
+	}
+	fl.state.become(next)
 }
 
 // lead makes a member a leader.
@@ -163,7 +170,7 @@ func (fl *flight) settle() {
 	switch {
 	case fl.busy:
 	case len(fl.waiting) == 0 && fl.leaders() == 0:
-		fl.become(landed)
+		fl.end()
 	case fl.state == flying && fl.leaders() == 0:
 		fl.filter.shard.Loop.After(0, &fl.timer)
 	}
@@ -189,7 +196,7 @@ func (fl *flight) onTimer() {
 		if fl.res != nil {
 			sent += len(fl.res.Body)
 		}
-		fl.land(fl.waiting[len(fl.waiting)-1])
+		fl.serve(fl.waiting[len(fl.waiting)-1])
 	}
 	if len(fl.waiting) > 0 {
 		f.shard.Loop.After(0, &fl.timer)
@@ -198,8 +205,8 @@ func (fl *flight) onTimer() {
 	fl.settle()
 }
 
-// land gives a member what it waited for.
-func (fl *flight) land(m *member) {
+// serve gives a member what it waited for.
+func (fl *flight) serve(m *member) {
 	f, ex := fl.filter, m.ex
 	f.leave(m)
 	switch {
