@@ -9,7 +9,7 @@ import (
 // destination of its connection, or to the host that its target, or the tunnel that it came through, names. A request
 // for https would leave in plain text, and a CONNECT to another proxy may lead anywhere.
 func (l leaving) hasDestination() bool {
-	head := &l.input.head
+	head := &l.incoming.head
 	switch {
 	case l.redirect().active():
 		return l.host.Router.Guarded && !head.Connect && !head.HTTPS // without rules redirect.passes
@@ -36,8 +36,8 @@ func (l leaving) mayPass(ex *exchange.Exchange) bool {
 // goesDirect finds the route of the message whose head was decoded, and which has a destination. It
 // reports whether there is none, and the request leaves.
 func (l leaving) goesDirect() bool {
-	ex := l.input.ex
-	ex.Route = l.findRoute(ex, l.input.head.Minor)
+	ex := l.incoming.ex
+	ex.Route = l.findRoute(ex, l.incoming.head.Minor)
 	return ex.Route == nil && l.mayPass(ex)
 }
 

@@ -1,14 +1,23 @@
 // Package http serves downstream HTTP/1.1 connections. A session has five parts. Each is a type whose comment says
-// its job, and which calls go in and out:
+// its job, and which calls go in and out. leaving and redirect have no fields: what they know is in incoming, the
+// request that is being received or waits to leave.
 //
-//	input.go    input: makes requests of bytes
+//	input.go    input: makes requests of bytes; undecoded.go has the bytes that are no request yet
 //	turn.go     turn: processes requests one after another, and writes their responses
 //	leaving.go  leaving: takes the connection off the loop with a request or response that is no message; direct.go
 //	            has requests that no route takes
 //	tunnel.go   tunnel: accepts a CONNECT that may carry requests
 //	redirect.go redirect: passes a redirected connection on to its original destination
 //
-// What joins them:
+// A session ends in one of these ways, the gentlest first:
+//
+//	Retire     the next response is the last, and says so
+//	Drain      the same, but an idle connection closes
+//	CloseIdle  an idle connection closes, others stay
+//	close      the request in flight is cancelled, and later ones are dropped; the caller closes the connection
+//	CloseNow   the connection closes, too, and nobody learns of the response
+//
+// What joins the parts:
 //
 //	session.go  the connection: its events, its end, its memory
 //	http2.go    the switch to a session of HTTP/2

@@ -21,8 +21,8 @@ type host struct {
 // far more.
 const maxFreeCalls = 17
 
-// incoming is what a session needs while it receives a request, while a request waits to leave the loop, and
-// after the end of its input. While a request waits, head and body are those of that request.
+// incoming is what a session needs while it receives a request, while a request waits to leave the loop, and after
+// the end of its input. While a request waits, head and body are those of that request.
 type incoming struct {
 	session *session           // nil in the free list
 	ex      *exchange.Exchange // being received; nil for none
@@ -31,6 +31,16 @@ type incoming struct {
 	departure
 	timeout loop.Timeout // of the head and the body, or of the next response
 	awaited int          // responses that were due when that began
+}
+
+// holdsRequest reports whether there is an exchange. in may be nil.
+func (in *incoming) holdsRequest() bool { return in != nil && in.ex != nil }
+
+// takeExchange removes and returns the exchange. The caller owns it.
+func (in *incoming) takeExchange() *exchange.Exchange {
+	ex := in.ex
+	in.ex = nil
+	return ex
 }
 
 func (h *host) newIncoming(s *session) *incoming {

@@ -65,14 +65,14 @@ func TestLeave(t *testing.T) {
 	}
 	for name, change := range map[string]func(s *session){
 		"few requests":        func(s *session) { s.Resume(leastMoved - 1) },
-		"a request in flight": func(s *session) { s.turn.calls, s.turn.state = []call{{}}, outputBusy },
+		"a request in flight": func(s *session) { s.turn.calls, s.turn.state = []call{{}}, turnBusy },
 		"part of a head": func(s *session) {
-			s.input.buffer, s.input.incoming = &bytebufferpool.ByteBuffer{B: []byte("G")}, &incoming{}
+			s.input.buffer, s.incoming = &bytebufferpool.ByteBuffer{B: []byte("G")}, &incoming{}
 		},
-		"part of a body":    func(s *session) { s.input.incoming, s.input.state = &incoming{ex: &exchange.Exchange{}}, inputBody },
+		"part of a body":    func(s *session) { s.incoming, s.input.state = &incoming{ex: &exchange.Exchange{}}, inputBody },
 		"a tunnel":          func(s *session) { s.tunnel.connect = &connect{} },
 		"its last response": func(s *session) { s.Retire() },
-		"its end":           func(s *session) { s.turn.state = outputClosed },
+		"its end":           func(s *session) { s.turn.state = turnClosed },
 	} {
 		s := ready()
 		change(s)

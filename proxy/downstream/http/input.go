@@ -22,17 +22,16 @@ import (
 type input struct {
 	*session
 	undecoded
-	*incoming        // set while a request is being received or waits to leave, or startEnd has begun; else nil
-	requests  uint32 // received so far: 2^32 take more than half a day
-	state     inputState
+	requests uint32 // received so far: 2^32 take more than half a day
+	state    inputState
 
-	redirected bool // the connection was redirected, and may go on: see redirect
+	redirected bool // kept for redirect, which has no fields: here the bool costs an idle session nothing
 }
 
-// markRedirected says whether the connection was redirected, and may go on.
-func (in *input) markRedirected(is bool) { in.redirected = is }
+// setRedirected keeps whether the connection was redirected, and may go on.
+func (in *input) setRedirected(is bool) { in.redirected = is }
 
-// isRedirected reports what markRedirected has said.
+// isRedirected returns what setRedirected kept.
 func (in *input) isRedirected() bool { return in.redirected }
 
 // receive takes b from the client.
@@ -76,7 +75,7 @@ func (in *input) decode() {
 		if in.incoming == nil {
 			in.begin()
 		}
-		n, err := http1.DecodeRequest(in.buffer.B, &in.ex.Request, &in.head, in.host.MessageLimits)
+		n, err := http1.DecodeRequest(in.buffer.B, &in.incoming.ex.Request, &in.incoming.head, in.host.MessageLimits)
 		if err == http1.ErrIncomplete {
 			in.awaitHead()
 			return
@@ -99,21 +98,21 @@ func (in *input) decode() {
 func (in *input) awaitHead() {
 	switch {
 	case in.blank():
-		in.end()
+		in.dropIncoming()
 	case in.overBudget():
 		in.refuse(fault.Overloaded)
-	case !in.timeout.Running(loop.TimeoutHead):
+	case !in.incoming.timeout.Running(loop.TimeoutHead):
 		in.startTimeout(loop.TimeoutHead, in.host.Config.Timeouts.Header)
 	}
 }
 
-// refusal returns why the request that was decoded with err gets no other response. leaves reports whether it leaves the
-// loop by itself.
+// refusal returns why the request that was decoded with err gets no other response. leaves reports whether the request
+// must leave the loop, with a route or without.
 func (in *input) refusal(err error, leaves bool) *fault.Failure {
 	switch {
 	case err != nil && !leaves:
 		return in.failureOf(err)
-	case in.head.Connect && !leaves:
+	case in.incoming.head.Connect && !leaves:
 		return fault.Unsupported
 	case in.turn.waiting() >= in.host.Config.Limits.Pipelined:
 		return fault.Pipelined
@@ -134,7 +133,7 @@ func (in *input) failureOf(err error) *fault.Failure {
 // takeHead makes the first n bytes of the input, a head, those of the exchange, and returns the rest. The caller
 // copies it to a new buffer.
 func (in *input) takeHead(n int) (rest []byte) {
-	ex := in.ex
+	ex := in.incoming.ex
 	ex.HeadBuffer, in.buffer = in.buffer, nil
 	rest = ex.HeadBuffer.B[n:]
 	ex.HeadBuffer.B = ex.HeadBuffer.B[:n]
@@ -143,14 +142,14 @@ func (in *input) takeHead(n int) (rest []byte) {
 
 // onHead is called when the first n bytes of the input are the head of a request that stays.
 func (in *input) onHead(n int) {
-	ex, rest := in.ex, in.takeHead(n)
-	if in.head.Framing == http1.NoBody {
+	ex, rest := in.incoming.ex, in.takeHead(n)
+	if in.incoming.head.Framing == http1.NoBody {
 		in.keep(rest)
 		in.onRequest()
 		return
 	}
-	if in.head.Framing == http1.FixedLength && int64(len(rest)) >= in.head.Length {
-		size := int(in.head.Length)
+	if in.incoming.head.Framing == http1.FixedLength && int64(len(rest)) >= in.incoming.head.Length {
+		size := int(in.incoming.head.Length)
 		ex.Request.Body = rest[:size:size]
 		in.keep(rest[size:])
 		ex.HeadBuffer.B = ex.HeadBuffer.B[:n+size]
@@ -159,11 +158,11 @@ func (in *input) onHead(n int) {
 	}
 	in.state.become(inputBody)
 	ex.Arrived = in.host.Loop.Now()
-	in.body.Reset(&in.head, in.host.BodyLimits())
+	in.incoming.body.Reset(&in.incoming.head, in.host.BodyLimits())
 	ex.BodyBuffer = in.host.Buffers.Get(0)
 	in.recount()
 	in.startTimeout(loop.TimeoutBody, in.host.Config.Timeouts.Body)
-	if in.head.ExpectContinue && in.turn.waiting() > 0 { // the client waits for 100 Continue
+	if in.incoming.head.ExpectContinue && in.turn.waiting() > 0 { // the client waits for 100 Continue
 		in.stopTimeout()
 	}
 	rest = in.receiveBody(rest) // ex may not belong to the session any more
@@ -179,9 +178,9 @@ func (in *input) receiveBody(b []byte) (rest []byte) {
 		in.refuse(fault.Overloaded)
 		return nil
 	}
-	ex := in.ex
-	http1.ReserveBody(&in.host.Buffers, ex.BodyBuffer, &in.head, b)
-	n, done, err := in.body.Decode(b, ex.BodyBuffer)
+	ex := in.incoming.ex
+	http1.ReserveBody(&in.host.Buffers, ex.BodyBuffer, &in.incoming.head, b)
+	n, done, err := in.incoming.body.Decode(b, ex.BodyBuffer)
 	if err != nil {
 		in.refuse(fault.OfRequest(err))
 		return nil
@@ -190,9 +189,9 @@ func (in *input) receiveBody(b []byte) (rest []byte) {
 		return nil
 	}
 	in.state.become(inputHead)
-	size := in.body.Length()
+	size := in.incoming.body.Length()
 	ex.Request.Body = ex.BodyBuffer.B[:size:size]
-	ex.Request.Trailers = in.body.Trailers(ex.BodyBuffer, ex.Request.Trailers[:0])
+	ex.Request.Trailers = in.incoming.body.Trailers(ex.BodyBuffer, ex.Request.Trailers[:0])
 	in.onRequest()
 	return b[n:]
 }
@@ -203,11 +202,11 @@ func (in *input) onRequest() {
 		return
 	}
 	c := call{
-		minor: uint8(in.head.Minor), toHead: in.head.HeadMethod,
+		minor: uint8(in.incoming.head.Minor), toHead: in.incoming.head.HeadMethod,
 		ex: in.finish(),
 	}
 	switch {
-	case !in.head.KeepAlive:
+	case !in.incoming.head.KeepAlive:
 		c.end = thenFinish
 	case int(in.requests) == in.host.Config.Limits.Requests:
 		c.end = thenDrain
@@ -216,13 +215,12 @@ func (in *input) onRequest() {
 		c.ex.Arrived = in.host.Loop.Now()
 	}
 	in.turn.add(c)
-	in.end()
+	in.dropIncoming()
 }
 
 // finish ends the reception of a request, and returns it. The caller owns it.
 func (in *input) finish() *exchange.Exchange {
-	ex := in.ex
-	in.ex = nil
+	ex := in.incoming.takeExchange()
 	in.stopTimeout()
 	in.requests++
 	ex.Charge()
@@ -244,12 +242,12 @@ func (in *input) onResponded(idle bool) {
 // response, the client gets that instead (RFC 9110 section 10.1.1).
 func (in *input) sendContinue() {
 	switch {
-	case !in.head.ExpectContinue || in.turn.waiting() > 0:
+	case !in.incoming.head.ExpectContinue || in.turn.waiting() > 0:
 	case in.headDecides():
 		in.addWithoutBody()
 	default:
 		in.outbound.Write([]byte(http1.Continue))
-		in.head.ExpectContinue = false
+		in.incoming.head.ExpectContinue = false
 		in.startTimeout(loop.TimeoutBody, in.host.Config.Timeouts.Body)
 	}
 }
@@ -260,35 +258,35 @@ func (in *input) headDecides() bool {
 	if in.leaving().mayTakeWhole() {
 		return false
 	}
-	r := in.ex.Route
+	r := in.incoming.ex.Route
 	if r == nil {
-		r = in.findRoute(in.ex, in.head.Minor)
+		r = in.findRoute(in.incoming.ex, in.incoming.head.Minor)
 	}
 	if in.leaving().asksUpgrade() {
-		return in.ex.CheckHead(r, in.origin.Listener)
+		return in.incoming.ex.CheckHead(r, in.origin.Listener)
 	}
-	return in.ex.CheckMessageHead(r, in.origin.Listener)
+	return in.incoming.ex.CheckMessageHead(r, in.origin.Listener)
 }
 
 // addWithoutBody gives the request whose body is awaited to the turn, as the last one: the client may send the body,
 // or another request.
 func (in *input) addWithoutBody() {
-	in.turn.add(call{ex: in.finish(), minor: uint8(in.head.Minor), toHead: in.head.HeadMethod, end: thenDrain})
+	in.turn.add(call{ex: in.finish(), minor: uint8(in.incoming.head.Minor), toHead: in.incoming.head.HeadMethod, end: thenDrain})
 	in.stop()
 }
 
 // refuse makes f the last response, since the beginning of the next message is unknown.
 func (in *input) refuse(f *fault.Failure) {
 	shard.LogExample(in.host.Shard, exchange.ClientOf(&in.turn), "", in.example(), f)
-	in.stop()
 	in.turn.add(call{refuse: f, minor: 1, end: thenDrain})
+	in.stop()
 }
 
 // example returns the example of the request that is being received.
 func (in *input) example() shard.Example {
 	switch {
 	case in.state == inputBody:
-		return in.ex.Example()
+		return in.incoming.ex.Example()
 	case in.buffer != nil:
 		return downstream.ExampleOf(in.buffer.B)
 	}
@@ -298,12 +296,12 @@ func (in *input) example() shard.Example {
 // begin prepares for a request whose first bytes have arrived.
 func (in *input) begin() {
 	in.incoming = in.host.newIncoming(in.session)
-	in.ex = in.host.Pool.Exchange(&in.turn)
-	in.head.Secure = in.origin.Listener.Secure && !in.tunnel.opened()
+	in.incoming.ex = in.host.Pool.Exchange(&in.turn)
+	in.incoming.head.Secure = in.origin.Listener.Secure && !in.tunnel.opened()
 }
 
-// end is called when a request was received, or will not be.
-func (in *input) end() {
+// dropIncoming gives incoming back: the request was received, or will not be.
+func (in *input) dropIncoming() {
 	if in.incoming != nil {
 		in.host.putIncoming(in.incoming)
 		in.incoming = nil
@@ -315,12 +313,12 @@ func (in *input) stop() {
 	in.state.become(inputClosed)
 	in.stopTimeout()
 	in.host.Buffers.Release(&in.buffer)
-	in.end()
+	in.dropIncoming()
 }
 
-// leave makes the input keep what follows for leaving. No timeout runs for the client: the deadlines of earlier
-// requests and the write timeout bound the wait.
-func (in *input) leave() {
+// handOff makes the input keep what follows for the request that leaves. No timeout runs for the client: the deadlines
+// of earlier requests and the write timeout bound the wait.
+func (in *input) handOff() {
 	in.state.become(inputHandoff)
 	in.stopTimeout()
 }
@@ -331,26 +329,26 @@ func (in *input) toHTTP2() { in.state.become(inputHTTP2) }
 // openTunnel waits for the first bytes in a tunnel, which begins with the CONNECT ex. Requests in it count from 0.
 func (in *input) openTunnel(ex *exchange.Exchange) {
 	in.state.become(inputTunnel)
-	in.ex, in.requests = ex, 0
+	in.incoming.ex, in.requests = ex, 0
 }
 
 // resume makes what follows in the tunnel requests.
 func (in *input) resume() {
 	in.stopTimeout()
-	in.end()
+	in.dropIncoming()
 	in.state.become(inputHead)
 }
 
 // startTimeout starts a timeout of the request that is being received.
 func (in *input) startTimeout(k loop.TimeoutKind, d time.Duration) {
 	in.host.StopIdle(&in.SessionNode)
-	in.timeout.Start(k, d)
+	in.incoming.timeout.Start(k, d)
 }
 
 // startIdle starts timeouts.idle.
 func (in *input) startIdle() {
-	if in.incoming != nil { // of a tunnel
-		in.timeout.Stop()
+	if in.incoming != nil { // in a tunnel, which is idle until its first bytes
+		in.incoming.timeout.Stop()
 	}
 	in.host.StartIdle(&in.SessionNode)
 }
@@ -358,7 +356,7 @@ func (in *input) startIdle() {
 func (in *input) stopTimeout() {
 	in.host.StopIdle(&in.SessionNode)
 	if in.incoming != nil {
-		in.timeout.Stop()
+		in.incoming.timeout.Stop()
 	}
 }
 
@@ -368,7 +366,7 @@ func (in *input) onTimeout(k loop.TimeoutKind) {
 	case k == loop.TimeoutBody:
 		in.refuse(fault.SlowBody)
 	case k == loop.TimeoutEnd:
-		in.onEndTimeout()
+		in.onResponsesLate()
 	case !in.tunnel.takeEnd() && !in.redirect().takeSilent():
 		in.refuse(fault.SlowHead)
 	}
@@ -376,18 +374,18 @@ func (in *input) onTimeout(k loop.TimeoutKind) {
 	in.turn.next()
 }
 
-// startEnd bounds by limit the wait for the responses that are due, now that the client has ended its side.
-func (in *input) startEnd(limit time.Duration) {
+// awaitResponses bounds by limit the wait for the responses that are due, now that the client has ended its side.
+func (in *input) awaitResponses(limit time.Duration) {
 	in.incoming = in.host.newIncoming(in.session)
-	in.awaited = in.turn.waiting()
+	in.incoming.awaited = in.turn.waiting()
 	in.startTimeout(loop.TimeoutEnd, limit)
 }
 
-// onEndTimeout closes the connection of a client that has ended its side, and has got no response for
-// timeouts.half_close. While it reads one, timeouts.write bounds that.
-func (in *input) onEndTimeout() {
-	if due := in.turn.waiting(); due < in.awaited || in.outbound.Conn.Buffered() > 0 {
-		in.awaited = due
+// onResponsesLate closes the connection of a client that has ended its side, and has got no response for
+// timeouts.half_close. While the client reads a response, timeouts.write bounds the wait.
+func (in *input) onResponsesLate() {
+	if due := in.turn.waiting(); due < in.incoming.awaited || in.outbound.Conn.Buffered() > 0 {
+		in.incoming.awaited = due
 		in.startTimeout(loop.TimeoutEnd, in.host.Config.Timeouts.HalfClose)
 		return
 	}
@@ -395,15 +393,15 @@ func (in *input) onEndTimeout() {
 	in.outbound.Conn.Close()
 }
 
-// leaves reports whether the last request waits to leave the loop with the input.
-func (in *input) leaves() bool { return in.state == inputHandoff }
+// handsOff reports whether the last request waits to leave the loop with the input.
+func (in *input) handsOff() bool { return in.state == inputHandoff }
 
 // inTunnel reports whether the first bytes in a tunnel are awaited.
 func (in *input) inTunnel() bool { return in.state == inputTunnel }
 
 // receiving reports whether a request is being received. The CONNECT of a tunnel was.
 func (in *input) receiving() bool {
-	return in.incoming != nil && in.ex != nil && in.state != inputTunnel
+	return in.incoming.holdsRequest() && in.state != inputTunnel
 }
 
 // resumeCount makes the requests of another loop count.
@@ -419,15 +417,15 @@ func (in *input) count() (requests int, empty bool) {
 
 // charge counts the memory of the request that is being received.
 func (in *input) charge() {
-	if in.incoming != nil && in.ex != nil {
-		in.ex.Charge()
+	if in.incoming.holdsRequest() {
+		in.incoming.ex.Charge()
 	}
 }
 
 // charged returns what charge has counted.
 func (in *input) charged() int {
-	if in.incoming == nil || in.ex == nil {
-		return 0
+	if in.incoming.holdsRequest() {
+		return in.incoming.ex.Held
 	}
-	return in.ex.Held
+	return 0
 }

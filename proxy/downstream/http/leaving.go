@@ -46,7 +46,7 @@ const (
 // kindOf returns the kind of the request decoded with err, if it must leave the loop.
 func (l leaving) kindOf(err error) (kind stats.StreamKind, leaves bool) {
 	long := err == http1.ErrMessageTooLarge
-	head := &l.input.head
+	head := &l.incoming.head
 	switch {
 	case !l.host.Process.Streams, err != nil && !long:
 		return 0, false
@@ -61,7 +61,7 @@ func (l leaving) kindOf(err error) (kind stats.StreamKind, leaves bool) {
 // asksUpgrade reports whether the request that is being received leaves the loop to ask for an upgrade. One with a
 // body does so once the body, which must come before what the upgrade begins, is complete.
 func (l leaving) asksUpgrade() bool {
-	head := &l.input.head
+	head := &l.incoming.head
 	return head.Protocols != nil && l.host.Process.Streams && head.Length <= downstream.MaxUpgradeBody
 }
 
@@ -92,8 +92,8 @@ func (l leaving) takeRequest(kind stats.StreamKind, leaves bool, n int) (taken b
 	}
 	l.input.keep(l.input.takeHead(n))
 	if kind == stats.StreamBody {
-		l.input.body.Reset(&l.input.head, l.host.BodyLimits())
-		l.input.ex.BodyBuffer = l.host.Buffers.Get(0)
+		l.incoming.body.Reset(&l.incoming.head, l.host.BodyLimits())
+		l.incoming.ex.BodyBuffer = l.host.Buffers.Get(0)
 	}
 	l.queue(kind, !leaves)
 	return true
@@ -101,7 +101,7 @@ func (l leaving) takeRequest(kind stats.StreamKind, leaves bool, n int) (taken b
 
 // takeLong takes the request whose body is being received, if that is too long for a message. It reports whether it does.
 func (l leaving) takeLong() (taken bool) {
-	if int64(l.input.body.Length()) <= l.host.MessageLimits.Message {
+	if int64(l.incoming.body.Length()) <= l.host.MessageLimits.Message {
 		return false
 	}
 	l.queue(stats.StreamBody, false)
@@ -110,7 +110,7 @@ func (l leaving) takeLong() (taken bool) {
 
 // takeWhole takes the complete request, which asks for an upgrade, unless it must stay. It reports whether it does.
 func (l leaving) takeWhole() (taken bool) {
-	switch req := &l.input.ex.Request; {
+	switch req := &l.incoming.ex.Request; {
 	case len(req.Body) <= downstream.MaxUpgradeBody && len(req.Trailers) == 0:
 		l.queue(stats.StreamWebSocket, false)
 	case l.hasDestination() && l.goesDirect(): // the upgrade is ignored
@@ -128,8 +128,8 @@ func (l leaving) mayTakeWhole() bool { return l.asksUpgrade() && l.hasDestinatio
 // it once the client has read all earlier responses. Input is kept until then.
 // unrouted reports that a route was looked for, and there is none.
 func (l leaving) queue(kind stats.StreamKind, unrouted bool) {
-	m := l.input.incoming
-	l.input.leave()
+	m := l.incoming
+	l.input.handOff()
 	ex := l.input.finish()
 	if ex.Route == nil && !unrouted {
 		ex.Route = l.findRoute(ex, m.head.Minor)
@@ -200,7 +200,7 @@ func (l leaving) checkRoute(ex *exchange.Exchange, direct bool) *fault.Failure {
 // answers it. A tunnel ends at once.
 func (l leaving) refuse(f *fault.Failure) {
 	c := l.turn.last()
-	if l.input.moment == fromTunnel {
+	if l.incoming.moment == fromTunnel {
 		l.tunnel.refuse(c.ex, f)
 		return
 	}
@@ -231,8 +231,8 @@ func (l leaving) keep(b []byte) {
 // depart gives the connection to Streams with c, its last request, whose turn it is. It reports
 // whether that ends the session. Else c was accepted as a tunnel, or is handled as if there were no streams.
 func (l leaving) depart(c *call) (gone bool) {
-	kind := l.input.kind
-	if l.input.moment == afterAccept {
+	kind := l.incoming.kind
+	if l.incoming.moment == afterAccept {
 		l.tunnel.open(c)
 		return false
 	}
@@ -271,7 +271,7 @@ func (l leaving) depart(c *call) (gone bool) {
 
 // streamRequest returns the request of c as one that owns its memory.
 func (l leaving) streamRequest(c *call) *downstream.StreamRequest {
-	ex, m := c.ex, l.input.incoming
+	ex, m := c.ex, l.incoming
 	r := l.host.StreamRequest(m.kind, &l.turn, ex, &l.origin, max(time.Millisecond, l.host.TimeLeft(ex)))
 	r.Opened, r.Minor, r.ToHead = m.moment == fromTunnel, m.head.Minor, m.head.HeadMethod
 	switch {

@@ -19,13 +19,13 @@ type redirect struct{ *session }
 func (s *session) redirect() redirect { return redirect{s} }
 
 func (r redirect) open() {
-	r.input.markRedirected(r.host.Process.Streams && r.outbound.Conn.OriginalDst().IsValid())
+	r.input.setRedirected(r.host.Process.Streams && r.outbound.Conn.OriginalDst().IsValid())
 }
 
 // active reports whether the connection was redirected, and may go on.
 func (r redirect) active() bool { return r.input.isRedirected() }
 
-func (r redirect) passes() bool { return r.input.isRedirected() && !r.host.Router.Guarded }
+func (r redirect) passes() bool { return r.active() && !r.host.Router.Guarded }
 
 // takeInput makes the connection go on if the request whose head was decoded with err has no route, and reports whether
 // it does. Input that is no request has no route, unless a request came before it: then the client speaks HTTP, and
@@ -37,8 +37,8 @@ func (r redirect) takeInput(err error) (taken bool) {
 	if err != nil && err != http1.ErrMessageTooLarge {
 		taken = r.input.untouched()
 	} else {
-		ex := r.input.ex
-		ex.Route = r.findRoute(ex, r.input.head.Minor)
+		ex := r.incoming.ex
+		ex.Route = r.findRoute(ex, r.incoming.head.Minor)
 		taken = ex.Route == nil
 	}
 	if taken {
@@ -59,10 +59,9 @@ func (r redirect) takeSilent() (taken bool) {
 // queue makes the connection go on with all input, once the client has read the responses to the requests before.
 // Input is kept until then.
 func (r redirect) queue() {
-	r.host.Pool.Recycle(r.input.ex)
-	r.input.ex = nil
-	r.input.departure = departure{kind: stats.StreamPass}
-	r.input.leave()
+	r.host.Pool.Recycle(r.incoming.takeExchange())
+	r.incoming.departure = departure{kind: stats.StreamPass}
+	r.input.handOff()
 	r.turn.add(call{leaves: true, minor: 1, end: thenDrain})
 }
 

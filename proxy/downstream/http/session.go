@@ -12,7 +12,7 @@ import (
 )
 
 // session is a downstream HTTP/1.1 connection. Each of its parts has one job, which the part's comment says. The parts
-// share incoming, the request that is being received or waits to leave, and hand call to each other. Idle connections
+// share incoming, and hand call to each other. Idle connections
 // are many, so the parts leaving and redirect, which keep next to nothing, are made when they are asked.
 type session struct {
 	host   *host
@@ -22,6 +22,7 @@ type session struct {
 	turn   turn
 	tunnel tunnel
 
+	incoming *incoming      // set while a request is being received or waits to leave, or after the end of the input; else nil
 	account  shard.Account  // of what the input keeps, and of a stream that waits to leave; an exchange counts its own
 	outbound shard.Outbound // the connection, and its write timeout
 
@@ -102,7 +103,7 @@ var _ loop.Verified = (*session)(nil)
 func (s *session) OnUntrusted() {
 	s.Retire()
 	if s.waits() && !s.turn.closed() {
-		s.closeUnread()
+		s.closeWaiting()
 	}
 }
 
@@ -118,7 +119,7 @@ func (s *session) OnEnd() (stays bool) {
 		return true
 	case limit == 0:
 		return false
-	case s.input.leaves(), s.turn.leaves():
+	case s.input.handsOff(), s.turn.handsOff():
 		return true
 	case s.turn.waiting() == 0:
 		return s.closeBehindOutput()
@@ -126,7 +127,7 @@ func (s *session) OnEnd() (stays bool) {
 	s.input.stop()
 	s.recount()
 	s.turn.last().end = thenFinish
-	s.input.startEnd(limit)
+	s.input.awaitResponses(limit)
 	return true
 }
 
@@ -157,8 +158,8 @@ func (s *session) close() {
 	s.recount()
 }
 
-// CloseIdle implements downstream.session. It closes the connection if no request is in flight
-// or being received. There is no response. A request that the loop has not read yet gets one, the last.
+// CloseIdle closes the connection if no request is in flight or being received. A request that the loop has not read
+// yet gets its response, the last.
 func (s *session) CloseIdle() {
 	switch {
 	case !s.waits() || s.turn.closed():
@@ -166,7 +167,7 @@ func (s *session) CloseIdle() {
 		s.Retire()
 		s.closeLater()
 	default:
-		s.closeUnread()
+		s.closeWaiting()
 	}
 }
 
@@ -175,12 +176,13 @@ func (s *session) closeLater() {
 	s.host.Loop.After(downstream.InTransit, &loop.Timer{Fire: s.CloseIdle})
 }
 
-// closeUnread closes an idle connection.
-func (s *session) closeUnread() {
+// closeWaiting closes a connection that waits for a request.
+func (s *session) closeWaiting() {
 	s.close()
 	s.outbound.Conn.Drain()
 }
 
+// CloseNow closes the connection. Nobody learns of the response to the request in flight.
 func (s *session) CloseNow() {
 	busy := s.turn.inFlight()
 	s.close()
@@ -192,10 +194,10 @@ func (s *session) CloseNow() {
 	s.outbound.Conn.Close()
 }
 
-// HasInput implements downstream.session.
+// HasInput reports whether bytes have arrived that the loop has not read.
 func (s *session) HasInput() bool { return s.outbound.Conn.HasInput() }
 
-// IdleFor implements downstream.session.
+// IdleFor returns how long the session has waited for a request, 0 if it has one.
 func (s *session) IdleFor() time.Duration {
 	if s.turn.waiting() > 0 {
 		return 0

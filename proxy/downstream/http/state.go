@@ -24,10 +24,13 @@ const (
 	inputTunnel                    // a CONNECT was accepted, and its first bytes decide what follows
 	inputHTTP2                     // the client speaks HTTP/2, and the connection goes to a session of that
 	inputClosed                    // bytes are ignored
+
+	numInputStates = iota
 )
 
-// inputEdges: an input that was closed by a refusal closes once more with the session.
-var inputEdges = [...][6]bool{
+// inputEdges has the states that may follow each state. An input that was closed by a refusal closes once more with the
+// session.
+var inputEdges = [...][numInputStates]bool{
 	inputHead:    {inputBody: true, inputHandoff: true, inputHTTP2: true, inputClosed: true},
 	inputBody:    {inputHead: true, inputHandoff: true, inputClosed: true},
 	inputHandoff: {inputTunnel: true, inputClosed: true},
@@ -36,29 +39,31 @@ var inputEdges = [...][6]bool{
 	inputClosed:  {inputClosed: true},
 }
 
-// outputState is the progress of the first call of a session.
+// turnState is the progress of the first call.
 //
-//	outputIdle ◀──▶ outputBusy ──▶ outputHandoff
-//	     └──▶ outputWaiting ─▲
+//	turnIdle ◀──▶ turnBusy ──▶ turnHandoff
+//	     └──▶ turnWaiting ─▲
 //
-// Every state leads to outputClosed, and outputHandoff back to outputIdle when the
+// Every state leads to turnClosed, and turnHandoff back to turnIdle when the
 // connection can't leave the loop.
-type outputState uint8
+type turnState uint8
 
 const (
-	outputIdle    outputState = iota // there is no call, or turn.next is about to begin it
-	outputWaiting                    // it waits until the client has read earlier responses
-	outputBusy                       // it is in flight
-	outputHandoff                    // its response waits to leave the loop with the connection
-	outputClosed
+	turnIdle    turnState = iota // there is no call, or turn.next is about to begin it
+	turnWaiting                  // it waits until the client has read earlier responses
+	turnBusy                     // it is in flight
+	turnHandoff                  // its response waits to leave the loop with the connection
+	turnClosed
+
+	numTurnStates = iota
 )
 
-var outputEdges = [...][5]bool{
-	outputIdle:    {outputWaiting: true, outputBusy: true, outputClosed: true},
-	outputWaiting: {outputBusy: true, outputClosed: true},
-	outputBusy:    {outputIdle: true, outputHandoff: true, outputClosed: true},
-	outputHandoff: {outputIdle: true, outputClosed: true},
-	outputClosed:  {},
+var turnEdges = [...][numTurnStates]bool{
+	turnIdle:    {turnWaiting: true, turnBusy: true, turnClosed: true},
+	turnWaiting: {turnBusy: true, turnClosed: true},
+	turnBusy:    {turnIdle: true, turnHandoff: true, turnClosed: true},
+	turnHandoff: {turnIdle: true, turnClosed: true},
+	turnClosed:  {},
 }
 
 func (s *inputState) become(next inputState) {
@@ -68,20 +73,20 @@ func (s *inputState) become(next inputState) {
 	*s = next
 }
 
-func (s *outputState) become(next outputState) {
-	if !outputEdges[*s][next] {
+func (s *turnState) become(next turnState) {
+	if !turnEdges[*s][next] {
 		loop.IllegalState(*s, next)
 	}
 	*s = next
 }
 
 // mayBegin reports whether the first call may begin.
-func (s outputState) mayBegin() bool { return s == outputIdle || s == outputWaiting }
+func (s turnState) mayBegin() bool { return s == turnIdle || s == turnWaiting }
 
 func (s inputState) String() string {
 	return [...]string{"head", "body", "handoff", "tunnel", "http2", "closed"}[s]
 }
 
-func (s outputState) String() string {
+func (s turnState) String() string {
 	return [...]string{"idle", "waiting", "busy", "handoff", "closed"}[s]
 }

@@ -25,11 +25,11 @@ func TestInputTransitions(t *testing.T) {
 // only a call that began may get a stream as its response. If the stream can't leave, an
 // error response ends the call. A closed session writes nothing.
 func TestOutputTransitions(t *testing.T) {
-	statetest.Check(t, (*outputState).become, map[outputState][]outputState{
-		outputIdle:    {outputWaiting, outputBusy, outputClosed},
-		outputWaiting: {outputBusy, outputClosed},
-		outputBusy:    {outputIdle, outputHandoff, outputClosed},
-		outputHandoff: {outputIdle, outputClosed},
-		outputClosed:  {},
+	statetest.Check(t, (*turnState).become, map[turnState][]turnState{
+		turnIdle:    {turnWaiting, turnBusy, turnClosed},
+		turnWaiting: {turnBusy, turnClosed},
+		turnBusy:    {turnIdle, turnHandoff, turnClosed},
+		turnHandoff: {turnIdle, turnClosed},
+		turnClosed:  {},
 	})
 }

@@ -54,7 +54,7 @@ func (t *tunnel) nameHost(ex *exchange.Exchange) {
 // go round the rules of the host: nobody knows what the bytes ask for. Rules of a route for all hosts do not keep TLS
 // from a host without a route, since no route could read TLS.
 func (t *tunnel) hasTaker(isTLS bool) bool {
-	r := t.input.ex.Route
+	r := t.incoming.ex.Route
 	if r == nil && !t.connect.direct {
 		return false
 	}
@@ -86,7 +86,7 @@ func (t *tunnel) open(c *call) {
 	if ex.OriginalHost != nil {
 		authority = ex.OriginalHost
 	}
-	t.connect = &connect{authority: bytes.Clone(authority), minor: c.minor, direct: t.input.direct}
+	t.connect = &connect{authority: bytes.Clone(authority), minor: c.minor, direct: t.incoming.direct}
 	t.turn.skip(downstream.Connected)
 	t.input.openTunnel(ex)
 	if t.hasTaker(false) { // a silent client may wait for its server
@@ -129,7 +129,7 @@ func (t *tunnel) decide(v http1.Verdict) {
 	leaves := t.hasTaker(isTLS)
 	switch {
 	case v == http1.Undecided, !leaves && !known:
-		if !leaves && !t.input.timeout.Running(loop.TimeoutHead) {
+		if !leaves && !t.incoming.timeout.Running(loop.TimeoutHead) {
 			t.input.startTimeout(loop.TimeoutHead, t.host.Config.Timeouts.Header)
 		}
 	case v == http1.LikeHTTP && downstream.BeginsHTTP2(t.input.bytes()) && (!leaves || t.host.Router.Guarded):
@@ -144,10 +144,9 @@ func (t *tunnel) decide(v http1.Verdict) {
 
 // leave makes the connection leave with the CONNECT as a stream of bytes. hasTaker reports whether something takes it.
 func (t *tunnel) leave(hasTaker bool) {
-	ex := t.input.ex
-	t.input.ex = nil
-	t.input.moment = fromTunnel
-	t.input.leave()
+	ex := t.incoming.takeExchange()
+	t.incoming.moment = fromTunnel
+	t.input.handOff()
 	t.turn.add(call{ex: ex, leaves: true, minor: t.connect.minor, end: thenDrain})
 	f := t.leaving().checkRoute(ex, t.connect.direct)
 	switch {

@@ -21,10 +21,10 @@ import (
 type turn struct {
 	*session
 	calls []call // received, in order; state is about the first
-	state outputState
+	state turnState
 
 	// starting reports whether next is running. It is no state: a request that gets its
-	// response at once makes the output idle meanwhile, and must not run it a second time.
+	// response at once makes the turn idle meanwhile, and must not run it a second time.
 	starting bool
 
 	// retiring reports whether the next response is the last. It is no state: Retire and
@@ -104,7 +104,7 @@ func (t *turn) next() {
 }
 
 func (t *turn) begin(c *call) {
-	t.state.become(outputBusy)
+	t.state.become(turnBusy)
 	ex := c.ex
 	if f := c.refuse; f != nil {
 		exchange.Refuse(t.host.Shard, t, ex, f)
@@ -128,11 +128,11 @@ func (t *turn) begin(c *call) {
 
 // skip ends the first call, whose response is already in out.
 func (t *turn) skip(out string) {
-	t.state.become(outputBusy)
+	t.state.become(turnBusy)
 	t.remove()
 	t.outbound.Write([]byte(out))
 	t.outbound.Watch()
-	t.state.become(outputIdle)
+	t.state.become(turnIdle)
 }
 
 // peerIsSlow reports whether the next request must wait for the client to read. A request that
@@ -145,8 +145,8 @@ func (t *turn) peerIsSlow() bool {
 	if t.outbound.Conn.Buffered() <= room {
 		return false
 	}
-	if t.state == outputIdle {
-		t.state.become(outputWaiting)
+	if t.state == turnIdle {
+		t.state.become(turnWaiting)
 	}
 	t.awaitRoom(room)
 	return true
@@ -163,12 +163,12 @@ func (t *turn) awaitRoom(left int) {
 	t.outbound.Conn.AwaitRoom(left, t.room)
 }
 
-// onRoom goes on after a slow client has read. The session may have ended in the same turn.
+// onRoom goes on after a slow client has read. The session may have ended meanwhile.
 func (t *turn) onRoom() {
 	switch {
-	case t.state == outputHandoff:
+	case t.state == turnHandoff:
 		t.leaving().sendStream(&t.calls[0])
-	case t.state == outputBusy && t.calls[0].res != nil:
+	case t.state == turnBusy && t.calls[0].res != nil:
 		t.writePieces()
 	default:
 		t.next()
@@ -212,7 +212,7 @@ func (t *turn) Respond(_ *exchange.Exchange, res *race.Response) {
 	c := &t.calls[0]
 	if res.Source != nil {
 		c.ex, c.end = nil, max(c.end, thenDrain)
-		t.state.become(outputHandoff)
+		t.state.become(turnHandoff)
 		t.leaving().answer(c, res)
 		return
 	}
@@ -297,7 +297,7 @@ func (t *turn) onResponded() {
 	if end == thenFinish && !t.input.blank() {
 		end = thenDrain
 	}
-	t.state.become(outputIdle)
+	t.state.become(turnIdle)
 	t.outbound.Watch()
 	n := t.remove()
 	switch end {
@@ -316,8 +316,8 @@ func (t *turn) onResponded() {
 
 // stop ends all calls. It cancels the request in flight.
 func (t *turn) stop() {
-	busy := t.state == outputBusy
-	t.state.become(outputClosed)
+	busy := t.state == turnBusy
+	t.state.become(turnClosed)
 	calls := t.calls
 	t.calls = nil
 	for i, c := range calls {
@@ -338,17 +338,17 @@ func (t *turn) stop() {
 // retire makes the next response the last.
 func (t *turn) retire() { t.retiring = true }
 
-// leaves reports whether a response waits to leave the loop.
-func (t *turn) leaves() bool { return t.state == outputHandoff }
+// handsOff reports whether a response waits to leave the loop.
+func (t *turn) handsOff() bool { return t.state == turnHandoff }
 
-func (t *turn) closed() bool { return t.state == outputClosed }
+func (t *turn) closed() bool { return t.state == turnClosed }
 
 // unused reports whether the turn has no call, and more may come.
-func (t *turn) unused() bool { return t.state == outputIdle && len(t.calls) == 0 && !t.retiring }
+func (t *turn) unused() bool { return t.state == turnIdle && len(t.calls) == 0 && !t.retiring }
 
 // inFlight returns the request that is in flight, or nil.
 func (t *turn) inFlight() *exchange.Exchange {
-	if t.state != outputBusy {
+	if t.state != turnBusy {
 		return nil
 	}
 	return t.calls[0].ex
@@ -369,7 +369,7 @@ func (t *turn) held() (n int) {
 
 // heldByStream returns the bytes of a stream that waits to leave.
 func (t *turn) heldByStream() int {
-	if t.state != outputHandoff || t.calls[0].stream == nil {
+	if t.state != turnHandoff || t.calls[0].stream == nil {
 		return 0
 	}
 	return protocol.Held(t.calls[0].stream.Source.Buffer)
