@@ -57,7 +57,7 @@ func TestCheck(t *testing.T) {
 		{"new codec to codec", "protocol/x/a.go", `import "` + module + `/protocol/link"`, "no other codec"},
 		{"new source to source", "registry/x/a.go", `import "` + module + `/registry/etcd"`, "no other source"},
 		{"folder in a folder", "proxy/upstream/x/y/a.go", ``, "no place in the layers"},
-		{"exchange to connection", "proxy/exchange/a.go", `import "` + module + `/proxy/upstream/http"`, "interfaces of ports.go"},
+		{"exchange to connection", "proxy/exchange/a.go", `import "` + module + `/proxy/upstream/http"`, "interfaces of caller.go"},
 		{"codec to codec", "protocol/http1/a.go", `import "` + module + `/protocol/link"`, "no other codec"},
 		{"codec to messages", "protocol/http1/a.go", `import "` + module + `/protocol"`, ""},
 		{"messages to codec", "protocol/a.go", `import "` + module + `/protocol/link"`, "no wire format"},

@@ -207,7 +207,7 @@ var layers = []layer{
 			"proxy/race", "proxy/service", "proxy/shard", "lb", "proxy/affinity", "proxy/limit", "proxy/hedge", "proxy/hedge/forecast", "proxy/allow", "proxy/identity", "proxy/forwarded", "proxy/route",
 			"proxy/fault", "proxy/telemetry/accesslog", "proxy/telemetry/stats", "proxy/telemetry/trace", "proxy/loop", "proxy/config", "protocol",
 		},
-		"an exchange knows no protocol, no session and no connection: these reach it by the interfaces of ports.go",
+		"an exchange knows no protocol, no session and no connection: these reach it by the interfaces of caller.go",
 	},
 	{
 		[]string{"proxy/race"},

@@ -50,7 +50,7 @@ func (h *Host) Remove(s session) {
 
 // Refuse counts and logs a request that failed with f and never began. ex is nil if none was read.
 func (h *Host) Refuse(from exchange.Caller, ex *exchange.Exchange, f *fault.Failure) {
-	exchange.Refuse(h.Shard, from, ex, f)
+	exchange.RecordRefused(h.Shard, from, ex, f)
 	var e shard.Example
 	if ex != nil {
 		e = ex.Example()

@@ -3,12 +3,12 @@
 //
 //	phases.go     the list of phases, from Begin to the one response
 //	exchange.go   what an exchange has; request.go the request, and its memory
-//	filters.go    what filters see and replace; copies.go the requests that they send
+//	filter.go     what filters are, and what they may do; walk.go the way through them; copies.go the requests they send
 //	route.go      a route and its policy; router.go finds it on one loop; listener.go where requests come in
 //	end.go        the ways to end, and what is given back in which order; state.go the states
-//	sessions.go   the session of a request, and the endpoint that it is pinned to
+//	affinity.go   the sticky session of a request, and the endpoint that it is pinned to
 //	record.go     counters and access log; tracing.go the span
-//	ports.go      the interfaces: Caller, of sessions; Filter, of what a route adds; optional.go those that few have
+//	caller.go     who waits for the response; optional.go what only some callers and filters can do
 //	pool.go       the free lists of one loop
 //
 // Package race has the attempts, and package service what requests of a service share. An exchange

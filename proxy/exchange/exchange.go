@@ -13,8 +13,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// Exchange takes one request through its phases, to its one response. The message has the request and its memory, the admission where the request goes, the walk its way through filters, and the race its
-// attempts. Each file has the methods of one phase: see the package comment. end.go says when an exchange is recycled.
+// Exchange takes one request through its phases, to its one response. The message has the request and its memory, the
+// admission where the request goes, the walk its way through filters, and the race its attempts. Each file has the
+// methods of one phase: see the package comment. end.go says when an exchange is recycled.
 type Exchange struct {
 	pool     *Pool
 	caller   Caller
@@ -45,7 +46,7 @@ type admission struct {
 	Route    *Route
 	service  *service.Service
 	passage  service.Passage
-	declined *fault.Failure    // why the service refused the request when its head arrived; nil if it did not
+	refused  *fault.Failure    // why the service refused the request when its head arrived; nil if it did not
 	sessions *service.Sessions // of the service when the exchange began; nil means none
 	key      uint64            // of the request, if the service picks by key
 	pin      *lb.Endpoint      // that the request is pinned to; nil means none
@@ -70,9 +71,9 @@ func (ex *Exchange) CheckMessageHead(r *Route, l *Listener) (final bool) {
 		return true
 	}
 	if r.early == nil && r.outcomes == nil {
-		ex.declined = r.Service.Bounds.Refuses(ex.shard.Loop.Now(), r.batch || ex.Request.Batch, ex)
+		ex.refused = r.Service.Bounds.Refuses(ex.shard.Loop.Now(), r.batch || ex.Request.Batch, ex)
 	}
-	return ex.declined != nil
+	return ex.refused != nil
 }
 
 // HeadChecked reports whether CheckHead was called.

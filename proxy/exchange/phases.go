@@ -101,8 +101,8 @@ func (ex *Exchange) admit(r *Route) (f *fault.Failure) {
 		ex.Request.Batch = true
 	}
 	ex.batch = ex.Request.Batch
-	if ex.declined != nil {
-		return ex.declined
+	if ex.refused != nil {
+		return ex.refused
 	}
 	s := r.Service
 	if ex.overShare() {

@@ -129,8 +129,8 @@ func (c *result) log(ex *Exchange, now time.Duration) {
 	l.Add(&r)
 }
 
-// Refuse counts and logs a request that failed with f and never began. ex is nil if none was read.
-func Refuse(w *shard.Shard, from Caller, ex *Exchange, f *fault.Failure) {
+// RecordRefused counts and logs a request that failed with f and never began. ex is nil if none was read.
+func RecordRefused(w *shard.Shard, from Caller, ex *Exchange, f *fault.Failure) {
 	name, ms := from.Listener().Name, w.Milliseconds.Now(w.Loop.Now())
 	w.Stats.CountFailure(name, f)
 	w.Stats.CountUnrouted(name)

@@ -1,10 +1,7 @@
 package exchange
 
 import (
-	"time"
-
 	"github.com/remora-proxy/remora/proxy/fault"
-	"github.com/remora-proxy/remora/proxy/identity"
 	"github.com/remora-proxy/remora/proxy/race"
 )
 
@@ -84,32 +81,6 @@ func (w *walk) end(ex *Exchange) {
 	for _, f := range waiting {
 		f.End(ex)
 	}
-}
-
-// HedgeDelay is when a request of the route is late, as far as is known now.
-func (ex *Exchange) HedgeDelay() time.Duration { return ex.Route.Hedging.Delay(ex.shard.Loop.Now()) }
-
-// PeerNames are the names that the caller has proved; nil means none.
-func (ex *Exchange) PeerNames() *identity.Names { return ex.caller.PeerNames() }
-
-// Refuse gives the caller f. A filter calls it, and must not touch ex afterwards.
-func (ex *Exchange) Refuse(f *fault.Failure) {
-	ex.walk.turn(ex, ex.walk.inside-1)
-	ex.fail(f)
-}
-
-// Answer gives the caller res, which it owns. A filter calls it, and must not touch ex afterwards.
-// The breaker learns nothing of it.
-func (ex *Exchange) Answer(res *race.Response) {
-	if ex.service == nil { // EarlyFilter
-		ex.Route.Service.Arrived(ex.began, ex.size())
-	}
-	ex.walk.turn(ex, max(1, ex.walk.inside)-1)
-	ex.judge(fault.VerdictNone)
-	if res.Source == nil && !res.GRPC { // it may be the filter's own
-		res.ReadGRPC(&ex.Request)
-	}
-	ex.answerWith(nil, res)
 }
 
 // verdictOf returns the verdict of a failure. If a filter held the request, and it was not sent, the failure says

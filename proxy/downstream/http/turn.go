@@ -107,7 +107,7 @@ func (t *turn) begin(c *call) {
 	t.state.become(turnBusy)
 	ex := c.ex
 	if f := c.refuse; f != nil {
-		exchange.Refuse(t.host.Shard, t, ex, f)
+		exchange.RecordRefused(t.host.Shard, t, ex, f)
 		t.Fail(ex, f)
 		if ex != nil {
 			t.host.Pool.Recycle(ex)

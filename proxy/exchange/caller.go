@@ -1,12 +1,9 @@
 package exchange
 
 import (
-	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/identity"
 	"github.com/remora-proxy/remora/proxy/race"
-	"github.com/remora-proxy/remora/proxy/service"
-	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // Caller is the downstream end of an exchange: the session that its request came from. Exactly
@@ -34,39 +31,4 @@ type Caller interface {
 	// Finished is called when the last attempt of a cancelled exchange has ended, but
 	// not if Cancel reported that none was left.
 	Finished(ex *Exchange)
-}
-
-// Filter is a phase that a route adds to its requests, after they were admitted and before their
-// first attempt. A filter belongs to one route on one loop. Streams pass no filter.
-type Filter interface {
-	// Request is called once for each request.
-	Request(ex *Exchange) Next
-	// End is called once after Request or OutcomeFilter.Failure, when the caller has its response
-	// or has gone. A filter that holds ex forgets it.
-	End(ex *Exchange)
-	// Retire is called when the route is gone. Requests may still be in flight.
-	Retire()
-}
-
-// Next is what a filter wants of a request, or of its failure.
-type Next uint8
-
-const (
-	Continue Next = iota // to the next filter; behind the last one to the first attempt, or to the caller
-	Wait                 // the filter calls Resume, Answer or Refuse later, unless End comes first
-	Decided              // the filter has called Answer or Refuse
-)
-
-// FilterMaker returns the filter of a route on one loop, or nil if the route has none of its kind.
-type FilterMaker func(at *FilterPlace) Filter
-
-// FilterPlace is where a filter works.
-type FilterPlace struct {
-	Shard    *shard.Shard
-	Pool     *Pool
-	Route    *config.Route
-	Service  *service.Service            // that the route, or its share, leads to
-	Services map[string]*service.Service // all of the loop, by name
-
-	Invalidates bool // another route to the service has a cache, and this one has none
 }
