@@ -179,16 +179,19 @@ func (p *Process) setCurrent(g *Generation) {
 	p.current.Store(g)
 }
 
-// onLoops calls do on every loop, and done on the last loop that has called it.
+// onLoops calls do on every loop. Once all calls have returned, it calls done on one of the loops, also if do panics: the
+// loop recovers, and whoever waits must not wait for ever.
 func (p *Process) onLoops(do func(*Worker), done func()) {
 	left := new(atomic.Int32)
 	left.Store(int32(len(p.workers)))
 	for _, w := range p.workers {
 		w.shard.Loop.Post(func() {
+			defer func() {
+				if left.Add(-1) == 0 {
+					done()
+				}
+			}()
 			do(w)
-			if left.Add(-1) == 0 {
-				done()
-			}
 		})
 	}
 }

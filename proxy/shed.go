@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/loop"
@@ -32,25 +31,9 @@ func (w *Worker) shedAll() {
 	if !w.proc.shedding.CompareAndSwap(false, true) {
 		return
 	}
-	w.proc.onEach(func(each *Worker) { each.shed(equal) }, func() {
-		w.proc.onEach((*Worker).shedLargest, func() { w.proc.shedding.Store(false) })
+	w.proc.onLoops(func(each *Worker) { each.shed(equal) }, func() {
+		w.proc.onLoops((*Worker).shedLargest, func() { w.proc.shedding.Store(false) })
 	})
-}
-
-// onEach calls do on each loop and then, once all calls have returned, next on one of the loops.
-func (p *Process) onEach(do func(*Worker), next func()) {
-	busy := new(atomic.Int32)
-	busy.Store(int32(len(p.workers)))
-	for _, w := range p.workers {
-		w.shard.Loop.Post(func() {
-			defer func() { // also if do panics
-				if busy.Add(-1) == 0 {
-					next()
-				}
-			}()
-			do(w)
-		})
-	}
 }
 
 // shedLargest sheds from holders that hold much: LeastShed, or less if there are very many
