@@ -47,6 +47,16 @@ func (t *CharTable) Span(b []byte) int {
 // All reports whether all bytes of b are in t.
 func (t *CharTable) All(b []byte) bool { return t.Span(b) == len(b) }
 
+// DefinesContent reports whether a request with this method has Content-Length: 0 when it has no content (RFC 9110
+// section 8.6).
+func DefinesContent(method []byte) bool {
+	switch string(method) {
+	case "GET", "HEAD", "DELETE", "OPTIONS", "TRACE", "CONNECT":
+		return false
+	}
+	return true
+}
+
 // IsAuthority reports whether a is uri-host [ ":" port ] of RFC 9110 section 7.2, without
 // user information. needPort demands a port, as for CONNECT. An empty host is valid: targets
 // without an authority have one.

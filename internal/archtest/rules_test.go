@@ -255,7 +255,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"proxy/shard"},
-		[]string{"proxy/fair/share", "proxy/fault", "proxy/loop", "proxy/telemetry/accesslog", "proxy/telemetry/stats", "proxy/telemetry/trace", "proxy/config", "protocol"},
+		[]string{"proxy/fair/share", "proxy/fault", "proxy/loop", "proxy/telemetry/accesslog", "proxy/telemetry/stats", "proxy/telemetry/trace", "proxy/config", "protocol", "internal/printable"},
 		"what a loop lends knows no service, no session, no route and no wire format",
 	},
 	{

@@ -61,7 +61,7 @@ func Append(dst, host []byte) []byte {
 	for i := 0; i < len(host); i++ {
 		c := host[i]
 		if escaped && c == '%' {
-			if u := unhex(host[i+1])<<4 | unhex(host[i+2]); isUnreserved(u) {
+			if u := unhex(host[i+1])<<4 | unhex(host[i+2]); IsUnreserved(u) {
 				c = u
 				i += len("41")
 			}
@@ -171,8 +171,8 @@ func isEscaped(host []byte) bool {
 	return true
 }
 
-// isUnreserved reports whether c and its escape mean the same (RFC 3986 section 2.3).
-func isUnreserved(c byte) bool {
+// IsUnreserved reports whether c and its escape mean the same in a host name or a path (RFC 3986 section 2.3).
+func IsUnreserved(c byte) bool {
 	return 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '.' || c == '_' || c == '~'
 }
 

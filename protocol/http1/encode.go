@@ -95,7 +95,7 @@ func AppendRequestHead(dst []byte, req *protocol.Request) []byte {
 	switch {
 	case len(req.Trailers) > 0:
 		dst = append(dst, chunkedField...)
-	case len(req.Body) > 0 || definesContent(req.Method):
+	case len(req.Body) > 0 || protocol.DefinesContent(req.Method):
 		dst = appendLength(dst, int64(len(req.Body)))
 	}
 	return append(dst, '\r', '\n')
@@ -127,16 +127,6 @@ func appendEndToEnd(dst []byte, hs []protocol.Header) []byte {
 		}
 	}
 	return dst
-}
-
-// definesContent reports whether a request with this method has Content-Length: 0 when it has
-// no content (RFC 9110 section 8.6).
-func definesContent(method []byte) bool {
-	switch string(method) {
-	case "GET", "HEAD", "DELETE", "OPTIONS", "TRACE":
-		return false
-	}
-	return true
 }
 
 // AppendResponseHead appends the head of resp as f demands: the status line, the headers, and

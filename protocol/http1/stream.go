@@ -18,7 +18,7 @@ func AppendStreamRequest(dst []byte, req *protocol.Request, h *Head) []byte {
 	switch {
 	case h.Framing != NoBody:
 		dst = appendFraming(dst, h)
-	case definesContent(req.Method):
+	case protocol.DefinesContent(req.Method):
 		dst = appendLength(dst, 0)
 	}
 	if h.ExpectContinue {

@@ -59,7 +59,7 @@ func TestStreamRequestRoundTrip(t *testing.T) {
 		if m, err := DecodeRequest(out, &again, &next, benchLimits); err != nil || m != len(out) {
 			t.Fatalf("%s: %q: %d, %v", c.why, out, m, err)
 		}
-		if h.Framing == NoBody && definesContent(req.Method) {
+		if h.Framing == NoBody && protocol.DefinesContent(req.Method) {
 			h.Framing = FixedLength
 		}
 		if next.Framing != h.Framing || next.Length != h.Length || next.KeepAlive || next.Upgrade || next.Minor != 1 ||

@@ -93,7 +93,7 @@ func (c *Conn) Request(req *protocol.Request, scheme string, owner Releaser) *St
 	length, flags := int64(-1), uint8(0)
 	switch {
 	case len(req.Trailers) > 0:
-	case len(req.Body) > 0 || definesContent(req.Method):
+	case len(req.Body) > 0 || protocol.DefinesContent(req.Method):
 		length = int64(len(req.Body))
 	}
 	if len(req.Trailers) == 0 && len(req.Body) == 0 {
@@ -116,16 +116,6 @@ func (c *Conn) message(st *Stream, body []byte, trailers []protocol.Header, owne
 		return
 	}
 	c.w.whole(st, body, trailers, owner)
-}
-
-// definesContent reports whether a request with this method has Content-Length: 0 when it has
-// no content (RFC 9110 section 8.6).
-func definesContent(method []byte) bool {
-	switch string(method) {
-	case "GET", "HEAD", "DELETE", "OPTIONS", "TRACE", "CONNECT":
-		return false
-	}
-	return true
 }
 
 // Respond sends the whole response of st, to a request with HEAD without its body. It may not

@@ -111,16 +111,11 @@ func isNormal(p string) bool {
 			return false
 		}
 		c, err := strconv.ParseUint(escape[:2], 16, 8)
-		if err != nil || c == 0 || isUnreserved(byte(c)) {
+		if err != nil || c == 0 || hostname.IsUnreserved(byte(c)) {
 			return false
 		}
 	}
 	return true
-}
-
-// isUnreserved reports whether a path has c itself and not its escape (RFC 3986 section 2.3).
-func isUnreserved(c byte) bool {
-	return 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0
 }
 
 // checkHeaders reports conditions that no request can meet.

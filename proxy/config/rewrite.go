@@ -1,6 +1,10 @@
 package config
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/remora-proxy/remora/internal/hostname"
+)
 
 // Rewrite changes a request on its way.
 type Rewrite struct {
@@ -47,7 +51,9 @@ func (r *Rewrite) checkHost(in scope, at path) {
 
 // checkHost reports a text that can't take the place of a host. Empty means none does.
 func checkHost(in scope, at path, to string) {
-	isBad := func(c rune) bool { return c > '~' || !isUnreserved(byte(c)) && !strings.ContainsRune(":[]", c) }
+	isBad := func(c rune) bool {
+		return c > '~' || !hostname.IsUnreserved(byte(c)) && !strings.ContainsRune(":[]", c)
+	}
 	in.refuseIf(len(to) > maxRewrite || strings.ContainsFunc(to, isBad), at, "expected a host with or without a port, got %q", to)
 }
 

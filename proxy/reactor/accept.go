@@ -27,7 +27,7 @@ type acceptor struct {
 }
 
 func newAcceptor(l *Listener, fd int, on *eventLoop) *acceptor {
-	a := &acceptor{l: l, fd: fd, loop: on, backoff: minBackoff}
+	a := &acceptor{l: l, fd: fd, loop: on, backoff: kernel.MinBackoff}
 	a.timer.Fire = a.start
 	return a
 }
@@ -59,7 +59,7 @@ func (a *acceptor) stop() {
 func (a *acceptor) onEvents(kernel.Events) {
 	a.loop.After(0, &a.timer)
 	errno := kernel.AcceptAll(a.fd, maxAccepts, func(fd int, from netip.AddrPort) {
-		a.backoff = minBackoff
+		a.backoff = kernel.MinBackoff
 		a.l.onAccept(a.loop, fd, from)
 	})
 	switch errno {
@@ -75,11 +75,11 @@ func (a *acceptor) onEvents(kernel.Events) {
 func (a *acceptor) failed(err error) {
 	a.stop()
 	a.l.eng.count.acceptErrors.Add(1)
-	if a.backoff == minBackoff {
+	if a.backoff == kernel.MinBackoff {
 		a.l.eng.log.Warn("accept failed", "address", a.l.Addr().String(), "error", err)
 	}
 	a.loop.After(a.backoff, &a.timer)
-	a.backoff = min(2*a.backoff, maxBackoff)
+	a.backoff = min(2*a.backoff, kernel.MaxBackoff)
 }
 
 // onAccept gives fd, accepted on a loop, to a loop, or refuses it.
@@ -190,9 +190,6 @@ func (l *Listener) acceptElsewhere(fd int, from netip.AddrPort) {
 	}
 }
 
-// unixPeer stands for the peers on Unix sockets, whose own addresses say nothing.
-var unixPeer net.Addr = &net.UnixAddr{Name: loop.UnixPeer, Net: "unix"}
-
 // assign gives nc, with its reservation, to a loop. peer is who a proxy has made it for, or who has made
 // it.
 func (l *Listener) assign(nc net.Conn, at reservation, peer net.Addr) {
@@ -269,3 +266,6 @@ func lingerClose(nc net.Conn) {
 		_, _ = io.Copy(io.Discard, nc)
 	}
 }
+
+// unixPeer stands for the peers on Unix sockets, whose own addresses say nothing.
+var unixPeer net.Addr = &net.UnixAddr{Name: loop.UnixPeer, Net: "unix"}

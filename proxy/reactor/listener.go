@@ -73,14 +73,9 @@ type listening struct {
 	fd int          // -1 after Close
 }
 
-// Back-off after a failed accept, whose usual cause is a lack of descriptors: it doubles from
-// minBackoff to maxBackoff. overloadTime limits sending Overload to a refused connection, and
-// maxOverloaded the number of connections that are sent it at a time.
 const (
-	minBackoff    = 5 * time.Millisecond
-	maxBackoff    = time.Second
-	overloadTime  = 250 * time.Millisecond
-	maxOverloaded = 64
+	overloadTime  = 250 * time.Millisecond // limits sending Overload to a refused connection
+	maxOverloaded = 64                     // connections that are sent it at a time
 )
 
 // Listen accepts connections at addr ("host:port" or a Unix socket) and spreads them over the

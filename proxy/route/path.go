@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math/bits"
 
+	"github.com/remora-proxy/remora/internal/hostname"
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
@@ -88,7 +89,7 @@ func startsDotSegment(b []byte) bool {
 // that every rule keeps.
 func isNormalEscape(b []byte) bool {
 	c, ok := unescape(b)
-	return ok && !isUnreserved[c] && c != 0 && c != '/' && c != '\\' && b[1] < 'a' && b[2] < 'a'
+	return ok && !hostname.IsUnreserved(c) && c != 0 && c != '/' && c != '\\' && b[1] < 'a' && b[2] < 'a'
 }
 
 // unescape returns the byte of the escape that b starts with (RFC 3986 section 2.1).
@@ -151,7 +152,7 @@ func (r *PathRules) appendUnescaped(dst, path []byte) (_ []byte, ok bool) {
 			}
 		}
 		switch {
-		case length == 1 || r.normalize && isUnreserved[c]:
+		case length == 1 || r.normalize && hostname.IsUnreserved(c):
 			dst = append(dst, c)
 		case r.normalize:
 			dst = append(dst, '%', upperHex[c>>4], upperHex[c&0xf])
@@ -251,14 +252,6 @@ var hexValue = func() (t [256]byte) {
 		for i := range len(digits) {
 			t[digits[i]] = byte(i)
 		}
-	}
-	return t
-}()
-
-// isUnreserved is the set of bytes that mean the same escaped or not (RFC 3986 section 2.3).
-var isUnreserved = func() (t [256]bool) {
-	for _, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~") {
-		t[c] = true
 	}
 	return t
 }()

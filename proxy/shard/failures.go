@@ -2,37 +2,10 @@ package shard
 
 import (
 	"bytes"
-	"net/netip"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
-	"github.com/remora-proxy/remora/proxy/fair/share"
+	"github.com/remora-proxy/remora/internal/printable"
 	"github.com/remora-proxy/remora/proxy/fault"
-	"github.com/remora-proxy/remora/proxy/loop"
 )
-
-// Client is who a request or stream came from.
-type Client struct {
-	Listener string     // its name; empty if it is unknown
-	Addr     string     // "ip:port" of the peer
-	Behind   netip.Addr // the loop.Source of the client whom the peer, a sidecar, serves; the zero Addr if it is unknown
-	GRPC     bool       // it made a gRPC call
-	Session  Session
-}
-
-// Source returns whose share the client's places count for.
-func (c *Client) Source() share.Source {
-	return share.Source{Peer: loop.Source(loop.PeerAddr(c.Addr)), Client: c.Behind}
-}
-
-// Session is what is known of the session of a stream.
-type Session struct {
-	Key    uint64 // for a policy by key; 0 means none
-	Pin    string // the value of the sticky cookie; empty means none
-	Cookie []byte // Set-Cookie of the session that the stream begins; empty means none
-	Secure bool   // the client uses TLS
-}
 
 // ReportStream counts a stream that failed with f, and logs an example. service is empty if
 // none counts it.
@@ -71,7 +44,7 @@ func LogExample(w *Shard, from Client, service string, e Example, f *fault.Failu
 		value []byte
 	}{{"method", e.Method}, {"host", e.Host}, {"path", path}} {
 		if len(part.value) > 0 {
-			args = append(args, part.key, printable(part.value))
+			args = append(args, part.key, excerpt(part.value))
 		}
 	}
 	w.Log.Example(msg, omitted, args...)
@@ -80,16 +53,10 @@ func LogExample(w *Shard, from Client, service string, e Example, f *fault.Failu
 // maxExample bounds the bytes of each part of an example.
 const maxExample = 128
 
-// printable returns the beginning of b without characters that a terminal would obey.
-func printable(b []byte) string {
-	cut := len(b) > maxExample
-	text := strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return utf8.RuneError
-		}
-		return r
-	}, string(b[:min(len(b), maxExample)]))
-	if cut {
+// excerpt returns the beginning of b, without characters that a terminal would obey.
+func excerpt(b []byte) string {
+	text := printable.Text(string(b[:min(len(b), maxExample)]), "")
+	if len(b) > maxExample {
 		text += "…"
 	}
 	return text

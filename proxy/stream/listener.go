@@ -21,12 +21,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
-// Back-off after a failed accept. The usual cause is a lack of descriptors.
-const (
-	minBackoff = 5 * time.Millisecond
-	maxBackoff = time.Second
-)
-
 // Listener accepts opaque connections for one service, or for those that their ClientHello names.
 type Listener struct {
 	srv     *Server
@@ -77,11 +71,11 @@ func (l *Listener) closeSockets() (failed error) {
 
 // run accepts at a socket until the listener is closed. After any other error it tries again.
 func (l *Listener) run(ln net.Listener) {
-	backoff := minBackoff
+	backoff := kernel.MinBackoff
 	for {
 		nc, err := ln.Accept()
 		if err == nil {
-			backoff = minBackoff
+			backoff = kernel.MinBackoff
 			l.serve(nc)
 			continue
 		}
@@ -92,11 +86,11 @@ func (l *Listener) run(ln net.Listener) {
 			l.acceptRest(ln)
 			return
 		}
-		if backoff == minBackoff {
+		if backoff == kernel.MinBackoff {
 			l.srv.opt.Logger.Warn("accept failed", "listener", l.cfg.Load().Name, "error", err)
 		}
 		l.srv.sleep(backoff)
-		backoff = min(2*backoff, maxBackoff)
+		backoff = min(2*backoff, kernel.MaxBackoff)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/fair"
 	"github.com/remora-proxy/remora/proxy/fair/share"
 	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
@@ -108,7 +109,7 @@ func (s *Server) acceptFetches() {
 			return
 		}
 		if err != nil {
-			s.sleep(maxBackoff)
+			s.sleep(kernel.MaxBackoff)
 			continue
 		}
 		down := &end{conn: nc.(*net.TCPConn), tcp: nc.(*net.TCPConn)}

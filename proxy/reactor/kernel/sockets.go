@@ -153,3 +153,9 @@ func withZone(ip netip.Addr, scope uint32) netip.Addr {
 	}
 	return ip
 }
+
+// Back-off after a failed accept, whose usual cause is a lack of descriptors: it doubles from MinBackoff to MaxBackoff.
+const (
+	MinBackoff = 5 * time.Millisecond
+	MaxBackoff = time.Second
+)
