@@ -122,7 +122,7 @@ type request struct {
 	start    time.Duration
 	tried    []*lb.Endpoint
 	done     bool
-	paid     bool // see hedge.Route.Pays
+	paid     bool // see hedge.Route.DrawPaid
 	measured bool
 }
 

@@ -13,7 +13,7 @@ type Target struct {
 	Host      string // name that Addr was resolved from, or ""
 	Zone      string
 	Weight    float64 // relative share of load; 0 or less means 1
-	Unhealthy bool    // picked only when all others have been tried; see Set.Panic
+	Unhealthy bool    // picked only when all others have been tried; see Set.Panics
 }
 
 // Rand is a source of uniform 64-bit numbers; *rand.PCG of math/rand/v2 is one.

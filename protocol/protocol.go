@@ -1,7 +1,15 @@
 // Package protocol holds the neutral request and response that travel through the sidecar, and
 // the buffers that hold their bytes. A downstream session decodes its wire format into a
-// Request; an upstream encodes it again. Each wire format has a folder of its own: http1,
+// Request; an upstream encodes it again. Each wire format has a folder of its own: http1, http2,
 // link, dubbo. This package knows none of them, and neither routes, endpoints nor connections.
+//
+//	protocol.go  Request, Response and Header; copy.go copies of them
+//	codec.go     the form of a body: HTTP, or a call with its serialization
+//	buffers.go   the memory of messages; limits.go its bounds
+//	names.go     headers of sidecars, and of others that say how long a caller waits; timeout.go reads those
+//	chars.go     sets of bytes; reasons.go the reason phrases of HTTP
+//	login.go     credentials that log in a connection
+//	grpc.go      the outcome of a gRPC call; orca.go the load that a response reports
 package protocol
 
 import "time"

@@ -29,4 +29,14 @@
 // never does.
 //
 // The encoder refuses what the next hop could read differently: see requestSize, responseSize.
+//
+//	request.go   the head of a request; target.go its target, upgrade.go what it wants to become
+//	response.go  the head of a response; status.go its first line
+//	head.go      Head: framing, and what the connection needs to know of a message; errors.go why one is refused
+//	fields.go    the header fields; nominated.go those that Connection names
+//	body.go      the body by its framing; chunked.go and chunkext.go chunks
+//	encode.go    what a message looks like to the next hop; stream.go a head whose body follows as it arrives
+//	chars.go     sets of bytes, eight at a time
+//	read.go      how long reads and writes are
+//	detect.go    which protocol the first bytes of a connection are
 package http1

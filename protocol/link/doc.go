@@ -17,4 +17,13 @@
 //	w.Sent()                              // and after it has left
 //	w.Credit(r.TakeConsumed())            // after each Feed
 //	w.Close(); r.Close()                  // releases owners and buffers
+//
+//	writer.go   Writer: what is to be sent; send.go the order in which it leaves, queue.go what waits
+//	reader.go   Reader: partial frames; dispatch.go what each frame does, incoming.go messages in reassembly
+//	handler.go  Handler, who gets what the Reader decodes
+//	frame.go    frames, their headers and types; control.go those without a message, reason.go why a request ends
+//	preface.go  the versions and settings with which each side begins; stream.go a connection that carries one stream
+//	request.go  the head of a request, response.go of a response; headers.go their headers, cursor.go reads them
+//	intern.go   texts that are sent once; text.go what a text may be used for
+//	errors.go   why a link must be closed
 package link

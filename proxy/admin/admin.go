@@ -4,6 +4,17 @@
 // It reads atomic and immutable parts of the core directly. For the parts that belong
 // to a loop it posts one function per request to that loop. The history reads loops that wait
 // without waking them. A loop waits for the admin API only while such a function runs.
+//
+//	admin.go            the API, its options and paths; guard.go and connections.go who may ask, and how many at once
+//	health.go           /healthz and /readyz
+//	collect.go          asks all loops at once
+//	stats.go            /stats; history.go /history
+//	hedging.go          /hedging; state.go /endpoints and /services; config.go /config
+//	dashboard.go        the page at /
+//	profiles.go         /debug/pprof/
+//	metrics.go          /metrics; page.go its text, family.go a metric; each metrics_*.go has the metrics of one subject
+//	metrics_loop.go     loops and links; metrics_service.go services and streams; metrics_endpoint.go endpoints
+//	metrics_process.go  the process; metrics_optional.go what needs a registry, TLS or tracing
 package admin
 
 import (

@@ -15,6 +15,7 @@
 //	errors.go   all errors of a file, each with its line and column
 //	secrets.go  what errors may quote
 //	yaml.go     structs back to YAML, without secrets
+//	*.go        any other file is the section of its name
 //
 // load.go calls them in this order. It alone uses the system: the file, the environment
 // and the host's name. After Load each key that the file doesn't set has its default,

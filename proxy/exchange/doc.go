@@ -6,6 +6,7 @@
 //	filter.go     what filters are, and what they may do; walk.go the way through them; copies.go the requests they send
 //	route.go      a route and its policy; router.go finds it on one loop; listener.go where requests come in
 //	end.go        the ways to end, and what is given back in which order; state.go the states
+//	consent.go    whether a request may be sent a second time
 //	affinity.go   the sticky session of a request, and the endpoint that it is pinned to
 //	record.go     counters and access log; tracing.go the span
 //	caller.go     who waits for the response; optional.go what only some callers and filters can do

@@ -1,7 +1,7 @@
 // Package hedge decides when a request gets a second attempt: after what delay
 // (package choice, Estimator), and whether one more attempt is affordable and useful (Service,
-// Gate). When the hedge timer of an exchange fires, lb picks the endpoint of the
-// hedge, and Decide allows it or names the gate that stops it.
+// Gate). When the hedge timer of a race fires, lb picks the endpoint of the hedge,
+// and Decide allows it or names the gate that stops it.
 //
 // The idea is the hedged request of Dean and Barroso, "The Tail at Scale" (Communications of
 // the ACM, 2013). Send the request to another replica once it has been in flight for longer
@@ -26,4 +26,10 @@
 // The package is pure: time is an argument (a loop's monotonic clock), and there
 // are no locks and no allocations per request. One Estimator serves one route on
 // one loop, one Service serves one service on one loop. No other loop uses them.
+//
+//	policy.go     Policy, the settings
+//	route.go      Route: what a route has learned, and its counts; effect.go what hedging does to its requests
+//	service.go    Service: the budget and the gates of a service
+//	estimator.go  Estimator: the latency of primary attempts
+//	delay.go      when a request is late: a time, a quantile, or the best delay (best.go); classes.go by class of request
 package hedge

@@ -38,7 +38,7 @@ type Policy struct {
 	Budget float64 // hedges and paid retries per primary
 	Max    int     // hedges of one request
 
-	OneClass bool // the automatic delay is the same for all requests; see Class
+	OneClass bool // the automatic delay is the same for all requests; see package class
 
 	Sample float64 // share of the requests that mode Shadow watches; 0 means all
 }

@@ -9,6 +9,7 @@
 //	load.go, script.go   load, faults and scripted applications
 //	peer.go, ledger.go   peers that send any bytes, and the messages seen on a link
 //	carrier.go           streams, kept for the test
+//	pipe.go              a loop.Pipe of which a test has both ends
 //	records.go           access log and spans
 //	corpus.go            the cases of the HTTP corpus
 //	dial.go              a loop that counts dials

@@ -3,6 +3,7 @@
 //
 //	plan.go     Plan, and which plans continue those of the previous generation
 //	path.go     PathRules, which bring paths into one form before a route is looked for
+//	host.go     which routes take requests to a host
 //	table.go    Table, which finds the first route that matches
 //	match.go    the conditions of a route
 //	value.go    conditions on headers and on parameters of the query

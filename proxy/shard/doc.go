@@ -11,12 +11,15 @@
 //	Recount       anything else: requests in exchanges, responses, what filters keep
 //
 //	shard.go     Shard and Process
-//	buffers.go   the memory kept for the next long message
-//	account.go   what a connection counts against the budget
-//	budget.go    the memory budget (limits.buffered) and each connection's share
-//	date.go      the Date header of messages
+//	client.go    who a request came from; failures.go what the log says of requests that fail
+//	account.go   what a connection counts against the budget; tables.go the tables of codecs
+//	budget.go    the memory budget (limits.buffered) and each connection's share; holder.go who holds much
+//	buffers.go   the memory kept for the next long message; freelist.go that of other values
+//	memory.go    the text of a response that several share
+//	stamps.go    when targets of requests were invalidated, for the caches of all loops
 //	outbound.go  the sending side of a connection, and its write timeout
+//	date.go      the Date header of messages
 //	log.go       a log that peers can't fill
 //
-// It knows no service, no session, no route and no wire format.
+// It knows no service, no connection of a protocol, no route and no wire format.
 package shard

@@ -20,7 +20,7 @@ type backlog struct {
 	outbound *Outbound     // nil in the free list
 	index    int           // in backlogs.all
 	offered  int           // bytes given to the connection: left at first, or written since
-	accepted int           // of wrote, bytes that the peer had taken at the last check
+	accepted int           // of offered, bytes that the peer had taken at the last check
 	counted  int           // bytes that are counted against limits.buffered
 	since    time.Duration // when a check last found that the peer had taken bytes
 }

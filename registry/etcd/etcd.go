@@ -18,6 +18,14 @@
 //
 // An endpoint that is kept although it is gone costs a refused connection and a retry. An
 // empty snapshot would cost every request.
+//
+//	etcd.go      Registry, its options and its connection
+//	register.go  registrations, and registration_state.go their states
+//	watch.go     watches of services; view.go decides which endpoints to use
+//	position.go  whether etcd has lost data
+//	value.go     the value of a key
+//	retry.go     the pauses between tries; reason.go why they are needed
+//	stream.go    gRPC streams of watches; tls.go certificates that change
 package etcd
 
 import (

@@ -15,4 +15,12 @@
 //	}
 //
 // Each run checks the invariants of invariants.go, whatever the Spec.
+//
+//	spec.go       what a Spec says; event.go faults, random.go random Specs
+//	scenario.go   a script: its lines in statement.go and words.go, its expectations in expect.go
+//	run.go        one run; sidecar.go, app.go, caller.go and registry.go are who takes part
+//	faults.go     events happen
+//	journal.go    what callers and applications saw; sampler.go what replicas did
+//	result.go     what a run came to
+//	*.go          the rest is protocols of callers and applications
 package mesh

@@ -4,6 +4,7 @@
 //	loop.go          counters of a driver on one loop
 //	worker.go        counters of the proxy on one loop
 //	service.go       counters of a service on one loop
+//	filter.go        what a fault or a cache did for a request
 //	endpoint.go      counters of an endpoint on one loop
 //	handoff.go       kinds of connections and bodies that leave a loop
 //	histogram.go     Histogram, of latencies
