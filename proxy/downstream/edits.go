@@ -6,9 +6,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/route"
 )
 
-// EditRequest changes the host and the headers of the request of ex as its route r says. The path
+// editRequest changes the host and the headers of the request of ex as its route r says. The path
 // is not rewritten yet.
-func EditRequest(r *exchange.Route, ex *exchange.Exchange, from *Origin) {
+func editRequest(r *exchange.Route, ex *exchange.Exchange, from *Origin) {
 	req := &ex.Request
 	ex.Edited = ex.Edited[:0]
 	if r.Edits.Request.Given() {

@@ -6,7 +6,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/fault"
 )
 
-// FindRoute prepares the request of ex as PrepareRequest says, and returns its route, or nil. The
+// FindRoute prepares the request of ex as prepareRequest says, and returns its route, or nil. The
 // request is changed as the route says. via is the value of Via for the protocol over which the
 // request came.
 func (h *Host) FindRoute(ex *exchange.Exchange, from *Origin, via []byte) *exchange.Route {
@@ -14,27 +14,29 @@ func (h *Host) FindRoute(ex *exchange.Exchange, from *Origin, via []byte) *excha
 	if h.Via {
 		hop.Name, hop.Value = protocol.NameVia, via
 	}
-	PrepareRequest(ex, &h.IDs, from, hop)
+	prepareRequest(ex, &h.IDs, from, hop)
 	l := from.Listener
 	r := l.Fixed
 	if r == nil {
 		if rules := l.Paths; rules != nil && !rules.Normal(ex.Request.Path) {
-			NormalizePath(l, ex)
+			normalizePath(l, ex)
 		}
 		r = h.Router.Find(&ex.Request)
 	}
 	if r != nil {
 		if r.Edits != nil {
-			EditRequest(r, ex, from)
+			editRequest(r, ex, from)
 		}
-		RewritePath(r, ex)
+		if r.Rewrite != nil {
+			rewritePath(r, ex)
+		}
 	}
 	return r
 }
 
-// NormalizePath gives the request of ex the form of its path that routes and the service see, by
+// normalizePath gives the request of ex the form of its path that routes and the service see, by
 // the rules of l. A path that must be refused stays as it is, and sets ex.Refusal.
-func NormalizePath(l *exchange.Listener, ex *exchange.Exchange) {
+func normalizePath(l *exchange.Listener, ex *exchange.Exchange) {
 	path, ok := l.Paths.AppendNormal(ex.Path[:0], ex.Request.Path)
 	ex.Path = path
 	if !ok {
@@ -44,13 +46,7 @@ func NormalizePath(l *exchange.Listener, ex *exchange.Exchange) {
 	ex.OriginalPath, ex.Request.Path = ex.Request.Path, path
 }
 
-// RewritePath replaces the prefix of the path that r matched with r's rewrite, if it has one.
-func RewritePath(r *exchange.Route, ex *exchange.Exchange) {
-	if r.Rewrite != nil {
-		rewritePath(r, ex)
-	}
-}
-
+// rewritePath replaces the prefix of the path that r matched.
 func rewritePath(r *exchange.Route, ex *exchange.Exchange) {
 	path := ex.Request.Path
 	if ex.OriginalPath == nil {

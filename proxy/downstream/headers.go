@@ -37,7 +37,7 @@ func OriginOf(l *exchange.Listener, remote string) Origin {
 	return Origin{Listener: l, Addr: peerAddr(remote), Client: l.Trust.Client(remote)}
 }
 
-// clientField is the kind of a header that PrepareRequest reads or replaces.
+// clientField is the kind of a header that prepareRequest reads or replaces.
 type clientField uint8
 
 const (
@@ -88,12 +88,12 @@ func clientFieldOf(name []byte) clientField {
 	return fieldOther
 }
 
-// PrepareRequest sets the headers of a request. It removes the sidecar's own headers, and applies
+// prepareRequest sets the headers of a request. It removes the sidecar's own headers, and applies
 // those of a local peer. It adds X-Forwarded-For and X-Forwarded-Proto, to the values of a trusted
 // peer and in place of others, and an X-Request-Id if there is no valid one. It adds hop, which
-// tells the next sidecar that the request was here. PrepareRequest removes what the peer may not
+// tells the next sidecar that the request was here. prepareRequest removes what the peer may not
 // set. ex.Refusal says why the request must not be sent on.
-func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, hop protocol.Header) {
+func prepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, hop protocol.Header) {
 	req := &ex.Request
 	way := takeWay(ex, from)
 	if ex.RequestID == nil {
@@ -135,7 +135,7 @@ type way struct {
 	rejected bool              // a name is none that the peer may send
 }
 
-// takeWay takes out of a request the headers that the peer may not set, and those that PrepareRequest
+// takeWay takes out of a request the headers that the peer may not set, and those that prepareRequest
 // replaces. It applies what they say of the request to ex.
 func takeWay(ex *exchange.Exchange, from *Origin) (w way) {
 	req := &ex.Request
@@ -223,7 +223,7 @@ func loopPseudonym(element []byte) []byte {
 	return bytes.TrimRight(name, " \t")
 }
 
-// FilterTrailers removes the trailers that the peer may not set. PrepareRequest calls it; when that was called
+// FilterTrailers removes the trailers that the peer may not set. prepareRequest calls it; when that was called
 // with the head of a request, so must be FilterTrailers once the trailers have arrived.
 func FilterTrailers(req *protocol.Request, from *Origin) {
 	if len(req.Trailers) > 0 {
@@ -232,7 +232,7 @@ func FilterTrailers(req *protocol.Request, from *Origin) {
 }
 
 // keepTrailers returns the trailers of a request that its client may send, in the memory of hs. Applications
-// may take them for headers, so that none may be one that PrepareRequest reads or replaces.
+// may take them for headers, so that none may be one that prepareRequest reads or replaces.
 func keepTrailers(hs []protocol.Header, client *forwarded.Client) []protocol.Header {
 	return slices.DeleteFunc(hs, func(h protocol.Header) bool {
 		switch clientFieldOf(h.Name) {

@@ -11,13 +11,13 @@ import (
 )
 
 // TestRemovedHeadersAreCleared checks that a pooled exchange does not keep the memory of headers
-// that PrepareRequest removed.
+// that prepareRequest removed.
 func TestRemovedHeadersAreCleared(t *testing.T) {
 	ex := &exchange.Exchange{}
 	for range 100 {
 		ex.Request.Headers = append(ex.Request.Headers, protocol.Header{Name: []byte("x-remora-attempt"), Value: []byte("1")})
 	}
-	PrepareRequest(ex, rand.NewPCG(1, 2), &Origin{Listener: &exchange.Listener{}}, protocol.Header{})
+	prepareRequest(ex, rand.NewPCG(1, 2), &Origin{Listener: &exchange.Listener{}}, protocol.Header{})
 	for i, h := range ex.Request.Headers[:100] {
 		if i >= len(ex.Request.Headers) && (h.Name != nil || h.Value != nil) {
 			t.Fatalf("header %d of %d is %q", i, len(ex.Request.Headers), h)
@@ -42,7 +42,7 @@ func TestCredentials(t *testing.T) {
 		ex := &exchange.Exchange{}
 		ex.Request.Method = []byte(c.method)
 		ex.Request.Headers = []protocol.Header{{Name: []byte(c.name), Value: []byte(c.value)}}
-		PrepareRequest(ex, rand.NewPCG(1, 2), &Origin{Listener: &exchange.Listener{}}, protocol.Header{})
+		prepareRequest(ex, rand.NewPCG(1, 2), &Origin{Listener: &exchange.Listener{}}, protocol.Header{})
 		if ex.Request.Login != c.login || ex.Refusal != c.refusal {
 			t.Errorf("%s with %s: %s: %t, %v", c.method, c.name, c.value, ex.Request.Login, ex.Refusal)
 		}
