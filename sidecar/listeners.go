@@ -30,7 +30,7 @@ type listeners struct {
 	streams *stream.Server
 
 	byName  map[string]*openListener // those of the configuration
-	leaving leaving
+	removed removedListeners
 }
 
 // bindAll binds the sockets of all listeners of cfg, or takes over those that are open.
@@ -131,7 +131,7 @@ func (s *listeners) own(l *openListener, c *config.Listener) {
 
 // accepting returns the listeners that accept. Listeners that reloads have removed come first.
 func (s *listeners) accepting() []*openListener {
-	return slices.AppendSeq(s.leaving.list(), maps.Values(s.byName))
+	return slices.AppendSeq(s.removed.list(), maps.Values(s.byName))
 }
 
 // closeWhere closes the listeners for which which returns true.
@@ -180,17 +180,17 @@ func duplicateSockets(listeners []*openListener) (open sockets.Open, from map[ne
 	return open, from
 }
 
-// leaving are the listeners that reloads have removed and that still accept.
-type leaving struct {
-	// passing is held to close a listener. A reload or a hot restart holds it while others may take over
+// removedListeners are the listeners that reloads have removed and that still accept.
+type removedListeners struct {
+	// takeover is held to close a listener. A reload or a hot restart holds it while others may take over
 	// the sockets of these listeners: a socket that closes on the way would lose its file.
-	passing sync.Mutex
+	takeover sync.Mutex
 
 	mu  sync.Mutex
 	set map[*openListener]struct{}
 }
 
-func (all *leaving) add(l *openListener) {
+func (all *removedListeners) add(l *openListener) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if all.set == nil {
@@ -199,16 +199,16 @@ func (all *leaving) add(l *openListener) {
 	all.set[l] = struct{}{}
 }
 
-func (all *leaving) list() []*openListener {
+func (all *removedListeners) list() []*openListener {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	return slices.Collect(maps.Keys(all.set))
 }
 
 // remove removes a listener once closing has closed it.
-func (all *leaving) remove(l *openListener, closing func(*openListener)) {
-	all.passing.Lock()
-	defer all.passing.Unlock()
+func (all *removedListeners) remove(l *openListener, closing func(*openListener)) {
+	all.takeover.Lock()
+	defer all.takeover.Unlock()
 	closing(l)
 	all.mu.Lock()
 	defer all.mu.Unlock()

@@ -166,8 +166,8 @@ func (r *reloads) apply(cfg *config.Config) error {
 	if err == nil {
 		err = c.prepare()
 	}
-	s.listeners.leaving.passing.Lock()
-	defer s.listeners.leaving.passing.Unlock()
+	s.listeners.removed.takeover.Lock()
+	defer s.listeners.removed.takeover.Unlock()
 	if err == nil {
 		err = c.bind()
 	}
@@ -268,13 +268,13 @@ func (c *change) commit() {
 
 	// What is not used any more ends in the background: clients and consumers need time.
 	if oldWriter != c.access {
-		s.retiring.Go(func() {
+		s.background.Go(func() {
 			if err := closeAccessLog(oldWriter); err != nil {
 				s.log.Warn("previous access log closed", "error", err)
 			}
 		})
 	}
-	s.retiring.Go(func() { s.retire(gone, closed, c.cfg.Timeouts.Drain) })
+	s.background.Go(func() { s.retire(gone, closed, c.cfg.Timeouts.Drain) })
 }
 
 // updateSources stops the sources of removed services, and replaces those that have
@@ -318,7 +318,7 @@ func (s *Sidecar) retire(gone []*registration, closed []*openListener, drain tim
 		if l.core.DrainLast() {
 			poll(ctx, func() bool { return l.core.Links() == 0 && s.streams.Parked() == 0 })
 		}
-		s.listeners.leaving.remove(l, s.listeners.close)
+		s.listeners.removed.remove(l, s.listeners.close)
 		s.log.Info("listener closed", "listener", l.name, "address", l.address)
 	}
 }

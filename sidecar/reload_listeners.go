@@ -33,7 +33,7 @@ func (c *change) continues(l *config.Listener) bool {
 // openSockets returns duplicates of the sockets of the listeners that this change or an earlier one
 // ends.
 func (c *change) openSockets() (open sockets.Open) {
-	ending := c.s.listeners.leaving.list()
+	ending := c.s.listeners.removed.list()
 	for name, l := range c.s.listeners.byName {
 		if next := c.cfg.Listener(name); next == nil || !c.continues(next) {
 			ending = append(ending, l)
@@ -71,7 +71,7 @@ func (c *change) updateListeners() (closed []*openListener) {
 	for name, l := range s.byName {
 		if next[name] != l {
 			closed = append(closed, l)
-			s.leaving.add(l)
+			s.removed.add(l)
 		}
 	}
 	s.byName = next

@@ -27,16 +27,16 @@ import (
 // of reloads, and its registrations, listeners and sources. succession passes the sidecar to another process. Parts that
 // start has not reached yet are nil.
 type Sidecar struct {
-	log     *slog.Logger
-	level   *slog.LevelVar // level of log
-	version string         // of the program
-	kind    engine.Kind    // of engine
-	engine  *reactor.Engine
-	proc    *proxy.Process
-	workers map[loop.Loop]*proxy.Worker
-	streams *stream.Server
-	spans   *otlp.Exporter
-	admin   adminAPI
+	log        *slog.Logger
+	level      *slog.LevelVar // level of log
+	version    string         // of the program
+	engineKind engine.Kind
+	engine     *reactor.Engine
+	proc       *proxy.Process
+	workers    map[loop.Loop]*proxy.Worker
+	streams    *stream.Server
+	spans      *otlp.Exporter
+	admin      adminAPI
 
 	access        accessLog
 	clientCerts   clientCerts
@@ -59,11 +59,11 @@ type Sidecar struct {
 
 // lifetime is the state of a sidecar's drain and stop.
 type lifetime struct {
-	draining sync.Once
-	drained  chan struct{}      // closed at the end of the drain
-	ended    context.Context    // ends when stop begins
-	end      context.CancelFunc // ends ended
-	retiring sync.WaitGroup     // goroutines that stop waits for
+	draining   sync.Once
+	drained    chan struct{}      // closed at the end of the drain
+	ended      context.Context    // ends when stop begins
+	end        context.CancelFunc // ends ended
+	background sync.WaitGroup     // goroutines that stop waits for
 }
 
 // stopTimeout bounds each part of stop. By then no client waits for a response.
@@ -158,7 +158,7 @@ func (s *Sidecar) identityStats() []admin.Identity {
 func (s *Sidecar) stop() {
 	s.end()
 	s.succession.close()
-	s.retiring.Wait()
+	s.background.Wait()
 	s.registrations.stop()
 	s.listeners.stop()
 	err := s.admin.stop()

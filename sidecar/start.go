@@ -103,20 +103,20 @@ func (s *starting) enterService() {
 		s.succession.predecessorEnded = make(chan struct{})
 		s.admin.serve()
 		s.inherited.predecessor = nil // watchPredecessor closes it
-		s.retiring.Go(func() { s.succession.watchPredecessor(conn) })
+		s.background.Go(func() { s.succession.watchPredecessor(conn) })
 	}
 	if s.succession.successors != nil {
-		s.retiring.Go(s.succession.accept)
+		s.background.Go(s.succession.accept)
 	}
 	s.releasePages()
 	s.log.Info("serving", "version", s.version, "node", s.cfg.Node.ID,
-		"engine", s.kind.Name, "loops", len(s.proc.Workers()), "gomaxprocs", runtime.GOMAXPROCS(0))
+		"engine", s.engineKind.Name, "loops", len(s.proc.Workers()), "gomaxprocs", runtime.GOMAXPROCS(0))
 }
 
 // newSidecar returns a sidecar of which nothing has started.
 func newSidecar(o Options) *Sidecar {
 	s := &Sidecar{
-		cfg: o.Config, kind: o.Engine, version: o.Version, log: o.Log, level: o.Level, workers: make(map[loop.Loop]*proxy.Worker),
+		cfg: o.Config, engineKind: o.Engine, version: o.Version, log: o.Log, level: o.Level, workers: make(map[loop.Loop]*proxy.Worker),
 		access: accessLog{log: o.Log}, discovery: discovery{dns: dns.Options{Others: new(dns.Others), Logger: o.Log}},
 		admin: adminAPI{log: o.Log, address: o.Config.Admin.Address}, registrations: registrations{log: o.Log},
 		lifetime: lifetime{drained: make(chan struct{})},
@@ -170,7 +170,7 @@ func (s *starting) startLoops() (err error) {
 	}
 	limitMemory(s.cfg)
 	s.engine, err = reactor.Start(reactor.Options{
-		Engine: s.kind, Loops: loops, MaxConnections: s.cfg.Limits.Connections, MaxPerSource: s.cfg.Limits.PerSource, WriteStall: s.cfg.Timeouts.Write,
+		Engine: s.engineKind, Loops: loops, MaxConnections: s.cfg.Limits.Connections, MaxPerSource: s.cfg.Limits.PerSource, WriteStall: s.cfg.Timeouts.Write,
 		ReservedFiles: reservedFiles(s.cfg), DialTLS: s.clientCerts.client, DialOther: s.sources.otherAddress, Logger: s.log,
 	})
 	if err != nil {
@@ -232,7 +232,7 @@ func (s *starting) openAdmin() error {
 		return state != overload.Normal
 	})
 	s.admin.Server = admin.New(admin.Options{
-		Process: s.proc, Version: s.version, Engine: s.kind.Name, Log: s.log, Level: s.level,
+		Process: s.proc, Version: s.version, Engine: s.engineKind.Name, Log: s.log, Level: s.level,
 		Reactor:       s.engine.Stats,
 		Registry:      s.discovery.registryStats,
 		Registrations: s.registrationStats,
@@ -244,7 +244,7 @@ func (s *starting) openAdmin() error {
 		Overload:      resources,
 		Drain:         s.startDrain,
 	})
-	s.retiring.Go(func() { resources.Run(s.ended) })
+	s.background.Go(func() { resources.Run(s.ended) })
 	if err := s.admin.bind(s.inherited.sockets); err != nil {
 		return err
 	}

@@ -103,8 +103,8 @@ func (s *succession) handOverTo(to *handover.Conn) error {
 	if !s.changing.TryLock() {
 		return errors.Join(errBusy, to.Refuse(errBusy))
 	}
-	s.listeners.leaving.passing.Lock()
-	defer s.listeners.leaving.passing.Unlock()
+	s.listeners.removed.takeover.Lock()
+	defer s.listeners.removed.takeover.Unlock()
 	err := s.passSockets(to)
 	if err == nil {
 		s.disown()
