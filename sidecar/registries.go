@@ -52,7 +52,7 @@ type connection struct {
 
 // connectEtcd makes the client of etcd.
 func connectEtcd(cfg *config.Config, source *certs.Source, o dns.Options) (*connection, error) {
-	c := &cfg.Registry.Etcd
+	c := cfg.Registry.Etcd()
 	if len(c.Endpoints) == 0 {
 		return nil, nil
 	}

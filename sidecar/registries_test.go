@@ -18,7 +18,7 @@ func TestRegistries(t *testing.T) {
 		}
 	}
 	slices.Sort(known)
-	if named := slices.Sorted(slices.Values(config.Registries)); !slices.Equal(known, named) {
-		t.Errorf("registries.go has %q, config.Registries %q", known, named)
+	if named := slices.Sorted(slices.Values(config.Registries())); !slices.Equal(known, named) {
+		t.Errorf("registries.go has %q, config.Registries returns %q", known, named)
 	}
 }

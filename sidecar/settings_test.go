@@ -24,10 +24,15 @@ func TestSettingsPageReloads(t *testing.T) {
 			continue
 		}
 		key, said := strings.Trim(cells[0], "`"), cells[len(cells)-1]
-		old, changed := oneOfEach(), oneOfEach()
-		value := setting(reflect.ValueOf(changed), strings.Split(key, "."))
+		old, changed := oneOfEach(t), oneOfEach(t)
+		at := strings.Split(key, ".")
+		value := setting(reflect.ValueOf(changed), at)
 		if !value.IsValid() {
-			continue // a key of a block that several keys have
+			ofFile := setting(reflect.ValueOf(changed), at[:1]).IsValid() // otherwise of a section that several keys have
+			if ofFile && !strings.HasPrefix(key, "routes.*.service.*.") {
+				t.Errorf("docs/settings.md has %s, which was not found", key)
+			}
+			continue
 		}
 		alter(value)
 		tried++
@@ -41,15 +46,16 @@ func TestSettingsPageReloads(t *testing.T) {
 }
 
 // oneOfEach returns a configuration with one entry in each list and map.
-func oneOfEach() *config.Config {
-	c := config.Default()
+func oneOfEach(t *testing.T) *config.Config {
+	c, err := config.Parse("", []byte(`
+services: {app: {discover: static, endpoints: ["127.0.0.1:2"], max_concurrency: 8}}
+routes: [{service: app}]`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	c.Listeners = []config.Listener{{Name: "in", Address: "127.0.0.1:1", Protocol: config.ProtocolHTTP}}
 	c.Listeners[0].TLS.Certificates = []config.KeyPair{{}}
-	svc := config.DefaultService("app")
-	svc.Endpoints = []config.Endpoint{{Address: "127.0.0.1:2"}}
-	svc.MaxConcurrency = 8
-	c.Services = map[string]*config.Service{"app": svc}
-	c.Routes = []config.Route{{Service: "app", Match: config.Match{Header: map[string]config.Condition{}, Query: map[string]config.Condition{}}}}
+	c.Routes[0].Match = config.Match{Header: map[string]config.Condition{}, Query: map[string]config.Condition{}}
 	c.Register = []config.Register{{Service: "app", Listener: "in"}}
 	return c
 }
@@ -71,6 +77,9 @@ func setting(v reflect.Value, key []string) reflect.Value {
 		return reflect.Value{}
 	}
 	for i := range v.NumField() {
+		if blocks, ok := v.Field(i).Interface().(config.Blocks); ok && blocks[key[0]] != nil {
+			return setting(reflect.ValueOf(blocks[key[0]]), key[1:])
+		}
 		if v.Type().Field(i).Tag.Get("yaml") == key[0] {
 			return setting(v.Field(i), key[1:])
 		}

@@ -26,7 +26,7 @@ var namesElsewhere = []struct{ path, why string }{
 // listedNames returns the names of protocols, registries and policies in the
 // configuration.
 func listedNames() []string {
-	return slices.Concat(config.Protocols, config.Registries, lb.PolicyNames())
+	return slices.Concat(config.Protocols, config.Registries(), lb.PolicyNames())
 }
 
 // TestListedNames checks that names of protocols, registries and policies are in the

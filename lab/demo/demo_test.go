@@ -228,7 +228,7 @@ func assertNothingRuns(t *testing.T, dir string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		etcd := strings.TrimPrefix(c.Registry.Etcd.Endpoints[0], "http://")
+		etcd := strings.TrimPrefix(c.Registry.Etcd().Endpoints[0], "http://")
 		for _, addr := range []string{c.Listeners[0].Address, c.Services["local"].Endpoints[0].Address, c.Admin.Address, etcd} {
 			if conn, err := net.Dial("tcp", addr); err == nil {
 				conn.Close()

@@ -153,13 +153,13 @@ func (d *decoder) decodeStruct(n *node, v reflect.Value, p path, without string)
 	}
 }
 
-// fieldFor returns the destination of the value of key f: its field, or Split for
+// fieldFor returns the destination of the value of key f: the key's in v, or Split for
 // a route with a list of services.
 func fieldFor(value *node, v reflect.Value, f field) reflect.Value {
 	if r, ok := v.Addr().Interface().(*Route); ok && f.name == "service" && value.kind == kindSequence {
 		return reflect.ValueOf(&r.Split).Elem()
 	}
-	return v.FieldByIndex(f.index)
+	return f.value(v)
 }
 
 func (d *decoder) decodeSlice(n *node, v reflect.Value, f field, p path) {

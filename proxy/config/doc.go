@@ -3,11 +3,13 @@
 // program reads the plain structs, and this package imports none of it.
 //
 // Each feature has a file with a section: its settings, their defaults and its rules, as in
-// retry.go, tls.go and mirror.go. Sections of registries and of filters are known to others by
-// the interfaces in registry.go and filters.go alone. The other files make a Config of a file, in this order:
+// retry.go, tls.go and mirror.go. A registry or a filter brings its section as a block: its file
+// declares the block, and no other file of this package names it. The others know it by the
+// interfaces in registry.go and filters.go alone. The other files make a Config of a file, in this order:
 //
 //	tree.go     bytes to a tree; expand.go replaces ${VAR} inside scalars
 //	decode.go   the tree to structs, by the tags in field.go; it records positions
+//	blocks.go   the sections that registries and filters bring
 //	default.go  what a section is if no key of it is set
 //	scalar.go   the text of one value, within its bounds
 //	rules.go    what the rules of all features have in common

@@ -25,6 +25,11 @@ type Etcd struct {
 // DiscoverEtcd is the value of Service.Discover for endpoints in etcd.
 const DiscoverEtcd = "etcd"
 
+func init() { declareRegistry(DiscoverEtcd, new(Etcd)) }
+
+// Etcd returns the settings of etcd.
+func (r *Registry) Etcd() *Etcd { return block[Etcd](r.Blocks) }
+
 func (e *Etcd) setDefaults() { e.Prefix, e.LeaseTTL = "/remora/services", 10*time.Second }
 
 // Secured reports whether the connections to etcd use TLS: tls is set, or an endpoint

@@ -15,6 +15,11 @@ type Fault struct {
 	AbortShare float64 `yaml:"abort_share" in:"[0,1]"`
 }
 
+func init() { declareFilter("fault", new(Fault)) }
+
+// Fault returns the settings of the filter that injects faults.
+func (r *Route) Fault() *Fault { return block[Fault](r.Blocks) }
+
 // setDefaults turns faults off. A file that sets one injects it into all requests.
 func (f *Fault) setDefaults() { f.DelayShare, f.AbortShare = 1, 1 }
 

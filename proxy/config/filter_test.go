@@ -22,7 +22,7 @@ func TestFaultRules(t *testing.T) {
 		{`{services: {s: {discover: static, endpoints: ["a:1"]}, r: {discover: static, endpoints: ["a:1"]}},
 routes: [{service: [{name: s}, {name: r, timeout: 1s}], fault: {delay: 2s}}]}`, "the timeout of 1s"},
 	})
-	f := mustParse(t, withRoute(`fault: {delay: 1s, abort: 503, abort_share: 0}`)).Routes[0].Fault
+	f := mustParse(t, withRoute(`fault: {delay: 1s, abort: 503, abort_share: 0}`)).Routes[0].Fault()
 	if f.DelayShare != 1 || f.AbortShare != 0 || !f.Enabled() {
 		t.Errorf("got %+v", f)
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"iter"
 	"maps"
 	"reflect"
 )
@@ -15,17 +16,12 @@ type filterSetting interface {
 	sendsTo() string
 }
 
+// declareFilter gives routes a block for a filter.
+func declareFilter(key string, s filterSetting) { declareBlock[Route](key, s) }
+
 // filters yields the settings of a route for filters, by their keys.
-func (r *Route) filters() func(yield func(string, filterSetting) bool) {
-	return func(yield func(string, filterSetting) bool) {
-		v := reflect.ValueOf(r).Elem()
-		for _, f := range fieldsOf(v.Type()) {
-			s, ok := v.FieldByIndex(f.index).Addr().Interface().(filterSetting)
-			if ok && !yield(f.name, s) {
-				return
-			}
-		}
-	}
+func (r *Route) filters() iter.Seq2[string, filterSetting] {
+	return each[filterSetting](reflect.ValueOf(r).Elem())
 }
 
 // SameFilters reports whether two routes have the same settings for filters.

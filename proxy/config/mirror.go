@@ -9,6 +9,11 @@ type Mirror struct {
 	Share float64 `yaml:"share" in:"[0,1]"`
 }
 
+func init() { declareFilter("mirror", new(Mirror)) }
+
+// Mirror returns the settings of the filter that copies requests.
+func (r *Route) Mirror() *Mirror { return block[Mirror](r.Blocks) }
+
 // setDefaults turns copies off. A file that sets a service copies all requests.
 func (m *Mirror) setDefaults() { m.Share = 1 }
 

@@ -18,11 +18,11 @@ func TestLists(t *testing.T) {
 		}
 	}
 	for name := range used {
-		if len(lists[name]) == 0 {
+		if len(lists()[name]) == 0 {
 			t.Errorf("there is no list %q", name)
 		}
 	}
-	for name, list := range lists {
+	for name, list := range lists() {
 		sorted := slices.Sorted(slices.Values(list))
 		if !used[name] || len(slices.Compact(sorted)) != len(list) {
 			t.Errorf("list %q is unused, or has a name twice: %q", name, list)

@@ -70,7 +70,7 @@ func TestFull(t *testing.T) {
 	}
 	want := Default()
 	want.Node.ID = "api-1"
-	want.Registry.Etcd.Endpoints = []string{"127.0.0.1:2379"}
+	want.Registry.Etcd().Endpoints = []string{"127.0.0.1:2379"}
 	egress, ingress := withDefaults[Listener](), withDefaults[Listener]()
 	egress.Name, egress.Address, egress.Protocol, egress.Transparent = "egress", "127.0.0.1:15001", ProtocolHTTP, true
 	egress.Path = Path{Normalize: true, EscapedSlashes: SlashesKeep}
@@ -194,7 +194,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := Parse("fuzz", data, environment)
 		if err == nil {
-			if c.Registry.Etcd.Password == "" {
+			if c.Registry.Etcd().Password == "" {
 				roundTrip(t, c)
 			}
 			return

@@ -1,14 +1,19 @@
 package config
 
-import "reflect"
+import (
+	"iter"
+	"reflect"
+)
 
 // Registry configures where services are found and registered. A registry whose clients serve
-// all services has a block, which is a registryBlock; its key is the name of the registry.
+// all services brings a block. The key of the block is the name of the registry.
 type Registry struct {
-	Etcd Etcd `yaml:"etcd"`
+	Blocks `yaml:",inline"`
 	// Directory for the last known endpoints: lets the sidecar start while etcd is down. Empty means none.
 	CacheDir string `yaml:"cache_dir" reload:"restart"`
 }
+
+func (r *Registry) setDefaults() { r.Blocks = defaultBlocks[Registry]() }
 
 // registryBlock is what other sections need to know of the block of a registry.
 type registryBlock interface {
@@ -16,27 +21,20 @@ type registryBlock interface {
 	tls() *TLS                            // nil means plain text
 }
 
-// Registries are the sources of endpoints.
-var Registries = append(blockNames(), DiscoverStatic)
+// declareRegistry gives Registry the block of a registry.
+func declareRegistry(name string, b registryBlock) { declareBlock[Registry](name, b) }
 
-func blockNames() (names []string) {
-	for name := range (&Registry{}).blocks() {
-		names = append(names, name)
+// Registries returns the names of the sources of endpoints.
+func Registries() (names []string) {
+	for _, b := range declared[reflect.TypeFor[Registry]()] {
+		names = append(names, b.key)
 	}
-	return names
+	return append(names, DiscoverStatic)
 }
 
 // blocks yields the blocks of all registries, by the names of these.
-func (r *Registry) blocks() func(yield func(string, registryBlock) bool) {
-	return func(yield func(string, registryBlock) bool) {
-		v := reflect.ValueOf(r).Elem()
-		for i := range v.NumField() {
-			b, ok := v.Field(i).Addr().Interface().(registryBlock)
-			if ok && !yield(v.Type().Field(i).Tag.Get("yaml"), b) {
-				return
-			}
-		}
-	}
+func (r *Registry) blocks() iter.Seq2[string, registryBlock] {
+	return each[registryBlock](reflect.ValueOf(r).Elem())
 }
 
 // Servers returns the number of servers of all registries.

@@ -21,10 +21,11 @@ type Route struct {
 	ResponseHeaders HeaderEdits `yaml:"response_headers"`
 	RateLimit       RateLimit   `yaml:"rate_limit"`
 	Allow           Allow       `yaml:"allow"`
-	Fault           Fault       `yaml:"fault"`
-	Mirror          Mirror      `yaml:"mirror"`
-	Fallback        Fallback    `yaml:"fallback"`
-	Cache           Cache       `yaml:"cache"`
+
+	Blocks `yaml:",inline"` // of filters whose settings nothing else reads
+
+	Fallback Fallback `yaml:"fallback"`
+	Cache    Cache    `yaml:"cache"`
 	// Same requests that are in flight on one loop share one request to the service and its response.
 	Collapse Collapse `yaml:"collapse"`
 
@@ -32,6 +33,8 @@ type Route struct {
 	// by what the route sets. Each Share of a Split has its own.
 	Policy `yaml:",inline"`
 }
+
+func (r *Route) setDefaults() { r.Blocks = defaultBlocks[Route]() }
 
 func (r *Route) check(in scope, at path) {
 	in.route = r

@@ -28,7 +28,7 @@ type scope struct {
 // sections checks the fields of a struct that are sections, and those of other fields.
 func (in scope) sections(of reflect.Value, at path) {
 	for _, f := range fieldsOf(of.Type()) {
-		v := of.FieldByIndex(f.index)
+		v := f.value(of)
 		if s, ok := v.Addr().Interface().(section); ok {
 			s.check(in, at.key(f.name))
 		} else if v.Kind() == reflect.Struct {

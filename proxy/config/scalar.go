@@ -18,8 +18,8 @@ func decodeScalar(n *node, v reflect.Value, f field) error {
 		return fmt.Errorf("expected %s, got %s", f.expected(v.Type()), f.show(n.text))
 	}
 	if v.Kind() == reflect.String {
-		if len(f.oneof) > 0 && !slices.Contains(f.oneof, n.text) {
-			return fmt.Errorf("%w%s", wrong(), didYouMean(n.text, f.oneof))
+		if names := f.names(); len(names) > 0 && !slices.Contains(names, n.text) {
+			return fmt.Errorf("%w%s", wrong(), didYouMean(n.text, names))
 		}
 		v.SetString(n.text)
 		return nil

@@ -78,20 +78,15 @@ func (w *schemaWalk) object(v reflect.Value) map[string]any {
 	keys := map[string]any{}
 	var required []string
 	for _, f := range fieldsOf(v.Type()) {
-		sf := v.Type().FieldByIndex(f.index)
-		of := v.Type()
 		isInherited := len(f.index) > 1
-		if isInherited {
-			of = reflect.TypeFor[Policy]()
-		}
-		value := v.FieldByIndex(f.index)
+		value := f.value(v)
 		s := w.value(value, f)
 		if v.Type() == reflect.TypeFor[Route]() && f.name == "service" {
 			share := w.define(w.items[reflect.TypeFor[Share]()])
 			s = map[string]any{"anyOf": []any{s, map[string]any{"type": "array", "items": share}}}
 		}
-		text := w.texts[of.Name()+"."+sf.Name]
-		if section := w.texts[typeName(sf.Type)]; section != "" && !strings.HasSuffix(text, ".") {
+		text := w.texts[f.goName(v.Type())]
+		if section := w.texts[typeName(f.of)]; section != "" && !strings.HasSuffix(text, ".") {
 			text, _, _ = strings.Cut(section+" ", ". ")
 			text += "."
 		}
@@ -110,6 +105,18 @@ func (w *schemaWalk) object(v reflect.Value) map[string]any {
 		out["required"] = required
 	}
 	return out
+}
+
+// goName returns the name of the field of a struct type that has a key, as "Type.Field". A block has none.
+func (f field) goName(of reflect.Type) string {
+	if f.block {
+		return ""
+	}
+	name := of.FieldByIndex(f.index).Name
+	if len(f.index) > 1 {
+		of = reflect.TypeFor[Policy]()
+	}
+	return of.Name() + "." + name
 }
 
 // pageLink is a link to another page of the documentation.
@@ -190,9 +197,9 @@ func scalarSchema(t reflect.Type, f field) map[string]any {
 		return map[string]any{"anyOf": append(options, refTo("duration"))}
 	case t.Kind() == reflect.Bool:
 		add(map[string]any{"type": "boolean"})
-	case t.Kind() == reflect.String && len(f.oneof) > 0:
-		add(map[string]any{"enum": f.oneof})
-		if _, err := strconv.ParseFloat(f.oneof[0], 64); err == nil { // without quotes
+	case t.Kind() == reflect.String && len(f.names()) > 0:
+		add(map[string]any{"enum": f.names()})
+		if _, err := strconv.ParseFloat(f.names()[0], 64); err == nil { // without quotes
 			add(map[string]any{"type": "number"})
 		}
 		if f.boolean() {

@@ -46,7 +46,7 @@ func holdsSecret(t reflect.Type) bool {
 		return holdsSecret(t.Elem())
 	case reflect.Struct:
 		return slices.ContainsFunc(fieldsOf(t), func(f field) bool {
-			return f.secret || holdsSecret(t.FieldByIndex(f.index).Type)
+			return f.secret || holdsSecret(f.of)
 		})
 	}
 	return false

@@ -175,7 +175,7 @@ func (w *settingsWalk) object(prefix string, v reflect.Value) {
 	for _, f := range fieldsOf(v.Type()) {
 		isPolicy := v.Type() != reflect.TypeFor[Policy]() && len(f.index) > 1
 		if !isPolicy {
-			w.value(prefix+f.name, v.FieldByIndex(f.index), f, v.Type())
+			w.value(prefix+f.name, f.value(v), f, v.Type())
 		}
 	}
 }
@@ -208,8 +208,8 @@ func valuesOf(v reflect.Value, f field) string {
 	case reflect.Bool:
 		return "boolean"
 	case reflect.Slice:
-		if f.single && len(f.oneof) > 0 {
-			return "`" + strings.Join(f.oneof, "`, `") + "`, or list"
+		if f.single && len(f.names()) > 0 {
+			return "`" + strings.Join(f.names(), "`, `") + "`, or list"
 		}
 		if f.single {
 			return "number or list"
@@ -223,8 +223,8 @@ func valuesOf(v reflect.Value, f field) string {
 	case reflect.Float64:
 		return f.in
 	case reflect.String:
-		if len(f.oneof) > 0 {
-			return "`" + strings.Join(f.oneof, "`, `") + "`"
+		if len(f.names()) > 0 {
+			return "`" + strings.Join(f.names(), "`, `") + "`"
 		}
 		return "text"
 	}

@@ -28,14 +28,14 @@ func (c *Config) YAML() ([]byte, error) {
 func encodeStruct(v reflect.Value, without string) yaml.MapSlice {
 	out := yaml.MapSlice{}
 	for _, f := range fieldsOf(v.Type()) {
-		if f.name == without || f.filled && v.FieldByIndex(f.index).Len() == 0 {
+		if f.name == without || f.filled && f.value(v).Len() == 0 {
 			continue
 		}
 		if r, ok := v.Interface().(Route); ok && f.name == "service" && len(r.Split) > 0 {
 			out = append(out, yaml.MapItem{Key: f.name, Value: encode(reflect.ValueOf(r.Split), f)})
 			continue
 		}
-		out = append(out, yaml.MapItem{Key: f.name, Value: encode(v.FieldByIndex(f.index), f)})
+		out = append(out, yaml.MapItem{Key: f.name, Value: encode(f.value(v), f)})
 	}
 	return out
 }

@@ -35,7 +35,7 @@ type wait struct {
 
 // New returns the filter of a route, or nil if that injects no faults.
 func New(at *exchange.FilterPlace) exchange.Filter {
-	c := &at.Route.Fault
+	c := at.Route.Fault()
 	if !c.Enabled() {
 		return nil
 	}

@@ -33,7 +33,7 @@ var _ exchange.Receiver = (*filter)(nil)
 
 // New returns the filter of a route, or nil if that has no mirror.
 func New(at *exchange.FilterPlace) exchange.Filter {
-	c := &at.Route.Mirror
+	c := at.Route.Mirror()
 	if !c.Enabled() {
 		return nil
 	}
