@@ -1,6 +1,9 @@
 package config
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestHTTP2Services checks where services of HTTP/2 and gRPC may be named.
 func TestHTTP2Services(t *testing.T) {
@@ -16,7 +19,7 @@ func TestHTTP2Services(t *testing.T) {
 			{withService("protocol: "+protocol) + "\nlisteners: [{name: l, address: \"127.0.0.1:1\", protocol: tcp}]\nroutes: [{match: {sni: a.test}, service: s}]", "opaque tcp needs a service"},
 			{withService("protocol: "+protocol) + "\nlisteners: [{name: l, address: \"127.0.0.1:1\", protocol: http}]\nroutes: [{match: {method: [CONNECT]}, service: s}]", "routes[0].service: match.method has CONNECT, and service s speaks " + protocol},
 			{withService("protocol: "+protocol) + "\nlisteners: [{name: l, address: \"127.0.0.1:1\", protocol: http}]\nroutes: [{match: {method: [GET, CONNECT]}, service: [{name: s, weight: 1}]}]", "routes[0].service[0].name: match.method has CONNECT"},
-			{to(protocol), "expected one of http, dubbo, link, tcp"},
+			{to(protocol), "expected one of " + strings.Join(ListenerProtocols, ", ")},
 			{withService("protocol: " + protocol + ", check: {http: /}"), "check.http: the endpoints speak " + protocol},
 			{withService("protocol: " + protocol + ", check: {tcp: true}"), ""},
 		})
