@@ -1,6 +1,9 @@
 package config
 
 import (
+	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -26,5 +29,42 @@ func TestBlocks(t *testing.T) {
 	roundTrip(t, c)
 	if text, err := c.YAML(); err != nil || !strings.Contains(string(text), "abort: 503") {
 		t.Errorf("%v; the block is missing in\n%s", err, text)
+	}
+}
+
+// catalog is the block of a registry that can't register.
+type catalog struct {
+	Servers []string `yaml:"servers"`
+}
+
+func (l *catalog) servers() (key string, list []string) { return "servers", l.Servers }
+
+func (*catalog) registers() bool { return false }
+
+func (*catalog) tls() *TLS { return nil }
+
+// TestDeclareRegistry: services may be found in a registry that a block declares. Without servers, or for a
+// registration that it can't take, the error names what is missing.
+func TestDeclareRegistry(t *testing.T) {
+	part := reflect.TypeFor[Registry]()
+	blocks, fields := slices.Clone(declared[part]), knownFields[part]
+	t.Cleanup(func() { declared[part], knownFields[part] = blocks, fields })
+	declareRegistry("catalog", new(catalog))
+	const found = `services: {s: {discover: catalog}}
+listeners: [{name: l, address: "127.0.0.1:1", protocol: http, service: s}]
+registry: {catalog: {servers: ["a:1"]}}`
+	const registered = found + `
+register: [{service: s, listener: l, advertise: "a:1"}]`
+	for _, c := range []struct{ text, want string }{
+		{found, ""},
+		{strings.Replace(found, `["a:1"]`, "[]", 1), "is catalog, but registry.catalog.servers is empty"},
+		{strings.Replace(found, "discover: catalog", "discover: catalogue", 1), "expected one of catalog, etcd, static"},
+		{registered, "there is nowhere to register: registry.etcd.endpoints is empty"},
+		{strings.Replace(registered, "registry: {", `registry: {etcd: {endpoints: ["e:1"]}, `, 1), ""},
+	} {
+		_, err := Parse("test", []byte(c.text), environment)
+		if got := fmt.Sprint(err); (err == nil) != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s\ngives %s, want %q", c.text, got, c.want)
+		}
 	}
 }

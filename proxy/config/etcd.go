@@ -42,6 +42,8 @@ func (e *Etcd) Secured() bool {
 
 func (e *Etcd) servers() (key string, list []string) { return "endpoints", e.Endpoints }
 
+func (e *Etcd) registers() bool { return true }
+
 func (e *Etcd) tls() *TLS {
 	if e.Secured() {
 		return &e.TLS

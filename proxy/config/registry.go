@@ -18,6 +18,7 @@ func (r *Registry) setDefaults() { r.Blocks = defaultBlocks[Registry]() }
 // registryBlock is what other sections need to know of the block of a registry.
 type registryBlock interface {
 	servers() (key string, list []string) // without one, the registry is not configured
+	registers() bool                      // reports whether its clients can register
 	tls() *TLS                            // nil means plain text
 }
 
@@ -55,15 +56,17 @@ func (r *Registry) checkConfigured(in scope, at path, discover string) {
 	}
 }
 
-// checkRegistrar reports a registration if no registry has servers.
+// checkRegistrar reports a registration if no registry that can register has servers.
 func (r *Registry) checkRegistrar(in scope, at path) {
-	if r.Servers() > 0 {
-		return
-	}
 	empty := ""
 	for name, b := range r.blocks() {
-		key, _ := b.servers()
-		if empty != "" {
+		key, list := b.servers()
+		switch {
+		case !b.registers():
+			continue
+		case len(list) > 0:
+			return
+		case empty != "":
 			empty += ", "
 		}
 		empty += "registry." + name + "." + key + " is empty"
