@@ -17,10 +17,11 @@ type blockType struct {
 	of  reflect.Type
 }
 
-// declared has the blocks of each part of a file, by their keys.
+// declared has the blocks of each part of the file, sorted by their keys.
 var declared = map[reflect.Type][]blockType{}
 
-// declareBlock gives a part of a file a block. section is any value of the block's type.
+// declareBlock gives a part of the file a block. section points to any value of the block's type. An init function
+// calls declareBlock, as the blocks must be known before the first file is read.
 func declareBlock[Part any](key string, section any) {
 	part, of := reflect.TypeFor[Part](), reflect.TypeOf(section).Elem()
 	declared[part] = append(declared[part], blockType{key, of})
@@ -40,8 +41,7 @@ func defaultBlocks[Part any]() Blocks {
 	return all
 }
 
-// block returns the block of type T. A part that was not made from a file, and not by withDefaults, has no
-// blocks: then it returns an empty one.
+// block returns the block of type T. A Route or Registry of a Go literal has no blocks: it gets an empty one.
 func block[T any](all Blocks) *T {
 	for _, section := range all {
 		if b, ok := section.(*T); ok {

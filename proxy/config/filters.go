@@ -16,7 +16,8 @@ type filterSetting interface {
 	sendsTo() string
 }
 
-// declareFilter gives routes a block for a filter.
+// declareFilter gives routes a block for a filter. The setting of a filter is a field of Route instead if other code
+// reads it, or if it is one value.
 func declareFilter(key string, s filterSetting) { declareBlock[Route](key, s) }
 
 // filters yields the settings of a route for filters, by their keys.
