@@ -88,12 +88,6 @@ func writePage(file, how string, all []outcome) error {
 	files := map[string]string{file: pageText(filepath.Base(dir), how, all), filepath.Join(dir, "cells.csv"): writeCells(all)}
 	files[filepath.Join(dir, "p99.9.svg")] = overview(all, "P99.9 with hedging ÷ without", (*outcome).gain999)
 	files[filepath.Join(dir, "p99.svg")] = overview(all, "P99 with hedging ÷ without", (*outcome).gain99)
-	for _, replicas := range allReplicas {
-		for _, callers := range allCallers {
-			some := slices.DeleteFunc(slices.Clone(all), func(o outcome) bool { return o.Replicas != replicas || o.Callers != callers })
-			files[filepath.Join(dir, gridName(replicas, callers))] = grid(some, (*outcome).gain999)
-		}
-	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
@@ -123,8 +117,6 @@ func redrawPage(file string) error {
 	return writePage(file, paragraphs[1], all)
 }
 
-func gridName(replicas, callers int) string { return fmt.Sprintf("%dx%d.svg", replicas, callers) }
-
 const regenerate = "go test ./proxy/sim/queues -run '^TestMatrix$' -v -timeout 0 -page ../../../lab/bench/results/matrix.md"
 
 // pageText is the page. how says what was run.
@@ -139,13 +131,6 @@ func pageText(dir, how string, all []outcome) string {
 	b.WriteString("\n## Where hedging gains\n\nBlue is a gain, grey no change, orange and red harm.\n\n")
 	fmt.Fprintf(&b, "![P99.9 with hedging over that without, in each case](%s/p99.9.svg)\n\n![P99, the same](%s/p99.svg)\n\n", dir, dir)
 	whyFar(&b, all)
-	b.WriteString("\n## By load\n\nBelow 1 hedging gains; the dashed line is 1.05.\n")
-	for _, replicas := range allReplicas {
-		for _, callers := range allCallers {
-			title := fmt.Sprintf("%d replicas, %s", replicas, plural(callers, "caller"))
-			fmt.Fprintf(&b, "\n### %s\n\n![P99.9 with hedging over that without: %s](%s/%s)\n", title, title, dir, gridName(replicas, callers))
-		}
-	}
 	fmt.Fprintf(&b, "\n## The cases\n\nAll are in [cells.csv](%s/cells.csv). P99 / P99.9 in ms. Workers 0: no limit.\n", dir)
 	extremes(&b, "The worst beside no hedging", all, (*outcome).worst)
 	extremes(&b, "The furthest from the oracle", all, (*outcome).fromBest)
@@ -305,13 +290,13 @@ func TestPage(t *testing.T) {
 	for _, want := range []string{
 		"# Hedging in 3456 simulated cases\n\nhow\n", "| on ÷ off above 1.05: harm | 0 (0.0%) | 1 (0.0%) |\n",
 		"| below 0.6 | 1456 (42.1%) | 0 (0.0%) |\n", "| the oracle | 1.00 | 1456 (42.1%) | 1456 (42.1%) |\n",
-		"The worst case is 1.50 of that without hedging.", "](m/100x30.svg)", "(m/cells.csv)",
+		"The worst case is 1.50 of that without hedging.", "](m/p99.9.svg)", "(m/cells.csv)",
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
-	for name, want := range map[string]string{"p99.9.svg": "more: harm (1)", "p99.svg": "at most 0.6 (1456)", "3x1.svg": "lognormal 1.0"} {
+	for name, want := range map[string]string{"p99.9.svg": "more: harm (1)", "p99.svg": "at most 0.6 (1456)"} {
 		if svg, err := os.ReadFile(filepath.Join(strings.TrimSuffix(file, ".md"), name)); err != nil || !strings.Contains(string(svg), want) {
 			t.Errorf("%s lacks %q: %v", name, want, err)
 		}
