@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/internal/leaktest"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -150,9 +151,7 @@ func TestCacheIgnoresDamage(t *testing.T) {
 		strings.Replace(good, "10.0.0.1", "10.0.0.01", 1):        false,
 		strings.Replace(good, `80"`, `80","Protocol":"smtp"`, 1): false, strings.Replace(good, `80"`, `80","Protocol":"dubbo"`, 1): true,
 	} {
-		if err := os.WriteFile(filepath.Join(dir, "s.json"), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.WriteFile(t, filepath.Join(dir, "s.json"), content)
 		if rec, ok := c.Load("s"); ok != want || ok && rec.Endpoints[0].Weight != 1 {
 			t.Errorf("%.60q: %+v, %v", content, rec, ok)
 		}

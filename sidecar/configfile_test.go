@@ -1,10 +1,11 @@
 package sidecar
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // TestRetries: a content that was refused for a reason that may pass is tried after ever longer pauses, and
@@ -38,9 +39,7 @@ func TestRetries(t *testing.T) {
 func TestRetryWaitsForWrites(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "remora.yaml")
 	write := func(text string) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.WriteFile(t, path, text)
 	}
 	write("refused")
 	f := OpenConfigFile(path)

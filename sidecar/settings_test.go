@@ -1,11 +1,11 @@
 package sidecar
 
 import (
-	"os"
 	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
 )
@@ -13,10 +13,7 @@ import (
 // TestSettingsPageReloads: the last column of docs/settings.md is the effect of a reload
 // that changes only the key.
 func TestSettingsPageReloads(t *testing.T) {
-	page, err := os.ReadFile("../docs/settings.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.ReadFile(t, "../docs/settings.md")
 	tried := 0
 	for _, line := range strings.Split(string(page), "\n") {
 		cells := strings.Split(strings.Trim(line, "| "), " | ")

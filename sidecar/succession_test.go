@@ -16,6 +16,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/handover"
@@ -75,10 +76,7 @@ services: {local: {discover: static, endpoints: [%q], protocol: http, connect_ti
 	conn := harness.Receive(t, "the successor to serve", predecessor)
 	fetched := func() string {
 		t.Helper()
-		nc, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		nc := must.Dial(t, "tcp", address)
 		defer nc.Close()
 		_ = nc.SetDeadline(time.Now().Add(harness.Patience))
 		_, _ = nc.Write(link.AppendStream(nil, &link.Stream{Kind: link.StreamAnswer, TimeLeft: harness.Patience, Token: link.Token{7}}))
@@ -102,11 +100,7 @@ services: {local: {discover: static, endpoints: [%q], protocol: http, connect_ti
 
 func localListener(t *testing.T) net.Listener {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
+	ln := must.Listen(t)
 	return ln
 }
 

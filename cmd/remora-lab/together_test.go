@@ -8,20 +8,16 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 func TestTogether(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
+	ln := must.Listen(t)
 	ln.(*net.TCPListener).SetDeadline(time.Now().Add(20 * time.Second))
 	// The program has a connection until it ends.
 	script := filepath.Join(t.TempDir(), "script")
-	if err := os.WriteFile(script, []byte("exec 3<>/dev/tcp/127.0.0.1/$1; exec sleep 600"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.WriteFile(t, script, "exec 3<>/dev/tcp/127.0.0.1/$1; exec sleep 600")
 	_, port, _ := net.SplitHostPort(ln.Addr().String())
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

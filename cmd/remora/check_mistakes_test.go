@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // Configurations that are valid but for the text in them.
@@ -43,9 +44,7 @@ func withRoute(route string) string {
 // checked returns what "remora check" prints about a configuration, without the name of the file.
 func checked(t *testing.T, file, text string) (lines []string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.WriteFile(t, file, text)
 	var out bytes.Buffer
 	execute([]string{"check", file}, io.Discard, &out)
 	for line := range strings.Lines(out.String()) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/internal/testcerts"
 )
 
@@ -20,9 +21,7 @@ func TestCheckFiles(t *testing.T) {
 	good := harness.CertFiles(t, ca, harness.ProviderName)
 	other := harness.CertFiles(t, ca, harness.ProviderName)
 	text := filepath.Join(t.TempDir(), "text.pem")
-	if err := os.WriteFile(text, []byte("no PEM\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.WriteFile(t, text, "no PEM\n")
 	expired := testcerts.NewDir(t, ca, nil, nil)
 	expired.Rotate(ca.Issue(testcerts.Leaf{Names: []string{harness.ProviderName}, Expired: true}))
 	chain := testcerts.NewDir(t, ca, nil, nil) // its authority has expired

@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/internal/testcerts"
 	labcerts "github.com/remora-proxy/remora/lab/certs"
 	"github.com/remora-proxy/remora/proxy/config"
@@ -27,10 +28,7 @@ func TestKubernetesSidecars(t *testing.T) {
 	}
 	for _, side := range []string{"provider", "consumer"} {
 		dir := "../../packaging/kubernetes/kustomize/" + side
-		text, err := os.ReadFile(dir + "/remora.yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.ReadFile(t, dir+"/remora.yaml")
 		cfg, err := config.Parse(dir+"/remora.yaml", text, env)
 		if err != nil {
 			t.Fatal(err)
@@ -100,10 +98,7 @@ func parses(t *testing.T, args []string) {
 // TestSystemdExample: the unit's commands exist, and it leaves time to drain. systemd, if
 // installed, reports no error.
 func TestSystemdExample(t *testing.T) {
-	text, err := os.ReadFile("../../packaging/remora.service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.ReadFile(t, "../../packaging/remora.service")
 	for line := range strings.Lines(string(text)) {
 		if _, command, ok := strings.Cut(strings.TrimSpace(line), "=/usr/bin/remora "); ok {
 			parses(t, strings.Fields(command))
@@ -122,9 +117,7 @@ func TestSystemdExample(t *testing.T) {
 	// systemd-analyze needs the program to exist. That of the tests will do.
 	unit := filepath.Join(t.TempDir(), "remora.service")
 	local := bytes.ReplaceAll(text, []byte("/usr/bin/remora"), []byte(os.Args[0]))
-	if err := os.WriteFile(unit, local, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.WriteFile(t, unit, local)
 	if out, err := exec.Command(analyze, "verify", "--man=no", unit).CombinedOutput(); err != nil || bytes.Contains(out, []byte("remora.service")) {
 		t.Errorf("systemd-analyze: %v\n%s", err, out)
 	}

@@ -2,21 +2,20 @@ package main
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
 	"strings"
 	"testing"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 func TestExecute(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.WriteFile(t, path, text)
 		return path
 	}
 	good := write("good.yaml", `listeners: [{name: in, address: "127.0.0.1:1", protocol: http}, {name: out, address: "127.0.0.1:2", protocol: http}]

@@ -3,11 +3,11 @@ package main
 import (
 	"bytes"
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/internal/printable"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/sidecar"
@@ -27,9 +27,7 @@ func wantPrintable(t *testing.T, what, text string) {
 // TestOutputIsPrintable: the errors of a configuration show what it holds.
 func TestOutputIsPrintable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "remora.yaml")
-	if err := os.WriteFile(file, []byte("listeners: [{name: \"x\\e]52;c;aGk=\\a\", protocol: \"\\e[31m\"}]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.WriteFile(t, file, "listeners: [{name: \"x\\e]52;c;aGk=\\a\", protocol: \"\\e[31m\"}]\n")
 	for _, args := range [][]string{{"check", "-c", file}, {"run", hostile}, {"check", "-c", hostile}} {
 		var out bytes.Buffer
 		if code := execute(args, &out, &out); code == 0 || out.Len() == 0 {

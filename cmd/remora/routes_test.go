@@ -2,19 +2,18 @@ package main
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // testRoutes runs "remora routes test" on a configuration.
 func testRoutes(t *testing.T, yaml string, args ...string) (output string, code int) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "remora.yaml")
-	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.WriteFile(t, file, yaml)
 	var out bytes.Buffer
 	code = execute(append([]string{"routes", "test", "-c", file}, args...), &out, &out)
 	return out.String(), code

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/internal/testcerts"
 )
 
@@ -137,9 +137,7 @@ func TestFamiliesOfMany(t *testing.T) {
 		lines += addr + " many.example.test\n"
 	}
 	hosts := filepath.Join(t.TempDir(), "hosts")
-	if err := os.WriteFile(hosts, []byte(lines), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.WriteFile(t, hosts, lines)
 	const mounted = `mount --bind "$0" /etc/hosts && exec "$@"`
 	if out, err := exec.Command("unshare", "-rm", "sh", "-c", mounted, hosts, "true").CombinedOutput(); err != nil {
 		t.Skipf("no mount namespace: %v: %s", err, out)

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/remora-proxy/remora/e2e/harness"
 )
@@ -31,12 +30,7 @@ services: {app: {discover: static, protocol: http, endpoints: ["unix:%[2]s/app"]
 	p := harness.Start(t, strings.ReplaceAll(conf, "TRUST", "127.0.0.0/8"))
 	p.Ready()
 	ask := func(header string) (string, error) {
-		nc, err := net.Dial("tcp", free)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { nc.Close() })
-		_ = nc.SetDeadline(time.Now().Add(harness.Patience))
+		nc := harness.Dial(t, "tcp", free)
 		_, _ = io.WriteString(nc, header+"GET /x HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 203.0.113.9\r\n\r\n") // may be reset already
 		resp, err := http.ReadResponse(bufio.NewReader(nc), nil)
 		if err != nil {

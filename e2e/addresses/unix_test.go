@@ -16,10 +16,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/internal/testcerts"
 )
 
@@ -36,10 +36,7 @@ func unixClient(t *testing.T, name string) *http.Client {
 // unixApp serves what the client at the other end says at a Unix socket.
 func unixApp(t *testing.T, name string) {
 	t.Helper()
-	ln, err := net.Listen("unix", name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.ListenOn(t, "unix", name)
 	app := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		fmt.Fprintf(w, "%s %s for %s", r.URL.Path, b, r.Header.Get("X-Forwarded-For"))
@@ -178,9 +175,7 @@ func TestUnixAdmin(t *testing.T) {
 	t.Parallel() // it mostly waits
 	dir := harness.SocketDir(t)
 	admin, file := filepath.Join(dir, "admin"), filepath.Join(dir, "remora.yaml")
-	if err := os.WriteFile(file, []byte(fmt.Sprintf("admin: {address: %q}", "unix:"+admin)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.WriteFile(t, file, fmt.Sprintf("admin: {address: %q}", "unix:"+admin))
 	cmd := exec.Command(harness.Binary, "run", "-c", file)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -231,10 +226,7 @@ services: {app: {discover: static, protocol: http, endpoints: ["unix:DIR/app"]}}
 	if code := p.Again().ExitCode(); code != 1 || !fileExists(own) {
 		t.Errorf("the successor ended with %d, file %t", code, fileExists(own))
 	}
-	nc, err := net.Dial("unix", own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must.Dial(t, "unix", own)
 	nc.Close()
 }
 
@@ -297,24 +289,16 @@ services:
 	if n := p.Metric(`remora_errors_total{code="no-route",listener="in"}`); n != 3 {
 		t.Errorf("%d refusals count", n)
 	}
-	proxy, err := net.Dial("tcp", behind)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proxy := harness.Dial(t, "tcp", behind)
 	defer proxy.Close()
-	_ = proxy.SetDeadline(time.Now().Add(harness.Patience))
 	if _, err := io.WriteString(proxy, "PROXY TCP4 192.0.2.1 198.51.100.2 56324 443\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	if err := tls.Client(proxy, &tls.Config{ServerName: "a.test", InsecureSkipVerify: true}).Handshake(); err != nil {
 		t.Errorf("behind a proxy: %v", err)
 	}
-	nc, err := net.Dial("tcp", in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := harness.Dial(t, "tcp", in)
 	defer nc.Close()
-	_ = nc.SetDeadline(time.Now().Add(harness.Patience))
 	if _, err := io.WriteString(nc, "GET / HTTP/1.1\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/internal/printable"
 )
 
@@ -22,10 +22,7 @@ import (
 // lines of one loop are in order.
 func accessLines(t *testing.T, file string) (paths []string) {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.ReadFile(t, file)
 	for line := range strings.Lines(string(text)) {
 		var l struct {
 			Path   string
@@ -143,11 +140,7 @@ func TestLogsArePrintable(t *testing.T) {
 	for _, format := range []string{`\"{header user-agent}\"`, "{header user-agent}"} {
 		egress, file := harness.FreeAddrs(t, 1)[0], filepath.Join(t.TempDir(), "access.log")
 		harness.Start(t, harness.OneApp(egress, app.Addr, "")+fmt.Sprintf("\naccess_log: {path: %q, format: \"%s\"}", file, format)).Ready()
-		c, err := net.Dial("tcp", egress)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
+		c := must.Dial(t, "tcp", egress)
 		if _, err := fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: %s\r\nConnection: close\r\n\r\n", unseen); err != nil {
 			t.Fatal(err)
 		}

@@ -2,20 +2,16 @@ package commands
 
 import (
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // TestAddressTaken: an address that can't be bound is named with its setting, and the reason.
 func TestAddressTaken(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
+	taken := must.Listen(t)
 	addr, free := taken.Addr().String(), harness.FreeAddrs(t, 2)
 	listeners := func(first, second string) string {
 		return fmt.Sprintf(`

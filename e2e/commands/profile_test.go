@@ -21,6 +21,7 @@ import (
 	"github.com/remora-proxy/remora/cmd/remora/adminclient"
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // runProfile runs "remora profile" with an output file in a directory that has no other file
@@ -180,14 +181,9 @@ func TestProfileRefused(t *testing.T) {
 			t.Errorf("%s without the setting: exit code %d: %s", kind, code, out)
 		}
 	}
-	yaml, err := os.ReadFile(p.File)
-	if err != nil {
-		t.Fatal(err)
-	}
+	yaml := must.ReadFile(t, p.File)
 	yaml = bytes.Replace(yaml, []byte("${REMORA_TEST_PROFILES:-true}"), []byte("true"), 1)
-	if err := os.WriteFile(p.File, yaml, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.WriteFile(t, p.File, yaml)
 	p.Signal(syscall.SIGHUP)
 	eventually.Nil(t, "a profile after the reload", func() error {
 		if _, code, out := runProfile(t, "a.svg", "-c", p.File, "--kind", "heap"); code != 0 {
@@ -290,9 +286,7 @@ func TestProfileKeepsFile(t *testing.T) {
 	defer idle.Close()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "a.svg")
-	if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.WriteFile(t, file, "old")
 	cmd := exec.Command(harness.Binary, "profile", "--admin", slow.Listener.Addr().String(), "-o", file)
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &said

@@ -16,6 +16,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 func TestRun(t *testing.T) {
@@ -93,11 +94,7 @@ func TestDrainSlowReader(t *testing.T) {
 	a := harness.NewApp(t)
 	p, egress := harness.Consumer(t, a, "")
 	p.Ready()
-	conn, err := net.Dial("tcp", egress)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := must.Dial(t, "tcp", egress)
 	if err := conn.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
 		t.Fatal(err)
 	}
@@ -269,10 +266,7 @@ func TestAdminToken(t *testing.T) {
 	p, _ := harness.Consumer(t, harness.NewApp(t), "")
 	p.Ready()
 	ask := func(authorization string) int {
-		req, err := http.NewRequest(http.MethodGet, "http://"+p.Admin+"/config", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Request(t, http.MethodGet, "http://"+p.Admin+"/config", nil)
 		req.Header.Set("Authorization", authorization)
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil {

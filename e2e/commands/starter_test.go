@@ -3,7 +3,6 @@ package commands
 import (
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // TestRunWithoutFile: flags alone start a sidecar in front of two applications. It has no file to reload.
@@ -62,16 +62,11 @@ func TestInit(t *testing.T) {
 		t.Errorf("a second time: exit code %d, %s", code, out)
 	}
 
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.ReadFile(t, file)
 	p, listen := harness.NewProcess(t, ""), harness.FreeAddrs(t, 1)[0]
 	edited := strings.NewReplacer("127.0.0.1:8080", (&harness.CheckedApp{App: "a"}).Start(t),
 		"127.0.0.1:15001", listen, "127.0.0.1:9901", p.Admin).Replace(string(text)) // the last two only because ports here may be taken
-	if err := os.WriteFile(p.File, []byte(edited), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.WriteFile(t, p.File, edited)
 	p = p.Again()
 	p.Ready()
 	harness.ServedByAll(t, "http://"+listen+"/", "a")

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/protocol/dubbo"
 )
 
@@ -39,10 +40,7 @@ func TestDeadlineReachesDubbo(t *testing.T) {
 	}
 	check("a consumer's call", 2)
 	for _, service := range []string{"Demo", "Straight"} {
-		req, err := http.NewRequest(http.MethodPost, egress+"/com.acme."+service+"/echo", strings.NewReader(`{"types":["java.lang.String"],"args":["x"]}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Request(t, http.MethodPost, egress+"/com.acme."+service+"/echo", strings.NewReader(`{"types":["java.lang.String"],"args":["x"]}`))
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("X-Remora-Timeout-Ms", strconv.Itoa(timeout))
 		resp, err := http.DefaultClient.Do(req)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/protocol/dubbo"
 )
 
@@ -42,10 +43,7 @@ func newResponder(t *testing.T) *responder {
 }
 
 func (r *responder) start() {
-	ln, err := net.Listen("tcp", r.addr)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	ln := must.ListenOn(r.t, "tcp", r.addr)
 	r.ln, r.conns = ln, map[net.Conn]bool{}
 	go func() {
 		for {
@@ -116,11 +114,7 @@ func echoed(f *dubbo.Frame) *dubbo.Frame {
 
 func dialDubbo(t *testing.T, addr string) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
+	c := must.Dial(t, "tcp", addr)
 	if err := c.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}

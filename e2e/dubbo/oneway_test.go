@@ -2,21 +2,17 @@ package dubbo
 
 import (
 	"fmt"
-	"net"
 	"testing"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/protocol/dubbo"
 )
 
 // TestDubboOneWay: a one-way call reaches its provider as such. Its caller gets no
 // response, though the provider sends one.
 func TestDubboOneWay(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
+	ln := must.Listen(t)
 	calls := harness.FreeAddrs(t, 1)[0]
 	harness.Start(t, fmt.Sprintf(`
 loops: 1

@@ -15,6 +15,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // database is a server of a protocol without HTTP, which says its name to each client. Its role is
@@ -37,10 +38,7 @@ func startDatabases(t *testing.T) (one, two *database, port string) {
 
 func (d *database) start(t *testing.T, ip, port string) {
 	t.Helper()
-	checks, err := net.Listen("tcp", net.JoinHostPort(ip, port))
-	if err != nil {
-		t.Fatal(err)
-	}
+	checks := must.ListenOn(t, "tcp", net.JoinHostPort(ip, port))
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /primary", func(w http.ResponseWriter, r *http.Request) {
 		if !d.primary.Load() {
@@ -50,11 +48,7 @@ func (d *database) start(t *testing.T, ip, port string) {
 	server := &http.Server{Handler: mux}
 	go func() { _ = server.Serve(checks) }()
 	t.Cleanup(func() { server.Close() })
-	sessions, err := net.Listen("tcp", ip+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { sessions.Close() })
+	sessions := must.ListenOn(t, "tcp", ip+":0")
 	d.addr = sessions.Addr().String()
 	go harness.Accept(sessions, func(nc net.Conn) {
 		fmt.Fprintln(nc, d.name)

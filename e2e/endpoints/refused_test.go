@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
@@ -20,12 +19,8 @@ import (
 // sendRaw sends bytes to addr on a connection of their own, and returns the response.
 func sendRaw(t *testing.T, addr, sent string) string {
 	t.Helper()
-	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := harness.Dial(t, "tcp", addr)
 	defer nc.Close()
-	_ = nc.SetDeadline(time.Now().Add(harness.Patience))
 	if _, err := io.WriteString(nc, sent); err != nil {
 		t.Fatal(err)
 	}
@@ -169,12 +164,7 @@ services: {dead: {discover: static, endpoints: [%q], protocol: http, connect_tim
 // TestTLSNotServed: a client of TLS gets an alert, and the log says so.
 func TestTLSNotServed(t *testing.T) {
 	p, egress, _ := startRefusing(t)
-	nc, err := net.Dial("tcp", egress)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	_ = nc.SetDeadline(time.Now().Add(harness.Patience))
+	nc := harness.Dial(t, "tcp", egress)
 	if err := tls.Client(nc, &tls.Config{ServerName: "compute"}).Handshake(); err == nil || !strings.Contains(err.Error(), "remote error: tls: handshake failure") {
 		t.Errorf("the client of TLS got %v", err)
 	}

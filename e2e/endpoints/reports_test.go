@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/remora-proxy/remora/e2e/harness"
 )
@@ -241,12 +240,8 @@ func TestReportsOfOtherProxies(t *testing.T) {
 }
 
 func (r *report) send(t *testing.T, app *reportApp, addr string) {
-	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := harness.Dial(t, "tcp", addr)
 	defer nc.Close()
-	_ = nc.SetDeadline(time.Now().Add(harness.Patience))
 	if _, err := io.WriteString(nc, r.request); err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // endingApp sends one message and, when the client has got it, ends the call with a code. A call
@@ -163,10 +163,7 @@ func TestGRPCStreamOutcome(t *testing.T) {
 					})
 				}
 				harness.AwaitLines(t, m.logs[i], 10)
-				text, err := os.ReadFile(m.logs[i])
-				if err != nil {
-					t.Fatal(err)
-				}
+				text := must.ReadFile(t, m.logs[i])
 				got := map[string]int{}
 				for line := range strings.Lines(string(text)) {
 					var l struct {

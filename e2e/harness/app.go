@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // App is an application. It responds at once, except to /slow, which waits for release.
@@ -189,11 +190,7 @@ func ServedByAll(t *testing.T, url, apps string) {
 // ServeTCP calls talk for each connection to the address that it returns, and then closes
 // the connection.
 func ServeTCP(t *testing.T, talk func(nc net.Conn)) (addr string) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
+	ln := must.Listen(t)
 	go Accept(ln, talk)
 	return ln.Addr().String()
 }

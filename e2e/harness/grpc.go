@@ -3,7 +3,6 @@ package harness
 import (
 	"context"
 	"io"
-	"net"
 	"strings"
 	"testing"
 
@@ -14,6 +13,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // GRPCApp is a server of grpc-go with the calls of its interoperability tests.
@@ -32,10 +33,7 @@ func StartGRPCApp(t *testing.T) (*GRPCApp, string) {
 // ServeGRPC serves app and tells of it by reflection. It returns the address.
 func ServeGRPC(t *testing.T, app pb.TestServiceServer, more ...grpc.ServerOption) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Listen(t)
 	s := grpc.NewServer(append(more, grpc.MaxRecvMsgSize(64<<20))...)
 	pb.RegisterTestServiceServer(s, app)
 	reflection.Register(s)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // HTTP2Endpoint is an application that speaks HTTP/2.
@@ -23,10 +25,7 @@ type HTTP2Endpoint struct {
 // nil, changes its server.
 func StartHTTP2Endpoint(t *testing.T, addr string, h http.HandlerFunc, change func(*http.Server)) *HTTP2Endpoint {
 	t.Helper()
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.ListenOn(t, "tcp", addr)
 	a := &HTTP2Endpoint{Addr: l.Addr().String()}
 	a.Srv = &http.Server{
 		Protocols: new(http.Protocols), ErrorLog: log.New(io.Discard, "", 0),

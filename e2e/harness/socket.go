@@ -11,17 +11,22 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
-// DialPlain connects to addr. The connection has Patience for all that is sent on it, and closes when the test ends.
+// Dial connects to addr. The connection has Patience for all that is sent on it, and closes when the test ends.
+func Dial(t *testing.T, network, addr string) net.Conn {
+	t.Helper()
+	nc := must.Dial(t, network, addr)
+	_ = nc.SetDeadline(time.Now().Add(Patience))
+	return nc
+}
+
+// DialPlain is Dial for a PlainSocket.
 func DialPlain(t *testing.T, addr string) *PlainSocket {
 	t.Helper()
-	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { nc.Close() })
-	_ = nc.SetDeadline(time.Now().Add(Patience))
+	nc := Dial(t, "tcp", addr)
 	return &PlainSocket{T: t, TCPConn: nc.(*net.TCPConn), In: bufio.NewReader(nc)}
 }
 

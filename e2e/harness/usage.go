@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 var pooledConnection = regexp.MustCompile(`(?m)^remora_endpoint_connections\{.*service="local".*\} [1-9]`)
@@ -71,10 +72,7 @@ func (l Level) Above(before Level) error {
 
 // Memory is a field of /proc/PID/status in bytes.
 func (p *Process) Memory(t *testing.T, field string) int {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	status := must.ReadFile(t, fmt.Sprintf("/proc/%d/status", p.Cmd.Process.Pid))
 	var n int
 	_, after, _ := strings.Cut(string(status), field+":")
 	if _, err := fmt.Sscan(after, &n); err != nil {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/internal/testcerts"
 )
 
@@ -195,10 +195,7 @@ func TestHTTP2Conversation(t *testing.T) {
 	_, clients := startHTTP2(t, app.Listener.Addr().String())
 	for name, c := range clients {
 		body, say := io.Pipe()
-		req, err := http.NewRequest("POST", c.base+"/echo", body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Request(t, "POST", c.base+"/echo", body)
 		req.Header.Set("Content-Type", "application/grpc")
 		resp, err := c.Do(req)
 		if err != nil {
@@ -292,10 +289,7 @@ func TestHTTP2Reload(t *testing.T) {
 	for _, c := range clients {
 		c.do(t, "GET", "/a", nil, nil)
 	}
-	config, err := os.ReadFile(p.File)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.ReadFile(t, p.File)
 	yaml, _, _ := strings.Cut(string(config), "\nadmin:")
 	p.Reload(strings.Replace(yaml, app.Listener.Addr().String(), next.Listener.Addr().String(), 1), "applied")
 	for name, c := range clients {

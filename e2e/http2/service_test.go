@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/internal/testcerts"
 )
 
@@ -194,11 +194,7 @@ func TestHTTP2Restart(t *testing.T) {
 func TestHTTP2NotSpoken(t *testing.T) {
 	http1 := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(http1.Close)
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = silent.Close() })
+	silent := must.Listen(t)
 	for _, c := range []struct{ addr, timeout, want string }{
 		{http1.Listener.Addr().String(), "15s", "the peer speaks HTTP/1.1, not HTTP/2"},
 		{silent.Addr().String(), "300ms", "did not begin to speak HTTP/2 within connect_timeout"},

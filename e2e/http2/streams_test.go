@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // readLines returns the lines of a body as they come.
@@ -188,10 +189,7 @@ services:
 		} {
 			begun = make(chan struct{})
 			request, rest := io.Pipe()
-			req, err := http.NewRequest(http.MethodPost, "http://"+addrs[0]+c.path, request)
-			if err != nil {
-				t.Fatal(err)
-			}
+			req := must.Request(t, http.MethodPost, "http://"+addrs[0]+c.path, request)
 			if c.body != "" {
 				req.Body = io.NopCloser(strings.NewReader(c.body))
 			}

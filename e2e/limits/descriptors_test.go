@@ -33,12 +33,7 @@ func descriptors(t *testing.T, p *harness.Process) int {
 // the response.
 func keepOpen(t *testing.T, addr, path string) error {
 	t.Helper()
-	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { nc.Close() })
-	_ = nc.SetDeadline(time.Now().Add(harness.Patience))
+	nc := harness.Dial(t, "tcp", addr)
 	if _, err := fmt.Fprintf(nc, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path); err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package limits
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // TestOverload: clients that hold all connections open lose idle ones, so that others are served
@@ -20,11 +20,7 @@ func TestOverload(t *testing.T) {
 	app := harness.NewApp(t)
 	p, egress := harness.Consumer(t, app, fmt.Sprintf("limits: {connections: %d}", limit))
 	p.Ready()
-	slow, err := net.Dial("tcp", egress)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer slow.Close()
+	slow := must.Dial(t, "tcp", egress)
 	_, _ = io.WriteString(slow, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
 	harness.Receive(t, "the slow request", app.Arrived)
 	for range limit - 1 {
@@ -82,19 +78,13 @@ services: {app: {discover: static, endpoints: [%q], protocol: http, connect_time
 `, limit, egress, app.Addr))
 	p.Ready()
 	for range busy {
-		nc, err := net.Dial("tcp", egress)
-		if err != nil {
-			t.Fatal(err)
-		}
+		nc := must.Dial(t, "tcp", egress)
 		defer nc.Close()
 		_, _ = io.WriteString(nc, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
 		harness.Receive(t, "a slow request", app.Arrived)
 	}
 	ask := func(priority string) int {
-		req, err := http.NewRequest("GET", "http://"+egress, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Request(t, "GET", "http://"+egress, nil)
 		req.Header.Set("x-remora-priority", priority)
 		req.Close = true
 		resp, err := (&http.Client{Timeout: harness.Patience}).Do(req)

@@ -3,13 +3,13 @@ package load
 import (
 	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // scripts/restart.sh --changes sets these.
@@ -52,10 +52,7 @@ func TestChangesUnderOpenLoad(t *testing.T) {
 // changedConfig returns the configuration of p with another limit of pending requests.
 func changedConfig(t *testing.T, p *harness.Process, i int) string {
 	t.Helper()
-	b, err := os.ReadFile(p.File)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.ReadFile(t, p.File)
 	text, _, ok := strings.Cut(string(b), "\nadmin:") // which write appends
 	head, tail, ok2 := strings.Cut(text, "max_pending: ")
 	if !ok || !ok2 {

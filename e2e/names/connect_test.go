@@ -18,6 +18,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // echoApp returns a server that says what it received, in plain text or over TLS.
@@ -40,10 +41,7 @@ func echoApp(t *testing.T, name string, secure bool) *httptest.Server {
 func accessFields(t *testing.T, file string, n int) (lines []string) {
 	t.Helper()
 	harness.AwaitLines(t, file, n)
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.ReadFile(t, file)
 	for line := range strings.Lines(string(text)) {
 		var l struct {
 			Method, Authority, Path, Service, Stream, Error, Endpoint string
@@ -199,10 +197,7 @@ func TestUnroutedDirect(t *testing.T) {
 		{"PUT", plain.URL + "/", strings.Repeat("x", 1<<20), "plain: PUT " + plain.Listener.Addr().String() + " / 1048576"},
 		{"GET", secure.URL + "/", "", "secure: GET " + secure.Listener.Addr().String() + " / 0"},
 	} {
-		r, err := http.NewRequest(c.method, c.url, strings.NewReader(c.body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Request(t, c.method, c.url, strings.NewReader(c.body))
 		resp, err := client.Do(r)
 		if err != nil {
 			t.Fatal(err)

@@ -2,7 +2,6 @@ package names
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/e2e/harness/h2"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // spellings are names as clients may write them, and the route that has to take each.
@@ -89,10 +89,7 @@ func exchanged(t *testing.T, s *harness.PlainSocket, request string) string {
 
 func exchangedHTTP2(t *testing.T, egress string, fields ...string) string {
 	t.Helper()
-	nc, err := net.Dial("tcp", egress)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must.Dial(t, "tcp", egress)
 	defer nc.Close()
 	p := h2.NewPeer(nc)
 	go p.Listen()

@@ -14,8 +14,10 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/remora-proxy/remora/e2e/harness"
 	"golang.org/x/sys/unix"
+
+	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // familiesVariable makes the test binary run a command with sockets of only these families, as
@@ -63,10 +65,7 @@ func restrict(allowed []string) error {
 // TestUnitFamilies: with the address families of the systemd unit the sidecar knows the addresses of its host, which
 // direct requests do not reach. Without netlink it does not, and reaches only addresses that its list has.
 func TestUnitFamilies(t *testing.T) {
-	unit, err := os.ReadFile("../../packaging/remora.service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	unit := must.ReadFile(t, "../../packaging/remora.service")
 	found := regexp.MustCompile(`(?m)^RestrictAddressFamilies=(.*)$`).FindSubmatch(unit)
 	if found == nil {
 		t.Fatal("the unit restricts no families")
@@ -79,11 +78,7 @@ func TestUnitFamilies(t *testing.T) {
 		}
 	}
 	listed := nameApp(t)
-	app, err := net.Listen("tcp", own+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer app.Close()
+	app := must.ListenOn(t, "tcp", own+":0")
 	for name, c := range map[string]struct {
 		families string
 		blind    bool

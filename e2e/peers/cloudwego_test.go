@@ -16,6 +16,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // scripts/cloudwego.sh sets these.
@@ -98,10 +99,7 @@ func did(t *testing.T, servers []*cloudwegoServer) map[string]int {
 	t.Helper()
 	times := map[string]int{}
 	for _, s := range servers {
-		b, err := os.ReadFile(s.output)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.ReadFile(t, s.output)
 		for line := range strings.Lines(string(b)) {
 			if id, found := strings.CutPrefix(strings.TrimSpace(line), "did "); found {
 				times[id]++

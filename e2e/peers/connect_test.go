@@ -6,7 +6,6 @@ import (
 	"flag"
 	"net"
 	"net/netip"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/e2e/harness/h2"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // scripts/connect.sh sets it.
@@ -44,12 +44,8 @@ func TestConnectConformance(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			addr, dir := harness.FreeAddrs(t, 1)[0], t.TempDir()
 			features, says := filepath.Join(dir, "features.yaml"), filepath.Join(dir, "says")
-			if err := os.WriteFile(features, []byte(connectFeatures), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(says, listensAt(t, interopWays[way](t, addr)), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.WriteFile(t, features, connectFeatures)
+			must.WriteFile(t, says, listensAt(t, interopWays[way](t, addr)))
 			_, port, _ := net.SplitHostPort(addr)
 			ctx, cancel := context.WithTimeout(t.Context(), 5*harness.Patience)
 			defer cancel()

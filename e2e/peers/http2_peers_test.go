@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/internal/testcerts"
 )
 
@@ -162,10 +163,7 @@ func checkMirror(t *testing.T, client *http.Client, url, contentType, proto stri
 	for _, n := range bodySizes {
 		for _, query := range []string{"", "?pieces"} {
 			body := mirrored(n)
-			req, err := http.NewRequest("POST", url+"/mirror"+query, io.MultiReader(bytes.NewReader(body)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			req := must.Request(t, "POST", url+"/mirror"+query, io.MultiReader(bytes.NewReader(body)))
 			req.Header.Set("content-type", contentType)
 			after := ""
 			if req.ContentLength = int64(n); query != "" {
@@ -289,9 +287,7 @@ func TestHTTP2PeersClients(t *testing.T) {
 		url := scheme + "://localhost:" + port + "/mirror"
 		for _, n := range bodySizes {
 			file := filepath.Join(t.TempDir(), "body")
-			if err := os.WriteFile(file, mirrored(n), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.WriteFile(t, file, mirrored(n))
 			same := func(t *testing.T, got []byte) {
 				t.Helper()
 				if !bytes.Equal(got, mirrored(n)) {
@@ -318,9 +314,7 @@ func TestHTTP2PeersClients(t *testing.T) {
 		}
 		t.Run("h2load, "+name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "body")
-			if err := os.WriteFile(file, mirrored(300), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.WriteFile(t, file, mirrored(300))
 			for _, argv := range [][]string{{"-c1", "-m100", "-n5000"}, {"-c16", "-m32", "-n20000"}, {"-c32", "-m1", "-n5000"}} {
 				out := mustRun(t, append(append([]string{"h2load", "-d", file}, argv...), url)...)
 				want := regexp.MustCompile(strings.TrimPrefix(argv[2], "-n") + ` succeeded, 0 failed, 0 errored`)

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // TestHTTP2PeersSpec runs each case of h2spec against a listener.
@@ -37,10 +39,7 @@ func TestHTTP2PeersSpec(t *testing.T) {
 // isRequest reports whether what h2spec sends as a wrong preface gets the response of HTTP/1.1, and
 // the end of the connection: a listener without TLS speaks that as well.
 func isRequest(t *testing.T, addr string) bool {
-	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must.Dial(t, "tcp", addr)
 	defer nc.Close()
 	_, _ = io.WriteString(nc, "INVALID CONNECTION PREFACE\r\n\r\n")
 	said, err := io.ReadAll(nc)

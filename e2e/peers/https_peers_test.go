@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/internal/testcerts"
 )
 
@@ -108,18 +109,13 @@ func startConfigured(t *testing.T, config string, values map[string]string) (add
 	t.Helper()
 	addr = harness.FreeAddrs(t, 1)[0]
 	dir := t.TempDir()
-	text, err := os.ReadFile(filepath.Join(peerFiles, config))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.ReadFile(t, filepath.Join(peerFiles, config))
 	_, port, _ := net.SplitHostPort(addr)
 	all := map[string]string{"DOLLAR": "$", "DIR": dir, "LISTEN": addr, "PORT": port}
 	maps.Copy(all, values)
 	file := filepath.Join(dir, filepath.Base(config))
 	expanded := os.Expand(string(text), func(name string) string { return all[name] })
-	if err := os.WriteFile(file, []byte(expanded), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.WriteFile(t, file, expanded)
 	switch program, _, _ := strings.Cut(filepath.Base(config), "-"); program {
 	case "nginx":
 		startPeer(t, dir, addr, "nginx", "-e", "stderr", "-c", file)

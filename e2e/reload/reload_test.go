@@ -2,7 +2,6 @@ package reload
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/lab"
 )
 
@@ -19,11 +19,7 @@ import (
 func TestReloadRefusals(t *testing.T) {
 	a := harness.NewApp(t)
 	addrs := harness.FreeAddrs(t, 2)
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
+	taken := must.Listen(t)
 	good := harness.OneApp(addrs[0], a.Addr, "")
 	p := harness.Start(t, good)
 	p.Ready()
@@ -78,17 +74,12 @@ func TestWatch(t *testing.T) {
 		})
 	}
 	generation(2)
-	text, err := os.ReadFile(p.File)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.ReadFile(t, p.File)
 	dir := filepath.Dir(p.File)
 	for i, limit := range []string{"8", "9"} {
 		version := filepath.Join(dir, "version-"+limit)
 		next := strings.Replace(string(text), "max_pending: 7", "max_pending: "+limit, 1)
-		if err := os.WriteFile(version, []byte(next), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.WriteFile(t, version, next)
 		if err := os.Symlink(version, p.File+".link"); err != nil {
 			t.Fatal(err)
 		}

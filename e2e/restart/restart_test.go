@@ -18,6 +18,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/handover"
 )
 
@@ -30,11 +31,7 @@ type keptAlive struct {
 
 func keepAlive(t *testing.T, addr string) *keptAlive {
 	t.Helper()
-	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
+	c := must.Dial(t, "tcp", addr)
 	return &keptAlive{t, c, bufio.NewReader(c)}
 }
 
@@ -130,11 +127,7 @@ func TestHotRestartFails(t *testing.T) {
 	good := harness.OneApp(addrs[0], a.Addr, "")
 	p := harness.Start(t, good)
 	p.Ready()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
+	taken := must.Listen(t)
 	for _, c := range []struct{ name, yaml, says string }{
 		{"invalid", good + "\nnonsense: 1", "nonsense"},
 		{"an address is taken", strings.Replace(good, "listeners: [", fmt.Sprintf(
@@ -247,11 +240,7 @@ func TestRestartBySignal(t *testing.T) {
 // predecessor, whose host name led elsewhere, had a socket. Its own successor takes over all sockets.
 func TestAdminSockets(t *testing.T) {
 	// An ephemeral port may be that of a connection, and then it is not free at 0.0.0.0.
-	narrow, err := net.Listen("tcp", harness.FreeAddrs(t, 1)[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer narrow.Close()
+	narrow := must.ListenOn(t, "tcp", harness.FreeAddrs(t, 1)[0])
 	_, port, _ := net.SplitHostPort(narrow.Addr().String())
 	t.Setenv("REMORA_TEST_TOKEN", "secret")
 	p := &harness.Process{T: t, File: filepath.Join(t.TempDir(), "remora.yaml"), Admin: "0.0.0.0:" + port}

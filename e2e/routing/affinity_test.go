@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/internal/testcerts"
 )
 
@@ -72,10 +73,7 @@ func TestKeyedByHeader(t *testing.T) {
 			if n >= 6 {
 				body = make([]byte, 2<<20) // over limits.message
 			}
-			r, err := http.NewRequest(http.MethodPost, "http://"+addrs[n%2]+"/", bytes.NewReader(body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Request(t, http.MethodPost, "http://"+addrs[n%2]+"/", bytes.NewReader(body))
 			r.Header.Set("X-Key", fmt.Sprint(key))
 			by, _ := answer(t, http.DefaultClient, r)
 			if owner == "" {
@@ -103,10 +101,7 @@ func TestKeyedTCP(t *testing.T) {
 		dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+client))}}
 		owner := ""
 		for range 4 {
-			r, err := http.NewRequest(http.MethodGet, "http://"+addr+"/", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Request(t, http.MethodGet, "http://"+addr+"/", nil)
 			by, _ := answer(t, &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext}}, r)
 			if owner == "" {
 				owner = by
@@ -150,10 +145,7 @@ func TestSessionCookie(t *testing.T) {
 		if i%2 == 1 {
 			s.url = "https://" + addrs[1] + "/a"
 		}
-		r, err := http.NewRequest(http.MethodGet, s.url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Request(t, http.MethodGet, s.url, nil)
 		var resp *http.Response
 		s.owner, resp = answer(t, s.client, r)
 		seen[s.owner] = true
@@ -174,10 +166,7 @@ func TestSessionCookie(t *testing.T) {
 		t.Helper()
 		for _, s := range sessions {
 			for _, path := range []string{"", "/b?c=d"} {
-				r, err := http.NewRequest(http.MethodGet, s.url+path, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := must.Request(t, http.MethodGet, s.url+path, nil)
 				by, resp := answer(t, s.client, r)
 				if by != s.owner || len(resp.Cookies()) > 0 {
 					t.Errorf("%s: a session of %s was served by %s, with the cookies %v", when, s.owner, by, resp.Cookies())

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/internal/testcerts"
 )
 
@@ -58,10 +59,7 @@ services: {compute: {discover: static, endpoints: [%q], protocol: link, connect_
 	}
 	send := func(egress, method, path string, size int) string {
 		t.Helper()
-		r, err := http.NewRequest(method, "http://"+egress+path, bytes.NewReader(make([]byte, size)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Request(t, method, "http://"+egress+path, bytes.NewReader(make([]byte, size)))
 		resp, err := http.DefaultClient.Do(r)
 		if err != nil {
 			t.Fatal(err)

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // TestManyCookies: clients of HTTP/2 send each pair of cookies as a field of its own (RFC 9113 section 8.2.3).
@@ -70,10 +70,7 @@ func TestManyCookies(t *testing.T) {
 // startCookieApp starts an application that responds with its name and the cookies that it has got.
 func startCookieApp(t *testing.T, name string, http2 bool) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Listen(t)
 	srv := &http.Server{Protocols: new(http.Protocols), ErrorLog: log.New(io.Discard, "", 0)}
 	srv.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, name, " ", strings.Join(r.Header["Cookie"], " AND "))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/protocol"
 )
 
@@ -39,10 +40,7 @@ services:
 	for _, path := range []string{"/straight", "/linked"} {
 		for _, size := range []int{0, 100, 1 << 20} {
 			for name, value := range map[string]string{"X-Remora-Timeout-Ms": "120000", "X-Envoy-Expected-Rq-Timeout-Ms": "120000", "Grpc-Timeout": "2M"} {
-				req, err := http.NewRequest(http.MethodPost, "http://"+addrs[1]+path, bytes.NewReader(make([]byte, size)))
-				if err != nil {
-					t.Fatal(err)
-				}
+				req := must.Request(t, http.MethodPost, "http://"+addrs[1]+path, bytes.NewReader(make([]byte, size)))
 				req.Header.Set(name, value)
 				resp, err := http.DefaultClient.Do(req)
 				if err != nil {
@@ -84,10 +82,7 @@ listeners: [{name: egress, address: %q, protocol: http, service: app}]
 services: {app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 4m}}`, egress, srv.Listener.Addr())).Ready()
 	send := func(path, timeout string, size int) string {
 		t.Helper()
-		req, err := http.NewRequest(http.MethodPost, "http://"+egress+path, bytes.NewReader(make([]byte, size)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Request(t, http.MethodPost, "http://"+egress+path, bytes.NewReader(make([]byte, size)))
 		if size == 0 {
 			req.Method = http.MethodGet
 			req.Header = http.Header{"Connection": {"upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="}}

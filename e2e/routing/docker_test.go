@@ -7,12 +7,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // TestDockerExample: docs/examples/docker.yaml passes what its expressions allow, in any case
@@ -21,10 +20,7 @@ import (
 func TestDockerExample(t *testing.T) {
 	dir := t.TempDir()
 	socket, proxy := filepath.Join(dir, "docker.sock"), filepath.Join(dir, "proxy.sock")
-	ln, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.ListenOn(t, "unix", socket)
 	next := make(chan string)
 	docker := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") != "" {
@@ -54,10 +50,7 @@ func TestDockerExample(t *testing.T) {
 	defer docker.Close()
 	defer close(next)
 
-	example, err := os.ReadFile("../../docs/examples/docker.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	example := must.ReadFile(t, "../../docs/examples/docker.yaml")
 	t.Setenv("DOCKER_SOCKET", socket)
 	t.Setenv("DOCKER_PROXY", proxy)
 	t.Setenv("DOCKER_WRITE", "containers/[^/]+/restart|exec/[^/]+/start")
@@ -68,10 +61,7 @@ func TestDockerExample(t *testing.T) {
 	defer client.CloseIdleConnections()
 	send := func(method, path string) *http.Response {
 		t.Helper()
-		req, err := http.NewRequest(method, "http://docker"+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Request(t, method, "http://docker"+path, nil)
 		resp, err := client.Do(req)
 		if err != nil {
 			t.Fatalf("%s %s: %v", method, path, err)
@@ -104,12 +94,7 @@ func TestDockerExample(t *testing.T) {
 		}
 	}
 
-	nc, err := net.Dial("unix", proxy)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	_ = nc.SetDeadline(time.Now().Add(harness.Patience))
+	nc := harness.Dial(t, "unix", proxy)
 	_, _ = io.WriteString(nc, "POST /v1.47/exec/web/start HTTP/1.1\r\nHost: docker\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n"+
 		"Content-Type: application/json\r\nContent-Length: 14\r\n\r\n{\"Tty\": false}typed")
 	in := bufio.NewReader(nc)

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // TestFaults: a route aborts all requests or delays them, and metrics count both. Another route
@@ -76,10 +76,7 @@ services: {app: {discover: static, endpoints: [%q], protocol: http, connect_time
 		dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 		for range n { // connections of their own, so that both loops take part
 			client := &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
-			r, err := http.NewRequest(http.MethodGet, "http://"+egress+path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Request(t, http.MethodGet, "http://"+egress+path, nil)
 			r.Header.Set("X-User", user)
 			resp, err := client.Do(r)
 			if err != nil {
@@ -120,10 +117,7 @@ func TestAccessLogFormat(t *testing.T) {
 	p.Ready()
 	send := func() {
 		t.Helper()
-		r, err := http.NewRequest(http.MethodGet, "http://"+egress+"/a?b", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Request(t, http.MethodGet, "http://"+egress+"/a?b", nil)
 		r.Header.Set("User-Agent", `x" 500 "`)
 		resp, err := http.DefaultClient.Do(r)
 		if err != nil {
@@ -136,10 +130,7 @@ func TestAccessLogFormat(t *testing.T) {
 	p.Reload(cfg(`{status} {method} {path} {header User-Agent}`), "applied")
 	send()
 	harness.AwaitLines(t, file, 2)
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.ReadFile(t, file)
 	lines := strings.Split(string(text), "\n")
 	if !regexp.MustCompile(`^127\.0\.0\.1 - - \[\d\d/\w+/\d+:\d\d:\d\d:\d\d \+0000\] "GET /a\?b HTTP/1\.1" 200 \d+ "-" "x\\" 500 \\""$`).MatchString(lines[0]) {
 		t.Errorf("combined: %s", lines[0])
@@ -250,10 +241,7 @@ services:
 		}
 	}
 	harness.AwaitLines(t, log, 3)
-	text, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.ReadFile(t, log)
 	if n := strings.Count(string(text), `"error":"upstream-connect","fallback":"no_endpoint"`); n != 2 {
 		t.Errorf("%d lines have the error and the fallback:\n%s", n, text)
 	}

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // TestRoutes: a sidecar between a client and a server of net/http routes by header,
@@ -67,12 +67,8 @@ services:
 		"/api//evil/x":         "200 public /evil/x",
 		"/apifoo":              "404 no route matches this request, whose host is \"compute\"\n",
 	} {
-		nc, err := net.Dial("tcp", egress)
-		if err != nil {
-			t.Fatal(err)
-		}
+		nc := harness.Dial(t, "tcp", egress)
 		defer nc.Close()
-		_ = nc.SetDeadline(time.Now().Add(harness.Patience))
 		fmt.Fprintf(nc, "GET %s HTTP/1.1\r\nHost: compute\r\nConnection: close\r\n\r\n", target)
 		resp, err := http.ReadResponse(bufio.NewReader(nc), nil)
 		if err != nil {
@@ -133,10 +129,7 @@ services: {compute: {discover: static, endpoints: [%q], protocol: link, connect_
 	p.Ready()
 	c.Ready()
 
-	req, err := http.NewRequest(http.MethodGet, "http://"+egress+"/x", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Request(t, http.MethodGet, "http://"+egress+"/x", nil)
 	req.Header.Set("X-Forwarded-For", "203.0.113.9")
 	before := time.Now().Truncate(time.Second)
 	resp, err := http.DefaultClient.Do(req)
@@ -219,10 +212,7 @@ func TestLogLevel(t *testing.T) {
 	p.Ready()
 	put := func(level string) {
 		t.Helper()
-		req, err := http.NewRequest(http.MethodPut, "http://"+p.Admin+"/log/level", strings.NewReader(level))
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Request(t, http.MethodPut, "http://"+p.Admin+"/log/level", strings.NewReader(level))
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
 			t.Fatal(err)

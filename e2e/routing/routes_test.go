@@ -5,17 +5,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // newHeaderServer starts a server that responds with the host, the target and the headers that
@@ -88,12 +86,8 @@ services:
 	// send returns the status, the headers and the body of a response.
 	send := func(method, host, target string, body int, headers ...string) (*http.Response, string) {
 		t.Helper()
-		nc, err := net.Dial("tcp", egress)
-		if err != nil {
-			t.Fatal(err)
-		}
+		nc := harness.Dial(t, "tcp", egress)
 		defer nc.Close()
-		_ = nc.SetDeadline(time.Now().Add(harness.Patience))
 		head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\nX-Request-Id: id1\r\n", method, target, host)
 		if body > 0 {
 			head += fmt.Sprintf("Content-Length: %d\r\n", body)
@@ -185,10 +179,7 @@ services:
 		t.Errorf("%d redirects count for a service", n)
 	}
 	harness.AwaitLines(t, log, 18)
-	text, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.ReadFile(t, log)
 	var gone, rewritten bool
 	for line := range strings.Lines(string(text)) {
 		var l struct {

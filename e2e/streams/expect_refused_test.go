@@ -4,16 +4,15 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // TestExpectRefused: a client that waits with its body gets the final response in place of 100 if the head decides
@@ -63,10 +62,7 @@ services:
 	if r, err := http.Get("http://" + addrs[1] + "/broken"); err != nil || r.StatusCode != 502 { // opens the breaker
 		t.Fatalf("%+v, %v", r, err)
 	}
-	held, err := net.Dial("tcp", addrs[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := must.Dial(t, "tcp", addrs[1])
 	defer held.Close()
 	defer close(release)
 	_, _ = io.WriteString(held, "GET /held HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -101,12 +97,8 @@ services:
 		t.Errorf("%d requests: %s, %v", requests, text, err)
 	}
 
-	nc, err := net.Dial("tcp", addrs[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := harness.Dial(t, "tcp", addrs[1])
 	defer nc.Close()
-	_ = nc.SetDeadline(time.Now().Add(harness.Patience))
 	_, _ = io.WriteString(nc, "GET /app HTTP/1.1\r\nHost: a\r\n\r\n"+
 		"POST /none HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 50\r\n\r\nGET /app HTTP/1.1\r\nHost: a\r\n\r\n")
 	in := bufio.NewReader(nc)

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/e2e/harness/h2"
@@ -252,12 +251,7 @@ services:
 `, log, addrs[1], addrs[2], addrs[3], keys.Cert, keys.Key, socket, app.Listener.Addr(), addrs[0])).Ready()
 	dial := func(t *testing.T, network, addr string, config *tls.Config) *closer {
 		t.Helper()
-		nc, err := net.Dial(network, addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { nc.Close() })
-		_ = nc.SetDeadline(time.Now().Add(harness.Patience))
+		nc := harness.Dial(t, network, addr)
 		c := &closer{t: t, app: app}
 		switch nc := nc.(type) {
 		case *net.UnixConn:

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
@@ -13,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // hintingApp is an application that sends interim responses.
@@ -44,10 +44,7 @@ func hintingApp(w http.ResponseWriter, r *http.Request) {
 
 func startHintingApp(t *testing.T, http2 bool) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Listen(t)
 	srv := &http.Server{
 		Handler: http.HandlerFunc(hintingApp), Protocols: new(http.Protocols), ErrorLog: log.New(io.Discard, "", 0),
 	}

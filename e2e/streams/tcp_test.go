@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/remora-proxy/remora/e2e/harness"
 )
@@ -85,12 +84,8 @@ limits: {message: 64KiB}
 listeners: [{name: in, address: %q, protocol: tcp, service: store}, {name: web, address: %q, protocol: http, service: store}]
 services: {store: {discover: static, endpoints: [%q], protocol: link, connect_timeout: 15s, timeout: 2m}}`, in, web, ingress))
 	c.Ready()
-	client, err := net.Dial("tcp", in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := harness.Dial(t, "tcp", in)
 	defer client.Close()
-	_ = client.SetDeadline(time.Now().Add(harness.Patience))
 	hello := make([]byte, len("+hello\r\n"))
 	if _, err := io.ReadFull(client, hello); string(hello) != "+hello\r\n" || err != nil {
 		t.Errorf("the server sent %q, %v", hello, err)
@@ -128,12 +123,7 @@ func TestTCPDrain(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			echo := harness.ServeTCP(t, func(nc net.Conn) { _, _ = io.Copy(nc, nc) })
 			p, in := tcpSidecar(t, echo, c.more)
-			client, err := net.Dial("tcp", in)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer client.Close()
-			_ = client.SetDeadline(time.Now().Add(harness.Patience))
+			client := harness.Dial(t, "tcp", in)
 			talk := func(s string) {
 				t.Helper()
 				got := make([]byte, len(s))

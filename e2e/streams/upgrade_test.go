@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/remora-proxy/remora/e2e/harness"
 )
@@ -96,12 +95,8 @@ services:
 
 // upgrade sends a request, and checks the response and, after 101, the tunnel.
 func upgrade(t *testing.T, addr, head, body string, status int, got string) {
-	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := harness.Dial(t, "tcp", addr)
 	defer nc.Close()
-	_ = nc.SetDeadline(time.Now().Add(harness.Patience))
 	in := bufio.NewReader(nc)
 	_, _ = io.WriteString(nc, head)
 	if strings.Contains(head, "Expect") {

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"net"
-	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/internal/corpus"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // scripts/strictness.sh sets the first one.
@@ -68,9 +68,7 @@ func TestStrictnessBesideProxies(t *testing.T) {
 	}
 	t.Logf("%d requests, %d differences", len(cases), len(differences))
 	if *updateTable && !t.Failed() {
-		if err := os.WriteFile("testdata/strictness.md", c.table(differences), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.WriteFile(t, "testdata/strictness.md", c.table(differences))
 	}
 }
 

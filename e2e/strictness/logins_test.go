@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // loginApp is an application that logs in connections. A login takes one request (YIIone) or two: the second
@@ -34,10 +35,7 @@ type loginKey struct{}
 
 func startLoginApp(t *testing.T, http2 bool) *loginApp {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Listen(t)
 	a := &loginApp{addr: l.Addr().String()}
 	srv := &http.Server{
 		Handler: a, Protocols: new(http.Protocols), ErrorLog: log.New(io.Discard, "", 0),

@@ -14,6 +14,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/corpus"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // instancesPerProxy is how many processes of a product share the cases. Nearly all
@@ -104,9 +105,7 @@ services: {out: {discover: static, endpoints: [%q], protocol: http, connect_time
 func (p *product) launch(t *testing.T, dir, text string) {
 	t.Helper()
 	config := filepath.Join(dir, "config.yaml") // Envoy takes the format from the name
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.WriteFile(t, config, text)
 	harness.StartProgram(t, exec.Command(p.binary, p.args(config)...))
 }
 

@@ -3,10 +3,11 @@ package strictness
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // A WebSocket client's key, and what a server makes of it (RFC 6455 section 1.3). HAProxy compares them.
@@ -35,10 +36,7 @@ func startWellFormedApp(t *testing.T) *wellFormedApp {
 // serve starts a server of HTTP/1.1, and returns its address.
 func serve(t *testing.T, addr string, h http.Handler) string {
 	t.Helper()
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.ListenOn(t, "tcp", addr)
 	srv := &http.Server{Handler: h}
 	go func() { _ = srv.Serve(l) }()
 	t.Cleanup(func() { _ = srv.Close() })

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // strictnessPage has the table of well-formed messages.
@@ -92,19 +93,14 @@ var wellFormedTable = regexp.MustCompile(`(?s)(<!-- generated: scripts/strictnes
 // compareWithPage fails unless the page has the table, which -update writes.
 func compareWithPage(t *testing.T, table string) {
 	t.Helper()
-	page, err := os.ReadFile(strictnessPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.ReadFile(t, strictnessPage)
 	now := wellFormedTable.ReplaceAll(page, []byte("${1}"+strings.ReplaceAll(table, "$", "$$")+"${2}"))
 	withoutVersions := func(page []byte) []byte { return versionNumber.ReplaceAll(page, nil) }
 	switch {
 	case bytes.Equal(now, page):
 	case !*updateTable && bytes.Equal(withoutVersions(now), withoutVersions(page)):
 	case *updateTable && !t.Failed():
-		if err := os.WriteFile(strictnessPage, now, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.WriteFile(t, strictnessPage, now)
 	default:
 		t.Errorf("%s has another table; scripts/strictness.sh -update writes this one:\n%s", strictnessPage, table)
 	}
@@ -117,11 +113,7 @@ func (f *front) open(t *testing.T, secure bool) net.Conn {
 	if secure {
 		addr = f.secure
 	}
-	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { nc.Close() })
+	nc := must.Dial(t, "tcp", addr)
 	_ = nc.SetDeadline(time.Now().Add(proxyPatience))
 	if secure {
 		config := harness.Trusting(f.trusted)
@@ -181,10 +173,7 @@ func halfClosed(message string) func(*testing.T, *front) string {
 
 func interim(path string, version2 bool) func(*testing.T, *front) string {
 	return func(t *testing.T, f *front) string {
-		req, err := http.NewRequest(http.MethodGet, "http://name.test"+path, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Request(t, http.MethodGet, "http://name.test"+path, http.NoBody)
 		var got []string
 		req = req.WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
 			Got1xxResponse: func(code int, _ textproto.MIMEHeader) error {
@@ -249,10 +238,7 @@ func upgrading(method, protocol, body string) func(*testing.T, *front) string {
 }
 
 func crumbs(t *testing.T, f *front) string {
-	req, err := http.NewRequest(http.MethodGet, "http://name.test/", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Request(t, http.MethodGet, "http://name.test/", http.NoBody)
 	pairs := slices.Repeat([]string{"a=b"}, 150)
 	req.Header.Set("Cookie", strings.Join(pairs, "; ")) // net/http makes a field of each
 	resp, err := f.client(true).Do(req)

@@ -156,12 +156,7 @@ services: {app: {discover: static, endpoints: [%q], protocol: tcp, connect_timeo
 	p.Ready()
 	pair := func() (client *net.TCPConn, app *tls.Conn) {
 		t.Helper()
-		nc, err := net.Dial("tcp", in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { nc.Close() })
-		_ = nc.SetDeadline(time.Now().Add(harness.Patience))
+		nc := harness.Dial(t, "tcp", in)
 		return nc.(*net.TCPConn), harness.Receive(t, "the application to get the connection", apps)
 	}
 

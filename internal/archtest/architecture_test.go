@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 const architecturePage = "../../docs/ARCHITECTURE.md"
@@ -16,14 +18,8 @@ const architecturePage = "../../docs/ARCHITECTURE.md"
 // TestArchitecture checks the files and folders that docs/ARCHITECTURE.md names, and
 // that its lists have the steps of a request in the order of proxy/doc.go.
 func TestArchitecture(t *testing.T) {
-	page, err := os.ReadFile(architecturePage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc, err := os.ReadFile("../../proxy/doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.ReadFile(t, architecturePage)
+	doc := must.ReadFile(t, "../../proxy/doc.go")
 	for _, name := range missingPaths(string(page), existsInModule) {
 		t.Errorf("docs/ARCHITECTURE.md names %s, which does not exist", name)
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 const module = "github.com/remora-proxy/remora"
@@ -129,9 +131,7 @@ func TestRead(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(full, []byte("package a\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.WriteFile(t, full, "package a\n")
 	}
 	files, err := Read(root, module)
 	var got []string

@@ -7,15 +7,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // TestSecurityNamesTests checks that each test and script that SECURITY.md names exists,
 // in the package that it names.
 func TestSecurityNamesTests(t *testing.T) {
-	text, err := os.ReadFile("../../SECURITY.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.ReadFile(t, "../../SECURITY.md")
 	_, table, _ := strings.Cut(string(text), "| promise | shown by |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	named := 0
@@ -48,10 +47,7 @@ func TestSecurityNamesTests(t *testing.T) {
 // TestTestingNamesFuzzTargets checks that docs/testing.md lists every fuzz target with its
 // package, and no other.
 func TestTestingNamesFuzzTargets(t *testing.T) {
-	text, err := os.ReadFile("../../docs/testing.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.ReadFile(t, "../../docs/testing.md")
 	_, table, _ := strings.Cut(string(text), "| what is fed | targets |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	named, dir := map[inPackage]bool{}, ""
@@ -65,7 +61,7 @@ func TestTestingNamesFuzzTargets(t *testing.T) {
 		}
 	}
 	target := regexp.MustCompile(`(?m)^func (Fuzz\w+)\(f \*testing\.F\)`)
-	err = filepath.WalkDir("../..", func(path string, _ os.DirEntry, err error) error {
+	err := filepath.WalkDir("../..", func(path string, _ os.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -111,10 +107,7 @@ func namesIn(cell, dir string) (all []inPackage) {
 func declares(t *testing.T, dir, name string) bool {
 	files, _ := filepath.Glob(filepath.Join("../..", dir, "*_test.go"))
 	for _, file := range files {
-		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		source := must.ReadFile(t, file)
 		if bytes.Contains(source, []byte("\nfunc "+name+"(t *testing.T)")) || bytes.Contains(source, []byte("\nfunc "+name+"(f *testing.F)")) {
 			return true
 		}

@@ -1,20 +1,19 @@
 package corpus
 
 import (
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // readText reads a file of requests or responses with this text.
 func readText(t *testing.T, kind, text string) ([]Case, error) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, kind+"-a.txt"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.WriteFile(t, filepath.Join(dir, kind+"-a.txt"), text)
 	if kind == "requests" {
 		return Requests(dir)
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/freeport"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 const (
@@ -189,10 +190,7 @@ func countSyscalls(t *testing.T, sidecars []*sidecar, load func() float64) map[s
 	found := map[string]counts{}
 	for i, s := range sidecars {
 		detach[i]()
-		text, err := os.ReadFile(files[s.name])
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.ReadFile(t, files[s.name])
 		found[s.name] = counts{}
 		for _, m := range call.FindAllStringSubmatch(string(text), -1) {
 			// nanosleep is of the runtime's monitor: it grows with time, not with requests.

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // TestWhole: a thread for each whole CPU.
@@ -56,9 +58,7 @@ func TestQuota(t *testing.T) {
 				if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 					t.Fatal(err)
 				}
-				if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.WriteFile(t, file, content)
 			}
 			if got := quota(root, 8); got != c.want {
 				t.Errorf("got %v, want %v", got, c.want)

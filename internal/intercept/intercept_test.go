@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 var (
@@ -267,10 +268,7 @@ func refusals(l lab) {
 		return append([]string{script, "install", "--proxy-uid", proxyUID}, args...)
 	}
 
-	text, err := os.ReadFile(script)
-	if err != nil {
-		l.Fatal(err)
-	}
+	text := must.ReadFile(l, script)
 	readable := filepath.Join(*dir, "intercept.sh") // by any user
 	l.write(readable, string(text))
 	refused("without rights it fails with a message", "CAP_NET_ADMIN",

@@ -1,10 +1,11 @@
 package unixaddr
 
 import (
-	"net"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // TestCheck checks which addresses are valid, and that Split keeps others.
@@ -51,10 +52,7 @@ func TestLongest(t *testing.T) {
 	}
 	for _, name := range []string{path, "@" + strings.Repeat("b", MaxLength-1)} {
 		network, address := Split("unix:" + name)
-		ln, err := net.Listen(network, address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ln := must.ListenOn(t, network, address)
 		ln.Close()
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
@@ -67,10 +68,7 @@ func TestHTTPSConfigurations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := os.ReadFile(args[len(args)-1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.ReadFile(t, args[len(args)-1])
 		in, out := "bind "+testListen+" ssl ", " ssl verify required "
 		if row.sidecars() {
 			c, err := config.Load(args[len(args)-1])
@@ -104,10 +102,7 @@ func TestPeerConfigurations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := os.ReadFile(args[len(args)-1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.ReadFile(t, args[len(args)-1])
 		for _, s := range c.has {
 			if !strings.Contains(string(b), s) {
 				t.Errorf("%s lacks %q:\n%s", c.hop.program, s, b)

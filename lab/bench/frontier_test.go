@@ -1,10 +1,11 @@
 package bench
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // testFrontier measures a shape without hedging for a moment.
@@ -66,10 +67,7 @@ func TestFrontierRows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := os.ReadFile(args[len(args)-1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.ReadFile(t, args[len(args)-1])
 		want := map[string]string{"envoy-3ms": "per_try_timeout: 0.003s", "envoy-25ms": "per_try_timeout: 0.025s", "budget-20%": "budget: 0.2}"}[row.Name]
 		if !strings.Contains(string(b), want) {
 			t.Errorf("%s: %s", row.Name, b)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 const h2loadOutput = `starting benchmark...
@@ -69,10 +71,7 @@ func TestGRPCConfigurations(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b, err := os.ReadFile(args[len(args)-1])
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must.ReadFile(t, args[len(args)-1])
 			found := 0
 			for _, s := range want[h.program] {
 				if strings.Contains(string(b), s) {

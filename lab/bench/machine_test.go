@@ -1,19 +1,18 @@
 package bench
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 func TestConnectionTracking(t *testing.T) {
 	dir := t.TempDir()
 	for content, want := range map[string]bool{"70\n": true, "0\n": false} {
 		file := filepath.Join(dir, "count")
-		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.WriteFile(t, file, content)
 		if got := tracked(file); got != want {
 			t.Errorf("%q: %v", content, got)
 		}

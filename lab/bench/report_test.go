@@ -6,12 +6,13 @@ import (
 	"flag"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -66,14 +67,9 @@ func golden(t *testing.T, name string, write func(io.Writer) error) {
 	}
 	file := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.WriteFile(t, file, b.Bytes())
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.ReadFile(t, file)
 	if b.String() != string(want) {
 		t.Errorf("%s differs (go test -update rewrites it); got:\n%s", file, b.String())
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/internal/freeport"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 func TestConnections(t *testing.T) {
@@ -55,11 +56,7 @@ func TestConnectionsFail(t *testing.T) {
 
 // TestSources checks that later connections come from other addresses, which have ports of their own.
 func TestSources(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
+	ln := must.Listen(t)
 	for i, want := range map[int]string{0: "127.0.0.1", 19_999: "127.0.0.1", 20_000: "127.0.0.2", 99_999: "127.0.0.5"} {
 		c, err := dial(t.Context(), ln.Addr().String(), i)
 		if err != nil {

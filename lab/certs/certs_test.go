@@ -10,6 +10,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // leaves parses descriptions that must be right.
@@ -80,9 +82,7 @@ func TestMake(t *testing.T) {
 func TestMakeReplacesNothing(t *testing.T) {
 	dir := t.TempDir()
 	kept := filepath.Join(dir, "b-key.pem")
-	if err := os.WriteFile(kept, []byte("mine"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.WriteFile(t, kept, "mine")
 	paths, err := Make(dir, leaves(t, "a=localhost", "b=localhost"), time.Hour)
 	if !errors.Is(err, fs.ErrExist) || paths != nil {
 		t.Errorf("%q: %v", paths, err)

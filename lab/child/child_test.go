@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/internal/freeport"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 func TestOutput(t *testing.T) {
@@ -88,11 +89,7 @@ func TestStop(t *testing.T) {
 // TestStopKills checks that a process that ignores SIGTERM is killed, with its descendants.
 func TestStopKills(t *testing.T) {
 	g := &Group{Dir: t.TempDir()}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
+	ln := must.Listen(t)
 	ln.(*net.TCPListener).SetDeadline(time.Now().Add(20 * time.Second))
 	// The worker holds the connection of its standard input until it ends.
 	p, err := g.Start(nil, "fish", "/bin/bash", "-c", "trap '' TERM; sleep 600 <>/dev/tcp/${0/:/\\/} & wait; sleep 600", ln.Addr().String())
@@ -117,11 +114,7 @@ func TestStopKills(t *testing.T) {
 }
 
 func TestListens(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
+	ln := must.Listen(t)
 	if err := Listens(ln.Addr().String())(t.Context()); err != nil {
 		t.Error(err)
 	}

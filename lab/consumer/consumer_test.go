@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/lab/dubbo"
 )
 
@@ -29,10 +30,7 @@ func start(t *testing.T, sidecar http.HandlerFunc) (c *Consumer, agent *httptest
 
 func get(t *testing.T, c *Consumer, path string) (status int, body string) {
 	t.Helper()
-	req, err := http.NewRequest(http.MethodGet, "http://"+c.Addr()+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Request(t, http.MethodGet, "http://"+c.Addr()+path, nil)
 	req.Header.Set("x-nonce", "n1")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/lab/load"
 	"github.com/remora-proxy/remora/lab/replica"
 	"github.com/remora-proxy/remora/proxy/config"
@@ -89,10 +90,7 @@ func TestConfigurationFilesOfGRPC(t *testing.T) {
 func TestConfigurationFilesHaveComments(t *testing.T) {
 	l := testLayout(t, false)
 	for _, file := range []string{l.providerFile(0), l.consumerFile("on")} {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.ReadFile(t, file)
 		if n := strings.Count(string(b), "\n#") + strings.Count(string(b), " #"); n < 8 {
 			t.Errorf("%s has %d comments", file, n)
 		}

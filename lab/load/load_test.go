@@ -20,6 +20,7 @@ import (
 
 	"github.com/remora-proxy/remora/internal/freeport"
 	"github.com/remora-proxy/remora/internal/leaktest"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/lab/replica"
 )
 
@@ -40,11 +41,7 @@ func serve(t *testing.T, handle func(n int64, nonce string, c net.Conn) bool) (u
 // serveRequests is serve for those who want the request and its body.
 func serveRequests(t *testing.T, handle func(n int64, req *http.Request, body string, c net.Conn) bool) (url string) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
+	ln := must.Listen(t)
 	var count atomic.Int64
 	go func() {
 		for {

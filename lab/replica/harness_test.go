@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // testTimeout bounds waits. No result depends on it.
@@ -106,11 +108,7 @@ func startService(t *testing.T, s *service) *Replica {
 
 func dial(t *testing.T, r *Replica) (net.Conn, *bufio.Reader) {
 	t.Helper()
-	c, err := net.Dial("tcp", r.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
+	c := must.Dial(t, "tcp", r.Addr())
 	c.SetDeadline(time.Now().Add(testTimeout))
 	return c, bufio.NewReader(c)
 }

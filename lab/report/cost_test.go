@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/lab/bench"
 )
 
@@ -95,11 +96,7 @@ func TestCosts(t *testing.T) {
 	if err := costs(costSamples()); err != nil {
 		t.Fatal(err)
 	}
-	b, err := os.ReadFile(svg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(b)
+	text := string(must.ReadFile(t, svg))
 	// The axis goes from 0 to 2, so that a bar of 2 has all 480 pixels.
 	for want, count := range map[string]int{
 		"<title>": 1, "<script": 0, "NaN": 0,
@@ -112,9 +109,10 @@ func TestCosts(t *testing.T) {
 			t.Errorf("%d times %q, want %d", got, want, count)
 		}
 	}
-	if len(b) > 20<<10 {
-		t.Errorf("%d bytes", len(b))
+	if len(text) > 20<<10 {
+		t.Errorf("%d bytes", len(text))
 	}
+	var err error
 	for d := xml.NewDecoder(strings.NewReader(text)); err == nil; {
 		_, err = d.Token()
 	}

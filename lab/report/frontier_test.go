@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // TestFrontiers: a shape has a file, with a line for each figure that was measured, from the least
@@ -14,9 +16,7 @@ func TestFrontiers(t *testing.T) {
 	path := filepath.Join(dir, "frontier.json")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.WriteFile(t, path, text)
 	}
 	sample := func(row, figures string) string {
 		return `{"row": "` + row + `", "load": "5% stragglers", "figures": {` + figures + `}}`

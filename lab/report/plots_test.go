@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/lab/load"
 )
 
@@ -14,9 +15,7 @@ func TestPlots(t *testing.T) {
 	tail, shadow := filepath.Join(dir, "tail.json"), filepath.Join(dir, "shadow.json")
 	write := func(path, text string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.WriteFile(t, path, text)
 	}
 	write(tail, `{"samples": [
 		{"row": "remora", "curve": [{"quantile": 0, "ms": 9}, {"quantile": 0.5, "ms": 1}, {"quantile": 0.99, "ms": 10}, {"quantile": 1, "ms": 90}]},

@@ -6,11 +6,11 @@ import (
 	"encoding/xml"
 	"flag"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/lab/load"
 )
 
@@ -41,14 +41,9 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.WriteFile(t, file, got)
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.ReadFile(t, file)
 	if got != string(want) {
 		t.Errorf("%s differs (go test -update rewrites it); got:\n%s", file, got)
 	}

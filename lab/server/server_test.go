@@ -11,6 +11,7 @@ import (
 
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/leaktest"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/lab/server"
 )
 
@@ -45,10 +46,7 @@ func start(t *testing.T, open func(*server.Conn) server.Handler) *server.Server 
 
 func startOn(t *testing.T, network, addr string, open func(*server.Conn) server.Handler) *server.Server {
 	t.Helper()
-	ln, err := net.Listen(network, addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.ListenOn(t, network, addr)
 	s := server.New(&tired{Listener: ln})
 	s.Serve(open)
 	t.Cleanup(func() {
@@ -66,11 +64,7 @@ func dial(t *testing.T, s *server.Server) *net.TCPConn {
 
 func dialOn(t *testing.T, network string, s *server.Server) net.Conn {
 	t.Helper()
-	c, err := net.Dial(network, s.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
+	c := must.Dial(t, network, s.Addr())
 	c.SetDeadline(time.Now().Add(timeout))
 	return c
 }
@@ -269,10 +263,7 @@ func TestDropBusy(t *testing.T) {
 // TestDescriptorReuse: the end of a connection does not reach the next one.
 func TestDescriptorReuse(t *testing.T) {
 	for range 300 {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		ln := must.Listen(t)
 		s := server.New(ln)
 		s.Serve(echo)
 		c := dial(t, s)

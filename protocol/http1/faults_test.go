@@ -2,11 +2,12 @@ package http1
 
 import (
 	"encoding/json"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // A fault breaks one rule of the decoder. The faults are known from other decoders.
@@ -96,10 +97,7 @@ func TestFaultsAreCaught(t *testing.T) {
 // overlay writes a file for go test -overlay that builds the fault in.
 func (f *fault) overlay(t *testing.T) string {
 	t.Helper()
-	source, err := os.ReadFile(f.file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.ReadFile(t, f.file)
 	text := string(source)
 	for i := 0; i < len(f.replace); i += 2 {
 		if strings.Count(text, f.replace[i]) != 1 {
@@ -118,9 +116,7 @@ func (f *fault) overlay(t *testing.T) string {
 	}
 	name := filepath.Join(t.TempDir(), "overlay.json")
 	for file, content := range map[string]string{broken: text, name: string(list)} {
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.WriteFile(t, file, content)
 	}
 	return name
 }

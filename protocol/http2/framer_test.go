@@ -13,6 +13,7 @@ import (
 	xhttp2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/protocol"
 )
 
@@ -183,11 +184,7 @@ func TestLibraryTransport(t *testing.T) {
 		m := p.got[st.ID()]
 		p.c.Respond(st, &protocol.Response{Status: 201, Headers: fields("X-Method: " + string(m.req.Method)), Body: bytes.Clone(m.body), DeclaredLength: -1}, nil)
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
+	ln := must.Listen(t)
 	go func() {
 		if conn, err := ln.Accept(); err == nil {
 			pipe(p, conn)
@@ -217,10 +214,7 @@ func cleartext() *http.Protocols {
 
 // TestLibraryServer calls the library's server.
 func TestLibraryServer(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Listen(t)
 	server := &http.Server{Protocols: cleartext(), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		w.Header().Set("Trailer", "X-Sum")
@@ -229,11 +223,7 @@ func TestLibraryServer(t *testing.T) {
 	})}
 	go server.Serve(ln)
 	defer server.Close()
-	conn, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := must.Dial(t, "tcp", ln.Addr().String())
 	p := newPeer(t, Options{Client: true})
 	left := 0
 	for _, size := range []int{0, 10, 100_000, 1_000_000} {

@@ -3,13 +3,13 @@ package http2
 import (
 	"encoding/hex"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/valyala/bytebufferpool"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/protocol"
 )
 
@@ -79,10 +79,7 @@ func serve(o Options, wire []byte, n int) []string {
 
 // TestFrames runs the vectors, whole, by bytes and by other pieces.
 func TestFrames(t *testing.T) {
-	text, err := os.ReadFile("testdata/frames.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.ReadFile(t, "testdata/frames.txt")
 	name, cases := "", 0
 	var wire []byte
 	for line := range strings.SplitSeq(string(text), "\n") {

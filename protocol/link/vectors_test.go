@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/dubbo"
 )
@@ -40,10 +40,7 @@ func loadVectors(t testing.TB) (vs []vector) {
 		t.Fatalf("no vectors: %v", err)
 	}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.ReadFile(t, file)
 		v := vector{name: strings.TrimSuffix(filepath.Base(file), ".txt")}
 		for _, line := range strings.Split(string(text), "\n") {
 			switch {
@@ -251,9 +248,7 @@ func writeVector(t *testing.T, name string, b []byte, writer Role) {
 	for _, e := range h.events {
 		sb.WriteString("= " + e + "\n")
 	}
-	if err := os.WriteFile("testdata/"+name+".txt", []byte(sb.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.WriteFile(t, "testdata/"+name+".txt", sb.String())
 }
 
 // cut splits b at the ends of its frames.

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -182,10 +183,7 @@ func TestGuard(t *testing.T) {
 func TestServe(t *testing.T) {
 	addr := freeAddr(t)
 	s := newSidecar(t, "admin: {address: \""+addr+"\"}\n"+twoServices)
-	ln, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.ListenOn(t, "tcp", addr)
 	s.api.Start(ln)
 	if err := New(s.api.opt).Close(context.Background()); err != nil {
 		t.Error(err)

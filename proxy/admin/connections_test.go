@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/fair"
 )
 
@@ -137,10 +138,7 @@ func TestConnectionLimitOfManySources(t *testing.T) {
 func TestConnectionLimit(t *testing.T) {
 	const maxConnections = 16
 	s := newSidecar(t, twoServices+withProfiles+fmt.Sprintf("limits: {admin_connections: %d}", maxConnections))
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Listen(t)
 	s.api.Start(ln)
 	defer s.api.Close(context.Background())
 	ask := func(nc net.Conn, path string) error {
@@ -155,11 +153,7 @@ func TestConnectionLimit(t *testing.T) {
 		return err
 	}
 	dial := func() net.Conn {
-		nc, err := net.Dial("tcp", ln.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { nc.Close() })
+		nc := must.Dial(t, "tcp", ln.Addr().String())
 		return nc
 	}
 

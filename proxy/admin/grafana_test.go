@@ -2,13 +2,14 @@ package admin
 
 import (
 	"encoding/json"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 const (
@@ -20,10 +21,7 @@ const (
 func expressions(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
-	text, err := os.ReadFile(grafanaPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.ReadFile(t, grafanaPage)
 	var page struct {
 		Panels []struct {
 			Title   string
@@ -52,10 +50,7 @@ func expressions(t *testing.T) map[string][]string {
 			all["variable "+v.Name] = append(all["variable "+v.Name], v.Query)
 		}
 	}
-	rules, err := os.ReadFile(alertRules)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := must.ReadFile(t, alertRules)
 	pattern := regexp.MustCompile(`(?m)^      - alert: (\w+)\n        expr: (.*)$`)
 	for _, m := range pattern.FindAllStringSubmatch(string(rules), -1) {
 		all["alert "+m[1]] = append(all["alert "+m[1]], m[2])

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/remora-proxy/remora/internal/freeport"
 	"github.com/remora-proxy/remora/internal/leaktest"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/protocol/http2"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
@@ -159,10 +159,7 @@ func (s *sidecar) get(path string) (status int, body string) {
 // request sends one request through the sidecar, on a connection of its own.
 func (s *sidecar) request(method, path string) (status int) {
 	s.t.Helper()
-	req, err := http.NewRequest(method, "http://"+s.egress+path, strings.NewReader(""))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	req := must.Request(s.t, method, "http://"+s.egress+path, strings.NewReader(""))
 	req.Close = true
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
@@ -176,10 +173,7 @@ func (s *sidecar) request(method, path string) (status int) {
 // misuse opens a connection of HTTP/2 that begins with an invalid frame, and waits for its end.
 func (s *sidecar) misuse() {
 	s.t.Helper()
-	nc, err := net.Dial("tcp", s.egress)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	nc := must.Dial(s.t, "tcp", s.egress)
 	defer nc.Close()
 	_, _ = io.WriteString(nc, http2.Preface+"not SETTINGS")
 	_, _ = io.Copy(io.Discard, nc)

@@ -3,7 +3,6 @@ package admin
 import (
 	"flag"
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/remora-proxy/remora/internal/docgen"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 const metricsPage = "../../docs/metrics.md"
@@ -43,10 +43,7 @@ func TestMetricsPage(t *testing.T) {
 // TestRuntimeNames: docs/metrics.md names the exported metrics of Go and the operating
 // system, except the many of go_memstats_*.
 func TestRuntimeNames(t *testing.T) {
-	page, err := os.ReadFile(metricsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.ReadFile(t, metricsPage)
 	told := map[string]bool{}
 	for _, m := range regexp.MustCompile("`((?:go|process)_[a-z_]+)`").FindAllStringSubmatch(string(page), -1) {
 		told[m[1]] = true
@@ -67,10 +64,7 @@ func TestRuntimeNames(t *testing.T) {
 
 // TestCardinality: docs/metrics.md has the right numbers of series.
 func TestCardinality(t *testing.T) {
-	page, err := os.ReadFile(metricsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.ReadFile(t, metricsPage)
 	said := regexp.MustCompile(`(\d+) series per service, (\d+) per endpoint and (\d+) per loop`).FindStringSubmatch(string(page))
 	if said == nil {
 		t.Fatal("docs/metrics.md has no number of series")

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -129,11 +129,7 @@ func TestStatsManyEndpoints(t *testing.T) {
 // TestBuffered: what a loop holds counts even while it is too little for it to tell the others.
 func TestBuffered(t *testing.T) {
 	s := newSidecar(t, twoServices)
-	nc, err := net.Dial("tcp", s.egress)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
+	nc := must.Dial(t, "tcp", s.egress)
 	if _, err := io.WriteString(nc, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3000\r\n\r\n"+strings.Repeat("x", 2000)); err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"log/slog"
-	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/internal/leaktest"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/internal/testcerts"
 )
 
@@ -37,15 +37,8 @@ func open(t *testing.T, d testcerts.Dir, peers ...string) *Source {
 // writes a byte, because a TLS 1.3 client finishes before it is verified.
 func handshake(t *testing.T, server, client *tls.Config) (serverErr, clientErr error) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	b, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Listen(t)
+	b := must.Dial(t, "tcp", ln.Addr().String())
 	a, err := ln.Accept()
 	if err != nil {
 		t.Fatal(err)

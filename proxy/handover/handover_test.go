@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 const timeout = 30 * time.Second
@@ -80,11 +82,7 @@ func listen(t *testing.T, n int) (all map[string]net.Listener, addresses []strin
 	t.Helper()
 	all = make(map[string]net.Listener)
 	for range n {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { ln.Close() })
+		ln := must.Listen(t)
 		all[ln.Addr().String()] = ln
 		addresses = append(addresses, ln.Addr().String())
 	}
@@ -123,10 +121,7 @@ func TestSockets(t *testing.T) {
 			}
 		}
 		sockets[address].Close()
-		c, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Dial(t, "tcp", address)
 		c.Close()
 		if err := receive(t, accepted); err != nil {
 			t.Errorf("the successor's accept ended with %v", err)

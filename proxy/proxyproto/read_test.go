@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // pipe returns both ends of a connection of a network.
@@ -17,16 +19,10 @@ func pipe(t *testing.T, network string) (client, server net.Conn) {
 	if network == "unix" {
 		at = filepath.Join(t.TempDir(), "s")
 	}
-	ln, err := net.Listen(network, at)
+	ln := must.ListenOn(t, network, at)
+	client = must.Dial(t, network, ln.Addr().String())
+	server, err := ln.Accept()
 	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	if client, err = net.Dial(network, ln.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	if server, err = ln.Accept(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { server.Close() })

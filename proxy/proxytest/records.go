@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
@@ -89,10 +89,7 @@ func (n *Node) AccessLines() (all []AccessLine) {
 	if err := n.log.writer.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(n.log.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.ReadFile(t, n.log.path)
 	for line := range bytes.Lines(text) {
 		d := json.NewDecoder(bytes.NewReader(line))
 		d.DisallowUnknownFields()

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
@@ -74,11 +75,7 @@ func TestCloseAcceptsBacklog(t *testing.T) {
 		}
 		var clients []net.Conn
 		for range 10 {
-			c, err := net.Dial(l.Addr().Network(), l.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
+			c := must.Dial(t, l.Addr().Network(), l.Addr().String())
 			_ = c.SetDeadline(time.Now().Add(waitLimit))
 			clients = append(clients, c)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
@@ -224,11 +225,7 @@ func TestDialTimeoutAfterConnect(t *testing.T) {
 	e := start(t, Options{})
 	l := e.loops[0]
 	peers := make(chan net.Conn, 1)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
+	ln := must.Listen(t)
 	go func() {
 		if c, err := ln.Accept(); err == nil {
 			peers <- c

@@ -2,9 +2,9 @@ package reactor
 
 import (
 	"bytes"
-	"net"
 	"testing"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -26,11 +26,7 @@ func TestStats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := must.Dial(t, "tcp", ln.Addr().String())
 	const calls = 20
 	for range calls {
 		response := make([]byte, 4)

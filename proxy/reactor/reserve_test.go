@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
@@ -319,10 +320,7 @@ func TestDialsLeaveFiles(t *testing.T) {
 
 // closedAddr returns an address at which nobody listens.
 func closedAddr(t *testing.T) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Listen(t)
 	ln.Close()
 	return ln.Addr().String()
 }

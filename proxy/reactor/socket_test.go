@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/loop"
 )
@@ -256,11 +257,7 @@ func TestDialSocketRefuses(t *testing.T) {
 
 // TestDialSocketStop: Stop ends a dial during its handshake.
 func TestDialSocketStop(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
+	ln := must.Listen(t)
 	e := start(t, withTLS(Options{}, NewIdentity(t)))
 	ended := make(chan error, 1)
 	go func() {

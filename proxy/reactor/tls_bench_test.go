@@ -6,6 +6,7 @@ import (
 	"net"
 	"testing"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
@@ -41,20 +42,13 @@ func BenchmarkTLS(b *testing.B) {
 
 // unbounded returns a connection without a deadline.
 func unbounded(b *testing.B, addr string) net.Conn {
-	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { c.Close() })
+	c := must.Dial(b, "tcp", addr)
 	return c
 }
 
 // bridge accepts one TLS connection and passes its plain text through l.
 func bridge(b *testing.B, l loop.Loop, config *tls.Config) (addr string) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	ln := must.Listen(b)
 	go func() {
 		raw, err := ln.Accept()
 		if err != nil {

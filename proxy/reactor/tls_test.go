@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/internal/racetest"
 	"github.com/remora-proxy/remora/internal/testcerts"
 	"github.com/remora-proxy/remora/proxy/certs"
@@ -130,10 +131,7 @@ func TestTLSHealthCheck(t *testing.T) {
 	e := start(t, Options{})
 	addr := listen(t, e, ListenOptions{TLS: NewIdentity(t).Server}, echo)
 	for _, text := range []string{"", "\x16\x03\x01"} {
-		c, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Dial(t, "tcp", addr)
 		if _, err := io.WriteString(c, text); err != nil {
 			t.Fatal(err)
 		}

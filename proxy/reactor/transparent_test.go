@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
@@ -203,11 +204,7 @@ func TestNotRedirected(t *testing.T) {
 // was not redirected. scripts/intercept-test.sh tests redirected ones.
 func TestOriginalDstOfDirect(t *testing.T) {
 	for _, at := range []string{"127.0.0.1:0", "[::1]:0", "[::]:0"} {
-		ln, err := net.Listen("tcp", at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer ln.Close()
+		ln := must.ListenOn(t, "tcp", at)
 		dial(t, ln.Addr().String())
 		nc, err := ln.Accept()
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
@@ -138,11 +139,7 @@ func TestUnixFullBacklog(t *testing.T) {
 	if err := unix.Listen(fd, 0); err != nil { // room for one
 		t.Fatal(err)
 	}
-	first, err := net.Dial("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer first.Close()
+	must.Dial(t, "unix", path)
 	e := start(t, Options{})
 	opened, closed := make(chan error, 1), make(chan error, 2)
 	dial := func(timeout time.Duration) {
@@ -183,11 +180,7 @@ func TestPassedDescriptor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := net.Dial("unix", strings.TrimPrefix(addr, "unix:"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := must.Dial(t, "unix", strings.TrimPrefix(addr, "unix:"))
 	if _, err := io.WriteString(c, "1"); err != nil {
 		t.Fatal(err)
 	}

@@ -2,9 +2,9 @@ package reactor
 
 import (
 	"io"
-	"net"
 	"testing"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
@@ -19,11 +19,7 @@ func TestResponseBeforeReset(t *testing.T) {
 
 // testResponseBeforeReset calls found once the response and the reset have come.
 func testResponseBeforeReset(t *testing.T, found func(*conn)) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
+	ln := must.Listen(t)
 	e := start(t, Options{})
 	l := e.Loops()[0]
 	opened, closed := make(chan loop.Conn, 1), make(chan error, 1)

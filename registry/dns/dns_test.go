@@ -17,6 +17,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/remora-proxy/remora/internal/leaktest"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/registry"
 )
 
@@ -93,13 +94,9 @@ func TestLookupLacks(t *testing.T) {
 func TestLookupSearchList(t *testing.T) {
 	if os.Getenv("REMORA_TEST_SEARCH_LIST") == "" {
 		conf := filepath.Join(t.TempDir(), "resolv.conf")
-		if err := os.WriteFile(conf, []byte("search corp.lan\nnameserver 127.0.0.1\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.WriteFile(t, conf, "search corp.lan\nnameserver 127.0.0.1\n")
 		hosts := filepath.Join(t.TempDir(), "hosts")
-		if err := os.WriteFile(hosts, []byte("10.0.0.7 filed.example.test\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.WriteFile(t, hosts, "10.0.0.7 filed.example.test\n")
 		const mount = `mount --bind "$0" /etc/resolv.conf && mount --bind "$1" /etc/hosts || exit 99; shift; exec "$@"`
 		cmd := exec.Command("unshare", "-rm", "sh", "-c", mount, conf, hosts, os.Args[0], "-test.run=^TestLookupSearchList$")
 		cmd.Env = append(os.Environ(), "REMORA_TEST_SEARCH_LIST=1")

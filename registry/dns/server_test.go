@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // host is a server's data for a name.
@@ -40,10 +42,7 @@ func newServer(t *testing.T) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Listen(t)
 	s.udp, s.tcp = pc.LocalAddr().String(), ln.Addr().String()
 	var tasks sync.WaitGroup
 	tasks.Go(func() { s.servePackets(pc) })

@@ -16,6 +16,7 @@ import (
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/freeport"
 	"github.com/remora-proxy/remora/internal/leaktest"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/etcd"
@@ -119,10 +120,7 @@ type forwarder struct {
 
 func forward(t *testing.T, target string) *forwarder {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Listen(t)
 	f := &forwarder{listener: l, target: target, conns: make(map[net.Conn]struct{})}
 	f.tasks.Go(f.accept)
 	t.Cleanup(func() {

@@ -3,7 +3,6 @@ package etcd_test
 import (
 	"context"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/dns"
@@ -189,9 +189,7 @@ func TestColdStart(t *testing.T) {
 	// Another registry's cache is not used, nor is a damaged one.
 	strange := registrytest.Watch(t, open(t, "http://"+addr, func(o *etcd.Options) { o.CacheDir, o.Prefix = cache, "/elsewhere" }), "s")
 	damaged := t.TempDir()
-	if err := os.WriteFile(filepath.Join(damaged, "s.json"), []byte(`{"service":"s","endpo`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.WriteFile(t, filepath.Join(damaged, "s.json"), `{"service":"s","endpo`)
 	broken := registrytest.Watch(t, open(t, "http://"+addr, func(o *etcd.Options) { o.CacheDir = damaged }), "s")
 
 	s = startEtcd(t, lab.EtcdOptions{Dir: dir, ClientAddr: addr})
@@ -237,9 +235,7 @@ func TestWatchHostNames(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.WriteFile(t, file, "")
 	for name, opt := range map[string]etcd.Options{
 		"no endpoint":    {},
 		"empty endpoint": {Endpoints: []string{""}},

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 func TestJudge(t *testing.T) {
@@ -55,10 +57,7 @@ func TestAsk(t *testing.T) {
 	})
 	srv := httptest.NewServer(handler)
 	defer srv.Close()
-	socket, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	socket := must.ListenOn(t, "unix", filepath.Join(t.TempDir(), "s"))
 	local := httptest.NewUnstartedServer(handler)
 	_ = local.Listener.Close()
 	local.Listener = socket

@@ -2,7 +2,6 @@ package health
 
 import (
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/registry"
 )
 
@@ -115,11 +115,7 @@ func TestTCP(t *testing.T) {
 	all := []string{addr, up.Listener.Addr().String()}
 	expect(t, next, all, nil)
 	expect(t, next, all, []string{addr})
-	ln, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
+	must.ListenOn(t, "tcp", addr)
 	expect(t, next, all, nil)
 }
 

@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // serveHealth starts a server of grpc-go at l.
@@ -37,10 +39,7 @@ func serveHealth(t *testing.T, l net.Listener, o ...grpc.ServerOption) *health.S
 
 func listen(t *testing.T, network, addr string) net.Listener {
 	t.Helper()
-	l, err := net.Listen(network, addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.ListenOn(t, network, addr)
 	return l
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
@@ -49,9 +50,7 @@ func TestWrite(t *testing.T) {
 	if got, err := os.ReadFile("new.yaml"); string(got) != string(file) {
 		t.Errorf("wrote %q, %v", got, err)
 	}
-	if err := os.WriteFile("mine.yaml", []byte("mine"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.WriteFile(t, "mine.yaml", "mine")
 	if err := write("mine.yaml"); err == nil || !strings.HasPrefix(err.Error(), "mine.yaml exists") {
 		t.Errorf("an existing file: %v", err)
 	}

@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"encoding/hex"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	library "golang.org/x/net/http2/hpack"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // plain are marks that see nothing.
@@ -35,10 +36,7 @@ func decode(d *Decoder, block []byte) (all []string, err error) {
 
 // TestAppendixC runs the examples of the RFC.
 func TestAppendixC(t *testing.T) {
-	text, err := os.ReadFile("testdata/appendix_c.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.ReadFile(t, "testdata/appendix_c.txt")
 	var d *Decoder
 	var left []string
 	name, blocks := "", 0

@@ -2,8 +2,6 @@ package epoll
 
 import (
 	"fmt"
-	"net"
-	"os"
 	"regexp"
 	"strconv"
 	"syscall"
@@ -12,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
@@ -68,11 +67,7 @@ func TestShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
+	ln := must.Listen(t)
 	fd, err := kernel.Duplicate(ln.(syscall.Conn))
 	if err != nil {
 		t.Fatal(err)
@@ -81,10 +76,7 @@ func TestShared(t *testing.T) {
 	if err := p.Add(fd, kernel.Input|kernel.Shared); err != nil {
 		t.Fatal(err)
 	}
-	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", p.fd))
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.ReadFile(t, fmt.Sprintf("/proc/self/fdinfo/%d", p.fd))
 	found := regexp.MustCompile(fmt.Sprintf(`tfd: *%d events: *([0-9a-f]+)`, fd)).FindSubmatch(info)
 	if found == nil {
 		t.Fatalf("no descriptor %d in %q", fd, info)

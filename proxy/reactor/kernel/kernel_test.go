@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // onFD calls f with the descriptor of a connection.
@@ -31,16 +32,8 @@ func onFD[T any](t *testing.T, c net.Conn, f func(fd int) (T, error)) (v T) {
 
 // TestSocket: the queues and counters of a TCP connection.
 func TestSocket(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	a, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Close()
+	ln := must.Listen(t)
+	a := must.Dial(t, "tcp", ln.Addr().String())
 	b, err := ln.Accept()
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 func listen(t *testing.T, name string, mode fs.FileMode) *Listener {
@@ -67,9 +69,7 @@ func TestStale(t *testing.T) {
 		nc.Close()
 	}
 	young.Close()
-	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.WriteFile(t, path, "x")
 	if _, err := Listen(path, 0); !errors.Is(err, ErrNoSocket) || !exists(t, path) {
 		t.Errorf("a file: %v", err)
 	}

@@ -1,11 +1,12 @@
 package mesh
 
 import (
-	"os"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // TestSpecRoundTrip checks that the script of a Spec reads as the same Spec.
@@ -130,10 +131,7 @@ func TestScriptErrors(t *testing.T) {
 
 // TestDocumentedScript checks that the script in the README of testdata is valid.
 func TestDocumentedScript(t *testing.T) {
-	page, err := os.ReadFile("../testdata/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.ReadFile(t, "../testdata/README.md")
 	_, script, _ := strings.Cut(string(page), "```\n# Comments")
 	script, _, _ = strings.Cut(script, "```")
 	sc, err := Parse("README.md", "#"+script)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // outcome is what the page says of a case. Latencies are in milliseconds.
@@ -283,10 +285,7 @@ func TestPage(t *testing.T) {
 	if err := writePage(file, "how", all); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.ReadFile(t, file)
 	for _, want := range []string{
 		"# Hedging in 3456 simulated cases\n\nhow\n", "| on ÷ off above 1.05: harm | 0 (0.0%) | 1 (0.0%) |\n",
 		"| below 0.6 | 1456 (42.1%) | 0 (0.0%) |\n", "| the oracle | 1.00 | 1456 (42.1%) | 1456 (42.1%) |\n",

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/internal/leaktest"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/internal/racetest"
 )
 
@@ -309,10 +310,7 @@ func TestRotation(t *testing.T) {
 	add(2)
 	finish(t, w)
 	for name, want := range map[string]string{path + ".1": "[/0 /1]", path: "[/2]"} {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.ReadFile(t, name)
 		if got := fmt.Sprint(paths(t, string(text))); got != want {
 			t.Errorf("%s has %s, want %s", name, got, want)
 		}

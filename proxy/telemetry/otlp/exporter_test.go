@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/remora-proxy/remora/internal/leaktest"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
@@ -156,9 +156,7 @@ func TestHTTPS(t *testing.T) {
 	t.Cleanup(c.Close)
 	authorities := filepath.Join(t.TempDir(), "authorities.pem")
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate().Raw})
-	if err := os.WriteFile(authorities, authority, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.WriteFile(t, authorities, authority)
 	t.Setenv("SSL_CERT_FILE", authorities) // the process reads it once; no other test needs it
 	e := newExporter(t, c.config())
 	e.Put(one())

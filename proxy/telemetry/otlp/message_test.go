@@ -3,7 +3,6 @@ package otlp
 import (
 	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
@@ -80,14 +80,9 @@ func compare(t *testing.T, name string, spans []string) {
 	path := filepath.Join("testdata", name)
 	got := strings.Join(spans, "\n") + "\n"
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.WriteFile(t, path, got)
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.ReadFile(t, path)
 	if got != string(want) {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}

@@ -1,0 +1,67 @@
+// Package must does, in tests, what set-up needs: an error ends the test, and what was opened
+// is closed when the test ends. It is test support; no command may import it.
+package must
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"testing"
+)
+
+// Listen listens on a free TCP port of 127.0.0.1.
+func Listen(t testing.TB) net.Listener {
+	t.Helper()
+	return ListenOn(t, "tcp", "127.0.0.1:0")
+}
+
+// ListenOn listens on an address.
+func ListenOn(t testing.TB, network, addr string) net.Listener {
+	t.Helper()
+	ln, err := net.Listen(network, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	return ln
+}
+
+// Dial connects to an address.
+func Dial(t testing.TB, network, addr string) net.Conn {
+	t.Helper()
+	nc, err := net.Dial(network, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	return nc
+}
+
+// ReadFile returns what is in a file.
+func ReadFile(t testing.TB, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// WriteFile writes a file.
+func WriteFile[T string | []byte](t testing.TB, name string, content T) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Request returns a request that a client may send.
+func Request(t testing.TB, method, url string, body io.Reader) *http.Request {
+	t.Helper()
+	r, err := http.NewRequest(method, url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
