@@ -2,7 +2,6 @@ package addresses
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // TestAddressesEnd: each listener with port 0 has its own, and a reload that removes several closes all.
@@ -61,13 +61,8 @@ services:
 	p.Reload(config(fmt.Sprintf(`{name: b, address: "0.0.0.0:%s", protocol: http, service: after}`, port)), "applied")
 	for range 40 {
 		c := http.Client{Timeout: harness.Patience, Transport: &http.Transport{DisableKeepAlives: true}}
-		resp, err := c.Get("http://127.0.0.1:" + port + "/")
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, _ := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if string(b) != "1" {
+		_, b := must.Get(t, &c, "http://127.0.0.1:"+port+"/")
+		if b != "1" {
 			t.Fatalf("the listener of before got a connection: %q", b)
 		}
 	}

@@ -165,14 +165,9 @@ services:
 					client.Transport.(*http.Transport).Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: at})
 					to = "http://many.example.test:" + port + "/"
 				}
-				resp, err := client.Post(to, "text/plain", strings.NewReader(strings.Repeat("x", size)))
-				if err != nil {
-					t.Fatal(err)
-				}
-				b, err := io.ReadAll(resp.Body)
-				resp.Body.Close()
-				if resp.StatusCode != http.StatusOK || len(b) != size || err != nil {
-					t.Fatalf("listener %d, %d bytes: %d %.100q, %v", i, size, resp.StatusCode, b, err)
+				resp, b := must.Post(t, client, to, "text/plain", strings.NewReader(strings.Repeat("x", size)))
+				if resp.StatusCode != http.StatusOK || len(b) != size {
+					t.Fatalf("listener %d, %d bytes: %d %.100q", i, size, resp.StatusCode, b)
 				}
 			}
 		}

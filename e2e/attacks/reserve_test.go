@@ -10,6 +10,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/e2e/harness/h2"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // TestReserve: connections of HTTP/2 that open all their streams to a slow service don't shut out clients with
@@ -57,11 +58,7 @@ services: {out: {discover: static, endpoints: [%q], protocol: http, connect_time
 		client := http.Client{Transport: tr, Timeout: harness.Patience}
 		failed := map[string]int{}
 		for range 100 {
-			resp, err := client.Get("http://" + addr + "/good")
-			if err != nil {
-				t.Fatal(name, err)
-			}
-			resp.Body.Close()
+			resp, _ := must.Get(t, &client, "http://"+addr+"/good")
 			if resp.StatusCode != 200 {
 				failed[resp.Header.Get("X-Remora-Error")]++
 			}

@@ -24,13 +24,8 @@ func TestRun(t *testing.T) {
 	p, egress := harness.Consumer(t, a, "")
 	p.Ready()
 	for range 3 {
-		resp, err := http.Post("http://"+egress+"/x", "text/plain", strings.NewReader("hello"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, _ := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if resp.StatusCode != 200 || string(body) != "POST hello" {
+		resp, body := must.Post(t, http.DefaultClient, "http://"+egress+"/x", "text/plain", strings.NewReader("hello"))
+		if resp.StatusCode != 200 || body != "POST hello" {
 			t.Fatalf("response %d %q", resp.StatusCode, body)
 		}
 	}
@@ -175,11 +170,7 @@ func TestDrainByAPI(t *testing.T) {
 	p.Ready()
 	response := harness.Slow(t, a, egress)
 	for range 2 { // a second time changes nothing
-		resp, err := http.Post("http://"+p.Admin+"/drain", "", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
+		resp, _ := must.Post(t, http.DefaultClient, "http://"+p.Admin+"/drain", "", nil)
 		if resp.StatusCode != http.StatusAccepted {
 			t.Fatalf("/drain: response %d", resp.StatusCode)
 		}
@@ -268,11 +259,7 @@ func TestAdminToken(t *testing.T) {
 	ask := func(authorization string) int {
 		req := must.Request(t, http.MethodGet, "http://"+p.Admin+"/config", nil)
 		req.Header.Set("Authorization", authorization)
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
+		resp, _ := must.Do(t, http.DefaultClient, req)
 		return resp.StatusCode
 	}
 	if got := ask("Bearer correct-horse"); got != http.StatusOK {

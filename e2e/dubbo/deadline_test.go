@@ -43,11 +43,7 @@ func TestDeadlineReachesDubbo(t *testing.T) {
 		req := must.Request(t, http.MethodPost, egress+"/com.acme."+service+"/echo", strings.NewReader(`{"types":["java.lang.String"],"args":["x"]}`))
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("X-Remora-Timeout-Ms", strconv.Itoa(timeout))
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
+		must.Do(t, http.DefaultClient, req)
 		check(service, 2)
 	}
 }

@@ -158,9 +158,9 @@ services:
 // posted returns the status and the body of the response to a POST.
 func posted(t *testing.T, url, contentType, body string) (int, string) {
 	t.Helper()
-	req := harness.NewRequest(t, http.MethodPost, url, strings.NewReader(body))
+	req := must.Request(t, http.MethodPost, url, strings.NewReader(body))
 	req.Header.Set("Content-Type", contentType)
-	resp, got := harness.Call(t, req)
+	resp, got := must.Do(t, http.DefaultClient, req)
 	return resp.StatusCode, got
 }
 

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // startStaleApp starts an application that reads the second request of each connection, and closes it
@@ -82,11 +83,7 @@ func TestReplaysArePaid(t *testing.T) {
 			harness.Start(t, fmt.Sprintf("loops: 1\nlisteners: [{name: egress, address: %q, protocol: http, service: app}]\nservices: {app: %s}", addrs[0], app)).Ready()
 			began, failed := time.Now(), 0
 			for range asked {
-				resp, err := http.Get("http://" + addrs[0])
-				if err != nil {
-					t.Fatal(err)
-				}
-				resp.Body.Close()
+				resp, _ := must.Get(t, http.DefaultClient, "http://"+addrs[0])
 				if resp.StatusCode != http.StatusOK {
 					failed++
 				}

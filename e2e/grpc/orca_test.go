@@ -15,6 +15,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // busyApp reports its utilization with every response, as grpc-go's package orca does.
@@ -78,7 +79,7 @@ func TestHTTP2ReportedLoad(t *testing.T) {
 	}
 	_, url := harness.StartHTTP2Caller(t, addrs, ", connect_timeout: 15s, lb: {policy: weighted_round_robin}")
 	sharesBy(t, &calls[1], func() {
-		if resp, body := harness.Call(t, harness.NewRequest(t, http.MethodGet, url, nil)); resp.StatusCode != 200 || body != "done" {
+		if resp, body := must.Do(t, http.DefaultClient, must.Request(t, http.MethodGet, url, nil)); resp.StatusCode != 200 || body != "done" {
 			t.Fatalf("%d %q", resp.StatusCode, body)
 		}
 	})

@@ -62,37 +62,6 @@ services: {app: {discover: static, endpoints: ["%s"], protocol: http2, timeout: 
 	return p, "http://" + egress
 }
 
-// Call sends a request, and returns the response and its body.
-func Call(t *testing.T, req *http.Request) (*http.Response, string) {
-	t.Helper()
-	return CallBy(t, http.DefaultClient, req)
-}
-
-// CallBy is Call with another client.
-func CallBy(t *testing.T, client *http.Client, req *http.Request) (*http.Response, string) {
-	t.Helper()
-	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Errorf("%s: %v after %d bytes", req.URL, err, len(b))
-	}
-	return resp, string(b)
-}
-
-// NewRequest returns a request that ends with the test.
-func NewRequest(t *testing.T, method, url string, body io.Reader) *http.Request {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, url, body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return req
-}
-
 // Zeros is an endless reader.
 type Zeros struct{}
 

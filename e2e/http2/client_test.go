@@ -108,11 +108,11 @@ func startHTTP2(t *testing.T, app string) (p *harness.Process, clients map[strin
 // do sends a request, which must get a response over HTTP/2, and returns that with its body.
 func (c http2Client) do(t *testing.T, method, path string, body io.Reader, change func(*http.Request)) (*http.Response, string) {
 	t.Helper()
-	req := harness.NewRequest(t, method, c.base+path, body)
+	req := must.Request(t, method, c.base+path, body)
 	if change != nil {
 		change(req)
 	}
-	resp, text := harness.CallBy(t, c.Client, req)
+	resp, text := must.Do(t, c.Client, req)
 	if resp.ProtoMajor != 2 {
 		t.Fatalf("the response came over %s", resp.Proto)
 	}

@@ -28,7 +28,7 @@ func TestHTTP2Service(t *testing.T) {
 	app := harness.StartHTTP2Endpoint(t, "127.0.0.1:0", tellRequest, nil)
 	p, url := harness.StartHTTP2Caller(t, []string{app.Addr}, ", connect_timeout: 15s")
 
-	resp, body := harness.Call(t, harness.NewRequest(t, http.MethodGet, url+"/a?b=c", nil))
+	resp, body := must.Do(t, http.DefaultClient, must.Request(t, http.MethodGet, url+"/a?b=c", nil))
 	if want := "HTTP/2.0 GET /a?b=c host=" + url[len("http://"):] + " via=1.1 remora te= body=0"; !strings.HasPrefix(body, want) {
 		t.Errorf("got %q, want %q", body, want)
 	}
@@ -39,21 +39,21 @@ func TestHTTP2Service(t *testing.T) {
 		t.Errorf("trailers %v", resp.Trailer)
 	}
 
-	post := harness.NewRequest(t, http.MethodPost, url+"/p", strings.NewReader("twelve bytes"))
+	post := must.Request(t, http.MethodPost, url+"/p", strings.NewReader("twelve bytes"))
 	post.Header.Set("Content-Type", "application/grpc")
 	post.Trailer = http.Header{"X-End": {"yes"}}
 	post.ContentLength = -1
-	if _, body = harness.Call(t, post); !strings.Contains(body, "te=trailers body=12 trailer=yes err=<nil>") {
+	if _, body = must.Do(t, http.DefaultClient, post); !strings.Contains(body, "te=trailers body=12 trailer=yes err=<nil>") {
 		t.Errorf("got %q", body)
 	}
 
-	odd := harness.NewRequest(t, http.MethodDelete, url+"/p", strings.NewReader("five."))
+	odd := must.Request(t, http.MethodDelete, url+"/p", strings.NewReader("five."))
 	odd.Header.Set("Content-Type", "application/grpc")
-	if _, body = harness.Call(t, odd); !strings.Contains(body, "te=trailers body=5") {
+	if _, body = must.Do(t, http.DefaultClient, odd); !strings.Contains(body, "te=trailers body=5") {
 		t.Errorf("got %q", body)
 	}
 
-	if resp, body = harness.Call(t, harness.NewRequest(t, http.MethodHead, url+"/h", nil)); resp.StatusCode != 200 || body != "" {
+	if resp, body = must.Do(t, http.DefaultClient, must.Request(t, http.MethodHead, url+"/h", nil)); resp.StatusCode != 200 || body != "" {
 		t.Errorf("HEAD: status %d, body %q", resp.StatusCode, body)
 	}
 	if n := app.Connections.Load(); n != 1 {
@@ -87,11 +87,11 @@ func TestHTTP2Statuses(t *testing.T) {
 	for path, want := range map[string]string{
 		"/204": "204  0", "/304": "304  0", "/empty": "200  0", "/trailers-only": "200  0", "/reset": "502 upstream-reset 0", "/early": "413  0",
 	} {
-		req := harness.NewRequest(t, http.MethodPost, url+path, bytes.NewReader(make([]byte, 900<<10)))
+		req := must.Request(t, http.MethodPost, url+path, bytes.NewReader(make([]byte, 900<<10)))
 		if path == "/304" {
-			req = harness.NewRequest(t, http.MethodGet, url+path, nil)
+			req = must.Request(t, http.MethodGet, url+path, nil)
 		}
-		resp, body := harness.Call(t, req)
+		resp, body := must.Do(t, http.DefaultClient, req)
 		if strings.Contains(want, "upstream") {
 			body = ""
 		}
@@ -201,7 +201,7 @@ func TestHTTP2NotSpoken(t *testing.T) {
 		{harness.FreeAddrs(t, 1)[0], "15s", "connection refused"},
 	} {
 		p, url := harness.StartHTTP2Caller(t, []string{c.addr}, ", connect_timeout: "+c.timeout)
-		resp, _ := harness.Call(t, harness.NewRequest(t, http.MethodPost, url, strings.NewReader("x")))
+		resp, _ := must.Do(t, http.DefaultClient, must.Request(t, http.MethodPost, url, strings.NewReader("x")))
 		if code := resp.Header.Get("X-Remora-Error"); resp.StatusCode != 502 || code != "upstream-connect" {
 			t.Errorf("status %d %s", resp.StatusCode, code)
 		}
@@ -237,7 +237,7 @@ func TestHTTP2TLS(t *testing.T) {
 		srv.StartTLS()
 		t.Cleanup(srv.Close)
 		p, url := harness.StartHTTP2Caller(t, []string{srv.Listener.Addr().String()}, fmt.Sprintf(", connect_timeout: 15s, tls: {ca: %q, sni: app.test}", roots))
-		resp, body := harness.Call(t, harness.NewRequest(t, http.MethodGet, url, nil))
+		resp, body := must.Do(t, http.DefaultClient, must.Request(t, http.MethodGet, url, nil))
 		if alpn {
 			if resp.StatusCode != 200 || body != "HTTP/2.0 sni=app.test" {
 				t.Errorf("status %d, %q", resp.StatusCode, body)

@@ -114,22 +114,22 @@ func TestHTTP2LargeBodies(t *testing.T) {
 	_, _ = io.CopyN(sum, harness.Zeros{}, size)
 	want := fmt.Sprintf("%d %x <nil>", size, sum.Sum(nil))
 	for _, known := range []bool{true, false} {
-		req := harness.NewRequest(t, http.MethodPost, url, io.LimitReader(harness.Zeros{}, size))
+		req := must.Request(t, http.MethodPost, url, io.LimitReader(harness.Zeros{}, size))
 		if known {
 			req.ContentLength = size
 		}
-		if resp, body := harness.Call(t, req); body != want || resp.StatusCode != 200 || resp.Header.Get("Via") != "2.0 remora" {
+		if resp, body := must.Do(t, http.DefaultClient, req); body != want || resp.StatusCode != 200 || resp.Header.Get("Via") != "2.0 remora" {
 			t.Errorf("status %d, Via %q, %.100q, want %q", resp.StatusCode, resp.Header.Get("Via"), body, want)
 		}
 	}
 	// Nobody reads the second response until the first has arrived.
-	waiting, err := http.DefaultClient.Do(harness.NewRequest(t, http.MethodGet, url, nil))
+	waiting, err := http.DefaultClient.Do(must.Request(t, http.MethodGet, url, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, resp := range []*http.Response{nil, waiting} {
 		if resp == nil {
-			if resp, err = http.DefaultClient.Do(harness.NewRequest(t, http.MethodGet, url, nil)); err != nil {
+			if resp, err = http.DefaultClient.Do(must.Request(t, http.MethodGet, url, nil)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // startUpgradeCaller starts a sidecar whose routes lead to endpoints of both versions of HTTP. Each tells
@@ -100,13 +101,9 @@ func TestTunnelsToHTTP2(t *testing.T) {
 	tr.Protocols.SetUnencryptedHTTP2(true)
 	t.Cleanup(tr.CloseIdleConnections)
 	for range 3 {
-		resp, err := (&http.Client{Transport: tr, Timeout: harness.Patience}).Post("http://new:80/", "text/plain", strings.NewReader("x"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(resp.Body)
-		if err != nil || resp.ProtoMajor != 2 || !strings.HasPrefix(string(body), "HTTP/2.0 POST") || !strings.HasSuffix(string(body), "body=x") {
-			t.Errorf("%s %s %q %v", resp.Proto, resp.Status, body, err)
+		resp, body := must.Post(t, &http.Client{Transport: tr, Timeout: harness.Patience}, "http://new:80/", "text/plain", strings.NewReader("x"))
+		if resp.ProtoMajor != 2 || !strings.HasPrefix(body, "HTTP/2.0 POST") || !strings.HasSuffix(body, "body=x") {
+			t.Errorf("%s %s %q", resp.Proto, resp.Status, body)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/e2e/harness/h2"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/internal/testcerts"
 )
 
@@ -73,11 +74,7 @@ func TestHTTPSListener(t *testing.T) {
 	}
 	p.AwaitMetric(`remora_tls_failures_total{code="tls_protocol"}`, 1)
 
-	resp, err := http.Get("http://" + addr + "/x")
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
+	resp, _ := must.Get(t, http.DefaultClient, "http://"+addr+"/x")
 	if resp.StatusCode != 400 || resp.Header.Get("x-remora-error") != "tls-required" {
 		t.Errorf("plain HTTP: %s %s", resp.Status, resp.Header.Get("x-remora-error"))
 	}
@@ -85,9 +82,9 @@ func TestHTTPSListener(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: harness.Trusting(ca)}}
 	defer client.CloseIdleConnections()
 	for size, want := range map[int]string{0: "https web.test 0", 300: "https web.test 300", 3 << 20: "https web.test 3145728"} { // the last one is a stream
-		req := harness.NewRequest(t, http.MethodPost, "https://"+addr+"/x", bytes.NewReader(make([]byte, size)))
+		req := must.Request(t, http.MethodPost, "https://"+addr+"/x", bytes.NewReader(make([]byte, size)))
 		req.Host = "web.test"
-		if _, got := harness.CallBy(t, client, req); got != want {
+		if _, got := must.Do(t, client, req); got != want {
 			t.Errorf("the application saw %q, want %q", got, want)
 		}
 	}

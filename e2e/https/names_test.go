@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/internal/testcerts"
 )
 
@@ -68,14 +69,9 @@ services:
 		for n := range 40 {
 			size := []int64{10, 100_000}[n%2] // a message and a stream
 			host := fmt.Sprintf("other%d.many.test", n)
-			resp, err := other.Post("http://"+host+"/", "text/plain", io.LimitReader(harness.Zeros{}, size))
-			if err != nil {
-				t.Fatal(err)
-			}
-			body, err := io.ReadAll(resp.Body)
-			resp.Body.Close()
-			if want := fmt.Sprint(host, " ", size); resp.StatusCode != 200 || string(body) != want || err != nil {
-				t.Errorf("%s at %s: %d %q, %v", host, egress, resp.StatusCode, body, err)
+			resp, body := must.Post(t, other, "http://"+host+"/", "text/plain", io.LimitReader(harness.Zeros{}, size))
+			if want := fmt.Sprint(host, " ", size); resp.StatusCode != 200 || body != want {
+				t.Errorf("%s at %s: %d %q", host, egress, resp.StatusCode, body)
 			}
 		}
 		other.CloseIdleConnections()

@@ -121,16 +121,11 @@ access_log: {path: %q}`, egress, app.Listener.Addr(), log)).Ready()
 	trust.ServerName = "example.com"
 	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(through), TLSClientConfig: trust}}
 	defer client.CloseIdleConnections()
-	resp, err := client.Get("https://named/x")
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, _ := io.ReadAll(resp.Body)
-	resp.Body.Close()
-	if string(body) != "tls: GET named /x 0" {
+	_, body := must.Get(t, client, "https://named/x")
+	if body != "tls: GET named /x 0" {
 		t.Errorf("%q", body)
 	}
-	if _, err = client.Get("https://unnamed/x"); err == nil || !strings.HasSuffix(err.Error(), "remote error: tls: access denied") {
+	if _, err := client.Get("https://unnamed/x"); err == nil || !strings.HasSuffix(err.Error(), "remote error: tls: access denied") {
 		t.Errorf("without a route for CONNECT: %v", err)
 	}
 	client.CloseIdleConnections()
@@ -198,13 +193,8 @@ func TestUnroutedDirect(t *testing.T) {
 		{"GET", secure.URL + "/", "", "secure: GET " + secure.Listener.Addr().String() + " / 0"},
 	} {
 		r := must.Request(t, c.method, c.url, strings.NewReader(c.body))
-		resp, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, _ := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if string(body) != c.want {
+		resp, body := must.Do(t, client, r)
+		if body != c.want {
 			t.Errorf("%s %s: %s %q, want %q", c.method, c.url, resp.Status, body, c.want)
 		}
 	}
@@ -221,11 +211,7 @@ func TestUnroutedDirect(t *testing.T) {
 		"http://[::1]:2/":                            "403 direct-refused",
 		"http://169.254.169.254/latest/meta-data/":   "403 direct-refused",
 	} {
-		resp, err := client.Get(target)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
+		resp, _ := must.Get(t, client, target)
 		if got := fmt.Sprint(resp.StatusCode, " ", resp.Header.Get("X-Remora-Error")); got != want {
 			t.Errorf("%s: %s, want %s", target, got, want)
 		}

@@ -220,11 +220,7 @@ func TestTLSPeersCall(t *testing.T) {
 					}
 					proxy := startConfigured(t, program, values)
 					for range 2 { // the second one may resume
-						resp, err := http.Get("http://" + proxy + "/")
-						if err != nil {
-							t.Fatal(err)
-						}
-						resp.Body.Close()
+						resp, _ := must.Get(t, http.DefaultClient, "http://"+proxy+"/")
 						if (resp.StatusCode == 200) != c.ok || !c.ok && resp.StatusCode < 502 {
 							t.Errorf("%s", resp.Status)
 						}

@@ -47,7 +47,7 @@ services:
 func answer(t *testing.T, c *http.Client, r *http.Request) (string, *http.Response) {
 	t.Helper()
 	r.Close = true
-	resp, body := harness.CallBy(t, c, r)
+	resp, body := must.Do(t, c, r)
 	if resp.StatusCode != 200 {
 		t.Fatalf("%d %q", resp.StatusCode, body)
 	}

@@ -60,11 +60,7 @@ services: {compute: {discover: static, endpoints: [%q], protocol: link, connect_
 	send := func(egress, method, path string, size int) string {
 		t.Helper()
 		r := must.Request(t, method, "http://"+egress+path, bytes.NewReader(make([]byte, size)))
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
+		resp, _ := must.Do(t, http.DefaultClient, r)
 		return strings.TrimSpace(fmt.Sprint(resp.StatusCode, " ", resp.Header.Get("X-Remora-Error")))
 	}
 	const refused = "403 not-allowed"

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // closingApp closes the connection of each request that comes for the first time, without a response.
@@ -108,7 +109,7 @@ func sendKeyed(t *testing.T, version, method, url, request string, keys []string
 	tr.Protocols.SetHTTP1(version == "1.1")
 	tr.Protocols.SetUnencryptedHTTP2(version == "2")
 	defer tr.CloseIdleConnections()
-	req := harness.NewRequest(t, method, url, strings.NewReader(strings.Repeat("x", body)))
+	req := must.Request(t, method, url, strings.NewReader(strings.Repeat("x", body)))
 	req.Header.Set("X-Request", request)
 	req.Header["Idempotency-Key"] = keys
 	resp, err := tr.RoundTrip(req)

@@ -45,7 +45,7 @@ func TestManyCookies(t *testing.T) {
 			tr.Protocols.SetUnencryptedHTTP2(version == "2")
 			t.Cleanup(tr.CloseIdleConnections)
 			for _, content := range []string{"text/plain", "application/grpc"} {
-				req := harness.NewRequest(t, "POST", "http://"+addrs[i], strings.NewReader("12345"))
+				req := must.Request(t, "POST", "http://"+addrs[i], strings.NewReader("12345"))
 				req.Header.Set("Cookie", cookies)
 				req.Header.Set("Content-Type", content)
 				resp, err := tr.RoundTrip(req)

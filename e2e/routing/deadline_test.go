@@ -42,11 +42,7 @@ services:
 			for name, value := range map[string]string{"X-Remora-Timeout-Ms": "120000", "X-Envoy-Expected-Rq-Timeout-Ms": "120000", "Grpc-Timeout": "2M"} {
 				req := must.Request(t, http.MethodPost, "http://"+addrs[1]+path, bytes.NewReader(make([]byte, size)))
 				req.Header.Set(name, value)
-				resp, err := http.DefaultClient.Do(req)
-				if err != nil {
-					t.Fatal(err)
-				}
-				resp.Body.Close()
+				must.Do(t, http.DefaultClient, req)
 				seen := harness.Receive(t, "the request", got)
 				for _, field := range []string{name, "X-Remora-Timeout-Ms"} {
 					values := seen.Values(field)
@@ -88,11 +84,7 @@ services: {app: {discover: static, endpoints: [%q], protocol: http, connect_time
 			req.Header = http.Header{"Connection": {"upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="}}
 		}
 		req.Header.Set("X-Remora-Timeout-Ms", timeout)
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
+		resp, _ := must.Do(t, http.DefaultClient, req)
 		return resp.Status + " " + resp.Header.Get("X-Remora-Error")
 	}
 	const want = "504 Gateway Timeout deadline"

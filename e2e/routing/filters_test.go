@@ -34,11 +34,7 @@ services: {app: {discover: static, endpoints: [%q], protocol: http, connect_time
 	p.Ready()
 	for path, want := range map[string]string{"/abort": "418 fault-injected", "/delay": "200 ", "/": "200 "} {
 		began := time.Now()
-		resp, err := http.Get("http://" + egress + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
+		resp, _ := must.Get(t, http.DefaultClient, "http://"+egress+path)
 		if got := fmt.Sprint(resp.StatusCode, " ", resp.Header.Get("X-Remora-Error")); got != want {
 			t.Errorf("%s got %s, want %s", path, got, want)
 		}
@@ -78,11 +74,7 @@ services: {app: {discover: static, endpoints: [%q], protocol: http, connect_time
 			client := &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
 			r := must.Request(t, http.MethodGet, "http://"+egress+path, nil)
 			r.Header.Set("X-User", user)
-			resp, err := client.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			resp.Body.Close()
+			resp, _ := must.Do(t, client, r)
 			switch {
 			case resp.StatusCode == 200:
 				served++
@@ -119,11 +111,7 @@ func TestAccessLogFormat(t *testing.T) {
 		t.Helper()
 		r := must.Request(t, http.MethodGet, "http://"+egress+"/a?b", nil)
 		r.Header.Set("User-Agent", `x" 500 "`)
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
+		must.Do(t, http.DefaultClient, r)
 	}
 	send()
 	harness.AwaitLines(t, file, 1)
@@ -167,9 +155,9 @@ services:
   shadow: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}`, egress, app.Addr, shadow.Listener.Addr()))
 	p.Ready()
 	for range 20 {
-		r := harness.NewRequest(t, http.MethodPost, "http://"+egress+"/x", strings.NewReader("hello"))
+		r := must.Request(t, http.MethodPost, "http://"+egress+"/x", strings.NewReader("hello"))
 		r.Host = "shop"
-		if resp, body := harness.Call(t, r); resp.StatusCode != 200 || body != "POST hello" {
+		if resp, body := must.Do(t, http.DefaultClient, r); resp.StatusCode != 200 || body != "POST hello" {
 			t.Fatalf("%d %q", resp.StatusCode, body)
 		}
 	}
@@ -210,14 +198,9 @@ services:
 	p.Ready()
 	check := func(want string) {
 		t.Helper()
-		resp, err := http.Post("http://"+addrs[0]+"/x", "text/plain", strings.NewReader("hello"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if got := fmt.Sprintf("%d %q %s", resp.StatusCode, body, resp.Header.Get("X-Remora-Fallback")); err != nil || got != want {
-			t.Fatalf("got %s, %v, want %s", got, err, want)
+		resp, body := must.Post(t, http.DefaultClient, "http://"+addrs[0]+"/x", "text/plain", strings.NewReader("hello"))
+		if got := fmt.Sprintf("%d %q %s", resp.StatusCode, body, resp.Header.Get("X-Remora-Fallback")); got != want {
+			t.Fatalf("got %s, want %s", got, want)
 		}
 	}
 	check(`200 "POST hello" `)

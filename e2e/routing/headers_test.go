@@ -34,9 +34,9 @@ services:
   rest: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}`, egress, gold, rest))
 	p.Ready()
 	for _, c := range []struct{ tier, want string }{{"gold", "gold /users?x=1"}, {"silver", "rest /api/users?x=1"}} {
-		req := harness.NewRequest(t, http.MethodGet, "http://"+egress+"/api/users?x=1", nil)
+		req := must.Request(t, http.MethodGet, "http://"+egress+"/api/users?x=1", nil)
 		req.Header.Set("X-Tier", c.tier)
-		if _, body := harness.Call(t, req); body != c.want {
+		if _, body := must.Do(t, http.DefaultClient, req); body != c.want {
 			t.Errorf("tier %s: %q, want %q", c.tier, body, c.want)
 		}
 	}
@@ -183,11 +183,7 @@ services: {other: {discover: static, endpoints: [%q], protocol: %s, timeout: 60s
 			here, there := start(c.here, addrs[0], addrs[1]), start(c.there, addrs[1], addrs[0])
 			here.Ready()
 			there.Ready()
-			resp, err := http.Get("http://" + addrs[0] + "/")
-			if err != nil {
-				t.Fatal(err)
-			}
-			resp.Body.Close()
+			resp, _ := must.Get(t, http.DefaultClient, "http://"+addrs[0]+"/")
 			if resp.StatusCode != http.StatusLoopDetected {
 				t.Errorf("status %d", resp.StatusCode)
 			}

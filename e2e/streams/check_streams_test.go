@@ -14,6 +14,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // streamingApp is an application whose health the test decides. GET /held responds when the test lets it, all else is a
@@ -100,7 +101,7 @@ func TestCheckCutsStreams(t *testing.T) {
 		clients[version] = &http.Client{Transport: tr, Timeout: harness.Patience}
 		for _, name := range names {
 			begin := func(kind, method, path string, body io.Reader) {
-				req := harness.NewRequest(t, method, "http://"+at[name]+path, body)
+				req := must.Request(t, method, "http://"+at[name]+path, body)
 				if path == "/socket" {
 					req.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}
 				}

@@ -121,7 +121,7 @@ func waitWithBody(t *testing.T, version, addr, path, header string) string {
 	defer tr.CloseIdleConnections()
 	tr.Protocols.SetHTTP1(version == "1.1")
 	tr.Protocols.SetUnencryptedHTTP2(version == "2")
-	req := harness.NewRequest(t, "POST", "http://"+addr+path, io.MultiReader(strings.NewReader("ok")))
+	req := must.Request(t, "POST", "http://"+addr+path, io.MultiReader(strings.NewReader("ok")))
 	req.Header.Set("Expect", "100-continue")
 	req.Trailer = http.Header{"X-Request-Id": {"forged"}, "X-Real-Ip": {"forged"}, "X-Sum": {"1"}}
 	if name, value, given := strings.Cut(header, ": "); given {

@@ -116,7 +116,7 @@ func TestInterimResponses(t *testing.T) {
 			tr.Protocols.SetUnencryptedHTTP2(version == "2")
 			t.Cleanup(tr.CloseIdleConnections)
 			for _, c := range interimCases {
-				req := harness.NewRequest(t, c.method, "http://"+addrs[i]+c.path, bytes.NewReader(make([]byte, c.body)))
+				req := must.Request(t, c.method, "http://"+addrs[i]+c.path, bytes.NewReader(make([]byte, c.body)))
 				if c.path == "/grpc" {
 					req.Header.Set("Content-Type", "application/grpc")
 				}
@@ -125,7 +125,7 @@ func TestInterimResponses(t *testing.T) {
 				}
 			}
 			for _, c := range expectCases {
-				req := harness.NewRequest(t, "POST", "http://"+addrs[i]+c.path, bytes.NewReader(make([]byte, c.body)))
+				req := must.Request(t, "POST", "http://"+addrs[i]+c.path, bytes.NewReader(make([]byte, c.body)))
 				req.Header.Set("Expect", "100-continue")
 				want := []string{c.answered, c.forwarded}[i%2]
 				if got := interimsOf(t, tr, req); got != want {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // tcpSidecar starts a sidecar with a tcp listener in front of endpoint.
@@ -41,14 +42,9 @@ func TestTCPCarriesHTTP2(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	client := http.Client{Transport: transport, Timeout: harness.Patience}
 	for i := range 20 {
-		resp, err := client.Post("http://"+in+"/", "text/plain", strings.NewReader(fmt.Sprint(i)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if want := fmt.Sprintf("HTTP/2.0 %d", i); string(got) != want || err != nil {
-			t.Errorf("got %q, %v, want %q", got, err, want)
+		_, got := must.Post(t, &client, "http://"+in+"/", "text/plain", strings.NewReader(fmt.Sprint(i)))
+		if want := fmt.Sprintf("HTTP/2.0 %d", i); got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 	_, metrics := p.Get("/metrics")
@@ -99,11 +95,7 @@ services: {store: {discover: static, endpoints: [%q], protocol: link, connect_ti
 		t.Errorf("after the client's last byte the server sent %q, %v", got, err)
 	}
 	for _, body := range []int{10, 200 << 10} { // a whole message, and a stream
-		resp, err := http.Post("http://"+web+"/", "", strings.NewReader(strings.Repeat("x", body)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
+		resp, _ := must.Post(t, http.DefaultClient, "http://"+web+"/", "", strings.NewReader(strings.Repeat("x", body)))
 		if code := resp.Header.Get("x-remora-error"); resp.StatusCode != http.StatusNotFound || code != "no-route" {
 			t.Errorf("a request of %d bytes: response %d %s", body, resp.StatusCode, code)
 		}

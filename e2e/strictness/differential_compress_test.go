@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // TestDifferentialCompression: nginx compresses for clients behind sidecars as it does for others.
@@ -38,7 +39,7 @@ services: {nginx: {discover: static, endpoints: [%q], protocol: link, connect_ti
 				var p http.Protocols
 				protocols(&p)
 				transport := &http.Transport{Protocols: &p, DisableCompression: true}
-				req := harness.NewRequest(t, http.MethodGet, "http://"+addr+"/compressed", nil)
+				req := must.Request(t, http.MethodGet, "http://"+addr+"/compressed", nil)
 				req.Header.Set("Accept-Encoding", "gzip")
 				resp, err := transport.RoundTrip(req)
 				if err != nil {

@@ -203,7 +203,7 @@ func logIn(t *testing.T, url, version string, c *loginCase) string {
 		if c.body > 0 {
 			method, body = http.MethodPost, bytes.NewReader(make([]byte, c.body))
 		}
-		req := harness.NewRequest(t, method, url+"/"+c.path, body)
+		req := must.Request(t, method, url+"/"+c.path, body)
 		req.Header[c.header] = strings.Split(strings.ReplaceAll(lines, "NONCE", nonce), ";")
 		if c.upgrade {
 			req.Header.Set("Connection", "Upgrade")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/internal/testcerts"
 )
 
@@ -44,11 +45,7 @@ func TestTLSRefused(t *testing.T) {
 			series := fmt.Sprintf("remora_tls_failures_total{code=%q}", c.code)
 			before := provider.Metric(series)
 			_, egress := harness.SecureConsumer(t, ingress, c.dir)
-			resp, err := http.Get("http://" + egress + "/x")
-			if err != nil {
-				t.Fatal(err)
-			}
-			resp.Body.Close()
+			resp, _ := must.Get(t, http.DefaultClient, "http://"+egress+"/x")
 			if resp.StatusCode < 500 {
 				t.Errorf("%s", resp.Status)
 			}
@@ -72,11 +69,7 @@ func TestTLSRefused(t *testing.T) {
 listeners: [{name: egress, address: %q, protocol: http, service: compute}]
 services: {compute: {discover: static, endpoints: [%q], protocol: link, connect_timeout: 15s, timeout: 2m}}`, egress, ingress))
 		p.Ready()
-		resp, err := http.Get("http://" + egress + "/x")
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
+		resp, _ := must.Get(t, http.DefaultClient, "http://"+egress+"/x")
 		if resp.StatusCode < 500 {
 			t.Error(resp.Status)
 		}
@@ -95,11 +88,7 @@ services: {compute: {discover: static, endpoints: [%q], protocol: link, connect_
 	}
 	// A consumer with a valid certificate gets a response.
 	_, egress := harness.SecureConsumer(t, ingress, harness.CertFiles(t, ca, harness.ConsumerName))
-	resp, err := http.Get("http://" + egress + "/x")
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
+	resp, _ := must.Get(t, http.DefaultClient, "http://"+egress+"/x")
 	if resp.StatusCode != http.StatusOK || served.Load() != 1 {
 		t.Errorf("with a good certificate: %s, %d served", resp.Status, served.Load())
 	}
@@ -111,11 +100,7 @@ func TestTLSImpostor(t *testing.T) {
 	ca := testcerts.New(t)
 	_, ingress := harness.SecureProvider(t, a.Addr, harness.CertFiles(t, ca, "spiffe://test/impostor"))
 	c, egress := harness.SecureConsumer(t, ingress, harness.CertFiles(t, ca, harness.ConsumerName))
-	resp, err := http.Post("http://"+egress+"/x", "text/plain", strings.NewReader("secret"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
+	resp, _ := must.Post(t, http.DefaultClient, "http://"+egress+"/x", "text/plain", strings.NewReader("secret"))
 	if resp.StatusCode < 500 || c.Metric(`remora_tls_failures_total{code="tls_wrong_peer"}`) == 0 {
 		t.Errorf("%s; not counted", resp.Status)
 	}
@@ -131,14 +116,9 @@ func TestTLSBig(t *testing.T) {
 	for i := range body {
 		body[i] = byte(i ^ i>>8 ^ i>>16)
 	}
-	resp, err := http.Post("http://"+egress+"/x", "text/plain", bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	got, err := io.ReadAll(resp.Body)
-	if err != nil || !bytes.Equal(got, append([]byte("POST "), body...)) {
-		t.Errorf("%s, %d bytes, %v", resp.Status, len(got), err)
+	resp, got := must.Post(t, http.DefaultClient, "http://"+egress+"/x", "text/plain", bytes.NewReader(body))
+	if got != "POST "+string(body) {
+		t.Errorf("%s, %d bytes", resp.Status, len(got))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/internal/testcerts"
 	openloop "github.com/remora-proxy/remora/lab/load"
 	"github.com/remora-proxy/remora/lab/replica"
@@ -92,11 +93,7 @@ services: {local: {discover: static, endpoints: [%q], protocol: http, connect_ti
 	cert, key := ca.Issue(testcerts.Leaf{Names: []string{harness.ConsumerName}})
 	_, egress := harness.SecureConsumer(t, ingress, testcerts.NewDir(t, ca, cert, key))
 	status := func() int {
-		resp, err := http.Get("http://" + egress + "/x")
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
+		resp, _ := must.Get(t, http.DefaultClient, "http://"+egress+"/x")
 		return resp.StatusCode
 	}
 	if got := status(); got != http.StatusOK {
@@ -157,11 +154,7 @@ services: {local: {discover: static, endpoints: [%q], protocol: http, connect_ti
 			provider.Reload(config("spiffe://test/other"), "applied")
 			provider.AwaitMetric(`remora_tls_failures_total{code="tls_wrong_peer"}`, 1)
 			if c.status == http.StatusOK {
-				resp, err := http.Get("http://" + egress + "/quick")
-				if err != nil {
-					t.Fatal(err)
-				}
-				resp.Body.Close()
+				resp, _ := must.Get(t, http.DefaultClient, "http://"+egress+"/quick")
 				if resp.StatusCode < 500 {
 					t.Errorf("a peer that is not accepted any more got %s", resp.Status)
 				}

@@ -56,12 +56,41 @@ func WriteFile[T string | []byte](t testing.TB, name string, content T) {
 	}
 }
 
-// Request returns a request that a client may send.
+// Request returns a client's request that ends with the test.
 func Request(t testing.TB, method, url string, body io.Reader) *http.Request {
 	t.Helper()
-	r, err := http.NewRequest(method, url, body)
+	r, err := http.NewRequestWithContext(t.Context(), method, url, body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// Get is Do for a GET.
+func Get(t testing.TB, client *http.Client, url string) (*http.Response, string) {
+	t.Helper()
+	return Do(t, client, Request(t, http.MethodGet, url, nil))
+}
+
+// Post is Do for a POST.
+func Post(t testing.TB, client *http.Client, url, contentType string, body io.Reader) (*http.Response, string) {
+	t.Helper()
+	r := Request(t, http.MethodPost, url, body)
+	r.Header.Set("Content-Type", contentType)
+	return Do(t, client, r)
+}
+
+// Do sends a request, and returns the response and its whole body.
+func Do(t testing.TB, client *http.Client, r *http.Request) (*http.Response, string) {
+	t.Helper()
+	resp, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("%s: %v after %d bytes", r.URL, err, len(b))
+	}
+	return resp, string(b)
 }

@@ -194,13 +194,9 @@ func TestLibraryTransport(t *testing.T) {
 	defer tr.CloseIdleConnections()
 	for _, size := range []int{0, 10, 100_000, 1_000_000} {
 		body := strings.Repeat("x", size)
-		res, err := (&http.Client{Transport: tr}).Post("http://"+ln.Addr().String()+"/p?q", "text/plain", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := io.ReadAll(res.Body)
-		if err != nil || string(got) != body || res.StatusCode != 201 || res.Header.Get("X-Method") != "POST" {
-			t.Errorf("%d bytes: got %d, status %d, %v", size, len(got), res.StatusCode, err)
+		res, got := must.Post(t, &http.Client{Transport: tr}, "http://"+ln.Addr().String()+"/p?q", "text/plain", strings.NewReader(body))
+		if got != body || res.StatusCode != 201 || res.Header.Get("X-Method") != "POST" {
+			t.Errorf("%d bytes: got %d, status %d", size, len(got), res.StatusCode)
 		}
 	}
 }

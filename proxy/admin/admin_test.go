@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -189,14 +188,9 @@ func TestServe(t *testing.T) {
 		t.Error(err)
 	}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Get("http://" + addr + "/config")
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := io.ReadAll(resp.Body)
-	resp.Body.Close()
-	if err != nil || !strings.Contains(string(body), "max_concurrency: 8") {
-		t.Errorf("/config has %s, %v", body, err)
+	_, body := must.Get(t, &client, "http://"+addr+"/config")
+	if !strings.Contains(body, "max_concurrency: 8") {
+		t.Errorf("/config has %s", body)
 	}
 	if err := s.api.Close(context.Background()); err != nil {
 		t.Error(err)

@@ -162,11 +162,7 @@ func (s *sidecar) request(method, path string) (status int) {
 	req := must.Request(s.t, method, "http://"+s.egress+path, strings.NewReader(""))
 	req.Close = true
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Do(req)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	resp.Body.Close()
+	resp, _ := must.Do(s.t, &client, req)
 	return resp.StatusCode
 }
 
