@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/e2e/harness"
-	"github.com/remora-proxy/remora/internal/must"
 )
 
 // startStickyApp starts an application of both versions of HTTP. Each response has the number of the
@@ -88,7 +87,11 @@ func (k *stickyRequest) send(t *testing.T, client *http.Client, addr, host, cook
 	if r.Header["Cookie"] = []string{"a=b"}; cookie != "" {
 		r.Header["Cookie"] = []string{cookie + "; a=b"}
 	}
-	resp, _ := must.Do(t, client, r)
+	resp, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
 	if resp.StatusCode != k.status || resp.Header.Get("X-App") == "" {
 		t.Errorf("%s to %s: %s from application %q", k.name, host, resp.Status, resp.Header.Get("X-App"))
 	}
