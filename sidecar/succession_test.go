@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -32,7 +31,7 @@ func TestParkedAtPredecessor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	ingress, parking := localListener(t), localListener(t)
+	ingress, parking := must.Listen(t), must.Listen(t)
 	go func() {
 		for {
 			nc, err := parking.Accept()
@@ -96,12 +95,6 @@ services: {local: {discover: static, endpoints: [%q], protocol: http, connect_ti
 		}
 		return nil
 	})
-}
-
-func localListener(t *testing.T) net.Listener {
-	t.Helper()
-	ln := must.Listen(t)
-	return ln
 }
 
 // TestHotRestartBusy: a successor that connects during a reload is refused, and gets the

@@ -291,17 +291,13 @@ services:
 	}
 	proxy := harness.Dial(t, "tcp", behind)
 	defer proxy.Close()
-	if _, err := io.WriteString(proxy, "PROXY TCP4 192.0.2.1 198.51.100.2 56324 443\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, proxy, "PROXY TCP4 192.0.2.1 198.51.100.2 56324 443\r\n")
 	if err := tls.Client(proxy, &tls.Config{ServerName: "a.test", InsecureSkipVerify: true}).Handshake(); err != nil {
 		t.Errorf("behind a proxy: %v", err)
 	}
 	nc := harness.Dial(t, "tcp", in)
 	defer nc.Close()
-	if _, err := io.WriteString(nc, "GET / HTTP/1.1\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, nc, "GET / HTTP/1.1\r\n\r\n")
 	if b, err := io.ReadAll(nc); len(b) > 0 || !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("without TLS: %q, %v", b, err)
 	}

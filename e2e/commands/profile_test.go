@@ -199,9 +199,7 @@ func TestProfileFailures(t *testing.T) {
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)
 	for range 65 {
-		if _, err := z.Write(make([]byte, 1<<20)); err != nil {
-			t.Fatal(err)
-		}
+		must.Write(t, z, make([]byte, 1<<20))
 	}
 	z.Close()
 	cpu := gzipped(t, &profile.Profile{SampleType: []*profile.ValueType{{Type: "cpu", Unit: "nanoseconds"}}})

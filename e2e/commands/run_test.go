@@ -93,9 +93,7 @@ func TestDrainSlowReader(t *testing.T) {
 	if err := conn.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.WriteString(conn, "GET /big HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, conn, "GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
 	eventually.Nil(t, "the response to be on its way", func() error {
 		if _, body := p.Get("/metrics"); !strings.Contains(body, `remora_requests_total{outcome="2xx",service="app"} 1`) {
 			return errors.New("it is not counted")

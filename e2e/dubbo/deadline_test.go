@@ -35,9 +35,7 @@ func TestDeadlineReachesDubbo(t *testing.T) {
 	body := harness.HessianCall("echo", "x")
 	body = append(body[:len(body)-1], "\x07timeout\x06100000\x03_TO\x06100000Z"...)
 	c := dialDubbo(t, calls)
-	if _, err := c.Write(dubbo.AppendFrame(nil, &dubbo.Frame{Request: true, TwoWay: true, Serialization: dubbo.Hessian2, ID: 1, Body: body})); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, c, dubbo.AppendFrame(nil, &dubbo.Frame{Request: true, TwoWay: true, Serialization: dubbo.Hessian2, ID: 1, Body: body}))
 	check("a consumer's call", 2)
 	for _, service := range []string{"Demo", "Straight"} {
 		req := must.Request(t, http.MethodPost, egress+"/com.acme."+service+"/echo", strings.NewReader(`{"types":["java.lang.String"],"args":["x"]}`))

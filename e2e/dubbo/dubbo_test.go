@@ -124,9 +124,7 @@ func dialDubbo(t *testing.T, addr string) net.Conn {
 func sendCall(t *testing.T, c net.Conn, id int64, method, arg string) {
 	t.Helper()
 	f := &dubbo.Frame{Request: true, TwoWay: true, Serialization: dubbo.Hessian2, ID: id, Body: harness.HessianCall(method, arg)}
-	if _, err := c.Write(dubbo.AppendFrame(nil, f)); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, c, dubbo.AppendFrame(nil, f))
 }
 
 // dubboMesh starts a provider's sidecar in fastjson and a consumer's, which also

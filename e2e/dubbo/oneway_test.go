@@ -21,9 +21,7 @@ services: {demo: {discover: static, endpoints: [%q], protocol: dubbo, connect_ti
 
 	consumer := dialDubbo(t, calls)
 	oneWay := &dubbo.Frame{Request: true, Serialization: dubbo.Hessian2, ID: 1, Body: harness.HessianCall("note", "one-way")}
-	if _, err := consumer.Write(dubbo.AppendFrame(nil, oneWay)); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, consumer, dubbo.AppendFrame(nil, oneWay))
 	sendCall(t, consumer, 2, "note", "two-way")
 
 	provider, err := ln.Accept()
@@ -40,9 +38,7 @@ services: {demo: {discover: static, endpoints: [%q], protocol: dubbo, connect_ti
 		for i := range frames {
 			response := echoed(&frames[i])
 			twoWay[string(response.Body[2:])] = frames[i].TwoWay
-			if _, err := provider.Write(dubbo.AppendFrame(nil, response)); err != nil {
-				t.Fatal(err)
-			}
+			must.Write(t, provider, dubbo.AppendFrame(nil, response))
 		}
 	}
 	if len(twoWay) != 2 || twoWay["one-way"] || !twoWay["two-way"] {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // sendRaw sends bytes to addr on a connection of their own, and returns the response.
@@ -21,9 +22,7 @@ func sendRaw(t *testing.T, addr, sent string) string {
 	t.Helper()
 	nc := harness.Dial(t, "tcp", addr)
 	defer nc.Close()
-	if _, err := io.WriteString(nc, sent); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, nc, sent)
 	got, err := io.ReadAll(nc)
 	if err != nil {
 		t.Fatal(err)

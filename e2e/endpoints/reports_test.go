@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // report is a message with which other proxies had trouble, and what passes of it.
@@ -242,9 +243,7 @@ func TestReportsOfOtherProxies(t *testing.T) {
 func (r *report) send(t *testing.T, app *reportApp, addr string) {
 	nc := harness.Dial(t, "tcp", addr)
 	defer nc.Close()
-	if _, err := io.WriteString(nc, r.request); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, nc, r.request)
 	var got bytes.Buffer
 	in := bufio.NewReader(io.TeeReader(nc, &got))
 	method, _, _ := strings.Cut(r.request, " ")

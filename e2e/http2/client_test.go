@@ -203,9 +203,7 @@ func TestHTTP2Conversation(t *testing.T) {
 		}
 		for i := range 20 {
 			text := fmt.Sprintf("message %d", i)
-			if _, err := io.WriteString(say, text); err != nil {
-				t.Fatal(name, err)
-			}
+			must.Write(t, say, text)
 			got := make([]byte, len(text))
 			if _, err := io.ReadFull(resp.Body, got); err != nil || string(got) != text {
 				t.Fatalf("%s: said %q, heard %q, %v", name, text, got, err)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/internal/testcerts"
 )
 
@@ -92,14 +93,8 @@ func helloFor(t *testing.T, name string) []byte {
 		placed = strings.TrimSuffix(name, ".") + "x"
 	}
 	go func() { _ = tls.Client(client, &tls.Config{ServerName: placed}).Handshake() }()
-	head := make([]byte, 5)
-	if _, err := io.ReadFull(server, head); err != nil {
-		t.Fatal(err)
-	}
-	body := make([]byte, int(head[3])<<8|int(head[4]))
-	if _, err := io.ReadFull(server, body); err != nil {
-		t.Fatal(err)
-	}
+	head := must.Read(t, server, 5)
+	body := must.Read(t, server, int(head[3])<<8|int(head[4]))
 	return append(head, bytes.Replace(body, []byte(placed), []byte(name), 1)...)
 }
 

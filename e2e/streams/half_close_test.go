@@ -17,6 +17,7 @@ import (
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/e2e/harness/h2"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/internal/testcerts"
 )
 
@@ -87,9 +88,7 @@ type closer struct {
 // says sends text, of which each line ends with CR LF, and more.
 func (c *closer) says(text, more string) {
 	c.t.Helper()
-	if _, err := io.WriteString(c.nc, strings.ReplaceAll(text, "\n", "\r\n")+more); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Write(c.t, c.nc, strings.ReplaceAll(text, "\n", "\r\n")+more)
 }
 
 // ends ends the client's side. The end of TLS is that of TCP, too. A sidecar that was faster may have closed it.

@@ -87,9 +87,7 @@ services: {store: {discover: static, endpoints: [%q], protocol: link, connect_ti
 		t.Errorf("the server sent %q, %v", hello, err)
 	}
 	const length = 3 << 20
-	if _, err := client.Write(make([]byte, length)); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, client, make([]byte, length))
 	_ = client.(*net.TCPConn).CloseWrite()
 	if got, err := io.ReadAll(client); string(got) != fmt.Sprintf(":%d\r\n", length) || err != nil {
 		t.Errorf("after the client's last byte the server sent %q, %v", got, err)
@@ -119,9 +117,7 @@ func TestTCPDrain(t *testing.T) {
 			talk := func(s string) {
 				t.Helper()
 				got := make([]byte, len(s))
-				if _, err := io.WriteString(client, s); err != nil {
-					t.Fatal(err)
-				}
+				must.Write(t, client, s)
 				if _, err := io.ReadFull(client, got); string(got) != s || err != nil {
 					t.Fatalf("got %q, %v", got, err)
 				}

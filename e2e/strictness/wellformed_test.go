@@ -127,9 +127,7 @@ func (f *front) open(t *testing.T, secure bool) net.Conn {
 func (f *front) send(t *testing.T, secure bool, message string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	nc := f.open(t, secure)
-	if _, err := io.WriteString(nc, message); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, nc, message)
 	return nc, bufio.NewReader(nc)
 }
 
@@ -208,9 +206,7 @@ func expectation(path string) func(*testing.T, *front) string {
 			}
 			return status
 		}
-		if _, err := io.WriteString(nc, "ab"); err != nil {
-			t.Fatal(err)
-		}
+		must.Write(t, nc, "ab")
 		status, _ = final(in)
 		return "100 of its own, then " + status
 	}

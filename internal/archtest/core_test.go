@@ -63,10 +63,7 @@ func checkCore(f *File, complain func(int, string, ...any)) {
 
 // TestCoreReach follows all imports of the core.
 func TestCoreReach(t *testing.T) {
-	files, err := moduleSources()
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := moduleSources(t)
 	wrong := coreReach(files)
 	for _, w := range wrong {
 		t.Error(w)

@@ -9,11 +9,7 @@ import (
 
 // TestDocComments checks that the comment of an exported name starts with the name.
 func TestDocComments(t *testing.T) {
-	files, err := moduleSources()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, w := range docComments(files) {
+	for _, w := range docComments(moduleSources(t)) {
 		t.Error(w)
 	}
 }

@@ -32,10 +32,7 @@ func listedNames() []string {
 // TestListedNames checks that names of protocols, registries and policies are in the
 // lists only.
 func TestListedNames(t *testing.T) {
-	files, err := moduleSources()
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := moduleSources(t)
 	if n := len(listedNames()); n < 10 {
 		t.Fatalf("the configuration has %d names only", n)
 	}

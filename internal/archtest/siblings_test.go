@@ -13,11 +13,7 @@ var protocolFolders = []string{"proxy/upstream/...", "proxy/downstream/..."}
 // TestNoSiblingTypes checks that nobody asks which protocol a session or an upstream
 // speaks: an interface says what the asker needs.
 func TestNoSiblingTypes(t *testing.T) {
-	files, err := moduleSources()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, w := range siblingTypes(files) {
+	for _, w := range siblingTypes(moduleSources(t)) {
 		t.Error(w)
 	}
 }

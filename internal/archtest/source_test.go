@@ -33,8 +33,17 @@ func (s *source) at(n ast.Node) string {
 	return s.path + ":" + strconv.Itoa(s.fset.Position(n.Pos()).Line)
 }
 
-// moduleSources parses the module once for all rules.
-var moduleSources = sync.OnceValues(func() ([]*source, error) {
+// moduleSources returns the module's files, which it parses once for all rules.
+func moduleSources(t *testing.T) []*source {
+	t.Helper()
+	files, err := parseModule()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+var parseModule = sync.OnceValues(func() ([]*source, error) {
 	const root = "../.."
 	texts, err := textFiles(root, ".go")
 	if err != nil {

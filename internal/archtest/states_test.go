@@ -13,11 +13,7 @@ import (
 
 // TestStates checks that only become assigns a state, so that it can refuse an illegal change.
 func TestStates(t *testing.T) {
-	files, err := moduleSources()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, w := range stateAssignments(files) {
+	for _, w := range stateAssignments(moduleSources(t)) {
 		t.Error(w)
 	}
 }

@@ -17,10 +17,7 @@ var testSupport = []string{
 
 // TestNoTestSupportInCommands follows all imports of the commands.
 func TestNoTestSupportInCommands(t *testing.T) {
-	files, err := moduleSources()
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := moduleSources(t)
 	wrong, commands := supportInCommands(files)
 	if commands < 2 {
 		t.Errorf("found %d commands", commands)

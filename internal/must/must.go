@@ -56,6 +56,24 @@ func WriteFile[T string | []byte](t testing.TB, name string, content T) {
 	}
 }
 
+// Write writes to a connection.
+func Write[T string | []byte](t testing.TB, w io.Writer, content T) {
+	t.Helper()
+	if _, err := w.Write([]byte(content)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Read reads exactly n bytes.
+func Read(t testing.TB, r io.Reader, n int) []byte {
+	t.Helper()
+	b := make([]byte, n)
+	if _, err := io.ReadFull(r, b); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 // Request returns a client's request that ends with the test.
 func Request(t testing.TB, method, url string, body io.Reader) *http.Request {
 	t.Helper()

@@ -86,10 +86,7 @@ func TestSidecars(t *testing.T) {
 
 // testCosts measures a sidecar and the direct way for a moment.
 func testCosts(t *testing.T, remora string) {
-	rows, err := Choose(Rows(), []string{"remora-1", "direct", "envoy-1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := choose(t, Rows(), "remora-1", "direct", "envoy-1")
 	closed, open := Closed(4, 200*time.Millisecond), Open(200, 200*time.Millisecond)
 	var told []string
 	r, err := Run(context.Background(), Options{
@@ -154,10 +151,7 @@ func testCosts(t *testing.T, remora string) {
 func TestRunInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	rows, err := Choose(Rows(), []string{"direct"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := choose(t, Rows(), "direct")
 	running := 0
 	interrupted := Load{Name: "interrupted", send: func(ctx context.Context, _ *Stack) (*Result, error) {
 		all, err := family(os.Getpid())
@@ -166,7 +160,7 @@ func TestRunInterrupted(t *testing.T) {
 		<-ctx.Done()
 		return nil, errors.Join(err, ctx.Err())
 	}}
-	_, err = Run(ctx, Options{Tools: Tools{Lab: self(t)}, Rows: rows, Rounds: 1, Loads: []Load{interrupted}, Progress: func(string) {}})
+	_, err := Run(ctx, Options{Tools: Tools{Lab: self(t)}, Rows: rows, Rounds: 1, Loads: []Load{interrupted}, Progress: func(string) {}})
 	if !errors.Is(err, context.Canceled) || running == 0 { // the replica
 		t.Errorf("%v, with %d processes", err, running)
 	}
@@ -176,10 +170,7 @@ func TestRunInterrupted(t *testing.T) {
 // TestProcessEnds checks that the error has the log of a replica that ended, at the start and
 // later.
 func TestProcessEnds(t *testing.T) {
-	rows, err := Choose(Rows(), []string{"direct"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := choose(t, Rows(), "direct")
 	replica := filepath.Join(t.TempDir(), "replica")
 	script := func(s string) {
 		t.Helper()
@@ -195,7 +186,7 @@ func TestProcessEnds(t *testing.T) {
 
 	script("trap 'echo and thanks' EXIT; " + self(t) + " \"$@\"")
 	o := Options{Tools: Tools{Lab: replica}}
-	err = o.with(t.Context(), rows[0], 1, func(s *Stack) error {
+	err := o.with(t.Context(), rows[0], 1, func(s *Stack) error {
 		all, err := family(os.Getpid())
 		if err != nil || len(all) != 3 {
 			t.Fatalf("processes %v, %v", all, err)
@@ -213,10 +204,7 @@ func TestProcessEnds(t *testing.T) {
 // TestPeerFails checks that the failure of a peer does not end the run. Its row has no figures
 // of that round.
 func TestPeerFails(t *testing.T) {
-	rows, err := Choose(Rows(), []string{"direct", "relay-1", "nginx-1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := choose(t, Rows(), "direct", "relay-1", "nginx-1")
 	dir := t.TempDir()
 	relayed := filepath.Join(dir, "relayed")
 	program := func(name, script string) string {
@@ -259,10 +247,7 @@ func TestPeerFails(t *testing.T) {
 // TestRoomAtRest checks that a proxy at rest is started with room for its connections, that rows
 // which are not measured at rest are left out, and that too many connections become fewer.
 func TestRoomAtRest(t *testing.T) {
-	rows, err := Choose(Rows(), []string{"direct", "haproxy-1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := choose(t, Rows(), "direct", "haproxy-1")
 	haproxy := filepath.Join(t.TempDir(), "haproxy")
 	if err := os.WriteFile(haproxy, []byte("#!/bin/sh\ngrep maxconn $3\nexit 1"), 0o755); err != nil {
 		t.Fatal(err)
@@ -284,10 +269,7 @@ func TestRoomAtRest(t *testing.T) {
 
 // TestDescriptorLimit checks that children may open as many files as the system allows.
 func TestDescriptorLimit(t *testing.T) {
-	rows, err := Choose(Rows(), []string{"direct"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := choose(t, Rows(), "direct")
 	told := filepath.Join(t.TempDir(), "limit")
 	replica := told + ".sh"
 	if err := os.WriteFile(replica, []byte("#!/bin/sh\n[ $(ulimit -Sn) = $(ulimit -Hn) ] && touch "+told+"; exit 1"), 0o755); err != nil {
@@ -322,6 +304,16 @@ func TestOptionsValidate(t *testing.T) {
 			t.Errorf("%s was accepted", what)
 		}
 	}
+}
+
+// choose returns the rows with these names.
+func choose(t *testing.T, all []Row, names ...string) []Row {
+	t.Helper()
+	rows, err := Choose(all, names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
 }
 
 func TestChoose(t *testing.T) {

@@ -26,17 +26,24 @@ func testPlace(t *testing.T, h hop) place {
 	}
 }
 
+// configFile writes the configuration of a program, and returns its file.
+func configFile(t *testing.T, p place) string {
+	t.Helper()
+	args, err := p.arguments()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return args[len(args)-1]
+}
+
 func TestSidecarConfigurations(t *testing.T) {
 	for _, row := range Rows() {
 		for i, h := range row.chain {
 			if h.Sidecar == nil {
 				continue
 			}
-			args, err := testPlace(t, h).arguments()
-			if err != nil {
-				t.Fatal(err)
-			}
-			c, err := config.Load(args[len(args)-1])
+			file := configFile(t, testPlace(t, h))
+			c, err := config.Load(file)
 			if err != nil {
 				t.Errorf("%s, sidecar %d: %v", row.Name, i, err)
 				continue
@@ -64,14 +71,11 @@ func TestSidecarConfigurations(t *testing.T) {
 // TestHTTPSConfigurations checks that each side of each row speaks HTTPS where its name says so.
 func TestHTTPSConfigurations(t *testing.T) {
 	for _, row := range HTTPSRows() {
-		args, err := testPlace(t, row.chain[0]).arguments()
-		if err != nil {
-			t.Fatal(err)
-		}
-		b := must.ReadFile(t, args[len(args)-1])
+		file := configFile(t, testPlace(t, row.chain[0]))
+		b := must.ReadFile(t, file)
 		in, out := "bind "+testListen+" ssl ", " ssl verify required "
 		if row.sidecars() {
-			c, err := config.Load(args[len(args)-1])
+			c, err := config.Load(file)
 			if err != nil {
 				t.Errorf("%s: %v", row.Name, err)
 				continue
@@ -98,11 +102,8 @@ func TestPeerConfigurations(t *testing.T) {
 		{nginx, []string{"listen " + testListen, "server " + testUpstream, "worker_processes 1;", "access_log off;", "keepalive 1024;"}, nil},
 		{envoy, []string{"port_value: 20001", "port_value: 20002", "codec_type: HTTP1"}, []string{"access_log"}},
 	} {
-		args, err := testPlace(t, c.hop).arguments()
-		if err != nil {
-			t.Fatal(err)
-		}
-		b := must.ReadFile(t, args[len(args)-1])
+		file := configFile(t, testPlace(t, c.hop))
+		b := must.ReadFile(t, file)
 		for _, s := range c.has {
 			if !strings.Contains(string(b), s) {
 				t.Errorf("%s lacks %q:\n%s", c.hop.program, s, b)
@@ -122,11 +123,8 @@ func TestPeerConfigurations(t *testing.T) {
 	} {
 		p := testPlace(t, c.hop)
 		p.Idle = 100
-		args, err := p.arguments()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if b, err := os.ReadFile(args[len(args)-1]); err != nil || !strings.Contains(string(b), c.want) {
+		file := configFile(t, p)
+		if b, err := os.ReadFile(file); err != nil || !strings.Contains(string(b), c.want) {
 			t.Errorf("%s lacks %q: %v\n%s", c.hop.program, c.want, err, b)
 		}
 	}
@@ -143,11 +141,8 @@ func TestMemoryConfigurations(t *testing.T) {
 	consumer := sidecar{In: "http", Out: "link", AllLoops: true, Aliases: 3}
 	provider := sidecar{In: "link", Out: "http", AllLoops: true, Exposed: true}
 	for _, s := range []sidecar{consumer, provider} {
-		args, err := testPlace(t, s.hop()).arguments()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := config.Load(args[len(args)-1])
+		file := configFile(t, testPlace(t, s.hop()))
+		c, err := config.Load(file)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -46,12 +46,9 @@ func TestFloor(t *testing.T) {
 
 // testFloor runs TestFloor with a row whose processes each have so many sockets without a client.
 func testFloor(t *testing.T, tools Tools, row string, atRest int) {
-	rows, err := Choose(Rows(), []string{row})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := choose(t, Rows(), row)
 	o := Options{Tools: tools}
-	err = o.with(t.Context(), rows[0], 1, func(s *Stack) error {
+	err := o.with(t.Context(), rows[0], 1, func(s *Stack) error {
 		for _, header := range [][]load.Header{nil, {{Name: "connection", Value: "close"}}, nil} {
 			r, err := load.Run(t.Context(), load.Options{
 				Targets: []string{s.URL}, Closed: true, Connections: 20, Requests: 2000, Duration: time.Nanosecond,

@@ -10,10 +10,7 @@ import (
 
 // testFrontier measures a shape without hedging for a moment.
 func testFrontier(t *testing.T, remora string) {
-	rows, err := Choose(FrontierRows(), []string{"off"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := choose(t, FrontierRows(), "off")
 	r, err := Frontier(t.Context(), Options{
 		Tools: Tools{Lab: self(t), Remora: remora}, Rows: rows, Rounds: 1, Progress: func(string) {},
 	}, []Shape{{"fast", 200, replicas{count: 3}}}, 300*time.Millisecond)
@@ -63,11 +60,8 @@ func TestFrontierRows(t *testing.T) {
 	for _, row := range FrontierRows() {
 		p := testPlace(t, row.chain[0])
 		p.Upstreams = []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"}
-		args, err := p.arguments()
-		if err != nil {
-			t.Fatal(err)
-		}
-		b := must.ReadFile(t, args[len(args)-1])
+		file := configFile(t, p)
+		b := must.ReadFile(t, file)
 		want := map[string]string{"envoy-3ms": "per_try_timeout: 0.003s", "envoy-25ms": "per_try_timeout: 0.025s", "budget-20%": "budget: 0.2}"}[row.Name]
 		if !strings.Contains(string(b), want) {
 			t.Errorf("%s: %s", row.Name, b)

@@ -67,11 +67,8 @@ func TestGRPCConfigurations(t *testing.T) {
 	}
 	for _, row := range append(GRPCRows(), TailRows(true)...) {
 		for i, h := range row.chain {
-			args, err := testPlace(t, h).arguments()
-			if err != nil {
-				t.Fatal(err)
-			}
-			b := must.ReadFile(t, args[len(args)-1])
+			file := configFile(t, testPlace(t, h))
+			b := must.ReadFile(t, file)
 			found := 0
 			for _, s := range want[h.program] {
 				if strings.Contains(string(b), s) {

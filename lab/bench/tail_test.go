@@ -13,10 +13,7 @@ import (
 
 // testTail measures two sidecars with hedging for a moment.
 func testTail(t *testing.T, remora string) {
-	rows, err := Choose(TailRows(false), []string{"remora"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := choose(t, TailRows(false), "remora")
 	r, err := Run(t.Context(), Options{
 		Tools: Tools{Lab: self(t), Remora: remora}, Rows: rows, Rounds: 1, Loads: []Load{Freezes(200, 300*time.Millisecond)},
 		Kind: Tail, Progress: func(string) {},
@@ -38,24 +35,18 @@ func testTail(t *testing.T, remora string) {
 // TestTailConfigurations checks that each proxy has three endpoints, and how it hedges.
 func TestTailConfigurations(t *testing.T) {
 	for row, hedge := range map[string]string{"haproxy": "", "envoy": "", "envoy-hedge": "hedge_policy", "remora-off": "mode: off", "remora-max2": "max: 2"} {
-		rows, err := Choose(TailRows(false), []string{row})
-		if err != nil {
-			t.Fatal(err)
-		}
+		rows := choose(t, TailRows(false), row)
 		p := testPlace(t, rows[0].chain[0])
 		p.Upstreams = []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"}
-		args, err := p.arguments()
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := os.ReadFile(args[len(args)-1])
+		file := configFile(t, p)
+		b, err := os.ReadFile(file)
 		if err != nil || !strings.Contains(string(b), hedge) || hedge == "" && strings.Contains(string(b), "hedge") {
 			t.Errorf("%s: %v\n%s", row, err, b)
 		}
 		if !rows[0].sidecars() {
 			continue
 		}
-		c, err := config.Load(args[len(args)-1])
+		c, err := config.Load(file)
 		if err != nil || len(c.Services["out"].Endpoints) != 3 || c.Services["out"].Idempotent[0] != config.IdempotentTrue {
 			t.Errorf("%s: %+v, %v", row, c, err)
 		}

@@ -18,10 +18,7 @@ import (
 
 // testWork measures one sidecar and two by all jobs, for a moment.
 func testWork(t *testing.T, remora string) {
-	rows, err := Choose(WorkRows(), []string{"remora-1", "remora-2", "remora-2-2loops"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := choose(t, WorkRows(), "remora-1", "remora-2", "remora-2-2loops")
 	loads, err := WorkLoads(Jobs, 50*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
@@ -75,11 +72,8 @@ func TestWorkRows(t *testing.T) {
 			t.Errorf("%s: environment %q", row.Name, row.env)
 		}
 		for _, h := range row.chain {
-			args, err := testPlace(t, h).arguments()
-			if err != nil {
-				t.Fatal(err)
-			}
-			c, err := config.Load(args[len(args)-1])
+			file := configFile(t, testPlace(t, h))
+			c, err := config.Load(file)
 			if err != nil || c.Loops != loops[row.Name] || c.Loops == 0 {
 				t.Errorf("%s: %d loops, %v", row.Name, c.Loops, err)
 			}

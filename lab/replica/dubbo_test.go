@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // dubboCall is a two-way call in fastjson with one argument.
@@ -29,14 +31,8 @@ func oneWay(call []byte) []byte {
 // dubboAnswer reads a response.
 func dubboAnswer(t *testing.T, c io.Reader) (status byte, id int, body string) {
 	t.Helper()
-	head := make([]byte, 16)
-	if _, err := io.ReadFull(c, head); err != nil {
-		t.Fatal(err)
-	}
-	b := make([]byte, binary.BigEndian.Uint32(head[12:]))
-	if _, err := io.ReadFull(c, b); err != nil {
-		t.Fatal(err)
-	}
+	head := must.Read(t, c, 16)
+	b := must.Read(t, c, int(binary.BigEndian.Uint32(head[12:])))
 	return head[3], int(binary.BigEndian.Uint64(head[4:])), string(b)
 }
 

@@ -242,9 +242,7 @@ func exchange(t *testing.T, p *peer, conn net.Conn, done func() bool) {
 	b := make([]byte, 32<<10)
 	for {
 		for p.c.Ready() {
-			if _, err := conn.Write(p.c.Output(32 << 10)); err != nil {
-				t.Fatal(err)
-			}
+			must.Write(t, conn, p.c.Output(32<<10))
 		}
 		if done() {
 			return

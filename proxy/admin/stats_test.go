@@ -3,7 +3,6 @@ package admin
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -130,9 +129,7 @@ func TestStatsManyEndpoints(t *testing.T) {
 func TestBuffered(t *testing.T) {
 	s := newSidecar(t, twoServices)
 	nc := must.Dial(t, "tcp", s.egress)
-	if _, err := io.WriteString(nc, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3000\r\n\r\n"+strings.Repeat("x", 2000)); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, nc, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3000\r\n\r\n"+strings.Repeat("x", 2000))
 	held := func() int64 { return decode[Stats](s, "/stats").Buffered }
 	eventually.True(t, "2000 bytes to count", func() bool {
 		n := held()

@@ -70,9 +70,7 @@ func TestReadFailures(t *testing.T) {
 		{"GET / HTTP/1.1\r\n\r\n", false, ErrMalformed},
 	} {
 		client, server := pipe(t, "tcp")
-		if _, err := io.WriteString(client, c.sent); err != nil {
-			t.Fatal(err)
-		}
+		must.Write(t, client, c.sent)
 		if c.close {
 			client.Close()
 		} else if c.want != ErrMalformed {

@@ -65,9 +65,7 @@ func failedWrite(t *testing.T, size int) {
 	}
 	s.open = func(oc loop.Conn) { c = oc }
 	conn, peer := accepted(t, e, s)
-	if _, err := peer.Write([]byte("x")); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, peer, "x")
 	peer.SetLinger(0)
 	peer.Close()
 	eventually(t, func() error {
@@ -267,9 +265,7 @@ func TestLongInput(t *testing.T) {
 	got := make(chan int, sent)
 	c, peer := accepted(t, e, &stream{data: func(b []byte) { got <- len(b) }})
 	release := holdLoop(l)
-	if _, err := peer.Write(make([]byte, sent)); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, peer, make([]byte, sent))
 	eventually(t, func() error {
 		if n, err := kernel.Unread(c.fd); err != nil || n < sent {
 			return fmt.Errorf("%d of %d bytes have arrived (%v)", n, sent, err)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/loop"
 )
@@ -243,9 +244,7 @@ func TestDetachOutlivesEngine(t *testing.T) {
 	if err := e.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.WriteString(sock, "still here"); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, sock, "still here")
 	if err := sock.Close(); err != nil {
 		t.Error(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
@@ -61,15 +62,11 @@ func TestDrainLingers(t *testing.T) {
 	}
 	_, peer := accepted(t, e, s)
 	_ = peer.SetReadBuffer(32 << 10) // so that most of it stays on our side
-	if _, err := peer.Write([]byte("request")); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, peer, "request")
 	if state := recv(t, drained, "the drain"); state == connDraining {
 		t.Skip("the kernel did not take the response at once")
 	}
-	if _, err := peer.Write([]byte("more, not asked for")); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, peer, "more, not asked for")
 	if got, err := io.ReadAll(peer); !bytes.Equal(got, response) {
 		t.Errorf("%d of %d bytes arrived, then %v", len(got), len(response), err)
 	}
@@ -90,9 +87,7 @@ func TestDrainSlowReader(t *testing.T) {
 		c.loop.After(10*e.linger, &loop.Timer{Fire: func() { close(lingered) }})
 	})
 	recv(t, lingered, "the linger to have passed")
-	if _, err := peer.Write([]byte("not asked for")); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, peer, "not asked for")
 	if got, err := io.ReadAll(peer); !bytes.Equal(got, response) {
 		t.Errorf("%d of %d bytes arrived, then %v", len(got), len(response), err)
 	}

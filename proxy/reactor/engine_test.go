@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
@@ -98,9 +99,7 @@ func TestMaxConnections(t *testing.T) {
 	ask(t, b, "b")
 	c := dial(t, addr)
 	// An unread request must not turn the response into a reset.
-	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, c, "GET / HTTP/1.1\r\n\r\n")
 	if got, err := io.ReadAll(c); err != nil || string(got) != busy {
 		t.Errorf("the refused connection got %q, %v", got, err)
 	}

@@ -2,7 +2,6 @@ package reactor
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/internal/leaktest"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/engine"
@@ -152,12 +152,7 @@ func dial(t testing.TB, addr string) *net.TCPConn {
 // ask sends s and returns as many bytes of input.
 func ask(t testing.TB, c net.Conn, s string) string {
 	t.Helper()
-	if _, err := io.WriteString(c, s); err != nil {
-		t.Fatal(err)
-	}
-	b := make([]byte, len(s))
-	if _, err := io.ReadFull(c, b); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, c, s)
+	b := must.Read(t, c, len(s))
 	return string(b)
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
@@ -39,9 +40,7 @@ func TestKeyUpdates(t *testing.T) {
 			}
 		}
 		w.record([]byte("last"), 23)
-		if _, err := raw.Write(w.records); err != nil {
-			t.Fatal(err)
-		}
+		must.Write(t, raw, w.records)
 		if err := recv(t, result, "the data, or the end"); !errors.Is(err, want) {
 			t.Errorf("%d updates: %v, want %v", updates, err, want)
 		}

@@ -30,9 +30,7 @@ func TestStats(t *testing.T) {
 	const calls = 20
 	for range calls {
 		response := make([]byte, 4)
-		if _, err := c.Write([]byte("ping")); err != nil {
-			t.Fatal(err)
-		}
+		must.Write(t, c, "ping")
 		if _, err := c.Read(response); err != nil || !bytes.Equal(response, []byte("ping")) {
 			t.Fatalf("%q, %v", response, err)
 		}

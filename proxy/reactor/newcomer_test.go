@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/fair"
 	"github.com/remora-proxy/remora/proxy/reactor/hello"
@@ -62,9 +63,7 @@ func TestNewcomersGiveWay(t *testing.T) {
 	var silent []net.Conn
 	for i := range 6 {
 		c := dial(t, addr)
-		if _, err := c.Write(half); err != nil {
-			t.Fatal(err)
-		}
+		must.Write(t, c, half)
 		silent = append(silent, c)
 		awaitNewcomers(t, l, min(i+2, 3))
 	}

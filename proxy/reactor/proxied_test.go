@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/proxyproto"
 )
@@ -55,9 +56,7 @@ func TestProxied(t *testing.T) {
 		{"PROXY UNKNOWN\r\n", ""},
 	} {
 		nc := dial(t, addr)
-		if _, err := io.WriteString(nc, c.header+"a"); err != nil {
-			t.Fatal(err)
-		}
+		must.Write(t, nc, c.header+"a")
 		if got := ask(t, nc, "b"); got != "a" {
 			t.Errorf("%q follows the header", got)
 		}
@@ -75,9 +74,7 @@ func TestProxiedTLS(t *testing.T) {
 	identity := NewIdentity(t)
 	_, addr, remotes, _ := proxied(t, Options{}, ListenOptions{TLS: identity.Server}, waitLimit)
 	nc := dial(t, addr)
-	if _, err := io.WriteString(nc, header); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, nc, header)
 	over := tls.Client(nc, identity.Client())
 	if got := ask(t, over, "hello"); got != "hello" {
 		t.Errorf("got %q", got)
@@ -92,9 +89,7 @@ func TestProxiedSources(t *testing.T) {
 	e, addr, remotes, _ := proxied(t, Options{MaxPerSource: 1}, ListenOptions{}, waitLimit)
 	open := func(client string) net.Conn {
 		nc := dial(t, addr)
-		if _, err := io.WriteString(nc, "PROXY TCP4 "+client+" 198.51.100.2 1 443\r\n"); err != nil {
-			t.Fatal(err)
-		}
+		must.Write(t, nc, "PROXY TCP4 "+client+" 198.51.100.2 1 443\r\n")
 		return nc
 	}
 	for _, client := range []string{"192.0.2.1", "192.0.2.2"} {
@@ -152,9 +147,7 @@ func TestProxiedRefused(t *testing.T) {
 func TestProxiedStop(t *testing.T) {
 	e, addr, _, _ := proxied(t, Options{}, ListenOptions{}, waitLimit)
 	nc := dial(t, addr)
-	if _, err := io.WriteString(nc, "PROXY "); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, nc, "PROXY ")
 	e.wantReserved(t, 1, 0)
 	if err := e.Stop(t.Context()); err != nil {
 		t.Error(err)

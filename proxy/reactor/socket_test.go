@@ -62,14 +62,10 @@ func TestSocketEarlyData(t *testing.T) {
 			t.Fatal(err)
 		}
 		early := strings.Repeat("early", 10<<10) // several records
-		if _, err := io.WriteString(peer, early); err != nil {
-			t.Fatal(err)
-		}
+		must.Write(t, peer, early)
 		held.release(t)
 		sock := recv(t, left, "the connection to leave its loop")
-		if _, err := io.WriteString(peer, " and late"); err != nil {
-			t.Fatal(err)
-		}
+		must.Write(t, peer, " and late")
 		if err := peer.CloseWrite(); err != nil {
 			t.Fatal(err)
 		}
@@ -86,9 +82,7 @@ func TestSocketEarlyData(t *testing.T) {
 // The conformance suite tests the opposite direction.
 func TestSocketHalfClose(t *testing.T) {
 	sock, peer := detachedTLS(t, start(t, Options{}))
-	if _, err := io.WriteString(sock, "last words"); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, sock, "last words")
 	if err := sock.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
@@ -125,12 +119,8 @@ func TestSocketDeadline(t *testing.T) {
 	sock := recv(t, left, "the connection to leave its loop")
 	defer sock.Close()
 	held.open = false
-	if _, err := io.WriteString(peer, "record"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := held.TCPConn.Write(held.held[:7]); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, peer, "record")
+	must.Write(t, held.TCPConn, held.held[:7])
 	held.held = held.held[7:]
 	for range 2 {
 		_ = sock.SetReadDeadline(time.Now().Add(10 * time.Millisecond))

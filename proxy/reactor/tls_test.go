@@ -132,9 +132,7 @@ func TestTLSHealthCheck(t *testing.T) {
 	addr := listen(t, e, ListenOptions{TLS: NewIdentity(t).Server}, echo)
 	for _, text := range []string{"", "\x16\x03\x01"} {
 		c := must.Dial(t, "tcp", addr)
-		if _, err := io.WriteString(c, text); err != nil {
-			t.Fatal(err)
-		}
+		must.Write(t, c, text)
 		_ = c.(*net.TCPConn).CloseWrite()
 		_, _ = io.ReadAll(c) // until the listener has closed
 		c.Close()
@@ -238,9 +236,7 @@ func TestTLSEarlyData(t *testing.T) {
 		if err := c.Handshake(); err != nil { // its last flight is held back
 			t.Fatal(err)
 		}
-		if _, err := io.WriteString(c, "early"); err != nil {
-			t.Fatal(err)
-		}
+		must.Write(t, c, "early")
 		held.release(t)
 		got := make([]byte, 5)
 		if _, err := io.ReadFull(c, got); err != nil || string(got) != "early" {
@@ -269,9 +265,7 @@ func (h *delayedWrites) Write(b []byte) (int, error) {
 
 func (h *delayedWrites) release(t *testing.T) {
 	h.open = true
-	if _, err := h.TCPConn.Write(h.held); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, h.TCPConn, h.held)
 }
 
 // TestTLSLargeTransfer: 10 MiB pass unchanged both ways at once, with the peer's records
@@ -305,9 +299,7 @@ func TestTLSAllocs(t *testing.T) {
 	own.Close() // its watch allocates
 	message, got := make([]byte, 300), make([]byte, 300)
 	if n := testing.AllocsPerRun(2000, func() {
-		if _, err := c.Write(message); err != nil {
-			t.Fatal(err)
-		}
+		must.Write(t, c, message)
 		if _, err := io.ReadFull(c, got); err != nil {
 			t.Fatal(err)
 		}

@@ -83,9 +83,7 @@ func sendSplit(t *testing.T, nc *net.TCPConn, says string, i int) {
 	t.Helper()
 	_ = nc.SetNoDelay(true)
 	for _, part := range []string{says[:i], says[i:]} {
-		if _, err := io.WriteString(nc, part); err != nil {
-			t.Fatal(err)
-		}
+		must.Write(t, nc, part)
 		time.Sleep(time.Millisecond) // for the split's sake; nothing depends on it
 	}
 }
@@ -151,9 +149,7 @@ func guardedFirst(t *testing.T, wait time.Duration, says string) (read string, o
 	})
 	nc := dial(t, addr)
 	defer nc.Close()
-	if _, err := io.WriteString(nc, says); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, nc, says)
 	select {
 	case all := <-got:
 		return all, true
@@ -176,16 +172,12 @@ func TestRedirectedSilence(t *testing.T) {
 		t.Errorf("first is %q", p.first)
 	}
 	_ = p.s.SetWriteDeadline(time.Now().Add(waitLimit)) // no read deadline may be left
-	if _, err := io.WriteString(p.s, "220 ready\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, p.s, "220 ready\r\n")
 	banner := make([]byte, len("220 ready\r\n"))
 	if _, err := io.ReadFull(nc, banner); err != nil || string(banner) != "220 ready\r\n" {
 		t.Errorf("the client read %q, %v", banner, err)
 	}
-	if _, err := io.WriteString(nc, "x"); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, nc, "x")
 	if _, err := io.ReadFull(p.s, banner[:1]); err != nil {
 		t.Errorf("reading on: %v", err)
 	}

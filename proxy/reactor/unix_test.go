@@ -101,9 +101,7 @@ func TestUnixDetach(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sock.Close()
-	if _, err := io.WriteString(sock, "a"); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, sock, "a")
 	far := recv(t, socks, "the socket")
 	defer far.Close()
 	if remote := far.(net.Conn).RemoteAddr().String(); remote != loop.UnixPeer {
@@ -112,9 +110,7 @@ func TestUnixDetach(t *testing.T) {
 	if _, ok := far.(interface{ NetConn() net.Conn }).NetConn().(*net.UnixConn); !ok {
 		t.Error("no Unix socket below")
 	}
-	if _, err := io.WriteString(far, "b"); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, far, "b")
 	if err := far.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
@@ -181,9 +177,7 @@ func TestPassedDescriptor(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := must.Dial(t, "unix", strings.TrimPrefix(addr, "unix:"))
-	if _, err := io.WriteString(c, "1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Write(t, c, "1")
 	recv(t, got, "the first input")
 	release := holdLoop(e.loops[0])
 	_, first := io.WriteString(c, "abc")

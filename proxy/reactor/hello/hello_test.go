@@ -9,6 +9,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // capture returns the first flight of a client of package tls.
@@ -20,14 +22,8 @@ func capture(t testing.TB) []byte {
 		_ = tls.Client(client, &tls.Config{ServerName: "server.test"}).Handshake()
 		client.Close()
 	}()
-	head := make([]byte, recordHeader)
-	if _, err := io.ReadFull(server, head); err != nil {
-		t.Fatal(err)
-	}
-	body := make([]byte, binary.BigEndian.Uint16(head[3:]))
-	if _, err := io.ReadFull(server, body); err != nil {
-		t.Fatal(err)
-	}
+	head := must.Read(t, server, recordHeader)
+	body := must.Read(t, server, int(binary.BigEndian.Uint16(head[3:])))
 	return append(head, body...)
 }
 
