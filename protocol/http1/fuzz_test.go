@@ -8,7 +8,6 @@ import (
 
 	"github.com/valyala/bytebufferpool"
 
-	"github.com/remora-proxy/remora/internal/corpus"
 	"github.com/remora-proxy/remora/protocol"
 )
 
@@ -17,16 +16,9 @@ func seedRequests(f *testing.F, add func([]byte)) {
 	for _, c := range acceptedRequests {
 		add([]byte(c.in + rest))
 	}
-	for _, c := range refusedRequests {
-		add([]byte(c.in))
-	}
 	add(benchRequest)
-	cases, err := corpus.Requests("testdata")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for i := range cases {
-		add(cases[i].Bytes())
+	for _, c := range corpusRequests(f) {
+		add(c.Bytes())
 	}
 }
 
@@ -39,16 +31,9 @@ func seedResponses(f *testing.F, add func([]byte, bool)) {
 		}
 		add([]byte(in), c.toHead)
 	}
-	for _, c := range refusedResponses {
-		add([]byte(c.in), false)
-	}
 	add(benchResponse, false)
-	cases, err := corpus.Responses("testdata")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for i := range cases {
-		add(cases[i].Bytes(), cases[i].Method == "HEAD")
+	for _, c := range corpusResponses(f) {
+		add(c.Bytes(), c.Method == "HEAD")
 	}
 }
 
@@ -145,8 +130,8 @@ func FuzzChunked(f *testing.F) {
 			f.Add([]byte(body+rest), uint16(64))
 		}
 	}
-	for _, c := range refusedRequests {
-		if body, ok := strings.CutPrefix(c.in, chunkedHead); ok {
+	for _, c := range corpusRequests(f) {
+		if _, body, ok := strings.Cut(string(c.Bytes()), "Transfer-Encoding: chunked\r\n\r\n"); ok {
 			f.Add([]byte(body), uint16(1000))
 		}
 	}
