@@ -2,8 +2,6 @@ package reactor
 
 import (
 	"net"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -192,37 +190,4 @@ func BenchmarkTimer(b *testing.B) {
 		<-done
 	}
 	b.ReportMetric(float64(late.Nanoseconds())/float64(b.N*100), "ns-late")
-}
-
-// TestEchoForStrace echoes for a while, for `strace -c -f`. REACTOR_ECHO is the kind and
-// the number of connections; without it the test is skipped.
-func TestEchoForStrace(t *testing.T) {
-	kind := os.Getenv("REACTOR_ECHO")
-	if kind == "" {
-		t.Skip("only on demand")
-	}
-	conns, err := strconv.Atoi(os.Getenv("REACTOR_ECHO_CONNS"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, k := range kinds {
-		if k.name != kind {
-			continue
-		}
-		e := start(t, Options{})
-		addr := listen(t, e, ListenOptions{}, k.accept(e))
-		peers := make([]rawPeer, conns)
-		for i := range peers {
-			peers[i] = newRawPeer(t, addr)
-		}
-		b := make([]byte, 300)
-		for range 10_000 / conns {
-			for _, p := range peers {
-				p.send(t, b)
-			}
-			for _, p := range peers {
-				p.receive(t, b)
-			}
-		}
-	}
 }

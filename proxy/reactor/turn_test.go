@@ -6,7 +6,6 @@ import (
 	"net"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
@@ -228,38 +227,6 @@ func awaitInput(t *testing.T, c *conn) {
 		}
 		return err
 	})
-}
-
-// TestTimerOrder: timers fire in order, and never early.
-func TestTimerOrder(t *testing.T) {
-	e := start(t, Options{})
-	l := e.loops[0]
-	type shot struct{ due, at time.Duration }
-	var shots []shot
-	done := make(chan struct{})
-	delays := []time.Duration{3300, 100, 0, 1700, 100, 9000, 250}
-	on(t, l, func() {
-		for _, d := range delays {
-			due := l.Now() + d*time.Microsecond
-			tm := &loop.Timer{}
-			tm.Fire = func() {
-				if shots = append(shots, shot{due, l.Now()}); len(shots) == len(delays) {
-					close(done)
-				}
-			}
-			l.After(d*time.Microsecond, tm)
-		}
-	})
-	recv(t, done, "all timers")
-	for i, s := range shots {
-		if s.at < s.due {
-			t.Errorf("timer %d fired %v early", i, s.due-s.at)
-		}
-		if i > 0 && s.due < shots[i-1].due {
-			t.Errorf("timer %d fired out of order", i)
-		}
-		t.Logf("due %v, %v late", s.due, s.at-s.due)
-	}
 }
 
 // TestTimerMaxDelay: the longest delay does not overflow.
