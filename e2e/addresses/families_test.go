@@ -37,9 +37,7 @@ func TestFamilies(t *testing.T) {
 				n, _ := io.Copy(io.Discard, r.Body)
 				fmt.Fprintf(w, "%d bytes", n)
 			}))
-			s.Config.Protocols = new(http.Protocols)
-			s.Config.Protocols.SetHTTP1(true)
-			s.Config.Protocols.SetUnencryptedHTTP2(true)
+			s.Config.Protocols = harness.Protocols("1.1", "2")
 			s.Listener.Close()
 			s.Listener = ln
 			*srv = s

@@ -95,8 +95,7 @@ func (a *h2Attack) connection(ctx context.Context, addr string, way *h2Way) erro
 // loadHTTP2 sends so many requests at a time over HTTP/2 until stop is called, with bodies whose lengths
 // differ by step. None of them may fail.
 func loadHTTP2(t *testing.T, addr string, streams, step int) (stop func()) {
-	tr := &http.Transport{Protocols: new(http.Protocols)}
-	tr.Protocols.SetUnencryptedHTTP2(true)
+	tr := harness.Transport(t, "2")
 	ctx, cancel := context.WithCancel(t.Context())
 	var done atomic.Int64
 	var all sync.WaitGroup

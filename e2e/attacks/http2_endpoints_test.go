@@ -114,8 +114,7 @@ func TestHTTP2HostileEndpoints(t *testing.T) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = io.WriteString(w, "good")
 	}))
-	app.Config.Protocols = new(http.Protocols)
-	app.Config.Protocols.SetUnencryptedHTTP2(true)
+	app.Config.Protocols = harness.Protocols("2")
 	app.Start()
 	defer app.Close()
 

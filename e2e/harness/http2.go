@@ -6,6 +6,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -60,6 +61,21 @@ listeners: [{name: egress, address: %q, protocol: http, service: app}]
 services: {app: {discover: static, endpoints: ["%s"], protocol: http2, timeout: 2m%s}}`, egress, strings.Join(endpoints, `", "`), more))
 	p.Ready()
 	return p, "http://" + egress
+}
+
+// Protocols are versions of HTTP without TLS: "1.1", "2".
+func Protocols(versions ...string) *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP1(slices.Contains(versions, "1.1"))
+	p.SetUnencryptedHTTP2(slices.Contains(versions, "2"))
+	return p
+}
+
+// Transport sends requests in one version of HTTP without TLS. Its connections close when the test ends.
+func Transport(t *testing.T, version string) *http.Transport {
+	tr := &http.Transport{Protocols: Protocols(version), ExpectContinueTimeout: Patience}
+	t.Cleanup(tr.CloseIdleConnections)
+	return tr
 }
 
 // Zeros is an endless reader.

@@ -61,9 +61,7 @@ func TestHTTP2Download(t *testing.T) {
 	harness.Start(t, fmt.Sprintf(`
 listeners: [{name: in, address: %q, protocol: http, service: out}]
 services: {out: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}}`, addr, app.Listener.Addr())).Ready()
-	tr := &http.Transport{Protocols: new(http.Protocols)}
-	tr.Protocols.SetUnencryptedHTTP2(true)
-	defer tr.CloseIdleConnections()
+	tr := harness.Transport(t, "2")
 	resp, err := (&http.Client{Transport: tr}).Get("http://" + addr + "/")
 	if err != nil {
 		t.Fatal(err)

@@ -177,9 +177,7 @@ routes: [{match: {host: direct.test}, service: direct}, {service: linked}]
 services:
   direct: {discover: static, endpoints: [%q], protocol: grpc, connect_timeout: 15s, timeout: 2m}
   linked: {discover: static, endpoints: [%q], protocol: link, connect_timeout: 15s, timeout: 2m}`, addrs[0], app.Addr, addrs[1])).Ready()
-	tr := &http.Transport{Protocols: new(http.Protocols)}
-	tr.Protocols.SetUnencryptedHTTP2(true)
-	defer tr.CloseIdleConnections()
+	tr := harness.Transport(t, "2")
 	for _, host := range []string{"direct.test", "linked.test"} {
 		for _, c := range []struct{ path, media, body string }{
 			{"/whole", "application/grpc", "request"},

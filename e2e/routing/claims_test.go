@@ -75,10 +75,7 @@ services:
 		addrs[0], app.Listener.Addr(), addrs[1])).Ready()
 	var all sync.WaitGroup
 	for _, version := range []string{"1.1", "2"} {
-		tr := &http.Transport{Protocols: new(http.Protocols)}
-		tr.Protocols.SetHTTP1(version == "1.1")
-		tr.Protocols.SetUnencryptedHTTP2(version == "2")
-		defer tr.CloseIdleConnections()
+		tr := harness.Transport(t, version)
 		get := func(url, name, value, together string) int {
 			req, err := http.NewRequest("GET", url, nil)
 			if err != nil {

@@ -105,9 +105,7 @@ routes:
 // sendKeyed sends a request as a new client, and returns the status of its response.
 func sendKeyed(t *testing.T, version, method, url, request string, keys []string, body int) int {
 	t.Helper()
-	tr := &http.Transport{Protocols: new(http.Protocols)}
-	tr.Protocols.SetHTTP1(version == "1.1")
-	tr.Protocols.SetUnencryptedHTTP2(version == "2")
+	tr := harness.Transport(t, version)
 	defer tr.CloseIdleConnections()
 	req := must.Request(t, method, url, strings.NewReader(strings.Repeat("x", body)))
 	req.Header.Set("X-Request", request)

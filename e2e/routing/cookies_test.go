@@ -40,10 +40,7 @@ func TestManyCookies(t *testing.T) {
 	for i, to := range []string{"http", "linked http", "http2", "linked http2"} {
 		chosen := ""
 		for _, version := range []string{"1.1", "2"} {
-			tr := &http.Transport{Protocols: new(http.Protocols)}
-			tr.Protocols.SetHTTP1(version == "1.1")
-			tr.Protocols.SetUnencryptedHTTP2(version == "2")
-			t.Cleanup(tr.CloseIdleConnections)
+			tr := harness.Transport(t, version)
 			for _, content := range []string{"text/plain", "application/grpc"} {
 				req := must.Request(t, "POST", "http://"+addrs[i], strings.NewReader("12345"))
 				req.Header.Set("Cookie", cookies)

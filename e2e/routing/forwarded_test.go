@@ -115,9 +115,7 @@ func TestForgedTrailers(t *testing.T) {
 		w.Header().Set(http.TrailerPrefix+"X-Remora-Error", "forged")
 		w.Header().Set(http.TrailerPrefix+"X-Sum", "1")
 	}))
-	app.Config.Protocols = new(http.Protocols)
-	app.Config.Protocols.SetHTTP1(true)
-	app.Config.Protocols.SetUnencryptedHTTP2(true)
+	app.Config.Protocols = harness.Protocols("1.1", "2")
 	app.Start()
 	defer app.Close()
 	addrs := harness.FreeAddrs(t, 3)
@@ -138,10 +136,7 @@ services:
 		addrs[0], addrs[1], app.Listener.Addr(), app.Listener.Addr(), addrs[2])).Ready()
 	for i, want := range []string{"True_client_ip X-Sum X_forwarded_for X_forwarded_proto X_real-Ip X_real_ip", "X-Sum"} {
 		for _, version := range []string{"1.1", "2"} {
-			tr := &http.Transport{Protocols: new(http.Protocols)}
-			tr.Protocols.SetHTTP1(version == "1.1")
-			tr.Protocols.SetUnencryptedHTTP2(version == "2")
-			defer tr.CloseIdleConnections()
+			tr := harness.Transport(t, version)
 			for _, host := range []string{"app.test", "h2.test", "linked.test"} {
 				for _, size := range []int{1, 200_000} {
 					req, _ := http.NewRequest(http.MethodPost, "http://"+addrs[i], io.MultiReader(strings.NewReader(strings.Repeat("x", size)))) // chunked

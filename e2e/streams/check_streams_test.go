@@ -30,9 +30,7 @@ func newStreamingApp(t *testing.T) *streamingApp {
 	a := &streamingApp{came: make(chan struct{}, 64), held: make(chan struct{})}
 	a.up.Store(true)
 	a.Server = httptest.NewUnstartedServer(a)
-	a.Config.Protocols = new(http.Protocols)
-	a.Config.Protocols.SetHTTP1(true)
-	a.Config.Protocols.SetUnencryptedHTTP2(true)
+	a.Config.Protocols = harness.Protocols("1.1", "2")
 	a.Start()
 	t.Cleanup(a.Close)
 	t.Cleanup(a.CloseClientConnections)
@@ -94,10 +92,7 @@ func TestCheckCutsStreams(t *testing.T) {
 	streams, messages := map[string]io.Reader{}, map[string]chan string{}
 	clients := map[string]*http.Client{}
 	for _, version := range []string{"1.1", "2"} {
-		tr := &http.Transport{Protocols: new(http.Protocols)}
-		tr.Protocols.SetHTTP1(version == "1.1")
-		tr.Protocols.SetUnencryptedHTTP2(version == "2")
-		t.Cleanup(tr.CloseIdleConnections)
+		tr := harness.Transport(t, version)
 		clients[version] = &http.Client{Transport: tr, Timeout: harness.Patience}
 		for _, name := range names {
 			begin := func(kind, method, path string, body io.Reader) {

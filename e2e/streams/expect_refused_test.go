@@ -117,10 +117,7 @@ services:
 // waitWithBody sends a request whose body waits for 100, and has trailers, some of which clients may not set. It returns
 // the statuses, and the body of a 200.
 func waitWithBody(t *testing.T, version, addr, path, header string) string {
-	tr := &http.Transport{Protocols: new(http.Protocols), ExpectContinueTimeout: harness.Patience}
-	defer tr.CloseIdleConnections()
-	tr.Protocols.SetHTTP1(version == "1.1")
-	tr.Protocols.SetUnencryptedHTTP2(version == "2")
+	tr := harness.Transport(t, version)
 	req := must.Request(t, "POST", "http://"+addr+path, io.MultiReader(strings.NewReader("ok")))
 	req.Header.Set("Expect", "100-continue")
 	req.Trailer = http.Header{"X-Request-Id": {"forged"}, "X-Real-Ip": {"forged"}, "X-Sum": {"1"}}

@@ -111,10 +111,7 @@ func TestInterimResponses(t *testing.T) {
 	for i, to := range []string{"http", "http, forward", "linked http", "linked http, forward",
 		"http2", "http2, forward", "linked http2", "linked http2, forward"} {
 		for _, version := range []string{"1.1", "2"} {
-			tr := &http.Transport{Protocols: new(http.Protocols), ExpectContinueTimeout: harness.Patience}
-			tr.Protocols.SetHTTP1(version == "1.1")
-			tr.Protocols.SetUnencryptedHTTP2(version == "2")
-			t.Cleanup(tr.CloseIdleConnections)
+			tr := harness.Transport(t, version)
 			for _, c := range interimCases {
 				req := must.Request(t, c.method, "http://"+addrs[i]+c.path, bytes.NewReader(make([]byte, c.body)))
 				if c.path == "/grpc" {

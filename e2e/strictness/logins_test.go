@@ -193,9 +193,7 @@ services: {app: %s}`, addrs[0], app)).Ready()
 // logIn sends the requests of c as a new client, and returns the last status with the error or body.
 func logIn(t *testing.T, url, version string, c *loginCase) string {
 	t.Helper()
-	tr := &http.Transport{Protocols: new(http.Protocols)}
-	tr.Protocols.SetHTTP1(version == "1.1")
-	tr.Protocols.SetUnencryptedHTTP2(version == "2")
+	tr := harness.Transport(t, version)
 	defer tr.CloseIdleConnections()
 	nonce, got := "", ""
 	for _, lines := range c.requests {
