@@ -150,15 +150,11 @@ func TestSticky(t *testing.T) {
 		apps = append(apps, startStickyApp(t, i))
 	}
 	addrs := startStickyCallers(t, apps)
-	clients := map[string]*http.Client{}
-	for _, version := range []string{"1.1", "2"} {
-		tr := harness.Transport(t, version)
-		clients[version] = &http.Client{Transport: tr}
-	}
+	clients := map[string]*http.Client{"1": {Transport: harness.Transport(t, "1.1")}, "2": {Transport: harness.Transport(t, "2")}}
 	const session = "; Path=/; HttpOnly; SameSite=Lax"
 	hosts := []struct{ name, speaks, saw, cookie string }{
-		{"http", "1.1", "a=b", session}, {"http2", "2", "a=b", session}, {"linked", "1", "a=b", session}, {"linked2", "2", "a=b", session},
-		{"hashed", "1.1", "", strings.Replace(session, "; H", "; Max-Age=3600; H", 1)},
+		{"http", "1", "a=b", session}, {"http2", "2", "a=b", session}, {"linked", "1", "a=b", session}, {"linked2", "2", "a=b", session},
+		{"hashed", "1", "", strings.Replace(session, "; H", "; Max-Age=3600; H", 1)},
 	}
 	for _, host := range hosts {
 		for _, k := range stickyRequests {
@@ -194,7 +190,7 @@ func TestSticky(t *testing.T) {
 	}
 	for i, host := range hosts[:2] { // the sidecars of linked applications would go on
 		k := stickyRequests[i]
-		first := k.send(t, clients["1.1"], addrs[0], host.name, "")
+		first := k.send(t, clients["1"], addrs[0], host.name, "")
 		pair, _, _ := strings.Cut(first.Header.Get("Set-Cookie"), ";")
 		left := first.Header.Get("X-App")
 		for n, a := range apps {
@@ -203,7 +199,7 @@ func TestSticky(t *testing.T) {
 				a.CloseClientConnections()
 			}
 		}
-		resp := k.send(t, clients["1.1"], addrs[1], host.name, pair)
+		resp := k.send(t, clients["1"], addrs[1], host.name, pair)
 		now, _, _ := strings.Cut(resp.Header.Get("Set-Cookie"), ";")
 		if resp.Header.Get("X-App") == left || now == "" || now == pair {
 			t.Errorf("%s to %s: application %s has left, and the session got %q", k.name, host.name, left, resp.Header)
