@@ -61,15 +61,14 @@ func (r *reuser) OnWritable(*Stream)            {}
 func (r *reuser) OnSent(*Stream)                {}
 func (r *reuser) OnSettings()                   {}
 func (r *reuser) OnGoAway(uint32, Code)         {}
-func (r *reuser) OnPong(uint64)                 {}
 func (r *reuser) OnBarrier()                    {}
 
 // unary returns a function that makes one call, and the client's handler.
 func unary(t testing.TB) (call func(), client *reuser) {
 	limits := protocol.Limits{Header: 16 << 10, Headers: 100}
 	client, server := &reuser{}, &reuser{reply: typicalResponse()}
-	client.Conn = New(&Options{Client: true, Limits: limits}, client)
-	server.Conn = New(&Options{Limits: limits}, server)
+	client.Conn = newConn(true, &Options{Limits: limits}, client)
+	server.Conn = newConn(false, &Options{Limits: limits}, server)
 	req := typical()
 	feed := func(from, to *reuser) {
 		if err := to.Feed(from.Output(64 << 10)); err != nil {

@@ -9,10 +9,13 @@ import (
 
 // Conn is one connection. One loop owns it.
 type Conn struct {
-	opts    *Options
-	handler Handler
-	state   connState
-	err     *Error // what Feed returns from now on
+	opts      *Options
+	handler   Handler         // requests or responses
+	requests  RequestHandler  // of a server
+	responses ResponseHandler // of a client
+	client    bool
+	state     connState
+	err       *Error // what Feed returns from now on
 
 	in     input
 	block  block
@@ -47,7 +50,7 @@ const (
 	connClosed
 )
 
-// become changes the state, which moves down the list. Init begins anew.
+// become changes the state, which moves down the list.
 func (c *Conn) become(next connState) {
 	if next <= c.state {
 		panic("http2: illegal change of a Conn's state")
@@ -64,29 +67,36 @@ type leaving struct {
 	peerLeaves bool   // the peer has sent one
 }
 
-// New returns the Conn of a new connection. The server's, or the client's, first bytes are
-// queued. o must not change afterwards.
-func New(o *Options, h Handler) *Conn {
-	c := &Conn{}
-	c.Init(o, h)
-	return c
+// InitServer makes c, which may be zero or closed, the server's side of a new connection. Its first bytes are queued.
+// o must not change afterwards.
+func (c *Conn) InitServer(o *Options, h RequestHandler) {
+	c.init(o, Conn{handler: h, requests: h})
+	c.announce()
 }
 
-// Init makes c, which may be zero or closed, the Conn of a new connection.
-func (c *Conn) Init(o *Options, h Handler) {
-	next := Conn{opts: o, handler: h, dec: c.dec, w: c.w, streams: c.streams, fields: c.fields[:0], floods: newFloods(o.Floods)}
+// InitClient is InitServer for the client's side.
+func (c *Conn) InitClient(o *Options, h ResponseHandler) {
+	c.init(o, Conn{handler: h, responses: h, client: true, nextID: 1, peerStreams: defaultStreams})
+	c.become(connSettings)
+	c.w.out = append(c.w.out, Preface...)
+	c.announce()
+}
+
+// init makes c, which may be zero or closed, the Conn next with the memory of c.
+func (c *Conn) init(o *Options, next Conn) {
+	next.opts, next.floods = o, newFloods(o.Floods)
+	next.dec, next.w, next.streams, next.fields = c.dec, c.w, c.streams, c.fields[:0]
 	*c = next
 	c.dec.Grower = (*headMemory)(c)
 	c.dec.Reset(marks)
 	c.streams.resets.clear()
 	c.streams.ended.clear()
 	c.w.reset(o)
-	if o.Client {
-		c.become(connSettings)
-		c.nextID, c.peerStreams = 1, defaultStreams
-		c.w.out = append(c.w.out, Preface...)
-	}
-	c.recv, c.early = o.connWindow(), max(0, defaultWindow-o.window())
+}
+
+// announce queues our SETTINGS and receive window.
+func (c *Conn) announce() {
+	c.recv, c.early = c.opts.connWindow(), max(0, defaultWindow-c.opts.window())
 	c.sendSettings()
 	c.w.out = appendWindowUpdate(c.w.out, 0, c.recv-defaultWindow)
 }
@@ -115,7 +125,7 @@ func (c *Conn) fail(why *Error) {
 }
 
 // Close releases all memory and the owners of all streams. No call of the handler follows, and
-// all methods do nothing, until Init.
+// all methods do nothing, until InitServer or InitClient.
 func (c *Conn) Close() {
 	if c.state == connClosed {
 		return
@@ -166,7 +176,7 @@ func (c *Conn) Reset(st *Stream, code Code) {
 	if c.usable() {
 		c.rst(st.id, code)
 	}
-	if st.is(reported) && !c.opts.Client { // the response was complete before the request
+	if st.is(reported) && !c.client { // the response was complete before the request
 		c.floods.requests++
 	}
 	c.over(st)
@@ -215,14 +225,14 @@ func (c *Conn) GoAway(code Code) {
 	if !c.usable() || c.leaving.final {
 		return
 	}
-	if !c.opts.Client && code == NoError && !c.leaving.asked {
+	if !c.client && code == NoError && !c.leaving.asked {
 		c.leaving.asked, c.leaving.pinged = true, true
 		c.w.out = appendGoAway(c.w.out, maxID, NoError)
 		c.w.out = appendPing(c.w.out, 0, drainPing)
 		return
 	}
 	c.leaving.asked, c.leaving.final, c.leaving.last = true, true, c.lastPeer
-	if c.opts.Client {
+	if c.client {
 		c.leaving.last = maxID // all that arrives is of our own streams
 	}
 	c.w.out = appendGoAway(c.w.out, c.lastPeer, code)
@@ -231,17 +241,17 @@ func (c *Conn) GoAway(code Code) {
 // drainPing is the data of the PING behind the first GOAWAY.
 const drainPing = 0x72656d6f72610001
 
-// Ping asks for OnPong(data).
+// Ping asks the peer for a response, which shows that it reads.
 func (c *Conn) Ping(data uint64) {
 	if c.usable() {
 		c.w.out = appendPing(c.w.out, 0, data)
 	}
 }
 
-// Barrier asks for OnBarrier once the peer has read all frames that were queued before. It returns
-// false while 64 SETTINGS are unacknowledged.
+// Barrier asks for OnBarrier once the server has read all frames that were queued before. It returns
+// false while 64 SETTINGS are unacknowledged, and on servers.
 func (c *Conn) Barrier() bool {
-	if !c.usable() || c.unacked >= maxBarriers {
+	if !c.client || !c.usable() || c.unacked >= maxBarriers {
 		return false
 	}
 	c.barriers |= 1 << c.unacked
@@ -256,7 +266,7 @@ func (c *Conn) Open() int { return c.streams.n }
 // MayOpen returns how many requests may begin now: 0 on servers, after a GOAWAY of either side,
 // and once ids are used up. Before the peer's SETTINGS it assumes a limit of 100.
 func (c *Conn) MayOpen() int {
-	if !c.opts.Client || !c.usable() || c.leaving.asked || c.leaving.peerLeaves {
+	if !c.client || !c.usable() || c.leaving.asked || c.leaving.peerLeaves {
 		return 0
 	}
 	return max(0, min(c.peerStreams-c.streams.n, int(maxID-c.nextID+2)/2))

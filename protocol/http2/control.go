@@ -51,7 +51,7 @@ func (c *Conn) rstStream(f frame, b []byte) {
 	if st.id == f.id {
 		c.over(st)
 	}
-	if young && !c.opts.Client { // each costs a request of ours there
+	if young && !c.client { // each costs a request of ours there
 		c.count(floodResets)
 	}
 }
@@ -78,7 +78,6 @@ func (c *Conn) ping(f frame, b []byte) {
 		c.GoAway(NoError)
 	default:
 		c.count(floodOthers)
-		c.handler.OnPong(data)
 	}
 }
 
@@ -97,10 +96,10 @@ func (c *Conn) goAway(f frame, b []byte) {
 		return
 	}
 	c.leaving.peerLeaves = true
-	c.handler.OnGoAway(last, code)
-	if !c.opts.Client {
+	if !c.client {
 		return
 	}
+	c.responses.OnGoAway(last, code)
 	var above []uint32 // ids, since a handler may end other streams meanwhile
 	for _, st := range c.streams.slots {
 		if st != nil && st.id > last {

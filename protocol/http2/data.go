@@ -97,7 +97,7 @@ func (c *Conn) isIdle(id uint32) bool {
 	if id&1 == 0 {
 		return true // pushed: never allowed
 	}
-	if c.opts.Client {
+	if c.client {
 		return id >= c.nextID
 	}
 	return id > c.lastPeer

@@ -8,7 +8,7 @@
 //
 // The life of a connection:
 //
-//	c := http2.New(&options, handler)    // the preface and SETTINGS are queued
+//	c.InitServer(&options, handler)      // SETTINGS are queued; InitClient: the preface, too
 //	err := c.Feed(b)                     // calls the handler
 //	c.Respond(st, res, owner) ...        // in the calls of the handler, or later
 //	conn.Write(c.Output(64 << 10))       // at the end of a turn, while c.Ready()

@@ -80,7 +80,7 @@ var abuse = []struct {
 // attack does an abuse at most n times and returns how often it worked, with the error.
 func attack(t *testing.T, i, n int, each func(p *peer, k int)) (int, error) {
 	a := &abuse[i]
-	p, l := newPeer(t, Options{Floods: a.o, Streams: 1 << 20}), newLibrary()
+	p, l := newServer(t, Options{Floods: a.o, Streams: 1 << 20}), newLibrary()
 	p.c.handler = &reuser{Conn: p.c}
 	l.out.WriteString(Preface)
 	l.WriteSettings()
@@ -124,7 +124,7 @@ func TestFloods(t *testing.T) {
 // TestStreamsWithoutAcknowledgement checks that a peer that never acknowledges SETTINGS can't ignore
 // the limit of streams for ever.
 func TestStreamsWithoutAcknowledgement(t *testing.T) {
-	p, l := newPeer(t, Options{Streams: 1, Floods: Floods{Resets: 20}}), newLibrary()
+	p, l := newServer(t, Options{Streams: 1, Floods: Floods{Resets: 20}}), newLibrary()
 	l.out.WriteString(Preface)
 	l.WriteSettings()
 	for i := range 100 {
@@ -138,7 +138,7 @@ func TestStreamsWithoutAcknowledgement(t *testing.T) {
 // TestWindowsInSmallSteps checks that a client may open windows often while it gets much DATA: the
 // one of Go sends two WINDOW_UPDATE for each read of 4 KiB.
 func TestWindowsInSmallSteps(t *testing.T) {
-	p, l := newPeer(t, Options{Floods: Floods{Others: 1000}}), newLibrary()
+	p, l := newServer(t, Options{Floods: Floods{Others: 1000}}), newLibrary()
 	body := make([]byte, 8<<20)
 	p.onRequest = func(st *Stream, _ bool) {
 		p.c.Respond(st, &protocol.Response{Status: 200, DeclaredLength: -1, Body: body}, nil)
@@ -168,7 +168,7 @@ func TestWindowsInSmallSteps(t *testing.T) {
 // steps, and that DATA pays for no more of them than maxUnspent.
 func TestWindowsOfLateReader(t *testing.T) {
 	const limit = 1000
-	p, l := newPeer(t, Options{Floods: Floods{Others: limit}}), newLibrary()
+	p, l := newServer(t, Options{Floods: Floods{Others: limit}}), newLibrary()
 	l.out.WriteString(Preface)
 	l.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingHeaderTableSize, Val: 0})
 	p.c.floods.sent = 2 * maxUnspent * usefulBytes // TestWindowsInSmallSteps has real DATA
@@ -184,7 +184,7 @@ func TestWindowsOfLateReader(t *testing.T) {
 
 // TestWindowsByMessage checks that a client may open two windows for each short DATA frame, as HAProxy does.
 func TestWindowsByMessage(t *testing.T) {
-	p, l := newPeer(t, Options{Floods: Floods{Others: 20}}), newLibrary()
+	p, l := newServer(t, Options{Floods: Floods{Others: 20}}), newLibrary()
 	var st *Stream
 	p.onRequest = func(s *Stream, _ bool) {
 		st = s
@@ -210,7 +210,7 @@ func TestWindowsByMessage(t *testing.T) {
 // TestLateResets checks that callers may give up any number of requests that were open for a while.
 func TestLateResets(t *testing.T) {
 	const streams = 200
-	p, l := newPeer(t, Options{Floods: Floods{Resets: 20}, Streams: streams}), newLibrary()
+	p, l := newServer(t, Options{Floods: Floods{Resets: 20}, Streams: streams}), newLibrary()
 	l.out.WriteString(Preface)
 	l.WriteSettings()
 	l.WriteSettingsAck()
@@ -242,7 +242,7 @@ func TestLateResets(t *testing.T) {
 
 // TestEarlyResponsesCount checks that a response that ends before its request is useful work.
 func TestEarlyResponsesCount(t *testing.T) {
-	p, l := newPeer(t, Options{Floods: Floods{Others: 20}}), newLibrary()
+	p, l := newServer(t, Options{Floods: Floods{Others: 20}}), newLibrary()
 	p.c.handler = &early{p}
 	l.out.WriteString(Preface)
 	l.WriteSettings()
@@ -270,7 +270,7 @@ func (e *early) OnSent(st *Stream) { e.c.Reset(st, NoError) }
 
 // TestLongHeadInParts checks that a head of up to twice the limit does no harm to other streams.
 func TestLongHeadInParts(t *testing.T) {
-	p, l := newPeer(t, Options{}), newLibrary()
+	p, l := newServer(t, Options{}), newLibrary()
 	l.out.WriteString(Preface)
 	l.WriteSettings()
 	start := l.out.Len()
@@ -292,7 +292,7 @@ func TestLongHeadInParts(t *testing.T) {
 
 // TestControlBound checks that a peer that does not read can't make responses pile up.
 func TestControlBound(t *testing.T) {
-	p, l := newPeer(t, Options{Floods: Floods{Pings: 1 << 30}}), newLibrary()
+	p, l := newServer(t, Options{Floods: Floods{Pings: 1 << 30}}), newLibrary()
 	l.out.WriteString(Preface)
 	l.WriteSettings()
 	for range 10_000 {

@@ -106,7 +106,7 @@ func endOf(end bool) string {
 
 // TestFramerClient serves a client that is made of the library's Framer.
 func TestFramerClient(t *testing.T) {
-	p, l := newPeer(t, Options{}), newLibrary()
+	p, l := newServer(t, Options{}), newLibrary()
 	p.onRequest = func(st *Stream, _ bool) { p.c.Respond(st, typicalResponse(), nil) }
 	l.out.WriteString(xhttp2.ClientPreface)
 	l.WriteSettings()
@@ -130,7 +130,7 @@ func TestFramerClient(t *testing.T) {
 
 // TestFramerServer calls a server that is made of the library's Framer.
 func TestFramerServer(t *testing.T) {
-	p, l := newPeer(t, Options{Client: true}), newLibrary()
+	p, l := newClient(t, Options{}), newLibrary()
 	l.WriteSettings()
 	for i := range 3 {
 		st := p.c.Request(typical(), "https", nil)
@@ -179,7 +179,7 @@ func pipe(p *peer, conn net.Conn) {
 
 // TestLibraryTransport serves the library's client.
 func TestLibraryTransport(t *testing.T) {
-	p := newPeer(t, Options{Window: 1 << 20})
+	p := newServer(t, Options{Window: 1 << 20})
 	p.onRequest = func(st *Stream, _ bool) {
 		m := p.got[st.ID()]
 		p.c.Respond(st, &protocol.Response{Status: 201, Headers: fields("X-Method: " + string(m.req.Method)), Body: bytes.Clone(m.body), DeclaredLength: -1}, nil)
@@ -220,7 +220,7 @@ func TestLibraryServer(t *testing.T) {
 	go server.Serve(ln)
 	defer server.Close()
 	conn := must.Dial(t, "tcp", ln.Addr().String())
-	p := newPeer(t, Options{Client: true})
+	p := newClient(t, Options{})
 	left := 0
 	for _, size := range []int{0, 10, 100_000, 1_000_000} {
 		req := typical()

@@ -31,14 +31,14 @@ func FuzzFrames(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, client bool, wire []byte) {
-		o := Options{Client: client, Streams: 3, Limits: protocol.Limits{Header: 1000, Headers: 10}}
+		o := Options{Streams: 3, Limits: protocol.Limits{Header: 1000, Headers: 10}}
 		if !client {
 			wire = append([]byte(Preface), wire...)
 		}
 		run := func(n int) (*outcomes, error) {
 			h := &outcomes{}
 			h.reply = typicalResponse()
-			h.Conn = New(&o, h)
+			h.Conn = newConn(client, &o, h)
 			for range 3 {
 				if client {
 					h.Request(typical(), "http", nil)

@@ -52,7 +52,6 @@ type peer struct {
 	got                map[uint32]*message
 	refuse, hold       bool // NewRequest returns nil; the body's window is not given back
 	settings, barriers int
-	pongs              []uint64
 	full               bool // no head may grow
 	asked              []int
 	goAway             []string
@@ -61,13 +60,32 @@ type peer struct {
 	onWritable func(st *Stream)
 }
 
-func newPeer(t testing.TB, o Options) *peer {
+func newPeer(t testing.TB, client bool, o Options) *peer {
 	if o.Limits == (protocol.Limits{}) {
 		o.Limits = protocol.Limits{Header: 16 << 10, Headers: 100}
 	}
 	p := &peer{t: t, got: map[uint32]*message{}}
-	p.c = New(&o, p)
+	p.c = newConn(client, &o, p)
 	return p
+}
+
+func newServer(t testing.TB, o Options) *peer { return newPeer(t, false, o) }
+func newClient(t testing.TB, o Options) *peer { return newPeer(t, true, o) }
+
+// handler takes what either side receives.
+type handler interface {
+	RequestHandler
+	ResponseHandler
+}
+
+func newConn(client bool, o *Options, h handler) *Conn {
+	c := &Conn{}
+	if client {
+		c.InitClient(o, h)
+	} else {
+		c.InitServer(o, h)
+	}
+	return c
 }
 
 func (p *peer) of(st *Stream) *message {
@@ -183,8 +201,7 @@ func (p *peer) OnSettings() { p.settings++ }
 func (p *peer) OnGoAway(last uint32, code Code) {
 	p.goAway = append(p.goAway, fmt.Sprint(last, " ", uint32(code)))
 }
-func (p *peer) OnPong(data uint64) { p.pongs = append(p.pongs, data) }
-func (p *peer) OnBarrier()         { p.barriers++ }
+func (p *peer) OnBarrier() { p.barriers++ }
 
 func lines(hs []protocol.Header) (all []string) {
 	for _, h := range hs {
@@ -208,9 +225,7 @@ type pair struct {
 }
 
 func newPair(t testing.TB, client, server Options) *pair {
-	client.Client = true
-	p := &pair{newPeer(t, client), newPeer(t, server)}
-	return p
+	return &pair{newClient(t, client), newServer(t, server)}
 }
 
 // run exchanges frames until both sides have nothing to send.

@@ -90,7 +90,7 @@ func (c *Conn) headerBlock(id uint32, b []byte, end, self bool) {
 		}
 	case st.is(headReceived):
 		c.trailers(st, b)
-	case c.opts.Client:
+	case c.client:
 		c.response(st, b, end)
 	default:
 		c.request(st, b, end)
@@ -103,7 +103,7 @@ func (c *Conn) headerBlock(id uint32, b []byte, end, self bool) {
 func (c *Conn) streamOfHead(id uint32, end bool) (*Stream, *Error) {
 	st := c.streams.get(id)
 	switch {
-	case st == nil && c.opts.Client:
+	case st == nil && c.client:
 		c.lateHeaders(id)
 	case st == nil:
 		return c.begin(id)
@@ -118,7 +118,7 @@ func (c *Conn) streamOfHead(id uint32, end bool) (*Stream, *Error) {
 // refuseHead resets stream id, whose header block is refused. st is nil if the stream has not begun. The handler of a
 // server does not know a stream before its first head.
 func (c *Conn) refuseHead(st *Stream, id uint32, why *Error) {
-	if st != nil && (c.opts.Client || st.is(headReceived)) {
+	if st != nil && (c.client || st.is(headReceived)) {
 		c.refuse(st, why)
 		return
 	}
@@ -173,7 +173,7 @@ func (c *Conn) ignore(b []byte) {
 }
 
 func (c *Conn) request(st *Stream, b []byte, end bool) {
-	req, buf := c.handler.NewRequest(st)
+	req, buf := c.requests.NewRequest(st)
 	if req == nil {
 		c.ignore(b)
 		if c.usable() {
@@ -199,9 +199,9 @@ func (c *Conn) request(st *Stream, b []byte, end bool) {
 			st.endRemote()
 		}
 		if h.noRoom {
-			c.handler.OnNoRoom(st)
+			c.requests.OnNoRoom(st)
 		} else {
-			c.handler.OnOversize(st)
+			c.requests.OnOversize(st)
 		}
 		c.afterHead(st, end)
 		return
@@ -223,7 +223,7 @@ func (c *Conn) request(st *Stream, b []byte, end bool) {
 	if end {
 		st.endRemote()
 	}
-	c.handler.OnRequest(st, end)
+	c.requests.OnRequest(st, end)
 	c.afterHead(st, end)
 }
 
@@ -235,7 +235,7 @@ func (c *Conn) afterHead(st *Stream, end bool) {
 
 func (c *Conn) response(st *Stream, b []byte, end bool) {
 	// Interim responses are rare, so the memory of a final response is asked for before the head is decoded.
-	res, buf := c.handler.NewResponse(st)
+	res, buf := c.responses.NewResponse(st)
 	if res == nil {
 		c.ignore(b)
 		if c.usable() {
@@ -266,7 +266,7 @@ func (c *Conn) response(st *Stream, b []byte, end bool) {
 			return
 		}
 		res.Status = h.status
-		c.handler.OnInterim(st)
+		c.responses.OnInterim(st)
 		return
 	}
 	res.Status, res.DeclaredLength = h.status, h.length
@@ -281,7 +281,7 @@ func (c *Conn) response(st *Stream, b []byte, end bool) {
 	if end {
 		st.endRemote()
 	}
-	c.handler.OnResponse(st, end)
+	c.responses.OnResponse(st, end)
 	c.afterHead(st, end)
 }
 

@@ -8,8 +8,6 @@ import (
 
 // Options of a Conn. They are shared by connections and never changed.
 type Options struct {
-	Client bool
-
 	// Buffers gives memory for frames that arrive in parts and for data that waits.
 	Buffers *protocol.Buffers
 
@@ -52,9 +50,4 @@ func (o *Options) connWindow() int { return min(max(leastConnWin, connWindows*o.
 
 func (o *Options) window() int { return min(cmp.Or(o.Window, 1<<16), maxWindow) }
 
-func (o *Options) streams() int {
-	if o.Client {
-		return 0
-	}
-	return cmp.Or(o.Streams, defaultStreams)
-}
+func (o *Options) streams() int { return cmp.Or(o.Streams, defaultStreams) }

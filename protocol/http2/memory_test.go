@@ -43,7 +43,7 @@ func TestHeadMemory(t *testing.T) {
 	protocol.PoisonBuffers = true
 	defer func() { protocol.PoisonBuffers = false }()
 	for name, bomb := range bombs {
-		p, l := newPeer(t, Options{Limits: bombLimits, Buffers: &protocol.Buffers{Most: 1 << 20}}), newLibrary()
+		p, l := newServer(t, Options{Limits: bombLimits, Buffers: &protocol.Buffers{Most: 1 << 20}}), newLibrary()
 		l.out.WriteString(Preface)
 		l.WriteSettings()
 		for id := uint32(1); id < 7; id += 2 {
@@ -92,7 +92,7 @@ func TestHeadNoRoom(t *testing.T) {
 	protocol.PoisonBuffers = true
 	defer func() { protocol.PoisonBuffers = false }()
 	for name, bomb := range bombs {
-		p, l := newPeer(t, Options{Limits: bombLimits, Buffers: &protocol.Buffers{Most: 1 << 20}}), newLibrary()
+		p, l := newServer(t, Options{Limits: bombLimits, Buffers: &protocol.Buffers{Most: 1 << 20}}), newLibrary()
 		l.out.WriteString(Preface)
 		l.WriteSettings()
 		p.full = true
@@ -147,7 +147,7 @@ func TestHuffmanHead(t *testing.T) {
 		"short codes, too many": {"a", 33000, false},
 		"a bomb":                {"a", 80 << 10, false},
 	} {
-		p, l := newPeer(t, Options{Limits: limits, Buffers: &protocol.Buffers{Most: 1 << 20}}), newLibrary()
+		p, l := newServer(t, Options{Limits: limits, Buffers: &protocol.Buffers{Most: 1 << 20}}), newLibrary()
 		value := strings.Repeat(c.text, c.n)
 		l.headers(1, false, strings.Split(requestLines, "|")...)
 		block := append(bytes.Clone(l.block.Bytes()), 0, 1, 'x', 0xff)
@@ -229,7 +229,7 @@ func TestHeadGoes(t *testing.T) {
 		"nobody's":     {requestLines + many, many[1:], many[1:]},
 		"other host":   {requestLines + "|host: other"},
 	} {
-		p, l := newPeer(t, Options{Limits: bombLimits, Buffers: &protocol.Buffers{Most: 1 << 20}}), newLibrary()
+		p, l := newServer(t, Options{Limits: bombLimits, Buffers: &protocol.Buffers{Most: 1 << 20}}), newLibrary()
 		l.out.WriteString(Preface)
 		l.WriteSettings()
 		for i, b := range blocks {
@@ -252,7 +252,7 @@ func TestHeadMemoryLimit(t *testing.T) {
 	limits := protocol.Limits{Header: 20_000, Headers: 100}
 	used := len(":methodGET:schemehttp:path/p:authorityhost") + 4*fieldFraming + 6*(fieldFraming+len("a")+3000)
 	for _, over := range []int{0, 1} {
-		p, l := newPeer(t, Options{Limits: limits, Buffers: &protocol.Buffers{Most: 1 << 20}}), newLibrary()
+		p, l := newServer(t, Options{Limits: limits, Buffers: &protocol.Buffers{Most: 1 << 20}}), newLibrary()
 		l.out.WriteString(Preface)
 		l.WriteSettings()
 		last := strings.Repeat("x", limits.Header-used-fieldFraming-len("b")+over)

@@ -17,7 +17,7 @@ const (
 
 // request feeds the head of a request to a new server.
 func request(t *testing.T, head string, end bool) (*peer, *message) {
-	p, l := newPeer(t, Options{Limits: protocol.Limits{Header: 400, Headers: 6}}), newLibrary()
+	p, l := newServer(t, Options{Limits: protocol.Limits{Header: 400, Headers: 6}}), newLibrary()
 	l.out.WriteString(Preface)
 	l.WriteSettings()
 	l.headers(1, end, strings.Split(head, "|")...)
@@ -183,7 +183,7 @@ func TestLengths(t *testing.T) {
 		{"3", []string{"ab"}, true, ErrLength},
 		{"3", []string{"ab", "cd"}, false, ErrLength},
 	} {
-		p, l := newPeer(t, Options{}), newLibrary()
+		p, l := newServer(t, Options{}), newLibrary()
 		l.out.WriteString(Preface)
 		l.WriteSettings()
 		l.headers(1, false, strings.Split(requestLines+"|content-length: "+c.length, "|")...)
@@ -225,7 +225,7 @@ func TestResponseRules(t *testing.T) {
 		{"GET", responseLines + "|x: " + strings.Repeat("y", 500), ErrHeadSize},
 		{"GET", strings.Repeat(":status: 100~", 17) + responseLines, ErrInterim},
 	} {
-		p, l := newPeer(t, Options{Client: true, Limits: protocol.Limits{Header: 400, Headers: 6}}), newLibrary()
+		p, l := newClient(t, Options{Limits: protocol.Limits{Header: 400, Headers: 6}}), newLibrary()
 		p.c.Request(&protocol.Request{Method: []byte(c.method), Path: []byte("/"), Authority: []byte("h")}, "http", nil)
 		l.WriteSettings()
 		heads := strings.Split(c.head, "~")

@@ -6,7 +6,7 @@ import "encoding/binary"
 func (c *Conn) sendSettings() {
 	at := len(c.w.out)
 	b := appendFrame(c.w.out, 0, frameSettings, 0, 0)
-	if c.opts.Client {
+	if c.client {
 		b = appendSetting(b, settingPush, 0)
 	} else {
 		b = appendSetting(b, settingMaxStreams, c.opts.streams())
@@ -59,7 +59,9 @@ func (c *Conn) settings(f frame, b []byte) {
 	}
 	c.w.out = appendFrame(c.w.out, 0, frameSettings, flagAck, 0)
 	c.w.control += frameHead
-	c.handler.OnSettings()
+	if c.client {
+		c.responses.OnSettings()
+	}
 }
 
 func (c *Conn) setting(s setting, v uint32) *Error {
@@ -67,7 +69,7 @@ func (c *Conn) setting(s setting, v uint32) *Error {
 	case settingTableSize:
 		c.w.enc.SetMax(int(v))
 	case settingPush:
-		if v > 1 || v == 1 && c.opts.Client {
+		if v > 1 || v == 1 && c.client {
 			return ErrSettings
 		}
 	case settingMaxStreams:
@@ -104,6 +106,6 @@ func (c *Conn) settingsAck(b []byte) {
 	barrier := c.barriers&1 != 0
 	c.barriers >>= 1
 	if c.unacked--; barrier {
-		c.handler.OnBarrier()
+		c.responses.OnBarrier()
 	}
 }

@@ -56,7 +56,7 @@ func (o *outcomes) OnReset(st *Stream, code Code, why *Error) {
 // serve feeds wire to a server in pieces of n bytes and returns what happens.
 func serve(o Options, wire []byte, n int) []string {
 	h := &outcomes{}
-	h.Conn = New(&o, h)
+	h.Conn = newConn(false, &o, h)
 	h.Output(1 << 20)
 	for piece := range slices.Chunk(append([]byte(Preface), wire...), n) {
 		if err := h.Feed(piece); err != nil {

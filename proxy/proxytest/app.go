@@ -185,7 +185,7 @@ type HTTP2Conn struct {
 func NewHTTP2Conn(streams int, onCall func(c *HTTP2Conn, st *http2.Stream)) *HTTP2Conn {
 	c := &HTTP2Conn{OnCall: onCall}
 	c.options = http2.Options{Buffers: new(protocol.Buffers), Streams: streams, Limits: protocol.Limits{Header: 64 << 10, Headers: 128}}
-	c.H2.Init(&c.options, (*http2Events)(c))
+	c.H2.InitServer(&c.options, http2Events{c})
 	return c
 }
 
@@ -214,25 +214,25 @@ func (c *HTTP2Conn) Flush() {
 }
 
 // http2Events is an HTTP2Conn as its codec sees it.
-type http2Events HTTP2Conn
+type http2Events struct{ *HTTP2Conn }
 
-func (e *http2Events) NewRequest(*http2.Stream) (*protocol.Request, *bytebufferpool.ByteBuffer) {
+func (e http2Events) NewRequest(*http2.Stream) (*protocol.Request, *bytebufferpool.ByteBuffer) {
 	e.text.Reset()
 	return &e.Request, &e.text
 }
 
-func (e *http2Events) OnRequest(st *http2.Stream, end bool) {
+func (e http2Events) OnRequest(st *http2.Stream, end bool) {
 	switch {
 	case end:
-		e.OnCall((*HTTP2Conn)(e), st)
+		e.OnCall(e.HTTP2Conn, st)
 	case e.OnHead != nil:
-		e.OnHead((*HTTP2Conn)(e), st)
+		e.OnHead(e.HTTP2Conn, st)
 	}
 }
 
-func (e *http2Events) OnData(st *http2.Stream, b []byte, end bool) {
+func (e http2Events) OnData(st *http2.Stream, b []byte, end bool) {
 	if end {
-		e.OnCall((*HTTP2Conn)(e), st)
+		e.OnCall(e.HTTP2Conn, st)
 		return
 	}
 	if e.Withhold == nil || !*e.Withhold {
@@ -240,23 +240,14 @@ func (e *http2Events) OnData(st *http2.Stream, b []byte, end bool) {
 	}
 }
 
-func (e *http2Events) OnTrailers(st *http2.Stream, _ []protocol.Header) {
-	e.OnCall((*HTTP2Conn)(e), st)
+func (e http2Events) OnTrailers(st *http2.Stream, _ []protocol.Header) {
+	e.OnCall(e.HTTP2Conn, st)
 }
-func (e *http2Events) OnReset(_ *http2.Stream, code http2.Code, _ *http2.Error) {
+func (e http2Events) OnReset(_ *http2.Stream, code http2.Code, _ *http2.Error) {
 	e.Resets = append(e.Resets, code)
 }
-func (e *http2Events) MayGrow(*http2.Stream, int) bool { return true }
-func (e *http2Events) OnNoRoom(*http2.Stream)          {}
-func (e *http2Events) OnOversize(*http2.Stream)        {}
-func (e *http2Events) OnInterim(*http2.Stream)         {}
-func (e *http2Events) OnResponse(*http2.Stream, bool)  {}
-func (e *http2Events) OnWritable(*http2.Stream)        {}
-func (e *http2Events) OnSent(*http2.Stream)            {}
-func (e *http2Events) OnSettings()                     {}
-func (e *http2Events) OnGoAway(uint32, http2.Code)     {}
-func (e *http2Events) OnPong(uint64)                   {}
-func (e *http2Events) OnBarrier()                      {}
-func (e *http2Events) NewResponse(*http2.Stream) (*protocol.Response, *bytebufferpool.ByteBuffer) {
-	return nil, nil
-}
+func (e http2Events) MayGrow(*http2.Stream, int) bool { return true }
+func (e http2Events) OnNoRoom(*http2.Stream)          {}
+func (e http2Events) OnOversize(*http2.Stream)        {}
+func (e http2Events) OnWritable(*http2.Stream)        {}
+func (e http2Events) OnSent(*http2.Stream)            {}

@@ -45,14 +45,15 @@ func TestTunnelOfRequests(t *testing.T) {
 }
 
 // sender is a handler of HTTP/2 that hears nothing.
-type sender struct{ http2.Handler }
+type sender struct{ http2.ResponseHandler }
 
 func (sender) OnSent(*http2.Stream) {}
 
 // TestTunnelOfHTTP2: after a CONNECT to the host of a route, HTTP/2 is served as on the connection
 // itself, wherever the input is split.
 func TestTunnelOfHTTP2(t *testing.T) {
-	codec := http2.New(&http2.Options{Client: true, Buffers: &protocol.Buffers{}}, sender{})
+	var codec http2.Conn
+	codec.InitClient(&http2.Options{Buffers: &protocol.Buffers{}}, sender{})
 	codec.Request(&protocol.Request{Method: []byte("GET"), Path: []byte("/1"), Authority: []byte("compute:80")}, "http", nil)
 	said := connectCompute + string(codec.Output(1<<16))
 	for seed := range uint64(30) {

@@ -36,9 +36,9 @@ type reply struct {
 }
 
 func dial(m *proxytest.Mesh, window int) *client {
-	c := &client{m: m}
-	c.codec = http2.New(&http2.Options{
-		Client: true, Buffers: &protocol.Buffers{}, Limits: protocol.Limits{Header: 64 << 10, Headers: 128}, Window: window,
+	c := &client{m: m, codec: new(http2.Conn)}
+	c.codec.InitClient(&http2.Options{
+		Buffers: &protocol.Buffers{}, Limits: protocol.Limits{Header: 64 << 10, Headers: 128}, Window: window,
 	}, (*clientEvents)(c))
 	m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, c) })
 	m.RunUntil("a connection", func() bool { return c.conn != nil })
@@ -117,13 +117,7 @@ func (c *client) await(all ...*reply) {
 // clientEvents are the methods that the codec calls.
 type clientEvents client
 
-func (c *clientEvents) NewRequest(*http2.Stream) (*protocol.Request, *bytebufferpool.ByteBuffer) {
-	return nil, nil
-}
-func (c *clientEvents) OnRequest(*http2.Stream, bool)   {}
-func (c *clientEvents) OnOversize(*http2.Stream)        {}
 func (c *clientEvents) MayGrow(*http2.Stream, int) bool { return true }
-func (c *clientEvents) OnNoRoom(*http2.Stream)          {}
 func (c *clientEvents) NewResponse(st *http2.Stream) (*protocol.Response, *bytebufferpool.ByteBuffer) {
 	a := st.Owner.(*reply)
 	return &a.Response, &a.head
@@ -148,5 +142,4 @@ func (c *clientEvents) OnWritable(*http2.Stream)    {}
 func (c *clientEvents) OnSent(*http2.Stream)        {}
 func (c *clientEvents) OnSettings()                 {}
 func (c *clientEvents) OnGoAway(uint32, http2.Code) { c.goAway = true }
-func (c *clientEvents) OnPong(uint64)               {}
 func (c *clientEvents) OnBarrier()                  {}

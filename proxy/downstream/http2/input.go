@@ -26,7 +26,7 @@ type input struct {
 	timeout  loop.Timeout // idle and head timeouts
 }
 
-var _ http2.Handler = (*input)(nil)
+var _ http2.RequestHandler = (*input)(nil)
 
 func (in *input) init(s *session) {
 	in.session = s
@@ -99,7 +99,7 @@ func (in *input) onTimeout(k loop.TimeoutKind) {
 	in.conn.Drain()
 }
 
-// NewRequest implements http2.Handler.
+// NewRequest implements http2.RequestHandler.
 func (in *input) NewRequest(st *http2.Stream) (*protocol.Request, *bytebufferpool.ByteBuffer) {
 	ex := in.calls.add(st).ex
 	ex.HeadBuffer = in.host.Buffers.Get(0)
@@ -116,13 +116,13 @@ func (in *input) MayGrow(st *http2.Stream, n int) bool {
 	return true
 }
 
-// OnNoRoom implements http2.Handler.
+// OnNoRoom implements http2.RequestHandler.
 func (in *input) OnNoRoom(st *http2.Stream) {
 	in.count()
 	st.Owner.(*call).refuse(fault.Overloaded)
 }
 
-// OnRequest implements http2.Handler.
+// OnRequest implements http2.RequestHandler.
 func (in *input) OnRequest(st *http2.Stream, end bool) {
 	c := st.Owner.(*call)
 	in.count()
@@ -158,7 +158,7 @@ func (in *input) count() {
 	}
 }
 
-// OnOversize implements http2.Handler.
+// OnOversize implements http2.RequestHandler.
 func (in *input) OnOversize(st *http2.Stream) {
 	in.count()
 	st.Owner.(*call).refuse(fault.OfRequest(http1.ErrHeaderTooLarge))
@@ -214,28 +214,3 @@ func (in *input) OnReset(st *http2.Stream, _ http2.Code, why *http2.Error) {
 	}
 	st.Owner.(*call).cancel()
 }
-
-// These are for the dialling end, or nothing depends on them.
-
-// NewResponse implements http2.Handler.
-func (in *input) NewResponse(*http2.Stream) (*protocol.Response, *bytebufferpool.ByteBuffer) {
-	return nil, nil
-}
-
-// OnInterim implements http2.Handler.
-func (in *input) OnInterim(*http2.Stream) {}
-
-// OnResponse implements http2.Handler.
-func (in *input) OnResponse(*http2.Stream, bool) {}
-
-// OnSettings implements http2.Handler.
-func (in *input) OnSettings() {}
-
-// OnGoAway implements http2.Handler: a client that sends no more requests closes the connection.
-func (in *input) OnGoAway(uint32, http2.Code) {}
-
-// OnPong implements http2.Handler.
-func (in *input) OnPong(uint64) {}
-
-// OnBarrier implements http2.Handler.
-func (in *input) OnBarrier() {}

@@ -51,7 +51,7 @@ func newSession(a *acceptor, l *exchange.Listener) *session {
 		a.configure()
 	}
 	s := &session{acceptor: a, origin: downstream.Origin{Listener: l}}
-	s.codec.Init(a.options, &s.input)
+	s.codec.InitServer(a.options, &s.input)
 	s.input.init(s)
 	s.calls.init(s)
 	s.output.init(s)

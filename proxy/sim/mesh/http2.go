@@ -53,37 +53,22 @@ func (c *http2Conn) flush() {
 	}
 }
 
-// http2Events are the events of a connection that its owner ignores.
-type http2Events struct{}
+// ignored are the events, of either side of a connection, that its owner ignores.
+type ignored struct{}
 
-func (http2Events) NewRequest(*http2.Stream) (*protocol.Request, *bytebufferpool.ByteBuffer) {
-	return nil, nil
-}
-
-func (http2Events) NewResponse(*http2.Stream) (*protocol.Response, *bytebufferpool.ByteBuffer) {
-	return nil, nil
-}
-
-func (http2Events) OnRequest(*http2.Stream, bool)                   {}
-func (http2Events) OnInterim(*http2.Stream)                         {}
-func (http2Events) OnResponse(*http2.Stream, bool)                  {}
-func (http2Events) MayGrow(*http2.Stream, int) bool                 { return true }
-func (http2Events) OnNoRoom(*http2.Stream)                          {}
-func (http2Events) OnOversize(*http2.Stream)                        {}
-func (http2Events) OnData(*http2.Stream, []byte, bool)              {}
-func (http2Events) OnTrailers(*http2.Stream, []protocol.Header)     {}
-func (http2Events) OnReset(*http2.Stream, http2.Code, *http2.Error) {}
-func (http2Events) OnWritable(*http2.Stream)                        {}
-func (http2Events) OnSent(*http2.Stream)                            {}
-func (http2Events) OnSettings()                                     {}
-func (http2Events) OnGoAway(uint32, http2.Code)                     {}
-func (http2Events) OnPong(uint64)                                   {}
-func (http2Events) OnBarrier()                                      {}
+func (ignored) MayGrow(*http2.Stream, int) bool { return true }
+func (ignored) OnNoRoom(*http2.Stream)          {}
+func (ignored) OnOversize(*http2.Stream)        {}
+func (ignored) OnInterim(*http2.Stream)         {}
+func (ignored) OnWritable(*http2.Stream)        {}
+func (ignored) OnSent(*http2.Stream)            {}
+func (ignored) OnSettings()                     {}
+func (ignored) OnBarrier()                      {}
 
 // callerHTTP2 is a connection of HTTP/2 of a caller, for as many requests at a time as the
 // sidecar allows.
 type callerHTTP2 struct {
-	http2Events
+	ignored
 	net     http2Conn
 	c       *caller
 	life    int             // of the sidecar when it was dialled
@@ -104,7 +89,7 @@ type callerStream struct {
 	body  []byte
 }
 
-var callerOptions = http2.Options{Client: true, Limits: limits}
+var callerOptions = http2.Options{Limits: limits}
 
 const (
 	callerStreams = 90 // requests that wait for a connection; a sidecar allows more
@@ -141,7 +126,7 @@ func (c *caller) place(k *callerStream) {
 			on.fail(on.calls[0])
 		}
 	}
-	on.net.Init(&callerOptions, on)
+	on.net.InitClient(&callerOptions, on)
 	*of = append(*of, on)
 	c.dial(k.nonce, &on.net)
 	on.add(k)
@@ -255,7 +240,7 @@ func (on *callerHTTP2) answered(st *http2.Stream) {
 // appHTTP2 is a connection of HTTP/2 to an application. The application stops its work on
 // requests that are reset.
 type appHTTP2 struct {
-	http2Events
+	ignored
 	net   http2Conn
 	app   *app
 	calls []*appStream // in the order of their requests
@@ -282,7 +267,7 @@ func newAppHTTP2(a *app) loop.Stream {
 			c.over(c.calls[0])
 		}
 	}
-	c.net.Init(&appOptions, c)
+	c.net.InitServer(&appOptions, c)
 	return &c.net
 }
 

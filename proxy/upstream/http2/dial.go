@@ -44,8 +44,8 @@ func (p *pool) dialMore() {
 
 func (p *pool) dial() {
 	c := &conn{pool: p, shard: p.shard, newest: p.arrivals}
-	c.options = http2.Options{Client: true, Buffers: &p.shard.Buffers, Limits: *p.shard.MessageLimits, Window: window}
-	c.h2.Init(&c.options, (*events)(c))
+	c.options = http2.Options{Buffers: &p.shard.Buffers, Limits: *p.shard.MessageLimits, Window: window}
+	c.h2.InitClient(&c.options, events{c})
 	c.outbound.Init(c.shard)
 	c.out.Do = c.flush
 	c.initTimers()
