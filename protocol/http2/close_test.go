@@ -15,7 +15,7 @@ func TestGracefulGoAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := p.client.c.Request(typical(), "http", nil).ID()
-	p.server.c.GoAway(NoError) // the client does not know yet
+	p.server.c.Drain() // the client does not know yet
 	late := p.client.c.Request(typical(), "http", nil).ID()
 	if err := p.run(); err != nil {
 		t.Fatal(err)
@@ -269,7 +269,7 @@ func TestGoAwayOnLongConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := p.client.c.Request(typical(), "http", nil)
-	p.client.c.nextID = 1<<30 + 1
+	p.client.c.streams.latest = 1<<30 - 1
 	last := p.client.c.Request(typical(), "http", nil).ID()
 	for range 1000 {
 		if err := p.client.c.Feed(appendGoAway(nil, first.ID(), NoError)); err != nil {

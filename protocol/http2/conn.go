@@ -23,21 +23,15 @@ type Conn struct {
 	dec    hpack.Decoder
 	fields []protocol.Header // trailers
 
+	goodbye goodbye
+	acks    acks
+
 	streams streams
 	w       writer
 	floods  floods
 
-	lastPeer    uint32 // the highest id that the peer has begun
-	nextID      uint32 // client: the id of the next request
-	peerStreams int    // client: how many streams the peer allows
-
+	peerStreams int // client: how many streams the peer allows
 	recv, given int // the connection's receive window: bytes the peer may still send, and not yet given back
-
-	early    int    // what the peer may send on a stream above our window until it has our SETTINGS
-	unacked  int    // SETTINGS that the peer has not acknowledged
-	barriers uint64 // which of these are barriers: bit 0 is the oldest
-
-	leaving leaving
 }
 
 type connState uint8
@@ -58,28 +52,15 @@ func (c *Conn) become(next connState) {
 	c.state = next
 }
 
-// leaving is what GOAWAY frames have said.
-type leaving struct {
-	asked      bool   // GoAway was called
-	final      bool   // our last id was sent
-	last       uint32 // if final: streams above are dropped
-	pinged     bool   // a PING is under way whose response makes the last id final
-	peerLeaves bool   // the peer has sent one
-}
-
 // InitServer makes c, which may be zero or closed, the server's side of a new connection. Its first bytes are queued.
 // o must not change afterwards.
 func (c *Conn) InitServer(o *Options, h RequestHandler) {
 	c.init(o, Conn{handler: h, requests: h})
-	c.announce()
 }
 
 // InitClient is InitServer for the client's side.
 func (c *Conn) InitClient(o *Options, h ResponseHandler) {
-	c.init(o, Conn{handler: h, responses: h, client: true, nextID: 1, peerStreams: defaultStreams})
-	c.become(connSettings)
-	c.w.out = append(c.w.out, Preface...)
-	c.announce()
+	c.init(o, Conn{handler: h, responses: h, client: true, state: connSettings, peerStreams: defaultStreams})
 }
 
 // init makes c, which may be zero or closed, the Conn next with the memory of c.
@@ -87,17 +68,16 @@ func (c *Conn) init(o *Options, next Conn) {
 	next.opts, next.floods = o, newFloods(o.Floods)
 	next.dec, next.w, next.streams, next.fields = c.dec, c.w, c.streams, c.fields[:0]
 	*c = next
+	c.goodbye.Conn, c.acks.Conn = c, c
 	c.dec.Grower = (*headMemory)(c)
 	c.dec.Reset(marks)
-	c.streams.resets.clear()
-	c.streams.ended.clear()
+	c.streams.reset()
 	c.w.reset(o)
-}
-
-// announce queues our SETTINGS and receive window.
-func (c *Conn) announce() {
-	c.recv, c.early = c.opts.connWindow(), max(0, defaultWindow-c.opts.window())
-	c.sendSettings()
+	if c.client {
+		c.w.out = append(c.w.out, Preface...)
+	}
+	c.recv = c.opts.connWindow()
+	c.acks.sendSettings()
 	c.w.out = appendWindowUpdate(c.w.out, 0, c.recv-defaultWindow)
 }
 
@@ -117,11 +97,7 @@ func (c *Conn) fail(why *Error) {
 	}
 	c.err = why
 	c.become(connFailed)
-	last := c.lastPeer
-	if c.leaving.final {
-		last = min(last, c.leaving.last)
-	}
-	c.w.out = appendGoAway(c.w.out, last, why.Code)
+	c.goodbye.queue(why.Code)
 }
 
 // Close releases all memory and the owners of all streams. No call of the handler follows, and
@@ -200,9 +176,14 @@ func (c *Conn) refuse(st *Stream, why *Error) {
 
 // giveUp resets st.
 func (c *Conn) giveUp(st *Stream, why *Error) {
+	c.rst(st.id, why.Code)
+	c.overByReset(st, why.Code, why)
+}
+
+// overByReset tells the handler that st is over, which may also close c meanwhile.
+func (c *Conn) overByReset(st *Stream, code Code, why *Error) {
 	id := st.id
-	c.rst(id, why.Code)
-	c.handler.OnReset(st, why.Code, why)
+	c.handler.OnReset(st, code, why)
 	if st.id == id && c.state != connClosed {
 		c.over(st)
 	}
@@ -217,29 +198,16 @@ func (c *Conn) refuseID(id uint32, why *Error) {
 	c.rst(id, why.Code)
 }
 
-// GoAway says that no new stream is accepted. With NoError a server lets those pass that are
-// under way: it names the highest id first, and the last stream once the peer has read that, or
-// at the second call. Streams that come later are dropped silently, as the protocol wants. With
-// another code, and to a server, it is final at once.
-func (c *Conn) GoAway(code Code) {
-	if !c.usable() || c.leaving.final {
-		return
-	}
-	if !c.client && code == NoError && !c.leaving.asked {
-		c.leaving.asked, c.leaving.pinged = true, true
-		c.w.out = appendGoAway(c.w.out, maxID, NoError)
-		c.w.out = appendPing(c.w.out, 0, drainPing)
-		return
-	}
-	c.leaving.asked, c.leaving.final, c.leaving.last = true, true, c.lastPeer
-	if c.client {
-		c.leaving.last = maxID // all that arrives is of our own streams
-	}
-	c.w.out = appendGoAway(c.w.out, c.lastPeer, code)
-}
+// Drain says, for a server, that no new stream is accepted but those that are under way. It names the highest id
+// first, and the last stream once the client has read that, or at GoAway.
+func (c *Conn) Drain() { c.goodbye.drain() }
 
-// drainPing is the data of the PING behind the first GOAWAY.
-const drainPing = 0x72656d6f72610001
+// GoAway says that no new stream is accepted, and names the last stream that is. Streams that come later are dropped
+// silently, as the protocol wants.
+func (c *Conn) GoAway(code Code) { c.goodbye.finish(code) }
+
+// Final reports whether GOAWAY has named the last stream that is accepted.
+func (c *Conn) Final() bool { return c.goodbye.isFinal() }
 
 // Ping asks the peer for a response, which shows that it reads.
 func (c *Conn) Ping(data uint64) {
@@ -248,17 +216,9 @@ func (c *Conn) Ping(data uint64) {
 	}
 }
 
-// Barrier asks for OnBarrier once the server has read all frames that were queued before. It returns
-// false while 64 SETTINGS are unacknowledged, and on servers.
-func (c *Conn) Barrier() bool {
-	if !c.client || !c.usable() || c.unacked >= maxBarriers {
-		return false
-	}
-	c.barriers |= 1 << c.unacked
-	c.unacked++
-	c.w.out = appendFrame(c.w.out, 0, frameSettings, 0, 0)
-	return true
-}
+// Barrier asks, for a client, for OnBarrier once the server has read all frames that were queued before. It returns
+// false while 64 SETTINGS are unacknowledged.
+func (c *Conn) Barrier() bool { return c.client && c.acks.barrier() }
 
 // Open returns the number of streams that are not over.
 func (c *Conn) Open() int { return c.streams.n }
@@ -266,10 +226,10 @@ func (c *Conn) Open() int { return c.streams.n }
 // MayOpen returns how many requests may begin now: 0 on servers, after a GOAWAY of either side,
 // and once ids are used up. Before the peer's SETTINGS it assumes a limit of 100.
 func (c *Conn) MayOpen() int {
-	if !c.client || !c.usable() || c.leaving.asked || c.leaving.peerLeaves {
+	if !c.client || !c.usable() || c.goodbye.said() {
 		return 0
 	}
-	return max(0, min(c.peerStreams-c.streams.n, int(maxID-c.nextID+2)/2))
+	return max(0, min(c.peerStreams-c.streams.n, c.streams.idsLeft()))
 }
 
 // Buffered returns the bytes of memory that c holds: in parts of frames, frames that wait for
@@ -290,9 +250,6 @@ func (c *Conn) Encoded() int { return c.BufferedFrames() + c.w.kept }
 func (c *Conn) InHead() bool {
 	return c.in.partial != nil || c.block.id != 0 || c.state == connSettings
 }
-
-// Final reports whether GOAWAY has named the last stream that is accepted.
-func (c *Conn) Final() bool { return c.leaving.final }
 
 // Interned returns the bytes of memory of the compression tables.
 func (c *Conn) Interned() int { return c.dec.Held() + c.w.enc.Held() }

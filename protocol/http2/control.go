@@ -1,9 +1,6 @@
 package http2
 
-import (
-	"encoding/binary"
-	"slices"
-)
+import "encoding/binary"
 
 // priority checks a PRIORITY frame and ignores it (RFC 9113 section 5.3.2).
 func (c *Conn) priority(f frame, b []byte) {
@@ -35,7 +32,7 @@ func (c *Conn) rstStream(f frame, b []byte) {
 	}
 	st := c.streams.get(f.id)
 	if st == nil {
-		if c.isIdle(f.id) {
+		if c.streams.isIdle(f.id) {
 			c.fail(ErrIdle)
 		} else {
 			c.count(floodOthers)
@@ -44,13 +41,7 @@ func (c *Conn) rstStream(f frame, b []byte) {
 	}
 	young := c.floods.now-st.begun < rapid // st may be used again below
 	c.streams.ended.add(f.id, endedMemory)
-	c.handler.OnReset(st, Code(binary.BigEndian.Uint32(b)), nil)
-	if c.state == connClosed {
-		return
-	}
-	if st.id == f.id {
-		c.over(st)
-	}
+	c.overByReset(st, Code(binary.BigEndian.Uint32(b)), nil)
 	if young && !c.client { // each costs a request of ours there
 		c.count(floodResets)
 	}
@@ -73,50 +64,8 @@ func (c *Conn) ping(f frame, b []byte) {
 			c.w.out = appendPing(c.w.out, flagAck, data)
 			c.w.control += frameHead + 8
 		}
-	case data == drainPing && c.leaving.pinged:
-		c.leaving.pinged = false
-		c.GoAway(NoError)
-	default:
+	case !c.goodbye.onPong(data):
 		c.count(floodOthers)
-	}
-}
-
-// goAway handles a GOAWAY frame: streams above the last id were not processed.
-func (c *Conn) goAway(f frame, b []byte) {
-	switch {
-	case f.id != 0:
-		c.fail(ErrStreamID)
-		return
-	case len(b) < 8:
-		c.fail(ErrFrameSize)
-		return
-	}
-	last, code := binary.BigEndian.Uint32(b)&maxID, Code(binary.BigEndian.Uint32(b[4:]))
-	if c.count(floodOthers); !c.usable() {
-		return
-	}
-	c.leaving.peerLeaves = true
-	if !c.client {
-		return
-	}
-	c.responses.OnGoAway(last, code)
-	var above []uint32 // ids, since a handler may end other streams meanwhile
-	for _, st := range c.streams.slots {
-		if st != nil && st.id > last {
-			above = append(above, st.id)
-		}
-	}
-	slices.Sort(above)
-	for _, id := range above {
-		st := c.streams.get(id)
-		if st == nil || !c.usable() {
-			continue
-		}
-		c.streams.ended.add(id, endedMemory)
-		c.handler.OnReset(st, RefusedStream, ErrUnprocessed)
-		if st.id == id && c.state != connClosed {
-			c.over(st)
-		}
 	}
 }
 
@@ -144,7 +93,7 @@ func (c *Conn) windowUpdate(f frame, b []byte) {
 	st := c.streams.get(f.id)
 	switch {
 	case st == nil:
-		if c.isIdle(f.id) {
+		if c.streams.isIdle(f.id) {
 			c.fail(ErrIdle)
 		}
 	case n == 0:

@@ -83,24 +83,13 @@ func (c *Conn) deliver(st *Stream, b []byte, end bool) {
 // lateData handles DATA on a stream that is over, or has not begun.
 func (c *Conn) lateData(id uint32) {
 	switch t := &c.streams; {
-	case c.isIdle(id):
+	case c.streams.isIdle(id):
 		c.fail(ErrIdle)
-	case t.resets.has(id), id <= t.resets.evicted, c.leaving.final && id > c.leaving.last:
+	case t.resets.has(id), id <= t.resets.evicted, c.goodbye.drops(id):
 		c.count(floodOthers)
 	default:
 		c.fail(ErrEnded)
 	}
-}
-
-// isIdle reports whether a stream has never begun.
-func (c *Conn) isIdle(id uint32) bool {
-	if id&1 == 0 {
-		return true // pushed: never allowed
-	}
-	if c.client {
-		return id >= c.nextID
-	}
-	return id > c.lastPeer
 }
 
 // giveBack gives n bytes of the connection's window back: at a quarter of it, so that few frames

@@ -111,7 +111,7 @@ func TestFramerClient(t *testing.T) {
 	l.out.WriteString(xhttp2.ClientPreface)
 	l.WriteSettings()
 	for range 3 {
-		id := p.c.lastPeer + 2 | 1
+		id := p.c.streams.latest + 2 | 1
 		l.headers(id, false, ":method: POST", ":scheme: http", ":path: /a.B/C", ":authority: h", "content-type: application/grpc", "te: trailers", "x-long: "+strings.Repeat("é~Ab", 100))
 		l.WriteDataPadded(id, true, []byte("hello"), make([]byte, 100))
 		if err := l.feed(p); err != nil {

@@ -174,13 +174,15 @@ func (s *session) step() {
 		side := []*peer{s.client, s.server}[s.next()%2]
 		switch s.next() % 8 {
 		case 0:
-			side.c.GoAway(NoError)
+			side.c.Drain()
 		case 1, 2:
 			side.c.Ping(7)
 		case 3, 4:
 			side.c.Barrier()
 		case 5:
 			side.refuse = !side.refuse
+		case 6:
+			side.c.GoAway(NoError)
 		}
 	case 11:
 		for range 1 + s.next()%4 {

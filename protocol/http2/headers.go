@@ -130,16 +130,16 @@ func (c *Conn) refuseHead(st *Stream, id uint32, why *Error) {
 
 // begin begins the stream of a new request. If both results are nil, the head is ignored.
 func (c *Conn) begin(id uint32) (*Stream, *Error) {
-	if !c.isIdle(id) || id&1 == 0 {
+	if !c.streams.isIdle(id) || id&1 == 0 {
 		c.lateHeaders(id)
 		return nil, nil
 	}
-	c.lastPeer = id
+	c.streams.latest = id
 	switch {
-	case c.leaving.final && id > c.leaving.last:
+	case c.goodbye.drops(id):
 		return nil, nil
 	case c.streams.n >= c.opts.streams():
-		if c.unacked > 0 && c.barriers&1 == 0 { // the peer does not know the limit yet
+		if c.acks.settingsUnread() { // the peer does not know the limit yet
 			if c.count(floodResets); c.usable() { // nor will it, if it does not acknowledge SETTINGS
 				c.rst(id, RefusedStream)
 			}
@@ -148,18 +148,18 @@ func (c *Conn) begin(id uint32) (*Stream, *Error) {
 		return nil, ErrTooMany
 	}
 	st := c.streams.begin(id)
-	st.recv, st.window, st.begun = c.opts.window()+c.early, c.w.initial, c.floods.now
+	st.recv, st.window, st.begun = c.acks.window(), c.w.initial, c.floods.now
 	return st, nil
 }
 
 // lateHeaders handles HEADERS on a stream that is over, or can't begin.
 func (c *Conn) lateHeaders(id uint32) {
 	switch t := &c.streams; {
-	case t.resets.has(id), c.leaving.final && id > c.leaving.last && !c.isIdle(id):
+	case t.resets.has(id), c.goodbye.drops(id) && !c.streams.isIdle(id):
 		c.count(floodOthers)
 	case t.ended.has(id):
 		c.fail(ErrEnded)
-	case !c.isIdle(id) && id <= t.resets.evicted:
+	case !c.streams.isIdle(id) && id <= t.resets.evicted:
 		c.count(floodOthers)
 	default:
 		c.fail(ErrStreamID)

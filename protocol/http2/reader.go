@@ -202,7 +202,7 @@ func (c *Conn) dispatch(f frame, b []byte) {
 	case framePing:
 		c.ping(f, b)
 	case frameGoAway:
-		c.goAway(f, b)
+		c.goodbye.receive(f, b)
 	case frameWindowUpdate:
 		c.windowUpdate(f, b)
 	}

@@ -72,9 +72,9 @@ func (c *Conn) open() *Stream {
 	if c.MayOpen() == 0 {
 		return nil
 	}
-	st := c.streams.begin(c.nextID)
-	c.nextID += 2
-	st.recv, st.window = c.opts.window()+c.early, c.w.initial
+	c.streams.latest = (c.streams.latest + 1) | 1
+	st := c.streams.begin(c.streams.latest)
+	st.recv, st.window = c.acks.window(), c.w.initial
 	return st
 }
 

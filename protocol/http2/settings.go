@@ -2,22 +2,6 @@ package http2
 
 import "encoding/binary"
 
-// sendSettings queues our SETTINGS.
-func (c *Conn) sendSettings() {
-	at := len(c.w.out)
-	b := appendFrame(c.w.out, 0, frameSettings, 0, 0)
-	if c.client {
-		b = appendSetting(b, settingPush, 0)
-	} else {
-		b = appendSetting(b, settingMaxStreams, c.opts.streams())
-	}
-	b = appendSetting(b, settingInitialWindow, c.opts.window())
-	b = appendSetting(b, settingMaxHeader, c.opts.Limits.Header)
-	putLength(b, at)
-	c.w.out = b
-	c.unacked++
-}
-
 // settings handles a SETTINGS frame (RFC 9113 section 6.5).
 func (c *Conn) settings(f frame, b []byte) {
 	switch {
@@ -25,7 +9,7 @@ func (c *Conn) settings(f frame, b []byte) {
 		c.fail(ErrStreamID)
 		return
 	case f.has(flagAck):
-		c.settingsAck(b)
+		c.acks.receive(b)
 		return
 	case len(b)%settingLen != 0:
 		c.fail(ErrFrameSize)
@@ -86,26 +70,3 @@ func (c *Conn) setting(s setting, v uint32) *Error {
 	return nil
 }
 
-func (c *Conn) settingsAck(b []byte) {
-	switch {
-	case len(b) > 0:
-		c.fail(ErrFrameSize)
-		return
-	case c.unacked == 0:
-		c.count(floodSettings) // of nothing
-		return
-	}
-	if c.early > 0 { // the first ACK
-		for _, st := range c.streams.slots {
-			if st != nil {
-				st.recv -= c.early
-			}
-		}
-		c.early = 0
-	}
-	barrier := c.barriers&1 != 0
-	c.barriers >>= 1
-	if c.unacked--; barrier {
-		c.responses.OnBarrier()
-	}
-}

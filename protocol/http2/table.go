@@ -3,13 +3,27 @@ package http2
 // streams has the streams that are not over, by id: a hash table with linear probing. Streams
 // of one connection have rising ids of one parity, so they rarely collide.
 type streams struct {
-	slots []*Stream // its length is a power of 2, and at least twice n
-	n     int
-	free  []*Stream
+	slots  []*Stream // its length is a power of 2, and at least twice n
+	n      int
+	free   []*Stream
+	latest uint32 // the highest id that has begun; clients begin all streams
 
 	resets memory // streams that we have reset: the peer may not know yet
 	ended  memory // streams that have ended otherwise
 }
+
+// reset forgets the streams of the connection before, of which none is left.
+func (t *streams) reset() {
+	t.latest = 0
+	t.resets.clear()
+	t.ended.clear()
+}
+
+// isIdle reports whether a stream has never begun. Those of servers, pushed ones, are never allowed.
+func (t *streams) isIdle(id uint32) bool { return id&1 == 0 || id > t.latest }
+
+// idsLeft returns how many streams can still begin.
+func (t *streams) idsLeft() int { return int(maxID-t.latest+1) / 2 }
 
 func slotOf(id uint32) uint32 { return id >> 1 }
 

@@ -46,7 +46,7 @@ func (e *ending) drain() {
 		return
 	}
 	e.state.become(draining)
-	e.codec.GoAway(http2.NoError)
+	e.codec.Drain()
 	e.host.Loop.After(downstream.InTransit, &e.grace) // the client may say earlier that it knows
 	if !e.input.busy() {
 		e.output.later()
@@ -59,7 +59,7 @@ func (e *ending) limit(d time.Duration) {
 	if e.state == closed {
 		return
 	}
-	e.codec.GoAway(http2.NoError) // final
+	e.codec.GoAway(http2.NoError)
 	e.host.Loop.After(d, &e.grace)
 	e.output.schedule(false)
 }

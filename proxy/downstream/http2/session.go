@@ -197,7 +197,7 @@ func (s *session) CloseIdle() {
 	if s.ending.over() {
 		return
 	}
-	s.codec.GoAway(http2.NoError)
+	s.codec.Drain()
 	s.codec.GoAway(http2.NoError)
 	s.output.last()
 	s.close()

@@ -119,7 +119,7 @@ func TestGoAway(t *testing.T) {
 	a := apps[0]
 	a.onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
 		if len(a.conns) == 1 && a.calls == 4 {
-			c.H2.GoAway(http2.NoError)
+			c.H2.Drain()
 			c.H2.GoAway(http2.NoError) // without waiting for streams under way
 		}
 		a.later(10*time.Millisecond)(c, st)
@@ -373,7 +373,7 @@ func TestGoesAwayAtOnce(t *testing.T) {
 	a.stop()
 	a.stop = m.W.Listen(a.of.Addr, a.of.Loop, func() loop.Stream {
 		c := proxytest.NewHTTP2Conn(0, respond)
-		c.H2.GoAway(http2.NoError)
+		c.H2.Drain()
 		c.H2.GoAway(http2.NoError)
 		a.conns = append(a.conns, c)
 		return c

@@ -1,0 +1,69 @@
+package http2
+
+// acks are our SETTINGS that the peer has not acknowledged. An acknowledgement says that the peer has read all frames
+// before. So the first SETTINGS are followed by empty ones, the barriers.
+type acks struct {
+	*Conn
+	early    int    // bytes above our window that the peer may send on a stream, as it has not read of our window
+	unacked  int    // SETTINGS that are not acknowledged
+	barriers uint64 // which of these are barriers: bit 0 is the oldest
+}
+
+// sendSettings queues our SETTINGS.
+func (a *acks) sendSettings() {
+	at := len(a.w.out)
+	b := appendFrame(a.w.out, 0, frameSettings, 0, 0)
+	if a.client {
+		b = appendSetting(b, settingPush, 0)
+	} else {
+		b = appendSetting(b, settingMaxStreams, a.opts.streams())
+	}
+	b = appendSetting(b, settingInitialWindow, a.opts.window())
+	b = appendSetting(b, settingMaxHeader, a.opts.Limits.Header)
+	putLength(b, at)
+	a.w.out = b
+	a.unacked++
+	a.early = max(0, defaultWindow-a.opts.window())
+}
+
+// settingsUnread reports whether the peer may not have read our SETTINGS.
+func (a *acks) settingsUnread() bool { return a.unacked > 0 && a.barriers&1 == 0 }
+
+// window returns the receive window of a new stream, in bytes.
+func (a *acks) window() int { return a.opts.window() + a.early }
+
+// barrier sends empty SETTINGS. It returns false if too many are not acknowledged.
+func (a *acks) barrier() bool {
+	if !a.usable() || a.unacked >= maxBarriers {
+		return false
+	}
+	a.barriers |= 1 << a.unacked
+	a.unacked++
+	a.w.out = appendFrame(a.w.out, 0, frameSettings, 0, 0)
+	return true
+}
+
+// receive handles SETTINGS with the flag ACK and the payload b.
+func (a *acks) receive(b []byte) {
+	switch {
+	case len(b) > 0:
+		a.fail(ErrFrameSize)
+		return
+	case a.unacked == 0:
+		a.count(floodSettings) // of nothing
+		return
+	}
+	if a.early > 0 { // the first ACK
+		for _, st := range a.streams.slots {
+			if st != nil {
+				st.recv -= a.early
+			}
+		}
+		a.early = 0
+	}
+	barrier := a.barriers&1 != 0
+	a.barriers >>= 1
+	if a.unacked--; barrier {
+		a.responses.OnBarrier()
+	}
+}
