@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	xhttp2 "golang.org/x/net/http2"
+
 	"github.com/remora-proxy/remora/protocol"
 )
 
@@ -298,5 +300,26 @@ func TestEmptyDataWithoutWindow(t *testing.T) {
 	}
 	if m := p.server.got[id]; !m.end || len(m.body) != 2000 {
 		t.Errorf("end %t, %d bytes, %v", m.end, len(m.body), m.why)
+	}
+}
+
+// TestInitAgain: a Conn that was closed within a header block begins anew.
+func TestInitAgain(t *testing.T) {
+	p, l := newServer(t, Options{}), newLibrary()
+	l.out.WriteString(Preface)
+	l.WriteSettings()
+	if err := l.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x82}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.feed(p); err != nil || !p.c.InHead() {
+		t.Fatal(err, p.c.InHead())
+	}
+	opts := p.c.opts
+	p.c.Close()
+	p.c.InitServer(opts, p)
+	again := &pair{newClient(t, Options{}), p}
+	id := again.client.c.Request(typical(), "http", nil).ID()
+	if err := again.run(); err != nil || !p.got[id].end || p.c.InHead() {
+		t.Errorf("%v: %+v", err, p.got[id])
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
-	"github.com/remora-proxy/remora/protocol/http2/hpack"
 )
 
 // Conn is one connection. One loop owns it.
@@ -17,12 +16,8 @@ type Conn struct {
 	state     connState
 	err       *Error // what Feed returns from now on
 
-	in     input
-	block  block
-	head   head
-	dec    hpack.Decoder
-	fields []protocol.Header // trailers
-
+	in      input
+	heads   heads
 	goodbye goodbye
 	acks    acks
 
@@ -66,11 +61,10 @@ func (c *Conn) InitClient(o *Options, h ResponseHandler) {
 // init makes c, which may be zero or closed, the Conn next with the memory of c.
 func (c *Conn) init(o *Options, next Conn) {
 	next.opts, next.floods = o, newFloods(o.Floods)
-	next.dec, next.w, next.streams, next.fields = c.dec, c.w, c.streams, c.fields[:0]
+	next.heads, next.streams, next.w = c.heads, c.streams, c.w
 	*c = next
+	c.heads.reset(c)
 	c.goodbye.Conn, c.acks.Conn = c, c
-	c.dec.Grower = (*headMemory)(c)
-	c.dec.Reset(marks)
 	c.streams.reset()
 	c.w.reset(o)
 	if c.client {
@@ -116,86 +110,8 @@ func (c *Conn) Close() {
 	}
 	clear(c.streams.slots)
 	c.streams.n, c.in.sink = 0, nil
-	c.opts.Buffers.Release(&c.block.buf)
+	c.heads.close()
 	c.w.close()
-}
-
-// over ends st: it leaves the table and releases its memory. st may be used until the next call
-// of the loop that handles events, or of Output.
-func (c *Conn) over(st *Stream) {
-	c.streams.remove(st)
-	c.w.release(st)
-	if c.in.sink == st {
-		c.in.sink = nil
-	}
-	st.id, st.Owner = 0, nil
-	if !st.is(listed) {
-		c.streams.recycle(st)
-	}
-}
-
-// endIfDone ends st if both sides have ended and OnSent was called.
-func (c *Conn) endIfDone(st *Stream) {
-	if st.state == streamClosed && st.is(reported) && st.id != 0 {
-		c.floods.requests++
-		c.streams.ended.add(st.id, endedMemory)
-		c.over(st)
-	}
-}
-
-// Reset ends st with RST_STREAM. st is over; its owner is released; OnReset is not called. What
-// still arrives of it is dropped. It does nothing if st is over.
-func (c *Conn) Reset(st *Stream, code Code) {
-	if st.id == 0 {
-		return
-	}
-	if c.usable() {
-		c.rst(st.id, code)
-	}
-	if st.is(reported) && !c.client { // the response was complete before the request
-		c.floods.requests++
-	}
-	c.over(st)
-}
-
-// rst queues a RST_STREAM.
-func (c *Conn) rst(id uint32, code Code) {
-	c.streams.resets.add(id, resetMemory)
-	c.w.out = appendRSTStream(c.w.out, id, code)
-	c.w.control += frameHead + 4
-}
-
-// refuse resets st because of an error of the peer.
-func (c *Conn) refuse(st *Stream, why *Error) {
-	if flood := c.floods.add(floodProvoked); flood != nil {
-		c.fail(flood)
-		return
-	}
-	c.giveUp(st, why)
-}
-
-// giveUp resets st.
-func (c *Conn) giveUp(st *Stream, why *Error) {
-	c.rst(st.id, why.Code)
-	c.overByReset(st, why.Code, why)
-}
-
-// overByReset tells the handler that st is over, which may also close c meanwhile.
-func (c *Conn) overByReset(st *Stream, code Code, why *Error) {
-	id := st.id
-	c.handler.OnReset(st, code, why)
-	if st.id == id && c.state != connClosed {
-		c.over(st)
-	}
-}
-
-// refuseID is refuse for a stream that the handler does not know.
-func (c *Conn) refuseID(id uint32, why *Error) {
-	if flood := c.floods.add(floodProvoked); flood != nil {
-		c.fail(flood)
-		return
-	}
-	c.rst(id, why.Code)
 }
 
 // Drain says, for a server, that no new stream is accepted but those that are under way. It names the highest id
@@ -220,8 +136,8 @@ func (c *Conn) Ping(data uint64) {
 // false while 64 SETTINGS are unacknowledged.
 func (c *Conn) Barrier() bool { return c.client && c.acks.barrier() }
 
-// Open returns the number of streams that are not over.
-func (c *Conn) Open() int { return c.streams.n }
+// StreamCount returns the number of streams that are not over.
+func (c *Conn) StreamCount() int { return c.streams.n }
 
 // MayOpen returns how many requests may begin now: 0 on servers, after a GOAWAY of either side,
 // and once ids are used up. Before the peer's SETTINGS it assumes a limit of 100.
@@ -235,7 +151,7 @@ func (c *Conn) MayOpen() int {
 // Buffered returns the bytes of memory that c holds: in parts of frames, frames that wait for
 // Output, and bodies of messages that wait for a window (with an owner or not).
 func (c *Conn) Buffered() int {
-	return protocol.Held(c.in.partial) + protocol.Held(c.block.buf) + len(c.w.out) + c.w.held
+	return protocol.Held(c.in.partial) + c.heads.buffered() + len(c.w.out) + c.w.held
 }
 
 // BufferedFrames returns the part of Buffered that is no body.
@@ -248,8 +164,8 @@ func (c *Conn) Encoded() int { return c.BufferedFrames() + c.w.kept }
 // InHead reports whether a header block, the preface with its SETTINGS, or a frame that is passed on
 // whole has arrived in part.
 func (c *Conn) InHead() bool {
-	return c.in.partial != nil || c.block.id != 0 || c.state == connSettings
+	return c.in.partial != nil || c.heads.inBlock() || c.state == connSettings
 }
 
 // Interned returns the bytes of memory of the compression tables.
-func (c *Conn) Interned() int { return c.dec.Held() + c.w.enc.Held() }
+func (c *Conn) Interned() int { return c.heads.interned() + c.w.enc.Held() }

@@ -64,8 +64,8 @@ func TestUnary(t *testing.T) {
 			if len(back.body) != size || back.res.Status != 200 || strings.Join(back.trailers, "|") != "grpc-status: 0|grpc-message: " || !back.over {
 				t.Errorf("%d bytes, %d, trailers %q, over %t", len(back.body), back.res.Status, back.trailers, back.over)
 			}
-			if p.client.c.Open() != 0 || p.server.c.Open() != 0 || p.client.c.Buffered() != 0 || p.server.c.Buffered() != 0 {
-				t.Errorf("open %d %d, buffered %d %d", p.client.c.Open(), p.server.c.Open(), p.client.c.Buffered(), p.server.c.Buffered())
+			if p.client.c.StreamCount() != 0 || p.server.c.StreamCount() != 0 || p.client.c.Buffered() != 0 || p.server.c.Buffered() != 0 {
+				t.Errorf("open %d %d, buffered %d %d", p.client.c.StreamCount(), p.server.c.StreamCount(), p.client.c.Buffered(), p.server.c.Buffered())
 			}
 		})
 	}

@@ -11,7 +11,7 @@ func (c *Conn) priority(f frame, b []byte) {
 		c.fail(ErrFrameSize)
 	case binary.BigEndian.Uint32(b)&^(1<<31) == f.id:
 		if st := c.streams.get(f.id); st != nil {
-			c.refuse(st, ErrDependency)
+			c.resetForError(st, ErrDependency)
 		} else {
 			c.fail(ErrDependency)
 		}
@@ -41,7 +41,7 @@ func (c *Conn) rstStream(f frame, b []byte) {
 	}
 	young := c.floods.now-st.begun < rapid // st may be used again below
 	c.streams.ended.add(f.id, endedMemory)
-	c.overByReset(st, Code(binary.BigEndian.Uint32(b)), nil)
+	c.endByReset(st, Code(binary.BigEndian.Uint32(b)), nil)
 	if young && !c.client { // each costs a request of ours there
 		c.count(floodResets)
 	}
@@ -97,9 +97,9 @@ func (c *Conn) windowUpdate(f frame, b []byte) {
 			c.fail(ErrIdle)
 		}
 	case n == 0:
-		c.refuse(st, ErrIncrement)
+		c.resetForError(st, ErrIncrement)
 	case st.window > maxWindow-n:
-		c.refuse(st, ErrOverflow)
+		c.resetForError(st, ErrOverflow)
 	default:
 		st.window += n
 		c.w.schedule(st)

@@ -41,7 +41,7 @@ func (c *Conn) data(f frame, content int) *Stream {
 		}
 	}
 	if why != nil {
-		c.refuse(st, why)
+		c.resetForError(st, why)
 		return nil
 	}
 	if content > 0 {

@@ -51,8 +51,8 @@ func FuzzFrames(f *testing.F) {
 				if b := h.Buffered(); b > 2*maxFrame+controlBound+len(wire)*100 {
 					t.Fatalf("%d bytes buffered", b)
 				}
-				if h.Open() > 3 || h.recv < 0 {
-					t.Fatalf("%d open, window %d", h.Open(), h.recv)
+				if h.StreamCount() > 3 || h.recv < 0 {
+					t.Fatalf("%d open, window %d", h.StreamCount(), h.recv)
 				}
 			}
 			return h, nil
@@ -67,8 +67,8 @@ func FuzzFrames(f *testing.F) {
 		}
 		for _, h := range []*outcomes{whole, bytewise} {
 			h.Close()
-			if h.Open() != 0 || h.Buffered() != 0 {
-				t.Fatalf("closed with %d streams and %d bytes", h.Open(), h.Buffered())
+			if h.StreamCount() != 0 || h.Buffered() != 0 {
+				t.Fatalf("closed with %d streams and %d bytes", h.StreamCount(), h.Buffered())
 			}
 		}
 	})
@@ -267,7 +267,7 @@ func FuzzSession(f *testing.F) {
 				t.Fatalf("owner %d was released %d times", i, o.released)
 			}
 		}
-		if n := s.client.c.w.held + s.server.c.w.held + s.client.c.Open() + s.server.c.Open(); n != 0 {
+		if n := s.client.c.w.held + s.server.c.w.held + s.client.c.StreamCount() + s.server.c.StreamCount(); n != 0 {
 			t.Fatalf("%d bytes or streams are left", n)
 		}
 	})

@@ -96,7 +96,7 @@ func (g *goodbye) receive(f frame, b []byte) {
 	for _, id := range above {
 		if st := g.streams.get(id); st != nil && g.usable() {
 			g.streams.ended.add(id, endedMemory)
-			g.overByReset(st, RefusedStream, ErrUnprocessed)
+			g.endByReset(st, RefusedStream, ErrUnprocessed)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// head collects the fields of one header block. The Conn has one for all.
+// head collects the fields of one header block.
 type head struct {
 	kind   headKind
 	limits protocol.Limits // Header is what is left of it
@@ -26,8 +26,6 @@ type head struct {
 	over    bool   // over the limits, or noRoom
 	noRoom  bool   // the handler has no memory for it
 	bad     *Error // the first thing wrong
-
-	headText
 }
 
 type headKind uint8

@@ -4,7 +4,44 @@ import (
 	"encoding/binary"
 
 	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
 )
+
+// heads makes heads and trailers of header blocks, and begins the streams of requests.
+//
+// Calls in: headers and continuation take a frame.
+//
+// Calls out: the handler gets each head and the trailers. A stream may end.
+type heads struct {
+	*Conn
+	block   block
+	decoder headDecoder
+	fields  []protocol.Header // memory of trailers
+}
+
+// reset prepares for a new connection.
+func (hs *heads) reset(c *Conn) {
+	*hs = heads{Conn: c, decoder: hs.decoder, fields: hs.fields[:0]}
+	hs.decoder.reset(c.opts, c.handler)
+}
+
+// close gives the memory of a block in parts back.
+func (hs *heads) close() { hs.opts.Buffers.Release(&hs.block.buf) }
+
+// inBlock reports whether a header block has arrived in part.
+func (hs *heads) inBlock() bool { return hs.block.id != 0 }
+
+// excludes reports whether f may not come, as only the rest of a block may.
+func (hs *heads) excludes(f frame) bool {
+	return hs.block.id != 0 && (f.typ != frameContinuation || f.id != hs.block.id)
+}
+
+// buffered returns the bytes of memory of a block in parts.
+func (hs *heads) buffered() int { return protocol.Held(hs.block.buf) }
+
+// interned returns the bytes of memory of the compression table.
+func (hs *heads) interned() int { return hs.decoder.table.Held() }
 
 // block is a header block in parts: HEADERS without END_HEADERS, and CONTINUATION frames.
 type block struct {
@@ -16,20 +53,20 @@ type block struct {
 }
 
 // headers handles a HEADERS frame.
-func (c *Conn) headers(f frame, b []byte) {
+func (hs *heads) headers(f frame, b []byte) {
 	if f.id == 0 {
-		c.fail(ErrStreamID)
+		hs.fail(ErrStreamID)
 		return
 	}
 	b, ok := padding(f, b)
 	if !ok {
-		c.fail(ErrPadding)
+		hs.fail(ErrPadding)
 		return
 	}
 	self := false
 	if f.has(flagPriority) {
 		if len(b) < 5 {
-			c.fail(ErrFrameSize)
+			hs.fail(ErrFrameSize)
 			return
 		}
 		self = binary.BigEndian.Uint32(b)&maxID == f.id
@@ -37,76 +74,76 @@ func (c *Conn) headers(f frame, b []byte) {
 	}
 	end := f.has(flagEndStream)
 	if f.has(flagEndHeaders) {
-		c.headerBlock(f.id, b, end, self)
+		hs.headerBlock(f.id, b, end, self)
 		return
 	}
-	c.block.id, c.block.end, c.block.dependsOnSelf, c.block.frames = f.id, end, self, 0
-	c.block.buf = c.opts.Buffers.Get(len(b))
-	c.opts.Buffers.Append(c.block.buf, b, 0)
+	hs.block.id, hs.block.end, hs.block.dependsOnSelf, hs.block.frames = f.id, end, self, 0
+	hs.block.buf = hs.opts.Buffers.Get(len(b))
+	hs.opts.Buffers.Append(hs.block.buf, b, 0)
 }
 
 // continuation handles a CONTINUATION frame.
-func (c *Conn) continuation(f frame, b []byte) {
-	p := &c.block
+func (hs *heads) continuation(f frame, b []byte) {
+	p := &hs.block
 	if p.id == 0 || p.id != f.id {
-		c.fail(ErrInterleaved)
+		hs.fail(ErrInterleaved)
 		return
 	}
 	p.frames++
 	// A block between the limit and twice that is decoded, so that only its stream is refused.
-	if p.frames > c.floods.continuations || len(p.buf.B)+len(b) > 2*c.opts.Limits.Header+blockExtra {
-		c.fail(ErrContinuations)
+	if p.frames > hs.floods.continuations || len(p.buf.B)+len(b) > 2*hs.opts.Limits.Header+blockExtra {
+		hs.fail(ErrContinuations)
 		return
 	}
-	c.opts.Buffers.Append(p.buf, b, 0)
+	hs.opts.Buffers.Append(p.buf, b, 0)
 	if !f.has(flagEndHeaders) {
 		return
 	}
 	whole := p.buf
 	p.id, p.buf = 0, nil
-	c.headerBlock(f.id, whole.B, p.end, p.dependsOnSelf)
-	c.opts.Buffers.Put(whole)
+	hs.headerBlock(f.id, whole.B, p.end, p.dependsOnSelf)
+	hs.opts.Buffers.Put(whole)
 }
 
 // headerBlock handles a complete header block. It is decoded in any case, as it may change the
 // table.
-func (c *Conn) headerBlock(id uint32, b []byte, end, self bool) {
-	st, why := c.streamOfHead(id, end)
+func (hs *heads) headerBlock(id uint32, b []byte, end, self bool) {
+	st, why := hs.streamOfHead(id, end)
 	if why == nil && self {
 		why = ErrDependency
 	}
 	switch {
-	case !c.usable():
+	case !hs.usable():
 	case why != nil:
-		if c.ignore(b); c.usable() {
-			c.refuseHead(st, id, why)
+		if hs.ignore(b); hs.usable() {
+			hs.resetHead(st, id, why)
 		}
 	case st == nil:
-		c.ignore(b)
+		hs.ignore(b)
 	case st.is(discard) && st.is(headReceived): // trailers of a message that nobody wants
-		if c.ignore(b); end && c.usable() {
+		if hs.ignore(b); end && hs.usable() {
 			st.endRemote()
-			c.endIfDone(st)
+			hs.endIfDone(st)
 		}
 	case st.is(headReceived):
-		c.trailers(st, b)
-	case c.client:
-		c.response(st, b, end)
+		hs.trailers(st, b)
+	case hs.client:
+		hs.response(st, b, end)
 	default:
-		c.request(st, b, end)
+		hs.request(st, b, end)
 	}
-	c.head.forget()
+	hs.decoder.head.forget()
 }
 
 // streamOfHead returns the stream of a header block, or why the block is refused. If both results are nil, the block is
 // ignored.
-func (c *Conn) streamOfHead(id uint32, end bool) (*Stream, *Error) {
-	st := c.streams.get(id)
+func (hs *heads) streamOfHead(id uint32, end bool) (*Stream, *Error) {
+	st := hs.streams.get(id)
 	switch {
-	case st == nil && c.client:
-		c.lateHeaders(id)
+	case st == nil && hs.client:
+		hs.lateHeaders(id)
 	case st == nil:
-		return c.begin(id)
+		return hs.acceptStream(id)
 	case st.Ended():
 		return st, ErrHalfClosed
 	case st.is(headReceived) && !end:
@@ -115,82 +152,87 @@ func (c *Conn) streamOfHead(id uint32, end bool) (*Stream, *Error) {
 	return st, nil
 }
 
-// refuseHead resets stream id, whose header block is refused. st is nil if the stream has not begun. The handler of a
+// resetHead resets stream id, whose header block is refused. st is nil if the stream has not begun. The handler of a
 // server does not know a stream before its first head.
-func (c *Conn) refuseHead(st *Stream, id uint32, why *Error) {
-	if st != nil && (c.client || st.is(headReceived)) {
-		c.refuse(st, why)
+func (hs *heads) resetHead(st *Stream, id uint32, why *Error) {
+	if st != nil && (hs.client || st.is(headReceived)) {
+		hs.resetForError(st, why)
 		return
 	}
-	c.refuseID(id, why)
+	hs.resetIDForError(id, why)
 	if st != nil {
-		c.over(st)
+		hs.over(st)
 	}
 }
 
-// begin begins the stream of a new request. If both results are nil, the head is ignored.
-func (c *Conn) begin(id uint32) (*Stream, *Error) {
-	if !c.streams.isIdle(id) || id&1 == 0 {
-		c.lateHeaders(id)
+// acceptStream begins the stream of a new request. If both results are nil, the head is ignored.
+func (hs *heads) acceptStream(id uint32) (*Stream, *Error) {
+	if !hs.streams.isIdle(id) || id&1 == 0 {
+		hs.lateHeaders(id)
 		return nil, nil
 	}
-	c.streams.latest = id
+	hs.streams.latest = id
 	switch {
-	case c.goodbye.drops(id):
+	case hs.goodbye.drops(id):
 		return nil, nil
-	case c.streams.n >= c.opts.streams():
-		if c.acks.settingsUnread() { // the peer does not know the limit yet
-			if c.count(floodResets); c.usable() { // nor will it, if it does not acknowledge SETTINGS
-				c.rst(id, RefusedStream)
+	case hs.streams.n >= hs.opts.streams():
+		if hs.acks.settingsUnread() { // the peer does not know the limit yet
+			if hs.count(floodResets); hs.usable() { // nor will it, if it does not acknowledge SETTINGS
+				hs.queueReset(id, RefusedStream)
 			}
 			return nil, nil
 		}
 		return nil, ErrTooMany
 	}
-	st := c.streams.begin(id)
-	st.recv, st.window, st.begun = c.acks.window(), c.w.initial, c.floods.now
+	st := hs.streams.begin(id)
+	st.recv, st.window, st.begun = hs.acks.window(), hs.w.initial, hs.floods.now
 	return st, nil
 }
 
 // lateHeaders handles HEADERS on a stream that is over, or can't begin.
-func (c *Conn) lateHeaders(id uint32) {
-	switch t := &c.streams; {
-	case t.resets.has(id), c.goodbye.drops(id) && !c.streams.isIdle(id):
-		c.count(floodOthers)
+func (hs *heads) lateHeaders(id uint32) {
+	switch t := &hs.streams; {
+	case t.resets.has(id), hs.goodbye.drops(id) && !hs.streams.isIdle(id):
+		hs.count(floodOthers)
 	case t.ended.has(id):
-		c.fail(ErrEnded)
-	case !c.streams.isIdle(id) && id <= t.resets.evicted:
-		c.count(floodOthers)
+		hs.fail(ErrEnded)
+	case !hs.streams.isIdle(id) && id <= t.resets.evicted:
+		hs.count(floodOthers)
 	default:
-		c.fail(ErrStreamID)
+		hs.fail(ErrStreamID)
 	}
 }
 
 // ignore decodes a block whose fields nobody wants.
-func (c *Conn) ignore(b []byte) {
-	c.head.begin(headIgnored, &c.opts.Limits, nil)
-	(*headMemory)(c).decode(nil, b, nil)
+func (hs *heads) ignore(b []byte) {
+	hs.decode(headIgnored, nil, b, nil, nil)
 }
 
-func (c *Conn) request(st *Stream, b []byte, end bool) {
-	req, buf := c.requests.NewRequest(st)
+// decode decodes the block b. Its fields go to headers, and their text to buf.
+func (hs *heads) decode(k headKind, st *Stream, b []byte, headers []protocol.Header, buf *bytebufferpool.ByteBuffer) *head {
+	if !hs.decoder.decode(k, st, b, headers, buf) {
+		hs.fail(ErrCompression)
+	}
+	return &hs.decoder.head
+}
+
+func (hs *heads) request(st *Stream, b []byte, end bool) {
+	req, buf := hs.requests.NewRequest(st)
 	if req == nil {
-		c.ignore(b)
-		if c.usable() {
-			c.Reset(st, RefusedStream)
+		hs.ignore(b)
+		if hs.usable() {
+			hs.Reset(st, RefusedStream)
 		}
 		return
 	}
 	req.Reset()
-	h := &c.head
-	h.begin(headRequest, &c.opts.Limits, req.Headers)
-	(*headMemory)(c).decode(st, b, buf)
+	h := hs.decode(headRequest, st, b, req.Headers, buf)
 	req.Headers = h.headers
-	if !c.usable() {
+	if !hs.usable() {
 		return
 	}
 	if h.bad != nil {
-		c.refuse(st, h.bad)
+		hs.resetForError(st, h.bad)
 		return
 	}
 	st.flags |= headReceived
@@ -199,11 +241,11 @@ func (c *Conn) request(st *Stream, b []byte, end bool) {
 			st.endRemote()
 		}
 		if h.noRoom {
-			c.requests.OnNoRoom(st)
+			hs.requests.OnNoRoom(st)
 		} else {
-			c.requests.OnOversize(st)
+			hs.requests.OnOversize(st)
 		}
-		c.afterHead(st, end)
+		hs.afterHead(st, end)
 		return
 	}
 	req.Method, req.Path, req.Authority = h.method, h.path, h.authority
@@ -214,7 +256,7 @@ func (c *Conn) request(st *Stream, b []byte, end bool) {
 		st.flags |= isConnect
 	}
 	if st.length = h.length; end && h.length > 0 {
-		c.refuse(st, ErrLength)
+		hs.resetForError(st, ErrLength)
 		return
 	}
 	if h.expects && !end {
@@ -223,50 +265,48 @@ func (c *Conn) request(st *Stream, b []byte, end bool) {
 	if end {
 		st.endRemote()
 	}
-	c.requests.OnRequest(st, end)
-	c.afterHead(st, end)
+	hs.requests.OnRequest(st, end)
+	hs.afterHead(st, end)
 }
 
-func (c *Conn) afterHead(st *Stream, end bool) {
-	if end && c.usable() {
-		c.endIfDone(st)
+func (hs *heads) afterHead(st *Stream, end bool) {
+	if end && hs.usable() {
+		hs.endIfDone(st)
 	}
 }
 
-func (c *Conn) response(st *Stream, b []byte, end bool) {
+func (hs *heads) response(st *Stream, b []byte, end bool) {
 	// Interim responses are rare, so the memory of a final response is asked for before the head is decoded.
-	res, buf := c.responses.NewResponse(st)
+	res, buf := hs.responses.NewResponse(st)
 	if res == nil {
-		c.ignore(b)
-		if c.usable() {
-			c.Reset(st, Cancel)
+		hs.ignore(b)
+		if hs.usable() {
+			hs.Reset(st, Cancel)
 		}
 		return
 	}
 	res.Reset()
-	h := &c.head
-	h.begin(headResponse, &c.opts.Limits, res.Headers)
-	(*headMemory)(c).decode(st, b, buf)
+	h := hs.decode(headResponse, st, b, res.Headers, buf)
 	res.Headers = h.headers
 	switch {
-	case !c.usable():
+	case !hs.usable():
 		return
 	case h.bad != nil:
-		c.refuse(st, h.bad)
+		hs.resetForError(st, h.bad)
 		return
 	case h.noRoom: // no fault of the peer
-		c.giveUp(st, ErrNoRoom)
+		hs.giveUp(st, ErrNoRoom)
 		return
 	case h.over:
-		c.refuse(st, ErrHeadSize)
+		hs.resetForError(st, ErrHeadSize)
 		return
 	case h.status < 200:
 		if st.interim++; end || h.status == 101 || st.interim > maxInterim {
-			c.refuse(st, ErrInterim)
+			hs.resetForError(st, ErrInterim)
 			return
 		}
 		res.Status = h.status
-		c.responses.OnInterim(st)
+		hs.responses.OnInterim(st)
 		return
 	}
 	res.Status, res.DeclaredLength = h.status, h.length
@@ -275,45 +315,43 @@ func (c *Conn) response(st *Stream, b []byte, end bool) {
 	if h.status == 204 || h.status == 304 || st.is(toHead) {
 		st.flags |= noContent
 	} else if end && h.length > 0 {
-		c.refuse(st, ErrLength)
+		hs.resetForError(st, ErrLength)
 		return
 	}
 	if end {
 		st.endRemote()
 	}
-	c.responses.OnResponse(st, end)
-	c.afterHead(st, end)
+	hs.responses.OnResponse(st, end)
+	hs.afterHead(st, end)
 }
 
-func (c *Conn) trailers(st *Stream, b []byte) {
-	h := &c.head
-	h.begin(headTrailers, &c.opts.Limits, c.fields[:0])
-	buf := c.opts.Buffers.Get(len(b))
-	(*headMemory)(c).decode(nil, b, buf)
-	defer c.keepTrailers(buf)
+func (hs *heads) trailers(st *Stream, b []byte) {
+	buf := hs.opts.Buffers.Get(len(b))
+	h := hs.decode(headTrailers, nil, b, hs.fields[:0], buf)
+	defer hs.keepTrailers(buf)
 	switch {
-	case !c.usable():
+	case !hs.usable():
 		return
 	case h.bad != nil:
-		c.refuse(st, h.bad)
+		hs.resetForError(st, h.bad)
 		return
 	case h.over:
-		c.refuse(st, ErrHeadSize)
+		hs.resetForError(st, ErrHeadSize)
 		return
 	case st.length >= 0 && !st.is(noContent) && st.got != st.length:
-		c.refuse(st, ErrLength)
+		hs.resetForError(st, ErrLength)
 		return
 	}
 	st.endRemote()
-	c.handler.OnTrailers(st, h.headers)
-	c.afterHead(st, true)
+	hs.handler.OnTrailers(st, h.headers)
+	hs.afterHead(st, true)
 }
 
 // keepTrailers keeps the memory of trailers that were passed on, whose text is in buf.
-func (c *Conn) keepTrailers(buf *bytebufferpool.ByteBuffer) {
-	c.opts.Buffers.Put(buf)
-	clear(c.head.headers)
-	if c.fields = c.head.headers; cap(c.fields) > keepFields {
-		c.fields = nil
+func (hs *heads) keepTrailers(buf *bytebufferpool.ByteBuffer) {
+	hs.opts.Buffers.Put(buf)
+	clear(hs.decoder.head.headers)
+	if hs.fields = hs.decoder.head.headers; cap(hs.fields) > keepFields {
+		hs.fields = nil
 	}
 }

@@ -4,156 +4,173 @@ import (
 	"github.com/valyala/bytebufferpool"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http2/hpack"
 )
 
 // A few bytes of a header block may refer to much text of the table. So a head takes no memory beyond
 // what its buffer has before the handler agrees, and all its fields move together when it grows: a
 // buffer that they have left keeps nothing.
 
+// headDecoder decodes header blocks, one after another.
+type headDecoder struct {
+	head  head
+	table hpack.Decoder
+	headText
+
+	opts    *Options
+	handler Handler
+}
+
 // headText is the memory of the text of a head.
 type headText struct {
 	stream *Stream                    // whose handler is asked before buf grows; nil means that nobody is
 	buf    *bytebufferpool.ByteBuffer // takes the text; nil if nobody wants it
-	spare  *bytebufferpool.ByteBuffer // takes text that only the table of the decoder needs
+	spare  *bytebufferpool.ByteBuffer // takes text that only the table needs
 	crumbs *bytebufferpool.ByteBuffer // the cookies so far, if they came in several fields
 	kept   int                        // bytes of text before the field that is being decoded
 }
 
-// headMemory is a Conn that decodes a header block.
-type headMemory Conn
+// reset prepares the decoder for a new connection.
+func (d *headDecoder) reset(o *Options, h Handler) {
+	d.opts, d.handler = o, h
+	d.table.Grower = d
+	d.table.Reset(marks)
+}
 
-// decode decodes b into c.head. Text goes to buf, whose growth the handler of st allows. Without st,
-// that of trailers, nobody is asked: they are copied.
-func (c *headMemory) decode(st *Stream, b []byte, buf *bytebufferpool.ByteBuffer) {
-	h, d := &c.head, &c.dec
-	h.stream, h.buf = st, buf
-	d.Begin(b)
+// decode decodes b into d.head. Its fields go to headers. Their text goes to buf, whose growth the handler of st allows.
+// Without st, that of trailers, nobody is asked: they are copied. It reports whether b is well-formed; otherwise the
+// table has no use any more.
+func (d *headDecoder) decode(k headKind, st *Stream, b []byte, headers []protocol.Header, buf *bytebufferpool.ByteBuffer) bool {
+	h, t := &d.head, &d.table
+	h.begin(k, &d.opts.Limits, headers)
+	d.stream, d.buf = st, buf
+	t.Begin(b)
 	var dst []byte
-	if d.Skip = buf == nil; !d.Skip {
+	if t.Skip = buf == nil; !t.Skip {
 		dst = buf.B
 	}
 	for ok := true; ; {
-		if dst, ok = d.Next(dst); !ok {
+		if dst, ok = t.Next(dst); !ok {
 			break
 		}
-		if d.Skip {
+		if t.Skip {
 			dst = nil // no room, so that text of the table is not copied
 			continue
 		}
-		if h.field(d.Name, d.Value, d.Mark); h.over || h.bad != nil {
-			c.skip(dst)
+		if h.field(t.Name, t.Value, t.Mark); h.over || h.bad != nil {
+			d.skip(dst)
 			dst = nil
 			continue
 		}
 		if h.crumb {
 			h.crumb = false
-			if dst = dst[:h.kept]; !c.addCrumb(d.Value) {
-				c.skip(dst)
+			if dst = dst[:d.kept]; !d.addCrumb(t.Value) {
+				d.skip(dst)
 				dst = nil
 			}
 			continue
 		}
-		h.kept = len(dst)
+		d.kept = len(dst)
 	}
-	if !d.Skip {
-		if h.finish(); h.crumbs != nil && h.bad == nil {
-			dst = c.foldCookies(dst)
+	if !t.Skip {
+		if h.finish(); d.crumbs != nil && h.bad == nil {
+			dst = d.foldCookies(dst)
 		}
 	}
-	if !d.Skip {
+	if !t.Skip {
 		buf.B = dst
 	}
-	c.opts.Buffers.Release(&h.spare)
-	c.opts.Buffers.Release(&h.crumbs)
-	h.headText = headText{}
-	if d.Err() != nil {
-		(*Conn)(c).fail(ErrCompression)
-	}
+	d.opts.Buffers.Release(&d.spare)
+	d.opts.Buffers.Release(&d.crumbs)
+	d.headText = headText{}
+	return t.Err() == nil
 }
 
 // skip makes all further fields of the block unwanted. dst has the text so far.
-func (c *headMemory) skip(dst []byte) {
-	c.dec.Skip = true
-	c.head.buf.B = dst[:c.head.kept]
+func (d *headDecoder) skip(dst []byte) {
+	d.table.Skip = true
+	d.buf.B = dst[:d.kept]
 }
 
 const crumbSeparator = "; "
 
 // addCrumb adds value to the text of the cookies. It reports whether the handler has memory for that.
-func (c *headMemory) addCrumb(value []byte) bool {
-	h := &c.head
+func (d *headDecoder) addCrumb(value []byte) bool {
+	h := &d.head
 	n := len(crumbSeparator) + len(value)
-	if h.crumbs == nil {
+	if d.crumbs == nil {
 		first := &h.headers[h.cookie].Value
-		if n += len(*first); !c.mayGrow(n) {
+		if n += len(*first); !d.mayGrow(n) {
 			return false
 		}
-		h.crumbs = c.opts.Buffers.GetRoom(n)
-		h.crumbs.B = append(h.crumbs.B, *first...)
+		d.crumbs = d.opts.Buffers.GetRoom(n)
+		d.crumbs.B = append(d.crumbs.B, *first...)
 		*first = nil // counted with the others
-	} else if used := len(h.crumbs.B); used+n > cap(h.crumbs.B) {
-		if !c.mayGrow(used + n) {
+	} else if used := len(d.crumbs.B); used+n > cap(d.crumbs.B) {
+		if !d.mayGrow(used + n) {
 			return false
 		}
-		c.opts.Buffers.Reserve(h.crumbs, n, 0)
+		d.opts.Buffers.Reserve(d.crumbs, n, 0)
 	}
-	h.crumbs.B = append(append(h.crumbs.B, crumbSeparator...), value...)
+	d.crumbs.B = append(append(d.crumbs.B, crumbSeparator...), value...)
 	return true
 }
 
 // foldCookies makes the text of all cookies the value of their field.
-func (c *headMemory) foldCookies(dst []byte) []byte {
-	h := &c.head
-	if n := len(h.crumbs.B); n > cap(dst)-len(dst) {
-		if dst, _ = c.Grow(dst, len(dst), n); c.dec.Skip {
+func (d *headDecoder) foldCookies(dst []byte) []byte {
+	h := &d.head
+	if n := len(d.crumbs.B); n > cap(dst)-len(dst) {
+		if dst, _ = d.Grow(dst, len(dst), n); d.table.Skip {
 			return dst
 		}
 	}
 	from := len(dst)
-	dst = append(dst, h.crumbs.B...)
+	dst = append(dst, d.crumbs.B...)
 	h.headers[h.cookie].Value = dst[from:len(dst):len(dst)]
 	return dst
 }
 
 // Grow implements hpack.Grower.
-func (c *headMemory) Grow(dst []byte, from, n int) ([]byte, int) {
-	h := &c.head
+func (d *headDecoder) Grow(dst []byte, from, n int) ([]byte, int) {
+	h := &d.head
 	n += len(dst) - from
-	if !c.dec.Skip && !c.mayGrow(n) {
-		c.skip(dst)
+	if !d.table.Skip && !d.mayGrow(n) {
+		d.skip(dst)
 	}
-	if c.dec.Skip {
-		return c.useSpare(dst[from:], n)
+	if d.table.Skip {
+		return d.useSpare(dst[from:], n)
 	}
-	to := c.opts.Buffers.GetRoom(max(h.size()+n, min(2*cap(dst), doubledHead)))
+	to := d.opts.Buffers.GetRoom(max(h.size()+n, min(2*cap(dst), doubledHead)))
 	grown := h.moveTo(to.B)
-	h.kept = len(grown)
+	d.kept = len(grown)
 	grown = append(grown, dst[from:]...)
-	h.buf.B, to.B = grown, h.buf.B
-	c.opts.Buffers.Put(to)
-	return grown, h.kept
+	d.buf.B, to.B = grown, d.buf.B
+	d.opts.Buffers.Put(to)
+	return grown, d.kept
 }
 
 // useSpare returns memory with the text of a field that is not wanted, and with room for n bytes in all.
-func (c *headMemory) useSpare(text []byte, n int) ([]byte, int) {
-	h := &c.head
-	if len(text) == 0 && h.spare != nil && cap(h.spare.B) >= n {
-		return h.spare.B[:0], 0
+func (d *headDecoder) useSpare(text []byte, n int) ([]byte, int) {
+	if len(text) == 0 && d.spare != nil && cap(d.spare.B) >= n {
+		return d.spare.B[:0], 0
 	}
-	to := c.opts.Buffers.GetRoom(n)
+	to := d.opts.Buffers.GetRoom(n)
 	to.B = append(to.B, text...)
-	c.opts.Buffers.Release(&h.spare) // text may be in it
-	h.spare = to
+	d.opts.Buffers.Release(&d.spare) // text may be in it
+	d.spare = to
 	return to.B, 0
 }
 
 // mayGrow reports whether the head may have n bytes more. It decides about a head that is far over the
 // limits. The exact limit is that of head.field: cookies are in memory twice.
-func (c *headMemory) mayGrow(n int) bool {
-	h := &c.head
-	if n += h.size() + h.crumbsLen(); n > 2*c.opts.Limits.Header+fieldFraming {
+func (d *headDecoder) mayGrow(n int) bool {
+	h := &d.head
+	if d.crumbs != nil {
+		n += len(d.crumbs.B)
+	}
+	if n += h.size(); n > 2*d.opts.Limits.Header+fieldFraming {
 		h.over = true
-	} else if h.stream != nil && !c.handler.MayGrow(h.stream, protocol.RoomOf(n)) {
+	} else if d.stream != nil && !d.handler.MayGrow(d.stream, protocol.RoomOf(n)) {
 		h.over, h.noRoom = true, true
 	}
 	return !h.over
@@ -175,13 +192,6 @@ func (h *head) size() (n int) {
 		return text
 	})
 	return n
-}
-
-func (h *head) crumbsLen() int {
-	if h.crumbs == nil {
-		return 0
-	}
-	return len(h.crumbs.B)
 }
 
 // moveTo copies the text of all fields to dst, which has room.

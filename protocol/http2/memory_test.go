@@ -236,11 +236,11 @@ func TestHeadGoes(t *testing.T) {
 			l.headers(1, i > 0, strings.Split(b, "|")...)
 		}
 		_ = l.feed(p) // the third block is an error
-		h := &p.c.head
+		h := &p.c.heads.decoder.head
 		if h.method != nil || h.path != nil || h.authority != nil || h.host != nil || h.headers != nil {
 			t.Errorf("%s: a head is kept", name)
 		}
-		fields := p.c.fields[:cap(p.c.fields)]
+		fields := p.c.heads.fields[:cap(p.c.heads.fields)]
 		if len(fields) > keepFields || slices.ContainsFunc(fields, func(f protocol.Header) bool { return f.Name != nil }) {
 			t.Errorf("%s: trailers are kept, %d of them", name, len(fields))
 		}

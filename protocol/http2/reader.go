@@ -137,7 +137,7 @@ func (c *Conn) streamed(f frame) bool {
 		c.fail(ErrFrameSize)
 	case c.state == connSettings && (f.typ != frameSettings || f.has(flagAck)):
 		c.fail(ErrPreface)
-	case c.block.id != 0 && (f.typ != frameContinuation || f.id != c.block.id):
+	case c.heads.excludes(f):
 		c.fail(ErrInterleaved)
 	case f.typ >= frameTypes:
 		c.count(floodOthers)
@@ -188,9 +188,9 @@ func (c *Conn) dispatch(f frame, b []byte) {
 	case frameData:
 		c.paddedData(f, b)
 	case frameHeaders:
-		c.headers(f, b)
+		c.heads.headers(f, b)
 	case frameContinuation:
-		c.continuation(f, b)
+		c.heads.continuation(f, b)
 	case framePriority:
 		c.priority(f, b)
 	case frameRSTStream:

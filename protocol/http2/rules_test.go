@@ -131,7 +131,7 @@ func TestHeadLimits(t *testing.T) {
 		}
 		p.c.Respond(p.c.streams.get(1), &protocol.Response{Status: 431, DeclaredLength: -1}, nil)
 		p.c.Output(100)
-		if p.c.Open() != 0 {
+		if p.c.StreamCount() != 0 {
 			t.Errorf("%.20s: open", extra)
 		}
 	}
@@ -140,7 +140,7 @@ func TestHeadLimits(t *testing.T) {
 	}
 	p, _ := request(t, requestLines+strings.Repeat("|a: b", 7), false)
 	p.c.Respond(p.c.streams.get(1), &protocol.Response{Status: 431, DeclaredLength: -1}, nil)
-	if p.c.Output(100); p.c.Open() != 0 {
+	if p.c.Output(100); p.c.StreamCount() != 0 {
 		t.Error("the rest of the request is awaited")
 	}
 }
@@ -235,7 +235,7 @@ func TestResponseRules(t *testing.T) {
 		if err := l.feed(p); err != nil {
 			t.Fatalf("%s: %v", c.head, err)
 		}
-		if m := p.got[1]; m.why != c.want || m.head != (c.want == nil) || p.c.Open() != 0 {
+		if m := p.got[1]; m.why != c.want || m.head != (c.want == nil) || p.c.StreamCount() != 0 {
 			t.Errorf("%s %s: %v, want %v", c.method, c.head, m.why, c.want)
 		}
 	}

@@ -67,8 +67,8 @@ func (c *Conn) Ready() bool {
 	return c.w.ready()
 }
 
-// open begins the stream of a request, or returns nil.
-func (c *Conn) open() *Stream {
+// openStream begins the stream of a request of ours, or returns nil.
+func (c *Conn) openStream() *Stream {
 	if c.MayOpen() == 0 {
 		return nil
 	}
@@ -86,7 +86,7 @@ func (c *Conn) open() *Stream {
 // Fields of a connection are left out. A Content-Length is added if there is a body, no trailers,
 // and the content is not gRPC. `te: trailers` must be among the Headers where it is wanted.
 func (c *Conn) Request(req *protocol.Request, scheme string, owner Releaser) *Stream {
-	st := c.open()
+	st := c.openStream()
 	if st == nil {
 		return nil
 	}
@@ -158,7 +158,7 @@ func (c *Conn) maySend(st *Stream) bool {
 // its declared length, or -1. wait says that the body waits for an interim response
 // (Expect: 100-continue). It returns nil if MayOpen returns 0.
 func (c *Conn) RequestHead(req *protocol.Request, scheme string, length int64, wait bool) *Stream {
-	st := c.open()
+	st := c.openStream()
 	if st == nil {
 		return nil
 	}

@@ -69,4 +69,3 @@ func (c *Conn) setting(s setting, v uint32) *Error {
 	}
 	return nil
 }
-

@@ -97,7 +97,7 @@ func (e *ending) onGrace() {
 
 // finish closes a draining connection behind the last response.
 func (e *ending) finish() {
-	if e.state == draining && !e.input.busy() && e.codec.Final() && e.codec.Open() == 0 && !e.codec.Ready() {
+	if e.state == draining && !e.input.busy() && e.codec.Final() && e.codec.StreamCount() == 0 && !e.codec.Ready() {
 		e.close()
 		e.conn.Drain()
 	}
