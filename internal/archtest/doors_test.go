@@ -7,9 +7,10 @@ import (
 	"testing"
 )
 
-// parts lists, by folder, the types that divide a session or a service. Each part is a field of the session or service
+// parts lists, by folder, the types that divide a session, a service or a codec. Each part is a field of what it divides
 // with the name of the type, or is returned by a method with that name.
 var parts = map[string][]string{
+	"protocol/http2":         {"heads", "goodbye", "acks"},
 	"proxy/downstream/dubbo": {"input", "calls", "output", "ending"},
 	"proxy/downstream/http":  {"input", "turn", "leaving", "tunnel", "redirect"},
 	"proxy/downstream/http2": {"input", "calls", "output", "ending"},

@@ -6,7 +6,7 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// Conn is one connection. One loop owns it.
+// Conn is one connection, which one loop owns. Its parts are heads, goodbye and acks. They use no field of each other.
 type Conn struct {
 	opts      *Options
 	handler   Handler         // requests or responses

@@ -8,9 +8,40 @@
 //
 // The life of a connection:
 //
-//	c.InitServer(&options, handler)      // SETTINGS are queued; InitClient: the preface, too
+//	c.InitServer(&options, handler)      // SETTINGS are queued. InitClient also queues the preface
 //	err := c.Feed(b)                     // calls the handler
 //	c.Respond(st, res, owner) ...        // in the calls of the handler, or later
 //	conn.Write(c.Output(64 << 10))       // at the end of a turn, while c.Ready()
 //	c.Close()                            // releases owners and memory
+//
+// What a user of the package sees:
+//
+//	conn.go      Conn: its life, its parts, its memory
+//	handler.go   what a server and a client receive
+//	stream.go    Stream: one request with its response; its states
+//	send.go      sends requests, responses and bodies
+//	limits.go    Options, and the bounds of this package
+//	floods.go    limits of what a peer may do without useful work
+//	errors.go    codes and errors
+//
+// The way of a frame in:
+//
+//	frame.go     frame headers, and frames without a payload of their own
+//	reader.go    finds frames in the received bytes
+//	heads.go     heads: HEADERS and CONTINUATION become heads and trailers
+//	decoder.go   headDecoder: decodes a header block in bounded memory
+//	head.go      head: the rules for the fields of a head
+//	fields.go    the rules for names and values; fields with a meaning for the codec
+//	data.go      DATA, and the receive windows
+//	settings.go  SETTINGS of the peer
+//	control.go   PRIORITY, RST_STREAM, PING and WINDOW_UPDATE
+//	table.go     the streams of a connection
+//	ends.go      how a stream ends
+//
+// The way out:
+//
+//	writer.go    writer: the order of frames; DATA within the send windows
+//	encode.go    heads and trailers as HEADERS
+//	goodbye.go   goodbye: GOAWAY, of both sides
+//	acks.go      acks: our SETTINGS that the peer has not acknowledged
 package http2
