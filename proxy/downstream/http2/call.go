@@ -26,26 +26,10 @@ type call struct {
 	unsent  int           // bytes of the response that waited for the client then
 }
 
-// callState is what a call waits for.
-type callState uint8
-
-const (
-	receiving  callState = iota // the rest of the request
-	processing                  // the response
-	sending                     // the client, to read the response
-	streaming                   // a goroutine has it
-)
-
-// pends reports whether a timeout of the session bounds the state.
-func (s callState) pends() bool { return s == receiving || s == sending }
-
-// become changes the state. All changes are possible but those back, and from sending.
+// become changes the state.
 func (c *call) become(next callState) {
-	if next == c.state {
-		return
-	}
 	c.session.calls.count(c.state, next)
-	c.state = next
+	c.state.become(next)
 }
 
 // over ends a call whose stream is over.

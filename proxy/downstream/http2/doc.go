@@ -12,6 +12,6 @@
 //	call.go       a request and its response
 //	stream.go     a request or response that becomes a stream: the pipe to its goroutine
 //	session.go    the connection: its events, its end, its memory
-//	state.go      the states of ending
+//	state.go      the states of a session and of a call
 //	keepalive.go  whether the client is still there
 package http2

@@ -81,9 +81,10 @@ func (in *input) startTimeout() {
 // idleFor returns how long the client has sent nothing.
 func (in *input) idleFor() time.Duration { return in.timeout.IdleFor() }
 
-// stop ends the timeouts. release does so for good.
+// stop ends the timeouts of a session that closes.
 func (in *input) stop() { in.timeout.Stop() }
 
+// release gives up the timeouts of a session whose connection is closed.
 func (in *input) release() { in.timeout.Close() }
 
 // onTimeout closes a connection whose head is incomplete for too long, and drains an idle one.

@@ -28,3 +28,39 @@ func (s *sessionState) become(next sessionState) {
 }
 
 func (s sessionState) String() string { return [...]string{"open", "draining", "closed"}[s] }
+
+// callState is what a call waits for.
+//
+//	receiving ──▶ processing ──▶ sending
+//	  │  │             ▼            ▲
+//	  │  └───────▶ streaming ───────┤
+//	  └────────── refused ──────────┘
+type callState uint8
+
+const (
+	receiving  callState = iota // the rest of the request
+	processing                  // the response
+	streaming                   // a goroutine, which has the request or the response
+	sending                     // the client, to read the response
+)
+
+var callEdges = [...][4]bool{
+	receiving:  {processing: true, streaming: true, sending: true},
+	processing: {streaming: true, sending: true},
+	streaming:  {sending: true},
+	sending:    {},
+}
+
+func (s *callState) become(next callState) {
+	if !callEdges[*s][next] {
+		loop.IllegalState(*s, next)
+	}
+	*s = next
+}
+
+func (s callState) String() string {
+	return [...]string{"receiving", "processing", "streaming", "sending"}[s]
+}
+
+// pends reports whether a timeout of the session bounds the state.
+func (s callState) pends() bool { return s == receiving || s == sending }

@@ -14,3 +14,13 @@ func TestSessionTransitions(t *testing.T) {
 		closed:   {},
 	})
 }
+
+// TestCallTransitions: a request leaves the loop, or gets its response, once.
+func TestCallTransitions(t *testing.T) {
+	statetest.Check(t, (*callState).become, map[callState][]callState{
+		receiving:  {processing, streaming, sending},
+		processing: {streaming, sending},
+		streaming:  {sending},
+		sending:    {},
+	})
+}
