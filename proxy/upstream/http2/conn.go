@@ -284,7 +284,7 @@ func (c *conn) close(f *fault.Failure) {
 		}
 		switch a := s.attempt; {
 		case a == nil:
-			s.endFlow(f)
+			s.flow.fail(f)
 		case s.born == c.outputs:
 			s.fail(f)
 		case stale && s.response == nil && a.PayReplay():

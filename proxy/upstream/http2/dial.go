@@ -80,7 +80,7 @@ func (p *pool) onDialFailed(f *fault.Failure, newest uint64) {
 	for p.freed <= limit && p.queued > 0 && p.waiting.Since() <= limit {
 		p.pop().Fail(fault.Connect)
 	}
-	for p.freed <= limit && len(p.tunnels) > 0 && p.tunnels[0].flow.waits <= limit {
+	for p.freed <= limit && len(p.tunnels) > 0 && p.tunnels[0].waits <= limit {
 		p.tunnels[0].failDial(fault.Connect)
 	}
 	p.dialMore()

@@ -22,7 +22,7 @@ func callOf(st *http2.Stream) *call { return st.Owner.(*call) }
 func (e events) NewResponse(st *http2.Stream) (*protocol.Response, *bytebufferpool.ByteBuffer) {
 	s := callOf(st)
 	if s.flow != nil {
-		return s.flow.newResponse(e.shard)
+		return s.flow.tunnel.newResponse(e.shard)
 	}
 	if s.response == nil {
 		s.response = s.attempt.NewResponse()
@@ -50,8 +50,7 @@ func (e events) OnInterim(st *http2.Stream) {
 	s := callOf(st)
 	e.keepalive.useful = true
 	if s.flow != nil {
-		s.flow.to.Interim(&s.flow.res)
-		s.flow.releaseHead(e.shard)
+		s.flow.tunnel.onInterim()
 		return
 	}
 	s.attempt.Interim(&s.response.Response)
@@ -63,7 +62,7 @@ func (e events) OnResponse(st *http2.Stream, end bool) {
 	e.keepalive.useful = true
 	switch {
 	case s.flow != nil:
-		s.onFlowHead(end)
+		s.flow.tunnel.onHead(end)
 	case end:
 		s.finish()
 	default:
@@ -79,7 +78,7 @@ func (e events) OnTrailers(st *http2.Stream, hs []protocol.Header) {
 	s := callOf(st)
 	e.keepalive.useful = true
 	if s.flow != nil {
-		s.onFlowEnd(hs)
+		s.flow.onEnd(hs)
 		return
 	}
 	switch {
@@ -102,7 +101,7 @@ func (e events) OnReset(st *http2.Stream, code http2.Code, why *http2.Error) {
 	s.st = nil
 	f := e.failureOf(code, why)
 	if s.attempt == nil {
-		s.endFlow(f)
+		s.flow.fail(f)
 		return
 	}
 	switch {
@@ -127,8 +126,8 @@ func (e events) OnSent(st *http2.Stream) {
 
 // OnWritable implements http2.Handler.
 func (events) OnWritable(st *http2.Stream) {
-	if s := callOf(st); s.flow != nil {
-		s.pump()
+	if f := callOf(st).flow; f != nil && f.tunnel != nil {
+		f.tunnel.pump()
 	}
 }
 

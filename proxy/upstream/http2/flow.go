@@ -2,9 +2,6 @@ package http2
 
 import (
 	"errors"
-	"time"
-
-	"github.com/valyala/bytebufferpool"
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
@@ -13,19 +10,17 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/mux/httpstream"
 	"github.com/remora-proxy/remora/proxy/race"
-	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // errReset fails the pipe of a stream that the endpoint, or a lost connection, has ended.
 var errReset = errors.New("proxy: the endpoint has reset the stream")
 
-// flow is a stream that a goroutine reads, and in a tunnel also writes.
+// flow is a stream that a goroutine reads. In a tunnel it also writes.
 type flow struct {
-	call *call
-	pipe loop.Pipe
-	to   httpstream.Writer // the endpoint's message, for the goroutine
-
-	*tunnel // nil for a response alone
+	call   *call // nil once it is over
+	pipe   loop.Pipe
+	to     httpstream.Writer // the endpoint's message, for the goroutine
+	tunnel *tunnel           // that the flow is of; nil for a response alone
 }
 
 // becomeStream passes the response to its attempt as a stream. ended says that all of it has arrived. An
@@ -70,7 +65,7 @@ func (s *call) becomeStream(ended bool) {
 	s.attempt, s.flow = nil, f
 	a.Detach()
 	if ended {
-		s.finishFlow()
+		f.finish()
 	} else {
 		c.h2.Consumed(s.st, s.owed)
 		c.shard.Loop.Defer(&c.out)
@@ -93,14 +88,14 @@ func (f *flow) ready() {
 	switch {
 	case s == nil: // over
 		return
-	case f.tunnel != nil && s.c == nil:
-		s.placeTunnel()
+	case s.c == nil:
+		f.tunnel.place()
 		return
 	}
 	c := s.c
 	if st := f.pipe.State(); st == loop.PipeReset || st == loop.PipeClosed {
 		s.reset(http2.Cancel)
-		s.leaveFlow(nil)
+		f.leave(nil)
 		c.shard.Loop.Defer(&c.out)
 		return
 	}
@@ -111,95 +106,50 @@ func (f *flow) ready() {
 		}
 	}
 	if f.tunnel != nil {
-		s.pump()
+		f.tunnel.pump()
 	}
 }
 
-// onFlowBody passes a part of the body on. The endpoint's window is opened again as it is read.
-func (s *call) onFlowBody(b []byte, end bool) {
-	s.flow.to.Data(b)
+// onBody passes a part of the body on. The endpoint's window is opened again as it is read.
+func (f *flow) onBody(b []byte, end bool) {
+	f.to.Data(b)
 	if end {
-		s.onFlowEnd(nil)
+		f.onEnd(nil)
 	}
 }
 
-// onFlowEnd ends the endpoint's message.
-func (s *call) onFlowEnd(trailers []protocol.Header) {
-	s.flow.to.End(trailers)
-	s.finishFlow()
+// onEnd ends the endpoint's message.
+func (f *flow) onEnd(trailers []protocol.Header) {
+	f.to.End(trailers)
+	f.finish()
 }
 
-// finishFlow ends a stream whose response is complete.
-func (s *call) finishFlow() {
-	s.endRequest()
-	s.flow.pipe.End()
-	s.leaveFlow(nil)
+// finish ends a stream whose response is complete.
+func (f *flow) finish() {
+	f.call.endRequest()
+	f.pipe.End()
+	f.leave(nil)
 }
 
-// endFlow ends a stream that has failed with f. If the endpoint has done nothing with its request, the
-// goroutine learns that: it may send it again.
-func (s *call) endFlow(f *fault.Failure) {
-	if t := s.flow.tunnel; t != nil && !t.responded && f.Free() {
-		s.leaveFlow(fault.Error{Failure: f})
+// fail ends a stream for the reason why. If the endpoint has done nothing with its request, the goroutine learns that:
+// it may send it again.
+func (f *flow) fail(why *fault.Failure) {
+	if t := f.tunnel; t != nil && !t.responded && why.Free() {
+		f.leave(fault.Error{Failure: why})
 		return
 	}
-	s.leaveFlow(errReset)
+	f.leave(errReset)
 }
 
-// leaveFlow closes the pipe with err, and ends the call.
-func (s *call) leaveFlow(err error) {
-	c, f := s.c, s.flow
+// leave closes the pipe with err, and ends the call.
+func (f *flow) leave(err error) {
+	s := f.call
+	c := s.c
 	f.call = nil
 	f.pipe.Close(err)
 	if f.tunnel != nil {
-		f.releaseHead(c.shard)
+		f.tunnel.releaseHead(c.shard)
 	}
 	s.detach()
 	c.onFree()
-}
-
-// tunnel is what a stream has whose request comes by the pipe, too.
-type tunnel struct {
-	pool   *pool
-	secure *secure           // that has the pool for the request's Host; nil without TLS
-	by     shard.Client      // of secure: who the request came from
-	from   httpstream.Reader // the request
-	began  bool              // its head has arrived
-	opened bool              // the pipe is open
-	toHead bool
-	waits  time.Duration // since when it waits for room, on the loop's clock
-	res    protocol.Response
-	text   *bytebufferpool.ByteBuffer // of its head, while that is decoded and passed on
-
-	responded bool // a head has begun to arrive
-}
-
-// newResponse provides the memory for the head of a response.
-func (f *flow) newResponse(on *shard.Shard) (*protocol.Response, *bytebufferpool.ByteBuffer) {
-	t := f.tunnel
-	t.responded, t.text = true, on.Buffers.Get(0)
-	return &t.res, t.text
-}
-
-// releaseHead gives the memory of a head back that was passed on, or will not be.
-func (t *tunnel) releaseHead(on *shard.Shard) {
-	t.res = protocol.Response{}
-	on.Buffers.Release(&t.text)
-}
-
-// onFlowHead passes the head of a response on.
-func (s *call) onFlowHead(end bool) {
-	f := s.flow
-	if !end {
-		forgetLength(&f.res)
-	}
-	sent := f.to.Response(&f.res, f.toHead, end)
-	f.releaseHead(s.c.shard)
-	switch {
-	case !sent:
-		s.reset(http2.Cancel)
-		s.leaveFlow(errReset)
-	case end:
-		s.onFlowEnd(nil)
-	}
 }

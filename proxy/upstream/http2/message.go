@@ -25,7 +25,7 @@ func (s *call) onBody(b []byte, end bool) {
 	c := s.c
 	c.keepalive.useful = true
 	if s.flow != nil {
-		s.onFlowBody(b, end)
+		s.flow.onBody(b, end)
 		return
 	}
 	in, total := s.response.BodyBuffer, 0

@@ -38,7 +38,7 @@ type pool struct {
 	freed    time.Duration // when a connection last had room
 	expiry   loop.Timer    // armed while attempts or streams wait
 
-	tunnels []*call // streams that wait likewise, the oldest first
+	tunnels []*tunnel // streams that wait likewise, the oldest first
 }
 
 // NewConnector returns the Connector of HTTP/2 connections on a loop.
@@ -114,7 +114,7 @@ func (p *pool) expire() {
 	for p.queued > 0 && p.dials.n == 0 && !p.service.Alone() && p.waiting.Since()+timeout <= now {
 		p.pop().Fail(fault.StreamLimit)
 	}
-	for len(p.tunnels) > 0 && p.dials.n == 0 && p.tunnels[0].flow.waits+timeout <= now {
+	for len(p.tunnels) > 0 && p.dials.n == 0 && p.tunnels[0].waits+timeout <= now {
 		p.tunnels[0].failDial(fault.StreamLimit)
 	}
 	oldest := time.Duration(math.MaxInt64)
@@ -122,7 +122,7 @@ func (p *pool) expire() {
 		oldest = p.waiting.Since()
 	}
 	if len(p.tunnels) > 0 {
-		oldest = min(oldest, p.tunnels[0].flow.waits)
+		oldest = min(oldest, p.tunnels[0].waits)
 	}
 	if oldest < math.MaxInt64 && !p.expiry.Armed() {
 		p.shard.Loop.After(max(oldest+timeout-now, timeout/8), &p.expiry)
@@ -183,7 +183,7 @@ func (p *pool) onRoom(c *conn) {
 	for len(p.tunnels) > 0 && c.room() {
 		t := p.tunnels[0]
 		p.tunnels = slices.Delete(p.tunnels, 0, 1)
-		c.openTunnel(t)
+		t.onRoom(c)
 	}
 	if c.state != open || c.busy() {
 		return

@@ -3,6 +3,9 @@ package http2
 import (
 	"errors"
 	"slices"
+	"time"
+
+	"github.com/valyala/bytebufferpool"
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http2"
@@ -23,154 +26,200 @@ var (
 	_ race.StreamOpener = (*secure)(nil)
 )
 
+// tunnel is a stream whose request comes by the pipe, too. Its call has no connection before the head of the request
+// has arrived, and there is room for it.
+type tunnel struct {
+	flow
+	pool   *pool
+	secure *secure           // that has the pool for the request's Host; nil without TLS
+	by     shard.Client      // of secure: who the request came from
+	from   httpstream.Reader // the request
+	began  bool              // the head of the request has arrived
+	opened bool              // the pipe is open
+	toHead bool              // the request is a HEAD
+	waits  time.Duration     // since when it waits for room, on the loop's clock
+	res    protocol.Response
+	text   *bytebufferpool.ByteBuffer // of its head, while that is decoded and passed on
+
+	responded bool // the head of a response has begun to arrive
+}
+
+// newResponse provides the memory for the head of a response.
+func (t *tunnel) newResponse(on *shard.Shard) (*protocol.Response, *bytebufferpool.ByteBuffer) {
+	t.responded, t.text = true, on.Buffers.Get(0)
+	return &t.res, t.text
+}
+
+// releaseHead gives the memory of a head back that was passed on, or will not be.
+func (t *tunnel) releaseHead(on *shard.Shard) {
+	t.res = protocol.Response{}
+	on.Buffers.Release(&t.text)
+}
+
+// onHead passes the head of a response on.
+func (t *tunnel) onHead(end bool) {
+	if !end {
+		forgetLength(&t.res)
+	}
+	sent := t.to.Response(&t.res, t.toHead, end)
+	t.releaseHead(t.call.c.shard)
+	switch {
+	case !sent:
+		t.call.reset(http2.Cancel)
+		t.leave(errReset)
+	case end:
+		t.onEnd(nil)
+	}
+}
+
+// onInterim passes an interim response on.
+func (t *tunnel) onInterim() {
+	t.to.Interim(&t.res)
+	t.releaseHead(t.call.c.shard)
+}
+
 // OpenStream implements race.StreamOpener.
 func (p *pool) OpenStream(shard.Client) loop.Socket {
-	s, socket := p.newTunnel()
+	t, socket := p.newTunnel()
 	if p.roomy() != nil {
-		s.openPipe()
+		t.open()
 	} else {
-		p.waitTunnel(s)
+		p.waitTunnel(t)
 	}
 	return socket
 }
 
-func (p *pool) newTunnel() (*call, loop.Socket) {
-	s := p.free.take()
-	f := &flow{call: s, tunnel: &tunnel{pool: p}}
-	s.flow = f
-	pipe, socket := p.shard.NewPipe(p.endpoint.LB.Addr, f.ready)
-	f.pipe = pipe
-	f.to.InitResponse(pipe)
-	f.from.InitRequest(pipe, p.shard.UnlimitedBody)
-	return s, socket
+func (p *pool) newTunnel() (*tunnel, loop.Socket) {
+	t := &tunnel{flow: flow{call: p.free.take()}, pool: p}
+	t.tunnel, t.call.flow = t, &t.flow
+	pipe, socket := p.shard.NewPipe(p.endpoint.LB.Addr, t.ready)
+	t.pipe = pipe
+	t.to.InitResponse(pipe)
+	t.from.InitRequest(pipe, p.shard.UnlimitedBody)
+	return t, socket
 }
 
 // Client implements byname.Request.
 func (t *tunnel) Client() shard.Client { return t.by }
 
-func (s *call) openPipe() {
-	if !s.flow.opened {
-		s.flow.opened = true
-		s.flow.pipe.Open()
+// open opens the pipe: the goroutine may write the request.
+func (t *tunnel) open() {
+	if !t.opened {
+		t.opened = true
+		t.pipe.Open()
 	}
 }
 
 // failDial fails a tunnel that waits for a connection, or for room on one.
-func (s *call) failDial(f *fault.Failure) { s.dropTunnel(fault.Error{Failure: f}) }
+func (t *tunnel) failDial(f *fault.Failure) { t.drop(fault.Error{Failure: f}) }
 
-// dropTunnel ends a tunnel that has no connection.
-func (s *call) dropTunnel(err error) {
-	p, f := s.flow.pool, s.flow
-	f.call = nil
-	f.pipe.Close(err)
-	if i := slices.Index(p.tunnels, s); i >= 0 {
+// drop ends a tunnel that has no connection.
+func (t *tunnel) drop(err error) {
+	p, s := t.pool, t.call
+	t.call = nil
+	t.pipe.Close(err)
+	if i := slices.Index(p.tunnels, t); i >= 0 {
 		p.tunnels = slices.Delete(p.tunnels, i, i+1)
 	}
 	p.free.put(s)
 }
 
-// openTunnel is called when there is room for a tunnel that waits.
-func (c *conn) openTunnel(s *call) {
-	s.openPipe()
-	if s.flow.began {
-		c.sendTunnel(s)
+// onRoom is called when c has room for a tunnel that waits.
+func (t *tunnel) onRoom(c *conn) {
+	t.open()
+	if t.began {
+		t.send(c)
 	}
 }
 
-// placeTunnel gives a tunnel whose head has arrived a connection.
-func (s *call) placeTunnel() {
-	f, p := s.flow, s.flow.pool
-	if st := f.pipe.State(); st == loop.PipeReset || st == loop.PipeClosed {
-		s.dropTunnel(nil)
+// place gives a tunnel whose head has arrived a connection, or lets it wait for room.
+func (t *tunnel) place() {
+	if st := t.pipe.State(); st == loop.PipeReset || st == loop.PipeClosed {
+		t.drop(nil)
 		return
 	}
-	if f.began {
+	if t.began {
 		return // it waits for room
 	}
-	switch f.from.Next() {
+	switch t.from.Next() {
 	case httpstream.Pending:
 		return
 	case httpstream.Head:
 	default:
-		s.dropTunnel(nil)
+		t.drop(nil)
 		return
 	}
-	f.began = true
-	if string(f.from.Request.Method) == "CONNECT" {
-		s.dropTunnel(errConnect)
+	t.began = true
+	if string(t.from.Request.Method) == "CONNECT" {
+		t.drop(errConnect)
 		return
 	}
-	if protocol.LoginOfRequest(f.from.Request.Headers) != protocol.NoLogin {
-		s.failDial(fault.ConnectionLogin)
+	if protocol.LoginOfRequest(t.from.Request.Headers) != protocol.NoLogin {
+		t.failDial(fault.ConnectionLogin)
 		return
 	}
-	if f.secure != nil {
-		next, _ := f.secure.For(f.from.Request.Authority, f.tunnel).(*pool)
+	if t.secure != nil {
+		next, _ := t.secure.For(t.from.Request.Authority, t).(*pool)
 		if next == nil {
-			s.failDial(fault.Connect)
+			t.failDial(fault.Connect)
 			return
 		}
-		p, f.pool = next, next
+		t.pool = next
 	}
-	p.place(s)
-}
-
-// place sends a tunnel whose head is known, or lets it wait for room.
-func (p *pool) place(s *call) {
-	if c := p.roomy(); c != nil {
-		c.sendTunnel(s)
+	if c := t.pool.roomy(); c != nil {
+		t.send(c)
 		return
 	}
-	p.waitTunnel(s)
+	t.pool.waitTunnel(t)
 }
 
 // waitTunnel queues a tunnel in the order of arrival.
-func (p *pool) waitTunnel(s *call) {
-	s.flow.waits = p.shard.Loop.Now()
-	p.tunnels = append(p.tunnels, s)
+func (p *pool) waitTunnel(t *tunnel) {
+	t.waits = p.shard.Loop.Now()
+	p.tunnels = append(p.tunnels, t)
 	p.watchWaiting()
 	p.dialMore()
 }
 
-// sendTunnel begins the stream of a tunnel.
-func (c *conn) sendTunnel(s *call) {
-	f := s.flow
-	req := &f.from.Request
-	f.toHead = string(req.Method) == "HEAD"
+// send begins the stream of a tunnel.
+func (t *tunnel) send(c *conn) {
+	req := &t.from.Request
+	t.toHead = string(req.Method) == "HEAD"
 	if protocol.IsGRPC(req.Headers) {
 		req.Headers = append(req.Headers, trailersWanted)
 	}
-	if f.from.NoBody() {
-		c.adopt(s, c.h2.Request(req, c.scheme(), nil))
+	if t.from.NoBody() {
+		c.adopt(t.call, c.h2.Request(req, c.scheme(), nil))
 	} else {
-		c.adopt(s, c.h2.RequestHead(req, c.scheme(), f.from.Length, f.from.ExpectContinue))
+		c.adopt(t.call, c.h2.RequestHead(req, c.scheme(), t.from.Length, t.from.ExpectContinue))
 	}
-	s.pump()
+	t.pump()
 	c.schedule(len(c.calls) == 1)
 }
 
 // pump sends what the goroutine has written, as far as the codec takes it.
-func (s *call) pump() {
-	f, c := s.flow, s.c
-	if f.tunnel == nil || s.st == nil {
+func (t *tunnel) pump() {
+	s := t.call
+	c := s.c
+	if s.st == nil {
 		return
 	}
 	for {
-		switch f.from.Next() {
+		switch t.from.Next() {
 		case httpstream.Piece:
-			b := f.from.Piece()
+			b := t.from.Piece()
 			n := c.h2.Send(s.st, b)
-			f.from.Consume(n)
+			t.from.Consume(n)
 			if c.shard.Loop.Defer(&c.out); n < len(b) {
 				return // OnWritable follows
 			}
 		case httpstream.End:
-			c.h2.Finish(s.st, f.from.Trailers())
+			c.h2.Finish(s.st, t.from.Trailers())
 			c.shard.Loop.Defer(&c.out)
 			return
 		case httpstream.Broken:
 			s.reset(http2.Cancel)
-			s.leaveFlow(nil)
+			t.leave(nil)
 			c.shard.Loop.Defer(&c.out)
 			return
 		default:
@@ -196,7 +245,7 @@ func newSecure(s *service.Service, e *service.Endpoint, free *freeCalls) race.Up
 // Host of the request, so the pipe is open before there is a connection.
 func (s *secure) OpenStream(from shard.Client) loop.Socket {
 	t, socket := s.anon.newTunnel()
-	t.flow.secure, t.flow.by = s, from
-	t.openPipe()
+	t.secure, t.by = s, from
+	t.open()
 	return socket
 }
