@@ -1,8 +1,6 @@
 package http2
 
 import (
-	"slices"
-
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http2"
 	"github.com/remora-proxy/remora/proxy/fault"
@@ -27,7 +25,7 @@ type call struct {
 	size     int            // bytes of its body so far
 	owed     int            // of these, bytes for which the endpoint gets no window before the response is a stream
 	grown    bool           // in conn.partial
-	streams  bool           // it becomes a stream when all of the request is sent
+	later    bool           // it becomes a stream when all of the request is sent
 	pause    loop.Timer     // armed while the response is incomplete and may be a stream
 }
 
@@ -123,10 +121,7 @@ func (s *call) detach() *race.Attempt {
 // dropResponse releases what has arrived of the response.
 func (s *call) dropResponse() {
 	s.c.shard.Loop.Stop(&s.pause)
-	if s.grown {
-		s.grown = false
-		s.c.forgetPartial(s)
-	}
+	s.c.partial.remove(s)
 	if s.response != nil {
 		s.response.Release()
 		s.response = nil
@@ -227,71 +222,4 @@ func (s *call) Cancel(*race.Attempt) (lingers bool) {
 	c.shard.Stats.Cancels++
 	c.withdrawn.add(c, s)
 	return true
-}
-
-// withdrawn are the calls that linger after a reset. A barrier that the endpoint answers says that it
-// has read the resets before it. At most one is under way.
-type withdrawn struct {
-	covered []*call // by the barrier
-	later   []*call // reset after it
-	waiting bool    // for the answer to the barrier
-}
-
-func (w *withdrawn) add(c *conn, s *call) {
-	w.later = append(w.later, s)
-	w.send(c)
-}
-
-func (w *withdrawn) send(c *conn) {
-	if !w.waiting && len(w.later) > 0 && c.h2.Barrier() {
-		w.waiting = true
-		w.covered, w.later = w.later, w.covered[:0]
-		c.shard.Loop.Defer(&c.out)
-	}
-}
-
-func (w *withdrawn) remove(s *call) {
-	if i := slices.Index(w.covered, s); i >= 0 {
-		w.covered[i] = nil // onBarrier may be at it
-	}
-	if i := slices.Index(w.later, s); i >= 0 {
-		w.later = slices.Delete(w.later, i, i+1)
-	}
-}
-
-// onBarrier ends the attempts whose resets the endpoint has read.
-func (c *conn) onBarrier() {
-	w := &c.withdrawn // waiting until all have ended: others may be withdrawn meanwhile
-	for i := 0; i < len(w.covered) && c.state != closed; i++ {
-		s := w.covered[i]
-		if s == nil {
-			continue
-		}
-		w.covered[i] = nil
-		a := s.detach()
-		c.onFree()
-		a.Finish(false)
-	}
-	if c.state != closed {
-		w.covered, w.waiting = w.covered[:0], false
-		w.send(c)
-	}
-}
-
-// failureOf returns the failure of a request whose stream was reset.
-func (c *conn) failureOf(code http2.Code, why *http2.Error) *fault.Failure {
-	switch {
-	case why == http2.ErrUnprocessed:
-		return fault.GoAway
-	case why == http2.ErrNoRoom:
-		return fault.Shed
-	case why == http2.ErrHeadSize:
-		return fault.ResponseTooLarge
-	case why != nil:
-		c.shard.Log.Warn("malformed response", "peer", c.transport.RemoteAddr(), "error", why)
-		return fault.Malformed
-	case code == http2.RefusedStream:
-		return fault.Refused
-	}
-	return fault.Reset
 }

@@ -1,8 +1,6 @@
 package http2
 
 import (
-	"errors"
-	"io"
 	"time"
 
 	"github.com/remora-proxy/remora/protocol/http2"
@@ -25,8 +23,6 @@ type conn struct {
 	h2        http2.Conn
 	options   http2.Options
 
-	newest uint64 // of the waiting requests when it was dialled
-
 	calls     []*call // requests in flight, those that linger included
 	begun     int     // requests that were sent, ever
 	heard     bool    // something was heard since the connection was last idle
@@ -39,18 +35,14 @@ type conn struct {
 	outputs  uint64 // how often the codec was asked for output
 	account  shard.TableAccount
 
+	handshake handshake
 	withdrawn withdrawn
-	partial   []*call // requests whose responses have grown, and are not complete
-	unsent    int     // requests of which something waits to be sent
-	timers
-}
+	partial   partial
+	keepalive keepalive
 
-// timers of a connection.
-type timers struct {
-	handshake  loop.Timer // armed until the endpoint's SETTINGS
+	unsent     int        // requests of which something waits to be sent
 	starvation loop.Timer // armed while requests wait for the endpoint's window
 	drainLimit loop.Timer // armed once the endpoint is not trusted any more
-	keepalive
 }
 
 var (
@@ -59,11 +51,17 @@ var (
 	_ loop.Verified   = (*conn)(nil)
 )
 
-func (c *conn) initTimers() {
-	c.handshake.Fire = func() { c.onDialFailed(errSilent) }
+func newConn(p *pool) *conn {
+	c := &conn{pool: p, shard: p.shard}
+	c.options = http2.Options{Buffers: &p.shard.Buffers, Limits: *p.shard.MessageLimits, Window: window}
+	c.h2.InitClient(&c.options, events{c})
+	c.handshake.init(c)
+	c.outbound.Init(c.shard)
+	c.out.Do = c.flush
 	c.starvation.Fire = c.onStarved
 	c.drainLimit.Fire = func() { c.close(fault.Reset) }
 	c.keepalive.timer.Fire = c.onKeepalive
+	return c
 }
 
 // ServiceKey implements loop.Destined.
@@ -83,6 +81,16 @@ func (c *conn) room() bool {
 	return c.state == open && len(c.calls) < streamLimit && c.h2.MayOpen() > 0
 }
 
+// OnOpen implements loop.Stream.
+func (c *conn) OnOpen(conn loop.Conn) {
+	c.transport, c.outbound.Conn = conn, conn
+	if c.state == closed {
+		conn.Close()
+		return
+	}
+	c.handshake.onConnected()
+}
+
 // OnData implements loop.Stream.
 func (c *conn) OnData(b []byte) {
 	if c.state == closed {
@@ -97,7 +105,7 @@ func (c *conn) OnData(b []byte) {
 	case c.state == closed:
 		return
 	case c.state == greeting && err != nil:
-		c.onDialFailed(notHTTP2(b, err))
+		c.handshake.fail(notHTTP2(b, err))
 		return
 	case err != nil:
 		c.shard.Log.Warn("connection closed: malformed input", "peer", c.transport.RemoteAddr(), "error", err)
@@ -105,7 +113,7 @@ func (c *conn) OnData(b []byte) {
 		c.close(fault.Reset)
 		return
 	}
-	c.watchPartial()
+	c.partial.check(c)
 	c.reuse()
 	if c.state == closed {
 		return
@@ -120,16 +128,8 @@ func (c *conn) OnData(b []byte) {
 func (c *conn) OnClose(err error) {
 	c.pool.open--
 	switch c.state {
-	case dialing:
-		c.onDialFailed(err)
-	case greeting:
-		switch {
-		case err == nil || err == io.EOF:
-			err = errClosed
-		default:
-			err = errors.Join(errClosed, err)
-		}
-		c.onDialFailed(err)
+	case dialing, greeting:
+		c.handshake.onClose(err)
 	case open, draining:
 		c.close(fault.Reset)
 	}
@@ -209,7 +209,7 @@ func (c *conn) onStarved() {
 func (c *conn) OnUntrusted() {
 	switch c.state {
 	case greeting:
-		c.onDialFailed(errUntrusted)
+		c.handshake.fail(errUntrusted)
 	case open, draining:
 		c.drain()
 		if c.state != closed {
@@ -265,7 +265,8 @@ func (c *conn) close(f *fault.Failure) {
 	c.h2.Close()
 	c.account.Count(c.shard, 0, 0)
 	c.outbound.Stop()
-	for _, t := range []*loop.Timer{&c.handshake, &c.starvation, &c.drainLimit, &c.keepalive.timer} {
+	c.handshake.stop()
+	for _, t := range []*loop.Timer{&c.starvation, &c.drainLimit, &c.keepalive.timer} {
 		c.shard.Loop.Stop(t)
 	}
 	if c.transport != nil {

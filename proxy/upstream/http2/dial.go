@@ -3,7 +3,6 @@ package http2
 import (
 	"time"
 
-	"github.com/remora-proxy/remora/protocol/http2"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 )
@@ -43,15 +42,9 @@ func (p *pool) dialMore() {
 }
 
 func (p *pool) dial() {
-	c := &conn{pool: p, shard: p.shard, newest: p.arrivals}
-	c.options = http2.Options{Buffers: &p.shard.Buffers, Limits: *p.shard.MessageLimits, Window: window}
-	c.h2.InitClient(&c.options, events{c})
-	c.outbound.Init(c.shard)
-	c.out.Do = c.flush
-	c.initTimers()
 	p.open++
 	p.dials.n++
-	p.shard.Loop.Dial(p.endpoint.LB.Addr, p.service.Config.ConnectTimeout, c)
+	p.shard.Loop.Dial(p.endpoint.LB.Addr, p.service.Config.ConnectTimeout, newConn(p))
 }
 
 // onDialed is called when a connection has become open.

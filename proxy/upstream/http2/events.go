@@ -119,7 +119,7 @@ func (e events) OnSent(st *http2.Stream) {
 	if s.sent = true; s.attempt != nil {
 		e.unsent--
 	}
-	if s.streams && s.response != nil {
+	if s.later && s.response != nil {
 		e.shard.Loop.After(0, &s.pause)
 	}
 }
@@ -150,7 +150,32 @@ func (e events) OnGoAway(last uint32, code http2.Code) {
 }
 
 // OnSettings implements http2.ResponseHandler.
-func (e events) OnSettings() { e.onSettings() }
+func (e events) OnSettings() {
+	if e.state == greeting {
+		e.handshake.onSettings()
+		return
+	}
+	e.pool.onRoom(e.conn)
+	e.pool.dialMore()
+}
 
 // OnBarrier implements http2.ResponseHandler.
-func (e events) OnBarrier() { e.onBarrier() }
+func (e events) OnBarrier() { e.withdrawn.onAnswer(e.conn) }
+
+// failureOf returns the failure of a request whose stream was reset.
+func (e events) failureOf(code http2.Code, why *http2.Error) *fault.Failure {
+	switch {
+	case why == http2.ErrUnprocessed:
+		return fault.GoAway
+	case why == http2.ErrNoRoom:
+		return fault.Shed
+	case why == http2.ErrHeadSize:
+		return fault.ResponseTooLarge
+	case why != nil:
+		e.shard.Log.Warn("malformed response", "peer", e.transport.RemoteAddr(), "error", why)
+		return fault.Malformed
+	case code == http2.RefusedStream:
+		return fault.Refused
+	}
+	return fault.Reset
+}

@@ -34,7 +34,7 @@ func (s *call) becomeStream(ended bool) {
 	case !c.shard.Process.Streams:
 		return
 	case !s.sent && !ended:
-		s.streams = true
+		s.later = true
 		return
 	}
 	forgetLength(&res.Response)

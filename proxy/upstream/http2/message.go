@@ -17,7 +17,7 @@ func (s *call) onHead() {
 		s.becomeStream(false)
 		return
 	}
-	s.grow()
+	s.c.partial.add(s)
 }
 
 // onBody is called with a part of the body.
@@ -42,38 +42,42 @@ func (s *call) onBody(b []byte, end bool) {
 		s.finish()
 	default:
 		c.h2.Consumed(s.st, len(b))
-		s.grow()
+		c.partial.add(s)
 	}
 }
 
-// grow notes that a response has grown. What that means is decided once the codec has read all
-// input: mostly the response is complete then.
-func (s *call) grow() {
+// partial has the calls whose responses have grown and are not complete. What that means is decided once the codec has
+// read all input: mostly the response is complete then.
+type partial struct {
+	calls []*call // nil for one that is over
+}
+
+// add notes that the response of s has grown.
+func (p *partial) add(s *call) {
 	if !s.grown {
 		s.grown = true
-		s.c.partial = append(s.c.partial, s)
+		p.calls = append(p.calls, s)
 	}
 }
 
-func (c *conn) forgetPartial(s *call) {
-	if i := slices.Index(c.partial, s); i >= 0 {
-		c.partial[i] = nil
-	}
-}
-
-// watchPartial looks at the responses that have grown and are not complete.
-func (c *conn) watchPartial() {
-	for i := 0; i < len(c.partial) && c.state != closed; i++ {
-		s := c.partial[i]
-		if s == nil {
-			continue
-		}
+// remove forgets s.
+func (p *partial) remove(s *call) {
+	if s.grown {
 		s.grown = false
-		c.partial[i] = nil
-		s.response.Charge()
-		s.checkStream()
+		p.calls[slices.Index(p.calls, s)] = nil
 	}
-	c.partial = c.partial[:0]
+}
+
+// check looks at the responses on c that are not complete.
+func (p *partial) check(c *conn) {
+	for i := 0; i < len(p.calls) && c.state != closed; i++ {
+		if s := p.calls[i]; s != nil {
+			s.grown, p.calls[i] = false, nil
+			s.response.Charge()
+			s.checkStream()
+		}
+	}
+	p.calls = p.calls[:0]
 }
 
 // tooLong reports whether the body is longer than limits.message, as announced or so far.
