@@ -30,7 +30,7 @@ func (s *Server) Accept(peer loop.Socket, a *downstream.StreamAccept) {
 		s.serveParked(p, a.Stream.Token)
 	case link.StreamOpaque:
 		t := &tunnel{
-			pair: p, endpointQuery: s.opaqueQuery(a.Service, a.Timeout), rest: a.Rest, accepted: []byte{link.StreamTaken},
+			pair: p, connector: connector{p: p}, endpointQuery: s.opaqueQuery(a.Service, a.Timeout), rest: a.Rest, accepted: []byte{link.StreamTaken},
 			failureResponse: func(f *fault.Failure) []byte { return []byte{byte(f.Reason())} }, record: a.Record,
 		}
 		s.start(p, t.run)

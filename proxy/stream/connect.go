@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/netip"
 	"os"
 	"time"
 
@@ -17,6 +16,30 @@ import (
 	"github.com/remora-proxy/remora/proxy/race"
 )
 
+// connector leads the stream of a pair to where it goes. It is used on the goroutine of the stream. That calls one of
+//
+//	connect          an endpoint of a service, or the host of a request that no route matches (unrouted)
+//	reconnect        another endpoint, after the last one has refused the request
+//	fetch            the sidecar that has the body of a response
+//	dialDestination  the original destination of a redirected connection
+//
+// connect and reconnect go on with, in this order:
+//
+//	pick             the core picks an endpoint
+//	openFrom         opens the stream at that endpoint, or at the next one that is picked
+//	openAt           opens the stream at one endpoint: by openPipe, or by dial and sendPreface
+//	openPipe         waits for a connection of the endpoint that carries other streams, too
+//	dial             makes a connection
+//	sendPreface      says to another sidecar what the connection carries
+//
+// Each connection ends in pair.attachUp: the pair owns it.
+type connector struct {
+	p       *pair
+	dialled string // "ip:port" that was dialled last
+	onward  hop    // in Server.hops until forgetHop; the zero value means none
+}
+
+// endpointQuery is what the search for an endpoint needs to know of a stream.
 type endpointQuery struct {
 	service  string
 	unrouted *downstream.Unrouted // connects there instead; nil means to the service
@@ -26,6 +49,14 @@ type endpointQuery struct {
 	message  bool                 // the stream is one HTTP request and its response, which a pipe can carry
 }
 
+// serverName returns the name that the endpoint must prove by TLS.
+func (q *endpointQuery) serverName(c *config.ServiceTLS, at race.Target) string {
+	if c.ByHost() && q.host != "" {
+		return q.host
+	}
+	return c.ServerName(at.Host, at.Addr)
+}
+
 // pick is the result of an endpointQuery: a stream with its target, or a failure.
 type pick struct {
 	stream *race.Stream
@@ -33,16 +64,16 @@ type pick struct {
 	fail   *fault.Failure
 }
 
-// connect connects p to an endpoint that takes the stream. Unless it fails, the caller must
+// connect connects the stream to an endpoint that takes it. Unless it fails, the caller must
 // close st, which is nil without a service. linked reports whether the endpoint is another
 // sidecar.
-func (p *pair) connect(q *endpointQuery) (st *race.Stream, linked bool, fail *fault.Failure) {
+func (c *connector) connect(q *endpointQuery) (st *race.Stream, linked bool, fail *fault.Failure) {
 	if q.unrouted != nil {
-		return nil, false, (&unrouted{p, q.unrouted}).connect()
+		return nil, false, (&unrouted{c, q.unrouted}).connect()
 	}
-	got := p.await(func(picked race.Picked) { p.opener.Open(q.service, picked) })
+	got := c.pick(func(picked race.Picked) { c.p.opener.Open(q.service, picked) })
 	if fail = got.fail; fail == nil {
-		linked, fail = p.openAt(q, got.stream, got.at)
+		linked, fail = c.openFrom(q, got.stream, got.at)
 	}
 	if fail != nil {
 		return nil, false, fail
@@ -50,34 +81,34 @@ func (p *pair) connect(q *endpointQuery) (st *race.Stream, linked bool, fail *fa
 	return got.stream, linked, nil
 }
 
-// reconnect connects p to another endpoint, after the last one refused the stream with why. If it
+// reconnect connects the stream to another endpoint, after the last one refused it with why. If it
 // fails, st is closed.
-func (p *pair) reconnect(q *endpointQuery, st *race.Stream, why *fault.Failure) (linked bool, fail *fault.Failure) {
-	got := p.await(func(picked race.Picked) { st.Retry(why, nil, picked) })
+func (c *connector) reconnect(q *endpointQuery, st *race.Stream, why *fault.Failure) (linked bool, fail *fault.Failure) {
+	got := c.pick(func(picked race.Picked) { st.Retry(why, nil, picked) })
 	if got.fail != nil {
 		return false, got.fail
 	}
-	return p.openAt(q, st, got.at)
+	return c.openFrom(q, st, got.at)
 }
 
-// openAt opens the stream at an endpoint, or at another one if that does not take it. If it fails,
+// openFrom opens the stream at an endpoint, or at another one if that does not take it. If it fails,
 // st is closed.
-func (p *pair) openAt(q *endpointQuery, st *race.Stream, at race.Target) (linked bool, fail *fault.Failure) {
+func (c *connector) openFrom(q *endpointQuery, st *race.Stream, at race.Target) (linked bool, fail *fault.Failure) {
 	var last fault.Error
 	for {
-		err := p.open(q, st, at)
+		err := c.openAt(q, st, at)
 		if err == nil {
 			return at.Link, nil
 		}
-		if p.isAborted() || p.srv.ctx.Err() != nil {
+		if c.p.isAborted() || c.p.srv.ctx.Err() != nil {
 			st.Close(false, 0, 0)
-			return false, cmp.Or(p.why.Load(), fault.Draining)
+			return false, cmp.Or(c.p.why.Load(), fault.Draining)
 		}
 		why := fault.Connect
 		if errors.As(err, &last) {
 			why = last.Failure
 		}
-		got := p.await(func(picked race.Picked) { st.Retry(why, err, picked) })
+		got := c.pick(func(picked race.Picked) { st.Retry(why, err, picked) })
 		switch {
 		case got.fail == fault.Connect && last.Failure != nil:
 			return false, last.Failure
@@ -88,35 +119,35 @@ func (p *pair) openAt(q *endpointQuery, st *race.Stream, at race.Target) (linked
 	}
 }
 
-// await has the core look for an endpoint, and waits for it. The loop of the core may have stopped, so Close
-// ends the wait.
-func (p *pair) await(begin func(picked race.Picked)) (got pick) {
+// pick has the core pick an endpoint, by begin, and waits for it. The loop of the core may have stopped, so
+// Server.Close ends the wait.
+func (c *connector) pick(begin func(picked race.Picked)) (got pick) {
 	picks := make(chan pick, 1)
 	begin(func(s *race.Stream, at race.Target, f *fault.Failure) { picks <- pick{s, at, f} })
 	select {
 	case got = <-picks:
 		return got
-	case <-p.srv.ctx.Done():
+	case <-c.p.srv.ctx.Done():
 		return pick{fail: fault.Draining}
 	}
 }
 
-// open connects to an endpoint. To another sidecar it also sends the preface, and waits until
+// openAt connects to an endpoint. To another sidecar it also sends the preface, and waits until
 // that sidecar accepts a stream that can't be refused by an HTTP response.
-func (p *pair) open(q *endpointQuery, st *race.Stream, at race.Target) error {
+func (c *connector) openAt(q *endpointQuery, st *race.Stream, at race.Target) error {
 	if at.Socket != nil {
-		return p.openPipe(q, at)
+		return c.openPipe(q, at)
 	}
 	var first []byte
 	if !at.Link {
-		first = proxyHeader(p, q.service)
+		first = proxyHeader(c.p, q.service)
 	}
-	if err := p.dial(st, at.Addr, q.service, q.serverName(st.TLS(), at), first); err != nil || !at.Link {
+	if err := c.dial(st, at.Addr, q.service, q.serverName(st.TLS(), at), first); err != nil || !at.Link {
 		return err
 	}
-	err := p.sendPreface(&link.Stream{Kind: q.kind, TimeLeft: q.timeout})
+	err := c.sendPreface(&link.Stream{Kind: q.kind, TimeLeft: q.timeout})
 	if err != nil {
-		p.closeUp(false)
+		c.p.closeUp(false)
 	}
 	return err
 }
@@ -124,17 +155,17 @@ func (p *pair) open(q *endpointQuery, st *race.Stream, at race.Target) error {
 // openPipe waits until the endpoint's connection takes the stream. The loop bounds that by
 // connect_timeout, and says whether a dial failed or no connection had room; twice that time
 // is for a loop that is late.
-func (p *pair) openPipe(q *endpointQuery, at race.Target) error {
-	p.dialled = at.Addr
+func (c *connector) openPipe(q *endpointQuery, at race.Target) error {
+	c.dialled = at.Addr
 	up := endOf(at.Socket)
 	if !q.message || up == nil || up.pipe == nil {
 		at.Socket.Reset()
 		return fault.Error{Failure: fault.Unsupported}
 	}
-	if err := p.attachUp(up, endpointID{q.service, at.Addr}); err != nil {
+	if err := c.p.attachUp(up, endpointID{q.service, at.Addr}); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(p.srv.ctx, 2*p.srv.service(q.service).ConnectTimeout)
+	ctx, cancel := context.WithTimeout(c.p.srv.ctx, 2*c.p.srv.service(q.service).ConnectTimeout)
 	defer cancel()
 	err := up.pipe.AwaitOpen(ctx)
 	if err != nil {
@@ -146,70 +177,47 @@ func (p *pair) openPipe(q *endpointQuery, at race.Target) error {
 	return err
 }
 
-// serverName returns the name that the endpoint must prove by TLS.
-func (q *endpointQuery) serverName(c *config.ServiceTLS, at race.Target) string {
-	if c.ByHost() && q.host != "" {
-		return q.host
-	}
-	return c.ServerName(at.Host, at.Addr)
-}
-
 // dial connects to addr of the stream's service, which must prove name by TLS, and sends first before
 // anything else.
-func (p *pair) dial(st *race.Stream, addr, service, name string, first []byte) error {
-	p.dialled = addr
-	ctx, cancel := context.WithTimeout(p.srv.ctx, p.srv.service(service).ConnectTimeout)
+func (c *connector) dial(st *race.Stream, addr, service, name string, first []byte) error {
+	c.dialled = addr
+	ctx, cancel := context.WithTimeout(c.p.srv.ctx, c.p.srv.service(service).ConnectTimeout)
 	defer cancel()
-	sock, err := p.srv.opt.Dial(ctx, addr, st.Key(), name, first)
+	sock, err := c.p.srv.opt.Dial(ctx, addr, st.Key(), name, first)
 	switch {
 	case errors.Is(err, loop.ErrDialQueue):
 		return fault.Error{Failure: fault.DialLimit}
 	case err != nil:
 		return err
 	}
-	return p.attachUp(endOf(sock), endpointID{service, addr})
-}
-
-// dialDestination connects to the original destination of a redirected connection.
-func (p *pair) dialDestination(to netip.AddrPort) *fault.Failure {
-	if _, ours := p.srv.hops.Load(hop{addrPort(p.down.RemoteAddr()), to}); ours {
-		p.srv.opt.Logger.Warn("connection refused: it was made by this sidecar and redirected to it; exclude the sidecar's user id from redirection",
-			"destination", to.String())
-		return fault.Loop
-	}
-	ctx, cancel := context.WithTimeout(p.srv.ctx, passTimeout)
-	defer cancel()
-	sock, err := p.srv.opt.Dial(ctx, to.String(), "", "", nil)
-	if err == nil {
-		err = p.attachUp(endOf(sock), endpointID{})
-	}
-	if err != nil {
-		p.srv.opt.Logger.Debug("original destination not connected", "destination", to.String(), "error", err)
-		return fault.Connect
-	}
-	// The hop is added before a byte is sent: if the kernel redirects this connection to the
-	// sidecar too, it must be found.
-	p.onward = hop{addrPort(p.up.LocalAddr()), to}
-	p.srv.hops.Store(p.onward, nil)
-	return nil
+	return c.p.attachUp(endOf(sock), endpointID{service, addr})
 }
 
 // sendPreface sends the preface of a stream, and waits for the status byte, if there is one.
-func (p *pair) sendPreface(st *link.Stream) error {
-	_ = p.up.SetDeadline(time.Now().Add(st.TimeLeft))
-	if _, err := p.up.Write(link.AppendStream(nil, st)); err != nil {
+func (c *connector) sendPreface(st *link.Stream) error {
+	up := c.p.up
+	_ = up.SetDeadline(time.Now().Add(st.TimeLeft))
+	if _, err := up.Write(link.AppendStream(nil, st)); err != nil {
 		return err
 	}
 	if st.Kind != link.StreamHTTP {
 		var reply [1]byte
-		if _, err := io.ReadFull(p.up, reply[:]); err != nil {
+		if _, err := io.ReadFull(up, reply[:]); err != nil {
 			return err
 		}
 		if reply[0] != link.StreamTaken {
 			return fault.Error{Failure: fault.OfReason(link.Reason(reply[0]))}
 		}
 	}
-	return p.up.SetDeadline(time.Time{})
+	return up.SetDeadline(time.Time{})
+}
+
+// fetch connects to the sidecar that has the body of a response, and asks for it.
+func (c *connector) fetch(src *race.StreamSource) error {
+	if err := c.dial(src.Stream, src.Addr, src.Service, "", nil); err != nil {
+		return err
+	}
+	return c.sendPreface(&link.Stream{Kind: link.StreamAnswer, TimeLeft: src.Timeout, Token: src.Token})
 }
 
 func failure(err error) *fault.Failure {

@@ -13,11 +13,12 @@
 //	state.go     where a stream and its client stand
 //	pair.go      the two connections of a stream, and how they end
 //	head.go      input that is read before it is passed on, and its memory
-//	connect.go   finds an endpoint that takes the stream
+//	connect.go   the connector, which finds an endpoint that takes the stream
 //	unrouted.go  connects to the host that a request names
 //	reach.go     which hosts that may be
 //	tunnel.go    a stream of opaque bytes
 //	pass.go      a redirected connection, passed to its original destination
+//	hop.go       connections to original destinations, which must not lead back to this sidecar
 //	relay.go     copies bytes both ways
 //	request.go   an HTTP request and its response, both of any length
 //	replay.go    sends a request to another endpoint if one refuses it

@@ -198,7 +198,7 @@ func TestCutEarly(t *testing.T) {
 		p := &pair{srv: s.srv, opener: s.srv.worker(), down: &end{conn: client, tcp: client}}
 		p.cut(fault.TooManyStreams)
 		q := s.srv.opaqueQuery("app", waitLimit)
-		if _, _, fail := p.connect(&q); fail != fault.TooManyStreams {
+		if _, _, fail := (&connector{p: p}).connect(&q); fail != fault.TooManyStreams {
 			t.Errorf("got %+v", fail)
 		}
 		server.Close()
@@ -218,7 +218,7 @@ func TestNoDescriptor(t *testing.T) {
 	}
 	p := &pair{srv: srv, opener: srv.worker(), down: &end{conn: client, tcp: client}}
 	q := srv.opaqueQuery("app", waitLimit)
-	if _, _, fail := p.connect(&q); fail != fault.DialLimit {
+	if _, _, fail := (&connector{p: p}).connect(&q); fail != fault.DialLimit {
 		t.Errorf("got %+v", fail)
 	}
 	client.Close()

@@ -150,7 +150,7 @@ func (l *Listener) client(down *end) shard.Client {
 func (l *Listener) tunnel(p *pair, service string) *tunnel {
 	c, from := l.srv.service(service), l.client(p.down)
 	t := &tunnel{
-		pair: p, failureResponse: noResponse,
+		pair: p, connector: connector{p: p}, failureResponse: noResponse,
 		endpointQuery: l.srv.opaqueQuery(c.Name, c.Timeout),
 		record:        l.srv.worker().StreamRecord(from.Listener, from.Addr, c.Name),
 	}

@@ -35,9 +35,6 @@ type pair struct {
 	state  pairState
 	client clientState
 
-	dialled string // "ip:port" that was dialled last; used by the goroutine of the stream
-	onward  hop    // in Server.hops until the stream has ended; the zero value means none
-
 	why         atomic.Pointer[fault.Failure] // the limit that refused or ended the stream; nil if none did
 	interactive atomic.Bool                   // both sides may pause: the client's bodies have no pace
 	readerDone  chan struct{}                 // closed when the goroutine of readDown has ended; nil if there is none

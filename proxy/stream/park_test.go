@@ -25,7 +25,7 @@ func (s *sidecar) source(a *app, h http1.Head, early string) (src *race.StreamSo
 	s.t.Helper()
 	p := &pair{srv: s.srv, opener: s.srv.worker()}
 	w := s.srv.opaqueQuery("app", waitLimit)
-	st, _, fail := p.connect(&w)
+	st, _, fail := (&connector{p: p}).connect(&w)
 	if fail != nil {
 		s.t.Fatal(fail)
 	}

@@ -1,38 +1,29 @@
 package stream
 
 import (
-	"net"
 	"net/netip"
-	"time"
 
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
-// passTimeout limits connecting to the original destination of a client, for which the
-// connection is open already.
-const passTimeout = 10 * time.Second
-
 // passThrough is a connection that was redirected here and is passed on to its original
 // destination. Its protocol is unknown, so it may be idle for any time; the kernel's keepalive
 // detects a peer that is gone.
 type passThrough struct {
 	*pair
-	listener string // name of the listener that accepted it
-	to       netip.AddrPort
-	first    []byte // bytes that were read already
+	connector connector
+	listener  string // name of the listener that accepted it
+	to        netip.AddrPort
+	first     []byte // bytes that were read already
 }
-
-// hop is the addresses of a connection. Connection tracking in the kernel keeps them when it
-// redirects the connection.
-type hop struct{ from, to netip.AddrPort }
 
 // Pass implements downstream.Streams.
 func (s *Server) Pass(listener string, client loop.Socket, to netip.AddrPort, first []byte) {
 	if p := s.newPair(client); p != nil {
 		p.guarded = s.opt.Process.Generation().Guarded()
-		s.launch(p, (&passThrough{pair: p, listener: listener, to: to, first: first}).run)
+		s.launch(p, (&passThrough{pair: p, connector: connector{p: p}, listener: listener, to: to, first: first}).run)
 	}
 }
 
@@ -40,10 +31,11 @@ func (p *passThrough) run() {
 	early := newInput(p.srv.opt.Process, p.first)
 	p.first = nil
 	defer early.free()
+	defer p.connector.forgetHop()
 	worker := p.srv.worker()
 	from := shard.Client{Listener: p.listener, Addr: p.down.RemoteAddr().String()}
 	record := worker.StreamRecord(from.Listener, from.Addr, "")
-	if fail := p.dialDestination(p.to); fail != nil {
+	if fail := p.connector.dialDestination(p.to); fail != nil {
 		worker.Passed(from, fail)
 		record.End(accesslog.StreamEnd{Failure: fail, Endpoint: p.to.String()})
 		p.abort() // as if the client had been refused
@@ -56,9 +48,4 @@ func (p *passThrough) run() {
 		worker.Passed(from, fail)
 	}
 	record.End(accesslog.StreamEnd{Failure: fail, Cut: p.isAborted(), Endpoint: p.to.String(), In: in, Out: out})
-}
-
-func addrPort(a net.Addr) netip.AddrPort {
-	at := a.(*net.TCPAddr).AddrPort()
-	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }

@@ -95,7 +95,7 @@ func TestPassLoop(t *testing.T) {
 	s.waitIdle()
 
 	// The addresses may be used again once the connection has ended.
-	if _, ok := s.srv.hops.Load(hop{addrPort(again.RemoteAddr()), to}); ok {
+	if s.srv.hops.has(hop{addrPort(again.RemoteAddr()), to}) {
 		t.Error("the connection is still in hops")
 	}
 }

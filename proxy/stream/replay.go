@@ -153,7 +153,7 @@ func (x *requestStream) tryAgain(f *fault.Failure) *fault.Failure {
 		x.repeats++
 	}
 	x.closeUp(false)
-	if x.linked, f = x.reconnect(&x.query, x.stream, f); f != nil {
+	if x.linked, f = x.connector.reconnect(&x.query, x.stream, f); f != nil {
 		x.stream = nil
 		return f
 	}

@@ -37,7 +37,7 @@ func (s *Server) Request(client loop.Socket, r *downstream.StreamRequest) {
 	}
 	p.guarded = s.opt.Process.Generation().Guarded()
 	t := &tunnel{
-		pair: p, endpointQuery: s.opaqueQuery(r.Service, r.Timeout), rest: r.Rest, accepted: []byte(downstream.Connected),
+		pair: p, connector: connector{p: p}, endpointQuery: s.opaqueQuery(r.Service, r.Timeout), rest: r.Rest, accepted: []byte(downstream.Connected),
 		status: http.StatusOK, record: r.Record,
 		failureResponse: func(f *fault.Failure) []byte { return r.AppendFailure(nil, f, date()) },
 	}
@@ -53,14 +53,15 @@ func (s *Server) Request(client loop.Socket, r *downstream.StreamRequest) {
 // 101 it is a tunnel. The goroutine of readDown passes the request on, and run the response.
 type requestStream struct {
 	*pair
-	r       *downstream.StreamRequest
-	call    *call
-	query   endpointQuery
-	linked  bool // the endpoint is another sidecar
-	stream  *race.Stream
-	replay  *replay // of the request; nil before an endpoint is connected
-	repeats int     // how often it was sent again although an endpoint may have seen it
-	full    bool    // limits.buffered was reached before the memory of r was counted
+	connector connector
+	r         *downstream.StreamRequest
+	call      *call
+	query     endpointQuery
+	linked    bool // the endpoint is another sidecar
+	stream    *race.Stream
+	replay    *replay // of the request; nil before an endpoint is connected
+	repeats   int     // how often it was sent again although an endpoint may have seen it
+	full      bool    // limits.buffered was reached before the memory of r was counted
 
 	// Each may be called again.
 	releaseHead func() // uncounts the memory of r.Head
@@ -83,7 +84,7 @@ type requestStream struct {
 // of the first one runs.
 func newRequestStream(p *pair, r *downstream.StreamRequest) *requestStream {
 	proc := p.srv.opt.Process
-	x := &requestStream{pair: p, r: r, full: proc.Full()}
+	x := &requestStream{pair: p, connector: connector{p: p}, r: r, full: proc.Full()}
 	count := func(n int) (release func()) {
 		proc.Charge(n)
 		return sync.OnceFunc(func() { proc.Charge(-n) })
@@ -100,6 +101,7 @@ func (x *requestStream) run() {
 	}
 	defer x.release()
 	defer x.releaseHead()
+	defer x.connector.forgetHop()
 	f := x.carry()
 	if f != nil && f.Free() && x.repeats > 0 {
 		f = fault.Reset // an endpoint may have carried it out
@@ -120,7 +122,7 @@ func (x *requestStream) run() {
 		<-x.readerDone
 	}
 	end := accesslog.StreamEnd{
-		Status: x.status, Failure: cmp.Or(x.why.Load(), f), Cut: cut, Endpoint: x.dialled, In: x.in.Load(), Out: x.out,
+		Status: x.status, Failure: cmp.Or(x.why.Load(), f), Cut: cut, Endpoint: x.connector.dialled, In: x.in.Load(), Out: x.out,
 	}
 	x.call.end(x.pair, x.stream, &end, x.whole)
 	x.stream.Close(x.status != 0, end.In, end.Out)
@@ -144,7 +146,7 @@ func (x *requestStream) carry() (fail *fault.Failure) {
 		service: x.r.Service, unrouted: x.r.Unrouted, kind: link.StreamHTTP, timeout: x.r.Timeout, host: x.r.Host,
 		message: x.r.Kind == stats.StreamBody,
 	}
-	x.stream, x.linked, fail = x.connect(&x.query)
+	x.stream, x.linked, fail = x.connector.connect(&x.query)
 	if fail != nil {
 		return fail
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 
 	"github.com/remora-proxy/remora/protocol"
-	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
@@ -91,11 +90,7 @@ func (d *responseStream) joinSource() *fault.Failure {
 		}
 		return nil
 	}
-	err := d.dial(d.src.Stream, d.src.Addr, d.src.Service, "", nil)
-	if err == nil {
-		err = d.sendPreface(&link.Stream{Kind: link.StreamAnswer, TimeLeft: d.src.Timeout, Token: d.src.Token})
-	}
-	if err != nil {
+	if err := (&connector{p: d.pair}).fetch(d.src); err != nil {
 		return failure(err)
 	}
 	return nil

@@ -60,7 +60,7 @@ type Server struct {
 	park       time.Duration // parkTime, except in tests
 	window     time.Duration // paceWindow, except in tests
 
-	hops  sync.Map  // open connections to original destinations, as keys of type hop
+	hops  hops
 	blind sync.Once // logs that the addresses of this host are not known
 
 	mu        sync.Mutex
@@ -190,9 +190,6 @@ func (s *Server) onEnded(p *pair) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, p)
-	if p.onward != (hop{}) {
-		s.hops.Delete(p.onward)
-	}
 }
 
 // Places returns how many places of limits.streams are taken, and how many there are.

@@ -5,8 +5,10 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
+// tunnel is a stream of opaque bytes to an endpoint, or to the host of a CONNECT request.
 type tunnel struct {
 	*pair
+	connector connector
 	endpointQuery
 	rest []byte // bytes of down that were read already
 	// accepted is sent to down when the stream is open, and failureResponse when it can't be
@@ -33,7 +35,8 @@ func (t *tunnel) run() {
 	early := newInput(t.srv.opt.Process, t.rest)
 	t.rest = nil
 	defer early.free()
-	stream, _, fail := t.connect(&t.endpointQuery)
+	defer t.connector.forgetHop()
+	st, _, fail := t.connector.connect(&t.endpointQuery)
 	if fail != nil {
 		t.fail(fail)
 		return
@@ -41,14 +44,14 @@ func (t *tunnel) run() {
 	if t.writeEarly(t.accepted) != nil {
 		t.abort()
 	}
-	stream.Connected(0)
+	st.Connected(0)
 	in, out := t.relay(early)
-	stream.Close(true, in, out)
-	t.record.End(accesslog.StreamEnd{Status: t.status, Failure: t.why.Load(), Cut: t.isAborted(), Endpoint: t.dialled, In: in, Out: out})
+	st.Close(true, in, out)
+	t.record.End(accesslog.StreamEnd{Status: t.status, Failure: t.why.Load(), Cut: t.isAborted(), Endpoint: t.connector.dialled, In: in, Out: out})
 }
 
 func (t *tunnel) fail(f *fault.Failure) {
-	t.record.End(accesslog.StreamEnd{Failure: f, Cut: t.isAborted(), Endpoint: t.dialled})
+	t.record.End(accesslog.StreamEnd{Failure: f, Cut: t.isAborted(), Endpoint: t.connector.dialled})
 	t.refuse(t.failureResponse(f))
 }
 
