@@ -29,10 +29,9 @@ func (s *Server) Accept(peer loop.Socket, a *downstream.StreamAccept) {
 	case link.StreamAnswer:
 		s.serveParked(p, a.Stream.Token)
 	case link.StreamOpaque:
-		t := &tunnel{
-			pair: p, connector: connector{p: p}, endpointQuery: s.opaqueQuery(a.Service, a.Timeout), rest: a.Rest, accepted: []byte{link.StreamTaken},
-			failureResponse: func(f *fault.Failure) []byte { return []byte{byte(f.Reason())} }, record: a.Record,
-		}
+		t := s.newTunnel(p, a.Service, a.Timeout)
+		t.rest, t.accepted, t.record = a.Rest, []byte{link.StreamTaken}, a.Record
+		t.failureResponse = func(f *fault.Failure) []byte { return []byte{byte(f.Reason())} }
 		s.start(p, t.run)
 	default:
 		s.startIn(s.headPlaces, p, func() { p.serve(a) }) // the head names the client, whose share counts

@@ -71,7 +71,7 @@ func TestResetAfterWriteError(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		(&pair{srv: s.srv, down: down, up: up}).relay(newInput(s.proc, nil))
+		(&relay{p: &pair{srv: s.srv, down: down, up: up}}).run(newInput(s.proc, nil))
 	}()
 	wantReset(t, "the client", client)
 	client.Close()

@@ -197,8 +197,8 @@ func TestCutEarly(t *testing.T) {
 		client, server := s.pair(a)
 		p := &pair{srv: s.srv, opener: s.srv.worker(), down: &end{conn: client, tcp: client}}
 		p.cut(fault.TooManyStreams)
-		q := s.srv.opaqueQuery("app", waitLimit)
-		if _, _, fail := (&connector{p: p}).connect(&q); fail != fault.TooManyStreams {
+		tun := s.srv.newTunnel(p, "app", waitLimit)
+		if _, _, fail := tun.connector.connect(&tun.query); fail != fault.TooManyStreams {
 			t.Errorf("got %+v", fail)
 		}
 		server.Close()
@@ -217,8 +217,8 @@ func TestNoDescriptor(t *testing.T) {
 		return nil, fmt.Errorf("dial: %w", loop.ErrDialQueue)
 	}
 	p := &pair{srv: srv, opener: srv.worker(), down: &end{conn: client, tcp: client}}
-	q := srv.opaqueQuery("app", waitLimit)
-	if _, _, fail := (&connector{p: p}).connect(&q); fail != fault.DialLimit {
+	tun := srv.newTunnel(p, "app", waitLimit)
+	if _, _, fail := tun.connector.connect(&tun.query); fail != fault.DialLimit {
 		t.Errorf("got %+v", fail)
 	}
 	client.Close()

@@ -149,11 +149,9 @@ func (l *Listener) client(down *end) shard.Client {
 // tunnel returns the stream of p to a service, or refuses it and returns nil.
 func (l *Listener) tunnel(p *pair, service string) *tunnel {
 	c, from := l.srv.service(service), l.client(p.down)
-	t := &tunnel{
-		pair: p, connector: connector{p: p}, failureResponse: noResponse,
-		endpointQuery: l.srv.opaqueQuery(c.Name, c.Timeout),
-		record:        l.srv.worker().StreamRecord(from.Listener, from.Addr, c.Name),
-	}
+	t := l.srv.newTunnel(p, c.Name, c.Timeout)
+	t.failureResponse = noResponse
+	t.record = l.srv.worker().StreamRecord(from.Listener, from.Addr, c.Name)
 	rules := l.srv.opt.Process.Generation().RulesOfStream(from.Listener, c.Name)
 	if rules.Refuse(&allow.Call{}, from.Addr, l.srv.opt.Logger) {
 		p.opener.Failed(fault.NotAllowed)

@@ -26,7 +26,6 @@ type pair struct {
 
 	behind netip.Addr // the client of the sidecar at down, as in share.Source
 
-	guarded   bool          // some host has rules: bytes that begin like HTTP must not be relayed unread
 	halfClose time.Duration // how long a client whose output has ended may get no bytes; 0: it counts as gone at once
 
 	mu     sync.Mutex // guards up, upID, state and client

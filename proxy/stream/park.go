@@ -153,7 +153,7 @@ func (p *pair) fetchFromPrevious(token link.Token) {
 		p.refuse([]byte{byte(link.DeadlinePassed)})
 		return
 	}
-	p.relay(newInput(p.srv.opt.Process, token[:]))
+	(&relay{p: p}).run(newInput(p.srv.opt.Process, token[:])) // the previous process reads the token first
 }
 
 func (p *pair) dialPrevious() error {

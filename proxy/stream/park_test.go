@@ -24,8 +24,8 @@ import (
 func (s *sidecar) source(a *app, h http1.Head, early string) (src *race.StreamSource, server *net.TCPConn) {
 	s.t.Helper()
 	p := &pair{srv: s.srv, opener: s.srv.worker()}
-	w := s.srv.opaqueQuery("app", waitLimit)
-	st, _, fail := (&connector{p: p}).connect(&w)
+	tun := s.srv.newTunnel(p, "app", waitLimit)
+	st, _, fail := tun.connector.connect(&tun.query)
 	if fail != nil {
 		s.t.Fatal(fail)
 	}

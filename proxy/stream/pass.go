@@ -14,6 +14,7 @@ import (
 type passThrough struct {
 	*pair
 	connector connector
+	relay     relay
 	listener  string // name of the listener that accepted it
 	to        netip.AddrPort
 	first     []byte // bytes that were read already
@@ -22,8 +23,11 @@ type passThrough struct {
 // Pass implements downstream.Streams.
 func (s *Server) Pass(listener string, client loop.Socket, to netip.AddrPort, first []byte) {
 	if p := s.newPair(client); p != nil {
-		p.guarded = s.opt.Process.Generation().Guarded()
-		s.launch(p, (&passThrough{pair: p, connector: connector{p: p}, listener: listener, to: to, first: first}).run)
+		through := &passThrough{
+			pair: p, connector: connector{p: p}, relay: relay{p: p, guarded: s.opt.Process.Generation().Guarded()},
+			listener: listener, to: to, first: first,
+		}
+		s.launch(p, through.run)
 	}
 }
 
@@ -42,7 +46,7 @@ func (p *passThrough) run() {
 		return
 	}
 	worker.Passed(from, nil)
-	in, out := p.relay(early)
+	in, out := p.relay.run(early)
 	fail := p.why.Load()
 	if fail != nil {
 		worker.Passed(from, fail)

@@ -14,29 +14,35 @@ import (
 // that the kernel still holds.
 const flushTime = time.Second
 
-// relay sends early to up and releases it, copies both ways until both have ended, and closes
-// both connections. It returns the bytes that went up (in) and down (out). Between two TCP
-// connections the copy is splice, within the kernel: relay holds no bytes, and a reader that
-// stops stalls its sender. With TLS or a Unix socket on one of them it holds a buffer for each
-// direction.
+// relay copies the bytes of a pair, whose ends are both connected, both ways. Between two TCP connections
+// the copy is splice, within the kernel: relay holds no bytes, and a reader that stops stalls its sender.
+// With TLS or a Unix socket on one of them it holds a buffer for each direction.
 //
 // An end of file is passed on as one, and the other direction continues. An error ends both
 // directions with a reset. So does a request of HTTP at the beginning, if it could go round rules.
-func (p *pair) relay(early *intake) (in, out int64) {
+type relay struct {
+	p       *pair
+	guarded bool // some host has rules: bytes that begin like HTTP must not be relayed unread
+}
+
+// run sends early to up and releases it, copies both ways until both have ended, and closes both
+// connections. It returns the bytes that went up (in) and down (out).
+func (r *relay) run(early *intake) (in, out int64) {
+	p := r.p
 	p.enter(relaying)
 	back := make(chan int64, 1)
-	go func() { back <- p.copy(p.down, p.up) }()
-	if p.guarded && p.beginsLikeHTTP(early) {
-		p.cut(fault.NotAllowed)
-		early.free()
+	go func() { back <- r.copy(p.down, p.up) }()
+	if r.guarded && r.beginsLikeHTTP(early) {
+		p.cut(fault.NotAllowed) // both copies end at once
+		early.free()            // nothing of it is sent
 	}
 	if in = int64(len(early.b)); in > 0 { // an empty write would consume the error of a reset
 		if _, err := p.up.Write(early.b); err != nil {
-			p.onBroken(p.up)
+			r.onBroken(p.up)
 		}
 	}
 	early.free()
-	in += p.copy(p.up, p.down)
+	in += r.copy(p.up, p.down)
 	out = <-back
 	if state, _ := p.states(); state == breaking {
 		p.abort()
@@ -48,12 +54,12 @@ func (p *pair) relay(early *intake) (in, out int64) {
 
 // beginsLikeHTTP reads on until it is known whether the first bytes of the client may be a request of HTTP.
 // What ends before that is none.
-func (p *pair) beginsLikeHTTP(first *intake) bool {
+func (r *relay) beginsLikeHTTP(first *intake) bool {
 	var is http1.Detector
 	v := is.Feed(first.b)
 	for v == http1.Undecided {
 		n := len(first.b)
-		if first.more(p.down) != nil {
+		if first.more(r.p.down) != nil {
 			return false
 		}
 		v = is.Feed(first.b[n:])
@@ -61,8 +67,8 @@ func (p *pair) beginsLikeHTTP(first *intake) bool {
 	return v != http1.NotHTTP
 }
 
-func (p *pair) copy(dst, src *end) (n int64) {
-	n, err := copyAll(p.srv.opt.Process, dst, src)
+func (r *relay) copy(dst, src *end) (n int64) {
+	n, err := copyAll(r.p.srv.opt.Process, dst, src)
 	if err == nil && src.isReset() && !src.finSent.Load() {
 		err = syscall.ECONNRESET // a write to src has consumed the error
 	}
@@ -71,7 +77,7 @@ func (p *pair) copy(dst, src *end) (n int64) {
 		err = dst.CloseWrite()
 	}
 	if err != nil {
-		p.onBroken(src)
+		r.onBroken(src)
 	}
 	return n
 }
@@ -79,7 +85,8 @@ func (p *pair) copy(dst, src *end) (n int64) {
 // onBroken ends the stream with a reset, at once if e was reset. Otherwise the other end
 // failed: what that had sent is still passed on, for flushTime, and the other direction meets
 // its end.
-func (p *pair) onBroken(e *end) {
+func (r *relay) onBroken(e *end) {
+	p := r.p
 	if e.isReset() {
 		p.abort()
 		return

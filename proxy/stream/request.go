@@ -35,17 +35,15 @@ func (s *Server) Request(client loop.Socket, r *downstream.StreamRequest) {
 		}
 		return
 	}
-	p.guarded = s.opt.Process.Generation().Guarded()
-	t := &tunnel{
-		pair: p, connector: connector{p: p}, endpointQuery: s.opaqueQuery(r.Service, r.Timeout), rest: r.Rest, accepted: []byte(downstream.Connected),
-		status: http.StatusOK, record: r.Record,
-		failureResponse: func(f *fault.Failure) []byte { return r.AppendFailure(nil, f, date()) },
-	}
-	if t.unrouted = r.Unrouted; r.Opened {
+	t := s.newTunnel(p, r.Service, r.Timeout)
+	t.relay.guarded = s.opt.Process.Generation().Guarded()
+	t.query.unrouted, t.query.host = r.Unrouted, r.Host
+	t.rest, r.Rest = r.Rest, nil
+	t.accepted, t.status, t.record = []byte(downstream.Connected), http.StatusOK, r.Record
+	t.failureResponse = func(f *fault.Failure) []byte { return r.AppendFailure(nil, f, date()) }
+	if r.Opened {
 		t.accepted, t.failureResponse = nil, noResponse
 	}
-	t.host = r.Host
-	r.Rest = nil
 	s.start(p, t.run)
 }
 
@@ -360,7 +358,7 @@ func (x *requestStream) upgrade(resp *protocol.Response, head *http1.Head, in *i
 		early := newInput(x.srv.opt.Process, x.r.Rest)
 		x.r.Rest = nil
 		x.release()
-		moved, x.out = x.relay(early)
+		moved, x.out = (&relay{p: x.pair}).run(early)
 		x.in.Store(moved)
 	}
 	return nil

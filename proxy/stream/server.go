@@ -246,10 +246,6 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 }
 
-func (s *Server) opaqueQuery(service string, timeout time.Duration) endpointQuery {
-	return endpointQuery{service: service, kind: link.StreamOpaque, timeout: timeout}
-}
-
 func (s *Server) config() *config.Config { return s.opt.Process.Config() }
 
 // service returns a service's configuration, or the defaults if the stream has outlived it.

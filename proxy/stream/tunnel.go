@@ -1,6 +1,9 @@
 package stream
 
 import (
+	"time"
+
+	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
@@ -9,8 +12,9 @@ import (
 type tunnel struct {
 	*pair
 	connector connector
-	endpointQuery
-	rest []byte // bytes of down that were read already
+	relay     relay
+	query     endpointQuery
+	rest      []byte // bytes of down that were read already
 	// accepted is sent to down when the stream is open, and failureResponse when it can't be
 	// opened. If failureResponse returns nothing, down is reset, and only errors_total counts
 	// the failure.
@@ -21,12 +25,20 @@ type tunnel struct {
 	record *accesslog.StreamRecord
 }
 
+// newTunnel returns a tunnel for the client of p. The caller sets rest, accepted, failureResponse, status and record.
+func (s *Server) newTunnel(p *pair, service string, timeout time.Duration) *tunnel {
+	return &tunnel{
+		pair: p, connector: connector{p: p}, relay: relay{p: p},
+		query: endpointQuery{service: service, kind: link.StreamOpaque, timeout: timeout},
+	}
+}
+
 func (t *tunnel) run() {
 	if f := t.why.Load(); f != nil {
 		t.fail(f)
 		return
 	}
-	cfg := t.srv.service(t.service)
+	cfg := t.srv.service(t.query.service)
 	if (t.down.buffered() || cfg.TLS.Enabled()) && t.srv.opt.Process.Full() {
 		t.opener.Failed(fault.Overloaded)
 		t.fail(fault.Overloaded)
@@ -36,7 +48,7 @@ func (t *tunnel) run() {
 	t.rest = nil
 	defer early.free()
 	defer t.connector.forgetHop()
-	st, _, fail := t.connector.connect(&t.endpointQuery)
+	st, _, fail := t.connector.connect(&t.query)
 	if fail != nil {
 		t.fail(fail)
 		return
@@ -45,7 +57,7 @@ func (t *tunnel) run() {
 		t.abort()
 	}
 	st.Connected(0)
-	in, out := t.relay(early)
+	in, out := t.relay.run(early)
 	st.Close(true, in, out)
 	t.record.End(accesslog.StreamEnd{Status: t.status, Failure: t.why.Load(), Cut: t.isAborted(), Endpoint: t.connector.dialled, In: in, Out: out})
 }
