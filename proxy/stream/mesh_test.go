@@ -49,7 +49,7 @@ func (s *sidecar) requestAddr() string {
 	return s.front(func(nc *net.TCPConn) {
 		r := &downstream.StreamRequest{Opener: s.srv.worker(), Service: "app", Timeout: waitLimit}
 		down := endOf(socket{nc})
-		if f := (&pair{srv: s.srv, down: down}).receive(r, &downstream.StreamAccept{Opener: r.Opener}); f != nil {
+		if f := (&incoming{&pair{srv: s.srv, down: down}, &downstream.StreamAccept{Opener: r.Opener}, r}).receive(); f != nil {
 			if len(r.Rest) == 0 {
 				nc.Close()
 			}

@@ -75,6 +75,19 @@ func (p *parked) take() *race.StreamSource {
 
 func (p *parked) discard() { p.take().Close() }
 
+// serveParked sends the parked body of the token, as link.StreamAnswer says. The previous
+// process may have parked it. A token that is unknown or has expired is refused with a reason.
+func (s *Server) serveParked(p *pair, token link.Token) {
+	parked := s.unpark(token)
+	if parked == nil {
+		s.start(p, func() { p.fetchFromPrevious(token) })
+		return
+	}
+	p.behind = parked.source.Client
+	src := parked.take()
+	s.startResponse(&responseStream{pair: p, head: []byte{link.StreamTaken}, chunks: !src.Body.HasLength(), fetched: true, src: src})
+}
+
 const (
 	// fetchTimeout limits connecting to the previous process, and its wait for the token.
 	fetchTimeout = 5 * time.Second
