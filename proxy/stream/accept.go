@@ -27,7 +27,7 @@ func (s *Server) Accept(peer loop.Socket, a *downstream.StreamAccept) {
 	p.opener = a.Opener
 	switch a.Stream.Kind {
 	case link.StreamAnswer:
-		s.serveParked(p, a.Stream.Token)
+		s.parking.serve(p, a.Stream.Token)
 	case link.StreamOpaque:
 		t := s.newTunnel(p, a.Service, a.Timeout)
 		t.rest, t.accepted, t.record = a.Rest, []byte{link.StreamTaken}, a.Record

@@ -54,11 +54,11 @@ func TestChainParkedLimit(t *testing.T) {
 	linked(t, chainOptions{}, func(t *testing.T, c *chain) {
 		s := c.nodes[1].srv
 		_, most := s.Places()
-		s.parkPlaces.Resize(most)
+		s.parking.places.Resize(most)
 		var all []*fair.Place
 		local := netip.MustParseAddr("127.0.0.1") // both the consumer and its client
 		for range most {
-			all = append(all, s.parkPlaces.Take(share.Source{Peer: local, Client: local}, func() { t.Error("a response lost its place") }))
+			all = append(all, s.parking.places.Take(share.Source{Peer: local, Client: local}, func() { t.Error("a response lost its place") }))
 		}
 		resp, err := c.client.Get("http://" + c.addr + "/")
 		if err != nil {

@@ -115,7 +115,7 @@ routes: [{match: {host: bytes, method: [CONNECT]}, service: app}, {match: {host:
 services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: %s, opaque: %t, connect_timeout: 15s, timeout: %s, %s}}
 %s`, longest, o.limits, in, out, !o.requests, cmp.Or(o.timeout, "1m"), service, o.more), engine)
 	s.proc.SetStreams(s.srv)
-	s.srv.window, s.srv.park = cmp.Or(o.window, paceWindow), cmp.Or(o.park, parkTime)
+	s.srv.window, s.srv.parking.expiry = cmp.Or(o.window, paceWindow), cmp.Or(o.park, parkTime)
 	return s
 }
 

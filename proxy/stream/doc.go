@@ -23,6 +23,7 @@
 //	request.go   an HTTP request and its response, both of any length
 //	replay.go    sends a request to another endpoint if one refuses it
 //	response.go  a response whose request was a message
+//	down.go      endpoints that get no stream
 //	park.go      responses that wait until another sidecar fetches them, also in the previous process
 //	body.go      passes one body one way, strictly decoded and framed again
 //	watch.go     ends a stream that is idle, too long or too slow

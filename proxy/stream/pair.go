@@ -15,8 +15,19 @@ import (
 	"github.com/remora-proxy/remora/proxy/race"
 )
 
-// pair is the two ends of a stream, which it owns: down to the client, and up to the endpoint,
-// which is nil until it is connected.
+// pair owns the two ends of a stream, and ends them: down to the client, and up to the endpoint, which is nil
+// until it is connected. It knows where the stream and its client stand.
+//
+// A stream ends by one of
+//
+//	finish      the response is whole: its last bytes arrive, then both ends are closed
+//	refuse      likewise, with a response that says why the stream fails; by abort if there is none
+//	abort       at once, with a reset at both ends
+//	cut         by abort, because of a limit, which why tells
+//	onLeft      by abort, or soon, because the client has left
+//	relay.run   both directions of relaying have ended
+//
+// closeUp ends only the request: the client may still get a response.
 type pair struct {
 	srv    *Server
 	down   *end
@@ -75,7 +86,7 @@ func (p *pair) attachUp(up *end, id endpointID) error {
 	case state == aborted:
 		up.reset()
 		return ErrClosed
-	case p.srv.isDown(id): // asked after upID is set, so that SetDown or isDown sees the other
+	case p.srv.down.has(id): // asked after upID is set: SetDown sees upID, or has sees what SetDown has set
 		up.reset()
 		return fault.Error{Failure: fault.EndpointDown}
 	}

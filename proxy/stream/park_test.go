@@ -121,14 +121,14 @@ func TestParkedShare(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSidecar(t, options{}, a.addr)
 			_, most := s.srv.Places()
-			s.srv.parkPlaces.Resize(most)
+			s.srv.parking.places.Resize(most)
 			src, oldest := s.source(a, http1.Head{Framing: http1.UntilClose}, "x")
 			if _, ok := s.srv.Park(src, largest); !ok {
 				t.Fatal("not parked")
 			}
 			var rest []*fair.Place
 			for range most - 1 {
-				rest = append(rest, s.srv.parkPlaces.Take(largest.Source(), func() { t.Error("a younger one lost its place") }))
+				rest = append(rest, s.srv.parking.places.Take(largest.Source(), func() { t.Error("a younger one lost its place") }))
 			}
 			src, server := s.source(a, http1.Head{Framing: http1.UntilClose}, "x")
 			if _, ok := s.srv.Park(src, largest); ok {
@@ -142,12 +142,12 @@ func TestParkedShare(t *testing.T) {
 				t.Fatal("no place for another")
 			}
 			wantReset(t, "the application of the oldest", oldest)
-			s.srv.unpark(token).discard()
+			s.srv.parking.remove(token).discard()
 			wantReset(t, "the application of the other", server)
 			for _, p := range rest {
 				p.Release()
 			}
-			if taken := s.srv.parkPlaces.Taken(); taken != 0 {
+			if taken := s.srv.parking.places.Taken(); taken != 0 {
 				t.Errorf("%d places are taken", taken)
 			}
 			s.wantNoMemory()
@@ -160,13 +160,13 @@ func TestParkedShare(t *testing.T) {
 func TestParked(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
-	s.srv.park = 1
+	s.srv.parking.expiry = 1
 	src, server := s.source(a, http1.Head{Framing: http1.UntilClose}, "x")
 	if _, ok := s.srv.Park(src, shard.Client{}); !ok {
 		t.Fatal("not parked")
 	}
 	wantReset(t, "the application whose response was not fetched", server)
-	s.srv.park = waitLimit
+	s.srv.parking.expiry = waitLimit
 	src, server = s.source(a, http1.Head{Framing: http1.UntilClose}, "x")
 	if _, ok := s.srv.Park(src, shard.Client{}); !ok {
 		t.Fatal("not parked")

@@ -23,7 +23,7 @@ func TestFetchFromPrevious(t *testing.T) {
 		if again, err := old.srv.Parking(); again != at || err != nil {
 			t.Errorf("parking at %s, then at %s, %v", at, again, err)
 		}
-		next.srv.previous = at
+		next.srv.parking.previous = at
 	}
 	b, at := third.inFront(), third.linkAddr()
 	for _, s := range []*sidecar{third, second, first} {
@@ -42,7 +42,7 @@ func TestFetchFromPrevious(t *testing.T) {
 		}
 		server.Close()
 	}
-	wantUnknownTokenRefused(t, second.srv.previous)
+	wantUnknownTokenRefused(t, second.srv.parking.previous)
 }
 
 // wantUnknownTokenRefused checks that a token that was never issued is refused with a
@@ -78,7 +78,7 @@ func TestForgetPrevious(t *testing.T) {
 		}
 	}()
 	s := newSidecar(t, options{})
-	s.srv.previous = other.Addr().String()
+	s.srv.parking.previous = other.Addr().String()
 	s.srv.ForgetPrevious()
 	parking, err := s.srv.Parking()
 	if err != nil {

@@ -85,7 +85,7 @@ func (d *responseStream) joinSource() *fault.Failure {
 		return f
 	}
 	if d.src.Socket != nil {
-		if d.srv.isDown(d.upID) {
+		if d.srv.down.has(d.upID) {
 			return fault.EndpointDown
 		}
 		return nil

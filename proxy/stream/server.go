@@ -5,13 +5,11 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
-	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fair"
@@ -47,40 +45,37 @@ type Options struct {
 // ErrClosed reports that the Server was closed.
 var ErrClosed = errors.New("stream: closed")
 
-// Server carries streams. Its methods may be called from any goroutine.
+// Server starts the streams, each on goroutines of its own, gives them places, and ends them. Its methods may be
+// called from any goroutine.
 type Server struct {
 	opt        Options
 	ctx        context.Context // cancelled by Close
 	cancel     context.CancelFunc
 	places     *fair.Table   // limits.streams
 	headPlaces *fair.Table   // of streams whose head another sidecar still sends, as many
-	parkPlaces *fair.Table   // of parked responses, as many
 	next       atomic.Uint32 // counts the picks, for round robin over the workers
 	flush      time.Duration // flushTime, except in tests
-	park       time.Duration // parkTime, except in tests
 	window     time.Duration // paceWindow, except in tests
 
-	hops  hops
-	blind sync.Once // logs that the addresses of this host are not known
+	parking *parkingLot   // responses that wait
+	down    downEndpoints // endpoints that get no stream
+	hops    hops          // connections that must not lead back here
+	blind   sync.Once     // logs that the addresses of this host are not known
 
 	mu        sync.Mutex
 	closed    bool
 	open      map[*pair]struct{}
-	parked    map[link.Token]*parked
 	listeners map[*Listener]struct{}
-	parking   net.Listener        // nil until Parking is called
-	previous  string              // Options.Previous until ForgetPrevious
-	down      map[string][]string // addresses of endpoints that get no stream, by service
-	all       sync.WaitGroup      // goroutines of listeners and streams
+	all       sync.WaitGroup // goroutines of listeners and streams
 }
 
 // New returns a Server. The caller must Close it.
 func New(o Options) *Server {
 	s := &Server{
-		opt: o, previous: o.Previous, flush: flushTime, park: parkTime, window: paceWindow,
-		places: fair.NewTable(0), headPlaces: fair.NewTable(0), parkPlaces: fair.NewTable(0), open: make(map[*pair]struct{}), parked: make(map[link.Token]*parked),
-		listeners: make(map[*Listener]struct{}), down: make(map[string][]string),
+		opt: o, flush: flushTime, window: paceWindow, places: fair.NewTable(0), headPlaces: fair.NewTable(0),
+		open: make(map[*pair]struct{}), listeners: make(map[*Listener]struct{}),
 	}
+	s.parking = newParkingLot(s, o.Previous)
 	s.headPlaces.Turnover = true // a sidecar sends the head at once
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -198,15 +193,9 @@ func (s *Server) Places() (taken, max int) { return s.places.Taken(), s.config()
 // Open returns the number of streams that are open, being connected, or parked.
 func (s *Server) Open() int {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.open) + len(s.parked)
-}
-
-// Parked returns the number of responses that wait until another sidecar fetches them.
-func (s *Server) Parked() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.parked)
+	open := len(s.open)
+	s.mu.Unlock()
+	return open + s.Parked()
 }
 
 // worker returns the workers in turn. Streams are few and long, and a pick is short, so the
@@ -224,17 +213,11 @@ func (s *Server) Close(ctx context.Context) error {
 	for l := range s.listeners {
 		_ = l.closeSockets()
 	}
-	if s.parking != nil {
-		_ = s.parking.Close()
-	}
 	for p := range s.open {
 		p.abort()
 	}
-	for token, p := range s.parked {
-		delete(s.parked, token)
-		p.discard()
-	}
 	s.mu.Unlock()
+	s.parking.close()
 	s.cancel()
 	done := make(chan struct{})
 	go func() { s.all.Wait(); close(done) }()
@@ -268,34 +251,4 @@ func (s *Server) sleep(d time.Duration) {
 	case <-time.After(d):
 	case <-s.ctx.Done():
 	}
-}
-
-// endpointID is an endpoint of a service. The zero endpointID is none.
-type endpointID struct{ service, addr string }
-
-// SetDown replaces the endpoints of a service that get no stream. It cuts the streams that they have.
-func (s *Server) SetDown(service string, addrs []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(addrs) == 0 {
-		delete(s.down, service)
-		return
-	}
-	s.down[service] = addrs
-	cut := 0
-	for p := range s.open {
-		if of := p.endpointID(); of.service == service && slices.Contains(addrs, of.addr) {
-			p.cut(fault.EndpointDown)
-			cut++
-		}
-	}
-	if cut > 0 {
-		s.opt.Logger.Info("streams cut: the health check of their endpoint fails", "service", service, "streams", cut)
-	}
-}
-
-func (s *Server) isDown(of endpointID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Contains(s.down[of.service], of.addr)
 }
