@@ -143,9 +143,9 @@ func (l *Listener) newConn(target *eventLoop, at reservation) *conn {
 	target.load.Add(1)
 	l.eng.count.accepted.Add(1)
 	return &conn{
-		home:       target,
+		countedOn:  target,
 		descriptor: descriptor{loop: target, fd: -1},
-		by:         l, state: connArriving, reservation: at, config: l.opts.TLS,
+		listener:   l, state: connArriving, reservation: at,
 	}
 }
 

@@ -43,7 +43,7 @@ func (c *conn) toSocket(nc rawConn) loop.Socket {
 // peerAddr returns who the peer is. Package net has no address for a connection that was reset
 // meanwhile. nil means the address of a dialled connection.
 func (c *conn) peerAddr() net.Addr {
-	if c.peer != nil || c.by == nil {
+	if c.peer != nil || c.listener == nil {
 		return c.peer
 	}
 	at, _ := netip.ParseAddrPort(c.remote)

@@ -8,14 +8,16 @@
 //	turn.go        the turns of a loop, and functions posted from outside
 //	descriptor.go  a socket on a loop: writes
 //	output.go      output that the kernel has not taken
-//	conn.go        loop.Conn and its states, reads
+//	conn.go        loop.Conn: its states, and what ends it
+//	input.go       what a connection reads
 //	drain.go       the orderly close
 //	listener.go    listening sockets
 //	accept.go      accepts or refuses connections, spreads them over the loops
 //	move.go        moves connections between loops, so that no more than needed carry requests
 //	reserve.go     limits of accepted connections: in all, per listener, per source
 //	transparent.go redirected connections: HTTP/1 or passed on
-//	dialer.go      connects, on the loop or on goroutines
+//	dial.go        connects, on the loop or by the dialer
+//	dialer.go      connects on goroutines
 //	newcomer.go    accepted connections before their TLS handshake
 //	tls.go         TLS between the stream and the socket
 //	trust.go       peers that are no longer accepted

@@ -1,7 +1,6 @@
 package reactor
 
 import (
-	"io"
 	"math"
 	"time"
 
@@ -9,9 +8,12 @@ import (
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
-// drain is the state of a connection between Drain and its end. A close with unread input makes the
-// kernel send a reset, which can destroy the last response.
+// drain is a connection between Drain and its end. A close with unread input makes the kernel send a reset,
+// which can destroy the last response. So the output is sent, the write side is shut, and the peer's end is
+// awaited.
 type drain struct {
+	c        *conn
+	timer    loop.Timer
 	left     int           // bytes not sent at the last check; in connLinger those of the kernel
 	progress time.Duration // time of the check at which left last decreased
 }
@@ -32,9 +34,9 @@ func (c *conn) Drain() {
 	}
 	c.become(connDraining)
 	c.awaits.then = nil
-	c.timer = &loop.Timer{Fire: c.timerFired}
-	c.drain = drain{left: c.Buffered(), progress: c.loop.now}
-	c.checkDrained()
+	c.drain = &drain{c: c, left: c.Buffered(), progress: c.loop.now}
+	c.drain.timer.Fire = c.drain.check
+	c.drain.check()
 }
 
 // Finish implements loop.Conn. The kernel sends what it has after a close, if all input was read.
@@ -49,10 +51,18 @@ func (c *conn) Finish() {
 	c.Drain()
 }
 
-// checkDrained shuts the write side if all output was sent, or closes a stalled connection. It is
-// called after each write, and when the time for progress has passed.
-func (c *conn) checkDrained() {
-	d := &c.drain
+// check is called after each write, and by the timer.
+func (d *drain) check() {
+	if d.c.state == connDraining {
+		d.checkOutput()
+	} else {
+		d.checkLinger()
+	}
+}
+
+// checkOutput shuts the write side if all output was sent, or closes a stalled connection.
+func (d *drain) checkOutput() {
+	c := d.c
 	n := c.Buffered()
 	switch {
 	case n == 0 && c.eof:
@@ -64,55 +74,32 @@ func (c *conn) checkDrained() {
 			return
 		}
 		d.left = math.MaxInt // from here on the kernel's output is counted
-		c.loop.After(c.loop.eng.linger, c.timer)
-	case c.stalled(n):
+		c.loop.After(c.loop.eng.linger, &d.timer)
+	case d.stalled(n):
 		c.end(nil)
-	case !c.timer.Armed():
-		c.loop.After(d.progress+c.loop.eng.writeStall()-c.loop.now, c.timer)
+	case !d.timer.Armed():
+		c.loop.After(d.progress+c.loop.eng.writeStall()-c.loop.now, &d.timer)
 	}
 }
 
 // checkLinger closes the connection when it has waited for the peer's end. While the kernel
 // still delivers output to a slow peer it waits on: a reset would destroy that output.
-func (c *conn) checkLinger() {
+func (d *drain) checkLinger() {
+	c := d.c
 	n, err := kernel.Unacknowledged(c.fd)
-	if err != nil || n == 0 || c.stalled(n) {
+	if err != nil || n == 0 || d.stalled(n) {
 		c.end(nil)
 		return
 	}
-	c.loop.After(c.loop.eng.linger, c.timer)
+	c.loop.After(c.loop.eng.linger, &d.timer)
 }
 
 // stalled reports whether the output, with n bytes left, made no progress for WriteStall.
-func (c *conn) stalled(n int) bool {
-	d := &c.drain
+func (d *drain) stalled(n int) bool {
+	l := d.c.loop
 	if n < d.left {
-		d.left, d.progress = n, c.loop.now
+		d.left, d.progress = n, l.now
 		return false
 	}
-	return c.loop.now-d.progress >= c.loop.eng.writeStall()
-}
-
-// onEOF receives the peer's end. A drain still sends what is buffered, and so does a stream that stays.
-func (c *conn) onEOF() {
-	c.eof = true
-	switch {
-	case c.err != nil: // the kernel reports a failure once
-		c.broken(c.err)
-	case c.state == connDraining, c.state == connOpen && c.ended:
-	case c.secure == nil && c.stays():
-	default:
-		c.broken(io.EOF)
-	}
-}
-
-// stays tells the stream that the peer's output has ended, and reports whether the connection stays open
-// for what the stream has to send.
-func (c *conn) stays() bool {
-	s, ok := c.stream.(loop.HalfCloser)
-	if !ok || c.state != connOpen || kernel.Gone(c.fd) {
-		return false
-	}
-	c.ended = true
-	return s.OnEnd()
+	return l.now-d.progress >= l.eng.writeStall()
 }

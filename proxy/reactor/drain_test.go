@@ -127,7 +127,7 @@ func TestDrainEnds(t *testing.T) {
 				t.Errorf("OnClose(%v)", err)
 			}
 			on(t, c.loop, func() {
-				if c.timer.Armed() || len(c.loop.conns) > 0 || e.Stats().Open > 0 {
+				if c.drain.timer.Armed() || len(c.loop.conns) > 0 || e.Stats().Open > 0 {
 					t.Error("the connection is still counted")
 				}
 			})

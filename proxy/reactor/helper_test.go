@@ -137,8 +137,8 @@ func recv[T any](t testing.TB, ch <-chan T, what string) T {
 	}
 }
 
-// dial connects without the engine.
-func dial(t testing.TB, addr string) *net.TCPConn {
+// connectTo connects without the engine.
+func connectTo(t testing.TB, addr string) *net.TCPConn {
 	t.Helper()
 	c, err := net.DialTimeout("tcp", addr, waitLimit)
 	if err != nil {

@@ -132,10 +132,10 @@ func (c *conn) move() bool {
 		m.to = nil
 		return false
 	}
-	if c.seen == m.window || c.by == nil || !slices.Contains(c.by.loops, m.to) {
+	if c.inputIn == m.window || c.listener == nil || !slices.Contains(c.listener.loops, m.to) {
 		return false
 	}
-	if c.seen, m.owed = m.window, m.owed+m.part; m.owed < 1 || m.room == 0 {
+	if c.inputIn, m.owed = m.window, m.owed+m.part; m.owed < 1 || m.room == 0 {
 		return false
 	}
 	s, movable := c.stream.(loop.Movable)
@@ -151,10 +151,10 @@ func (c *conn) move() bool {
 	l.stats.Moved++
 	l.setWatcher(c.fd, nil)
 	moved := &conn{
-		descriptor: descriptor{loop: m.to, fd: c.fd, unix: c.unix}, by: c.by, home: c.home, remote: c.remote, peer: c.peer, redirected: c.redirected,
-		state: connArriving, reservation: c.reservation, past: past,
+		descriptor: descriptor{loop: m.to, fd: c.fd, unix: c.unix}, listener: c.listener, countedOn: c.countedOn, remote: c.remote, peer: c.peer, redirected: c.redirected,
+		state: connArriving, reservation: c.reservation, resumeWith: past,
 	}
-	c.fd, c.reservation, c.home = -1, reservation{}, nil
+	c.fd, c.reservation, c.countedOn = -1, reservation{}, nil
 	c.end(nil)
 	moved.loop.Post(moved.resume)
 	return true
@@ -163,7 +163,7 @@ func (c *conn) move() bool {
 // resume begins the events of a connection that has moved. It reads at once: a drain may follow in this
 // turn, and would close a connection without a request.
 func (c *conn) resume() {
-	if c.by.begin(c); c.state == connOpen {
+	if c.listener.begin(c); c.state == connOpen {
 		c.onEvents(kernel.Input | kernel.All)
 	}
 }

@@ -88,7 +88,7 @@ func TestMove(t *testing.T) {
 	})
 	peers := make([]net.Conn, conns)
 	for i := range peers {
-		peers[i] = dial(t, addr)
+		peers[i] = connectTo(t, addr)
 		ask(t, peers[i], "before")
 	}
 	elsewhere := int(opened[0].Load())
@@ -155,7 +155,7 @@ func TestNotMoved(t *testing.T) {
 			e := start(t, Options{Loops: 2})
 			holdMoves(t, e, 0, 0, 0)
 			addr, opened := movers(t, e, c.listen, c.change)
-			var p net.Conn = dial(t, addr)
+			var p net.Conn = connectTo(t, addr)
 			if c.listen.TLS != nil {
 				p = tls.Client(p, own.Client())
 			}
@@ -181,7 +181,7 @@ func TestMoveBeforeDrain(t *testing.T) {
 	got := make(chan string, 10)
 	addr, _ := movers(t, e, ListenOptions{}, func(m *mover) { m.data = func(b []byte) { got <- string(b) } })
 	release := holdLoop(e.loops[1]) // so the first one accepts
-	p := dial(t, addr)
+	p := connectTo(t, addr)
 	holdMovesOf(t, e.loops[0], 1, 1, e.loops[1])
 	if _, err := p.Write([]byte("input")); err != nil {
 		t.Fatal(err)
@@ -217,7 +217,7 @@ func TestMovePart(t *testing.T) {
 	addr, opened := movers(t, e, ListenOptions{}, nil)
 	var first []net.Conn
 	for len(first) < conns {
-		p, before := dial(t, addr), opened[0].Load()
+		p, before := connectTo(t, addr), opened[0].Load()
 		if ask(t, p, "before"); opened[0].Load() > before {
 			first = append(first, p)
 		}
@@ -241,7 +241,7 @@ func TestGather(t *testing.T) {
 	addr, _ := movers(t, e, ListenOptions{}, nil)
 	peers := make([]net.Conn, conns)
 	for i := range peers {
-		peers[i] = dial(t, addr)
+		peers[i] = connectTo(t, addr)
 	}
 	eventually(t, func() error {
 		for _, p := range peers {
@@ -263,7 +263,7 @@ func TestStopWhileMoving(t *testing.T) {
 	for range 20 {
 		e := start(t, Options{Loops: 2})
 		addr, _ := movers(t, e, ListenOptions{}, nil)
-		p := dial(t, addr)
+		p := connectTo(t, addr)
 		ask(t, p, "before")
 		for i, l := range e.loops {
 			holdMovesOf(t, l, 1, math.MaxInt, e.loops[1-i])

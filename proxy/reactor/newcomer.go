@@ -247,7 +247,7 @@ func (w waiting) Read(b []byte) (int, error) {
 // back to its loop. It runs on a goroutine, and accesses no field that the loop changes.
 func (n *newcomer) handshake(ctx context.Context, socket waiting, input []byte, done func()) {
 	e, c, nc := n.l.eng, n.c, socket.Conn
-	over, err := c.handshake(ctx, socket, input, n.until, tls.Server)
+	over, err := handshake(ctx, c, n.l.opts.TLS, socket, input, n.until, tls.Server)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	} else if err != nil {

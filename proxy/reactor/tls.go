@@ -28,10 +28,11 @@ const maxGather = 256 << 10
 // errNoMore at its end. When the connection is detached, the tls.Conn goes with it and blocks
 // again. docs/decisions/0005-tls.md has the reasons.
 type secure struct {
-	c    *conn
-	tls  *tls.Conn
-	wire *wire
-	peer *identity.Names // of an accepted connection
+	c      *conn
+	config func() *tls.Config // as it is now: it may have changed since the handshake
+	tls    *tls.Conn
+	wire   *wire
+	peer   *identity.Names // of an accepted connection
 
 	expiry    loop.Timer // armed while the connection is on its loop
 	ends      time.Time  // when it is due
@@ -64,9 +65,9 @@ var errReplies = errors.New("reactor: the peer updates its keys too often")
 
 // handshake returns the TLS of c over nc, which has received input already. It blocks until ctx ends or
 // the time until. The caller still owns nc, and must close it after an error.
-func (c *conn) handshake(ctx context.Context, nc net.Conn, input []byte, until time.Time, side func(net.Conn, *tls.Config) *tls.Conn) (*secure, error) {
-	s := &secure{c: c, wire: &wire{c: c, nc: nc, in: input, gotInput: len(input) > 0}, changes: c.loop.eng.trustChanges.Load(), verified: time.Now()}
-	s.tls = side(s.wire, c.config())
+func handshake(ctx context.Context, c *conn, config func() *tls.Config, nc net.Conn, input []byte, until time.Time, side func(net.Conn, *tls.Config) *tls.Conn) (*secure, error) {
+	s := &secure{c: c, config: config, wire: &wire{c: c, nc: nc, in: input, gotInput: len(input) > 0}, changes: c.loop.eng.trustChanges.Load(), verified: time.Now()}
+	s.tls = side(s.wire, config())
 	if err := nc.SetDeadline(until); err != nil {
 		return nil, err
 	}
@@ -118,7 +119,7 @@ func (s *secure) detach(nc net.Conn) *tls.Conn {
 // event, for input that arrived with the end of the handshake.
 func (s *secure) decryptInput() {
 	c := s.c
-	for c.state == connOpen && !c.ended {
+	for c.state == connOpen && !c.toldEnd {
 		s.wire.reading = true
 		n, err := s.tls.Read(c.loop.plainBuffer())
 		s.wire.reading = false

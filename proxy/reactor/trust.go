@@ -66,7 +66,7 @@ func (l *eventLoop) recheck(conns ...*conn) {
 		if c.secure == nil || c.state != connOpen {
 			continue
 		}
-		if verify := c.config().VerifyConnection; verify != nil {
+		if verify := c.secure.config().VerifyConnection; verify != nil {
 			peers = append(peers, peer{c, verify, c.secure.tls.ConnectionState()})
 		}
 	}

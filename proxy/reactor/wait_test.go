@@ -17,7 +17,7 @@ import (
 // makeIdle makes e's only loop wait for events, with one connection.
 func makeIdle(t *testing.T, e *Engine, accept func() loop.Stream) (peer net.Conn) {
 	t.Helper()
-	peer = dial(t, listen(t, e, ListenOptions{}, accept))
+	peer = connectTo(t, listen(t, e, ListenOptions{}, accept))
 	awaitIdle(t, e, peer)
 	return peer
 }
@@ -48,7 +48,7 @@ func TestWaitEnds(t *testing.T) {
 		}},
 		{"post", func(t *testing.T, e *Engine, _ net.Conn) { on(t, e.loops[0], func() {}) }},
 		{"connection", func(t *testing.T, e *Engine, _ net.Conn) {
-			if got := ask(t, dial(t, listen(t, e, ListenOptions{}, echo)), "more"); got != "more" {
+			if got := ask(t, connectTo(t, listen(t, e, ListenOptions{}, echo)), "more"); got != "more" {
 				t.Errorf("got %q", got)
 			}
 		}},

@@ -1,0 +1,154 @@
+package reactor
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
+)
+
+// dial makes the connection of a conn in connDialing. It ends by one of
+//
+//	onConnected  the kernel has connected the socket of the loop, or failed
+//	onDialled    the dialer has connected a socket, with TLS if there is a config, or failed
+//	onTimeout     neither has come in time
+type dial struct {
+	c      *conn
+	timer  loop.Timer
+	config func() *tls.Config // of the handshake; nil means plain text
+	other  string             // another address of the host, or ""
+	until  time.Time          // frees the goroutine of the dialer: the timer has closed c then
+	tried  atomic.Bool        // the dialer has begun
+}
+
+// Dial implements loop.Loop. What may have to wait elsewhere than for the network is left to the
+// dialer: TLS handshakes, Unix sockets, addresses that package net has to look at, and hosts with two
+// addresses.
+func (l *eventLoop) Dial(addr string, timeout time.Duration, s loop.Stream) {
+	key, name := "", ""
+	if d, ok := s.(loop.Destined); ok {
+		key = d.ServiceKey()
+	}
+	if d, ok := s.(loop.Named); ok {
+		name = d.ServerName()
+	}
+	c := &conn{descriptor: descriptor{loop: l, fd: -1}, stream: s, remote: addr, state: connDialing}
+	d := &dial{c: c, config: l.eng.dialTLS(key, addr, name), other: l.eng.dialOther(key, addr)}
+	if s, ok := s.(loop.Negotiated); ok && d.config != nil {
+		d.config = requireALPN(d.config, s.ALPN())
+	}
+	d.timer.Fire = d.onTimeout
+	c.dial = d
+	l.adopt(c)
+	l.After(timeout, &d.timer)
+	to, err := unmapped(addr)
+	if err == nil && to.Addr().Zone() == "" && d.config == nil && d.other == "" {
+		err = d.connect(to)
+	} else {
+		d.until = time.Now().Add(timeout)
+		err = l.eng.dialer.add(d)
+	}
+	if err != nil {
+		c.end(cause(err))
+	}
+}
+
+// unmapped parses an address, and makes an IPv4 one of an IPv6 one that stands for it.
+func unmapped(addr string) (netip.AddrPort, error) {
+	at, err := netip.ParseAddrPort(addr)
+	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port()), err
+}
+
+// connect begins to connect to an address, which onConnected ends.
+func (d *dial) connect(to netip.AddrPort) error {
+	c, e := d.c, d.c.loop.eng
+	if e.ctx.Err() != nil {
+		return ErrStopped
+	}
+	at, ok := e.limits.reserveDial()
+	if !ok {
+		return loop.ErrDialQueue
+	}
+	fd, err := kernel.Connect(to)
+	if err != nil {
+		at.release()
+		return err
+	}
+	c.fd, c.reservation = fd, at
+	c.countedOn = c.loop
+	c.loop.load.Add(1)
+	return c.watch(c, kernel.Output)
+}
+
+// onConnected ends a connect, if it has ended.
+func (d *dial) onConnected() {
+	c := d.c
+	to, _ := unmapped(c.remote)
+	err := kernel.Connected(c.fd, to)
+	if errors.Is(err, unix.EINPROGRESS) {
+		return // the event was of another socket, that had the descriptor before
+	}
+	if err == nil {
+		err = setStreamOptions(c.fd)
+	}
+	if err == nil {
+		err = c.loop.poller.Change(c.fd, kernel.Input)
+	}
+	if err != nil {
+		c.end(cause(err))
+		return
+	}
+	c.open()
+}
+
+// onTimeout fails the dial.
+func (d *dial) onTimeout() {
+	if d.c.fd < 0 && !d.tried.Load() {
+		d.c.end(loop.ErrDialQueue)
+		return
+	}
+	d.c.end(syscall.ETIMEDOUT)
+}
+
+// onDialled ends a dial of the dialer.
+func (d *dial) onDialled(nc net.Conn, over *secure, at reservation, err error) {
+	c := d.c
+	if err == nil {
+		err = c.takeFrom(nc)
+	}
+	if err == nil {
+		c.secure, c.reservation = over, at
+		c.countedOn = c.loop
+		c.loop.load.Add(1)
+		err = c.arrive()
+	} else {
+		at.release()
+	}
+	if err != nil && c.state == connDialing {
+		c.end(cause(err))
+	}
+}
+
+// cause reduces err to io.EOF or to the error number of the system that it wraps.
+func cause(err error) error {
+	var errno syscall.Errno
+	var timeout interface{ Timeout() bool }
+	switch {
+	case err == nil || errors.Is(err, io.EOF):
+		return io.EOF
+	case errors.As(err, &errno):
+		return errno
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return syscall.ETIMEDOUT
+	}
+	return err
+}

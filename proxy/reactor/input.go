@@ -1,0 +1,117 @@
+package reactor
+
+import (
+	"io"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
+)
+
+// onInput passes b to the stream, or drops it after Drain and after the peer's end.
+func (c *conn) onInput(b []byte) {
+	if c.state != connOpen || c.toldEnd || len(b) == 0 {
+		return
+	}
+	if c.secure != nil {
+		c.secure.wire.in = b // all of it is decrypted while the connection is open
+		c.secure.decryptInput()
+		return
+	}
+	c.stream.OnData(b)
+}
+
+// onEvents implements watcher. Input comes first: a server that refuses the rest of a request has often
+// responded before it resets the connection.
+func (c *conn) onEvents(e kernel.Events) {
+	defer c.loop.recovered(c)
+	if c.state == connDialing {
+		if e&kernel.Output != 0 {
+			c.dial.onConnected()
+		}
+		return
+	}
+	if c.loop.moving.to != nil && e == kernel.Input && c.move() {
+		return
+	}
+	switch {
+	case e&kernel.Input == 0:
+	case !c.eof:
+		c.read(c.unix || e&kernel.All != 0)
+	case kernel.Gone(c.fd):
+		c.endBroken(unix.ECONNRESET)
+	}
+	if e&kernel.Output != 0 && c.fd >= 0 {
+		if errno := c.onWritable(); errno != 0 {
+			c.endAfterInput(errno)
+			return
+		}
+		c.checkRoom()
+		if c.state == connDraining {
+			c.drain.check()
+		}
+	}
+}
+
+// endAfterInput passes on what the peer had sent when output that was kept could not be sent: often a response,
+// of which maxReads reads are passed on. The output stays, so that the connection does not look as if it
+// could be used again.
+func (c *conn) endAfterInput(failed error) {
+	c.err = failed
+	c.read(true)
+	if c.fd >= 0 {
+		c.endBroken(failed)
+	}
+}
+
+// read passes on what the socket has. It stops after a read that does not fill the buffer, unless all is set: then it
+// reads until the socket has none. After maxReads the rest is left to the next turn.
+func (c *conn) read(all bool) {
+	for range maxReads {
+		n, errno := kernel.Receive(c.fd, c.loop.input)
+		switch {
+		case errno == unix.EINTR:
+			continue
+		case errno == unix.EAGAIN:
+			return
+		case errno != 0:
+			c.endBroken(errno)
+			return
+		case n == 0:
+			c.onEOF()
+			return
+		}
+		c.onInput(c.loop.input[:n])
+		if c.fd < 0 || n < len(c.loop.input) && !all {
+			return
+		}
+	}
+	if err := c.rewatch(); err != nil {
+		c.endBroken(err)
+	}
+}
+
+// onEOF receives the peer's end. A drain still sends what is buffered, and so does a stream that stays.
+func (c *conn) onEOF() {
+	c.eof = true
+	switch {
+	case c.err != nil: // the kernel reports a failure once
+		c.endBroken(c.err)
+	case c.state == connDraining, c.state == connOpen && c.toldEnd:
+	case c.secure == nil && c.stays():
+	default:
+		c.endBroken(io.EOF)
+	}
+}
+
+// stays tells the stream that the peer's output has ended, and reports whether the connection stays open
+// for what the stream has to send.
+func (c *conn) stays() bool {
+	s, ok := c.stream.(loop.HalfCloser)
+	if !ok || c.state != connOpen || kernel.Gone(c.fd) {
+		return false
+	}
+	c.toldEnd = true
+	return s.OnEnd()
+}
