@@ -20,7 +20,7 @@ func dialOpens(s *suite) {
 	s.Wait("both ends to be open", func() bool { return client.opened && server.opened })
 	s.do(func(loop.Loop) {
 		if got := client.conn.RemoteAddr(); got != addr {
-			s.t.Errorf("the client's RemoteAddr is %q, dialed %q", got, addr)
+			s.t.Errorf("the client's RemoteAddr is %q, dialled %q", got, addr)
 		}
 		if _, err := netip.ParseAddrPort(server.conn.RemoteAddr()); err != nil {
 			s.t.Errorf("the server's RemoteAddr: %v", err)

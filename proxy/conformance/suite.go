@@ -175,7 +175,7 @@ func (s *suite) listen(servers ...*probe) (addr string) {
 	next := 0
 	return s.Listen(func() loop.Stream {
 		if next == len(servers) {
-			s.t.Errorf("more connections accepted than the %d dialed", len(servers))
+			s.t.Errorf("more connections accepted than the %d dialled", len(servers))
 			return s.probe("unexpected")
 		}
 		next++

@@ -22,11 +22,11 @@ type NullLoop struct {
 
 // nullNet connects loops. Pump delivers the bytes that one end writes to the other.
 type nullNet struct {
-	loops  []*NullLoop
-	conns  []*NullConn // both ends of each connection
-	dialed []*NullConn // OnOpen is due
-	Accept map[string]func() (*NullLoop, loop.Stream)
-	Step   time.Duration // by how much a round of Pump moves the clocks
+	loops   []*NullLoop
+	conns   []*NullConn // both ends of each connection
+	dialled []*NullConn // OnOpen is due
+	Accept  map[string]func() (*NullLoop, loop.Stream)
+	Step    time.Duration // by how much a round of Pump moves the clocks
 }
 
 // NullConn is one end of a connection. If Peer is nil, written bytes stay in Out for the
@@ -53,7 +53,7 @@ func (l *NullLoop) Post(f func())                        { l.posts = append(l.po
 func (l *NullLoop) Dial(addr string, _ time.Duration, s loop.Stream) {
 	bl, bs := l.Net.Accept[addr]()
 	a, b := l.Net.Connect(l, s, bl, bs)
-	l.Net.dialed = append(l.Net.dialed, a, b)
+	l.Net.dialled = append(l.Net.dialled, a, b)
 }
 
 func (c *NullConn) Write(b []byte) {
@@ -120,7 +120,7 @@ func (n *nullNet) ForgetClosed() {
 	for _, c := range gone {
 		c.Peer = nil
 	}
-	n.dialed = nil
+	n.dialled = nil
 }
 
 // Loop adds a loop.
@@ -159,9 +159,9 @@ func (n *nullNet) Advance(d time.Duration) {
 
 // round runs one turn of every loop. It reports whether there was anything to do.
 func (n *nullNet) round() (moved bool) {
-	for len(n.dialed) > 0 {
-		c := n.dialed[0]
-		n.dialed = append(n.dialed[:0], n.dialed[1:]...)
+	for len(n.dialled) > 0 {
+		c := n.dialled[0]
+		n.dialled = append(n.dialled[:0], n.dialled[1:]...)
 		c.stream.OnOpen(c)
 		moved = true
 	}

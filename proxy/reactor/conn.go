@@ -165,7 +165,7 @@ func (c *conn) arrive() error {
 func (c *conn) open() {
 	c.loop.eng.count.open.Add(1)
 	if c.state == connDialing {
-		c.loop.eng.count.dialed.Add(1)
+		c.loop.eng.count.dialled.Add(1)
 		c.loop.Stop(&c.dial.timer)
 		c.dial = nil
 	}

@@ -244,7 +244,7 @@ func TestDialTimeoutAfterConnect(t *testing.T) {
 	for e.dialer.busy() > 0 {
 		on(t, l, func() {})
 	}
-	if s := e.Stats(); s.Open != 0 || s.Dialed != 0 || l.load.Load() != 0 || len(closed) > 0 {
+	if s := e.Stats(); s.Open != 0 || s.Dialled != 0 || l.load.Load() != 0 || len(closed) > 0 {
 		t.Errorf("stats %+v, load %d", s, l.load.Load())
 	}
 }

@@ -20,7 +20,7 @@ import (
 //
 //	onConnected  the kernel has connected the socket of the loop, or failed
 //	onDialled    the dialer has connected a socket, with TLS if there is a config, or failed
-//	onTimeout     neither has come in time
+//	onTimeout    neither has come in time
 type dial struct {
 	c      *conn
 	timer  loop.Timer
@@ -110,7 +110,7 @@ func (d *dial) onConnected() {
 	c.open()
 }
 
-// onTimeout fails the dial.
+// onTimeout ends the connection, whose dial takes too long.
 func (d *dial) onTimeout() {
 	if d.c.fd < 0 && !d.tried.Load() {
 		d.c.end(loop.ErrDialQueue)

@@ -101,7 +101,7 @@ func (d *dialer) dial(w *dial) {
 	}
 	if err == nil && w.config != nil {
 		over, err = handshake(d.eng.ctx, w.c, w.config, nc, nil, w.until, tls.Client)
-		err = d.eng.dialedTLS(nc, w.c.remote, err)
+		err = d.eng.dialledTLS(nc, w.c.remote, err)
 		if err == nil {
 			d.eng.countHandshake(over.tls)
 		}
@@ -136,8 +136,8 @@ func dialAddr(ctx context.Context, nd *net.Dialer, addr string) (net.Conn, error
 	}
 }
 
-// dialedTLS counts the failure of the handshake of a dialled connection, and closes the connection.
-func (e *Engine) dialedTLS(nc net.Conn, remote string, err error) error {
+// dialledTLS counts the failure of the handshake of a dialled connection, and closes the connection.
+func (e *Engine) dialledTLS(nc net.Conn, remote string, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -124,7 +124,7 @@ type Engine struct {
 
 type counters struct {
 	accepted, acceptErrors atomic.Int64
-	dialed, dialErrors     atomic.Int64
+	dialled, dialErrors    atomic.Int64
 	open, panics           atomic.Int64
 	detached               atomic.Int64
 	offLoop                atomic.Int64 // connections of goroutines: of a Reserver, Sockets, and newcomers until the handshake's end
@@ -240,7 +240,7 @@ func (e *Engine) Stats() stats.DriverStats {
 		Accepted: c.accepted.Load(), AcceptErrors: c.acceptErrors.Load(),
 		Refused: e.limits.refused.Load(), RefusedSource: e.limits.refusedSource.Load(),
 		Inbound: e.limits.taken.Load(), Open: c.open.Load() + c.offLoop.Load(),
-		Dialed: c.dialed.Load(), DialErrors: c.dialErrors.Load(), Panics: c.panics.Load(),
+		Dialled: c.dialled.Load(), DialErrors: c.dialErrors.Load(), Panics: c.panics.Load(),
 		Detached:   c.detached.Load(),
 		Handshakes: c.handshakes.Load(), Resumed: c.resumed.Load(), TLSFailures: e.tlsFailures.snapshot(),
 	}

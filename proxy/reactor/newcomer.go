@@ -20,6 +20,16 @@ import (
 // newcomer is an accepted connection that has not said its whole ClientHello. It waits on its
 // loop, where it costs a place of the listener, a timer and what it has sent. Then it leaves
 // the loop for its handshake, which needs a goroutine. Only the loop accesses its fields.
+//
+// A newcomer ends once, by end, which closes the socket and uncounts the connection. These lead there:
+//
+//	method          after                                             counts a TLS failure
+//	beginHandshake  the ClientHello is whole: the socket has left     if the handshake can't begin
+//	refuse          the input is no ClientHello; sends an alert, and  yes
+//	                waits for the peer's end
+//	endBroken       the socket has ended or failed                    if a part of a ClientHello had come
+//	giveUp          onTimeout: handshakeTimeout is over               unless refused before
+//	                onEvicted: another newcomer has the place
 type newcomer struct {
 	c      *conn // what the connection becomes
 	l      *Listener
@@ -70,7 +80,7 @@ func (l *Listener) greet(c *conn, source netip.Addr) {
 	e := l.eng
 	n := &newcomer{c: c, l: l, source: source, descriptor: c.descriptor, until: time.Now().Add(e.handshakeTimeout)}
 	c.fd = -1
-	n.timer.Fire = n.timedOut
+	n.timer.Fire = n.onTimeout
 	if err := n.watch(n, kernel.Input); err != nil {
 		n.descriptor.close()
 		l.notArrived(c, err)
@@ -92,7 +102,7 @@ func (n *newcomer) onEvents(e kernel.Events) {
 		case errno == unix.EAGAIN:
 			return
 		case errno != 0 || k == 0:
-			n.onEnd()
+			n.endBroken()
 			return
 		}
 		n.onInput(n.loop.input[:k])
@@ -101,7 +111,7 @@ func (n *newcomer) onEvents(e kernel.Events) {
 		}
 	}
 	if n.rewatch() != nil {
-		n.onEnd()
+		n.endBroken()
 	}
 }
 
@@ -124,7 +134,7 @@ func (n *newcomer) onInput(b []byte) {
 // that it arrives.
 func (n *newcomer) refuse(err error) {
 	n.become(newcomerRefused)
-	n.fail(err)
+	n.countFailure(err)
 	n.input = nil
 	response := n.l.opts.Plaintext
 	var bad *hello.Error
@@ -138,14 +148,14 @@ func (n *newcomer) refuse(err error) {
 	n.loop.After(overloadTime, &n.timer)
 }
 
-// fail counts and logs a TLS failure, unless the engine is stopping.
-func (n *newcomer) fail(err error) {
+// countFailure counts and logs a TLS failure, unless the engine is stopping.
+func (n *newcomer) countFailure(err error) {
 	if n.l.eng.ctx.Err() == nil {
 		n.l.eng.tlsFailed(n.c.remote, err)
 	}
 }
 
-func (n *newcomer) timedOut() { n.giveUp(context.DeadlineExceeded) }
+func (n *newcomer) onTimeout() { n.giveUp(context.DeadlineExceeded) }
 
 // onEvicted ends a newcomer whose place another one has.
 func (n *newcomer) onEvicted() { n.giveUp(errSilent) }
@@ -156,15 +166,15 @@ func (n *newcomer) giveUp(err error) {
 		return
 	}
 	if n.state != newcomerRefused {
-		n.fail(err)
+		n.countFailure(err)
 	}
 	n.end()
 }
 
-// onEnd receives the end of the socket.
-func (n *newcomer) onEnd() {
+// endBroken ends the newcomer after its socket has ended or failed.
+func (n *newcomer) endBroken() {
 	if n.state == newcomerWaiting && len(n.input) > 0 {
-		n.fail(errHelloCut) // without input it was a health check
+		n.countFailure(errHelloCut) // without input it was a health check
 	}
 	n.end()
 }
@@ -204,7 +214,7 @@ func (n *newcomer) beginHandshake() {
 	if err != nil {
 		slot.Release()
 		cancel(nil)
-		n.fail(err)
+		n.countFailure(err)
 	}
 	n.end()
 }
@@ -267,6 +277,6 @@ func (n *newcomer) handshake(ctx context.Context, socket waiting, input []byte, 
 		return
 	}
 	_ = nc.Close()
-	n.fail(err)
+	n.countFailure(err)
 	c.unreserve()
 }

@@ -166,7 +166,7 @@ func (e *Engine) DialSocketWith(ctx context.Context, addr, key, name string, fir
 	}
 	switch {
 	case err == nil:
-		e.count.dialed.Add(1)
+		e.count.dialled.Add(1)
 		return s, nil
 	case e.ctx.Err() != nil:
 		err = ErrStopped
@@ -195,7 +195,7 @@ func (e *Engine) dialSocket(ctx context.Context, addr, other string, config func
 	}
 	below := &wire{nc: raw}
 	over := tls.Client(below, config())
-	if err := e.dialedTLS(raw, addr, over.HandshakeContext(ctx)); err != nil {
+	if err := e.dialledTLS(raw, addr, over.HandshakeContext(ctx)); err != nil {
 		return nil, err
 	}
 	e.countHandshake(over)

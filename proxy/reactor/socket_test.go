@@ -207,7 +207,7 @@ func TestDialSocket(t *testing.T) {
 	if _, err := e.DialSocket(t.Context(), refusingAddr(t), "plain", ""); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("without a listener: %v", err)
 	}
-	if st := e.Stats(); st.Dialed != 2 || st.DialErrors != 1 || st.Handshakes != 2 {
+	if st := e.Stats(); st.Dialled != 2 || st.DialErrors != 1 || st.Handshakes != 2 {
 		t.Errorf("%+v", st)
 	}
 	eventually(t, func() error {

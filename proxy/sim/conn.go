@@ -55,7 +55,7 @@ type conn struct {
 	accept func() loop.Stream // of an inbound connection, until it has made stream
 	peer   *conn              // nil before the dial reached the listener
 	link   *link              // towards the peer
-	addr   string             // dialed
+	addr   string             // dialled
 	remote string
 	id     uint32
 

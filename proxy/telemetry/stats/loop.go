@@ -23,7 +23,7 @@ type DriverStats struct {
 	AcceptErrors  int64 // failed accepts, and accepted sockets that failed to reach a loop
 	Inbound       int64 // open connections that were accepted, including detached and reserved ones
 	Open          int64 // open connections, accepted or dialled, including detached and reserved ones
-	Dialed        int64 // connections established by dials
+	Dialled       int64 // connections established by dials
 	DialErrors    int64 // dials that failed or took too long
 	Panics        int64 // panics recovered from callbacks
 	Detached      int64 // connections that left their loop
