@@ -49,6 +49,7 @@ type Request struct {
 	Timed      bool          // the caller set a deadline: the application is told how much of it is left
 	Attempt    uint8         // 0 is the first attempt of its exchange
 	Hedge      bool          // sent while another attempt is in flight
+	Tied       bool          // a hedge that may queue, since its sender withdraws it when the primary starts
 	Idempotent bool          // may be sent more than once
 	OneWay     bool          // a Dubbo call without a response
 	Batch      bool          // its priority is batch: requests without it go first

@@ -233,6 +233,17 @@ func linkSeeds(f *testing.F) {
 	req.Body = make([]byte, 20_000)
 	w.Request(3, &req, time.Second, nil)
 	add()
+	tied := req
+	tied.Body, tied.Hedge, tied.Tied = nil, true, true
+	for id := range uint64(5) { // more than the slots of an acceptor, and its queue
+		w.Request(id+1, &tied, time.Second, nil)
+		w.Start(id + 1)
+	}
+	f.Add(append(w.Append(nil, 1<<20), 18, 4, 0, 18, 3, 0, 17, 3, 0), uint64(2)) // and WITHDRAW of two, START of one
+	w.Start(1)
+	w.Start(2)
+	w.Refused(3, link.NoSlot)
+	add()
 	resp := protocol.Response{Status: 200, Body: []byte("abc"), DeclaredLength: -1}
 	w.Response(1, &resp, protocol.CodecHTTP, nil)
 	w.Response(2, &resp, protocol.CodecHTTP, nil)
@@ -288,7 +299,9 @@ func FuzzLinkDialer(f *testing.F) {
 		var raw []registry.Endpoint
 		for _, addr := range []string{"10.0.2.1:15006", "10.0.2.2:15006"} {
 			m.W.Listen(addr, m.W.Loop(addr[:8]), func() loop.Stream {
-				said := append(proxytest.LinkPreface(link.Acceptor), said...)
+				preface := proxytest.LinkPreface(link.Acceptor)
+				preface[len(preface)-1] |= link.FeatureStarts
+				said := append(preface, said...)
 				return &proxytest.Peer{Reply: func([]byte) []byte { out := said; said = nil; return out }, ClosesAfterReply: seed%4 == 3}
 			})
 			raw = append(raw, registry.Endpoint{Addr: addr, Weight: 1})

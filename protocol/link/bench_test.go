@@ -32,6 +32,8 @@ func (s *discarder) OnResponse(_ uint64, _ *protocol.Response, _ protocol.Codec,
 
 func (s *discarder) OnInterim(uint64, *protocol.Response) {}
 func (s *discarder) OnLoad(Load)                          {}
+func (s *discarder) OnStart(uint64)                       {}
+func (s *discarder) OnWithdraw(uint64)                    {}
 
 func (s *discarder) OnStream(Stream, []byte) {}
 

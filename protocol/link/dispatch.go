@@ -36,6 +36,8 @@ func (r *Reader) dispatch(f header, payload []byte, h Handler) error {
 		return err
 	case frameCancel, frameCancelAck, frameRefused:
 		return r.end(f, payload, h)
+	case frameStart, frameWithdraw:
+		return r.tied(f, h)
 	default:
 		return ErrFrameType
 	}
@@ -62,6 +64,21 @@ func (r *Reader) end(f header, payload []byte, h Handler) error {
 		h.OnRefused(f.id, Reason(v))
 	} else {
 		h.OnCancelAck(f.id, Dropped(v))
+	}
+	return nil
+}
+
+// tied handles the frames of tied hedges.
+func (r *Reader) tied(f header, h Handler) error {
+	switch {
+	case f.id == 0:
+		return ErrStreamID
+	case f.typ == frameStart:
+		h.OnStart(f.id)
+	case r.role == Dialer:
+		return ErrRole
+	default:
+		h.OnWithdraw(f.id)
 	}
 	return nil
 }

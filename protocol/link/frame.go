@@ -24,11 +24,14 @@ const (
 	frameDefine    frameType = 11
 	frameLoad      frameType = 12
 
-	frameInterim frameType = 16 // skipped by peers that don't know it
+	// Peers that don't know these skip them.
+	frameInterim  frameType = 16
+	frameStart    frameType = 17
+	frameWithdraw frameType = 18
 
 	// Unknown types from here to 31 are skipped, so that a later version can add frames. Lower
 	// unknown types end the link.
-	frameSkippable frameType = 17
+	frameSkippable frameType = 19
 )
 
 const (

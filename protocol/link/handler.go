@@ -59,6 +59,14 @@ type Handler interface {
 	// sent, the handler must call Writer.Drop.
 	OnRefused(id uint64, why Reason)
 
+	// OnStart says to a dialer that the application works on request id, or soon will: see Writer.Start. To an acceptor it
+	// says that the peer wants to be told that, once. The handler calls Writer.Start(id) when the request starts, and at
+	// once if it knows no request id that waits to start.
+	OnStart(id uint64)
+	// OnWithdraw says, to acceptors only, that request id must not wait for the application any longer. If the request
+	// waits, the handler refuses it (NoSlot); else it does nothing.
+	OnWithdraw(id uint64)
+
 	OnPing(n uint64) // the handler calls Writer.Pong(n)
 	OnPong(n uint64)
 

@@ -111,6 +111,8 @@ func (h *recorder) OnCredit(n uint32) {
 	}
 }
 func (h *recorder) OnRefused(id uint64, why Reason)  { h.note("refused %d %s", id, why) }
+func (h *recorder) OnStart(id uint64)                { h.note("start %d", id) }
+func (h *recorder) OnWithdraw(id uint64)             { h.note("withdraw %d", id) }
 func (h *recorder) OnPing(n uint64)                  { h.note("ping %d", n) }
 func (h *recorder) OnPong(n uint64)                  { h.note("pong %d", n) }
 func (h *recorder) OnGoAway(last uint64, why Reason) { h.note("goaway %d %s", last, why) }
@@ -138,6 +140,9 @@ func showRequest(req *protocol.Request, ttl time.Duration) string {
 	}
 	if req.Batch {
 		sb.WriteString(" batch")
+	}
+	if req.Tied {
+		sb.WriteString(" tied")
 	}
 	if req.Alone {
 		sb.WriteString(" alone")

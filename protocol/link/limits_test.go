@@ -229,7 +229,7 @@ func TestFlowControlViolation(t *testing.T) {
 }
 
 func TestUnknownFrames(t *testing.T) {
-	b := append(appendHeader(nil, 0xf1, 77, 1000), make([]byte, 1000)...)
+	b := append(appendHeader(nil, 0xf5, 77, 1000), make([]byte, 1000)...)
 	b = append(b, 0xff, 1, 0)
 	b = append(b, uint8(framePing)|0xe0, 5, 2, 1, 2) // unknown flags, longer payload
 	splits(t, b, func(t *testing.T, parts [][]byte) {

@@ -104,11 +104,13 @@ func (m *model) request() {
 		Attempt: uint8(m.rnd.IntN(3)), Hedge: m.rnd.IntN(2) == 0, Idempotent: m.rnd.IntN(2) == 0, OneWay: m.rnd.IntN(2) == 0,
 		Timed: m.rnd.IntN(2) == 0,
 	}
-	switch m.rnd.IntN(3) {
+	switch m.rnd.IntN(4) {
 	case 0:
 		req.Batch = true
 	case 1:
 		req.Alone = true
+	case 2:
+		req.Tied = req.Hedge
 	}
 	ttl := time.Duration(m.rnd.IntN(1000)) * time.Microsecond
 	m.sent[m.next] = showRequest(req, ttl)

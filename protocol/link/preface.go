@@ -123,6 +123,10 @@ const (
 	MaxWindow = 256 << 10 // most DATA that is ever unacknowledged in one direction
 )
 
+// FeatureStarts in the Settings of an acceptor means that requests may wait at it for the application: it understands
+// START and WITHDRAW, and tied hedges wait. It holds for as long as the link. A dialer does not announce it.
+const FeatureStarts = 1 << 1
+
 // Settings is what one side can receive, as announced in its preface. The zero value of a
 // field means the default.
 type Settings struct {

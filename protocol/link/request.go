@@ -28,6 +28,7 @@ const (
 // Priorities of requests, whatever the attempt. All others have 0.
 const (
 	priorityAlone = 1
+	priorityTied  = 2
 	priorityBatch = 3
 )
 
@@ -59,6 +60,8 @@ func requestFlags(req *protocol.Request) (flags byte) {
 	switch {
 	case req.Batch:
 		flags |= priorityBatch << requestPriority
+	case req.Tied:
+		flags |= priorityTied << requestPriority
 	case req.Alone:
 		flags |= priorityAlone << requestPriority
 	}
@@ -87,6 +90,7 @@ func (c *cursor) readRequest(req *protocol.Request, maxHeaders int) time.Duratio
 	req.Timed = flags&requestTimed != 0
 	priority := flags >> requestPriority & priorityMask
 	req.Batch, req.Alone = priority == priorityBatch, priority == priorityAlone
+	req.Tied = req.Hedge && priority == priorityTied
 	req.Attempt = c.byte()
 	ttl := c.duration()
 

@@ -208,6 +208,14 @@ func (w *Writer) Refused(id uint64, why Reason) {
 	w.append(append(appendHeader(w.control, uint8(frameRefused), id, 1), byte(why)))
 }
 
+// Start asks the acceptor, which has FeatureStarts, to tell when it starts request id: when it no longer waits for the
+// application. The acceptor tells the dialer that by Start, too.
+func (w *Writer) Start(id uint64) { w.append(appendHeader(w.control, uint8(frameStart), id, 0)) }
+
+// Withdraw asks the acceptor, which has FeatureStarts, to refuse request id (NoSlot) if the request still waits for the
+// application. All of the request was sent: see Unsent.
+func (w *Writer) Withdraw(id uint64) { w.append(appendHeader(w.control, uint8(frameWithdraw), id, 0)) }
+
 // GoAway announces that requests above last are not processed.
 func (w *Writer) GoAway(last uint64, why Reason) {
 	w.append(append(appendHeader(w.control, uint8(frameGoAway), last, 1), byte(why)))

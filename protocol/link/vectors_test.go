@@ -169,6 +169,16 @@ var written = map[string]func(w *Writer){
 		w.Pong(1000)
 		w.Load(Load{Pending: 12, Queued: 3, Latency: 1500 * time.Microsecond, SinceResponse: 250 * time.Microsecond})
 	},
+	"tied-dialer": func(w *Writer) {
+		w.Preface(Dialer, Settings{})
+		w.Start(300)
+		w.Withdraw(5)
+		w.Request(1, &protocol.Request{Method: []byte("GET"), Path: []byte("/"), Attempt: 1, Hedge: true, Tied: true, Idempotent: true}, 0, nil)
+	},
+	"tied-acceptor": func(w *Writer) {
+		w.Preface(Acceptor, Settings{MaxFrame: 8192, Window: 65536, MaxStreams: 100, Features: FeatureStarts})
+		w.Start(300)
+	},
 	"control-dialer": func(w *Writer) { w.Preface(Dialer, Settings{}); w.Cancel(5) },
 }
 

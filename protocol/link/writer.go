@@ -287,6 +287,9 @@ func (w *Writer) Drop(id uint64) (started bool) {
 	return true
 }
 
+// Unsent reports whether a part of request id was not sent. It is for dialers.
+func (w *Writer) Unsent(id uint64) bool { return w.longs[id] != nil || w.ready.find(id) >= 0 }
+
 // Queued returns the bytes held for sending: encoded, and in messages that are not released.
 func (w *Writer) Queued() int { return w.Encoded() + w.held }
 

@@ -52,6 +52,7 @@ var (
 // The families of hedging.
 var (
 	hedges    = counter("hedges_total", "Hedges sent, hedges that won, and hedges that reached no application (missed).", "service", "result")
+	tied      = counter("hedges_tied_total", "Tied hedges of consumers that waited here for a slot (queued), and those of them that left without one (withdrawn).", "service", "result")
 	gates     = counter("hedge_gates_total", "Decisions not to hedge, by the closed gate.", "service", "gate")
 	hedgesOut = gauge("hedges_in_flight", "Hedges in flight.", "service")
 	stallsOf  = gauge("correlated_stall_period_seconds", "Period in which the endpoints stall together. 0 means that none is known.", "service")
@@ -176,6 +177,8 @@ func (c *scraper) hedging(to *page, svc *stats.ServiceReport) {
 	to.put(hedges, float64(svc.Stats.Hedges), name, "sent")
 	to.put(hedges, float64(svc.Stats.HedgesWon), name, "won")
 	to.put(hedges, float64(svc.Stats.HedgesMissed), name, "missed")
+	to.put(tied, float64(svc.Stats.TiedQueued), name, "queued")
+	to.put(tied, float64(svc.Stats.TiedWithdrawn), name, "withdrawn")
 	for g := hedge.Open + 1; int(g) < hedge.Gates; g++ {
 		to.put(gates, float64(svc.Stats.Gates[g]), name, g.String())
 	}

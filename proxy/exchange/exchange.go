@@ -117,5 +117,21 @@ func (o owner) Interim(res *protocol.Response) {
 	}
 }
 
+// Started implements Owner.
+func (o owner) Started() { o.caller.(StartCaller).Started(o.Exchange) }
+
+// AwaitStart reports whether the request waits for the application. If so, Started of the caller, a StartCaller, may
+// follow.
+func (ex *Exchange) AwaitStart() bool { return ex.Open() && ex.race.AwaitStart() }
+
+// Untie is called when the request, a tied hedge, must not wait for the application any longer. If it waits, it fails
+// with fault.NoSlot.
+func (ex *Exchange) Untie() {
+	ex.Request.Tied = false // the race may not have begun
+	if ex.Open() {
+		ex.race.Untie()
+	}
+}
+
 // MaybeProcessed reports whether an application may have seen the request.
 func (ex *Exchange) MaybeProcessed() bool { return ex.race.MaybeProcessed }

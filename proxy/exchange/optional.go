@@ -10,6 +10,7 @@ import (
 //
 //	interface      who has it                                 without it
 //	InterimCaller  sessions of HTTP/1.1, HTTP/2 and links     interim responses are dropped
+//	StartCaller    sessions of links                          AwaitStart is not called
 //	OutcomeFilter  cache, collapse and fallback               the outcome passes the filter
 //	EarlyFilter    the cache                                  filters see only requests that the service has admitted
 
@@ -18,6 +19,12 @@ type InterimCaller interface {
 	// Interim passes res (1xx but 101) on, ahead of Respond or Fail. res is valid until it returns. The
 	// caller drops res if its peer knows no interim responses, or does not read.
 	Interim(ex *Exchange, res *protocol.Response)
+}
+
+// StartCaller is a Caller that calls AwaitStart.
+type StartCaller interface {
+	// Started is called after AwaitStart, if the request that waited gets its slot.
+	Started(ex *Exchange)
 }
 
 // OutcomeFilter is a Filter that sees the response or failure of a request before the caller does, and

@@ -50,6 +50,8 @@ func (l *linkLedger) OnPong(uint64)                      {}
 func (l *linkLedger) OnGoAway(uint64, link.Reason)       {}
 func (l *linkLedger) OnCredit(uint32)                    {}
 func (l *linkLedger) OnLoad(link.Load)                   {}
+func (l *linkLedger) OnStart(uint64)                     {}
+func (l *linkLedger) OnWithdraw(uint64)                  {}
 
 // LinkPreface returns the first bytes that a side sends.
 func LinkPreface(role link.Role) []byte {

@@ -112,12 +112,23 @@ func (a *Attempt) Replay() {
 
 // Granted implements service.Waiter.
 func (a *Attempt) Granted(waited time.Duration) {
-	a.race.queued += waited
+	r := a.race
+	r.queued += waited
+	if r.awaited {
+		r.awaited = false
+		r.owner.Started()
+	}
 	a.send(nil)
 }
 
 // withdraw takes the attempt out of the queue for slots.
-func (a *Attempt) withdraw() { a.race.queued += a.race.Service.Admission.Withdraw(&a.place) }
+func (a *Attempt) withdraw() {
+	r := a.race
+	if a.state == attemptQueued && r.Tied {
+		r.Service.Stats.TiedWithdrawn++
+	}
+	r.queued += r.Service.Admission.Withdraw(&a.place)
+}
 
 // send gives the attempt to ep's upstream; if ep is nil, the policy picks the endpoint.
 func (a *Attempt) send(ep *lb.Endpoint) {

@@ -26,13 +26,14 @@ type hedging struct {
 	sent      uint8         // hedges sent, without those that were replaced
 	refused   uint8         // of sent, hedges that were refused
 	replaced  uint8         // hedges that were refused, and that another hedge may replace
+	tie       tie
 }
 
 func (h *hedging) init(r *Race) {
 	h.race, h.timer.Fire, h.timer.Pooled = r, h.onTimer, true
 }
 
-func (h *hedging) reset() { h.overtaken, h.sent, h.refused, h.replaced = 0, 0, 0, 0 }
+func (h *hedging) reset() { h.overtaken, h.sent, h.refused, h.replaced, h.tie = 0, 0, 0, 0, untied }
 
 // start earns the request's part of the budget, finds its class of latency, and arms the timer of the first hedge. In
 // shadow mode it arms the timer only if the request is watched. A batch request is not hedged, earns nothing, and
@@ -125,7 +126,7 @@ func (h *hedging) ask(now time.Duration) {
 		h.arm(now, h.again(now))
 	}
 	if gate == hedge.Open {
-		r.launch(hedgeAttempt, ep)
+		h.launch(ep)
 	}
 }
 

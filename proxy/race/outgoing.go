@@ -33,8 +33,11 @@ func (a *Attempt) Request() *protocol.Request {
 	req, m := r.request, &r.marks
 	// Hedge says that another attempt is in flight, here or upstream of the caller.
 	req.Attempt, req.Hedge = a.wireAttempt(), r.Hedged || a.kind == hedgeAttempt
-	if req.Attempt > 0 && !m.marked {
-		m.markTrace(req)
+	if req.Attempt > 0 {
+		req.Tied = a.kind == hedgeAttempt && r.hedging.tie == tied && mayWait(a.ep)
+		if !m.marked {
+			m.markTrace(req)
+		}
 	}
 	if a.index > 0 && string(req.Method) == "POST" && protocol.IsGRPC(req.Headers) {
 		more := int(a.index) - int(m.previous)

@@ -39,6 +39,7 @@ type Race struct {
 	best           *Response // the best of the bad responses so far
 	bestFrom       *Attempt  // the attempt that best belongs to
 	MaybeProcessed bool      // the application may have seen the request
+	awaited        bool      // the owner waits for Started
 
 	hedging  hedging
 	retrying retrying
@@ -59,6 +60,8 @@ type Owner interface {
 	Lingered()
 	// Interim gets an interim response, ahead of Won or Lost. res is valid until it returns.
 	Interim(res *protocol.Response)
+	// Started is called once after AwaitStart, if the attempt that waited gets its slot.
+	Started()
 	// Client is who the request came from.
 	Client() shard.Client
 }
@@ -72,6 +75,7 @@ type Entry struct {
 	Bytes   int          // length of the request
 	Attempt uint8        // number of the attempt of another sidecar that the request came with
 	Hedged  bool         // that was a hedge, or beside one
+	Tied    bool         // the request is a tied hedge
 	Batch   bool         // the request, or its route, is batch
 	NoHedge bool         // the caller opted out of hedges, or the request is pinned
 	Class   []byte       // the class of latency that the caller named; nil means none
@@ -100,7 +104,7 @@ func (r *Race) launch(kind attemptKind, ep *lb.Endpoint) {
 	switch r.Service.Admission.Admit(&a.place, &service.Ask{
 		Stream: kind == streamAttempt,
 		Key:    r.Key, Batch: r.Batch, Retry: kind == retryAttempt || r.Attempt > 0,
-		Hedge: kind == hedgeAttempt || r.Hedged, Spare: kind == primaryAttempt && r.Hedged,
+		Hedge: kind == hedgeAttempt || r.Hedged, Tied: r.Tied, Spare: kind == primaryAttempt && r.Hedged,
 	}) {
 	case service.SlotGranted:
 		a.send(ep)
@@ -232,7 +236,7 @@ func (r *Race) Reset() {
 	r.Launched = 0
 	r.Entry, r.interims, r.queued = Entry{}, interims{}, 0
 	r.tried, r.avoid[0] = [MaxAttempts]*lb.Endpoint{}, nil
-	r.MaybeProcessed = false
+	r.MaybeProcessed, r.awaited = false, false
 	r.hedging.reset()
 	r.retrying.reset()
 	r.marks.reset()

@@ -26,7 +26,10 @@ func (r *Race) onResponse(a *Attempt, res *Response) {
 	}
 	r.avoid[0] = a.ep
 	r.keepBest(a, res)
-	if !r.mayStillWin() && !r.retrying.launch() {
+	switch {
+	case r.mayStillWin():
+		r.hedging.onOver(a)
+	case !r.retrying.launch():
 		r.owner.Won(r.takeBest())
 	}
 }
@@ -38,7 +41,10 @@ func (r *Race) onFailure(a *Attempt, f *fault.Failure) {
 	if a.kind != hedgeAttempt || t.failure == nil { // a failed hedge says nothing about another attempt that has failed
 		t.failure = f
 	}
-	if !r.mayStillWin() && !t.launch() {
+	switch {
+	case r.mayStillWin():
+		r.hedging.onOver(a)
+	case !t.launch():
 		r.Conclude(t.failure)
 	}
 }
@@ -109,6 +115,7 @@ func (t *retrying) mayFollow() bool { return t.notBefore < t.race.request.Deadli
 // launch pays for a retry and launches it, now or as soon as it may follow. It reports whether there is one.
 func (t *retrying) launch() bool {
 	r := t.race
+	r.hedging.tie = untied // the primary has ended, and no hedge is in flight
 	if !t.mayFollow() || !t.payAfterFailure() && !t.payAfterResponse() {
 		return false
 	}

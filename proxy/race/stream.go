@@ -184,6 +184,9 @@ func (streamOwner) Lingered() {}
 // Interim implements Owner. The goroutine of the stream reads interim responses.
 func (streamOwner) Interim(*protocol.Response) {}
 
+// Started implements Owner. No stream waits for a slot.
+func (streamOwner) Started() {}
+
 // Client implements Owner.
 func (o streamOwner) Client() shard.Client { return o.from }
 

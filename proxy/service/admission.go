@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"math"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,9 @@ const (
 // neverQueued stands for the oldest attempt of an empty queue.
 const neverQueued = math.MaxInt64
 
+// behindOthers is added to the time of a tied hedge, so that it comes behind others on whichever loop they wait.
+const behindOthers = 1 << 62
+
 // One slot in retryEvery goes to a retry while primaries wait too. If retries waited
 // behind all primaries, an application that is always busy would never serve them, and
 // the loss of a replica would cost every request that it had.
@@ -44,19 +48,19 @@ const retryEvery = 4
 type places = fifo.Queue[*Place]
 
 // admissionQueue is one loop's queue for a service's slots, each list in order of arrival.
-// Primaries come before retries, but for one slot in retryEvery. Which of the classes gets a
-// slot is decided for all loops together: see nextInLine.
+// Primaries come before retries, but for one slot in retryEvery. Tied hedges come last of their class. Which of the
+// classes gets a slot is decided for all loops together: see nextInLine.
 type admissionQueue struct {
-	primary, retry places // of class online
-	batch          places
-	passed         int                   // primaries that went first since the last retry
-	oldest         [classes]atomic.Int64 // when the class's head was queued; other loops read it
-	granted        [classes]int          // slots passed to this loop and not yet used
-	grant          loop.Flush            // dispatches them at the end of the turn
-	post           [classes]func()       // passes a slot and dispatches; for other loops to Post
+	primary, retry, tied places // of class online
+	batch                places
+	passed               int                   // primaries that went first since the last retry
+	oldest               [classes]atomic.Int64 // when the class's head was queued; other loops read it
+	granted              [classes]int          // slots passed to this loop and not yet used
+	grant                loop.Flush            // dispatches them at the end of the turn
+	post                 [classes]func()       // passes a slot and dispatches; for other loops to Post
 }
 
-// half is the part of a limit that batch requests may fill, so that they are refused first.
+// half is the part of a limit that batch requests and tied hedges may fill, so that they are refused first.
 func half(n int32) int32 { return (n + 1) / 2 }
 
 // class is the priority of requests that wait.
@@ -92,7 +96,8 @@ type Ask struct {
 	Key    uint64 // of the request, if the service picks by key
 	Batch  bool
 	Retry  bool // by this sidecar or by the caller
-	Hedge  bool // by this sidecar or by the caller: it never queues
+	Hedge  bool // by this sidecar or by the caller: it never queues, unless it is tied
+	Tied   bool // a hedge that queues behind all others of its class, until the caller withdraws it
 	Spare  bool // the caller has sent it as a hedge: without a limit it needs an endpoint with spare capacity
 	Stream bool // it takes no slot
 }
@@ -126,8 +131,8 @@ func (p *Place) Waits(now time.Duration) time.Duration {
 }
 
 // Admit asks for a slot for p, which comes after those of its class and of a higher one that
-// wait. A hedge never queues: without a free slot it is refused at once. Batch requests fill half of
-// the queue at most.
+// wait. A hedge that is not tied never queues: without a free slot it is refused at once. Batch requests
+// and tied hedges fill half of the queue at most.
 func (a *Admission) Admit(p *Place, by *Ask) AdmitResult {
 	sl := a.slots
 	if sl.Limit.Load() == 0 || by.Stream {
@@ -140,7 +145,7 @@ func (a *Admission) Admit(p *Place, by *Ask) AdmitResult {
 	case a.takeFree(by):
 		p.slot = true
 		return SlotGranted
-	case by.Hedge || !a.reservePlace(by):
+	case by.Hedge && !by.Tied || !a.reservePlace(by):
 		return SlotRefused
 	}
 	a.wait(p, by)
@@ -160,7 +165,7 @@ func (a *Admission) takeFree(by *Ask) bool {
 func (a *Admission) reservePlace(by *Ask) bool {
 	sl := a.slots
 	most := sl.MaxQueue.Load()
-	if by.Batch {
+	if by.Batch || by.Tied {
 		most = half(most)
 	}
 	if sl.Waiting.Add(by.Batch) > most {
@@ -177,6 +182,9 @@ func (a *Admission) wait(p *Place, by *Ask) {
 	switch {
 	case by.Batch:
 		list, c = &q.batch, batch
+	case by.Tied:
+		list = &q.tied
+		a.service.Stats.TiedQueued++
 	case by.Retry:
 		list = &q.retry
 	}
@@ -259,10 +267,7 @@ func (q *admissionQueue) next(c class) *Place {
 	first, second := q.primary.First(), q.retry.First()
 	if first == nil || second == nil {
 		q.passed = 0
-		if first == nil {
-			return second
-		}
-		return first
+		return cmp.Or(first, second, q.tied.First())
 	}
 	if q.passed++; q.passed == retryEvery {
 		q.passed = 0
@@ -278,6 +283,9 @@ func (q *admissionQueue) publishOldest(c class) {
 		if !l.Empty() && q.classOf(l) == c {
 			oldest = min(oldest, int64(l.Since()))
 		}
+	}
+	if c == online && !q.tied.Empty() {
+		oldest = min(oldest, int64(q.tied.Since())+behindOthers)
 	}
 	q.oldest[c].Store(oldest)
 }

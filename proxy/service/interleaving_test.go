@@ -127,7 +127,7 @@ type slotWorld struct {
 }
 
 // newSlotWorld has so many slots. Each word is what one loop does: "-" gives back a slot that it has, "=" keeps one, "a"
-// asks for one, "b" asks for a batch request, "x" withdraws the last one that has asked.
+// asks for one, "b" asks for a batch request, "t" for a tied hedge, "x" withdraws the last one that has asked.
 func newSlotWorld(limit int, words []string) *slotWorld {
 	w, shared := &slotWorld{}, &SharedService{loops: make([]atomic.Pointer[Service], len(words))}
 	shared.slots.Limit.Store(int32(limit))
@@ -143,7 +143,7 @@ func newSlotWorld(limit int, words []string) *slotWorld {
 		var r *slotRequest
 		for _, do := range words[i] {
 			if do != 'x' {
-				r = &slotRequest{on: l, Ask: Ask{Batch: do == 'b'}}
+				r = &slotRequest{on: l, Ask: Ask{Batch: do == 'b', Hedge: do == 't', Tied: do == 't'}}
 				r.Init(r)
 				w.requests = append(w.requests, r)
 			}
@@ -203,6 +203,11 @@ func TestSlotInterleavings(t *testing.T) {
 		{2, []string{"-b", "ax", "-"}},
 		{2, []string{"-", "bx", "-a"}},
 		{2, []string{"=", "-", "bx", "a"}},
+		{1, []string{"-", "t", "a"}},
+		{1, []string{"-", "ta", "t"}},
+		{1, []string{"-", "tx", "a"}},
+		{2, []string{"-b", "tx", "-"}},
+		{2, []string{"-", "tb", "t"}},
 	} {
 		t.Run(fmt.Sprint(c.limit, c.loops), func(t *testing.T) {
 			known := map[string]bool{}

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -10,14 +11,15 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// stillLoop is a Loop whose time does not advance. The test runs deferred and posted
+// stillLoop is a Loop whose time the test advances. The test runs deferred and posted
 // functions.
 type stillLoop struct {
 	flushes loop.Flushes
 	posts   []func()
+	now     time.Duration // since second 1
 }
 
-func (l *stillLoop) Now() time.Duration                      { return time.Second }
+func (l *stillLoop) Now() time.Duration                      { return time.Second + l.now }
 func (l *stillLoop) After(time.Duration, *loop.Timer)        {}
 func (l *stillLoop) Stop(*loop.Timer)                        {}
 func (l *stillLoop) Defer(f *loop.Flush)                     { l.flushes.Add(f) }
@@ -86,6 +88,82 @@ func TestLostSlotsNotPassed(t *testing.T) {
 	if a.queue.granted[online] != 1 || slots.InUse.Load() != limit {
 		t.Errorf("%d slots granted, %d in use, want 1 and %d", a.queue.granted[online], slots.InUse.Load(), limit)
 	}
+}
+
+// TestTiedHedgesLast: tied hedges get a slot when nobody of their class waits any longer, on any loop, and before batch
+// requests. The oldest of them comes first.
+func TestTiedHedgesLast(t *testing.T) {
+	cfg, local := config.Default(), config.DefaultService("local")
+	local.MaxConcurrency, local.MaxQueue = 1, 7
+	cfg.Services["local"] = local
+	loops := []*stillLoop{{}, {}}
+	services := servicesOn(cfg, local, loops)
+	var got []string
+	ask := func(loop int, name string, by Ask) AdmitResult {
+		p := &Place{}
+		p.Init(order{p, name, &got, services[loop]})
+		return services[loop].Admission.Admit(p, &by)
+	}
+	first := &Place{}
+	if services[0].Admission.Admit(first, &Ask{}) != SlotGranted {
+		t.Fatal("no slot")
+	}
+	for _, r := range []struct {
+		loop int
+		name string
+		Ask
+		want AdmitResult
+	}{
+		{0, "batch", Ask{Batch: true}, SlotQueued},
+		{0, "tied 1", Ask{Hedge: true, Tied: true, Retry: true}, SlotQueued},
+		{1, "tied 2", Ask{Hedge: true, Tied: true, Retry: true}, SlotQueued},
+		{0, "hedge", Ask{Hedge: true, Retry: true}, SlotRefused},
+		{1, "retry", Ask{Retry: true}, SlotQueued},
+		{0, "half full", Ask{Hedge: true, Tied: true}, SlotRefused},
+		{1, "primary 1", Ask{}, SlotQueued},
+		{0, "primary 2", Ask{}, SlotQueued},
+		{0, "primary 3", Ask{}, SlotQueued},
+		{0, "full", Ask{Hedge: true, Tied: true}, SlotRefused},
+	} {
+		if got := ask(r.loop, r.name, r.Ask); got != r.want {
+			t.Errorf("%s: %d, want %d", r.name, got, r.want)
+		}
+		for _, l := range loops {
+			l.now += time.Millisecond
+		}
+	}
+	services[0].Admission.Leave(first)
+	for range 20 {
+		for _, l := range loops {
+			for _, f := range l.flushes.Take() {
+				f.Do()
+			}
+			for _, do := range l.posts {
+				do()
+			}
+			l.posts = nil
+		}
+	}
+	want := []string{"primary 1", "retry", "primary 2", "primary 3", "tied 1", "tied 2", "batch"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if n := services[0].Stats.TiedQueued + services[1].Stats.TiedQueued; n != 2 {
+		t.Errorf("%d tied hedges queued, want 2", n)
+	}
+}
+
+// order is a Waiter that notes when it gets its slot, and gives it back.
+type order struct {
+	place *Place
+	name  string
+	got   *[]string
+	of    *Service
+}
+
+func (o order) Granted(time.Duration) {
+	*o.got = append(*o.got, o.name)
+	o.of.Admission.Leave(o.place)
 }
 
 // autoService returns the slots of a service on one loop with an automatic limit.

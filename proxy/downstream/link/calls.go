@@ -163,6 +163,14 @@ func (cs *calls) Interim(ex *exchange.Exchange, res *protocol.Response) {
 	}
 }
 
+var _ exchange.StartCaller = (*calls)(nil)
+
+// Started implements exchange.StartCaller.
+func (cs *calls) Started(ex *exchange.Exchange) {
+	cs.Writer.Start(ex.StreamID)
+	cs.Schedule(cs.all.Len() == 1)
+}
+
 // Fail implements exchange.Caller.
 func (cs *calls) Fail(ex *exchange.Exchange, f *fault.Failure) {
 	cs.remove(ex.StreamID)

@@ -22,22 +22,22 @@ import (
 type input struct {
 	*session
 	cur     *exchange.Exchange // receives the next request that the reader decodes; nil for none
-	cancels uint64             // CANCELs of requests that were not in calls, or were cancelled before
+	useless uint64             // CANCELs of requests that were not in calls, or were cancelled before; STARTs of those that had started
 }
 
 var _ linkconn.Handler = (*input)(nil)
 
 // A dialler cancels a request at most twice: when it needs no response any more, and when it
-// stops waiting for the outcome. More CANCELs would only keep the loop busy, so the link of
-// such a peer closes. It may send spareCancels ahead of its requests.
+// stops waiting for the outcome. It asks once whether the request has started. More CANCELs and STARTs would only keep
+// the loop busy, so the link of such a peer closes. It may send spareUseless ahead of its requests.
 const (
-	cancelsPerRequest = 2
-	spareCancels      = 256
+	uselessPerRequest = 3
+	spareUseless      = 256
 )
 
 // OnPreface implements link.Handler.
 func (in *input) OnPreface(version uint8, peer link.Settings) {
-	in.Writer.Preface(link.Acceptor, linkconn.Settings(in.host.Process))
+	in.Writer.Preface(link.Acceptor, in.settings())
 	in.calls.setPeer(peer)
 	in.Establish(version, peer)
 	in.host.Process.Links.Add(1) // before Draining is read: the count of Links relies on it
@@ -45,6 +45,15 @@ func (in *input) OnPreface(version uint8, peer link.Settings) {
 	if in.listener.Closing || in.host.Process.Draining.Load() {
 		in.Drain()
 	}
+}
+
+// settings returns what the session announces. Requests may wait only where the application has slots.
+func (in *input) settings() link.Settings {
+	s := linkconn.Settings(in.host.Process)
+	if in.listener.Fixed.Service.Shared.SlotLimit() > 0 {
+		s.Features |= link.FeatureStarts
+	}
+	return s
 }
 
 // NewRequest implements link.Handler.
@@ -107,14 +116,14 @@ func (in *input) OnCancel(id uint64) {
 	ex := in.calls.find(id)
 	switch {
 	case ex == nil: // it has not arrived, or it has its response
-		if !in.countCancel() {
+		if !in.countUseless() {
 			return
 		}
 		in.Reader.Forget(id)
 		in.Writer.Drop(id)
 		in.Writer.CancelAck(id, link.CancelDropped)
 	case !ex.Open(): // cancelled before: CANCEL_ACK follows when the application is done
-		in.countCancel()
+		in.countUseless()
 	case ex.Cancel():
 		in.Writer.CancelAck(id, link.CancelAtApp)
 	default: // ex was recycled
@@ -123,13 +132,29 @@ func (in *input) OnCancel(id uint64) {
 	}
 }
 
-// countCancel counts a CANCEL, and closes the link after too many.
-func (in *input) countCancel() (open bool) {
-	in.cancels++
-	if in.cancels <= spareCancels+cancelsPerRequest*in.Reader.Requests() {
+// OnStart implements link.Handler. A request that has ended counts as started.
+func (in *input) OnStart(id uint64) {
+	ex := in.calls.find(id)
+	if ex != nil && ex.AwaitStart() || !in.countUseless() {
+		return
+	}
+	in.Writer.Start(id)
+}
+
+// OnWithdraw implements link.Handler.
+func (in *input) OnWithdraw(id uint64) {
+	if ex := in.calls.find(id); ex != nil {
+		ex.Untie()
+	}
+}
+
+// countUseless counts a CANCEL or START, and closes the link after too many.
+func (in *input) countUseless() (open bool) {
+	in.useless++
+	if in.useless <= spareUseless+uselessPerRequest*in.Reader.Requests() {
 		return true
 	}
-	in.host.Log.Warn("link closed: the peer cancels more requests than it sends", "peer", in.RemoteAddr())
+	in.host.Log.Warn("link closed: the peer cancels or asks about more requests than it sends", "peer", in.RemoteAddr())
 	in.OnLost()
 	return false
 }

@@ -115,12 +115,26 @@ func (r *replica) finished(a *attempt) {
 		r.route.Observe(w.now, took, &hedge.Watch{Class: a.class})
 	}
 	if len(r.waiting) > 0 {
-		next := r.waiting[0]
-		r.waiting = r.waiting[1:]
+		next := r.next()
 		r.start(next)
 		w.release(next.request)
 	}
 	r.respond(a)
+}
+
+// next takes the attempt out of the queue that gets a worker: hedges come last, as proxy/service has it.
+func (r *replica) next() *attempt {
+	i := 0
+	if r.w.way == Tied {
+		i = max(0, slices.IndexFunc(r.waiting, func(a *attempt) bool { return !a.hedge }))
+	}
+	a := r.waiting[i]
+	if i == 0 {
+		r.waiting = r.waiting[1:]
+	} else {
+		r.waiting = slices.Delete(r.waiting, i, i+1)
+	}
+	return a
 }
 
 // respond sends the response of a with the report of the load.

@@ -52,6 +52,9 @@ type ServiceStats struct {
 	RetriesOverBudget uint64           // retries that were not sent for want of a token
 	RetriesCascade    uint64           // paid retries that were not sent: the request is a hedge or retry itself
 
+	TiedQueued    uint64 // tied hedges of consumers that waited for a slot
+	TiedWithdrawn uint64 // of these, hedges that left the queue without a slot
+
 	hedge.Counts // of all routes that lead to the service
 
 	Ejections  [outlier.Reasons]uint64 // of endpoints, by reason
@@ -86,6 +89,8 @@ func (s *ServiceStats) Add(o *ServiceStats) {
 	s.RetriesAhead += o.RetriesAhead
 	s.RetriesOverBudget += o.RetriesOverBudget
 	s.RetriesCascade += o.RetriesCascade
+	s.TiedQueued += o.TiedQueued
+	s.TiedWithdrawn += o.TiedWithdrawn
 	s.Counts.Add(&o.Counts)
 	s.FilterStats.Add(&o.FilterStats)
 	for i, n := range o.Ejections {

@@ -30,6 +30,7 @@ type client struct {
 	streams  mux.Table[race.Attempt] // in flight, lingering ones included
 	next     uint64                  // id of the next request
 	limit    int                     // requests in flight that the peer allows
+	starts   bool                    // the peer has link.FeatureStarts
 	response *race.Response          // receives the next response that the Reader decodes
 
 	goAwayHeard bool     // a GOAWAY was received
@@ -168,7 +169,7 @@ func (c *client) remove(id uint64) *race.Attempt {
 // OnPreface opens the link: requests that were queued may be sent.
 func (c *client) OnPreface(version uint8, peer link.Settings) {
 	c.Shard.Loop.Stop(&c.handshake)
-	c.limit = int(peer.MaxStreams)
+	c.limit, c.starts = int(peer.MaxStreams), peer.Features&link.FeatureStarts != 0
 	c.Establish(version, peer)
 	if c.up.gone {
 		c.StartDraining()
@@ -241,6 +242,7 @@ func (c *client) OnStream(link.Stream, []byte)                                  
 func (c *client) NewRequest(uint64) *protocol.Request                                            { return nil }
 func (c *client) OnRequest(uint64, *protocol.Request, time.Duration, *bytebufferpool.ByteBuffer) {}
 func (c *client) OnCancel(uint64)                                                                {}
+func (c *client) OnWithdraw(uint64)                                                              {}
 
 // OnCancelAck ends a cancelled attempt that was dropped, or with which the application is
 // done. One that is still at the application goes on lingering.
@@ -258,6 +260,13 @@ func (c *client) OnCancelAck(id uint64, d link.Dropped) {
 			c.Shard.Stats.CancelsSaved++
 		}
 		a.Finish(d == link.CancelFinished)
+	}
+}
+
+// OnStart tells a, whose start was asked for, that it has started.
+func (c *client) OnStart(id uint64) {
+	if a := c.streams.Get(id); a != nil {
+		a.Started()
 	}
 }
 
