@@ -46,6 +46,7 @@ type Request struct {
 	Group   []byte
 
 	Deadline   time.Duration // on the loop's clock; 0 means no deadline
+	Hold       time.Duration // for how long its sender wants the head of a stream to be held without a byte of its body
 	Timed      bool          // the caller set a deadline: the application is told how much of it is left
 	Attempt    uint8         // 0 is the first attempt of its exchange
 	Hedge      bool          // sent while another attempt is in flight

@@ -147,6 +147,9 @@ func showRequest(req *protocol.Request, ttl time.Duration) string {
 	if req.Alone {
 		sb.WriteString(" alone")
 	}
+	if req.Hold != 0 {
+		fmt.Fprintf(&sb, " hold=%v", req.Hold)
+	}
 	showHeaders(&sb, "h", req.Headers)
 	showHeaders(&sb, "t", req.Trailers)
 	showBody(&sb, req.Body)

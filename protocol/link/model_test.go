@@ -112,6 +112,9 @@ func (m *model) request() {
 	case 2:
 		req.Tied = req.Hedge
 	}
+	if m.rnd.IntN(2) == 0 {
+		req.Hold = time.Duration(m.rnd.IntN(1000)) * time.Microsecond
+	}
 	ttl := time.Duration(m.rnd.IntN(1000)) * time.Microsecond
 	m.sent[m.next] = showRequest(req, ttl)
 	m.d.w.Request(m.next, req, ttl, m.own.next())

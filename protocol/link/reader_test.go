@@ -15,7 +15,7 @@ func TestUnknownHeadFields(t *testing.T) {
 	feed(t, a, append(appendHeader(nil, uint8(frameRequest), 1, len(request)), request...))
 	response := []byte{6, 0, 0, 0xc8, 1, 0, 7, 'b'}
 	feed(t, d, append(appendHeader(nil, uint8(frameResponse), 1, len(response)), response...))
-	if req := a.h.requests[1]; req == nil || string(req.Body) != "b" || string(req.Path) != "/" {
+	if req := a.h.requests[1]; req == nil || string(req.Body) != "b" || string(req.Path) != "/" || req.Hold != 7*time.Microsecond {
 		t.Errorf("got %q", a.h.events)
 	}
 	if resp := d.h.responses[1]; resp == nil || string(resp.Body) != "b" || resp.Status != 200 {

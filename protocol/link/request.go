@@ -11,6 +11,7 @@ import (
 //
 //	codec, flags, attempt (a byte each) | time left in µs (varint; 0 means no deadline)
 //	service | method | path | authority | headers | trailers if flagged
+//	for how long the head of the response is held in µs (varint; may be missing)
 const (
 	// Flags of both heads, in their second byte.
 	headTrailers = 1 << 2
@@ -49,6 +50,9 @@ func (t *interner) appendRequest(dst []byte, req *protocol.Request, ttl time.Dur
 	}
 	if len(req.Trailers) != 0 {
 		dst = t.appendTrailers(dst, req.Trailers)
+	}
+	if req.Hold > 0 {
+		dst = binary.AppendUvarint(dst, micros(req.Hold))
 	}
 	return dst
 }
@@ -103,6 +107,9 @@ func (c *cursor) readRequest(req *protocol.Request, maxHeaders int) time.Duratio
 	req.Headers = c.headers(req.Headers, maxHeaders, token)
 	if flags&headTrailers != 0 {
 		req.Trailers = c.headers(req.Trailers, maxHeaders, token)
+	}
+	if c.at < len(c.b) {
+		req.Hold = c.duration()
 	}
 	return ttl
 }

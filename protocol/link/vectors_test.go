@@ -137,6 +137,10 @@ var written = map[string]func(w *Writer){
 		w.Preface(Dialer, Settings{})
 		w.Request(1, &protocol.Request{Method: []byte("GET"), Path: []byte("/"), Attempt: 1, Alone: true}, 0, nil)
 	},
+	"request-hold": func(w *Writer) {
+		w.Preface(Dialer, Settings{})
+		w.Request(1, &protocol.Request{Method: []byte("GET"), Path: []byte("/"), Hold: 40 * time.Millisecond}, 0, nil)
+	},
 	"request-batch": func(w *Writer) {
 		w.Preface(Dialer, Settings{})
 		w.Request(1, &protocol.Request{Method: []byte("GET"), Path: []byte("/"), Attempt: 1, Batch: true}, 0, nil)

@@ -15,6 +15,7 @@ type Route struct {
 	Policy    Policy
 	Estimator Estimator
 	Counts    Counts
+	Heads     Heads
 
 	worth          worth.Gate
 	lostPrimaries  *overtaken      // nil until a hedge has won
@@ -65,6 +66,7 @@ func (r *Route) Inherit(last *Route) {
 	r.Estimator = last.Estimator
 	r.classes.Inherit(&last.classes, r.Policy.quantile() != last.Policy.quantile())
 	r.best = last.best
+	r.Heads = last.Heads
 }
 
 // Watch is what is known of one primary attempt. The zero value is an attempt without a class, which

@@ -35,6 +35,7 @@ type Attempt struct {
 	verdictLater bool // the gRPC call is a stream, whose end gives the verdict on the endpoint
 	judgedLate   bool // its endpoint was judged for not responding in time
 	isError      bool // its response is an error of 4xx or 5xx
+	holds        bool // HoldsHead has said that the head of its response is held
 
 	ep         *lb.Endpoint // nil before one is picked
 	sent       time.Duration

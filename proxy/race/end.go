@@ -50,7 +50,11 @@ func (a *Attempt) Respond(res *Response) {
 	now := r.shard.Loop.Now()
 	lingering := a.Lingering()
 	a.ep.Ext.(*service.Endpoint).Stats.BytesOut += uint64(res.Size())
-	if !lingering {
+	switch {
+	case lingering:
+	case res.Source != nil:
+		r.hedging.onStream(a, res.Source, now)
+	default:
 		r.hedging.onResponse(a, now)
 	}
 	if len(res.Trailers) > 0 || len(res.Body) == 0 || res.Status != 200 {

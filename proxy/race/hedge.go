@@ -22,18 +22,22 @@ type hedging struct {
 	timer     loop.Timer // armed until the next hedge may be due
 	due       loop.Due
 	watch     hedge.Watch   // of the primary
+	hold      time.Duration // for how long heads are held; 0 before anyone asked
 	overtaken time.Duration // when the response of a hedge came, if it came before that of the primary; else 0
 	sent      uint8         // hedges sent, without those that were replaced
 	refused   uint8         // of sent, hedges that were refused
 	replaced  uint8         // hedges that were refused, and that another hedge may replace
 	tie       tie
+	streamed  bool // a response has become a stream
 }
 
 func (h *hedging) init(r *Race) {
 	h.race, h.timer.Fire, h.timer.Pooled = r, h.onTimer, true
 }
 
-func (h *hedging) reset() { h.overtaken, h.sent, h.refused, h.replaced, h.tie = 0, 0, 0, 0, untied }
+func (h *hedging) reset() {
+	h.hold, h.overtaken, h.sent, h.refused, h.replaced, h.tie, h.streamed = 0, 0, 0, 0, 0, untied, false
+}
 
 // start earns the request's part of the budget, finds its class of latency, and arms the timer of the first hedge. In
 // shadow mode it arms the timer only if the request is watched. A batch request is not hedged, earns nothing, and

@@ -63,6 +63,8 @@ func (h *hedging) onDone(a *Attempt, now time.Duration) {
 		return
 	case h.sent == h.refused || !h.counts(a):
 		return
+	case h.streamed: // of streams, only those primaries would be judged that were not overtaken: the others are reset
+		return
 	case h.overtaken > 0:
 		saved = now - h.overtaken
 	case a.Lingering(): // its caller has gone, or its time was up

@@ -70,16 +70,17 @@ type Owner interface {
 type Entry struct {
 	Service *service.Service
 	Policy  *Policy
-	Key     uint64       // of the request, if the service picks by key
-	Pin     *lb.Endpoint // that the request is pinned to; nil means none
-	Bytes   int          // length of the request
-	Attempt uint8        // number of the attempt of another sidecar that the request came with
-	Hedged  bool         // that was a hedge, or beside one
-	Tied    bool         // the request is a tied hedge
-	Batch   bool         // the request, or its route, is batch
-	NoHedge bool         // the caller opted out of hedges, or the request is pinned
-	Class   []byte       // the class of latency that the caller named; nil means none
-	Keyed   bool         // the application tells copies of the request by their Idempotency-Key
+	Key     uint64        // of the request, if the service picks by key
+	Pin     *lb.Endpoint  // that the request is pinned to; nil means none
+	Bytes   int           // length of the request
+	Attempt uint8         // number of the attempt of another sidecar that the request came with
+	Hedged  bool          // that was a hedge, or beside one
+	Tied    bool          // the request is a tied hedge
+	Batch   bool          // the request, or its route, is batch
+	NoHedge bool          // the caller opted out of hedges, or the request is pinned
+	Class   []byte        // the class of latency that the caller named; nil means none
+	Keyed   bool          // the application tells copies of the request by their Idempotency-Key
+	Hold    time.Duration // for how long from Start on the sender wants heads to be held; see Attempt.HoldsHead
 }
 
 // Start launches the first attempt and arms the timer of the first hedge. Its owner has filled in the Entry.
@@ -96,7 +97,7 @@ func (r *Race) launch(kind attemptKind, ep *lb.Endpoint) {
 	a := &r.attempts[r.Launched]
 	r.Launched++
 	r.inFlight++
-	a.kind, a.ep, a.index, a.replayed, a.verdictLater, a.judgedLate, a.isError = kind, nil, uint8(r.Launched-1), false, false, false, false
+	a.kind, a.ep, a.index, a.replayed, a.verdictLater, a.judgedLate, a.isError, a.holds = kind, nil, uint8(r.Launched-1), false, false, false, false, false
 	a.state.become(attemptLaunched)
 	if kind == retryAttempt {
 		r.Service.Stats.Retries++

@@ -9,6 +9,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/affinity"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/service"
 	"github.com/remora-proxy/remora/proxy/shard"
@@ -44,6 +45,9 @@ type Stream struct {
 	call   bool              // a gRPC call, which Close counts
 	code   protocol.GRPCCode // what it ended with; NoteCode and Close are like Connected and Close
 	awaits bool              // its end gives the verdict, not its head
+
+	heads      *hedge.Heads  // that learns when the first byte of the body has come; nil means nobody
+	headsUntil time.Duration // until when that byte has come in time
 }
 
 // Picked gets an endpoint for the stream s to connect to. After the failure f the stream is closed, and s is nil.

@@ -36,6 +36,7 @@ type transfer struct {
 	trailers func([]protocol.Header) []protocol.Header // returns those that are passed on; nil means without our own
 	call     *call                                     // learns the trailers; nil means that they are only passed on
 	replay   *replay                                   // of a request, writes to the destination; nil means to
+	begun    func()                                    // called at the first byte of the body; nil means not
 	ending   *atomic.Bool                              // set before the last chunk is sent, whose receiver may be faster than run; nil means nothing
 }
 
@@ -62,7 +63,7 @@ func (t *transfer) run() bodyFault {
 	t.rest = nil
 	t.proc.Charge(-early)
 	for f == noFault && !t.body.Done() {
-		if n := t.body.Verbatim(); n > 0 && !t.chunks && t.settled() {
+		if n := t.body.Verbatim(); n > 0 && t.begun == nil && !t.chunks && t.settled() {
 			f = t.passVerbatim(n, block[:])
 		} else {
 			f = t.passNext(block[:])
@@ -129,6 +130,10 @@ func (t *transfer) decode(in, block []byte) (int, bodyFault) {
 }
 
 func (t *transfer) writeDecoded(block []byte) bodyFault {
+	if t.begun != nil && t.body.Length() > 0 {
+		t.begun()
+		t.begun = nil
+	}
 	for b := t.decoded.B[:t.body.Length()]; len(b) > 0; {
 		part, out := b, b
 		if t.chunks {

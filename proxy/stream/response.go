@@ -105,7 +105,7 @@ func (d *responseStream) send() (sent int64, whole bool) {
 	}
 	t := transfer{
 		proc: d.srv.opt.Process, from: d.up, to: d.down,
-		body: &d.src.Body, decoded: d.src.Buffer, chunks: d.chunks, call: d.call,
+		body: &d.src.Body, decoded: d.src.Buffer, chunks: d.chunks, call: d.call, begun: d.src.Stream.OnFirstByte(),
 	}
 	d.src.Buffer = nil
 	if f := t.run(); f != noFault {

@@ -30,6 +30,7 @@ type conn struct {
 	head      http1.Head     // of the response
 	body      http1.Body     // its decoder
 	pause     loop.Timer     // armed while a body is incomplete that may be a stream
+	held      bool           // the response is a stream whose head is held until the first byte of its body
 	room      loop.Flush     // deferred when all of the request is sent, to leave the loop
 	outbound  shard.Outbound // write timeout
 }
@@ -83,6 +84,7 @@ func (c *conn) begin(a *race.Attempt) {
 	c.login = req.Login
 	c.toHead = string(req.Method) == "HEAD"
 	c.head.Reset()
+	c.held = false
 	if len(req.Body) > http1.WriteTogether && len(req.Trailers) == 0 {
 		c.outbound.WriteBoth(out, req.Body)
 	} else {
@@ -322,10 +324,11 @@ func (c *conn) onStale() {
 }
 
 // Cancel implements race.Carrier. The attempt lingers if the application may have the
-// request: its response is awaited and dropped, so that the application's work stays counted.
+// request: its response is awaited and dropped, so that the application's work stays counted. A stream is not awaited,
+// since it may have no end.
 func (c *conn) Cancel(*race.Attempt) (lingers bool) {
 	switch {
-	case c.state == awaitingBody && c.long():
+	case c.state == awaitingBody && (c.held || c.long()):
 		c.close()
 	case c.state != dialing:
 		return true

@@ -103,7 +103,7 @@ func (p *pool) suits(c *conn, a *race.Attempt) bool {
 func (p *pool) dial(a *race.Attempt) {
 	c := &conn{pool: p, shard: p.shard, current: a}
 	c.outbound.Init(c.shard)
-	c.pause.Fire, c.room.Do = c.handOff, c.handOff
+	c.pause.Fire, c.room.Do = c.becomeStream, c.handOff
 	a.Carry(c, a.ID())
 	p.open++
 	p.dialing++

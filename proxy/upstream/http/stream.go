@@ -19,11 +19,23 @@ func (c *conn) tooLong() bool {
 func (c *conn) checkStream() {
 	switch {
 	case !c.shard.Process.Streams:
-	case c.tooLong(), c.head.Framing != http1.FixedLength && c.response.IsFeed():
-		c.handOff()
+	case c.held, c.tooLong(), c.head.Framing != http1.FixedLength && c.response.IsFeed():
+		c.becomeStream()
 	case c.head.Framing != http1.FixedLength && !c.pause.Armed():
 		c.shard.Loop.After(race.StreamAfter, &c.pause)
 	}
+}
+
+// becomeStream passes a response on that must be a stream, or holds its head as long as the race wants.
+func (c *conn) becomeStream() {
+	if c.response != nil && c.body.Length() == 0 {
+		if wait := c.current.HoldsHead(); wait > 0 {
+			c.held = true
+			c.shard.Loop.After(wait, &c.pause)
+			return
+		}
+	}
+	c.handOff()
 }
 
 // handOff takes the connection off the loop, and passes the response to its attempt as a

@@ -14,7 +14,7 @@ import (
 func (s *call) onHead() {
 	s.response.BodyBuffer = s.c.shard.Buffers.Get(0)
 	if s.tooLong() {
-		s.becomeStream(false)
+		s.streamOrHold()
 		return
 	}
 	s.c.partial.add(s)
@@ -96,19 +96,34 @@ func (s *call) checkStream() {
 	switch {
 	case !s.c.shard.Process.Streams, !s.hasBody():
 		return
+	case s.held:
+		s.streamOrHold()
+		return
 	case protocol.Interactive(res.Headers):
 		after = race.GRPCStreamAfter
 	case res.DeclaredLength >= 0 || s.pause.Armed():
 		return
 	case res.IsFeed():
-		s.becomeStream(false)
+		s.streamOrHold()
 		return
 	}
 	s.c.shard.Loop.After(after, &s.pause)
 }
 
 // onPause is called when a response has been incomplete for long.
-func (s *call) onPause() { s.becomeStream(false) }
+func (s *call) onPause() { s.streamOrHold() }
+
+// streamOrHold passes an incomplete response on that must be a stream, or holds its head as long as the race wants.
+func (s *call) streamOrHold() {
+	if s.size == 0 && s.c.shard.Process.Streams {
+		if wait := s.attempt.HoldsHead(); wait > 0 {
+			s.held = true
+			s.c.shard.Loop.After(wait, &s.pause)
+			return
+		}
+	}
+	s.becomeStream(false)
+}
 
 // takeTrailers copies the trailers behind the body. It reports whether there is memory for them.
 func (s *call) takeTrailers(hs []protocol.Header) bool {

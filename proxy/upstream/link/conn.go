@@ -109,6 +109,7 @@ func (c *client) send(a *race.Attempt) {
 		return
 	}
 	req := a.Request()
+	req.Hold = a.HoldsHead()
 	id := c.next
 	c.next++
 	a.Carry(c, id)
