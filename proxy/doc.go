@@ -10,11 +10,11 @@
 //	downstream/http, /http2, /link, /dubbo                   bytes to a request
 //	downstream, forwarded                                    headers added and removed
 //	route                                                    which route
+//	exchange                                                 the phases, and the one response
 //	allow, limit                                             who may pass
-//	exchange                                                 deadline, filters, the one response
+//	service                                                  endpoints, bounds, slots
 //	filter/injection, /mirror, /fallback, /cache, /collapse  what a route adds
 //	race                                                     attempts, retries, hedges
-//	service                                                  endpoints, slots
 //	upstream/http, /http2, /link, /dubbo                     an attempt to bytes, bytes to a response
 //	telemetry                                                counters, access log, spans
 //	stream                                                   what leaves the loops
