@@ -83,7 +83,7 @@ func (s *Sidecar) drainReplaced() {
 func (s *Sidecar) awaitIdle(ctx context.Context) {
 	if !poll(ctx, s.idle) {
 		s.log.Warn("timeouts.drain has passed with work left",
-			"pending", s.proc.Pending(), "connections", s.engine.Stats().Inbound)
+			"pending", s.proc.Pending(), "connections", s.reactor.Stats().Inbound)
 		return
 	}
 	s.log.Info("drained")
@@ -97,7 +97,7 @@ func (s *Sidecar) parkedFetched() bool { return s.proc.Links() == 0 && s.streams
 // idle reports whether no request is in flight and no client is connected. A connection
 // counts from its accept on, so there is no gap between the two.
 func (s *Sidecar) idle() bool {
-	return s.engine.Stats().Inbound == 0 && s.proc.Pending() == 0
+	return s.reactor.Stats().Inbound == 0 && s.proc.Pending() == 0
 }
 
 // sleep waits for d, or until ctx is done.

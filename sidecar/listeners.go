@@ -24,7 +24,7 @@ import (
 // removed and that still accept.
 type listeners struct {
 	log     *slog.Logger
-	engine  *reactor.Engine
+	reactor *reactor.Reactor
 	proc    *proxy.Process
 	workers map[loop.Loop]*proxy.Worker
 	streams *stream.Server
@@ -86,7 +86,7 @@ func (s *listeners) serve(l *openListener, c *config.Listener, g *proxy.Generati
 				},
 			}
 		}
-		server, failed := s.engine.Serve(first, o, func(on loop.Loop, _ string) loop.Stream {
+		server, failed := s.reactor.Serve(first, o, func(on loop.Loop, _ string) loop.Stream {
 			return l.core.Accept(s.workers[on])
 		})
 		if err = failed; err == nil {

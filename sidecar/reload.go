@@ -181,10 +181,10 @@ func (r *reloads) apply(cfg *config.Config) error {
 
 // open opens the files of the configuration.
 func (c *change) open() (err error) {
-	if c.identities, err = openIdentities(c.cfg, c.s.identities, c.s.log, c.s.engine.RecheckPeers); err != nil {
+	if c.identities, err = openIdentities(c.cfg, c.s.identities, c.s.log, c.s.reactor.RecheckPeers); err != nil {
 		return &refusal{refusedIdentity, err}
 	}
-	if c.access, err = c.s.access.open(&c.cfg.AccessLog, len(c.s.engine.Loops())); err != nil {
+	if c.access, err = c.s.access.open(&c.cfg.AccessLog, len(c.s.reactor.Loops())); err != nil {
 		return &refusal{refusedAccessLog, err}
 	}
 	return nil
@@ -256,12 +256,12 @@ func (c *change) commit() {
 	s.mu.Unlock()
 	s.access.use(c.access, &c.cfg.AccessLog)
 	closed := c.updateListeners()
-	s.engine.RecheckPeers() // after the listeners, which say what peers may connect
+	s.reactor.RecheckPeers() // after the listeners, which say what peers may connect
 	c.updateSources()
 	old.closeExcept(c.identities)
 	gone := s.registrations.update(c.cfg, c.identities)
 	limitMemory(c.cfg)
-	s.engine.SetWriteStall(c.cfg.Timeouts.Write)
+	s.reactor.SetWriteStall(c.cfg.Timeouts.Write)
 	if level, ok := admin.LogLevel(c.cfg.Log.Level); ok && c.cfg.Log.Level != before.Log.Level {
 		s.level.Set(level)
 	}

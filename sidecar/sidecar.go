@@ -31,7 +31,7 @@ type Sidecar struct {
 	level      *slog.LevelVar // level of log
 	version    string         // of the program
 	engineKind engine.Kind
-	engine     *reactor.Engine
+	reactor    *reactor.Reactor
 	proc       *proxy.Process
 	workers    map[loop.Loop]*proxy.Worker
 	streams    *stream.Server
@@ -106,15 +106,15 @@ const otherFiles = 64
 func (s *Sidecar) resources() *overload.Manager {
 	return overload.New(overload.Options{
 		Resources: []overload.Resource{
-			{Name: "descriptors", Used: s.openFiles, Limit: s.engine.FileLimit},
+			{Name: "descriptors", Used: s.openFiles, Limit: s.reactor.FileLimit},
 			overload.Memory(),
-			{Name: "connections", Used: s.engine.Accepted, Limit: s.engine.MaxAccepted},
-			boundedBy("handshakes", s.engine.Handshakes),
+			{Name: "connections", Used: s.reactor.Accepted, Limit: s.reactor.MaxAccepted},
+			boundedBy("handshakes", s.reactor.Handshakes),
 			boundedBy("streams", s.streams.Places),
 			boundedBy("buffered", func() (used, limit int) { return int(s.proc.Buffered()), int(s.proc.Config().Limits.Buffered) }),
 			boundedBy("admin_connections", func() (used, limit int) { return s.admin.Connections(), s.proc.Config().Limits.AdminConnections }),
 		},
-		Shed: s.proc.ShedIdle, Logger: s.log, OnWork: s.engine.OnWork,
+		Shed: s.proc.ShedIdle, Logger: s.log, OnWork: s.reactor.OnWork,
 	})
 }
 
@@ -132,7 +132,7 @@ func (s *Sidecar) openFiles() int64 {
 	if n, ok := overload.OpenFiles(); ok {
 		return n
 	}
-	return otherFiles + s.engine.Files() + int64(s.admin.Connections())
+	return otherFiles + s.reactor.Files() + int64(s.admin.Connections())
 }
 
 // identityStats lists the identities for the admin API.
@@ -167,8 +167,8 @@ func (s *Sidecar) stop() {
 	if s.streams != nil {
 		err = errors.Join(err, bounded(s.streams.Close)) // before the loops, which count their bytes
 	}
-	if s.engine != nil {
-		stopped := bounded(s.engine.Stop)
+	if s.reactor != nil {
+		stopped := bounded(s.reactor.Stop)
 		if stopped == nil && s.proc != nil {
 			s.proc.FlushAccessLog()
 		}

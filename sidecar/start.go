@@ -169,14 +169,14 @@ func (s *starting) startLoops() (err error) {
 		runtime.GOMAXPROCS(loops + 1)
 	}
 	limitMemory(s.cfg)
-	s.engine, err = reactor.Start(reactor.Options{
+	s.reactor, err = reactor.Start(reactor.Options{
 		Engine: s.engineKind, Loops: loops, MaxConnections: s.cfg.Limits.Connections, MaxPerSource: s.cfg.Limits.PerSource, WriteStall: s.cfg.Timeouts.Write,
 		ReservedFiles: reservedFiles(s.cfg), DialTLS: s.clientCerts.client, DialOther: s.sources.otherAddress, Logger: s.log,
 	})
 	if err != nil {
 		return err
 	}
-	if s.identities, err = openIdentities(s.cfg, nil, s.log, s.engine.RecheckPeers); err != nil {
+	if s.identities, err = openIdentities(s.cfg, nil, s.log, s.reactor.RecheckPeers); err != nil {
 		return err
 	}
 	s.proc = proxy.NewProcess(s.cfg, loops)
@@ -187,19 +187,19 @@ func (s *starting) startLoops() (err error) {
 	}
 	s.access.use(w, &s.cfg.AccessLog)
 	s.proc.Generation().LogTo(queueOf(w))
-	for _, l := range s.engine.Loops() {
+	for _, l := range s.reactor.Loops() {
 		s.workers[l] = proxy.NewWorker(s.proc, l, s.log, rand.Uint64())
 	}
 	s.clientCerts.set(s.proc.Generation(), s.proc.Generation(), s.identities, false)
 	s.streams = stream.New(stream.Options{
-		Process: s.proc, Dial: s.engine.DialSocketWith, Reserver: s.engine.Reserver, Logger: s.log, Previous: s.inherited.parked,
+		Process: s.proc, Dial: s.reactor.DialSocketWith, Reserver: s.reactor.Reserver, Logger: s.log, Previous: s.inherited.parked,
 	})
 	s.proc.SetStreams(s.streams)
 	s.spans = otlp.New(otlp.Options{Node: s.cfg.Node.ID, Version: s.version, Logger: s.log})
 	s.spans.Configure(&s.cfg.Tracing)
 	s.proc.SetSpans(s.spans)
 	s.listeners = listeners{
-		log: s.log, engine: s.engine, proc: s.proc, workers: s.workers, streams: s.streams, byName: make(map[string]*openListener),
+		log: s.log, reactor: s.reactor, proc: s.proc, workers: s.workers, streams: s.streams, byName: make(map[string]*openListener),
 	}
 	s.sources = sources{log: s.log, discovery: &s.discovery, proc: s.proc, streams: s.streams, byService: make(map[string]*source)}
 	s.succession.streams = s.streams
@@ -226,14 +226,14 @@ func (s *starting) connectRegistries() error {
 // process serves.
 func (s *starting) openAdmin() error {
 	resources := s.resources()
-	s.engine.RefuseWhile(resources.Refusing)
+	s.reactor.RefuseWhile(resources.Refusing)
 	s.proc.SetOverload(func() bool {
 		state, _ := resources.State()
 		return state != overload.Normal
 	})
 	s.admin.Server = admin.New(admin.Options{
 		Process: s.proc, Version: s.version, Engine: s.engineKind.Name, Log: s.log, Level: s.level,
-		Reactor:       s.engine.Stats,
+		Reactor:       s.reactor.Stats,
 		Registry:      s.discovery.registryStats,
 		Registrations: s.registrationStats,
 		Identities:    s.identityStats,

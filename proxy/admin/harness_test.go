@@ -32,13 +32,13 @@ func TestMain(m *testing.M) {
 
 // sidecar is the core on real loops, with the admin API.
 type sidecar struct {
-	t      testing.TB
-	engine *reactor.Engine
-	proc   *proxy.Process
-	api    *Server
-	egress string
-	drains atomic.Int32
-	cups   atomic.Int64 // the use of its one resource, of 100
+	t       testing.TB
+	reactor *reactor.Reactor
+	proc    *proxy.Process
+	api     *Server
+	egress  string
+	drains  atomic.Int32
+	cups    atomic.Int64 // the use of its one resource, of 100
 }
 
 const loopCount = 2
@@ -56,21 +56,21 @@ func newSidecar(t testing.TB, yaml string) *sidecar {
 	}
 	s := &sidecar{t: t}
 	log := slog.New(slog.DiscardHandler)
-	if s.engine, err = reactor.Start(reactor.Options{Loops: loopCount, Logger: log}); err != nil {
+	if s.reactor, err = reactor.Start(reactor.Options{Loops: loopCount, Logger: log}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.engine.Stop(context.Background()); err != nil {
+		if err := s.reactor.Stop(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
 	s.proc = proxy.NewProcess(cfg, loopCount)
 	byLoop := map[loop.Loop]*proxy.Worker{}
-	for i, l := range s.engine.Loops() {
+	for i, l := range s.reactor.Loops() {
 		byLoop[l] = proxy.NewWorker(s.proc, l, log, uint64(i))
 	}
 	listener := s.proc.Generation().Listener(cfg.Listeners[0].Name)
-	l, err := s.engine.Listen("127.0.0.1:0", reactor.ListenOptions{}, func(l loop.Loop, _ string) loop.Stream {
+	l, err := s.reactor.Listen("127.0.0.1:0", reactor.ListenOptions{}, func(l loop.Loop, _ string) loop.Stream {
 		return listener.Accept(byLoop[l])
 	})
 	if err != nil {
@@ -82,7 +82,7 @@ func newSidecar(t testing.TB, yaml string) *sidecar {
 	s.api = New(Options{
 		Process: s.proc, Version: "v1", Engine: "epoll", Log: log, Level: new(slog.LevelVar),
 		Reactor: func() stats.DriverStats {
-			st := s.engine.Stats()
+			st := s.reactor.Stats()
 			st.TLSFailures = map[string]int64{"tls_expired": 1}
 			return st
 		},

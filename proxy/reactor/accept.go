@@ -74,9 +74,9 @@ func (a *acceptor) onEvents(kernel.Events) {
 // failed tries again later.
 func (a *acceptor) failed(err error) {
 	a.stop()
-	a.l.eng.count.acceptErrors.Add(1)
+	a.l.reactor.count.acceptErrors.Add(1)
 	if a.backoff == kernel.MinBackoff {
-		a.l.eng.log.Warn("accept failed", "address", a.l.Addr().String(), "error", err)
+		a.l.reactor.log.Warn("accept failed", "address", a.l.Addr().String(), "error", err)
 	}
 	a.loop.After(a.backoff, &a.timer)
 	a.backoff = min(2*a.backoff, kernel.MaxBackoff)
@@ -95,7 +95,7 @@ func (l *Listener) onAccept(on *eventLoop, fd int, from netip.AddrPort) {
 		l.acceptElsewhere(fd, from)
 		return
 	}
-	at, ok := l.eng.limits.reserve(l.countedSource(fd, from.Addr()), &l.limit, connFiles)
+	at, ok := l.reactor.limits.reserve(l.countedSource(fd, from.Addr()), &l.limit, connFiles)
 	decided = true
 	if !ok {
 		l.refuseSocket(fd)
@@ -117,7 +117,7 @@ func (l *Listener) onAccept(on *eventLoop, fd int, from netip.AddrPort) {
 
 // countedSource returns the source that a connection from an address counts for, if any.
 func (l *Listener) countedSource(fd int, from netip.Addr) netip.Addr {
-	if l.eng.limits.allLocal && (from.IsLoopback() || l.loopback || l.wildcard && kernel.IsLoopback(fd)) {
+	if l.reactor.limits.allLocal && (from.IsLoopback() || l.loopback || l.wildcard && kernel.IsLoopback(fd)) {
 		return netip.Addr{}
 	}
 	return loop.Source(from)
@@ -141,7 +141,7 @@ func (l *Listener) loopFor(on *eventLoop) *eventLoop {
 // newConn returns an accepted connection on its way to a loop.
 func (l *Listener) newConn(target *eventLoop, at reservation) *conn {
 	target.load.Add(1)
-	l.eng.count.accepted.Add(1)
+	l.reactor.count.accepted.Add(1)
 	return &conn{
 		countedOn:  target,
 		descriptor: descriptor{loop: target, fd: -1},
@@ -162,8 +162,8 @@ func (l *Listener) begin(c *conn) {
 func (l *Listener) notArrived(c *conn, err error) {
 	c.descriptor.close()
 	c.unreserve()
-	l.eng.count.acceptErrors.Add(1)
-	l.eng.log.Warn("accepted connection closed: the event loop could not take it", "remote", c.remote, "error", err)
+	l.reactor.count.acceptErrors.Add(1)
+	l.reactor.log.Warn("accepted connection closed: the event loop could not take it", "remote", c.remote, "error", err)
 }
 
 // acceptElsewhere is for connections whose first bytes are read on a goroutine. The address is that of
@@ -177,12 +177,12 @@ func (l *Listener) acceptElsewhere(fd int, from netip.AddrPort) {
 	defer unix.Close(fd)
 	switch {
 	case err != nil:
-		l.eng.count.acceptErrors.Add(1)
-		l.eng.log.Warn("accepted connection closed", "remote", peer.String(), "error", err)
+		l.reactor.count.acceptErrors.Add(1)
+		l.reactor.log.Warn("accepted connection closed", "remote", peer.String(), "error", err)
 	case l.opts.Proxies != nil:
 		l.acceptProxied(nc, peer)
 	default:
-		if at, ok := l.eng.limits.reserve(l.countedSource(fd, from.Addr()), &l.limit, connFiles); ok {
+		if at, ok := l.reactor.limits.reserve(l.countedSource(fd, from.Addr()), &l.limit, connFiles); ok {
 			l.assign(nc, at, peer)
 		} else {
 			l.refuse(nc)
@@ -199,7 +199,7 @@ func (l *Listener) assign(nc net.Conn, at reservation, peer net.Addr) {
 		l.deliver(c, nc)
 		return
 	}
-	if !l.eng.spawn(func() {
+	if !l.reactor.spawn(func() {
 		if l.passOn(c, nc.(*net.TCPConn)) {
 			c.unreserve()
 		} else {
@@ -237,7 +237,7 @@ func (l *Listener) refuse(nc net.Conn) {
 	if len(l.opts.Overload) > 0 && l.opts.TLS == nil {
 		select {
 		case l.overloadTokens <- struct{}{}:
-			if l.eng.spawn(func() { l.sendOverload(nc); <-l.overloadTokens }) {
+			if l.reactor.spawn(func() { l.sendOverload(nc); <-l.overloadTokens }) {
 				return
 			}
 			<-l.overloadTokens

@@ -68,7 +68,7 @@ func TestKeepAlive(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			connectTo(t, l.Addr().String())
+			dial(t, l.Addr().String())
 			fd := recv(t, fds, "the connection")
 			for _, o := range []struct {
 				name                string
@@ -94,7 +94,7 @@ func TestKeepAliveInTheBacklog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	connectTo(t, ln.Addr().String())
+	dial(t, ln.Addr().String())
 	fds := make(chan int, 1)
 	if _, err := start(t, Options{}).Serve(ln, ListenOptions{}, func(loop.Loop, string) loop.Stream {
 		return &stream{open: func(c loop.Conn) { fds <- c.(*conn).fd }}
@@ -135,7 +135,7 @@ func TestArrivalFailure(t *testing.T) {
 		if load, room := e.loops[0].load.Load(), l.limit.taken.Load(); load != 0 || room != 0 {
 			t.Errorf("the load is %d, %d have a place in the room", load, room)
 		}
-		ask(t, connectTo(t, l.Addr().String()), "still here")
+		ask(t, dial(t, l.Addr().String()), "still here")
 	}
 }
 
@@ -152,7 +152,7 @@ func TestStopWithArrivals(t *testing.T) {
 	e.loops[0].Post(func() { close(entered); <-release })
 	recv(t, entered, "the loop to be busy")
 	for range n {
-		connectTo(t, addr)
+		dial(t, addr)
 	}
 	stopped := make(chan error, 1)
 	go func() {

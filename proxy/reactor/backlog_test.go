@@ -21,7 +21,7 @@ func TestAcceptsAtOnce(t *testing.T) {
 	a := l.acceptors[0]
 	on(t, a.loop, a.stop)
 	for range maxAccepts + 1 {
-		connectTo(t, l.Addr().String())
+		dial(t, l.Addr().String())
 	}
 	on(t, a.loop, func() {
 		for _, want := range []int{maxAccepts, maxAccepts + 1, maxAccepts + 1} {
@@ -31,7 +31,7 @@ func TestAcceptsAtOnce(t *testing.T) {
 		}
 	})
 	for range 3 * maxAccepts {
-		connectTo(t, l.Addr().String())
+		dial(t, l.Addr().String())
 	}
 	on(t, a.loop, a.start)
 	eventually(t, func() error {
@@ -52,7 +52,7 @@ func TestBackoffOfOneLoop(t *testing.T) {
 			a.backoff = time.Hour
 			a.failed(unix.EMFILE)
 		})
-		ask(t, connectTo(t, l.Addr().String()), "hello")
+		ask(t, dial(t, l.Addr().String()), "hello")
 		on(t, a.loop, func() {
 			if !a.timer.Armed() {
 				t.Error("the loop does not try again")

@@ -12,7 +12,7 @@ import (
 )
 
 // rawPeer is a blocking socket without Go's poller, so that only the work and the
-// allocations of the engine are measured.
+// allocations of the reactor are measured.
 type rawPeer int
 
 func newRawPeer(t testing.TB, addr string) rawPeer {
@@ -61,11 +61,11 @@ func (p rawPeer) receive(t testing.TB, b []byte) {
 // timers, as a request does.
 var kinds = []struct {
 	name   string
-	accept func(e *Engine) func() loop.Stream
+	accept func(e *Reactor) func() loop.Stream
 }{
-	{"at once", func(*Engine) func() loop.Stream { return echo }},
-	{"flush", func(e *Engine) func() loop.Stream { return flushed(e) }},
-	{"timers", func(e *Engine) func() loop.Stream {
+	{"at once", func(*Reactor) func() loop.Stream { return echo }},
+	{"flush", func(e *Reactor) func() loop.Stream { return flushed(e) }},
+	{"timers", func(e *Reactor) func() loop.Stream {
 		return func() loop.Stream {
 			l := e.loops[0]
 			var conn loop.Conn
@@ -85,7 +85,7 @@ var kinds = []struct {
 }
 
 // flushed returns streams that call before and echo in a deferred flush.
-func flushed(e *Engine, before ...func()) func() loop.Stream {
+func flushed(e *Reactor, before ...func()) func() loop.Stream {
 	return func() loop.Stream {
 		var conn loop.Conn
 		var out []byte
@@ -135,7 +135,7 @@ func BenchmarkBusy(b *testing.B) {
 	}
 }
 
-func exchange(b *testing.B, conns int, accept func(e *Engine) func() loop.Stream) {
+func exchange(b *testing.B, conns int, accept func(e *Reactor) func() loop.Stream) {
 	e := start(b, Options{})
 	addr := listen(b, e, ListenOptions{}, accept(e))
 	peers := make([]rawPeer, conns)

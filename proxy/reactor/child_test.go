@@ -33,7 +33,7 @@ func childMain() bool {
 	return true
 }
 
-// TestOutOfDescriptors: if accept fails for lack of descriptors, the engine backs off,
+// TestOutOfDescriptors: if accept fails for lack of descriptors, the reactor backs off,
 // serves open connections, and accepts again later.
 func TestOutOfDescriptors(t *testing.T) {
 	cmd := exec.Command(os.Args[0])

@@ -39,10 +39,10 @@ func TestConformanceTLS(t *testing.T) {
 // waitLimit is how long a test waits before it fails.
 const waitLimit = time.Minute
 
-// harness is an engine whose first loop is under test.
+// harness is a reactor whose first loop is under test.
 type harness struct {
 	t *testing.T
-	e *reactor.Engine
+	e *reactor.Reactor
 	l loop.Loop
 
 	identity *certs.Source // nil: plain text

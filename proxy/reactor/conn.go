@@ -49,7 +49,7 @@ type conn struct {
 
 	secure     *secure      // nil means plain text
 	redirected *redirection // nil for most
-	dial       *dial        // in connDialing, else nil
+	dial       *dialing     // in connDialing, else nil
 	drain      *drain       // in connDraining and connLinger, else nil
 }
 
@@ -163,9 +163,9 @@ func (c *conn) arrive() error {
 
 // open tells the stream that the connection is established.
 func (c *conn) open() {
-	c.loop.eng.count.open.Add(1)
+	c.loop.reactor.count.open.Add(1)
 	if c.state == connDialing {
-		c.loop.eng.count.dialled.Add(1)
+		c.loop.reactor.count.dialled.Add(1)
 		c.loop.Stop(&c.dial.timer)
 		c.dial = nil
 	}
@@ -210,9 +210,9 @@ func (c *conn) sendCloseNotify() {
 func (c *conn) end(err error) {
 	l := c.loop
 	if c.state > connDialing {
-		l.eng.count.open.Add(-1)
+		l.reactor.count.open.Add(-1)
 	} else {
-		l.eng.count.dialErrors.Add(1)
+		l.reactor.count.dialErrors.Add(1)
 	}
 	c.unreserve() // a dial without a socket has reserved nothing
 	c.become(connClosed)

@@ -17,7 +17,7 @@ import (
 )
 
 // accepted opens one connection and returns its ends.
-func accepted(t *testing.T, e *Engine, s *stream) (*conn, *net.TCPConn) {
+func accepted(t *testing.T, e *Reactor, s *stream) (*conn, *net.TCPConn) {
 	t.Helper()
 	got := make(chan *conn, 1)
 	open := s.open
@@ -28,7 +28,7 @@ func accepted(t *testing.T, e *Engine, s *stream) (*conn, *net.TCPConn) {
 		got <- c.(*conn)
 	}
 	addr := listen(t, e, ListenOptions{}, func() loop.Stream { return s })
-	peer := connectTo(t, addr)
+	peer := dial(t, addr)
 	return recv(t, got, "the connection"), peer
 }
 
@@ -92,7 +92,7 @@ func TestClosedConnWritesNothing(t *testing.T) {
 	// Several, since a new connection takes a descriptor for its peer too.
 	stale := map[int]*conn{}
 	for range 8 {
-		connectTo(t, addr)
+		dial(t, addr)
 		c := recv(t, conns, "a connection")
 		on(t, l, func() { stale[c.fd] = c })
 	}
@@ -111,7 +111,7 @@ func TestClosedConnWritesNothing(t *testing.T) {
 	})
 	reused := 0
 	for range 8 {
-		peer := connectTo(t, addr)
+		peer := dial(t, addr)
 		c := recv(t, conns, "another connection")
 		on(t, l, func() {
 			if old := stale[c.fd]; old != nil {
@@ -188,7 +188,7 @@ func TestPanics(t *testing.T) {
 	}
 	want := int64(0)
 	for name, s := range streams {
-		peer := connectTo(t, listen(t, e, ListenOptions{}, func() loop.Stream { return s }))
+		peer := dial(t, listen(t, e, ListenOptions{}, func() loop.Stream { return s }))
 		_, _ = peer.Write([]byte("x"))
 		if err := recv(t, closed, name+": OnClose"); err != ErrPanic {
 			t.Errorf("%s: OnClose(%v)", name, err)
@@ -197,7 +197,7 @@ func TestPanics(t *testing.T) {
 			want++
 		}
 	}
-	peer := connectTo(t, listen(t, e, ListenOptions{}, func() loop.Stream { boom(); return nil }))
+	peer := dial(t, listen(t, e, ListenOptions{}, func() loop.Stream { boom(); return nil }))
 	if _, err := io.Copy(io.Discard, peer); err != nil && !isReset(err) {
 		t.Error(err)
 	}

@@ -22,7 +22,7 @@ func (c *conn) Detach() (loop.Socket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reactor: detach: %w", err)
 	}
-	c.loop.eng.count.detached.Add(1)
+	c.loop.reactor.count.detached.Add(1)
 	s := c.toSocket(nc)
 	c.end(nil)
 	return s, nil
@@ -37,7 +37,7 @@ func (c *conn) toSocket(nc rawConn) loop.Socket {
 	at := c.reservation
 	at.becomeStream()
 	c.reservation = reservation{}
-	return c.loop.eng.newSocket(nc, over, at, c.peerAddr())
+	return c.loop.reactor.newSocket(nc, over, at, c.peerAddr())
 }
 
 // peerAddr returns who the peer is. Package net has no address for a connection that was reset

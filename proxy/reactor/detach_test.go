@@ -79,7 +79,7 @@ func detachUnderLoad(t *testing.T, own *certs.Source) {
 		defer mu.Unlock()
 		return echoAfter(t, rnd.IntN(size/2), &left)
 	})
-	connect := []func(*testing.T, *Engine, string, *certs.Source) (halfCloser, error){dialOutside, dialDetached, dialSocket}
+	connect := []func(*testing.T, *Reactor, string, *certs.Source) (halfCloser, error){dialOutside, dialDetached, dialSocket}
 	before := openFiles(t)
 	for round := range rounds {
 		var all sync.WaitGroup
@@ -133,7 +133,7 @@ type halfCloser interface {
 }
 
 // dialOutside connects without the engine.
-func dialOutside(_ *testing.T, _ *Engine, addr string, own *certs.Source) (halfCloser, error) {
+func dialOutside(_ *testing.T, _ *Reactor, addr string, own *certs.Source) (halfCloser, error) {
 	nc, err := net.Dial("tcp", addr)
 	if err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func dialOutside(_ *testing.T, _ *Engine, addr string, own *certs.Source) (halfC
 }
 
 // dialDetached connects on a loop and detaches the connection in OnOpen.
-func dialDetached(t *testing.T, e *Engine, addr string, _ *certs.Source) (halfCloser, error) {
+func dialDetached(t *testing.T, e *Reactor, addr string, _ *certs.Source) (halfCloser, error) {
 	got := make(chan halfCloser, 1)
 	ended := make(chan error, 1)
 	l := e.Loops()[0]
@@ -168,7 +168,7 @@ func dialDetached(t *testing.T, e *Engine, addr string, _ *certs.Source) (halfCl
 }
 
 // dialSocket connects with DialSocket, on no loop.
-func dialSocket(t *testing.T, e *Engine, addr string, _ *certs.Source) (halfCloser, error) {
+func dialSocket(t *testing.T, e *Reactor, addr string, _ *certs.Source) (halfCloser, error) {
 	sock, err := e.DialSocket(t.Context(), addr, "service", "")
 	if err != nil {
 		return nil, err
@@ -219,9 +219,9 @@ func exchangeBytes(nc halfCloser, seed uint64, size int) error {
 	return nil
 }
 
-// TestDetachOutlivesEngine: a Socket works after its engine was stopped, and keeps its
+// TestDetachOutlivesReactor: a Socket works after its reactor was stopped, and keeps its
 // reservation until it is closed.
-func TestDetachOutlivesEngine(t *testing.T) {
+func TestDetachOutlivesReactor(t *testing.T) {
 	e := start(t, Options{MaxConnections: 1})
 	c, peer := accepted(t, e, &stream{})
 	var sock loop.Socket

@@ -16,12 +16,12 @@ import (
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
-// dial makes the connection of a conn in connDialing. It ends by one of
+// dialing makes the connection of a conn in connDialing. It ends by one of
 //
 //	onConnected  the kernel has connected the socket of the loop, or failed
 //	onDialled    the dialer has connected a socket, with TLS if there is a config, or failed
 //	onTimeout    neither has come in time
-type dial struct {
+type dialing struct {
 	c      *conn
 	timer  loop.Timer
 	config func() *tls.Config // of the handshake; nil means plain text
@@ -42,7 +42,7 @@ func (l *eventLoop) Dial(addr string, timeout time.Duration, s loop.Stream) {
 		name = d.ServerName()
 	}
 	c := &conn{descriptor: descriptor{loop: l, fd: -1}, stream: s, remote: addr, state: connDialing}
-	d := &dial{c: c, config: l.eng.dialTLS(key, addr, name), other: l.eng.dialOther(key, addr)}
+	d := &dialing{c: c, config: l.reactor.dialTLS(key, addr, name), other: l.reactor.dialOther(key, addr)}
 	if s, ok := s.(loop.Negotiated); ok && d.config != nil {
 		d.config = requireALPN(d.config, s.ALPN())
 	}
@@ -55,7 +55,7 @@ func (l *eventLoop) Dial(addr string, timeout time.Duration, s loop.Stream) {
 		err = d.connect(to)
 	} else {
 		d.until = time.Now().Add(timeout)
-		err = l.eng.dialer.add(d)
+		err = l.reactor.dialer.add(d)
 	}
 	if err != nil {
 		c.end(cause(err))
@@ -69,12 +69,12 @@ func unmapped(addr string) (netip.AddrPort, error) {
 }
 
 // connect begins to connect to an address, which onConnected ends.
-func (d *dial) connect(to netip.AddrPort) error {
-	c, e := d.c, d.c.loop.eng
-	if e.ctx.Err() != nil {
+func (d *dialing) connect(to netip.AddrPort) error {
+	c, r := d.c, d.c.loop.reactor
+	if r.ctx.Err() != nil {
 		return ErrStopped
 	}
-	at, ok := e.limits.reserveDial()
+	at, ok := r.limits.reserveDial()
 	if !ok {
 		return loop.ErrDialQueue
 	}
@@ -90,7 +90,7 @@ func (d *dial) connect(to netip.AddrPort) error {
 }
 
 // onConnected ends a connect, if it has ended.
-func (d *dial) onConnected() {
+func (d *dialing) onConnected() {
 	c := d.c
 	to, _ := unmapped(c.remote)
 	err := kernel.Connected(c.fd, to)
@@ -111,7 +111,7 @@ func (d *dial) onConnected() {
 }
 
 // onTimeout ends the connection, whose dial takes too long.
-func (d *dial) onTimeout() {
+func (d *dialing) onTimeout() {
 	if d.c.fd < 0 && !d.tried.Load() {
 		d.c.end(loop.ErrDialQueue)
 		return
@@ -120,7 +120,7 @@ func (d *dial) onTimeout() {
 }
 
 // onDialled ends a dial of the dialer.
-func (d *dial) onDialled(nc net.Conn, over *secure, at reservation, err error) {
+func (d *dialing) onDialled(nc net.Conn, over *secure, at reservation, err error) {
 	c := d.c
 	if err == nil {
 		err = c.takeFrom(nc)

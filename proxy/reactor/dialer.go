@@ -22,23 +22,23 @@ const maxWaitingDials = 4096
 // any may be dialled. An address has a quarter of them at most: one that does not respond must not
 // take all.
 type dialer struct {
-	eng *Engine
-	max int
+	reactor *Reactor
+	max     int
 
 	mu      sync.Mutex
 	active  int
-	waiting []*dial
+	waiting []*dialing
 	dials   map[string]int // in progress, by address
 }
 
-func (d *dialer) add(w *dial) error {
+func (d *dialer) add(w *dialing) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.waiting) >= maxWaitingDials {
 		return loop.ErrDialQueue
 	}
 	if d.active < d.max {
-		if !d.eng.spawn(d.work) {
+		if !d.reactor.spawn(d.work) {
 			return ErrStopped
 		}
 		d.active++
@@ -63,10 +63,10 @@ func (d *dialer) work() {
 }
 
 // begin takes the first waiting dial that may begin. If there is none, the goroutine must end.
-func (d *dialer) begin() (next *dial, ok bool) {
+func (d *dialer) begin() (next *dialing, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	i := slices.IndexFunc(d.waiting, func(w *dial) bool { return d.dials[w.c.remote] < max(1, d.max/4) })
+	i := slices.IndexFunc(d.waiting, func(w *dialing) bool { return d.dials[w.c.remote] < max(1, d.max/4) })
 	if i < 0 {
 		d.active--
 		if len(d.waiting) == 0 {
@@ -80,30 +80,30 @@ func (d *dialer) begin() (next *dial, ok bool) {
 	return next, true
 }
 
-func (d *dialer) dial(w *dial) {
-	if d.eng.ctx.Err() == nil && !time.Now().Before(w.until) {
+func (d *dialer) dial(w *dialing) {
+	if d.reactor.ctx.Err() == nil && !time.Now().Before(w.until) {
 		return // the timer of the loop has closed it
 	}
 	var nc net.Conn
 	var over *secure
 	err := loop.ErrDialQueue
-	at, ok := d.eng.limits.reserveDial()
+	at, ok := d.reactor.limits.reserveDial()
 	if ok {
 		w.tried.Store(true)
 		nd := net.Dialer{Deadline: w.until}
-		nc, err = dialFirst(d.eng.ctx, &nd, w.c.remote, w.other)
+		nc, err = dialFirst(d.reactor.ctx, &nd, w.c.remote, w.other)
 	}
-	if d.eng.ctx.Err() != nil {
+	if d.reactor.ctx.Err() != nil {
 		err = ErrStopped
 		if nc != nil {
 			_ = nc.Close()
 		}
 	}
 	if err == nil && w.config != nil {
-		over, err = handshake(d.eng.ctx, w.c, w.config, nc, nil, w.until, tls.Client)
-		err = d.eng.dialledTLS(nc, w.c.remote, err)
+		over, err = handshake(d.reactor.ctx, w.c, w.config, nc, nil, w.until, tls.Client)
+		err = d.reactor.dialledTLS(nc, w.c.remote, err)
 		if err == nil {
-			d.eng.countHandshake(over.tls)
+			d.reactor.countHandshake(over.tls)
 		}
 	}
 	w.c.loop.Post(func() { w.onDialled(nc, over, at, err) })
@@ -137,24 +137,24 @@ func dialAddr(ctx context.Context, nd *net.Dialer, addr string) (net.Conn, error
 }
 
 // dialledTLS counts the failure of the handshake of a dialled connection, and closes the connection.
-func (e *Engine) dialledTLS(nc net.Conn, remote string, err error) error {
+func (r *Reactor) dialledTLS(nc net.Conn, remote string, err error) error {
 	if err == nil {
 		return nil
 	}
 	_ = nc.Close()
-	if e.ctx.Err() != nil {
+	if r.ctx.Err() != nil {
 		return ErrStopped
 	}
 	if !errors.Is(err, context.Canceled) { // cancelled here, so no failure of the peer
-		e.tlsFailed(remote, err)
+		r.tlsFailed(remote, err)
 	}
 	return err
 }
 
 // countHandshake counts a handshake that succeeded.
-func (e *Engine) countHandshake(over *tls.Conn) {
-	e.count.handshakes.Add(1)
+func (r *Reactor) countHandshake(over *tls.Conn) {
+	r.count.handshakes.Add(1)
 	if over.ConnectionState().DidResume {
-		e.count.resumed.Add(1)
+		r.count.resumed.Add(1)
 	}
 }

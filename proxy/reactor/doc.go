@@ -3,7 +3,7 @@
 //
 // The files:
 //
-//	engine.go      starts and stops the loops, counts
+//	reactor.go     the Reactor: starts and stops the loops, counts
 //	loop.go        a loop: its data, timers and flushes
 //	turn.go        the turns of a loop, and functions posted from outside
 //	descriptor.go  a socket on a loop: writes

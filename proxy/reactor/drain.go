@@ -74,11 +74,11 @@ func (d *drain) checkOutput() {
 			return
 		}
 		d.left = math.MaxInt // from here on the kernel's output is counted
-		c.loop.After(c.loop.eng.linger, &d.timer)
+		c.loop.After(c.loop.reactor.linger, &d.timer)
 	case d.stalled(n):
 		c.end(nil)
 	case !d.timer.Armed():
-		c.loop.After(d.progress+c.loop.eng.writeStall()-c.loop.now, &d.timer)
+		c.loop.After(d.progress+c.loop.reactor.writeStall()-c.loop.now, &d.timer)
 	}
 }
 
@@ -91,7 +91,7 @@ func (d *drain) checkLinger() {
 		c.end(nil)
 		return
 	}
-	c.loop.After(c.loop.eng.linger, &d.timer)
+	c.loop.After(c.loop.reactor.linger, &d.timer)
 }
 
 // stalled reports whether the output, with n bytes left, made no progress for WriteStall.
@@ -101,5 +101,5 @@ func (d *drain) stalled(n int) bool {
 		d.left, d.progress = n, l.now
 		return false
 	}
-	return l.now-d.progress >= l.eng.writeStall()
+	return l.now-d.progress >= l.reactor.writeStall()
 }

@@ -17,13 +17,13 @@ var RefusingAddr = refusingAddr
 
 // SetHandshakeTimeout changes the time limit of handshakes of accepted connections. It must
 // be called before there are any.
-func (e *Engine) SetHandshakeTimeout(d time.Duration) { e.handshakeTimeout = d }
+func (r *Reactor) SetHandshakeTimeout(d time.Duration) { r.handshakeTimeout = d }
 
 // ListenOn is Listen with all connections on one loop.
-func (e *Engine) ListenOn(l loop.Loop, addr string, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream) (*Listener, error) {
+func (r *Reactor) ListenOn(l loop.Loop, addr string, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream) (*Listener, error) {
 	ln, err := Bind(addr)
 	if err != nil {
 		return nil, err
 	}
-	return e.serve(ln, o, accept, []*eventLoop{l.(*eventLoop)})
+	return r.serve(ln, o, accept, []*eventLoop{l.(*eventLoop)})
 }

@@ -31,7 +31,7 @@ func TestTLSFreed(t *testing.T) {
 	}
 }
 
-// tlsFreed dials connections within one engine, one after another. end ends the accepted end
+// tlsFreed dials connections within one reactor, one after another. end ends the accepted end
 // of each, or sends a second message, on which the dialling end closes.
 func tlsFreed(t *testing.T, end func(t *testing.T, accepted loop.Conn)) {
 	const conns = 30

@@ -34,7 +34,7 @@ func TestHalfOpenRests(t *testing.T) {
 		s.close = func(err error) { closed <- err }
 		return s
 	})
-	nc := connectTo(t, addr)
+	nc := dial(t, addr)
 	if err := nc.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}

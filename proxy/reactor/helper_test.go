@@ -69,9 +69,9 @@ func environmentEngine() engine.Kind {
 	return kind
 }
 
-// start starts an engine and stops it at the end of the test. Unless o says otherwise it
+// start starts a reactor and stops it at the end of the test. Unless o says otherwise it
 // has one loop and the environment's ENGINE. Handshakes may take waitLimit.
-func start(t testing.TB, o Options) *Engine {
+func start(t testing.TB, o Options) *Reactor {
 	t.Helper()
 	if o.Loops == 0 {
 		o.Loops = 1
@@ -98,7 +98,7 @@ func start(t testing.TB, o Options) *Engine {
 }
 
 // listen opens a listener on loopback and returns its address.
-func listen(t testing.TB, e *Engine, o ListenOptions, accept func() loop.Stream) string {
+func listen(t testing.TB, e *Reactor, o ListenOptions, accept func() loop.Stream) string {
 	t.Helper()
 	l, err := e.Listen("127.0.0.1:0", o, func(loop.Loop, string) loop.Stream { return accept() })
 	if err != nil {
@@ -108,7 +108,7 @@ func listen(t testing.TB, e *Engine, o ListenOptions, accept func() loop.Stream)
 }
 
 // listenEcho opens a listener of echoes on loopback.
-func listenEcho(t testing.TB, e *Engine, o ListenOptions) *Listener {
+func listenEcho(t testing.TB, e *Reactor, o ListenOptions) *Listener {
 	t.Helper()
 	l, err := e.Listen("127.0.0.1:0", o, func(loop.Loop, string) loop.Stream { return echo() })
 	if err != nil {
@@ -137,8 +137,8 @@ func recv[T any](t testing.TB, ch <-chan T, what string) T {
 	}
 }
 
-// connectTo connects without the engine.
-func connectTo(t testing.TB, addr string) *net.TCPConn {
+// dial connects without the reactor.
+func dial(t testing.TB, addr string) *net.TCPConn {
 	t.Helper()
 	c, err := net.DialTimeout("tcp", addr, waitLimit)
 	if err != nil {

@@ -14,7 +14,7 @@ func TestHasInput(t *testing.T) {
 	addr := listen(t, e, ListenOptions{}, func() loop.Stream {
 		return &stream{open: func(c loop.Conn) { opened <- c }, data: func([]byte) { close(read) }}
 	})
-	peer := connectTo(t, addr)
+	peer := dial(t, addr)
 	c := recv(t, opened, "a connection")
 	l := e.Loops()[0]
 	on(t, l, func() {

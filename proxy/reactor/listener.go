@@ -43,7 +43,7 @@ type ListenOptions struct {
 	// protocol. nil means that clients make them themselves.
 	Proxies *Proxies
 
-	// MaxConnections limits the listener's open connections, besides the limits of the Engine.
+	// MaxConnections limits the listener's open connections, besides the limits of the Reactor.
 	// 0 means no limit of its own.
 	MaxConnections int
 
@@ -51,9 +51,9 @@ type ListenOptions struct {
 	Also []net.Listener
 }
 
-// Listener accepts connections for an Engine's loops.
+// Listener accepts connections for the loops of a Reactor.
 type Listener struct {
-	eng            *Engine
+	reactor        *Reactor
 	sockets        []*listening // the first is at the address of the Listener
 	loopback       bool         // only this host can connect
 	wildcard       bool         // it listens at several addresses
@@ -81,22 +81,22 @@ const (
 // Listen accepts connections at addr ("host:port" or a Unix socket) and spreads them over the
 // loops. For each, it calls accept on the connection's loop with its RemoteAddr. accept returns the
 // stream, or nil to close the connection. After Stop the error is ErrStopped.
-func (e *Engine) Listen(addr string, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream) (*Listener, error) {
+func (r *Reactor) Listen(addr string, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream) (*Listener, error) {
 	ln, err := Bind(addr)
 	if err != nil {
 		return nil, err
 	}
-	return e.Serve(ln, o, accept)
+	return r.Serve(ln, o, accept)
 }
 
 // Serve is Listen on a socket from Bind, which it owns, and closes when it returns an error.
-func (e *Engine) Serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream) (*Listener, error) {
-	return e.serve(ln, o, accept, e.loops)
+func (r *Reactor) Serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream) (*Listener, error) {
+	return r.serve(ln, o, accept, r.loops)
 }
 
-func (e *Engine) serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream, loops []*eventLoop) (*Listener, error) {
+func (r *Reactor) serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream, loops []*eventLoop) (*Listener, error) {
 	l := &Listener{
-		eng: e, loops: loops, accept: accept, opts: o,
+		reactor: r, loops: loops, accept: accept, opts: o,
 		overloadTokens: make(chan struct{}, maxOverloaded),
 	}
 	if err := l.own(append([]net.Listener{ln}, o.Also...)); err != nil {
@@ -111,7 +111,7 @@ func (e *Engine) serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop
 	l.limit.max = int64(o.MaxConnections)
 	if o.TLS != nil {
 		l.limit.known = func() bool { return o.TLS().ClientAuth >= tls.RequireAnyClientCert }
-		l.newcomers = fair.NewTable(placesFor(e.limits.max, l.limit.max))
+		l.newcomers = fair.NewTable(placesFor(r.limits.max, l.limit.max))
 		l.newcomers.Turnover = true
 	}
 	for _, s := range l.sockets {
@@ -119,12 +119,12 @@ func (e *Engine) serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop
 			l.acceptors = append(l.acceptors, newAcceptor(l, s.fd, on))
 		}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.stopping {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopping {
 		return nil, errors.Join(ErrStopped, l.closeSockets())
 	}
-	e.listeners[l] = struct{}{}
+	r.listeners[l] = struct{}{}
 	for _, a := range l.acceptors {
 		a.loop.Post(a.start)
 	}
@@ -144,7 +144,7 @@ func (l *Listener) own(sockets []net.Listener) (failed error) {
 			continue
 		}
 		if err := setStreamOptions(fd); err != nil { // as Bind has done
-			l.eng.log.Warn("keep-alive probes of a listener may be off: the socket options can't be set", "address", ln.Addr().String(), "error", err)
+			l.reactor.log.Warn("keep-alive probes of a listener may be off: the socket options can't be set", "address", ln.Addr().String(), "error", err)
 		}
 	}
 	if failed != nil {
@@ -219,16 +219,16 @@ func (rawListener) Write(func(fd uintptr) bool) error { return errors.ErrUnsuppo
 // are still accepted, lest it resets them. Accepted connections stay open, and may reach their loop
 // later. A second call, or one after Stop, returns net.ErrClosed. It must not be called on a loop.
 func (l *Listener) Close() error {
-	e := l.eng
-	e.mu.Lock()
-	if _, open := e.listeners[l]; !open {
-		e.mu.Unlock()
+	r := l.reactor
+	r.mu.Lock()
+	if _, open := r.listeners[l]; !open {
+		r.mu.Unlock()
 		return net.ErrClosed
 	}
-	delete(e.listeners, l)
-	e.helpers.Add(1)
-	e.mu.Unlock()
-	defer e.helpers.Done()
+	delete(r.listeners, l)
+	r.helpers.Add(1)
+	r.mu.Unlock()
+	defer r.helpers.Done()
 	return l.close()
 }
 

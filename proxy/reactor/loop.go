@@ -13,9 +13,9 @@ import (
 // eventLoop is one event loop with its connections, timers and deferred work. Only its own
 // goroutine may access it, except for posts and the atomics.
 type eventLoop struct {
-	eng    *Engine
-	index  int
-	poller kernel.Poller
+	reactor *Reactor
+	index   int
+	poller  kernel.Poller
 
 	now   time.Duration
 	turn  turn
@@ -59,12 +59,12 @@ const (
 	maxReads  = 4
 )
 
-func startLoop(e *Engine, index int) (*eventLoop, error) {
-	poller, err := e.kind.Open()
+func startLoop(r *Reactor, index int) (*eventLoop, error) {
+	poller, err := r.kind.Open()
 	if err != nil {
 		return nil, err
 	}
-	l := &eventLoop{eng: e, index: index, poller: poller, scratch: scratch{input: make([]byte, inputSize)}, newcomers: make(map[*newcomer]struct{}), ended: make(chan struct{})}
+	l := &eventLoop{reactor: r, index: index, poller: poller, scratch: scratch{input: make([]byte, inputSize)}, newcomers: make(map[*newcomer]struct{}), ended: make(chan struct{})}
 	l.now = l.clock()
 	go l.run()
 	return l, nil
@@ -151,8 +151,8 @@ func (l *eventLoop) recovered(c *conn) {
 	if r == nil {
 		return
 	}
-	l.eng.count.panics.Add(1)
-	l.eng.log.Error("panic in a callback of the event loop", "loop", l.index, "panic", r, "stack", string(debug.Stack()))
+	l.reactor.count.panics.Add(1)
+	l.reactor.log.Error("panic in a callback of the event loop", "loop", l.index, "panic", r, "stack", string(debug.Stack()))
 	if c != nil && c.state != connClosed {
 		c.end(ErrPanic)
 	}

@@ -21,7 +21,7 @@ const (
 	// turns.
 	useWindow = 100 * time.Millisecond
 
-	// moveTurn is for how long one loop of an engine may decide to move connections, in turn. The next
+	// moveTurn is for how long one loop of a reactor may decide to move connections, in turn. The next
 	// one sees what that has changed.
 	moveTurn = 2 * useWindow
 
@@ -43,7 +43,7 @@ const (
 
 // moving measures the use of a loop, and says which of its connections move.
 type moving struct {
-	all []*eventLoop // the loops of the engine; nil before the start and when it stops
+	all []*eventLoop // the loops of the reactor; nil before the start and when it stops
 
 	since  time.Duration // when the present window began
 	busy   time.Duration // time in turns before since

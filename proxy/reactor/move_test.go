@@ -35,7 +35,7 @@ func (m *mover) Resume(past int) {
 }
 
 // movers listens for connections that may move, and counts their streams by loop.
-func movers(t *testing.T, e *Engine, o ListenOptions, change func(*mover)) (addr string, opened []atomic.Int32) {
+func movers(t *testing.T, e *Reactor, o ListenOptions, change func(*mover)) (addr string, opened []atomic.Int32) {
 	opened = make([]atomic.Int32, len(e.loops))
 	l, err := e.Listen("127.0.0.1:0", o, func(at loop.Loop, _ string) loop.Stream {
 		opened[at.(*eventLoop).index].Add(1)
@@ -56,7 +56,7 @@ func movers(t *testing.T, e *Engine, o ListenOptions, change func(*mover)) (addr
 
 // holdMoves makes every other loop move part of the connections to a loop, at most room of them, until the
 // next call.
-func holdMoves(t *testing.T, e *Engine, part float64, room, to int) {
+func holdMoves(t *testing.T, e *Reactor, part float64, room, to int) {
 	for _, l := range e.loops {
 		if l.index == to {
 			holdMovesOf(t, l, 0, 0, nil)
@@ -88,7 +88,7 @@ func TestMove(t *testing.T) {
 	})
 	peers := make([]net.Conn, conns)
 	for i := range peers {
-		peers[i] = connectTo(t, addr)
+		peers[i] = dial(t, addr)
 		ask(t, peers[i], "before")
 	}
 	elsewhere := int(opened[0].Load())
@@ -131,7 +131,7 @@ func TestMove(t *testing.T) {
 		}
 	}
 	if l := [2]int64{e.loops[0].load.Load(), e.loops[1].load.Load()}; l != [2]int64{} || e.Stats().Inbound != 0 {
-		t.Errorf("after the end the loops count %d connections, and the engine %d", l, e.Stats().Inbound)
+		t.Errorf("after the end the loops count %d connections, and the reactor %d", l, e.Stats().Inbound)
 	}
 }
 
@@ -155,7 +155,7 @@ func TestNotMoved(t *testing.T) {
 			e := start(t, Options{Loops: 2})
 			holdMoves(t, e, 0, 0, 0)
 			addr, opened := movers(t, e, c.listen, c.change)
-			var p net.Conn = connectTo(t, addr)
+			var p net.Conn = dial(t, addr)
 			if c.listen.TLS != nil {
 				p = tls.Client(p, own.Client())
 			}
@@ -181,7 +181,7 @@ func TestMoveBeforeDrain(t *testing.T) {
 	got := make(chan string, 10)
 	addr, _ := movers(t, e, ListenOptions{}, func(m *mover) { m.data = func(b []byte) { got <- string(b) } })
 	release := holdLoop(e.loops[1]) // so the first one accepts
-	p := connectTo(t, addr)
+	p := dial(t, addr)
 	holdMovesOf(t, e.loops[0], 1, 1, e.loops[1])
 	if _, err := p.Write([]byte("input")); err != nil {
 		t.Fatal(err)
@@ -217,7 +217,7 @@ func TestMovePart(t *testing.T) {
 	addr, opened := movers(t, e, ListenOptions{}, nil)
 	var first []net.Conn
 	for len(first) < conns {
-		p, before := connectTo(t, addr), opened[0].Load()
+		p, before := dial(t, addr), opened[0].Load()
 		if ask(t, p, "before"); opened[0].Load() > before {
 			first = append(first, p)
 		}
@@ -241,7 +241,7 @@ func TestGather(t *testing.T) {
 	addr, _ := movers(t, e, ListenOptions{}, nil)
 	peers := make([]net.Conn, conns)
 	for i := range peers {
-		peers[i] = connectTo(t, addr)
+		peers[i] = dial(t, addr)
 	}
 	eventually(t, func() error {
 		for _, p := range peers {
@@ -258,12 +258,12 @@ func TestGather(t *testing.T) {
 	})
 }
 
-// TestStopWhileMoving: the engine's end closes connections that are on their way.
+// TestStopWhileMoving: the reactor's end closes connections that are on their way.
 func TestStopWhileMoving(t *testing.T) {
 	for range 20 {
 		e := start(t, Options{Loops: 2})
 		addr, _ := movers(t, e, ListenOptions{}, nil)
-		p := connectTo(t, addr)
+		p := dial(t, addr)
 		ask(t, p, "before")
 		for i, l := range e.loops {
 			holdMovesOf(t, l, 1, math.MaxInt, e.loops[1-i])

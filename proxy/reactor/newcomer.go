@@ -77,8 +77,8 @@ func placesFor(limits ...int64) int {
 
 // greet makes c, which has its socket, a newcomer on its loop. Its peer is at source.
 func (l *Listener) greet(c *conn, source netip.Addr) {
-	e := l.eng
-	n := &newcomer{c: c, l: l, source: source, descriptor: c.descriptor, until: time.Now().Add(e.handshakeTimeout)}
+	r := l.reactor
+	n := &newcomer{c: c, l: l, source: source, descriptor: c.descriptor, until: time.Now().Add(r.handshakeTimeout)}
 	c.fd = -1
 	n.timer.Fire = n.onTimeout
 	if err := n.watch(n, kernel.Input); err != nil {
@@ -86,10 +86,10 @@ func (l *Listener) greet(c *conn, source netip.Addr) {
 		l.notArrived(c, err)
 		return
 	}
-	e.count.offLoop.Add(1)
+	r.count.offLoop.Add(1)
 	n.place = l.newcomers.Take(share.Source{Peer: source}, func() { n.loop.Post(n.onEvicted) })
 	n.loop.newcomers[n] = struct{}{}
-	n.loop.After(e.handshakeTimeout, &n.timer)
+	n.loop.After(r.handshakeTimeout, &n.timer)
 }
 
 // onEvents implements watcher.
@@ -148,10 +148,10 @@ func (n *newcomer) refuse(err error) {
 	n.loop.After(overloadTime, &n.timer)
 }
 
-// countFailure counts and logs a TLS failure, unless the engine is stopping.
+// countFailure counts and logs a TLS failure, unless the reactor is stopping.
 func (n *newcomer) countFailure(err error) {
-	if n.l.eng.ctx.Err() == nil {
-		n.l.eng.tlsFailed(n.c.remote, err)
+	if n.l.reactor.ctx.Err() == nil {
+		n.l.reactor.tlsFailed(n.c.remote, err)
 	}
 }
 
@@ -188,7 +188,7 @@ func (n *newcomer) end() {
 	n.input = nil
 	if n.place != nil {
 		n.place.Release()
-		n.l.eng.count.offLoop.Add(-1)
+		n.l.reactor.count.offLoop.Add(-1)
 		n.c.unreserve()
 	}
 }
@@ -197,15 +197,15 @@ func (n *newcomer) end() {
 // Handshakes are divided fairly, too, and one that waits for its peer gives way. But none in progress
 // gives way to one of its own source: if the CPU is what they wait for, none would ever end.
 func (n *newcomer) beginHandshake() {
-	e := n.l.eng
-	ctx, cancel := context.WithCancelCause(e.ctx)
+	r := n.l.reactor
+	ctx, cancel := context.WithCancelCause(r.ctx)
 	giveWay := func() { cancel(errBusy) }
 	var slot *fair.Place
-	if e.known.sources.Has(n.source) {
-		slot = e.known.places.Take(share.Source{Peer: n.source}, giveWay)
+	if r.known.sources.Has(n.source) {
+		slot = r.known.places.Take(share.Source{Peer: n.source}, giveWay)
 	}
 	if slot == nil {
-		slot = e.handshakes.Take(share.Source{Peer: n.source}, giveWay)
+		slot = r.handshakes.Take(share.Source{Peer: n.source}, giveWay)
 	}
 	err := errBusy
 	if slot != nil {
@@ -226,7 +226,7 @@ func (n *newcomer) spawnHandshake(ctx context.Context, slot *fair.Place, done fu
 		return err
 	}
 	input := n.input
-	if !n.l.eng.spawn(func() { n.handshake(ctx, waiting{nc, slot}, input, done) }) {
+	if !n.l.reactor.spawn(func() { n.handshake(ctx, waiting{nc, slot}, input, done) }) {
 		return errors.Join(ErrStopped, nc.Close())
 	}
 	n.place.Release()
@@ -236,7 +236,7 @@ func (n *newcomer) spawnHandshake(ctx context.Context, slot *fair.Place, done fu
 
 // knownPeers are peers that have shown a certificate before.
 type knownPeers struct {
-	places  *fair.Table // of their handshakes, besides Engine.handshakes
+	places  *fair.Table // of their handshakes, besides Reactor.handshakes
 	sources fair.Known
 }
 
@@ -256,7 +256,7 @@ func (w waiting) Read(b []byte) (int, error) {
 // handshake does the handshake over socket, which has received input, and gives the connection
 // back to its loop. It runs on a goroutine, and accesses no field that the loop changes.
 func (n *newcomer) handshake(ctx context.Context, socket waiting, input []byte, done func()) {
-	e, c, nc := n.l.eng, n.c, socket.Conn
+	r, c, nc := n.l.reactor, n.c, socket.Conn
 	over, err := handshake(ctx, c, n.l.opts.TLS, socket, input, n.until, tls.Server)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -264,13 +264,13 @@ func (n *newcomer) handshake(ctx context.Context, socket waiting, input []byte, 
 		lingerClose(nc) // so that the alert arrives
 	}
 	done()
-	e.count.offLoop.Add(-1) // the loop counts it from here on
+	r.count.offLoop.Add(-1) // the loop counts it from here on
 	if err == nil {
 		over.identify()
-		e.countHandshake(over.tls)
+		r.countHandshake(over.tls)
 		if over.peer != nil {
 			c.reservation.prove()
-			e.known.sources.Add(n.source)
+			r.known.sources.Add(n.source)
 		}
 		c.secure = over
 		n.l.deliver(c, nc)

@@ -32,7 +32,7 @@ func clientHello(t testing.TB, own *certs.Source) []byte {
 }
 
 // listenWithNewcomers opens a listener with max places for newcomers.
-func listenWithNewcomers(t *testing.T, e *Engine, own *certs.Source, max int) *Listener {
+func listenWithNewcomers(t *testing.T, e *Reactor, own *certs.Source, max int) *Listener {
 	t.Helper()
 	l := listenEcho(t, e, ListenOptions{TLS: own.Server})
 	l.newcomers.Resize(max)
@@ -62,7 +62,7 @@ func TestNewcomersGiveWay(t *testing.T) {
 	awaitNewcomers(t, l, 1)
 	var silent []net.Conn
 	for i := range 6 {
-		c := connectTo(t, addr)
+		c := dial(t, addr)
 		must.Write(t, c, half)
 		silent = append(silent, c)
 		awaitNewcomers(t, l, min(i+2, 3))
@@ -74,7 +74,7 @@ func TestNewcomersGiveWay(t *testing.T) {
 	}
 	awaitFailure(t, e, CodeSilent, 4)
 	awaitHandshakes(t, e, 0)
-	for _, c := range []net.Conn{other, connectTo(t, addr)} {
+	for _, c := range []net.Conn{other, dial(t, addr)} {
 		if got := ask(t, tls.Client(c, own.Client()), "hello"); got != "hello" {
 			t.Errorf("got %q", got)
 		}
@@ -95,7 +95,7 @@ func TestNewcomersCost(t *testing.T) {
 	l := listenWithNewcomers(t, e, own, 100)
 	before := runtime.NumGoroutine()
 	for range 100 {
-		connectTo(t, l.Addr().String())
+		dial(t, l.Addr().String())
 	}
 	awaitNewcomers(t, l, 100)
 	eventually(t, func() error {
@@ -113,7 +113,7 @@ func TestNewcomersInPieces(t *testing.T) {
 	e := start(t, Options{})
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
 	for _, size := range []int{1, 5, 100} {
-		c := tls.Client(&pieces{TCPConn: connectTo(t, addr), size: size}, own.Client())
+		c := tls.Client(&pieces{TCPConn: dial(t, addr), size: size}, own.Client())
 		if got := ask(t, c, "hello"); got != "hello" {
 			t.Errorf("in pieces of %d bytes: %q", size, got)
 		}
@@ -156,7 +156,7 @@ func (p *pieces) Write(b []byte) (int, error) {
 func TestNewcomersRefused(t *testing.T) {
 	e := start(t, Options{})
 	l := listenWithNewcomers(t, e, NewIdentity(t), 10)
-	c := connectTo(t, l.Addr().String())
+	c := dial(t, l.Addr().String())
 	_, _ = c.Write([]byte{22, 3, 1, 0, 5, 2, 0, 0, 1, 0})
 	if b, err := io.ReadAll(c); err != nil || string(b) != "\x15\x03\x03\x00\x02\x02\x0a" {
 		t.Errorf("read %q, %v", b, err)
@@ -171,8 +171,8 @@ func TestNewcomersStop(t *testing.T) {
 	own := NewIdentity(t)
 	e := start(t, Options{})
 	l := listenWithNewcomers(t, e, own, 10)
-	c := connectTo(t, l.Addr().String())
-	begun := connectTo(t, l.Addr().String())
+	c := dial(t, l.Addr().String())
+	begun := dial(t, l.Addr().String())
 	_, _ = begun.Write(clientHello(t, own))
 	awaitHandshakes(t, e, 1)
 	awaitNewcomers(t, l, 1)
@@ -204,7 +204,7 @@ func TestLongHello(t *testing.T) {
 	e := start(t, Options{})
 	on(t, e.loops[0], func() { e.loops[0].input = e.loops[0].input[:16] })
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
-	c := tls.Client(connectTo(t, addr), own.Client())
+	c := tls.Client(dial(t, addr), own.Client())
 	if got := ask(t, c, "hello"); got != "hello" {
 		t.Errorf("echo %q", got)
 	}
@@ -249,7 +249,7 @@ func TestTLSHandshakesOfMany(t *testing.T) {
 }
 
 // awaitWaiting waits until so many handshakes wait for their peers.
-func awaitWaiting(t *testing.T, e *Engine, n int) {
+func awaitWaiting(t *testing.T, e *Reactor, n int) {
 	t.Helper()
 	eventually(t, func() error {
 		if got := e.handshakes.Idle(); got != n {

@@ -140,7 +140,7 @@ func TestMoveBetweenLoops(t *testing.T) {
 }
 
 // serve runs a process whose clients reach service local, with more settings of that, at an address.
-func serve(t *testing.T, loops int, settings string) (*proxy.Process, *reactor.Engine, string) {
+func serve(t *testing.T, loops int, settings string) (*proxy.Process, *reactor.Reactor, string) {
 	cfg, err := config.Parse("a.yaml", fmt.Appendf(nil, `
 listeners: [{name: egress, address: "127.0.0.1:1", protocol: http, service: local}]
 services:
@@ -169,7 +169,7 @@ services:
 	return p, e, ln.Addr().String()
 }
 
-func stop(t *testing.T, e *reactor.Engine) {
+func stop(t *testing.T, e *reactor.Reactor) {
 	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	if err := e.Stop(ctx); err != nil {

@@ -25,7 +25,7 @@ type refusedProxy struct {
 
 // proxied starts a listener behind proxies on 127.0.0.1, and returns the channels of what it accepts
 // and refuses.
-func proxied(t *testing.T, o Options, lo ListenOptions, wait time.Duration) (e *Engine, addr string, remotes chan string, refused chan refusedProxy) {
+func proxied(t *testing.T, o Options, lo ListenOptions, wait time.Duration) (e *Reactor, addr string, remotes chan string, refused chan refusedProxy) {
 	t.Helper()
 	e = start(t, o)
 	remotes, refused = make(chan string, 8), make(chan refusedProxy, 8)
@@ -55,7 +55,7 @@ func TestProxied(t *testing.T) {
 		})), "192.0.2.9:1"},
 		{"PROXY UNKNOWN\r\n", ""},
 	} {
-		nc := connectTo(t, addr)
+		nc := dial(t, addr)
 		must.Write(t, nc, c.header+"a")
 		if got := ask(t, nc, "b"); got != "a" {
 			t.Errorf("%q follows the header", got)
@@ -73,7 +73,7 @@ func TestProxied(t *testing.T) {
 func TestProxiedTLS(t *testing.T) {
 	identity := NewIdentity(t)
 	_, addr, remotes, _ := proxied(t, Options{}, ListenOptions{TLS: identity.Server}, waitLimit)
-	nc := connectTo(t, addr)
+	nc := dial(t, addr)
 	must.Write(t, nc, header)
 	over := tls.Client(nc, identity.Client())
 	if got := ask(t, over, "hello"); got != "hello" {
@@ -88,7 +88,7 @@ func TestProxiedTLS(t *testing.T) {
 func TestProxiedSources(t *testing.T) {
 	e, addr, remotes, _ := proxied(t, Options{MaxPerSource: 1}, ListenOptions{}, waitLimit)
 	open := func(client string) net.Conn {
-		nc := connectTo(t, addr)
+		nc := dial(t, addr)
 		must.Write(t, nc, "PROXY TCP4 "+client+" 198.51.100.2 1 443\r\n")
 		return nc
 	}
@@ -130,7 +130,7 @@ func TestProxiedRefused(t *testing.T) {
 			t.Errorf("%q: %d bytes, %v", c.sent, n, err)
 		}
 	}
-	silent := connectTo(t, addr)
+	silent := dial(t, addr)
 	if err := silent.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestProxiedRefused(t *testing.T) {
 // TestProxiedStop: Stop ends the wait for a header.
 func TestProxiedStop(t *testing.T) {
 	e, addr, _, _ := proxied(t, Options{}, ListenOptions{}, waitLimit)
-	nc := connectTo(t, addr)
+	nc := dial(t, addr)
 	must.Write(t, nc, "PROXY ")
 	e.wantReserved(t, 1, 0)
 	if err := e.Stop(t.Context()); err != nil {

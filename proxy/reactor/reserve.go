@@ -164,15 +164,15 @@ func (p *connLimits) forgetSource(source netip.Addr) {
 // reserves each of them, under MaxConnections, MaxPerSource and its own max (0 means no
 // limit). That function returns nil if a limit is reached, otherwise a release function, which
 // may be called again. All may be called from any goroutine.
-func (e *Engine) Reserver(max int) (reserve func(local, remote net.Addr) (release func())) {
+func (r *Reactor) Reserver(max int) (reserve func(local, remote net.Addr) (release func())) {
 	in := &listenerLimit{max: int64(max)}
 	return func(local, remote net.Addr) (release func()) {
-		at, ok := e.limits.reserve(e.limits.countedSource(local, remote), in, streamFiles)
+		at, ok := r.limits.reserve(r.limits.countedSource(local, remote), in, streamFiles)
 		if !ok {
 			return nil
 		}
 		o := &offLoop{}
-		o.begin(e, at)
+		o.begin(r, at)
 		return func() { o.end() }
 	}
 }
@@ -220,14 +220,14 @@ const (
 )
 
 // limitFiles sets the limits of accepted connections.
-func (e *Engine) limitFiles(o *Options) {
+func (r *Reactor) limitFiles(o *Options) {
 	files := fileLimit()
-	e.limits.fileLimit = int64(files)
-	e.limits.maxFiles = int64(files - processFiles - loopFiles*o.Loops - o.ReservedFiles)
-	e.limits.max = int64(capConnections(o.MaxConnections, int(e.limits.maxFiles)))
-	if int(e.limits.max) < o.MaxConnections {
-		e.log.Warn("fewer connections than configured: the limit of file descriptors allows no more",
-			"connections", e.limits.max, "configured", o.MaxConnections, "descriptors", files)
+	r.limits.fileLimit = int64(files)
+	r.limits.maxFiles = int64(files - processFiles - loopFiles*o.Loops - o.ReservedFiles)
+	r.limits.max = int64(capConnections(o.MaxConnections, int(r.limits.maxFiles)))
+	if int(r.limits.max) < o.MaxConnections {
+		r.log.Warn("fewer connections than configured: the limit of file descriptors allows no more",
+			"connections", r.limits.max, "configured", o.MaxConnections, "descriptors", files)
 	}
 }
 

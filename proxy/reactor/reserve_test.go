@@ -28,13 +28,13 @@ func dialFrom(t testing.TB, from, addr string) *net.TCPConn {
 }
 
 // wantReserved waits until taken connections of that many sources are reserved.
-func (e *Engine) wantReserved(t *testing.T, taken int64, sources int) {
+func (r *Reactor) wantReserved(t *testing.T, taken int64, sources int) {
 	t.Helper()
 	eventually(t, func() error {
-		e.limits.mu.Lock()
-		n := len(e.limits.bySource)
-		e.limits.mu.Unlock()
-		if got := e.limits.taken.Load(); got != taken || n != sources {
+		r.limits.mu.Lock()
+		n := len(r.limits.bySource)
+		r.limits.mu.Unlock()
+		if got := r.limits.taken.Load(); got != taken || n != sources {
 			return fmt.Errorf("%d connections are reserved by %d sources, want %d by %d", got, n, taken, sources)
 		}
 		return nil
@@ -145,16 +145,16 @@ func TestPerSourceHandshake(t *testing.T) {
 func TestPerListener(t *testing.T) {
 	e := start(t, Options{MaxConnections: 4})
 	small, open := listen(t, e, ListenOptions{MaxConnections: 2}, echo), listen(t, e, ListenOptions{}, echo)
-	a, b := connectTo(t, small), connectTo(t, small)
+	a, b := dial(t, small), dial(t, small)
 	ask(t, a, "a")
 	ask(t, b, "b")
-	if got, err := io.ReadAll(connectTo(t, small)); len(got) > 0 || err != nil && !isReset(err) {
+	if got, err := io.ReadAll(dial(t, small)); len(got) > 0 || err != nil && !isReset(err) {
 		t.Errorf("the third of two got %q, %v", got, err)
 	}
-	ask(t, connectTo(t, open), "c")
+	ask(t, dial(t, open), "c")
 	b.Close()
 	e.wantReserved(t, 2, 0)
-	ask(t, connectTo(t, small), "again")
+	ask(t, dial(t, small), "again")
 	reserve := e.Reserver(1)
 	release := reserve(&net.TCPAddr{}, &net.TCPAddr{})
 	if release == nil || e.Reserver(1)(&net.TCPAddr{}, &net.TCPAddr{}) != nil {
@@ -178,16 +178,16 @@ func TestRefusing(t *testing.T) {
 	var refusing atomic.Bool
 	e.RefuseWhile(refusing.Load)
 	plain, known := listen(t, e, ListenOptions{}, echo), listen(t, e, ListenOptions{TLS: own.Server}, echo)
-	before := connectTo(t, plain)
+	before := dial(t, plain)
 	ask(t, before, "before")
 	refusing.Store(true)
-	if got, err := io.ReadAll(connectTo(t, plain)); len(got) > 0 || err != nil && !isReset(err) {
+	if got, err := io.ReadAll(dial(t, plain)); len(got) > 0 || err != nil && !isReset(err) {
 		t.Errorf("while it refuses, a connection got %q, %v", got, err)
 	}
 	open := own.Server().Clone()
 	open.ClientAuth, open.VerifyConnection = tls.NoClientCert, nil
 	anybody := listen(t, e, ListenOptions{TLS: func() *tls.Config { return open }}, echo)
-	if got, err := io.ReadAll(connectTo(t, anybody)); len(got) > 0 || err != nil && !isReset(err) {
+	if got, err := io.ReadAll(dial(t, anybody)); len(got) > 0 || err != nil && !isReset(err) {
 		t.Errorf("while it refuses, a connection to TLS for anybody got %q, %v", got, err)
 	}
 	if e.Reserver(0)(&net.TCPAddr{}, &net.TCPAddr{}) != nil {
@@ -195,15 +195,15 @@ func TestRefusing(t *testing.T) {
 	}
 	ask(t, before, "still open")
 	for range 2 {
-		ask(t, tls.Client(connectTo(t, known), own.Client()), "a known peer")
+		ask(t, tls.Client(dial(t, known), own.Client()), "a known peer")
 	}
-	if got, err := io.ReadAll(connectTo(t, known)); len(got) > 0 || err != nil && !isReset(err) {
+	if got, err := io.ReadAll(dial(t, known)); len(got) > 0 || err != nil && !isReset(err) {
 		t.Errorf("above the limit, a known peer got %q, %v", got, err)
 	}
 	refusing.Store(false)
 	before.Close()
 	e.wantReserved(t, 2, 0)
-	ask(t, connectTo(t, plain), "again")
+	ask(t, dial(t, plain), "again")
 	if st := e.Stats(); st.Refused != 4 {
 		t.Errorf("%d refusals counted, want 4", st.Refused)
 	}

@@ -17,14 +17,14 @@ const notifyTime = time.Second
 
 // offLoop counts a connection that is on no loop, and holds its reservation.
 type offLoop struct {
-	eng         *Engine
+	reactor     *Reactor
 	reservation reservation
 	closed      atomic.Bool
 }
 
-func (o *offLoop) begin(e *Engine, at reservation) {
-	o.eng, o.reservation = e, at
-	e.count.offLoop.Add(1)
+func (o *offLoop) begin(r *Reactor, at reservation) {
+	o.reactor, o.reservation = r, at
+	r.count.offLoop.Add(1)
 }
 
 // end uncounts the connection and releases its reservation. A second call returns false.
@@ -32,7 +32,7 @@ func (o *offLoop) end() bool {
 	if o.closed.Swap(true) {
 		return false
 	}
-	o.eng.count.offLoop.Add(-1)
+	o.reactor.count.offLoop.Add(-1)
 	o.reservation.release()
 	return true
 }
@@ -147,38 +147,38 @@ func (s *secureSocket) Reset() {
 
 // DialSocket connects to addr ("ip:port" or a Unix socket) of a service, with TLS if Options.DialTLS has a
 // configuration for its key; name is as of a loop.Named. It blocks until the connection is ready for use, ctx ends, or
-// the engine is stopped (ErrStopped). The caller owns the Socket, which may outlive the
-// engine. DialSocket may be called from any goroutine; maxDials does not limit it.
-func (e *Engine) DialSocket(ctx context.Context, addr, key, name string) (loop.Socket, error) {
-	return e.DialSocketWith(ctx, addr, key, name, nil)
+// the reactor is stopped (ErrStopped). The caller owns the Socket, which may outlive the
+// reactor. DialSocket may be called from any goroutine; maxDials does not limit it.
+func (r *Reactor) DialSocket(ctx context.Context, addr, key, name string) (loop.Socket, error) {
+	return r.DialSocketWith(ctx, addr, key, name, nil)
 }
 
 // DialSocketWith is DialSocket, and sends first before anything else, in plain text.
-func (e *Engine) DialSocketWith(ctx context.Context, addr, key, name string, first []byte) (loop.Socket, error) {
+func (r *Reactor) DialSocketWith(ctx context.Context, addr, key, name string, first []byte) (loop.Socket, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(e.ctx, cancel)()
-	at, ok := e.limits.reserveDial()
+	defer context.AfterFunc(r.ctx, cancel)()
+	at, ok := r.limits.reserveDial()
 	err := loop.ErrDialQueue
 	var s loop.Socket
 	if ok {
-		s, err = e.dialSocket(ctx, addr, e.dialOther(key, addr), e.dialTLS(key, addr, name), first, at)
+		s, err = r.dialSocket(ctx, addr, r.dialOther(key, addr), r.dialTLS(key, addr, name), first, at)
 	}
 	switch {
 	case err == nil:
-		e.count.dialled.Add(1)
+		r.count.dialled.Add(1)
 		return s, nil
-	case e.ctx.Err() != nil:
+	case r.ctx.Err() != nil:
 		err = ErrStopped
 	}
 	at.release()
-	if !errors.Is(ctx.Err(), context.Canceled) { // by the caller, or by the end of the engine
-		e.count.dialErrors.Add(1)
+	if !errors.Is(ctx.Err(), context.Canceled) { // by the caller, or by the end of the reactor
+		r.count.dialErrors.Add(1)
 	}
 	return nil, fmt.Errorf("reactor: dial: %w", err)
 }
 
-func (e *Engine) dialSocket(ctx context.Context, addr, other string, config func() *tls.Config, first []byte, at reservation) (loop.Socket, error) {
+func (r *Reactor) dialSocket(ctx context.Context, addr, other string, config func() *tls.Config, first []byte, at reservation) (loop.Socket, error) {
 	var d net.Dialer
 	d.SetMultipathTCP(false)
 	nc, err := dialFirst(ctx, &d, addr, other)
@@ -191,27 +191,27 @@ func (e *Engine) dialSocket(ctx context.Context, addr, other string, config func
 		return nil, err
 	}
 	if config == nil {
-		return e.newSocket(raw, nil, at, nil), nil
+		return r.newSocket(raw, nil, at, nil), nil
 	}
 	below := &wire{nc: raw}
 	over := tls.Client(below, config())
-	if err := e.dialledTLS(raw, addr, over.HandshakeContext(ctx)); err != nil {
+	if err := r.dialledTLS(raw, addr, over.HandshakeContext(ctx)); err != nil {
 		return nil, err
 	}
-	e.countHandshake(over)
+	r.countHandshake(over)
 	below.handshakeDone = true
-	return e.newSocket(raw, over, at, nil), nil
+	return r.newSocket(raw, over, at, nil), nil
 }
 
 // newSocket returns a Socket on raw, in plain text if over is nil, with the reservation at. peer is
 // who the peer is; nil means the address of raw.
-func (e *Engine) newSocket(raw rawConn, over *tls.Conn, at reservation, peer net.Addr) loop.Socket {
+func (r *Reactor) newSocket(raw rawConn, over *tls.Conn, at reservation, peer net.Addr) loop.Socket {
 	if over == nil {
 		s := &plainSocket{rawConn: raw, peer: peer}
-		s.offLoop.begin(e, at)
+		s.offLoop.begin(r, at)
 		return s
 	}
 	s := &secureSocket{Conn: over, raw: raw, peer: peer}
-	s.offLoop.begin(e, at)
+	s.offLoop.begin(r, at)
 	return s
 }

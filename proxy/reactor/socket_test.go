@@ -34,12 +34,12 @@ func leaver(t *testing.T, left chan<- loop.Socket) func() loop.Stream {
 }
 
 // detachedTLS returns a detached TLS connection and its peer.
-func detachedTLS(t *testing.T, e *Engine) (sock loop.Socket, peer *tls.Conn) {
+func detachedTLS(t *testing.T, e *Reactor) (sock loop.Socket, peer *tls.Conn) {
 	t.Helper()
 	own := NewIdentity(t)
 	left := make(chan loop.Socket, 1)
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, leaver(t, left))
-	peer = tls.Client(connectTo(t, addr), own.Client())
+	peer = tls.Client(dial(t, addr), own.Client())
 	if err := peer.Handshake(); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestSocketEarlyData(t *testing.T) {
 	left := make(chan loop.Socket, 1)
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, leaver(t, left))
 	for range 20 {
-		held := &delayedWrites{TCPConn: connectTo(t, addr)}
+		held := &delayedWrites{TCPConn: dial(t, addr)}
 		peer := tls.Client(held, own.Client())
 		if err := peer.Handshake(); err != nil { // its last flight is held back
 			t.Fatal(err)
@@ -111,7 +111,7 @@ func TestSocketDeadline(t *testing.T) {
 	own := NewIdentity(t)
 	left := make(chan loop.Socket, 1)
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, leaver(t, left))
-	held := &delayedWrites{TCPConn: connectTo(t, addr), open: true}
+	held := &delayedWrites{TCPConn: dial(t, addr), open: true}
 	peer := tls.Client(held, own.Client())
 	if err := peer.Handshake(); err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func TestSocketReset(t *testing.T) {
 	t.Run("plain", func(t *testing.T) {
 		e := start(t, Options{})
 		left := make(chan loop.Socket, 1)
-		peer := connectTo(t, listen(t, e, ListenOptions{}, leaver(t, left)))
+		peer := dial(t, listen(t, e, ListenOptions{}, leaver(t, left)))
 		resets(t, e, recv(t, left, "the connection to leave its loop"), peer)
 	})
 	t.Run("TLS", func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestSocketReset(t *testing.T) {
 	})
 }
 
-func resets(t *testing.T, e *Engine, sock loop.Socket, peer net.Conn) {
+func resets(t *testing.T, e *Reactor, sock loop.Socket, peer net.Conn) {
 	t.Helper()
 	if st := e.Stats(); st.Inbound != 1 || st.Open != 1 || st.Detached != 1 {
 		t.Errorf("%+v", st)

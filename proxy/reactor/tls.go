@@ -38,7 +38,7 @@ type secure struct {
 	ends      time.Time  // when it is due
 	verified  time.Time  // when the last verification of the peer began, or the handshake
 	untrusted bool       // the peer is no longer accepted
-	changes   uint64     // Engine.trustChanges before the handshake
+	changes   uint64     // Reactor.trustChanges before the handshake
 }
 
 // wire is the net.Conn below a tls.Conn. During the handshake and after Detach it is the
@@ -66,7 +66,7 @@ var errReplies = errors.New("reactor: the peer updates its keys too often")
 // handshake returns the TLS of c over nc, which has received input already. It blocks until ctx ends or
 // the time until. The caller still owns nc, and must close it after an error.
 func handshake(ctx context.Context, c *conn, config func() *tls.Config, nc net.Conn, input []byte, until time.Time, side func(net.Conn, *tls.Config) *tls.Conn) (*secure, error) {
-	s := &secure{c: c, config: config, wire: &wire{c: c, nc: nc, in: input, gotInput: len(input) > 0}, changes: c.loop.eng.trustChanges.Load(), verified: time.Now()}
+	s := &secure{c: c, config: config, wire: &wire{c: c, nc: nc, in: input, gotInput: len(input) > 0}, changes: c.loop.reactor.trustChanges.Load(), verified: time.Now()}
 	s.tls = side(s.wire, config())
 	if err := nc.SetDeadline(until); err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func (s *secure) decryptInput() {
 				c.end(io.EOF)
 			}
 		default:
-			c.loop.eng.tlsFailed(c.remote, err)
+			c.loop.reactor.tlsFailed(c.remote, err)
 			c.end(err)
 		}
 		return
@@ -221,7 +221,7 @@ func (w *wire) Write(b []byte) (int, error) {
 	case w.nc != nil:
 		return w.nc.Write(b)
 	case w.reading && !w.mayReply():
-		w.c.loop.eng.tlsFailed(w.c.remote, errReplies)
+		w.c.loop.reactor.tlsFailed(w.c.remote, errReplies)
 		w.c.end(errReplies)
 		return 0, errReplies
 	case w.gather:

@@ -61,7 +61,7 @@ func (l *logText) String() string {
 }
 
 // awaitFailure waits until n failures with the code were counted.
-func awaitFailure(t *testing.T, e *Engine, code string, n int64) {
+func awaitFailure(t *testing.T, e *Reactor, code string, n int64) {
 	t.Helper()
 	for end := time.Now().Add(waitLimit); e.Stats().TLSFailures[code] != n; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -95,7 +95,7 @@ func TestTLSRefusesPeers(t *testing.T) {
 				t.Error("it was accepted")
 				return nil
 			})
-			raw := connectTo(t, addr)
+			raw := dial(t, addr)
 			nc := net.Conn(raw)
 			if c.code != CodePlaintext {
 				config := &tls.Config{InsecureSkipVerify: true}
@@ -169,7 +169,7 @@ func TestTLSHandshakeBounds(t *testing.T) {
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
 	hello := clientHello(t, own)
 	begin := func() net.Conn {
-		c := connectTo(t, addr)
+		c := dial(t, addr)
 		_, _ = c.Write(hello)
 		return c
 	}
@@ -192,7 +192,7 @@ func TestTLSHandshakeBounds(t *testing.T) {
 		c.Close()
 	}
 	awaitHandshakes(t, e, 0)
-	c := tls.Client(connectTo(t, addr), own.Client())
+	c := tls.Client(dial(t, addr), own.Client())
 	if got := ask(t, c, "hello"); got != "hello" {
 		t.Errorf("got %q", got)
 	}
@@ -205,7 +205,7 @@ func TestTLSHandshakeTimeout(t *testing.T) {
 	e := start(t, Options{})
 	e.SetHandshakeTimeout(time.Millisecond)
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
-	if b, err := io.ReadAll(connectTo(t, addr)); len(b) > 0 || err != nil {
+	if b, err := io.ReadAll(dial(t, addr)); len(b) > 0 || err != nil {
 		t.Errorf("it ended with %q, %v", b, err)
 	}
 	awaitFailure(t, e, CodeTimeout, 1)
@@ -213,7 +213,7 @@ func TestTLSHandshakeTimeout(t *testing.T) {
 }
 
 // awaitHandshakes waits until n handshakes are in progress.
-func awaitHandshakes(t *testing.T, e *Engine, n int) {
+func awaitHandshakes(t *testing.T, e *Reactor, n int) {
 	t.Helper()
 	eventually(t, func() error {
 		if got := e.handshakes.Taken(); got != n {
@@ -230,7 +230,7 @@ func TestTLSEarlyData(t *testing.T) {
 	e := start(t, Options{})
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
 	for range 20 {
-		raw := connectTo(t, addr)
+		raw := dial(t, addr)
 		held := &delayedWrites{TCPConn: raw}
 		c := tls.Client(held, own.Client())
 		if err := c.Handshake(); err != nil { // its last flight is held back
@@ -274,7 +274,7 @@ func TestTLSLargeTransfer(t *testing.T) {
 	own := NewIdentity(t)
 	e := start(t, Options{})
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
-	c := tls.Client(connectTo(t, addr), own.Client())
+	c := tls.Client(dial(t, addr), own.Client())
 	sent := make([]byte, 10<<20)
 	for i := range sent {
 		sent[i] = byte(i ^ i>>8 ^ i>>16)
@@ -295,7 +295,7 @@ func TestTLSAllocs(t *testing.T) {
 	own := NewIdentity(t)
 	e := start(t, Options{})
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
-	c := tls.Client(connectTo(t, addr), own.Client())
+	c := tls.Client(dial(t, addr), own.Client())
 	own.Close() // its watch allocates
 	message, got := make([]byte, 300), make([]byte, 300)
 	if n := testing.AllocsPerRun(2000, func() {
@@ -317,7 +317,7 @@ func TestTLSRotation(t *testing.T) {
 	own := openIdentity(t, dir)
 	e := start(t, Options{})
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
-	old := tls.Client(connectTo(t, addr), own.Client())
+	old := tls.Client(dial(t, addr), own.Client())
 	ask(t, old, "hello")
 	var serials []string
 	for round := range uint64(5) {
@@ -327,7 +327,7 @@ func TestTLSRotation(t *testing.T) {
 				t.Fatal("not reloaded")
 			}
 		}
-		c := tls.Client(connectTo(t, addr), own.Client())
+		c := tls.Client(dial(t, addr), own.Client())
 		if ask(t, c, "new") != "new" || ask(t, old, "old") != "old" {
 			t.Fatal("wrong echo")
 		}

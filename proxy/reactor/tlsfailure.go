@@ -88,9 +88,9 @@ type tlsFailures struct {
 const logPause = time.Second
 
 // tlsFailed counts a TLS failure with a peer, and logs it at most once per code and logPause.
-func (e *Engine) tlsFailed(remote string, err error) {
+func (r *Reactor) tlsFailed(remote string, err error) {
 	code, now := tlsCode(err), time.Now()
-	f := &e.tlsFailures
+	f := &r.tlsFailures
 	f.mu.Lock()
 	if f.counts == nil {
 		f.counts, f.logged, f.silent = map[string]int64{}, map[string]time.Time{}, map[string]int64{}
@@ -105,7 +105,7 @@ func (e *Engine) tlsFailed(remote string, err error) {
 	}
 	f.mu.Unlock()
 	if !quiet {
-		e.log.Warn("TLS failed", "code", code, "remote", remote, "error", err, "omitted", omitted)
+		r.log.Warn("TLS failed", "code", code, "remote", remote, "error", err, "omitted", omitted)
 	}
 }
 

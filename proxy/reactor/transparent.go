@@ -42,7 +42,7 @@ const firstRead = 1 << 10
 
 // passOn reports whether nc, accepted for c, was given to Pass. If not, c has the bytes read.
 func (l *Listener) passOn(c *conn, nc *net.TCPConn) bool {
-	to := l.eng.originalDst(nc)
+	to := l.reactor.originalDst(nc)
 	if !to.IsValid() {
 		return false
 	}
@@ -59,7 +59,7 @@ func (l *Listener) passOn(c *conn, nc *net.TCPConn) bool {
 // before that is not.
 func (l *Listener) readFirst(nc *net.TCPConn) (b []byte, isHTTP bool) {
 	_ = nc.SetReadDeadline(time.Now().Add(l.opts.Transparent.Wait))
-	awake := context.AfterFunc(l.eng.ctx, func() { _ = nc.SetReadDeadline(time.Unix(1, 0)) })
+	awake := context.AfterFunc(l.reactor.ctx, func() { _ = nc.SetReadDeadline(time.Unix(1, 0)) })
 	defer func() {
 		awake()
 		_ = nc.SetReadDeadline(time.Time{})
@@ -100,20 +100,20 @@ type Proxies struct {
 // acceptProxied waits for the header of nc, which proxy has made, and then gives nc to a loop, or
 // refuses it.
 func (l *Listener) acceptProxied(nc net.Conn, proxy net.Addr) {
-	e, p := l.eng, l.opts.Proxies
+	r, p := l.reactor, l.opts.Proxies
 	if !p.Trusts(loop.PeerAddr(proxy.String())) {
 		_ = nc.Close()
 		p.Refused(proxy.String(), proxyproto.ErrUntrusted)
 		return
 	}
-	at, ok := e.limits.reserve(netip.Addr{}, &l.limit, connFiles) // its source is not known yet
+	at, ok := r.limits.reserve(netip.Addr{}, &l.limit, connFiles) // its source is not known yet
 	if !ok {
 		l.refuse(nc)
 		return
 	}
-	e.count.offLoop.Add(1)
-	if !e.spawn(func() { l.readHeader(nc, at, proxy) }) {
-		e.count.offLoop.Add(-1)
+	r.count.offLoop.Add(1)
+	if !r.spawn(func() { l.readHeader(nc, at, proxy) }) {
+		r.count.offLoop.Add(-1)
 		at.release()
 		_ = nc.Close()
 	}
@@ -121,17 +121,17 @@ func (l *Listener) acceptProxied(nc net.Conn, proxy net.Addr) {
 
 // readHeader reads the header of nc, which proxy has made, and gives nc to a loop.
 func (l *Listener) readHeader(nc net.Conn, at reservation, proxy net.Addr) {
-	e, p := l.eng, l.opts.Proxies
+	r, p := l.reactor, l.opts.Proxies
 	_ = nc.SetReadDeadline(time.Now().Add(p.Wait()))
-	awake := context.AfterFunc(e.ctx, func() { _ = nc.SetReadDeadline(time.Unix(1, 0)) })
+	awake := context.AfterFunc(r.ctx, func() { _ = nc.SetReadDeadline(time.Unix(1, 0)) })
 	header, err := proxyproto.Read(nc)
 	awake()
 	_ = nc.SetReadDeadline(time.Time{})
-	e.count.offLoop.Add(-1)
+	r.count.offLoop.Add(-1)
 	if err != nil {
 		at.release()
 		_ = nc.Close()
-		if err != io.EOF && e.ctx.Err() == nil { // without a byte it was a health check
+		if err != io.EOF && r.ctx.Err() == nil { // without a byte it was a health check
 			p.Refused(proxy.String(), err)
 		}
 		return

@@ -23,9 +23,9 @@ type passed struct {
 	first string
 }
 
-// redirected starts an engine whose listener treats all connections as redirected from
+// redirected starts a reactor whose listener treats all connections as redirected from
 // to, or as direct if to is the zero value.
-func redirected(t *testing.T, wait time.Duration, to netip.AddrPort, guarded bool, accept func() loop.Stream) (e *Engine, addr string, pass chan passed) {
+func redirected(t *testing.T, wait time.Duration, to netip.AddrPort, guarded bool, accept func() loop.Stream) (e *Reactor, addr string, pass chan passed) {
 	t.Helper()
 	e = start(t, Options{Loops: 2})
 	e.originalDst = func(*net.TCPConn) netip.AddrPort { return to }
@@ -60,7 +60,7 @@ func TestRedirectedHTTP(t *testing.T) {
 	got := make(chan string, 1)
 	_, addr, pass := redirected(t, waitLimit, elsewhere, false, recording(got))
 	for i := 1; i <= len(says); i++ {
-		nc := connectTo(t, addr)
+		nc := dial(t, addr)
 		sendSplit(t, nc, says, i)
 		select {
 		case all := <-got:
@@ -94,7 +94,7 @@ func TestRedirectedPass(t *testing.T) {
 	for _, says := range []string{"PING\r\n", "hello", "GET /a\r\n", "PRI * HTTP/2.0\r\n\r\nSM", "\x16\x03\x01", "GET / HTTP/1"} {
 		e, addr, pass := redirected(t, waitLimit, elsewhere, false, echo)
 		for i := 1; i <= len(says); i++ {
-			nc := connectTo(t, addr)
+			nc := dial(t, addr)
 			sendSplit(t, nc, says, i)
 			_ = nc.CloseWrite()
 			p := recv(t, pass, "the connection to pass")
@@ -147,7 +147,7 @@ func guardedFirst(t *testing.T, wait time.Duration, says string) (read string, o
 	_, addr, pass := redirected(t, wait, elsewhere, true, func() loop.Stream {
 		return &stream{data: func(b []byte) { got <- string(b) }}
 	})
-	nc := connectTo(t, addr)
+	nc := dial(t, addr)
 	defer nc.Close()
 	must.Write(t, nc, says)
 	select {
@@ -165,7 +165,7 @@ func guardedFirst(t *testing.T, wait time.Duration, says string) (read string, o
 // TestRedirectedSilence: a client that waits for its server to send first is passed on.
 func TestRedirectedSilence(t *testing.T) {
 	_, addr, pass := redirected(t, 10*time.Millisecond, elsewhere, false, echo)
-	nc := connectTo(t, addr)
+	nc := dial(t, addr)
 	p := recv(t, pass, "the connection to pass")
 	defer p.s.Close()
 	if p.first != "" {
@@ -187,7 +187,7 @@ func TestRedirectedSilence(t *testing.T) {
 // protocol, and has no original destination.
 func TestNotRedirected(t *testing.T) {
 	_, addr, _ := redirected(t, waitLimit, netip.AddrPort{}, false, echo)
-	if got := ask(t, connectTo(t, addr), "PING\r\n"); got != "PING\r\n" {
+	if got := ask(t, dial(t, addr), "PING\r\n"); got != "PING\r\n" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -197,7 +197,7 @@ func TestNotRedirected(t *testing.T) {
 func TestOriginalDstOfDirect(t *testing.T) {
 	for _, at := range []string{"127.0.0.1:0", "[::1]:0", "[::]:0"} {
 		ln := must.ListenOn(t, "tcp", at)
-		connectTo(t, ln.Addr().String())
+		dial(t, ln.Addr().String())
 		nc, err := ln.Accept()
 		if err != nil {
 			t.Fatal(err)
@@ -212,7 +212,7 @@ func TestOriginalDstOfDirect(t *testing.T) {
 // TestStopDuringDetection: Stop does not wait for clients that send nothing.
 func TestStopDuringDetection(t *testing.T) {
 	e, addr, pass := redirected(t, time.Hour, elsewhere, false, echo)
-	connectTo(t, addr)
+	dial(t, addr)
 	eventually(t, func() error {
 		if e.Stats().Accepted == 0 {
 			return errors.New("not accepted")

@@ -16,7 +16,7 @@ const maxRecheck = time.Hour
 // beginTrust verifies the peer again if RecheckPeers was called during the handshake, and from
 // now on when a certificate ends.
 func (s *secure) beginTrust() {
-	if l := s.c.loop; s.changes != l.eng.trustChanges.Load() {
+	if l := s.c.loop; s.changes != l.reactor.trustChanges.Load() {
 		l.recheck(s.c)
 	}
 	s.watchPeer()
@@ -47,9 +47,9 @@ func (s *secure) watchPeer() {
 
 // RecheckPeers verifies the peers of all open connections with TLS again. The caller has changed
 // who is accepted. It may be called from any goroutine.
-func (e *Engine) RecheckPeers() {
-	e.trustChanges.Add(1)
-	for _, l := range e.loops {
+func (r *Reactor) RecheckPeers() {
+	r.trustChanges.Add(1)
+	for _, l := range r.loops {
 		l.Post(func() { l.recheck(l.conns...) })
 	}
 }
@@ -73,7 +73,7 @@ func (l *eventLoop) recheck(conns ...*conn) {
 	if len(peers) == 0 {
 		return
 	}
-	l.eng.spawn(func() {
+	l.reactor.spawn(func() {
 		for _, p := range peers {
 			if err := p.verify(p.state); err != nil {
 				l.Post(func() { p.c.onUntrusted(err) })
@@ -89,7 +89,7 @@ func (c *conn) onUntrusted(err error) {
 	}
 	defer c.loop.recovered(c)
 	c.secure.untrusted = true
-	c.loop.eng.tlsFailed(c.remote, err)
+	c.loop.reactor.tlsFailed(c.remote, err)
 	if s, ok := c.stream.(loop.Verified); ok {
 		s.OnUntrusted()
 		return

@@ -108,7 +108,7 @@ func TestTLSRecheck(t *testing.T) {
 	t.Cleanup(own.Close)
 	client := own.Client()
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
-	c := tls.Client(connectTo(t, addr), client)
+	c := tls.Client(dial(t, addr), client)
 	ask(t, c, "before")
 
 	dir.Rotate(ca.Issue(testcerts.Leaf{Names: []string{meshName}}))
@@ -150,7 +150,7 @@ func TestTLSRecheckHandshake(t *testing.T) {
 		return c
 	}
 	addr := listen(t, e, ListenOptions{TLS: config}, echo)
-	c := tls.Client(connectTo(t, addr), own.Client())
+	c := tls.Client(dial(t, addr), own.Client())
 	done := make(chan struct{})
 	go func() { defer close(done); _, _ = io.ReadAll(c) }()
 	recv(t, verifying, "the handshake to verify the peer")

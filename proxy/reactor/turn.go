@@ -102,8 +102,8 @@ func (l *eventLoop) measure() {
 	if t.ended-l.moving.since >= useWindow {
 		l.measureUse()
 	}
-	if t.events > 0 && l.eng.onWork.Load() != nil {
-		if f := l.eng.onWork.Swap(nil); f != nil {
+	if t.events > 0 && l.reactor.onWork.Load() != nil {
+		if f := l.reactor.onWork.Swap(nil); f != nil {
 			l.do(*f)
 		}
 	}
@@ -115,8 +115,8 @@ func (l *eventLoop) deliver(w watcher, e kernel.Events) {
 	w.onEvents(e)
 }
 
-// clock returns the time since the engine's start. It is never 0.
-func (l *eventLoop) clock() time.Duration { return time.Since(l.eng.began) + 1 }
+// clock returns the time since the reactor's start. It is never 0.
+func (l *eventLoop) clock() time.Duration { return time.Since(l.reactor.began) + 1 }
 
 // waits says how a loop waits.
 type waits struct {

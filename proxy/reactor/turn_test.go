@@ -69,7 +69,7 @@ func TestSocketsNotStarved(t *testing.T) {
 			addr := listen(t, e, ListenOptions{}, echo)
 			stop := false
 			on(t, e.loops[0], func() { c.begin(e.loops[0], &stop) })
-			peer := connectTo(t, addr)
+			peer := dial(t, addr)
 			for i := range 100 {
 				want := "ping " + strconv.Itoa(i)
 				if got := ask(t, peer, want); got != want {
@@ -186,7 +186,7 @@ func flushesAtOnce(t *testing.T, conns int) (most, flushes int) {
 	var peers []net.Conn
 	var ends []*conn
 	for range conns {
-		peers = append(peers, connectTo(t, addr))
+		peers = append(peers, dial(t, addr))
 		ends = append(ends, recv(t, opened, "a connection"))
 	}
 	for range 3 {

@@ -15,15 +15,15 @@ import (
 )
 
 // makeIdle makes e's only loop wait for events, with one connection.
-func makeIdle(t *testing.T, e *Engine, accept func() loop.Stream) (peer net.Conn) {
+func makeIdle(t *testing.T, e *Reactor, accept func() loop.Stream) (peer net.Conn) {
 	t.Helper()
-	peer = connectTo(t, listen(t, e, ListenOptions{}, accept))
+	peer = dial(t, listen(t, e, ListenOptions{}, accept))
 	awaitIdle(t, e, peer)
 	return peer
 }
 
 // awaitIdle exchanges data with peer, and then waits until e's only loop waits.
-func awaitIdle(t *testing.T, e *Engine, peer net.Conn) {
+func awaitIdle(t *testing.T, e *Reactor, peer net.Conn) {
 	t.Helper()
 	_ = peer.SetDeadline(time.Now().Add(waitLimit))
 	ask(t, peer, "ping")
@@ -39,20 +39,20 @@ func awaitIdle(t *testing.T, e *Engine, peer net.Conn) {
 func TestWaitEnds(t *testing.T) {
 	cases := []struct {
 		name string
-		come func(t *testing.T, e *Engine, peer net.Conn)
+		come func(t *testing.T, e *Reactor, peer net.Conn)
 	}{
-		{"data", func(t *testing.T, _ *Engine, peer net.Conn) {
+		{"data", func(t *testing.T, _ *Reactor, peer net.Conn) {
 			if got := ask(t, peer, "more"); got != "more" {
 				t.Errorf("got %q", got)
 			}
 		}},
-		{"post", func(t *testing.T, e *Engine, _ net.Conn) { on(t, e.loops[0], func() {}) }},
-		{"connection", func(t *testing.T, e *Engine, _ net.Conn) {
-			if got := ask(t, connectTo(t, listen(t, e, ListenOptions{}, echo)), "more"); got != "more" {
+		{"post", func(t *testing.T, e *Reactor, _ net.Conn) { on(t, e.loops[0], func() {}) }},
+		{"connection", func(t *testing.T, e *Reactor, _ net.Conn) {
+			if got := ask(t, dial(t, listen(t, e, ListenOptions{}, echo)), "more"); got != "more" {
 				t.Errorf("got %q", got)
 			}
 		}},
-		{"close", func(t *testing.T, e *Engine, peer net.Conn) {
+		{"close", func(t *testing.T, e *Reactor, peer net.Conn) {
 			_ = peer.Close()
 			eventually(t, func() error {
 				if e.Stats().Open > 0 {
@@ -61,7 +61,7 @@ func TestWaitEnds(t *testing.T) {
 				return nil
 			})
 		}},
-		{"stop", func(t *testing.T, e *Engine, _ net.Conn) {
+		{"stop", func(t *testing.T, e *Reactor, _ net.Conn) {
 			ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 			defer cancel()
 			if err := e.Stop(ctx); err != nil {

@@ -23,11 +23,11 @@ import (
 func (s *sidecar) listen(c *config.Listener, secure func() *tls.Config) (addr string) {
 	s.t.Helper()
 	byLoop := map[loop.Loop]*proxy.Worker{}
-	for i, l := range s.engine.Loops() {
+	for i, l := range s.reactor.Loops() {
 		byLoop[l] = s.proc.Workers()[i]
 	}
 	listener := s.proc.Generation().Listener(c.Name)
-	l, err := s.engine.Listen(c.Address, reactor.ListenOptions{TLS: secure}, func(l loop.Loop, _ string) loop.Stream {
+	l, err := s.reactor.Listen(c.Address, reactor.ListenOptions{TLS: secure}, func(l loop.Loop, _ string) loop.Stream {
 		return listener.Accept(byLoop[l])
 	})
 	if err != nil {
@@ -167,7 +167,7 @@ func (c *chain) waitNoStreams() {
 func (s *sidecar) checkNoStreams(inbound int64) error {
 	s.t.Helper()
 	sum, _ := s.totals()
-	st := s.engine.Stats()
+	st := s.reactor.Stats()
 	if st.Inbound != inbound || sum.StreamsOpen != 0 || s.proc.Pending() != 0 || s.srv.Open() != 0 {
 		return fmt.Errorf("%d streams count, %d are open, %d pending, %d connections may stay of %+v",
 			sum.StreamsOpen, s.srv.Open(), s.proc.Pending(), inbound, st)

@@ -36,13 +36,13 @@ const waitLimit = time.Minute
 
 // sidecar is the core on real loops, with a stream Server.
 type sidecar struct {
-	t      *testing.T
-	engine *reactor.Engine
-	proc   *proxy.Process
-	srv    *Server
-	ln     *Listener
-	addr   string
-	log    string // path of the access log; empty if there is none
+	t       *testing.T
+	reactor *reactor.Reactor
+	proc    *proxy.Process
+	srv     *Server
+	ln      *Listener
+	addr    string
+	log     string // path of the access log; empty if there is none
 }
 
 // options are the options of a sidecar.
@@ -96,21 +96,21 @@ func startSidecar(t *testing.T, yaml string, o reactor.Options) *sidecar {
 	s := &sidecar{t: t}
 	log := slog.New(slog.DiscardHandler)
 	o.Loops, o.Logger = 2, log
-	if s.engine, err = reactor.Start(o); err != nil {
+	if s.reactor, err = reactor.Start(o); err != nil {
 		t.Fatal(err)
 	}
 	s.proc = proxy.NewProcess(cfg, 2)
 	if cfg.AccessLog.Path != "" {
 		s.openAccessLog()
 	}
-	for i, l := range s.engine.Loops() {
+	for i, l := range s.reactor.Loops() {
 		proxy.NewWorker(s.proc, l, log, uint64(i))
 	}
-	s.srv = New(Options{Process: s.proc, Dial: s.engine.DialSocketWith, Reserver: s.engine.Reserver, Logger: log})
+	s.srv = New(Options{Process: s.proc, Dial: s.reactor.DialSocketWith, Reserver: s.reactor.Reserver, Logger: log})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 		defer cancel()
-		if err := errors.Join(s.srv.Close(ctx), s.engine.Stop(ctx)); err != nil {
+		if err := errors.Join(s.srv.Close(ctx), s.reactor.Stop(ctx)); err != nil {
 			t.Error(err)
 		}
 		if n := s.proc.Held(); n != 0 {
@@ -163,7 +163,7 @@ func (s *sidecar) totals() (sum stats.ServiceStats, failures map[string]uint64) 
 func (s *sidecar) waitIdle() {
 	s.t.Helper()
 	s.eventually("all streams to be over", func() error {
-		if st := s.engine.Stats(); st.Open != 0 {
+		if st := s.reactor.Stats(); st.Open != 0 {
 			return fmt.Errorf("engine %+v", st)
 		}
 		return s.checkNoStreams(0)

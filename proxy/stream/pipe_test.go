@@ -31,7 +31,7 @@ type peer struct {
 func (s *sidecar) newPeer() (*peer, loop.Socket) {
 	p := &peer{t: s.t, changed: make(chan struct{}, 1)}
 	var socket loop.Socket
-	p.pipe, socket = s.srv.NewPipe(s.engine.Loops()[0], "192.0.2.1:1234", func() {
+	p.pipe, socket = s.srv.NewPipe(s.reactor.Loops()[0], "192.0.2.1:1234", func() {
 		select {
 		case p.changed <- struct{}{}:
 		default:

@@ -249,7 +249,7 @@ func TestLimits(t *testing.T) {
 			ends[0].Close()
 			ends[1].Close()
 			s.eventually("the closed stream to be uncounted", func() error {
-				if s.proc.Pending() != limit-1 || s.engine.Stats().Inbound != int64(limit-1) {
+				if s.proc.Pending() != limit-1 || s.reactor.Stats().Inbound != int64(limit-1) {
 					return errors.New("not yet")
 				}
 				return nil

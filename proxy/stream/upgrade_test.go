@@ -230,7 +230,7 @@ func TestUpgradePipelined(t *testing.T) {
 		if strings.Contains(got, "HTTP/1.1") {
 			t.Errorf("a response to bytes behind the upgrade: %q", got)
 		}
-		if n := s.engine.Stats().Detached; int(n) != i+1 {
+		if n := s.reactor.Stats().Detached; int(n) != i+1 {
 			t.Errorf("%d connections left their loop", n)
 		}
 		s.waitIdle()

@@ -20,7 +20,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// Options configure an Engine. The zero value is ready for use.
+// Options configure a Reactor. The zero value is ready for use.
 type Options struct {
 	// Engine waits for the sockets of the loops. The zero value means engine.Auto.
 	Engine engine.Kind
@@ -35,7 +35,7 @@ type Options struct {
 	MaxConnections int
 
 	// ReservedFiles is the number of file descriptors that the caller needs for purposes that
-	// the Engine does not know: its other servers and clients.
+	// the Reactor does not know: its other servers and clients.
 	ReservedFiles int
 
 	// MaxPerSource limits the accepted connections of one source, over all listeners: an IPv4
@@ -79,7 +79,7 @@ const MaxLoops = 256
 
 // Errors of this package. Errors of the system are passed on unchanged.
 var (
-	// ErrStopped reports that the Engine was stopped. Dials in progress end with it.
+	// ErrStopped reports that the Reactor was stopped. Dials in progress end with it.
 	ErrStopped = errors.New("reactor: stopped")
 	// ErrPanic ends a connection whose stream panicked.
 	ErrPanic = errors.New("reactor: the connection's stream panicked")
@@ -87,8 +87,8 @@ var (
 	ErrLoops = errors.New("reactor: number of loops out of range")
 )
 
-// Engine is a set of event loops on real sockets.
-type Engine struct {
+// Reactor is a set of event loops on real sockets. Each loop waits by an engine, of the kind in Options.Engine.
+type Reactor struct {
 	kind   engine.Kind
 	log    *slog.Logger
 	began  time.Time // the start of the loops' time
@@ -131,8 +131,8 @@ type counters struct {
 	handshakes, resumed    atomic.Int64
 }
 
-// Start starts an Engine with its loops. The caller must Stop it.
-func Start(o Options) (*Engine, error) {
+// Start starts a Reactor with its loops. The caller must Stop it.
+func Start(o Options) (*Reactor, error) {
 	if o.Loops == 0 {
 		o.Loops = min(cpuquota.Whole(), MaxLoops)
 	}
@@ -151,116 +151,116 @@ func Start(o Options) (*Engine, error) {
 	if o.DialTLS == nil {
 		o.DialTLS = func(_, _, _ string) func() *tls.Config { return nil }
 	}
-	e := &Engine{
+	r := &Reactor{
 		kind: o.Engine,
 		log:  cmp.Or(o.Logger, slog.Default()), began: time.Now(), linger: lingerTime, originalDst: originalDst, dialTLS: o.DialTLS, dialOther: o.DialOther,
 		handshakes: fair.NewTable(maxHandshakes), known: knownPeers{places: fair.NewTable(reservedHandshakes)}, handshakeTimeout: handshakeTimeout,
 		listeners: make(map[*Listener]struct{}),
 	}
-	e.SetWriteStall(cmp.Or(o.WriteStall, 30*time.Second))
-	e.limitFiles(&o)
-	e.limits.limitSources(o.MaxPerSource)
-	e.ctx, e.cancel = context.WithCancel(context.Background())
-	e.dialer = dialer{eng: e, max: maxDials, dials: map[string]int{}}
-	if err := e.boot(o.Loops); err != nil {
-		e.cancel()
+	r.SetWriteStall(cmp.Or(o.WriteStall, 30*time.Second))
+	r.limitFiles(&o)
+	r.limits.limitSources(o.MaxPerSource)
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.dialer = dialer{reactor: r, max: maxDials, dials: map[string]int{}}
+	if err := r.boot(o.Loops); err != nil {
+		r.cancel()
 		return nil, fmt.Errorf("reactor: start: %w", err)
 	}
-	return e, nil
+	return r, nil
 }
 
-func (e *Engine) boot(n int) error {
+func (r *Reactor) boot(n int) error {
 	for i := range n {
-		l, err := startLoop(e, i)
+		l, err := startLoop(r, i)
 		if err != nil {
-			return errors.Join(err, e.halt())
+			return errors.Join(err, r.halt())
 		}
-		e.loops = append(e.loops, l)
+		r.loops = append(r.loops, l)
 	}
-	for _, l := range e.loops {
-		l.Post(func() { l.moving.all = e.loops })
+	for _, l := range r.loops {
+		l.Post(func() { l.moving.all = r.loops })
 	}
 	return nil
 }
 
 // halt ends the loops, on which nothing may be any more.
-func (e *Engine) halt() (err error) {
-	for _, l := range e.loops {
+func (r *Reactor) halt() (err error) {
+	for _, l := range r.loops {
 		err = errors.Join(err, l.halt())
 	}
 	return err
 }
 
-// Loops returns the engine's loops, in the same order on each call.
-func (e *Engine) Loops() []loop.Loop {
-	loops := make([]loop.Loop, len(e.loops))
-	for i, l := range e.loops {
+// Loops returns the loops, in the same order on each call.
+func (r *Reactor) Loops() []loop.Loop {
+	loops := make([]loop.Loop, len(r.loops))
+	for i, l := range r.loops {
 		loops[i] = l
 	}
 	return loops
 }
 
 // SetWriteStall changes Options.WriteStall. It may be called from any goroutine.
-func (e *Engine) SetWriteStall(d time.Duration) { e.stall.Store(int64(d)) }
+func (r *Reactor) SetWriteStall(d time.Duration) { r.stall.Store(int64(d)) }
 
-func (e *Engine) writeStall() time.Duration { return time.Duration(e.stall.Load()) }
+func (r *Reactor) writeStall() time.Duration { return time.Duration(r.stall.Load()) }
 
 // RefuseWhile makes listeners without TLS refuse each connection for which refusing, called on any
 // goroutine, returns true. It must be called before Listen, Serve and Reserver.
-func (e *Engine) RefuseWhile(refusing func() bool) { e.limits.refusing = refusing }
+func (r *Reactor) RefuseWhile(refusing func() bool) { r.limits.refusing = refusing }
 
 // OnWork has f called once, on a loop, at the end of the next turn with an event, or of the one in
 // progress. f must not block. It takes the place of a function that was not called yet. Any goroutine
 // may call OnWork.
-func (e *Engine) OnWork(f func()) { e.onWork.Store(&f) }
+func (r *Reactor) OnWork(f func()) { r.onWork.Store(&f) }
 
 // Accepted returns the number of accepted connections that are open. Any goroutine may call it,
 // as the next three.
-func (e *Engine) Accepted() int64 { return e.limits.taken.Load() }
+func (r *Reactor) Accepted() int64 { return r.limits.taken.Load() }
 
 // MaxAccepted returns the limit of Accepted.
-func (e *Engine) MaxAccepted() int64 { return e.limits.max }
+func (r *Reactor) MaxAccepted() int64 { return r.limits.max }
 
 // Files returns the number of descriptors of connections, without the pipes of streams.
-func (e *Engine) Files() int64 { return e.count.open.Load() + e.count.offLoop.Load() }
+func (r *Reactor) Files() int64 { return r.count.open.Load() + r.count.offLoop.Load() }
 
 // FileLimit returns the limit of all descriptors of the process, as it was at the start.
-func (e *Engine) FileLimit() int64 { return e.limits.fileLimit }
+func (r *Reactor) FileLimit() int64 { return r.limits.fileLimit }
 
 // Handshakes returns how many TLS handshakes of accepted connections are in progress, and how
 // many may be. Any goroutine may call it.
-func (e *Engine) Handshakes() (taken, max int) {
-	return e.handshakes.Taken() + e.known.places.Taken(), e.handshakes.Max() + e.known.places.Max()
+func (r *Reactor) Handshakes() (taken, max int) {
+	return r.handshakes.Taken() + r.known.places.Taken(), r.handshakes.Max() + r.known.places.Max()
 }
 
 // Stats returns the counters. It may be called from any goroutine.
-func (e *Engine) Stats() stats.DriverStats {
-	c := &e.count
+func (r *Reactor) Stats() stats.DriverStats {
+	c := &r.count
 	return stats.DriverStats{
 		Accepted: c.accepted.Load(), AcceptErrors: c.acceptErrors.Load(),
-		Refused: e.limits.refused.Load(), RefusedSource: e.limits.refusedSource.Load(),
-		Inbound: e.limits.taken.Load(), Open: c.open.Load() + c.offLoop.Load(),
+		Refused: r.limits.refused.Load(), RefusedSource: r.limits.refusedSource.Load(),
+		Inbound: r.limits.taken.Load(), Open: c.open.Load() + c.offLoop.Load(),
 		Dialled: c.dialled.Load(), DialErrors: c.dialErrors.Load(), Panics: c.panics.Load(),
 		Detached:   c.detached.Load(),
-		Handshakes: c.handshakes.Load(), Resumed: c.resumed.Load(), TLSFailures: e.tlsFailures.snapshot(),
+		Handshakes: c.handshakes.Load(), Resumed: c.resumed.Load(), TLSFailures: r.tlsFailures.snapshot(),
 	}
 }
 
 // Stop closes all listeners and connections at once and calls OnClose of their streams. It
-// returns when every goroutine of the engine has ended, or with the error of ctx if a callback
+// returns when every goroutine of the reactor has ended, or with the error of ctx if a callback
 // blocks a loop. A second call returns ErrStopped. It must not be called on a loop.
-func (e *Engine) Stop(ctx context.Context) error {
-	e.mu.Lock()
-	if e.stopping {
-		e.mu.Unlock()
+func (r *Reactor) Stop(ctx context.Context) error {
+	r.mu.Lock()
+	if r.stopping {
+		r.mu.Unlock()
 		return ErrStopped
 	}
-	e.stopping = true
-	e.mu.Unlock()
-	e.cancel()
+	r.stopping = true
+	r.mu.Unlock()
+	r.cancel()
 
 	done := make(chan error, 1)
-	go func() { done <- e.shutdown() }()
+	go func() { done <- r.shutdown() }()
 	select {
 	case err := <-done:
 		return err
@@ -269,22 +269,22 @@ func (e *Engine) Stop(ctx context.Context) error {
 	}
 }
 
-func (e *Engine) shutdown() error {
-	e.mu.Lock()
-	listeners := e.listeners
-	e.listeners = nil // from here on Close does nothing
-	e.mu.Unlock()
+func (r *Reactor) shutdown() error {
+	r.mu.Lock()
+	listeners := r.listeners
+	r.listeners = nil // from here on Close does nothing
+	r.mu.Unlock()
 	var failed error
 	for l := range listeners {
 		failed = errors.Join(failed, l.close())
 	}
-	e.helpers.Wait()
-	for _, l := range e.loops {
+	r.helpers.Wait()
+	for _, l := range r.loops {
 		stays := make(chan struct{})
 		l.Post(func() { l.moving.all, l.moving.to = nil, nil; close(stays) }) // a connection that moves could miss closeAll
 		<-stays
 	}
-	for _, l := range e.loops {
+	for _, l := range r.loops {
 		closed := make(chan struct{})
 		l.Post(l.closeNewcomers)
 		l.Post(l.closeAll)
@@ -292,16 +292,16 @@ func (e *Engine) shutdown() error {
 		l.Post(func() { l.Post(func() { close(closed) }) })
 		<-closed
 	}
-	return errors.Join(failed, e.halt())
+	return errors.Join(failed, r.halt())
 }
 
 // spawn runs f on a goroutine that Stop waits for. After Stop it returns false.
-func (e *Engine) spawn(f func()) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.stopping {
+func (r *Reactor) spawn(f func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopping {
 		return false
 	}
-	e.helpers.Go(f)
+	r.helpers.Go(f)
 	return true
 }

@@ -38,7 +38,7 @@ func TestConnectionsSpreadOverLoops(t *testing.T) {
 	}
 	count := map[loop.Loop]int{}
 	for range loops * each {
-		connectTo(t, l.Addr().String())
+		dial(t, l.Addr().String())
 		count[recv(t, arrived, "a connection")]++
 	}
 	for i, l := range e.Loops() {
@@ -94,10 +94,10 @@ func TestMaxConnections(t *testing.T) {
 	e := start(t, Options{MaxConnections: 2})
 	const busy = "HTTP/1.1 503 Service Unavailable\r\n\r\n"
 	addr := listen(t, e, ListenOptions{Overload: []byte(busy)}, echo)
-	a, b := connectTo(t, addr), connectTo(t, addr)
+	a, b := dial(t, addr), dial(t, addr)
 	ask(t, a, "a")
 	ask(t, b, "b")
-	c := connectTo(t, addr)
+	c := dial(t, addr)
 	// An unread request must not turn the response into a reset.
 	must.Write(t, c, "GET / HTTP/1.1\r\n\r\n")
 	if got, err := io.ReadAll(c); err != nil || string(got) != busy {
@@ -112,7 +112,7 @@ func TestMaxConnections(t *testing.T) {
 	left := make(chan struct{})
 	e.loops[0].Post(func() { e.loops[0].closeAll(); close(left) })
 	recv(t, left, "the close")
-	ask(t, connectTo(t, addr), "let in")
+	ask(t, dial(t, addr), "let in")
 }
 
 func TestCapConnections(t *testing.T) {
@@ -129,8 +129,8 @@ func TestCapConnections(t *testing.T) {
 func TestMaxConnectionsNoOverload(t *testing.T) {
 	e := start(t, Options{MaxConnections: 1})
 	addr := listen(t, e, ListenOptions{}, echo)
-	ask(t, connectTo(t, addr), "a")
-	if got, err := io.ReadAll(connectTo(t, addr)); len(got) > 0 || err != nil && !isReset(err) {
+	ask(t, dial(t, addr), "a")
+	if got, err := io.ReadAll(dial(t, addr)); len(got) > 0 || err != nil && !isReset(err) {
 		t.Errorf("the refused connection got %q, %v", got, err)
 	}
 }
@@ -139,7 +139,7 @@ func TestMaxConnectionsNoOverload(t *testing.T) {
 func TestAcceptReturnsNil(t *testing.T) {
 	e := start(t, Options{})
 	addr := listen(t, e, ListenOptions{}, func() loop.Stream { return nil })
-	if got, err := io.ReadAll(connectTo(t, addr)); len(got) > 0 || err != nil {
+	if got, err := io.ReadAll(dial(t, addr)); len(got) > 0 || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
 	on(t, e.loops[0], func() {})
@@ -151,7 +151,7 @@ func TestAcceptReturnsNil(t *testing.T) {
 func TestListenerCloseKeepsConnections(t *testing.T) {
 	e := start(t, Options{})
 	l := listenEcho(t, e, ListenOptions{})
-	c := connectTo(t, l.Addr().String())
+	c := dial(t, l.Addr().String())
 	ask(t, c, "before")
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func TestStop(t *testing.T) {
 	}
 	addr := listen(t, e, ListenOptions{}, inbound)
 	for range n {
-		connectTo(t, addr)
+		dial(t, addr)
 		recv(t, opened, "a connection")
 	}
 	var late atomic.Int64
@@ -233,7 +233,7 @@ func TestStopContext(t *testing.T) {
 	close(release)
 }
 
-func TestTwoEngines(t *testing.T) {
+func TestTwoReactors(t *testing.T) {
 	a, b := start(t, Options{}), start(t, Options{})
 	addr := listen(t, b, ListenOptions{}, echo)
 	got := make(chan string, 1)
@@ -263,7 +263,7 @@ func TestPanicInAccept(t *testing.T) {
 	hold, held := make(chan struct{}), make(chan struct{})
 	e.loops[0].Post(func() { close(held); <-hold })
 	recv(t, held, "the loop to pause")
-	first, second, third := connectTo(t, addr), connectTo(t, addr), connectTo(t, addr)
+	first, second, third := dial(t, addr), dial(t, addr), dial(t, addr)
 	close(hold)
 	if _, err := io.ReadAll(first); err != nil && !isReset(err) {
 		t.Errorf("the connection is not closed: %v", err)
