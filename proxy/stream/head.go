@@ -55,7 +55,8 @@ func (in *intake) free() {
 	in.charge()
 }
 
-// writeEarly writes b to down within timeouts.write, while timeouts.idle does not run yet.
+// writeEarly writes b to down, before the response or the relaying begins. It takes no longer than timeouts.write:
+// timeouts.idle does not run in awaitingHead.
 func (p *pair) writeEarly(b []byte) error {
 	_ = p.down.SetWriteDeadline(time.Now().Add(p.srv.config().Timeouts.Write))
 	if err := p.writeHead(b); err != nil {

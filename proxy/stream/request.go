@@ -59,7 +59,7 @@ type requestStream struct {
 	stream    *race.Stream
 	replay    *replay // of the request; nil before an endpoint is connected
 	repeats   int     // how often it was sent again although an endpoint may have seen it
-	full      bool    // limits.buffered was reached before the memory of r was counted
+	wasFull   bool    // limits.buffered was reached before the memory of r was counted
 
 	// Each may be called again.
 	releaseHead func() // uncounts the memory of r.Head
@@ -73,16 +73,16 @@ type requestStream struct {
 	in           atomic.Int64                  // bytes of the body, or of the tunnel
 
 	// The goroutine of run sets these, about the response.
-	status int   // 0 until the head is sent
-	whole  bool  // the whole response was passed on
-	out    int64 // bytes of the body, or of the tunnel
+	status       int   // 0 until the head is sent
+	responseSent bool  // the whole response was passed on
+	out          int64 // bytes of the body, or of the tunnel
 }
 
 // newRequestStream counts the memory of r at once: a loop may start many streams before the goroutine
 // of the first one runs.
 func newRequestStream(p *pair, r *downstream.StreamRequest) *requestStream {
 	proc := p.srv.opt.Process
-	x := &requestStream{pair: p, connector: connector{p: p}, r: r, full: proc.Full()}
+	x := &requestStream{pair: p, connector: connector{p: p}, r: r, wasFull: proc.Full()}
 	count := func(n int) (release func()) {
 		proc.Charge(n)
 		return sync.OnceFunc(func() { proc.Charge(-n) })
@@ -105,7 +105,7 @@ func (x *requestStream) run() {
 		f = fault.Reset // an endpoint may have carried it out
 	}
 	x.replay.settle()
-	cut := x.isAborted() && !x.whole // a client that has the whole response may close first
+	cut := x.isAborted() && !x.responseSent // a client that has the whole response may close first
 	if f != nil {
 		switch {
 		case cut || f == x.why.Load():
@@ -122,7 +122,7 @@ func (x *requestStream) run() {
 	end := accesslog.StreamEnd{
 		Status: x.status, Failure: cmp.Or(x.why.Load(), f), Cut: cut, Endpoint: x.connector.dialled, In: x.in.Load(), Out: x.out,
 	}
-	x.call.end(x.pair, x.stream, &end, x.whole)
+	x.call.end(x.pair, x.stream, &end, x.responseSent)
 	x.stream.Close(x.status != 0, end.In, end.Out)
 	x.r.Record.End(end)
 }
@@ -136,7 +136,7 @@ func (x *requestStream) carry() (fail *fault.Failure) {
 	case len(x.r.Head) == 0:
 		x.opener.Failed(fault.BadRequest)
 		return fault.BadRequest
-	case x.full:
+	case x.wasFull:
 		x.opener.Failed(fault.Overloaded)
 		return fault.Overloaded
 	}
@@ -340,7 +340,7 @@ func (x *requestStream) finalResponse(resp *protocol.Response, head *http1.Head,
 		x.abortAfter(f)
 		return nil
 	}
-	x.whole = true
+	x.responseSent = true
 	x.finish(nil, x.requestSent.Load() || x.r.Kind == stats.StreamWebSocket)
 	return nil
 }

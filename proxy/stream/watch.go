@@ -26,9 +26,9 @@ type watch struct {
 	ended  bool
 	moved  uint64    // bytes at the last check that saw progress
 	change time.Time // time of that check
-	up     pace      // of the client's body
-	down   pace      // of the body for the client
 	sent   uint64    // bytes for the client, at the last check of the pace
+
+	upload, download pace // of the client's body, and of the body for the client
 }
 
 // checksPerTimeout is how often a stream is checked during timeouts.idle, or the window of a
@@ -115,16 +115,17 @@ func (w *watch) checkPace(now time.Time) {
 	p := w.p
 	uploading, downloading := p.bodies()
 	if now.Sub(w.began) < p.srv.window || !uploading && !downloading {
-		w.up, w.down = pace{}, pace{}
+		w.upload, w.download = pace{}, pace{}
 		return
 	}
 	c := p.down.counters()
-	if w.up.tooSlow(now, uploading && c.unread == 0 && p.upstream().unsent() == 0, c.received, w) {
+	waitsForClient := uploading && c.unread == 0 && p.upstream().unsent() == 0
+	if w.upload.tooSlow(now, waitsForClient, c.received, w) {
 		p.why.CompareAndSwap(nil, fault.BodyTooSlow)
 		p.closeUp(false)
 	}
 	behind := w.behind(&c)
-	if w.down.tooSlow(now, downloading && behind, c.acknowledged, w) {
+	if w.download.tooSlow(now, downloading && behind, c.acknowledged, w) {
 		p.cut(fault.BodyTooSlow)
 	}
 }
