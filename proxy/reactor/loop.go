@@ -2,6 +2,7 @@ package reactor
 
 import (
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,9 +18,9 @@ type eventLoop struct {
 	index   int
 	poller  kernel.Poller
 
-	now   time.Duration
-	turn  turn
-	slice slice
+	now     time.Duration
+	turn    turn
+	quantum quantum
 
 	timers   loop.Timers
 	flushes  loop.Flushes
@@ -42,8 +43,9 @@ type eventLoop struct {
 	stopping bool
 	ended    chan struct{} // closed when the goroutine has ended
 
-	waits
-	posts posts
+	waiting atomic.Bool // the loop waits for events: Post must wake the poller
+	turning sync.Mutex  // held by the loop during a turn, and by Peek
+	posts   posts
 }
 
 // scratch is memory that a loop uses within an event.

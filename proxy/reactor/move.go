@@ -55,9 +55,9 @@ type moving struct {
 
 	to    *eventLoop    // where connections move; nil means that none do
 	until time.Duration // when moving ends
-	part  float64       // of the connections that have input: so many move
-	owed  float64       // connections that should have moved, and have not
-	room  int           // how many more may move
+	part  float64       // the part that moves, of the connections that have input
+	debt  float64       // connections that should have moved, and have not
+	left  int           // how many more may move
 
 	uses []loopUse // scratch space of measureUse
 }
@@ -98,7 +98,7 @@ func (l *eventLoop) measureUse() {
 		m.uses = append(m.uses, other.useAt(now))
 	}
 	if to, part := destination(m.uses, l.index); part > 0 {
-		m.to, m.until, m.part, m.owed, m.room = m.all[to], now+useWindow, part, 0, maxGathered
+		m.to, m.until, m.part, m.debt, m.left = m.all[to], now+useWindow, part, 0, maxGathered
 	}
 }
 
@@ -135,7 +135,7 @@ func (c *conn) move() bool {
 	if c.inputIn == m.window || c.listener == nil || !slices.Contains(c.listener.loops, m.to) {
 		return false
 	}
-	if c.inputIn, m.owed = m.window, m.owed+m.part; m.owed < 1 || m.room == 0 {
+	if c.inputIn, m.debt = m.window, m.debt+m.part; m.debt < 1 || m.left == 0 {
 		return false
 	}
 	s, movable := c.stream.(loop.Movable)
@@ -146,8 +146,8 @@ func (c *conn) move() bool {
 	if !ready || l.poller.Remove(c.fd) != nil {
 		return false
 	}
-	m.owed--
-	m.room--
+	m.debt--
+	m.left--
 	l.stats.Moved++
 	l.setWatcher(c.fd, nil)
 	moved := &conn{

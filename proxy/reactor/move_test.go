@@ -71,7 +71,7 @@ func holdMovesOf(t *testing.T, l *eventLoop, part float64, room int, to *eventLo
 		m := &l.moving
 		m.since = math.MaxInt64 - time.Hour
 		m.window++
-		m.to, m.until, m.part, m.owed, m.room = to, math.MaxInt64, part, 0, room
+		m.to, m.until, m.part, m.debt, m.left = to, math.MaxInt64, part, 0, room
 	})
 }
 

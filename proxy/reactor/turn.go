@@ -79,7 +79,7 @@ func (l *eventLoop) EndTurn() kernel.Wait {
 	if l.stopping {
 		return kernel.Wait{Stop: true} // turning stays locked for ever
 	}
-	if l.slice.yield(l.turn.ended) {
+	if l.quantum.yield(l.turn.ended) {
 		l.turn.ended = l.clock()
 	}
 	w := kernel.Wait{Limit: l.idleTime(), Now: l.turn.ended, Rest: l.turn.restsAgain()}
@@ -118,12 +118,6 @@ func (l *eventLoop) deliver(w watcher, e kernel.Events) {
 // clock returns the time since the reactor's start. It is never 0.
 func (l *eventLoop) clock() time.Duration { return time.Since(l.reactor.began) + 1 }
 
-// waits says how a loop waits.
-type waits struct {
-	waiting atomic.Bool // Post must wake the poller
-	turning sync.Mutex  // held by the loop during a turn, and by Peek
-}
-
 // Peek implements loop.Peeker.
 func (l *eventLoop) Peek(f func()) bool {
 	if !l.turning.TryLock() {
@@ -136,21 +130,21 @@ func (l *eventLoop) Peek(f func()) bool {
 	return ran
 }
 
-// slice is the current time slice of a loop.
-type slice struct {
+// quantum is the current time slice of a loop.
+type quantum struct {
 	began time.Duration
 	count int // of slices that have ended
 }
 
-// yield ends the slice if its time is over, and reports whether it is. Other goroutines run then: those that are
+// yield ends the time slice if its time is over, and reports whether it is. Other goroutines run then: those that are
 // ready on this P, and each maxLocal-th time any. For that the runtime wakes a thread, which often takes the loop
 // to another processor.
-func (s *slice) yield(now time.Duration) bool {
-	if now-s.began <= timeSlice {
+func (q *quantum) yield(now time.Duration) bool {
+	if now-q.began <= timeSlice {
 		return false
 	}
-	s.began = now
-	if s.count++; s.count%maxLocal == 0 {
+	q.began = now
+	if q.count++; q.count%maxLocal == 0 {
 		runtime.Gosched()
 	} else {
 		goyield()

@@ -89,12 +89,12 @@ func TestWaitEndsForTimer(t *testing.T) {
 
 // TestYield: a busy loop yields once in a time slice.
 func TestYield(t *testing.T) {
-	var s slice
+	var q quantum
 	for began := time.Duration(0); began < time.Second; began += timeSlice + 1 {
-		if s.yield(began + timeSlice) {
+		if q.yield(began + timeSlice) {
 			t.Fatalf("yielded after %v", timeSlice)
 		}
-		if !s.yield(began + timeSlice + 1) {
+		if !q.yield(began + timeSlice + 1) {
 			t.Fatalf("not yielded for %v", timeSlice+1)
 		}
 	}
@@ -102,9 +102,9 @@ func TestYield(t *testing.T) {
 	yielded := make(chan struct{})
 	f := &loop.Flush{}
 	on(t, l, func() {
-		first := l.slice.count
+		first := l.quantum.count
 		f.Do = func() {
-			if l.slice.count == first {
+			if l.quantum.count == first {
 				l.Defer(f)
 			} else {
 				close(yielded)

@@ -18,8 +18,8 @@ const passTimeout = 10 * time.Second
 // redirects the connection.
 type hop struct{ from, to netip.AddrPort }
 
-// hops are the open connections that this sidecar has made to original destinations. If the kernel redirects one of
-// them to the sidecar, it would go round for ever.
+// hops are the open connections that this sidecar has made to original destinations. If the kernel redirects such a
+// connection to the sidecar, the sidecar must refuse it: it would pass the connection on to itself for ever.
 type hops struct{ open sync.Map } // keys of type hop
 
 func (h *hops) has(a hop) bool {
