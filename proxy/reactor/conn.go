@@ -25,6 +25,7 @@ import (
 //	the loop     endBroken         ends, since the socket has ended or failed
 //	             endAfterInput     likewise, but passes on first what the peer had sent
 //	             dial.onTimeout    ends a dial that takes too long
+//	             end               after a failure of a dial or of TLS, at the end of a drain, after a panic, by Stop
 //	             move              gives the socket to another loop, and ends: end has none to close
 //	end          descriptor.close  closes the socket; alone, that of a connection that does not become open
 //	             unreserve         uncounts the connection in limits and loads; alone, likewise
@@ -49,8 +50,8 @@ type conn struct {
 
 	secure     *secure      // nil means plain text
 	redirected *redirection // nil for most
-	dial       *dialing     // in connDialing, else nil
-	drain      *drain       // in connDraining and connLinger, else nil
+	dial       *dialing     // nil for an accepted one, and once it is open
+	drain      *drain       // nil before Drain
 }
 
 type connState uint8
