@@ -10,6 +10,8 @@ import (
 	"unicode"
 
 	"github.com/remora-proxy/remora/internal/must"
+	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/proxy/config"
 )
 
 // Configurations that are valid but for the text in them.
@@ -57,6 +59,8 @@ func checked(t *testing.T, file, text string) (lines []string) {
 // Many are made by those who know another proxy.
 func TestCheckMistakes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "remora.yaml")
+	names := func(list []string) string { return strings.Join(list, ", ") }
+	protocols, sources, policies := names(config.ListenerProtocols), names(config.Registries()), names(lb.PolicyNames())
 	for _, c := range []struct{ name, text, want string }{
 		// YAML.
 		{"tab as indentation", "services:\n  app:\n\tdiscover: static\n",
@@ -76,7 +80,7 @@ func TestCheckMistakes(t *testing.T) {
 		{"backslash in double quotes", withRoute(`match: {regex: "/v\d+"}, service: app`),
 			`3:30: not valid YAML: found unknown escape character 'd'; in single quotes a backslash stands for itself`},
 		{"star without quotes", "listeners:\n  - name: in\n    address: *:8080\n",
-			`2:5: listeners[0].protocol: missing; expected one of http, dubbo, link, tcp` + "\n" +
+			`2:5: listeners[0].protocol: missing; expected one of ` + protocols + "\n" +
 				`3:14: no anchor of this name before the alias; a value that begins with * needs quotes`},
 		{"bracket without quotes", "listeners:\n  - name: in\n    address: [::]:8080\n",
 			`3:18: not valid YAML: value is not allowed in this context; a value that begins with one of [ { * & @ % needs quotes`},
@@ -269,11 +273,11 @@ func TestCheckMistakes(t *testing.T) {
 		{"service without endpoints", "services:\n  app:\n",
 			`2:3: services.app.discover: is etcd, but registry.etcd.endpoints is empty; expected addresses there, or discover: static`},
 		{"kind of discovery in capitals", "services: {app: {discover: STATIC, endpoints: [\"127.0.0.1:9000\"]}}\n",
-			`1:28: services.app.discover: expected one of etcd, static, got "STATIC"; did you mean static?`},
+			`1:28: services.app.discover: expected one of ` + sources + `, got "STATIC"; did you mean static?`},
 		{"policy of Envoy", withService(`lb: {policy: ROUND_ROBIN}`),
-			`2:80: services.app.lb.policy: expected one of least_pending, weighted_round_robin, peak_ewma, random, consistent_hash, got "ROUND_ROBIN"; did you mean weighted_round_robin?`},
+			`2:80: services.app.lb.policy: expected one of ` + policies + `, got "ROUND_ROBIN"; did you mean weighted_round_robin?`},
 		{"policy of HAProxy", withService(`lb: {policy: leastconn}`),
-			`2:80: services.app.lb.policy: expected one of least_pending, weighted_round_robin, peak_ewma, random, consistent_hash, got "leastconn"; did you mean least_pending?`},
+			`2:80: services.app.lb.policy: expected one of ` + policies + `, got "leastconn"; did you mean least_pending?`},
 		{"policy without a key", withService(`lb: {policy: consistent_hash}`),
 			`2:71: services.app.lb.hash: missing; expected exactly one of header, cookie, query, path and source`},
 		{"key without a policy", withService(`lb: {hash: {header: x-user}}`),
@@ -283,9 +287,9 @@ func TestCheckMistakes(t *testing.T) {
 		{"cookie without a secret", withService(`lb: {sticky: {cookie: server}}`),
 			`2:80: services.app.lb.sticky.secret: expected at least 16 bytes, the same in all sidecars`},
 		{"protocol with TLS", withListeners(`[{name: in, address: ":443", protocol: https, service: app}]`),
-			`1:51: listeners[0].protocol: expected one of http, dubbo, link, tcp, got "https"; did you mean http?`},
+			`1:51: listeners[0].protocol: expected one of ` + protocols + `, got "https"; did you mean http?`},
 		{"protocol that http includes", withListeners(`[{name: in, address: ":443", protocol: grpc, service: app}]`),
-			`1:51: listeners[0].protocol: expected one of http, dubbo, link, tcp, got "grpc"; did you mean http?`},
+			`1:51: listeners[0].protocol: expected one of ` + protocols + `, got "grpc"; did you mean http?`},
 		{"retry condition of Envoy", withService(`retry: {on: [connect-failure]}`),
 			`2:80: services.app.retry.on[0]: expected one of connect, refused, reset, 5xx, a status such as 503 or a code of gRPC such as unavailable, got "connect-failure"; did you mean connect?`},
 		{"retry conditions in one text", withService(`retry: {on: "5xx,reset"}`),
