@@ -14,9 +14,7 @@ import (
 func TestDrainProvider(t *testing.T) {
 	for seed := range uint64(20) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Service: "retry: {on: [connect]}"})
-		for _, a := range m.Apps {
-			a.Delay = func() time.Duration { return 5 * time.Millisecond }
-		}
+		m.Slow(5 * time.Millisecond)
 		all := m.Crowd(20, 20, 100)
 		provider := m.Nodes[1]
 		var served int
@@ -27,7 +25,6 @@ func TestDrainProvider(t *testing.T) {
 			provider.Proc.Drain()
 			served = m.Apps[0].Served
 		})
-		m.Finish(all...)
 		m.OK(all...)
 		m.Settled()
 		if served == 0 || m.Apps[0].Served > served+20 {
@@ -46,7 +43,6 @@ func TestDrainRefusesLinks(t *testing.T) {
 	all := m.Crowd(20, 20, 100)
 	provider := m.Nodes[1].Proc
 	m.W.At(30*time.Millisecond, provider.Drain)
-	m.Finish(all...)
 	m.OK(all...)
 	if n := m.Consumer.Stats("compute").Ejections; n != [outlier.Reasons]uint64{outlier.ByConsecutive: 1} {
 		t.Errorf("ejections %v, want one for refused links", n)
@@ -63,9 +59,7 @@ func TestDrainRefusesLinks(t *testing.T) {
 // A consumer that drains responds to the requests in flight, then closes its connections.
 func TestDrainConsumer(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{}, func(t *testing.T, m *proxytest.Mesh) {
-		for _, a := range m.Apps {
-			a.Delay = func() time.Duration { return 20 * time.Millisecond }
-		}
+		m.Slow(20 * time.Millisecond)
 		used, busy, late := m.Post(10), m.Post(10), m.Post(10)
 		idle, fresh := m.Do(used), m.Dial(proxytest.Egress)
 		m.Finish(used)
@@ -76,7 +70,6 @@ func TestDrainConsumer(t *testing.T) {
 		m.OK(used, busy)
 		// The first request of a new connection may be on its way, so it is served.
 		m.Clients.Do(func() { fresh.Calls = append(fresh.Calls, late); fresh.Send() })
-		m.Finish(late)
 		m.OK(late)
 		if !m.W.RunUntil(func() bool { return idle.Ended && cl.Ended && fresh.Ended }, time.Second) {
 			t.Error("connections stay open after a drain")
@@ -131,7 +124,6 @@ func TestDrainClosesNewConnection(t *testing.T) {
 	m.W.Run(time.Millisecond)
 	c := m.Post(10)
 	cl := m.Do(c)
-	m.Finish(c)
 	m.OK(c)
 	if !m.W.RunUntil(func() bool { return cl.Ended }, time.Second) {
 		t.Error("the connection stays open")

@@ -32,7 +32,6 @@ func TestReloadUnderLoad(t *testing.T) {
 		if calls[len(calls)-1].Done {
 			t.Error("the load has ended before the reloads")
 		}
-		m.Finish(calls...)
 		m.OK(calls...)
 		m.Settled()
 		if n := m.Consumer.Proc.Generation().Number(); n != 31 {
@@ -51,9 +50,7 @@ func TestReloadKeepsRoutesInFlight(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			proxytest.EachTopology(t, proxytest.MeshOptions{Loops: 2}, func(t *testing.T, m *proxytest.Mesh) {
-				for _, a := range m.Apps {
-					a.Delay = func() time.Duration { return 500 * time.Millisecond }
-				}
+				m.Slow(500 * time.Millisecond)
 				before := m.Burst(10, 100)
 				m.W.Run(50 * time.Millisecond)
 				m.Consumer.Reload(proxytest.ReloadYAML(m, `{service: `+strings.Split(services, ":")[0]+`}`, services))
@@ -77,7 +74,6 @@ func TestReloadKeepsWhatIsUnchanged(t *testing.T) {
 	m.Consumer.Reload(proxytest.ReloadYAML(m, `{match: {path: /other}, service: other}, {service: compute}`, `compute: {%[1]s}, other: {%[1]s}`))
 	calls := []*proxytest.Call{m.Post(10), m.Get("/other")}
 	m.Do(calls...)
-	m.Finish(calls...)
 	m.OK(calls...)
 	if n := m.Nodes[1].Connections(); n != 2 {
 		t.Fatalf("%d links, want one of each service", n)
@@ -94,7 +90,6 @@ func TestReloadKeepsWhatIsUnchanged(t *testing.T) {
 	}
 	next := m.Post(10)
 	m.Do(next)
-	m.Finish(next)
 	m.OK(next)
 	s := m.Consumer.Stats("compute")
 	if s.Requests != 2 || s.Primaries != 2 {
@@ -131,9 +126,7 @@ func TestReloadEjectedEndpoints(t *testing.T) {
 // TestReloadRaisesSlotLimit: queued requests get the slots that a raised limit adds.
 func TestReloadRaisesSlotLimit(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true, Loops: 2, Service: "max_concurrency: 1"})
-	for _, a := range m.Apps {
-		a.Delay = func() time.Duration { return time.Second }
-	}
+	m.Slow(time.Second)
 	calls := m.Burst(9, 10)
 	m.W.Run(100 * time.Millisecond)
 	m.Consumer.Reload(proxytest.ReloadYAML(m, `{service: compute}`, `compute: {%s, max_concurrency: 9}`))
@@ -141,7 +134,6 @@ func TestReloadRaisesSlotLimit(t *testing.T) {
 	if used, queued := m.Consumer.Proc.Slots("compute"); used != 9 || queued != 0 {
 		t.Errorf("%d slots in use, %d requests wait", used, queued)
 	}
-	m.Finish(calls...)
 	m.OK(calls...)
 	m.Settled()
 }

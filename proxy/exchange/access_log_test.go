@@ -111,7 +111,6 @@ func TestAccessLogHedge(t *testing.T) {
 	m.WarmUp(20)
 	m.Apps[0].FrozenUntil = m.W.Now() + 50*time.Millisecond
 	calls := m.Burst(3, 10) // one of them meets the frozen replica
-	m.Finish(calls...)
 	m.OK(calls...)
 	m.Settled()
 	won := 0
@@ -140,7 +139,6 @@ func TestAccessLogRetry(t *testing.T) {
 	m.Consumer.Update("compute", registry.Endpoint{Addr: m.Apps[0].Addr, Weight: 1}, registry.Endpoint{Addr: "10.0.1.1:9", Weight: 1})
 	m.W.Run(time.Millisecond)
 	calls := m.Burst(10, 10)
-	m.Finish(calls...)
 	m.OK(calls...)
 	retried := 0
 	for _, l := range m.Consumer.AccessLines() {
@@ -164,7 +162,6 @@ func TestAccessLogQueue(t *testing.T) {
 	c := m.Do(m.Post(10))
 	m.W.Run(3 * time.Millisecond)
 	c.Leave()
-	m.Finish(calls...)
 	m.OK(calls...)
 	m.Settled()
 	var queued []float64
@@ -206,7 +203,6 @@ func TestAccessLogSampled(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Limits: "access_log: {path: /log, sample: 0.25}"})
 	const requests = 1000
 	calls := m.Crowd(10, requests/10, 10)
-	m.Finish(calls...)
 	m.OK(calls...)
 	m.Settled()
 	ids := func(lines []proxytest.AccessLine) (ids []string) {

@@ -26,7 +26,6 @@ func TestQueuedRetryNotStarved(t *testing.T) {
 	if retry.Took > 500*time.Millisecond {
 		t.Errorf("the retry took %v, want about the time of 20 primaries", retry.Took)
 	}
-	m.Finish(primaries...)
 	m.OK(primaries...)
 	m.Settled()
 }
@@ -42,7 +41,6 @@ func TestMarkedTraceQueues(t *testing.T) {
 		first, second := m.Post(10), m.Post(10, headers...)
 		m.Do(first)
 		m.Do(second)
-		m.Finish(first, second)
 		m.OK(first, second)
 		m.Settled()
 	}

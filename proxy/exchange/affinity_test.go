@@ -301,7 +301,6 @@ func TestAffinityOfCaches(t *testing.T) {
 			m.Do(calls...)
 			all = append(all, calls...)
 		}
-		m.Finish(all...)
 		m.OK(all...)
 		m.Settled()
 		for _, c := range own {

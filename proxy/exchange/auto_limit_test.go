@@ -43,7 +43,6 @@ func TestAutoLimitFollowsWorkers(t *testing.T) {
 	a.ServeByPool(16, service)
 	check(16)
 
-	m.Finish(calls...)
 	m.OK(calls...)
 	m.Settled()
 }

@@ -12,9 +12,7 @@ import (
 func TestGoAwayIncludesOvertaking(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Bandwidth: 20 << 20})
 	executed := m.CountExecutions()
-	for _, a := range m.Apps {
-		a.Delay = func() time.Duration { return 300 * time.Millisecond }
-	}
+	m.Slow(300 * time.Millisecond)
 	m.Consumer.Update("compute", m.Endpoint(0))
 	m.W.Run(time.Millisecond)
 	long, short := m.Post(1<<20), m.Post(10)
@@ -24,7 +22,6 @@ func TestGoAwayIncludesOvertaking(t *testing.T) {
 	m.W.Run(150 * time.Millisecond) // both are at the application
 	m.Consumer.Update("compute", m.Endpoint(0), m.Endpoint(1))
 	m.Nodes[1].Proc.Drain()
-	m.Finish(long, short)
 	m.OK(long, short)
 	m.CheckExecutedOnce(executed, long, short)
 	if len(executed) != 2 {

@@ -17,7 +17,6 @@ func TestResponses(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{}, func(t *testing.T, m *proxytest.Mesh) {
 		calls := []*proxytest.Call{m.Post(300), m.Get("/x?y=1"), m.Post(0), m.Post(100_000)}
 		m.Do(calls...)
-		m.Finish(calls...)
 		m.OK(calls...)
 		for i, want := range []string{
 			"nonce=n1 path=/compute body=300", "nonce=n2 path=/x?y=1 body=0",
@@ -41,7 +40,6 @@ func TestManyClients(t *testing.T) {
 				m.Do(calls...)
 				all = append(all, calls...)
 			}
-			m.Finish(all...)
 			m.OK(all...)
 			m.Settled()
 		})
@@ -58,7 +56,6 @@ func TestDialRefusedRetry(t *testing.T) {
 		registry.Endpoint{Addr: "10.0.1.2:9", Weight: 1})
 	m.W.Run(time.Millisecond)
 	calls := m.Burst(20, 10)
-	m.Finish(calls...)
 	m.OK(calls...)
 	m.Settled()
 }
@@ -114,7 +111,6 @@ func TestDeadline(t *testing.T) {
 			t.Errorf("response after %v, want 100 ms", late.Took)
 		}
 		m.Apps[0].Delay = func() time.Duration { return time.Millisecond }
-		m.Finish(next)
 		m.OK(next)
 		m.Settled()
 	})
@@ -129,7 +125,6 @@ func TestStalePooledConnection(t *testing.T) {
 				Service: fmt.Sprintf("idempotent: %v", idempotent)})
 			first := m.Post(10)
 			c := m.Do(first)
-			m.Finish(first)
 			m.OK(first)
 			m.Apps[0].DropNext = true
 			second := m.Post(10)
@@ -176,7 +171,6 @@ func TestResetRetry(t *testing.T) {
 				calls = append(calls, m.Post(10))
 			}
 			m.Do(calls...)
-			m.Finish(calls...)
 			m.OK(calls...)
 			m.Settled()
 		})
@@ -233,7 +227,6 @@ func TestResponseToHead(t *testing.T) {
 		head.IsHead = true
 		after := m.Get("/")
 		m.Do(head, after)
-		m.Finish(head, after)
 		m.OK(head, after)
 		m.Settled()
 	})

@@ -73,7 +73,6 @@ func TestFreeRetryAfterBadHedge(t *testing.T) {
 	m.Do(c)
 	m.W.Run(time.Millisecond)
 	m.Consumer.Update("compute", all...)
-	m.Finish(c)
 	m.OK(c)
 	if s := m.Consumer.Stats("compute"); s.Hedges != 1 {
 		t.Errorf("%d hedges, want 1", s.Hedges)

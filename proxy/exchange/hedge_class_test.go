@@ -45,7 +45,6 @@ func TestHedgeClasses(t *testing.T) {
 				calls = append(calls, m.Post(10, c.short...), m.Post(c.size, c.long...))
 			}
 			m.Do(calls...)
-			m.Finish(calls...)
 			m.OK(calls...)
 			short := classOf(m, ms)
 			if c.classes != (short != nil) {
@@ -59,7 +58,6 @@ func TestHedgeClasses(t *testing.T) {
 				m.Do(k)
 				calls = append(calls, k)
 			}
-			m.Finish(calls...)
 			m.OK(calls...)
 			took := time.Duration(0)
 			for _, k := range calls {

@@ -114,9 +114,7 @@ func goodput(t *testing.T, o proxytest.MeshOptions, mode string) (n int, s *stat
 // hundreds that did not win, only probes are sent.
 func TestUselessHedges(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: `idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms, budget: 1}`})
-	for _, a := range m.Apps {
-		a.Delay = func() time.Duration { return 8 * time.Millisecond }
-	}
+	m.Slow(8 * time.Millisecond)
 	calls := m.SendAtRate(1, 500, 4*time.Second)
 	m.FinishAfter(5*time.Second, calls)
 	m.OK(calls...)
@@ -174,7 +172,6 @@ func TestHedgeRefusedWithoutLimit(t *testing.T) {
 	if !m.W.RunUntil(func() bool { return m.Consumer.Stats("compute").Hedges > 0 }, time.Second) {
 		t.Fatal("no hedge was sent")
 	}
-	m.Finish(append(stuck, late)...)
 	m.OK(append(stuck, late)...)
 	m.Settled()
 	if s := m.Consumer.Stats("compute"); hedged != 0 || s.HedgesMissed == 0 {

@@ -13,9 +13,7 @@ import (
 func TestRetryBesideRefusedHedge(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 3, Provider: "max_concurrency: 1",
 		Service: `idempotent: true, retry: {on: [connect, reset]}, hedge: {mode: on, delay: 5ms}`})
-	for _, a := range m.Apps {
-		a.Delay = func() time.Duration { return 20 * time.Millisecond }
-	}
+	m.Slow(20 * time.Millisecond)
 	var busy []*proxytest.Call
 	for range 3 { // one at each application: hedges find no slot
 		c := m.Post(10)
@@ -26,7 +24,6 @@ func TestRetryBesideRefusedHedge(t *testing.T) {
 	// way of a primary to fail before its hedge is refused.
 	m.W.Run(5*time.Millisecond + 600*time.Microsecond)
 	m.W.ResetAll(m.Consumer.Host, m.Nodes[1].Host)
-	m.Finish(busy...)
 	m.OK(busy...)
 	m.Settled()
 }
@@ -40,7 +37,6 @@ func TestLateResponseOfLoser(t *testing.T) {
 		calls := []*proxytest.Call{m.Post(10), m.Post(10)}
 		m.Do(calls[0])
 		m.Do(calls[1])
-		m.Finish(calls...)
 		m.OK(calls...)
 		m.Settled()
 		report := func(d stats.Detail) (s stats.ServiceReport) {

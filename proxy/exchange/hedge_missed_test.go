@@ -36,7 +36,6 @@ func TestMissedHedgesLimited(t *testing.T) {
 				takeSlot(m, i, calls[i])
 			}
 			m.Consumer.Update("compute", eps...)
-			m.Finish(calls...)
 			m.OK(calls...)
 			m.Settled()
 			if s := m.Consumer.Stats("compute"); s.Hedges != c.hedges || s.HedgesMissed != c.hedges {
@@ -69,7 +68,6 @@ func TestRefusedHedgesSayNothing(t *testing.T) {
 			takeSlot(m, 1-i, calls[1-i])
 		}
 		m.Consumer.Update("compute", m.Endpoint(0), m.Endpoint(1))
-		m.Finish(calls...)
 		m.OK(calls...)
 	}
 	m.Settled()

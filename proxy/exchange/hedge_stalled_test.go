@@ -14,9 +14,7 @@ import (
 func TestStalledRequestsHedgedWhenUseless(t *testing.T) {
 	const length = 12 * time.Second
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: `idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms}`})
-	for _, a := range m.Apps {
-		a.Delay = func() time.Duration { return 100 * time.Millisecond }
-	}
+	m.Slow(100 * time.Millisecond)
 	stops := m.W.Now() + 8*time.Second
 	m.Freeze(stops, time.Minute, m.Apps[0])
 	var before uint64

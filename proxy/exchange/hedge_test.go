@@ -25,7 +25,6 @@ func TestHedgeDuringFreeze(t *testing.T) {
 			m.Do(c)
 			calls = append(calls, c)
 		}
-		m.Finish(calls...)
 		m.OK(calls...)
 		for _, c := range calls {
 			if c.Took > 12*time.Millisecond {
@@ -48,7 +47,6 @@ func TestLoserInQueueCancelled(t *testing.T) {
 	served := m.Apps[0].Served
 	m.Apps[0].FrozenUntil = m.W.Now() + 50*time.Millisecond
 	calls := m.Burst(9, 10)
-	m.Finish(calls...)
 	m.OK(calls...)
 	m.Settled()
 	if n := m.Apps[0].Served - served; n > 1 {
@@ -79,9 +77,7 @@ func TestGates(t *testing.T) {
 			m := proxytest.NewMesh(t, c.o)
 			m.WarmUp(150)
 			before := *m.Consumer.Stats("compute")
-			for _, a := range m.Apps {
-				a.Delay = func() time.Duration { return 50 * time.Millisecond }
-			}
+			m.Slow(50 * time.Millisecond)
 			m.Complete(m.Post(10, c.headers...))
 			after := m.Consumer.Stats("compute")
 			for g := range after.Gates {
@@ -98,11 +94,8 @@ func TestGates(t *testing.T) {
 // TestBudget: hedges and paid retries stay within the budget when every response is slow.
 func TestBudget(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: `idempotent: true, hedge: {mode: on, delay: 1ms, budget: 0.05}`})
-	for _, a := range m.Apps {
-		a.Delay = func() time.Duration { return 4 * time.Millisecond }
-	}
+	m.Slow(4 * time.Millisecond)
 	all := m.Crowd(20, 100, 10)
-	m.Finish(all...)
 	m.OK(all...)
 	m.Settled()
 	s := m.Consumer.Stats("compute")
@@ -130,7 +123,6 @@ func TestHedgeNeverQueues(t *testing.T) {
 		}
 	}
 	calls := m.Burst(2, 10)
-	m.Finish(calls...)
 	m.OK(calls...)
 	m.Settled()
 	if s := m.Consumer.Stats("compute"); hedged > 0 || s.Hedges == 0 {
@@ -176,7 +168,6 @@ func TestRefusedHedgeAndReset(t *testing.T) {
 				m.W.Run(2 * time.Millisecond)
 			}
 			m.W.ResetAll(m.Consumer.Host, m.Nodes[1].Host)
-			m.Finish(taken, lost)
 			m.OK(taken, lost)
 			m.Settled()
 		})
@@ -200,7 +191,6 @@ func TestRetryAfterRefusedHedge(t *testing.T) {
 	}
 	m.W.Run(2 * time.Millisecond) // the refusal has arrived
 	m.W.Crash(m.Apps[0].Loop)
-	m.Finish(taken, lost)
 	m.OK(taken, lost)
 	m.Settled()
 }
@@ -302,9 +292,7 @@ func TestHedgeHeader(t *testing.T) {
 // TestHedgeHeaderUntrusted: the header of a client that is not on loopback is ignored.
 func TestHedgeHeaderUntrusted(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: proxytest.HedgeOn, Egress: "0.0.0.0:15001"})
-	for _, a := range m.Apps {
-		a.Delay = func() time.Duration { return 8 * time.Millisecond }
-	}
+	m.Slow(8 * time.Millisecond)
 	m.Complete(m.Post(10, "x-remora-hedge: off"))
 	m.Settled()
 	if n := m.Consumer.Stats("compute").Hedges; n != 1 {

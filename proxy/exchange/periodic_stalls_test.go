@@ -179,9 +179,7 @@ func TestPausesAreNoStalls(t *testing.T) {
 // request.
 func TestPeriodicStallsOfClosedLoop(t *testing.T) {
 	m := newFreezes(t, "hedge: {mode: off}")
-	for _, a := range m.Apps {
-		a.Delay = func() time.Duration { return 50 * time.Millisecond }
-	}
+	m.Slow(50 * time.Millisecond)
 	const period, clients = 10 * time.Second, 8
 	for _, at := range m.every(period, 5) {
 		m.Freeze(at, freezeLength, m.Apps...)

@@ -72,7 +72,6 @@ func TestBatchWaitsForOnline(t *testing.T) {
 				m.Dial(fmt.Sprintf("10.0.0.1:%d", 15001+i%m.Loops)).Calls = []*proxytest.Call{k}
 				calls = append(calls, k)
 			}
-			m.Finish(calls...)
 			m.OK(calls...)
 			m.Settled()
 			online, early := 0, 0 // batch requests before the last online one
@@ -134,7 +133,6 @@ func TestBatchNotStarved(t *testing.T) {
 	if k.Took > 200*time.Millisecond {
 		t.Errorf("the batch request took %v, want about the time of 16 slots", k.Took)
 	}
-	m.Finish(online...)
 	m.OK(online...)
 	m.Settled()
 }
@@ -143,15 +141,11 @@ func TestBatchNotStarved(t *testing.T) {
 // online requests alone, also while deadlines pass.
 func TestBatchNotHedged(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Match: "timeout: 200ms", Service: proxytest.HedgeOn})
-	for _, a := range m.Apps {
-		a.Delay = func() time.Duration { return 100 * time.Millisecond }
-	}
+	m.Slow(100 * time.Millisecond)
 	var calls []*proxytest.Call
 	for i := range 20 {
 		if i == 10 {
-			for _, a := range m.Apps {
-				a.Delay = func() time.Duration { return time.Second }
-			}
+			m.Slow(time.Second)
 		}
 		k := m.Post(10, batch)
 		m.Do(k)
@@ -224,9 +218,7 @@ func TestBatchRefusedFirst(t *testing.T) {
 func TestRefusedBatchNotRetried(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Provider: "max_concurrency: 1, max_queue: 0"})
 	for i, header := range []string{batch, "x-none: 1"} {
-		for _, a := range m.Apps {
-			a.Delay = func() time.Duration { return 100 * time.Millisecond }
-		}
+		m.Slow(100 * time.Millisecond)
 		var calls []*proxytest.Call
 		for range 20 {
 			k := m.Post(10, header)

@@ -177,9 +177,7 @@ func TestFreeMovesAreBounded(t *testing.T) {
 			m.Nodes[i+1].Cfg.Services["local"].MaxPending = 1
 			m.Nodes[i+1].Restart(m.Apps[i])
 		}
-		for _, a := range m.Apps {
-			a.Delay = func() time.Duration { return 100 * time.Millisecond }
-		}
+		m.Slow(100 * time.Millisecond)
 		calls := m.Burst(c.n, 10)
 		m.Finish(calls...)
 		s, failed := m.Consumer.Stats("compute"), len(calls)-proxytest.CountCodes(calls)[""]

@@ -84,7 +84,6 @@ func TestReplayFails(t *testing.T) {
 		if c.Status != 502 || c.Code != "upstream-reset" || next.Code != "upstream-connect" {
 			t.Errorf("status %d %s, and %s for the next, want upstream-reset and upstream-connect", c.Status, c.Code, next.Code)
 		}
-		m.Finish(busy)
 		m.OK(busy)
 		m.Settled()
 	})

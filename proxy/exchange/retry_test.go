@@ -16,9 +16,7 @@ func TestLostConnection(t *testing.T) {
 	for service, want := range map[string]int{"idempotent: true": 0, "": 40, "idempotent: true, retry: {on: [connect]}": 40} {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: service})
 		executed := m.CountExecutions()
-		for _, a := range m.Apps {
-			a.Delay = func() time.Duration { return 100 * time.Millisecond }
-		}
+		m.Slow(100 * time.Millisecond)
 		calls := m.Burst(80, 10)
 		m.W.Run(50 * time.Millisecond)
 		m.W.ResetAll(m.Consumer.Host, m.Nodes[1].Host)

@@ -68,7 +68,6 @@ func TestTryTimeoutPending(t *testing.T) {
 				calls = append(calls, c)
 				m.W.Run(10 * time.Millisecond)
 			}
-			m.Finish(calls...)
 			m.OK(calls...)
 			s := m.Consumer.Stats("compute")
 			if s.RetriesPaid == 0 || s.RetriesPaid > 2 {
@@ -141,7 +140,6 @@ func TestTryTimeoutUnsent(t *testing.T) {
 				m.W.Pause(m.Nodes[1].Loop, time.Second)
 			}
 			calls := m.Burst(10, 10)
-			m.Finish(calls...)
 			m.OK(calls...)
 			for _, c := range calls {
 				if c.Took > 200*time.Millisecond {

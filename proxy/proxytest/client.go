@@ -224,9 +224,10 @@ func (m *Mesh) Complete(c *Call) *Call {
 	return c
 }
 
-// OK checks that the calls got responses with status 200.
+// OK waits for the responses of calls, and checks that their status is 200.
 func (m *Mesh) OK(calls ...*Call) {
 	m.T.Helper()
+	m.Finish(calls...)
 	for _, c := range calls {
 		if c.Err != nil || c.Status != 200 {
 			m.T.Errorf("call %s: status %d %s, error %v", c.Nonce, c.Status, c.Code, c.Err)

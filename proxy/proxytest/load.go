@@ -29,7 +29,6 @@ func (m *Mesh) BurstWhilePaused(n int, d time.Duration) {
 		m.T.Fatalf("%d of %d requests have reached an application", seen, n)
 	}
 	m.W.Pause(m.Consumer.Loop, d)
-	m.Finish(calls...)
 	m.OK(calls...)
 }
 
@@ -106,6 +105,13 @@ func (m *Mesh) FinishAfter(d time.Duration, calls []*Call) {
 	m.Finish(calls...)
 }
 
+// Slow makes each application take d for a request.
+func (m *Mesh) Slow(d time.Duration) {
+	for _, a := range m.Apps {
+		a.Delay = func() time.Duration { return d }
+	}
+}
+
 // SetLognormalDelays gives the applications lognormal service times with a median of 1 ms.
 func (m *Mesh) SetLognormalDelays(seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 2))
@@ -124,7 +130,6 @@ func (m *Mesh) WarmUp(n int) {
 		calls = append(calls, m.Post(10))
 	}
 	m.Do(calls...)
-	m.Finish(calls...)
 	m.OK(calls...)
 }
 
@@ -170,7 +175,6 @@ func (m *Mesh) CrashOnPoison(crash func(a *App)) (killed *int) {
 func (m *Mesh) WarmUpEach(n int) {
 	m.T.Helper()
 	calls := m.Burst(n*len(m.Apps), 10)
-	m.Finish(calls...)
 	m.OK(calls...)
 	for i, a := range m.Apps {
 		if a.Served != n {

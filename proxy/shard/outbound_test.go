@@ -31,7 +31,6 @@ func TestUnreadResponsesCountAsBuffered(t *testing.T) {
 	for _, cl := range clients {
 		m.W.PauseReading(cl.Conn, false)
 	}
-	m.Finish(lazy...)
 	m.OK(lazy...)
 	m.Settled()
 }
@@ -48,7 +47,6 @@ func TestUnreadFramesCountAsBuffered(t *testing.T) {
 	if n := m.Nodes[1].Proc.Held(); n < 3_000_000 {
 		t.Errorf("%d bytes counted with 3.6 MB of unread responses", n)
 	}
-	m.Finish(calls...)
 	m.OK(calls...)
 	m.Settled()
 }
@@ -69,7 +67,6 @@ func TestWriteTimeoutOfSlowReader(t *testing.T) {
 	}
 	calls[0].Raw = all
 	cl.Calls = append(cl.Calls, calls...)
-	m.Finish(calls...)
 	m.OK(calls...)
 	m.Settled()
 }
@@ -125,7 +122,6 @@ func TestWriteTimeoutsOfMany(t *testing.T) {
 		m.W.PauseReading(clients[i].Conn, false)
 	}
 	m.Clients.Do(func() { clients[1].Conn.Close() })
-	m.Finish(reading...)
 	m.OK(reading...)
 	m.W.Run(late)
 	if n, want := m.Consumer.Proc.Held(), held/count*int64(len(due)); n < want*9/10 || n > want*11/10 {

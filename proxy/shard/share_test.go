@@ -27,7 +27,6 @@ func TestShareRefusesOneClient(t *testing.T) {
 			t.Fatalf("%d bytes held", n)
 		}
 		calls := m.Crowd(4, 5, 1000)
-		m.Finish(calls...)
 		m.OK(calls...)
 		if overShare[0].Done || overShare[1].Done {
 			t.Error("an incomplete request was refused before timeouts.body")
@@ -55,7 +54,6 @@ func TestShareRefusesOneLink(t *testing.T) {
 		t.Fatalf("%d bytes held", before)
 	}
 	calls := append(m.Crowd(4, 5, 1000), m.Burst(2, 100_000)...)
-	m.Finish(calls...)
 	m.OK(calls...)
 
 	id := uint64(70)
@@ -151,7 +149,6 @@ func TestIncompleteRequestsBelowHardMark(t *testing.T) {
 			}
 			c := m.Post(1000)
 			m.Do(c)
-			m.Finish(c)
 			m.OK(c)
 		})
 	}

@@ -120,6 +120,5 @@ func TestShedLink(t *testing.T) {
 	m.Settled()
 	after := m.Post(10)
 	m.Do(after)
-	m.Finish(after)
 	m.OK(after)
 }

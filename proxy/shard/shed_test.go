@@ -44,7 +44,6 @@ func TestIncompleteMessagesTimeOut(t *testing.T) {
 	}
 	c := m.Post(10)
 	m.Do(c)
-	m.Finish(c)
 	m.OK(c)
 }
 
@@ -114,7 +113,6 @@ func TestShedLargestConnection(t *testing.T) {
 		m.W.RunUntil(func() bool { return cl.Conn != nil }, time.Second)
 		m.W.PauseReading(cl.Conn, true)
 	}
-	m.Finish(modest)
 	m.OK(modest)
 	m.W.Run(time.Second)
 	if n := m.Consumer.Proc.Held(); n > 5<<20+64<<10 {

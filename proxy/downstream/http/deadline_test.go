@@ -68,7 +68,6 @@ func TestTimeoutHeaders(t *testing.T) {
 				for i := range 3 { // later names travel as numbers
 					call := m.Get("/", c.request...)
 					m.Do(call)
-					m.Finish(call)
 					m.OK(call)
 					proxytest.Equal(t, fmt.Sprint("headers of request ", i), fmt.Sprint(seen), fmt.Sprint(c.seen))
 					if c.timeout > onTheWay && left == c.timeout || left > c.timeout || left < c.timeout-onTheWay {
@@ -142,7 +141,6 @@ func TestTimeoutUsedUp(t *testing.T) {
 		first, second := m.Get("/"), m.Get("/", header)
 		first.Raw, second.Raw = append(first.Raw, second.Raw...), nil
 		cl.Calls = []*proxytest.Call{first, second}
-		m.Finish(first, second)
 		m.OK(first, second)
 	}
 	for _, c := range []struct {
@@ -156,16 +154,12 @@ func TestTimeoutUsedUp(t *testing.T) {
 			m.Do(first)
 			m.W.Run(pause)
 			m.Do(second)
-			m.Finish(first, second)
 			m.OK(first, second)
 		}},
 		{"hedge", proxytest.MeshOptions{Apps: 2, Service: "hedge: {mode: on, delay: 300ms, max_delay: 1s, budget: 1}"}, func(m *proxytest.Mesh) {
-			for _, a := range m.Apps {
-				a.Delay = func() time.Duration { return 500 * time.Millisecond }
-			}
+			m.Slow(500 * time.Millisecond)
 			call := m.Get("/", header)
 			m.Do(call)
-			m.Finish(call)
 			m.OK(call)
 		}},
 		{"retry", proxytest.MeshOptions{Apps: 2, Service: "retry: {on: [5xx]}"}, func(m *proxytest.Mesh) {
@@ -189,7 +183,6 @@ func TestTimeoutUsedUp(t *testing.T) {
 			cl := m.Do(call)
 			m.W.Run(used)
 			m.Clients.Do(func() { cl.Conn.Write(whole[len(whole)-5:]) })
-			m.Finish(call)
 			m.OK(call)
 		}},
 	} {

@@ -57,7 +57,6 @@ func TestEmptyLineAfterBody(t *testing.T) {
 	c := m.Post(10)
 	c.Raw = append(c.Raw, "\r\n"...)
 	cl := m.Do(c)
-	m.Finish(c)
 	m.OK(c)
 	m.W.Run(time.Minute)
 	if cl.Ended || len(cl.In) > 0 {

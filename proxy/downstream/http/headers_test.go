@@ -96,7 +96,6 @@ func TestAddedHeaders(t *testing.T) {
 				}
 				m.W.Run(2500*time.Millisecond - m.W.Now())
 				m.Do(call)
-				m.Finish(call)
 				m.OK(call)
 				got, id, _ := strings.Cut(addedHeaders(call.Headers), "\nx-request-id: ")
 				if want := strings.Join(c.returned, "\n"); got != want {
@@ -133,7 +132,6 @@ func TestRequestIDOfApplication(t *testing.T) {
 	m.Apps[0].ExtraHeaders = "x-request-id: the-apps\r\n"
 	call := m.Get("/", "x-request-id: mine")
 	m.Do(call)
-	m.Finish(call)
 	m.OK(call)
 	if got := addedHeaders(call.Headers); !strings.HasPrefix(got, "x-request-id: the-apps\ndate") || strings.Count(got, "x-request-id") != 1 {
 		t.Errorf("the client got\n%s", got)

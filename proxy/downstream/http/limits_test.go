@@ -30,12 +30,10 @@ func TestHeadersAtLimit(t *testing.T) {
 		m.Apps[0].ExtraHeaders = strings.Repeat("a: b\r\n", 126)
 		most := m.Raw("GET / HTTP/1.1\r\nHost: a\r\nx-nonce: NONCE\r\n" + strings.Repeat("a: b\r\n", 126) + "\r\n")
 		m.Do(most)
-		m.Finish(most)
 		m.OK(most)
 		longest := m.Padded(64<<10, "GET / HTTP/1.1\r\nHost: a\r\nx-nonce: NONCE\r\nX-Forwarded-For: PAD\r\n\r\n")
 		m.Apps[0].ExtraHeaders = "b: " + strings.Repeat("b", 64<<10-100) + "\r\n"
 		m.Do(longest)
-		m.Finish(longest)
 		m.OK(longest)
 	})
 }
@@ -120,7 +118,6 @@ func TestMessagesAtLimit(t *testing.T) {
 		m.Apps[0].Body = func(*protocol.Request) []byte { return bytes.Repeat([]byte{'y'}, size) }
 		at := m.Post(proxytest.MaxMessage)
 		m.Do(at)
-		m.Finish(at)
 		m.OK(at)
 		if len(at.Body) != proxytest.MaxMessage {
 			t.Errorf("got %d bytes back", len(at.Body))
@@ -324,11 +321,9 @@ timeouts: {header: 8760h, body: 8760h, idle: 8760h, write: 8760h, drain: 8760h}`
 		m.Finish(failed...)
 		m.Apps[0].Status = 200
 		calls := m.Crowd(5, 10, 100<<10)
-		m.Finish(calls...)
 		m.OK(calls...)
 		m.Consumer.Reload(proxytest.ReloadYAML(m, `{service: compute}`, `compute: {%s, `+service+`}`) + limits)
 		calls = m.Crowd(5, 10, 100)
-		m.Finish(calls...)
 		m.OK(calls...)
 	})
 }

@@ -27,7 +27,6 @@ func TestPipelinedWithSlowReader(t *testing.T) {
 	m.W.PauseReading(cl.Conn, true)
 	m.W.Run(10 * time.Second)
 	m.W.PauseReading(cl.Conn, false)
-	m.Finish(calls...)
 	m.OK(calls...)
 	m.Settled()
 }

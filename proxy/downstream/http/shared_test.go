@@ -47,7 +47,6 @@ func TestSharedBodies(t *testing.T) {
 			for _, cl := range slow[1:] {
 				m.W.PauseReading(cl.Conn, false)
 			}
-			m.Finish(all[1:]...)
 			m.OK(all[1:]...)
 			m.Settled()
 		})

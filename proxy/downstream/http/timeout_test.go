@@ -160,7 +160,6 @@ func TestIdlePooledConnectionsOfBurst(t *testing.T) {
 	const n = 200
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
 	calls := m.Crowd(n, 1, 10)
-	m.Finish(calls...)
 	m.OK(calls...)
 	open := func() (n int) {
 		m.Consumer.Loop.Do(func() { n = m.Consumer.Proc.Workers()[0].Report(stats.Forecasts).Services[0].Endpoints[0].Connections })

@@ -77,7 +77,6 @@ func TestReserveOfLink(t *testing.T) {
 	m.DialIngress(other)
 	m.W.Run(100 * time.Millisecond)
 	clients := m.Burst(15, 10)
-	m.Finish(clients...)
 	m.OK(clients...)
 	m.Clients.Do(func() { other.Conn.Close() })
 	m.Settled()

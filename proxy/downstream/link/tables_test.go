@@ -94,7 +94,6 @@ func TestTablesAreBounded(t *testing.T) {
 	opened := provider.Connections()
 	next := m.Post(10)
 	m.Do(next)
-	m.Finish(next)
 	m.OK(next)
 	if n := provider.Connections(); n > opened {
 		t.Error("the link with a small table was closed")
@@ -126,7 +125,6 @@ func TestReclaimLosesNoRequest(t *testing.T) {
 		m.W.Run(after)
 		c := m.Post(10)
 		m.Clients.Do(func() { cl.Calls = []*proxytest.Call{c}; cl.Send() })
-		m.Finish(c)
 		m.OK(c)
 		reclaimed = reclaimed || m.Nodes[1].ShedConnections() > 0
 		if t.Failed() {

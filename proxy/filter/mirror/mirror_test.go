@@ -60,7 +60,6 @@ func TestCopies(t *testing.T) {
 		}
 		calls := []*proxytest.Call{m.Post(300, "X-Request-Id: a"), m.Get("/x?y=1", "X-Request-Id: b"), m.Post(100_000, "X-Request-Id: c")}
 		m.Do(calls...)
-		m.Finish(calls...)
 		m.OK(calls...)
 		m.Settled()
 		if *got != [2]seen{{requests: 3}, {copies: 3}} {
@@ -89,7 +88,6 @@ func TestLoginNotCopied(t *testing.T) {
 	m, got := newMesh(t, proxytest.MeshOptions{}, "", "")
 	calls := []*proxytest.Call{m.Get("/", "Authorization: Negotiate YII"), m.Get("/", "Authorization: Basic eA==")}
 	m.Do(calls...)
-	m.Finish(calls...)
 	m.OK(calls...)
 	m.Settled()
 	if *got != [2]seen{{requests: 2}, {copies: 1}} {
@@ -138,7 +136,6 @@ func TestFailures(t *testing.T) {
 				calls = append(calls, m.Post(10))
 			}
 			m.Do(calls...)
-			m.Finish(calls...)
 			m.OK(calls...)
 			for _, k := range calls {
 				if k.Took > 10*time.Millisecond {
@@ -164,7 +161,6 @@ func TestReserve(t *testing.T) {
 	m, got := newMesh(t, proxytest.MeshOptions{OneHop: true}, "", "max_pending: 16")
 	m.Apps[1].Delay = func() time.Duration { return time.Second }
 	calls := m.Burst(20, 10)
-	m.Finish(calls...)
 	m.OK(calls...)
 	m.Settled()
 	if got[1].copies != 14 || counts(m).MirrorFailed != 6 {
@@ -181,7 +177,6 @@ func TestBounds(t *testing.T) {
 			a.Delay = func() time.Duration { return time.Second }
 		}
 		calls := m.Burst(c.clients, c.size)
-		m.Finish(calls...)
 		m.OK(calls...)
 		s := counts(m)
 		if got[1].copies != c.want || s.MirrorDropped != uint64(c.clients-c.want) {
@@ -220,7 +215,6 @@ func TestMemoryShort(t *testing.T) {
 	m.W.Listen(m.Apps[1].Addr, m.Apps[1].Loop, func() loop.Stream { return &stuckApp{} })
 	m.W.Run(time.Millisecond)
 	calls := m.Burst(14, 30_000)
-	m.Finish(calls...)
 	m.OK(calls...)
 	m.W.Run(time.Second)
 	if s := counts(m); s.MirrorDropped == 0 || s.MirrorFailed == 0 || s.MirrorFailed+s.MirrorDropped >= 14 {
@@ -235,13 +229,11 @@ func TestReload(t *testing.T) {
 	m, got := newMesh(t, proxytest.MeshOptions{Loops: 2}, "", "")
 	m.Apps[1].Delay = func() time.Duration { return 200 * time.Millisecond }
 	calls := m.Burst(10, 10)
-	m.Finish(calls...)
 	m.OK(calls...)
 	before := got[1].copies
 	m.Consumer.Reload(proxytest.ReloadYAML(m, `{service: compute}`, `compute: {%s}`))
 	m.Consumer.Update("compute", m.Endpoint(0))
 	calls = m.Burst(10, 10)
-	m.Finish(calls...)
 	m.OK(calls...)
 	m.Settled()
 	if before == 0 || got[1].copies != before {

@@ -94,7 +94,6 @@ func TestDiallerStreamLimit(t *testing.T) {
 		t.Errorf("responses %v, want one connection-full", n)
 	}
 	m.W.Loop("10.0.1.1-raw").Post(func() { p.Conn.Write(response(first.Nonce, 10)) })
-	m.Finish(first)
 	m.OK(first)
 	next := m.Post(10)
 	m.Do(next)
@@ -157,7 +156,6 @@ func TestFullInterningTable(t *testing.T) {
 		calls = append(calls, c)
 	}
 	m.Do(calls...)
-	m.Finish(calls...)
 	m.OK(calls...)
 	m.Settled()
 }

@@ -53,7 +53,6 @@ func TestBatchBurst(t *testing.T) {
 				m.W.Run(time.Millisecond)
 			}
 		}
-		m.Finish(append(large, small...)...)
 		m.OK(append(large, small...)...)
 		m.Settled()
 		slowest[priority] = slices.MaxFunc(small, func(a, b *proxytest.Call) int { return int(a.Took - b.Took) }).Took

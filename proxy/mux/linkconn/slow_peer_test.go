@@ -182,7 +182,6 @@ func TestIdleLinkCloses(t *testing.T) {
 		p := &proxytest.Peer{Says: proxytest.LinkPreface(link.Acceptor), Reply: firstThen(response(c.Nonce, 10), pong)}
 		m.ReplaceProvider(p)
 		m.Do(c)
-		m.Finish(c)
 		m.OK(c)
 		m.CheckClosesAfter(p, 60*time.Second, 30*time.Second)
 		m.Settled()

@@ -26,7 +26,6 @@ func TestEndpointStats(t *testing.T) {
 	m.WarmUp(20)
 	m.Apps[0].FrozenUntil = m.W.Now() + 50*time.Millisecond
 	calls := m.Burst(6, 10)
-	m.Finish(calls...)
 	m.OK(calls...)
 	m.Settled()
 
@@ -60,7 +59,6 @@ func TestLinkBatches(t *testing.T) {
 	m.WarmUp(5)
 	for range 40 { // some of them are sent in one turn
 		calls := m.Burst(20, 10)
-		m.Finish(calls...)
 		m.OK(calls...)
 	}
 	m.Settled()

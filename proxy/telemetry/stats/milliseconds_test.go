@@ -43,7 +43,6 @@ func TestMillisecondsOfBurst(t *testing.T) {
 			})
 		}
 		m.W.Run(seconds*time.Second + 100*time.Millisecond)
-		m.Finish(calls...)
 		m.OK(calls...)
 
 		first := int64(start / time.Millisecond)

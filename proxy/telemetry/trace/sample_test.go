@@ -43,7 +43,6 @@ func TestSamplingByParent(t *testing.T) {
 				}
 				k := m.Post(10, c.headers...)
 				m.Do(k)
-				m.Finish(k)
 				m.OK(k)
 				m.Settled()
 				for host, l := range all {

@@ -44,7 +44,6 @@ func TestSpansOfAPlainRequest(t *testing.T) {
 	all, app := m.RecordAllSpans(), m.CollectHeader("traceparent")
 	c := m.Get("/x/y?token=secret", "x-request-id: r1")
 	m.Do(c)
-	m.Finish(c)
 	m.OK(c)
 	m.Settled()
 
@@ -100,7 +99,6 @@ func TestSpansOfAHedge(t *testing.T) {
 			m.Do(c)
 			calls = append(calls, c)
 		}
-		m.Finish(calls...)
 		m.OK(calls...)
 		m.Settled()
 		protocolName := "link"

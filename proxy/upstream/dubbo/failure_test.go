@@ -66,9 +66,7 @@ func TestRetriesAfterLostProvider(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{OneHop: direct, Apps: 2, Service: "hedge: {budget: 1}, retry: {attempts: 2, on: [connect, reset]}",
 			Routes: "[{match: {service: com.acme.Demo, method: [find]}, service: compute, idempotent: true}, {service: compute}]"})
-		for _, a := range m.Apps {
-			a.Delay = func() time.Duration { return 50 * time.Millisecond }
-		}
+		m.Slow(50 * time.Millisecond)
 		c := m.DialDubbo(proxytest.EgressDubbo)
 		var find, put []int64
 		for range 20 {
@@ -231,9 +229,7 @@ func TestReadOnlyEventDuringProbe(t *testing.T) {
 // after its last response.
 func TestRemovedEndpointFinishesCalls(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 2, OneHop: true})
-	for _, a := range m.Apps {
-		a.Delay = func() time.Duration { return 100 * time.Millisecond }
-	}
+	m.Slow(100 * time.Millisecond)
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	var ids []int64
 	for range 10 {

@@ -15,9 +15,7 @@ func TestRetryAfterPoolExhausted(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{OneHop: direct, Apps: 2, Service: "retry: {attempts: 3, on: [refused]}, hedge: {budget: 1}"})
 		m.Apps[0].Pool, m.Apps[1].Pool = 1, 1000
-		for _, a := range m.Apps {
-			a.Delay = func() time.Duration { return 20 * time.Millisecond }
-		}
+		m.Slow(20 * time.Millisecond)
 		c := m.DialDubbo(proxytest.EgressDubbo)
 		var ids []int64
 		for range 100 {
