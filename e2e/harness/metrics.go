@@ -109,6 +109,14 @@ func (p *Process) Metric(series string) (sum int) {
 	return sum
 }
 
+// Counts checks that Metric returns n.
+func (p *Process) Counts(series string, n int) {
+	p.T.Helper()
+	if got := p.Metric(series); got != n {
+		p.T.Errorf("%s is %d, want %d", series, got, n)
+	}
+}
+
 // AwaitMetric waits until a series is at least n.
 func (p *Process) AwaitMetric(series string, n int) {
 	p.T.Helper()

@@ -170,6 +170,14 @@ func (p *Process) ExitCode() int {
 	return p.Cmd.ProcessState.ExitCode()
 }
 
+// Ends waits for the process to end, without an error.
+func (p *Process) Ends() {
+	p.T.Helper()
+	if code := p.ExitCode(); code != 0 {
+		p.T.Errorf("exit code %d: %v", code, p.Cmd.ProcessState)
+	}
+}
+
 // Get sends a request to the admin API. It repeats it while a loop does not respond in
 // time, because the machine may be busy.
 func (p *Process) Get(path string) (status int, body string) {

@@ -164,9 +164,7 @@ services: {app: {discover: static, endpoints: [%q], protocol: %s, connect_timeou
 					t.Fatalf("probe %d: %v", i, err)
 				}
 			}
-			if n := p.Metric("remora_reactor_dial_errors_total"); n != 0 {
-				t.Errorf("%d dials to the application failed", n)
-			}
+			p.Counts("remora_reactor_dial_errors_total", 0)
 			t.Logf("%d of %d connections were accepted", arrived.Load(), flood)
 			release()
 			served := 0

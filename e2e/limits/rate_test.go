@@ -145,9 +145,7 @@ func TestBreaker(t *testing.T) {
 			}
 			app.fails.Store(false)
 			wantResponse(t, "the probe that closes it", egress, 200, "")
-			if n := p.Metric(state); n != 1 {
-				t.Errorf("%s is %d, want 1: closed", state, n)
-			}
+			p.Counts(state, 1) // closed
 			for range 10 {
 				if status, code, _, err := harness.Get(egress); status != 200 {
 					t.Errorf("closed, and %d %s, %v", status, code, err)
@@ -176,9 +174,7 @@ func TestRequestsPerConnection(t *testing.T) {
 			t.Errorf("response %d: status %d, the last %t, %v", i+1, resp.StatusCode, resp.Close, err)
 		}
 	}
-	if n := p.Metric("remora_reactor_accepted_total"); n != 3 {
-		t.Errorf("%d connections for 6 requests, want 3", n)
-	}
+	p.Counts("remora_reactor_accepted_total", 3) // for 6 requests
 }
 
 // TestPerSource: one address may have limits.per_source connections, over listeners with
@@ -261,7 +257,5 @@ limits: {connections: 40}`, port, harness.NewApp(t).Addr))
 			t.Fatalf("on loopback: %v", err)
 		}
 	}
-	if n := p.Metric("remora_reactor_refused_source_total"); n != 1 {
-		t.Errorf("%d refusals counted, want 1", n)
-	}
+	p.Counts("remora_reactor_refused_source_total", 1)
 }

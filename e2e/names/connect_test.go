@@ -96,9 +96,7 @@ access_log: {path: %q}`, egress, a.Listener.Addr(), b.Listener.Addr(), log))
 	if got := accessFields(t, log, len(want)); !slices.Equal(got, want) {
 		t.Errorf("lines %q, want %q", got, want)
 	}
-	if n := p.Metric(`remora_requests_total{outcome="2xx",service="a"}`); n != 2 {
-		t.Errorf("%d requests of a are counted", n)
-	}
+	p.Counts(`remora_requests_total{outcome="2xx",service="a"}`, 2)
 }
 
 // TestConnectCarriesTLS: TLS in a tunnel passes to an endpoint if a route names CONNECT. If none

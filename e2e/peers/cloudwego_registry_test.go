@@ -94,9 +94,7 @@ services: {remora.Echo: {discover: etcd, protocol: link, connect_timeout: 15s, t
 			awaitKeys(t, client, kitexKey, remoraKey)
 			runKitex(t, "thrift", []string{"-addr", egress, "-transport", "framed"}, "echo")
 			provider.Signal(syscall.SIGTERM)
-			if code := provider.ExitCode(); code != 0 {
-				t.Errorf("exit code %d", code)
-			}
+			provider.Ends()
 			awaitKeys(t, client, kitexKey)
 		})
 	}

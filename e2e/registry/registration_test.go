@@ -94,9 +94,7 @@ register: [{service: compute, listener: ingress, advertise: %q, weight: 3, check
 	p.Signal(syscall.SIGTERM)
 	// The lease lasts for minutes, so it was the drain that removed the key.
 	await("the end", 0)
-	if code := p.ExitCode(); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
+	p.Ends()
 }
 
 // TestMaxWeight: picks use the highest weights that the configuration allows for an

@@ -122,9 +122,7 @@ services: {compute: {discover: etcd, protocol: link, connect_timeout: 15s}}`, eg
 	}
 
 	provider.Signal(syscall.SIGTERM) // removes the registration
-	if code := provider.ExitCode(); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
+	provider.Ends()
 }
 
 // TestTLSTCP: opaque streams to a service with tls are encrypted. Half-close and reset
