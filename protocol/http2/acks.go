@@ -1,10 +1,10 @@
 package http2
 
-// acks are our SETTINGS that the peer has not acknowledged. An acknowledgement says that the peer has read all frames
-// before. So the first SETTINGS are followed by empty ones, the barriers.
+// acks has our SETTINGS that the peer has not acknowledged. An acknowledgement says that the peer has read all frames
+// before these SETTINGS. A barrier is an empty SETTINGS frame, sent for that alone.
 type acks struct {
 	*Conn
-	early    int    // bytes above our window that the peer may send on a stream, as it has not read of our window
+	early    int    // bytes beyond our window that a stream may receive until the peer has read our SETTINGS
 	unacked  int    // SETTINGS that are not acknowledged
 	barriers uint64 // which of these are barriers: bit 0 is the oldest
 }

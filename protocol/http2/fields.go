@@ -72,7 +72,6 @@ const (
 	fieldHop               // of a connection
 	fieldSecret            // ours: must not be indexed
 	fieldVarying           // ours: not worth a place in the table
-	kindMask     fieldKind = 0x3f
 	badValue     fieldKind = 0x40
 	badName      fieldKind = 0x80
 )

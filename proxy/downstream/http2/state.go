@@ -31,10 +31,10 @@ func (s sessionState) String() string { return [...]string{"open", "draining", "
 
 // callState is what a call waits for.
 //
-//	receiving ──▶ processing ──▶ sending
-//	  │  │             ▼            ▲
-//	  │  └───────▶ streaming ───────┤
-//	  └────────── refused ──────────┘
+//	receiving ─complete─▶ processing ───▶ sending
+//	  │  │                     ▼            ▲  ▲
+//	  │  └───too long────▶ streaming ───────┘  │
+//	  └─────────────── refused ────────────────┘
 type callState uint8
 
 const (
