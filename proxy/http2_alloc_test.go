@@ -111,7 +111,7 @@ func (l *http2Load) call() {
 }
 
 // TestAllocationsHTTP2: in the steady state a request over HTTP/2 and its response allocate nothing,
-// through one sidecar, or through two and a link. A call of gRPC goes on to HTTP/2.
+// through one sidecar, or through two and a link. A gRPC call goes on to HTTP/2.
 func TestAllocationsHTTP2(t *testing.T) {
 	keepBuffers()
 	for _, hops := range []int{1, 2} {

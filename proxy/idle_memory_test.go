@@ -18,7 +18,7 @@ func (sink) RemoteAddr() string          { return "192.0.2.1:54321" }
 func (sink) OriginalDst() netip.AddrPort { return netip.AddrPort{} }
 func (sink) Protocol() string            { return "" }
 
-// TestMemoryOfIdleSessions bounds what an idle connection of HTTP costs beside the driver's part:
+// TestMemoryOfIdleSessions bounds what an idle HTTP connection costs beside the driver's part:
 // its session, its timers, and its places in lists.
 func TestMemoryOfIdleSessions(t *testing.T) {
 	const count = 10_000

@@ -33,7 +33,7 @@ type protocolEntry struct {
 	// closes last when the process drains. Its peers decide which requests are traced.
 	sidecars bool
 
-	http bool // any client of HTTP/1.1 can use its listeners
+	http bool // any HTTP/1.1 client can use its listeners
 	// plaintext returns the response to a client that must use TLS; nil means that there is none.
 	plaintext func() []byte
 }
@@ -70,7 +70,7 @@ func Protocols() []string {
 	return names
 }
 
-// TakesHTTP reports whether any client of HTTP/1.1 can use listeners of a protocol.
+// TakesHTTP reports whether any HTTP/1.1 client can use listeners of a protocol.
 func TakesHTTP(protocol string) bool { return protocolOf(protocol).http }
 
 func protocolOf(name string) protocolEntry {

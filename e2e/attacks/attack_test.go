@@ -78,7 +78,7 @@ func TestAttacks(t *testing.T) {
 
 // attackMesh is a consumer's sidecar and a provider's in front of a replica.
 type attackMesh struct {
-	http, link, calls  string           // the addresses of their listeners; no calls without a listener of Dubbo
+	http, link, calls  string           // the addresses of their listeners; no calls without a Dubbo listener
 	endpoint           *net.TCPListener // of the endpoint that attacks
 	consumer, provider *harness.Process
 	memory             int      // bound of the resident bytes of each sidecar

@@ -46,7 +46,7 @@ func (h *holding) start(t *testing.T) *attackMesh {
 	return m
 }
 
-// config returns the routes and services of the kinds, and a listener of Dubbo.
+// config returns the routes and services of the kinds, and a Dubbo listener.
 func (h *holding) config(t *testing.T, calls string) (routes, services, listeners string) {
 	app := httptest.NewServer(http.HandlerFunc(h.serve))
 	t.Cleanup(app.Close)

@@ -13,7 +13,7 @@ import (
 	"github.com/remora-proxy/remora/internal/must"
 )
 
-// TestReserve: connections of HTTP/2 that open all their streams to a slow service don't shut out clients with
+// TestReserve: HTTP/2 connections that open all their streams to a slow service don't shut out clients with
 // one request at a time. None of the connections alone has enough streams to reach the reserve.
 func TestReserve(t *testing.T) {
 	const greedy, places = 20, 1024

@@ -21,7 +21,7 @@ type report struct {
 	response string // as the application sends it
 	sees     []string
 	not      []string // not in what the application sees
-	gets     []string // in what the client of HTTP/1.1 gets
+	gets     []string // in what the HTTP/1.1 client gets
 	never    []string // not in that
 	cut      bool     // the application's connection ends after the response
 	ends     bool     // the response is the last one on the connection

@@ -48,7 +48,7 @@ func (a *countingApp) FullDuplexCall(s grpc.BidiStreamingServer[pb.StreamingOutp
 	}
 }
 
-// grpcMesh is a consumer's sidecar and three providers' in front of three servers of grpc-go.
+// grpcMesh is a consumer's sidecar and three providers' in front of three grpc-go servers.
 type grpcMesh struct {
 	t         *testing.T
 	app       *countingApp // all three

@@ -17,7 +17,7 @@ import (
 	"github.com/remora-proxy/remora/internal/must"
 )
 
-// GRPCApp is a server of grpc-go with the calls of its interoperability tests.
+// GRPCApp is a grpc-go server with the calls of its interoperability tests.
 type GRPCApp struct {
 	pb.UnimplementedTestServiceServer
 	Cancelled chan error // of streams

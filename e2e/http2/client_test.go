@@ -19,7 +19,7 @@ import (
 	"github.com/remora-proxy/remora/internal/testcerts"
 )
 
-// http2App is an application of HTTP/1.1 whose responses show what it got.
+// http2App is an HTTP/1.1 application whose responses show what it got.
 type http2App struct {
 	*httptest.Server
 	held chan struct{} // requests to /held wait for it
@@ -66,7 +66,7 @@ func startHTTP2App(t *testing.T) *http2App {
 	return a
 }
 
-// http2Client is a client of HTTP/2: with prior knowledge, or by ALPN.
+// http2Client is an HTTP/2 client: with prior knowledge, or by ALPN.
 type http2Client struct {
 	*http.Client
 	base string
@@ -119,7 +119,7 @@ func (c http2Client) do(t *testing.T, method, path string, body io.Reader, chang
 	return resp, text
 }
 
-// TestHTTP2 sends requests over HTTP/2 to an application of HTTP/1.1.
+// TestHTTP2 sends requests over HTTP/2 to an HTTP/1.1 application.
 func TestHTTP2(t *testing.T) {
 	app := startHTTP2App(t)
 	_, clients := startHTTP2(t, app.Listener.Addr().String())
@@ -157,7 +157,7 @@ func TestHTTP2(t *testing.T) {
 	}
 }
 
-// TestHTTP2Failures: the sidecar's own responses are those of HTTP/1.1, and a status to a caller of gRPC.
+// TestHTTP2Failures: the sidecar's own responses are those of HTTP/1.1, and a status to a gRPC caller.
 func TestHTTP2Failures(t *testing.T) {
 	app := startHTTP2App(t)
 	_, clients := startHTTP2(t, app.Listener.Addr().String())

@@ -144,7 +144,7 @@ func TestHTTP2LargeBodies(t *testing.T) {
 }
 
 // TestHTTP2TrailersBesideLength checks that trailers arrive behind a body with a Content-Length, which net/http
-// sends with small responses of gRPC: as a message, as a stream, and if the request is a stream, too.
+// sends with small gRPC responses: as a message, as a stream, and if the request is a stream, too.
 func TestHTTP2TrailersBesideLength(t *testing.T) {
 	var begun chan struct{} // the client has the head
 	app := harness.StartHTTP2Endpoint(t, "127.0.0.1:0", func(w http.ResponseWriter, r *http.Request) {

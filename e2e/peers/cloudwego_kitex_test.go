@@ -113,7 +113,7 @@ func loadKitex(t *testing.T, addr string) *cloudwegoLoad {
 	})
 }
 
-// TestKitexEndsConnections: Kitex ends each connection of gRPC after some time, with a GOAWAY. No call
+// TestKitexEndsConnections: Kitex ends each gRPC connection after some time, with a GOAWAY. No call
 // fails.
 func TestKitexEndsConnections(t *testing.T) {
 	needCloudwego(t)

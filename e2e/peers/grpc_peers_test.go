@@ -31,7 +31,7 @@ var interopCases = []string{
 }
 
 // moreInteropCases are those that some have, by client, with the servers that pass them without
-// a sidecar. The server of grpc-go knows no gzip, that of grpcio reports no load, and both take
+// a sidecar. The grpc-go server knows no gzip, that of grpcio reports no load, and both take
 // messages of 4 MiB at most.
 var moreInteropCases = map[string]map[string][]string{
 	"go": {"orca_per_rpc": {"go", "java"}, "orca_oob": {"go", "java"}},

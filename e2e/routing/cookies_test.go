@@ -12,7 +12,7 @@ import (
 	"github.com/remora-proxy/remora/internal/must"
 )
 
-// TestManyCookies: clients of HTTP/2 send each pair of cookies as a field of its own (RFC 9113 section 8.2.3).
+// TestManyCookies: HTTP/2 clients send each pair of cookies as a field of its own (RFC 9113 section 8.2.3).
 // They count as a single field, and reach an HTTP/1.1 application in a single field. The value of a pair chooses the
 // endpoint.
 func TestManyCookies(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/remora-proxy/remora/internal/corpus"
 )
 
-// downgrade is a request over HTTP/2 that an application of HTTP/1.1 could misread.
+// downgrade is a request over HTTP/2 that an HTTP/1.1 application could misread.
 type downgrade struct {
 	name     string
 	fields   []string // names and values by turns

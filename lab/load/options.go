@@ -25,7 +25,7 @@ type Options struct {
 	Body    []byte // default: 300 bytes of JSON; none for GET and HEAD
 	Header  []Header
 
-	// Vary, if set, writes what differs between requests of HTTP/1.1: it appends the field lines
+	// Vary, if set, writes what differs between HTTP/1.1 requests: it appends the field lines
 	// and the body of the i-th one, counted from 0 with the warm-up. Header and Body are then
 	// unused. One goroutine calls it, at the intended send time.
 	Vary func(dst []byte, i int) []byte

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// Preface is what a client of HTTP/2 sends first.
+// Preface is what an HTTP/2 client sends first.
 const Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 // Types, flags and settings of HTTP/2 (RFC 9113, section 6) that the lab knows.

@@ -166,7 +166,7 @@ func (s *sidecar) request(method, path string) (status int) {
 	return resp.StatusCode
 }
 
-// misuse opens a connection of HTTP/2 that begins with an invalid frame, and waits for its end.
+// misuse opens an HTTP/2 connection that begins with an invalid frame, and waits for its end.
 func (s *sidecar) misuse() {
 	s.t.Helper()
 	nc := must.Dial(s.t, "tcp", s.egress)

@@ -73,7 +73,7 @@ func (to *Redirect) check(in scope, at path) {
 	in.refuseIf(to.Scheme+to.Host+to.Path+rewritten == "", at, "leads to the same URL; expected scheme, host, path or rewrite.path")
 }
 
-// check reports what no response of HTTP can have.
+// check reports what no HTTP response can have.
 func (to *Respond) check(in scope, at path) {
 	in.refuseIf(to.Status != 0 && to.Status < 200, at.key("status"), "expected 200 to 599, got %d", to.Status)
 	in.refuseIf((to.Status == 204 || to.Status == 304) && to.Body != "", at.key("body"), "a response with the status %d has no body", to.Status)

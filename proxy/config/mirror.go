@@ -24,7 +24,7 @@ func (m *Mirror) given() bool { return *m != withDefaults[Mirror]() }
 
 func (m *Mirror) sendsTo() string { return m.Service }
 
-// check reports services that can't take copies, and routes without requests of HTTP.
+// check reports services that can't take copies, and routes without HTTP requests.
 func (m *Mirror) check(in scope, at path) {
 	name := m.Service
 	shown := at.key("service")

@@ -42,7 +42,7 @@ func (l *RateLimit) check(in scope, at path) {
 	}
 }
 
-// checkKey reports a key that no request has. dubbo says that only calls of Dubbo come.
+// checkKey reports a key that no request has. dubbo says that only Dubbo calls come.
 func (l *RateLimit) checkKey(in scope, at path, dubbo bool) {
 	kind, header := l.KeyParts()
 	switch {

@@ -11,7 +11,7 @@ import (
 type Retry struct {
 	// Retries that cost a token of `hedge.budget`. Retries and hedges together are at most 5. A request that surely reached no application is retried free, at up to 3 endpoints. After a refusal it is free only if another endpoint has room.
 	Attempts int `yaml:"attempts" min:"1" max:"10"`
-	// `connect`, `refused`, `reset`, `5xx`, a status such as `"503"`, or a [code of gRPC](grpc.md) such as `unavailable`. Empty means never. `reset`, statuses and codes need an idempotent request.
+	// `connect`, `refused`, `reset`, `5xx`, a status such as `"503"`, or a [gRPC code](grpc.md) such as `unavailable`. Empty means never. `reset`, statuses and codes need an idempotent request.
 	On []string `yaml:"on"`
 	// For each attempt, below `timeout`. Then it has failed as after a `reset`: retried, or 504 `upstream-timeout`. 0 means none.
 	PerTryTimeout time.Duration `yaml:"per_try_timeout"`
@@ -28,7 +28,7 @@ const (
 	Retry5xx     = "5xx"     // any response with a status of 500 or more
 )
 
-// GRPCErrors are the codes of gRPC in Retry.On, in the order of their numbers.
+// GRPCErrors are the gRPC codes in Retry.On, in the order of their numbers.
 var GRPCErrors = []string{
 	"cancelled", "unknown", "invalid-argument", "deadline-exceeded", "not-found", "already-exists", "permission-denied",
 	"resource-exhausted", "failed-precondition", "aborted", "out-of-range", "unimplemented", "internal", "unavailable",

@@ -15,7 +15,7 @@ type Service struct {
 	Endpoints []Endpoint `yaml:"endpoints"` // static ones
 	// Links may open streams of any bytes to it, past the limits of requests. `tcp` services take them anyway.
 	Opaque bool `yaml:"opaque"`
-	// What the endpoints speak, unless the registry says otherwise. `grpc` is `http2`, over which calls of gRPC come. With `discover: static` the default is `http`.
+	// What the endpoints speak, unless the registry says otherwise. `grpc` is `http2`, over which gRPC calls come. With `discover: static` the default is `http`.
 	Protocol string `yaml:"protocol" list:"protocols" reload:"new service"`
 	// Version of the PROXY protocol whose header begins each connection to an endpoint. `tcp` only.
 	ProxyProtocol string `yaml:"proxy_protocol" oneof:"off v1 v2" reload:"new service"`

@@ -21,7 +21,7 @@ type TLS struct {
 	// File with revocation lists of these authorities, PEM or DER. Peers with a certificate on one are refused. It needs `ca`.
 	CRL string `yaml:"crl" reload:"see above"`
 
-	// Names accepted of the peer: `spiffe://…`, `dns:name`, `*.suffix`. Empty means the name that was dialled towards etcd, `sni` towards HTTP, and any client of HTTP.
+	// Names accepted of the peer: `spiffe://…`, `dns:name`, `*.suffix`. Empty means the name that was dialled towards etcd, `sni` towards HTTP, and any HTTP client.
 	Peers []string `yaml:"peers" reload:"see above"`
 }
 

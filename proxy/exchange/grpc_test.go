@@ -77,7 +77,7 @@ func TestGRPCOutcome(t *testing.T) {
 }
 
 // TestGRPCOfHTTP: gRPC calls have a code as well if the sidecar responds, or a proxy that speaks HTTP;
-// requests of HTTP have none.
+// HTTP requests have none.
 func TestGRPCOfHTTP(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: "retry: {on: []}, timeout: 50ms"})
 	one := func(c *proxytest.Call) {
@@ -108,7 +108,7 @@ func TestGRPCOfHTTP(t *testing.T) {
 }
 
 // TestGRPCRetry: a call is retried if retry.on has its code, and it may be sent twice. A
-// status of HTTP in place of a code counts as well.
+// HTTP status in place of a code counts as well.
 func TestGRPCRetry(t *testing.T) {
 	unavailable := func(a *proxytest.App) { sayGRPC(a, protocol.GRPCUnavailable, "") }
 	for _, c := range []struct {

@@ -59,7 +59,7 @@ func TestFastRefusals(t *testing.T) {
 	}
 }
 
-// TestFastRefusedCalls: the same with calls of gRPC that end at once with a code.
+// TestFastRefusedCalls: the same with gRPC calls that end at once with a code.
 func TestFastRefusedCalls(t *testing.T) {
 	for _, code := range []protocol.GRPCCode{protocol.GRPCResourceExhausted, protocol.GRPCUnauthenticated} {
 		for form, say := range map[string]func(*proxytest.App, protocol.GRPCCode, string){"trailers": sayGRPC, "headers alone": sayGRPCAlone} {

@@ -141,7 +141,7 @@ var (
 	QueueFull = &Failure{Code: "overloaded", Status: 503, reason: link.Overload, Retry: RetryUnsendable,
 		Text: "too much work waits for the application"}
 	// StreamLimit means that 4096 requests are in flight on each loop's link or Dubbo
-	// connection, at every endpoint tried; or 128 connections of HTTP/2 to one of several endpoints, for
+	// connection, at every endpoint tried; or 128 HTTP/2 connections to one of several endpoints, for
 	// gRPC streams and long bodies to any, had no stream free for `connect_timeout`. Add endpoints or
 	// `loops`, or lower `max_pending`.
 	StreamLimit = &Failure{Code: "connection-full", Status: 503, reason: link.Overload, Retry: RetryFreeElsewhere,
@@ -256,7 +256,7 @@ var (
 	// of the listener does not allow.
 	Underscore = &Failure{Code: "header-underscore", Status: 400,
 		Text: "the name of a header has an underscore"}
-	// HTTP2Flood means that a client of HTTP/2 exceeded one of `limits.http2` without a request in
+	// HTTP2Flood means that an HTTP/2 client exceeded one of `limits.http2` without a request in
 	// return: it got a GOAWAY with ENHANCE_YOUR_CALM. The log and `remora_http2_errors_total{reason}`
 	// say which. See where the client is from.
 	HTTP2Flood = &Failure{Code: "http2-flood", Status: 429,

@@ -2,7 +2,7 @@ package fault
 
 import "github.com/remora-proxy/remora/protocol"
 
-// grpcStatuses are the HTTP statuses that the codes of gRPC count as: those of Envoy and of
+// grpcStatuses are the HTTP statuses that the gRPC codes count as: those of Envoy and of
 // google.rpc.Code, but for unimplemented. That is 501 there, but the fault of the caller: else
 // anyone who calls what does not exist, such as reflection, ejects endpoints.
 var grpcStatuses = [protocol.GRPCCodes]int{

@@ -29,6 +29,7 @@
 //
 //	policy.go     Policy, the settings
 //	route.go      Route: what a route has learned, and its counts; effect.go what hedging does to its requests
+//	heads.go      whether the first byte of a stream soon follows its head
 //	service.go    Service: the budget and the gates of a service
 //	estimator.go  Estimator: the latency of primary attempts
 //	delay.go      when a request is late: a time, a quantile, or the best delay (best.go); classes.go by class of request

@@ -152,7 +152,7 @@ func (m *AllocMesh) accessLog(cfg *config.Config) *accesslog.Queue {
 	return q
 }
 
-// app starts an application that responds to each input, or each request of HTTP/2.
+// app starts an application that responds to each input, or each HTTP/2 request.
 func (m *AllocMesh) app(addr string, o AllocMeshOptions, late bool) {
 	l := m.Net.Loop()
 	m.Net.Accept[addr] = func() (*NullLoop, loop.Stream) {
@@ -302,7 +302,7 @@ func (m *AllocMesh) Greet() {
 	}
 }
 
-// nullHTTP2App is a connection to an application of HTTP/2.
+// nullHTTP2App is a connection to an HTTP/2 application.
 type nullHTTP2App struct {
 	mesh     *AllocMesh
 	conn     loop.Conn

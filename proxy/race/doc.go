@@ -9,6 +9,7 @@
 //	state.go     the states of races, attempts and streams
 //	policy.go    how the requests of a route race
 //	hedge.go     the hedge timer and the gates; learn.go what hedges teach the route
+//	tied.go      hedges that wait at their endpoint until the primary starts
 //	firstbyte.go heads of streams that are held until the first byte of a body
 //	retry.go     win, wait, retry or fail; the timeout of one try
 //	outgoing.go  the request as an attempt sends it

@@ -102,10 +102,10 @@ func hedgePolicy(h *config.Hedge) hedge.Policy {
 	return p
 }
 
-// hasCode reports whether the list names a code of gRPC.
+// hasCode reports whether the list names a gRPC code.
 func (on *retryOn) hasCode(c protocol.GRPCCode) bool { return on.codes>>c&1 != 0 }
 
-// hasResponse reports whether the list names the HTTP status of res, or its code of gRPC.
+// hasResponse reports whether the list names the HTTP status of res, or its gRPC code.
 func (on *retryOn) hasResponse(res *Response) bool {
 	return on.any5xx && res.Status >= 500 || slices.Contains(on.statuses, res.Status) || res.GRPC && on.hasCode(res.Code)
 }

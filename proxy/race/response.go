@@ -106,7 +106,7 @@ func (res *Response) ReadGRPC(req *protocol.Request) (awaits bool) {
 	return false
 }
 
-// Outcome is the status that the response counts as: its own, or what the code of gRPC stands for.
+// Outcome is the status that the response counts as: its own, or what the gRPC code stands for.
 func (res *Response) Outcome() int {
 	if res.GRPC && res.Status == 200 {
 		return fault.StatusOfGRPC(res.Code)

@@ -14,7 +14,7 @@ import (
 )
 
 // How long a message may be incomplete before it becomes a stream: a request since its last part, a response since its
-// head. A call of gRPC may be a conversation, so the other side must hear each message: there both count since the last
+// head. A gRPC call may be a conversation, so the other side must hear each message: there both count since the last
 // part.
 const (
 	StreamAfter     = 100 * time.Millisecond

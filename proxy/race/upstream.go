@@ -14,7 +14,7 @@ type Upstream interface {
 	Send(a *Attempt)
 }
 
-// StreamOpener is an Upstream whose connections carry streams beside requests. The upstream of HTTP/2 is one. Each
+// StreamOpener is an Upstream whose connections carry streams beside requests. The HTTP/2 upstream is one. Each
 // endpoint with service.StreamPipe must have one: else a stream to it panics.
 type StreamOpener interface {
 	// OpenStream returns a pipe for the HTTP/1.1 text of one request and its response. The pipe

@@ -11,7 +11,7 @@
 //	conn.go        loop.Conn: its states, and what ends it
 //	input.go       what a connection reads
 //	drain.go       the orderly close
-//	listener.go    listening sockets
+//	listener.go    listening sockets; bind.go opens them
 //	accept.go      accepts or refuses connections, spreads them over the loops
 //	move.go        moves connections between loops, so that no more than needed carry requests
 //	reserve.go     limits of accepted connections: in all, per listener, per source

@@ -6,7 +6,7 @@ import (
 	"github.com/remora-proxy/remora/internal/hostname"
 )
 
-// TakesHost reports whether requests of HTTP to the host of an authority may have a route, with
+// TakesHost reports whether HTTP requests to the host of an authority may have a route, with
 // some path, headers and method other than CONNECT. It tries all routes.
 func (t *Table) TakesHost(authority []byte) bool {
 	var buf hostname.Buffer
@@ -14,7 +14,7 @@ func (t *Table) TakesHost(authority []byte) bool {
 	return slices.ContainsFunc(t.all, func(c *conditions) bool { return c.takesHost(host) && c.takesRequests() })
 }
 
-// EachOfHost calls f for each route that takes requests of HTTP to the host of an authority, some or
+// EachOfHost calls f for each route that takes HTTP requests to the host of an authority, some or
 // CONNECT alone, with the index of its first plan, and whether it names the host. f returns false at the end.
 func (t *Table) EachOfHost(authority []byte, f func(plan int, named bool) bool) {
 	var buf hostname.Buffer

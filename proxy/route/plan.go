@@ -28,7 +28,7 @@ type Plan struct {
 	Same   bool
 }
 
-// TakesHTTP reports whether p is that of a route which takes requests of HTTP.
+// TakesHTTP reports whether p is that of a route which takes HTTP requests.
 func (p *Plan) TakesHTTP() bool { return p.Index >= 0 && p.Match.SNI == "" && !p.Match.OfDubbo() }
 
 // Plans returns the plans of a configuration in the order of its routes. The plans of

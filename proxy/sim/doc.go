@@ -19,4 +19,13 @@
 //	a.Do(func() { a.Dial("10.0.0.2:80", time.Second, &client{}) })
 //	w.At(50*time.Millisecond, func() { w.Pause(b, 30*time.Millisecond) })
 //	w.Run(time.Second)
+//
+//	world.go   World: its loops, clock and random numbers; queue.go the events that are due
+//	loop.go    a loop; conn.go a connection, as its stream and the kernel see it
+//	kernel.go  the kernel's end of a connection: buffers, segments, ends of file
+//	net.go     paths between hosts
+//	fault.go   pauses, crashes, partitions
+//	detach.go  a connection leaves its loop
+//	buffer.go  what OnData gets
+//	trace.go   the events of a run, and their hash
 package sim

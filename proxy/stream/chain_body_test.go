@@ -253,7 +253,7 @@ func readUntil(t *testing.T, from io.Reader, want string) (got string) {
 	return got
 }
 
-// TestChainHTTP10: a client of HTTP/1.0 receives a stream without chunks, until its
+// TestChainHTTP10: an HTTP/1.0 client receives a stream without chunks, until its
 // connection closes. A HEAD stays a message, whatever length its response announces.
 func TestChainHTTP10(t *testing.T) {
 	a := newApp(t)

@@ -103,7 +103,7 @@ func TestPassLoop(t *testing.T) {
 // guardedRoutes is a configuration with rules.
 const guardedRoutes = `routes: [{match: {host: admin}, service: app, allow: {rules: [{path: [/open]}]}}]`
 
-// TestPassGuarded: while routes have rules, a request of HTTP that comes later than the sidecar waits for one
+// TestPassGuarded: while routes have rules, an HTTP request that comes later than the sidecar waits for one
 // does not pass unread, whoever has spoken first. All else does.
 func TestPassGuarded(t *testing.T) {
 	s := newSidecar(t, options{more: guardedRoutes})
@@ -116,7 +116,7 @@ func TestPassGuarded(t *testing.T) {
 		{"", "\x16\x03\x01", true},
 		{"", "get key\r\n", true},
 		{"PI", "NG\r\n", true},
-		{"*1\r\n", "DELETE /secret HTTP/1.1\r\n", true}, // which no server of HTTP takes
+		{"*1\r\n", "DELETE /secret HTTP/1.1\r\n", true}, // which no HTTP server takes
 		{"", "DELETE /secret HTTP/1.1\r\nHost: admin\r\n\r\n", false},
 		{"DELETE /sec", "ret HTTP/1.1\r\nHost: admin\r\n\r\n", false},
 		{"\r\n", "DELETE  /secret HTTP/1.1\r\nHost: admin\r\n\r\n", false},

@@ -19,7 +19,7 @@ const flushTime = time.Second
 // With TLS or a Unix socket on one of them it holds a buffer for each direction.
 //
 // An end of file is passed on as one, and the other direction continues. An error ends both
-// directions with a reset. So does a request of HTTP at the beginning, if it could go round rules.
+// directions with a reset. So does an HTTP request at the beginning, if it could go round rules.
 type relay struct {
 	p       *pair
 	guarded bool // some host has rules: bytes that begin like HTTP must not be relayed unread
@@ -52,7 +52,7 @@ func (r *relay) run(early *intake) (in, out int64) {
 	return in, out
 }
 
-// beginsLikeHTTP reads on until it is known whether the first bytes of the client may be a request of HTTP.
+// beginsLikeHTTP reads on until it is known whether the first bytes of the client may be an HTTP request.
 // What ends before that is none.
 func (r *relay) beginsLikeHTTP(first *intake) bool {
 	var is http1.Detector

@@ -14,7 +14,7 @@ const wholeServer = "/"
 
 const (
 	healthPath = "/grpc.health.v1.Health/Check"
-	framed     = 5        // bytes before a message of gRPC: a flag and the length
+	framed     = 5        // bytes before a gRPC message: a flag and the length
 	maxMessage = 1 << 10  // of a response: it is one number
 	servingTag = 1 << 3   // field 1, a varint
 	serviceTag = 1<<3 | 2 // field 1, a string

@@ -20,7 +20,7 @@ import (
 	"github.com/remora-proxy/remora/internal/must"
 )
 
-// serveHealth starts a server of grpc-go at l.
+// serveHealth starts a grpc-go server at l.
 func serveHealth(t *testing.T, l net.Listener, o ...grpc.ServerOption) *health.Server {
 	t.Helper()
 	srv, state := grpc.NewServer(o...), health.NewServer()

@@ -144,7 +144,7 @@ func serveUnary(ctx context.Context, s streaming.ServerStream) error {
 // grpcClient calls grpc.testing.TestService.
 type grpcClient struct{ client.Client }
 
-// callGRPC runs cases of a client of gRPC.
+// callGRPC runs cases of a gRPC client.
 func callGRPC() error {
 	options, err := clientOptions()
 	if err != nil {

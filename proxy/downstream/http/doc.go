@@ -20,7 +20,7 @@
 // What joins the parts:
 //
 //	session.go  the connection: its events, its end, its memory
-//	http2.go    the switch to a session of HTTP/2
+//	http2.go    the switch to an HTTP/2 session
 //	host.go     what the sessions of a loop share, and what a session has only while it receives a request
 //	state.go    the states of input and turn
 package http

@@ -28,7 +28,7 @@ func (s *session) becomeHTTP2(b []byte) {
 	s.host.Buffers.Release(&in)
 }
 
-// handToHTTP2 makes a session of HTTP/2 the stream of the connection.
+// handToHTTP2 makes an HTTP/2 session the stream of the connection.
 func (s *session) handToHTTP2(c loop.Conn) loop.Stream {
 	next := s.host.HTTP2(s.origin.Listener)
 	c.SetStream(next)

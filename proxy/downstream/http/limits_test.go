@@ -232,7 +232,7 @@ func TestIdleConnectionCloses(t *testing.T) {
 	}
 }
 
-// TestMaxPending checks that max_pending requests at a time are accepted, and no more. Each client of HTTP/1.1
+// TestMaxPending checks that max_pending requests at a time are accepted, and no more. Each HTTP/1.1 client
 // has one request at a time, pipelined or not, so the last eighth is theirs, too.
 func TestMaxPending(t *testing.T) {
 	for _, most := range []int{4, 7, 8, 16} {

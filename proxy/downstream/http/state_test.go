@@ -8,7 +8,7 @@ import (
 
 // TestInputTransitions: a request that leaves the loop is the last one that is received,
 // whether it has a body or not. A tunnel that carries requests receives them as its connection
-// would. A client of HTTP/2 shows that at once. Input that was refused closes again with the
+// would. An HTTP/2 client shows that at once. Input that was refused closes again with the
 // session.
 func TestInputTransitions(t *testing.T) {
 	statetest.Check(t, (*inputState).become, map[inputState][]inputState{

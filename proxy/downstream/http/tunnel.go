@@ -14,7 +14,7 @@ import (
 // the tunnel decide what follows:
 //
 //   - the request line of HTTP/1.1: what follows are requests of the session
-//   - the preface of HTTP/2, if nothing takes it as a stream: a session of HTTP/2 gets the connection
+//   - the preface of HTTP/2, if nothing takes it as a stream: an HTTP/2 session gets the connection
 //   - other bytes: the connection leaves the loop as a stream, if a route or the CONNECT's own host takes it
 //
 // Calls in: leaving asks about a CONNECT (accepts), opens the tunnel when it is the turn of the CONNECT (open), and

@@ -129,7 +129,7 @@ func (c *call) respond(res *protocol.Response, owner http2.Releaser) {
 	s.output.schedule(s.calls.len() == 1 || s.codec.Encoded() >= mux.BatchSize) // much counts before the turn ends
 }
 
-// respondFailure responds to ex with f. A caller of gRPC gets it as a status.
+// respondFailure responds to ex with f. A gRPC caller gets it as a status.
 func (c *call) respondFailure(ex *exchange.Exchange, f *fault.Failure) {
 	c.ex = nil
 	var res protocol.Response

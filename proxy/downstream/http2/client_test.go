@@ -12,7 +12,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// client is a client of HTTP/2 on a loop of its own.
+// client is an HTTP/2 client on a loop of its own.
 type client struct {
 	m      *proxytest.Mesh
 	codec  *http2.Conn

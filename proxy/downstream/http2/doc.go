@@ -1,4 +1,4 @@
-// Package http2 serves connections of HTTP/2 that a listener of HTTP has accepted. Each request is an
+// Package http2 serves HTTP/2 connections that an HTTP listener has accepted. Each request is an
 // exchange of its own, as on a link, and its response is sent when it comes. A session has four parts. Each is a type
 // whose comment says its job, and which calls go in and out:
 //

@@ -79,7 +79,7 @@ func (a *acceptor) configure() {
 	a.heads = &protocol.Limits{Header: lim.Header + addedBytes, Headers: lim.Headers + addedHeaders, Message: protocol.NoLimit}
 }
 
-// OnOpen implements loop.Stream. A session of HTTP/1.1 that has met the preface calls it, too.
+// OnOpen implements loop.Stream. An HTTP/1.1 session that has met the preface calls it, too.
 func (s *session) OnOpen(c loop.Conn) {
 	s.conn = c
 	s.output.open(c)

@@ -279,7 +279,7 @@ func TestLostConnection(t *testing.T) {
 	m.Settled()
 }
 
-// TestFailures: an own response is that of HTTP/1.1, or a status of gRPC.
+// TestFailures: an own response is that of HTTP/1.1, or a gRPC status.
 func TestFailures(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Match: "match: {path: /served}"})
 	c := dial(m, 0)
@@ -298,7 +298,7 @@ func TestFailures(t *testing.T) {
 	m.Settled()
 }
 
-// TestFailureOfStream: a failure that is an ordinary response becomes a status of gRPC. One that is a status
+// TestFailureOfStream: a failure that is an ordinary response becomes a gRPC status. One that is a status
 // already, of a sidecar that the endpoint has called, stays as it is.
 func TestFailureOfStream(t *testing.T) {
 	for _, is := range []struct{ response, status, message string }{

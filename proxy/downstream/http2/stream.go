@@ -14,7 +14,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// pipe joins a stream of HTTP/2 with the goroutine that has its request, or its response.
+// pipe joins an HTTP/2 stream with the goroutine that has its request, or its response.
 type pipe struct {
 	call     *call
 	end      loop.Pipe
@@ -180,7 +180,7 @@ func (p *pipe) pump() {
 	}
 }
 
-// head sends the head of the response. One without a body is complete. A caller of gRPC gets the
+// head sends the head of the response. One without a body is complete. A gRPC caller gets the
 // failure of a sidecar as a status, which it may be already.
 func (p *pipe) head() {
 	c := p.call

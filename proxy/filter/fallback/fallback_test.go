@@ -356,7 +356,7 @@ func TestReload(t *testing.T) {
 }
 
 // TestDubboCaller: a call that failed goes to another service, and one for which the fallback has only
-// a response of HTTP fails.
+// an HTTP response fails.
 func TestDubboCaller(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		for routes, answered := range map[string]bool{

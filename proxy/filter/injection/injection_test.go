@@ -158,7 +158,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// TestDubbo: calls of Dubbo have faults, too.
+// TestDubbo: Dubbo calls have faults, too.
 func TestDubbo(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Routes: "[{service: compute, fault: {delay: 20ms, abort: 503}}]"})
 	c := m.DialDubbo(proxytest.EgressDubbo)

@@ -65,7 +65,7 @@ func (ignored) OnSent(*http2.Stream)            {}
 func (ignored) OnSettings()                     {}
 func (ignored) OnBarrier()                      {}
 
-// callerHTTP2 is a connection of HTTP/2 of a caller, for as many requests at a time as the
+// callerHTTP2 is an HTTP/2 connection of a caller, for as many requests at a time as the
 // sidecar allows.
 type callerHTTP2 struct {
 	ignored
@@ -237,7 +237,7 @@ func (on *callerHTTP2) answered(st *http2.Stream) {
 	on.c.answered(k.nonce, &k.res, k.body)
 }
 
-// appHTTP2 is a connection of HTTP/2 to an application. The application stops its work on
+// appHTTP2 is an HTTP/2 connection to an application. The application stops its work on
 // requests that are reset.
 type appHTTP2 struct {
 	ignored

@@ -91,7 +91,7 @@ func (e events) OnTrailers(st *http2.Stream, hs []protocol.Header) {
 	}
 }
 
-// aheadOfDeadline is by how much an endpoint's clock may be first to end a request. Servers of gRPC
+// aheadOfDeadline is by how much an endpoint's clock may be first to end a request. gRPC servers
 // cancel a call whose grpc-timeout has passed.
 const aheadOfDeadline = time.Millisecond
 

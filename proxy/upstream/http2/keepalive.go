@@ -12,7 +12,7 @@ import (
 const keepaliveInterval = 10 * time.Second
 
 // pingPauses are the intervals before a PING while nothing but responses to PINGs is heard. A
-// server of grpc-go closes a connection after the third PING that comes within 5 minutes of the
+// grpc-go server closes a connection after the third PING that comes within 5 minutes of the
 // one before and without data in between.
 var pingPauses = [...]int{1, 2, 4, 31}
 
