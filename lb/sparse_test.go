@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/lb/probe"
 )
 
 // sparse is a herd whose loops have few requests each: reports are old when a pick needs them. A loop may
@@ -27,10 +28,10 @@ type sparseRule struct {
 var sparseRules = []sparseRule{
 	{"random", func(s *sparse, c int) { s.sendTo(s.sets[c].At(s.rnd.IntN(s.replicas)), s.Now) }},
 	{"least_pending", func(s *sparse, c int) { s.sendTo(s.pick(&s.sets[c]), s.Now) }},
-	{"3 probes for the next request", (*sparse).chooseAhead},
-	{"2 probes when a request comes", func(s *sparse, c int) { s.ask(c, 2) }},
-	{"3 probes when a request comes", func(s *sparse, c int) { s.ask(c, 3) }},
-	{"4 probes when a request comes", func(s *sparse, c int) { s.ask(c, 4) }},
+	{"4 probes for the next request", (*sparse).chooseAhead},
+	{"2 probes that are awaited", func(s *sparse, c int) { s.ask(c, 2) }},
+	{"4 probes that are awaited", func(s *sparse, c int) { s.ask(c, 4) }},
+	{"pool of fresh answers", (*sparse).chooseFresh},
 	{"all loads known", func(s *sparse, c int) {
 		answers := make([]sparseAnswer, s.replicas)
 		for i, r := range s.rnd.Perm(s.replicas) {
@@ -114,54 +115,52 @@ func (s *sparse) ask(caller, n int) {
 	}
 }
 
-// sparseCaller has the answers to probes that followed earlier requests, and the loads of the latest ones.
-type sparseCaller struct {
-	answers []sparseAnswer
-	loads   []int
+// sparseCaller has the answers to the probes of a loop.
+type sparseCaller struct{ pool probe.Pool[int] }
+
+// answered keeps the answer of a replica.
+func (c *sparseCaller) answered(a sparseAnswer) {
+	c.pool.Add(probe.Answer[int]{From: a.replica, Pending: float64(a.Pending), Weight: 1, Latency: a.Latency, At: a.at})
 }
 
-// chooseAhead is Prequal with its sizes and life of a pool (Wydrowski, Kleinberg, Rumble and Archer, "Load is
-// not what you should balance: Introducing Prequal", NSDI 2024). It picks the least latency of the answers
-// that are not hot, or the least load if all are. Hot is a load above the median of those that the caller has
-// seen: at the quantile 0.84 of the paper, P99 is longer.
-func (s *sparse) chooseAhead(caller int) {
-	const probes, most, loads = 3, 16, 64
-	c := &s.callers[caller]
-	c.answers = slices.DeleteFunc(c.answers, func(a sparseAnswer) bool { return s.Now-a.at >= time.Second })
-	if len(c.answers) < 2 {
-		s.sendTo(s.pick(&s.sets[caller]), s.Now)
-	} else {
-		best := c.coldest()
-		best.Pending++
-		s.sendTo(s.sets[caller].At(best.replica), s.Now)
+// take sends a request that came at the time came to the best replica of the pool, if there is one.
+func (s *sparse) take(caller int, came time.Duration) bool {
+	r, ok := s.callers[caller].pool.Take(func(int) bool { return true })
+	if ok {
+		s.sendTo(s.sets[caller].At(r), came)
 	}
-	for _, r := range s.rnd.Perm(s.replicas)[:probes] {
+	return ok
+}
+
+// chooseAhead sends probes after each request, for the next one, whose answers are as old as the request before.
+func (s *sparse) chooseAhead(caller int) {
+	if !s.take(caller, s.Now) {
+		s.sendTo(s.pick(&s.sets[caller]), s.Now)
+	}
+	for _, r := range s.rnd.Perm(s.replicas)[:probe.Asked] {
+		s.probe(r, s.callers[caller].answered)
+	}
+}
+
+// chooseFresh uses the pool if it has enough fresh answers. Otherwise the request waits for them.
+func (s *sparse) chooseFresh(caller int) { s.chooseBy(caller, probe.Default) }
+
+func (s *sparse) chooseBy(caller int, rules probe.Rules) {
+	c, came := &s.callers[caller], s.Now
+	c.pool.Rules = rules
+	waits := !c.pool.Enough(came, s.replicas)
+	if !waits {
+		s.take(caller, came)
+	}
+	answers := 0
+	for _, r := range s.rnd.Perm(s.replicas)[:probe.Asked] {
 		s.probe(r, func(a sparseAnswer) {
-			c.answers = slices.DeleteFunc(c.answers, func(old sparseAnswer) bool { return old.replica == r })
-			c.answers = append(c.answers, a)
-			c.answers = c.answers[max(0, len(c.answers)-most):]
-			c.loads = append(c.loads, a.Pending)
-			c.loads = c.loads[max(0, len(c.loads)-loads):]
+			c.answered(a)
+			if answers++; waits && answers == min(rules.Enough, probe.Asked) {
+				s.take(caller, came)
+			}
 		})
 	}
-}
-
-func (c *sparseCaller) coldest() *sparseAnswer {
-	loads := slices.Sorted(slices.Values(c.loads))
-	hot := func(a *sparseAnswer) bool { return a.Pending > loads[len(loads)/2] }
-	best := &c.answers[0]
-	for i := range c.answers {
-		a := &c.answers[i]
-		switch {
-		case hot(a) != hot(best):
-			if hot(best) {
-				best = a
-			}
-		case hot(a) && a.Pending < best.Pending, !hot(a) && a.Latency < best.Latency:
-			best = a
-		}
-	}
-	return best
 }
 
 // sparseResult has the medians of several seeds.
@@ -170,8 +169,9 @@ type sparseResult struct {
 	slow, probes float64 // share of the requests at the slow replica; probes per request
 }
 
-func runSparseSeeds(rule sparseRule) sparseResult {
-	const seeds = 9
+const sparseSeeds = 9
+
+func runSparseSeeds(rule sparseRule, seeds int) sparseResult {
 	var p50, p99 []time.Duration
 	var slow, probes []float64
 	for seed := range uint64(seeds) {
@@ -188,20 +188,50 @@ func median[N time.Duration | float64](x []N) N {
 	return x[len(x)/2]
 }
 
-// TestSparseCallers prints the table of docs/balancing.md. Probes help callers with few requests only if
-// they are sent when the request comes: by the next request the queues have changed.
+// TestSparseCallers prints the table of docs/balancing.md. Answers to earlier probes don't help callers with few
+// requests: by the next request the queues have changed.
 func TestSparseCallers(t *testing.T) {
 	p99 := map[string]time.Duration{}
 	for _, rule := range sparseRules {
-		x := runSparseSeeds(rule)
+		x := runSparseSeeds(rule, sparseSeeds)
 		p99[rule.name] = x.p99
 		t.Logf("| %s | %d ms | %d ms | %.1f%% | %.0f |", rule.name, x.p50.Milliseconds(), x.p99.Milliseconds(), 100*x.slow, x.probes)
 	}
-	best := float64(p99["all loads known"])
-	if asked := p99["4 probes when a request comes"]; asked > p99["least_pending"]*3/4 || float64(asked) > 1.15*best {
-		t.Errorf("P99 with 4 probes when a request comes is %v", asked)
+	today, best, pool := p99["least_pending"], p99["all loads known"], p99["pool of fresh answers"]
+	if pool > today*3/4 || float64(pool) > 1.15*float64(best) {
+		t.Errorf("P99 with a pool of fresh answers is %v; %v without, %v with all loads known", pool, today, best)
 	}
-	if ahead := p99["3 probes for the next request"]; ahead > p99["least_pending"]*3/4 || float64(ahead) < 2*best {
-		t.Errorf("P99 with 3 probes for the next request is %v", ahead)
+	if ahead := p99["4 probes for the next request"]; ahead < 2*best {
+		t.Errorf("P99 with probes for the next request is %v, less than twice %v", ahead, best)
+	}
+}
+
+// TestPoolRules prints the P99 at half and twice each rule of a pool. One answer is too few; no other rule is delicate.
+func TestPoolRules(t *testing.T) {
+	d := probe.Default
+	p99 := func(r probe.Rules) time.Duration {
+		choose := func(s *sparse, c int) { s.chooseBy(c, r) }
+		return runSparseSeeds(sparseRule{choose: choose}, 3).p99
+	}
+	usual := p99(d)
+	for _, c := range []struct {
+		rules probe.Rules
+		least float64 // P99 relative to that of the defaults
+		most  float64
+	}{
+		{probe.Rules{Enough: 1, Uses: d.Uses, Hot: d.Hot, Life: d.Life}, 1.5, 1e9},
+		{probe.Rules{Enough: 6, Uses: d.Uses, Hot: d.Hot, Life: d.Life}, 0.8, 1.1},
+		{probe.Rules{Enough: d.Enough, Uses: 1, Hot: d.Hot, Life: d.Life}, 0.8, 1.1},
+		{probe.Rules{Enough: d.Enough, Uses: 4, Hot: d.Hot, Life: d.Life}, 0.8, 1.1},
+		{probe.Rules{Enough: d.Enough, Uses: d.Uses, Hot: d.Hot / 2, Life: d.Life}, 0.8, 1.3},
+		{probe.Rules{Enough: d.Enough, Uses: d.Uses, Hot: 1, Life: d.Life}, 0.8, 1.1},
+		{probe.Rules{Enough: d.Enough, Uses: d.Uses, Hot: d.Hot, Life: d.Life / 2}, 0.8, 1.1},
+		{probe.Rules{Enough: d.Enough, Uses: d.Uses, Hot: d.Hot, Life: d.Life * 2}, 0.8, 1.2},
+	} {
+		got := float64(p99(c.rules)) / float64(usual)
+		t.Logf("%+v: P99 is %.2f of that of the defaults", c.rules, got)
+		if got < c.least || got > c.most {
+			t.Errorf("%+v: P99 is %.2f of that of the defaults, want %v to %v", c.rules, got, c.least, c.most)
+		}
 	}
 }

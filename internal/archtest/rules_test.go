@@ -222,7 +222,7 @@ var layers = []layer{
 	{
 		[]string{"proxy/service"},
 		[]string{
-			"proxy/shard", "proxy/fifo", "proxy/limit", "proxy/affinity", "proxy/hedge/...", "proxy/fault", "proxy/telemetry/stats", "proxy/loop", "proxy/config", "lb", "lb/outlier",
+			"proxy/shard", "proxy/fifo", "proxy/limit", "proxy/affinity", "proxy/hedge/...", "proxy/fault", "proxy/telemetry/stats", "proxy/loop", "proxy/config", "lb", "lb/outlier", "lb/probe",
 			"registry", "protocol",
 		},
 		"a service is what its requests share; it knows none of them",
@@ -344,7 +344,7 @@ var layers = []layer{
 		"picking is pure; of the rest it knows only the registry's plain types",
 	},
 	{
-		[]string{"lb/spare", "lb/outlier", "lb/log2"},
+		[]string{"lb/spare", "lb/outlier", "lb/probe", "lb/log2"},
 		nil,
 		"a model is numbers alone, and knows no endpoint",
 	},

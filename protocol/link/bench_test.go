@@ -34,6 +34,8 @@ func (s *discarder) OnInterim(uint64, *protocol.Response) {}
 func (s *discarder) OnLoad(Load)                          {}
 func (s *discarder) OnStart(uint64)                       {}
 func (s *discarder) OnWithdraw(uint64)                    {}
+func (s *discarder) OnProbe()                             {}
+func (s *discarder) OnAnswer(Load)                        {}
 
 func (s *discarder) OnStream(Stream, []byte) {}
 

@@ -17,7 +17,11 @@ type Load struct {
 // Control frames. A payload may have bytes after the known ones, which are ignored, so that a
 // later version can add fields.
 
-func appendLoad(dst []byte, l Load) []byte {
+// FeatureProbes in Settings.Features means that this side, as an acceptor, responds to PROBE.
+const FeatureProbes = 1 << 2
+
+// appendLoad appends a LOAD or an ANSWER.
+func appendLoad(dst []byte, t frameType, l Load) []byte {
 	since := uint64(0) // 0 means no response yet
 	if l.SinceResponse >= 0 {
 		since = micros(l.SinceResponse) + 1
@@ -27,7 +31,7 @@ func appendLoad(dst []byte, l Load) []byte {
 	for _, v := range fields {
 		length += varintLen(v)
 	}
-	dst = appendHeader(dst, uint8(frameLoad), 0, length)
+	dst = appendHeader(dst, uint8(t), 0, length)
 	for _, v := range fields {
 		dst = binary.AppendUvarint(dst, v)
 	}

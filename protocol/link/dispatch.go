@@ -28,6 +28,8 @@ func (r *Reader) dispatch(f header, payload []byte, h Handler) error {
 			h.OnLoad(l)
 		}
 		return err
+	case frameProbe, frameAnswer:
+		return r.probe(f.typ, payload, h)
 	case frameGoAway:
 		why, err := parseByte(payload)
 		if err == nil {
@@ -42,6 +44,22 @@ func (r *Reader) dispatch(f header, payload []byte, h Handler) error {
 		return ErrFrameType
 	}
 	return nil
+}
+
+// probe handles a PROBE or an ANSWER.
+func (r *Reader) probe(t frameType, payload []byte, h Handler) error {
+	if (t == frameProbe) != (r.role == Acceptor) {
+		return ErrRole // only the dialer sends PROBE; only the acceptor sends ANSWER
+	}
+	if t == frameProbe {
+		h.OnProbe()
+		return nil
+	}
+	l, err := parseLoad(payload)
+	if err == nil {
+		h.OnAnswer(l)
+	}
+	return err
 }
 
 func (r *Reader) end(f header, payload []byte, h Handler) error {

@@ -28,11 +28,16 @@ const (
 	frameInterim  frameType = 16
 	frameStart    frameType = 17
 	frameWithdraw frameType = 18
+	frameProbe    frameType = 19
+	frameAnswer   frameType = 20
 
 	// Unknown types from here to 31 are skipped, so that a later version can add frames. Lower
 	// unknown types end the link.
-	frameSkippable frameType = 19
+	frameSkippable frameType = 21
 )
+
+// skipped reports whether a Reader skips frames of the type.
+func (t frameType) skipped() bool { return t >= frameSkippable }
 
 const (
 	typeMask = 0x1f

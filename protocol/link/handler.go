@@ -76,6 +76,12 @@ type Handler interface {
 
 	OnCredit(n uint32) // grants DATA: pass n to Writer.Granted, and flush if Writer.Ready
 	OnLoad(l Load)
+
+	// OnProbe says, to acceptors only, that the peer asks for the load of the service. The handler calls Writer.Answer,
+	// unless earlier output waits: a load that waits is old when it arrives.
+	OnProbe()
+	// OnAnswer has, for dialers only, the load after a PROBE.
+	OnAnswer(l Load)
 }
 
 // ReaderLimits limits the memory that a peer can occupy. In each field zero means the default.

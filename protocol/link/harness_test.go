@@ -118,8 +118,12 @@ func (h *recorder) OnPong(n uint64)                  { h.note("pong %d", n) }
 func (h *recorder) OnGoAway(last uint64, why Reason) { h.note("goaway %d %s", last, why) }
 func (h *recorder) OnStream(s Stream, rest []byte)   { h.note("stream %+v %q", s, rest) }
 
-func (h *recorder) OnLoad(l Load) {
-	h.note("load pending=%d queued=%d latency=%v since=%v", l.Pending, l.Queued, l.Latency, l.SinceResponse)
+func (h *recorder) OnProbe()        { h.note("probe") }
+func (h *recorder) OnLoad(l Load)   { h.noteLoad("load", l) }
+func (h *recorder) OnAnswer(l Load) { h.noteLoad("answer", l) }
+
+func (h *recorder) noteLoad(frame string, l Load) {
+	h.note("%s pending=%d queued=%d latency=%v since=%v", frame, l.Pending, l.Queued, l.Latency, l.SinceResponse)
 }
 
 func showHeaders(sb *strings.Builder, name string, hs []protocol.Header) {

@@ -238,7 +238,7 @@ func (r *Reader) beginStreamed(f header) bool {
 	switch {
 	case f.typ == frameData:
 		r.err = r.beginData(f)
-	case f.typ >= frameSkippable:
+	case f.typ.skipped():
 		r.left, r.sink = f.length, nil
 	default:
 		return false

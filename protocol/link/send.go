@@ -161,7 +161,11 @@ func (s *slots) append(dst []byte) []byte {
 		dst = appendHeader(dst, uint8(framePong), s.pong, 0)
 	}
 	if s.hasLoad {
-		dst = appendLoad(dst, s.load)
+		t := frameLoad
+		if s.answers {
+			t = frameAnswer
+		}
+		dst = appendLoad(dst, t, s.load)
 	}
 	*s = slots{}
 	return dst
@@ -238,3 +242,12 @@ func (w *Writer) Credit(n uint32) { w.slots.credit += n }
 
 // Load reports the state of the service. Only the last unsent one is kept.
 func (w *Writer) Load(l Load) { w.slots.load, w.slots.hasLoad = l, true }
+
+// Probe asks an acceptor that has FeatureProbes for its load.
+func (w *Writer) Probe() { w.append(appendHeader(w.control, uint8(frameProbe), 0, 0)) }
+
+// Answer responds to PROBE. It takes the place of a Load that has not left, and only the last unsent load is kept.
+func (w *Writer) Answer(l Load) {
+	w.Load(l)
+	w.slots.answers = true
+}

@@ -184,6 +184,13 @@ var written = map[string]func(w *Writer){
 		w.Start(300)
 	},
 	"control-dialer": func(w *Writer) { w.Preface(Dialer, Settings{}); w.Cancel(5) },
+	"probe":          func(w *Writer) { w.Preface(Dialer, Settings{}); w.Probe() },
+	"answer": func(w *Writer) {
+		w.Preface(Acceptor, Settings{Features: FeatureProbes})
+		w.Load(Load{Pending: 1})
+		w.Answer(Load{Pending: 2, SinceResponse: -1})
+		w.Load(Load{Pending: 4, Queued: 1, Latency: 20 * time.Millisecond, SinceResponse: time.Millisecond})
+	},
 }
 
 var vectorToken = Token{0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7, 0xa8, 0xa9, 0xaa, 0xab, 0xac, 0xad, 0xae, 0xaf}

@@ -77,6 +77,7 @@ type slots struct {
 	load             Load
 	hasPing, hasPong bool
 	hasLoad          bool
+	answers          bool // load is the ANSWER to a PROBE
 }
 
 const maxFree = 64

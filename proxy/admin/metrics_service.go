@@ -35,8 +35,13 @@ var (
 	unhealthy      = gauge("endpoints_unhealthy", "Endpoints that fail their active health check, if configured.", "service")
 	ejections      = counter("ejections_total", "Ejections of endpoints, counted per loop. The reason is the key of outlier.", "service", "reason")
 	passedOver     = counter("endpoints_passed_over_total", "Requests and streams for which the owner of their key was passed over, with consistent_hash.", "service")
-	panicking      = gauge("endpoints_panic", "1 while so many endpoints are unhealthy or ejected that all are used.", "service")
-	snapshotAt     = gauge("endpoints_changed_timestamp_seconds",
+	probes         = counter("probes_total",
+		"Probes for load: sent, answers that came, probes of other sidecars answered, and those dropped because earlier output waited.",
+		"service", "kind")
+	probeWaits = counter("probe_waits_total",
+		"Requests that waited for answers to probes: enough came in time, or the wait was over first (late).", "service", "result")
+	panicking  = gauge("endpoints_panic", "1 while so many endpoints are unhealthy or ejected that all are used.", "service")
+	snapshotAt = gauge("endpoints_changed_timestamp_seconds",
 		"Time of the last change of the endpoints, by its source.", "service", "source")
 )
 
@@ -101,6 +106,14 @@ func (c *scraper) service(to *page, svc *stats.ServiceReport) {
 	if cfg.LB.Policy == config.LBConsistentHash {
 		to.put(passedOver, float64(svc.Stats.PassedOver), name)
 	}
+	for kind, n := range map[string]uint64{
+		"sent": svc.Stats.Probes.Sent, "answers": svc.Stats.Probes.Answers,
+		"answered": svc.Stats.Probes.Answered, "dropped": svc.Stats.Probes.Dropped,
+	} {
+		to.put(probes, float64(n), name, kind)
+	}
+	to.put(probeWaits, float64(svc.Stats.Probes.Waits-svc.Stats.Probes.InVain), name, "enough")
+	to.put(probeWaits, float64(svc.Stats.Probes.InVain), name, "late")
 	to.put(panicking, truth(svc.Panics), name)
 	if snap := p.Snapshot(name); snap != nil && !snap.Changed.IsZero() {
 		to.put(snapshotAt, float64(snap.Changed.UnixMilli())/1000, name, string(snap.Source))

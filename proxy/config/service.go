@@ -22,6 +22,8 @@ type Service struct {
 	// For HTTP requests converted to Dubbo.
 	Serialization string `yaml:"serialization" oneof:"hessian2 fastjson" reload:"new service"`
 	LB            LB     `yaml:"lb"`
+	// Asks endpoints with a sidecar for their load before a request. `auto`: if requests are rare, so that reports of load are old.
+	Probe string `yaml:"probe" oneof:"auto on off"`
 	// Tells the application how long the caller still waits, even if the caller did not say it.
 	TimeoutHeader bool `yaml:"timeout_header"`
 
@@ -59,6 +61,7 @@ func (s *Service) setDefaults() {
 		Protocol:       defaultProtocol(DiscoverEtcd),
 		ProxyProtocol:  ProxyProtocolOff,
 		Serialization:  SerializationHessian2,
+		Probe:          ProbeAuto,
 		ConnectTimeout: 250 * time.Millisecond,
 		IdleTimeout:    4 * time.Second,
 		MaxPending:     1024,
@@ -73,6 +76,13 @@ const MaxConcurrencyAuto = -1
 const (
 	SerializationHessian2 = "hessian2"
 	SerializationFastjson = "fastjson"
+)
+
+// Values of Service.Probe.
+const (
+	ProbeAuto = "auto"
+	ProbeOn   = "on"
+	ProbeOff  = "off"
 )
 
 // Values of Service.ProxyProtocol.

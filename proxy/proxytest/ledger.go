@@ -52,6 +52,8 @@ func (l *linkLedger) OnCredit(uint32)                    {}
 func (l *linkLedger) OnLoad(link.Load)                   {}
 func (l *linkLedger) OnStart(uint64)                     {}
 func (l *linkLedger) OnWithdraw(uint64)                  {}
+func (l *linkLedger) OnProbe()                           {}
+func (l *linkLedger) OnAnswer(link.Load)                 {}
 
 // LinkPreface returns the first bytes that a side sends.
 func LinkPreface(role link.Role) []byte {

@@ -45,6 +45,7 @@ type Attempt struct {
 	carrierID uint64  // chosen by carrier
 
 	place   service.Place       // its slot of the service, or its place in the queue for one
+	asking  service.ProbeWait   // for answers to probes
 	waiting fifo.Node[*Attempt] // in the queue of an upstream
 }
 
@@ -122,19 +123,23 @@ func (a *Attempt) Granted(waited time.Duration) {
 	a.send(nil)
 }
 
-// withdraw takes the attempt out of the queue for slots.
+// withdraw takes the attempt out of the queue for slots, and ends its wait for answers.
 func (a *Attempt) withdraw() {
 	r := a.race
 	if a.state == attemptQueued && r.Tied {
 		r.Service.Stats.TiedWithdrawn++
 	}
 	r.queued += r.Service.Admission.Withdraw(&a.place)
+	a.asking.Withdraw()
 }
 
 // send gives the attempt to ep's upstream; if ep is nil, the policy picks the endpoint.
 func (a *Attempt) send(ep *lb.Endpoint) {
 	r, now := a.race, a.race.shard.Loop.Now()
 	if ep == nil {
+		if r.Service.Probes.On && a.asks() {
+			return
+		}
 		q := r.Service.Query(r.Key, r.tried[:a.index])
 		q.Pin = r.Pin
 		ep = r.Service.Pick(q, r.avoid[:])
@@ -161,6 +166,35 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 	r.Traced.begin(a)
 	upstreamOf(to).Send(a)
 }
+
+// asks picks by answers to probes, and reports whether that sends the attempt, now or when more have come. A stream does
+// not wait, and the endpoint of a pinned request is known.
+func (a *Attempt) asks() bool {
+	r := a.race
+	if a.kind == streamAttempt || r.Pin != nil {
+		return false
+	}
+	q := r.Service.Query(r.Key, r.tried[:a.index])
+	if a.state == attemptAsking {
+		return a.sendTo(r.Service.Probes.Best(&q))
+	}
+	ep, waits := r.Service.Probes.Pick(&a.asking, &q)
+	if waits {
+		a.state.become(attemptAsking)
+	}
+	return waits || a.sendTo(ep)
+}
+
+// sendTo sends the attempt to ep, unless ep is nil, and reports whether it did.
+func (a *Attempt) sendTo(ep *lb.Endpoint) bool {
+	if ep != nil {
+		a.send(ep)
+	}
+	return ep != nil
+}
+
+// Answered implements service.Asker.
+func (a *Attempt) Answered() { a.send(nil) }
 
 // wireAttempt is the attempt number for the next hop, which includes the attempts that led to
 // this race. It leaves room below 255, since older sidecars add theirs in eight bits.

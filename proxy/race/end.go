@@ -157,7 +157,7 @@ func (a *Attempt) cancel(decided bool) {
 	switch a.state {
 	case attemptIdle, attemptLingering:
 		return
-	case attemptLaunched, attemptQueued:
+	case attemptLaunched, attemptQueued, attemptAsking:
 		a.withdraw()
 	case attemptSent:
 		if decided {
@@ -179,7 +179,7 @@ func (a *Attempt) abort() {
 	switch a.state {
 	case attemptIdle:
 		return
-	case attemptLaunched, attemptQueued:
+	case attemptLaunched, attemptQueued, attemptAsking:
 		a.withdraw()
 	case attemptSent:
 		r.hedging.onLate(a, now)

@@ -222,6 +222,7 @@ func (r *Race) Init(w *shard.Shard, responses *Responses, o Owner, request *prot
 		a := &r.attempts[i]
 		a.race = r
 		a.place.Init(a)
+		a.asking.Init(a)
 	}
 }
 

@@ -30,9 +30,9 @@ func (s raceState) String() string { return [...]string{"idle", "on", "over"}[s]
 
 // attemptState is where an attempt stands.
 //
-//	idle ──▶ launched ──▶ queued ──▶ sent ──cancel──▶ lingering
+//	idle ──▶ launched ──▶ queued ──▶ asking ──▶ sent ──cancel──▶ lingering
 //
-// Each state also leads to idle, and launched straight to sent. Every way to idle goes
+// Each state also leads to idle, and launched and queued straight to sent, launched also to asking. Every way to idle goes
 // through Attempt.end, which gives back the slot, the pending count and the hedge.
 type attemptState uint8
 
@@ -40,14 +40,16 @@ const (
 	attemptIdle      attemptState = iota // not begun, or over
 	attemptLaunched                      // asks for a slot and an endpoint
 	attemptQueued                        // in the service's queue for a slot
+	attemptAsking                        // waits for answers to probes
 	attemptSent                          // with an upstream
 	attemptLingering                     // cancelled, but its endpoint may still work on it
 )
 
-var attemptEdges = [...][5]bool{
+var attemptEdges = [...][6]bool{
 	attemptIdle:      {attemptLaunched: true},
-	attemptLaunched:  {attemptQueued: true, attemptSent: true, attemptIdle: true},
-	attemptQueued:    {attemptSent: true, attemptIdle: true},
+	attemptLaunched:  {attemptQueued: true, attemptAsking: true, attemptSent: true, attemptIdle: true},
+	attemptQueued:    {attemptAsking: true, attemptSent: true, attemptIdle: true},
+	attemptAsking:    {attemptSent: true, attemptIdle: true},
 	attemptSent:      {attemptLingering: true, attemptIdle: true},
 	attemptLingering: {attemptIdle: true},
 }
@@ -60,7 +62,7 @@ func (s *attemptState) become(next attemptState) {
 }
 
 func (s attemptState) String() string {
-	return [...]string{"idle", "launched", "queued", "sent", "lingering"}[s]
+	return [...]string{"idle", "launched", "queued", "asking", "sent", "lingering"}[s]
 }
 
 // streamState is where a stream stands.

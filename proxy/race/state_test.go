@@ -20,8 +20,9 @@ func TestRaceTransitions(t *testing.T) {
 func TestAttemptTransitions(t *testing.T) {
 	statetest.Check(t, (*attemptState).become, map[attemptState][]attemptState{
 		attemptIdle:      {attemptLaunched},
-		attemptLaunched:  {attemptIdle, attemptQueued, attemptSent},
-		attemptQueued:    {attemptIdle, attemptSent},
+		attemptLaunched:  {attemptIdle, attemptQueued, attemptAsking, attemptSent},
+		attemptQueued:    {attemptIdle, attemptAsking, attemptSent},
+		attemptAsking:    {attemptIdle, attemptSent},
 		attemptSent:      {attemptIdle, attemptLingering},
 		attemptLingering: {attemptIdle},
 	})

@@ -32,6 +32,12 @@ func ConnectBy(connect func(s *service.Service, e *service.Endpoint) Upstream) s
 // connected is an Upstream as the Connections of a service.Endpoint.
 type connected struct{ Upstream }
 
+// Probe implements service.Prober.
+func (c *connected) Probe() bool {
+	p, ok := c.Upstream.(service.Prober)
+	return ok && p.Probe()
+}
+
 // upstreamOf returns the Upstream of an endpoint that ConnectBy has connected.
 func upstreamOf(e *service.Endpoint) Upstream { return e.Upstream.(*connected).Upstream }
 

@@ -9,6 +9,7 @@
 //	sessions.go     how requests with something in common are kept at one endpoint
 //	admission.go    a slot of the service, or the queue for one; slots.go how a free slot finds a request
 //	budget.go       tokens of retries and replays, and what costs none
+//	probes.go       picks by answers to probes, where requests are rare
 //	stalls.go       whether all endpoints are silent together
 //	connections.go  the interface of connections to an endpoint
 package service

@@ -44,6 +44,7 @@ type Service struct {
 
 	Routes  []Hedging // of the routes to this service; exchange.Router sets them
 	stalls  stalls
+	Probes  Probes
 	lastID  uint32    // the last id given to an endpoint
 	latency lb.Recent // of the application, for LOAD
 }
@@ -56,6 +57,7 @@ func newService(w *shard.Shard, zone string, speaks Protocols, m Member) *Servic
 	s.Admission.init(s)
 	s.Budget = Budget{service: s}
 	s.stalls.init(s)
+	s.Probes.init(s)
 	s.Set.Zone, s.Set.Loops = zone, w.Process.Loops
 	s.Configure(m)
 	return s
@@ -73,6 +75,7 @@ func (s *Service) apply(snap *registry.Snapshot, targets []lb.Target, own map[st
 	_, removed := s.Set.Update(targets)
 	for _, e := range removed {
 		e.Ext.(*Endpoint).Upstream.Retire()
+		s.Probes.pool.Forget(e)
 	}
 	for i := range snap.Endpoints {
 		e := s.Set.Lookup(snap.Endpoints[i].Addr)

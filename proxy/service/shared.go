@@ -129,7 +129,7 @@ func identityOf(c *config.Service) config.Service {
 	f := *c
 	f.Discover, f.Endpoints, f.Check = "", nil, config.Check{}
 	f.Policy, f.LB, f.Outlier = config.Policy{}, config.LB{Subset: c.LB.Subset}, config.Outlier{}
-	f.ConnectTimeout, f.IdleTimeout, f.MaxPending, f.MaxQueue, f.Opaque, f.TimeoutHeader = 0, 0, 0, 0, false, false
+	f.ConnectTimeout, f.IdleTimeout, f.MaxPending, f.MaxQueue, f.Opaque, f.TimeoutHeader, f.Probe = 0, 0, 0, 0, false, false, ""
 	f.Breaker, f.RateLimit, f.Allow = config.Breaker{}, config.RateLimit{}, config.Allow{}
 	f.MaxConcurrency = min(c.MaxConcurrency, 1) // only whether there is a limit, and whether it is automatic
 	return f

@@ -54,6 +54,7 @@ func (st *stalls) refresh(now time.Duration) {
 		of.Probe = max(of.Probe, r.Estimator.Delay(now, &r.Policy))
 	}
 	s.Set.Stall = of
+	s.Probes.refresh(now)
 	if !st.timer.Armed() && !s.Alone() {
 		st.arm(now, lookEvery)
 	}

@@ -159,6 +159,17 @@ func (in *input) countUseless() (open bool) {
 	return false
 }
 
+// OnProbe implements link.Handler. An ANSWER that waited would be old when it arrives.
+func (in *input) OnProbe() {
+	to := in.listener.Fixed.Service
+	if in.Waits() {
+		to.Stats.Probes.Dropped++
+		return
+	}
+	to.Stats.Probes.Answered++
+	in.Writer.Answer(linkLoad(to.Load()))
+}
+
 // OnStream implements link.Handler.
 func (in *input) OnStream(st link.Stream, rest []byte) { in.leaving.take(st, rest) }
 
@@ -181,3 +192,4 @@ func (in *input) OnInterim(uint64, *protocol.Response) {}
 func (in *input) OnCancelAck(uint64, link.Dropped)     {}
 func (in *input) OnRefused(uint64, link.Reason)        {}
 func (in *input) OnLoad(link.Load)                     {}
+func (in *input) OnAnswer(link.Load)                   {}

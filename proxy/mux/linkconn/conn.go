@@ -179,6 +179,12 @@ func (c *Conn) Schedule(alone bool) {
 	c.Shard.Loop.Defer(&c.out)
 }
 
+// Waits reports whether earlier output has not left.
+func (c *Conn) Waits() bool { return c.Transport.Buffered() > 0 }
+
+// FlushLater writes the frames of the Writer at the end of the turn.
+func (c *Conn) FlushLater() { c.Shard.Loop.Defer(&c.out) }
+
 // Flush writes the frames of the Writer, as far as the peer reads them.
 func (c *Conn) Flush() {
 	if c.state == Closed {

@@ -58,6 +58,7 @@ var measures = map[string]measure{
 	"won":        counter(func(r *Result) uint64 { return r.HedgesWon }),
 	"retries":    counter(func(r *Result) uint64 { return r.Retries }),
 	"ejections":  counter(func(r *Result) uint64 { return r.Ejections }),
+	"probes":     counter(func(r *Result) uint64 { return r.Probes }),
 	"busiest":    {plain, func(r *Result, _ []Request) float64 { return r.Busiest }},
 	"crowded":    {timed, func(r *Result, _ []Request) float64 { return float64(r.Crowded) }},
 	"links":      counter(func(r *Result) uint64 { return uint64(r.Links) }),

@@ -26,6 +26,7 @@ type Result struct {
 	Primaries, Hedges, HedgesWon, HedgesMissed uint64 // of all consumers
 	Retries, RetriesPaid                       uint64
 	Ejections                                  uint64
+	Probes, ProbeWaits, ProbesLate             uint64            // sent; requests that waited for answers; of these, those that got too few
 	Gates                                      map[string]uint64 // hedges stopped, by gate; a gate that stopped none has no entry
 	Extra                                      int               // attempts that reached applications beyond the first of each request
 	Reached                                    int               // requests that reached an application
@@ -117,6 +118,9 @@ func (r *Result) count(c *consumer) {
 	r.HedgesMissed += s.HedgesMissed
 	r.Retries += s.Retries
 	r.RetriesPaid += s.RetriesPaid
+	r.Probes += s.Probes.Sent
+	r.ProbeWaits += s.Probes.Waits
+	r.ProbesLate += s.Probes.InVain
 	for _, n := range s.Ejections {
 		r.Ejections += n
 	}

@@ -62,6 +62,8 @@ type ServiceStats struct {
 
 	FilterStats
 
+	Probes ProbeCounts
+
 	Streams        uint64 // streams that an endpoint accepted
 	StreamsOpen    int    // of these, streams open now
 	StreamsFailed  uint64 // streams that no endpoint accepted
@@ -93,6 +95,7 @@ func (s *ServiceStats) Add(o *ServiceStats) {
 	s.TiedWithdrawn += o.TiedWithdrawn
 	s.Counts.Add(&o.Counts)
 	s.FilterStats.Add(&o.FilterStats)
+	s.Probes.Add(&o.Probes)
 	for i, n := range o.Ejections {
 		s.Ejections[i] += n
 	}

@@ -37,6 +37,7 @@ type client struct {
 	acceptedIDs []uint64 // ids that the GOAWAYs leave on this link, rising; some may have ended
 
 	handshake loop.Timer // armed until the peer's preface arrives
+	probes    probes
 }
 
 // These are the reasons for which a connection did not become a link.
@@ -171,6 +172,7 @@ func (c *client) remove(id uint64) *race.Attempt {
 func (c *client) OnPreface(version uint8, peer link.Settings) {
 	c.Shard.Loop.Stop(&c.handshake)
 	c.limit, c.starts = int(peer.MaxStreams), peer.Features&link.FeatureStarts != 0
+	c.probes.taken = peer.Features&link.FeatureProbes != 0
 	c.Establish(version, peer)
 	if c.up.gone {
 		c.StartDraining()
@@ -244,6 +246,7 @@ func (c *client) NewRequest(uint64) *protocol.Request                           
 func (c *client) OnRequest(uint64, *protocol.Request, time.Duration, *bytebufferpool.ByteBuffer) {}
 func (c *client) OnCancel(uint64)                                                                {}
 func (c *client) OnWithdraw(uint64)                                                              {}
+func (c *client) OnProbe()                                                                       {}
 
 // OnCancelAck ends a cancelled attempt that was dropped, or with which the application is
 // done. One that is still at the application goes on lingering.
@@ -311,9 +314,11 @@ func (c *client) OnGoAway(last uint64, _ link.Reason) {
 // OnLoad passes the load of the peer's service to the load balancer.
 func (c *client) OnLoad(l link.Load) {
 	ep := c.up.endpoint.LB
-	ep.Report(c.Shard.Loop.Now(), lb.Load{
-		Pending: int(l.Pending), Queued: int(l.Queued), Latency: l.Latency, SinceResponse: l.SinceResponse,
-	}, ep.OfProcess())
+	ep.Report(c.Shard.Loop.Now(), loadOf(l), ep.OfProcess())
+}
+
+func loadOf(l link.Load) lb.Load {
+	return lb.Load{Pending: int(l.Pending), Queued: int(l.Queued), Latency: l.Latency, SinceResponse: l.SinceResponse}
 }
 
 // detach makes the next attempt dial a new link.

@@ -1,0 +1,102 @@
+package probe
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// TestSparse: which traffic is sparse. Requests come at random moments, and are observed each 100 ms at most.
+func TestSparse(t *testing.T) {
+	typical := Traffic{Endpoints: 10, Others: 1.5, Known: true, Latency: 50 * ms}
+	with := func(change func(*Traffic)) Traffic {
+		t := typical
+		change(&t)
+		return t
+	}
+	for _, c := range []struct {
+		name    string
+		rate    float64
+		traffic Traffic
+		want    bool
+	}{
+		{"3 a second", 3, typical, true},
+		{"one in 5 s", 0.2, typical, true},
+		{"half of rateMost", rateMost / 2, typical, true},
+		{"twice rateMost", 2 * rateMost, typical, false},
+		{"1,000 a second", 1000, typical, false},
+		{"one endpoint", 3, with(func(t *Traffic) { t.Endpoints = 1 }), false},
+		{"no other callers", 3, with(func(t *Traffic) { t.Others = 0 }), false},
+		{"half of othersLeast", 3, with(func(t *Traffic) { t.Others = othersLeast / 2 }), false},
+		{"twice othersLeast", 3, with(func(t *Traffic) { t.Others = 2 * othersLeast }), true},
+		{"no reports", 3, with(func(t *Traffic) { t.Known = false }), false},
+		{"half of latencyLeast", 3, with(func(t *Traffic) { t.Latency = latencyLeast / 2 }), false},
+		{"twice latencyLeast", 3, with(func(t *Traffic) { t.Latency = 2 * latencyLeast }), true},
+		{"reports that say something for longer than until the next", 20, with(func(t *Traffic) { t.Latency = 4 * time.Second }), false},
+		{"reports that say nothing any more when the next comes", 20, with(func(t *Traffic) { t.Latency = 400 * ms }), true},
+	} {
+		var s Sparse
+		rnd := rand.New(rand.NewPCG(1, 2))
+		on, off := 0, 0
+		seen := -time.Second
+		for now := time.Duration(0); now < 30*time.Second+time.Duration(40/c.rate)*time.Second; {
+			now += time.Duration(rnd.ExpFloat64() / c.rate * float64(time.Second))
+			c.traffic.Requests++
+			if now-seen < 100*ms {
+				continue
+			}
+			seen = now
+			s.Observe(now, &c.traffic)
+			switch {
+			case now < 10*time.Second:
+			case s.On():
+				on++
+			default:
+				off++
+			}
+		}
+		if got := on > 9*off; got != c.want || !got && off <= 9*on {
+			t.Errorf("%s: sparse %d times, and %d times not", c.name, on, off)
+		}
+	}
+}
+
+// TestSparseNotAtFirst: the first requests after a start don't know their rate.
+func TestSparseNotAtFirst(t *testing.T) {
+	var s Sparse
+	s.Observe(time.Hour, &Traffic{Requests: 1, Endpoints: 10, Others: 9, Known: true, Latency: time.Second / 10})
+	if s.On() {
+		t.Error("sparse after one request")
+	}
+}
+
+// TestPatience: waits in vain become rarer, up to one in skipMost, and one that is answered ends that.
+func TestPatience(t *testing.T) {
+	var p Patience
+	waits := 0
+	for range 1000 {
+		if p.Waits() {
+			waits++
+			p.InVain()
+		}
+	}
+	if least := 1000 / (skipMost + 1); waits < least || waits > least+8 {
+		t.Errorf("%d of 1000 requests waited", waits)
+	}
+	for !p.Waits() {
+	}
+	p.Answered()
+	p.InVain()
+	if p.Waits() || !p.Waits() {
+		t.Error("not one request skipped its wait, after one in vain that followed one with answers")
+	}
+}
+
+// TestWaitOf: the wait is a quarter of the latency, within its bounds.
+func TestWaitOf(t *testing.T) {
+	for latency, want := range map[time.Duration]time.Duration{0: ms, 2 * ms: ms, 8 * ms: 2 * ms, time.Second: 5 * ms} {
+		if got := WaitOf(latency); got != want {
+			t.Errorf("at %v: %v, want %v", latency, got, want)
+		}
+	}
+}
