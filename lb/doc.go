@@ -14,6 +14,7 @@
 //	policy.go         Policy, which chooses; policies.go the list of all
 //	least_pending.go  the least load; random.go, round_robin.go, peak_ewma.go and consistent_hash.go are the others
 //	group.go          the endpoints that a pick chooses from; zone.go those nearby, subset.go those that a sidecar uses
+//	asked.go          picks by the answers of endpoints that were asked for their load
 //	backoff.go        an endpoint that has no room gets no request for a while; excess.go one that declines more than others
 //	eject.go          endpoints that are left out, and their probes; slow_start.go the weight of those that come back
 package lb

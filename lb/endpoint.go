@@ -68,8 +68,14 @@ func (e *Endpoint) Start(now time.Duration) (found spare.Level) {
 // Finish counts the response to an attempt, even if nobody awaits the response any more. latency is
 // the time since Start. It is 0 for a failure, which may be quick because no work was done.
 func (e *Endpoint) Finish(now, latency time.Duration) {
-	e.Drop()
 	e.quietSince = now
+	e.Presume(now, latency)
+}
+
+// Presume counts the end of an attempt to which the endpoint would have responded about now, if its connection had not
+// been closed. latency is as in Finish.
+func (e *Endpoint) Presume(now, latency time.Duration) {
+	e.Drop()
 	if latency <= 0 {
 		return
 	}

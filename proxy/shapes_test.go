@@ -48,6 +48,7 @@ func shapes() []shape {
 	chunked := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nc8\r\n" + proxytest.ShapeBody + "\r\n0\r\n\r\n"
 	session := config.Sticky{Cookie: "srv", Secret: "0123456789abcdef"}
 	sticky := proxytest.AllocMeshOptions{Response: fixed, Service: fmt.Sprintf("lb: {sticky: {cookie: %s, secret: %q}}", session.Cookie, session.Secret)}
+	const finish = "cancel: finish"                         // else losers' connections are replaced, and new ones take memory
 	pin := affinity.NewSticky(&session).ID("10.0.0.1:8080") // an application of the mesh
 	return []shape{
 		{"POST", proxytest.AllocMeshOptions{Response: fixed}, []string{postHead + body}},
@@ -72,8 +73,8 @@ func shapes() []shape {
 		{"logged", proxytest.AllocMeshOptions{Response: fixed, Top: "access_log: {path: /log, buffer: 64KiB}"}, []string{proxytest.GetHead}},
 		{"observed", proxytest.AllocMeshOptions{Response: fixed, Top: observed, Allocs: 0.02}, []string{postHead + body}},
 		{"shadow", proxytest.AllocMeshOptions{Response: fixed, Service: "idempotent: true, hedge: {mode: shadow, sample: 1}"}, []string{postHead + body}},
-		{"hedged", proxytest.AllocMeshOptions{Response: fixed, Late: true,
-			Service: "idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{postHead + body}},
+		{"hedged", proxytest.AllocMeshOptions{Response: fixed, Late: true, Provider: finish,
+			Service: finish + ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{postHead + body}},
 		{"traced, not sampled", proxytest.AllocMeshOptions{Response: fixed, Top: unsampled}, []string{postHead + body}},
 		{"traced, not sampled by the caller", proxytest.AllocMeshOptions{Response: fixed, Top: unsampled}, []string{
 			"GET / HTTP/1.1\r\nHost: compute\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00\r\n\r\n"}},
@@ -88,8 +89,8 @@ func shapes() []shape {
 		{"keyed by query", keyed("query: k", ""), []string{"GET /?a=b&k=c HTTP/1.1\r\nHost: compute\r\n\r\n"}},
 		{"keyed by path", keyed("path: true", ""), []string{proxytest.GetHead}},
 		{"keyed by source", keyed("source: true", ""), []string{proxytest.GetHead}},
-		{"hedged, in a trace", proxytest.AllocMeshOptions{Response: fixed, Late: true, Top: unsampled,
-			Service: "idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{
+		{"hedged, in a trace", proxytest.AllocMeshOptions{Response: fixed, Late: true, Top: unsampled, Provider: finish,
+			Service: finish + ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{
 			"GET / HTTP/1.1\r\nHost: compute\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00\r\nTracestate: a=b\r\n\r\n"}},
 		// Last, since its small buffers make the pool of all shapes expect small ones.
 		{"fallback", proxytest.AllocMeshOptions{Routes: "  - {match: {path: /down}, service: compute, fault: {abort: 503}, " +

@@ -173,7 +173,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"proxy/upstream/http"},
-		append([]string{"protocol/http1", "proxy/upstream/byname"}, upstream...),
+		append([]string{"protocol/http1", "proxy/upstream/byname", "proxy/unwanted"}, upstream...),
 		"an upstream knows attempts and its own codec, and never a session or an exchange",
 	},
 	{
@@ -222,7 +222,7 @@ var layers = []layer{
 	{
 		[]string{"proxy/service"},
 		[]string{
-			"proxy/shard", "proxy/fifo", "proxy/limit", "proxy/affinity", "proxy/hedge/...", "proxy/fault", "proxy/telemetry/stats", "proxy/loop", "proxy/config", "lb", "lb/outlier", "lb/probe",
+			"proxy/shard", "proxy/fifo", "proxy/limit", "proxy/affinity", "proxy/hedge/...", "proxy/unwanted", "proxy/fault", "proxy/telemetry/stats", "proxy/loop", "proxy/config", "lb", "lb/outlier", "lb/probe",
 			"registry", "protocol",
 		},
 		"a service is what its requests share; it knows none of them",
@@ -324,7 +324,7 @@ var layers = []layer{
 		"when to hedge is decided by numbers alone: each model is a package below, and knows no other",
 	},
 	{
-		[]string{"proxy/loop", "proxy/hedge/budget", "proxy/hedge/histogram", "proxy/hedge/periodic", "proxy/hedge/worth", "proxy/limit/adaptive", "proxy/identity", "proxy/handover", "proxy/overload", "proxy/reactor/kernel", "docs"},
+		[]string{"proxy/loop", "proxy/hedge/budget", "proxy/hedge/histogram", "proxy/hedge/periodic", "proxy/hedge/worth", "proxy/limit/adaptive", "proxy/unwanted", "proxy/identity", "proxy/handover", "proxy/overload", "proxy/reactor/kernel", "docs"},
 		[]string{"internal/unixaddr", "internal/hostname", "internal/bindaddr"},
 		"a leaf: it can be read, tested and reused on its own",
 	},

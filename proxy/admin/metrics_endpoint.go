@@ -6,7 +6,7 @@ import "github.com/remora-proxy/remora/proxy/telemetry/stats"
 var (
 	attempts = counter("endpoint_attempts_total",
 		"Attempts by result: served, failure (status 5xx), broken (no response, by the endpoint's fault), "+
-			"unseen (a response that came after the attempt was over), none (withdrawn, refused or too late).",
+			"unseen (a response that came after the attempt was over), closed (nobody awaited it any more), none (withdrawn, refused or too late).",
 		"service", "endpoint", "result")
 	attemptDuration = timeHistogram("endpoint_attempt_duration_seconds",
 		"Time from sending an attempt to its response below 500, even if that came after the attempt was over.", attemptBounds, "service", "endpoint")

@@ -31,11 +31,13 @@ var (
 	retries        = counter("retries_total", "Attempts after a failed attempt.", "service")
 	retriesOver    = counter("retries_over_budget_total", "Retries not made because the budget was spent.", "service")
 	retriesCascade = counter("retries_cascade_total", "Paid retries not made because the request was a hedge or retry.", "service")
-	endpoints      = gauge("endpoints", "Known endpoints.", "service")
-	unhealthy      = gauge("endpoints_unhealthy", "Endpoints that fail their active health check, if configured.", "service")
-	ejections      = counter("ejections_total", "Ejections of endpoints, counted per loop. The reason is the key of outlier.", "service", "reason")
-	passedOver     = counter("endpoints_passed_over_total", "Requests and streams for which the owner of their key was passed over, with consistent_hash.", "service")
-	probes         = counter("probes_total",
+	unwantedEnds   = counter("unwanted_attempts_total",
+		"Attempts at an HTTP/1.1 application that nobody awaited any more: its connection was closed, or it was left to finish (finished).", "service", "end")
+	endpoints  = gauge("endpoints", "Known endpoints.", "service")
+	unhealthy  = gauge("endpoints_unhealthy", "Endpoints that fail their active health check, if configured.", "service")
+	ejections  = counter("ejections_total", "Ejections of endpoints, counted per loop. The reason is the key of outlier.", "service", "reason")
+	passedOver = counter("endpoints_passed_over_total", "Requests and streams for which the owner of their key was passed over, with consistent_hash.", "service")
+	probes     = counter("probes_total",
 		"Probes for load: sent, answers that came, probes of other sidecars answered, and those dropped because earlier output waited.",
 		"service", "kind")
 	probeWaits = counter("probe_waits_total",
@@ -91,6 +93,8 @@ func (c *scraper) service(to *page, svc *stats.ServiceReport) {
 	to.put(retries, float64(svc.Stats.Retries), name)
 	to.put(retriesOver, float64(svc.Stats.RetriesOverBudget), name)
 	to.put(retriesCascade, float64(svc.Stats.RetriesCascade), name)
+	to.put(unwantedEnds, float64(svc.Stats.UnwantedClosed), name, "closed")
+	to.put(unwantedEnds, float64(svc.Stats.UnwantedFinished), name, "finished")
 	to.put(streams, float64(svc.Stats.Streams), name, "connected")
 	to.put(streams, float64(svc.Stats.StreamsFailed), name, "failed")
 	to.put(streamsOpen, float64(svc.Stats.StreamsOpen), name)

@@ -33,6 +33,8 @@ type Service struct {
 	ConnectTimeout time.Duration `yaml:"connect_timeout" min:"1ms"`
 	// A pooled HTTP connection that is idle this long closes. Keep it below the server's idle timeout.
 	IdleTimeout time.Duration `yaml:"idle_timeout" min:"1ms"`
+	// What tells an application of HTTP/1.1 that nobody awaits its response any more: `close` closes the connection, `finish` tells it nothing. `auto` closes it if a new one likely costs less than the work left. ([more](operations.md#work-that-nobody-awaits))
+	Cancel string `yaml:"cancel" oneof:"auto close finish"`
 	// Requests in flight to all endpoints. One more gets 503 `overloaded`. The last eighth is for connections with one request.
 	MaxPending int `yaml:"max_pending" min:"1" max:"1000000000"`
 	// Requests at the application at once. More wait in `max_queue`. 0 means no limit; `auto` finds it.
@@ -64,6 +66,7 @@ func (s *Service) setDefaults() {
 		Probe:          ProbeAuto,
 		ConnectTimeout: 250 * time.Millisecond,
 		IdleTimeout:    4 * time.Second,
+		Cancel:         CancelFinish,
 		MaxPending:     1024,
 		MaxQueue:       1024,
 	}
@@ -71,6 +74,13 @@ func (s *Service) setDefaults() {
 
 // MaxConcurrencyAuto is the value of MaxConcurrency for an automatic limit.
 const MaxConcurrencyAuto = -1
+
+// Values of Service.Cancel.
+const (
+	CancelAuto   = "auto"
+	CancelClose  = "close"
+	CancelFinish = "finish"
+)
 
 // Serializations of Dubbo bodies.
 const (

@@ -22,20 +22,27 @@ const (
 	streamAttempt // of a Stream, also after one that failed
 )
 
+// attemptFlags are false when an attempt is launched.
+type attemptFlags struct {
+	replayed   bool // sent a second time over HTTP: the application may have seen it before
+	verdictDue bool // the gRPC call is a stream, whose end gives the verdict on the endpoint
+	timedOut   bool // its endpoint was judged for not responding in time
+	isError    bool // its response is an error of 4xx or 5xx
+	holds      bool // HoldsHead has said that the head of its response is held
+	overtaken  bool // it was cancelled because the race was decided; see Overtaken
+}
+
 // Attempt is the life of one try of a request at one endpoint, from its launch to its end. What several attempts decide
-// together is the job of the Race, which launches and cancels attempts. A Carrier sends the attempt, and ends it with Respond, Fail or Finish. Until then the endpoint counts the attempt as pending, and the
-// attempt keeps its slot of the service. Exported methods are for carriers.
+// together is the job of the Race, which launches and cancels attempts. A Carrier sends the attempt, and ends it with
+// Respond, Fail, Finish or Presume. Until then the endpoint counts the attempt as pending, and the attempt keeps its slot
+// of the service. Exported methods are for carriers, but for Won and Endpoint, which are for the owner of the race.
 type Attempt struct {
 	race  *Race
 	kind  attemptKind
 	index uint8 // position in the race; also the attempt number on the wire
 	state attemptState
 
-	replayed     bool // sent a second time over HTTP: the application may have seen it before
-	verdictLater bool // the gRPC call is a stream, whose end gives the verdict on the endpoint
-	judgedLate   bool // its endpoint was judged for not responding in time
-	isError      bool // its response is an error of 4xx or 5xx
-	holds        bool // HoldsHead has said that the head of its response is held
+	attemptFlags
 
 	ep         *lb.Endpoint // nil before one is picked
 	sent       time.Duration
@@ -63,6 +70,16 @@ func (a *Attempt) Endpoint() *lb.Endpoint { return a.ep }
 
 // Lingering reports whether nobody waits for the response any more.
 func (a *Attempt) Lingering() bool { return a.state == attemptLingering }
+
+// Overtaken reports whether the attempt was cancelled because its caller has another response, or a failure. Else the
+// caller has gone, or the time of the attempt is up.
+func (a *Attempt) Overtaken() bool { return a.overtaken }
+
+// IsHedge reports whether the attempt is a hedge.
+func (a *Attempt) IsHedge() bool { return a.kind == hedgeAttempt }
+
+// Sent is when the attempt was sent.
+func (a *Attempt) Sent() time.Duration { return a.sent }
 
 // Codec is the wire format of the request.
 func (a *Attempt) Codec() protocol.Codec { return a.race.request.Codec }

@@ -16,6 +16,7 @@ import (
 //	          RespondLocally  one of the upstream's own      likewise
 //	          Fail            no response                    the race waits, retries or fails: onFailure
 //	          Finish          the attempt was cancelled      Owner.Lingered
+//	          Presume         likewise, and disconnected     Owner.Lingered
 //	race      timeOut         retry.per_try_timeout          onFailure
 //	          cancel          the race is over
 //	          abort           the deadline, or memory is short
@@ -58,7 +59,7 @@ func (a *Attempt) Respond(res *Response) {
 		r.hedging.onResponse(a, now)
 	}
 	if len(res.Trailers) > 0 || len(res.Body) == 0 || res.Status != 200 {
-		a.verdictLater = res.ReadGRPC(r.request)
+		a.verdictDue = res.ReadGRPC(r.request)
 		a.ep.Ext.(*service.Endpoint).ReadLoad(now, res.Trailers)
 	}
 	a.isError = res.Outcome() >= 400
@@ -133,6 +134,15 @@ func (a *Attempt) Finish(processed bool) {
 	a.race.owner.Lingered()
 }
 
+// Presume ends a cancelled attempt whose connection was closed, at about the time at which the application would have
+// responded. What is known of the endpoint, and of what hedges save, is then about the same as with a response.
+func (a *Attempt) Presume() {
+	now := a.race.shard.Loop.Now()
+	a.race.hedging.onDone(a, now)
+	a.end(now, stats.AttemptClosed)
+	a.race.owner.Lingered()
+}
+
 // timeOut ends the wait for the attempt. It lingers like a cancelled one: an endpoint that is
 // frozen must not look idle. The race may be over afterwards.
 func (a *Attempt) timeOut(now time.Duration) {
@@ -164,6 +174,7 @@ func (a *Attempt) cancel(decided bool) {
 			r.hedging.onOvertaken(a, now)
 		}
 		r.Traced.span(a).Withdraw(now)
+		a.overtaken = decided
 		if a.carrier.Cancel(a) {
 			a.state.become(attemptLingering)
 			return

@@ -97,7 +97,7 @@ func (r *Race) launch(kind attemptKind, ep *lb.Endpoint) {
 	a := &r.attempts[r.Launched]
 	r.Launched++
 	r.inFlight++
-	a.kind, a.ep, a.index, a.replayed, a.verdictLater, a.judgedLate, a.isError, a.holds = kind, nil, uint8(r.Launched-1), false, false, false, false, false
+	a.kind, a.index, a.ep, a.attemptFlags = kind, uint8(r.Launched-1), nil, attemptFlags{}
 	a.state.become(attemptLaunched)
 	if kind == retryAttempt {
 		r.Service.Stats.Retries++

@@ -16,13 +16,13 @@ func (a *Attempt) judge(now time.Duration, outcome stats.AttemptOutcome) {
 		a.ep.Judge(now, false)
 		a.ep.CountErrorStatus(now, now-a.sent, true)
 	case stats.AttemptServed:
-		if !a.verdictLater {
+		if !a.verdictDue {
 			a.ep.Judge(now, true)
 		}
 		if a.isError {
 			a.ep.CountErrorStatus(now, now-a.sent, false)
 		}
-	case stats.AttemptNone, stats.AttemptUnseen:
+	case stats.AttemptNone, stats.AttemptUnseen, stats.AttemptClosed:
 	}
 }
 
@@ -51,12 +51,23 @@ func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
 			latency = a.ep.LatencyOfError(latency)
 		}
 	case stats.AttemptUnseen:
+	case stats.AttemptClosed:
+		a.ep.Presume(now, latency)
+		s.Took(now, latency)
+		a.learn(now, latency)
+		return
 	}
 	a.ep.Finish(now, latency)
 	if a.ep.Refuses() {
 		a.ep.CountTaken(a.sent)
 	}
 	s.Responded(now, latency)
+	a.learn(now, latency)
+}
+
+// learn tells the endpoint and the automatic limit how long the application took. A latency of 0 says nothing about the
+// endpoint.
+func (a *Attempt) learn(now, latency time.Duration) {
 	if latency > 0 {
 		a.ep.Learn(now, a.race.Policy.Hedging.Scaled(now, latency, a.race.hedging.watch.Class), a.loadBefore)
 	}
@@ -87,8 +98,8 @@ func reportRefusal(ep *lb.Endpoint, now, sent time.Duration, f *fault.Failure, b
 // judgeLate judges the endpoint once for not responding in time: retry.per_try_timeout and the
 // deadline may both pass.
 func (a *Attempt) judgeLate(now time.Duration) {
-	if !a.judgedLate {
-		a.judgedLate = a.ep.TimedOut(now)
+	if !a.timedOut {
+		a.timedOut = a.ep.TimedOut(now)
 	}
 }
 

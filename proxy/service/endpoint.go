@@ -15,6 +15,7 @@ type Endpoint struct {
 	Protocol string
 	Streams  StreamAccess
 	Upstream Connections
+	Presumed int    // pending attempts of LB whose connection was closed
 	pin      string // the value of the sticky cookie that names it, if the service has one
 	Stats    stats.EndpointStats
 }

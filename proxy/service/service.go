@@ -15,12 +15,13 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+	"github.com/remora-proxy/remora/proxy/unwanted"
 	"github.com/remora-proxy/remora/registry"
 )
 
 // Service keeps what the requests to one upstream service share on one loop together, through snapshots and reloads.
 // Each kind of what they share is a type of its own: the endpoints (lb.Set), slots (Admission),
-// what more attempts cost (Budget), the bounds (Bounds), cookies (Sessions), common silence (stalls), hedging
+// what more attempts cost (Budget), attempts that nobody awaits (unwanted.Work), the bounds (Bounds), cookies (Sessions), common silence (stalls), hedging
 // (hedge.Service) and counters. Callers use the parts; the methods of Service are for what takes several of them.
 type Service struct {
 	Shard      *shard.Shard
@@ -37,6 +38,7 @@ type Service struct {
 	Hedging    hedge.Service
 	Admission  Admission
 	Budget     Budget
+	Unwanted   unwanted.Work
 	Stats      stats.ServiceStats
 
 	watched *stats.MillisecondRing // of this service alone; nil unless somebody looks at it
@@ -176,9 +178,15 @@ func (s *Service) Configure(m Member) {
 		Base:        s.Config.Outlier.Base,
 		MaxEjected:  s.Config.Outlier.MaxEjected,
 	}
+	s.Unwanted.Mode, s.Unwanted.Loops = unwantedModes[s.Config.Cancel], s.Set.Loops
 	s.Set.Retune()
 	s.stalls.outdate()
 	s.Admission.wakeQueued()
+}
+
+// unwantedModes has the values of the setting cancel.
+var unwantedModes = map[string]unwanted.Mode{
+	config.CancelFinish: unwanted.Finish, config.CancelAuto: unwanted.Auto, config.CancelClose: unwanted.Close,
 }
 
 // Retire ends the service: connections close once nothing is in flight on them.
@@ -225,6 +233,11 @@ func (s *Service) Concluded(now time.Duration, o stats.Outcome, bytes int, laten
 // Responded notes that an endpoint has responded, after latency; 0 means that its time says nothing.
 func (s *Service) Responded(now, latency time.Duration) {
 	s.Shared.lastAnswer.Store(int64(now))
+	s.Took(now, latency)
+}
+
+// Took notes how long the application took for a request; 0 means that its time says nothing.
+func (s *Service) Took(now, latency time.Duration) {
 	if latency > 0 {
 		s.latency.Add(now, latency)
 	}

@@ -29,6 +29,7 @@ type app struct {
 	slow    float64       // factor of service times
 	failing bool
 	served  int
+	worked  time.Duration // for all requests
 }
 
 // requester is who gets the response to a request, unless it is gone.
@@ -93,6 +94,10 @@ func (a *app) run(t *task) {
 	a.running = append(a.running, t)
 	t.timer.Fire = t.done
 	t.left = time.Duration(math.Exp(a.work.NormFloat64()*a.m.spec.Sigma) * float64(a.m.spec.Service) * a.slow)
+	if share := a.m.spec.Stragglers; share > 0 && a.work.Float64() < share {
+		t.left += a.m.spec.StragglerFor
+	}
+	a.worked += t.left
 	if a.loop.Now() >= a.frozen {
 		t.resume()
 	}
@@ -101,6 +106,15 @@ func (a *app) run(t *task) {
 func (t *task) resume() {
 	t.due = t.app.loop.Now() + t.left
 	t.app.loop.After(t.left, &t.timer)
+}
+
+// stop stops the timer, and returns the remaining work.
+func (t *task) stop() time.Duration {
+	if !t.timer.Armed() {
+		return t.left
+	}
+	t.app.loop.Stop(&t.timer)
+	return max(0, t.due-t.app.loop.Now())
 }
 
 func (t *task) done() {
@@ -136,7 +150,7 @@ func (a *app) cancel(from requester) {
 	a.waiting = slices.DeleteFunc(a.waiting, func(t *task) bool { return t.from == from })
 	for _, t := range a.running {
 		if t.from == from {
-			a.loop.Stop(&t.timer)
+			a.worked -= t.stop()
 			a.release(t)
 			a.runNext()
 			return
@@ -153,8 +167,7 @@ func (a *app) stall(d time.Duration) {
 	a.loop.Post(func() {
 		if now := a.loop.Now(); now >= a.frozen {
 			for _, t := range a.running {
-				a.loop.Stop(&t.timer)
-				t.left = max(0, t.due-now)
+				t.left = t.stop()
 			}
 		}
 		a.frozen = max(a.frozen, until)

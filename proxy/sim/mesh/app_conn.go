@@ -20,7 +20,12 @@ type appConn struct {
 }
 
 func (c *appConn) OnOpen(conn loop.Conn) { c.conn = conn }
-func (c *appConn) OnClose(error)         { c.conn = nil }
+func (c *appConn) OnClose(error) {
+	c.conn = nil
+	if c.app.m.spec.Stop {
+		c.app.cancel(c)
+	}
+}
 
 func (c *appConn) OnData(b []byte) {
 	c.in = append(c.in, b...)

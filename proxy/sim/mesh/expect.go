@@ -54,6 +54,7 @@ var measures = map[string]measure{
 	}},
 	"answered":   {plain, func(_ *Result, requests []Request) float64 { return float64(len(Latencies(requests))) }},
 	"extra_load": {percent, func(r *Result, _ []Request) float64 { return r.ExtraLoad() }},
+	"work":       {timed, func(r *Result, _ []Request) float64 { return float64(r.Worked) / float64(max(1, r.Reached)) }},
 	"hedges":     counter(func(r *Result) uint64 { return r.Hedges }),
 	"won":        counter(func(r *Result) uint64 { return r.HedgesWon }),
 	"retries":    counter(func(r *Result) uint64 { return r.Retries }),

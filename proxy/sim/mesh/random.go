@@ -66,6 +66,8 @@ func Random(seed uint64) Spec {
 			s.Route["cache"] = "{ttl: " + d.word("0s", "1ms", "10ms") + ", stale: " + d.word("0s", "10ms", "100ms") + "}"
 		}
 	}
+	s.Stop = d.chance(.3)
+	s.Consumer["cancel"], s.Provider["cancel"] = d.word("auto", "close", "finish"), d.word("auto", "close", "finish")
 	return s
 }
 

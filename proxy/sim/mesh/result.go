@@ -34,6 +34,7 @@ type Result struct {
 	Busiest float64       // most requests that a replica served in any second, in means of all replicas
 	Crowded time.Duration // longest time that a replica had more than twice the mean pending
 	Served  []int         // by each replica
+	Worked  time.Duration // of all applications, for requests that were not cancelled and parts of those that were
 	Links   int           // connections between consumers' and providers' sidecars, in the end
 }
 
@@ -72,6 +73,7 @@ func (m *mesh) result() *Result {
 	}
 	for _, p := range m.providers {
 		r.Served = append(r.Served, p.app.served)
+		r.Worked += p.app.worked
 	}
 	for _, c := range m.consumers {
 		r.count(c)

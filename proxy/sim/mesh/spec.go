@@ -41,11 +41,15 @@ type Applications struct {
 	Capacity  []float64 // Threads of provider i are multiplied by Capacity[i % len]; empty means by 1
 	Weights   []int     // in the registry, likewise; empty means 1
 	HTTP2Apps bool      // they speak HTTP/2 instead of HTTP/1.1
+	Stop      bool      // over HTTP/1.1 they stop their work for a connection that closes
 
 	Queue int // requests that wait for a thread; one more is answered 503
 
 	Service time.Duration // median of the lognormal service time
 	Sigma   float64       // of it
+
+	Stragglers   float64       // share of the attempts that take longer, by chance
+	StragglerFor time.Duration // how much longer
 
 	StallEvery time.Duration // mean of the exponential time between two stalls of an application; 0 means no stalls
 	StallFor   time.Duration // all its requests freeze for so long

@@ -119,6 +119,26 @@ var statements = []statement{
 			}
 			return lines
 		}},
+	{"stop",
+		func(s *Spec, _ *words) { s.Stop = true },
+		func(s *Spec) []string {
+			if !s.Stop {
+				return nil
+			}
+			return []string{""}
+		}},
+	{"stragglers",
+		func(s *Spec, w *words) {
+			s.Stragglers = w.share("the share of the stragglers")
+			w.skip("take")
+			s.StragglerFor = w.duration("how much longer they take")
+		},
+		func(s *Spec) []string {
+			if s.Stragglers == 0 {
+				return nil
+			}
+			return []string{share(s.Stragglers) + " take " + s.StragglerFor.String()}
+		}},
 	{"bandwidth",
 		func(s *Spec, w *words) { s.Bandwidth = int(w.rate()) },
 		func(s *Spec) []string {

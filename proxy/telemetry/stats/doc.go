@@ -6,6 +6,7 @@
 //	service.go       counters of a service on one loop
 //	filter.go        what a fault or a cache did for a request
 //	endpoint.go      counters of an endpoint on one loop
+//	probes.go        counters of probes for load
 //	handoff.go       kinds of connections and bodies that leave a loop
 //	histogram.go     Histogram, of latencies
 //	size.go          SizeHistogram, of small numbers

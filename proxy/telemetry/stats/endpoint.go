@@ -9,12 +9,13 @@ const (
 	AttemptUnseen                        // a response that no caller waited for
 	AttemptServed                        // a response
 	AttemptFailure                       // a response with status 5xx, or of gRPC one that counts as such
+	AttemptClosed                        // no response: nobody waited for one, and the connection was closed for that
 
 	// AttemptOutcomes is the number of outcomes.
-	AttemptOutcomes = int(AttemptFailure) + 1
+	AttemptOutcomes = int(AttemptClosed) + 1
 )
 
-var attemptOutcomeNames = [AttemptOutcomes]string{"none", "broken", "unseen", "served", "failure"}
+var attemptOutcomeNames = [AttemptOutcomes]string{"none", "broken", "unseen", "served", "failure", "closed"}
 
 // String returns the outcome's stable name, as metrics have it.
 func (o AttemptOutcome) String() string { return attemptOutcomeNames[o] }

@@ -52,8 +52,10 @@ type ServiceStats struct {
 	RetriesOverBudget uint64           // retries that were not sent for want of a token
 	RetriesCascade    uint64           // paid retries that were not sent: the request is a hedge or retry itself
 
-	TiedQueued    uint64 // tied hedges of consumers that waited for a slot
-	TiedWithdrawn uint64 // of these, hedges that left the queue without a slot
+	TiedQueued       uint64 // tied hedges of consumers that waited for a slot
+	TiedWithdrawn    uint64 // of these, hedges that left the queue without a slot
+	UnwantedClosed   uint64 // attempts that nobody awaited, and whose connection was closed for that
+	UnwantedFinished uint64 // attempts that nobody awaited, and that were left to finish
 
 	hedge.Counts // of all routes that lead to the service
 
@@ -93,6 +95,8 @@ func (s *ServiceStats) Add(o *ServiceStats) {
 	s.RetriesCascade += o.RetriesCascade
 	s.TiedQueued += o.TiedQueued
 	s.TiedWithdrawn += o.TiedWithdrawn
+	s.UnwantedClosed += o.UnwantedClosed
+	s.UnwantedFinished += o.UnwantedFinished
 	s.Counts.Add(&o.Counts)
 	s.FilterStats.Add(&o.FilterStats)
 	s.Probes.Add(&o.Probes)

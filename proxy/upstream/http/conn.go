@@ -19,10 +19,10 @@ type conn struct {
 	state     connState
 	current   *race.Attempt // in flight, or waiting for the dial; may be nil
 
-	reused    bool // a response has been received, or the connection was idle
-	untrusted bool // the endpoint's certificate is no longer accepted: no other request
-	login     bool // the endpoint may have logged in the connection as a client: no other request
-	idleSince time.Duration
+	reused    bool           // a response has been received, or the connection was idle
+	untrusted bool           // the endpoint's certificate is no longer accepted: no other request
+	login     bool           // the endpoint may have logged in the connection as a client: no other request
+	idleSince time.Duration  // while it is dialled, when the dial began
 	idleFor   time.Duration  // how long it was idle just before the request
 	toHead    bool           // the request is a HEAD
 	interim   int            // number of interim responses to the request
@@ -33,6 +33,8 @@ type conn struct {
 	held      bool           // the response is a stream whose head is held until the first byte of its body
 	room      loop.Flush     // deferred when all of the request is sent, to leave the loop
 	outbound  shard.Outbound // write timeout
+	unwanted  time.Duration  // since when nobody awaits the response; 0 means that somebody does
+	unheard   bool           // the endpoint was silent then
 }
 
 var (
@@ -59,7 +61,7 @@ func (c *conn) OnUntrusted() {
 func (c *conn) OnOpen(conn loop.Conn) {
 	c.transport, c.outbound.Conn = conn, conn
 	c.state.become(idle)
-	c.pool.onOpened()
+	c.pool.onOpened(c)
 	if c.current == nil { // cancelled while dialling
 		c.pool.put(c)
 	} else {
@@ -209,6 +211,7 @@ func (c *conn) finishBody(surplus int) {
 // onResponse passes the complete response to its attempt. surplus bytes after it belong to no
 // request, so such a connection is not used again.
 func (c *conn) onResponse(surplus int) {
+	c.learnUnwanted()
 	res, a := c.response, c.release()
 	c.response = nil
 	c.shard.Loop.Stop(&c.pause)
@@ -324,12 +327,15 @@ func (c *conn) onStale() {
 }
 
 // Cancel implements race.Carrier. The attempt lingers if the application may have the
-// request: its response is awaited and dropped, so that the application's work stays counted. A stream is not awaited,
-// since it may have no end.
-func (c *conn) Cancel(*race.Attempt) (lingers bool) {
+// request: its response is awaited and dropped, or presumed, so that the application's work stays counted. A stream is not
+// awaited, since it may have no end.
+func (c *conn) Cancel(a *race.Attempt) (lingers bool) {
 	switch {
 	case c.state == awaitingBody && (c.held || c.long()):
 		c.close()
+	case c.state == awaitingHead:
+		c.decideUnwanted(a)
+		return true
 	case c.state != dialing:
 		return true
 	}
@@ -339,6 +345,7 @@ func (c *conn) Cancel(*race.Attempt) (lingers bool) {
 
 // Abort implements race.Carrier. Only closing the connection takes a request back.
 func (c *conn) Abort(*race.Attempt) {
+	c.learnUnwanted()
 	c.release()
 	if c.state != dialing {
 		c.close()

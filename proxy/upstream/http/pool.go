@@ -38,7 +38,8 @@ type pool struct {
 	open     int // connections, those being dialled included
 	dialing  int
 	keeping  keeping
-	retired  bool // the endpoint has left the service
+	connect  time.Duration // mean time of a connect; 0 means unknown
+	retired  bool          // the endpoint has left the service
 	sweeper  loop.Timer
 
 	// waiting has the attempts that wait for a connection to become free, or for a dial
@@ -100,13 +101,17 @@ func (p *pool) suits(c *conn, a *race.Attempt) bool {
 	return !a.LogsIn() && (c.idleFor <= p.keeping.kept || a.Repeatable())
 }
 
+// dial opens a connection for a, or for any attempt if a is nil.
 func (p *pool) dial(a *race.Attempt) {
 	c := &conn{pool: p, shard: p.shard, current: a}
 	c.outbound.Init(c.shard)
 	c.pause.Fire, c.room.Do = c.becomeStream, c.handOff
-	a.Carry(c, a.ID())
+	if a != nil {
+		a.Carry(c, a.ID())
+	}
 	p.open++
 	p.dialing++
+	c.idleSince = p.shard.Loop.Now()
 	p.shard.Loop.Dial(p.endpoint.LB.Addr, p.service.Config.ConnectTimeout, c)
 }
 
@@ -149,10 +154,15 @@ func (p *pool) dialAgain() {
 	}
 }
 
-func (p *pool) onOpened() {
+func (p *pool) onOpened(c *conn) {
 	p.backoff = 0
 	p.dialing--
 	p.freed = p.shard.Loop.Now()
+	took := p.freed - c.idleSince
+	if p.connect == 0 {
+		p.connect = took
+	}
+	p.connect += (took - p.connect) / 8
 }
 
 // dialNext dials for waiting attempts, as many as possible.

@@ -1,0 +1,121 @@
+package http_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+)
+
+// silentApp is an application that responds only when it is told to.
+type silentApp struct {
+	m     *proxytest.Mesh
+	conns []*proxytest.Peer
+}
+
+func newSilentApp(t *testing.T, cancel string) *silentApp {
+	a := &silentApp{m: proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 10s, cancel: " + cancel})}
+	a.m.Apps[0].Stop()
+	a.m.W.Listen(a.m.Apps[0].Addr, a.m.Apps[0].Loop, func() loop.Stream {
+		p := &proxytest.Peer{}
+		a.conns = append(a.conns, p)
+		return p
+	})
+	return a
+}
+
+// abandon sends n requests, whose clients leave after the time.
+func (a *silentApp) abandon(n int, after time.Duration) {
+	var clients []*proxytest.Peer
+	for range n {
+		clients = append(clients, a.m.DialAndSend(proxytest.Egress, "GET / HTTP/1.1\r\nHost: compute\r\n\r\n"))
+	}
+	a.m.RunUntil("the requests", func() bool {
+		heard := 0
+		for _, c := range a.conns {
+			if len(c.Heard) > 0 {
+				heard++
+			}
+		}
+		return heard == n
+	})
+	a.m.W.Run(after)
+	for _, c := range clients {
+		a.m.W.Reset(c.Conn)
+	}
+	a.m.W.Run(time.Millisecond)
+}
+
+// working returns the connections with a request that are open.
+func (a *silentApp) working() (open []*proxytest.Peer) {
+	for _, c := range a.conns {
+		if len(c.Heard) > 0 && !c.Ended {
+			open = append(open, c)
+		}
+	}
+	return open
+}
+
+func (a *silentApp) pending() (n int) {
+	a.m.Consumer.Loop.Do(func() {
+		n = a.m.Consumer.Proc.Workers()[0].Report(stats.Counters).Services[0].Endpoints[0].Pending
+	})
+	return n
+}
+
+// TestUnwantedConnection: an attempt whose connection was closed is pending for about as long as the application would
+// have worked on. A new connection waits for the next request.
+func TestUnwantedConnection(t *testing.T) {
+	a := newSilentApp(t, "close")
+	a.abandon(1, 20*time.Millisecond)
+	if len(a.working()) > 0 || len(a.conns) != 2 {
+		t.Fatalf("%d connections are open with a request, and there were %d, want 0 and 2", len(a.working()), len(a.conns))
+	}
+	a.m.W.Run(10 * time.Millisecond)
+	if n := a.pending(); n != 1 {
+		t.Errorf("%d attempts are pending, want 1: the application may work on", n)
+	}
+	a.m.W.Run(10 * time.Millisecond)
+	if n := a.pending(); n != 0 {
+		t.Errorf("%d attempts are pending, want none: the application would have responded", n)
+	}
+	if a.conns[1].Ended {
+		t.Error("the new connection has ended")
+	}
+	a.m.Settled()
+}
+
+// TestSilentEndpointKeepsOne: of the attempts at an endpoint that is silent one is left to finish. The others are pending
+// until the endpoint has responded to it.
+func TestSilentEndpointKeepsOne(t *testing.T) {
+	a := newSilentApp(t, "close")
+	a.abandon(3, time.Second)
+	open := a.working()
+	if len(open) != 1 {
+		t.Fatalf("%d connections are open with a request, want 1", len(open))
+	}
+	a.m.W.Run(2 * time.Second)
+	if n := a.pending(); n != 3 {
+		t.Errorf("%d attempts are pending while the endpoint is silent, want 3", n)
+	}
+	a.m.Apps[0].Loop.Do(func() { open[0].Conn.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")) })
+	a.m.RunUntil("the attempts to end", func() bool { return a.pending() == 0 })
+	a.m.Settled()
+}
+
+// TestFinishClosesNothing: with cancel: finish, a request whose client has left goes on.
+func TestFinishClosesNothing(t *testing.T) {
+	a := newSilentApp(t, "finish")
+	a.abandon(3, time.Second)
+	open := a.working()
+	if len(open) != 3 {
+		t.Fatalf("%d connections are open with a request, want 3", len(open))
+	}
+	for _, c := range open {
+		a.m.Apps[0].Loop.Do(func() { c.Conn.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")) })
+	}
+	a.m.RunUntil("the attempts to end", func() bool { return a.pending() == 0 })
+	a.m.Settled()
+}
