@@ -220,3 +220,32 @@ func TestUnaskedAnswers(t *testing.T) {
 		t.Errorf("%d answers to %d probes", got.Answers, got.Sent)
 	}
 }
+
+// TestPrimaryAvoidsHedge: a hedge may leave while its primary waits for answers. Then the primary goes to another
+// endpoint, also if the best answer is that of the hedge's endpoint.
+func TestPrimaryAvoidsHedge(t *testing.T) {
+	m := probingMesh(t, proxytest.MeshOptions{Service: "idempotent: true, hedge: {mode: on, delay: 500us, budget: 0.5}"})
+	for _, a := range m.Apps {
+		a.Delay = func() time.Duration { return 20 * time.Millisecond }
+	}
+	hedged := 0
+	for range 20 {
+		m.W.Run(2 * time.Second)
+		before := [3]int{m.Apps[0].Served, m.Apps[1].Served, m.Apps[2].Served}
+		m.W.Pause(m.Nodes[1].Loop, 2*time.Millisecond) // its answer comes after the hedge has left
+		m.OK(m.Complete(m.Post(10)))
+		m.W.Run(time.Second)
+		all := 0
+		for i, a := range m.Apps {
+			n := a.Served - before[i]
+			if n > 1 {
+				t.Errorf("application %d served %d attempts of a request", i+1, n)
+			}
+			all += n
+		}
+		hedged += all - 1
+	}
+	if hedged == 0 {
+		t.Error("no hedge was sent")
+	}
+}

@@ -157,7 +157,7 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 		if r.Service.Probes.On && a.asks() {
 			return
 		}
-		q := r.Service.Query(r.Key, r.tried[:a.index])
+		q := r.Service.Query(r.Key, a.others())
 		q.Pin = r.Pin
 		ep = r.Service.Pick(q, r.avoid[:])
 	}
@@ -184,6 +184,16 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 	upstreamOf(to).Send(a)
 }
 
+// others returns the endpoints of the other attempts. nil stands for an attempt without an endpoint: a primary that waits
+// for answers may get its endpoint after a hedge has left.
+func (a *Attempt) others() []*lb.Endpoint {
+	r := a.race
+	if last := r.Launched - 1; int(a.index) == last {
+		return r.tried[:last]
+	}
+	return r.tried[:r.Launched]
+}
+
 // asks picks by answers to probes, and reports whether that sends the attempt, now or when more have come. A stream does
 // not wait, and the endpoint of a pinned request is known.
 func (a *Attempt) asks() bool {
@@ -191,7 +201,7 @@ func (a *Attempt) asks() bool {
 	if a.kind == streamAttempt || r.Pin != nil {
 		return false
 	}
-	q := r.Service.Query(r.Key, r.tried[:a.index])
+	q := r.Service.Query(r.Key, a.others())
 	if a.state == attemptAsking {
 		return a.sendTo(r.Service.Probes.Best(&q))
 	}
