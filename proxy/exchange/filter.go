@@ -47,7 +47,7 @@ type FilterPlace struct {
 }
 
 // HedgeDelay is when a request of the route is late, as far as is known now.
-func (ex *Exchange) HedgeDelay() time.Duration { return ex.Route.Hedging.Delay(ex.shard.Loop.Now()) }
+func (ex *Exchange) HedgeDelay() time.Duration { return ex.Route.HedgeRoute.Delay(ex.shard.Loop.Now()) }
 
 // PeerNames are the names that the caller has proved; nil means none.
 func (ex *Exchange) PeerNames() *identity.Names { return ex.caller.PeerNames() }

@@ -115,15 +115,15 @@ func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[stri
 		if made.Service == nil {
 			continue
 		}
-		made.Hedging.Bound(&r.quota)
-		made.Service.Routes = append(made.Service.Routes, service.Hedging{Route: made.Hedging, Index: made.index})
+		made.HedgeRoute.Bound(&r.quota)
+		made.Service.Routes = append(made.Service.Routes, service.HedgedRoute{Route: made.HedgeRoute, Index: made.index})
 		if plan.Index < 0 {
 			r.Fixed[plan.Service] = made
 		}
 	}
 	for _, gone := range old {
 		if gone != nil && gone.Service != nil { // counts of its requests in flight are lost
-			gone.Service.RetireRoute(gone.Hedging)
+			gone.Service.RetireRoute(gone.HedgeRoute)
 			for _, f := range gone.filters {
 				f.Retire()
 			}
@@ -144,7 +144,7 @@ func (r *Router) adopt(plan *route.Plan, old []*Route, services map[string]*serv
 	}
 	made.setFilters(r.Filters(plan, services))
 	if plan.Before >= 0 {
-		made.Hedging.Inherit(old[plan.Before].Hedging)
+		made.HedgeRoute.Inherit(old[plan.Before].HedgeRoute)
 	}
 	return made
 }

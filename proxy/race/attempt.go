@@ -232,6 +232,6 @@ func (a *Attempt) wireAttempt() uint8 {
 // Won notes that the caller got the response of the attempt, which counts as status.
 func (a *Attempt) Won(status int) {
 	if a.kind == hedgeAttempt && status < 500 {
-		a.race.Policy.Hedging.Won()
+		a.race.Policy.HedgeRoute.Won()
 	}
 }

@@ -14,7 +14,7 @@ import (
 // no byte of its body has arrived. 0 or less means that the head is passed on.
 func (a *Attempt) HoldsHead() time.Duration {
 	r := a.race
-	if r.Hold == 0 && !r.Policy.Hedging.Heads.Hold() || a.Lingering() {
+	if r.Hold == 0 && !r.Policy.HedgeRoute.Heads.Hold() || a.Lingering() {
 		return 0
 	}
 	wait := r.hedging.headUntil(a) - r.shard.Loop.Now()
@@ -29,8 +29,8 @@ func (h *hedging) headUntil(a *Attempt) time.Duration {
 	r := h.race
 	if h.hold == 0 {
 		h.hold = r.Hold
-		if h.mayHedge() && r.Policy.Hedging.Heads.Hold() {
-			h.hold = max(h.hold, r.Policy.Hedging.HeadHold(r.shard.Loop.Now(), &h.watch))
+		if h.mayHedge() && r.Policy.HedgeRoute.Heads.Hold() {
+			h.hold = max(h.hold, r.Policy.HedgeRoute.HeadHold(r.shard.Loop.Now(), &h.watch))
 		}
 	}
 	limit := r.request.Deadline - a.sent
@@ -43,7 +43,7 @@ func (h *hedging) headUntil(a *Attempt) time.Duration {
 // mayHedge reports whether no gate that holds for the whole request is closed.
 func (h *hedging) mayHedge() bool {
 	r := h.race
-	return r.Policy.Hedging.Policy.Mode == hedge.On && !r.NoHedge && !r.Batch && r.request.Idempotent && !r.cascade() &&
+	return r.Policy.HedgeRoute.Policy.Mode == hedge.On && !r.NoHedge && !r.Batch && r.request.Idempotent && !r.cascade() &&
 		r.Service.Set.Len() > 1
 }
 
@@ -51,7 +51,7 @@ func (h *hedging) mayHedge() bool {
 // the head was held, else until the head. It also tells whether the first byte soon follows the head. Where heads are
 // not held, the goroutines of the stream say so later: OnFirstByte.
 func (h *hedging) onStream(a *Attempt, src *StreamSource, now time.Duration) {
-	route := h.race.Policy.Hedging
+	route := h.race.Policy.HedgeRoute
 	h.streamed = true
 	switch {
 	case !h.mayHedge():

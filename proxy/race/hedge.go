@@ -43,7 +43,7 @@ func (h *hedging) reset() {
 // shadow mode it arms the timer only if the request is watched. A batch request is not hedged, earns nothing, and
 // tells nothing about how long others take.
 func (h *hedging) start(now time.Duration) {
-	r, route := h.race, h.race.Policy.Hedging
+	r, route := h.race, h.race.Policy.HedgeRoute
 	h.watch = hedge.Watch{}
 	if r.Batch {
 		return
@@ -76,7 +76,7 @@ func (h *hedging) onTimer() {
 	switch {
 	case h.due.PutOff(now):
 		r.shard.Loop.After(0, &h.timer)
-	case r.Policy.Hedging.Shadow() != nil:
+	case r.Policy.HedgeRoute.Shadow() != nil:
 		h.watch.Asked = now
 	case r.retrying.notBefore == 0 || !h.putOff(now):
 		h.ask(now)
@@ -102,7 +102,7 @@ func (h *hedging) putOff(now time.Duration) bool {
 
 // ask sends a hedge if every gate is open. It picks the endpoint first, since one of the gates asks for it.
 func (h *hedging) ask(now time.Duration) {
-	r, route := h.race, h.race.Policy.Hedging
+	r, route := h.race, h.race.Policy.HedgeRoute
 	s, silentAfter := r.Service, route.SilentAfter(now)
 	stuck := r.silentFor(now, silentAfter)
 	ep := s.Set.PickHedge(s.Query(r.Key, r.tried[:r.Launched]), stuck)
@@ -152,7 +152,7 @@ func (r *Race) silentFor(now, after time.Duration) bool {
 
 // again returns the delay after which another hedge may follow.
 func (h *hedging) again(now time.Duration) time.Duration {
-	return h.race.Policy.Hedging.Again(now, h.watch.Class)
+	return h.race.Policy.HedgeRoute.Again(now, h.watch.Class)
 }
 
 func (h *hedging) arm(now, delay time.Duration) {
@@ -164,7 +164,7 @@ func (h *hedging) arm(now, delay time.Duration) {
 // later, at most maxReplaced times.
 func (h *hedging) onRefused(now time.Duration) {
 	r := h.race
-	r.Policy.Hedging.Missed()
+	r.Policy.HedgeRoute.Missed()
 	if h.replaced == maxReplaced || len(r.request.Body) > replacedBody {
 		h.refused++
 		return

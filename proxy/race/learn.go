@@ -16,7 +16,7 @@ func (h *hedging) onSent(a *Attempt, now time.Duration) {
 	if !h.watch.Hedgeable || a.kind != primaryAttempt {
 		return
 	}
-	r, shadow, w := h.race, h.race.Policy.Hedging.Shadow(), &h.watch.Watch
+	r, shadow, w := h.race, h.race.Policy.HedgeRoute.Shadow(), &h.watch.Watch
 	w.Left = r.request.Deadline - now
 	if shadow.Sent(now, w, a.ep.Ext.(*service.Endpoint).ID) {
 		shadow.Note(now, w, r.Service.Set.Stalled(now, a.ep) || !a.ep.Spare(now))
@@ -26,7 +26,7 @@ func (h *hedging) onSent(a *Attempt, now time.Duration) {
 // onResponse tells the latency of a primary that the race waits for.
 func (h *hedging) onResponse(a *Attempt, now time.Duration) {
 	if h.counts(a) {
-		h.race.Policy.Hedging.Observe(now, now-a.sent, &h.watch)
+		h.race.Policy.HedgeRoute.Observe(now, now-a.sent, &h.watch)
 	}
 }
 
@@ -34,7 +34,7 @@ func (h *hedging) onResponse(a *Attempt, now time.Duration) {
 // would sink.
 func (h *hedging) onLate(a *Attempt, now time.Duration) {
 	if h.counts(a) {
-		h.race.Policy.Hedging.Censor(now, &h.watch)
+		h.race.Policy.HedgeRoute.Censor(now, &h.watch)
 	}
 }
 
@@ -43,20 +43,20 @@ func (h *hedging) onOvertaken(a *Attempt, now time.Duration) {
 	h.onLate(a, now)
 	if h.counts(a) && h.sent > 0 {
 		h.overtaken = now
-		h.race.Policy.Hedging.Overtaken(now, now-a.sent)
+		h.race.Policy.HedgeRoute.Overtaken(now, now-a.sent)
 	}
 }
 
 // onWithdrawn tells for how long a hedge had no response before it was withdrawn.
 func (h *hedging) onWithdrawn(a *Attempt, now time.Duration) {
 	if a.kind == hedgeAttempt {
-		h.race.Policy.Hedging.Withdrew(now, now-a.sent)
+		h.race.Policy.HedgeRoute.Withdrew(now, now-a.sent)
 	}
 }
 
 // onDone tells, once the application has done with a, how long a hedge took, or what the hedges of a primary saved.
 func (h *hedging) onDone(a *Attempt, now time.Duration) {
-	route, saved := h.race.Policy.Hedging, time.Duration(0)
+	route, saved := h.race.Policy.HedgeRoute, time.Duration(0)
 	switch {
 	case a.kind == hedgeAttempt:
 		route.Responded(now, now-a.sent)

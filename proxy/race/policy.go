@@ -21,7 +21,7 @@ type Policy struct {
 	retryAttempts int
 	retryOn       retryOn
 	tryTimeout    time.Duration // of each attempt; 0 means none
-	Hedging       *hedge.Route
+	HedgeRoute    *hedge.Route
 	classHeader   string         // the header that names the class of a request, in lower case; "" means none
 	silence       lb.SilentCount // of the service's endpoints
 }
@@ -37,7 +37,7 @@ type retryOn struct {
 func NewPolicy(p *config.Policy, loops int) Policy {
 	made := Policy{
 		Timeout: p.Timeout, attempts: MaxAttempts, retry: retryAttempt, retryAttempts: p.Retry.Attempts, tryTimeout: p.Retry.PerTryTimeout,
-		Hedging: hedge.NewRoute(hedgePolicy(&p.Hedge), loops), retryOn: newRetryOn(p.Retry.On),
+		HedgeRoute: hedge.NewRoute(hedgePolicy(&p.Hedge), loops), retryOn: newRetryOn(p.Retry.On),
 	}
 	if class := p.Hedge.Class; class != config.ClassSize && class != config.ClassNone {
 		made.classHeader = strings.ToLower(class)

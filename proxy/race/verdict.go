@@ -69,7 +69,7 @@ func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
 // endpoint.
 func (a *Attempt) learn(now, latency time.Duration) {
 	if latency > 0 {
-		a.ep.Learn(now, a.race.Policy.Hedging.Scaled(now, latency, a.race.hedging.watch.Class), a.loadBefore)
+		a.ep.Learn(now, a.race.Policy.HedgeRoute.Scaled(now, latency, a.race.hedging.watch.Class), a.loadBefore)
 	}
 	a.recordServiceTime()
 }

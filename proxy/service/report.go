@@ -38,8 +38,8 @@ func (s *Service) Report(d stats.Detail) stats.ServiceReport {
 	return r
 }
 
-// Hedging is the hedging of a route to the service.
-type Hedging struct {
+// HedgedRoute is a route to the service, as hedging sees it.
+type HedgedRoute struct {
 	*hedge.Route
 	Index int // of the route in config.Config.Routes; -1 means of listeners with a fixed service
 }
@@ -50,7 +50,7 @@ func (s *Service) RetireRoute(h *hedge.Route) {
 	h.Retire()
 }
 
-func (h *Hedging) report(now time.Duration, d stats.Detail) stats.RouteReport {
+func (h *HedgedRoute) report(now time.Duration, d stats.Detail) stats.RouteReport {
 	out := stats.RouteReport{
 		Route: h.Index, Mode: h.Policy.Mode, Delay: h.Delay(now), Choice: h.Best(), Counts: h.Counts,
 		Latency: h.Estimator.Distribution(now),

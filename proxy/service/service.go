@@ -44,7 +44,7 @@ type Service struct {
 	watched *stats.MillisecondRing // of this service alone; nil unless somebody looks at it
 	unwatch loop.Timer             // armed while watched is not nil
 
-	Routes  []Hedging // of the routes to this service; exchange.Router sets them
+	Routes  []HedgedRoute // of the routes to this service; exchange.Router sets them
 	stalls  stalls
 	Probes  Probes
 	lastID  uint32    // the last id given to an endpoint
