@@ -129,7 +129,7 @@ func TestCheckMistakes(t *testing.T) {
 		{"condition of Envoy", withRoute(`match: {header: {x-a: {exact_match: b}}}, service: app`),
 			`3:34: routes[0].match.header.x-a.exact_match: unknown key; did you mean exact?`},
 		{"far from all keys", withService(`keepalive: {attempts: 1}`),
-			`2:67: services.app.keepalive: unknown key; expected one of discover, endpoints, opaque, protocol, proxy_protocol, serialization, lb, timeout_header, timeout, idempotent, priority, retry, hedge, connect_timeout, idle_timeout, max_pending, max_concurrency, max_queue, check, outlier, breaker, rate_limit, allow, tls`},
+			`2:67: services.app.keepalive: unknown key; expected one of discover, endpoints, opaque, protocol, proxy_protocol, serialization, lb, probe, timeout_header, timeout, idempotent, priority, retry, hedge, connect_timeout, idle_timeout, cancel, max_pending, max_concurrency, max_queue, check, outlier, breaker, rate_limit, allow, tls`},
 
 		// Kinds of values.
 		{"text for a mapping", withService(`lb: random`),

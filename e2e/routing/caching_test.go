@@ -100,7 +100,7 @@ services: {app: {discover: static, endpoints: [%q], connect_timeout: 15s, timeou
 			}
 		}
 		if got.Load() != sent || p.Metric(`remora_cache_bytes{service="app"}`) == 0 {
-			t.Errorf("delay %s: the cache has nothing", c.delay)
+			t.Errorf("delay %s: %d requests after those, %v bytes in the cache", c.delay, got.Load()-sent, p.Metric(`remora_cache_bytes{service="app"}`))
 		}
 	}
 }

@@ -33,8 +33,8 @@ type Service struct {
 	ConnectTimeout time.Duration `yaml:"connect_timeout" min:"1ms"`
 	// A pooled HTTP connection that is idle this long closes. Keep it below the server's idle timeout.
 	IdleTimeout time.Duration `yaml:"idle_timeout" min:"1ms"`
-	// What tells an application of HTTP/1.1 that nobody awaits its response any more: `close` closes the connection, `finish` tells it nothing. `auto` closes it if a new one likely costs less than the work left. ([more](operations.md#work-that-nobody-awaits))
-	Cancel string `yaml:"cancel" oneof:"auto close finish"`
+	// What tells an HTTP/1.1 application that nobody awaits its response any more: `close` closes the connection, `finish` tells it nothing. `auto` closes it if a new one likely costs less than the work left. ([more](operations.md#work-that-nobody-awaits))
+	Cancel string `yaml:"cancel" oneof:"auto close finish" reload:"new service"`
 	// Requests in flight to all endpoints. One more gets 503 `overloaded`. The last eighth is for connections with one request.
 	MaxPending int `yaml:"max_pending" min:"1" max:"1000000000"`
 	// Requests at the application at once. More wait in `max_queue`. 0 means no limit; `auto` finds it.
