@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/e2e/harness"
-	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/must"
 )
 
@@ -29,14 +28,8 @@ services: {app: {discover: static, endpoints: [%q], protocol: http, connect_time
 	}
 	p := harness.Start(t, config(kept+any))
 	p.Ready()
-	var found [][]string
-	eventually.Nil(t, "the log to name the listeners", func() error {
-		found = regexp.MustCompile(`msg=listening listener=any\d address=(\S+)`).FindAllStringSubmatch(p.Output.String(), -1)
-		if len(found) != 4 {
-			return fmt.Errorf("%d listeners", len(found))
-		}
-		return nil
-	})
+	p.AwaitLog("listener=any0", "listener=any1", "listener=any2", "listener=any3")
+	found := regexp.MustCompile(`msg=listening listener=any\d address=(\S+)`).FindAllStringSubmatch(p.Output.String(), -1)
 	p.Reload(config(kept), "applied")
 	for _, at := range found {
 		harness.Refused(t, at[1])

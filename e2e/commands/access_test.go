@@ -104,12 +104,7 @@ func TestAccessLogStdout(t *testing.T) {
 	if status, _, _, err := harness.Get(egress); status != 200 {
 		t.Fatal(status, err)
 	}
-	eventually.Nil(t, "the line", func() error {
-		if out := p.Output.String(); !strings.Contains(out, `"method":"GET","authority":"`+egress+`","path":"/","service":"app"`) {
-			return fmt.Errorf("%s", out)
-		}
-		return nil
-	})
+	p.AwaitLog(`"method":"GET","authority":"` + egress + `","path":"/","service":"app"`)
 }
 
 // TestAccessLogDiskFull: on a full disk requests still succeed, and lost lines are

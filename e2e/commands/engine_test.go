@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/e2e/harness"
-	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/proxy/reactor/engine"
 )
 
@@ -45,7 +44,7 @@ services: {app: {discover: static, endpoints: ["127.0.0.1:9"]}}
 					t.Errorf("%s does not say %s", path, want)
 				}
 			}
-			eventually.True(t, "the log to name the engine", func() bool { return strings.Contains(p.Output.String(), "engine="+c.want) })
+			p.AwaitLog("engine=" + c.want)
 		})
 	}
 }

@@ -1,16 +1,15 @@
 package commands
 
 import (
-	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/remora-proxy/remora/e2e/harness"
-	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/must"
 )
 
@@ -23,16 +22,9 @@ func TestRunWithoutFile(t *testing.T) {
 	p.Ready()
 	harness.ServedByAll(t, "http://"+listen+"/", "ab")
 	log := fmt.Sprintf(`msg="no configuration file: all requests go to one service" listen=%s to="[%s %s]" admin=%s`, listen, a, b, p.Admin)
-	if out := p.Output.String(); !strings.Contains(out, log) || !strings.Contains(out, "msg=listening listener=http address="+listen) {
-		t.Errorf("no line with %s in\n%s", log, out)
-	}
+	p.AwaitLog(regexp.QuoteMeta(log), "msg=listening listener=http address="+listen)
 	p.Signal(syscall.SIGHUP)
-	eventually.Nil(t, "the log", func() error {
-		if !strings.Contains(p.Output.String(), "nothing to reload") {
-			return errors.New("no line")
-		}
-		return nil
-	})
+	p.AwaitLog("nothing to reload")
 
 	// The same command again is another sidecar, and does not replace this one.
 	other := harness.NewProcess(t, "").Launch(exec.Command(harness.Binary, args...))

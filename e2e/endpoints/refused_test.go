@@ -86,12 +86,14 @@ func TestRefusedRequests(t *testing.T) {
 	if l := s.Listeners["egress"]; l == nil || l.Errors["duplicate-host"] != 3 || l.Unrouted != 4 || s.Errors["no-route"] != 2 {
 		t.Errorf("/stats has %+v", s.Listeners)
 	}
-	log := p.Output.String()
-	for _, want := range []string{
+	lines := []string{
 		`msg="request refused" listener=egress code=duplicate-host reason=.* peer=127\.0\.0\.1:\d+ method=GET host=first path=/a0 omitted=0`,
 		`code=bad-field-value reason=.* peer=127\.0\.0\.1:\d+ method=GET host="evil�\[2J" path=/ omitted=0`,
 		`msg="request refused" listener=other code=no-route reason=.* peer=127\.0\.0\.1:\d+ method=GET host=nobody path=/b omitted=0`,
-	} {
+	}
+	p.AwaitLog(lines...)
+	log := p.Output.String()
+	for _, want := range lines {
 		if found := regexp.MustCompile(want).FindAllString(log, -1); len(found) != 1 {
 			t.Errorf("%d lines in the log match %s", len(found), want)
 		}
@@ -175,8 +177,5 @@ func TestTLSNotServed(t *testing.T) {
 func checkOtherProtocol(t *testing.T, p *harness.Process, code string) {
 	t.Helper()
 	p.AwaitMetric(fmt.Sprintf(`remora_errors_total{code=%q,listener="egress"}`, code), 1)
-	want := `msg="request refused" listener=egress code=` + code + ` reason="the client speaks .*" peer=127\.0\.0\.1:\d+ omitted=0`
-	if log := p.Output.String(); !regexp.MustCompile(want).MatchString(log) {
-		t.Errorf("no line matches %s", want)
-	}
+	p.AwaitLog(`msg="request refused" listener=egress code=` + code + ` reason="the client speaks .*" peer=127\.0\.0\.1:\d+ omitted=0`)
 }

@@ -205,12 +205,7 @@ func TestHTTP2NotSpoken(t *testing.T) {
 		if code := resp.Header.Get("X-Remora-Error"); resp.StatusCode != 502 || code != "upstream-connect" {
 			t.Errorf("status %d %s", resp.StatusCode, code)
 		}
-		eventually.Nil(t, "the line in the log", func() error { // the response may come first
-			if out := p.Output.String(); !strings.Contains(out, c.want) {
-				return fmt.Errorf("no %q in the log:\n%s", c.want, out)
-			}
-			return nil
-		})
+		p.AwaitLog(c.want)
 	}
 }
 

@@ -57,6 +57,7 @@ func TestOverload(t *testing.T) {
 	if _, err := io.ReadFull(slow, got); err != nil || string(got) != "HTTP/1.1 200" {
 		t.Errorf("the request in progress got %q, %v", got, err)
 	}
+	p.AwaitLog(`msg="overload is over"`)
 	log := p.Output.String()
 	for _, line := range []string{"overload state=refusing was=", "resource=connections used=", `msg="overload is over"`} {
 		if n := strings.Count(log, line); n == 0 || n > 5 {
