@@ -15,7 +15,7 @@ func TestCopyTo(t *testing.T) {
 		Codec: CodecHTTP, Service: text("s"), Method: text("POST"), Path: text("/a?b"), Authority: text("host:1"),
 		Headers:  []Header{{Name: text("A"), Value: text("1")}, {Name: text("B"), Value: text("")}},
 		Trailers: []Header{{Name: text("T"), Value: text("2")}}, Body: text("body"), Version: text("v"), Group: text("g"),
-		Deadline: 1, Hold: 1, Timed: true, Attempt: 1, Hedge: true, Idempotent: true, OneWay: true, Batch: true, Alone: true, Login: true,
+		Deadline: 1, Hold: 1, Timed: true, Attempt: 1, Hedge: true, Tied: true, Idempotent: true, OneWay: true, Batch: true, Alone: true, Login: true,
 	}
 	v := reflect.ValueOf(from)
 	for i := range v.NumField() {
@@ -24,7 +24,7 @@ func TestCopyTo(t *testing.T) {
 		}
 	}
 	want := from
-	want.Service, want.Deadline, want.Hold, want.Attempt, want.Hedge, want.Idempotent, want.Alone = nil, 0, 0, 0, false, false, false
+	want.Service, want.Deadline, want.Hold, want.Attempt, want.Hedge, want.Tied, want.Idempotent, want.Alone = nil, 0, 0, 0, false, false, false, false
 	var got Request
 	b := &bytebufferpool.ByteBuffer{B: make([]byte, 0, from.Size())}
 	memory := b.B[:cap(b.B)]

@@ -52,7 +52,6 @@ type Attempt struct {
 	carrierID uint64  // chosen by carrier
 
 	place   service.Place       // its slot of the service, or its place in the queue for one
-	asking  service.ProbeWait   // for answers to probes
 	waiting fifo.Node[*Attempt] // in the queue of an upstream
 }
 
@@ -147,7 +146,9 @@ func (a *Attempt) withdraw() {
 		r.Service.Stats.TiedWithdrawn++
 	}
 	r.queued += r.Service.Admission.Withdraw(&a.place)
-	a.asking.Withdraw()
+	if a.state == attemptAsking {
+		r.asking.Withdraw()
+	}
 }
 
 // send gives the attempt to ep's upstream; if ep is nil, the policy picks the endpoint.
@@ -195,17 +196,17 @@ func (a *Attempt) others() []*lb.Endpoint {
 }
 
 // asks picks by answers to probes, and reports whether that sends the attempt, now or when more have come. A stream does
-// not wait, and the endpoint of a pinned request is known.
+// not wait, the endpoint of a pinned request is known, and one attempt of a race asks at a time.
 func (a *Attempt) asks() bool {
 	r := a.race
-	if a.kind == streamAttempt || r.Pin != nil {
+	if asks := r.asks(); a.kind == streamAttempt || r.Pin != nil || asks != nil && asks != a {
 		return false
 	}
 	q := r.Service.Query(r.Key, a.others())
 	if a.state == attemptAsking {
 		return a.sendTo(r.Service.Probes.Best(&q))
 	}
-	ep, waits := r.Service.Probes.Pick(&a.asking, &q)
+	ep, waits := r.Service.Probes.Pick(&r.asking, &q)
 	if waits {
 		a.state.become(attemptAsking)
 	}
@@ -220,8 +221,18 @@ func (a *Attempt) sendTo(ep *lb.Endpoint) bool {
 	return ep != nil
 }
 
+// asks returns the attempt that waits for answers to probes, or nil.
+func (r *Race) asks() *Attempt {
+	for i := range r.attempts[:r.Launched] {
+		if a := &r.attempts[i]; a.state == attemptAsking {
+			return a
+		}
+	}
+	return nil
+}
+
 // Answered implements service.Asker.
-func (a *Attempt) Answered() { a.send(nil) }
+func (r *Race) Answered() { r.asks().send(nil) }
 
 // wireAttempt is the attempt number for the next hop, which includes the attempts that led to
 // this race. It leaves room below 255, since older sidecars add theirs in eight bits.

@@ -31,8 +31,9 @@ type Race struct {
 	Entry
 
 	attempts [MaxAttempts]Attempt
-	Launched int // attempts used
-	inFlight int // attempts that are not over
+	Launched int               // attempts used
+	asking   service.ProbeWait // of the attempt that waits for answers to probes
+	inFlight int               // attempts that are not over
 	tried    [MaxAttempts]*lb.Endpoint
 	avoid    [1]*lb.Endpoint // where the latest attempt failed
 
@@ -218,11 +219,11 @@ func (r *Race) Init(w *shard.Shard, responses *Responses, o Owner, request *prot
 	r.hedging.init(r)
 	r.retrying.init(r)
 	r.tries.init(r)
+	r.asking.Init(r)
 	for i := range r.attempts {
 		a := &r.attempts[i]
 		a.race = r
 		a.place.Init(a)
-		a.asking.Init(a)
 	}
 }
 
