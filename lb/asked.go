@@ -40,7 +40,8 @@ func (s *Set) MayPick(q *Query, e *Endpoint) bool {
 	return e.set == s && v.Eligible(e)
 }
 
-// Sample fills into with different endpoints that Pick could return, drawn by weight, and returns those that it has found.
+// Sample fills into with different endpoints that Pick could return, drawn by weight. It returns the endpoints that it has
+// found.
 func (s *Set) Sample(q *Query, into []*Endpoint) []*Endpoint {
 	v, found := View{Query: *q, set: s, group: &s.all}, into[:0]
 	if s.Len() <= len(into) {

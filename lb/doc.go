@@ -13,8 +13,8 @@
 //	score.go          what a policy compares endpoints by, in one table; recent.go and slowness.go are averages for that
 //	policy.go         Policy, which chooses; policies.go the list of all
 //	least_pending.go  the least load; random.go, round_robin.go, peak_ewma.go and consistent_hash.go are the others
-//	group.go          the endpoints that a pick chooses from; zone.go those nearby, subset.go those that a sidecar uses
+//	group.go          the endpoints that a pick chooses from; zone.go has the near ones, subset.go the ones of a sidecar
 //	asked.go          picks by the answers of endpoints that were asked for their load
-//	backoff.go        an endpoint that has no room gets no request for a while; excess.go one that declines more than others
-//	eject.go          endpoints that are left out, and their probes; slow_start.go the weight of those that come back
+//	backoff.go        an endpoint that has no room gets no request for a while; excess.go: who declines more than others
+//	eject.go          ejected endpoints, and their probes; slow_start.go the weight of endpoints that come back
 package lb

@@ -117,16 +117,6 @@ func (p *Process) Counts(series string, n int) {
 	}
 }
 
-// AwaitLog waits until each of the regular expressions matches the output. The sidecar writes its log in the background,
-// so a line may come after what it tells of.
-func (p *Process) AwaitLog(patterns ...string) {
-	p.T.Helper()
-	for _, pattern := range patterns {
-		line := regexp.MustCompile(pattern)
-		eventually.True(p.T, "the log to match "+pattern, func() bool { return line.MatchString(p.Output.String()) })
-	}
-}
-
 // AwaitMetric waits until a series is at least n.
 func (p *Process) AwaitMetric(series string, n int) {
 	p.T.Helper()

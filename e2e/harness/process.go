@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -135,6 +136,16 @@ func (p *Process) Launch(cmd *exec.Cmd) *Process {
 		}
 	})
 	return q
+}
+
+// AwaitLog waits until each of the regular expressions matches the output. The sidecar writes its log in the background,
+// so a line may come after what it tells of.
+func (p *Process) AwaitLog(patterns ...string) {
+	p.T.Helper()
+	for _, pattern := range patterns {
+		line := regexp.MustCompile(pattern)
+		eventually.True(p.T, "the log to match "+pattern, func() bool { return line.MatchString(p.Output.String()) })
+	}
 }
 
 // Write replaces the configuration by yaml, with the additions of Start.

@@ -27,8 +27,8 @@ var laboratory = regexp.MustCompile(`^(lab|e2e|cmd/remora-lab|scripts|proxy/conf
 // named finds the names of Go files in a comment.
 var named = regexp.MustCompile(`\b[\w.]+\.go\b`)
 
-// fileLists returns one complaint for each file that a list lacks, and for each file of a list that is not there. Files
-// for one system, such as x_linux.go, may go by the name of their first part. doc.go goes without saying.
+// fileLists returns a complaint for each file that a list lacks, and for each name in a list that has no file. Files for
+// one system, such as x_linux.go, may go by the name of their first part. doc.go goes without saying.
 func fileLists(files []*source) (wrong []string) {
 	have, comment := map[string][]string{}, map[string]string{}
 	for _, f := range files {

@@ -27,7 +27,7 @@ type Rules struct {
 	Life float64
 }
 
-// Default is the rules that pools have if their field says none. Hot is that of the paper. TestPoolRules of package lb
+// Default is the rules that pools have if their field says none. Hot has the value of the paper. TestPoolRules of package lb
 // has the P99 at half and twice each of the others.
 var Default = Rules{Enough: 3, Uses: 2, Hot: 0.84, Life: 0.5}
 

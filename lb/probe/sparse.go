@@ -68,7 +68,8 @@ func (s *Sparse) Observe(now time.Duration, t *Traffic) {
 	s.on = t.Endpoints > 1 && s.rate < rateMost && s.others >= othersLeast && t.Latency >= latencyLeast && s.old(t)
 }
 
-// old reports whether the mean report of an endpoint is old when the next one comes: each request brings that of one endpoint.
+// old reports whether the report of an endpoint is old before the next report of the same endpoint comes. Each request
+// brings a report of one endpoint.
 func (s *Sparse) old(t *Traffic) bool {
 	return s.rate*reportLife*t.Latency.Seconds() < float64(t.Endpoints)
 }

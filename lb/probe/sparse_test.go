@@ -70,7 +70,7 @@ func TestSparseNotAtFirst(t *testing.T) {
 	}
 }
 
-// TestPatience: waits in vain become rarer, up to one in skipMost, and one that is answered ends that.
+// TestPatience: waits in vain become rarer, up to one in skipMost. After a wait with answers each request waits again.
 func TestPatience(t *testing.T) {
 	var p Patience
 	waits := 0

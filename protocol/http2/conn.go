@@ -114,8 +114,8 @@ func (c *Conn) Close() {
 	c.w.close()
 }
 
-// Drain says, for a server, that no new stream is accepted but those that are under way. It names the highest id
-// first, and the last stream once the client has read that, or at GoAway.
+// Drain is for servers. It says that streams which are under way are accepted, and no others. Its GOAWAY names the highest
+// id first. The last stream is named once the client has read that GOAWAY, or at the call of GoAway.
 func (c *Conn) Drain() { c.goodbye.drain() }
 
 // GoAway says that no new stream is accepted, and names the last stream that is. Streams that come later are dropped

@@ -146,16 +146,14 @@ func (a *Attempt) withdraw() {
 		r.Service.Stats.TiedWithdrawn++
 	}
 	r.queued += r.Service.Admission.Withdraw(&a.place)
-	if a.state == attemptAsking {
-		r.asking.Withdraw()
-	}
+	r.asking.withdraw(a)
 }
 
 // send gives the attempt to ep's upstream; if ep is nil, the policy picks the endpoint.
 func (a *Attempt) send(ep *lb.Endpoint) {
 	r, now := a.race, a.race.shard.Loop.Now()
 	if ep == nil {
-		if r.Service.Probes.On && a.asks() {
+		if r.Service.Probes.On && r.asking.send(a) {
 			return
 		}
 		q := r.Service.Query(r.Key, a.others())
@@ -194,45 +192,6 @@ func (a *Attempt) others() []*lb.Endpoint {
 	}
 	return r.tried[:r.Launched]
 }
-
-// asks picks by answers to probes, and reports whether that sends the attempt, now or when more have come. A stream does
-// not wait, the endpoint of a pinned request is known, and one attempt of a race asks at a time.
-func (a *Attempt) asks() bool {
-	r := a.race
-	if asks := r.asks(); a.kind == streamAttempt || r.Pin != nil || asks != nil && asks != a {
-		return false
-	}
-	q := r.Service.Query(r.Key, a.others())
-	if a.state == attemptAsking {
-		return a.sendTo(r.Service.Probes.Best(&q))
-	}
-	ep, waits := r.Service.Probes.Pick(&r.asking, &q)
-	if waits {
-		a.state.become(attemptAsking)
-	}
-	return waits || a.sendTo(ep)
-}
-
-// sendTo sends the attempt to ep, unless ep is nil, and reports whether it did.
-func (a *Attempt) sendTo(ep *lb.Endpoint) bool {
-	if ep != nil {
-		a.send(ep)
-	}
-	return ep != nil
-}
-
-// asks returns the attempt that waits for answers to probes, or nil.
-func (r *Race) asks() *Attempt {
-	for i := range r.attempts[:r.Launched] {
-		if a := &r.attempts[i]; a.state == attemptAsking {
-			return a
-		}
-	}
-	return nil
-}
-
-// Answered implements service.Asker.
-func (r *Race) Answered() { r.asks().send(nil) }
 
 // wireAttempt is the attempt number for the next hop, which includes the attempts that led to
 // this race. It leaves room below 255, since older sidecars add theirs in eight bits.

@@ -6,6 +6,7 @@
 //	attempt.go   pick an endpoint, and send
 //	end.go       the ways in which an attempt ends, and what is given back in which order
 //	verdict.go   what its end says of the endpoint and the service
+//	asking.go    sends attempts by the answers of endpoints that were asked for their load
 //	state.go     the states of races, attempts and streams
 //	policy.go    how the requests of a route race
 //	hedge.go     the hedge timer and the gates; learn.go what hedges teach the route

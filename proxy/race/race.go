@@ -31,9 +31,8 @@ type Race struct {
 	Entry
 
 	attempts [MaxAttempts]Attempt
-	Launched int               // attempts used
-	asking   service.ProbeWait // of the attempt that waits for answers to probes
-	inFlight int               // attempts that are not over
+	Launched int // attempts used
+	inFlight int // attempts that are not over
 	tried    [MaxAttempts]*lb.Endpoint
 	avoid    [1]*lb.Endpoint // where the latest attempt failed
 
@@ -45,6 +44,7 @@ type Race struct {
 	hedging  hedging
 	retrying retrying
 	tries    tryTimer
+	asking   asking
 	queued   time.Duration // that attempts have spent in queues for slots
 	interims interims
 	marks    marks
@@ -219,7 +219,7 @@ func (r *Race) Init(w *shard.Shard, responses *Responses, o Owner, request *prot
 	r.hedging.init(r)
 	r.retrying.init(r)
 	r.tries.init(r)
-	r.asking.Init(r)
+	r.asking.init(r)
 	for i := range r.attempts {
 		a := &r.attempts[i]
 		a.race = r

@@ -22,7 +22,7 @@ import (
 type input struct {
 	*session
 	cur     *exchange.Exchange // receives the next request that the reader decodes; nil for none
-	useless uint64             // CANCELs of requests that were not in calls, or were cancelled before; STARTs of those that had started
+	useless uint64             // CANCELs of requests that were not in calls, or were cancelled before; STARTs of requests that had started
 }
 
 var _ linkconn.Handler = (*input)(nil)

@@ -160,16 +160,21 @@ func TestFullInterningTable(t *testing.T) {
 	m.Settled()
 }
 
-// TestCancelsWithoutRequests checks that a peer may cancel each of its requests late and twice.
-// A peer that goes on to cancel what it has not requested loses its link, although it reads
-// all acknowledgements.
-func TestCancelsWithoutRequests(t *testing.T) {
+// TestUselessFrames checks that a peer may cancel each of its requests late and twice, and ask once whether it has
+// started. A peer that goes on to cancel, or to ask, loses its link, although it reads all responses.
+func TestUselessFrames(t *testing.T) {
+	const ten = 256 + 3*10 // the most for ten requests
 	for name, c := range map[string]struct {
-		requests, cancels int
-		ends              bool
+		requests, cancels, starts int
+		ends                      bool
 	}{
-		"late and twice": {1000, 2000, false},
-		"of nothing":     {10, 1000, true},
+		"late and twice, and asked": {1000, 2000, 1000, false},
+		"cancels, at the bound":     {10, ten, 0, false},
+		"cancels, one more":         {10, ten + 1, 0, true},
+		"starts, at the bound":      {10, 0, ten, false},
+		"starts, one more":          {10, 0, ten + 1, true},
+		"both, at the bound":        {10, ten - 20, 20, false},
+		"both, one more":            {10, ten - 20, 21, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
@@ -182,6 +187,9 @@ func TestCancelsWithoutRequests(t *testing.T) {
 			m.W.Run(time.Second)
 			for n := range c.cancels {
 				w.Cancel(uint64(n%c.requests + 1))
+			}
+			for n := range c.starts {
+				w.Start(uint64(n%c.requests + 1))
 			}
 			m.Clients.Do(func() { p.Conn.Write(w.Append(nil, 1<<20)) })
 			m.W.Run(time.Second)
