@@ -213,16 +213,17 @@ func FuzzUpstreamHTTP(f *testing.F) {
 
 // linkSeeds are the frames of an ordinary exchange.
 func linkSeeds(f *testing.F) {
-	w := link.NewWriter()
-	w.Preface(link.Dialer, link.Settings{})
-	w.Open(1, link.Settings{})
-	skip := len(w.Append(nil, 1<<20))
-	add := func() {
-		f.Add(w.Append(nil, 1<<20), uint64(1))
-		w.Reset()
+	var w *link.Writer
+	begin := func() {
+		w = link.NewWriter()
 		w.Preface(link.Dialer, link.Settings{})
 		w.Open(1, link.Settings{})
-		w.Append(nil, skip)
+		w.Append(nil, 1<<20)
+	}
+	begin()
+	add := func() {
+		f.Add(w.Append(nil, 1<<20), uint64(1))
+		begin()
 	}
 	req := protocol.Request{Method: []byte("POST"), Path: []byte("/"), Authority: []byte("a"), Body: []byte("abc")}
 	w.Request(1, &req, time.Second, nil)

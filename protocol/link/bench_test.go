@@ -44,19 +44,21 @@ func (s *discarder) OnStream(Stream, []byte) {}
 func roundTrip(t testing.TB) (call func(), count *int) {
 	d, a := newLink(t, Settings{}, ReaderLimits{})
 	h, req, resp := &discarder{}, typical(1), typicalResponse()
+	a.r.call(h)
+	d.r.call(h)
 	out := make([]byte, 0, 64<<10)
 	id := uint64(0)
 	return func() {
 		id++
 		d.w.Request(id, req, 500*time.Millisecond, nil)
 		out = d.w.Append(out[:0], 16<<10)
-		if err := a.r.Feed(out, h); err != nil {
+		if err := a.r.Feed(out); err != nil {
 			t.Fatal(err)
 		}
 		a.w.Load(Load{Pending: 3, Latency: time.Millisecond})
 		a.w.Response(id, resp, protocol.CodecHTTP, nil)
 		out = a.w.Append(out[:0], 16<<10)
-		if err := d.r.Feed(out, h); err != nil {
+		if err := d.r.Feed(out); err != nil {
 			t.Fatal(err)
 		}
 	}, &h.messages
@@ -99,17 +101,18 @@ func BenchmarkEncodeRequest(b *testing.B) {
 
 func BenchmarkDecodeRequest(b *testing.B) {
 	d, a := newLink(b, Settings{}, ReaderLimits{})
-	h, req := &discarder{}, typical(1)
+	req := typical(1)
 	var out []byte
 	for id := range uint64(4) { // until all text is interned
 		d.w.Request(id+1, req, time.Second, nil)
 		out = d.w.Append(out[:0], 0)
 		feed(b, a, out)
 	}
+	a.r.call(&discarder{})
 	b.ReportAllocs()
 	for b.Loop() {
 		a.r.lastID = 0 // the same bytes again
-		if err := a.r.Feed(out, h); err != nil {
+		if err := a.r.Feed(out); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -117,7 +120,8 @@ func BenchmarkDecodeRequest(b *testing.B) {
 
 func BenchmarkBigBody(b *testing.B) {
 	d, a := newLink(b, Settings{}, ReaderLimits{})
-	h, req := &discarder{}, typical(1)
+	a.r.call(&discarder{})
+	req := typical(1)
 	req.Body = make([]byte, 1<<20)
 	var out []byte
 	var parts [][]byte
@@ -130,7 +134,7 @@ func BenchmarkBigBody(b *testing.B) {
 		for d.w.Ready() {
 			out, parts = d.w.Gather(out[:0], parts[:0], 64<<10)
 			for _, p := range parts {
-				if err := a.r.Feed(p, h); err != nil {
+				if err := a.r.Feed(p); err != nil {
 					b.Fatal(err)
 				}
 			}

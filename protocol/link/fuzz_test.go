@@ -23,12 +23,12 @@ func FuzzReader(f *testing.F) {
 		}
 		limits := ReaderLimits{Message: 1 << 20, Header: 10000, Headers: 20, Streams: 3}
 		own := Settings{Features: FeatureStreams}
-		whole, bytewise := NewReader(role, own, limits), NewReader(role, own, limits)
 		h, hb := newRecorder(), newRecorder()
-		err := whole.Feed(b, h)
+		whole, bytewise := readerOf(role, own, limits, h), readerOf(role, own, limits, hb)
+		err := whole.Feed(b)
 		var errb error
 		for i := range b {
-			errb = bytewise.Feed(b[i:i+1], hb)
+			errb = bytewise.Feed(b[i : i+1])
 			if n := bytewise.Buffered(); n > len(b) {
 				t.Fatalf("%d bytes buffered of %d", n, len(b))
 			}

@@ -10,13 +10,31 @@ import (
 )
 
 // Handler receives the frames and messages that a Reader decodes, in the order of arrival and
-// during Feed. It may call Forget and Close of the Reader, not Feed, and all of the Writer.
+// during Feed: see RequestHandler and ResponseHandler. It may call Forget and Close of the Reader, not Feed, and all of
+// the Writer.
 type Handler interface {
 	// OnPreface comes first, once. Both sides then call Writer.Open with its arguments.
 	// version is the version that both sides speak.
 	OnPreface(version uint8, peer Settings)
 
-	// OnStream comes instead of OnPreface, to acceptors only, and is the last call: the
+	// OnReject says that message id was not accepted; the rest of it is skipped. why is
+	// TooLarge (over the limits), Overload (too many messages in reassembly, or no memory for
+	// more), DeadlinePassed (it took too long to arrive, see Expire) or Malformed (text that
+	// must not be forwarded, such as a line break in a header). An acceptor must call
+	// Writer.Refused(id, why). A dialer must fail the attempt and call Writer.Cancel.
+	OnReject(id uint64, why Reason)
+
+	OnPing(n uint64) // the handler calls Writer.Pong(n)
+	OnPong(n uint64)
+
+	OnCredit(n uint32) // grants DATA: pass n to Writer.Granted, and flush if Writer.Ready
+}
+
+// RequestHandler is the Handler of an acceptor.
+type RequestHandler interface {
+	Handler
+
+	// OnStream comes instead of OnPreface, and is the last call: the
 	// connection carries a stream. rest is the part of Feed's input after the preface, and is
 	// valid until OnStream returns.
 	OnStream(s Stream, rest []byte)
@@ -32,7 +50,28 @@ type Handler interface {
 	// back with Buffers.Put and must not append to it.
 	OnRequest(id uint64, req *protocol.Request, ttl time.Duration, buf *bytebufferpool.ByteBuffer)
 
-	// NewResponse is for OnResponse what NewRequest is for OnRequest. It returns nil to drop a
+	// OnCancel says that the peer cancels request id. The handler must respond with CancelAck
+	// even if it never saw the request, because it was in reassembly or rejected.
+	OnCancel(id uint64)
+
+	// OnStart says that the peer wants to be told, once, when request id starts. The handler calls Writer.Start(id) then,
+	// and at once if it knows no request id that waits to start.
+	OnStart(id uint64)
+
+	// OnWithdraw says that request id must not wait for the application any longer. If the request
+	// waits, the handler refuses it (NoSlot); else it does nothing.
+	OnWithdraw(id uint64)
+
+	// OnProbe says that the peer asks for the load of the service. The handler calls Writer.Answer,
+	// unless earlier output waits: a load that waits is old when it arrives.
+	OnProbe()
+}
+
+// ResponseHandler is the Handler of a dialer.
+type ResponseHandler interface {
+	Handler
+
+	// NewResponse is for OnResponse what RequestHandler.NewRequest is for OnRequest. It returns nil to drop a
 	// response that is no longer awaited.
 	NewResponse(id uint64) *protocol.Response
 
@@ -43,45 +82,22 @@ type Handler interface {
 	// OnInterim passes an interim response (1xx but 101) to request id. resp is valid until it returns.
 	OnInterim(id uint64, resp *protocol.Response)
 
-	// OnReject says that message id was not accepted; the rest of it is skipped. why is
-	// TooLarge (over the limits), Overload (too many messages in reassembly, or no memory for
-	// more), DeadlinePassed (it took too long to arrive, see Expire) or Malformed (text that
-	// must not be forwarded, such as a line break in a header). An acceptor must call
-	// Writer.Refused(id, why). A dialer must fail the attempt and call Writer.Cancel.
-	OnReject(id uint64, why Reason)
-
-	// OnCancel says that the peer cancels request id. The handler must respond with CancelAck
-	// even if it never saw the request, because it was in reassembly or rejected.
-	OnCancel(id uint64)
+	// OnCancelAck says what became of request id, which Writer.Cancel has cancelled.
 	OnCancelAck(id uint64, d Dropped)
 
 	// OnRefused says that request id ends without a response. If the request is still being
 	// sent, the handler must call Writer.Drop.
 	OnRefused(id uint64, why Reason)
 
-	// OnStart says to a dialer that the application works on request id, or soon will: see Writer.Start. To an acceptor it
-	// says that the peer wants to be told that, once. The handler calls Writer.Start(id) when the request starts, and at
-	// once if it knows no request id that waits to start.
+	// OnStart says that the application works on request id, or soon will: see Writer.Start.
 	OnStart(id uint64)
-	// OnWithdraw says, to acceptors only, that request id must not wait for the application any longer. If the request
-	// waits, the handler refuses it (NoSlot); else it does nothing.
-	OnWithdraw(id uint64)
-
-	OnPing(n uint64) // the handler calls Writer.Pong(n)
-	OnPong(n uint64)
 
 	// OnGoAway says that the peer has not processed and will not process requests above last,
 	// and that it accepts no new ones.
 	OnGoAway(last uint64, why Reason)
 
-	OnCredit(n uint32) // grants DATA: pass n to Writer.Granted, and flush if Writer.Ready
-	OnLoad(l Load)
-
-	// OnProbe says, to acceptors only, that the peer asks for the load of the service. The handler calls Writer.Answer,
-	// unless earlier output waits: a load that waits is old when it arrives.
-	OnProbe()
-	// OnAnswer has, for dialers only, the load after a PROBE.
-	OnAnswer(l Load)
+	OnLoad(l Load)   // the load of the service
+	OnAnswer(l Load) // the load of the service, after Writer.Probe
 }
 
 // ReaderLimits limits the memory that a peer can occupy. In each field zero means the default.

@@ -245,12 +245,29 @@ type side struct {
 }
 
 func newSide(role Role, s Settings, l ReaderLimits) *side {
-	e := &side{NewWriter(), NewReader(role, s, l), newRecorder()}
+	h := newRecorder()
+	e := &side{NewWriter(), readerOf(role, s, l, h), h}
 	e.w.Preface(role, s)
 	e.h.opened = e.w.Open
 	e.h.credited = e.w.Granted
 	return e
 }
+
+// handlers is a handler for either side.
+type handlers interface {
+	RequestHandler
+	ResponseHandler
+}
+
+func readerOf(role Role, s Settings, l ReaderLimits, h handlers) *Reader {
+	if role == Dialer {
+		return NewDialer(s, l, h)
+	}
+	return NewAcceptor(s, l, h)
+}
+
+// call makes r call h from now on.
+func (r *Reader) call(h handlers) { r.handler, r.acceptor, r.dialer = h, h, h }
 
 // newLink returns both ends of an open link.
 func newLink(t testing.TB, s Settings, l ReaderLimits) (d, a *side) {
@@ -267,7 +284,7 @@ func newLink(t testing.TB, s Settings, l ReaderLimits) (d, a *side) {
 
 func feed(t testing.TB, e *side, b []byte) {
 	t.Helper()
-	if err := e.r.Feed(b, e.h); err != nil {
+	if err := e.r.Feed(b); err != nil {
 		t.Fatalf("Feed: %v", err)
 	}
 }

@@ -29,12 +29,13 @@ func TestInterimDropped(t *testing.T) {
 		{"headers", protocol.Response{Status: 103, Headers: slices.Repeat(headers("a", "b"), 129)}, ""},
 		{"traceparent", protocol.Response{Status: 103, Headers: vectorRequest().Headers[1:]}, "interim 1 codec=0 status=103"},
 	} {
-		w, r, h := NewWriter(), NewReader(Dialer, Settings{}, ReaderLimits{}), newRecorder()
+		w, h := NewWriter(), newRecorder()
+		r := readerOf(Dialer, Settings{}, ReaderLimits{}, h)
 		w.Preface(Acceptor, Settings{})
 		w.Open(1, Settings{})
 		w.Interim(1, &c.resp)
 		w.Response(2, &protocol.Response{Status: 200, DeclaredLength: -1}, protocol.CodecHTTP, nil)
-		if err := r.Feed(w.Append(nil, 1<<20), h); err != nil {
+		if err := r.Feed(w.Append(nil, 1<<20)); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		got, _, next := strings.Cut(strings.Join(h.events[1:], ";"), "response 2")
@@ -60,9 +61,9 @@ func TestInterimErrors(t *testing.T) {
 		{"a name that was never defined", Dialer, head(103, 1, 5, 0), ErrIndex},
 	} {
 		other := map[Role]Role{Dialer: Acceptor, Acceptor: Dialer}[c.role]
-		r := NewReader(c.role, Settings{}, ReaderLimits{})
+		r := readerOf(c.role, Settings{}, ReaderLimits{}, newRecorder())
 		preface := appendPreface(nil, other, versions{1, 1}, Settings{}.withDefaults())
-		if err := r.Feed(bytes.Join([][]byte{preface, c.frame}, nil), newRecorder()); err != c.want {
+		if err := r.Feed(bytes.Join([][]byte{preface, c.frame}, nil)); err != c.want {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
 		}
 	}
@@ -70,7 +71,8 @@ func TestInterimErrors(t *testing.T) {
 
 // TestInterimOrder: an interim response leaves ahead of its response, and is dropped with it or alone.
 func TestInterimOrder(t *testing.T) {
-	w, r, h := NewWriter(), NewReader(Dialer, Settings{}, ReaderLimits{}), newRecorder()
+	w, h := NewWriter(), newRecorder()
+	r := readerOf(Dialer, Settings{}, ReaderLimits{}, h)
 	w.Preface(Acceptor, Settings{})
 	w.Open(1, Settings{})
 	for id := range uint64(3) {
@@ -78,7 +80,7 @@ func TestInterimOrder(t *testing.T) {
 		w.Response(id+1, &protocol.Response{Status: 200, Body: make([]byte, 1000*id), DeclaredLength: -1}, protocol.CodecHTTP, nil)
 	}
 	w.Drop(2)
-	if err := r.Feed(w.Append(nil, 1<<20), h); err != nil {
+	if err := r.Feed(w.Append(nil, 1<<20)); err != nil {
 		t.Fatal(err)
 	}
 	var order []string

@@ -100,7 +100,7 @@ func TestReassemblyMemory(t *testing.T) {
 	for range 200 {
 		feed(t, a, d.w.Append(nil, 0))
 		d.w.Granted(a.r.TakeConsumed())
-		s := a.r.assembling[1]
+		s := a.r.assembly.messages[1]
 		if s == nil {
 			t.Fatal("not in reassembly")
 		}
@@ -194,12 +194,12 @@ func TestMalformedInput(t *testing.T) {
 				_, a := newLink(t, Settings{}, ReaderLimits{})
 				var err error
 				for _, p := range parts {
-					err = a.r.Feed(p, a.h)
+					err = a.r.Feed(p)
 				}
 				if !errors.Is(err, c.want) {
 					t.Errorf("got %v, want %v", err, c.want)
 				}
-				if err := a.r.Feed(frame(8, 1), a.h); !errors.Is(err, c.want) {
+				if err := a.r.Feed(frame(8, 1)); !errors.Is(err, c.want) {
 					t.Errorf("afterwards: %v", err)
 				}
 				a.r.Close()
@@ -223,7 +223,7 @@ func TestFlowControlViolation(t *testing.T) {
 	}
 	feed(t, a, data)
 	feed(t, a, data)
-	if err := a.r.Feed(data, a.h); err != ErrFlowControl {
+	if err := a.r.Feed(data); err != ErrFlowControl {
 		t.Errorf("got %v", err)
 	}
 }

@@ -232,11 +232,11 @@ func (m *model) check() {
 		}
 	}
 	for _, e := range []*side{m.d, m.a} {
-		if e.w.Queued() != 0 || len(e.w.longs) != 0 || e.w.sending.n+e.w.batch.n != 0 || e.w.held != 0 {
-			m.t.Errorf("a Writer still holds %d bytes, %d messages", e.w.Queued(), len(e.w.longs))
+		if e.w.Queued() != 0 || len(e.w.data.all) != 0 || e.w.data.sending.n+e.w.data.batch.n != 0 || e.w.data.held != 0 {
+			m.t.Errorf("a Writer still holds %d bytes, %d messages", e.w.Queued(), len(e.w.data.all))
 		}
-		if e.r.Buffered() != 0 || len(e.r.assembling) != 0 {
-			m.t.Errorf("a Reader still holds %d bytes, %d messages", e.r.Buffered(), len(e.r.assembling))
+		if e.r.Buffered() != 0 || len(e.r.assembly.messages) != 0 {
+			m.t.Errorf("a Reader still holds %d bytes, %d messages", e.r.Buffered(), len(e.r.assembly.messages))
 		}
 	}
 	if m.own.given != m.own.released {
@@ -280,7 +280,7 @@ func TestCloseOwners(t *testing.T) {
 			t.Fatalf("seed %d: %d of %d released, %d queued", seed, m.own.released, m.own.given, m.d.w.Queued())
 		}
 		m.a.r.Close()
-		if m.a.r.Buffered() != 0 || m.a.r.Feed([]byte("anything"), m.a.h) != nil {
+		if m.a.r.Buffered() != 0 || m.a.r.Feed([]byte("anything")) != nil {
 			t.Fatal("a closed Reader still takes input")
 		}
 	}

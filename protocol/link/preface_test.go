@@ -64,10 +64,11 @@ func TestPrefaceErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			splits(t, c.b, func(t *testing.T, parts [][]byte) {
-				r, h := NewReader(c.role, Settings{}, ReaderLimits{}), newRecorder()
+				h := newRecorder()
+				r := readerOf(c.role, Settings{}, ReaderLimits{}, h)
 				var err error
 				for _, p := range parts {
-					err = r.Feed(p, h)
+					err = r.Feed(p)
 				}
 				if err != c.want || len(h.events) != 0 {
 					t.Errorf("got %v, events %q", err, h.events)
@@ -84,9 +85,10 @@ func TestUnknownSettings(t *testing.T) {
 	b[7] += 3
 	b = appendHeader(b, uint8(framePing), 7, 0)
 	splits(t, b, func(t *testing.T, parts [][]byte) {
-		r, h := NewReader(Acceptor, Settings{}, ReaderLimits{}), newRecorder()
+		h := newRecorder()
+		r := readerOf(Acceptor, Settings{}, ReaderLimits{}, h)
 		for _, p := range parts {
-			if err := r.Feed(p, h); err != nil {
+			if err := r.Feed(p); err != nil {
 				t.Fatal(err)
 			}
 		}

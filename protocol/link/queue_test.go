@@ -26,7 +26,7 @@ func TestDropResponses(t *testing.T) {
 			respond(id, 10)
 		}
 	}
-	q := &a.w.ready
+	q := &a.w.messages
 	for i, s := range q.segs {
 		at, near := q.find(s.id), i >= len(q.segs)-findNearby
 		if near && at != i || !near && at != -1 {
@@ -84,8 +84,8 @@ func TestQueueMemory(t *testing.T) {
 		for range messages {
 			w.message(frameRequest, 1, make([]byte, 1000), false, nil)
 		}
-		for w.ready.live > 0 {
-			w.ready.take(nil, budget, nil)
+		for w.messages.live > 0 {
+			w.messages.take(nil, budget, nil)
 		}
 	}
 	cases := []struct {
@@ -113,7 +113,7 @@ func TestQueueMemory(t *testing.T) {
 			} else {
 				w.Trim()
 			}
-			if kept := cap(w.ready.buf); kept > 0 != c.kept || kept > keepInUse {
+			if kept := cap(w.messages.buf); kept > 0 != c.kept || kept > keepInUse {
 				t.Errorf("%s, taken by %d: %d bytes are kept, want some: %t", c.name, budget, kept, c.kept)
 			}
 		}

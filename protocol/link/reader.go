@@ -1,52 +1,28 @@
 package link
 
 import (
-	"maps"
-	"slices"
 	"time"
-
-	"github.com/valyala/bytebufferpool"
 
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// Reader is the receiving half of a link. It keeps partial frames and messages in pooled
-// memory. One loop owns it.
+// Reader is the receiving half of a link: it takes the bytes apart into frames, and dispatches these. One loop owns it.
+// Partial frames and messages are kept in pooled memory.
 type Reader struct {
-	state  readerState
-	role   Role
-	own    versions
-	limits ReaderLimits
-	err    error // the error of Feed, which all later calls return
-	frame  int   // the longest payload
-	tokens bool  // responses may have a StreamToken
+	state      readerState
+	role       Role
+	offered    versions
+	err        error // the error of Feed, which all later calls return
+	maxPayload int
+	left       int // bytes of the payload of a streamed frame that have not arrived
 
-	// partial holds the start of the preface or of a frame other than DATA. need is its whole
-	// length, or 0 while its header is incomplete.
-	partial *bytebufferpool.ByteBuffer
-	need    int
+	partial  partial
+	progress progress
+	assembly assembly
+	decoder
 
-	// The next left bytes of the current frame's payload go to sink; nil skips them.
-	left int
-	sink *incoming
-
-	names      table
-	assembling map[uint64]*incoming // messages in reassembly
-	held       int                  // bytes of memory that they occupy
-	lastID     uint64               // id of the last request
-
+	lastID   uint64 // id of the last request
 	requests uint64 // that have begun
-
-	// moved counts completed frames. When Expire saw the current partial frame first, moved was stalled, and the
-	// time was since; 0 means that Expire has not seen the frame.
-	moved, stalled uint64
-	since          time.Duration
-
-	window, consumed uint32 // bytes the peer may still send, and bytes received since TakeConsumed
-
-	// Used to decode a message.
-	cursor cursor
-	free   []*incoming
 }
 
 type readerState uint8
@@ -57,7 +33,7 @@ const (
 	readClosed
 )
 
-// become changes the state, which only moves down the list. Reset begins anew.
+// become changes the state, which only moves down the list.
 func (r *Reader) become(next readerState) {
 	if next < r.state {
 		panic("link: illegal change of a Reader's state")
@@ -65,27 +41,27 @@ func (r *Reader) become(next readerState) {
 	r.state = next
 }
 
-// NewReader returns a Reader for the side role of a link. own must be the settings that its
+// NewAcceptor returns the Reader of the side that has accepted the connection. own must be the settings that its
 // Writer.Preface announces.
-func NewReader(role Role, own Settings, l ReaderLimits) *Reader {
-	r := &Reader{}
-	r.Reset(role, own, l)
-	return r
+func NewAcceptor(own Settings, l ReaderLimits, h RequestHandler) *Reader {
+	return newReader(Acceptor, own, l, decoder{handler: h, acceptor: h})
 }
 
-// Reset prepares r for another connection.
-func (r *Reader) Reset(role Role, own Settings, l ReaderLimits) {
-	r.Close()
+// NewDialer returns the Reader of the side that has dialled. own must be the settings that its Writer.Preface announces.
+func NewDialer(own Settings, l ReaderLimits, h ResponseHandler) *Reader {
+	return newReader(Dialer, own, l, decoder{handler: h, dialer: h})
+}
+
+func newReader(role Role, own Settings, l ReaderLimits, d decoder) *Reader {
 	own = own.withDefaults()
-	*r = Reader{
+	d.limits = l.withDefaults()
+	d.tokens = own.Features&FeatureStreams != 0
+	return &Reader{
 		role:       role,
-		own:        versions{MinVersion, MaxVersion},
-		limits:     l.withDefaults(),
-		frame:      int(own.MaxFrame) - headerRoom,
-		tokens:     own.Features&FeatureStreams != 0,
-		window:     own.Window,
-		assembling: r.assembling,
-		free:       r.free,
+		offered:    versions{MinVersion, MaxVersion},
+		maxPayload: int(own.MaxFrame) - headerRoom,
+		decoder:    d,
+		assembly:   assembly{buffers: d.limits.Buffers, window: own.Window},
 	}
 }
 
@@ -93,143 +69,126 @@ func (r *Reader) Reset(role Role, own Settings, l ReaderLimits) {
 // more, not even with the rest of its input.
 func (r *Reader) Close() {
 	r.become(readClosed)
-	r.dropPartial()
-	for _, s := range r.assembling {
-		r.discard(s)
-	}
+	r.partial.drop(r.limits.Buffers)
+	r.ForgetAll()
 	r.names = table{} // not reused: messages may refer to its texts
 }
 
-// Feed consumes all of b, which belongs to the caller again afterwards. It calls h for every
+// Feed consumes all of b, which belongs to the caller again afterwards. It calls the handler for every
 // frame and message that b completes. An error, always an *Error, means that the link must be
 // closed; all later calls return it again. Of a partial frame, only its header (at most 14
 // bytes) is read twice.
-func (r *Reader) Feed(b []byte, h Handler) error {
+func (r *Reader) Feed(b []byte) error {
 	for len(b) > 0 && r.err == nil && r.state != readClosed {
 		switch {
 		case r.left > 0:
-			b = r.payload(b, h)
+			b = r.payload(b)
 		case r.state == readPreface:
-			b = r.preface(b, h)
-		case r.partial != nil:
-			b = r.resume(b, h)
+			b = r.preface(b)
+		case r.partial.buf != nil:
+			b = r.resume(b)
 		default:
-			b = r.next(b, h)
+			b = r.next(b)
 		}
 	}
 	return r.err
 }
 
-func (r *Reader) preface(b []byte, h Handler) []byte {
+func (r *Reader) preface(b []byte) []byte {
 	for len(b) > 0 {
-		r.save(b[:1])
+		r.partial.save(b[:1], r.limits.Buffers)
 		b = b[1:]
-		n, err := prefaceLen(r.partial.B)
+		begun := r.partial.buf.B
+		n, err := prefaceLen(begun)
 		if err != nil {
 			r.err = err
 			return nil
 		}
-		if len(r.partial.B) < n {
+		if len(begun) < n {
 			continue
 		}
-		if r.role == Acceptor && Role(r.partial.B[len(magic)]) == streamRole {
-			r.stream(b, h)
+		if r.role == Acceptor && Role(begun[len(magic)]) == streamRole {
+			r.stream(b)
 			return nil
 		}
-		version, peer, err := parsePreface(r.partial.B, r.role, r.own)
-		r.dropPartial()
+		version, peer, err := parsePreface(begun, r.role, r.offered)
+		r.partial.drop(r.limits.Buffers)
 		if err != nil {
 			r.err = err
 			return nil
 		}
 		r.become(readFrames)
-		h.OnPreface(version, peer)
+		r.handler.OnPreface(version, peer)
 		return b
 	}
 	return nil
 }
 
 // stream ends the link: the peer's preface begins a stream. rest is the input after that.
-func (r *Reader) stream(rest []byte, h Handler) {
-	s, err := parseStreamPreface(r.partial.B, r.own)
-	r.dropPartial()
+func (r *Reader) stream(rest []byte) {
+	s, err := parseStreamPreface(r.partial.buf.B, r.offered)
+	r.partial.drop(r.limits.Buffers)
 	if r.err = err; err == nil {
 		r.become(readClosed)
-		h.OnStream(s, rest)
+		r.acceptor.OnStream(s, rest)
 	}
 }
 
-func (r *Reader) next(b []byte, h Handler) []byte {
-	f, n, err := parseHeader(b, r.frame)
+func (r *Reader) next(b []byte) []byte {
+	f, n, err := parseHeader(b, r.maxPayload)
 	if err != nil {
 		r.err = err
 		return nil
 	}
 	if n == 0 {
-		r.save(b)
+		r.partial.save(b, r.limits.Buffers)
 		return nil
 	}
 	if r.beginStreamed(f) {
 		return b[n:]
 	}
 	if len(b)-n < f.length {
-		r.save(b)
-		r.need = n + f.length
+		r.partial.save(b, r.limits.Buffers)
+		r.partial.need = n + f.length
 		return nil
 	}
 	if r.err == nil {
-		r.err = r.dispatch(f, b[n:n+f.length:n+f.length], h)
+		r.err = r.dispatch(f, b[n:n+f.length:n+f.length])
 	}
 	return b[n+f.length:]
 }
 
 // resume extends a partial frame: byte by byte until the header is complete, then with all
 // missing bytes at once.
-func (r *Reader) resume(b []byte, h Handler) []byte {
-	if r.need == 0 {
-		r.save(b[:1])
-		f, n, err := parseHeader(r.partial.B, r.frame)
+func (r *Reader) resume(b []byte) []byte {
+	n := min(len(b), r.partial.missing())
+	r.partial.save(b[:n], r.limits.Buffers)
+	b = b[n:]
+	if r.partial.need == 0 {
+		f, n, err := parseHeader(r.partial.buf.B, r.maxPayload)
 		if err != nil {
 			r.err = err
 			return nil
 		}
-		if n > 0 {
-			if r.need = n + f.length; r.beginStreamed(f) {
-				r.dropPartial()
-				return b[1:]
-			}
+		if n == 0 {
+			return b
 		}
-		b = b[1:]
-	} else {
-		n := min(len(b), r.need-len(r.partial.B))
-		r.save(b[:n])
-		b = b[n:]
+		if r.beginStreamed(f) {
+			r.partial.drop(r.limits.Buffers)
+			return b
+		}
+		r.partial.need = n + f.length
 	}
-	if r.need == 0 || len(r.partial.B) < r.need {
+	if r.partial.missing() > 0 {
 		return b
 	}
-	whole := r.partial // the handler may call Close
-	r.partial, r.need = nil, 0
-	f, n, err := parseHeader(whole.B, r.frame)
+	whole := r.partial.take() // the handler may call Close
+	f, n, err := parseHeader(whole.B, r.maxPayload)
 	if r.err = err; err == nil {
-		r.err = r.dispatch(f, whole.B[n:], h)
+		r.err = r.dispatch(f, whole.B[n:])
 	}
 	r.limits.Buffers.Put(whole)
 	return b
-}
-
-func (r *Reader) save(b []byte) {
-	if r.partial == nil {
-		r.partial = r.limits.Buffers.Get(0)
-	}
-	r.limits.Buffers.Append(r.partial, b, r.need)
-}
-
-func (r *Reader) dropPartial() {
-	if r.partial != nil {
-		r.limits.Buffers.Put(r.partial)
-	}
-	r.partial, r.need = nil, 0
 }
 
 // beginStreamed begins f if its payload is consumed as it arrives: DATA, and a frame that is skipped. It reports whether
@@ -239,15 +198,72 @@ func (r *Reader) beginStreamed(f header) bool {
 	case f.typ == frameData:
 		r.err = r.beginData(f)
 	case f.typ.skipped():
-		r.left, r.sink = f.length, nil
+		r.left = f.length
 	default:
 		return false
 	}
 	return true
 }
 
+// beginData handles the header of a DATA frame.
+func (r *Reader) beginData(f header) error {
+	if f.id == 0 {
+		return ErrStreamID
+	}
+	if f.flags&flagAbort != 0 && f.length == 0 {
+		r.Forget(f.id)
+		return nil
+	}
+	if f.length == 0 {
+		return ErrPayload
+	}
+	err := r.assembly.begin(f.id, f.length)
+	if err == nil {
+		r.left = f.length
+	}
+	return err
+}
+
+// payload consumes the part of a streamed frame's payload that b holds.
+func (r *Reader) payload(b []byte) []byte {
+	n := min(len(b), r.left)
+	if r.left -= n; r.left == 0 {
+		r.progress.frames++
+	}
+	if s := r.assembly.take(b[:n], r.left == 0); s != nil {
+		t, id := s.typ, s.id
+		r.err = r.deliver(t, id, r.assembly.remove(s))
+	}
+	return b[n:]
+}
+
+// Midway reports whether a frame or a message has arrived in part. If so, Expire must be
+// called from time to time.
+func (r *Reader) Midway() bool { return r.assembly.held > 0 || r.inFrame() }
+
+func (r *Reader) inFrame() bool { return r.partial.buf != nil || r.left > 0 }
+
+// Expire ends what is incomplete for longer than age, measured from the first call of Expire
+// that saw it. A message is rejected (Handler.OnReject with DeadlinePassed), and the rest of
+// it is skipped. An incomplete frame or preface is an error: close the link. now may be any
+// monotonic clock, and must not be 0.
+func (r *Reader) Expire(now, age time.Duration) error {
+	if r.err != nil || r.state == readClosed {
+		return r.err
+	}
+	if r.progress.tooSlow(r.inFrame(), now, age) {
+		r.err = ErrSlow
+		return r.err
+	}
+	for _, id := range r.assembly.late(now, age) {
+		r.Forget(id)
+		r.handler.OnReject(id, DeadlinePassed)
+	}
+	return nil
+}
+
 // Buffered returns the bytes of memory (protocol.Held) of partial frames and messages.
-func (r *Reader) Buffered() int { return r.held + protocol.Held(r.partial) }
+func (r *Reader) Buffered() int { return r.assembly.held + protocol.Held(r.partial.buf) }
 
 // Interned returns the bytes of memory of the interning table.
 func (r *Reader) Interned() int { return r.names.held() }
@@ -257,7 +273,7 @@ func (r *Reader) Requests() uint64 { return r.requests }
 
 // Assembled returns the bytes of memory of message id, or 0 if it is not in reassembly.
 func (r *Reader) Assembled(id uint64) int {
-	if s := r.assembling[id]; s != nil {
+	if s := r.assembly.messages[id]; s != nil {
 		return protocol.Held(s.buf)
 	}
 	return 0
@@ -265,34 +281,18 @@ func (r *Reader) Assembled(id uint64) int {
 
 // Largest returns the message in reassembly with the most memory, and its bytes, or 0 and 0 if
 // there is none. It visits all of them.
-func (r *Reader) Largest() (id uint64, n int) {
-	for at, s := range r.assembling {
-		if held := protocol.Held(s.buf); held > n || held == n && at < id {
-			id, n = at, held
-		}
-	}
-	return id, n
-}
+func (r *Reader) Largest() (id uint64, n int) { return r.assembly.largest() }
 
 // TakeConsumed returns the number of DATA bytes received since the last call, and opens the window for as many more. The
 // caller must grant them with Writer.Credit.
-func (r *Reader) TakeConsumed() uint32 {
-	n := r.consumed
-	r.consumed = 0
-	r.window += n
-	return n
-}
+func (r *Reader) TakeConsumed() uint32 { return r.assembly.takeConsumed() }
 
 // Forget drops message id if it is in reassembly. The rest is skipped, but counts as consumed.
-func (r *Reader) Forget(id uint64) {
-	if s := r.assembling[id]; s != nil {
-		r.discard(s)
-	}
-}
+func (r *Reader) Forget(id uint64) { r.assembly.drop(id) }
 
 // ForgetAll drops all messages in reassembly and returns their ids, rising.
 func (r *Reader) ForgetAll() []uint64 {
-	ids := slices.Sorted(maps.Keys(r.assembling))
+	ids := r.assembly.ids()
 	for _, id := range ids {
 		r.Forget(id)
 	}

@@ -63,8 +63,9 @@ func TestCloseDuringFeed(t *testing.T) {
 	splits(t, b, func(t *testing.T, parts [][]byte) {
 		_, a := newLink(t, Settings{}, ReaderLimits{})
 		h := &closer{r: a.r}
+		a.r.call(h)
 		for _, p := range parts {
-			if err := a.r.Feed(p, h); err != nil {
+			if err := a.r.Feed(p); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -82,10 +83,11 @@ func (*refuser) NewRequest(uint64) *protocol.Request { return nil }
 func TestHandlerDropsMessages(t *testing.T) {
 	d, a := newLink(t, Settings{}, ReaderLimits{})
 	h := &refuser{}
+	a.r.call(h)
 	d.w.Request(1, big(20<<10), 0, nil)
 	d.w.Request(2, typical(1), 0, nil)
 	d.w.Ping(1)
-	if err := a.r.Feed(d.w.Append(nil, 1<<20), h); err != nil || len(h.events) != 1 || a.r.Buffered() != 0 {
+	if err := a.r.Feed(d.w.Append(nil, 1<<20)); err != nil || len(h.events) != 1 || a.r.Buffered() != 0 {
 		t.Errorf("%v, %q, %d bytes buffered", err, h.events, a.r.Buffered())
 	}
 }
@@ -94,7 +96,7 @@ func TestHandlerDropsMessages(t *testing.T) {
 func TestReaderForgetsMessages(t *testing.T) {
 	d, a := newLink(t, Settings{}, ReaderLimits{})
 	d.w.Request(1, typical(1), 0, nil)
-	if err := a.r.Feed(d.w.Append(nil, 1<<20), newRecorder()); err != nil {
+	if err := a.r.Feed(d.w.Append(nil, 1<<20)); err != nil {
 		t.Fatal(err)
 	}
 	if c := &a.r.cursor; c.b != nil || c.trace != nil {

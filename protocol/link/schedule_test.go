@@ -1,7 +1,6 @@
 package link
 
 import (
-	"bytes"
 	"slices"
 	"testing"
 	"time"
@@ -225,7 +224,7 @@ func TestDropMemory(t *testing.T) {
 			d.w.Drop(i)
 		}
 	}
-	if n := len(d.w.ready.buf); n > 200<<10 {
+	if n := len(d.w.messages.buf); n > 200<<10 {
 		t.Errorf("100 messages of 500 bytes are left and take %d", n)
 	}
 	exchange(t, d, a)
@@ -248,29 +247,6 @@ func TestReadyCredit(t *testing.T) {
 	d.w.Credit(16 << 10)
 	if !d.w.Ready() {
 		t.Error("not ready for a quarter of the window")
-	}
-}
-
-func TestReset(t *testing.T) {
-	d, a := newLink(t, Settings{}, ReaderLimits{})
-	var o owners
-	for id := range uint64(3) {
-		d.w.Request(id+1, typical(1), 0, o.next())
-	}
-	d.w.Request(4, big(1<<20), 0, o.next())
-	feed(t, a, d.w.Append(nil, 100))
-	d.w.Reset()
-	a.r.Reset(Acceptor, Settings{}, ReaderLimits{})
-	if o.released != o.given || a.r.Buffered() != 0 || d.w.Ready() {
-		t.Error("Reset keeps state of the old link")
-	}
-	d.w.Preface(Dialer, Settings{})
-	d.w.Open(1, Settings{})
-	clear(a.h.requests)
-	d.w.Request(1, typical(9), 0, nil)
-	feed(t, a, d.w.Append(nil, 0))
-	if got := a.h.requests[1]; got == nil || !bytes.Equal(got.Body, typical(9).Body) {
-		t.Errorf("got %q", a.h.events)
 	}
 }
 

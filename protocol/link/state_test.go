@@ -2,7 +2,7 @@ package link
 
 import "testing"
 
-// TestClosedIsFinal checks that only Reset leads out of a closed state: become panics.
+// TestClosedIsFinal checks that nothing leads out of a closed state: become panics.
 func TestClosedIsFinal(t *testing.T) {
 	panics := func(what string, f func()) {
 		t.Helper()
@@ -13,14 +13,11 @@ func TestClosedIsFinal(t *testing.T) {
 		}()
 		f()
 	}
-	r, w := NewReader(Acceptor, Settings{}, ReaderLimits{}), NewWriter()
+	r, w := readerOf(Acceptor, Settings{}, ReaderLimits{}, newRecorder()), NewWriter()
 	r.Close()
 	r.Close() // may be called again
 	panics("reader", func() { r.become(readFrames) })
 	w.Close()
 	w.Close()
 	panics("writer", func() { w.become(writerOpen) })
-	w.Reset()
-	w.Open(1, Settings{})
-	panics("writer", func() { w.become(writerWaiting) })
 }

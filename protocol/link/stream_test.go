@@ -27,10 +27,11 @@ func TestStreamTransfer(t *testing.T) {
 			const rest = "GET / HTTP/1.1\r\n"
 			sent := AppendStream(nil, &c.sent)
 			splits(t, append(sent[:len(sent):len(sent)], rest...), func(t *testing.T, parts [][]byte) {
-				r, h := NewReader(Acceptor, Settings{}, ReaderLimits{}), newRecorder()
+				h := newRecorder()
+				r := readerOf(Acceptor, Settings{}, ReaderLimits{}, h)
 				fed := 0
 				for _, p := range parts {
-					if err := r.Feed(p, h); err != nil {
+					if err := r.Feed(p); err != nil {
 						t.Fatal(err)
 					}
 					before := fed
@@ -82,15 +83,16 @@ func TestStreamPrefaces(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			splits(t, c.b, func(t *testing.T, parts [][]byte) {
-				r, h := NewReader(Acceptor, Settings{}, ReaderLimits{}), newRecorder()
+				h := newRecorder()
+				r := readerOf(Acceptor, Settings{}, ReaderLimits{}, h)
 				var err error
 				for _, p := range parts {
-					err = r.Feed(p, h)
+					err = r.Feed(p)
 				}
 				if err != c.want || fmt.Sprint(h.events) != fmt.Sprint(c.events) || r.Buffered() != 0 && err == nil {
 					t.Errorf("got %v, %q", err, h.events)
 				}
-				if again := r.Feed([]byte{0}, h); again != err || len(h.events) != len(c.events) {
+				if again := r.Feed([]byte{0}); again != err || len(h.events) != len(c.events) {
 					t.Errorf("then %v, %q", again, h.events)
 				}
 			})
@@ -100,8 +102,9 @@ func TestStreamPrefaces(t *testing.T) {
 
 // Only an acceptor accepts streams.
 func TestStreamToDialer(t *testing.T) {
-	r, h := NewReader(Dialer, Settings{Features: FeatureStreams}, ReaderLimits{}), newRecorder()
-	if err := r.Feed(AppendStream(nil, &Stream{Kind: StreamHTTP}), h); err != ErrRole || len(h.events) != 0 {
+	h := newRecorder()
+	r := readerOf(Dialer, Settings{Features: FeatureStreams}, ReaderLimits{}, h)
+	if err := r.Feed(AppendStream(nil, &Stream{Kind: StreamHTTP})); err != ErrRole || len(h.events) != 0 {
 		t.Errorf("%v, %q", err, h.events)
 	}
 }
@@ -215,7 +218,7 @@ func TestTokenRejectedByReader(t *testing.T) {
 				d, _ := newStreamLink(t, c.features)
 				var err error
 				for _, p := range parts {
-					err = d.r.Feed(p, d.h)
+					err = d.r.Feed(p)
 				}
 				if err != c.err || fmt.Sprint(d.h.events) != fmt.Sprint(c.events) || len(d.h.responses) != 0 {
 					t.Errorf("got %v, %q", err, d.h.events)

@@ -20,10 +20,10 @@ func TestTiedErrors(t *testing.T) {
 		{"starts no request", Dialer, frameStart, 0, ErrStreamID},
 	} {
 		other := map[Role]Role{Dialer: Acceptor, Acceptor: Dialer}[c.role]
-		r := NewReader(c.role, Settings{}, ReaderLimits{})
+		r := readerOf(c.role, Settings{}, ReaderLimits{}, newRecorder())
 		preface := appendPreface(nil, other, versions{1, 1}, Settings{}.withDefaults())
 		frame := appendHeader(nil, uint8(c.typ), c.id, 0)
-		if err := r.Feed(bytes.Join([][]byte{preface, frame}, nil), newRecorder()); err != c.want {
+		if err := r.Feed(bytes.Join([][]byte{preface, frame}, nil)); err != c.want {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
 		}
 	}

@@ -78,10 +78,11 @@ func TestVectorsRead(t *testing.T) {
 	for _, v := range loadVectors(t) {
 		t.Run(v.name, func(t *testing.T) {
 			splits(t, v.wire, func(t *testing.T, parts [][]byte) {
-				r, h := NewReader(v.role, Settings{Features: FeatureStreams}, ReaderLimits{}), newRecorder()
+				h := newRecorder()
+				r := readerOf(v.role, Settings{Features: FeatureStreams}, ReaderLimits{}, h)
 				var err error
 				for _, p := range parts {
-					err = r.Feed(p, h)
+					err = r.Feed(p)
 				}
 				if code := codeOf(err); code != v.code {
 					t.Errorf("got error %q, want %q", code, v.code)
@@ -254,8 +255,9 @@ func writeVector(t *testing.T, name string, b []byte, writer Role) {
 		role, reader = Acceptor, "reader acceptor\n"
 	}
 	sb.WriteString(reader)
-	r, h := NewReader(role, Settings{}, ReaderLimits{}), newRecorder()
-	if err := r.Feed(b, h); err != nil {
+	h := newRecorder()
+	r := readerOf(role, Settings{}, ReaderLimits{}, h)
+	if err := r.Feed(b); err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range append([][]byte{b[:8+b[7]]}, cut(t, b[8+b[7]:])...) {

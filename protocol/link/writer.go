@@ -18,40 +18,30 @@ type Owner interface {
 	Buffered() int
 }
 
-// Writer is the sending half of a link: it encodes and interns messages, cuts them into frames
-// and schedules these. One loop owns it. NewWriter returns one.
+// Writer is the sending half of a link: it encodes messages, and sends their frames in order. One loop
+// owns it. NewWriter returns one.
 //
-// Three queues are emptied in this order: control frames; whole messages and the first frames
-// of long ones; DATA, that of batch messages last. A message that fits one frame is encoded at
+// Three queues are emptied in this order: control frames (controls); whole messages and the first frames
+// of long ones (queue); DATA, that of batch messages last (scheduler). A message that fits one frame is encoded at
 // once and its owner released. Of a longer one, and of a batch message with more than batchWhole
 // bytes of body, only the head is encoded: its body stays with the owner until the last byte has
 // left. The caller must limit what accumulates when the peer does not read: see Queued.
 type Writer struct {
-	state   writerState
-	role    Role
-	greet   bool // the preface has not left
-	version uint8
-	own     Settings
-	frame   int  // the longest payload that the peer accepts
-	tokens  bool // the peer accepts responses with a StreamToken
+	state      writerState
+	role       Role
+	greet      bool // the preface has not left
+	version    uint8
+	own        Settings
+	maxPayload int  // of a frame; the peer accepts no longer one
+	tokens     bool // the peer accepts responses with a StreamToken
 
-	control []byte // frames that precede all messages
-	slots   slots
-	names   *interner // nil before the first message
-	ready   queue
+	controls
+	messages queue
+	data     scheduler
+	names    *interner // nil before the first message
 
-	longs            map[uint64]*outgoing // all messages with DATA to send
-	sending          lanes                // messages of longs whose first frame has left, without batch
-	batch            lanes                // batch messages of longs whose first frame has left
-	framesSinceBatch int                  // DATA frames sent while both lanes had messages
-	credit           int                  // bytes of DATA that the peer still accepts
-	ended            []*outgoing          // messages whose last byte Gather has returned; until Sent
-	held             int                  // bytes of memory of longs and ended
-	window           int                  // the peer's window, which credit never exceeds
-
-	scratch []byte // the head being encoded
-	free    []*outgoing
-	begun   func(*outgoing) // w.begin, bound once to avoid allocations
+	scratch      []byte          // the head being encoded
+	onFirstFrame func(*outgoing) // data.begin, bound once to avoid allocations
 }
 
 type writerState uint8
@@ -62,46 +52,24 @@ const (
 	writerClosed
 )
 
-// become changes the state, which moves down the list, and by Reset from closed to waiting.
+// become changes the state, which only moves down the list.
 func (w *Writer) become(next writerState) {
-	if next < w.state && (w.state != writerClosed || next != writerWaiting) {
+	if next < w.state {
 		panic("link: illegal change of a Writer's state")
 	}
 	w.state = next
 }
 
-// slots are control frames of which only the latest counts: a peer can't make them accumulate.
-type slots struct {
-	credit           uint32
-	ping, pong       uint64
-	load             Load
-	hasPing, hasPong bool
-	hasLoad          bool
-	answers          bool // load is the ANSWER to a PROBE
-}
-
-const maxFree = 64
-
 // NewWriter returns a Writer; the caller must call Preface next.
 func NewWriter() *Writer {
-	w := &Writer{}
-	w.begun = w.begin
-	w.Reset()
+	w := &Writer{own: Settings{}.withDefaults(), maxPayload: MinFrame - headerRoom}
+	w.onFirstFrame = w.data.begin
 	return w
-}
-
-// Reset releases what w holds and prepares it for another connection.
-func (w *Writer) Reset() {
-	w.Close()
-	w.become(writerWaiting)
-	w.own = Settings{}.withDefaults()
-	w.role, w.greet, w.version, w.tokens = 0, false, 0, false
-	w.frame, w.credit, w.window = MinFrame-headerRoom, 0, 0
 }
 
 // Trim drops memory kept for future messages. Call it from time to time while nothing is sent.
 func (w *Writer) Trim() {
-	w.ready.trim()
+	w.messages.trim()
 	if cap(w.scratch) > keepIdle {
 		w.scratch = nil
 	}
@@ -110,14 +78,11 @@ func (w *Writer) Trim() {
 // Close releases all owners and memory. Nothing is sent afterwards. Another call does nothing.
 func (w *Writer) Close() {
 	w.become(writerClosed)
-	for id, s := range w.longs {
-		delete(w.longs, id)
-		w.recycle(s)
-	}
-	w.Sent()
-	w.sending, w.batch, w.held, w.slots = lanes{}, lanes{}, 0, slots{}
-	w.ready.clear()
-	w.control, w.names = w.control[:0], nil
+	w.controls.clear()
+	w.controls.closed = true
+	w.messages.clear()
+	w.data.clear()
+	w.names = nil
 }
 
 // Preface queues the preface, the first bytes on the wire. The preface of a dialer offers all versions and
@@ -137,10 +102,9 @@ func (w *Writer) Open(version uint8, peer Settings) {
 	peer = peer.withDefaults()
 	w.become(writerOpen)
 	w.version = version
-	w.frame = int(peer.MaxFrame) - headerRoom
+	w.maxPayload = int(peer.MaxFrame) - headerRoom
 	w.tokens = peer.Features&FeatureStreams != 0
-	w.window = int(peer.Window)
-	w.credit = w.window
+	w.data.credit, w.data.window = int(peer.Window), int(peer.Window)
 }
 
 // Request queues a request. ids start at 1 and increase with each call. ttl is the time left:
@@ -176,11 +140,11 @@ func (w *Writer) Interim(id uint64, resp *protocol.Response) {
 		return
 	}
 	w.scratch = w.table().appendInterim(w.scratch[:0], resp)
-	if len(w.scratch) > w.frame {
+	if len(w.scratch) > w.maxPayload {
 		return
 	}
-	w.ready.buf = append(appendHeader(w.ready.buf, uint8(frameInterim), id, len(w.scratch)), w.scratch...)
-	w.ready.push(id, nil)
+	w.messages.buf = append(appendHeader(w.messages.buf, uint8(frameInterim), id, len(w.scratch)), w.scratch...)
+	w.messages.push(id, nil)
 }
 
 func (w *Writer) table() *interner {
@@ -207,15 +171,15 @@ func (w *Writer) message(t frameType, id uint64, body []byte, batch bool, o Owne
 	}
 	head := len(w.scratch)
 	total := varintLen(uint64(head)) + head + len(body)
-	if total > w.frame || batch && len(body) > batchWhole {
+	if total > w.maxPayload || batch && len(body) > batchWhole {
 		w.long(t, id, total, body, batch, o)
 		return
 	}
-	b := appendHeader(w.ready.buf, uint8(t), id, total)
+	b := appendHeader(w.messages.buf, uint8(t), id, total)
 	b = binary.AppendUvarint(b, uint64(head))
 	b = append(b, w.scratch...)
-	w.ready.buf = append(b, body...)
-	w.ready.push(id, nil)
+	w.messages.buf = append(b, body...)
+	w.messages.push(id, nil)
 	if o != nil {
 		o.Release()
 	}
@@ -224,43 +188,20 @@ func (w *Writer) message(t frameType, id uint64, body []byte, batch bool, o Owne
 // long queues a message that needs DATA frames. Its first frame has no part of the body: first
 // frames need no credit, and many bodies that begin at once would exceed the window.
 func (w *Writer) long(t frameType, id uint64, total int, body []byte, batch bool, o Owner) {
-	s := w.newOutgoing()
+	s := w.data.unused()
 	s.id, s.body, s.batch, s.owner = id, body, batch, o
 	prefix := varintLen(uint64(total)) + varintLen(uint64(len(w.scratch)))
-	first := min(len(w.scratch), w.frame-prefix)
+	first := min(len(w.scratch), w.maxPayload-prefix)
 	if rest := w.scratch[first:]; len(rest) > 0 {
 		s.head = bytebufferpool.Get()
 		s.head.B = append(s.head.B[:0], rest...)
 	}
-	b := appendHeader(w.ready.buf, uint8(t)|flagMore, id, prefix+first)
+	b := appendHeader(w.messages.buf, uint8(t)|flagMore, id, prefix+first)
 	b = binary.AppendUvarint(b, uint64(total))
 	b = binary.AppendUvarint(b, uint64(len(w.scratch)))
-	w.ready.buf = append(b, w.scratch[:first]...)
-	w.ready.push(id, s)
-	s.held = s.left()
-	w.held += s.held
-	if w.longs == nil {
-		w.longs = make(map[uint64]*outgoing)
-	}
-	w.longs[id] = s
-}
-
-func (w *Writer) newOutgoing() *outgoing {
-	if n := len(w.free); n > 0 {
-		s := w.free[n-1]
-		w.free = w.free[:n-1]
-		return s
-	}
-	return &outgoing{}
-}
-
-// recycle releases s, which must be neither in longs nor in lanes.
-func (w *Writer) recycle(s *outgoing) {
-	w.held -= s.held
-	s.release()
-	if len(w.free) < maxFree {
-		w.free = append(w.free, s)
-	}
+	w.messages.buf = append(b, w.scratch[:first]...)
+	w.messages.push(id, s)
+	w.data.add(s)
 }
 
 // Drop removes the unsent part of message id and releases its owner. started reports whether
@@ -269,62 +210,55 @@ func (w *Writer) recycle(s *outgoing) {
 // Refused. A short response with many others queued behind it can't be removed: it is sent in
 // its turn, and started is true.
 func (w *Writer) Drop(id uint64) (started bool) {
-	if s := w.longs[id]; s != nil {
-		delete(w.longs, id)
+	if s := w.data.all[id]; s != nil {
 		started = s.begun
 		if started {
-			w.lanesOf(s).remove(s)
-			w.control = appendHeader(w.control, uint8(frameData)|flagAbort, id, 0)
+			w.abort(id)
 		} else {
-			w.ready.kill(s.at)
+			w.messages.kill(s.at)
 		}
-		w.recycle(s)
+		w.data.drop(s)
 		return started
 	}
-	if i := w.ready.find(id); i >= 0 {
-		w.ready.kill(i)
+	if i := w.messages.find(id); i >= 0 {
+		w.messages.kill(i)
 		return false
 	}
 	return true
 }
 
+// Cancel cancels request id and reports whether any of it was sent. If none was, the request
+// is dropped here, and no CANCEL_ACK will come.
+func (w *Writer) Cancel(id uint64) (sent bool) {
+	if !w.Drop(id) {
+		return false
+	}
+	w.cancel(id)
+	return true
+}
+
 // Unsent reports whether a part of request id was not sent. It is for dialers.
-func (w *Writer) Unsent(id uint64) bool { return w.longs[id] != nil || w.ready.find(id) >= 0 }
+func (w *Writer) Unsent(id uint64) bool { return w.data.all[id] != nil || w.messages.find(id) >= 0 }
 
 // Queued returns the bytes held for sending: encoded, and in messages that are not released.
-func (w *Writer) Queued() int { return w.Encoded() + w.held }
+func (w *Writer) Queued() int { return w.Encoded() + w.data.held }
 
 // Waiting returns the bytes of memory of the long messages that wait to be sent. It visits all of them.
-func (w *Writer) Waiting() (n int) {
-	for _, s := range w.longs {
-		n += s.memory()
-	}
-	return n
-}
+func (w *Writer) Waiting() int { return w.data.memory() }
 
 // Largest returns the long message that holds the most memory while it waits to be sent, and its bytes, or
 // 0 and 0 if there is none. It visits all long messages.
-func (w *Writer) Largest() (id uint64, n int) {
-	for at, s := range w.longs {
-		if held := s.memory(); held > n || held == n && at < id {
-			id, n = at, held
-		}
-	}
-	return id, n
-}
+func (w *Writer) Largest() (id uint64, n int) { return w.data.largest() }
+
+// Granted adds the credit of a CREDIT frame.
+func (w *Writer) Granted(n uint32) { w.data.grant(n) }
 
 // Starved reports whether DATA waits for the peer's CREDIT.
-func (w *Writer) Starved() bool {
-	return w.state == writerOpen && (w.sending.n > 0 && w.credit == 0 || w.batch.n > 0 && w.spare() <= 0)
-}
-
-// Control returns the bytes of control frames held for sending. It is large only if a peer
-// sends CANCEL and PING and does not read the responses.
-func (w *Writer) Control() int { return len(w.control) }
+func (w *Writer) Starved() bool { return w.state == writerOpen && w.data.starved() }
 
 // Encoded returns the bytes held for sending in the Writer's own memory, without Owners.
 func (w *Writer) Encoded() int {
-	return len(w.control) + w.defined() + w.ready.pending()
+	return len(w.controls.frames) + w.defined() + w.messages.pending()
 }
 
 // defined returns the bytes of DEFINE frames held for sending.

@@ -183,7 +183,7 @@ func TestProviderAnswers(t *testing.T) {
 	m.Clients.Do(func() { p.Conn.Write(w.Append(nil, 1<<20)) })
 	m.W.Run(10 * time.Millisecond)
 	var got answers
-	if err := link.NewReader(link.Dialer, link.Settings{}, link.ReaderLimits{}).Feed(p.Heard, &got); err != nil {
+	if err := link.NewDialer(link.Settings{}, link.ReaderLimits{}, &got).Feed(p.Heard); err != nil {
 		t.Fatal(err)
 	}
 	if len(got.loads) != 1 || got.loads[0].Pending != 3 {

@@ -101,7 +101,7 @@ func TestReplayFails(t *testing.T) {
 		m.Settled()
 		m.W.Run(time.Second)
 		got := &proxytest.Refusals{Why: map[link.Reason]int{}}
-		if err := link.NewReader(link.Dialer, link.Settings{}, link.ReaderLimits{}).Feed(p.Heard, got); err != nil {
+		if err := link.NewDialer(link.Settings{}, link.ReaderLimits{}, got).Feed(p.Heard); err != nil {
 			t.Fatal(err)
 		}
 		if got.Why[link.UpstreamReset] != 1 || len(got.Why) > 1 {

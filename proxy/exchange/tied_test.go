@@ -475,7 +475,7 @@ func (c olderConn) WriteParts(parts [][]byte) {
 
 // tiedFrames counts what only a peer that knows tied hedges may get.
 type tiedFrames struct {
-	link.Handler
+	link.RequestHandler
 	n   int
 	req protocol.Request
 }
@@ -506,7 +506,7 @@ func TestTiedOlderPeers(t *testing.T) {
 		m.RunUntil("the refusal", func() bool { return m.Consumer.Stats("compute").HedgesMissed == 1 })
 		m.check(tiedWant{hedges: 1, missed: 1, primary: 1})
 		got := &tiedFrames{}
-		if err := link.NewReader(link.Acceptor, link.Settings{}, link.ReaderLimits{}).Feed(sent, got); err != nil || got.n > 0 || len(sent) == 0 {
+		if err := link.NewAcceptor(link.Settings{}, link.ReaderLimits{}, got).Feed(sent); err != nil || got.n > 0 || len(sent) == 0 {
 			t.Errorf("%d frames of tied hedges in %d bytes, error %v", got.n, len(sent), err)
 		}
 	}

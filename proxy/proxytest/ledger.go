@@ -23,8 +23,8 @@ type linkLedger struct {
 func NewLinkLedger(t *testing.T, said, heard []byte, limits link.ReaderLimits) *linkLedger {
 	t.Helper()
 	l := &linkLedger{Requested: map[uint64]bool{}, Responses: map[uint64]int{}, Cancelled: map[uint64]bool{}}
-	_ = link.NewReader(link.Acceptor, link.Settings{}, limits).Feed(said, l)
-	if err := link.NewReader(link.Dialer, link.Settings{}, limits).Feed(heard, l); err != nil {
+	_ = link.NewAcceptor(link.Settings{}, limits, l).Feed(said)
+	if err := link.NewDialer(link.Settings{}, limits, l).Feed(heard); err != nil {
 		t.Fatalf("the sidecar's frames are malformed: %v\n%x", err, heard)
 	}
 	return l
@@ -77,7 +77,7 @@ var LinkRequest = &protocol.Request{Service: []byte("local"), Method: []byte("GE
 
 // Refusals counts the refusals of an acceptor by their reason.
 type Refusals struct {
-	link.Handler
+	link.ResponseHandler
 	Why map[link.Reason]int
 }
 

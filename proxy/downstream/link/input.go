@@ -35,7 +35,7 @@ const (
 	spareUseless      = 256
 )
 
-// OnPreface implements link.Handler.
+// OnPreface implements link.RequestHandler.
 func (in *input) OnPreface(version uint8, peer link.Settings) {
 	in.Writer.Preface(link.Acceptor, in.settings())
 	in.calls.setPeer(peer)
@@ -56,7 +56,7 @@ func (in *input) settings() link.Settings {
 	return s
 }
 
-// NewRequest implements link.Handler.
+// NewRequest implements link.RequestHandler.
 func (in *input) NewRequest(uint64) *protocol.Request {
 	if in.cur == nil {
 		in.cur = in.host.Pool.Exchange(&in.calls)
@@ -64,7 +64,7 @@ func (in *input) NewRequest(uint64) *protocol.Request {
 	return &in.cur.Request
 }
 
-// OnRequest implements link.Handler.
+// OnRequest implements link.RequestHandler.
 func (in *input) OnRequest(id uint64, req *protocol.Request, ttl time.Duration, buf *bytebufferpool.ByteBuffer) {
 	ex := in.cur
 	in.cur = nil
@@ -101,7 +101,7 @@ func (in *input) refuse(ex *exchange.Exchange, why link.Reason) {
 	in.host.Pool.Recycle(ex)
 }
 
-// OnReject implements link.Handler. It refuses a request that the reader could not take.
+// OnReject implements link.RequestHandler. It refuses a request that the reader could not take.
 func (in *input) OnReject(id uint64, why link.Reason) { in.reject(id, why, fault.OfReason(why)) }
 
 // reject refuses a request that has not arrived completely. It counts as f.
@@ -111,7 +111,7 @@ func (in *input) reject(id uint64, why link.Reason, f *fault.Failure) {
 	in.Writer.Refused(id, why)
 }
 
-// OnCancel implements link.Handler. The request stays in calls while the application works on it.
+// OnCancel implements link.RequestHandler. The request stays in calls while the application works on it.
 func (in *input) OnCancel(id uint64) {
 	ex := in.calls.find(id)
 	switch {
@@ -132,7 +132,7 @@ func (in *input) OnCancel(id uint64) {
 	}
 }
 
-// OnStart implements link.Handler. A request that has ended counts as started.
+// OnStart implements link.RequestHandler. A request that has ended counts as started.
 func (in *input) OnStart(id uint64) {
 	ex := in.calls.find(id)
 	if ex != nil && ex.AwaitStart() || !in.countUseless() {
@@ -141,7 +141,7 @@ func (in *input) OnStart(id uint64) {
 	in.Writer.Start(id)
 }
 
-// OnWithdraw implements link.Handler.
+// OnWithdraw implements link.RequestHandler.
 func (in *input) OnWithdraw(id uint64) {
 	if ex := in.calls.find(id); ex != nil {
 		ex.Untie()
@@ -159,7 +159,7 @@ func (in *input) countUseless() (open bool) {
 	return false
 }
 
-// OnProbe implements link.Handler. An ANSWER that waited would be old when it arrives.
+// OnProbe implements link.RequestHandler. An ANSWER that waited would be old when it arrives.
 func (in *input) OnProbe() {
 	to := in.listener.Fixed.Service
 	if in.Waits() {
@@ -170,7 +170,7 @@ func (in *input) OnProbe() {
 	in.Writer.Answer(linkLoad(to.Load()))
 }
 
-// OnStream implements link.Handler.
+// OnStream implements link.RequestHandler.
 func (in *input) OnStream(st link.Stream, rest []byte) { in.leaving.take(st, rest) }
 
 // stop drops the request that is being decoded.
@@ -180,16 +180,3 @@ func (in *input) stop() {
 		in.cur = nil
 	}
 }
-
-// OnGoAway does nothing: a dialler that sends no more requests closes the link itself.
-func (in *input) OnGoAway(uint64, link.Reason) {}
-
-// These are for the dialling end.
-func (in *input) NewResponse(uint64) *protocol.Response { return nil }
-func (in *input) OnResponse(uint64, *protocol.Response, protocol.Codec, *bytebufferpool.ByteBuffer) {
-}
-func (in *input) OnInterim(uint64, *protocol.Response) {}
-func (in *input) OnCancelAck(uint64, link.Dropped)     {}
-func (in *input) OnRefused(uint64, link.Reason)        {}
-func (in *input) OnLoad(link.Load)                     {}
-func (in *input) OnAnswer(link.Load)                   {}

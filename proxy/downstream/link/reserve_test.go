@@ -41,7 +41,7 @@ func TestReserve(t *testing.T) {
 			check := func(what string, p *proxytest.Peer, refused int) {
 				t.Helper()
 				got := &proxytest.Refusals{Why: map[link.Reason]int{}}
-				if err := link.NewReader(link.Dialer, link.Settings{}, link.ReaderLimits{}).Feed(p.Heard, got); err != nil {
+				if err := link.NewDialer(link.Settings{}, link.ReaderLimits{}, got).Feed(p.Heard); err != nil {
 					t.Fatal(err)
 				}
 				if got.Why[link.Overload] != refused || len(got.Why) > 1 {

@@ -32,7 +32,8 @@ func newSession(h *downstream.Host, l *exchange.Listener) *session {
 	s := &session{host: h, listener: l}
 	s.input.session, s.leaving.session, s.ending.session = s, s, s
 	s.calls.init(s)
-	s.Init(h.Shard, link.Acceptor, &s.input, s.overBudget)
+	limits := linkconn.Limits(h.Shard, s.overBudget)
+	s.Init(h.Shard, link.NewAcceptor(linkconn.Settings(h.Shard.Process), limits, &s.input), &s.input)
 	return s
 }
 

@@ -29,7 +29,7 @@ services: {local: {discover: static, endpoints: ["127.0.0.1:1"], protocol: %s}}`
 			})))
 			m.W.Run(100 * time.Millisecond)
 			got := &proxytest.Refusals{Why: map[link.Reason]int{}}
-			if err := link.NewReader(link.Dialer, link.Settings{}, link.ReaderLimits{}).Feed(p.Heard, got); err != nil {
+			if err := link.NewDialer(link.Settings{}, link.ReaderLimits{}, got).Feed(p.Heard); err != nil {
 				t.Fatal(err)
 			}
 			if got.Why[c.why] != 1 || len(got.Why) != 1 {
@@ -82,7 +82,7 @@ func TestCancelQueued(t *testing.T) {
 	m.Clients.Do(func() { p.Conn.Write(w.Append(out, 1<<20)) })
 	m.W.Run(100 * time.Millisecond)
 	var got dropped
-	if err := link.NewReader(link.Dialer, link.Settings{}, link.ReaderLimits{}).Feed(p.Heard, &got); err != nil {
+	if err := link.NewDialer(link.Settings{}, link.ReaderLimits{}, &got).Feed(p.Heard); err != nil {
 		t.Fatal(err)
 	}
 	if got.n != 2 {

@@ -34,7 +34,7 @@ func (o *outcome) OnGoAway(last uint64, _ link.Reason) { o.goAway, o.last = true
 func outcomeOf(t *testing.T, p *proxytest.Peer) *outcome {
 	t.Helper()
 	got := &outcome{Refusals: proxytest.Refusals{Why: map[link.Reason]int{}}}
-	if err := link.NewReader(link.Dialer, link.Settings{}, link.ReaderLimits{}).Feed(p.Heard, got); err != nil {
+	if err := link.NewDialer(link.Settings{}, link.ReaderLimits{}, got).Feed(p.Heard); err != nil {
 		t.Fatal(err)
 	}
 	return got

@@ -29,29 +29,28 @@ const writeSize = 112 << 10
 // Conn is the part of a link that both ends share: the codec on a connection, the flush at
 // the end of the turn, the grant of credit, and the keepalive.
 type Conn struct {
-	Shard       *shard.Shard
-	Transport   loop.Conn
-	state       State
-	Reader      *link.Reader
-	Writer      *link.Writer
-	out         loop.Flush
-	Outbound    shard.Outbound
-	creditTimer loop.Timer // armed while DATA waits for the peer's credit
-	expiry      loop.Timer // armed while a message or frame is incomplete
-	drainLimit  loop.Timer // armed by LimitDrain
-	keepalive   loop.Timer
-	heard       bool          // bytes arrived since the last keepalive
-	pinged      bool          // a PING has no response yet
-	idle        time.Duration // how long the link has carried nothing
-	Account     shard.TableAccount
-	batch       int   // messages since the last write
-	InputError  error // why the input is malformed
-	handler     Handler
+	Shard          *shard.Shard
+	Transport      loop.Conn
+	state          State
+	Reader         *link.Reader
+	Writer         *link.Writer
+	flush          loop.Flush
+	Outbound       shard.Outbound
+	creditTimer    loop.Timer // armed while DATA waits for the peer's credit
+	expiryTimer    loop.Timer // armed while a message or frame is incomplete
+	drainTimer     loop.Timer // armed by LimitDrain
+	keepaliveTimer loop.Timer
+	heard          bool          // bytes arrived since the last keepalive
+	pinged         bool          // a PING has no response yet
+	idle           time.Duration // how long the link has carried nothing
+	Account        shard.TableAccount
+	batch          int   // messages since the last write
+	InputError     error // why the input is malformed
+	handler        Handler
 }
 
 // Handler is what differs between the two ends.
 type Handler interface {
-	link.Handler
 	// InFlight returns the number of requests on the link.
 	InFlight() int
 	// BeforeFlush is called before each flush, and may add frames to it.
@@ -63,29 +62,32 @@ type Handler interface {
 	OnIdle()
 }
 
-// Init prepares either end. full reports whether the reassembly of a message may not begin.
-func (c *Conn) Init(w *shard.Shard, role link.Role, end Handler, full func(id uint64) bool) {
-	c.Shard, c.handler = w, end
-	limits := link.ReaderLimits{
+// Limits returns what either end allows the peer. full reports whether the reassembly of a message may not begin.
+func Limits(w *shard.Shard, full func(id uint64) bool) link.ReaderLimits {
+	return link.ReaderLimits{
 		Message: w.MessageLimits.Message,
 		// The other sidecar took the message within these limits, and added to it.
 		Header: w.MessageLimits.Header + addedBytes, Headers: w.MessageLimits.Headers + addedHeaders,
 		Buffers: &w.Buffers, Scratch: &w.Decoded, Full: full,
 	}
-	c.Reader = link.NewReader(role, Settings(w.Process), limits)
+}
+
+// Init prepares the end that h is of. r calls h.
+func (c *Conn) Init(w *shard.Shard, r *link.Reader, h Handler) {
+	c.Shard, c.Reader, c.handler = w, r, h
 	c.Writer = link.NewWriter()
-	c.out.Do = c.Flush
-	c.keepalive.Fire = c.onKeepalive
-	c.expiry.Fire = c.onExpiry
+	c.flush.Do = c.Flush
+	c.keepaliveTimer.Fire = c.onKeepalive
+	c.expiryTimer.Fire = c.onExpiry
 	c.creditTimer.Fire = c.onNoCredit
-	c.drainLimit.Fire = c.onDrainLimit
+	c.drainTimer.Fire = c.onDrainLimit
 	c.Outbound.Init(w)
 }
 
 // Attach gives the link its connection, which has opened.
 func (c *Conn) Attach(conn loop.Conn) {
 	c.Transport, c.Outbound.Conn = conn, conn
-	c.Shard.Loop.After(keepaliveInterval, &c.keepalive)
+	c.Shard.Loop.After(keepaliveInterval, &c.keepaliveTimer)
 }
 
 // Establish opens the link for requests: the peer's preface has arrived.
@@ -100,8 +102,8 @@ func (c *Conn) StartDraining() { c.state.become(Draining) }
 
 // LimitDrain closes the link after timeouts.drain, if it has not closed before.
 func (c *Conn) LimitDrain() {
-	if c.state != Closed && !c.drainLimit.Armed() {
-		c.Shard.Loop.After(c.Shard.Config.Timeouts.Drain, &c.drainLimit)
+	if c.state != Closed && !c.drainTimer.Armed() {
+		c.Shard.Loop.After(c.Shard.Config.Timeouts.Drain, &c.drainTimer)
 	}
 }
 
@@ -115,7 +117,7 @@ func (c *Conn) onDrainLimit() {
 func (c *Conn) Receive(b []byte) bool {
 	c.heard = true
 	c.Shard.Stats.LinkBytesIn += uint64(len(b))
-	if err := c.Reader.Feed(b, c.handler); err != nil {
+	if err := c.Reader.Feed(b); err != nil {
 		c.InputError = err
 		c.Shard.Log.Warn("link closed: malformed input", "peer", c.Transport.RemoteAddr(), "error", err)
 		return false
@@ -132,19 +134,19 @@ func (c *Conn) Receive(b []byte) bool {
 		return false
 	}
 	if c.Writer.Ready() {
-		c.Shard.Loop.Defer(&c.out)
+		c.Shard.Loop.Defer(&c.flush)
 	}
-	if !c.expiry.Armed() && c.Reader.Midway() {
+	if !c.expiryTimer.Armed() && c.Reader.Midway() {
 		c.onExpiry() // the first time for what has just begun to arrive
 	}
 	return true
 }
 
-// onExpiry, run four times in timeouts.body, drops messages that take the peer longer to send. Its time is never 0,
-// which means no time to the Reader.
+// onExpiry runs four times in timeouts.body, and drops the messages that take the peer longer to send. The Reader takes the
+// time 0 for no time, so a nanosecond is added.
 func (c *Conn) onExpiry() {
 	timeout := c.Shard.Config.Timeouts.Body
-	if err := c.Reader.Expire(c.Shard.Loop.Now()+1, timeout, c.handler); err != nil {
+	if err := c.Reader.Expire(c.Shard.Loop.Now()+1, timeout); err != nil {
 		c.Shard.Log.Warn("link closed: slow peer, timeouts.body passed", "peer", c.Transport.RemoteAddr(), "error", err)
 		c.handler.OnLost()
 		return
@@ -153,10 +155,10 @@ func (c *Conn) onExpiry() {
 		return
 	}
 	if c.Reader.Midway() {
-		c.Shard.Loop.After(timeout/4, &c.expiry)
+		c.Shard.Loop.After(timeout/4, &c.expiryTimer)
 	}
 	if c.Writer.Ready() {
-		c.Shard.Loop.Defer(&c.out)
+		c.Shard.Loop.Defer(&c.flush)
 	}
 	c.Recount()
 }
@@ -176,14 +178,14 @@ func (c *Conn) Schedule(alone bool) {
 		c.Flush()
 		return
 	}
-	c.Shard.Loop.Defer(&c.out)
+	c.Shard.Loop.Defer(&c.flush)
 }
 
 // Waits reports whether earlier output has not left.
 func (c *Conn) Waits() bool { return c.Transport.Buffered() > 0 }
 
 // FlushLater writes the frames of the Writer at the end of the turn.
-func (c *Conn) FlushLater() { c.Shard.Loop.Defer(&c.out) }
+func (c *Conn) FlushLater() { c.Shard.Loop.Defer(&c.flush) }
 
 // Flush writes the frames of the Writer, as far as the peer reads them.
 func (c *Conn) Flush() {
@@ -197,7 +199,7 @@ func (c *Conn) Flush() {
 	c.handler.BeforeFlush()
 	for c.Writer.Ready() {
 		if c.Transport.Buffered() > mux.MaxOutbound {
-			c.Transport.AwaitRoom(mux.MaxOutbound, &c.out)
+			c.Transport.AwaitRoom(mux.MaxOutbound, &c.flush)
 			break
 		}
 		b, parts := c.Writer.Gather(c.Shard.Scratch[:0], c.Shard.Parts[:0], writeSize)
@@ -274,7 +276,7 @@ func (c *Conn) onKeepalive() {
 	}
 	c.heard = false
 	c.Writer.Trim()
-	c.Shard.Loop.After(keepaliveInterval, &c.keepalive)
+	c.Shard.Loop.After(keepaliveInterval, &c.keepaliveTimer)
 }
 
 // OnPing implements link.Handler.
@@ -297,9 +299,9 @@ func (c *Conn) Stop() {
 	c.Reader.Close()
 	c.Writer.Close()
 	c.Outbound.Stop()
-	c.Shard.Loop.Stop(&c.keepalive)
-	c.Shard.Loop.Stop(&c.expiry)
+	c.Shard.Loop.Stop(&c.keepaliveTimer)
+	c.Shard.Loop.Stop(&c.expiryTimer)
 	c.Shard.Loop.Stop(&c.creditTimer)
-	c.Shard.Loop.Stop(&c.drainLimit)
+	c.Shard.Loop.Stop(&c.drainTimer)
 	c.Account.Count(c.Shard, 0, 0)
 }

@@ -121,7 +121,7 @@ func TestAcceptorStreamLimit(t *testing.T) {
 			m.DialIngress(p)
 			m.W.Run(900 * time.Millisecond)
 			got := &proxytest.Refusals{Why: map[link.Reason]int{}}
-			if err := link.NewReader(link.Dialer, link.Settings{}, link.ReaderLimits{}).Feed(p.Heard, got); err != nil {
+			if err := link.NewDialer(link.Settings{}, link.ReaderLimits{}, got).Feed(p.Heard); err != nil {
 				t.Fatal(err)
 			}
 			if got.Why[link.Overload] != n-most || len(got.Why) > 1 {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/valyala/bytebufferpool"
 
@@ -51,9 +50,11 @@ func (c *client) ServiceKey() string { return c.up.service.Shared.Key }
 
 func dialLink(u *upstream) *client {
 	c := &client{up: u, streams: mux.NewTable[race.Attempt](), next: 1, limit: mux.MaxStreams}
-	c.Init(u.service.Shard, link.Dialer, c, c.unasked) // other responses are no new work
+	settings := linkconn.Settings(u.service.Shard.Process)
+	limits := linkconn.Limits(u.service.Shard, c.unasked) // other responses are no new work
+	c.Init(u.service.Shard, link.NewDialer(settings, limits, c), c)
 	c.handshake.Fire = func() { c.onDialFailed(errLinkSilent) }
-	c.Writer.Preface(link.Dialer, linkconn.Settings(c.Shard.Process))
+	c.Writer.Preface(link.Dialer, settings)
 	c.Shard.Loop.Dial(u.endpoint.LB.Addr, u.service.Config.ConnectTimeout, c)
 	return c
 }
@@ -239,14 +240,6 @@ func (c *client) OnReject(id uint64, why link.Reason) {
 		a.Fail(fault.Malformed)
 	}
 }
-
-// These are for the accepting end.
-func (c *client) OnStream(link.Stream, []byte)                                                   {}
-func (c *client) NewRequest(uint64) *protocol.Request                                            { return nil }
-func (c *client) OnRequest(uint64, *protocol.Request, time.Duration, *bytebufferpool.ByteBuffer) {}
-func (c *client) OnCancel(uint64)                                                                {}
-func (c *client) OnWithdraw(uint64)                                                              {}
-func (c *client) OnProbe()                                                                       {}
 
 // OnCancelAck ends a cancelled attempt that was dropped, or with which the application is
 // done. One that is still at the application goes on lingering.

@@ -46,7 +46,7 @@ func (c *client) probe() bool {
 	return true
 }
 
-// OnAnswer implements link.Handler. It ignores what nobody has asked for: a peer decides how many frames it sends.
+// OnAnswer implements link.ResponseHandler. It ignores what nobody has asked for: a peer decides how many frames it sends.
 func (c *client) OnAnswer(l link.Load) {
 	if c.probes.sent == 0 {
 		return

@@ -14,12 +14,12 @@ func TestExpireMessage(t *testing.T) {
 		t.Fatal("nothing is in reassembly")
 	}
 	for now := time.Second; now < 5*time.Second; now += time.Second {
-		if err := a.r.Expire(now, 4*time.Second, a.h); err != nil || len(a.h.rejected) > 0 {
+		if err := a.r.Expire(now, 4*time.Second); err != nil || len(a.h.rejected) > 0 {
 			t.Fatalf("at %v: error %v, rejected %v", now, err, a.h.rejected)
 		}
 		feed(t, a, d.w.Append(nil, 1)) // progress, but not the end
 	}
-	if err := a.r.Expire(5*time.Second, 4*time.Second, a.h); err != nil {
+	if err := a.r.Expire(5*time.Second, 4*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	if a.h.rejected[1] != DeadlinePassed || a.r.Midway() || a.r.Buffered() != 0 {
@@ -43,14 +43,14 @@ func TestExpireFrame(t *testing.T) {
 			d.w.Request(1, big(c.size), 0, nil)
 			b := d.w.Append(nil, 1<<20)
 			feed(t, a, b[:len(b)/2])
-			if err := a.r.Expire(time.Second, time.Second, a.h); err != nil {
+			if err := a.r.Expire(time.Second, time.Second); err != nil {
 				t.Fatal(err)
 			}
 			feed(t, a, b[len(b)/2:len(b)/2+1])
-			if err := a.r.Expire(2*time.Second, time.Second, a.h); err != ErrSlow {
+			if err := a.r.Expire(2*time.Second, time.Second); err != ErrSlow {
 				t.Errorf("got %v, want %v", err, ErrSlow)
 			}
-			if err := a.r.Feed(b[len(b)/2+1:], a.h); err != ErrSlow {
+			if err := a.r.Feed(b[len(b)/2+1:]); err != ErrSlow {
 				t.Errorf("Feed afterwards: %v", err)
 			}
 		})
@@ -70,7 +70,7 @@ func TestExpireBusyLink(t *testing.T) {
 	feed(t, a, b[:half])
 	b = b[half:]
 	for now := time.Second; now < 9*time.Second; now += time.Second {
-		if err := a.r.Expire(now, time.Second, a.h); err != nil {
+		if err := a.r.Expire(now, time.Second); err != nil {
 			t.Fatalf("at %v: %v", now, err)
 		}
 		feed(t, a, b[:2*half])
@@ -87,12 +87,12 @@ func TestExpireIdleLink(t *testing.T) {
 		b := d.w.Append(nil, 1<<20)
 		feed(t, a, b[:1])
 		for _, at := range []time.Duration{0, 500 * time.Millisecond} {
-			if err := a.r.Expire(now+at, time.Second, a.h); err != nil {
+			if err := a.r.Expire(now+at, time.Second); err != nil {
 				t.Fatalf("at %v: %v", now+at, err)
 			}
 		}
 		feed(t, a, b[1:])
-		if err := a.r.Expire(now+2*time.Second, time.Second, a.h); err != nil {
+		if err := a.r.Expire(now+2*time.Second, time.Second); err != nil {
 			t.Fatal(err)
 		}
 	}
