@@ -11,6 +11,7 @@ import (
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/dns"
 	"github.com/remora-proxy/remora/registry/etcd"
+	"github.com/remora-proxy/remora/registry/file"
 	"github.com/remora-proxy/remora/registry/static"
 )
 
@@ -32,6 +33,7 @@ type registryEntry struct {
 // configured and has a Registrar.
 var registries = []registryEntry{
 	{name: config.DiscoverEtcd, connect: connectEtcd},
+	{name: config.DiscoverFile, connect: connectFile},
 	{name: config.DiscoverStatic, list: listStatic},
 }
 
@@ -73,6 +75,28 @@ func connectEtcd(cfg *config.Config, source *certs.Source, o dns.Options) (*conn
 		return admin.RegistryStats{Connected: st.Connected, LastError: st.LastError}
 	}
 	return &connection{client: r, registrar: r, stats: stats}, nil
+}
+
+// connectFile makes the client of a file of endpoints.
+func connectFile(cfg *config.Config, _ *certs.Source, o dns.Options) (*connection, error) {
+	path := cfg.Registry.EndpointFile().Path
+	if path == "" {
+		return nil, nil
+	}
+	r, err := file.New(file.Options{
+		Path: path, CacheDir: cfg.Registry.CacheDir, Protocols: proxy.Protocols(), DNS: o, Logger: o.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	stats := func() admin.RegistryStats {
+		err := r.Err()
+		if err == nil {
+			return admin.RegistryStats{Connected: true}
+		}
+		return admin.RegistryStats{LastError: err.Error()}
+	}
+	return &connection{client: r, stats: stats}, nil
 }
 
 // listStatic makes the client of the endpoints in the configuration.

@@ -359,8 +359,13 @@ var layers = []layer{
 		"the suite knows the interfaces that it checks, and no registry",
 	},
 	{
+		[]string{"registry/kept"},
+		[]string{"registry"},
+		"it is the common part of sources, and knows none",
+	},
+	{
 		[]string{"registry/*"},
-		[]string{"registry", "registry/dns", "internal/unixaddr"},
+		[]string{"registry", "registry/dns", "registry/kept", "internal/unixaddr"},
 		"a source of endpoints knows the registry's types, puts dns around itself, and knows no other source",
 	},
 	{

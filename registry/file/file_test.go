@@ -1,0 +1,85 @@
+package file
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
+	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/registrytest"
+)
+
+// TestDecode: what a file may say, and what is refused.
+func TestDecode(t *testing.T) {
+	full := `"10.0.0.1:80"` + strings.Repeat(`,"10.0.0.1:80"`, registry.MaxEndpoints)
+	for _, c := range []struct{ name, in, want string }{
+		{"nothing", `{}`, "map[]"},
+		{"no endpoints", `{"compute": []}`, "map[]"},
+		{"an address", `{"compute": ["10.0.0.1:80"]}`, "10.0.0.1:80 1"},
+		{"a name", `{"compute": ["Replica.internal:080"]}`, "replica.internal:80 1"},
+		{"an object", `{"compute": [{"address": "[::1]:80", "weight": 3, "zone": "a", "protocol": "http"}]}`, "[::1]:80 3 a http"},
+		{"no object", `["10.0.0.1:80"]`, "cannot unmarshal array"},
+		{"cut off", `{"compute": ["10.0.0.1:80"`, "unexpected end"},
+		{"an unknown key", `{"compute": [{"address": "10.0.0.1:80", "wieght": 3}]}`, `unknown field "wieght"`},
+		{"no port", `{"compute": ["10.0.0.1"]}`, `service "compute", endpoint 1: registry: address is not host:port, but "10.0.0.1"`},
+		{"a Unix socket", `{"compute": ["unix:/run/docker.sock"]}`, "address is not host:port"},
+		{"no address", `{"compute": [{"weight": 3}]}`, "address is not host:port"},
+		{"twice", `{"compute": ["10.0.0.1:80", "10.0.0.1:080"]}`, "endpoint 2: address is listed twice"},
+		{"no weight", `{"compute": [{"address": "10.0.0.1:80", "weight": 0}]}`, "weight is not 1 to 65535"},
+		{"too heavy", `{"compute": [{"address": "10.0.0.1:80", "weight": 65536}]}`, "weight is not 1 to 65535"},
+		{"a weight in text", `{"compute": [{"address": "10.0.0.1:80", "weight": "3"}]}`, "cannot unmarshal string"},
+		{"an unknown protocol", `{"compute": [{"address": "10.0.0.1:80", "protocol": "smtp"}]}`, "protocol is none of http"},
+		{"too many", `{"compute": [` + full + `]}`, "more than 10000 endpoints"},
+	} {
+		lists, err := decode([]byte(c.in), registry.Protocols{"http"})
+		got := "map[]"
+		if err != nil {
+			got = err.Error()
+		} else if e := lists["compute"]; len(e) == 1 {
+			got = strings.TrimSpace(fmt.Sprint(e[0].Addr, " ", e[0].Weight, " ", e[0].Zone, " ", e[0].Protocol))
+		}
+		if !strings.Contains(got, c.want) {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// TestRefusedFile: an invalid file changes nothing, and Err says why until a valid one is there.
+func TestRefusedFile(t *testing.T) {
+	w := newWritten(t)
+	replace(t, w.path, `{"compute": ["10.0.0.1:80"], "other": ["10.0.0.2:80"]}`)
+	r := open(t, w.path, "")
+	defer r.Close()
+	compute, other := registrytest.Watch(t, r, "compute"), registrytest.Watch(t, r, "other")
+	compute.WaitAddrs("10.0.0.1:80")
+	other.WaitAddrs("10.0.0.2:80")
+
+	replace(t, w.path, `{"compute": ["10.0.0.9"], "other": []}`)
+	eventually.True(t, "a refusal", func() bool { return r.Err() != nil })
+	late := registrytest.Watch(t, r, "compute")
+	late.WaitAddrs("10.0.0.1:80")
+
+	replace(t, w.path, `{"compute": ["10.0.0.3:80"], "other": ["10.0.0.2:80"]}`)
+	compute.WaitAddrs("10.0.0.3:80")
+	if err := r.Err(); err != nil {
+		t.Errorf("a valid file, but %v", err)
+	}
+	other.Always("10.0.0.2:80")
+}
+
+// TestSameSize: a change that leaves size and name of the file alone is seen, although both may have been written at one
+// tick of the file system's clock.
+func TestSameSize(t *testing.T) {
+	w := newWritten(t)
+	replace(t, w.path, `{"compute": ["10.0.0.1:80"]}`)
+	r := open(t, w.path, "")
+	defer r.Close()
+	s := registrytest.Watch(t, r, "compute")
+	for i := range 9 {
+		addr := fmt.Sprintf("10.0.0.%d:80", 1+i)
+		must.WriteFile(t, w.path, `{"compute": ["`+addr+`"]}`)
+		s.WaitAddrs(addr)
+	}
+}

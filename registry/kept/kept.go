@@ -1,0 +1,119 @@
+// Package kept is what sources of endpoints have in common whose lists come whole: the last list of a service is kept
+// while the source is silent. It knows neither where lists come from nor what they are used for.
+//
+// The rules, the same as those of etcd:
+//
+//   - While the source is silent, the last list stays, without a time limit.
+//   - At a start with a silent source, the list comes from the cache on disk.
+//   - An empty list after a list with endpoints is doubted: the endpoints stay in use for Options.Grace, unless the source
+//     has others before. Sources that have just come back may be empty by mistake.
+//
+// An endpoint that is kept although it is gone costs a refused connection and a retry. An empty list would cost every
+// request.
+package kept
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/remora-proxy/remora/registry"
+)
+
+// Options configures the Lists of a source. The zero value is usable.
+type Options struct {
+	Cache  *registry.Cache // nil means none
+	Origin string          // of the cache's records; distinguishes sources
+	Wait   time.Duration   // how long a start waits for the source before the cache is used; default 1 s
+	Grace  time.Duration   // how long an empty list is doubted; default 5 s
+}
+
+const (
+	defaultWait  = time.Second
+	defaultGrace = 5 * time.Second
+)
+
+// List is the list of one service for one watch. Its methods may be called from any goroutine.
+type List struct {
+	opt     Options
+	service string
+	notify  func(*registry.Snapshot)
+
+	closed atomic.Bool
+
+	mu      sync.Mutex
+	last    *registry.Snapshot  // the last that was delivered; nil means none
+	live    []registry.Endpoint // the last list of the source
+	heard   bool                // live was set
+	doubted time.Time           // when an empty list is believed; zero if none is doubted
+}
+
+// Watch returns the List of a service. Its snapshots go to notify, as registry.Watcher says. The caller must close the
+// List.
+func (o Options) Watch(service string, notify func(*registry.Snapshot)) *List {
+	o.Wait, o.Grace = cmp.Or(o.Wait, defaultWait), cmp.Or(o.Grace, defaultGrace)
+	l := &List{opt: o, service: service, notify: notify}
+	if rec, ok := o.Cache.Load(service); ok && rec.Origin == o.Origin {
+		time.AfterFunc(o.Wait, func() { l.useCached(&rec) })
+	}
+	return l
+}
+
+// useCached delivers the cached endpoints, unless the source was heard meanwhile.
+func (l *List) useCached(rec *registry.Record) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.heard {
+		l.deliver(registry.NewSnapshot(l.service, registry.SourceCache, rec.Changed, rec.Endpoints))
+	}
+}
+
+// Set is called by the source with the whole list of the service. Set keeps endpoints.
+func (l *List) Set(endpoints []registry.Endpoint) {
+	endpoints = registry.Normalize(endpoints)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.live, l.heard = endpoints, true
+	switch {
+	case len(endpoints) > 0 || l.last == nil || len(l.last.Endpoints) == 0:
+		l.believe()
+	case l.doubted.IsZero():
+		l.doubted = time.Now().Add(l.opt.Grace)
+		time.AfterFunc(l.opt.Grace, l.endDoubt)
+	}
+}
+
+// endDoubt believes an empty list, unless another list came meanwhile.
+func (l *List) endDoubt() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.doubted.IsZero() && !time.Now().Before(l.doubted) {
+		l.believe()
+	}
+}
+
+// believe delivers the list of the source, if it differs from the last snapshot.
+func (l *List) believe() {
+	l.doubted = time.Time{}
+	changed := time.Now()
+	if l.last != nil && slices.Equal(l.last.Endpoints, l.live) {
+		if l.last.Source == registry.SourceLive {
+			return
+		}
+		changed = l.last.Changed // the same endpoints, now confirmed
+	}
+	l.deliver(registry.NewSnapshot(l.service, registry.SourceLive, changed, slices.Clone(l.live)))
+	l.opt.Cache.Store(registry.Record{Service: l.service, Origin: l.opt.Origin, Changed: changed, Endpoints: l.live})
+}
+
+func (l *List) deliver(s *registry.Snapshot) {
+	if !l.closed.Load() {
+		l.last = s
+		l.notify(s)
+	}
+}
+
+// Close ends the watch. It does not wait for a notify that runs.
+func (l *List) Close() { l.closed.Store(true) }

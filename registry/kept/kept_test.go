@@ -1,0 +1,115 @@
+package kept
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/remora-proxy/remora/registry"
+)
+
+// list returns endpoints with these ports.
+func list(ports ...int) (all []registry.Endpoint) {
+	for _, p := range ports {
+		all = append(all, registry.Endpoint{Addr: fmt.Sprint("10.0.0.1:", p), Weight: 1})
+	}
+	return all
+}
+
+// log is a notify function that writes down ports and sources.
+type log []string
+
+func (l *log) notify(s *registry.Snapshot) {
+	var ports []string
+	for _, e := range s.Endpoints {
+		ports = append(ports, strings.TrimPrefix(e.Addr, "10.0.0.1:"))
+	}
+	*l = append(*l, string(s.Source)+" "+strings.Join(ports, ","))
+}
+
+// TestList: what a list delivers, by what its source says and when. The cache has port 9.
+func TestList(t *testing.T) {
+	type step struct {
+		after time.Duration
+		ports []int // nil: the source says nothing
+	}
+	none := []int{}
+	for _, c := range []struct {
+		name  string
+		steps []step
+		want  []string
+	}{
+		{"a list and its changes", []step{{0, []int{1, 2}}, {0, []int{2}}, {0, []int{2}}}, []string{"live 1,2", "live 2"}},
+		{"a silent source", []step{{time.Minute, nil}}, []string{"cache 9"}},
+		{"not silent for long", []step{{time.Second - 1, []int{1}}, {time.Minute, nil}}, []string{"live 1"}},
+		{"silent for too long", []step{{time.Second + 1, []int{1}}}, []string{"cache 9", "live 1"}},
+		{"the cache was right", []step{{2 * time.Second, []int{9}}, {0, []int{9}}}, []string{"cache 9", "live 9"}},
+		{"empty from the start", []step{{0, none}, {time.Minute, nil}}, []string{"live "}},
+		{"empty after the cache", []step{{2 * time.Second, none}, {5*time.Second - 1, nil}}, []string{"cache 9"}},
+		{"empty for long after the cache", []step{{2 * time.Second, none}, {5*time.Second + 1, nil}}, []string{"cache 9", "live "}},
+		{"empty for a moment", []step{{0, []int{1}}, {0, none}, {5*time.Second - 1, []int{1}}, {time.Minute, nil}}, []string{"live 1"}},
+		{"others after a moment", []step{{0, []int{1}}, {0, none}, {time.Second, []int{2}}, {time.Minute, nil}}, []string{"live 1", "live 2"}},
+		{"empty again", []step{{0, []int{1}}, {0, none}, {3 * time.Second, []int{1}}, {0, none}, {4 * time.Second, nil}}, []string{"live 1"}},
+		{"empty for long", []step{{0, []int{1}}, {0, none}, {time.Second, none}, {4*time.Second + 1, nil}}, []string{"live 1", "live "}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			remember(t, dir, list(9))
+			synctest.Test(t, func(t *testing.T) {
+				cache := openCache(t, dir)
+				defer cache.Close()
+				var got log
+				l := Options{Cache: cache, Origin: "here"}.Watch("compute", got.notify)
+				for _, s := range c.steps {
+					time.Sleep(s.after)
+					synctest.Wait()
+					if s.ports != nil {
+						l.Set(list(s.ports...))
+					}
+				}
+				l.Close()
+				l.Set(list(8))
+				if !slices.Equal(got, c.want) {
+					t.Errorf("delivered %q, want %q", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// TestOtherOrigin: a record of another source is not used.
+func TestOtherOrigin(t *testing.T) {
+	dir := t.TempDir()
+	remember(t, dir, list(9))
+	synctest.Test(t, func(t *testing.T) {
+		cache := openCache(t, dir)
+		defer cache.Close()
+		var got log
+		Options{Cache: cache, Origin: "elsewhere"}.Watch("compute", got.notify)
+		time.Sleep(time.Minute)
+		if len(got) > 0 {
+			t.Errorf("delivered %q", got)
+		}
+	})
+}
+
+// remember stores the endpoints as a former process did.
+func remember(t *testing.T, dir string, endpoints []registry.Endpoint) {
+	t.Helper()
+	c := openCache(t, dir)
+	c.Store(registry.Record{Service: "compute", Origin: "here", Changed: time.Now(), Endpoints: endpoints})
+	c.Close()
+}
+
+func openCache(t *testing.T, dir string) *registry.Cache {
+	t.Helper()
+	c, err := registry.OpenCache(dir, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
