@@ -2,8 +2,10 @@ package file
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/must"
@@ -69,17 +71,19 @@ func TestRefusedFile(t *testing.T) {
 	other.Always("10.0.0.2:80")
 }
 
-// TestSameSize: a change that leaves size and name of the file alone is seen, although both may have been written at one
-// tick of the file system's clock.
-func TestSameSize(t *testing.T) {
-	w := newWritten(t)
-	replace(t, w.path, `{"compute": ["10.0.0.1:80"]}`)
-	r := open(t, w.path, "")
+// TestCoarseClock: a change that leaves the size of the file alone is seen on a file system whose clock ticks every two
+// seconds, although the file may have been read within the same tick.
+func TestCoarseClock(t *testing.T) {
+	path := newWritten(t).path
+	r := open(t, path, "")
 	defer r.Close()
 	s := registrytest.Watch(t, r, "compute")
 	for i := range 9 {
-		addr := fmt.Sprintf("10.0.0.%d:80", 1+i)
-		must.WriteFile(t, w.path, `{"compute": ["`+addr+`"]}`)
+		addr, tick := fmt.Sprintf("10.0.0.%d:80", 1+i), time.Now().Truncate(2*time.Second)
+		must.WriteFile(t, path, `{"compute": ["`+addr+`"]}`)
+		if err := os.Chtimes(path, tick, tick); err != nil {
+			t.Fatal(err)
+		}
 		s.WaitAddrs(addr)
 	}
 }
