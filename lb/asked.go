@@ -21,10 +21,10 @@ func ComparesLoad(p Policy) bool {
 // endpoint that is due for a request, decide the pick.
 func (s *Set) Askable(now time.Duration) bool {
 	s.refresh(now)
-	if len(s.near.endpoints) > 0 || s.panicking {
+	if len(s.zones.near.endpoints) > 0 || s.ejections.panicking {
 		return false
 	}
-	if s.ejected > 0 {
+	if s.ejections.now > 0 {
 		for _, e := range s.all.endpoints {
 			if e.probeDue(now) {
 				return false

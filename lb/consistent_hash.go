@@ -44,7 +44,7 @@ func (ConsistentHash) Choose(v *View) *Endpoint {
 		if m := &r.members[r.points[i].owner]; r.accepts(v, m) {
 			return m.Endpoint
 		}
-		if n == 0 && v.purpose == forPrimary && len(v.Tried) == 0 && v.group != &v.set.far {
+		if n == 0 && v.purpose == forPrimary && len(v.Tried) == 0 && v.group != &v.set.zones.far {
 			v.set.PassedOver++
 		}
 		if i++; i == len(r.points) {
@@ -101,9 +101,9 @@ func (s *Set) makeRings() {
 		for _, g := range s.groups() {
 			g.ring = nil
 		}
-	case len(s.near.endpoints) > 0:
-		s.near.makeRing()
-		s.far.makeRing()
+	case len(s.zones.near.endpoints) > 0:
+		s.zones.near.makeRing()
+		s.zones.far.makeRing()
 	case len(s.all.endpoints) > 0:
 		s.all.makeRing()
 	}

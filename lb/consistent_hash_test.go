@@ -251,7 +251,7 @@ func TestConsistentHashZones(t *testing.T) {
 	if len(far) == 0 {
 		t.Error("no request has left the zone")
 	}
-	if a, b := s.near.ring.load, s.far.ring.load; a+b != 400 || a <= b {
+	if a, b := s.zones.near.ring.load, s.zones.far.ring.load; a+b != 400 || a <= b {
 		t.Errorf("loads of the zones: %d and %d, want 400 together", a, b)
 	}
 }

@@ -19,56 +19,100 @@ func (e *Endpoint) probeDue(now time.Duration) bool {
 	return e.ejection.ProbeDue(now, e.started) && !e.Unhealthy
 }
 
-func (s *Set) eject(now time.Duration, e *Endpoint, why outlier.Reason) {
-	if s.ejected >= s.Outlier.Most(s.Len()) {
-		return
-	}
-	s.ejected++
-	s.Ejections[why]++
-	e.ejection.Begin(now, s.Outlier.Base, why)
-	s.updateAvoided()
+// ejections are the endpoints of a set that are ejected, and those that are avoided for it.
+type ejections struct {
+	now       int // how many endpoints are ejected
+	counts    [outlier.Reasons]uint64
+	panicking bool           // so many endpoints are bad that none is avoided
+	means     []outlier.Mean // scratch of slow
 }
 
-// restore ends the ejection of e. e may have been restarted, so its slow start begins again.
-func (s *Set) restore(now time.Duration, e *Endpoint) {
-	s.ejected--
+// begin ejects e, unless that would be too many of all endpoints. It reports whether e is ejected.
+func (j *ejections) begin(now time.Duration, e *Endpoint, why outlier.Reason, rules *outlier.Rules, all int) bool {
+	if j.now >= rules.Most(all) {
+		return false
+	}
+	j.now++
+	j.counts[why]++
+	e.ejection.Begin(now, rules.Base, why)
+	return true
+}
+
+// extend ejects e again, whose probe has failed.
+func (j *ejections) extend(now time.Duration, e *Endpoint, why outlier.Reason, rules *outlier.Rules) {
+	j.counts[why]++
+	e.ejection.Extend(now, rules.Base)
+}
+
+// end ends the ejection of e, whose record begins anew.
+func (j *ejections) end(now time.Duration, e *Endpoint) {
+	j.now--
 	e.ejection.End(now)
 	e.record.Clear()
 	e.discount = 1
-	s.updateAvoided()
-	s.startSlowly(e)
-	s.weigh()
 }
 
-// limitEjections counts the ejected endpoints after a change of targets or limit. Those beyond the limit, the last
-// of the set, are ejected no longer.
-func (s *Set) limitEjections() {
-	s.ejected = 0
-	for _, e := range s.all.endpoints {
+// limit counts the ejected endpoints after a change of targets or rules. Those beyond the limit, the last
+// of all, are ejected no longer.
+func (j *ejections) limit(all []*Endpoint, rules *outlier.Rules) {
+	j.now = 0
+	for _, e := range all {
 		switch {
 		case !e.isEjected():
-		case s.ejected < s.Outlier.Most(s.Len()):
-			s.ejected++
+		case j.now < rules.Most(len(all)):
+			j.now++
 		default:
 			e.ejection.Cancel()
 		}
 	}
 }
 
-// updateAvoided makes picks avoid unhealthy and ejected endpoints, unless these are too many.
-func (s *Set) updateAvoided() {
+// avoid makes picks avoid unhealthy and ejected endpoints, unless these are more than a share of all.
+func (j *ejections) avoid(all []*Endpoint, share float64) {
 	bad := 0
-	for _, e := range s.all.endpoints {
-		if e.Unhealthy || e.isEjected() {
+	for _, e := range all {
+		if e.isBad() {
 			bad++
 		}
 	}
-	n := len(s.all.endpoints)
-	s.panicking = bad > 0 && (bad == n || s.PanicThreshold > 0 && float64(bad) > s.PanicThreshold*float64(n))
-	for _, e := range s.all.endpoints {
-		e.avoided = (e.Unhealthy || e.isEjected()) && !s.panicking
+	n := len(all)
+	j.panicking = bad > 0 && (bad == n || share > 0 && float64(bad) > share*float64(n))
+	for _, e := range all {
+		e.avoided = e.isBad() && !j.panicking
 	}
-	s.farEjected = slices.DeleteFunc(slices.Clone(s.far.endpoints), func(e *Endpoint) bool { return !e.isEjected() || s.panicking })
+}
+
+func (e *Endpoint) isBad() bool { return e.Unhealthy || e.isEjected() }
+
+// slow returns the endpoints that were slow for their whole record, slowest last. The slice is used again.
+func (j *ejections) slow(all []*Endpoint, rules *outlier.Rules) []outlier.Mean {
+	means := j.means[:0]
+	for i, e := range all {
+		if mean, ok := e.record.Mean(); ok && !e.isEjected() {
+			means = append(means, outlier.Mean{Index: i, Latency: mean})
+		}
+	}
+	return rules.Slow(means)
+}
+
+func (s *Set) eject(now time.Duration, e *Endpoint, why outlier.Reason) {
+	if s.ejections.begin(now, e, why, &s.Outlier, s.Len()) {
+		s.updateAvoided()
+	}
+}
+
+// restore ends the ejection of e. e may have been restarted, so its slow start begins again.
+func (s *Set) restore(now time.Duration, e *Endpoint) {
+	s.ejections.end(now, e)
+	s.updateAvoided()
+	s.startSlowly(e)
+	s.weigh()
+}
+
+// updateAvoided decides anew which endpoints are avoided.
+func (s *Set) updateAvoided() {
+	s.ejections.avoid(s.all.endpoints, s.PanicThreshold)
+	s.zones.updateEjected(s.ejections.panicking)
 	for _, g := range s.groups() {
 		g.weighUsable()
 	}
@@ -97,19 +141,8 @@ func (s *Set) review(now time.Duration) {
 		s.compareUtilizations(now)
 	}
 	if s.Outlier.Latency > 0 {
-		s.compareLatencies(now)
-	}
-}
-
-// compareLatencies ejects the endpoints that were slow for their whole record, slowest first.
-func (s *Set) compareLatencies(now time.Duration) {
-	means := s.means[:0]
-	for i, e := range s.all.endpoints {
-		if mean, ok := e.record.Mean(); ok && !e.isEjected() {
-			means = append(means, outlier.Mean{Index: i, Latency: mean})
+		for _, m := range slices.Backward(s.ejections.slow(s.all.endpoints, &s.Outlier)) {
+			s.eject(now, s.all.endpoints[m.Index], outlier.ByLatency)
 		}
-	}
-	for _, m := range slices.Backward(s.Outlier.Slow(means)) {
-		s.eject(now, s.all.endpoints[m.Index], outlier.ByLatency)
 	}
 }

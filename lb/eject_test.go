@@ -104,8 +104,8 @@ func TestEjection(t *testing.T) {
 			if ejected != c.ejects || ejected && why != c.want {
 				t.Errorf("ejected %v by %v; want %v by %v", ejected, why, c.ejects, c.want)
 			}
-			if total := s.Ejections[outlier.ByConsecutive] + s.Ejections[outlier.BySuccessRate]; (total == 1) != c.ejects {
-				t.Errorf("counted %v", s.Ejections)
+			if total := s.ejections.counts[outlier.ByConsecutive] + s.ejections.counts[outlier.BySuccessRate]; (total == 1) != c.ejects {
+				t.Errorf("counted %v", s.ejections.counts)
 			}
 		})
 	}
@@ -144,8 +144,8 @@ func TestEjectionReturns(t *testing.T) {
 		e.Finish(now, 0)
 		term = min(2*term, 64*sec)
 	}
-	if s.Ejections[outlier.ByConsecutive] != 10 {
-		t.Errorf("counted %v", s.Ejections)
+	if s.ejections.counts[outlier.ByConsecutive] != 10 {
+		t.Errorf("counted %v", s.ejections.counts)
 	}
 
 	now += term
@@ -210,8 +210,8 @@ func TestEjectionLimit(t *testing.T) {
 		s.At(i).judgeMany(0, 5, false)
 	}
 	s.Update(numbered(5, even)) // the four and one more
-	if s.ejected != 2 {
-		t.Errorf("%d of five are ejected after the set shrank, want 2", s.ejected)
+	if s.ejections.now != 2 {
+		t.Errorf("%d of five are ejected after the set shrank, want 2", s.ejections.now)
 	}
 	s.Update(numbered(1, even))
 	if why, ejected := s.At(0).Ejected(); ejected {
@@ -283,8 +283,8 @@ func TestRetune(t *testing.T) {
 			if c.panics {
 				want = 10
 			}
-			if s.ejected != c.out || s.Panics() != c.panics || len(got) != want {
-				t.Errorf("%d out, panic %t, %d picked; want %d, %t, %d", s.ejected, s.Panics(), len(got), c.out, c.panics, want)
+			if s.ejections.now != c.out || s.Panics() != c.panics || len(got) != want {
+				t.Errorf("%d out, panic %t, %d picked; want %d, %t, %d", s.ejections.now, s.Panics(), len(got), c.out, c.panics, want)
 			}
 		})
 	}
@@ -320,7 +320,7 @@ func TestLatencyEjection(t *testing.T) {
 				}
 			}
 			s.Pick(Query{Now: 2 * sec, Rand: rand.NewPCG(1, 2)})
-			if got := int(s.Ejections[outlier.ByLatency]); got != c.want || s.ejected != c.want {
+			if got := int(s.ejections.counts[outlier.ByLatency]); got != c.want || s.ejections.now != c.want {
 				t.Errorf("%d were ejected, want %d", got, c.want)
 			}
 			for i, latency := range c.latency {
@@ -351,8 +351,8 @@ func TestFreezeNoLatencyEjection(t *testing.T) {
 		}
 		s.Pick(Query{Now: now, Rand: rnd})
 	}
-	if s.Ejections[outlier.ByLatency] != 0 {
-		t.Errorf("counted %v", s.Ejections)
+	if s.ejections.counts[outlier.ByLatency] != 0 {
+		t.Errorf("counted %v", s.ejections.counts)
 	}
 }
 
@@ -362,7 +362,7 @@ func TestRemovedEndpointJudged(t *testing.T) {
 	s.Update(numbered(4, even)[1:])
 	e.judgeMany(0, 50, false)
 	e.TimedOut(sec)
-	if s.ejected != 0 || s.Ejections != [outlier.Reasons]uint64{} {
-		t.Errorf("%d ejected, counted %v", s.ejected, s.Ejections)
+	if s.ejections.now != 0 || s.ejections.counts != [outlier.Reasons]uint64{} {
+		t.Errorf("%d ejected, counted %v", s.ejections.now, s.ejections.counts)
 	}
 }

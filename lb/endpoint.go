@@ -111,8 +111,7 @@ func (e *Endpoint) Judge(now time.Duration, good bool) {
 	case ejected && good:
 		s.restore(now, e)
 	case ejected:
-		s.Ejections[why]++
-		e.ejection.Extend(now, s.Outlier.Base)
+		s.ejections.extend(now, e, why, &s.Outlier)
 	case !good:
 		if why, ok := s.Outlier.Failing(&e.record); ok {
 			s.eject(now, e, why)

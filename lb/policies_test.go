@@ -114,8 +114,8 @@ func TestPolicyAllocations(t *testing.T) {
 			e.Judge(now, requests%5 == 0)
 			e.Finish(now, ms)
 		})
-		if allocs != 0 || s.Ejections[outlier.ByConsecutive]+s.Ejections[outlier.BySuccessRate] == 0 {
-			t.Errorf("%T: %v allocations a request, ejections %v", p, allocs, s.Ejections)
+		if allocs != 0 || s.ejections.counts[outlier.ByConsecutive]+s.ejections.counts[outlier.BySuccessRate] == 0 {
+			t.Errorf("%T: %v allocations a request, ejections %v", p, allocs, s.ejections.counts)
 		}
 	}
 }

@@ -70,6 +70,19 @@ func (s *reports) remove(r *report) {
 	}
 }
 
+// expire drops the reports that are too old.
+func (s *reports) expire(now time.Duration, all []*Endpoint) {
+	s.expireAt = now + loadFade
+	for _, e := range all {
+		if e.report.counts && now-e.report.at >= max(reportLife, e.report.life) {
+			e.forget()
+		}
+	}
+}
+
+// due reports whether reports may be too old: at most every loadFade.
+func (s *reports) due(now time.Duration) bool { return s.n > 0 && now >= s.expireAt }
+
 // Report processes the load that the endpoint's sidecar reports for all consumers. own is the part
 // of this process, over all its loops. The rest is the load of others, which fades to the mean
 // of all endpoints. After 1 s, or up to loadFade later, the report is dropped from the mean. An
@@ -103,19 +116,6 @@ func (e *Endpoint) forget() {
 	if e.report.counts {
 		e.report.counts = false
 		e.set.reports.remove(&e.report)
-	}
-}
-
-// expire drops the reports that are too old, at most every loadFade.
-func (s *Set) expire(now time.Duration) {
-	if s.reports.n == 0 || now < s.reports.expireAt {
-		return
-	}
-	s.reports.expireAt = now + loadFade
-	for _, e := range s.all.endpoints {
-		if e.report.counts && now-e.report.at >= max(reportLife, e.report.life) {
-			e.forget()
-		}
 	}
 }
 

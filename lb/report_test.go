@@ -30,7 +30,7 @@ func TestReportFades(t *testing.T) {
 		{at: 999 * ms, a: 6, b: 6, c: 6},
 		{at: 1099 * ms}, // the next expiry
 	} {
-		s.expire(x.at)
+		s.reports.expire(x.at, s.all.endpoints)
 		for i, e := range []*Endpoint{a, b, c} {
 			if got, want := e.score(x.at), []float64{x.a, x.b, x.c}[i]; got != want {
 				t.Errorf("%s after %v: %v, want %v", e.Addr, x.at, got, want)

@@ -30,7 +30,8 @@ type Stall struct {
 	Probe time.Duration
 }
 
-// Set is the endpoints of one service on one loop. The zero value is an empty set that picks
+// Set is the endpoints of one service on one loop, and picks one of them. Its parts know which endpoints are ejected,
+// how their weights grow, what they report and which are near. The zero value is an empty set that picks
 // by least_pending, ejects no endpoint and knows no zones. After a change of any setting but
 // Stall, the owner must call Retune. Zone may not change once the set has endpoints. A Set
 // must not be copied.
@@ -62,30 +63,22 @@ type Set struct {
 
 	Loops int // of this process that use the endpoints, see CountIn; 0 means one
 
-	Ejections [outlier.Reasons]uint64 // by reason; the owner reads it
-
-	// PassedOver counts the picks of first attempts by ConsistentHash that did not go to the owner of
-	// the key; the owner of the Set reads it.
+	// PassedOver counts the picks of first attempts by ConsistentHash that did not go to the home of
+	// the key. The owner of the Set reads it.
 	PassedOver uint64
 
-	all        group
-	near, far  group       // by zone; empty if zones make no difference
-	farEjected []*Endpoint // of far; none while the set panics
-	byAddr     map[string]*Endpoint
+	all    group
+	zones  zones
+	byAddr map[string]*Endpoint
 
-	reports  reports
+	reports   reports
+	ejections ejections
+	ramps     ramps
+	pace      pace        // of all endpoints
+	curve     spare.Curve // likewise
+
 	utilized bool // some endpoint has reported its utilization
-
-	pace  pace        // of all endpoints
-	curve spare.Curve // likewise
-
-	ramping int // endpoints whose weight still grows
-	rampAt  time.Duration
-
-	ejected   int
-	panicking bool
-	reviewAt  time.Duration
-	means     []outlier.Mean // scratch of review
+	reviewAt time.Duration
 
 	virtual float64 // virtual time of WeightedRoundRobin
 
@@ -124,12 +117,12 @@ func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
 		}
 	}
 	s.all, s.byAddr = newGroup(list), next
-	s.means = make([]outlier.Mean, 0, len(list))
-	s.splitZones()
+	s.ejections.means = make([]outlier.Mean, 0, len(list))
+	s.zones.split(list, s.Zone)
 	s.makeRings()
 	s.startSlowly(added...)
 	s.weigh()
-	s.limitEjections()
+	s.ejections.limit(s.all.endpoints, &s.Outlier)
 	s.updateAvoided()
 	return added, removed
 }
@@ -138,7 +131,7 @@ func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
 // whether it needs rings.
 func (s *Set) Retune() {
 	s.makeRings()
-	s.limitEjections()
+	s.ejections.limit(s.all.endpoints, &s.Outlier)
 	s.updateAvoided()
 }
 
@@ -167,7 +160,10 @@ func (s *Set) Stalled(now time.Duration, e *Endpoint) bool {
 }
 
 // Panics reports whether so many endpoints are unhealthy or ejected that none counts as such.
-func (s *Set) Panics() bool { return s.panicking }
+func (s *Set) Panics() bool { return s.ejections.panicking }
+
+// Ejections returns how often an endpoint was ejected, by reason.
+func (s *Set) Ejections() [outlier.Reasons]uint64 { return s.ejections.counts }
 
 // Usable reports whether e may serve the requests that are pinned to e: e is in the set, and neither
 // unhealthy nor ejected, or the set panics. An endpoint that is only slow, stalled or loaded gets its
@@ -194,7 +190,7 @@ func (s *Set) Pick(q Query) *Endpoint {
 // HasRoom reports whether Pick would find an endpoint that was not tried and has, as far as is known,
 // room for a request.
 func (s *Set) HasRoom(q Query) bool {
-	v := View{Query: q, set: s, group: &s.all}
+	v := View{Query: q, set: s, group: &s.all, purpose: forPrimary}
 	for _, e := range s.all.endpoints {
 		if v.Eligible(e) {
 			return true
@@ -220,7 +216,9 @@ func (s *Set) PickHedge(q Query, stuck bool) *Endpoint {
 }
 
 func (s *Set) refresh(now time.Duration) {
-	s.expire(now)
+	if s.reports.due(now) {
+		s.reports.expire(now, s.all.endpoints)
+	}
 	s.rampUp(now)
 	s.review(now)
 }

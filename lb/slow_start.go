@@ -34,17 +34,23 @@ func (r *ramp) grow(now, window time.Duration) {
 	r.part = min(1, rampFrom+(1-rampFrom)*grown)
 }
 
-// startSlowly lets endpoints start with a part of their weight, unless more than half of the
-// set would then be starting: the others could not carry the load. In the first snapshot all
+// ramps are the endpoints of a set whose weight grows.
+type ramps struct {
+	n  int // endpoints
+	at time.Duration
+}
+
+// start lets endpoints start with a part of their weight, unless more than half of all
+// would then be starting: the others could not carry the load. In the first snapshot all
 // endpoints are new, so none starts slowly.
-func (s *Set) startSlowly(starting ...*Endpoint) {
+func (r *ramps) start(starting, all []*Endpoint, window time.Duration) {
 	growing := len(starting)
-	for _, e := range s.all.endpoints {
+	for _, e := range all {
 		if e.ramp.part < 1 && !slices.Contains(starting, e) {
 			growing++
 		}
 	}
-	if s.SlowStart <= 0 || 2*growing > len(s.all.endpoints) {
+	if window <= 0 || 2*growing > len(all) {
 		return
 	}
 	for _, e := range starting {
@@ -52,28 +58,46 @@ func (s *Set) startSlowly(starting ...*Endpoint) {
 	}
 }
 
-func (s *Set) rampUp(now time.Duration) {
-	if s.ramping == 0 || now < s.rampAt {
-		return
-	}
-	s.rampAt = now + rampStep
-	for _, e := range s.all.endpoints {
+// count counts the endpoints whose weight grows.
+func (r *ramps) count(all []*Endpoint) {
+	r.n = 0
+	for _, e := range all {
 		if e.ramp.part < 1 {
-			e.ramp.grow(now, s.SlowStart)
+			r.n++
 		}
 	}
-	s.weigh()
 }
 
-// weigh computes the effective weights, and counts the endpoints that are starting.
-func (s *Set) weigh() {
-	s.ramping = 0
-	for _, e := range s.all.endpoints {
-		e.effectiveWeight = e.Weight * e.ramp.part * e.utilization.share
+// grow lets weights grow if that is due, and reports whether it was.
+func (r *ramps) grow(now time.Duration, all []*Endpoint, window time.Duration) bool {
+	if now < r.at {
+		return false
+	}
+	r.at = now + rampStep
+	for _, e := range all {
 		if e.ramp.part < 1 {
-			s.ramping++
+			e.ramp.grow(now, window)
 		}
 	}
+	return true
+}
+
+func (s *Set) startSlowly(starting ...*Endpoint) {
+	s.ramps.start(starting, s.all.endpoints, s.SlowStart)
+}
+
+func (s *Set) rampUp(now time.Duration) {
+	if s.ramps.n > 0 && s.ramps.grow(now, s.all.endpoints, s.SlowStart) {
+		s.weigh()
+	}
+}
+
+// weigh computes the effective weights.
+func (s *Set) weigh() {
+	for _, e := range s.all.endpoints {
+		e.effectiveWeight = e.Weight * e.ramp.part * e.utilization.share
+	}
+	s.ramps.count(s.all.endpoints)
 	for _, g := range s.groups() {
 		g.weigh()
 		g.weighUsable()

@@ -85,8 +85,8 @@ func TestSlowStartUpdates(t *testing.T) {
 	if e := s.Lookup("e"); e.effectiveWeight != 1 {
 		t.Errorf("with two of five still slow, a third starts with %v", e.effectiveWeight)
 	}
-	if s.Pick(Query{Now: 16 * time.Second, Rand: rnd}); s.ramping != 0 {
-		t.Errorf("%d still grow", s.ramping)
+	if s.Pick(Query{Now: 16 * time.Second, Rand: rnd}); s.ramps.n != 0 {
+		t.Errorf("%d still grow", s.ramps.n)
 	}
 }
 

@@ -109,7 +109,7 @@ func TestZoneHedges(t *testing.T) {
 // TestPassedOverInZone checks that a pick in another zone counts, also if the own zone has one endpoint.
 func TestPassedOverInZone(t *testing.T) {
 	s := zoned(ConsistentHash{}, map[string]int{"a": 1, "b": 2})
-	for _, e := range s.near.endpoints {
+	for _, e := range s.zones.near.endpoints {
 		e.Start(0)
 		e.Start(0)
 	}

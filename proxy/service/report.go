@@ -68,6 +68,6 @@ func (s *Service) Counts() stats.ServiceStats {
 	for _, r := range s.Routes {
 		c.Counts.Add(&r.Route.Counts)
 	}
-	c.Ejections, c.PassedOver = s.Set.Ejections, s.Set.PassedOver
+	c.Ejections, c.PassedOver = s.Set.Ejections(), s.Set.PassedOver
 	return c
 }
