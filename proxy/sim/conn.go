@@ -46,16 +46,14 @@ var connEdges = [...][7]bool{
 	stateDetached: {stateClosed: true, stateGone: true},
 }
 
-// conn is one end of a connection: its state in the driver and, in out, the state in the
-// kernel of the direction to the peer.
+// conn is the driver's part of one end of a connection, as the core sees it.
 type conn struct {
 	w      *World
 	loop   *Loop
 	stream loop.Stream
 	accept func() loop.Stream // of an inbound connection, until it has made stream
-	peer   *conn              // nil before the dial reached the listener
-	link   *link              // towards the peer
-	addr   string             // dialled
+	end    kernelEnd
+	addr   string // dialled
 	remote string
 	id     uint32
 
@@ -67,16 +65,13 @@ type conn struct {
 	index int // in loop.conns
 	state connState
 
-	queued    bool  // in loop.due
-	paused    bool  // by PauseReading: input is not read
-	half      bool  // by HalfClose: the end of file follows the output
-	ended     bool  // the stream stays after the peer's end
-	reset     bool  // a reset has arrived
-	resetSent bool  // the kernel has answered late data with a reset
-	shut      bool  // write side shut, after Drain
-	lingered  bool  // lingerTime has passed
-	err       error // for OnClose, or the failure of a dial that the loop has not processed
-	out       pipe
+	queued   bool  // in loop.due
+	paused   bool  // by PauseReading: input is not read
+	half     bool  // by HalfClose: the end of file follows the output
+	ended    bool  // the stream stays after the peer's end
+	shut     bool  // write side shut, after Drain
+	lingered bool  // lingerTime has passed
+	err      error // for OnClose, or the failure of a dial that the loop has not processed
 }
 
 // become is the only place that changes the state. A transition that is not legal is a
@@ -94,11 +89,11 @@ func (c *conn) Write(b []byte) {
 	if c.state != stateOpen || c.half || len(b) == 0 {
 		return
 	}
-	if c.reset {
+	if c.end.reset {
 		c.finish(errReset)
 		return
 	}
-	c.out.append(b)
+	c.end.out.append(b)
 	c.flush()
 }
 
@@ -108,7 +103,7 @@ func (c *conn) WriteParts(parts [][]byte) { c.Write(bytes.Join(parts, nil)) }
 // Buffered implements loop.Conn.
 func (c *conn) Buffered() int {
 	c.loop.check("Conn.Buffered")
-	return int(c.out.written - c.out.kernel)
+	return int(c.end.out.written - c.end.out.kernel)
 }
 
 // HasInput implements loop.Conn.
@@ -117,8 +112,8 @@ func (c *conn) HasInput() bool {
 	if c.state != stateOpen || c.ended {
 		return false
 	}
-	in := &c.peer.out
-	return in.unread() > 0 || in.fin == finArrived || c.reset
+	in := &c.end.peer.out
+	return in.unread() > 0 || in.fin == finArrived || c.end.reset
 }
 
 // AwaitRoom implements loop.Conn.
@@ -145,8 +140,8 @@ func (c *conn) Close() {
 // half-close. The connection is one of a World, and open.
 func Abort(open loop.Conn) {
 	c := open.(*conn)
-	c.sendReset()
-	c.reset = true
+	c.end.sendReset()
+	c.end.reset = true
 	c.Close()
 }
 
@@ -222,11 +217,11 @@ func (c *conn) open() {
 }
 
 func (c *conn) serviceOpen() {
-	if c.out.written > c.out.kernel {
+	if c.end.out.written > c.end.out.kernel {
 		c.flush()
 	}
 	c.shutHalf()
-	in := &c.peer.out
+	in := &c.end.peer.out
 	if unread := in.unread(); unread > 0 && !c.paused {
 		c.read(in, unread)
 		if c.state != stateOpen {
@@ -238,7 +233,7 @@ func (c *conn) serviceOpen() {
 		if !c.paused {
 			c.ready()
 		}
-	case c.reset:
+	case c.end.reset:
 		c.finish(errReset)
 	case in.ended() && !c.paused && !c.ended:
 		if !c.stays() {
@@ -264,7 +259,7 @@ func (c *conn) read(in *pipe, unread int64) {
 	n := c.w.cut(int(min(unread, int64(c.w.Options.ReadSize))))
 	b := c.w.buffer(n)
 	in.take(b)
-	c.peer.windowMoved()
+	c.end.peer.windowMoved()
 	c.w.note(evkData, c.loop, c, n)
 	c.loop.enter()
 	c.stream.OnData(b)
@@ -274,34 +269,34 @@ func (c *conn) read(in *pipe, unread int64) {
 
 func (c *conn) serviceDraining() {
 	c.flush()
-	in := &c.peer.out
+	in := &c.end.peer.out
 	if !c.paused && in.unread() > 0 {
 		in.drop()
-		c.peer.windowMoved()
+		c.end.peer.windowMoved()
 	}
-	if !c.shut && c.out.written == c.out.kernel {
+	if !c.shut && c.end.out.written == c.end.out.kernel {
 		c.shut = true
-		c.sendFin()
+		c.end.sendFin()
 		c.w.push(event{at: c.w.now + lingerTime, kind: evLinger, c: c})
 	}
-	if c.reset || c.lingered || c.shut && in.ended() {
+	if c.end.reset || c.lingered || c.shut && in.ended() {
 		c.finish(nil)
 	}
 }
 
 // flush moves output from the driver's buffer to the kernel, as far as it has room.
 func (c *conn) flush() {
-	c.out.accept(c.w.Options.SendBuffer)
-	if c.then != nil && int(c.out.written-c.out.kernel) <= c.left {
+	c.end.out.accept(c.w.Options.SendBuffer)
+	if c.then != nil && int(c.end.out.written-c.end.out.kernel) <= c.left {
 		c.loop.flushes.Add(c.then)
 		c.then = nil
 	}
-	c.transmit()
+	c.end.transmit()
 }
 
 // writable makes the loop flush again if there is output and room for it.
 func (c *conn) writable() {
-	if c.out.written > c.out.kernel && c.out.room(c.w.Options.SendBuffer) {
+	if c.end.out.written > c.end.out.kernel && c.end.out.room(c.w.Options.SendBuffer) {
 		c.ready()
 	}
 }
@@ -309,14 +304,14 @@ func (c *conn) writable() {
 // finish closes c with err as close(2) does, and queues OnClose. With unread input it is a
 // reset, which destroys output that the peer has not read.
 func (c *conn) finish(err error) {
-	established := c.peer != nil && c.state != stateDialing
+	established := c.end.peer != nil && c.state != stateDialing
 	c.become(stateClosed)
 	c.err = err
 	c.loop.closed = append(c.loop.closed, c)
 	if established {
-		c.closeKernel()
-	} else if c.peer != nil {
-		c.sendReset() // ends a handshake in progress
+		c.end.close()
+	} else if c.end.peer != nil {
+		c.end.sendReset() // ends a handshake in progress
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 func (c *conn) Detach() (loop.Socket, error) {
 	c.loop.check("Conn.Detach")
 	switch {
-	case c.state != stateOpen || c.reset:
+	case c.state != stateOpen || c.end.reset:
 		return nil, loop.ErrDetachClosed
 	case !c.w.Options.Sockets:
 		return nil, errors.ErrUnsupported
@@ -36,14 +36,14 @@ type socket struct{ c *conn }
 
 // Read reads bytes that have arrived.
 func (s socket) Read(b []byte) (int, error) {
-	in := &s.c.peer.out
+	in := &s.c.end.peer.out
 	n := int(min(in.unread(), int64(len(b))))
 	switch {
 	case n > 0:
 		in.take(b[:n])
-		s.c.peer.windowMoved()
+		s.c.end.peer.windowMoved()
 		return n, nil
-	case s.c.reset:
+	case s.c.end.reset:
 		return 0, errReset
 	case in.ended():
 		return 0, io.EOF
@@ -54,20 +54,20 @@ func (s socket) Read(b []byte) (int, error) {
 // Write sends b if the kernel has room for any of it.
 func (s socket) Write(b []byte) (int, error) {
 	switch {
-	case s.c.reset || s.c.out.fin != finNone:
+	case s.c.end.reset || s.c.end.out.fin != finNone:
 		return 0, errReset
-	case !s.c.out.room(s.c.w.Options.SendBuffer):
+	case !s.c.end.out.room(s.c.w.Options.SendBuffer):
 		return 0, ErrWouldBlock
 	}
-	s.c.out.append(b)
-	s.c.out.kernel = s.c.out.written
-	s.c.transmit()
+	s.c.end.out.append(b)
+	s.c.end.out.kernel = s.c.end.out.written
+	s.c.end.transmit()
 	return len(b), nil
 }
 
 // CloseWrite sends an end of file after the output.
 func (s socket) CloseWrite() error {
-	s.c.sendFin()
+	s.c.end.sendFin()
 	return nil
 }
 
@@ -85,18 +85,18 @@ func (s socket) Reset() {
 		return
 	}
 	s.c.become(stateClosed)
-	if s.c.reset || s.c.out.dead {
-		s.c.closeKernel()
+	if s.c.end.reset || s.c.end.out.dead {
+		s.c.end.close()
 		return
 	}
-	s.c.sendReset()
+	s.c.end.sendReset()
 }
 
 // Close closes as close(2) does.
 func (s socket) Close() error {
 	if s.c.state == stateDetached {
 		s.c.become(stateClosed)
-		s.c.closeKernel()
+		s.c.end.close()
 	}
 	return nil
 }

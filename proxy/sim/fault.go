@@ -25,8 +25,8 @@ func (w *World) Pause(l *Loop, d time.Duration) {
 func (w *World) Crash(l *Loop) {
 	w.fault(l, "Crash")
 	for _, c := range l.kill() {
-		if c.peer != nil {
-			c.closeKernel()
+		if c.end.peer != nil {
+			c.end.close()
 		}
 	}
 }
@@ -40,7 +40,7 @@ func (w *World) Vanish(l *Loop) {
 	for _, other := range w.loops {
 		if other.host == l.host && !other.dead {
 			for _, c := range other.kill() {
-				c.out.dead = true
+				c.end.out.dead = true
 				l.host.ghosts = append(l.host.ghosts, c)
 			}
 		}
@@ -52,8 +52,8 @@ func (w *World) Vanish(l *Loop) {
 func (w *World) revive(h *host) {
 	h.down = false
 	for _, c := range h.ghosts {
-		if c.peer != nil && c.peer.out.sent > c.peer.out.arrived {
-			c.sendReset()
+		if c.end.peer != nil && c.end.peer.out.sent > c.end.peer.out.arrived {
+			c.end.sendReset()
 		}
 	}
 	h.ghosts = nil
@@ -62,9 +62,9 @@ func (w *World) revive(h *host) {
 // kill stops l and returns its connections.
 func (l *Loop) kill() []*conn {
 	l.dead = true
-	for addr, ln := range l.w.listeners {
+	for addr, ln := range l.w.network.listeners {
 		if ln.loop == l {
-			delete(l.w.listeners, addr)
+			delete(l.w.network.listeners, addr)
 		}
 	}
 	for l.timers.Pop(math.MaxInt64, math.MaxUint64) != nil {
@@ -88,51 +88,51 @@ func (w *World) Partition(a, b string) {
 // PartitionOneWay stops all segments from one host to another.
 func (w *World) PartitionOneWay(from, to string) {
 	w.fault(nil, "Partition")
-	w.link(w.host(from), w.host(to)).cut = true
+	w.network.link(w.network.host(from), w.network.host(to)).cut = true
 }
 
 // Heal ends the partitions between hosts a and b, in both directions.
 func (w *World) Heal(a, b string) {
 	w.fault(nil, "Heal")
-	w.link(w.host(a), w.host(b)).cut = false
-	w.link(w.host(b), w.host(a)).cut = false
-	held := w.held
-	w.held = nil
+	w.network.link(w.network.host(a), w.network.host(b)).cut = false
+	w.network.link(w.network.host(b), w.network.host(a)).cut = false
+	held := w.network.held
+	w.network.held = nil
 	for _, e := range held {
-		if w.stopped(&e) {
-			w.held = append(w.held, e)
+		if w.network.stopped(&e) {
+			w.network.held = append(w.network.held, e)
 			continue
 		}
-		e.at = w.now + w.route(&e).delay(w)
+		e.at = w.now + w.network.route(&e).delay(w)
 		w.push(e)
 	}
 }
 
 // route returns the link of e.
-func (w *World) route(e *event) *link {
+func (n *network) route(e *event) *link {
 	switch e.kind {
 	case evReset, evOpen, evRefuse: // these go to c
-		return w.link(e.c.link.to, e.c.link.from)
+		return n.link(e.c.end.link.to, e.c.end.link.from)
 	default:
-		return e.c.link
+		return e.c.end.link
 	}
 }
 
 // stopped reports whether a partition stops e.
-func (w *World) stopped(e *event) bool { return w.route(e).cut }
+func (n *network) stopped(e *event) bool { return n.route(e).cut }
 
 // Blackhole makes dials to addr time out while on.
 func (w *World) Blackhole(addr string, on bool) {
 	w.fault(nil, "Blackhole")
-	w.black[addr] = on
+	w.network.black[addr] = on
 }
 
 // Reset breaks the connection of c: both ends get a reset, and segments on their way are
 // lost.
 func (w *World) Reset(c loop.Conn) {
 	w.fault(nil, "Reset")
-	if c := c.(*conn); c.peer != nil {
-		c.breakDown()
+	if c := c.(*conn); c.end.peer != nil {
+		c.end.breakDown()
 	}
 }
 
@@ -141,8 +141,8 @@ func (w *World) ResetAll(a, b string) {
 	w.fault(nil, "ResetAll")
 	for _, l := range w.loops {
 		for _, c := range l.conns {
-			if c.peer != nil && (c.link.from.name == a && c.link.to.name == b) {
-				c.breakDown()
+			if c.end.peer != nil && (c.end.link.from.name == a && c.end.link.to.name == b) {
+				c.end.breakDown()
 			}
 		}
 	}
@@ -169,8 +169,8 @@ func (w *World) HalfClose(c loop.Conn) {
 }
 
 func (c *conn) shutHalf() {
-	if c.half && c.out.written == c.out.kernel {
-		c.sendFin()
+	if c.half && c.end.out.written == c.end.out.kernel {
+		c.end.sendFin()
 	}
 }
 

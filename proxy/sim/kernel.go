@@ -82,6 +82,18 @@ func (p *pipe) truncate(to int64) {
 	p.kernel = min(p.kernel, to)
 }
 
+// kernelEnd is the kernel's part of one end of a connection: it sends what the driver has handed over, in segments, and
+// receives what the peer's end sends.
+type kernelEnd struct {
+	conn *conn      // the driver's part
+	peer *kernelEnd // nil before the dial reached the listener
+	link *link      // towards the peer
+	out  pipe       // to the peer
+
+	reset     bool // a reset has arrived
+	resetSent bool // the kernel has answered late data with a reset
+}
+
 // maxSegment is the maximum length of a segment. With limited bandwidth it is slowSegment,
 // so that connections share a link fairly.
 const (
@@ -91,15 +103,15 @@ const (
 
 // transmit sends as much as window and bandwidth allow, and the end of file after the last
 // byte. It wakes the loop if that waits for room.
-func (c *conn) transmit() {
-	if !c.out.dead && !c.out.pumping {
-		c.segments()
-		c.writable()
+func (k *kernelEnd) transmit() {
+	if !k.out.dead && !k.out.pumping {
+		k.segments()
+		k.conn.writable()
 	}
 }
 
-func (c *conn) segments() {
-	w, p, ln := c.w, &c.out, c.link
+func (k *kernelEnd) segments() {
+	w, p, ln := k.conn.w, &k.out, k.link
 	for p.sent < p.kernel {
 		window := int64(w.Options.ReceiveBuffer) - (p.sent - p.read)
 		if window <= 0 {
@@ -112,72 +124,72 @@ func (c *conn) segments() {
 		}
 		n := w.cut(int(min(p.kernel-p.sent, window, limit)))
 		if w.chance(ln.path.Reset) {
-			c.breakDown()
+			k.breakDown()
 			return
 		}
 		p.sent += int64(n)
 		departs := ln.occupy(w.now, n)
 		p.last = max(p.last, departs+ln.delay(w))
-		w.push(event{at: p.last, kind: evArrive, c: c, pos: p.sent})
+		w.push(event{at: p.last, kind: evArrive, c: k.conn, pos: p.sent})
 		if departs > w.now && (p.sent < p.kernel || p.written > p.kernel) {
 			p.pumping = true
-			w.push(event{at: departs, kind: evPump, c: c})
+			w.push(event{at: departs, kind: evPump, c: k.conn})
 			return
 		}
 	}
 	if p.fin == finWanted && p.written == p.sent {
 		p.fin.become(finSent)
 		p.last = max(p.last, w.now+ln.delay(w))
-		w.push(event{at: p.last, kind: evFin, c: c, pos: p.sent})
+		w.push(event{at: p.last, kind: evFin, c: k.conn, pos: p.sent})
 	}
 }
 
 // sendFin sends the end of file after the output, once.
-func (c *conn) sendFin() {
-	if c.out.fin == finNone {
-		c.out.fin.become(finWanted)
-		c.transmit()
+func (k *kernelEnd) sendFin() {
+	if k.out.fin == finNone {
+		k.out.fin.become(finWanted)
+		k.transmit()
 	}
 }
 
-// windowMoved makes c send again after its peer has read, if c waits for that. The window
+// windowMoved makes k send again after its peer has read, if k waits for that. The window
 // update takes as long as a segment.
-func (c *conn) windowMoved() {
-	if c.out.blocked && !c.out.pumping {
-		c.out.blocked, c.out.pumping = false, true
-		c.w.push(event{at: c.w.now + c.peer.link.delay(c.w), kind: evPump, c: c})
+func (k *kernelEnd) windowMoved() {
+	if k.out.blocked && !k.out.pumping {
+		k.out.blocked, k.out.pumping = false, true
+		k.conn.w.push(event{at: k.conn.w.now + k.peer.link.delay(k.conn.w), kind: evPump, c: k.conn})
 	}
 }
 
-// closeKernel is close(2) on an established connection.
-func (c *conn) closeKernel() {
-	c.out.truncate(c.out.kernel)
+// close is close(2) on an established connection.
+func (k *kernelEnd) close() {
+	k.out.truncate(k.out.kernel)
 	switch {
-	case c.reset || c.out.dead:
-		c.out.dead = true
-	case c.peer.out.unread() > 0:
-		c.sendReset()
+	case k.reset || k.out.dead:
+		k.out.dead = true
+	case k.peer.out.unread() > 0:
+		k.sendReset()
 	default:
-		c.sendFin()
+		k.sendFin()
 	}
 }
 
 // sendReset aborts the connection: unsent output is lost, segments on their way arrive.
-func (c *conn) sendReset() {
-	c.out.truncate(c.out.sent)
-	c.out.last = max(c.out.last, c.w.now+c.link.delay(c.w))
-	c.resetSent = true
-	c.w.push(event{at: c.out.last, kind: evReset, c: c.peer})
+func (k *kernelEnd) sendReset() {
+	k.out.truncate(k.out.sent)
+	k.out.last = max(k.out.last, k.conn.w.now+k.link.delay(k.conn.w))
+	k.resetSent = true
+	k.conn.w.push(event{at: k.out.last, kind: evReset, c: k.peer.conn})
 }
 
 // breakDown resets both ends from the network. Segments on their way are lost.
-func (c *conn) breakDown() {
-	for _, end := range [2]*conn{c, c.peer} {
+func (k *kernelEnd) breakDown() {
+	for _, end := range [2]*kernelEnd{k, k.peer} {
 		if end.out.dead {
 			continue
 		}
 		end.out.dead = true
-		c.w.push(event{at: c.w.now + end.link.delay(c.w), kind: evReset, c: end})
+		k.conn.w.push(event{at: k.conn.w.now + end.link.delay(k.conn.w), kind: evReset, c: end.conn})
 	}
 }
 
@@ -192,49 +204,50 @@ func (w *World) deliver(e *event) {
 	case evOpen:
 		c.established()
 	case evReset:
-		c.out.dead, c.reset = true, true
-		if c.peer != nil {
-			c.resetIn(&c.peer.out)
+		c.end.out.dead, c.end.reset = true, true
+		if c.end.peer != nil {
+			c.end.resetIn(&c.end.peer.out)
 		}
 		c.established()
 		c.ready()
 	case evArrive, evFin:
-		if c.out.dead || c.peer.state == stateGone && c.peer.loop.host.down {
+		out, peer := &c.end.out, c.end.peer
+		if out.dead || peer.conn.state == stateGone && peer.conn.loop.host.down {
 			return
 		}
-		c.out.arrived = max(c.out.arrived, e.pos)
+		out.arrived = max(out.arrived, e.pos)
 		if e.kind == evFin {
-			c.out.fin.become(finArrived)
+			out.fin.become(finArrived)
 		}
-		c.peer.input(e.kind == evFin)
+		peer.input(e.kind == evFin)
 	}
 }
 
-// resetIn applies a reset to c's input. The reset arrives after all bytes sent before it,
+// resetIn applies a reset to k's input. The reset arrives after all bytes sent before it,
 // even if they are due at the same time. Unread input is lost or kept as a whole, since a
 // poller may report either event first.
-func (c *conn) resetIn(in *pipe) {
+func (k *kernelEnd) resetIn(in *pipe) {
 	if !in.dead {
 		in.arrived = in.sent
 	}
-	if c.w.rand.IntN(2) == 0 {
+	if k.conn.w.rand.IntN(2) == 0 {
 		in.drop()
 	}
 }
 
-// input processes the arrival of bytes or of the end of file at c.
-func (c *conn) input(fin bool) {
-	switch c.state {
+// input processes the arrival of bytes or of the end of file at k.
+func (k *kernelEnd) input(fin bool) {
+	switch k.conn.state {
 	case stateClosed, stateGone:
-		c.peer.out.drop()
-		c.peer.windowMoved()
-		if !fin && !c.resetSent {
-			c.sendReset()
+		k.peer.out.drop()
+		k.peer.windowMoved()
+		if !fin && !k.resetSent {
+			k.sendReset()
 		}
 	default:
-		c.established() // the segment has overtaken a delayed handshake
-		if !c.paused {
-			c.ready()
+		k.conn.established() // the segment has overtaken a delayed handshake
+		if !k.conn.paused {
+			k.conn.ready()
 		}
 	}
 }

@@ -39,7 +39,7 @@ func (w *World) Loop(name string) *Loop {
 		}
 	}
 	hostName, _, _ := strings.Cut(name, "/")
-	l := &Loop{w: w, name: name, id: len(w.loops), host: w.host(hostName)}
+	l := &Loop{w: w, name: name, id: len(w.loops), host: w.network.host(hostName)}
 	w.revive(l.host)
 	l.busyUntil = w.now
 	w.loops = append(w.loops, l)

@@ -30,9 +30,34 @@ func DefaultNet(from, to string) Path {
 // Net sets the network: path returns the Path between two hosts, and is called once for
 // each direction. Segments on their way are not affected.
 func (w *World) Net(path func(from, to string) Path) {
-	w.net = path
-	for _, ln := range w.linkList {
+	w.network.path = path
+	for _, ln := range w.network.linkList {
 		ln.path = path(ln.from.name, ln.to.name)
+	}
+}
+
+// network is the hosts of a World, the links between them, and who listens where.
+type network struct {
+	path      func(from, to string) Path
+	hosts     map[string]*host
+	links     map[[2]*host]*link
+	linkList  []*link // in order of creation
+	listeners map[string]*listener
+	homes     map[string]*host // the host that last listened on an address
+	black     map[string]bool
+	redirects map[string]string // other addresses for dials to an address
+	held      []event           // stopped by a partition
+}
+
+func newNetwork() network {
+	return network{
+		path:      DefaultNet,
+		hosts:     map[string]*host{},
+		links:     map[[2]*host]*link{},
+		listeners: map[string]*listener{},
+		homes:     map[string]*host{},
+		black:     map[string]bool{},
+		redirects: map[string]string{},
 	}
 }
 
@@ -46,12 +71,12 @@ type host struct {
 	ghosts []*conn // connections that Vanish ended without a notice to the peer
 }
 
-func (w *World) host(name string) *host {
-	h := w.hosts[name]
+func (n *network) host(name string) *host {
+	h := n.hosts[name]
 	if h == nil {
-		n := len(w.hosts) + 1
-		h = &host{name: name, ip: netip.AddrFrom4([4]byte{10, 99, byte(n >> 8), byte(n)})}
-		w.hosts[name] = h
+		i := len(n.hosts) + 1
+		h = &host{name: name, ip: netip.AddrFrom4([4]byte{10, 99, byte(i >> 8), byte(i)})}
+		n.hosts[name] = h
 	}
 	return h
 }
@@ -64,12 +89,12 @@ type link struct {
 	cut      bool          // partitioned
 }
 
-func (w *World) link(from, to *host) *link {
-	ln := w.links[[2]*host{from, to}]
+func (n *network) link(from, to *host) *link {
+	ln := n.links[[2]*host{from, to}]
 	if ln == nil {
-		ln = &link{from: from, to: to, path: w.net(from.name, to.name)}
-		w.links[[2]*host{from, to}] = ln
-		w.linkList = append(w.linkList, ln)
+		ln = &link{from: from, to: to, path: n.path(from.name, to.name)}
+		n.links[[2]*host{from, to}] = ln
+		n.linkList = append(n.linkList, ln)
 	}
 	return ln
 }
@@ -96,7 +121,7 @@ func (ln *link) occupy(now time.Duration, n int) time.Duration {
 // Later changes of the Net don't affect it.
 func (w *World) Busy() time.Duration {
 	var until time.Duration
-	for _, ln := range w.linkList {
+	for _, ln := range w.network.linkList {
 		until = max(until, ln.free)
 	}
 	return until
@@ -110,6 +135,7 @@ type listener struct {
 func (w *World) newConn(l *Loop) *conn {
 	w.conns++
 	c := &conn{w: w, loop: l, id: w.conns, index: len(l.conns)}
+	c.end.conn = c
 	l.conns = append(l.conns, c)
 	return c
 }
@@ -119,18 +145,18 @@ func (w *World) newConn(l *Loop) *conn {
 func (w *World) dial(l *Loop, addr string, timeout time.Duration, s loop.Stream) {
 	c := w.newConn(l)
 	c.stream, c.remote = s, addr
-	if to, ok := w.redirects[addr]; ok {
+	if to, ok := w.network.redirects[addr]; ok {
 		c.original, addr = netip.MustParseAddrPort(addr), to
 	}
 	c.addr = addr
-	to := w.homes[addr]
+	to := w.network.homes[addr]
 	if to == nil {
-		to = w.host(addr)
-		w.homes[addr] = to
+		to = w.network.host(addr)
+		w.network.homes[addr] = to
 	}
-	c.link = w.link(l.host, to)
+	c.end.link = w.network.link(l.host, to)
 	w.note(evkDial, l, c, 0)
-	w.push(event{at: w.now + c.link.delay(w), kind: evSyn, c: c})
+	w.push(event{at: w.now + c.end.link.delay(w), kind: evSyn, c: c})
 	if timeout > 0 {
 		w.push(event{at: w.now + timeout, kind: evDialTimeout, c: c})
 	}
@@ -138,29 +164,29 @@ func (w *World) dial(l *Loop, addr string, timeout time.Duration, s loop.Stream)
 
 // handshake processes the arrival of c's dial at its address.
 func (w *World) handshake(c *conn) {
-	to, ln := c.link.to, w.listeners[c.addr]
-	back := w.link(to, c.link.from)
+	to, ln := c.end.link.to, w.network.listeners[c.addr]
+	back := w.network.link(to, c.end.link.from)
 	switch {
-	case c.state != stateDialing || to.down || w.black[c.addr] || w.chance(c.link.path.Lose):
+	case c.state != stateDialing || to.down || w.network.black[c.addr] || w.chance(c.end.link.path.Lose):
 		return
-	case ln == nil || w.chance(c.link.path.Refuse):
+	case ln == nil || w.chance(c.end.link.path.Refuse):
 		w.push(event{at: w.now + back.delay(w), kind: evRefuse, c: c})
 		return
 	}
 	s := w.newConn(ln.loop)
 	s.become(stateOpening)
-	s.accept, s.link = ln.accept, back
-	s.peer, c.peer, s.original = c, s, c.original
-	c.link.from.ports++
-	s.remote = c.link.from.ip.String() + ":" + strconv.Itoa(32768+c.link.from.ports%28232)
-	s.out.last = w.now + back.delay(w)
-	w.push(event{at: s.out.last, kind: evOpen, c: c})
+	s.accept, s.end.link = ln.accept, back
+	s.end.peer, c.end.peer, s.original = &c.end, &s.end, c.original
+	c.end.link.from.ports++
+	s.remote = c.end.link.from.ip.String() + ":" + strconv.Itoa(32768+c.end.link.from.ports%28232)
+	s.end.out.last = w.now + back.delay(w)
+	w.push(event{at: s.end.out.last, kind: evOpen, c: c})
 	s.ready()
 }
 
 // established ends the handshake at the side that has dialled.
 func (c *conn) established() {
-	if c.state == stateDialing && c.peer != nil && c.err == nil {
+	if c.state == stateDialing && c.end.peer != nil && c.err == nil {
 		c.become(stateOpening)
 		c.ready()
 	}
@@ -171,5 +197,26 @@ func (c *conn) dialOutcome(err error) {
 	if c.state == stateDialing && c.err == nil {
 		c.err = err
 		c.ready()
+	}
+}
+
+// Redirect makes dials to the address from ("ip:port") arrive at to. The listener there gets
+// from by loop.Conn.OriginalDst, as after an iptables REDIRECT.
+func (w *World) Redirect(from, to string) { w.network.redirects[from] = to }
+
+// Listen accepts connections to addr ("ip:port") on l, each with the Stream
+// that accept returns. accept runs on the loop, right before OnOpen. close
+// stops listening; accepted connections stay open. Crash stops listening, too.
+func (w *World) Listen(addr string, l *Loop, accept func() loop.Stream) (close func()) {
+	if w.network.listeners[addr] != nil {
+		panic("sim: " + addr + " has a listener already")
+	}
+	ln := &listener{loop: l, accept: accept}
+	w.network.listeners[addr] = ln
+	w.network.homes[addr] = l.host
+	return func() {
+		if w.network.listeners[addr] == ln {
+			delete(w.network.listeners, addr)
+		}
 	}
 }

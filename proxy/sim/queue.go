@@ -6,14 +6,14 @@ import "time"
 type eventKind uint8
 
 const (
-	evArrive      eventKind = iota // bytes of c.out up to pos reach the peer's kernel
+	evArrive      eventKind = iota // bytes of c.end.out up to pos reach the peer's kernel
 	evFin                          // c's end of stream, at pos, reaches the peer's kernel
 	evReset                        // a reset reaches c
 	evSyn                          // c's dial reaches the listener
 	evOpen                         // the listener's acceptance reaches c
 	evRefuse                       // the listener's refusal reaches c
 	evDialTimeout                  // the timeout of c's dial
-	evPump                         // c.out may send its next segment
+	evPump                         // c.end may send its next segment
 	evLinger                       // the end of lingerTime of c
 	evScript                       // f, from At
 	evWake                         // a turn of l

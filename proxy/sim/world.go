@@ -3,8 +3,6 @@ package sim
 import (
 	"math/rand/v2"
 	"time"
-
-	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // Options are the constants of the model. New fills them in; change them in
@@ -29,8 +27,8 @@ type Options struct {
 	Sockets bool
 }
 
-// World is a set of loops and the network between them. Only the goroutine of the test uses
-// it.
+// World is a set of loops that share a clock and random numbers, and the network between them. It runs what is due, one
+// event after the other. Only the goroutine of the test uses it.
 type World struct {
 	Options Options
 
@@ -41,17 +39,9 @@ type World struct {
 	scripts uint64 // scripts so far: they keep their order
 	current *Loop  // the loop whose callback is running
 
-	loops     []*Loop // all loops, also crashed ones, in order of creation
-	hosts     map[string]*host
-	links     map[[2]*host]*link
-	linkList  []*link // in order of creation
-	net       func(from, to string) Path
-	listeners map[string]*listener
-	homes     map[string]*host // the host that last listened on an address
-	black     map[string]bool
-	redirects map[string]string // other addresses for dials to an address
-	held      []event           // stopped by a partition
-	conns     uint32            // connections so far
+	loops   []*Loop // all loops, also crashed ones, in order of creation
+	network network
+	conns   uint32 // connections so far
 
 	scratch []byte // the buffer for OnData
 	trace   trace
@@ -70,15 +60,9 @@ func New(seed uint64) *World {
 			TurnCost:      time.Microsecond,
 			Cut:           0.25,
 		},
-		seed:      seed,
-		rand:      rand.New(rand.NewPCG(seed, 0x72656d6f7261)),
-		hosts:     map[string]*host{},
-		links:     map[[2]*host]*link{},
-		net:       DefaultNet,
-		listeners: map[string]*listener{},
-		homes:     map[string]*host{},
-		black:     map[string]bool{},
-		redirects: map[string]string{},
+		seed:    seed,
+		rand:    rand.New(rand.NewPCG(seed, 0x72656d6f7261)),
+		network: newNetwork(),
 	}
 }
 
@@ -150,16 +134,16 @@ func (w *World) handle(e *event) {
 	case evWake:
 		e.l.wake(e.at)
 	case evPump:
-		e.c.out.pumping = false
-		e.c.transmit()
+		e.c.end.out.pumping = false
+		e.c.end.transmit()
 	case evDialTimeout:
 		e.c.dialOutcome(errTimeout)
 	case evLinger:
 		e.c.lingered = true
 		e.c.ready()
 	default:
-		if w.stopped(e) {
-			w.held = append(w.held, *e)
+		if w.network.stopped(e) {
+			w.network.held = append(w.network.held, *e)
 			return
 		}
 		w.deliver(e)
@@ -178,25 +162,4 @@ func (w *World) cut(n int) int {
 		return 1
 	}
 	return 1 + w.rand.IntN(n-1)
-}
-
-// Redirect makes dials to the address from ("ip:port") arrive at to. The listener there gets
-// from by loop.Conn.OriginalDst, as after an iptables REDIRECT.
-func (w *World) Redirect(from, to string) { w.redirects[from] = to }
-
-// Listen accepts connections to addr ("ip:port") on l, each with the Stream
-// that accept returns. accept runs on the loop, right before OnOpen. close
-// stops listening; accepted connections stay open. Crash stops listening, too.
-func (w *World) Listen(addr string, l *Loop, accept func() loop.Stream) (close func()) {
-	if w.listeners[addr] != nil {
-		panic("sim: " + addr + " has a listener already")
-	}
-	ln := &listener{loop: l, accept: accept}
-	w.listeners[addr] = ln
-	w.homes[addr] = l.host
-	return func() {
-		if w.listeners[addr] == ln {
-			delete(w.listeners, addr)
-		}
-	}
 }

@@ -1,7 +1,8 @@
 // Package mesh runs a whole mesh on the simulator: consumers (callers, and a
 // complete sidecar beside them), providers (a complete sidecar, and an emulated
 // application behind it), and a registry whose snapshots arrive with a delay. All of it
-// runs in one goroutine, on virtual time, and follows from one seed.
+// runs in one goroutine, on virtual time, and follows from one seed. Package proxytest is for
+// tests that drive a mesh call by call.
 //
 // A Spec describes the mesh, its load and its faults. A Scenario is a Spec with
 // expectations, read from a script. The scripts of this repository are in
