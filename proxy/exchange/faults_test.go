@@ -35,7 +35,7 @@ func faultyMesh(t *testing.T, seed uint64) {
 		a.Delay = func() time.Duration { return time.Duration(200+rnd.IntN(3000)) * time.Microsecond }
 	}
 	for at := 20 * time.Millisecond; at < 400*time.Millisecond; at += 100 * time.Millisecond {
-		m.W.At(at, func() { m.InjectFault(rnd.IntN(6), rnd.IntN(len(m.Apps))) })
+		m.W.At(at, func() { m.InjectFault(proxytest.Fault(rnd.IntN(int(proxytest.NumFaults))), rnd.IntN(len(m.Apps))) })
 	}
 	var all []*proxytest.Call
 	for range 20 {

@@ -105,8 +105,10 @@ func (s *faultMesh) run() {
 // inject injects a fault of a kind at application i, its sidecar or its endpoints.
 func (s *faultMesh) inject(kind, i int) {
 	switch {
-	case kind < 6 && (!s.OneHop || kind == 1 || kind == 2):
-		s.InjectFault(kind, i)
+	case kind < int(proxytest.NumFaults):
+		if f := proxytest.Fault(kind); !s.OneHop || f == proxytest.CrashApp || f == proxytest.FreezeApp {
+			s.InjectFault(f, i)
+		}
 	case kind == 6, kind == 7: // the endpoints of an application are removed
 		var left []registry.Endpoint
 		for j := range s.Apps {

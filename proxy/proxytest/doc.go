@@ -1,6 +1,7 @@
 // Package proxytest is shared by the tests of the core: a mesh of sidecars,
 // applications and clients on the simulator (Mesh), a driver without a network
-// (NullLoop), the corpus of requests and responses, and peers that misbehave.
+// (NullLoop), the corpus of requests and responses, and peers that misbehave. A test drives a Mesh call by call.
+// Package sim/mesh is for whole runs that follow from a script or a seed.
 //
 //	client.go, raw.go    HTTP clients and their requests
 //	dubbo_client.go      Dubbo consumers and their calls

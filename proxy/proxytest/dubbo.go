@@ -269,19 +269,22 @@ func HessianString(b []byte, s string) []byte {
 	return append(b, s...)
 }
 
-// InjectFault makes a fault of a kind from 0 to 2 at a, for less than 80 ms.
-func (m *dubboMesh) InjectFault(kind int, a *dubboApp) {
+// DubboFaults are the faults of InjectFault.
+var DubboFaults = []Fault{CrashApp, FreezeApp, ResetApp}
+
+// InjectFault makes a fault at a, for less than 80 ms.
+func (m *dubboMesh) InjectFault(kind Fault, a *dubboApp) {
 	switch loop := a.Loop; kind {
-	case 0:
+	case CrashApp:
 		m.W.Crash(loop)
 		m.W.At(m.W.Now()+50*time.Millisecond, func() {
 			if a.Loop == loop {
 				a.Restart()
 			}
 		})
-	case 1:
+	case FreezeApp:
 		m.W.Pause(loop, 50*time.Millisecond)
-	case 2:
+	case ResetApp:
 		for _, c := range a.Conns {
 			if c.Open {
 				m.W.Reset(c.Conn)

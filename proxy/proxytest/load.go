@@ -47,8 +47,22 @@ func (m *Mesh) CountServed(clients, n int) []int {
 	return before
 }
 
-// InjectFault makes a fault of a kind from 0 to 5 at provider i, for less than 80 ms.
-func (m *Mesh) InjectFault(kind, i int) {
+// Fault is a kind of InjectFault. Without a provider's sidecar, only those at the application are possible.
+type Fault int
+
+// The faults of a provider.
+const (
+	CrashSidecar Fault = iota
+	CrashApp
+	FreezeApp
+	FreezeSidecar
+	ResetConsumer // the connections from the consumer
+	ResetApp      // those to the application
+	NumFaults
+)
+
+// InjectFault makes a fault at provider i, for less than 80 ms.
+func (m *Mesh) InjectFault(kind Fault, i int) {
 	app := m.Apps[i]
 	var provider *Node
 	if !m.OneHop {
@@ -56,7 +70,7 @@ func (m *Mesh) InjectFault(kind, i int) {
 	}
 	later := m.W.Now() + 50*time.Millisecond
 	switch kind {
-	case 0:
+	case CrashSidecar:
 		provider.Crash()
 		proc := provider.Proc
 		m.W.At(later, func() {
@@ -64,7 +78,7 @@ func (m *Mesh) InjectFault(kind, i int) {
 				provider.Restart(app)
 			}
 		})
-	case 1:
+	case CrashApp:
 		m.W.Crash(app.Loop)
 		loop := app.Loop
 		m.W.At(later, func() {
@@ -72,15 +86,15 @@ func (m *Mesh) InjectFault(kind, i int) {
 				app.restart()
 			}
 		})
-	case 2:
+	case FreezeApp:
 		m.W.Pause(app.Loop, 50*time.Millisecond)
-	case 3:
+	case FreezeSidecar:
 		for _, l := range provider.Loops {
 			m.W.Pause(l, 50*time.Millisecond)
 		}
-	case 4:
+	case ResetConsumer:
 		m.W.ResetAll(m.Consumer.Host, provider.Host)
-	case 5:
+	case ResetApp:
 		m.W.ResetAll(provider.Host, app.Host+"-app")
 	}
 }

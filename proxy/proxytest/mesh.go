@@ -17,8 +17,9 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// Mesh is a consumer's sidecar and a number of applications on the simulator. Unless
-// OneHop is set, each application has a provider's sidecar.
+// Mesh is a consumer's sidecar and a number of applications on the simulator, and drives them for a test. Unless
+// OneHop is set, each application has a provider's sidecar. Its methods make callers (client.go, raw.go, dubbo_client.go),
+// scripted peers (script.go) and faults (load.go).
 type Mesh struct {
 	T        *testing.T
 	W        *sim.World

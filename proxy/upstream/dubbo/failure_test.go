@@ -324,7 +324,7 @@ func TestRandomFaults(t *testing.T) {
 				a.Delay = func() time.Duration { return time.Duration(200+rnd.IntN(3000)) * time.Microsecond }
 			}
 			for at := 20 * time.Millisecond; at < 400*time.Millisecond; at += 100 * time.Millisecond {
-				m.W.At(at, func() { m.InjectFault(rnd.IntN(3), m.Apps[rnd.IntN(len(m.Apps))]) })
+				m.W.At(at, func() { m.InjectFault(proxytest.DubboFaults[rnd.IntN(3)], m.Apps[rnd.IntN(len(m.Apps))]) })
 			}
 			args := map[int64]string{}
 			c := m.DialDubbo(proxytest.EgressDubbo)
