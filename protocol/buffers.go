@@ -34,6 +34,9 @@ type Buffers struct {
 	smallKept int                          // what small counts as
 }
 
+// Unowned is nil: the Buffers for a buffer that belongs to no loop.
+func Unowned() *Buffers { return nil }
+
 const (
 	smallBuffer = 8 << 10 // up to this size append decides how a buffer grows
 

@@ -140,7 +140,8 @@ func (ex *Exchange) Resume() {
 	}
 	ex.race.Entry = race.Entry{
 		Service: ex.service, Policy: &ex.Route.Policy, Key: ex.key, Pin: ex.pin, Bytes: ex.size(),
-		Attempt: ex.Request.Attempt, Hedged: ex.Request.Hedge, Tied: ex.Request.Tied, Batch: ex.batch, NoHedge: ex.NoHedge, Class: ex.ClassName,
+		CallerAttempt: ex.Request.Attempt, CallerHedged: ex.Request.Hedge, Tied: ex.Request.Tied,
+		Batch: ex.batch, NoHedge: ex.NoHedge, Class: ex.ClassName,
 		Keyed: ex.Route.consent.keyed(&ex.Request), Hold: ex.Request.Hold,
 	}
 	ex.race.Start(ex.shard.Loop.Now())

@@ -196,7 +196,7 @@ func (a *Attempt) others() []*lb.Endpoint {
 // wireAttempt is the attempt number for the next hop, which includes the attempts that led to
 // this race. It leaves room below 255, since older sidecars add theirs in eight bits.
 func (a *Attempt) wireAttempt() uint8 {
-	return uint8(min(int(a.race.Attempt)+int(a.index), math.MaxUint8-MaxAttempts))
+	return uint8(min(int(a.race.CallerAttempt)+int(a.index), math.MaxUint8-MaxAttempts))
 }
 
 // Won notes that the caller got the response of the attempt, which counts as status.

@@ -32,7 +32,7 @@ func (a *Attempt) Request() *protocol.Request {
 	r := a.race
 	req, m := r.request, &r.marks
 	// Hedge says that another attempt is in flight, here or upstream of the caller.
-	req.Attempt, req.Hedge = a.wireAttempt(), r.Hedged || a.kind == hedgeAttempt
+	req.Attempt, req.Hedge = a.wireAttempt(), r.CallerHedged || a.kind == hedgeAttempt
 	if req.Attempt > 0 {
 		req.Tied = a.kind == hedgeAttempt && r.hedging.tie == tied && mayWait(a.ep)
 		if !m.marked {

@@ -53,8 +53,13 @@ var streamPolicy = &Policy{
 
 // classOf returns which retry f permits.
 func (p *Policy) classOf(f *fault.Failure) fault.RetryClass {
+	if p != streamPolicy {
+		return f.Retry
+	}
 	switch {
-	case p != streamPolicy, f == fault.NoEndpoint, f == fault.Reset, f.Retry == fault.RetryFree && f != fault.Connect:
+	case f == fault.NoEndpoint, f == fault.Reset: // there is no other endpoint, or this one was lost
+		return f.Retry
+	case f.Retry == fault.RetryFree && f != fault.Connect: // the same endpoint may take the stream
 		return f.Retry
 	}
 	return fault.RetryFreeElsewhere

@@ -20,7 +20,7 @@ const maxFreeEndpoints = 3
 
 // Race launches the attempts of one request, and decides which response wins. Its parts hedging and
 // retrying decide when another attempt follows. A Race calls its Owner once with the outcome, unless
-// Stop comes first. Attempts that lost may be in flight for longer. Who calls Stop, calls Cancel next, or Abort.
+// Stop comes first. Attempts that lost may be in flight for longer. After Stop the owner calls Cancel or Abort.
 type Race struct {
 	shard     *shard.Shard
 	responses *Responses
@@ -69,19 +69,19 @@ type Owner interface {
 
 // Entry is what a request enters a race with.
 type Entry struct {
-	Service *service.Service
-	Policy  *Policy
-	Key     uint64        // of the request, if the service picks by key
-	Pin     *lb.Endpoint  // that the request is pinned to; nil means none
-	Bytes   int           // length of the request
-	Attempt uint8         // number of the attempt of another sidecar that the request came with
-	Hedged  bool          // that was a hedge, or beside one
-	Tied    bool          // the request is a tied hedge
-	Batch   bool          // the request, or its route, is batch
-	NoHedge bool          // the caller opted out of hedges, or the request is pinned
-	Class   []byte        // the class of latency that the caller named; nil means none
-	Keyed   bool          // the application tells copies of the request by their Idempotency-Key
-	Hold    time.Duration // for how long from Start on the sender wants heads to be held; see Attempt.HoldsHead
+	Service       *service.Service
+	Policy        *Policy
+	Key           uint64        // of the request, if the service picks by key
+	Pin           *lb.Endpoint  // that the request is pinned to; nil means none
+	Bytes         int           // length of the request
+	CallerAttempt uint8         // attempt number of the request at its caller; 0 means the first
+	CallerHedged  bool          // the caller hedges: the request is a hedge, or one is in flight beside it
+	Tied          bool          // the request is a tied hedge
+	Batch         bool          // the request, or its route, is batch
+	NoHedge       bool          // the caller opted out of hedges, or the request is pinned
+	Class         []byte        // the class of latency that the caller named; nil means none
+	Keyed         bool          // the application tells copies of the request by their Idempotency-Key
+	Hold          time.Duration // for how long from Start on the sender wants heads to be held; see Attempt.HoldsHead
 }
 
 // Start launches the first attempt and arms the timer of the first hedge. Its owner has filled in the Entry.
@@ -105,15 +105,15 @@ func (r *Race) launch(kind attemptKind, ep *lb.Endpoint) {
 	}
 	switch r.Service.Admission.Admit(&a.place, &service.Ask{
 		Stream: kind == streamAttempt,
-		Key:    r.Key, Batch: r.Batch, Retry: kind == retryAttempt || r.Attempt > 0,
-		Hedge: kind == hedgeAttempt || r.Hedged, Tied: r.Tied, Spare: kind == primaryAttempt && r.Hedged,
+		Key:    r.Key, Batch: r.Batch, Retry: kind == retryAttempt || r.CallerAttempt > 0,
+		Hedge: kind == hedgeAttempt || r.CallerHedged, Tied: r.Tied, Spare: kind == primaryAttempt && r.CallerHedged,
 	}) {
 	case service.SlotGranted:
 		a.send(ep)
 	case service.SlotQueued:
 		a.state.become(attemptQueued)
 	case service.SlotRefused:
-		if kind == hedgeAttempt || r.Hedged {
+		if kind == hedgeAttempt || r.CallerHedged {
 			a.Fail(fault.NoSlot) // only the caller's sidecar sees this: its primary is in flight
 			return
 		}
@@ -179,7 +179,7 @@ func (r *Race) mayStillWin() bool {
 }
 
 // cascade reports whether the request is itself a hedge or retry of its caller.
-func (r *Race) cascade() bool { return r.Attempt > 0 || r.Hedged }
+func (r *Race) cascade() bool { return r.CallerAttempt > 0 || r.CallerHedged }
 
 // Buffered is the number of bytes that the race holds: the best bad response so far, and what the carriers
 // of its attempts hold.

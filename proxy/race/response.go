@@ -142,7 +142,8 @@ func (res *Response) Alias() *Response {
 }
 
 // AppendFields appends the headers as lines of HTTP/1.1, see protocol.Response.Fields, but for those that
-// skip reports and those of one connection. ok is false if a header can't be sent.
+// skip reports and those of one connection. ok is false if a header can't be sent. Filters call AppendFields, as they
+// know no codec.
 func (res *Response) AppendFields(dst []byte, skip func(name []byte) bool) (lines []byte, ok bool) {
 	return http1.AppendFields(dst, &res.Response, skip)
 }

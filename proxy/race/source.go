@@ -42,9 +42,6 @@ type StreamSource struct {
 	Record *accesslog.StreamRecord // ends with the Stream
 }
 
-// unowned takes back buffers that have left their loop.
-var unowned *protocol.Buffers
-
 // Close discards the body; its reader sees a truncated stream.
 func (s *StreamSource) Close() { s.end(accesslog.StreamEnd{Cut: true}) }
 
@@ -58,7 +55,7 @@ func (s *StreamSource) end(e accesslog.StreamEnd) {
 	if s.Socket != nil {
 		s.Socket.Reset()
 	}
-	unowned.Release(&s.Buffer)
+	protocol.Unowned().Release(&s.Buffer)
 	if s.Stream.Call() {
 		e.GRPC, e.Code = true, s.Stream.code
 	}

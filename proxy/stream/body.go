@@ -21,8 +21,7 @@ const (
 
 var blocks = sync.Pool{New: func() any { return new([blockSize]byte) }}
 
-// buffers is nil, since the streams belong to no loop: a nil Buffers keeps no large buffers.
-var buffers *protocol.Buffers
+var buffers = protocol.Unowned()
 
 // transfer passes a body from one end to another while it arrives. It owns decoded and rest.
 type transfer struct {
