@@ -168,7 +168,7 @@ func (ex *Exchange) answerWith(by *race.Attempt, res *race.Response) {
 	}
 	status := res.Outcome()
 	if by != nil {
-		by.Won(status)
+		ex.race.CountWin(by, status)
 	}
 	ex.end(exchangeAnswered, &result{outcome: stats.OutcomeOf(status), verdict: fault.VerdictOf(status), by: by, res: res})
 }

@@ -5,7 +5,7 @@
 //	race.go      Start, the outcome, Stop, Cancel
 //	attempt.go   pick an endpoint, and send
 //	end.go       the ways in which an attempt ends, and what is given back in which order
-//	verdict.go   what its end says of the endpoint and the service
+//	visit.go     what it is to its endpoint: load, and a verdict
 //	asking.go    sends attempts by the answers of endpoints that were asked for their load
 //	state.go     the states of races, attempts and streams
 //	policy.go    how the requests of a route race
@@ -13,7 +13,7 @@
 //	tied.go      hedges that wait at their endpoint until the primary starts
 //	firstbyte.go heads of streams that are held until the first byte of a body
 //	retry.go     win, wait, retry or fail; the timeout of one try
-//	outgoing.go  the request as an attempt sends it
+//	outgoing.go  the request of an attempt, as its carrier sends it
 //	interim.go   interim responses, ahead of the one response
 //	response.go  a response, with its memory
 //	spans.go     the attempts in a trace

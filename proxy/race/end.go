@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/fault"
-	"github.com/remora-proxy/remora/proxy/service"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
@@ -23,18 +22,20 @@ import (
 //	stream    Stream.end      the stream that it became
 //
 // timeOut and cancel let an attempt linger whose endpoint may still work on it: its end comes later, from its carrier
-// or by abort. If a carrier ends an attempt that lingers, Owner.Lingered follows in any case.
+// or by abort. If a carrier ends an attempt that lingers, Owner.Lingered follows in any case: endAwaited.
 
 // end is the only way to idle. It gives back, in this order:
 //
-//   - what the endpoint counts, with the outcome (report);
+//   - the visit of the endpoint, with the outcome (visit.end);
 //   - the span;
 //   - the place in InFlight, and that of a hedge among the hedges of the service;
 //   - the slot of the service, which a queued attempt gets at the end of the turn.
 func (a *Attempt) end(now time.Duration, outcome stats.AttemptOutcome) {
 	a.state.become(attemptIdle)
-	if a.ep != nil {
-		a.report(now, outcome)
+	if a.visit.ep != nil {
+		if latency, done := a.visit.end(now, outcome); done {
+			a.learn(now, latency, outcome)
+		}
 	}
 	r := a.race
 	r.Traced.end(a, now)
@@ -45,33 +46,61 @@ func (a *Attempt) end(now time.Duration, outcome stats.AttemptOutcome) {
 	r.Service.Admission.Leave(&a.place)
 }
 
+// learn tells the service how long the application took for the attempt. A latency of 0 says nothing.
+func (a *Attempt) learn(now, latency time.Duration, outcome stats.AttemptOutcome) {
+	r := a.race
+	if outcome == stats.AttemptClosed {
+		r.Service.Took(now, latency)
+	} else {
+		r.Service.Responded(now, latency)
+	}
+	if v := &a.visit; latency > 0 {
+		v.ep.Learn(now, r.Policy.HedgeRoute.Scaled(now, latency, r.hedging.watch.Class), v.load)
+	}
+	a.recordServiceTime()
+}
+
+// recordServiceTime gives the automatic limit the time that the application took, at least.
+func (a *Attempt) recordServiceTime() {
+	if a.place.HasSlot() {
+		a.race.Service.Admission.RecordServiceTime(a.visit.sent)
+	}
+}
+
+// endAwaited ends the attempt, and reports whether the race awaits what came of it. If the attempt lingered, the
+// race does not, and its owner hears of the end.
+func (a *Attempt) endAwaited(now time.Duration, outcome stats.AttemptOutcome) (awaited bool) {
+	awaited = !a.Lingering()
+	if a.end(now, outcome); !awaited {
+		a.race.owner.Lingered()
+	}
+	return awaited
+}
+
 // Respond ends the attempt with the endpoint's complete response. It owns res.
 func (a *Attempt) Respond(res *Response) {
 	r := a.race
-	now := r.shard.Loop.Now()
-	lingering := a.Lingering()
-	a.ep.Ext.(*service.Endpoint).Stats.BytesOut += uint64(res.Size())
+	now, outcome := r.shard.Loop.Now(), stats.AttemptServed
+	a.visit.endpoint().Stats.BytesOut += uint64(res.Size())
 	switch {
-	case lingering:
+	case a.Lingering():
 	case res.Source != nil:
 		r.hedging.onStream(a, res.Source, now)
 	default:
 		r.hedging.onResponse(a, now)
 	}
 	if len(res.Trailers) > 0 || len(res.Body) == 0 || res.Status != 200 {
-		a.verdictDue = res.ReadGRPC(r.request)
-		a.ep.Ext.(*service.Endpoint).ReadLoad(now, res.Trailers)
+		a.visit.verdictDue = res.ReadGRPC(r.request)
+		a.visit.endpoint().ReadLoad(now, res.Trailers)
 	}
-	a.isError = res.Outcome() >= 400
+	a.visit.isError = res.Outcome() >= 400
 	if res.Failed() {
-		a.end(now, stats.AttemptFailure)
+		outcome = stats.AttemptFailure
 	} else {
 		r.hedging.onDone(a, now)
-		a.end(now, stats.AttemptServed)
 	}
-	if lingering {
+	if !a.endAwaited(now, outcome) {
 		res.Release()
-		r.owner.Lingered()
 		return
 	}
 	r.onResponse(a, res)
@@ -87,7 +116,6 @@ func (a *Attempt) RespondLocally(res *Response) {
 // Fail ends the attempt without a response.
 func (a *Attempt) Fail(f *fault.Failure) {
 	r := a.race
-	lingering := a.Lingering()
 	outcome := brokenBy(f)
 	if a.replayed && f.Free() {
 		f = fault.Reset // the first time it was sent, the application may have seen it
@@ -97,19 +125,17 @@ func (a *Attempt) Fail(f *fault.Failure) {
 	}
 	r.Traced.span(a).Note(spanOutcome(f), 0, f.Code)
 	now := r.shard.Loop.Now()
-	if a.ep != nil && outcome == stats.AttemptNone {
-		reportRefusal(a.ep, now, a.sent, f, r.Batch)
+	if a.visit.ep != nil && outcome == stats.AttemptNone {
+		a.visit.refused(now, f)
 	}
-	a.end(now, outcome)
 	if a.kind == hedgeAttempt && (f.Free() || f == fault.NoSlot) {
 		r.hedging.onRefused(now)
 	}
-	if lingering {
-		r.owner.Lingered()
+	if !a.endAwaited(now, outcome) {
 		return
 	}
 	if f != fault.NoSlot {
-		r.avoid[0] = a.ep
+		r.avoid[0] = a.visit.ep
 	}
 	r.onFailure(a, f)
 }
@@ -120,7 +146,7 @@ func (a *Attempt) mayHaveBeenSeen(f *fault.Failure) bool {
 		return false // the other sidecar sent it to no application
 	}
 	class := a.race.Policy.classOf(f)
-	return class == fault.RetryIfIdempotent || class == fault.RetryNever && a.ep != nil
+	return class == fault.RetryIfIdempotent || class == fault.RetryNever && a.visit.ep != nil
 }
 
 // Finish ends a cancelled attempt. processed reports whether the application finished it.
@@ -130,8 +156,7 @@ func (a *Attempt) Finish(processed bool) {
 		outcome = stats.AttemptUnseen
 		a.race.hedging.onDone(a, now)
 	}
-	a.end(now, outcome)
-	a.race.owner.Lingered()
+	a.endAwaited(now, outcome)
 }
 
 // Presume ends a cancelled attempt whose connection was closed, at about the time at which the application would have
@@ -139,8 +164,7 @@ func (a *Attempt) Finish(processed bool) {
 func (a *Attempt) Presume() {
 	now := a.race.shard.Loop.Now()
 	a.race.hedging.onDone(a, now)
-	a.end(now, stats.AttemptClosed)
-	a.race.owner.Lingered()
+	a.endAwaited(now, stats.AttemptClosed)
 }
 
 // timeOut ends the wait for the attempt. It lingers like a cancelled one: an endpoint that is
@@ -148,7 +172,7 @@ func (a *Attempt) Presume() {
 func (a *Attempt) timeOut(now time.Duration) {
 	r := a.race
 	r.hedging.onLate(a, now)
-	a.judgeLate(now)
+	a.visit.judgeLate(now)
 	r.Traced.span(a).Note(trace.Failed, 0, fault.TryTimeout.Code)
 	if a.carrier.Cancel(a) {
 		r.MaybeProcessed = true
@@ -156,7 +180,7 @@ func (a *Attempt) timeOut(now time.Duration) {
 	} else {
 		a.end(now, stats.AttemptNone)
 	}
-	r.avoid[0] = a.ep
+	r.avoid[0] = a.visit.ep
 	r.onFailure(a, fault.TryTimeout)
 }
 
@@ -196,13 +220,13 @@ func (a *Attempt) abort() {
 		r.hedging.onLate(a, now)
 		r.hedging.onWithdrawn(a, now)
 		r.MaybeProcessed = true
-		a.judgeLate(now)
+		a.visit.judgeLate(now)
 		a.recordServiceTime()
 		r.Traced.span(a).Note(spanOutcome(fault.Deadline), 0, fault.Deadline.Code)
 		a.carrier.Abort(a)
 	case attemptLingering:
 		r.hedging.onDone(a, now)
-		a.judgeLate(now)
+		a.visit.judgeLate(now)
 		a.recordServiceTime()
 		a.carrier.Abort(a)
 	}

@@ -33,11 +33,11 @@ func (h *hedging) headUntil(a *Attempt) time.Duration {
 			h.hold = max(h.hold, r.Policy.HedgeRoute.HeadHold(r.shard.Loop.Now(), &h.watch))
 		}
 	}
-	limit := r.request.Deadline - a.sent
+	limit := r.request.Deadline - a.visit.sent
 	if try := r.Policy.tryTimeout; try > 0 {
 		limit = min(limit, try)
 	}
-	return a.sent + min(h.hold, limit/2)
+	return a.visit.sent + min(h.hold, limit/2)
 }
 
 // mayHedge reports whether no gate that holds for the whole request is closed.
@@ -56,7 +56,7 @@ func (h *hedging) onStream(a *Attempt, src *StreamSource, now time.Duration) {
 	switch {
 	case !h.mayHedge():
 	case !route.Heads.Hold():
-		src.Stream.heads, src.Stream.headsUntil = &route.Heads, a.sent+route.HeadHold(now, &h.watch)
+		src.Stream.heads, src.Stream.headsUntil = &route.Heads, a.visit.sent+route.HeadHold(now, &h.watch)
 	case now < h.headUntil(a):
 		route.Heads.Followed()
 	case a.holds && src.Body.Length() == 0: // in vain. Of another sidecar only the time tells: the head may just be late

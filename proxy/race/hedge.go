@@ -142,7 +142,7 @@ func (r *Race) silentFor(now, after time.Duration) bool {
 		if a.state != attemptSent {
 			continue
 		}
-		if !a.ep.Stalled(now, after) {
+		if !a.visit.ep.Stalled(now, after) {
 			return false
 		}
 		sent++

@@ -1,10 +1,6 @@
 package race
 
-import (
-	"time"
-
-	"github.com/remora-proxy/remora/proxy/service"
-)
+import "time"
 
 // What hedging tells the route of the attempts of one race.
 
@@ -18,15 +14,15 @@ func (h *hedging) onSent(a *Attempt, now time.Duration) {
 	}
 	r, shadow, w := h.race, h.race.Policy.HedgeRoute.Shadow(), &h.watch.Watch
 	w.Left = r.request.Deadline - now
-	if shadow.Sent(now, w, a.ep.Ext.(*service.Endpoint).ID) {
-		shadow.Note(now, w, r.Service.Set.Stalled(now, a.ep) || !a.ep.Spare(now))
+	if shadow.Sent(now, w, a.visit.endpoint().ID) {
+		shadow.Note(now, w, r.Service.Set.Stalled(now, a.visit.ep) || !a.visit.ep.Spare(now))
 	}
 }
 
 // onResponse tells the latency of a primary that the race waits for.
 func (h *hedging) onResponse(a *Attempt, now time.Duration) {
 	if h.counts(a) {
-		h.race.Policy.HedgeRoute.Observe(now, now-a.sent, &h.watch)
+		h.race.Policy.HedgeRoute.Observe(now, now-a.visit.sent, &h.watch)
 	}
 }
 
@@ -43,14 +39,14 @@ func (h *hedging) onOvertaken(a *Attempt, now time.Duration) {
 	h.onLate(a, now)
 	if h.counts(a) && h.sent > 0 {
 		h.overtaken = now
-		h.race.Policy.HedgeRoute.Overtaken(now, now-a.sent)
+		h.race.Policy.HedgeRoute.Overtaken(now, now-a.visit.sent)
 	}
 }
 
 // onWithdrawn tells for how long a hedge had no response before it was withdrawn.
 func (h *hedging) onWithdrawn(a *Attempt, now time.Duration) {
 	if a.kind == hedgeAttempt {
-		h.race.Policy.HedgeRoute.Withdrew(now, now-a.sent)
+		h.race.Policy.HedgeRoute.Withdrew(now, now-a.visit.sent)
 	}
 }
 
@@ -59,7 +55,7 @@ func (h *hedging) onDone(a *Attempt, now time.Duration) {
 	route, saved := h.race.Policy.HedgeRoute, time.Duration(0)
 	switch {
 	case a.kind == hedgeAttempt:
-		route.Responded(now, now-a.sent)
+		route.Responded(now, now-a.visit.sent)
 		return
 	case h.sent == h.refused || !h.counts(a):
 		return
@@ -70,5 +66,5 @@ func (h *hedging) onDone(a *Attempt, now time.Duration) {
 	case a.Lingering(): // its caller has gone, or its time was up
 		return
 	}
-	route.Judge(now, now-a.sent, saved)
+	route.Judge(now, now-a.visit.sent, saved)
 }

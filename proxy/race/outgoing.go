@@ -1,10 +1,13 @@
 package race
 
 import (
+	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
@@ -27,14 +30,60 @@ func (m *marks) reset() {
 	}
 }
 
+// Outgoing is the request of an attempt, as its carrier sends it.
+type Outgoing struct{ a *Attempt }
+
+// Outgoing returns the request of the attempt.
+func (a *Attempt) Outgoing() Outgoing { return Outgoing{a} }
+
+// Codec is the wire format of the request.
+func (o Outgoing) Codec() protocol.Codec { return o.a.race.request.Codec }
+
+// LogsIn reports whether the request may log in the connection that it is sent on. No other request may be
+// sent on that.
+func (o Outgoing) LogsIn() bool { return o.a.race.request.Login }
+
+// ToHead reports whether the request is a HEAD. Its response has no body.
+func (o Outgoing) ToHead() bool { return string(o.a.race.request.Method) == "HEAD" }
+
+// Client returns who the request came from.
+func (o Outgoing) Client() shard.Client { return o.a.race.owner.Client() }
+
+// Timeout is the route's timeout of a request.
+func (o Outgoing) Timeout() time.Duration { return o.a.race.Policy.Timeout }
+
+// TimeLeft returns how long the caller still waits, as far as this sidecar knows.
+func (o Outgoing) TimeLeft() time.Duration {
+	return o.a.race.request.Deadline - o.a.race.shard.Loop.Now()
+}
+
+// Repeatable reports whether the request may be sent again, if the budget allows, after its connection was
+// lost.
+func (o Outgoing) Repeatable() bool {
+	on := &o.a.race.Policy.retryOn
+	return o.a.race.request.Idempotent && (on.connect || on.reset)
+}
+
+// number is the attempt number for the next hop, which includes the attempts that led to
+// this race. It leaves room below 255, since older sidecars add theirs in eight bits.
+func (o Outgoing) number() uint8 {
+	return uint8(min(int(o.a.race.CallerAttempt)+int(o.a.index), math.MaxUint8-MaxAttempts))
+}
+
+// setTimeLeft makes the headers of the request say the time left, in memory of the race.
+func (o Outgoing) setTimeLeft() {
+	req, m := o.a.race.request, &o.a.race.marks
+	req.Headers, m.timeLeft = protocol.SetTimeLeft(req.Headers, o.TimeLeft(), m.timeLeft)
+}
+
 // Request is the request with this attempt's fields, until the next is encoded.
-func (a *Attempt) Request() *protocol.Request {
-	r := a.race
+func (o Outgoing) Request() *protocol.Request {
+	a, r := o.a, o.a.race
 	req, m := r.request, &r.marks
 	// Hedge says that another attempt is in flight, here or upstream of the caller.
-	req.Attempt, req.Hedge = a.wireAttempt(), r.CallerHedged || a.kind == hedgeAttempt
+	req.Attempt, req.Hedge = o.number(), r.CallerHedged || a.kind == hedgeAttempt
 	if req.Attempt > 0 {
-		req.Tied = a.kind == hedgeAttempt && r.hedging.tie == tied && mayWait(a.ep)
+		req.Tied = a.kind == hedgeAttempt && r.hedging.tie == tied && mayWait(a.visit.ep)
 		if !m.marked {
 			m.markTrace(req)
 		}
@@ -74,13 +123,13 @@ var attemptHeader = []byte(protocol.HeaderAttempt)
 // batchHeader tells the application that its own calls for the request are batch, too.
 var batchHeader = protocol.Header{Name: []byte(protocol.HeaderPriority), Value: []byte(protocol.PriorityBatch)}
 
-// Outgoing returns the request for an application that speaks HTTP: with the time left, and the
+// ForApplication returns the request for an application that speaks HTTP: with the time left, and the
 // sidecar's own headers behind the first own. Once it is encoded, the caller cuts them off.
-func (a *Attempt) Outgoing() (req *protocol.Request, own int) {
-	r := a.race
-	req = a.Request()
+func (o Outgoing) ForApplication() (req *protocol.Request, own int) {
+	r := o.a.race
+	req = o.Request()
 	if req.Timed || r.Service.Config.TimeoutHeader {
-		a.SetTimeLeft()
+		o.setTimeLeft()
 	}
 	own = len(req.Headers)
 	if req.Attempt > 0 {

@@ -98,8 +98,7 @@ func (r *Race) launch(kind attemptKind, ep *lb.Endpoint) {
 	a := &r.attempts[r.Launched]
 	r.Launched++
 	r.inFlight++
-	a.kind, a.index, a.ep, a.attemptFlags = kind, uint8(r.Launched-1), nil, attemptFlags{}
-	a.state.become(attemptLaunched)
+	a.begin(kind, r.Launched-1)
 	if kind == retryAttempt {
 		r.Service.Stats.Retries++
 	}
@@ -195,6 +194,13 @@ func (r *Race) Buffered() (n int) {
 	return n
 }
 
+// CountWin notes that the caller got the response of by, which counts as status.
+func (r *Race) CountWin(by *Attempt, status int) {
+	if by.kind == hedgeAttempt && status < 500 {
+		r.Policy.HedgeRoute.Won()
+	}
+}
+
 // Record fills in what the access log says of attempts. by is the attempt that won, or nil.
 func (r *Race) Record(to *accesslog.Record, by *Attempt, now time.Duration) {
 	to.Queued, to.Attempts, to.Hedges = r.queued, r.Launched, int(r.hedging.sent)
@@ -203,13 +209,13 @@ func (r *Race) Record(to *accesslog.Record, by *Attempt, now time.Duration) {
 		if a.kind == retryAttempt {
 			to.Retries++
 		}
-		if a.ep != nil {
-			to.Endpoint = a.ep.Addr
+		if a.visit.ep != nil {
+			to.Endpoint = a.visit.ep.Addr
 		}
 		to.Queued += a.place.Waits(now)
 	}
 	if by != nil {
-		to.Endpoint, to.HedgeWon = by.ep.Addr, by.kind == hedgeAttempt
+		to.Endpoint, to.HedgeWon = by.visit.ep.Addr, by.kind == hedgeAttempt
 	}
 }
 
@@ -234,7 +240,7 @@ func (r *Race) Reset() {
 	}
 	r.state.become(raceIdle)
 	for i := range r.attempts[:r.Launched] { // a removed endpoint must not be kept here
-		r.attempts[i].ep = nil
+		r.attempts[i].visit.ep = nil
 	}
 	r.Launched = 0
 	r.Entry, r.interims, r.queued = Entry{}, interims{}, 0

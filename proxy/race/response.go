@@ -101,7 +101,7 @@ func (res *Response) ReadGRPC(req *protocol.Request) (awaits bool) {
 		res.Code, res.GRPC = protocol.GRPCStatus(&res.Response)
 	case protocol.IsGRPC(res.Headers):
 		res.Source.Stream.await()
-		return !res.Source.Stream.judged
+		return !res.Source.Stream.attempt.visit.judged
 	}
 	return false
 }

@@ -24,7 +24,7 @@ func (r *Race) onResponse(a *Attempt, res *Response) {
 	if res.GRPC {
 		r.retrying.heedPushback(res)
 	}
-	r.avoid[0] = a.ep
+	r.avoid[0] = a.visit.ep
 	r.keepBest(a, res)
 	switch {
 	case r.mayStillWin():
@@ -231,16 +231,16 @@ func (t *tryTimer) onTimer() {
 		case a.state != attemptSent:
 		case first == nil:
 			first = a
-		case a.sent < first.sent:
-			first, second = a, first.sent
+		case a.visit.sent < first.visit.sent:
+			first, second = a, first.visit.sent
 		default:
-			second = min(second, a.sent)
+			second = min(second, a.visit.sent)
 		}
 	}
 	switch {
 	case first == nil:
-	case now < first.sent+limit:
-		t.arm(now, first.sent+limit-now)
+	case now < first.visit.sent+limit:
+		t.arm(now, first.visit.sent+limit-now)
 	case t.due.PutOff(now):
 		r.shard.Loop.After(0, &t.timer)
 	default:

@@ -5,7 +5,6 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/fault"
-	"github.com/remora-proxy/remora/proxy/service"
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
@@ -45,8 +44,8 @@ func (t *Traced) span(a *Attempt) *trace.Attempt {
 func (t *Traced) begin(a *Attempt) {
 	if s := t.span(a); s != nil {
 		*s = trace.Attempt{
-			Span: a.race.shard.Sampler.NewSpanID(), Kind: spanKinds[a.kind], Number: int(a.wireAttempt()),
-			Endpoint: a.ep.Addr, Protocol: a.ep.Ext.(*service.Endpoint).Protocol, Sent: a.sent,
+			Span: a.race.shard.Sampler.NewSpanID(), Kind: spanKinds[a.kind], Number: int(a.Outgoing().number()),
+			Endpoint: a.visit.ep.Addr, Protocol: a.visit.endpoint().Protocol, Sent: a.visit.sent,
 		}
 	}
 }

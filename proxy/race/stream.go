@@ -37,7 +37,6 @@ type Stream struct {
 	last outcome
 
 	attempt *Attempt // the latest; it is at an endpoint if state says so
-	judged  bool     // the outcome of attempt is recorded
 
 	// cookies are for the response of the endpoint. They are set before the caller's goroutine gets it.
 	cookies affinity.Cookies
@@ -127,7 +126,7 @@ func AdoptStream(svc *service.Service, ep *lb.Endpoint) *Stream {
 	s.state.become(streamAdopted)
 	svc.Bounds.AdoptStream(&s.passage)
 	s.race.startStream(ep)
-	s.judged = true
+	s.attempt.visit.judged = true
 	svc.Stats.Streams++
 	svc.Stats.StreamsOpen++
 	return s
@@ -141,22 +140,23 @@ func (r *Race) startStream(ep *lb.Endpoint) {
 
 // open lets the goroutine of the stream carry out the attempt, unless the endpoint takes no streams.
 func (a *Attempt) open() {
-	s, own := a.race.stream, a.ep.Ext.(*service.Endpoint)
-	s.attempt, s.judged = a, false
+	s, v := a.race.stream, &a.visit
+	own := v.endpoint()
+	s.attempt = a
 	if s.state == streamAdopted { // own may have another protocol than the response has come by
-		a.ep.OpenStream(a.sent)
+		v.begin()
 		s.state.become(streamOpen)
 		return
 	}
 	if own.Streams == service.StreamNone {
-		a.ep = nil // it has seen nothing
+		v.ep = nil // it has seen nothing
 		a.Fail(fault.Unsupported)
 		return
 	}
-	a.ep.OpenStream(a.sent)
+	v.begin()
 	s.state.become(streamConnecting)
-	at := Target{Addr: a.ep.Addr, Host: a.ep.Host, Link: own.Streams == service.StreamLink}
-	s.cookies = s.responseCookies(a.ep)
+	at := Target{Addr: v.ep.Addr, Host: v.ep.Host, Link: own.Streams == service.StreamLink}
+	s.cookies = s.responseCookies(v.ep)
 	if own.Streams == service.StreamPipe {
 		at.Socket = upstreamOf(own).(StreamOpener).OpenStream(s.from)
 	}
@@ -169,8 +169,8 @@ type streamOwner struct{ *Stream }
 // Won implements Owner: by has the stream.
 func (o streamOwner) Won(by *Attempt, _ *Response) {
 	o.race.Stop()
-	if by.ep.Refuses() {
-		by.ep.CountTaken(by.sent)
+	if by.visit.ep.Refuses() {
+		by.visit.ep.CountTaken(by.visit.sent)
 	}
 }
 
@@ -238,11 +238,9 @@ func (s *Stream) judge(now time.Duration, o outcome) {
 }
 
 func (s *Stream) judgeEndpoint(now time.Duration, o outcome) {
-	if !s.state.atEndpoint() || s.judged || o.endpoint == stats.AttemptNone {
-		return
+	if s.state.atEndpoint() {
+		s.attempt.visit.judgeStream(now, o.endpoint, o.isError)
 	}
-	s.judged, s.attempt.isError = true, o.isError
-	s.attempt.judge(now, o.endpoint)
 }
 
 // Retry asks for another endpoint after the last one did not accept the stream. why is fault.Connect, with
@@ -252,7 +250,7 @@ func (s *Stream) Retry(why *fault.Failure, err error, picked Picked) {
 	s.post(func(svc *service.Service, _ time.Duration) {
 		a := s.attempt
 		if why == fault.Connect && err != nil {
-			svc.DialFailed(a.ep.Addr, err)
+			svc.DialFailed(a.visit.ep.Addr, err)
 		}
 		s.picked = picked
 		s.state.become(streamSeeking)
@@ -290,7 +288,7 @@ func (s *Stream) probesEndpoint() bool {
 	if !s.state.atEndpoint() {
 		return false
 	}
-	_, ejected := s.attempt.ep.Ejected()
+	_, ejected := s.attempt.visit.ep.Ejected()
 	return ejected
 }
 
@@ -335,7 +333,7 @@ func (s *Stream) Close(connected bool, sent, received int64) {
 
 // await leaves the verdict on the endpoint to the end of a gRPC call that has begun.
 func (s *Stream) await() {
-	s.awaits, s.judged = true, s.probesEndpoint()
+	s.awaits, s.attempt.visit.judged = true, s.probesEndpoint()
 	s.last = outcomeOfStatus(200)
 }
 

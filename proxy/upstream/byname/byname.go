@@ -46,7 +46,8 @@ func New(s *service.Service, e *service.Endpoint, newPool func(name string) Pool
 
 // Send implements race.Upstream.
 func (s *Pools) Send(a *race.Attempt) {
-	if p := s.For(a.Request().Authority, a); p != nil {
+	req := a.Outgoing()
+	if p := s.For(req.Request().Authority, req); p != nil {
 		p.Send(a)
 		return
 	}

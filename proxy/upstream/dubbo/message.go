@@ -47,7 +47,8 @@ func (c *client) appendCall(dst []byte, id int64) []byte {
 	if call == nil {
 		return dst
 	}
-	req := call.a.Request()
+	out := call.a.Outgoing()
+	req := out.Request()
 	if req.Codec != protocol.CodecHTTP {
 		call.sent = true
 		if req.OneWay {
@@ -56,7 +57,7 @@ func (c *client) appendCall(dst []byte, id int64) []byte {
 		f := dubbo.Frame{Request: true, TwoWay: !req.OneWay, Serialization: dubbo.SerializationOf(req.Codec), ID: id, Body: req.Body}
 		dst = dubbo.AppendFrame(dst, &f)
 		if req.Timed {
-			c.up.invocation.SetTimeLeft(f.Serialization, dst[len(dst)-len(req.Body):], call.a.TimeLeft())
+			c.up.invocation.SetTimeLeft(f.Serialization, dst[len(dst)-len(req.Body):], out.TimeLeft())
 		}
 		return dst
 	}
@@ -64,7 +65,7 @@ func (c *client) appendCall(dst []byte, id int64) []byte {
 	err := parsed.Parse(req)
 	if err == nil {
 		if req.Timed || c.up.service.Config.TimeoutHeader {
-			parsed.SetTimeLeft(call.a.TimeLeft())
+			parsed.SetTimeLeft(out.TimeLeft())
 		}
 		dst, err = parsed.AppendFrame(dst, c.up.serialization, id)
 	}
@@ -86,7 +87,7 @@ func (c *client) respondLocally(a *race.Attempt, f *fault.Failure) {
 		text := append(append(res.BodyBuffer.B[:0], f.Text...), '\n')
 		fill(res, text, dubbo.Reply{Status: f.Status, Code: f.Code, ContentType: "text/plain; charset=utf-8"})
 	} else {
-		res.Codec = a.Codec()
+		res.Codec = a.Outgoing().Codec()
 		res.Status, res.RPC = 200, uint8(dubbo.StatusOK)
 	}
 	res.Charge()

@@ -73,7 +73,7 @@ func (c *conn) OnOpen(conn loop.Conn) {
 func (c *conn) begin(a *race.Attempt) {
 	c.current = a
 	a.Carry(c, a.ID())
-	req, own := a.Outgoing()
+	req, own := a.Outgoing().ForApplication()
 	out := http1.AppendRequestHead(c.shard.Scratch[:0], req)
 	req.Headers = req.Headers[:own]
 	if len(out) == 0 {

@@ -73,7 +73,7 @@ func newPool(s *service.Service, e *service.Endpoint, name string) *pool {
 }
 
 func (p *pool) Send(a *race.Attempt) {
-	if a.Codec() != protocol.CodecHTTP {
+	if a.Outgoing().Codec() != protocol.CodecHTTP {
 		a.Fail(fault.NotConvertible)
 		return
 	}
@@ -98,7 +98,8 @@ func (p *pool) Send(a *race.Attempt) {
 // suits reports whether a should be sent on c, an idle connection. A login should not: it can't be sent
 // twice, so it takes a new connection.
 func (p *pool) suits(c *conn, a *race.Attempt) bool {
-	return !a.LogsIn() && (c.idleFor <= p.keeping.kept || a.Repeatable())
+	req := a.Outgoing()
+	return !req.LogsIn() && (c.idleFor <= p.keeping.kept || req.Repeatable())
 }
 
 // dial opens a connection for a, or for any attempt if a is nil.

@@ -60,7 +60,7 @@ var trailersWanted = protocol.Header{Name: []byte("te"), Value: []byte("trailers
 
 // begin sends the request of a.
 func (c *conn) begin(a *race.Attempt) {
-	req, own := a.Outgoing()
+	req, own := a.Outgoing().ForApplication()
 	if string(req.Method) == "CONNECT" { // no message to forward
 		req.Headers = req.Headers[:own]
 		a.Detach()

@@ -107,7 +107,7 @@ func (e events) OnReset(st *http2.Stream, code http2.Code, why *http2.Error) {
 	switch {
 	case f == fault.Refused && s.response != nil:
 		f = fault.Reset // it responds, so it has processed the request, whatever it says
-	case code == http2.Cancel && s.attempt.TimeLeft() <= aheadOfDeadline:
+	case code == http2.Cancel && s.attempt.Outgoing().TimeLeft() <= aheadOfDeadline:
 		f = fault.Deadline
 	}
 	s.fail(f)

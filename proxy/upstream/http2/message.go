@@ -87,7 +87,7 @@ func (s *call) tooLong() bool {
 
 // hasBody reports whether the response may have a body.
 func (s *call) hasBody() bool {
-	return http1.HasBody(&s.response.Response, http1.ResponseFlags{ToHead: s.attempt.ToHead()})
+	return http1.HasBody(&s.response.Response, http1.ResponseFlags{ToHead: s.attempt.Outgoing().ToHead()})
 }
 
 // checkStream makes an incomplete response a stream if it must be one, or later.

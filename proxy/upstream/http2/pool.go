@@ -65,10 +65,10 @@ func newPool(s *service.Service, e *service.Endpoint, free *freeCalls, name stri
 // Send implements race.Upstream.
 func (p *pool) Send(a *race.Attempt) {
 	switch {
-	case a.Codec() != protocol.CodecHTTP:
+	case a.Outgoing().Codec() != protocol.CodecHTTP:
 		a.Fail(fault.NotConvertible)
 		return
-	case a.LogsIn(): // all requests share the connections
+	case a.Outgoing().LogsIn(): // all requests share the connections
 		a.Fail(fault.ConnectionLogin)
 		return
 	case p.queued == 0:

@@ -110,7 +110,7 @@ func (c *client) send(a *race.Attempt) {
 		a.Fail(fault.StreamLimit)
 		return
 	}
-	req := a.Request()
+	req := a.Outgoing().Request()
 	req.Hold = a.HoldsHead()
 	id := c.next
 	c.next++
@@ -208,7 +208,7 @@ func (c *client) OnResponse(id uint64, _ *protocol.Response, codec protocol.Code
 		return
 	}
 	if res.StreamToken != nil {
-		if a.ToHead() { // a response to HEAD has no body
+		if a.Outgoing().ToHead() { // a response to HEAD has no body
 			res.Release()
 			a.Fail(fault.Malformed)
 			return

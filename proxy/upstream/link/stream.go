@@ -10,7 +10,7 @@ import (
 func (c *client) fetch(a *race.Attempt, res *race.Response) {
 	head := res.StreamHead()
 	src := &race.StreamSource{
-		Addr: c.up.endpoint.LB.Addr, Service: c.up.service.Config.Name, Timeout: a.Timeout(),
+		Addr: c.up.endpoint.LB.Addr, Service: c.up.service.Config.Name, Timeout: a.Outgoing().Timeout(),
 		Token: link.Token(res.StreamToken), Buffer: c.Shard.Buffers.Get(0),
 		Stream: race.AdoptStream(c.up.service, c.up.endpoint.LB), Interactive: protocol.Interactive(res.Headers),
 	}
