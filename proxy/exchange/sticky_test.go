@@ -169,26 +169,29 @@ func TestStickyStreams(t *testing.T) {
 	by, pair := pinned(m)
 	owner := m.Apps[by[0]-'a'].Addr
 	client := shard.Client{Session: shard.Session{Pin: strings.TrimPrefix(pair, "srv=")}}
-	cookies := func(st *race.Stream) string {
-		res := protocol.Response{}
-		st.EditCookies(&res)
-		return string(protocol.Find(res.Headers, "set-cookie"))
+	cookies := func(at race.Target) string {
+		return string(protocol.Find(at.Cookies.Apply(nil), "set-cookie"))
 	}
 	for range 3 {
 		opened := m.OpenFor(client)
-		if opened.Target.Addr != owner || cookies(opened.Stream) != "" {
-			t.Errorf("a stream of %s went to %s, with %q", owner, opened.Target.Addr, cookies(opened.Stream))
+		if opened.Target.Addr != owner || cookies(opened.Target) != "" {
+			t.Errorf("a stream of %s went to %s, with %q", owner, opened.Target.Addr, cookies(opened.Target))
 		}
-		if f := m.RetryStream(opened.Stream, fault.Connect); f != nil || !strings.HasPrefix(cookies(opened.Stream), "srv=") || strings.HasPrefix(cookies(opened.Stream), pair) {
-			t.Errorf("after a failed dial: %v, with %q", f, cookies(opened.Stream))
+		var retried *proxytest.Opened
+		opened.Stream.Retry(fault.Connect, nil, func(s *race.Stream, at race.Target, f *fault.Failure) {
+			retried = &proxytest.Opened{Stream: s, Target: at, Failure: f}
+		})
+		m.RunUntil("another endpoint", func() bool { return retried != nil })
+		if set := cookies(retried.Target); retried.Failure != nil || !strings.HasPrefix(set, "srv=") || strings.HasPrefix(set, pair) {
+			t.Errorf("after a failed dial: %v, with %q", retried.Failure, set)
 		}
 		opened.Stream.Close(false, 0, 0)
 	}
 	seen := map[string]bool{}
 	for range 30 {
 		l := m.OpenFor(shard.Client{Session: shard.Session{Pin: "unknown", Secure: true}})
-		if !strings.HasSuffix(cookies(l.Stream), "; Secure") {
-			t.Errorf("a new session has %q", cookies(l.Stream))
+		if !strings.HasSuffix(cookies(l.Target), "; Secure") {
+			t.Errorf("a new session has %q", cookies(l.Target))
 		}
 		seen[l.Target.Addr] = true
 		l.Stream.Close(false, 0, 0)

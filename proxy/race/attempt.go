@@ -135,7 +135,7 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 	r.hedging.onSent(a, now)
 	r.tried[a.index] = ep
 	if v.stream {
-		a.open()
+		r.stream.open(a)
 		return
 	}
 	v.begin()

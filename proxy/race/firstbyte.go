@@ -66,19 +66,3 @@ func (h *hedging) onStream(a *Attempt, src *StreamSource, now time.Duration) {
 	}
 	h.onResponse(a, now)
 }
-
-// OnFirstByte returns what the goroutine that passes a body on calls when the first byte of it has arrived. nil means
-// nothing.
-func (s *Stream) OnFirstByte() func() {
-	if s == nil || s.heads == nil {
-		return nil
-	}
-	return func() {
-		l := s.race.shard.Loop
-		l.Post(func() {
-			if l.Now() < s.headsUntil {
-				s.heads.Followed()
-			}
-		})
-	}
-}

@@ -25,7 +25,7 @@ type Race struct {
 	shard     *shard.Shard
 	responses *Responses
 	owner     Owner
-	stream    *Stream           // whose race it is; nil means that of a request
+	stream    *streamRace       // whose race it is; nil means that of a request
 	request   *protocol.Request // of the owner, who keeps it until Cancel
 	state     raceState
 	Entry

@@ -100,8 +100,7 @@ func (res *Response) ReadGRPC(req *protocol.Request) (awaits bool) {
 	case res.Source == nil:
 		res.Code, res.GRPC = protocol.GRPCStatus(&res.Response)
 	case protocol.IsGRPC(res.Headers):
-		res.Source.Stream.await()
-		return !res.Source.Stream.attempt.visit.judged
+		return res.Source.Stream.await()
 	}
 	return false
 }

@@ -67,18 +67,18 @@ func (s attemptState) String() string {
 
 // streamState is where a stream stands.
 //
-//	seeking ──endpoint──▶ connecting ──Connected──▶ open ──Close──▶ over
+//	seeking ──endpoint──▶ connecting ──connected──▶ open ──Close──▶ over
 //	   ▲                       │                      ▲
-//	   └─────────Retry─────────┘                   adopted
+//	   └─────────retry─────────┘                   adopted
 //
 // seeking also leads to over, if the race is lost or refused, and so does connecting, by Close. Every way to over goes
-// through Stream.end.
+// through streamRace.end.
 type streamState uint8
 
 const (
 	streamSeeking    streamState = iota // picked waits for an endpoint
 	streamAdopted                       // made of a response; no attempt yet
-	streamConnecting                    // the goroutine carries out the attempt
+	streamConnecting                    // the carrier carries out the attempt
 	streamOpen                          // the attempt has won, and lasts as long as the stream
 	streamOver
 )

@@ -35,8 +35,9 @@ import (
 // Each connection ends in pair.attachUp: the pair owns it.
 type connector struct {
 	p       *pair
-	dialled string // "ip:port" that was dialled last
-	onward  hop    // in Server.hops until forgetHop; the zero value means none
+	dialled string      // "ip:port" that was dialled last
+	at      race.Target // the endpoint of the service that takes the stream; zero if none does
+	onward  hop         // in Server.hops until forgetHop; the zero value means none
 }
 
 // endpointQuery is what the search for an endpoint needs to know of a stream.
@@ -98,6 +99,7 @@ func (c *connector) openFrom(q *endpointQuery, st *race.Stream, at race.Target) 
 	for {
 		err := c.openAt(q, st, at)
 		if err == nil {
+			c.at = at
 			return at.Link, nil
 		}
 		if c.p.isAborted() || c.p.srv.ctx.Err() != nil {

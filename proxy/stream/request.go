@@ -300,7 +300,7 @@ func (x *requestStream) addHeaders(resp *protocol.Response, head *http1.Head) {
 		resp.Headers = hs
 	}
 	downstream.AddRequestID(resp, x.r.RequestID)
-	x.stream.EditCookies(resp)
+	resp.Headers = x.connector.at.Cookies.Apply(resp.Headers)
 	if x.r.Edit != nil {
 		x.r.Edit(resp)
 	}
