@@ -40,15 +40,14 @@ type Attempt struct {
 	waiting fifo.Node[*Attempt] // in the queue of an upstream
 }
 
-// begin makes a, which is idle, the next attempt of its race, at this position.
-func (a *Attempt) begin(kind attemptKind, index int) {
-	a.kind, a.index, a.visit = kind, uint8(index), visit{}
+// reset prepares for a launch as the attempt of its race with this index. There is no visit before send.
+func (a *Attempt) reset(kind attemptKind, index int) {
+	a.kind, a.index = kind, uint8(index)
 	a.replayed, a.holds, a.overtaken = false, false, false
-	a.state.become(attemptLaunched)
 }
 
-// The following are for carriers. So are NewResponse, Interim, HoldsHead and Started while the attempt is in flight, and the
-// methods of end.go that end it.
+// The following are for carriers. So are Outgoing, HoldsHead, Interim and Started, and those of end.go that end the
+// attempt.
 
 // Carry gives the attempt to c, under an id that c chooses.
 func (a *Attempt) Carry(c Carrier, id uint64) { a.carrier, a.carrierID = c, id }
@@ -88,10 +87,10 @@ func (a *Attempt) Replay() {
 // NewResponse returns an empty response, to end the attempt with.
 func (a *Attempt) NewResponse() *Response { return a.race.responses.New() }
 
-// The following are for the race, but Endpoint is for its owner.
-
-// Endpoint is where the attempt was sent.
+// Endpoint is where the attempt was sent. It is for the owner of the race.
 func (a *Attempt) Endpoint() *lb.Endpoint { return a.visit.ep }
+
+// The following are for the race.
 
 // Granted implements service.Waiter.
 func (a *Attempt) Granted(waited time.Duration) {
@@ -130,7 +129,7 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 		return
 	}
 	v := &a.visit
-	v.ep, v.sent, v.stream, v.batch = ep, now, a.kind == streamAttempt, r.Batch
+	*v = visit{ep: ep, sent: now, stream: a.kind == streamAttempt, batch: r.Batch}
 	a.state.become(attemptSent)
 	r.hedging.onSent(a, now)
 	r.tried[a.index] = ep
@@ -138,7 +137,9 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 		r.stream.open(a)
 		return
 	}
-	v.begin()
+	if v.load = ep.Start(now); v.batch {
+		ep.CountBatch(1)
+	}
 	r.tries.onSent()
 	to := v.endpoint()
 	to.CountSent(r.Bytes, a.kind == retryAttempt, a.kind == hedgeAttempt)

@@ -22,7 +22,7 @@ import (
 //	stream    streamRace.end  the stream that it became
 //
 // timeOut and cancel let an attempt linger whose endpoint may still work on it: its end comes later, from its carrier
-// or by abort. If a carrier ends an attempt that lingers, Owner.Lingered follows in any case: endAwaited.
+// or by abort. If a carrier ends an attempt that lingers, Owner.Lingered follows in any case.
 
 // end is the only way to idle. It gives back, in this order:
 //
@@ -30,7 +30,10 @@ import (
 //   - the span;
 //   - the place in InFlight, and that of a hedge among the hedges of the service;
 //   - the slot of the service, which a queued attempt gets at the end of the turn.
-func (a *Attempt) end(now time.Duration, outcome stats.AttemptOutcome) {
+//
+// It reports whether the attempt lingered: then the race does not await what came of it.
+func (a *Attempt) end(now time.Duration, outcome stats.AttemptOutcome) (lingered bool) {
+	lingered = a.Lingering()
 	a.state.become(attemptIdle)
 	if a.visit.ep != nil {
 		if latency, done := a.visit.end(now, outcome); done {
@@ -44,9 +47,10 @@ func (a *Attempt) end(now time.Duration, outcome stats.AttemptOutcome) {
 		r.Service.Hedging.Done()
 	}
 	r.Service.Admission.Leave(&a.place)
+	return lingered
 }
 
-// learn tells the service how long the application took for the attempt. A latency of 0 says nothing.
+// learn tells the service and the endpoint how long the application took for the attempt. A latency of 0 says nothing.
 func (a *Attempt) learn(now, latency time.Duration, outcome stats.AttemptOutcome) {
 	r := a.race
 	if outcome == stats.AttemptClosed {
@@ -65,16 +69,6 @@ func (a *Attempt) recordServiceTime() {
 	if a.place.HasSlot() {
 		a.race.Service.Admission.RecordServiceTime(a.visit.sent)
 	}
-}
-
-// endAwaited ends the attempt, and reports whether the race awaits what came of it. If the attempt lingered, the
-// race does not, and its owner hears of the end.
-func (a *Attempt) endAwaited(now time.Duration, outcome stats.AttemptOutcome) (awaited bool) {
-	awaited = !a.Lingering()
-	if a.end(now, outcome); !awaited {
-		a.race.owner.Lingered()
-	}
-	return awaited
 }
 
 // Respond ends the attempt with the endpoint's complete response. It owns res.
@@ -99,8 +93,9 @@ func (a *Attempt) Respond(res *Response) {
 	} else {
 		r.hedging.onDone(a, now)
 	}
-	if !a.endAwaited(now, outcome) {
+	if a.end(now, outcome) {
 		res.Release()
+		r.owner.Lingered()
 		return
 	}
 	r.onResponse(a, res)
@@ -128,10 +123,12 @@ func (a *Attempt) Fail(f *fault.Failure) {
 	if a.visit.ep != nil && outcome == stats.AttemptNone {
 		a.visit.refused(now, f)
 	}
+	lingered := a.end(now, outcome)
 	if a.kind == hedgeAttempt && (f.Free() || f == fault.NoSlot) {
 		r.hedging.onRefused(now)
 	}
-	if !a.endAwaited(now, outcome) {
+	if lingered {
+		r.owner.Lingered()
 		return
 	}
 	if f != fault.NoSlot {
@@ -156,7 +153,8 @@ func (a *Attempt) Finish(processed bool) {
 		outcome = stats.AttemptUnseen
 		a.race.hedging.onDone(a, now)
 	}
-	a.endAwaited(now, outcome)
+	a.end(now, outcome)
+	a.race.owner.Lingered()
 }
 
 // Presume ends a cancelled attempt whose connection was closed, at about the time at which the application would have
@@ -164,7 +162,8 @@ func (a *Attempt) Finish(processed bool) {
 func (a *Attempt) Presume() {
 	now := a.race.shard.Loop.Now()
 	a.race.hedging.onDone(a, now)
-	a.endAwaited(now, stats.AttemptClosed)
+	a.end(now, stats.AttemptClosed)
+	a.race.owner.Lingered()
 }
 
 // timeOut ends the wait for the attempt. It lingers like a cancelled one: an endpoint that is

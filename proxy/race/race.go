@@ -98,7 +98,8 @@ func (r *Race) launch(kind attemptKind, ep *lb.Endpoint) {
 	a := &r.attempts[r.Launched]
 	r.Launched++
 	r.inFlight++
-	a.begin(kind, r.Launched-1)
+	a.reset(kind, r.Launched-1)
+	a.state.become(attemptLaunched)
 	if kind == retryAttempt {
 		r.Service.Stats.Retries++
 	}

@@ -15,13 +15,13 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// Stream is what the carrier of a stream has of it: a way to tell the loop of the service how the stream fares. The
-// carrier connects to the endpoint that Picked was given. It says by Connected that the endpoint has taken the stream, or
-// asks by Retry for another one. It ends the stream by Close.
+// Stream tells the loop of a service how a stream fares, for the carrier of the stream. The carrier connects to the
+// endpoint that Picked was given. It says by Connected that the endpoint has taken the stream, or asks by Retry for another
+// endpoint. It ends the stream by Close.
 //
 // The Stream is made on the loop, and belongs to one carrier at a time: to the loop until it is handed over, then to
-// goroutines. After Retry, Picked comes before the next call. Values cross to the loop by post, and from the loop by Picked
-// and its Target. On the loop the stream is a streamRace.
+// goroutines. After Retry, Picked comes before the next call. Values cross to the loop by post. They come from the loop
+// with Picked. On the loop the stream is a streamRace.
 //
 // A nil Stream belongs to a stream without a service: Connected, NoteCode and Close do nothing.
 type Stream struct {
@@ -100,8 +100,8 @@ func (s *Stream) await() (due bool) {
 	return s.race.await()
 }
 
-// Follow makes the Stream count the end of the gRPC call that from has made, while the loop is the carrier. p is what let
-// the request of the call pass.
+// Follow makes the Stream count the end of the gRPC call that from has made, while the loop is the carrier. p is what
+// let the request of the call pass.
 func (s *Stream) Follow(from shard.Client, p *service.Passage) {
 	if s.awaits {
 		s.call, s.code = true, protocol.GRPCCancelled

@@ -80,7 +80,7 @@ func (r *streamRace) open(a *Attempt) {
 	own := v.endpoint()
 	r.attempt = a
 	if r.state == streamAdopted { // own may have another protocol than the response has come by
-		v.begin()
+		v.ep.OpenStream(v.sent)
 		r.state.become(streamOpen)
 		return
 	}
@@ -89,7 +89,7 @@ func (r *streamRace) open(a *Attempt) {
 		a.Fail(fault.Unsupported)
 		return
 	}
-	v.begin()
+	v.ep.OpenStream(v.sent)
 	r.state.become(streamConnecting)
 	at := Target{Addr: v.ep.Addr, Host: v.ep.Host, Link: own.Streams == service.StreamLink, Cookies: r.cookies(v.ep)}
 	if own.Streams == service.StreamPipe {

@@ -10,8 +10,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// visit tells one endpoint what an attempt does there: its load while it lasts, and its verdict. A visit begins
-// when the attempt is sent, and ends with the attempt.
+// visit tells an endpoint what came of an attempt there: that it is over, and the verdict. Attempt.send fills in the
+// visit and counts the load, and end follows once.
 type visit struct {
 	ep     *lb.Endpoint  // nil before one is picked
 	sent   time.Duration // when the visit began
@@ -23,18 +23,6 @@ type visit struct {
 	verdictDue bool // the gRPC call is a stream, whose end gives the verdict
 	judged     bool // a stream: the endpoint has the verdict
 	timedOut   bool // the endpoint was judged for not responding in time
-}
-
-// begin counts the visit as load of the endpoint.
-func (v *visit) begin() {
-	if v.stream {
-		v.ep.OpenStream(v.sent)
-		return
-	}
-	v.load = v.ep.Start(v.sent)
-	if v.batch {
-		v.ep.CountBatch(1)
-	}
 }
 
 // endpoint is what the service has of ep.
