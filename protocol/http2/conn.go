@@ -1,12 +1,20 @@
 package http2
 
-import (
-	"time"
+import "time"
 
-	"github.com/remora-proxy/remora/protocol"
-)
-
-// Conn is one connection, which one loop owns. Its parts are heads, goodbye and acks. They use no field of each other.
+// Conn begins and ends the streams of one connection, and sends their messages, as the handler and the frames of the peer
+// demand. One loop owns it. It has a part for each other job:
+//
+//	reader    finds frames in the received bytes
+//	heads     makes heads of HEADERS and CONTINUATION
+//	bodies    checks DATA, and keeps the receive windows
+//	settings  applies the SETTINGS of the peer; acks has ours that the peer has not acknowledged
+//	goodbye   knows what GOAWAY has said
+//	streams   finds streams by id
+//	writer    orders frames to send, and keeps the send windows
+//	floods    counts abuse
+//
+// Those that embed the Conn call each other's methods, and use no field of each other.
 type Conn struct {
 	opts      *Options
 	handler   Handler         // requests or responses
@@ -16,17 +24,16 @@ type Conn struct {
 	state     connState
 	err       *Error // what Feed returns from now on
 
-	in      input
-	heads   heads
-	goodbye goodbye
-	acks    acks
+	reader   reader
+	heads    heads
+	bodies   bodies
+	settings settings
+	acks     acks
+	goodbye  goodbye
 
 	streams streams
 	w       writer
 	floods  floods
-
-	peerStreams int // client: how many streams the peer allows
-	recv, given int // the connection's receive window: bytes the peer may still send, and not yet given back
 }
 
 type connState uint8
@@ -55,7 +62,7 @@ func (c *Conn) InitServer(o *Options, h RequestHandler) {
 
 // InitClient is InitServer for the client's side.
 func (c *Conn) InitClient(o *Options, h ResponseHandler) {
-	c.init(o, Conn{handler: h, responses: h, client: true, state: connSettings, peerStreams: defaultStreams})
+	c.init(o, Conn{handler: h, responses: h, client: true, state: connSettings})
 }
 
 // init makes c, which may be zero or closed, the Conn next with the memory of c.
@@ -64,15 +71,16 @@ func (c *Conn) init(o *Options, next Conn) {
 	next.heads, next.streams, next.w = c.heads, c.streams, c.w
 	*c = next
 	c.heads.reset(c)
-	c.goodbye.Conn, c.acks.Conn = c, c
+	c.bodies.reset(c)
+	c.settings.reset(c)
+	c.reader.Conn, c.acks.Conn, c.goodbye.Conn = c, c, c
 	c.streams.reset()
 	c.w.reset(o)
 	if c.client {
 		c.w.out = append(c.w.out, Preface...)
 	}
-	c.recv = c.opts.connWindow()
 	c.acks.sendSettings()
-	c.w.out = appendWindowUpdate(c.w.out, 0, c.recv-defaultWindow)
+	c.bodies.sendWindow()
 }
 
 // Preface is what a client sends first.
@@ -80,6 +88,20 @@ const Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 // Advance passes the loop's time, for Floods. It may be called before each Feed, or never.
 func (c *Conn) Advance(now time.Duration) { c.floods.advance(now) }
+
+// Feed takes received bytes. After an error, always an *Error, a GOAWAY is queued: the caller
+// writes Output, calls Close, and closes the connection. Later calls return the same error.
+func (c *Conn) Feed(b []byte) error {
+	c.reader.feed(b)
+	if c.err != nil {
+		return c.err
+	}
+	return nil
+}
+
+// Consumed gives n bytes of the receive window of st back, which the handler has taken. The Conn itself gives back the
+// window of the connection, and that for padding.
+func (c *Conn) Consumed(st *Stream, n int) { c.bodies.consumed(st, n) }
 
 // usable reports whether frames may still be sent.
 func (c *Conn) usable() bool { return c.state < connFailed }
@@ -94,6 +116,13 @@ func (c *Conn) fail(why *Error) {
 	c.goodbye.queue(why.Code)
 }
 
+// count counts abuse, which may end the connection.
+func (c *Conn) count(k flood) {
+	if why := c.floods.add(k); why != nil {
+		c.fail(why)
+	}
+}
+
 // Close releases all memory and the owners of all streams. No call of the handler follows, and
 // all methods do nothing, until InitServer or InitClient.
 func (c *Conn) Close() {
@@ -101,7 +130,7 @@ func (c *Conn) Close() {
 		return
 	}
 	c.become(connClosed)
-	c.in.drop(c.opts.Buffers)
+	c.reader.close()
 	for _, s := range c.streams.slots {
 		if s != nil {
 			c.w.release(s)
@@ -109,7 +138,7 @@ func (c *Conn) Close() {
 		}
 	}
 	clear(c.streams.slots)
-	c.streams.n, c.in.sink = 0, nil
+	c.streams.n = 0
 	c.heads.close()
 	c.w.close()
 }
@@ -145,13 +174,13 @@ func (c *Conn) MayOpen() int {
 	if !c.client || !c.usable() || c.goodbye.said() {
 		return 0
 	}
-	return max(0, min(c.peerStreams-c.streams.n, c.streams.idsLeft()))
+	return max(0, min(c.settings.streamsLeft(), c.streams.idsLeft()))
 }
 
 // Buffered returns the bytes of memory that c holds: in parts of frames, frames that wait for
 // Output, and bodies of messages that wait for a window (with an owner or not).
 func (c *Conn) Buffered() int {
-	return protocol.Held(c.in.partial) + c.heads.buffered() + len(c.w.out) + c.w.held
+	return c.reader.buffered() + c.heads.buffered() + len(c.w.out) + c.w.held
 }
 
 // BufferedFrames returns the part of Buffered that is no body.
@@ -164,7 +193,7 @@ func (c *Conn) Encoded() int { return c.BufferedFrames() + c.w.kept }
 // InHead reports whether a header block, the preface with its SETTINGS, or a frame that is passed on
 // whole has arrived in part.
 func (c *Conn) InHead() bool {
-	return c.in.partial != nil || c.heads.inBlock() || c.state == connSettings
+	return c.reader.inFrame() || c.heads.inBlock() || c.state == connSettings
 }
 
 // Interned returns the bytes of memory of the compression tables.

@@ -1,26 +1,43 @@
 package http2
 
-// data judges a DATA frame by its header; content is its length without padding. It returns the
+// bodies checks the DATA of the peer, passes it on, and keeps the receive windows.
+//
+// Calls in: accept and deliver take a frame as it arrives, padded a complete one. consumed opens a window.
+//
+// Calls out: the handler gets each piece of a body. A stream may end.
+type bodies struct {
+	*Conn
+	recv  int // bytes that the peer may still send on the connection
+	given int // bytes of the connection's window that were received, and not yet given back
+}
+
+// reset prepares for a new connection.
+func (d *bodies) reset(c *Conn) { *d = bodies{Conn: c, recv: c.opts.connWindow()} }
+
+// sendWindow queues the connection's first WINDOW_UPDATE.
+func (d *bodies) sendWindow() { d.w.out = appendWindowUpdate(d.w.out, 0, d.recv-defaultWindow) }
+
+// accept judges a DATA frame by its header; content is its length without padding. It returns the
 // stream that gets the content, or nil if the content is skipped.
-func (c *Conn) data(f frame, content int) *Stream {
+func (d *bodies) accept(f frame, content int) *Stream {
 	if f.id == 0 {
-		c.fail(ErrStreamID)
+		d.fail(ErrStreamID)
 		return nil
 	}
-	if f.length > c.recv {
-		c.fail(ErrFlowControl)
+	if f.length > d.recv {
+		d.fail(ErrFlowControl)
 		return nil
 	}
-	c.recv -= f.length
-	c.giveBack(f.length)
-	st := c.streams.get(f.id)
+	d.recv -= f.length
+	d.giveBack(f.length)
+	st := d.streams.get(f.id)
 	if st == nil {
-		c.lateData(f.id)
+		d.late(f.id)
 		return nil
 	}
 	end := f.has(flagEndStream)
 	if content == 0 && !end {
-		if c.count(floodEmptyData); !c.usable() {
+		if d.count(floodEmptyData); !d.usable() {
 			return nil
 		}
 	}
@@ -41,76 +58,75 @@ func (c *Conn) data(f frame, content int) *Stream {
 		}
 	}
 	if why != nil {
-		c.resetForError(st, why)
+		d.resetForError(st, why)
 		return nil
 	}
 	if content > 0 {
-		c.floods.data++
+		d.floods.data++
 	}
 	st.recv -= f.length
 	if padding := f.length - content; padding > 0 && !end {
-		c.Consumed(st, padding)
+		d.consumed(st, padding)
 	}
 	return st
 }
 
-// paddedData handles a DATA frame with padding, which is complete.
-func (c *Conn) paddedData(f frame, b []byte) {
+// padded handles a DATA frame with padding, which is complete.
+func (d *bodies) padded(f frame, b []byte) {
 	content, ok := padding(f, b)
 	if !ok {
-		c.fail(ErrPadding)
+		d.fail(ErrPadding)
 		return
 	}
 	end := f.has(flagEndStream)
-	if st := c.data(f, len(content)); st != nil && (len(content) > 0 || end) {
-		c.deliver(st, content, end)
+	if st := d.accept(f, len(content)); st != nil && (len(content) > 0 || end) {
+		d.deliver(st, content, end)
 	}
 }
 
 // deliver passes a piece of a body on.
-func (c *Conn) deliver(st *Stream, b []byte, end bool) {
+func (d *bodies) deliver(st *Stream, b []byte, end bool) {
 	if end {
 		st.endRemote()
 	}
 	if !st.is(discard) {
-		c.handler.OnData(st, b, end)
+		d.handler.OnData(st, b, end)
 	}
-	if end && c.usable() {
-		c.endIfDone(st)
+	if end && d.usable() {
+		d.endIfDone(st)
 	}
 }
 
-// lateData handles DATA on a stream that is over, or has not begun.
-func (c *Conn) lateData(id uint32) {
-	switch t := &c.streams; {
-	case c.streams.isIdle(id):
-		c.fail(ErrIdle)
-	case t.resets.has(id), id <= t.resets.evicted, c.goodbye.drops(id):
-		c.count(floodOthers)
+// late handles DATA on a stream that is over, or has not begun.
+func (d *bodies) late(id uint32) {
+	switch t := &d.streams; {
+	case t.isIdle(id):
+		d.fail(ErrIdle)
+	case t.resets.has(id), id <= t.resets.evicted, d.goodbye.drops(id):
+		d.count(floodOthers)
 	default:
-		c.fail(ErrEnded)
+		d.fail(ErrEnded)
 	}
 }
 
 // giveBack gives n bytes of the connection's window back: at a quarter of it, so that few frames
 // carry much.
-func (c *Conn) giveBack(n int) {
-	if c.given += n; c.given >= c.opts.connWindow()/4 {
-		c.w.out = appendWindowUpdate(c.w.out, 0, c.given)
-		c.w.control += frameHead + 4
-		c.recv += c.given
-		c.given = 0
+func (d *bodies) giveBack(n int) {
+	if d.given += n; d.given >= d.opts.connWindow()/4 {
+		d.w.out = appendWindowUpdate(d.w.out, 0, d.given)
+		d.w.control += frameHead + 4
+		d.recv += d.given
+		d.given = 0
 	}
 }
 
-// Consumed gives n bytes of the receive window of st back. It leaves once it is a quarter of the
-// window. The Conn itself gives back the connection's window, and that for padding.
-func (c *Conn) Consumed(st *Stream, n int) {
-	if st.id == 0 || st.Ended() || !c.usable() {
+// consumed gives n bytes of the receive window of st back. They are announced once they are a quarter of it.
+func (d *bodies) consumed(st *Stream, n int) {
+	if st.id == 0 || st.Ended() || !d.usable() {
 		return
 	}
-	if st.given += n; st.given >= c.opts.window()/4 {
-		c.w.out = appendWindowUpdate(c.w.out, st.id, st.given)
+	if st.given += n; st.given >= d.opts.window()/4 {
+		d.w.out = appendWindowUpdate(d.w.out, st.id, st.given)
 		st.recv += st.given
 		st.given = 0
 	}

@@ -27,13 +27,13 @@
 // The way of a frame in:
 //
 //	frame.go     frame headers, and frames without a payload of their own
-//	reader.go    finds frames in the received bytes
+//	reader.go    reader: finds frames in the received bytes
 //	heads.go     heads: HEADERS and CONTINUATION become heads and trailers
 //	decoder.go   headDecoder: decodes a header block in bounded memory
 //	head.go      head: the rules for the fields of a head
 //	fields.go    the rules for names and values; fields with a meaning for the codec
-//	data.go      DATA, and the receive windows
-//	settings.go  SETTINGS of the peer
+//	data.go      bodies: DATA, and the receive windows
+//	settings.go  settings: those of the peer
 //	control.go   PRIORITY, RST_STREAM, PING and WINDOW_UPDATE
 //	table.go     the streams of a connection
 //	ends.go      how a stream ends

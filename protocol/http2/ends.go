@@ -1,27 +1,25 @@
 package http2
 
-// A stream ends once, by over. These lead there:
+// A stream ends once, by endStream. These lead there:
 //
-//	method         why                                        peer gets   handler gets     counts in Floods
-//	endIfDone      both sides have ended                                  OnSent before
-//	Reset          the handler wants no more of it            RST_STREAM
-//	giveUp         there is no memory for its head            RST_STREAM  OnReset
-//	resetForError  the peer made a mistake on it              RST_STREAM  OnReset          Provoked
-//	resetHead      the peer made a mistake with its HEADERS   RST_STREAM  OnReset, if it   Provoked
-//	                                                                      knows the stream
-//	rstStream      the peer has reset it                                  OnReset          Resets
-//	goodbye        the peer has not processed it                          OnReset          Others
+//	method          why                                        peer gets   handler gets     counts in Floods
+//	endIfDone       both sides have ended                                  OnSent before
+//	Reset           the handler wants no more of it            RST_STREAM
+//	resetUncounted  there is no memory for its head            RST_STREAM  OnReset
+//	resetForError   the peer made a mistake on it              RST_STREAM  OnReset          Provoked
+//	resetHead       the peer made a mistake with its HEADERS   RST_STREAM  OnReset, if it   Provoked
+//	                                                                       knows the stream
+//	rstStream       the peer has reset it                                  OnReset          Resets
+//	goodbye         the peer has not processed it                          OnReset          Others
 //
 // A stream that never began gets a RST_STREAM by resetIDForError, or by queueReset alone.
 
-// over ends st: it leaves the table and releases its memory. st may be used until the next call
+// endStream ends st: it leaves the table and releases its memory. st may be used until the next call
 // of the loop that handles events, or of Output.
-func (c *Conn) over(st *Stream) {
+func (c *Conn) endStream(st *Stream) {
 	c.streams.remove(st)
 	c.w.release(st)
-	if c.in.sink == st {
-		c.in.sink = nil
-	}
+	c.reader.forget(st)
 	st.id, st.Owner = 0, nil
 	if !st.is(listed) {
 		c.streams.recycle(st)
@@ -33,7 +31,7 @@ func (c *Conn) endIfDone(st *Stream) {
 	if st.state == streamClosed && st.is(reported) && st.id != 0 {
 		c.floods.requests++
 		c.streams.ended.add(st.id, endedMemory)
-		c.over(st)
+		c.endStream(st)
 	}
 }
 
@@ -49,11 +47,11 @@ func (c *Conn) Reset(st *Stream, code Code) {
 	if st.is(reported) && !c.client { // the response was complete before the request
 		c.floods.requests++
 	}
-	c.over(st)
+	c.endStream(st)
 }
 
-// giveUp resets st, and says why.
-func (c *Conn) giveUp(st *Stream, why *Error) {
+// resetUncounted resets st, and tells the handler why. Nothing counts: it may be no fault of the peer.
+func (c *Conn) resetUncounted(st *Stream, why *Error) {
 	c.queueReset(st.id, why.Code)
 	c.endByReset(st, why.Code, why)
 }
@@ -61,7 +59,7 @@ func (c *Conn) giveUp(st *Stream, why *Error) {
 // resetForError resets st because of an error of the peer.
 func (c *Conn) resetForError(st *Stream, why *Error) {
 	if c.count(floodProvoked); c.usable() {
-		c.giveUp(st, why)
+		c.resetUncounted(st, why)
 	}
 }
 
@@ -84,6 +82,6 @@ func (c *Conn) endByReset(st *Stream, code Code, why *Error) {
 	id := st.id
 	c.handler.OnReset(st, code, why)
 	if st.id == id && c.state != connClosed {
-		c.over(st)
+		c.endStream(st)
 	}
 }

@@ -161,7 +161,7 @@ func (hs *heads) resetHead(st *Stream, id uint32, why *Error) {
 	}
 	hs.resetIDForError(id, why)
 	if st != nil {
-		hs.over(st)
+		hs.endStream(st)
 	}
 }
 
@@ -295,7 +295,7 @@ func (hs *heads) response(st *Stream, b []byte, end bool) {
 		hs.resetForError(st, h.bad)
 		return
 	case h.noRoom: // no fault of the peer
-		hs.giveUp(st, ErrNoRoom)
+		hs.resetUncounted(st, ErrNoRoom)
 		return
 	case h.over:
 		hs.resetForError(st, ErrHeadSize)

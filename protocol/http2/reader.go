@@ -1,10 +1,20 @@
 package http2
 
-import "github.com/valyala/bytebufferpool"
+import (
+	"github.com/valyala/bytebufferpool"
 
-// input is where Feed is: between frames, in a frame that is kept until it is complete, or in
-// the payload of a frame that is passed on as it arrives.
-type input struct {
+	"github.com/remora-proxy/remora/protocol"
+)
+
+// reader finds frames in the received bytes, and hands each to the part that handles it. Between two calls of feed the
+// reader is between frames, in a frame that is kept until it is complete, or in the payload of a frame that is passed on
+// as it arrives.
+//
+// Calls in: feed takes the bytes. forget and close drop what waits.
+//
+// Calls out: each part gets its frames.
+type reader struct {
+	*Conn
 	partial *bytebufferpool.ByteBuffer // the start of a preface or frame; nil between frames
 	need    int                        // the length of that frame; 0 while its header is incomplete
 
@@ -13,200 +23,201 @@ type input struct {
 	end  bool    // the stream's message ends behind them
 }
 
-// Feed takes received bytes. After an error, always an *Error, a GOAWAY is queued: the caller
-// writes Output, calls Close, and closes the connection. Later calls return the same error.
-func (c *Conn) Feed(b []byte) error {
-	for len(b) > 0 && c.usable() {
+// feed takes received bytes, until the connection fails.
+func (r *reader) feed(b []byte) {
+	for len(b) > 0 && r.usable() {
 		switch {
-		case c.in.left > 0:
-			b = c.payload(b)
-		case c.in.partial != nil:
-			b = c.resume(b)
-		case c.state == connPreface:
-			b = c.preface(b)
+		case r.left > 0:
+			b = r.payload(b)
+		case r.partial != nil:
+			b = r.resume(b)
+		case r.state == connPreface:
+			b = r.preface(b)
 		default:
-			b = c.next(b)
+			b = r.next(b)
 		}
 	}
-	if c.err != nil {
-		return c.err
-	}
-	return nil
 }
 
 // preface reads the client's preface; a wrong byte fails at once.
-func (c *Conn) preface(b []byte) []byte {
+func (r *reader) preface(b []byte) []byte {
 	n := min(len(b), len(Preface))
 	if string(b[:n]) != Preface[:n] {
-		c.fail(ErrPreface)
+		r.fail(ErrPreface)
 		return nil
 	}
 	if n < len(Preface) {
-		c.save(b)
+		r.save(b)
 		return nil
 	}
-	c.become(connSettings)
+	r.become(connSettings)
 	return b[n:]
 }
 
 // next reads the frame at the start of b.
-func (c *Conn) next(b []byte) []byte {
+func (r *reader) next(b []byte) []byte {
 	if len(b) < frameHead {
-		c.save(b)
+		r.save(b)
 		return nil
 	}
 	f := parseFrame(b)
-	if c.streamed(f) {
+	if r.streamed(f) {
 		return b[frameHead:]
 	}
-	if !c.usable() {
+	if !r.usable() {
 		return nil
 	}
 	whole := frameHead + f.length
 	if len(b) < whole {
-		c.in.need = whole
-		c.save(b)
+		r.need = whole
+		r.save(b)
 		return nil
 	}
-	c.dispatch(f, b[frameHead:whole:whole])
+	r.dispatch(f, b[frameHead:whole:whole])
 	return b[whole:]
 }
 
 // resume extends a partial preface or frame: to its header first, then with all that is missing.
-func (c *Conn) resume(b []byte) []byte {
-	need := c.in.need
+func (r *reader) resume(b []byte) []byte {
+	need := r.need
 	if need == 0 {
 		need = frameHead
-		if c.state == connPreface {
+		if r.state == connPreface {
 			need = len(Preface)
 		}
 	}
-	n := min(len(b), need-len(c.in.partial.B))
-	c.save(b[:n])
+	n := min(len(b), need-len(r.partial.B))
+	r.save(b[:n])
 	b = b[n:]
-	whole := c.in.partial
-	if c.state == connPreface {
-		c.in.partial = nil
-		c.preface(whole.B)
-		c.opts.Buffers.Put(whole)
+	whole := r.partial
+	if r.state == connPreface {
+		r.partial = nil
+		r.preface(whole.B)
+		r.opts.Buffers.Put(whole)
 		return b
 	}
 	if len(whole.B) < need {
 		return b
 	}
 	f := parseFrame(whole.B)
-	if c.in.need == 0 {
-		if c.streamed(f) || !c.usable() {
-			c.in.drop(c.opts.Buffers)
+	if r.need == 0 {
+		if r.streamed(f) || !r.usable() {
+			r.drop()
 			return b
 		}
-		if c.in.need = frameHead + f.length; f.length > 0 {
+		if r.need = frameHead + f.length; f.length > 0 {
 			return b
 		}
 	}
-	c.in.partial, c.in.need = nil, 0
-	c.dispatch(f, whole.B[frameHead:])
-	c.opts.Buffers.Put(whole)
+	r.partial, r.need = nil, 0
+	r.dispatch(f, whole.B[frameHead:])
+	r.opts.Buffers.Put(whole)
 	return b
 }
 
-func (c *Conn) save(b []byte) {
-	if c.in.partial == nil {
-		c.in.partial = c.opts.Buffers.Get(0)
+func (r *reader) save(b []byte) {
+	if r.partial == nil {
+		r.partial = r.opts.Buffers.Get(0)
 	}
-	c.opts.Buffers.Append(c.in.partial, b, c.in.need)
+	r.opts.Buffers.Append(r.partial, b, r.need)
 }
 
-func (in *input) drop(buffers bufferPool) {
-	if in.partial != nil {
-		buffers.Put(in.partial)
-	}
-	*in = input{left: in.left, sink: in.sink, end: in.end}
+// drop gives the memory of a partial frame back.
+func (r *reader) drop() {
+	r.opts.Buffers.Release(&r.partial)
+	r.need = 0
 }
 
-// bufferPool is what takes buffers back.
-type bufferPool interface {
-	Put(*bytebufferpool.ByteBuffer)
+// close drops all that has arrived in part.
+func (r *reader) close() {
+	r.drop()
+	r.sink = nil
 }
+
+// forget skips the rest of a frame that is for st, which is over.
+func (r *reader) forget(st *Stream) {
+	if r.sink == st {
+		r.sink = nil
+	}
+}
+
+// inFrame reports whether a frame that is kept has arrived in part.
+func (r *reader) inFrame() bool { return r.partial != nil }
+
+// buffered returns the bytes of memory of a frame in parts.
+func (r *reader) buffered() int { return protocol.Held(r.partial) }
 
 // streamed judges the header of a frame. It begins a frame whose payload is passed on, or
 // skipped, as it arrives, and returns true then.
-func (c *Conn) streamed(f frame) bool {
+func (r *reader) streamed(f frame) bool {
 	switch {
 	case f.length > maxFrame:
-		c.fail(ErrFrameSize)
-	case c.state == connSettings && (f.typ != frameSettings || f.has(flagAck)):
-		c.fail(ErrPreface)
-	case c.heads.excludes(f):
-		c.fail(ErrInterleaved)
+		r.fail(ErrFrameSize)
+	case r.state == connSettings && (f.typ != frameSettings || f.has(flagAck)):
+		r.fail(ErrPreface)
+	case r.heads.excludes(f):
+		r.fail(ErrInterleaved)
 	case f.typ >= frameTypes:
-		c.count(floodOthers)
-		c.in.left, c.in.sink, c.in.end = f.length, nil, false
+		r.count(floodOthers)
+		r.left, r.sink, r.end = f.length, nil, false
 		return true
 	case f.typ == frameData && !f.has(flagPadded):
-		c.in.left, c.in.sink, c.in.end = f.length, nil, false
-		st := c.data(f, f.length)
+		r.left, r.sink, r.end = f.length, nil, false
+		st := r.bodies.accept(f, f.length)
 		if st == nil {
 			return true
 		}
 		if f.length > 0 {
-			c.in.sink, c.in.end = st, f.has(flagEndStream)
+			r.sink, r.end = st, f.has(flagEndStream)
 			return true
 		}
 		if f.has(flagEndStream) {
-			c.deliver(st, nil, true)
+			r.bodies.deliver(st, nil, true)
 		}
 		return true
 	}
 	return false
 }
 
-// count counts abuse, which may end the connection.
-func (c *Conn) count(k flood) {
-	if why := c.floods.add(k); why != nil {
-		c.fail(why)
-	}
-}
-
 // payload passes the next bytes of a frame on.
-func (c *Conn) payload(b []byte) []byte {
-	n := min(len(b), c.in.left)
-	c.in.left -= n
-	if st := c.in.sink; st != nil {
-		end := c.in.end && c.in.left == 0
-		if c.in.left == 0 {
-			c.in.sink = nil
+func (r *reader) payload(b []byte) []byte {
+	n := min(len(b), r.left)
+	r.left -= n
+	if st := r.sink; st != nil {
+		end := r.end && r.left == 0
+		if r.left == 0 {
+			r.sink = nil
 		}
-		c.deliver(st, b[:n:n], end)
+		r.bodies.deliver(st, b[:n:n], end)
 	}
 	return b[n:]
 }
 
 // dispatch handles a complete frame. b is valid until it returns.
-func (c *Conn) dispatch(f frame, b []byte) {
+func (r *reader) dispatch(f frame, b []byte) {
 	switch f.typ {
 	case frameData:
-		c.paddedData(f, b)
+		r.bodies.padded(f, b)
 	case frameHeaders:
-		c.heads.headers(f, b)
+		r.heads.headers(f, b)
 	case frameContinuation:
-		c.heads.continuation(f, b)
+		r.heads.continuation(f, b)
 	case framePriority:
-		c.priority(f, b)
+		r.priority(f, b)
 	case frameRSTStream:
-		c.rstStream(f, b)
+		r.rstStream(f, b)
 	case frameSettings:
-		c.settings(f, b)
+		r.settings.receive(f, b)
 	case framePushPromise:
-		c.fail(ErrPush)
+		r.fail(ErrPush)
 	case framePing:
-		c.ping(f, b)
+		r.ping(f, b)
 	case frameGoAway:
-		c.goodbye.receive(f, b)
+		r.goodbye.receive(f, b)
 	case frameWindowUpdate:
-		c.windowUpdate(f, b)
+		r.windowUpdate(f, b)
 	}
-	if c.w.control > controlBound {
-		c.fail(ErrControl)
+	if r.w.control > controlBound {
+		r.fail(ErrControl)
 	}
 }

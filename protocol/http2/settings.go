@@ -2,62 +2,79 @@ package http2
 
 import "encoding/binary"
 
-// settings handles a SETTINGS frame (RFC 9113 section 6.5).
-func (c *Conn) settings(f frame, b []byte) {
+// settings applies the SETTINGS of the peer (RFC 9113 section 6.5). Our own are those of acks.
+//
+// Calls in: receive takes a frame.
+//
+// Calls out: the handler of a client hears that they have changed.
+type settings struct {
+	*Conn
+	maxStreams int // how many streams at a time the peer allows
+}
+
+// reset prepares for a new connection.
+func (s *settings) reset(c *Conn) { *s = settings{Conn: c, maxStreams: defaultStreams} }
+
+// streamsLeft returns how many more streams the peer allows.
+func (s *settings) streamsLeft() int { return s.maxStreams - s.streams.n }
+
+// receive handles a SETTINGS frame.
+func (s *settings) receive(f frame, b []byte) {
 	switch {
 	case f.id != 0:
-		c.fail(ErrStreamID)
+		s.fail(ErrStreamID)
 		return
 	case f.has(flagAck):
-		c.acks.receive(b)
+		s.acks.receive(b)
 		return
 	case len(b)%settingLen != 0:
-		c.fail(ErrFrameSize)
+		s.fail(ErrFrameSize)
 		return
 	}
 	kind := floodSettings
 	if len(b) == 0 { // a barrier, as our own clients send them
 		kind = floodOthers
 	}
-	if c.count(kind); !c.usable() {
+	if s.count(kind); !s.usable() {
 		return
 	}
-	if c.state == connSettings {
-		c.become(connOpen)
+	if s.state == connSettings {
+		s.become(connOpen)
 	}
-	window := c.w.initial
+	window := s.w.initial
 	for ; len(b) > 0; b = b[settingLen:] {
-		s, v := setting(binary.BigEndian.Uint16(b)), binary.BigEndian.Uint32(b[2:])
-		if why := c.setting(s, v); why != nil {
-			c.fail(why)
+		k, v := setting(binary.BigEndian.Uint16(b)), binary.BigEndian.Uint32(b[2:])
+		if why := s.apply(k, v); why != nil {
+			s.fail(why)
 			return
 		}
-		if s == settingInitialWindow {
+		if k == settingInitialWindow {
 			window = int(v)
 		}
 	}
 	// Once, as it visits all streams.
-	if why := c.w.setInitial(window, c.streams.slots); why != nil {
-		c.fail(why)
+	if why := s.w.setInitial(window, s.streams.slots); why != nil {
+		s.fail(why)
 		return
 	}
-	c.w.out = appendFrame(c.w.out, 0, frameSettings, flagAck, 0)
-	c.w.control += frameHead
-	if c.client {
-		c.responses.OnSettings()
+	s.w.out = appendFrame(s.w.out, 0, frameSettings, flagAck, 0)
+	s.w.control += frameHead
+	if s.client {
+		s.responses.OnSettings()
 	}
 }
 
-func (c *Conn) setting(s setting, v uint32) *Error {
-	switch s {
+// apply takes over one setting, but for the window, which receive does.
+func (s *settings) apply(k setting, v uint32) *Error {
+	switch k {
 	case settingTableSize:
-		c.w.enc.SetMax(int(v))
+		s.w.enc.SetMax(int(v))
 	case settingPush:
-		if v > 1 || v == 1 && c.client {
+		if v > 1 || v == 1 && s.client {
 			return ErrSettings
 		}
 	case settingMaxStreams:
-		c.peerStreams = int(min(v, maxWindow))
+		s.maxStreams = int(min(v, maxWindow))
 	case settingInitialWindow:
 		if v > maxWindow {
 			return ErrWindowSize
