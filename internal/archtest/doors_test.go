@@ -10,7 +10,7 @@ import (
 // parts lists, by folder, the types that divide a session, a service or a codec. Each part is a field of what it divides
 // with the name of the type, or is returned by a method with that name.
 var parts = map[string][]string{
-	"protocol/http2":         {"reader", "heads", "bodies", "settings", "acks", "goodbye"},
+	"protocol/http2":         {"reader", "heads", "bodies", "settings", "acks", "goodbye", "streams"},
 	"proxy/downstream/dubbo": {"input", "calls", "output", "ending"},
 	"proxy/downstream/http":  {"input", "turn", "leaving", "tunnel", "redirect"},
 	"proxy/downstream/http2": {"input", "calls", "output", "ending"},

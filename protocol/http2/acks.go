@@ -54,7 +54,7 @@ func (a *acks) receive(b []byte) {
 		return
 	}
 	if a.early > 0 { // the first ACK
-		for _, st := range a.streams.slots {
+		for _, st := range a.streams.all() {
 			if st != nil {
 				st.recv -= a.early
 			}

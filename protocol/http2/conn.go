@@ -2,15 +2,15 @@ package http2
 
 import "time"
 
-// Conn begins and ends the streams of one connection, and sends their messages, as the handler and the frames of the peer
-// demand. One loop owns it. It has a part for each other job:
+// Conn is one connection, as the loop that owns it uses it: received bytes and messages go in, calls of the handler and
+// bytes to send come out. Its parts do the work:
 //
 //	reader    finds frames in the received bytes
 //	heads     makes heads of HEADERS and CONTINUATION
 //	bodies    checks DATA, and keeps the receive windows
 //	settings  applies the SETTINGS of the peer; acks has ours that the peer has not acknowledged
 //	goodbye   knows what GOAWAY has said
-//	streams   finds streams by id
+//	streams   begins, finds and ends streams
 //	writer    orders frames to send, and keeps the send windows
 //	floods    counts abuse
 //
@@ -30,10 +30,10 @@ type Conn struct {
 	settings settings
 	acks     acks
 	goodbye  goodbye
+	streams  streams
 
-	streams streams
-	w       writer
-	floods  floods
+	w      writer
+	floods floods
 }
 
 type connState uint8
@@ -74,7 +74,7 @@ func (c *Conn) init(o *Options, next Conn) {
 	c.bodies.reset(c)
 	c.settings.reset(c)
 	c.reader.Conn, c.acks.Conn, c.goodbye.Conn = c, c, c
-	c.streams.reset()
+	c.streams.reset(c)
 	c.w.reset(o)
 	if c.client {
 		c.w.out = append(c.w.out, Preface...)
@@ -131,14 +131,7 @@ func (c *Conn) Close() {
 	}
 	c.become(connClosed)
 	c.reader.close()
-	for _, s := range c.streams.slots {
-		if s != nil {
-			c.w.release(s)
-			s.id, s.Owner = 0, nil
-		}
-	}
-	clear(c.streams.slots)
-	c.streams.n = 0
+	c.streams.close()
 	c.heads.close()
 	c.w.close()
 }
@@ -154,6 +147,10 @@ func (c *Conn) GoAway(code Code) { c.goodbye.finish(code) }
 // Final reports whether GOAWAY has named the last stream that is accepted.
 func (c *Conn) Final() bool { return c.goodbye.isFinal() }
 
+// Reset ends st with RST_STREAM. st is over; its owner is released; OnReset is not called. What
+// still arrives of it is dropped. It does nothing if st is over.
+func (c *Conn) Reset(st *Stream, code Code) { c.streams.resetStream(st, code) }
+
 // Ping asks the peer for a response, which shows that it reads.
 func (c *Conn) Ping(data uint64) {
 	if c.usable() {
@@ -166,7 +163,7 @@ func (c *Conn) Ping(data uint64) {
 func (c *Conn) Barrier() bool { return c.client && c.acks.barrier() }
 
 // StreamCount returns the number of streams that are not over.
-func (c *Conn) StreamCount() int { return c.streams.n }
+func (c *Conn) StreamCount() int { return c.streams.len() }
 
 // MayOpen returns how many requests may begin now: 0 on servers, after a GOAWAY of either side,
 // and once ids are used up. Before the peer's SETTINGS it assumes a limit of 100.

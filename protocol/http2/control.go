@@ -11,39 +11,12 @@ func (c *Conn) priority(f frame, b []byte) {
 		c.fail(ErrFrameSize)
 	case binary.BigEndian.Uint32(b)&^(1<<31) == f.id:
 		if st := c.streams.get(f.id); st != nil {
-			c.resetForError(st, ErrDependency)
+			c.streams.resetForError(st, ErrDependency)
 		} else {
 			c.fail(ErrDependency)
 		}
 	default:
 		c.count(floodOthers)
-	}
-}
-
-// rstStream handles a RST_STREAM frame.
-func (c *Conn) rstStream(f frame, b []byte) {
-	switch {
-	case f.id == 0:
-		c.fail(ErrStreamID)
-		return
-	case len(b) != 4:
-		c.fail(ErrFrameSize)
-		return
-	}
-	st := c.streams.get(f.id)
-	if st == nil {
-		if c.streams.isIdle(f.id) {
-			c.fail(ErrIdle)
-		} else {
-			c.count(floodOthers)
-		}
-		return
-	}
-	young := c.floods.now-st.begun < rapid // st may be used again below
-	c.streams.ended.add(f.id, endedMemory)
-	c.endByReset(st, Code(binary.BigEndian.Uint32(b)), nil)
-	if young && !c.client { // each costs a request of ours there
-		c.count(floodResets)
 	}
 }
 
@@ -97,9 +70,9 @@ func (c *Conn) windowUpdate(f frame, b []byte) {
 			c.fail(ErrIdle)
 		}
 	case n == 0:
-		c.resetForError(st, ErrIncrement)
+		c.streams.resetForError(st, ErrIncrement)
 	case st.window > maxWindow-n:
-		c.resetForError(st, ErrOverflow)
+		c.streams.resetForError(st, ErrOverflow)
 	default:
 		st.window += n
 		c.w.schedule(st)

@@ -58,7 +58,7 @@ func (d *bodies) accept(f frame, content int) *Stream {
 		}
 	}
 	if why != nil {
-		d.resetForError(st, why)
+		d.streams.resetForError(st, why)
 		return nil
 	}
 	if content > 0 {
@@ -93,7 +93,7 @@ func (d *bodies) deliver(st *Stream, b []byte, end bool) {
 		d.handler.OnData(st, b, end)
 	}
 	if end && d.usable() {
-		d.endIfDone(st)
+		d.streams.endIfDone(st)
 	}
 }
 
@@ -102,7 +102,7 @@ func (d *bodies) late(id uint32) {
 	switch t := &d.streams; {
 	case t.isIdle(id):
 		d.fail(ErrIdle)
-	case t.resets.has(id), id <= t.resets.evicted, d.goodbye.drops(id):
+	case t.wasReset(id), t.mayBeReset(id), d.goodbye.drops(id):
 		d.count(floodOthers)
 	default:
 		d.fail(ErrEnded)

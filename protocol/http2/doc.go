@@ -34,9 +34,9 @@
 //	fields.go    the rules for names and values; fields with a meaning for the codec
 //	data.go      bodies: DATA, and the receive windows
 //	settings.go  settings: those of the peer
-//	control.go   PRIORITY, RST_STREAM, PING and WINDOW_UPDATE
-//	table.go     the streams of a connection
-//	ends.go      how a stream ends
+//	control.go   PRIORITY, PING and WINDOW_UPDATE
+//	table.go     streams: the table of a connection
+//	ends.go      how a stream ends; RST_STREAM
 //
 // The way out:
 //

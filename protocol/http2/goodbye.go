@@ -52,13 +52,13 @@ func (g *goodbye) finish(code Code) {
 	if g.final || !g.usable() {
 		return
 	}
-	g.asked, g.final, g.last = true, true, g.streams.latest
+	g.asked, g.final, g.last = true, true, g.streams.last()
 	g.queue(code)
 }
 
 // queue queues a GOAWAY that names the last stream of the peer which is accepted, or has begun.
 func (g *goodbye) queue(code Code) {
-	last := g.streams.latest
+	last := g.streams.last()
 	switch {
 	case g.client:
 		last = 0 // all streams are ours
@@ -87,7 +87,7 @@ func (g *goodbye) receive(f frame, b []byte) {
 	}
 	g.responses.OnGoAway(last, code)
 	var above []uint32 // ids, since a handler may end other streams meanwhile
-	for _, st := range g.streams.slots {
+	for _, st := range g.streams.all() {
 		if st != nil && st.id > last {
 			above = append(above, st.id)
 		}
@@ -95,8 +95,7 @@ func (g *goodbye) receive(f frame, b []byte) {
 	slices.Sort(above)
 	for _, id := range above {
 		if st := g.streams.get(id); st != nil && g.usable() {
-			g.streams.ended.add(id, endedMemory)
-			g.endByReset(st, RefusedStream, ErrUnprocessed)
+			g.streams.endByPeer(st, RefusedStream, ErrUnprocessed)
 		}
 	}
 }

@@ -123,7 +123,7 @@ func (hs *heads) headerBlock(id uint32, b []byte, end, self bool) {
 	case st.is(discard) && st.is(headReceived): // trailers of a message that nobody wants
 		if hs.ignore(b); end && hs.usable() {
 			st.endRemote()
-			hs.endIfDone(st)
+			hs.streams.endIfDone(st)
 		}
 	case st.is(headReceived):
 		hs.trailers(st, b)
@@ -156,12 +156,12 @@ func (hs *heads) streamOfHead(id uint32, end bool) (*Stream, *Error) {
 // server does not know a stream before its first head.
 func (hs *heads) resetHead(st *Stream, id uint32, why *Error) {
 	if st != nil && (hs.client || st.is(headReceived)) {
-		hs.resetForError(st, why)
+		hs.streams.resetForError(st, why)
 		return
 	}
-	hs.resetIDForError(id, why)
+	hs.streams.resetIDForError(id, why)
 	if st != nil {
-		hs.endStream(st)
+		hs.streams.end(st)
 	}
 }
 
@@ -171,14 +171,14 @@ func (hs *heads) acceptStream(id uint32) (*Stream, *Error) {
 		hs.lateHeaders(id)
 		return nil, nil
 	}
-	hs.streams.latest = id
+	hs.streams.arrive(id)
 	switch {
 	case hs.goodbye.drops(id):
 		return nil, nil
-	case hs.streams.n >= hs.opts.streams():
+	case hs.streams.len() >= hs.opts.streams():
 		if hs.acks.settingsUnread() { // the peer does not know the limit yet
 			if hs.count(floodResets); hs.usable() { // nor will it, if it does not acknowledge SETTINGS
-				hs.queueReset(id, RefusedStream)
+				hs.streams.queueReset(id, RefusedStream)
 			}
 			return nil, nil
 		}
@@ -192,11 +192,11 @@ func (hs *heads) acceptStream(id uint32) (*Stream, *Error) {
 // lateHeaders handles HEADERS on a stream that is over, or can't begin.
 func (hs *heads) lateHeaders(id uint32) {
 	switch t := &hs.streams; {
-	case t.resets.has(id), hs.goodbye.drops(id) && !hs.streams.isIdle(id):
+	case t.wasReset(id), hs.goodbye.drops(id) && !t.isIdle(id):
 		hs.count(floodOthers)
-	case t.ended.has(id):
+	case t.hasEnded(id):
 		hs.fail(ErrEnded)
-	case !hs.streams.isIdle(id) && id <= t.resets.evicted:
+	case !t.isIdle(id) && t.mayBeReset(id):
 		hs.count(floodOthers)
 	default:
 		hs.fail(ErrStreamID)
@@ -232,7 +232,7 @@ func (hs *heads) request(st *Stream, b []byte, end bool) {
 		return
 	}
 	if h.bad != nil {
-		hs.resetForError(st, h.bad)
+		hs.streams.resetForError(st, h.bad)
 		return
 	}
 	st.flags |= headReceived
@@ -256,7 +256,7 @@ func (hs *heads) request(st *Stream, b []byte, end bool) {
 		st.flags |= isConnect
 	}
 	if st.length = h.length; end && h.length > 0 {
-		hs.resetForError(st, ErrLength)
+		hs.streams.resetForError(st, ErrLength)
 		return
 	}
 	if h.expects && !end {
@@ -271,7 +271,7 @@ func (hs *heads) request(st *Stream, b []byte, end bool) {
 
 func (hs *heads) afterHead(st *Stream, end bool) {
 	if end && hs.usable() {
-		hs.endIfDone(st)
+		hs.streams.endIfDone(st)
 	}
 }
 
@@ -292,17 +292,17 @@ func (hs *heads) response(st *Stream, b []byte, end bool) {
 	case !hs.usable():
 		return
 	case h.bad != nil:
-		hs.resetForError(st, h.bad)
+		hs.streams.resetForError(st, h.bad)
 		return
 	case h.noRoom: // no fault of the peer
-		hs.resetUncounted(st, ErrNoRoom)
+		hs.streams.resetUncounted(st, ErrNoRoom)
 		return
 	case h.over:
-		hs.resetForError(st, ErrHeadSize)
+		hs.streams.resetForError(st, ErrHeadSize)
 		return
 	case h.status < 200:
 		if st.interim++; end || h.status == 101 || st.interim > maxInterim {
-			hs.resetForError(st, ErrInterim)
+			hs.streams.resetForError(st, ErrInterim)
 			return
 		}
 		res.Status = h.status
@@ -315,7 +315,7 @@ func (hs *heads) response(st *Stream, b []byte, end bool) {
 	if h.status == 204 || h.status == 304 || st.is(toHead) {
 		st.flags |= noContent
 	} else if end && h.length > 0 {
-		hs.resetForError(st, ErrLength)
+		hs.streams.resetForError(st, ErrLength)
 		return
 	}
 	if end {
@@ -333,13 +333,13 @@ func (hs *heads) trailers(st *Stream, b []byte) {
 	case !hs.usable():
 		return
 	case h.bad != nil:
-		hs.resetForError(st, h.bad)
+		hs.streams.resetForError(st, h.bad)
 		return
 	case h.over:
-		hs.resetForError(st, ErrHeadSize)
+		hs.streams.resetForError(st, ErrHeadSize)
 		return
 	case st.length >= 0 && !st.is(noContent) && st.got != st.length:
-		hs.resetForError(st, ErrLength)
+		hs.streams.resetForError(st, ErrLength)
 		return
 	}
 	st.endRemote()

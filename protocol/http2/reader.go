@@ -205,7 +205,7 @@ func (r *reader) dispatch(f frame, b []byte) {
 	case framePriority:
 		r.priority(f, b)
 	case frameRSTStream:
-		r.rstStream(f, b)
+		r.streams.receiveReset(f, b)
 	case frameSettings:
 		r.settings.receive(f, b)
 	case framePushPromise:

@@ -50,7 +50,7 @@ func (c *Conn) events() {
 		if !c.usable() {
 			return
 		}
-		c.endIfDone(st)
+		c.streams.endIfDone(st)
 	}
 	clear(c.w.events)
 	c.w.events = c.w.events[:0]
@@ -72,8 +72,7 @@ func (c *Conn) openStream() *Stream {
 	if c.MayOpen() == 0 {
 		return nil
 	}
-	c.streams.latest = (c.streams.latest + 1) | 1
-	st := c.streams.begin(c.streams.latest)
+	st := c.streams.begin(c.streams.nextID())
 	st.recv, st.window = c.acks.window(), c.w.initial
 	return st
 }

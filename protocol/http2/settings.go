@@ -16,7 +16,7 @@ type settings struct {
 func (s *settings) reset(c *Conn) { *s = settings{Conn: c, maxStreams: defaultStreams} }
 
 // streamsLeft returns how many more streams the peer allows.
-func (s *settings) streamsLeft() int { return s.maxStreams - s.streams.n }
+func (s *settings) streamsLeft() int { return s.maxStreams - s.streams.len() }
 
 // receive handles a SETTINGS frame.
 func (s *settings) receive(f frame, b []byte) {
@@ -53,7 +53,7 @@ func (s *settings) receive(f frame, b []byte) {
 		}
 	}
 	// Once, as it visits all streams.
-	if why := s.w.setInitial(window, s.streams.slots); why != nil {
+	if why := s.w.setInitial(window, s.streams.all()); why != nil {
 		s.fail(why)
 		return
 	}

@@ -1,8 +1,13 @@
 package http2
 
-// streams has the streams that are not over, by id: a hash table with linear probing. Streams
-// of one connection have rising ids of one parity, so they rarely collide.
+// streams begins, finds and ends streams. Those that are not over are in a hash table with linear probing, by id.
+// Streams of one connection have rising ids of one parity, so they rarely collide.
+//
+// Calls in: begin; the ways to end of ends.go; get, isIdle, wasReset and hasEnded for frames of the peer.
+//
+// Calls out: the handler hears of an end that it has not asked for.
 type streams struct {
+	*Conn
 	slots  []*Stream // its length is a power of 2, and at least twice n
 	n      int
 	free   []*Stream
@@ -12,12 +17,50 @@ type streams struct {
 	ended  memory // streams that have ended otherwise
 }
 
-// reset forgets the streams of the connection before, of which none is left.
-func (t *streams) reset() {
-	t.latest = 0
+// reset prepares for a new connection. No stream of the one before is left.
+func (t *streams) reset(c *Conn) {
+	t.Conn, t.latest = c, 0
 	t.resets.clear()
 	t.ended.clear()
 }
+
+// close forgets all streams, and releases their owners.
+func (t *streams) close() {
+	for _, s := range t.slots {
+		if s != nil {
+			t.w.release(s)
+			s.id, s.Owner = 0, nil
+		}
+	}
+	clear(t.slots)
+	t.n = 0
+}
+
+// len returns the number of streams that are not over.
+func (t *streams) len() int { return t.n }
+
+// all has the streams that are not over, in no order, and nil between them. It is valid until the next stream begins or
+// ends.
+func (t *streams) all() []*Stream { return t.slots }
+
+// last returns the id of the stream that has begun last.
+func (t *streams) last() uint32 { return t.latest }
+
+// nextID returns the id of our next stream.
+func (t *streams) nextID() uint32 { return (t.latest + 1) | 1 }
+
+// arrive notes that the peer wants to begin a stream.
+func (t *streams) arrive(id uint32) { t.latest = id }
+
+// wasReset reports whether we have reset a stream. The peer may not know yet.
+func (t *streams) wasReset(id uint32) bool { return t.resets.has(id) }
+
+// mayBeReset reports whether a stream that has begun may be one that we have reset: its id is as low as those that were
+// forgotten.
+func (t *streams) mayBeReset(id uint32) bool { return id <= t.resets.evicted }
+
+// hasEnded reports whether a stream is known to have ended otherwise.
+func (t *streams) hasEnded(id uint32) bool { return t.ended.has(id) }
 
 // isIdle reports whether a stream has never begun. Those of servers, pushed ones, are never allowed.
 func (t *streams) isIdle(id uint32) bool { return id&1 == 0 || id > t.latest }
@@ -48,6 +91,7 @@ func (t *streams) begin(id uint32) *Stream {
 	} else {
 		s = &Stream{}
 	}
+	t.latest = id
 	s.id, s.length = id, -1
 	s.become(streamOpen)
 	if t.n++; 2*t.n > len(t.slots) {
