@@ -59,12 +59,12 @@ type Verified interface {
 // Movable is a Stream of an accepted connection that can continue on another loop.
 type Movable interface {
 	Stream
-	// Leave is called when the connection has input. If ok is true, the driver ends the stream with
+	// MoveOut is called when the connection has input. If ok is true, the driver ends the stream with
 	// OnClose(nil), as if the connection had closed, and begins another one on the other loop, as if
 	// the connection had been accepted there. That one gets past, if it is not 0, and then the input.
-	Leave() (past int, ok bool)
-	// Resume is called after OnOpen, with what Leave of the former stream has returned.
-	Resume(past int)
+	MoveOut() (past int, ok bool)
+	// MoveIn is called after OnOpen, with what MoveOut of the former stream has returned.
+	MoveIn(past int)
 }
 
 // Peeker is a Loop that others may read while it waits, without waking it.

@@ -40,8 +40,8 @@ type conn struct {
 	reservation reservation // of an open connection, until it is closed or detached
 	countedOn   *eventLoop  // in whose load it counts until then
 
-	inputIn    uint32 // moving.window when it last had input while connections moved
-	resumeWith int    // what Movable.Leave returned on the loop before, for Movable.Resume
+	inputIn   uint32 // moving.window when it last had input while connections moved
+	movedWith int    // what Movable.MoveOut returned on the loop before, for Movable.MoveIn
 
 	eof     bool // the kernel has no more input; some may still be decrypted
 	toldEnd bool // the stream was told of the end of the input
@@ -184,8 +184,8 @@ func (c *conn) callOnOpen() {
 		}
 	}
 	c.stream.OnOpen(c)
-	if s, ok := c.stream.(loop.Movable); ok && c.resumeWith > 0 {
-		s.Resume(c.resumeWith)
+	if s, ok := c.stream.(loop.Movable); ok && c.movedWith > 0 {
+		s.MoveIn(c.movedWith)
 	}
 	if c.secure != nil && c.state == connOpen {
 		c.secure.beginTrust()

@@ -142,7 +142,7 @@ func (c *conn) move() bool {
 	if !movable || c.state != connOpen || c.secure != nil || c.Buffered() > 0 {
 		return false
 	}
-	past, ready := s.Leave()
+	past, ready := s.MoveOut()
 	if !ready || l.poller.Remove(c.fd) != nil {
 		return false
 	}
@@ -152,7 +152,7 @@ func (c *conn) move() bool {
 	l.setWatcher(c.fd, nil)
 	moved := &conn{
 		descriptor: descriptor{loop: m.to, fd: c.fd, unix: c.unix}, listener: c.listener, countedOn: c.countedOn, remote: c.remote, peer: c.peer, redirected: c.redirected,
-		state: connArriving, reservation: c.reservation, resumeWith: past,
+		state: connArriving, reservation: c.reservation, movedWith: past,
 	}
 	c.fd, c.reservation, c.countedOn = -1, reservation{}, nil
 	c.end(nil)

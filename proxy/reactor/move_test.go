@@ -20,17 +20,17 @@ type mover struct {
 	on          loop.Loop
 	stays       bool
 	asked, past int
-	resumed     *atomic.Int32 // nil or the number of calls of Resume
+	movedIn     *atomic.Int32 // nil or the number of calls of MoveIn
 }
 
-func (m *mover) Leave() (int, bool) {
+func (m *mover) MoveOut() (int, bool) {
 	m.asked++
 	return m.asked + m.past, !m.stays
 }
 
-func (m *mover) Resume(past int) {
-	if m.past = past; m.resumed != nil {
-		m.resumed.Add(1)
+func (m *mover) MoveIn(past int) {
+	if m.past = past; m.movedIn != nil {
+		m.movedIn.Add(1)
 	}
 }
 
@@ -81,10 +81,10 @@ func TestMove(t *testing.T) {
 	e := start(t, Options{Loops: 2})
 	holdMoves(t, e, 0, 0, 0)
 	closed := make(chan error, conns)
-	var resumed atomic.Int32
+	var movedIn atomic.Int32
 	addr, opened := movers(t, e, ListenOptions{}, func(m *mover) {
 		m.stream.close = func(err error) { closed <- err }
-		m.resumed = &resumed
+		m.movedIn = &movedIn
 	})
 	peers := make([]net.Conn, conns)
 	for i := range peers {
@@ -101,7 +101,7 @@ func TestMove(t *testing.T) {
 			}
 		}
 	}
-	if n := resumed.Load(); int(n) != elsewhere {
+	if n := movedIn.Load(); int(n) != elsewhere {
 		t.Errorf("%d streams know of a former one, want %d", n, elsewhere)
 	}
 	for range elsewhere {

@@ -57,14 +57,14 @@ func TestFreeCalls(t *testing.T) {
 func TestLeave(t *testing.T) {
 	ready := func() *session {
 		s := newSession(&host{Host: &downstream.Host{Shard: &shard.Shard{}}}, nil)
-		s.Resume(leastMoved)
+		s.MoveIn(leastMoved)
 		return s
 	}
-	if n, ok := ready().Leave(); n != leastMoved || !ok {
+	if n, ok := ready().MoveOut(); n != leastMoved || !ok {
 		t.Errorf("a session with %d requests that waits for the next one: %d, %v", leastMoved, n, ok)
 	}
 	for name, change := range map[string]func(s *session){
-		"few requests":        func(s *session) { s.Resume(leastMoved - 1) },
+		"few requests":        func(s *session) { s.MoveIn(leastMoved - 1) },
 		"a request in flight": func(s *session) { s.turn.calls, s.turn.state = []call{{}}, turnBusy },
 		"part of a head": func(s *session) {
 			s.input.buffer, s.incoming = &bytebufferpool.ByteBuffer{B: []byte("G")}, &incoming{}
@@ -76,7 +76,7 @@ func TestLeave(t *testing.T) {
 	} {
 		s := ready()
 		change(s)
-		if _, ok := s.Leave(); ok {
+		if _, ok := s.MoveOut(); ok {
 			t.Errorf("%s: it may move", name)
 		}
 	}

@@ -404,8 +404,8 @@ func (in *input) receiving() bool {
 	return in.incoming.holdsRequest() && in.state != inputTunnel
 }
 
-// resumeCount makes the requests of another loop count.
-func (in *input) resumeCount(requests int) { in.requests = uint32(requests) }
+// setCount makes the requests of another loop count.
+func (in *input) setCount(requests int) { in.requests = uint32(requests) }
 
 // untouched reports whether no request was received, on the connection or in its tunnel.
 func (in *input) untouched() bool { return in.requests == 0 }

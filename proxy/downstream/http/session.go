@@ -234,12 +234,12 @@ const leastMoved = 8
 
 var _ loop.Movable = (*session)(nil)
 
-// Leave implements loop.Movable. The requests so far count on.
-func (s *session) Leave() (requests int, ok bool) {
+// MoveOut implements loop.Movable. The requests so far count on.
+func (s *session) MoveOut() (requests int, ok bool) {
 	requests, empty := s.input.count()
 	return requests, requests >= leastMoved && empty && s.turn.unused() && !s.tunnel.opened()
 }
 
-// Resume implements loop.Movable. OnOpen may have begun to drain the session, which then waits for
+// MoveIn implements loop.Movable. OnOpen may have begun to drain the session, which then waits for
 // the request that has made it move.
-func (s *session) Resume(requests int) { s.input.resumeCount(requests) }
+func (s *session) MoveIn(requests int) { s.input.setCount(requests) }
