@@ -37,7 +37,7 @@ func (ex *Exchange) end(next exchangeState, r *result) (left bool) {
 	r.record(ex)
 	ex.judge(r.verdict)
 	if ex.race.InFlight() == 0 {
-		ex.passage.Leave()
+		ex.passage.End()
 	}
 	switch {
 	case r.res != nil:
@@ -58,7 +58,7 @@ func (ex *Exchange) onAttemptOver() {
 	if ex.race.InFlight() > 0 || ex.state == exchangeOpen {
 		return
 	}
-	ex.passage.Leave()
+	ex.passage.End()
 	if ex.state == exchangeCancelled {
 		ex.caller.Finished(ex)
 	}
@@ -70,7 +70,7 @@ func (ex *Exchange) recycle() {
 	if ex.deadline.Armed() {
 		ex.shard.Loop.Stop(&ex.deadline)
 	}
-	ex.passage.Leave()
+	ex.passage.End()
 	ex.exportTrace()
 	ex.state.become(exchangeIdle)
 	ex.pool.reuse(ex)

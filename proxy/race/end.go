@@ -46,7 +46,7 @@ func (a *Attempt) end(now time.Duration, outcome stats.AttemptOutcome) (lingered
 	if a.kind == hedgeAttempt {
 		r.Service.Hedging.Done()
 	}
-	r.Service.Admission.Leave(&a.place)
+	r.Service.Admission.GiveBack(&a.place)
 	return lingered
 }
 

@@ -221,5 +221,5 @@ func (r *streamRace) end(now time.Duration) {
 		r.attempt.end(now, stats.AttemptNone)
 	}
 	r.state.become(streamOver)
-	r.passage.Leave()
+	r.passage.End()
 }

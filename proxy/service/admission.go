@@ -211,8 +211,8 @@ func (a *Admission) leaveQueue(p *Place, c class) {
 	a.slots.Waiting.Remove(c == batch)
 }
 
-// Leave gives back the slot of p, if it has one.
-func (a *Admission) Leave(p *Place) {
+// GiveBack gives back the slot of p, if it has one.
+func (a *Admission) GiveBack(p *Place) {
 	if p.slot {
 		p.slot = false
 		a.settle(slotReleased)

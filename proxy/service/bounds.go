@@ -52,7 +52,7 @@ type Claimant interface {
 }
 
 // Pass lets the request of c pass the bounds of the service by p. Without a Failure the request counts against
-// max_pending until Leave, and its outcome must be judged.
+// max_pending until End, and its outcome must be judged.
 func (b *Bounds) Pass(p *Passage, now time.Duration, batch bool, c Claimant) (f *fault.Failure) {
 	if !b.takeToken(now) {
 		return fault.RateLimited
@@ -65,7 +65,7 @@ func (b *Bounds) Pass(p *Passage, now time.Duration, batch bool, c Claimant) (f 
 	}
 	p.bounds, p.counted, p.Alone = b, &b.shared.pending, alone
 	if p.permit, f = b.allow(now); f != nil {
-		p.Leave()
+		p.End()
 	}
 	return f
 }
@@ -93,7 +93,7 @@ func (b *Bounds) PassStream(p *Passage, now time.Duration) (f *fault.Failure) {
 	b.AdoptStream(p)
 	p.bounds = b
 	if p.permit, f = b.allow(now); f != nil {
-		p.Leave()
+		p.End()
 	}
 	return f
 }
@@ -112,8 +112,8 @@ func (p *Passage) Judge(now time.Duration, v fault.Verdict) {
 	}
 }
 
-// Leave ends the request or stream: it is not in flight any more. A second call changes nothing.
-func (p *Passage) Leave() {
+// End ends the request or stream: it is not in flight any more. A second call changes nothing.
+func (p *Passage) End() {
 	if p.counted != nil {
 		p.counted.Add(-1)
 		p.counted = nil

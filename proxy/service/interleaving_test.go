@@ -24,7 +24,7 @@ type slotRequest struct {
 }
 
 // Granted implements Waiter.
-func (r *slotRequest) Granted(time.Duration) { r.on.todo = append(r.on.todo, r.leave) }
+func (r *slotRequest) Granted(time.Duration) { r.on.todo = append(r.on.todo, r.giveBack) }
 
 // ask is a job with the steps of Admit.
 func (r *slotRequest) ask(a *Admission) bool {
@@ -47,8 +47,8 @@ func (r *slotRequest) ask(a *Admission) bool {
 	return false
 }
 
-// leave is a job with the steps of Leave.
-func (r *slotRequest) leave(a *Admission) bool {
+// giveBack is a job with the steps of GiveBack.
+func (r *slotRequest) giveBack(a *Admission) bool {
 	if r.slot {
 		r.slot, r.step = false, slotReleased
 	}
@@ -111,7 +111,7 @@ func (l *slotLoop) choices() (all []func()) {
 			all = append(all, func() {
 				if !l.admission.give(class(c)) {
 					l.back = slotRequest{}
-					l.todo, l.busy = slices.Insert(l.todo, 0, l.back.leave), true
+					l.todo, l.busy = slices.Insert(l.todo, 0, l.back.giveBack), true
 				}
 			})
 		}
@@ -150,7 +150,7 @@ func newSlotWorld(limit int, words []string) *slotWorld {
 			switch do {
 			case '-':
 				r.slot = l.admission.takeFree(&r.Ask)
-				l.todo = append(l.todo, r.leave)
+				l.todo = append(l.todo, r.giveBack)
 			case '=':
 				r.slot = l.admission.takeFree(&r.Ask)
 				w.kept++

@@ -132,7 +132,7 @@ func TestTiedHedgesLast(t *testing.T) {
 			l.now += time.Millisecond
 		}
 	}
-	services[0].Admission.Leave(first)
+	services[0].Admission.GiveBack(first)
 	for range 20 {
 		for _, l := range loops {
 			for _, f := range l.flushes.Take() {
@@ -163,7 +163,7 @@ type order struct {
 
 func (o order) Granted(time.Duration) {
 	*o.got = append(*o.got, o.name)
-	o.of.Admission.Leave(o.place)
+	o.of.Admission.GiveBack(o.place)
 }
 
 // autoService returns the slots of a service on one loop with an automatic limit.
