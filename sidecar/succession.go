@@ -118,7 +118,7 @@ func (s *succession) handOverTo(to *handover.Conn) error {
 		return err
 	}
 	// changing stays locked, so that no reload follows.
-	s.successors.Leave()
+	s.successors.Yield()
 	s.log.Info("replaced", "by", to.Peer())
 	notify(fmt.Sprintf("MAINPID=%d", to.Peer()))
 	close(s.replaced)

@@ -63,7 +63,7 @@ func (w *writer) setInitial(n int, all []*Stream) *Error {
 			return ErrOverflow
 		}
 		if w.schedule(st); st.window <= 0 {
-			w.leave(st)
+			w.unschedule(st)
 		}
 	}
 	return nil
@@ -84,8 +84,8 @@ func (w *writer) schedule(st *Stream) {
 	}
 }
 
-// leave takes st out of its ring.
-func (w *writer) leave(st *Stream) {
+// unschedule takes st out of its ring.
+func (w *writer) unschedule(st *Stream) {
 	if st.is(inRing) {
 		st.flags &^= inRing
 		w.ringOf(st).remove(st)
@@ -94,7 +94,7 @@ func (w *writer) leave(st *Stream) {
 
 // release gives the memory of st back.
 func (w *writer) release(st *Stream) {
-	w.leave(st)
+	w.unschedule(st)
 	w.held -= len(st.data)
 	if st.buf != nil {
 		w.kept -= len(st.data)
@@ -165,7 +165,7 @@ func (w *writer) emit(st *Stream, n int) {
 		return
 	}
 	if len(st.data) == 0 || st.window <= 0 {
-		w.leave(st)
+		w.unschedule(st)
 	}
 	if len(st.data) == 0 && st.buf != nil {
 		st.buf.B = st.buf.B[:0]

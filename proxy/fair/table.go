@@ -72,7 +72,7 @@ func (t *Table) take(source share.Source, evict func()) (p, victim *Place) {
 		if victim == nil {
 			return nil, nil
 		}
-		victim.leave()
+		victim.vacate()
 	}
 	ring := t.rings[source]
 	if ring == nil {
@@ -126,11 +126,11 @@ func (p *Place) Release() {
 	}
 	p.table.mu.Lock()
 	defer p.table.mu.Unlock()
-	p.leave()
+	p.vacate()
 }
 
-// leave frees the place. The caller has locked the table.
-func (p *Place) leave() {
+// vacate frees the place. The caller has locked the table.
+func (p *Place) vacate() {
 	if p.next == nil {
 		return
 	}

@@ -298,7 +298,7 @@ func TestListener(t *testing.T) {
 func TestLeave(t *testing.T) {
 	path := socketPath(t)
 	d := openAt(t, path)
-	d.Leave()
+	d.Yield()
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}

@@ -121,9 +121,9 @@ func (l *Listener) Accept() (*Conn, error) {
 	}
 }
 
-// Leave gives the path to another process, which may listen there at any time. From
+// Yield gives the path to another process, which may listen there at any time. From
 // then on Close doesn't remove the path.
-func (l *Listener) Leave() {
+func (l *Listener) Yield() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.yielded = true

@@ -95,7 +95,7 @@ func (f *flow) ready() {
 	c := s.c
 	if st := f.pipe.State(); st == loop.PipeReset || st == loop.PipeClosed {
 		s.reset(http2.Cancel)
-		f.leave(nil)
+		f.close(nil)
 		c.shard.Loop.Defer(&c.out)
 		return
 	}
@@ -128,21 +128,21 @@ func (f *flow) onEnd(trailers []protocol.Header) {
 func (f *flow) finish() {
 	f.call.endRequest()
 	f.pipe.End()
-	f.leave(nil)
+	f.close(nil)
 }
 
 // fail ends a stream for the reason why. If the endpoint has done nothing with its request, the goroutine learns that:
 // it may send it again.
 func (f *flow) fail(why *fault.Failure) {
 	if t := f.tunnel; t != nil && !t.responded && why.Free() {
-		f.leave(fault.Error{Failure: why})
+		f.close(fault.Error{Failure: why})
 		return
 	}
-	f.leave(errReset)
+	f.close(errReset)
 }
 
-// leave closes the pipe with err, and ends the call.
-func (f *flow) leave(err error) {
+// close closes the pipe with err, and ends the call.
+func (f *flow) close(err error) {
 	s := f.call
 	c := s.c
 	f.call = nil

@@ -66,7 +66,7 @@ func (t *tunnel) onHead(end bool) {
 	switch {
 	case !sent:
 		t.call.reset(http2.Cancel)
-		t.leave(errReset)
+		t.close(errReset)
 	case end:
 		t.onEnd(nil)
 	}
@@ -219,7 +219,7 @@ func (t *tunnel) pump() {
 			return
 		case httpstream.Broken:
 			s.reset(http2.Cancel)
-			t.leave(nil)
+			t.close(nil)
 			c.shard.Loop.Defer(&c.out)
 			return
 		default:
