@@ -28,7 +28,7 @@ type incoming struct {
 	ex      *exchange.Exchange // being received; nil for none
 	head    http1.Head
 	body    http1.Body
-	departure
+	handoff
 	timeout loop.Timeout // of the head and the body, or of the next response
 	awaited int          // responses that were due when that began
 }
@@ -61,7 +61,7 @@ func (h *host) putIncoming(in *incoming) {
 		in.ex = nil
 	}
 	in.head.Reset()
-	in.departure = departure{}
+	in.handoff = handoff{}
 	in.session = nil
 	in.timeout.Stop()
 	if !h.freeIncoming.Put(in) {

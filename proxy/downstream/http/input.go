@@ -316,9 +316,9 @@ func (in *input) stop() {
 	in.dropIncoming()
 }
 
-// handOff makes the input keep what follows for the request that leaves. No timeout runs for the client: the deadlines
-// of earlier requests and the write timeout bound the wait.
-func (in *input) handOff() {
+// awaitHandoff makes the input keep what follows for the request that leaves. No timeout runs for the client: the
+// deadlines of earlier requests and the write timeout bound the wait.
+func (in *input) awaitHandoff() {
 	in.state.become(inputHandoff)
 	in.stopTimeout()
 }

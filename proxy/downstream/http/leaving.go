@@ -19,7 +19,7 @@ import (
 // leaving gives the connection to Streams with a request or a response that is no message.
 //
 // Calls in: input offers what has arrived (takeConnection, takeRequest, takeLong, takeWhole), and what follows (keep).
-// The turn says when it is the turn of a call that leaves (depart), and gives responses that are streams (answer).
+// The turn says when it is the turn of a call that leaves (leave), and gives responses that are streams (answer).
 //
 // Calls out: turn.add gets the request that leaves. input keeps the bytes behind it, and is stopped when nothing
 // leaves. tunnel and redirect take what is theirs first.
@@ -27,8 +27,8 @@ type leaving struct{ *session }
 
 func (s *session) leaving() leaving { return leaving{s} }
 
-// departure is how a request leaves. It is a part of incoming: only the last request can leave.
-type departure struct {
+// handoff is how a request leaves. It is a part of incoming: only the last request can leave.
+type handoff struct {
 	kind   stats.StreamKind
 	moment moment
 	direct bool // it has no route, and goes to the host that it names
@@ -129,12 +129,12 @@ func (l leaving) mayTakeWhole() bool { return l.asksUpgrade() && l.hasDestinatio
 // unrouted reports that a route was looked for, and there is none.
 func (l leaving) queue(kind stats.StreamKind, unrouted bool) {
 	m := l.incoming
-	l.input.handOff()
+	l.input.awaitHandoff()
 	ex := l.input.finish()
 	if ex.Route == nil && !unrouted {
 		ex.Route = l.findRoute(ex, m.head.Minor)
 	}
-	d := departure{kind: kind, direct: ex.Route == nil && l.hasDestination()}
+	d := handoff{kind: kind, direct: ex.Route == nil && l.hasDestination()}
 	if kind == stats.StreamConnect && l.tunnel.accepts(ex, d.direct || ex.Route != nil) {
 		d.moment = afterAccept
 	}
@@ -142,7 +142,7 @@ func (l leaving) queue(kind stats.StreamKind, unrouted bool) {
 	if d.direct {
 		l.restorePath(ex)
 	}
-	m.departure = d
+	m.handoff = d
 	l.turn.add(call{ex: ex, leaves: true, minor: uint8(m.head.Minor), end: thenDrain, toHead: m.head.HeadMethod})
 	if ex.Route != nil && ex.Route.Answer != nil {
 		l.refuse(nil)
@@ -228,9 +228,9 @@ func (l leaving) keep(b []byte) {
 	}
 }
 
-// depart gives the connection to Streams with c, its last request, whose turn it is. It reports
+// leave gives the connection to Streams with c, its last request, whose turn it is. It reports
 // whether that ends the session. Else c was accepted as a tunnel, or is handled as if there were no streams.
-func (l leaving) depart(c *call) (gone bool) {
+func (l leaving) leave(c *call) (gone bool) {
 	kind := l.incoming.kind
 	if l.incoming.moment == afterAccept {
 		l.tunnel.open(c)

@@ -60,8 +60,8 @@ func (r redirect) takeSilent() (taken bool) {
 // Input is kept until then.
 func (r redirect) queue() {
 	r.host.Pool.Recycle(r.incoming.takeExchange())
-	r.incoming.departure = departure{kind: stats.StreamPass}
-	r.input.handOff()
+	r.incoming.handoff = handoff{kind: stats.StreamPass}
+	r.input.awaitHandoff()
 	r.turn.add(call{leaves: true, minor: 1, end: thenDrain})
 }
 

@@ -146,7 +146,7 @@ func (t *tunnel) decide(v http1.Verdict) {
 func (t *tunnel) leave(hasTaker bool) {
 	ex := t.incoming.takeExchange()
 	t.incoming.moment = fromTunnel
-	t.input.handOff()
+	t.input.awaitHandoff()
 	t.turn.add(call{ex: ex, leaves: true, minor: t.connect.minor, end: thenDrain})
 	f := t.leaving().checkRoute(ex, t.connect.direct)
 	switch {

@@ -16,7 +16,7 @@ import (
 // Calls in: input and leaving add calls (add), the session lets the first one begin (next), and ends them (stop). As the
 // exchange.Caller of all requests the turn gets the responses.
 //
-// Calls out: a call that leaves goes to leaving.depart when it is its turn, and a response that is a stream to
+// Calls out: a call that leaves goes to leaving.leave when it is its turn, and a response that is a stream to
 // leaving.answer. input.onResponded hears of each response that was written.
 type turn struct {
 	*session
@@ -41,7 +41,7 @@ type call struct {
 	stream *downstream.StreamAnswer // the response that waits to leave the loop with the connection; nil for none
 	refuse *fault.Failure           // the response to it, the last one of the connection; nil for none
 	end    ending
-	leaves bool  // it leaves the loop with the connection, as incoming.departure says
+	leaves bool  // it leaves the loop with the connection, as incoming.handoff says
 	toHead bool  // it is a HEAD
 	minor  uint8 // of its version, HTTP/1.x
 }
@@ -96,7 +96,7 @@ func (t *turn) next() {
 	for t.state.mayBegin() && len(t.calls) > 0 && !t.peerIsSlow() {
 		if c := &t.calls[0]; !c.leaves {
 			t.begin(c)
-		} else if t.leaving().depart(c) {
+		} else if t.leaving().leave(c) {
 			break
 		}
 	}

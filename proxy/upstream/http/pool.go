@@ -106,7 +106,7 @@ func (p *pool) suits(c *conn, a *race.Attempt) bool {
 func (p *pool) dial(a *race.Attempt) {
 	c := &conn{pool: p, shard: p.shard, current: a}
 	c.outbound.Init(c.shard)
-	c.pause.Fire, c.room.Do = c.becomeStream, c.handOff
+	c.pause.Fire, c.room.Do = c.becomeStream, c.leave
 	if a != nil {
 		a.Carry(c, a.ID())
 	}

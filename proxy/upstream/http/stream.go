@@ -35,12 +35,12 @@ func (c *conn) becomeStream() {
 			return
 		}
 	}
-	c.handOff()
+	c.leave()
 }
 
-// handOff takes the connection off the loop, and passes the response to its attempt as a
+// leave takes the connection off the loop, and passes the response to its attempt as a
 // stream. The response of a lingering attempt is dropped.
-func (c *conn) handOff() {
+func (c *conn) leave() {
 	if c.response == nil { // it became complete before all of its request was sent
 		return
 	}
