@@ -56,7 +56,7 @@ services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: %s,
 	for i := range 3 {
 		app := fmt.Sprintf("10.0.0.%d:20880", i+1)
 		l := m.Net.Loop()
-		m.Net.Accept[app] = func() (*proxytest.NullLoop, loop.Stream) { return l, &nullDubboApp{mesh: m, res: res} }
+		m.Net.Accept[app] = func() (*proxytest.NullLoop, loop.Receiver) { return l, &nullDubboApp{mesh: m, res: res} }
 		endpoint := registry.Endpoint{Addr: app, Weight: 1}
 		if hops == 2 {
 			provider, accept := m.Sidecar(fmt.Sprintf(`

@@ -24,14 +24,14 @@ func TestMemoryOfIdleSessions(t *testing.T) {
 	const count = 10_000
 	m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 1, Clients: 1, Response: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"})
 	worker, listener := m.Consumer.Workers()[0], m.Consumer.Generation().Listener("egress")
-	sessions := make([]loop.Stream, count)
-	open := func(s *loop.Stream) {
+	sessions := make([]loop.Receiver, count)
+	open := func(s *loop.Receiver) {
 		*s = listener.Accept(worker)
 		(*s).OnOpen(sink{})
 		(*s).OnData([]byte("GET / HTTP/1.1\r\nHost: compute\r\n\r\n"))
 		m.Net.Pump()
 	}
-	open(new(loop.Stream))
+	open(new(loop.Receiver))
 	before := heap()
 	for i := range sessions {
 		open(&sessions[i])

@@ -32,7 +32,7 @@ func newListener(c *config.Listener, loops int) *Listener {
 }
 
 // Accept returns the session for a connection that the listener has accepted, on w's loop.
-func (l *Listener) Accept(w *Worker) loop.Stream {
+func (l *Listener) Accept(w *Worker) loop.Receiver {
 	return w.acceptors[l.protocol](&l.perLoop[w.shard.Index])
 }
 

@@ -33,7 +33,7 @@ func TestNoOpenProxy(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
 			reached := 0
 			for _, port := range []int{80, 443} {
-				m.W.Listen(fmt.Sprint(elsewhere, ":", port), m.W.Loop(fmt.Sprint(elsewhere, "-", port)), func() loop.Stream {
+				m.W.Listen(fmt.Sprint(elsewhere, ":", port), m.W.Loop(fmt.Sprint(elsewhere, "-", port)), func() loop.Receiver {
 					reached++
 					return &proxytest.Peer{}
 				})
@@ -85,7 +85,7 @@ type destinations struct {
 	services []string
 }
 
-func (d *destinations) Dial(_ string, _ time.Duration, s loop.Stream) {
+func (d *destinations) Dial(_ string, _ time.Duration, s loop.Receiver) {
 	service := "nobody's"
 	if to, ok := s.(loop.Destined); ok {
 		service = to.ServiceKey()

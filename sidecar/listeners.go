@@ -86,7 +86,7 @@ func (s *listeners) serve(l *openListener, c *config.Listener, g *proxy.Generati
 				},
 			}
 		}
-		server, failed := s.reactor.Serve(first, o, func(on loop.Loop, _ string) loop.Stream {
+		server, failed := s.reactor.Serve(first, o, func(on loop.Loop, _ string) loop.Receiver {
 			return l.core.Accept(s.workers[on])
 		})
 		if err = failed; err == nil {

@@ -251,7 +251,7 @@ func TestAdminSockets(t *testing.T) {
 		conn.Say(handover.Released), conn.Hear(handover.Serving)); err != nil {
 		t.Fatal(err)
 	}
-	predecessor.Leave()
+	predecessor.Yield()
 	narrow.Close()
 	conn.Close()
 	for restarts := range 2 {

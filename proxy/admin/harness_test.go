@@ -70,7 +70,7 @@ func newSidecar(t testing.TB, yaml string) *sidecar {
 		byLoop[l] = proxy.NewWorker(s.proc, l, log, uint64(i))
 	}
 	listener := s.proc.Generation().Listener(cfg.Listeners[0].Name)
-	l, err := s.reactor.Listen("127.0.0.1:0", reactor.ListenOptions{}, func(l loop.Loop, _ string) loop.Stream {
+	l, err := s.reactor.Listen("127.0.0.1:0", reactor.ListenOptions{}, func(l loop.Loop, _ string) loop.Receiver {
 		return listener.Accept(byLoop[l])
 	})
 	if err != nil {

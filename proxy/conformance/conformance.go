@@ -26,9 +26,9 @@ type Harness interface {
 	// after a generous deadline.
 	Wait(what string, cond func() bool)
 
-	// Listen accepts connections on the loop under test, each with the Stream
+	// Listen accepts connections on the loop under test, each with the Receiver
 	// that accept returns (called on the loop), and gives the address to dial.
-	Listen(accept func() loop.Stream) (addr string)
+	Listen(accept func() loop.Receiver) (addr string)
 
 	// Refused returns an address without a listener.
 	Refused() (addr string)
@@ -43,7 +43,7 @@ type Harness interface {
 }
 
 // Peer is the far end of a connection, outside of the loop under test, with the
-// freedoms that a Stream does not have: not to read, to shut one direction, to
+// freedoms that a Receiver does not have: not to read, to shut one direction, to
 // reset. Its methods do not block.
 type Peer interface {
 	// Send sends all of b in the background, after earlier bytes. It takes
@@ -145,7 +145,7 @@ var cases = []struct {
 	{"DetachRefused", detachRefused},
 	{"DetachAfterEnd", detachAfterEnd},
 
-	{"SetStream", setStream},
+	{"SetReceiver", setReceiver},
 }
 
 // Names returns the names of all cases, as Run uses them for its subtests.

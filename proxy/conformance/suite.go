@@ -51,7 +51,7 @@ func (s *suite) flush(f func()) *loop.Flush {
 	return &loop.Flush{Do: func() { s.call("Flush.Do", f) }}
 }
 
-// probe is a Stream that checks the rules of Stream and keeps what it saw. Its
+// probe is a Receiver that checks the rules of Receiver and keeps what it saw. Its
 // hooks may be nil. Everything in it belongs to the loop.
 type probe struct {
 	s      *suite
@@ -72,7 +72,7 @@ type probe struct {
 
 func (s *suite) probe(name string) *probe { return &probe{s: s, name: name} }
 
-// OnOpen implements loop.Stream.
+// OnOpen implements loop.Receiver.
 func (p *probe) OnOpen(c loop.Conn) {
 	p.s.call(p.name+".OnOpen", func() {
 		if p.opened || p.closed {
@@ -85,7 +85,7 @@ func (p *probe) OnOpen(c loop.Conn) {
 	})
 }
 
-// OnData implements loop.Stream.
+// OnData implements loop.Receiver.
 func (p *probe) OnData(b []byte) {
 	p.s.call(p.name+".OnData", func() {
 		switch {
@@ -117,7 +117,7 @@ func (p *probe) OnEnd() (stays bool) {
 	return stays
 }
 
-// OnClose implements loop.Stream.
+// OnClose implements loop.Receiver.
 func (p *probe) OnClose(err error) {
 	p.s.call(p.name+".OnClose", func() {
 		if p.closed {
@@ -173,7 +173,7 @@ func (p *probe) echo() *probe {
 // error.
 func (s *suite) listen(servers ...*probe) (addr string) {
 	next := 0
-	return s.Listen(func() loop.Stream {
+	return s.Listen(func() loop.Receiver {
 		if next == len(servers) {
 			s.t.Errorf("more connections accepted than the %d dialled", len(servers))
 			return s.probe("unexpected")

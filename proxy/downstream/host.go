@@ -26,7 +26,7 @@ type Host struct {
 }
 
 // Acceptor returns the session of a connection that l accepted, for one protocol on l's loop.
-type Acceptor func(l *exchange.Listener) loop.Stream
+type Acceptor func(l *exchange.Listener) loop.Receiver
 
 // Add lists a session whose connection has opened.
 func (h *Host) Add(s session) {

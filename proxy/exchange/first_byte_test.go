@@ -60,7 +60,7 @@ func stream(m *proxytest.Mesh, form streamForm) *streamer {
 	s := &streamer{m: m, form: form}
 	for _, a := range m.Apps {
 		a.Stop()
-		a.Stop = m.W.Listen(a.Addr, a.Loop, func() loop.Stream {
+		a.Stop = m.W.Listen(a.Addr, a.Loop, func() loop.Receiver {
 			if form.speaks == "http2" {
 				return s.http2(a)
 			}
@@ -97,7 +97,7 @@ func (p http1Streamer) OnClose(err error) {
 	p.onEnd()
 }
 
-func (s *streamer) http1(a *proxytest.App) loop.Stream {
+func (s *streamer) http1(a *proxytest.App) loop.Receiver {
 	p := &proxytest.Peer{}
 	var mine []int
 	p.Reply = func(heard []byte) []byte {
@@ -140,7 +140,7 @@ func (p http2Streamer) end() {
 	clear(p.mine)
 }
 
-func (s *streamer) http2(a *proxytest.App) loop.Stream {
+func (s *streamer) http2(a *proxytest.App) loop.Receiver {
 	p := http2Streamer{mine: map[*http2.Stream]int{}, s: s}
 	p.HTTP2Conn = proxytest.NewHTTP2Conn(0, func(c *proxytest.HTTP2Conn, st *http2.Stream) {
 		p.mine[st] = s.attempt(a, c.Conn, func() {

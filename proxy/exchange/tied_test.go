@@ -431,20 +431,20 @@ type olderPeer struct {
 	sent  *[]byte
 }
 
-func (o olderPeer) Dial(addr string, timeout time.Duration, s loop.Stream) {
+func (o olderPeer) Dial(addr string, timeout time.Duration, s loop.Receiver) {
 	if strings.HasSuffix(addr, ":15006") && addr == o.which {
-		s = &olderLink{Stream: s, sent: o.sent}
+		s = &olderLink{Receiver: s, sent: o.sent}
 	}
 	o.Loop.Dial(addr, timeout, s)
 }
 
 type olderLink struct {
-	loop.Stream
+	loop.Receiver
 	sent *[]byte
 	at   int // bytes that were read
 }
 
-func (l *olderLink) OnOpen(c loop.Conn) { l.Stream.OnOpen(olderConn{c, l.sent}) }
+func (l *olderLink) OnOpen(c loop.Conn) { l.Receiver.OnOpen(olderConn{c, l.sent}) }
 
 func (l *olderLink) OnData(b []byte) {
 	const features = 16 // where they are in an acceptor's preface
@@ -452,7 +452,7 @@ func (l *olderLink) OnData(b []byte) {
 		b[i] &^= link.FeatureStarts
 	}
 	l.at += len(b)
-	l.Stream.OnData(b)
+	l.Receiver.OnData(b)
 }
 
 // olderConn records what is written.

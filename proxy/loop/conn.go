@@ -66,17 +66,17 @@ type Conn interface {
 	// handshake (ALPN, such as "h2"). It is "" without TLS, and if they have agreed on none.
 	Protocol() string
 
-	// SetStream makes s receive the events that follow, in place of the stream before. It may be
-	// called within OnOpen and OnData. OnOpen of s is not called.
-	SetStream(s Stream)
+	// SetReceiver makes r receive the events that follow, in place of the one before. It may be
+	// called within OnOpen and OnData. OnOpen of r is not called.
+	SetReceiver(r Receiver)
 
 	// HasInput reports whether the kernel has input that the loop has not read, or the end of the input. Without it
 	// a late loop would take a connection for idle whose next request waits.
 	HasInput() bool
 }
 
-// Stream receives the events of one connection, on the connection's loop.
-type Stream interface {
+// Receiver receives the events of one connection, on the connection's loop.
+type Receiver interface {
 	// OnOpen is called first, once, when an inbound connection was accepted or
 	// an outbound one is established.
 	OnOpen(c Conn)
@@ -88,7 +88,7 @@ type Stream interface {
 	// OnClose is called last, exactly once, however the connection ended, and
 	// never inside another callback of the same loop. err is nil after Close or
 	// Drain, io.EOF after the peer's close (a half-close counts as one, unless
-	// the stream is a HalfCloser that stays), the system's error after a reset
+	// the receiver is a HalfCloser that stays), the system's error after a reset
 	// or a refused or timed-out dial. With TLS only a close_notify is the peer's
 	// close: without one, input may be missing.
 	OnClose(err error)

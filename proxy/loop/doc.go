@@ -2,7 +2,7 @@
 // sockets, proxy/sim in tests) implements Loop; the packages above use only the interfaces.
 //
 //	loop.go     Loop
-//	conn.go     Conn, a connection, and Stream, which receives its events; optional.go what only some of them can do
+//	conn.go     Conn, a connection, and Receiver, which receives its events; optional.go what only some of them can do
 //	timer.go    Timer and Flush, embedded in their owners
 //	timeout.go  Timeout, the one timeout of a session
 //	socket.go   Socket, a connection that has left its loop

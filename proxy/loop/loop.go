@@ -5,7 +5,7 @@ import "time"
 // Loop gives the core time and connections. Only the loop itself touches the data
 // it owns, so the core takes no lock.
 //
-// Every method but Post is called from the loop's own callbacks (Stream, Timer,
+// Every method but Post is called from the loop's own callbacks (Receiver, Timer,
 // Flush, or a function given to Post). Two drivers implement Loop: proxy/reactor
 // on real sockets and proxy/sim on virtual time. The tests of proxy/conformance
 // check that both keep the rules written here.
@@ -34,7 +34,7 @@ type Loop interface {
 	// Dial connects to addr ("host:port", the host an IP address) and never
 	// blocks. It ends with s.OnOpen, or with s.OnClose alone if it failed or took
 	// longer than timeout. The error is ErrDialQueue if the dial was not tried.
-	Dial(addr string, timeout time.Duration, s Stream)
+	Dial(addr string, timeout time.Duration, r Receiver)
 
 	// Post runs f on the loop, soon. It is the only method that other goroutines may call.
 	// Functions posted by one goroutine may run in any order, so a state that is posted needs

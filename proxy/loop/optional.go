@@ -1,7 +1,7 @@
 package loop
 
-// The interfaces of this file are optional: a type assertion asks for them. All but Peeker belong to streams, and
-// drivers ask. A stream without one has nothing to say there, so the interface is no part of Stream.
+// The interfaces of this file are optional: a type assertion asks for them. All but Peeker belong to receivers, and
+// drivers ask. A receiver without one has nothing to say there, so the interface is no part of Receiver.
 //
 //	interface   who has it                                  without it
 //	HalfCloser  sessions of HTTP/1.1 and HTTP/2             the connection closes with its input
@@ -13,22 +13,22 @@ package loop
 //	Movable     HTTP/1.1 sessions                        the connection stays on its loop
 //	Peeker      loops of proxy/reactor                      who wants to read waits for a turn
 
-// HalfCloser is a Stream that may send more to a peer that sends nothing more.
+// HalfCloser is a Receiver that may send more to a peer that sends nothing more.
 type HalfCloser interface {
-	Stream
+	Receiver
 	// OnEnd is called, at most once, between OnOpen and OnClose, when the peer's output has ended. The
 	// peer may have closed its side only, or the whole connection: on TCP both look alike until output
-	// meets a reset. No OnData follows. If OnEnd returns true, the stream ends the connection itself, in
+	// meets a reset. No OnData follows. If OnEnd returns true, the receiver ends the connection itself, in
 	// limited time, and OnClose comes as after any other end of it, a reset included. Otherwise the driver
 	// closes the connection, and OnClose(io.EOF) follows.
 	OnEnd() (stays bool)
 }
 
-// Destined is a Stream given to Dial that tells the service of its endpoint, by a key. A driver
+// Destined is a Receiver given to Dial that tells the service of its endpoint, by a key. A driver
 // that secures connections chooses the TLS settings by it. After a reload another service may have
 // the same name, while requests of the former one still dial.
 type Destined interface {
-	Stream
+	Receiver
 	ServiceKey() string
 }
 
@@ -46,24 +46,24 @@ type Negotiated interface {
 	ALPN() string // as registered with IANA, such as "h2"
 }
 
-// Verified is a Stream whose peer may have shown a certificate.
+// Verified is a Receiver whose peer may have shown a certificate.
 type Verified interface {
-	Stream
+	Receiver
 	// OnUntrusted is called, at most once, between OnOpen and OnClose, when the peer's
-	// certificate has ended or is no longer accepted. The stream must end the connection, and
+	// certificate has ended or is no longer accepted. The receiver must end the connection, and
 	// may first end its requests in order, in limited time. A driver closes the connection of
-	// a Stream that is not Verified.
+	// a Receiver that is not Verified.
 	OnUntrusted()
 }
 
-// Movable is a Stream of an accepted connection that can continue on another loop.
+// Movable is a Receiver of an accepted connection that can continue on another loop.
 type Movable interface {
-	Stream
-	// MoveOut is called when the connection has input. If ok is true, the driver ends the stream with
+	Receiver
+	// MoveOut is called when the connection has input. If ok is true, the driver ends the receiver with
 	// OnClose(nil), as if the connection had closed, and begins another one on the other loop, as if
 	// the connection had been accepted there. That one gets past, if it is not 0, and then the input.
 	MoveOut() (past int, ok bool)
-	// MoveIn is called after OnOpen, with what MoveOut of the former stream has returned.
+	// MoveIn is called after OnOpen, with what MoveOut of the former receiver has returned.
 	MoveIn(past int)
 }
 

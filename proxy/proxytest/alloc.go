@@ -120,7 +120,7 @@ func (a *nullApp) OnData([]byte) {
 }
 
 // Sidecar starts a sidecar; accept returns the session of a connection to it.
-func (m *AllocMesh) Sidecar(yaml string) (p *proxy.Process, accept func() (*NullLoop, loop.Stream)) {
+func (m *AllocMesh) Sidecar(yaml string) (p *proxy.Process, accept func() (*NullLoop, loop.Receiver)) {
 	cfg, err := config.Parse("alloc.yaml", []byte(yaml), func(string) (string, bool) { return "", false })
 	if err != nil {
 		m.T.Fatal(err)
@@ -134,7 +134,7 @@ func (m *AllocMesh) Sidecar(yaml string) (p *proxy.Process, accept func() (*Null
 	}
 	w := proxy.NewWorker(p, l, slog.New(slog.NewTextHandler(io.Discard, nil)), 1)
 	listener := p.Generation().Listener(cfg.Listeners[0].Name)
-	return p, func() (*NullLoop, loop.Stream) { return l, listener.Accept(w) }
+	return p, func() (*NullLoop, loop.Receiver) { return l, listener.Accept(w) }
 }
 
 // accessLog returns a queue whose lines are discarded.
@@ -155,7 +155,7 @@ func (m *AllocMesh) accessLog(cfg *config.Config) *accesslog.Queue {
 // app starts an application that responds to each input, or each HTTP/2 request.
 func (m *AllocMesh) app(addr string, o AllocMeshOptions, late bool) {
 	l := m.Net.Loop()
-	m.Net.Accept[addr] = func() (*NullLoop, loop.Stream) {
+	m.Net.Accept[addr] = func() (*NullLoop, loop.Receiver) {
 		if o.Speaks != "" {
 			return l, &nullHTTP2App{mesh: m, response: o.Frames}
 		}

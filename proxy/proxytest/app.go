@@ -156,7 +156,7 @@ func (a *App) ServeByPool(workers int, mean time.Duration) {
 
 // Listen makes the application accept connections until Stop is called.
 func (a *App) Listen() {
-	a.Stop = a.m.W.Listen(a.Addr, a.Loop, func() loop.Stream { return &AppConn{A: a} })
+	a.Stop = a.m.W.Listen(a.Addr, a.Loop, func() loop.Receiver { return &AppConn{A: a} })
 }
 
 // restart starts a crashed application again.

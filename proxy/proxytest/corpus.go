@@ -64,7 +64,7 @@ func Feed(l loop.Loop, c loop.Conn, b []byte, gap time.Duration, then func()) {
 // recorder is an application that responds to each request with its number.
 type recorder struct{ corpus.Record }
 
-func (r *recorder) accept() loop.Stream {
+func (r *recorder) accept() loop.Receiver {
 	p, on, fed := &Peer{}, corpus.NewRecorder(&r.Record), 0
 	p.Reply = func(heard []byte) (out []byte) {
 		before := len(r.Requests)
@@ -91,7 +91,7 @@ type caseResponder struct {
 	gap time.Duration
 }
 
-func (h *caseResponder) accept() loop.Stream {
+func (h *caseResponder) accept() loop.Receiver {
 	p, done := &Peer{}, 0
 	p.Reply = func(heard []byte) []byte {
 		m, n, err := corpus.ParseRequest(heard[done:])

@@ -18,7 +18,7 @@ type Dialler struct {
 }
 
 // Dial implements loop.Loop.
-func (d *Dialler) Dial(addr string, timeout time.Duration, s loop.Stream) {
+func (d *Dialler) Dial(addr string, timeout time.Duration, s loop.Receiver) {
 	if d.MaxDials > 0 && d.Dialling == d.MaxDials {
 		d.Refused++
 		d.After(d.RefuseAfter, &loop.Timer{Fire: func() { s.OnClose(loop.ErrDialQueue) }})
@@ -27,12 +27,12 @@ func (d *Dialler) Dial(addr string, timeout time.Duration, s loop.Stream) {
 	d.Dialling++
 	d.Dials++
 	d.MostDialling = max(d.MostDialling, d.Dialling)
-	d.Loop.Dial(addr, timeout, &dialled{Stream: s, d: d})
+	d.Loop.Dial(addr, timeout, &dialled{Receiver: s, d: d})
 }
 
 // dialled counts the end of a dial.
 type dialled struct {
-	loop.Stream
+	loop.Receiver
 	d    *Dialler
 	over bool
 }
@@ -46,12 +46,12 @@ func (c *dialled) end() {
 
 func (c *dialled) OnOpen(conn loop.Conn) {
 	c.end()
-	c.Stream.OnOpen(conn)
+	c.Receiver.OnOpen(conn)
 }
 
 func (c *dialled) OnClose(err error) {
 	c.end()
-	c.Stream.OnClose(err)
+	c.Receiver.OnClose(err)
 }
 
 // DiallingMesh returns a mesh whose consumer dials by a Dialler with room for so many

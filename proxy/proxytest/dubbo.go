@@ -115,7 +115,7 @@ func newDubboApp(m *Mesh, host string) *dubboApp {
 }
 
 func (a *dubboApp) listen() {
-	a.Stop = a.m.W.Listen(a.Addr, a.Loop, func() loop.Stream {
+	a.Stop = a.m.W.Listen(a.Addr, a.Loop, func() loop.Receiver {
 		c := &dubboAppConn{a: a}
 		a.Conns = append(a.Conns, c)
 		return c

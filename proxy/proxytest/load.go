@@ -231,7 +231,7 @@ func (m *Mesh) StallLink(i int) {
 	says := w.Append(nil, 1<<20)
 	host := m.Apps[i].Host
 	m.Nodes[1+i].Stop[0]()
-	m.W.Listen(host+":15006", m.W.Loop(host+"-raw"), func() loop.Stream { return &Peer{Says: says} })
+	m.W.Listen(host+":15006", m.W.Loop(host+"-raw"), func() loop.Receiver { return &Peer{Says: says} })
 }
 
 // FillLinks sends requests until so many stalled links have a request each.

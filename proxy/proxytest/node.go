@@ -28,7 +28,7 @@ func (n *Node) Restart(app *App) {
 // accept opens one listener on the first loop.
 func (n *Node) accept(listener, port int) {
 	worker, at := n.Proc.Workers()[0], n.Proc.Generation().Listener(n.Cfg.Listeners[listener].Name)
-	accept := func() loop.Stream { return at.Accept(worker) }
+	accept := func() loop.Receiver { return at.Accept(worker) }
 	n.Stop = append(n.Stop, n.m.W.Listen(fmt.Sprintf("%s:%d", n.Host, port), n.Loop, accept))
 }
 
@@ -71,7 +71,7 @@ func (n *Node) Listen(port int) {
 	listener := n.Proc.Generation().Listener(n.Cfg.Listeners[0].Name)
 	for i, worker := range n.Proc.Workers() {
 		addr := fmt.Sprintf("%s:%d", n.Host, port+i)
-		accept := func() loop.Stream { return listener.Accept(worker) }
+		accept := func() loop.Receiver { return listener.Accept(worker) }
 		n.Stop = append(n.Stop, n.m.W.Listen(addr, n.Loops[i], accept))
 	}
 }

@@ -25,7 +25,7 @@ type nullNet struct {
 	loops   []*NullLoop
 	conns   []*NullConn // both ends of each connection
 	dialled []*NullConn // OnOpen is due
-	Accept  map[string]func() (*NullLoop, loop.Stream)
+	Accept  map[string]func() (*NullLoop, loop.Receiver)
 	Step    time.Duration // by how much a round of Pump moves the clocks
 }
 
@@ -33,7 +33,7 @@ type nullNet struct {
 // test.
 type NullConn struct {
 	loop   *NullLoop
-	stream loop.Stream
+	stream loop.Receiver
 	Peer   *NullConn
 	Out    []byte // written, not delivered
 	spare  []byte // the other half of out's double buffer
@@ -42,7 +42,7 @@ type NullConn struct {
 
 // NewNullNet returns a network without loops.
 func NewNullNet() *nullNet {
-	return &nullNet{Accept: make(map[string]func() (*NullLoop, loop.Stream))}
+	return &nullNet{Accept: make(map[string]func() (*NullLoop, loop.Receiver))}
 }
 
 func (l *NullLoop) Now() time.Duration                   { return l.now }
@@ -50,7 +50,7 @@ func (l *NullLoop) After(d time.Duration, t *loop.Timer) { l.timers.Arm(t, l.now
 func (l *NullLoop) Stop(t *loop.Timer)                   { l.timers.Disarm(t) }
 func (l *NullLoop) Defer(f *loop.Flush)                  { l.flushes.Add(f) }
 func (l *NullLoop) Post(f func())                        { l.posts = append(l.posts, f) }
-func (l *NullLoop) Dial(addr string, _ time.Duration, s loop.Stream) {
+func (l *NullLoop) Dial(addr string, _ time.Duration, s loop.Receiver) {
 	bl, bs := l.Net.Accept[addr]()
 	a, b := l.Net.Connect(l, s, bl, bs)
 	l.Net.dialled = append(l.Net.dialled, a, b)
@@ -78,7 +78,7 @@ func (c *NullConn) OriginalDst() netip.AddrPort { return netip.AddrPort{} }
 
 func (c *NullConn) Protocol() string { return "" }
 
-func (c *NullConn) SetStream(s loop.Stream) { c.stream = s }
+func (c *NullConn) SetReceiver(s loop.Receiver) { c.stream = s }
 
 func (c *NullConn) Detach() (loop.Socket, error) { return nil, errors.ErrUnsupported }
 
@@ -131,7 +131,7 @@ func (n *nullNet) Loop() *NullLoop {
 }
 
 // Connect returns both ends of a connection. One end may have no stream.
-func (n *nullNet) Connect(al *NullLoop, as loop.Stream, bl *NullLoop, bs loop.Stream) (a, b *NullConn) {
+func (n *nullNet) Connect(al *NullLoop, as loop.Receiver, bl *NullLoop, bs loop.Receiver) (a, b *NullConn) {
 	a, b = &NullConn{loop: al, stream: as}, &NullConn{loop: bl, stream: bs}
 	n.conns = append(n.conns, a, b)
 	if as != nil {

@@ -62,7 +62,7 @@ func TestKeepAlive(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			e := start(t, Options{})
 			fds := make(chan int, 1)
-			l, err := e.Serve(c.listen(t), ListenOptions{}, func(loop.Loop, string) loop.Stream {
+			l, err := e.Serve(c.listen(t), ListenOptions{}, func(loop.Loop, string) loop.Receiver {
 				return &stream{open: func(c loop.Conn) { fds <- c.(*conn).fd }}
 			})
 			if err != nil {
@@ -96,7 +96,7 @@ func TestKeepAliveInTheBacklog(t *testing.T) {
 	}
 	dial(t, ln.Addr().String())
 	fds := make(chan int, 1)
-	if _, err := start(t, Options{}).Serve(ln, ListenOptions{}, func(loop.Loop, string) loop.Stream {
+	if _, err := start(t, Options{}).Serve(ln, ListenOptions{}, func(loop.Loop, string) loop.Receiver {
 		return &stream{open: func(c loop.Conn) { fds <- c.(*conn).fd }}
 	}); err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func TestStopWithArrivals(t *testing.T) {
 	e := start(t, Options{})
 	const n = 16
 	closed := make(chan error, 2*n)
-	addr := listen(t, e, ListenOptions{}, func() loop.Stream {
+	addr := listen(t, e, ListenOptions{}, func() loop.Receiver {
 		return &stream{close: func(err error) { closed <- err }}
 	})
 	entered, release := make(chan struct{}), make(chan struct{})

@@ -66,7 +66,7 @@ func TestBackoffOfOneLoop(t *testing.T) {
 func TestCloseAcceptsBacklog(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1:0", "unix:" + filepath.Join(t.TempDir(), "s")} {
 		e := start(t, Options{Loops: 2})
-		l, err := e.Listen(addr, ListenOptions{}, func(loop.Loop, string) loop.Stream { return echo() })
+		l, err := e.Listen(addr, ListenOptions{}, func(loop.Loop, string) loop.Receiver { return echo() })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -61,12 +61,12 @@ func (p rawPeer) receive(t testing.TB, b []byte) {
 // timers, as a request does.
 var kinds = []struct {
 	name   string
-	accept func(e *Reactor) func() loop.Stream
+	accept func(e *Reactor) func() loop.Receiver
 }{
-	{"at once", func(*Reactor) func() loop.Stream { return echo }},
-	{"flush", func(e *Reactor) func() loop.Stream { return flushed(e) }},
-	{"timers", func(e *Reactor) func() loop.Stream {
-		return func() loop.Stream {
+	{"at once", func(*Reactor) func() loop.Receiver { return echo }},
+	{"flush", func(e *Reactor) func() loop.Receiver { return flushed(e) }},
+	{"timers", func(e *Reactor) func() loop.Receiver {
+		return func() loop.Receiver {
 			l := e.loops[0]
 			var conn loop.Conn
 			hedge, deadline := &loop.Timer{Fire: func() {}}, &loop.Timer{Fire: func() {}}
@@ -85,8 +85,8 @@ var kinds = []struct {
 }
 
 // flushed returns streams that call before and echo in a deferred flush.
-func flushed(e *Reactor, before ...func()) func() loop.Stream {
-	return func() loop.Stream {
+func flushed(e *Reactor, before ...func()) func() loop.Receiver {
+	return func() loop.Receiver {
 		var conn loop.Conn
 		var out []byte
 		f := &loop.Flush{Do: func() { conn.Write(out) }}
@@ -135,7 +135,7 @@ func BenchmarkBusy(b *testing.B) {
 	}
 }
 
-func exchange(b *testing.B, conns int, accept func(e *Reactor) func() loop.Stream) {
+func exchange(b *testing.B, conns int, accept func(e *Reactor) func() loop.Receiver) {
 	e := start(b, Options{})
 	addr := listen(b, e, ListenOptions{}, accept(e))
 	peers := make([]rawPeer, conns)

@@ -49,7 +49,7 @@ func starve() error {
 	if err != nil {
 		return err
 	}
-	l, err := e.Listen("127.0.0.1:0", ListenOptions{}, func(loop.Loop, string) loop.Stream { return echo() })
+	l, err := e.Listen("127.0.0.1:0", ListenOptions{}, func(loop.Loop, string) loop.Receiver { return echo() })
 	if err != nil {
 		return err
 	}

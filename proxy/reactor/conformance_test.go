@@ -107,13 +107,13 @@ func (h *harness) Wait(what string, cond func() bool) {
 	}
 }
 
-func (h *harness) Listen(accept func() loop.Stream) string {
+func (h *harness) Listen(accept func() loop.Receiver) string {
 	var o reactor.ListenOptions
 	if h.identity != nil {
 		o.TLS = h.identity.Server
 	}
 	l, err := h.e.ListenOn(h.l, "127.0.0.1:0", o,
-		func(loop.Loop, string) loop.Stream { return accept() })
+		func(loop.Loop, string) loop.Receiver { return accept() })
 	if err != nil {
 		h.t.Fatal(err)
 	}

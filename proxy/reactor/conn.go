@@ -9,7 +9,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
-// conn is a connection on its loop. It has the socket, and passes the events of the socket to the stream.
+// conn is a connection on its loop. It has the socket, and passes the events of the socket to the receiver.
 //
 //	Dial            connDialing ──connected──┐
 //	                                         ├──▶ connOpen ──Drain──▶ connDraining ──all is sent──▶ connLinger
@@ -19,7 +19,7 @@ import (
 // has OnClose called at the end of the turn. These lead to end, or do a part of it:
 //
 //	called by    method            what it does
-//	the stream   Close             sends close_notify, unless output is left, and ends
+//	the receiver Close             sends close_notify, unless output is left, and ends
 //	             Finish, Drain     end when all output is sent, see drain
 //	             Detach            makes a Socket of the socket, and ends: end has none to close
 //	the loop     endBroken         ends, since the socket has ended or failed
@@ -31,8 +31,8 @@ import (
 //	             unreserve         uncounts the connection in limits and loads; alone, likewise
 type conn struct {
 	descriptor
-	stream      loop.Stream // set on arrival, for an inbound one
-	listener    *Listener   // has accepted it; nil for a dialled one
+	receiver    loop.Receiver // set on arrival, for an inbound one
+	listener    *Listener     // has accepted it; nil for a dialled one
 	remote      string
 	peer        net.Addr // who an accepted peer is; nil means the address of the connection
 	slot        int      // index in eventLoop.conns
@@ -44,9 +44,9 @@ type conn struct {
 	movedWith int    // what Movable.MoveOut returned on the loop before, for Movable.MoveIn
 
 	eof     bool // the kernel has no more input; some may still be decrypted
-	toldEnd bool // the stream was told of the end of the input
+	toldEnd bool // the receiver was told of the end of the input
 
-	err error // argument of Stream.OnClose; of an open connection that of a write that has failed
+	err error // argument of Receiver.OnClose; of an open connection that of a write that has failed
 
 	secure     *secure      // nil means plain text
 	redirected *redirection // nil for most
@@ -141,8 +141,8 @@ func (c *conn) OriginalDst() netip.AddrPort {
 	return c.redirected.to
 }
 
-// SetStream implements loop.Conn.
-func (c *conn) SetStream(s loop.Stream) { c.stream = s }
+// SetReceiver implements loop.Conn.
+func (c *conn) SetReceiver(s loop.Receiver) { c.receiver = s }
 
 // arrive begins the events of a connection that has its socket: accepted, or dialled elsewhere. After
 // an error the caller must end it.
@@ -162,7 +162,7 @@ func (c *conn) arrive() error {
 	return nil
 }
 
-// open tells the stream that the connection is established.
+// open tells the receiver that the connection is established.
 func (c *conn) open() {
 	c.loop.reactor.count.open.Add(1)
 	if c.state == connDialing {
@@ -177,14 +177,14 @@ func (c *conn) open() {
 func (c *conn) callOnOpen() {
 	defer c.loop.recovered(c)
 	if c.listener != nil {
-		c.stream = c.listener.accept(c.loop, c.remote)
-		if c.stream == nil {
+		c.receiver = c.listener.accept(c.loop, c.remote)
+		if c.receiver == nil {
 			c.end(nil)
 			return
 		}
 	}
-	c.stream.OnOpen(c)
-	if s, ok := c.stream.(loop.Movable); ok && c.movedWith > 0 {
+	c.receiver.OnOpen(c)
+	if s, ok := c.receiver.(loop.Movable); ok && c.movedWith > 0 {
 		s.MoveIn(c.movedWith)
 	}
 	if c.secure != nil && c.state == connOpen {
@@ -253,11 +253,11 @@ func (c *conn) unreserve() {
 }
 
 func (c *conn) callOnClose() {
-	if c.stream == nil { // accept returned nil or panicked
+	if c.receiver == nil { // accept returned nil or panicked
 		return
 	}
 	defer c.loop.recovered(nil)
-	c.stream.OnClose(c.err)
+	c.receiver.OnClose(c.err)
 }
 
 // writeSocket sends b, or keeps what the kernel does not take. An error closes the connection.

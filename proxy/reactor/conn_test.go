@@ -27,7 +27,7 @@ func accepted(t *testing.T, e *Reactor, s *stream) (*conn, *net.TCPConn) {
 		}
 		got <- c.(*conn)
 	}
-	addr := listen(t, e, ListenOptions{}, func() loop.Stream { return s })
+	addr := listen(t, e, ListenOptions{}, func() loop.Receiver { return s })
 	peer := dial(t, addr)
 	return recv(t, got, "the connection"), peer
 }
@@ -86,7 +86,7 @@ func TestClosedConnWritesNothing(t *testing.T) {
 	e := start(t, Options{})
 	l := e.loops[0]
 	conns := make(chan *conn, 8)
-	addr := listen(t, e, ListenOptions{}, func() loop.Stream {
+	addr := listen(t, e, ListenOptions{}, func() loop.Receiver {
 		return &stream{open: func(c loop.Conn) { conns <- c.(*conn) }}
 	})
 	// Several, since a new connection takes a descriptor for its peer too.
@@ -188,7 +188,7 @@ func TestPanics(t *testing.T) {
 	}
 	want := int64(0)
 	for name, s := range streams {
-		peer := dial(t, listen(t, e, ListenOptions{}, func() loop.Stream { return s }))
+		peer := dial(t, listen(t, e, ListenOptions{}, func() loop.Receiver { return s }))
 		_, _ = peer.Write([]byte("x"))
 		if err := recv(t, closed, name+": OnClose"); err != ErrPanic {
 			t.Errorf("%s: OnClose(%v)", name, err)
@@ -197,7 +197,7 @@ func TestPanics(t *testing.T) {
 			want++
 		}
 	}
-	peer := dial(t, listen(t, e, ListenOptions{}, func() loop.Stream { boom(); return nil }))
+	peer := dial(t, listen(t, e, ListenOptions{}, func() loop.Receiver { boom(); return nil }))
 	if _, err := io.Copy(io.Discard, peer); err != nil && !isReset(err) {
 		t.Error(err)
 	}

@@ -74,7 +74,7 @@ func detachUnderLoad(t *testing.T, own *certs.Source) {
 	var left sync.WaitGroup
 	var mu sync.Mutex
 	rnd := rand.New(rand.NewPCG(1, 2))
-	addr := listen(t, e, listenTLS(own), func() loop.Stream {
+	addr := listen(t, e, listenTLS(own), func() loop.Receiver {
 		mu.Lock()
 		defer mu.Unlock()
 		return echoAfter(t, rnd.IntN(size/2), &left)

@@ -33,7 +33,7 @@ type dialing struct {
 // Dial implements loop.Loop. What may have to wait elsewhere than for the network is left to the
 // dialer: TLS handshakes, Unix sockets, addresses that package net has to look at, and hosts with two
 // addresses.
-func (l *eventLoop) Dial(addr string, timeout time.Duration, s loop.Stream) {
+func (l *eventLoop) Dial(addr string, timeout time.Duration, s loop.Receiver) {
 	key, name := "", ""
 	if d, ok := s.(loop.Destined); ok {
 		key = d.ServiceKey()
@@ -41,7 +41,7 @@ func (l *eventLoop) Dial(addr string, timeout time.Duration, s loop.Stream) {
 	if d, ok := s.(loop.Named); ok {
 		name = d.ServerName()
 	}
-	c := &conn{descriptor: descriptor{loop: l, fd: -1}, stream: s, remote: addr, state: connDialing}
+	c := &conn{descriptor: descriptor{loop: l, fd: -1}, receiver: s, remote: addr, state: connDialing}
 	d := &dialing{c: c, config: l.reactor.dialTLS(key, addr, name), other: l.reactor.dialOther(key, addr)}
 	if s, ok := s.(loop.Negotiated); ok && d.config != nil {
 		d.config = requireALPN(d.config, s.ALPN())

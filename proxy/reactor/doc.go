@@ -19,7 +19,7 @@
 //	dial.go        connects, on the loop or by the dialer
 //	dialer.go      connects on goroutines
 //	newcomer.go    accepted connections before their TLS handshake
-//	tls.go         TLS between the stream and the socket
+//	tls.go         TLS between the receiver and the socket
 //	trust.go       peers that are no longer accepted
 //	tlsfailure.go  codes, counts and log of TLS failures
 //	socket.go      loop.Socket: connections on no loop

@@ -20,7 +20,7 @@ var RefusingAddr = refusingAddr
 func (r *Reactor) SetHandshakeTimeout(d time.Duration) { r.handshakeTimeout = d }
 
 // ListenOn is Listen with all connections on one loop.
-func (r *Reactor) ListenOn(l loop.Loop, addr string, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream) (*Listener, error) {
+func (r *Reactor) ListenOn(l loop.Loop, addr string, o ListenOptions, accept func(l loop.Loop, remote string) loop.Receiver) (*Listener, error) {
 	ln, err := Bind(addr)
 	if err != nil {
 		return nil, err

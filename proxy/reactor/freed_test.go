@@ -56,7 +56,7 @@ func tlsFreed(t *testing.T, end func(t *testing.T, accepted loop.Conn)) {
 			close: func(error) { ended <- struct{}{} },
 		}
 	}
-	addr := listen(t, e, listenTLS(own), func() loop.Stream {
+	addr := listen(t, e, listenTLS(own), func() loop.Receiver {
 		return track(func(c loop.Conn) { end(t, c) })
 	})
 	for range conns {

@@ -25,7 +25,7 @@ func TestHalfOpenRests(t *testing.T) {
 	l := e.loops[0]
 	ended, closed := make(chan struct{}, 2), make(chan error, 1)
 	var c *conn
-	addr := listen(t, e, ListenOptions{}, func() loop.Stream {
+	addr := listen(t, e, ListenOptions{}, func() loop.Receiver {
 		s := &halfOpen{end: func() {
 			c.Write(make([]byte, 32<<20)) // more than the kernel takes
 			ended <- struct{}{}

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 // waitLimit is how long a test waits before it fails.
 const waitLimit = time.Minute
 
-// stream is a loop.Stream of functions, each optional.
+// stream is a loop.Receiver of functions, each optional.
 type stream struct {
 	open  func(c loop.Conn)
 	data  func(b []byte)
@@ -52,7 +52,7 @@ func (s *stream) OnClose(err error) {
 }
 
 // echo returns a stream that sends its input back.
-func echo() loop.Stream {
+func echo() loop.Receiver {
 	var conn loop.Conn
 	return &stream{
 		open: func(c loop.Conn) { conn = c },
@@ -98,9 +98,9 @@ func start(t testing.TB, o Options) *Reactor {
 }
 
 // listen opens a listener on loopback and returns its address.
-func listen(t testing.TB, e *Reactor, o ListenOptions, accept func() loop.Stream) string {
+func listen(t testing.TB, e *Reactor, o ListenOptions, accept func() loop.Receiver) string {
 	t.Helper()
-	l, err := e.Listen("127.0.0.1:0", o, func(loop.Loop, string) loop.Stream { return accept() })
+	l, err := e.Listen("127.0.0.1:0", o, func(loop.Loop, string) loop.Receiver { return accept() })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func listen(t testing.TB, e *Reactor, o ListenOptions, accept func() loop.Stream
 // listenEcho opens a listener of echoes on loopback.
 func listenEcho(t testing.TB, e *Reactor, o ListenOptions) *Listener {
 	t.Helper()
-	l, err := e.Listen("127.0.0.1:0", o, func(loop.Loop, string) loop.Stream { return echo() })
+	l, err := e.Listen("127.0.0.1:0", o, func(loop.Loop, string) loop.Receiver { return echo() })
 	if err != nil {
 		t.Fatal(err)
 	}

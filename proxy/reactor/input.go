@@ -9,7 +9,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
-// onInput passes b to the stream, or drops it after Drain and after the peer's end.
+// onInput passes b to the receiver, or drops it after Drain and after the peer's end.
 func (c *conn) onInput(b []byte) {
 	if c.state != connOpen || c.toldEnd || len(b) == 0 {
 		return
@@ -19,7 +19,7 @@ func (c *conn) onInput(b []byte) {
 		c.secure.decryptInput()
 		return
 	}
-	c.stream.OnData(b)
+	c.receiver.OnData(b)
 }
 
 // onEvents implements watcher. Input comes first: a server that refuses the rest of a request has often
@@ -92,7 +92,7 @@ func (c *conn) read(all bool) {
 	}
 }
 
-// onEOF receives the peer's end. A drain still sends what is buffered, and so does a stream that stays.
+// onEOF receives the peer's end. A drain still sends what is buffered, and so does a receiver that stays.
 func (c *conn) onEOF() {
 	c.eof = true
 	switch {
@@ -105,10 +105,10 @@ func (c *conn) onEOF() {
 	}
 }
 
-// stays tells the stream that the peer's output has ended, and reports whether the connection stays open
-// for what the stream has to send.
+// stays tells the receiver that the peer's output has ended, and reports whether the connection stays open
+// for what the receiver has to send.
 func (c *conn) stays() bool {
-	s, ok := c.stream.(loop.HalfCloser)
+	s, ok := c.receiver.(loop.HalfCloser)
 	if !ok || c.state != connOpen || kernel.Gone(c.fd) {
 		return false
 	}

@@ -11,7 +11,7 @@ import (
 func TestHasInput(t *testing.T) {
 	e := start(t, Options{})
 	opened, read := make(chan loop.Conn, 1), make(chan struct{})
-	addr := listen(t, e, ListenOptions{}, func() loop.Stream {
+	addr := listen(t, e, ListenOptions{}, func() loop.Receiver {
 		return &stream{open: func(c loop.Conn) { opened <- c }, data: func([]byte) { close(read) }}
 	})
 	peer := dial(t, addr)

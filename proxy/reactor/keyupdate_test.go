@@ -25,7 +25,7 @@ func TestKeyUpdates(t *testing.T) {
 		own := NewIdentity(t)
 		e := start(t, Options{})
 		result := make(chan error, 2)
-		raw := dial(t, listen(t, e, ListenOptions{TLS: own.Server}, func() loop.Stream {
+		raw := dial(t, listen(t, e, ListenOptions{TLS: own.Server}, func() loop.Receiver {
 			return &stream{close: func(err error) { result <- err }, data: func(b []byte) {
 				if bytes.Contains(b, []byte("last")) {
 					result <- nil

@@ -59,7 +59,7 @@ type Listener struct {
 	wildcard       bool         // it listens at several addresses
 	loops          []*eventLoop // where connections go
 	acceptors      []*acceptor  // one on each loop, of each socket
-	accept         func(l loop.Loop, remote string) loop.Stream
+	accept         func(l loop.Loop, remote string) loop.Receiver
 	opts           ListenOptions
 	limit          listenerLimit
 	newcomers      *fair.Table   // connections without a whole ClientHello; nil without TLS
@@ -80,8 +80,8 @@ const (
 
 // Listen accepts connections at addr ("host:port" or a Unix socket) and spreads them over the
 // loops. For each, it calls accept on the connection's loop with its RemoteAddr. accept returns the
-// stream, or nil to close the connection. After Stop the error is ErrStopped.
-func (r *Reactor) Listen(addr string, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream) (*Listener, error) {
+// receiver, or nil to close the connection. After Stop the error is ErrStopped.
+func (r *Reactor) Listen(addr string, o ListenOptions, accept func(l loop.Loop, remote string) loop.Receiver) (*Listener, error) {
 	ln, err := Bind(addr)
 	if err != nil {
 		return nil, err
@@ -90,11 +90,11 @@ func (r *Reactor) Listen(addr string, o ListenOptions, accept func(l loop.Loop, 
 }
 
 // Serve is Listen on a socket from Bind, which it owns, and closes when it returns an error.
-func (r *Reactor) Serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream) (*Listener, error) {
+func (r *Reactor) Serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop, remote string) loop.Receiver) (*Listener, error) {
 	return r.serve(ln, o, accept, r.loops)
 }
 
-func (r *Reactor) serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream, loops []*eventLoop) (*Listener, error) {
+func (r *Reactor) serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop, remote string) loop.Receiver, loops []*eventLoop) (*Listener, error) {
 	l := &Listener{
 		reactor: r, loops: loops, accept: accept, opts: o,
 		overloadTokens: make(chan struct{}, maxOverloaded),

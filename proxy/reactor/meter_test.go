@@ -22,7 +22,7 @@ func TestStats(t *testing.T) {
 		return s
 	}
 	before := read()
-	ln, err := e.Listen("127.0.0.1:0", ListenOptions{}, func(loop.Loop, string) loop.Stream { return echo() })
+	ln, err := e.Listen("127.0.0.1:0", ListenOptions{}, func(loop.Loop, string) loop.Receiver { return echo() })
 	if err != nil {
 		t.Fatal(err)
 	}

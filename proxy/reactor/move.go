@@ -123,7 +123,7 @@ func destination(loops []loopUse, from int) (to int, part float64) {
 	return to, part
 }
 
-// move moves c, which has input, if it is of the part that moves and its stream is ready. On the other
+// move moves c, which has input, if it is of the part that moves and its receiver is ready. On the other
 // loop the connection begins anew, and reads its input.
 func (c *conn) move() bool {
 	l := c.loop
@@ -138,7 +138,7 @@ func (c *conn) move() bool {
 	if c.inputIn, m.debt = m.window, m.debt+m.part; m.debt < 1 || m.left == 0 {
 		return false
 	}
-	s, movable := c.stream.(loop.Movable)
+	s, movable := c.receiver.(loop.Movable)
 	if !movable || c.state != connOpen || c.secure != nil || c.Buffered() > 0 {
 		return false
 	}

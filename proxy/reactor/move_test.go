@@ -37,7 +37,7 @@ func (m *mover) MoveIn(past int) {
 // movers listens for connections that may move, and counts their streams by loop.
 func movers(t *testing.T, e *Reactor, o ListenOptions, change func(*mover)) (addr string, opened []atomic.Int32) {
 	opened = make([]atomic.Int32, len(e.loops))
-	l, err := e.Listen("127.0.0.1:0", o, func(at loop.Loop, _ string) loop.Stream {
+	l, err := e.Listen("127.0.0.1:0", o, func(at loop.Loop, _ string) loop.Receiver {
 		opened[at.(*eventLoop).index].Add(1)
 		m := &mover{on: at}
 		var conn loop.Conn

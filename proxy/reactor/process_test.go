@@ -160,7 +160,7 @@ services:
 		workers[l] = proxy.NewWorker(p, l, quiet, uint64(i))
 	}
 	listener := p.Generation().Listener(cfg.Listeners[0].Name)
-	ln, err := e.Listen("127.0.0.1:0", reactor.ListenOptions{}, func(l loop.Loop, _ string) loop.Stream {
+	ln, err := e.Listen("127.0.0.1:0", reactor.ListenOptions{}, func(l loop.Loop, _ string) loop.Receiver {
 		return listener.Accept(workers[l])
 	})
 	if err != nil {

@@ -34,7 +34,7 @@ func proxied(t *testing.T, o Options, lo ListenOptions, wait time.Duration) (e *
 		Wait:    func() time.Duration { return wait },
 		Refused: func(remote string, err error) { refused <- refusedProxy{remote, err} },
 	}
-	l, err := e.Listen("127.0.0.1:0", lo, func(_ loop.Loop, remote string) loop.Stream {
+	l, err := e.Listen("127.0.0.1:0", lo, func(_ loop.Loop, remote string) loop.Receiver {
 		remotes <- remote
 		return echo()
 	})

@@ -81,7 +81,7 @@ const MaxLoops = 256
 var (
 	// ErrStopped reports that the Reactor was stopped. Dials in progress end with it.
 	ErrStopped = errors.New("reactor: stopped")
-	// ErrPanic ends a connection whose stream panicked.
+	// ErrPanic ends a connection whose receiver panicked.
 	ErrPanic = errors.New("reactor: the connection's stream panicked")
 	// ErrLoops reports a number of loops below 0 or above MaxLoops.
 	ErrLoops = errors.New("reactor: number of loops out of range")

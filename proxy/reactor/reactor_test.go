@@ -29,7 +29,7 @@ func TestConnectionsSpreadOverLoops(t *testing.T) {
 	const loops, each = 3, 4
 	e := start(t, Options{Loops: loops})
 	arrived := make(chan loop.Loop, loops*each)
-	l, err := e.Listen("127.0.0.1:0", ListenOptions{}, func(l loop.Loop, remote string) loop.Stream {
+	l, err := e.Listen("127.0.0.1:0", ListenOptions{}, func(l loop.Loop, remote string) loop.Receiver {
 		arrived <- l
 		return echo()
 	})
@@ -66,7 +66,7 @@ func TestDialOnItsLoop(t *testing.T) {
 
 func TestIPv6(t *testing.T) {
 	e := start(t, Options{})
-	l, err := e.Listen("[::1]:0", ListenOptions{}, func(_ loop.Loop, remote string) loop.Stream {
+	l, err := e.Listen("[::1]:0", ListenOptions{}, func(_ loop.Loop, remote string) loop.Receiver {
 		if !strings.HasPrefix(remote, "[::1]:") {
 			t.Errorf("peer is %q", remote)
 		}
@@ -138,7 +138,7 @@ func TestMaxConnectionsNoOverload(t *testing.T) {
 // TestAcceptReturnsNil: a connection for which accept returns nil is closed.
 func TestAcceptReturnsNil(t *testing.T) {
 	e := start(t, Options{})
-	addr := listen(t, e, ListenOptions{}, func() loop.Stream { return nil })
+	addr := listen(t, e, ListenOptions{}, func() loop.Receiver { return nil })
 	if got, err := io.ReadAll(dial(t, addr)); len(got) > 0 || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
@@ -170,7 +170,7 @@ func TestStop(t *testing.T) {
 	const n = 8
 	closed := make(chan error, 4*n)
 	opened := make(chan struct{}, 2*n)
-	inbound := func() loop.Stream {
+	inbound := func() loop.Receiver {
 		return &stream{
 			open:  func(loop.Conn) { opened <- struct{}{} },
 			close: func(err error) { closed <- err },

@@ -92,7 +92,7 @@ func TestPerSourceWithinMaxConnections(t *testing.T) {
 func TestPerSourceOffLoop(t *testing.T) {
 	e := start(t, Options{MaxPerSource: 2})
 	left := make(chan loop.Socket, 1)
-	addr := listen(t, e, ListenOptions{}, func() loop.Stream {
+	addr := listen(t, e, ListenOptions{}, func() loop.Receiver {
 		return &stream{open: func(c loop.Conn) {
 			sock, err := c.Detach()
 			if err != nil {

@@ -19,8 +19,8 @@ import (
 )
 
 // leaver returns streams that detach their connection in OnOpen, and send it to left.
-func leaver(t *testing.T, left chan<- loop.Socket) func() loop.Stream {
-	return func() loop.Stream {
+func leaver(t *testing.T, left chan<- loop.Socket) func() loop.Receiver {
+	return func() loop.Receiver {
 		return &stream{open: func(c loop.Conn) {
 			sock, err := c.Detach()
 			if err != nil {
@@ -229,7 +229,7 @@ func TestDialSocketRefuses(t *testing.T) {
 	if !errors.As(err, &refused) || refused.Code != certs.CodeUnknownCA {
 		t.Errorf("another authority: %v", err)
 	}
-	silent := listen(t, e, ListenOptions{}, func() loop.Stream { return &stream{} })
+	silent := listen(t, e, ListenOptions{}, func() loop.Receiver { return &stream{} })
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := e.DialSocket(ctx, silent, "service", ""); !errors.Is(err, context.DeadlineExceeded) {

@@ -115,7 +115,7 @@ func (s *secure) detach(nc net.Conn) *tls.Conn {
 	return s.tls
 }
 
-// decryptInput passes all available plain text to the stream. It is also called without an
+// decryptInput passes all available plain text to the receiver. It is also called without an
 // event, for input that arrived with the end of the handshake.
 func (s *secure) decryptInput() {
 	c := s.c
@@ -124,7 +124,7 @@ func (s *secure) decryptInput() {
 		n, err := s.tls.Read(c.loop.plainBuffer())
 		s.wire.reading = false
 		if n > 0 && c.state == connOpen {
-			c.stream.OnData(c.loop.decrypted[:n])
+			c.receiver.OnData(c.loop.decrypted[:n])
 		}
 		if err == nil || c.state != connOpen {
 			continue

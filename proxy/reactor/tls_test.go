@@ -91,7 +91,7 @@ func TestTLSRefusesPeers(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var log logText
 			e := start(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-			addr := listen(t, e, ListenOptions{TLS: own.Server}, func() loop.Stream {
+			addr := listen(t, e, ListenOptions{TLS: own.Server}, func() loop.Receiver {
 				t.Error("it was accepted")
 				return nil
 			})

@@ -25,7 +25,7 @@ type passed struct {
 
 // redirected starts a reactor whose listener treats all connections as redirected from
 // to, or as direct if to is the zero value.
-func redirected(t *testing.T, wait time.Duration, to netip.AddrPort, guarded bool, accept func() loop.Stream) (e *Reactor, addr string, pass chan passed) {
+func redirected(t *testing.T, wait time.Duration, to netip.AddrPort, guarded bool, accept func() loop.Receiver) (e *Reactor, addr string, pass chan passed) {
 	t.Helper()
 	e = start(t, Options{Loops: 2})
 	e.originalDst = func(*net.TCPConn) netip.AddrPort { return to }
@@ -39,8 +39,8 @@ func redirected(t *testing.T, wait time.Duration, to netip.AddrPort, guarded boo
 
 // recording returns streams that send their input and original destination to got after
 // an end of line.
-func recording(got chan string) func() loop.Stream {
-	return func() loop.Stream {
+func recording(got chan string) func() loop.Receiver {
+	return func() loop.Receiver {
 		var conn loop.Conn
 		all := ""
 		return &stream{
@@ -144,7 +144,7 @@ func TestRedirectedGuarded(t *testing.T) {
 func guardedFirst(t *testing.T, wait time.Duration, says string) (read string, onLoop bool) {
 	t.Helper()
 	got := make(chan string, 1)
-	_, addr, pass := redirected(t, wait, elsewhere, true, func() loop.Stream {
+	_, addr, pass := redirected(t, wait, elsewhere, true, func() loop.Receiver {
 		return &stream{data: func(b []byte) { got <- string(b) }}
 	})
 	nc := dial(t, addr)

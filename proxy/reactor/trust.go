@@ -82,7 +82,7 @@ func (l *eventLoop) recheck(conns ...*conn) {
 	})
 }
 
-// onUntrusted has the stream end the connection: its peer is no longer accepted, because of err.
+// onUntrusted has the receiver end the connection: its peer is no longer accepted, because of err.
 func (c *conn) onUntrusted(err error) {
 	if c.state != connOpen || c.secure == nil || c.secure.untrusted {
 		return
@@ -90,7 +90,7 @@ func (c *conn) onUntrusted(err error) {
 	defer c.loop.recovered(c)
 	c.secure.untrusted = true
 	c.loop.reactor.tlsFailed(c.remote, err)
-	if s, ok := c.stream.(loop.Verified); ok {
+	if s, ok := c.receiver.(loop.Verified); ok {
 		s.OnUntrusted()
 		return
 	}

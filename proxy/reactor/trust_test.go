@@ -22,7 +22,7 @@ type verified struct {
 func (v *verified) OnUntrusted() { v.untrusted() }
 
 // tellOnce returns a stream that sends its connection to told when OnUntrusted is called.
-func tellOnce(told chan loop.Conn) loop.Stream {
+func tellOnce(told chan loop.Conn) loop.Receiver {
 	var conn loop.Conn
 	return &verified{stream{open: func(c loop.Conn) { conn = c; c.Write([]byte("open")) }}, func() { told <- conn }}
 }
@@ -73,7 +73,7 @@ func TestTLSPeerEnds(t *testing.T) {
 			clientConfig := acceptFirst(client.Client, c.late && c.dialled)
 			e := start(t, Options{DialTLS: func(_, _, _ string) func() *tls.Config { return clientConfig }})
 			accepted, dialled := make(chan loop.Conn, 2), make(chan loop.Conn, 2)
-			addr := listen(t, e, ListenOptions{TLS: serverConfig}, func() loop.Stream { return tellOnce(accepted) })
+			addr := listen(t, e, ListenOptions{TLS: serverConfig}, func() loop.Receiver { return tellOnce(accepted) })
 			l := e.Loops()[0]
 			l.Post(func() { l.Dial(addr, waitLimit, tellOnce(dialled)) })
 			told, other := accepted, dialled

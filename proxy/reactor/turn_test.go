@@ -177,7 +177,7 @@ func flushesAtOnce(t *testing.T, conns int) (most, flushes int) {
 	f := &loop.Flush{Do: func() { flushes, most, shared = flushes+1, max(most, shared), 0 }}
 	got := make(chan struct{}, conns)
 	opened := make(chan *conn, conns)
-	addr := listen(t, e, ListenOptions{}, func() loop.Stream {
+	addr := listen(t, e, ListenOptions{}, func() loop.Receiver {
 		return &stream{
 			open: func(c loop.Conn) { opened <- c.(*conn) },
 			data: func([]byte) { events++; shared++; l.Defer(f); got <- struct{}{} },

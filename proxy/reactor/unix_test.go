@@ -39,7 +39,7 @@ func TestUnixSockets(t *testing.T) {
 			}
 			e, dialler := start(t, server), start(t, client)
 			remotes := make(chan string, 4)
-			l, err := e.Listen(addr, o, func(_ loop.Loop, remote string) loop.Stream {
+			l, err := e.Listen(addr, o, func(_ loop.Loop, remote string) loop.Receiver {
 				remotes <- remote
 				return echo()
 			})
@@ -83,7 +83,7 @@ func TestUnixDetach(t *testing.T) {
 	addr := unixAddrs(t)[0]
 	e := start(t, Options{})
 	socks := make(chan loop.Socket, 1)
-	_, err := e.Listen(addr, ListenOptions{}, func(loop.Loop, string) loop.Stream {
+	_, err := e.Listen(addr, ListenOptions{}, func(loop.Loop, string) loop.Receiver {
 		var conn loop.Conn
 		return &stream{open: func(c loop.Conn) { conn = c }, data: func([]byte) {
 			s, err := conn.Detach()
@@ -170,7 +170,7 @@ func TestPassedDescriptor(t *testing.T) {
 	e := start(t, Options{})
 	got := make(chan string, 10)
 	addr := unixAddrs(t)[0]
-	_, err := e.Listen(addr, ListenOptions{}, func(loop.Loop, string) loop.Stream {
+	_, err := e.Listen(addr, ListenOptions{}, func(loop.Loop, string) loop.Receiver {
 		return &stream{data: func(b []byte) { got <- string(b) }}
 	})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // makeIdle makes e's only loop wait for events, with one connection.
-func makeIdle(t *testing.T, e *Reactor, accept func() loop.Stream) (peer net.Conn) {
+func makeIdle(t *testing.T, e *Reactor, accept func() loop.Receiver) (peer net.Conn) {
 	t.Helper()
 	peer = dial(t, listen(t, e, ListenOptions{}, accept))
 	awaitIdle(t, e, peer)

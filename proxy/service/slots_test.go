@@ -19,12 +19,12 @@ type stillLoop struct {
 	now     time.Duration // since second 1
 }
 
-func (l *stillLoop) Now() time.Duration                      { return time.Second + l.now }
-func (l *stillLoop) After(time.Duration, *loop.Timer)        {}
-func (l *stillLoop) Stop(*loop.Timer)                        {}
-func (l *stillLoop) Defer(f *loop.Flush)                     { l.flushes.Add(f) }
-func (l *stillLoop) Dial(string, time.Duration, loop.Stream) {}
-func (l *stillLoop) Post(f func())                           { l.posts = append(l.posts, f) }
+func (l *stillLoop) Now() time.Duration                        { return time.Second + l.now }
+func (l *stillLoop) After(time.Duration, *loop.Timer)          {}
+func (l *stillLoop) Stop(*loop.Timer)                          {}
+func (l *stillLoop) Defer(f *loop.Flush)                       { l.flushes.Add(f) }
+func (l *stillLoop) Dial(string, time.Duration, loop.Receiver) {}
+func (l *stillLoop) Post(f func())                             { l.posts = append(l.posts, f) }
 
 // servicesOn returns a service on each of the loops.
 func servicesOn(cfg *config.Config, c *config.Service, loops []*stillLoop) []*Service {

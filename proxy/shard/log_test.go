@@ -72,7 +72,7 @@ func TestDialFailuresAreLogged(t *testing.T) {
 // ending is a loop whose dials end as they do when the process ends.
 type ending struct{ loop.Loop }
 
-func (l ending) Dial(_ string, _ time.Duration, s loop.Stream) {
+func (l ending) Dial(_ string, _ time.Duration, s loop.Receiver) {
 	l.Post(func() { s.OnClose(nil) })
 }
 

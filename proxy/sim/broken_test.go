@@ -15,7 +15,7 @@ type brokenLoop struct {
 	stop   func(t *loop.Timer)
 	deferF func(f *loop.Flush)
 	post   func(f func())
-	dial   func(addr string, timeout time.Duration, s loop.Stream)
+	dial   func(addr string, timeout time.Duration, s loop.Receiver)
 
 	data     func(s *brokenStream, b []byte)
 	end      func(s *brokenStream) bool
@@ -29,7 +29,7 @@ type brokenLoop struct {
 	finish   func(c *brokenConn)
 	detach   func(c *brokenConn) (loop.Socket, error)
 
-	setStream func(c *brokenConn, s loop.Stream)
+	setReceiver func(c *brokenConn, s loop.Receiver)
 
 	last *brokenConn // the connection opened last
 }
@@ -73,7 +73,7 @@ func (l *brokenLoop) Post(f func()) {
 	l.Loop.Post(f)
 }
 
-func (l *brokenLoop) Dial(addr string, timeout time.Duration, s loop.Stream) {
+func (l *brokenLoop) Dial(addr string, timeout time.Duration, s loop.Receiver) {
 	if l.dial != nil {
 		l.dial(addr, timeout, s)
 		return
@@ -81,12 +81,12 @@ func (l *brokenLoop) Dial(addr string, timeout time.Duration, s loop.Stream) {
 	l.Loop.Dial(addr, timeout, l.wrap(s))
 }
 
-func (l *brokenLoop) wrap(s loop.Stream) loop.Stream {
-	return &brokenStream{Stream: s, l: l}
+func (l *brokenLoop) wrap(s loop.Receiver) loop.Receiver {
+	return &brokenStream{Receiver: s, l: l}
 }
 
 type brokenStream struct {
-	loop.Stream
+	loop.Receiver
 	l *brokenLoop
 	c *brokenConn
 }
@@ -94,7 +94,7 @@ type brokenStream struct {
 func (s *brokenStream) OnOpen(c loop.Conn) {
 	s.c = &brokenConn{Conn: c, l: s.l, s: s}
 	s.l.last = s.c
-	s.Stream.OnOpen(s.c)
+	s.Receiver.OnOpen(s.c)
 }
 
 func (s *brokenStream) OnData(b []byte) {
@@ -102,11 +102,11 @@ func (s *brokenStream) OnData(b []byte) {
 		s.l.data(s, b)
 		return
 	}
-	s.Stream.OnData(b)
+	s.Receiver.OnData(b)
 }
 
 func (s *brokenStream) OnEnd() bool {
-	stream, ok := s.Stream.(loop.HalfCloser)
+	stream, ok := s.Receiver.(loop.HalfCloser)
 	switch {
 	case !ok:
 		return false
@@ -124,7 +124,7 @@ func (s *brokenStream) OnClose(err error) {
 		s.l.close(s, err)
 		return
 	}
-	s.Stream.OnClose(err)
+	s.Receiver.OnClose(err)
 }
 
 type brokenConn struct {
@@ -196,11 +196,11 @@ func (c *brokenConn) Detach() (loop.Socket, error) {
 	return c.Conn.Detach()
 }
 
-func (c *brokenConn) SetStream(s loop.Stream) {
-	if c.l.setStream != nil {
-		c.l.setStream(c, s)
+func (c *brokenConn) SetReceiver(s loop.Receiver) {
+	if c.l.setReceiver != nil {
+		c.l.setReceiver(c, s)
 		return
 	}
-	c.s = &brokenStream{Stream: s, l: c.l, c: c}
-	c.Conn.SetStream(c.s)
+	c.s = &brokenStream{Receiver: s, l: c.l, c: c}
+	c.Conn.SetReceiver(c.s)
 }

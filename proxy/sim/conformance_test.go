@@ -38,7 +38,7 @@ type harness struct {
 	// wrap and stream are what the suite gets in place of l and its streams. A mutant
 	// breaks a rule there.
 	wrap   loop.Loop
-	stream func(s loop.Stream) loop.Stream
+	stream func(s loop.Receiver) loop.Receiver
 }
 
 func newHarness(t *testing.T, seed uint64) *harness {
@@ -46,7 +46,7 @@ func newHarness(t *testing.T, seed uint64) *harness {
 	w.OnFailure(t)
 	h := &harness{t: t, w: w, l: w.Loop("near"), far: w.Loop("far")}
 	h.wrap = h.l
-	h.stream = func(s loop.Stream) loop.Stream { return s }
+	h.stream = func(s loop.Receiver) loop.Receiver { return s }
 	w.Blackhole(blackhole, true)
 	return h
 }
@@ -75,10 +75,10 @@ func (h *harness) Wait(what string, cond func() bool) {
 	h.t.Fatalf("waited 20 s of virtual time for %s", what)
 }
 
-func (h *harness) Listen(accept func() loop.Stream) string {
+func (h *harness) Listen(accept func() loop.Receiver) string {
 	h.ports++
 	addr := fmt.Sprint("10.0.0.1:", h.ports)
-	h.w.Listen(addr, h.l, func() loop.Stream { return h.stream(accept()) })
+	h.w.Listen(addr, h.l, func() loop.Receiver { return h.stream(accept()) })
 	return addr
 }
 
@@ -97,7 +97,7 @@ func (h *harness) Connect(addr string) conformance.Peer {
 	return p
 }
 
-// farEnd is a conformance.Peer: a Stream on the far loop.
+// farEnd is a conformance.Peer: a Receiver on the far loop.
 type farEnd struct {
 	h   *harness
 	c   loop.Conn

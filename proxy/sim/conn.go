@@ -50,8 +50,8 @@ var connEdges = [...][7]bool{
 type conn struct {
 	w      *World
 	loop   *Loop
-	stream loop.Stream
-	accept func() loop.Stream // of an inbound connection, until it has made stream
+	stream loop.Receiver
+	accept func() loop.Receiver // of an inbound connection, until it has made stream
 	end    kernelEnd
 	addr   string // dialled
 	remote string
@@ -167,9 +167,9 @@ func (c *conn) OriginalDst() netip.AddrPort { return c.original }
 // Protocol implements loop.Conn. There is no TLS in a World.
 func (c *conn) Protocol() string { return "" }
 
-// SetStream implements loop.Conn.
-func (c *conn) SetStream(s loop.Stream) {
-	c.loop.check("Conn.SetStream")
+// SetReceiver implements loop.Conn.
+func (c *conn) SetReceiver(s loop.Receiver) {
+	c.loop.check("Conn.SetReceiver")
 	c.stream = s
 }
 

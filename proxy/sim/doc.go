@@ -4,7 +4,7 @@
 // failure can be replayed.
 //
 // A World has loops, each on a host, and the network between them. It models the kernel
-// below a Stream: bounded send buffers, receive windows, segments with latency, jitter and
+// below a Receiver: bounded send buffers, receive windows, segments with latency, jitter and
 // bandwidth, ends of file, and resets that destroy unread input. Byte streams are cut at
 // random places, down to single bytes.
 //
@@ -15,7 +15,7 @@
 //	w := sim.New(seed)
 //	w.OnFailure(t) // prints the seed and the last events if the test fails
 //	a, b := w.Loop("a"), w.Loop("b")
-//	w.Listen("10.0.0.2:80", b, func() loop.Stream { return &server{} })
+//	w.Listen("10.0.0.2:80", b, func() loop.Receiver { return &server{} })
 //	a.Do(func() { a.Dial("10.0.0.2:80", time.Second, &client{}) })
 //	w.At(50*time.Millisecond, func() { w.Pause(b, 30*time.Millisecond) })
 //	w.Run(time.Second)

@@ -16,7 +16,7 @@ const (
 	address = "10.0.0.2:80"
 )
 
-// end is a Stream that records its events.
+// end is a Receiver that records its events.
 type end struct {
 	w      *World
 	c      loop.Conn
@@ -50,7 +50,7 @@ func newTwo(t *testing.T, seed uint64) *two {
 }
 
 func (p *two) listen() {
-	p.w.Listen(address, p.b, func() loop.Stream { p.to = &end{w: p.w}; return p.to })
+	p.w.Listen(address, p.b, func() loop.Receiver { p.to = &end{w: p.w}; return p.to })
 }
 
 func (p *two) dial(timeout time.Duration) {
@@ -363,7 +363,7 @@ func TestResetKeepsOrder(t *testing.T) {
 	for seed := range uint64(500) {
 		w := New(seed)
 		w.Options.Cut = 0.7
-		w.Listen("10.0.0.2:80", w.Loop("b"), func() loop.Stream {
+		w.Listen("10.0.0.2:80", w.Loop("b"), func() loop.Receiver {
 			var c loop.Conn
 			return &script{
 				open: func(conn loop.Conn) { c = conn },

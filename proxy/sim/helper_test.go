@@ -7,7 +7,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// script is a Stream made of functions; nil ones do nothing.
+// script is a Receiver made of functions; nil ones do nothing.
 type script struct {
 	open  func(c loop.Conn)
 	data  func(b []byte)
@@ -34,7 +34,7 @@ func (s *script) OnClose(err error) {
 
 // echoTo accepts connections that send back what they get.
 func echoTo(w *World, addr string, l *Loop) {
-	w.Listen(addr, l, func() loop.Stream {
+	w.Listen(addr, l, func() loop.Receiver {
 		var c loop.Conn
 		return &script{
 			open: func(conn loop.Conn) { c = conn },

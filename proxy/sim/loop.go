@@ -84,7 +84,7 @@ func (l *Loop) Defer(f *loop.Flush) {
 }
 
 // Dial implements loop.Loop. A timeout of 0 or less means no timeout.
-func (l *Loop) Dial(addr string, timeout time.Duration, s loop.Stream) {
+func (l *Loop) Dial(addr string, timeout time.Duration, s loop.Receiver) {
 	l.check("Loop.Dial")
 	l.w.dial(l, addr, timeout, s)
 }

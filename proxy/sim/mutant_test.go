@@ -146,24 +146,24 @@ var mutants = slices.Concat(roomMutants, []mutant{
 		m.post = func(f func()) { f() }
 	}},
 	{"failure within Dial", "DialRefused", func(l loop.Loop, m *brokenLoop) {
-		m.dial = func(_ string, _ time.Duration, s loop.Stream) { s.OnClose(errRefused) }
+		m.dial = func(_ string, _ time.Duration, s loop.Receiver) { s.OnClose(errRefused) }
 	}},
 	{"failure without error", "DialRefused", func(l loop.Loop, m *brokenLoop) {
-		m.close = func(s *brokenStream, err error) { s.Stream.OnClose(nil) }
+		m.close = func(s *brokenStream, err error) { s.Receiver.OnClose(nil) }
 	}},
 	{"open before failure", "DialBadAddress", func(l loop.Loop, m *brokenLoop) {
 		m.close = func(s *brokenStream, err error) {
 			if s.c == nil {
-				s.Stream.OnOpen(&brokenConn{})
+				s.Receiver.OnOpen(&brokenConn{})
 			}
-			s.Stream.OnClose(err)
+			s.Receiver.OnClose(err)
 		}
 	}},
 	{"no dial timeout", "DialTimeout", func(l loop.Loop, m *brokenLoop) {
-		m.dial = func(addr string, _ time.Duration, s loop.Stream) { l.Dial(addr, 0, s) }
+		m.dial = func(addr string, _ time.Duration, s loop.Receiver) { l.Dial(addr, 0, s) }
 	}},
 	{"timeout without Timeout", "DialTimeout", func(l loop.Loop, m *brokenLoop) {
-		m.close = func(s *brokenStream, err error) { s.Stream.OnClose(errors.New("late")) }
+		m.close = func(s *brokenStream, err error) { s.Receiver.OnClose(errors.New("late")) }
 	}},
 	{"a write to another connection", "DialMany", func(l loop.Loop, m *brokenLoop) {
 		n := 0
@@ -175,25 +175,25 @@ var mutants = slices.Concat(roomMutants, []mutant{
 		}
 	}},
 	{"OnClose twice", "OpenDataClose", func(l loop.Loop, m *brokenLoop) {
-		m.close = func(s *brokenStream, err error) { s.Stream.OnClose(err); s.Stream.OnClose(err) }
+		m.close = func(s *brokenStream, err error) { s.Receiver.OnClose(err); s.Receiver.OnClose(err) }
 	}},
 	{"empty OnData", "OpenDataClose", func(l loop.Loop, m *brokenLoop) {
-		m.data = func(s *brokenStream, b []byte) { s.Stream.OnData(b); s.Stream.OnData(nil) }
+		m.data = func(s *brokenStream, b []byte) { s.Receiver.OnData(b); s.Receiver.OnData(nil) }
 	}},
 	{"end of file after an own close", "OpenDataClose", func(l loop.Loop, m *brokenLoop) {
-		m.close = func(s *brokenStream, err error) { s.Stream.OnClose(io.EOF) }
+		m.close = func(s *brokenStream, err error) { s.Receiver.OnClose(io.EOF) }
 	}},
 	{"peer's close without end of file", "PeerCloses", func(l loop.Loop, m *brokenLoop) {
-		m.close = func(s *brokenStream, err error) { s.Stream.OnClose(nil) }
+		m.close = func(s *brokenStream, err error) { s.Receiver.OnClose(nil) }
 	}},
 	{"a byte lost now and then", "EchoBig", func(l loop.Loop, m *brokenLoop) {
 		n := 0
 		m.data = func(s *brokenStream, b []byte) {
 			if n++; n%100 != 0 || len(b) == 1 {
-				s.Stream.OnData(b)
+				s.Receiver.OnData(b)
 				return
 			}
-			s.Stream.OnData(b[1:])
+			s.Receiver.OnData(b[1:])
 		}
 	}},
 	{"Write lost in OnOpen", "WriteInOpen", func(l loop.Loop, m *brokenLoop) {
@@ -244,7 +244,7 @@ var mutants = slices.Concat(roomMutants, []mutant{
 		m.closing = func(c *brokenConn) { later(l, time.Millisecond, c.Conn.Close) }
 	}},
 	{"OnClose within Close", "CloseAnywhere", func(l loop.Loop, m *brokenLoop) {
-		m.closing = func(c *brokenConn) { c.s.Stream.OnClose(nil); c.Conn.Close() }
+		m.closing = func(c *brokenConn) { c.s.Receiver.OnClose(nil); c.Conn.Close() }
 	}},
 	{"OnData in the turn of Close", "CloseEachOther", func(l loop.Loop, m *brokenLoop) {
 		m.closing = func(c *brokenConn) { l.Defer(&loop.Flush{Do: c.Conn.Close}) }
@@ -263,15 +263,15 @@ var mutants = slices.Concat(roomMutants, []mutant{
 	}},
 	{"OnEnd twice", "PeerHalfClosesAndReads", func(l loop.Loop, m *brokenLoop) {
 		m.end = func(s *brokenStream) bool {
-			s.Stream.(loop.HalfCloser).OnEnd()
-			return s.Stream.(loop.HalfCloser).OnEnd()
+			s.Receiver.(loop.HalfCloser).OnEnd()
+			return s.Receiver.(loop.HalfCloser).OnEnd()
 		}
 	}},
 	{"reset after a half-close unnoticed", "PeerHalfClosesAndResets", func(l loop.Loop, m *brokenLoop) {
 		m.close = func(s *brokenStream, err error) {}
 	}},
 	{"reset as end of file", "PeerResets", func(l loop.Loop, m *brokenLoop) {
-		m.close = func(s *brokenStream, err error) { s.Stream.OnClose(io.EOF) }
+		m.close = func(s *brokenStream, err error) { s.Receiver.OnClose(io.EOF) }
 	}},
 	{"OnClose within Write", "PeerResetsWhileWritten", func(l loop.Loop, m *brokenLoop) {
 		n := 0
@@ -317,11 +317,11 @@ var mutants = slices.Concat(roomMutants, []mutant{
 	{"Detach of a closed connection", "DetachAfterEnd", func(l loop.Loop, m *brokenLoop) {
 		m.detach = func(*brokenConn) (loop.Socket, error) { return nil, errors.ErrUnsupported }
 	}},
-	{"SetStream does nothing", "SetStream", func(_ loop.Loop, m *brokenLoop) {
-		m.setStream = func(*brokenConn, loop.Stream) {}
+	{"SetReceiver does nothing", "SetReceiver", func(_ loop.Loop, m *brokenLoop) {
+		m.setReceiver = func(*brokenConn, loop.Receiver) {}
 	}},
 	{"RemoteAddr of another host", "DialOpens", func(l loop.Loop, m *brokenLoop) {
-		m.dial = func(addr string, d time.Duration, s loop.Stream) {
+		m.dial = func(addr string, d time.Duration, s loop.Receiver) {
 			l.(*Loop).w.network.listeners["10.0.0.8:1"] = l.(*Loop).w.network.listeners[addr]
 			l.Dial("10.0.0.8:1", d, s)
 		}

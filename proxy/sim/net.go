@@ -129,7 +129,7 @@ func (w *World) Busy() time.Duration {
 
 type listener struct {
 	loop   *Loop
-	accept func() loop.Stream
+	accept func() loop.Receiver
 }
 
 func (w *World) newConn(l *Loop) *conn {
@@ -142,7 +142,7 @@ func (w *World) newConn(l *Loop) *conn {
 
 // dial sends the first segment of a handshake. An address without a listener so far
 // belongs to a host of its own, which refuses.
-func (w *World) dial(l *Loop, addr string, timeout time.Duration, s loop.Stream) {
+func (w *World) dial(l *Loop, addr string, timeout time.Duration, s loop.Receiver) {
 	c := w.newConn(l)
 	c.stream, c.remote = s, addr
 	if to, ok := w.network.redirects[addr]; ok {
@@ -204,10 +204,10 @@ func (c *conn) dialOutcome(err error) {
 // from by loop.Conn.OriginalDst, as after an iptables REDIRECT.
 func (w *World) Redirect(from, to string) { w.network.redirects[from] = to }
 
-// Listen accepts connections to addr ("ip:port") on l, each with the Stream
+// Listen accepts connections to addr ("ip:port") on l, each with the Receiver
 // that accept returns. accept runs on the loop, right before OnOpen. close
 // stops listening; accepted connections stay open. Crash stops listening, too.
-func (w *World) Listen(addr string, l *Loop, accept func() loop.Stream) (close func()) {
+func (w *World) Listen(addr string, l *Loop, accept func() loop.Receiver) (close func()) {
 	if w.network.listeners[addr] != nil {
 		panic("sim: " + addr + " has a listener already")
 	}

@@ -196,7 +196,7 @@ func TestStreamsArriveInPieces(t *testing.T) {
 	for seed := range uint64(200) {
 		w := New(seed)
 		var reads []int
-		w.Listen("10.0.0.2:80", w.Loop("b"), func() loop.Stream {
+		w.Listen("10.0.0.2:80", w.Loop("b"), func() loop.Receiver {
 			return &script{data: func(b []byte) { reads = append(reads, len(b)) }}
 		})
 		a := w.Loop("a")
@@ -230,7 +230,7 @@ func TestOrderWithinTurn(t *testing.T) {
 		flush := loop.Flush{Do: func() { order += "f" }}
 		for i := range 3 {
 			addr := fmt.Sprint("10.0.0.2:", i)
-			w.Listen(addr, b, func() loop.Stream {
+			w.Listen(addr, b, func() loop.Receiver {
 				return &script{data: func([]byte) { order += fmt.Sprint(i); b.Defer(&flush) }}
 			})
 			write := loop.Timer{}

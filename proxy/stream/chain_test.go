@@ -27,7 +27,7 @@ func (s *sidecar) listen(c *config.Listener, secure func() *tls.Config) (addr st
 		byLoop[l] = s.proc.Workers()[i]
 	}
 	listener := s.proc.Generation().Listener(c.Name)
-	l, err := s.reactor.Listen(c.Address, reactor.ListenOptions{TLS: secure}, func(l loop.Loop, _ string) loop.Stream {
+	l, err := s.reactor.Listen(c.Address, reactor.ListenOptions{TLS: secure}, func(l loop.Loop, _ string) loop.Receiver {
 		return listener.Accept(byLoop[l])
 	})
 	if err != nil {

@@ -28,7 +28,7 @@ type session struct {
 // NewAcceptor returns the Acceptor of Dubbo connections on a loop.
 func NewAcceptor(h *downstream.Host) downstream.Acceptor {
 	scratch := new(dubbo.Invocation)
-	return func(l *exchange.Listener) loop.Stream { return newSession(h, l, scratch) }
+	return func(l *exchange.Listener) loop.Receiver { return newSession(h, l, scratch) }
 }
 
 func newSession(h *downstream.Host, l *exchange.Listener, scratch *dubbo.Invocation) *session {

@@ -29,9 +29,9 @@ func (s *session) becomeHTTP2(b []byte) {
 }
 
 // handToHTTP2 makes an HTTP/2 session the stream of the connection.
-func (s *session) handToHTTP2(c loop.Conn) loop.Stream {
+func (s *session) handToHTTP2(c loop.Conn) loop.Receiver {
 	next := s.host.HTTP2(s.origin.Listener)
-	c.SetStream(next)
+	c.SetReceiver(next)
 	next.OnOpen(c)
 	return next
 }

@@ -66,7 +66,7 @@ func TestLongReadAfterResponse(t *testing.T) {
 			m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 1, Clients: 1, Response: response + more})
 			connections := 0
 			for addr, accept := range m.Net.Accept {
-				m.Net.Accept[addr] = func() (*proxytest.NullLoop, loop.Stream) { connections++; return accept() }
+				m.Net.Accept[addr] = func() (*proxytest.NullLoop, loop.Receiver) { connections++; return accept() }
 			}
 			c := m.Clients[0]
 			c.Deliver([]byte(proxytest.GetHead + proxytest.GetHead + proxytest.GetHead))

@@ -32,7 +32,7 @@ type session struct {
 // NewAcceptor returns the Acceptor of HTTP connections on a loop.
 func NewAcceptor(h *downstream.Host) downstream.Acceptor {
 	shared := &host{Host: h}
-	return func(l *exchange.Listener) loop.Stream { return newSession(shared, l) }
+	return func(l *exchange.Listener) loop.Receiver { return newSession(shared, l) }
 }
 
 func newSession(h *host, l *exchange.Listener) *session {

@@ -85,7 +85,7 @@ func TestSlowApplication(t *testing.T) {
 			proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1, Service: "timeout: 20s"}, func(t *testing.T, m *proxytest.Mesh) {
 				m.Apps[0].Stop()
 				p, lp := &proxytest.Peer{}, m.W.Loop("10.0.1.1-raw")
-				m.W.Listen(m.Apps[0].Addr, lp, func() loop.Stream { return p })
+				m.W.Listen(m.Apps[0].Addr, lp, func() loop.Receiver { return p })
 				k := m.Post(proxytest.MaxMessage, "x-remora-idempotent: 1")
 				m.Do(k)
 				m.W.RunUntil(func() bool { return p.Conn != nil }, time.Second)

@@ -43,7 +43,7 @@ type acceptor struct {
 // NewAcceptor returns the Acceptor of HTTP/2 connections on a loop.
 func NewAcceptor(h *downstream.Host) downstream.Acceptor {
 	a := &acceptor{host: h}
-	return func(l *exchange.Listener) loop.Stream { return newSession(a, l) }
+	return func(l *exchange.Listener) loop.Receiver { return newSession(a, l) }
 }
 
 func newSession(a *acceptor, l *exchange.Listener) *session {
@@ -79,7 +79,7 @@ func (a *acceptor) configure() {
 	a.heads = &protocol.Limits{Header: lim.Header + addedBytes, Headers: lim.Headers + addedHeaders, Message: protocol.NoLimit}
 }
 
-// OnOpen implements loop.Stream. An HTTP/1.1 session that has met the preface calls it, too.
+// OnOpen implements loop.Receiver. An HTTP/1.1 session that has met the preface calls it, too.
 func (s *session) OnOpen(c loop.Conn) {
 	s.conn = c
 	s.output.open(c)

@@ -25,7 +25,7 @@ type session struct {
 
 // NewAcceptor returns the Acceptor of links on a loop.
 func NewAcceptor(h *downstream.Host) downstream.Acceptor {
-	return func(l *exchange.Listener) loop.Stream { return newSession(h, l) }
+	return func(l *exchange.Listener) loop.Receiver { return newSession(h, l) }
 }
 
 func newSession(h *downstream.Host, l *exchange.Listener) *session {

@@ -99,14 +99,14 @@ func TestResponsesToNothing(t *testing.T) {
 }
 
 // linkTo returns a sidecar whose service has p for its only endpoint, and what accepts its clients.
-func linkTo(t *testing.T, p *proxytest.Peer) (*proxytest.AllocMesh, *proxy.Process, func() (*proxytest.NullLoop, loop.Stream)) {
+func linkTo(t *testing.T, p *proxytest.Peer) (*proxytest.AllocMesh, *proxy.Process, func() (*proxytest.NullLoop, loop.Receiver)) {
 	m := &proxytest.AllocMesh{T: t, Net: proxytest.NewNullNet()}
 	consumer, accept := m.Sidecar(`
 listeners: [{name: egress, address: "127.0.0.1:1", protocol: http}]
 routes: [{service: compute}]
 services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: link, retry: {on: []}, max_pending: 10000}}`)
 	far := m.Net.Loop()
-	m.Net.Accept["10.0.0.1:15006"] = func() (*proxytest.NullLoop, loop.Stream) { return far, p }
+	m.Net.Accept["10.0.0.1:15006"] = func() (*proxytest.NullLoop, loop.Receiver) { return far, p }
 	consumer.Update(registry.NewSnapshot("compute", registry.SourceLive, time.Time{},
 		[]registry.Endpoint{{Addr: "10.0.0.1:15006", Weight: 1}}))
 	m.Net.Pump()

@@ -58,7 +58,7 @@ func (a *app) start() {
 	a.m.w.Listen(a.addr, a.loop, a.accept)
 }
 
-func (a *app) accept() loop.Stream {
+func (a *app) accept() loop.Receiver {
 	if a.m.spec.HTTP2Apps {
 		return newAppHTTP2(a)
 	}

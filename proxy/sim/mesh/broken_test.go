@@ -111,7 +111,7 @@ type detour struct {
 	from, to string
 }
 
-func (d *detour) Dial(addr string, timeout time.Duration, s loop.Stream) {
+func (d *detour) Dial(addr string, timeout time.Duration, s loop.Receiver) {
 	if addr == d.from {
 		addr = d.to
 	}
@@ -139,15 +139,15 @@ type tappedLoop struct {
 	tap func(l *link) linkTap
 }
 
-func (t *tappedLoop) Dial(addr string, timeout time.Duration, s loop.Stream) {
-	l := &link{Stream: s, swapped: map[uint64]uint64{}}
+func (t *tappedLoop) Dial(addr string, timeout time.Duration, s loop.Receiver) {
+	l := &link{Receiver: s, swapped: map[uint64]uint64{}}
 	l.tap = t.tap(l)
 	t.Loop.Dial(addr, timeout, l)
 }
 
 // link is both ends' view of a connection to a provider.
 type link struct {
-	loop.Stream
+	loop.Receiver
 	loop.Conn
 	tap     linkTap
 	out, in splitter
@@ -158,12 +158,12 @@ type link struct {
 
 func (l *link) OnOpen(c loop.Conn) {
 	l.Conn = c
-	l.Stream.OnOpen(l)
+	l.Receiver.OnOpen(l)
 }
 
 func (l *link) OnData(b []byte) {
 	if b = l.in.pass(b, l.tap.in); len(b) > 0 {
-		l.Stream.OnData(b)
+		l.Receiver.OnData(b)
 	}
 }
 

@@ -21,13 +21,13 @@ type http2Conn struct {
 	onClose func()
 }
 
-// OnOpen implements loop.Stream.
+// OnOpen implements loop.Receiver.
 func (c *http2Conn) OnOpen(conn loop.Conn) {
 	c.conn = conn
 	c.flush()
 }
 
-// OnData implements loop.Stream.
+// OnData implements loop.Receiver.
 func (c *http2Conn) OnData(b []byte) {
 	err := c.Feed(b)
 	c.flush()
@@ -37,7 +37,7 @@ func (c *http2Conn) OnData(b []byte) {
 	}
 }
 
-// OnClose implements loop.Stream.
+// OnClose implements loop.Receiver.
 func (c *http2Conn) OnClose(error) {
 	c.conn = nil
 	c.Close()
@@ -257,7 +257,7 @@ type appStream struct {
 
 var appOptions = http2.Options{Limits: limits}
 
-func newAppHTTP2(a *app) loop.Stream {
+func newAppHTTP2(a *app) loop.Receiver {
 	c := &appHTTP2{app: a}
 	c.net.onWrong = func(why error) {
 		a.m.journal.wrong("provider %d: its application got malformed HTTP/2: %v", a.provider+1, why)

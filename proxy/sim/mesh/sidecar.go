@@ -59,7 +59,7 @@ func (s *sidecar) begin() {
 			driver = s.wrap(l)
 		}
 		w := proxy.NewWorker(s.proc, driver, log, s.m.spec.Seed+uint64(s.index))
-		accept := func() loop.Stream { return listener.Accept(w) }
+		accept := func() loop.Receiver { return listener.Accept(w) }
 		s.closes = append(s.closes, s.m.w.Listen(fmt.Sprintf("%s:%d", s.host, s.port+i), l, accept))
 	}
 }

@@ -51,12 +51,12 @@ func TestTiedHedges(t *testing.T) {
 // olderLoop is the loop of a sidecar that does not see that providers know tied hedges.
 type olderLoop struct{ loop.Loop }
 
-func (l olderLoop) Dial(addr string, timeout time.Duration, s loop.Stream) {
-	l.Loop.Dial(addr, timeout, &olderLink{Stream: s})
+func (l olderLoop) Dial(addr string, timeout time.Duration, s loop.Receiver) {
+	l.Loop.Dial(addr, timeout, &olderLink{Receiver: s})
 }
 
 type olderLink struct {
-	loop.Stream
+	loop.Receiver
 	at int // bytes that were read
 }
 
@@ -66,5 +66,5 @@ func (l *olderLink) OnData(b []byte) {
 		b[i] &^= wire.FeatureStarts
 	}
 	l.at += len(b)
-	l.Stream.OnData(b)
+	l.Receiver.OnData(b)
 }

@@ -13,7 +13,7 @@ import (
 func TestResetWithinBody(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1}, func(t *testing.T, m *proxytest.Mesh) {
 		m.Apps[0].Stop()
-		m.W.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-raw"), func() loop.Stream {
+		m.W.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-raw"), func() loop.Receiver {
 			p := &proxytest.Peer{}
 			p.Reply = func([]byte) []byte {
 				m.W.At(m.W.Now()+time.Millisecond, func() { m.W.Reset(p.Conn) })

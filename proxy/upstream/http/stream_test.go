@@ -193,7 +193,7 @@ func TestStreamBeforeRequestIsSent(t *testing.T) {
 	a := m.Apps[0]
 	a.Stop()
 	app := &proxytest.Peer{Says: []byte("")}
-	m.W.Listen(a.Addr, a.Loop, func() loop.Stream { return app })
+	m.W.Listen(a.Addr, a.Loop, func() loop.Receiver { return app })
 	body := strings.Repeat("x", 2<<20)
 	m.DialAndSend(proxytest.Egress, "POST /s HTTP/1.1\r\nHost: compute\r\nContent-Length: 2097152\r\n\r\n"+body)
 	m.RunUntil("a connection", func() bool { return app.Conn != nil })

@@ -18,7 +18,7 @@ type silentApp struct {
 func newSilentApp(t *testing.T, cancel string) *silentApp {
 	a := &silentApp{m: proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 10s, cancel: " + cancel})}
 	a.m.Apps[0].Stop()
-	a.m.W.Listen(a.m.Apps[0].Addr, a.m.Apps[0].Loop, func() loop.Stream {
+	a.m.W.Listen(a.m.Apps[0].Addr, a.m.Apps[0].Loop, func() loop.Receiver {
 		p := &proxytest.Peer{}
 		a.conns = append(a.conns, p)
 		return p

@@ -81,7 +81,7 @@ func (c *conn) room() bool {
 	return c.state == open && len(c.calls) < streamLimit && c.h2.MayOpen() > 0
 }
 
-// OnOpen implements loop.Stream.
+// OnOpen implements loop.Receiver.
 func (c *conn) OnOpen(conn loop.Conn) {
 	c.transport, c.outbound.Conn = conn, conn
 	if c.state == closed {
@@ -91,7 +91,7 @@ func (c *conn) OnOpen(conn loop.Conn) {
 	c.handshake.onConnected()
 }
 
-// OnData implements loop.Stream.
+// OnData implements loop.Receiver.
 func (c *conn) OnData(b []byte) {
 	if c.state == closed {
 		return
@@ -124,7 +124,7 @@ func (c *conn) OnData(b []byte) {
 	}
 }
 
-// OnClose implements loop.Stream.
+// OnClose implements loop.Receiver.
 func (c *conn) OnClose(err error) {
 	c.pool.open--
 	switch c.state {

@@ -40,7 +40,7 @@ func startApps(m *proxytest.Mesh) (apps []*app) {
 }
 
 func (a *app) listen() {
-	a.stop = a.m.W.Listen(a.of.Addr, a.of.Loop, func() loop.Stream {
+	a.stop = a.m.W.Listen(a.of.Addr, a.of.Loop, func() loop.Receiver {
 		c := proxytest.NewHTTP2Conn(a.streams, func(c *proxytest.HTTP2Conn, st *http2.Stream) {
 			a.calls++
 			if a.onCall != nil {
@@ -296,7 +296,7 @@ func TestClosedWindow(t *testing.T) {
 	a := startApps(m)[0]
 	a.stop()
 	withheld := true
-	a.stop = m.W.Listen(a.of.Addr, a.of.Loop, func() loop.Stream {
+	a.stop = m.W.Listen(a.of.Addr, a.of.Loop, func() loop.Receiver {
 		c := proxytest.NewHTTP2Conn(0, respond)
 		c.Withhold = &withheld
 		a.conns = append(a.conns, c)
@@ -371,7 +371,7 @@ func TestGoesAwayAtOnce(t *testing.T) {
 	m, apps := newMesh(t, 1, "")
 	a := apps[0]
 	a.stop()
-	a.stop = m.W.Listen(a.of.Addr, a.of.Loop, func() loop.Stream {
+	a.stop = m.W.Listen(a.of.Addr, a.of.Loop, func() loop.Receiver {
 		c := proxytest.NewHTTP2Conn(0, respond)
 		c.H2.Drain()
 		c.H2.GoAway(http2.NoError)

@@ -19,7 +19,7 @@ func TestNoStreamsAllowed(t *testing.T) {
 		m, apps := newMesh(t, n, "lb: {policy: weighted_round_robin}")
 		dials := 0
 		apps[0].stop()
-		apps[0].stop = m.W.Listen(apps[0].of.Addr, apps[0].of.Loop, func() loop.Stream {
+		apps[0].stop = m.W.Listen(apps[0].of.Addr, apps[0].of.Loop, func() loop.Receiver {
 			dials++
 			return &proxytest.Peer{Says: []byte(noStreams)}
 		})

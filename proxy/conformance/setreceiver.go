@@ -6,19 +6,19 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// setStream lets the stream of a connection hand it on: once within OnOpen, and once within OnData.
-// The next stream gets all bytes that follow, and OnClose; the one before gets nothing more.
-func setStream(s *suite) {
+// setReceiver lets the receiver of a connection hand it on: once within OnOpen, and once within OnData.
+// The next receiver gets all bytes that follow, and OnClose; the one before gets nothing more.
+func setReceiver(s *suite) {
 	first, second, third := s.probe("first"), s.probe("second"), s.probe("third")
 	const handOn = "hand on"
 	first.onOpen = func() {
 		second.takeOver(first)
-		first.conn.SetStream(second)
+		first.conn.SetReceiver(second)
 	}
 	second.onData = func([]byte) {
 		if len(second.got) == len(handOn) {
 			third.takeOver(second)
-			second.conn.SetStream(third)
+			second.conn.SetReceiver(third)
 			third.conn.Write([]byte("go on"))
 		}
 	}
@@ -26,7 +26,7 @@ func setStream(s *suite) {
 	p := s.peer(first)
 	p.Read()
 	p.Send([]byte(handOn))
-	s.Wait("the last stream to have the connection", func() bool { return third.opened })
+	s.Wait("the last receiver to have the connection", func() bool { return third.opened })
 	p.Send(rest)
 	p.CloseWrite()
 	s.Wait("the last stream to be closed", third.isClosed)
