@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"maps"
-	"net/netip"
 	"reflect"
 	"sync"
 
@@ -163,14 +162,14 @@ func (src *source) state() (st sourceState) {
 	return st
 }
 
-// resolvedNames returns the addresses of all host names in use.
-func (s *sources) resolvedNames() map[string][]netip.Addr {
-	all := make(map[string][]netip.Addr)
+// resolvedNames returns what is known of all host names in use.
+func (s *sources) resolvedNames() map[string][]string {
+	all := make(map[string][]string)
 	for _, src := range s.byService {
-		maps.Copy(all, src.state().names.Addrs())
+		maps.Copy(all, src.state().names.Texts())
 	}
 	for _, c := range s.discovery.connections {
-		maps.Copy(all, c.client.Known().Addrs())
+		maps.Copy(all, c.client.Known().Texts())
 	}
 	return all
 }

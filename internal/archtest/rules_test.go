@@ -300,7 +300,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"proxy/config"},
-		[]string{"lb", "internal/unixaddr", "internal/hostname", "internal/bindaddr"},
+		[]string{"lb", "internal/srvname", "internal/unixaddr", "internal/hostname", "internal/bindaddr"},
 		"settings are plain structs that everybody may read; of what they set it knows only the names of policies",
 	},
 	{
@@ -350,7 +350,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"registry/dns", "registry/health"},
-		[]string{"registry", "internal/unixaddr", "internal/eyeballs"},
+		[]string{"registry", "internal/srvname", "internal/unixaddr", "internal/eyeballs"},
 		"it decorates any source, so it knows none: host names of a snapshot become addresses, or endpoints get verdicts",
 	},
 	{
@@ -365,7 +365,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"registry/*"},
-		[]string{"registry", "registry/dns", "registry/kept", "internal/unixaddr"},
+		[]string{"registry", "registry/dns", "registry/kept", "internal/srvname", "internal/unixaddr"},
 		"a source of endpoints knows the registry's types, puts dns around itself, and knows no other source",
 	},
 	{

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/remora-proxy/remora/internal/srvname"
 	"github.com/remora-proxy/remora/internal/unixaddr"
 )
 
@@ -74,6 +75,18 @@ func checkSocketAddress(in scope, at path, addr string, use purpose) bool {
 		return checkAddress(in, at, addr, use)
 	}
 	if err := unixaddr.Check(addr); err != nil {
+		in.report(at, "%s; got %q", err, public(addr))
+		return false
+	}
+	return true
+}
+
+// checkEndpointAddress is checkSocketAddress for one that may be a name of SRV records.
+func checkEndpointAddress(in scope, at path, addr string) bool {
+	if !srvname.Is(addr) {
+		return checkSocketAddress(in, at, addr, dialable)
+	}
+	if err := srvname.Check(addr); err != nil {
 		in.report(at, "%s; got %q", err, public(addr))
 		return false
 	}

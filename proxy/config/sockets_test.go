@@ -8,6 +8,20 @@ import (
 // with returns a configuration in braces with more keys.
 func with(text, more string) string { return strings.TrimSuffix(text, "}") + ", " + more + "}" }
 
+// TestSRVRules checks names of SRV records. Only endpoints may have them.
+func TestSRVRules(t *testing.T) {
+	of := func(endpoint string) string { return `{services: {s: {discover: static, endpoints: [` + endpoint + `]}}}` }
+	checkRules(t, []rule{
+		{of(`"_http._tcp.compute.internal"`), ""},
+		{of(`{address: "_http._tcp.compute.internal", weight: 3}, "10.0.0.1:80"`), ""},
+		{of(`"_http._tcp"`), `expected _SERVICE._PROTOCOL.DOMAIN, the name of SRV records, or host:port; got "_http._tcp"`},
+		{of(`"_http._tcp.a/b"`), "expected letters, digits and hyphens"},
+		{of(`"_http._tcp.a", "_http._tcp.a"`), "listed twice"},
+		{of(`"compute.internal"`), "expected host:port"},
+		{withListener(`service: s, protocol: http, address: "_http._tcp.compute.internal"`), "expected host:port"},
+	})
+}
+
 // TestSocketRules checks addresses and modes of Unix sockets.
 func TestSocketRules(t *testing.T) {
 	at := func(address string) string {

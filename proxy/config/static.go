@@ -2,7 +2,7 @@ package config
 
 // Endpoint is a static endpoint. In the file it may be plain "host:port".
 type Endpoint struct {
-	// `host:port`, `unix:/path` or `unix:@name`, for `discover: static`. An endpoint may be this text alone. Host names are resolved again.
+	// `host:port`, `unix:/path`, `unix:@name`, or a name of SRV records (`_http._tcp.compute.internal`), for `discover: static`. An endpoint may be this text alone. Host names are resolved again.
 	Address string `yaml:"address"`
 	// Capacity relative to an endpoint of weight 1.
 	Weight int `yaml:"weight" min:"1" max:"65535"`
@@ -39,7 +39,7 @@ func (s *Service) checkSource(in scope, at path) {
 	seen := map[string]bool{}
 	for i, e := range s.Endpoints {
 		shown := endpoints.item(i)
-		if checkSocketAddress(in, shown, e.Address, dialable) {
+		if checkEndpointAddress(in, shown, e.Address) {
 			in.refuseIf(seen[e.Address], shown, "%s is listed twice", e.Address)
 		}
 		seen[e.Address] = true

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"os"
 	"syscall"
 	"time"
@@ -34,8 +33,8 @@ type Offer struct {
 	Sockets  []string `json:"sockets"`  // their configured addresses, in the order in which the sockets follow
 	Parked   string   `json:"parked"`   // address from which the predecessor's parked responses can be fetched
 
-	// Names are addresses of host names, as many as fit into the message.
-	Names map[string][]netip.Addr `json:"names,omitempty"`
+	// Names are what is known of host names, as many as fit into the message. The texts are those of package registry/dns.
+	Names map[string][]string `json:"names,omitempty"`
 
 	Refused string `json:"refused,omitempty"` // the reason for a refusal, set by Conn.Refuse
 }
@@ -101,15 +100,15 @@ func (c *Conn) Offer(o Offer, sockets map[string]syscall.Conn) error {
 }
 
 // namesWithin returns as many of all as fit into the given number of bytes.
-func namesWithin(room int, all map[string][]netip.Addr) map[string][]netip.Addr {
-	names := make(map[string][]netip.Addr)
-	for host, addrs := range all {
+func namesWithin(room int, all map[string][]string) map[string][]string {
+	names := make(map[string][]string)
+	for host, texts := range all {
 		size := len(host) + len(`"":[],`)
-		for _, a := range addrs {
-			size += len(a.String()) + len(`"",`)
+		for _, text := range texts {
+			size += len(text) + len(`"",`)
 		}
 		if room -= size; room >= 0 {
-			names[host] = addrs
+			names[host] = texts
 		}
 	}
 	return names

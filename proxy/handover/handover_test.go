@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -185,12 +184,12 @@ func TestReceiveErrors(t *testing.T) {
 
 // TestNames: an offer has as many host names as fit.
 func TestNames(t *testing.T) {
-	addrs := []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}
-	few, many := map[string][]netip.Addr{"a.test": addrs}, make(map[string][]netip.Addr)
+	addrs := []string{"10.0.0.1", "fd00::1"}
+	few, many := map[string][]string{"a.test": addrs}, make(map[string][]string)
 	for i := range 10_000 {
 		many[fmt.Sprintf("%d.test", i)] = addrs
 	}
-	for _, names := range []map[string][]netip.Addr{few, many} {
+	for _, names := range []map[string][]string{few, many} {
 		predecessor, successor := connect(t)
 		if err := predecessor.Offer(Offer{Names: names}, nil); err != nil {
 			t.Fatal(err)
@@ -209,7 +208,7 @@ func TestNames(t *testing.T) {
 
 // TestNamesInLongOffers: names get only the space that the rest of an offer leaves.
 func TestNamesInLongOffers(t *testing.T) {
-	names := map[string][]netip.Addr{"a.test": {netip.MustParseAddr("10.0.0.1")}}
+	names := map[string][]string{"a.test": {"10.0.0.1"}}
 	const message = `{"version":1,"restarts":0,"sockets":null,"parked":""}`
 	most := maxMessage - len(message)
 	fits := most - len(`,"names":{"a.test":["10.0.0.1"]}`) - len(`,,`) // each name and address counts a comma

@@ -8,6 +8,9 @@
 // would count as two. For the same reason IPv6 addresses don't replace IPv4 addresses while it is
 // unknown whether the name still has these. Others has an IPv6 address for each IPv4 address. Any
 // of the name's will do: all addresses of a name are taken for one service (RFC 8305 section 4).
+//
+// A name of SRV records (RFC 2782) stands for the targets with the best priority, which have ports and weights. Targets
+// are names, and are resolved like any other. Package internal/srvname tells which names are meant.
 package dns
 
 import (
@@ -21,6 +24,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/srvname"
 	"github.com/remora-proxy/remora/internal/unixaddr"
 	"github.com/remora-proxy/remora/registry"
 )
@@ -33,7 +37,7 @@ type Options struct {
 
 	Timeout time.Duration // of one resolution. Default: 5 s
 
-	// Lookup returns the addresses of a host name. It is called from several goroutines.
+	// Lookup returns the addresses of a host name, or the targets of a name of SRV records. It is called from several goroutines.
 	// Default: Go's own resolver.
 	Lookup func(ctx context.Context, host string) (Answer, error)
 
@@ -176,6 +180,9 @@ func (t *watch) run() {
 		case got := <-t.outcomes:
 			delete(t.asking, got.host)
 			t.learn(got.host, got.name)
+			if srvname.Is(got.host) {
+				t.setNames() // the targets may be others
+			}
 			if t.news.IsZero() {
 				t.news = time.Now()
 			}
@@ -210,16 +217,25 @@ func (t *watch) sleep() time.Duration {
 	return d
 }
 
-// setNames makes names those of the current snapshot. A name that was in the previous one keeps its addresses.
+// setNames makes names those of the current snapshot, and of the targets that they are known to have. A name that was in
+// use keeps what is known of it.
 func (t *watch) setNames() {
 	names := make(map[string]name)
+	use := func(host string) {
+		n, used := t.names[host]
+		if !used {
+			n = t.opt.known(host)
+		}
+		names[host] = n
+	}
 	for _, e := range t.in.Endpoints {
+		if isSRV(e) {
+			use(e.Addr)
+		}
+	}
+	for _, e := range t.listed(names) {
 		if a, err := registry.ParseAddr(e.Addr); err == nil && !a.IsIP {
-			n, used := t.names[a.Host]
-			if !used {
-				n = t.opt.known(a.Host)
-			}
-			names[a.Host] = n
+			use(a.Host)
 		}
 	}
 	t.mu.Lock()
@@ -244,7 +260,7 @@ func (t *watch) lookup(host string) name {
 	ctx, cancel := context.WithTimeout(t.ctx, t.opt.Timeout)
 	defer cancel()
 	a, err := t.opt.Lookup(ctx, host)
-	return name{addrs: usable(a.Addrs), six: unused(a.Addrs), ipv4Err: a.IPv4Err, err: err, due: time.Now().Add(t.opt.pause(a.TTL, err))}
+	return name{addrs: usable(a.Addrs), targets: a.Targets, six: unused(a.Addrs), ipv4Err: a.IPv4Err, err: err, due: time.Now().Add(t.opt.pause(a.TTL, err))}
 }
 
 // pause returns the time from an answer to the next lookup: its TTL, if it is known, plus up
@@ -301,13 +317,13 @@ func (t *watch) learn(host string, n name) {
 	if n.ipv4Err != nil && len(old.addrs) > 0 && old.addrs[0].Is4() {
 		n.err, n.due = n.ipv4Err, time.Now().Add(t.opt.pause(-1, n.ipv4Err))
 	}
-	if n.err != nil || len(n.addrs) == 0 {
+	if n.err != nil || n.empty() {
 		if old.err == nil {
 			t.opt.Logger.Warn("host name does not resolve; its last addresses stay in use",
-				"host", host, "addresses", len(old.addrs), "error", n.err)
+				"host", host, "addresses", len(old.addrs)+len(old.targets), "error", n.err)
 		}
-		n.addrs, n.six = old.addrs, old.six
-		if len(n.addrs) == 0 {
+		n.addrs, n.six, n.targets = old.addrs, old.six, old.targets
+		if n.empty() {
 			n.tries = old.tries + 1
 			n.due = time.Now().Add(t.opt.firstPause(n.tries))
 		}
@@ -356,7 +372,7 @@ func (t *watch) setOthers() {
 		return
 	}
 	all := make(map[string]string)
-	for _, e := range t.in.Endpoints {
+	for _, e := range t.listed(t.names) {
 		a, err := registry.ParseAddr(e.Addr)
 		n := t.names[a.Host]
 		if err != nil || len(n.six) == 0 {
@@ -371,7 +387,7 @@ func (t *watch) setOthers() {
 
 func (t *watch) resolved() []registry.Endpoint {
 	endpoints := make([]registry.Endpoint, 0, len(t.in.Endpoints))
-	for _, e := range t.in.Endpoints {
+	for _, e := range t.listed(t.names) {
 		a, err := registry.ParseAddr(e.Addr)
 		switch {
 		case unixaddr.Is(e.Addr) || a.IsIP:

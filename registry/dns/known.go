@@ -1,39 +1,60 @@
 package dns
 
 import (
+	"fmt"
 	"net/netip"
+	"strconv"
+	"strings"
 	"time"
 )
 
 type name struct {
 	addrs   []netip.Addr // sorted; kept while lookups fail
+	targets []Target     // sorted; in place of addrs, if the name is that of SRV records
 	six     []netip.Addr // sorted; those of IPv6 if addrs are of IPv4
 	ipv4Err error        // of the last lookup: why addrs may lack IPv4 addresses
 	err     error        // of the last lookup
 	due     time.Time    // time of the next lookup; zero means that there was none yet
-	tries   int          // lookups without result, while addrs is empty
+	tries   int          // lookups without result, while the name is empty
 }
+
+func (n *name) empty() bool { return len(n.addrs) == 0 && len(n.targets) == 0 }
 
 // Known is a Watcher's knowledge of host names.
 type Known map[string]name
 
-// Addrs returns the addresses of all names that have some.
-func (k Known) Addrs() map[string][]netip.Addr {
-	all := make(map[string][]netip.Addr)
+// Texts returns what is known of the names that have addresses or targets, for KnownFrom in another process.
+func (k Known) Texts() map[string][]string {
+	all := make(map[string][]string)
 	for host, n := range k {
-		if len(n.addrs) > 0 {
-			all[host] = n.addrs
+		for _, a := range n.addrs {
+			all[host] = append(all[host], a.String())
+		}
+		for _, t := range n.targets {
+			all[host] = append(all[host], fmt.Sprint(t.Addr, " ", t.Weight))
 		}
 	}
 	return all
 }
 
-// KnownFrom returns the knowledge of another process, as returned by Addrs. Its names are looked
-// up again at once.
-func KnownFrom(addrs map[string][]netip.Addr) Known {
-	k := make(Known, len(addrs))
-	for host, a := range addrs {
-		k[host] = name{addrs: usable(a)}
+// KnownFrom returns the knowledge of another process, as returned by Texts. Its names are looked
+// up again at once. What is no text of Texts is left out.
+func KnownFrom(texts map[string][]string) Known {
+	k := make(Known, len(texts))
+	for host, of := range texts {
+		var n name
+		for _, text := range of {
+			addr, weight, isTarget := strings.Cut(text, " ")
+			if !isTarget {
+				if ip, err := netip.ParseAddr(addr); err == nil {
+					n.addrs = append(n.addrs, ip)
+				}
+			} else if w, err := strconv.Atoi(weight); err == nil && w > 0 {
+				n.targets = append(n.targets, Target{addr, w})
+			}
+		}
+		n.addrs = usable(n.addrs)
+		k[host] = n
 	}
 	return k
 }

@@ -39,7 +39,7 @@ func TestKnownTwoWatches(t *testing.T) {
 			synctest.Wait()
 		}
 		for range 100 { // in any order
-			if a := w.Known().Addrs()["a.test"]; len(a) != 1 {
+			if a := w.Known().Texts()["a.test"]; len(a) != 1 {
 				t.Fatalf("known addresses %v", a)
 			}
 		}
@@ -49,7 +49,7 @@ func TestKnownTwoWatches(t *testing.T) {
 // TestKnownExpiry checks that the knowledge of another Watcher is not used if a name is
 // new much later.
 func TestKnownExpiry(t *testing.T) {
-	known := KnownFrom(map[string][]netip.Addr{"a.test": {netip.MustParseAddr("10.0.0.1")}})
+	known := KnownFrom(map[string][]string{"a.test": {"10.0.0.1"}})
 	for after, want := range map[time.Duration][]string{0: {"10.0.0.1:80"}, maxTTL: nil} {
 		synctest.Test(t, func(t *testing.T) {
 			w := New(fixed{{Addr: "a.test:80"}}, Options{Interval: time.Hour, Known: known, Lookup: hanging()})

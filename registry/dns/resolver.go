@@ -14,12 +14,14 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/remora-proxy/remora/internal/eyeballs"
+	"github.com/remora-proxy/remora/internal/srvname"
 )
 
 // Answer is the result of resolving a host name.
 type Answer struct {
-	Addrs []netip.Addr
-	TTL   time.Duration // negative means unknown
+	Addrs   []netip.Addr
+	Targets []Target      // in place of Addrs, if the name is that of SRV records
+	TTL     time.Duration // negative means unknown
 
 	// IPv4Err is the error of the lookup of IPv4 addresses, if Addrs has only IPv6 ones. nil
 	// means that there are no IPv4 addresses.
@@ -42,18 +44,11 @@ func (r resolver) lookup(ctx context.Context, host string) (Answer, error) {
 	if addrs := eyeballs.Loopback(host); addrs != nil {
 		return Answer{Addrs: addrs, TTL: maxTTL}, nil
 	}
-	seen := messageRecord{host: host, lowest: -1}
-	res := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-		seen.asked.Store(true)
-		c, err := r.dial(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		if udp, ok := c.(*net.UDPConn); ok {
-			return packets{udp, &seen}, nil
-		}
-		return &segments{Conn: c, seen: &seen}, nil
-	}}
+	if srvname.Is(host) {
+		return r.lookupSRV(ctx, host)
+	}
+	seen := &messageRecord{host: host, lowest: -1}
+	res := r.recording(seen)
 	addrs, err := res.LookupNetIP(ctx, "ip", host)
 	a := Answer{Addrs: addrs}
 	if err == nil && !slices.ContainsFunc(addrs, isIPv4) {
@@ -65,6 +60,21 @@ func (r resolver) lookup(ctx context.Context, host string) (Answer, error) {
 		a.TTL = hostsTTL
 	}
 	return a, err
+}
+
+// recording returns a resolver whose messages seen records.
+func (r resolver) recording(seen *messageRecord) *net.Resolver {
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		seen.asked.Store(true)
+		c, err := r.dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		if udp, ok := c.(*net.UDPConn); ok {
+			return packets{udp, seen}, nil
+		}
+		return &segments{Conn: c, seen: seen}, nil
+	}}
 }
 
 // complete looks up the IPv4 addresses separately. The resolver sends both queries at once,
@@ -114,14 +124,15 @@ func (s *segments) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// messageRecord records the messages that led to the addresses of host. The queries for IPv4
+// messageRecord records the messages that led to the addresses or targets of host. The queries for IPv4
 // and IPv6 are concurrent.
 type messageRecord struct {
 	host  string      // as requested
+	srv   bool        // targets are wanted
 	asked atomic.Bool // a server was asked, so the name is not from /etc/hosts
 
 	mu     sync.Mutex
-	lowest time.Duration // lowest TTL of the records that led to addresses; negative means none yet
+	lowest time.Duration // lowest TTL of the records that led to what is wanted; negative means none yet
 	six    string        // the rooted name with IPv6 addresses; "" means none yet
 }
 
@@ -129,6 +140,13 @@ func (t *messageRecord) found() (six string, lowest time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.six, t.lowest
+}
+
+func (t *messageRecord) wants(kind dnsmessage.Type) bool {
+	if t.srv {
+		return kind == dnsmessage.TypeSRV
+	}
+	return kind == dnsmessage.TypeA || kind == dnsmessage.TypeAAAA
 }
 
 // note records a message from a server. A message that the resolver refuses, such as a forged
@@ -152,7 +170,7 @@ func (t *messageRecord) note(msg []byte) {
 		if err != nil || p.SkipAnswer() != nil {
 			return
 		}
-		leads = leads || h.Type == dnsmessage.TypeA || h.Type == dnsmessage.TypeAAAA
+		leads = leads || t.wants(h.Type)
 		if h.Type == dnsmessage.TypeAAAA && len(asked) == 1 {
 			six = asked[0].Name.String()
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -18,9 +19,10 @@ import (
 // host is a server's data for a name.
 type host struct {
 	addrs  []string
-	ttl    uint32 // of addrs
-	alias  string // the name that has the records
-	short  uint32 // TTL of the alias
+	ttl    uint32   // of addrs
+	alias  string   // the name that has the records
+	short  uint32   // TTL of the alias
+	srv    []string // "priority weight port target", with TTL ttl
 	rcode  dnsmessage.RCode
 	rcode4 dnsmessage.RCode // for queries for IPv4 addresses, if rcode is success
 	long   bool             // too long for UDP
@@ -145,6 +147,16 @@ func (s *server) answer(query []byte, packet bool) ([]byte, error) {
 			m.Answers = append(m.Answers, record(name, h.ttl, &dnsmessage.AResource{A: a.As4()}))
 		case a.Is6() && q.Type == dnsmessage.TypeAAAA:
 			m.Answers = append(m.Answers, record(name, h.ttl, &dnsmessage.AAAAResource{AAAA: a.As16()}))
+		}
+	}
+	for _, text := range h.srv {
+		var r dnsmessage.SRVResource
+		var target string
+		if _, err := fmt.Sscan(text, &r.Priority, &r.Weight, &r.Port, &target); err != nil {
+			return nil, err
+		}
+		if r.Target = dnsmessage.MustNewName(target); q.Type == dnsmessage.TypeSRV {
+			m.Answers = append(m.Answers, record(name, h.ttl, &r))
 		}
 	}
 	return m.Pack()

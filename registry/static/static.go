@@ -4,8 +4,10 @@ package static
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/srvname"
 	"github.com/remora-proxy/remora/internal/unixaddr"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/dns"
@@ -13,7 +15,7 @@ import (
 
 // New returns a watcher for the endpoints of each service, by the service's name. The watcher
 // resolves host names, again and again. An unlisted service has an empty snapshot. The error names
-// the first address that is not "host:port" or a Unix socket. The caller must close the watcher.
+// the first address that is not "host:port", a Unix socket or a name of SRV records. The caller must close the watcher.
 func New(services map[string][]registry.Endpoint, opt dns.Options) (*dns.Watcher, error) {
 	l := make(list, len(services))
 	for service, endpoints := range services {
@@ -34,8 +36,11 @@ func New(services map[string][]registry.Endpoint, opt dns.Options) (*dns.Watcher
 // canonical returns the one spelling of an address. Only endpoints of the configuration may be
 // Unix sockets: a registry must not lead the sidecar to those of its own host.
 func canonical(addr string) (string, error) {
-	if unixaddr.Is(addr) {
+	switch {
+	case unixaddr.Is(addr):
 		return addr, unixaddr.Check(addr)
+	case srvname.Is(addr):
+		return strings.ToLower(addr), srvname.Check(addr)
 	}
 	a, err := registry.ParseAddr(addr)
 	return a.String(), err
