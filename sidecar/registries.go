@@ -3,6 +3,8 @@ package sidecar
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
+	"strings"
 
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/admin"
@@ -11,7 +13,7 @@ import (
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/dns"
 	"github.com/remora-proxy/remora/registry/etcd"
-	"github.com/remora-proxy/remora/registry/file"
+	"github.com/remora-proxy/remora/registry/several"
 	"github.com/remora-proxy/remora/registry/static"
 )
 
@@ -34,6 +36,7 @@ type registryEntry struct {
 var registries = []registryEntry{
 	{name: config.DiscoverEtcd, connect: connectEtcd},
 	{name: config.DiscoverFile, connect: connectFile},
+	{name: config.DiscoverKubernetes, connect: connectKubernetes},
 	{name: config.DiscoverStatic, list: listStatic},
 }
 
@@ -77,26 +80,23 @@ func connectEtcd(cfg *config.Config, source *certs.Source, o dns.Options) (*conn
 	return &connection{client: r, registrar: r, stats: stats}, nil
 }
 
-// connectFile makes the client of a file of endpoints.
-func connectFile(cfg *config.Config, _ *certs.Source, o dns.Options) (*connection, error) {
-	path := cfg.Registry.EndpointFile().Path
-	if path == "" {
-		return nil, nil
-	}
-	r, err := file.New(file.Options{
-		Path: path, CacheDir: cfg.Registry.CacheDir, Protocols: proxy.Protocols(), DNS: o, Logger: o.Logger,
-	})
-	if err != nil {
-		return nil, err
-	}
-	stats := func() admin.RegistryStats {
-		err := r.Err()
-		if err == nil {
-			return admin.RegistryStats{Connected: true}
+// statsOf returns the statistics of a registry that knows why its last request failed.
+func statsOf(failed func() error) func() admin.RegistryStats {
+	return func() admin.RegistryStats {
+		if err := failed(); err != nil {
+			return admin.RegistryStats{LastError: err.Error()}
 		}
-		return admin.RegistryStats{LastError: err.Error()}
+		return admin.RegistryStats{Connected: true}
 	}
-	return &connection{client: r, stats: stats}, nil
+}
+
+// cacheDir returns the folder for what a source has delivered, or "". A service may have several sources, so each has a folder
+// of its own. That of etcd is cache_dir itself, as before there were others.
+func cacheDir(cfg *config.Config, source string) string {
+	if cfg.Registry.CacheDir == "" {
+		return ""
+	}
+	return filepath.Join(cfg.Registry.CacheDir, source)
 }
 
 // listStatic makes the client of the endpoints in the configuration.
@@ -113,9 +113,8 @@ type discovery struct {
 	connections map[string]*connection // by the registry's name; only of those that are configured
 	dns         dns.Options
 
-	// The first that a connection has, nil without one.
-	registrar     registry.Registrar // of this sidecar's own endpoints
-	registryStats func() admin.RegistryStats
+	registrar     registry.Registrar         // of this sidecar's own endpoints: the first that a connection has, or nil
+	registryStats func() admin.RegistryStats // of all connections, nil without one
 }
 
 // connect makes the clients of the configured registries, without waiting for
@@ -140,11 +139,26 @@ func (d *discovery) connect(cfg *config.Config, ids identities, known dns.Known)
 		if d.registrar == nil {
 			d.registrar = c.registrar
 		}
-		if d.registryStats == nil {
-			d.registryStats = c.stats
+		if c.stats != nil {
+			d.registryStats = together(d.registryStats, r.name, c.stats)
 		}
 	}
 	return nil
+}
+
+// together returns the statistics of the registries before, nil if there are none, and of one more.
+func together(before func() admin.RegistryStats, name string, more func() admin.RegistryStats) func() admin.RegistryStats {
+	if before == nil {
+		return more
+	}
+	return func() admin.RegistryStats {
+		all, one := before(), more()
+		if one.LastError != "" {
+			all.LastError = strings.TrimPrefix(all.LastError+"; "+name+": "+one.LastError, "; ")
+		}
+		all.Connected = all.Connected && one.Connected
+		return all
+	}
 }
 
 // disconnect closes the clients.
@@ -155,32 +169,57 @@ func (d *discovery) disconnect() (err error) {
 	return err
 }
 
-// watcher returns the Watcher of a service. own is its client if it serves only this
+// watcher returns the Watcher of a service. own is its client if that serves only this
 // service: the caller must close it. known are addresses of host names from before.
 func (d *discovery) watcher(c *config.Service, known dns.Known) (w registry.Watcher, own registryClient, err error) {
-	for _, r := range registries {
-		if r.name != c.Discover || r.list == nil {
+	var all []registry.Watcher
+	for _, name := range c.Discover {
+		if on := d.connections[name]; on != nil {
+			all = append(all, on.shared)
 			continue
 		}
-		o := d.dns
-		o.Known = known
-		if own, err = r.list(c, o); err != nil {
+		listed, err := d.list(name, c, known)
+		if err != nil {
+			if own != nil {
+				_ = own.Close()
+			}
 			return nil, nil, err
 		}
-		return own, own, nil
+		own, all = listed, append(all, listed)
 	}
-	if on := d.connections[c.Discover]; on != nil {
-		return on.shared, nil, nil
+	if len(all) == 1 {
+		return all[0], own, nil
 	}
-	return nil, nil, fmt.Errorf("service %s: registry %s is not configured", c.Name, c.Discover)
+	if c.Combine == config.CombineMerge {
+		return several.Merge(all...), own, nil
+	}
+	return several.First(all...), own, nil
 }
 
-// hold keeps what the registry knows of the service c until release, although no source
+// list makes the client of the endpoints that the configuration has for a registry.
+func (d *discovery) list(name string, c *config.Service, known dns.Known) (registryClient, error) {
+	for _, r := range registries {
+		if r.name == name && r.list != nil {
+			o := d.dns
+			o.Known = known
+			return r.list(c, o)
+		}
+	}
+	return nil, fmt.Errorf("service %s: registry %s is not configured", c.Name, name)
+}
+
+// hold keeps what the registries know of the service c until release, although no source
 // watches it meanwhile.
 func (d *discovery) hold(c *config.Service) (release func()) {
-	on := d.connections[c.Discover]
-	if on == nil {
-		return func() {}
+	var stops []func()
+	for _, name := range c.Discover {
+		if on := d.connections[name]; on != nil {
+			stops = append(stops, on.shared.Watch(c.Name, func(*registry.Snapshot) {}))
+		}
 	}
-	return on.shared.Watch(c.Name, func(*registry.Snapshot) {})
+	return func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
 }

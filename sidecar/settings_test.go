@@ -54,6 +54,7 @@ routes: [{service: app}]`), nil)
 	c.Listeners[0].TLS.Certificates = []config.KeyPair{{}}
 	c.Routes[0].Match = config.Match{Header: map[string]config.Condition{}, Query: map[string]config.Condition{}}
 	c.Register = []config.Register{{Service: "app", Listener: "in"}}
+	c.Registry.Kubernetes().Services = []config.KubernetesService{{}}
 	return c
 }
 

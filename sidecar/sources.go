@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/remora-proxy/remora/proxy"
@@ -73,7 +74,7 @@ func (s *sources) start(c *config.Service, id *certs.Source, before sourceState,
 		return nil, err
 	}
 	src := &source{cfg: c, own: own}
-	if own != nil {
+	if own != nil && len(c.Discover) == 1 {
 		if snap := s.proc.Snapshot(c.Name); snap != nil && len(snap.Endpoints) > 0 {
 			notify = s.ignoreEmpty(notify)
 		}
@@ -185,7 +186,7 @@ func (s *sources) replace(src *source, c *config.Service, id *certs.Source, noti
 
 // suits reports whether the source can stay for the configuration c of its service.
 func (src *source) suits(c *config.Service) bool {
-	return src.cfg.Discover == c.Discover && src.cfg.Protocol == c.Protocol && src.cfg.Check == c.Check &&
+	return slices.Equal(src.cfg.Discover, c.Discover) && src.cfg.Combine == c.Combine && src.cfg.Protocol == c.Protocol && src.cfg.Check == c.Check &&
 		reflect.DeepEqual(src.cfg.Endpoints, c.Endpoints)
 }
 

@@ -70,7 +70,7 @@ func TestCheckMistakes(t *testing.T) {
 		{"no space behind a colon", "log:\n  level:debug\n  format: text\n",
 			`2:3: not valid YAML: unexpected key name; expected key: value, with a space behind the colon`},
 		{"no space behind the only colon", "services:\n  app:\n    discover:static\n",
-			`3:5: services.app: expected a mapping with keys such as discover, endpoints, opaque; got a plain value; expected a space behind the colon`},
+			`3:5: services.app: expected a mapping with keys such as discover, endpoints, combine; got a plain value; expected a space behind the colon`},
 		{"no colon", "services:\n  app\n    discover: static\n",
 			`2:3: not valid YAML: unexpected key name; expected key: value, with a space behind the colon`},
 		{"a key twice", withSection(`services: {}`),
@@ -129,7 +129,7 @@ func TestCheckMistakes(t *testing.T) {
 		{"condition of Envoy", withRoute(`match: {header: {x-a: {exact_match: b}}}, service: app`),
 			`3:34: routes[0].match.header.x-a.exact_match: unknown key; did you mean exact?`},
 		{"far from all keys", withService(`keepalive: {attempts: 1}`),
-			`2:67: services.app.keepalive: unknown key; expected one of discover, endpoints, opaque, protocol, proxy_protocol, serialization, lb, probe, timeout_header, timeout, idempotent, priority, retry, hedge, connect_timeout, idle_timeout, cancel, max_pending, max_concurrency, max_queue, check, outlier, breaker, rate_limit, allow, tls`},
+			`2:67: services.app.keepalive: unknown key; expected one of discover, endpoints, combine, opaque, protocol, proxy_protocol, serialization, lb, probe, timeout_header, timeout, idempotent, priority, retry, hedge, connect_timeout, idle_timeout, cancel, max_pending, max_concurrency, max_queue, check, outlier, breaker, rate_limit, allow, tls`},
 
 		// Kinds of values.
 		{"text for a mapping", withService(`lb: random`),
@@ -273,7 +273,7 @@ func TestCheckMistakes(t *testing.T) {
 		{"service without endpoints", "services:\n  app:\n",
 			`2:3: services.app.discover: is etcd, but registry.etcd.endpoints is empty; expected addresses there, or discover: static`},
 		{"kind of discovery in capitals", "services: {app: {discover: STATIC, endpoints: [\"127.0.0.1:9000\"]}}\n",
-			`1:28: services.app.discover: expected one of ` + sources + `, got "STATIC"; did you mean static?`},
+			`1:28: services.app.discover[0]: expected one of ` + sources + `, got "STATIC"; did you mean static?`},
 		{"policy of Envoy", withService(`lb: {policy: ROUND_ROBIN}`),
 			`2:80: services.app.lb.policy: expected one of ` + policies + `, got "ROUND_ROBIN"; did you mean weighted_round_robin?`},
 		{"policy of HAProxy", withService(`lb: {policy: leastconn}`),

@@ -359,9 +359,9 @@ var layers = []layer{
 		"the suite knows the interfaces that it checks, and no registry",
 	},
 	{
-		[]string{"registry/kept"},
+		[]string{"registry/kept", "registry/several"},
 		[]string{"registry"},
-		"it is the common part of sources, and knows none",
+		"they are for any source, and know none",
 	},
 	{
 		[]string{"registry/*"},
@@ -409,7 +409,7 @@ var homes = []home{
 		"it comes with the etcd client; tests of health checks and of calls have a real server"},
 	{"go.uber.org/zap", []string{"registry/etcd/...", "lab/..."},
 		"it comes with the etcd client; the sidecar logs with log/slog"},
-	{"github.com/goccy/go-yaml", []string{"proxy/config", "cmd/remora_test"},
+	{"github.com/goccy/go-yaml", []string{"proxy/config", "registry/kubernetes", "cmd/remora_test"},
 		"the rest of the program sees plain structs"},
 	{"github.com/prometheus/", []string{"proxy/admin/..."},
 		"the core counts in its own integers; admin exports them"},

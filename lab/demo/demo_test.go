@@ -53,7 +53,7 @@ func TestConfigurationFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := c.Services["compute"]
-		if s.Hedge.Mode != mode || s.Idempotent[0] != config.IdempotentTrue || s.Timeout != 2*time.Second || s.Discover != config.DiscoverEtcd || s.Protocol != config.ProtocolLink {
+		if s.Hedge.Mode != mode || s.Idempotent[0] != config.IdempotentTrue || s.Timeout != 2*time.Second || s.Discover[0] != config.DiscoverEtcd || s.Protocol != config.ProtocolLink {
 			t.Errorf("hedging %s: %+v", mode, s)
 		}
 		want := config.DefaultPolicy().Hedge

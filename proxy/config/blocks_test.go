@@ -50,7 +50,7 @@ type catalog struct {
 	Servers []string `yaml:"servers"`
 }
 
-func (l *catalog) servers() (key string, list []string) { return "servers", l.Servers }
+func (l *catalog) servers() (key string, n int) { return "servers", len(l.Servers) }
 
 func (*catalog) registers() bool { return false }
 

@@ -65,7 +65,7 @@ func (c *Check) check(in scope, at path) {
 }
 
 // checkService checks the check of a service's endpoints. Endpoints in etcd may have
-// the protocol http although the service has another, so only static ones are checked.
+// the protocol http although the service has another, so only those of a file are checked.
 func (c *Check) checkService(in scope, at path) {
 	s := in.service
 	for _, e := range s.Endpoints {
@@ -75,9 +75,9 @@ func (c *Check) checkService(in scope, at path) {
 	if c.Beside() {
 		return
 	}
-	isForeign := s.Discover == DiscoverStatic && s.Protocol != ProtocolHTTP
+	isForeign := s.isListed() && s.Protocol != ProtocolHTTP
 	noGRPC := slices.Contains([]string{ProtocolLink, ProtocolDubbo, ProtocolTCP}, s.Protocol)
-	in.refuseIf(c.GRPC != "" && s.Discover == DiscoverStatic && noGRPC, at.key("grpc"),
+	in.refuseIf(c.GRPC != "" && s.isListed() && noGRPC, at.key("grpc"),
 		"the endpoints speak %s, not gRPC; expected tcp: true", s.Protocol)
 	in.refuseIf(c.HTTP != "" && isForeign, at.key("http"),
 		"the endpoints speak %s, not %s; expected tcp: true", s.Protocol, ProtocolHTTP)

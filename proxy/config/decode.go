@@ -219,13 +219,24 @@ func (d *decoder) decodeMap(n *node, v reflect.Value, f field, p path) {
 		into := value
 		if value.Kind() == reflect.Pointer {
 			s := DefaultService(e.key)
-			s.Protocol = defaultProtocol(e.value.scalar("discover"))
+			s.Protocol = defaultProtocol(onlyItem(e.value.value("discover")))
 			value.Set(reflect.ValueOf(s))
 			into = value.Elem()
 		}
 		d.decode(e.value, into, f, f.entry(p, e.key))
 		v.SetMapIndex(reflect.ValueOf(e.key), value)
 	}
+}
+
+// onlyItem returns a scalar, or that of a list of one.
+func onlyItem(n *node) string {
+	switch {
+	case n == nil:
+		return ""
+	case n.kind == kindSequence && len(n.items) == 1:
+		return n.items[0].text
+	}
+	return n.text
 }
 
 // warnEmpty warns of a section without content. [] and {} say that it is meant.

@@ -16,11 +16,11 @@ func init() { declareRegistry(DiscoverFile, new(EndpointFile)) }
 // EndpointFile returns the settings of the file of endpoints.
 func (r *Registry) EndpointFile() *EndpointFile { return block[EndpointFile](r.Blocks) }
 
-func (f *EndpointFile) servers() (key string, list []string) {
+func (f *EndpointFile) servers() (key string, n int) {
 	if f.Path != "" {
-		list = []string{f.Path}
+		n = 1
 	}
-	return "path", list
+	return "path", n
 }
 
 func (f *EndpointFile) registers() bool { return false }

@@ -40,7 +40,7 @@ func (e *Etcd) Secured() bool {
 	})
 }
 
-func (e *Etcd) servers() (key string, list []string) { return "endpoints", e.Endpoints }
+func (e *Etcd) servers() (key string, n int) { return "endpoints", len(e.Endpoints) }
 
 func (e *Etcd) registers() bool { return true }
 

@@ -51,7 +51,7 @@ func TestUnknownProtocolRules(t *testing.T) {
 	var got []string
 	in := scope{config: Default(), report: func(at path, _ string, _ ...any) { got = append(got, string(at)) }}
 	s := DefaultService("s")
-	s.Discover, s.Protocol, s.Endpoints = DiscoverStatic, "other", []Endpoint{{Address: "127.0.0.1:1"}}
+	s.Discover, s.Protocol, s.Endpoints = []string{DiscoverStatic}, "other", []Endpoint{{Address: "127.0.0.1:1"}}
 	in.config.Services["s"] = s
 	(&Listener{Address: "127.0.0.1:2", Protocol: "other", Service: "s", Path: DefaultPath()}).check(in, "l")
 	s.check(in, "services.s")

@@ -79,7 +79,7 @@ func TestFull(t *testing.T) {
 	want.Listeners = []Listener{egress, ingress}
 	compute, local := DefaultService("compute"), DefaultService("local")
 	compute.Endpoints, compute.Check.TCP = []Endpoint{}, true
-	local.Discover, local.Protocol, local.MaxConcurrency = DiscoverStatic, ProtocolHTTP, 64
+	local.Discover, local.Protocol, local.MaxConcurrency = []string{DiscoverStatic}, ProtocolHTTP, 64
 	local.Endpoints = []Endpoint{{Address: "127.0.0.1:8080", Weight: 1}}
 	want.Services = map[string]*Service{"compute": compute, "local": local}
 	overridden := DefaultPolicy()

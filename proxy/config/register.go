@@ -68,7 +68,7 @@ func (c *Check) checkListener(in scope, at path, l *Listener) {
 		in.report(at, "listener %q has no service, so there is nothing to check", l.Name)
 	case s != nil && s.TLS.ByHost() && !c.Beside() && (c.HTTP != "" || c.GRPC != ""):
 		in.report(at, "contradicts tls.sni: host of service %s: a check is no request, and has no Host; expected tcp: true", s.Name)
-	case s != nil && s.Discover != DiscoverStatic:
+	case s != nil && !s.isListed():
 		in.report(at, "service %s has no static endpoints, so there is nothing to check", s.Name)
 	}
 }

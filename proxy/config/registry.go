@@ -17,9 +17,11 @@ func (r *Registry) setDefaults() { r.Blocks = defaultBlocks[Registry]() }
 
 // registryBlock is what other sections need to know of the block of a registry.
 type registryBlock interface {
-	servers() (key string, list []string) // without one, the registry is not configured
-	registers() bool                      // reports whether its clients can register
-	tls() *TLS                            // nil means plain text
+	// servers returns how many servers the block names, and the key that names them. Without one, the registry is not
+	// configured. "" means that it needs no key.
+	servers() (key string, n int)
+	registers() bool // reports whether its clients can register
+	tls() *TLS       // nil means plain text
 }
 
 // declareRegistry gives Registry the block of a registry.
@@ -41,8 +43,8 @@ func (r *Registry) blocks() iter.Seq2[string, registryBlock] {
 // Servers returns the number of servers of all registries.
 func (r *Registry) Servers() (n int) {
 	for _, b := range r.blocks() {
-		_, list := b.servers()
-		n += len(list)
+		_, servers := b.servers()
+		n += servers
 	}
 	return n
 }
@@ -50,8 +52,8 @@ func (r *Registry) Servers() (n int) {
 // checkConfigured reports a service of a registry without servers.
 func (r *Registry) checkConfigured(in scope, at path, discover string) {
 	for name, b := range r.blocks() {
-		key, list := b.servers()
-		in.refuseIf(name == discover && len(list) == 0, at,
+		key, servers := b.servers()
+		in.refuseIf(name == discover && servers == 0, at,
 			"is %s, but registry.%s.%s is empty; expected addresses there, or discover: %s", name, name, key, DiscoverStatic)
 	}
 }
@@ -60,11 +62,11 @@ func (r *Registry) checkConfigured(in scope, at path, discover string) {
 func (r *Registry) checkRegistrar(in scope, at path) {
 	empty := ""
 	for name, b := range r.blocks() {
-		key, list := b.servers()
+		key, servers := b.servers()
 		switch {
 		case !b.registers():
 			continue
-		case len(list) > 0:
+		case servers > 0:
 			return
 		case empty != "":
 			empty += ", "

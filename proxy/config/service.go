@@ -10,9 +10,11 @@ import (
 type Service struct {
 	Name string `yaml:"-"` // its key in the file
 
-	// Source of the endpoints.
-	Discover  string     `yaml:"discover" list:"registries"`
+	// [Source](discovery.md) of the endpoints, or a list of sources.
+	Discover  []string   `yaml:"discover" list:"registries" single:"true" filled:"true"`
 	Endpoints []Endpoint `yaml:"endpoints"` // static ones
+	// Of several sources: the `first` that has endpoints, or `merge` those of all.
+	Combine string `yaml:"combine" oneof:"first merge"`
 	// Links may open streams of any bytes to it, past the limits of requests. `tcp` services take them anyway.
 	Opaque bool `yaml:"opaque"`
 	// What the endpoints speak, unless the registry says otherwise. `grpc` is `http2`, over which gRPC calls come. With `discover: static` the default is `http`.
@@ -59,7 +61,8 @@ func DefaultService(name string) *Service {
 
 func (s *Service) setDefaults() {
 	*s = Service{
-		Discover:       DiscoverEtcd,
+		Discover:       []string{DiscoverEtcd},
+		Combine:        CombineFirst,
 		Protocol:       defaultProtocol(DiscoverEtcd),
 		ProxyProtocol:  ProxyProtocolOff,
 		Serialization:  SerializationHessian2,
@@ -107,7 +110,8 @@ func (s *Service) check(in scope, at path) {
 	in.refuseIf(s.Name == "" || strings.ContainsAny(s.Name, "/ \t\n"),
 		at, "expected a name without spaces and /, got %q", s.Name)
 	in.refuseIf(strings.Contains(s.Name, "${"), at, "variables are expanded in values, not in keys; expected the name itself")
-	s.checkSource(in, at)
+	s.checkSources(in, at)
+	s.checkListed(in, at)
 	in.refuseIf(s.ProxyProtocol != ProxyProtocolOff && s.Protocol != ProtocolTCP, at.key("proxy_protocol"),
 		"only a service with protocol %s sends it; a pooled connection carries the requests of many clients, whom X-Forwarded-For names", ProtocolTCP)
 	s.Policy.check(in, at, nil)

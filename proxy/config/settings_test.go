@@ -161,6 +161,8 @@ func itemDefaults() map[reflect.Type]reflect.Value {
 		reflect.TypeFor[AllowRule](): reflect.ValueOf(AllowRule{}),
 		reflect.TypeFor[KeyPair]():   reflect.ValueOf(KeyPair{}),
 		reflect.TypeFor[Policy]():    reflect.ValueOf(DefaultPolicy()),
+
+		reflect.TypeFor[KubernetesService](): reflect.ValueOf(KubernetesService{}),
 	}
 }
 

@@ -10,7 +10,9 @@ func with(text, more string) string { return strings.TrimSuffix(text, "}") + ", 
 
 // TestSRVRules checks names of SRV records. Only endpoints may have them.
 func TestSRVRules(t *testing.T) {
-	of := func(endpoint string) string { return `{services: {s: {discover: static, endpoints: [` + endpoint + `]}}}` }
+	of := func(endpoint string) string {
+		return `{services: {s: {discover: static, endpoints: [` + endpoint + `]}}}`
+	}
 	checkRules(t, []rule{
 		{of(`"_http._tcp.compute.internal"`), ""},
 		{of(`{address: "_http._tcp.compute.internal", weight: 3}, "10.0.0.1:80"`), ""},

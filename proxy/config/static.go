@@ -1,5 +1,7 @@
 package config
 
+import "strings"
+
 // Endpoint is a static endpoint. In the file it may be plain "host:port".
 type Endpoint struct {
 	// `host:port`, `unix:/path`, `unix:@name`, or a name of SRV records (`_http._tcp.compute.internal`), for `discover: static`. An endpoint may be this text alone. Host names are resolved again.
@@ -24,17 +26,15 @@ func defaultProtocol(discover string) string {
 	return ProtocolLink
 }
 
-// checkSource checks the source of the endpoints, and those that the file lists.
-func (s *Service) checkSource(in scope, at path) {
+// checkListed checks the endpoints that the file lists.
+func (s *Service) checkListed(in scope, at path) {
 	endpoints := at.key("endpoints")
 	switch {
-	case s.Discover == DiscoverStatic && len(s.Endpoints) == 0:
-		in.report(endpoints, "missing; a static service needs endpoints")
-	case in.partly[at.key("discover")]:
-	case s.Discover != DiscoverStatic && len(s.Endpoints) > 0:
-		in.report(endpoints, "set, but discover is %s; expected discover: %s", s.Discover, DiscoverStatic)
-	default:
-		in.config.Registry.checkConfigured(in, at.key("discover"), s.Discover)
+	case s.finds(DiscoverStatic):
+		in.refuseIf(len(s.Endpoints) == 0, endpoints, "missing; a static service needs endpoints")
+	case !in.partly[at.key("discover")]:
+		in.refuseIf(len(s.Endpoints) > 0, endpoints,
+			"set, but discover is %s; expected discover: %s", strings.Join(s.Discover, ", "), DiscoverStatic)
 	}
 	seen := map[string]bool{}
 	for i, e := range s.Endpoints {

@@ -127,7 +127,7 @@ func NewMember(c *config.Service, old Member, loops int) Member {
 // changes, c is another service of the same name, and the old one drains.
 func identityOf(c *config.Service) config.Service {
 	f := *c
-	f.Discover, f.Endpoints, f.Check = "", nil, config.Check{}
+	f.Discover, f.Combine, f.Endpoints, f.Check = nil, "", nil, config.Check{}
 	f.Policy, f.LB, f.Outlier = config.Policy{}, config.LB{Subset: c.LB.Subset}, config.Outlier{}
 	f.ConnectTimeout, f.IdleTimeout, f.MaxPending, f.MaxQueue, f.Opaque, f.TimeoutHeader, f.Probe = 0, 0, 0, 0, false, false, ""
 	f.Breaker, f.RateLimit, f.Allow = config.Breaker{}, config.RateLimit{}, config.Allow{}

@@ -121,7 +121,7 @@ func (u unresolved) Watch(service string, notify func(*registry.Snapshot)) (stop
 	defer r.mu.Unlock()
 	r.users[l] = service
 	if r.lists != nil {
-		l.Set(r.of(service))
+		l.Set(r.of(service), kept.AfterChange)
 	}
 	return func() {
 		l.Close()
@@ -189,7 +189,7 @@ func (r *Registry) use(lists map[string][]registry.Endpoint) {
 	}
 	r.lists, r.err = lists, nil
 	for l, service := range r.users {
-		l.Set(r.of(service))
+		l.Set(r.of(service), kept.AfterChange)
 	}
 }
 

@@ -5,8 +5,8 @@
 //
 //   - While the source is silent, the last list stays, without a time limit.
 //   - At a start with a silent source, the list comes from the cache on disk.
-//   - An empty list after a list with endpoints is doubted: the endpoints stay in use for Options.Grace, unless the source
-//     has others before. Sources that have just come back may be empty by mistake.
+//   - An empty list after a list with endpoints is doubted: the endpoints stay in use for AfterChange or AfterReconnect,
+//     unless the source has others before. Sources that have just come back may be empty by mistake.
 //
 // An endpoint that is kept although it is gone costs a refused connection and a retry. An empty list would cost every
 // request.
@@ -27,12 +27,14 @@ type Options struct {
 	Cache  *registry.Cache // nil means none
 	Origin string          // of the cache's records; distinguishes sources
 	Wait   time.Duration   // how long a start waits for the source before the cache is used; default 1 s
-	Grace  time.Duration   // how long an empty list is doubted; default 5 s
 }
 
+const defaultWait = time.Second
+
+// How long an empty list is doubted.
 const (
-	defaultWait  = time.Second
-	defaultGrace = 5 * time.Second
+	AfterChange    = 5 * time.Second  // if the source says that the list has changed
+	AfterReconnect = 30 * time.Second // if the source was silent before
 )
 
 // List is the list of one service for one watch. Its methods may be called from any goroutine.
@@ -53,7 +55,7 @@ type List struct {
 // Watch returns the List of a service. Its snapshots go to notify, as registry.Watcher says. The caller must close the
 // List.
 func (o Options) Watch(service string, notify func(*registry.Snapshot)) *List {
-	o.Wait, o.Grace = cmp.Or(o.Wait, defaultWait), cmp.Or(o.Grace, defaultGrace)
+	o.Wait = cmp.Or(o.Wait, defaultWait)
 	l := &List{opt: o, service: service, notify: notify}
 	if rec, ok := o.Cache.Load(service); ok && rec.Origin == o.Origin {
 		time.AfterFunc(o.Wait, func() { l.useCached(&rec) })
@@ -70,8 +72,9 @@ func (l *List) useCached(rec *registry.Record) {
 	}
 }
 
-// Set is called by the source with the whole list of the service. Set keeps endpoints.
-func (l *List) Set(endpoints []registry.Endpoint) {
+// Set is called by the source with the whole list of the service, which Set keeps. doubt is how long the list is doubted if
+// it is empty.
+func (l *List) Set(endpoints []registry.Endpoint, doubt time.Duration) {
 	endpoints = registry.Normalize(endpoints)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,8 +83,8 @@ func (l *List) Set(endpoints []registry.Endpoint) {
 	case len(endpoints) > 0 || l.last == nil || len(l.last.Endpoints) == 0:
 		l.believe()
 	case l.doubted.IsZero():
-		l.doubted = time.Now().Add(l.opt.Grace)
-		time.AfterFunc(l.opt.Grace, l.endDoubt)
+		l.doubted = time.Now().Add(doubt)
+		time.AfterFunc(doubt, l.endDoubt)
 	}
 }
 

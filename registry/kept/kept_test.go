@@ -68,11 +68,11 @@ func TestList(t *testing.T) {
 					time.Sleep(s.after)
 					synctest.Wait()
 					if s.ports != nil {
-						l.Set(list(s.ports...))
+						l.Set(list(s.ports...), AfterChange)
 					}
 				}
 				l.Close()
-				l.Set(list(8))
+				l.Set(list(8), AfterChange)
 				if !slices.Equal(got, c.want) {
 					t.Errorf("delivered %q, want %q", got, c.want)
 				}

@@ -1,0 +1,303 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/kept"
+)
+
+const (
+	pageSize       = "500"            // slices of one answer to a list
+	requestTimeout = 10 * time.Second // of one page
+	watchTime      = 5 * time.Minute  // the API server ends a watch after that, or up to twice that
+	maxMessage     = 16 << 20         // bytes of a page, and of an event
+	maxSlices      = 20_000           // of a namespace; a longer list is an error
+)
+
+var (
+	errGone    = errors.New("the version of the last list has gone")
+	errLarge   = fmt.Errorf("a message has more than %d bytes", maxMessage)
+	errTooMany = fmt.Errorf("the namespace has more than %d EndpointSlices", maxSlices)
+)
+
+// follower follows the EndpointSlices of one namespace.
+type follower struct {
+	r         *Registry
+	namespace string
+
+	mu     sync.Mutex
+	slices map[string]*endpointSlice // by name; nil before the first list
+	users  map[*kept.List]*user
+}
+
+// user is a watch of a Service.
+type user struct {
+	list    *kept.List
+	service string
+	port    string
+	told    string // the last error about the Service that was logged
+}
+
+func (f *follower) add(u *user) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.users[u.list] = u
+	if f.slices != nil {
+		f.update(u, kept.AfterReconnect)
+	}
+}
+
+func (f *follower) remove(l *kept.List) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.users, l)
+}
+
+// update delivers the endpoints of a Service. doubt is how long they are doubted if there are none.
+func (f *follower) update(u *user, doubt time.Duration) {
+	var of []*endpointSlice
+	for _, s := range f.slices {
+		if s.Metadata.Labels[serviceLabel] == u.service {
+			of = append(of, s)
+		}
+	}
+	endpoints, err := endpointsOf(of, u.port, f.r.opt.Zone)
+	if err != nil {
+		if u.told != err.Error() {
+			f.r.log.Warn("service can't be used", "service", u.service, "namespace", f.namespace, "error", err)
+			u.told = err.Error()
+		}
+		return
+	}
+	u.told = ""
+	if len(endpoints) > registry.MaxEndpoints {
+		f.r.log.Warn("service has too many endpoints; some are ignored", "service", u.service, "limit", registry.MaxEndpoints)
+		endpoints = endpoints[:registry.MaxEndpoints]
+	}
+	u.list.Set(endpoints, doubt)
+}
+
+// run lists and watches until the end of the Registry.
+func (f *follower) run() {
+	pause := minPause
+	for f.r.ctx.Err() == nil {
+		version, err := f.list()
+		if err == nil {
+			pause = minPause
+			err = f.follow(version)
+		}
+		if f.r.ctx.Err() != nil {
+			return
+		}
+		if !errors.Is(err, errGone) {
+			f.r.state.set(f.r.log, f.namespace, err)
+		}
+		select {
+		case <-f.r.ctx.Done():
+			return
+		case <-time.After(pause + rand.N(pause)):
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+// list replaces all slices by those that the API server has, and returns the version from which changes follow.
+func (f *follower) list() (version string, err error) {
+	all := make(map[string]*endpointSlice)
+	next := ""
+	for {
+		var page struct {
+			Metadata struct {
+				ResourceVersion string `json:"resourceVersion"`
+				Continue        string `json:"continue"`
+			} `json:"metadata"`
+			Items []*endpointSlice `json:"items"`
+		}
+		if err := f.page(next, &page); err != nil {
+			return "", err
+		}
+		for _, s := range page.Items {
+			all[s.Metadata.Name] = s
+		}
+		if len(all) > maxSlices {
+			return "", errTooMany
+		}
+		if version, next = page.Metadata.ResourceVersion, page.Metadata.Continue; next == "" {
+			break
+		}
+	}
+	f.r.state.set(f.r.log, f.namespace, nil)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.slices = all
+	for _, u := range f.users {
+		f.update(u, kept.AfterReconnect)
+	}
+	return version, nil
+}
+
+func (f *follower) page(from string, into any) error {
+	ctx, cancel := context.WithTimeout(f.r.ctx, requestTimeout)
+	defer cancel()
+	query := url.Values{"limit": {pageSize}}
+	if from != "" {
+		query.Set("continue", from)
+	}
+	body, err := f.get(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	return json.NewDecoder(&bounded{r: body, left: maxMessage}).Decode(into)
+}
+
+// follow applies the changes after version until the watch ends. A watch that the API server ends in its time goes on from the
+// last version that was seen.
+func (f *follower) follow(version string) error {
+	for {
+		last, err := f.watch(version)
+		if err != nil || last == version {
+			return err
+		}
+		version = last
+	}
+}
+
+// watch is one request of follow. It returns the last version that was seen. No error means that the API server has ended the
+// watch.
+func (f *follower) watch(version string) (last string, err error) {
+	seconds := int((watchTime + rand.N(watchTime)).Seconds())
+	body, err := f.get(f.r.ctx, url.Values{
+		"watch": {"1"}, "resourceVersion": {version}, "allowWatchBookmarks": {"true"}, "timeoutSeconds": {strconv.Itoa(seconds)},
+	})
+	if err != nil {
+		return "", err
+	}
+	defer body.Close()
+	in := &bounded{r: body}
+	events := json.NewDecoder(in)
+	for {
+		in.left = maxMessage
+		var e event
+		if err := events.Decode(&e); errors.Is(err, io.EOF) {
+			return version, nil
+		} else if err != nil {
+			return "", err
+		}
+		if version, err = f.apply(&e); err != nil {
+			return "", err
+		}
+	}
+}
+
+// event is an event of a watch.
+type event struct {
+	Type   string          `json:"type"` // ADDED, MODIFIED, DELETED, BOOKMARK or ERROR
+	Object json.RawMessage `json:"object"`
+}
+
+// apply applies an event, and returns its version.
+func (f *follower) apply(e *event) (version string, err error) {
+	var meta struct {
+		Metadata struct {
+			ResourceVersion string `json:"resourceVersion"`
+		} `json:"metadata"`
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	}
+	if err := json.Unmarshal(e.Object, &meta); err != nil {
+		return "", err
+	}
+	switch e.Type {
+	case "ADDED", "MODIFIED", "DELETED":
+		s := new(endpointSlice)
+		if err := json.Unmarshal(e.Object, s); err != nil {
+			return "", err
+		}
+		f.change(s, e.Type == "DELETED")
+	case "BOOKMARK":
+	case "ERROR":
+		return "", statusError(meta.Code, meta.Message)
+	default:
+		return "", fmt.Errorf("an unknown event %.20q", e.Type)
+	}
+	return meta.Metadata.ResourceVersion, nil
+}
+
+// change applies another state of a slice, and updates the Services that it belongs to or belonged to.
+func (f *follower) change(s *endpointSlice, deleted bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before := f.slices[s.Metadata.Name]
+	if deleted {
+		delete(f.slices, s.Metadata.Name)
+	} else if before != nil || len(f.slices) < maxSlices {
+		f.slices[s.Metadata.Name] = s
+	}
+	for _, u := range f.users {
+		if u.service == s.Metadata.Labels[serviceLabel] || before != nil && u.service == before.Metadata.Labels[serviceLabel] {
+			f.update(u, kept.AfterChange)
+		}
+	}
+}
+
+// get requests the EndpointSlices of the namespace. The caller must close the body.
+func (f *follower) get(ctx context.Context, query url.Values) (io.ReadCloser, error) {
+	u := f.r.access.server.JoinPath("apis/discovery.k8s.io/v1/namespaces", url.PathEscape(f.namespace), "endpointslices")
+	u.RawQuery = query.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "application/json")
+	if err := f.r.access.authorize(req); err != nil {
+		return nil, err
+	}
+	resp, err := f.r.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp.Body, nil
+	}
+	defer resp.Body.Close()
+	var status struct {
+		Message string `json:"message"`
+	}
+	_ = json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&status) // the code says enough
+	return nil, statusError(resp.StatusCode, status.Message)
+}
+
+func statusError(code int, message string) error {
+	if code == http.StatusGone {
+		return errGone
+	}
+	return fmt.Errorf("status %d: %.300s", code, message)
+}
+
+// bounded reads no more than left bytes.
+type bounded struct {
+	r    io.Reader
+	left int
+}
+
+// Read implements io.Reader.
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errLarge
+	}
+	n, err := b.r.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}

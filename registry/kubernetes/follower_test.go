@@ -1,0 +1,236 @@
+package kubernetes
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/must"
+	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/registrytest"
+)
+
+func at(addrs ...string) (all []registry.Endpoint) {
+	for _, a := range addrs {
+		all = append(all, registry.Endpoint{Addr: a})
+	}
+	return all
+}
+
+// TestPages: a list of several pages is delivered as a whole, each service by its own slices.
+func TestPages(t *testing.T) {
+	a := newAPI(t)
+	for _, service := range []string{"a", "b", "c", "d", "e"} {
+		a.set(service, sliceOf(service, 80, at("10.0.0."+string('1'+service[0]-'a')+":80")...))
+	}
+	r := open(t, a, func(o *Options) { o.Services = map[string]Service{"other": {Name: "e", Port: "http"}} })
+	defer r.Close()
+	for service, want := range map[string]string{"a": "10.0.0.1:80", "c": "10.0.0.3:80", "other": "10.0.0.5:80"} {
+		registrytest.Watch(t, r, service).WaitAddrs(want)
+	}
+	registrytest.Watch(t, r, "unknown").WaitAddrs()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.lists > 3 {
+		t.Errorf("%d pages for four services of one namespace, want 3", a.lists)
+	}
+	if a.tokens[0] != "Bearer secret" {
+		t.Errorf("the token %q", a.tokens[0])
+	}
+}
+
+// TestGone: a watch whose version is forgotten leads to another list. A slice that has gone meanwhile has no endpoints then.
+func TestGone(t *testing.T) {
+	a := newAPI(t)
+	a.set("one", sliceOf("compute", 80, at("10.0.0.1:80")...))
+	a.set("two", rename(sliceOf("compute", 80, at("10.0.0.2:80")...), "two"))
+	r := open(t, a, nil)
+	defer r.Close()
+	s := registrytest.Watch(t, r, "compute")
+	s.WaitAddrs("10.0.0.1:80", "10.0.0.2:80")
+	a.setCut(true)
+	a.set("one", nil)
+	a.forget()
+	a.setCut(false)
+	s.WaitAddrs("10.0.0.2:80")
+	s.Always("10.0.0.2:80")
+}
+
+func rename(s map[string]any, name string) map[string]any {
+	s["metadata"].(map[string]any)["name"] = name
+	return s
+}
+
+// TestMoved: a slice that goes to another Service leaves the one before.
+func TestMoved(t *testing.T) {
+	a := newAPI(t)
+	a.set("one", rename(sliceOf("compute", 80, at("10.0.0.1:80")...), "one"))
+	a.set("two", rename(sliceOf("compute", 80, at("10.0.0.2:80")...), "two"))
+	r := open(t, a, nil)
+	defer r.Close()
+	compute, other := registrytest.Watch(t, r, "compute"), registrytest.Watch(t, r, "other")
+	compute.WaitAddrs("10.0.0.1:80", "10.0.0.2:80")
+	a.set("one", rename(sliceOf("other", 80, at("10.0.0.1:80")...), "one"))
+	compute.WaitAddrs("10.0.0.2:80")
+	other.WaitAddrs("10.0.0.1:80")
+}
+
+// TestBookmark: after a bookmark and the end of the watch, the next watch goes on from there without a list.
+func TestBookmark(t *testing.T) {
+	a := newAPI(t)
+	a.set("compute", sliceOf("compute", 80, at("10.0.0.1:80")...))
+	r := open(t, a, nil)
+	defer r.Close()
+	s := registrytest.Watch(t, r, "compute")
+	s.WaitAddrs("10.0.0.1:80")
+	a.mu.Lock()
+	lists := a.lists
+	a.version += 50
+	a.happen("BOOKMARK", map[string]any{"kind": "EndpointSlice", "metadata": map[string]string{"resourceVersion": strconv.Itoa(a.version)}})
+	a.ending = true // of the watch, after this event
+	a.mu.Unlock()
+	eventually.True(t, "a watch from the bookmark", func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return slices.Contains(a.watched, a.version)
+	})
+	a.set("compute", sliceOf("compute", 80, at("10.0.0.2:80")...))
+	s.WaitAddrs("10.0.0.2:80")
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.lists != lists {
+		t.Errorf("%d lists after the first", a.lists-lists)
+	}
+}
+
+// TestRefusals: what can't be read is told in the log once, and by Err. The last endpoints stay.
+func TestRefusals(t *testing.T) {
+	a := newAPI(t)
+	var log lockedBuffer
+	r := open(t, a, func(o *Options) {
+		o.Services = map[string]Service{"secret": {Namespace: "vault"}}
+		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	defer r.Close()
+	registrytest.Watch(t, r, "secret")
+	eventually.True(t, "an error", func() bool { return r.Err() != nil })
+	if err := r.Err().Error(); !strings.Contains(err, "status 403: endpointslices is forbidden") {
+		t.Error(err)
+	}
+	a.mu.Lock()
+	before := len(a.tokens)
+	a.mu.Unlock()
+	eventually.True(t, "more tries", func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return len(a.tokens) > before+2
+	})
+	if n := strings.Count(log.String(), "level=WARN"); n != 1 {
+		t.Errorf("%d warnings:\n%s", n, log.String())
+	}
+}
+
+// lockedBuffer is a buffer for several goroutines.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// String returns all that was written.
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// TestRotation: the token of a request is that which its file has then.
+func TestRotation(t *testing.T) {
+	a := newAPI(t)
+	a.set("compute", sliceOf("compute", 80, at("10.0.0.1:80")...))
+	token := filepath.Join(t.TempDir(), "token")
+	must.WriteFile(t, token, "first")
+	r := open(t, a, nil)
+	defer r.Close()
+	r.access.token = material{file: token}
+	s := registrytest.Watch(t, r, "compute")
+	s.WaitAddrs("10.0.0.1:80")
+	eventually.True(t, "the watch", func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return len(a.watched) > 0
+	})
+	must.WriteFile(t, token, "second")
+	a.setCut(true)
+	a.setCut(false)
+	eventually.True(t, "the second token", func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return slices.Contains(a.tokens, "Bearer second")
+	})
+}
+
+// TestKubeconfig: what a kubeconfig file may say.
+func TestKubeconfig(t *testing.T) {
+	const context = "current-context: c\ncontexts: [{name: b, context: {cluster: y}}, {name: c, context: {cluster: x, user: u, namespace: shop}}]\n"
+	const cluster = `clusters: [{name: x, cluster: {server: "https://10.0.0.1:6443", certificate-authority: ca.pem}}]` + "\n"
+	dir := t.TempDir()
+	must.WriteFile(t, filepath.Join(dir, "token"), "abc")
+	for _, c := range []struct{ name, text, want string }{
+		{"a token", context + cluster + "users: [{name: u, user: {token: abc}}]", ""},
+		{"a token in a file", context + cluster + "users: [{name: u, user: {tokenFile: token}}]", ""},
+		{"JSON", `{"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "x", "namespace": "shop"}}], "clusters": [{"name": "x", "cluster": {"server": "http://a"}}]}`, ""},
+		{"a program", context + cluster + "users: [{name: u, user: {exec: {command: aws}}}]", "gets its token from a program"},
+		{"no context", cluster, `the current context "" has no cluster`},
+		{"no cluster", context, `the current context "c" has no cluster`},
+		{"no URL", context + `clusters: [{name: x, cluster: {server: "10.0.0.1:6443"}}]`, "is no URL"},
+		{"no base64", context + `clusters: [{name: x, cluster: {server: "https://a", certificate-authority-data: "?"}}]`, "illegal base64"},
+		{"no YAML", "{", "remora-kubeconfig"},
+	} {
+		path := filepath.Join(dir, "remora-kubeconfig")
+		must.WriteFile(t, path, c.text)
+		a, err := fromKubeconfig(path)
+		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+			continue
+		}
+		if err != nil || a.token.empty() {
+			continue
+		}
+		if token, err := a.token.read(); string(token) != "abc" || err != nil || a.namespace != "shop" || a.ca.file != filepath.Join(dir, "ca.pem") {
+			t.Errorf("%s: token %q, %v, namespace %s, authority %s", c.name, token, err, a.namespace, a.ca.file)
+		}
+	}
+}
+
+// TestInCluster: a pod finds the API server by its environment and its account.
+func TestInCluster(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	if _, err := inCluster(dir); err != errNoCluster {
+		t.Errorf("outside of a pod: %v", err)
+	}
+	t.Setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+	t.Setenv("KUBERNETES_SERVICE_PORT", "")
+	if _, err := inCluster(dir); !os.IsNotExist(err) {
+		t.Errorf("without an account: %v", err)
+	}
+	must.WriteFile(t, filepath.Join(dir, "namespace"), "shop\n")
+	a, err := inCluster(dir)
+	if err != nil || a.server.String() != "https://[fd00::1]:443" || a.namespace != "shop" {
+		t.Errorf("%+v, %v", a, err)
+	}
+}

@@ -1,0 +1,175 @@
+package kubernetes
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/remora-proxy/remora/registry"
+)
+
+// endpointSlice is the part of a discovery.k8s.io/v1 EndpointSlice that this package uses.
+type endpointSlice struct {
+	Metadata struct {
+		Name   string            `json:"name"`
+		Labels map[string]string `json:"labels"`
+	} `json:"metadata"`
+	AddressType string `json:"addressType"` // IPv4, IPv6 or FQDN
+	Endpoints   []struct {
+		Addresses  []string `json:"addresses"` // interchangeable: the first is used
+		Conditions struct {
+			Ready       *bool `json:"ready"`
+			Serving     *bool `json:"serving"`
+			Terminating *bool `json:"terminating"`
+		} `json:"conditions"`
+		Zone      string `json:"zone"`
+		TargetRef struct {
+			UID string `json:"uid"`
+		} `json:"targetRef"`
+		Hints struct {
+			ForZones []struct {
+				Name string `json:"name"`
+			} `json:"forZones"`
+		} `json:"hints"`
+	} `json:"endpoints"`
+	Ports []struct {
+		Name     string `json:"name"`
+		Protocol string `json:"protocol"`
+		Port     int    `json:"port"`
+	} `json:"ports"`
+}
+
+// serviceLabel names the Service that an EndpointSlice belongs to.
+const serviceLabel = "kubernetes.io/service-name"
+
+// replica is an address of a Service, as a slice describes it.
+type replica struct {
+	endpoint registry.Endpoint
+	pod      string // uid; "" means unknown
+	ready    bool
+	draining bool // not ready, but it still serves until it ends
+	zones    []string
+}
+
+// endpointsOf returns the endpoints of a Service at its port, which is named or numbered, or its only one if port is "".
+// zone is that of this sidecar, or "".
+//
+// As in kube-proxy, endpoints that are not ready are left out, unless none is ready: then those that end and still serve are
+// used. Hints count if each ready endpoint has some, and one of them is for this zone. A pod with addresses of both families
+// is one endpoint, by its IPv4 address.
+func endpointsOf(all []*endpointSlice, port, zone string) ([]registry.Endpoint, error) {
+	var replicas []replica
+	for _, s := range all {
+		number, err := s.port(port)
+		if err != nil {
+			return nil, err
+		}
+		if number == 0 {
+			continue
+		}
+		replicas = s.appendReplicas(replicas, number)
+	}
+	replicas = onePerPod(replicas)
+	usable := slices.DeleteFunc(slices.Clone(replicas), func(r replica) bool { return !r.ready })
+	if len(usable) == 0 {
+		usable = slices.DeleteFunc(replicas, func(r replica) bool { return !r.draining })
+	}
+	var endpoints []registry.Endpoint
+	for _, r := range hinted(usable, zone) {
+		endpoints = append(endpoints, r.endpoint)
+	}
+	return endpoints, nil
+}
+
+// port returns the number of a port of the slice, or 0 if its endpoints have no such port.
+func (s *endpointSlice) port(want string) (int, error) {
+	found := 0
+	var names []string
+	for _, p := range s.Ports {
+		if cmp.Or(p.Protocol, "TCP") != "TCP" || p.Port < 1 || p.Port > 65535 {
+			continue
+		}
+		if want != "" && (want == p.Name || want == strconv.Itoa(p.Port)) {
+			return p.Port, nil
+		}
+		found = p.Port
+		names = append(names, cmp.Or(p.Name, strconv.Itoa(p.Port)))
+	}
+	switch {
+	case want != "":
+		return 0, nil
+	case len(names) > 1:
+		return 0, fmt.Errorf("it has several ports; expected one of %s as its port", strings.Join(names, ", "))
+	}
+	return found, nil
+}
+
+// appendReplicas appends the endpoints of the slice. Addresses that no other host can have, and wrong ones, are left out.
+func (s *endpointSlice) appendReplicas(to []replica, port int) []replica {
+	for i := range s.Endpoints {
+		e := &s.Endpoints[i]
+		if len(e.Addresses) == 0 {
+			continue
+		}
+		addr, err := registry.ParseAddr(net.JoinHostPort(e.Addresses[0], strconv.Itoa(port)))
+		if err != nil || isLocal(addr) {
+			continue
+		}
+		r := replica{
+			endpoint: registry.Endpoint{Addr: addr.String(), Weight: 1, Zone: e.Zone},
+			pod:      e.TargetRef.UID,
+			ready:    e.Conditions.Ready == nil || *e.Conditions.Ready,
+		}
+		terminating := e.Conditions.Terminating != nil && *e.Conditions.Terminating
+		serving := e.Conditions.Serving == nil && r.ready || e.Conditions.Serving != nil && *e.Conditions.Serving
+		r.draining = terminating && serving
+		for _, z := range e.Hints.ForZones {
+			r.zones = append(r.zones, z.Name)
+		}
+		to = append(to, r)
+	}
+	return to
+}
+
+// isLocal reports whether an address is one of this host alone: a registry must not lead the sidecar there.
+func isLocal(a registry.Address) bool {
+	ip, err := netip.ParseAddr(a.Host)
+	if err != nil {
+		return a.Host == "localhost" || strings.HasSuffix(a.Host, ".localhost")
+	}
+	return ip.IsLoopback() || ip.IsLinkLocalUnicast()
+}
+
+// onePerPod leaves out the IPv6 addresses of pods that have an IPv4 address.
+func onePerPod(all []replica) []replica {
+	four := map[string]bool{}
+	for _, r := range all {
+		if r.pod != "" && !strings.HasPrefix(r.endpoint.Addr, "[") {
+			four[r.pod] = true
+		}
+	}
+	return slices.DeleteFunc(all, func(r replica) bool {
+		return r.pod != "" && four[r.pod] && strings.HasPrefix(r.endpoint.Addr, "[")
+	})
+}
+
+// hinted returns the replicas that are meant for callers in zone.
+func hinted(all []replica, zone string) []replica {
+	var ours []replica
+	for _, r := range all {
+		if len(r.zones) == 0 {
+			return all
+		}
+		if slices.Contains(r.zones, zone) {
+			ours = append(ours, r)
+		}
+	}
+	if len(ours) == 0 {
+		return all
+	}
+	return ours
+}

@@ -1,0 +1,86 @@
+package kubernetes
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/remora-proxy/remora/registry"
+)
+
+// TestEndpointsOf: which endpoints the slices of a Service have.
+func TestEndpointsOf(t *testing.T) {
+	const http = `"ports": [{"name": "http", "port": 80}]`
+	slice := func(kind, ports, endpoints string) string {
+		return fmt.Sprintf(`{"addressType": %q, %s, "endpoints": [%s]}`, kind, ports, endpoints)
+	}
+	four := func(endpoints string) string { return slice("IPv4", http, endpoints) }
+	at := func(ip, more string) string { return fmt.Sprintf(`{"addresses": [%q]%s}`, ip, more) }
+	const ending = `, "conditions": {"ready": false, "serving": true, "terminating": true}`
+	for _, c := range []struct {
+		name, port, zone string
+		slices           []string
+		want             string
+	}{
+		{"no slice", "", "", nil, ""},
+		{"two", "", "", []string{four(at("10.0.0.1", "") + "," + at("10.0.0.2", `, "zone": "a"`))}, "10.0.0.1:80 10.0.0.2:80 a"},
+		{"two slices", "", "", []string{four(at("10.0.0.1", "")), four(at("10.0.0.2", ""))}, "10.0.0.1:80 10.0.0.2:80"},
+		{"several addresses of one", "", "", []string{four(`{"addresses": ["10.0.0.1", "10.0.0.2"]}`)}, "10.0.0.1:80"},
+		{"no address", "", "", []string{four(`{"addresses": []}`)}, ""},
+		{"no IP address", "", "", []string{four(at("10.0.0.256", ""))}, ""},
+		{"a name", "", "", []string{slice("FQDN", http, at("replica.example.org", ""))}, "replica.example.org:80"},
+
+		{"not ready", "", "", []string{four(at("10.0.0.1", `, "conditions": {"ready": false}`) + "," + at("10.0.0.2", `, "conditions": {"ready": true}`))}, "10.0.0.2:80"},
+		{"none is ready", "", "", []string{four(at("10.0.0.1", `, "conditions": {"ready": false}`))}, ""},
+		{"one ends", "", "", []string{four(at("10.0.0.1", ending) + "," + at("10.0.0.2", ""))}, "10.0.0.2:80"},
+		{"all end", "", "", []string{four(at("10.0.0.1", ending) + "," + at("10.0.0.2", `, "conditions": {"ready": false}`))}, "10.0.0.1:80"},
+		{"ended", "", "", []string{four(at("10.0.0.1", `, "conditions": {"ready": false, "serving": false, "terminating": true}`))}, ""},
+
+		{"both families of a pod", "", "", []string{slice("IPv6", http, at("fd00::1", `, "targetRef": {"uid": "p1"}`)), four(at("10.0.0.1", `, "targetRef": {"uid": "p1"}`))}, "10.0.0.1:80"},
+		{"IPv6 alone", "", "", []string{slice("IPv6", http, at("fd00::1", `, "targetRef": {"uid": "p1"}`))}, "[fd00::1]:80"},
+		{"two pods", "", "", []string{slice("IPv6", http, at("fd00::1", `, "targetRef": {"uid": "p2"}`)), four(at("10.0.0.1", `, "targetRef": {"uid": "p1"}`))}, "10.0.0.1:80 [fd00::1]:80"},
+		{"no pods", "", "", []string{slice("IPv6", http, at("fd00::1", "")), four(at("10.0.0.1", ""))}, "10.0.0.1:80 [fd00::1]:80"},
+
+		{"a named port", "grpc", "", []string{slice("IPv4", `"ports": [{"name": "http", "port": 80}, {"name": "grpc", "port": 81}]`, at("10.0.0.1", ""))}, "10.0.0.1:81"},
+		{"a numbered port", "81", "", []string{slice("IPv4", `"ports": [{"name": "http", "port": 80}, {"name": "grpc", "port": 81}]`, at("10.0.0.1", ""))}, "10.0.0.1:81"},
+		{"slices with other numbers", "http", "", []string{four(at("10.0.0.1", "")), slice("IPv4", `"ports": [{"name": "http", "port": 8080}]`, at("10.0.0.2", ""))}, "10.0.0.1:80 10.0.0.2:8080"},
+		{"no such port", "grpc", "", []string{four(at("10.0.0.1", ""))}, ""},
+		{"several ports", "", "", []string{slice("IPv4", `"ports": [{"name": "http", "port": 80}, {"port": 81}]`, at("10.0.0.1", ""))}, "several ports; expected one of http, 81 as its port"},
+		{"beside UDP", "", "", []string{slice("IPv4", `"ports": [{"name": "http", "port": 80}, {"protocol": "UDP", "port": 81}]`, at("10.0.0.1", ""))}, "10.0.0.1:80"},
+		{"any port", "", "", []string{slice("IPv4", `"ports": [{"name": ""}]`, at("10.0.0.1", ""))}, ""},
+		{"no ports", "", "", []string{slice("IPv4", `"ports": null`, at("10.0.0.1", ""))}, ""},
+
+		{"hints", "", "a", []string{four(at("10.0.0.1", `, "hints": {"forZones": [{"name": "a"}]}`) + "," + at("10.0.0.2", `, "hints": {"forZones": [{"name": "b"}]}`))}, "10.0.0.1:80"},
+		{"hints for several zones", "", "b", []string{four(at("10.0.0.1", `, "hints": {"forZones": [{"name": "a"}, {"name": "b"}]}`) + "," + at("10.0.0.2", `, "hints": {"forZones": [{"name": "b"}]}`))}, "10.0.0.1:80 10.0.0.2:80"},
+		{"hints, and no zone", "", "", []string{four(at("10.0.0.1", `, "hints": {"forZones": [{"name": "a"}]}`))}, "10.0.0.1:80"},
+		{"one without a hint", "", "a", []string{four(at("10.0.0.1", `, "hints": {"forZones": [{"name": "a"}]}`) + "," + at("10.0.0.2", ""))}, "10.0.0.1:80 10.0.0.2:80"},
+		{"no hint for this zone", "", "c", []string{four(at("10.0.0.1", `, "hints": {"forZones": [{"name": "a"}]}`))}, "10.0.0.1:80"},
+
+		{"loopback", "", "", []string{four(at("127.0.0.1", ""))}, ""},
+		{"link-local", "", "", []string{four(at("169.254.169.254", ""))}, ""},
+		{"loopback in IPv6", "", "", []string{slice("IPv6", http, at("::ffff:127.0.0.1", ""))}, ""},
+		{"this host's name", "", "", []string{slice("FQDN", http, at("localhost", ""))}, ""},
+		{"all addresses", "", "", []string{four(at("0.0.0.0", ""))}, ""},
+	} {
+		var all []*endpointSlice
+		for _, text := range c.slices {
+			s := new(endpointSlice)
+			if err := json.Unmarshal([]byte(text), s); err != nil {
+				t.Fatalf("%s: %v", c.name, err)
+			}
+			all = append(all, s)
+		}
+		endpoints, err := endpointsOf(all, c.port, c.zone)
+		var got []string
+		for _, e := range registry.Normalize(endpoints) {
+			got = append(got, strings.TrimSpace(e.Addr+" "+e.Zone))
+		}
+		if err != nil {
+			got = append(got, err.Error())
+		}
+		if text := strings.Join(got, " "); !strings.HasSuffix(text, c.want) || c.want == "" && text != "" {
+			t.Errorf("%s: %s, want %s", c.name, text, c.want)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+// Package several makes one watcher of several sources of endpoints, for migrations. It knows neither what the sources
+// are nor how endpoints are picked.
+package several
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/remora-proxy/remora/registry"
+)
+
+// patience is how long the first snapshot waits for sources that have said nothing. It is longer than a source waits
+// before it uses its cache.
+const patience = 2 * time.Second
+
+// Watcher combines the snapshots of its sources.
+//
+// First has the endpoints of the first source that has some. Merge has those of all; of an address that several have, the
+// entry of the first. A source that has gone silent still has its last endpoints: it is for the source to doubt and to
+// forget them. A snapshot is live if the snapshots that it is made of are.
+type Watcher struct {
+	sources []registry.Watcher
+	merge   bool
+}
+
+var _ registry.Watcher = (*Watcher)(nil)
+
+// First returns a Watcher for the endpoints of the first source that has some.
+func First(sources ...registry.Watcher) *Watcher { return &Watcher{sources: sources} }
+
+// Merge returns a Watcher for the endpoints of all sources.
+func Merge(sources ...registry.Watcher) *Watcher { return &Watcher{sources: sources, merge: true} }
+
+// Watch implements registry.Watcher. The first snapshot is delivered when all sources that may matter have said something,
+// or after two seconds.
+func (w *Watcher) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
+	t := &watch{of: w, service: service, notify: notify, heard: make([]*registry.Snapshot, len(w.sources))}
+	for i, source := range w.sources {
+		t.started(source.Watch(service, func(s *registry.Snapshot) { t.put(i, s) }))
+	}
+	time.AfterFunc(patience, t.waitNoLonger)
+	return t.stop
+}
+
+// watch follows one service.
+type watch struct {
+	of      *Watcher
+	service string
+	notify  func(*registry.Snapshot)
+
+	stopped  atomic.Bool
+	stopping sync.Mutex // guards stops
+	stops    []func()   // end the watches of the sources
+
+	mu        sync.Mutex           // held while a snapshot is delivered, so that the order is right
+	heard     []*registry.Snapshot // of each source; nil means that it has said nothing
+	impatient bool                 // heard is enough, whatever it lacks
+	last      *registry.Snapshot   // delivered; nil means none
+}
+
+// started keeps the function that ends the watch of a source.
+func (t *watch) started(stop func()) {
+	t.stopping.Lock()
+	t.stops = append(t.stops, stop)
+	t.stopping.Unlock()
+	if t.stopped.Load() { // by notify, during Watch
+		stop()
+	}
+}
+
+func (t *watch) stop() {
+	t.stopped.Store(true)
+	t.stopping.Lock()
+	stops := slices.Clone(t.stops)
+	t.stopping.Unlock()
+	for _, stop := range stops {
+		stop()
+	}
+}
+
+func (t *watch) put(i int, s *registry.Snapshot) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.heard[i] = s
+	t.deliver()
+}
+
+func (t *watch) waitNoLonger() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.impatient = true
+	t.deliver()
+}
+
+// deliver passes on what the sources have together, if that is known and has changed.
+func (t *watch) deliver() {
+	from := t.first
+	if t.of.merge {
+		from = t.all
+	}
+	parts := from()
+	if len(parts) == 0 || t.stopped.Load() {
+		return
+	}
+	var endpoints []registry.Endpoint
+	source, changed := registry.SourceLive, time.Time{}
+	for _, p := range parts {
+		endpoints = append(endpoints, p.Endpoints...)
+		if p.Source != registry.SourceLive {
+			source = p.Source
+		}
+		if p.Changed.After(changed) {
+			changed = p.Changed
+		}
+	}
+	endpoints = registry.Normalize(endpoints)
+	endpoints = endpoints[:min(len(endpoints), registry.MaxEndpoints)]
+	if t.last != nil && t.last.Source == source && slices.Equal(t.last.Endpoints, endpoints) {
+		return
+	}
+	t.last = registry.NewSnapshot(t.service, source, changed, endpoints)
+	t.notify(t.last)
+}
+
+// first returns the snapshot of the first source that has endpoints, or an empty snapshot. nil means that an earlier source may
+// have some.
+func (t *watch) first() []*registry.Snapshot {
+	var empty []*registry.Snapshot
+	for _, s := range t.heard {
+		switch {
+		case s == nil && !t.impatient:
+			return nil
+		case s == nil:
+		case len(s.Endpoints) > 0:
+			return []*registry.Snapshot{s}
+		case empty == nil:
+			empty = []*registry.Snapshot{s}
+		}
+	}
+	return empty
+}
+
+// all returns the snapshots of all sources. nil means that some are missing.
+func (t *watch) all() (parts []*registry.Snapshot) {
+	for _, s := range t.heard {
+		if s != nil {
+			parts = append(parts, s)
+		} else if !t.impatient {
+			return nil
+		}
+	}
+	return parts
+}

@@ -1,0 +1,133 @@
+package several
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/remora-proxy/remora/registry"
+)
+
+// source is a source whose snapshots a test makes.
+type source struct {
+	notify func(*registry.Snapshot)
+	stops  int
+}
+
+func (s *source) Watch(_ string, notify func(*registry.Snapshot)) (stop func()) {
+	s.notify = notify
+	return func() { s.stops++ }
+}
+
+// say delivers endpoints: "live 1,2" has the ports 1 and 2, of a weight.
+func (s *source) say(text string, weight int) {
+	kind, ports, _ := strings.Cut(text, " ")
+	var all []registry.Endpoint
+	for port := range strings.SplitSeq(ports, ",") {
+		if port != "" {
+			all = append(all, registry.Endpoint{Addr: "10.0.0.1:" + port, Weight: weight})
+		}
+	}
+	s.notify(registry.NewSnapshot("compute", registry.Source(kind), time.Now(), all))
+}
+
+// TestSeveral: what two sources have together, by what each says. The endpoints of the second have the weight 2.
+func TestSeveral(t *testing.T) {
+	type step struct {
+		of   int // 1 or 2; 0: time passes
+		says string
+	}
+	const wait = "wait"
+	for _, c := range []struct {
+		name         string
+		steps        []step
+		first, merge []string
+	}{
+		{"both, in order", []step{{1, "live 1"}, {2, "live 2"}}, []string{"live 1*1"}, []string{"live 1*1 2*2"}},
+		{"the second before", []step{{2, "live 2"}, {1, "live 1"}}, []string{"live 1*1"}, []string{"live 1*1 2*2"}},
+		{"one address of both", []step{{2, "live 1,2"}, {1, "live 1"}}, []string{"live 1*1"}, []string{"live 1*1 2*2"}},
+		{"the first is empty", []step{{1, "live "}, {2, "live 2"}}, []string{"live 2*2"}, []string{"live 2*2"}},
+		{"the first becomes empty", []step{{1, "live 1"}, {2, "live 2"}, {1, "live "}, {1, "live 3"}},
+			[]string{"live 1*1", "live 2*2", "live 3*1"}, []string{"live 1*1 2*2", "live 2*2", "live 2*2 3*1"}},
+		{"both are empty", []step{{1, "live "}, {2, "live "}}, []string{"live "}, []string{"live "}},
+		{"the first says nothing", []step{{2, "live 2"}, {0, wait}}, []string{"live 2*2"}, []string{"live 2*2"}},
+		{"and says something later", []step{{2, "live 2"}, {0, wait}, {1, "live 1"}}, []string{"live 2*2", "live 1*1"}, []string{"live 2*2", "live 1*1 2*2"}},
+		{"neither says anything", []step{{0, wait}}, nil, nil},
+		{"the first from its cache", []step{{1, "cache 1"}, {2, "live 2"}, {1, "live 1"}},
+			[]string{"cache 1*1", "live 1*1"}, []string{"cache 1*1 2*2", "live 1*1 2*2"}},
+		{"the same again", []step{{1, "live 1"}, {2, "live "}, {1, "live 1"}, {2, "live "}}, []string{"live 1*1"}, []string{"live 1*1"}},
+	} {
+		for merge, want := range map[bool][]string{false: c.first, true: c.merge} {
+			t.Run(fmt.Sprint(c.name, ", merge ", merge), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					sources := []*source{{}, {}}
+					w := First(sources[0], sources[1])
+					if merge {
+						w = Merge(sources[0], sources[1])
+					}
+					var got []string
+					version := uint64(0)
+					stop := w.Watch("compute", func(s *registry.Snapshot) {
+						if s.Service != "compute" || s.Version <= version {
+							t.Errorf("version %d of %s after %d", s.Version, s.Service, version)
+						}
+						version = s.Version
+						got = append(got, show(s))
+					})
+					for _, s := range c.steps {
+						if s.of > 0 {
+							sources[s.of-1].say(s.says, s.of)
+							continue
+						}
+						time.Sleep(patience)
+						synctest.Wait()
+					}
+					stop()
+					stop()
+					sources[0].say("live 9", 1)
+					if !slices.Equal(got, want) {
+						t.Errorf("delivered %q, want %q", got, want)
+					}
+					if sources[0].stops == 0 || sources[1].stops == 0 {
+						t.Error("a source is still watched")
+					}
+				})
+			})
+		}
+	}
+}
+
+func show(s *registry.Snapshot) string {
+	var all []string
+	for _, e := range s.Endpoints {
+		all = append(all, fmt.Sprint(strings.TrimPrefix(e.Addr, "10.0.0.1:"), "*", e.Weight))
+	}
+	return string(s.Source) + " " + strings.Join(all, " ")
+}
+
+// TestStopDuringWatch: notify may stop the watch, also during Watch.
+func TestStopDuringWatch(t *testing.T) {
+	second := &source{}
+	var stop func()
+	n := 0
+	at := &early{}
+	stop = Merge(at, second).Watch("compute", func(*registry.Snapshot) { n++ })
+	second.say("live 2", 2)
+	stop()
+	second.say("live 3", 2)
+	if n != 1 || at.stops != 1 || second.stops != 1 {
+		t.Errorf("%d snapshots, stopped %d and %d times", n, at.stops, second.stops)
+	}
+}
+
+// early is a source that delivers during Watch.
+type early struct{ source }
+
+func (s *early) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
+	stop = s.source.Watch(service, notify)
+	s.say("live 1", 1)
+	return stop
+}
