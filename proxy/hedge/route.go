@@ -9,7 +9,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/hedge/worth"
 )
 
-// Route is the hedging state of one route on one loop: its policy, its latency, and what hedges
+// Route decides when a request of one route may be hedged on one loop, by its policy, its latency, and what hedges
 // save. It must not be copied once in use.
 type Route struct {
 	Policy    Policy

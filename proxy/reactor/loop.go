@@ -11,7 +11,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// eventLoop is one event loop with its connections, timers and deferred work. Only its own
+// eventLoop waits for events and runs what is due, turn by turn: its connections, timers, posts and deferred work. Only its own
 // goroutine may access it, except for posts and the atomics.
 type eventLoop struct {
 	reactor *Reactor

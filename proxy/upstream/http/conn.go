@@ -11,7 +11,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// conn is a connection to an HTTP endpoint. It carries one request at a time.
+// conn is a connection to an HTTP endpoint: it sends one attempt at a time, and ends the attempt with the response.
 type conn struct {
 	pool      *pool
 	shard     *shard.Shard

@@ -22,7 +22,7 @@ var (
 	_ loop.Verified = (*client)(nil)
 )
 
-// client is the dialling end of one link.
+// client is the dialling end of one link: it sends attempts to the endpoint, and ends each with what the peer says of it.
 type client struct {
 	linkconn.Conn
 	up       *upstream
