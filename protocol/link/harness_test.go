@@ -330,6 +330,8 @@ func (d Dropped) String() string {
 		return "dropped"
 	case CancelFinished:
 		return "finished"
+	case CancelClosed:
+		return "closed"
 	}
 	return "at_app"
 }

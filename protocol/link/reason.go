@@ -67,4 +67,12 @@ const (
 	// CancelFinished follows CancelAtApp once the application has finished the request: the
 	// endpoint has one pending request less.
 	CancelFinished Dropped = 3
+
+	// CancelClosed comes in place of CancelFinished if the application has not responded: the acceptor waits for it no
+	// longer, as after it has closed the connection. It says nothing about whether the application is alive. Only a
+	// dialer that has FeatureCloses gets it.
+	CancelClosed Dropped = 4
 )
+
+// FeatureCloses in the Settings of a dialer means that it understands CancelClosed.
+const FeatureCloses = 1 << 3

@@ -174,6 +174,12 @@ var written = map[string]func(w *Writer){
 		w.Pong(1000)
 		w.Load(Load{Pending: 12, Queued: 3, Latency: 1500 * time.Microsecond, SinceResponse: 250 * time.Microsecond})
 	},
+	"cancelled": func(w *Writer) {
+		w.Preface(Acceptor, Settings{})
+		w.CancelAck(1, CancelAtApp)
+		w.CancelAck(1, CancelFinished)
+		w.CancelAck(2, CancelClosed)
+	},
 	"tied-dialer": func(w *Writer) {
 		w.Preface(Dialer, Settings{})
 		w.Start(300)

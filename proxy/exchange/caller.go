@@ -29,6 +29,6 @@ type Caller interface {
 	// PeerNames are the names that the peer has proved; nil means none.
 	PeerNames() *identity.Names
 	// Finished is called when the last attempt of a cancelled exchange has ended, but
-	// not if Cancel reported that none was left.
-	Finished(ex *Exchange)
+	// not if Cancel reported that none was left. responded reports whether the application has responded to it.
+	Finished(ex *Exchange, responded bool)
 }

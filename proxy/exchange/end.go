@@ -53,14 +53,15 @@ func (ex *Exchange) end(next exchangeState, r *result) (left bool) {
 	return left
 }
 
-// onAttemptOver recycles an exchange that has ended, once no attempt is in flight.
-func (ex *Exchange) onAttemptOver() {
+// onAttemptOver recycles an exchange that has ended, once no attempt is in flight. responded reports whether the
+// application has responded to the one that has just ended.
+func (ex *Exchange) onAttemptOver(responded bool) {
 	if ex.race.InFlight() > 0 || ex.state == exchangeOpen {
 		return
 	}
 	ex.passage.End()
 	if ex.state == exchangeCancelled {
-		ex.caller.Finished(ex)
+		ex.caller.Finished(ex, responded)
 	}
 	ex.recycle()
 }
@@ -86,7 +87,7 @@ func (ex *Exchange) Cancel() (left bool) {
 func (ex *Exchange) onDeadline() {
 	ex.race.Abort()
 	if ex.state != exchangeOpen {
-		ex.onAttemptOver()
+		ex.onAttemptOver(false)
 		return
 	}
 	ex.race.Conclude(fault.Deadline)

@@ -108,7 +108,7 @@ func (o owner) Won(by *race.Attempt, res *race.Response) { o.answerWith(by, res)
 func (o owner) Lost(f *fault.Failure) { o.fail(f) }
 
 // Lingered implements Owner.
-func (o owner) Lingered() { o.onAttemptOver() }
+func (o owner) Lingered(responded bool) { o.onAttemptOver(responded) }
 
 // Interim implements Owner.
 func (o owner) Interim(res *protocol.Response) {

@@ -95,7 +95,7 @@ func (a *Attempt) Respond(res *Response) {
 	}
 	if a.end(now, outcome) {
 		res.Release()
-		r.owner.Lingered()
+		r.owner.Lingered(true)
 		return
 	}
 	r.onResponse(a, res)
@@ -128,7 +128,7 @@ func (a *Attempt) Fail(f *fault.Failure) {
 		r.hedging.onRefused(now)
 	}
 	if lingered {
-		r.owner.Lingered()
+		r.owner.Lingered(false)
 		return
 	}
 	if f != fault.NoSlot {
@@ -154,16 +154,16 @@ func (a *Attempt) Finish(processed bool) {
 		a.race.hedging.onDone(a, now)
 	}
 	a.end(now, outcome)
-	a.race.owner.Lingered()
+	a.race.owner.Lingered(processed)
 }
 
-// Presume ends a cancelled attempt whose connection was closed, at about the time at which the application would have
-// responded. What is known of the endpoint, and of what hedges save, is then about the same as with a response.
+// Presume ends a cancelled attempt whose connection was closed, here or by the sidecar beside the application, at about the
+// time at which the application would have responded. What is known of the endpoint, and of what hedges save, is then about the same as with a response.
 func (a *Attempt) Presume() {
 	now := a.race.shard.Loop.Now()
 	a.race.hedging.onDone(a, now)
 	a.end(now, stats.AttemptClosed)
-	a.race.owner.Lingered()
+	a.race.owner.Lingered(false)
 }
 
 // timeOut ends the wait for the attempt. It lingers like a cancelled one: an endpoint that is

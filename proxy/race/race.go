@@ -57,8 +57,9 @@ type Owner interface {
 	Won(by *Attempt, res *Response)
 	// Lost is why the request has no response.
 	Lost(f *fault.Failure)
-	// Lingered is called when an attempt that lingered has ended. The last one has if InFlight is 0.
-	Lingered()
+	// Lingered is called when an attempt that lingered has ended. The last one has if InFlight is 0. responded reports
+	// whether the application has responded to the attempt.
+	Lingered(responded bool)
 	// Interim gets an interim response, ahead of Won or Lost. res is valid until it returns.
 	Interim(res *protocol.Response)
 	// Started is called once after AwaitStart, if the attempt that waited gets its slot.

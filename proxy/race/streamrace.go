@@ -131,7 +131,7 @@ func (r *streamRace) Lost(f *fault.Failure) {
 }
 
 // Lingered implements Owner. No attempt of a stream lingers.
-func (*streamRace) Lingered() {}
+func (*streamRace) Lingered(bool) {}
 
 // Interim implements Owner. The carrier reads interim responses.
 func (*streamRace) Interim(*protocol.Response) {}

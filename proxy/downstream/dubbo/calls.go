@@ -120,4 +120,4 @@ func (cs *calls) OverShare(ex *exchange.Exchange) bool {
 }
 
 // Finished implements exchange.Caller. Dubbo has no word for it.
-func (cs *calls) Finished(*exchange.Exchange) {}
+func (cs *calls) Finished(*exchange.Exchange, bool) {}

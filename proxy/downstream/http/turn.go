@@ -286,7 +286,7 @@ func (t *turn) Fail(ex *exchange.Exchange, f *fault.Failure) {
 }
 
 // Finished implements exchange.Caller. HTTP/1.1 has no word for it.
-func (t *turn) Finished(*exchange.Exchange) {}
+func (t *turn) Finished(*exchange.Exchange, bool) {}
 
 // Concurrency implements exchange.Caller. Pipelined requests wait for the one that is in flight.
 func (t *turn) Concurrency(*exchange.Exchange, int) int { return 1 }

@@ -27,6 +27,7 @@ type calls struct {
 	all     mux.Table[exchange.Exchange]
 	report  bool // responses wait to be sent: a LOAD goes with them
 	fetches bool // the peer fetches response bodies that are streams
+	closes  bool // the peer understands link.CancelClosed
 
 	counted   int // bytes of requests and long responses, since the turn of the loop at countedAt
 	unread    int // of these, bytes of responses
@@ -39,7 +40,10 @@ func (cs *calls) init(s *session) {
 }
 
 // setPeer notes what the peer can do.
-func (cs *calls) setPeer(peer link.Settings) { cs.fetches = peer.Features&link.FeatureStreams != 0 }
+func (cs *calls) setPeer(peer link.Settings) {
+	cs.fetches = peer.Features&link.FeatureStreams != 0
+	cs.closes = peer.Features&link.FeatureCloses != 0
+}
 
 // add adds a request that is about to begin.
 func (cs *calls) add(ex *exchange.Exchange) {
@@ -178,13 +182,17 @@ func (cs *calls) Fail(ex *exchange.Exchange, f *fault.Failure) {
 	cs.send()
 }
 
-// Finished implements exchange.Caller: the application is done with a cancelled request.
-func (cs *calls) Finished(ex *exchange.Exchange) {
+// Finished implements exchange.Caller: the application is done with a cancelled request, as far as is known.
+func (cs *calls) Finished(ex *exchange.Exchange, responded bool) {
 	cs.remove(ex.StreamID)
 	if cs.State() == linkconn.Closed {
 		return
 	}
-	cs.Writer.CancelAck(ex.StreamID, link.CancelFinished)
+	how := link.CancelFinished
+	if !responded && cs.closes {
+		how = link.CancelClosed
+	}
+	cs.Writer.CancelAck(ex.StreamID, how)
 	cs.send()
 	cs.ending.finish()
 }

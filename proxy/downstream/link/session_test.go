@@ -56,16 +56,21 @@ func TestLoginInStepsRefused(t *testing.T) {
 	}
 }
 
-// dropped counts the requests that the acceptor has dropped because of a CANCEL.
-type dropped struct {
+// acks are the states of cancelled requests that an acceptor has sent.
+type acks struct {
 	proxytest.Refusals
-	n int
+	all []link.Dropped
 }
 
-func (d *dropped) OnCancelAck(_ uint64, what link.Dropped) {
-	if what == link.CancelDropped {
-		d.n++
+func (a *acks) OnCancelAck(_ uint64, what link.Dropped) { a.all = append(a.all, what) }
+
+func acksOf(t *testing.T, p *proxytest.Peer) []link.Dropped {
+	t.Helper()
+	var a acks
+	if err := link.NewDialer(link.Settings{}, link.ReaderLimits{}, &a).Feed(p.Heard); err != nil {
+		t.Fatal(err)
 	}
+	return a.all
 }
 
 // TestCancelQueued checks that a link forgets a request which is cancelled while it waits for a slot: a second CANCEL
@@ -81,11 +86,49 @@ func TestCancelQueued(t *testing.T) {
 	w.Cancel(3)
 	m.Clients.Do(func() { p.Conn.Write(w.Append(out, 1<<20)) })
 	m.W.Run(100 * time.Millisecond)
-	var got dropped
-	if err := link.NewDialer(link.Settings{}, link.ReaderLimits{}, &got).Feed(p.Heard); err != nil {
-		t.Fatal(err)
+	if got, want := acksOf(t, p), []link.Dropped{link.CancelDropped, link.CancelDropped}; !slices.Equal(got, want) {
+		t.Errorf("the CANCELs are acknowledged by %v, want %v", got, want)
 	}
-	if got.n != 2 {
-		t.Errorf("acknowledged as dropped: %d CANCELs, want 2", got.n)
+}
+
+// TestCancelAtApplication checks what a link says of a cancelled request that the application has: it has finished the
+// request only if it has responded. A dialer that does not know "closed" gets "finished".
+func TestCancelAtApplication(t *testing.T) {
+	const cancelled = 20 * time.Millisecond
+	for name, c := range map[string]struct {
+		provider string
+		takes    time.Duration
+		reset    bool
+		features uint64
+		want     link.Dropped
+	}{
+		"it responds":                       {"cancel: finish", 2 * cancelled, false, link.FeatureCloses, link.CancelFinished},
+		"its connection is closed":          {"cancel: close", time.Second, false, link.FeatureCloses, link.CancelClosed},
+		"its connection breaks":             {"cancel: finish", time.Second, true, link.FeatureCloses, link.CancelClosed},
+		"the deadline passes":               {"cancel: finish", time.Second, false, link.FeatureCloses, link.CancelClosed},
+		"closed, and the dialer is older":   {"cancel: close", time.Second, false, 0, link.CancelFinished},
+		"deadline, and the dialer is older": {"cancel: finish", time.Second, false, 0, link.CancelFinished},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: c.provider})
+			m.Apps[0].Delay = func() time.Duration { return c.takes }
+			w := link.NewWriter()
+			w.Preface(link.Dialer, link.Settings{Features: c.features})
+			w.Open(1, link.Settings{})
+			w.Request(1, proxytest.LinkRequest, 5*cancelled, nil)
+			p := &proxytest.Peer{Says: w.Append(nil, 1<<20)}
+			m.DialIngress(p)
+			m.W.Run(cancelled)
+			w.Cancel(1)
+			m.Clients.Do(func() { p.Conn.Write(w.Append(nil, 1<<20)) })
+			m.W.Run(time.Millisecond)
+			if c.reset {
+				m.W.ResetAll(m.Apps[0].Host, m.Apps[0].Host)
+			}
+			m.W.Run(10 * cancelled)
+			if got, want := acksOf(t, p), []link.Dropped{link.CancelAtApp, c.want}; !slices.Equal(got, want) {
+				t.Errorf("acknowledged by %v, want %v", got, want)
+			}
+		})
 	}
 }

@@ -9,7 +9,7 @@ import (
 // Settings returns what this sidecar announces on its links. The window is the largest: each grant of credit costs
 // both ends a wake-up.
 func Settings(of *shard.Process) link.Settings {
-	s := link.Settings{MaxStreams: mux.MaxStreams, Window: link.MaxWindow, Features: link.FeatureProbes}
+	s := link.Settings{MaxStreams: mux.MaxStreams, Window: link.MaxWindow, Features: link.FeatureProbes | link.FeatureCloses}
 	if of.Streams {
 		s.Features |= link.FeatureStreams
 	}

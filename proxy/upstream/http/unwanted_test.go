@@ -16,7 +16,12 @@ type silentApp struct {
 }
 
 func newSilentApp(t *testing.T, cancel string) *silentApp {
-	a := &silentApp{m: proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 10s, cancel: " + cancel})}
+	return silentAppIn(t, proxytest.MeshOptions{OneHop: true, Service: "timeout: 10s, cancel: " + cancel})
+}
+
+func silentAppIn(t *testing.T, o proxytest.MeshOptions) *silentApp {
+	o.Apps = 1
+	a := &silentApp{m: proxytest.NewMesh(t, o)}
 	a.m.Apps[0].Stop()
 	a.m.W.Listen(a.m.Apps[0].Addr, a.m.Apps[0].Loop, func() loop.Receiver {
 		p := &proxytest.Peer{}
@@ -28,7 +33,16 @@ func newSilentApp(t *testing.T, cancel string) *silentApp {
 
 // abandon sends n requests, whose clients leave after the time.
 func (a *silentApp) abandon(n int, after time.Duration) {
-	var clients []*proxytest.Peer
+	clients := a.send(n)
+	a.m.W.Run(after)
+	for _, c := range clients {
+		a.m.W.Reset(c.Conn)
+	}
+	a.m.W.Run(time.Millisecond)
+}
+
+// send sends the first n requests, and returns their clients once the application has the requests.
+func (a *silentApp) send(n int) (clients []*proxytest.Peer) {
 	for range n {
 		clients = append(clients, a.m.DialAndSend(proxytest.Egress, "GET / HTTP/1.1\r\nHost: compute\r\n\r\n"))
 	}
@@ -41,11 +55,7 @@ func (a *silentApp) abandon(n int, after time.Duration) {
 		}
 		return heard == n
 	})
-	a.m.W.Run(after)
-	for _, c := range clients {
-		a.m.W.Reset(c.Conn)
-	}
-	a.m.W.Run(time.Millisecond)
+	return clients
 }
 
 // working returns the connections with a request that are open.
@@ -58,11 +68,12 @@ func (a *silentApp) working() (open []*proxytest.Peer) {
 	return open
 }
 
-func (a *silentApp) pending() (n int) {
-	a.m.Consumer.Loop.Do(func() {
-		n = a.m.Consumer.Proc.Workers()[0].Report(stats.Counters).Services[0].Endpoints[0].Pending
-	})
-	return n
+func (a *silentApp) pending() (n int) { return a.endpoint().Pending }
+
+// endpoint returns the endpoint of the consumer: the application, or the sidecar beside it.
+func (a *silentApp) endpoint() (r stats.EndpointReport) {
+	a.m.Consumer.Loop.Do(func() { r = a.m.Consumer.Proc.Workers()[0].Report(stats.Counters).Services[0].Endpoints[0] })
+	return r
 }
 
 // TestUnwantedConnection: an attempt whose connection was closed is pending for about as long as the application would
@@ -103,6 +114,37 @@ func TestSilentEndpointKeepsOne(t *testing.T) {
 	a.m.Apps[0].Loop.Do(func() { open[0].Conn.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")) })
 	a.m.RunUntil("the attempts to end", func() bool { return a.pending() == 0 })
 	a.m.Settled()
+}
+
+// TestClosedIsNoResponse: the end of an attempt whose connection was closed says nothing about whether the application is
+// alive. So the silence of an application goes on, also for the sidecar of its consumers.
+func TestClosedIsNoResponse(t *testing.T) {
+	const settings = "timeout: 10s, hedge: {mode: off, max_delay: 50ms}"
+	for name, o := range map[string]proxytest.MeshOptions{
+		"one hop":  {OneHop: true, Service: settings + ", cancel: close"},
+		"two hops": {Service: settings, Provider: "cancel: close"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := silentAppIn(t, o)
+			began := a.m.W.Now()
+			clients := a.send(3)
+			a.m.W.Run(20 * time.Millisecond)
+			a.m.W.Reset(clients[0].Conn)
+			a.m.RunUntil("the attempt to end", func() bool { return a.pending() == 2 })
+			if e := a.endpoint(); e.Stats.Outcomes[stats.AttemptClosed] != 1 {
+				t.Errorf("attempts by how they ended: %v, want one that was closed", e.Stats.Outcomes)
+			}
+			a.m.W.Run(began + 55*time.Millisecond - a.m.W.Now())
+			if !a.endpoint().Stalled {
+				t.Error("an endpoint that has never responded for 55 ms does not count as stalled")
+			}
+			for _, c := range a.working() {
+				a.m.Apps[0].Loop.Do(func() { c.Conn.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")) })
+			}
+			a.m.RunUntil("the attempts to end", func() bool { return a.pending() == 0 })
+			a.m.Settled()
+		})
+	}
 }
 
 // TestFinishClosesNothing: with cancel: finish, a request whose client has left goes on.

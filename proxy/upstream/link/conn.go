@@ -244,7 +244,7 @@ func (c *client) OnReject(id uint64, why link.Reason) {
 // OnCancelAck ends a cancelled attempt that was dropped, or with which the application is
 // done. One that is still at the application goes on lingering.
 func (c *client) OnCancelAck(id uint64, d link.Dropped) {
-	if d != link.CancelDropped && d != link.CancelFinished {
+	if d != link.CancelDropped && d != link.CancelFinished && d != link.CancelClosed {
 		return
 	}
 	a := c.remove(id)
@@ -252,11 +252,13 @@ func (c *client) OnCancelAck(id uint64, d link.Dropped) {
 	case a == nil:
 	case !a.Lingering(): // it was not cancelled
 		a.Fail(fault.Malformed)
+	case d == link.CancelClosed:
+		a.Presume()
+	case d == link.CancelFinished:
+		a.Finish(true)
 	default:
-		if d == link.CancelDropped {
-			c.Shard.Stats.CancelsSaved++
-		}
-		a.Finish(d == link.CancelFinished)
+		c.Shard.Stats.CancelsSaved++
+		a.Finish(false)
 	}
 }
 
