@@ -69,7 +69,7 @@ func (s *Service) setDefaults() {
 		Probe:          ProbeAuto,
 		ConnectTimeout: 250 * time.Millisecond,
 		IdleTimeout:    4 * time.Second,
-		Cancel:         CancelFinish,
+		Cancel:         CancelAuto,
 		MaxPending:     1024,
 		MaxQueue:       1024,
 	}

