@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +12,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/atomicfile"
 )
 
 // Record is what a Cache stores of one service.
@@ -56,7 +57,7 @@ func OpenCache(dir string, protocols Protocols, log *slog.Logger) (*Cache, error
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("registry: cache: %w", err)
 	}
-	probe, err := os.CreateTemp(dir, tempPattern)
+	probe, err := os.CreateTemp(dir, atomicfile.Temporary)
 	if err != nil {
 		return nil, fmt.Errorf("registry: cache: %w", err)
 	}
@@ -202,40 +203,12 @@ func (c *Cache) keep(rec Record) {
 	}
 }
 
-const tempPattern = ".tmp-*"
-
-func (c *Cache) write(rec Record) (err error) {
+func (c *Cache) write(rec Record) error {
 	data, err := json.MarshalIndent(rec, "", " ")
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(c.dir, tempPattern)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(data)
-	if err = cmp.Or(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err = os.Rename(f.Name(), c.path(rec.Service)); err != nil {
-		return err
-	}
-	return syncDir(c.dir)
-}
-
-// syncDir makes a rename in dir survive a power failure.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+	return atomicfile.Write(c.path(rec.Service), data)
 }
 
 // path returns the file of service. No service name can lead to another directory: "/" is

@@ -370,7 +370,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"registry"},
-		nil,
+		[]string{"internal/atomicfile"},
 		"snapshots are plain types that anyone may use",
 	},
 	{[]string{"internal/testcerts"}, []string{"internal/mint"}, "certificates for tests are made as those of the lab are"},
