@@ -22,6 +22,7 @@
 //	etcd.go      Registry, its options and its connection
 //	register.go  registrations, and registration_state.go their states
 //	watch.go     watches of services; view.go decides which endpoints to use
+//	keys.go      other keys that a caller follows, or keeps under a lease
 //	position.go  whether etcd has lost data
 //	value.go     the value of a key
 //	retry.go     the pauses between tries; reason.go why they are needed
@@ -258,6 +259,49 @@ func (r *Registry) open(ctx context.Context, key string, opts ...clientv3.OpOpti
 		opened <- r.client.Watch(clientv3.WithRequireLeader(ctx), key, opts...)
 	})
 	return opened
+}
+
+// observation is what observe needs to know of a watch in etcd.
+type observation struct {
+	key    string
+	opts   []clientv3.OpOption
+	breaks uint64                             // connections to etcd that had ended before the state that the watch continues
+	lost   <-chan struct{}                    // closed when etcd has lost the data of that state
+	timer  <-chan time.Time                   // nil means none
+	apply  func(resp *clientv3.WatchResponse) // is called with each response
+	settle func()                             // is called after each response and each tick of timer
+}
+
+// observe watches a key, or a prefix, until the watch breaks, which is its error, or ctx ends. Only a task may call it.
+func (r *Registry) observe(ctx context.Context, o *observation) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	on, leave := r.serviceWatches.join(ctx)
+	opened := r.open(on, o.key, o.opts...)
+	var events clientv3.WatchChan
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case events = <-opened:
+			// The server behind a new connection may be past the revision of the state, but without its
+			// data.
+			if r.breaks.Load() != o.breaks {
+				return errResumed
+			}
+		case resp, ok := <-events:
+			// A compaction is also handled by another list.
+			if err := ended(&resp, ok); err != nil {
+				leave()
+				return err
+			}
+			o.apply(&resp)
+		case <-o.timer:
+		case <-o.lost:
+			return errLost
+		}
+		o.settle()
+	}
 }
 
 // Close ends all watches and abandons the registrations that were not closed, which end with

@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -20,21 +21,39 @@ import (
 // of the predecessor's lease nor its drain removes the key. For the same reason, this package
 // never deletes a key.
 func (r *Registry) Register(reg registry.Registration) registry.Handle {
-	h := &handle{r: r, service: reg.Service, changed: make(chan struct{}, 1), done: make(chan struct{})}
-	h.ctx, h.kill = context.WithCancel(r.ctx)
-	h.op, h.interrupt = context.WithCancel(h.ctx)
+	h := r.newHandle()
+	h.service = reg.Service
 	if h.key, h.value, h.err = r.entry(&reg); h.err != nil {
 		h.become(registry.Failed)
 		r.log.Error("registration is invalid", "service", reg.Service, "error", h.err)
-	} else if !r.spawn(h.run) {
-		h.become(registry.Closed)
-		h.err = ErrClosed
-	} else {
+		h.abandon()
 		return h
 	}
+	h.start()
+	return h
+}
+
+// newHandle returns a handle without a key and a value, whose goroutine does not run yet.
+func (r *Registry) newHandle() *handle {
+	h := &handle{r: r, changed: make(chan struct{}, 1), done: make(chan struct{})}
+	h.ctx, h.kill = context.WithCancel(r.ctx)
+	h.op, h.interrupt = context.WithCancel(h.ctx)
+	return h
+}
+
+// start starts the goroutine, unless the Registry is closed.
+func (h *handle) start() {
+	if !h.r.spawn(h.run) {
+		h.become(registry.Closed)
+		h.err = ErrClosed
+		h.abandon()
+	}
+}
+
+// abandon ends a handle whose goroutine has not started.
+func (h *handle) abandon() {
 	h.kill()
 	close(h.done)
-	return h
 }
 
 // errKey means that a changed registration would have another key.
@@ -43,7 +62,8 @@ var errKey = errors.New("registry/etcd: the change is for another service, node 
 // handle is one registration. Its goroutine pursues the goal; a new one interrupts its work.
 type handle struct {
 	r       *Registry
-	service string
+	service string     // empty for a value that is no registration
+	said    slog.Level // of what the log says after a success
 	key     string
 	changed chan struct{} // value has changed; capacity 1
 
@@ -88,6 +108,11 @@ func (h *handle) Change(reg registry.Registration) {
 		h.r.log.Error("registration change is invalid, ignored", "service", h.service, "key", h.key, "error", err)
 		return
 	}
+	h.set(value)
+}
+
+// set changes the value.
+func (h *handle) set(value string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.value == value {
@@ -205,7 +230,11 @@ func (h *handle) failed(op context.Context, err error) {
 		return // interrupted
 	}
 	if h.Err() == nil {
-		h.r.log.Warn("registration failed, will retry", "service", h.service, "key", h.key, "error", err)
+		what := "registration failed, will retry"
+		if h.service == "" {
+			what = "value not put in etcd, will retry"
+		}
+		h.r.log.Warn(what, "service", h.service, "key", h.key, "error", err)
 	}
 	h.settle(op, registry.Pending, err)
 }
@@ -277,7 +306,7 @@ func (h *handle) keepRegistered(op context.Context, lease *keptLease, pause *ret
 		return err
 	}
 	h.settle(op, registry.Registered, nil)
-	h.r.log.Info("registered", "service", h.service, "key", h.key)
+	h.r.log.Log(ctx, h.said, "registered", "service", h.service, "key", h.key)
 	return h.awaitBreak(ctx, revision, lease, lost, pause)
 }
 
@@ -361,6 +390,6 @@ func (h *handle) revoke(op context.Context) error {
 		return err
 	}
 	h.lease = 0
-	h.r.log.Info("withdrawn", "service", h.service, "key", h.key, "took", time.Since(began))
+	h.r.log.Log(ctx, h.said, "withdrawn", "service", h.service, "key", h.key, "took", time.Since(began))
 	return nil
 }

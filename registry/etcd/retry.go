@@ -22,6 +22,26 @@ func (b *retry) wait(ctx context.Context) bool {
 
 func (b *retry) reset() { b.next = 0 }
 
+// restarts runs a watch until ctx ends. A pause follows each run, longer each time unless the watch has worked for a
+// while. say is called before a pause.
+func restarts(ctx context.Context, watch func() error, say func(reason error)) {
+	var pause retry
+	for {
+		began := time.Now()
+		err := watch()
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > maxRetry+requestTimeout {
+			pause.reset()
+		}
+		say(err)
+		if !pause.wait(ctx) {
+			return
+		}
+	}
+}
+
 // jitter returns a time between half of d and d, so that many sidecars that lost the same etcd
 // do not come back at the same moment.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }

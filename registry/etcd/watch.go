@@ -74,9 +74,7 @@ func (w *watch) run() {
 	if ok {
 		timeout = coldWait
 	}
-	var pause retry
-	for {
-		began := time.Now()
+	restarts(w.ctx, func() error {
 		err := w.list(timeout)
 		timeout = requestTimeout
 		if err == nil {
@@ -84,17 +82,8 @@ func (w *watch) run() {
 		} else if ok && w.last == nil {
 			w.deliver(cached)
 		}
-		if w.ctx.Err() != nil {
-			return
-		}
-		if time.Since(began) > maxRetry+requestTimeout { // the watch worked for a while
-			pause.reset()
-		}
-		w.r.log.Debug("watch of a service restarts", "service", w.service, "reason", err)
-		if !pause.wait(w.ctx) {
-			return
-		}
-	}
+		return err
+	}, func(err error) { w.r.log.Debug("watch of a service restarts", "service", w.service, "reason", err) })
 }
 
 func (w *watch) loadCache() (*registry.Snapshot, bool) {
@@ -179,35 +168,10 @@ func (w *watch) follow() error {
 	defer timer.Stop()
 	w.settle(timer)
 
-	ctx, cancel := context.WithCancel(w.ctx)
-	defer cancel()
-	on, leave := w.r.serviceWatches.join(ctx)
-	opened := w.r.open(on, w.prefix, clientv3.WithPrefix(),
-		clientv3.WithRev(w.pos.revision+1), clientv3.WithProgressNotify())
-	var events clientv3.WatchChan
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case events = <-opened:
-			// The server behind a new connection may be past that revision, but without its
-			// data.
-			if w.r.breaks.Load() != w.breaks {
-				return errResumed
-			}
-		case resp, ok := <-events:
-			// A compaction is also handled by another list.
-			if err := ended(&resp, ok); err != nil {
-				leave()
-				return err
-			}
-			w.apply(&resp)
-		case <-timer.C:
-		case <-w.at.lost:
-			return errLost
-		}
-		w.settle(timer)
-	}
+	return w.r.observe(w.ctx, &observation{
+		key: w.prefix, opts: []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithRev(w.pos.revision + 1), clientv3.WithProgressNotify()},
+		breaks: w.breaks, lost: w.at.lost, timer: timer.C, apply: w.apply, settle: func() { w.settle(timer) },
+	})
 }
 
 func ended(resp *clientv3.WatchResponse, ok bool) error {
