@@ -91,7 +91,7 @@ func (f *ConfigFile) next(again *retries) (try, isNew bool) {
 // run calls reload after each signal and, with watch, after each change of the content,
 // until ctx ends. reload reports whether it was refused for a reason that may pass: with
 // watch it is then called again.
-func (f *ConfigFile) run(ctx context.Context, watch bool, signals <-chan os.Signal, reload func(path string) (mayPass bool)) {
+func (f *ConfigFile) run(ctx context.Context, watch bool, signals <-chan os.Signal, reload func() (mayPass bool)) {
 	var tick <-chan time.Time
 	if watch {
 		tick = time.Tick(fileInterval)
@@ -100,10 +100,10 @@ func (f *ConfigFile) run(ctx context.Context, watch bool, signals <-chan os.Sign
 	for {
 		select {
 		case <-signals:
-			again.tried(true, reload(f.path))
+			again.tried(true, reload())
 		case <-tick:
 			if try, isNew := f.next(&again); try {
-				again.tried(isNew, reload(f.path))
+				again.tried(isNew, reload())
 			}
 		case <-ctx.Done():
 			return

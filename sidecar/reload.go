@@ -7,10 +7,12 @@ import (
 	"maps"
 	"net"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/remora-proxy/remora/fleet"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
@@ -21,6 +23,10 @@ import (
 const (
 	// the file can't be read, or has the errors that `remora check` prints
 	refusedInvalid = "invalid"
+	// an overlay sets a key that it [may never change](fleet.md#what-an-overlay-may-never-change)
+	refusedFixed = "fixed_key"
+	// the [revision](fleet.md) that this sidecar should run is not in etcd, or can't be read: roll back to another one
+	refusedRevision = "no_revision"
 	// the file changes a key that takes effect only at a restart: restart, or undo the change of that key
 	refusedRestart = "needs_restart"
 	// the files of a new tls block can't be used
@@ -44,7 +50,7 @@ const (
 
 // outcomes are all outcomes of reloads.
 var outcomes = []string{
-	outcomeApplied, outcomeUnchanged, refusedInvalid, refusedRestart, refusedIdentity, refusedListen,
+	outcomeApplied, outcomeUnchanged, refusedInvalid, refusedFixed, refusedRevision, refusedRestart, refusedIdentity, refusedListen,
 	refusedAccessLog, refusedEndpoints, refusedDraining,
 }
 
@@ -63,63 +69,117 @@ const endpointsTimeout = 5 * time.Second
 
 // reloads apply changed configurations to a running sidecar, one at a time, and count them.
 type reloads struct {
-	s *Sidecar
+	s        *Sidecar
+	file     *ConfigFile    // nil without one
+	turn     sync.Mutex     // held by a reload: there is one at a time
+	revision fleet.Revision // of the overlay in use; guarded by turn
+	applied  func()         // is called after each reload of the file that was applied
 
 	mu     sync.Mutex
 	counts admin.ReloadStats
 }
 
 // newReloads returns the reloads of s, of which there was none yet.
-func newReloads(s *Sidecar) *reloads {
-	r := &reloads{s: s, counts: admin.ReloadStats{Since: time.Now(), Outcomes: make(map[string]uint64)}}
+func newReloads(s *Sidecar, file *ConfigFile) *reloads {
+	r := &reloads{s: s, file: file, counts: admin.ReloadStats{Since: time.Now(), Outcomes: make(map[string]uint64)}}
 	for _, outcome := range outcomes { // a metric's rate needs a 0 before the first event
 		r.counts.Outcomes[outcome] = 0
 	}
 	return r
 }
 
-// reload applies the configuration in file. A refused configuration changes nothing. reload records
+// reload applies the configuration in the file, with the overlay in use. A refused configuration changes nothing. reload records
 // the reason, and reports whether the reason may pass without another change of the file.
-func (r *reloads) reload(file string) (mayPass bool) {
-	s := r.s
-	if !s.changing.TryLock() { // not held by a reload: there is one at a time
-		r.record("", &refusal{refusedDraining, errors.New("the sidecar is draining, or about to be replaced")})
-		return s.admin.Phase() <= admin.Serving // a successor may fail
+func (r *reloads) reload() (mayPass bool) {
+	r.turn.Lock()
+	refused := r.load(r.revision)
+	if refused != nil && refused.code == refusedDraining {
+		r.refuse(0, refused)
 	}
-	defer s.changing.Unlock()
-	outcome, err := outcomeUnchanged, error(nil)
-	cfg, bad := config.Load(file)
-	switch {
-	case bad != nil:
-		err = &refusal{refusedInvalid, bad}
-	case cfg.Equal(s.cfg):
-	default:
-		LogWarnings(s.log, cfg)
-		outcome, err = outcomeApplied, r.apply(cfg)
-	}
-	r.record(outcome, err)
-	s.releasePages()
-	var refused *refusal
-	if !errors.As(err, &refused) {
+	r.turn.Unlock()
+	if refused == nil {
+		r.applied()
 		return false
 	}
 	switch refused.code { // not refusedEndpoints: each try takes 5 s, in which no hot restart can begin
 	case refusedIdentity, refusedListen, refusedAccessLog:
 		return true
+	case refusedDraining:
+		return r.s.admin.Phase() <= admin.Serving // a successor may fail
 	}
 	return false
 }
 
-// record counts and logs a reload.
-func (r *reloads) record(outcome string, err error) {
-	refused := admin.Refusal{}
-	if why, ok := err.(*refusal); ok {
-		outcome = why.code
-		refused = admin.Refusal{At: time.Now(), Code: why.code, Reason: why.reason.Error()}
-		r.s.log.Error("configuration refused; nothing has changed", "code", why.code, "reason", refused.Reason)
-	} else {
-		r.s.log.Info("configuration reloaded", "outcome", outcome, "generation", r.s.proc.Generation().Number())
+// useRevision applies the file with another revision of the overlay. A refused revision changes nothing. The reason is
+// returned and, unless it is that the sidecar drains, recorded.
+func (r *reloads) useRevision(next fleet.Revision) *refusal {
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	if next.Same(&r.revision) {
+		return nil
 	}
+	refused := r.load(next)
+	if refused == nil {
+		r.revision = next
+	}
+	return refused
+}
+
+// load applies the file with a revision of the overlay, and records the outcome, unless the sidecar drains. The caller
+// holds turn.
+func (r *reloads) load(revision fleet.Revision) *refusal {
+	s := r.s
+	if !s.changing.TryLock() {
+		return &refusal{refusedDraining, errors.New("the sidecar is draining, or about to be replaced")}
+	}
+	defer s.changing.Unlock()
+	outcome, refused := outcomeUnchanged, (*refusal)(nil)
+	cfg, bad := config.LoadWith(r.file.path, revision.Overlay())
+	switch {
+	case bad != nil:
+		refused = &refusal{codeOf(bad), bad}
+	case cfg.Equal(s.cfg):
+	default:
+		LogWarnings(s.log, cfg)
+		outcome = outcomeApplied
+		errors.As(r.apply(cfg), &refused)
+	}
+	if refused != nil {
+		r.refuse(revision.Number, refused)
+	} else {
+		s.log.Info("configuration reloaded", withRevision(revision.Number, "outcome", outcome, "generation", s.proc.Generation().Number())...)
+		r.count(outcome, admin.Refusal{})
+	}
+	s.releasePages()
+	return refused
+}
+
+// codeOf returns the code for a configuration that could not be loaded.
+func codeOf(err error) string {
+	var all config.Errors
+	if errors.As(err, &all) && slices.ContainsFunc(all, func(e config.Error) bool { return e.Fixed }) {
+		return refusedFixed
+	}
+	return refusedInvalid
+}
+
+// refuse counts and logs a refused reload with a revision of the overlay.
+func (r *reloads) refuse(revision int64, why *refusal) {
+	reason := why.reason.Error()
+	r.s.log.Error("configuration refused; nothing has changed", withRevision(revision, "code", why.code, "reason", reason)...)
+	r.count(why.code, admin.Refusal{At: time.Now(), Code: why.code, Reason: reason})
+}
+
+// withRevision returns the attributes of a line of the log, with that of the revision of the overlay if there is one.
+func withRevision(revision int64, attributes ...any) []any {
+	if revision == 0 {
+		return attributes
+	}
+	return append(attributes, "revision", revision)
+}
+
+// count counts a reload. refused is zero if it was not refused.
+func (r *reloads) count(outcome string, refused admin.Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.counts.Outcomes[outcome]++
@@ -338,6 +398,7 @@ func fixedKeys(old, cfg *config.Config) (keys []string) {
 		{"admin.address", old.Admin.Address, cfg.Admin.Address},
 		{"admin.token", old.Admin.Token, cfg.Admin.Token},
 		{"registry", old.Registry, cfg.Registry},
+		{"config", old.Overlays, cfg.Overlays},
 		{"limits.connections", old.Limits.Connections, cfg.Limits.Connections},
 		{"timeouts.detect", old.Timeouts.Detect, cfg.Timeouts.Detect},
 		{"limits.per_source", old.Limits.PerSource, cfg.Limits.PerSource},

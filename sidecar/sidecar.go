@@ -45,6 +45,7 @@ type Sidecar struct {
 	listeners     listeners
 	registrations registrations
 	reloads       *reloads
+	overlays      *overlays
 	succession    succession
 	lifetime
 

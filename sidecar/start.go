@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/remora-proxy/remora/fleet"
 	"github.com/remora-proxy/remora/internal/cpuquota"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/admin"
@@ -44,6 +45,7 @@ type starting struct {
 // start starts a sidecar. If a process listens at o.Successors, start takes over from it. Until the sidecar accepts
 // connections, the end of ctx ends the start, with ctx's error.
 func start(ctx context.Context, o Options) (*Sidecar, error) {
+	revision := o.firstRevision()
 	inherited, err := inherit(o.Config, o.Successors, o.Log)
 	if err != nil {
 		return nil, err
@@ -51,6 +53,7 @@ func start(ctx context.Context, o Options) (*Sidecar, error) {
 	defer inherited.close()
 	s := &starting{Sidecar: newSidecar(o), ctx: ctx, inherited: inherited}
 	s.succession.inherited = inherited
+	s.useOverlays(revision)
 	s.detach = context.AfterFunc(ctx, s.end)
 	for _, step := range s.steps() {
 		if err := step(); err != nil {
@@ -108,6 +111,9 @@ func (s *starting) enterService() {
 	if s.succession.successors != nil {
 		s.background.Go(s.succession.accept)
 	}
+	if s.overlays.keys != nil {
+		s.background.Go(s.overlays.run)
+	}
 	s.releasePages()
 	s.log.Info("serving", "version", s.version, "node", s.cfg.Node.ID,
 		"engine", s.engineKind.Name, "loops", len(s.proc.Workers()), "gomaxprocs", runtime.GOMAXPROCS(0))
@@ -122,13 +128,20 @@ func newSidecar(o Options) *Sidecar {
 		lifetime: lifetime{drained: make(chan struct{})},
 	}
 	s.ended, s.end = context.WithCancel(context.Background())
-	s.reloads = newReloads(s)
+	s.reloads = newReloads(s, o.File)
 	s.succession = succession{
 		log: o.Log, ended: s.ended, replaced: make(chan struct{}), changing: &s.changing, admin: &s.admin,
 		listeners: &s.listeners, sources: &s.sources, registrations: &s.registrations,
 		drain: func() bool { return s.beginDrain(s.drainReplaced) },
 	}
 	return s
+}
+
+// useOverlays makes the sidecar follow overlays from a revision that its configuration has.
+func (s *Sidecar) useOverlays(r fleet.Revision) {
+	s.reloads.revision = r
+	s.overlays = newOverlays(s, r.Number)
+	s.reloads.applied = s.overlays.changed
 }
 
 // watchEndpoints watches the endpoints of all services.
@@ -218,6 +231,9 @@ func reservedFiles(cfg *config.Config) int {
 func (s *starting) connectRegistries() error {
 	err := s.discovery.connect(s.cfg, s.identities, s.inherited.names)
 	s.registrations.registrar = s.discovery.registrar
+	if st := storeOf(s.cfg, s.discovery.connections[config.DiscoverEtcd]); st != nil {
+		s.overlays.keys = st
+	}
 	return err
 }
 
@@ -231,7 +247,12 @@ func (s *starting) openAdmin() error {
 		state, _ := resources.State()
 		return state != overload.Normal
 	})
+	var overlay func() admin.OverlayStats
+	if s.overlays.keys != nil {
+		overlay = s.overlays.stats
+	}
 	s.admin.Server = admin.New(admin.Options{
+		Overlay: overlay,
 		Process: s.proc, Version: s.version, Engine: s.engineKind.Name, Log: s.log, Level: s.level,
 		Reactor:       s.reactor.Stats,
 		Registry:      s.discovery.registryStats,

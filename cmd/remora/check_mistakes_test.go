@@ -384,7 +384,7 @@ func TestCheckBounds(t *testing.T) {
 		{"size", withSection("limits: {message: " + "1 " + long + "}"), "right behind a whole number"},
 		{"share", withRoute("mirror: {service: app, share: " + long + "}, service: app"), `..."`},
 		{"name of a service", withRoute("service: " + long), `..."; expected one of app`},
-		{"key", long + ": 1", "access_log, tracing"},
+		{"key", long + ": 1", "access_log, tracing, config"},
 		{"choice", withSection("log: {level: " + long + "}"), `..."`},
 		{"address", withAddress(long), "the port is missing"},
 		{"expression", withRoute(`match: {regex: "` + long + `"}, service: app`), "got 500000"},
@@ -392,7 +392,7 @@ func TestCheckBounds(t *testing.T) {
 		{"variable", withAddress(`"${` + long + `}"`), "gives a default"},
 		{"file", withListener("tls: {cert: " + long + ", key: " + long + "}"), "..."},
 		{"header", withRoute("request_headers: {set: {" + long + " y: z}}, service: app"), `..."`},
-		{"control characters", withSection(`"\e[2J\a\r\nlog": {}`), "access_log, tracing"},
+		{"control characters", withSection(`"\e[2J\a\r\nlog": {}`), "access_log, tracing, config"},
 		{"many errors", many("key%d: 1\n"), "and 3900 more"},
 		{"many warnings", "services:\n" + many("  s%d: {discover: static, endpoints: [\"127.0.0.1:9000\"]}\n") +
 			"listeners: [{name: in, address: \"127.0.0.1:8080\", protocol: http, service: s0}]\n", "and 3899 more"},

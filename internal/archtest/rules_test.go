@@ -29,7 +29,7 @@ var layers = []layer{
 	{
 		[]string{"sidecar"},
 		[]string{
-			"sidecar/...", "proxy/admin", "proxy/overload", "proxy/telemetry/...", "proxy/reactor", "proxy/reactor/engine", "proxy/reactor/unixsock", "proxy/stream", "proxy",
+			"sidecar/...", "fleet", "fleet/store", "proxy/admin", "proxy/overload", "proxy/telemetry/...", "proxy/reactor", "proxy/reactor/engine", "proxy/reactor/unixsock", "proxy/stream", "proxy",
 			"proxy/loop", "proxy/config", "proxy/certs", "proxy/handover", "registry/...", "internal/...",
 		},
 		"the sidecar wires the drivers to the core; what it does itself belongs into a package",
@@ -349,6 +349,16 @@ var layers = []layer{
 		"a model is numbers alone, and knows no endpoint",
 	},
 	{
+		[]string{"fleet"},
+		[]string{"proxy/config", "proxy/telemetry/stats", "internal/atomicfile"},
+		"who runs which revision is decided without etcd and without a sidecar",
+	},
+	{
+		[]string{"fleet/store"},
+		[]string{"fleet", "registry/etcd"},
+		"the keys of a fleet are read and written over the connection of the registry",
+	},
+	{
 		[]string{"registry/dns", "registry/health"},
 		[]string{"registry", "internal/srvname", "internal/unixaddr", "internal/eyeballs"},
 		"it decorates any source, so it knows none: host names of a snapshot become addresses, or endpoints get verdicts",
@@ -403,7 +413,7 @@ var homes = []home{
 		"it waits and reads for the lab's servers, whose handlers block; the sidecar has loops of its own"},
 	{"go.etcd.io/etcd/server/", []string{"lab/...", "registry/etcd_test"},
 		"the sidecar carries no etcd server; the lab and the tests of the client do"},
-	{"go.etcd.io/etcd/", []string{"registry/etcd/...", "lab/...", "sidecar_test", "e2e/..."},
+	{"go.etcd.io/etcd/", []string{"registry/etcd/...", "fleet/store", "lab/...", "sidecar_test", "e2e/..."},
 		"the core sees snapshots; how they are fetched is one package's business"},
 	{"google.golang.org/grpc", []string{"registry/etcd/...", "registry/health_test", "lab/...", "e2e/..."},
 		"it comes with the etcd client; tests of health checks and of calls have a real server"},

@@ -8,7 +8,7 @@
 //	admin.go            the API, its options and paths; guard.go and connections.go who may ask, and how many at once
 //	health.go           /healthz and /readyz
 //	collect.go          asks all loops at once
-//	stats.go            /stats; history.go /history
+//	stats.go            /stats; history.go /history; sums.go what a sidecar reports to its fleet
 //	hedging.go          /hedging; state.go /endpoints and /services; config.go /config
 //	dashboard.go        the page at /
 //	profiles.go         /debug/pprof/
@@ -36,7 +36,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// Options are the sources of the API. All fields but Registry are required.
+// Options are the sources of the API. All fields but Registry and Overlay are required.
 type Options struct {
 	Process *proxy.Process
 	Version string
@@ -56,6 +56,9 @@ type Options struct {
 
 	// Reloads returns the results of reloads.
 	Reloads func() ReloadStats
+
+	// Overlay returns the revision of the overlay in use. nil means that there are no overlays.
+	Overlay func() OverlayStats
 
 	// Restarts is the number of hot restarts before this process.
 	Restarts int

@@ -29,12 +29,22 @@ type Refusal struct {
 	Reason string // may have several lines
 }
 
+// OverlayStats says which revision of the overlay on the file is in use. Revision 0 is the file alone.
+type OverlayStats struct {
+	Revision int64
+	Since    time.Time
+
+	Refused      int64  // the revision that should be in use, if Code is set
+	Code, Reason string // why it is not; empty if it is
+}
+
 // ConfigState says which configuration is in use, and whether a later one was refused.
 type ConfigState struct {
 	Generation uint64            `json:"generation"` // counted from 1 at the start
 	Since      time.Time         `json:"since"`
-	Reloads    map[string]uint64 `json:"reloads"`           // by result, as in the metric config_reloads_total
-	Refused    *RefusedReload    `json:"refused,omitempty"` // the last one, unless a later reload has succeeded
+	Reloads    map[string]uint64 `json:"reloads"`            // by result, as in the metric config_reloads_total
+	Revision   int64             `json:"revision,omitempty"` // of the overlay; 0 means the file alone
+	Refused    *RefusedReload    `json:"refused,omitempty"`  // the last one, unless a later reload has succeeded
 }
 
 // RefusedReload is a reload that was refused.
@@ -47,6 +57,9 @@ type RefusedReload struct {
 func (s *Server) configState() ConfigState {
 	st := s.opt.Reloads()
 	out := ConfigState{Generation: s.opt.Process.Generation().Number(), Since: st.Since, Reloads: st.Outcomes}
+	if s.opt.Overlay != nil {
+		out.Revision = s.opt.Overlay().Revision
+	}
 	if r := &st.Refused; r.Code != "" {
 		out.Refused = &RefusedReload{r.At, r.Code, r.Reason}
 	}
@@ -104,8 +117,21 @@ func (s *Server) showConfig(w http.ResponseWriter, _ *http.Request) {
 		at := r.At.Format(time.RFC3339)
 		fmt.Fprintf(&head, "# refused at %s (%s):\n#   %s\n", at, r.Code, reason)
 	}
+	s.overlayComment(&head)
 	w.Header().Set("Content-Type", "application/yaml")
 	_, _ = w.Write(append(head.Bytes(), text...))
+}
+
+// overlayComment adds the comments of /config about the overlay.
+func (s *Server) overlayComment(to *bytes.Buffer) {
+	if s.opt.Overlay == nil {
+		return
+	}
+	st := s.opt.Overlay()
+	fmt.Fprintf(to, "# revision %d of the overlay, since %s\n", st.Revision, st.Since.Format(time.RFC3339))
+	if st.Code != "" {
+		fmt.Fprintf(to, "# revision %d refused (%s):\n#   %s\n", st.Refused, st.Code, strings.ReplaceAll(st.Reason, "\n", "\n#   "))
+	}
 }
 
 // logLevels has the log levels by their names in the configuration.

@@ -91,6 +91,9 @@ func newSidecar(t testing.TB, yaml string) *sidecar {
 			return []Identity{{Name: "listeners.ingress.tls", Loads: 1, Begins: at, Expires: at, Outdates: at}}
 		},
 		Registry: func() RegistryStats { return RegistryStats{Connected: true} },
+		Overlay: func() OverlayStats {
+			return OverlayStats{Revision: 3, Since: time.Unix(1700000000, 0), Refused: 4, Code: "invalid", Reason: "three\nfour"}
+		},
 		Registrations: func() []Registration {
 			return []Registration{{Service: "me", Address: "10.0.0.1:1", State: "registered"}}
 		},

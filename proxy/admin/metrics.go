@@ -104,6 +104,7 @@ func (c *scraper) collect(to *page, reports []stats.WorkerReport) {
 	c.registry(to)
 	c.allow(to)
 	c.reloads(to)
+	c.overlay(to)
 	c.tracing(to)
 	c.accessLog(to)
 	for _, svc := range merge(reports) {

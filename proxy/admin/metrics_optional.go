@@ -83,6 +83,25 @@ func (c *scraper) reloads(to *page) {
 	}
 }
 
+// The families of the overlay. Without config they have no series.
+var (
+	overlayRevision = gauge("fleet_revision", "The revision of the overlay in use; 0 for the file alone.")
+	overlayRefused  = gauge("fleet_refused_revision", "The revision of the overlay that should be in use, and was refused; -1 if there is none.")
+)
+
+func (c *scraper) overlay(to *page) {
+	if c.s.opt.Overlay == nil {
+		return
+	}
+	st := c.s.opt.Overlay()
+	to.put(overlayRevision, float64(st.Revision))
+	refused := st.Refused
+	if st.Code == "" {
+		refused = -1
+	}
+	to.put(overlayRefused, float64(refused))
+}
+
 // The families of tracing.
 var (
 	spansExported = counter("tracing_spans_exported_total", "Spans accepted by the receiver.")

@@ -44,6 +44,7 @@ type Config struct {
 	Timeouts  Timeouts   `yaml:"timeouts"`
 	AccessLog AccessLog  `yaml:"access_log"`
 	Tracing   Tracing    `yaml:"tracing"`
+	Overlays  Overlays   `yaml:"config"`
 
 	// Warnings are about keys that have no effect.
 	Warnings Errors `yaml:"-"`

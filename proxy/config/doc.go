@@ -8,6 +8,7 @@
 // interfaces in registry.go and filters.go alone. The other files make a Config of a file, in this order:
 //
 //	tree.go     bytes to a tree; expand.go replaces ${VAR} inside scalars
+//	lay.go      lays an overlay on the tree
 //	decode.go   the tree to structs, by the tags in field.go; it records positions
 //	blocks.go   the sections that registries and filters bring
 //	default.go  what a section is if no key of it is set

@@ -15,6 +15,7 @@ type Error struct {
 	Path    string // path of the key, as in services.compute.hedge.mode; empty for the file
 	Text    string // what is wrong, and what was expected
 	Warning bool   // reports whether the file is valid all the same
+	Fixed   bool   // reports whether an overlay may not set the key, whatever the value
 }
 
 // Error returns "file:line:column: path: text", without the parts that are unknown. A warning
@@ -55,6 +56,7 @@ func (es Errors) Error() string {
 func (es Errors) sort() {
 	slices.SortStableFunc(es, func(a, b Error) int {
 		return cmp.Or(
+			cmp.Compare(a.File, b.File),
 			cmp.Compare(a.Line, b.Line),
 			cmp.Compare(a.Column, b.Column),
 			cmp.Compare(a.Path, b.Path),

@@ -41,6 +41,9 @@ func variable(inner string, env func(string) (string, bool)) (string, error) {
 	if strings.Contains(fallback, "${") {
 		return "", fmt.Errorf("${%s:-...}: a default can't contain another variable", shorten(name))
 	}
+	if env == nil {
+		return "", fmt.Errorf("${%s}: an overlay can't use variables; write $$ for a plain $", shorten(name))
+	}
 	value, ok := env(name)
 	switch {
 	case ok && value != "" || ok && !hasFallback:

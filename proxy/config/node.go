@@ -10,6 +10,8 @@ type Node struct {
 	ID string `yaml:"id" reload:"restart"`
 	// Zone of this sidecar. Requests stay in it while its endpoints can carry them.
 	Zone string `yaml:"zone" reload:"restart"`
+	// Names and values by which [roll-outs](fleet.md) select sidecars.
+	Labels map[string]string `yaml:"labels" reload:"restart"`
 }
 
 // check checks the ID, which becomes part of a registry key.

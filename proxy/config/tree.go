@@ -32,8 +32,11 @@ const (
 	kindBroken // unusable; counts as not set
 )
 
-// position is a position in the file. Both numbers start at 1.
-type position struct{ line, column int }
+// position is a position in a text. Both numbers start at 1.
+type position struct {
+	of           string // name of the text, if it is not the decoder's file
+	line, column int
+}
 
 // node is one value of the file. Anchors, aliases and merges are resolved, and
 // variables are expanded. An alias shares the content of the anchored node.
