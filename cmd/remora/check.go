@@ -99,8 +99,13 @@ func load(cmd *cobra.Command, file string, more ...config.Inspect) (*config.Conf
 	if !errors.As(err, &errs) {
 		return cfg, err
 	}
+	return nil, report(cmd, errs)
+}
+
+// report prints the errors of a file, and returns the error of the command.
+func report(cmd *cobra.Command, errs config.Errors) error {
 	for _, e := range errs {
 		fmt.Fprintln(cmd.ErrOrStderr(), e)
 	}
-	return nil, reported{}
+	return reported{}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/remora-proxy/remora/cmd/remora/adminclient"
+	"github.com/remora-proxy/remora/cmd/remora/fleet"
 	"github.com/remora-proxy/remora/cmd/remora/manual"
 	"github.com/remora-proxy/remora/cmd/remora/starter"
 	"github.com/remora-proxy/remora/cmd/remora/top"
@@ -53,7 +54,7 @@ func newRoot() *cobra.Command {
 	root.Version = versionOf(version, buildInfo()) // adds --version
 	root.SetVersionTemplate(versionLine() + "\n")
 	commands := []*cobra.Command{
-		newRun(), newCheck(), newSchema(), starter.NewInit(), newVersion(), newRoutes(), top.New(load), manual.New(),
+		newRun(), newCheck(), newSchema(), starter.NewInit(), newVersion(), newRoutes(), top.New(load), manual.New(), fleet.New(load, report),
 		adminclient.NewHealthcheck(load), adminclient.NewDrain(load), adminclient.NewProfile(load),
 	}
 	for _, cmd := range commands {
@@ -62,8 +63,11 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// failing marks the errors of a command's RunE as failures.
+// failing marks the errors of RunE of a command, and of the commands below it, as failures.
 func failing(cmd *cobra.Command) *cobra.Command {
+	for _, below := range cmd.Commands() {
+		failing(below)
+	}
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			if err := run(cmd, args); err != nil {
