@@ -21,7 +21,7 @@ type Overlay struct {
 // name or index. What follows from this list is in SECURITY.md.
 var fixed = []string{
 	"node", "loops", "engine", "log", "admin", "registry", "config", "listeners", "register", "access_log", "tracing",
-	"services.*.discover", "services.*.endpoints", "services.*.opaque", "services.*.protocol", "services.*.proxy_protocol",
+	"services.*.discover", "services.*.combine", "services.*.endpoints", "services.*.opaque", "services.*.protocol", "services.*.proxy_protocol",
 	"services.*.check.host", "services.*.check.port", "services.*.allow", "services.*.tls",
 	"routes.*.allow",
 	"limits.connections", "limits.per_source", "limits.admin_connections", "timeouts.detect",
