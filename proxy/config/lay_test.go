@@ -237,7 +237,7 @@ func FuzzLay(f *testing.F) {
 func fixedOfServices(c *Config) any {
 	all := map[string]any{}
 	for name, s := range c.Services {
-		all[name] = []any{s.Discover, s.Endpoints, s.Opaque, s.Protocol, s.ProxyProtocol, s.Check.Host, s.Check.Port, s.Allow, s.TLS}
+		all[name] = []any{s.Discover, s.Combine, s.Endpoints, s.Opaque, s.Protocol, s.ProxyProtocol, s.Check.Host, s.Check.Port, s.Allow, s.TLS}
 	}
 	return all
 }
