@@ -56,7 +56,13 @@ func startCluster(t *testing.T) *cluster {
 	must.WriteFile(t, c.file("tokens"), adminToken+",admin,1,system:masters\n"+sidecarToken+",sidecar,2\n")
 	c.writeAccountKey()
 	c.startEtcd()
-	t.Cleanup(func() { c.kill(); c.etcd.Close() })
+	t.Cleanup(func() {
+		c.kill()
+		c.etcd.Close()
+		if said, _ := os.ReadFile(c.file("log")); t.Failed() {
+			t.Logf("the end of the API server's log: %s", said[max(0, len(said)-4000):])
+		}
+	})
 	c.start()
 	return c
 }
@@ -69,11 +75,16 @@ func (c *cluster) writeAccountKey() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
+	private, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	must.WriteFile(c.t, c.file("account.key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	public, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	must.WriteFile(c.t, c.file("account.key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}))
+	must.WriteFile(c.t, c.file("account.pub"), pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}))
 }
 
 func (c *cluster) startEtcd() {
@@ -90,7 +101,7 @@ func (c *cluster) start() {
 	c.server = exec.Command(c.binary,
 		"--etcd-servers=http://"+c.etcd.Addr(), "--bind-address="+host, "--secure-port="+port, "--cert-dir="+c.dir,
 		"--token-auth-file="+c.file("tokens"), "--authorization-mode=RBAC", "--service-cluster-ip-range=10.223.0.0/24",
-		"--service-account-issuer=https://cluster.test", "--service-account-key-file="+c.file("account.key"),
+		"--service-account-issuer=https://cluster.test", "--service-account-key-file="+c.file("account.pub"),
 		"--service-account-signing-key-file="+c.file("account.key"), "--disable-admission-plugins=ServiceAccount",
 		"--external-hostname=127.0.0.1", "--advertise-address=10.222.255.1")
 	log, err := os.OpenFile(c.file("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
