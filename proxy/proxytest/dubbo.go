@@ -272,6 +272,13 @@ func HessianString(b []byte, s string) []byte {
 // DubboFaults are the faults of InjectFault.
 var DubboFaults = []Fault{CrashApp, FreezeApp, ResetApp}
 
+// Slow makes each application take d for a call.
+func (m *dubboMesh) Slow(d time.Duration) {
+	for _, a := range m.Apps {
+		a.Delay = func() time.Duration { return d }
+	}
+}
+
 // InjectFault makes a fault at a, for less than 80 ms.
 func (m *dubboMesh) InjectFault(kind Fault, a *dubboApp) {
 	switch loop := a.Loop; kind {
