@@ -14,7 +14,7 @@ import (
 func TestDrainProvider(t *testing.T) {
 	for seed := range uint64(20) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Service: "retry: {on: [connect]}"})
-		m.Slow(5 * time.Millisecond)
+		m.Apps.Slow(5 * time.Millisecond)
 		all := m.Crowd(20, 20, 100)
 		provider := m.Nodes[1]
 		var served int
@@ -59,7 +59,7 @@ func TestDrainRefusesLinks(t *testing.T) {
 // A consumer that drains responds to the requests in flight, then closes its connections.
 func TestDrainConsumer(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{}, func(t *testing.T, m *proxytest.Mesh) {
-		m.Slow(20 * time.Millisecond)
+		m.Apps.Slow(20 * time.Millisecond)
 		used, busy, late := m.Post(10), m.Post(10), m.Post(10)
 		idle, fresh := m.Do(used), m.Dial(proxytest.Egress)
 		m.Finish(used)

@@ -50,7 +50,7 @@ func TestReloadKeepsRoutesInFlight(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			proxytest.EachTopology(t, proxytest.MeshOptions{Loops: 2}, func(t *testing.T, m *proxytest.Mesh) {
-				m.Slow(500 * time.Millisecond)
+				m.Apps.Slow(500 * time.Millisecond)
 				before := m.Burst(10, 100)
 				m.W.Run(50 * time.Millisecond)
 				m.Consumer.Reload(proxytest.ReloadYAML(m, `{service: `+strings.Split(services, ":")[0]+`}`, services))
@@ -126,7 +126,7 @@ func TestReloadEjectedEndpoints(t *testing.T) {
 // TestReloadRaisesSlotLimit: queued requests get the slots that a raised limit adds.
 func TestReloadRaisesSlotLimit(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true, Loops: 2, Service: "max_concurrency: 1"})
-	m.Slow(time.Second)
+	m.Apps.Slow(time.Second)
 	calls := m.Burst(9, 10)
 	m.W.Run(100 * time.Millisecond)
 	m.Consumer.Reload(proxytest.ReloadYAML(m, `{service: compute}`, `compute: {%s, max_concurrency: 9}`))

@@ -235,7 +235,7 @@ func TestAffinitySubset(t *testing.T) {
 func TestAffinityStreams(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true, Apps: 6, Service: hashBy("source: true, balance: 0")})
 	open := func(c shard.Client) string {
-		l := m.OpenFor(c)
+		l := m.Consumer.OpenFor(c)
 		l.Stream.Close(false, 0, 0)
 		return l.Target.Addr
 	}
@@ -289,7 +289,7 @@ func TestAffinityOfCaches(t *testing.T) {
 				whole.get(string(req.Path))
 			}
 		}
-		m.SetLognormalDelays(1)
+		m.Apps.SetLognormalDelays(1)
 		rnd := rand.New(rand.NewPCG(1, 2))
 		zipf := rand.NewZipf(rnd, 1.0001, 1, 2000)
 		var all []*proxytest.Call

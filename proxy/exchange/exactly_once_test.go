@@ -11,8 +11,8 @@ import (
 // GOAWAY must include the short one, which the application has received.
 func TestGoAwayIncludesOvertaking(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Bandwidth: 20 << 20})
-	executed := m.CountExecutions()
-	m.Slow(300 * time.Millisecond)
+	executed := m.Apps.CountExecutions()
+	m.Apps.Slow(300 * time.Millisecond)
 	m.Consumer.Update("compute", m.Endpoint(0))
 	m.W.Run(time.Millisecond)
 	long, short := m.Post(1<<20), m.Post(10)
@@ -34,7 +34,7 @@ func TestGoAwayIncludesOvertaking(t *testing.T) {
 // part is refused when it is complete, and is retried elsewhere with any method.
 func TestDrainRefusesIncompleteRequest(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Bandwidth: 10 << 20})
-	executed := m.CountExecutions()
+	executed := m.Apps.CountExecutions()
 	m.Consumer.Update("compute", m.Endpoint(0))
 	m.W.Run(time.Millisecond)
 	long, short := m.Post(3<<20), m.Post(10)
@@ -56,7 +56,7 @@ func TestDrainRefusesIncompleteRequest(t *testing.T) {
 // passed on and not retried, since the application has processed the request.
 func TestBadResponseNotIdempotent(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Service: "retry: {attempts: 2, on: [5xx]}"}, func(t *testing.T, m *proxytest.Mesh) {
-		executed := m.CountExecutions()
+		executed := m.Apps.CountExecutions()
 		for _, a := range m.Apps {
 			a.Status = 500
 		}

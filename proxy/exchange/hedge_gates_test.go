@@ -20,7 +20,7 @@ func TestCorrelatedStalls(t *testing.T) {
 		length = 11 * time.Second
 	)
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: `idempotent: true, timeout: 2s, hedge: {mode: on}`})
-	m.SetLognormalDelays(1)
+	m.Apps.SetLognormalDelays(1)
 	calls := m.SendAtRate(1, rate, length)
 	during, requests := uint64(0), uint64(0)
 	for at := every; at < length-freeze; at += every {
@@ -114,7 +114,7 @@ func goodput(t *testing.T, o proxytest.MeshOptions, mode string) (n int, s *stat
 // hundreds that did not win, only probes are sent.
 func TestUselessHedges(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: `idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms, budget: 1}`})
-	m.Slow(8 * time.Millisecond)
+	m.Apps.Slow(8 * time.Millisecond)
 	calls := m.SendAtRate(1, 500, 4*time.Second)
 	m.FinishAfter(5*time.Second, calls)
 	m.OK(calls...)

@@ -13,7 +13,7 @@ import (
 func TestRetryBesideRefusedHedge(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 3, Provider: "max_concurrency: 1",
 		Service: `idempotent: true, retry: {on: [connect, reset]}, hedge: {mode: on, delay: 5ms}`})
-	m.Slow(20 * time.Millisecond)
+	m.Apps.Slow(20 * time.Millisecond)
 	var busy []*proxytest.Call
 	for range 3 { // one at each application: hedges find no slot
 		c := m.Post(10)

@@ -21,12 +21,12 @@ func TestSecondHedgeTwoFrozen(t *testing.T) {
 	slow := map[int]int{} // requests that took over 20 ms, by max
 	for most := 1; most <= 2; most++ {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: fmt.Sprintf("idempotent: true, timeout: 2s, hedge: {mode: on, max: %d}", most)})
-		m.SetLognormalDelays(1)
+		m.Apps.SetLognormalDelays(1)
 		rnd := rand.New(rand.NewPCG(1, 2))
 		for at := time.Second; at < length; at += every {
 			first := rnd.IntN(3)
-			m.Freeze(at, freeze, m.Apps[first])
-			m.Freeze(at+time.Duration(rnd.Int64N(int64(6*time.Millisecond))), freeze, m.Apps[(first+1)%3])
+			proxytest.Apps{m.Apps[first]}.Freeze(at, freeze)
+			proxytest.Apps{m.Apps[(first+1)%3]}.Freeze(at+time.Duration(rnd.Int64N(int64(6*time.Millisecond))), freeze)
 		}
 		calls := m.SendAtRate(1, 1000, length)
 		m.FinishAfter(length, calls)

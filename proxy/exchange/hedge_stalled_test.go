@@ -14,9 +14,9 @@ import (
 func TestStalledRequestsHedgedWhenUseless(t *testing.T) {
 	const length = 12 * time.Second
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: `idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms}`})
-	m.Slow(100 * time.Millisecond)
+	m.Apps.Slow(100 * time.Millisecond)
 	stops := m.W.Now() + 8*time.Second
-	m.Freeze(stops, time.Minute, m.Apps[0])
+	proxytest.Apps{m.Apps[0]}.Freeze(stops, time.Minute)
 	var before uint64
 	m.W.At(stops, func() { before = m.Consumer.Stats("compute").Gates[hedge.Useless] })
 	calls := m.SendAtRate(1, 200, length)

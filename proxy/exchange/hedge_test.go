@@ -77,7 +77,7 @@ func TestGates(t *testing.T) {
 			m := proxytest.NewMesh(t, c.o)
 			m.WarmUp(150)
 			before := *m.Consumer.Stats("compute")
-			m.Slow(50 * time.Millisecond)
+			m.Apps.Slow(50 * time.Millisecond)
 			m.Complete(m.Post(10, c.headers...))
 			after := m.Consumer.Stats("compute")
 			for g := range after.Gates {
@@ -94,7 +94,7 @@ func TestGates(t *testing.T) {
 // TestBudget: hedges and paid retries stay within the budget when every response is slow.
 func TestBudget(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: `idempotent: true, hedge: {mode: on, delay: 1ms, budget: 0.05}`})
-	m.Slow(4 * time.Millisecond)
+	m.Apps.Slow(4 * time.Millisecond)
 	all := m.Crowd(20, 100, 10)
 	m.OK(all...)
 	m.Settled()
@@ -292,7 +292,7 @@ func TestHedgeHeader(t *testing.T) {
 // TestHedgeHeaderUntrusted: the header of a client that is not on loopback is ignored.
 func TestHedgeHeaderUntrusted(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: proxytest.HedgeOn, Egress: "0.0.0.0:15001"})
-	m.Slow(8 * time.Millisecond)
+	m.Apps.Slow(8 * time.Millisecond)
 	m.Complete(m.Post(10, "x-remora-hedge: off"))
 	m.Settled()
 	if n := m.Consumer.Stats("compute").Hedges; n != 1 {

@@ -14,7 +14,7 @@ import (
 func TestBadResponseRetriedAfterHedge(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 3, Provider: "max_concurrency: 1",
 		Service: `idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}, retry: {attempts: 2, on: [5xx]}`})
-	m.Slow(20 * time.Millisecond)
+	m.Apps.Slow(20 * time.Millisecond)
 	m.Apps[0].Status = 503
 	calls := m.Burst(3, 10)
 	m.OK(calls...)

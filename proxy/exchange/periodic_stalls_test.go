@@ -44,7 +44,7 @@ func (m *freezes) run(d time.Duration, at ...time.Duration) {
 	var during uint64
 	before := hedges()
 	for _, begin := range at {
-		m.Freeze(begin, freezeLength, m.Apps...)
+		m.Apps.Freeze(begin, freezeLength)
 		m.W.At(begin, func() { during -= hedges() })
 		m.W.At(begin+freezeLength, func() { during += hedges() })
 	}
@@ -185,10 +185,10 @@ func TestPausesAreNoStalls(t *testing.T) {
 // request.
 func TestPeriodicStallsOfClosedLoop(t *testing.T) {
 	m := newFreezes(t, "hedge: {mode: off}")
-	m.Slow(50 * time.Millisecond)
+	m.Apps.Slow(50 * time.Millisecond)
 	const period, clients = 10 * time.Second, 8
 	for _, at := range m.every(period, 5) {
-		m.Freeze(at, freezeLength, m.Apps...)
+		m.Apps.Freeze(at, freezeLength)
 	}
 	calls := m.Crowd(clients, int(5*period/(50*time.Millisecond)), 10)
 	m.FinishAfter(5*period, calls)

@@ -141,11 +141,11 @@ func TestBatchNotStarved(t *testing.T) {
 // online requests alone, also while deadlines pass.
 func TestBatchNotHedged(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Match: "timeout: 200ms", Service: proxytest.HedgeOn})
-	m.Slow(100 * time.Millisecond)
+	m.Apps.Slow(100 * time.Millisecond)
 	var calls []*proxytest.Call
 	for i := range 20 {
 		if i == 10 {
-			m.Slow(time.Second)
+			m.Apps.Slow(time.Second)
 		}
 		k := m.Post(10, batch)
 		m.Do(k)
@@ -218,7 +218,7 @@ func TestBatchRefusedFirst(t *testing.T) {
 func TestRefusedBatchNotRetried(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Provider: "max_concurrency: 1, max_queue: 0"})
 	for i, header := range []string{batch, "x-none: 1"} {
-		m.Slow(100 * time.Millisecond)
+		m.Apps.Slow(100 * time.Millisecond)
 		var calls []*proxytest.Call
 		for range 20 {
 			k := m.Post(10, header)

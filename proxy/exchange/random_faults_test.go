@@ -51,7 +51,7 @@ func newFaultMesh(t *testing.T, seed uint64) *faultMesh {
 		hedge: {mode: on, delay: 3ms, budget: %v}`, timeouts[seed%3], seed%2*40, faultBudget),
 		Provider: "max_concurrency: 3, max_queue: 6, max_pending: 30, connect_timeout: 10ms",
 		Limits:   "limits: {message: 1MiB, buffered: 8MiB}\ntimeouts: {write: 200ms}"})}
-	s.executed = s.CountExecutions()
+	s.executed = s.Apps.CountExecutions()
 	rnd := s.W.Rand()
 	for _, a := range s.Apps {
 		a.Delay = func() time.Duration { return time.Duration(200+rnd.IntN(6000)) * time.Microsecond }

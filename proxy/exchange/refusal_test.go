@@ -31,7 +31,7 @@ func TestFastRefusals(t *testing.T) {
 		for _, rate := range c.rates {
 			t.Run(fmt.Sprint(c.policy, c.status, c.headers, rate), func(t *testing.T) {
 				proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 3, Service: "lb: {policy: " + c.policy + "}"}, func(t *testing.T, m *proxytest.Mesh) {
-					m.SetLognormalDelays(1)
+					m.Apps.SetLognormalDelays(1)
 					for _, a := range m.Apps {
 						usual := a.Delay
 						a.Delay = func() time.Duration { return 5 * usual() }
@@ -97,7 +97,7 @@ func TestFastRefusedCalls(t *testing.T) {
 // reason than room. It gets at most 1.5 times its share.
 func TestRejectingProvider(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 3})
-	m.SetLognormalDelays(1)
+	m.Apps.SetLognormalDelays(1)
 	m.Nodes[1].Crash()
 	m.Nodes[1].Cfg.Services["local"].Allow = config.Allow{Enforce: true, Rules: []config.AllowRule{{Path: []string{"/nothing"}}}}
 	m.Nodes[1].Restart(m.Apps[0])
@@ -114,7 +114,7 @@ func TestFullFleet(t *testing.T) {
 	for name, limit := range map[string]config.RateLimit{"bursts": {Rate: 100, Burst: 100}, "no bursts": {Rate: 100, Burst: 1}} {
 		t.Run(name, func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 3})
-			m.SetLognormalDelays(1)
+			m.Apps.SetLognormalDelays(1)
 			for i, a := range m.Apps {
 				m.Nodes[i+1].Crash()
 				m.Nodes[i+1].Cfg.Services["local"].RateLimit = limit
@@ -147,7 +147,7 @@ func TestRefusingProvider(t *testing.T) {
 		for _, rate := range []float64{20, 400, 1200} {
 			t.Run(fmt.Sprint(name, rate), func(t *testing.T) {
 				m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 3})
-				m.SetLognormalDelays(1)
+				m.Apps.SetLognormalDelays(1)
 				for _, a := range m.Apps {
 					usual := a.Delay
 					a.Delay = func() time.Duration { return 5 * usual() }
@@ -177,7 +177,7 @@ func TestFreeMovesAreBounded(t *testing.T) {
 			m.Nodes[i+1].Cfg.Services["local"].MaxPending = 1
 			m.Nodes[i+1].Restart(m.Apps[i])
 		}
-		m.Slow(100 * time.Millisecond)
+		m.Apps.Slow(100 * time.Millisecond)
 		calls := m.Burst(c.n, 10)
 		m.Finish(calls...)
 		s, failed := m.Consumer.Stats("compute"), len(calls)-proxytest.CountCodes(calls)[""]

@@ -30,7 +30,7 @@ func TestReplayFails(t *testing.T) {
 	}
 	proxytest.EachTopology(t, proxytest.MeshOptions{Service: proxytest.Fields(inTurn, noResets), Provider: noResets}, func(t *testing.T, m *proxytest.Mesh) {
 		m.WarmUpEach(1)
-		killed, c := m.CrashOnPoison(nil), m.Get("/poison")
+		killed, c := m.Apps.CrashOnPoison(nil), m.Get("/poison")
 		m.Complete(c)
 		wantReset(t, m, *killed, c)
 	})
@@ -38,7 +38,7 @@ func TestReplayFails(t *testing.T) {
 		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{OneHop: true, Service: proxytest.Fields(inTurn, noResets, "outlier: {consecutive: 1}")})
 		m.WarmUpEach(1)
 		d.MaxDials, d.Dialling = 1, 1 // a dial of another service
-		killed, c := m.CrashOnPoison(nil), m.Get("/poison")
+		killed, c := m.Apps.CrashOnPoison(nil), m.Get("/poison")
 		m.Complete(c)
 		wantReset(t, m, *killed, c)
 		for i, e := range m.Consumer.Report().Services[0].Endpoints {
@@ -55,7 +55,7 @@ func TestReplayFails(t *testing.T) {
 		m.Do(busy)
 		m.W.Run(100 * time.Millisecond)
 		d.MaxDials, d.Dialling = 1, 1
-		killed, c := m.CrashOnPoison(func(a *proxytest.App) { a.DropNext = true }), m.Get("/poison")
+		killed, c := m.Apps.CrashOnPoison(func(a *proxytest.App) { a.DropNext = true }), m.Get("/poison")
 		m.Do(c)
 		m.Finish(c, busy)
 		m.OK(busy)
@@ -71,7 +71,7 @@ func TestReplayFails(t *testing.T) {
 		busy := m.Get("/")
 		m.Do(busy)
 		m.W.Run(100 * time.Millisecond)
-		m.CrashOnPoison(func(a *proxytest.App) { a.DropNext = true; a.Stop() })
+		m.Apps.CrashOnPoison(func(a *proxytest.App) { a.DropNext = true; a.Stop() })
 		c := m.Get("/poison")
 		d.MaxDials, d.Dialling = 1, 1
 		m.Do(c)
@@ -96,7 +96,7 @@ func TestReplayFails(t *testing.T) {
 		}
 		ask(1, "/")
 		m.RunUntil("a response", func() bool { return m.Apps[0].Served == 1 })
-		m.CrashOnPoison(nil)
+		m.Apps.CrashOnPoison(nil)
 		ask(2, "/poison")
 		m.Settled()
 		m.W.Run(time.Second)
@@ -112,7 +112,7 @@ func TestReplayFails(t *testing.T) {
 	t.Run("retried as a reset", func(t *testing.T) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true, Service: inTurn})
 		m.WarmUpEach(1)
-		killed, c := m.CrashOnPoison(nil), m.Get("/poison")
+		killed, c := m.Apps.CrashOnPoison(nil), m.Get("/poison")
 		m.Complete(c)
 		// The retry is paid, as is the replay at the second application.
 		if s := m.Consumer.Stats("compute"); *killed != 2 || s.RetriesPaid != 2 || c.Code != "upstream-reset" {

@@ -15,8 +15,8 @@ import (
 func TestLostConnection(t *testing.T) {
 	for service, want := range map[string]int{"idempotent: true": 0, "": 40, "idempotent: true, retry: {on: [connect]}": 40} {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: service})
-		executed := m.CountExecutions()
-		m.Slow(100 * time.Millisecond)
+		executed := m.Apps.CountExecutions()
+		m.Apps.Slow(100 * time.Millisecond)
 		calls := m.Burst(80, 10)
 		m.W.Run(50 * time.Millisecond)
 		m.W.ResetAll(m.Consumer.Host, m.Nodes[1].Host)
@@ -71,7 +71,7 @@ func TestRetryCascade(t *testing.T) {
 // TestRetriesOfTwoHops: the retry of the consumer's sidecar is not retried by the provider's.
 func TestRetriesOfTwoHops(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: "idempotent: true", Provider: "idempotent: true"})
-	executed := m.CountExecutions()
+	executed := m.Apps.CountExecutions()
 	for _, a := range m.Apps {
 		a.ResetAll = true
 	}
@@ -93,7 +93,7 @@ func TestFlakyEndpoint(t *testing.T) {
 func testFlakyEndpoint(t *testing.T, settings string, ejected bool) {
 	service := proxytest.Fields("idempotent: true, retry: {on: [5xx]}", settings)
 	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 3, Service: service}, func(t *testing.T, m *proxytest.Mesh) {
-		m.SetLognormalDelays(1)
+		m.Apps.SetLognormalDelays(1)
 		flaky, rnd, fails := m.Apps[0], rand.New(rand.NewPCG(1, 3)), false
 		slow := flaky.Delay
 		flaky.Delay = func() time.Duration {

@@ -27,7 +27,7 @@ var disturbances = []disturbance{
 		for _, a := range m.Apps {
 			for at := time.Duration(0); at < length; {
 				at += time.Duration(rnd.ExpFloat64() * float64(1500*time.Millisecond))
-				m.Freeze(at, 40*time.Millisecond, a)
+				proxytest.Apps{a}.Freeze(at, 40*time.Millisecond)
 			}
 		}
 	}},
@@ -38,7 +38,7 @@ var disturbances = []disturbance{
 	}},
 	{"correlated stalls", 5 * time.Millisecond, func(m *proxytest.Mesh, _ *rand.Rand, length time.Duration) {
 		for at := time.Second; at < length; at += 2 * time.Second {
-			m.Freeze(at, 50*time.Millisecond, m.Apps...)
+			m.Apps.Freeze(at, 50*time.Millisecond)
 		}
 	}},
 }
@@ -48,7 +48,7 @@ var disturbances = []disturbance{
 func measure(t *testing.T, tr *disturbance, hedging string) (took []time.Duration, route *stats.RouteReport) {
 	const length = 8 * time.Second
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: "idempotent: true, timeout: 2s, hedge: {" + hedging + "}"})
-	m.SetLognormalDelays(3)
+	m.Apps.SetLognormalDelays(3)
 	tr.do(m, rand.New(rand.NewPCG(5, 6)), length)
 	calls := m.SendAtRate(4, 1000, length)
 	m.FinishAfter(length, calls)

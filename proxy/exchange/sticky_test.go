@@ -67,7 +67,7 @@ func TestSticky(t *testing.T) {
 				}
 			}
 			stays("at first")
-			seen := m.CollectHeader("cookie")
+			seen := m.Apps.CollectHeader("cookie")
 			some, none := m.Get("/", "cookie: a=b; "+pair+"; c=d"), m.Get("/", "cookie: "+pair)
 			m.Do(some, none)
 			m.Finish(some, none)
@@ -173,7 +173,7 @@ func TestStickyStreams(t *testing.T) {
 		return string(protocol.Find(at.Cookies.Apply(nil), "set-cookie"))
 	}
 	for range 3 {
-		opened := m.OpenFor(client)
+		opened := m.Consumer.OpenFor(client)
 		if opened.Target.Addr != owner || cookies(opened.Target) != "" {
 			t.Errorf("a stream of %s went to %s, with %q", owner, opened.Target.Addr, cookies(opened.Target))
 		}
@@ -189,7 +189,7 @@ func TestStickyStreams(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for range 30 {
-		l := m.OpenFor(shard.Client{Session: shard.Session{Pin: "unknown", Secure: true}})
+		l := m.Consumer.OpenFor(shard.Client{Session: shard.Session{Pin: "unknown", Secure: true}})
 		if !strings.HasSuffix(cookies(l.Target), "; Secure") {
 			t.Errorf("a new session has %q", cookies(l.Target))
 		}

@@ -22,11 +22,11 @@ func TestStreamLimits(t *testing.T) {
 		{"max_pending: 1", nil},
 	} {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: c.service})
-		first := m.Open()
+		first := m.Consumer.Open()
 		if first.Failure != nil || !first.Target.Link || first.Target.Addr != proxytest.Ingress {
 			t.Fatalf("%s: got %+v", c.service, first)
 		}
-		second := m.Open()
+		second := m.Consumer.Open()
 		if second.Failure != c.want {
 			t.Errorf("%s: the second one got %v", c.service, second.Failure)
 		}
@@ -43,7 +43,7 @@ func TestStreamLimits(t *testing.T) {
 func TestStreamBreaker(t *testing.T) {
 	for name, fail := range map[string]func(m *proxytest.Mesh, st *race.Stream){
 		"connect": func(m *proxytest.Mesh, st *race.Stream) {
-			if f := m.RetryStream(st, fault.Connect); f != fault.Connect {
+			if f := m.Consumer.RetryStream(st, fault.Connect); f != fault.Connect {
 				m.T.Fatalf("another endpoint, or %v", f)
 			}
 		},
@@ -55,7 +55,7 @@ func TestStreamBreaker(t *testing.T) {
 		},
 		"gRPC": func(m *proxytest.Mesh, st *race.Stream) {
 			st.Close(false, 0, 0)
-			st = m.OpenFor(shard.Client{GRPC: true}).Stream
+			st = m.Consumer.OpenFor(shard.Client{GRPC: true}).Stream
 			st.Connected(200)
 			m.W.Run(time.Millisecond)
 			st.NoteCode(protocol.GRPCInternal, true)
@@ -65,7 +65,7 @@ func TestStreamBreaker(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: "breaker: {consecutive: 2, open: 5s, half_open: 1}"})
 			good := func(status int) {
-				probe := m.Open()
+				probe := m.Consumer.Open()
 				if probe.Failure != nil {
 					t.Fatalf("refused: %v", probe.Failure)
 				}
@@ -75,24 +75,24 @@ func TestStreamBreaker(t *testing.T) {
 				m.W.Run(time.Millisecond)
 			}
 			bad := func() {
-				fail(m, m.Open().Stream)
+				fail(m, m.Consumer.Open().Stream)
 				m.W.Run(time.Millisecond)
 			}
 			bad()
 			good(200) // ends the row of failures
 			bad()
 			bad()
-			if got := m.Open(); got.Failure != fault.BreakerOpen {
+			if got := m.Consumer.Open(); got.Failure != fault.BreakerOpen {
 				t.Fatalf("the breaker is not open: %v", got.Failure)
 			}
 			m.W.Run(6 * time.Second)
-			silent := m.Open() // a probe that closes without a result is followed by another
-			if silent.Failure != nil || m.Open().Failure != fault.BreakerOpen {
+			silent := m.Consumer.Open() // a probe that closes without a result is followed by another
+			if silent.Failure != nil || m.Consumer.Open().Failure != fault.BreakerOpen {
 				t.Fatal("half-open, but not exactly one probe was admitted")
 			}
 			silent.Stream.Close(false, 0, 0)
 			m.W.Run(time.Millisecond)
-			long := m.OpenFor(shard.Client{GRPC: name == "gRPC"})
+			long := m.Consumer.OpenFor(shard.Client{GRPC: name == "gRPC"})
 			long.Stream.Connected(200) // and it stays open
 			m.W.Run(time.Millisecond)
 			good(404)
@@ -106,12 +106,12 @@ func TestStreamBreaker(t *testing.T) {
 func TestStreamsEarnRetries(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: "hedge: {budget: 0.05}, outlier: {consecutive: 0}"})
 	for i := range 1000 {
-		opened := m.Open()
+		opened := m.Consumer.Open()
 		if opened.Failure != nil {
 			t.Fatal(opened.Failure)
 		}
 		if i%25 == 0 {
-			if f := m.RetryStream(opened.Stream, fault.Reset); f != nil {
+			if f := m.Consumer.RetryStream(opened.Stream, fault.Reset); f != nil {
 				t.Fatalf("stream %d is not retried: %v", i, f)
 			}
 		}
@@ -131,11 +131,17 @@ func TestStreamsEject(t *testing.T) {
 		ejects bool
 		client shard.Client
 	}{
-		{"not connected", func(m *proxytest.Mesh, st *race.Stream) { m.RetryStream(st, fault.Connect); st.Close(false, 0, 0) }, true, shard.Client{}},
+		{"not connected", func(m *proxytest.Mesh, st *race.Stream) {
+			m.Consumer.RetryStream(st, fault.Connect)
+			st.Close(false, 0, 0)
+		}, true, shard.Client{}},
 		{"reset", func(_ *proxytest.Mesh, st *race.Stream) { st.Failed(fault.Reset); st.Close(false, 0, 0) }, true, shard.Client{}},
 		{"response of 5xx", func(_ *proxytest.Mesh, st *race.Stream) { st.Connected(502); st.Close(true, 0, 0) }, true, shard.Client{}},
 		{"response of 4xx", func(_ *proxytest.Mesh, st *race.Stream) { st.Connected(404); st.Close(true, 0, 0) }, false, shard.Client{}},
-		{"refused for load", func(m *proxytest.Mesh, st *race.Stream) { m.RetryStream(st, fault.Overloaded); st.Close(false, 0, 0) }, false, shard.Client{}},
+		{"refused for load", func(m *proxytest.Mesh, st *race.Stream) {
+			m.Consumer.RetryStream(st, fault.Overloaded)
+			st.Close(false, 0, 0)
+		}, false, shard.Client{}},
 		{"given up", func(_ *proxytest.Mesh, st *race.Stream) { st.Close(false, 0, 0) }, false, shard.Client{}},
 		{"call that ends unavailable", func(m *proxytest.Mesh, st *race.Stream) {
 			st.Connected(200)
@@ -156,7 +162,7 @@ func TestStreamsEject(t *testing.T) {
 				places = map[string]int{}
 				var open []proxytest.Opened
 				for range 40 {
-					got := m.Open()
+					got := m.Consumer.Open()
 					places[got.Target.Addr]++
 					open = append(open, got)
 				}
@@ -167,7 +173,7 @@ func TestStreamsEject(t *testing.T) {
 				return places
 			}
 			for range 20 { // the failing endpoint reaches three failures in a row
-				if got := m.OpenFor(c.client); got.Target.Addr == sick {
+				if got := m.Consumer.OpenFor(c.client); got.Target.Addr == sick {
 					c.fail(m, got.Stream)
 				} else {
 					got.Stream.Connected(0)
@@ -190,7 +196,7 @@ func TestStreamsEject(t *testing.T) {
 			m.W.Run(11 * time.Second)
 			var open []proxytest.Opened // calls that may last
 			for len(open) == 0 || open[len(open)-1].Target.Addr != sick {
-				got := m.OpenFor(c.client)
+				got := m.Consumer.OpenFor(c.client)
 				got.Stream.Connected(200)
 				m.W.Run(time.Millisecond)
 				open = append(open, got)
@@ -211,8 +217,8 @@ func TestStreamRepeated(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2})
 	repeated := 0
 	for range 1000 {
-		st := m.Open().Stream
-		if f := m.RetryStream(st, fault.Reset); f != nil {
+		st := m.Consumer.Open().Stream
+		if f := m.Consumer.RetryStream(st, fault.Reset); f != nil {
 			if f != fault.Reset {
 				t.Errorf("it fails with %s", f.Code)
 			}
@@ -235,10 +241,10 @@ func TestStreamsRejected(t *testing.T) {
 	rejected, open := 0, []proxytest.Opened(nil)
 	const streams = 300
 	for range streams {
-		got := m.Open()
+		got := m.Consumer.Open()
 		if got.Target.Addr == proxytest.Ingress {
 			rejected++
-			m.RetryStream(got.Stream, fault.NoRoute)
+			m.Consumer.RetryStream(got.Stream, fault.NoRoute)
 		}
 		if open = append(open, got); len(open) == 10 {
 			open[0].Stream.Close(false, 0, 0)

@@ -32,7 +32,7 @@ func TestTryTimeout(t *testing.T) {
 		{"idempotent: true, retry: {per_try_timeout: 100ms}, hedge: {mode: on, delay: 40ms, budget: 1}", 2, "", 140 * time.Millisecond, 3},
 	} {
 		proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 3, Service: tries(c.service)}, func(t *testing.T, m *proxytest.Mesh) {
-			executed := m.CountExecutions()
+			executed := m.Apps.CountExecutions()
 			arrived := 0
 			for _, a := range m.Apps {
 				a.Delay = func() time.Duration {

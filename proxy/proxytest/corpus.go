@@ -1,6 +1,8 @@
 package proxytest
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -109,4 +111,70 @@ func (h *caseResponder) accept() loop.Receiver {
 		return nil
 	}
 	return p
+}
+
+// CheckRequestCase sends a case to the consumer, and checks the responses and the requests
+// that the application gets.
+func CheckRequestCase(m *Mesh, c *corpus.Case, gap time.Duration) error {
+	r := &recorder{}
+	m.Apps[0].Stop()
+	m.W.Listen(m.Apps[0].Addr, m.W.Loop(m.Apps[0].Host+"-recorder"), r.accept)
+	p := &Peer{}
+	m.Clients.Do(func() { m.Clients.Dial(Egress, time.Second, p) })
+	m.W.Run(10 * time.Millisecond)
+	said := c.Bytes()
+	m.Clients.Do(func() { Feed(m.Clients, p.Conn, said, gap, func() {}) })
+	m.W.Run(time.Duration(len(said))*gap + time.Second)
+
+	due := c.Answers()
+	if err := corpus.CheckAnswers(p.Heard, due); err != nil {
+		return err
+	}
+	if closes := !c.Open() && len(c.Of(corpus.Incomplete)) == 0; p.Ended != closes {
+		return fmt.Errorf("connection closed: %v", p.Ended)
+	}
+	if !c.Open() {
+		m.Clients.Do(func() { p.Conn.Close() })
+		p = &Peer{}
+		m.Clients.Do(func() { m.Clients.Dial(Egress, time.Second, p) })
+		m.W.Run(10 * time.Millisecond)
+		due = nil
+	}
+	m.Clients.Do(func() { p.Conn.Write([]byte(nextRequest)) })
+	m.W.Run(time.Second)
+	forwarded := append(c.Forwarded(), NextMessage)
+	due = append(due, corpus.Answer{Method: "GET", Status: 200, Body: corpus.Numbered(len(forwarded))})
+	return errors.Join(corpus.CheckAnswers(p.Heard, due), r.Check(forwarded))
+}
+
+// CheckResponseCase makes the application respond with a case, and checks the responses
+// that its callers get.
+func CheckResponseCase(m *Mesh, c *corpus.Case, gap time.Duration) error {
+	m.Apps[0].Stop()
+	h := &caseResponder{on: m.W.Loop(m.Apps[0].Host + "-hostile"), c: c, gap: gap}
+	m.W.Listen(m.Apps[0].Addr, h.on, h.accept)
+	p := &Peer{Says: fmt.Appendf(nil, "%s /case HTTP/1.1\r\nHost: h\r\n\r\n", c.Method)}
+	m.Clients.Do(func() { m.Clients.Dial(Egress, time.Second, p) })
+	m.W.Run(time.Minute) // past the deadline and the last byte of the case
+	due := []corpus.Answer{c.Answer()}
+	for i := range 3 {
+		on := p
+		if i == 2 {
+			on = &Peer{}
+			m.Clients.Do(func() { m.Clients.Dial(Egress, time.Second, on) })
+			m.W.Run(10 * time.Millisecond)
+			due = nil
+		}
+		target := fmt.Sprintf("/next%d", i)
+		m.Clients.Do(func() { on.Conn.Write(fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: h\r\n\r\n", target)) })
+		m.W.Run(time.Second)
+		due = append(due, corpus.Answer{Method: "GET", Status: 200, Body: target})
+		if err := corpus.CheckAnswers(on.Heard, due); err != nil {
+			return err
+		}
+		if bytes.Contains(on.Heard, []byte("smuggled")) {
+			return errors.New("the caller got a hidden response")
+		}
+	}
+	return nil
 }

@@ -6,10 +6,10 @@
 //	client.go, raw.go    HTTP clients and their requests
 //	dubbo_client.go      Dubbo consumers and their calls
 //	mesh.go, node.go     Mesh and Node, a sidecar of it
-//	app.go, dubbo.go     applications over HTTP and Dubbo
-//	load.go, script.go   load, faults and scripted applications
+//	app.go, dubbo.go     applications over HTTP and Dubbo; apps.go prepares several
+//	load.go, script.go   load, faults and scripted peers
 //	peer.go, ledger.go   peers that send any bytes, and the messages seen on a link
-//	carrier.go           streams, kept for the test
+//	stream.go            streams that a Node opens; carrier.go keeps those that it is given
 //	pipe.go              a loop.Pipe of which a test has both ends
 //	records.go           access log and spans
 //	corpus.go            the cases of the HTTP corpus

@@ -2,17 +2,12 @@ package proxytest
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/link"
-	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
-	"github.com/remora-proxy/remora/proxy/race"
-	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // BurstWhilePaused sends n requests and pauses the consumer's loop for d while their
@@ -119,23 +114,6 @@ func (m *Mesh) FinishAfter(d time.Duration, calls []*Call) {
 	m.Finish(calls...)
 }
 
-// Slow makes each application take d for a request.
-func (m *Mesh) Slow(d time.Duration) {
-	for _, a := range m.Apps {
-		a.Delay = func() time.Duration { return d }
-	}
-}
-
-// SetLognormalDelays gives the applications lognormal service times with a median of 1 ms.
-func (m *Mesh) SetLognormalDelays(seed uint64) {
-	rnd := rand.New(rand.NewPCG(seed, 2))
-	for _, a := range m.Apps {
-		a.Delay = func() time.Duration {
-			return time.Duration(math.Exp(rnd.NormFloat64()/2) * float64(time.Millisecond))
-		}
-	}
-}
-
 // WarmUp sends n calls one after another, so that latency estimates are valid.
 func (m *Mesh) WarmUp(n int) {
 	m.T.Helper()
@@ -147,15 +125,6 @@ func (m *Mesh) WarmUp(n int) {
 	m.OK(calls...)
 }
 
-// CountExecutions counts how often applications get a request, by its nonce.
-func (m *Mesh) CountExecutions() map[string]int {
-	n := make(map[string]int)
-	for _, a := range m.Apps {
-		a.OnRequest = func(req *protocol.Request) { n[string(protocol.Find(req.Headers, "x-nonce"))]++ }
-	}
-	return n
-}
-
 // CheckExecutedOnce checks that no request of calls was executed twice.
 func (m *Mesh) CheckExecutedOnce(executed map[string]int, calls ...*Call) {
 	m.T.Helper()
@@ -164,24 +133,6 @@ func (m *Mesh) CheckExecutedOnce(executed map[string]int, calls ...*Call) {
 			m.T.Errorf("call %s, which is not idempotent, was executed %d times", c.Nonce, n)
 		}
 	}
-}
-
-// CrashOnPoison makes each application crash, or call crash, when it reads a request for
-// /poison. It returns the number of crashes.
-func (m *Mesh) CrashOnPoison(crash func(a *App)) (killed *int) {
-	if crash == nil {
-		crash = func(a *App) { m.W.At(m.W.Now(), func() { m.W.Crash(a.Loop) }) }
-	}
-	killed = new(int)
-	for _, a := range m.Apps {
-		a.OnRequest = func(req *protocol.Request) {
-			if string(req.Path) == "/poison" {
-				*killed++
-				crash(a)
-			}
-		}
-	}
-	return killed
 }
 
 // WarmUpEach sends n requests to every application at once, so that n connections to it are
@@ -211,15 +162,6 @@ func (m *Mesh) ServedBy(request *Call) string {
 		return request.Code
 	}
 	return by
-}
-
-// Freeze delays all responses of apps between at and at + d.
-func (m *Mesh) Freeze(at, d time.Duration, apps ...*App) {
-	m.W.At(at, func() {
-		for _, a := range apps {
-			a.FrozenUntil = max(a.FrozenUntil, at+d)
-		}
-	})
 }
 
 // StallLink replaces provider i by one that takes one request at a time and never
@@ -260,52 +202,4 @@ func (m *Mesh) RecordAllSpans() map[string]*records {
 		all[n.Host] = n.RecordSpans()
 	}
 	return all
-}
-
-// CollectHeader collects the values of a header that applications get, one for each
-// request.
-func (m *Mesh) CollectHeader(name string) *[]string {
-	values := new([]string)
-	for _, a := range m.Apps {
-		a.OnRequest = func(req *protocol.Request) {
-			var lines []string
-			for _, h := range req.Headers {
-				if protocol.EqualFold(h.Name, name) {
-					lines = append(lines, string(h.Value))
-				}
-			}
-			*values = append(*values, strings.Join(lines, " and "))
-		}
-	}
-	return values
-}
-
-// Open opens a stream at compute from the consumer.
-func (m *Mesh) Open() Opened { return m.OpenFor(shard.Client{}) }
-
-// OpenFor is Open for a stream of c.
-func (m *Mesh) OpenFor(c shard.Client) Opened {
-	m.T.Helper()
-	var got *Opened
-	m.Consumer.Proc.Workers()[0].From(c).Open("compute", func(s *race.Stream, at race.Target, f *fault.Failure) {
-		got = &Opened{s, at, f}
-	})
-	m.RunUntil("a result", func() bool { return got != nil })
-	return *got
-}
-
-// RetryStream asks for another endpoint because the target refused the stream.
-func (m *Mesh) RetryStream(s *race.Stream, why *fault.Failure) (f *fault.Failure) {
-	m.T.Helper()
-	done := false
-	s.Retry(why, nil, func(_ *race.Stream, _ race.Target, fail *fault.Failure) { f, done = fail, true })
-	m.RunUntil("a result", func() bool { return done })
-	return f
-}
-
-// Opened is the result of Open.
-type Opened struct {
-	Stream  *race.Stream
-	Target  race.Target
-	Failure *fault.Failure
 }

@@ -19,13 +19,14 @@ import (
 
 // Mesh is a consumer's sidecar and a number of applications on the simulator, and drives them for a test. Unless
 // OneHop is set, each application has a provider's sidecar. Its methods make callers (client.go, raw.go, dubbo_client.go),
-// scripted peers (script.go) and faults (load.go).
+// scripted peers (script.go), load and faults (load.go). What applications do is set on Apps, and streams are opened
+// at a Node.
 type Mesh struct {
 	T        *testing.T
 	W        *sim.World
 	Consumer *Node
 	Nodes    []*Node // consumer first
-	Apps     []*App
+	Apps     Apps
 	Clients  *sim.Loop
 	nonces   int
 	OneHop   bool // no provider's sidecar

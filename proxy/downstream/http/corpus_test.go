@@ -28,7 +28,7 @@ func TestCorpusDownstream(t *testing.T) {
 					t.Run(c.Name, func(t *testing.T) {
 						m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: how.Seed, Apps: 1, OneHop: direct, Limits: proxytest.CorpusYAML})
 						m.W.Options.Cut = how.Cut
-						if err := m.CheckRequestCase(c, how.Gap); err != nil {
+						if err := proxytest.CheckRequestCase(m, c, how.Gap); err != nil {
 							t.Errorf("%s: %v\n%.300q", c.Where, err, c.Bytes())
 						}
 						m.Settled()

@@ -157,7 +157,7 @@ func TestTimeoutUsedUp(t *testing.T) {
 			m.OK(first, second)
 		}},
 		{"hedge", proxytest.MeshOptions{Apps: 2, Service: "hedge: {mode: on, delay: 300ms, max_delay: 1s, budget: 1}"}, func(m *proxytest.Mesh) {
-			m.Slow(500 * time.Millisecond)
+			m.Apps.Slow(500 * time.Millisecond)
 			call := m.Get("/", header)
 			m.Do(call)
 			m.OK(call)

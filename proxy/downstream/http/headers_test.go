@@ -188,7 +188,7 @@ func TestMaxForwards(t *testing.T) {
 	} {
 		t.Run(c.method+" "+c.value, func(t *testing.T) {
 			proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1}, func(t *testing.T, m *proxytest.Mesh) {
-				got := m.CollectHeader("max-forwards")
+				got := m.Apps.CollectHeader("max-forwards")
 				call := m.Get("/", "MAX-Forwards: "+c.value)
 				call.Raw = []byte(strings.Replace(string(call.Raw), "GET", c.method, 1))
 				again := m.Get("/")

@@ -35,7 +35,7 @@ func TestSamplingByParent(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1, Limits: tracing(c.share)}, func(t *testing.T, m *proxytest.Mesh) {
-				all, app, states := m.RecordAllSpans(), m.CollectHeader("traceparent"), []string(nil)
+				all, app, states := m.RecordAllSpans(), m.Apps.CollectHeader("traceparent"), []string(nil)
 				values := m.Apps[0].OnRequest
 				m.Apps[0].OnRequest = func(req *protocol.Request) {
 					values(req)

@@ -41,7 +41,7 @@ func parent(c trace.Context, span trace.SpanID) string {
 // its attempt, the provider's exchange, its attempt, and the span of the application.
 func TestSpansOfAPlainRequest(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: tracing(1)})
-	all, app := m.RecordAllSpans(), m.CollectHeader("traceparent")
+	all, app := m.RecordAllSpans(), m.Apps.CollectHeader("traceparent")
 	c := m.Get("/x/y?token=secret", "x-request-id: r1")
 	m.Do(c)
 	m.OK(c)
@@ -91,7 +91,7 @@ func TestSpansOfAPlainRequest(t *testing.T) {
 func TestSpansOfAHedge(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Service: proxytest.HedgeOn, Limits: tracing(0)}, func(t *testing.T, m *proxytest.Mesh) {
 		m.WarmUp(20)
-		all, states := m.RecordAllSpans(), m.CollectHeader("tracestate")
+		all, states := m.RecordAllSpans(), m.Apps.CollectHeader("tracestate")
 		m.Apps[0].FrozenUntil = m.W.Now() + 50*time.Millisecond
 		var calls []*proxytest.Call
 		for range 3 { // one of them goes to the frozen replica
@@ -171,7 +171,7 @@ func TestTraceStateMarksRetries(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			o := proxytest.MeshOptions{Apps: 1, Service: "lb: {policy: random}"}
 			proxytest.EachTopology(t, o, func(t *testing.T, m *proxytest.Mesh) {
-				states := m.CollectHeader("tracestate")
+				states := m.Apps.CollectHeader("tracestate")
 				closed := registry.Endpoint{Addr: "10.0.1.1:9", Weight: 1e6} // the first attempt is sent there
 				m.Consumer.Update("compute", closed, m.Endpoint(0))
 				m.W.Run(time.Millisecond)

@@ -28,7 +28,7 @@ func TestCorpusUpstream(t *testing.T) {
 						m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: how.Seed, Apps: 1, OneHop: direct, Limits: proxytest.CorpusYAML,
 							Service: "timeout: 30s", Provider: "timeout: 30s"})
 						m.W.Options.Cut = how.Cut
-						if err := m.CheckResponseCase(c, how.Gap); err != nil {
+						if err := proxytest.CheckResponseCase(m, c, how.Gap); err != nil {
 							t.Errorf("%s: %v\n%.300q", c.Where, err, c.Bytes())
 						}
 						m.Settled()

@@ -91,7 +91,7 @@ func newFull(t *testing.T, streams, calls int) (*proxytest.Mesh, *proxytest.Carr
 // that reason.
 func TestStreamWaitsForRoom(t *testing.T) {
 	m, consumer, _, calls := newFull(t, 1, 128)
-	m.Open()
+	m.Consumer.Open()
 	m.W.Run(1900 * time.Millisecond)
 	if got := consumer.Pipes[0].Closed; got != nil {
 		t.Errorf("before connect_timeout: %v", got)
@@ -111,7 +111,7 @@ func TestStreamWaitsForDials(t *testing.T) {
 	m.W.Blackhole(a.of.Addr, true)
 	calls = append(calls, m.Burst(2, 10)...)
 	m.W.Run(100 * time.Millisecond)
-	m.Open()
+	m.Consumer.Open()
 	for range 50 {
 		calls = append(calls, m.Burst(2, 10)...) // so few that one dial at a time is enough
 		m.W.Run(100 * time.Millisecond)
