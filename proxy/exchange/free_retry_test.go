@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 	"github.com/remora-proxy/remora/registry"
 )
@@ -17,9 +19,9 @@ func TestFullLinkFreeRetry(t *testing.T) {
 	for full := 1; full <= 2; full++ {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: service})
 		for i := range full {
-			m.StallLink(i)
+			stallLink(m, i)
 		}
-		m.FillLinks(full)
+		fillLinks(m, full)
 		calls := m.Burst(100, 10) // five times as many as the budget allows
 		m.Finish(calls...)
 		if full == 1 {
@@ -78,4 +80,35 @@ func TestFreeRetryAfterBadHedge(t *testing.T) {
 		t.Errorf("%d hedges, want 1", s.Hedges)
 	}
 	m.Settled()
+}
+
+// stallLink replaces provider i by one that takes one request at a time and never
+// responds.
+func stallLink(m *proxytest.Mesh, i int) {
+	w := link.NewWriter()
+	w.Preface(link.Acceptor, link.Settings{MaxStreams: 1})
+	w.Open(1, link.Settings{})
+	says := w.Append(nil, 1<<20)
+	host := m.Apps[i].Host
+	m.Nodes[1+i].Stop[0]()
+	m.W.Listen(host+":15006", m.W.Loop(host+"-raw"), func() loop.Receiver { return &proxytest.Peer{Says: says} })
+}
+
+// fillLinks sends requests until so many stalled links have a request each.
+func fillLinks(m *proxytest.Mesh, links int) {
+	m.T.Helper()
+	stuck := func() (n int) {
+		for _, e := range m.Consumer.Report().Services[0].Endpoints {
+			n += e.Pending
+		}
+		return n
+	}
+	for range 100 {
+		if stuck() == links {
+			return
+		}
+		m.Do(m.Post(10))
+		m.W.Run(100 * time.Millisecond)
+	}
+	m.T.Fatalf("%d links carry a request, want %d", stuck(), links)
 }

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
-	"github.com/remora-proxy/remora/protocol/link"
-	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // BurstWhilePaused sends n requests and pauses the consumer's loop for d while their
@@ -162,37 +160,6 @@ func (m *Mesh) ServedBy(request *Call) string {
 		return request.Code
 	}
 	return by
-}
-
-// StallLink replaces provider i by one that takes one request at a time and never
-// responds.
-func (m *Mesh) StallLink(i int) {
-	w := link.NewWriter()
-	w.Preface(link.Acceptor, link.Settings{MaxStreams: 1})
-	w.Open(1, link.Settings{})
-	says := w.Append(nil, 1<<20)
-	host := m.Apps[i].Host
-	m.Nodes[1+i].Stop[0]()
-	m.W.Listen(host+":15006", m.W.Loop(host+"-raw"), func() loop.Receiver { return &Peer{Says: says} })
-}
-
-// FillLinks sends requests until so many stalled links have a request each.
-func (m *Mesh) FillLinks(links int) {
-	m.T.Helper()
-	stuck := func() (n int) {
-		for _, e := range m.Consumer.Report().Services[0].Endpoints {
-			n += e.Pending
-		}
-		return n
-	}
-	for range 100 {
-		if stuck() == links {
-			return
-		}
-		m.Do(m.Post(10))
-		m.W.Run(100 * time.Millisecond)
-	}
-	m.T.Fatalf("%d links carry a request, want %d", stuck(), links)
 }
 
 // RecordAllSpans records the spans of every node, by its host.

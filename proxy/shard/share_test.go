@@ -2,6 +2,7 @@ package shard_test
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ import (
 // A client that holds all of limits.buffered gets no new work; other clients do.
 func TestShareRefusesOneClient(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget}, func(t *testing.T, m *proxytest.Mesh) {
-		overShare := []*proxytest.Call{m.Incomplete(1 << 20), m.Incomplete(1 << 20)}
+		overShare := []*proxytest.Call{incomplete(m, 1<<20), incomplete(m, 1<<20)}
 		for _, c := range overShare {
 			m.Do(c)
 		}
@@ -92,13 +93,13 @@ func TestShareRefusesOneLink(t *testing.T) {
 func TestShareShrinksWithConnections(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallBudget})
 	for range 300 {
-		m.Do(m.Incomplete(8_000))
+		m.Do(incomplete(m, 8_000))
 	}
 	m.W.Run(20 * time.Millisecond)
 	if n := m.Consumer.Proc.Held(); n < 2<<20 {
 		t.Fatalf("%d bytes held", n)
 	}
-	modest, large := m.Post(1000), m.Incomplete(200_000)
+	modest, large := m.Post(1000), incomplete(m, 200_000)
 	m.Do(modest)
 	m.Do(large)
 	m.Finish(modest, large)
@@ -175,10 +176,10 @@ func TestShedOnAnotherLoop(t *testing.T) {
 	if n := m.Consumer.Proc.Held(); n < 7<<19 || m.Consumer.ShedConnections() > 0 {
 		t.Fatalf("%d bytes held, %d connections closed", n, m.Consumer.ShedConnections())
 	}
-	modest := m.Incomplete(70_000) // less than an equal part of all memory, more than any other there
+	modest := incomplete(m, 70_000) // less than an equal part of all memory, more than any other there
 	m.Dial("10.0.0.1:15002").Calls = []*proxytest.Call{modest}
 	for range 58 {
-		m.Dial("10.0.0.1:15002").Calls = []*proxytest.Call{m.Incomplete(30_000)}
+		m.Dial("10.0.0.1:15002").Calls = []*proxytest.Call{incomplete(m, 30_000)}
 	}
 	m.W.Run(time.Second)
 	n := [2]uint64{}
@@ -222,4 +223,9 @@ func TestShedCallersBeforeLink(t *testing.T) {
 		t.Errorf("%d connections closed, want some of the 8 that hold the most", n)
 	}
 	m.Settled()
+}
+
+// incomplete returns a call with a body of size bytes, without the last byte.
+func incomplete(m *proxytest.Mesh, size int) *proxytest.Call {
+	return m.Raw(fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", size, strings.Repeat("x", size-1)))
 }

@@ -19,7 +19,7 @@ func TestConnectRefused(t *testing.T) {
 	cl := m.Do(first, bad)
 	m.Finish(first, bad)
 	m.OK(first)
-	m.CheckRefused(bad, cl, 501, "not-supported")
+	checkRefused(m, bad, cl, 501, "not-supported")
 	m.Settled()
 }
 
@@ -31,7 +31,7 @@ func TestHeadersAtLimit(t *testing.T) {
 		most := m.Raw("GET / HTTP/1.1\r\nHost: a\r\nx-nonce: NONCE\r\n" + strings.Repeat("a: b\r\n", 126) + "\r\n")
 		m.Do(most)
 		m.OK(most)
-		longest := m.Padded(64<<10, "GET / HTTP/1.1\r\nHost: a\r\nx-nonce: NONCE\r\nX-Forwarded-For: PAD\r\n\r\n")
+		longest := padded(m, 64<<10, "GET / HTTP/1.1\r\nHost: a\r\nx-nonce: NONCE\r\nX-Forwarded-For: PAD\r\n\r\n")
 		m.Apps[0].ExtraHeaders = "b: " + strings.Repeat("b", 64<<10-100) + "\r\n"
 		m.Do(longest)
 		m.OK(longest)
@@ -55,13 +55,13 @@ func TestHeadLimits(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 			var calls []*proxytest.Call
 			if c.at > 0 {
-				calls = append(calls, m.Padded(c.at, c.text))
+				calls = append(calls, padded(m, c.at, c.text))
 			}
-			past := m.Padded(limit+1, c.text)
+			past := padded(m, limit+1, c.text)
 			cl := m.Do(append(calls, past)...)
 			m.Finish(past)
 			m.OK(calls...)
-			m.CheckRefused(past, cl, c.status, c.code)
+			checkRefused(m, past, cl, c.status, c.code)
 			m.Settled()
 		})
 	}
@@ -70,14 +70,14 @@ func TestHeadLimits(t *testing.T) {
 // TestChunkedRequestAtLimit checks that a chunked body may be as long as limits.message.
 func TestChunkedRequestAtLimit(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1}, func(t *testing.T, m *proxytest.Mesh) {
-		at, past := m.Chunked(proxytest.MaxMessage), m.Chunked(proxytest.MaxMessage+1)
+		at, past := chunked(m, proxytest.MaxMessage), chunked(m, proxytest.MaxMessage+1)
 		cl := m.Do(at, past)
 		m.Finish(at, past)
 		m.OK(at)
 		if want := fmt.Sprintf("nonce=%s path=/ body=%d", at.Nonce, proxytest.MaxMessage); string(at.Body) != want {
 			t.Errorf("the application got %q, want %q", at.Body, want)
 		}
-		m.CheckRefused(past, cl, 413, "message-too-large")
+		checkRefused(m, past, cl, 413, "message-too-large")
 		m.Settled()
 	})
 }
@@ -153,7 +153,7 @@ func TestPipelinedLimit(t *testing.T) {
 			m.Finish(calls...)
 			m.OK(calls[:16]...)
 			if n == 17 {
-				m.CheckRefused(calls[16], cl, 429, "too-many-pipelined")
+				checkRefused(m, calls[16], cl, 429, "too-many-pipelined")
 			}
 			if m.Apps[0].Served != 16 {
 				t.Errorf("the application served %d", m.Apps[0].Served)
@@ -208,7 +208,7 @@ func TestSlowRequests(t *testing.T) {
 			bad := m.Raw(c.text)
 			cl := m.Do(bad)
 			m.Finish(bad)
-			m.CheckRefused(bad, cl, 408, c.code)
+			checkRefused(m, bad, cl, 408, c.code)
 			if bad.Took < c.after || bad.Took > c.after+time.Second {
 				t.Errorf("refused after %v, want %v", bad.Took, c.after)
 			}
@@ -326,4 +326,36 @@ timeouts: {header: 8760h, body: 8760h, idle: 8760h, write: 8760h, drain: 8760h}`
 		calls = m.Crowd(5, 10, 100)
 		m.OK(calls...)
 	})
+}
+
+// checkRefused checks that c got an error response of the sidecar, after which the
+// connection closes.
+func checkRefused(m *proxytest.Mesh, c *proxytest.Call, cl *proxytest.Client, status int, code string) {
+	m.T.Helper()
+	if c.Status != status || c.Code != code {
+		m.T.Errorf("status %d %s (%v), want %d %s", c.Status, c.Code, c.Err, status, code)
+	}
+	if !m.W.RunUntil(func() bool { return cl.Ended }, 5*time.Second) {
+		m.T.Error("the connection stays open")
+	}
+}
+
+// padded returns a raw call of n bytes. PAD in the text becomes padding.
+func padded(m *proxytest.Mesh, n int, text string) *proxytest.Call {
+	c := m.Raw(text)
+	pad := bytes.Repeat([]byte{'p'}, n-len(c.Raw)+len("PAD"))
+	c.Raw = bytes.Replace(c.Raw, []byte("PAD"), pad, 1)
+	return c
+}
+
+// chunked returns a POST of n bytes in chunks of up to 64 KiB.
+func chunked(m *proxytest.Mesh, n int) *proxytest.Call {
+	c := m.Raw("POST / HTTP/1.1\r\nHost: a\r\nx-nonce: NONCE\r\nTransfer-Encoding: chunked\r\n\r\n")
+	for n > 0 {
+		k := min(n, 64<<10)
+		c.Raw = fmt.Appendf(c.Raw, "%x\r\n%s\r\n", k, bytes.Repeat([]byte{'c'}, k))
+		n -= k
+	}
+	c.Raw = append(c.Raw, "0\r\n\r\n"...)
+	return c
 }
