@@ -55,13 +55,14 @@ type sparseAnswer struct {
 	at      time.Duration
 }
 
-// quickest returns the answer with the least latency times load, which is in proportion to the latency that
-// one more request would have.
+// cost is the latency times the load, which is in proportion to the latency that one more request would have.
+func (a *sparseAnswer) cost() float64 { return float64(a.Pending+1) * float64(max(1, a.Latency)) }
+
+// quickest returns the answer with the least cost.
 func quickest(answers []sparseAnswer) *sparseAnswer {
-	cost := func(a *sparseAnswer) float64 { return float64(a.Pending+1) * float64(max(1, a.Latency)) }
 	best := &answers[0]
 	for i := range answers {
-		if a := &answers[i]; cost(a) < cost(best) {
+		if a := &answers[i]; a.cost() < best.cost() {
 			best = a
 		}
 	}
@@ -116,7 +117,10 @@ func (s *sparse) ask(caller, n int) {
 }
 
 // sparseCaller has the answers to the probes of a loop.
-type sparseCaller struct{ pool probe.Pool[int] }
+type sparseCaller struct {
+	pool  probe.Pool[int]
+	costs []float64 // of the latest answers, for oneByOne
+}
 
 // answered keeps the answer of a replica.
 func (c *sparseCaller) answered(a sparseAnswer) {
