@@ -16,7 +16,7 @@ go mod init apiserver >/dev/null 2>&1
 mod=$(go mod download -json "k8s.io/kubernetes@$version" | sed -n 's/^\t"GoMod": "\(.*\)",$/\1/p')
 while read -r part; do
 	go mod edit -replace "$part=$part@v0${version#v1}"
-done < <(sed -n 's/^\t\(k8s\.io\/[^ ]*\) v0\.0\.0.*/\1/p' "$mod")
+done < <(sed -n 's/^\t\(k8s\.io\/[^ ]*\) v0\.0\.0\( .*\)\?$/\1/p' "$mod")
 go mod edit -require "k8s.io/kubernetes@$version" -tool k8s.io/kubernetes/cmd/kube-apiserver
 go mod tidy >/dev/null 2>&1
 mkdir -p "$(dirname "$file")"
