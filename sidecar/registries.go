@@ -125,22 +125,47 @@ func (d *discovery) connect(cfg *config.Config, ids identities, known dns.Known)
 		if r.connect == nil {
 			continue
 		}
-		o := d.dns
-		o.Known = known
-		c, err := r.connect(cfg, ids[config.TLSName("registry", r.name)], o)
+		c, err := d.open(&r, cfg, ids, known)
 		if err != nil {
-			return fmt.Errorf("registry: %w", err)
+			return err
 		}
 		if c == nil {
 			continue
 		}
-		c.shared = registry.Share(c.client)
-		d.connections[r.name] = c
 		if d.registrar == nil {
 			d.registrar = c.registrar
 		}
 		if c.stats != nil {
 			d.registryStats = together(d.registryStats, r.name, c.stats)
+		}
+	}
+	return nil
+}
+
+// open makes the client of a registry, or returns nil if the registry is not configured.
+func (d *discovery) open(r *registryEntry, cfg *config.Config, ids identities, known dns.Known) (*connection, error) {
+	o := d.dns
+	o.Known = known
+	c, err := r.connect(cfg, ids[config.TLSName("registry", r.name)], o)
+	if err != nil {
+		return nil, fmt.Errorf("registry: %w", err)
+	}
+	if c != nil {
+		c.shared = registry.Share(c.client)
+		d.connections[r.name] = c
+	}
+	return c, nil
+}
+
+// connectMissing makes the clients that a changed configuration needs for the first time. Their state is not in the
+// statistics before a restart.
+func (d *discovery) connectMissing(cfg *config.Config, ids identities) error {
+	for _, r := range registries {
+		if r.connect == nil || d.connections[r.name] != nil || !cfg.Finds(r.name) {
+			continue
+		}
+		if _, err := d.open(&r, cfg, ids, nil); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -256,6 +256,9 @@ func (c *change) prepare() error {
 	ready := make(chan struct{})
 	c.gen = c.s.proc.Prepare(c.cfg, func() { close(ready) })
 	<-ready
+	if err := c.s.discovery.connectMissing(c.cfg, c.identities); err != nil {
+		return &refusal{refusedInvalid, err}
+	}
 	for _, name := range c.gen.Added() {
 		src, err := c.s.sources.start(c.cfg.Services[name], c.identities.ofService(name), c.s.sources.byService[name].state(), c.gen.Update)
 		if err != nil {

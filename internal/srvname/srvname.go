@@ -19,10 +19,13 @@ func Check(addr string) error {
 		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_'
 	}
 	for i, label := range labels {
+		if len(label) > 63 {
+			return errors.New("expected at most 63 bytes between the dots of the name of SRV records")
+		}
 		if i < 2 {
 			label = label[1:]
 		}
-		if label == "" || len(label) > 62 || strings.ContainsFunc(label, isBad) {
+		if label == "" || strings.ContainsFunc(label, isBad) {
 			return errors.New("expected letters, digits and hyphens between the dots of the name of SRV records")
 		}
 	}

@@ -6,7 +6,8 @@
 //
 //	{"compute": ["10.0.0.1:8080", {"address": "10.0.0.2:8080", "weight": 2, "zone": "a"}]}
 //
-// The file is looked at four times a second, so any file system will do. A file that can't be read, or is invalid, is
+// The file is looked at four times a second. On a network file system a change is seen once its cache of attributes has
+// expired. A file that can't be read, or is invalid, is
 // refused as a whole, and logged once: the last lists stay. The program should replace the file by renaming a new one,
 // as a half-written file is invalid. A service that the file does not have is empty. Package kept has the rules for lists
 // that become empty, and for a start without the file.
@@ -142,8 +143,8 @@ func (r *Registry) follow(ctx context.Context) {
 			seen = nil
 			r.refuse(err)
 		} else if seen == nil || !same(seen, now) {
-			r.read()
-			if seen = now; time.Since(now.ModTime()).Abs() < settled {
+			isRead := r.read()
+			if seen = now; !isRead || time.Since(now.ModTime()).Abs() < settled {
 				seen = nil
 			}
 		}
@@ -159,25 +160,30 @@ func same(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-func (r *Registry) read() {
+// read reads the file, and uses or refuses what it says. It reports whether the file could be read: if not, the next look
+// tries again.
+func (r *Registry) read() bool {
 	f, err := os.Open(r.opt.Path)
 	if err != nil {
 		r.refuse(err)
-		return
+		return false
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(data) > maxFile {
+	if err != nil {
+		r.refuse(err)
+		return false
+	}
+	lists, err := decode(data, r.opt.Protocols)
+	if len(data) > maxFile {
 		err = errors.New("file is too large")
 	}
-	if err == nil {
-		var lists map[string][]registry.Endpoint
-		if lists, err = decode(data, r.opt.Protocols); err == nil {
-			r.use(lists)
-			return
-		}
+	if err != nil {
+		r.refuse(err)
+	} else {
+		r.use(lists)
 	}
-	r.refuse(err)
+	return true
 }
 
 // use delivers the lists of a valid file.

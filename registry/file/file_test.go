@@ -22,6 +22,7 @@ func TestDecode(t *testing.T) {
 		{"an address", `{"compute": ["10.0.0.1:80"]}`, "10.0.0.1:80 1"},
 		{"a name", `{"compute": ["Replica.internal:080"]}`, "replica.internal:80 1"},
 		{"an object", `{"compute": [{"address": "[::1]:80", "weight": 3, "zone": "a", "protocol": "http"}]}`, "[::1]:80 3 a http"},
+		{"null", `null`, "expected an object, got null"},
 		{"no object", `["10.0.0.1:80"]`, "cannot unmarshal array"},
 		{"cut off", `{"compute": ["10.0.0.1:80"`, "unexpected end"},
 		{"an unknown key", `{"compute": [{"address": "10.0.0.1:80", "wieght": 3}]}`, `unknown field "wieght"`},

@@ -40,6 +40,9 @@ func decode(data []byte, protocols registry.Protocols) (map[string][]registry.En
 	if err := json.Unmarshal(data, &all); err != nil {
 		return nil, err
 	}
+	if all == nil {
+		return nil, errors.New("expected an object, got null")
+	}
 	lists := make(map[string][]registry.Endpoint, len(all))
 	for service, endpoints := range all {
 		if len(endpoints) > registry.MaxEndpoints {

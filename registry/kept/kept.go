@@ -100,6 +100,9 @@ func (l *List) endDoubt() {
 // believe delivers the list of the source, if it differs from the last snapshot.
 func (l *List) believe() {
 	l.doubted = time.Time{}
+	if l.closed.Load() {
+		return
+	}
 	changed := time.Now()
 	if l.last != nil && slices.Equal(l.last.Endpoints, l.live) {
 		if l.last.Source == registry.SourceLive {
@@ -118,5 +121,5 @@ func (l *List) deliver(s *registry.Snapshot) {
 	}
 }
 
-// Close ends the watch. It does not wait for a notify that runs.
+// Close ends the watch. It does not wait for a notify that runs, and nothing is cached afterwards.
 func (l *List) Close() { l.closed.Store(true) }

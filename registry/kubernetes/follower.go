@@ -81,26 +81,30 @@ func (f *follower) update(u *user, doubt time.Duration) {
 		return
 	}
 	u.told = ""
-	if len(endpoints) > registry.MaxEndpoints {
+	if endpoints = registry.Normalize(endpoints); len(endpoints) > registry.MaxEndpoints {
 		f.r.log.Warn("service has too many endpoints; some are ignored", "service", u.service, "limit", registry.MaxEndpoints)
 		endpoints = endpoints[:registry.MaxEndpoints]
 	}
 	u.list.Set(endpoints, doubt)
 }
 
-// run lists and watches until the end of the Registry.
+// run lists and watches until the end of the Registry. Pauses grow until a watch has worked for a while: an account may be
+// allowed to list and not to watch.
 func (f *follower) run() {
 	pause := minPause
 	for f.r.ctx.Err() == nil {
+		began := time.Now()
 		version, err := f.list()
 		if err == nil {
-			pause = minPause
 			err = f.follow(version)
 		}
 		if f.r.ctx.Err() != nil {
 			return
 		}
-		if !errors.Is(err, errGone) {
+		if time.Since(began) > maxPause+requestTimeout {
+			pause = minPause
+		}
+		if err != nil && !errors.Is(err, errGone) {
 			f.r.state.set(f.r.log, f.namespace, err)
 		}
 		select {
@@ -122,12 +126,13 @@ func (f *follower) list() (version string, err error) {
 				ResourceVersion string `json:"resourceVersion"`
 				Continue        string `json:"continue"`
 			} `json:"metadata"`
-			Items []*endpointSlice `json:"items"`
+			Items []endpointSlice `json:"items"`
 		}
 		if err := f.page(next, &page); err != nil {
 			return "", err
 		}
-		for _, s := range page.Items {
+		for i := range page.Items {
+			s := &page.Items[i]
 			all[s.Metadata.Name] = s
 		}
 		if len(all) > maxSlices {
@@ -137,7 +142,6 @@ func (f *follower) list() (version string, err error) {
 			break
 		}
 	}
-	f.r.state.set(f.r.log, f.namespace, nil)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.slices = all
@@ -178,13 +182,17 @@ func (f *follower) follow(version string) error {
 // watch.
 func (f *follower) watch(version string) (last string, err error) {
 	seconds := int((watchTime + rand.N(watchTime)).Seconds())
-	body, err := f.get(f.r.ctx, url.Values{
+	// A server that has gone may leave the connection open, behind a balancer.
+	ctx, cancel := context.WithTimeout(f.r.ctx, time.Duration(seconds)*time.Second+requestTimeout)
+	defer cancel()
+	body, err := f.get(ctx, url.Values{
 		"watch": {"1"}, "resourceVersion": {version}, "allowWatchBookmarks": {"true"}, "timeoutSeconds": {strconv.Itoa(seconds)},
 	})
 	if err != nil {
 		return "", err
 	}
 	defer body.Close()
+	f.r.state.set(f.r.log, f.namespace, nil)
 	in := &bounded{r: body}
 	events := json.NewDecoder(in)
 	for {
@@ -225,7 +233,9 @@ func (f *follower) apply(e *event) (version string, err error) {
 		if err := json.Unmarshal(e.Object, s); err != nil {
 			return "", err
 		}
-		f.change(s, e.Type == "DELETED")
+		if err := f.change(s, e.Type == "DELETED"); err != nil {
+			return "", err
+		}
 	case "BOOKMARK":
 	case "ERROR":
 		return "", statusError(meta.Code, meta.Message)
@@ -236,13 +246,15 @@ func (f *follower) apply(e *event) (version string, err error) {
 }
 
 // change applies another state of a slice, and updates the Services that it belongs to or belonged to.
-func (f *follower) change(s *endpointSlice, deleted bool) {
+func (f *follower) change(s *endpointSlice, deleted bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	before := f.slices[s.Metadata.Name]
 	if deleted {
 		delete(f.slices, s.Metadata.Name)
-	} else if before != nil || len(f.slices) < maxSlices {
+	} else if before == nil && len(f.slices) == maxSlices {
+		return errTooMany
+	} else {
 		f.slices[s.Metadata.Name] = s
 	}
 	for _, u := range f.users {
@@ -250,6 +262,7 @@ func (f *follower) change(s *endpointSlice, deleted bool) {
 			f.update(u, kept.AfterChange)
 		}
 	}
+	return nil
 }
 
 // get requests the EndpointSlices of the namespace. The caller must close the body.

@@ -1,8 +1,8 @@
 // Package kubernetes finds endpoints in the EndpointSlices of Services. It is one of the sources of endpoints: it delivers
 // snapshots to the rest of the sidecar, and knows nothing of their use.
 //
-// All EndpointSlices of a namespace are listed page by page and then watched from the version of the list, by one request of
-// its own (https://kubernetes.io/docs/reference/using-api/api-concepts/). Bookmarks keep the version fresh. A version that the
+// The EndpointSlices of each namespace are listed page by page, and then watched by one request from the version of the list
+// (https://kubernetes.io/docs/reference/using-api/api-concepts/). Bookmarks keep the version fresh. A version that the
 // API server has forgotten (410 Gone) leads to another list. The last endpoints stay meanwhile, as package kept says.
 //
 // The account of the sidecar needs list and watch of endpointslices in the namespace, and nothing else.
@@ -16,8 +16,11 @@ package kubernetes
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -64,9 +67,9 @@ type Registry struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 
-	mu        sync.Mutex // held to end ctx, and to add a follower unless ctx has ended
+	mu        sync.Mutex // held to end ctx, and to start a follower unless ctx has ended; guards followers
 	tasks     sync.WaitGroup
-	followers map[string]*follower // by namespace
+	followers map[string]*follower // by namespace; each goes on until Close, also without users
 }
 
 var _ registry.Watcher = (*Registry)(nil)
@@ -94,7 +97,7 @@ func newRegistry(opt Options, a *access) (*Registry, error) {
 	r := &Registry{
 		opt: opt, log: opt.Logger, access: a, http: a.client(),
 		kept:      kept.Options{Origin: "kubernetes " + a.server.String()},
-		followers: make(map[string]*follower),
+		followers: make(map[string]*follower), state: state{failed: make(map[string]error)},
 	}
 	if opt.CacheDir != "" {
 		var err error
@@ -161,29 +164,38 @@ func (r *Registry) follower(namespace string) *follower {
 	return f
 }
 
-// state says whether the API server answers.
+// state says whether the API server answers for each namespace.
 type state struct {
-	mu  sync.Mutex
-	err error
+	mu     sync.Mutex
+	failed map[string]error // by namespace; one that is not here works
 }
 
+// get returns the error of the first namespace that has one, by name.
 func (s *state) get() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.err
+	for _, namespace := range slices.Sorted(maps.Keys(s.failed)) {
+		return fmt.Errorf("namespace %s: %w", namespace, s.failed[namespace])
+	}
+	return nil
 }
 
 // set records the outcome of a request, and logs a change.
 func (s *state) set(log *slog.Logger, namespace string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	before := s.failed[namespace]
 	switch {
-	case err != nil && (s.err == nil || s.err.Error() != err.Error()):
+	case err != nil && (before == nil || before.Error() != err.Error()):
 		log.Warn("the Kubernetes API does not answer as it should; the last known endpoints stay in use", "namespace", namespace, "error", err)
-	case err == nil && s.err != nil:
+	case err == nil && before != nil:
 		log.Info("the Kubernetes API answers again", "namespace", namespace)
 	}
-	s.err = err
+	if err == nil {
+		delete(s.failed, namespace)
+	} else {
+		s.failed[namespace] = err
+	}
 }
 
 // Pauses between tries.

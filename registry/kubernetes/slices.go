@@ -141,7 +141,7 @@ func isLocal(a registry.Address) bool {
 	if err != nil {
 		return a.Host == "localhost" || strings.HasSuffix(a.Host, ".localhost")
 	}
-	return ip.IsLoopback() || ip.IsLinkLocalUnicast()
+	return ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsUnspecified()
 }
 
 // onePerPod leaves out the IPv6 addresses of pods that have an IPv4 address.
