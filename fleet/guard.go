@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Guard bounds the latency of the sidecars that run the candidate by that of the others. Their failures it bounds
-// without saying so: a request that fails at once is a fast one.
+// Guard is the bound on the latency of sidecars that run the candidate, relative to the others. Judge also compares failures:
+// a request that fails at once is fast, so that latency alone would miss it.
 type Guard struct {
 	Percentile float64 `json:"percentile"` // of latency, as in 99.9
 	Ratio      float64 `json:"ratio"`      // to the percentile of the others

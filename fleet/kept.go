@@ -34,8 +34,12 @@ func (k *Kept) Keep(dir string) error {
 	return atomicfile.Write(filepath.Join(dir, keptName), data)
 }
 
-// LoadKept reads the revision that was kept for a prefix. Without one it returns revision 0 and no error.
+// LoadKept reads the revision that was kept for a prefix. Without one, or without a directory, it returns revision 0 and no
+// error.
 func LoadKept(dir, prefix string) (r Revision, err error) {
+	if dir == "" {
+		return Revision{}, nil
+	}
 	data, err := os.ReadFile(filepath.Join(dir, keptName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return Revision{}, nil

@@ -34,6 +34,18 @@ func TestKept(t *testing.T) {
 	}
 }
 
+// TestNoDirectory: without a directory nothing is kept, also if the working directory has such a file.
+func TestNoDirectory(t *testing.T) {
+	t.Chdir(t.TempDir())
+	k := Kept{Prefix: "/p", Revision: Revision{Number: 7, Text: "a: b"}}
+	if err := k.Keep("."); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := LoadKept("", "/p"); err != nil || r != (Revision{}) {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 // TestOverlayOf: revision 0 is no overlay.
 func TestOverlayOf(t *testing.T) {
 	if o := (&Revision{}).Overlay(); o != nil {

@@ -24,7 +24,7 @@ func (s *Set) Askable(now time.Duration) bool {
 	if len(s.zones.near.endpoints) > 0 || s.ejections.panicking {
 		return false
 	}
-	if s.ejections.now > 0 {
+	if s.ejections.n > 0 {
 		for _, e := range s.all.endpoints {
 			if e.probeDue(now) {
 				return false

@@ -19,9 +19,9 @@ func (e *Endpoint) probeDue(now time.Duration) bool {
 	return e.ejection.ProbeDue(now, e.started) && !e.Unhealthy
 }
 
-// ejections are the endpoints of a set that are ejected, and those that are avoided for it.
+// ejections counts the ejected endpoints of a set, and decides which endpoints picks avoid.
 type ejections struct {
-	now       int // how many endpoints are ejected
+	n         int // endpoints that are ejected
 	counts    [outlier.Reasons]uint64
 	panicking bool           // so many endpoints are bad that none is avoided
 	means     []outlier.Mean // scratch of slow
@@ -29,10 +29,10 @@ type ejections struct {
 
 // begin ejects e, unless that would be too many of all endpoints. It reports whether e is ejected.
 func (j *ejections) begin(now time.Duration, e *Endpoint, why outlier.Reason, rules *outlier.Rules, all int) bool {
-	if j.now >= rules.Most(all) {
+	if j.n >= rules.Most(all) {
 		return false
 	}
-	j.now++
+	j.n++
 	j.counts[why]++
 	e.ejection.Begin(now, rules.Base, why)
 	return true
@@ -46,7 +46,7 @@ func (j *ejections) extend(now time.Duration, e *Endpoint, why outlier.Reason, r
 
 // end ends the ejection of e, whose record begins anew.
 func (j *ejections) end(now time.Duration, e *Endpoint) {
-	j.now--
+	j.n--
 	e.ejection.End(now)
 	e.record.Clear()
 	e.discount = 1
@@ -55,12 +55,12 @@ func (j *ejections) end(now time.Duration, e *Endpoint) {
 // limit counts the ejected endpoints after a change of targets or rules. Those beyond the limit, the last
 // of all, are ejected no longer.
 func (j *ejections) limit(all []*Endpoint, rules *outlier.Rules) {
-	j.now = 0
+	j.n = 0
 	for _, e := range all {
 		switch {
 		case !e.isEjected():
-		case j.now < rules.Most(len(all)):
-			j.now++
+		case j.n < rules.Most(len(all)):
+			j.n++
 		default:
 			e.ejection.Cancel()
 		}

@@ -210,8 +210,8 @@ func TestEjectionLimit(t *testing.T) {
 		s.At(i).judgeMany(0, 5, false)
 	}
 	s.Update(numbered(5, even)) // the four and one more
-	if s.ejections.now != 2 {
-		t.Errorf("%d of five are ejected after the set shrank, want 2", s.ejections.now)
+	if s.ejections.n != 2 {
+		t.Errorf("%d of five are ejected after the set shrank, want 2", s.ejections.n)
 	}
 	s.Update(numbered(1, even))
 	if why, ejected := s.At(0).Ejected(); ejected {
@@ -283,8 +283,8 @@ func TestRetune(t *testing.T) {
 			if c.panics {
 				want = 10
 			}
-			if s.ejections.now != c.out || s.Panics() != c.panics || len(got) != want {
-				t.Errorf("%d out, panic %t, %d picked; want %d, %t, %d", s.ejections.now, s.Panics(), len(got), c.out, c.panics, want)
+			if s.ejections.n != c.out || s.Panics() != c.panics || len(got) != want {
+				t.Errorf("%d out, panic %t, %d picked; want %d, %t, %d", s.ejections.n, s.Panics(), len(got), c.out, c.panics, want)
 			}
 		})
 	}
@@ -320,7 +320,7 @@ func TestLatencyEjection(t *testing.T) {
 				}
 			}
 			s.Pick(Query{Now: 2 * sec, Rand: rand.NewPCG(1, 2)})
-			if got := int(s.ejections.counts[outlier.ByLatency]); got != c.want || s.ejections.now != c.want {
+			if got := int(s.ejections.counts[outlier.ByLatency]); got != c.want || s.ejections.n != c.want {
 				t.Errorf("%d were ejected, want %d", got, c.want)
 			}
 			for i, latency := range c.latency {
@@ -362,7 +362,7 @@ func TestRemovedEndpointJudged(t *testing.T) {
 	s.Update(numbered(4, even)[1:])
 	e.judgeMany(0, 50, false)
 	e.TimedOut(sec)
-	if s.ejections.now != 0 || s.ejections.counts != [outlier.Reasons]uint64{} {
-		t.Errorf("%d ejected, counted %v", s.ejections.now, s.ejections.counts)
+	if s.ejections.n != 0 || s.ejections.counts != [outlier.Reasons]uint64{} {
+		t.Errorf("%d ejected, counted %v", s.ejections.n, s.ejections.counts)
 	}
 }

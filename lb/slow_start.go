@@ -36,8 +36,8 @@ func (r *ramp) grow(now, window time.Duration) {
 
 // ramps are the endpoints of a set whose weight grows.
 type ramps struct {
-	n  int // endpoints
-	at time.Duration
+	n  int           // endpoints
+	at time.Duration // when weights grow next
 }
 
 // start lets endpoints start with a part of their weight, unless more than half of all

@@ -17,7 +17,7 @@
 #       [--json FILE] >FILE
 #
 # With --frontier first it measures what each budget of extra load buys, beside each delay of Envoy's
-# hedging, in five shapes of late responses, in 65 minutes:
+# hedging, in five shapes of late responses, in 42 minutes:
 #
 #   scripts/tail.sh --frontier [--rounds N] [--seconds N] [--seed N] [--shapes NAME,NAME] [--rows ROW,ROW] \
 #       [--steal] [--json FILE] >FILE

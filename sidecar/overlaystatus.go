@@ -21,7 +21,7 @@ const (
 	statusAtRest = time.Minute
 )
 
-// counted is what the counts of a status begin with.
+// counted has the counts of all services now, and the counts at the last change, which a status subtracts.
 type counted struct {
 	since time.Time // of the change of the head
 	with  int64     // the revision in use

@@ -97,8 +97,8 @@ func (r *reloads) reload() (mayPass bool) {
 		r.refuse(0, refused)
 	}
 	r.turn.Unlock()
+	r.applied() // also if refused: a revision that was refused may fit the file now, where the revision in use does not
 	if refused == nil {
-		r.applied()
 		return false
 	}
 	switch refused.code { // not refusedEndpoints: each try takes 5 s, in which no hot restart can begin

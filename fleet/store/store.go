@@ -26,6 +26,11 @@ const (
 	// maxStatuses bounds the sidecars that are read.
 	maxStatuses = 10_000
 
+	// statusPage is how many statuses one answer of etcd has. Whoever may write statuses must not fill the memory of the
+	// sidecar that reads them: etcd takes values of 1.5 MiB.
+	statusPage = 64
+	maxStatus  = 64 << 10 // bytes; a longer one counts as bad
+
 	// maxValue bounds a value that is read, in bytes. JSON may need six bytes for one of a revision's text.
 	maxValue = 6*fleet.MaxText + 4096
 )
@@ -194,19 +199,25 @@ func (s *Store) Statuses(ctx context.Context) (all []fleet.Status, bad int, err 
 	if err != nil {
 		return nil, 0, s.registry.Explain(err)
 	}
-	resp, err := client.Get(ctx, s.statusPrefix(), clientv3.WithPrefix(), clientv3.WithLimit(maxStatuses))
-	if err != nil {
-		return nil, 0, s.registry.Explain(err)
-	}
-	for _, kv := range resp.Kvs {
-		var st fleet.Status
-		if err := decode(kv.Value, &st); err != nil || st.Node == "" {
-			bad++
-			continue
+	from, end := s.statusPrefix(), clientv3.GetPrefixRangeEnd(s.statusPrefix())
+	for {
+		resp, err := client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(statusPage))
+		if err != nil {
+			return nil, 0, s.registry.Explain(err)
 		}
-		all = append(all, st)
+		for _, kv := range resp.Kvs {
+			var st fleet.Status
+			if len(kv.Value) > maxStatus || decode(kv.Value, &st) != nil || st.Node == "" {
+				bad++
+				continue
+			}
+			all = append(all, st)
+		}
+		if !resp.More || len(all)+bad >= maxStatuses {
+			return all, bad, nil
+		}
+		from = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
 	}
-	return all, bad, nil
 }
 
 // Report is the status of a sidecar in etcd.

@@ -1,7 +1,8 @@
 package link
 
-// scheduler holds the long messages, and decides which of them sends the next DATA frame. Batch messages send last, and
-// never more than the peer's credit allows. See lanes for the order of messages that are alike.
+// scheduler holds the long messages, and decides which of them sends the next DATA frame. Batch messages send only while
+// half of the window is left, or, beside other messages, one frame in batchFrames. See lanes for the order of messages that
+// are alike.
 type scheduler struct {
 	all              map[uint64]*outgoing // all messages with DATA to send
 	sending          lanes                // those whose first frame has left, without batch
@@ -87,7 +88,7 @@ func (d *scheduler) lanesOf(s *outgoing) *lanes {
 	return &d.sending
 }
 
-// spare is the credit that batch messages may use. They leave half of the window to others.
+// spare is the credit that batch messages may use where no other message has DATA. They leave half of the window to others.
 func (d *scheduler) spare() int { return d.credit - d.window/2 }
 
 // ready reports whether a message has both DATA and credit.

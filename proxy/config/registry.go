@@ -9,7 +9,7 @@ import (
 // all services brings a block. The key of the block is the name of the registry.
 type Registry struct {
 	Blocks `yaml:",inline"`
-	// Directory for the last known endpoints: lets the sidecar start while etcd is down. Empty means none.
+	// Directory for the last known endpoints and the overlay in use: lets the sidecar start while their source is down. Empty means none.
 	CacheDir string `yaml:"cache_dir" reload:"restart"`
 }
 

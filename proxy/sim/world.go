@@ -27,8 +27,7 @@ type Options struct {
 	Sockets bool
 }
 
-// World is a set of loops that share a clock and random numbers, and the network between them. It runs what is due, one
-// event after the other. Only the goroutine of the test uses it.
+// World runs loops, and the network between them, by one virtual clock and one source of random numbers. Only the goroutine of the test uses it.
 type World struct {
 	Options Options
 

@@ -92,8 +92,8 @@ func (f *follower) deliver(v Value) {
 	f.notify(v)
 }
 
-// Publication is a value that a process keeps at a key, under a lease of LeaseTTL. Unlike a registration it says
-// nothing of itself in the log. If another process puts the key, that one's lease has it until the next Set.
+// Publication is a value that a process keeps at a key, under a lease of LeaseTTL. Unlike a registration it logs only
+// failures. If another process puts the key, the key belongs to that process's lease until the next Set.
 type Publication struct{ h *handle }
 
 // Publish begins a publication. The caller must Close it. r must not be closed yet.

@@ -38,7 +38,7 @@ func Merge(sources ...registry.Watcher) *Watcher { return &Watcher{sources: sour
 func (w *Watcher) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
 	t := &watch{of: w, service: service, notify: notify, heard: make([]*registry.Snapshot, len(w.sources))}
 	for i, source := range w.sources {
-		t.started(source.Watch(service, func(s *registry.Snapshot) { t.put(i, s) }))
+		t.stops = append(t.stops, source.Watch(service, func(s *registry.Snapshot) { t.put(i, s) }))
 	}
 	time.AfterFunc(patience, t.waitNoLonger)
 	return t.stop
@@ -50,9 +50,8 @@ type watch struct {
 	service string
 	notify  func(*registry.Snapshot)
 
-	stopped  atomic.Bool
-	stopping sync.Mutex // guards stops
-	stops    []func()   // end the watches of the sources
+	stopped atomic.Bool
+	stops   []func() // end the watches of the sources; fixed after Watch
 
 	mu        sync.Mutex           // held while a snapshot is delivered, so that the order is right
 	heard     []*registry.Snapshot // of each source; nil means that it has said nothing
@@ -60,22 +59,9 @@ type watch struct {
 	last      *registry.Snapshot   // delivered; nil means none
 }
 
-// started keeps the function that ends the watch of a source.
-func (t *watch) started(stop func()) {
-	t.stopping.Lock()
-	t.stops = append(t.stops, stop)
-	t.stopping.Unlock()
-	if t.stopped.Load() { // by notify, during Watch
-		stop()
-	}
-}
-
 func (t *watch) stop() {
 	t.stopped.Store(true)
-	t.stopping.Lock()
-	stops := slices.Clone(t.stops)
-	t.stopping.Unlock()
-	for _, stop := range stops {
+	for _, stop := range t.stops {
 		stop()
 	}
 }

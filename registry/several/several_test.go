@@ -108,26 +108,21 @@ func show(s *registry.Snapshot) string {
 	return string(s.Source) + " " + strings.Join(all, " ")
 }
 
-// TestStopDuringWatch: notify may stop the watch, also during Watch.
-func TestStopDuringWatch(t *testing.T) {
-	second := &source{}
-	var stop func()
+// TestStopByNotify: notify may stop the watch. No snapshot follows.
+func TestStopByNotify(t *testing.T) {
+	first, second := &source{}, &source{}
 	n := 0
-	at := &early{}
-	stop = Merge(at, second).Watch("compute", func(*registry.Snapshot) { n++ })
+	var stop func()
+	stop = Merge(first, second).Watch("compute", func(*registry.Snapshot) {
+		if n++; n == 2 {
+			stop()
+		}
+	})
+	first.say("live 1", 1)
 	second.say("live 2", 2)
-	stop()
 	second.say("live 3", 2)
-	if n != 1 || at.stops != 1 || second.stops != 1 {
-		t.Errorf("%d snapshots, stopped %d and %d times", n, at.stops, second.stops)
+	second.say("live 4", 2)
+	if n != 2 || first.stops != 1 || second.stops != 1 {
+		t.Errorf("%d snapshots, stopped %d and %d times", n, first.stops, second.stops)
 	}
-}
-
-// early is a source that delivers during Watch.
-type early struct{ source }
-
-func (s *early) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
-	stop = s.source.Watch(service, notify)
-	s.say("live 1", 1)
-	return stop
 }

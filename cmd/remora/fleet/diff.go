@@ -12,6 +12,7 @@ import (
 
 	"github.com/remora-proxy/remora/fleet"
 	"github.com/remora-proxy/remora/fleet/store"
+	"github.com/remora-proxy/remora/internal/printable"
 )
 
 // newDiff returns the command "remora fleet diff".
@@ -91,7 +92,7 @@ func printDiff(to io.Writer, a, b []string) (err error) {
 	print := func(sign string, lines []string) {
 		for _, line := range lines {
 			if err == nil {
-				_, err = fmt.Fprintln(to, sign+line)
+				_, err = fmt.Fprintln(to, sign+printable.Text(line, "\t"))
 			}
 		}
 	}
