@@ -12,6 +12,7 @@ var (
 	seeds    = flag.Int("seeds", 20, "how often each case runs")
 	requests = flag.Int("requests", 20_000, "of each run")
 	every    = flag.Int("every", 0, "run one of so many cases of the matrix; 0 means a small part, with few seeds")
+	from     = flag.Int("from", 0, "the first case that runs, below -every: so other cases run each time")
 	page     = flag.String("page", "", "the file for the page about the matrix; its plots and cells go into the folder of this name without .md")
 	redraw   = flag.Bool("redraw", false, "write the page anew from its cells, and run nothing")
 )
@@ -221,10 +222,10 @@ func matrix() (all []Cell) {
 	return all
 }
 
-// strided returns each n-th case.
+// strided returns each n-th case, from the case -from on.
 func strided(n int) (some []Cell) {
 	for i, c := range matrix() {
-		if i%n == 0 {
+		if i%n == *from%n {
 			some = append(some, c)
 		}
 	}
