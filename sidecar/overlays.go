@@ -42,6 +42,8 @@ type overlays struct {
 	sums   func(context.Context) (map[string]*stats.ServiceStats, error)
 	counts counted // of the status; run owns it
 
+	tried map[string]string // the errors of steps that are being retried, as the log has them; run owns it
+
 	keys fleetKeys     // nil if there are no overlays
 	wake chan struct{} // has a token when head or file has changed
 
@@ -159,9 +161,10 @@ func (o *overlays) pursue() (again bool) {
 		o.settle(want, why)
 		return false
 	case err != nil:
-		o.log.Warn("revision of the overlay not read, will retry", "revision", want, "error", err)
+		o.tell("revision of the overlay not read, will retry", err)
 		return true
 	}
+	o.tell("revision of the overlay not read, will retry", nil)
 	why := o.use(next)
 	if why != nil && why.code == refusedDraining { // a successor may fail
 		return true
@@ -170,6 +173,20 @@ func (o *overlays) pursue() (again bool) {
 		o.keep(next)
 	}
 	return false
+}
+
+// tell logs why a step is retried, unless the log has that already. No error means that the step has succeeded.
+func (o *overlays) tell(what string, err error) {
+	switch {
+	case err == nil:
+		delete(o.tried, what)
+	case o.tried[what] != err.Error():
+		if o.tried == nil {
+			o.tried = make(map[string]string)
+		}
+		o.tried[what] = err.Error()
+		o.log.Warn(what, "error", err)
+	}
 }
 
 // readRevision reads a revision from etcd. Revision 0 is that without an overlay.

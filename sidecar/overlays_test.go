@@ -624,3 +624,15 @@ func TestFleetOperators(t *testing.T) {
 		f.expect(1, 3)
 	})
 }
+
+// TestRetriesAreToldOnce: the log has an error of a step that is retried once, and again after the step has succeeded.
+func TestRetriesAreToldOnce(t *testing.T) {
+	var log strings.Builder
+	o := &overlays{log: slog.New(slog.NewTextHandler(&log, nil))}
+	for _, err := range []error{errors.New("down"), errors.New("down"), errors.New("denied"), nil, nil, errors.New("denied")} {
+		o.tell("not read", err)
+	}
+	if n := strings.Count(log.String(), "not read"); n != 3 {
+		t.Errorf("%d lines, want 3:\n%s", n, log.String())
+	}
+}

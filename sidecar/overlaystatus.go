@@ -104,8 +104,8 @@ func (o *overlays) guard() {
 	}
 	ctx, cancel := context.WithTimeout(o.ended, storeTimeout)
 	defer cancel()
-	if err := o.judge(ctx); err != nil && !errors.As(err, new(*store.MovedError)) {
-		o.log.Warn("guard of the roll-out not asked, will retry", "error", err)
+	if err := o.judge(ctx); !errors.As(err, new(*store.MovedError)) {
+		o.tell("guard of the roll-out not asked, will retry", err)
 	}
 }
 

@@ -165,7 +165,7 @@ func newRollback(where *location) *cobra.Command {
 					} else {
 						next, err = head.RollbackTo(revision, flags.change())
 					}
-					if err == nil && next.Stable != 0 {
+					if err == nil && next.Stable != 0 && next.Stable != head.Stable {
 						_, err = s.Revision(ctx, next.Stable) // only the last ones are kept
 					}
 					return next, nil, err
