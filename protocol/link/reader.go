@@ -152,9 +152,7 @@ func (r *Reader) next(b []byte) []byte {
 		r.partial.need = n + f.length
 		return nil
 	}
-	if r.err == nil {
-		r.err = r.dispatch(f, b[n:n+f.length:n+f.length])
-	}
+	r.err = r.dispatch(f, b[n:n+f.length:n+f.length])
 	return b[n+f.length:]
 }
 

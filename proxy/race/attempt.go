@@ -40,7 +40,8 @@ type Attempt struct {
 	waiting fifo.Node[*Attempt] // in the queue of an upstream
 }
 
-// reset prepares for a launch as the attempt of its race with this index. There is no visit before send.
+// reset prepares for a launch as the attempt of its race with this index. There is no visit before send:
+// Race.Reset has cleared the endpoint.
 func (a *Attempt) reset(kind attemptKind, index int) {
 	a.kind, a.index = kind, uint8(index)
 	a.replayed, a.holds, a.overtaken = false, false, false

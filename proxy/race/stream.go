@@ -20,8 +20,8 @@ import (
 // endpoint. It ends the stream by Close.
 //
 // The Stream is made on the loop, and belongs to one carrier at a time: to the loop until it is handed over, then to
-// goroutines. After Retry, Picked comes before the next call. Values cross to the loop by post. They come from the loop
-// with Picked. On the loop the stream is a streamRace.
+// goroutines. After Retry, Picked comes before the next call. On the way to the loop, values go by post; on
+// the way back, with Picked. On the loop the stream is a streamRace.
 //
 // A nil Stream belongs to a stream without a service: Connected, NoteCode and Close do nothing.
 type Stream struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
-// conn is a connection on its loop. It has the socket, and passes the events of the socket to the receiver.
+// conn passes the events of one socket to its receiver, and the output of the receiver to the socket.
 //
 //	Dial            connDialing ──connected──┐
 //	                                         ├──▶ connOpen ──Drain──▶ connDraining ──all is sent──▶ connLinger

@@ -48,14 +48,14 @@ var connEdges = [...][7]bool{
 
 // conn is the driver's part of one end of a connection, as the core sees it.
 type conn struct {
-	w      *World
-	loop   *Loop
-	stream loop.Receiver
-	accept func() loop.Receiver // of an inbound connection, until it has made stream
-	end    kernelEnd
-	addr   string // dialled
-	remote string
-	id     uint32
+	w        *World
+	loop     *Loop
+	receiver loop.Receiver
+	accept   func() loop.Receiver // of an inbound connection, until it has made receiver
+	end      kernelEnd
+	addr     string // dialled
+	remote   string
+	id       uint32
 
 	left int         // most bytes that may be buffered when then is deferred
 	then *loop.Flush // what AwaitRoom was given; nil means that nothing is awaited
@@ -68,7 +68,7 @@ type conn struct {
 	queued   bool  // in loop.due
 	paused   bool  // by PauseReading: input is not read
 	half     bool  // by HalfClose: the end of file follows the output
-	ended    bool  // the stream stays after the peer's end
+	ended    bool  // the receiver stays after the peer's end
 	shut     bool  // write side shut, after Drain
 	lingered bool  // lingerTime has passed
 	err      error // for OnClose, or the failure of a dial that the loop has not processed
@@ -170,7 +170,7 @@ func (c *conn) Protocol() string { return "" }
 // SetReceiver implements loop.Conn.
 func (c *conn) SetReceiver(s loop.Receiver) {
 	c.loop.check("Conn.SetReceiver")
-	c.stream = s
+	c.receiver = s
 }
 
 // ready adds c to the next turn of its loop.
@@ -210,9 +210,9 @@ func (c *conn) open() {
 	c.w.note(evkOpen, c.loop, c, 0)
 	c.loop.enter()
 	if c.accept != nil {
-		c.stream, c.accept = c.accept(), nil
+		c.receiver, c.accept = c.accept(), nil
 	}
-	c.stream.OnOpen(c)
+	c.receiver.OnOpen(c)
 	c.loop.leave()
 }
 
@@ -244,7 +244,7 @@ func (c *conn) serviceOpen() {
 
 // stays tells the stream of the peer's end, and reports whether it goes on.
 func (c *conn) stays() bool {
-	s, ok := c.stream.(loop.HalfCloser)
+	s, ok := c.receiver.(loop.HalfCloser)
 	if !ok {
 		return false
 	}
@@ -262,7 +262,7 @@ func (c *conn) read(in *pipe, unread int64) {
 	c.end.peer.windowMoved()
 	c.w.note(evkData, c.loop, c, n)
 	c.loop.enter()
-	c.stream.OnData(b)
+	c.receiver.OnData(b)
 	c.loop.leave()
 	poison(b)
 }
@@ -320,6 +320,6 @@ func (c *conn) notify() {
 	c.loop.remove(c)
 	c.w.note(evkClose, c.loop, c, 0)
 	c.loop.enter()
-	c.stream.OnClose(c.err)
+	c.receiver.OnClose(c.err)
 	c.loop.leave()
 }

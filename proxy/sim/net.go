@@ -144,7 +144,7 @@ func (w *World) newConn(l *Loop) *conn {
 // belongs to a host of its own, which refuses.
 func (w *World) dial(l *Loop, addr string, timeout time.Duration, s loop.Receiver) {
 	c := w.newConn(l)
-	c.stream, c.remote = s, addr
+	c.receiver, c.remote = s, addr
 	if to, ok := w.network.redirects[addr]; ok {
 		c.original, addr = netip.MustParseAddrPort(addr), to
 	}
