@@ -517,7 +517,7 @@ func TestFleet(t *testing.T) {
 	})
 }
 
-// TestFleetFixedFile: a revision that a sidecar has refused is applied once its file has changed.
+// TestFleetFixedFile: a revision that a sidecar has refused is applied by a start with another file.
 func TestFleetFixedFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := startSimFleet(t, 3)

@@ -240,7 +240,7 @@ func TestRefusal(t *testing.T) {
 	})
 }
 
-// TestRestart: a roll-out holds over restarts, also without etcd. When etcd is back, what was set meanwhile is not lost.
+// TestRestart: a roll-out holds over restarts, also without etcd. When etcd is back, a rollback reaches both.
 func TestRestart(t *testing.T) {
 	f := start(t, 2)
 	f.command(0, "set", f.overlay("services: {app: {max_pending: 71}}"), "--to", "tier=t0")

@@ -113,3 +113,24 @@ func openCache(t *testing.T, dir string) *registry.Cache {
 	}
 	return c
 }
+
+// TestCloseDuringDoubt: a list that is closed while its emptiness is doubted delivers nothing more, and the cache keeps the
+// endpoints.
+func TestCloseDuringDoubt(t *testing.T) {
+	dir := t.TempDir()
+	remember(t, dir, list(9))
+	synctest.Test(t, func(t *testing.T) {
+		cache := openCache(t, dir)
+		defer cache.Close()
+		var got log
+		l := Options{Cache: cache, Origin: "here"}.Watch("compute", got.notify)
+		l.Set(list(1), AfterChange)
+		l.Set(nil, AfterChange)
+		l.Close()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if rec, ok := cache.Load("compute"); !ok || len(rec.Endpoints) != 1 || len(got) != 1 {
+			t.Errorf("delivered %q, cached %+v", got, rec)
+		}
+	})
+}

@@ -31,6 +31,7 @@ type api struct {
 	tokens  []string // of the requests
 	lists   int
 	watched []int // the versions from which watches began
+	noWatch bool  // the account may list, and not watch
 	ending  bool  // the watch ends after the next event
 }
 
@@ -94,12 +95,13 @@ func (a *api) setCut(cut bool) {
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	cut := a.cut
+	isForbidden := a.noWatch && r.URL.Query().Get("watch") != ""
 	a.tokens = append(a.tokens, r.Header.Get("Authorization"))
 	a.mu.Unlock()
 	switch {
 	case cut:
 		panic(http.ErrAbortHandler)
-	case r.URL.Path != "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices":
+	case isForbidden || r.URL.Path != "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices":
 		w.WriteHeader(http.StatusForbidden)
 		fmt.Fprint(w, `{"kind": "Status", "message": "endpointslices is forbidden", "code": 403}`)
 	case r.URL.Query().Get("watch") != "":

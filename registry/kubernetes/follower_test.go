@@ -234,3 +234,39 @@ func TestInCluster(t *testing.T) {
 		t.Errorf("%+v, %v", a, err)
 	}
 }
+
+// TestStateByNamespace: a namespace that works hides no error of another one, and each is told once.
+func TestStateByNamespace(t *testing.T) {
+	var text lockedBuffer
+	log := slog.New(slog.NewTextHandler(&text, nil))
+	s := state{failed: map[string]error{}}
+	for range 3 {
+		s.set(log, "vault", errNoCluster)
+		s.set(log, "shop", nil)
+	}
+	if err := s.get(); err == nil || !strings.Contains(err.Error(), "namespace vault: ") || strings.Count(text.String(), "\n") != 1 {
+		t.Errorf("%v; the log:\n%s", err, text.String())
+	}
+	if s.set(log, "vault", nil); s.get() != nil {
+		t.Error("the error stays")
+	}
+}
+
+// TestRefusedWatch: an account that may list and not watch is an error, although each list works. It is told once.
+func TestRefusedWatch(t *testing.T) {
+	a := newAPI(t)
+	a.noWatch = true
+	a.set("compute", sliceOf("compute", 80, at("10.0.0.1:80")...))
+	var log lockedBuffer
+	r := open(t, a, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	defer r.Close()
+	registrytest.Watch(t, r, "compute").WaitAddrs("10.0.0.1:80")
+	eventually.True(t, "more lists", func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.lists > 3
+	})
+	if err := r.Err(); err == nil || !strings.Contains(err.Error(), "403") || strings.Count(log.String(), "\n") != 1 {
+		t.Errorf("%v; the log:\n%s", err, log.String())
+	}
+}
