@@ -66,7 +66,9 @@ func duplicate(nc net.Conn) (fd int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	failed := raw.Control(func(of uintptr) { fd, err = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, leastDescriptor()) })
+	failed := raw.Control(func(of uintptr) {
+		fd, err = renumbered(func(least int) (int, error) { return unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, least) })
+	})
 	return fd, cmp.Or(failed, err)
 }
 

@@ -2,5 +2,6 @@
 
 package server
 
-// leastDescriptor is the lowest number that the descriptor of the next connection may have.
-func leastDescriptor() int { return 0 }
+// renumbered returns the descriptor of dup, which takes the least number that the descriptor may
+// have.
+func renumbered(dup func(least int) (fd int, err error)) (fd int, err error) { return dup(0) }

@@ -2,14 +2,27 @@
 
 package server
 
-import "sync/atomic"
+import "sync"
 
-// numbers is how many connections come before one may get the number of a closed descriptor again.
-const numbers = 256
+// firstNumber is above the descriptors of most tests.
+const firstNumber = 256
 
-var opened atomic.Uint32
+var numbers = struct {
+	sync.Mutex
+	next int
+}{next: firstNumber}
 
-// leastDescriptor spreads the numbers. With the race detector netpoll knows a connection by the
-// number of its descriptor (poll_default_linux_race.go of v0.7.2): a late event of a closed
-// connection would end the next one with this number.
-func leastDescriptor() int { return numbers + int(opened.Add(1)%numbers) }
+// renumbered returns the descriptor of dup, which takes the least number that the descriptor may
+// have. Numbers rise up to the limit of the process, and then begin again: a closed descriptor's
+// number comes late. With the race detector netpoll knows a connection by the number of its
+// descriptor (poll_default_linux_race.go of v0.7.2): a late event of a closed connection would end
+// the next one with this number.
+func renumbered(dup func(least int) (fd int, err error)) (fd int, err error) {
+	numbers.Lock()
+	defer numbers.Unlock()
+	if fd, err = dup(numbers.next); err != nil {
+		fd, err = dup(firstNumber)
+	}
+	numbers.next = fd + 1
+	return fd, err
+}
