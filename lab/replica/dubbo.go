@@ -64,7 +64,7 @@ func (c *dubboConn) take(responses []byte) []byte {
 // client with a response may count on a free worker.
 func (c *dubboConn) work(response []byte) {
 	s := c.service
-	s.work()
+	s.work(0)
 	s.served.Add(1)
 	if !c.Alive() {
 		s.aborted.Add(1)

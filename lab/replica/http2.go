@@ -109,7 +109,7 @@ func (h *http2Conn) onCall(stream uint32) {
 func (h *http2Conn) work(stream uint32) {
 	s := h.service
 	defer s.inFlight.Add(-1)
-	s.work()
+	s.work(0)
 	s.served.Add(1)
 	h.mu.Lock()
 	defer h.mu.Unlock()

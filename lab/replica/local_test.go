@@ -11,6 +11,7 @@ import (
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/lab/child"
 	"github.com/remora-proxy/remora/lab/feature"
+	"github.com/remora-proxy/remora/lab/wire"
 )
 
 func startStore(t *testing.T) *feature.Store {
@@ -105,7 +106,7 @@ func TestUnequalRequests(t *testing.T) {
 			if mode == Unequal && r.Keys() > heavyKeys {
 				want += 10 * o.Median
 			}
-			if status, err := s.compute([]byte(r.Key())); status != 200 || err != nil {
+			if status, err := s.compute(&wire.Message{Key: []byte(r.Key())}); status != 200 || err != nil {
 				t.Fatal(status, err)
 			}
 			if got := until.Sub(clock.now()); got != want {
@@ -134,7 +135,7 @@ func TestFrozenReplicaAsksNoStore(t *testing.T) {
 		now = until
 		asked = append(asked, store.Stats().Requests)
 	}
-	if status, err := s.compute([]byte("speed/g1/m1")); status != 200 {
+	if status, err := s.compute(&wire.Message{Key: []byte("speed/g1/m1")}); status != 200 {
 		t.Fatal(status, err)
 	}
 	if thaw := epoch.Add(freeze.End); len(asked) != 2 || asked[0] != 0 || asked[1] != 1 || !now.After(thaw) {

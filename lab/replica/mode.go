@@ -33,10 +33,11 @@ const (
 	Lognormal   Service = "lognormal"
 	Exponential Service = "exponential" // with Median as its mean
 	Bimodal     Service = "bimodal"     // lognormal; a tenth, drawn anew for each attempt, takes ten times Median more
+	Natural     Service = "natural"     // lognormal; a tenth of the requests of HTTP/1.1, chosen by their x-nonce, takes ten times Median more
 )
 
 // Services lists all distributions.
-var Services = []Service{Lognormal, Exponential, Bimodal}
+var Services = []Service{Lognormal, Exponential, Bimodal, Natural}
 
 // CacheKind says what the entries of a cache are made of.
 type CacheKind string

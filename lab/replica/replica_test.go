@@ -360,6 +360,27 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
+// TestNature: a request is long or short by its nonce, on whichever replica.
+func TestNature(t *testing.T) {
+	o := Options{Service: Natural, Median: time.Millisecond}
+	one, other, usual := newService(o), newService(o), newService(Options{Service: Lognormal})
+	long := 0
+	const n = 10_000
+	for i := range n {
+		nonce := fmt.Appendf(nil, "%016x", i)
+		extra := one.byNature(nonce)
+		if again := other.byNature(nonce); again != extra || usual.byNature(nonce) != 0 {
+			t.Fatalf("nonce %s: %v, then %v", nonce, extra, again)
+		}
+		if extra > 0 {
+			long++
+		}
+	}
+	if long < n/11 || long > n/9 {
+		t.Errorf("%d of %d are long, want a tenth", long, n)
+	}
+}
+
 // TestServices compares the means of service times with those of the distributions.
 func TestServices(t *testing.T) {
 	for _, c := range []struct {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/remora-proxy/remora/lab/feature"
 	"github.com/remora-proxy/remora/lab/precise"
+	"github.com/remora-proxy/remora/lab/wire"
 )
 
 // Stats are the counts of a replica since its start or its last reset.
@@ -109,12 +110,12 @@ const (
 
 // compute serves a request to /compute, and returns the status of its response. An error is its
 // body if that is not 200.
-func (s *service) compute(key []byte) (int, error) {
+func (s *service) compute(m *wire.Message) (int, error) {
 	if s.local == nil {
-		s.work()
+		s.work(s.byNature(m.Nonce))
 		return 200, nil
 	}
-	r, err := feature.ParseKey(string(key))
+	r, err := feature.ParseKey(string(m.Key))
 	if err != nil {
 		return 400, err
 	}
@@ -133,15 +134,28 @@ func (s *service) compute(key []byte) (int, error) {
 	return 200, nil
 }
 
-// work takes as long as one request.
-func (s *service) work() {
+// byNature returns how much longer than a draw a request takes by its nature.
+func (s *service) byNature(nonce []byte) time.Duration {
+	if s.opts.Service != Natural {
+		return 0
+	}
+	h := fnv.New64a()
+	h.Write(nonce)
+	if h.Sum64()%10 > 0 {
+		return 0
+	}
+	return 10 * s.opts.Median
+}
+
+// work takes as long as one request, and extra.
+func (s *service) work(extra time.Duration) {
 	if s.opts.Mode == Fast {
 		return
 	}
 	if s.cache != nil {
 		s.cache.lookUp()
 	}
-	s.sleepUntil(s.finish(s.now(), 0))
+	s.sleepUntil(s.finish(s.now(), extra))
 }
 
 // finish draws a service time, adds extra, and returns the end of a request that came at start. With
