@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The Kustomize components and the Helm chart: what they make is strictly what the types of the
+# The Kustomize components, the Helm chart and remora inject: what they make is strictly what the types of the
 # Kubernetes API say, at the pod security level "restricted", and "remora check" reads the
 # configurations. The last line is the count of checks.
 set -euo pipefail
@@ -50,6 +50,18 @@ pass 'helm: its configuration'
 if ../bin/helm template compute helm/example --set remora.config= 2>error; then fail 'no configuration is accepted'; fi
 grep -q 'configuration is missing' error || fail "$(cat error)"
 pass 'helm: a missing configuration is an error'
+
+# remora inject, with the manifests of the example.
+{
+	../bin/remora inject --config remora-provider --link-port 15006 --drain kustomize/example/compute.yaml
+	echo ---
+	../bin/remora inject --config remora-consumer kustomize/example/web.yaml
+} >injected.yaml
+[[ $(grep -c '^ *restartPolicy: Always' injected.yaml) == 2 ]] || fail 'not a sidecar for each of two applications'
+../bin/check <injected.yaml
+pass 'inject: the example, restricted'
+../bin/remora inject --intercept kustomize/example/web.yaml | ../bin/check -level privileged
+pass 'inject: the example with interception'
 
 # The check can fail.
 if sed 's/restartPolicy:/restartPolicies:/' example.yaml | ../bin/check; then fail 'an unknown field passes'; fi

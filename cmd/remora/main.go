@@ -15,6 +15,7 @@ import (
 
 	"github.com/remora-proxy/remora/cmd/remora/adminclient"
 	"github.com/remora-proxy/remora/cmd/remora/fleet"
+	"github.com/remora-proxy/remora/cmd/remora/inject"
 	"github.com/remora-proxy/remora/cmd/remora/manual"
 	"github.com/remora-proxy/remora/cmd/remora/starter"
 	"github.com/remora-proxy/remora/cmd/remora/top"
@@ -54,7 +55,7 @@ func newRoot() *cobra.Command {
 	root.Version = versionOf(version, buildInfo()) // adds --version
 	root.SetVersionTemplate(versionLine() + "\n")
 	commands := []*cobra.Command{
-		newRun(), newCheck(), newSchema(), starter.NewInit(), newVersion(), newRoutes(), top.New(load), manual.New(), fleet.New(load, report),
+		newRun(), newCheck(), newSchema(), starter.NewInit(), newVersion(), newRoutes(), top.New(load), manual.New(), fleet.New(load, report), inject.New(),
 		adminclient.NewHealthcheck(load), adminclient.NewDrain(load), adminclient.NewProfile(load),
 	}
 	for _, cmd := range commands {
@@ -109,4 +110,14 @@ func (d display) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	return len(b), nil
+}
+
+// Raw returns a writer of bytes as they are, for a command whose output is a file, unless a terminal shows them.
+func (d display) Raw() io.Writer {
+	if file, ok := d.Writer.(*os.File); ok {
+		if info, err := file.Stat(); err != nil || info.Mode()&os.ModeCharDevice != 0 {
+			return d
+		}
+	}
+	return d.Writer
 }

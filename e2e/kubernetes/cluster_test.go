@@ -150,19 +150,25 @@ users: [{name: u, user: {token: %s}}]`, c.addr, sidecarToken))
 
 // try sends a request as the administrator.
 func (c *cluster) try(method, path string, body []byte) error {
+	_, err := c.send(method, path, body, "application/json")
+	return err
+}
+
+// send is try with a body of another type. It returns the response. A conflict is no error.
+func (c *cluster) send(method, path string, body []byte, contentType string) (string, error) {
 	req := must.Request(c.t, method, "https://"+c.addr+path, bytes.NewReader(body))
 	req.Header.Set("Authorization", "Bearer "+adminToken)
-	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Content-Type", contentType)
 	resp, err := c.admin.Do(req)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode/100 != 2 && resp.StatusCode != http.StatusConflict {
-		err = fmt.Errorf("%s %s: %s: %.300s", method, path, resp.Status, text)
+		err = fmt.Errorf("%s %s: %s: %.600s", method, path, resp.Status, text)
 	}
-	return err
+	return string(text), err
 }
 
 // create makes an object, unless it is there already. Right after the start some kinds can't be made yet.

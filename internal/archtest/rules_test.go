@@ -421,6 +421,8 @@ var homes = []home{
 		"it comes with the etcd client; the sidecar logs with log/slog"},
 	{"github.com/goccy/go-yaml", []string{"proxy/config", "registry/kubernetes", "cmd/remora_test"},
 		"the rest of the program sees plain structs"},
+	{"go.yaml.in/yaml/", []string{"cmd/remora/inject"},
+		"it has the places of all nodes, to which a manifest is added, and reads as kubectl does"},
 	{"github.com/prometheus/", []string{"proxy/admin/..."},
 		"the core counts in its own integers; admin exports them"},
 	{"go.opentelemetry.io/proto/otlp/", []string{"proxy/telemetry/otlp"},
