@@ -49,3 +49,19 @@ func TestOwnLogIsPrintable(t *testing.T) {
 		}
 	}
 }
+
+// TestInjectKeepsBytes: manifests that no terminal shows come out as they are, whatever characters they have.
+func TestInjectKeepsBytes(t *testing.T) {
+	text := "apiVersion: v1\r\nkind: ConfigMap # \u00a0\u202e\ufeff\r\n"
+	file := filepath.Join(t.TempDir(), "m.yaml")
+	must.WriteFile(t, file, text)
+	var out, said bytes.Buffer
+	if code := execute([]string{"inject", file}, &out, &said); code != 0 || out.String() != text {
+		t.Errorf("exit code %d, %q, %q", code, out.String(), said.String())
+	}
+	for args, want := range map[string]int{"missing.yaml": 1, "--link-port=-1": 2} {
+		if code := execute([]string{"inject", args}, &out, &said); code != want {
+			t.Errorf("%s: exit code %d", args, code)
+		}
+	}
+}
