@@ -29,15 +29,18 @@ type registryEntry struct {
 
 	// list makes a client for the endpoints that the configuration has of one service.
 	list func(c *config.Service, o dns.Options) (registryClient, error)
+
+	listed bool                          // what it has is from this host, as reach.Options.Listed says
+	local  func(cfg *config.Config) bool // reports whether it is on a loopback address; nil means that it is not
 }
 
 // registries is the list of all registries. Registrations go to the first one that is
 // configured and has a Registrar.
 var registries = []registryEntry{
-	{name: config.DiscoverEtcd, connect: connectEtcd},
-	{name: config.DiscoverFile, connect: connectFile},
+	{name: config.DiscoverEtcd, connect: connectEtcd, local: func(cfg *config.Config) bool { return cfg.Registry.Etcd().Local() }},
+	{name: config.DiscoverFile, connect: connectFile, listed: true},
 	{name: config.DiscoverKubernetes, connect: connectKubernetes},
-	{name: config.DiscoverStatic, list: listStatic},
+	{name: config.DiscoverStatic, list: listStatic, listed: true},
 }
 
 // registryClient finds endpoints. Known is what it knows of their host names.
@@ -112,6 +115,7 @@ func listStatic(c *config.Service, o dns.Options) (registryClient, error) {
 type discovery struct {
 	connections map[string]*connection // by the registry's name; only of those that are configured
 	dns         dns.Options
+	reach       reaches
 
 	registrar     registry.Registrar         // of this sidecar's own endpoints: the first that a connection has, or nil
 	registryStats func() admin.RegistryStats // of all connections, nil without one
@@ -121,6 +125,7 @@ type discovery struct {
 // connections.
 func (d *discovery) connect(cfg *config.Config, ids identities, known dns.Known) error {
 	d.connections = make(map[string]*connection)
+	d.reach.start(cfg, d.dns.Logger)
 	for _, r := range registries {
 		if r.connect == nil {
 			continue
@@ -145,7 +150,7 @@ func (d *discovery) connect(cfg *config.Config, ids identities, known dns.Known)
 // open makes the client of a registry, or returns nil if the registry is not configured.
 func (d *discovery) open(r *registryEntry, cfg *config.Config, ids identities, known dns.Known) (*connection, error) {
 	o := d.dns
-	o.Known = known
+	o.Known, o.Reach = known, d.reach.rules[r.name]
 	c, err := r.connect(cfg, ids[config.TLSName("registry", r.name)], o)
 	if err != nil {
 		return nil, fmt.Errorf("registry: %w", err)
@@ -160,6 +165,7 @@ func (d *discovery) open(r *registryEntry, cfg *config.Config, ids identities, k
 // connectMissing makes the clients that a changed configuration needs for the first time. Their state is not in the
 // statistics before a restart.
 func (d *discovery) connectMissing(cfg *config.Config, ids identities) error {
+	d.reach.cfg.Store(cfg)
 	for _, r := range registries {
 		if r.connect == nil || d.connections[r.name] != nil || !cfg.Finds(r.name) {
 			continue
@@ -226,7 +232,7 @@ func (d *discovery) list(name string, c *config.Service, known dns.Known) (regis
 	for _, r := range registries {
 		if r.name == name && r.list != nil {
 			o := d.dns
-			o.Known = known
+			o.Known, o.Reach = known, d.reach.rules[name]
 			return r.list(c, o)
 		}
 	}

@@ -285,6 +285,7 @@ func endpointsKnown(ended context.Context, g *proxy.Generation) error {
 
 // abandon undoes the steps before commit.
 func (c *change) abandon() {
+	c.s.discovery.reach.cfg.Store(c.s.proc.Generation().Config())
 	c.identities.closeExcept(c.s.identities)
 	if c.access != c.s.access.writer.Load() {
 		_ = closeAccessLog(c.access)

@@ -23,7 +23,7 @@ import (
 	"github.com/remora-proxy/remora/registry/etcd"
 )
 
-// zone is a resolver whose data a test changes.
+// zone is a resolver whose data a test changes. They count as those of /etc/hosts, which may have loopback addresses.
 type zone struct {
 	mu      sync.Mutex
 	hosts   map[string]string // addresses by host name; no other name resolves
@@ -42,7 +42,7 @@ func (z *zone) lookup(ctx context.Context, host string) (dns.Answer, error) {
 	if hangs || !known {
 		return dns.Answer{}, errors.New("no response")
 	}
-	return dns.Answer{Addrs: []netip.Addr{netip.MustParseAddr(addr)}, TTL: -1}, nil
+	return dns.Answer{Addrs: []netip.Addr{netip.MustParseAddr(addr)}, TTL: -1, OfHost: true}, nil
 }
 
 func (z *zone) change(f func()) {

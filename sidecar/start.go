@@ -256,6 +256,7 @@ func (s *starting) openAdmin() error {
 		Process: s.proc, Version: s.version, Engine: s.engineKind.Name, Log: s.log, Level: s.level,
 		Reactor:       s.reactor.Stats,
 		Registry:      s.discovery.registryStats,
+		Refused:       s.discovery.reach.stats,
 		Registrations: s.registrationStats,
 		Identities:    s.identityStats,
 		Reloads:       s.reloads.stats,

@@ -360,12 +360,17 @@ var layers = []layer{
 	},
 	{
 		[]string{"registry/dns", "registry/health"},
-		[]string{"registry", "internal/srvname", "internal/unixaddr", "internal/eyeballs"},
+		[]string{"registry", "registry/reach", "internal/srvname", "internal/unixaddr", "internal/eyeballs"},
 		"it decorates any source, so it knows none: host names of a snapshot become addresses, or endpoints get verdicts",
 	},
 	{
+		[]string{"registry/reach"},
+		[]string{"registry", "internal/special"},
+		"one rule for the addresses of all sources, so it knows none",
+	},
+	{
 		[]string{"registry/registrytest"},
-		[]string{"registry"},
+		[]string{"registry", "registry/reach"},
 		"the suite knows the interfaces that it checks, and no registry",
 	},
 	{
@@ -375,7 +380,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"registry/*"},
-		[]string{"registry", "registry/dns", "registry/kept", "internal/srvname", "internal/unixaddr"},
+		[]string{"registry", "registry/dns", "registry/kept", "registry/reach", "internal/srvname", "internal/unixaddr"},
 		"a source of endpoints knows the registry's types, puts dns around itself, and knows no other source",
 	},
 	{

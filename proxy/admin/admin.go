@@ -54,6 +54,9 @@ type Options struct {
 	// Registry returns the state of the registry. nil means that there is none.
 	Registry func() RegistryStats
 
+	// Refused returns the endpoints that registries have and the sidecar does not use.
+	Refused func() RefusedStats
+
 	// Reloads returns the results of reloads.
 	Reloads func() ReloadStats
 
@@ -97,6 +100,27 @@ type Identity struct {
 type RegistryStats struct {
 	Connected bool   `json:"connected"`       // the registry responded to the last probe
 	LastError string `json:"error,omitempty"` // of the last probe; empty if it succeeded
+}
+
+// RefusedStats are endpoints that registries have and that the sidecar does not use, as their addresses are no address of a replica.
+type RefusedStats struct {
+	Endpoints []RefusedEndpoint // now; only some, if there are many
+	Counts    []RefusedCount    // since the start
+}
+
+// RefusedEndpoint is one of RefusedStats.
+type RefusedEndpoint struct {
+	Source  string `json:"source"` // name of the registry
+	Service string `json:"service"`
+	Address string `json:"address"`
+	Host    string `json:"host,omitempty"` // the name that led to the address
+	Reason  string `json:"reason"`
+}
+
+// RefusedCount is how many endpoints of a registry were refused for a reason.
+type RefusedCount struct {
+	Source, Reason string
+	Endpoints      uint64
 }
 
 // Registration is one endpoint that this sidecar announces.

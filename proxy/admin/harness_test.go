@@ -91,6 +91,12 @@ func newSidecar(t testing.TB, yaml string) *sidecar {
 			return []Identity{{Name: "listeners.ingress.tls", Loads: 1, Begins: at, Expires: at, Outdates: at}}
 		},
 		Registry: func() RegistryStats { return RegistryStats{Connected: true} },
+		Refused: func() RefusedStats {
+			return RefusedStats{
+				Endpoints: []RefusedEndpoint{{Source: "etcd", Service: "users", Address: "127.0.0.1:80", Reason: "loopback"}},
+				Counts:    []RefusedCount{{Source: "etcd", Reason: "loopback", Endpoints: 2}},
+			}
+		},
 		Overlay: func() OverlayStats {
 			return OverlayStats{Revision: 3, Since: time.Unix(1700000000, 0), Refused: 4, Code: "invalid", Reason: "three\nfour"}
 		},

@@ -14,6 +14,7 @@ import (
 // format. Services are sorted by name.
 type endpointsBody struct {
 	Registry      *RegistryStats          `json:"registry,omitempty"`
+	Refused       []RefusedEndpoint       `json:"refused,omitempty"`
 	Registrations []Registration          `json:"registrations"`
 	Services      map[string]ServiceState `json:"services"`
 }
@@ -65,6 +66,7 @@ func (s *Server) endpoints(reports []stats.WorkerReport) any {
 		st := s.opt.Registry()
 		body.Registry = &st
 	}
+	body.Refused = s.opt.Refused().Endpoints
 	for _, svc := range merge(reports) {
 		body.Services[svc.Name] = s.serviceState(&svc)
 	}

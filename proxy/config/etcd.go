@@ -40,6 +40,17 @@ func (e *Etcd) Secured() bool {
 	})
 }
 
+// Local reports whether etcd is on a loopback address.
+func (e *Etcd) Local() bool {
+	return len(e.Endpoints) > 0 && !slices.ContainsFunc(e.Endpoints, func(endpoint string) bool {
+		_, addr, found := strings.Cut(endpoint, "://")
+		if !found {
+			addr = endpoint
+		}
+		return !isLoopback(addr)
+	})
+}
+
 func (e *Etcd) servers() (key string, n int) { return "endpoints", len(e.Endpoints) }
 
 func (e *Etcd) registers() bool { return true }

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/remora-proxy/remora/internal/bindaddr"
 )
 
 // checkUsed warns of what no request can reach.
@@ -114,6 +116,33 @@ func (c *Config) leadsTo(l *Listener) (services []string) {
 		}
 	}
 	return services
+}
+
+// ComesBack reports whether a connection to an endpoint of a service arrives at a listener whose requests go to that service.
+// isOwn reports whether an address is one of this host.
+func (c *Config) ComesBack(service string, at netip.AddrPort, isOwn func(netip.Addr) bool) bool {
+	for i := range c.Listeners {
+		l := &c.Listeners[i]
+		if bound, ok := bindaddr.Parse(l.Address); !ok || !bindaddr.Covers(bound, at) {
+			continue // without more work: most endpoints have another port
+		}
+		reached := map[string]bool{}
+		if c.follow(l, reached); reached[service] && arrives(at, l.Address, isOwn) {
+			return true
+		}
+	}
+	return false
+}
+
+// IsAdmin reports whether a connection to an address arrives at the admin API. isOwn is as for ComesBack.
+func (c *Config) IsAdmin(at netip.AddrPort, isOwn func(netip.Addr) bool) bool {
+	return arrives(at, c.Admin.Address, isOwn)
+}
+
+// arrives reports whether a connection to an address arrives at a listener that is bound to bound.
+func arrives(at netip.AddrPort, bound string, isOwn func(netip.Addr) bool) bool {
+	of, ok := bindaddr.Parse(bound)
+	return ok && bindaddr.Covers(of, at) && (of.Addr() == at.Addr() || at.Addr().IsLoopback() || isOwn(at.Addr()))
 }
 
 // arrivesAt reports whether a connection from this host to addr surely arrives at a listener

@@ -2,6 +2,7 @@ package config
 
 import (
 	"iter"
+	"net/netip"
 	"reflect"
 )
 
@@ -9,11 +10,25 @@ import (
 // all services brings a block. The key of the block is the name of the registry.
 type Registry struct {
 	Blocks `yaml:",inline"`
+	// CIDRs of [special addresses](discovery.md#addresses-that-are-refused) that endpoints may have all the same, such as `127.0.0.0/8`.
+	AllowAddresses []string `yaml:"allow_addresses" reload:"restart"`
 	// Directory for the last known endpoints and the overlay in use: lets the sidecar start while their source is down. Empty means none.
 	CacheDir string `yaml:"cache_dir" reload:"restart"`
 }
 
 func (r *Registry) setDefaults() { r.Blocks = defaultBlocks[Registry]() }
+
+// Opened returns the networks of AllowAddresses.
+func (r *Registry) Opened() []netip.Prefix { return prefixes(r.AllowAddresses) }
+
+// check reports what is no CIDR, and what the blocks have wrong.
+func (r *Registry) check(in scope, at path) {
+	in.sections(reflect.ValueOf(r).Elem(), at)
+	for i, text := range r.AllowAddresses {
+		_, err := parsePrefix(text)
+		in.refuseIf(err != nil, at.key("allow_addresses").item(i), "expected a CIDR such as 127.0.0.0/8, got %q", text)
+	}
+}
 
 // registryBlock is what other sections need to know of the block of a registry.
 type registryBlock interface {

@@ -27,6 +27,7 @@ import (
 	"github.com/remora-proxy/remora/internal/srvname"
 	"github.com/remora-proxy/remora/internal/unixaddr"
 	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/reach"
 )
 
 // Options configures a Watcher. The zero value is usable.
@@ -46,6 +47,7 @@ type Options struct {
 	Known Known
 
 	Others *Others      // gets the second addresses of names; nil means that nobody wants them
+	Reach  *reach.Rule  // which addresses endpoints may have; nil means any
 	Logger *slog.Logger // nil means no logs
 
 	gather time.Duration // how long an answer waits for answers for other names
@@ -112,6 +114,7 @@ func (w *Watcher) Watch(service string, notify func(*registry.Snapshot)) (stop f
 		outcomes: make(chan outcome, parallel),
 		asking:   make(map[string]struct{}),
 		names:    make(map[string]name),
+		reach:    w.opt.Reach.Watch(service),
 	}
 	w.watches[t] = struct{}{}
 	w.tasks.Go(func() {
@@ -126,6 +129,7 @@ func (w *Watcher) end(t *watch) {
 	if t.opt.Others != nil {
 		t.opt.Others.forget(t)
 	}
+	t.reach.Close()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.watches, t)
@@ -152,6 +156,8 @@ type watch struct {
 	ctx    context.Context
 	notify func(*registry.Snapshot)
 	newest registry.Newest // the inner watcher's last snapshot
+	reach  *reach.Watch
+	direct map[string]bool // addresses of in, if the rule asks for them
 
 	in       *registry.Snapshot  // the current snapshot of the inner watcher
 	out      *registry.Snapshot  // the last delivered snapshot; nil means none
@@ -238,6 +244,12 @@ func (t *watch) setNames() {
 			use(a.Host)
 		}
 	}
+	if t.opt.Reach.Listed() {
+		t.direct = make(map[string]bool, len(t.in.Endpoints))
+		for _, e := range t.in.Endpoints {
+			t.direct[e.Addr] = true
+		}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.names = names
@@ -260,7 +272,7 @@ func (t *watch) lookup(host string) name {
 	ctx, cancel := context.WithTimeout(t.ctx, t.opt.Timeout)
 	defer cancel()
 	a, err := t.opt.Lookup(ctx, host)
-	return name{addrs: usable(a.Addrs), targets: a.Targets, six: unused(a.Addrs), ipv4Err: a.IPv4Err, err: err, due: time.Now().Add(t.opt.pause(a.TTL, err))}
+	return name{addrs: usable(a.Addrs), targets: a.Targets, six: unused(a.Addrs), ofHost: a.OfHost, ipv4Err: a.IPv4Err, err: err, due: time.Now().Add(t.opt.pause(a.TTL, err))}
 }
 
 // pause returns the time from an answer to the next lookup: its TTL, if it is known, plus up
@@ -322,7 +334,7 @@ func (t *watch) learn(host string, n name) {
 			t.opt.Logger.Warn("host name does not resolve; its last addresses stay in use",
 				"host", host, "addresses", len(old.addrs)+len(old.targets), "error", n.err)
 		}
-		n.addrs, n.six, n.targets = old.addrs, old.six, old.targets
+		n.addrs, n.six, n.targets, n.ofHost = old.addrs, old.six, old.targets, old.ofHost
 		if n.empty() {
 			n.tries = old.tries + 1
 			n.due = time.Now().Add(t.opt.firstPause(n.tries))
@@ -337,16 +349,19 @@ func (t *watch) deliver() {
 	if t.in == nil || t.ctx.Err() != nil {
 		return
 	}
-	if len(t.names) == 0 {
+	t.setOthers()
+	resolved := t.in.Endpoints
+	if len(t.names) > 0 {
+		resolved = t.resolved()
+	}
+	endpoints := t.reach.Permitted(resolved, t.ofHost)
+	if unchanged := len(t.names) == 0 && len(endpoints) == len(t.in.Endpoints); unchanged && (t.out == nil || t.in.Version >= t.out.Version) {
 		if t.out != t.in {
-			t.setOthers()
 			t.out = t.in
 			t.notify(t.out)
 		}
 		return
 	}
-	t.setOthers()
-	endpoints := t.resolved()
 	if t.out == nil && len(endpoints) == 0 && t.unasked() {
 		return
 	}
@@ -355,6 +370,16 @@ func (t *watch) deliver() {
 	}
 	t.out = registry.NewSnapshot(t.in.Service, t.in.Source, time.Now(), endpoints)
 	t.notify(t.out)
+}
+
+// ofHost reports whether the inner watcher has the address of an endpoint, or a name that has the address in /etc/hosts. What
+// SRV records name is from a name server.
+func (t *watch) ofHost(e *registry.Endpoint) bool {
+	if e.Host == "" {
+		return t.direct[e.Addr]
+	}
+	a, err := registry.ParseAddr(e.Addr)
+	return err == nil && t.direct[net.JoinHostPort(e.Host, a.Port)] && t.names[e.Host].ofHost
 }
 
 func (t *watch) unasked() bool {
@@ -379,7 +404,10 @@ func (t *watch) setOthers() {
 			continue
 		}
 		for i, ip := range n.addrs { // in turn, so that no address gets the load of all
-			all[net.JoinHostPort(ip.String(), a.Port)] = net.JoinHostPort(n.six[i%len(n.six)].String(), a.Port)
+			second := net.JoinHostPort(n.six[i%len(n.six)].String(), a.Port)
+			if t.opt.Reach.Check(t.in.Service, second, t.ofHost(&registry.Endpoint{Addr: second, Host: a.Host})) == "" {
+				all[net.JoinHostPort(ip.String(), a.Port)] = second
+			}
 		}
 	}
 	t.opt.Others.set(t.in.Service, t, all)

@@ -12,6 +12,7 @@ type name struct {
 	addrs   []netip.Addr // sorted; kept while lookups fail
 	targets []Target     // sorted; in place of addrs, if the name is that of SRV records
 	six     []netip.Addr // sorted; those of IPv6 if addrs are of IPv4
+	ofHost  bool         // addrs are from /etc/hosts
 	ipv4Err error        // of the last lookup: why addrs may lack IPv4 addresses
 	err     error        // of the last lookup
 	due     time.Time    // time of the next lookup; zero means that there was none yet
@@ -30,12 +31,18 @@ func (k Known) Texts() map[string][]string {
 		for _, a := range n.addrs {
 			all[host] = append(all[host], a.String())
 		}
+		if n.ofHost {
+			all[host] = append(all[host], ofHostText)
+		}
 		for _, t := range n.targets {
 			all[host] = append(all[host], fmt.Sprint(t.Addr, " ", t.Weight))
 		}
 	}
 	return all
 }
+
+// ofHostText is a text of names whose addresses are from /etc/hosts. Processes that do not know the text leave it out.
+const ofHostText = "hosts"
 
 // KnownFrom returns the knowledge of another process, as returned by Texts. Its names are looked
 // up again at once. What is no text of Texts is left out.
@@ -45,7 +52,9 @@ func KnownFrom(texts map[string][]string) Known {
 		var n name
 		for _, text := range of {
 			addr, weight, isTarget := strings.Cut(text, " ")
-			if !isTarget {
+			if text == ofHostText {
+				n.ofHost = true
+			} else if !isTarget {
 				if ip, err := netip.ParseAddr(addr); err == nil {
 					n.addrs = append(n.addrs, ip)
 				}

@@ -22,6 +22,7 @@ type Answer struct {
 	Addrs   []netip.Addr
 	Targets []Target      // in place of Addrs, if the name is that of SRV records
 	TTL     time.Duration // negative means unknown
+	OfHost  bool          // this host itself has Addrs for the name, in /etc/hosts
 
 	// IPv4Err is the error of the lookup of IPv4 addresses, if Addrs has only IPv6 ones. nil
 	// means that there are no IPv4 addresses.
@@ -42,7 +43,7 @@ const hostsTTL = 3 * time.Second
 
 func (r resolver) lookup(ctx context.Context, host string) (Answer, error) {
 	if addrs := eyeballs.Loopback(host); addrs != nil {
-		return Answer{Addrs: addrs, TTL: maxTTL}, nil
+		return Answer{Addrs: addrs, TTL: maxTTL, OfHost: true}, nil
 	}
 	if srvname.Is(host) {
 		return r.lookupSRV(ctx, host)
@@ -57,7 +58,7 @@ func (r resolver) lookup(ctx context.Context, host string) (Answer, error) {
 		}
 	}
 	if _, a.TTL = seen.found(); err == nil && !seen.asked.Load() {
-		a.TTL = hostsTTL
+		a.TTL, a.OfHost = hostsTTL, true
 	}
 	return a, err
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/etcd"
+	"github.com/remora-proxy/remora/registry/reach"
 	"github.com/remora-proxy/remora/registry/registrytest"
 )
 
@@ -26,6 +27,9 @@ func TestSuite(t *testing.T) {
 		return &registrytest.Registry{
 			Open: func(t *testing.T, dir string) registrytest.Client {
 				return open(t, link.addr(), func(o *etcd.Options) { o.CacheDir = dir })
+			},
+			Restricted: func(t *testing.T, rule *reach.Rule) registrytest.Client {
+				return open(t, link.addr(), func(o *etcd.Options) { o.DNS.Reach = rule })
 			},
 			Put: add,
 			Remove: func(t *testing.T, e registry.Endpoint) {

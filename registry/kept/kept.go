@@ -121,5 +121,8 @@ func (l *List) deliver(s *registry.Snapshot) {
 	}
 }
 
+// Service returns the name of the service.
+func (l *List) Service() string { return l.service }
+
 // Close ends the watch. It does not wait for a notify that runs, and nothing is cached afterwards.
 func (l *List) Close() { l.closed.Store(true) }

@@ -72,7 +72,8 @@ func (f *follower) update(u *user, doubt time.Duration) {
 			of = append(of, s)
 		}
 	}
-	endpoints, err := endpointsOf(of, u.port, f.r.opt.Zone)
+	permits := func(addr string) bool { return f.r.opt.DNS.Reach.Check(u.list.Service(), addr, false) == "" }
+	endpoints, err := endpointsOf(of, u.port, f.r.opt.Zone, permits)
 	if err != nil {
 		if u.told != err.Error() {
 			f.r.log.Warn("service can't be used", "service", u.service, "namespace", f.namespace, "error", err)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,12 +55,14 @@ type replica struct {
 }
 
 // endpointsOf returns the endpoints of a Service at its port, which is named or numbered, or its only one if port is "".
-// zone is that of this sidecar, or "".
+// zone is that of this sidecar, or "". Ready endpoints that permits refuses take no part in what follows, and are returned all the
+// same: package dns leaves them out.
 //
 // As in kube-proxy, endpoints that are not ready are left out, unless none is ready: then those that end and still serve are
 // used. Hints count if each ready endpoint has some, and one of them is for this zone. A pod with addresses of both families
 // is one endpoint, by its IPv4 address.
-func endpointsOf(all []*endpointSlice, port, zone string) ([]registry.Endpoint, error) {
+func endpointsOf(all []*endpointSlice, port, zone string, permits func(addr string) bool) ([]registry.Endpoint, error) {
+	var endpoints []registry.Endpoint
 	var replicas []replica
 	for _, s := range all {
 		number, err := s.port(port)
@@ -73,12 +74,18 @@ func endpointsOf(all []*endpointSlice, port, zone string) ([]registry.Endpoint, 
 		}
 		replicas = s.appendReplicas(replicas, number)
 	}
+	replicas = slices.DeleteFunc(replicas, func(r replica) bool {
+		refused := !permits(r.endpoint.Addr)
+		if refused && r.ready {
+			endpoints = append(endpoints, r.endpoint)
+		}
+		return refused
+	})
 	replicas = onePerPod(replicas)
 	usable := slices.DeleteFunc(slices.Clone(replicas), func(r replica) bool { return !r.ready })
 	if len(usable) == 0 {
 		usable = slices.DeleteFunc(replicas, func(r replica) bool { return !r.draining })
 	}
-	var endpoints []registry.Endpoint
 	for _, r := range hinted(usable, zone) {
 		endpoints = append(endpoints, r.endpoint)
 	}
@@ -108,7 +115,7 @@ func (s *endpointSlice) port(want string) (int, error) {
 	return found, nil
 }
 
-// appendReplicas appends the endpoints of the slice. Addresses that no other host can have, and wrong ones, are left out.
+// appendReplicas appends the endpoints of the slice. Wrong addresses are left out.
 func (s *endpointSlice) appendReplicas(to []replica, port int) []replica {
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
@@ -116,7 +123,7 @@ func (s *endpointSlice) appendReplicas(to []replica, port int) []replica {
 			continue
 		}
 		addr, err := registry.ParseAddr(net.JoinHostPort(e.Addresses[0], strconv.Itoa(port)))
-		if err != nil || isLocal(addr) {
+		if err != nil {
 			continue
 		}
 		r := replica{
@@ -133,15 +140,6 @@ func (s *endpointSlice) appendReplicas(to []replica, port int) []replica {
 		to = append(to, r)
 	}
 	return to
-}
-
-// isLocal reports whether an address is one of this host alone: a registry must not lead the sidecar there.
-func isLocal(a registry.Address) bool {
-	ip, err := netip.ParseAddr(a.Host)
-	if err != nil {
-		return a.Host == "localhost" || strings.HasSuffix(a.Host, ".localhost")
-	}
-	return ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsUnspecified()
 }
 
 // onePerPod leaves out the IPv6 addresses of pods that have an IPv4 address.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/reach"
 )
 
 // TestEndpointsOf: which endpoints the slices of a Service have.
@@ -17,6 +18,7 @@ func TestEndpointsOf(t *testing.T) {
 	}
 	four := func(endpoints string) string { return slice("IPv4", http, endpoints) }
 	at := func(ip, more string) string { return fmt.Sprintf(`{"addresses": [%q]%s}`, ip, more) }
+	rule := reach.New(reach.Options{})
 	const ending = `, "conditions": {"ready": false, "serving": true, "terminating": true}`
 	for _, c := range []struct {
 		name, port, zone string
@@ -60,7 +62,12 @@ func TestEndpointsOf(t *testing.T) {
 		{"loopback", "", "", []string{four(at("127.0.0.1", ""))}, ""},
 		{"link-local", "", "", []string{four(at("169.254.169.254", ""))}, ""},
 		{"loopback in IPv6", "", "", []string{slice("IPv6", http, at("::ffff:127.0.0.1", ""))}, ""},
-		{"this host's name", "", "", []string{slice("FQDN", http, at("localhost", ""))}, ""},
+		{"this host's name", "", "", []string{slice("FQDN", http, at("localhost", ""))}, "localhost:80"}, // refused once it has an address
+		{"loopback beside one that ends", "", "", []string{four(at("127.0.0.1", "") + "," + at("10.0.0.1", ending))}, "10.0.0.1:80"},
+		{"loopback with the zone's hint", "", "a", []string{four(at("127.0.0.1", `, "hints": {"forZones": [{"name": "a"}]}`) + "," + at("10.0.0.1", `, "hints": {"forZones": [{"name": "b"}]}`))}, "10.0.0.1:80"},
+		{"loopback as the IPv4 address of a pod", "", "", []string{
+			four(at("127.0.0.1", `, "targetRef": {"uid": "u"}`)), slice("IPv6", http, at("fd00::1", `, "targetRef": {"uid": "u"}`)),
+		}, "[fd00::1]:80"},
 		{"all addresses", "", "", []string{four(at("0.0.0.0", ""))}, ""},
 	} {
 		var all []*endpointSlice
@@ -71,9 +78,9 @@ func TestEndpointsOf(t *testing.T) {
 			}
 			all = append(all, s)
 		}
-		endpoints, err := endpointsOf(all, c.port, c.zone)
+		endpoints, err := endpointsOf(all, c.port, c.zone, func(addr string) bool { return rule.Check("compute", addr, false) == "" })
 		var got []string
-		for _, e := range registry.Normalize(endpoints) {
+		for _, e := range rule.Watch("compute").Permitted(registry.Normalize(endpoints), nil) {
 			got = append(got, strings.TrimSpace(e.Addr+" "+e.Zone))
 		}
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/reach"
 	"github.com/remora-proxy/remora/registry/registrytest"
 )
 
@@ -27,6 +28,9 @@ func TestSuite(t *testing.T) {
 		return &registrytest.Registry{
 			Open: func(t *testing.T, dir string) registrytest.Client {
 				return open(t, a, func(o *Options) { o.CacheDir = dir })
+			},
+			Restricted: func(t *testing.T, rule *reach.Rule) registrytest.Client {
+				return open(t, a, func(o *Options) { o.DNS.Reach = rule })
 			},
 			Put: func(t *testing.T, e registry.Endpoint) {
 				mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/reach"
 )
 
 // Client is a registry's client under test.
@@ -23,6 +24,9 @@ type Registry struct {
 	// Open makes a client, which the suite closes. The client keeps its cache in dir;
 	// "" means no cache.
 	Open func(t *testing.T, dir string) Client
+
+	// Restricted makes a client without a cache whose endpoints obey the rule. nil means that the registry belongs to this host.
+	Restricted func(t *testing.T, rule *reach.Rule) Client
 
 	// Put adds or changes an endpoint of the service, and Remove removes it.
 	Put    func(t *testing.T, e registry.Endpoint)
@@ -53,6 +57,7 @@ func Run(t *testing.T, start func(t *testing.T, endpoints ...registry.Endpoint) 
 	t.Run("first list", func(t *testing.T) { firstList(t, start(t, second, first)) })
 	t.Run("change", func(t *testing.T) { change(t, start(t, first)) })
 	t.Run("outage", func(t *testing.T) { outage(t, start(t, first, second)) })
+	t.Run("refused addresses", func(t *testing.T) { refusedAddresses(t, start(t, first)) })
 	t.Run("cold start", func(t *testing.T) { coldStart(t, start(t, first, second)) })
 }
 

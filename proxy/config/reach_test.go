@@ -1,0 +1,76 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+// TestComesBack: which endpoints of a service lead back to it, by a listener of the same sidecar.
+func TestComesBack(t *testing.T) {
+	c, err := Parse("remora.yaml", []byte(`
+admin: {address: "10.0.0.1:9901", token: "0123456789abcdef0123456789abcdef"}
+listeners:
+  - {name: egress, address: "127.0.0.1:15001", protocol: http}
+  - {name: ingress, address: "0.0.0.0:15006", protocol: link, service: local, insecure: true}
+  - {name: six, address: "[::]:15007", protocol: http, service: b}
+  - {name: chain, address: "10.0.0.1:15008", protocol: http, service: chain}
+routes:
+  - {match: {host: a}, service: a}
+  - {match: {host: rewritten}, service: rewritten, rewrite: {host: other}}
+services:
+  a: {discover: static, endpoints: ["10.0.0.2:80"]}
+  b: {discover: static, endpoints: ["10.0.0.2:80"]}
+  chain: {discover: static, endpoints: ["127.0.0.1:15001"]}
+  rewritten: {discover: static, endpoints: ["10.0.0.2:80"]}
+  local: {discover: static, endpoints: ["127.0.0.1:8080"]}
+`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	isOwn := func(addr netip.Addr) bool {
+		return addr == netip.MustParseAddr("10.0.0.1") || addr == netip.MustParseAddr("fd00::1")
+	}
+	for _, of := range []struct {
+		service, at string
+		want        bool
+	}{
+		{"a", "127.0.0.1:15001", true},
+		{"a", "127.0.0.2:15001", false},
+		{"a", "10.0.0.1:15001", false},
+		{"b", "127.0.0.1:15001", false},
+		{"rewritten", "127.0.0.1:15001", false}, // it may match another route when it comes back
+		{"a", "10.0.0.1:15008", true},           // by way of the service chain
+		{"local", "10.0.0.1:15006", true},
+		{"local", "127.0.0.1:15006", true},
+		{"local", "10.0.0.2:15006", false}, // another sidecar
+		{"local", "[fd00::1]:15006", false},
+		{"a", "10.0.0.1:15006", false}, // a provider that is its own consumer
+		{"b", "10.0.0.1:15007", true},
+		{"b", "[fd00::1]:15007", true},
+		{"b", "[fd00::2]:15007", false},
+		{"b", "10.0.0.1:15009", false},
+	} {
+		if got := c.ComesBack(of.service, netip.MustParseAddrPort(of.at), isOwn); got != of.want {
+			t.Errorf("%s at %s: %t", of.service, of.at, got)
+		}
+	}
+	for at, want := range map[string]bool{"10.0.0.1:9901": true, "127.0.0.1:9901": false, "10.0.0.2:9901": false, "10.0.0.1:80": false} {
+		if got := c.IsAdmin(netip.MustParseAddrPort(at), isOwn); got != want {
+			t.Errorf("the admin API at %s: %t", at, got)
+		}
+	}
+}
+
+// TestAllowAddresses: special networks that endpoints may be in are CIDRs.
+func TestAllowAddresses(t *testing.T) {
+	c, err := Parse("r.yaml", []byte(`registry: {allow_addresses: ["127.0.0.0/8", "fe80::1"]}`), nil)
+	if err != nil || fmt.Sprint(c.Registry.Opened()) != "[127.0.0.0/8 fe80::1/128]" {
+		t.Errorf("%v", err)
+	}
+	_, err = Parse("r.yaml", []byte(`registry: {allow_addresses: ["127.0.0.0/8", "10.0.0"]}`), nil)
+	if err == nil || !strings.Contains(err.Error(), `r.yaml:1:45: registry.allow_addresses[1]: expected a CIDR such as 127.0.0.0/8, got "10.0.0"`) {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,97 @@
+package sidecar
+
+import (
+	"cmp"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/admin"
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/registry/reach"
+)
+
+// reaches are the rules for the addresses of endpoints, one for each registry. They last as long as the process, so that reloads do
+// not reset their counts.
+type reaches struct {
+	rules map[string]*reach.Rule        // by the registry's name
+	cfg   atomic.Pointer[config.Config] // in use, or about to be
+	host  hostAddrs
+}
+
+// start makes the rules.
+func (r *reaches) start(cfg *config.Config, log *slog.Logger) {
+	r.cfg.Store(cfg)
+	r.rules = make(map[string]*reach.Rule)
+	for _, of := range registries {
+		r.rules[of.name] = reach.New(reach.Options{
+			Source: of.name, Listed: of.listed, Local: of.local != nil && of.local(cfg), Allow: cfg.Registry.Opened(), Own: r.own, Logger: log,
+		})
+	}
+}
+
+// own returns what an endpoint of a service is of this sidecar, for which it must not be used, or "".
+func (r *reaches) own(service string, at netip.AddrPort) reach.Reason {
+	cfg := r.cfg.Load()
+	switch {
+	case cfg.IsAdmin(at, r.host.has):
+		return reach.Admin
+	case cfg.ComesBack(service, at, r.host.has):
+		return reach.Loop
+	}
+	return ""
+}
+
+// hostAddrs knows the addresses of this host's interfaces.
+type hostAddrs struct {
+	mu    sync.Mutex
+	read  time.Time
+	addrs map[netip.Addr]bool
+}
+
+// hostAddrsAge is how long the addresses count. A registry may have many endpoints about which it is asked.
+const hostAddrsAge = time.Second
+
+// has reports whether an address is one of this host's. It is false if the system does not say: systemd does not without AF_NETLINK in
+// RestrictAddressFamilies.
+func (h *hostAddrs) has(addr netip.Addr) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now := time.Now(); now.Sub(h.read) > hostAddrsAge {
+		all, _ := net.InterfaceAddrs()
+		h.read, h.addrs = now, make(map[netip.Addr]bool, len(all))
+		for _, a := range all {
+			if p, err := netip.ParsePrefix(a.String()); err == nil {
+				h.addrs[p.Addr().Unmap()] = true
+			}
+		}
+	}
+	return h.addrs[addr]
+}
+
+// maxRefused limits the endpoints that the admin API shows of a registry.
+const maxRefused = 100
+
+// stats returns what the admin API shows.
+func (r *reaches) stats() (st admin.RefusedStats) {
+	for name, rule := range r.rules {
+		for _, e := range rule.Now(maxRefused) {
+			st.Endpoints = append(st.Endpoints, admin.RefusedEndpoint{
+				Source: name, Service: e.Service, Address: e.Address, Host: e.Host, Reason: string(e.Reason),
+			})
+		}
+		for reason, n := range rule.Counts() {
+			st.Counts = append(st.Counts, admin.RefusedCount{Source: name, Reason: string(reason), Endpoints: n})
+		}
+	}
+	slices.SortStableFunc(st.Endpoints, func(a, b admin.RefusedEndpoint) int { return strings.Compare(a.Source, b.Source) })
+	slices.SortFunc(st.Counts, func(a, b admin.RefusedCount) int {
+		return cmp.Or(strings.Compare(a.Source, b.Source), strings.Compare(a.Reason, b.Reason))
+	})
+	return st
+}
