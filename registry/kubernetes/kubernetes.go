@@ -5,6 +5,8 @@
 // (https://kubernetes.io/docs/reference/using-api/api-concepts/). Bookmarks keep the version fresh. A version that the
 // API server has forgotten (410 Gone) leads to another list. The last endpoints stay meanwhile, as package kept says.
 //
+// Why there is a client here and no client-go: docs/decisions/0015-kubernetes-client.md.
+//
 // The account of the sidecar needs list and watch of endpointslices in the namespace, and nothing else.
 //
 //	kubernetes.go  Registry, its options and its watches
