@@ -88,7 +88,7 @@ services: {next: {discover: static, endpoints: ["10.0.9.9:1"], protocol: link}}`
 					c.before(m)
 				}
 				m.W.Run(c.wait)
-				m.W.Pause(m.Consumer.Loop, 10*time.Millisecond)
+				m.W.Faults.Pause(m.Consumer.Loop, 10*time.Millisecond)
 				send()
 				if c.during != nil {
 					c.during(m)

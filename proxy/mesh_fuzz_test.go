@@ -27,7 +27,7 @@ type recorderApp struct{ conns []*proxytest.Peer }
 func recordAt(m *proxytest.Mesh) *recorderApp {
 	a := &recorderApp{}
 	m.Apps[0].Stop()
-	m.W.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-recorder"), func() loop.Receiver {
+	m.W.Net.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-recorder"), func() loop.Receiver {
 		p := &proxytest.Peer{}
 		responded := 0
 		p.Reply = func(heard []byte) (out []byte) {

@@ -211,7 +211,7 @@ listeners: [{name: other, address: "127.0.0.1:15002", protocol: http}]
 routes: [{service: next}]
 services: {next: {discover: static, endpoints: ["10.0.9.9:1"], protocol: link}}`)
 			const late = "10.0.0.1:16000"
-			m.W.Listen(late, m.Consumer.Loop, func() loop.Receiver { return listener.Accept(m.Consumer.Proc.Workers()[0]) })
+			m.W.Net.Listen(late, m.Consumer.Loop, func() loop.Receiver { return listener.Accept(m.Consumer.Proc.Workers()[0]) })
 			one := m.Post(10)
 			c := m.Dial(late)
 			c.Calls = []*proxytest.Call{one}

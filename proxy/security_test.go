@@ -33,7 +33,7 @@ func TestNoOpenProxy(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
 			reached := 0
 			for _, port := range []int{80, 443} {
-				m.W.Listen(fmt.Sprint(elsewhere, ":", port), m.W.Loop(fmt.Sprint(elsewhere, "-", port)), func() loop.Receiver {
+				m.W.Net.Listen(fmt.Sprint(elsewhere, ":", port), m.W.Loop(fmt.Sprint(elsewhere, "-", port)), func() loop.Receiver {
 					reached++
 					return &proxytest.Peer{}
 				})

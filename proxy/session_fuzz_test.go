@@ -171,7 +171,7 @@ func FuzzUpstreamHTTP(f *testing.F) {
 		m.W.Options.Cut = 0.7
 		m.Apps[0].Stop()
 		app := m.W.Loop("10.0.1.1-raw")
-		m.W.Listen(m.Apps[0].Addr, app, func() loop.Receiver {
+		m.W.Net.Listen(m.Apps[0].Addr, app, func() loop.Receiver {
 			p := &proxytest.Peer{ClosesAfterReply: seed%2 == 1}
 			done := 0
 			p.Reply = func(heard []byte) []byte {
@@ -299,7 +299,7 @@ func FuzzLinkDialer(f *testing.F) {
 		m.W.Options.Cut = 0.7
 		var raw []registry.Endpoint
 		for _, addr := range []string{"10.0.2.1:15006", "10.0.2.2:15006"} {
-			m.W.Listen(addr, m.W.Loop(addr[:8]), func() loop.Receiver {
+			m.W.Net.Listen(addr, m.W.Loop(addr[:8]), func() loop.Receiver {
 				preface := proxytest.LinkPreface(link.Acceptor)
 				preface[len(preface)-1] |= link.FeatureStarts
 				said := append(preface, said...)

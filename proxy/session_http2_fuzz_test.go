@@ -166,7 +166,7 @@ func FuzzUpstreamHTTP2(f *testing.F) {
 			OneHop: true, Speaks: "http2", Limits: "limits: {message: 1MiB}"})
 		m.W.Options.Cut = 0.7
 		m.Apps[0].Stop()
-		m.W.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-raw"), func() loop.Receiver {
+		m.W.Net.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-raw"), func() loop.Receiver {
 			p := &proxytest.Peer{ClosesAfterReply: seed%2 == 1}
 			greeted, done := false, 0
 			p.Reply = func(heard []byte) (b []byte) {

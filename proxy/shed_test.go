@@ -91,7 +91,7 @@ func TestShedIdleUnread(t *testing.T) {
 				all = append(all, p)
 			}
 			m.W.Run(2 * time.Second)
-			m.W.Pause(m.Consumer.Loop, 100*time.Millisecond)
+			m.W.Faults.Pause(m.Consumer.Loop, 100*time.Millisecond)
 			for _, p := range all[1:] {
 				clients.Do(func() { p.Conn.Write([]byte(c.request)) })
 			}

@@ -49,7 +49,7 @@ func TestAccessLogRejected(t *testing.T) {
 	p := &proxytest.Peer{Says: proxytest.LinkFrames(func(w *link.Writer) { w.Request(1, &long, time.Minute, nil) })}
 	m.DialIngress(p)
 	m.RunUntil("the refusal", func() bool { return bytes.Contains(p.Heard, []byte{7, 1, 1, byte(link.TooLarge)}) })
-	m.W.Reset(p.Conn)
+	m.W.Faults.Reset(p.Conn)
 	m.Settled()
 	if l := m.Nodes[1].OnlyAccessLine(); l.Listener != "ingress" || l.Outcome != "failed" || l.Status != 413 || l.Error != "message-too-large" {
 		t.Errorf("%+v", l)

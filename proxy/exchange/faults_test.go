@@ -61,7 +61,7 @@ func TestLinkToVanishedProvider(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: "timeout: 2s"})
 	m.WarmUp(1)
 	for _, l := range m.Nodes[1].Loops {
-		m.W.Vanish(l)
+		m.W.Faults.Vanish(l)
 	}
 	lost := m.Post(10)
 	m.Do(lost)

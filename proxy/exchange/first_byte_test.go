@@ -60,7 +60,7 @@ func stream(m *proxytest.Mesh, form streamForm) *streamer {
 	s := &streamer{m: m, form: form}
 	for _, a := range m.Apps {
 		a.Stop()
-		a.Stop = m.W.Listen(a.Addr, a.Loop, func() loop.Receiver {
+		a.Stop = m.W.Net.Listen(a.Addr, a.Loop, func() loop.Receiver {
 			if form.speaks == "http2" {
 				return s.http2(a)
 			}
@@ -339,17 +339,17 @@ func TestHeldHeadEnds(t *testing.T) {
 	}
 }
 
-func leave(m *proxytest.Mesh, _ *streamer, client *proxytest.Peer) { m.W.Reset(client.Conn) }
+func leave(m *proxytest.Mesh, _ *streamer, client *proxytest.Peer) { m.W.Faults.Reset(client.Conn) }
 
 // cut resets the connection that attempt i came to the application by or, if that has a sidecar, the link.
 func cut(i int) func(m *proxytest.Mesh, s *streamer, _ *proxytest.Peer) {
 	return func(m *proxytest.Mesh, s *streamer, _ *proxytest.Peer) {
 		if m.OneHop {
-			m.W.Reset(s.conns[i])
+			m.W.Faults.Reset(s.conns[i])
 			return
 		}
 		host, _, _ := strings.Cut(s.seen[i], ":")
-		m.W.ResetAll(m.Consumer.Host, host)
+		m.W.Faults.ResetAll(m.Consumer.Host, host)
 	}
 }
 

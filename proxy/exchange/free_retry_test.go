@@ -69,7 +69,7 @@ func TestFreeRetryAfterBadHedge(t *testing.T) {
 			}
 		}
 	}
-	m.W.Blackhole(all[0].Addr, true)
+	m.W.Faults.Blackhole(all[0].Addr, true)
 	m.Consumer.Update("compute", all[0])
 	c := m.Post(10)
 	m.Do(c)
@@ -91,7 +91,7 @@ func stallLink(m *proxytest.Mesh, i int) {
 	says := w.Append(nil, 1<<20)
 	host := m.Apps[i].Host
 	m.Nodes[1+i].Stop[0]()
-	m.W.Listen(host+":15006", m.W.Loop(host+"-raw"), func() loop.Receiver { return &proxytest.Peer{Says: says} })
+	m.W.Net.Listen(host+":15006", m.W.Loop(host+"-raw"), func() loop.Receiver { return &proxytest.Peer{Says: says} })
 }
 
 // fillLinks sends requests until so many stalled links have a request each.

@@ -23,7 +23,7 @@ func TestRetryBesideRefusedHedge(t *testing.T) {
 	// The hedges leave after 5 ms; just then the providers' links break, one
 	// way of a primary to fail before its hedge is refused.
 	m.W.Run(5*time.Millisecond + 600*time.Microsecond)
-	m.W.ResetAll(m.Consumer.Host, m.Nodes[1].Host)
+	m.W.Faults.ResetAll(m.Consumer.Host, m.Nodes[1].Host)
 	m.OK(busy...)
 	m.Settled()
 }

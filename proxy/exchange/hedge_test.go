@@ -167,7 +167,7 @@ func TestRefusedHedgeAndReset(t *testing.T) {
 			if !lostFirst {
 				m.W.Run(2 * time.Millisecond)
 			}
-			m.W.ResetAll(m.Consumer.Host, m.Nodes[1].Host)
+			m.W.Faults.ResetAll(m.Consumer.Host, m.Nodes[1].Host)
 			m.OK(taken, lost)
 			m.Settled()
 		})
@@ -190,7 +190,7 @@ func TestRetryAfterRefusedHedge(t *testing.T) {
 		t.Fatal("no hedge was sent")
 	}
 	m.W.Run(2 * time.Millisecond) // the refusal has arrived
-	m.W.Crash(m.Apps[0].Loop)
+	m.W.Faults.Crash(m.Apps[0].Loop)
 	m.OK(taken, lost)
 	m.Settled()
 }
@@ -206,7 +206,7 @@ func TestRefusedHedgeSawNothing(t *testing.T) {
 	taken := m.Post(10, "x-remora-attempt: 1") // not hedged itself
 	m.Do(taken)
 	m.RunUntil("a full endpoint", func() bool { used, _ := m.Nodes[2].Proc.Slots("local"); return used == 1 })
-	m.W.Blackhole(first, true)
+	m.W.Faults.Blackhole(first, true)
 	m.Consumer.Update("compute", registry.Endpoint{Addr: first, Weight: 1})
 	unsent := m.Post(10)
 	m.Do(unsent)

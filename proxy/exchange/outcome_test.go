@@ -54,8 +54,8 @@ func TestRefusalAfterProcessing(t *testing.T) {
 func TestEndpointChangesProtocol(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 	first := m.Complete(m.Post(10))
-	m.W.Crash(m.Nodes[1].Loop)
-	m.W.Listen(m.Apps[0].Host+":15006", m.Apps[0].Loop, func() loop.Receiver { return &proxytest.AppConn{A: m.Apps[0]} })
+	m.W.Faults.Crash(m.Nodes[1].Loop)
+	m.W.Net.Listen(m.Apps[0].Host+":15006", m.Apps[0].Loop, func() loop.Receiver { return &proxytest.AppConn{A: m.Apps[0]} })
 	m.Consumer.Update("compute", registry.Endpoint{Addr: m.Apps[0].Host + ":15006", Weight: 1, Protocol: "http"})
 	m.W.Run(time.Millisecond)
 	second := m.Complete(m.Post(10))

@@ -171,7 +171,7 @@ func TestPausesAreNoStalls(t *testing.T) {
 	for _, at := range m.every(10*time.Second, 8) {
 		m.W.At(at, func() {
 			for _, l := range m.Consumer.Loops {
-				m.W.Pause(l, freezeLength)
+				m.W.Faults.Pause(l, freezeLength)
 			}
 		})
 	}

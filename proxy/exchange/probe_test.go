@@ -86,8 +86,8 @@ func TestProbesOfSilentSidecars(t *testing.T) {
 	m := probingMesh(t, proxytest.MeshOptions{Service: "hedge: {mode: on, delay: 20ms}, idempotent: true"})
 	for range 20 {
 		m.W.Run(2 * time.Second)
-		m.W.Pause(m.Nodes[1].Loop, 300*time.Millisecond)
-		m.W.Pause(m.Nodes[2].Loop, 300*time.Millisecond)
+		m.W.Faults.Pause(m.Nodes[1].Loop, 300*time.Millisecond)
+		m.W.Faults.Pause(m.Nodes[2].Loop, 300*time.Millisecond)
 		m.OK(m.Complete(m.Post(10)))
 	}
 	if got := probesOf(m); got.InVain < 2 || got.InVain > 6 {
@@ -101,7 +101,7 @@ func TestLeaveDuringProbes(t *testing.T) {
 	m := probingMesh(t, proxytest.MeshOptions{})
 	served := m.Apps[0].Served + m.Apps[1].Served + m.Apps[2].Served
 	for _, n := range m.Nodes[1:] {
-		m.W.Pause(n.Loop, time.Second)
+		m.W.Faults.Pause(n.Loop, time.Second)
 	}
 	sent := probesOf(m).Sent
 	c := m.Do(m.Post(10))
@@ -126,7 +126,7 @@ func TestDeadlineDuringProbes(t *testing.T) {
 	}
 	m.W.Run(2 * time.Second)
 	for _, n := range m.Nodes[1:] {
-		m.W.Pause(n.Loop, time.Second)
+		m.W.Faults.Pause(n.Loop, time.Second)
 	}
 	c := m.Complete(m.Post(10, "x-remora-timeout-ms: 2"))
 	if c.Status != 504 {
@@ -232,7 +232,7 @@ func TestPrimaryAvoidsHedge(t *testing.T) {
 	for range 20 {
 		m.W.Run(2 * time.Second)
 		before := [3]int{m.Apps[0].Served, m.Apps[1].Served, m.Apps[2].Served}
-		m.W.Pause(m.Nodes[1].Loop, 2*time.Millisecond) // its answer comes after the hedge has left
+		m.W.Faults.Pause(m.Nodes[1].Loop, 2*time.Millisecond) // its answer comes after the hedge has left
 		m.OK(m.Complete(m.Post(10)))
 		m.W.Run(time.Second)
 		all := 0

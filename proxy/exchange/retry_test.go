@@ -19,7 +19,7 @@ func TestLostConnection(t *testing.T) {
 		m.Apps.Slow(100 * time.Millisecond)
 		calls := m.Burst(80, 10)
 		m.W.Run(50 * time.Millisecond)
-		m.W.ResetAll(m.Consumer.Host, m.Nodes[1].Host)
+		m.W.Faults.ResetAll(m.Consumer.Host, m.Nodes[1].Host)
 		m.Finish(calls...)
 		s := m.Consumer.Stats("compute")
 		if n := proxytest.CountCodes(calls); n["upstream-reset"] != want || n[""] != 80-want {

@@ -234,21 +234,21 @@ func TestTied(t *testing.T) {
 		{"the hedge is not sent when the primary starts", proxytest.MeshOptions{}, func(m *tiedMesh) {
 			m.body = 1 << 20
 			m.start0()
-			m.W.Partition(m.Consumer.Host, m.Nodes[1+m.hedge].Host) // so there is no credit for its body
+			m.W.Faults.Partition(m.Consumer.Host, m.Nodes[1+m.hedge].Host) // so there is no credit for its body
 			m.RunUntil("the hedge", func() bool { return m.Consumer.Stats("compute").Hedges == 1 })
 			m.serve(m.primary)
 			m.RunUntil("its end", func() bool { return m.Consumer.Stats("compute").HedgesMissed == 1 })
-			m.W.Heal(m.Consumer.Host, m.Nodes[1+m.hedge].Host)
+			m.W.Faults.Heal(m.Consumer.Host, m.Nodes[1+m.hedge].Host)
 		}, tiedWant{hedges: 1, missed: 1, primary: 1}},
 		{"the link of the primary breaks", proxytest.MeshOptions{Service: "retry: {on: [connect, reset]}"}, func(m *tiedMesh) {
 			m.start()
-			m.W.ResetAll(m.Consumer.Host, m.Nodes[1+m.primary].Host)
+			m.W.Faults.ResetAll(m.Consumer.Host, m.Nodes[1+m.primary].Host)
 			withdrawn(m)
 			m.release()
 		}, tiedWant{hedges: 1, missed: 1, queued: 1, withdrawn: 1, hedge: 1}},
 		{"the link of the hedge breaks", proxytest.MeshOptions{}, func(m *tiedMesh) {
 			m.start()
-			m.W.ResetAll(m.Consumer.Host, m.Nodes[1+m.hedge].Host)
+			m.W.Faults.ResetAll(m.Consumer.Host, m.Nodes[1+m.hedge].Host)
 			m.slots(m.hedge, 1, 0)
 		}, tiedWant{hedges: 1, queued: 1, withdrawn: 1, primary: 1}},
 		{"the provider of the primary gets more workers", proxytest.MeshOptions{}, func(m *tiedMesh) {
@@ -379,7 +379,7 @@ func TestTiedToRetry(t *testing.T) {
 		}
 	}
 	m.RunUntil("the first hedge to be withdrawn", func() bool { return m.Consumer.Stats("compute").HedgesMissed == 1 })
-	m.W.ResetAll(m.Consumer.Host, m.Nodes[1+m.primary].Host)
+	m.W.Faults.ResetAll(m.Consumer.Host, m.Nodes[1+m.primary].Host)
 	retry := -1
 	m.RunUntil("the retry in a queue", func() bool {
 		for i := range m.Apps {

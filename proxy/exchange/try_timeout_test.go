@@ -135,9 +135,9 @@ func TestTryTimeoutUnsent(t *testing.T) {
 	for _, direct := range []bool{true, false} {
 		t.Run(fmt.Sprint("direct ", direct), func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, OneHop: direct, Service: tries("idempotent: true, retry: {per_try_timeout: 100ms}, hedge: {budget: 1}")})
-			m.W.Pause(m.Apps[0].Loop, time.Second)
+			m.W.Faults.Pause(m.Apps[0].Loop, time.Second)
 			if !direct {
-				m.W.Pause(m.Nodes[1].Loop, time.Second)
+				m.W.Faults.Pause(m.Nodes[1].Loop, time.Second)
 			}
 			calls := m.Burst(10, 10)
 			m.OK(calls...)

@@ -95,7 +95,7 @@ func (c *AppConn) serve(req *protocol.Request) {
 	}
 	if a.DropNext || a.ResetAll {
 		a.DropNext = false
-		a.m.W.At(a.m.W.Now(), func() { a.m.W.Reset(c.conn) })
+		a.m.W.At(a.m.W.Now(), func() { a.m.W.Faults.Reset(c.conn) })
 		return
 	}
 	nonce := string(protocol.Find(req.Headers, "x-nonce"))
@@ -156,7 +156,7 @@ func (a *App) ServeByPool(workers int, mean time.Duration) {
 
 // Listen makes the application accept connections until Stop is called.
 func (a *App) Listen() {
-	a.Stop = a.m.W.Listen(a.Addr, a.Loop, func() loop.Receiver { return &AppConn{A: a} })
+	a.Stop = a.m.W.Net.Listen(a.Addr, a.Loop, func() loop.Receiver { return &AppConn{A: a} })
 }
 
 // restart starts a crashed application again.

@@ -60,7 +60,7 @@ func (all Apps) CollectHeader(name string) *[]string {
 // /poison. It returns the number of crashes.
 func (all Apps) CrashOnPoison(crash func(a *App)) (killed *int) {
 	if crash == nil {
-		crash = func(a *App) { a.m.W.At(a.m.W.Now(), func() { a.m.W.Crash(a.Loop) }) }
+		crash = func(a *App) { a.m.W.At(a.m.W.Now(), func() { a.m.W.Faults.Crash(a.Loop) }) }
 	}
 	killed = new(int)
 	for _, a := range all {

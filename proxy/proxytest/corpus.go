@@ -118,7 +118,7 @@ func (h *caseResponder) accept() loop.Receiver {
 func CheckRequestCase(m *Mesh, c *corpus.Case, gap time.Duration) error {
 	r := &recorder{}
 	m.Apps[0].Stop()
-	m.W.Listen(m.Apps[0].Addr, m.W.Loop(m.Apps[0].Host+"-recorder"), r.accept)
+	m.W.Net.Listen(m.Apps[0].Addr, m.W.Loop(m.Apps[0].Host+"-recorder"), r.accept)
 	p := &Peer{}
 	m.Clients.Do(func() { m.Clients.Dial(Egress, time.Second, p) })
 	m.W.Run(10 * time.Millisecond)
@@ -152,7 +152,7 @@ func CheckRequestCase(m *Mesh, c *corpus.Case, gap time.Duration) error {
 func CheckResponseCase(m *Mesh, c *corpus.Case, gap time.Duration) error {
 	m.Apps[0].Stop()
 	h := &caseResponder{on: m.W.Loop(m.Apps[0].Host + "-hostile"), c: c, gap: gap}
-	m.W.Listen(m.Apps[0].Addr, h.on, h.accept)
+	m.W.Net.Listen(m.Apps[0].Addr, h.on, h.accept)
 	p := &Peer{Says: fmt.Appendf(nil, "%s /case HTTP/1.1\r\nHost: h\r\n\r\n", c.Method)}
 	m.Clients.Do(func() { m.Clients.Dial(Egress, time.Second, p) })
 	m.W.Run(time.Minute) // past the deadline and the last byte of the case

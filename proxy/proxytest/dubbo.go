@@ -115,7 +115,7 @@ func newDubboApp(m *Mesh, host string) *dubboApp {
 }
 
 func (a *dubboApp) listen() {
-	a.Stop = a.m.W.Listen(a.Addr, a.Loop, func() loop.Receiver {
+	a.Stop = a.m.W.Net.Listen(a.Addr, a.Loop, func() loop.Receiver {
 		c := &dubboAppConn{a: a}
 		a.Conns = append(a.Conns, c)
 		return c
@@ -283,18 +283,18 @@ func (m *dubboMesh) Slow(d time.Duration) {
 func (m *dubboMesh) InjectFault(kind Fault, a *dubboApp) {
 	switch loop := a.Loop; kind {
 	case CrashApp:
-		m.W.Crash(loop)
+		m.W.Faults.Crash(loop)
 		m.W.At(m.W.Now()+50*time.Millisecond, func() {
 			if a.Loop == loop {
 				a.Restart()
 			}
 		})
 	case FreezeApp:
-		m.W.Pause(loop, 50*time.Millisecond)
+		m.W.Faults.Pause(loop, 50*time.Millisecond)
 	case ResetApp:
 		for _, c := range a.Conns {
 			if c.Open {
-				m.W.Reset(c.Conn)
+				m.W.Faults.Reset(c.Conn)
 			}
 		}
 	}

@@ -21,7 +21,7 @@ func (m *Mesh) BurstWhilePaused(n int, d time.Duration) {
 	if !m.W.RunUntil(func() bool { return seen == n }, time.Second) {
 		m.T.Fatalf("%d of %d requests have reached an application", seen, n)
 	}
-	m.W.Pause(m.Consumer.Loop, d)
+	m.W.Faults.Pause(m.Consumer.Loop, d)
 	m.OK(calls...)
 }
 
@@ -72,7 +72,7 @@ func (m *Mesh) InjectFault(kind Fault, i int) {
 			}
 		})
 	case CrashApp:
-		m.W.Crash(app.Loop)
+		m.W.Faults.Crash(app.Loop)
 		loop := app.Loop
 		m.W.At(later, func() {
 			if app.Loop == loop {
@@ -80,15 +80,15 @@ func (m *Mesh) InjectFault(kind Fault, i int) {
 			}
 		})
 	case FreezeApp:
-		m.W.Pause(app.Loop, 50*time.Millisecond)
+		m.W.Faults.Pause(app.Loop, 50*time.Millisecond)
 	case FreezeSidecar:
 		for _, l := range provider.Loops {
-			m.W.Pause(l, 50*time.Millisecond)
+			m.W.Faults.Pause(l, 50*time.Millisecond)
 		}
 	case ResetConsumer:
-		m.W.ResetAll(m.Consumer.Host, provider.Host)
+		m.W.Faults.ResetAll(m.Consumer.Host, provider.Host)
 	case ResetApp:
-		m.W.ResetAll(provider.Host, app.Host+"-app")
+		m.W.Faults.ResetAll(provider.Host, app.Host+"-app")
 	}
 }
 

@@ -89,7 +89,7 @@ func NewMesh(t *testing.T, o MeshOptions) *Mesh {
 	m := &Mesh{T: t, W: sim.New(o.Seed), OneHop: o.OneHop, Loops: max(1, o.Loops), dialler: o.Dialler}
 	m.W.OnFailure(t)
 	if o.Bandwidth > 0 {
-		m.W.Net(func(from, to string) sim.Path {
+		m.W.Net.SetPaths(func(from, to string) sim.Path {
 			p := sim.DefaultNet(from, to)
 			p.Bandwidth = o.Bandwidth
 			return p

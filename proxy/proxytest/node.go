@@ -29,7 +29,7 @@ func (n *Node) Restart(app *App) {
 func (n *Node) accept(listener, port int) {
 	worker, at := n.Proc.Workers()[0], n.Proc.Generation().Listener(n.Cfg.Listeners[listener].Name)
 	accept := func() loop.Receiver { return at.Accept(worker) }
-	n.Stop = append(n.Stop, n.m.W.Listen(fmt.Sprintf("%s:%d", n.Host, port), n.Loop, accept))
+	n.Stop = append(n.Stop, n.m.W.Net.Listen(fmt.Sprintf("%s:%d", n.Host, port), n.Loop, accept))
 }
 
 // BreakerState returns the state of a service's breaker on the node's first loop.
@@ -72,14 +72,14 @@ func (n *Node) Listen(port int) {
 	for i, worker := range n.Proc.Workers() {
 		addr := fmt.Sprintf("%s:%d", n.Host, port+i)
 		accept := func() loop.Receiver { return listener.Accept(worker) }
-		n.Stop = append(n.Stop, n.m.W.Listen(addr, n.Loops[i], accept))
+		n.Stop = append(n.Stop, n.m.W.Net.Listen(addr, n.Loops[i], accept))
 	}
 }
 
 // Crash ends all loops of the process at once.
 func (n *Node) Crash() {
 	for _, l := range n.Loops {
-		n.m.W.Crash(l)
+		n.m.W.Faults.Crash(l)
 	}
 }
 

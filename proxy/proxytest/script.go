@@ -44,7 +44,7 @@ func (m *Mesh) RespondWithFunc(i int, says func() string) **Peer {
 	a := m.Apps[i]
 	a.Stop()
 	latest := new(*Peer)
-	a.Stop = m.W.Listen(a.Addr, a.Loop, func() loop.Receiver {
+	a.Stop = m.W.Net.Listen(a.Addr, a.Loop, func() loop.Receiver {
 		*latest = &Peer{Reply: func(heard []byte) []byte {
 			if !bytes.HasSuffix(heard, []byte("\r\n\r\n")) {
 				return nil
@@ -63,7 +63,7 @@ func (m *Mesh) LinkResponder() *linkResponder {
 	a.w.Preface(link.Acceptor, link.Settings{})
 	a.w.Open(1, link.Settings{Window: 1}) // it sends a frame of DATA: Send makes the others
 	a.Says = a.w.Append(nil, 1<<20)
-	m.W.Listen(Ingress, m.Nodes[1].Loop, func() loop.Receiver { return a })
+	m.W.Net.Listen(Ingress, m.Nodes[1].Loop, func() loop.Receiver { return a })
 	return a
 }
 
@@ -77,7 +77,7 @@ func (m *Mesh) RespondOverLink(resp *protocol.Response) {
 	preface := w.Append(nil, 1<<20)
 	w.Response(1, resp, protocol.CodecHTTP, nil)
 	says := w.Append(nil, 1<<20)
-	m.W.Listen(Ingress, m.Nodes[1].Loop, func() loop.Receiver {
+	m.W.Net.Listen(Ingress, m.Nodes[1].Loop, func() loop.Receiver {
 		asked := false
 		return &Peer{Says: preface, Reply: func(heard []byte) []byte {
 			if asked || !bytes.Contains(heard, []byte("/s")) {
@@ -92,7 +92,7 @@ func (m *Mesh) RespondOverLink(resp *protocol.Response) {
 // ReplaceProvider puts p in the place of the first provider's sidecar.
 func (m *Mesh) ReplaceProvider(p *Peer) {
 	m.Nodes[1].Stop[0]()
-	m.W.Listen("10.0.1.1:15006", m.W.Loop("10.0.1.1-raw"), func() loop.Receiver { return p })
+	m.W.Net.Listen("10.0.1.1:15006", m.W.Loop("10.0.1.1-raw"), func() loop.Receiver { return p })
 }
 
 // DialIngress connects p to the first provider's link listener.

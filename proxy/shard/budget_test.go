@@ -38,7 +38,7 @@ func TestPipelinedBodiesCountAsBuffered(t *testing.T) {
 func TestPartialResponsesCountAsBuffered(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
 	m.Apps[0].Stop()
-	m.W.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-raw"), func() loop.Receiver {
+	m.W.Net.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-raw"), func() loop.Receiver {
 		return &proxytest.Peer{Reply: func([]byte) []byte {
 			return append([]byte("HTTP/1.1 200 OK\r\nContent-Length: 900001\r\n\r\n"), make([]byte, 900_000)...)
 		}}
@@ -89,7 +89,7 @@ func TestPartialMessagesCountAsBuffered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
 			m.Apps[0].Stop()
-			m.W.Listen(m.Apps[0].Addr, m.Apps[0].Loop, func() loop.Receiver {
+			m.W.Net.Listen(m.Apps[0].Addr, m.Apps[0].Loop, func() loop.Receiver {
 				return &proxytest.Peer{Says: nil, Reply: func(heard []byte) []byte {
 					if !bytes.HasSuffix(heard, []byte("\r\n\r\n")) {
 						return nil
@@ -144,7 +144,7 @@ func TestBufferCapacityCountsAsBuffered(t *testing.T) {
 			}
 			if c.response != "" {
 				m.Apps[0].Stop()
-				m.W.Listen(m.Apps[0].Addr, m.Apps[0].Loop, func() loop.Receiver {
+				m.W.Net.Listen(m.Apps[0].Addr, m.Apps[0].Loop, func() loop.Receiver {
 					p := &proxytest.Peer{Reply: func(heard []byte) []byte {
 						if !bytes.HasSuffix(heard, []byte("\r\n\r\n")) {
 							return nil
@@ -158,7 +158,7 @@ func TestBufferCapacityCountsAsBuffered(t *testing.T) {
 			m.W.Run(100 * time.Millisecond)
 			held, idle := node.Proc.Held(), node.Proc.Kept()
 			for _, p := range peers {
-				m.W.Reset(p.Conn)
+				m.W.Faults.Reset(p.Conn)
 			}
 			m.W.Run(100 * time.Millisecond)
 			room := node.Proc.Kept() - idle

@@ -40,7 +40,7 @@ func TestDialFailuresAreLogged(t *testing.T) {
 			}
 			if test.name == "resets" {
 				test.peer.Reply = func([]byte) []byte {
-					m.W.At(m.W.Now(), func() { m.W.Reset(test.peer.Conn) })
+					m.W.At(m.W.Now(), func() { m.W.Faults.Reset(test.peer.Conn) })
 					return nil
 				}
 			}

@@ -22,14 +22,14 @@ func TestUnreadResponsesCountAsBuffered(t *testing.T) {
 		cl := m.Do(c)
 		clients = append(clients, cl)
 		m.W.RunUntil(func() bool { return cl.Conn != nil }, time.Second)
-		m.W.PauseReading(cl.Conn, true)
+		m.W.Faults.PauseReading(cl.Conn, true)
 	}
 	m.W.Run(time.Second)
 	if n := m.Consumer.Proc.Held(); n < 3<<20 {
 		t.Errorf("%d bytes counted with two unread responses of 2 MiB", n)
 	}
 	for _, cl := range clients {
-		m.W.PauseReading(cl.Conn, false)
+		m.W.Faults.PauseReading(cl.Conn, false)
 	}
 	m.OK(lazy...)
 	m.Settled()
@@ -42,7 +42,7 @@ func TestUnreadFramesCountAsBuffered(t *testing.T) {
 	m.Apps[0].Delay = func() time.Duration { return 20 * time.Millisecond }
 	calls := m.Burst(300, 10)
 	m.W.Run(10 * time.Millisecond)
-	m.W.Pause(m.Consumer.Loop, 2*time.Second)
+	m.W.Faults.Pause(m.Consumer.Loop, 2*time.Second)
 	m.W.Run(time.Second)
 	if n := m.Nodes[1].Proc.Held(); n < 3_000_000 {
 		t.Errorf("%d bytes counted with 3.6 MB of unread responses", n)
@@ -78,7 +78,7 @@ func TestWriteTimeout(t *testing.T) {
 	c := m.Get("/")
 	cl := m.Do(c)
 	m.W.RunUntil(func() bool { return cl.Conn != nil }, time.Second)
-	m.W.PauseReading(cl.Conn, true)
+	m.W.Faults.PauseReading(cl.Conn, true)
 	m.W.Run(2 * time.Second)
 	if m.Consumer.Proc.Held() == 0 {
 		t.Error("closed before timeouts.write")
@@ -113,13 +113,13 @@ func TestWriteTimeoutsOfMany(t *testing.T) {
 			due = append(due, m.W.Now()+2*time.Second)
 		}
 		m.W.RunUntil(func() bool { return clients[i].Conn != nil }, time.Second)
-		m.W.PauseReading(clients[i].Conn, true)
+		m.W.Faults.PauseReading(clients[i].Conn, true)
 		m.W.Run(pause)
 	}
 	m.W.Run(late)
 	held := m.Consumer.Proc.Held()
 	for i := 0; i < count; i += 3 {
-		m.W.PauseReading(clients[i].Conn, false)
+		m.W.Faults.PauseReading(clients[i].Conn, false)
 	}
 	m.Clients.Do(func() { clients[1].Conn.Close() })
 	m.OK(reading...)

@@ -170,7 +170,7 @@ func TestShedOnAnotherLoop(t *testing.T) {
 		cl := m.Do(m.Get("/"))
 		lazy = append(lazy, cl)
 		m.W.RunUntil(func() bool { return cl.Conn != nil }, time.Second)
-		m.W.PauseReading(cl.Conn, true)
+		m.W.Faults.PauseReading(cl.Conn, true)
 	}
 	m.W.Run(time.Second)
 	if n := m.Consumer.Proc.Held(); n < 7<<19 || m.Consumer.ShedConnections() > 0 {
@@ -190,7 +190,7 @@ func TestShedOnAnotherLoop(t *testing.T) {
 		t.Errorf("the loops closed %d connections, want two on the first", n)
 	}
 	for _, cl := range lazy {
-		m.W.PauseReading(cl.Conn, false)
+		m.W.Faults.PauseReading(cl.Conn, false)
 	}
 	m.W.Run(31 * time.Second)
 	m.Settled()

@@ -24,7 +24,7 @@ func TestShedResponsesOfLink(t *testing.T) {
 	modest := m.Post(11)
 	m.Do(modest)
 	m.W.Run(50 * time.Millisecond)
-	m.W.Pause(m.Consumer.Loop, time.Second)
+	m.W.Faults.Pause(m.Consumer.Loop, time.Second)
 	m.W.Run(500 * time.Millisecond)
 	m.Nodes[1].CheckBelowHardMark()
 	m.Nodes[1].CheckShedRequests(8)
@@ -69,7 +69,7 @@ func TestShedResponsesOfCancelledRequests(t *testing.T) {
 	a.QueueResponses(8)
 	a.Send(4 << 20)
 	for _, c := range clients {
-		m.W.Reset(c.Conn)
+		m.W.Faults.Reset(c.Conn)
 	}
 	m.W.Run(10 * time.Millisecond)
 	a.Send(3 << 20)

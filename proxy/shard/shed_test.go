@@ -79,13 +79,13 @@ func TestUnreadRefusalsCloseLink(t *testing.T) {
 	p := &proxytest.Peer{Says: w.Append(flood, 64<<20)}
 	m.Clients.Do(func() { m.Clients.Dial(proxytest.Ingress, time.Second, p) })
 	m.W.RunUntil(func() bool { return p.Conn != nil }, time.Second)
-	m.W.PauseReading(p.Conn, true)
+	m.W.Faults.PauseReading(p.Conn, true)
 	most := int64(0)
 	for range 200 {
 		m.W.Run(time.Millisecond)
 		most = max(most, m.Nodes[1].Proc.Held())
 	}
-	m.W.PauseReading(p.Conn, false)
+	m.W.Faults.PauseReading(p.Conn, false)
 	m.W.Run(time.Second)
 	if !p.Ended || most > 2<<20 {
 		t.Errorf("link closed: %t; %d bytes held at most", p.Ended, most)
@@ -111,7 +111,7 @@ func TestShedLargestConnection(t *testing.T) {
 		cl := m.Do(m.Get("/big"))
 		lazy = append(lazy, cl)
 		m.W.RunUntil(func() bool { return cl.Conn != nil }, time.Second)
-		m.W.PauseReading(cl.Conn, true)
+		m.W.Faults.PauseReading(cl.Conn, true)
 	}
 	m.OK(modest)
 	m.W.Run(time.Second)
@@ -122,7 +122,7 @@ func TestShedLargestConnection(t *testing.T) {
 		t.Errorf("%d of 8 connections closed, want a few: the rest fits below the mark", n)
 	}
 	for _, cl := range lazy {
-		m.W.PauseReading(cl.Conn, false)
+		m.W.Faults.PauseReading(cl.Conn, false)
 	}
 	m.W.Run(time.Second)
 	m.Settled()

@@ -5,13 +5,16 @@ import "bytes"
 // poisoned is what OnData's slice holds after the callback.
 var poisoned = bytes.Repeat([]byte{0xDB}, 64<<10)
 
-// buffer returns n bytes for OnData, without further capacity. The world owns them, and
-// poisons them after the callback.
-func (w *World) buffer(n int) []byte {
-	if cap(w.scratch) < n {
-		w.scratch = make([]byte, max(n, w.Options.ReadSize))
+// inputBuffer is the memory of OnData's slices.
+type inputBuffer struct{ b []byte }
+
+// take returns n bytes for one OnData, without further capacity. The caller poisons them after
+// the callback.
+func (i *inputBuffer) take(n int) []byte {
+	if cap(i.b) < n {
+		i.b = make([]byte, max(n, len(poisoned)))
 	}
-	return w.scratch[:n:n]
+	return i.b[:n:n]
 }
 
 // poison overwrites b, so that a later use of the slice fails.

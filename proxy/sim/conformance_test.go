@@ -47,7 +47,7 @@ func newHarness(t *testing.T, seed uint64) *harness {
 	h := &harness{t: t, w: w, l: w.Loop("near"), far: w.Loop("far")}
 	h.wrap = h.l
 	h.stream = func(s loop.Receiver) loop.Receiver { return s }
-	w.Blackhole(blackhole, true)
+	w.Faults.Blackhole(blackhole, true)
 	return h
 }
 
@@ -68,7 +68,7 @@ func (h *harness) Wait(what string, cond func() bool) {
 			return
 		}
 		if h.w.Rand().IntN(4) == 0 { // late loops see many events in one turn
-			h.w.Pause(h.l, time.Duration(h.w.Rand().IntN(1000))*time.Microsecond)
+			h.w.Faults.Pause(h.l, time.Duration(h.w.Rand().IntN(1000))*time.Microsecond)
 		}
 		h.w.Run(100 * time.Microsecond)
 	}
@@ -78,7 +78,7 @@ func (h *harness) Wait(what string, cond func() bool) {
 func (h *harness) Listen(accept func() loop.Receiver) string {
 	h.ports++
 	addr := fmt.Sprint("10.0.0.1:", h.ports)
-	h.w.Listen(addr, h.l, func() loop.Receiver { return h.stream(accept()) })
+	h.w.Net.Listen(addr, h.l, func() loop.Receiver { return h.stream(accept()) })
 	return addr
 }
 
@@ -93,7 +93,7 @@ func (h *harness) Connect(addr string) conformance.Peer {
 	if !h.w.RunUntil(func() bool { return p.c != nil }, time.Second) {
 		h.t.Fatalf("no connection to %s", addr)
 	}
-	h.w.PauseReading(p.c, true)
+	h.w.Faults.PauseReading(p.c, true)
 	return p
 }
 
@@ -111,13 +111,13 @@ func (p *farEnd) OnOpen(c loop.Conn) { p.c = c }
 func (p *farEnd) OnData(b []byte)    { p.got = append(p.got, b...) }
 func (p *farEnd) OnClose(err error)  { p.err = err }
 
-func (p *farEnd) Read()                { p.h.w.PauseReading(p.c, false) }
+func (p *farEnd) Read()                { p.h.w.Faults.PauseReading(p.c, false) }
 func (p *farEnd) Got() ([]byte, error) { return p.got, p.err }
-func (p *farEnd) Reset()               { p.h.w.Reset(p.c) }
+func (p *farEnd) Reset()               { p.h.w.Faults.Reset(p.c) }
 
 func (p *farEnd) CloseWrite() {
 	p.h.far.Do(func() {}) // the turn that sends what is queued
-	p.h.w.HalfClose(p.c)
+	p.h.w.Faults.HalfClose(p.c)
 }
 
 // Send queues b. Post alone would not keep the order of two sends.

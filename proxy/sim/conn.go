@@ -180,7 +180,7 @@ func (c *conn) ready() {
 	}
 	c.queued = true
 	c.loop.due = append(c.loop.due, c)
-	c.loop.need(c.w.now)
+	c.loop.need(c.w.clock.now)
 }
 
 // service is c's part of a turn: the work of a real driver when a connection is readable or
@@ -207,7 +207,7 @@ func (c *conn) service() {
 
 func (c *conn) open() {
 	c.become(stateOpen)
-	c.w.note(evkOpen, c.loop, c, 0)
+	c.w.trace.note(evkOpen, c.loop, c, 0)
 	c.loop.enter()
 	if c.accept != nil {
 		c.receiver, c.accept = c.accept(), nil
@@ -256,11 +256,11 @@ func (c *conn) stays() bool {
 
 // read delivers some of the bytes that have arrived.
 func (c *conn) read(in *pipe, unread int64) {
-	n := c.w.cut(int(min(unread, int64(c.w.Options.ReadSize))))
-	b := c.w.buffer(n)
+	n := c.w.rand.cut(int(min(unread, int64(c.w.Options.ReadSize))), c.w.Options.Cut)
+	b := c.w.input.take(n)
 	in.take(b)
 	c.end.peer.windowMoved()
-	c.w.note(evkData, c.loop, c, n)
+	c.w.trace.note(evkData, c.loop, c, n)
 	c.loop.enter()
 	c.receiver.OnData(b)
 	c.loop.leave()
@@ -277,7 +277,7 @@ func (c *conn) serviceDraining() {
 	if !c.shut && c.end.out.written == c.end.out.kernel {
 		c.shut = true
 		c.end.sendFin()
-		c.w.push(event{at: c.w.now + lingerTime, kind: evLinger, c: c})
+		c.w.clock.push(event{at: c.w.clock.now + lingerTime, kind: evLinger, c: c})
 	}
 	if c.end.reset || c.lingered || c.shut && in.ended() {
 		c.finish(nil)
@@ -318,7 +318,7 @@ func (c *conn) finish(err error) {
 // notify calls OnClose.
 func (c *conn) notify() {
 	c.loop.remove(c)
-	c.w.note(evkClose, c.loop, c, 0)
+	c.w.trace.note(evkClose, c.loop, c, 0)
 	c.loop.enter()
 	c.receiver.OnClose(c.err)
 	c.loop.leave()

@@ -50,7 +50,7 @@ func newTwo(t *testing.T, seed uint64) *two {
 }
 
 func (p *two) listen() {
-	p.w.Listen(address, p.b, func() loop.Receiver { p.to = &end{w: p.w}; return p.to })
+	p.w.Net.Listen(address, p.b, func() loop.Receiver { p.to = &end{w: p.w}; return p.to })
 }
 
 func (p *two) dial(timeout time.Duration) {
@@ -68,7 +68,7 @@ func (p *two) connect(t *testing.T) {
 
 // fixed sets latency without jitter, and bandwidth.
 func (p *two) fixed(latency time.Duration, bandwidth int64) {
-	p.w.Net(func(from, to string) Path { return Path{Latency: latency, Bandwidth: bandwidth} })
+	p.w.Net.SetPaths(func(from, to string) Path { return Path{Latency: latency, Bandwidth: bandwidth} })
 }
 
 func (p *two) wantClosed(t *testing.T, who string, e *end, want error) {
@@ -80,7 +80,7 @@ func (p *two) wantClosed(t *testing.T, who string, e *end, want error) {
 
 func TestLatency(t *testing.T) {
 	p := newTwo(t, 1)
-	p.w.Net(func(from, to string) Path {
+	p.w.Net.SetPaths(func(from, to string) Path {
 		if from == "a" {
 			return Path{Latency: 5 * ms}
 		}
@@ -139,14 +139,14 @@ func TestDialFaults(t *testing.T) {
 		set  func(p *two)
 		want error
 	}{
-		{"refused", func(p *two) { p.w.Net(func(_, _ string) Path { return Path{Refuse: 1} }) }, syscall.ECONNREFUSED},
-		{"lost", func(p *two) { p.w.Net(func(_, _ string) Path { return Path{Lose: 1} }) }, syscall.ETIMEDOUT},
-		{"blackhole", func(p *two) { p.w.Blackhole(address, true) }, syscall.ETIMEDOUT},
-		{"partition", func(p *two) { p.w.Partition("a", "b") }, syscall.ETIMEDOUT},
-		{"no response", func(p *two) { p.w.PartitionOneWay("b", "a") }, syscall.ETIMEDOUT},
-		{"vanished", func(p *two) { p.w.Vanish(p.b) }, syscall.ETIMEDOUT},
-		{"crashed", func(p *two) { p.w.Crash(p.b) }, syscall.ECONNREFUSED},
-		{"reset", func(p *two) { p.w.Net(func(_, _ string) Path { return Path{Reset: 1} }) }, nil},
+		{"refused", func(p *two) { p.w.Net.SetPaths(func(_, _ string) Path { return Path{Refuse: 1} }) }, syscall.ECONNREFUSED},
+		{"lost", func(p *two) { p.w.Net.SetPaths(func(_, _ string) Path { return Path{Lose: 1} }) }, syscall.ETIMEDOUT},
+		{"blackhole", func(p *two) { p.w.Faults.Blackhole(address, true) }, syscall.ETIMEDOUT},
+		{"partition", func(p *two) { p.w.Faults.Partition("a", "b") }, syscall.ETIMEDOUT},
+		{"no response", func(p *two) { p.w.Faults.PartitionOneWay("b", "a") }, syscall.ETIMEDOUT},
+		{"vanished", func(p *two) { p.w.Faults.Vanish(p.b) }, syscall.ETIMEDOUT},
+		{"crashed", func(p *two) { p.w.Faults.Crash(p.b) }, syscall.ECONNREFUSED},
+		{"reset", func(p *two) { p.w.Net.SetPaths(func(_, _ string) Path { return Path{Reset: 1} }) }, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := newTwo(t, 1)
@@ -169,7 +169,7 @@ func TestDialFaults(t *testing.T) {
 			}
 			p.w.Run(5 * time.Second)
 			if p.to != nil && !p.to.closed {
-				p.w.Heal("a", "b")
+				p.w.Faults.Heal("a", "b")
 				p.w.Run(time.Second)
 				p.wantClosed(t, "b after the partition", p.to, syscall.ECONNRESET)
 			}
@@ -180,7 +180,7 @@ func TestDialFaults(t *testing.T) {
 func TestPartition(t *testing.T) {
 	p := newTwo(t, 1)
 	p.connect(t)
-	p.w.PartitionOneWay("a", "b")
+	p.w.Faults.PartitionOneWay("a", "b")
 	p.at.write(p.a, 4<<20)
 	p.to.write(p.b, 1000)
 	p.w.Run(time.Minute)
@@ -192,19 +192,19 @@ func TestPartition(t *testing.T) {
 			t.Errorf("%d bytes buffered of 4 MiB", p.at.c.Buffered())
 		}
 	})
-	p.w.Heal("a", "b")
+	p.w.Faults.Heal("a", "b")
 	p.w.Run(time.Second)
 	if p.to.got != 4<<20 {
 		t.Errorf("b got %d bytes after the partition, want all", p.to.got)
 	}
-	p.w.Partition("a", "b")
+	p.w.Faults.Partition("a", "b")
 	p.at.write(p.a, 1)
 	p.to.write(p.b, 1)
 	p.w.Run(time.Minute)
 	if p.to.got != 4<<20 || p.at.got != 1000 {
 		t.Error("data came through a partition")
 	}
-	p.w.Heal("b", "a")
+	p.w.Faults.Heal("b", "a")
 	p.w.Run(time.Second)
 	if p.to.got != 4<<20+1 || p.at.got != 1001 {
 		t.Errorf("after the second partition b got %d bytes and a %d, want all", p.to.got, p.at.got)
@@ -219,7 +219,7 @@ func TestReset(t *testing.T) {
 		p := newTwo(t, seed)
 		p.connect(t)
 		p.at.write(p.a, 1000)
-		p.w.Reset(p.at.c)
+		p.w.Faults.Reset(p.at.c)
 		p.w.Run(time.Second)
 		p.wantClosed(t, "a", p.at, syscall.ECONNRESET)
 		p.wantClosed(t, "b", p.to, syscall.ECONNRESET)
@@ -240,12 +240,12 @@ func TestCrash(t *testing.T) {
 		want := io.EOF
 		if unread {
 			want = syscall.ECONNRESET
-			p.w.PauseReading(p.to.c, true)
+			p.w.Faults.PauseReading(p.to.c, true)
 			p.at.write(p.a, 1000)
 			p.w.Run(time.Second / 2)
 		}
 		p.b.Post(func() { t.Error("a post ran after the crash") })
-		p.w.Crash(p.b)
+		p.w.Faults.Crash(p.b)
 		p.b.Post(func() { t.Error("a post ran after the crash") })
 		p.w.Run(2 * time.Second)
 		p.wantClosed(t, "a", p.at, want)
@@ -264,7 +264,7 @@ func TestVanish(t *testing.T) {
 	for _, sends := range []bool{true, false} {
 		p := newTwo(t, 1)
 		p.connect(t)
-		p.w.Vanish(p.b)
+		p.w.Faults.Vanish(p.b)
 		if sends {
 			p.at.write(p.a, 1000)
 		}
@@ -293,7 +293,7 @@ func TestPause(t *testing.T) {
 	fired := time.Duration(0)
 	timer := loop.Timer{Fire: func() { fired = p.w.Now() }}
 	p.b.Do(func() { p.b.After(10*ms, &timer) })
-	p.w.Pause(p.b, end-p.w.Now())
+	p.w.Faults.Pause(p.b, end-p.w.Now())
 	to := p.to
 	p.at.write(p.a, 1000)
 	p.dial(50 * ms)
@@ -313,7 +313,7 @@ func TestPause(t *testing.T) {
 func TestPauseReading(t *testing.T) {
 	p := newTwo(t, 1)
 	p.connect(t)
-	p.w.PauseReading(p.to.c, true)
+	p.w.Faults.PauseReading(p.to.c, true)
 	p.at.write(p.a, 4<<20)
 	p.to.write(p.b, 4<<20) // b has turns meanwhile
 	p.w.Run(time.Minute)
@@ -323,7 +323,7 @@ func TestPauseReading(t *testing.T) {
 			t.Errorf("%d bytes buffered, %d read; want %d and none", n, p.to.got, want)
 		}
 	})
-	p.w.PauseReading(p.to.c, false)
+	p.w.Faults.PauseReading(p.to.c, false)
 	p.w.Run(time.Second)
 	if p.to.got != 4<<20 {
 		t.Errorf("%d bytes read after all", p.to.got)
@@ -334,7 +334,7 @@ func TestHalfClose(t *testing.T) {
 	p := newTwo(t, 1)
 	p.connect(t)
 	p.at.write(p.a, 4<<20)
-	p.w.HalfClose(p.at.c)
+	p.w.Faults.HalfClose(p.at.c)
 	p.w.Run(time.Second)
 	if p.to.got != 4<<20 {
 		t.Errorf("%d bytes before the end of file, want all", p.to.got)
@@ -347,7 +347,7 @@ func TestHalfClose(t *testing.T) {
 func TestCloseWithUnread(t *testing.T) {
 	p := newTwo(t, 1)
 	p.connect(t)
-	p.w.PauseReading(p.to.c, true)
+	p.w.Faults.PauseReading(p.to.c, true)
 	p.at.write(p.a, 1000)
 	p.w.Run(time.Second)
 	p.b.Do(func() { p.to.c.Close() })
@@ -363,7 +363,7 @@ func TestResetKeepsOrder(t *testing.T) {
 	for seed := range uint64(500) {
 		w := New(seed)
 		w.Options.Cut = 0.7
-		w.Listen("10.0.0.2:80", w.Loop("b"), func() loop.Receiver {
+		w.Net.Listen("10.0.0.2:80", w.Loop("b"), func() loop.Receiver {
 			var c loop.Conn
 			return &script{
 				open: func(conn loop.Conn) { c = conn },
@@ -391,7 +391,7 @@ func TestLateDataCausesReset(t *testing.T) {
 	p.fixed(10*ms, 0)
 	p.connect(t)
 	p.w.Run(time.Second)
-	p.w.PauseReading(p.at.c, true) // a does not see b's end of file
+	p.w.Faults.PauseReading(p.at.c, true) // a does not see b's end of file
 	p.b.Do(func() { p.to.c.Close() })
 	p.at.write(p.a, 1000)
 	p.w.Run(time.Second)

@@ -34,7 +34,7 @@ func (s *script) OnClose(err error) {
 
 // echoTo accepts connections that send back what they get.
 func echoTo(w *World, addr string, l *Loop) {
-	w.Listen(addr, l, func() loop.Receiver {
+	w.Net.Listen(addr, l, func() loop.Receiver {
 		var c loop.Conn
 		return &script{
 			open: func(conn loop.Conn) { c = conn },

@@ -122,25 +122,25 @@ func (k *kernelEnd) segments() {
 		if ln.path.Bandwidth > 0 {
 			limit = slowSegment
 		}
-		n := w.cut(int(min(p.kernel-p.sent, window, limit)))
-		if w.chance(ln.path.Reset) {
+		n := w.rand.cut(int(min(p.kernel-p.sent, window, limit)), w.Options.Cut)
+		if w.rand.chance(ln.path.Reset) {
 			k.breakDown()
 			return
 		}
 		p.sent += int64(n)
-		departs := ln.occupy(w.now, n)
-		p.last = max(p.last, departs+ln.delay(w))
-		w.push(event{at: p.last, kind: evArrive, c: k.conn, pos: p.sent})
-		if departs > w.now && (p.sent < p.kernel || p.written > p.kernel) {
+		departs := ln.occupy(w.clock.now, n)
+		p.last = max(p.last, departs+ln.delay(w.rand))
+		w.clock.push(event{at: p.last, kind: evArrive, c: k.conn, pos: p.sent})
+		if departs > w.clock.now && (p.sent < p.kernel || p.written > p.kernel) {
 			p.pumping = true
-			w.push(event{at: departs, kind: evPump, c: k.conn})
+			w.clock.push(event{at: departs, kind: evPump, c: k.conn})
 			return
 		}
 	}
 	if p.fin == finWanted && p.written == p.sent {
 		p.fin.become(finSent)
-		p.last = max(p.last, w.now+ln.delay(w))
-		w.push(event{at: p.last, kind: evFin, c: k.conn, pos: p.sent})
+		p.last = max(p.last, w.clock.now+ln.delay(w.rand))
+		w.clock.push(event{at: p.last, kind: evFin, c: k.conn, pos: p.sent})
 	}
 }
 
@@ -157,7 +157,7 @@ func (k *kernelEnd) sendFin() {
 func (k *kernelEnd) windowMoved() {
 	if k.out.blocked && !k.out.pumping {
 		k.out.blocked, k.out.pumping = false, true
-		k.conn.w.push(event{at: k.conn.w.now + k.peer.link.delay(k.conn.w), kind: evPump, c: k.conn})
+		k.conn.w.clock.push(event{at: k.conn.w.clock.now + k.peer.link.delay(k.conn.w.rand), kind: evPump, c: k.conn})
 	}
 }
 
@@ -177,9 +177,9 @@ func (k *kernelEnd) close() {
 // sendReset aborts the connection: unsent output is lost, segments on their way arrive.
 func (k *kernelEnd) sendReset() {
 	k.out.truncate(k.out.sent)
-	k.out.last = max(k.out.last, k.conn.w.now+k.link.delay(k.conn.w))
+	k.out.last = max(k.out.last, k.conn.w.clock.now+k.link.delay(k.conn.w.rand))
 	k.resetSent = true
-	k.conn.w.push(event{at: k.out.last, kind: evReset, c: k.peer.conn})
+	k.conn.w.clock.push(event{at: k.out.last, kind: evReset, c: k.peer.conn})
 }
 
 // breakDown resets both ends from the network. Segments on their way are lost.
@@ -189,16 +189,16 @@ func (k *kernelEnd) breakDown() {
 			continue
 		}
 		end.out.dead = true
-		k.conn.w.push(event{at: k.conn.w.now + end.link.delay(k.conn.w), kind: evReset, c: end.conn})
+		k.conn.w.clock.push(event{at: k.conn.w.clock.now + end.link.delay(k.conn.w.rand), kind: evReset, c: end.conn})
 	}
 }
 
 // deliver processes an event in the receiving kernel.
-func (w *World) deliver(e *event) {
+func (n *Network) deliver(e *event) {
 	c := e.c
 	switch e.kind {
 	case evSyn:
-		w.handshake(c)
+		n.handshake(c)
 	case evRefuse:
 		c.dialOutcome(errRefused)
 	case evOpen:

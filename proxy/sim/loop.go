@@ -39,9 +39,9 @@ func (w *World) Loop(name string) *Loop {
 		}
 	}
 	hostName, _, _ := strings.Cut(name, "/")
-	l := &Loop{w: w, name: name, id: len(w.loops), host: w.network.host(hostName)}
-	w.revive(l.host)
-	l.busyUntil = w.now
+	l := &Loop{w: w, name: name, id: len(w.loops), host: w.Net.host(hostName)}
+	l.host.revive()
+	l.busyUntil = w.clock.now
 	w.loops = append(w.loops, l)
 	return l
 }
@@ -62,13 +62,13 @@ func (l *Loop) Do(f func()) {
 // Now implements loop.Loop.
 func (l *Loop) Now() time.Duration {
 	l.check("Loop.Now")
-	return l.w.now
+	return l.w.clock.now
 }
 
 // After implements loop.Loop.
 func (l *Loop) After(d time.Duration, t *loop.Timer) {
 	l.check("Loop.After")
-	l.timers.Arm(t, l.w.now+max(d, 0))
+	l.timers.Arm(t, l.w.clock.now+max(d, 0))
 }
 
 // Stop implements loop.Loop.
@@ -86,7 +86,7 @@ func (l *Loop) Defer(f *loop.Flush) {
 // Dial implements loop.Loop. A timeout of 0 or less means no timeout.
 func (l *Loop) Dial(addr string, timeout time.Duration, s loop.Receiver) {
 	l.check("Loop.Dial")
-	l.w.dial(l, addr, timeout, s)
+	l.w.Net.dial(l, addr, timeout, s)
 }
 
 // Post implements loop.Loop. Anything in the world's goroutine may call it. Functions
@@ -96,7 +96,7 @@ func (l *Loop) Post(f func()) {
 		return
 	}
 	l.posts = append(l.posts, f)
-	l.need(l.w.now)
+	l.need(l.w.clock.now)
 }
 
 // check panics unless a callback of l is running.
@@ -119,12 +119,12 @@ func (l *Loop) leave() { l.w.current = nil }
 
 // need schedules a turn at the time at, or as soon as the loop is free.
 func (l *Loop) need(at time.Duration) {
-	at = max(at, l.busyUntil, l.w.now)
+	at = max(at, l.busyUntil, l.w.clock.now)
 	if l.dead || l.waking && l.wakeAt <= at {
 		return
 	}
 	l.waking, l.wakeAt = true, at
-	l.w.push(event{at: at, kind: evWake, l: l})
+	l.w.clock.push(event{at: at, kind: evWake, l: l})
 }
 
 // wake runs a turn for a wake event, unless an earlier one has replaced the event.
@@ -133,9 +133,9 @@ func (l *Loop) wake(at time.Duration) {
 		return
 	}
 	l.waking = false
-	if l.busyUntil <= l.w.now && l.hasWork() {
+	if l.busyUntil <= l.w.clock.now && l.hasWork() {
 		l.turn()
-		l.busyUntil = max(l.busyUntil, l.w.now+max(l.w.Options.TurnCost, 1))
+		l.busyUntil = max(l.busyUntil, l.w.clock.now+max(l.w.Options.TurnCost, 1))
 	}
 	if l.dead {
 		return
@@ -144,14 +144,14 @@ func (l *Loop) wake(at time.Duration) {
 		l.need(next)
 	}
 	if len(l.due)+len(l.posts)+len(l.closed) > 0 || !l.flushes.Empty() {
-		l.need(l.w.now)
+		l.need(l.w.clock.now)
 	}
 }
 
 func (l *Loop) hasWork() bool {
 	next, armed := l.timers.Next()
 	return len(l.due)+len(l.posts)+len(l.closed) > 0 || !l.flushes.Empty() ||
-		armed && next <= l.w.now
+		armed && next <= l.w.clock.now
 }
 
 // turn runs one turn: events and timers, flushes, OnClose.
@@ -188,7 +188,7 @@ func (l *Loop) turn() {
 	l.dueSpare, l.postsSpare = due[:0], posts[:0]
 
 	for _, f := range l.flushes.Take() {
-		w.note(evkFlush, l, nil, 0)
+		w.trace.note(evkFlush, l, nil, 0)
 		l.enter()
 		f.Do()
 		l.leave()
@@ -205,7 +205,7 @@ func (l *Loop) turn() {
 }
 
 func (l *Loop) post(f func()) {
-	l.w.note(evkPost, l, nil, 0)
+	l.w.trace.note(evkPost, l, nil, 0)
 	l.enter()
 	f()
 	l.leave()
@@ -214,11 +214,11 @@ func (l *Loop) post(f func()) {
 // fire runs the next timer that was due when the turn began. It reports whether there was
 // one.
 func (l *Loop) fire(mark uint64) bool {
-	t := l.timers.Pop(l.w.now, mark)
+	t := l.timers.Pop(l.w.clock.now, mark)
 	if t == nil {
 		return false
 	}
-	l.w.note(evkTimer, l, nil, 0)
+	l.w.trace.note(evkTimer, l, nil, 0)
 	l.enter()
 	t.Fire()
 	l.leave()

@@ -322,7 +322,7 @@ var mutants = slices.Concat(roomMutants, []mutant{
 	}},
 	{"RemoteAddr of another host", "DialOpens", func(l loop.Loop, m *brokenLoop) {
 		m.dial = func(addr string, d time.Duration, s loop.Receiver) {
-			l.(*Loop).w.network.listeners["10.0.0.8:1"] = l.(*Loop).w.network.listeners[addr]
+			l.(*Loop).w.Net.listeners["10.0.0.8:1"] = l.(*Loop).w.Net.listeners[addr]
 			l.Dial("10.0.0.8:1", d, s)
 		}
 	}},

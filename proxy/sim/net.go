@@ -27,18 +27,12 @@ func DefaultNet(from, to string) Path {
 	return Path{Latency: 100 * time.Microsecond, Jitter: 100 * time.Microsecond}
 }
 
-// Net sets the network: path returns the Path between two hosts, and is called once for
-// each direction. Segments on their way are not affected.
-func (w *World) Net(path func(from, to string) Path) {
-	w.network.path = path
-	for _, ln := range w.network.linkList {
-		ln.path = path(ln.from.name, ln.to.name)
-	}
-}
-
-// network is the hosts of a World, the links between them, and who listens where.
-type network struct {
-	path      func(from, to string) Path
+// Network is what lies between the loops of a World: their hosts, the links between hosts,
+// and who listens where. It opens connections and delivers their segments.
+type Network struct {
+	w         *World
+	conns     uint32 // connections so far
+	paths     func(from, to string) Path
 	hosts     map[string]*host
 	links     map[[2]*host]*link
 	linkList  []*link // in order of creation
@@ -49,15 +43,25 @@ type network struct {
 	held      []event           // stopped by a partition
 }
 
-func newNetwork() network {
-	return network{
-		path:      DefaultNet,
+func newNetwork(w *World) Network {
+	return Network{
+		w:         w,
+		paths:     DefaultNet,
 		hosts:     map[string]*host{},
 		links:     map[[2]*host]*link{},
 		listeners: map[string]*listener{},
 		homes:     map[string]*host{},
 		black:     map[string]bool{},
 		redirects: map[string]string{},
+	}
+}
+
+// SetPaths sets the path between each two hosts. paths is called once for each direction.
+// Segments on their way are not affected.
+func (n *Network) SetPaths(paths func(from, to string) Path) {
+	n.paths = paths
+	for _, ln := range n.linkList {
+		ln.path = paths(ln.from.name, ln.to.name)
 	}
 }
 
@@ -71,7 +75,7 @@ type host struct {
 	ghosts []*conn // connections that Vanish ended without a notice to the peer
 }
 
-func (n *network) host(name string) *host {
+func (n *Network) host(name string) *host {
 	h := n.hosts[name]
 	if h == nil {
 		i := len(n.hosts) + 1
@@ -89,10 +93,10 @@ type link struct {
 	cut      bool          // partitioned
 }
 
-func (n *network) link(from, to *host) *link {
+func (n *Network) link(from, to *host) *link {
 	ln := n.links[[2]*host{from, to}]
 	if ln == nil {
-		ln = &link{from: from, to: to, path: n.path(from.name, to.name)}
+		ln = &link{from: from, to: to, path: n.paths(from.name, to.name)}
 		n.links[[2]*host{from, to}] = ln
 		n.linkList = append(n.linkList, ln)
 	}
@@ -100,10 +104,10 @@ func (n *network) link(from, to *host) *link {
 }
 
 // delay returns a random time for one segment.
-func (ln *link) delay(w *World) time.Duration {
+func (ln *link) delay(r random) time.Duration {
 	d := ln.path.Latency
 	if ln.path.Jitter > 0 {
-		d += time.Duration(w.rand.Int64N(int64(ln.path.Jitter)))
+		d += time.Duration(r.Int64N(int64(ln.path.Jitter)))
 	}
 	return d
 }
@@ -118,10 +122,10 @@ func (ln *link) occupy(now time.Duration, n int) time.Duration {
 }
 
 // Busy returns the time at which the last byte leaves that limited bandwidth delays.
-// Later changes of the Net don't affect it.
-func (w *World) Busy() time.Duration {
+// Later calls of SetPaths don't affect it.
+func (n *Network) Busy() time.Duration {
 	var until time.Duration
-	for _, ln := range w.network.linkList {
+	for _, ln := range n.linkList {
 		until = max(until, ln.free)
 	}
 	return until
@@ -132,9 +136,9 @@ type listener struct {
 	accept func() loop.Receiver
 }
 
-func (w *World) newConn(l *Loop) *conn {
-	w.conns++
-	c := &conn{w: w, loop: l, id: w.conns, index: len(l.conns)}
+func (n *Network) newConn(l *Loop) *conn {
+	n.conns++
+	c := &conn{w: n.w, loop: l, id: n.conns, index: len(l.conns)}
 	c.end.conn = c
 	l.conns = append(l.conns, c)
 	return c
@@ -142,46 +146,79 @@ func (w *World) newConn(l *Loop) *conn {
 
 // dial sends the first segment of a handshake. An address without a listener so far
 // belongs to a host of its own, which refuses.
-func (w *World) dial(l *Loop, addr string, timeout time.Duration, s loop.Receiver) {
-	c := w.newConn(l)
+func (n *Network) dial(l *Loop, addr string, timeout time.Duration, s loop.Receiver) {
+	c := n.newConn(l)
 	c.receiver, c.remote = s, addr
-	if to, ok := w.network.redirects[addr]; ok {
+	if to, ok := n.redirects[addr]; ok {
 		c.original, addr = netip.MustParseAddrPort(addr), to
 	}
 	c.addr = addr
-	to := w.network.homes[addr]
+	to := n.homes[addr]
 	if to == nil {
-		to = w.network.host(addr)
-		w.network.homes[addr] = to
+		to = n.host(addr)
+		n.homes[addr] = to
 	}
-	c.end.link = w.network.link(l.host, to)
-	w.note(evkDial, l, c, 0)
-	w.push(event{at: w.now + c.end.link.delay(w), kind: evSyn, c: c})
+	c.end.link = n.link(l.host, to)
+	n.w.trace.note(evkDial, l, c, 0)
+	n.w.clock.push(event{at: n.w.clock.now + c.end.link.delay(n.w.rand), kind: evSyn, c: c})
 	if timeout > 0 {
-		w.push(event{at: w.now + timeout, kind: evDialTimeout, c: c})
+		n.w.clock.push(event{at: n.w.clock.now + timeout, kind: evDialTimeout, c: c})
 	}
 }
 
 // handshake processes the arrival of c's dial at its address.
-func (w *World) handshake(c *conn) {
-	to, ln := c.end.link.to, w.network.listeners[c.addr]
-	back := w.network.link(to, c.end.link.from)
+func (n *Network) handshake(c *conn) {
+	to, ln := c.end.link.to, n.listeners[c.addr]
+	back := n.link(to, c.end.link.from)
 	switch {
-	case c.state != stateDialing || to.down || w.network.black[c.addr] || w.chance(c.end.link.path.Lose):
+	case c.state != stateDialing || to.down || n.black[c.addr] || n.w.rand.chance(c.end.link.path.Lose):
 		return
-	case ln == nil || w.chance(c.end.link.path.Refuse):
-		w.push(event{at: w.now + back.delay(w), kind: evRefuse, c: c})
+	case ln == nil || n.w.rand.chance(c.end.link.path.Refuse):
+		n.w.clock.push(event{at: n.w.clock.now + back.delay(n.w.rand), kind: evRefuse, c: c})
 		return
 	}
-	s := w.newConn(ln.loop)
+	s := n.newConn(ln.loop)
 	s.become(stateOpening)
 	s.accept, s.end.link = ln.accept, back
 	s.end.peer, c.end.peer, s.original = &c.end, &s.end, c.original
 	c.end.link.from.ports++
 	s.remote = c.end.link.from.ip.String() + ":" + strconv.Itoa(32768+c.end.link.from.ports%28232)
-	s.end.out.last = w.now + back.delay(w)
-	w.push(event{at: s.end.out.last, kind: evOpen, c: c})
+	s.end.out.last = n.w.clock.now + back.delay(n.w.rand)
+	n.w.clock.push(event{at: s.end.out.last, kind: evOpen, c: c})
 	s.ready()
+}
+
+// arrive delivers a segment, unless a partition stops it.
+func (n *Network) arrive(e *event) {
+	if n.route(e).cut {
+		n.held = append(n.held, *e)
+		return
+	}
+	n.deliver(e)
+}
+
+// release sends the segments again that a partition has held.
+func (n *Network) release() {
+	held := n.held
+	n.held = nil
+	for _, e := range held {
+		if n.route(&e).cut {
+			n.held = append(n.held, e)
+			continue
+		}
+		e.at = n.w.clock.now + n.route(&e).delay(n.w.rand)
+		n.w.clock.push(e)
+	}
+}
+
+// route returns the link of e.
+func (n *Network) route(e *event) *link {
+	switch e.kind {
+	case evReset, evOpen, evRefuse: // these go to c
+		return n.link(e.c.end.link.to, e.c.end.link.from)
+	default:
+		return e.c.end.link
+	}
 }
 
 // established ends the handshake at the side that has dialled.
@@ -202,21 +239,30 @@ func (c *conn) dialOutcome(err error) {
 
 // Redirect makes dials to the address from ("ip:port") arrive at to. The listener there gets
 // from by loop.Conn.OriginalDst, as after an iptables REDIRECT.
-func (w *World) Redirect(from, to string) { w.network.redirects[from] = to }
+func (n *Network) Redirect(from, to string) { n.redirects[from] = to }
 
 // Listen accepts connections to addr ("ip:port") on l, each with the Receiver
 // that accept returns. accept runs on the loop, right before OnOpen. close
 // stops listening; accepted connections stay open. Crash stops listening, too.
-func (w *World) Listen(addr string, l *Loop, accept func() loop.Receiver) (close func()) {
-	if w.network.listeners[addr] != nil {
+func (n *Network) Listen(addr string, l *Loop, accept func() loop.Receiver) (close func()) {
+	if n.listeners[addr] != nil {
 		panic("sim: " + addr + " has a listener already")
 	}
 	ln := &listener{loop: l, accept: accept}
-	w.network.listeners[addr] = ln
-	w.network.homes[addr] = l.host
+	n.listeners[addr] = ln
+	n.homes[addr] = l.host
 	return func() {
-		if w.network.listeners[addr] == ln {
-			delete(w.network.listeners, addr)
+		if n.listeners[addr] == ln {
+			delete(n.listeners, addr)
+		}
+	}
+}
+
+// stopListening closes the listeners of l.
+func (n *Network) stopListening(l *Loop) {
+	for addr, ln := range n.listeners {
+		if ln.loop == l {
+			delete(n.listeners, addr)
 		}
 	}
 }

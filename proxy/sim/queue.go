@@ -19,10 +19,10 @@ const (
 	evWake                         // a turn of l
 )
 
-// event is one entry of the world's queue.
+// event is one entry of the clock's queue.
 type event struct {
 	at   time.Duration
-	tie  uint64 // order among equal times: see World.push
+	tie  uint64 // order among equal times: see clock.push
 	kind eventKind
 	c    *conn
 	l    *Loop

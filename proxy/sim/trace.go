@@ -33,18 +33,20 @@ type note struct {
 	n    int
 }
 
+// trace is the events of a run: a hash of all, and the last of them for a test that fails.
 type trace struct {
-	hash uint64
-	keep bool
-	ring []note
-	next int
-	full bool
+	clock *clock
+	hash  uint64
+	keep  bool
+	ring  []note
+	next  int
+	full  bool
 }
 
 // traceLength is the number of events that a failed test prints.
 const traceLength = 4096
 
-func (w *World) note(kind noteKind, l *Loop, c *conn, n int) {
+func (t *trace) note(kind noteKind, l *Loop, c *conn, n int) {
 	loop, id := -1, uint32(0)
 	if l != nil {
 		loop = l.id
@@ -52,12 +54,11 @@ func (w *World) note(kind noteKind, l *Loop, c *conn, n int) {
 	if c != nil {
 		id = c.id
 	}
-	t := &w.trace
-	x := uint64(w.now) ^ uint64(kind)<<56 ^ uint64(loop+1)<<40 ^ uint64(id)<<20 ^ uint64(n)
+	x := uint64(t.clock.now) ^ uint64(kind)<<56 ^ uint64(loop+1)<<40 ^ uint64(id)<<20 ^ uint64(n)
 	hi, lo := bits.Mul64(t.hash^x^0x9e3779b97f4a7c15, 0xd6e8feb86659fd93)
 	t.hash = hi ^ lo
 	if t.keep {
-		t.ring[t.next] = note{w.now, kind, l, id, n}
+		t.ring[t.next] = note{t.clock.now, kind, l, id, n}
 		t.next++
 		if t.next == len(t.ring) {
 			t.next, t.full = 0, true
@@ -83,15 +84,14 @@ func (w *World) OnFailure(t Reporter) {
 	w.trace.keep, w.trace.ring = true, make([]note, traceLength)
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("sim: seed %d, hash %016x, ended at %v\n%s", w.seed, w.Hash(), w.now, w.Trace())
+			t.Logf("sim: seed %d, hash %016x, ended at %v\n%s", w.seed, w.Hash(), w.clock.now, &w.trace)
 		}
 	})
 }
 
-// Trace returns the last events, one per line: time, loop, kind, connection, and for data
+// String returns the last events, one per line: time, loop, kind, connection, and for data
 // the number of bytes. It is empty without OnFailure.
-func (w *World) Trace() string {
-	t := &w.trace
+func (t *trace) String() string {
 	lines := t.ring[:t.next]
 	var b strings.Builder
 	if t.full {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"time"
 )
@@ -27,23 +28,21 @@ type Options struct {
 	Sockets bool
 }
 
-// World runs loops, and the network between them, by one virtual clock and one source of random numbers. Only the goroutine of the test uses it.
+// World builds a simulation and runs it: it makes the loops, and handles the events as they
+// come due. Only the goroutine of the test uses it.
 type World struct {
 	Options Options
+	Net     Network // between the hosts of the loops
+	Faults  Faults  // what a test may break
 
-	seed    uint64
-	rand    *rand.Rand
-	now     time.Duration
-	events  queue
-	scripts uint64 // scripts so far: they keep their order
-	current *Loop  // the loop whose callback is running
+	seed  uint64
+	rand  random
+	clock clock
+	trace trace
 
 	loops   []*Loop // all loops, also crashed ones, in order of creation
-	network network
-	conns   uint32 // connections so far
-
-	scratch []byte // the buffer for OnData
-	trace   trace
+	current *Loop   // the loop whose callback is running
+	input   inputBuffer
 
 	callbacks uint64 // so far
 	onTurn    func(l *Loop, ready, callbacks int)
@@ -51,7 +50,7 @@ type World struct {
 
 // New returns an empty world. All its random numbers follow from seed.
 func New(seed uint64) *World {
-	return &World{
+	w := &World{
 		Options: Options{
 			SendBuffer:    256 << 10,
 			ReceiveBuffer: 256 << 10,
@@ -59,23 +58,27 @@ func New(seed uint64) *World {
 			TurnCost:      time.Microsecond,
 			Cut:           0.25,
 		},
-		seed:    seed,
-		rand:    rand.New(rand.NewPCG(seed, 0x72656d6f7261)),
-		network: newNetwork(),
+		seed: seed,
+		rand: random{rand.New(rand.NewPCG(seed, 0x72656d6f7261))},
 	}
+	w.Net = newNetwork(w)
+	w.Faults = Faults{w}
+	w.clock.rand = w.rand
+	w.trace.clock = &w.clock
+	return w
 }
 
 // Now returns the virtual time since New.
-func (w *World) Now() time.Duration { return w.now }
+func (w *World) Now() time.Duration { return w.clock.now }
 
 // Rand returns the world's random numbers. Each use of them changes the rest of the run, in
 // the same way each time.
-func (w *World) Rand() *rand.Rand { return w.rand }
+func (w *World) Rand() *rand.Rand { return w.rand.Rand }
 
 // At runs f at the absolute virtual time d, or now if d has passed. f runs outside of all
 // loops. Scripts that are due at the same time keep their order.
 func (w *World) At(d time.Duration, f func()) {
-	w.push(event{at: max(d, w.now), kind: evScript, f: f})
+	w.clock.push(event{at: max(d, w.clock.now), kind: evScript, f: f})
 }
 
 // Run runs the world for d of virtual time.
@@ -92,17 +95,17 @@ func (w *World) RunUntil(cond func() bool, limit time.Duration) bool {
 	if cond() {
 		return true
 	}
-	end := w.now + limit
-	for len(w.events) > 0 && w.events[0].at <= end {
-		e := w.events.pop()
-		w.now = e.at
+	end := w.clock.now + limit
+	for {
+		e, ok := w.clock.next(end)
+		if !ok {
+			return false
+		}
 		w.handle(&e)
 		if e.kind >= evScript && cond() {
 			return true
 		}
 	}
-	w.now = max(w.now, end)
-	return false
 }
 
 // OnTurn sets a function to be called after each turn of a loop. ready is the number of
@@ -110,25 +113,10 @@ func (w *World) RunUntil(cond func() bool, limit time.Duration) bool {
 // calls of the core.
 func (w *World) OnTurn(f func(l *Loop, ready, callbacks int)) { w.onTurn = f }
 
-// push queues e. Events due at the same time have this order: the network, at random;
-// scripts, in the order of At; turns, at random.
-func (w *World) push(e event) {
-	switch e.kind {
-	case evScript:
-		w.scripts++
-		e.tie = 1<<62 | w.scripts
-	case evWake:
-		e.tie = 1<<63 | w.rand.Uint64()>>1
-	default:
-		e.tie = w.rand.Uint64() >> 2
-	}
-	w.events.push(e)
-}
-
 func (w *World) handle(e *event) {
 	switch e.kind {
 	case evScript:
-		w.note(evkScript, nil, nil, 0)
+		w.trace.note(evkScript, nil, nil, 0)
 		e.f()
 	case evWake:
 		e.l.wake(e.at)
@@ -141,24 +129,27 @@ func (w *World) handle(e *event) {
 		e.c.lingered = true
 		e.c.ready()
 	default:
-		if w.network.stopped(e) {
-			w.network.held = append(w.network.held, *e)
-			return
-		}
-		w.deliver(e)
+		w.Net.arrive(e)
 	}
 }
 
-// chance is true with probability p.
-func (w *World) chance(p float64) bool { return p > 0 && w.rand.Float64() < p }
-
-// cut returns n, or with probability Options.Cut a random smaller length of at least 1.
-func (w *World) cut(n int) int {
-	if n <= 1 || !w.chance(w.Options.Cut) {
-		return n
+// Leftovers returns a line for each connection, armed timer and queued work of a world that
+// should be idle. Loops that have crashed don't count.
+func (w *World) Leftovers() []string {
+	var left []string
+	for _, l := range w.loops {
+		if l.dead {
+			continue
+		}
+		for _, c := range l.conns {
+			left = append(left, fmt.Sprintf("%s: connection %d to %s", l.name, c.id, c.remote))
+		}
+		if n := l.timers.Len(); n > 0 {
+			left = append(left, fmt.Sprintf("%s: %d timers armed", l.name, n))
+		}
+		if n := len(l.posts); n > 0 || !l.flushes.Empty() {
+			left = append(left, fmt.Sprintf("%s: work queued for the next turn", l.name))
+		}
 	}
-	if w.rand.IntN(4) == 0 {
-		return 1
-	}
-	return 1 + w.rand.IntN(n-1)
+	return left
 }

@@ -16,7 +16,7 @@ func mesh(t *testing.T, seed uint64) uint64 {
 	const hosts = 5
 	w := New(seed)
 	w.OnFailure(t)
-	w.Net(func(from, to string) Path {
+	w.Net.SetPaths(func(from, to string) Path {
 		p := DefaultNet(from, to)
 		p.Bandwidth, p.Reset, p.Refuse = 50<<20, 0.001, 0.01
 		return p
@@ -37,15 +37,15 @@ func mesh(t *testing.T, seed uint64) uint64 {
 	for at := 5 * time.Millisecond; at < 200*time.Millisecond; at += 5 * time.Millisecond {
 		a, b := fmt.Sprint("host", r.IntN(hosts)), fmt.Sprint("host", r.IntN(hosts))
 		w.At(at, []func(){
-			func() { w.Pause(w.Loop(a), 8*time.Millisecond) },
-			func() { w.Partition(a, b) },
-			func() { w.Heal(a, b) },
-			func() { w.ResetAll(a, b) },
+			func() { w.Faults.Pause(w.Loop(a), 8*time.Millisecond) },
+			func() { w.Faults.Partition(a, b) },
+			func() { w.Faults.Heal(a, b) },
+			func() { w.Faults.ResetAll(a, b) },
 		}[r.IntN(4)])
 	}
-	w.At(100*time.Millisecond, func() { w.Crash(w.Loop("host1")) })
+	w.At(100*time.Millisecond, func() { w.Faults.Crash(w.Loop("host1")) })
 	w.At(110*time.Millisecond, func() { echoTo(w, addr(1), w.Loop("host1")) })
-	w.At(140*time.Millisecond, func() { w.Vanish(w.Loop("host2")) })
+	w.At(140*time.Millisecond, func() { w.Faults.Vanish(w.Loop("host2")) })
 	w.At(160*time.Millisecond, func() { w.Loop("host2") })
 	w.Run(200 * time.Millisecond)
 	return w.Hash()
@@ -137,9 +137,9 @@ func TestMisusePanics(t *testing.T) {
 	for name, call := range map[string]func(){
 		"Run":   func() { w.Run(1) },
 		"Do":    func() { b.Do(func() {}) },
-		"Crash": func() { w.Crash(b) },
-		"Pause": func() { w.Pause(b, 1) },
-		"Reset": func() { w.Reset(c) },
+		"Crash": func() { w.Faults.Crash(b) },
+		"Pause": func() { w.Faults.Pause(b, 1) },
+		"Reset": func() { w.Faults.Reset(c) },
 	} {
 		t.Run(name+" inside", func(t *testing.T) {
 			a.Do(func() { mustPanic(t, "inside a callback", call) })
@@ -196,7 +196,7 @@ func TestStreamsArriveInPieces(t *testing.T) {
 	for seed := range uint64(200) {
 		w := New(seed)
 		var reads []int
-		w.Listen("10.0.0.2:80", w.Loop("b"), func() loop.Receiver {
+		w.Net.Listen("10.0.0.2:80", w.Loop("b"), func() loop.Receiver {
 			return &script{data: func(b []byte) { reads = append(reads, len(b)) }}
 		})
 		a := w.Loop("a")
@@ -230,7 +230,7 @@ func TestOrderWithinTurn(t *testing.T) {
 		flush := loop.Flush{Do: func() { order += "f" }}
 		for i := range 3 {
 			addr := fmt.Sprint("10.0.0.2:", i)
-			w.Listen(addr, b, func() loop.Receiver {
+			w.Net.Listen(addr, b, func() loop.Receiver {
 				return &script{data: func([]byte) { order += fmt.Sprint(i); b.Defer(&flush) }}
 			})
 			write := loop.Timer{}
@@ -245,7 +245,7 @@ func TestOrderWithinTurn(t *testing.T) {
 			b.After(11*time.Millisecond, &loop.Timer{Fire: func() { order += "t" }})
 		})
 		w.Run(5 * time.Millisecond)
-		w.Pause(b, 20*time.Millisecond)
+		w.Faults.Pause(b, 20*time.Millisecond)
 		w.Run(time.Second)
 		orders[order] = true
 	}

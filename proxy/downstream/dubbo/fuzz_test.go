@@ -95,7 +95,7 @@ func FuzzUpstreamDubbo(f *testing.F) {
 			Service: "timeout: 1s, idempotent: true, retry: {attempts: 2, on: [connect, refused, reset, 5xx]}", Provider: "timeout: 1s"})
 		m.W.Options.Cut = 0.7
 		m.Apps[0].Stop()
-		m.W.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-raw"), func() loop.Receiver {
+		m.W.Net.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-raw"), func() loop.Receiver {
 			p := &proxytest.Peer{ClosesAfterReply: seed%2 == 1}
 			done := 0
 			p.Reply = func(received []byte) (out []byte) {

@@ -82,8 +82,8 @@ func TestHeartbeatFloodUnread(t *testing.T) {
 		"consumer": func() { c.Send(many) },
 		"provider": func() { a.Loop.Do(func() { a.Conns[0].Conn.Write(many) }) },
 	} {
-		m.W.PauseReading(c.Conn, true)
-		m.W.PauseReading(a.Conns[0].Conn, true)
+		m.W.Faults.PauseReading(c.Conn, true)
+		m.W.Faults.PauseReading(a.Conns[0].Conn, true)
 		for range 200 {
 			say()
 			m.W.Run(time.Millisecond)
@@ -92,8 +92,8 @@ func TestHeartbeatFloodUnread(t *testing.T) {
 		if held := m.Consumer.Proc.Held(); held > bound {
 			t.Errorf("%d bytes are held for a %s that does not read", held, name)
 		}
-		m.W.PauseReading(c.Conn, false)
-		m.W.PauseReading(a.Conns[0].Conn, false)
+		m.W.Faults.PauseReading(c.Conn, false)
+		m.W.Faults.PauseReading(a.Conns[0].Conn, false)
 		m.Settled()
 	}
 }
@@ -113,7 +113,7 @@ func TestPartialFramesCountAsBuffered(t *testing.T) {
 	response := dubbo.AppendFrame(nil, &dubbo.Frame{Serialization: dubbo.Hessian2, Status: dubbo.StatusOK, ID: id64, Body: make([]byte, size)})
 	a.Loop.Do(func() { a.Conns[0].Conn.Write(response[:size/2]) })
 	m.RunUntil("half a response", func() bool { return m.Consumer.Proc.Held() >= size/2 })
-	m.W.Reset(a.Conns[0].Conn)
+	m.W.Faults.Reset(a.Conns[0].Conn)
 	c.CheckResult(id, dubbo.StatusServerError, "")
 	m.Settled()
 	c.Send(proxytest.CallFrame(7, dubbo.Hessian2, make([]byte, size))[:size/2])
@@ -233,7 +233,7 @@ func TestIdleWithInput(t *testing.T) {
 		c := m.DialDubbo(proxytest.EgressDubbo)
 		c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
 		m.W.Run(5*time.Second - 2*time.Millisecond)
-		m.W.Pause(m.Consumer.Loop, 10*time.Millisecond)
+		m.W.Faults.Pause(m.Consumer.Loop, 10*time.Millisecond)
 		c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
 		m.RunUntil("the idle connection to close", func() bool { return c.Ended })
 		m.Settled()
@@ -252,7 +252,7 @@ func TestShedConnectionOfSlowConsumer(t *testing.T) {
 	}
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
-	m.W.PauseReading(c.Conn, true)
+	m.W.Faults.PauseReading(c.Conn, true)
 	c.CallHessian("never", "x")
 	for range 10 {
 		c.CallHessian("m", "x")
@@ -261,7 +261,7 @@ func TestShedConnectionOfSlowConsumer(t *testing.T) {
 	if n := m.Consumer.Proc.Pending(); n != 0 {
 		t.Errorf("%d calls are pending, though their consumer is gone", n)
 	}
-	m.W.PauseReading(c.Conn, false)
+	m.W.Faults.PauseReading(c.Conn, false)
 	m.Settled()
 }
 

@@ -108,7 +108,7 @@ func TestOneWayCalls(t *testing.T) {
 		}
 		m.Settled()
 		m.Apps[0].Stop()
-		m.W.Crash(m.Apps[0].Loop)
+		m.W.Faults.Crash(m.Apps[0].Loop)
 		c.Send(dubbo.AppendFrame(nil, &dubbo.Frame{Request: true, Serialization: dubbo.Hessian2, ID: 5, Body: body}))
 		m.W.Run(time.Second)
 		m.Settled() // fails if the caller got a response
@@ -158,7 +158,7 @@ func TestRoutes(t *testing.T) {
 // taken for HTTP's.
 func TestMethodNamedGETIsNotIdempotent(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{OneHop: true, Apps: 1, Service: "retry: {on: [reset]}"})
-	m.Apps[0].OnCall = func(*dubbo.Frame) { m.W.At(0, func() { m.W.Crash(m.Apps[0].Loop) }) }
+	m.Apps[0].OnCall = func(*dubbo.Frame) { m.W.At(0, func() { m.W.Faults.Crash(m.Apps[0].Loop) }) }
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	c.CheckResult(c.Call(dubbo.Hessian2, proxytest.HessianCall(proxytest.DemoService, "", "", "GET", "x")), dubbo.StatusServerError, "")
 	if n := m.Consumer.Stats("compute").Retries; n != 0 {

@@ -212,7 +212,7 @@ func TestWriteTimeout(t *testing.T) {
 	}
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
-	m.W.PauseReading(c.Conn, true)
+	m.W.Faults.PauseReading(c.Conn, true)
 	for range 10 {
 		c.CallHessian("m", "x")
 	}

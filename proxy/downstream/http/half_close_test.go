@@ -43,7 +43,7 @@ func TestHalfCloseTimeout(t *testing.T) {
 		client := m.Do(calls...)
 		m.RunUntil("the first request", func() bool { return came })
 		began := m.W.Now()
-		m.W.HalfClose(client.Conn)
+		m.W.Faults.HalfClose(client.Conn)
 		m.RunUntil("the end of the connection", func() bool { return client.Ended })
 		got := 0
 		for _, k := range calls {
@@ -67,7 +67,7 @@ func TestHalfClosedTunnel(t *testing.T) {
 		p := m.DialAndSend(proxytest.Egress, connectCompute)
 		m.RunUntil("the tunnel", func() bool { return string(p.Heard) == downstream.Connected })
 		m.Clients.Do(func() { p.Conn.Write([]byte(first)) })
-		m.W.HalfClose(p.Conn)
+		m.W.Faults.HalfClose(p.Conn)
 		m.W.Run(50 * time.Millisecond) // less than timeouts.detect
 		if len(streams.Requests) != 1 {
 			t.Fatalf("%q: %d tunnels left the loop", first, len(streams.Requests))

@@ -92,7 +92,7 @@ func TestHandoffWithoutSockets(t *testing.T) {
 			if len(c.Requests) != 0 {
 				t.Errorf("%s: handed off", l.name)
 			}
-			m.W.Reset(p.Conn)
+			m.W.Faults.Reset(p.Conn)
 			proxytest.CheckStreamsSettled(m, c)
 		}
 	}
@@ -202,7 +202,7 @@ func TestLongestMessage(t *testing.T) {
 		if got != 64<<10 || len(c.Requests) != 0 {
 			t.Errorf("the application got %d bytes, %d requests handed off", got, len(c.Requests))
 		}
-		m.W.Reset(p.Conn)
+		m.W.Faults.Reset(p.Conn)
 		proxytest.CheckStreamsSettled(m, c)
 	}
 }

@@ -170,14 +170,14 @@ func TestHandoffWaitsForSlowReader(t *testing.T) {
 	m, c := newLongResponseMesh(t, "")
 	p := m.DialAndSend(proxytest.Egress, "")
 	m.RunUntil("a connection", func() bool { return p.Conn != nil })
-	m.W.PauseReading(p.Conn, true)
+	m.W.Faults.PauseReading(p.Conn, true)
 	l := handoffCases()[3]
 	m.Clients.Do(func() { p.Conn.Write([]byte("GET /big HTTP/1.1\r\nHost: compute\r\n\r\n" + l.head + l.body)) })
 	m.W.Run(time.Second)
 	if n := len(c.Requests); n != 0 {
 		t.Fatalf("%d requests handed off with output buffered", n)
 	}
-	m.W.PauseReading(p.Conn, false)
+	m.W.Faults.PauseReading(p.Conn, false)
 	m.RunUntil("a stream", func() bool { return len(c.Requests) == 1 })
 	m.RunUntil("the response before it", func() bool { return len(p.Heard) > 2<<20 })
 	l.check(t, c.Requests[0], proxytest.ReadArrived(t, c.Sockets[0]))
@@ -189,19 +189,19 @@ func TestHandoffWaitsForSlowReader(t *testing.T) {
 func TestHandoffWaitsForClosedConnection(t *testing.T) {
 	for name, end := range map[string]func(m *proxytest.Mesh, p *proxytest.Peer){
 		"write timeout": func(m *proxytest.Mesh, _ *proxytest.Peer) { m.W.Run(5 * time.Second) },
-		"reset":         func(m *proxytest.Mesh, p *proxytest.Peer) { m.W.Reset(p.Conn) },
+		"reset":         func(m *proxytest.Mesh, p *proxytest.Peer) { m.W.Faults.Reset(p.Conn) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, c := newLongResponseMesh(t, "timeouts: {write: 4s}")
 			p := m.DialAndSend(proxytest.Egress, "")
 			m.RunUntil("a connection", func() bool { return p.Conn != nil })
-			m.W.PauseReading(p.Conn, true)
+			m.W.Faults.PauseReading(p.Conn, true)
 			m.Clients.Do(func() {
 				p.Conn.Write([]byte("GET /big HTTP/1.1\r\nHost: compute\r\n\r\n" + handoffCases()[0].head + "start"))
 			})
 			m.W.Run(time.Second)
 			end(m, p)
-			m.W.PauseReading(p.Conn, false)
+			m.W.Faults.PauseReading(p.Conn, false)
 			m.W.Run(time.Second)
 			if len(c.Requests) != 0 {
 				t.Errorf("%d requests handed off", len(c.Requests))

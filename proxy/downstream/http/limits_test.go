@@ -95,7 +95,7 @@ func TestResponsesAtLimit(t *testing.T) {
 			for n, code := range map[int]string{proxytest.MaxMessage: "", proxytest.MaxMessage + 1: "response-too-large"} {
 				proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1}, func(t *testing.T, m *proxytest.Mesh) {
 					m.Apps[0].Stop()
-					m.W.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-raw"), func() loop.Receiver {
+					m.W.Net.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-raw"), func() loop.Receiver {
 						return &proxytest.Peer{Reply: func([]byte) []byte { return []byte(response(n)) }, ClosesAfterReply: true}
 					})
 					c := m.Get("/")

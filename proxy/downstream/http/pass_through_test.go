@@ -25,7 +25,7 @@ func newRedirected(t *testing.T, o proxytest.MeshOptions) (*proxytest.Mesh, *pro
 	o.Apps, o.Match = 1, "match: {host: compute}"
 	o.Limits += "\n" + proxytest.SmallMessages
 	m, c, _ := proxytest.NewStreamMesh(t, o)
-	m.W.Redirect(proxytest.OriginalDst, proxytest.Egress)
+	m.W.Net.Redirect(proxytest.OriginalDst, proxytest.Egress)
 	return m, c
 }
 
@@ -98,7 +98,7 @@ func TestNoPassThroughRules(t *testing.T) {
 					m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{
 						Apps: 1, OneHop: direct, Match: rules, Limits: proxytest.SmallMessages,
 					})
-					m.W.Redirect(proxytest.OriginalDst, proxytest.Egress)
+					m.W.Net.Redirect(proxytest.OriginalDst, proxytest.Egress)
 					secret := "DELETE /secret HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n"
 					said := c.first + secret
 					if c.first == "-" {
@@ -146,7 +146,7 @@ func TestPassThroughByPath(t *testing.T) {
 		"/api/../x//%61": "", "/x/..%2fapi/": "", "/api/..%2fx": "400 bad-path", "/x/../api//%61": "200",
 	} {
 		m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Match: "match: {path: /api/}"})
-		m.W.Redirect(proxytest.OriginalDst, proxytest.Egress)
+		m.W.Net.Redirect(proxytest.OriginalDst, proxytest.Egress)
 		said := "GET " + path + " HTTP/1.1\r\nHost: compute\r\n\r\n"
 		p := m.DialAndSend(proxytest.OriginalDst, said)
 		if want == "" {
@@ -227,7 +227,7 @@ func TestRoutedOfRedirected(t *testing.T) {
 			if !strings.HasPrefix(string(p.Heard), "HTTP/1.1 200 ") || hops != 1 || len(c.Passed) != 0 {
 				t.Errorf("split at %d: %d of CDN-Loop, received %q", i, hops, p.Heard)
 			}
-			m.W.Reset(p.Conn)
+			m.W.Faults.Reset(p.Conn)
 			proxytest.CheckStreamsSettled(m, c)
 		}
 	}
@@ -259,7 +259,7 @@ func TestReloadOfRedirected(t *testing.T) {
 			if got := strings.Join(paths, " "); got != "/1 /2 /new/3" {
 				t.Errorf("the application got %s", got)
 			}
-			m.W.Reset(p.Conn)
+			m.W.Faults.Reset(p.Conn)
 			proxytest.CheckStreamsSettled(m, c)
 		})
 	}
@@ -314,7 +314,7 @@ func TestUnroutedOfDirect(t *testing.T) {
 	if !strings.Contains(string(p.Heard), "HTTP/1.1 404 ") || len(c.Passed) != 0 {
 		t.Errorf("received %q", p.Heard)
 	}
-	m.W.Reset(p.Conn)
+	m.W.Faults.Reset(p.Conn)
 	proxytest.CheckStreamsSettled(m, c)
 }
 

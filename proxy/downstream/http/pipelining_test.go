@@ -24,9 +24,9 @@ func TestPipelinedWithSlowReader(t *testing.T) {
 	calls := cl.Calls
 	calls[0].Raw = all
 	m.W.Run(2 * time.Millisecond)
-	m.W.PauseReading(cl.Conn, true)
+	m.W.Faults.PauseReading(cl.Conn, true)
 	m.W.Run(10 * time.Second)
-	m.W.PauseReading(cl.Conn, false)
+	m.W.Faults.PauseReading(cl.Conn, false)
 	m.OK(calls...)
 	m.Settled()
 }

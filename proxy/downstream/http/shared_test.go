@@ -37,7 +37,7 @@ func TestSharedBodies(t *testing.T) {
 				cl := m.Do(get)
 				all, slow = append(all, get), append(slow, cl)
 				m.W.RunUntil(func() bool { return cl.Conn != nil }, time.Second)
-				m.W.PauseReading(cl.Conn, true)
+				m.W.Faults.PauseReading(cl.Conn, true)
 			}
 			m.W.Run(time.Second)
 			if held := m.Consumer.Proc.Held(); held < size || held > 3*size+clients*(256+64)<<10 {
@@ -45,7 +45,7 @@ func TestSharedBodies(t *testing.T) {
 			}
 			slow[0].Leave() // one leaves
 			for _, cl := range slow[1:] {
-				m.W.PauseReading(cl.Conn, false)
+				m.W.Faults.PauseReading(cl.Conn, false)
 			}
 			m.OK(all[1:]...)
 			m.Settled()

@@ -85,17 +85,17 @@ func TestSlowApplication(t *testing.T) {
 			proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1, Service: "timeout: 20s"}, func(t *testing.T, m *proxytest.Mesh) {
 				m.Apps[0].Stop()
 				p, lp := &proxytest.Peer{}, m.W.Loop("10.0.1.1-raw")
-				m.W.Listen(m.Apps[0].Addr, lp, func() loop.Receiver { return p })
+				m.W.Net.Listen(m.Apps[0].Addr, lp, func() loop.Receiver { return p })
 				k := m.Post(proxytest.MaxMessage, "x-remora-idempotent: 1")
 				m.Do(k)
 				m.W.RunUntil(func() bool { return p.Conn != nil }, time.Second)
-				m.W.PauseReading(p.Conn, c.deaf)
+				m.W.Faults.PauseReading(p.Conn, c.deaf)
 				m.SendSlowly(p, lp, c.drips)
 				m.Finish(k)
 				if k.Status != 504 || k.Code != "deadline" {
 					t.Errorf("status %d %s, want 504 deadline", k.Status, k.Code)
 				}
-				m.W.PauseReading(p.Conn, false)
+				m.W.Faults.PauseReading(p.Conn, false)
 				if !m.W.RunUntil(func() bool { return p.Ended }, 20*time.Second) {
 					t.Error("the application's connection stays open")
 				}

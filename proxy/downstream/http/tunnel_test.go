@@ -307,7 +307,7 @@ func TestTunnelBesideRules(t *testing.T) {
 				if want == "leaves" && (len(streams.Requests) != 1 || streams.Requests[0].Unrouted.Authority != authority) || want != "leaves" && !strings.HasPrefix(heard, want) {
 					t.Errorf("%.30q to %s, at once %t: %d streams, %q", says, authority, rest, len(streams.Requests), heard)
 				}
-				m.W.Reset(p.Conn)
+				m.W.Faults.Reset(p.Conn)
 				proxytest.CheckStreamsSettled(m, streams)
 			}
 		}

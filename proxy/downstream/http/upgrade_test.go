@@ -51,7 +51,7 @@ func TestUpgradeWithBody(t *testing.T) {
 	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1})
 	p := m.DialAndSend(proxytest.Egress, length[:len(length)-1])
 	m.W.Run(10 * time.Millisecond)
-	m.W.HalfClose(p.Conn)
+	m.W.Faults.HalfClose(p.Conn)
 	if heard := m.RunUntilClosed(p); heard != "" || len(streams.Requests) != 0 {
 		t.Errorf("cut short: %q, %d streams", heard, len(streams.Requests))
 	}
@@ -75,7 +75,7 @@ func TestIgnoredUpgradeOfDirect(t *testing.T) {
 				}
 				m, streams, _ := proxytest.NewStreamMesh(t, o)
 				m.W.Options.Cut = 0.5
-				m.W.Redirect(proxytest.OriginalDst, proxytest.Egress)
+				m.W.Net.Redirect(proxytest.OriginalDst, proxytest.Egress)
 				m.DialAndSend(to, "POST http://other/1 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nTransfer-Encoding: chunked\r\n\r\n"+c.chunks+"late")
 				m.RunUntil("a stream", func() bool { return len(streams.Requests) == 1 })
 				m.W.Run(time.Second)

@@ -34,7 +34,7 @@ func TestHalfClose(t *testing.T) {
 			incomplete, first, second := client.begin(request("POST", "/", 0)), client.send(request("GET", "/", 0)), client.send(request("POST", "/", 10))
 			m.RunUntil("the whole requests", func() bool { return came == 2 })
 			began := m.W.Now()
-			m.W.HalfClose(client.conn)
+			m.W.Faults.HalfClose(client.conn)
 			m.RunUntil("the end of the connection", func() bool { return client.ended })
 			for _, a := range []*reply{first, second} {
 				if served := a.done && a.Status == 200; served != (c.status == 200) {
@@ -64,7 +64,7 @@ func TestHalfCloseProgress(t *testing.T) {
 	client.deaf = true
 	first, second := client.send(request("GET", "/", 0)), client.send(request("GET", "/", 0))
 	m.RunUntil("the requests", func() bool { return came == 2 })
-	m.W.HalfClose(client.conn)
+	m.W.Faults.HalfClose(client.conn)
 	m.RunUntil("the end of the connection", func() bool { return client.ended })
 	for i, a := range []*reply{first, second} {
 		if !a.done || a.Status != 200 {

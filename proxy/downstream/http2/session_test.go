@@ -106,7 +106,7 @@ func TestBusyLoop(t *testing.T) {
 	for range 10 { // a busy loop has input and timers at once, in any order
 		a := c.begin(request("POST", "/", 0, "content-type: application/grpc"))
 		m.W.Run(2 * time.Millisecond)
-		m.W.Pause(m.Consumer.Loop, 50*time.Millisecond)
+		m.W.Faults.Pause(m.Consumer.Loop, 50*time.Millisecond)
 		c.do(func() { c.codec.Finish(a.stream, nil) })
 		m.RunUntil("a response, or a stream", func() bool { return a.done || len(streams.Requests) > 0 })
 		if a.Status != 200 {
@@ -139,7 +139,7 @@ func TestVanishedClient(t *testing.T) {
 		a := c.send(request("POST", "/", 10))
 		m.W.Run(time.Second)
 		if frozen {
-			m.W.Pause(m.Clients, time.Hour)
+			m.W.Faults.Pause(m.Clients, time.Hour)
 			m.W.Run(150 * time.Second)
 			if n := m.Consumer.Report().Stats.Connections; n != 0 {
 				t.Errorf("%d connections", n)

@@ -123,7 +123,7 @@ func TestCancelAtApplication(t *testing.T) {
 			m.Clients.Do(func() { p.Conn.Write(w.Append(nil, 1<<20)) })
 			m.W.Run(time.Millisecond)
 			if c.reset {
-				m.W.ResetAll(m.Apps[0].Host, m.Apps[0].Host)
+				m.W.Faults.ResetAll(m.Apps[0].Host, m.Apps[0].Host)
 			}
 			m.W.Run(10 * cancelled)
 			if got, want := acksOf(t, p), []link.Dropped{link.CancelAtApp, c.want}; !slices.Equal(got, want) {

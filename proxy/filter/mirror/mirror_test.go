@@ -212,7 +212,7 @@ func TestMemoryShort(t *testing.T) {
 	m.Consumer.Update("compute", m.Endpoint(0))
 	m.Consumer.Update("shadow", m.Endpoint(1))
 	m.Apps[1].Stop()
-	m.W.Listen(m.Apps[1].Addr, m.Apps[1].Loop, func() loop.Receiver { return &stuckApp{} })
+	m.W.Net.Listen(m.Apps[1].Addr, m.Apps[1].Loop, func() loop.Receiver { return &stuckApp{} })
 	m.W.Run(time.Millisecond)
 	calls := m.Burst(14, 30_000)
 	m.OK(calls...)

@@ -137,7 +137,7 @@ func TestPeerThatReadsNothing(t *testing.T) {
 		})}
 		m.DialIngress(p)
 		m.W.RunUntil(func() bool { return p.Conn != nil }, time.Second)
-		m.W.PauseReading(p.Conn, true)
+		m.W.Faults.PauseReading(p.Conn, true)
 		m.W.Run(time.Second)
 		if n := m.Nodes[1].Proc.Held(); n < 1<<20 {
 			t.Errorf("%d bytes held for the peer", n)
@@ -154,7 +154,7 @@ func TestPeerThatReadsNothing(t *testing.T) {
 		m.ReplaceProvider(p)
 		calls := m.Burst(1, 10)
 		m.W.RunUntil(func() bool { return len(p.Heard) > 40 }, time.Second)
-		m.W.PauseReading(p.Conn, true)
+		m.W.Faults.PauseReading(p.Conn, true)
 		calls = append(calls, m.Burst(300, 12_000)...)
 		m.Finish(calls...)
 		if n := proxytest.CountCodes(calls); n["upstream-reset"]+n["upstream-connect"] != len(calls) {

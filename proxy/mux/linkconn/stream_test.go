@@ -79,7 +79,7 @@ func TestStreamResponseIsRefused(t *testing.T) {
 			if !errors.Is((*app).CloseErr, syscall.ECONNRESET) {
 				t.Errorf("the application's connection ended with %v", (*app).CloseErr)
 			}
-			m.W.Reset(p.Conn)
+			m.W.Faults.Reset(p.Conn)
 			proxytest.CheckStreamsSettled(m, consumer, provider)
 			for _, n := range m.Nodes {
 				if l := n.OnlyAccessLine(); l.Outcome != "failed" || l.Status != 502 || l.Error != "response-too-large" {
@@ -111,7 +111,7 @@ func TestUnexpectedToken(t *testing.T) {
 			if !bytes.Contains(p.Heard, []byte("upstream-malformed")) || len(consumer.Responses) != 0 {
 				t.Errorf("received %q, %d left", p.Heard, len(consumer.Responses))
 			}
-			m.W.Reset(p.Conn)
+			m.W.Faults.Reset(p.Conn)
 			proxytest.CheckStreamsSettled(m, consumer, provider)
 		})
 	}

@@ -55,7 +55,7 @@ func (a *app) start() {
 	a.lives++
 	a.running, a.waiting = nil, nil
 	a.loop = a.m.w.Loop(a.name)
-	a.m.w.Listen(a.addr, a.loop, a.accept)
+	a.m.w.Net.Listen(a.addr, a.loop, a.accept)
 }
 
 func (a *app) accept() loop.Receiver {
@@ -68,7 +68,7 @@ func (a *app) accept() loop.Receiver {
 func (a *app) crash() {
 	if !a.down {
 		a.down, a.running, a.waiting = true, nil, nil
-		a.m.w.Crash(a.loop)
+		a.m.w.Faults.Crash(a.loop)
 	}
 }
 

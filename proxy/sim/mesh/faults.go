@@ -136,7 +136,7 @@ func (m *mesh) troubleProvider(e Event, p *provider) {
 		p.pause(e.For)
 	case Reset:
 		for _, c := range m.consumers {
-			m.w.ResetAll(c.host, p.called())
+			m.w.Faults.ResetAll(c.host, p.called())
 		}
 	case PartitionTo, PartitionFrom:
 		p.partition(e.Action == PartitionTo)

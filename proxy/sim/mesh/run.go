@@ -74,7 +74,7 @@ const (
 func newMesh(s Spec, t tampering) *mesh {
 	m := &mesh{spec: s, tampering: t, w: sim.New(s.Seed), loadBy: 1}
 	m.journal.mesh = m
-	m.w.Net(m.path)
+	m.w.Net.SetPaths(m.path)
 	m.w.OnTurn(m.journal.turn)
 	m.registry = newRegistry(m)
 	consumerConfig, err := s.consumerConfig()
@@ -116,10 +116,10 @@ func (m *mesh) path(from, to string) sim.Path {
 
 // repair ends all faults. What is on a slow network by then still arrives at its pace.
 func (m *mesh) repair() {
-	if d := m.w.Busy() - m.w.Now(); d > 0 {
+	if d := m.w.Net.Busy() - m.w.Now(); d > 0 {
 		m.heldUp(d)
 	}
-	m.w.Net(m.path)
+	m.w.Net.SetPaths(m.path)
 	m.registry.up()
 	for _, p := range m.providers {
 		p.heal()

@@ -60,7 +60,7 @@ func (s *sidecar) begin() {
 		}
 		w := proxy.NewWorker(s.proc, driver, log, s.m.spec.Seed+uint64(s.index))
 		accept := func() loop.Receiver { return listener.Accept(w) }
-		s.closes = append(s.closes, s.m.w.Listen(fmt.Sprintf("%s:%d", s.host, s.port+i), l, accept))
+		s.closes = append(s.closes, s.m.w.Net.Listen(fmt.Sprintf("%s:%d", s.host, s.port+i), l, accept))
 	}
 }
 
@@ -72,14 +72,14 @@ func (s *sidecar) update(service string, endpoints ...registry.Endpoint) {
 func (s *sidecar) crash() {
 	s.bury()
 	for _, l := range s.loops {
-		s.m.w.Crash(l)
+		s.m.w.Faults.Crash(l)
 	}
 }
 
 // vanish takes the host off the network.
 func (s *sidecar) vanish() {
 	s.bury()
-	s.m.w.Vanish(s.loops[0])
+	s.m.w.Faults.Vanish(s.loops[0])
 }
 
 // bury checks the budget of a process that ends, and keeps its counts.
@@ -94,7 +94,7 @@ func (s *sidecar) pause(d time.Duration) {
 	s.paused = max(s.paused, s.m.w.Now()+d)
 	for _, l := range s.loops {
 		if !s.down {
-			s.m.w.Pause(l, d)
+			s.m.w.Faults.Pause(l, d)
 		}
 	}
 }
@@ -242,7 +242,7 @@ func (p *provider) heal() {
 	}
 	p.from, p.to = false, false
 	for _, c := range p.m.consumers {
-		p.m.w.Heal(c.host, p.called())
+		p.m.w.Faults.Heal(c.host, p.called())
 	}
 }
 
@@ -251,10 +251,10 @@ func (p *provider) partition(towards bool) {
 	for _, c := range p.m.consumers {
 		if towards {
 			p.to = true
-			p.m.w.PartitionOneWay(c.host, p.called())
+			p.m.w.Faults.PartitionOneWay(c.host, p.called())
 		} else {
 			p.from = true
-			p.m.w.PartitionOneWay(p.called(), c.host)
+			p.m.w.Faults.PartitionOneWay(p.called(), c.host)
 		}
 	}
 }

@@ -51,10 +51,10 @@ func TestEndpointRemovedWhileDialled(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Service: "timeout: 1s, connect_timeout: 1m"})
 	a := m.Apps[0]
 	c := m.DialDubbo(proxytest.EgressDubbo)
-	m.W.Partition(m.Consumer.Loop.Name(), a.Loop.Name())
+	m.W.Faults.Partition(m.Consumer.Loop.Name(), a.Loop.Name())
 	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusServerTimeout, "")
 	m.Consumer.Update("compute")
-	m.W.Heal(m.Consumer.Loop.Name(), a.Loop.Name())
+	m.W.Faults.Heal(m.Consumer.Loop.Name(), a.Loop.Name())
 	m.RunUntil("a connection", func() bool { return a.Accepted == 1 })
 	m.W.Run(10 * time.Millisecond)
 	if a.Conns[0].Open {

@@ -74,7 +74,7 @@ func TestRetriesAfterLostProvider(t *testing.T) {
 			put = append(put, c.CallHessian("put", "x"))
 		}
 		m.RunUntil("the calls at both", func() bool { return m.Apps[0].Busy > 0 && m.Apps[1].Busy > 0 })
-		m.W.Crash(m.Apps[0].Loop)
+		m.W.Faults.Crash(m.Apps[0].Loop)
 		for _, id := range find {
 			c.CheckResult(id, dubbo.StatusOK, "")
 		}
@@ -216,7 +216,7 @@ func TestReadOnlyEventDuringProbe(t *testing.T) {
 	m.RunUntil("the end of the second connection", func() bool { return !a.Conns[1].Open })
 	a.IgnoresHeartbeats = false
 	c.CheckResult(c.CallHessian("m", "third"), dubbo.StatusOK, "")
-	m.W.Reset(a.Conns[2].Conn)
+	m.W.Faults.Reset(a.Conns[2].Conn)
 	m.RunUntil("the loss of the third connection", func() bool { return m.Consumer.Report().Services[0].Endpoints[0].Connections == 0 })
 	c.CheckResult(c.CallHessian("m", "fourth"), dubbo.StatusOK, "") // no probe: the provider announced no end
 	if a.Heartbeats != 2 || a.Accepted != 4 {
@@ -256,13 +256,13 @@ func TestProviderThatDoesNotRead(t *testing.T) {
 	for range 4 {
 		c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
 	}
-	m.W.PauseReading(a.Conns[0].Conn, true)
+	m.W.Faults.PauseReading(a.Conns[0].Conn, true)
 	var ids []int64
 	for range 200 {
 		ids = append(ids, c.CallHessian("m", strings.Repeat("x", 30_000)))
 	}
 	m.W.Run(time.Second)
-	m.W.Crash(a.Loop)
+	m.W.Faults.Crash(a.Loop)
 	lost := 0
 	for _, id := range ids {
 		if c.Await(id).Status != dubbo.StatusOK {

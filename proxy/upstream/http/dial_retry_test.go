@@ -108,7 +108,7 @@ func TestDialRetry(t *testing.T) {
 		m, d, busy := newFullDriverMesh(t)
 		calls := m.Burst(200, 10)
 		m.W.Run(50 * time.Millisecond)
-		m.W.ResetAll(m.Consumer.Host, m.Apps[0].Host+"-app")
+		m.W.Faults.ResetAll(m.Consumer.Host, m.Apps[0].Host+"-app")
 		m.Finish(append(calls, busy)...)
 		if n := proxytest.CountCodes(calls); n["too-many-dials"] != len(calls) || busy.Code != "upstream-reset" {
 			t.Errorf("responses %v, and %s, after %d dials were refused", n, busy.Code, d.Refused)

@@ -55,7 +55,7 @@ func TestDialQueue(t *testing.T) {
 	})
 	t.Run("the endpoint is silent", func(t *testing.T) {
 		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "retry: {on: []}"})
-		m.W.Blackhole(m.Apps[0].Addr, true)
+		m.W.Faults.Blackhole(m.Apps[0].Addr, true)
 		calls := m.Burst(requests, 10)
 		m.Finish(calls...)
 		if n := proxytest.CountCodes(calls); n["upstream-connect"] != requests {
@@ -74,7 +74,7 @@ func TestDialQueue(t *testing.T) {
 		first := m.Burst(10, 10)
 		m.Finish(first...)
 		m.OK(first...)
-		m.W.Blackhole(m.Apps[0].Addr, true)
+		m.W.Faults.Blackhole(m.Apps[0].Addr, true)
 		calls := m.Burst(700, 10) // ten connections serve a thousand in a second
 		m.Finish(calls...)
 		if n := proxytest.CountCodes(calls); n[""]+n["upstream-connect"] != len(calls) || n["upstream-connect"] > 2*dials {
@@ -84,7 +84,7 @@ func TestDialQueue(t *testing.T) {
 	})
 	t.Run("a late request to a silent endpoint", func(t *testing.T) {
 		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "retry: {on: []}"})
-		m.W.Blackhole(m.Apps[0].Addr, true)
+		m.W.Faults.Blackhole(m.Apps[0].Addr, true)
 		calls, late := m.Burst(dials, 10), m.Post(10)
 		m.W.RunUntil(func() bool { return false }, 200*time.Millisecond)
 		m.Do(late)
@@ -99,7 +99,7 @@ func TestDialQueue(t *testing.T) {
 		m.Apps[0].Delay = func() time.Duration { return 200 * time.Millisecond }
 		first := m.Burst(10, 10)
 		m.Finish(first...)
-		m.W.Blackhole(m.Apps[0].Addr, true)
+		m.W.Faults.Blackhole(m.Apps[0].Addr, true)
 		calls := m.Burst(6*dials, 10)
 		m.Finish(calls...)
 		var last time.Duration
@@ -128,7 +128,7 @@ func TestDialQueue(t *testing.T) {
 	})
 	t.Run("the deadline passes", func(t *testing.T) {
 		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 100ms"})
-		m.W.Blackhole(m.Apps[0].Addr, true)
+		m.W.Faults.Blackhole(m.Apps[0].Addr, true)
 		calls := m.Burst(requests, 10)
 		m.Finish(calls...)
 		if n := proxytest.CountCodes(calls); n["deadline"] != requests {

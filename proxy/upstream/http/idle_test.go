@@ -14,7 +14,7 @@ func impatientServer(m *proxytest.Mesh, idle time.Duration) (connections *int) {
 	connections = new(int)
 	m.Apps[0].Stop()
 	app := m.W.Loop("10.0.1.1-raw")
-	m.W.Listen(m.Apps[0].Addr, app, func() loop.Receiver {
+	m.W.Net.Listen(m.Apps[0].Addr, app, func() loop.Receiver {
 		*connections++
 		p := &proxytest.Peer{}
 		requests := 0
@@ -84,7 +84,7 @@ func TestIdleConnectionsOfFailingServer(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "retry: {on: []}"})
 	m.Apps[0].Stop()
 	app, connections, requests := m.W.Loop("10.0.1.1-raw"), 0, 0
-	m.W.Listen(m.Apps[0].Addr, app, func() loop.Receiver {
+	m.W.Net.Listen(m.Apps[0].Addr, app, func() loop.Receiver {
 		connections++
 		p := &proxytest.Peer{}
 		p.Reply = func(heard []byte) []byte {

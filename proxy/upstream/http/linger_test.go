@@ -28,7 +28,7 @@ func TestLongResponseForNobody(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
 			m.Apps[0].Stop()
 			app := &proxytest.Peer{}
-			m.W.Listen(m.Apps[0].Addr, m.Apps[0].Loop, func() loop.Receiver { return app })
+			m.W.Net.Listen(m.Apps[0].Addr, m.Apps[0].Loop, func() loop.Receiver { return app })
 			says := func(b []byte) {
 				m.Apps[0].Loop.Do(func() { app.Conn.Write(b) })
 				m.W.Run(time.Millisecond)
@@ -38,7 +38,7 @@ func TestLongResponseForNobody(t *testing.T) {
 			if c.had > 0 {
 				says(append([]byte(c.head), make([]byte, c.had)...))
 			}
-			m.W.Reset(client.Conn)
+			m.W.Faults.Reset(client.Conn)
 			m.W.Run(time.Millisecond)
 			if c.had == 0 {
 				says([]byte(c.head))

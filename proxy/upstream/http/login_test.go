@@ -32,7 +32,7 @@ func TestLoginEndsConnection(t *testing.T) {
 			proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1}, func(t *testing.T, m *proxytest.Mesh) {
 				m.Apps[0].Stop()
 				var peers []*proxytest.Peer
-				m.W.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-raw"), func() loop.Receiver {
+				m.W.Net.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-raw"), func() loop.Receiver {
 					p := &proxytest.Peer{}
 					p.Reply = func(heard []byte) []byte {
 						if !bytes.HasSuffix(heard, []byte("\r\n\r\n")) {

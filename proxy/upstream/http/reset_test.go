@@ -13,10 +13,10 @@ import (
 func TestResetWithinBody(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1}, func(t *testing.T, m *proxytest.Mesh) {
 		m.Apps[0].Stop()
-		m.W.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-raw"), func() loop.Receiver {
+		m.W.Net.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-raw"), func() loop.Receiver {
 			p := &proxytest.Peer{}
 			p.Reply = func([]byte) []byte {
-				m.W.At(m.W.Now()+time.Millisecond, func() { m.W.Reset(p.Conn) })
+				m.W.At(m.W.Now()+time.Millisecond, func() { m.W.Faults.Reset(p.Conn) })
 				return []byte("HTTP/1.1 200 OK\r\n\r\nhalf of")
 			}
 			return p

@@ -116,7 +116,7 @@ func TestShortResponsesAreMessages(t *testing.T) {
 		if resp, h, _ := proxytest.DecodeHead(t, p.Heard); resp.Status != 200 || !h.KeepAlive || len(c.Responses) != 0 {
 			t.Errorf("status %d, keep-alive %t, %d left", resp.Status, h.KeepAlive, len(c.Responses))
 		}
-		m.W.Reset(p.Conn)
+		m.W.Faults.Reset(p.Conn)
 		proxytest.CheckStreamsSettled(m, c)
 	}
 	// The length of a slow body is known.
@@ -126,7 +126,7 @@ func TestShortResponsesAreMessages(t *testing.T) {
 	m.W.Run(time.Second)
 	m.Apps[0].Loop.Do(func() { (*app).Conn.Write([]byte("st")) })
 	m.RunUntil("a response", func() bool { return bytes.HasSuffix(p.Heard, []byte("first")) })
-	m.W.Reset(p.Conn)
+	m.W.Faults.Reset(p.Conn)
 	proxytest.CheckStreamsSettled(m, c)
 }
 
@@ -148,7 +148,7 @@ func TestStreamWaitsForSlowReader(t *testing.T) {
 	for name, end := range map[string]func(m *proxytest.Mesh, p *proxytest.Peer){
 		"reads":         nil,
 		"write timeout": func(m *proxytest.Mesh, _ *proxytest.Peer) { m.W.Run(5 * time.Second) },
-		"reset":         func(m *proxytest.Mesh, p *proxytest.Peer) { m.W.Reset(p.Conn) },
+		"reset":         func(m *proxytest.Mesh, p *proxytest.Peer) { m.W.Faults.Reset(p.Conn) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: "timeouts: {write: 4s}"})
@@ -158,7 +158,7 @@ func TestStreamWaitsForSlowReader(t *testing.T) {
 			app := m.RespondWithFunc(0, func() string { return says })
 			p := m.DialAndSend(proxytest.Egress, "")
 			m.RunUntil("a connection", func() bool { return p.Conn != nil })
-			m.W.PauseReading(p.Conn, true)
+			m.W.Faults.PauseReading(p.Conn, true)
 			m.Clients.Do(func() { p.Conn.Write([]byte(proxytest.StreamRequest)) })
 			m.W.Run(500 * time.Millisecond)
 			says = proxytest.StreamResponses[1].Says
@@ -170,7 +170,7 @@ func TestStreamWaitsForSlowReader(t *testing.T) {
 			if end != nil {
 				end(m, p)
 				m.W.Run(100 * time.Millisecond)
-				m.W.PauseReading(p.Conn, false)
+				m.W.Faults.PauseReading(p.Conn, false)
 				if len(c.Responses) != 0 {
 					t.Error("a stream left with a connection that has ended")
 				}
@@ -178,7 +178,7 @@ func TestStreamWaitsForSlowReader(t *testing.T) {
 				m.RunUntil("the end of the application's connection", func() bool { return (*app).Ended })
 				return
 			}
-			m.W.PauseReading(p.Conn, false)
+			m.W.Faults.PauseReading(p.Conn, false)
 			m.RunUntil("a stream", func() bool { return len(c.Responses) == 1 })
 			m.RunUntil("the response before it", func() bool { return len(p.Heard) > 720_000 })
 			proxytest.CheckStreamsSettled(m, c)
@@ -193,17 +193,17 @@ func TestStreamBeforeRequestIsSent(t *testing.T) {
 	a := m.Apps[0]
 	a.Stop()
 	app := &proxytest.Peer{Says: []byte("")}
-	m.W.Listen(a.Addr, a.Loop, func() loop.Receiver { return app })
+	m.W.Net.Listen(a.Addr, a.Loop, func() loop.Receiver { return app })
 	body := strings.Repeat("x", 2<<20)
 	m.DialAndSend(proxytest.Egress, "POST /s HTTP/1.1\r\nHost: compute\r\nContent-Length: 2097152\r\n\r\n"+body)
 	m.RunUntil("a connection", func() bool { return app.Conn != nil })
-	m.W.PauseReading(app.Conn, true)
+	m.W.Faults.PauseReading(app.Conn, true)
 	a.Loop.Do(func() { app.Conn.Write([]byte(proxytest.StreamResponses[1].Says)) })
 	m.W.Run(time.Second)
 	if len(c.Responses) != 0 {
 		t.Fatal("left before the request was sent")
 	}
-	m.W.PauseReading(app.Conn, false)
+	m.W.Faults.PauseReading(app.Conn, false)
 	m.RunUntil("a stream", func() bool { return len(c.Responses) == 1 })
 	m.RunUntil("all of the request", func() bool { return bytes.HasSuffix(app.Heard, []byte(body)) })
 	proxytest.CheckStreamsSettled(m, c)
@@ -228,7 +228,7 @@ func TestStreamResponsesWithoutSockets(t *testing.T) {
 		if got := string(protocol.Find(resp.Headers, "x-remora-error")); resp.Status != want || got != code || len(c.Responses) != 0 {
 			t.Errorf("%s: status %d %s, %d left", a.Name, resp.Status, got, len(c.Responses))
 		}
-		m.W.Reset(p.Conn)
+		m.W.Faults.Reset(p.Conn)
 		proxytest.CheckStreamsSettled(m, c)
 	}
 }
@@ -282,7 +282,7 @@ func TestBadStreamIsRetried(t *testing.T) {
 		if len(c.Responses) > 0 {
 			break
 		}
-		m.W.Reset(p.Conn)
+		m.W.Faults.Reset(p.Conn)
 	}
 	if n := m.Consumer.Stats("compute").Retries; n != 1 || len(c.Responses) != 0 {
 		t.Errorf("%d retries, %d streams left", n, len(c.Responses))

@@ -23,7 +23,7 @@ func silentAppIn(t *testing.T, o proxytest.MeshOptions) *silentApp {
 	o.Apps = 1
 	a := &silentApp{m: proxytest.NewMesh(t, o)}
 	a.m.Apps[0].Stop()
-	a.m.W.Listen(a.m.Apps[0].Addr, a.m.Apps[0].Loop, func() loop.Receiver {
+	a.m.W.Net.Listen(a.m.Apps[0].Addr, a.m.Apps[0].Loop, func() loop.Receiver {
 		p := &proxytest.Peer{}
 		a.conns = append(a.conns, p)
 		return p
@@ -36,7 +36,7 @@ func (a *silentApp) abandon(n int, after time.Duration) {
 	clients := a.send(n)
 	a.m.W.Run(after)
 	for _, c := range clients {
-		a.m.W.Reset(c.Conn)
+		a.m.W.Faults.Reset(c.Conn)
 	}
 	a.m.W.Run(time.Millisecond)
 }
@@ -129,7 +129,7 @@ func TestClosedIsNoResponse(t *testing.T) {
 			began := a.m.W.Now()
 			clients := a.send(3)
 			a.m.W.Run(20 * time.Millisecond)
-			a.m.W.Reset(clients[0].Conn)
+			a.m.W.Faults.Reset(clients[0].Conn)
 			a.m.RunUntil("the attempt to end", func() bool { return a.pending() == 2 })
 			if e := a.endpoint(); e.Stats.Outcomes[stats.AttemptClosed] != 1 {
 				t.Errorf("attempts by how they ended: %v, want one that was closed", e.Stats.Outcomes)

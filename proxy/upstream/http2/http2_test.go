@@ -40,7 +40,7 @@ func startApps(m *proxytest.Mesh) (apps []*app) {
 }
 
 func (a *app) listen() {
-	a.stop = a.m.W.Listen(a.of.Addr, a.of.Loop, func() loop.Receiver {
+	a.stop = a.m.W.Net.Listen(a.of.Addr, a.of.Loop, func() loop.Receiver {
 		c := proxytest.NewHTTP2Conn(a.streams, func(c *proxytest.HTTP2Conn, st *http2.Stream) {
 			a.calls++
 			if a.onCall != nil {
@@ -212,7 +212,7 @@ func TestStaleConnection(t *testing.T) {
 		m.W.Run(100 * time.Millisecond)
 		apps[0].onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
 			apps[0].onCall = nil
-			m.W.At(m.W.Now(), func() { m.W.Reset(c.Conn) })
+			m.W.At(m.W.Now(), func() { m.W.Faults.Reset(c.Conn) })
 		}
 		c := m.Get("/")
 		if !idempotent {
@@ -245,7 +245,7 @@ func TestLosersLinger(t *testing.T) {
 					return
 				}
 				if frozen {
-					m.W.At(m.W.Now(), func() { m.W.Pause(a.of.Loop, 10*time.Second) })
+					m.W.At(m.W.Now(), func() { m.W.Faults.Pause(a.of.Loop, 10*time.Second) })
 				}
 			}
 		}
@@ -273,7 +273,7 @@ func TestSilentEndpoint(t *testing.T) {
 		m, apps := newMesh(t, 1, "timeout: 100s")
 		apps[0].onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
 			if frozen {
-				m.W.At(m.W.Now(), func() { m.W.Pause(apps[0].of.Loop, time.Hour) })
+				m.W.At(m.W.Now(), func() { m.W.Faults.Pause(apps[0].of.Loop, time.Hour) })
 			}
 			apps[0].later(90*time.Second)(c, st)
 		}
@@ -296,7 +296,7 @@ func TestClosedWindow(t *testing.T) {
 	a := startApps(m)[0]
 	a.stop()
 	withheld := true
-	a.stop = m.W.Listen(a.of.Addr, a.of.Loop, func() loop.Receiver {
+	a.stop = m.W.Net.Listen(a.of.Addr, a.of.Loop, func() loop.Receiver {
 		c := proxytest.NewHTTP2Conn(0, respond)
 		c.Withhold = &withheld
 		a.conns = append(a.conns, c)
@@ -371,7 +371,7 @@ func TestGoesAwayAtOnce(t *testing.T) {
 	m, apps := newMesh(t, 1, "")
 	a := apps[0]
 	a.stop()
-	a.stop = m.W.Listen(a.of.Addr, a.of.Loop, func() loop.Receiver {
+	a.stop = m.W.Net.Listen(a.of.Addr, a.of.Loop, func() loop.Receiver {
 		c := proxytest.NewHTTP2Conn(0, respond)
 		c.H2.Drain()
 		c.H2.GoAway(http2.NoError)

@@ -19,7 +19,7 @@ func TestNoStreamsAllowed(t *testing.T) {
 		m, apps := newMesh(t, n, "lb: {policy: weighted_round_robin}")
 		dials := 0
 		apps[0].stop()
-		apps[0].stop = m.W.Listen(apps[0].of.Addr, apps[0].of.Loop, func() loop.Receiver {
+		apps[0].stop = m.W.Net.Listen(apps[0].of.Addr, apps[0].of.Loop, func() loop.Receiver {
 			dials++
 			return &proxytest.Peer{Says: []byte(noStreams)}
 		})
@@ -108,7 +108,7 @@ func TestStreamWaitsForRoom(t *testing.T) {
 // and a connection that is full keeps them from failing all.
 func TestStreamWaitsForDials(t *testing.T) {
 	m, consumer, a, calls := newFull(t, 100, 100)
-	m.W.Blackhole(a.of.Addr, true)
+	m.W.Faults.Blackhole(a.of.Addr, true)
 	calls = append(calls, m.Burst(2, 10)...)
 	m.W.Run(100 * time.Millisecond)
 	m.Consumer.Open()

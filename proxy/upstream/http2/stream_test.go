@@ -23,7 +23,7 @@ func TestEarlyLongResponse(t *testing.T) {
 	withheld, left := true, size
 	var server *proxytest.HTTP2Conn
 	var stream *http2.Stream
-	m.W.Listen(a.of.Addr, a.of.Loop, func() loop.Receiver {
+	m.W.Net.Listen(a.of.Addr, a.of.Loop, func() loop.Receiver {
 		server = proxytest.NewHTTP2Conn(0, func(*proxytest.HTTP2Conn, *http2.Stream) {})
 		server.Withhold = &withheld
 		server.OnHead = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
@@ -111,7 +111,7 @@ func TestEarlyWholeResponse(t *testing.T) {
 	a := startApps(m)[0]
 	a.stop()
 	withheld, body := true, make([]byte, 200<<10)
-	m.W.Listen(a.of.Addr, a.of.Loop, func() loop.Receiver {
+	m.W.Net.Listen(a.of.Addr, a.of.Loop, func() loop.Receiver {
 		c := proxytest.NewHTTP2Conn(0, func(*proxytest.HTTP2Conn, *http2.Stream) {})
 		c.Withhold = &withheld
 		c.OnHead = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
