@@ -85,9 +85,9 @@ type destinations struct {
 	services []string
 }
 
-func (d *destinations) Dial(_ string, _ time.Duration, s loop.Receiver) {
+func (d *destinations) Dial(_ string, _ time.Duration, r loop.Receiver) {
 	service := "nobody's"
-	if to, ok := s.(loop.Destined); ok {
+	if to, ok := r.(loop.Destined); ok {
 		service = to.ServiceKey()
 	}
 	d.services = append(d.services, service)

@@ -431,11 +431,11 @@ type olderPeer struct {
 	sent  *[]byte
 }
 
-func (o olderPeer) Dial(addr string, timeout time.Duration, s loop.Receiver) {
+func (o olderPeer) Dial(addr string, timeout time.Duration, r loop.Receiver) {
 	if strings.HasSuffix(addr, ":15006") && addr == o.which {
-		s = &olderLink{Receiver: s, sent: o.sent}
+		r = &olderLink{Receiver: r, sent: o.sent}
 	}
-	o.Loop.Dial(addr, timeout, s)
+	o.Loop.Dial(addr, timeout, r)
 }
 
 type olderLink struct {

@@ -32,7 +32,7 @@ type Loop interface {
 	Defer(f *Flush)
 
 	// Dial connects to addr ("host:port", the host an IP address) and never
-	// blocks. It ends with s.OnOpen, or with s.OnClose alone if it failed or took
+	// blocks. It ends with r.OnOpen, or with r.OnClose alone if it failed or took
 	// longer than timeout. The error is ErrDialQueue if the dial was not tried.
 	Dial(addr string, timeout time.Duration, r Receiver)
 

@@ -18,16 +18,16 @@ type Dialler struct {
 }
 
 // Dial implements loop.Loop.
-func (d *Dialler) Dial(addr string, timeout time.Duration, s loop.Receiver) {
+func (d *Dialler) Dial(addr string, timeout time.Duration, r loop.Receiver) {
 	if d.MaxDials > 0 && d.Dialling == d.MaxDials {
 		d.Refused++
-		d.After(d.RefuseAfter, &loop.Timer{Fire: func() { s.OnClose(loop.ErrDialQueue) }})
+		d.After(d.RefuseAfter, &loop.Timer{Fire: func() { r.OnClose(loop.ErrDialQueue) }})
 		return
 	}
 	d.Dialling++
 	d.Dials++
 	d.MostDialling = max(d.MostDialling, d.Dialling)
-	d.Loop.Dial(addr, timeout, &dialled{Receiver: s, d: d})
+	d.Loop.Dial(addr, timeout, &dialled{Receiver: r, d: d})
 }
 
 // dialled counts the end of a dial.

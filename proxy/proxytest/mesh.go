@@ -90,7 +90,7 @@ func NewMesh(t *testing.T, o MeshOptions) *Mesh {
 	m.W.OnFailure(t)
 	if o.Bandwidth > 0 {
 		m.W.Net.SetPaths(func(from, to string) sim.Path {
-			p := sim.DefaultNet(from, to)
+			p := sim.DefaultPaths(from, to)
 			p.Bandwidth = o.Bandwidth
 			return p
 		})

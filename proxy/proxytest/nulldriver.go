@@ -32,12 +32,12 @@ type nullNet struct {
 // NullConn is one end of a connection. If Peer is nil, written bytes stay in Out for the
 // test.
 type NullConn struct {
-	loop   *NullLoop
-	stream loop.Receiver
-	Peer   *NullConn
-	Out    []byte // written, not delivered
-	spare  []byte // the other half of out's double buffer
-	Closed bool
+	loop     *NullLoop
+	receiver loop.Receiver
+	Peer     *NullConn
+	Out      []byte // written, not delivered
+	spare    []byte // the other half of Out's double buffer
+	Closed   bool
 }
 
 // NewNullNet returns a network without loops.
@@ -50,9 +50,9 @@ func (l *NullLoop) After(d time.Duration, t *loop.Timer) { l.timers.Arm(t, l.now
 func (l *NullLoop) Stop(t *loop.Timer)                   { l.timers.Disarm(t) }
 func (l *NullLoop) Defer(f *loop.Flush)                  { l.flushes.Add(f) }
 func (l *NullLoop) Post(f func())                        { l.posts = append(l.posts, f) }
-func (l *NullLoop) Dial(addr string, _ time.Duration, s loop.Receiver) {
-	bl, bs := l.Net.Accept[addr]()
-	a, b := l.Net.Connect(l, s, bl, bs)
+func (l *NullLoop) Dial(addr string, _ time.Duration, r loop.Receiver) {
+	bl, br := l.Net.Accept[addr]()
+	a, b := l.Net.Connect(l, r, bl, br)
 	l.Net.dialled = append(l.Net.dialled, a, b)
 }
 
@@ -78,14 +78,14 @@ func (c *NullConn) OriginalDst() netip.AddrPort { return netip.AddrPort{} }
 
 func (c *NullConn) Protocol() string { return "" }
 
-func (c *NullConn) SetReceiver(s loop.Receiver) { c.stream = s }
+func (c *NullConn) SetReceiver(r loop.Receiver) { c.receiver = r }
 
 func (c *NullConn) Detach() (loop.Socket, error) { return nil, errors.ErrUnsupported }
 
-// Deliver calls OnData of c's stream.
+// Deliver calls OnData of c's receiver.
 func (c *NullConn) Deliver(b []byte) {
 	if !c.Closed {
-		c.stream.OnData(b)
+		c.receiver.OnData(b)
 	}
 }
 
@@ -130,14 +130,14 @@ func (n *nullNet) Loop() *NullLoop {
 	return l
 }
 
-// Connect returns both ends of a connection. One end may have no stream.
-func (n *nullNet) Connect(al *NullLoop, as loop.Receiver, bl *NullLoop, bs loop.Receiver) (a, b *NullConn) {
-	a, b = &NullConn{loop: al, stream: as}, &NullConn{loop: bl, stream: bs}
+// Connect returns both ends of a connection. One end may have no receiver.
+func (n *nullNet) Connect(al *NullLoop, ar loop.Receiver, bl *NullLoop, br loop.Receiver) (a, b *NullConn) {
+	a, b = &NullConn{loop: al, receiver: ar}, &NullConn{loop: bl, receiver: br}
 	n.conns = append(n.conns, a, b)
-	if as != nil {
+	if ar != nil {
 		b.Peer = a
 	}
-	if bs != nil {
+	if br != nil {
 		a.Peer = b
 	}
 	return a, b
@@ -162,7 +162,7 @@ func (n *nullNet) round() (moved bool) {
 	for len(n.dialled) > 0 {
 		c := n.dialled[0]
 		n.dialled = append(n.dialled[:0], n.dialled[1:]...)
-		c.stream.OnOpen(c)
+		c.receiver.OnOpen(c)
 		moved = true
 	}
 	for _, c := range n.conns {

@@ -142,7 +142,7 @@ func (c *conn) OriginalDst() netip.AddrPort {
 }
 
 // SetReceiver implements loop.Conn.
-func (c *conn) SetReceiver(s loop.Receiver) { c.receiver = s }
+func (c *conn) SetReceiver(r loop.Receiver) { c.receiver = r }
 
 // arrive begins the events of a connection that has its socket: accepted, or dialled elsewhere. After
 // an error the caller must end it.

@@ -33,18 +33,18 @@ type dialing struct {
 // Dial implements loop.Loop. What may have to wait elsewhere than for the network is left to the
 // dialer: TLS handshakes, Unix sockets, addresses that package net has to look at, and hosts with two
 // addresses.
-func (l *eventLoop) Dial(addr string, timeout time.Duration, s loop.Receiver) {
+func (l *eventLoop) Dial(addr string, timeout time.Duration, r loop.Receiver) {
 	key, name := "", ""
-	if d, ok := s.(loop.Destined); ok {
+	if d, ok := r.(loop.Destined); ok {
 		key = d.ServiceKey()
 	}
-	if d, ok := s.(loop.Named); ok {
+	if d, ok := r.(loop.Named); ok {
 		name = d.ServerName()
 	}
-	c := &conn{descriptor: descriptor{loop: l, fd: -1}, receiver: s, remote: addr, state: connDialing}
+	c := &conn{descriptor: descriptor{loop: l, fd: -1}, receiver: r, remote: addr, state: connDialing}
 	d := &dialing{c: c, config: l.reactor.dialTLS(key, addr, name), other: l.reactor.dialOther(key, addr)}
-	if s, ok := s.(loop.Negotiated); ok && d.config != nil {
-		d.config = requireALPN(d.config, s.ALPN())
+	if n, ok := r.(loop.Negotiated); ok && d.config != nil {
+		d.config = requireALPN(d.config, n.ALPN())
 	}
 	d.timer.Fire = d.onTimeout
 	c.dial = d

@@ -72,8 +72,8 @@ func TestDialFailuresAreLogged(t *testing.T) {
 // ending is a loop whose dials end as they do when the process ends.
 type ending struct{ loop.Loop }
 
-func (l ending) Dial(_ string, _ time.Duration, s loop.Receiver) {
-	l.Post(func() { s.OnClose(nil) })
+func (l ending) Dial(_ string, _ time.Duration, r loop.Receiver) {
+	l.Post(func() { r.OnClose(nil) })
 }
 
 func TestDialsEndedByProcessAreNotLogged(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// brokenLoop, brokenConn and brokenStream pass on each call that the mutant does not
+// brokenLoop, brokenConn and brokenReceiver pass on each call that the mutant does not
 // override.
 type brokenLoop struct {
 	loop.Loop
@@ -15,11 +15,11 @@ type brokenLoop struct {
 	stop   func(t *loop.Timer)
 	deferF func(f *loop.Flush)
 	post   func(f func())
-	dial   func(addr string, timeout time.Duration, s loop.Receiver)
+	dial   func(addr string, timeout time.Duration, r loop.Receiver)
 
-	data     func(s *brokenStream, b []byte)
-	end      func(s *brokenStream) bool
-	close    func(s *brokenStream, err error)
+	data     func(r *brokenReceiver, b []byte)
+	end      func(r *brokenReceiver) bool
+	close    func(r *brokenReceiver, err error)
 	write    func(c *brokenConn, b []byte)
 	parts    func(c *brokenConn, parts [][]byte)
 	buffered func(c *brokenConn) int
@@ -29,7 +29,7 @@ type brokenLoop struct {
 	finish   func(c *brokenConn)
 	detach   func(c *brokenConn) (loop.Socket, error)
 
-	setReceiver func(c *brokenConn, s loop.Receiver)
+	setReceiver func(c *brokenConn, r loop.Receiver)
 
 	last *brokenConn // the connection opened last
 }
@@ -73,64 +73,64 @@ func (l *brokenLoop) Post(f func()) {
 	l.Loop.Post(f)
 }
 
-func (l *brokenLoop) Dial(addr string, timeout time.Duration, s loop.Receiver) {
+func (l *brokenLoop) Dial(addr string, timeout time.Duration, r loop.Receiver) {
 	if l.dial != nil {
-		l.dial(addr, timeout, s)
+		l.dial(addr, timeout, r)
 		return
 	}
-	l.Loop.Dial(addr, timeout, l.wrap(s))
+	l.Loop.Dial(addr, timeout, l.wrap(r))
 }
 
-func (l *brokenLoop) wrap(s loop.Receiver) loop.Receiver {
-	return &brokenStream{Receiver: s, l: l}
+func (l *brokenLoop) wrap(r loop.Receiver) loop.Receiver {
+	return &brokenReceiver{Receiver: r, l: l}
 }
 
-type brokenStream struct {
+type brokenReceiver struct {
 	loop.Receiver
 	l *brokenLoop
 	c *brokenConn
 }
 
-func (s *brokenStream) OnOpen(c loop.Conn) {
-	s.c = &brokenConn{Conn: c, l: s.l, s: s}
-	s.l.last = s.c
-	s.Receiver.OnOpen(s.c)
+func (r *brokenReceiver) OnOpen(c loop.Conn) {
+	r.c = &brokenConn{Conn: c, l: r.l, r: r}
+	r.l.last = r.c
+	r.Receiver.OnOpen(r.c)
 }
 
-func (s *brokenStream) OnData(b []byte) {
-	if s.l.data != nil {
-		s.l.data(s, b)
+func (r *brokenReceiver) OnData(b []byte) {
+	if r.l.data != nil {
+		r.l.data(r, b)
 		return
 	}
-	s.Receiver.OnData(b)
+	r.Receiver.OnData(b)
 }
 
-func (s *brokenStream) OnEnd() bool {
-	stream, ok := s.Receiver.(loop.HalfCloser)
+func (r *brokenReceiver) OnEnd() bool {
+	receiver, ok := r.Receiver.(loop.HalfCloser)
 	switch {
 	case !ok:
 		return false
-	case s.l.end != nil:
-		return s.l.end(s)
+	case r.l.end != nil:
+		return r.l.end(r)
 	}
-	return stream.OnEnd()
+	return receiver.OnEnd()
 }
 
-func (s *brokenStream) OnClose(err error) {
-	if s.c != nil {
-		s.c.gone = true
+func (r *brokenReceiver) OnClose(err error) {
+	if r.c != nil {
+		r.c.gone = true
 	}
-	if s.l.close != nil {
-		s.l.close(s, err)
+	if r.l.close != nil {
+		r.l.close(r, err)
 		return
 	}
-	s.Receiver.OnClose(err)
+	r.Receiver.OnClose(err)
 }
 
 type brokenConn struct {
 	loop.Conn
 	l    *brokenLoop
-	s    *brokenStream
+	r    *brokenReceiver
 	gone bool
 }
 
@@ -196,11 +196,11 @@ func (c *brokenConn) Detach() (loop.Socket, error) {
 	return c.Conn.Detach()
 }
 
-func (c *brokenConn) SetReceiver(s loop.Receiver) {
+func (c *brokenConn) SetReceiver(r loop.Receiver) {
 	if c.l.setReceiver != nil {
-		c.l.setReceiver(c, s)
+		c.l.setReceiver(c, r)
 		return
 	}
-	c.s = &brokenStream{Receiver: s, l: c.l, c: c}
-	c.Conn.SetReceiver(c.s)
+	c.r = &brokenReceiver{Receiver: r, l: c.l, c: c}
+	c.Conn.SetReceiver(c.r)
 }

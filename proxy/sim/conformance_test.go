@@ -35,27 +35,27 @@ type harness struct {
 	far   *Loop
 	ports int
 
-	// wrap and stream are what the suite gets in place of l and its streams. A mutant
-	// breaks a rule there.
-	wrap   loop.Loop
-	stream func(s loop.Receiver) loop.Receiver
+	// driver is the loop that the suite gets, and receiver wraps the receivers of its
+	// listeners. A mutant breaks a rule there.
+	driver   loop.Loop
+	receiver func(r loop.Receiver) loop.Receiver
 }
 
 func newHarness(t *testing.T, seed uint64) *harness {
 	w := New(seed)
 	w.OnFailure(t)
 	h := &harness{t: t, w: w, l: w.Loop("near"), far: w.Loop("far")}
-	h.wrap = h.l
-	h.stream = func(s loop.Receiver) loop.Receiver { return s }
+	h.driver = h.l
+	h.receiver = func(r loop.Receiver) loop.Receiver { return r }
 	w.Faults.Blackhole(blackhole, true)
 	return h
 }
 
-func (h *harness) Do(f func(l loop.Loop)) { h.l.Do(func() { f(h.wrap) }) }
+func (h *harness) Do(f func(l loop.Loop)) { h.l.Do(func() { f(h.driver) }) }
 
 func (h *harness) Outside(fs ...func(l loop.Loop)) {
 	for _, f := range fs {
-		f(h.wrap)
+		f(h.driver)
 	}
 }
 
@@ -78,7 +78,7 @@ func (h *harness) Wait(what string, cond func() bool) {
 func (h *harness) Listen(accept func() loop.Receiver) string {
 	h.ports++
 	addr := fmt.Sprint("10.0.0.1:", h.ports)
-	h.w.Net.Listen(addr, h.l, func() loop.Receiver { return h.stream(accept()) })
+	h.w.Net.Listen(addr, h.l, func() loop.Receiver { return h.receiver(accept()) })
 	return addr
 }
 

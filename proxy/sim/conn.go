@@ -168,9 +168,9 @@ func (c *conn) OriginalDst() netip.AddrPort { return c.original }
 func (c *conn) Protocol() string { return "" }
 
 // SetReceiver implements loop.Conn.
-func (c *conn) SetReceiver(s loop.Receiver) {
+func (c *conn) SetReceiver(r loop.Receiver) {
 	c.loop.check("Conn.SetReceiver")
-	c.receiver = s
+	c.receiver = r
 }
 
 // ready adds c to the next turn of its loop.
@@ -242,7 +242,7 @@ func (c *conn) serviceOpen() {
 	}
 }
 
-// stays tells the stream of the peer's end, and reports whether it goes on.
+// stays tells the receiver of the peer's end, and reports whether c stays open.
 func (c *conn) stays() bool {
 	s, ok := c.receiver.(loop.HalfCloser)
 	if !ok {

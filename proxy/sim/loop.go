@@ -84,9 +84,9 @@ func (l *Loop) Defer(f *loop.Flush) {
 }
 
 // Dial implements loop.Loop. A timeout of 0 or less means no timeout.
-func (l *Loop) Dial(addr string, timeout time.Duration, s loop.Receiver) {
+func (l *Loop) Dial(addr string, timeout time.Duration, r loop.Receiver) {
 	l.check("Loop.Dial")
-	l.w.Net.dial(l, addr, timeout, s)
+	l.w.Net.dial(l, addr, timeout, r)
 }
 
 // Post implements loop.Loop. Anything in the world's goroutine may call it. Functions

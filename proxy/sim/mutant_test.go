@@ -146,24 +146,24 @@ var mutants = slices.Concat(roomMutants, []mutant{
 		m.post = func(f func()) { f() }
 	}},
 	{"failure within Dial", "DialRefused", func(l loop.Loop, m *brokenLoop) {
-		m.dial = func(_ string, _ time.Duration, s loop.Receiver) { s.OnClose(errRefused) }
+		m.dial = func(_ string, _ time.Duration, r loop.Receiver) { r.OnClose(errRefused) }
 	}},
 	{"failure without error", "DialRefused", func(l loop.Loop, m *brokenLoop) {
-		m.close = func(s *brokenStream, err error) { s.Receiver.OnClose(nil) }
+		m.close = func(r *brokenReceiver, err error) { r.Receiver.OnClose(nil) }
 	}},
 	{"open before failure", "DialBadAddress", func(l loop.Loop, m *brokenLoop) {
-		m.close = func(s *brokenStream, err error) {
-			if s.c == nil {
-				s.Receiver.OnOpen(&brokenConn{})
+		m.close = func(r *brokenReceiver, err error) {
+			if r.c == nil {
+				r.Receiver.OnOpen(&brokenConn{})
 			}
-			s.Receiver.OnClose(err)
+			r.Receiver.OnClose(err)
 		}
 	}},
 	{"no dial timeout", "DialTimeout", func(l loop.Loop, m *brokenLoop) {
-		m.dial = func(addr string, _ time.Duration, s loop.Receiver) { l.Dial(addr, 0, s) }
+		m.dial = func(addr string, _ time.Duration, r loop.Receiver) { l.Dial(addr, 0, r) }
 	}},
 	{"timeout without Timeout", "DialTimeout", func(l loop.Loop, m *brokenLoop) {
-		m.close = func(s *brokenStream, err error) { s.Receiver.OnClose(errors.New("late")) }
+		m.close = func(r *brokenReceiver, err error) { r.Receiver.OnClose(errors.New("late")) }
 	}},
 	{"a write to another connection", "DialMany", func(l loop.Loop, m *brokenLoop) {
 		n := 0
@@ -175,25 +175,25 @@ var mutants = slices.Concat(roomMutants, []mutant{
 		}
 	}},
 	{"OnClose twice", "OpenDataClose", func(l loop.Loop, m *brokenLoop) {
-		m.close = func(s *brokenStream, err error) { s.Receiver.OnClose(err); s.Receiver.OnClose(err) }
+		m.close = func(r *brokenReceiver, err error) { r.Receiver.OnClose(err); r.Receiver.OnClose(err) }
 	}},
 	{"empty OnData", "OpenDataClose", func(l loop.Loop, m *brokenLoop) {
-		m.data = func(s *brokenStream, b []byte) { s.Receiver.OnData(b); s.Receiver.OnData(nil) }
+		m.data = func(r *brokenReceiver, b []byte) { r.Receiver.OnData(b); r.Receiver.OnData(nil) }
 	}},
 	{"end of file after an own close", "OpenDataClose", func(l loop.Loop, m *brokenLoop) {
-		m.close = func(s *brokenStream, err error) { s.Receiver.OnClose(io.EOF) }
+		m.close = func(r *brokenReceiver, err error) { r.Receiver.OnClose(io.EOF) }
 	}},
 	{"peer's close without end of file", "PeerCloses", func(l loop.Loop, m *brokenLoop) {
-		m.close = func(s *brokenStream, err error) { s.Receiver.OnClose(nil) }
+		m.close = func(r *brokenReceiver, err error) { r.Receiver.OnClose(nil) }
 	}},
 	{"a byte lost now and then", "EchoBig", func(l loop.Loop, m *brokenLoop) {
 		n := 0
-		m.data = func(s *brokenStream, b []byte) {
+		m.data = func(r *brokenReceiver, b []byte) {
 			if n++; n%100 != 0 || len(b) == 1 {
-				s.Receiver.OnData(b)
+				r.Receiver.OnData(b)
 				return
 			}
-			s.Receiver.OnData(b[1:])
+			r.Receiver.OnData(b[1:])
 		}
 	}},
 	{"Write lost in OnOpen", "WriteInOpen", func(l loop.Loop, m *brokenLoop) {
@@ -244,40 +244,40 @@ var mutants = slices.Concat(roomMutants, []mutant{
 		m.closing = func(c *brokenConn) { later(l, time.Millisecond, c.Conn.Close) }
 	}},
 	{"OnClose within Close", "CloseAnywhere", func(l loop.Loop, m *brokenLoop) {
-		m.closing = func(c *brokenConn) { c.s.Receiver.OnClose(nil); c.Conn.Close() }
+		m.closing = func(c *brokenConn) { c.r.Receiver.OnClose(nil); c.Conn.Close() }
 	}},
 	{"OnData in the turn of Close", "CloseEachOther", func(l loop.Loop, m *brokenLoop) {
 		m.closing = func(c *brokenConn) { l.Defer(&loop.Flush{Do: c.Conn.Close}) }
 	}},
 	{"Close twice, OnClose twice", "CloseTwice", func(l loop.Loop, m *brokenLoop) {
-		m.closing = func(c *brokenConn) { l.Post(func() { c.s.OnClose(nil) }); c.Conn.Close() }
+		m.closing = func(c *brokenConn) { l.Post(func() { c.r.OnClose(nil) }); c.Conn.Close() }
 	}},
 	{"Close sends all", "CloseDropsBuffered", func(l loop.Loop, m *brokenLoop) {
 		m.closing = func(c *brokenConn) { c.Conn.Drain() }
 	}},
 	{"half-close unnoticed", "PeerHalfCloses", func(l loop.Loop, m *brokenLoop) {
-		m.close = func(s *brokenStream, err error) {}
+		m.close = func(r *brokenReceiver, err error) {}
 	}},
 	{"half-close ends the output", "PeerHalfClosesAndReads", func(l loop.Loop, m *brokenLoop) {
-		m.end = func(s *brokenStream) bool { return false }
+		m.end = func(r *brokenReceiver) bool { return false }
 	}},
 	{"OnEnd twice", "PeerHalfClosesAndReads", func(l loop.Loop, m *brokenLoop) {
-		m.end = func(s *brokenStream) bool {
-			s.Receiver.(loop.HalfCloser).OnEnd()
-			return s.Receiver.(loop.HalfCloser).OnEnd()
+		m.end = func(r *brokenReceiver) bool {
+			r.Receiver.(loop.HalfCloser).OnEnd()
+			return r.Receiver.(loop.HalfCloser).OnEnd()
 		}
 	}},
 	{"reset after a half-close unnoticed", "PeerHalfClosesAndResets", func(l loop.Loop, m *brokenLoop) {
-		m.close = func(s *brokenStream, err error) {}
+		m.close = func(r *brokenReceiver, err error) {}
 	}},
 	{"reset as end of file", "PeerResets", func(l loop.Loop, m *brokenLoop) {
-		m.close = func(s *brokenStream, err error) { s.Receiver.OnClose(io.EOF) }
+		m.close = func(r *brokenReceiver, err error) { r.Receiver.OnClose(io.EOF) }
 	}},
 	{"OnClose within Write", "PeerResetsWhileWritten", func(l loop.Loop, m *brokenLoop) {
 		n := 0
 		m.write = func(c *brokenConn, b []byte) {
 			if n++; n == 8 {
-				c.s.OnClose(errReset)
+				c.r.OnClose(errReset)
 			}
 			c.Conn.Write(b)
 		}
@@ -286,7 +286,7 @@ var mutants = slices.Concat(roomMutants, []mutant{
 		m.drain = func(c *brokenConn) { c.Conn.Close() }
 	}},
 	{"Drain waits for ever", "DrainEndsAlone", func(l loop.Loop, m *brokenLoop) {
-		m.close = func(s *brokenStream, err error) {}
+		m.close = func(r *brokenReceiver, err error) {}
 	}},
 	{"Drain closes with unread input", "DrainReadsAndDrops", func(l loop.Loop, m *brokenLoop) {
 		m.drain = func(c *brokenConn) {
@@ -321,9 +321,9 @@ var mutants = slices.Concat(roomMutants, []mutant{
 		m.setReceiver = func(*brokenConn, loop.Receiver) {}
 	}},
 	{"RemoteAddr of another host", "DialOpens", func(l loop.Loop, m *brokenLoop) {
-		m.dial = func(addr string, d time.Duration, s loop.Receiver) {
+		m.dial = func(addr string, d time.Duration, r loop.Receiver) {
 			l.(*Loop).w.Net.listeners["10.0.0.8:1"] = l.(*Loop).w.Net.listeners[addr]
-			l.Dial("10.0.0.8:1", d, s)
+			l.Dial("10.0.0.8:1", d, r)
 		}
 	}},
 })
@@ -378,7 +378,7 @@ func TestMutant(t *testing.T) {
 				h := newHarness(t, 1)
 				broken := &brokenLoop{Loop: h.l}
 				m.make(h.l, broken)
-				h.wrap, h.stream = broken, broken.wrap
+				h.driver, h.receiver = broken, broken.wrap
 				return h
 			})
 			return

@@ -18,9 +18,9 @@ type Path struct {
 	Lose      float64       // probability that a dial times out
 }
 
-// DefaultNet returns the paths of a new World: 10 to 30 µs within a host, 100 to
+// DefaultPaths returns the paths of a new World: 10 to 30 µs within a host, 100 to
 // 200 µs between hosts, no limits, no faults.
-func DefaultNet(from, to string) Path {
+func DefaultPaths(from, to string) Path {
 	if from == to {
 		return Path{Latency: 10 * time.Microsecond, Jitter: 20 * time.Microsecond}
 	}
@@ -46,7 +46,7 @@ type Network struct {
 func newNetwork(w *World) Network {
 	return Network{
 		w:         w,
-		paths:     DefaultNet,
+		paths:     DefaultPaths,
 		hosts:     map[string]*host{},
 		links:     map[[2]*host]*link{},
 		listeners: map[string]*listener{},
@@ -146,9 +146,9 @@ func (n *Network) newConn(l *Loop) *conn {
 
 // dial sends the first segment of a handshake. An address without a listener so far
 // belongs to a host of its own, which refuses.
-func (n *Network) dial(l *Loop, addr string, timeout time.Duration, s loop.Receiver) {
+func (n *Network) dial(l *Loop, addr string, timeout time.Duration, r loop.Receiver) {
 	c := n.newConn(l)
-	c.receiver, c.remote = s, addr
+	c.receiver, c.remote = r, addr
 	if to, ok := n.redirects[addr]; ok {
 		c.original, addr = netip.MustParseAddrPort(addr), to
 	}

@@ -67,7 +67,7 @@ func (t *trace) note(kind noteKind, l *Loop, c *conn, n int) {
 }
 
 // Hash returns a hash of all events so far. Two runs have different hashes if they differ
-// in anything that a Stream, a Timer or a Flush can observe.
+// in anything that a Receiver, a Timer or a Flush can observe.
 func (w *World) Hash() uint64 { return w.trace.hash }
 
 // Reporter is the part of testing.TB that OnFailure needs.

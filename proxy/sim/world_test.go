@@ -17,7 +17,7 @@ func mesh(t *testing.T, seed uint64) uint64 {
 	w := New(seed)
 	w.OnFailure(t)
 	w.Net.SetPaths(func(from, to string) Path {
-		p := DefaultNet(from, to)
+		p := DefaultPaths(from, to)
 		p.Bandwidth, p.Reset, p.Refuse = 50<<20, 0.001, 0.01
 		return p
 	})

@@ -25,7 +25,7 @@ func TestBatchBurst(t *testing.T) {
 	for _, priority := range []string{"online", "batch"} {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 		m.W.Net.SetPaths(func(from, to string) sim.Path {
-			p := sim.DefaultNet(from, to)
+			p := sim.DefaultPaths(from, to)
 			if from == "10.0.1.1" && to == "10.0.0.1" {
 				p.Bandwidth = bandwidth
 			}

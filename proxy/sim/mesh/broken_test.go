@@ -111,11 +111,11 @@ type detour struct {
 	from, to string
 }
 
-func (d *detour) Dial(addr string, timeout time.Duration, s loop.Receiver) {
+func (d *detour) Dial(addr string, timeout time.Duration, r loop.Receiver) {
 	if addr == d.from {
 		addr = d.to
 	}
-	d.Loop.Dial(addr, timeout, s)
+	d.Loop.Dial(addr, timeout, r)
 }
 
 // frame is a frame of a link, or with kind 0 the preface.
@@ -139,8 +139,8 @@ type tappedLoop struct {
 	tap func(l *link) linkTap
 }
 
-func (t *tappedLoop) Dial(addr string, timeout time.Duration, s loop.Receiver) {
-	l := &link{Receiver: s, swapped: map[uint64]uint64{}}
+func (t *tappedLoop) Dial(addr string, timeout time.Duration, r loop.Receiver) {
+	l := &link{Receiver: r, swapped: map[uint64]uint64{}}
 	l.tap = t.tap(l)
 	t.Loop.Dial(addr, timeout, l)
 }

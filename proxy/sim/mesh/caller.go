@@ -102,8 +102,8 @@ func (c *caller) send() {
 }
 
 // dial connects to the loop of the sidecar that gets the request.
-func (c *caller) dial(nonce int, s loop.Receiver) {
-	c.loop.Dial(fmt.Sprintf("%s:%d", consumerHost(c.consumer), egressPort+nonce%c.m.spec.Loops), 0, s)
+func (c *caller) dial(nonce int, r loop.Receiver) {
+	c.loop.Dial(fmt.Sprintf("%s:%d", consumerHost(c.consumer), egressPort+nonce%c.m.spec.Loops), 0, r)
 }
 
 // noCall is the nonce of a connection without a request.

@@ -107,7 +107,7 @@ func newMesh(s Spec, t tampering) *mesh {
 
 // path returns the network between two hosts. The one within a host has no faults.
 func (m *mesh) path(from, to string) sim.Path {
-	p := sim.DefaultNet(from, to)
+	p := sim.DefaultPaths(from, to)
 	if !strings.HasSuffix(from, callerSuffix) && !strings.HasSuffix(to, callerSuffix) && !m.over {
 		p.Reset, p.Bandwidth = m.spec.Breaks, int64(m.spec.Bandwidth)
 	}

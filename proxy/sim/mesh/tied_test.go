@@ -51,8 +51,8 @@ func TestTiedHedges(t *testing.T) {
 // olderLoop is the loop of a sidecar that does not see that providers know tied hedges.
 type olderLoop struct{ loop.Loop }
 
-func (l olderLoop) Dial(addr string, timeout time.Duration, s loop.Receiver) {
-	l.Loop.Dial(addr, timeout, &olderLink{Receiver: s})
+func (l olderLoop) Dial(addr string, timeout time.Duration, r loop.Receiver) {
+	l.Loop.Dial(addr, timeout, &olderLink{Receiver: r})
 }
 
 type olderLink struct {
