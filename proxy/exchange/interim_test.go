@@ -87,7 +87,7 @@ func TestInterim(t *testing.T) {
 				executed := 0
 				for i := range m.Apps {
 					var latest **proxytest.Peer
-					latest = m.RespondWithFunc(i, func() string {
+					latest = m.Apps[i].RespondWithFunc(func() string {
 						script, to := c.executions[executed], *latest
 						executed++
 						for _, s := range script {
@@ -125,7 +125,7 @@ var statusOrLink = regexp.MustCompile(`HTTP/1.1 [1-5][0-9][0-9]|<[0-9]>`)
 func TestInterimCollapsed(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Match: "collapse: true"})
 	var latest **proxytest.Peer
-	latest = m.RespondWithFunc(0, func() string {
+	latest = m.Apps[0].RespondWithFunc(func() string {
 		m.W.At(m.W.Now()+10*time.Millisecond, func() { m.Apps[0].Loop.Do(func() { (*latest).Conn.Write([]byte(interimOK)) }) })
 		return hint(1)
 	})

@@ -85,7 +85,7 @@ func (s *faultMesh) run() {
 				calls, s.once = append(calls, c), append(s.once, c)
 			}
 		}
-		cl := &proxytest.Client{M: s.Mesh, Calls: calls}
+		cl := &proxytest.Client{By: s.Mesh.Callers, Calls: calls}
 		addr := fmt.Sprintf("10.0.0.1:%d", 15001+i%s.Loops)
 		s.Clients.Do(func() { s.Clients.Dial(addr, time.Second, cl) })
 		if rnd.IntN(3) == 0 { // this client closes in between

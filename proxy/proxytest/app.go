@@ -1,6 +1,7 @@
 package proxytest
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"time"
@@ -163,6 +164,29 @@ func (a *App) Listen() {
 func (a *App) restart() {
 	a.Loop = a.m.W.Loop(a.Host + "-app")
 	a.Listen()
+}
+
+// RespondWith makes the application send says after each request. It returns its latest
+// connection.
+func (a *App) RespondWith(says string) **Peer {
+	return a.RespondWithFunc(func() string { return says })
+}
+
+// RespondWithFunc makes the application send the result of says after each request. It
+// returns its latest connection.
+func (a *App) RespondWithFunc(says func() string) **Peer {
+	a.Stop()
+	latest := new(*Peer)
+	a.Stop = a.m.W.Net.Listen(a.Addr, a.Loop, func() loop.Receiver {
+		*latest = &Peer{Reply: func(heard []byte) []byte {
+			if !bytes.HasSuffix(heard, []byte("\r\n\r\n")) {
+				return nil
+			}
+			return []byte(says())
+		}}
+		return *latest
+	})
+	return latest
 }
 
 // HTTP2Conn is the server's end of a connection by HTTP/2. OnCall may do with it what it wants, if it

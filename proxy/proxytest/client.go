@@ -3,7 +3,6 @@ package proxytest
 import (
 	"bytes"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/valyala/bytebufferpool"
@@ -16,7 +15,7 @@ import (
 
 // Call is one request of a simulated client and its response.
 type Call struct {
-	m      *Mesh
+	by     *Callers
 	Nonce  string
 	Raw    []byte
 	Sent   time.Duration
@@ -35,7 +34,7 @@ type Call struct {
 
 // Client is a keep-alive connection to a sidecar. It sends one call after another.
 type Client struct {
-	M     *Mesh
+	By    *Callers
 	Conn  loop.Conn
 	Calls []*Call // without a response, in order; the first one is sent
 	In    []byte
@@ -49,12 +48,12 @@ func (c *Client) OnOpen(conn loop.Conn) {
 }
 
 // Leave closes the connection in a way that the sidecar can't take for a half-close.
-func (c *Client) Leave() { c.M.Clients.Do(func() { sim.Abort(c.Conn) }) }
+func (c *Client) Leave() { c.By.Clients.Do(func() { sim.Abort(c.Conn) }) }
 
 // Send sends the first of the calls.
 func (c *Client) Send() {
 	if len(c.Calls) > 0 {
-		c.Calls[0].Sent = c.M.Clients.Now()
+		c.Calls[0].Sent = c.By.Clients.Now()
 		c.Conn.Write(c.Calls[0].Raw)
 	}
 }
@@ -71,7 +70,7 @@ func (c *Client) OnData(b []byte) {
 			return
 		}
 		if err != nil {
-			c.M.T.Errorf("the client got a malformed response: %v\n%q", err, c.In)
+			c.By.T.Errorf("the client got a malformed response: %v\n%q", err, c.In)
 			return
 		}
 		if resp.Status < 200 {
@@ -84,7 +83,7 @@ func (c *Client) OnData(b []byte) {
 			body.Reset(&head, &lim)
 			used, done, err := body.Decode(c.In[n:], &decoded)
 			if err != nil {
-				c.M.T.Errorf("the client got a malformed body: %v", err)
+				c.By.T.Errorf("the client got a malformed body: %v", err)
 			}
 			if !done {
 				return
@@ -112,13 +111,13 @@ func (c *Client) OnClose(err error) {
 }
 
 func (k *Call) finish(resp *protocol.Response, body []byte) {
-	k.Done, k.Status, k.Took = true, resp.Status, k.m.Clients.Now()-k.Sent
+	k.Done, k.Status, k.Took = true, resp.Status, k.by.Clients.Now()-k.Sent
 	k.Body, k.Headers, k.Trailers = bytes.Clone(body), cloned(resp.Headers), cloned(resp.Trailers)
 	k.Code = string(protocol.Find(resp.Headers, "x-remora-error"))
 	nonce := protocol.Find(resp.Headers, "x-nonce")
 	own := k.Code != "" || nonce == nil && protocol.Find(resp.Headers, "x-remora-fallback") != nil // of a sidecar
 	if !own && string(nonce) != k.Nonce {
-		k.m.T.Errorf("call %s got the response to %s", k.Nonce, nonce)
+		k.by.T.Errorf("call %s got the response to %s", k.Nonce, nonce)
 	}
 }
 
@@ -139,34 +138,6 @@ func CountCodes(calls []*Call) map[string]int {
 	return n
 }
 
-// Dial opens a client connection to addr.
-func (m *Mesh) Dial(addr string) *Client {
-	c := &Client{M: m}
-	m.Clients.Do(func() { m.Clients.Dial(addr, time.Second, c) })
-	return c
-}
-
-// Post returns a POST with a body of n bytes and a nonce of its own.
-func (m *Mesh) Post(n int, headers ...string) *Call {
-	m.nonces++
-	c := &Call{m: m, Nonce: fmt.Sprintf("n%d", m.nonces)}
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "POST /compute HTTP/1.1\r\nHost: compute\r\nx-nonce: %s\r\nContent-Length: %d\r\n", c.Nonce, n)
-	for _, h := range headers {
-		b.WriteString(h + "\r\n")
-	}
-	b.WriteString("\r\n")
-	b.WriteString(strings.Repeat("x", n))
-	c.Raw = b.Bytes()
-	return c
-}
-
-// CallGRPC returns a gRPC call with a nonce of its own. The application does not know gRPC: it says
-// what its Trailers say.
-func (m *Mesh) CallGRPC(headers ...string) *Call {
-	return m.Post(10, append([]string{"content-type: application/grpc+proto"}, headers...)...)
-}
-
 // GRPCStatus is the status of a gRPC call, from the trailers or the headers.
 func (k *Call) GRPCStatus() string {
 	if said := protocol.Find(k.Trailers, protocol.HeaderGRPCStatus); said != nil {
@@ -175,86 +146,10 @@ func (k *Call) GRPCStatus() string {
 	return string(protocol.Find(k.Headers, protocol.HeaderGRPCStatus))
 }
 
-// Get returns a GET with a nonce of its own.
-func (m *Mesh) Get(path string, headers ...string) *Call {
-	m.nonces++
-	c := &Call{m: m, Nonce: fmt.Sprintf("n%d", m.nonces)}
-	c.Raw = fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: compute\r\nx-nonce: %s\r\n", path, c.Nonce)
-	for _, h := range headers {
-		c.Raw = append(c.Raw, h+"\r\n"...)
-	}
-	c.Raw = append(c.Raw, "\r\n"...)
-	return c
-}
-
 // Same gives the call a nonce that all such calls have: it may get the response to another.
 func (k *Call) Same() *Call {
 	const same = "same"
 	k.Raw = bytes.Replace(k.Raw, []byte("x-nonce: "+k.Nonce), []byte("x-nonce: "+same), 1)
 	k.Nonce = same
 	return k
-}
-
-// Do sends calls one after another on a connection of their own.
-func (m *Mesh) Do(calls ...*Call) *Client {
-	c := m.Dial(Egress)
-	c.Calls = calls
-	return c
-}
-
-// Finish runs the world until all calls are done.
-func (m *Mesh) Finish(calls ...*Call) {
-	m.T.Helper()
-	all := func() bool { // called after each event, so it checks each call once
-		for len(calls) > 0 && calls[0].Done {
-			calls = calls[1:]
-		}
-		return len(calls) == 0
-	}
-	if !m.W.RunUntil(all, 2*time.Minute) {
-		m.T.Fatal("a call has no response after two minutes")
-	}
-}
-
-// Complete makes a call on a connection of its own, and waits for its response. It returns the call.
-func (m *Mesh) Complete(c *Call) *Call {
-	m.T.Helper()
-	m.Do(c)
-	m.Finish(c)
-	return c
-}
-
-// OK waits for the responses of calls, and checks that their status is 200.
-func (m *Mesh) OK(calls ...*Call) {
-	m.T.Helper()
-	m.Finish(calls...)
-	for _, c := range calls {
-		if c.Err != nil || c.Status != 200 {
-			m.T.Errorf("call %s: status %d %s, error %v", c.Nonce, c.Status, c.Code, c.Err)
-		}
-	}
-}
-
-// Burst sends n calls with bodies of size bytes at once, each on a connection of
-// its own.
-func (m *Mesh) Burst(n, size int) (calls []*Call) {
-	for range n {
-		c := m.Post(size)
-		m.Do(c)
-		calls = append(calls, c)
-	}
-	return calls
-}
-
-// Crowd opens a number of connections that send n calls each, one after another.
-func (m *Mesh) Crowd(clients, n, size int) (all []*Call) {
-	for range clients {
-		var calls []*Call
-		for range n {
-			calls = append(calls, m.Post(size))
-		}
-		m.Do(calls...)
-		all = append(all, calls...)
-	}
-	return all
 }

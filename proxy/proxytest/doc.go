@@ -3,11 +3,11 @@
 // (NullLoop), the corpus of requests and responses, and peers that misbehave. A test drives a Mesh call by call.
 // Package sim/mesh is for whole runs that follow from a script or a seed.
 //
-//	client.go, raw.go    HTTP clients and their requests
-//	dubbo_client.go      Dubbo consumers and their calls
 //	mesh.go, node.go     Mesh and Node, a sidecar of it
+//	callers.go           Callers, the clients of a Mesh; client.go their HTTP connections
+//	dubbo_client.go      Dubbo consumers and their calls
 //	app.go, dubbo.go     applications over HTTP and Dubbo; apps.go prepares several
-//	load.go, script.go   load, faults and scripted peers
+//	load.go, script.go   load, faults, and peers in the place of a provider's sidecar
 //	peer.go, ledger.go   peers that send any bytes, and the messages seen on a link
 //	stream.go            streams that a Node opens; carrier.go keeps those that it is given
 //	pipe.go              a loop.Pipe of which a test has both ends

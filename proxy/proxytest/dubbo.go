@@ -43,9 +43,7 @@ const (
 // NewDubboMesh returns a mesh that is ready for calls.
 func NewDubboMesh(t *testing.T, o DubboOptions) *dubboMesh {
 	t.Helper()
-	m := &dubboMesh{Mesh: &Mesh{T: t, W: sim.New(o.Seed), OneHop: o.OneHop, Loops: 1}}
-	m.W.OnFailure(t)
-	m.Clients = m.W.Loop("10.0.0.1-client")
+	m := &dubboMesh{Mesh: &Mesh{Callers: newCallers(t, o.Seed), OneHop: o.OneHop, Loops: 1}}
 	service := `discover: static, endpoints: ["10.0.9.9:1"], protocol: link`
 	if o.OneHop {
 		service = `discover: static, endpoints: ["10.0.9.9:1"], protocol: dubbo`

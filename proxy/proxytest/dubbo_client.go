@@ -12,24 +12,24 @@ import (
 )
 
 // DialDubbo opens a Dubbo consumer's connection to addr.
-func (m *Mesh) DialDubbo(addr string) *DubboClient {
-	c := &DubboClient{m: m, next: 1, InFlight: map[int64][]byte{}, Responses: map[int64]*dubbo.Frame{}}
-	m.Clients.Do(func() { m.Clients.Dial(addr, time.Second, c) })
+func (cs *Callers) DialDubbo(addr string) *DubboClient {
+	c := &DubboClient{by: cs, next: 1, InFlight: map[int64][]byte{}, Responses: map[int64]*dubbo.Frame{}}
+	cs.Clients.Do(func() { cs.Clients.Dial(addr, time.Second, c) })
 	return c
 }
 
 // FormCall returns a call by an HTTP client, as a form.
-func (m *Mesh) FormCall(method, arg string, headers ...string) *Call {
+func (cs *Callers) FormCall(method, arg string, headers ...string) *Call {
 	body := "interface=" + DemoService + "&method=" + method + "&parameterTypesString=Ljava%2Flang%2FString%3B&parameter=" + arg
-	c := &Call{m: m}
+	c := &Call{by: cs}
 	c.Raw = fmt.Appendf(nil, "POST / HTTP/1.1\r\nhost: a\r\ncontent-type: application/x-www-form-urlencoded\r\ncontent-length: %d\r\n%s\r\n%s",
 		len(body), strings.Join(append(headers, ""), "\r\n"), body)
 	return c
 }
 
 // JSONCall returns a call by an HTTP client, in JSON.
-func (m *Mesh) JSONCall(method, body string, headers ...string) *Call {
-	c := &Call{m: m}
+func (cs *Callers) JSONCall(method, body string, headers ...string) *Call {
+	c := &Call{by: cs}
 	c.Raw = fmt.Appendf(nil, "POST /%s/%s HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: %d\r\n%s\r\n%s",
 		DemoService, method, len(body), strings.Join(append(headers, ""), "\r\n"), body)
 	return c
@@ -37,7 +37,7 @@ func (m *Mesh) JSONCall(method, body string, headers ...string) *Call {
 
 // DubboClient is a Dubbo consumer's connection to a sidecar.
 type DubboClient struct {
-	m         *Mesh
+	by        *Callers
 	Conn      loop.Conn
 	early     []byte // sent before the connection was open
 	in        []byte
@@ -65,7 +65,7 @@ func (c *DubboClient) OnData(b []byte) {
 	for {
 		f, n, err := dubbo.Decode(c.in, math.MaxInt32)
 		if err != nil {
-			c.m.T.Errorf("the consumer got malformed input: %v\n%x", err, c.in)
+			c.by.T.Errorf("the consumer got malformed input: %v\n%x", err, c.in)
 		}
 		if n == 0 {
 			return
@@ -75,7 +75,7 @@ func (c *DubboClient) OnData(b []byte) {
 		case f.Event:
 			c.Events = append(c.Events, &f)
 		case f.Request || c.InFlight[f.ID] == nil:
-			c.m.T.Errorf("the consumer got a frame that is no response to a call: %+v", f)
+			c.by.T.Errorf("the consumer got a frame that is no response to a call: %+v", f)
 		default:
 			delete(c.InFlight, f.ID)
 			c.Responses[f.ID] = &f
@@ -89,7 +89,7 @@ func (c *DubboClient) Send(b []byte) {
 		c.early = append(c.early, b...)
 		return
 	}
-	c.m.Clients.Do(func() { c.Conn.Write(b) })
+	c.by.Clients.Do(func() { c.Conn.Write(b) })
 }
 
 // Call sends a call and returns its id.
@@ -103,9 +103,9 @@ func (c *DubboClient) Call(serialization byte, body []byte) (id int64) {
 
 // Await runs the world until the call has a response, and returns it.
 func (c *DubboClient) Await(id int64) *dubbo.Frame {
-	c.m.T.Helper()
-	if !c.m.W.RunUntil(func() bool { return c.Responses[id] != nil || c.Ended }, 2*time.Minute) || c.Responses[id] == nil {
-		c.m.T.Fatalf("call %d has no response, connection closed: %t", id, c.Ended)
+	c.by.T.Helper()
+	if !c.by.W.RunUntil(func() bool { return c.Responses[id] != nil || c.Ended }, 2*time.Minute) || c.Responses[id] == nil {
+		c.by.T.Fatalf("call %d has no response, connection closed: %t", id, c.Ended)
 	}
 	return c.Responses[id]
 }
@@ -113,19 +113,19 @@ func (c *DubboClient) Await(id int64) *dubbo.Frame {
 // CheckResult waits for a response, and checks its status and, unless body is empty, its
 // body.
 func (c *DubboClient) CheckResult(id int64, status dubbo.Status, body string) {
-	c.m.T.Helper()
+	c.by.T.Helper()
 	if f := c.Await(id); f.Status != status || body != "" && string(f.Body) != body {
-		c.m.T.Errorf("status %d, body %q; want %d, %q", f.Status, f.Body, status, body)
+		c.by.T.Errorf("status %d, body %q; want %d, %q", f.Status, f.Body, status, body)
 	}
 }
 
 // CheckRefused sends b, which is no valid call, and checks that the response to id refuses
 // it with the code.
 func (c *DubboClient) CheckRefused(id int64, b []byte, status dubbo.Status, code string) {
-	c.m.T.Helper()
+	c.by.T.Helper()
 	c.InFlight[id] = b
 	c.Send(b)
 	if f := c.Await(id); f.Status != status || !bytes.Contains(f.Body, []byte(code+": ")) {
-		c.m.T.Errorf("status %d, %q; want %d, %s", f.Status, f.Body, status, code)
+		c.by.T.Errorf("status %d, %q; want %d, %s", f.Status, f.Body, status, code)
 	}
 }

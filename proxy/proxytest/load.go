@@ -2,7 +2,6 @@ package proxytest
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
@@ -89,47 +88,6 @@ func (m *Mesh) InjectFault(kind Fault, i int) {
 		m.W.Faults.ResetAll(m.Consumer.Host, provider.Host)
 	case ResetApp:
 		m.W.Faults.ResetAll(provider.Host, app.Host+"-app")
-	}
-}
-
-// SendAtRate sends calls at random times for d, with a rate per second. It does not wait
-// for responses.
-func (m *Mesh) SendAtRate(seed uint64, rate float64, d time.Duration) (calls []*Call) {
-	rnd := rand.New(rand.NewPCG(seed, 1))
-	for at, end := m.W.Now(), m.W.Now()+d; at < end; {
-		c := m.Post(10)
-		calls = append(calls, c)
-		m.W.At(at, func() { m.Do(c) })
-		at += time.Duration(rnd.ExpFloat64() / rate * float64(time.Second))
-	}
-	return calls
-}
-
-// FinishAfter runs the world for d, and then until all calls are done.
-func (m *Mesh) FinishAfter(d time.Duration, calls []*Call) {
-	m.T.Helper()
-	m.W.Run(d) // checking every call after each event would take long
-	m.Finish(calls...)
-}
-
-// WarmUp sends n calls one after another, so that latency estimates are valid.
-func (m *Mesh) WarmUp(n int) {
-	m.T.Helper()
-	var calls []*Call
-	for range n {
-		calls = append(calls, m.Post(10))
-	}
-	m.Do(calls...)
-	m.OK(calls...)
-}
-
-// CheckExecutedOnce checks that no request of calls was executed twice.
-func (m *Mesh) CheckExecutedOnce(executed map[string]int, calls ...*Call) {
-	m.T.Helper()
-	for _, c := range calls {
-		if n := executed[c.Nonce]; n > 1 {
-			m.T.Errorf("call %s, which is not idempotent, was executed %d times", c.Nonce, n)
-		}
 	}
 }
 

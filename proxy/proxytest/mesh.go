@@ -1,7 +1,6 @@
 package proxytest
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -9,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/sim"
@@ -17,34 +15,17 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// Mesh is a consumer's sidecar and a number of applications on the simulator, and drives them for a test. Unless
-// OneHop is set, each application has a provider's sidecar. Its methods make callers (client.go, raw.go, dubbo_client.go),
-// scripted peers (script.go), load and faults (load.go). What applications do is set on Apps, and streams are opened
-// at a Node.
+// Mesh is sidecars and applications on the simulator: a consumer's sidecar, and applications,
+// each beside a provider's sidecar unless OneHop is set. Its Callers drive it. What
+// applications do is set on Apps, and streams are opened at a Node.
 type Mesh struct {
-	T        *testing.T
-	W        *sim.World
+	*Callers
 	Consumer *Node
 	Nodes    []*Node // consumer first
 	Apps     Apps
-	Clients  *sim.Loop
-	nonces   int
 	OneHop   bool // no provider's sidecar
 	Loops    int  // of each sidecar
 	dialler  func(loop.Loop) loop.Loop
-}
-
-// Node is one sidecar.
-type Node struct {
-	m       *Mesh
-	Host    string
-	Loop    *sim.Loop   // the first one
-	Loops   []*sim.Loop // one for each worker; worker i listens on port + i
-	Proc    *proxy.Process
-	Cfg     *config.Config
-	Stop    []func() // functions that close the listeners
-	log     *accessFile
-	LogText bytes.Buffer // its log
 }
 
 // Epoch is the time of day at which simulations begin.
@@ -86,8 +67,7 @@ func NewMesh(t *testing.T, o MeshOptions) *Mesh {
 	if o.Apps == 0 {
 		o.Apps = 3
 	}
-	m := &Mesh{T: t, W: sim.New(o.Seed), OneHop: o.OneHop, Loops: max(1, o.Loops), dialler: o.Dialler}
-	m.W.OnFailure(t)
+	m := &Mesh{Callers: newCallers(t, o.Seed), OneHop: o.OneHop, Loops: max(1, o.Loops), dialler: o.Dialler}
 	if o.Bandwidth > 0 {
 		m.W.Net.SetPaths(func(from, to string) sim.Path {
 			p := sim.DefaultPaths(from, to)
@@ -95,7 +75,6 @@ func NewMesh(t *testing.T, o MeshOptions) *Mesh {
 			return p
 		})
 	}
-	m.Clients = m.W.Loop("10.0.0.1-client")
 	speaks := cmp.Or(o.Speaks, "http")
 	protocolName := "link"
 	if o.OneHop {

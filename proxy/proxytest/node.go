@@ -1,6 +1,7 @@
 package proxytest
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
 	"time"
@@ -8,9 +9,23 @@ import (
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/sim"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 	"github.com/remora-proxy/remora/registry"
 )
+
+// Node is one sidecar.
+type Node struct {
+	m       *Mesh
+	Host    string
+	Loop    *sim.Loop   // the first one
+	Loops   []*sim.Loop // one for each worker; worker i listens on port + i
+	Proc    *proxy.Process
+	Cfg     *config.Config
+	Stop    []func() // functions that close the listeners
+	log     *accessFile
+	LogText bytes.Buffer // its log
+}
 
 // Report returns the report of the node's first loop.
 func (n *Node) Report() (r stats.WorkerReport) {

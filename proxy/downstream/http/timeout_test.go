@@ -34,7 +34,7 @@ func TestDrippingRequests(t *testing.T) {
 				m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 				p := &proxytest.Peer{Says: []byte(before + c.says)}
 				m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, p) })
-				m.SendSlowly(p, m.Clients, c.drips)
+				sendSlowly(m, p, m.Clients, c.drips)
 				m.CheckClosesAfter(p, c.least-time.Millisecond, 2*time.Second)
 				if response := string(p.Heard); !strings.Contains(response, "HTTP/1.1 408") || !strings.Contains(response, c.code) {
 					t.Errorf("received %q, want 408 %s", response, c.code)
@@ -90,7 +90,7 @@ func TestSlowApplication(t *testing.T) {
 				m.Do(k)
 				m.W.RunUntil(func() bool { return p.Conn != nil }, time.Second)
 				m.W.Faults.PauseReading(p.Conn, c.deaf)
-				m.SendSlowly(p, lp, c.drips)
+				sendSlowly(m, p, lp, c.drips)
 				m.Finish(k)
 				if k.Status != 504 || k.Code != "deadline" {
 					t.Errorf("status %d %s, want 504 deadline", k.Status, k.Code)
@@ -178,5 +178,20 @@ func TestIdlePooledConnectionsOfBurst(t *testing.T) {
 	}
 	if most > 8 {
 		t.Errorf("%d were closed in one turn, want 8 at most", most)
+	}
+}
+
+// sendSlowly makes p, once it is connected, send text at one byte per second until the
+// connection closes.
+func sendSlowly(m *proxytest.Mesh, p *proxytest.Peer, loop interface{ Post(func()) }, text string) {
+	m.W.RunUntil(func() bool { return p.Conn != nil }, time.Second)
+	for i := range len(text) {
+		m.W.At(m.W.Now()+time.Duration(i)*time.Second, func() {
+			loop.Post(func() {
+				if !p.Ended {
+					p.Conn.Write([]byte(text[i : i+1]))
+				}
+			})
+		})
 	}
 }

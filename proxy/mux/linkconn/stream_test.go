@@ -19,7 +19,7 @@ func TestStreamResponseIsParked(t *testing.T) {
 	for _, a := range proxytest.StreamResponses {
 		t.Run(a.Name, func(t *testing.T) {
 			m, consumer, provider := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages})
-			m.RespondWith(0, a.Says)
+			m.Apps[0].RespondWith(a.Says)
 			m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
 			m.RunUntil("a stream", func() bool { return len(consumer.Responses) == 1 })
 			got, src := consumer.Responses[0], consumer.Responses[0].Source
@@ -68,7 +68,7 @@ func TestStreamResponseIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, consumer, provider := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages + "\n" + proxytest.LogAll})
 			prepare(m, provider)
-			app := m.RespondWith(0, proxytest.StreamResponses[5].Says) // all of which has been read when it leaves
+			app := m.Apps[0].RespondWith(proxytest.StreamResponses[5].Says) // all of which has been read when it leaves
 			p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
 			m.RunUntil("a response", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
 			resp, _, _ := proxytest.DecodeHead(t, p.Heard)

@@ -27,7 +27,7 @@ func TestMillisecondsOfBurst(t *testing.T) {
 		send := func() {
 			c := m.Post(10)
 			calls = append(calls, c)
-			d := &proxytest.Client{M: m, Calls: []*proxytest.Call{c}}
+			d := &proxytest.Client{By: m.Callers, Calls: []*proxytest.Call{c}}
 			addr := fmt.Sprint("10.0.0.1:", 15001+len(calls)%loops)
 			m.Clients.Post(func() { m.Clients.Dial(addr, time.Second, d) })
 		}

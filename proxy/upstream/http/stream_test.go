@@ -18,7 +18,7 @@ func TestStreamResponses(t *testing.T) {
 	for seed, a := range proxytest.StreamResponses {
 		t.Run(a.Name, func(t *testing.T) {
 			m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Seed: uint64(seed), Limits: proxytest.SmallMessages})
-			app := m.RespondWith(0, a.Says)
+			app := m.Apps[0].RespondWith(a.Says)
 			m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
 			m.RunUntil("a stream", func() bool { return len(c.Responses) == 1 })
 			if at := m.W.Now(); strings.HasPrefix(a.Name, "pauses") != (at > 100*time.Millisecond) {
@@ -57,7 +57,7 @@ func TestStreamResponses(t *testing.T) {
 // registry has given it another protocol meanwhile.
 func TestStreamAfterProtocolChange(t *testing.T) {
 	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallMessages})
-	m.RespondWith(0, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n")
+	m.Apps[0].RespondWith("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n")
 	p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
 	m.W.Run(50 * time.Millisecond) // the head has arrived, and the body pauses
 	changed := m.Endpoint(0)
@@ -81,7 +81,7 @@ func TestLongResponseInOneRead(t *testing.T) {
 		for _, size := range []int{1025, 2049, 16 << 10} {
 			m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: "limits: {message: 1KiB}"})
 			body := strings.Repeat("y", size)
-			m.RespondWith(0, fmt.Sprintf("HTTP/1.1 200 OK\r\n"+framing, size, body))
+			m.Apps[0].RespondWith(fmt.Sprintf("HTTP/1.1 200 OK\r\n"+framing, size, body))
 			p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
 			m.RunUntil("a response", func() bool { return len(c.Responses) == 1 || len(p.Heard) > 0 })
 			if len(c.Responses) == 0 {
@@ -110,7 +110,7 @@ func TestShortResponsesAreMessages(t *testing.T) {
 	} {
 		m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallMessages})
 		m.W.Options.Cut = 0
-		m.RespondWith(0, says)
+		m.Apps[0].RespondWith(says)
 		p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
 		m.RunUntil("a response", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
 		if resp, h, _ := proxytest.DecodeHead(t, p.Heard); resp.Status != 200 || !h.KeepAlive || len(c.Responses) != 0 {
@@ -121,7 +121,7 @@ func TestShortResponsesAreMessages(t *testing.T) {
 	}
 	// The length of a slow body is known.
 	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallMessages})
-	app := m.RespondWith(0, events+"Content-Length: 5\r\n\r\nfir")
+	app := m.Apps[0].RespondWith(events + "Content-Length: 5\r\n\r\nfir")
 	p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
 	m.W.Run(time.Second)
 	m.Apps[0].Loop.Do(func() { (*app).Conn.Write([]byte("st")) })
@@ -133,7 +133,7 @@ func TestShortResponsesAreMessages(t *testing.T) {
 // TestStreamToHTTP10 checks that an HTTP/1.0 client gets a body without chunks.
 func TestStreamToHTTP10(t *testing.T) {
 	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
-	m.RespondWith(0, proxytest.StreamResponses[1].Says)
+	m.Apps[0].RespondWith(proxytest.StreamResponses[1].Says)
 	m.DialAndSend(proxytest.Egress, "GET /s HTTP/1.0\r\n\r\n")
 	m.RunUntil("a stream", func() bool { return len(c.Responses) == 1 })
 	if a := c.Responses[0]; a.Chunks || bytes.Contains(a.Head, []byte("hunked")) {
@@ -155,7 +155,7 @@ func TestStreamWaitsForSlowReader(t *testing.T) {
 			// Within maxUnread, so that the next request begins.
 			big := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: 720000\r\n\r\n%0720000d", 0)
 			says := big
-			app := m.RespondWithFunc(0, func() string { return says })
+			app := m.Apps[0].RespondWithFunc(func() string { return says })
 			p := m.DialAndSend(proxytest.Egress, "")
 			m.RunUntil("a connection", func() bool { return p.Conn != nil })
 			m.W.Faults.PauseReading(p.Conn, true)
@@ -214,7 +214,7 @@ func TestStreamBeforeRequestIsSent(t *testing.T) {
 func TestStreamResponsesWithoutSockets(t *testing.T) {
 	for _, a := range proxytest.StreamResponses {
 		m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallMessages, NoSockets: true})
-		app := m.RespondWith(0, a.Says)
+		app := m.Apps[0].RespondWith(a.Says)
 		p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
 		m.W.Run(time.Second)
 		want, code := 200, ""
@@ -240,7 +240,7 @@ func TestHedgedStream(t *testing.T) {
 		Service: "idempotent: true, hedge: {mode: on, delay: 20ms, budget: 1}"})
 	var apps [2]**proxytest.Peer
 	for i := range apps {
-		apps[i] = m.RespondWith(i, proxytest.StreamResponses[5].Says) // both pause; the first attempt becomes a stream first
+		apps[i] = m.Apps[i].RespondWith(proxytest.StreamResponses[5].Says) // both pause; the first attempt becomes a stream first
 	}
 	m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
 	m.RunUntil("a stream", func() bool { return len(c.Responses) == 1 })
@@ -274,8 +274,8 @@ func TestBadStreamIsRetried(t *testing.T) {
 		}
 		return "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 	}
-	m.RespondWithFunc(0, response)
-	m.RespondWithFunc(1, response)
+	m.Apps[0].RespondWithFunc(response)
+	m.Apps[1].RespondWithFunc(response)
 	for range 20 { // earns tokens for the retry
 		p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
 		m.RunUntil("a response", func() bool { return bytes.HasSuffix(p.Heard, []byte("ok")) || len(c.Responses) > 0 })
