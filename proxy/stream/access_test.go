@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
@@ -38,30 +40,38 @@ type streamLine struct {
 	DurationMS float64 `json:"duration_ms"`
 }
 
-// openAccessLog makes s log to a file in a temporary directory.
-func (s *sidecar) openAccessLog() {
-	s.log = filepath.Join(s.t.TempDir(), "access.log")
+// accessLog is the access log of a sidecar.
+type accessLog struct {
+	t    *testing.T
+	path string
+}
+
+// openAccessLog makes proc log to a file in a temporary directory.
+func openAccessLog(t *testing.T, proc *proxy.Process) *accessLog {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "access.log")
 	q := accesslog.NewQueue(0, 2, new(accesslog.Counts))
-	w, err := accesslog.Open(s.log, q, nil)
+	w, err := accesslog.Open(path, q, nil)
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
-	s.t.Cleanup(func() {
+	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 		defer cancel()
 		if err := w.Close(ctx); err != nil {
-			s.t.Error(err)
+			t.Error(err)
 		}
 	})
-	s.proc.SetWall(time.Now)
-	s.proc.Generation().LogTo(q)
+	proc.SetWall(time.Now)
+	proc.Generation().LogTo(q)
+	return &accessLog{t, path}
 }
 
-// line waits for the line of the access log after the first seen lines.
-func (s *sidecar) line(seen int) (l streamLine) {
-	s.t.Helper()
-	s.eventually("a line of the access log", func() error {
-		text, err := os.ReadFile(s.log)
+// line waits for the line after the first seen lines.
+func (g *accessLog) line(seen int) (l streamLine) {
+	g.t.Helper()
+	eventually.Nil(g.t, "a line of the access log", func() error {
+		text, err := os.ReadFile(g.path)
 		lines := bytes.Split(text, []byte("\n"))
 		if err != nil || len(lines) < seen+2 {
 			return fmt.Errorf("%q, %v", text, err)
@@ -117,7 +127,7 @@ func TestAccessLogChain(t *testing.T) {
 			_, _ = io.Copy(io.Discard, resp.Body)
 			resp.Body.Close()
 			for i, s := range c.nodes {
-				l := s.line(0)
+				l := s.log.line(0)
 				if l.BytesIn < k.in || l.BytesOut < k.out || l.DurationMS <= 0 || !strings.HasPrefix(l.Client, "127.0.0.1:") {
 					t.Errorf("sidecar %d: %+v", i, l)
 				}
@@ -174,7 +184,7 @@ func TestAccessLogTunnels(t *testing.T) {
 			k.consumer.Endpoint, k.provider.Endpoint = c.nodes[1].addr, a.addr
 			for i, want := range []streamLine{k.consumer, k.provider} {
 				want.Listener, want.Service, want.BytesIn, want.BytesOut = "in", "app", len("ping"), len("server")
-				l := c.nodes[i].line(0)
+				l := c.nodes[i].log.line(0)
 				l.Client, l.DurationMS = "", 0
 				if l != want {
 					t.Errorf("sidecar %d:\n%+v, want\n%+v", i, l, want)
@@ -213,7 +223,7 @@ func TestAccessLogPass(t *testing.T) {
 		Listener: "outbound", Client: client.LocalAddr().String(), Protocol: "tcp", Stream: "opaque", Endpoint: a.addr,
 		Outcome: "closed", BytesIn: 4, BytesOut: 6,
 	}
-	l := s.line(0)
+	l := s.log.line(0)
 	l.DurationMS = 0
 	if l != want {
 		t.Errorf("%+v, want\n%+v", l, want)
@@ -226,12 +236,12 @@ func TestAccessLogPass(t *testing.T) {
 		Listener: "outbound", Client: client.LocalAddr().String(), Protocol: "tcp", Stream: "opaque", Endpoint: gone,
 		Outcome: "failed", Error: "upstream-connect",
 	}
-	l = s.line(1)
+	l = s.log.line(1)
 	l.DurationMS = 0
 	if l != want {
 		t.Errorf("%+v, want\n%+v", l, want)
 	}
-	s.waitIdle()
+	s.counts.waitIdle()
 }
 
 // TestAccessLogTCP: an opaque connection has a line, whether or not an endpoint
@@ -247,8 +257,8 @@ func TestAccessLogTCP(t *testing.T) {
 	at := client.LocalAddr().String()
 	client.Close()
 	server.Close()
-	s.waitIdle()
-	l := s.line(0)
+	s.counts.waitIdle()
+	l := s.log.line(0)
 	l.DurationMS = 0
 	want := streamLine{
 		Listener: "in", Client: at, Protocol: "tcp", Stream: "opaque", Service: "app", Endpoint: a.addr,
@@ -260,8 +270,8 @@ func TestAccessLogTCP(t *testing.T) {
 	gone := refusingAddr(t)
 	s.update(endpoint(gone))
 	s.wantRefused()
-	if l := s.line(1); l.Outcome != "failed" || l.Error != "upstream-connect" || l.Status != 0 || l.Endpoint != gone || l.Listener != "in" {
+	if l := s.log.line(1); l.Outcome != "failed" || l.Error != "upstream-connect" || l.Status != 0 || l.Endpoint != gone || l.Listener != "in" {
 		t.Errorf("%+v", l)
 	}
-	s.waitIdle()
+	s.counts.waitIdle()
 }

@@ -49,7 +49,7 @@ func TestChainNotAllowed(t *testing.T) {
 		client.Close()
 		last := c.nodes[len(c.nodes)-1]
 		last.eventually("all refusals to be counted", func() error {
-			if _, failures := last.totals(); failures["not-allowed"] != 6 || len(failures) != 1 {
+			if _, failures := last.counts.totals(); failures["not-allowed"] != 6 || len(failures) != 1 {
 				return fmt.Errorf("%v", failures)
 			}
 			return nil
@@ -88,14 +88,14 @@ services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http, c
 					defer place.Release()
 				}
 				s.wantRefused()
-				s.wantFailure("not-allowed")
-				s.waitIdle()
+				s.counts.wantFailure("not-allowed")
+				s.counts.waitIdle()
 				return
 			}
 			client, server := s.pair(a)
 			client.Close()
 			server.Close()
-			s.waitIdle()
+			s.counts.waitIdle()
 		})
 	}
 }

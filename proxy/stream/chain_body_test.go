@@ -73,7 +73,7 @@ func TestChainBodies(t *testing.T) {
 				t.Error("no Connection: close in the response to a stream")
 			}
 		}
-		if n := c.nodes[0].handoffs(stats.Handoff(stats.StreamBody)); n != 2 {
+		if n := c.nodes[0].counts.handoffs(stats.Handoff(stats.StreamBody)); n != 2 {
 			t.Errorf("%d requests left their loop", n)
 		}
 	}

@@ -163,7 +163,7 @@ func TestChainClose(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			linked(t, chainOptions{}, func(t *testing.T, c *chain) {
 				app := newApp(t)
-				c.nodes[1].replace(app.addr)
+				c.nodes[1].update(endpoint(app.addr))
 				upload, download, tunnel := c.dial(), c.dial(), c.dial()
 				_, _ = fmt.Fprintf(upload, "PUT / HTTP/1.1\r\nHost: app\r\nContent-Length: %d\r\n\r\nbody", 1<<30)
 				_, _ = io.WriteString(download, "GET / HTTP/1.1\r\nHost: app\r\n\r\n")
@@ -188,11 +188,6 @@ func TestChainClose(t *testing.T) {
 			})
 		})
 	}
-}
-
-// replace makes addr the only endpoint of s.
-func (s *sidecar) replace(addr string) {
-	s.update(endpoint(addr))
 }
 
 // TestChainDrain: during a drain open streams continue, also a response that is fetched
@@ -280,21 +275,21 @@ func TestTunnelMemoryLimit(t *testing.T) {
 	wantRead(t, "the server", server, "bytes")
 	client.Close()
 	server.Close()
-	s.waitIdle()
+	s.counts.waitIdle()
 }
 
 // TestFetchFailed: a response that could not be fetched is counted as a failure.
 func TestFetchFailed(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
-	b, at := s.inFront(), s.linkAddr()
-	client := s.fetched(b, at, link.Token{7}, http1.Head{Framing: http1.Chunked})
+	b, at := s.inFront(), s.entry.linkAddr()
+	client := b.fetch(at, link.Token{7}, http1.Head{Framing: http1.Chunked})
 	if got, err := io.ReadAll(client); !bytes.HasPrefix(got, []byte("HTTP/1.1 504 ")) || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 	client.Close()
-	b.waitIdle()
-	if sum, failures := b.totals(); sum.StreamsFailed != 1 || failures["deadline"] != 1 {
+	b.counts.waitIdle()
+	if sum, failures := b.counts.totals(); sum.StreamsFailed != 1 || failures["deadline"] != 1 {
 		t.Errorf("%d failed, %v", sum.StreamsFailed, failures)
 	}
 }

@@ -3,7 +3,6 @@ package stream
 import (
 	"cmp"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net/http"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor"
-	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 	"github.com/remora-proxy/remora/registry"
 )
 
@@ -155,50 +153,9 @@ func (c *chain) waitNoStreams() {
 		s.eventually(fmt.Sprintf("sidecar %d to have no stream", i), func() error {
 			kept := 0
 			if i > 0 {
-				kept = c.nodes[i-1].endpointConnections()
+				kept = c.nodes[i-1].counts.endpointConnections()
 			}
-			return s.checkNoStreams(int64(kept))
+			return s.counts.checkNoStreams(int64(kept))
 		})
 	}
-}
-
-// checkNoStreams returns an error with what is left of streams. inbound is the number of
-// accepted connections that must be left.
-func (s *sidecar) checkNoStreams(inbound int64) error {
-	s.t.Helper()
-	sum, _ := s.totals()
-	st := s.reactor.Stats()
-	if st.Inbound != inbound || sum.StreamsOpen != 0 || s.proc.Pending() != 0 || s.srv.Open() != 0 {
-		return fmt.Errorf("%d streams count, %d are open, %d pending, %d connections may stay of %+v",
-			sum.StreamsOpen, s.srv.Open(), s.proc.Pending(), inbound, st)
-	}
-	for _, r := range s.reports() {
-		if svc := r.Services[0]; svc.HedgesInFlight != 0 {
-			return errors.New("a hedge is in flight")
-		}
-		for _, e := range r.Services[0].Endpoints {
-			if e.Pending != 0 {
-				return fmt.Errorf("endpoint %+v", e)
-			}
-		}
-	}
-	return nil
-}
-
-// endpointConnections returns the number of connections from the loops to endpoints.
-func (s *sidecar) endpointConnections() (n int) {
-	for _, r := range s.reports() {
-		for _, e := range r.Services[0].Endpoints {
-			n += e.Connections
-		}
-	}
-	return n
-}
-
-// handoffs returns how many connections and bodies the loops of s have handed off as d.
-func (s *sidecar) handoffs(d stats.Handoff) (n uint64) {
-	for _, r := range s.reports() {
-		n += r.Stats.Handoffs[d]
-	}
-	return n
 }

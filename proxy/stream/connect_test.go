@@ -2,29 +2,17 @@ package stream
 
 import (
 	"io"
-	"net"
 	"testing"
 
 	"github.com/remora-proxy/remora/proxy/downstream"
-	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
-
-// connectAddr returns an address whose connections are CONNECT requests, with rest read
-// already.
-func (s *sidecar) connectAddr(rest string) string {
-	return s.front(func(nc *net.TCPConn) {
-		s.srv.Request(socket{nc}, &downstream.StreamRequest{
-			Kind: stats.StreamConnect, Opener: s.srv.worker(), Service: "app", Timeout: waitLimit, Minor: 1, Rest: []byte(rest),
-		})
-	})
-}
 
 // TestConnect: after a CONNECT bytes pass both ways, the bytes behind its head first. A
 // CONNECT that fails receives an error response.
 func TestConnect(t *testing.T) {
 	a := newApp(t)
 	withSidecars(t, a.addr, func(t *testing.T, s *sidecar) {
-		client := s.dialTo(s.connectAddr("early "))
+		client := s.dialTo(s.entry.connectAddr("early "))
 		server := receive(t, a.conns, "the connection")
 		wantRead(t, "the client", client, downstream.Connected)
 		_, _ = io.WriteString(client, "late")
@@ -37,7 +25,7 @@ func TestConnect(t *testing.T) {
 		wantRead(t, "the client", client, "server")
 	})
 	withSidecars(t, refusingAddr(t), func(t *testing.T, s *sidecar) {
-		wantRead(t, "the client", s.dialTo(s.connectAddr("")), "HTTP/1.1 502 Bad Gateway\r\n")
+		wantRead(t, "the client", s.dialTo(s.entry.connectAddr("")), "HTTP/1.1 502 Bad Gateway\r\n")
 	})
 }
 
@@ -46,7 +34,7 @@ func TestConnect(t *testing.T) {
 func TestWebSocketMesh(t *testing.T) {
 	a := newApp(t)
 	withSidecars(t, a.addr, func(t *testing.T, s *sidecar) {
-		addr := s.requestAddr()
+		addr := s.entry.requestAddr()
 		client := s.dialTo(addr)
 		_, _ = io.WriteString(client, ask+"early")
 		server := receive(t, a.conns, "the connection")

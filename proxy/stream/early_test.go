@@ -1,10 +1,8 @@
 package stream
 
 import (
-	"errors"
 	"io"
 	"net"
-	"runtime"
 	"testing"
 	"weak"
 
@@ -39,7 +37,7 @@ func TestEarlyBytesReleased(t *testing.T) {
 			a := newApp(t)
 			s := newSidecar(t, options{}, a.addr)
 			early := make(chan weak.Pointer[byte], 1)
-			client := s.dialTo(s.front(func(nc *net.TCPConn) {
+			client := s.dialTo(acceptEach(s.t, func(nc *net.TCPConn) {
 				r := c.request
 				r.Opener, r.Service, r.Timeout, r.Minor = s.srv.worker(), "app", waitLimit, 1
 				b := append(make([]byte, 0, earlySize), "early"...)
@@ -64,16 +62,16 @@ func TestEarlyBytesReleased(t *testing.T) {
 				_, _ = io.WriteString(server, c.response)
 			}
 			readUntil(t, server, "early")
-			s.waitReleased(receive(t, early, "the bytes"))
+			s.counts.waitReleased(receive(t, early, "the bytes"))
 			client.Close()
 			server.Close()
-			s.waitIdle()
+			s.counts.waitIdle()
 		})
 	}
 	t.Run("response", func(t *testing.T) {
 		a := newApp(t)
 		s := newSidecar(t, options{}, a.addr)
-		src, server := s.source(a, length, "")
+		src, server := s.entry.source(a, length, "")
 		b := make([]byte, 0, earlySize)
 		early := weak.Make(&b[:1][0])
 		src.Buffer.B, b = b, nil
@@ -81,30 +79,15 @@ func TestEarlyBytesReleased(t *testing.T) {
 		sources := make(chan *race.StreamSource, 1)
 		sources <- src
 		src = nil
-		client := s.dialTo(s.front(func(nc *net.TCPConn) {
+		client := s.dialTo(acceptEach(s.t, func(nc *net.TCPConn) {
 			s.srv.Answer(socket{nc}, &downstream.StreamAnswer{Head: []byte("head|"), Source: <-sources})
 		}))
 		readUntil(t, client, "head|early")
-		s.waitReleased(early)
+		s.counts.waitReleased(early)
 		client.Close()
 		server.Close()
-		s.waitIdle()
+		s.counts.waitIdle()
 	})
 }
 
 const upgraded = "HTTP/1.1 101 S\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n"
-
-// waitReleased waits until early is collected and no longer counted.
-func (s *sidecar) waitReleased(early weak.Pointer[byte]) {
-	s.t.Helper()
-	s.eventually("early bytes to be released", func() error {
-		runtime.GC()
-		if early.Value() != nil {
-			return errors.New("they are referenced")
-		}
-		if n := s.proc.Held(); n >= earlySize {
-			return errors.New("they are counted")
-		}
-		return nil
-	})
-}

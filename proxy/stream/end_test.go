@@ -132,5 +132,5 @@ func TestAbortWhileClosing(t *testing.T) {
 	receive(t, aborted, "the abort")
 	close(up.release)
 	receive(t, closed, "the end of the close")
-	s.waitIdle()
+	s.counts.waitIdle()
 }

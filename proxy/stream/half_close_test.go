@@ -30,7 +30,7 @@ func TestHalfClosedClient(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSidecar(t, options{more: c.setting}, a.addr)
-			client := s.dialTo(s.requestAddr())
+			client := s.dialTo(s.entry.requestAddr())
 			_, _ = io.WriteString(client, "PUT /a HTTP/1.0\r\nContent-Length: 4\r\n\r\nbody")
 			server := receive(t, a.conns, "the connection")
 			from := bufio.NewReader(server)
@@ -63,8 +63,8 @@ func TestHalfClosedClient(t *testing.T) {
 					t.Errorf("%q follows, %v", rest, err)
 				}
 			}
-			s.waitIdle()
-			s.wantNoMemory()
+			s.counts.waitIdle()
+			s.counts.wantNoMemory()
 		})
 	}
 }
@@ -75,7 +75,7 @@ func TestHalfClosedReader(t *testing.T) {
 	const limit = 200 * time.Millisecond
 	a := newApp(t)
 	s := newSidecar(t, options{more: fmt.Sprintf("timeouts: {half_close: %s}", limit)}, a.addr)
-	addr := s.requestAddr()
+	addr := s.entry.requestAddr()
 	read := func() (n int, pause time.Duration, _ error) {
 		client := s.dialTo(addr)
 		_, _ = io.WriteString(client, "PUT /a HTTP/1.0\r\nContent-Length: 0\r\n\r\n")
@@ -100,5 +100,5 @@ func TestHalfClosedReader(t *testing.T) {
 		}
 		return err
 	})
-	s.waitIdle()
+	s.counts.waitIdle()
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -13,7 +12,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -23,7 +21,6 @@ import (
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/reactor"
-	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 	"github.com/remora-proxy/remora/registry"
 )
 
@@ -34,15 +31,17 @@ func TestMain(m *testing.M) {
 // waitLimit is how long a test waits before it fails.
 const waitLimit = time.Minute
 
-// sidecar is the core on real loops, with a stream Server.
+// sidecar runs the core on real loops, with a stream Server.
 type sidecar struct {
-	t       *testing.T
+	clients // of its first listener
+	counts  counts
+	entry   entry
+	log     *accessLog // nil if there is none
+
 	reactor *reactor.Reactor
 	proc    *proxy.Process
 	srv     *Server
 	ln      *Listener
-	addr    string
-	log     string // path of the access log; empty if there is none
 }
 
 // options are the options of a sidecar.
@@ -93,7 +92,7 @@ func startSidecar(t *testing.T, yaml string, o reactor.Options) *sidecar {
 	if !strings.Contains(yaml, "half_close") { // tests of other subjects see at once that a client has left
 		cfg.Timeouts.HalfClose = 0
 	}
-	s := &sidecar{t: t}
+	s := &sidecar{clients: clients{t: t}}
 	log := slog.New(slog.DiscardHandler)
 	o.Loops, o.Logger = 2, log
 	if s.reactor, err = reactor.Start(o); err != nil {
@@ -101,12 +100,14 @@ func startSidecar(t *testing.T, yaml string, o reactor.Options) *sidecar {
 	}
 	s.proc = proxy.NewProcess(cfg, 2)
 	if cfg.AccessLog.Path != "" {
-		s.openAccessLog()
+		s.log = openAccessLog(t, s.proc)
 	}
 	for i, l := range s.reactor.Loops() {
 		proxy.NewWorker(s.proc, l, log, uint64(i))
 	}
 	s.srv = New(Options{Process: s.proc, Dial: s.reactor.DialSocketWith, Reserver: s.reactor.Reserver, Logger: log})
+	s.counts = counts{t, s.reactor, s.proc, s.srv}
+	s.entry = entry{t, s.srv, s.reactor.Loops()[0]}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 		defer cancel()
@@ -126,7 +127,7 @@ func (s *sidecar) update(list ...registry.Endpoint) {
 	snap := registry.NewSnapshot("app", registry.SourceLive, time.Unix(1700000000, 0), list)
 	s.proc.Update(snap)
 	s.eventually("the snapshot to be applied", func() error {
-		for _, r := range s.reports() {
+		for _, r := range s.counts.reports() {
 			if r.Services[0].Version != snap.Version {
 				return errors.New("not yet")
 			}
@@ -135,74 +136,9 @@ func (s *sidecar) update(list ...registry.Endpoint) {
 	})
 }
 
-func (s *sidecar) reports() []stats.WorkerReport {
-	s.t.Helper()
-	var reports []stats.WorkerReport
-	for _, w := range s.proc.Workers() {
-		c := make(chan stats.WorkerReport, 1)
-		w.Post(func() { c <- w.Report(stats.Forecasts) })
-		reports = append(reports, receive(s.t, c, "a loop's report"))
-	}
-	return reports
-}
-
-// totals returns the counts of all loops together.
-func (s *sidecar) totals() (sum stats.ServiceStats, failures map[string]uint64) {
-	s.t.Helper()
-	failures = map[string]uint64{}
-	for _, r := range s.reports() {
-		sum.Add(&r.Services[0].Stats)
-		for k, n := range r.Stats.Errors {
-			failures[k.Code] += n
-		}
-	}
-	return sum, failures
-}
-
-// waitIdle waits until no stream and no connection is left.
-func (s *sidecar) waitIdle() {
-	s.t.Helper()
-	s.eventually("all streams to be over", func() error {
-		if st := s.reactor.Stats(); st.Open != 0 {
-			return fmt.Errorf("engine %+v", st)
-		}
-		return s.checkNoStreams(0)
-	})
-}
-
 func (s *sidecar) eventually(what string, try func() error) {
 	s.t.Helper()
 	eventually.Nil(s.t, what, try)
-}
-
-// dial connects a client.
-func (s *sidecar) dial() *net.TCPConn {
-	s.t.Helper()
-	return s.dialFrom("127.0.0.1")
-}
-
-// dialFrom connects a client from an address of loopback.
-func (s *sidecar) dialFrom(ip string) *net.TCPConn {
-	s.t.Helper()
-	nc, err := dialFrom(ip, s.addr)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { nc.Close() })
-	_ = nc.SetDeadline(time.Now().Add(waitLimit))
-	return nc.(*net.TCPConn)
-}
-
-func dialFrom(ip, addr string) (net.Conn, error) {
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}
-	return d.Dial("tcp", addr)
-}
-
-// pair connects a client and returns both ends of its stream.
-func (s *sidecar) pair(app *app) (client, server *net.TCPConn) {
-	s.t.Helper()
-	client = s.dial()
-	return client, receive(s.t, app.conns, "the application to get the connection")
 }
 
 func receive[T any](t testing.TB, ch <-chan T, what string) T {
@@ -224,11 +160,26 @@ type app struct {
 
 func newApp(t *testing.T) *app {
 	t.Helper()
+	a := &app{conns: make(chan *net.TCPConn, 1024)}
+	t.Cleanup(func() { // after the last connection was accepted
+		for len(a.conns) > 0 {
+			(<-a.conns).Close()
+		}
+	})
+	a.addr = acceptEach(t, func(nc *net.TCPConn) {
+		_ = nc.SetDeadline(time.Now().Add(waitLimit))
+		a.conns <- nc
+	})
+	return a
+}
+
+// acceptEach returns an address whose connections are given to take until the end of the test.
+func acceptEach(t *testing.T, take func(nc *net.TCPConn)) (addr string) {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &app{addr: ln.Addr().String(), conns: make(chan *net.TCPConn, 1024)}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -237,18 +188,11 @@ func newApp(t *testing.T) *app {
 			if err != nil {
 				return
 			}
-			_ = nc.SetDeadline(time.Now().Add(waitLimit))
-			a.conns <- nc.(*net.TCPConn)
+			take(nc.(*net.TCPConn))
 		}
 	}()
-	t.Cleanup(func() {
-		ln.Close()
-		<-done
-		for len(a.conns) > 0 {
-			(<-a.conns).Close()
-		}
-	})
-	return a
+	t.Cleanup(func() { ln.Close(); <-done })
+	return ln.Addr().String()
 }
 
 // handle returns the address of an application with a handler.
@@ -278,43 +222,13 @@ func wantError(t *testing.T, to string, resp *http.Response, status int, code st
 	}
 }
 
-// wantReset checks that nc ends with a reset.
-func wantReset(t *testing.T, who string, nc net.Conn) {
-	t.Helper()
-	if _, err := io.ReadAll(nc); !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("%s read to %v, want a reset", who, err)
-	}
-}
-
-// wantRefused checks that a client is reset.
-func (s *sidecar) wantRefused() {
-	s.t.Helper()
-	s.wantRefusedFrom("127.0.0.1")
-}
-
-// wantRefusedFrom is wantRefused for a client at an address of loopback. Connecting may already
-// return the reset.
-func (s *sidecar) wantRefusedFrom(ip string) {
-	s.t.Helper()
-	nc, err := dialFrom(ip, s.addr)
-	if errors.Is(err, syscall.ECONNRESET) {
-		return
-	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer nc.Close()
-	_ = nc.SetDeadline(time.Now().Add(waitLimit))
-	wantReset(s.t, "a client that can't be served", nc)
-}
-
 // waitFilesClosed waits until no more descriptors are open than before. Package net
 // keeps the pipes of splice until the next garbage collections.
-func (s *sidecar) waitFilesClosed(before int) {
-	s.t.Helper()
-	s.eventually("descriptors to be closed", func() error {
+func waitFilesClosed(t *testing.T, before int) {
+	t.Helper()
+	eventually.Nil(t, "descriptors to be closed", func() error {
 		runtime.GC()
-		if n := openFiles(s.t); n > before {
+		if n := openFiles(t); n > before {
 			return fmt.Errorf("%d open, %d before", n, before)
 		}
 		return nil

@@ -49,7 +49,7 @@ func TestStreamShares(t *testing.T) {
 		s.wantRefusedFrom(from)
 	}
 	s.eventually("the refused and ended streams to be counted", func() error {
-		_, failures := s.totals()
+		_, failures := s.counts.totals()
 		if taken, max := s.srv.Places(); failures["too-many-streams"] != 4 || len(failures) != 1 || taken != 4 || max != 4 {
 			return fmt.Errorf("failures %v, %d of %d places taken", failures, taken, max)
 		}
@@ -59,7 +59,7 @@ func TestStreamShares(t *testing.T) {
 		clients[i].Close()
 		servers[i].Close()
 	}
-	s.waitIdle()
+	s.counts.waitIdle()
 }
 
 // TestStreamsBusy: a request that can't be a stream gets a response that says so, from either
@@ -96,7 +96,7 @@ func TestResponsesBusy(t *testing.T) {
 			resp, _ := c.put(t, 0)
 			wantError(t, "a long response", resp, 503, code)
 			c.waitNoStreams()
-			c.nodes[busy].wantFailure("too-many-streams")
+			c.nodes[busy].counts.wantFailure("too-many-streams")
 		})
 	}
 }
@@ -159,7 +159,7 @@ func TestStreamsWithoutHead(t *testing.T) {
 		t.Errorf("got %s %q", resp.Status, body)
 	}
 	s.eventually("two streams to have given way", func() error {
-		if _, failures := s.totals(); failures["too-many-streams"] != 2 || len(failures) != 1 {
+		if _, failures := s.counts.totals(); failures["too-many-streams"] != 2 || len(failures) != 1 {
 			return fmt.Errorf("failures %v", failures)
 		}
 		return nil
@@ -175,7 +175,7 @@ func TestCutEarly(t *testing.T) {
 	a := newApp(t)
 	t.Run("head", func(t *testing.T) {
 		s := newSidecar(t, options{}, a.addr)
-		client := s.dialTo(s.front(func(nc *net.TCPConn) {
+		client := s.dialTo(acceptEach(s.t, func(nc *net.TCPConn) {
 			s.srv.Accept(socket{nc}, &downstream.StreamAccept{
 				Opener: s.srv.worker(), Service: "app", Timeout: waitLimit, Stream: link.Stream{Kind: link.StreamHTTP},
 			})
@@ -190,7 +190,7 @@ func TestCutEarly(t *testing.T) {
 			return errors.New("none is open")
 		})
 		wantReset(t, "the client", client)
-		s.wantFailure("too-many-streams")
+		s.counts.wantFailure("too-many-streams")
 	})
 	t.Run("connecting", func(t *testing.T) {
 		s := newSidecar(t, options{}, a.addr)
@@ -203,7 +203,7 @@ func TestCutEarly(t *testing.T) {
 		}
 		server.Close()
 		receive(t, a.conns, "the second connection").Close()
-		s.waitIdle()
+		s.counts.waitIdle()
 	})
 }
 
@@ -223,7 +223,7 @@ func TestNoDescriptor(t *testing.T) {
 	}
 	client.Close()
 	server.Close()
-	s.waitIdle()
+	s.counts.waitIdle()
 	if err := srv.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -241,8 +241,8 @@ func TestOpaqueRefused(t *testing.T) {
 		}
 		wantError(t, "the tunnel", resp, 404, "no-route")
 		client.Close()
-		c.nodes[1].wantFailure("no-route")
-		c.nodes[0].wantFailure("no-route")
+		c.nodes[1].counts.wantFailure("no-route")
+		c.nodes[0].counts.wantFailure("no-route")
 		if len(a.conns) != 0 {
 			t.Error("the application got a connection")
 		}
@@ -267,17 +267,6 @@ func (c *chain) put(t *testing.T, size int) (*http.Response, string) {
 	return resp, string(body)
 }
 
-// wantFailure waits until s has counted the failure, once, and no other.
-func (s *sidecar) wantFailure(code string) {
-	s.t.Helper()
-	s.eventually("the failure to be counted", func() error {
-		if _, failures := s.totals(); failures[code] != 1 || len(failures) != 1 {
-			return fmt.Errorf("failures %v", failures)
-		}
-		return nil
-	})
-}
-
 // TestLongStream: a stream that lasts timeouts.stream is reset, though bytes flow.
 func TestLongStream(t *testing.T) {
 	a := newApp(t)
@@ -288,7 +277,7 @@ func TestLongStream(t *testing.T) {
 		t.Errorf("the client read to %v, want a reset", err)
 	}
 	server.Close()
-	s.waitIdle()
+	s.counts.waitIdle()
 }
 
 // TestRefusedIsCounted: a stream that is refused before it is opened is counted, once.
@@ -305,12 +294,12 @@ func TestRefusedIsCounted(t *testing.T) {
 				s.proc.Charge(limit)
 				defer s.proc.Charge(-limit)
 			}
-			client := s.dialTo(s.front(func(nc *net.TCPConn) { s.srv.Request(socket{nc}, &r) }))
+			client := s.dialTo(acceptEach(s.t, func(nc *net.TCPConn) { s.srv.Request(socket{nc}, &r) }))
 			resp, err := http.ReadResponse(bufio.NewReader(client), nil)
 			if err != nil || resp.Header.Get("X-Remora-Error") != code {
 				t.Errorf("got %+v, %v", resp, err)
 			}
-			s.wantFailure(code)
+			s.counts.wantFailure(code)
 		})
 	}
 }

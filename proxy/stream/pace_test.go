@@ -64,7 +64,7 @@ func (c *chain) wantTooSlow() {
 	eventually.Nil(c.t, "the slow stream to be counted", func() error {
 		var all []map[string]uint64
 		for _, s := range c.nodes {
-			_, failures := s.totals()
+			_, failures := s.counts.totals()
 			all = append(all, failures)
 			if failures["body-too-slow"] == 1 && len(failures) == 1 {
 				return nil
@@ -196,7 +196,7 @@ func TestPaceOfBlocked(t *testing.T) {
 	for _, c := range []net.Conn{client, down, server} {
 		c.Close()
 	}
-	s.waitIdle()
+	s.counts.waitIdle()
 }
 
 func TestPace(t *testing.T) {

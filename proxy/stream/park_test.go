@@ -14,37 +14,16 @@ import (
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/fair"
 	"github.com/remora-proxy/remora/proxy/fault"
-	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// source returns a response of the application, and the application's connection. early
-// is the part of the body that was read already.
-func (s *sidecar) source(a *app, h http1.Head, early string) (src *race.StreamSource, server *net.TCPConn) {
-	s.t.Helper()
-	p := &pair{srv: s.srv, opener: s.srv.worker()}
-	tun := s.srv.newTunnel(p, "app", waitLimit)
-	st, _, fail := tun.connector.connect(&tun.query)
-	if fail != nil {
-		s.t.Fatal(fail)
-	}
-	st.Connected(200)
-	server = receive(s.t, a.conns, "the connection")
-	src = &race.StreamSource{Socket: p.up.conn.(loop.Socket), Stream: st, Buffer: bytebufferpool.Get()}
-	src.Body.Reset(&h, s.srv.limits())
-	if _, _, err := src.Body.Decode([]byte(early), src.Buffer); err != nil {
-		s.t.Fatal(err)
-	}
-	return src, server
-}
-
-// fetched returns a client to which b responds with the body that is parked under token
+// fetch returns a client to which s responds with the body that is parked under token
 // at address at.
-func (s *sidecar) fetched(b *sidecar, at string, token link.Token, h http1.Head) *net.TCPConn {
+func (s *sidecar) fetch(at string, token link.Token, h http1.Head) *net.TCPConn {
 	s.t.Helper()
 	streams := make(chan *race.Stream, 1)
-	w := b.srv.worker()
+	w := s.srv.worker()
 	w.Open("app", func(st *race.Stream, _ race.Target, _ *fault.Failure) { streams <- st })
 	src := &race.StreamSource{
 		Addr: at, Service: "app", Token: token, Timeout: waitLimit,
@@ -52,22 +31,22 @@ func (s *sidecar) fetched(b *sidecar, at string, token link.Token, h http1.Head)
 	}
 	src.Stream.Connected(200)
 	src.Body.Reset(&h, s.srv.limits())
-	addr := b.front(func(nc *net.TCPConn) {
-		b.srv.Answer(socket{nc}, &downstream.StreamAnswer{Head: []byte("head|"), Chunks: h.Framing == http1.Chunked, Source: src})
+	addr := acceptEach(s.t, func(nc *net.TCPConn) {
+		s.srv.Answer(socket{nc}, &downstream.StreamAnswer{Head: []byte("head|"), Chunks: h.Framing == http1.Chunked, Source: src})
 	})
-	return b.dialTo(addr)
+	return s.dialTo(addr)
 }
 
 // TestFetched: the body of a response can be fetched once, whole, in both framings.
 func TestFetched(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
-	b, at := s.inFront(), s.linkAddr()
+	b, at := s.inFront(), s.entry.linkAddr()
 	long := bytes.Repeat([]byte("x"), 2<<20)
 	for _, h := range []http1.Head{
 		{Framing: http1.FixedLength, Length: int64(len(long)) + 5}, {Framing: http1.UntilClose},
 	} {
-		src, server := s.source(a, h, "early")
+		src, server := s.entry.source(a, h, "early")
 		token, ok := s.srv.Park(src, shard.Client{})
 		if !ok {
 			t.Fatal("not parked")
@@ -76,7 +55,7 @@ func TestFetched(t *testing.T) {
 		if h.Framing == http1.UntilClose {
 			next = http1.Head{Framing: http1.Chunked}
 		}
-		client := s.fetched(b, at, token, next)
+		client := b.fetch(at, token, next)
 		if next.Framing == http1.Chunked {
 			wantRead(t, "the client", client, "head|5\r\nearly\r\n")
 			_, _ = io.WriteString(server, "event")
@@ -91,21 +70,21 @@ func TestFetched(t *testing.T) {
 		}
 		client.Close()
 		server.Close()
-		again := s.fetched(b, at, token, next)
+		again := b.fetch(at, token, next)
 		if got, err := io.ReadAll(again); !bytes.HasPrefix(got, []byte("HTTP/1.1 504 ")) || err != nil {
 			t.Errorf("the token is valid twice: %q, %v", got, err)
 		}
 		again.Close()
 	}
-	src, server := s.source(a, http1.Head{Framing: http1.UntilClose}, "early")
+	src, server := s.entry.source(a, http1.Head{Framing: http1.UntilClose}, "early")
 	token, _ := s.srv.Park(src, shard.Client{})
-	client := s.fetched(b, at, token, http1.Head{Framing: http1.Chunked})
+	client := b.fetch(at, token, http1.Head{Framing: http1.Chunked})
 	wantRead(t, "the client", client, "head|5\r\nearly\r\n")
 	client.Close()
 	wantReset(t, "the application of a client that left", server)
 	for _, s := range []*sidecar{b, s} {
-		s.waitIdle()
-		s.wantNoMemory()
+		s.counts.waitIdle()
+		s.counts.wantNoMemory()
 	}
 }
 
@@ -122,7 +101,7 @@ func TestParkedShare(t *testing.T) {
 			s := newSidecar(t, options{}, a.addr)
 			_, most := s.srv.Places()
 			s.srv.parking.places.Resize(most)
-			src, oldest := s.source(a, http1.Head{Framing: http1.UntilClose}, "x")
+			src, oldest := s.entry.source(a, http1.Head{Framing: http1.UntilClose}, "x")
 			if _, ok := s.srv.Park(src, largest); !ok {
 				t.Fatal("not parked")
 			}
@@ -130,13 +109,13 @@ func TestParkedShare(t *testing.T) {
 			for range most - 1 {
 				rest = append(rest, s.srv.parking.places.Take(largest.Source(), func() { t.Error("a younger one lost its place") }))
 			}
-			src, server := s.source(a, http1.Head{Framing: http1.UntilClose}, "x")
+			src, server := s.entry.source(a, http1.Head{Framing: http1.UntilClose}, "x")
 			if _, ok := s.srv.Park(src, largest); ok {
 				t.Error("parked, one past the limit")
 			}
 			src.Close()
 			server.Close()
-			src, server = s.source(a, http1.Head{Framing: http1.UntilClose}, "x")
+			src, server = s.entry.source(a, http1.Head{Framing: http1.UntilClose}, "x")
 			token, ok := s.srv.Park(src, other)
 			if !ok {
 				t.Fatal("no place for another")
@@ -150,8 +129,8 @@ func TestParkedShare(t *testing.T) {
 			if taken := s.srv.parking.places.Taken(); taken != 0 {
 				t.Errorf("%d places are taken", taken)
 			}
-			s.wantNoMemory()
-			s.waitIdle()
+			s.counts.wantNoMemory()
+			s.counts.waitIdle()
 		})
 	}
 }
@@ -161,13 +140,13 @@ func TestParked(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
 	s.srv.parking.expiry = 1
-	src, server := s.source(a, http1.Head{Framing: http1.UntilClose}, "x")
+	src, server := s.entry.source(a, http1.Head{Framing: http1.UntilClose}, "x")
 	if _, ok := s.srv.Park(src, shard.Client{}); !ok {
 		t.Fatal("not parked")
 	}
 	wantReset(t, "the application whose response was not fetched", server)
 	s.srv.parking.expiry = waitLimit
-	src, server = s.source(a, http1.Head{Framing: http1.UntilClose}, "x")
+	src, server = s.entry.source(a, http1.Head{Framing: http1.UntilClose}, "x")
 	if _, ok := s.srv.Park(src, shard.Client{}); !ok {
 		t.Fatal("not parked")
 	}
@@ -175,6 +154,6 @@ func TestParked(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantReset(t, "the application of a server that closed", server)
-	s.wantNoMemory()
-	s.waitIdle()
+	s.counts.wantNoMemory()
+	s.counts.waitIdle()
 }

@@ -30,15 +30,6 @@ func redirected(t *testing.T) (client *net.TCPConn, here socket) {
 	return client, here
 }
 
-// passes returns how many connections were passed on, and the failures by code.
-func (s *sidecar) passes() (passed uint64, failures map[string]uint64) {
-	for _, r := range s.reports() {
-		passed += r.Stats.Handoffs[stats.HandoffPass]
-	}
-	_, failures = s.totals()
-	return passed, failures
-}
-
 // TestPass: bytes read early are sent first, and either side may send first. When one
 // side closes its direction, the other direction continues.
 func TestPass(t *testing.T) {
@@ -59,8 +50,8 @@ func TestPass(t *testing.T) {
 	if got, err := io.ReadAll(client); string(got) != "221 bye\r\n" || err != nil {
 		t.Errorf("the client read %q, %v", got, err)
 	}
-	s.waitIdle()
-	if n, failures := s.passes(); n != 1 || len(failures) != 0 {
+	s.counts.waitIdle()
+	if n, failures := s.counts.passes(); n != 1 || len(failures) != 0 {
 		t.Errorf("%d passed, failures %v", n, failures)
 	}
 }
@@ -72,8 +63,8 @@ func TestPassRefused(t *testing.T) {
 	client, here := redirected(t)
 	s.srv.Pass("in", here, netip.MustParseAddrPort(refusingAddr(t)), []byte("hello"))
 	wantReset(t, "the client of a server that is not there", client)
-	s.wantFailure("upstream-connect")
-	s.waitIdle()
+	s.counts.wantFailure("upstream-connect")
+	s.counts.waitIdle()
 }
 
 // TestPassLoop: the sidecar's own connection to an original destination, if the kernel
@@ -91,8 +82,8 @@ func TestPassLoop(t *testing.T) {
 	if n := len(app.conns); n != 0 {
 		t.Errorf("%d connections more", n)
 	}
-	s.wantFailure("loop-detected")
-	s.waitIdle()
+	s.counts.wantFailure("loop-detected")
+	s.counts.waitIdle()
 
 	// The addresses may be used again once the connection has ended.
 	if s.srv.hops.has(hop{addrPort(again.RemoteAddr()), to}) {
@@ -142,9 +133,9 @@ func TestPassGuarded(t *testing.T) {
 		}
 		wantReset(t, "the client", client)
 	}
-	s.waitIdle()
+	s.counts.waitIdle()
 	s.eventually("the refusals", func() error {
-		if _, failures := s.passes(); failures["not-allowed"] != uint64(refused) {
+		if _, failures := s.counts.passes(); failures["not-allowed"] != uint64(refused) {
 			return fmt.Errorf("%v", failures)
 		}
 		return nil
@@ -175,7 +166,7 @@ func TestOriginalDestination(t *testing.T) {
 	if got, err := io.ReadAll(server); len(got) > 0 || err != nil {
 		t.Errorf("the server read on: %q, %v", got, err)
 	}
-	s.waitIdle()
+	s.counts.waitIdle()
 }
 
 // TestPassClose: Close resets redirected connections, and later ones are reset at once.

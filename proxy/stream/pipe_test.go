@@ -28,16 +28,17 @@ type peer struct {
 	to                httpstream.Writer
 }
 
-func (s *sidecar) newPeer() (*peer, loop.Socket) {
-	p := &peer{t: s.t, changed: make(chan struct{}, 1)}
+// newPeer returns both ends of a pipe.
+func (e *entry) newPeer() (*peer, loop.Socket) {
+	p := &peer{t: e.t, changed: make(chan struct{}, 1)}
 	var socket loop.Socket
-	p.pipe, socket = s.srv.NewPipe(s.reactor.Loops()[0], "192.0.2.1:1234", func() {
+	p.pipe, socket = e.srv.NewPipe(e.loop, "192.0.2.1:1234", func() {
 		select {
 		case p.changed <- struct{}{}:
 		default:
 		}
 	})
-	s.t.Cleanup(func() { p.pipe.Close(nil) })
+	e.t.Cleanup(func() { p.pipe.Close(nil) })
 	return p, socket
 }
 
@@ -82,23 +83,23 @@ func (p *peer) wantState(want loop.PipeState) {
 var grpc = []protocol.Header{{Name: []byte("Content-Type"), Value: []byte("application/grpc")}}
 
 // call begins a request with a body of unknown length, whose client has a pipe.
-func (s *sidecar) call(opener race.Opener, headers []protocol.Header) *peer {
-	return s.callRepeated(opener, headers, 0)
+func (e *entry) call(opener race.Opener, headers []protocol.Header) *peer {
+	return e.callRepeated(opener, headers, 0)
 }
 
 // callRepeated is call for a request that may be sent again so often.
-func (s *sidecar) callRepeated(opener race.Opener, headers []protocol.Header, repeats int) *peer {
-	p, socket := s.newPeer()
+func (e *entry) callRepeated(opener race.Opener, headers []protocol.Header, repeats int) *peer {
+	p, socket := e.newPeer()
 	h := http1.Head{Framing: http1.Chunked}
 	req := protocol.Request{Method: []byte("POST"), Path: []byte("/a"), Authority: []byte("app"), Headers: headers}
 	r := &downstream.StreamRequest{
 		Kind: stats.StreamBody, Opener: opener, Service: "app", Timeout: waitLimit, Minor: 1, Chunks: true,
 		Repeats: repeats, Head: http1.AppendStreamRequest(nil, &req, &h), Buffer: buffers.Get(0), Interactive: protocol.Interactive(headers),
 	}
-	r.Body.Reset(&h, s.srv.limits())
-	p.Reader.InitResponse(p.pipe, s.srv.limits(), false)
+	r.Body.Reset(&h, e.srv.limits())
+	p.Reader.InitResponse(p.pipe, e.srv.limits(), false)
 	p.to.Init(p.pipe, true)
-	s.srv.Request(socket, r)
+	e.srv.Request(socket, r)
 	return p
 }
 
@@ -108,7 +109,7 @@ func TestPipeConversation(t *testing.T) {
 	a := newApp(t)
 	test := func(t *testing.T, c *chain) {
 		s := c.nodes[0]
-		client := s.call(s.proc.Workers()[0], grpc)
+		client := s.entry.call(s.proc.Workers()[0], grpc)
 		server := receive(t, a.conns, "the connection")
 		readUntil(t, server, "\r\n\r\n")
 		_, _ = io.WriteString(server, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
@@ -136,7 +137,7 @@ func TestPipeConversation(t *testing.T) {
 		}
 		server.Close()
 		s.eventually("the stream to be counted", func() error {
-			if sum, _ := s.totals(); sum.StreamBytesIn == 0 || sum.StreamBytesOut == 0 {
+			if sum, _ := s.counts.totals(); sum.StreamBytesIn == 0 || sum.StreamBytesOut == 0 {
 				return fmt.Errorf("%d bytes in, %d out", sum.StreamBytesIn, sum.StreamBytesOut)
 			}
 			return nil
@@ -169,7 +170,7 @@ func TestParkedTrailers(t *testing.T) {
 func TestPipeResponseFirst(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
-	client := s.call(s.proc.Workers()[0], grpc)
+	client := s.entry.call(s.proc.Workers()[0], grpc)
 	server := receive(t, a.conns, "the connection")
 	readUntil(t, server, "\r\n\r\n")
 	_, _ = io.WriteString(server, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
@@ -178,7 +179,7 @@ func TestPipeResponseFirst(t *testing.T) {
 	client.want(httpstream.End)
 	client.wantState(loop.PipeClosed)
 	wantReset(t, "the application", server)
-	s.waitIdle()
+	s.counts.waitIdle()
 }
 
 // TestPipeClientGivesUp: a client that resets its stream disconnects the application at once,
@@ -203,7 +204,7 @@ func TestPipeClientGivesUp(t *testing.T) {
 			stall(t, server, 16<<20)
 		},
 	} {
-		client := s.call(s.proc.Workers()[0], grpc)
+		client := s.entry.call(s.proc.Workers()[0], grpc)
 		server := receive(t, a.conns, "the connection")
 		readUntil(t, server, "\r\n\r\n")
 		wait(client, server)
@@ -212,14 +213,14 @@ func TestPipeClientGivesUp(t *testing.T) {
 			t.Errorf("%s: the application read an end of file", name)
 		}
 		server.Close()
-		s.waitIdle()
+		s.counts.waitIdle()
 	}
 }
 
 // TestPipeFailure: a client learns by a response why its request could not be served.
 func TestPipeFailure(t *testing.T) {
 	s := newSidecar(t, options{}, refusingAddr(t))
-	client := s.call(s.proc.Workers()[0], grpc)
+	client := s.entry.call(s.proc.Workers()[0], grpc)
 	client.want(httpstream.Head)
 	if got := string(client.Failure()); got != fault.Connect.Code || client.Response.Status != fault.Connect.Status {
 		t.Errorf("status %d %s", client.Response.Status, got)
@@ -229,21 +230,21 @@ func TestPipeFailure(t *testing.T) {
 	}
 	client.want(httpstream.End)
 	client.wantState(loop.PipeClosed)
-	s.waitIdle()
+	s.counts.waitIdle()
 }
 
 // TestPipeSlowClient: a response that its client does not take ends in a reset.
 func TestPipeSlowClient(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{more: "timeouts: {write: 10ms}"}, a.addr)
-	client := s.call(s.proc.Workers()[0], grpc)
+	client := s.entry.call(s.proc.Workers()[0], grpc)
 	server := receive(t, a.conns, "the connection")
 	readUntil(t, server, "\r\n\r\n")
 	_, _ = io.WriteString(server, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
 	client.wantState(loop.PipeReset)
 	client.want(httpstream.Broken)
 	server.Close()
-	s.waitIdle()
+	s.counts.waitIdle()
 }
 
 // TestPipePace: a conversation may pause for longer than a body of other messages.
@@ -251,10 +252,10 @@ func TestPipePace(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
 	s.srv.window = 20 * time.Millisecond
-	talk := s.call(s.proc.Workers()[0], grpc)
+	talk := s.entry.call(s.proc.Workers()[0], grpc)
 	first := receive(t, a.conns, "the connection")
 	readUntil(t, first, "\r\n\r\n")
-	upload := s.call(s.proc.Workers()[0], nil)
+	upload := s.entry.call(s.proc.Workers()[0], nil)
 	second := receive(t, a.conns, "the connection")
 	upload.want(httpstream.Head)
 	if got := string(upload.Failure()); got != fault.BodyTooSlow.Code {
@@ -283,10 +284,10 @@ func (o *pipeOpener) Open(service string, picked race.Picked) {
 // comes back, each with its trailers.
 func TestPipeEndpoint(t *testing.T) {
 	s := newSidecar(t, options{}, "127.0.0.1:1")
-	server, socket := s.newPeer()
+	server, socket := s.entry.newPeer()
 	server.InitRequest(server.pipe, s.srv.limits())
 	server.to.InitResponse(server.pipe)
-	client := s.call(&pipeOpener{s.proc.Workers()[0], socket}, grpc)
+	client := s.entry.call(&pipeOpener{s.proc.Workers()[0], socket}, grpc)
 	client.to.Data([]byte("ping"))
 	server.pipe.Open()
 	server.want(httpstream.Head)
@@ -310,7 +311,7 @@ func TestPipeEndpoint(t *testing.T) {
 	client.wantState(loop.PipeClosed)
 	server.wantState(loop.PipeClosed)
 	server.pipe.Close(nil)
-	s.waitIdle()
+	s.counts.waitIdle()
 }
 
 // TestPipeEndpointFails: an endpoint that can't be reached by its pipe is one that can't be
@@ -329,9 +330,9 @@ func TestPipeEndpointFails(t *testing.T) {
 		{"reset", []string{"127.0.0.1:1"}, func(p *peer) { p.pipe.Open(); p.want(httpstream.Head); p.pipe.Close(nil) }, fault.Reset.Code},
 	} {
 		s := newSidecar(t, options{}, c.endpoints...)
-		server, socket := s.newPeer()
+		server, socket := s.entry.newPeer()
 		server.InitRequest(server.pipe, s.srv.limits())
-		client := s.call(&pipeOpener{s.proc.Workers()[0], socket}, grpc)
+		client := s.entry.call(&pipeOpener{s.proc.Workers()[0], socket}, grpc)
 		c.fail(server)
 		if c.want == "" {
 			app := either(t, a, b)
@@ -343,7 +344,7 @@ func TestPipeEndpointFails(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 		client.pipe.Close(nil)
-		s.waitIdle()
+		s.counts.waitIdle()
 	}
 }
 
@@ -364,8 +365,8 @@ func either(t *testing.T, a, b *app) *net.TCPConn {
 // TestPipeTunnel: a pipe to an endpoint takes no opaque bytes.
 func TestPipeTunnel(t *testing.T) {
 	s := newSidecar(t, options{}, "127.0.0.1:1")
-	server, socket := s.newPeer()
-	client, down := s.newPeer()
+	server, socket := s.entry.newPeer()
+	client, down := s.entry.newPeer()
 	client.Reader.InitResponse(client.pipe, s.srv.limits(), false)
 	s.srv.Request(down, &downstream.StreamRequest{
 		Kind: stats.StreamConnect, Opener: &pipeOpener{s.proc.Workers()[0], socket}, Service: "app", Timeout: waitLimit, Minor: 1,
@@ -376,14 +377,14 @@ func TestPipeTunnel(t *testing.T) {
 	}
 	server.wantState(loop.PipeReset)
 	client.pipe.Close(nil)
-	s.waitIdle()
+	s.counts.waitIdle()
 }
 
 // TestPipeServerClosed: the end of the process resets the streams of pipes.
 func TestPipeServerClosed(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
-	client := s.call(s.proc.Workers()[0], grpc)
+	client := s.entry.call(s.proc.Workers()[0], grpc)
 	server := receive(t, a.conns, "the connection")
 	readUntil(t, server, "\r\n\r\n")
 	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)

@@ -25,15 +25,15 @@ func TestFetchFromPrevious(t *testing.T) {
 		}
 		next.srv.parking.previous = at
 	}
-	b, at := third.inFront(), third.linkAddr()
+	b, at := third.inFront(), third.entry.linkAddr()
 	for _, s := range []*sidecar{third, second, first} {
 		h := http1.Head{Framing: http1.FixedLength, Length: 9}
-		src, server := s.source(a, h, "early")
+		src, server := s.entry.source(a, h, "early")
 		token, ok := s.srv.Park(src, shard.Client{})
 		if !ok {
 			t.Fatal("not parked")
 		}
-		client := s.fetched(b, at, token, h)
+		client := b.fetch(at, token, h)
 		wantRead(t, "the client", client, "head|early")
 		_, _ = io.WriteString(server, "late")
 		wantRead(t, "the client", client, "late")

@@ -76,10 +76,10 @@ func TestProxyProtocol(t *testing.T) {
 		if c.client == "" {
 			c.client = local.String()
 		}
-		if got := s.line(0).Client; got != c.client {
+		if got := s.log.line(0).Client; got != c.client {
 			t.Errorf("the client is %s, want %s", got, c.client)
 		}
-		s.waitIdle()
+		s.counts.waitIdle()
 	}
 }
 
@@ -90,7 +90,7 @@ func TestProxyProtocolRefused(t *testing.T) {
 	counted := func(n uint64) {
 		t.Helper()
 		s.eventually("the refusal to be counted", func() error {
-			if _, failures := s.totals(); failures["bad-proxy-header"] != n {
+			if _, failures := s.counts.totals(); failures["bad-proxy-header"] != n {
 				return fmt.Errorf("%v", failures)
 			}
 			return nil
@@ -109,7 +109,7 @@ func TestProxyProtocolRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantReset(t, "a health check", nc)
-	s.waitIdle()
+	s.counts.waitIdle()
 	counted(2)
 }
 
@@ -145,28 +145,18 @@ func TestUnixStreams(t *testing.T) {
 	if text, ok := bytes.CutPrefix(got, []byte("PROXY UNKNOWN\r\n")); !ok || !bytes.Equal(text, want) || err != nil {
 		t.Errorf("%d of %d bytes, %v", len(text), len(want), err)
 	}
-	if moved := s.moved(); moved < uint64(2*len(want)) {
+	if moved := s.counts.moved(); moved < uint64(2*len(want)) {
 		t.Errorf("%d bytes have moved", moved)
 	}
 	go func() { _, _ = server.Write(want); server.Close() }()
 	if got, err := io.ReadAll(nc); !bytes.Equal(got, want) || err != nil {
 		t.Errorf("%d of %d bytes came back, %v", len(got), len(want), err)
 	}
-	l := s.line(0)
+	l := s.log.line(0)
 	if l.Client != loop.UnixPeer || l.BytesIn != len(want) || l.BytesOut != len(want) || l.Outcome != "closed" {
 		t.Errorf("the access log has %+v", l)
 	}
-	s.waitIdle()
-}
-
-// moved returns what the only stream of s has moved.
-func (s *sidecar) moved() (n uint64) {
-	s.srv.mu.Lock()
-	defer s.srv.mu.Unlock()
-	for p := range s.srv.open {
-		n += p.moved()
-	}
-	return n
+	s.counts.waitIdle()
 }
 
 // TestUnixIdle: a stream between Unix sockets that moves nothing ends.
@@ -194,5 +184,5 @@ func TestUnixIdle(t *testing.T) {
 			t.Errorf("%d bytes, %v", n, err)
 		}
 	}
-	s.waitIdle()
+	s.counts.waitIdle()
 }

@@ -42,7 +42,7 @@ func TestDrainingTakesNoStream(t *testing.T) {
 	c := newChain(t, chainOptions{}, a.addr)
 	first, draining := c.nodes[0], c.nodes[1]
 	call := func() *peer {
-		client := first.call(first.proc.Workers()[0], grpc)
+		client := first.entry.call(first.proc.Workers()[0], grpc)
 		client.to.Data([]byte("first"))
 		return client
 	}
@@ -62,15 +62,15 @@ func TestDrainingTakesNoStream(t *testing.T) {
 		list = append(list, registry.Endpoint{Addr: s.addr, Weight: 1, Protocol: config.ProtocolLink})
 	}
 	first.update(list...)
-	_, before := draining.totals()
+	_, before := draining.counts.totals()
 	for range 16 { // the chance that the draining sidecar is never asked is 1 in 65536
 		client := call()
 		talk(t, client, receive(t, a.conns, "the connection"))
 	}
-	if _, now := draining.totals(); now[fault.Draining.Code] == before[fault.Draining.Code] {
+	if _, now := draining.counts.totals(); now[fault.Draining.Code] == before[fault.Draining.Code] {
 		t.Error("the draining sidecar was not asked")
 	}
-	first.waitNoStreams()
+	first.counts.waitNoStreams()
 }
 
 // http2App is an endpoint that speaks HTTP/2, and lets a test answer.
@@ -127,7 +127,7 @@ func refused(t *testing.T, n int, refuse func(h *http2App, stream uint32)) (s *s
 	s = newSidecar(t, options{})
 	s.proc.SetStreams(s.srv)
 	s.update(registry.Endpoint{Addr: a.addr, Weight: 1, Protocol: config.ProtocolHTTP2})
-	client = s.call(s.proc.Workers()[0], grpc)
+	client = s.entry.call(s.proc.Workers()[0], grpc)
 	client.to.Data([]byte(strings.Repeat("x", n)))
 	h = a.acceptHTTP2(t)
 	stream, _ := h.received(n)
@@ -164,7 +164,7 @@ func TestRefusedStream(t *testing.T) {
 			client.wantBody("hello")
 			client.want(httpstream.End)
 			client.wantState(loop.PipeClosed)
-			s.waitNoStreams()
+			s.counts.waitNoStreams()
 		})
 	}
 }
@@ -202,7 +202,7 @@ func TestRefusedForGood(t *testing.T) {
 				t.Errorf("event %d", e)
 			}
 			client.pipe.Close(nil)
-			s.waitNoStreams()
+			s.counts.waitNoStreams()
 			_ = h.WritePing(false, [8]byte{})
 			for f := http2.Frame(nil); f == nil || f.Header().Type != http2.FramePing; {
 				var err error
@@ -221,7 +221,7 @@ func TestRepeated(t *testing.T) {
 		t.Run(fmt.Sprintf("%d losses of %d", c.losses, c.repeats), func(t *testing.T) {
 			a := newApp(t)
 			s := newSidecar(t, options{}, a.addr)
-			client := s.callRepeated(s.proc.Workers()[0], grpc, c.repeats)
+			client := s.entry.callRepeated(s.proc.Workers()[0], grpc, c.repeats)
 			client.to.Data([]byte("first"))
 			for range c.losses {
 				app := receive(t, a.conns, "the connection")
@@ -237,7 +237,7 @@ func TestRepeated(t *testing.T) {
 				}
 				client.pipe.Close(nil)
 			}
-			s.waitNoStreams()
+			s.counts.waitNoStreams()
 		})
 	}
 }
@@ -247,7 +247,7 @@ func TestRepeated(t *testing.T) {
 func TestRepeatedThenRefused(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
-	client := s.callRepeated(s.proc.Workers()[0], grpc, 1)
+	client := s.entry.callRepeated(s.proc.Workers()[0], grpc, 1)
 	client.to.Data([]byte("first"))
 	app := receive(t, a.conns, "the connection")
 	readUntil(t, app, "5\r\nfirst\r\n")
@@ -259,11 +259,5 @@ func TestRepeatedThenRefused(t *testing.T) {
 		t.Errorf("failure %q", got)
 	}
 	client.pipe.Close(nil)
-	s.waitNoStreams()
-}
-
-// waitNoStreams waits until no stream is left. Connections to endpoints may stay.
-func (s *sidecar) waitNoStreams() {
-	s.t.Helper()
-	s.eventually("the sidecar to have no stream", func() error { return s.checkNoStreams(0) })
+	s.counts.waitNoStreams()
 }

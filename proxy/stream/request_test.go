@@ -12,12 +12,6 @@ import (
 	"testing"
 )
 
-func (s *sidecar) dialTo(addr string) *net.TCPConn {
-	s.t.Helper()
-	s.addr = addr
-	return s.dial()
-}
-
 // TestBodies: requests and responses of some MiB arrive whole, with a length and in
 // chunks, with their trailers.
 func TestBodies(t *testing.T) {
@@ -40,7 +34,7 @@ func TestBodies(t *testing.T) {
 		}
 	})
 	withSidecars(t, app, func(t *testing.T, s *sidecar) {
-		addr := s.requestAddr()
+		addr := s.entry.requestAddr()
 		for _, chunks := range []bool{false, true} {
 			r, _ := http.NewRequest("PUT", "http://"+addr+"/", bytes.NewReader(sent))
 			if chunks {
@@ -74,7 +68,7 @@ func TestResponses(t *testing.T) {
 	const put = "PUT /a HTTP/1.1\r\nHost: app\r\nContent-Length: 4\r\n"
 	a := newApp(t)
 	withSidecars(t, a.addr, func(t *testing.T, s *sidecar) {
-		addr := s.requestAddr()
+		addr := s.entry.requestAddr()
 		begin := func(request string) (client, server *net.TCPConn, from *bufio.Reader) {
 			client = s.dialTo(addr)
 			_, _ = io.WriteString(client, request)

@@ -44,14 +44,14 @@ func TestEcho(t *testing.T) {
 		all.Wait()
 	}
 	echoes.Wait()
-	s.waitIdle()
-	sum, failures := s.totals()
+	s.counts.waitIdle()
+	sum, failures := s.counts.totals()
 	const bytes = conns * rounds * size
 	if sum.Streams != conns*rounds || sum.StreamBytesIn != bytes || sum.StreamBytesOut != bytes || len(failures) > 0 {
 		t.Errorf("%d streams, %d bytes in, %d out, failures %v; want %d, and %d bytes each way",
 			sum.Streams, sum.StreamBytesIn, sum.StreamBytesOut, failures, conns*rounds, bytes)
 	}
-	s.waitFilesClosed(before)
+	waitFilesClosed(t, before)
 }
 
 // echo sends size bytes in random pieces, closes its direction, and compares the bytes that come
@@ -112,7 +112,7 @@ func TestHalfClose(t *testing.T) {
 		}
 		server.Close()
 	}
-	s.waitIdle()
+	s.counts.waitIdle()
 }
 
 // TestReset: a reset of either end resets the other at once.
@@ -134,7 +134,7 @@ func TestReset(t *testing.T) {
 		wantReset(t, "the other of the "+first, other)
 		other.Close()
 	}
-	s.waitIdle()
+	s.counts.waitIdle()
 }
 
 // TestCloseOfReader: if one side closes while the other sends, the sender is reset.
@@ -153,7 +153,7 @@ func TestCloseOfReader(t *testing.T) {
 		}
 	}
 	server.Close()
-	s.waitIdle()
+	s.counts.waitIdle()
 }
 
 // TestBackpressure: a reader that stops stalls its sender once the kernels' buffers are
@@ -189,7 +189,7 @@ func TestBackpressure(t *testing.T) {
 		from.Close()
 		to.Close()
 	}
-	s.waitIdle()
+	s.counts.waitIdle()
 }
 
 // TestConnectRetry: a stream succeeds if one of three endpoints accepts it.
@@ -201,8 +201,8 @@ func TestConnectRetry(t *testing.T) {
 		client.Close()
 		server.Close()
 	}
-	s.waitIdle()
-	sum, failures := s.totals()
+	s.counts.waitIdle()
+	sum, failures := s.counts.totals()
 	if sum.Streams != 20 || sum.StreamsFailed != 0 || len(failures) > 0 {
 		t.Errorf("%d streams, %d failed, %v", sum.Streams, sum.StreamsFailed, failures)
 	}
@@ -220,8 +220,8 @@ func TestNoEndpoint(t *testing.T) {
 		s := newSidecar(t, options{})
 		s.update(c.list...)
 		s.wantRefused()
-		s.waitIdle()
-		sum, failures := s.totals()
+		s.counts.waitIdle()
+		sum, failures := s.counts.totals()
 		if failures[c.code] != 1 || len(failures) != 1 || sum.StreamsFailed != 1 || sum.Streams != 0 {
 			t.Errorf("%s: failures %v, %d failed, %d open", c.code, failures, sum.StreamsFailed, sum.Streams)
 		}
@@ -258,7 +258,7 @@ func TestLimits(t *testing.T) {
 			for _, nc := range append(ends, client, server) {
 				nc.Close()
 			}
-			s.waitIdle()
+			s.counts.waitIdle()
 		})
 	}
 }
@@ -271,7 +271,7 @@ func TestIdle(t *testing.T) {
 	wantReset(t, "the client", client)
 	wantReset(t, "the server", server)
 	server.Close()
-	s.waitIdle()
+	s.counts.waitIdle()
 }
 
 // TestMoved: bytes in either direction, and nothing else, count as progress.
@@ -335,5 +335,5 @@ func TestClose(t *testing.T) {
 		t.Errorf("Serve after Close: %v", err)
 	}
 	server.Close()
-	s.waitIdle()
+	s.counts.waitIdle()
 }

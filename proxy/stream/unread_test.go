@@ -82,12 +82,12 @@ func TestUnreadRepeat(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if _, failures := draining.totals(); failures["draining"] == 0 {
+		if _, failures := draining.counts.totals(); failures["draining"] == 0 {
 			return fmt.Errorf("failures %v", failures)
 		}
 		return nil
 	})
-	first.waitNoStreams()
+	first.counts.waitNoStreams()
 }
 
 // TestUnreadInterim: a client that reads no interim response does not hold its stream for ever either.

@@ -53,7 +53,7 @@ listeners:
   - {name: in, address: "127.0.0.1:0", protocol: http}
 routes: [{match: {host: app}, service: app}]
 services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http}}`, reactor.Options{})
-			client := s.dialTo(s.front(func(nc *net.TCPConn) {
+			client := s.dialTo(acceptEach(s.t, func(nc *net.TCPConn) {
 				_, _ = io.ReadFull(nc, make([]byte, 1)) // so that no reset comes before dialTo returns
 				s.srv.Request(socket{nc}, &downstream.StreamRequest{
 					Kind: c.kind, Opener: s.srv.worker(), Timeout: waitLimit, Minor: 1, Opened: c.opened,
@@ -73,7 +73,7 @@ services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http}}`
 				_, _ = io.Copy(io.Discard, client)
 			}
 			client.Close()
-			s.wantFailure(c.code)
+			s.counts.wantFailure(c.code)
 		})
 	}
 }

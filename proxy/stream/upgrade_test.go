@@ -77,11 +77,11 @@ func TestWebSocketPeers(t *testing.T) {
 		})
 	}
 	all.Wait()
-	s.waitIdle()
-	if sum, failures := s.totals(); sum.Streams != 32 || len(failures) > 0 {
+	s.counts.waitIdle()
+	if sum, failures := s.counts.totals(); sum.Streams != 32 || len(failures) > 0 {
 		t.Errorf("%d streams, failures %v", sum.Streams, failures)
 	}
-	s.waitFilesClosed(before)
+	waitFilesClosed(t, before)
 }
 
 // TestUpgradeBytes: bytes that either side sends right behind its head are passed on, and
@@ -112,7 +112,7 @@ func TestUpgradeBytes(t *testing.T) {
 	_, _ = io.WriteString(server, "late")
 	server.Close()
 	wantRead(t, "the client", client, "late")
-	s.waitIdle()
+	s.counts.waitIdle()
 }
 
 var dateLine = regexp.MustCompile(`Date: [A-Z][a-z]{2}, [^\r]* GMT\r\n`)
@@ -177,7 +177,7 @@ func TestUpgradeDenied(t *testing.T) {
 				t.Errorf("the server read %q", rest)
 			}
 			server.Close()
-			s.waitIdle()
+			s.counts.waitIdle()
 		})
 	}
 }
@@ -200,7 +200,7 @@ func TestUpgradeFailed(t *testing.T) {
 			!strings.Contains(string(got), "X-Remora-Error: "+code+"\r\n") {
 			t.Errorf("got %q, %v, want %s", got, err, want)
 		}
-		s.waitIdle()
+		s.counts.waitIdle()
 	}
 }
 
@@ -233,7 +233,7 @@ func TestUpgradePipelined(t *testing.T) {
 		if n := s.reactor.Stats().Detached; int(n) != i+1 {
 			t.Errorf("%d connections left their loop", n)
 		}
-		s.waitIdle()
+		s.counts.waitIdle()
 	}
 }
 
@@ -251,5 +251,5 @@ func TestCloseDuringHandshake(t *testing.T) {
 	}
 	wantReset(t, "the client", client)
 	server.Close()
-	s.waitIdle()
+	s.counts.waitIdle()
 }
