@@ -15,6 +15,7 @@ var parts = map[string][]string{
 	"proxy/downstream/http":  {"input", "turn", "leaving", "tunnel", "redirect"},
 	"proxy/downstream/http2": {"input", "calls", "output", "ending"},
 	"proxy/downstream/link":  {"input", "calls", "leaving", "ending"},
+	"proxy/upstream/link":    {"calls"},
 	"proxy/upstream/http2":   {"handshake", "withdrawn", "partial"},
 	"proxy/service":          {"Admission", "Budget", "Bounds", "stalls"},
 }

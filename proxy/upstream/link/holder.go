@@ -11,14 +11,7 @@ func (c *client) ShedLargest() bool {
 	if n < shard.LeastShed {
 		return false
 	}
-	a := c.streams.Get(id)
-	if a == nil {
-		c.Reader.Forget(id)
-		c.Recount()
-		return true
-	}
-	c.abandon(a)
-	a.Fail(fault.Shed)
+	c.calls.drop(id, fault.Shed)
 	return true
 }
 

@@ -7,29 +7,29 @@ import (
 
 var (
 	_ race.StartUpstream = (*upstream)(nil)
-	_ race.StartCarrier  = (*client)(nil)
+	_ race.StartCarrier  = (*calls)(nil)
 )
 
 // TellsStart implements race.StartUpstream.
-func (u *upstream) TellsStart() bool { return u.cur != nil && u.cur.starts }
+func (u *upstream) TellsStart() bool { return u.cur != nil && u.cur.calls.TellsStart() }
 
 // TellsStart implements race.StartCarrier.
-func (c *client) TellsStart() bool { return c.starts }
+func (cs *calls) TellsStart() bool { return cs.starts }
 
 // AskStart implements race.StartCarrier.
-func (c *client) AskStart(a *race.Attempt) {
-	c.Writer.Start(a.ID())
-	c.Schedule(c.streams.Len() == 1)
+func (cs *calls) AskStart(a *race.Attempt) {
+	cs.Writer.Start(a.ID())
+	cs.Schedule(cs.all.Len() == 1)
 }
 
 // Withdraw implements race.StartCarrier.
-func (c *client) Withdraw(a *race.Attempt) {
-	if c.Writer.Unsent(a.ID()) {
-		c.abandon(a)
+func (cs *calls) Withdraw(a *race.Attempt) {
+	if cs.Writer.Unsent(a.ID()) {
+		cs.abandon(a)
 		a.Fail(fault.NoSlot)
-		c.finishDrain()
+		cs.finishDrain()
 		return
 	}
-	c.Writer.Withdraw(a.ID())
-	c.Schedule(c.streams.Len() == 1)
+	cs.Writer.Withdraw(a.ID())
+	cs.Schedule(cs.all.Len() == 1)
 }

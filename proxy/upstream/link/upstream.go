@@ -25,7 +25,7 @@ func (u *upstream) Send(a *race.Attempt) {
 	if u.cur == nil {
 		u.cur = dialLink(u)
 	}
-	u.cur.send(a)
+	u.cur.calls.send(a)
 }
 
 func (u *upstream) Retire() {
