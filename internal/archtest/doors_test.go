@@ -12,7 +12,7 @@ import (
 var parts = map[string][]string{
 	"protocol/http2":         {"reader", "heads", "bodies", "settings", "acks", "goodbye", "streams"},
 	"proxy/downstream/dubbo": {"input", "calls", "output", "ending"},
-	"proxy/downstream/http":  {"input", "turn", "leaving", "tunnel", "redirect"},
+	"proxy/downstream/http":  {"input", "timeouts", "expectation", "turn", "leaving", "tunnel", "redirect"},
 	"proxy/downstream/http2": {"input", "calls", "output", "ending"},
 	"proxy/downstream/link":  {"input", "calls", "leaving", "ending"},
 	"proxy/upstream/link":    {"calls"},

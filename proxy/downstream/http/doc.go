@@ -1,13 +1,15 @@
-// Package http serves downstream HTTP/1.1 connections. A session has five parts. Each is a type whose comment says
-// its job, and which calls go in and out. leaving and redirect have no fields: what they know is in incoming, the
-// request that is being received or waits to leave.
+// Package http serves downstream HTTP/1.1 connections. A session has seven parts. Each is a type whose comment
+// says its job, and which calls go in and out. Four of them have no fields: what they know is in incoming, the request
+// that is being received or waits to leave.
 //
-//	input.go    input: makes requests of bytes; undecoded.go has the bytes that are no request yet
-//	turn.go     turn: processes requests one after another, and writes their responses
-//	leaving.go  leaving: takes the connection off the loop with a request or response that is no message; direct.go
-//	            has requests that no route takes
-//	tunnel.go   tunnel: accepts a CONNECT that may carry requests
-//	redirect.go redirect: passes a redirected connection on to its original destination
+//	input.go        input: makes requests of bytes; undecoded.go has the bytes that are no request yet
+//	timeouts.go     timeouts: bounds how long the session waits for its client
+//	expectation.go  expectation: sends 100 Continue
+//	turn.go         turn: processes requests one after another, and writes their responses
+//	leaving.go      leaving: takes the connection off the loop with a request or response that is no message; direct.go
+//	                has requests that no route takes
+//	tunnel.go       tunnel: accepts a CONNECT that may carry requests
+//	redirect.go     redirect: passes a redirected connection on to its original destination
 //
 // A session ends in one of these ways, the gentlest first:
 //

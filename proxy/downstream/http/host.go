@@ -47,7 +47,7 @@ func (h *host) newIncoming(s *session) *incoming {
 	in, ok := h.freeIncoming.Take()
 	if !ok {
 		in = new(incoming)
-		in.timeout.Init(h.Loop, func(k loop.TimeoutKind) { in.session.input.onTimeout(k) })
+		in.timeout.Init(h.Loop, func(k loop.TimeoutKind) { in.session.timeouts().onTimeout(k) })
 	}
 	in.session = s
 	return in

@@ -1,8 +1,6 @@
 package http
 
 import (
-	"time"
-
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
@@ -11,7 +9,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// input makes requests of the client's bytes, as they arrive, within the limits of time, memory and limits.pipelined.
+// input makes requests of the client's bytes, as they arrive, within the limits of memory and limits.pipelined.
 //
 // Calls in: the session gives it bytes (receive), and ends it (stop). The turn says when a response was written
 // (onResponded). When a request leaves, leaving takes it (finish) with the bytes behind it (keep, bytes, takeBytes).
@@ -19,6 +17,7 @@ import (
 //
 // Calls out: turn.add gets each whole request, and a failure if no request can begin behind it. leaving is offered each
 // head, and bytes that are no head (takeConnection, takeRequest, takeLong, takeWhole). tunnel gets the bytes in a tunnel.
+// timeouts runs while input waits for bytes, and expectation while the client waits to send a body.
 type input struct {
 	*session
 	undecoded
@@ -102,7 +101,7 @@ func (in *input) awaitHead() {
 	case in.overBudget():
 		in.refuse(fault.Overloaded)
 	case !in.incoming.timeout.Running(loop.TimeoutHead):
-		in.startTimeout(loop.TimeoutHead, in.host.Config.Timeouts.Header)
+		in.timeouts().start(loop.TimeoutHead, in.host.Config.Timeouts.Header)
 	}
 }
 
@@ -161,14 +160,14 @@ func (in *input) onHead(n int) {
 	in.incoming.body.Reset(&in.incoming.head, in.host.BodyLimits())
 	ex.BodyBuffer = in.host.Buffers.Get(0)
 	in.recount()
-	in.startTimeout(loop.TimeoutBody, in.host.Config.Timeouts.Body)
+	in.timeouts().start(loop.TimeoutBody, in.host.Config.Timeouts.Body)
 	if in.incoming.head.ExpectContinue && in.turn.waiting() > 0 { // the client waits for 100 Continue
-		in.stopTimeout()
+		in.timeouts().stop()
 	}
 	rest = in.receiveBody(rest) // ex may not belong to the session any more
 	in.keep(rest)
 	if in.state == inputBody {
-		in.sendContinue()
+		in.expectation().meet()
 	}
 }
 
@@ -221,7 +220,7 @@ func (in *input) onRequest() {
 // finish ends the reception of a request, and returns it. The caller owns it.
 func (in *input) finish() *exchange.Exchange {
 	ex := in.incoming.takeExchange()
-	in.stopTimeout()
+	in.timeouts().stop()
 	in.requests++
 	ex.Charge()
 	return ex
@@ -231,48 +230,10 @@ func (in *input) finish() *exchange.Exchange {
 func (in *input) onResponded(idle bool) {
 	switch {
 	case in.state == inputBody:
-		in.sendContinue()
+		in.expectation().meet()
 	case idle && in.state == inputHead && in.blank():
-		in.startIdle()
+		in.timeouts().startIdle()
 	}
-}
-
-// sendContinue sends 100 Continue to a client that waits for it, once the requests before have
-// their responses. The client has timeouts.body from then on. If the head alone decides the final
-// response, the client gets that instead (RFC 9110 section 10.1.1).
-func (in *input) sendContinue() {
-	switch {
-	case !in.incoming.head.ExpectContinue || in.turn.waiting() > 0:
-	case in.headDecides():
-		in.addWithoutBody()
-	default:
-		in.outbound.Write([]byte(http1.Continue))
-		in.incoming.head.ExpectContinue = false
-		in.startTimeout(loop.TimeoutBody, in.host.Config.Timeouts.Body)
-	}
-}
-
-// headDecides reports whether the request whose body is awaited gets its final response without it. A
-// request to upgrade may go on without a route, which is known once its body is complete.
-func (in *input) headDecides() bool {
-	if in.leaving().mayTakeWhole() {
-		return false
-	}
-	r := in.incoming.ex.Route
-	if r == nil {
-		r = in.findRoute(in.incoming.ex, in.incoming.head.Minor)
-	}
-	if in.leaving().asksUpgrade() {
-		return in.incoming.ex.CheckHead(r, in.origin.Listener)
-	}
-	return in.incoming.ex.CheckMessageHead(r, in.origin.Listener)
-}
-
-// addWithoutBody gives the request whose body is awaited to the turn, as the last one: the client may send the body,
-// or another request.
-func (in *input) addWithoutBody() {
-	in.turn.add(call{ex: in.finish(), minor: uint8(in.incoming.head.Minor), toHead: in.incoming.head.HeadMethod, end: thenDrain})
-	in.stop()
 }
 
 // refuse makes f the last response, since the beginning of the next message is unknown.
@@ -311,7 +272,7 @@ func (in *input) dropIncoming() {
 // stop ends the input. It drops what is left of it.
 func (in *input) stop() {
 	in.state.become(inputClosed)
-	in.stopTimeout()
+	in.timeouts().stop()
 	in.host.Buffers.Release(&in.buffer)
 	in.dropIncoming()
 }
@@ -320,7 +281,7 @@ func (in *input) stop() {
 // deadlines of earlier requests and the write timeout bound the wait.
 func (in *input) awaitHandoff() {
 	in.state.become(inputHandoff)
-	in.stopTimeout()
+	in.timeouts().stop()
 }
 
 // toHTTP2 makes receive give the rest of the input to becomeHTTP2.
@@ -334,63 +295,9 @@ func (in *input) openTunnel(ex *exchange.Exchange) {
 
 // resume makes what follows in the tunnel requests.
 func (in *input) resume() {
-	in.stopTimeout()
+	in.timeouts().stop()
 	in.dropIncoming()
 	in.state.become(inputHead)
-}
-
-// startTimeout starts a timeout of the request that is being received.
-func (in *input) startTimeout(k loop.TimeoutKind, d time.Duration) {
-	in.host.StopIdle(&in.SessionNode)
-	in.incoming.timeout.Start(k, d)
-}
-
-// startIdle starts timeouts.idle.
-func (in *input) startIdle() {
-	if in.incoming != nil { // in a tunnel, which is idle until its first bytes
-		in.incoming.timeout.Stop()
-	}
-	in.host.StartIdle(&in.SessionNode)
-}
-
-func (in *input) stopTimeout() {
-	in.host.StopIdle(&in.SessionNode)
-	if in.incoming != nil {
-		in.incoming.timeout.Stop()
-	}
-}
-
-// onTimeout refuses a slow request.
-func (in *input) onTimeout(k loop.TimeoutKind) {
-	switch {
-	case k == loop.TimeoutBody:
-		in.refuse(fault.SlowBody)
-	case k == loop.TimeoutEnd:
-		in.onResponsesLate()
-	case !in.tunnel.takeEnd() && !in.redirect().takeSilent():
-		in.refuse(fault.SlowHead)
-	}
-	in.recount()
-	in.turn.next()
-}
-
-// awaitResponses bounds by limit the wait for the responses that are due, now that the client has ended its side.
-func (in *input) awaitResponses(limit time.Duration) {
-	in.incoming = in.host.newIncoming(in.session)
-	in.incoming.awaited = in.turn.waiting()
-	in.startTimeout(loop.TimeoutEnd, limit)
-}
-
-// onResponsesLate closes the connection of a client that has ended its side, and has got no response for
-// timeouts.half_close. While the client reads a response, timeouts.write bounds the wait.
-func (in *input) onResponsesLate() {
-	if due := in.turn.waiting(); due < in.incoming.awaited || in.outbound.Conn.Buffered() > 0 {
-		in.incoming.awaited = due
-		in.startTimeout(loop.TimeoutEnd, in.host.Config.Timeouts.HalfClose)
-		return
-	}
-	in.close()
-	in.outbound.Conn.Close()
 }
 
 // handsOff reports whether the last request waits to leave the loop with the input.

@@ -13,7 +13,7 @@ import (
 
 // session is a downstream HTTP/1.1 connection. Each of its parts has one job, which the part's comment says. The parts
 // share incoming, and hand call to each other. Idle connections
-// are many, so the parts leaving and redirect, which keep next to nothing, are made when they are asked.
+// are many, so the parts that keep next to nothing are made when they are asked.
 type session struct {
 	host   *host
 	origin downstream.Origin
@@ -51,7 +51,7 @@ func (s *session) OnOpen(c loop.Conn) {
 	s.origin = downstream.OriginOf(s.origin.Listener, c.RemoteAddr())
 	s.redirect().open()
 	s.host.Add(s)
-	s.input.startIdle()
+	s.timeouts().startIdle()
 	switch { // accepted just before the listener closed
 	case s.host.Process.Draining.Load():
 		s.Drain()
@@ -127,7 +127,7 @@ func (s *session) OnEnd() (stays bool) {
 	s.input.stop()
 	s.recount()
 	s.turn.last().end = thenFinish
-	s.input.awaitResponses(limit)
+	s.timeouts().awaitResponses(limit)
 	return true
 }
 

@@ -90,9 +90,9 @@ func (t *tunnel) open(c *call) {
 	t.turn.skip(downstream.Connected)
 	t.input.openTunnel(ex)
 	if t.hasTaker(false) { // a silent client may wait for its server
-		t.input.startTimeout(loop.TimeoutHead, t.host.Config.Timeouts.Detect)
+		t.timeouts().start(loop.TimeoutHead, t.host.Config.Timeouts.Detect)
 	} else {
-		t.input.startIdle()
+		t.timeouts().startIdle()
 	}
 	if b := t.input.bytes(); b != nil {
 		t.decide(t.connect.detect(b))
@@ -130,7 +130,7 @@ func (t *tunnel) decide(v http1.Verdict) {
 	switch {
 	case v == http1.Undecided, !leaves && !known:
 		if !leaves && !t.incoming.timeout.Running(loop.TimeoutHead) {
-			t.input.startTimeout(loop.TimeoutHead, t.host.Config.Timeouts.Header)
+			t.timeouts().start(loop.TimeoutHead, t.host.Config.Timeouts.Header)
 		}
 	case v == http1.LikeHTTP && downstream.BeginsHTTP2(t.input.bytes()) && (!leaves || t.host.Router.Guarded):
 		t.becomeHTTP2(nil)
