@@ -129,7 +129,7 @@ func (f *filter) join(ex *exchange.Exchange, fl *flight) *member {
 	return m
 }
 
-// leave forgets a member.
+// leave undoes join, and keeps m for another request.
 func (f *filter) leave(m *member) {
 	delete(f.members, m.ex)
 	m.flight.remove(m)

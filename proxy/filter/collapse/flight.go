@@ -85,14 +85,16 @@ func (f *filter) open(hash uint64, now time.Duration) *flight {
 
 // land closes the flight to requests that come from now on. Those that wait get what it has, in the next turn.
 func (fl *flight) land() {
-	fl.leave(landing)
+	fl.unlist()
+	fl.state.become(landing)
 	fl.filter.shard.Loop.After(0, &fl.timer)
 }
 
 // end lets go of what the flight has, and keeps the flight itself for another.
 func (fl *flight) end() {
 	f := fl.filter
-	fl.leave(landed)
+	fl.unlist()
+	fl.state.become(landed)
 	f.shard.Loop.Stop(&fl.timer)
 	if fl.res != nil {
 		fl.res.Release()
@@ -103,12 +105,11 @@ func (fl *flight) end() {
 	}
 }
 
-// leave enters a state after flying, if the flight is not in it already.
-func (fl *flight) leave(next flightState) {
+// unlist makes further requests not find a flight that is flying. Others are not listed: another flight may have the hash.
+func (fl *flight) unlist() {
 	if fl.state == flying {
 		delete(fl.filter.flights, fl.hash)
 	}
-	fl.state.become(next)
 }
 
 // lead makes a member a leader.
