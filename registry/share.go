@@ -6,25 +6,25 @@ import (
 	"sync/atomic"
 )
 
-// Shared lets all watches of a service share one watch of another watcher. The shared watch ends
+// SharedWatcher lets all watches of a service share one watch of another Watcher. The shared watch ends
 // with the last of them. A new watch gets the last snapshot at once, so nothing is lost when one
 // watch replaces another.
-type Shared struct {
+type SharedWatcher struct {
 	inner Watcher
 
 	mu       sync.Mutex // guards services, and running in each
 	services map[string]*sharing
 }
 
-var _ Watcher = (*Shared)(nil)
+var _ Watcher = (*SharedWatcher)(nil)
 
-// Share returns a Watcher for the snapshots of inner. A notify must not call its Watch.
-func Share(inner Watcher) *Shared {
-	return &Shared{inner: inner, services: make(map[string]*sharing)}
+// Share returns a SharedWatcher for the snapshots of inner. A notify must not call its Watch.
+func Share(inner Watcher) *SharedWatcher {
+	return &SharedWatcher{inner: inner, services: make(map[string]*sharing)}
 }
 
 // Watch implements Watcher.
-func (s *Shared) Watch(service string, notify func(*Snapshot)) (stop func()) {
+func (s *SharedWatcher) Watch(service string, notify func(*Snapshot)) (stop func()) {
 	u := &user{notify: notify}
 	at := s.enter(service)
 	at.add(u)
@@ -35,7 +35,7 @@ func (s *Shared) Watch(service string, notify func(*Snapshot)) (stop func()) {
 	}
 }
 
-func (s *Shared) enter(service string) *sharing {
+func (s *SharedWatcher) enter(service string) *sharing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := s.services[service]
@@ -48,7 +48,7 @@ func (s *Shared) enter(service string) *sharing {
 	return at
 }
 
-func (s *Shared) leave(service string, at *sharing) {
+func (s *SharedWatcher) leave(service string, at *sharing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if at.running--; at.running == 0 {
@@ -67,7 +67,7 @@ type sharing struct {
 	users []*user    // those that have stopped are removed by sweep
 }
 
-// user is one watch of a Shared.
+// user is one watch of a SharedWatcher.
 type user struct {
 	notify  func(*Snapshot)
 	stopped atomic.Bool

@@ -55,7 +55,7 @@ type connection struct {
 	client    registryClient
 	registrar registry.Registrar         // nil if the registry can't register
 	stats     func() admin.RegistryStats // nil if it has none
-	shared    *registry.Shared           // watches client
+	shared    *registry.SharedWatcher    // watches client
 }
 
 // connectEtcd makes the client of etcd.
