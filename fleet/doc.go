@@ -2,8 +2,8 @@
 // the keys in etcd, package sidecar applies what is decided, and package cmd/remora/fleet has the commands.
 //
 // A revision is an overlay on the files of the sidecars (config.Overlay). It never changes. The head says which
-// revision all sidecars run, and which one a roll-out gives to some of them. Who changes the head compares it with
-// what was read, so that of two operators at once the second is refused.
+// revision all sidecars run, and which one a roll-out gives to some of them. A change is
+// refused if the head has changed since it was read: of two operators at once the second is refused.
 //
 //	head.go    the head and its changes: set, roll out, roll back
 //	target.go  which sidecars a roll-out reaches

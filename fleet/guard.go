@@ -55,7 +55,7 @@ const (
 	deviations = 4
 )
 
-// side has what one service did on some sidecars.
+// side is what one service did on some sidecars: those with the candidate, or those without.
 type side struct {
 	sidecars         int
 	requests, failed float64
@@ -124,8 +124,8 @@ func (g *Guard) of(s *side) string {
 }
 
 // exceeded reports whether the percentile of a service exceeds its bound by more than chance. The requests beyond the
-// bound are counted: were the percentile at the bound, their share would be that beyond the percentile, and vary as
-// the binomial distribution does. The bound varies too, with the requests of the others.
+// bound are counted. If the percentile is at the bound, the share of these requests is that beyond the percentile, and
+// varies as the binomial distribution does. The bound varies too, with the requests of the others.
 func (g *Guard) exceeded(with, without *side) bool {
 	beyond := 1 - g.Percentile/100
 	if with.all*beyond < leastBeyond || without.all*beyond < leastBeyond {

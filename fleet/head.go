@@ -10,9 +10,9 @@ import (
 // Head says which sidecar runs which revision. Revisions count from 1; revision 0 is the file of each sidecar alone.
 type Head struct {
 	Newest    int64   `json:"newest"`              // the last revision that was set
-	Stable    int64   `json:"stable"`              // that all sidecars run which no roll-out reaches
-	Past      []int64 `json:"past,omitempty"`      // that were stable before, the latest last; at most maxPast
-	Candidate int64   `json:"candidate,omitempty"` // that is rolled out; 0 means no roll-out
+	Stable    int64   `json:"stable"`              // the revision of all sidecars that no roll-out reaches
+	Past      []int64 `json:"past,omitempty"`      // revisions that were stable before, the latest last; at most maxPast
+	Candidate int64   `json:"candidate,omitempty"` // the revision that is rolled out; 0 means no roll-out
 	To        Target  `json:"to,omitzero"`         // the sidecars that run Candidate
 	Guard     *Guard  `json:"guard,omitempty"`     // of the roll-out; nil means none
 	Change    Change  `json:"change"`              // the last one
@@ -68,8 +68,8 @@ func (h Head) Set(to Target, guard *Guard, change Change) (Head, error) {
 	return h.Rollout(to, guard, change)
 }
 
-// Rollout changes which sidecars run the candidate. Once it is all of them, the candidate is stable. A nil guard leaves
-// the guard as it is.
+// Rollout changes which sidecars run the candidate. A roll-out to all sidecars makes the candidate stable. A nil guard
+// leaves the guard as it is.
 func (h Head) Rollout(to Target, guard *Guard, change Change) (Head, error) {
 	if h.Candidate == 0 {
 		return h, ErrNoRollout

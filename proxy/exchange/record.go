@@ -19,7 +19,7 @@ type Fallback struct {
 	Code   string // of the failure; empty means a bad response
 }
 
-// result is the end of an exchange for its caller, and records itself.
+// result is how an exchange has ended for its caller. It records itself.
 type result struct {
 	outcome stats.Outcome
 	verdict fault.Verdict  // for the breaker
@@ -81,7 +81,7 @@ func (c *result) record(ex *Exchange) {
 	}
 }
 
-// judge gives a verdict on the request to the breaker of its service, unless that has one.
+// judge gives a verdict on the request to the breaker of its service, unless the breaker has a verdict already.
 func (ex *Exchange) judge(v fault.Verdict) {
 	ex.passage.Judge(ex.shard.Loop.Now(), v)
 }

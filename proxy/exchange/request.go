@@ -48,8 +48,8 @@ type additions struct {
 	newCookie   []byte   // Set-Cookie of the session that the request began; empty means none
 }
 
-// An exchange keeps this much memory for the next request: for X-Forwarded-For, for a rewritten path,
-// and for the headers of a route.
+// An exchange keeps this much memory for the next request: for the headers of a route, for X-Forwarded-For, and for a
+// rewritten path.
 const (
 	maxEdited    = 512
 	maxForwarded = 256

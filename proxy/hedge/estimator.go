@@ -35,11 +35,12 @@ const (
 // the detection of stalls needs it too. The zero value is ready to use, in 17 KiB.
 //
 // A primary that was cancelled because its hedge won has no latency, but was certainly slow: it
-// is right-censored. Without it the estimate would sink, more requests would be hedged, and
-// more of the slow ones would be missing, until the budget stops it. With the time of its
-// cancellation, a freeze would look like a little more than the delay. So it counts as slower
-// than every bucket. If the quantile falls among the censored samples, it is only known to lie
-// above the delay: the Estimator keeps the last finite estimate; the budget bounds the rest.
+// is right-censored. Such a primary counts as slower than every bucket. If it did not count, the
+// estimate would sink, more requests would be hedged, and more of the slow ones would be missing,
+// until the budget is spent. If it counted with the time until its cancellation, a freeze would
+// look like a little more than the delay. If the quantile falls among the censored samples, the
+// quantile is only known to lie above the delay: the Estimator keeps the last finite estimate, and
+// the budget bounds the hedges.
 type Estimator struct {
 	recent, short, long histogram.Window
 

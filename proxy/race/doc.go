@@ -5,7 +5,7 @@
 //	race.go      Start, the outcome, Stop, Cancel
 //	attempt.go   pick an endpoint, and send
 //	end.go       the ways in which an attempt ends, and what is given back in which order
-//	visit.go     what it is to its endpoint: load, and a verdict
+//	visit.go     an attempt as its endpoint counts it: load, and a verdict
 //	asking.go    sends attempts by the answers of endpoints that were asked for their load
 //	state.go     the states of races, attempts and streams
 //	policy.go    how the requests of a route race

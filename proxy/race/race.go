@@ -25,7 +25,7 @@ type Race struct {
 	shard     *shard.Shard
 	responses *Responses
 	owner     Owner
-	stream    *streamRace       // whose race it is; nil means that of a request
+	stream    *streamRace       // nil for the race of a request
 	request   *protocol.Request // of the owner, who keeps it until Cancel
 	state     raceState
 	Entry
@@ -57,7 +57,7 @@ type Owner interface {
 	Won(by *Attempt, res *Response)
 	// Lost is why the request has no response.
 	Lost(f *fault.Failure)
-	// Lingered is called when an attempt that lingered has ended. The last one has if InFlight is 0. responded reports
+	// Lingered is called when an attempt that lingered has ended. After the last one InFlight is 0. responded reports
 	// whether the application has responded to the attempt.
 	Lingered(responded bool)
 	// Interim gets an interim response, ahead of Won or Lost. res is valid until it returns.
@@ -81,7 +81,7 @@ type Entry struct {
 	Batch         bool          // the request, or its route, is batch
 	NoHedge       bool          // the caller opted out of hedges, or the request is pinned
 	Class         []byte        // the class of latency that the caller named; nil means none
-	Keyed         bool          // the application tells copies of the request by their Idempotency-Key
+	Keyed         bool          // the application recognizes copies of the request by their Idempotency-Key
 	Hold          time.Duration // for how long from Start on the sender wants heads to be held; see Attempt.HoldsHead
 }
 

@@ -69,8 +69,8 @@ func (r *Race) takeBest() (by *Attempt, res *Response) {
 	return by, res
 }
 
-// badness is lower for a response that says more of the request. That its key is in use says nothing of the
-// attempt that uses it.
+// badness is lower for a response that says more of the request. A response that says that the key is in use says
+// nothing of the attempt that uses the key.
 func (r *Race) badness(res *Response) int {
 	if r.keyInUse(res) {
 		return math.MaxInt

@@ -11,7 +11,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
-// descriptor is the descriptor of a socket on a loop, with the output that the kernel has not taken.
+// descriptor is a socket on a loop: its file descriptor, and the output that the kernel has not taken.
 type descriptor struct {
 	loop *eventLoop
 	fd   int  // -1 means none: from close on the system may give the number to another socket

@@ -123,7 +123,8 @@ func (p *Passage) End() {
 // Probes reports whether the breaker waits for the verdict of this request.
 func (p *Passage) Probes() bool { return p.permit == limit.ProbePermit }
 
-// Transfer gives the verdict that a free breaker is owed to the stream that the response becomes.
+// Transfer leaves the verdict for a closed breaker to the stream that the response becomes. A half-open breaker gets its
+// verdict from the response.
 func (p *Passage) Transfer(to *Passage) {
 	if p.permit == limit.FreePermit {
 		to.bounds, to.permit, p.permit = p.bounds, p.permit, limit.NoPermit
@@ -134,9 +135,9 @@ func (p *Passage) Transfer(to *Passage) {
 // unreserved are for connections with one request at the service: otherwise a few connections with many requests would
 // shut out all others. A connection that has all pending requests shuts out nobody, and gets these places, too.
 //
-// alone reports whether the connection of c has no other request at the service. It is false while fewer than half of the
-// unreserved places are taken. The next sidecar, which is told of it, may have more requests in flight than this one.
-// That is why alone is found out before it matters here.
+// alone reports whether the connection of c has no other request at the service. alone is false while fewer than half of
+// the unreserved places are taken. Above that half this sidecar counts, although alone decides nothing here before the
+// unreserved places are taken: the next sidecar is told of alone, and may have more requests in flight.
 func (b *Bounds) place(pending int32, batch bool, c Claimant) (ok, alone bool) {
 	switch {
 	case batch:
