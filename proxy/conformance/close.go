@@ -141,7 +141,7 @@ func peerHalfCloses(s *suite) {
 	})
 }
 
-// peerHalfClosesAndReads: a stream that stays after the peer's half-close sends all that it has, also what
+// peerHalfClosesAndReads: a receiver that stays after the peer's half-close sends all that it has, also what
 // it writes within OnEnd. The end comes with its own.
 func peerHalfClosesAndReads(s *suite) {
 	const size = 16 << 20
@@ -174,7 +174,7 @@ func peerHalfClosesAndReads(s *suite) {
 	}
 }
 
-// peerHalfClosesAndResets: a stream that stays learns of a reset, although it writes nothing.
+// peerHalfClosesAndResets: a receiver that stays learns of a reset, although it writes nothing.
 func peerHalfClosesAndResets(s *suite) {
 	for _, buffered := range []int{0, 48 << 20} {
 		server := s.probe("server")
@@ -186,20 +186,12 @@ func peerHalfClosesAndResets(s *suite) {
 		p.CloseWrite()
 		s.Wait("the peer's end", func() bool { return server.heard })
 		s.settle()
-		p.Reset()
-		s.Wait("the close", server.isClosed)
-		s.settle()
-		s.do(func(loop.Loop) {
-			if !isReset(server.err) {
-				s.t.Errorf("OnClose(%v) after a reset, want ECONNRESET or EPIPE", server.err)
-			}
-		})
+		s.reset(p, server)
 	}
 }
 
-func peerResets(s *suite) {
-	server := s.probe("server")
-	p := s.peer(server)
+// reset makes p reset the connection, and checks that server is told of a reset.
+func (s *suite) reset(p Peer, server *probe) {
 	p.Reset()
 	s.Wait("the close", server.isClosed)
 	s.settle()
@@ -208,6 +200,12 @@ func peerResets(s *suite) {
 			s.t.Errorf("OnClose(%v) after a reset, want ECONNRESET or EPIPE", server.err)
 		}
 	})
+}
+
+func peerResets(s *suite) {
+	server := s.probe("server")
+	p := s.peer(server)
+	s.reset(p, server)
 }
 
 // peerResetsWhileWritten: a write that fails closes, but never within itself.
@@ -238,14 +236,7 @@ func peerResetsWhileWritten(s *suite) {
 			p.Read()
 		}
 		s.settle()
-		p.Reset()
-		s.Wait("the close", server.isClosed)
-		s.settle()
-		s.do(func(loop.Loop) {
-			if !isReset(server.err) {
-				s.t.Errorf("OnClose(%v) after a reset, want ECONNRESET or EPIPE", server.err)
-			}
-		})
+		s.reset(p, server)
 	}
 }
 

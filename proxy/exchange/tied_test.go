@@ -96,17 +96,7 @@ func (m *tiedMesh) start() {
 // sendToWorker sends the call, which a worker takes, and then fills the other worker.
 func (m *tiedMesh) sendToWorker() {
 	m.T.Helper()
-	m.call = m.Post(m.body)
-	m.client = m.Do(m.call)
-	m.RunUntil("the call at an application", func() bool {
-		for i := range m.Apps {
-			if m.executed[fmt.Sprint(i, m.call.Nonce)] == 1 {
-				m.primary, m.hedge = i, 1-i
-				return true
-			}
-		}
-		return false
-	})
+	m.sendUntil("the call at an application", func(i int) bool { return m.executed[fmt.Sprint(i, m.call.Nonce)] == 1 })
 	m.fill(m.hedge)
 	m.slots(m.hedge, 1, 0)
 }
@@ -114,11 +104,20 @@ func (m *tiedMesh) sendToWorker() {
 // send sends the call, and waits until it is in a queue.
 func (m *tiedMesh) send() {
 	m.T.Helper()
+	m.sendUntil("the call in a queue", func(i int) bool {
+		_, queued := m.Nodes[1+i].Proc.Slots("local")
+		return queued == 1
+	})
+}
+
+// sendUntil sends the call, and waits until an application or its sidecar has the call.
+func (m *tiedMesh) sendUntil(what string, has func(i int) bool) {
+	m.T.Helper()
 	m.call = m.Post(m.body)
 	m.client = m.Do(m.call)
-	m.RunUntil("the call in a queue", func() bool {
+	m.RunUntil(what, func() bool {
 		for i := range m.Apps {
-			if _, q := m.Nodes[1+i].Proc.Slots("local"); q == 1 {
+			if has(i) {
 				m.primary, m.hedge = i, 1-i
 				return true
 			}

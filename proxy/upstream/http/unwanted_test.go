@@ -68,6 +68,15 @@ func (a *silentApp) working() (open []*proxytest.Peer) {
 	return open
 }
 
+// respond responds on the connections, and waits until no attempt is pending.
+func (a *silentApp) respond(to []*proxytest.Peer) {
+	for _, c := range to {
+		a.m.Apps[0].Loop.Do(func() { c.Conn.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")) })
+	}
+	a.m.RunUntil("the attempts to end", func() bool { return a.pending() == 0 })
+	a.m.Settled()
+}
+
 func (a *silentApp) pending() (n int) { return a.endpoint().Pending }
 
 // endpoint returns the endpoint of the consumer: the application, or the sidecar beside it.
@@ -111,9 +120,7 @@ func TestSilentEndpointKeepsOne(t *testing.T) {
 	if n := a.pending(); n != 3 {
 		t.Errorf("%d attempts are pending while the endpoint is silent, want 3", n)
 	}
-	a.m.Apps[0].Loop.Do(func() { open[0].Conn.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")) })
-	a.m.RunUntil("the attempts to end", func() bool { return a.pending() == 0 })
-	a.m.Settled()
+	a.respond(open)
 }
 
 // TestClosedIsNoResponse: the end of an attempt whose connection was closed says nothing about whether the application is
@@ -138,11 +145,7 @@ func TestClosedIsNoResponse(t *testing.T) {
 			if !a.endpoint().Stalled {
 				t.Error("an endpoint that has never responded for 55 ms does not count as stalled")
 			}
-			for _, c := range a.working() {
-				a.m.Apps[0].Loop.Do(func() { c.Conn.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")) })
-			}
-			a.m.RunUntil("the attempts to end", func() bool { return a.pending() == 0 })
-			a.m.Settled()
+			a.respond(a.working())
 		})
 	}
 }
@@ -155,9 +158,5 @@ func TestFinishClosesNothing(t *testing.T) {
 	if len(open) != 3 {
 		t.Fatalf("%d connections are open with a request, want 3", len(open))
 	}
-	for _, c := range open {
-		a.m.Apps[0].Loop.Do(func() { c.Conn.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")) })
-	}
-	a.m.RunUntil("the attempts to end", func() bool { return a.pending() == 0 })
-	a.m.Settled()
+	a.respond(open)
 }
