@@ -27,9 +27,6 @@ var fixed = []string{
 	"limits.connections", "limits.per_source", "limits.admin_connections", "timeouts.detect",
 }
 
-// FixedKeys returns the keys that an overlay may not set.
-func FixedKeys() []string { return slices.Clone(fixed) }
-
 // CheckOverlay returns the errors of an overlay that any file has with it. The error is nil, or Errors. What
 // depends on the file, such as a reference to a service, is checked when the overlay is laid on the file.
 func CheckOverlay(over *Overlay) error {
