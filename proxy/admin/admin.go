@@ -131,7 +131,8 @@ type Registration struct {
 	Error   string `json:"error,omitempty"`
 }
 
-// Server is the admin API. Its methods may be called from any goroutine.
+// Server serves the admin API over HTTP: what the sidecar does now, and how to drain it. Its methods may be called
+// from any goroutine.
 type Server struct {
 	opt      Options
 	phase    atomic.Uint32

@@ -87,7 +87,8 @@ var (
 	ErrLoops = errors.New("reactor: number of loops out of range")
 )
 
-// Reactor is a set of event loops on real sockets. Each loop waits by an engine, of the kind in Options.Engine.
+// Reactor runs event loops on real sockets, and bounds what they accept and dial together. Each loop waits by an
+// engine, of the kind in Options.Engine.
 type Reactor struct {
 	kind   engine.Kind
 	log    *slog.Logger

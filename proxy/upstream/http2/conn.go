@@ -14,7 +14,8 @@ import (
 // round trip carries.
 const window = 256 << 10
 
-// conn is a connection to an endpoint.
+// conn is a connection to an endpoint: it lives from the dial to the close, and writes what the codec has to send. Each
+// request on it is a call.
 type conn struct {
 	pool      *pool
 	shard     *shard.Shard
