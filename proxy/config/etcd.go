@@ -40,14 +40,15 @@ func (e *Etcd) Secured() bool {
 	})
 }
 
-// Local reports whether etcd is on a loopback address.
+// Local reports whether all endpoints of etcd are on loopback, which names below localhost are, too (RFC 6761 section 6.3).
 func (e *Etcd) Local() bool {
 	return len(e.Endpoints) > 0 && !slices.ContainsFunc(e.Endpoints, func(endpoint string) bool {
 		_, addr, found := strings.Cut(endpoint, "://")
 		if !found {
 			addr = endpoint
 		}
-		return !isLoopback(addr)
+		host := strings.TrimSuffix(strings.ToLower(HostOf(addr)), ".")
+		return host != "localhost" && !strings.HasSuffix(host, ".localhost") && !isLoopback(addr)
 	})
 }
 

@@ -74,3 +74,24 @@ func TestAllowAddresses(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestEtcdLocal: an etcd is local if none of its endpoints can be elsewhere.
+func TestEtcdLocal(t *testing.T) {
+	for _, c := range []struct {
+		endpoints []string
+		want      bool
+	}{
+		{nil, false},
+		{[]string{"127.0.0.1:2379"}, true},
+		{[]string{"http://127.0.0.2:2379", "https://[::1]:2379"}, true},
+		{[]string{"http://localhost:2379"}, true},
+		{[]string{"http://LOCALHOST:2379", "etcd.localhost.:2379"}, true},
+		{[]string{"127.0.0.1:2379", "10.0.0.1:2379"}, false},
+		{[]string{"localhost.example.org:2379"}, false},
+		{[]string{"etcd:2379"}, false},
+	} {
+		if got := (&Etcd{Endpoints: c.endpoints}).Local(); got != c.want {
+			t.Errorf("%v: %t", c.endpoints, got)
+		}
+	}
+}
