@@ -57,10 +57,21 @@ func (s *SharedWatcher) leave(service string, at *sharing) {
 	}
 }
 
+// Held returns the number of services that are watched, and of the endpoints that their users have.
+func (s *SharedWatcher) Held() (services, endpoints int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, at := range s.services {
+		endpoints += int(at.held.Load())
+	}
+	return len(s.services), endpoints
+}
+
 // sharing is the watch of inner for one service, and its users.
 type sharing struct {
 	stop    func()
-	running int // users that have not stopped
+	running int          // users that have not stopped
+	held    atomic.Int64 // endpoints of last
 
 	mu    sync.Mutex // held while users are notified, so that the order is the same for all
 	last  *Snapshot  // nil means none yet
@@ -88,6 +99,7 @@ func (at *sharing) deliver(s *Snapshot) {
 	at.mu.Lock()
 	defer at.mu.Unlock()
 	at.last = s.withNewVersion()
+	at.held.Store(int64(len(s.Endpoints)))
 	at.sweep()
 	for _, u := range at.users {
 		if !u.stopped.Load() {

@@ -75,6 +75,9 @@ func TestShare(t *testing.T) {
 		t.Errorf("begun %d times, ended %d times", o.begun, o.ended)
 	}
 
+	if services, endpoints := s.Held(); services != 1 || endpoints != 1 {
+		t.Errorf("%d services with %d endpoints", services, endpoints)
+	}
 	third := &recorder{t: t}
 	var stopThird func()
 	stopThird = s.Watch("s", func(s *Snapshot) {
@@ -90,6 +93,9 @@ func TestShare(t *testing.T) {
 	stopSecond()
 	if o.begun != 1 || o.ended != 1 {
 		t.Errorf("at the end begun %d times, ended %d times", o.begun, o.ended)
+	}
+	if services, endpoints := s.Held(); services != 0 || endpoints != 0 {
+		t.Errorf("at the end %d services with %d endpoints", services, endpoints)
 	}
 	fourth := &recorder{t: t}
 	defer s.Watch("s", fourth.notify)()

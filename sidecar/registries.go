@@ -3,8 +3,9 @@ package sidecar
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
-	"strings"
+	"sync"
 
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/admin"
@@ -50,12 +51,27 @@ type registryClient interface {
 	Close() error
 }
 
+// connectedClient is the client of a registry that may fail.
+type connectedClient interface {
+	registryClient
+	Condition() registry.Condition // without the services
+}
+
 // connection is the client of one registry that serves all services.
 type connection struct {
-	client    registryClient
-	registrar registry.Registrar         // nil if the registry can't register
-	stats     func() admin.RegistryStats // nil if it has none
-	shared    *registry.SharedWatcher    // watches client
+	client    connectedClient
+	registrar registry.Registrar      // nil if the registry can't register
+	shared    *registry.SharedWatcher // watches client
+}
+
+// condition returns how the registry does.
+func (c *connection) condition() registry.Condition {
+	now := c.client.Condition()
+	services, endpoints := c.shared.Held()
+	if now.Services = services; !now.Up {
+		now.Kept = endpoints
+	}
+	return now
 }
 
 // connectEtcd makes the client of etcd.
@@ -76,21 +92,7 @@ func connectEtcd(cfg *config.Config, source *certs.Source, o dns.Options) (*conn
 	if err != nil {
 		return nil, err
 	}
-	stats := func() admin.RegistryStats {
-		st := r.Stats()
-		return admin.RegistryStats{Connected: st.Connected, LastError: st.LastError}
-	}
-	return &connection{client: r, registrar: r, stats: stats}, nil
-}
-
-// statsOf returns the statistics of a registry that knows why its last request failed.
-func statsOf(failed func() error) func() admin.RegistryStats {
-	return func() admin.RegistryStats {
-		if err := failed(); err != nil {
-			return admin.RegistryStats{LastError: err.Error()}
-		}
-		return admin.RegistryStats{Connected: true}
-	}
+	return &connection{client: r, registrar: r}, nil
 }
 
 // cacheDir returns the folder for what a source has delivered, or "". A service may have several sources, so each has a folder
@@ -113,18 +115,24 @@ func listStatic(c *config.Service, o dns.Options) (registryClient, error) {
 
 // discovery finds endpoints and resolves host names.
 type discovery struct {
-	connections map[string]*connection // by the registry's name; only of those that are configured
-	dns         dns.Options
-	reach       reaches
+	dns       dns.Options
+	reach     reaches
+	registrar registry.Registrar // of this sidecar's own endpoints: the first that a connection has, or nil
 
-	registrar     registry.Registrar         // of this sidecar's own endpoints: the first that a connection has, or nil
-	registryStats func() admin.RegistryStats // of all connections, nil without one
+	mu          sync.Mutex             // held to change connections, and to read them for the admin API
+	connections map[string]*connection // by the registry's name; only of those that are configured
+}
+
+// newDiscovery returns the discovery of a sidecar, which has no clients yet.
+func newDiscovery(log *slog.Logger) discovery {
+	return discovery{
+		dns: dns.Options{Others: new(dns.Others), Failing: dns.NewFailing(), Logger: log}, connections: make(map[string]*connection),
+	}
 }
 
 // connect makes the clients of the configured registries, without waiting for
 // connections.
 func (d *discovery) connect(cfg *config.Config, ids identities, known dns.Known) error {
-	d.connections = make(map[string]*connection)
 	d.reach.start(cfg, d.dns.Logger)
 	for _, r := range registries {
 		if r.connect == nil {
@@ -140,9 +148,6 @@ func (d *discovery) connect(cfg *config.Config, ids identities, known dns.Known)
 		if d.registrar == nil {
 			d.registrar = c.registrar
 		}
-		if c.stats != nil {
-			d.registryStats = together(d.registryStats, r.name, c.stats)
-		}
 	}
 	return nil
 }
@@ -157,13 +162,14 @@ func (d *discovery) open(r *registryEntry, cfg *config.Config, ids identities, k
 	}
 	if c != nil {
 		c.shared = registry.Share(c.client)
+		d.mu.Lock()
 		d.connections[r.name] = c
+		d.mu.Unlock()
 	}
 	return c, nil
 }
 
-// connectMissing makes the clients that a changed configuration needs for the first time. Their state is not in the
-// statistics before a restart.
+// connectMissing makes the clients that a changed configuration needs for the first time.
 func (d *discovery) connectMissing(cfg *config.Config, ids identities) error {
 	d.reach.cfg.Store(cfg)
 	for _, r := range registries {
@@ -177,19 +183,30 @@ func (d *discovery) connectMissing(cfg *config.Config, ids identities) error {
 	return nil
 }
 
-// together returns the statistics of the registries before, nil if there are none, and of one more.
-func together(before func() admin.RegistryStats, name string, more func() admin.RegistryStats) func() admin.RegistryStats {
-	if before == nil {
-		return more
-	}
-	return func() admin.RegistryStats {
-		all, one := before(), more()
-		if one.LastError != "" {
-			all.LastError = strings.TrimPrefix(all.LastError+"; "+name+": "+one.LastError, "; ")
+// stats returns how the sources do, in the order of the list, and after them DNS if an endpoint has a host name.
+func (d *discovery) stats() (all []admin.SourceStats) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range registries {
+		if c := d.connections[r.name]; c != nil {
+			all = append(all, sourceStats(r.name, c.condition()))
 		}
-		all.Connected = all.Connected && one.Connected
-		return all
 	}
+	if now := d.dns.Failing.Condition(); now.Services > 0 {
+		all = append(all, sourceStats(admin.SourceDNS, now))
+	}
+	return all
+}
+
+// sourceStats converts a condition for the admin API.
+func sourceStats(name string, now registry.Condition) admin.SourceStats {
+	st := admin.SourceStats{
+		Name: name, Up: now.Up, Since: now.Since, Code: now.Code, Services: now.Services, Kept: now.Kept, Doubted: now.Doubted,
+	}
+	if now.Err != nil {
+		st.Error = now.Err.Error()
+	}
+	return st
 }
 
 // disconnect closes the clients.

@@ -20,5 +20,5 @@ func connectFile(cfg *config.Config, _ *certs.Source, o dns.Options) (*connectio
 	if err != nil {
 		return nil, err
 	}
-	return &connection{client: r, stats: statsOf(r.Err)}, nil
+	return &connection{client: r}, nil
 }

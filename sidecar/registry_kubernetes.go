@@ -25,5 +25,5 @@ func connectKubernetes(cfg *config.Config, _ *certs.Source, o dns.Options) (*con
 	if err != nil {
 		return nil, err
 	}
-	return &connection{client: r, stats: statsOf(r.Err)}, nil
+	return &connection{client: r}, nil
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/reactor/engine"
 	"github.com/remora-proxy/remora/proxy/stream"
 	"github.com/remora-proxy/remora/proxy/telemetry/otlp"
-	"github.com/remora-proxy/remora/registry/dns"
 )
 
 // Options are what a sidecar is started with.
@@ -123,7 +122,7 @@ func (s *starting) enterService() {
 func newSidecar(o Options) *Sidecar {
 	s := &Sidecar{
 		cfg: o.Config, engineKind: o.Engine, version: o.Version, log: o.Log, level: o.Level, workers: make(map[loop.Loop]*proxy.Worker),
-		access: accessLog{log: o.Log}, discovery: discovery{dns: dns.Options{Others: new(dns.Others), Logger: o.Log}},
+		access: accessLog{log: o.Log}, discovery: newDiscovery(o.Log),
 		admin: adminAPI{log: o.Log, address: o.Config.Admin.Address}, registrations: registrations{log: o.Log},
 		lifetime: lifetime{drained: make(chan struct{})},
 	}
@@ -255,7 +254,7 @@ func (s *starting) openAdmin() error {
 		Overlay: overlay,
 		Process: s.proc, Version: s.version, Engine: s.engineKind.Name, Log: s.log, Level: s.level,
 		Reactor:       s.reactor.Stats,
-		Registry:      s.discovery.registryStats,
+		Sources:       s.discovery.stats,
 		Refused:       s.discovery.reach.stats,
 		Registrations: s.registrationStats,
 		Identities:    s.identityStats,

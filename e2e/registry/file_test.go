@@ -50,6 +50,15 @@ services: {app: {discover: file, protocol: http}}`, path, cache, egress))
 		r := p.Stats().Registry
 		return r != nil && !r.Connected && r.LastError != ""
 	})
+	if s := p.Stats().Sources; len(s) != 1 || s[0].Name != "file" || s[0].Code != "invalid" || s[0].Services != 1 || s[0].Kept != 1 {
+		t.Errorf("sources: %+v", s)
+	}
+	if status, body := p.Get("/readyz?verbose"); status != 200 || !strings.Contains(body, "\n[-]file failed: invalid since ") || !strings.Contains(body, ", 1 endpoints stay in use\n") {
+		t.Errorf("/readyz?verbose: %d %s", status, body)
+	}
+	p.Counts(`remora_source_up{source="file"}`, 0)
+	p.Counts(`remora_source_failure{code="invalid",source="file"}`, 1)
+	p.Counts(`remora_source_endpoints_kept{source="file"}`, 1)
 	p = p.Replace()
 	p.Ready()
 	if status, code, _, err := harness.Get(egress); status != 200 || err != nil {
@@ -58,4 +67,8 @@ services: {app: {discover: file, protocol: http}}`, path, cache, egress))
 	replace(fmt.Sprintf(`{"app": [%q]}`, apps[0].Addr))
 	awaitEndpoint(apps[0].Addr)
 	p.AwaitLog(`file of endpoints is valid again`)
+	if _, body := p.Get("/readyz?verbose"); !strings.Contains(body, "\n[+]file ok\n") {
+		t.Errorf("/readyz?verbose: %s", body)
+	}
+	p.Counts(`remora_source_up{source="file"}`, 1)
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // TestReloadToKubernetes: a reload may make a service the first one whose endpoints are in Kubernetes. The API server is a
-// stand-in; package e2e/kubernetes has a real one.
+// stand-in; package e2e/sources has a real one.
 func TestReloadToKubernetes(t *testing.T) {
 	t.Parallel()
 	app := harness.NewApp(t)
@@ -46,9 +46,17 @@ services: {app: {discover: %s, endpoints: [%q], protocol: http}}`, kubeconfig, e
 	}
 	p := harness.Start(t, with("static"))
 	p.Ready()
+	if s := p.Stats(); len(s.Sources) > 0 || s.Registry != nil {
+		t.Errorf("without a registry: %+v, %+v", s.Sources, s.Registry)
+	}
 	p.Reload(with("[static, kubernetes], combine: merge"), "applied")
 	eventually.True(t, "the endpoints of both", func() bool {
 		_, body := p.Get("/endpoints")
 		return strings.Contains(body, app.Addr) && strings.Contains(body, "10.0.0.1:80")
 	})
+	eventually.True(t, "the source that the reload has added", func() bool {
+		s := p.Stats().Sources
+		return len(s) == 1 && s[0].Name == "kubernetes" && s[0].Up && s[0].Services == 1
+	})
+	p.Counts(`remora_source_up{source="kubernetes"}`, 1)
 }

@@ -43,6 +43,7 @@ var besideCore = []struct{ path, why string }{
 	{"internal/atomicfile/atomicfile.go", "the command writes files; the core gets what was read"},
 	{"registry/address.go", "it splits addresses with package net, and does no I/O"},
 	{"registry/cache.go", "the command stores snapshots in files; the core gets snapshots"},
+	{"registry/condition.go", "the command shows how sources do; the core gets snapshots"},
 	{"registry/share.go", "the command shares watches, on goroutines; the core gets snapshots"},
 }
 
@@ -259,6 +260,7 @@ func TestCoreReachFixtures(t *testing.T) {
 			"registry/address.go":                 `package registry; import "net"`,
 			"registry/cache.go":                   `package registry; import ("os"; "` + module + `/internal/atomicfile"); type Cache struct{}`,
 			"internal/atomicfile/atomicfile.go":   `package atomicfile; import "os"`,
+			"registry/condition.go":               `package registry; import "sync"`,
 			"registry/share.go":                   `package registry; import "sync"`,
 		}
 		for path, text := range c.texts {

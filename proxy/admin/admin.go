@@ -6,7 +6,7 @@
 // without waking them. A loop waits for the admin API only while such a function runs.
 //
 //	admin.go            the API, its options and paths; guard.go and connections.go who may ask, and how many at once
-//	health.go           /healthz and /readyz
+//	health.go           /healthz and /readyz; sources.go how the sources of endpoints do
 //	collect.go          asks all loops at once
 //	stats.go            /stats; history.go /history; sums.go what a sidecar reports to its fleet
 //	hedging.go          /hedging; state.go /endpoints and /services; config.go /config
@@ -36,7 +36,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// Options are the sources of the API. All fields but Registry and Overlay are required.
+// Options are the sources of the API. All fields but Overlay are required.
 type Options struct {
 	Process *proxy.Process
 	Version string
@@ -51,8 +51,8 @@ type Options struct {
 	// Identities returns the state of the TLS certificates.
 	Identities func() []Identity
 
-	// Registry returns the state of the registry. nil means that there is none.
-	Registry func() RegistryStats
+	// Sources returns how the sources of endpoints do, in an order that stays.
+	Sources func() []SourceStats
 
 	// Refused returns the endpoints that registries have and the sidecar does not use.
 	Refused func() RefusedStats
@@ -94,12 +94,6 @@ type Identity struct {
 	Begins   time.Time // of its certificate that ends first; zero if there are only authorities
 	Expires  time.Time // its end
 	Outdates time.Time // first nextUpdate of its revocation lists; zero if there is none
-}
-
-// RegistryStats is the state of the registry.
-type RegistryStats struct {
-	Connected bool   `json:"connected"`       // the registry responded to the last probe
-	LastError string `json:"error,omitempty"` // of the last probe; empty if it succeeded
 }
 
 // RefusedStats are endpoints that registries have and that the sidecar does not use, as their addresses are no address of a replica.

@@ -201,7 +201,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestReadyVerbose: /readyz?verbose has the overload state, the engine and the use of each resource, whatever
+// TestReadyVerbose: /readyz?verbose has the sources, the overload state, the engine and the use of each resource, whatever
 // the status. Without the token of the API nobody sees it.
 func TestReadyVerbose(t *testing.T) {
 	s := newSidecar(t, twoServices)
@@ -211,10 +211,11 @@ func TestReadyVerbose(t *testing.T) {
 			t.Errorf("status %d %q, want %d %q", got, text, status, body)
 		}
 	}
-	want(503, "starting\noverload: normal\ncups: 0 of 100\nengine: epoll\n")
+	const sources = "[+]etcd ok\n[-]dns failed: unresolved since 2023-11-14T22:13:20Z, 3 endpoints stay in use\n"
+	want(503, "starting\n"+sources+"overload: normal\ncups: 0 of 100\nengine: epoll\n")
 	s.cups.Store(90)
 	s.api.opt.Overload.Sample()
-	want(503, "starting\noverload: shedding because of cups\ncups: 90 of 100\nengine: epoll\n")
+	want(503, "starting\n"+sources+"overload: shedding because of cups\ncups: 90 of 100\nengine: epoll\n")
 	series := s.scrape()
 	for name, value := range map[string]float64{"remora_overload_state": 1, "remora_overload_used": 90, "remora_overload_limit": 100} {
 		if f := series[name]; f == nil || f.Metric[0].Gauge.GetValue() != value {

@@ -31,11 +31,12 @@ type Refusal struct {
 
 // OverlayStats says which revision of the overlay on the file is in use. Revision 0 is the file alone.
 type OverlayStats struct {
-	Revision int64
-	Since    time.Time
+	Revision int64     `json:"revision"`
+	Since    time.Time `json:"since"`
 
-	Refused      int64  // the revision that should be in use, if Code is set
-	Code, Reason string // why it is not; empty if it is
+	Refused int64  `json:"refused,omitempty"` // the revision that should be in use, if Code is set
+	Code    string `json:"code,omitempty"`    // why it is not; empty if it is
+	Reason  string `json:"reason,omitempty"`
 }
 
 // ConfigState says which configuration is in use, and whether a later one was refused.
@@ -44,6 +45,7 @@ type ConfigState struct {
 	Since      time.Time         `json:"since"`
 	Reloads    map[string]uint64 `json:"reloads"`            // by result, as in the metric config_reloads_total
 	Revision   int64             `json:"revision,omitempty"` // of the overlay; 0 means the file alone
+	Overlay    *OverlayStats     `json:"overlay,omitempty"`  // nil without config
 	Refused    *RefusedReload    `json:"refused,omitempty"`  // the last one, unless a later reload has succeeded
 }
 
@@ -58,7 +60,8 @@ func (s *Server) configState() ConfigState {
 	st := s.opt.Reloads()
 	out := ConfigState{Generation: s.opt.Process.Generation().Number(), Since: st.Since, Reloads: st.Outcomes}
 	if s.opt.Overlay != nil {
-		out.Revision = s.opt.Overlay().Revision
+		st := s.opt.Overlay()
+		out.Revision, out.Overlay = st.Revision, &st
 	}
 	if r := &st.Refused; r.Code != "" {
 		out.Refused = &RefusedReload{r.At, r.Code, r.Reason}

@@ -30,6 +30,7 @@ var codeSources = []struct{ table, files string }{
 	{"tls", "../certs/*.go"},
 	{"tls", "../reactor/*.go"},
 	{"reload", "../../sidecar/*.go"},
+	{"source", "../../registry/*.go"},
 }
 
 // codeNotes are the last cells of codes whose definition has no comment for operators.
@@ -99,7 +100,7 @@ func (c code) row() docgen.Row {
 		r.Cells = []string{name, c.status, called.GRPC().String(), c.note}
 	case "status", "reason":
 		r.Cells = []string{name, c.status, c.note}
-	case "tls", "reload":
+	case "tls", "reload", "source":
 		r.Cells = []string{name, c.note}
 	}
 	return r

@@ -39,6 +39,7 @@ type sidecar struct {
 	egress  string
 	drains  atomic.Int32
 	cups    atomic.Int64 // the use of its one resource, of 100
+	sources []SourceStats
 }
 
 const loopCount = 2
@@ -54,7 +55,10 @@ func newSidecar(t testing.TB, yaml string) *sidecar {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &sidecar{t: t}
+	s := &sidecar{t: t, sources: []SourceStats{
+		{Name: "etcd", Up: true, Since: time.Unix(1700000000, 0), Services: 2},
+		{Name: "dns", Since: time.Unix(1700000000, 0), Code: "unresolved", Error: "host x: none", Services: 1, Kept: 3},
+	}}
 	log := slog.New(slog.DiscardHandler)
 	if s.reactor, err = reactor.Start(reactor.Options{Loops: loopCount, Logger: log}); err != nil {
 		t.Fatal(err)
@@ -90,13 +94,13 @@ func newSidecar(t testing.TB, yaml string) *sidecar {
 			at := time.Unix(1700000000, 0)
 			return []Identity{{Name: "listeners.ingress.tls", Loads: 1, Begins: at, Expires: at, Outdates: at}}
 		},
-		Registry: func() RegistryStats { return RegistryStats{Connected: true} },
 		Refused: func() RefusedStats {
 			return RefusedStats{
 				Endpoints: []RefusedEndpoint{{Source: "etcd", Service: "users", Address: "127.0.0.1:80", Reason: "loopback"}},
 				Counts:    []RefusedCount{{Source: "etcd", Reason: "loopback", Endpoints: 2}},
 			}
 		},
+		Sources: func() []SourceStats { return s.sources },
 		Overlay: func() OverlayStats {
 			return OverlayStats{Revision: 3, Since: time.Unix(1700000000, 0), Refused: 4, Code: "invalid", Reason: "three\nfour"}
 		},

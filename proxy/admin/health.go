@@ -23,13 +23,14 @@ func (s *Server) healthz(w http.ResponseWriter, r *http.Request) {
 // readyz responds 200 if the sidecar may receive traffic: all listeners are open, the registry
 // has had its time to confirm the sidecar's own endpoints, every loop has the endpoints of every routed service or knows that there are none, and the
 // sidecar is not draining. Otherwise it responds 503, with a line for each missing
-// condition. With ?verbose a line for each resource of the process follows, and the engine.
+// condition. With ?verbose a line for each source of endpoints follows, for each resource of the process, and for the engine.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	lines, status := s.unreadiness(r), http.StatusServiceUnavailable
 	if len(lines) == 0 {
 		lines, status = []string{"ready"}, http.StatusOK
 	}
 	if r.URL.Query().Has("verbose") {
+		lines = append(lines, checks(s.opt.Sources())...)
 		lines = append(lines, s.resources()...)
 		lines = append(lines, "engine: "+s.opt.Engine)
 	}

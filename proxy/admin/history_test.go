@@ -158,12 +158,18 @@ func TestFirstRequest(t *testing.T) {
 	}
 }
 
-// TestStatsSources: /stats has the configuration, its last refusal, and the registry.
+// TestStatsSources: /stats has the configuration, its last refusal, the overlay, and the sources of endpoints.
 func TestStatsSources(t *testing.T) {
 	s := newSidecar(t, twoServices)
 	now := decode[Stats](s, "/stats")
 	if c := now.Config; c.Generation != 1 || c.Reloads["applied"] != 1 || c.Refused == nil || c.Refused.Code != "invalid" || !now.Registry.Connected {
 		t.Errorf("%+v, registry %+v", c, now.Registry)
+	}
+	if o := now.Config.Overlay; o == nil || o.Revision != 3 || o.Refused != 4 || o.Code != "invalid" || o.Reason != "three\nfour" {
+		t.Errorf("overlay %+v", o)
+	}
+	if len(now.Sources) != 2 || now.Sources[0].Name != "etcd" || !now.Sources[0].Up || now.Sources[1].Code != "unresolved" || now.Sources[1].Kept != 3 {
+		t.Errorf("sources %+v", now.Sources)
 	}
 }
 

@@ -101,7 +101,8 @@ func (c *scraper) collect(to *page, reports []stats.WorkerReport) {
 		c.loop(to, strconv.Itoa(i), &reports[i])
 	}
 	c.tls(to)
-	c.registry(to)
+	c.sources(to)
+	c.registrations(to)
 	c.allow(to)
 	c.reloads(to)
 	c.overlay(to)

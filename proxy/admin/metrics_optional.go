@@ -2,17 +2,13 @@ package admin
 
 import "github.com/remora-proxy/remora/proxy/allow"
 
-// The families of the registry. Without one they have no series.
+// The families of registries. Without one they have no series.
 var (
-	registryUp   = gauge("registry_connected", "1 while the registry responds.")
 	unreached    = counter("endpoints_refused_total", "Endpoints of a registry that are not used, by the reason in the log.", "source", "reason")
 	registration = gauge("registration_state", "1 for the current state of a registration.", "service", "address", "state")
 )
 
-func (c *scraper) registry(to *page) {
-	if c.s.opt.Registry != nil {
-		to.put(registryUp, truth(c.s.opt.Registry().Connected))
-	}
+func (c *scraper) registrations(to *page) {
 	for _, n := range c.s.opt.Refused().Counts {
 		to.put(unreached, float64(n.Endpoints), n.Source, n.Reason)
 	}

@@ -104,7 +104,14 @@ func TestMetrics(t *testing.T) {
 		{"remora_endpoints_changed_timestamp_seconds", "service=compute,source=live", 1700000000},
 		{"remora_hedge_delay_seconds", "route=routes[0],service=compute", 0.003},
 		{"remora_hedges_total", "result=sent,service=compute", 0},
-		{"remora_registry_connected", "", 1},
+		{"remora_registry_connected", "", 1}, // without DNS
+		{"remora_source_up", "source=etcd", 1},
+		{"remora_source_up", "source=dns", 0},
+		{"remora_source_failure", "code=unresolved,source=dns", 1},
+		{"remora_source_changed_timestamp_seconds", "source=dns", 1700000000},
+		{"remora_source_services", "source=etcd", 2},
+		{"remora_source_endpoints_kept", "source=dns", 3},
+		{"remora_source_services_doubted", "source=dns", 0},
 		{"remora_registration_state", "address=10.0.0.1:1,service=me,state=registered", 1},
 		{"remora_reactor_accepted_total", "", 15},
 	} {

@@ -17,6 +17,7 @@ type endpointsBody struct {
 	Refused       []RefusedEndpoint       `json:"refused,omitempty"`
 	Registrations []Registration          `json:"registrations"`
 	Services      map[string]ServiceState `json:"services"`
+	Sources       []SourceStats           `json:"sources"`
 }
 
 // ServiceState is the state of a service in the registry and on all loops.
@@ -61,11 +62,9 @@ func (s *Server) endpoints(reports []stats.WorkerReport) any {
 	body := endpointsBody{
 		Registrations: append([]Registration{}, s.opt.Registrations()...), // never null
 		Services:      map[string]ServiceState{},
+		Sources:       append([]SourceStats{}, s.opt.Sources()...), // never null
 	}
-	if s.opt.Registry != nil {
-		st := s.opt.Registry()
-		body.Registry = &st
-	}
+	body.Registry = registryOf(body.Sources)
 	body.Refused = s.opt.Refused().Endpoints
 	for _, svc := range merge(reports) {
 		body.Services[svc.Name] = s.serviceState(&svc)

@@ -30,6 +30,7 @@ type Stats struct {
 	Errors      map[string]uint64          `json:"errors"`    // responses made by the sidecar itself, by x-remora-error
 	Listeners   map[string]*ListenerErrors `json:"listeners"` // the same by listener; one without any is missing
 	Registry    *RegistryStats             `json:"registry,omitempty"`
+	Sources     []SourceStats              `json:"sources"`
 	Config      ConfigState                `json:"config"`
 	Try         string                     `json:"try,omitempty"` // a first request, while there was none
 	Loops       []LoopStats                `json:"loops"`
@@ -90,10 +91,8 @@ func (s *Server) stats(reports []stats.WorkerReport) any {
 			Connections: loop.Connections, Events: loop.Events, Turns: loop.Turns.Counts[:],
 		})
 	}
-	if s.opt.Registry != nil {
-		st := s.opt.Registry()
-		out.Registry = &st
-	}
+	out.Sources = append([]SourceStats{}, s.opt.Sources()...) // never null
+	out.Registry = registryOf(out.Sources)
 	out.Listeners = listenerErrors(reports)
 	for _, l := range out.Listeners {
 		for code, n := range l.Errors {

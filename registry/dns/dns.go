@@ -46,9 +46,10 @@ type Options struct {
 	// new more than 5 min later don't use it. The Watcher does not change it.
 	Known Known
 
-	Others *Others      // gets the second addresses of names; nil means that nobody wants them
-	Reach  *reach.Rule  // which addresses endpoints may have; nil means any
-	Logger *slog.Logger // nil means no logs
+	Others  *Others      // gets the second addresses of names; nil means that nobody wants them
+	Failing *Failing     // gets the names that don't resolve; nil means that nobody wants them
+	Reach   *reach.Rule  // which addresses endpoints may have; nil means any
+	Logger  *slog.Logger // nil means no logs
 
 	gather time.Duration // how long an answer waits for answers for other names
 	until  time.Time     // after this time, Known is too old for new names
@@ -130,6 +131,9 @@ func (w *Watcher) end(t *watch) {
 		t.opt.Others.forget(t)
 	}
 	t.reach.Close()
+	if t.opt.Failing != nil {
+		t.opt.Failing.forget(t)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.watches, t)
@@ -183,12 +187,14 @@ func (t *watch) run() {
 		case t.in = <-t.newest:
 			t.news = time.Time{} // a new snapshot does not wait
 			t.setNames()
+			t.setFailing()
 		case got := <-t.outcomes:
 			delete(t.asking, got.host)
 			t.learn(got.host, got.name)
 			if srvname.Is(got.host) {
 				t.setNames() // the targets may be others
 			}
+			t.setFailing()
 			if t.news.IsZero() {
 				t.news = time.Now()
 			}
@@ -200,6 +206,13 @@ func (t *watch) run() {
 		}
 		t.ask()
 		wake.Reset(t.sleep())
+	}
+}
+
+// setFailing makes it known which names fail.
+func (t *watch) setFailing() {
+	if t.opt.Failing != nil {
+		t.opt.Failing.set(t, t.names)
 	}
 }
 

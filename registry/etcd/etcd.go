@@ -118,6 +118,8 @@ type Registry struct {
 
 	resolved *dns.Watcher // for the Registry's own watches
 	position tracker
+	contact  *registry.Contact
+	doubts   registry.Doubts
 	stats    counters
 	reason   reason
 	breaks   breaks
@@ -145,8 +147,8 @@ func New(opt Options) (*Registry, error) {
 		ttl:    int64((opt.LeaseTTL + time.Second - 1) / time.Second),
 		log:    opt.Logger,
 		origin: opt.origin(),
-		ready:  make(chan struct{}),
-		lists:  make(chan struct{}, maxLists),
+		ready:  make(chan struct{}), contact: registry.NewContact(),
+		lists: make(chan struct{}, maxLists),
 	}
 	r.serviceWatches.kind, r.ownWatches.kind, r.ownWatches.resumed = "services", "own", true
 	if opt.CacheDir != "" {
@@ -209,7 +211,7 @@ func (r *Registry) connect() {
 			r.probe()
 			return
 		}
-		r.stats.fail(r.log, r.reason.explain(err))
+		r.fail(err)
 		if !pause.wait(r.ctx) {
 			return
 		}
@@ -335,41 +337,35 @@ type Stats struct {
 }
 
 // Stats returns the counters of r.
-func (r *Registry) Stats() Stats { return r.stats.snapshot() }
-
-type counters struct {
-	lists, losses, bad atomic.Uint64
-
-	mu        sync.Mutex
-	connected bool
-	lastErr   error
-}
-
-func (c *counters) snapshot() Stats {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := Stats{Connected: c.connected, Lists: c.lists.Load(), DataLosses: c.losses.Load(), BadValues: c.bad.Load()}
-	if c.lastErr != nil {
-		s.LastError = c.lastErr.Error()
+func (r *Registry) Stats() Stats {
+	now := r.contact.Condition()
+	s := Stats{Connected: now.Up, Lists: r.stats.lists.Load(), DataLosses: r.stats.losses.Load(), BadValues: r.stats.bad.Load()}
+	if now.Err != nil {
+		s.LastError = now.Err.Error()
 	}
 	return s
 }
 
-// fail records that etcd does not respond, and logs a change.
-func (c *counters) fail(log *slog.Logger, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.connected || c.lastErr == nil {
-		log.Warn("etcd does not answer; the last known endpoints stay in use", "error", err)
-	}
-	c.connected, c.lastErr = false, err
+type counters struct{ lists, losses, bad atomic.Uint64 }
+
+// Condition returns whether etcd responds, and what is doubted.
+func (r *Registry) Condition() registry.Condition {
+	now := r.contact.Condition()
+	r.doubts.Add(&now)
+	return now
 }
 
-func (c *counters) succeed(log *slog.Logger) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.connected {
-		log.Info("etcd answers")
+// fail notes that etcd does not respond as it should, and logs a change.
+func (r *Registry) fail(err error) {
+	err = r.reason.explain(err)
+	if code := codeOf(err); r.contact.Fail(code, err) {
+		r.log.Warn("etcd does not answer; the last known endpoints stay in use", "code", code, "error", err)
 	}
-	c.connected, c.lastErr = true, nil
+}
+
+// succeed notes a response, and logs a change.
+func (r *Registry) succeed() {
+	if !r.contact.Succeed().Up {
+		r.log.Info("etcd answers")
+	}
 }

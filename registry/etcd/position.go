@@ -93,7 +93,7 @@ func (r *Registry) probe() {
 	every := min(r.opt.LeaseTTL/3, requestTimeout)
 	for {
 		if err := r.probeOnce(); err != nil && r.ctx.Err() == nil {
-			r.stats.fail(r.log, r.reason.explain(err))
+			r.fail(err)
 		}
 		if !sleep(r.ctx, jitter(every)) {
 			return
@@ -116,7 +116,7 @@ func (r *Registry) probeOnce() error {
 
 func (r *Registry) answered(m mark, h *pb.ResponseHeader, rewritten bool) mark {
 	after, lost := r.position.answered(m, h, rewritten)
-	r.stats.succeed(r.log)
+	r.succeed()
 	if lost {
 		r.stats.losses.Add(1)
 		r.log.Warn("etcd has lost its data; known endpoints are kept until their nodes have registered again",

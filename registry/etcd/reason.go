@@ -7,9 +7,12 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/remora-proxy/remora/registry"
 )
 
 // maxReason limits a reason, in bytes: errors of package x509 list all names of a certificate,
@@ -34,6 +37,22 @@ func (r *reason) observe(ctx context.Context, method string, req, reply any, cc 
 		r.last.Store(nil)
 	}
 	return err
+}
+
+// codeOf returns the code of the error of a request.
+func codeOf(err error) string {
+	code := status.Code(err)
+	var refused rpctypes.EtcdError
+	if errors.As(err, &refused) {
+		code = refused.Code()
+	}
+	switch {
+	case code == codes.Unavailable, code == codes.DeadlineExceeded, errors.Is(err, context.DeadlineExceeded):
+		return registry.CodeUnreachable
+	case code == codes.Unauthenticated, code == codes.PermissionDenied, errors.Is(err, rpctypes.ErrAuthFailed):
+		return registry.CodeDenied
+	}
+	return registry.CodeFailed
 }
 
 func (r *reason) explain(err error) error {

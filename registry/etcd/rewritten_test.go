@@ -19,7 +19,7 @@ func TestRewrittenMaxEndpoints(t *testing.T) {
 	key := func(i int) []byte { return fmt.Appendf(nil, "/s/%05d", i) }
 	for name, listed := range map[string]int{"put": registry.MaxEndpoints, "listed": registry.MaxEndpoints + 1} {
 		t.Run(name, func(t *testing.T) {
-			r := &Registry{log: slog.New(slog.DiscardHandler)}
+			r := &Registry{log: slog.New(slog.DiscardHandler), contact: registry.NewContact()}
 			r.position.init()
 			w := &watch{r: r, prefix: "/s/", view: newView(1, 1), bad: make(map[string]struct{})}
 			all := make([]*mvccpb.KeyValue, listed)

@@ -85,7 +85,15 @@ func (v *view) settle(now time.Time) (changed bool, wake time.Time) {
 	return changed, wake
 }
 
-func (v *view) holding() bool { return len(v.held) > 0 || !v.emptyUntil.IsZero() }
+func (v *view) holding() bool { return v.kept() > 0 }
+
+// kept returns the number of endpoints in use that etcd does not have.
+func (v *view) kept() int {
+	if !v.emptyUntil.IsZero() {
+		return len(v.current)
+	}
+	return len(v.held)
+}
 
 func (v *view) believed() []registry.Endpoint {
 	latest := make(map[string]entry, len(v.live))

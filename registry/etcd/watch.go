@@ -37,6 +37,7 @@ func (k keys) Watch(service string, notify func(*registry.Snapshot)) (stop func(
 		notify:  notify,
 		view:    newView(r.opt.LeaseTTL, r.opt.Grace),
 		bad:     make(map[string]struct{}),
+		doubt:   registry.NewDoubt(&r.doubts),
 	}
 	if !r.spawn(w.run) {
 		cancel()
@@ -52,13 +53,14 @@ type watch struct {
 	prefix  string
 	notify  func(*registry.Snapshot)
 
-	view *view
-	last *registry.Snapshot // the last delivered snapshot; nil means none
-	at   mark               // mark of the last list; the zero mark means none
-	pos  position           // position of the content of view
-	seen int64              // revision up to which view is complete, unless it is full; never above that of pos
-	full bool               // since the last list, a key did not fit into view
-	bad  map[string]struct{}
+	view  *view
+	doubt *registry.Doubt    // about the endpoints that view keeps
+	last  *registry.Snapshot // the last delivered snapshot; nil means none
+	at    mark               // mark of the last list; the zero mark means none
+	pos   position           // position of the content of view
+	seen  int64              // revision up to which view is complete, unless it is full; never above that of pos
+	full  bool               // since the last list, a key did not fit into view
+	bad   map[string]struct{}
 
 	breaks uint64 // connections to etcd that had ended before the last list
 }
@@ -69,6 +71,7 @@ var errLost = errors.New("etcd has lost its data")
 const maxBad = 1024
 
 func (w *watch) run() {
+	defer w.doubt.End()
 	cached, ok := w.loadCache()
 	timeout := requestTimeout
 	if ok {
@@ -230,6 +233,7 @@ func (w *watch) decode(kv *mvccpb.KeyValue) (entry, bool) {
 func (w *watch) settle(timer *time.Timer) {
 	now := time.Now()
 	changed, wake := w.view.settle(now)
+	w.doubt.Set(w.view.kept())
 	if !wake.IsZero() {
 		timer.Reset(wake.Sub(now))
 	}

@@ -58,12 +58,14 @@ type Registry struct {
 	opt      Options
 	kept     kept.Options
 	resolved *dns.Watcher
+	contact  *registry.Contact
+	doubts   registry.Doubts
 	cancel   context.CancelFunc
 	done     sync.WaitGroup
 
 	mu    sync.Mutex
 	lists map[string][]registry.Endpoint // of the last valid file; nil before the first one
-	err   error                          // why the last look failed
+	told  string                         // the last refusal that was logged; "" if the file is valid
 	users map[*kept.List]string          // the service of each
 }
 
@@ -74,7 +76,8 @@ var _ registry.Watcher = (*Registry)(nil)
 func New(opt Options) (*Registry, error) {
 	opt.Logger = cmp.Or(opt.Logger, slog.New(slog.DiscardHandler))
 	opt.DNS.Logger = cmp.Or(opt.DNS.Logger, opt.Logger)
-	r := &Registry{opt: opt, kept: kept.Options{Origin: "file " + opt.Path}, users: make(map[*kept.List]string)}
+	r := &Registry{opt: opt, contact: registry.NewContact(), users: make(map[*kept.List]string)}
+	r.kept = kept.Options{Origin: "file " + opt.Path, Doubts: &r.doubts}
 	if opt.CacheDir != "" {
 		var err error
 		if r.kept.Cache, err = registry.OpenCache(opt.CacheDir, opt.Protocols, opt.Logger); err != nil {
@@ -96,11 +99,11 @@ func (r *Registry) Watch(service string, notify func(*registry.Snapshot)) (stop 
 // Known returns what the running watches know of host names.
 func (r *Registry) Known() dns.Known { return r.resolved.Known() }
 
-// Err returns why the last look at the file failed, or nil.
-func (r *Registry) Err() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.err
+// Condition returns whether the file is there and valid, and what is doubted.
+func (r *Registry) Condition() registry.Condition {
+	now := r.contact.Condition()
+	r.doubts.Add(&now)
+	return now
 }
 
 // Close ends all watches. It must not be called from a notify function.
@@ -141,7 +144,7 @@ func (r *Registry) follow(ctx context.Context) {
 		now, err := os.Stat(r.opt.Path)
 		if err != nil {
 			seen = nil
-			r.refuse(err)
+			r.refuse(codeOf(err), err)
 		} else if seen == nil || !same(seen, now) {
 			isRead := r.read()
 			if seen = now; !isRead || time.Since(now.ModTime()).Abs() < settled {
@@ -165,13 +168,13 @@ func same(a, b os.FileInfo) bool {
 func (r *Registry) read() bool {
 	f, err := os.Open(r.opt.Path)
 	if err != nil {
-		r.refuse(err)
+		r.refuse(codeOf(err), err)
 		return false
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
-		r.refuse(err)
+		r.refuse(codeOf(err), err)
 		return false
 	}
 	lists, err := decode(data, r.opt.Protocols)
@@ -179,7 +182,7 @@ func (r *Registry) read() bool {
 		err = errors.New("file is too large")
 	}
 	if err != nil {
-		r.refuse(err)
+		r.refuse(registry.CodeInvalid, err)
 	} else {
 		r.use(lists)
 	}
@@ -190,24 +193,28 @@ func (r *Registry) read() bool {
 func (r *Registry) use(lists map[string][]registry.Endpoint) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.err != nil {
+	if r.contact.Succeed().Err != nil {
 		r.opt.Logger.Info("file of endpoints is valid again", "file", r.opt.Path)
 	}
-	r.lists, r.err = lists, nil
+	r.lists, r.told = lists, ""
 	for l, service := range r.users {
 		l.Set(r.of(service), kept.AfterChange)
 	}
 }
 
-// refuse records why there is no valid file, and logs a change.
-func (r *Registry) refuse(err error) {
+// refuse notes why there is no valid file, and logs each other reason: there is none without a change of the file.
+func (r *Registry) refuse(code string, err error) {
+	r.contact.Fail(code, err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.err == nil || r.err.Error() != err.Error() {
-		r.opt.Logger.Warn("file of endpoints is refused; the last known endpoints stay in use", "file", r.opt.Path, "error", err)
+	if r.told != err.Error() {
+		r.told = err.Error()
+		r.opt.Logger.Warn("file of endpoints is refused; the last known endpoints stay in use", "file", r.opt.Path, "code", code, "error", err)
 	}
-	r.err = err
 }
+
+// codeOf returns the code of an error of the file system.
+func codeOf(err error) string { return registry.CodeOf(err, registry.CodeFailed) }
 
 // of returns a copy of a service's list.
 func (r *Registry) of(service string) []registry.Endpoint {

@@ -49,7 +49,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// TestRefusedFile: an invalid file changes nothing, and Err says why until a valid one is there.
+// TestRefusedFile: an invalid file changes nothing, and the condition says why until a valid one is there.
 func TestRefusedFile(t *testing.T) {
 	w := newWritten(t)
 	replace(t, w.path, `{"compute": ["10.0.0.1:80"], "other": ["10.0.0.2:80"]}`)
@@ -60,14 +60,17 @@ func TestRefusedFile(t *testing.T) {
 	other.WaitAddrs("10.0.0.2:80")
 
 	replace(t, w.path, `{"compute": ["10.0.0.9"], "other": []}`)
-	eventually.True(t, "a refusal", func() bool { return r.Err() != nil })
+	eventually.True(t, "a refusal", func() bool { return !r.Condition().Up })
+	if now := r.Condition(); now.Code != registry.CodeInvalid || now.Err == nil {
+		t.Errorf("%+v", now)
+	}
 	late := registrytest.Watch(t, r, "compute")
 	late.WaitAddrs("10.0.0.1:80")
 
 	replace(t, w.path, `{"compute": ["10.0.0.3:80"], "other": ["10.0.0.2:80"]}`)
 	compute.WaitAddrs("10.0.0.3:80")
-	if err := r.Err(); err != nil {
-		t.Errorf("a valid file, but %v", err)
+	if now := r.Condition(); !now.Up || now.Code != "" || now.Err != nil {
+		t.Errorf("a valid file, but %+v", now)
 	}
 	other.Always("10.0.0.2:80")
 }

@@ -24,9 +24,10 @@ import (
 
 // Options configures the Lists of a source. The zero value is usable.
 type Options struct {
-	Cache  *registry.Cache // nil means none
-	Origin string          // of the cache's records; distinguishes sources
-	Wait   time.Duration   // how long a start waits for the source before the cache is used; default 1 s
+	Cache  *registry.Cache  // nil means none
+	Origin string           // of the cache's records; distinguishes sources
+	Wait   time.Duration    // how long a start waits for the source before the cache is used; default 1 s
+	Doubts *registry.Doubts // counts what is doubted; nil means that nobody wants to know
 }
 
 const defaultWait = time.Second
@@ -44,6 +45,7 @@ type List struct {
 	notify  func(*registry.Snapshot)
 
 	closed atomic.Bool
+	doubt  *registry.Doubt
 
 	mu      sync.Mutex
 	last    *registry.Snapshot  // the last that was delivered; nil means none
@@ -56,7 +58,7 @@ type List struct {
 // List.
 func (o Options) Watch(service string, notify func(*registry.Snapshot)) *List {
 	o.Wait = cmp.Or(o.Wait, defaultWait)
-	l := &List{opt: o, service: service, notify: notify}
+	l := &List{opt: o, service: service, notify: notify, doubt: registry.NewDoubt(o.Doubts)}
 	if rec, ok := o.Cache.Load(service); ok && rec.Origin == o.Origin {
 		time.AfterFunc(o.Wait, func() { l.useCached(&rec) })
 	}
@@ -84,6 +86,7 @@ func (l *List) Set(endpoints []registry.Endpoint, doubt time.Duration) {
 		l.believe()
 	case l.doubted.IsZero():
 		l.doubted = time.Now().Add(doubt)
+		l.doubt.Set(len(l.last.Endpoints))
 		time.AfterFunc(doubt, l.endDoubt)
 	}
 }
@@ -100,6 +103,7 @@ func (l *List) endDoubt() {
 // believe delivers the list of the source, if it differs from the last snapshot.
 func (l *List) believe() {
 	l.doubted = time.Time{}
+	l.doubt.Set(0)
 	if l.closed.Load() {
 		return
 	}
@@ -125,4 +129,7 @@ func (l *List) deliver(s *registry.Snapshot) {
 func (l *List) Service() string { return l.service }
 
 // Close ends the watch. It does not wait for a notify that runs, and nothing is cached afterwards.
-func (l *List) Close() { l.closed.Store(true) }
+func (l *List) Close() {
+	l.closed.Store(true)
+	l.doubt.End()
+}

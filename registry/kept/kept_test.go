@@ -134,3 +134,34 @@ func TestCloseDuringDoubt(t *testing.T) {
 		}
 	})
 }
+
+// TestDoubts: what the source knows of its doubts, from the empty list until the doubt ends.
+func TestDoubts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d registry.Doubts
+		var got log
+		l, closed := Options{Doubts: &d}.Watch("compute", got.notify), Options{Doubts: &d}.Watch("other", got.notify)
+		expect := func(what string, services, endpoints int) {
+			t.Helper()
+			var now registry.Condition
+			if d.Add(&now); now.Doubted != services || now.Kept != endpoints {
+				t.Errorf("%s: %+v, want %d services with %d endpoints", what, now, services, endpoints)
+			}
+		}
+		l.Set(list(1, 2), AfterChange)
+		closed.Set(list(3), AfterChange)
+		expect("two lists", 0, 0)
+		l.Set(nil, AfterChange)
+		closed.Set(nil, AfterReconnect)
+		expect("both empty", 2, 3)
+		closed.Close()
+		expect("one closed", 1, 2)
+		l.Set(list(2), AfterChange)
+		expect("another list", 0, 0)
+		l.Set(nil, AfterChange)
+		expect("empty again", 1, 1)
+		time.Sleep(AfterChange + 1)
+		synctest.Wait()
+		expect("believed", 0, 0)
+	})
+}

@@ -181,12 +181,15 @@ func (m *materials) of(encoded, file string) material {
 // Times after which a connection to a server that has gone is given up.
 const (
 	dialTimeout = 3 * time.Second
-	idleProbe   = 5 * time.Second // of silence, before the kernel asks whether the server is there
+	idleProbe   = 5 * time.Second  // of silence, before the kernel asks whether the server is there
+	pingAfter   = 15 * time.Second // of silence, before a PING of HTTP/2 asks the same: a balancer does not answer that
+	pingTimeout = 5 * time.Second
 )
 
-// client returns an HTTP client for the API server. Environment variables that name a proxy are ignored: they are meant for
+// client returns an HTTP client for the API server. A response must begin within silence: a server that has gone may have a
+// balancer before it that keeps the connection. All requests share one connection of HTTP/2. Environment variables that name a proxy are ignored: they are meant for
 // applications, and the proxy may be this sidecar.
-func (a *access) client() *http.Client {
+func (a *access) client(silence time.Duration) *http.Client {
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: idleProbe, Interval: idleProbe, Count: 3}}
 	return &http.Client{Transport: &http.Transport{
 		DialContext: dialer.DialContext,
@@ -197,8 +200,11 @@ func (a *access) client() *http.Client {
 			}
 			return (&tls.Dialer{NetDialer: dialer, Config: cfg}).DialContext(ctx, network, addr)
 		},
-		MaxIdleConnsPerHost: 1,
-		IdleConnTimeout:     time.Minute,
+		ForceAttemptHTTP2:     true,
+		HTTP2:                 &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+		ResponseHeaderTimeout: silence,
+		MaxIdleConnsPerHost:   1,
+		IdleConnTimeout:       time.Minute,
 	}}
 }
 
@@ -208,7 +214,7 @@ func (a *access) tls(addr string) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
+	cfg := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	if !a.ca.empty() {
 		pem, err := a.ca.read()
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// api is a stand-in for the API server, with lists in pages and watches of one namespace. scripts/kubernetes-source.sh has a
+// api is a stand-in for the API server, with lists in pages and watches of one namespace. scripts/sources.sh has a
 // real one.
 type api struct {
 	*httptest.Server
@@ -33,6 +33,7 @@ type api struct {
 	watched []int // the versions from which watches began
 	noWatch bool  // the account may list, and not watch
 	ending  bool  // the watch ends after the next event
+	silent  bool  // requests get no response
 }
 
 type apiEvent struct {
@@ -91,16 +92,25 @@ func (a *api) setCut(cut bool) {
 	}
 }
 
+// setSilent makes later requests get no response, as behind a balancer whose server has gone.
+func (a *api) setSilent(silent bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.silent = silent
+}
+
 // ServeHTTP implements http.Handler.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
-	cut := a.cut
+	cut, silent := a.cut, a.silent
 	isForbidden := a.noWatch && r.URL.Query().Get("watch") != ""
 	a.tokens = append(a.tokens, r.Header.Get("Authorization"))
 	a.mu.Unlock()
 	switch {
 	case cut:
 		panic(http.ErrAbortHandler)
+	case silent:
+		<-r.Context().Done()
 	case isForbidden || r.URL.Path != "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices":
 		w.WriteHeader(http.StatusForbidden)
 		fmt.Fprint(w, `{"kind": "Status", "message": "endpointslices is forbidden", "code": 403}`)

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -19,7 +21,8 @@ import (
 
 const (
 	pageSize       = "500"            // slices of one answer to a list
-	requestTimeout = 10 * time.Second // of one page
+	requestTimeout = 10 * time.Second // of one page, and until a watch begins
+	watchSilence   = 3 * time.Minute  // the API server sends a bookmark each minute
 	watchTime      = 5 * time.Minute  // the API server ends a watch after that, or up to twice that
 	maxMessage     = 16 << 20         // bytes of a page, and of an event
 	maxSlices      = 20_000           // of a namespace; a longer list is an error
@@ -35,9 +38,10 @@ var (
 type follower struct {
 	r         *Registry
 	namespace string
+	contact   *registry.Contact
 
 	mu     sync.Mutex
-	slices map[string]*endpointSlice // by name; nil before the first list
+	slices *sliceIndex // nil before the first list
 	users  map[*kept.List]*user
 }
 
@@ -66,14 +70,8 @@ func (f *follower) remove(l *kept.List) {
 
 // update delivers the endpoints of a Service. doubt is how long they are doubted if there are none.
 func (f *follower) update(u *user, doubt time.Duration) {
-	var of []*endpointSlice
-	for _, s := range f.slices {
-		if s.Metadata.Labels[serviceLabel] == u.service {
-			of = append(of, s)
-		}
-	}
 	permits := func(addr string) bool { return f.r.opt.DNS.Reach.Check(u.list.Service(), addr, false) == "" }
-	endpoints, err := endpointsOf(of, u.port, f.r.opt.Zone, permits)
+	endpoints, err := endpointsOf(slices.Collect(maps.Values(f.slices.byService[u.service])), u.port, f.r.opt.Zone, permits)
 	if err != nil {
 		if u.told != err.Error() {
 			f.r.log.Warn("service can't be used", "service", u.service, "namespace", f.namespace, "error", err)
@@ -102,11 +100,11 @@ func (f *follower) run() {
 		if f.r.ctx.Err() != nil {
 			return
 		}
-		if time.Since(began) > maxPause+requestTimeout {
+		if time.Since(began) > maxPause+f.r.opt.requestTimeout {
 			pause = minPause
 		}
 		if err != nil && !errors.Is(err, errGone) {
-			f.r.state.set(f.r.log, f.namespace, err)
+			f.fail(err)
 		}
 		select {
 		case <-f.r.ctx.Done():
@@ -117,9 +115,33 @@ func (f *follower) run() {
 	}
 }
 
+// fail notes that the API server does not respond as it should, and logs a change.
+func (f *follower) fail(err error) {
+	if code := codeOf(err); f.contact.Fail(code, err) {
+		f.r.log.Warn("the Kubernetes API does not answer as it should; the last known endpoints stay in use",
+			"namespace", f.namespace, "code", code, "error", err)
+	}
+}
+
+// succeed notes that a watch has begun, and logs a change.
+func (f *follower) succeed() {
+	if f.contact.Succeed().Err != nil {
+		f.r.log.Info("the Kubernetes API answers again", "namespace", f.namespace)
+	}
+}
+
+// condition returns whether the API server responds for the namespace.
+func (f *follower) condition() registry.Condition {
+	now := f.contact.Condition()
+	if now.Err != nil {
+		now.Err = fmt.Errorf("namespace %s: %w", f.namespace, now.Err)
+	}
+	return now
+}
+
 // list replaces all slices by those that the API server has, and returns the version from which changes follow.
 func (f *follower) list() (version string, err error) {
-	all := make(map[string]*endpointSlice)
+	all := newSliceIndex()
 	next := ""
 	for {
 		var page struct {
@@ -133,10 +155,9 @@ func (f *follower) list() (version string, err error) {
 			return "", err
 		}
 		for i := range page.Items {
-			s := &page.Items[i]
-			all[s.Metadata.Name] = s
+			all.put(&page.Items[i])
 		}
-		if len(all) > maxSlices {
+		if len(all.byName) > maxSlices {
 			return "", errTooMany
 		}
 		if version, next = page.Metadata.ResourceVersion, page.Metadata.Continue; next == "" {
@@ -153,7 +174,7 @@ func (f *follower) list() (version string, err error) {
 }
 
 func (f *follower) page(from string, into any) error {
-	ctx, cancel := context.WithTimeout(f.r.ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(f.r.ctx, f.r.opt.requestTimeout)
 	defer cancel()
 	query := url.Values{"limit": {pageSize}}
 	if from != "" {
@@ -180,11 +201,10 @@ func (f *follower) follow(version string) error {
 }
 
 // watch is one request of follow. It returns the last version that was seen. No error means that the API server has ended the
-// watch.
+// watch, or has been silent for so long that it may be gone: the next request tells.
 func (f *follower) watch(version string) (last string, err error) {
 	seconds := int((watchTime + rand.N(watchTime)).Seconds())
-	// A server that has gone may leave the connection open, behind a balancer.
-	ctx, cancel := context.WithTimeout(f.r.ctx, time.Duration(seconds)*time.Second+requestTimeout)
+	ctx, cancel := context.WithTimeout(f.r.ctx, time.Duration(seconds)*time.Second+f.r.opt.requestTimeout)
 	defer cancel()
 	body, err := f.get(ctx, url.Values{
 		"watch": {"1"}, "resourceVersion": {version}, "allowWatchBookmarks": {"true"}, "timeoutSeconds": {strconv.Itoa(seconds)},
@@ -193,13 +213,16 @@ func (f *follower) watch(version string) (last string, err error) {
 		return "", err
 	}
 	defer body.Close()
-	f.r.state.set(f.r.log, f.namespace, nil)
+	f.succeed()
 	in := &bounded{r: body}
 	events := json.NewDecoder(in)
+	// A server that has gone may leave the connection open, behind a balancer.
+	silent := time.AfterFunc(f.r.opt.silence, cancel)
+	defer silent.Stop()
 	for {
 		in.left = maxMessage
 		var e event
-		if err := events.Decode(&e); errors.Is(err, io.EOF) {
+		if err := events.Decode(&e); errors.Is(err, io.EOF) || err != nil && ctx.Err() != nil {
 			return version, nil
 		} else if err != nil {
 			return "", err
@@ -207,6 +230,7 @@ func (f *follower) watch(version string) (last string, err error) {
 		if version, err = f.apply(&e); err != nil {
 			return "", err
 		}
+		silent.Reset(f.r.opt.silence)
 	}
 }
 
@@ -250,16 +274,16 @@ func (f *follower) apply(e *event) (version string, err error) {
 func (f *follower) change(s *endpointSlice, deleted bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	before := f.slices[s.Metadata.Name]
+	before := f.slices.byName[s.Metadata.Name]
 	if deleted {
-		delete(f.slices, s.Metadata.Name)
-	} else if before == nil && len(f.slices) == maxSlices {
+		f.slices.remove(s.Metadata.Name)
+	} else if before == nil && len(f.slices.byName) == maxSlices {
 		return errTooMany
 	} else {
-		f.slices[s.Metadata.Name] = s
+		f.slices.put(s)
 	}
 	for _, u := range f.users {
-		if u.service == s.Metadata.Labels[serviceLabel] || before != nil && u.service == before.Metadata.Labels[serviceLabel] {
+		if u.service == s.service() || before != nil && u.service == before.service() {
 			f.update(u, kept.AfterChange)
 		}
 	}
@@ -297,7 +321,27 @@ func statusError(code int, message string) error {
 	if code == http.StatusGone {
 		return errGone
 	}
-	return fmt.Errorf("status %d: %.300s", code, message)
+	return &refusal{code, message}
+}
+
+// refusal is the error of a request that the API server refuses.
+type refusal struct {
+	status  int
+	message string
+}
+
+func (r *refusal) Error() string { return fmt.Sprintf("status %d: %.300s", r.status, r.message) }
+
+// codeOf returns the code of the error of a request.
+func codeOf(err error) string {
+	var refused *refusal
+	switch {
+	case !errors.As(err, &refused):
+		return registry.CodeOf(err, registry.CodeInvalid)
+	case refused.status == http.StatusUnauthorized || refused.status == http.StatusForbidden:
+		return registry.CodeDenied
+	}
+	return registry.CodeFailed
 }
 
 // bounded reads no more than left bytes.

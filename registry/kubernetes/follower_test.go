@@ -2,6 +2,8 @@ package kubernetes
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/must"
@@ -110,7 +113,7 @@ func TestBookmark(t *testing.T) {
 	}
 }
 
-// TestRefusals: what can't be read is told in the log once, and by Err. The last endpoints stay.
+// TestRefusals: what can't be read is told in the log once, and by the condition. The last endpoints stay.
 func TestRefusals(t *testing.T) {
 	a := newAPI(t)
 	var log lockedBuffer
@@ -120,9 +123,9 @@ func TestRefusals(t *testing.T) {
 	})
 	defer r.Close()
 	registrytest.Watch(t, r, "secret")
-	eventually.True(t, "an error", func() bool { return r.Err() != nil })
-	if err := r.Err().Error(); !strings.Contains(err, "status 403: endpointslices is forbidden") {
-		t.Error(err)
+	eventually.True(t, "an error", func() bool { return r.Condition().Err != nil })
+	if now := r.Condition(); now.Up || now.Code != registry.CodeDenied || !strings.Contains(now.Err.Error(), "status 403: endpointslices is forbidden") {
+		t.Errorf("%+v", now)
 	}
 	a.mu.Lock()
 	before := len(a.tokens)
@@ -239,15 +242,20 @@ func TestInCluster(t *testing.T) {
 func TestStateByNamespace(t *testing.T) {
 	var text lockedBuffer
 	log := slog.New(slog.NewTextHandler(&text, nil))
-	s := state{failed: map[string]error{}}
-	for range 3 {
-		s.set(log, "vault", errNoCluster)
-		s.set(log, "shop", nil)
+	vault, shop := &follower{namespace: "vault"}, &follower{namespace: "shop"}
+	r := &Registry{log: log, followers: map[string]*follower{}}
+	for _, f := range []*follower{vault, shop} {
+		f.r, f.contact = r, registry.NewContact()
+		r.followers[f.namespace] = f
 	}
-	if err := s.get(); err == nil || !strings.Contains(err.Error(), "namespace vault: ") || strings.Count(text.String(), "\n") != 1 {
-		t.Errorf("%v; the log:\n%s", err, text.String())
+	for i := range 3 {
+		vault.fail(fmt.Errorf("from port %d: %w", i, io.EOF)) // another text each time
+		shop.succeed()
 	}
-	if s.set(log, "vault", nil); s.get() != nil {
+	if now := r.Condition(); now.Up || now.Code != registry.CodeUnreachable || !strings.Contains(now.Err.Error(), "namespace vault: ") || strings.Count(text.String(), "\n") != 1 {
+		t.Errorf("%+v; the log:\n%s", now, text.String())
+	}
+	if vault.succeed(); !r.Condition().Up {
 		t.Error("the error stays")
 	}
 }
@@ -266,7 +274,27 @@ func TestRefusedWatch(t *testing.T) {
 		defer a.mu.Unlock()
 		return a.lists > 3
 	})
-	if err := r.Err(); err == nil || !strings.Contains(err.Error(), "403") || strings.Count(log.String(), "\n") != 1 {
-		t.Errorf("%v; the log:\n%s", err, log.String())
+	if now := r.Condition(); now.Up || now.Code != registry.CodeDenied || strings.Count(log.String(), "\n") != 1 {
+		t.Errorf("%+v; the log:\n%s", now, log.String())
+	}
+}
+
+// TestSilentServer: an API server that keeps its connections and says nothing is noticed, in a watch and before a response.
+// The last endpoints stay, and later ones come when it speaks again.
+func TestSilentServer(t *testing.T) {
+	a := newAPI(t)
+	a.set("compute", sliceOf("compute", 80, at("10.0.0.1:80")...))
+	r := open(t, a, func(o *Options) { o.requestTimeout, o.silence = time.Second, 100*time.Millisecond })
+	defer r.Close()
+	s := registrytest.Watch(t, r, "compute")
+	s.WaitAddrs("10.0.0.1:80")
+	for i := range 2 {
+		eventually.True(t, "the source to be up", func() bool { return r.Condition().Up })
+		a.setSilent(true)
+		eventually.True(t, "the source to be down", func() bool { return r.Condition().Code == registry.CodeUnreachable })
+		s.Always("10.0.0.1:80")
+		a.setSilent(false)
+		a.set("compute", sliceOf("compute", 80, at("10.0.0.1:80", fmt.Sprintf("10.0.0.%d:80", 2+i))...))
+		s.WaitAddrs("10.0.0.1:80", fmt.Sprintf("10.0.0.%d:80", 2+i))
 	}
 }

@@ -18,7 +18,6 @@ package kubernetes
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -47,6 +46,9 @@ type Options struct {
 	Protocols registry.Protocols // for the cache
 	DNS       dns.Options        // how addresses that are host names are resolved
 	Logger    *slog.Logger       // nil means no logs
+
+	requestTimeout time.Duration // of one page, and until a watch begins
+	silence        time.Duration // after which a watch is not trusted any more
 }
 
 // Service is a Service of Kubernetes.
@@ -64,7 +66,7 @@ type Registry struct {
 	http     *http.Client
 	kept     kept.Options
 	resolved *dns.Watcher
-	state    state
+	doubts   registry.Doubts
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -96,11 +98,12 @@ func newRegistry(opt Options, a *access) (*Registry, error) {
 	opt.Logger = cmp.Or(opt.Logger, slog.New(slog.DiscardHandler))
 	opt.DNS.Logger = cmp.Or(opt.DNS.Logger, opt.Logger)
 	opt.Namespace = cmp.Or(opt.Namespace, a.namespace)
+	opt.requestTimeout, opt.silence = cmp.Or(opt.requestTimeout, requestTimeout), cmp.Or(opt.silence, watchSilence)
 	r := &Registry{
-		opt: opt, log: opt.Logger, access: a, http: a.client(),
-		kept:      kept.Options{Origin: "kubernetes " + a.server.String()},
-		followers: make(map[string]*follower), state: state{failed: make(map[string]error)},
+		opt: opt, log: opt.Logger, access: a, http: a.client(opt.requestTimeout),
+		followers: make(map[string]*follower),
 	}
+	r.kept = kept.Options{Origin: "kubernetes " + a.server.String(), Doubts: &r.doubts}
 	if opt.CacheDir != "" {
 		var err error
 		if r.kept.Cache, err = registry.OpenCache(opt.CacheDir, opt.Protocols, opt.Logger); err != nil {
@@ -120,8 +123,18 @@ func (r *Registry) Watch(service string, notify func(*registry.Snapshot)) (stop 
 // Known returns what the running watches know of host names.
 func (r *Registry) Known() dns.Known { return r.resolved.Known() }
 
-// Err returns why the last request failed, or nil.
-func (r *Registry) Err() error { return r.state.get() }
+// Condition returns whether the API server responds for each namespace, and what is doubted.
+func (r *Registry) Condition() registry.Condition {
+	var parts []registry.Condition
+	r.mu.Lock()
+	for _, namespace := range slices.Sorted(maps.Keys(r.followers)) {
+		parts = append(parts, r.followers[namespace].condition())
+	}
+	r.mu.Unlock()
+	all := registry.Join(parts...)
+	r.doubts.Add(&all)
+	return all
+}
 
 // Close ends all watches. It must not be called from a notify function.
 func (r *Registry) Close() error {
@@ -157,47 +170,13 @@ func (r *Registry) follower(namespace string) *follower {
 	defer r.mu.Unlock()
 	f := r.followers[namespace]
 	if f == nil {
-		f = &follower{r: r, namespace: namespace, users: make(map[*kept.List]*user)}
+		f = &follower{r: r, namespace: namespace, contact: registry.NewContact(), users: make(map[*kept.List]*user)}
 		r.followers[namespace] = f
 		if r.ctx.Err() == nil {
 			r.tasks.Go(f.run)
 		}
 	}
 	return f
-}
-
-// state says whether the API server answers for each namespace.
-type state struct {
-	mu     sync.Mutex
-	failed map[string]error // by namespace; one that is not here works
-}
-
-// get returns the error of the first namespace that has one, by name.
-func (s *state) get() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, namespace := range slices.Sorted(maps.Keys(s.failed)) {
-		return fmt.Errorf("namespace %s: %w", namespace, s.failed[namespace])
-	}
-	return nil
-}
-
-// set records the outcome of a request, and logs a change.
-func (s *state) set(log *slog.Logger, namespace string, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before := s.failed[namespace]
-	switch {
-	case err != nil && (before == nil || before.Error() != err.Error()):
-		log.Warn("the Kubernetes API does not answer as it should; the last known endpoints stay in use", "namespace", namespace, "error", err)
-	case err == nil && before != nil:
-		log.Info("the Kubernetes API answers again", "namespace", namespace)
-	}
-	if err == nil {
-		delete(s.failed, namespace)
-	} else {
-		s.failed[namespace] = err
-	}
 }
 
 // Pauses between tries.

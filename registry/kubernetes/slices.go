@@ -45,6 +45,43 @@ type endpointSlice struct {
 // serviceLabel names the Service that an EndpointSlice belongs to.
 const serviceLabel = "kubernetes.io/service-name"
 
+// service returns the name of the Service that the slice belongs to, or "".
+func (s *endpointSlice) service() string { return s.Metadata.Labels[serviceLabel] }
+
+// sliceIndex has the slices of a namespace. A list of a thousand Services is read once for each.
+type sliceIndex struct {
+	byName    map[string]*endpointSlice
+	byService map[string]map[string]*endpointSlice // by name
+}
+
+func newSliceIndex() *sliceIndex {
+	return &sliceIndex{byName: make(map[string]*endpointSlice), byService: make(map[string]map[string]*endpointSlice)}
+}
+
+// put adds a slice, or replaces the one with its name.
+func (x *sliceIndex) put(s *endpointSlice) {
+	x.remove(s.Metadata.Name)
+	x.byName[s.Metadata.Name] = s
+	of := x.byService[s.service()]
+	if of == nil {
+		of = make(map[string]*endpointSlice)
+		x.byService[s.service()] = of
+	}
+	of[s.Metadata.Name] = s
+}
+
+func (x *sliceIndex) remove(name string) {
+	s := x.byName[name]
+	if s == nil {
+		return
+	}
+	delete(x.byName, name)
+	of := x.byService[s.service()]
+	if delete(of, name); len(of) == 0 {
+		delete(x.byService, s.service())
+	}
+}
+
 // replica is an address of a Service, as a slice describes it.
 type replica struct {
 	endpoint registry.Endpoint

@@ -52,15 +52,12 @@ func cutLine(line string, columns int) string {
 	return string(runes[:min(len(runes), columns)])
 }
 
-// sources returns lines about the configuration and the registry.
+// sources returns lines about the configuration and the sources of endpoints.
 func (f *frame) sources() []string {
 	c := &f.now.Config
 	line := fmt.Sprintf("configuration %d", c.Generation)
-	if r := f.now.Registry; r != nil {
-		line += "  registry connected"
-		if !r.Connected {
-			line = strings.TrimSuffix(line, "connected") + "not connected: " + r.LastError
-		}
+	for i := range f.now.Sources {
+		line += "  " + f.now.Sources[i].String()
 	}
 	out := []string{line}
 	if r := c.Refused; r != nil {

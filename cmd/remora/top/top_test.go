@@ -152,12 +152,12 @@ func TestFrameOfErrors(t *testing.T) {
 	}
 }
 
-// TestFrameOfSources: a refused reload and a lost registry show.
+// TestFrameOfSources: a refused reload and a lost source show.
 func TestFrameOfSources(t *testing.T) {
 	f := second()
 	f.now.Config = admin.ConfigState{Generation: 3, Refused: &admin.RefusedReload{Code: "invalid", Reason: "line 3\nline 4"}}
-	f.now.Registry = &admin.RegistryStats{LastError: "refused"}
-	want := []string{"configuration 3  registry not connected: refused", "last reload refused at 00:00:00 (invalid): line 3"}
+	f.now.Sources = []admin.SourceStats{{Name: "file", Up: true}, {Name: "etcd", Code: "denied", Error: "refused", Kept: 7}, {Name: "dns"}}
+	want := []string{"configuration 3  file up  etcd down (denied): refused; 7 endpoints kept  dns has not responded yet", "last reload refused at 00:00:00 (invalid): line 3"}
 	if got := f.sources(); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -69,6 +69,13 @@ function drawGates(points, services) {
   text("verdicts", verdicts(points.now, services).join("\n"));
 }
 
+// sourceText says how a source of endpoints does.
+function sourceText(s, ago) {
+  const kept = s.kept ? `; ${s.kept} endpoints stay in use` : "";
+  if (s.up) return `up, since ${ago(s.since)}, ${s.services} services${kept}`;
+  return s.code ? `down, since ${ago(s.since)} (${s.code}): ${s.error}${kept}` : `no response, since ${ago(s.since)}`;
+}
+
 function drawSources(now) {
   const c = now.config, ago = since => duration((Date.now() - new Date(since)) / 1000) + " ago";
   const reloads = Object.entries(c.reloads).filter(([, n]) => n > 0).sort();
@@ -77,9 +84,12 @@ function drawSources(now) {
     ["in use", `generation ${c.generation}, since ${ago(c.since)}`],
     ["reloads", reloads.map(([outcome, n]) => `${n} ${outcome}`).join(", ") || "none", refused.length ? "bad" : ""],
   ];
+  const o = c.overlay;
+  if (o) rows.push(["overlay", o.revision ? `revision ${o.revision}, since ${ago(o.since)}` : "none"]);
+  if (o?.code) rows.push(["overlay refused", `revision ${o.refused} (${o.code}): ${o.reason}`, "bad"]);
   if (c.refused) rows.push(["last refused", `${c.refused.code}, ${ago(c.refused.at)}: ${c.refused.reason}`, "bad"]);
-  const r = now.registry;
-  rows.push(["registry", !r ? "none" : r.connected ? "connected" : `not connected: ${r.error || "no response"}`, r && !r.connected ? "bad" : ""]);
+  for (const s of now.sources) rows.push([s.name, sourceText(s, ago), s.up ? "" : "bad"]);
+  if (!now.sources.length) rows.push(["registry", "none"]);
   rows.push(["memory", `${bytes(now.buffered_bytes)} of ${bytes(now.buffered_limit_bytes)}`]);
   fill($("sources"), rows.map(([name, value, className = ""]) => [cell(name, "name muted"), cell(value, "text " + className)]));
 }

@@ -1,0 +1,59 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/remora-proxy/remora/registry"
+)
+
+// TestFailing: names that don't resolve are known, with the addresses that stay in use, until they resolve or their
+// watch ends.
+func TestFailing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sick := false
+		all := NewFailing()
+		w := New(fixed{{Addr: "a.test:80"}, {Addr: "b.test:80"}, {Addr: "10.0.0.9:80"}}, Options{
+			Failing: all, Lookup: func(_ context.Context, host string) (Answer, error) {
+				if sick && host == "a.test" {
+					return Answer{}, errors.New("no such host")
+				}
+				return Answer{Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")}, TTL: time.Second}, nil
+			},
+		})
+		defer w.Close()
+		plain := New(fixed{{Addr: "10.0.0.9:80"}}, Options{Failing: all})
+		defer plain.Close()
+		plain.Watch("plain", func(*registry.Snapshot) {})
+		stop := w.Watch("s", func(*registry.Snapshot) {})
+		settle := func() { time.Sleep(time.Minute); synctest.Wait() }
+		expect := func(up bool, services, kept int) {
+			t.Helper()
+			now := all.Condition()
+			if now.Up != up || now.Services != services || now.Kept != kept || (now.Code == registry.CodeUnresolved) == up ||
+				!up && !strings.Contains(now.Err.Error(), "host a.test: no such host") {
+				t.Errorf("%+v, want up %v, %d services, %d endpoints", now, up, services, kept)
+			}
+		}
+		settle()
+		expect(true, 1, 0)
+		sick = true
+		settle()
+		expect(false, 1, 2)
+		sick = false
+		settle()
+		expect(true, 1, 0)
+		sick = true
+		settle()
+		stop()
+		synctest.Wait()
+		if now := all.Condition(); now.Services != 0 || now.Kept != 0 {
+			t.Errorf("after the end of the watch: %+v", now)
+		}
+	})
+}
