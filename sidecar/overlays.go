@@ -42,7 +42,9 @@ type overlays struct {
 	sums   func(context.Context) (map[string]*stats.ServiceStats, error)
 	counts counted // of the status; run owns it
 
-	tried map[string]string // the errors of steps that are being retried, as the log has them; run owns it
+	tried  map[string]string // the errors of steps that are being retried, as the log has them; run owns it
+	kept   fleet.Revision    // what this process has written to disk last; run owns it
+	onDisk bool              // kept was written; run owns it
 
 	keys fleetKeys     // nil if there are no overlays
 	wake chan struct{} // has a token when head or file has changed
@@ -175,18 +177,26 @@ func (o *overlays) pursue() (again bool) {
 	return false
 }
 
-// tell logs why a step is retried, unless the log has that already. No error means that the step has succeeded.
+// tell logs why a step is retried, unless the log has that already. No error means that the step has succeeded. Of errors of
+// etcd the codes are compared: their texts may have ports.
 func (o *overlays) tell(what string, err error) {
-	switch {
-	case err == nil:
+	if err == nil {
 		delete(o.tried, what)
-	case o.tried[what] != err.Error():
-		if o.tried == nil {
-			o.tried = make(map[string]string)
-		}
-		o.tried[what] = err.Error()
-		o.log.Warn(what, "error", err)
+		return
 	}
+	reason := err.Error()
+	var failed *etcd.RequestError
+	if errors.As(err, &failed) {
+		reason = failed.Code
+	}
+	if o.tried[what] == reason {
+		return
+	}
+	if o.tried == nil {
+		o.tried = make(map[string]string)
+	}
+	o.tried[what] = reason
+	o.log.Warn(what, "error", err)
 }
 
 // readRevision reads a revision from etcd. Revision 0 is that without an overlay.
@@ -212,14 +222,15 @@ func (o *overlays) settle(revision int64, why *refusal) {
 	}
 }
 
-// keep writes the revision in use to disk, if there is a directory for it.
+// keep writes the revision in use to disk, if there is a directory for it, and the revision is not there already.
 func (o *overlays) keep(r fleet.Revision) {
 	dir := o.cfg.Registry.CacheDir
-	if dir == "" {
+	if dir == "" || o.onDisk && o.kept.Same(&r) {
 		return
 	}
 	kept := fleet.Kept{Prefix: o.cfg.Overlays.Etcd, Revision: r}
-	if err := kept.Keep(dir); err != nil {
+	err := kept.Keep(dir)
+	if o.kept, o.onDisk = r, err == nil; err != nil {
 		o.log.Warn("revision not kept on disk: a start without etcd would use an older one", "revision", r.Number, "directory", dir, "error", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,8 +20,10 @@ import (
 
 	"github.com/remora-proxy/remora/fleet"
 	"github.com/remora-proxy/remora/fleet/store"
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+	"github.com/remora-proxy/remora/registry/etcd"
 )
 
 // leaseTime is how long a status outlives its sidecar.
@@ -629,10 +632,45 @@ func TestFleetOperators(t *testing.T) {
 func TestRetriesAreToldOnce(t *testing.T) {
 	var log strings.Builder
 	o := &overlays{log: slog.New(slog.NewTextHandler(&log, nil))}
-	for _, err := range []error{errors.New("down"), errors.New("down"), errors.New("denied"), nil, nil, errors.New("denied")} {
+	ofEtcd := func(code, text string) error { return &etcd.RequestError{Code: code, Err: errors.New(text)} }
+	for _, err := range []error{
+		errors.New("down"), errors.New("down"), errors.New("denied"), nil, nil, errors.New("denied"),
+		ofEtcd("unreachable", "from port 1"), ofEtcd("unreachable", "from port 2"), ofEtcd("denied", "from port 2"),
+	} {
 		o.tell("not read", err)
 	}
-	if n := strings.Count(log.String(), "not read"); n != 3 {
-		t.Errorf("%d lines, want 3:\n%s", n, log.String())
+	if n := strings.Count(log.String(), "not read"); n != 5 {
+		t.Errorf("%d lines, want 5:\n%s", n, log.String())
+	}
+}
+
+// TestKeepOnce: a revision is written to disk when it comes into use, and not again. A write that has failed is repeated.
+func TestKeepOnce(t *testing.T) {
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "cache")
+	must.WriteFile(t, dir, "a file in place of the directory")
+	cfg := &config.Config{Overlays: config.Overlays{Etcd: "/config"}}
+	cfg.Registry.CacheDir = dir
+	o := &overlays{log: slog.New(slog.DiscardHandler), cfg: cfg}
+	one, other := fleet.Revision{Number: 1, Text: "one"}, fleet.Revision{Number: 2, Text: "other"}
+	var last os.FileInfo
+	for i, step := range []struct {
+		keep    fleet.Revision
+		written bool
+	}{{one, false}, {one, true}, {one, false}, {other, true}, {other, false}, {one, true}} {
+		if i == 1 {
+			if err := os.Remove(dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o.keep(step.keep)
+		now, err := os.Stat(filepath.Join(dir, "overlay"))
+		if i > 0 && err != nil {
+			t.Fatal(err)
+		}
+		if written := err == nil && !os.SameFile(now, last); written != step.written {
+			t.Errorf("step %d: written is %v", i, written)
+		}
+		last = now
 	}
 }

@@ -28,8 +28,10 @@ const prefix = "/test/config"
 type steered struct {
 	t        *testing.T
 	etcd     *lab.Etcd
-	data     string // of etcd
-	addr     string // of etcd
+	data     string   // of etcd
+	addr     string   // of etcd
+	registry string   // keys of registry.etcd
+	where    []string // flags by which commands find the fleet
 	app      *harness.App
 	sidecars []*harness.Process
 	egress   []string
@@ -38,14 +40,27 @@ type steered struct {
 // start starts a fleet. Its etcd keeps its data over a restart.
 func start(t *testing.T, size int) *steered {
 	t.Helper()
-	f := &steered{t: t, data: t.TempDir(), addr: harness.FreeAddrs(t, 1)[0], app: harness.NewApp(t), egress: harness.FreeAddrs(t, size)}
+	f := newFleet(t, size)
+	f.addr = harness.FreeAddrs(t, 1)[0]
+	f.registry, f.where = fmt.Sprintf("endpoints: [%q]", f.addr), []string{"--etcd", f.addr, "--prefix", prefix}
 	f.startEtcd()
-	for i := range size {
-		p := harness.Start(t, f.config(i, ""))
+	f.startSidecars()
+	return f
+}
+
+// newFleet returns a fleet of which nothing runs.
+func newFleet(t *testing.T, size int) *steered {
+	t.Helper()
+	return &steered{t: t, data: t.TempDir(), app: harness.NewApp(t), egress: harness.FreeAddrs(t, size)}
+}
+
+func (f *steered) startSidecars() {
+	f.t.Helper()
+	for i := range f.egress {
+		p := harness.Start(f.t, f.config(i, ""))
 		f.sidecars = append(f.sidecars, p)
 		p.Ready()
 	}
-	return f
 }
 
 func (f *steered) startEtcd() {
@@ -62,18 +77,18 @@ func (f *steered) startEtcd() {
 func (f *steered) config(i int, more string) string {
 	return fmt.Sprintf(`
 node: {id: n%d, labels: {tier: t%d}}
-registry: {etcd: {endpoints: [%q], lease_ttl: 600s}, cache_dir: %q}
+registry: {etcd: {%s, lease_ttl: 600s}, cache_dir: %q}
 config: {etcd: %s}
 listeners: [{name: egress, address: %q, protocol: http}]
 routes: [{service: app}]
 services: {app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m%s}}`,
-		i, i, f.addr, filepath.Join(f.data, fmt.Sprint("cache-", i)), prefix, f.egress[i], f.app.Addr, more)
+		i, i, f.registry, filepath.Join(f.data, fmt.Sprint("cache-", i)), prefix, f.egress[i], f.app.Addr, more)
 }
 
 // command runs a command of "remora fleet".
 func (f *steered) command(code int, args ...string) (output string) {
 	f.t.Helper()
-	got, output := harness.Run("fleet", append(args, "--etcd", f.addr, "--prefix", prefix)...)
+	got, output := harness.Run("fleet", append(args, f.where...)...)
 	if got != code {
 		f.t.Errorf("fleet %s: exit code %d, want %d: %s", strings.Join(args, " "), got, code, output)
 	}

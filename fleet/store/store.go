@@ -1,7 +1,7 @@
 // Package store keeps what steers a fleet in etcd, over the connection of package registry/etcd. Under the prefix are:
 //
 //	head                     fleet.Head: who runs which revision
-//	revisions/<number>       fleet.Revision, which never changes; the last maxRevisions are kept
+//	revisions/<number>       fleet.Revision, which never changes; the last maxRevisions are kept, and those that a rollback returns to
 //	status/<sidecar>         fleet.Status, under a lease of the sidecar
 //
 // All values are JSON. A value that can't be read is an error of who reads it, and changes nothing.
@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -20,7 +21,8 @@ import (
 )
 
 const (
-	// maxRevisions bounds the revisions in etcd. An older one can't be rolled back to, unless it is stable.
+	// maxRevisions bounds the revisions in etcd, together with the few that the head names. Others that are older can't be
+	// rolled back to.
 	maxRevisions = 100
 
 	// maxStatuses bounds the sidecars that are read.
@@ -137,9 +139,7 @@ func (s *Store) Change(ctx context.Context, at int64, next *fleet.Head, added *f
 			return err
 		}
 		then = append(then, clientv3.OpPut(s.revisionKey(added.Number), string(value)))
-		if old := added.Number - maxRevisions; old > 0 && old != next.Stable {
-			then = append(then, clientv3.OpDelete(s.revisionKey(old)))
-		}
+		then = append(then, s.forget(next, added.Number-maxRevisions)...)
 	}
 	unchanged := clientv3.Compare(clientv3.ModRevision(s.headKey()), "=", at)
 	resp, err := client.Txn(ctx).If(unchanged).Then(then...).Else(clientv3.OpGet(s.headKey())).Commit()
@@ -158,6 +158,23 @@ func (s *Store) Change(ctx context.Context, at int64, next *fleet.Head, added *f
 		moved.Now = now.Change
 	}
 	return moved
+}
+
+// forget returns the operations that delete the revisions up to last which head does not name: not only the last one, which
+// may have been stable when it was its turn.
+func (s *Store) forget(head *fleet.Head, last int64) (ops []clientv3.Op) {
+	named := slices.Sorted(slices.Values(append(slices.Clone(head.Past), head.Stable, last+1)))
+	from := int64(1)
+	for _, n := range slices.Compact(named) {
+		if n > last+1 {
+			break
+		}
+		if from < n {
+			ops = append(ops, clientv3.OpDelete(s.revisionKey(from), clientv3.WithRange(s.revisionKey(n))))
+		}
+		from = max(from, n+1)
+	}
+	return ops
 }
 
 // Follow calls notify with each head, until stop. A nil head without an error means that etcd has none: it was never set, or etcd

@@ -3,6 +3,8 @@ package store_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -85,20 +87,68 @@ func TestTwoOperators(t *testing.T) {
 	}
 }
 
-// TestRevisions: the last revisions stay, and the stable one.
+// TestRevisions: the last hundred revisions stay, the stable one, and those that a rollback returns to. A revision that was
+// one of these goes once it is none of them.
 func TestRevisions(t *testing.T) {
 	ctx, s, _, _ := open(t)
-	for range 103 {
-		if err := set(ctx, s, "text", ""); err != nil {
+	change := func(change func(h fleet.Head) (fleet.Head, error)) {
+		t.Helper()
+		head, at, err := s.Head(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next, err := change(head)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var added *fleet.Revision
+		if next.Newest > head.Newest {
+			added = &fleet.Revision{Number: next.Newest, Text: "text"}
+		}
+		if err := s.Change(ctx, at, &next, added); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for n, want := range map[int64]bool{0: false, 3: false, 4: true, 103: true, 104: false} {
-		_, err := s.Revision(ctx, n)
-		if want && err != nil || !want && !errors.Is(err, store.ErrUnusable) {
-			t.Errorf("revision %d: %v", n, err)
+	some := fleet.Target{Percent: 5}
+	try := func(count int) { // revisions that are rolled out to some, and taken back
+		t.Helper()
+		for range count {
+			change(func(h fleet.Head) (fleet.Head, error) { return h.Set(some, nil, fleet.Change{}) })
+			change(func(h fleet.Head) (fleet.Head, error) { return h.Rollback(fleet.Change{}) })
 		}
 	}
+	use := func(count int) { // revisions that become stable
+		t.Helper()
+		for range count {
+			change(func(h fleet.Head) (fleet.Head, error) { return h.Set(fleet.Everywhere(), nil, fleet.Change{}) })
+		}
+	}
+	expect := func(what string, want ...int64) {
+		t.Helper()
+		var got []int64
+		head, _, err := s.Head(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range head.Newest + 2 {
+			if _, err := s.Revision(ctx, n); err == nil {
+				got = append(got, n)
+			} else if !errors.Is(err, store.ErrUnusable) {
+				t.Fatal(err)
+			}
+		}
+		if old := got[:max(0, len(got)-100)]; !slices.Equal(old, want) || got[len(got)-1] != head.Newest {
+			t.Errorf("%s: besides the last hundred up to %d there are %d, want %d", what, got[len(got)-1], old, want)
+		}
+	}
+	use(3)
+	try(110)
+	expect("3 is stable, and was 1 and 2 before", 1, 2, 3)
+	use(15)
+	expect("1 is no step of a rollback any more", 2, 3)
+	use(5)
+	try(101)
+	expect("of the stable ones the last 17", 117, 118, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 130, 131, 132, 133)
 }
 
 // TestFollowHead: a follower has each head. Values that are none are errors.
@@ -178,5 +228,28 @@ func TestStatuses(t *testing.T) {
 	await(fleet.Status{Node: "b", Revision: 1})
 	if err := b.Close(ctx); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestManyStatuses: all statuses are read, page by page.
+func TestManyStatuses(t *testing.T) {
+	ctx, s, _, c := open(t)
+	const count = 150
+	for i := range count {
+		if _, err := c.Put(ctx, fmt.Sprintf("/fleet/status/n%03d", i), fmt.Sprintf(`{"node": "n%03d"}`, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Put(ctx, "/fleet/status0", `{"node": "after the last"}`); err != nil {
+		t.Fatal(err)
+	}
+	all, bad, err := s.Statuses(ctx)
+	if err != nil || bad != 0 || len(all) != count {
+		t.Fatalf("%d statuses, %d bad, %v", len(all), bad, err)
+	}
+	for i := range all {
+		if want := fmt.Sprintf("n%03d", i); all[i].Node != want {
+			t.Errorf("status %d is of %s, want %s", i, all[i].Node, want)
+		}
 	}
 }

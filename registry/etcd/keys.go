@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -11,8 +12,24 @@ import (
 // Client returns the client of the connection, once it is made. It is the Registry's: the caller must not close it.
 func (r *Registry) Client(ctx context.Context) (*clientv3.Client, error) { return r.await(ctx) }
 
-// Explain adds to the error of a request why it waited in vain for a connection.
-func (r *Registry) Explain(err error) error { return r.reason.explain(err) }
+// RequestError is why etcd has not done what was asked.
+type RequestError struct {
+	Code string // one of the codes of registry
+	Err  error
+}
+
+func (e *RequestError) Error() string { return "etcd: " + e.Code + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *RequestError) Unwrap() error { return e.Err }
+
+// Explain adds to the error of a request its code, and why it waited in vain for a connection.
+func (r *Registry) Explain(err error) error {
+	if now := r.contact.Condition(); now.Err != nil && errors.Is(err, context.DeadlineExceeded) {
+		return &RequestError{now.Code, now.Err} // what the connection has waited for
+	}
+	return &RequestError{codeOf(err), r.reason.explain(err)}
+}
 
 // Value is the value of a key.
 type Value struct {

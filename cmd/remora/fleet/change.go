@@ -13,6 +13,8 @@ import (
 	"github.com/remora-proxy/remora/fleet"
 	"github.com/remora-proxy/remora/fleet/store"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/etcd"
 )
 
 // rolling are the flags of commands that roll out.
@@ -187,7 +189,10 @@ func changeHead(ctx context.Context, cmd *cobra.Command, s *store.Store, change 
 	if err != nil {
 		return err
 	}
-	if err := s.Change(ctx, at, &next, added); err != nil {
+	err = s.Change(ctx, at, &next, added)
+	if isLost := new(*etcd.RequestError); errors.As(err, isLost) && (*isLost).Code == registry.CodeUnreachable {
+		return fmt.Errorf("%w; etcd may have made the change: look at remora fleet status before you try again", err)
+	} else if err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(cmd.OutOrStdout(), next.Change.What)

@@ -15,6 +15,7 @@ func TestDiff(t *testing.T) {
 		{"", "a\nb", "+a\n+b\n"},
 		{"a\nb", "", "-a\n-b\n"},
 		{"a\nb\nc\n", "a\nx\nc\n", " a\n-b\n+x\n c\n"},
+		{"a\tb\n", "\x1b[31mred\u202e\r\n", "-a\tb\n+\ufffd[31mred\ufffd\ufffd\n"},
 		{"a\nb\nc\nd\n", "b\nd\ne\n", "-a\n b\n-c\n d\n+e\n"},
 		{strings.Repeat("a\n", 3000), strings.Repeat("b\n", 3000), strings.Repeat("-a\n", 3000) + strings.Repeat("+b\n", 3000)},
 	} {
