@@ -140,6 +140,36 @@ func refusedAsFixed(t *testing.T, text string) {
 	}
 }
 
+// TestAttacks: what a writer of overlays might try on a fleet is refused, on a sidecar and by "remora fleet set".
+func TestAttacks(t *testing.T) {
+	for _, c := range []struct{ name, text string }{
+		{"open the admin API to everybody", `admin: {address: "0.0.0.0:9901"}`},
+		{"remove its token", `admin: {token: ""}`},
+		{"serve profiles", `admin: {profiles: true}`},
+		{"drop TLS towards endpoints", `services: {a: {tls: {ca: ""}}}`},
+		{"trust any authority", `services: {a: {tls: {ca: system, peers: []}}}`},
+		{"drop TLS of a listener", `listeners: [{name: l, address: "127.0.0.1:1", protocol: http}]`},
+		{"open another listener", `listeners: [{name: x, address: "0.0.0.0:1", protocol: http, service: a}]`},
+		{"drop allow rules of a service", `services: {a: {allow: {enforce: false}}}`},
+		{"drop allow rules of a route", `routes: [{service: a, allow: {enforce: false}}]`},
+		{"send requests elsewhere", `services: {a: {endpoints: ["192.0.2.1:80"]}}`},
+		{"find endpoints elsewhere", `services: {a: {discover: etcd}}`},
+		{"use another registry", `registry: {etcd: {endpoints: ["192.0.2.1:2379"]}}`},
+		{"stop the overlays", `config: {etcd: ""}`},
+		{"register another address", `register: [{service: a, listener: l, advertise: "192.0.2.1:80"}]`},
+		{"send health checks elsewhere", `services: {a: {check: {tcp: true, port: 22}}}`},
+		{"write files", `access_log: {path: /etc/cron.d/x}`},
+		{"send spans elsewhere", `tracing: {endpoint: "http://192.0.2.1:4318"}`},
+		{"speak another protocol", `services: {a: {protocol: opaque}}`},
+		{"be another node", `node: {id: x, zone: z}`},
+		{"by an alias", "x: &x {tls: {ca: system}}\nservices: {a: *x}"},
+		{"by a merge key", `services: {a: {<<: {tls: {ca: system}}}}`},
+		{"by an escape", `"\x61dmin": {address: "0.0.0.0:9901"}`},
+	} {
+		t.Run(c.name, func(t *testing.T) { refusedAsFixed(t, c.text) })
+	}
+}
+
 // TestLayDropsNoRules: routes of an overlay don't replace routes with allow rules.
 func TestLayDropsNoRules(t *testing.T) {
 	file := strings.Replace(layFile, "{service: a}]", "{service: a, allow: {rules: [{method: [GET]}]}}]", 1)
