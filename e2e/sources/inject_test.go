@@ -1,4 +1,4 @@
-package kubernetes
+package sources
 
 import (
 	"encoding/json"

@@ -1,6 +1,4 @@
-// Package kubernetes runs a sidecar whose endpoints are in a real Kubernetes API server. scripts/kubernetes-source.sh brings the
-// server, and a network namespace for the replicas.
-package kubernetes
+package sources
 
 import (
 	"bytes"
@@ -17,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -25,8 +24,6 @@ import (
 	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/lab"
 )
-
-func TestMain(m *testing.M) { harness.Main(m) }
 
 // Tokens of the API server.
 const (
@@ -40,6 +37,7 @@ type cluster struct {
 	binary string
 	dir    string // of certificates, keys and tokens
 	addr   string
+	front  *harness.Forwarder // by which the sidecar reaches the server
 	etcd   *lab.Etcd
 	server *exec.Cmd
 	admin  http.Client
@@ -49,9 +47,10 @@ type cluster struct {
 func startCluster(t *testing.T) *cluster {
 	binary := os.Getenv("KUBE_APISERVER")
 	if binary == "" {
-		t.Skip("KUBE_APISERVER is not set: see scripts/kubernetes-source.sh")
+		t.Skip("KUBE_APISERVER is not set: see scripts/sources.sh")
 	}
 	c := &cluster{t: t, binary: binary, dir: t.TempDir(), addr: harness.FreeAddrs(t, 1)[0]}
+	c.front = harness.Forward(t, c.addr)
 	c.admin.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}
 	must.WriteFile(t, c.file("tokens"), adminToken+",admin,1,system:masters\n"+sidecarToken+",sidecar,2\n")
 	c.writeAccountKey()
@@ -144,7 +143,7 @@ func (c *cluster) kubeconfig() string {
 current-context: c
 contexts: [{name: c, context: {cluster: c, user: u, namespace: shop}}]
 clusters: [{name: c, cluster: {server: "https://%s", certificate-authority: apiserver.crt}}]
-users: [{name: u, user: {token: %s}}]`, c.addr, sidecarToken))
+users: [{name: u, user: {token: %s}}]`, c.front.Addr(), sidecarToken))
 	return path
 }
 
@@ -178,19 +177,52 @@ func (c *cluster) create(path, object string) {
 
 const slicesPath = "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices"
 
-// setEndpoints makes one slice of the Service compute have these addresses.
-func (c *cluster) setEndpoints(port int, addrs ...string) error {
+// sliceOf returns an EndpointSlice of a Service.
+func sliceOf(service string, addrs []string, port string) []byte {
 	endpoints := []any{}
 	for _, a := range addrs {
 		endpoints = append(endpoints, map[string]any{"addresses": []string{a}, "conditions": map[string]bool{"ready": true}})
 	}
+	number, _ := strconv.Atoi(port)
 	object, _ := json.Marshal(map[string]any{
 		"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-		"metadata":    map[string]any{"name": "compute-1", "labels": map[string]string{"kubernetes.io/service-name": "compute"}},
-		"addressType": "IPv4", "endpoints": endpoints, "ports": []any{map[string]any{"name": "http", "port": port, "protocol": "TCP"}},
+		"metadata":    map[string]any{"name": service + "-1", "labels": map[string]string{"kubernetes.io/service-name": service}},
+		"addressType": "IPv4", "endpoints": endpoints, "ports": []any{map[string]any{"name": "http", "port": number, "protocol": "TCP"}},
 	})
+	return object
+}
+
+// publish makes one slice of the Service compute have these addresses.
+func (c *cluster) publish(addrs []string, port string) error {
+	object := sliceOf("compute", addrs, port)
 	if err := c.try(http.MethodPut, slicesPath+"/compute-1", object); err == nil {
 		return nil
 	}
 	return c.try(http.MethodPost, slicesPath, object)
+}
+
+// many publishes services.
+func (c *cluster) many(services int) error {
+	for i := range services {
+		if err := c.try(http.MethodPost, slicesPath, sliceOf(manyName(i), manyAddrs(i), "80")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// watches returns how many connections sidecars have: each has one, whatever it watches.
+func (c *cluster) watches() int { return c.front.Connections() }
+
+// kubernetesSource is an API server.
+func kubernetesSource(t *testing.T) *source {
+	c := startCluster(t)
+	return &source{
+		find: "discover: kubernetes", keys: fmt.Sprintf(", kubernetes: {kubeconfig: %q}", c.kubeconfig()), publish: c.publish, many: c.many, watches: c.watches,
+		faults: []fault{
+			{name: "killed", begin: c.kill, end: c.start, code: "unreachable"},
+			{name: "silent", begin: func() { c.front.SetSilent(true) }, end: func() { c.front.SetSilent(false) }, code: "unreachable"},
+			{name: "killed, and its data lost", begin: c.wipe, end: func() {}},
+		},
+	}
 }

@@ -1,0 +1,153 @@
+package sources
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/remora-proxy/remora/internal/must"
+)
+
+// nameServer has the addresses of one name, compute.test, with a TTL of a second. It answers over UDP that the answer is too
+// long, and over TCP with all addresses.
+type nameServer struct {
+	mu     sync.Mutex
+	addrs  []netip.Addr
+	silent bool // no query gets an answer
+	gone   bool // there is no such name
+}
+
+func (s *nameServer) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+// publish makes these the addresses of the name.
+func (s *nameServer) publish(addrs []string, _ string) error {
+	s.set(func() {
+		s.addrs = nil
+		for _, a := range addrs {
+			s.addrs = append(s.addrs, netip.MustParseAddr(a))
+		}
+	})
+	return nil
+}
+
+// answer returns the answer to a query (RFC 1035 section 4.1), or nil for none.
+func (s *nameServer) answer(query []byte, overUDP bool) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	const header = 12
+	if s.silent || len(query) < header {
+		return nil
+	}
+	name := bytes.IndexByte(query[header:], 0)
+	if name < 0 || len(query) < header+name+5 {
+		return nil
+	}
+	question := query[header : header+name+5]
+	known := !s.gone && string(question[:name+1]) == "\x07compute\x04test\x00"
+	isA := binary.BigEndian.Uint16(question[name+1:]) == 1
+	flags := uint16(0x8180)
+	var addrs []netip.Addr
+	switch {
+	case !known:
+		flags |= 3 // no such name
+	case isA && overUDP:
+		flags |= 0x0200 // truncated
+	case isA:
+		addrs = s.addrs
+	}
+	out := append([]byte{}, query[:2]...)
+	for _, n := range []uint16{flags, 1, uint16(len(addrs)), 0, 0} {
+		out = binary.BigEndian.AppendUint16(out, n)
+	}
+	out = append(out, question...)
+	for _, a := range addrs {
+		out = append(out, 0xc0, header, 0, 1, 0, 1, 0, 0, 0, 1, 0, 4) // the name of the question, A, IN, TTL 1, 4 bytes
+		out = append(out, a.AsSlice()...)
+	}
+	return out
+}
+
+func (s *nameServer) servePackets(pc net.PacketConn) {
+	buffer := make([]byte, 4096)
+	for {
+		n, from, err := pc.ReadFrom(buffer)
+		if err != nil {
+			return
+		}
+		if answer := s.answer(buffer[:n], true); answer != nil {
+			_, _ = pc.WriteTo(answer, from)
+		}
+	}
+}
+
+func (s *nameServer) serveConnections(ln net.Listener) {
+	for {
+		c, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer c.Close()
+			var length [2]byte
+			if _, err := io.ReadFull(c, length[:]); err != nil {
+				return
+			}
+			query := make([]byte, binary.BigEndian.Uint16(length[:]))
+			if _, err := io.ReadFull(c, query); err != nil {
+				return
+			}
+			if answer := s.answer(query, false); answer != nil {
+				_, _ = c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...))
+			}
+		}()
+	}
+}
+
+// namesSource is a host name, of a name server of its own. The sidecar has an /etc/resolv.conf that names the server, in a
+// mount namespace.
+func namesSource(t *testing.T) *source {
+	if err := exec.Command("unshare", "--mount", "true").Run(); err != nil {
+		t.Skipf("no mount namespace: %v", err)
+	}
+	s := &nameServer{}
+	at := fmt.Sprintf("127.%d.0.53", 1+rand.IntN(250))
+	pc, err := net.ListenPacket("udp", net.JoinHostPort(at, "53"))
+	if err != nil {
+		t.Skipf("no name server: %v", err)
+	}
+	ln, err := net.Listen("tcp", net.JoinHostPort(at, "53"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.servePackets(pc)
+	go s.serveConnections(ln)
+	t.Cleanup(func() { pc.Close(); ln.Close() })
+	conf := filepath.Join(t.TempDir(), "resolv.conf")
+	must.WriteFile(t, conf, "nameserver "+at+"\n")
+	return &source{
+		find: `discover: static, endpoints: ["compute.test:PORT"]`, publish: s.publish, linger: 25,
+		command: func(args ...string) *exec.Cmd {
+			const mount = `mount --bind "$0" /etc/resolv.conf && exec "$@"`
+			cmd := exec.Command("unshare", append([]string{"--mount", "sh", "-c", mount, conf}, args...)...)
+			cmd.Env = append(os.Environ(), "GODEBUG=netdns=go")
+			return cmd
+		},
+		faults: []fault{
+			{name: "silent", begin: func() { s.set(func() { s.silent = true }) }, end: func() { s.set(func() { s.silent = false }) }, code: "unresolved"},
+			{name: "name removed", begin: func() { s.set(func() { s.gone = true }) }, end: func() { s.set(func() { s.gone = false }) }, code: "unresolved"},
+		},
+	}
+}
