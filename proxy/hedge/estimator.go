@@ -60,6 +60,13 @@ type estimate struct {
 	dropped    bool          // latencies have dropped, see dropFactor
 }
 
+// clone returns an Estimator with the same samples: requests of the last configuration may still add some to e.
+func (e *Estimator) clone() Estimator {
+	c := *e
+	c.recent, c.short, c.long = e.recent.Clone(), e.short.Clone(), e.long.Clone()
+	return c
+}
+
 // Observe records the latency of a primary that got a response, whether or not a hedge was
 // sent or won. Hedges and retries are not recorded: they start under other conditions.
 func (e *Estimator) Observe(now, latency time.Duration) {

@@ -63,7 +63,7 @@ func NewRoute(p Policy, loops int) *Route {
 
 // Inherit takes what was learned of the latencies from the route's last configuration.
 func (r *Route) Inherit(last *Route) {
-	r.Estimator = last.Estimator
+	r.Estimator = last.Estimator.clone()
 	r.classes.Inherit(&last.classes, r.Policy.quantile() != last.Policy.quantile())
 	r.best = last.best
 	r.Heads = last.Heads

@@ -71,18 +71,33 @@ func (h *Half) Add(d time.Duration) {
 func (h *Half) Censor() { h.censored++ }
 
 // Window consists of the current half-window and the previous one: it covers one to two
-// half-widths. A half-window's index is the parity of its epoch. The zero value is empty.
-type Window struct{ halves [2]Half }
+// half-widths. A half-window's index is the parity of its epoch. The zero value is empty, and takes no memory: most routes of a
+// sidecar with many have no requests.
+type Window struct{ halves [2]*Half } // nil until there is a sample
 
 // At returns the half-window of now, cleared if it belonged to an earlier epoch. width is the length of
 // a half-window, the same in each call.
 func (w *Window) At(now, width time.Duration) *Half {
 	epoch := int64(now / width)
-	h := &w.halves[epoch&1]
-	if h.epoch != epoch {
+	h := w.halves[epoch&1]
+	if h == nil {
+		h = &Half{epoch: epoch}
+		w.halves[epoch&1] = h
+	} else if h.epoch != epoch {
 		*h = Half{epoch: epoch}
 	}
 	return h
+}
+
+// Clone returns a window with the same samples.
+func (w *Window) Clone() (c Window) {
+	for i, h := range w.halves {
+		if h != nil {
+			own := *h
+			c.halves[i] = &own
+		}
+	}
+	return c
 }
 
 // Snapshot is a window at one moment. It is valid until the window changes.
@@ -95,9 +110,8 @@ type Snapshot struct {
 func (w *Window) Read(now, width time.Duration) Snapshot {
 	var s Snapshot
 	epoch := int64(now / width)
-	for i := range w.halves {
-		h := &w.halves[i]
-		if h.epoch < epoch-1 || h.epoch > epoch {
+	for i, h := range w.halves {
+		if h == nil || h.epoch < epoch-1 || h.epoch > epoch {
 			continue
 		}
 		s.halves[i] = h

@@ -56,3 +56,21 @@ func TestQuantileAgainstSorted(t *testing.T) {
 		}
 	}
 }
+
+// TestClone: a clone has the samples of a window, and later samples of one are not those of the other. A window without
+// samples takes no memory for them.
+func TestClone(t *testing.T) {
+	var w Window
+	if c := w.Clone(); c.halves != [2]*Half{} || w.halves != [2]*Half{} {
+		t.Errorf("without samples: %v, %v", w, c)
+	}
+	const width = time.Second
+	w.At(0, width).Add(time.Millisecond)
+	c := w.Clone()
+	w.At(0, width).Add(time.Millisecond)
+	c.At(0, width).Censor()
+	one, other := w.Read(0, width), c.Read(0, width)
+	if one.finite != 2 || one.censored != 0 || other.finite != 1 || other.censored != 1 {
+		t.Errorf("%d and %d samples, and of the clone %d and %d", one.finite, one.censored, other.finite, other.censored)
+	}
+}
