@@ -146,8 +146,8 @@ func namesSource(t *testing.T) *source {
 			return cmd
 		},
 		faults: []fault{
-			{name: "silent", begin: func() { s.set(func() { s.silent = true }) }, end: func() { s.set(func() { s.silent = false }) }, code: "unresolved"},
-			{name: "name removed", begin: func() { s.set(func() { s.gone = true }) }, end: func() { s.set(func() { s.gone = false }) }, code: "unresolved"},
+			{name: "silent", begin: func() { s.set(func() { s.silent = true }) }, end: func() { s.set(func() { s.silent = false }) }, code: "unresolved", isLong: true},
+			{name: "name removed", begin: func() { s.set(func() { s.gone = true }) }, end: func() { s.set(func() { s.gone = false }) }, code: "unresolved", isLong: true},
 		},
 	}
 }
