@@ -46,8 +46,10 @@ func codeOf(err error) string {
 	if errors.As(err, &refused) {
 		code = refused.Code()
 	}
+	// A member without a leader passes its own timeout on as an unknown error.
+	timeout := code == codes.Unknown && strings.Contains(err.Error(), context.DeadlineExceeded.Error())
 	switch {
-	case code == codes.Unavailable, code == codes.DeadlineExceeded, errors.Is(err, context.DeadlineExceeded):
+	case timeout, code == codes.Unavailable, code == codes.DeadlineExceeded, errors.Is(err, context.DeadlineExceeded):
 		return registry.CodeUnreachable
 	case code == codes.Unauthenticated, code == codes.PermissionDenied, errors.Is(err, rpctypes.ErrAuthFailed):
 		return registry.CodeDenied

@@ -1,0 +1,37 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/remora-proxy/remora/registry"
+)
+
+// TestCodeOf: errors of gRPC, of etcd and of this process have codes.
+func TestCodeOf(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{fmt.Errorf("get: %w", context.DeadlineExceeded), registry.CodeUnreachable},
+		{status.Error(codes.Unavailable, "connection refused"), registry.CodeUnreachable},
+		{status.Error(codes.Unknown, "context deadline exceeded"), registry.CodeUnreachable},
+		{rpctypes.ErrNoLeader, registry.CodeUnreachable},
+		{rpctypes.ErrPermissionDenied, registry.CodeDenied},
+		{rpctypes.ErrAuthFailed, registry.CodeDenied},
+		{rpctypes.ErrInvalidAuthToken, registry.CodeDenied},
+		{rpctypes.ErrCorrupt, registry.CodeFailed},
+		{status.Error(codes.Unknown, "something else"), registry.CodeFailed},
+		{errors.New("something else"), registry.CodeFailed},
+	} {
+		if got := codeOf(c.err); got != c.want {
+			t.Errorf("%v: %s, want %s", c.err, got, c.want)
+		}
+	}
+}
