@@ -374,13 +374,13 @@ var layers = []layer{
 		"the suite knows the interfaces that it checks, and no registry",
 	},
 	{
-		[]string{"registry/kept", "registry/several"},
+		[]string{"registry/kept", "registry/several", "registry/pursuit"},
 		[]string{"registry"},
 		"they are for any source, and know none",
 	},
 	{
 		[]string{"registry/*"},
-		[]string{"registry", "registry/dns", "registry/kept", "registry/reach", "internal/srvname", "internal/unixaddr"},
+		[]string{"registry", "registry/dns", "registry/kept", "registry/reach", "registry/pursuit", "internal/srvname", "internal/unixaddr"},
 		"a source of endpoints knows the registry's types, puts dns around itself, and knows no other source",
 	},
 	{

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/remora-proxy/remora/internal/cutlink"
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/etcd"
@@ -37,8 +38,8 @@ func TestDataLossLaterRevision(t *testing.T) {
 			s := startEtcd(t, lab.EtcdOptions{})
 			addr := s.Addr()
 			ctx, client := raw(t, s)
-			link := forward(t, addr)
-			consumer := open(t, link.addr(), nil)
+			link := cutlink.To(t, addr)
+			consumer := open(t, link.Addr(), nil)
 			keys := pausing{etcd.Keys(consumer), make(chan struct{}), make(chan struct{})}
 			put(t, ctx, client, "s/1", `{"Op":0,"Addr":"10.0.0.1:80"}`)
 			if name == "listed" {
@@ -54,7 +55,7 @@ func TestDataLossLaterRevision(t *testing.T) {
 				got.WaitAddrs("10.0.0.1:80", "10.0.0.2:80")
 			}
 
-			link.setCut(true)
+			link.Cut(true)
 			s.Close()
 			s = startEtcd(t, lab.EtcdOptions{ClientAddr: addr})
 			ctx, client = raw(t, s)
@@ -64,7 +65,7 @@ func TestDataLossLaterRevision(t *testing.T) {
 			for range 20 {
 				put(t, ctx, client, "other/key", `x`)
 			}
-			link.setCut(false)
+			link.Cut(false)
 			if name == "listed" {
 				close(keys.resume)
 			}

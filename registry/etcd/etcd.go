@@ -20,7 +20,7 @@
 // empty snapshot would cost every request.
 //
 //	etcd.go      Registry, its options and its connection
-//	register.go  registrations, and registration_state.go their states
+//	register.go  registrations
 //	watch.go     watches of services; view.go decides which endpoints to use
 //	keys.go      other keys that a caller follows, or keeps under a lease
 //	position.go  whether etcd has lost data

@@ -2,10 +2,8 @@ package etcd_test
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"math"
-	"net"
 	"sync"
 	"testing"
 	"time"
@@ -16,7 +14,6 @@ import (
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/freeport"
 	"github.com/remora-proxy/remora/internal/leaktest"
-	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/etcd"
@@ -105,80 +102,6 @@ func at(addr string, weight int) registry.Registration {
 func waitState(t *testing.T, h registry.Handle, want registry.State) {
 	t.Helper()
 	eventually.True(t, "state "+want.String(), func() bool { return h.State() == want })
-}
-
-// forwarder is a TCP proxy whose connections can be cut.
-type forwarder struct {
-	listener net.Listener
-	target   string
-
-	mu    sync.Mutex
-	cut   bool
-	conns map[net.Conn]struct{}
-	tasks sync.WaitGroup
-}
-
-func forward(t *testing.T, target string) *forwarder {
-	t.Helper()
-	l := must.Listen(t)
-	f := &forwarder{listener: l, target: target, conns: make(map[net.Conn]struct{})}
-	f.tasks.Go(f.accept)
-	t.Cleanup(func() {
-		l.Close()
-		f.setCut(true)
-		f.tasks.Wait()
-	})
-	return f
-}
-
-func (f *forwarder) addr() string { return f.listener.Addr().String() }
-
-func (f *forwarder) accept() {
-	for {
-		in, err := f.listener.Accept()
-		if err != nil {
-			return
-		}
-		out, err := net.Dial("tcp", f.target)
-		if err != nil {
-			in.Close()
-			continue
-		}
-		if !f.add(in, out) {
-			in.Close()
-			out.Close()
-			continue
-		}
-		for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
-			f.tasks.Go(func() {
-				io.Copy(pair[0], pair[1])
-				in.Close()
-				out.Close()
-			})
-		}
-	}
-}
-
-func (f *forwarder) add(conns ...net.Conn) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, c := range conns {
-		f.conns[c] = struct{}{}
-	}
-	return !f.cut
-}
-
-// setCut cuts all present and future connections, or allows them again.
-func (f *forwarder) setCut(cut bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.cut = cut
-	if cut {
-		for c := range f.conns {
-			c.Close()
-		}
-		clear(f.conns)
-	}
 }
 
 // logCounter counts log records by message.

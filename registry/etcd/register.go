@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/pursuit"
 )
 
 // Register implements registry.Registrar.
@@ -23,10 +24,10 @@ import (
 func (r *Registry) Register(reg registry.Registration) registry.Handle {
 	h := r.newHandle()
 	h.service = reg.Service
-	if h.key, h.value, h.err = r.entry(&reg); h.err != nil {
-		h.become(registry.Failed)
-		r.log.Error("registration is invalid", "service", reg.Service, "error", h.err)
-		h.abandon()
+	var err error
+	if h.key, h.value, err = r.entry(&reg); err != nil {
+		r.log.Error("registration is invalid", "service", reg.Service, "error", err)
+		h.Fail(err)
 		return h
 	}
 	h.start()
@@ -35,70 +36,39 @@ func (r *Registry) Register(reg registry.Registration) registry.Handle {
 
 // newHandle returns a handle without a key and a value, whose goroutine does not run yet.
 func (r *Registry) newHandle() *handle {
-	h := &handle{r: r, changed: make(chan struct{}, 1), done: make(chan struct{})}
-	h.ctx, h.kill = context.WithCancel(r.ctx)
-	h.op, h.interrupt = context.WithCancel(h.ctx)
-	return h
+	return &handle{Pursuit: pursuit.New(r.ctx, ErrClosed), r: r, changed: make(chan struct{}, 1)}
 }
 
 // start starts the goroutine, unless the Registry is closed.
 func (h *handle) start() {
-	if !h.r.spawn(h.run) {
-		h.become(registry.Closed)
-		h.err = ErrClosed
-		h.abandon()
+	if !h.r.spawn(func() { h.Run(h) }) {
+		h.End()
 	}
-}
-
-// abandon ends a handle whose goroutine has not started.
-func (h *handle) abandon() {
-	h.kill()
-	close(h.done)
 }
 
 // errKey means that a changed registration would have another key.
 var errKey = errors.New("registry/etcd: the change is for another service, node or address")
 
-// handle is one registration. Its goroutine pursues the goal; a new one interrupts its work.
+// handle is one registration.
 type handle struct {
+	*pursuit.Pursuit
 	r       *Registry
 	service string     // empty for a value that is no registration
 	said    slog.Level // of what the log says after a success
 	key     string
 	changed chan struct{} // value has changed; capacity 1
 
-	ctx  context.Context // of the goroutine
-	kill context.CancelFunc
-	done chan struct{} // closed when the goroutine has ended
-
 	// lease may hold the key; 0 means that no lease does. It is dropped only when etcd reports
 	// that it is gone: whatever the outcome of a request that timed out, revoking the lease
-	// removes the key. The goroutine owns it.
+	// removes the key. The goroutine owns it, and pause.
 	lease clientv3.LeaseID
+	pause retry
 
-	putting sync.Mutex // held while the key is put
-
-	closing  sync.Once
-	closeErr error
-
-	mu        sync.Mutex
-	value     string
-	goal      goal
-	op        context.Context // ends when goal changes
-	interrupt context.CancelFunc
-	state     registry.State
-	err       error
+	mu    sync.Mutex
+	value string
 }
 
-func (h *handle) Withdraw() { h.want(down) }
-func (h *handle) Restore()  { h.want(up) }
-
-func (h *handle) Yield() {
-	h.putting.Lock() // an interrupted put could reach etcd after that of the other process
-	defer h.putting.Unlock()
-	h.want(yielded)
-}
-
+// Change implements registry.Handle.
 func (h *handle) Change(reg registry.Registration) {
 	key, value, err := h.r.entry(&reg)
 	if err == nil && key != h.key {
@@ -119,109 +89,10 @@ func (h *handle) set(value string) {
 		return
 	}
 	h.value = value
-	if h.state == registry.Registered {
-		h.become(registry.Pending)
-	}
+	h.Renew()
 	select {
 	case h.changed <- struct{}{}:
 	default:
-	}
-}
-
-func (h *handle) Close(ctx context.Context) error {
-	h.closing.Do(func() {
-		h.want(closed)
-		select {
-		case <-h.done:
-		case <-ctx.Done():
-			h.kill()
-			<-h.done
-		}
-		h.kill()
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		switch h.state {
-		case registry.Closed:
-			h.closeErr = h.err
-		case registry.Failed: // it was never registered
-		default:
-			h.closeErr = ErrClosed
-			if err := ctx.Err(); err != nil {
-				h.closeErr = err
-			}
-			h.become(registry.Closed)
-			h.err = h.closeErr
-		}
-	})
-	return h.closeErr
-}
-
-func (h *handle) State() registry.State {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.state
-}
-
-func (h *handle) Err() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.err
-}
-
-// want sets the goal. closed is final.
-func (h *handle) want(g goal) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.goal == g || h.goal == closed {
-		return
-	}
-	h.goal = g
-	if g != yielded && h.state != registry.Failed && h.state != registry.Closed {
-		h.become(unreached[g])
-	}
-	h.interrupt()
-	h.op, h.interrupt = context.WithCancel(h.ctx)
-}
-
-func (h *handle) current() (context.Context, goal) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.op, h.goal
-}
-
-// settle sets state and error, unless the goal has changed since op began.
-func (h *handle) settle(op context.Context, s registry.State, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if op.Err() == nil {
-		h.become(s)
-		h.err = err
-	}
-}
-
-func (h *handle) run() {
-	defer close(h.done)
-	var pause retry
-	for h.ctx.Err() == nil {
-		switch op, g := h.current(); g {
-		case up:
-			h.register(op, &pause)
-		case yielded:
-			h.keepLease(op)
-		default:
-			if err := h.revoke(op); err != nil {
-				h.settle(op, unreached[g], h.r.reason.explain(err))
-				pause.wait(op)
-				continue
-			}
-			if g == closed {
-				h.settle(op, registry.Closed, nil)
-				return
-			}
-			h.settle(op, registry.Withdrawn, nil)
-			pause.reset()
-			<-op.Done()
-		}
 	}
 }
 
@@ -236,18 +107,22 @@ func (h *handle) failed(op context.Context, err error) {
 		}
 		h.r.log.Warn(what, "service", h.service, "key", h.key, "error", err)
 	}
-	h.settle(op, registry.Pending, err)
+	h.Settle(op, registry.Pending, err)
 }
 
-func (h *handle) register(op context.Context, pause *retry) {
+// Keep implements pursuit.Registrant.
+func (h *handle) Keep(op context.Context) {
 	var lease keptLease
 	for op.Err() == nil {
-		if err := h.keepRegistered(op, &lease, pause); err != nil {
+		if err := h.keepRegistered(op, &lease, &h.pause); err != nil {
 			h.failed(op, h.r.reason.explain(err))
-			pause.wait(op)
+			h.pause.wait(op)
 		}
 	}
 }
+
+// Pause implements pursuit.Registrant.
+func (h *handle) Pause(op context.Context) { h.pause.wait(op) }
 
 // keptLease is a lease that is kept alive, whatever is put under it: an etcd without space refuses
 // puts, but renews leases.
@@ -305,7 +180,7 @@ func (h *handle) keepRegistered(op context.Context, lease *keptLease, pause *ret
 	if err := lease.keep(op, client, h.lease); err != nil {
 		return err
 	}
-	h.settle(op, registry.Registered, nil)
+	h.Settle(op, registry.Registered, nil)
 	h.r.log.Log(ctx, h.said, "registered", "service", h.service, "key", h.key)
 	return h.awaitBreak(ctx, revision, lease, lost, pause)
 }
@@ -345,7 +220,8 @@ func (h *handle) awaitBreak(ctx context.Context, revision int64, lease *keptLeas
 	}
 }
 
-func (h *handle) keepLease(op context.Context) {
+// Leave implements pursuit.Registrant: the lease is kept alive.
+func (h *handle) Leave(op context.Context) {
 	if h.lease != 0 {
 		if alive, err := h.r.client.KeepAlive(op, h.lease); err == nil {
 			for range alive { // until the channel is closed
@@ -357,8 +233,14 @@ func (h *handle) keepLease(op context.Context) {
 
 // put writes the key, under the present lease or a new one.
 func (h *handle) put(ctx context.Context, client *clientv3.Client) (revision int64, err error) {
-	h.putting.Lock()
-	defer h.putting.Unlock()
+	err = h.Put(func() error {
+		revision, err = h.putUnder(ctx, client)
+		return err
+	})
+	return revision, err
+}
+
+func (h *handle) putUnder(ctx context.Context, client *clientv3.Client) (revision int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if h.lease == 0 {
@@ -378,8 +260,8 @@ func (h *handle) put(ctx context.Context, client *clientv3.Client) (revision int
 	return resp.Header.Revision, nil
 }
 
-// revoke ends the lease, and removes the key if it is still under the lease.
-func (h *handle) revoke(op context.Context) error {
+// Remove implements pursuit.Registrant: it ends the lease, and so removes the key if that is still under the lease.
+func (h *handle) Remove(op context.Context) error {
 	if h.lease == 0 {
 		return nil
 	}
@@ -387,9 +269,10 @@ func (h *handle) revoke(op context.Context) error {
 	defer cancel()
 	began := time.Now()
 	if _, err := h.r.client.Revoke(ctx, h.lease); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		return err
+		return h.r.reason.explain(err)
 	}
 	h.lease = 0
+	h.pause.reset()
 	h.r.log.Log(ctx, h.said, "withdrawn", "service", h.service, "key", h.key, "took", time.Since(began))
 	return nil
 }

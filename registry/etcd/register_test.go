@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/naming/endpoints"
 
+	"github.com/remora-proxy/remora/internal/cutlink"
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/registry"
@@ -104,20 +105,20 @@ func TestNamingEndpointsFormat(t *testing.T) {
 
 func TestRegisterLeaseLost(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{})
-	link := forward(t, s.Addr())
-	consumer, cutOff, other := open(t, s.Endpoint(), nil), open(t, link.addr(), brief), open(t, s.Endpoint(), nil)
+	link := cutlink.To(t, s.Addr())
+	consumer, cutOff, other := open(t, s.Endpoint(), nil), open(t, link.Addr(), brief), open(t, s.Endpoint(), nil)
 	got := registrytest.Watch(t, consumer, "compute")
 	h := cutOff.Register(at("10.0.0.1:80", 0))
 	other.Register(at("10.0.0.2:80", 0))
 	got.WaitAddrs("10.0.0.1:80", "10.0.0.2:80")
 
-	link.setCut(true)
+	link.Cut(true)
 	got.WaitAddrs("10.0.0.2:80") // its lease ran out
 	waitState(t, h, registry.Pending)
 	if h.Err() == nil {
 		t.Error("no error while cut off")
 	}
-	link.setCut(false)
+	link.Cut(false)
 	got.WaitAddrs("10.0.0.1:80", "10.0.0.2:80")
 	waitState(t, h, registry.Registered)
 }

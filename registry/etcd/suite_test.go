@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/remora-proxy/remora/internal/cutlink"
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/etcd"
@@ -16,7 +17,7 @@ func TestSuite(t *testing.T) {
 	registrytest.Run(t, func(t *testing.T, endpoints ...registry.Endpoint) *registrytest.Registry {
 		s := startEtcd(t, lab.EtcdOptions{})
 		ctx, client := raw(t, s)
-		link := forward(t, s.Addr())
+		link := cutlink.To(t, s.Addr())
 		add := func(t *testing.T, e registry.Endpoint) {
 			put(t, ctx, client, registrytest.Service+"/n@"+e.Addr,
 				fmt.Sprintf(`{"Op":0,"Addr":%q,"Metadata":{"weight":%d,"zone":%q}}`, e.Addr, e.Weight, e.Zone))
@@ -26,10 +27,10 @@ func TestSuite(t *testing.T) {
 		}
 		return &registrytest.Registry{
 			Open: func(t *testing.T, dir string) registrytest.Client {
-				return open(t, link.addr(), func(o *etcd.Options) { o.CacheDir = dir })
+				return open(t, link.Addr(), func(o *etcd.Options) { o.CacheDir = dir })
 			},
 			Restricted: func(t *testing.T, rule *reach.Rule) registrytest.Client {
-				return open(t, link.addr(), func(o *etcd.Options) { o.DNS.Reach = rule })
+				return open(t, link.Addr(), func(o *etcd.Options) { o.DNS.Reach = rule })
 			},
 			Put: add,
 			Remove: func(t *testing.T, e registry.Endpoint) {
@@ -37,7 +38,7 @@ func TestSuite(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			Cut:    link.setCut,
+			Cut:    link.Cut,
 			Caches: true,
 		}
 	})

@@ -9,6 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/remora-proxy/remora/internal/cutlink"
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/lab"
@@ -141,14 +142,14 @@ func TestWatchEtcdRestart(t *testing.T) {
 func TestWatchCompaction(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{})
 	ctx, client := raw(t, s)
-	link := forward(t, s.Addr())
-	r := open(t, link.addr(), nil)
+	link := cutlink.To(t, s.Addr())
+	r := open(t, link.Addr(), nil)
 	put(t, ctx, client, "s/1", `{"Op":0,"Addr":"10.0.0.1:80"}`)
 	got := registrytest.Watch(t, r, "s")
 	got.WaitAddrs("10.0.0.1:80")
 	lists := r.Stats().Lists
 
-	link.setCut(true)
+	link.Cut(true)
 	var last int64
 	for range 10 {
 		last = put(t, ctx, client, "s/2", `{"Op":0,"Addr":"10.0.0.2:80"}`)
@@ -159,7 +160,7 @@ func TestWatchCompaction(t *testing.T) {
 	if _, err := client.Compact(ctx, last+1, clientv3.WithCompactPhysical()); err != nil {
 		t.Fatal(err)
 	}
-	link.setCut(false)
+	link.Cut(false)
 	got.WaitAddrs("10.0.0.2:80")
 	if r.Stats().Lists == lists {
 		t.Error("not listed again: the compaction did not affect the watch")

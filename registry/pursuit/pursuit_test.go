@@ -1,4 +1,4 @@
-package etcd
+package pursuit
 
 import (
 	"slices"
@@ -18,16 +18,16 @@ func TestIllegalStatesPanic(t *testing.T) {
 				accepted = append(accepted, from.String()+" → "+to.String())
 			}
 		}()
-		h := &handle{state: from}
-		h.become(to)
-		if h.state != to {
-			t.Errorf("%v instead of %v", h.state, to)
+		p := &Pursuit{state: from}
+		p.become(to)
+		if p.state != to {
+			t.Errorf("%v instead of %v", p.state, to)
 		}
 	}
 	for from := range registry.Failed + 1 {
 		for to := range registry.Failed + 1 {
 			if from == to {
-				(&handle{state: from}).become(to) // no change
+				(&Pursuit{state: from}).become(to) // no change
 				continue
 			}
 			try(from, to)
