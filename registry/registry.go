@@ -1,7 +1,8 @@
 // Package registry describes which endpoints a service has now, as an immutable snapshot, and
 // notifies of changes. Its subpackages provide the endpoints: etcd (discovery and
-// registration), kubernetes (EndpointSlices), file (a file that another program writes) and
-// static (a list in the configuration). Package kept is what sources of whole lists have in common, pursuit what
+// registration), kubernetes (EndpointSlices), zookeeper (the records of Dubbo, and
+// registration), file (a file that another program writes) and static (a list in the
+// configuration). Package kept is what sources of whole lists have in common, pursuit what
 // registrations have in common, and several makes one watcher of several sources. Two more stand between the sources and the users of
 // snapshots: dns replaces host names by addresses, and health adds the verdicts of active
 // checks.

@@ -10,8 +10,8 @@
 //	registrations  this sidecar's own endpoints in the registry (registrations.go), each a
 //	               registration (registration.go)
 //	sources        endpoints of services (sources.go); discovery has the clients of registries
-//	               (registries.go; registry_file.go and registry_kubernetes.go make two of them);
-//	               reaches has the rules for the addresses of endpoints (reach.go)
+//	               (registries.go; registry_file.go, registry_kubernetes.go and registry_zookeeper.go make
+//	               some of them); reaches has the rules for the addresses of endpoints (reach.go)
 //	listeners      open listeners, and those that still accept after a reload (listeners.go), each
 //	               an openListener (listener.go); binderror.go says why an address is not bound
 //	identities     the certificates of the configuration; clientCerts has those for services

@@ -42,6 +42,7 @@ var registries = []registryEntry{
 	{name: config.DiscoverFile, connect: connectFile, listed: true},
 	{name: config.DiscoverKubernetes, connect: connectKubernetes},
 	{name: config.DiscoverStatic, list: listStatic, listed: true},
+	{name: config.DiscoverZooKeeper, connect: connectZooKeeper, local: func(cfg *config.Config) bool { return cfg.Registry.ZooKeeper().Local() }},
 }
 
 // registryClient finds endpoints. Known is what it knows of their host names.

@@ -55,6 +55,7 @@ routes: [{service: app}]`), nil)
 	c.Routes[0].Match = config.Match{Header: map[string]config.Condition{}, Query: map[string]config.Condition{}}
 	c.Register = []config.Register{{Service: "app", Listener: "in"}}
 	c.Registry.Kubernetes().Services = []config.KubernetesService{{}}
+	c.Registry.ZooKeeper().Services = []config.ZooKeeperService{{}}
 	return c
 }
 

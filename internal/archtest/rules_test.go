@@ -379,8 +379,13 @@ var layers = []layer{
 		"they are for any source, and know none",
 	},
 	{
+		[]string{"registry/zookeeper/session"},
+		nil,
+		"a session with ZooKeeper knows no services",
+	},
+	{
 		[]string{"registry/*"},
-		[]string{"registry", "registry/dns", "registry/kept", "registry/reach", "registry/pursuit", "internal/srvname", "internal/unixaddr"},
+		[]string{"registry", "registry/dns", "registry/kept", "registry/reach", "registry/pursuit", "registry/NAME/session", "internal/srvname", "internal/unixaddr"},
 		"a source of endpoints knows the registry's types, puts dns around itself, and knows no other source",
 	},
 	{

@@ -163,6 +163,7 @@ func itemDefaults() map[reflect.Type]reflect.Value {
 		reflect.TypeFor[Policy]():    reflect.ValueOf(DefaultPolicy()),
 
 		reflect.TypeFor[KubernetesService](): reflect.ValueOf(KubernetesService{}),
+		reflect.TypeFor[ZooKeeperService]():  reflect.ValueOf(*new(ZooKeeper).Of("")),
 	}
 }
 

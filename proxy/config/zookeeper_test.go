@@ -1,0 +1,35 @@
+package config
+
+import "testing"
+
+// TestZooKeeperRules checks the settings of ZooKeeper, and that its records can be endpoints of their services.
+func TestZooKeeperRules(t *testing.T) {
+	of := func(service, zookeeper string) string {
+		return `{registry: {zookeeper: {servers: ["10.0.0.1:2181"], ` + zookeeper + `}}, services: {s: {discover: zookeeper, ` + service + `}}}`
+	}
+	checkRules(t, []rule{
+		{of("protocol: dubbo", ""), ""},
+		{of("", ""), ""}, // between sidecars
+		{of("protocol: grpc", "services: [{service: s, interface: a.B, group: '*', version: '1,2', applications: [x], protocol: tri}]"), ""},
+		{of("protocol: http2", "services: [{service: s, protocol: tri}]"), ""},
+		{of("protocol: http", "services: [{service: s, protocol: rest}]"), ""},
+		{of("protocol: http", ""), "services.s.protocol: is http, but registry.zookeeper.services takes records of dubbo for it; expected dubbo or link, or other records"},
+		{of("protocol: grpc", "services: [{service: s}]"), "is grpc, but registry.zookeeper.services takes records of dubbo for it"},
+		{of("protocol: tcp", "services: [{service: s, protocol: tri}]"), "is tcp, but registry.zookeeper.services takes records of tri for it"},
+		{of("", "services: [{service: s, protocol: thrift}]"), "thrift"},
+		{of("", "chroot: shop"), `registry.zookeeper.chroot: expected a path such as /shop, got "shop"`},
+		{of("", "chroot: /shop/"), "expected a path such as /shop"},
+		{of("", "group: a/b"), "registry.zookeeper.group: expected the name of a node"},
+		{of("", "group: ''"), "registry.zookeeper.group: expected the name of a node"},
+		{of("", "username: me"), "registry.zookeeper: username and password must be set together"},
+		{of("", "username: me, password: secret, chroot: /shop, group: other, session_timeout: 30s"), ""},
+		{of("", "session_timeout: 10ms"), "session_timeout"},
+		{of("", "services: [{interface: a}]"), "services[0].service: missing"},
+		{of("", "services: [{service: s}, {service: s}]"), "services[1].service: s is listed twice"},
+		{of("", "services: [{service: s, interface: a/b}]"), "services[0].interface: expected the name of an interface"},
+		{of("", "services: [{service: s, applications: [a, b/c]}]"), "services[0].applications[1]: expected the name of an application"},
+		{of("", "tls: {cert: a.pem}"), "registry.zookeeper.tls"},
+		{`{registry: {zookeeper: {servers: ["10.0.0.1"]}}, services: {s: {discover: zookeeper}}}`, "registry.zookeeper.servers[0]: expected host:port"},
+		{`{services: {s: {discover: zookeeper}}}`, "is zookeeper, but registry.zookeeper.servers is empty"},
+	})
+}

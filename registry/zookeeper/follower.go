@@ -1,0 +1,354 @@
+package zookeeper
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/kept"
+)
+
+// follower finds the endpoints of one service for one watch.
+type follower struct {
+	r       *Registry
+	service string
+	of      Service
+	list    *kept.List
+
+	// Guarded by the mutex of the mirror.
+	used    map[*entry]struct{}
+	missing map[*entry]struct{} // of used: those that are not fresh
+	lost    bool                // the session was lost, and the follower has not looked since
+	stopped bool
+
+	// Of the goroutine that looks.
+	hold       hold
+	wake       *time.Timer // when hold may change its mind; nil means none
+	isSet      bool        // the list was set once
+	providers  memo[provider]
+	overrides  memo[override]
+	instances  memo[instance]
+	revisions  memo[revision]
+	told       string // of the records that can't be used, the last that was logged
+	unreadable string // the last error that was logged
+}
+
+// look reads what the mirror has of the service, and delivers the endpoints if all of it is fresh.
+func (f *follower) look(m *mirror) {
+	found, isComplete, isLost := f.findIn(m)
+	if !isComplete {
+		return
+	}
+	if found.err != nil {
+		if text := found.err.Error(); f.unreadable != text {
+			f.unreadable = text
+			f.r.log.Warn("service can't be read in ZooKeeper; the last known endpoints stay in use", "service", f.service, "error", found.err)
+		}
+		return
+	}
+	f.unreadable = ""
+	f.tell(&found)
+	if isLost {
+		f.hold.lose()
+	}
+	endpoints := found.endpoints()
+	if len(endpoints) > registry.MaxEndpoints {
+		f.r.log.Warn("service has too many endpoints; some are ignored", "service", f.service, "limit", registry.MaxEndpoints)
+		endpoints = endpoints[:registry.MaxEndpoints]
+	}
+	if len(endpoints) == 0 && found.malformed > 0 {
+		return // no record is a reason to have no endpoint
+	}
+	use, wake := f.hold.settle(endpoints, time.Now(), f.r.grace)
+	if f.wake != nil {
+		f.wake.Stop()
+	}
+	if !wake.IsZero() {
+		f.wake = time.AfterFunc(time.Until(wake), func() { f.r.mirror.wakeUp(f) })
+	}
+	doubt := kept.AfterChange
+	if !f.isSet {
+		doubt = kept.AfterReconnect
+	}
+	f.isSet = true
+	f.list.Set(reduced(use), doubt)
+}
+
+// findIn finds the records of the service. isComplete reports whether all keys are fresh: if not, the mirror wakes the
+// follower once they are. isLost reports whether the session was lost since the last time that they were.
+func (f *follower) findIn(m *mirror) (found findings, isComplete, isLost bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if f.stopped {
+		return findings{}, false, false
+	}
+	before := f.used
+	f.used = make(map[*entry]struct{}, len(before))
+	clear(f.missing)
+	found = findings{known: make(map[string]bool)}
+	f.providers.begin()
+	f.overrides.begin()
+	f.instances.begin()
+	f.revisions.begin()
+	f.findProviders(m, &found)
+	f.findInstances(m, &found)
+	for e := range before {
+		if _, ok := f.used[e]; !ok {
+			m.drop(f, e)
+		}
+	}
+	if len(f.missing) > 0 {
+		return findings{}, false, false
+	}
+	isLost, f.lost = f.lost, false
+	return found, true, isLost
+}
+
+// stop ends the use of all keys.
+func (f *follower) stop(m *mirror) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f.stopped = true
+	for e := range f.used {
+		m.drop(f, e)
+	}
+	delete(m.dirty, f)
+}
+
+// findings are the records of a service.
+type findings struct {
+	err error // the records of the interface level can't be read
+
+	usable []registry.Endpoint // with Dubbo's weights
+	known  map[string]bool     // addresses that the interface level has, usable or not
+
+	malformed int
+	example   string         // of those that are malformed
+	reason    error          // of the example
+	others    map[string]int // records of other schemes, by these
+}
+
+func (d *findings) addMalformed(example string, reason error) {
+	if d.malformed++; d.malformed == 1 {
+		d.example, d.reason = example, reason
+	}
+}
+
+func (d *findings) addOther(scheme string) {
+	if d.others == nil {
+		d.others = make(map[string]int)
+	}
+	if len(d.others) < maxSchemes || d.others[scheme] > 0 {
+		d.others[scheme]++
+	}
+}
+
+const maxSchemes = 32 // that are counted
+
+// endpoints returns the usable endpoints. As in Dubbo, one of weight 0 is not used, unless all have that weight.
+func (d *findings) endpoints() []registry.Endpoint {
+	isWeightless := func(e registry.Endpoint) bool { return e.Weight == 0 }
+	if all := slices.DeleteFunc(slices.Clone(d.usable), isWeightless); len(all) > 0 {
+		return registry.Normalize(all)
+	}
+	return registry.Normalize(d.usable)
+}
+
+// findProviders finds records of the interface level.
+func (f *follower) findProviders(m *mirror, d *findings) {
+	dir := f.r.root + "/" + url.QueryEscape(f.of.Interface) + "/"
+	names, _ := m.use(f, key{dir + categoryProviders, true})
+	d.err = names.err
+	overriding, _ := m.use(f, key{dir + categoryOverrides, true})
+	var overrides []override
+	for _, name := range slices.Sorted(slices.Values(overriding.children)) {
+		o := f.overrides.get(name, parseOverride)
+		if o.err != nil && o.err != errNotOurs {
+			d.addMalformed(name, o.err)
+		}
+		if o.err == nil && f.asksFor(o.group, o.version) {
+			overrides = append(overrides, o)
+		}
+	}
+	slices.SortStableFunc(overrides, func(a, b override) int { return a.rank() - b.rank() })
+	for _, name := range slices.Sorted(slices.Values(names.children)) {
+		p := f.providers.get(name, parseProvider)
+		if p.err != nil {
+			d.addMalformed(name, p.err)
+			continue
+		}
+		d.known[p.addr] = true
+		if !f.asksFor(p.group, p.version) {
+			continue
+		}
+		for i := range overrides {
+			overrides[i].apply(&p)
+		}
+		switch {
+		case p.scheme != f.of.Scheme:
+			d.addOther(p.scheme)
+		case !p.isDisabled:
+			d.usable = append(d.usable, registry.Endpoint{Addr: p.addr, Weight: p.weight, Zone: p.zone, Node: p.node, Protocol: f.of.Protocol})
+		}
+	}
+}
+
+// asksFor reports whether the service asks for the group and the version of a record.
+func (f *follower) asksFor(group, version string) bool {
+	return matches(f.of.Group, group) && matches(f.of.Version, version)
+}
+
+// findInstances finds records of the application level, of addresses that the interface level does not have: a record there
+// may say that its provider must not be used.
+//
+// Which services an instance has is in its metadata. An application keeps them for itself, or writes them to ZooKeeper. In the
+// former case Dubbo's consumers ask the application. The sidecar then believes the mapping of the interface to applications,
+// or the settings.
+func (f *follower) findInstances(m *mirror, d *findings) {
+	for _, app := range f.applications(m) {
+		dir := servicesRoot(f.r.opt.Chroot) + "/" + app
+		ids, _ := m.use(f, key{dir, true})
+		revisions := 0
+		for _, id := range slices.Sorted(slices.Values(ids.children)) {
+			data, _ := m.use(f, key{dir + "/" + id, false})
+			if data.data == "" {
+				continue // it has just gone
+			}
+			i := f.instances.get(data.data, parseInstance)
+			if i.err != nil {
+				d.addMalformed(app+"/"+id, i.err)
+				continue
+			}
+			var meta value
+			if i.revision != "" && i.revision != "0" && !strings.Contains(i.revision, "/") && revisions < maxRevisions {
+				revisions++
+				meta, _ = m.use(f, key{f.r.root + "/metadata/" + app + "/" + i.revision, false})
+			}
+			f.addInstance(&i, meta.data, d)
+		}
+	}
+}
+
+const maxApplications = 64 // of one service; those of a mapping beyond are ignored
+
+// applications returns the names of the applications that have the service.
+func (f *follower) applications(m *mirror) (names []string) {
+	if len(f.of.Applications) > 0 {
+		return f.of.Applications
+	}
+	mapping, _ := m.use(f, key{f.r.root + "/mapping/" + f.of.Interface, false})
+	for name := range strings.SplitSeq(mapping.data, ",") {
+		if name = strings.TrimSpace(name); isName(name) && len(names) < maxApplications && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// isName reports whether a text may be the name of a node.
+func isName(text string) bool {
+	return text != "" && text != "." && text != ".." && !strings.ContainsFunc(text, func(c rune) bool { return c == '/' || c < ' ' })
+}
+
+// addInstance adds the endpoints of an instance. meta is the metadata of its revision, or "".
+func (f *follower) addInstance(i *instance, meta string, d *findings) {
+	if meta != "" {
+		if rev := f.revisions.get(meta, parseRevision); rev.err == nil {
+			f.addExported(i, &rev, d)
+			return
+		}
+	}
+	for _, p := range i.ports {
+		f.addPort(i, p, i.weight, d)
+	}
+}
+
+// addExported adds the endpoints at which an instance has the service by its metadata.
+func (f *follower) addExported(i *instance, rev *revision, d *findings) {
+	for _, s := range rev.services {
+		if s.Name != f.of.Interface || !f.asksFor(s.Group, s.Version) {
+			continue
+		}
+		weight := i.weight
+		if w := s.Params[keyWeight]; w != "" && weight > 0 {
+			weight = parseWeight(w)
+		}
+		at := slices.IndexFunc(i.ports, func(p instancePort) bool { return p.Protocol == s.Protocol })
+		if s.Port == 0 && at >= 0 {
+			s.Port = i.ports[at].Port
+		}
+		f.addPort(i, instancePort{s.Port, s.Protocol}, weight, d)
+	}
+}
+
+func (f *follower) addPort(i *instance, p instancePort, weight int, d *findings) {
+	addr, err := i.addr(p.Port)
+	if err != nil {
+		d.addMalformed(fmt.Sprintf("%s, port %d", i.host, p.Port), err)
+		return
+	}
+	if d.known[addr] {
+		return
+	}
+	if p.Protocol != f.of.Scheme {
+		d.addOther(p.Protocol)
+		return
+	}
+	d.usable = append(d.usable, registry.Endpoint{Addr: addr, Weight: weight, Zone: i.zone, Protocol: f.of.Protocol})
+}
+
+// tell logs records that can't be used, once for as long as they stay the same.
+func (f *follower) tell(d *findings) {
+	text := fmt.Sprint(d.malformed, d.example, slices.Sorted(maps.Keys(d.others)))
+	if d.malformed == 0 && len(d.others) == 0 || len(d.usable) > 0 && d.malformed == 0 {
+		text = "" // a provider may offer several protocols: there is nothing to tell while one of them is used
+	}
+	if text == f.told {
+		return
+	}
+	if f.told = text; text == "" {
+		return
+	}
+	args := []any{"service", f.service, "interface", f.of.Interface, "usable", len(d.usable)}
+	if d.malformed > 0 {
+		args = append(args, "malformed", d.malformed, "example", shortened(d.example), "reason", d.reason)
+	}
+	if len(d.others) > 0 {
+		args = append(args, "other_protocols", shortened(fmt.Sprint(d.others)), "expected", f.of.Scheme)
+	}
+	f.r.log.Warn("records in ZooKeeper can't be used", args...)
+}
+
+// shortened returns the start of a text that others control.
+func shortened(text string) string {
+	const longest = 200
+	if len(text) > longest {
+		text = text[:longest] + "…"
+	}
+	return strings.ToValidUTF8(text, "")
+}
+
+// reduced divides the weights of endpoints by what divides all of them: Dubbo's default weight is 100, and that of other sources
+// 1, with which a service may merge them.
+func reduced(endpoints []registry.Endpoint) []registry.Endpoint {
+	divisor := 0
+	for _, e := range endpoints {
+		divisor = gcd(divisor, e.Weight)
+	}
+	endpoints = slices.Clone(endpoints)
+	for i := range endpoints {
+		endpoints[i].Weight /= max(divisor, 1)
+	}
+	return endpoints
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}

@@ -1,0 +1,323 @@
+package zookeeper
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/internal/cutlink"
+	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/zktest"
+	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/registrytest"
+)
+
+const hello = "demo.Hello"
+
+// text describes endpoints: address, weight and protocol.
+func text(all []registry.Endpoint) string {
+	var parts []string
+	for _, e := range all {
+		parts = append(parts, fmt.Sprintf("%s*%d %s", e.Addr, e.Weight, e.Protocol))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// TestProviders: which records of the interface level a service uses, and how.
+func TestProviders(t *testing.T) {
+	for name, c := range map[string]struct {
+		of        Service
+		providers []string
+		overrides []string
+		want      string
+	}{
+		"one": {Service{}, []string{"dubbo://10.0.0.1:1/a?x=1"}, nil, "10.0.0.1:1*1 dubbo"},
+		"without a group and a version": {
+			Service{}, []string{"dubbo://10.0.0.1:1/a", "dubbo://10.0.0.2:1/a?group=g", "dubbo://10.0.0.3:1/a?version=1", "dubbo://10.0.0.4:1/a?version=0.0.0"}, nil,
+			"10.0.0.1:1*1 dubbo, 10.0.0.4:1*1 dubbo"},
+		"a group and a version": {
+			Service{Group: "g", Version: "1"}, []string{"dubbo://10.0.0.1:1/a", "dubbo://10.0.0.2:1/a?group=g&version=1", "dubbo://10.0.0.3:1/a?group=g"}, nil,
+			"10.0.0.2:1*1 dubbo"},
+		"all groups": {
+			Service{Group: "*", Version: "1,2"}, []string{"dubbo://10.0.0.1:1/a?version=1", "dubbo://10.0.0.2:1/a?group=g&version=2", "dubbo://10.0.0.3:1/a?version=3"}, nil,
+			"10.0.0.1:1*1 dubbo, 10.0.0.2:1*1 dubbo"},
+		"Triple": {
+			Service{Scheme: "tri", Protocol: "grpc"}, []string{"dubbo://10.0.0.1:1/a", "tri://10.0.0.1:2/a"}, nil, "10.0.0.1:2*1 grpc"},
+		"weights": {Service{}, []string{"dubbo://10.0.0.1:1/a?weight=50", "dubbo://10.0.0.2:1/a", "dubbo://10.0.0.3:1/a?weight=150"}, nil, "10.0.0.1:1*1 dubbo, 10.0.0.2:1*2 dubbo, 10.0.0.3:1*3 dubbo"},
+		"weight 0": {
+			Service{}, []string{"dubbo://10.0.0.1:1/a?weight=0", "dubbo://10.0.0.2:1/a"}, nil, "10.0.0.2:1*1 dubbo"},
+		"all of weight 0": {
+			Service{}, []string{"dubbo://10.0.0.1:1/a?weight=0", "dubbo://10.0.0.2:1/a?weight=0"}, nil, "10.0.0.1:1*1 dubbo, 10.0.0.2:1*1 dubbo"},
+		"disabled": {
+			Service{}, []string{"dubbo://10.0.0.1:1/a?disabled=true", "dubbo://10.0.0.2:1/a"}, nil, "10.0.0.2:1*1 dubbo"},
+		"malformed": {
+			Service{}, []string{"what", "dubbo://10.0.0.1:1/a"}, nil, "10.0.0.1:1*1 dubbo"},
+		"overrides": {
+			Service{}, []string{"dubbo://10.0.0.1:1/a", "dubbo://10.0.0.2:1/a", "dubbo://10.0.0.3:1/a", "dubbo://10.0.0.4:2/a"},
+			[]string{
+				"override://0.0.0.0/a?category=configurators&dynamic=false&weight=200", "override://10.0.0.1:1/a?weight=50",
+				"override://10.0.0.2:1/a?disabled=true", "absent://10.0.0.3:1/a?weight=1&application=*",
+				"override://10.0.0.3:1/a?disabled=true&enabled=false", "override://10.0.0.3:1/a?disabled=true&application=other",
+				"override://10.9.9.9/a?disabled=true", "override://10.0.0.3:1/a?disabled=true&version=7", "override://0.0.0.0:2/a?weight=100", "route://0.0.0.0/a?rule=x", "?",
+			},
+			"10.0.0.1:1*1 dubbo, 10.0.0.3:1*4 dubbo, 10.0.0.4:2*2 dubbo"},
+		"enabled by an override": {
+			Service{}, []string{"dubbo://10.0.0.1:1/a?enabled=false"}, []string{"override://10.0.0.1:1/a?disabled=false"}, "10.0.0.1:1*1 dubbo"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t)
+			for _, o := range c.overrides {
+				s.set(strings.Replace(providerPath("a", o), "/providers/", "/configurators/", 1), "")
+			}
+			for _, p := range c.providers {
+				s.set(providerPath("a", p), "127.0.0.1")
+			}
+			c.of.Interface = "a"
+			snap := registrytest.Watch(t, s.open(as(c.of)), "any").Wait("the endpoints", func(snap *registry.Snapshot) bool { return len(snap.Endpoints) > 0 })
+			if got := text(snap.Endpoints); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+// instanceData returns the data of an instance with a Dubbo and a Triple port.
+func instanceData(host, revision string, port int) string {
+	return fmt.Sprintf(`{"name":"app","id":"%[1]s:%[3]d","address":%[1]q,"port":%[3]d,"payload":{"metadata":{"dubbo.metadata.revision":%[2]q,
+		"dubbo.endpoints":"[{\"port\":%[3]d,\"protocol\":\"dubbo\"},{\"port\":50051,\"protocol\":\"tri\"}]"}},"serviceType":"DYNAMIC"}`, host, revision, port)
+}
+
+// TestInstances: which instances of applications a service uses, as records of the application level come and go.
+func TestInstances(t *testing.T) {
+	s := newStore(t)
+	r := s.open(nil)
+	w := registrytest.Watch(t, r, hello)
+	triple := registrytest.Watch(t, s.open(as(Service{Interface: hello, Scheme: "tri"})), hello)
+	named := registrytest.Watch(t, s.open(as(Service{Interface: hello, Applications: []string{"other"}})), hello)
+	w.WaitAddrs()
+
+	s.set("/services/app/one", instanceData("10.0.0.1", "r1", 20880))
+	s.set("/services/other/three", instanceData("10.0.0.3", "", 20880))
+	named.WaitAddrs("10.0.0.3:20880")
+	s.set("/dubbo/mapping/"+hello, "app, none")
+	w.WaitAddrs("10.0.0.1:20880")
+	triple.WaitAddrs("10.0.0.1:50051")
+	s.set("/services/app/two", instanceData("10.0.0.2", "0", 20881))
+	w.WaitAddrs("10.0.0.1:20880", "10.0.0.2:20881")
+	s.set("/dubbo/mapping/"+hello, "app,none,other,app")
+	w.WaitAddrs("10.0.0.1:20880", "10.0.0.2:20881", "10.0.0.3:20880")
+	s.set("/services/app/two", instanceData("10.0.0.2", "0", 20882))
+	w.WaitAddrs("10.0.0.1:20880", "10.0.0.2:20882", "10.0.0.3:20880")
+	s.set("/services/app/two", "not JSON")
+	w.WaitAddrs("10.0.0.1:20880", "10.0.0.3:20880")
+	s.delete("/services/app/two")
+
+	// The interface level decides about an address that it has.
+	disabled := providerPath(hello, "dubbo://10.0.0.1:20880/a?disabled=true")
+	s.set(disabled, "")
+	w.WaitAddrs("10.0.0.3:20880")
+	s.set(providerPath(hello, "dubbo://10.0.0.9:20880/a"), "")
+	w.WaitAddrs("10.0.0.3:20880", "10.0.0.9:20880")
+	s.delete(disabled)
+	w.WaitAddrs("10.0.0.1:20880", "10.0.0.3:20880", "10.0.0.9:20880")
+
+	// The metadata of a revision say whether the instance has the interface, and where.
+	s.set("/dubbo/metadata/app/r1", `{"app":"app","revision":"r1","services":{"x":{"name":"demo.Other","protocol":"dubbo","port":20880}}}`)
+	w.WaitAddrs("10.0.0.3:20880", "10.0.0.9:20880")
+	s.set("/dubbo/metadata/app/r1", `{"app":"app","revision":"r1","services":{
+		"g/demo.Hello":{"name":"demo.Hello","group":"g","protocol":"dubbo","port":1},
+		"demo.Hello::dubbo":{"name":"demo.Hello","protocol":"dubbo","params":{"weight":"300"}},
+		"demo.Hello::tri":{"name":"demo.Hello","protocol":"tri","port":50052}}}`)
+	snap := w.WaitAddrs("10.0.0.1:20880", "10.0.0.3:20880", "10.0.0.9:20880")
+	if got, want := text(snap.Endpoints), "10.0.0.1:20880*3 dubbo, 10.0.0.3:20880*1 dubbo, 10.0.0.9:20880*1 dubbo"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	triple.WaitAddrs("10.0.0.1:50052", "10.0.0.3:50051")
+	s.delete("/services/app/one")
+	w.WaitAddrs("10.0.0.3:20880", "10.0.0.9:20880")
+	s.delete("/dubbo/mapping/" + hello)
+	w.WaitAddrs("10.0.0.9:20880")
+}
+
+// TestMalformedRecords: records that can't be used are told once, and never make a service empty.
+func TestMalformedRecords(t *testing.T) {
+	s := newStore(t)
+	var log said
+	good := providerPath(hello, "dubbo://10.0.0.1:1/a")
+	s.set(good, "")
+	w := registrytest.Watch(t, s.open(logTo(&log)), hello)
+	w.WaitAddrs("10.0.0.1:1")
+	for i := range 5 {
+		s.set(providerPath(hello, fmt.Sprintf("tri://10.0.1.%d:1/a", i+1)), "")
+	}
+	s.set("/dubbo/"+hello+"/providers/broken1", "")
+	s.delete(good)
+	eventually.True(t, "the warning", func() bool { return log.count("can't be used") > 0 })
+	s.set("/dubbo/"+hello+"/providers/broken2", "")
+	eventually.True(t, "the second warning", func() bool { return log.count("malformed=2") == 1 })
+	if text := "example=broken1"; log.count(text) == 0 || log.count("other_protocols=map[tri:5]") == 0 {
+		t.Errorf("the log lacks something: %s", log.text.String())
+	}
+	w.Always("10.0.0.1:1")
+	var another said // of a sidecar that knows none of the records that made sense
+	w2 := registrytest.Watch(t, s.open(logTo(&another)), hello)
+	eventually.True(t, "the warning", func() bool { return another.count("malformed=2") == 1 })
+	if n := len(w2.History()); n > 0 {
+		t.Errorf("%d snapshots of records that make no sense", n)
+	}
+	s.set(good, "")
+	s.set(providerPath(hello, "dubbo://10.0.0.2:1/a"), "")
+	w.WaitAddrs("10.0.0.1:1", "10.0.0.2:1")
+	s.delete(good)
+	w.WaitAddrs("10.0.0.2:1")
+}
+
+// TestSharedNodes: services of one application share what is read of it, and a service that nobody watches is not followed.
+func TestSharedNodes(t *testing.T) {
+	s := newStore(t)
+	r := s.open(nil)
+	s.set("/services/app/one", instanceData("10.0.0.1", "", 1))
+	var watches []*registrytest.Sink
+	for i := range 20 {
+		name := fmt.Sprint("demo.S", i)
+		s.set("/dubbo/mapping/"+name, "app")
+		watches = append(watches, registrytest.Watch(t, r, name))
+	}
+	for _, w := range watches {
+		w.WaitAddrs("10.0.0.1:1")
+	}
+	count := func() int {
+		r.mirror.mu.Lock()
+		defer r.mirror.mu.Unlock()
+		return len(r.mirror.entries)
+	}
+	if n := count(); n != 20*3+2 {
+		t.Errorf("%d nodes are followed", n)
+	}
+	for _, w := range watches {
+		w.Stop()
+	}
+	eventually.True(t, "no node to be followed", func() bool { return count() == 0 })
+}
+
+// TestManyInstances: more records than are read at a time.
+func TestManyInstances(t *testing.T) {
+	s := newStore(t)
+	const n = 5 * maxReads
+	s.set("/dubbo/mapping/"+hello, "app")
+	for i := range n {
+		s.set(fmt.Sprint("/services/app/", i), instanceData(fmt.Sprintf("10.1.%d.%d", i/200, 1+i%200), fmt.Sprint("r", i%7), 1))
+	}
+	link := cutlink.To(t, s.addr)
+	w := registrytest.Watch(t, s.openAt(link.Addr(), grace, nil), hello)
+	w.Wait("all", func(snap *registry.Snapshot) bool { return len(snap.Endpoints) == n })
+	link.Cut(true)
+	s.delete("/services/app/3")
+	link.Cut(false)
+	w.Wait("all but one", func(snap *registry.Snapshot) bool { return len(snap.Endpoints) == n-1 })
+	for _, snap := range w.History() {
+		if len(snap.Endpoints) < n-1 {
+			t.Errorf("%d endpoints on the way", len(snap.Endpoints))
+		}
+	}
+}
+
+// TestLostSession: after a lost session, endpoints stay until those that live have come back.
+func TestLostSession(t *testing.T) {
+	srv := zktest.Start(t)
+	s := storeAt(t, srv.Addr())
+	path := func(i int) string { return s.chroot + providerPath(hello, fmt.Sprintf("dubbo://10.0.0.%d:1/a", i)) }
+	for i := range 3 {
+		srv.Create(path(i+1), "")
+	}
+	const hold = 300 * time.Millisecond
+	w := registrytest.Watch(t, s.openAt(srv.Addr(), hold, brief), hello)
+	w.WaitAddrs("10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1")
+
+	before := srv.Connections()
+	srv.Wipe()
+	eventually.True(t, "another session", func() bool { return srv.Connections() > before })
+	srv.Create(path(4), "")
+	w.WaitAddrs("10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1", "10.0.0.4:1")
+	srv.Create(path(2), "")
+	w.WaitAddrs("10.0.0.2:1", "10.0.0.4:1")
+	w.Always("10.0.0.2:1")
+	for _, snap := range w.History() {
+		if n := len(snap.Endpoints); n == 1 {
+			t.Errorf("%d endpoint on the way: %s", n, registrytest.Describe(w.History()))
+		}
+	}
+}
+
+// TestUnreadable: a node that may not be read is told, and the endpoints stay until it may be.
+func TestUnreadable(t *testing.T) {
+	srv := zktest.Start(t)
+	s := storeAt(t, srv.Addr())
+	var log said
+	at := s.chroot + "/dubbo/" + hello + "/providers"
+	srv.Create(at+"/"+"dubbo:%2F%2F10.0.0.1:1", "")
+	w := registrytest.Watch(t, s.open(logTo(&log)), hello)
+	w.WaitAddrs("10.0.0.1:1")
+	srv.Protect(at, "me:secret")
+	srv.Create(at+"/"+"dubbo:%2F%2F10.0.0.2:1", "")
+	eventually.True(t, "the warning", func() bool { return log.count("not allowed") > 0 })
+
+	known := s.open(func(o *Options) { o.Username, o.Password = "me", "secret" })
+	registrytest.Watch(t, known, hello).WaitAddrs("10.0.0.1:1", "10.0.0.2:1")
+	if known.Err() != nil {
+		t.Error(known.Err())
+	}
+	other := s.open(func(o *Options) { o.Username, o.Password = "me", "guess" })
+	registrytest.Watch(t, other, hello)
+	eventually.True(t, "an error", func() bool { return other.Err() != nil })
+	if len(w.History()) != 1 {
+		t.Errorf("%s", registrytest.Describe(w.History()))
+	}
+	srv.Protect(at, "")
+	srv.Drop()
+	w.WaitAddrs("10.0.0.1:1", "10.0.0.2:1")
+	eventually.True(t, "no error", func() bool { return other.Err() == nil })
+}
+
+// TestErr: the registry says why it has no connection, and logs it once.
+func TestErr(t *testing.T) {
+	s := newStore(t)
+	link := cutlink.To(t, s.addr)
+	link.Cut(true)
+	var log said
+	r := s.openAt(link.Addr(), grace, logTo(&log))
+	const down, back = "ZooKeeper does not answer", "ZooKeeper answers again"
+	eventually.True(t, "the warning", func() bool { return log.count(down) == 1 })
+	if r.Err() == nil {
+		t.Error("no error")
+	}
+	link.Cut(false)
+	eventually.True(t, "the end of it", func() bool { return log.count(back) == 1 })
+	if err := r.Err(); err != nil {
+		t.Error(err)
+	}
+	if log.count(down) != 1 {
+		t.Errorf("told %d times", log.count(down))
+	}
+}
+
+func TestReduced(t *testing.T) {
+	for _, c := range []struct{ weights, want []int }{
+		{nil, nil}, {[]int{100, 100}, []int{1, 1}}, {[]int{100, 150, 50}, []int{2, 3, 1}}, {[]int{7}, []int{1}}, {[]int{3, 1}, []int{3, 1}},
+	} {
+		var all []registry.Endpoint
+		for _, w := range c.weights {
+			all = append(all, registry.Endpoint{Weight: w})
+		}
+		var got []int
+		for _, e := range reduced(all) {
+			got = append(got, e.Weight)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%v: %v, want %v", c.weights, got, c.want)
+		}
+	}
+}

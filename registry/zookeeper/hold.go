@@ -1,0 +1,55 @@
+package zookeeper
+
+import (
+	"slices"
+	"time"
+
+	"github.com/remora-proxy/remora/registry"
+)
+
+// hold decides which endpoints to use after the session was lost: those of ZooKeeper, and those that were in use before and
+// have not come back. A ZooKeeper that was down or frozen for longer than the timeout of sessions ends the sessions of the
+// providers, too, and they register again one after the other. A ZooKeeper that has lost its data has none of them at first.
+//
+// What is held is dropped a time after the first endpoint has come back. It is pure: time is an argument.
+type hold struct {
+	current []registry.Endpoint          // the last result
+	held    map[string]registry.Endpoint // by Addr; nil means none
+	until   time.Time                    // zero if no endpoint has come back
+}
+
+// lose begins to hold what is in use.
+func (h *hold) lose() {
+	h.until = time.Time{}
+	if len(h.current) > 0 && h.held == nil {
+		h.held = make(map[string]registry.Endpoint, len(h.current))
+	}
+	for _, e := range h.current {
+		h.held[e.Addr] = e
+	}
+}
+
+// settle returns the endpoints to use, if ZooKeeper has live, which must be normalized. grace is how long endpoints are held
+// once one has come back. wake is the time when the result may change without another list, or zero.
+func (h *hold) settle(live []registry.Endpoint, now time.Time, grace time.Duration) (use []registry.Endpoint, wake time.Time) {
+	for _, e := range live {
+		delete(h.held, e.Addr)
+	}
+	if len(h.held) == 0 {
+		h.held = nil
+	} else if h.until.IsZero() && len(live) > 0 {
+		h.until = now.Add(grace)
+	}
+	if !h.until.IsZero() && !now.Before(h.until) {
+		h.held = nil
+	}
+	use = slices.Clone(live)
+	for _, e := range h.held {
+		use = append(use, e)
+	}
+	if h.held != nil {
+		wake = h.until
+	}
+	h.current = registry.Normalize(use)
+	return h.current, wake
+}

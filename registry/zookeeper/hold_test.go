@@ -1,0 +1,54 @@
+package zookeeper
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/registry"
+)
+
+// TestHold: each line is what ZooKeeper has, or an event, and which endpoints are used then.
+func TestHold(t *testing.T) {
+	for name, steps := range map[string][]struct {
+		at   int    // seconds
+		live string // addresses; "lost" is a lost session
+		use  string
+	}{
+		"no loss": {{0, "a b", "a b"}, {1, "b", "b"}, {2, "", ""}},
+		"some come back": {
+			{0, "a b c", "a b c"}, {5, "lost", ""}, {5, "b", "a b c"}, {10, "b d", "a b c d"}, {34, "b d", "a b c d"}, {35, "b d", "b d"}, {36, "", ""}},
+		"none comes back for long": {
+			{0, "a b", "a b"}, {5, "lost", ""}, {5, "", "a b"}, {1000, "", "a b"}, {2000, "b", "a b"}, {2029, "b", "a b"}, {2030, "b", "b"}},
+		"all come back": {{0, "a b", "a b"}, {5, "lost", ""}, {5, "a b", "a b"}, {6, "a", "a"}},
+		"lost again": {
+			{0, "a b", "a b"}, {5, "lost", ""}, {5, "a", "a b"}, {20, "lost", ""}, {20, "", "a b"}, {60, "a", "a b"}, {89, "a", "a b"}, {90, "a", "a"}},
+		"comes and goes": {{0, "a b", "a b"}, {5, "lost", ""}, {5, "a", "a b"}, {6, "", "b"}, {35, "", ""}},
+		"lost first":     {{0, "lost", ""}, {0, "", ""}, {1, "a", "a"}, {2, "", ""}},
+	} {
+		var h hold
+		begin := time.Unix(1000, 0)
+		for i, s := range steps {
+			if s.live == "lost" {
+				h.lose()
+				continue
+			}
+			var live []registry.Endpoint
+			for _, a := range strings.Fields(s.live) {
+				live = append(live, registry.Endpoint{Addr: a, Weight: 1})
+			}
+			now := begin.Add(time.Duration(s.at) * time.Second)
+			use, wake := h.settle(live, now, 30*time.Second)
+			var got []string
+			for _, e := range use {
+				got = append(got, e.Addr)
+			}
+			if strings.Join(got, " ") != s.use {
+				t.Errorf("%s, step %d: use %v, want %s", name, i, got, s.use)
+			}
+			if !wake.IsZero() && !wake.After(now) {
+				t.Errorf("%s, step %d: wakes at %v", name, i, wake.Sub(begin))
+			}
+		}
+	}
+}

@@ -1,0 +1,275 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/remora-proxy/remora/registry/zookeeper/session"
+)
+
+// key is what is read of a node: its data, or the names of its children.
+type key struct {
+	path     string
+	children bool
+}
+
+// value is what a key had when it was read last.
+type value struct {
+	err      error // the node can't be read, as its ACL or its size forbids it
+	data     string
+	children []string
+	// A node that does not exist has no data and no children.
+}
+
+// entry is a key that somebody uses. It is
+//
+//	stale    a read is due: at first, after a change, and after another connection
+//	reading  a read is on its way; a change meanwhile makes it stale again
+//	fresh    the value is that of ZooKeeper, and a watch is set
+type entry struct {
+	key     key
+	value   value
+	stale   bool
+	reading bool
+	users   map[*follower]struct{}
+}
+
+// maxReads is the number of reads that are on their way at a time.
+const maxReads = 32
+
+// maxChildren bounds the children of a node. More are an error of the node.
+const maxChildren = 20_000
+
+var errChildren = fmt.Errorf("the node has more than %d children", maxChildren)
+
+// mirror has the values of those keys that followers use. Keys are read when they are used first, after each change, and
+// after each connection, as a server forgets the watches of a connection that ends. Several followers share a key: services
+// of one application have the same instances.
+type mirror struct {
+	read  func(ctx context.Context, k key) (value, error) // sets a watch; errors say that there is no connection
+	start func(func()) bool                               // starts a goroutine, or returns false at the end
+
+	mu        sync.Mutex      // also guards what followers say about keys
+	ctx       context.Context // of reads
+	connected bool
+	epoch     int // counts connections
+	entries   map[key]*entry
+	due       []*entry // stale ones that no read is on its way for
+	reads     int
+
+	dirty map[*follower]struct{} // followers whose keys are all fresh, and have changed
+	wake  chan struct{}          // dirty is not empty; capacity 1
+}
+
+// use returns the value of a key for a follower, which is told of changes until drop. ok reports whether it is fresh. The
+// caller holds mu.
+func (m *mirror) use(f *follower, k key) (v value, ok bool) {
+	e := m.entries[k]
+	if e == nil {
+		e = &entry{key: k, users: make(map[*follower]struct{})}
+		m.entries[k] = e
+		m.spoil(e)
+	}
+	e.users[f] = struct{}{}
+	f.used[e] = struct{}{}
+	if e.stale || e.reading {
+		f.missing[e] = struct{}{}
+		return value{}, false
+	}
+	return e.value, true
+}
+
+// drop ends the use of a key. The caller holds mu.
+func (m *mirror) drop(f *follower, e *entry) {
+	delete(e.users, f)
+	delete(f.missing, e)
+	if len(e.users) == 0 {
+		delete(m.entries, e.key)
+	}
+}
+
+// spoil makes an entry stale. The caller holds mu.
+func (m *mirror) spoil(e *entry) {
+	for f := range e.users {
+		f.missing[e] = struct{}{}
+	}
+	if e.stale {
+		return
+	}
+	e.stale = true
+	if !e.reading {
+		m.due = append(m.due, e)
+		m.pump()
+	}
+}
+
+// changed is called when a watch of a node has fired.
+func (m *mirror) changed(path string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, k := range []key{{path, true}, {path, false}} {
+		if e := m.entries[k]; e != nil {
+			m.spoil(e)
+		}
+	}
+}
+
+// connect is called when a server answers: all keys are read again.
+func (m *mirror) connect() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.connected = true
+	m.epoch++
+	for _, e := range m.entries {
+		m.spoil(e)
+	}
+	m.pump()
+}
+
+func (m *mirror) lose() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.connected = false
+}
+
+// pump starts reads that are due. The caller holds mu.
+func (m *mirror) pump() {
+	for m.connected && m.reads < maxReads && len(m.due) > 0 && m.ctx.Err() == nil {
+		e := m.due[0]
+		m.due[0] = nil
+		m.due = m.due[1:]
+		if len(e.users) == 0 && m.entries[e.key] != e {
+			continue
+		}
+		epoch := m.epoch
+		isStarted := m.start(func() {
+			v, err := m.read(m.ctx, e.key)
+			m.finish(e, v, err, epoch)
+		})
+		if !isStarted {
+			return
+		}
+		m.reads++
+		e.stale, e.reading = false, true
+	}
+}
+
+// finish takes the result of a read that began with the connection of this epoch.
+func (m *mirror) finish(e *entry, v value, err error, epoch int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reads--
+	e.reading = false
+	switch {
+	case e.stale: // it changed meanwhile
+		m.due = append(m.due, e)
+	case err != nil: // tried again; by the next connection, if this one was lost
+		e.stale = true
+		m.due = append(m.due, e)
+		if epoch == m.epoch && errors.Is(err, session.ErrLost) {
+			m.connected = false
+		}
+	default:
+		e.value = v
+		if v.err != nil {
+			time.AfterFunc(unreadablePause, func() { m.again(e) })
+		}
+		for f := range e.users {
+			delete(f.missing, e)
+			if len(f.missing) == 0 {
+				m.mark(f)
+			}
+		}
+	}
+	m.pump()
+}
+
+// unreadablePause is the time until a key is read again that could not be read, and so has no watch.
+const unreadablePause = 10 * time.Second
+
+// again makes a key stale, if it is still used.
+func (m *mirror) again(e *entry) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.entries[e.key] == e {
+		m.spoil(e)
+	}
+}
+
+// failure returns the error of the first key, by its path, that can't be read, or nil.
+func (m *mirror) failure() (err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	path := ""
+	for k, e := range m.entries {
+		if e.value.err != nil && (err == nil || k.path < path) {
+			path, err = k.path, e.value.err
+		}
+	}
+	return err
+}
+
+// mark makes a follower look at its keys. The caller holds mu.
+func (m *mirror) mark(f *follower) {
+	m.dirty[f] = struct{}{}
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// wakeUp makes a follower look at its keys although none has changed.
+func (m *mirror) wakeUp(f *follower) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !f.stopped {
+		m.mark(f)
+	}
+}
+
+// takeDirty returns the followers that have to look at their keys.
+func (m *mirror) takeDirty() (all []*follower) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for f := range m.dirty {
+		all = append(all, f)
+	}
+	clear(m.dirty)
+	return all
+}
+
+// readKey reads a key of a session and sets a watch.
+func readKey(ctx context.Context, s *session.Session, k key) (v value, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	for {
+		if k.children {
+			v.children, err = s.Children(ctx, k.path, true)
+			if len(v.children) > maxChildren {
+				return value{err: errChildren}, nil
+			}
+		} else {
+			var data []byte
+			data, err = s.Get(ctx, k.path, true)
+			v.data = string(data)
+		}
+		if err != session.NoNode {
+			break
+		}
+		// The watch for a node that does not exist yet. It may have been made meanwhile.
+		if _, err = s.Exists(ctx, k.path, true); err != nil {
+			break
+		}
+	}
+	var code session.Code
+	switch {
+	case err == nil || err == session.NoNode:
+		return v, nil
+	case errors.As(err, &code) && code != session.Expired && code != session.AuthFailed, errors.Is(err, session.ErrLarge):
+		return value{err: fmt.Errorf("%s: %w", k.path, err)}, nil
+	}
+	return value{}, err
+}

@@ -1,0 +1,332 @@
+// Package zookeeper finds and registers endpoints in ZooKeeper, as Apache Dubbo writes them there. It is one of the sources
+// of endpoints: it delivers snapshots to the rest of the sidecar, and knows nothing of their use.
+//
+// Dubbo has two levels of records, and an application writes both, unless it is told otherwise:
+//
+//	/dubbo/INTERFACE/providers/URL          the interface level: the name of a node is a percent-encoded URL
+//	/dubbo/INTERFACE/configurators/URL      changes of these, such as another weight
+//	/services/APPLICATION/ID                the application level: instances, in the JSON of Curator's service discovery
+//	/dubbo/mapping/INTERFACE                which applications have an interface
+//	/dubbo/metadata/APPLICATION/REVISION    which interfaces an instance has, if its application writes that
+//
+// Endpoints are those of both levels. A record of the interface level decides about its address. The application level adds
+// addresses that have none.
+//
+// An outage of ZooKeeper never stops traffic. The rules of package kept hold, and one more: after the session was lost,
+// endpoints that were in use stay until 30 s after the first record has come back (see hold).
+//
+//	zookeeper.go           Registry, its options and its watches
+//	follower.go            the endpoints of a service; hold.go those that stay in use
+//	provider.go            records of the interface level; instance.go those of the application level
+//	mirror.go              what was read of ZooKeeper, and what is read again; memo.go what was made of it
+//	register.go            registrations; record.go what they write
+package zookeeper
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/dns"
+	"github.com/remora-proxy/remora/registry/kept"
+	"github.com/remora-proxy/remora/registry/zookeeper/session"
+)
+
+// Options configures a Registry.
+type Options struct {
+	Servers []string // "host:port", at least one
+	Chroot  string   // path of a node that all others are under, without a "/" at its end; "" means none
+	Group   string   // name of Dubbo's node below it; default: dubbo
+
+	// SessionTimeout is how long a registration outlives its process. The server may choose another time. Default: 10 s.
+	SessionTimeout time.Duration
+
+	Username, Password string // for the scheme digest; "" means none
+
+	// TLS returns the configuration of the next connection, so that it uses rotated certificates. The name that a server must
+	// prove is filled in. nil means plain text.
+	TLS func() *tls.Config
+
+	// Service returns what is read and written for a service.
+	Service func(name string) Service
+
+	// Registers has, for the protocol of a listener, how consumers of Dubbo call it. Listeners of others can't be registered.
+	Registers map[string]Scheme
+
+	CacheDir string // stores the last known endpoints for a start without ZooKeeper; it is made if missing. "" means no cache
+
+	Protocols registry.Protocols // for the cache
+	DNS       dns.Options        // how addresses that are host names are resolved
+	Logger    *slog.Logger       // nil means no logs
+}
+
+// Service is what Dubbo calls a service: an interface, in a group and a version.
+type Service struct {
+	Interface string
+
+	// Group and Version are those of the records that count: one, several with commas between them, or "*" for all. "" means
+	// records without one.
+	Group, Version string
+
+	// Applications are those whose instances have the interface. None means that ZooKeeper's mapping says so.
+	Applications []string
+
+	Scheme   string // of the URLs that count, and the protocol of instances, as Dubbo names it
+	Protocol string // of the endpoints that have it
+}
+
+// Scheme is what the URL of a provider says about its protocol.
+type Scheme struct {
+	Name          string // as Dubbo names the protocol
+	Serialization string // that consumers must use; "" means any
+}
+
+// grace is how long endpoints stay in use after a lost session, once the first record has come back.
+const grace = 30 * time.Second
+
+// requestTimeout bounds a request to ZooKeeper.
+const requestTimeout = 10 * time.Second
+
+// Registry is the client of one ZooKeeper, a registry.Watcher and a registry.Registrar.
+type Registry struct {
+	opt      Options
+	log      *slog.Logger
+	root     string // of Dubbo's nodes
+	grace    time.Duration
+	kept     kept.Options
+	resolved *dns.Watcher
+	session  *session.Session
+	mirror   mirror
+	state    state
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	mu     sync.Mutex // held to end ctx, and to start a goroutine unless ctx has ended
+	tasks  sync.WaitGroup
+
+	following struct {
+		sync.Mutex
+		all map[*follower]struct{}
+	}
+	handles handles
+}
+
+var (
+	_ registry.Watcher   = (*Registry)(nil)
+	_ registry.Registrar = (*Registry)(nil)
+)
+
+// ErrClosed means that the Registry was closed.
+var ErrClosed = errors.New("registry/zookeeper: closed")
+
+// New returns at once, whether ZooKeeper answers or not. Its errors concern the cache directory. The caller must close the
+// Registry.
+func New(opt Options) (*Registry, error) { return newRegistry(opt, grace) }
+
+func newRegistry(opt Options, grace time.Duration) (*Registry, error) {
+	opt.Logger = cmp.Or(opt.Logger, slog.New(slog.DiscardHandler))
+	opt.DNS.Logger = cmp.Or(opt.DNS.Logger, opt.Logger)
+	opt.SessionTimeout = cmp.Or(opt.SessionTimeout, 10*time.Second)
+	r := &Registry{opt: opt, log: opt.Logger, root: opt.Chroot + "/" + cmp.Or(opt.Group, "dubbo"), grace: grace}
+	r.kept.Origin = "zookeeper " + strings.Join(slices.Sorted(slices.Values(opt.Servers)), ",") + r.root
+	if opt.CacheDir != "" {
+		var err error
+		if r.kept.Cache, err = registry.OpenCache(opt.CacheDir, opt.Protocols, opt.Logger); err != nil {
+			return nil, err
+		}
+	}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.following.all = make(map[*follower]struct{})
+	r.handles.init()
+	r.mirror = mirror{
+		ctx: r.ctx, entries: make(map[key]*entry), dirty: make(map[*follower]struct{}), wake: make(chan struct{}, 1),
+		start: r.spawn,
+		read:  func(ctx context.Context, k key) (value, error) { return readKey(ctx, r.session, k) },
+	}
+	r.resolved = dns.New(unresolved{r}, opt.DNS)
+	so := session.Options{
+		Servers: opt.Servers, Timeout: opt.SessionTimeout, Username: opt.Username, Password: opt.Password, Handler: handler{r},
+	}
+	if opt.TLS != nil {
+		so.Dial = func(ctx context.Context, addr string) (net.Conn, error) { return dialTLS(ctx, addr, opt.TLS()) }
+	}
+	r.session = session.New(so)
+	r.session.Start()
+	r.spawn(r.run)
+	return r, nil
+}
+
+// dialTLS opens a connection whose server proves the name in addr, unless cfg has another.
+func dialTLS(ctx context.Context, addr string, cfg *tls.Config) (net.Conn, error) {
+	if cfg.ServerName == "" {
+		host, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			return nil, err
+		}
+		cfg = cfg.Clone()
+		cfg.ServerName = host
+	}
+	return (&tls.Dialer{Config: cfg}).DialContext(ctx, "tcp", addr)
+}
+
+// spawn starts a goroutine that Close waits for, unless the Registry is closed.
+func (r *Registry) spawn(f func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ctx.Err() != nil {
+		return false
+	}
+	r.tasks.Go(f)
+	return true
+}
+
+// run looks at services whose keys have changed.
+func (r *Registry) run() {
+	for {
+		select {
+		case <-r.ctx.Done():
+			return
+		case <-r.mirror.wake:
+		}
+		for _, f := range r.mirror.takeDirty() {
+			f.look(&r.mirror)
+		}
+	}
+}
+
+// Watch implements registry.Watcher. The first snapshot comes once the records of the service were read, or from the cache.
+func (r *Registry) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
+	return r.resolved.Watch(service, notify)
+}
+
+// Known returns what the running watches know of host names.
+func (r *Registry) Known() dns.Known { return r.resolved.Known() }
+
+// Err returns why ZooKeeper does not answer, or why a node can't be read, or nil.
+func (r *Registry) Err() error {
+	if err := r.state.get(); err != nil {
+		return err
+	}
+	return r.mirror.failure()
+}
+
+// Close ends all watches, and the session with its registrations. It must not be called from a notify function.
+func (r *Registry) Close() error {
+	err := r.resolved.Close()
+	r.mu.Lock()
+	r.cancel()
+	r.mu.Unlock()
+	r.tasks.Wait()
+	r.session.Close()
+	r.kept.Cache.Close()
+	return err
+}
+
+// unresolved is the Registry as a watcher of addresses that may have host names.
+type unresolved struct{ r *Registry }
+
+func (u unresolved) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
+	r := u.r
+	of := r.serviceOf(service)
+	o := r.kept
+	o.Origin += " " + of.Interface + ":" + of.Group + ":" + of.Version + " " + of.Scheme
+	f := &follower{
+		r: r, service: service, of: of, list: o.Watch(service, notify),
+		used: make(map[*entry]struct{}), missing: make(map[*entry]struct{}),
+	}
+	r.following.Lock()
+	r.following.all[f] = struct{}{}
+	r.following.Unlock()
+	r.mirror.wakeUp(f)
+	return func() {
+		f.list.Close()
+		r.following.Lock()
+		delete(r.following.all, f)
+		r.following.Unlock()
+		f.stop(&r.mirror)
+	}
+}
+
+// serviceOf returns what is read and written for a service.
+func (r *Registry) serviceOf(name string) (of Service) {
+	of = r.opt.Service(name)
+	of.Interface = cmp.Or(of.Interface, name)
+	return of
+}
+
+// servicesRoot is the node of applications, as Dubbo names it whatever its group is.
+func servicesRoot(chroot string) string { return chroot + "/services" }
+
+// handler hands on what happens to the session.
+type handler struct{ r *Registry }
+
+// Connected implements session.Handler.
+func (h handler) Connected(id int64, isNew bool) {
+	h.r.state.set(h.r.log, nil)
+	if isNew {
+		h.r.loseSession()
+	}
+	h.r.mirror.connect()
+	h.r.handles.connect(id)
+}
+
+// Lost implements session.Handler.
+func (h handler) Lost(err error) {
+	h.r.state.set(h.r.log, err)
+	h.r.mirror.lose()
+	h.r.handles.lose()
+}
+
+// Changed implements session.Handler.
+func (h handler) Changed(path string) {
+	h.r.mirror.changed(path)
+	h.r.handles.changed(path)
+}
+
+// loseSession tells the services that the session is another one: those that have found their endpoints before hold them.
+func (r *Registry) loseSession() {
+	r.following.Lock()
+	defer r.following.Unlock()
+	r.mirror.mu.Lock()
+	defer r.mirror.mu.Unlock()
+	for f := range r.following.all {
+		f.lost = true
+	}
+}
+
+// state says whether ZooKeeper answers.
+type state struct {
+	mu     sync.Mutex
+	failed error
+	told   bool // failed was logged
+}
+
+func (s *state) get() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
+}
+
+// set records whether there is a connection, and logs a change. A second try is made before the first is logged: a server may
+// restart, and another one take over.
+func (s *state) set(log *slog.Logger, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil && s.told:
+		log.Info("ZooKeeper answers again")
+		s.told = false
+	case err != nil && s.failed != nil && !s.told:
+		log.Warn("ZooKeeper does not answer; the last known endpoints stay in use", "error", err)
+		s.told = true
+	}
+	s.failed = err
+}
