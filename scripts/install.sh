@@ -23,6 +23,7 @@ packages=(
 	systemd                                       # test: systemd-analyze
 	debootstrap rpm skopeo umoci                  # packages; strictness
 	apache2-bin haproxy lighttpd nginx            # differential, sockets; tls and http2, too
+	zookeeper                                     # zookeeper-source
 	gunicorn python3-aiohttp python3-hypercorn    # differential
 	python3-tornado python3-uvicorn               # differential
 )

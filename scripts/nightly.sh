@@ -45,6 +45,7 @@ if ((EUID != 0)); then privileged=(sudo "${privileged[@]}"); fi
 suite "${privileged[@]}" scripts/intercept-test.sh
 suite "${privileged[@]}" scripts/chaos.sh
 suite "${privileged[@]}" scripts/sources.sh
+suite "${privileged[@]}" scripts/zookeeper-source.sh
 suite "${privileged[@]}" scripts/frameworks.sh
 suite "${privileged[@]}" scripts/strictness.sh
 suite scripts/soak.sh "${SOAK:-30m}"

@@ -18,7 +18,8 @@ import org.apache.dubbo.rpc.service.GenericService;
  * Consumer PORT load N   N threads, each with one call after the other until a line is read
  * </pre>
  *
- * The system property serialization is hessian2 or fastjson, the default is Dubbo's.
+ * The system property serialization is hessian2 or fastjson, the default is Dubbo's. The system property registry is
+ * the URL of a registry, which then has the providers instead of the port.
  */
 public final class Consumer {
     private Consumer() {}
@@ -59,8 +60,11 @@ public final class Consumer {
         application.setQosEnable(false);
         ReferenceConfig<T> reference = new ReferenceConfig<>();
         reference.setApplication(application);
-        reference.setRegistry(new RegistryConfig("N/A"));
-        reference.setUrl("dubbo://" + Loopback.HOST + ":" + port + parameters());
+        String registry = System.getProperty("registry", "N/A");
+        reference.setRegistry(new RegistryConfig(registry));
+        if (registry.equals("N/A")) {
+            reference.setUrl("dubbo://" + Loopback.HOST + ":" + port + parameters());
+        }
         reference.setTimeout(Integer.getInteger("timeout", 30_000));
         reference.setRetries(0);
         reference.setCheck(false);

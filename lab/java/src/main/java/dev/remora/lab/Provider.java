@@ -11,15 +11,23 @@ import org.apache.dubbo.config.ServiceConfig;
  *
  * <pre>Provider PORT [THREADS [HEARTBEAT_MS]]</pre>
  *
- * THREADS are a fixed pool without a queue. Past it Dubbo answers status 100.
+ * THREADS are a fixed pool without a queue. Past it Dubbo answers status 100. The system property registry is the URL
+ * of a registry, in which the provider then registers the address in the property host.
  */
 public final class Provider {
+    private static final String REGISTRY = System.getProperty("registry", "N/A");
+
     private Provider() {}
 
     public static void main(String[] args) throws InterruptedException {
-        System.setProperty("DUBBO_IP_TO_BIND", Loopback.HOST);
-        // Else Dubbo 3 serves its own metadata on a second port.
-        System.setProperty("dubbo.application.register-mode", "interface");
+        String host = System.getProperty("host", Loopback.HOST);
+        System.setProperty("DUBBO_IP_TO_BIND", host);
+        if (REGISTRY.equals("N/A")) {
+            // Else Dubbo 3 serves its own metadata on a second port.
+            System.setProperty("dubbo.application.register-mode", "interface");
+        } else {
+            System.setProperty("DUBBO_IP_TO_REGISTRY", host);
+        }
         ProtocolConfig protocol = new ProtocolConfig("dubbo", Integer.parseInt(args[0]));
         protocol.setThreadpool("fixed");
         protocol.setThreads(args.length > 1 ? Integer.parseInt(args[1]) : 200);
@@ -40,7 +48,7 @@ public final class Provider {
             ApplicationConfig application, ProtocolConfig protocol, String name, String group, String version) {
         ServiceConfig<Sampler> service = new ServiceConfig<>();
         service.setApplication(application);
-        service.setRegistry(new RegistryConfig("N/A"));
+        service.setRegistry(new RegistryConfig(REGISTRY));
         service.setProtocol(protocol);
         service.setInterface(Sampler.class);
         service.setRef(new SamplerImpl(name));
