@@ -34,5 +34,5 @@ func connectZooKeeper(cfg *config.Config, source *certs.Source, o dns.Options) (
 	if err != nil {
 		return nil, err
 	}
-	return &connection{client: r, registrar: r, stats: statsOf(r.Err)}, nil
+	return &connection{client: r, registrar: r}, nil
 }

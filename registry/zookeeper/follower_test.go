@@ -267,19 +267,19 @@ func TestUnreadable(t *testing.T) {
 
 	known := s.open(func(o *Options) { o.Username, o.Password = "me", "secret" })
 	registrytest.Watch(t, known, hello).WaitAddrs("10.0.0.1:1", "10.0.0.2:1")
-	if known.Err() != nil {
-		t.Error(known.Err())
+	if known.Condition().Err != nil {
+		t.Error(known.Condition().Err)
 	}
 	other := s.open(func(o *Options) { o.Username, o.Password = "me", "guess" })
 	registrytest.Watch(t, other, hello)
-	eventually.True(t, "an error", func() bool { return other.Err() != nil })
+	eventually.True(t, "an error", func() bool { return other.Condition().Err != nil })
 	if len(w.History()) != 1 {
 		t.Errorf("%s", registrytest.Describe(w.History()))
 	}
 	srv.Protect(at, "")
 	srv.Drop()
 	w.WaitAddrs("10.0.0.1:1", "10.0.0.2:1")
-	eventually.True(t, "no error", func() bool { return other.Err() == nil })
+	eventually.True(t, "no error", func() bool { return other.Condition().Err == nil })
 }
 
 // TestErr: the registry says why it has no connection, and logs it once.
@@ -289,14 +289,14 @@ func TestErr(t *testing.T) {
 	link.Cut(true)
 	var log said
 	r := s.openAt(link.Addr(), grace, logTo(&log))
-	const down, back = "ZooKeeper does not answer", "ZooKeeper answers again"
+	const down, back = "ZooKeeper does not respond", "ZooKeeper responds again"
 	eventually.True(t, "the warning", func() bool { return log.count(down) == 1 })
-	if r.Err() == nil {
+	if r.Condition().Err == nil {
 		t.Error("no error")
 	}
 	link.Cut(false)
 	eventually.True(t, "the end of it", func() bool { return log.count(back) == 1 })
-	if err := r.Err(); err != nil {
+	if err := r.Condition().Err; err != nil {
 		t.Error(err)
 	}
 	if log.count(down) != 1 {

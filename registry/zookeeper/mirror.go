@@ -32,6 +32,7 @@ type value struct {
 type entry struct {
 	key     key
 	value   value
+	failed  time.Time // when value.err came
 	stale   bool
 	reading bool
 	users   map[*follower]struct{}
@@ -173,6 +174,9 @@ func (m *mirror) finish(e *entry, v value, err error, epoch int) {
 			m.connected = false
 		}
 	default:
+		if v.err != nil && e.value.err == nil {
+			e.failed = time.Now()
+		}
 		e.value = v
 		if v.err != nil {
 			time.AfterFunc(unreadablePause, func() { m.again(e) })
@@ -199,17 +203,17 @@ func (m *mirror) again(e *entry) {
 	}
 }
 
-// failure returns the error of the first key, by its path, that can't be read, or nil.
-func (m *mirror) failure() (err error) {
+// failure returns the error of the first key, by its path, that can't be read, or nil, and since when.
+func (m *mirror) failure() (since time.Time, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	path := ""
 	for k, e := range m.entries {
 		if e.value.err != nil && (err == nil || k.path < path) {
-			path, err = k.path, e.value.err
+			path, since, err = k.path, e.failed, e.value.err
 		}
 	}
-	return err
+	return since, err
 }
 
 // mark makes a follower look at its keys. The caller holds mu.

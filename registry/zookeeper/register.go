@@ -132,7 +132,7 @@ func (h *handle) Keep(op context.Context) {
 func (h *handle) keep(op context.Context, claimed *int64) error {
 	id, connection := h.r.handles.current()
 	if id == 0 {
-		err := h.r.state.get()
+		err := h.r.contact.Condition().Err
 		if err == nil {
 			err = session.ErrLost
 		}

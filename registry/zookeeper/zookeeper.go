@@ -105,7 +105,9 @@ type Registry struct {
 	resolved *dns.Watcher
 	session  *session.Session
 	mirror   mirror
-	state    state
+	contact  *registry.Contact
+	doubts   registry.Doubts
+	outage   outage
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -135,7 +137,8 @@ func newRegistry(opt Options, grace time.Duration) (*Registry, error) {
 	opt.Logger = cmp.Or(opt.Logger, slog.New(slog.DiscardHandler))
 	opt.DNS.Logger = cmp.Or(opt.DNS.Logger, opt.Logger)
 	opt.SessionTimeout = cmp.Or(opt.SessionTimeout, 10*time.Second)
-	r := &Registry{opt: opt, log: opt.Logger, root: opt.Chroot + "/" + cmp.Or(opt.Group, "dubbo"), grace: grace}
+	r := &Registry{opt: opt, log: opt.Logger, root: opt.Chroot + "/" + cmp.Or(opt.Group, "dubbo"), grace: grace, contact: registry.NewContact()}
+	r.kept.Doubts = &r.doubts
 	r.kept.Origin = "zookeeper " + strings.Join(slices.Sorted(slices.Values(opt.Servers)), ",") + r.root
 	if opt.CacheDir != "" {
 		var err error
@@ -210,12 +213,27 @@ func (r *Registry) Watch(service string, notify func(*registry.Snapshot)) (stop 
 // Known returns what the running watches know of host names.
 func (r *Registry) Known() dns.Known { return r.resolved.Known() }
 
-// Err returns why ZooKeeper does not answer, or why a node can't be read, or nil.
-func (r *Registry) Err() error {
-	if err := r.state.get(); err != nil {
-		return err
+// Condition returns whether ZooKeeper responds and lets all nodes be read, and what is doubted.
+func (r *Registry) Condition() registry.Condition {
+	now := r.contact.Condition()
+	if since, err := r.mirror.failure(); now.Up && err != nil {
+		now = registry.Condition{Since: since, Code: codeOf(err), Err: err}
 	}
-	return r.mirror.failure()
+	r.doubts.Add(&now)
+	return now
+}
+
+// codeOf returns the code of an error of a session, or of a node.
+func codeOf(err error) string {
+	switch {
+	case errors.Is(err, session.NoAuth), errors.Is(err, session.AuthFailed):
+		return registry.CodeDenied
+	case errors.Is(err, session.ErrLost), errors.Is(err, session.ErrSilent), errors.Is(err, session.ErrRefused):
+		return registry.CodeUnreachable
+	case errors.Is(err, session.ErrLarge), errors.Is(err, session.ErrFormat), errors.Is(err, errChildren):
+		return registry.CodeInvalid
+	}
+	return registry.CodeOf(err, registry.CodeFailed)
 }
 
 // Close ends all watches, and the session with its registrations. It must not be called from a notify function.
@@ -270,7 +288,8 @@ type handler struct{ r *Registry }
 
 // Connected implements session.Handler.
 func (h handler) Connected(id int64, isNew bool) {
-	h.r.state.set(h.r.log, nil)
+	h.r.contact.Succeed()
+	h.r.outage.end(h.r.log)
 	if isNew {
 		h.r.loseSession()
 	}
@@ -280,7 +299,8 @@ func (h handler) Connected(id int64, isNew bool) {
 
 // Lost implements session.Handler.
 func (h handler) Lost(err error) {
-	h.r.state.set(h.r.log, err)
+	h.r.contact.Fail(codeOf(err), err)
+	h.r.outage.begin(h.r.log, err)
 	h.r.mirror.lose()
 	h.r.handles.lose()
 }
@@ -302,31 +322,28 @@ func (r *Registry) loseSession() {
 	}
 }
 
-// state says whether ZooKeeper answers.
-type state struct {
-	mu     sync.Mutex
-	failed error
-	told   bool // failed was logged
+// outage says whether the log has told that ZooKeeper does not respond.
+type outage struct {
+	mu             sync.Mutex
+	began, isKnown bool
 }
 
-func (s *state) get() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.failed
-}
-
-// set records whether there is a connection, and logs a change. A second try is made before the first is logged: a server may
-// restart, and another one take over.
-func (s *state) set(log *slog.Logger, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case err == nil && s.told:
-		log.Info("ZooKeeper answers again")
-		s.told = false
-	case err != nil && s.failed != nil && !s.told:
-		log.Warn("ZooKeeper does not answer; the last known endpoints stay in use", "error", err)
-		s.told = true
+// begin logs the second failure in a row: a server may restart, and another one take over.
+func (o *outage) begin(log *slog.Logger, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.began && !o.isKnown {
+		log.Warn("ZooKeeper does not respond; the last known endpoints stay in use", "code", codeOf(err), "error", err)
+		o.isKnown = true
 	}
-	s.failed = err
+	o.began = true
+}
+
+func (o *outage) end(log *slog.Logger) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.isKnown {
+		log.Info("ZooKeeper responds again")
+	}
+	o.began, o.isKnown = false, false
 }

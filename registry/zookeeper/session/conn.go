@@ -186,7 +186,7 @@ func (c *conn) answer(m message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.waiting) == 0 || c.waiting[0].xid != m.xid {
-		return errFormat
+		return ErrFormat
 	}
 	call := c.waiting[0]
 	c.waiting[0] = nil
@@ -224,7 +224,7 @@ func readMessage(from io.Reader) (message, error) {
 	m := message{xid: d.int32(), zxid: d.int64(), code: Code(d.int32())}
 	switch {
 	case size < 0 || size > maxSkipped:
-		return message{}, errFormat
+		return message{}, ErrFormat
 	case size > maxMessage:
 		m.isLarge = true
 		_, err := io.CopyN(io.Discard, from, size)
@@ -283,7 +283,7 @@ func greet(c net.Conn, zxid int64, timeout time.Duration, id int64, password []b
 	}
 	size := binary.BigEndian.Uint32(head[:])
 	if size > maxHandshake {
-		return greeting{}, errFormat
+		return greeting{}, ErrFormat
 	}
 	body, err := readBody(c, int(size))
 	if err != nil {
@@ -298,12 +298,12 @@ func greet(c net.Conn, zxid int64, timeout time.Duration, id int64, password []b
 	return g, d.err
 }
 
-// errRefused is what a server does that is behind what the session has seen, has no quorum, or has too many clients.
-var errRefused = errors.New("zookeeper: the server closed the connection before it answered")
+// ErrRefused is what a server does that is behind what the session has seen, has no quorum, or has too many clients.
+var ErrRefused = errors.New("zookeeper: the server closed the connection before it answered")
 
 func refused(err error) error {
 	if errors.Is(err, io.EOF) {
-		return errRefused
+		return ErrRefused
 	}
 	return err
 }

@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// errFormat means that bytes are not what the protocol has at their place.
-var errFormat = errors.New("zookeeper: the server does not speak the protocol of ZooKeeper")
+// ErrFormat means that bytes are not what the protocol has at their place.
+var ErrFormat = errors.New("zookeeper: the server does not speak the protocol of ZooKeeper")
 
 // encoder appends values in ZooKeeper's encoding, which is that of Hadoop's Jute: numbers are big-endian, and what varies in
 // length begins with its length in 4 bytes.
@@ -42,7 +42,7 @@ type decoder struct {
 // take returns the next n bytes, which alias the input.
 func (d *decoder) take(n int) []byte {
 	if d.err != nil || n < 0 || n > len(d.b) {
-		d.err = errFormat
+		d.err = ErrFormat
 		return nil
 	}
 	part := d.b[:n:n]
@@ -85,7 +85,7 @@ func (d *decoder) texts() []string {
 	n := d.int32()
 	if n < 0 || int(n) > len(d.b)/4 {
 		if n != -1 {
-			d.err = errFormat
+			d.err = ErrFormat
 		}
 		return nil
 	}

@@ -221,10 +221,10 @@ func (s *Session) serve(c *conn, isNew bool) error {
 	s.mu.Unlock()
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
-		return errSilent
+		return ErrSilent
 	}
 	return cmp.Or(err, ErrLost)
 }
 
-// errSilent means that the server has sent nothing for two thirds of the timeout, although it was asked.
-var errSilent = errors.New("zookeeper: the server is silent")
+// ErrSilent means that the server has sent nothing for two thirds of the timeout, although it was asked.
+var ErrSilent = errors.New("zookeeper: the server is silent")

@@ -229,8 +229,8 @@ func TestSilentServer(t *testing.T) {
 	if _, err := s.Children(ctx(t), "/", false); err != ErrLost {
 		t.Errorf("%v, want %v", err, ErrLost)
 	}
-	if err := await(t, "the loss", h.lost); err != errSilent {
-		t.Errorf("%v, want %v", err, errSilent)
+	if err := await(t, "the loss", h.lost); err != ErrSilent {
+		t.Errorf("%v, want %v", err, ErrSilent)
 	}
 }
 
@@ -390,7 +390,7 @@ func FuzzMessages(f *testing.F) {
 		for {
 			m, err := readMessage(from)
 			if err != nil {
-				if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && err != errFormat {
+				if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && err != ErrFormat {
 					t.Fatal(err)
 				}
 				return
