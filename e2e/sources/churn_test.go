@@ -41,8 +41,7 @@ func TestChurn(t *testing.T) {
 			}
 			r.await(p, "after the last change")
 			t.Logf("right %v after the last change", time.Since(last))
-			l.end()
-			l.check("replicas come and go")
+			l.End("replicas come and go")
 			after := liveOf(p)
 			t.Logf("before: %+v; after: %+v; resident %d KiB", before, after, p.Memory(t, "VmRSS")>>10)
 			if after.heap > before.heap+maxGrowth || after.goroutines > before.goroutines+20 {

@@ -25,7 +25,7 @@ func TestFaults(t *testing.T) {
 				}
 				told := linesByCode(p.Output.String())
 				l := startLoad(t, egress)
-				l.more(100)
+				l.Await(100)
 				f.begin()
 				r.stopOne()
 				if f.code != "" {
@@ -34,7 +34,7 @@ func TestFaults(t *testing.T) {
 						return status == 200 && strings.Contains(body, fmt.Sprintf("[-]%s failed: %s since ", s.name, f.code))
 					})
 				}
-				l.more(500)
+				l.Await(500)
 				f.end()
 				r.add()
 				eventually.Nil(t, f.name+": to publish", func() error { return src.publish(r.addrs(), r.port) })
@@ -43,9 +43,8 @@ func TestFaults(t *testing.T) {
 					_, body := p.Get("/readyz?verbose")
 					return strings.Contains(body, "[+]"+s.name+" ok")
 				})
-				l.more(100)
-				l.end()
-				l.check(f.name)
+				l.Await(100)
+				l.End(f.name)
 				for code, n := range linesByCode(p.Output.String()) {
 					if n -= told[code]; n > 1 {
 						t.Errorf("%s: %d lines of the log say %s", f.name, n, code)

@@ -9,8 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -114,50 +112,13 @@ func (r *replicas) await(p *harness.Process, what string) time.Duration {
 	return time.Since(begun)
 }
 
-// load sends requests until end, and counts those that fail.
-type load struct {
-	t            *testing.T
-	sent, failed atomic.Int64
-	first        atomic.Value // the first failure, as text
-	end          func()       // ends the load, and waits for its last requests
-}
-
-func startLoad(t *testing.T, egress string) *load {
-	l := &load{t: t}
-	done, tasks := make(chan struct{}), sync.WaitGroup{}
-	l.end = sync.OnceFunc(func() { close(done); tasks.Wait() })
-	t.Cleanup(l.end)
-	for range 8 {
-		tasks.Go(func() {
-			for {
-				select {
-				case <-done:
-					return
-				case <-time.After(5 * time.Millisecond): // the pace of a caller
-				}
-				if status, code, _, err := harness.Get(egress); status != http.StatusOK || err != nil {
-					l.failed.Add(1)
-					l.first.CompareAndSwap(nil, fmt.Sprint(status, " ", code, " ", err))
-				}
-				l.sent.Add(1)
-			}
-		})
-	}
-	return l
-}
-
-// more waits until so many more requests have ended.
-func (l *load) more(n int64) {
-	l.t.Helper()
-	want := l.sent.Load() + n
-	eventually.True(l.t, "more requests", func() bool { return l.sent.Load() >= want })
-}
-
-// check fails the test if a request has failed.
-func (l *load) check(what string) {
-	l.t.Helper()
-	l.t.Logf("%s: %d requests, %d failed", what, l.sent.Load(), l.failed.Load())
-	if l.failed.Load() > 0 || l.sent.Load() == 0 {
-		l.t.Errorf("%s: the first failure is %v", what, l.first.Load())
-	}
+// startLoad has eight callers send requests through a consumer.
+func startLoad(t *testing.T, egress string) *harness.Load {
+	return harness.StartLoad(t, 8, func() error {
+		status, code, _, err := harness.Get(egress)
+		if err == nil && status != http.StatusOK {
+			err = fmt.Errorf("%d %s", status, code)
+		}
+		return err
+	})
 }

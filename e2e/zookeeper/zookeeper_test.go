@@ -95,19 +95,19 @@ func TestProviders(t *testing.T) {
 	p.Ready()
 	awaitEndpoints(t, p, "10.222.0.1", "10.222.0.2")
 	for _, f := range faults() {
-		l := harness.StartLoad(4, func() error { return hash(egress) })
+		l := harness.StartLoad(t, 4, func() error { return hash(egress) })
 		f.happen(s)
 		s.makeNodes(providersPath)
 		s.awaitChildren(providersPath, 4)
 		awaitEndpoints(t, p, "10.222.0.1", "10.222.0.2")
-		l.End(t, "ZooKeeper was "+f.name)
+		l.End("ZooKeeper was " + f.name)
 	}
-	l := harness.StartLoad(4, func() error { return hash(egress) })
+	l := harness.StartLoad(t, 4, func() error { return hash(egress) })
 	_ = first.Process.Signal(syscall.SIGTERM)
 	awaitEndpoints(t, p, "10.222.0.2")
 	s.startProvider("10.222.0.3", "")
 	awaitEndpoints(t, p, "10.222.0.2", "10.222.0.3")
-	l.End(t, "a provider ends and another one starts")
+	l.End("a provider ends and another one starts")
 }
 
 // TestApplicationLevel: a sidecar finds providers that register their application alone, whether their metadata is in
@@ -130,11 +130,11 @@ func TestApplicationLevel(t *testing.T) {
 	if testing.Short() {
 		last = allFaults[0]
 	}
-	l := harness.StartLoad(4, func() error { return hash(egress) })
+	l := harness.StartLoad(t, 4, func() error { return hash(egress) })
 	last.happen(s)
 	s.awaitChildren("/services/lab-provider", 2)
 	awaitEndpoints(t, p, "10.222.0.1", "10.222.0.2")
-	l.End(t, "ZooKeeper was "+last.name)
+	l.End("ZooKeeper was " + last.name)
 }
 
 // TestConsumers: an unmodified consumer of Dubbo finds sidecars that have registered, and no call fails, whatever happens to

@@ -267,23 +267,26 @@ func TestUnreadable(t *testing.T) {
 
 	known := s.open(func(o *Options) { o.Username, o.Password = "me", "secret" })
 	registrytest.Watch(t, known, hello).WaitAddrs("10.0.0.1:1", "10.0.0.2:1")
-	if known.Condition().Err != nil {
-		t.Error(known.Condition().Err)
+	if now := known.Condition(); !now.Up || now.Err != nil {
+		t.Errorf("%+v", now)
 	}
 	other := s.open(func(o *Options) { o.Username, o.Password = "me", "guess" })
 	registrytest.Watch(t, other, hello)
-	eventually.True(t, "an error", func() bool { return other.Condition().Err != nil })
+	eventually.True(t, "to be denied", func() bool {
+		now := other.Condition()
+		return !now.Up && now.Code == registry.CodeDenied && now.Err != nil && !now.Since.IsZero()
+	})
 	if len(w.History()) != 1 {
 		t.Errorf("%s", registrytest.Describe(w.History()))
 	}
 	srv.Protect(at, "")
 	srv.Drop()
 	w.WaitAddrs("10.0.0.1:1", "10.0.0.2:1")
-	eventually.True(t, "no error", func() bool { return other.Condition().Err == nil })
+	eventually.True(t, "to be up again", func() bool { return other.Condition().Up })
 }
 
-// TestErr: the registry says why it has no connection, and logs it once.
-func TestErr(t *testing.T) {
+// TestCondition: the registry says why it has no connection, and logs it once.
+func TestCondition(t *testing.T) {
 	s := newStore(t)
 	link := cutlink.To(t, s.addr)
 	link.Cut(true)
@@ -291,13 +294,13 @@ func TestErr(t *testing.T) {
 	r := s.openAt(link.Addr(), grace, logTo(&log))
 	const down, back = "ZooKeeper does not respond", "ZooKeeper responds again"
 	eventually.True(t, "the warning", func() bool { return log.count(down) == 1 })
-	if r.Condition().Err == nil {
-		t.Error("no error")
+	if now := r.Condition(); now.Up || now.Code != registry.CodeUnreachable || now.Err == nil {
+		t.Errorf("without a connection: %+v", now)
 	}
 	link.Cut(false)
 	eventually.True(t, "the end of it", func() bool { return log.count(back) == 1 })
-	if err := r.Condition().Err; err != nil {
-		t.Error(err)
+	if now := r.Condition(); !now.Up || now.Code != "" || now.Err != nil {
+		t.Errorf("with a connection: %+v", now)
 	}
 	if log.count(down) != 1 {
 		t.Errorf("told %d times", log.count(down))

@@ -53,5 +53,5 @@ func TestTLS(t *testing.T) {
 	addr := secure.Addr().String()
 	registrytest.Watch(t, s.openAt(addr, grace, trusting(ca)), hello).WaitAddrs("10.0.0.1:1")
 	other := s.openAt(addr, grace, trusting(stranger))
-	eventually.True(t, "an error", func() bool { return other.Condition().Err != nil })
+	eventually.True(t, "an error", func() bool { now := other.Condition(); return !now.Up && now.Err != nil && now.Code != "" })
 }
