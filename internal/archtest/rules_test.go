@@ -433,6 +433,8 @@ var homes = []home{
 		"the rest of the program sees plain structs"},
 	{"go.yaml.in/yaml/", []string{"cmd/remora/inject"},
 		"it has the places of all nodes, to which a manifest is added, and reads as kubectl does"},
+	{"sigs.k8s.io/yaml", []string{"cmd/remora/inject_test"},
+		"kubectl reads manifests with it, as YAML 1.1; tests read by it what the command writes"},
 	{"github.com/prometheus/", []string{"proxy/admin/..."},
 		"the core counts in its own integers; admin exports them"},
 	{"go.opentelemetry.io/proto/otlp/", []string{"proxy/telemetry/otlp"},

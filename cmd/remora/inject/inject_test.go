@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+	kubectl "sigs.k8s.io/yaml" // kubectl reads manifests by this package
 
 	"github.com/remora-proxy/remora/internal/must"
 )
@@ -112,6 +113,64 @@ func TestLineEnds(t *testing.T) {
 	mark := []byte("\ufeff" + `{"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "x"}]}}`)
 	if out, _, err := Inject(mark, optionsOf(nil)); err != nil || !bytes.HasPrefix(out, mark[:20]) {
 		t.Errorf("got %q, %v", out, err)
+	}
+}
+
+// TestStringsStayStrings: what an option has is a string to kubectl, which reads YAML 1.1.
+func TestStringsStayStrings(t *testing.T) {
+	for _, value := range []string{
+		"yes", "Yes", "YES", "no", "on", "On", "off", "y", "Y", "n", "N", "true", "False", "~", "null", "Null",
+		"1", "-1", "1e3", "1.5", "0x1f", "0o17", "0b11", "012", "1_000", "1:30", ".inf", ".nan", "2026-01-02", "<<", "=", "- a", "#", " a ",
+		"a: b", "a\nb", "{}", "!x", "&a", "*a", "%", "@", "`", "'", "\"", "\\", "\t", "\u2028",
+	} {
+		for _, in := range []string{
+			pod("hostPID: true" + container), pod("initContainers: []\nvolumes: []" + container),
+			`{"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "x"}]}}`,
+		} {
+			out, _, err := Inject([]byte(in), optionsOf(func(o *Options) {
+				o.Env = []string{"VALUE=" + value}
+				o.Config, o.TLS, o.Image, o.CPURequest = value, value, value, value
+			}))
+			if err != nil {
+				t.Fatalf("%q: %v", value, err)
+			}
+			var got map[string]any
+			if err := kubectl.Unmarshal(out, &got); err != nil {
+				t.Fatalf("%q: %v in %s", value, err, out)
+			}
+			spec := got["spec"].(map[string]any)
+			sidecar := spec["initContainers"].([]any)[0].(map[string]any)
+			env := sidecar["env"].([]any)
+			volumes := spec["volumes"].([]any)
+			for _, s := range []any{
+				env[len(env)-1].(map[string]any)["value"], sidecar["image"],
+				sidecar["resources"].(map[string]any)["requests"].(map[string]any)["cpu"],
+				volumes[0].(map[string]any)["configMap"].(map[string]any)["name"],
+				volumes[2].(map[string]any)["secret"].(map[string]any)["secretName"],
+			} {
+				if s != value {
+					t.Errorf("%q becomes %v (%T) in %s", value, s, s, out)
+				}
+			}
+		}
+		in := strings.ReplaceAll(pod(fmt.Sprintf("serviceAccountName: %q", value)+container), "{name: p}", fmt.Sprintf("{namespace: %q}", value))
+		out, _, err := RBAC([]byte(in), "shop")
+		if err != nil {
+			t.Fatalf("%q: %v", value, err)
+		}
+		_, bound, _ := bytes.Cut(out, []byte("---\n"))
+		var binding struct {
+			Metadata struct{ Namespace any }
+			Subjects []struct{ Name, Namespace any }
+		}
+		if err := kubectl.Unmarshal(bound, &binding); err != nil || len(binding.Subjects) != 1 {
+			t.Fatalf("%q: %v in %s", value, err, out)
+		}
+		for _, s := range []any{binding.Metadata.Namespace, binding.Subjects[0].Name, binding.Subjects[0].Namespace} {
+			if s != value {
+				t.Errorf("%q becomes %v (%T) in %s", value, s, s, out)
+			}
+		}
 	}
 }
 

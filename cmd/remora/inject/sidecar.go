@@ -159,13 +159,18 @@ func (o *Options) volumes() []*yaml.Node {
 	return all
 }
 
-// node returns the node of a string, an int or a bool. A node stays as it is.
+// node returns the node of a string, an int or a bool. A node stays as it is. A string that YAML 1.1 or 1.2 would read as
+// another type, such as on or 1e3, is in quotes: kubectl reads YAML 1.1.
 func node(v any) *yaml.Node {
 	switch v := v.(type) {
 	case *yaml.Node:
 		return v
 	case string:
-		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: v}
+		n := new(yaml.Node)
+		if err := n.Encode(v); err != nil {
+			panic(err) // a string can always be encoded
+		}
+		return n
 	case int:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.Itoa(v)}
 	case bool:
