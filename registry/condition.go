@@ -2,10 +2,14 @@ package registry
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"io/fs"
 	"net"
+	"net/http"
+	"net/url"
 	"sync"
 	"syscall"
 	"time"
@@ -14,26 +18,64 @@ import (
 // Codes of failures of a source. They are stable. The last known endpoints stay meanwhile.
 const (
 	CodeUnreachable = "unreachable" // no connection, or no response in time: is the server up, and may this host reach it
-	CodeDenied      = "denied"      // the server refuses the account or the certificate of this sidecar, or the file may not be read: check the permissions
+	CodeDenied      = "denied"      // the server refuses the account or the certificate of this sidecar, or its own certificate is refused here, or the file may not be read: check the permissions, and the tls block
 	CodeMissing     = "missing"     // the file is not there: check the path, and the program that writes the file
 	CodeInvalid     = "invalid"     // the file, or a response, can't be understood: the log says why
 	CodeFailed      = "failed"      // the server responds with an error of its own: see its log
 	CodeUnresolved  = "unresolved"  // a host name has no address in DNS, or no name server responds
 )
 
-// CodeOf returns the code of an error of the system, or other if it is none.
+// CodeOf returns the code of an error of the system, of package tls or of an HTTP client, or other if it is none.
 func CodeOf(err error, other string) string {
-	var network net.Error
+	var noTLS tls.RecordHeaderError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return CodeMissing
-	case errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, fs.ErrPermission), hasRefusedCertificate(err):
 		return CodeDenied
-	case errors.As(err, &network), errors.Is(err, context.DeadlineExceeded), errors.Is(err, syscall.ECONNREFUSED),
-		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.As(err, &noTLS), errors.Is(err, http.ErrSchemeMismatch): // a response, but not in TLS
+		return other
+	case isUnreachable(err):
 		return CodeUnreachable
 	}
 	return other
+}
+
+// hasRefusedCertificate reports whether a TLS handshake failed because one side refused the other: the client verifies the
+// certificate, and the server sends an alert.
+func hasRefusedCertificate(err error) bool {
+	var unverified *tls.CertificateVerificationError
+	var unknown x509.UnknownAuthorityError
+	var invalid x509.CertificateInvalidError
+	var foreign x509.HostnameError
+	var alert tls.AlertError
+	var op *net.OpError
+	return errors.As(err, &unverified) || errors.As(err, &unknown) || errors.As(err, &invalid) || errors.As(err, &foreign) ||
+		errors.As(err, &alert) || errors.As(err, &op) && op.Op == "remote error" // package tls has an alert from the server in it
+}
+
+// isUnreachable reports whether there was no response. Not every syscall.Errno counts, although each is a net.Error: those of
+// files are none of the network.
+func isUnreachable(err error) bool {
+	var op *net.OpError
+	var lookup *net.DNSError
+	var request *url.Error // of http.Client.Do, which had no response
+	if errors.As(err, &op) || errors.As(err, &lookup) || errors.As(err, &request) {
+		return true
+	}
+	var late interface{ Timeout() bool }
+	if errors.As(err, &late) && late.Timeout() {
+		return true
+	}
+	for _, of := range []error{
+		context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED,
+		syscall.EPIPE, syscall.EHOSTUNREACH, syscall.ENETUNREACH,
+	} {
+		if errors.Is(err, of) {
+			return true
+		}
+	}
+	return false
 }
 
 // Condition is how a source of endpoints does now.

@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"github.com/remora-proxy/remora/proxy/identity"
@@ -63,6 +64,9 @@ func (e *VerifyError) Error() string {
 
 // Unwrap returns the cause.
 func (e *VerifyError) Unwrap() error { return e.Err }
+
+// Is makes it an fs.ErrPermission, for those who only ask whether something is refused.
+func (e *VerifyError) Is(target error) bool { return target == fs.ErrPermission }
 
 // verify checks a peer's chain, leaf first, against roots and revocation lists, and its leaf by accept.
 func verify(chain []*x509.Certificate, roots *x509.CertPool, lists *revocations, usage x509.ExtKeyUsage, accept func(*x509.Certificate) error) error {

@@ -21,6 +21,10 @@ func TestCodeOf(t *testing.T) {
 	}{
 		{fmt.Errorf("get: %w", context.DeadlineExceeded), registry.CodeUnreachable},
 		{status.Error(codes.Unavailable, "connection refused"), registry.CodeUnreachable},
+		{status.Error(codes.Unavailable, `transport: authentication handshake failed: EOF`), registry.CodeUnreachable},
+		{status.Error(codes.Unavailable, `transport: authentication handshake failed: tls: failed to verify certificate: x509: certificate signed by unknown authority`), registry.CodeDenied},
+		{status.Error(codes.Unavailable, `transport: authentication handshake failed: tls: peer's certificate refused: none of its names is in peers`), registry.CodeDenied},
+		{fmt.Errorf("%w: error reading server preface: remote error: tls: certificate required", context.DeadlineExceeded), registry.CodeDenied},
 		{status.Error(codes.Unknown, "context deadline exceeded"), registry.CodeUnreachable},
 		{rpctypes.ErrNoLeader, registry.CodeUnreachable},
 		{rpctypes.ErrPermissionDenied, registry.CodeDenied},

@@ -28,7 +28,8 @@ func (r *Registry) Explain(err error) error {
 	if now := r.contact.Condition(); now.Err != nil && errors.Is(err, context.DeadlineExceeded) {
 		return &RequestError{now.Code, now.Err} // what the connection has waited for
 	}
-	return &RequestError{codeOf(err), r.reason.explain(err)}
+	err = r.reason.explain(err)
+	return &RequestError{codeOf(err), err}
 }
 
 // Value is the value of a key.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -39,7 +40,11 @@ func (r *reason) observe(ctx context.Context, method string, req, reply any, cc 
 	return err
 }
 
-// codeOf returns the code of the error of a request.
+// refusals are parts of errors of a TLS handshake in which one side refused the other. gRPC reports them as Unavailable,
+// and only as text: those of package tls, the alerts of etcd, and those of package certs.
+var refusals = []string{"tls: failed to verify certificate", "remote error: tls: ", "tls: peer's certificate refused"}
+
+// codeOf returns the code of the error of a request, which has been explained.
 func codeOf(err error) string {
 	code := status.Code(err)
 	var refused rpctypes.EtcdError
@@ -48,8 +53,12 @@ func codeOf(err error) string {
 	}
 	// A member without a leader passes its own timeout on as an unknown error.
 	timeout := code == codes.Unknown && strings.Contains(err.Error(), context.DeadlineExceeded.Error())
+	isLost := timeout || code == codes.Unavailable || code == codes.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded)
+	isRefused := func(text string) bool { return strings.Contains(err.Error(), text) }
 	switch {
-	case timeout, code == codes.Unavailable, code == codes.DeadlineExceeded, errors.Is(err, context.DeadlineExceeded):
+	case isLost && slices.ContainsFunc(refusals, isRefused):
+		return registry.CodeDenied
+	case isLost:
 		return registry.CodeUnreachable
 	case code == codes.Unauthenticated, code == codes.PermissionDenied, errors.Is(err, rpctypes.ErrAuthFailed):
 		return registry.CodeDenied

@@ -9,6 +9,7 @@ import (
 	"github.com/remora-proxy/remora/internal/testcerts"
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/proxy/certs"
+	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/etcd"
 	"github.com/remora-proxy/remora/registry/registrytest"
 )
@@ -91,6 +92,9 @@ func TestTLSRefused(t *testing.T) {
 			hasReason := func(why string) bool { return strings.Contains(why, c.why) }
 			eventually.True(t, "a failed probe", func() bool { return hasReason(r.Stats().LastError) })
 			eventually.True(t, "a failed registration", func() bool { err := h.Err(); return err != nil && hasReason(err.Error()) })
+			if now := r.Condition(); now.Code != registry.CodeDenied {
+				t.Errorf("the code is %s: %v", now.Code, now.Err)
+			}
 			if st := r.Stats(); st.Connected || len(got.History()) > 0 {
 				t.Fatalf("connected: %+v %v", st, got.History())
 			}
