@@ -29,7 +29,7 @@ func TestChurn(t *testing.T) {
 			for i := range changes {
 				<-time.After(100 * time.Millisecond) // the pace of the changes
 				if i == changes/4 {                  // the pools of memory are full
-					before = liveOf(p)
+					before = liveOf(t, p)
 				}
 				r.add()
 				r.removeOne()
@@ -42,7 +42,7 @@ func TestChurn(t *testing.T) {
 			r.await(p, "after the last change")
 			t.Logf("right %v after the last change", time.Since(last))
 			l.End("replicas come and go")
-			after := liveOf(p)
+			after := liveOf(t, p)
 			t.Logf("before: %+v; after: %+v; resident %d KiB", before, after, p.Memory(t, "VmRSS")>>10)
 			if after.heap > before.heap+maxGrowth || after.goroutines > before.goroutines+20 {
 				t.Errorf("%+v, and before %+v", after, before)
@@ -62,11 +62,14 @@ type live struct{ heap, goroutines int }
 
 var heapInUse = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
 
-func liveOf(p *harness.Process) (l live) {
+func liveOf(t *testing.T, p *harness.Process) (l live) {
+	t.Helper()
 	_, text := p.Get("/debug/pprof/heap?gc=1&debug=1")
-	if found := heapInUse.FindStringSubmatch(text); found != nil {
-		l.heap, _ = strconv.Atoi(found[1])
+	found := heapInUse.FindStringSubmatch(text)
+	if found == nil {
+		t.Fatalf("no size of the heap in %.300q", text)
 	}
+	l.heap, _ = strconv.Atoi(found[1])
 	l.goroutines = p.Level().Goroutines
 	return l
 }

@@ -45,17 +45,21 @@ func TestFaults(t *testing.T) {
 				})
 				l.Await(100)
 				l.End(f.name)
-				for code, n := range linesByCode(p.Output.String()) {
+				lines := linesByCode(p.Output.String())
+				for code, n := range lines {
 					if n -= told[code]; n > 1 {
 						t.Errorf("%s: %d lines of the log say %s", f.name, n, code)
 					}
+				}
+				if f.code != "" && lines[f.code] == told[f.code] {
+					t.Errorf("%s: no line of the log says %s", f.name, f.code)
 				}
 			}
 		})
 	}
 }
 
-var lostSource = regexp.MustCompile(`last known endpoints stay in use"? .*\bcode=(\w+)`)
+var lostSource = regexp.MustCompile(`last (?:known endpoints|addresses) stay in use"? .*\bcode=(\w+)`)
 
 // linesByCode counts the lines of a log that tell of a lost source, by their code.
 func linesByCode(log string) map[string]int {

@@ -66,7 +66,7 @@ func TestManyServices(t *testing.T) {
 			rest := time.Duration(restSeconds()) * time.Second
 			<-time.After(rest) // what is measured
 			cpu = cpuOf(t, p) - cpu
-			now := liveOf(p)
+			now := liveOf(t, p)
 			t.Logf("sizing: %d services of %s, %d loops: ready %v after the start, resident %d MiB, live heap %d MiB, %d goroutines, CPU at rest %.2f%%", manyServices, s.name,
 				manyLoops(), took.Round(time.Millisecond), resident>>20, now.heap>>20, now.goroutines, 100*cpu.Seconds()/rest.Seconds())
 			if _, body := p.Get("/endpoints"); strings.Count(body, `"address": "10.77.`) != manyServices*endpointsEach {

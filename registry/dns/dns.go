@@ -345,7 +345,7 @@ func (t *watch) learn(host string, n name) {
 	if n.err != nil || n.empty() {
 		if old.err == nil {
 			t.opt.Logger.Warn("host name does not resolve; its last addresses stay in use",
-				"host", host, "addresses", len(old.addrs)+len(old.targets), "error", n.err)
+				"code", registry.CodeUnresolved, "host", host, "addresses", len(old.addrs)+len(old.targets), "error", n.err)
 		}
 		n.addrs, n.six, n.targets, n.ofHost = old.addrs, old.six, old.targets, old.ofHost
 		if n.empty() {
