@@ -20,7 +20,8 @@ import (
 // not reset their counts.
 type reaches struct {
 	rules map[string]*reach.Rule        // by the registry's name
-	cfg   atomic.Pointer[config.Config] // in use, or about to be
+	cfg   atomic.Pointer[config.Config] // in use
+	next  atomic.Pointer[config.Config] // of a reload that is not done; it has the new services
 	host  hostAddrs
 }
 
@@ -35,9 +36,21 @@ func (r *reaches) start(cfg *config.Config, log *slog.Logger) {
 	}
 }
 
+// settle ends a reload, whose outcome is that cfg is in use. All endpoints are judged by cfg.
+func (r *reaches) settle(cfg *config.Config) {
+	r.cfg.Store(cfg)
+	r.next.Store(nil)
+	for _, rule := range r.rules {
+		rule.JudgeAgain()
+	}
+}
+
 // own returns what an endpoint of a service is of this sidecar, for which it must not be used, or "".
 func (r *reaches) own(service string, at netip.AddrPort) reach.Reason {
 	cfg := r.cfg.Load()
+	if next := r.next.Load(); next != nil && cfg.Services[service] == nil {
+		cfg = next
+	}
 	switch {
 	case cfg.IsAdmin(at, r.host.has):
 		return reach.Admin
@@ -80,7 +93,7 @@ const maxRefused = 100
 // stats returns what the admin API shows.
 func (r *reaches) stats() (st admin.RefusedStats) {
 	for name, rule := range r.rules {
-		for _, e := range rule.Now(maxRefused) {
+		for _, e := range rule.Refused(maxRefused) {
 			st.Endpoints = append(st.Endpoints, admin.RefusedEndpoint{
 				Source: name, Service: e.Service, Address: e.Address, Host: e.Host, Reason: string(e.Reason),
 			})

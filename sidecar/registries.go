@@ -172,7 +172,7 @@ func (d *discovery) open(r *registryEntry, cfg *config.Config, ids identities, k
 
 // connectMissing makes the clients that a changed configuration needs for the first time.
 func (d *discovery) connectMissing(cfg *config.Config, ids identities) error {
-	d.reach.cfg.Store(cfg)
+	d.reach.next.Store(cfg)
 	for _, r := range registries {
 		if r.connect == nil || d.connections[r.name] != nil || !cfg.Finds(r.name) {
 			continue

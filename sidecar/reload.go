@@ -285,7 +285,7 @@ func endpointsKnown(ended context.Context, g *proxy.Generation) error {
 
 // abandon undoes the steps before commit.
 func (c *change) abandon() {
-	c.s.discovery.reach.cfg.Store(c.s.proc.Generation().Config())
+	c.s.discovery.reach.settle(c.s.cfg)
 	c.identities.closeExcept(c.s.identities)
 	if c.access != c.s.access.writer.Load() {
 		_ = closeAccessLog(c.access)
@@ -319,6 +319,7 @@ func (c *change) commit() {
 	s.identities = c.identities
 	s.mu.Unlock()
 	s.access.use(c.access, &c.cfg.AccessLog)
+	s.discovery.reach.settle(c.cfg) // before the new listeners accept
 	closed := c.updateListeners()
 	s.reactor.RecheckPeers() // after the listeners, which say what peers may connect
 	c.updateSources()

@@ -76,3 +76,44 @@ services: {app: {discover: etcd, protocol: http}}`, etcd.Addr(), egress))
 	}
 	eventually.True(t, "nothing to be refused", func() bool { _, body := p.Get("/endpoints"); return !strings.Contains(body, `"refused"`) })
 }
+
+// TestReloadJudgesEndpoints: an endpoint is refused as soon as a reload adds a listener that leads it back, and in use as soon as
+// a reload removes the listener.
+func TestReloadJudgesEndpoints(t *testing.T) {
+	t.Parallel()
+	app := harness.NewApp(t)
+	etcd, err := lab.StartEtcd(lab.EtcdOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer etcd.Close()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd.Addr()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	addrs := harness.FreeAddrs(t, 2)
+	for _, addr := range []string{app.Addr, addrs[1]} {
+		if _, err := client.Put(t.Context(), "/remora/services/app/n@"+addr, fmt.Sprintf(`{"Op": 0, "Addr": %q}`, addr)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	of := func(more string) string {
+		return fmt.Sprintf(`
+registry: {etcd: {endpoints: [%q]}}
+listeners: [{name: egress, address: %q, protocol: http}%s]
+routes: [{service: app}]
+services: {app: {discover: etcd, protocol: http}}`, etcd.Addr(), addrs[0], more)
+	}
+	second := fmt.Sprintf(", {name: second, address: %q, protocol: http}", addrs[1])
+	p := harness.Start(t, of(second))
+	p.Ready()
+	isRefused := func() bool { _, body := p.Get("/endpoints"); return strings.Contains(body, `"refused"`) }
+	eventually.True(t, "a loop", isRefused)
+	for range 2 {
+		p.Reload(of(""), "applied")
+		eventually.True(t, "the endpoint to be in use", func() bool { return !isRefused() })
+		p.Reload(of(second), "applied")
+		eventually.True(t, "the endpoint to be refused again", isRefused)
+	}
+}

@@ -198,6 +198,7 @@ func (t *watch) run() {
 			if t.news.IsZero() {
 				t.news = time.Now()
 			}
+		case <-t.reach.Again():
 		case <-wake.C:
 		}
 		if !t.gathering() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,7 +80,7 @@ func TestReach(t *testing.T) {
 			}
 			for reason, n := range rule.Counts() {
 				if c.counts[reason] != n {
-					t.Errorf("%d are refused as %s, want %d: %v", n, reason, c.counts[reason], rule.Now(100))
+					t.Errorf("%d are refused as %s, want %d: %v", n, reason, c.counts[reason], rule.Refused(100))
 				}
 				delete(c.counts, reason)
 			}
@@ -102,11 +103,48 @@ func TestReachAlone(t *testing.T) {
 	if e := receive(t, got); len(e) != 1 || e[0].Addr != "10.0.0.1:80" {
 		t.Errorf("got %v", e)
 	}
-	if now := rule.Now(2); len(now) != 1 || now[0] != (reach.Refused{Service: "s", Address: "127.0.0.1:80", Reason: "loopback"}) {
+	if now := rule.Refused(2); len(now) != 1 || now[0] != (reach.Refused{Service: "s", Address: "127.0.0.1:80", Reason: "loopback"}) {
 		t.Errorf("refused are %v", now)
 	}
-	if err := w.Close(); err != nil || len(rule.Now(2)) != 0 {
-		t.Errorf("after the end %v, %v", err, rule.Now(2))
+	if err := w.Close(); err != nil || len(rule.Refused(2)) != 0 {
+		t.Errorf("after the end %v, %v", err, rule.Refused(2))
+	}
+}
+
+// TestJudgeAgain: once the rule has changed its mind, the same list has other endpoints.
+func TestJudgeAgain(t *testing.T) {
+	var refuse atomic.Pointer[string]
+	set := func(addr string) { refuse.Store(&addr) }
+	set("10.0.0.1:80")
+	rule := reach.New(reach.Options{Own: func(_ string, at netip.AddrPort) reach.Reason {
+		if at.String() == *refuse.Load() {
+			return reach.Loop
+		}
+		return ""
+	}})
+	w := New(fixed{{Addr: "10.0.0.1:80"}, {Addr: "10.0.0.2:80"}}, Options{Reach: rule})
+	defer w.Close()
+	got := make(chan []registry.Endpoint, 1)
+	w.Watch("s", func(s *registry.Snapshot) { got <- s.Endpoints })
+	for i, step := range []struct {
+		refused string // from now on
+		want    []string
+	}{
+		{"10.0.0.2:80", []string{"10.0.0.2:80"}}, {"", []string{"10.0.0.1:80"}}, {"10.0.0.1:80", []string{"10.0.0.1:80", "10.0.0.2:80"}},
+		{"", []string{"10.0.0.2:80"}},
+	} {
+		var addrs []string
+		for _, e := range receive(t, got) {
+			addrs = append(addrs, e.Addr)
+		}
+		if !slices.Equal(addrs, step.want) {
+			t.Fatalf("step %d: in use are %v, want %v", i, addrs, step.want)
+		}
+		set(step.refused)
+		rule.JudgeAgain()
+	}
+	if n := len(receive(t, got)); n != 2 {
+		t.Errorf("in the end %d are in use", n)
 	}
 }
 

@@ -1,6 +1,6 @@
 // Package reach decides which addresses the endpoints of a registry may have. Who writes into a registry says where requests
 // go, but not that they go to what only this host should reach: its loopback, the link, metadata services, or the sidecar
-// itself. Such endpoints are left out, counted and told in the log. The others stay.
+// itself. Such endpoints are left out, counted and logged. The others stay.
 //
 // Package dns asks, for all registries, once names have become addresses. The rule:
 //
@@ -80,8 +80,8 @@ type Refused struct {
 	Reason  Reason `json:"reason"`
 }
 
-// Now returns some of the endpoints that are refused now, at most n, by service and address.
-func (r *Rule) Now(n int) (all []Refused) {
+// Refused returns some of the endpoints that are refused now, at most n, by service and address.
+func (r *Rule) Refused(n int) (all []Refused) {
 	if r == nil {
 		return nil
 	}
@@ -99,6 +99,18 @@ func (r *Rule) Now(n int) (all []Refused) {
 	return all[:min(len(all), n)]
 }
 
+// JudgeAgain has all watches ask again, after Options.Own has changed its mind.
+func (r *Rule) JudgeAgain() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for w := range r.watches {
+		select {
+		case w.again <- struct{}{}:
+		default: // it has not asked yet since the last time
+		}
+	}
+}
+
 // Counts returns how many endpoints were refused. One that comes again counts again.
 func (r *Rule) Counts() map[Reason]uint64 {
 	if r == nil {
@@ -114,7 +126,7 @@ func (r *Rule) Watch(service string) *Watch {
 	if r == nil {
 		return nil
 	}
-	w := &Watch{rule: r, service: service, told: make(map[string]struct{})}
+	w := &Watch{rule: r, service: service, again: make(chan struct{}, 1), told: make(map[string]struct{})}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.watches[w] = struct{}{}
@@ -129,8 +141,17 @@ const maxTold = 1024
 type Watch struct {
 	rule    *Rule
 	service string
+	again   chan struct{}
 	refused map[string]Refused  // by address, of the last list; guarded by rule.mu
 	told    map[string]struct{} // addresses that were logged
+}
+
+// Again has an element once the caller of Permitted must call it again, with the same list. It is nil for a nil Watch.
+func (w *Watch) Again() <-chan struct{} {
+	if w == nil {
+		return nil
+	}
+	return w.again
 }
 
 // Permitted returns the endpoints that are permitted, the list itself if all are. Their addresses are "ip:port" or Unix sockets.

@@ -145,11 +145,11 @@ func TestTold(t *testing.T) {
 	if n := strings.Count(log.String(), "\n"); n != maxTold-1 {
 		t.Errorf("%d lines in the log", n)
 	}
-	if now := rule.Now(10); len(now) != 10 || now[0].Address != "127.1.0.0:80" {
+	if now := rule.Refused(10); len(now) != 10 || now[0].Address != "127.1.0.0:80" {
 		t.Errorf("refused now are %v", now)
 	}
 	w.Close()
-	if now := rule.Now(10); len(now) != 0 {
+	if now := rule.Refused(10); len(now) != 0 {
 		t.Errorf("after the end of the watch refused are %v", now)
 	}
 	var nobody *Watch

@@ -84,7 +84,7 @@ func refusedAddresses(t *testing.T, r *Registry) {
 		}
 	}
 	slices.SortFunc(want, func(a, b reach.Refused) int { return cmp.Compare(a.Address, b.Address) })
-	if got := rule.Now(100); !slices.Equal(got, want) {
+	if got := rule.Refused(100); !slices.Equal(got, want) {
 		t.Errorf("refused are\n%v\nwant\n%v", got, want)
 	}
 	if got := rule.Counts(); !maps.Equal(got, counts) {
@@ -95,5 +95,5 @@ func refusedAddresses(t *testing.T, r *Registry) {
 	}
 	r.Remove(t, second)
 	s.WaitAddrs(first.Addr)
-	s.Wait("nothing to be refused", func(*registry.Snapshot) bool { return len(rule.Now(100)) == 0 })
+	s.Wait("nothing to be refused", func(*registry.Snapshot) bool { return len(rule.Refused(100)) == 0 })
 }
