@@ -1,4 +1,4 @@
-// Package special knows the IP addresses that are no address of another host, or that more than a host has.
+// Package special knows the IP addresses that do not name one other host.
 package special
 
 import "net/netip"
@@ -14,7 +14,7 @@ const (
 	Multicast  Kind = "multicast"  // of many hosts
 	Broadcast  Kind = "broadcast"  // of all hosts
 	Reserved   Kind = "reserved"   // some networks use it as their own
-	Translated Kind = "translated" // IPv4 within IPv6, at any place, disguised or cut short
+	Translated Kind = "translated" // IPv4 within IPv6 whose position is unknown
 )
 
 // Network is a network whose addresses are special.

@@ -239,6 +239,7 @@ var refusals = []struct {
 	{"the port of the admin API", pod("containers: [{name: x, ports: [{containerPort: 9901}]}]"), nil, codePortTaken, 5},
 	{"the port of links", pod("containers: [{name: x, ports: [{containerPort: 15006}]}]"), func(o *Options) { o.LinkPort = 15006 }, codePortTaken, 5},
 	{"the port of redirected connections", pod("containers: [{name: x, ports: [{containerPort: 15001}]}]"), intercepting, codePortTaken, 5},
+	{"the volume for the lock", pod("volumes: [{name: remora-run}]" + container), nil, codeNameTaken, 5},
 	{"Windows", pod("os: {name: windows}" + container), nil, codeWindows, 5},
 	{"nodes with Windows", pod("nodeSelector: {kubernetes.io/os: windows}" + container), nil, codeWindows, 5},
 
@@ -315,7 +316,8 @@ func TestAllRefusals(t *testing.T) {
 
 // TestRBAC: the role has a binding for each service account, in each namespace.
 func TestRBAC(t *testing.T) {
-	in := pod("serviceAccountName: web"+container) + "---\n" + pod("serviceAccountName: web"+container) + "---\n" +
+	in := pod("serviceAccountName: web"+container) + "---\n" + pod("serviceAccountName: web\nserviceAccount: x"+container) + "---\n" +
+		pod("serviceAccount: old\nautomountServiceAccountToken: yes"+container) + "---\n" +
 		strings.Replace(pod("hostPID: true"+container), "{name: p}", "{name: p, namespace: other}", 1)
 	out, _, err := RBAC([]byte(in), "shop")
 	if err != nil {
@@ -330,6 +332,8 @@ func TestRBAC(t *testing.T) {
 	for in, code := range map[string]string{
 		pod("hostPID: true" + container):                       codeNoNamespace,
 		pod("automountServiceAccountToken: false" + container): codeNoToken,
+		pod("automountServiceAccountToken: off" + container):   codeNoToken,
+		pod("automountServiceAccountToken: no" + container):    codeNoToken,
 		"a": codeNotManifest,
 	} {
 		namespace := ""
@@ -343,6 +347,39 @@ func TestRBAC(t *testing.T) {
 	}
 }
 
+// TestNotes: the report says what a manifest does not tell about users.
+func TestNotes(t *testing.T) {
+	const user, period = "it has no runAsUser", "its terminationGracePeriodSeconds of 5"
+	for _, c := range []struct {
+		spec   string
+		change func(o *Options)
+		want   []string
+	}{
+		{"hostPID: true" + container, nil, nil},
+		{"hostPID: true" + container, intercepting, []string{user}},
+		{"terminationGracePeriodSeconds: 5" + container, intercepting, []string{user, period}},
+		{"securityContext: {runAsUser: 1}" + container, intercepting, nil},
+		{"initContainers: [{name: i}]\ncontainers: [{name: x, securityContext: {runAsUser: 1}}]", intercepting, []string{user}},
+		{"containers: [{name: x, securityContext: {runAsUser: 1}}]", intercepting, nil},
+	} {
+		_, pods, err := Inject([]byte(pod(c.spec)), optionsOf(c.change))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for note := range strings.SplitSeq(pods[0].Note, "; ") {
+			for _, known := range []string{user, period} {
+				if strings.HasPrefix(note, known) {
+					got = append(got, known)
+				}
+			}
+		}
+		if !slices.Equal(got, c.want) || (pods[0].Note == "") != (c.want == nil) {
+			t.Errorf("%q: %q, want %q", c.spec, pods[0].Note, c.want)
+		}
+	}
+}
+
 func TestOptions(t *testing.T) {
 	for want, change := range map[string]func(o *Options){
 		"--image:":             func(o *Options) { o.Image = "a b" },
@@ -350,6 +387,11 @@ func TestOptions(t *testing.T) {
 		"--config:":            func(o *Options) { o.Config = "" },
 		"--tls:":               func(o *Options) { o.TLS = "A" },
 		"--env:":               func(o *Options) { o.Env = []string{"A"} },
+		"variable ZONE":        func(o *Options) { o.Env = []string{"ZONE=x"} },
+		"variable SERVICE":     func(o *Options) { o.Env = []string{"SERVICE=x"} },
+		"variable A":           func(o *Options) { o.Env = []string{"A=1", "A=2"} },
+		"got \"80,90-80\"":     func(o *Options) { o.Intercept.On, o.Intercept.Ports = true, "80,90-80" },
+		"got \"0-80\"":         func(o *Options) { o.Intercept.On, o.Intercept.ExcludePorts = true, "0-80" },
 		"--link-port:":         func(o *Options) { o.LinkPort = 70_000 },
 		"--admin-port:":        func(o *Options) { o.AdminPort = 0 },
 		"--intercept-port:":    func(o *Options) { o.Intercept.Port = -1 },

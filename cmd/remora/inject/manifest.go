@@ -188,8 +188,8 @@ func (f *finder) check(n *yaml.Node) error {
 	return nil
 }
 
-// find finds the pods in an object. Items of a list that have no kind have one by the kind of the list. shared says that the
-// object is part of an alias, or of what has one.
+// find finds the pods in an object. Items of a list that have no kind have one by the kind of the list. shared reports whether
+// an alias leads to the object or to what it is in.
 func (f *finder) find(object *yaml.Node, version, kind string, shared bool) error {
 	shared = shared || object.Kind == yaml.AliasNode || f.aliases[object]
 	p := &Pod{object: resolved(object), Line: object.Line, aliases: f.aliases, shared: shared}
@@ -234,8 +234,9 @@ func (p *Pod) descend(path []string) {
 		p.template = p.step(p.template, key)
 	}
 	p.spec = p.step(p.template, "spec")
-	p.account = p.text(p.spec, "serviceAccountName")
-	p.noToken = strings.EqualFold(p.text(p.spec, "automountServiceAccountToken"), "false")
+	p.account = cmp.Or(p.text(p.spec, "serviceAccountName"), p.text(p.spec, "serviceAccount")) // the old key counts as in Kubernetes
+	mount := p.text(p.spec, "automountServiceAccountToken")
+	p.noToken = mount != "" && !isTrue(mount)
 	if p.spec == nil {
 		p.refuse(p.object, codeInvalid, "it has no pod: expected %s", strings.Join(append(path, "spec"), "."))
 	}

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Options says what is added to a pod.
@@ -21,7 +22,7 @@ type Options struct {
 	Drain      bool
 	User       int // whom the sidecar runs as
 
-	CPURequest, MemoryRequest, CPULimit, MemoryLimit string // of each container; "" for CPULimit means none
+	CPURequest, MemoryRequest, CPULimit, MemoryLimit string // of the sidecar; "" for CPULimit means none, and it is that of each container
 
 	Intercept Intercept
 }
@@ -82,10 +83,19 @@ func (o *Options) Check() error {
 			return fmt.Errorf("--%s: expected %s, got %q", c.option, c.example, c.value)
 		}
 	}
+	taken := make(map[string]bool)
+	for _, v := range variables {
+		taken[v.name] = true
+	}
 	for _, e := range o.Env {
-		if !validVariable.MatchString(e) {
+		if !validVariable.MatchString(e) || !utf8.ValidString(e) {
 			return fmt.Errorf("--env: expected NAME=VALUE, got %q", e)
 		}
+		name, _, _ := strings.Cut(e, "=")
+		if taken[name] {
+			return fmt.Errorf("--env: the sidecar has the variable %s already", name)
+		}
+		taken[name] = true
 	}
 	for _, p := range []struct {
 		option string
@@ -131,8 +141,14 @@ func validPorts(ports string) bool {
 	if !portList.MatchString(ports) {
 		return false
 	}
-	for _, p := range strings.FieldsFunc(ports, func(r rune) bool { return r == ',' || r == '-' }) {
-		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 {
+	for item := range strings.SplitSeq(ports, ",") {
+		first, last, isRange := strings.Cut(item, "-")
+		if !isRange {
+			last = first
+		}
+		from, err := strconv.ParseUint(first, 10, 16)
+		to, errTo := strconv.ParseUint(last, 10, 16)
+		if err != nil || errTo != nil || from == 0 || to < from {
 			return false
 		}
 	}

@@ -42,12 +42,20 @@ type Pod struct {
 	shared    bool // other parts of the document are aliases of the pod or of what it is in
 	aliases   map[*yaml.Node]bool
 	refusals  []*Refusal
-	hasMerged bool // a refusal because of a merge key is there
+	hasMerged bool // a merge key was refused already
 }
 
 // refuse records why the pod can't have the sidecar.
 func (p *Pod) refuse(at *yaml.Node, code, format string, args ...any) {
 	p.refusals = append(p.refusals, &Refusal{Code: code, Line: at.Line, Object: p.String(), Text: fmt.Sprintf(format, args...)})
+}
+
+// note adds to Note.
+func (p *Pod) note(format string, args ...any) {
+	if p.Note != "" {
+		p.Note += "; "
+	}
+	p.Note += fmt.Sprintf(format, args...)
 }
 
 // String returns the kind and the name.
@@ -133,7 +141,7 @@ func (p *Pod) inject(e *editor, o *Options) {
 	}
 	for _, v := range p.items(p.spec, "volumes") {
 		switch name := p.text(v, "name"); name {
-		case configVolume, cacheVolume, tlsVolume:
+		case configVolume, cacheVolume, tlsVolume, runVolume:
 			p.refuse(v, codeNameTaken, "a volume has the name %s", name)
 		}
 	}
@@ -206,11 +214,16 @@ func (p *Pod) checkInterception(o *Options) {
 		p.refuse(p.spec, codeHostNetwork, "it has hostNetwork, so --intercept would redirect all connections of its node")
 	}
 	ofPod := p.text(p.spec, "securityContext", "runAsUser")
+	isUnknown := false
 	for _, c := range append(p.items(p.spec, "initContainers"), p.items(p.spec, "containers")...) {
-		user, _ := numberOf(cmp.Or(p.text(c, "securityContext", "runAsUser"), ofPod))
+		user, isKnown := numberOf(cmp.Or(p.text(c, "securityContext", "runAsUser"), ofPod))
+		isUnknown = isUnknown || !isKnown
 		if user == o.User {
 			p.refuse(c, codeUserTaken, "container %s runs as user %d, whose connections are not redirected; expected another --proxy-uid", p.text(c, "name"), user)
 		}
+	}
+	if isUnknown {
+		p.note("it has no runAsUser: if its image runs as user %d, its connections are not redirected, and --proxy-uid needs another number", o.User)
 	}
 }
 
@@ -234,7 +247,7 @@ func (p *Pod) edit(e *editor, o *Options) {
 	if period := p.text(p.spec, "terminationGracePeriodSeconds"); period == "" {
 		additions = slices.Insert(additions, 0, addition{"terminationGracePeriodSeconds", node(gracePeriod)})
 	} else if seconds, isNumber := numberOf(period); isNumber && seconds < gracePeriod {
-		p.Note = fmt.Sprintf("its terminationGracePeriodSeconds of %d may cut a drain of the sidecar short", seconds)
+		p.note("its terminationGracePeriodSeconds of %d may cut a drain of the sidecar short", seconds)
 	}
 	var pairs []*yaml.Node
 	for _, a := range additions {
@@ -257,7 +270,7 @@ func (p *Pod) edit(e *editor, o *Options) {
 func (p *Pod) isShared(n *yaml.Node) bool {
 	shared := p.shared || n.Kind == yaml.AliasNode || p.aliases[n]
 	if shared && len(p.refusals) == 0 {
-		p.refuse(n, codeAlias, "what the sidecar is added to is an alias, or has one, so the sidecar would also be elsewhere: write it out")
+		p.refuse(n, codeAlias, "what the sidecar is added to is shared through an alias, so another part of the document would get the sidecar, too: write it out")
 	}
 	return shared
 }

@@ -67,8 +67,8 @@ func role(namespace string) *yaml.Node {
 		"rules", list(flow(rule)))
 }
 
-// binding returns what gives a service account the Role. Each account has one of its own, so that manifests of other
-// applications leave it as it is.
+// binding returns what gives a service account the Role. Each account has one of its own, so that applying another
+// application's manifests does not overwrite it.
 func binding(namespace, account string) *yaml.Node {
 	return mapping("apiVersion", rbacVersion, "kind", "RoleBinding",
 		"metadata", flow(mapping("name", sidecarName+"-"+account, "namespace", namespace)),

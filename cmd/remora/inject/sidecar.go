@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ const (
 	configVolume  = "remora-config"
 	cacheVolume   = "remora-cache"
 	tlsVolume     = "remora-tls"
+	runVolume     = "remora-run"
 )
 
 // gracePeriod is the time for the drain of the sidecar, at most timeouts.drain, and the end of the application.
@@ -40,7 +42,7 @@ func (o *Options) sidecar(serviceLabel string) *yaml.Node {
 	if o.Drain {
 		set(c, "lifecycle", mapping("preStop", o.exec("drain", "--wait")))
 	}
-	set(c, "resources", o.resources(), "securityContext", mapping(
+	set(c, "resources", o.resources(o.CPURequest, o.MemoryRequest, o.MemoryLimit), "securityContext", mapping(
 		"runAsNonRoot", true,
 		"runAsUser", o.User,
 		"allowPrivilegeEscalation", false,
@@ -59,20 +61,24 @@ func mount(volume, path string) *yaml.Node {
 	return flow(mapping("name", volume, "mountPath", path))
 }
 
+// variables are those of the environment that the sidecar always has, each with a field of the pod.
+var variables = []struct{ name, path string }{
+	{"POD_NAME", "metadata.name"},
+	{"POD_NAMESPACE", "metadata.namespace"},
+	{"POD_IP", "status.podIP"},
+	{"NODE_NAME", "spec.nodeName"},
+	{"ZONE", labelPath(zoneLabel)},
+	{"SERVICE", ""}, // the label that names the service, if there is one
+}
+
 // env returns the environment of the sidecar.
 func (o *Options) env(serviceLabel string) *yaml.Node {
-	fields := []struct{ name, path string }{
-		{"POD_NAME", "metadata.name"},
-		{"POD_NAMESPACE", "metadata.namespace"},
-		{"POD_IP", "status.podIP"},
-		{"NODE_NAME", "spec.nodeName"},
-		{"ZONE", labelPath(zoneLabel)},
-	}
-	if serviceLabel != "" {
-		fields = append(fields, struct{ name, path string }{"SERVICE", labelPath(serviceLabel)})
-	}
 	all := list()
-	for _, f := range fields {
+	for _, f := range variables {
+		if f.path == "" && serviceLabel == "" {
+			continue
+		}
+		f.path = cmp.Or(f.path, labelPath(serviceLabel))
 		path := node(f.path)
 		if strings.Contains(f.path, "'") {
 			path.Style = yaml.DoubleQuotedStyle
@@ -80,7 +86,7 @@ func (o *Options) env(serviceLabel string) *yaml.Node {
 		from := mapping("fieldRef", mapping("fieldPath", path))
 		set(all, flow(mapping("name", f.name, "valueFrom", from)))
 	}
-	for _, e := range o.Env {
+	for _, e := range o.Env { // none has the name of another: Check
 		name, value, _ := strings.Cut(e, "=")
 		set(all, flow(mapping("name", name, "value", value)))
 	}
@@ -112,11 +118,11 @@ func (o *Options) exec(command string, args ...string) *yaml.Node {
 }
 
 // resources returns the requests and limits of a container.
-func (o *Options) resources() *yaml.Node {
-	requests := mapping("cpu", o.CPURequest, "memory", o.MemoryRequest)
-	limits := mapping("memory", o.MemoryLimit)
+func (o *Options) resources(cpu, memory, memoryLimit string) *yaml.Node {
+	requests := mapping("cpu", cpu, "memory", memory)
+	limits := mapping("memory", memoryLimit)
 	if o.CPULimit != "" {
-		limits = mapping("cpu", o.CPULimit, "memory", o.MemoryLimit)
+		limits = mapping("cpu", o.CPULimit, "memory", memoryLimit)
 	}
 	return mapping("requests", flow(requests), "limits", flow(limits))
 }
@@ -136,7 +142,8 @@ func (o *Options) interceptor() *yaml.Node {
 	if i.NoIPv6 {
 		set(args, "--no-ipv6")
 	}
-	return mapping("name", interceptName, "image", i.Image, "args", flow(args), "resources", o.resources(),
+	return mapping("name", interceptName, "image", i.Image, "args", flow(args),
+		"resources", o.resources("10m", "40Mi", "128Mi"), // it runs for a second
 		"securityContext", mapping(
 			"runAsUser", 0,
 			"runAsNonRoot", false,
@@ -144,7 +151,8 @@ func (o *Options) interceptor() *yaml.Node {
 			"readOnlyRootFilesystem", true,
 			"capabilities", flow(mapping("drop", list("ALL"), "add", list("NET_ADMIN", "NET_RAW"))),
 			"seccompProfile", flow(mapping("type", "RuntimeDefault")),
-		))
+		),
+		"volumeMounts", list(mount(runVolume, "/run"))) // iptables locks /run/xtables.lock
 }
 
 // volumes returns the volumes of the sidecar.
@@ -155,6 +163,9 @@ func (o *Options) volumes() []*yaml.Node {
 	}
 	if o.TLS != "" {
 		all = append(all, flow(mapping("name", tlsVolume, "secret", mapping("secretName", o.TLS))))
+	}
+	if o.Intercept.On {
+		all = append(all, flow(mapping("name", runVolume, "emptyDir", mapping())))
 	}
 	return all
 }

@@ -63,6 +63,8 @@ if values say so. Call it with the root context:
     readOnlyRootFilesystem: true
     capabilities: {drop: [ALL], add: [NET_ADMIN, NET_RAW]}
     seccompProfile: {type: RuntimeDefault}
+  resources: {requests: {cpu: 10m, memory: 40Mi}, limits: {memory: 128Mi}}
+  volumeMounts: [{name: remora-run, mountPath: /run}]
 {{- end }}
 {{- end -}}
 
@@ -70,6 +72,9 @@ if values say so. Call it with the root context:
 {{- define "remora.volumes" -}}
 - {name: remora-config, configMap: {name: {{ .Release.Name }}-remora}}
 - {name: remora-cache, emptyDir: {}}
+{{- if .Values.remora.intercept }}
+- {name: remora-run, emptyDir: {}} # iptables locks /run/xtables.lock
+{{- end }}
 {{- end -}}
 
 {{/* The ConfigMap with the configuration, values.remora.config. */}}
