@@ -91,9 +91,12 @@ type Condition struct {
 }
 
 // Join returns the condition of a source that consists of parts, such as namespaces. It is up if all parts are. Without
-// parts it is up.
-func Join(parts ...Condition) Condition {
+// parts it is up since it was made.
+func Join(made time.Time, parts ...Condition) Condition {
 	all := Condition{Up: true}
+	if len(parts) == 0 {
+		all.Since = made
+	}
 	for _, p := range parts {
 		switch {
 		case p.Up && all.Up && p.Since.After(all.Since):

@@ -33,14 +33,14 @@ func TestJoin(t *testing.T) {
 		parts []Condition
 		want  Condition
 	}{
-		{"no part", nil, Condition{Up: true}},
+		{"no part", nil, Condition{Up: true, Since: at(6)}},
 		{"all are up", []Condition{{Up: true, Since: at(2), Services: 1}, {Up: true, Since: at(3)}, {Up: true, Since: at(1), Services: 2}}, Condition{Up: true, Since: at(3), Services: 3}},
 		{"some are down", []Condition{
 			{Up: true, Since: at(9)}, {Since: at(5), Code: CodeDenied, Err: bad, Kept: 1}, {Since: at(4), Code: CodeFailed, Err: errors.New("other"), Kept: 2}, {Up: true, Since: at(1)},
 		}, Condition{Since: at(4), Code: CodeDenied, Err: bad, Kept: 3}},
 		{"one has not responded yet", []Condition{{Since: at(7)}, {Up: true, Since: at(8)}}, Condition{Since: at(7)}},
 	} {
-		if got := Join(c.parts...); got != c.want {
+		if got := Join(at(6), c.parts...); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
 	}

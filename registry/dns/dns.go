@@ -389,7 +389,7 @@ func (t *watch) deliver() {
 // ofHost reports whether the inner watcher has the address of an endpoint, or a name that has the address in /etc/hosts. What
 // SRV records name is from a name server.
 func (t *watch) ofHost(e *registry.Endpoint) bool {
-	if e.Host == "" {
+	if e.Host == "" || t.direct[e.Addr] { // a name that leads to a listed address takes nothing from it
 		return t.direct[e.Addr]
 	}
 	a, err := registry.ParseAddr(e.Addr)

@@ -111,6 +111,31 @@ func TestReachAlone(t *testing.T) {
 	}
 }
 
+// TestListedAlsoByName: an address that is listed stays in use, although a name before it leads there, too.
+func TestListedAlsoByName(t *testing.T) {
+	w := New(fixed{{Addr: "0.test:80"}, {Addr: "127.0.0.1:80"}}, Options{
+		Interval: time.Hour, Reach: reach.New(reach.Options{Listed: true}),
+		Lookup: func(context.Context, string) (Answer, error) {
+			return Answer{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("10.0.0.1")}, TTL: -1}, nil
+		},
+	})
+	defer w.Close()
+	got := make(chan []registry.Endpoint, 10)
+	w.Watch("s", func(s *registry.Snapshot) { got <- s.Endpoints })
+	for {
+		last := receive(t, got)
+		has := func(addr string) bool {
+			return slices.ContainsFunc(last, func(e registry.Endpoint) bool { return e.Addr == addr })
+		}
+		if !has("127.0.0.1:80") {
+			t.Fatalf("in use are %v", last)
+		}
+		if has("10.0.0.1:80") {
+			return
+		}
+	}
+}
+
 // TestJudgeAgain: once the rule has changed its mind, the same list has other endpoints.
 func TestJudgeAgain(t *testing.T) {
 	var refuse atomic.Pointer[string]

@@ -61,6 +61,7 @@ type Service struct {
 // Registry is the client of one cluster, a registry.Watcher.
 type Registry struct {
 	opt      Options
+	made     time.Time
 	log      *slog.Logger
 	access   *access
 	http     *http.Client
@@ -100,7 +101,7 @@ func newRegistry(opt Options, a *access) (*Registry, error) {
 	opt.Namespace = cmp.Or(opt.Namespace, a.namespace)
 	opt.requestTimeout, opt.silence = cmp.Or(opt.requestTimeout, requestTimeout), cmp.Or(opt.silence, watchSilence)
 	r := &Registry{
-		opt: opt, log: opt.Logger, access: a, http: a.client(opt.requestTimeout),
+		opt: opt, made: time.Now(), log: opt.Logger, access: a, http: a.client(opt.requestTimeout),
 		followers: make(map[string]*follower),
 	}
 	r.kept = kept.Options{Origin: "kubernetes " + a.server.String(), Doubts: &r.doubts}
@@ -131,7 +132,7 @@ func (r *Registry) Condition() registry.Condition {
 		parts = append(parts, r.followers[namespace].condition())
 	}
 	r.mu.Unlock()
-	all := registry.Join(parts...)
+	all := registry.Join(r.made, parts...)
 	r.doubts.Add(&all)
 	return all
 }

@@ -179,6 +179,12 @@ func newRollback(where *location) *cobra.Command {
 	return cmd
 }
 
+// isUncertain reports whether etcd may have done what failed: there was no response, or nobody waited for it (Ctrl-C).
+func isUncertain(err error) bool {
+	var request *etcd.RequestError
+	return errors.Is(err, context.Canceled) || errors.As(err, &request) && request.Code == registry.CodeUnreachable
+}
+
 // changeHead changes the head from what it is now, and prints what has changed.
 func changeHead(ctx context.Context, cmd *cobra.Command, s *store.Store, change func(fleet.Head) (fleet.Head, *fleet.Revision, error)) error {
 	head, at, err := s.Head(ctx)
@@ -190,7 +196,7 @@ func changeHead(ctx context.Context, cmd *cobra.Command, s *store.Store, change 
 		return err
 	}
 	err = s.Change(ctx, at, &next, added)
-	if isLost := new(*etcd.RequestError); errors.As(err, isLost) && (*isLost).Code == registry.CodeUnreachable {
+	if isUncertain(err) {
 		return fmt.Errorf("%w; etcd may have made the change: look at remora fleet status before you try again", err)
 	} else if err != nil {
 		return err
