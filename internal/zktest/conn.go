@@ -190,6 +190,9 @@ func (c *conn) do(op int32, r *reader, body *writer) (code int32) {
 		return c.multi(r, body)
 	}
 	at := r.text()
+	if code := c.s.failing[at]; code != 0 {
+		return code
+	}
 	n := t.nodes[at]
 	if n != nil && !c.may(n) {
 		return noAuth

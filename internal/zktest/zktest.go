@@ -28,6 +28,7 @@ type Server struct {
 	isClosed bool
 	seen     int           // connections whose handshake is done
 	longest  time.Duration // of sessions; 0 means as the client asks
+	failing  map[string]int32
 }
 
 // Start starts a server that the end of the test stops.
@@ -37,7 +38,7 @@ func Start(t testing.TB) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{listener: l, conns: make(map[*conn]struct{})}
+	s := &Server{listener: l, conns: make(map[*conn]struct{}), failing: make(map[string]int32)}
 	s.tree.wipe()
 	s.tasks.Go(s.accept)
 	done := make(chan struct{})
@@ -137,6 +138,13 @@ func (s *Server) Protect(path, user string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tree.nodes[path].user = user
+}
+
+// Fail makes the server respond with this code to each request for a path, whether the node exists or not. 0 ends that.
+func (s *Server) Fail(path string, code int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failing[path] = code
 }
 
 // Paths returns the paths of all nodes, sorted.

@@ -43,6 +43,9 @@ func (f *follower) look(m *mirror) {
 	if !isComplete {
 		return
 	}
+	if isLost {
+		f.hold.lose()
+	}
 	if found.err != nil {
 		if text := found.err.Error(); f.unreadable != text {
 			f.unreadable = text
@@ -52,9 +55,6 @@ func (f *follower) look(m *mirror) {
 	}
 	f.unreadable = ""
 	f.tell(&found)
-	if isLost {
-		f.hold.lose()
-	}
 	endpoints := found.endpoints()
 	if len(endpoints) > registry.MaxEndpoints {
 		f.r.log.Warn("service has too many endpoints; some are ignored", "service", f.service, "limit", registry.MaxEndpoints)
@@ -121,7 +121,7 @@ func (f *follower) stop(m *mirror) {
 
 // findings are the records of a service.
 type findings struct {
-	err error // the records of the interface level can't be read
+	err error // of the first key that can't be read: what it would say is unknown, so the findings must not be used
 
 	usable []registry.Endpoint // with Dubbo's weights
 	known  map[string]bool     // addresses that the interface level has, usable or not
@@ -130,6 +130,15 @@ type findings struct {
 	example   string         // of those that are malformed
 	reason    error          // of the example
 	others    map[string]int // records of other schemes, by these
+}
+
+// read returns the value of a key, which is empty if the key is not fresh or can't be read.
+func (d *findings) read(m *mirror, f *follower, k key) value {
+	v, _ := m.use(f, k)
+	if d.err == nil {
+		d.err = v.err
+	}
+	return v
 }
 
 func (d *findings) addMalformed(example string, reason error) {
@@ -161,9 +170,8 @@ func (d *findings) endpoints() []registry.Endpoint {
 // findProviders finds records of the interface level.
 func (f *follower) findProviders(m *mirror, d *findings) {
 	dir := f.r.root + "/" + url.QueryEscape(f.of.Interface) + "/"
-	names, _ := m.use(f, key{dir + categoryProviders, true})
-	d.err = names.err
-	overriding, _ := m.use(f, key{dir + categoryOverrides, true})
+	names := d.read(m, f, key{dir + categoryProviders, true})
+	overriding := d.read(m, f, key{dir + categoryOverrides, true})
 	var overrides []override
 	for _, name := range slices.Sorted(slices.Values(overriding.children)) {
 		o := f.overrides.get(name, parseOverride)
@@ -209,14 +217,14 @@ func (f *follower) asksFor(group, version string) bool {
 // former case Dubbo's consumers ask the application. The sidecar then believes the mapping of the interface to applications,
 // or the settings.
 func (f *follower) findInstances(m *mirror, d *findings) {
-	for _, app := range f.applications(m) {
+	for _, app := range f.applications(m, d) {
 		dir := servicesRoot(f.r.opt.Chroot) + "/" + app
-		ids, _ := m.use(f, key{dir, true})
+		ids := d.read(m, f, key{dir, true})
 		revisions := 0
 		for _, id := range slices.Sorted(slices.Values(ids.children)) {
-			data, _ := m.use(f, key{dir + "/" + id, false})
+			data := d.read(m, f, key{dir + "/" + id, false})
 			if data.data == "" {
-				continue // it has just gone
+				continue // it has just gone, or can't be read
 			}
 			i := f.instances.get(data.data, parseInstance)
 			if i.err != nil {
@@ -226,7 +234,7 @@ func (f *follower) findInstances(m *mirror, d *findings) {
 			var meta value
 			if i.revision != "" && i.revision != "0" && !strings.Contains(i.revision, "/") && revisions < maxRevisions {
 				revisions++
-				meta, _ = m.use(f, key{f.r.root + "/metadata/" + app + "/" + i.revision, false})
+				meta = d.read(m, f, key{f.r.root + "/metadata/" + app + "/" + i.revision, false})
 			}
 			f.addInstance(&i, meta.data, d)
 		}
@@ -236,11 +244,11 @@ func (f *follower) findInstances(m *mirror, d *findings) {
 const maxApplications = 64 // of one service; those of a mapping beyond are ignored
 
 // applications returns the names of the applications that have the service.
-func (f *follower) applications(m *mirror) (names []string) {
+func (f *follower) applications(m *mirror, d *findings) (names []string) {
 	if len(f.of.Applications) > 0 {
 		return f.of.Applications
 	}
-	mapping, _ := m.use(f, key{f.r.root + "/mapping/" + f.of.Interface, false})
+	mapping := d.read(m, f, key{f.r.root + "/mapping/" + f.of.Interface, false})
 	for name := range strings.SplitSeq(mapping.data, ",") {
 		if name = strings.TrimSpace(name); isName(name) && len(names) < maxApplications && !slices.Contains(names, name) {
 			names = append(names, name)

@@ -285,6 +285,70 @@ func TestUnreadable(t *testing.T) {
 	eventually.True(t, "to be up again", func() bool { return other.Condition().Up })
 }
 
+// TestUnreadableKey: while any node that a service is read from can't be read, its endpoints stay.
+func TestUnreadableKey(t *testing.T) {
+	const (
+		noAuth, moved, lost = -102, -118, -4
+		services            = "/services/app"
+		instance            = services + "/one"
+		metadata            = "/dubbo/metadata/app/r1"
+	)
+	for path, code := range map[string]int32{
+		"/dubbo/" + hello + "/providers": noAuth, "/dubbo/" + hello + "/configurators": noAuth, "/dubbo/mapping/" + hello: moved,
+		services: lost, instance: noAuth, metadata: moved,
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			srv := zktest.Start(t)
+			s := storeAt(t, srv.Addr())
+			create := func(path, data string) { srv.Create(s.chroot+path, data) }
+			create(providerPath(hello, "dubbo://10.0.0.1:1/a"), "")
+			create(providerPath(hello, "dubbo://10.0.0.2:1/a"), "")
+			create(strings.Replace(providerPath(hello, "override://10.0.0.2:1/a?disabled=true"), "/providers/", "/configurators/", 1), "")
+			create("/dubbo/mapping/"+hello, "app")
+			create(instance, instanceData("10.0.0.3", "r1", 1))
+			create(metadata, `{"services":{"x":{"name":"demo.Hello","protocol":"dubbo","port":2}}}`)
+			var log said
+			w := registrytest.Watch(t, s.open(logTo(&log)), hello)
+			w.WaitAddrs("10.0.0.1:1", "10.0.0.3:2")
+
+			srv.Fail(s.chroot+path, code)
+			srv.Drop()
+			eventually.True(t, "the warning", func() bool { return log.count("service can't be read") == 1 })
+			srv.Fail(s.chroot+path, 0)
+			create(providerPath(hello, "dubbo://10.0.0.4:1/a"), "")
+			srv.Drop()
+			w.WaitAddrs("10.0.0.1:1", "10.0.0.3:2", "10.0.0.4:1")
+			if len(w.History()) != 2 {
+				t.Errorf("%s", registrytest.Describe(w.History()))
+			}
+		})
+	}
+}
+
+// TestUnreadableAfterLostSession: a lost session counts although the records can't be read at first.
+func TestUnreadableAfterLostSession(t *testing.T) {
+	srv := zktest.Start(t)
+	s := storeAt(t, srv.Addr())
+	path := func(i int) string { return s.chroot + providerPath(hello, fmt.Sprintf("dubbo://10.0.0.%d:1/a", i)) }
+	srv.Create(path(1), "")
+	srv.Create(path(2), "")
+	var log said
+	w := registrytest.Watch(t, s.openAt(srv.Addr(), grace, logTo(&log)), hello)
+	w.WaitAddrs("10.0.0.1:1", "10.0.0.2:1")
+
+	dir := s.chroot + "/dubbo/" + hello + "/providers"
+	srv.Fail(dir, -102)
+	srv.Expire()
+	eventually.True(t, "the warning", func() bool { return log.count("service can't be read") == 1 })
+	srv.Delete(path(1))
+	srv.Delete(path(2))
+	srv.Create(path(3), "")
+	srv.Fail(dir, 0)
+	srv.Drop()
+	w.WaitAddrs("10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1")
+}
+
 // TestCondition: the registry says why it has no connection, and logs it once.
 func TestCondition(t *testing.T) {
 	s := newStore(t)
