@@ -63,7 +63,7 @@ func (f *follower) look(m *mirror) {
 	if len(endpoints) == 0 && found.malformed > 0 {
 		return // no record is a reason to have no endpoint
 	}
-	use, wake := f.hold.settle(endpoints, time.Now(), f.r.grace)
+	use, wake := f.hold.settle(endpoints, found.back, time.Now(), f.r.grace)
 	if f.wake != nil {
 		f.wake.Stop()
 	}
@@ -125,6 +125,7 @@ type findings struct {
 
 	usable []registry.Endpoint // with Dubbo's weights
 	known  map[string]bool     // addresses that the interface level has, usable or not
+	back   []string            // addresses of the service's records, usable or not
 
 	malformed int
 	example   string         // of those that are malformed
@@ -158,13 +159,19 @@ func (d *findings) addOther(scheme string) {
 
 const maxSchemes = 32 // that are counted
 
-// endpoints returns the usable endpoints. As in Dubbo, one of weight 0 is not used, unless all have that weight.
+// endpoints returns the usable endpoints, with one per address and sorted by it. As in Dubbo, one of weight 0 is not used, unless all have that weight.
 func (d *findings) endpoints() []registry.Endpoint {
 	isWeightless := func(e registry.Endpoint) bool { return e.Weight == 0 }
 	if all := slices.DeleteFunc(slices.Clone(d.usable), isWeightless); len(all) > 0 {
-		return registry.Normalize(all)
+		return distinct(all)
 	}
-	return registry.Normalize(d.usable)
+	return distinct(d.usable)
+}
+
+// distinct sorts endpoints by address in place, and keeps the first of those with the same one.
+func distinct(endpoints []registry.Endpoint) []registry.Endpoint {
+	slices.SortStableFunc(endpoints, func(a, b registry.Endpoint) int { return strings.Compare(a.Addr, b.Addr) })
+	return slices.CompactFunc(endpoints, func(a, b registry.Endpoint) bool { return a.Addr == b.Addr })
 }
 
 // findProviders finds records of the interface level.
@@ -196,10 +203,12 @@ func (f *follower) findProviders(m *mirror, d *findings) {
 		for i := range overrides {
 			overrides[i].apply(&p)
 		}
-		switch {
-		case p.scheme != f.of.Scheme:
+		if p.scheme != f.of.Scheme {
 			d.addOther(p.scheme)
-		case !p.isDisabled:
+			continue
+		}
+		d.back = append(d.back, p.addr)
+		if !p.isDisabled {
 			d.usable = append(d.usable, registry.Endpoint{Addr: p.addr, Weight: p.weight, Zone: p.zone, Node: p.node, Protocol: f.of.Protocol})
 		}
 	}
@@ -306,6 +315,7 @@ func (f *follower) addPort(i *instance, p instancePort, weight int, d *findings)
 		d.addOther(p.Protocol)
 		return
 	}
+	d.back = append(d.back, addr)
 	d.usable = append(d.usable, registry.Endpoint{Addr: addr, Weight: weight, Zone: i.zone, Protocol: f.of.Protocol})
 }
 
@@ -341,17 +351,24 @@ func shortened(text string) string {
 }
 
 // reduced divides the weights of endpoints by what divides all of them: Dubbo's default weight is 100, and that of other sources
-// 1, with which a service may merge them.
+// 1, with which a service may merge them. If a weight is still above registry.MaxWeight, all are scaled down.
 func reduced(endpoints []registry.Endpoint) []registry.Endpoint {
-	divisor := 0
+	divisor, heaviest := 0, 0
 	for _, e := range endpoints {
 		divisor = gcd(divisor, e.Weight)
+		heaviest = max(heaviest, e.Weight)
 	}
+	divisor = max(divisor, 1)
+	heaviest /= divisor
 	endpoints = slices.Clone(endpoints)
 	for i := range endpoints {
-		endpoints[i].Weight /= max(divisor, 1)
+		w := endpoints[i].Weight / divisor
+		if heaviest > registry.MaxWeight {
+			w = int(int64(w) * registry.MaxWeight / int64(heaviest))
+		}
+		endpoints[i].Weight = w
 	}
-	return endpoints
+	return registry.Normalize(endpoints)
 }
 
 func gcd(a, b int) int {

@@ -46,6 +46,8 @@ func TestProviders(t *testing.T) {
 		"Triple": {
 			Service{Scheme: "tri", Protocol: "grpc"}, []string{"dubbo://10.0.0.1:1/a", "tri://10.0.0.1:2/a"}, nil, "10.0.0.1:2*1 grpc"},
 		"weights": {Service{}, []string{"dubbo://10.0.0.1:1/a?weight=50", "dubbo://10.0.0.2:1/a", "dubbo://10.0.0.3:1/a?weight=150"}, nil, "10.0.0.1:1*1 dubbo, 10.0.0.2:1*2 dubbo, 10.0.0.3:1*3 dubbo"},
+		"heavy": {
+			Service{}, []string{"dubbo://10.0.0.1:1/a?weight=1000", "dubbo://10.0.0.2:1/a?weight=500"}, nil, "10.0.0.1:1*2 dubbo, 10.0.0.2:1*1 dubbo"},
 		"weight 0": {
 			Service{}, []string{"dubbo://10.0.0.1:1/a?weight=0", "dubbo://10.0.0.2:1/a"}, nil, "10.0.0.2:1*1 dubbo"},
 		"all of weight 0": {
@@ -252,6 +254,24 @@ func TestLostSession(t *testing.T) {
 	}
 }
 
+// TestDisabledAfterLostSession: what an operator has switched off is not held.
+func TestDisabledAfterLostSession(t *testing.T) {
+	srv := zktest.Start(t)
+	s := storeAt(t, srv.Addr())
+	create := func(u string) { srv.Create(s.chroot+providerPath(hello, u), "") }
+	create("dubbo://10.0.0.1:1/a")
+	create("dubbo://10.0.0.2:1/a")
+	create("dubbo://10.0.0.3:1/a")
+	w := registrytest.Watch(t, s.openAt(srv.Addr(), grace, brief), hello)
+	w.WaitAddrs("10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1")
+	srv.Wipe()
+	create("dubbo://10.0.0.1:1/a?disabled=true")
+	w.WaitAddrs("10.0.0.2:1", "10.0.0.3:1")
+	create("dubbo://10.0.0.2:1/a?weight=0")
+	create("dubbo://10.0.0.4:1/a")
+	w.WaitAddrs("10.0.0.3:1", "10.0.0.4:1")
+}
+
 // TestUnreadable: a node that may not be read is told, and the endpoints stay until it may be.
 func TestUnreadable(t *testing.T) {
 	srv := zktest.Start(t)
@@ -374,10 +394,11 @@ func TestCondition(t *testing.T) {
 func TestReduced(t *testing.T) {
 	for _, c := range []struct{ weights, want []int }{
 		{nil, nil}, {[]int{100, 100}, []int{1, 1}}, {[]int{100, 150, 50}, []int{2, 3, 1}}, {[]int{7}, []int{1}}, {[]int{3, 1}, []int{3, 1}},
+		{[]int{1000, 500}, []int{2, 1}}, {[]int{maxDubboWeight, maxDubboWeight / 2, 1}, []int{registry.MaxWeight, registry.MaxWeight / 2, 1}}, {[]int{0, 0}, []int{1, 1}},
 	} {
 		var all []registry.Endpoint
-		for _, w := range c.weights {
-			all = append(all, registry.Endpoint{Weight: w})
+		for i, w := range c.weights {
+			all = append(all, registry.Endpoint{Addr: fmt.Sprint(i), Weight: w})
 		}
 		var got []int
 		for _, e := range reduced(all) {

@@ -11,11 +11,12 @@ import (
 // have not come back. A ZooKeeper that was down or frozen for longer than the timeout of sessions ends the sessions of the
 // providers, too, and they register again one after the other. A ZooKeeper that has lost its data has none of them at first.
 //
-// What is held is dropped a time after the first endpoint has come back. It is pure: time is an argument.
+// What is held is dropped a time after the first record has come back. An endpoint whose record says that it must not be used
+// is not held. It is pure: time is an argument.
 type hold struct {
 	current []registry.Endpoint          // the last result
 	held    map[string]registry.Endpoint // by Addr; nil means none
-	until   time.Time                    // zero if no endpoint has come back
+	until   time.Time                    // zero if no record has come back
 }
 
 // lose begins to hold what is in use.
@@ -29,15 +30,16 @@ func (h *hold) lose() {
 	}
 }
 
-// settle returns the endpoints to use, if ZooKeeper has live, which must be normalized. grace is how long endpoints are held
-// once one has come back. wake is the time when the result may change without another list, or zero.
-func (h *hold) settle(live []registry.Endpoint, now time.Time, grace time.Duration) (use []registry.Endpoint, wake time.Time) {
-	for _, e := range live {
-		delete(h.held, e.Addr)
+// settle returns the endpoints to use, with one per address and sorted by it, if ZooKeeper has live, which must be so, too. back
+// has the addresses of all records, also of those that must not be used. grace is how long endpoints are held once a record has
+// come back. wake is the time when the result may change without another list, or zero.
+func (h *hold) settle(live []registry.Endpoint, back []string, now time.Time, grace time.Duration) (use []registry.Endpoint, wake time.Time) {
+	for _, addr := range back {
+		delete(h.held, addr)
 	}
 	if len(h.held) == 0 {
 		h.held = nil
-	} else if h.until.IsZero() && len(live) > 0 {
+	} else if h.until.IsZero() && len(back) > 0 {
 		h.until = now.Add(grace)
 	}
 	if !h.until.IsZero() && !now.Before(h.until) {
@@ -50,6 +52,6 @@ func (h *hold) settle(live []registry.Endpoint, now time.Time, grace time.Durati
 	if h.held != nil {
 		wake = h.until
 	}
-	h.current = registry.Normalize(use)
+	h.current = distinct(use)
 	return h.current, wake
 }

@@ -12,7 +12,7 @@ import (
 func TestHold(t *testing.T) {
 	for name, steps := range map[string][]struct {
 		at   int    // seconds
-		live string // addresses; "lost" is a lost session
+		live string // addresses, after "-" those whose record says that they must not be used; "lost" is a lost session
 		use  string
 	}{
 		"no loss": {{0, "a b", "a b"}, {1, "b", "b"}, {2, "", ""}},
@@ -24,7 +24,10 @@ func TestHold(t *testing.T) {
 		"lost again": {
 			{0, "a b", "a b"}, {5, "lost", ""}, {5, "a", "a b"}, {20, "lost", ""}, {20, "", "a b"}, {60, "a", "a b"}, {89, "a", "a b"}, {90, "a", "a"}},
 		"comes and goes": {{0, "a b", "a b"}, {5, "lost", ""}, {5, "a", "a b"}, {6, "", "b"}, {35, "", ""}},
-		"lost first":     {{0, "lost", ""}, {0, "", ""}, {1, "a", "a"}, {2, "", ""}},
+		"back, but not to be used": {
+			{0, "a b c", "a b c"}, {5, "lost", ""}, {5, "-a", "b c"}, {34, "-a", "b c"}, {35, "-a", ""}},
+		"all back, none to be used": {{0, "a b", "a b"}, {5, "lost", ""}, {5, "-a -b", ""}},
+		"lost first":                {{0, "lost", ""}, {0, "", ""}, {1, "a", "a"}, {2, "", ""}},
 	} {
 		var h hold
 		begin := time.Unix(1000, 0)
@@ -34,11 +37,16 @@ func TestHold(t *testing.T) {
 				continue
 			}
 			var live []registry.Endpoint
+			var back []string
 			for _, a := range strings.Fields(s.live) {
-				live = append(live, registry.Endpoint{Addr: a, Weight: 1})
+				addr, isOff := strings.CutPrefix(a, "-")
+				back = append(back, addr)
+				if !isOff {
+					live = append(live, registry.Endpoint{Addr: addr, Weight: 1})
+				}
 			}
 			now := begin.Add(time.Duration(s.at) * time.Second)
-			use, wake := h.settle(live, now, 30*time.Second)
+			use, wake := h.settle(live, back, now, 30*time.Second)
 			var got []string
 			for _, e := range use {
 				got = append(got, e.Addr)
