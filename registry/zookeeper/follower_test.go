@@ -47,7 +47,7 @@ func TestProviders(t *testing.T) {
 			Service{Scheme: "tri", Protocol: "grpc"}, []string{"dubbo://10.0.0.1:1/a", "tri://10.0.0.1:2/a"}, nil, "10.0.0.1:2*1 grpc"},
 		"weights": {Service{}, []string{"dubbo://10.0.0.1:1/a?weight=50", "dubbo://10.0.0.2:1/a", "dubbo://10.0.0.3:1/a?weight=150"}, nil, "10.0.0.1:1*1 dubbo, 10.0.0.2:1*2 dubbo, 10.0.0.3:1*3 dubbo"},
 		"heavy": {
-			Service{}, []string{"dubbo://10.0.0.1:1/a?weight=1000", "dubbo://10.0.0.2:1/a?weight=500"}, nil, "10.0.0.1:1*2 dubbo, 10.0.0.2:1*1 dubbo"},
+			Service{}, []string{"dubbo://10.0.0.1:1/a?weight=100000", "dubbo://10.0.0.2:1/a?weight=50000"}, nil, "10.0.0.1:1*2 dubbo, 10.0.0.2:1*1 dubbo"},
 		"weight 0": {
 			Service{}, []string{"dubbo://10.0.0.1:1/a?weight=0", "dubbo://10.0.0.2:1/a"}, nil, "10.0.0.2:1*1 dubbo"},
 		"all of weight 0": {

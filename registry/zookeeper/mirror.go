@@ -27,6 +27,7 @@ type value struct {
 // entry is a key that somebody uses. It is
 //
 //	stale    a read is due: at first, after a change, and after another connection
+//	paused   stale, but the last read has failed, and the next one waits for readPause
 //	reading  a read is on its way; a change meanwhile makes it stale again
 //	fresh    the value is that of ZooKeeper, and a watch is set
 type entry struct {
@@ -34,6 +35,7 @@ type entry struct {
 	value   value
 	failed  time.Time // when value.err came
 	stale   bool
+	paused  bool
 	reading bool
 	users   map[*follower]struct{}
 }
@@ -97,10 +99,10 @@ func (m *mirror) spoil(e *entry) {
 	for f := range e.users {
 		f.missing[e] = struct{}{}
 	}
-	if e.stale {
+	if e.stale && !e.paused {
 		return
 	}
-	e.stale = true
+	e.stale, e.paused = true, false
 	if !e.reading {
 		m.due = append(m.due, e)
 		m.pump()
@@ -167,12 +169,15 @@ func (m *mirror) finish(e *entry, v value, err error, epoch int) {
 	switch {
 	case e.stale: // it changed meanwhile
 		m.due = append(m.due, e)
-	case err != nil: // tried again; by the next connection, if this one was lost
+	case errors.Is(err, session.ErrLost): // the next connection reads it
 		e.stale = true
 		m.due = append(m.due, e)
-		if epoch == m.epoch && errors.Is(err, session.ErrLost) {
+		if epoch == m.epoch {
 			m.connected = false
 		}
+	case err != nil:
+		e.stale, e.paused = true, true
+		time.AfterFunc(readPause, func() { m.resume(e) })
 	default:
 		if v.err != nil && e.value.err == nil {
 			e.failed = time.Now()
@@ -189,6 +194,18 @@ func (m *mirror) finish(e *entry, v value, err error, epoch int) {
 		}
 	}
 	m.pump()
+}
+
+// readPause is the time until a read is repeated that has failed although there is a connection.
+const readPause = time.Second
+
+// resume ends the pause of a key.
+func (m *mirror) resume(e *entry) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e.paused && m.entries[e.key] == e {
+		m.spoil(e)
+	}
 }
 
 // unreadablePause is the time until a key is read again that could not be read, and so has no watch.

@@ -53,7 +53,8 @@ type reply struct {
 	err  error
 }
 
-// do sends a request and waits for its response.
+// do sends a request and waits for its response. The server answers requests in their order, so if there is no response by the
+// deadline of ctx, all later requests wait, too: the connection is closed then.
 func (c *conn) do(ctx context.Context, op int32, encode func(*encoder)) (decoder, error) {
 	call := &call{done: make(chan reply, 1)}
 	if err := c.send(op, encode, call); err != nil {
@@ -63,6 +64,9 @@ func (c *conn) do(ctx context.Context, op int32, encode func(*encoder)) (decoder
 	case r := <-call.done:
 		return decoder{b: r.body}, r.err
 	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			_ = c.net.Close()
+		}
 		return decoder{}, ctx.Err()
 	}
 }

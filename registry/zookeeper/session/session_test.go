@@ -182,6 +182,38 @@ func TestSessionGoesOn(t *testing.T) {
 	}
 }
 
+// TestRequestTimeout: a request without a response by its deadline ends the connection, and one that is given up does not.
+func TestRequestTimeout(t *testing.T) {
+	srv := zktest.Start(t)
+	s, h := open(t, srv.Addr(), nil)
+	await(t, "the session", h.connected)
+	srv.Freeze(true)
+	givenUp, cancel := context.WithCancel(ctx(t))
+	cancel()
+	if _, err := s.Get(givenUp, "/", false); !errors.Is(err, context.Canceled) {
+		t.Errorf("given up: %v", err)
+	}
+	other := make(chan error, 1)
+	go func() {
+		_, err := s.Exists(context.Background(), "/", false)
+		other <- err
+	}()
+	select {
+	case err := <-h.lost:
+		t.Fatalf("lost before the deadline: %v", err)
+	default:
+	}
+	short, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.Get(short, "/", false); !errors.Is(err, context.DeadlineExceeded) && err != ErrLost {
+		t.Errorf("at the deadline: %v", err)
+	}
+	await(t, "the loss", h.lost)
+	if err := await(t, "the other request", other); err != ErrLost {
+		t.Errorf("the other request: %v", err)
+	}
+}
+
 // TestAnotherSession: a session that the server has ended, or has never heard of, is followed by another one.
 func TestAnotherSession(t *testing.T) {
 	for name, end := range map[string]func(*zktest.Server){

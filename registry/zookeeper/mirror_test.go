@@ -1,0 +1,64 @@
+package zookeeper
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/remora-proxy/remora/registry/zookeeper/session"
+)
+
+// TestFailedReads: a read that fails while there is a connection is repeated after a pause, and another connection ends the pause.
+func TestFailedReads(t *testing.T) {
+	for _, failure := range []error{session.ErrFormat, session.Expired, session.AuthFailed, context.DeadlineExceeded} {
+		t.Run(failure.Error(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var reads int
+				var err error
+				m := &mirror{
+					ctx: t.Context(), entries: make(map[key]*entry), dirty: make(map[*follower]struct{}), wake: make(chan struct{}, 1),
+					start: func(f func()) bool { go f(); return true },
+				}
+				m.read = func(context.Context, key) (value, error) {
+					m.mu.Lock()
+					defer m.mu.Unlock()
+					if reads++; reads > 1000 {
+						return value{}, session.ErrLost // ends a loop without a pause
+					}
+					return value{data: "x"}, err
+				}
+				expect := func(what string, want int) {
+					t.Helper()
+					synctest.Wait()
+					m.mu.Lock()
+					defer m.mu.Unlock()
+					if reads != want {
+						t.Errorf("%s: %d reads, want %d", what, reads, want)
+					}
+				}
+				f := &follower{used: make(map[*entry]struct{}), missing: make(map[*entry]struct{})}
+				err = failure
+				m.connect()
+				m.mu.Lock()
+				m.use(f, key{"/a", false})
+				m.mu.Unlock()
+				expect("at first", 1)
+				time.Sleep(10*readPause + readPause/2)
+				expect("later", 11)
+				m.connect()
+				expect("after a connection", 12)
+				m.mu.Lock()
+				err = nil
+				m.mu.Unlock()
+				time.Sleep(10 * readPause)
+				expect("readable again", 13)
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				if v, ok := m.use(f, key{"/a", false}); !ok || v.data != "x" {
+					t.Errorf("%+v, %t", v, ok)
+				}
+			})
+		})
+	}
+}
