@@ -48,6 +48,7 @@ type List struct {
 	doubt  *registry.Doubt
 
 	mu      sync.Mutex
+	cached  []registry.Endpoint // of the cache; nil once the source was heard
 	last    *registry.Snapshot  // the last that was delivered; nil means none
 	live    []registry.Endpoint // the last list of the source
 	heard   bool                // live was set
@@ -60,6 +61,7 @@ func (o Options) Watch(service string, notify func(*registry.Snapshot)) *List {
 	o.Wait = cmp.Or(o.Wait, defaultWait)
 	l := &List{opt: o, service: service, notify: notify, doubt: registry.NewDoubt(o.Doubts)}
 	if rec, ok := o.Cache.Load(service); ok && rec.Origin == o.Origin {
+		l.cached = rec.Endpoints
 		time.AfterFunc(o.Wait, func() { l.useCached(&rec) })
 	}
 	return l
@@ -74,13 +76,21 @@ func (l *List) useCached(rec *registry.Record) {
 	}
 }
 
+// Cached returns the endpoints that the cache has for a start with a silent source. It returns nil after Set. The caller must
+// not change them.
+func (l *List) Cached() []registry.Endpoint {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cached
+}
+
 // Set is called by the source with the whole list of the service, which Set keeps. doubt is how long the list is doubted if
 // it is empty.
 func (l *List) Set(endpoints []registry.Endpoint, doubt time.Duration) {
 	endpoints = registry.Normalize(endpoints)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.live, l.heard = endpoints, true
+	l.live, l.heard, l.cached = endpoints, true, nil
 	switch {
 	case len(endpoints) > 0 || l.last == nil || len(l.last.Endpoints) == 0:
 		l.believe()

@@ -60,8 +60,8 @@ func (f *follower) look(m *mirror) {
 		f.r.log.Warn("service has too many endpoints; some are ignored", "service", f.service, "limit", registry.MaxEndpoints)
 		endpoints = endpoints[:registry.MaxEndpoints]
 	}
-	if len(endpoints) == 0 && found.malformed > 0 {
-		return // no record is a reason to have no endpoint
+	if len(endpoints) == 0 && found.malformed.count > 0 && (f.isSet || len(f.list.Cached()) > 0) {
+		return // a malformed record is no reason to drop endpoints; a start that knows none of them is ready with none
 	}
 	use, wake := f.hold.settle(endpoints, found.back, time.Now(), f.r.grace)
 	if f.wake != nil {
@@ -127,10 +127,22 @@ type findings struct {
 	known  map[string]bool     // addresses that the interface level has, usable or not
 	back   []string            // addresses of the service's records, usable or not
 
-	malformed int
-	example   string         // of those that are malformed
-	reason    error          // of the example
+	malformed malformed      // records of providers and instances
+	overrides malformed      // records of configurators
 	others    map[string]int // records of other schemes, by these
+}
+
+// malformed counts records that can't be read.
+type malformed struct {
+	count   int
+	example string // the first of them, as a log may have it
+	reason  error  // of the example
+}
+
+func (m *malformed) add(example string, reason error) {
+	if m.count++; m.count == 1 {
+		m.example, m.reason = example, reason
+	}
 }
 
 // read returns the value of a key, which is empty if the key is not fresh or can't be read.
@@ -140,12 +152,6 @@ func (d *findings) read(m *mirror, f *follower, k key) value {
 		d.err = v.err
 	}
 	return v
-}
-
-func (d *findings) addMalformed(example string, reason error) {
-	if d.malformed++; d.malformed == 1 {
-		d.example, d.reason = example, reason
-	}
 }
 
 func (d *findings) addOther(scheme string) {
@@ -183,7 +189,7 @@ func (f *follower) findProviders(m *mirror, d *findings) {
 	for _, name := range slices.Sorted(slices.Values(overriding.children)) {
 		o := f.overrides.get(name, parseOverride)
 		if o.err != nil && o.err != errNotOurs {
-			d.addMalformed(name, o.err)
+			d.overrides.add(shown(name), o.err)
 		}
 		if o.err == nil && f.asksFor(o.group, o.version) {
 			overrides = append(overrides, o)
@@ -193,7 +199,7 @@ func (f *follower) findProviders(m *mirror, d *findings) {
 	for _, name := range slices.Sorted(slices.Values(names.children)) {
 		p := f.providers.get(name, parseProvider)
 		if p.err != nil {
-			d.addMalformed(name, p.err)
+			d.malformed.add(shown(name), p.err)
 			continue
 		}
 		d.known[p.addr] = true
@@ -237,7 +243,7 @@ func (f *follower) findInstances(m *mirror, d *findings) {
 			}
 			i := f.instances.get(data.data, parseInstance)
 			if i.err != nil {
-				d.addMalformed(app+"/"+id, i.err)
+				d.malformed.add(app+"/"+id, i.err)
 				continue
 			}
 			var meta value
@@ -305,7 +311,7 @@ func (f *follower) addExported(i *instance, rev *revision, d *findings) {
 func (f *follower) addPort(i *instance, p instancePort, weight int, d *findings) {
 	addr, err := i.addr(p.Port)
 	if err != nil {
-		d.addMalformed(fmt.Sprintf("%s, port %d", i.host, p.Port), err)
+		d.malformed.add(fmt.Sprintf("%s, port %d", i.host, p.Port), err)
 		return
 	}
 	if d.known[addr] {
@@ -321,8 +327,8 @@ func (f *follower) addPort(i *instance, p instancePort, weight int, d *findings)
 
 // tell logs records that can't be used, once for as long as they stay the same.
 func (f *follower) tell(d *findings) {
-	text := fmt.Sprint(d.malformed, d.example, slices.Sorted(maps.Keys(d.others)))
-	if d.malformed == 0 && len(d.others) == 0 || len(d.usable) > 0 && d.malformed == 0 {
+	text := fmt.Sprint(d.malformed, d.overrides, slices.Sorted(maps.Keys(d.others)))
+	if d.malformed.count+d.overrides.count == 0 && (len(d.others) == 0 || len(d.usable) > 0) {
 		text = "" // a provider may offer several protocols: there is nothing to tell while one of them is used
 	}
 	if text == f.told {
@@ -332,8 +338,11 @@ func (f *follower) tell(d *findings) {
 		return
 	}
 	args := []any{"service", f.service, "interface", f.of.Interface, "usable", len(d.usable)}
-	if d.malformed > 0 {
-		args = append(args, "malformed", d.malformed, "example", shortened(d.example), "reason", d.reason)
+	if m := &d.malformed; m.count > 0 {
+		args = append(args, "malformed", m.count, "example", shortened(m.example), "reason", m.reason)
+	}
+	if m := &d.overrides; m.count > 0 {
+		args = append(args, "malformed_overrides", m.count, "override", shortened(m.example), "override_reason", m.reason)
 	}
 	if len(d.others) > 0 {
 		args = append(args, "other_protocols", shortened(fmt.Sprint(d.others)), "expected", f.of.Scheme)

@@ -144,7 +144,7 @@ func TestInstances(t *testing.T) {
 	w.WaitAddrs("10.0.0.9:20880")
 }
 
-// TestMalformedRecords: records that can't be used are told once, and never make a service empty.
+// TestMalformedRecords: records that can't be used are told once, and never take the endpoints of a service.
 func TestMalformedRecords(t *testing.T) {
 	s := newStore(t)
 	var log said
@@ -166,15 +166,53 @@ func TestMalformedRecords(t *testing.T) {
 	w.Always("10.0.0.1:1")
 	var another said // of a sidecar that knows none of the records that made sense
 	w2 := registrytest.Watch(t, s.open(logTo(&another)), hello)
-	eventually.True(t, "the warning", func() bool { return another.count("malformed=2") == 1 })
-	if n := len(w2.History()); n > 0 {
-		t.Errorf("%d snapshots of records that make no sense", n)
+	w2.WaitAddrs()
+	if another.count("malformed=2") != 1 {
+		t.Errorf("the log lacks the warning: %s", another.text.String())
 	}
 	s.set(good, "")
 	s.set(providerPath(hello, "dubbo://10.0.0.2:1/a"), "")
 	w.WaitAddrs("10.0.0.1:1", "10.0.0.2:1")
 	s.delete(good)
 	w.WaitAddrs("10.0.0.2:1")
+	w2.WaitAddrs("10.0.0.2:1")
+}
+
+// TestMalformedAfterRestart: a sidecar that finds only malformed records at its start uses the cache.
+func TestMalformedAfterRestart(t *testing.T) {
+	s := newStore(t)
+	dir := t.TempDir()
+	cached := func(o *Options) { o.CacheDir = dir }
+	good := providerPath(hello, "dubbo://10.0.0.1:1/a")
+	s.set(good, "")
+	r := s.make(s.addr, grace, cached)
+	registrytest.Watch(t, r, hello).WaitAddrs("10.0.0.1:1")
+	r.Close()
+	s.delete(good)
+	s.set("/dubbo/"+hello+"/providers/broken", "")
+	var log said
+	w := registrytest.Watch(t, s.open(all(cached, logTo(&log))), hello)
+	eventually.True(t, "the warning", func() bool { return log.count("malformed=1") == 1 })
+	w.WaitAddrs("10.0.0.1:1")
+	w.Always("10.0.0.1:1")
+}
+
+// TestMalformedOverride: an override that can't be read is told, and does not keep a service from being empty.
+func TestMalformedOverride(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	var log said
+	s.set("/dubbo/"+hello+"/configurators/broken", "")
+	w := registrytest.Watch(t, s.open(logTo(&log)), hello)
+	w.WaitAddrs()
+	if log.count("malformed_overrides=1") != 1 || log.count("malformed=") != 0 {
+		t.Errorf("the log has: %s", log.text.String())
+	}
+	good := providerPath(hello, "dubbo://10.0.0.1:1/a")
+	s.set(good, "")
+	w.WaitAddrs("10.0.0.1:1")
+	s.delete(good)
+	w.WaitAddrs()
 }
 
 // TestSharedNodes: services of one application share what is read of it, and a service that nobody watches is not followed.

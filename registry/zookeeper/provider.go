@@ -61,6 +61,19 @@ func parseURL(name string) (dubboURL, error) {
 	return u, nil
 }
 
+// shown returns what a log may have of the name of a node: scheme, host and path of the URL. Parameters and credentials may be
+// secret, and so may all of a text that is none.
+func shown(name string) string {
+	u, err := parseURL(name)
+	switch {
+	case err == nil && !strings.Contains(u.path, "@"):
+		return u.scheme + "://" + net.JoinHostPort(u.host, strconv.Itoa(u.port)) + "/" + u.path
+	case err != nil && isName(name) && !strings.ContainsAny(name, "%:?&=@"):
+		return name
+	}
+	return "a text of " + strconv.Itoa(len(name)) + " bytes"
+}
+
 // get returns the value of a parameter, or "". Of several with one name the last counts, as in Dubbo.
 func (u *dubboURL) get(key string) (value string) {
 	u.each(func(k, v string) {

@@ -54,6 +54,28 @@ func TestParseProvider(t *testing.T) {
 	}
 }
 
+// TestShown: a log has nothing of a record that may be secret.
+func TestShown(t *testing.T) {
+	for _, c := range []struct{ name, want string }{
+		{url.QueryEscape("dubbo://10.0.0.1:1/a?token=secret"), "dubbo://10.0.0.1:1/a"},
+		{url.QueryEscape("dubbo://me:secret@10.0.0.1:1/a?x=y@z"), "dubbo://10.0.0.1:1/a"},
+		{url.QueryEscape("dubbo://me:1/secret@10.0.0.1:1/a"), "a text of 48 bytes"},
+		{url.QueryEscape("dubbo://me:secret?@10.0.0.1:1/a"), "a text of 47 bytes"},
+		{url.QueryEscape("dubbo://[2001:db8::1]:1/a?token=secret"), "dubbo://[2001:db8::1]:1/a"},
+		{url.QueryEscape("dubbo://10.0.0.1?token=secret"), "dubbo://10.0.0.1:0/"},
+		{"%zz?token=secret", "a text of 16 bytes"}, {"token=secret", "a text of 12 bytes"}, {"me:secret", "a text of 9 bytes"},
+		{"broken", "broken"}, {"", "a text of 0 bytes"},
+	} {
+		got := shown(c.name)
+		if strings.Contains(got, "secret") {
+			t.Errorf("%s: %s", c.name, got)
+		}
+		if got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
 func TestParseInstance(t *testing.T) {
 	i := parseInstance(realInstance)
 	if i.err != nil || i.host != "192.0.2.2" || i.revision != "9bd37b5d466ae6f683dbd9d1a1e7e235" || i.weight != 100 || len(i.ports) != 2 ||

@@ -159,7 +159,7 @@ func (h *handle) keep(op context.Context, claimed *int64) error {
 		return err
 	}
 	if h.Settle(op, registry.Registered, nil) {
-		h.r.log.Info("registered", "service", h.service, "node", rec.name)
+		h.r.log.Info("registered", "service", h.service, "node", shown(rec.name))
 	}
 	select {
 	case <-op.Done():
@@ -252,7 +252,7 @@ func (h *handle) remove(op context.Context, keep *record) error {
 			return err
 		}
 		h.written = slices.Delete(h.written, i, i+1)
-		h.r.log.Info("withdrawn", "service", h.service, "node", rec.name, "took", time.Since(began))
+		h.r.log.Info("withdrawn", "service", h.service, "node", shown(rec.name), "took", time.Since(began))
 	}
 	return nil
 }
