@@ -106,6 +106,19 @@ func isLoopback(addr string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
+// allLocal reports whether there are servers and all of them are on loopback, which names below localhost are, too (RFC 6761
+// section 6.3). A server is "host:port", with or without a scheme.
+func allLocal(servers []string) bool {
+	return len(servers) > 0 && !slices.ContainsFunc(servers, func(server string) bool {
+		_, addr, found := strings.Cut(server, "://")
+		if !found {
+			addr = server
+		}
+		host := strings.TrimSuffix(strings.ToLower(HostOf(addr)), ".")
+		return host != "localhost" && !strings.HasSuffix(host, ".localhost") && !isLoopback(addr)
+	})
+}
+
 // HostOf returns the host of "host:port" or "host", without brackets.
 func HostOf(authority string) string {
 	if rest, ok := strings.CutPrefix(authority, "["); ok {

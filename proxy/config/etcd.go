@@ -40,17 +40,8 @@ func (e *Etcd) Secured() bool {
 	})
 }
 
-// Local reports whether all endpoints of etcd are on loopback, which names below localhost are, too (RFC 6761 section 6.3).
-func (e *Etcd) Local() bool {
-	return len(e.Endpoints) > 0 && !slices.ContainsFunc(e.Endpoints, func(endpoint string) bool {
-		_, addr, found := strings.Cut(endpoint, "://")
-		if !found {
-			addr = endpoint
-		}
-		host := strings.TrimSuffix(strings.ToLower(HostOf(addr)), ".")
-		return host != "localhost" && !strings.HasSuffix(host, ".localhost") && !isLoopback(addr)
-	})
-}
+// Local reports whether all endpoints of etcd are on loopback.
+func (e *Etcd) Local() bool { return allLocal(e.Endpoints) }
 
 func (e *Etcd) servers() (key string, n int) { return "endpoints", len(e.Endpoints) }
 

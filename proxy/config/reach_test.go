@@ -75,8 +75,8 @@ func TestAllowAddresses(t *testing.T) {
 	}
 }
 
-// TestEtcdLocal: an etcd is local if none of its endpoints can be elsewhere.
-func TestEtcdLocal(t *testing.T) {
+// TestLocal: a registry is local if none of its servers can be elsewhere.
+func TestLocal(t *testing.T) {
 	for _, c := range []struct {
 		endpoints []string
 		want      bool
@@ -91,7 +91,14 @@ func TestEtcdLocal(t *testing.T) {
 		{[]string{"etcd:2379"}, false},
 	} {
 		if got := (&Etcd{Endpoints: c.endpoints}).Local(); got != c.want {
-			t.Errorf("%v: %t", c.endpoints, got)
+			t.Errorf("etcd %v: %t", c.endpoints, got)
+		}
+		var servers []string // ZooKeeper's have no scheme
+		for _, endpoint := range c.endpoints {
+			servers = append(servers, endpoint[strings.LastIndexByte(endpoint, '/')+1:])
+		}
+		if got := (&ZooKeeper{Servers: servers}).Local(); got != c.want {
+			t.Errorf("ZooKeeper %v: %t", servers, got)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func (r *Register) check(in scope, at path) {
 		in.report(at.key("listener"), "there is no listener %q%s", r.Listener, knownNames(r.Listener, names))
 	}
 	checkAddress(in, at.key("advertise"), r.Advertise, dialable)
-	c.Registry.checkRegistrar(in, at)
+	c.Registry.checkRegistrar(in, at, r, listener)
 	r.Check.checkListener(in, at.key("check"), listener)
 }
 

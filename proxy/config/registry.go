@@ -39,6 +39,11 @@ type registryBlock interface {
 	tls() *TLS       // nil means plain text
 }
 
+// registrationRule is the block of a registry that can't register each service or listener.
+type registrationRule interface {
+	checkRegistration(in scope, at path, r *Register, l *Listener)
+}
+
 // declareRegistry gives Registry the block of a registry.
 func declareRegistry(name string, b registryBlock) { declareBlock[Registry](name, b) }
 
@@ -73,8 +78,9 @@ func (r *Registry) checkConfigured(in scope, at path, discover string) {
 	}
 }
 
-// checkRegistrar reports a registration if no registry that can register has servers.
-func (r *Registry) checkRegistrar(in scope, at path) {
+// checkRegistrar reports a registration that the first registry with servers can't take, or if there is no such registry.
+// l is nil if there is no such listener.
+func (r *Registry) checkRegistrar(in scope, at path, reg *Register, l *Listener) {
 	empty := ""
 	for name, b := range r.blocks() {
 		key, servers := b.servers()
@@ -82,6 +88,9 @@ func (r *Registry) checkRegistrar(in scope, at path) {
 		case !b.registers():
 			continue
 		case servers > 0:
+			if rule, ok := b.(registrationRule); ok && l != nil {
+				rule.checkRegistration(in, at, reg, l)
+			}
 			return
 		case empty != "":
 			empty += ", "

@@ -80,10 +80,8 @@ func (r *Registry) ZooKeeper() *ZooKeeper { return block[ZooKeeper](r.Blocks) }
 
 func (z *ZooKeeper) setDefaults() { z.Group, z.SessionTimeout = "dubbo", 10*time.Second }
 
-// Local reports whether ZooKeeper is on a loopback address.
-func (z *ZooKeeper) Local() bool {
-	return len(z.Servers) > 0 && !slices.ContainsFunc(z.Servers, func(server string) bool { return !isLoopback(server) })
-}
+// Local reports whether all servers of ZooKeeper are on loopback.
+func (z *ZooKeeper) Local() bool { return allLocal(z.Servers) }
 
 func (z *ZooKeeper) servers() (key string, n int) { return "servers", len(z.Servers) }
 
@@ -123,6 +121,21 @@ func (z *ZooKeeper) check(in scope, at path) {
 		in.refuseIf(s.finds(DiscoverZooKeeper) && may != nil && !slices.Contains(may, s.Protocol), path("services").key(name).key("protocol"),
 			"is %s, but registry.zookeeper.services takes records of %s for it; expected %s, or other records", s.Protocol, records, strings.Join(may, " or "))
 	}
+}
+
+// checkRegistration reports a registration that consumers of Dubbo can't call.
+func (z *ZooKeeper) checkRegistration(in scope, at path, r *Register, l *Listener) {
+	canCall := func(s ZooKeeperScheme) bool { return s.Listener == l.Protocol }
+	if !slices.ContainsFunc(ZooKeeperSchemes, canCall) {
+		var may []string
+		for _, s := range ZooKeeperSchemes {
+			may = append(may, s.Listener)
+		}
+		in.report(at.key("listener"), "%s is %s, which consumers of Dubbo can't call; expected a listener that is %s", l.Name, l.Protocol, strings.Join(may, " or "))
+	}
+	of := z.Of(r.Service)
+	in.refuseIf(strings.ContainsAny(of.Group, ",*"), at.key("service"), "has group %q in registry.zookeeper.services; expected one group to register it", of.Group)
+	in.refuseIf(strings.ContainsAny(of.Version, ",*"), at.key("service"), "has version %q in registry.zookeeper.services; expected one version to register it", of.Version)
 }
 
 // Of returns what is set for a service.

@@ -33,3 +33,23 @@ func TestZooKeeperRules(t *testing.T) {
 		{`{services: {s: {discover: zookeeper}}}`, "is zookeeper, but registry.zookeeper.servers is empty"},
 	})
 }
+
+// TestZooKeeperRegistrations checks that what is registered in ZooKeeper can be called by consumers of Dubbo.
+func TestZooKeeperRegistrations(t *testing.T) {
+	of := func(protocol, registry string) string {
+		return `{listeners: [{name: l, address: "127.0.0.1:1", protocol: ` + protocol + `, service: s}],
+			services: {s: {discover: static, protocol: ` + protocol + `, endpoints: [{address: "127.0.0.1:2"}]}},
+			register: [{service: a, listener: l, advertise: "10.0.0.1:1"}], registry: {` + registry + `}}`
+	}
+	const zookeeper = `zookeeper: {servers: ["10.0.0.1:2181"]}`
+	checkRules(t, []rule{
+		{of("dubbo", zookeeper), ""},
+		{of("http", zookeeper), ""},
+		{of("tcp", zookeeper), "register[0].listener: l is tcp, which consumers of Dubbo can't call; expected a listener that is dubbo or http"},
+		{of("link", zookeeper), "register[0].listener: l is link, which consumers of Dubbo can't call"},
+		{of("tcp", zookeeper+`, etcd: {endpoints: ["10.0.0.1:2379"]}`), ""}, // etcd comes first
+		{of("dubbo", `zookeeper: {servers: ["10.0.0.1:2181"], services: [{service: a, group: g, version: '1'}, {service: b, group: '*'}]}`), ""},
+		{of("dubbo", `zookeeper: {servers: ["10.0.0.1:2181"], services: [{service: a, group: '*'}]}`), `register[0].service: has group "*"`},
+		{of("dubbo", `zookeeper: {servers: ["10.0.0.1:2181"], services: [{service: a, version: '1,2'}]}`), `register[0].service: has version "1,2"`},
+	})
+}

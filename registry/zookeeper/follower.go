@@ -49,7 +49,7 @@ func (f *follower) look(m *mirror) {
 	if found.err != nil {
 		if text := found.err.Error(); f.unreadable != text {
 			f.unreadable = text
-			f.r.log.Warn("service can't be read in ZooKeeper; the last known endpoints stay in use", "service", f.service, "error", found.err)
+			f.r.log.Warn("service can't be read in ZooKeeper; the last known endpoints stay in use", "service", f.service, "code", codeOf(found.err), "error", found.err)
 		}
 		return
 	}

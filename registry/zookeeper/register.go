@@ -22,7 +22,7 @@ func (r *Registry) Register(reg registry.Registration) registry.Handle {
 	h := &handle{Pursuit: pursuit.New(r.ctx, ErrClosed), r: r, service: reg.Service, changed: make(chan struct{}, 1)}
 	rec, err := r.recordOf(&reg)
 	if err != nil {
-		r.log.Error("registration is invalid", "service", reg.Service, "error", err)
+		r.log.Error("registration is invalid", "service", reg.Service, "code", registry.CodeInvalid, "error", err)
 		h.Fail(err)
 		return h
 	}
@@ -68,7 +68,7 @@ func (h *handle) Change(reg registry.Registration) {
 		err = errIdentity
 	}
 	if err != nil {
-		h.r.log.Error("registration change is invalid, ignored", "service", h.service, "error", err)
+		h.r.log.Error("registration change is invalid, ignored", "service", h.service, "code", registry.CodeInvalid, "error", err)
 		return
 	}
 	h.mu.Lock()
@@ -121,7 +121,7 @@ func (h *handle) Keep(op context.Context) {
 			continue
 		}
 		if h.Err() == nil {
-			h.r.log.Warn("registration failed, will retry", "service", h.service, "error", err)
+			h.r.log.Warn("registration failed, will retry", "service", h.service, "code", codeOf(err), "error", err)
 		}
 		h.Settle(op, registry.Pending, err)
 		h.pause.wait(op)
