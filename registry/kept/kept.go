@@ -76,12 +76,12 @@ func (l *List) useCached(rec *registry.Record) {
 	}
 }
 
-// Cached returns the endpoints that the cache has for a start with a silent source. It returns nil after Set. The caller must
-// not change them.
-func (l *List) Cached() []registry.Endpoint {
+// Cached returns the endpoints that the cache has for a start with a silent source, and whether they are in use. It returns none
+// after Set. The caller must not change them.
+func (l *List) Cached() (endpoints []registry.Endpoint, isUsed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.cached
+	return l.cached, l.cached != nil && l.last != nil
 }
 
 // Set is called by the source with the whole list of the service, which Set keeps. doubt is how long the list is doubted if

@@ -43,7 +43,11 @@ func (f *follower) look(m *mirror) {
 	if !isComplete {
 		return
 	}
-	if isLost {
+	cached, isUsed := f.list.Cached()
+	if isUsed {
+		f.hold.current = heavier(cached)
+	}
+	if isLost || isUsed {
 		f.hold.lose()
 	}
 	if found.err != nil {
@@ -60,7 +64,7 @@ func (f *follower) look(m *mirror) {
 		f.r.log.Warn("service has too many endpoints; some are ignored", "service", f.service, "limit", registry.MaxEndpoints)
 		endpoints = endpoints[:registry.MaxEndpoints]
 	}
-	if len(endpoints) == 0 && found.malformed.count > 0 && (f.isSet || len(f.list.Cached()) > 0) {
+	if len(endpoints) == 0 && found.malformed.count > 0 && (f.isSet || len(cached) > 0) {
 		return // a malformed record is no reason to drop endpoints; a start that knows none of them is ready with none
 	}
 	use, wake := f.hold.settle(endpoints, found.back, time.Now(), f.r.grace)
@@ -378,6 +382,15 @@ func reduced(endpoints []registry.Endpoint) []registry.Endpoint {
 		endpoints[i].Weight = w
 	}
 	return registry.Normalize(endpoints)
+}
+
+// heavier returns endpoints of the cache, which reduced has made, with weights like those of Dubbo.
+func heavier(endpoints []registry.Endpoint) []registry.Endpoint {
+	endpoints = slices.Clone(endpoints)
+	for i := range endpoints {
+		endpoints[i].Weight *= defaultWeight
+	}
+	return endpoints
 }
 
 func gcd(a, b int) int {

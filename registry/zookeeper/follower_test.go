@@ -197,6 +197,33 @@ func TestMalformedAfterRestart(t *testing.T) {
 	w.Always("10.0.0.1:1")
 }
 
+// TestHoldCache: after a start with the cache, its endpoints stay until those that live have come back.
+func TestHoldCache(t *testing.T) {
+	s := newStore(t)
+	link := cutlink.To(t, s.addr)
+	dir := t.TempDir()
+	cached := func(o *Options) { o.CacheDir = dir }
+	provider := func(i int) string { return providerPath(hello, fmt.Sprintf("dubbo://10.0.0.%d:1/a", i)) }
+	s.set(provider(1), "")
+	s.set(provider(2), "")
+	r := s.make(link.Addr(), grace, cached)
+	registrytest.Watch(t, r, hello).WaitAddrs("10.0.0.1:1", "10.0.0.2:1")
+	r.Close()
+
+	link.Cut(true)
+	w := registrytest.Watch(t, s.openAt(link.Addr(), grace, cached), hello)
+	w.WaitAddrs("10.0.0.1:1", "10.0.0.2:1")
+	s.delete(provider(1))
+	s.delete(provider(2))
+	s.set(provider(3), "")
+	link.Cut(false)
+	snap := w.WaitAddrs("10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1")
+	if got, want := text(snap.Endpoints), "10.0.0.1:1*1 dubbo, 10.0.0.2:1*1 dubbo, 10.0.0.3:1*1 dubbo"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	w.Always("10.0.0.1:1")
+}
+
 // TestMalformedOverride: an override that can't be read is told, and does not keep a service from being empty.
 func TestMalformedOverride(t *testing.T) {
 	t.Parallel()

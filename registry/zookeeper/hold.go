@@ -7,8 +7,8 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// hold decides which endpoints to use after the session was lost: those of ZooKeeper, and those that were in use before and
-// have not come back. A ZooKeeper that was down or frozen for longer than the timeout of sessions ends the sessions of the
+// hold decides which endpoints to use after the session was lost, or after a start with the cache: those of ZooKeeper, and those
+// that were in use before and have not come back. A ZooKeeper that was down or frozen for longer than the timeout of sessions ends the sessions of the
 // providers, too, and they register again one after the other. A ZooKeeper that has lost its data has none of them at first.
 //
 // What is held is dropped a time after the first record has come back. An endpoint whose record says that it must not be used
