@@ -37,7 +37,7 @@ type follower struct {
 	unreadable string // the last error that was logged
 }
 
-// look reads what the mirror has of the service, and delivers the endpoints if all of it is fresh.
+// look reads what the mirror has of the service, and delivers the endpoints, unless a key must be read first.
 func (f *follower) look(m *mirror) {
 	found, isComplete, isLost := f.findIn(m)
 	if !isComplete {
@@ -72,7 +72,7 @@ func (f *follower) look(m *mirror) {
 		f.wake.Stop()
 	}
 	if !wake.IsZero() {
-		f.wake = time.AfterFunc(time.Until(wake), func() { f.r.mirror.wakeUp(f) })
+		f.wake = time.AfterFunc(time.Until(wake), func() { f.r.mirror.markDirty(f) })
 	}
 	doubt := kept.AfterChange
 	if !f.isSet {

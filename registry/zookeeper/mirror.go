@@ -74,7 +74,7 @@ func (m *mirror) use(f *follower, k key) (v value, ok bool) {
 	if e == nil {
 		e = &entry{key: k, users: make(map[*follower]struct{})}
 		m.entries[k] = e
-		m.spoil(e)
+		m.markStale(e)
 	}
 	e.users[f] = struct{}{}
 	f.used[e] = struct{}{}
@@ -94,8 +94,8 @@ func (m *mirror) drop(f *follower, e *entry) {
 	}
 }
 
-// spoil makes an entry stale. The caller holds mu.
-func (m *mirror) spoil(e *entry) {
+// markStale makes an entry stale. The caller holds mu.
+func (m *mirror) markStale(e *entry) {
 	for f := range e.users {
 		f.missing[e] = struct{}{}
 	}
@@ -115,7 +115,7 @@ func (m *mirror) changed(path string) {
 	defer m.mu.Unlock()
 	for _, k := range []key{{path, true}, {path, false}} {
 		if e := m.entries[k]; e != nil {
-			m.spoil(e)
+			m.markStale(e)
 		}
 	}
 }
@@ -127,7 +127,7 @@ func (m *mirror) connect() {
 	m.connected = true
 	m.epoch++
 	for _, e := range m.entries {
-		m.spoil(e)
+		m.markStale(e)
 	}
 	m.pump()
 }
@@ -184,7 +184,7 @@ func (m *mirror) finish(e *entry, v value, err error, epoch int) {
 		}
 		e.value = v
 		if v.err != nil {
-			time.AfterFunc(unreadablePause, func() { m.again(e) })
+			m.rereadLater(e)
 		}
 		for f := range e.users {
 			delete(f.missing, e)
@@ -204,20 +204,22 @@ func (m *mirror) resume(e *entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e.paused && m.entries[e.key] == e {
-		m.spoil(e)
+		m.markStale(e)
 	}
 }
 
 // unreadablePause is the time until a key is read again that could not be read, and so has no watch.
 const unreadablePause = 10 * time.Second
 
-// again makes a key stale, if it is still used.
-func (m *mirror) again(e *entry) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.entries[e.key] == e {
-		m.spoil(e)
-	}
+// rereadLater makes a key stale after unreadablePause, if it is still used then.
+func (m *mirror) rereadLater(e *entry) {
+	time.AfterFunc(unreadablePause, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.entries[e.key] == e {
+			m.markStale(e)
+		}
+	})
 }
 
 // failure returns the error of the first key, by its path, that can't be read, or nil, and since when.
@@ -242,8 +244,8 @@ func (m *mirror) mark(f *follower) {
 	}
 }
 
-// wakeUp makes a follower look at its keys although none has changed.
-func (m *mirror) wakeUp(f *follower) {
+// markDirty makes a follower look at its keys although none has changed.
+func (m *mirror) markDirty(f *follower) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !f.stopped {

@@ -110,7 +110,7 @@ func (h *handle) Pause(op context.Context) { h.pause.wait(op) }
 
 // Keep implements pursuit.Registrant.
 func (h *handle) Keep(op context.Context) {
-	claimed := int64(0) // the session in which this process has had the node
+	claimed := int64(0) // the session in which the node was taken over; it is taken over once per session
 	for op.Err() == nil {
 		err := h.keep(op, &claimed)
 		if op.Err() != nil {

@@ -263,7 +263,7 @@ func (u unresolved) Watch(service string, notify func(*registry.Snapshot)) (stop
 	r.following.Lock()
 	r.following.all[f] = struct{}{}
 	r.following.Unlock()
-	r.mirror.wakeUp(f)
+	r.mirror.markDirty(f)
 	return func() {
 		f.list.Close()
 		r.following.Lock()
