@@ -9,8 +9,8 @@ import (
 )
 
 // Endpoint is one replica as one loop sees it, from the Update that adds its address to the
-// Update that removes it. Attempts that are pending at the removal must still be counted down. Each
-// part of an Endpoint has one job and knows no other part. The methods of Endpoint need several parts.
+// Update that removes it: what its attempts have shown, and what a pick needs to know of that. Attempts that are
+// pending at the removal must still be counted down. Each part of an Endpoint has one job and knows no other part.
 type Endpoint struct {
 	// As of the last Update. Weight is always > 0.
 	Addr      string

@@ -30,7 +30,7 @@ type Stall struct {
 	Probe time.Duration
 }
 
-// Set is the endpoints of one service on one loop, and picks one of them. Its parts know which endpoints are ejected,
+// Set is the endpoints of one service on one loop, and picks one of them, by what it knows of all: which are ejected,
 // how their weights grow, what they report and which are near. The zero value is an empty set that picks
 // by least_pending, ejects no endpoint and knows no zones. After a change of any setting but
 // Stall, the owner must call Retune. Zone may not change once the set has endpoints. A Set

@@ -14,8 +14,8 @@ import (
 )
 
 // Exchange takes one request through its phases, to its one response. The message has the request and its memory, the
-// admission where the request goes, the walk its way through filters, and the race its attempts. Each file has the
-// methods of one phase: see the package comment. end.go says when an exchange is recycled.
+// admission where the request goes, the walk its way through filters, and the race its attempts. phases.go has the
+// phases: see the package comment. end.go says when an exchange is recycled.
 type Exchange struct {
 	pool     *Pool
 	caller   Caller

@@ -9,8 +9,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/hedge/worth"
 )
 
-// Route decides when a request of one route may be hedged on one loop, by its policy, its latency, and what hedges
-// save. It must not be copied once in use.
+// Route is what one loop has learned of the latencies and hedges of one route, and says by that when its next request
+// may be hedged. Service.Decide then says whether. A Route must not be copied once in use.
 type Route struct {
 	Policy    Policy
 	Estimator Estimator
