@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,11 +17,11 @@ import (
 // watch ends.
 func TestFailing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sick := false
+		var sick atomic.Bool // a.test has no address
 		all := NewFailing()
 		w := New(fixed{{Addr: "a.test:80"}, {Addr: "b.test:80"}, {Addr: "10.0.0.9:80"}}, Options{
 			Failing: all, Lookup: func(_ context.Context, host string) (Answer, error) {
-				if sick && host == "a.test" {
+				if sick.Load() && host == "a.test" {
 					return Answer{}, errors.New("no such host")
 				}
 				return Answer{Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")}, TTL: time.Second}, nil
@@ -42,13 +43,13 @@ func TestFailing(t *testing.T) {
 		}
 		settle()
 		expect(true, 1, 0)
-		sick = true
+		sick.Store(true)
 		settle()
 		expect(false, 1, 2)
-		sick = false
+		sick.Store(false)
 		settle()
 		expect(true, 1, 0)
-		sick = true
+		sick.Store(true)
 		settle()
 		stop()
 		synctest.Wait()
