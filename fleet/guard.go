@@ -55,7 +55,7 @@ const (
 	deviations = 4
 )
 
-// side is what one service did on some sidecars: those with the candidate, or those without.
+// side is what one service did on the sidecars with the candidate, or on the sidecars without it.
 type side struct {
 	sidecars         int
 	requests, failed float64

@@ -94,7 +94,7 @@ func (z *ZooKeeper) tls() *TLS {
 	return nil
 }
 
-// check reports servers that are none, names that can't be those of nodes, and keys that contradict each other.
+// check reports bad addresses of servers, names that no node can have, and keys that contradict each other.
 func (z *ZooKeeper) check(in scope, at path) {
 	for i, server := range z.Servers {
 		checkAddress(in, at.key("servers").item(i), server, dialable)

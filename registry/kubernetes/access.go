@@ -186,9 +186,9 @@ const (
 	pingTimeout = 5 * time.Second
 )
 
-// client returns an HTTP client for the API server. A response must begin within silence: a server that has gone may have a
-// balancer before it that keeps the connection. All requests share one connection of HTTP/2. Environment variables that name a proxy are ignored: they are meant for
-// applications, and the proxy may be this sidecar.
+// client returns an HTTP client for the API server. A response must begin within silence: a balancer may keep the connection
+// of a server that has gone. All requests share one connection of HTTP/2. The client ignores environment variables that name a
+// proxy: they are meant for applications, and the proxy may be this sidecar.
 func (a *access) client(silence time.Duration) *http.Client {
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: idleProbe, Interval: idleProbe, Count: 3}}
 	return &http.Client{Transport: &http.Transport{

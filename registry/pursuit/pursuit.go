@@ -15,7 +15,7 @@ type goal uint8
 const (
 	up      goal = iota // registered
 	yielded             // unchanged: the record belongs to another process
-	down                // withdrawn, for now
+	down                // withdrawn, until the owner wants it again
 	closed              // withdrawn, forever
 )
 

@@ -169,7 +169,8 @@ func (d *findings) addOther(scheme string) {
 
 const maxSchemes = 32 // that are counted
 
-// endpoints returns the usable endpoints, with one per address and sorted by it. As in Dubbo, one of weight 0 is not used, unless all have that weight.
+// endpoints returns the usable endpoints, one for each address, sorted by address. As in Dubbo, an endpoint of weight 0 is not
+// used, unless all have weight 0.
 func (d *findings) endpoints() []registry.Endpoint {
 	isWeightless := func(e registry.Endpoint) bool { return e.Weight == 0 }
 	if all := slices.DeleteFunc(slices.Clone(d.usable), isWeightless); len(all) > 0 {
