@@ -87,7 +87,8 @@ type Condition struct {
 
 	Services int // that are found here
 	Kept     int // endpoints that stay in use although the source does not have them now, or does not respond
-	Doubted  int // of Services, those that have endpoints which the source does not have: see Doubts
+	Doubted  int // of Services, those that have endpoints which the source does not have: see Count.Doubt
+	Unusable int // records of these services that can't be used, such as malformed ones: the log has an example
 }
 
 // Join returns the condition of a source that consists of parts, such as namespaces. It is up if all parts are. Without
@@ -107,7 +108,8 @@ func Join(made time.Time, parts ...Condition) Condition {
 		if all.Err == nil {
 			all.Code, all.Err = p.Code, p.Err
 		}
-		all.Services, all.Kept, all.Doubted = all.Services+p.Services, all.Kept+p.Kept, all.Doubted+p.Doubted
+		all.Services, all.Kept = all.Services+p.Services, all.Kept+p.Kept
+		all.Doubted, all.Unusable = all.Doubted+p.Doubted, all.Unusable+p.Unusable
 	}
 	return all
 }
@@ -154,49 +156,4 @@ func (c *Contact) Condition() Condition {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
-}
-
-// Doubts counts the endpoints of a source that stay in use although the source does not have them. The zero value has
-// none.
-type Doubts struct {
-	mu                  sync.Mutex
-	services, endpoints int
-}
-
-// Add adds these doubts to a condition.
-func (d *Doubts) Add(to *Condition) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	to.Doubted += d.services
-	to.Kept += d.endpoints
-}
-
-// Doubt is what one watch adds to Doubts. Its methods may be called from any goroutine. Without Doubts they do nothing.
-type Doubt struct {
-	of        *Doubts
-	endpoints int  // guarded by of.mu, as is ended
-	ended     bool // the watch has ended
-}
-
-// NewDoubt returns a Doubt that adds nothing yet. The caller must End it.
-func NewDoubt(of *Doubts) *Doubt { return &Doubt{of: of} }
-
-// Set makes the watch add so many endpoints. 0 means that it doubts nothing. After End it does nothing.
-func (d *Doubt) Set(endpoints int) { d.set(endpoints, false) }
-
-// End removes what the watch has added.
-func (d *Doubt) End() { d.set(0, true) }
-
-func (d *Doubt) set(endpoints int, last bool) {
-	if d.of == nil {
-		return
-	}
-	d.of.mu.Lock()
-	defer d.of.mu.Unlock()
-	if d.ended {
-		return
-	}
-	d.of.services += min(endpoints, 1) - min(d.endpoints, 1)
-	d.of.endpoints += endpoints - d.endpoints
-	d.endpoints, d.ended = endpoints, last
 }

@@ -85,31 +85,6 @@ func TestContact(t *testing.T) {
 	}
 }
 
-// TestDoubts: the endpoints of all watches are counted, until each believes its list again or ends.
-func TestDoubts(t *testing.T) {
-	var d Doubts
-	one, other := NewDoubt(&d), NewDoubt(&d)
-	for i, step := range []struct {
-		do             func()
-		services, kept int
-	}{
-		{func() {}, 0, 0},
-		{func() { one.Set(3) }, 1, 3},
-		{func() { one.Set(2); other.Set(5) }, 2, 7},
-		{func() { one.Set(0) }, 1, 5},
-		{func() { other.End(); other.End() }, 0, 0},
-		{func() { other.Set(4) }, 0, 0}, // it has ended
-		{func() { one.Set(1) }, 1, 1},
-	} {
-		step.do()
-		var now Condition
-		if d.Add(&now); now.Doubted != step.services || now.Kept != step.kept {
-			t.Errorf("step %d: %+v, want %d services and %d endpoints", i, now, step.services, step.kept)
-		}
-	}
-	NewDoubt(nil).Set(1)
-}
-
 // TestCodeOf: errors of the system, of TLS and of HTTP clients have codes.
 func TestCodeOf(t *testing.T) {
 	read := func(path string) error {

@@ -203,6 +203,7 @@ func (d *discovery) stats() (all []admin.SourceStats) {
 func sourceStats(name string, now registry.Condition) admin.SourceStats {
 	st := admin.SourceStats{
 		Name: name, Up: now.Up, Since: now.Since, Code: now.Code, Services: now.Services, Kept: now.Kept, Doubted: now.Doubted,
+		Unusable: now.Unusable,
 	}
 	if now.Err != nil {
 		st.Error = now.Err.Error()

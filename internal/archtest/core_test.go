@@ -44,6 +44,7 @@ var besideCore = []struct{ path, why string }{
 	{"registry/address.go", "it splits addresses with package net, and does no I/O"},
 	{"registry/cache.go", "the command stores snapshots in files; the core gets snapshots"},
 	{"registry/condition.go", "the command shows how sources do; the core gets snapshots"},
+	{"registry/tally.go", "as condition.go, of which it is a part"},
 	{"registry/share.go", "the command shares watches, on goroutines; the core gets snapshots"},
 }
 
@@ -262,6 +263,7 @@ func TestCoreReachFixtures(t *testing.T) {
 			"internal/atomicfile/atomicfile.go":   `package atomicfile; import "os"`,
 			"registry/condition.go":               `package registry; import "sync"`,
 			"registry/share.go":                   `package registry; import "sync"`,
+			"registry/tally.go":                   `package registry; import "sync"`,
 		}
 		for path, text := range c.texts {
 			texts[path] = text

@@ -56,7 +56,7 @@ func newSidecar(t testing.TB, yaml string) *sidecar {
 		t.Fatal(err)
 	}
 	s := &sidecar{t: t, sources: []SourceStats{
-		{Name: "etcd", Up: true, Since: time.Unix(1700000000, 0), Services: 2},
+		{Name: "etcd", Up: true, Since: time.Unix(1700000000, 0), Services: 2, Unusable: 5},
 		{Name: "dns", Since: time.Unix(1700000000, 0), Code: "unresolved", Error: "host x: none", Services: 1, Kept: 3},
 	}}
 	log := slog.New(slog.DiscardHandler)

@@ -112,6 +112,7 @@ func TestMetrics(t *testing.T) {
 		{"remora_source_services", "source=etcd", 2},
 		{"remora_source_endpoints_kept", "source=dns", 3},
 		{"remora_source_services_doubted", "source=dns", 0},
+		{"remora_source_records_unusable", "source=etcd", 5},
 		{"remora_registration_state", "address=10.0.0.1:1,service=me,state=registered", 1},
 		{"remora_reactor_accepted_total", "", 15},
 	} {

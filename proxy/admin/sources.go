@@ -15,6 +15,7 @@ type SourceStats struct {
 	Services int       `json:"services"`        // that are found there
 	Kept     int       `json:"kept"`            // endpoints that stay in use although the source does not have them, or is down
 	Doubted  int       `json:"doubted"`         // of Services, those with endpoints that the source does not have
+	Unusable int       `json:"unusable"`        // records that can't be used, such as malformed ones: the log has an example
 }
 
 // SourceDNS is the name of DNS among the sources. DNS is no registry.
@@ -58,6 +59,9 @@ func (s *SourceStats) String() string {
 	if s.Kept > 0 {
 		text += fmt.Sprintf("; %d endpoints kept", s.Kept)
 	}
+	if s.Unusable > 0 {
+		text += fmt.Sprintf("; %d records can't be used", s.Unusable)
+	}
 	return text
 }
 
@@ -88,6 +92,7 @@ var (
 	sourceServices = gauge("source_services", "Services whose endpoints are found there.", "source")
 	sourceKept     = gauge("source_endpoints_kept", "Endpoints that stay in use although the source does not have them, or is down.", "source")
 	sourceDoubted  = gauge("source_services_doubted", "Services with endpoints that the source does not have: its list is not believed yet.", "source")
+	sourceUnusable = gauge("source_records_unusable", "Records that can't be used, such as malformed ones. The log has an example.", "source")
 )
 
 func (c *scraper) sources(to *page) {
@@ -104,5 +109,6 @@ func (c *scraper) sources(to *page) {
 		to.put(sourceServices, float64(s.Services), s.Name)
 		to.put(sourceKept, float64(s.Kept), s.Name)
 		to.put(sourceDoubted, float64(s.Doubted), s.Name)
+		to.put(sourceUnusable, float64(s.Unusable), s.Name)
 	}
 }

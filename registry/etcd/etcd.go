@@ -119,7 +119,7 @@ type Registry struct {
 	resolved *dns.Watcher // for the Registry's own watches
 	position tracker
 	contact  *registry.Contact
-	doubts   registry.Doubts
+	tally    registry.Tally
 	stats    counters
 	reason   reason
 	breaks   breaks
@@ -333,25 +333,24 @@ type Stats struct {
 	LastError  string // of the last probe, or ""
 	Lists      uint64 // times a service's keys were listed
 	DataLosses uint64 // times that etcd came back without its data
-	BadValues  uint64 // invalid values that were ignored
 }
 
 // Stats returns the counters of r.
 func (r *Registry) Stats() Stats {
 	now := r.contact.Condition()
-	s := Stats{Connected: now.Up, Lists: r.stats.lists.Load(), DataLosses: r.stats.losses.Load(), BadValues: r.stats.bad.Load()}
+	s := Stats{Connected: now.Up, Lists: r.stats.lists.Load(), DataLosses: r.stats.losses.Load()}
 	if now.Err != nil {
 		s.LastError = now.Err.Error()
 	}
 	return s
 }
 
-type counters struct{ lists, losses, bad atomic.Uint64 }
+type counters struct{ lists, losses atomic.Uint64 }
 
-// Condition returns whether etcd responds, and what is doubted.
+// Condition returns whether etcd responds, and what the watches have found.
 func (r *Registry) Condition() registry.Condition {
 	now := r.contact.Condition()
-	r.doubts.Add(&now)
+	r.tally.Add(&now)
 	return now
 }
 

@@ -36,8 +36,7 @@ func (k keys) Watch(service string, notify func(*registry.Snapshot)) (stop func(
 		prefix:  r.servicePrefix(service),
 		notify:  notify,
 		view:    newView(r.opt.LeaseTTL, r.opt.Grace),
-		bad:     make(map[string]struct{}),
-		doubt:   registry.NewDoubt(&r.doubts),
+		count:   registry.NewCount(&r.tally),
 	}
 	if !r.spawn(w.run) {
 		cancel()
@@ -54,24 +53,24 @@ type watch struct {
 	notify  func(*registry.Snapshot)
 
 	view  *view
-	doubt *registry.Doubt    // about the endpoints that view keeps
-	last  *registry.Snapshot // the last delivered snapshot; nil means none
-	at    mark               // mark of the last list; the zero mark means none
-	pos   position           // position of the content of view
-	seen  int64              // revision up to which view is complete, unless it is full; never above that of pos
-	full  bool               // since the last list, a key did not fit into view
-	bad   map[string]struct{}
+	last  *registry.Snapshot  // the last delivered snapshot; nil means none
+	at    mark                // mark of the last list; the zero mark means none
+	pos   position            // position of the content of view
+	seen  int64               // revision up to which view is complete, unless it is full; never above that of pos
+	full  bool                // since the last list, a key did not fit into view
+	bad   map[string]struct{} // keys with a value that can't be used, at most maxBad; nil means none
+	count *registry.Count
 
 	breaks uint64 // connections to etcd that had ended before the last list
 }
 
 var errLost = errors.New("etcd has lost its data")
 
-// maxBad limits the keys that watch remembers as logged.
+// maxBad limits the keys with bad values that are counted and logged.
 const maxBad = 1024
 
 func (w *watch) run() {
-	defer w.doubt.End()
+	defer w.count.End()
 	cached, ok := w.loadCache()
 	timeout := requestTimeout
 	if ok {
@@ -125,8 +124,10 @@ func (w *watch) list(timeout time.Duration) error {
 
 func (w *watch) listed(m mark, resp *clientv3.GetResponse) {
 	live, full := make(map[string]entry, len(resp.Kvs)), resp.More
+	told := w.bad
+	w.bad = nil
 	for _, kv := range resp.Kvs {
-		e, ok := w.decode(kv)
+		e, ok := w.decode(kv, told)
 		switch {
 		case ok && len(live) < registry.MaxEndpoints:
 			live[string(kv.Key)] = e
@@ -192,7 +193,7 @@ func (w *watch) apply(resp *clientv3.WatchResponse) {
 		key := string(ev.Kv.Key)
 		e, ok := entry{}, false
 		if ev.Type == mvccpb.PUT {
-			e, ok = w.decode(ev.Kv)
+			e, ok = w.decode(ev.Kv, w.bad)
 		}
 		_, known := w.view.live[key]
 		switch {
@@ -209,8 +210,8 @@ func (w *watch) apply(resp *clientv3.WatchResponse) {
 	}
 }
 
-// decode decodes one key. An invalid value is ignored, counted, and logged the first time.
-func (w *watch) decode(kv *mvccpb.KeyValue) (entry, bool) {
+// decode decodes one key. An invalid value is ignored and counted. It is logged unless the key is in told.
+func (w *watch) decode(kv *mvccpb.KeyValue, told map[string]struct{}) (entry, bool) {
 	key := string(kv.Key)
 	if nested(w.prefix, key) {
 		return entry{}, false
@@ -220,11 +221,16 @@ func (w *watch) decode(kv *mvccpb.KeyValue) (entry, bool) {
 		delete(w.bad, key)
 		return entry{endpoint: endpoint, revision: kv.ModRevision}, true
 	}
-	w.r.stats.bad.Add(1)
-	if _, told := w.bad[key]; !told && len(w.bad) < maxBad {
-		w.bad[key] = struct{}{}
+	if len(w.bad) == maxBad {
+		return entry{}, false
+	}
+	if _, isTold := told[key]; !isTold {
 		w.r.log.Warn("value in etcd is invalid, ignored", "key", key, "error", err)
 	}
+	if w.bad == nil {
+		w.bad = make(map[string]struct{})
+	}
+	w.bad[key] = struct{}{}
 	return entry{}, false
 }
 
@@ -233,7 +239,8 @@ func (w *watch) decode(kv *mvccpb.KeyValue) (entry, bool) {
 func (w *watch) settle(timer *time.Timer) {
 	now := time.Now()
 	changed, wake := w.view.settle(now)
-	w.doubt.Set(w.view.kept())
+	w.count.Doubt(w.view.kept())
+	w.count.SetUnusable(len(w.bad))
 	if !wake.IsZero() {
 		timer.Reset(wake.Sub(now))
 	}

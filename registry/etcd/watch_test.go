@@ -81,13 +81,18 @@ func TestGarbageIsLeftOut(t *testing.T) {
 	if e := snap.Endpoints[0]; e != (registry.Endpoint{Addr: "10.0.0.2:80", Weight: 7, Zone: "z", Protocol: "http", Node: "n"}) {
 		t.Errorf("got %+v", e)
 	}
-	if n := r.Stats().BadValues; n != uint64(len(bad)) {
-		t.Errorf("%d bad values counted, want %d", n, len(bad))
+	expect := func(unusable int) {
+		t.Helper()
+		if n := r.Condition().Unusable; n != unusable {
+			t.Errorf("%d values can't be used, want %d", n, unusable)
+		}
 	}
+	expect(len(bad))
 	put(t, ctx, client, "s/a", `still garbage`)
 	put(t, ctx, client, "s/b", `{"Op":0,"Addr":"10.0.0.3:80"}`) // valid now
 	put(t, ctx, client, "s/good", `now garbage`)
 	got.WaitAddrs("10.0.0.3:80")
+	expect(len(bad)) // one less, one more
 	if n := book.count("value in etcd is invalid, ignored"); n != len(bad)+1 {
 		t.Errorf("logged %d times, want once per key: %d", n, len(bad)+1)
 	}
@@ -103,6 +108,7 @@ func TestWatchEtcdRestart(t *testing.T) {
 	for range 20 { // a revision that an empty etcd does not reach
 		put(t, ctx, client, "other/key", `x`)
 	}
+	put(t, ctx, client, "compute/bad", `garbage`)
 	h := stays.Register(at("10.0.0.1:80", 0))
 	h2 := goes.Register(at("10.0.0.2:80", 0))
 	waitState(t, h, registry.Registered)
@@ -123,6 +129,9 @@ func TestWatchEtcdRestart(t *testing.T) {
 	if n := consumer.Stats().DataLosses; n != 0 {
 		t.Errorf("%d losses of data, want none", n)
 	}
+	if n := consumer.Condition().Unusable; n != 1 {
+		t.Errorf("%d values can't be used, want 1", n)
+	}
 
 	// Without its data: a node that registers again is never missing, others are
 	// dropped later.
@@ -133,6 +142,9 @@ func TestWatchEtcdRestart(t *testing.T) {
 	waitState(t, h, registry.Registered)
 	if n := consumer.Stats().DataLosses; n == 0 {
 		t.Error("the loss of data was not noticed")
+	}
+	if n := consumer.Condition().Unusable; n != 0 {
+		t.Errorf("%d values can't be used, want none: etcd has lost the bad value", n)
 	}
 	stays.Register(at("10.0.0.4:80", 0))
 	got.WaitAddrs("10.0.0.1:80", "10.0.0.4:80")

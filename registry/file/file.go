@@ -59,7 +59,7 @@ type Registry struct {
 	kept     kept.Options
 	resolved *dns.Watcher
 	contact  *registry.Contact
-	doubts   registry.Doubts
+	tally    registry.Tally
 	cancel   context.CancelFunc
 	done     sync.WaitGroup
 
@@ -77,7 +77,7 @@ func New(opt Options) (*Registry, error) {
 	opt.Logger = cmp.Or(opt.Logger, slog.New(slog.DiscardHandler))
 	opt.DNS.Logger = cmp.Or(opt.DNS.Logger, opt.Logger)
 	r := &Registry{opt: opt, contact: registry.NewContact(), users: make(map[*kept.List]string)}
-	r.kept = kept.Options{Origin: "file " + opt.Path, Doubts: &r.doubts}
+	r.kept = kept.Options{Origin: "file " + opt.Path, Tally: &r.tally}
 	if opt.CacheDir != "" {
 		var err error
 		if r.kept.Cache, err = registry.OpenCache(opt.CacheDir, opt.Protocols, opt.Logger); err != nil {
@@ -99,10 +99,10 @@ func (r *Registry) Watch(service string, notify func(*registry.Snapshot)) (stop 
 // Known returns what the running watches know of host names.
 func (r *Registry) Known() dns.Known { return r.resolved.Known() }
 
-// Condition returns whether the file is there and valid, and what is doubted.
+// Condition returns whether the file is there and valid, and what the watches have found.
 func (r *Registry) Condition() registry.Condition {
 	now := r.contact.Condition()
-	r.doubts.Add(&now)
+	r.tally.Add(&now)
 	return now
 }
 

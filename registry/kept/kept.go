@@ -24,10 +24,10 @@ import (
 
 // Options configures the Lists of a source. The zero value is usable.
 type Options struct {
-	Cache  *registry.Cache  // nil means none
-	Origin string           // of the cache's records; distinguishes sources
-	Wait   time.Duration    // how long a start waits for the source before the cache is used; default 1 s
-	Doubts *registry.Doubts // counts what is doubted; nil means that nobody wants to know
+	Cache  *registry.Cache // nil means none
+	Origin string          // of the cache's records; distinguishes sources
+	Wait   time.Duration   // how long a start waits for the source before the cache is used; default 1 s
+	Tally  *registry.Tally // gets what the lists have found; nil means that nobody wants to know
 }
 
 const defaultWait = time.Second
@@ -45,7 +45,7 @@ type List struct {
 	notify  func(*registry.Snapshot)
 
 	closed atomic.Bool
-	doubt  *registry.Doubt
+	count  *registry.Count
 
 	mu      sync.Mutex
 	cached  []registry.Endpoint // of the cache; nil once the source was heard
@@ -59,7 +59,7 @@ type List struct {
 // List.
 func (o Options) Watch(service string, notify func(*registry.Snapshot)) *List {
 	o.Wait = cmp.Or(o.Wait, defaultWait)
-	l := &List{opt: o, service: service, notify: notify, doubt: registry.NewDoubt(o.Doubts)}
+	l := &List{opt: o, service: service, notify: notify, count: registry.NewCount(o.Tally)}
 	if rec, ok := o.Cache.Load(service); ok && rec.Origin == o.Origin {
 		l.cached = rec.Endpoints
 		time.AfterFunc(o.Wait, func() { l.useCached(&rec) })
@@ -96,7 +96,7 @@ func (l *List) Set(endpoints []registry.Endpoint, doubt time.Duration) {
 		l.believe()
 	case l.doubted.IsZero():
 		l.doubted = time.Now().Add(doubt)
-		l.doubt.Set(len(l.last.Endpoints))
+		l.count.Doubt(len(l.last.Endpoints))
 		time.AfterFunc(doubt, l.endDoubt)
 	}
 }
@@ -113,7 +113,7 @@ func (l *List) endDoubt() {
 // believe delivers the list of the source, if it differs from the last snapshot.
 func (l *List) believe() {
 	l.doubted = time.Time{}
-	l.doubt.Set(0)
+	l.count.Doubt(0)
 	if l.closed.Load() {
 		return
 	}
@@ -135,11 +135,14 @@ func (l *List) deliver(s *registry.Snapshot) {
 	}
 }
 
+// SetUnusable is called by the source with the number of the service's records that can't be used.
+func (l *List) SetUnusable(records int) { l.count.SetUnusable(records) }
+
 // Service returns the name of the service.
 func (l *List) Service() string { return l.service }
 
 // Close ends the watch. It does not wait for a notify that runs, and nothing is cached afterwards.
 func (l *List) Close() {
 	l.closed.Store(true)
-	l.doubt.End()
+	l.count.End()
 }

@@ -138,9 +138,9 @@ func TestCloseDuringDoubt(t *testing.T) {
 // TestDoubts: what the source knows of its doubts, from the empty list until the doubt ends.
 func TestDoubts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var d registry.Doubts
+		var d registry.Tally
 		var got log
-		l, closed := Options{Doubts: &d}.Watch("compute", got.notify), Options{Doubts: &d}.Watch("other", got.notify)
+		l, closed := Options{Tally: &d}.Watch("compute", got.notify), Options{Tally: &d}.Watch("other", got.notify)
 		expect := func(what string, services, endpoints int) {
 			t.Helper()
 			var now registry.Condition

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -50,7 +51,7 @@ type user struct {
 	list    *kept.List
 	service string
 	port    string
-	told    string // the last error about the Service that was logged
+	told    string // the last problem of the Service that was logged
 }
 
 func (f *follower) add(u *user) {
@@ -71,20 +72,36 @@ func (f *follower) remove(l *kept.List) {
 // update delivers the endpoints of a Service. doubt is how long they are doubted if there are none.
 func (f *follower) update(u *user, doubt time.Duration) {
 	permits := func(addr string) bool { return f.r.opt.DNS.Reach.Check(u.list.Service(), addr, false) == "" }
-	endpoints, err := endpointsOf(slices.Collect(maps.Values(f.slices.byService[u.service])), u.port, f.r.opt.Zone, permits)
-	if err != nil {
-		if u.told != err.Error() {
-			f.r.log.Warn("service can't be used", "service", u.service, "namespace", f.namespace, "error", err)
-			u.told = err.Error()
-		}
+	endpoints, unusable, err := endpointsOf(slices.Collect(maps.Values(f.slices.byService[u.service])), u.port, f.r.opt.Zone, permits)
+	if f.tell(u, cmp.Or(err, wrongAddresses(unusable))); err != nil {
 		return
 	}
-	u.told = ""
+	u.list.SetUnusable(unusable)
 	if endpoints = registry.Normalize(endpoints); len(endpoints) > registry.MaxEndpoints {
 		f.r.log.Warn("service has too many endpoints; some are ignored", "service", u.service, "limit", registry.MaxEndpoints)
 		endpoints = endpoints[:registry.MaxEndpoints]
 	}
 	u.list.Set(endpoints, doubt)
+}
+
+// wrongAddresses returns an error if endpoints have wrong addresses.
+func wrongAddresses(endpoints int) error {
+	if endpoints == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d endpoints have wrong addresses", endpoints)
+}
+
+// tell logs why a Service, or a part of it, can't be used, once for as long as the reason stays the same.
+func (f *follower) tell(u *user, problem error) {
+	text := ""
+	if problem != nil {
+		text = problem.Error()
+	}
+	if text != "" && text != u.told {
+		f.r.log.Warn("service can't be used as it is", "service", u.service, "namespace", f.namespace, "error", problem)
+	}
+	u.told = text
 }
 
 // run lists and watches until the end of the Registry. Pauses grow until a watch has worked for a while: an account may be

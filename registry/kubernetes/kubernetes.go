@@ -67,7 +67,7 @@ type Registry struct {
 	http     *http.Client
 	kept     kept.Options
 	resolved *dns.Watcher
-	doubts   registry.Doubts
+	tally    registry.Tally
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -104,7 +104,7 @@ func newRegistry(opt Options, a *access) (*Registry, error) {
 		opt: opt, made: time.Now(), log: opt.Logger, access: a, http: a.client(opt.requestTimeout),
 		followers: make(map[string]*follower),
 	}
-	r.kept = kept.Options{Origin: "kubernetes " + a.server.String(), Doubts: &r.doubts}
+	r.kept = kept.Options{Origin: "kubernetes " + a.server.String(), Tally: &r.tally}
 	if opt.CacheDir != "" {
 		var err error
 		if r.kept.Cache, err = registry.OpenCache(opt.CacheDir, opt.Protocols, opt.Logger); err != nil {
@@ -124,7 +124,7 @@ func (r *Registry) Watch(service string, notify func(*registry.Snapshot)) (stop 
 // Known returns what the running watches know of host names.
 func (r *Registry) Known() dns.Known { return r.resolved.Known() }
 
-// Condition returns whether the API server responds for each namespace, and what is doubted.
+// Condition returns whether the API server responds for each namespace, and what the watches have found.
 func (r *Registry) Condition() registry.Condition {
 	var parts []registry.Condition
 	r.mu.Lock()
@@ -133,7 +133,7 @@ func (r *Registry) Condition() registry.Condition {
 	}
 	r.mu.Unlock()
 	all := registry.Join(r.made, parts...)
-	r.doubts.Add(&all)
+	r.tally.Add(&all)
 	return all
 }
 

@@ -97,19 +97,20 @@ type replica struct {
 //
 // As in kube-proxy, endpoints that are not ready are left out, unless none is ready: then those that end and still serve are
 // used. Hints count if each ready endpoint has some, and one of them is for this zone. A pod with addresses of both families
-// is one endpoint, by its IPv4 address.
-func endpointsOf(all []*endpointSlice, port, zone string, permits func(addr string) bool) ([]registry.Endpoint, error) {
-	var endpoints []registry.Endpoint
+// is one endpoint, by its IPv4 address. unusable is how many endpoints have a wrong address.
+func endpointsOf(all []*endpointSlice, port, zone string, permits func(addr string) bool) (endpoints []registry.Endpoint, unusable int, err error) {
 	var replicas []replica
 	for _, s := range all {
 		number, err := s.port(port)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if number == 0 {
 			continue
 		}
-		replicas = s.appendReplicas(replicas, number)
+		var wrong int
+		replicas, wrong = s.appendReplicas(replicas, number)
+		unusable += wrong
 	}
 	replicas = slices.DeleteFunc(replicas, func(r replica) bool {
 		refused := !permits(r.endpoint.Addr)
@@ -126,7 +127,7 @@ func endpointsOf(all []*endpointSlice, port, zone string, permits func(addr stri
 	for _, r := range hinted(usable, zone) {
 		endpoints = append(endpoints, r.endpoint)
 	}
-	return endpoints, nil
+	return endpoints, unusable, nil
 }
 
 // port returns the number of a port of the slice, or 0 if its endpoints have no such port.
@@ -152,8 +153,8 @@ func (s *endpointSlice) port(want string) (int, error) {
 	return found, nil
 }
 
-// appendReplicas appends the endpoints of the slice. Wrong addresses are left out.
-func (s *endpointSlice) appendReplicas(to []replica, port int) []replica {
+// appendReplicas appends the endpoints of the slice, without the number wrong that have a wrong address.
+func (s *endpointSlice) appendReplicas(to []replica, port int) (_ []replica, wrong int) {
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
 		if len(e.Addresses) == 0 {
@@ -161,6 +162,7 @@ func (s *endpointSlice) appendReplicas(to []replica, port int) []replica {
 		}
 		addr, err := registry.ParseAddr(net.JoinHostPort(e.Addresses[0], strconv.Itoa(port)))
 		if err != nil {
+			wrong++
 			continue
 		}
 		r := replica{
@@ -176,7 +178,7 @@ func (s *endpointSlice) appendReplicas(to []replica, port int) []replica {
 		}
 		to = append(to, r)
 	}
-	return to
+	return to, wrong
 }
 
 // onePerPod leaves out the IPv6 addresses of pods that have an IPv4 address.

@@ -69,6 +69,7 @@ func TestEndpointsOf(t *testing.T) {
 			four(at("127.0.0.1", `, "targetRef": {"uid": "u"}`)), slice("IPv6", http, at("fd00::1", `, "targetRef": {"uid": "u"}`)),
 		}, "[fd00::1]:80"},
 		{"all addresses", "", "", []string{four(at("0.0.0.0", ""))}, ""},
+		{"all addresses beside another", "", "", []string{four(at("0.0.0.0", "") + "," + at("10.0.0.1", ""))}, "10.0.0.1:80"},
 	} {
 		var all []*endpointSlice
 		for _, text := range c.slices {
@@ -78,13 +79,17 @@ func TestEndpointsOf(t *testing.T) {
 			}
 			all = append(all, s)
 		}
-		endpoints, err := endpointsOf(all, c.port, c.zone, func(addr string) bool { return rule.Check("compute", addr, false) == "" })
+		endpoints, unusable, err := endpointsOf(all, c.port, c.zone, func(addr string) bool { return rule.Check("compute", addr, false) == "" })
 		var got []string
 		for _, e := range rule.Watch("compute").Permitted(registry.Normalize(endpoints), nil) {
 			got = append(got, strings.TrimSpace(e.Addr+" "+e.Zone))
 		}
 		if err != nil {
 			got = append(got, err.Error())
+		}
+		text := strings.Join(c.slices, "")
+		if want := strings.Count(text, "0.0.0.0") + strings.Count(text, "10.0.0.256"); unusable != want {
+			t.Errorf("%s: %d endpoints can't be used, want %d", c.name, unusable, want)
 		}
 		if text := strings.Join(got, " "); !strings.HasSuffix(text, c.want) || c.want == "" && text != "" {
 			t.Errorf("%s: %s, want %s", c.name, text, c.want)

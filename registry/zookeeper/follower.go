@@ -58,6 +58,7 @@ func (f *follower) look(m *mirror) {
 		return
 	}
 	f.unreadable = ""
+	f.list.SetUnusable(found.malformed.count + found.overrides.count)
 	f.tell(&found)
 	endpoints := found.endpoints()
 	if len(endpoints) > registry.MaxEndpoints {

@@ -150,7 +150,8 @@ func TestMalformedRecords(t *testing.T) {
 	var log said
 	good := providerPath(hello, "dubbo://10.0.0.1:1/a")
 	s.set(good, "")
-	w := registrytest.Watch(t, s.open(logTo(&log)), hello)
+	r := s.open(logTo(&log))
+	w := registrytest.Watch(t, r, hello)
 	w.WaitAddrs("10.0.0.1:1")
 	for i := range 5 {
 		s.set(providerPath(hello, fmt.Sprintf("tri://10.0.1.%d:1/a", i+1)), "")
@@ -160,6 +161,9 @@ func TestMalformedRecords(t *testing.T) {
 	eventually.True(t, "the warning", func() bool { return log.count("can't be used") > 0 })
 	s.set("/dubbo/"+hello+"/providers/broken2", "")
 	eventually.True(t, "the second warning", func() bool { return log.count("malformed=2") == 1 })
+	if n := r.Condition().Unusable; n != 2 {
+		t.Errorf("%d records can't be used, want 2", n)
+	}
 	if text := "example=broken1"; log.count(text) == 0 || log.count("other_protocols=map[tri:5]") == 0 {
 		t.Errorf("the log lacks something: %s", log.text.String())
 	}

@@ -106,7 +106,7 @@ type Registry struct {
 	session  *session.Session
 	mirror   mirror
 	contact  *registry.Contact
-	doubts   registry.Doubts
+	tally    registry.Tally
 	outage   outage
 
 	ctx    context.Context // ends with Close
@@ -138,7 +138,7 @@ func newRegistry(opt Options, grace time.Duration) (*Registry, error) {
 	opt.DNS.Logger = cmp.Or(opt.DNS.Logger, opt.Logger)
 	opt.SessionTimeout = cmp.Or(opt.SessionTimeout, 10*time.Second)
 	r := &Registry{opt: opt, log: opt.Logger, root: opt.Chroot + "/" + cmp.Or(opt.Group, "dubbo"), grace: grace, contact: registry.NewContact()}
-	r.kept.Doubts = &r.doubts
+	r.kept.Tally = &r.tally
 	r.kept.Origin = "zookeeper " + strings.Join(slices.Sorted(slices.Values(opt.Servers)), ",") + r.root
 	if opt.CacheDir != "" {
 		var err error
@@ -213,13 +213,13 @@ func (r *Registry) Watch(service string, notify func(*registry.Snapshot)) (stop 
 // Known returns what the running watches know of host names.
 func (r *Registry) Known() dns.Known { return r.resolved.Known() }
 
-// Condition returns whether ZooKeeper responds and lets all nodes be read, and what is doubted.
+// Condition returns whether ZooKeeper responds and lets all nodes be read, and what the watches have found.
 func (r *Registry) Condition() registry.Condition {
 	now := r.contact.Condition()
 	if since, err := r.mirror.failure(); now.Up && err != nil {
 		now = registry.Condition{Since: since, Code: codeOf(err), Err: err}
 	}
-	r.doubts.Add(&now)
+	r.tally.Add(&now)
 	return now
 }
 
