@@ -28,7 +28,7 @@ type follower struct {
 	// Of the goroutine that looks.
 	hold       hold
 	wake       *time.Timer // when hold may change its mind; nil means none
-	isSet      bool        // the list was set once
+	isSet      bool        // the list was set once, with all records
 	providers  memo[provider]
 	overrides  memo[override]
 	instances  memo[instance]
@@ -50,17 +50,12 @@ func (f *follower) look(m *mirror) {
 	if isLost || isUsed {
 		f.hold.lose()
 	}
-	if found.err != nil {
-		if text := found.err.Error(); f.unreadable != text {
-			f.unreadable = text
-			f.r.log.Warn("service can't be read in ZooKeeper; the last known endpoints stay in use", "service", f.service, "code", codeOf(found.err), "error", found.err)
-		}
-		return
+	endpoints := found.endpoints()
+	if f.tellUnreadable(found.err); found.err != nil && (f.isSet || len(cached) > 0 || len(endpoints) == 0) {
+		return // a start that knows no endpoints uses what can be read
 	}
-	f.unreadable = ""
 	f.list.SetUnusable(found.malformed.count + found.overrides.count)
 	f.tell(&found)
-	endpoints := found.endpoints()
 	if len(endpoints) > registry.MaxEndpoints {
 		f.r.log.Warn("service has too many endpoints; some are ignored", "service", f.service, "limit", registry.MaxEndpoints)
 		endpoints = endpoints[:registry.MaxEndpoints]
@@ -79,7 +74,7 @@ func (f *follower) look(m *mirror) {
 	if !f.isSet {
 		doubt = kept.AfterReconnect
 	}
-	f.isSet = true
+	f.isSet = found.err == nil
 	f.list.Set(reduced(use), doubt)
 }
 
@@ -257,6 +252,9 @@ func (f *follower) findInstances(m *mirror, d *findings) {
 				revisions++
 				meta = d.read(m, f, key{f.r.root + "/metadata/" + app + "/" + i.revision, false})
 			}
+			if meta.err != nil {
+				continue // whether the instance has the service is unknown
+			}
 			f.addInstance(&i, meta.data, d)
 		}
 	}
@@ -329,6 +327,18 @@ func (f *follower) addPort(i *instance, p instancePort, weight int, d *findings)
 	}
 	d.back = append(d.back, addr)
 	d.usable = append(d.usable, registry.Endpoint{Addr: addr, Weight: weight, Zone: i.zone, Protocol: f.of.Protocol})
+}
+
+// tellUnreadable logs why records can't be read, once for as long as the reason stays the same.
+func (f *follower) tellUnreadable(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != "" && text != f.unreadable {
+		f.r.log.Warn("service can't be read in ZooKeeper; the known endpoints stay in use", "service", f.service, "code", codeOf(err), "error", err)
+	}
+	f.unreadable = text
 }
 
 // tell logs records that can't be used, once for as long as they stay the same.

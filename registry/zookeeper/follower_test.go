@@ -374,7 +374,8 @@ func TestUnreadable(t *testing.T) {
 	eventually.True(t, "to be up again", func() bool { return other.Condition().Up })
 }
 
-// TestUnreadableKey: while any node that a service is read from can't be read, its endpoints stay.
+// TestUnreadableKey: while any node that a service is read from can't be read, its endpoints stay. A start that knows none
+// uses the others.
 func TestUnreadableKey(t *testing.T) {
 	const (
 		noAuth, moved, lost = -102, -118, -4
@@ -382,9 +383,17 @@ func TestUnreadableKey(t *testing.T) {
 		instance            = services + "/one"
 		metadata            = "/dubbo/metadata/app/r1"
 	)
-	for path, code := range map[string]int32{
-		"/dubbo/" + hello + "/providers": noAuth, "/dubbo/" + hello + "/configurators": noAuth, "/dubbo/mapping/" + hello: moved,
-		services: lost, instance: noAuth, metadata: moved,
+	providers := []string{"10.0.0.1:1"}
+	for path, c := range map[string]struct {
+		code    int32
+		atStart []string // is in use
+	}{
+		"/dubbo/" + hello + "/providers":     {noAuth, []string{"10.0.0.3:2"}},
+		"/dubbo/" + hello + "/configurators": {noAuth, []string{"10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:2"}},
+		"/dubbo/mapping/" + hello:            {moved, providers},
+		services:                             {lost, providers},
+		instance:                             {noAuth, providers},
+		metadata:                             {moved, providers},
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
@@ -401,13 +410,16 @@ func TestUnreadableKey(t *testing.T) {
 			w := registrytest.Watch(t, s.open(logTo(&log)), hello)
 			w.WaitAddrs("10.0.0.1:1", "10.0.0.3:2")
 
-			srv.Fail(s.chroot+path, code)
+			srv.Fail(s.chroot+path, c.code)
 			srv.Drop()
 			eventually.True(t, "the warning", func() bool { return log.count("service can't be read") == 1 })
+			start := registrytest.Watch(t, s.open(nil), hello)
+			start.WaitAddrs(c.atStart...)
 			srv.Fail(s.chroot+path, 0)
 			create(providerPath(hello, "dubbo://10.0.0.4:1/a"), "")
 			srv.Drop()
 			w.WaitAddrs("10.0.0.1:1", "10.0.0.3:2", "10.0.0.4:1")
+			start.WaitAddrs("10.0.0.1:1", "10.0.0.3:2", "10.0.0.4:1")
 			if len(w.History()) != 2 {
 				t.Errorf("%s", registrytest.Describe(w.History()))
 			}
