@@ -385,7 +385,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"registry/*"},
-		[]string{"registry", "registry/dns", "registry/kept", "registry/reach", "registry/pursuit", "registry/NAME/session", "internal/srvname", "internal/unixaddr"},
+		[]string{"registry", "registry/dns", "registry/kept", "registry/reach", "registry/pursuit", "registry/NAME/session", "internal/srvname", "internal/tasks", "internal/unixaddr"},
 		"a source of endpoints knows the registry's types, puts dns around itself, and knows no other source",
 	},
 	{

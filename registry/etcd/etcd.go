@@ -46,6 +46,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 
+	"github.com/remora-proxy/remora/internal/tasks"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/dns"
 )
@@ -108,9 +109,7 @@ type Registry struct {
 	cache  *registry.Cache
 	origin string // of cache records
 
-	ctx     context.Context // ends with Close
-	cancel  context.CancelFunc
-	tasks   sync.WaitGroup
+	tasks   *tasks.Group
 	closing sync.Once
 
 	ready  chan struct{} // closed when client is set
@@ -127,8 +126,6 @@ type Registry struct {
 	serviceWatches streams       // streams for the watches of services
 	ownWatches     streams       // streams for the watches of this process's own keys
 	lists          chan struct{} // limits the requests that list a service
-
-	mu sync.Mutex // held to end ctx, and to add a task unless ctx has ended
 }
 
 var (
@@ -158,9 +155,9 @@ func New(opt Options) (*Registry, error) {
 		}
 	}
 	r.position.init()
-	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.tasks = tasks.New()
 	r.resolved = dns.New(keys{r}, opt.DNS)
-	r.spawn(r.connect)
+	r.tasks.Go(r.connect)
 	return r, nil
 }
 
@@ -188,17 +185,6 @@ func (o *Options) origin() string {
 	return strings.Join(sorted, ",") + " " + o.Prefix
 }
 
-// spawn runs f unless the Registry is closed; Close waits for it.
-func (r *Registry) spawn(f func()) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ctx.Err() != nil {
-		return false
-	}
-	r.tasks.Go(f)
-	return true
-}
-
 // connect makes the client and then runs the probe. With a user name, making the client
 // requests a token, so it can fail and block like any request.
 func (r *Registry) connect() {
@@ -212,7 +198,7 @@ func (r *Registry) connect() {
 			return
 		}
 		r.fail(err)
-		if !pause.wait(r.ctx) {
+		if !pause.wait(r.tasks.Context()) {
 			return
 		}
 	}
@@ -221,7 +207,7 @@ func (r *Registry) connect() {
 func (r *Registry) clientConfig() clientv3.Config {
 	c := clientv3.Config{
 		Endpoints:            r.opt.Endpoints,
-		Context:              r.ctx,
+		Context:              r.tasks.Context(),
 		DialTimeout:          requestTimeout, // bounds the first token request only
 		DialKeepAliveTime:    keepAliveTime,
 		DialKeepAliveTimeout: keepAliveTimeout,
@@ -311,11 +297,8 @@ func (r *Registry) observe(ctx context.Context, o *observation) error {
 // called from a notify function.
 func (r *Registry) Close() error {
 	r.closing.Do(func() {
-		r.mu.Lock()
-		r.cancel()
-		r.mu.Unlock()
 		r.resolved.Close()
-		r.tasks.Wait()
+		r.tasks.Close()
 		select {
 		case <-r.ready:
 			// The only error is that of the context cancelled above.

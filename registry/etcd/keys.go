@@ -42,9 +42,9 @@ type Value struct {
 // missing is a value of revision 0, also if etcd has lost its data. Several changes at once may be one call. notify is
 // called on one goroutine, and not after Close; a call may still run when stop returns.
 func (r *Registry) Follow(key string, notify func(Value)) (stop func()) {
-	ctx, cancel := context.WithCancel(r.ctx)
+	ctx, cancel := context.WithCancel(r.tasks.Context())
 	f := &follower{r: r, ctx: ctx, key: key, notify: notify}
-	if !r.spawn(f.run) {
+	if !r.tasks.Go(f.run) {
 		cancel()
 	}
 	return cancel

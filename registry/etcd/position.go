@@ -92,17 +92,17 @@ func (p *position) advance(q position) {
 func (r *Registry) probe() {
 	every := min(r.opt.LeaseTTL/3, requestTimeout)
 	for {
-		if err := r.probeOnce(); err != nil && r.ctx.Err() == nil {
+		if err := r.probeOnce(); err != nil && r.tasks.Context().Err() == nil {
 			r.fail(err)
 		}
-		if !sleep(r.ctx, jitter(every)) {
+		if !sleep(r.tasks.Context(), jitter(every)) {
 			return
 		}
 	}
 }
 
 func (r *Registry) probeOnce() error {
-	ctx, cancel := context.WithTimeout(r.ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(r.tasks.Context(), requestTimeout)
 	defer cancel()
 	m := r.position.mark()
 	// No such key exists, but every user that may watch the prefix may read it.

@@ -36,12 +36,12 @@ func (r *Registry) Register(reg registry.Registration) registry.Handle {
 
 // newHandle returns a handle without a key and a value, whose goroutine does not run yet.
 func (r *Registry) newHandle() *handle {
-	return &handle{Pursuit: pursuit.New(r.ctx, ErrClosed), r: r, changed: make(chan struct{}, 1)}
+	return &handle{Pursuit: pursuit.New(r.tasks.Context(), ErrClosed), r: r, changed: make(chan struct{}, 1)}
 }
 
 // start starts the goroutine, unless the Registry is closed.
 func (h *handle) start() {
-	if !h.r.spawn(func() { h.Run(h) }) {
+	if !h.r.tasks.Go(func() { h.Run(h) }) {
 		h.End()
 	}
 }

@@ -28,7 +28,7 @@ type keys struct{ r *Registry }
 
 func (k keys) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
 	r := k.r
-	ctx, cancel := context.WithCancel(r.ctx)
+	ctx, cancel := context.WithCancel(r.tasks.Context())
 	w := &watch{
 		r:       r,
 		ctx:     ctx,
@@ -38,7 +38,7 @@ func (k keys) Watch(service string, notify func(*registry.Snapshot)) (stop func(
 		view:    newView(r.opt.LeaseTTL, r.opt.Grace),
 		count:   registry.NewCount(&r.tally),
 	}
-	if !r.spawn(w.run) {
+	if !r.tasks.Go(w.run) {
 		cancel()
 	}
 	return cancel

@@ -108,13 +108,13 @@ func (f *follower) tell(u *user, problem error) {
 // allowed to list and not to watch.
 func (f *follower) run() {
 	pause := minPause
-	for f.r.ctx.Err() == nil {
+	for f.r.tasks.Context().Err() == nil {
 		began := time.Now()
 		version, err := f.list()
 		if err == nil {
 			err = f.follow(version)
 		}
-		if f.r.ctx.Err() != nil {
+		if f.r.tasks.Context().Err() != nil {
 			return
 		}
 		if time.Since(began) > maxPause+f.r.opt.requestTimeout {
@@ -124,7 +124,7 @@ func (f *follower) run() {
 			f.fail(err)
 		}
 		select {
-		case <-f.r.ctx.Done():
+		case <-f.r.tasks.Context().Done():
 			return
 		case <-time.After(pause + rand.N(pause)):
 		}
@@ -191,7 +191,7 @@ func (f *follower) list() (version string, err error) {
 }
 
 func (f *follower) page(from string, into any) error {
-	ctx, cancel := context.WithTimeout(f.r.ctx, f.r.opt.requestTimeout)
+	ctx, cancel := context.WithTimeout(f.r.tasks.Context(), f.r.opt.requestTimeout)
 	defer cancel()
 	query := url.Values{"limit": {pageSize}}
 	if from != "" {
@@ -221,7 +221,7 @@ func (f *follower) follow(version string) error {
 // watch, or has been silent for so long that it may be gone: the next request tells.
 func (f *follower) watch(version string) (last string, err error) {
 	seconds := int((watchTime + rand.N(watchTime)).Seconds())
-	ctx, cancel := context.WithTimeout(f.r.ctx, time.Duration(seconds)*time.Second+f.r.opt.requestTimeout)
+	ctx, cancel := context.WithTimeout(f.r.tasks.Context(), time.Duration(seconds)*time.Second+f.r.opt.requestTimeout)
 	defer cancel()
 	body, err := f.get(ctx, url.Values{
 		"watch": {"1"}, "resourceVersion": {version}, "allowWatchBookmarks": {"true"}, "timeoutSeconds": {strconv.Itoa(seconds)},

@@ -17,7 +17,6 @@ package kubernetes
 
 import (
 	"cmp"
-	"context"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -25,6 +24,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/tasks"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/dns"
 	"github.com/remora-proxy/remora/registry/kept"
@@ -69,11 +69,8 @@ type Registry struct {
 	resolved *dns.Watcher
 	tally    registry.Tally
 
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
-
-	mu        sync.Mutex // held to end ctx, and to start a follower unless ctx has ended; guards followers
-	tasks     sync.WaitGroup
+	tasks     *tasks.Group
+	mu        sync.Mutex           // guards followers
 	followers map[string]*follower // by namespace; each goes on until Close, also without users
 }
 
@@ -112,7 +109,7 @@ func newRegistry(opt Options, a *access) (*Registry, error) {
 		}
 	}
 	r.resolved = dns.New(unresolved{r}, opt.DNS)
-	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.tasks = tasks.New()
 	return r, nil
 }
 
@@ -140,10 +137,7 @@ func (r *Registry) Condition() registry.Condition {
 // Close ends all watches. It must not be called from a notify function.
 func (r *Registry) Close() error {
 	err := r.resolved.Close()
-	r.mu.Lock()
-	r.cancel()
-	r.mu.Unlock()
-	r.tasks.Wait()
+	r.tasks.Close()
 	r.http.CloseIdleConnections()
 	r.kept.Cache.Close()
 	return err
@@ -173,9 +167,7 @@ func (r *Registry) follower(namespace string) *follower {
 	if f == nil {
 		f = &follower{r: r, namespace: namespace, contact: registry.NewContact(), users: make(map[*kept.List]*user)}
 		r.followers[namespace] = f
-		if r.ctx.Err() == nil {
-			r.tasks.Go(f.run)
-		}
+		r.tasks.Go(f.run)
 	}
 	return f
 }

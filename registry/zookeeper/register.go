@@ -19,7 +19,7 @@ import (
 // The record is an ephemeral node: it ends with the session. A process that finds the node of its predecessor replaces it in
 // one step, so that consumers do not miss it. The drain of the predecessor deletes only what is still its own.
 func (r *Registry) Register(reg registry.Registration) registry.Handle {
-	h := &handle{Pursuit: pursuit.New(r.ctx, ErrClosed), r: r, service: reg.Service, changed: make(chan struct{}, 1)}
+	h := &handle{Pursuit: pursuit.New(r.tasks.Context(), ErrClosed), r: r, service: reg.Service, changed: make(chan struct{}, 1)}
 	rec, err := r.recordOf(&reg)
 	if err != nil {
 		r.log.Error("registration is invalid", "service", reg.Service, "code", registry.CodeInvalid, "error", err)
@@ -27,7 +27,7 @@ func (r *Registry) Register(reg registry.Registration) registry.Handle {
 		return h
 	}
 	h.record, h.identity = rec, identityOf(&reg)
-	if !r.spawn(func() { h.Run(h) }) {
+	if !r.tasks.Go(func() { h.Run(h) }) {
 		h.End()
 	}
 	return h

@@ -34,6 +34,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/tasks"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/dns"
 	"github.com/remora-proxy/remora/registry/kept"
@@ -108,11 +109,7 @@ type Registry struct {
 	contact  *registry.Contact
 	tally    registry.Tally
 	outage   outage
-
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
-	mu     sync.Mutex // held to end ctx, and to start a goroutine unless ctx has ended
-	tasks  sync.WaitGroup
+	tasks    *tasks.Group
 
 	following struct {
 		sync.Mutex
@@ -146,12 +143,12 @@ func newRegistry(opt Options, grace time.Duration) (*Registry, error) {
 			return nil, err
 		}
 	}
-	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.tasks = tasks.New()
 	r.following.all = make(map[*follower]struct{})
 	r.handles.init()
 	r.mirror = mirror{
-		ctx: r.ctx, entries: make(map[key]*entry), dirty: make(map[*follower]struct{}), wake: make(chan struct{}, 1),
-		start: r.spawn,
+		ctx: r.tasks.Context(), entries: make(map[key]*entry), dirty: make(map[*follower]struct{}), wake: make(chan struct{}, 1),
+		start: r.tasks.Go,
 		read:  func(ctx context.Context, k key) (value, error) { return readKey(ctx, r.session, k) },
 	}
 	r.resolved = dns.New(unresolved{r}, opt.DNS)
@@ -163,7 +160,7 @@ func newRegistry(opt Options, grace time.Duration) (*Registry, error) {
 	}
 	r.session = session.New(so)
 	r.session.Start()
-	r.spawn(r.run)
+	r.tasks.Go(r.run)
 	return r, nil
 }
 
@@ -180,22 +177,11 @@ func dialTLS(ctx context.Context, addr string, cfg *tls.Config) (net.Conn, error
 	return (&tls.Dialer{Config: cfg}).DialContext(ctx, "tcp", addr)
 }
 
-// spawn starts a goroutine that Close waits for, unless the Registry is closed.
-func (r *Registry) spawn(f func()) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ctx.Err() != nil {
-		return false
-	}
-	r.tasks.Go(f)
-	return true
-}
-
 // run looks at services whose keys have changed.
 func (r *Registry) run() {
 	for {
 		select {
-		case <-r.ctx.Done():
+		case <-r.tasks.Context().Done():
 			return
 		case <-r.mirror.wake:
 		}
@@ -239,10 +225,7 @@ func codeOf(err error) string {
 // Close ends all watches, and the session with its registrations. It must not be called from a notify function.
 func (r *Registry) Close() error {
 	err := r.resolved.Close()
-	r.mu.Lock()
-	r.cancel()
-	r.mu.Unlock()
-	r.tasks.Wait()
+	r.tasks.Close()
 	r.session.Close()
 	r.kept.Cache.Close()
 	return err
