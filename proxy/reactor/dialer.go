@@ -103,7 +103,7 @@ func (d *dialer) dial(w *dialing) {
 		over, err = handshake(d.reactor.ctx, w.c, w.config, nc, nil, w.until, tls.Client)
 		err = d.reactor.dialledTLS(nc, w.c.remote, err)
 		if err == nil {
-			d.reactor.countHandshake(over.tls)
+			d.reactor.tls.succeed(over.tls)
 		}
 	}
 	w.c.loop.Post(func() { w.onDialled(nc, over, at, err) })
@@ -146,15 +146,7 @@ func (r *Reactor) dialledTLS(nc net.Conn, remote string, err error) error {
 		return ErrStopped
 	}
 	if !errors.Is(err, context.Canceled) { // cancelled here, so no failure of the peer
-		r.tlsFailed(remote, err)
+		r.tls.fail(remote, err)
 	}
 	return err
-}
-
-// countHandshake counts a handshake that succeeded.
-func (r *Reactor) countHandshake(over *tls.Conn) {
-	r.count.handshakes.Add(1)
-	if over.ConnectionState().DidResume {
-		r.count.resumed.Add(1)
-	}
 }

@@ -21,7 +21,8 @@
 //	newcomer.go    accepted connections before their TLS handshake
 //	tls.go         TLS between the receiver and the socket
 //	trust.go       peers that are no longer accepted
-//	tlsfailure.go  codes, counts and log of TLS failures
+//	handshakes.go  places for the handshakes of accepted connections
+//	tlsoutcomes.go codes, counts and log of how TLS went
 //	socket.go      loop.Socket: connections on no loop
 //	detach.go      a connection leaves its loop and becomes a Socket
 //	engine/        lists the engines, which wait for sockets

@@ -17,7 +17,7 @@ var RefusingAddr = refusingAddr
 
 // SetHandshakeTimeout changes the time limit of handshakes of accepted connections. It must
 // be called before there are any.
-func (r *Reactor) SetHandshakeTimeout(d time.Duration) { r.handshakeTimeout = d }
+func (r *Reactor) SetHandshakeTimeout(d time.Duration) { r.handshakes.timeout = d }
 
 // ListenOn is Listen with all connections on one loop.
 func (r *Reactor) ListenOn(l loop.Loop, addr string, o ListenOptions, accept func(l loop.Loop, remote string) loop.Receiver) (*Listener, error) {

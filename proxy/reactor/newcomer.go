@@ -78,7 +78,7 @@ func placesFor(limits ...int64) int {
 // greet makes c, which has its socket, a newcomer on its loop. Its peer is at source.
 func (l *Listener) greet(c *conn, source netip.Addr) {
 	r := l.reactor
-	n := &newcomer{c: c, l: l, source: source, descriptor: c.descriptor, until: time.Now().Add(r.handshakeTimeout)}
+	n := &newcomer{c: c, l: l, source: source, descriptor: c.descriptor, until: time.Now().Add(r.handshakes.timeout)}
 	c.fd = -1
 	n.timer.Fire = n.onTimeout
 	if err := n.watch(n, kernel.Input); err != nil {
@@ -89,7 +89,7 @@ func (l *Listener) greet(c *conn, source netip.Addr) {
 	r.count.offLoop.Add(1)
 	n.place = l.newcomers.Take(share.Source{Peer: source}, func() { n.loop.Post(n.onEvicted) })
 	n.loop.newcomers[n] = struct{}{}
-	n.loop.After(r.handshakeTimeout, &n.timer)
+	n.loop.After(r.handshakes.timeout, &n.timer)
 }
 
 // onEvents implements watcher.
@@ -151,7 +151,7 @@ func (n *newcomer) refuse(err error) {
 // countFailure counts and logs a TLS failure, unless the reactor is stopping.
 func (n *newcomer) countFailure(err error) {
 	if n.l.reactor.ctx.Err() == nil {
-		n.l.reactor.tlsFailed(n.c.remote, err)
+		n.l.reactor.tls.fail(n.c.remote, err)
 	}
 }
 
@@ -194,19 +194,11 @@ func (n *newcomer) end() {
 }
 
 // beginHandshake takes the connection off the loop, and starts the handshake on a goroutine.
-// Handshakes are divided fairly, too, and one that waits for its peer gives way. But none in progress
-// gives way to one of its own source: if the CPU is what they wait for, none would ever end.
+// One that waits for its peer gives its place to another one.
 func (n *newcomer) beginHandshake() {
 	r := n.l.reactor
 	ctx, cancel := context.WithCancelCause(r.ctx)
-	giveWay := func() { cancel(errBusy) }
-	var slot *fair.Place
-	if r.known.sources.Has(n.source) {
-		slot = r.known.places.Take(share.Source{Peer: n.source}, giveWay)
-	}
-	if slot == nil {
-		slot = r.handshakes.Take(share.Source{Peer: n.source}, giveWay)
-	}
+	slot := r.handshakes.take(n.source, func() { cancel(errBusy) })
 	err := errBusy
 	if slot != nil {
 		err = n.spawnHandshake(ctx, slot, func() { slot.Release(); cancel(nil) })
@@ -232,12 +224,6 @@ func (n *newcomer) spawnHandshake(ctx context.Context, slot *fair.Place, done fu
 	n.place.Release()
 	n.place = nil
 	return nil
-}
-
-// knownPeers are peers that have shown a certificate before.
-type knownPeers struct {
-	places  *fair.Table // of their handshakes, besides Reactor.handshakes
-	sources fair.Known
 }
 
 // waiting is the connection of a handshake in a slot, which is idle while it waits for the peer.
@@ -267,10 +253,10 @@ func (n *newcomer) handshake(ctx context.Context, socket waiting, input []byte, 
 	r.count.offLoop.Add(-1) // the loop counts it from here on
 	if err == nil {
 		over.identify()
-		r.countHandshake(over.tls)
+		r.tls.succeed(over.tls)
 		if over.peer != nil {
 			c.reservation.prove()
-			r.known.sources.Add(n.source)
+			r.handshakes.know(n.source)
 		}
 		c.secure = over
 		n.l.deliver(c, nc)

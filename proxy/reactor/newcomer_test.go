@@ -215,7 +215,7 @@ func TestLongHello(t *testing.T) {
 func TestTLSHandshakesOfMany(t *testing.T) {
 	own := NewIdentity(t)
 	e := start(t, Options{})
-	e.handshakes, e.known.places = fair.NewTable(4), fair.NewTable(1)
+	e.handshakes.places, e.handshakes.reserved = fair.NewTable(4), fair.NewTable(1)
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
 	hello := clientHello(t, own)
 	greet := func(from string) {
@@ -252,7 +252,7 @@ func TestTLSHandshakesOfMany(t *testing.T) {
 func awaitWaiting(t *testing.T, e *Reactor, n int) {
 	t.Helper()
 	eventually(t, func() error {
-		if got := e.handshakes.Idle(); got != n {
+		if got := e.handshakes.places.Idle(); got != n {
 			return fmt.Errorf("%d handshakes wait for their peers, want %d", got, n)
 		}
 		return nil

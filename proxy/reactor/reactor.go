@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/internal/cpuquota"
-	"github.com/remora-proxy/remora/proxy/fair"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/engine"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
@@ -60,19 +59,9 @@ type Options struct {
 	Logger *slog.Logger // gets panics and errors of sockets; nil means slog.Default()
 }
 
-const (
-	// maxDials limits the dials on goroutines. Further ones wait while their timeout runs; one that
-	// was not tried until then fails with loop.ErrDialQueue.
-	maxDials = 512
-
-	// maxHandshakes limits the TLS handshakes of accepted connections in progress, from a whole
-	// ClientHello on. handshakeTimeout limits their time, from the accepted connection on.
-	maxHandshakes    = 512
-	handshakeTimeout = 5 * time.Second
-
-	// reservedHandshakes are further ones, for sources of which a peer has proved who it is.
-	reservedHandshakes = 128
-)
+// maxDials limits the dials on goroutines. Further ones wait while their timeout runs; one that
+// was not tried until then fails with loop.ErrDialQueue.
+const maxDials = 512
 
 // MaxLoops limits Options.Loops.
 const MaxLoops = 256
@@ -103,13 +92,11 @@ type Reactor struct {
 
 	originalDst func(*net.TCPConn) netip.AddrPort // originalDst
 
-	dialTLS          func(key, addr, name string) func() *tls.Config
-	dialOther        func(key, addr string) string
-	handshakes       *fair.Table // those of accepted connections in progress
-	known            knownPeers
-	handshakeTimeout time.Duration // handshakeTimeout, except in tests
-	tlsFailures      tlsFailures
-	trustChanges     atomic.Uint64 // calls of RecheckPeers
+	dialTLS      func(key, addr, name string) func() *tls.Config
+	dialOther    func(key, addr string) string
+	handshakes   handshakes
+	tls          tlsOutcomes
+	trustChanges atomic.Uint64 // calls of RecheckPeers
 
 	// Stop cancels ctx, which ends dials and back-offs.
 	ctx    context.Context
@@ -129,7 +116,6 @@ type counters struct {
 	open, panics           atomic.Int64
 	detached               atomic.Int64
 	offLoop                atomic.Int64 // connections of goroutines: of a Reserver, Sockets, and newcomers until the handshake's end
-	handshakes, resumed    atomic.Int64
 }
 
 // Start starts a Reactor with its loops. The caller must Stop it.
@@ -155,9 +141,9 @@ func Start(o Options) (*Reactor, error) {
 	r := &Reactor{
 		kind: o.Engine,
 		log:  cmp.Or(o.Logger, slog.Default()), began: time.Now(), linger: lingerTime, originalDst: originalDst, dialTLS: o.DialTLS, dialOther: o.DialOther,
-		handshakes: fair.NewTable(maxHandshakes), known: knownPeers{places: fair.NewTable(reservedHandshakes)}, handshakeTimeout: handshakeTimeout,
-		listeners: make(map[*Listener]struct{}),
+		handshakes: newHandshakes(), listeners: make(map[*Listener]struct{}),
 	}
+	r.tls.log = r.log
 	r.SetWriteStall(cmp.Or(o.WriteStall, 30*time.Second))
 	r.limitFiles(&o)
 	r.limits.limitSources(o.MaxPerSource)
@@ -230,21 +216,20 @@ func (r *Reactor) FileLimit() int64 { return r.limits.fileLimit }
 
 // Handshakes returns how many TLS handshakes of accepted connections are in progress, and how
 // many may be. Any goroutine may call it.
-func (r *Reactor) Handshakes() (taken, max int) {
-	return r.handshakes.Taken() + r.known.places.Taken(), r.handshakes.Max() + r.known.places.Max()
-}
+func (r *Reactor) Handshakes() (taken, max int) { return r.handshakes.inProgress() }
 
 // Stats returns the counters. It may be called from any goroutine.
 func (r *Reactor) Stats() stats.DriverStats {
 	c := &r.count
-	return stats.DriverStats{
+	s := stats.DriverStats{
 		Accepted: c.accepted.Load(), AcceptErrors: c.acceptErrors.Load(),
 		Refused: r.limits.refused.Load(), RefusedSource: r.limits.refusedSource.Load(),
 		Inbound: r.limits.taken.Load(), Open: c.open.Load() + c.offLoop.Load(),
 		Dialled: c.dialled.Load(), DialErrors: c.dialErrors.Load(), Panics: c.panics.Load(),
-		Detached:   c.detached.Load(),
-		Handshakes: c.handshakes.Load(), Resumed: c.resumed.Load(), TLSFailures: r.tlsFailures.snapshot(),
+		Detached: c.detached.Load(),
 	}
+	s.Handshakes, s.Resumed, s.TLSFailures = r.tls.snapshot()
+	return s
 }
 
 // Stop closes all listeners and connections at once and calls OnClose of their streams. It

@@ -198,7 +198,7 @@ func (r *Reactor) dialSocket(ctx context.Context, addr, other string, config fun
 	if err := r.dialledTLS(raw, addr, over.HandshakeContext(ctx)); err != nil {
 		return nil, err
 	}
-	r.countHandshake(over)
+	r.tls.succeed(over)
 	below.handshakeDone = true
 	return r.newSocket(raw, over, at, nil), nil
 }

@@ -136,7 +136,7 @@ func (s *secure) decryptInput() {
 				c.end(io.EOF)
 			}
 		default:
-			c.loop.reactor.tlsFailed(c.remote, err)
+			c.loop.reactor.tls.fail(c.remote, err)
 			c.end(err)
 		}
 		return
@@ -221,7 +221,7 @@ func (w *wire) Write(b []byte) (int, error) {
 	case w.nc != nil:
 		return w.nc.Write(b)
 	case w.reading && !w.mayReply():
-		w.c.loop.reactor.tlsFailed(w.c.remote, errReplies)
+		w.c.loop.reactor.tls.fail(w.c.remote, errReplies)
 		w.c.end(errReplies)
 		return 0, errReplies
 	case w.gather:

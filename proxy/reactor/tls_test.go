@@ -165,7 +165,7 @@ func TestTLSDialRefuses(t *testing.T) {
 func TestTLSHandshakeBounds(t *testing.T) {
 	own := NewIdentity(t)
 	e := start(t, Options{})
-	e.handshakes = fair.NewTable(4)
+	e.handshakes.places = fair.NewTable(4)
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
 	hello := clientHello(t, own)
 	begin := func() net.Conn {
@@ -216,7 +216,7 @@ func TestTLSHandshakeTimeout(t *testing.T) {
 func awaitHandshakes(t *testing.T, e *Reactor, n int) {
 	t.Helper()
 	eventually(t, func() error {
-		if got := e.handshakes.Taken(); got != n {
+		if got := e.handshakes.places.Taken(); got != n {
 			return fmt.Errorf("%d handshakes, want %d", got, n)
 		}
 		return nil

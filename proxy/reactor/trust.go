@@ -89,7 +89,7 @@ func (c *conn) onUntrusted(err error) {
 	}
 	defer c.loop.recovered(c)
 	c.secure.untrusted = true
-	c.loop.reactor.tlsFailed(c.remote, err)
+	c.loop.reactor.tls.fail(c.remote, err)
 	if s, ok := c.receiver.(loop.Verified); ok {
 		s.OnUntrusted()
 		return

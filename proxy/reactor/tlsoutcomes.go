@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"log/slog"
 	"maps"
 	"net"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/certs"
@@ -77,9 +79,15 @@ var untyped = map[string]string{
 	"server selected unsupported protocol version": CodeVersion,
 }
 
-type tlsFailures struct {
+// tlsOutcomes counts the handshakes that succeeded, and the TLS failures, which it logs. Any goroutine may call its
+// methods.
+type tlsOutcomes struct {
+	log *slog.Logger
+
+	succeeded, resumed atomic.Int64
+
 	mu     sync.Mutex
-	counts map[string]int64
+	counts map[string]int64     // failures by code
 	logged map[string]time.Time // time of the last line of each code
 	silent map[string]int64     // failures since then without a line
 }
@@ -87,30 +95,38 @@ type tlsFailures struct {
 // logPause is how long no other line is logged for a code.
 const logPause = time.Second
 
-// tlsFailed counts a TLS failure with a peer, and logs it at most once per code and logPause.
-func (r *Reactor) tlsFailed(remote string, err error) {
-	code, now := tlsCode(err), time.Now()
-	f := &r.tlsFailures
-	f.mu.Lock()
-	if f.counts == nil {
-		f.counts, f.logged, f.silent = map[string]int64{}, map[string]time.Time{}, map[string]int64{}
-	}
-	f.counts[code]++
-	quiet := now.Sub(f.logged[code]) < logPause
-	omitted := f.silent[code]
-	if quiet {
-		f.silent[code]++
-	} else {
-		f.logged[code], f.silent[code] = now, 0
-	}
-	f.mu.Unlock()
-	if !quiet {
-		r.log.Warn("TLS failed", "code", code, "remote", remote, "error", err, "omitted", omitted)
+// succeed counts a handshake.
+func (o *tlsOutcomes) succeed(over *tls.Conn) {
+	o.succeeded.Add(1)
+	if over.ConnectionState().DidResume {
+		o.resumed.Add(1)
 	}
 }
 
-func (f *tlsFailures) snapshot() map[string]int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return maps.Clone(f.counts)
+// fail counts a TLS failure with a peer, and logs it at most once per code and logPause.
+func (o *tlsOutcomes) fail(remote string, err error) {
+	code, now := tlsCode(err), time.Now()
+	o.mu.Lock()
+	if o.counts == nil {
+		o.counts, o.logged, o.silent = map[string]int64{}, map[string]time.Time{}, map[string]int64{}
+	}
+	o.counts[code]++
+	quiet := now.Sub(o.logged[code]) < logPause
+	omitted := o.silent[code]
+	if quiet {
+		o.silent[code]++
+	} else {
+		o.logged[code], o.silent[code] = now, 0
+	}
+	o.mu.Unlock()
+	if !quiet {
+		o.log.Warn("TLS failed", "code", code, "remote", remote, "error", err, "omitted", omitted)
+	}
+}
+
+// snapshot returns the counts. The map is the caller's.
+func (o *tlsOutcomes) snapshot() (succeeded, resumed int64, failures map[string]int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.succeeded.Load(), o.resumed.Load(), maps.Clone(o.counts)
 }
