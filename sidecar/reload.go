@@ -241,7 +241,7 @@ func (r *reloads) apply(cfg *config.Config) error {
 
 // open opens the files of the configuration.
 func (c *change) open() (err error) {
-	if c.identities, err = openIdentities(c.cfg, c.s.identities, c.s.log, c.s.reactor.RecheckPeers); err != nil {
+	if c.identities, err = openIdentities(c.cfg, c.s.identities, c.s.log, c.s.reactor.Trust().Recheck); err != nil {
 		return &refusal{refusedIdentity, err}
 	}
 	if c.access, err = c.s.access.open(&c.cfg.AccessLog, len(c.s.reactor.Loops())); err != nil {
@@ -321,7 +321,7 @@ func (c *change) commit() {
 	s.access.use(c.access, &c.cfg.AccessLog)
 	s.discovery.reach.settle(c.cfg) // before the new listeners accept
 	closed := c.updateListeners()
-	s.reactor.RecheckPeers() // after the listeners, which say what peers may connect
+	s.reactor.Trust().Recheck() // after the listeners, which say what peers may connect
 	c.updateSources()
 	old.closeExcept(c.identities)
 	gone := s.registrations.update(c.cfg, c.identities)

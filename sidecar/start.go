@@ -188,7 +188,7 @@ func (s *starting) startLoops() (err error) {
 	if err != nil {
 		return err
 	}
-	if s.identities, err = openIdentities(s.cfg, nil, s.log, s.reactor.RecheckPeers); err != nil {
+	if s.identities, err = openIdentities(s.cfg, nil, s.log, s.reactor.Trust().Recheck); err != nil {
 		return err
 	}
 	s.proc = proxy.NewProcess(s.cfg, loops)

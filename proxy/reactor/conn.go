@@ -188,7 +188,7 @@ func (c *conn) callOnOpen() {
 		s.MoveIn(c.movedWith)
 	}
 	if c.secure != nil && c.state == connOpen {
-		c.secure.beginTrust()
+		c.secure.trust.begin()
 		c.secure.decryptInput()
 	}
 	if r := c.redirected; r != nil {
@@ -225,7 +225,7 @@ func (c *conn) end(err error) {
 		l.Stop(&c.drain.timer)
 	}
 	if c.secure != nil {
-		l.Stop(&c.secure.expiry)
+		c.secure.trust.stop()
 	}
 	l.forget(c)
 	l.closed = append(l.closed, c)

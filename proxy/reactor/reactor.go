@@ -92,11 +92,11 @@ type Reactor struct {
 
 	originalDst func(*net.TCPConn) netip.AddrPort // originalDst
 
-	dialTLS      func(key, addr, name string) func() *tls.Config
-	dialOther    func(key, addr string) string
-	handshakes   handshakes
-	tls          tlsOutcomes
-	trustChanges atomic.Uint64 // calls of RecheckPeers
+	dialTLS    func(key, addr, name string) func() *tls.Config
+	dialOther  func(key, addr string) string
+	handshakes handshakes
+	tls        tlsOutcomes
+	trust      Trust
 
 	// Stop cancels ctx, which ends dials and back-offs.
 	ctx    context.Context
@@ -144,6 +144,7 @@ func Start(o Options) (*Reactor, error) {
 		handshakes: newHandshakes(), listeners: make(map[*Listener]struct{}),
 	}
 	r.tls.log = r.log
+	r.trust.reactor = r
 	r.SetWriteStall(cmp.Or(o.WriteStall, 30*time.Second))
 	r.limitFiles(&o)
 	r.limits.limitSources(o.MaxPerSource)
@@ -217,6 +218,9 @@ func (r *Reactor) FileLimit() int64 { return r.limits.fileLimit }
 // Handshakes returns how many TLS handshakes of accepted connections are in progress, and how
 // many may be. Any goroutine may call it.
 func (r *Reactor) Handshakes() (taken, max int) { return r.handshakes.inProgress() }
+
+// Trust returns what verifies the peers of open connections again.
+func (r *Reactor) Trust() *Trust { return &r.trust }
 
 // Stats returns the counters. It may be called from any goroutine.
 func (r *Reactor) Stats() stats.DriverStats {

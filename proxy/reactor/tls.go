@@ -13,7 +13,6 @@ import (
 
 	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/identity"
-	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // maxRecord is the most plain text of a TLS record (RFC 8446, section 5.1), and so the most
@@ -33,12 +32,7 @@ type secure struct {
 	tls    *tls.Conn
 	wire   *wire
 	peer   *identity.Names // of an accepted connection
-
-	expiry    loop.Timer // armed while the connection is on its loop
-	ends      time.Time  // when it is due
-	verified  time.Time  // when the last verification of the peer began, or the handshake
-	untrusted bool       // the peer is no longer accepted
-	changes   uint64     // Reactor.trustChanges before the handshake
+	trust  peerTrust
 }
 
 // wire is the net.Conn below a tls.Conn. During the handshake and after Detach it is the
@@ -66,7 +60,8 @@ var errReplies = errors.New("reactor: the peer updates its keys too often")
 // handshake returns the TLS of c over nc, which has received input already. It blocks until ctx ends or
 // the time until. The caller still owns nc, and must close it after an error.
 func handshake(ctx context.Context, c *conn, config func() *tls.Config, nc net.Conn, input []byte, until time.Time, side func(net.Conn, *tls.Config) *tls.Conn) (*secure, error) {
-	s := &secure{c: c, config: config, wire: &wire{c: c, nc: nc, in: input, gotInput: len(input) > 0}, changes: c.loop.reactor.trustChanges.Load(), verified: time.Now()}
+	s := &secure{c: c, config: config, wire: &wire{c: c, nc: nc, in: input, gotInput: len(input) > 0}}
+	s.trust = newPeerTrust(s)
 	s.tls = side(s.wire, config())
 	if err := nc.SetDeadline(until); err != nil {
 		return nil, err
@@ -110,7 +105,7 @@ func (s *secure) identify() {
 // rest of the current event. The loop must not use it afterwards.
 func (s *secure) detach(nc net.Conn) *tls.Conn {
 	*s.wire = wire{nc: nc, in: bytes.Clone(s.wire.in), handshakeDone: true}
-	s.c.loop.Stop(&s.expiry)
+	s.trust.stop()
 	s.c.secure = nil
 	return s.tls
 }

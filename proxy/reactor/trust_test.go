@@ -100,7 +100,7 @@ func TestTLSRecheck(t *testing.T) {
 	e := start(t, Options{})
 	own, err := certs.Open(certs.Options{
 		Cert: dir.Cert, Key: dir.Key, CA: dir.CA, Peers: []string{meshName}, Interval: time.Millisecond,
-		OnTrust: func() { changes.Add(1); e.RecheckPeers() },
+		OnTrust: func() { changes.Add(1); e.Trust().Recheck() },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestTLSRecheck(t *testing.T) {
 		}
 		return nil
 	})
-	e.RecheckPeers()
+	e.Trust().Recheck()
 	ask(t, c, "after a rotation")
 	if n := changes.Load(); n != 0 {
 		t.Errorf("a certificate of our own changed who is accepted %d times", n)
@@ -155,7 +155,7 @@ func TestTLSRecheckHandshake(t *testing.T) {
 	go func() { defer close(done); _, _ = io.ReadAll(c) }()
 	recv(t, verifying, "the handshake to verify the peer")
 	refused.Store(true)
-	e.RecheckPeers()
+	e.Trust().Recheck()
 	for _, l := range e.Loops() {
 		on(t, l, func() {}) // the loops have looked at their connections
 	}
