@@ -167,9 +167,9 @@ func dialDetached(t *testing.T, e *Reactor, addr string, _ *certs.Source) (halfC
 	return recv(t, got, "the connection"), nil
 }
 
-// dialSocket connects with DialSocket, on no loop.
+// dialSocket connects with a SocketDialer, on no loop.
 func dialSocket(t *testing.T, e *Reactor, addr string, _ *certs.Source) (halfCloser, error) {
-	sock, err := e.DialSocket(t.Context(), addr, "service", "")
+	sock, err := e.SocketDialer().Dial(t.Context(), addr, "service", "", nil)
 	if err != nil {
 		return nil, err
 	}

@@ -30,6 +30,23 @@ type dialing struct {
 	tried  atomic.Bool        // the dialer has begun
 }
 
+// endpoints knows of endpoints what Options say.
+type endpoints struct {
+	tls   func(key, addr, name string) func() *tls.Config // nil means plain text for all services
+	other func(key, addr string) string                   // nil means that no host has another address
+}
+
+// at returns the TLS configuration of the endpoint at addr, nil for plain text, and another address of its host or "".
+func (e *endpoints) at(key, addr, name string) (config func() *tls.Config, other string) {
+	if e.tls != nil {
+		config = e.tls(key, addr, name)
+	}
+	if e.other != nil {
+		other = e.other(key, addr)
+	}
+	return config, other
+}
+
 // Dial implements loop.Loop. What may have to wait elsewhere than for the network is left to the
 // dialer: TLS handshakes, Unix sockets, addresses that package net has to look at, and hosts with two
 // addresses.
@@ -42,7 +59,8 @@ func (l *eventLoop) Dial(addr string, timeout time.Duration, r loop.Receiver) {
 		name = d.ServerName()
 	}
 	c := &conn{descriptor: descriptor{loop: l, fd: -1}, receiver: r, remote: addr, state: connDialing}
-	d := &dialing{c: c, config: l.reactor.dialTLS(key, addr, name), other: l.reactor.dialOther(key, addr)}
+	d := &dialing{c: c}
+	d.config, d.other = l.reactor.endpoints.at(key, addr, name)
 	if n, ok := r.(loop.Negotiated); ok && d.config != nil {
 		d.config = requireALPN(d.config, n.ALPN())
 	}

@@ -18,7 +18,7 @@ import (
 
 const maxWaitingDials = 4096
 
-// dialer runs dials on up to max goroutines, each of which dials one connection after another while
+// dialer runs the dials of loops on up to max goroutines, each of which dials one connection after another while
 // any may be dialled. An address has a quarter of them at most: one that does not respond must not
 // take all.
 type dialer struct {
@@ -100,10 +100,11 @@ func (d *dialer) dial(w *dialing) {
 		}
 	}
 	if err == nil && w.config != nil {
-		over, err = handshake(d.reactor.ctx, w.c, w.config, nc, nil, w.until, tls.Client)
-		err = d.reactor.dialledTLS(nc, w.c.remote, err)
-		if err == nil {
+		if over, err = handshake(d.reactor.ctx, w.c, w.config, nc, nil, w.until, tls.Client); err == nil {
 			d.reactor.tls.succeed(over.tls)
+		} else {
+			_ = nc.Close()
+			err = d.reactor.tls.failDial(d.reactor.ctx, w.c.remote, err)
 		}
 	}
 	w.c.loop.Post(func() { w.onDialled(nc, over, at, err) })
@@ -134,19 +135,4 @@ func dialAddr(ctx context.Context, nd *net.Dialer, addr string) (net.Conn, error
 			return nil, err
 		}
 	}
-}
-
-// dialledTLS counts the failure of the handshake of a dialled connection, and closes the connection.
-func (r *Reactor) dialledTLS(nc net.Conn, remote string, err error) error {
-	if err == nil {
-		return nil
-	}
-	_ = nc.Close()
-	if r.ctx.Err() != nil {
-		return ErrStopped
-	}
-	if !errors.Is(err, context.Canceled) { // cancelled here, so no failure of the peer
-		r.tls.fail(remote, err)
-	}
-	return err
 }

@@ -17,7 +17,8 @@
 //	reserve.go     limits of accepted connections: in all, per listener, per source
 //	transparent.go redirected connections: HTTP/1 or passed on
 //	dial.go        connects, on the loop or by the dialer
-//	dialer.go      connects on goroutines
+//	dialer.go      connects on goroutines, for the loops
+//	socketdialer.go connects Sockets
 //	newcomer.go    accepted connections before their TLS handshake
 //	tls.go         TLS between the receiver and the socket
 //	trust.go       peers that are no longer accepted

@@ -49,7 +49,7 @@ type Options struct {
 	// DialTLS returns the function that provides the TLS configuration for a handshake with the
 	// endpoint at addr ("ip:port") of the service with a key, or nil for plain text. The key of a stream
 	// that is no loop.Destined is "", and so is the name of one that is no loop.Named. DialTLS is called
-	// on the loops and by DialSocket. nil means plain text for all services.
+	// on the loops and by SocketDialer. nil means plain text for all services.
 	DialTLS func(key, addr, name string) func() *tls.Config
 
 	// DialOther returns another address of the host at addr, to connect to if addr does not accept, or
@@ -92,8 +92,7 @@ type Reactor struct {
 
 	originalDst func(*net.TCPConn) netip.AddrPort // originalDst
 
-	dialTLS    func(key, addr, name string) func() *tls.Config
-	dialOther  func(key, addr string) string
+	endpoints  endpoints
 	handshakes handshakes
 	tls        tlsOutcomes
 	trust      Trust
@@ -132,15 +131,10 @@ func Start(o Options) (*Reactor, error) {
 			return nil, fmt.Errorf("reactor: start: %w", err)
 		}
 	}
-	if o.DialOther == nil {
-		o.DialOther = func(_, _ string) string { return "" }
-	}
-	if o.DialTLS == nil {
-		o.DialTLS = func(_, _, _ string) func() *tls.Config { return nil }
-	}
 	r := &Reactor{
 		kind: o.Engine,
-		log:  cmp.Or(o.Logger, slog.Default()), began: time.Now(), linger: lingerTime, originalDst: originalDst, dialTLS: o.DialTLS, dialOther: o.DialOther,
+		log:  cmp.Or(o.Logger, slog.Default()), began: time.Now(), linger: lingerTime, originalDst: originalDst,
+		endpoints:  endpoints{tls: o.DialTLS, other: o.DialOther},
 		handshakes: newHandshakes(), listeners: make(map[*Listener]struct{}),
 	}
 	r.tls.log = r.log
@@ -218,6 +212,9 @@ func (r *Reactor) FileLimit() int64 { return r.limits.fileLimit }
 // Handshakes returns how many TLS handshakes of accepted connections are in progress, and how
 // many may be. Any goroutine may call it.
 func (r *Reactor) Handshakes() (taken, max int) { return r.handshakes.inProgress() }
+
+// SocketDialer returns what connects without a loop.
+func (r *Reactor) SocketDialer() *SocketDialer { return &SocketDialer{r} }
 
 // Trust returns what verifies the peers of open connections again.
 func (r *Reactor) Trust() *Trust { return &r.trust }

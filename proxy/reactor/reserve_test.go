@@ -292,14 +292,14 @@ func TestDialsLeaveFiles(t *testing.T) {
 	}
 	first, err := dialOn(addr)
 	_, err2 := dialOn(addr)
-	sock, err3 := e.DialSocket(t.Context(), addr, "", "")
+	sock, err3 := e.SocketDialer().Dial(t.Context(), addr, "", "", nil)
 	if err := errors.Join(err, err2, err3); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := dialOn(addr); !errors.Is(err, loop.ErrDialQueue) {
 		t.Errorf("a dial without a descriptor: %v", err)
 	}
-	if _, err := e.DialSocket(t.Context(), addr, "", ""); !errors.Is(err, loop.ErrDialQueue) {
+	if _, err := e.SocketDialer().Dial(t.Context(), addr, "", "", nil); !errors.Is(err, loop.ErrDialQueue) {
 		t.Errorf("a socket without a descriptor: %v", err)
 	}
 	on(t, l, first.Close)

@@ -1,10 +1,8 @@
 package reactor
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
 	"sync/atomic"
 	"time"
@@ -143,64 +141,6 @@ func (s *secureSocket) Reset() {
 	resetOnClose(s.raw)
 	_ = s.raw.Close()
 	_ = s.Close()
-}
-
-// DialSocket connects to addr ("ip:port" or a Unix socket) of a service, with TLS if Options.DialTLS has a
-// configuration for its key; name is as of a loop.Named. It blocks until the connection is ready for use, ctx ends, or
-// the reactor is stopped (ErrStopped). The caller owns the Socket, which may outlive the
-// reactor. DialSocket may be called from any goroutine; maxDials does not limit it.
-func (r *Reactor) DialSocket(ctx context.Context, addr, key, name string) (loop.Socket, error) {
-	return r.DialSocketWith(ctx, addr, key, name, nil)
-}
-
-// DialSocketWith is DialSocket, and sends first before anything else, in plain text.
-func (r *Reactor) DialSocketWith(ctx context.Context, addr, key, name string, first []byte) (loop.Socket, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(r.ctx, cancel)()
-	at, ok := r.limits.reserveDial()
-	err := loop.ErrDialQueue
-	var s loop.Socket
-	if ok {
-		s, err = r.dialSocket(ctx, addr, r.dialOther(key, addr), r.dialTLS(key, addr, name), first, at)
-	}
-	switch {
-	case err == nil:
-		r.count.dialled.Add(1)
-		return s, nil
-	case r.ctx.Err() != nil:
-		err = ErrStopped
-	}
-	at.release()
-	if !errors.Is(ctx.Err(), context.Canceled) { // by the caller, or by the end of the reactor
-		r.count.dialErrors.Add(1)
-	}
-	return nil, fmt.Errorf("reactor: dial: %w", err)
-}
-
-func (r *Reactor) dialSocket(ctx context.Context, addr, other string, config func() *tls.Config, first []byte, at reservation) (loop.Socket, error) {
-	var d net.Dialer
-	d.SetMultipathTCP(false)
-	nc, err := dialFirst(ctx, &d, addr, other)
-	if err != nil {
-		return nil, err
-	}
-	raw := nc.(rawConn)
-	if _, err := raw.Write(first); len(first) > 0 && err != nil { // the kernel has room for it
-		_ = raw.Close()
-		return nil, err
-	}
-	if config == nil {
-		return r.newSocket(raw, nil, at, nil), nil
-	}
-	below := &wire{nc: raw}
-	over := tls.Client(below, config())
-	if err := r.dialledTLS(raw, addr, over.HandshakeContext(ctx)); err != nil {
-		return nil, err
-	}
-	r.tls.succeed(over)
-	below.handshakeDone = true
-	return r.newSocket(raw, over, at, nil), nil
 }
 
 // newSocket returns a Socket on raw, in plain text if over is nil, with the reservation at. peer is

@@ -172,8 +172,8 @@ func resets(t *testing.T, e *Reactor, sock loop.Socket, peer net.Conn) {
 	}
 }
 
-// TestDialSocket: DialTLS selects TLS by service, and each result of a dial is counted.
-func TestDialSocket(t *testing.T) {
+// TestSocketDialer: DialTLS selects TLS by service, and each result of a dial is counted.
+func TestSocketDialer(t *testing.T) {
 	own := NewIdentity(t)
 	e := start(t, Options{DialTLS: func(service, _, _ string) func() *tls.Config {
 		if service == "secured" {
@@ -185,7 +185,7 @@ func TestDialSocket(t *testing.T) {
 		"secured": listen(t, e, ListenOptions{TLS: own.Server}, echo),
 		"plain":   listen(t, e, ListenOptions{}, echo),
 	} {
-		sock, err := e.DialSocket(t.Context(), addr, service, "")
+		sock, err := e.SocketDialer().Dial(t.Context(), addr, service, "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,7 +204,7 @@ func TestDialSocket(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := e.DialSocket(t.Context(), refusingAddr(t), "plain", ""); !errors.Is(err, syscall.ECONNREFUSED) {
+	if _, err := e.SocketDialer().Dial(t.Context(), refusingAddr(t), "plain", "", nil); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("without a listener: %v", err)
 	}
 	if st := e.Stats(); st.Dialled != 2 || st.DialErrors != 1 || st.Handshakes != 2 {
@@ -218,13 +218,13 @@ func TestDialSocket(t *testing.T) {
 	})
 }
 
-// TestDialSocketRefuses: a server with another certificate and a silent server fail the
+// TestSocketDialerRefuses: a server with another certificate and a silent server fail the
 // dial, and the log names the cause.
-func TestDialSocketRefuses(t *testing.T) {
+func TestSocketDialerRefuses(t *testing.T) {
 	own, other := NewIdentity(t), NewIdentity(t)
 	var log logText
 	e := start(t, withTLS(Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, own))
-	_, err := e.DialSocket(t.Context(), listen(t, e, ListenOptions{TLS: other.Server}, echo), "service", "")
+	_, err := e.SocketDialer().Dial(t.Context(), listen(t, e, ListenOptions{TLS: other.Server}, echo), "service", "", nil)
 	var refused *certs.VerifyError
 	if !errors.As(err, &refused) || refused.Code != certs.CodeUnknownCA {
 		t.Errorf("another authority: %v", err)
@@ -232,7 +232,7 @@ func TestDialSocketRefuses(t *testing.T) {
 	silent := listen(t, e, ListenOptions{}, func() loop.Receiver { return &stream{} })
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := e.DialSocket(ctx, silent, "service", ""); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := e.SocketDialer().Dial(ctx, silent, "service", "", nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a silent server: %v", err)
 	}
 	for _, code := range []string{certs.CodeUnknownCA, CodeTimeout} {
@@ -245,13 +245,13 @@ func TestDialSocketRefuses(t *testing.T) {
 	}
 }
 
-// TestDialSocketStop: Stop ends a dial during its handshake.
-func TestDialSocketStop(t *testing.T) {
+// TestSocketDialerStop: Stop ends a dial during its handshake.
+func TestSocketDialerStop(t *testing.T) {
 	ln := must.Listen(t)
 	e := start(t, withTLS(Options{}, NewIdentity(t)))
 	ended := make(chan error, 1)
 	go func() {
-		_, err := e.DialSocket(t.Context(), ln.Addr().String(), "service", "")
+		_, err := e.SocketDialer().Dial(t.Context(), ln.Addr().String(), "service", "", nil)
 		ended <- err
 	}()
 	nc, err := ln.Accept()

@@ -124,6 +124,18 @@ func (o *tlsOutcomes) fail(remote string, err error) {
 	}
 }
 
+// failDial counts a failure of the handshake of a dialled connection, and returns why the dial ends. stop has ended
+// once the Reactor stops.
+func (o *tlsOutcomes) failDial(stop context.Context, remote string, err error) error {
+	if stop.Err() != nil {
+		return ErrStopped
+	}
+	if !errors.Is(err, context.Canceled) { // cancelled here, so no failure of the peer
+		o.fail(remote, err)
+	}
+	return err
+}
+
 // snapshot returns the counts. The map is the caller's.
 func (o *tlsOutcomes) snapshot() (succeeded, resumed int64, failures map[string]int64) {
 	o.mu.Lock()

@@ -96,7 +96,7 @@ func TestUnixDetach(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sock, err := e.DialSocket(t.Context(), addr, "", "")
+	sock, err := e.SocketDialer().Dial(t.Context(), addr, "", "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

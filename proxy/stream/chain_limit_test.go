@@ -93,7 +93,7 @@ func (c *chain) peer() net.Conn {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
-	sock, err := c.nodes[0].reactor.DialSocket(ctx, c.nodes[1].addr, "app", "")
+	sock, err := c.nodes[0].reactor.SocketDialer().Dial(ctx, c.nodes[1].addr, "app", "", nil)
 	if err != nil {
 		c.t.Fatal(err)
 	}
