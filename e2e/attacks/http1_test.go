@@ -24,14 +24,24 @@ type crowd struct {
 	from  net.IP        // of the connections; nil means any address
 }
 
+// maxDials is how many connections of a crowd are dialled at a time. On a busy machine thousands would fall due together,
+// and the well-behaved load, which runs in the same process, would wait for all of them.
+const maxDials = 32
+
 // run misbehaves until ctx ends.
 func (c *crowd) run(ctx context.Context, addr string) {
 	var all sync.WaitGroup
+	dials := make(chan struct{}, maxDials)
 	for i := range c.size {
 		all.Go(func() {
 			pauseFor(ctx, c.ramp*time.Duration(i)/time.Duration(c.size))
 			for ctx.Err() == nil {
-				c.connection(ctx, addr)
+				dials <- struct{}{}
+				nc, err := c.dial(ctx, addr)
+				<-dials
+				if err == nil {
+					c.misuse(ctx, nc)
+				}
 				pauseFor(ctx, c.pause)
 			}
 		})
@@ -41,15 +51,25 @@ func (c *crowd) run(ctx context.Context, addr string) {
 
 // connection is one connection from its start to its end.
 func (c *crowd) connection(ctx context.Context, addr string) {
+	if nc, err := c.dial(ctx, addr); err == nil {
+		c.misuse(ctx, nc)
+	}
+}
+
+func (c *crowd) dial(ctx context.Context, addr string) (*net.TCPConn, error) {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: c.from}}
 	if c.deaf {
 		d.Control = smallBuffer
 	}
 	nc, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
-		return
+		return nil, err
 	}
-	misuse(ctx, nc.(*net.TCPConn), c.first, c.then, c.pause, c.deaf)
+	return nc.(*net.TCPConn), nil
+}
+
+func (c *crowd) misuse(ctx context.Context, nc *net.TCPConn) {
+	misuse(ctx, nc, c.first, c.then, c.pause, c.deaf)
 }
 
 // smallBuffer makes a connection whose kernel takes little that is not read.
