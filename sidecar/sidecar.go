@@ -107,9 +107,9 @@ const otherFiles = 64
 func (s *Sidecar) resources() *overload.Manager {
 	return overload.New(overload.Options{
 		Resources: []overload.Resource{
-			{Name: "descriptors", Used: s.openFiles, Limit: s.reactor.FileLimit},
+			{Name: "descriptors", Used: s.openFiles, Limit: s.reactor.Connections().FileLimit},
 			overload.Memory(),
-			{Name: "connections", Used: s.reactor.Accepted, Limit: s.reactor.MaxAccepted},
+			{Name: "connections", Used: s.reactor.Connections().Accepted, Limit: s.reactor.Connections().Max},
 			boundedBy("handshakes", s.reactor.Handshakes),
 			boundedBy("streams", s.streams.Places),
 			boundedBy("buffered", func() (used, limit int) { return int(s.proc.Buffered()), int(s.proc.Config().Limits.Buffered) }),
@@ -133,7 +133,7 @@ func (s *Sidecar) openFiles() int64 {
 	if n, ok := overload.OpenFiles(); ok {
 		return n
 	}
-	return otherFiles + s.reactor.Files() + int64(s.admin.Connections())
+	return otherFiles + s.reactor.Connections().Files() + int64(s.admin.Connections())
 }
 
 // identityStats lists the identities for the admin API.

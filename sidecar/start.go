@@ -204,7 +204,7 @@ func (s *starting) startLoops() (err error) {
 	}
 	s.clientCerts.set(s.proc.Generation(), s.proc.Generation(), s.identities, false)
 	s.streams = stream.New(stream.Options{
-		Process: s.proc, Dial: s.reactor.SocketDialer().Dial, Reserver: s.reactor.Reserver, Logger: s.log, Previous: s.inherited.parked,
+		Process: s.proc, Dial: s.reactor.SocketDialer().Dial, Reserver: s.reactor.Connections().Reserver, Logger: s.log, Previous: s.inherited.parked,
 	})
 	s.proc.SetStreams(s.streams)
 	s.spans = otlp.New(otlp.Options{Node: s.cfg.Node.ID, Version: s.version, Logger: s.log})
@@ -241,7 +241,7 @@ func (s *starting) connectRegistries() error {
 // process serves.
 func (s *starting) openAdmin() error {
 	resources := s.resources()
-	s.reactor.RefuseWhile(resources.Refusing)
+	s.reactor.Connections().RefuseWhile(resources.Refusing)
 	s.proc.SetOverload(func() bool {
 		state, _ := resources.State()
 		return state != overload.Normal

@@ -95,7 +95,7 @@ func (l *Listener) onAccept(on *eventLoop, fd int, from netip.AddrPort) {
 		l.acceptElsewhere(fd, from)
 		return
 	}
-	at, ok := l.reactor.limits.reserve(l.countedSource(fd, from.Addr()), &l.limit, connFiles)
+	at, ok := l.reactor.connections.reserve(l.countedSource(fd, from.Addr()), &l.limit, connFiles)
 	decided = true
 	if !ok {
 		l.refuseSocket(fd)
@@ -117,7 +117,7 @@ func (l *Listener) onAccept(on *eventLoop, fd int, from netip.AddrPort) {
 
 // countedSource returns the source that a connection from an address counts for, if any.
 func (l *Listener) countedSource(fd int, from netip.Addr) netip.Addr {
-	if l.reactor.limits.allLocal && (from.IsLoopback() || l.loopback || l.wildcard && kernel.IsLoopback(fd)) {
+	if l.reactor.connections.allLocal && (from.IsLoopback() || l.loopback || l.wildcard && kernel.IsLoopback(fd)) {
 		return netip.Addr{}
 	}
 	return loop.Source(from)
@@ -182,7 +182,7 @@ func (l *Listener) acceptElsewhere(fd int, from netip.AddrPort) {
 	case l.opts.Proxies != nil:
 		l.acceptProxied(nc, peer)
 	default:
-		if at, ok := l.reactor.limits.reserve(l.countedSource(fd, from.Addr()), &l.limit, connFiles); ok {
+		if at, ok := l.reactor.connections.reserve(l.countedSource(fd, from.Addr()), &l.limit, connFiles); ok {
 			l.assign(nc, at, peer)
 		} else {
 			l.refuse(nc)

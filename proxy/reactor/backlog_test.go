@@ -35,7 +35,7 @@ func TestAcceptsAtOnce(t *testing.T) {
 	}
 	on(t, a.loop, a.start)
 	eventually(t, func() error {
-		if n := e.Accepted(); n != 4*maxAccepts+1 {
+		if n := e.Connections().Accepted(); n != 4*maxAccepts+1 {
 			return fmt.Errorf("%d connections are accepted", n)
 		}
 		return nil

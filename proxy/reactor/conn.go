@@ -164,7 +164,7 @@ func (c *conn) arrive() error {
 
 // open tells the receiver that the connection is established.
 func (c *conn) open() {
-	c.loop.reactor.count.open.Add(1)
+	c.loop.reactor.connections.open.Add(1)
 	if c.state == connDialing {
 		c.loop.reactor.count.dialled.Add(1)
 		c.loop.Stop(&c.dial.timer)
@@ -211,7 +211,7 @@ func (c *conn) sendCloseNotify() {
 func (c *conn) end(err error) {
 	l := c.loop
 	if c.state > connDialing {
-		l.reactor.count.open.Add(-1)
+		l.reactor.connections.open.Add(-1)
 	} else {
 		l.reactor.count.dialErrors.Add(1)
 	}

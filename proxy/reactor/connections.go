@@ -1,6 +1,7 @@
 package reactor
 
 import (
+	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
@@ -11,8 +12,10 @@ import (
 	"github.com/remora-proxy/remora/proxy/fair"
 )
 
-type connLimits struct {
-	max       int64
+// Connections counts the connections of a Reactor and the descriptors that they need, and bounds both. Any goroutine may
+// call its methods.
+type Connections struct {
+	max       int64 // accepted ones
 	fileLimit int64 // of the process
 	maxFiles  int64 // descriptors for accepted connections and what they need
 	maxSource int   // of one source
@@ -20,7 +23,10 @@ type connLimits struct {
 
 	refusing func() bool // only listeners of known peers accept; nil means never
 
-	taken         atomic.Int64
+	open    atomic.Int64 // on loops
+	offLoop atomic.Int64 // of goroutines: of a Reserver, Sockets, and newcomers until the handshake's end
+
+	taken         atomic.Int64 // accepted
 	files         atomic.Int64 // counted by connFiles and streamFiles
 	dialled       atomic.Int64 // connections to endpoints, and dials in progress
 	refused       atomic.Int64 // because of max, maxFiles, the listener's limit or refusing
@@ -37,16 +43,32 @@ type listenerLimit struct {
 	taken atomic.Int64
 }
 
+// Accepted returns the number of accepted connections that are open.
+func (p *Connections) Accepted() int64 { return p.taken.Load() }
+
+// Max returns the limit of Accepted.
+func (p *Connections) Max() int64 { return p.max }
+
+// Files returns the number of descriptors of connections, without the pipes of streams.
+func (p *Connections) Files() int64 { return p.open.Load() + p.offLoop.Load() }
+
+// FileLimit returns the limit of all descriptors of the process, as it was at the start.
+func (p *Connections) FileLimit() int64 { return p.fileLimit }
+
+// RefuseWhile makes listeners without TLS refuse each connection for which refusing, called on any
+// goroutine, returns true. It must be called before Listen, Serve and Reserver.
+func (p *Connections) RefuseWhile(refusing func() bool) { p.refusing = refusing }
+
 // reservation counts a connection. The zero value counts none.
 type reservation struct {
-	of     *connLimits
+	of     *Connections
 	limit  *listenerLimit // nil for a dialled one
 	source netip.Addr     // zero if it does not count by source
 	files  int64
 }
 
 // countedSource returns the source that a connection from remote to local counts for, if any.
-func (p *connLimits) countedSource(local, remote net.Addr) netip.Addr {
+func (p *Connections) countedSource(local, remote net.Addr) netip.Addr {
 	if p.allLocal && isLoopback(local) {
 		return netip.Addr{}
 	}
@@ -55,7 +77,7 @@ func (p *connLimits) countedSource(local, remote net.Addr) netip.Addr {
 
 // reserve counts a connection of a source, which may be the zero Addr, that takes so many files;
 // false means that a limit is reached.
-func (p *connLimits) reserve(source netip.Addr, in *listenerLimit, files int64) (_ reservation, ok bool) {
+func (p *Connections) reserve(source netip.Addr, in *listenerLimit, files int64) (_ reservation, ok bool) {
 	refused := p.refusing != nil && p.refusing() && (in.known == nil || !in.known())
 	taken, here, open := p.taken.Add(1), in.taken.Add(1), p.files.Add(files)
 	switch {
@@ -87,7 +109,7 @@ func (at *reservation) attribute(source netip.Addr) bool {
 
 // reserveDial counts a connection to an endpoint; false means that the others, with the pipes of
 // streams, leave no descriptor for it. Then the admin API, the registry and the logs still have theirs.
-func (p *connLimits) reserveDial() (_ reservation, ok bool) {
+func (p *Connections) reserveDial() (_ reservation, ok bool) {
 	if p.dialled.Add(1)+p.files.Load()-p.taken.Load() > p.maxFiles {
 		p.dialled.Add(-1)
 		return reservation{}, false
@@ -96,7 +118,7 @@ func (p *connLimits) reserveDial() (_ reservation, ok bool) {
 }
 
 // uncount takes back what reserve has counted, but for the source.
-func (p *connLimits) uncount(in *listenerLimit, files int64) {
+func (p *Connections) uncount(in *listenerLimit, files int64) {
 	p.files.Add(-files)
 	in.taken.Add(-1)
 	p.taken.Add(-1)
@@ -135,7 +157,7 @@ func (at *reservation) release() {
 	p.uncount(at.limit, at.files)
 }
 
-func (p *connLimits) countSource(source netip.Addr) bool {
+func (p *Connections) countSource(source netip.Addr) bool {
 	if !source.IsValid() {
 		return true
 	}
@@ -149,7 +171,7 @@ func (p *connLimits) countSource(source netip.Addr) bool {
 	return true
 }
 
-func (p *connLimits) forgetSource(source netip.Addr) {
+func (p *Connections) forgetSource(source netip.Addr) {
 	if !source.IsValid() {
 		return
 	}
@@ -164,15 +186,15 @@ func (p *connLimits) forgetSource(source netip.Addr) {
 // reserves each of them, under MaxConnections, MaxPerSource and its own max (0 means no
 // limit). That function returns nil if a limit is reached, otherwise a release function, which
 // may be called again. All may be called from any goroutine.
-func (r *Reactor) Reserver(max int) (reserve func(local, remote net.Addr) (release func())) {
+func (p *Connections) Reserver(max int) (reserve func(local, remote net.Addr) (release func())) {
 	in := &listenerLimit{max: int64(max)}
 	return func(local, remote net.Addr) (release func()) {
-		at, ok := r.limits.reserve(r.limits.countedSource(local, remote), in, streamFiles)
+		at, ok := p.reserve(p.countedSource(local, remote), in, streamFiles)
 		if !ok {
 			return nil
 		}
 		o := &offLoop{}
-		o.begin(r, at)
+		o.begin(p, at)
 		return func() { o.end() }
 	}
 }
@@ -190,7 +212,7 @@ func isLoopback(local net.Addr) bool {
 const sourceParts = 4
 
 // limitSources sets the limit by source, after that of all connections.
-func (p *connLimits) limitSources(wanted int) {
+func (p *Connections) limitSources(wanted int) {
 	p.maxSource, p.allLocal = wanted, wanted == 0
 	if wanted == 0 {
 		p.maxSource = max(1, int(p.max/sourceParts))
@@ -220,14 +242,14 @@ const (
 )
 
 // limitFiles sets the limits of accepted connections.
-func (r *Reactor) limitFiles(o *Options) {
+func (p *Connections) limitFiles(o *Options, log *slog.Logger) {
 	files := fileLimit()
-	r.limits.fileLimit = int64(files)
-	r.limits.maxFiles = int64(files - processFiles - loopFiles*o.Loops - o.ReservedFiles)
-	r.limits.max = int64(capConnections(o.MaxConnections, int(r.limits.maxFiles)))
-	if int(r.limits.max) < o.MaxConnections {
-		r.log.Warn("fewer connections than configured: the limit of file descriptors allows no more",
-			"connections", r.limits.max, "configured", o.MaxConnections, "descriptors", files)
+	p.fileLimit = int64(files)
+	p.maxFiles = int64(files - processFiles - loopFiles*o.Loops - o.ReservedFiles)
+	p.max = int64(capConnections(o.MaxConnections, int(p.maxFiles)))
+	if int(p.max) < o.MaxConnections {
+		log.Warn("fewer connections than configured: the limit of file descriptors allows no more",
+			"connections", p.max, "configured", o.MaxConnections, "descriptors", files)
 	}
 }
 

@@ -31,10 +31,10 @@ func dialFrom(t testing.TB, from, addr string) *net.TCPConn {
 func (r *Reactor) wantReserved(t *testing.T, taken int64, sources int) {
 	t.Helper()
 	eventually(t, func() error {
-		r.limits.mu.Lock()
-		n := len(r.limits.bySource)
-		r.limits.mu.Unlock()
-		if got := r.limits.taken.Load(); got != taken || n != sources {
+		r.connections.mu.Lock()
+		n := len(r.connections.bySource)
+		r.connections.mu.Unlock()
+		if got := r.connections.taken.Load(); got != taken || n != sources {
 			return fmt.Errorf("%d connections are reserved by %d sources, want %d by %d", got, n, taken, sources)
 		}
 		return nil
@@ -102,10 +102,10 @@ func TestPerSourceOffLoop(t *testing.T) {
 		}}
 	})
 	from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}
-	release := e.Reserver(0)(from, from)
+	release := e.Connections().Reserver(0)(from, from)
 	dialFrom(t, "127.0.0.2", addr)
 	sock := recv(t, left, "the connection")
-	if e.Reserver(0)(from, from) != nil {
+	if e.Connections().Reserver(0)(from, from) != nil {
 		t.Error("a third connection was reserved")
 	}
 	e.wantReserved(t, 2, 1)
@@ -155,9 +155,9 @@ func TestPerListener(t *testing.T) {
 	b.Close()
 	e.wantReserved(t, 2, 0)
 	ask(t, dial(t, small), "again")
-	reserve := e.Reserver(1)
+	reserve := e.Connections().Reserver(1)
 	release := reserve(&net.TCPAddr{}, &net.TCPAddr{})
-	if release == nil || e.Reserver(1)(&net.TCPAddr{}, &net.TCPAddr{}) != nil {
+	if release == nil || e.Connections().Reserver(1)(&net.TCPAddr{}, &net.TCPAddr{}) != nil {
 		t.Error("four connections could not be reserved in all")
 	}
 	release()
@@ -176,7 +176,7 @@ func TestRefusing(t *testing.T) {
 	own := NewIdentity(t)
 	e := start(t, Options{MaxConnections: 3})
 	var refusing atomic.Bool
-	e.RefuseWhile(refusing.Load)
+	e.Connections().RefuseWhile(refusing.Load)
 	plain, known := listen(t, e, ListenOptions{}, echo), listen(t, e, ListenOptions{TLS: own.Server}, echo)
 	before := dial(t, plain)
 	ask(t, before, "before")
@@ -190,7 +190,7 @@ func TestRefusing(t *testing.T) {
 	if got, err := io.ReadAll(dial(t, anybody)); len(got) > 0 || err != nil && !isReset(err) {
 		t.Errorf("while it refuses, a connection to TLS for anybody got %q, %v", got, err)
 	}
-	if e.Reserver(0)(&net.TCPAddr{}, &net.TCPAddr{}) != nil {
+	if e.Connections().Reserver(0)(&net.TCPAddr{}, &net.TCPAddr{}) != nil {
 		t.Error("a connection off the loops was reserved")
 	}
 	ask(t, before, "still open")
@@ -213,7 +213,7 @@ func TestRefusing(t *testing.T) {
 // host.
 func TestPerSourceDefault(t *testing.T) {
 	e := start(t, Options{MaxConnections: 8})
-	reserve := e.Reserver(0)
+	reserve := e.Connections().Reserver(0)
 	at := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 9} }
 	var releases []func()
 	want := func(local, remote string, ok bool) {
@@ -270,7 +270,7 @@ func TestPerSourceKnownPeers(t *testing.T) {
 // connection that closes, and a dial that fails, leave theirs.
 func TestDialsLeaveFiles(t *testing.T) {
 	e := start(t, Options{})
-	e.limits.maxFiles = 3
+	e.connections.maxFiles = 3
 	l := e.loops[0]
 	addr := listen(t, start(t, Options{}), ListenOptions{}, echo)
 	dialOn := func(addr string) (loop.Conn, error) {
@@ -311,7 +311,7 @@ func TestDialsLeaveFiles(t *testing.T) {
 	}
 	on(t, l, l.closeAll)
 	eventually(t, func() error {
-		if n := e.limits.dialled.Load(); n != 0 {
+		if n := e.connections.dialled.Load(); n != 0 {
 			return fmt.Errorf("%d dialled connections are left", n)
 		}
 		return nil

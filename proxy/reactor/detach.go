@@ -37,7 +37,7 @@ func (c *conn) toSocket(nc rawConn) loop.Socket {
 	at := c.reservation
 	at.becomeStream()
 	c.reservation = reservation{}
-	return c.loop.reactor.newSocket(nc, over, at, c.peerAddr())
+	return newSocket(&c.loop.reactor.connections, nc, over, at, c.peerAddr())
 }
 
 // peerAddr returns who the peer is. Package net has no address for a connection that was reset

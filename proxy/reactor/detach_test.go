@@ -237,7 +237,7 @@ func TestDetachOutlivesReactor(t *testing.T) {
 	if n := e.Stats().Inbound; n != 1 {
 		t.Errorf("Inbound is %d with a detached connection, want 1", n)
 	}
-	if e.Reserver(0)(&net.TCPAddr{}, &net.TCPAddr{}) != nil {
+	if e.Connections().Reserver(0)(&net.TCPAddr{}, &net.TCPAddr{}) != nil {
 		t.Error("a connection was reserved beyond MaxConnections")
 	}
 	on(t, c.loop, func() {}) // the notice is through
@@ -257,7 +257,7 @@ func TestDetachOutlivesReactor(t *testing.T) {
 	if n := e.Stats().Inbound; n != 0 {
 		t.Errorf("Inbound is %d at the end", n)
 	}
-	if e.Reserver(0)(&net.TCPAddr{}, &net.TCPAddr{}) == nil {
+	if e.Connections().Reserver(0)(&net.TCPAddr{}, &net.TCPAddr{}) == nil {
 		t.Error("the reservation was not released")
 	}
 }

@@ -92,7 +92,7 @@ func (d *dialing) connect(to netip.AddrPort) error {
 	if r.ctx.Err() != nil {
 		return ErrStopped
 	}
-	at, ok := r.limits.reserveDial()
+	at, ok := r.connections.reserveDial()
 	if !ok {
 		return loop.ErrDialQueue
 	}

@@ -87,7 +87,7 @@ func (d *dialer) dial(w *dialing) {
 	var nc net.Conn
 	var over *secure
 	err := loop.ErrDialQueue
-	at, ok := d.reactor.limits.reserveDial()
+	at, ok := d.reactor.connections.reserveDial()
 	if ok {
 		w.tried.Store(true)
 		nd := net.Dialer{Deadline: w.until}

@@ -14,7 +14,7 @@
 //	listener.go    listening sockets; bind.go opens them
 //	accept.go      accepts or refuses connections, spreads them over the loops
 //	move.go        moves connections between loops, so that no more than needed carry requests
-//	reserve.go     limits of accepted connections: in all, per listener, per source
+//	connections.go counts and limits of connections: in all, per listener, per source
 //	transparent.go redirected connections: HTTP/1 or passed on
 //	dial.go        connects, on the loop or by the dialer
 //	dialer.go      connects on goroutines, for the loops

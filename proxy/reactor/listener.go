@@ -111,7 +111,7 @@ func (r *Reactor) serve(ln net.Listener, o ListenOptions, accept func(l loop.Loo
 	l.limit.max = int64(o.MaxConnections)
 	if o.TLS != nil {
 		l.limit.known = func() bool { return o.TLS().ClientAuth >= tls.RequireAnyClientCert }
-		l.newcomers = fair.NewTable(placesFor(r.limits.max, l.limit.max))
+		l.newcomers = fair.NewTable(placesFor(r.connections.max, l.limit.max))
 		l.newcomers.Turnover = true
 	}
 	for _, s := range l.sockets {

@@ -86,7 +86,7 @@ func (l *Listener) greet(c *conn, source netip.Addr) {
 		l.notArrived(c, err)
 		return
 	}
-	r.count.offLoop.Add(1)
+	r.connections.offLoop.Add(1)
 	n.place = l.newcomers.Take(share.Source{Peer: source}, func() { n.loop.Post(n.onEvicted) })
 	n.loop.newcomers[n] = struct{}{}
 	n.loop.After(r.handshakes.timeout, &n.timer)
@@ -188,7 +188,7 @@ func (n *newcomer) end() {
 	n.input = nil
 	if n.place != nil {
 		n.place.Release()
-		n.l.reactor.count.offLoop.Add(-1)
+		n.l.reactor.connections.offLoop.Add(-1)
 		n.c.unreserve()
 	}
 }
@@ -250,7 +250,7 @@ func (n *newcomer) handshake(ctx context.Context, socket waiting, input []byte, 
 		lingerClose(nc) // so that the alert arrives
 	}
 	done()
-	r.count.offLoop.Add(-1) // the loop counts it from here on
+	r.connections.offLoop.Add(-1) // the loop counts it from here on
 	if err == nil {
 		over.identify()
 		r.tls.succeed(over.tls)

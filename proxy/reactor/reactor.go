@@ -76,26 +76,26 @@ var (
 	ErrLoops = errors.New("reactor: number of loops out of range")
 )
 
-// Reactor runs event loops on real sockets, and bounds what they accept and dial together. Each loop waits by an
-// engine, of the kind in Options.Engine.
+// Reactor runs event loops on real sockets: it starts them, gives them the sockets that listen, and stops them. What the
+// loops share is in its parts, each of which does its own job.
 type Reactor struct {
-	kind   engine.Kind
+	kind   engine.Kind // which waits for the sockets of each loop
 	log    *slog.Logger
 	began  time.Time // the start of the loops' time
 	onWork atomic.Pointer[func()]
 	loops  []*eventLoop
-	dialer dialer
 	count  counters
-	limits connLimits    // of accepted connections
 	stall  atomic.Int64  // Options.WriteStall
 	linger time.Duration // lingerTime
 
 	originalDst func(*net.TCPConn) netip.AddrPort // originalDst
 
-	endpoints  endpoints
-	handshakes handshakes
-	tls        tlsOutcomes
-	trust      Trust
+	connections Connections
+	endpoints   endpoints
+	dialer      dialer
+	handshakes  handshakes
+	tls         tlsOutcomes
+	trust       Trust
 
 	// Stop cancels ctx, which ends dials and back-offs.
 	ctx    context.Context
@@ -112,9 +112,7 @@ type Reactor struct {
 type counters struct {
 	accepted, acceptErrors atomic.Int64
 	dialled, dialErrors    atomic.Int64
-	open, panics           atomic.Int64
-	detached               atomic.Int64
-	offLoop                atomic.Int64 // connections of goroutines: of a Reserver, Sockets, and newcomers until the handshake's end
+	panics, detached       atomic.Int64
 }
 
 // Start starts a Reactor with its loops. The caller must Stop it.
@@ -140,8 +138,8 @@ func Start(o Options) (*Reactor, error) {
 	r.tls.log = r.log
 	r.trust.reactor = r
 	r.SetWriteStall(cmp.Or(o.WriteStall, 30*time.Second))
-	r.limitFiles(&o)
-	r.limits.limitSources(o.MaxPerSource)
+	r.connections.limitFiles(&o, r.log)
+	r.connections.limitSources(o.MaxPerSource)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.dialer = dialer{reactor: r, max: maxDials, dials: map[string]int{}}
 	if err := r.boot(o.Loops); err != nil {
@@ -187,27 +185,13 @@ func (r *Reactor) SetWriteStall(d time.Duration) { r.stall.Store(int64(d)) }
 
 func (r *Reactor) writeStall() time.Duration { return time.Duration(r.stall.Load()) }
 
-// RefuseWhile makes listeners without TLS refuse each connection for which refusing, called on any
-// goroutine, returns true. It must be called before Listen, Serve and Reserver.
-func (r *Reactor) RefuseWhile(refusing func() bool) { r.limits.refusing = refusing }
-
 // OnWork has f called once, on a loop, at the end of the next turn with an event, or of the one in
 // progress. f must not block. It takes the place of a function that was not called yet. Any goroutine
 // may call OnWork.
 func (r *Reactor) OnWork(f func()) { r.onWork.Store(&f) }
 
-// Accepted returns the number of accepted connections that are open. Any goroutine may call it,
-// as the next three.
-func (r *Reactor) Accepted() int64 { return r.limits.taken.Load() }
-
-// MaxAccepted returns the limit of Accepted.
-func (r *Reactor) MaxAccepted() int64 { return r.limits.max }
-
-// Files returns the number of descriptors of connections, without the pipes of streams.
-func (r *Reactor) Files() int64 { return r.count.open.Load() + r.count.offLoop.Load() }
-
-// FileLimit returns the limit of all descriptors of the process, as it was at the start.
-func (r *Reactor) FileLimit() int64 { return r.limits.fileLimit }
+// Connections returns the count of connections and descriptors.
+func (r *Reactor) Connections() *Connections { return &r.connections }
 
 // Handshakes returns how many TLS handshakes of accepted connections are in progress, and how
 // many may be. Any goroutine may call it.
@@ -221,11 +205,11 @@ func (r *Reactor) Trust() *Trust { return &r.trust }
 
 // Stats returns the counters. It may be called from any goroutine.
 func (r *Reactor) Stats() stats.DriverStats {
-	c := &r.count
+	c, n := &r.count, &r.connections
 	s := stats.DriverStats{
 		Accepted: c.accepted.Load(), AcceptErrors: c.acceptErrors.Load(),
-		Refused: r.limits.refused.Load(), RefusedSource: r.limits.refusedSource.Load(),
-		Inbound: r.limits.taken.Load(), Open: c.open.Load() + c.offLoop.Load(),
+		Refused: n.refused.Load(), RefusedSource: n.refusedSource.Load(),
+		Inbound: n.Accepted(), Open: n.Files(),
 		Dialled: c.dialled.Load(), DialErrors: c.dialErrors.Load(), Panics: c.panics.Load(),
 		Detached: c.detached.Load(),
 	}

@@ -252,7 +252,7 @@ func TestTwoReactors(t *testing.T) {
 func TestPanicInAccept(t *testing.T) {
 	e := start(t, Options{})
 	panics := true
-	e.RefuseWhile(func() bool {
+	e.Connections().RefuseWhile(func() bool {
 		if panics {
 			panics = false
 			panic("boom")

@@ -15,14 +15,14 @@ const notifyTime = time.Second
 
 // offLoop counts a connection that is on no loop, and holds its reservation.
 type offLoop struct {
-	reactor     *Reactor
+	of          *Connections
 	reservation reservation
 	closed      atomic.Bool
 }
 
-func (o *offLoop) begin(r *Reactor, at reservation) {
-	o.reactor, o.reservation = r, at
-	r.count.offLoop.Add(1)
+func (o *offLoop) begin(of *Connections, at reservation) {
+	o.of, o.reservation = of, at
+	of.offLoop.Add(1)
 }
 
 // end uncounts the connection and releases its reservation. A second call returns false.
@@ -30,7 +30,7 @@ func (o *offLoop) end() bool {
 	if o.closed.Swap(true) {
 		return false
 	}
-	o.reactor.count.offLoop.Add(-1)
+	o.of.offLoop.Add(-1)
 	o.reservation.release()
 	return true
 }
@@ -145,13 +145,13 @@ func (s *secureSocket) Reset() {
 
 // newSocket returns a Socket on raw, in plain text if over is nil, with the reservation at. peer is
 // who the peer is; nil means the address of raw.
-func (r *Reactor) newSocket(raw rawConn, over *tls.Conn, at reservation, peer net.Addr) loop.Socket {
+func newSocket(of *Connections, raw rawConn, over *tls.Conn, at reservation, peer net.Addr) loop.Socket {
 	if over == nil {
 		s := &plainSocket{rawConn: raw, peer: peer}
-		s.offLoop.begin(r, at)
+		s.offLoop.begin(of, at)
 		return s
 	}
 	s := &secureSocket{Conn: over, raw: raw, peer: peer}
-	s.offLoop.begin(r, at)
+	s.offLoop.begin(of, at)
 	return s
 }

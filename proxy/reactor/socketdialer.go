@@ -22,7 +22,7 @@ func (d *SocketDialer) Dial(ctx context.Context, addr, key, name string, first [
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.ctx, cancel)()
-	at, ok := r.limits.reserveDial()
+	at, ok := r.connections.reserveDial()
 	err := loop.ErrDialQueue
 	var s loop.Socket
 	if ok {
@@ -58,7 +58,7 @@ func (d *SocketDialer) connect(ctx context.Context, addr, key, name string, firs
 		return nil, err
 	}
 	if config == nil {
-		return r.newSocket(raw, nil, at, nil), nil
+		return newSocket(&r.connections, raw, nil, at, nil), nil
 	}
 	below := &wire{nc: raw}
 	over := tls.Client(below, config())
@@ -68,5 +68,5 @@ func (d *SocketDialer) connect(ctx context.Context, addr, key, name string, firs
 	}
 	r.tls.succeed(over)
 	below.handshakeDone = true
-	return r.newSocket(raw, over, at, nil), nil
+	return newSocket(&r.connections, raw, over, at, nil), nil
 }

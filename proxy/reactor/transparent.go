@@ -106,14 +106,14 @@ func (l *Listener) acceptProxied(nc net.Conn, proxy net.Addr) {
 		p.Refused(proxy.String(), proxyproto.ErrUntrusted)
 		return
 	}
-	at, ok := r.limits.reserve(netip.Addr{}, &l.limit, connFiles) // its source is not known yet
+	at, ok := r.connections.reserve(netip.Addr{}, &l.limit, connFiles) // its source is not known yet
 	if !ok {
 		l.refuse(nc)
 		return
 	}
-	r.count.offLoop.Add(1)
+	r.connections.offLoop.Add(1)
 	if !r.spawn(func() { l.readHeader(nc, at, proxy) }) {
-		r.count.offLoop.Add(-1)
+		r.connections.offLoop.Add(-1)
 		at.release()
 		_ = nc.Close()
 	}
@@ -127,7 +127,7 @@ func (l *Listener) readHeader(nc net.Conn, at reservation, proxy net.Addr) {
 	header, err := proxyproto.Read(nc)
 	awake()
 	_ = nc.SetReadDeadline(time.Time{})
-	r.count.offLoop.Add(-1)
+	r.connections.offLoop.Add(-1)
 	if err != nil {
 		at.release()
 		_ = nc.Close()
