@@ -105,22 +105,22 @@ func TestUse(t *testing.T) {
 		}
 	}
 	on(t, l, func() { l.Defer(&spin) })
-	measured := func() time.Duration { return time.Duration(l.moving.measured.Load()) }
+	measured := func() time.Duration { return time.Duration(l.use.measured.Load()) }
 	eventually(t, func() error {
-		if share := l.useAt(measured()).share; share <= 0 || share > 1 {
+		if share := l.use.at(measured(), l.waiting.Load()).share; share <= 0 || share > 1 {
 			return fmt.Errorf("a loop that is always busy uses %v", share)
 		}
 		return nil
 	})
 	on(t, l, func() { spinning = false })
 	eventually(t, func() error {
-		if share := l.useAt(measured() + staleUse + 1).share; share != 0 {
+		if share := l.use.at(measured()+staleUse+1, l.waiting.Load()).share; share != 0 {
 			return fmt.Errorf("a loop that waits uses %v", share)
 		}
 		return nil
 	})
 	release := holdLoop(l)
-	if share := l.useAt(measured() + staleUse + 1).share; share != 1 {
+	if share := l.use.at(measured()+staleUse+1, l.waiting.Load()).share; share != 1 {
 		t.Errorf("in a turn of %v it uses %v", staleUse, share)
 	}
 	close(release)

@@ -156,7 +156,7 @@ func (c *conn) arrive() error {
 		return err
 	}
 	if c.state == connArriving {
-		c.loop.adopt(c)
+		c.loop.conns.add(c)
 	}
 	c.open()
 	return nil
@@ -227,7 +227,7 @@ func (c *conn) end(err error) {
 	if c.secure != nil {
 		c.secure.trust.stop()
 	}
-	l.forget(c)
+	l.conns.remove(c)
 	l.closed = append(l.closed, c)
 	c.descriptor.close()
 }

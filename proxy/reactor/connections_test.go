@@ -66,8 +66,8 @@ func TestPerSource(t *testing.T) {
 	b.Close()
 	e.wantReserved(t, 3, 2)
 	ask(t, dialFrom(t, "127.0.0.2", one), "again")
-	on(t, e.loops[0], e.loops[0].closeAll)
-	on(t, e.loops[1], e.loops[1].closeAll)
+	on(t, e.loops[0], e.loops[0].conns.end)
+	on(t, e.loops[1], e.loops[1].conns.end)
 	e.wantReserved(t, 0, 0)
 }
 
@@ -262,7 +262,7 @@ func TestPerSourceKnownPeers(t *testing.T) {
 	if got, err := io.ReadAll(dialFrom(t, "127.0.0.2", addr)); len(got) > 0 || err != nil && !isReset(err) {
 		t.Errorf("beside a handshake came %q, %v", got, err)
 	}
-	on(t, e.loops[0], e.loops[0].closeAll)
+	on(t, e.loops[0], e.loops[0].conns.end)
 	e.wantReserved(t, 1, 1)
 }
 
@@ -309,7 +309,7 @@ func TestDialsLeaveFiles(t *testing.T) {
 			t.Errorf("a dial with a descriptor: %v", err)
 		}
 	}
-	on(t, l, l.closeAll)
+	on(t, l, l.conns.end)
 	eventually(t, func() error {
 		if n := e.connections.dialled.Load(); n != 0 {
 			return fmt.Errorf("%d dialled connections are left", n)

@@ -66,7 +66,7 @@ func (l *eventLoop) Dial(addr string, timeout time.Duration, r loop.Receiver) {
 	}
 	d.timer.Fire = d.onTimeout
 	c.dial = d
-	l.adopt(c)
+	l.conns.add(c)
 	l.After(timeout, &d.timer)
 	to, err := unmapped(addr)
 	if err == nil && to.Addr().Zone() == "" && d.config == nil && d.other == "" {

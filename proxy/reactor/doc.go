@@ -13,6 +13,7 @@
 //	drain.go       the orderly close
 //	listener.go    listening sockets; bind.go opens them
 //	accept.go      accepts or refuses connections, spreads them over the loops
+//	use.go         how much of its time a loop is busy
 //	move.go        moves connections between loops, so that no more than needed carry requests
 //	connections.go counts and limits of connections: in all, per listener, per source
 //	transparent.go redirected connections: HTTP/1 or passed on

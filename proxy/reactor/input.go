@@ -32,7 +32,7 @@ func (c *conn) onEvents(e kernel.Events) {
 		}
 		return
 	}
-	if c.loop.moving.to != nil && e == kernel.Input && c.move() {
+	if c.loop.moving.to != nil && e == kernel.Input && c.loop.moving.move(c) {
 		return
 	}
 	switch {

@@ -11,8 +11,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// eventLoop waits for events and runs what is due, turn by turn: its connections, timers, posts and deferred work. Only its own
-// goroutine may access it, except for posts and the atomics.
+// eventLoop waits for events, and runs what is due turn by turn: the handlers of events, timers, posted functions and
+// flushes. Only its own goroutine may access it, except for posts and the atomics.
 type eventLoop struct {
 	reactor *Reactor
 	index   int
@@ -26,15 +26,16 @@ type eventLoop struct {
 	flushes  loop.Flushes
 	closed   []*conn   // closed connections whose OnClose was not called yet
 	spare    []*conn   // the other half of the double buffer of closed
-	conns    []*conn   // open or being dialled, in no order
+	conns    connList  // open or being dialled
 	watchers []watcher // by descriptor
 
-	newcomers map[*newcomer]struct{}
+	newcomers newcomers
 
 	stats stats.LoopStats
 
 	scratch
 	blocks freeBlocks // for output that the kernel does not take
+	use    useMeter
 	moving moving
 
 	// load is the number of connections that came to this loop first, or are on their way to it.
@@ -55,6 +56,14 @@ type scratch struct {
 	joined               []byte // plain text before its encryption, nil before its first use
 }
 
+// plain returns the buffer into which connections decrypt, one at a time.
+func (s *scratch) plain() []byte {
+	if s.decrypted == nil {
+		s.decrypted = make([]byte, maxRecord)
+	}
+	return s.decrypted
+}
+
 // inputSize is how many bytes one read takes at most. maxReads limits the reads of one event.
 const (
 	inputSize = 64 << 10
@@ -66,7 +75,8 @@ func startLoop(r *Reactor, index int) (*eventLoop, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &eventLoop{reactor: r, index: index, poller: poller, scratch: scratch{input: make([]byte, inputSize)}, newcomers: make(map[*newcomer]struct{}), ended: make(chan struct{})}
+	l := &eventLoop{reactor: r, index: index, poller: poller, scratch: scratch{input: make([]byte, inputSize)}, newcomers: make(newcomers), ended: make(chan struct{})}
+	l.moving.of = l
 	l.now = l.clock()
 	go l.run()
 	return l, nil
@@ -115,28 +125,27 @@ func (l *eventLoop) Stop(t *loop.Timer) { l.timers.Disarm(t) }
 // Defer implements loop.Loop.
 func (l *eventLoop) Defer(f *loop.Flush) { l.flushes.Add(f) }
 
-func (l *eventLoop) adopt(c *conn) {
-	c.slot = len(l.conns)
-	l.conns = append(l.conns, c)
+// connList has connections in no order. Each knows its place.
+type connList []*conn
+
+func (l *connList) add(c *conn) {
+	c.slot = len(*l)
+	*l = append(*l, c)
 }
 
-func (l *eventLoop) forget(c *conn) {
-	last := len(l.conns) - 1
-	moved := l.conns[last]
-	l.conns[c.slot], moved.slot = moved, c.slot
-	l.conns[last] = nil
-	l.conns = l.conns[:last]
+func (l *connList) remove(c *conn) {
+	all := *l
+	last := len(all) - 1
+	moved := all[last]
+	all[c.slot], moved.slot = moved, c.slot
+	all[last] = nil
+	*l = all[:last]
 }
 
-func (l *eventLoop) closeAll() {
-	for len(l.conns) > 0 {
-		l.conns[len(l.conns)-1].end(nil)
-	}
-}
-
-func (l *eventLoop) closeNewcomers() {
-	for n := range l.newcomers {
-		n.end()
+// end ends the connections, each of which removes itself.
+func (l *connList) end() {
+	for len(*l) > 0 {
+		(*l)[len(*l)-1].end(nil)
 	}
 }
 

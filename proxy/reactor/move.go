@@ -1,9 +1,7 @@
 package reactor
 
 import (
-	"math"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/loop"
@@ -17,10 +15,6 @@ import (
 //   - from a loop that has too much to do to the one that has least.
 
 const (
-	// useWindow is over how much time a loop measures its use: the share of the time that it spends in
-	// turns.
-	useWindow = 100 * time.Millisecond
-
 	// moveTurn is for how long one loop of a reactor may decide to move connections, in turn. The next
 	// one sees what that has changed.
 	moveTurn = 2 * useWindow
@@ -36,22 +30,13 @@ const (
 	// maxGathered is from how many connections on a loop takes no more, and how many move in a window: the
 	// bounds of a loop, such as those of a link, are not reached much earlier than without moves.
 	maxGathered = 1024
-
-	// staleUse is for how long the use that a loop has measured counts.
-	staleUse = 3 * useWindow
 )
 
-// moving measures the use of a loop, and says which of its connections move.
+// moving decides which connections of a loop move to another one.
 type moving struct {
-	all []*eventLoop // the loops of the reactor; nil before the start and when it stops
-
-	since  time.Duration // when the present window began
-	busy   time.Duration // time in turns before since
-	window uint32        // number of the present window
-
-	share       atomic.Uint64 // of the last window, as bits of a float64
-	measured    atomic.Int64  // when the last window ended
-	connections atomic.Int64  // of the loop, when the last window ended
+	of     *eventLoop
+	all    []*eventLoop // the loops of the reactor; nil before the start and when it stops
+	window uint32       // number of the present window of useMeter
 
 	to    *eventLoop    // where connections move; nil means that none do
 	until time.Duration // when moving ends
@@ -59,7 +44,7 @@ type moving struct {
 	debt  float64       // connections that should have moved, and have not
 	left  int           // how many more may move
 
-	uses []loopUse // scratch space of measureUse
+	uses []loopUse // scratch space of decide
 }
 
 // loopUse is what destination knows of a loop.
@@ -68,39 +53,24 @@ type loopUse struct {
 	connections int
 }
 
-// useAt returns the use at a time. A loop that has measured nothing for long waits, or is in a long turn.
-func (l *eventLoop) useAt(now time.Duration) loopUse {
-	m := &l.moving
-	share := math.Float64frombits(m.share.Load())
-	if now-time.Duration(m.measured.Load()) > staleUse {
-		share = 1
-		if l.waiting.Load() {
-			share = 0
-		}
-	}
-	return loopUse{share, int(m.connections.Load())}
-}
-
-// measureUse ends a window, and decides which connections move in the next one.
-func (l *eventLoop) measureUse() {
-	m, now := &l.moving, l.turn.ended
-	busy := l.stats.Turns.Sum
-	m.share.Store(math.Float64bits(float64(busy-m.busy) / float64(now-m.since)))
-	m.measured.Store(int64(now))
-	m.connections.Store(int64(len(l.conns)))
-	m.since, m.busy, m.to = now, busy, nil
+// decide begins a window: it decides which connections move in it.
+func (m *moving) decide(now time.Duration) {
+	m.to = nil
 	m.window++
-	if len(m.all) < 2 || !kernel.Moves || int(now/moveTurn)%len(m.all) != l.index {
+	if len(m.all) < 2 || !kernel.Moves || int(now/moveTurn)%len(m.all) != m.of.index {
 		return
 	}
 	m.uses = m.uses[:0]
-	for _, other := range m.all {
-		m.uses = append(m.uses, other.useAt(now))
+	for _, l := range m.all {
+		m.uses = append(m.uses, l.use.at(now, l.waiting.Load()))
 	}
-	if to, part := destination(m.uses, l.index); part > 0 {
+	if to, part := destination(m.uses, m.of.index); part > 0 {
 		m.to, m.until, m.part, m.debt, m.left = m.all[to], now+useWindow, part, 0, maxGathered
 	}
 }
+
+// stop ends all moves.
+func (m *moving) stop() { m.all, m.to = nil, nil }
 
 // destination returns to which loop a loop moves what part of its connections.
 func destination(loops []loopUse, from int) (to int, part float64) {
@@ -125,9 +95,8 @@ func destination(loops []loopUse, from int) (to int, part float64) {
 
 // move moves c, which has input, if it is of the part that moves and its receiver is ready. On the other
 // loop the connection begins anew, and reads its input.
-func (c *conn) move() bool {
-	l := c.loop
-	m := &l.moving
+func (m *moving) move(c *conn) bool {
+	l := m.of
 	if l.now >= m.until {
 		m.to = nil
 		return false

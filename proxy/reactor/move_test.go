@@ -69,7 +69,7 @@ func holdMoves(t *testing.T, e *Reactor, part float64, room, to int) {
 func holdMovesOf(t *testing.T, l *eventLoop, part float64, room int, to *eventLoop) {
 	on(t, l, func() {
 		m := &l.moving
-		m.since = math.MaxInt64 - time.Hour
+		l.use.since = math.MaxInt64 - time.Hour
 		m.window++
 		m.to, m.until, m.part, m.debt, m.left = to, math.MaxInt64, part, 0, room
 	})

@@ -44,6 +44,16 @@ type newcomer struct {
 	timer  loop.Timer
 }
 
+// newcomers are those of a loop.
+type newcomers map[*newcomer]struct{}
+
+// end ends them, each of which removes itself.
+func (all newcomers) end() {
+	for n := range all {
+		n.end()
+	}
+}
+
 type newcomerState uint8
 
 const (

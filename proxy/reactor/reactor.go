@@ -252,13 +252,13 @@ func (r *Reactor) shutdown() error {
 	r.helpers.Wait()
 	for _, l := range r.loops {
 		stays := make(chan struct{})
-		l.Post(func() { l.moving.all, l.moving.to = nil, nil; close(stays) }) // a connection that moves could miss closeAll
+		l.Post(func() { l.moving.stop(); close(stays) }) // a connection that moves could miss the end of the others
 		<-stays
 	}
 	for _, l := range r.loops {
 		closed := make(chan struct{})
-		l.Post(l.closeNewcomers)
-		l.Post(l.closeAll)
+		l.Post(l.newcomers.end)
+		l.Post(l.conns.end)
 		// The second function runs after the turn that calls OnClose.
 		l.Post(func() { l.Post(func() { close(closed) }) })
 		<-closed

@@ -110,7 +110,7 @@ func TestMaxConnections(t *testing.T) {
 
 	// A connection that is closed releases its reservation.
 	left := make(chan struct{})
-	e.loops[0].Post(func() { e.loops[0].closeAll(); close(left) })
+	e.loops[0].Post(func() { e.loops[0].conns.end(); close(left) })
 	recv(t, left, "the close")
 	ask(t, dial(t, addr), "let in")
 }

@@ -116,7 +116,7 @@ func (s *secure) decryptInput() {
 	c := s.c
 	for c.state == connOpen && !c.toldEnd {
 		s.wire.reading = true
-		n, err := s.tls.Read(c.loop.plainBuffer())
+		n, err := s.tls.Read(c.loop.plain())
 		s.wire.reading = false
 		if n > 0 && c.state == connOpen {
 			c.receiver.OnData(c.loop.decrypted[:n])
@@ -180,14 +180,6 @@ func (s *secure) writeJoined() {
 	b := l.joined
 	l.joined = b[:0] // also after a panic: they are not for the next connection
 	s.write(b)
-}
-
-// plainBuffer returns the buffer into which the loop's connections decrypt, one at a time.
-func (l *eventLoop) plainBuffer() []byte {
-	if l.decrypted == nil {
-		l.decrypted = make([]byte, maxRecord)
-	}
-	return l.decrypted
 }
 
 // Read implements net.Conn.

@@ -99,8 +99,9 @@ func (l *eventLoop) measure() {
 	t.ended = l.clock()
 	l.stats.Turns.Observe(t.ended - t.began)
 	l.stats.TurnEvents.Observe(t.events)
-	if t.ended-l.moving.since >= useWindow {
-		l.measureUse()
+	if l.use.isDue(t.ended) {
+		l.use.measure(t.ended, l.stats.Turns.Sum, len(l.conns))
+		l.moving.decide(t.ended)
 	}
 	if t.events > 0 && l.reactor.onWork.Load() != nil {
 		if f := l.reactor.onWork.Swap(nil); f != nil {
