@@ -11,17 +11,11 @@ type acks struct {
 
 // sendSettings queues our SETTINGS.
 func (a *acks) sendSettings() {
-	at := len(a.w.out)
-	b := appendFrame(a.w.out, 0, frameSettings, 0, 0)
+	first := settingValue{settingMaxStreams, a.opts.streams()}
 	if a.client {
-		b = appendSetting(b, settingPush, 0)
-	} else {
-		b = appendSetting(b, settingMaxStreams, a.opts.streams())
+		first = settingValue{settingPush, 0}
 	}
-	b = appendSetting(b, settingInitialWindow, a.opts.window())
-	b = appendSetting(b, settingMaxHeader, a.opts.Limits.Header)
-	putLength(b, at)
-	a.w.out = b
+	a.w.settings(first, settingValue{settingInitialWindow, a.opts.window()}, settingValue{settingMaxHeader, a.opts.Limits.Header})
 	a.unacked++
 	a.early = max(0, defaultWindow-a.opts.window())
 }
@@ -39,7 +33,7 @@ func (a *acks) barrier() bool {
 	}
 	a.barriers |= 1 << a.unacked
 	a.unacked++
-	a.w.out = appendFrame(a.w.out, 0, frameSettings, 0, 0)
+	a.w.settings()
 	return true
 }
 

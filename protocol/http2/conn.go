@@ -9,9 +9,11 @@ import "time"
 //	heads     makes heads of HEADERS and CONTINUATION
 //	bodies    checks DATA, and keeps the receive windows
 //	settings  applies the SETTINGS of the peer; acks has ours that the peer has not acknowledged
+//	windows   applies WINDOW_UPDATE to the send windows
+//	pings     sends PING, and responds to it
 //	goodbye   knows what GOAWAY has said
 //	streams   begins, finds and ends streams
-//	writer    orders frames to send, and keeps the send windows
+//	writer    sends DATA within the send windows; its output orders all frames to send
 //	floods    counts abuse
 //
 // Those that embed the Conn call each other's methods, and use no field of each other.
@@ -29,6 +31,8 @@ type Conn struct {
 	bodies   bodies
 	settings settings
 	acks     acks
+	pings    pings
+	windows  windows
 	goodbye  goodbye
 	streams  streams
 
@@ -73,11 +77,11 @@ func (c *Conn) init(o *Options, next Conn) {
 	c.heads.reset(c)
 	c.bodies.reset(c)
 	c.settings.reset(c)
-	c.reader.Conn, c.acks.Conn, c.goodbye.Conn = c, c, c
+	c.reader.Conn, c.acks.Conn, c.pings.Conn, c.windows.Conn, c.goodbye.Conn = c, c, c, c, c
 	c.streams.reset(c)
 	c.w.reset(o)
 	if c.client {
-		c.w.out = append(c.w.out, Preface...)
+		c.w.preface()
 	}
 	c.acks.sendSettings()
 	c.bodies.sendWindow()
@@ -152,11 +156,7 @@ func (c *Conn) Final() bool { return c.goodbye.isFinal() }
 func (c *Conn) Reset(st *Stream, code Code) { c.streams.resetStream(st, code) }
 
 // Ping asks the peer for a response, which shows that it reads.
-func (c *Conn) Ping(data uint64) {
-	if c.usable() {
-		c.w.out = appendPing(c.w.out, 0, data)
-	}
-}
+func (c *Conn) Ping(data uint64) { c.pings.send(data) }
 
 // Barrier asks, for a client, for OnBarrier once the server has read all frames that were queued before. It returns
 // false while 64 SETTINGS are unacknowledged.

@@ -15,7 +15,7 @@ type bodies struct {
 func (d *bodies) reset(c *Conn) { *d = bodies{Conn: c, recv: c.opts.connWindow()} }
 
 // sendWindow queues the connection's first WINDOW_UPDATE.
-func (d *bodies) sendWindow() { d.w.out = appendWindowUpdate(d.w.out, 0, d.recv-defaultWindow) }
+func (d *bodies) sendWindow() { d.w.openWindow(0, d.recv-defaultWindow) }
 
 // accept judges a DATA frame by its header; content is its length without padding. It returns the
 // stream that gets the content, or nil if the content is skipped.
@@ -62,7 +62,7 @@ func (d *bodies) accept(f frame, content int) *Stream {
 		return nil
 	}
 	if content > 0 {
-		d.floods.data++
+		d.floods.onData(1, 0)
 	}
 	st.recv -= f.length
 	if padding := f.length - content; padding > 0 && !end {
@@ -113,8 +113,7 @@ func (d *bodies) late(id uint32) {
 // carry much.
 func (d *bodies) giveBack(n int) {
 	if d.given += n; d.given >= d.opts.connWindow()/4 {
-		d.w.out = appendWindowUpdate(d.w.out, 0, d.given)
-		d.w.control += frameHead + 4
+		d.w.reopenWindow(d.given)
 		d.recv += d.given
 		d.given = 0
 	}
@@ -126,7 +125,7 @@ func (d *bodies) consumed(st *Stream, n int) {
 		return
 	}
 	if st.given += n; st.given >= d.opts.window()/4 {
-		d.w.out = appendWindowUpdate(d.w.out, st.id, st.given)
+		d.w.openWindow(st.id, st.given)
 		st.recv += st.given
 		st.given = 0
 	}

@@ -34,13 +34,15 @@
 //	fields.go    the rules for names and values; fields with a meaning for the codec
 //	data.go      bodies: DATA, and the receive windows
 //	settings.go  settings: those of the peer
-//	control.go   PRIORITY, PING and WINDOW_UPDATE
+//	windows.go   windows: WINDOW_UPDATE
+//	pings.go     pings: PING, of both sides
 //	table.go     streams: the table of a connection
-//	ends.go      how a stream ends; RST_STREAM
+//	ends.go      how a stream ends; RST_STREAM and PRIORITY
 //
 // The way out:
 //
-//	writer.go    writer: the order of frames; DATA within the send windows
+//	writer.go    writer: DATA within the send windows
+//	output.go    output: the order of frames; those that are neither HEADERS nor DATA
 //	encode.go    heads and trailers as HEADERS
 //	goodbye.go   goodbye: GOAWAY, of both sides
 //	acks.go      acks: our SETTINGS that the peer has not acknowledged

@@ -31,7 +31,7 @@ func (t *streams) end(st *Stream) {
 // endIfDone ends st if both sides have ended and OnSent was called.
 func (t *streams) endIfDone(st *Stream) {
 	if st.state == streamClosed && st.is(reported) && st.id != 0 {
-		t.floods.requests++
+		t.floods.onRequest()
 		t.ended.add(st.id, endedMemory)
 		t.end(st)
 	}
@@ -46,7 +46,7 @@ func (t *streams) resetStream(st *Stream, code Code) {
 		t.queueReset(st.id, code)
 	}
 	if st.is(reported) && !t.client { // the response was complete before the request
-		t.floods.requests++
+		t.floods.onRequest()
 	}
 	t.end(st)
 }
@@ -74,8 +74,7 @@ func (t *streams) resetIDForError(id uint32, why *Error) {
 // queueReset queues a RST_STREAM.
 func (t *streams) queueReset(id uint32, code Code) {
 	t.resets.add(id, resetMemory)
-	t.w.out = appendRSTStream(t.w.out, id, code)
-	t.w.control += frameHead + 4
+	t.w.resetStream(id, code)
 }
 
 // endByReset tells the handler that st is over, which may also close the connection meanwhile.
@@ -112,9 +111,27 @@ func (t *streams) receiveReset(f frame, b []byte) {
 		}
 		return
 	}
-	young := t.floods.now-st.begun < rapid // st may be used again below
+	young := t.floods.now()-st.begun < rapid // st may be used again below
 	t.endByPeer(st, Code(binary.BigEndian.Uint32(b)), nil)
 	if young && !t.client { // each costs a request of ours there
 		t.count(floodResets)
+	}
+}
+
+// receivePriority checks a PRIORITY frame and ignores it (RFC 9113 section 5.3.2).
+func (t *streams) receivePriority(f frame, b []byte) {
+	switch {
+	case f.id == 0:
+		t.fail(ErrStreamID)
+	case len(b) != 5:
+		t.fail(ErrFrameSize)
+	case binary.BigEndian.Uint32(b)&^(1<<31) == f.id:
+		if st := t.get(f.id); st != nil {
+			t.resetForError(st, ErrDependency)
+		} else {
+			t.fail(ErrDependency)
+		}
+	default:
+		t.count(floodOthers)
 	}
 }

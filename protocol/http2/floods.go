@@ -53,7 +53,7 @@ type floods struct {
 	data     int           // DATA frames so far
 	sent     int           // bytes of those that we sent
 	spent    int           // of Others, those that sent has paid for
-	now      time.Duration // the latest time that the loop has passed
+	latest   time.Duration // the latest time that the loop has passed
 }
 
 func newFloods(o Floods) floods {
@@ -67,7 +67,22 @@ func newFloods(o Floods) floods {
 }
 
 // advance passes the loop's time.
-func (f *floods) advance(now time.Duration) { f.now = max(f.now, now) }
+func (f *floods) advance(now time.Duration) { f.latest = max(f.latest, now) }
+
+// now returns the latest time that the loop has passed.
+func (f *floods) now() time.Duration { return f.latest }
+
+// onRequest notes that a request was completed.
+func (f *floods) onRequest() { f.requests++ }
+
+// onData notes DATA frames with data, and the bytes in those that we have sent.
+func (f *floods) onData(frames, sent int) {
+	f.data += frames
+	f.sent += sent
+}
+
+// excludes reports whether a header block may not have so many CONTINUATION frames.
+func (f *floods) excludes(continuations int) bool { return continuations > f.continuations }
 
 // useful returns the useful work so far. That of requests which are given up is none.
 func (f *floods) useful(k flood) int {
@@ -107,8 +122,8 @@ func (f *floods) add(k flood) *Error {
 	c, work := &f.counts[k], f.useful(k)
 	forgiven := work - c.work
 	// The time of a tenth of the limit's unit, so that short times are not lost.
-	if each := 10 * time.Second / time.Duration(max(f.limits[k], 1)); f.now-c.at >= each {
-		units := (f.now - c.at) / each
+	if each := 10 * time.Second / time.Duration(max(f.limits[k], 1)); f.latest-c.at >= each {
+		units := (f.latest - c.at) / each
 		forgiven += int(min(units, time.Duration(f.limits[k])))
 		c.at += units * each
 	}

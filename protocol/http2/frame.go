@@ -102,6 +102,12 @@ const (
 
 const settingLen = 6
 
+// settingValue is one of the SETTINGS.
+type settingValue struct {
+	name  setting
+	value int
+}
+
 func appendSetting(dst []byte, s setting, v int) []byte {
 	return binary.BigEndian.AppendUint32(append(dst, 0, byte(s)), uint32(v))
 }

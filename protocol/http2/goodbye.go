@@ -33,8 +33,8 @@ func (g *goodbye) drain() {
 		return
 	}
 	g.asked, g.pinged = true, true
-	g.w.out = appendGoAway(g.w.out, maxID, NoError)
-	g.w.out = appendPing(g.w.out, 0, drainPing)
+	g.w.goAway(maxID, NoError)
+	g.w.ping(drainPing)
 }
 
 // onPong makes our GOAWAY final if data is that of the PING behind it. It reports whether that is so.
@@ -65,7 +65,7 @@ func (g *goodbye) queue(code Code) {
 	case g.final:
 		last = g.last
 	}
-	g.w.out = appendGoAway(g.w.out, last, code)
+	g.w.goAway(last, code)
 }
 
 // receive handles a GOAWAY frame: our streams above the last id were not processed.

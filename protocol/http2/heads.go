@@ -91,7 +91,7 @@ func (hs *heads) continuation(f frame, b []byte) {
 	}
 	p.frames++
 	// A block between the limit and twice that is decoded, so that only its stream is refused.
-	if p.frames > hs.floods.continuations || len(p.buf.B)+len(b) > 2*hs.opts.Limits.Header+blockExtra {
+	if hs.floods.excludes(p.frames) || len(p.buf.B)+len(b) > 2*hs.opts.Limits.Header+blockExtra {
 		hs.fail(ErrContinuations)
 		return
 	}
@@ -185,7 +185,7 @@ func (hs *heads) acceptStream(id uint32) (*Stream, *Error) {
 		return nil, ErrTooMany
 	}
 	st := hs.streams.begin(id)
-	st.recv, st.window, st.begun = hs.acks.window(), hs.w.initial, hs.floods.now
+	st.recv, st.window, st.begun = hs.acks.window(), hs.w.initial, hs.floods.now()
 	return st, nil
 }
 

@@ -203,7 +203,7 @@ func (r *reader) dispatch(f frame, b []byte) {
 	case frameContinuation:
 		r.heads.continuation(f, b)
 	case framePriority:
-		r.priority(f, b)
+		r.streams.receivePriority(f, b)
 	case frameRSTStream:
 		r.streams.receiveReset(f, b)
 	case frameSettings:
@@ -211,13 +211,13 @@ func (r *reader) dispatch(f frame, b []byte) {
 	case framePushPromise:
 		r.fail(ErrPush)
 	case framePing:
-		r.ping(f, b)
+		r.pings.receive(f, b)
 	case frameGoAway:
 		r.goodbye.receive(f, b)
 	case frameWindowUpdate:
-		r.windowUpdate(f, b)
+		r.windows.receive(f, b)
 	}
-	if r.w.control > controlBound {
+	if r.w.isUnread() {
 		r.fail(ErrControl)
 	}
 }

@@ -14,8 +14,7 @@ func (c *Conn) Output(max int) []byte {
 		w.send(max)
 		c.events()
 	}
-	c.floods.data += w.frames
-	c.floods.sent += w.sent
+	c.floods.onData(w.frames, w.sent)
 	out := w.out
 	w.frames, w.sent, w.control, w.tailEnd = 0, 0, 0, 0
 	if w.out = out[:0]; cap(out) > keepOutput {

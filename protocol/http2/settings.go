@@ -41,7 +41,7 @@ func (s *settings) receive(f frame, b []byte) {
 	if s.state == connSettings {
 		s.become(connOpen)
 	}
-	window := s.w.initial
+	window := -1
 	for ; len(b) > 0; b = b[settingLen:] {
 		k, v := setting(binary.BigEndian.Uint16(b)), binary.BigEndian.Uint32(b[2:])
 		if why := s.apply(k, v); why != nil {
@@ -53,12 +53,13 @@ func (s *settings) receive(f frame, b []byte) {
 		}
 	}
 	// Once, as it visits all streams.
-	if why := s.w.setInitial(window, s.streams.all()); why != nil {
-		s.fail(why)
-		return
+	if window >= 0 {
+		if why := s.w.setInitial(window, s.streams.all()); why != nil {
+			s.fail(why)
+			return
+		}
 	}
-	s.w.out = appendFrame(s.w.out, 0, frameSettings, flagAck, 0)
-	s.w.control += frameHead
+	s.w.ackSettings()
 	if s.client {
 		s.responses.OnSettings()
 	}
@@ -68,7 +69,7 @@ func (s *settings) receive(f frame, b []byte) {
 func (s *settings) apply(k setting, v uint32) *Error {
 	switch k {
 	case settingTableSize:
-		s.w.enc.SetMax(int(v))
+		s.w.setTable(int(v))
 	case settingPush:
 		if v > 1 || v == 1 && s.client {
 			return ErrSettings

@@ -4,15 +4,12 @@ import (
 	"github.com/valyala/bytebufferpool"
 
 	"github.com/remora-proxy/remora/protocol"
-	"github.com/remora-proxy/remora/protocol/http2/hpack"
 )
 
-// writer is the sending half of a Conn. Control frames and HEADERS go to out at once, in the
-// order of the calls, and with them what short messages have of DATA. Other DATA waits with its
-// streams: those whose window is open are in a ring, and Output takes from them in turn.
+// writer sends DATA within the send windows. What short messages have of DATA goes to the output at once. Other DATA waits
+// with its streams: those whose window is open are in a ring, and Output takes from them in turn.
 type writer struct {
-	out     []byte // frames for the next Output
-	enc     hpack.Encoder
+	output
 	buffers *protocol.Buffers
 
 	window  int // bytes of DATA that the peer accepts on the connection
@@ -22,12 +19,11 @@ type writer struct {
 	batch   ring // likewise, streams of batch messages
 	turn    int  // frames sent while both rings had streams
 
-	control int       // bytes of responses to control frames in out
-	held    int       // bytes of DATA that wait
-	kept    int       // of these, bytes that piece has copied
-	frames  int       // DATA frames sent since the latest Output
-	sent    int       // bytes of these
-	events  []*Stream // streams for which OnSent or OnWritable is due
+	held   int       // bytes of DATA that wait
+	kept   int       // of these, bytes that piece has copied
+	frames int       // DATA frames sent since the latest Output
+	sent   int       // bytes of these
+	events []*Stream // streams for which OnSent or OnWritable is due
 
 	tailOf          uint32 // the stream of the DATA frame out[tailAt:tailEnd], to end it there
 	tailAt, tailEnd int
@@ -36,7 +32,7 @@ type writer struct {
 func (w *writer) reset(o *Options) {
 	w.out, w.events = w.out[:0], w.events[:0]
 	w.enc.Reset()
-	*w = writer{out: w.out, enc: w.enc, buffers: o.Buffers, events: w.events, window: defaultWindow, initial: defaultWindow}
+	*w = writer{output: output{out: w.out, enc: w.enc}, buffers: o.Buffers, events: w.events, window: defaultWindow, initial: defaultWindow}
 }
 
 // close drops what was not sent.
@@ -66,6 +62,31 @@ func (w *writer) setInitial(n int, all []*Stream) *Error {
 			w.unschedule(st)
 		}
 	}
+	return nil
+}
+
+// widen adds n bytes to the window of the connection.
+func (w *writer) widen(n int) *Error {
+	switch {
+	case n == 0:
+		return ErrIncrement
+	case w.window > maxWindow-n:
+		return ErrOverflow
+	}
+	w.window += n
+	return nil
+}
+
+// widenStream adds n bytes to the window of st.
+func (w *writer) widenStream(st *Stream, n int) *Error {
+	switch {
+	case n == 0:
+		return ErrIncrement
+	case st.window > maxWindow-n:
+		return ErrOverflow
+	}
+	st.window += n
+	w.schedule(st)
 	return nil
 }
 
