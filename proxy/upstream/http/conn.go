@@ -29,12 +29,19 @@ type conn struct {
 	response  *race.Response // being received
 	head      http1.Head     // of the response
 	body      http1.Body     // its decoder
-	pause     loop.Timer     // armed while a body is incomplete that may be a stream
-	held      bool           // the response is a stream whose head is held until the first byte of its body
-	room      loop.Flush     // deferred when all of the request is sent, to leave the loop
 	outbound  shard.Outbound // write timeout
-	unwanted  time.Duration  // since when nobody awaits the response; 0 means that somebody does
-	unheard   bool           // the endpoint was silent then
+
+	leaving   leaving
+	unawaited unawaited
+}
+
+// newConn returns a connection of p for a, or for any attempt if a is nil. The caller dials.
+func newConn(p *pool, a *race.Attempt) *conn {
+	c := &conn{pool: p, shard: p.shard, current: a, idleSince: p.shard.Loop.Now()}
+	c.outbound.Init(c.shard)
+	c.leaving.init(c)
+	c.unawaited.conn = c
+	return c
 }
 
 var (
@@ -53,7 +60,7 @@ func (c *conn) ServerName() string { return c.pool.name }
 func (c *conn) OnUntrusted() {
 	c.untrusted = true
 	if c.state == idle {
-		c.pool.remove(c)
+		c.pool.idle.remove(c)
 		c.close()
 	}
 }
@@ -61,13 +68,13 @@ func (c *conn) OnUntrusted() {
 func (c *conn) OnOpen(conn loop.Conn) {
 	c.transport, c.outbound.Conn = conn, conn
 	c.state.become(idle)
-	c.pool.onOpened(c)
+	c.pool.dials.onOpened(c)
 	if c.current == nil { // cancelled while dialling
 		c.pool.put(c)
 	} else {
 		c.begin(c.current)
 	}
-	c.pool.dialNext()
+	c.pool.dials.next()
 }
 
 func (c *conn) begin(a *race.Attempt) {
@@ -86,7 +93,7 @@ func (c *conn) begin(a *race.Attempt) {
 	c.login = req.Login
 	c.toHead = string(req.Method) == "HEAD"
 	c.head.Reset()
-	c.held = false
+	c.leaving.begin()
 	if len(req.Body) > http1.WriteTogether && len(req.Trailers) == 0 {
 		c.outbound.WriteBoth(out, req.Body)
 	} else {
@@ -100,7 +107,7 @@ func (c *conn) begin(a *race.Attempt) {
 func (c *conn) OnData(b []byte) {
 	switch c.state {
 	case idle: // bytes without a request: the connection can't be trusted
-		c.pool.remove(c)
+		c.pool.idle.remove(c)
 		c.close()
 	case awaitingHead:
 		c.receiveHead(b)
@@ -190,7 +197,7 @@ func (c *conn) receiveBody(b, more []byte) {
 		c.finishBody(len(b) - n + len(more))
 	default:
 		c.response.Charge()
-		c.checkStream()
+		c.leaving.check()
 	}
 }
 
@@ -198,6 +205,17 @@ func (c *conn) receiveBody(b, more []byte) {
 // for that.
 func (c *conn) long() bool {
 	return max(c.head.Length, int64(c.body.Length())) >= shard.LeastShed
+}
+
+// tooLong reports whether the body is longer than limits.message, as announced or so far.
+func (c *conn) tooLong() bool {
+	return max(c.head.Length, int64(c.body.Length())) > c.shard.MessageLimits.Message
+}
+
+// drop ends the response of a lingering attempt before it is complete.
+func (c *conn) drop() {
+	c.close()
+	c.release().Finish(true)
 }
 
 // finishBody completes a response whose body was decoded.
@@ -211,10 +229,10 @@ func (c *conn) finishBody(surplus int) {
 // onResponse passes the complete response to its attempt. surplus bytes after it belong to no
 // request, so such a connection is not used again.
 func (c *conn) onResponse(surplus int) {
-	c.learnUnwanted()
+	c.unawaited.end()
 	res, a := c.response, c.release()
 	c.response = nil
-	c.shard.Loop.Stop(&c.pause)
+	c.leaving.stop()
 	c.login = res.Receive(c.head.Minor) || c.login
 	res.Charge()
 	c.reused = true
@@ -251,7 +269,7 @@ func (c *conn) close() {
 	}
 	c.state.become(closed)
 	c.outbound.Stop()
-	c.shard.Loop.Stop(&c.pause)
+	c.leaving.stop()
 	if c.response != nil {
 		c.response.Release()
 		c.response = nil
@@ -268,7 +286,7 @@ func (c *conn) OnClose(err error) {
 		return
 	}
 	c.onClosed(err)
-	c.pool.dialNext()
+	c.pool.dials.next()
 }
 
 func (c *conn) onClosed(err error) {
@@ -276,7 +294,7 @@ func (c *conn) onClosed(err error) {
 	case closed:
 	case idle:
 		c.pool.keeping.closed(c.shard.Loop.Now() - c.idleSince)
-		c.pool.remove(c)
+		c.pool.idle.remove(c)
 		c.close()
 	case awaitingHead:
 		c.onStale()
@@ -294,16 +312,14 @@ func (c *conn) onClosed(err error) {
 // nothing about the endpoint, the attempt waits for an open connection, if there is one.
 func (c *conn) onDialFailed(f *fault.Failure) {
 	p := c.pool
-	p.dialing--
-	if f == fault.DialLimit && p.open > p.dialing {
+	if p.dials.onFailed(f) {
 		c.close()
-		p.onDialRefused(c.release())
+		p.dials.postpone(c.release())
 		return
 	}
-	p.backoff = 0
 	c.fail(f)
 	p.expire()
-	p.dialNext()
+	p.dials.next()
 }
 
 // onStale is called when the peer closed before the head of a response. If the connection was
@@ -319,8 +335,8 @@ func (c *conn) onStale() {
 	c.close()
 	c.release()
 	a.Replay()
-	if c.pool.mayDial() {
-		c.pool.dial(a)
+	if c.pool.dials.may() {
+		c.pool.dials.start(a)
 	} else {
 		c.pool.wait(a)
 	}
@@ -331,10 +347,10 @@ func (c *conn) onStale() {
 // awaited, since it may have no end.
 func (c *conn) Cancel(a *race.Attempt) (lingers bool) {
 	switch {
-	case c.state == awaitingBody && (c.held || c.long()):
+	case c.state == awaitingBody && (c.leaving.holds() || c.long()):
 		c.close()
 	case c.state == awaitingHead:
-		c.decideUnwanted(a)
+		c.unawaited.begin(a)
 		return true
 	case c.state != dialing:
 		return true
@@ -345,7 +361,7 @@ func (c *conn) Cancel(a *race.Attempt) (lingers bool) {
 
 // Abort implements race.Carrier. Only closing the connection takes a request back.
 func (c *conn) Abort(*race.Attempt) {
-	c.learnUnwanted()
+	c.unawaited.end()
 	c.release()
 	if c.state != dialing {
 		c.close()

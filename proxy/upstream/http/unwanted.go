@@ -8,14 +8,25 @@ import (
 	"github.com/remora-proxy/remora/proxy/unwanted"
 )
 
-// decideUnwanted closes the connection of a, which nobody awaits any more, or leaves the attempt to finish.
-func (c *conn) decideUnwanted(a *race.Attempt) {
-	p, now := c.pool, c.shard.Loop.Now()
+// unawaited is the work of the application for an attempt that nobody awaits any more.
+//
+// Calls in: begin, when an attempt in flight is cancelled. end, when its response has come, or the attempt is aborted.
+//
+// Calls out: the connection closes if the work should end.
+type unawaited struct {
+	*conn
+	since  time.Duration // 0 means that the response is awaited
+	silent bool          // the endpoint was silent then
+}
+
+// begin closes the connection of a, or leaves the attempt to finish.
+func (u *unawaited) begin(a *race.Attempt) {
+	p, now := u.pool, u.shard.Loop.Now()
 	s := p.service
 	of := unwanted.Attempt{
 		Kind:     kindOf(a),
 		Since:    now - a.Sent(),
-		Connect:  p.connect,
+		Connect:  p.dials.mean,
 		Silent:   p.silent(now),
 		Last:     p.live() <= 1,
 		Requests: s.Stats.Requests,
@@ -23,11 +34,11 @@ func (c *conn) decideUnwanted(a *race.Attempt) {
 	d := s.Unwanted.Decide(now, &of)
 	if d.Close {
 		s.Stats.UnwantedClosed++
-		c.presume(a, d.Hold)
+		u.presume(a, d.Hold)
 		return
 	}
 	s.Stats.UnwantedFinished++
-	c.unwanted, c.unheard = now, of.Silent
+	u.since, u.silent = now, of.Silent
 }
 
 func kindOf(a *race.Attempt) unwanted.Kind {
@@ -40,14 +51,14 @@ func kindOf(a *race.Attempt) unwanted.Kind {
 	return unwanted.Overtaken
 }
 
-// learnUnwanted notes how long the application has worked on for nobody.
-func (c *conn) learnUnwanted() {
-	if c.unwanted == 0 {
+// end notes how long the application has worked on for nobody.
+func (u *unawaited) end() {
+	if u.since == 0 {
 		return
 	}
-	now := c.shard.Loop.Now()
-	c.pool.service.Unwanted.Finished(now, now-c.unwanted, kindOf(c.current), c.unheard)
-	c.unwanted = 0
+	now := u.shard.Loop.Now()
+	u.pool.service.Unwanted.Finished(now, now-u.since, kindOf(u.current), u.silent)
+	u.since = 0
 }
 
 // silent reports whether the endpoint has sent no response for so long that it counts as stalled.
@@ -73,17 +84,17 @@ const minPresumed = time.Millisecond
 
 // presume closes the connection, and lets a end after the time hold. The connection is replaced if the pool has no
 // idle one, lest the next request wait for a connect.
-func (c *conn) presume(a *race.Attempt, hold time.Duration) {
-	p := c.pool
+func (u *unawaited) presume(a *race.Attempt, hold time.Duration) {
+	p := u.pool
 	w := &presumed{pool: p, attempt: a}
 	w.timer.Fire = w.onTimer
-	c.current = nil
-	c.close()
+	u.current = nil
+	u.close()
 	a.Carry(w, a.ID())
 	p.endpoint.Presumed++
-	c.shard.Loop.After(max(hold, minPresumed), &w.timer)
-	if len(p.idle) == 0 && p.waiting.Empty() && !p.retired && p.mayDial() {
-		p.dial(nil)
+	u.shard.Loop.After(max(hold, minPresumed), &w.timer)
+	if p.idle.len() == 0 && p.waiting.Empty() && !p.retired && p.dials.may() {
+		p.dials.start(nil)
 	}
 }
 
