@@ -18,7 +18,8 @@
 //	response.go  a response, with its memory
 //	spans.go     the attempts in a trace
 //	upstream.go  the interfaces of upstreams: Upstream and Carrier; queue.go for those that wait
-//	stream.go    Stream: what the carrier of a stream has of it; streamrace.go the race of a stream, on its loop
+//	stream.go    Stream: what the carrier of a stream has of it; loopstream.go the stream on its loop
+//	streamrace.go the race for the endpoint of a stream that was opened
 //	source.go    where the body of a stream comes from
 //
 // Most tests of races are in package exchange, where requests pass a simulated mesh.

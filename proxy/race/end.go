@@ -19,7 +19,7 @@ import (
 //	race      timeOut         retry.per_try_timeout          onFailure
 //	          cancel          the race is over
 //	          abort           the deadline, or memory is short
-//	stream    streamRace.end  the stream that it became
+//	stream    streamRace.stop the end of the stream, at any time
 //
 // timeOut and cancel let an attempt linger whose endpoint may still work on it: its end comes later, from its carrier
 // or by abort. If a carrier ends an attempt that lingers, Owner.Lingered follows in any case.

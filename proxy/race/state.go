@@ -68,24 +68,22 @@ func (s attemptState) String() string {
 // streamState is where a stream stands.
 //
 //	seeking ──endpoint──▶ connecting ──connected──▶ open ──Close──▶ over
-//	   ▲                       │                      ▲
-//	   └─────────retry─────────┘                   adopted
+//	   ▲                       │
+//	   └─────────retry─────────┘
 //
-// seeking also leads to over, if the race is lost or refused, and so does connecting, by Close. Every way to over goes
-// through streamRace.end.
+// The stream of a response begins at open. seeking also leads to over, if the race is lost or refused, and so does
+// connecting, by Close. Every way to over goes through loopStream.end.
 type streamState uint8
 
 const (
 	streamSeeking    streamState = iota // picked waits for an endpoint
-	streamAdopted                       // made of a response; no attempt yet
 	streamConnecting                    // the carrier carries out the attempt
-	streamOpen                          // the attempt has won, and lasts as long as the stream
+	streamOpen                          // at its endpoint until the stream ends
 	streamOver
 )
 
-var streamEdges = [...][5]bool{
-	streamSeeking:    {streamAdopted: true, streamConnecting: true, streamOver: true},
-	streamAdopted:    {streamOpen: true},
+var streamEdges = [...][4]bool{
+	streamSeeking:    {streamConnecting: true, streamOver: true},
 	streamConnecting: {streamSeeking: true, streamOpen: true, streamOver: true},
 	streamOpen:       {streamOver: true},
 	streamOver:       {},
@@ -98,9 +96,9 @@ func (s *streamState) become(next streamState) {
 	*s = next
 }
 
-// atEndpoint reports whether an attempt of the stream is at an endpoint.
+// atEndpoint reports whether the stream is at an endpoint.
 func (s streamState) atEndpoint() bool { return s == streamConnecting || s == streamOpen }
 
 func (s streamState) String() string {
-	return [...]string{"seeking", "adopted", "connecting", "open", "over"}[s]
+	return [...]string{"seeking", "connecting", "open", "over"}[s]
 }

@@ -31,8 +31,7 @@ func TestAttemptTransitions(t *testing.T) {
 // TestStreamTransitions: a stream that is over stays over. One that is open is not tried elsewhere.
 func TestStreamTransitions(t *testing.T) {
 	statetest.Check(t, (*streamState).become, map[streamState][]streamState{
-		streamSeeking:    {streamAdopted, streamConnecting, streamOver},
-		streamAdopted:    {streamOpen},
+		streamSeeking:    {streamConnecting, streamOver},
 		streamConnecting: {streamSeeking, streamOpen, streamOver},
 		streamOpen:       {streamOver},
 		streamOver:       {},

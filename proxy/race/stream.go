@@ -3,7 +3,6 @@ package race
 import (
 	"time"
 
-	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/affinity"
 	"github.com/remora-proxy/remora/proxy/config"
@@ -21,12 +20,12 @@ import (
 //
 // The Stream is made on the loop, and belongs to one carrier at a time: to the loop until it is handed over, then to
 // goroutines. After Retry, Picked comes before the next call. On the way to the loop, values go by post; on
-// the way back, with Picked. On the loop the stream is a streamRace.
+// the way back, with Picked. On the loop the stream is a loopStream.
 //
 // A nil Stream belongs to a stream without a service: Connected, NoteCode and Close do nothing.
 type Stream struct {
-	race   *streamRace            // belongs to the loop: the carrier only posts to it
-	loop   loop.Loop              // of race
+	on     *loopStream            // belongs to the loop: the carrier only posts to it
+	loop   loop.Loop              // of on
 	shared *service.SharedService // of the service, with which the stream began
 
 	// outcome is what Connected, NoteCode or Failed reported. It also goes with Close, which may overtake them on the
@@ -85,19 +84,18 @@ func outcomeOfStatus(status int) outcome {
 
 func outcomeOf(f *fault.Failure) outcome { return outcome{service: f.Verdict(), endpoint: brokenBy(f)} }
 
-// AdoptStream makes the Stream of a response that became a stream, which ep, of svc, sends already. Its
-// exchange was admitted. AdoptStream is called on the loop, which is the first carrier.
-func AdoptStream(svc *service.Service, ep *lb.Endpoint) *Stream {
-	r := newStreamRace(svc, shard.Client{})
-	r.adopt(ep)
-	return &r.carried
+// NewStream returns the Stream of the response that the carrier of the attempt is about to give to Respond, whose body
+// arrives later. The loop is its first carrier. The race goes on with the head of the response, as with any response.
+func (a *Attempt) NewStream() *Stream {
+	r := a.race
+	return &newResponseStream(r.Service, &a.visit, r.shard.Loop.Now()).carried
 }
 
 // await leaves the verdict to the end of a gRPC call that has begun, while the loop is the carrier. due reports
 // whether the endpoint awaits it: one that is ejected does not.
 func (s *Stream) await() (due bool) {
 	s.awaits, s.outcome = true, outcomeOfStatus(200)
-	return s.race.await()
+	return s.on.await()
 }
 
 // Follow makes the Stream count the end of the gRPC call that from has made, while the loop is the carrier. p is what
@@ -106,13 +104,13 @@ func (s *Stream) Follow(from shard.Client, p *service.Passage) {
 	if s.awaits {
 		s.call, s.code = true, protocol.GRPCCancelled
 	}
-	s.race.follow(from, p, s.awaits)
+	s.on.follow(from, p, s.awaits)
 }
 
 // post has the loop call do.
-func (s *Stream) post(do func(r *streamRace, now time.Duration)) {
-	r, l := s.race, s.loop
-	l.Post(func() { do(r, l.Now()) })
+func (s *Stream) post(do func(on *loopStream, now time.Duration)) {
+	on, l := s.on, s.loop
+	l.Post(func() { do(on, l.Now()) })
 }
 
 // Key is the key of the service, see loop.Destined.
@@ -128,7 +126,7 @@ func (s *Stream) Call() bool { return s != nil && s.call }
 // the error of the dial in err, or why the endpoint refused the stream, whose err is not looked at.
 // fault.Reset means that the endpoint was lost. Without another endpoint the stream fails.
 func (s *Stream) Retry(why *fault.Failure, err error, picked Picked) {
-	s.post(func(r *streamRace, _ time.Duration) { r.retry(why, err, picked) })
+	s.post(func(on *loopStream, _ time.Duration) { on.opened.retry(why, err, picked) })
 }
 
 // Connected notes that the stream is open: its endpoint accepted it, or the head of the
@@ -140,7 +138,7 @@ func (s *Stream) Connected(status int) {
 	}
 	o, awaits := outcomeOfStatus(status), s.call && status == 200
 	s.outcome, s.awaits = o, awaits
-	s.post(func(r *streamRace, now time.Duration) { r.connected(now, o, awaits) })
+	s.post(func(on *loopStream, now time.Duration) { on.connected(now, o, awaits) })
 }
 
 // OnFirstByte returns what the carrier, which passes a body on, calls when the first byte of it has arrived. nil means
@@ -151,7 +149,7 @@ func (s *Stream) OnFirstByte() func() {
 	}
 	heads, until := s.heads, s.headsUntil
 	return func() {
-		s.post(func(_ *streamRace, now time.Duration) {
+		s.post(func(_ *loopStream, now time.Duration) {
 			if now < until {
 				heads.Followed()
 			}
@@ -174,7 +172,7 @@ func (s *Stream) NoteCode(c protocol.GRPCCode, said bool) {
 // Failed counts a stream that failed after its endpoint had accepted the connection.
 func (s *Stream) Failed(f *fault.Failure) {
 	s.outcome = outcomeOf(f)
-	s.post(func(r *streamRace, _ time.Duration) { r.fail(f) })
+	s.post(func(on *loopStream, _ time.Duration) { on.fail(f) })
 }
 
 // Close ends the Stream. connected reports whether Connected was called; sent and received are bytes to and from the
@@ -184,9 +182,9 @@ func (s *Stream) Close(connected bool, sent, received int64) {
 		return
 	}
 	o, call, code := s.outcome, s.call, s.code
-	s.post(func(r *streamRace, now time.Duration) {
-		st := &r.race.Service.Stats
-		r.judge(now, o)
+	s.post(func(on *loopStream, now time.Duration) {
+		st := &on.service.Stats
+		on.judge(now, o)
 		if call {
 			st.GRPC[code]++
 		}
@@ -195,6 +193,6 @@ func (s *Stream) Close(connected bool, sent, received int64) {
 		}
 		st.StreamBytesIn += uint64(sent)
 		st.StreamBytesOut += uint64(received)
-		r.end(now)
+		on.end(now)
 	})
 }

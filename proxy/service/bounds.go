@@ -90,7 +90,7 @@ func (b *Bounds) PassStream(p *Passage, now time.Duration) (f *fault.Failure) {
 	if !b.takeToken(now) {
 		return fault.RateLimited
 	}
-	b.AdoptStream(p)
+	b.CountStream(p)
 	p.bounds = b
 	if p.permit, f = b.allow(now); f != nil {
 		p.End()
@@ -98,8 +98,8 @@ func (b *Bounds) PassStream(p *Passage, now time.Duration) (f *fault.Failure) {
 	return f
 }
 
-// AdoptStream is PassStream for a stream whose request has passed.
-func (b *Bounds) AdoptStream(p *Passage) {
+// CountStream counts a stream by p until End. The stream has passed, or is the response to a request that has.
+func (b *Bounds) CountStream(p *Passage) {
 	b.shared.streams.Add(1)
 	p.counted = &b.shared.streams
 }

@@ -93,7 +93,7 @@ func (l *leaving) onDetached(sock loop.Socket) {
 	}
 	res.Source = &race.StreamSource{
 		Socket: sock, Addr: l.pool.endpoint.LB.Addr, Service: l.pool.service.Config.Name,
-		Body: l.body, Buffer: res.BodyBuffer, Stream: race.AdoptStream(l.pool.service, l.pool.endpoint.LB),
+		Body: l.body, Buffer: res.BodyBuffer, Stream: a.NewStream(),
 	}
 	res.BodyBuffer = nil
 	res.Charge()

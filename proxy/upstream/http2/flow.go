@@ -45,7 +45,7 @@ func (s *call) becomeStream(ended bool) {
 	f.to.Init(pipe, head.Framing == http1.Chunked)
 	src := &race.StreamSource{
 		Socket: socket, Addr: c.pool.endpoint.LB.Addr, Service: c.pool.service.Config.Name,
-		Buffer: res.BodyBuffer, Stream: race.AdoptStream(c.pool.service, c.pool.endpoint.LB),
+		Buffer: res.BodyBuffer, Stream: s.attempt.NewStream(),
 		Interactive: protocol.Interactive(res.Headers),
 	}
 	src.Body.Reset(&head, c.shard.UnlimitedBody)

@@ -12,7 +12,7 @@ func (cs *calls) fetch(a *race.Attempt, res *race.Response) {
 	src := &race.StreamSource{
 		Addr: cs.up.endpoint.LB.Addr, Service: cs.up.service.Config.Name, Timeout: a.Outgoing().Timeout(),
 		Token: link.Token(res.StreamToken), Buffer: cs.Shard.Buffers.Get(0),
-		Stream: race.AdoptStream(cs.up.service, cs.up.endpoint.LB), Interactive: protocol.Interactive(res.Headers),
+		Stream: a.NewStream(), Interactive: protocol.Interactive(res.Headers),
 	}
 	src.Body.Reset(&head, cs.Shard.UnlimitedBody)
 	res.StreamToken, res.Source = nil, src
