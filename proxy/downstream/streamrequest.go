@@ -6,35 +6,10 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/exchange"
-	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
-
-// TimeLeft returns how long the response to ex, a stream, may take from now on. A host without a
-// route has timeouts.idle.
-func (h *Host) TimeLeft(ex *exchange.Exchange) time.Duration {
-	now := h.Loop.Now()
-	switch {
-	case ex.Route != nil:
-		return ex.TimeLeft(ex.Route, now)
-	case ex.Request.Deadline != 0:
-		return min(h.Config.Timeouts.Idle, ex.Request.Deadline-now)
-	}
-	return h.Config.Timeouts.Idle
-}
-
-// CheckStream applies the limits of the process to a request that is to leave the loop. own is the number of bytes
-// that are counted for it. lasting reports whether the stream may last for hours: a draining process takes none.
-func (h *Host) CheckStream(own int, lasting bool) *fault.Failure {
-	switch {
-	case lasting && h.Process.Draining.Load():
-		return fault.Draining
-	case h.Process.Budget.Full(own):
-		return fault.Overloaded
-	}
-	return nil
-}
 
 // StreamAnswer takes over a response whose body is a stream. Its head is in the loop's scratch memory. minor is of the
 // version of the client from, HTTP/1.x.
@@ -48,9 +23,10 @@ func (h *Host) StreamAnswer(from exchange.Caller, res *race.Response, minor uint
 }
 
 // StreamRequest returns the request of ex, from the session from, as one that owns its memory. It
-// has limit for its response. The session adds the head, the body, and what concerns its protocol.
-func (h *Host) StreamRequest(kind stats.StreamKind, from exchange.Caller, ex *exchange.Exchange, o *Origin, limit time.Duration) *StreamRequest {
+// has the time that is left for its response. The session adds the head, the body, and what concerns its protocol.
+func (h *Host) StreamRequest(kind stats.StreamKind, from exchange.Caller, ex *exchange.Exchange, o *Origin) *StreamRequest {
 	service, client, trust := "", exchange.ClientOf(from), o.Client
+	limit := max(time.Millisecond, ex.StreamTimeLeft())
 	r := &StreamRequest{
 		Kind: kind, Timeout: limit, RequestID: bytes.Clone(ex.RequestID),
 		Trailers: func(hs []protocol.Header) []protocol.Header { return keepTrailers(hs, &trust) },
@@ -63,8 +39,8 @@ func (h *Host) StreamRequest(kind stats.StreamKind, from exchange.Caller, ex *ex
 	} else {
 		cfg := ex.Route.Service.Config
 		service = cfg.Name
-		client.Session = ex.Session(ex.Route.Service)
-		r.Repeats = ex.Repeats()
+		client.Session = sessionOf(from, ex)
+		r.Repeats = ex.Route.Repeats(&ex.Request)
 		r.SetHost(cfg, ex.Request.Authority)
 		if ex.Request.Timed || cfg.TimeoutHeader {
 			ex.Request.Headers, _ = protocol.SetTimeLeft(ex.Request.Headers, limit, nil)
@@ -73,4 +49,11 @@ func (h *Host) StreamRequest(kind stats.StreamKind, from exchange.Caller, ex *ex
 	r.Service, r.Opener = service, h.Opener.From(client)
 	r.Record = exchange.LogStream(&h.AccessLog, stats.Handoff(kind).String(), from, ex, service)
 	return r
+}
+
+// sessionOf returns the session of the request of ex at its service. It is called before the request is encoded, since it
+// removes a sticky cookie.
+func sessionOf(from exchange.Caller, ex *exchange.Exchange) shard.Session {
+	s := ex.Route.Service
+	return s.Sessions.OfStream(&ex.Request, from.RemoteAddr(), from.Listener().Secure, s.Shard.Rand)
 }

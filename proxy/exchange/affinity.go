@@ -5,7 +5,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/affinity"
 	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/service"
-	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // takePin finds the endpoint that a cookie of the request names. A pinned request has no hedges: the other
@@ -52,10 +51,4 @@ func (ex *Exchange) cookies(by *race.Attempt) affinity.Cookies {
 	c := ex.sessions.Give(ex.newCookie[:0], by.Endpoint(), ex.caller.Listener().Secure)
 	ex.newCookie = c.Set
 	return c
-}
-
-// Session returns the session of the request at s, which becomes a stream. It is called before the request is
-// encoded, since it removes a sticky cookie.
-func (ex *Exchange) Session(s *service.Service) shard.Session {
-	return s.Sessions.OfStream(&ex.Request, ex.caller.RemoteAddr(), ex.caller.Listener().Secure, s.Shard.Rand)
 }

@@ -1,6 +1,8 @@
 package exchange
 
 import (
+	"iter"
+
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/identity"
 	"github.com/remora-proxy/remora/proxy/race"
@@ -31,4 +33,29 @@ type Caller interface {
 	// Finished is called when the last attempt of a cancelled exchange has ended, but
 	// not if Cancel reported that none was left. responded reports whether the application has responded to it.
 	Finished(ex *Exchange, responded bool)
+}
+
+// Together counts ex, and the exchanges of others that are in flight at the service of ex, for Caller.Concurrency.
+// Counting stops at the number most. others may contain nil, which does not count.
+func Together(ex *Exchange, most int, others iter.Seq[*Exchange]) int {
+	n := 1
+	for other := range others {
+		if other != nil && other != ex && other.service == ex.Route.Service {
+			if n++; n >= most {
+				break
+			}
+		}
+	}
+	return n
+}
+
+// LargestOf returns the exchange that holds the most memory, and the bytes that it holds. Of
+// equals it returns the one with the lowest StreamID.
+func LargestOf(all iter.Seq[*Exchange]) (ex *Exchange, held int) {
+	for other := range all {
+		if n := other.Buffered(); n > held || n == held && ex != nil && other.StreamID < ex.StreamID {
+			ex, held = other, n
+		}
+	}
+	return ex, held
 }

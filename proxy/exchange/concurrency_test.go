@@ -6,9 +6,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/service"
 )
 
-// TestWithOthers: requests of the connection at other services, and calls without an exchange, do not count. The count
+// TestTogether: requests of the connection at other services, and calls without an exchange, do not count. The count
 // ends early.
-func TestWithOthers(t *testing.T) {
+func TestTogether(t *testing.T) {
 	here, elsewhere := new(service.Service), new(service.Service)
 	at := func(s *service.Service) *Exchange {
 		return &Exchange{passing: passing{admission: admission{Route: &Route{Service: s}, service: s}}}
@@ -28,7 +28,7 @@ func TestWithOthers(t *testing.T) {
 		{[]*Exchange{ex, at(here), at(here), at(here)}, 3, 3, 3},
 	} {
 		looks := 0
-		n := ex.WithOthers(c.most, func(yield func(*Exchange) bool) {
+		n := Together(ex, c.most, func(yield func(*Exchange) bool) {
 			for _, other := range c.others {
 				if looks++; !yield(other) {
 					return

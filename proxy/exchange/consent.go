@@ -57,3 +57,23 @@ func hasIdempotencyKey(req *protocol.Request) bool {
 	}
 	return keys == 1 && len(key) > 0 && string(key) != `""`
 }
+
+// mayRepeat reports whether a request may be sent twice. Servers refuse the second use of credentials
+// that log in a connection.
+func (r *Route) mayRepeat(req *protocol.Request) bool {
+	return !r.once && !req.Login && (req.Idempotent || safeMethod(req) || r.consent.covers(req))
+}
+
+// safeMethod reports whether the method alone allows sending a request twice: GET and HEAD.
+func safeMethod(req *protocol.Request) bool {
+	return req.Codec == protocol.CodecHTTP && (string(req.Method) == "GET" || string(req.Method) == "HEAD")
+}
+
+// Repeats returns how often a stream with a request that has not begun may be sent again although an endpoint may have
+// seen it.
+func (r *Route) Repeats(req *protocol.Request) int {
+	if cascade := req.Attempt > 0 || req.Hedge; cascade || !r.mayRepeat(req) {
+		return 0
+	}
+	return r.Policy.Repeats()
+}

@@ -1,7 +1,7 @@
 // Package exchange is the life of a request, from the moment it is complete until the
 // last of its attempts is over. It gives exactly one response.
 //
-//	phases.go     the list of phases, from Begin to the one response
+//	phases.go     the list of phases, from Begin to the one response; checks.go what a request must pass first
 //	exchange.go   what an exchange has; request.go the request, and its memory
 //	filter.go     what filters are, and what they may do; walk.go the way through them; copies.go the requests they send
 //	route.go      a route and its policy; router.go finds it on one loop; listener.go where requests come in

@@ -1,7 +1,6 @@
 package exchange
 
 import (
-	"iter"
 	"time"
 
 	"github.com/remora-proxy/remora/lb"
@@ -55,48 +54,13 @@ type admission struct {
 // Open reports whether the caller still waits.
 func (ex *Exchange) Open() bool { return ex.state == exchangeOpen }
 
-// CheckHead applies rules and rate limits to a request whose body has not arrived. Begin does not apply them
-// again. ex keeps the route r, which may be nil. final reports whether the request needs no body: Begin responds
-// at once, with a failure or with the answer of the route.
-func (ex *Exchange) CheckHead(r *Route, l *Listener) (final bool) {
-	ex.Refusal = ex.refuse(r, l, ex.shard.Loop.Now())
-	ex.Route, ex.headChecked = r, true
-	return ex.Refusal != nil || r.Answer != nil
-}
-
-// CheckMessageHead is CheckHead for a message, which also asks the bounds of the service. A route that may
-// respond although the service refuses the request needs the body first.
-func (ex *Exchange) CheckMessageHead(r *Route, l *Listener) (final bool) {
-	if ex.CheckHead(r, l) {
-		return true
-	}
-	if r.early == nil && r.outcomes == nil {
-		ex.refused = r.Service.Bounds.Refuses(ex.shard.Loop.Now(), r.batch || ex.Request.Batch, ex)
-	}
-	return ex.refused != nil
-}
-
-// HeadChecked reports whether CheckHead was called.
+// HeadChecked reports whether Checks.Head was called.
 func (m *message) HeadChecked() bool { return m.headChecked }
 
 var _ service.Claimant = (*Exchange)(nil)
 
 // Concurrency implements service.Claimant.
 func (ex *Exchange) Concurrency(most int) int { return ex.caller.Concurrency(ex, most) }
-
-// WithOthers counts ex, and the exchanges of others that are in flight at the service of ex. Counting stops at the number most.
-// others may contain nil, which does not count.
-func (ex *Exchange) WithOthers(most int, others iter.Seq[*Exchange]) int {
-	n := 1
-	for other := range others {
-		if other != nil && other != ex && other.service == ex.Route.Service {
-			if n++; n >= most {
-				break
-			}
-		}
-	}
-	return n
-}
 
 // owner is an Exchange as the Owner of its race.
 type owner struct{ *Exchange }

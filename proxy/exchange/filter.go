@@ -1,8 +1,6 @@
 package exchange
 
 import (
-	"time"
-
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/identity"
@@ -45,9 +43,6 @@ type FilterPlace struct {
 
 	Invalidates bool // another route to the service has a cache, and this one has none
 }
-
-// HedgeDelay is when a request of the route is late, as far as is known now.
-func (ex *Exchange) HedgeDelay() time.Duration { return ex.Route.HedgeRoute.Delay(ex.shard.Loop.Now()) }
 
 // PeerNames are the names that the caller has proved; nil means none.
 func (ex *Exchange) PeerNames() *identity.Names { return ex.caller.PeerNames() }

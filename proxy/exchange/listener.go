@@ -37,9 +37,9 @@ type Listener struct {
 	Expects  bool // requests with Expect: 100-continue are streams, which forward it
 }
 
-// Ruled reports whether a request that came in at l and has the route r meets any rule. r may
+// ruled reports whether a request that came in at l and has the route r meets any rule. r may
 // be nil.
-func (l *Listener) Ruled(r *Route) bool { return l.Allow != nil || r != nil && r.ruled }
+func (l *Listener) ruled(r *Route) bool { return l.Allow != nil || r != nil && r.ruled }
 
 // Rules returns the rules of a request that came in at l and has the route r, which may be nil.
 func (l *Listener) Rules(r *Route) (rules allow.Rules) {
@@ -50,13 +50,10 @@ func (l *Listener) Rules(r *Route) (rules allow.Rules) {
 	return rules
 }
 
-// Limited takes a token of a rate limit for a request of a caller, and reports whether there was
-// none. l may be nil: no limit. So may req: a request that is not known has an empty path and no
-// headers.
-func Limited(l *limit.Keyed, now time.Duration, from Caller, req *protocol.Request) bool {
+// limited takes a token of a rate limit for a request of a caller, and reports whether there was
+// none. req may be nil: a request that is not known has an empty path and no headers.
+func limited(l *limit.Keyed, now time.Duration, from Caller, req *protocol.Request) bool {
 	switch {
-	case l == nil:
-		return false
 	case l.By == limit.ByPeer:
 		return !takeByPeer(l, now, from.RemoteAddr())
 	case l.By == limit.ByPath && req != nil:

@@ -1,8 +1,6 @@
 package exchange
 
 import (
-	"time"
-
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
@@ -11,7 +9,7 @@ import (
 // The life of a request is this list of phases. The functions below have the same order. Each phase on the way
 // in may end the request with a response or a failure: the way out follows.
 //
-//	way in   Begin   refuse    rate limits and rules of listener and route, the time left, what the session found
+//	way in   Begin   refuse    rate limits and rules of listener and route, the time left, what the session found: Checks
 //	                 answer    the route has a response, or a filter has one without the service: EarlyFilter
 //	                 admit     the bounds of process and service
 //	                 deadline  the caller's own or the route's timeout, the sooner of both
@@ -27,7 +25,7 @@ import (
 // The exchange may be over before Begin returns.
 func (ex *Exchange) Begin(r *Route, l *Listener) {
 	ex.open(l)
-	f := ex.refuse(r, l, ex.began)
+	f := ex.Checks(l).message(r, ex.began)
 	if f == nil && (r.Answer != nil || r.early != nil) {
 		var answered bool
 		if answered, f = ex.answerEarly(r); answered {
@@ -58,25 +56,6 @@ func (ex *Exchange) open(l *Listener) {
 	if w.Sampler.On {
 		ex.sample(l)
 	}
-}
-
-// refuse returns why the request goes no further, before any service is asked.
-func (ex *Exchange) refuse(r *Route, l *Listener, now time.Duration) *fault.Failure {
-	switch {
-	case l.Rate != nil && !ex.headChecked && Limited(l.Rate, now, ex.caller, &ex.Request):
-		return fault.RateLimited
-	case ex.Refusal != nil:
-		return ex.Refusal
-	case l.Ruled(r) && !ex.headChecked && ex.Forbidden(r, l):
-		return fault.NotAllowed
-	case r == nil:
-		return fault.NoRoute
-	case ex.TimeLeft(r, now) <= 0:
-		return fault.Deadline
-	case r.Rate != nil && !ex.headChecked && Limited(r.Rate, now, ex.caller, &ex.Request):
-		return fault.RateLimited
-	}
-	return nil
 }
 
 // answerEarly reports whether the route has answered the request, or a filter that asks no service. Without an

@@ -2,14 +2,12 @@ package exchange
 
 import (
 	"cmp"
-	"iter"
 	"time"
 	"unsafe"
 
 	"github.com/valyala/bytebufferpool"
 
 	"github.com/remora-proxy/remora/protocol"
-	"github.com/remora-proxy/remora/proxy/allow"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
@@ -92,15 +90,16 @@ func (m *message) TimeLeft(r *Route, now time.Duration) time.Duration {
 	return min(r.Timeout, m.Request.Deadline-now)
 }
 
-// Forbidden reports whether the rules refuse the request, which came in at l and has the route
-// r. Without a route the rules of the listener are asked.
-func (ex *Exchange) Forbidden(r *Route, l *Listener) bool {
-	c := allow.Call{Peer: ex.caller.PeerNames(), Req: &ex.Request, Path: ex.Request.Path}
-	if ex.OriginalPath != nil {
-		c.Path = ex.OriginalPath
+// StreamTimeLeft is TimeLeft of a request with its Route that becomes a stream. Without a route it has timeouts.idle.
+func (ex *Exchange) StreamTimeLeft() time.Duration {
+	now, idle := ex.shard.Loop.Now(), ex.shard.Config.Timeouts.Idle
+	switch {
+	case ex.Route != nil:
+		return ex.TimeLeft(ex.Route, now)
+	case ex.Request.Deadline != 0:
+		return min(idle, ex.Request.Deadline-now)
 	}
-	rules := l.Rules(r)
-	return rules.Refuse(&c, ex.caller.RemoteAddr(), ex.shard.Log)
+	return idle
 }
 
 // NoteLogin notes what credentials of the request do to the connection that it is sent on. A login in
@@ -139,36 +138,4 @@ func (ex *Exchange) Buffered() int { return ex.Held + ex.race.Buffered() }
 // overShare reports whether memory is short, and the caller's connection holds more than its share.
 func (ex *Exchange) overShare() bool {
 	return ex.shard.Process.Budget.Full(ex.Held) && ex.caller.OverShare(ex)
-}
-
-// LargestOf returns the exchange that holds the most memory, and the bytes that it holds. Of
-// equals it returns the one with the lowest StreamID.
-func LargestOf(all iter.Seq[*Exchange]) (ex *Exchange, held int) {
-	for other := range all {
-		if n := other.Buffered(); n > held || n == held && ex != nil && other.StreamID < ex.StreamID {
-			ex, held = other, n
-		}
-	}
-	return ex, held
-}
-
-// Repeats returns how often a stream with the request may be sent again although an endpoint may have
-// seen it. ex has its route, and has not begun.
-func (ex *Exchange) Repeats() int {
-	r, req := ex.Route, &ex.Request
-	if cascade := req.Attempt > 0 || req.Hedge; cascade || !r.mayRepeat(req) {
-		return 0
-	}
-	return r.Policy.Repeats()
-}
-
-// mayRepeat reports whether a request may be sent twice. Servers refuse the second use of credentials
-// that log in a connection.
-func (r *Route) mayRepeat(req *protocol.Request) bool {
-	return !r.once && !req.Login && (req.Idempotent || safeMethod(req) || r.consent.covers(req))
-}
-
-// safeMethod reports whether the method alone allows sending a request twice: GET and HEAD.
-func safeMethod(req *protocol.Request) bool {
-	return req.Codec == protocol.CodecHTTP && (string(req.Method) == "GET" || string(req.Method) == "HEAD")
 }

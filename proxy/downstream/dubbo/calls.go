@@ -111,7 +111,7 @@ func statusOf(f *fault.Failure) dubbo.Status {
 
 // Concurrency implements exchange.Caller.
 func (cs *calls) Concurrency(ex *exchange.Exchange, most int) int {
-	return ex.WithOthers(most, slices.Values(cs.all))
+	return exchange.Together(ex, most, slices.Values(cs.all))
 }
 
 // OverShare implements exchange.Caller.

@@ -39,10 +39,11 @@ func (e expectation) headDecides() bool {
 	if r == nil {
 		r = e.findRoute(e.incoming.ex, e.incoming.head.Minor)
 	}
+	checks := e.incoming.ex.Checks(e.origin.Listener)
 	if e.leaving().asksUpgrade() {
-		return e.incoming.ex.CheckHead(r, e.origin.Listener)
+		return checks.Head(r)
 	}
-	return e.incoming.ex.CheckMessageHead(r, e.origin.Listener)
+	return checks.MessageHead(r)
 }
 
 // addWithoutBody gives the request whose body is awaited to the turn, as the last one: the client may send the body,

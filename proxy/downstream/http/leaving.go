@@ -3,7 +3,6 @@ package http
 import (
 	"bytes"
 	"errors"
-	"time"
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
@@ -144,54 +143,25 @@ func (l leaving) queue(kind stats.StreamKind, unrouted bool) {
 	}
 	m.handoff = d
 	l.turn.add(call{ex: ex, leaves: true, minor: uint8(m.head.Minor), end: thenDrain, toHead: m.head.HeadMethod})
-	if ex.Route != nil && ex.Route.Answer != nil {
-		l.refuse(nil)
-		return
+	if kind == stats.StreamConnect && l.origin.Listener.Fixed != nil {
+		ex.Refusal = fault.Unsupported
 	}
-	if f := l.check(ex, m); f != nil {
+	stays, f := ex.Checks(l.origin.Listener).Leaving(&exchange.Leaving{
+		Counted: l.account.Messages(), Lasting: kind != stats.StreamBody,
+		Direct: d.direct, Accepted: d.moment == afterAccept, Body: l.bodyFailure(),
+	})
+	if stays || f != nil {
 		l.refuse(f)
 	}
 }
 
-// check returns why ex, received as m, must not leave.
-func (l leaving) check(ex *exchange.Exchange, m *incoming) *fault.Failure {
-	listener, kind, toCheck := l.origin.Listener, m.kind, !ex.HeadChecked()
-	switch {
-	case toCheck && exchange.Limited(listener.Rate, l.host.Loop.Now(), &l.turn, &ex.Request):
-		return fault.RateLimited
-	case kind == stats.StreamConnect && listener.Fixed != nil:
-		return fault.Unsupported
-	case ex.Refusal != nil:
-		return ex.Refusal
-	}
-	if toCheck && m.moment == inTurn { // in a tunnel each request is checked, and bytes that are none
-		if f := l.checkRoute(ex, m.direct); f != nil {
-			return f
-		}
-	}
-	switch {
+// bodyFailure returns why the body of the request that is being received can't be that of a stream, or nil.
+func (l leaving) bodyFailure() *fault.Failure {
+	switch m := l.incoming; {
 	case m.head.Length > protocol.NoLimit: // otherwise found only after the application has the head
 		return fault.OfRequest(http1.ErrMessageTooLarge)
-	case kind == stats.StreamConnect && m.head.Framing != http1.NoBody: // the start of the tunnel would be unclear
+	case m.kind == stats.StreamConnect && m.head.Framing != http1.NoBody: // the start of the tunnel would be unclear
 		return fault.BadRequest
-	}
-	if f := l.host.CheckStream(l.account.Messages()+ex.Held, kind != stats.StreamBody); f != nil {
-		return f
-	}
-	if toCheck && ex.Route != nil && exchange.Limited(ex.Route.Rate, l.host.Loop.Now(), &l.turn, &ex.Request) {
-		return fault.RateLimited
-	}
-	return nil
-}
-
-func (l leaving) checkRoute(ex *exchange.Exchange, direct bool) *fault.Failure {
-	switch r := ex.Route; {
-	case l.origin.Listener.Ruled(r) && ex.Forbidden(r, l.origin.Listener):
-		return fault.NotAllowed
-	case r == nil && !direct:
-		return fault.NoRoute
-	case r != nil && r.Answer != nil: // in a tunnel, where no response can be
-		return fault.Unsupported
 	}
 	return nil
 }
@@ -236,9 +206,11 @@ func (l leaving) leave(c *call) (gone bool) {
 		l.tunnel.open(c)
 		return false
 	}
-	if c.ex != nil && l.host.TimeLeft(c.ex) <= 0 {
-		l.refuse(fault.Deadline)
-		return l.turn.closed()
+	if c.ex != nil {
+		if f := c.ex.Checks(l.origin.Listener).InTime(); f != nil {
+			l.refuse(f)
+			return l.turn.closed()
+		}
 	}
 	client, err := l.outbound.Conn.Detach()
 	switch {
@@ -272,7 +244,7 @@ func (l leaving) leave(c *call) (gone bool) {
 // streamRequest returns the request of c as one that owns its memory.
 func (l leaving) streamRequest(c *call) *downstream.StreamRequest {
 	ex, m := c.ex, l.incoming
-	r := l.host.StreamRequest(m.kind, &l.turn, ex, &l.origin, max(time.Millisecond, l.host.TimeLeft(ex)))
+	r := l.host.StreamRequest(m.kind, &l.turn, ex, &l.origin)
 	r.Opened, r.Minor, r.ToHead = m.moment == fromTunnel, m.head.Minor, m.head.HeadMethod
 	switch {
 	case r.Unrouted == nil:

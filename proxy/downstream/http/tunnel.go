@@ -21,8 +21,8 @@ import (
 // ends it if it must not leave (refuse). input gives it the first bytes (receiveFirst), and says that no more will
 // come (takeEnd).
 //
-// Calls out: input waits for the first bytes (openTunnel), and resumes its work behind them. leaving checks a tunnel
-// that leaves (checkRoute), and refuses it. The turn gets the CONNECT once more.
+// Calls out: input waits for the first bytes (openTunnel), and resumes its work behind them. leaving refuses a
+// tunnel that must not leave. The turn gets the CONNECT once more.
 type tunnel struct {
 	*session
 	connect *connect // that was accepted; nil for none
@@ -148,14 +148,9 @@ func (t *tunnel) leave(hasTaker bool) {
 	t.incoming.moment = fromTunnel
 	t.input.awaitHandoff()
 	t.turn.add(call{ex: ex, leaves: true, minor: t.connect.minor, end: thenDrain})
-	f := t.leaving().checkRoute(ex, t.connect.direct)
-	switch {
-	case f != nil:
-	case !hasTaker:
-		f = fault.NotAllowed
-	default:
-		f = t.host.CheckStream(t.account.Messages()+ex.Held, true)
-	}
+	f := ex.Checks(t.origin.Listener).Tunnel(&exchange.Leaving{
+		Counted: t.account.Messages(), Lasting: true, Direct: t.connect.direct, Opaque: hasTaker,
+	})
 	if f != nil {
 		t.leaving().refuse(f)
 	}

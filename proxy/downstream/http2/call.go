@@ -191,7 +191,7 @@ func (c *call) expire(now time.Duration) {
 	switch {
 	case c.state == receiving && now >= c.ex.Arrived+s.host.Config.Timeouts.Body:
 		c.refuse(fault.SlowBody)
-	case c.state == receiving && s.host.CheckStream(s.account.Messages()+c.ex.Held, false) != nil:
+	case c.state == receiving && c.checkProcess() != nil:
 		c.heard = now // a stream would be refused, and the request may only be slow
 	case c.state == receiving:
 		c.leave()

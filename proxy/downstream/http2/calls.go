@@ -247,7 +247,7 @@ func (cs *calls) Fail(ex *exchange.Exchange, f *fault.Failure) {
 // Concurrency implements exchange.Caller. Cancelled requests count for as long as the application works on them. Streams
 // that have left the loop do not count.
 func (cs *calls) Concurrency(ex *exchange.Exchange, most int) int {
-	return ex.WithOthers(most, func(yield func(*exchange.Exchange) bool) {
+	return exchange.Together(ex, most, func(yield func(*exchange.Exchange) bool) {
 		for _, c := range cs.all {
 			if !yield(c.ex) {
 				return

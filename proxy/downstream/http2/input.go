@@ -145,7 +145,7 @@ func (in *input) OnRequest(st *http2.Stream, end bool) {
 	switch {
 	case st.Length() > in.host.MessageLimits.Message, waits && in.origin.Listener.Expects && in.host.Process.Streams:
 		c.leave()
-	case waits && ex.CheckMessageHead(in.host.FindRoute(ex, &in.origin, protocol.ViaHTTP2), in.origin.Listener):
+	case waits && ex.Checks(in.origin.Listener).MessageHead(in.host.FindRoute(ex, &in.origin, protocol.ViaHTTP2)):
 		c.begin()
 	case waits:
 		in.codec.Interim(st, &protocol.Response{Status: 100})

@@ -1,12 +1,11 @@
 package http2
 
 import (
-	"time"
-
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/http2"
 	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/mux/httpstream"
@@ -52,13 +51,14 @@ func (c *call) leave() {
 		c.refuse(fault.OfRequest(http1.ErrMessageTooLarge))
 		return
 	}
-	if !ex.HeadChecked() && ex.CheckHead(s.host.FindRoute(ex, &s.origin, protocol.ViaHTTP2), s.origin.Listener) {
+	checks := ex.Checks(s.origin.Listener)
+	if !ex.HeadChecked() && checks.Head(s.host.FindRoute(ex, &s.origin, protocol.ViaHTTP2)) {
 		c.begin()
 		return
 	}
-	f := s.host.CheckStream(s.account.Messages()+ex.Held, false)
-	if f == nil && s.host.TimeLeft(ex) <= 0 {
-		f = fault.Deadline
+	f := c.checkProcess()
+	if f == nil {
+		f = checks.InTime()
 	}
 	if f != nil {
 		c.refuse(f)
@@ -74,10 +74,15 @@ func (c *call) leave() {
 	s.host.Streams.Request(socket, r)
 }
 
+// checkProcess returns why the process lets no request leave the loop now, or nil.
+func (c *call) checkProcess() *fault.Failure {
+	return exchange.Process(c.session.host.Process, c.session.account.Messages()+c.ex.Held, false)
+}
+
 // streamRequest returns the request of c as one that owns its memory.
 func (c *call) streamRequest() *downstream.StreamRequest {
 	s, ex := c.session, c.ex
-	r := s.host.StreamRequest(stats.StreamBody, &s.calls, ex, &s.origin, max(time.Millisecond, s.host.TimeLeft(ex)))
+	r := s.host.StreamRequest(stats.StreamBody, &s.calls, ex, &s.origin)
 	head := http1.Head{Framing: http1.Chunked, ExpectContinue: c.stream.ExpectsContinue()}
 	trails := protocol.Find(ex.Request.Headers, "trailer") != nil // only chunks have trailers in the text of a pipe
 	if n := c.stream.Length(); n >= 0 && !trails {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
-	"github.com/remora-proxy/remora/proxy/allow"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
@@ -62,33 +61,18 @@ func (l *leaving) take(st link.Stream, rest []byte) {
 // checkStream applies the limits of the listener and of the process. A stream that fetches the
 // body of a response is exempt: its request has passed them.
 func (l *leaving) checkStream(st *link.Stream) *fault.Failure {
+	s := exchange.Unread{Counted: l.Account.Messages(), Opaque: st.Kind == link.StreamOpaque}
 	switch {
 	case !l.host.Process.Streams:
 		return fault.Unsupported
 	case st.Kind == link.StreamAnswer:
 		return nil
-	case l.host.Process.Draining.Load():
-		return fault.Draining
-	case st.Kind == link.StreamHTTP && l.opaque(), st.Kind == link.StreamOpaque && !l.takesOpaque():
-		return fault.NoRoute
-	case exchange.Limited(l.listener.Rate, l.host.Loop.Now(), &l.calls, nil): // its head comes later
-		return fault.RateLimited
+	case s.Opaque: // no limit or rule of requests can see into it
+		s.Taken = l.opaque() || l.listener.Fixed.Service.Config.Opaque
+	default:
+		s.Taken = !l.opaque()
 	}
-	f := l.host.CheckStream(l.Account.Messages(), false)           // draining came first
-	if f == nil && st.Kind == link.StreamOpaque && l.forbidden() { // the head of another says what it calls
-		f = fault.NotAllowed
-	}
-	return f
-}
-
-// takesOpaque reports whether the peer may open streams of bytes, which no limit or rule of
-// requests can see into.
-func (l *leaving) takesOpaque() bool { return l.opaque() || l.listener.Fixed.Service.Config.Opaque }
-
-// forbidden reports whether the rules refuse a stream of bytes.
-func (l *leaving) forbidden() bool {
-	rules := l.listener.Rules(l.listener.Fixed)
-	return rules.Refuse(&allow.Call{Peer: l.PeerNames()}, l.RemoteAddr(), l.host.Log)
+	return s.Check(&l.calls, l.host.Shard)
 }
 
 // streamTimeout returns how long the endpoint may take to respond: as long as the other sidecar
