@@ -11,7 +11,7 @@ import (
 
 // input makes requests of the client's bytes, as they arrive, within the limits of memory and limits.pipelined.
 //
-// Calls in: the session gives it bytes (receive), and ends it (stop). The turn says when a response was written
+// Calls in: the session gives it bytes (receive), and the ending ends it (stop). The turn says when a response was written
 // (onResponded). When a request leaves, leaving takes it (finish) with the bytes behind it (keep, bytes, takeBytes).
 // tunnel waits for its first bytes (openTunnel), and gives the input back (resume).
 //
@@ -46,7 +46,7 @@ func (in *input) receive(b []byte) {
 			in.decode()
 			switch in.state {
 			case inputHTTP2:
-				in.becomeHTTP2(b)
+				in.switching().become(b)
 			case inputHandoff:
 				in.keep(b)
 				b = nil
@@ -98,7 +98,7 @@ func (in *input) awaitHead() {
 	switch {
 	case in.blank():
 		in.dropIncoming()
-	case in.overBudget():
+	case in.memory().overBudget():
 		in.refuse(fault.Overloaded)
 	case !in.incoming.timeout.Running(loop.TimeoutHead):
 		in.timeouts().start(loop.TimeoutHead, in.host.Config.Timeouts.Header)
@@ -159,7 +159,7 @@ func (in *input) onHead(n int) {
 	ex.Arrived = in.host.Loop.Now()
 	in.incoming.body.Reset(&in.incoming.head, in.host.BodyLimits())
 	ex.BodyBuffer = in.host.Buffers.Get(0)
-	in.recount()
+	in.memory().recount()
 	in.timeouts().start(loop.TimeoutBody, in.host.Config.Timeouts.Body)
 	if in.incoming.head.ExpectContinue && in.turn.waiting() > 0 { // the client waits for 100 Continue
 		in.timeouts().stop()
@@ -173,7 +173,7 @@ func (in *input) onHead(n int) {
 
 // receiveBody decodes the body, and returns the input after the message.
 func (in *input) receiveBody(b []byte) (rest []byte) {
-	if in.overBudget() {
+	if in.memory().overBudget() {
 		in.refuse(fault.Overloaded)
 		return nil
 	}
@@ -284,7 +284,7 @@ func (in *input) awaitHandoff() {
 	in.timeouts().stop()
 }
 
-// toHTTP2 makes receive give the rest of the input to becomeHTTP2.
+// toHTTP2 makes receive give the rest of the input to switching.
 func (in *input) toHTTP2() { in.state.become(inputHTTP2) }
 
 // openTunnel waits for the first bytes in a tunnel, which begins with the CONNECT ex. Requests in it count from 0.

@@ -72,7 +72,7 @@ func (l leaving) takeConnection(err error) (taken bool) {
 
 // takeInput is the part of takeConnection that is not inlined: few requests come so far.
 func (l leaving) takeInput(err error) (taken bool) {
-	if err != nil && l.beginsHTTP2() {
+	if err != nil && l.switching().begins() {
 		l.input.toHTTP2()
 		return true
 	}
@@ -147,7 +147,7 @@ func (l leaving) queue(kind stats.StreamKind, unrouted bool) {
 		ex.Refusal = fault.Unsupported
 	}
 	stays, f := ex.Checks(l.origin.Listener).Leaving(&exchange.Leaving{
-		Counted: l.account.Messages(), Lasting: kind != stats.StreamBody,
+		Counted: l.memory().messages(), Lasting: kind != stats.StreamBody,
 		Direct: d.direct, Accepted: d.moment == afterAccept, Body: l.bodyFailure(),
 	})
 	if stays || f != nil {
@@ -191,7 +191,7 @@ func (l leaving) keep(b []byte) {
 	switch {
 	case int64(len(l.input.bytes())+len(b)) > l.host.MessageLimits.Message:
 		l.refuse(fault.OfRequest(http1.ErrMessageTooLarge))
-	case l.overBudget():
+	case l.memory().overBudget():
 		l.refuse(fault.Overloaded)
 	default:
 		l.input.keep(b)
@@ -220,13 +220,13 @@ func (l leaving) leave(c *call) (gone bool) {
 	case err == nil:
 		l.host.Stats.Handoffs[kind]++
 		r := l.streamRequest(c)
-		l.close()
+		l.ending().close()
 		l.host.Streams.Request(client, r)
 		return true
 	case err == loop.ErrDetachClosed: // OnClose follows
 		return true
 	case kind == stats.StreamPass: // no response can say so: it may not be HTTP
-		l.close()
+		l.ending().close()
 		l.outbound.Conn.Close()
 		return true
 	case !errors.Is(err, errors.ErrUnsupported): // the system has no descriptor left
@@ -272,7 +272,7 @@ func (l leaving) streamRequest(c *call) *downstream.StreamRequest {
 func (l leaving) answer(c *call, res *race.Response) {
 	c.stream = l.host.StreamAnswer(&l.turn, res, c.minor)
 	l.input.stop()
-	l.recount()
+	l.memory().recount()
 	l.sendStream(c)
 }
 
@@ -285,7 +285,7 @@ func (l leaving) sendStream(c *call) {
 		a := c.stream
 		c.stream = nil
 		l.host.Stats.Handoffs[stats.HandoffAnswer]++
-		l.close()
+		l.ending().close()
 		l.host.Streams.Answer(client, a)
 	case loop.ErrDetachBuffered:
 		l.turn.awaitRoom(0)

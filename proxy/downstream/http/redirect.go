@@ -68,6 +68,6 @@ func (r redirect) queue() {
 // pass gives the client's connection to Streams.
 func (r redirect) pass(client loop.Socket) {
 	first := r.input.takeBytes()
-	r.close()
+	r.ending().close()
 	r.host.Streams.Pass(r.origin.Listener.Name, client, r.outbound.Conn.OriginalDst(), first)
 }

@@ -10,7 +10,7 @@ import (
 // timeouts bounds how long the session waits for its client: for a request, for the rest of one, and for the client to
 // take the responses that are due after its end.
 //
-// Calls in: input and tunnel start and stop the timeouts of what they wait for. The session says that the client has
+// Calls in: input and tunnel start and stop the timeouts of what they wait for. The ending says that the client has
 // ended its side (awaitResponses).
 //
 // Calls out: input refuses a slow request. tunnel and redirect take a connection on which the first bytes do not come.
@@ -40,6 +40,14 @@ func (t timeouts) stop() {
 	}
 }
 
+// idleFor returns how long the session has waited for a request, 0 if it has one.
+func (t timeouts) idleFor() time.Duration {
+	if t.turn.waiting() > 0 {
+		return 0
+	}
+	return t.host.IdleFor(&t.SessionNode)
+}
+
 // onTimeout refuses a slow request.
 func (t timeouts) onTimeout(k loop.TimeoutKind) {
 	switch {
@@ -50,7 +58,7 @@ func (t timeouts) onTimeout(k loop.TimeoutKind) {
 	case !t.tunnel.takeEnd() && !t.redirect().takeSilent():
 		t.input.refuse(fault.SlowHead)
 	}
-	t.recount()
+	t.memory().recount()
 	t.turn.next()
 }
 
@@ -69,6 +77,6 @@ func (t timeouts) onResponsesLate() {
 		t.start(loop.TimeoutEnd, t.host.Config.Timeouts.HalfClose)
 		return
 	}
-	t.close()
+	t.ending().close()
 	t.outbound.Conn.Close()
 }

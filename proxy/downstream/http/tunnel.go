@@ -98,7 +98,7 @@ func (t *tunnel) open(c *call) {
 		t.decide(t.connect.detect(b))
 		t.input.decode()
 	}
-	t.recount()
+	t.memory().recount()
 }
 
 // receiveFirst takes b, the next of the first bytes in a tunnel. It returns b if these are HTTP.
@@ -133,7 +133,7 @@ func (t *tunnel) decide(v http1.Verdict) {
 			t.timeouts().start(loop.TimeoutHead, t.host.Config.Timeouts.Header)
 		}
 	case v == http1.LikeHTTP && downstream.BeginsHTTP2(t.input.bytes()) && (!leaves || t.host.Router.Guarded):
-		t.becomeHTTP2(nil)
+		t.switching().become(nil)
 	case v == http1.LikeHTTP && t.host.Router.Guarded: // the decoder refuses it
 		t.input.resume()
 		t.input.decode()
@@ -149,7 +149,7 @@ func (t *tunnel) leave(hasTaker bool) {
 	t.input.awaitHandoff()
 	t.turn.add(call{ex: ex, leaves: true, minor: t.connect.minor, end: thenDrain})
 	f := ex.Checks(t.origin.Listener).Tunnel(&exchange.Leaving{
-		Counted: t.account.Messages(), Lasting: true, Direct: t.connect.direct, Opaque: hasTaker,
+		Counted: t.memory().messages(), Lasting: true, Direct: t.connect.direct, Opaque: hasTaker,
 	})
 	if f != nil {
 		t.leaving().refuse(f)
@@ -163,8 +163,7 @@ func (t *tunnel) refuse(ex *exchange.Exchange, f *fault.Failure) {
 	if t.beginsTLS() {
 		t.outbound.Write([]byte(accessDenied))
 	}
-	t.close()
-	t.outbound.Conn.Drain()
+	t.ending().drainAndClose()
 }
 
 // beginsTLS reports whether the input begins with a ClientHello.

@@ -13,7 +13,7 @@ import (
 // turn processes the requests of a session one after another, and writes their responses. So responses keep the
 // order, and the second request of a client sees the effects of the first (RFC 9112 section 9.3.2).
 //
-// Calls in: input and leaving add calls (add), the session lets the first one begin (next), and ends them (stop). As the
+// Calls in: input and leaving add calls (add), the session lets the first one begin (next), and the ending ends them (retire, stop). As the
 // exchange.Caller of all requests the turn gets the responses.
 //
 // Calls out: a call that leaves goes to leaving.leave when it is its turn, and a response that is a stream to
@@ -40,17 +40,17 @@ type call struct {
 	res    *race.Response           // its Body is what was not written yet; nil for none
 	stream *downstream.StreamAnswer // the response that waits to leave the loop with the connection; nil for none
 	refuse *fault.Failure           // the response to it, the last one of the connection; nil for none
-	end    ending
+	end    behind
 	leaves bool  // it leaves the loop with the connection, as incoming.handoff says
 	toHead bool  // it is a HEAD
 	minor  uint8 // of its version, HTTP/1.x
 }
 
-// ending is what becomes of a connection behind a response.
-type ending uint8
+// behind is what becomes of a connection behind a response.
+type behind uint8
 
 const (
-	keepOpen   ending = iota // the client may send the next request
+	keepOpen   behind = iota // the client may send the next request
 	thenDrain                // the connection closes with Drain: the client may have sent more
 	thenFinish               // the connection closes with Finish: the client expects it, and has sent all of the request
 )
@@ -285,6 +285,9 @@ func (t *turn) Fail(ex *exchange.Exchange, f *fault.Failure) {
 	t.onResponded()
 }
 
+// OverShare implements exchange.Caller.
+func (t *turn) OverShare(*exchange.Exchange) bool { return t.memory().overShare() }
+
 // Finished implements exchange.Caller. HTTP/1.1 has no word for it.
 func (t *turn) Finished(*exchange.Exchange, bool) {}
 
@@ -302,11 +305,10 @@ func (t *turn) onResponded() {
 	n := t.remove()
 	switch end {
 	case thenDrain:
-		t.close()
-		t.outbound.Conn.Drain()
+		t.ending().drainAndClose()
 		return
 	case thenFinish:
-		t.close()
+		t.ending().close()
 		t.outbound.Conn.Finish()
 		return
 	}
