@@ -12,7 +12,7 @@ import (
 
 // calls has the calls in flight. It is their exchange.Caller. Responses are sent as they arrive, in any order.
 //
-// Calls in: input adds a call (add). The session asks what all hold (held, largest), and ends them (cancelAll).
+// Calls in: input adds a call (add). memory asks what all hold (held, largest), and the ending ends them (cancelAll).
 //
 // Calls out: responses go into output.buffer, the long ones to output.writeLong.
 type calls struct {
@@ -115,9 +115,7 @@ func (cs *calls) Concurrency(ex *exchange.Exchange, most int) int {
 }
 
 // OverShare implements exchange.Caller.
-func (cs *calls) OverShare(ex *exchange.Exchange) bool {
-	return cs.use(cs.len()).Excludes(cs.host.Shard, ex.HeldByRequest())
-}
+func (cs *calls) OverShare(ex *exchange.Exchange) bool { return cs.memory.overShare(ex) }
 
 // Finished implements exchange.Caller. Dubbo has no word for it.
 func (cs *calls) Finished(*exchange.Exchange, bool) {}

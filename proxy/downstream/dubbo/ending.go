@@ -8,9 +8,10 @@ import (
 
 // ending is how a connection ends: it drains, and closes behind the last response.
 //
-// Calls in: the session drains it (drain). finish is called when a response was written or input was decoded.
+// Calls in: the session says why (drain, drainAndClose, closeNow). input closes a connection that is idle or slow. finish
+// is called when a response was written or input was decoded.
 //
-// Calls out: the session closes.
+// Calls out: input, output and calls are stopped.
 type ending struct {
 	*session
 	state sessionState
@@ -27,12 +28,6 @@ func (e *ending) over() bool { return e.state == closed }
 
 // refuses reports whether calls are refused, since the consumer had time to learn of the end.
 func (e *ending) refuses() bool { return e.state == draining }
-
-// stop makes the session closed.
-func (e *ending) stop() {
-	e.state.become(closed)
-	e.host.Loop.Stop(&e.grace)
-}
 
 // drain tells the consumer to send no more calls, and closes once all have their responses.
 func (e *ending) drain() {
@@ -55,4 +50,35 @@ func (e *ending) finish() {
 	if e.state == draining && e.calls.len() == 0 && !e.input.midway() {
 		e.drainAndClose()
 	}
+}
+
+// drainAndClose ends the session, and closes the connection once the responses are sent.
+func (e *ending) drainAndClose() {
+	e.output.write()
+	e.close()
+	e.conn.Drain()
+}
+
+// close ends the session, and cancels the calls in flight. The caller closes the connection.
+func (e *ending) close() {
+	if e.over() {
+		return
+	}
+	e.state.become(closed)
+	e.host.Loop.Stop(&e.grace)
+	e.input.stop()
+	e.output.drop()
+	e.calls.cancelAll()
+}
+
+// closeNow closes the connection. Nobody learns of the responses to the calls in flight.
+func (e *ending) closeNow() {
+	inFlight := e.calls.inFlight()
+	e.close()
+	for _, ex := range inFlight {
+		ex.AbandonNow()
+	}
+	e.host.Remove(e.session)
+	e.output.stop()
+	e.conn.Close()
 }

@@ -16,7 +16,7 @@ import (
 
 // input makes calls of frames, as they arrive, up to mux.MaxStreams at a time.
 //
-// Calls in: the session gives it bytes (receive), and ends it (stop). The reader calls it for each frame.
+// Calls in: the session gives it bytes (receive), and the ending ends it (stop). The reader calls it for each frame.
 //
 // Calls out: a whole call goes to calls.add. The response to a heartbeat, and to a call that is refused, goes into
 // output.buffer.
@@ -62,8 +62,13 @@ func (in *input) startTimeout() {
 // startIdle starts timeouts.idle.
 func (in *input) startIdle() { in.timeout.StartIdle(in.host.Config.Timeouts.Idle) }
 
-// idleFor returns how long the consumer has sent nothing.
-func (in *input) idleFor() time.Duration { return in.timeout.IdleFor() }
+// idleFor returns how long the consumer has sent nothing, 0 while it waits for a response.
+func (in *input) idleFor() time.Duration {
+	if in.calls.len() > 0 {
+		return 0
+	}
+	return in.timeout.IdleFor()
+}
 
 // onTimeout closes a connection that is idle, or whose frame is incomplete for too long.
 func (in *input) onTimeout(k loop.TimeoutKind) {
@@ -74,7 +79,7 @@ func (in *input) onTimeout(k loop.TimeoutKind) {
 	if f := &in.reader.Frame; k == loop.TimeoutBody && f.Request && !f.Event {
 		in.refuse(f, cmp.Or(in.refusal, fault.SlowBody))
 	}
-	in.drainAndClose()
+	in.ending.drainAndClose()
 }
 
 var _ dubbo.FrameHandler = (*input)(nil)
@@ -95,7 +100,7 @@ func (in *input) OnHeader(f *dubbo.Frame, length int) (keep bool) {
 		in.refusal = fault.Draining
 	case in.calls.len() == mux.MaxStreams:
 		in.refusal = fault.Pipelined
-	case in.overBudget(length):
+	case in.memory.overBudget(length):
 		in.refusal = fault.Overloaded
 	}
 	return in.refusal == nil
@@ -126,7 +131,7 @@ func (in *input) begin(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 		in.refuse(f, fault.OfCall(err))
 		return
 	}
-	in.recount() // the exchange counts the body from here on
+	in.memory.recount() // the exchange counts the body from here on
 	ex := in.host.Pool.Exchange(&in.calls)
 	req := &ex.Request
 	req.Codec, _ = dubbo.CodecOf(f.Serialization)
@@ -161,7 +166,7 @@ func (in *input) refuse(f *dubbo.Frame, why *fault.Failure) {
 // stop ends the input, and drops an incomplete frame.
 func (in *input) stop() {
 	in.reader.Close()
-	in.recount()
+	in.memory.recount()
 	in.timeout.Stop()
 }
 

@@ -1,15 +1,17 @@
 package dubbo
 
 import (
+	"time"
+
 	"github.com/remora-proxy/remora/protocol/dubbo"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/identity"
 	"github.com/remora-proxy/remora/proxy/loop"
-	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// session is a downstream Dubbo connection, in four parts. They use no field of each other.
+// session is a downstream Dubbo connection: it hands the events of the connection to its parts, which use no field of each
+// other.
 type session struct {
 	host     *downstream.Host
 	conn     loop.Conn
@@ -19,8 +21,7 @@ type session struct {
 	calls  calls
 	output output
 	ending ending
-
-	account shard.Account // of an incomplete frame
+	memory memory
 
 	downstream.SessionNode
 }
@@ -33,7 +34,7 @@ func NewAcceptor(h *downstream.Host) downstream.Acceptor {
 
 func newSession(h *downstream.Host, l *exchange.Listener, scratch *dubbo.Invocation) *session {
 	s := &session{host: h, listener: l}
-	s.calls.session = s
+	s.calls.session, s.memory.session = s, s
 	s.input.init(s, scratch)
 	s.output.init(s)
 	s.ending.init(s)
@@ -46,7 +47,7 @@ func (s *session) OnOpen(c loop.Conn) {
 	s.host.Add(s)
 	s.input.startIdle()
 	if s.listener.Closing || s.host.Process.Draining.Load() { // accepted just before the listener closed
-		s.Drain()
+		s.ending.drain()
 	}
 }
 
@@ -56,10 +57,10 @@ func (s *session) OnData(b []byte) {
 	}
 	if err := s.input.receive(b); err != nil {
 		s.host.Log.Warn("connection closed: malformed input", "peer", s.conn.RemoteAddr(), "error", err)
-		s.drainAndClose()
+		s.ending.drainAndClose()
 		return
 	}
-	s.recount()
+	s.memory.recount()
 	s.ending.finish()
 	s.input.startTimeout()
 }
@@ -70,33 +71,33 @@ func (s *session) RemoteAddr() string { return s.conn.RemoteAddr() }
 
 func (s *session) PeerNames() *identity.Names { return identity.Of(s.conn) }
 
-// Retire drains the connection: the consumer sends its calls elsewhere.
-func (s *session) Retire() { s.Drain() }
-
-// Drain tells the consumer to send no more calls, and closes once all have their responses.
-func (s *session) Drain() { s.ending.drain() }
-
-// drainAndClose ends the session, and closes the connection once the responses are sent.
-func (s *session) drainAndClose() {
-	s.output.write()
-	s.close()
-	s.conn.Drain()
-}
-
 func (s *session) OnClose(error) {
-	s.close()
+	s.ending.close()
 	s.input.release()
 	s.output.stop()
 	s.host.OnClosed(s)
 }
 
-// close ends the session, and cancels the calls in flight. The caller closes the connection.
-func (s *session) close() {
-	if s.ending.over() {
-		return
-	}
-	s.ending.stop()
-	s.input.stop()
-	s.output.drop()
-	s.calls.cancelAll()
-}
+// Retire implements downstream.session. The consumer sends its calls elsewhere.
+func (s *session) Retire() { s.ending.drain() }
+
+// Drain implements downstream.session.
+func (s *session) Drain() { s.ending.drain() }
+
+// CloseIdle implements downstream.session.
+func (s *session) CloseIdle() { s.input.onTimeout(loop.TimeoutIdle) }
+
+// CloseNow implements shard.Holder.
+func (s *session) CloseNow() { s.ending.closeNow() }
+
+// HasInput implements downstream.session.
+func (s *session) HasInput() bool { return s.conn.HasInput() }
+
+// IdleFor implements downstream.session.
+func (s *session) IdleFor() time.Duration { return s.input.idleFor() }
+
+// Buffered implements downstream.session.
+func (s *session) Buffered() int { return s.memory.buffered() }
+
+// ShedLargest implements shard.Holder.
+func (s *session) ShedLargest() bool { return s.memory.shedLargest() }

@@ -66,7 +66,7 @@ func (c *call) keep(b []byte) bool {
 	if int64(len(ex.BodyBuffer.B)+len(b)) > s.host.MessageLimits.Message {
 		return false
 	}
-	if s.overBudget(ex, len(b)) {
+	if s.memory.overBudget(ex, len(b)) {
 		c.refuse(fault.Overloaded)
 		return true
 	}
@@ -82,7 +82,7 @@ func (c *call) complete(trailers []protocol.Header) {
 		ex.BodyBuffer = s.host.Buffers.Get(0)
 	}
 	more := protocol.TextOf(trailers)
-	if more > 0 && s.overBudget(ex, more) {
+	if more > 0 && s.memory.overBudget(ex, more) {
 		c.refuse(fault.Overloaded)
 		return
 	}

@@ -193,7 +193,7 @@ func (cs *calls) onTimer() {
 		cs.due = loop.Due(next)
 		cs.host.Loop.After(next-now, &cs.timer)
 	}
-	cs.recount()
+	cs.memory.recount()
 	cs.output.schedule(false)
 }
 
@@ -260,6 +260,9 @@ func (cs *calls) Concurrency(ex *exchange.Exchange, most int) int {
 		}
 	})
 }
+
+// OverShare implements exchange.Caller.
+func (cs *calls) OverShare(ex *exchange.Exchange) bool { return cs.memory.overShare(ex) }
 
 // keepCancelled keeps a request that the client has cancelled until Finished.
 func (cs *calls) keepCancelled(ex *exchange.Exchange) {

@@ -78,8 +78,13 @@ func (in *input) startTimeout() {
 	}
 }
 
-// idleFor returns how long the client has sent nothing.
-func (in *input) idleFor() time.Duration { return in.timeout.IdleFor() }
+// idleFor returns how long the client has sent nothing, 0 while it waits for a response.
+func (in *input) idleFor() time.Duration {
+	if in.calls.len() > 0 {
+		return 0
+	}
+	return in.timeout.IdleFor()
+}
 
 // stop ends the timeouts of a session that closes.
 func (in *input) stop() { in.timeout.Stop() }
@@ -90,14 +95,13 @@ func (in *input) release() { in.timeout.Close() }
 // onTimeout closes a connection whose head is incomplete for too long, and drains an idle one.
 func (in *input) onTimeout(k loop.TimeoutKind) {
 	if k == loop.TimeoutIdle {
-		in.Drain()
+		in.ending.drain()
 		return
 	}
 	in.host.Refuse(&in.calls, nil, fault.SlowHead)
 	in.codec.GoAway(http2.EnhanceYourCalm)
 	in.output.last()
-	in.close()
-	in.conn.Drain()
+	in.ending.drainAndClose()
 }
 
 // NewRequest implements http2.RequestHandler.
@@ -110,7 +114,7 @@ func (in *input) NewRequest(st *http2.Stream) (*protocol.Request, *bytebufferpoo
 // MayGrow implements http2.Handler. It charges the head before that takes the memory.
 func (in *input) MayGrow(st *http2.Stream, n int) bool {
 	ex := st.Owner.(*call).ex
-	if in.overBudget(ex, n-ex.HeldByRequest()) {
+	if in.memory.overBudget(ex, n-ex.HeldByRequest()) {
 		return false
 	}
 	ex.ChargeHead(n)
@@ -135,7 +139,7 @@ func (in *input) OnRequest(st *http2.Stream, end bool) {
 	case end:
 		c.begin()
 		return
-	case in.overBudget(c.ex, 0): // a client can keep it open, and send no body that would be refused
+	case in.memory.overBudget(c.ex, 0): // a client can keep it open, and send no body that would be refused
 		c.refuse(fault.Overloaded)
 		return
 	}
@@ -155,7 +159,7 @@ func (in *input) OnRequest(st *http2.Stream, end bool) {
 // count counts a request. The last one that limits.requests allows drains the connection.
 func (in *input) count() {
 	if in.requests++; in.requests == in.host.Config.Limits.Requests {
-		in.Drain()
+		in.ending.drain()
 	}
 }
 

@@ -26,7 +26,7 @@ func (s *session) onKeepalive() {
 		k.pinged = false
 	case k.pinged:
 		s.host.Log.Warn("connection closed: the client did not respond to a PING", "listener", s.origin.Listener.Name, "peer", s.conn.RemoteAddr())
-		s.close()
+		s.ending.close()
 		s.conn.Close()
 		return
 	default:

@@ -59,7 +59,7 @@ func (o *output) write() {
 			o.outbound.Write(b)
 		}
 	}
-	o.recount()
+	o.memory.recount()
 	o.outbound.Watch()
 	o.input.startTimeout()
 	o.calls.watch()

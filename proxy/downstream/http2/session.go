@@ -10,10 +10,10 @@ import (
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/identity"
 	"github.com/remora-proxy/remora/proxy/loop"
-	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// session is a downstream connection of HTTP/2, in four parts. They use no field of each other.
+// session is a downstream connection of HTTP/2: it hands the events of the connection to its parts, which use no field of
+// each other.
 type session struct {
 	*acceptor
 	conn   loop.Conn
@@ -24,9 +24,8 @@ type session struct {
 	calls  calls
 	output output
 	ending ending
+	memory memory
 	keepalive
-
-	account shard.TableAccount // of the codec, and of pending calls
 
 	downstream.SessionNode
 }
@@ -56,6 +55,7 @@ func newSession(a *acceptor, l *exchange.Listener) *session {
 	s.calls.init(s)
 	s.output.init(s)
 	s.ending.init(s)
+	s.memory.session = s
 	s.keepalive.timer.Fire = s.onKeepalive
 	return s
 }
@@ -89,7 +89,7 @@ func (s *session) OnOpen(c loop.Conn) {
 	s.host.Loop.After(keepaliveInterval, &s.keepalive.timer)
 	s.output.schedule(false)
 	if s.origin.Listener.Closing || s.host.Process.Draining.Load() { // accepted just before the listener closed
-		s.Drain()
+		s.ending.drain()
 	}
 }
 
@@ -103,10 +103,10 @@ func (s *session) OnData(b []byte) {
 	case s.ending.over():
 		return
 	case err != nil:
-		s.fail(err)
+		s.ending.fail(err)
 		return
 	}
-	s.recount()
+	s.memory.recount()
 	s.input.startTimeout()
 	s.calls.watch()
 	s.output.schedule(s.calls.len() == 0)
@@ -116,12 +116,21 @@ func (s *session) OnData(b []byte) {
 	s.ending.finish()
 }
 
-// fail ends a connection whose peer broke a rule. The codec has queued a GOAWAY.
-func (s *session) fail(err error) {
-	s.input.report("HTTP/2 connection closed", err.(*http2.Error))
-	s.output.last()
-	s.close()
-	s.conn.Drain()
+var _ loop.HalfCloser = (*session)(nil)
+
+// OnEnd implements loop.HalfCloser.
+func (s *session) OnEnd() (stays bool) { return s.ending.endInput() }
+
+var _ loop.Verified = (*session)(nil)
+
+// OnUntrusted implements loop.Verified.
+func (s *session) OnUntrusted() { s.ending.distrust() }
+
+func (s *session) OnClose(error) {
+	s.ending.close()
+	s.input.release()
+	s.output.stop()
+	s.host.OnClosed(s)
 }
 
 func (s *session) Listener() *exchange.Listener { return s.origin.Listener }
@@ -130,138 +139,29 @@ func (s *session) RemoteAddr() string { return s.conn.RemoteAddr() }
 
 func (s *session) PeerNames() *identity.Names { return identity.Of(s.conn) }
 
-// Retire drains the connection: the client sends its next requests elsewhere.
-func (s *session) Retire() { s.Drain() }
+// Retire implements downstream.session. The client sends its next requests elsewhere.
+func (s *session) Retire() { s.ending.drain() }
 
-// Drain tells the client to send no more requests, and closes once all have their responses.
+// Drain implements downstream.session.
 func (s *session) Drain() { s.ending.drain() }
 
-var _ loop.Verified = (*session)(nil)
+// CloseIdle implements downstream.session.
+func (s *session) CloseIdle() { s.ending.closeIdle() }
 
-// OnUntrusted implements loop.Verified. The requests in flight have timeouts.drain to get their
-// responses. Later ones get none.
-func (s *session) OnUntrusted() { s.ending.distrust() }
-
-var _ loop.HalfCloser = (*session)(nil)
-
-// OnEnd implements loop.HalfCloser. Whole requests get their responses, unless none comes for timeouts.half_close.
-// Those that are cut short are cancelled, as if the client had reset them. The client can't respond to a PING.
-func (s *session) OnEnd() (stays bool) {
-	limit := s.host.Config.Timeouts.HalfClose
-	if limit == 0 || s.ending.over() {
-		return false
-	}
-	s.calls.cancelIncomplete()
-	if s.calls.len() == 0 && !s.codec.Ready() && s.conn.Buffered() == 0 {
-		return false
-	}
-	s.host.Loop.Stop(&s.keepalive.timer)
-	s.ending.endInput(limit)
-	return true
-}
-
-func (s *session) OnClose(error) {
-	s.close()
-	s.input.release()
-	s.output.stop()
-	s.host.OnClosed(s)
-}
-
-// close cancels the requests of the client, which can't get their responses any more. The caller
-// closes the connection.
-func (s *session) close() {
-	if s.ending.over() {
-		return
-	}
-	s.ending.stop()
-	s.input.stop()
-	s.host.Loop.Stop(&s.keepalive.timer)
-	s.calls.cancelAll()
-	s.codec.Close()
-	s.recount()
-}
-
-func (s *session) CloseNow() {
-	inFlight := s.calls.inFlight()
-	s.close()
-	for _, ex := range inFlight {
-		ex.AbandonNow()
-	}
-	s.host.Remove(s)
-	s.output.stop()
-	s.conn.Close()
-}
-
-// CloseIdle closes an idle session. The client learns that no request on its way was processed.
-func (s *session) CloseIdle() {
-	if s.ending.over() {
-		return
-	}
-	s.codec.Drain()
-	s.codec.GoAway(http2.NoError)
-	s.output.last()
-	s.close()
-	s.conn.Drain()
-}
+// CloseNow implements shard.Holder.
+func (s *session) CloseNow() { s.ending.closeNow() }
 
 // HasInput implements downstream.session.
 func (s *session) HasInput() bool { return s.conn.HasInput() }
 
 // IdleFor implements downstream.session.
-func (s *session) IdleFor() time.Duration {
-	if s.calls.len() > 0 {
-		return 0
-	}
-	return s.input.idleFor()
-}
+func (s *session) IdleFor() time.Duration { return s.input.idleFor() }
 
-// overBudget reports whether ex must not grow by n bytes: memory is short, and the connection holds
-// more than its share.
-func (s *session) overBudget(ex *exchange.Exchange, n int) bool {
-	return s.host.Process.Budget.Full(s.account.Messages()+ex.Held) && s.use().Excludes(s.host.Shard, ex.HeldByRequest()+n)
-}
+// Buffered implements downstream.session.
+func (s *session) Buffered() int { return s.memory.use().Held }
 
-// OverShare implements exchange.Caller.
-func (s *session) OverShare(ex *exchange.Exchange) bool {
-	return s.use().Excludes(s.host.Shard, ex.HeldByRequest())
-}
+// Reclaimable implements downstream.session.
+func (s *session) Reclaimable() int { return s.memory.reclaimable() }
 
-func (s *session) use() shard.Use {
-	held, unread := s.calls.held()
-	out := s.output.counted()
-	return shard.Use{Held: held + s.codec.BufferedFrames() + out + s.account.Tables(), Unread: unread + out, Requests: s.calls.len()}
-}
-
-// Buffered implements shard.Holder.
-func (s *session) Buffered() int { return s.use().Held }
-
-// recount charges the memory that the codec and pending calls hold to limits.buffered, tables included. The bodies of
-// messages are charged by their exchange or response, and those of streams by their pipe.
-func (s *session) recount() {
-	if s.ending.over() {
-		s.account.Count(s.host.Shard, 0, 0)
-		return
-	}
-	s.account.Count(s.host.Shard, s.codec.Encoded()+s.calls.extra(), s.codec.Interned())
-}
-
-// Reclaimable returns the bytes of the tables of a connection that carries no request.
-func (s *session) Reclaimable() int {
-	if s.calls.len() > 0 {
-		return 0
-	}
-	return s.account.Tables()
-}
-
-// ShedLargest implements shard.Holder. It drops a request that is incomplete or in flight, or a
-// response that the client does not read.
-func (s *session) ShedLargest() bool {
-	c := s.calls.largest()
-	if c == nil {
-		return false
-	}
-	c.drop()
-	s.recount()
-	s.output.schedule(false)
-	return true
-}
+// ShedLargest implements shard.Holder.
+func (s *session) ShedLargest() bool { return s.memory.shedLargest() }

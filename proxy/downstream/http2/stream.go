@@ -76,7 +76,7 @@ func (c *call) leave() {
 
 // checkProcess returns why the process lets no request leave the loop now, or nil.
 func (c *call) checkProcess() *fault.Failure {
-	return exchange.Process(c.session.host.Process, c.session.account.Messages()+c.ex.Held, false)
+	return exchange.Process(c.session.host.Process, c.session.memory.messages()+c.ex.Held, false)
 }
 
 // streamRequest returns the request of c as one that owns its memory.
@@ -136,7 +136,7 @@ func (p *pipe) ready() {
 		c.closePipe()
 		s.calls.remove(c)
 	}
-	s.recount()
+	s.memory.recount()
 	s.input.startTimeout()
 	s.output.schedule(true)
 	s.calls.watch()

@@ -17,8 +17,8 @@ import (
 
 // calls has the requests of a link that began and have not ended. It is their exchange.Caller.
 //
-// Calls in: input adds a request (add), finds it for a CANCEL (find), and removes it (remove). The session asks what all
-// hold (use, requests, largest), and ends them (cancelAll).
+// Calls in: input adds a request (add), finds it for a CANCEL (find), and removes it (remove). memory asks what all
+// hold (held, requests, largest), and the ending ends them (cancelAll).
 //
 // Calls out: responses go to the writer of the link. When a cancelled request has ended, the ending may be over
 // (ending.finish).
@@ -72,15 +72,15 @@ func (cs *calls) cancelAll() {
 	cs.all.Clear()
 }
 
-// use returns what the link holds. The requests in flight are counted once in a turn of the loop,
+// held returns the bytes of requests and of responses that wait, and of these those of responses. The requests in flight are counted once in a turn of the loop,
 // and those that arrive in it are added, also if they end in it: a peer can make the loop ask this
 // for each short frame.
-func (cs *calls) use() shard.Use {
+func (cs *calls) held() (all, unread int) {
 	if now := cs.host.Loop.Now(); now != cs.countedAt {
 		cs.countedAt, cs.unread = now, cs.Writer.Waiting()
 		cs.counted = cs.unread + cs.requests()
 	}
-	return shard.Use{Held: cs.encoded() + cs.counted, Unread: cs.unread, Requests: cs.all.Len()}
+	return cs.counted, cs.unread
 }
 
 // requests returns the bytes of the requests, and of their responses so far.
@@ -198,9 +198,7 @@ func (cs *calls) Finished(ex *exchange.Exchange, responded bool) {
 }
 
 // OverShare implements exchange.Caller.
-func (cs *calls) OverShare(ex *exchange.Exchange) bool {
-	return cs.use().Excludes(cs.host.Shard, ex.HeldByRequest())
-}
+func (cs *calls) OverShare(ex *exchange.Exchange) bool { return cs.memory.overShare(ex) }
 
 // Concurrency implements exchange.Caller. A link carries the requests of many connections. The other sidecar
 // says which of them is alone on its connection.

@@ -7,10 +7,10 @@ import (
 
 // ending is how a link ends: it drains, and closes behind the last response.
 //
-// Calls in: the session says why (drain, distrust). input says which requests the peer has sent (note). finish is called
-// when a response was sent or input was decoded.
+// Calls in: the session says why (drain, distrust, lose, leaveIdle, closeIdle, closeNow). input says which requests the
+// peer has sent (note). finish is called when a response was sent or input was decoded.
 //
-// Calls out: the session closes.
+// Calls out: input and calls are stopped.
 type ending struct {
 	*session
 	newest uint64 // highest id of a request that was complete or refused
@@ -32,7 +32,7 @@ func (e *ending) drain() {
 // distrust drains the link of a peer that is no longer accepted. The requests in flight have timeouts.drain.
 func (e *ending) distrust() {
 	if e.State() == linkconn.Opening {
-		e.OnLost()
+		e.lose()
 		return
 	}
 	e.drain()
@@ -44,7 +44,66 @@ func (e *ending) distrust() {
 // that they were not processed. Usually the dialler closes first, once it has all responses.
 func (e *ending) finish() {
 	if e.State() == linkconn.Draining && e.calls.len() == 0 && e.Writer.Queued() == 0 && e.Reader.Buffered() == 0 {
-		e.Transport.Drain()
-		e.close()
+		e.drainAndClose()
 	}
+}
+
+// lose closes a link whose peer has gone, or breaks a rule.
+func (e *ending) lose() {
+	e.close()
+	e.Transport.Close()
+}
+
+// leaveIdle closes a link that has carried nothing for long. It sends a GOAWAY first: the peer then knows that a request
+// on its way was not processed.
+func (e *ending) leaveIdle() {
+	if e.State() == linkconn.Open {
+		e.drain()
+		return
+	}
+	e.lose()
+}
+
+// closeIdle refuses the requests in reassembly, and closes the link. The GOAWAY tells the peer that other requests
+// on their way were not processed.
+func (e *ending) closeIdle() {
+	for _, id := range e.Reader.ForgetAll() {
+		e.input.OnReject(id, link.Draining)
+	}
+	e.drain()
+	if e.State() != linkconn.Closed { // a frame has arrived in part
+		e.drainAndClose()
+	}
+}
+
+// drainAndClose ends the session, and closes the link once the responses are sent.
+func (e *ending) drainAndClose() {
+	e.Transport.Drain()
+	e.close()
+}
+
+// close ends the session. It cancels the requests of the peer, which can't get their responses any more. The caller
+// closes the connection.
+func (e *ending) close() {
+	if e.State() == linkconn.Closed {
+		return
+	}
+	if e.State() != linkconn.Opening {
+		e.host.Process.Links.Add(-1)
+		e.listener.Links.Add(-1)
+	}
+	e.Stop()
+	e.input.stop()
+	e.calls.cancelAll()
+}
+
+// closeNow closes the link. Nobody learns of the responses to the requests in flight.
+func (e *ending) closeNow() {
+	inFlight := e.calls.inOrder()
+	e.close()
+	for _, entry := range inFlight {
+		entry.Value.AbandonNow()
+	}
+	e.host.Remove(e.session)
+	e.Transport.Close()
 }

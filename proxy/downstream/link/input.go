@@ -15,7 +15,7 @@ import (
 
 // input takes what the reader of the link has decoded, as its handler.
 //
-// Calls in: the session ends it (stop), and refuses what is incomplete while memory is short (reject).
+// Calls in: the ending ends it (stop). memory refuses what is incomplete while memory is short (reject).
 //
 // Calls out: a request goes to calls.add, and a CANCEL to the request in calls. ending.note gets the id of each request
 // that is complete or refused. A stream goes to leaving.take.
@@ -43,7 +43,7 @@ func (in *input) OnPreface(version uint8, peer link.Settings) {
 	in.host.Process.Links.Add(1) // before Draining is read: the count of Links relies on it
 	in.listener.Links.Add(1)
 	if in.listener.Closing || in.host.Process.Draining.Load() {
-		in.Drain()
+		in.ending.drain()
 	}
 }
 
@@ -155,7 +155,7 @@ func (in *input) countUseless() (open bool) {
 		return true
 	}
 	in.host.Log.Warn("link closed: the peer cancels or asks about more requests than it sends", "peer", in.RemoteAddr())
-	in.OnLost()
+	in.ending.lose()
 	return false
 }
 

@@ -19,7 +19,7 @@ import (
 //
 // Calls in: input gives it each stream (take).
 //
-// Calls out: Streams of package downstream get the connection, and the session closes.
+// Calls out: Streams of package downstream get the connection, and the ending closes the session.
 type leaving struct{ *session }
 
 // take takes the connection, which carries the stream st, off the loop. rest is what followed st's preface.
@@ -42,7 +42,7 @@ func (l *leaving) take(st link.Stream, rest []byte) {
 		l.refuseStream(&st, fault.Overloaded)
 		return
 	}
-	l.close()
+	l.ending.close()
 	h.Stats.Handoffs[stats.HandoffAccepted]++
 	client := exchange.ClientOf(&l.calls)
 	a := &downstream.StreamAccept{
@@ -93,5 +93,5 @@ func (l *leaving) refuseStream(st *link.Stream, f *fault.Failure) {
 	}
 	l.Transport.Write(out)
 	l.Transport.Drain()
-	l.close()
+	l.ending.close()
 }

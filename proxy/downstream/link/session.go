@@ -1,6 +1,8 @@
 package link
 
 import (
+	"time"
+
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
@@ -9,7 +11,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/mux/linkconn"
 )
 
-// session is the accepting end of one link, in four parts. They use no field of each other.
+// session is the accepting end of one link: it hands the events of the link to its parts, which use no field of each other.
 type session struct {
 	linkconn.Conn
 	host     *downstream.Host
@@ -19,6 +21,7 @@ type session struct {
 	calls   calls
 	leaving leaving
 	ending  ending
+	memory  memory
 
 	downstream.SessionNode
 }
@@ -30,9 +33,9 @@ func NewAcceptor(h *downstream.Host) downstream.Acceptor {
 
 func newSession(h *downstream.Host, l *exchange.Listener) *session {
 	s := &session{host: h, listener: l}
-	s.input.session, s.leaving.session, s.ending.session = s, s, s
+	s.input.session, s.leaving.session, s.ending.session, s.memory.session = s, s, s, s
 	s.calls.init(s)
-	limits := linkconn.Limits(h.Shard, s.overBudget)
+	limits := linkconn.Limits(h.Shard, s.memory.overBudget)
 	s.Init(h.Shard, link.NewAcceptor(linkconn.Settings(h.Shard.Process), limits, &s.input), &s.input)
 	return s
 }
@@ -55,20 +58,10 @@ func (s *session) InFlight() int { return s.calls.len() }
 func (s *session) BeforeFlush() { s.calls.reportLoad() }
 
 // OnLost implements linkconn.Handler.
-func (s *session) OnLost() {
-	s.close()
-	s.Transport.Close()
-}
+func (s *session) OnLost() { s.ending.lose() }
 
-// OnIdle implements linkconn.Handler. It sends a GOAWAY first: the peer then knows that a request on its way was not
-// processed.
-func (s *session) OnIdle() {
-	if s.State() == linkconn.Open {
-		s.Drain()
-		return
-	}
-	s.OnLost()
-}
+// OnIdle implements linkconn.Handler.
+func (s *session) OnIdle() { s.ending.leaveIdle() }
 
 func (s *session) OnOpen(c loop.Conn) {
 	s.Attach(c)
@@ -86,7 +79,7 @@ func (s *session) OnData(b []byte) {
 		} else {
 			s.Transport.Close()
 		}
-		s.close()
+		s.ending.close()
 		return
 	}
 	if s.host.Tables.Full() {
@@ -96,32 +89,38 @@ func (s *session) OnData(b []byte) {
 }
 
 func (s *session) OnClose(error) {
-	s.close()
+	s.ending.close()
 	s.host.OnClosed(s)
 }
 
-// Retire drains the link: the peer sends elsewhere what a GOAWAY excludes.
-func (s *session) Retire() { s.Drain() }
-
-// Drain tells the peer to send no more requests, and closes the link after the last response.
-func (s *session) Drain() { s.ending.drain() }
-
 var _ loop.Verified = (*session)(nil)
 
-// OnUntrusted implements loop.Verified. Requests in flight get their responses.
+// OnUntrusted implements loop.Verified.
 func (s *session) OnUntrusted() { s.ending.distrust() }
 
-// close cancels the requests of the peer, which can't get their responses any more. The caller
-// closes the connection.
-func (s *session) close() {
-	if s.State() == linkconn.Closed {
-		return
-	}
-	if s.State() != linkconn.Opening {
-		s.host.Process.Links.Add(-1)
-		s.listener.Links.Add(-1)
-	}
-	s.Stop()
-	s.input.stop()
-	s.calls.cancelAll()
-}
+// Retire implements downstream.session. The peer sends elsewhere what a GOAWAY excludes.
+func (s *session) Retire() { s.ending.drain() }
+
+// Drain implements downstream.session.
+func (s *session) Drain() { s.ending.drain() }
+
+// CloseIdle implements downstream.session.
+func (s *session) CloseIdle() { s.ending.closeIdle() }
+
+// CloseNow implements shard.Holder.
+func (s *session) CloseNow() { s.ending.closeNow() }
+
+// HasInput implements downstream.session.
+func (s *session) HasInput() bool { return s.Transport.HasInput() }
+
+// IdleFor implements downstream.session. An idle link closes without help.
+func (s *session) IdleFor() time.Duration { return 0 }
+
+// Buffered implements downstream.session.
+func (s *session) Buffered() int { return s.memory.buffered() }
+
+// Reclaimable implements downstream.session.
+func (s *session) Reclaimable() int { return s.memory.reclaimable() }
+
+// ShedLargest implements shard.Holder.
+func (s *session) ShedLargest() bool { return s.memory.shedLargest() }
