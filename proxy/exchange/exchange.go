@@ -3,7 +3,6 @@ package exchange
 import (
 	"time"
 
-	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
@@ -42,13 +41,11 @@ type passing struct {
 
 // admission is what an exchange was admitted to.
 type admission struct {
-	Route    *Route
-	service  *service.Service
-	passage  service.Passage
-	refused  *fault.Failure    // why the service refused the request when its head arrived; nil if it did not
-	sessions *service.Sessions // of the service when the exchange began; nil means none
-	key      uint64            // of the request, if the service picks by key
-	pin      *lb.Endpoint      // that the request is pinned to; nil means none
+	Route   *Route
+	service *service.Service
+	passage service.Passage
+	refused *fault.Failure // why the service refused the request when its head arrived; nil if it did not
+	session clientSession
 }
 
 // Open reports whether the caller still waits.

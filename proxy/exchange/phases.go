@@ -66,7 +66,7 @@ func (ex *Exchange) answerEarly(r *Route) (answered bool, f *fault.Failure) {
 		return true, nil
 	}
 	ex.Route = r
-	ex.takePin(r.Service) // the filter sees what the application sees
+	ex.session.takePin(ex, r.Service) // the filter sees what the application sees
 	if ex.overShare() {
 		return false, fault.Overloaded
 	}
@@ -97,7 +97,7 @@ func (ex *Exchange) admit(r *Route) (f *fault.Failure) {
 	ex.service = s
 	s.Arrived(ex.began, ex.size())
 	if s.Sessions != nil {
-		ex.join(s)
+		ex.session.join(ex, s)
 	}
 	ex.Request.Service = s.Shared.Wire
 	ex.Request.Idempotent = r.mayRepeat(&ex.Request)
@@ -118,7 +118,7 @@ func (ex *Exchange) Resume() {
 		return
 	}
 	ex.race.Entry = race.Entry{
-		Service: ex.service, Policy: &ex.Route.Policy, Key: ex.key, Pin: ex.pin, Bytes: ex.size(),
+		Service: ex.service, Policy: &ex.Route.Policy, Key: ex.session.key, Pin: ex.session.pin, Bytes: ex.size(),
 		CallerAttempt: ex.Request.Attempt, CallerHedged: ex.Request.Hedge, Tied: ex.Request.Tied,
 		Batch: ex.batch, NoHedge: ex.NoHedge, Class: ex.ClassName,
 		Keyed: ex.Route.consent.keyed(&ex.Request), Hold: ex.Request.Hold,
@@ -134,8 +134,8 @@ func (ex *Exchange) answerWith(by *race.Attempt, res *race.Response) {
 			return // ex may be over
 		}
 	}
-	if ex.sessions != nil {
-		res.Headers = ex.cookies(by).Apply(res.Headers)
+	if ex.session.sessions != nil {
+		res.Headers = ex.session.cookies(ex, by).Apply(res.Headers)
 	}
 	if f := ex.caller.Encode(ex, res); f != nil {
 		res.Release()
