@@ -122,7 +122,7 @@ type request struct {
 	start    time.Duration
 	tried    []*lb.Endpoint
 	done     bool
-	paid     bool // see hedge.Route.DrawPaid
+	paid     bool // see hedge.Delays.DrawPaid
 	measured bool
 }
 
@@ -132,11 +132,11 @@ func (m *mesh) arrive() {
 	}
 	m.After(time.Duration(m.rnd.ExpFloat64()/m.rate*float64(time.Second)), m.arrive)
 
-	delay := m.route.Delay(m.Now)
+	delay := m.route.Delays.Of(m.Now, 0)
 	if !m.noStall {
-		m.set.Stall = lb.Stall{After: m.route.Estimator.StallAfter(m.Now, &m.hedge), Probe: delay}
+		m.set.Stall = lb.Stall{After: m.route.Latencies.Primaries.StallAfter(m.Now, &m.hedge), Probe: delay}
 	}
-	r := &request{m: m, start: m.Now, paid: m.route.DrawPaid(m.Now, 0), measured: m.Now >= m.warmUp}
+	r := &request{m: m, start: m.Now, paid: m.route.Delays.DrawPaid(m.Now, 0), measured: m.Now >= m.warmUp}
 	if r.measured {
 		m.sent++
 		m.delays = append(m.delays, delay)
@@ -160,7 +160,7 @@ func (r *request) late() {
 	if r.done {
 		return
 	}
-	silent := m.route.SilentAfter(m.Now)
+	silent := m.route.Delays.SilentAfter(m.Now)
 	q := hedge.Question{Paid: r.paid, Idempotent: true, Left: math.MaxInt64, Endpoints: m.set.Len(), Stuck: r.stuck(silent)}
 	q.Active, q.Silent = m.set.CountSilent(m.Now, silent, &m.census)
 	e := m.set.PickHedge(lb.Query{Now: m.Now, Rand: m.rnd, Tried: r.tried}, q.Stuck)
@@ -181,7 +181,7 @@ func (r *request) late() {
 		r.paid = false
 	}
 	if len(r.tried) <= m.hedge.Max && (gate == hedge.Open || !m.askOnce && gate.Transient()) {
-		m.After(m.route.Delay(m.Now), r.late)
+		m.After(m.route.Delays.Of(m.Now, 0), r.late)
 	}
 }
 
@@ -210,18 +210,18 @@ func (r *request) attempt(e *lb.Endpoint, isHedge bool) {
 		}
 		r.done = true
 		if isHedge {
-			m.route.Won()
+			m.route.Counts.HedgesWon++
 		}
 		if r.measured {
 			m.latencies = append(m.latencies, m.Now-r.start)
 		}
 		switch {
 		case !isHedge:
-			m.route.Estimator.Observe(m.Now, m.Now-start)
+			m.route.Latencies.Primaries.Observe(m.Now, m.Now-start)
 		case m.losers == censored:
-			m.route.Estimator.Censor(m.Now)
+			m.route.Latencies.Primaries.Censor(m.Now)
 		case m.losers == cutOff:
-			m.route.Estimator.Observe(m.Now, m.Now-r.start)
+			m.route.Latencies.Primaries.Observe(m.Now, m.Now-r.start)
 		}
 	})
 }

@@ -85,13 +85,14 @@ func TestMergeRoutes(t *testing.T) {
 	report := func(delay time.Duration, classes []hedge.ClassReport, latencies ...time.Duration) stats.WorkerReport {
 		r := hedge.NewRoute(hedge.Policy{Mode: hedge.Shadow, Delay: delay, Quantile: .97, MaxDelay: delay}, 1)
 		for _, d := range latencies {
-			r.Observe(d, d, &hedge.Watch{Watch: forecast.Watch{Watched: true}})
+			r.Latencies.Observe(d, d, 0)
+			r.Shadow.End(d, &hedge.Watch{Watch: forecast.Watch{Watched: true}}, false)
 		}
-		forecasts, watched := r.Forecasts(1, 64)
+		forecasts, watched := r.Shadow.Forecasts(1, 64)
 		return stats.WorkerReport{Services: []stats.ServiceReport{{Name: "a", Tokens: 2, Routes: []stats.RouteReport{{
 			Classes: classes,
 			Delay:   delay, Counts: hedge.Counts{Primaries: 10, Hedges: 3, HedgesMissed: 1, HedgesWon: 1},
-			Latency: r.Estimator.Distribution(0), Watched: watched, Forecasts: forecasts,
+			Latency: r.Latencies.Primaries.Distribution(0), Watched: watched, Forecasts: forecasts,
 		}}}}}
 	}
 	svc := merge([]stats.WorkerReport{

@@ -115,7 +115,9 @@ func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[stri
 		if made.Service == nil {
 			continue
 		}
-		made.HedgeRoute.Bound(&r.quota)
+		if shadow := made.HedgeRoute.Shadow; shadow != nil {
+			shadow.Bound(&r.quota)
+		}
 		made.Service.Routes = append(made.Service.Routes, service.HedgedRoute{Route: made.HedgeRoute, Index: made.index})
 		if plan.Index < 0 {
 			r.Fixed[plan.Service] = made

@@ -14,8 +14,8 @@ func late(r *Route, from time.Duration, n, every int) time.Duration {
 		if i%every == 0 {
 			took = 49 * ms
 		}
-		r.Observe(from, took, &Watch{})
-		r.Choose(from)
+		r.Latencies.Observe(from, took, 0)
+		r.Delays.Choose(from)
 	}
 	return from
 }
@@ -37,11 +37,11 @@ func TestBestDelay(t *testing.T) {
 		p := auto()
 		c.change(p)
 		r := NewRoute(*p, 1)
-		if got := r.Delay(0); p.Delay == 0 && got != p.MaxDelay {
+		if got := r.Delays.Of(0, 0); p.Delay == 0 && got != p.MaxDelay {
 			t.Errorf("%s: without requests the delay is %v", c.name, got)
 		}
 		now := late(r, 0, 5000, 20)
-		if got := r.Delay(now); got < c.low || got > c.high {
+		if got := r.Delays.Of(now, 0); got < c.low || got > c.high {
 			t.Errorf("%s: the delay is %v, want %v to %v", c.name, got, c.low, c.high)
 		}
 	}
@@ -51,19 +51,19 @@ func TestBestDelay(t *testing.T) {
 func TestMeasuredHedges(t *testing.T) {
 	r := NewRoute(*auto(), 1)
 	now := late(r, 0, 5000, 20)
-	if best := r.Best(); !best.Gains() {
+	if best := r.Delays.Best(); !best.Gains() {
 		t.Fatalf("as long as no hedge is known: %+v", best)
 	}
 	for i := range 200 {
 		if i%2 == 0 {
-			r.Responded(now, 60*ms)
+			r.Latencies.Responded(now, 60*ms)
 		} else {
-			r.Withdrew(now, 45*ms)
+			r.Latencies.Withdrew(now, 45*ms)
 		}
 	}
 	now = late(r, now, 1100, 20)
-	if best := r.Best(); best.Gains() || r.Delay(now) < 49*ms {
-		t.Errorf("hedges take 60 ms: the delay is %v, %+v", r.Delay(now), best)
+	if best := r.Delays.Best(); best.Gains() || r.Delays.Of(now, 0) < 49*ms {
+		t.Errorf("hedges take 60 ms: the delay is %v, %+v", r.Delays.Of(now, 0), best)
 	}
 }
 
@@ -71,17 +71,17 @@ func TestMeasuredHedges(t *testing.T) {
 func TestBestRecovers(t *testing.T) {
 	r := NewRoute(*auto(), 1)
 	now := late(r, 0, 20_000, 20)
-	before := r.Delay(now)
+	before := r.Delays.Of(now, 0)
 	for range 3000 {
 		now += ms
-		r.Observe(now, 200*ms, &Watch{})
-		r.Choose(now)
+		r.Latencies.Observe(now, 200*ms, 0)
+		r.Delays.Choose(now)
 	}
-	if got := r.Delay(now); got <= before {
+	if got := r.Delays.Of(now, 0); got <= before {
 		t.Errorf("the delay is %v while requests take 200 ms", got)
 	}
 	now = late(r, now, 2000, 20)
-	if got := r.Delay(now); got > before+before/4 {
+	if got := r.Delays.Of(now, 0); got > before+before/4 {
 		t.Errorf("two seconds later the delay is %v; it was %v", got, before)
 	}
 }
@@ -94,16 +94,16 @@ func TestPays(t *testing.T) {
 	now := late(r, 0, 5000, 100)
 	paid := 0
 	for range 10_000 {
-		if r.DrawPaid(now, 0) {
+		if r.Delays.DrawPaid(now, 0) {
 			paid++
 		}
 	}
-	share := r.Best().Share
+	share := r.Delays.Best().Share
 	if want := int(10_000 * share); share > .7 || share < .5 || paid < want-200 || paid > want+200 {
-		t.Errorf("%d of 10000 requests are paid for, want a share of %v; %+v", paid, share, r.Best())
+		t.Errorf("%d of 10000 requests are paid for, want a share of %v; %+v", paid, share, r.Delays.Best())
 	}
 	r.Policy.Quantile = .97
-	if !r.DrawPaid(now, 0) {
+	if !r.Delays.DrawPaid(now, 0) {
 		t.Error("with a quantile the tokens alone decide")
 	}
 }
@@ -114,7 +114,7 @@ func TestInheritBest(t *testing.T) {
 	now := late(old, 0, 5000, 20)
 	r := NewRoute(*auto(), 1)
 	r.Inherit(old)
-	if got, want := r.Delay(now), old.Delay(now); got != want {
+	if got, want := r.Delays.Of(now, 0), old.Delays.Of(now, 0); got != want {
 		t.Errorf("the delay is %v after a reload, and was %v", got, want)
 	}
 }
@@ -130,16 +130,16 @@ func TestBestDelayOfClasses(t *testing.T) {
 			if i%25 == 0 {
 				took *= 4
 			}
-			r.Observe(now, took, &Watch{Class: r.ClassOf(now, nil, size)})
+			r.Latencies.Observe(now, took, r.Latencies.ClassOf(now, nil, size))
 			r.delayOfSize(now, size)
 		}
-		r.Choose(now)
+		r.Delays.Choose(now)
 	}
 	for size, low := range map[int]time.Duration{100: 3 * ms, 10_000: 15 * ms} {
 		if got := r.delayOfSize(now, size); got < low-low/8 || got > 2*low {
 			t.Errorf("the delay of %d bytes is %v, want %v or a little more", size, got, low)
 		}
-		if !r.DrawPaid(now, r.ClassOf(now, nil, size)) {
+		if !r.Delays.DrawPaid(now, r.Latencies.ClassOf(now, nil, size)) {
 			t.Errorf("the budget does not pay for %d bytes", size)
 		}
 	}

@@ -1,5 +1,5 @@
 // Package hedge decides when a request gets a second attempt: after what delay
-// (package choice, Estimator), and whether one more attempt is affordable and useful (Service,
+// (Delays), and whether one more attempt is affordable and useful (Service,
 // Gate). When the hedge timer of a race fires, lb picks the endpoint of the hedge,
 // and Decide allows it or names the gate that stops it.
 //
@@ -16,21 +16,27 @@
 //
 // The calls for one request, in their order, on its route r and its service s:
 //
-//	r.ClassOf, s.Primary, r.DelayOf, r.DrawPaid  the request begins, and its timer is set
-//	s.Decide                                     the timer fires; again after r.Again
-//	r.Observe or r.Censor                        the primary has responded, or was given up
-//	r.Responded or r.Withdrew; s.Done            the hedge has responded, or was cancelled
-//	r.Won                                        the hedge responded first
-//	r.Missed, s.Refund                           the hedge reached no application
+//	r.Latencies.ClassOf, s.Primary,
+//	r.Delays.Of, r.Delays.DrawPaid      the request begins, and its timer is set
+//	s.Decide                            the timer fires; again after r.Delays.Again
+//	r.Latencies.Observe or Censor       the primary has responded, or was given up
+//	r.Latencies.Responded or Withdrew;
+//	s.Done                              the hedge has responded, or was cancelled
+//	r.Savings.Overtaken                 the hedge responded first
+//	r.Savings.Judge                     the application has finished a hedged primary
+//	s.Refund                            the hedge reached no application
 //
 // The package is pure: time is an argument (a loop's monotonic clock), and there
 // are no locks and no allocations per request. One Estimator serves one route on
 // one loop, one Service serves one service on one loop. No other loop uses them.
 //
 //	policy.go     Policy, the settings
-//	route.go      Route: what a route has learned, and its counts; effect.go what hedging does to its requests
-//	heads.go      whether the first byte of a stream soon follows its head
 //	service.go    Service: the budget and the gates of a service
-//	estimator.go  Estimator: the latency of primary attempts
-//	delay.go      when a request is late: a time, a quantile, or the best delay (best.go); classes.go by class of request
+//	route.go      Route: joins the parts of a route, which follow
+//	latencies.go  Latencies: how long attempts take; estimator.go Estimator, of primaries
+//	savings.go    Savings: what hedges have saved
+//	delays.go     Delays: when a request is late: a time, a quantile, or the best delay (best.go)
+//	heads.go      Heads: whether the first byte of a stream soon follows its head
+//	shadow.go     ShadowMode: what hedges would do
+//	report.go     what is reported of a route; effect.go Effect, in words
 package hedge

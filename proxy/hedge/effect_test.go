@@ -86,11 +86,11 @@ func TestVerdict(t *testing.T) {
 func TestEffect(t *testing.T) {
 	r := NewRoute(Policy{Mode: On, Quantile: .97, MaxDelay: 50 * ms, Budget: .05, Max: 1}, 1)
 	for range 98 {
-		r.Observe(0, ms, &Watch{})
+		r.Latencies.Observe(0, ms, 0)
 	}
 	for range 2 {
-		r.Censor(5*ms, &Watch{})
-		r.Overtaken(5*ms, 5*ms)
+		r.Latencies.Censor(5*ms, 0)
+		r.Savings.Overtaken(5*ms, 5*ms)
 	}
 	check := func(what string, d *histogram.Distribution, want time.Duration, known bool) {
 		t.Helper()
@@ -102,8 +102,8 @@ func TestEffect(t *testing.T) {
 	e := r.Effect(5 * ms)
 	check("with", &e.With, 5*ms, true)
 	check("without", &e.Without, 0, false)
-	r.Judge(40*ms, 40*ms, 35*ms)
-	r.Judge(40*ms, 40*ms, 35*ms)
+	r.Savings.Judge(40*ms, 40*ms, 35*ms)
+	r.Savings.Judge(40*ms, 40*ms, 35*ms)
 	e = r.Effect(40 * ms)
 	check("with", &e.With, 5*ms, true)
 	check("without, when the primaries have ended", &e.Without, 40*ms, true)

@@ -1,7 +1,5 @@
 package hedge
 
-import "time"
-
 // mostFollowed bounds how many heads are held in vain in a row, and after how many first bytes in time others are held
 // again.
 const mostFollowed = 8
@@ -23,9 +21,3 @@ func (h *Heads) Followed() { h.followed = min(h.followed+1, mostFollowed) }
 
 // Missed counts a head that was held in vain.
 func (h *Heads) Missed() { h.followed = max(h.followed-4, -mostFollowed) }
-
-// HeadHold returns for how long the head of an attempt may be held, since that was sent: each hedge may follow after
-// another delay, and then has one delay to bring the first byte.
-func (r *Route) HeadHold(now time.Duration, w *Watch) time.Duration {
-	return time.Duration(1+r.Policy.Max) * r.Again(now, w.Class)
-}

@@ -51,7 +51,7 @@ func TestHeads(t *testing.T) {
 func TestHeadHold(t *testing.T) {
 	for most := 1; most <= 2; most++ {
 		r := NewRoute(Policy{Mode: On, Delay: 20 * time.Millisecond, Max: most}, 1)
-		if got, want := r.HeadHold(0, &Watch{}), time.Duration(1+most)*20*time.Millisecond; got != want {
+		if got, want := r.Delays.HeadHold(0, 0), time.Duration(1+most)*20*time.Millisecond; got != want {
 			t.Errorf("max %d: held for %v, want %v", most, got, want)
 		}
 	}

@@ -35,7 +35,7 @@ func minBurst(loops int) float64 { return minTotal / float64(max(1, loops)) }
 type Question struct {
 	Class      class.ID // of the request
 	Idempotent bool     // may reach two replicas
-	Paid       bool     // the result of Route.DrawPaid
+	Paid       bool     // the result of Delays.DrawPaid
 
 	// Cascade reports whether the request is itself a hedge or a retry of its
 	// sender. Hedging it again would multiply the load along a chain of services.
@@ -89,7 +89,7 @@ func (s *Service) Stream(now time.Duration, earns float64) { s.tokens.Primary(no
 // The gates of cost come last, so that their counters mean "would have been sent, had there
 // been more to spend". correlated comes before no_endpoint: when all other endpoints are
 // silent, it is the reason. The caller asks only with mode On and fewer than Max hedges sent,
-// and again after Route.Again if the result was Open or Transient.
+// and again after Delays.Again if the result was Open or Transient.
 func (s *Service) Decide(now time.Duration, r *Route, q *Question) Gate {
 	gate := s.gate(now, r, q)
 	r.Counts.Gates[gate]++
@@ -97,13 +97,13 @@ func (s *Service) Decide(now time.Duration, r *Route, q *Question) Gate {
 		s.tokens.Take(now)
 		s.inFlight++
 		r.Counts.Hedges++
-		r.worth.CountHedge()
+		r.Savings.worth.CountHedge()
 	}
 	return gate
 }
 
 func (s *Service) gate(now time.Duration, r *Route, q *Question) Gate {
-	_, median, _ := r.estimateOf(now, q.Class)
+	_, median, _ := r.Latencies.estimateOf(now, q.Class)
 	switch {
 	case !q.Idempotent:
 		return NotIdempotent
@@ -117,12 +117,12 @@ func (s *Service) gate(now time.Duration, r *Route, q *Question) Gate {
 		return NoEndpoint
 	case q.Left <= 0 || q.Left < median:
 		return Deadline
-	case !q.Stuck && !r.worth.Allows():
-		r.worth.Skip()
+	case !q.Stuck && !r.Savings.worth.Allows():
+		r.Savings.worth.Skip()
 		return Useless
 	case r.Policy.Budget <= 0 || !q.Paid && !q.Stuck || !s.tokens.Allows(now, q.Stuck):
 		return Budget
-	case s.inFlight >= s.limit(r.Estimator.estimate(now, r.Policy.quantile()).tail, s.tokens.PerSecond(now)):
+	case s.inFlight >= s.limit(r.Latencies.estimate(now).tail, s.tokens.PerSecond(now)):
 		return Concurrency
 	}
 	return Open

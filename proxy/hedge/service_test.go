@@ -84,7 +84,7 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, r, q := NewService(1), NewRoute(*auto(), 1), willing()
-			observe(&r.Estimator, 1000, 0, 4*ms)
+			observe(&r.Latencies.Primaries, 1000, 0, 4*ms)
 			c.do(&s, r, &q)
 			tokens, inFlight := s.Tokens(0), s.InFlight()
 			if got := s.Decide(0, r, &q); got != c.want {
@@ -122,16 +122,16 @@ func TestNoAllocations(t *testing.T) {
 	allocs := testing.AllocsPerRun(5000, func() {
 		now += ms
 		s.Primary(now, r)
-		r.Estimator.Observe(now, 2*ms)
-		r.Delay(now)
-		r.Estimator.StallAfter(now, &r.Policy)
-		r.Choose(now)
+		r.Latencies.Primaries.Observe(now, 2*ms)
+		r.Delays.Of(now, 0)
+		r.Latencies.Primaries.StallAfter(now, &r.Policy)
+		r.Delays.Choose(now)
 		q := willing()
 		if s.Decide(now, r, &q) == Open {
 			opened++
-			r.Estimator.Censor(now)
-			r.Won()
-			r.Responded(now, 3*ms)
+			r.Latencies.Primaries.Censor(now)
+			r.Counts.HedgesWon++
+			r.Latencies.Responded(now, 3*ms)
 			s.Done()
 		}
 	})
@@ -151,8 +151,8 @@ func BenchmarkRequest(b *testing.B) {
 	for b.Loop() {
 		now += 20 * time.Microsecond
 		s.Primary(now, r)
-		r.Delay(now)
-		r.Estimator.Observe(now, 2*ms)
+		r.Delays.Of(now, 0)
+		r.Latencies.Primaries.Observe(now, 2*ms)
 	}
 }
 
@@ -169,7 +169,7 @@ func stalls(last time.Duration) (s periodic.Stalls) {
 
 // neverSave closes the gate useless for seven of eight decisions.
 func neverSave(r *Route) {
-	for r.worth.OneIn() == 1 {
-		r.worth.Judge(ms, 0)
+	for r.Savings.worth.OneIn() == 1 {
+		r.Savings.worth.Judge(ms, 0)
 	}
 }

@@ -8,8 +8,8 @@ import (
 )
 
 func send(at time.Duration, r *Route, w *Watch, endpoint uint32) {
-	if s := r.Shadow(); s.Sent(at, &w.Watch, endpoint) {
-		s.Note(at, &w.Watch, false)
+	if s := r.Shadow; s.Sent(at, w, endpoint) {
+		s.Note(at, w, false)
 	}
 }
 
@@ -22,11 +22,13 @@ func TestForecastDeadlineOfClass(t *testing.T) {
 		learn(r, 1000, 0, map[int]time.Duration{100: ms, 10_000: 10 * ms})
 		var hedge Watch
 		send(cacheAge+3*ms, r, &hedge, 1)
-		r.Observe(cacheAge+4*ms, ms, &hedge)
-		w := Watch{Class: r.ClassOf(cacheAge, nil, size), Paid: true, Watch: forecast.Watch{Watched: true, Asked: cacheAge + 3*ms, Left: 8 * ms}}
+		r.Latencies.Observe(cacheAge+4*ms, ms, hedge.Class)
+		r.Shadow.End(cacheAge+4*ms, &hedge, false)
+		w := Watch{Class: r.Latencies.ClassOf(cacheAge, nil, size), Paid: true, Watch: forecast.Watch{Watched: true, Asked: cacheAge + 3*ms, Left: 8 * ms}}
 		send(cacheAge, r, &w, 0)
-		r.Censor(cacheAge+8*ms, &w)
-		if f, _ := r.Forecasts(cacheAge+8*ms, 1); f[0].Hedges != want {
+		r.Latencies.Censor(cacheAge+8*ms, w.Class)
+		r.Shadow.End(cacheAge+8*ms, &w, true)
+		if f, _ := r.Shadow.Forecasts(cacheAge+8*ms, 1); f[0].Hedges != want {
 			t.Errorf("%d hedges of a request of %d bytes, want %d", f[0].Hedges, size, want)
 		}
 	}

@@ -59,7 +59,7 @@ func (a *Attempt) learn(now, latency time.Duration, outcome stats.AttemptOutcome
 		r.Service.Responded(now, latency)
 	}
 	if v := &a.visit; latency > 0 {
-		v.ep.Learn(now, r.Policy.HedgeRoute.Scaled(now, latency, r.hedging.watch.Class), v.load)
+		v.ep.Learn(now, r.Policy.HedgeRoute.Latencies.Scaled(now, latency, r.hedging.watch.Class), v.load)
 	}
 	a.recordServiceTime()
 }

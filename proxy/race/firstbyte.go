@@ -30,7 +30,7 @@ func (h *hedging) headUntil(a *Attempt) time.Duration {
 	if h.hold == 0 {
 		h.hold = r.Hold
 		if h.mayHedge() && r.Policy.HedgeRoute.Heads.Hold() {
-			h.hold = max(h.hold, r.Policy.HedgeRoute.HeadHold(r.shard.Loop.Now(), &h.watch))
+			h.hold = max(h.hold, r.Policy.HedgeRoute.Delays.HeadHold(r.shard.Loop.Now(), h.watch.Class))
 		}
 	}
 	limit := r.request.Deadline - a.visit.sent
@@ -56,7 +56,7 @@ func (h *hedging) onStream(a *Attempt, src *StreamSource, now time.Duration) {
 	switch {
 	case !h.mayHedge():
 	case !route.Heads.Hold():
-		src.Stream.heads, src.Stream.headsUntil = &route.Heads, a.visit.sent+route.HeadHold(now, &h.watch)
+		src.Stream.heads, src.Stream.headsUntil = &route.Heads, a.visit.sent+route.Delays.HeadHold(now, h.watch.Class)
 	case now < h.headUntil(a):
 		route.Heads.Followed()
 	case a.holds && src.Body.Length() == 0: // in vain. Of another sidecar only the time tells: the head may just be late

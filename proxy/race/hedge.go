@@ -52,16 +52,16 @@ func (h *hedging) start(now time.Duration) {
 	if r.Policy.classHeader != "" && r.Class == nil {
 		r.Class = protocol.Find(r.request.Headers, r.Policy.classHeader)
 	}
-	h.watch.Class = route.ClassOf(now, r.Class, len(r.request.Body))
+	h.watch.Class = route.Latencies.ClassOf(now, r.Class, len(r.request.Body))
 	if r.NoHedge || route.Policy.Mode == hedge.Off {
 		return
 	}
-	if route.Shadow() != nil && r.request.Idempotent && !r.cascade() && r.Service.Set.Len() > 1 {
-		route.Begin(&h.watch)
+	if route.Shadow != nil && r.request.Idempotent && !r.cascade() && r.Service.Set.Len() > 1 {
+		route.Shadow.Begin(&h.watch)
 	}
 	if route.Policy.Mode == hedge.On || h.watch.Watched {
-		h.watch.Paid = route.DrawPaid(now, h.watch.Class)
-		h.arm(now, route.DelayOf(now, h.watch.Class))
+		h.watch.Paid = route.Delays.DrawPaid(now, h.watch.Class)
+		h.arm(now, route.Delays.Of(now, h.watch.Class))
 	}
 }
 
@@ -76,7 +76,7 @@ func (h *hedging) onTimer() {
 	switch {
 	case h.due.PutOff(now):
 		r.shard.Loop.After(0, &h.timer)
-	case r.Policy.HedgeRoute.Shadow() != nil:
+	case r.Policy.HedgeRoute.Shadow != nil:
 		h.watch.Asked = now
 	case r.retrying.notBefore == 0 || !h.putOff(now):
 		h.ask(now)
@@ -103,7 +103,7 @@ func (h *hedging) putOff(now time.Duration) bool {
 // ask sends a hedge if every gate is open. It picks the endpoint first, since one of the gates asks for it.
 func (h *hedging) ask(now time.Duration) {
 	r, route := h.race, h.race.Policy.HedgeRoute
-	s, silentAfter := r.Service, route.SilentAfter(now)
+	s, silentAfter := r.Service, route.Delays.SilentAfter(now)
 	stuck := r.silentFor(now, silentAfter)
 	ep := s.Set.PickHedge(s.Query(r.Key, r.tried[:r.Launched]), stuck)
 	q := hedge.Question{
@@ -152,7 +152,7 @@ func (r *Race) silentFor(now, after time.Duration) bool {
 
 // again returns the delay after which another hedge may follow.
 func (h *hedging) again(now time.Duration) time.Duration {
-	return h.race.Policy.HedgeRoute.Again(now, h.watch.Class)
+	return h.race.Policy.HedgeRoute.Delays.Again(now, h.watch.Class)
 }
 
 func (h *hedging) arm(now, delay time.Duration) {
@@ -164,7 +164,7 @@ func (h *hedging) arm(now, delay time.Duration) {
 // later, at most maxReplaced times.
 func (h *hedging) onRefused(now time.Duration) {
 	r := h.race
-	r.Policy.HedgeRoute.Missed()
+	r.Policy.HedgeRoute.Counts.HedgesMissed++
 	if h.replaced == maxReplaced || len(r.request.Body) > replacedBody {
 		h.refused++
 		return

@@ -12,7 +12,7 @@ func (h *hedging) onSent(a *Attempt, now time.Duration) {
 	if !h.watch.Hedgeable || a.kind != primaryAttempt {
 		return
 	}
-	r, shadow, w := h.race, h.race.Policy.HedgeRoute.Shadow(), &h.watch.Watch
+	r, shadow, w := h.race, h.race.Policy.HedgeRoute.Shadow, &h.watch
 	w.Left = r.request.Deadline - now
 	if shadow.Sent(now, w, a.visit.endpoint().ID) {
 		shadow.Note(now, w, r.Service.Set.Stalled(now, a.visit.ep) || !a.visit.ep.Spare(now))
@@ -22,7 +22,11 @@ func (h *hedging) onSent(a *Attempt, now time.Duration) {
 // onResponse tells the latency of a primary that the race waits for.
 func (h *hedging) onResponse(a *Attempt, now time.Duration) {
 	if h.counts(a) {
-		h.race.Policy.HedgeRoute.Observe(now, now-a.visit.sent, &h.watch)
+		route := h.race.Policy.HedgeRoute
+		route.Latencies.Observe(now, now-a.visit.sent, h.watch.Class)
+		if h.watch.Follows() {
+			route.Shadow.End(now, &h.watch, false)
+		}
 	}
 }
 
@@ -30,7 +34,11 @@ func (h *hedging) onResponse(a *Attempt, now time.Duration) {
 // would sink.
 func (h *hedging) onLate(a *Attempt, now time.Duration) {
 	if h.counts(a) {
-		h.race.Policy.HedgeRoute.Censor(now, &h.watch)
+		route := h.race.Policy.HedgeRoute
+		route.Latencies.Censor(now, h.watch.Class)
+		if h.watch.Follows() {
+			route.Shadow.End(now, &h.watch, true)
+		}
 	}
 }
 
@@ -39,14 +47,14 @@ func (h *hedging) onOvertaken(a *Attempt, now time.Duration) {
 	h.onLate(a, now)
 	if h.counts(a) && h.sent > 0 {
 		h.overtaken = now
-		h.race.Policy.HedgeRoute.Overtaken(now, now-a.visit.sent)
+		h.race.Policy.HedgeRoute.Savings.Overtaken(now, now-a.visit.sent)
 	}
 }
 
 // onWithdrawn tells for how long a hedge had no response before it was withdrawn.
 func (h *hedging) onWithdrawn(a *Attempt, now time.Duration) {
 	if a.kind == hedgeAttempt {
-		h.race.Policy.HedgeRoute.Withdrew(now, now-a.visit.sent)
+		h.race.Policy.HedgeRoute.Latencies.Withdrew(now, now-a.visit.sent)
 	}
 }
 
@@ -55,7 +63,7 @@ func (h *hedging) onDone(a *Attempt, now time.Duration) {
 	route, saved := h.race.Policy.HedgeRoute, time.Duration(0)
 	switch {
 	case a.kind == hedgeAttempt:
-		route.Responded(now, now-a.visit.sent)
+		route.Latencies.Responded(now, now-a.visit.sent)
 		return
 	case h.sent == h.refused || !h.counts(a):
 		return
@@ -66,5 +74,5 @@ func (h *hedging) onDone(a *Attempt, now time.Duration) {
 	case a.Lingering(): // its caller has gone, or its time was up
 		return
 	}
-	route.Judge(now, now-a.visit.sent, saved)
+	route.Savings.Judge(now, now-a.visit.sent, saved)
 }

@@ -199,7 +199,7 @@ func (r *Race) Buffered() (n int) {
 // CountWin notes that the caller got the response of by, which counts as status.
 func (r *Race) CountWin(by *Attempt, status int) {
 	if by.kind == hedgeAttempt && status < 500 {
-		r.Policy.HedgeRoute.Won()
+		r.Policy.HedgeRoute.Counts.HedgesWon++
 	}
 }
 

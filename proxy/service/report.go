@@ -47,18 +47,20 @@ type HedgedRoute struct {
 // RetireRoute keeps the counts of a route that is gone.
 func (s *Service) RetireRoute(h *hedge.Route) {
 	s.Stats.Counts.Add(&h.Counts)
-	h.Retire()
+	if h.Shadow != nil {
+		h.Shadow.Retire()
+	}
 }
 
 func (h *HedgedRoute) report(now time.Duration, d stats.Detail) stats.RouteReport {
 	out := stats.RouteReport{
-		Route: h.Index, Mode: h.Policy.Mode, Delay: h.Delay(now), Choice: h.Best(), Counts: h.Counts,
-		Latency: h.Estimator.Distribution(now),
+		Route: h.Index, Mode: h.Policy.Mode, Delay: h.Delays.Of(now, 0), Choice: h.Delays.Best(), Counts: h.Counts,
+		Latency: h.Latencies.Primaries.Distribution(now),
 	}
 	if d != stats.Counters {
 		out.Classes, out.Effect = h.Classes(now), h.Effect(now)
 	}
-	out.Forecasts, out.Watched = h.Forecasts(now, int(d))
+	out.Forecasts, out.Watched = h.Shadow.Forecasts(now, int(d))
 	return out
 }
 

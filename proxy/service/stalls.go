@@ -50,8 +50,8 @@ func (st *stalls) refresh(now time.Duration) {
 	s, of := st.service, lb.Stall{}
 	st.next = now + thresholdEvery
 	for _, r := range s.Routes {
-		of.After = max(of.After, r.Estimator.StallAfter(now, &r.Policy))
-		of.Probe = max(of.Probe, r.Estimator.Delay(now, &r.Policy))
+		of.After = max(of.After, r.Latencies.Primaries.StallAfter(now, &r.Policy))
+		of.Probe = max(of.Probe, r.Latencies.Primaries.Delay(now, &r.Policy))
 	}
 	s.Set.Stall = of
 	s.Probes.refresh(now)
@@ -96,7 +96,7 @@ func (st *stalls) chooseDelays(now time.Duration) {
 	routes := st.service.Routes
 	for range min(choosePerLook, len(routes)) {
 		st.chosen = (st.chosen + 1) % len(routes)
-		routes[st.chosen].Choose(now)
+		routes[st.chosen].Delays.Choose(now)
 	}
 }
 

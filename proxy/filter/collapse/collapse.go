@@ -99,7 +99,7 @@ func (f *filter) Request(ex *exchange.Exchange) exchange.Next {
 		f.counts.CollapseAlone++
 		return exchange.Continue
 	}
-	fl.wait(f.join(ex, fl), now, ex.Route.HedgeRoute.Delay(now))
+	fl.wait(f.join(ex, fl), now, ex.Route.HedgeRoute.Delays.Of(now, 0))
 	return exchange.Wait
 }
 

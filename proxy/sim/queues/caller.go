@@ -42,15 +42,15 @@ func (c *caller) begin(r *request, work time.Duration) {
 		c.foresee(r, work)
 		return
 	}
-	r.class = c.route.ClassOf(w.now, nil, r.size)
-	delay := c.route.DelayOf(w.now, r.class)
-	e := &c.route.Estimator
+	r.class = c.route.Latencies.ClassOf(w.now, nil, r.size)
+	delay := c.route.Delays.Of(w.now, r.class)
+	e := &c.route.Latencies.Primaries
 	c.set.Stall = lb.Stall{After: e.StallAfter(w.now, &c.route.Policy), Probe: e.Delay(w.now, &c.route.Policy)}
 	c.service.Primary(w.now, c.route)
 	c.send(r, c.pick(r), false, work)
 	if w.way.hedges() {
-		c.route.Choose(w.now)
-		r.paid = c.route.DrawPaid(w.now, r.class)
+		c.route.Delays.Choose(w.now)
+		r.paid = c.route.Delays.DrawPaid(w.now, r.class)
 		w.after(delay, late, &r.attempts[0])
 	}
 }
@@ -114,7 +114,7 @@ func (r *request) late() {
 	if r.done {
 		return
 	}
-	silent := c.route.SilentAfter(now)
+	silent := c.route.Delays.SilentAfter(now)
 	q := hedge.Question{Class: r.class, Paid: r.paid, Idempotent: true, Left: math.MaxInt64, Endpoints: c.set.Len(), Stuck: r.stuck(now, silent)}
 	q.Active, q.Silent = c.set.CountSilent(now, silent, &c.silent)
 	e := c.set.PickHedge(lb.Query{Now: now, Rand: c.w.about(r, forHedge), Tried: r.tried}, q.Stuck)
@@ -140,7 +140,7 @@ func (r *request) late() {
 		r.paid = false
 	}
 	if gate.Transient() {
-		c.w.after(c.route.Again(now, r.class), late, &r.attempts[0])
+		c.w.after(c.route.Delays.Again(now, r.class), late, &r.attempts[0])
 	}
 }
 
@@ -176,23 +176,23 @@ func (c *caller) returned(a *attempt) {
 		return
 	}
 	if a.hedge {
-		c.route.Responded(w.now, w.now-a.sent)
+		c.route.Latencies.Responded(w.now, w.now-a.sent)
 	}
 	a.endpoint.Finish(w.now, w.now-a.sent)
-	a.endpoint.Learn(w.now, c.route.Scaled(w.now, w.now-a.sent, r.class), a.found)
+	a.endpoint.Learn(w.now, c.route.Latencies.Scaled(w.now, w.now-a.sent, r.class), a.found)
 	if second := &r.attempts[1]; a != second && second.endpoint != nil && !second.refused {
 		saved := time.Duration(0)
 		if r.done {
 			saved = w.now - r.overtaken
 		}
-		c.route.Judge(w.now, w.now-a.sent, saved)
+		c.route.Savings.Judge(w.now, w.now-a.sent, saved)
 	}
 	if r.done {
 		return
 	}
 	r.done = true
 	if !a.hedge {
-		c.route.Observe(w.now, w.now-a.sent, &hedge.Watch{Class: r.class})
+		c.route.Latencies.Observe(w.now, w.now-a.sent, r.class)
 	}
 	if w.measured(r) {
 		w.took(r, w.now-r.start)
@@ -204,14 +204,14 @@ func (c *caller) returned(a *attempt) {
 		}
 		other.over = true
 		if !other.hedge {
-			c.route.Censor(w.now, &hedge.Watch{Class: r.class})
-			c.route.Overtaken(w.now, w.now-other.sent)
+			c.route.Latencies.Censor(w.now, r.class)
+			c.route.Savings.Overtaken(w.now, w.now-other.sent)
 			r.overtaken = w.now
 		}
 		w.events.send(cancels, other)
 	}
 	if a.hedge {
-		c.route.Won()
+		c.route.Counts.HedgesWon++
 		if w.measured(r) {
 			w.result.Won++
 		}
@@ -220,7 +220,7 @@ func (c *caller) returned(a *attempt) {
 
 // missed handles a hedge that reached no application.
 func (c *caller) missed(r *request) {
-	c.route.Missed()
+	c.route.Counts.HedgesMissed++
 	if r.missed == maxMissed {
 		return
 	}
@@ -228,6 +228,6 @@ func (c *caller) missed(r *request) {
 	c.service.Refund(c.w.now)
 	r.attempts[1].endpoint = nil
 	if !r.done {
-		c.w.after(c.route.Again(c.w.now, r.class), late, &r.attempts[0])
+		c.w.after(c.route.Delays.Again(c.w.now, r.class), late, &r.attempts[0])
 	}
 }

@@ -66,8 +66,8 @@ func (r *replica) receive(a *attempt) {
 	if a.hedge && !w.Queued && w.measured(a.request) {
 		w.result.Reached++
 	}
-	a.class = r.route.ClassOf(w.now, nil, a.request.size)
-	r.app.Stall = lb.Stall{After: r.route.Estimator.StallAfter(w.now, &r.route.Policy)}
+	a.class = r.route.Latencies.ClassOf(w.now, nil, a.request.size)
+	r.app.Stall = lb.Stall{After: r.route.Latencies.Primaries.StallAfter(w.now, &r.route.Policy)}
 	a.foundByApp = r.endpoint.Start(w.now)
 	if r.busy < r.workers() {
 		r.start(a)
@@ -108,11 +108,11 @@ func (r *replica) finished(a *attempt) {
 	r.busy--
 	took := w.now - a.reached
 	r.endpoint.Finish(w.now, took)
-	r.endpoint.Learn(w.now, r.route.Scaled(w.now, took, a.class), a.foundByApp)
+	r.endpoint.Learn(w.now, r.route.Latencies.Scaled(w.now, took, a.class), a.foundByApp)
 	r.recent.Add(w.now, took)
 	r.answered = w.now
 	if !a.hedge {
-		r.route.Observe(w.now, took, &hedge.Watch{Class: a.class})
+		r.route.Latencies.Observe(w.now, took, a.class)
 	}
 	if len(r.waiting) > 0 {
 		next := r.next()

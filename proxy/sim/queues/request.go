@@ -15,7 +15,7 @@ type request struct {
 	start    time.Duration
 	size     int
 	class    class.ID
-	paid     bool       // see hedge.Route.DrawPaid
+	paid     bool       // see hedge.Delays.DrawPaid
 	attempts [2]attempt // the hedge is the second one
 	tried    []*lb.Endpoint
 	missed   int

@@ -22,13 +22,13 @@ func learn(r *Route, n int, at time.Duration, latencies map[int]time.Duration) {
 			if i%20 == 0 {
 				latency *= 2
 			}
-			r.Observe(at, latency, &Watch{Class: r.ClassOf(at, nil, size)})
+			r.Latencies.Observe(at, latency, r.Latencies.ClassOf(at, nil, size))
 		}
 	}
 }
 
 func (r *Route) delayOfSize(now time.Duration, size int) time.Duration {
-	return r.DelayOf(now, r.ClassOf(now, nil, size))
+	return r.Delays.Of(now, r.Latencies.ClassOf(now, nil, size))
 }
 
 func within(got, want time.Duration, share float64) bool {
@@ -39,7 +39,7 @@ func within(got, want time.Duration, share float64) bool {
 func TestClassDelays(t *testing.T) {
 	r := unequal(t, 1000, 0, map[int]time.Duration{100: ms, 10_000: 10 * ms})
 	for range 20 { // of a size that is new
-		r.ClassOf(0, nil, 1_000_000)
+		r.Latencies.ClassOf(0, nil, 1_000_000)
 	}
 	now := cacheAge
 	if got := r.delayOfSize(now, 100); !within(got, 2*ms, .13) {
@@ -48,8 +48,8 @@ func TestClassDelays(t *testing.T) {
 	if got := r.delayOfSize(now, 10_000); !within(got, 20*ms, .13) {
 		t.Errorf("the delay of long requests is %v, want 20 ms", got)
 	}
-	if got := r.delayOfSize(now, 1_000_000); got != r.Delay(now) {
-		t.Errorf("the delay of requests of which nothing is known is %v, want that of the route, %v", got, r.Delay(now))
+	if got := r.delayOfSize(now, 1_000_000); got != r.Delays.Of(now, 0) {
+		t.Errorf("the delay of requests of which nothing is known is %v, want that of the route, %v", got, r.Delays.Of(now, 0))
 	}
 }
 
@@ -59,8 +59,8 @@ func TestClassMerge(t *testing.T) {
 	r := unequal(t, 1000, 0, map[int]time.Duration{100: 4 * ms, 1000: 5 * ms})
 	for _, now := range []time.Duration{time.Second, 3 * time.Second} {
 		for _, size := range []int{100, 1000} {
-			if got := r.delayOfSize(now, size); got != r.Delay(now) {
-				t.Errorf("at %v the delay of alike classes is %v, want that of the route, %v", now, got, r.Delay(now))
+			if got := r.delayOfSize(now, size); got != r.Delays.Of(now, 0) {
+				t.Errorf("at %v the delay of alike classes is %v, want that of the route, %v", now, got, r.Delays.Of(now, 0))
 			}
 		}
 		learn(r, 1000, 2*time.Second, map[int]time.Duration{100: 8 * ms, 1000: 10 * ms})
@@ -87,7 +87,7 @@ func TestClassOfRareRequests(t *testing.T) {
 		learn(r, 1, 0, map[int]time.Duration{10_000: 10 * ms})
 	}
 	learn(r, 900, 0, map[int]time.Duration{100: ms})
-	if route := r.Delay(cacheAge); route < 10*ms {
+	if route := r.Delays.Of(cacheAge, 0); route < 10*ms {
 		t.Fatalf("the delay of the route is %v, not that of long requests", route)
 	}
 	if got := r.delayOfSize(cacheAge, 100); !within(got, 2*ms, .13) {
@@ -100,7 +100,7 @@ func TestClassCensor(t *testing.T) {
 	r := unequal(t, 1000, 0, map[int]time.Duration{100: ms, 10_000: 10 * ms})
 	before := r.delayOfSize(cacheAge, 100)
 	for range 100 {
-		r.Censor(cacheAge, &Watch{Class: r.ClassOf(cacheAge, nil, 100)})
+		r.Latencies.Censor(cacheAge, r.Latencies.ClassOf(cacheAge, nil, 100))
 	}
 	now := 2 * cacheAge
 	if got := r.delayOfSize(now, 100); got != before {
@@ -114,7 +114,7 @@ func TestOneClass(t *testing.T) {
 	p.OneClass = true
 	r := NewRoute(*p, 1)
 	for i := range 10_000 {
-		if c := r.ClassOf(0, []byte("a"), i); c != 0 {
+		if c := r.Latencies.ClassOf(0, []byte("a"), i); c != 0 {
 			t.Fatalf("request %d has class %d", i, c)
 		}
 	}
@@ -125,7 +125,7 @@ func TestClassDeadline(t *testing.T) {
 	r := unequal(t, 1000, 0, map[int]time.Duration{100: ms, 10_000: 10 * ms})
 	s := NewService(1)
 	for size, want := range map[int]Gate{100: Open, 10_000: Deadline} {
-		q := Question{Class: r.ClassOf(0, nil, size), Idempotent: true, Paid: true, Endpoints: 3, Active: 3, Untried: 1, Left: 5 * ms}
+		q := Question{Class: r.Latencies.ClassOf(0, nil, size), Idempotent: true, Paid: true, Endpoints: 3, Active: 3, Untried: 1, Left: 5 * ms}
 		if got := s.Decide(cacheAge, r, &q); got != want {
 			t.Errorf("gate %v for a request of %d bytes, want %v", got, size, want)
 		}
@@ -144,7 +144,7 @@ func TestClassInherit(t *testing.T) {
 	p.OneClass = true
 	r = NewRoute(*p, 1)
 	r.Inherit(old)
-	if got := r.delayOfSize(cacheAge, 100); got != old.Delay(cacheAge) {
+	if got := r.delayOfSize(cacheAge, 100); got != old.Delays.Of(cacheAge, 0) {
 		t.Errorf("delay %v without classes, want that of the route", got)
 	}
 }
@@ -157,10 +157,10 @@ func TestClassAllocations(t *testing.T) {
 	request := func() {
 		now += 10 * ms
 		i++
-		c := r.ClassOf(now, names[i%len(names)], i%2*10_000)
-		r.DelayOf(now, c)
-		r.Observe(now, time.Duration(i%7)*ms, &Watch{Class: c})
-		r.Censor(now, &Watch{Class: c})
+		c := r.Latencies.ClassOf(now, names[i%len(names)], i%2*10_000)
+		r.Delays.Of(now, c)
+		r.Latencies.Observe(now, time.Duration(i%7)*ms, c)
+		r.Latencies.Censor(now, c)
 	}
 	for range 1000 {
 		request()
@@ -179,8 +179,8 @@ func TestClassAlwaysHedged(t *testing.T) {
 	now, hedges, sent := time.Duration(0), 0, 0
 	for ; now < 40*time.Second; now += 20 * ms {
 		learn(r, 10, now, map[int]time.Duration{100: ms})
-		w := Watch{Class: r.ClassOf(now, nil, 10_000)}
-		delay, primary, hedge := r.DelayOf(now, w.Class), draw(), draw()
+		c := r.Latencies.ClassOf(now, nil, 10_000)
+		delay, primary, hedge := r.Delays.Of(now, c), draw(), draw()
 		if now > 30*time.Second {
 			sent++
 			if primary > delay {
@@ -188,10 +188,10 @@ func TestClassAlwaysHedged(t *testing.T) {
 			}
 		}
 		if primary > delay && delay+hedge < primary {
-			r.Censor(now, &w)
+			r.Latencies.Censor(now, c)
 			continue
 		}
-		r.Observe(now, primary, &w)
+		r.Latencies.Observe(now, primary, c)
 	}
 	if share := float64(hedges) / float64(sent); share > 0.06 {
 		t.Errorf("%.0f%% of the long requests are hedged, after %v", 100*share, r.delayOfSize(now, 10_000))
