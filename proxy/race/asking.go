@@ -1,9 +1,12 @@
 package race
 
-import "github.com/remora-proxy/remora/proxy/service"
+import (
+	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/proxy/service"
+)
 
-// asking sends the attempts of a race by what endpoints answer that were asked for their load. service.Probes asks, and
-// says when to. One attempt of a race waits for answers at a time.
+// asking picks the endpoints of the attempts of a race: by what endpoints answer that were asked for their load, or by
+// the policy. service.Probes asks, and says when to. One attempt of a race waits for answers at a time.
 type asking struct {
 	race    *Race
 	wait    service.ProbeWait
@@ -15,25 +18,34 @@ func (k *asking) init(r *Race) {
 	k.wait.Init(k)
 }
 
-// send sends a to the endpoint of the best answer, now or when more answers have come. It reports whether it does. A stream
-// does not wait, the endpoint of a pinned request is known, and after a wait without answers the policy picks.
-func (k *asking) send(a *Attempt) (taken bool) {
+// pick returns the endpoint of a, or nil if there is none. If waits, a is sent once more answers have come. A stream does
+// not wait, the endpoint of a pinned request is known, and after a wait without answers the policy picks.
+func (k *asking) pick(a *Attempt) (ep *lb.Endpoint, waits bool) {
 	r := k.race
-	if a.kind == streamAttempt || r.Pin != nil || k.attempt != nil || a.state == attemptAsking {
-		return false
+	if r.Service.Probes.On && a.kind != streamAttempt && r.Pin == nil && k.attempt == nil && a.state != attemptAsking {
+		q := r.Service.Query(r.Key, k.others(a))
+		switch ep, waits = r.Service.Probes.Pick(&k.wait, &q); {
+		case waits:
+			a.state.become(attemptAsking)
+			k.attempt = a
+			return nil, true
+		case ep != nil:
+			return ep, false
+		}
 	}
-	q := r.Service.Query(r.Key, a.others())
-	ep, waits := r.Service.Probes.Pick(&k.wait, &q)
-	switch {
-	case waits:
-		a.state.become(attemptAsking)
-		k.attempt = a
-	case ep != nil:
-		a.send(ep)
-	default:
-		return false
+	q := r.Service.Query(r.Key, k.others(a))
+	q.Pin = r.Pin
+	return r.Service.Pick(q, r.avoid[:]), false
+}
+
+// others returns the endpoints of the attempts beside a. nil stands for an attempt without an endpoint: a primary that
+// waits for answers may get its endpoint after a hedge has left.
+func (k *asking) others(a *Attempt) []*lb.Endpoint {
+	r := k.race
+	if last := r.Launched - 1; int(a.index) == last {
+		return r.tried[:last]
 	}
-	return true
+	return r.tried[:r.Launched]
 }
 
 var _ service.Asker = (*asking)(nil)
@@ -42,7 +54,7 @@ var _ service.Asker = (*asking)(nil)
 func (k *asking) Answered() {
 	r, a := k.race, k.attempt
 	k.attempt = nil
-	q := r.Service.Query(r.Key, a.others())
+	q := r.Service.Query(r.Key, k.others(a))
 	a.send(r.Service.Probes.Best(&q))
 }
 

@@ -114,16 +114,14 @@ func (a *Attempt) withdraw() {
 	r.asking.withdraw(a)
 }
 
-// send gives the attempt to ep's upstream; if ep is nil, the policy picks the endpoint.
+// send gives the attempt to ep's upstream; if ep is nil, asking picks the endpoint.
 func (a *Attempt) send(ep *lb.Endpoint) {
 	r, now := a.race, a.race.shard.Loop.Now()
 	if ep == nil {
-		if r.Service.Probes.On && r.asking.send(a) {
+		var waits bool
+		if ep, waits = r.asking.pick(a); waits {
 			return
 		}
-		q := r.Service.Query(r.Key, a.others())
-		q.Pin = r.Pin
-		ep = r.Service.Pick(q, r.avoid[:])
 	}
 	if ep == nil {
 		a.Fail(fault.NoEndpoint)
@@ -132,7 +130,7 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 	v := &a.visit
 	*v = visit{ep: ep, sent: now, stream: a.kind == streamAttempt, batch: r.Batch}
 	a.state.become(attemptSent)
-	r.hedging.onSent(a, now)
+	r.learning.onSent(a, now)
 	r.tried[a.index] = ep
 	if v.stream {
 		r.stream.open(a)
@@ -146,14 +144,4 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 	to.CountSent(r.Bytes, a.kind == retryAttempt, a.kind == hedgeAttempt)
 	r.Traced.begin(a)
 	upstreamOf(to).Send(a)
-}
-
-// others returns the endpoints of the other attempts. nil stands for an attempt without an endpoint: a primary that waits
-// for answers may get its endpoint after a hedge has left.
-func (a *Attempt) others() []*lb.Endpoint {
-	r := a.race
-	if last := r.Launched - 1; int(a.index) == last {
-		return r.tried[:last]
-	}
-	return r.tried[:r.Launched]
 }

@@ -3,13 +3,14 @@
 // owner once what came of the request.
 //
 //	race.go      Start, the outcome, Stop, Cancel
-//	attempt.go   pick an endpoint, and send
+//	attempt.go   an attempt, from its launch until it is sent
 //	end.go       the ways in which an attempt ends, and what is given back in which order
 //	visit.go     an attempt as its endpoint counts it: load, and a verdict
-//	asking.go    sends attempts by the answers of endpoints that were asked for their load
+//	asking.go    picks endpoints: by the answers of those that were asked for their load, or by the policy
 //	state.go     the states of races, attempts and streams
 //	policy.go    how the requests of a route race
-//	hedge.go     the hedge timer and the gates; learn.go what hedges teach the route
+//	hedge.go     the hedge timer and the gates
+//	learn.go     what attempts teach the route, the service and the endpoints
 //	tied.go      hedges that wait at their endpoint until the primary starts
 //	firstbyte.go heads of streams that are held until the first byte of a body
 //	retry.go     win, wait, retry or fail; the timeout of one try

@@ -37,7 +37,7 @@ func (a *Attempt) end(now time.Duration, outcome stats.AttemptOutcome) (lingered
 	a.state.become(attemptIdle)
 	if a.visit.ep != nil {
 		if latency, done := a.visit.end(now, outcome); done {
-			a.learn(now, latency, outcome)
+			a.race.learning.onServed(a, now, latency, outcome)
 		}
 	}
 	r := a.race
@@ -50,27 +50,6 @@ func (a *Attempt) end(now time.Duration, outcome stats.AttemptOutcome) (lingered
 	return lingered
 }
 
-// learn tells the service and the endpoint how long the application took for the attempt. A latency of 0 says nothing.
-func (a *Attempt) learn(now, latency time.Duration, outcome stats.AttemptOutcome) {
-	r := a.race
-	if outcome == stats.AttemptClosed {
-		r.Service.Took(now, latency)
-	} else {
-		r.Service.Responded(now, latency)
-	}
-	if v := &a.visit; latency > 0 {
-		v.ep.Learn(now, r.Policy.HedgeRoute.Latencies.Scaled(now, latency, r.hedging.watch.Class), v.load)
-	}
-	a.recordServiceTime()
-}
-
-// recordServiceTime gives the automatic limit the time that the application took, at least.
-func (a *Attempt) recordServiceTime() {
-	if a.place.HasSlot() {
-		a.race.Service.Admission.RecordServiceTime(a.visit.sent)
-	}
-}
-
 // Respond ends the attempt with the endpoint's complete response. It owns res.
 func (a *Attempt) Respond(res *Response) {
 	r := a.race
@@ -79,9 +58,9 @@ func (a *Attempt) Respond(res *Response) {
 	switch {
 	case a.Lingering():
 	case res.Source != nil:
-		r.hedging.onStream(a, res.Source, now)
+		r.holding.onStream(a, res.Source, now)
 	default:
-		r.hedging.onResponse(a, now)
+		r.learning.onResponse(a, now)
 	}
 	if len(res.Trailers) > 0 || len(res.Body) == 0 || res.Status != 200 {
 		a.visit.verdictDue = res.ReadGRPC(r.request)
@@ -91,7 +70,7 @@ func (a *Attempt) Respond(res *Response) {
 	if res.Failed() {
 		outcome = stats.AttemptFailure
 	} else {
-		r.hedging.onDone(a, now)
+		r.learning.onDone(a, now)
 	}
 	if a.end(now, outcome) {
 		res.Release()
@@ -151,7 +130,7 @@ func (a *Attempt) Finish(processed bool) {
 	now, outcome := a.race.shard.Loop.Now(), stats.AttemptNone
 	if processed {
 		outcome = stats.AttemptUnseen
-		a.race.hedging.onDone(a, now)
+		a.race.learning.onDone(a, now)
 	}
 	a.end(now, outcome)
 	a.race.owner.Lingered(processed)
@@ -161,7 +140,7 @@ func (a *Attempt) Finish(processed bool) {
 // time at which the application would have responded. What is known of the endpoint, and of what hedges save, is then about the same as with a response.
 func (a *Attempt) Presume() {
 	now := a.race.shard.Loop.Now()
-	a.race.hedging.onDone(a, now)
+	a.race.learning.onDone(a, now)
 	a.end(now, stats.AttemptClosed)
 	a.race.owner.Lingered(false)
 }
@@ -170,7 +149,7 @@ func (a *Attempt) Presume() {
 // frozen must not look idle. The race may be over afterwards.
 func (a *Attempt) timeOut(now time.Duration) {
 	r := a.race
-	r.hedging.onLate(a, now)
+	r.learning.onLate(a, now)
 	a.visit.judgeLate(now)
 	r.Traced.span(a).Note(trace.Failed, 0, fault.TryTimeout.Code)
 	if a.carrier.Cancel(a) {
@@ -194,7 +173,7 @@ func (a *Attempt) cancel(decided bool) {
 		a.withdraw()
 	case attemptSent:
 		if decided {
-			r.hedging.onOvertaken(a, now)
+			r.learning.onOvertaken(a, now)
 		}
 		r.Traced.span(a).Withdraw(now)
 		a.overtaken = decided
@@ -202,7 +181,7 @@ func (a *Attempt) cancel(decided bool) {
 			a.state.become(attemptLingering)
 			return
 		}
-		r.hedging.onWithdrawn(a, now)
+		r.learning.onWithdrawn(a, now)
 	}
 	a.end(now, stats.AttemptNone)
 }
@@ -216,17 +195,17 @@ func (a *Attempt) abort() {
 	case attemptLaunched, attemptQueued, attemptAsking:
 		a.withdraw()
 	case attemptSent:
-		r.hedging.onLate(a, now)
-		r.hedging.onWithdrawn(a, now)
+		r.learning.onLate(a, now)
+		r.learning.onWithdrawn(a, now)
 		r.MaybeProcessed = true
 		a.visit.judgeLate(now)
-		a.recordServiceTime()
+		r.learning.onSlotTime(a)
 		r.Traced.span(a).Note(spanOutcome(fault.Deadline), 0, fault.Deadline.Code)
 		a.carrier.Abort(a)
 	case attemptLingering:
-		r.hedging.onDone(a, now)
+		r.learning.onDone(a, now)
 		a.visit.judgeLate(now)
-		a.recordServiceTime()
+		r.learning.onSlotTime(a)
 		a.carrier.Abort(a)
 	}
 	a.end(now, stats.AttemptNone)

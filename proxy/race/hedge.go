@@ -16,35 +16,28 @@ const (
 	replacedBody = 64 << 10
 )
 
-// hedging sends the hedges of one race. What it tells the route about the attempts is in learn.go.
+// hedging decides when a hedge of one race is sent.
 type hedging struct {
-	race      *Race
-	timer     loop.Timer // armed until the next hedge may be due
-	due       loop.Due
-	watch     hedge.Watch   // of the primary
-	hold      time.Duration // for how long heads are held; 0 before anyone asked
-	overtaken time.Duration // when the response of a hedge came, if it came before that of the primary; else 0
-	sent      uint8         // hedges sent, without those that were replaced
-	refused   uint8         // of sent, hedges that were refused
-	replaced  uint8         // hedges that were refused, and that another hedge may replace
-	tie       tie
-	streamed  bool // a response has become a stream
+	race     *Race
+	timer    loop.Timer // armed until the next hedge may be due
+	due      loop.Due
+	sent     uint8 // hedges sent, without those that were replaced
+	refused  uint8 // of sent, hedges that were refused
+	replaced uint8 // hedges that were refused, and that another hedge may replace
 }
 
 func (h *hedging) init(r *Race) {
 	h.race, h.timer.Fire, h.timer.Pooled = r, h.onTimer, true
 }
 
-func (h *hedging) reset() {
-	h.hold, h.overtaken, h.sent, h.refused, h.replaced, h.tie, h.streamed = 0, 0, 0, 0, 0, untied, false
-}
+func (h *hedging) reset() { h.sent, h.refused, h.replaced = 0, 0, 0 }
 
 // start earns the request's part of the budget, finds its class of latency, and arms the timer of the first hedge. In
 // shadow mode it arms the timer only if the request is watched. A batch request is not hedged, earns nothing, and
 // tells nothing about how long others take.
 func (h *hedging) start(now time.Duration) {
-	r, route := h.race, h.race.Policy.HedgeRoute
-	h.watch = hedge.Watch{}
+	r, route, w := h.race, h.race.Policy.HedgeRoute, &h.race.learning.watch
+	*w = hedge.Watch{}
 	if r.Batch {
 		return
 	}
@@ -52,17 +45,24 @@ func (h *hedging) start(now time.Duration) {
 	if r.Policy.classHeader != "" && r.Class == nil {
 		r.Class = protocol.Find(r.request.Headers, r.Policy.classHeader)
 	}
-	h.watch.Class = route.Latencies.ClassOf(now, r.Class, len(r.request.Body))
+	w.Class = route.Latencies.ClassOf(now, r.Class, len(r.request.Body))
 	if r.NoHedge || route.Policy.Mode == hedge.Off {
 		return
 	}
 	if route.Shadow != nil && r.request.Idempotent && !r.cascade() && r.Service.Set.Len() > 1 {
-		route.Shadow.Begin(&h.watch)
+		route.Shadow.Begin(w)
 	}
-	if route.Policy.Mode == hedge.On || h.watch.Watched {
-		h.watch.Paid = route.Delays.DrawPaid(now, h.watch.Class)
-		h.arm(now, route.Delays.Of(now, h.watch.Class))
+	if route.Policy.Mode == hedge.On || w.Watched {
+		w.Paid = route.Delays.DrawPaid(now, w.Class)
+		h.arm(now, route.Delays.Of(now, w.Class))
 	}
+}
+
+// mayHedge reports whether no gate that holds for the whole request is closed.
+func (h *hedging) mayHedge() bool {
+	r := h.race
+	return r.Policy.HedgeRoute.Policy.Mode == hedge.On && !r.NoHedge && !r.Batch && r.request.Idempotent && !r.cascade() &&
+		r.Service.Set.Len() > 1
 }
 
 // onTimer asks for a hedge. If the loop itself is late, it first handles the events that
@@ -77,7 +77,7 @@ func (h *hedging) onTimer() {
 	case h.due.PutOff(now):
 		r.shard.Loop.After(0, &h.timer)
 	case r.Policy.HedgeRoute.Shadow != nil:
-		h.watch.Asked = now
+		r.learning.watch.Asked = now
 	case r.retrying.notBefore == 0 || !h.putOff(now):
 		h.ask(now)
 	}
@@ -102,14 +102,14 @@ func (h *hedging) putOff(now time.Duration) bool {
 
 // ask sends a hedge if every gate is open. It picks the endpoint first, since one of the gates asks for it.
 func (h *hedging) ask(now time.Duration) {
-	r, route := h.race, h.race.Policy.HedgeRoute
+	r, route, w := h.race, h.race.Policy.HedgeRoute, &h.race.learning.watch
 	s, silentAfter := r.Service, route.Delays.SilentAfter(now)
-	stuck := r.silentFor(now, silentAfter)
+	stuck := h.stuck(now, silentAfter)
 	ep := s.Set.PickHedge(s.Query(r.Key, r.tried[:r.Launched]), stuck)
 	q := hedge.Question{
-		Class:      h.watch.Class,
+		Class:      w.Class,
 		Idempotent: r.request.Idempotent,
-		Paid:       h.watch.Paid,
+		Paid:       w.Paid,
 		Cascade:    r.cascade(),
 		Left:       r.request.Deadline - now,
 		Endpoints:  s.Set.Len(),
@@ -124,19 +124,19 @@ func (h *hedging) ask(now time.Duration) {
 	case hedge.Open:
 		h.sent++
 	case hedge.Budget:
-		h.watch.Paid = false
+		w.Paid = false
 	}
 	if (gate == hedge.Open || gate.Transient()) && int(h.sent) < route.Policy.Max {
 		h.arm(now, h.again(now))
 	}
 	if gate == hedge.Open {
-		h.launch(ep)
+		r.ties.launch(ep)
 	}
 }
 
-// silentFor reports whether all endpoints with an attempt have been silent for longer than after.
-func (r *Race) silentFor(now, after time.Duration) bool {
-	sent := 0
+// stuck reports whether all endpoints with an attempt have been silent for longer than after.
+func (h *hedging) stuck(now, after time.Duration) bool {
+	r, sent := h.race, 0
 	for i := range r.attempts[:r.Launched] {
 		a := &r.attempts[i]
 		if a.state != attemptSent {
@@ -152,7 +152,7 @@ func (r *Race) silentFor(now, after time.Duration) bool {
 
 // again returns the delay after which another hedge may follow.
 func (h *hedging) again(now time.Duration) time.Duration {
-	return h.race.Policy.HedgeRoute.Delays.Again(now, h.watch.Class)
+	return h.race.Policy.HedgeRoute.Delays.Again(now, h.race.learning.watch.Class)
 }
 
 func (h *hedging) arm(now, delay time.Duration) {

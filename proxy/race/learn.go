@@ -1,18 +1,31 @@
 package race
 
-import "time"
+import (
+	"time"
 
-// What hedging tells the route of the attempts of one race.
+	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+)
+
+// learning tells the route, the service and the endpoints how long the attempts of one race took, and what hedges saved.
+type learning struct {
+	race      *Race
+	watch     hedge.Watch   // of the primary
+	overtaken time.Duration // when the response of a hedge came, if it came before that of the primary; else 0
+	streamed  bool          // a response has become a stream
+}
+
+func (l *learning) reset() { l.overtaken, l.streamed = 0, false }
 
 // counts reports whether a counts for the estimate of latency.
-func (h *hedging) counts(a *Attempt) bool { return a.kind == primaryAttempt && !h.race.Batch }
+func (l *learning) counts(a *Attempt) bool { return a.kind == primaryAttempt && !l.race.Batch }
 
 // onSent has shadow mode observe a primary that starts now.
-func (h *hedging) onSent(a *Attempt, now time.Duration) {
-	if !h.watch.Hedgeable || a.kind != primaryAttempt {
+func (l *learning) onSent(a *Attempt, now time.Duration) {
+	if !l.watch.Hedgeable || a.kind != primaryAttempt {
 		return
 	}
-	r, shadow, w := h.race, h.race.Policy.HedgeRoute.Shadow, &h.watch
+	r, shadow, w := l.race, l.race.Policy.HedgeRoute.Shadow, &l.watch
 	w.Left = r.request.Deadline - now
 	if shadow.Sent(now, w, a.visit.endpoint().ID) {
 		shadow.Note(now, w, r.Service.Set.Stalled(now, a.visit.ep) || !a.visit.ep.Spare(now))
@@ -20,59 +33,80 @@ func (h *hedging) onSent(a *Attempt, now time.Duration) {
 }
 
 // onResponse tells the latency of a primary that the race waits for.
-func (h *hedging) onResponse(a *Attempt, now time.Duration) {
-	if h.counts(a) {
-		route := h.race.Policy.HedgeRoute
-		route.Latencies.Observe(now, now-a.visit.sent, h.watch.Class)
-		if h.watch.Follows() {
-			route.Shadow.End(now, &h.watch, false)
+func (l *learning) onResponse(a *Attempt, now time.Duration) {
+	if l.counts(a) {
+		route := l.race.Policy.HedgeRoute
+		route.Latencies.Observe(now, now-a.visit.sent, l.watch.Class)
+		if l.watch.Follows() {
+			route.Shadow.End(now, &l.watch, false)
 		}
 	}
 }
 
 // onLate tells that a primary took longer than the time that it was given. Without that primary, the estimate of latency
 // would sink.
-func (h *hedging) onLate(a *Attempt, now time.Duration) {
-	if h.counts(a) {
-		route := h.race.Policy.HedgeRoute
-		route.Latencies.Censor(now, h.watch.Class)
-		if h.watch.Follows() {
-			route.Shadow.End(now, &h.watch, true)
+func (l *learning) onLate(a *Attempt, now time.Duration) {
+	if l.counts(a) {
+		route := l.race.Policy.HedgeRoute
+		route.Latencies.Censor(now, l.watch.Class)
+		if l.watch.Follows() {
+			route.Shadow.End(now, &l.watch, true)
 		}
 	}
 }
 
 // onOvertaken notes that a hedge of the primary a has won.
-func (h *hedging) onOvertaken(a *Attempt, now time.Duration) {
-	h.onLate(a, now)
-	if h.counts(a) && h.sent > 0 {
-		h.overtaken = now
-		h.race.Policy.HedgeRoute.Savings.Overtaken(now, now-a.visit.sent)
+func (l *learning) onOvertaken(a *Attempt, now time.Duration) {
+	l.onLate(a, now)
+	if l.counts(a) && l.race.hedging.sent > 0 {
+		l.overtaken = now
+		l.race.Policy.HedgeRoute.Savings.Overtaken(now, now-a.visit.sent)
 	}
 }
 
 // onWithdrawn tells for how long a hedge had no response before it was withdrawn.
-func (h *hedging) onWithdrawn(a *Attempt, now time.Duration) {
+func (l *learning) onWithdrawn(a *Attempt, now time.Duration) {
 	if a.kind == hedgeAttempt {
-		h.race.Policy.HedgeRoute.Latencies.Withdrew(now, now-a.visit.sent)
+		l.race.Policy.HedgeRoute.Latencies.Withdrew(now, now-a.visit.sent)
 	}
 }
 
 // onDone tells, once the application has done with a, how long a hedge took, or what the hedges of a primary saved.
-func (h *hedging) onDone(a *Attempt, now time.Duration) {
-	route, saved := h.race.Policy.HedgeRoute, time.Duration(0)
+func (l *learning) onDone(a *Attempt, now time.Duration) {
+	route, saved := l.race.Policy.HedgeRoute, time.Duration(0)
 	switch {
 	case a.kind == hedgeAttempt:
 		route.Latencies.Responded(now, now-a.visit.sent)
 		return
-	case h.sent == h.refused || !h.counts(a):
+	case l.race.hedging.sent == l.race.hedging.refused || !l.counts(a):
 		return
-	case h.streamed: // of streams, only those primaries would be judged that were not overtaken: the others are reset
+	case l.streamed: // of streams, only those primaries would be judged that were not overtaken: the others are reset
 		return
-	case h.overtaken > 0:
-		saved = now - h.overtaken
+	case l.overtaken > 0:
+		saved = now - l.overtaken
 	case a.Lingering(): // its caller has gone, or its time was up
 		return
 	}
 	route.Savings.Judge(now, now-a.visit.sent, saved)
+}
+
+// onServed tells the service and the endpoint how long the application took for a. A latency of 0 says nothing.
+func (l *learning) onServed(a *Attempt, now, latency time.Duration, outcome stats.AttemptOutcome) {
+	r := l.race
+	if outcome == stats.AttemptClosed {
+		r.Service.Took(now, latency)
+	} else {
+		r.Service.Responded(now, latency)
+	}
+	if v := &a.visit; latency > 0 {
+		v.ep.Learn(now, r.Policy.HedgeRoute.Latencies.Scaled(now, latency, l.watch.Class), v.load)
+	}
+	l.onSlotTime(a)
+}
+
+// onSlotTime tells the automatic limit the time that the application took for a, at least.
+func (l *learning) onSlotTime(a *Attempt) {
+	if a.place.HasSlot() {
+		l.race.Service.Admission.RecordServiceTime(a.visit.sent)
+	}
 }

@@ -83,7 +83,7 @@ func (o Outgoing) Request() *protocol.Request {
 	// Hedge says that another attempt is in flight, here or upstream of the caller.
 	req.Attempt, req.Hedge = o.number(), r.CallerHedged || a.kind == hedgeAttempt
 	if req.Attempt > 0 {
-		req.Tied = a.kind == hedgeAttempt && r.hedging.tie == tied && mayWait(a.visit.ep)
+		req.Tied = a.kind == hedgeAttempt && r.ties.tie == tied && mayWait(a.visit.ep)
 		if !m.marked {
 			m.markTrace(req)
 		}

@@ -42,6 +42,9 @@ type Race struct {
 	awaited        bool      // the owner waits for Started
 
 	hedging  hedging
+	learning learning
+	holding  holding
+	ties     ties
 	retrying retrying
 	tries    tryTimer
 	asking   asking
@@ -225,6 +228,7 @@ func (r *Race) Record(to *accesslog.Record, by *Attempt, now time.Duration) {
 func (r *Race) Init(w *shard.Shard, responses *Responses, o Owner, request *protocol.Request) {
 	r.shard, r.responses, r.owner, r.request = w, responses, o, request
 	r.hedging.init(r)
+	r.learning.race, r.holding.race, r.ties.race = r, r, r
 	r.retrying.init(r)
 	r.tries.init(r)
 	r.asking.init(r)
@@ -249,6 +253,8 @@ func (r *Race) Reset() {
 	r.tried, r.avoid[0] = [MaxAttempts]*lb.Endpoint{}, nil
 	r.MaybeProcessed, r.awaited = false, false
 	r.hedging.reset()
+	r.learning.reset()
+	r.holding.hold, r.ties.tie = 0, untied
 	r.retrying.reset()
 	r.marks.reset()
 }

@@ -28,7 +28,7 @@ func (r *Race) onResponse(a *Attempt, res *Response) {
 	r.keepBest(a, res)
 	switch {
 	case r.mayStillWin():
-		r.hedging.onOver(a)
+		r.ties.onOver(a)
 	case !r.retrying.launch():
 		r.owner.Won(r.takeBest())
 	}
@@ -43,7 +43,7 @@ func (r *Race) onFailure(a *Attempt, f *fault.Failure) {
 	}
 	switch {
 	case r.mayStillWin():
-		r.hedging.onOver(a)
+		r.ties.onOver(a)
 	case !t.launch():
 		r.Conclude(t.failure)
 	}
@@ -115,7 +115,7 @@ func (t *retrying) mayFollow() bool { return t.notBefore < t.race.request.Deadli
 // launch pays for a retry and launches it, now or as soon as it may follow. It reports whether there is one.
 func (t *retrying) launch() bool {
 	r := t.race
-	r.hedging.tie = untied // the primary has ended, and no hedge is in flight
+	r.ties.tie = untied // the primary has ended, and no hedge is in flight
 	if !t.mayFollow() || !t.payAfterFailure() && !t.payAfterResponse() {
 		return false
 	}

@@ -10,6 +10,12 @@ import (
 // of the tied requests of Dean and Barroso, "The Tail at Scale" (CACM, 2013), where a hedge that starts withdraws the
 // primary, too. Here the primary stays, as the hedge's endpoint may freeze.
 
+// ties keeps the hedges of one race tied to the primary in flight.
+type ties struct {
+	race *Race
+	tie  tie
+}
+
 // tie is whether hedges are tied to the primary in flight, or to the retry in its place.
 //
 //	untied ──hedge──▶ tied ──Started──▶ started
@@ -47,8 +53,8 @@ func mayWait(ep *lb.Endpoint) bool {
 	return ok && up.TellsStart()
 }
 
-// starts returns the carrier of an attempt in flight whose endpoint tells when it starts, or nil.
-func (a *Attempt) starts() StartCarrier {
+// startsOf returns the carrier of an attempt in flight whose endpoint tells when it starts, or nil.
+func startsOf(a *Attempt) StartCarrier {
 	if a.state == attemptSent {
 		if c, ok := a.carrier.(StartCarrier); ok && c.TellsStart() {
 			return c
@@ -59,23 +65,23 @@ func (a *Attempt) starts() StartCarrier {
 
 // launch launches a hedge to ep. The hedge is tied if it may wait there, and if the endpoint of the primary tells when the
 // primary starts.
-func (h *hedging) launch(ep *lb.Endpoint) {
-	primary := h.primary()
-	ties := h.tie == untied && primary != nil && mayWait(ep)
+func (t *ties) launch(ep *lb.Endpoint) {
+	primary := t.primary()
+	ties := t.tie == untied && primary != nil && mayWait(ep)
 	if ties {
-		h.tie = tied
+		t.tie = tied
 	}
-	h.race.launch(hedgeAttempt, ep)
-	if ties && h.tie == tied {
-		primary.starts().AskStart(primary)
+	t.race.launch(hedgeAttempt, ep)
+	if ties && t.tie == tied {
+		startsOf(primary).AskStart(primary)
 	}
 }
 
 // primary returns the primary in flight, or the retry in its place, if its endpoint tells when it starts; else nil.
-func (h *hedging) primary() *Attempt {
-	r := h.race
+func (t *ties) primary() *Attempt {
+	r := t.race
 	for i := range r.attempts[:r.Launched] {
-		if a := &r.attempts[i]; a.kind != hedgeAttempt && a.starts() != nil {
+		if a := &r.attempts[i]; a.kind != hedgeAttempt && startsOf(a) != nil {
 			return a
 		}
 	}
@@ -85,27 +91,27 @@ func (h *hedging) primary() *Attempt {
 // Started notes that a worker has taken the attempt.
 func (a *Attempt) Started() {
 	if a.kind != hedgeAttempt && a.state == attemptSent {
-		a.race.hedging.untie(started)
+		a.race.ties.untie(started)
 	}
 }
 
 // onOver notes that an attempt of the race, which goes on, has ended or lingers.
-func (h *hedging) onOver(a *Attempt) {
+func (t *ties) onOver(a *Attempt) {
 	if a.kind != hedgeAttempt {
-		h.untie(untied)
+		t.untie(untied)
 	}
 }
 
 // untie withdraws the hedges that still wait. They end as if they had been refused.
-func (h *hedging) untie(next tie) {
-	r, was := h.race, h.tie
-	h.tie = next
+func (t *ties) untie(next tie) {
+	r, was := t.race, t.tie
+	t.tie = next
 	if was != tied {
 		return
 	}
 	for i := range r.attempts[:r.Launched] {
 		if a := &r.attempts[i]; a.kind == hedgeAttempt {
-			if c := a.starts(); c != nil {
+			if c := startsOf(a); c != nil {
 				c.Withdraw(a)
 			}
 		}
