@@ -11,8 +11,8 @@ type SilentCount struct {
 	until          time.Duration // how long the result is valid
 	active, silent int
 
-	// Since is when the first of the silent endpoints went silent.
-	Since time.Duration
+	// Since is when the first of the silent endpoints went silent, and All since when all of them are.
+	Since, All time.Duration
 }
 
 // CountSilent counts the endpoints that say something about the present. An endpoint is active if it has a
@@ -23,17 +23,17 @@ func (s *Set) CountSilent(now, after time.Duration, last *SilentCount) (active, 
 	if now < last.until && len(s.all.endpoints) > fewSilent {
 		return last.active, last.silent
 	}
-	since := now
+	since, all := now, time.Duration(0)
 	for _, e := range s.all.endpoints {
 		quiet := now-e.quietSince >= after
 		switch {
 		case e.pending > 0 && quiet:
 			active++
-			silent, since = silent+1, min(since, e.quietSince)
+			silent, since, all = silent+1, min(since, e.quietSince), max(all, e.quietSince)
 		case e.pending > 0 || !quiet && e.usualLoad.Known():
 			active++
 		}
 	}
-	*last = SilentCount{now + after/8, active, silent, since}
+	*last = SilentCount{now + after/8, active, silent, since, all}
 	return active, silent
 }

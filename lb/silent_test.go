@@ -90,7 +90,7 @@ func BenchmarkSilence(b *testing.B) {
 	}
 }
 
-// TestSilentSince checks that the silence begins with the first endpoint that went silent.
+// TestSilentSince checks that the silence begins with the first endpoint that went silent, and is that of all with the last.
 func TestSilentSince(t *testing.T) {
 	s := &Set{}
 	added, _ := s.Update(numbered(4, even))
@@ -98,7 +98,7 @@ func TestSilentSince(t *testing.T) {
 		added[i].Start(at)
 	}
 	var last SilentCount
-	if _, silent := s.CountSilent(100*ms, 5*ms, &last); silent != 3 || last.Since != 20*ms {
-		t.Errorf("%d are silent since %v, want 3 since 20ms", silent, last.Since)
+	if _, silent := s.CountSilent(100*ms, 5*ms, &last); silent != 3 || last.Since != 20*ms || last.All != 30*ms {
+		t.Errorf("%d are silent since %v, and all since %v, want 3 since 20ms and 30ms", silent, last.Since, last.All)
 	}
 }

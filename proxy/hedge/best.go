@@ -25,19 +25,21 @@ func (d *Delays) Choose(now time.Duration) {
 	}
 	in := choice.Limits{Min: d.policy.MinDelay, Max: d.policy.MaxDelay, Budget: d.policy.Budget}
 	l, last := d.latencies, &d.best
-	l.classes.Choose(now, now-chooseEvery, minSlowest, in)
+	l.classes.Choose(now, now-chooseEvery, minSlowest, in, func() choice.Futile {
+		return choice.Futile{Took: l.Primaries.futile.long.Distribution(now, longHalf), Of: int64(l.Primaries.samples(now))}
+	})
 	fell, samples := l.Primaries.estimate(now, usualQuantile).dropped, l.Primaries.samples(now)
 	if now-last.at < chooseEvery && fell == last.dropped && samples < 2*last.samples {
 		return
 	}
 	last.at, last.dropped, last.samples = now, fell, max(samples, minSlowest/2)
-	first, ok := l.Primaries.primaryLatencies(now)
+	first, futile, ok := l.Primaries.primaryLatencies(now)
 	if !ok {
 		last.Choice = choice.Choice{}
 		return
 	}
 	d.savings.spread(now, &first)
-	var hedges choice.Hedges
+	hedges := choice.Hedges{Futile: choice.Futile{Took: futile, Of: first.Samples()}}
 	if l.hedges != nil {
 		hedges.Took = l.hedges.took.Distribution(now, longHalf)
 		hedges.CutOff = l.hedges.cutOff.Distribution(now, longHalf)

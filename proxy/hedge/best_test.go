@@ -67,6 +67,29 @@ func TestMeasuredHedges(t *testing.T) {
 	}
 }
 
+// TestFutileComesAndGoes: requests that are late since all endpoints are silent come and go at random. Between them the
+// choice does not forget them.
+func TestFutileComesAndGoes(t *testing.T) {
+	r := NewRoute(*auto(), 1)
+	now := time.Duration(0)
+	for i := range 40_000 {
+		now += ms
+		took := 2 * ms
+		if i%32 == 0 { // a hedge helps, but there are later requests that no hedge helps
+			took = 12 * ms
+		}
+		r.Latencies.Observe(now, took, 0)
+		if i%8000 < 250 { // for a quarter of a second in eight
+			r.Latencies.Observe(now, 45*ms, 0)
+			r.Latencies.Futile(now, 45*ms)
+		}
+		r.Delays.Choose(now)
+		if best := r.Delays.Best(); best.Gains() {
+			t.Fatalf("after %v: %+v", now, best)
+		}
+	}
+}
+
 // TestBestRecovers: two seconds after a time in which all was slow, the delay is again that of before.
 func TestBestRecovers(t *testing.T) {
 	r := NewRoute(*auto(), 1)

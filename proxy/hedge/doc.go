@@ -34,6 +34,7 @@
 //	service.go    Service: the budget and the gates of a service
 //	route.go      Route: joins the parts of a route, which follow
 //	latencies.go  Latencies: how long attempts take; estimator.go Estimator, of primaries
+//	together.go   Together: when the endpoints of a service were silent together
 //	savings.go    Savings: what hedges have saved
 //	delays.go     Delays: when a request is late: a time, a quantile, or the best delay (best.go)
 //	heads.go      Heads: whether the first byte of a stream soon follows its head

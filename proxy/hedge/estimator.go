@@ -32,7 +32,8 @@ const (
 
 // Estimator measures the latency of a route's primary attempts on one loop, in two half-windows
 // of 5 s, or of 30 s while those hold fewer than 100 samples. It is fed in every mode, because
-// the detection of stalls needs it too. The zero value is ready to use, in 17 KiB.
+// the detection of stalls needs it too. The zero value is ready to use. It takes 17 KiB, and as much again once there
+// was a primary that no hedge would have helped.
 //
 // A primary that was cancelled because its hedge won has no latency, but was certainly slow: it
 // is right-censored. Such a primary counts as slower than every bucket. If it did not count, the
@@ -42,7 +43,8 @@ const (
 // quantile is only known to lie above the delay: the Estimator keeps the last finite estimate, and
 // the budget bounds the hedges.
 type Estimator struct {
-	recent, short, long histogram.Window
+	windows
+	futile windows // of these primaries, those that no hedge would have helped
 
 	cache      estimate
 	lastFinite time.Duration // last finite quantile; 0 means none
@@ -60,21 +62,35 @@ type estimate struct {
 	dropped    bool          // latencies have dropped, see dropFactor
 }
 
+// windows are latencies in windows of several lengths.
+type windows struct{ recent, short, long histogram.Window }
+
+func (w *windows) add(now, latency time.Duration) {
+	w.recent.At(now, recentHalf).Add(latency)
+	w.short.At(now, shortHalf).Add(latency)
+	w.long.At(now, longHalf).Add(latency)
+}
+
+func (w *windows) clone() windows {
+	return windows{w.recent.Clone(), w.short.Clone(), w.long.Clone()}
+}
+
 // clone returns an Estimator with the same samples: requests of the last configuration may still add some to e.
 func (e *Estimator) clone() Estimator {
 	c := *e
-	c.recent, c.short, c.long = e.recent.Clone(), e.short.Clone(), e.long.Clone()
+	c.windows, c.futile = e.windows.clone(), e.futile.clone()
 	return c
 }
 
 // Observe records the latency of a primary that got a response, whether or not a hedge was
 // sent or won. Hedges and retries are not recorded: they start under other conditions.
 func (e *Estimator) Observe(now, latency time.Duration) {
-	e.recent.At(now, recentHalf).Add(latency)
-	e.short.At(now, shortHalf).Add(latency)
-	e.long.At(now, longHalf).Add(latency)
+	e.add(now, latency)
 	e.cache.newSamples++
 }
+
+// Futile records that no hedge would have helped a primary with this latency, which Observe records too.
+func (e *Estimator) Futile(now, latency time.Duration) { e.futile.add(now, latency) }
 
 // Censor records a primary that ended before its response: its hedge won, or its deadline
 // passed. One that never reached the endpoint, or whose caller disconnected, is not recorded.
@@ -128,17 +144,35 @@ func (e *Estimator) samples(now time.Duration) uint64 {
 	return s.Samples()
 }
 
-// primaryLatencies returns the latencies of primaries in the longest window in which the latencies have not changed.
-// The best delay is made of them. ok is false if there are too few.
-func (e *Estimator) primaryLatencies(now time.Duration) (d histogram.Distribution, ok bool) {
+// primaryLatencies returns the latencies of primaries in the longest window in which the latencies have not changed, and
+// those of them that no hedge would have helped: these come and go at random, which is no change. The best delay is made
+// of them. ok is false if there are too few.
+func (e *Estimator) primaryLatencies(now time.Duration) (all, futile histogram.Distribution, ok bool) {
+	short, futileShort := e.short.Distribution(now, shortHalf), e.futile.short.Distribution(now, shortHalf)
 	if e.estimate(now, usualQuantile).dropped {
-		return e.recent.Distribution(now, recentHalf), true
+		recent, futileRecent := e.recent.Distribution(now, recentHalf), e.futile.recent.Distribution(now, recentHalf)
+		if futileShort.Samples() == 0 || fell(without(recent, &futileRecent), without(short, &futileShort)) {
+			return recent, futileRecent, true
+		}
 	}
-	short, long := e.short.Distribution(now, shortHalf), e.long.Distribution(now, longHalf)
-	if short.Samples() >= minSlowest && differ(&short, &long) {
-		return short, true
+	long, futileLong := e.long.Distribution(now, longHalf), e.futile.long.Distribution(now, longHalf)
+	if short.Samples() >= minSlowest && differ(without(short, &futileShort), without(long, &futileLong)) {
+		return short, futileShort, true
 	}
-	return long, long.Samples() >= minSlowest
+	return long, futileLong, long.Samples() >= minSlowest
+}
+
+// without returns all that are not among some.
+func without(all histogram.Distribution, some *histogram.Distribution) *histogram.Distribution {
+	all.Remove(some)
+	return &all
+}
+
+// fell reports whether the slow requests in recent are clearly quicker than those in short.
+func fell(recent, short *histogram.Distribution) bool {
+	is, ok := recent.Quantile(usualQuantile)
+	was, known := short.Quantile(usualQuantile)
+	return ok && (!known || dropFactor*float64(is) < float64(was))
 }
 
 // read picks the window. ok is false if even the long one has too few samples.

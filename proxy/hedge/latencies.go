@@ -43,6 +43,10 @@ func (l *Latencies) Observe(now, latency time.Duration, c class.ID) {
 	}
 }
 
+// Futile records that no hedge would have helped a primary with this latency, since the endpoints were silent together.
+// Observe records that primary too.
+func (l *Latencies) Futile(now, latency time.Duration) { l.Primaries.Futile(now, latency) }
+
 // Censor records a primary of class c that was given up before its response, as Estimator.Censor does.
 func (l *Latencies) Censor(now time.Duration, c class.ID) {
 	l.Primaries.Censor(now)

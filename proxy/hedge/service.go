@@ -15,7 +15,8 @@ const minTotal = 10
 
 // Service is the hedging state that the routes of one service share on one loop.
 type Service struct {
-	Stalls periodic.Stalls
+	Stalls   periodic.Stalls
+	Together Together
 
 	tokens   budget.Tokens
 	inFlight int

@@ -55,6 +55,7 @@ func (a *Attempt) Respond(res *Response) {
 	r := a.race
 	now, outcome := r.shard.Loop.Now(), stats.AttemptServed
 	a.visit.endpoint().Stats.BytesOut += uint64(res.Size())
+	r.Service.Heard(now, a.visit.ep)
 	switch {
 	case a.Lingering():
 	case res.Source != nil:

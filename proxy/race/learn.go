@@ -32,11 +32,15 @@ func (l *learning) onSent(a *Attempt, now time.Duration) {
 	}
 }
 
-// onResponse tells the latency of a primary that the race waits for.
+// onResponse tells the latency of a primary that the race waits for, and whether its endpoint was silent together with
+// others, so that no hedge would have helped.
 func (l *learning) onResponse(a *Attempt, now time.Duration) {
 	if l.counts(a) {
 		route := l.race.Policy.HedgeRoute
 		route.Latencies.Observe(now, now-a.visit.sent, l.watch.Class)
+		if l.race.Service.Hedging.Together.Covers(a.visit.sent, now) {
+			route.Latencies.Futile(now, now-a.visit.sent)
+		}
 		if l.watch.Follows() {
 			route.Shadow.End(now, &l.watch, false)
 		}

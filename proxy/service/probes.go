@@ -120,7 +120,7 @@ func (p *Probes) Best(q *lb.Query) *lb.Endpoint {
 func (p *Probes) Answered(e *lb.Endpoint, l lb.Load) {
 	now := p.service.Shard.Loop.Now()
 	p.service.Stats.Probes.Answers++
-	e.Report(now, l, e.OfProcess())
+	p.service.HeardLoad(now, e, l)
 	p.pool.Add(e.Answer(now, l))
 	p.answers++
 	for w := p.waiting.First(); w != nil && w.until <= p.answers; w = p.waiting.First() {

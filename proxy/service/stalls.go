@@ -91,6 +91,27 @@ func (st *stalls) look() {
 	}
 }
 
+// Heard notes that ep responds now, before its attempt ends: until now the endpoints may have been silent together.
+func (s *Service) Heard(now time.Duration, ep *lb.Endpoint) {
+	if after := s.Set.Stall.After; after > 0 && ep.Silence(now) >= after {
+		s.stalls.heard(now, after)
+	}
+}
+
+// HeardLoad takes the load that ep reports now. The report may come before the response that ends a silence.
+func (s *Service) HeardLoad(now time.Duration, ep *lb.Endpoint, l lb.Load) {
+	s.Heard(now, ep)
+	ep.Report(now, l, ep.OfProcess())
+}
+
+func (st *stalls) heard(now, after time.Duration) {
+	s := st.service
+	active, silent := s.Set.CountSilent(now, after, &st.silent)
+	if hedge.SilentTogether(s.Set.Len(), active, silent) {
+		s.Hedging.Together.Note(st.silent.All, now)
+	}
+}
+
 // chooseDelays makes the choices of best delays anew that are outdated, among a few routes at a time.
 func (st *stalls) chooseDelays(now time.Duration) {
 	routes := st.service.Routes

@@ -34,9 +34,18 @@ type Limits struct {
 	Budget   float64       // hedges per request
 }
 
-// Hedges are the latencies of hedges of late requests. CutOff has the hedges that were withdrawn, by the time after
-// which that was.
-type Hedges struct{ Took, CutOff histogram.Distribution }
+// Hedges is what is known of hedges.
+type Hedges struct {
+	Took   histogram.Distribution // latencies of hedges of late requests
+	CutOff histogram.Distribution // hedges that were withdrawn, by the time after which that was
+	Futile Futile
+}
+
+// Futile are the latencies of first attempts that no hedge would have helped, among so many.
+type Futile struct {
+	Took histogram.Distribution
+	Of   int64
+}
 
 // Best returns the best choice for first attempts with the latencies first. It keeps the delay of last, unless
 // another one is clearly better. Best returns the zero Choice if there are no first attempts.
@@ -62,6 +71,7 @@ type outcome struct {
 	end     int // the bound after the longest latency
 	samples float64
 	first   curve // of first attempts
+	futile  curve // of those that no hedge would have helped, as a share of all
 	hedges  curve // of hedges
 	before  curve // what latencies until the bound add to the mean of the slowest without hedges, in microseconds
 
@@ -74,7 +84,10 @@ type outcome struct {
 func (o *outcome) read(first *histogram.Distribution, hedges *Hedges) {
 	o.end = o.first.read(first, &histogram.Distribution{})
 	o.samples = float64(first.Samples())
-	o.hedges = o.first
+	o.readFutile(&hedges.Futile)
+	for i := range o.hedges { // as first attempts
+		o.hedges[i] = o.helped(i) / o.helped(0)
+	}
 	if hedges.Took.Samples() >= model.enough {
 		o.hedges.read(&hedges.Took, &hedges.CutOff)
 	}
@@ -82,6 +95,21 @@ func (o *outcome) read(first *histogram.Distribution, hedges *Hedges) {
 		o.before[i+1] = o.before[i] + slowest(o.first[i], o.first[i+1], times[i+1]-times[i])
 	}
 }
+
+func (o *outcome) readFutile(f *Futile) {
+	n := f.Took.Samples()
+	if n == 0 {
+		return
+	}
+	o.futile.read(&f.Took, &histogram.Distribution{})
+	share := min(float64(n)/float64(f.Of), 1)
+	for i := range o.futile {
+		o.futile[i] = min(share*o.futile[i], o.first[i])
+	}
+}
+
+// helped returns the share of the requests that take longer than a bound and that a hedge may help.
+func (o *outcome) helped(at int) float64 { return o.first[at] - o.futile[at] }
 
 // slowest returns what a time of a width adds to the mean of the slowest requests, in which the share of requests that
 // are later falls from a to b. That mean is the integral over all times of min(later, s)/s, where s is the share of the
@@ -101,8 +129,8 @@ func (o *outcome) try(in Limits) {
 		o.from++
 	}
 	for i := o.from; i <= o.to; i++ {
-		o.share[i] = o.paid(o.first[i], in.Budget)
-		o.sent[i] = o.share[i] * o.first[i]
+		o.share[i] = o.paid(o.helped(i), in.Budget)
+		o.sent[i] = o.share[i] * o.helped(i)
 		o.tail[i] = o.hedged(i)
 	}
 }
@@ -126,7 +154,7 @@ func (o *outcome) hedged(at int) float64 {
 		}
 		part := (since - times[k]) / (times[k+1] - times[k])
 		silent := o.hedges[k] + part*(o.hedges[k+1]-o.hedges[k])
-		to := o.first[i] * (1 - o.share[at]*(1-silent))
+		to := o.futile[i] + o.helped(i)*(1-o.share[at]*(1-silent))
 		sum += slowest(from, to, times[i]-times[i-1])
 		from = to
 	}

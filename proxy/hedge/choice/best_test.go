@@ -195,6 +195,35 @@ func TestLast(t *testing.T) {
 	}
 }
 
+// TestFutile: late requests that no hedge helps are no reason for hedges. Others are.
+func TestFutile(t *testing.T) {
+	const n = 10_000
+	for _, c := range []struct {
+		name         string
+		late, futile int64 // of n, that take 45 ms; of these
+		gains        bool
+	}{
+		{"a hedge helps all", 300, 0, true},
+		{"a hedge helps none", 300, 300, false},
+		{"a hedge helps half of them, but the others alone are the slowest hundredth", 300, 150, false},
+		{"a hedge helps half of them", 80, 40, true},
+		{"few are late, and a hedge helps none", 50, 50, false},
+	} {
+		first := of(func(r *rand.Rand) time.Duration { return 2*ms + time.Duration(r.Int64N(int64(ms/10))) }, n)
+		at := histogram.BucketOf(45 * ms)
+		first.Counts[at] = c.late
+		hedges := Hedges{Futile: Futile{Of: first.Samples()}}
+		hedges.Futile.Took.Counts[at] = c.futile
+		got := Best(&first, &hedges, usual, Choice{})
+		if got.Gains() != c.gains {
+			t.Errorf("%s: %+v", c.name, got)
+		}
+		if least := float64(c.futile) / n * .9 / model.slowest * float64(45*ms); float64(got.With) < min(least, float64(40*ms)) {
+			t.Errorf("%s: the mean of the slowest is %v with hedges", c.name, got.With)
+		}
+	}
+}
+
 func BenchmarkBest(b *testing.B) {
 	first, second := of(stragglers(.05), 20_000), of(stragglers(.05), 1000)
 	hedges := Hedges{Took: second}

@@ -350,8 +350,8 @@ func share(now time.Duration, among []*class, w Whole) {
 
 // Choose makes the choice of the best delay anew for some classes that are alike, if the last one was made before a time.
 // It needs at least so many requests. in.Max does not bound the delay of classes that usually take longer. The latencies
-// of the hedges of a class are not known.
-func (s *Set) Choose(now, before time.Duration, least int64, in choice.Limits) {
+// of the hedges of a class are not known. Which first attempts no hedge would have helped is known of all classes together.
+func (s *Set) Choose(now, before time.Duration, least int64, in choice.Limits, futile func() choice.Futile) {
 	if s.table == nil {
 		return
 	}
@@ -368,7 +368,7 @@ func (s *Set) Choose(now, before time.Duration, least int64, in choice.Limits) {
 			in.Max = math.MaxInt64
 		}
 		if first.Samples() >= least {
-			made = choice.Best(&first, &choice.Hedges{}, in, c.best)
+			made = choice.Best(&first, &choice.Hedges{Futile: futile()}, in, c.best)
 		}
 		for _, o := range c.alikes {
 			o.best, o.bestFrom = made, now

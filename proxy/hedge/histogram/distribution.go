@@ -35,6 +35,14 @@ func (d *Distribution) Add(o *Distribution) {
 	d.Censored += o.Censored
 }
 
+// Remove takes away o, which is a part of d.
+func (d *Distribution) Remove(o *Distribution) {
+	for i, n := range o.Counts {
+		d.Counts[i] -= n
+	}
+	d.Censored -= o.Censored
+}
+
 // Samples returns the number of requests.
 func (d *Distribution) Samples() int64 {
 	n := d.Censored

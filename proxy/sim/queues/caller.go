@@ -162,6 +162,9 @@ func (r *request) stuck(now, silent time.Duration) bool {
 
 func (c *caller) returned(a *attempt) {
 	w, r := c.w, a.request
+	if !a.refused {
+		c.heard(a.endpoint)
+	}
 	if !w.Direct {
 		a.endpoint.Report(w.now, a.load, a.endpoint.Pending())
 	}
@@ -193,6 +196,9 @@ func (c *caller) returned(a *attempt) {
 	r.done = true
 	if !a.hedge {
 		c.route.Latencies.Observe(w.now, w.now-a.sent, r.class)
+		if c.service.Together.Covers(a.sent, w.now) {
+			c.route.Latencies.Futile(w.now, w.now-a.sent)
+		}
 	}
 	if w.measured(r) {
 		w.took(r, w.now-r.start)
@@ -215,6 +221,17 @@ func (c *caller) returned(a *attempt) {
 		if w.measured(r) {
 			w.result.Won++
 		}
+	}
+}
+
+// heard notes that e responds now; see proxy/service/stalls.go.
+func (c *caller) heard(e *lb.Endpoint) {
+	now, after := c.w.now, c.set.Stall.After
+	if e.Silence(now) < after {
+		return
+	}
+	if active, silent := c.set.CountSilent(now, after, &c.silent); hedge.SilentTogether(c.set.Len(), active, silent) {
+		c.service.Together.Note(c.silent.All, now)
 	}
 }
 

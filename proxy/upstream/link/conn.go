@@ -114,8 +114,7 @@ func (c *client) OnGoAway(last uint64, _ link.Reason) {
 
 // OnLoad passes the load of the peer's service to the load balancer.
 func (c *client) OnLoad(l link.Load) {
-	ep := c.up.endpoint.LB
-	ep.Report(c.Shard.Loop.Now(), loadOf(l), ep.OfProcess())
+	c.up.service.HeardLoad(c.Shard.Loop.Now(), c.up.endpoint.LB, loadOf(l))
 }
 
 func loadOf(l link.Load) lb.Load {

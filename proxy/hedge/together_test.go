@@ -1,0 +1,36 @@
+package hedge
+
+import (
+	"testing"
+	"time"
+)
+
+// TestTogether: an attempt is covered if the endpoints were silent together for more than half of its time.
+func TestTogether(t *testing.T) {
+	type silence struct{ from, to time.Duration }
+	for _, c := range []struct {
+		name      string
+		noted     []silence
+		sent, now time.Duration
+		want      bool
+	}{
+		{"no silence", nil, 10 * ms, 60 * ms, false},
+		{"no silence, no time", nil, 0, 0, false},
+		{"sent in it", []silence{{100 * ms, 150 * ms}}, 110 * ms, 152 * ms, true},
+		{"sent before it", []silence{{100 * ms, 150 * ms}}, 99 * ms, 151 * ms, true},
+		{"sent at its end", []silence{{100 * ms, 150 * ms}}, 149 * ms, 152 * ms, false},
+		{"sent after it", []silence{{100 * ms, 150 * ms}}, 151 * ms, 160 * ms, false},
+		{"in flight for much longer", []silence{{100 * ms, 150 * ms}}, 40 * ms, 151 * ms, false},
+		{"it is noted again as it goes on", []silence{{100 * ms, 120 * ms}, {100 * ms, 150 * ms}}, 105 * ms, 151 * ms, true},
+		{"a shorter one follows at once", []silence{{100 * ms, 150 * ms}, {150 * ms, 153 * ms}}, 110 * ms, 154 * ms, true},
+		{"a shorter one follows later", []silence{{100 * ms, 150 * ms}, {250 * ms, 260 * ms}}, 251 * ms, 261 * ms, true},
+	} {
+		var s Together
+		for _, n := range c.noted {
+			s.Note(n.from, n.to)
+		}
+		if got := s.Covers(c.sent, c.now); got != c.want {
+			t.Errorf("%s: %t", c.name, got)
+		}
+	}
+}
