@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/remora-proxy/remora/lb/log2"
 	"github.com/remora-proxy/remora/lb/probe"
 )
 
@@ -20,12 +19,12 @@ func ComparesLoad(p Policy) bool {
 // Askable reports whether a pick by answers to probes may take the place of Pick. It may not if zones, or an ejected
 // endpoint that is due for a request, decide the pick.
 func (s *Set) Askable(now time.Duration) bool {
-	s.refresh(now)
-	if len(s.zones.near.endpoints) > 0 || s.ejections.panicking {
+	s.peers.refresh(now)
+	if s.peers.zoned() || s.Panics() {
 		return false
 	}
-	if s.ejections.n > 0 {
-		for _, e := range s.all.endpoints {
+	if s.peers.health.ejected > 0 {
+		for _, e := range s.peers.all.endpoints {
 			if e.probeDue(now) {
 				return false
 			}
@@ -36,16 +35,16 @@ func (s *Set) Askable(now time.Duration) bool {
 
 // MayPick reports whether Pick could return e before it looks for a last resort.
 func (s *Set) MayPick(q *Query, e *Endpoint) bool {
-	v := View{Query: *q, set: s, group: &s.all}
-	return e.set == s && v.Eligible(e)
+	v := View{Query: *q, set: s, group: &s.peers.all}
+	return e.peers == &s.peers && v.Eligible(e)
 }
 
 // Sample fills into with different endpoints that Pick could return, drawn by weight. It returns the endpoints that it has
 // found.
 func (s *Set) Sample(q *Query, into []*Endpoint) []*Endpoint {
-	v, found := View{Query: *q, set: s, group: &s.all}, into[:0]
+	v, found := View{Query: *q, set: s, group: &s.peers.all}, into[:0]
 	if s.Len() <= len(into) {
-		for _, e := range s.all.endpoints {
+		for _, e := range s.peers.all.endpoints {
 			if v.Eligible(e) {
 				found = append(found, e)
 			}
@@ -63,20 +62,7 @@ func (s *Set) Sample(q *Query, into []*Endpoint) []*Endpoint {
 }
 
 // Traffic returns what the set knows of the load of its endpoints, for the decision whether to send probes.
-func (s *Set) Traffic() probe.Traffic {
-	t := probe.Traffic{Endpoints: len(s.all.endpoints), Known: s.reports.n > 0}
-	if t.Known {
-		weight := 0.0
-		for _, e := range s.all.endpoints {
-			weight += e.Weight
-		}
-		t.Others = s.reports.others / float64(s.reports.n) * weight / float64(t.Endpoints)
-	}
-	if s.pace.samples > 0 {
-		t.Latency = time.Duration(log2.Exp(s.pace.mean))
-	}
-	return t
-}
+func (s *Set) Traffic() probe.Traffic { return s.peers.traffic() }
 
 // Answer returns what the load that e has answered to a probe means for picks.
 func (e *Endpoint) Answer(now time.Duration, l Load) probe.Answer[*Endpoint] {

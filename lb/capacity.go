@@ -63,15 +63,20 @@ func (e *Endpoint) ReportUtilization(now time.Duration, rate, utilization float6
 		full = u.full + (full-u.full)*capacityShare
 	}
 	u.full, u.at = full, now
-	if e.set != nil {
-		e.set.utilized = true
+	if e.peers != nil {
+		e.peers.utilizations.any = true
 	}
 }
 
-// compareUtilizations weighs the endpoints by what they could serve, unless their configured weights differ.
-// An endpoint without a recent report has the mean weight.
-func (s *Set) compareUtilizations(now time.Duration) {
-	all, known, sum, even := s.all.endpoints, 0.0, 0.0, true
+// utilizations compares what the endpoints of a set could serve.
+type utilizations struct {
+	any bool // some endpoint has reported its utilization
+}
+
+// compare finds the shares of the endpoints by what they could serve. The shares are 1 if the configured weights differ.
+// An endpoint without a recent report has the mean share.
+func (x *utilizations) compare(now time.Duration, all []*Endpoint) {
+	known, sum, even := 0.0, 0.0, true
 	for _, e := range all {
 		even = even && e.Weight == all[0].Weight
 		u := &e.utilization
@@ -83,7 +88,7 @@ func (s *Set) compareUtilizations(now time.Duration) {
 			sum += u.full
 		}
 	}
-	s.utilized = known > 0
+	x.any = known > 0
 	for _, e := range all {
 		u := &e.utilization
 		u.share = 1
@@ -91,5 +96,4 @@ func (s *Set) compareUtilizations(now time.Duration) {
 			u.share = min(max(u.full*known/sum, 1.0/shareMost), shareMost)
 		}
 	}
-	s.weigh()
 }

@@ -44,14 +44,14 @@ func (ConsistentHash) Choose(v *View) *Endpoint {
 		if m := &r.members[r.points[i].owner]; r.accepts(v, m) {
 			return m.Endpoint
 		}
-		if n == 0 && v.purpose == forPrimary && len(v.Tried) == 0 && v.group != &v.set.zones.far {
+		if n == 0 && v.purpose == forPrimary && len(v.Tried) == 0 && v.group != &v.set.peers.far {
 			v.set.PassedOver++
 		}
 		if i++; i == len(r.points) {
 			i = 0
 		}
 	}
-	return v.cheapestOfAll((*Endpoint).score)
+	return v.cheapestOfAll((*View).score)
 }
 
 // accepts reports whether m may have the request: it is eligible, the key is among those that it has
@@ -90,20 +90,20 @@ type member struct {
 	part float64 // of the keys at its points: makes up for a whole number of points
 }
 
-// makeRings makes rings for the groups that keyed picks choose from. Under another policy no endpoint
+// makeRings makes rings for the groups that keyed picks choose from. Without a keyed policy no endpoint
 // is on a ring.
-func (s *Set) makeRings() {
+func (s *groups) makeRings(keyed bool) {
 	switch {
-	case !Keyed(s.Policy):
+	case !keyed:
 		for _, e := range s.all.endpoints {
 			e.ring = nil
 		}
-		for _, g := range s.groups() {
+		for _, g := range s.each() {
 			g.ring = nil
 		}
-	case len(s.zones.near.endpoints) > 0:
-		s.zones.near.makeRing()
-		s.zones.far.makeRing()
+	case s.zoned():
+		s.near.makeRing()
+		s.far.makeRing()
 	case len(s.all.endpoints) > 0:
 		s.all.makeRing()
 	}

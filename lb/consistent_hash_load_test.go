@@ -21,7 +21,7 @@ func TestConsistentHashBound(t *testing.T) {
 		s.Balance = 1.25
 		zipf := rand.NewZipf(rnd, 1.0001, 1, 1000)
 		var busy []*Endpoint
-		total := s.all.sums[9]
+		total := s.peers.all.sums[9]
 		first := 0
 		for i := range 50_000 {
 			key := mix(zipf.Uint64())
@@ -54,6 +54,7 @@ func TestConsistentHashBound(t *testing.T) {
 func TestConsistentHashBoundOfUsable(t *testing.T) {
 	s := hashed(numbered(4, even))
 	s.Balance, s.Outlier = 1.5, outlier.Rules{Consecutive: 1, Base: time.Hour, MaxEjected: 0.5}
+	s.Retune()
 	s.At(0).Judge(0, false)
 	s.At(1).Judge(0, false)
 	first := 0
@@ -127,17 +128,17 @@ func TestRingLoad(t *testing.T) {
 			busy = append(busy, e)
 		}
 		if !Keyed(s.Policy) {
-			if s.all.ring != nil || s.At(0).ring != nil {
+			if s.peers.all.ring != nil || s.At(0).ring != nil {
 				t.Fatal("there is a ring under another policy")
 			}
 			continue
 		}
 		load := 0
-		for _, e := range s.all.endpoints {
+		for _, e := range s.peers.all.endpoints {
 			load += e.pending + e.streams
 		}
-		if s.all.ring.load != load {
-			t.Fatalf("the ring counts %d, its members have %d", s.all.ring.load, load)
+		if s.peers.all.ring.load != load {
+			t.Fatalf("the ring counts %d, its members have %d", s.peers.all.ring.load, load)
 		}
 	}
 }
@@ -169,7 +170,7 @@ func BenchmarkRing(b *testing.B) {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			s := hashed(numbered(n, even))
 			for b.Loop() {
-				newRing(s.all.endpoints)
+				newRing(s.peers.all.endpoints)
 			}
 		})
 	}

@@ -73,8 +73,8 @@ func TestConsistentHashEven(t *testing.T) {
 		for _, addr := range owners(s, keys) {
 			counts[addr]++
 		}
-		total := s.all.sums[c.n-1]
-		for _, e := range s.all.endpoints {
+		total := s.peers.all.sums[c.n-1]
+		for _, e := range s.peers.all.endpoints {
 			want := float64(keys) * e.Weight / total
 			if got := float64(counts[e.Addr]); math.Abs(got-want) > 0.25*want+5*math.Sqrt(want) {
 				t.Errorf("%d endpoints: %s of weight %v has %v keys, want about %.0f", c.n, e.Addr, e.Weight, got, want)
@@ -96,11 +96,11 @@ func TestConsistentHashAgrees(t *testing.T) {
 		if s.Update(other); !slices.Equal(owners(s, someKeys), want) {
 			t.Fatal("the same endpoints in another order have other keys")
 		}
-		ring := s.all.ring
-		if s.Update(targets); s.all.ring != ring {
+		ring := s.peers.all.ring
+		if s.Update(targets); s.peers.all.ring != ring {
 			t.Error("a snapshot of the same endpoints made a ring")
 		}
-		if s.Update(numbered(30, even)); s.all.ring == ring || slices.Equal(owners(s, someKeys), want) {
+		if s.Update(numbered(30, even)); s.peers.all.ring == ring || slices.Equal(owners(s, someKeys), want) {
 			t.Error("other weights have changed nothing")
 		}
 		s.Update(targets)
@@ -108,9 +108,9 @@ func TestConsistentHashAgrees(t *testing.T) {
 	}
 	// Of so many points some are at the same place.
 	many := numbered(2000, even)
-	a := hashed(many).all.ring
+	a := hashed(many).peers.all.ring
 	slices.Reverse(many)
-	b := hashed(many).all.ring
+	b := hashed(many).peers.all.ring
 	for i := range a.points {
 		if p, q := a.members[a.points[i].owner].Addr, b.members[b.points[i].owner].Addr; p != q {
 			t.Fatalf("point %d belongs to %s and %s", i, p, q)
@@ -157,6 +157,7 @@ func TestConsistentHashNext(t *testing.T) {
 		} {
 			s := hashed(targets)
 			s.Outlier = outlier.Rules{Consecutive: 1, Base: time.Hour, MaxEjected: 0.5}
+			s.Retune()
 			e, q := s.Lookup(owner.Addr), q
 			if c.do != nil {
 				c.do(s, e)
@@ -181,11 +182,11 @@ func TestConsistentHashFewLeft(t *testing.T) {
 		s := hashed(numbered(n, even))
 		s.Balance = 1.25
 		for key := range uint64(50) {
-			q := Query{Rand: rand.NewPCG(1, 2), Key: mix(key), Tried: s.all.endpoints[1:]}
+			q := Query{Rand: rand.NewPCG(1, 2), Key: mix(key), Tried: s.peers.all.endpoints[1:]}
 			if e := s.Pick(q); e != s.At(0) {
 				t.Fatalf("%d endpoints: picked %v", n, e)
 			}
-			q.Tried = s.all.endpoints
+			q.Tried = s.peers.all.endpoints
 			if e := s.PickHedge(q, false); e != nil {
 				t.Fatalf("%d endpoints: all were tried, and a hedge went to %s", n, e.Addr)
 			}
@@ -251,7 +252,7 @@ func TestConsistentHashZones(t *testing.T) {
 	if len(far) == 0 {
 		t.Error("no request has left the zone")
 	}
-	if a, b := s.zones.near.ring.load, s.zones.far.ring.load; a+b != 400 || a <= b {
+	if a, b := s.peers.near.ring.load, s.peers.far.ring.load; a+b != 400 || a <= b {
 		t.Errorf("loads of the zones: %d and %d, want 400 together", a, b)
 	}
 }

@@ -104,8 +104,8 @@ func TestEjection(t *testing.T) {
 			if ejected != c.ejects || ejected && why != c.want {
 				t.Errorf("ejected %v by %v; want %v by %v", ejected, why, c.ejects, c.want)
 			}
-			if total := s.ejections.counts[outlier.ByConsecutive] + s.ejections.counts[outlier.BySuccessRate]; (total == 1) != c.ejects {
-				t.Errorf("counted %v", s.ejections.counts)
+			if total := s.peers.health.counts[outlier.ByConsecutive] + s.peers.health.counts[outlier.BySuccessRate]; (total == 1) != c.ejects {
+				t.Errorf("counted %v", s.peers.health.counts)
 			}
 		})
 	}
@@ -144,8 +144,8 @@ func TestEjectionReturns(t *testing.T) {
 		e.Finish(now, 0)
 		term = min(2*term, 64*sec)
 	}
-	if s.ejections.counts[outlier.ByConsecutive] != 10 {
-		t.Errorf("counted %v", s.ejections.counts)
+	if s.peers.health.counts[outlier.ByConsecutive] != 10 {
+		t.Errorf("counted %v", s.peers.health.counts)
 	}
 
 	now += term
@@ -191,11 +191,11 @@ func TestEjectionLimit(t *testing.T) {
 		o := strict
 		o.MaxEjected = c.max
 		s, _ := judged(c.n, o)
-		for _, e := range s.all.endpoints {
+		for _, e := range s.peers.all.endpoints {
 			e.judgeMany(0, 10, false)
 		}
 		out := 0
-		for _, e := range s.all.endpoints {
+		for _, e := range s.peers.all.endpoints {
 			if _, ejected := e.Ejected(); ejected {
 				out++
 			}
@@ -210,8 +210,8 @@ func TestEjectionLimit(t *testing.T) {
 		s.At(i).judgeMany(0, 5, false)
 	}
 	s.Update(numbered(5, even)) // the four and one more
-	if s.ejections.n != 2 {
-		t.Errorf("%d of five are ejected after the set shrank, want 2", s.ejections.n)
+	if s.peers.health.ejected != 2 {
+		t.Errorf("%d of five are ejected after the set shrank, want 2", s.peers.health.ejected)
 	}
 	s.Update(numbered(1, even))
 	if why, ejected := s.At(0).Ejected(); ejected {
@@ -283,8 +283,8 @@ func TestRetune(t *testing.T) {
 			if c.panics {
 				want = 10
 			}
-			if s.ejections.n != c.out || s.Panics() != c.panics || len(got) != want {
-				t.Errorf("%d out, panic %t, %d picked; want %d, %t, %d", s.ejections.n, s.Panics(), len(got), c.out, c.panics, want)
+			if s.peers.health.ejected != c.out || s.Panics() != c.panics || len(got) != want {
+				t.Errorf("%d out, panic %t, %d picked; want %d, %t, %d", s.peers.health.ejected, s.Panics(), len(got), c.out, c.panics, want)
 			}
 		})
 	}
@@ -320,7 +320,7 @@ func TestLatencyEjection(t *testing.T) {
 				}
 			}
 			s.Pick(Query{Now: 2 * sec, Rand: rand.NewPCG(1, 2)})
-			if got := int(s.ejections.counts[outlier.ByLatency]); got != c.want || s.ejections.n != c.want {
+			if got := int(s.peers.health.counts[outlier.ByLatency]); got != c.want || s.peers.health.ejected != c.want {
 				t.Errorf("%d were ejected, want %d", got, c.want)
 			}
 			for i, latency := range c.latency {
@@ -351,8 +351,8 @@ func TestFreezeNoLatencyEjection(t *testing.T) {
 		}
 		s.Pick(Query{Now: now, Rand: rnd})
 	}
-	if s.ejections.counts[outlier.ByLatency] != 0 {
-		t.Errorf("counted %v", s.ejections.counts)
+	if s.peers.health.counts[outlier.ByLatency] != 0 {
+		t.Errorf("counted %v", s.peers.health.counts)
 	}
 }
 
@@ -362,7 +362,7 @@ func TestRemovedEndpointJudged(t *testing.T) {
 	s.Update(numbered(4, even)[1:])
 	e.judgeMany(0, 50, false)
 	e.TimedOut(sec)
-	if s.ejections.n != 0 || s.ejections.counts != [outlier.Reasons]uint64{} {
-		t.Errorf("%d ejected, counted %v", s.ejections.n, s.ejections.counts)
+	if s.peers.health.ejected != 0 || s.peers.health.counts != [outlier.Reasons]uint64{} {
+		t.Errorf("%d ejected, counted %v", s.peers.health.ejected, s.peers.health.counts)
 	}
 }

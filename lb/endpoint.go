@@ -9,8 +9,8 @@ import (
 )
 
 // Endpoint is one replica as one loop sees it, from the Update that adds its address to the
-// Update that removes it: what its attempts have shown, and what a pick needs to know of that. Attempts that are
-// pending at the removal must still be counted down. Each part of an Endpoint has one job and knows no other part.
+// Update that removes it: what its attempts and its reports have shown. Attempts that are pending at the removal
+// must still be counted down. Each part of an Endpoint has one job and knows no other part.
 type Endpoint struct {
 	// As of the last Update. Weight is always > 0.
 	Addr      string
@@ -21,8 +21,8 @@ type Endpoint struct {
 
 	Ext any // the caller's: the upstream of this address
 
-	set             *Set    // nil once removed
-	index           int     // in the set
+	peers           *peers  // nil once removed
+	index           int     // among the peers
 	effectiveWeight float64 // of picks: Weight times ramp and utilization
 	discount        float64 // Discount of record; 1 if no attempt was bad
 	avoided         bool    // unhealthy or ejected, while the set does not panic
@@ -46,9 +46,9 @@ type Endpoint struct {
 	excess excess
 }
 
-func newEndpoint(addr string, s *Set) *Endpoint {
+func newEndpoint(addr string, p *peers) *Endpoint {
 	return &Endpoint{
-		Addr: addr, set: s, discount: 1, slowness: slowness{factor: 1},
+		Addr: addr, peers: p, discount: 1, slowness: slowness{factor: 1},
 		utilization: utilization{share: 1}, ramp: ramp{part: 1},
 	}
 }
@@ -86,12 +86,13 @@ func (e *Endpoint) Presume(now, latency time.Duration) {
 
 // Learn takes the latency of an attempt for which Start has returned found.
 func (e *Endpoint) Learn(now, latency time.Duration, found spare.Level) {
-	if e.set == nil {
+	p := e.peers
+	if p == nil {
 		return
 	}
 	log := log2.Of(latency)
-	e.set.curve.Learn(now, log, found)
-	e.slowness.learn(now, log, &e.set.pace)
+	p.curve.Learn(now, log, found)
+	e.slowness.learn(now, log, &p.pace)
 }
 
 // Latency returns the moving average of the latency of responses to this loop. After a second without
@@ -104,18 +105,14 @@ func (e *Endpoint) Latency() time.Duration { return e.latency.Mean() }
 func (e *Endpoint) Judge(now time.Duration, good bool) {
 	e.record.Count(now, good)
 	e.discount = e.record.Discount()
-	why, ejected := e.Ejected()
-	switch s := e.set; {
-	case s == nil:
-	case ejected && !e.ejection.Over(now): // the attempt started before the ejection
-	case ejected && good:
-		s.restore(now, e)
-	case ejected:
-		s.ejections.extend(now, e, why, &s.Outlier)
-	case !good:
-		if why, ok := s.Outlier.Failing(&e.record); ok {
-			s.eject(now, e, why)
+	switch p := e.peers; {
+	case p == nil:
+	case e.isEjected():
+		if p.health.probed(now, e, good, &p.groups) {
+			p.restored(e)
 		}
+	case !good:
+		p.health.failed(now, e, &p.groups)
 	}
 }
 
@@ -123,7 +120,7 @@ func (e *Endpoint) Judge(now time.Duration, good bool) {
 // bad: the endpoint has been silent for the duration of an ejection. A shorter silence is a
 // stall, and any response means that the endpoint is only slow.
 func (e *Endpoint) TimedOut(now time.Duration) (bad bool) {
-	bad = e.set != nil && e.Silence(now) >= max(e.set.Outlier.Base, 1)
+	bad = e.peers != nil && e.Silence(now) >= max(e.peers.health.rules.Base, 1)
 	if bad {
 		e.Judge(now, false)
 	}
@@ -166,13 +163,14 @@ func (e *Endpoint) CountErrorStatus(now, took time.Duration, bad bool) {
 
 // decline adds the load of one more declined request.
 func (e *Endpoint) decline(now, took time.Duration) {
-	if e.set == nil {
+	p := e.peers
+	if p == nil {
 		return
 	}
-	e.set.compare(e, now)
+	e.excess.compare(now, &e.record, e.index, p.all.endpoints)
 	loops := 1
 	if e.process != nil {
-		loops = max(1, e.set.Loops)
+		loops = max(1, p.loops)
 	}
 	e.excess.add(now, took, loops)
 }

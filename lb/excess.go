@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/lb/log2"
+	"github.com/remora-proxy/remora/lb/outlier"
 )
 
 // excess is the errors of an endpoint beyond those of its peers, the next peersMost endpoints of the
@@ -41,15 +42,27 @@ const (
 	loadEnd = 8 // half-lives after which the load is over: 0.4% of it is left
 )
 
-// compare computes the share from the errors of an endpoint and of its peers.
-func (x *excess) compare(errors, all float64, p peers) {
+// compare computes the share of the endpoint with the record r, which is number i of all.
+func (x *excess) compare(now time.Duration, r *outlier.Record, i int, all []*Endpoint) {
 	x.share = 0
-	expected := all * p.share
+	errors, attempts := r.Errors()
+	usual := usualOf(now, i, all)
+	expected := attempts * usual.share
 	expected += chance*math.Sqrt(expected) + 1
-	if errors <= expected || p.latency == 0 {
+	if errors <= expected || usual.latency == 0 {
 		return
 	}
-	x.share, x.latency, x.peak = (errors-expected)/errors, p.latency, p.peak
+	x.share, x.latency, x.peak = (errors-expected)/errors, usual.latency, usual.peak
+}
+
+// review computes a share anew that may have become less, and drops a load that is over.
+func (x *excess) review(now time.Duration, r *outlier.Record, i int, all []*Endpoint) {
+	if x.share > 0 {
+		x.compare(now, r, i, all)
+	}
+	if x.at(now) == 0 {
+		x.load = 0
+	}
 }
 
 // add adds the load of declined requests, for the rest of the usual latency.
@@ -71,34 +84,28 @@ func (x *excess) at(now time.Duration) float64 {
 	return x.load * log2.Exp(-age/half)
 }
 
-type peers struct {
+// usual is what an endpoint is compared with: the errors and latencies of its peers.
+type usual struct {
 	share   float64       // of errors, with one more
 	latency time.Duration // mean; 0 means unknown
 	peak    float64       // mean of their peaks, see PeakEWMA
 }
 
-// compare compares the errors of e with those of its peers.
-func (s *Set) compare(e *Endpoint, now time.Duration) {
-	errors, all := e.record.Errors()
-	e.excess.compare(errors, all, s.peersOf(e, now))
-}
-
-// peersOf looks at the next endpoints of the set.
-func (s *Set) peersOf(e *Endpoint, now time.Duration) (p peers) {
-	errors, all, responses, latency := 1.0, 1.0, 0.0, 0.0
-	list := s.all.endpoints
-	most := min(peersMost, len(list)-1)
+// usualOf looks at the endpoints that come after number i of all.
+func usualOf(now time.Duration, i int, all []*Endpoint) (u usual) {
+	errors, attempts, responses, latency := 1.0, 1.0, 0.0, 0.0
+	most := min(peersMost, len(all)-1)
 	for n := range most {
-		o := list[(e.index+1+n)%len(list)]
+		o := all[(i+1+n)%len(all)]
 		some, of := o.record.Errors()
-		errors, all = errors+some, all+of
-		p.peak += o.peak.at(now) / float64(most)
+		errors, attempts = errors+some, attempts+of
+		u.peak += o.peak.at(now) / float64(most)
 		sum, count := o.record.Latencies()
 		latency, responses = latency+float64(sum), responses+float64(count)
 	}
-	p.share = errors / all
+	u.share = errors / attempts
 	if responses > 0 {
-		p.latency = time.Duration(latency / responses)
+		u.latency = time.Duration(latency / responses)
 	}
-	return p
+	return u
 }

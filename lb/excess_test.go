@@ -147,14 +147,14 @@ func TestPeersOfMany(t *testing.T) {
 			s.At(i).Judge(0, false)
 		}
 		want := min(n-1, peersMost)
-		if p := s.peersOf(last, 0); p.share != 1 {
+		if p := usualOf(0, last.index, s.peers.all.endpoints); p.share != 1 {
 			t.Errorf("%d endpoints: share %v, want 1", n, p.share)
 		}
 		last.Judge(0, true)
 		for i := range n - 1 {
 			s.At(i).Judge(0, true)
 		}
-		if p, want := s.peersOf(last, 0), float64(want+1)/float64(2*want+1); p.share != want {
+		if p, want := usualOf(0, last.index, s.peers.all.endpoints), float64(want+1)/float64(2*want+1); p.share != want {
 			t.Errorf("%d endpoints: share %v, want %v", n, p.share, want)
 		}
 	}
@@ -189,7 +189,7 @@ func BenchmarkPickDeclined(b *testing.B) {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			s := &Set{}
 			s.Update(numbered(n, even))
-			for _, e := range s.all.endpoints {
+			for _, e := range s.peers.all.endpoints {
 				e.excess.latency, e.excess.load = ms, 1
 			}
 			rnd := rand.NewPCG(1, 2)

@@ -2,7 +2,59 @@ package lb
 
 import "slices"
 
-// group is the endpoints that a pick chooses from: all of a set, its zone, or other zones.
+// groups are the groups that picks choose from: all endpoints of a set, and those by zone. near and far are
+// empty if the own zone is unknown, or if it has none or all of the endpoints.
+type groups struct {
+	all, near, far group
+
+	farEjected []*Endpoint // of far; none while the set panics
+	virtual    float64     // virtual time of WeightedRoundRobin
+}
+
+// form makes the groups of these endpoints. own is the zone of this process.
+func (s *groups) form(list []*Endpoint, own string) {
+	*s = groups{all: newGroup(list), virtual: s.virtual}
+	if own == "" {
+		return
+	}
+	var near, far []*Endpoint
+	for _, e := range list {
+		if e.Zone == own {
+			near = append(near, e)
+		} else {
+			far = append(far, e)
+		}
+	}
+	if len(near) > 0 && len(far) > 0 {
+		s.near, s.far = newGroup(near), newGroup(far)
+	}
+}
+
+// zoned reports whether there are groups by zone.
+func (s *groups) zoned() bool { return len(s.near.endpoints) > 0 }
+
+func (s *groups) each() [3]*group { return [...]*group{&s.all, &s.near, &s.far} }
+
+// weigh computes the effective weights after a change of what they are made of.
+func (s *groups) weigh() {
+	for _, e := range s.all.endpoints {
+		e.effectiveWeight = e.Weight * e.ramp.part * e.utilization.share
+	}
+	for _, g := range s.each() {
+		g.weigh()
+		g.weighUsable()
+	}
+}
+
+// updateAvoided follows a change of which endpoints are ejected or avoided.
+func (s *groups) updateAvoided(panicking bool) {
+	s.farEjected = slices.DeleteFunc(slices.Clone(s.far.endpoints), func(e *Endpoint) bool { return !e.isEjected() || panicking })
+	for _, g := range s.each() {
+		g.weighUsable()
+	}
+}
+
+// group is endpoints that a pick chooses from.
 type group struct {
 	endpoints []*Endpoint
 	sums      []float64 // running sums of their weights

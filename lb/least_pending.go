@@ -1,9 +1,6 @@
 package lb
 
-import (
-	"math"
-	"time"
-)
+import "math"
 
 // scanUpTo is the largest number of endpoints of which a policy compares all.
 const scanUpTo = 8
@@ -36,12 +33,12 @@ type LeastPending struct{}
 
 // Choose implements Policy.
 func (LeastPending) Choose(v *View) *Endpoint {
-	e := v.cheapest((*Endpoint).score)
+	e := v.cheapest((*View).score)
 	if e == nil || v.group.even || v.Len() > scanUpTo {
 		return e
 	}
-	other := v.cheapestOfAll((*Endpoint).scoreWithOne) // nil: other loops have made all busy
-	if other == nil || other == e || v.costOf((*Endpoint).score, other) <= v.costOf((*Endpoint).score, e) {
+	other := v.cheapestOfAll((*View).scoreWithOne) // nil: other loops have made all busy
+	if other == nil || other == e || v.costOf((*View).score, other) <= v.costOf((*View).score, e) {
 		return e
 	}
 	var l weightedDraw
@@ -51,7 +48,7 @@ func (LeastPending) Choose(v *View) *Endpoint {
 }
 
 // measure is the value that picks minimize.
-type measure func(e *Endpoint, now time.Duration) float64
+type measure func(v *View, e *Endpoint) float64
 
 // costOf returns the cost of e. A due probe comes first: an endpoint whose attempts have all
 // failed would lose to idle and fast ones as long as its failures are remembered.
@@ -59,7 +56,7 @@ func (v *View) costOf(of measure, e *Endpoint) float64 {
 	if v.mayProbe(e) {
 		return -1
 	}
-	return of(e, v.Now)
+	return of(v, e)
 }
 
 func (v *View) cheapest(of measure) *Endpoint {
@@ -118,7 +115,7 @@ func (v *View) cheapestOfAll(of measure) *Endpoint {
 		if math.IsInf(x, 1) {
 			continue
 		}
-		if best == nil || x < least || x == least && e.rank(v.Now) < best.rank(v.Now) {
+		if best == nil || x < least || x == least && v.rank(e) < v.rank(best) {
 			best, least = e, x
 		}
 	}
@@ -126,12 +123,12 @@ func (v *View) cheapestOfAll(of measure) *Endpoint {
 		return nil
 	}
 	var equals weightedDraw
-	most := latencyTie * best.rank(v.Now)
+	most := latencyTie * v.rank(best)
 	for i, e := range v.group.endpoints {
 		if i < scanUpTo && costs[i] != least || i >= scanUpTo && (!v.Eligible(e) || v.costOf(of, e) != least) {
 			continue
 		}
-		if e.rank(v.Now) <= most {
+		if v.rank(e) <= most {
 			equals.addWith(v, e, e.effectiveWeight/e.slowness.factor)
 		}
 	}
@@ -146,5 +143,5 @@ func (v *View) crowded(e *Endpoint) bool {
 }
 
 func (v *View) slower(a, b *Endpoint) bool {
-	return a.rank(v.Now) > latencyTie*b.rank(v.Now)
+	return v.rank(a) > latencyTie*v.rank(b)
 }

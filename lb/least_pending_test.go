@@ -39,8 +39,8 @@ func TestLeastPendingLightEndpoint(t *testing.T) {
 			out = append(out, e)
 			got[e] += 1. / picks
 		}
-		for i, e := range s.all.endpoints {
-			want := e.Weight / s.all.sums[len(s.all.sums)-1]
+		for i, e := range s.peers.all.endpoints {
+			want := e.Weight / s.peers.all.sums[len(s.peers.all.sums)-1]
 			if got[e] > 2*want || got[e] < want/2 {
 				t.Errorf("%v with %d pending: the share of %v is %.4f, want about %.4f", c.weights, c.pending, c.weights[i], got[e], want)
 			}

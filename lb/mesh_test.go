@@ -162,7 +162,7 @@ func (r *request) late() {
 	}
 	silent := m.route.Delays.SilentAfter(m.Now)
 	q := hedge.Question{Paid: r.paid, Idempotent: true, Left: math.MaxInt64, Endpoints: m.set.Len(), Stuck: r.stuck(silent)}
-	q.Active, q.Silent = m.set.CountSilent(m.Now, silent, &m.census)
+	q.Active, q.Silent = m.census.Count(&m.set, m.Now, silent)
 	e := m.set.PickHedge(lb.Query{Now: m.Now, Rand: m.rnd, Tried: r.tried}, q.Stuck)
 	if e != nil {
 		q.Untried = 1

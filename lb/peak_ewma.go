@@ -16,13 +16,13 @@ const peakLife = time.Second
 type PeakEWMA struct{}
 
 // Choose implements Policy.
-func (PeakEWMA) Choose(v *View) *Endpoint { return v.cheapest((*Endpoint).peakCost) }
+func (PeakEWMA) Choose(v *View) *Endpoint { return v.cheapest((*View).peakCost) }
 
 // unknownLatency is assumed until the first response of an endpoint.
 const unknownLatency = float64(time.Hour)
 
-func (e *Endpoint) peakCost(now time.Duration) float64 {
-	latency, load := e.peak.at(now), e.load(now)
+func (v *View) peakCost(e *Endpoint) float64 {
+	latency, load := e.peak.at(v.Now), e.load(v.Now)
 	if e.excess.share > 0 {
 		latency = max(latency, e.excess.peak)
 	}

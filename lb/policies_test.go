@@ -29,8 +29,8 @@ func TestPoliciesByWeight(t *testing.T) {
 				for range picks {
 					got[s.Pick(Query{Now: 0, Rand: rnd})]++
 				}
-				for _, e := range s.all.endpoints {
-					want := float64(picks) * e.Weight / s.all.sums[n-1]
+				for _, e := range s.peers.all.endpoints {
+					want := float64(picks) * e.Weight / s.peers.all.sums[n-1]
 					if math.Abs(float64(got[e])-want) > 0.2*want {
 						t.Errorf("weight %v got %d picks, want about %.0f", e.Weight, got[e], want)
 					}
@@ -59,7 +59,7 @@ func TestPoliciesEligibility(t *testing.T) {
 				stalled.Start(0)
 				stalled.Start(0)
 				ejected.Judge(0, false)
-				tried := slices.Clone(s.all.endpoints[4:])
+				tried := slices.Clone(s.peers.all.endpoints[4:])
 				for range 200 {
 					if e := s.Pick(Query{Now: 10 * ms, Rand: rnd, Tried: tried}); e != good {
 						t.Fatalf("picked %s", e.Addr)
@@ -114,8 +114,8 @@ func TestPolicyAllocations(t *testing.T) {
 			e.Judge(now, requests%5 == 0)
 			e.Finish(now, ms)
 		})
-		if allocs != 0 || s.ejections.counts[outlier.ByConsecutive]+s.ejections.counts[outlier.BySuccessRate] == 0 {
-			t.Errorf("%T: %v allocations a request, ejections %v", p, allocs, s.ejections.counts)
+		if allocs != 0 || s.peers.health.counts[outlier.ByConsecutive]+s.peers.health.counts[outlier.BySuccessRate] == 0 {
+			t.Errorf("%T: %v allocations a request, ejections %v", p, allocs, s.peers.health.counts)
 		}
 	}
 }
@@ -266,7 +266,7 @@ func TestGreatWeights(t *testing.T) {
 		s.Update([]Target{{Addr: "a"}, {Addr: "b"}})
 		rnd := rand.NewPCG(1, 2)
 		s.Pick(Query{Now: 0, Rand: rnd})
-		s.virtual += 1e14
+		s.peers.virtual += 1e14
 		for i := range s.Len() {
 			s.At(i).nextTurn += 1e14
 		}

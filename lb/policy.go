@@ -77,11 +77,6 @@ func (v *View) Eligible(e *Endpoint) bool {
 	return true
 }
 
-// stallProbeDue reports whether a stalled endpoint may get a request, see Stall.Probe.
-func (e *Endpoint) stallProbeDue(now, every time.Duration) bool {
-	return now-e.started >= max(every, e.Silence(now)/2, 1)
-}
-
 func (v *View) mayPickAvoided(e *Endpoint) bool {
 	return v.purpose == lastResort || v.mayProbe(e)
 }

@@ -79,6 +79,7 @@ func TestProbeInOtherZone(t *testing.T) {
 	for _, p := range policies {
 		s := zoned(p, map[string]int{"a": 2, "b": 2})
 		s.Outlier = strict
+		s.Retune()
 		bad := s.At(2)
 		bad.judgeMany(ms, 5, false)
 		rnd := rand.NewPCG(1, 2)

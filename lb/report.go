@@ -55,13 +55,21 @@ type reports struct {
 	expireAt     time.Duration
 }
 
-func (s *reports) add(r *report) {
+// put adds a report in the place of r.
+func (s *reports) put(r *report, next report) {
+	*r = next
+	r.counts = true
 	s.n++
 	s.others += r.others
 	s.cost += r.cost
 }
 
-func (s *reports) remove(r *report) {
+// drop removes a report, if it counts.
+func (s *reports) drop(r *report) {
+	if !r.counts {
+		return
+	}
+	r.counts = false
 	s.n--
 	s.others -= r.others
 	s.cost -= r.cost
@@ -74,8 +82,8 @@ func (s *reports) remove(r *report) {
 func (s *reports) expire(now time.Duration, all []*Endpoint) {
 	s.expireAt = now + loadFade
 	for _, e := range all {
-		if e.report.counts && now-e.report.at >= max(reportLife, e.report.life) {
-			e.forget()
+		if now-e.report.at >= max(reportLife, e.report.life) {
+			s.drop(&e.report)
 		}
 	}
 }
@@ -96,27 +104,18 @@ func (e *Endpoint) Report(now time.Duration, l Load, own int) {
 		e.latency.Add(now, l.Latency)
 	}
 	e.capacity.observe(&l)
-	if e.set == nil {
+	if e.peers == nil {
 		return
 	}
-	e.forget()
+	e.peers.reports.drop(&e.report)
 	if e.excess.share > 0 { // what it declines is no load of others
 		return
 	}
 	others := float64(max(0, l.Pending-max(0, own))) / e.Weight
-	e.report = report{
-		counts: true, at: now, life: max(l.Latency/pickFade, pickFadeLeast),
+	e.peers.reports.put(&e.report, report{
+		at: now, life: max(l.Latency/pickFade, pickFadeLeast),
 		others: others, cost: e.scoreOf(others * e.Weight),
-	}
-	e.set.reports.add(&e.report)
-}
-
-// forget removes the report of e from those that count.
-func (e *Endpoint) forget() {
-	if e.report.counts {
-		e.report.counts = false
-		e.set.reports.remove(&e.report)
-	}
+	})
 }
 
 // Reported returns the load that the endpoint's sidecar last reported, without this process's

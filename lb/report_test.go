@@ -30,9 +30,9 @@ func TestReportFades(t *testing.T) {
 		{at: 999 * ms, a: 6, b: 6, c: 6},
 		{at: 1099 * ms}, // the next expiry
 	} {
-		s.reports.expire(x.at, s.all.endpoints)
+		s.peers.reports.expire(x.at, s.peers.all.endpoints)
 		for i, e := range []*Endpoint{a, b, c} {
-			if got, want := e.score(x.at), []float64{x.a, x.b, x.c}[i]; got != want {
+			if got, want := score(e, x.at), []float64{x.a, x.b, x.c}[i]; got != want {
 				t.Errorf("%s after %v: %v, want %v", e.Addr, x.at, got, want)
 			}
 		}
@@ -45,10 +45,10 @@ func TestReportPerWeight(t *testing.T) {
 	c.Report(0, Load{Pending: 10}, 4)
 	c.Start(0)
 	c.Start(0)
-	if got := c.score(0); got != 2.0/2+6.0/2 {
+	if got := score(c, 0); got != 2.0/2+6.0/2 {
 		t.Errorf("2 own and 6 of others at weight 2: %v", got)
 	}
-	if got := a.score(0); got != 3 {
+	if got := score(a, 0); got != 3 {
 		t.Errorf("an endpoint without a report: %v, want the mean", got)
 	}
 	if got := c.load(0); got != 8 {
@@ -62,8 +62,8 @@ func TestReportNewWeight(t *testing.T) {
 	a.Report(0, Load{Pending: 8}, 0)
 	b.Report(0, Load{Pending: 2}, 0)
 	s.Update([]Target{{Addr: "a", Weight: 4}, {Addr: "b"}})
-	if a.score(0) != 2 || b.score(0) != 2 {
-		t.Errorf("scores %v and %v, want 2: the report of a was per its old weight", a.score(0), b.score(0))
+	if score(a, 0) != 2 || score(b, 0) != 2 {
+		t.Errorf("scores %v and %v, want 2: the report of a was per its old weight", score(a, 0), score(b, 0))
 	}
 }
 
@@ -73,7 +73,7 @@ func TestReportExpiry(t *testing.T) {
 	for _, at := range []time.Duration{0, reportLife - 1, reportLife - 1 + loadFade} {
 		s.Pick(Query{Now: at, Rand: rand.NewPCG(1, 1)})
 	}
-	if s.reports.n != 0 || e.score(2*reportLife) != 0 {
+	if s.peers.reports.n != 0 || score(e, 2*reportLife) != 0 {
 		t.Error("a report counts after reportLife")
 	}
 }
@@ -81,12 +81,12 @@ func TestReportExpiry(t *testing.T) {
 func TestReportOfLessThanOwn(t *testing.T) {
 	_, e := one(t)
 	e.Report(0, Load{Pending: 3}, 5) // some own requests are still in flight
-	if e.score(0) != 0 {
-		t.Errorf("others have %v", e.score(0))
+	if score(e, 0) != 0 {
+		t.Errorf("others have %v", score(e, 0))
 	}
 	e.Report(0, Load{Pending: 3}, -1)
-	if e.score(0) != 3 {
-		t.Errorf("others have %v, want 3", e.score(0))
+	if score(e, 0) != 3 {
+		t.Errorf("others have %v, want 3", score(e, 0))
 	}
 }
 
@@ -96,8 +96,8 @@ func TestReportRemoved(t *testing.T) {
 	a.Report(0, Load{Pending: 4}, 0)
 	s.Update([]Target{{Addr: "b"}})
 	a.Report(0, Load{Pending: 8}, 0)
-	if s.reports.n != 0 || s.reports.others != 0 || b.score(0) != 0 {
-		t.Errorf("a removed endpoint still counts: %d reports, sum %v", s.reports.n, s.reports.others)
+	if s.peers.reports.n != 0 || s.peers.reports.others != 0 || score(b, 0) != 0 {
+		t.Errorf("a removed endpoint still counts: %d reports, sum %v", s.peers.reports.n, s.peers.reports.others)
 	}
 }
 
@@ -120,14 +120,14 @@ func TestReportSums(t *testing.T) {
 			s.Pick(Query{Now: now, Rand: rnd})
 		}
 		reports, sum := 0, 0.0
-		for _, e := range s.all.endpoints {
+		for _, e := range s.peers.all.endpoints {
 			if e.report.counts {
 				reports++
 				sum += e.report.others
 			}
 		}
-		if reports != s.reports.n || math.Abs(sum-s.reports.others) > 1e-6 {
-			t.Fatalf("%d reports with sum %v, kept as %d and %v", reports, sum, s.reports.n, s.reports.others)
+		if reports != s.peers.reports.n || math.Abs(sum-s.peers.reports.others) > 1e-6 {
+			t.Fatalf("%d reports with sum %v, kept as %d and %v", reports, sum, s.peers.reports.n, s.peers.reports.others)
 		}
 	}
 }
@@ -217,7 +217,7 @@ func TestUtilized(t *testing.T) {
 				t.Errorf("%s: %s has %d picks, want %d", name, e.Addr, n, c.want[i])
 			}
 		}
-		if c.at > 0 && s.utilized {
+		if c.at > 0 && s.peers.utilizations.any {
 			t.Errorf("%s: the set goes on comparing", name)
 		}
 	}

@@ -35,10 +35,10 @@ type turns struct {
 // The virtual time restarts at 0. After years of turns of endpoints with little weight, the
 // period of a heavy endpoint would be lost in rounding, and it would get all turns.
 func (t *turns) begin(v *View) {
-	for _, e := range v.set.all.endpoints {
-		e.nextTurn -= v.set.virtual
+	for _, e := range v.set.peers.all.endpoints {
+		e.nextTurn -= v.set.peers.virtual
 	}
-	v.set.virtual = 0
+	v.set.peers.virtual = 0
 	for _, e := range v.group.endpoints {
 		if period := 1 / e.effectiveWeight; e.nextTurn <= 0 || e.nextTurn > period {
 			e.nextTurn = v.float() * period
@@ -53,7 +53,7 @@ func (t *turns) begin(v *View) {
 // next returns the endpoint whose turn it is, and schedules its next turn.
 func (t *turns) next() *Endpoint {
 	e := t.order[0]
-	e.set.virtual = max(e.set.virtual, e.nextTurn)
+	e.peers.virtual = max(e.peers.virtual, e.nextTurn)
 	e.nextTurn += 1 / e.effectiveWeight
 	t.sink(0)
 	return e

@@ -20,9 +20,9 @@ const rankMemory = 2
 // rank orders endpoints of equal load by the recent latency, divided by the discount for failures. Once
 // the recent latency is old, a usual latency that is less takes its place. rank is 0 if nothing is known,
 // so that the endpoint is tried.
-func (e *Endpoint) rank(now time.Duration) float64 {
-	latency := float64(e.latency.At(now))
-	if usual := e.slowness.usual; usual > 0 && float64(now-e.latency.at) > rankMemory*latency {
+func (v *View) rank(e *Endpoint) float64 {
+	latency := float64(e.latency.At(v.Now))
+	if usual := e.slowness.usual; usual > 0 && float64(v.Now-e.latency.at) > rankMemory*latency {
 		latency = min(latency, usual)
 	}
 	if e.discount == 1 {
@@ -54,31 +54,31 @@ func (e *Endpoint) ownWork() float64 {
 
 // othersLoad returns the load of others per weight.
 func (e *Endpoint) othersLoad(now time.Duration) float64 {
-	if e.set == nil || e.set.reports.n == 0 {
+	if e.peers == nil || e.peers.reports.n == 0 {
 		return 0
 	}
-	mean := e.set.reports.others / float64(e.set.reports.n)
+	mean := e.peers.reports.others / float64(e.peers.reports.n)
 	return mean + (e.report.others-mean)*e.report.fresh(now, max(loadFade, e.report.life))
 }
 
 // score is what LeastPending compares: the load per weight, scaled by the endpoint's capacity.
 // It is 0 without load, so that every endpoint is tried.
-func (e *Endpoint) score(now time.Duration) float64 { return e.scoreWith(now, 0) }
+func (v *View) score(e *Endpoint) float64 { return v.scoreWith(e, 0) }
 
-func (e *Endpoint) scoreWithOne(now time.Duration) float64 { return e.scoreWith(now, 1) }
+func (v *View) scoreWithOne(e *Endpoint) float64 { return v.scoreWith(e, 1) }
 
 // scoreWith returns the score with more requests. An endpoint without a fresh report is assumed to have the mean
 // score of the others, not their mean load: the other callers balance, too, so an endpoint of half the capacity has
 // half the load. If such an endpoint were assumed to have the mean load, its score would be twice the mean: it
 // would get no request, and so no report, even if it were idle.
-func (e *Endpoint) scoreWith(now time.Duration, more float64) float64 {
-	own := e.ownLoad(now) + more
-	if e.set == nil || e.set.reports.n == 0 {
+func (v *View) scoreWith(e *Endpoint, more float64) float64 {
+	own := e.ownLoad(v.Now) + more
+	if e.peers == nil || e.peers.reports.n == 0 {
 		return e.scoreOf(own)
 	}
-	fresh, score := e.report.fresh(now, e.report.life), 0.0
+	fresh, score := e.report.fresh(v.Now, e.report.life), 0.0
 	if fresh < 1 {
-		score = (1 - fresh) * (e.set.reports.cost/float64(e.set.reports.n) + e.scoreOf(own))
+		score = (1 - fresh) * (e.peers.reports.cost/float64(e.peers.reports.n) + e.scoreOf(own))
 	}
 	if fresh > 0 {
 		score += fresh * e.scoreOf(own+e.report.others*e.Weight)
@@ -104,8 +104,8 @@ func (e *Endpoint) Spare(now time.Duration) bool { return e.hasRoom(now, false) 
 // see spare.Curve. No request may wait for a slot in the endpoint's sidecar.
 func (e *Endpoint) hasRoom(now time.Duration, stuck bool) bool {
 	load := e.load(now)
-	if e.set == nil || load < 1 {
+	if e.peers == nil || load < 1 {
 		return true
 	}
-	return e.capacity.queueing(load) == 0 && e.set.curve.HasRoom(now, load, e.usualLoad.Load(), stuck)
+	return e.capacity.queueing(load) == 0 && e.peers.curve.HasRoom(now, load, e.usualLoad.Load(), stuck)
 }

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/lb/outlier"
-	"github.com/remora-proxy/remora/lb/spare"
 )
 
 // Target is an endpoint as the registry describes it.
@@ -30,8 +29,7 @@ type Stall struct {
 	Probe time.Duration
 }
 
-// Set is the endpoints of one service on one loop, and picks one of them, by what it knows of all: which are ejected,
-// how their weights grow, what they report and which are near. The zero value is an empty set that picks
+// Set picks one of the endpoints of a service on one loop. The zero value is an empty set that picks
 // by least_pending, ejects no endpoint and knows no zones. After a change of any setting but
 // Stall, the owner must call Retune. Zone may not change once the set has endpoints. A Set
 // must not be copied.
@@ -67,22 +65,9 @@ type Set struct {
 	// the key. The owner of the Set reads it.
 	PassedOver uint64
 
-	all    group
-	zones  zones
+	peers  peers
 	byAddr map[string]*Endpoint
-
-	reports   reports
-	ejections ejections
-	ramps     ramps
-	pace      pace        // of all endpoints
-	curve     spare.Curve // likewise
-
-	utilized bool // some endpoint has reported its utilization
-	reviewAt time.Duration
-
-	virtual float64 // virtual time of WeightedRoundRobin
-
-	view View // reused by every pick
+	view   View // reused by every pick
 }
 
 // Update makes the set hold exactly these targets; of targets with the same address, the
@@ -91,17 +76,18 @@ type Set struct {
 func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
 	next := make(map[string]*Endpoint, len(targets))
 	list := make([]*Endpoint, 0, len(targets))
+	s.tune()
 	for _, t := range targets {
 		if next[t.Addr] != nil {
 			continue
 		}
 		e := s.byAddr[t.Addr]
 		if e == nil {
-			e = newEndpoint(t.Addr, s)
+			e = newEndpoint(t.Addr, &s.peers)
 			added = append(added, e)
 		}
 		if w := usableWeight(t.Weight); w != e.Weight {
-			e.forget() // the report is per the old weight
+			s.peers.reports.drop(&e.report) // it is per the old weight
 			e.Weight, e.ring = w, nil
 		}
 		e.Host, e.Zone, e.Unhealthy = t.Host, t.Zone, t.Unhealthy
@@ -109,30 +95,32 @@ func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
 		next[t.Addr] = e
 		list = append(list, e)
 	}
-	for _, e := range s.all.endpoints {
+	for _, e := range s.peers.all.endpoints {
 		if next[e.Addr] == nil {
-			e.forget()
-			e.set, e.ring, e.excess = nil, nil, excess{}
+			s.peers.reports.drop(&e.report)
+			e.peers, e.ring, e.excess = nil, nil, excess{}
 			removed = append(removed, e)
 		}
 	}
-	s.all, s.byAddr = newGroup(list), next
-	s.ejections.means = make([]outlier.Mean, 0, len(list))
-	s.zones.split(list, s.Zone)
-	s.makeRings()
-	s.startSlowly(added...)
-	s.weigh()
-	s.ejections.limit(s.all.endpoints, &s.Outlier)
-	s.updateAvoided()
+	s.byAddr = next
+	s.peers.hold(list, added, s.Zone)
+	s.peers.makeRings(Keyed(s.Policy))
 	return added, removed
 }
 
 // Retune applies changed settings: which endpoints are ejected, whether the set panics, and
 // whether it needs rings.
 func (s *Set) Retune() {
-	s.makeRings()
-	s.ejections.limit(s.all.endpoints, &s.Outlier)
-	s.updateAvoided()
+	s.tune()
+	s.peers.makeRings(Keyed(s.Policy))
+	s.peers.health.limit(&s.peers.groups)
+}
+
+// tune hands settings to the parts that go by them.
+func (s *Set) tune() {
+	p := &s.peers
+	p.health.rules, p.health.panicThreshold = s.Outlier, s.PanicThreshold
+	p.ramps.window, p.loops = s.SlowStart, s.Loops
 }
 
 // usableWeight returns a positive, finite weight for that of a target, which may even be NaN.
@@ -146,10 +134,10 @@ func usableWeight(w float64) float64 {
 const maxWeight = 1e6
 
 // Len returns the number of endpoints.
-func (s *Set) Len() int { return len(s.all.endpoints) }
+func (s *Set) Len() int { return len(s.peers.all.endpoints) }
 
 // At returns the i-th endpoint, in the order of the last Update.
-func (s *Set) At(i int) *Endpoint { return s.all.endpoints[i] }
+func (s *Set) At(i int) *Endpoint { return s.peers.all.endpoints[i] }
 
 // Lookup returns the endpoint with this address, or nil.
 func (s *Set) Lookup(addr string) *Endpoint { return s.byAddr[addr] }
@@ -160,22 +148,22 @@ func (s *Set) Stalled(now time.Duration, e *Endpoint) bool {
 }
 
 // Panics reports whether so many endpoints are unhealthy or ejected that none counts as such.
-func (s *Set) Panics() bool { return s.ejections.panicking }
+func (s *Set) Panics() bool { return s.peers.health.panicking }
 
 // Ejections returns how often an endpoint was ejected, by reason.
-func (s *Set) Ejections() [outlier.Reasons]uint64 { return s.ejections.counts }
+func (s *Set) Ejections() [outlier.Reasons]uint64 { return s.peers.health.counts }
 
 // Usable reports whether e may serve the requests that are pinned to e: e is in the set, and neither
 // unhealthy nor ejected, or the set panics. An endpoint that is only slow, stalled or loaded gets its
 // pinned requests: the others do not know what the endpoint keeps for its clients.
-func (s *Set) Usable(e *Endpoint) bool { return e.set == s && !e.avoided }
+func (s *Set) Usable(e *Endpoint) bool { return e.peers == &s.peers && !e.avoided }
 
 // Pick returns the endpoint for a primary attempt or a retry, or nil if all were tried. It never
 // returns an endpoint of Tried. It returns a stalled endpoint only if the request is pinned to the
 // endpoint, as a probe, or if all other endpoints are unhealthy or ejected. Unhealthy and ejected
 // endpoints come last. Pick counts nothing: the caller must call Start when it hands the attempt over.
 func (s *Set) Pick(q Query) *Endpoint {
-	s.refresh(q.Now)
+	s.peers.refresh(q.Now)
 	if q.Pin != nil && s.Usable(q.Pin) && !q.wasTried(q.Pin) {
 		return q.Pin
 	}
@@ -190,8 +178,8 @@ func (s *Set) Pick(q Query) *Endpoint {
 // HasRoom reports whether Pick would find an endpoint that was not tried and has, as far as is known,
 // room for a request.
 func (s *Set) HasRoom(q Query) bool {
-	v := View{Query: q, set: s, group: &s.all, purpose: forPrimary}
-	for _, e := range s.all.endpoints {
+	v := View{Query: q, set: s, group: &s.peers.all, purpose: forPrimary}
+	for _, e := range s.peers.all.endpoints {
 		if v.Eligible(e) {
 			return true
 		}
@@ -204,7 +192,7 @@ func (s *Set) HasRoom(q Query) bool {
 // policy and the zone. A policy that is Keyed picks the next endpoint of the key. stuck reports whether
 // the request would wait for long without a hedge: then one request may wait before the hedge.
 func (s *Set) PickHedge(q Query, stuck bool) *Endpoint {
-	s.refresh(q.Now)
+	s.peers.refresh(q.Now)
 	p := forHedge
 	if stuck {
 		p = forStuck
@@ -212,15 +200,7 @@ func (s *Set) PickHedge(q Query, stuck bool) *Endpoint {
 	if Keyed(s.Policy) {
 		return s.pickNear(&q, p)
 	}
-	return s.choose(LeastPending{}, &s.all, &q, p)
-}
-
-func (s *Set) refresh(now time.Duration) {
-	if s.reports.due(now) {
-		s.reports.expire(now, s.all.endpoints)
-	}
-	s.rampUp(now)
-	s.review(now)
+	return s.choose(LeastPending{}, &s.peers.all, &q, p)
 }
 
 func (s *Set) policy() Policy {
@@ -235,7 +215,7 @@ func (s *Set) choose(by Policy, g *group, q *Query, p purpose) (e *Endpoint) {
 		return nil
 	}
 	s.view = View{Query: *q, set: s, group: g, purpose: p}
-	if only := g.endpoints[0]; len(g.endpoints) > 1 || g != &s.all {
+	if only := g.endpoints[0]; len(g.endpoints) > 1 || g != &s.peers.all {
 		e = by.Choose(&s.view)
 	} else if s.view.Eligible(only) { // the application of a provider's sidecar
 		e = only

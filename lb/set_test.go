@@ -136,7 +136,7 @@ func TestFairness(t *testing.T) {
 		weight := func(i int) float64 { return float64(1 + i%3) }
 		var s Set
 		s.Update(numbered(n, weight))
-		total := s.all.sums[n-1]
+		total := s.peers.all.sums[n-1]
 		idle := map[*Endpoint]int{}
 		const picks = 60000
 		for range picks {
@@ -162,7 +162,7 @@ func TestFairness(t *testing.T) {
 func TestDrawByWeight(t *testing.T) {
 	var s Set
 	s.Update(numbered(4, func(i int) float64 { return float64(1 + i) }))
-	v := View{Query: Query{Rand: rand.NewPCG(1, 2)}, set: &s, group: &s.all}
+	v := View{Query: Query{Rand: rand.NewPCG(1, 2)}, set: &s, group: &s.peers.all}
 	const draws = 100000
 	got := map[*Endpoint]int{}
 	for range draws {
@@ -204,8 +204,8 @@ func TestPickOrder(t *testing.T) {
 				c.do(s.At(0), s.At(1))
 				got := [2]bool{}
 				for range 50 {
-					e := s.Pick(Query{Now: 10 * ms, Rand: rnd, Tried: s.all.endpoints[2:]})
-					got[slices.Index(s.all.endpoints, e)] = true
+					e := s.Pick(Query{Now: 10 * ms, Rand: rnd, Tried: s.peers.all.endpoints[2:]})
+					got[slices.Index(s.peers.all.endpoints, e)] = true
 				}
 				want := [2]bool{c.want[0] == 'a', c.want[len(c.want)-1] == 'b'}
 				if got != want {

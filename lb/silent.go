@@ -6,7 +6,8 @@ import "time"
 // thousand take 8 µs, and in a freeze every pending request asks again each hedge delay.
 const fewSilent = 64
 
-// SilentCount is the last result of CountSilent, for one caller that always passes a similar after.
+// SilentCount counts the silent endpoints of a set, for one caller that always passes a similar after, and keeps the last
+// result.
 type SilentCount struct {
 	until          time.Duration // how long the result is valid
 	active, silent int
@@ -15,25 +16,26 @@ type SilentCount struct {
 	Since, All time.Duration
 }
 
-// CountSilent counts the endpoints that say something about the present. An endpoint is active if it has a
+// Count counts the endpoints of s that say something about the present. An endpoint is active if it has a
 // pending attempt of this loop, or has responded within the time after. An active endpoint is silent if it has
-// not responded within the time after. For many endpoints, CountSilent returns the result in last if that result
-// is younger than an eighth of after.
-func (s *Set) CountSilent(now, after time.Duration, last *SilentCount) (active, silent int) {
-	if now < last.until && len(s.all.endpoints) > fewSilent {
-		return last.active, last.silent
+// not responded within the time after. For many endpoints, Count returns the last result if that is younger than an
+// eighth of after.
+func (c *SilentCount) Count(s *Set, now, after time.Duration) (active, silent int) {
+	all := s.peers.all.endpoints
+	if now < c.until && len(all) > fewSilent {
+		return c.active, c.silent
 	}
-	since, all := now, time.Duration(0)
-	for _, e := range s.all.endpoints {
+	since, allSince := now, time.Duration(0)
+	for _, e := range all {
 		quiet := now-e.quietSince >= after
 		switch {
 		case e.pending > 0 && quiet:
 			active++
-			silent, since, all = silent+1, min(since, e.quietSince), max(all, e.quietSince)
+			silent, since, allSince = silent+1, min(since, e.quietSince), max(allSince, e.quietSince)
 		case e.pending > 0 || !quiet && e.usualLoad.Known():
 			active++
 		}
 	}
-	*last = SilentCount{now + after/8, active, silent, since, all}
+	*c = SilentCount{now + after/8, active, silent, since, allSince}
 	return active, silent
 }

@@ -32,7 +32,7 @@ func TestSilence(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s, e := one(t)
 			c.do(e)
-			if active, silent := s.CountSilent(10*ms, 5*ms, new(SilentCount)); active != c.active || silent != c.silent {
+			if active, silent := new(SilentCount).Count(s, 10*ms, 5*ms); active != c.active || silent != c.silent {
 				t.Errorf("active %d, silent %d; want %d and %d", active, silent, c.active, c.silent)
 			}
 		})
@@ -52,7 +52,7 @@ func TestSilenceOfMany(t *testing.T) {
 		var last SilentCount
 		wants := func(now time.Duration, want int) {
 			t.Helper()
-			if active, silent := s.CountSilent(now, after, &last); active != n || silent != want {
+			if active, silent := last.Count(s, now, after); active != n || silent != want {
 				t.Errorf("%d endpoints at %v: active %d, silent %d; want %d and %d", n, now, active, silent, n, want)
 			}
 		}
@@ -84,7 +84,7 @@ func BenchmarkSilence(b *testing.B) {
 			var now time.Duration
 			for b.Loop() {
 				now += time.Microsecond
-				s.CountSilent(now, 5*ms, &last)
+				last.Count(s, now, 5*ms)
 			}
 		})
 	}
@@ -98,7 +98,7 @@ func TestSilentSince(t *testing.T) {
 		added[i].Start(at)
 	}
 	var last SilentCount
-	if _, silent := s.CountSilent(100*ms, 5*ms, &last); silent != 3 || last.Since != 20*ms || last.All != 30*ms {
+	if _, silent := last.Count(s, 100*ms, 5*ms); silent != 3 || last.Since != 20*ms || last.All != 30*ms {
 		t.Errorf("%d are silent since %v, and all since %v, want 3 since 20ms and 30ms", silent, last.Since, last.All)
 	}
 }

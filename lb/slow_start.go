@@ -34,28 +34,29 @@ func (r *ramp) grow(now, window time.Duration) {
 	r.part = min(1, rampFrom+(1-rampFrom)*grown)
 }
 
-// ramps are the endpoints of a set whose weight grows.
+// ramps let the weights of endpoints grow.
 type ramps struct {
-	n  int           // endpoints
-	at time.Duration // when weights grow next
+	window time.Duration // how long a weight grows; 0 means no slow start
+	n      int           // endpoints whose weight grows
+	at     time.Duration // when weights grow next
 }
 
 // start lets endpoints start with a part of their weight, unless more than half of all
 // would then be starting: the others could not carry the load. In the first snapshot all
 // endpoints are new, so none starts slowly.
-func (r *ramps) start(starting, all []*Endpoint, window time.Duration) {
+func (r *ramps) start(starting, all []*Endpoint) {
 	growing := len(starting)
 	for _, e := range all {
 		if e.ramp.part < 1 && !slices.Contains(starting, e) {
 			growing++
 		}
 	}
-	if window <= 0 || 2*growing > len(all) {
-		return
+	if r.window > 0 && 2*growing <= len(all) {
+		for _, e := range starting {
+			e.ramp = ramp{rampFrom, rampPending}
+		}
 	}
-	for _, e := range starting {
-		e.ramp = ramp{rampFrom, rampPending}
-	}
+	r.count(all)
 }
 
 // count counts the endpoints whose weight grows.
@@ -68,38 +69,16 @@ func (r *ramps) count(all []*Endpoint) {
 	}
 }
 
-// grow lets weights grow if that is due, and reports whether it was.
-func (r *ramps) grow(now time.Duration, all []*Endpoint, window time.Duration) bool {
-	if now < r.at {
-		return false
-	}
+// due reports whether weights grow now.
+func (r *ramps) due(now time.Duration) bool { return r.n > 0 && now >= r.at }
+
+// grow lets weights grow.
+func (r *ramps) grow(now time.Duration, all []*Endpoint) {
 	r.at = now + rampStep
 	for _, e := range all {
 		if e.ramp.part < 1 {
-			e.ramp.grow(now, window)
+			e.ramp.grow(now, r.window)
 		}
 	}
-	return true
-}
-
-func (s *Set) startSlowly(starting ...*Endpoint) {
-	s.ramps.start(starting, s.all.endpoints, s.SlowStart)
-}
-
-func (s *Set) rampUp(now time.Duration) {
-	if s.ramps.n > 0 && s.ramps.grow(now, s.all.endpoints, s.SlowStart) {
-		s.weigh()
-	}
-}
-
-// weigh computes the effective weights.
-func (s *Set) weigh() {
-	for _, e := range s.all.endpoints {
-		e.effectiveWeight = e.Weight * e.ramp.part * e.utilization.share
-	}
-	s.ramps.count(s.all.endpoints)
-	for _, g := range s.groups() {
-		g.weigh()
-		g.weighUsable()
-	}
+	r.count(all)
 }

@@ -85,8 +85,8 @@ func TestSlowStartUpdates(t *testing.T) {
 	if e := s.Lookup("e"); e.effectiveWeight != 1 {
 		t.Errorf("with two of five still slow, a third starts with %v", e.effectiveWeight)
 	}
-	if s.Pick(Query{Now: 16 * time.Second, Rand: rnd}); s.ramps.n != 0 {
-		t.Errorf("%d still grow", s.ramps.n)
+	if s.Pick(Query{Now: 16 * time.Second, Rand: rnd}); s.peers.ramps.n != 0 {
+		t.Errorf("%d still grow", s.peers.ramps.n)
 	}
 }
 
@@ -142,6 +142,7 @@ func TestSlowStartTurnedOff(t *testing.T) {
 				s.Pick(Query{Now: 2 * time.Second, Rand: rnd})
 			}
 			s.SlowStart = 0
+			s.Retune()
 			picks := map[string]int{}
 			for range 4000 {
 				picks[s.Pick(Query{Now: 3 * time.Second, Rand: rnd}).Addr]++

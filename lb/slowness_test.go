@@ -18,7 +18,7 @@ func (e *Endpoint) answer(now, latency time.Duration) {
 // than that cost more, until a report shows a change.
 func TestCapacity(t *testing.T) {
 	_, e := one(t)
-	load := func() float64 { return e.score(0) }
+	load := func() float64 { return score(e, 0) }
 	pending := func(n int) {
 		for e.pending < n {
 			e.Start(0)

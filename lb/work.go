@@ -125,3 +125,8 @@ func (w *Work) Silence(now time.Duration) time.Duration {
 func (w *Work) Stalled(now, after time.Duration) bool {
 	return after > 0 && w.pending >= stallPending && now-w.quietSince >= after
 }
+
+// stallProbeDue reports whether a stalled endpoint may get a request, see Stall.Probe.
+func (w *Work) stallProbeDue(now, every time.Duration) bool {
+	return now-w.started >= max(every, w.Silence(now)/2, 1)
+}

@@ -1,7 +1,5 @@
 package lb
 
-import "slices"
-
 const (
 	// A request leaves the zone if the best endpoint there has spillFactor times the load per
 	// weight of the best one elsewhere. A call across zones costs money and about half a
@@ -14,53 +12,20 @@ const (
 	spillFloor = 4
 )
 
-// zones are the endpoints of a set by zone. They are empty if the own zone is unknown, or if it has
-// none or all of the endpoints.
-type zones struct {
-	near, far  group
-	farEjected []*Endpoint // of far; none while the set panics
-}
-
-// split forms the groups.
-func (z *zones) split(all []*Endpoint, own string) {
-	*z = zones{}
-	if own == "" {
-		return
-	}
-	var near, far []*Endpoint
-	for _, e := range all {
-		if e.Zone == own {
-			near = append(near, e)
-		} else {
-			far = append(far, e)
-		}
-	}
-	if len(near) > 0 && len(far) > 0 {
-		z.near, z.far = newGroup(near), newGroup(far)
-	}
-}
-
-// updateEjected finds the ejected endpoints of other zones.
-func (z *zones) updateEjected(panicking bool) {
-	z.farEjected = slices.DeleteFunc(slices.Clone(z.far.endpoints), func(e *Endpoint) bool { return !e.isEjected() || panicking })
-}
-
-func (s *Set) groups() [3]*group { return [...]*group{&s.all, &s.zones.near, &s.zones.far} }
-
 // pickNear picks in the own zone, unless its best endpoint is much more loaded than the best
 // one elsewhere.
 func (s *Set) pickNear(q *Query, p purpose) *Endpoint {
-	if len(s.zones.near.endpoints) == 0 {
-		return s.choose(s.policy(), &s.all, q, p)
+	if !s.peers.zoned() {
+		return s.choose(s.policy(), &s.peers.all, q, p)
 	}
 	if e := s.farProbe(q, p); e != nil {
 		return e
 	}
-	near := s.choose(s.policy(), &s.zones.near, q, p)
+	near := s.choose(s.policy(), &s.peers.near, q, p)
 	if near != nil && near.load(q.Now) < spillFloor {
 		return near
 	}
-	far := s.choose(s.policy(), &s.zones.far, q, p)
+	far := s.choose(s.policy(), &s.peers.far, q, p)
 	if near == nil || far != nil && near.perWeight(near.load(q.Now)) > spillFactor*far.perWeight(far.load(q.Now)) {
 		return far
 	}
@@ -73,12 +38,12 @@ func (s *Set) farProbe(q *Query, p purpose) *Endpoint {
 	if p != forPrimary || len(q.Tried) > 0 {
 		return nil
 	}
-	for _, e := range s.zones.farEjected {
+	for _, e := range s.peers.farEjected {
 		if !e.probeDue(q.Now) {
 			continue
 		}
 		passedOver := s.PassedOver
-		if picked := s.choose(s.policy(), &s.zones.far, q, p); picked != nil && picked.isEjected() {
+		if picked := s.choose(s.policy(), &s.peers.far, q, p); picked != nil && picked.isEjected() {
 			return picked
 		}
 		s.PassedOver = passedOver

@@ -23,7 +23,7 @@ func zoned(p Policy, zones map[string]int) *Set {
 
 func TestZone(t *testing.T) {
 	load := func(s *Set, zone string, n int) {
-		for _, e := range s.all.endpoints {
+		for _, e := range s.peers.all.endpoints {
 			if e.Zone != zone {
 				continue
 			}
@@ -60,6 +60,7 @@ func TestZone(t *testing.T) {
 		{"many", map[string]int{"a": 20, "b": 20}, func(*Set) {}, 0, "a"},
 		{"ejected", map[string]int{"a": 1, "b": 2}, func(s *Set) {
 			s.Outlier = outlier.Rules{Consecutive: 1, Base: time.Hour, MaxEjected: 0.5}
+			s.Retune()
 			s.At(0).Judge(0, false)
 		}, 0, "b"},
 	} {
@@ -109,7 +110,7 @@ func TestZoneHedges(t *testing.T) {
 // TestPassedOverInZone checks that a pick in another zone counts, also if the own zone has one endpoint.
 func TestPassedOverInZone(t *testing.T) {
 	s := zoned(ConsistentHash{}, map[string]int{"a": 1, "b": 2})
-	for _, e := range s.zones.near.endpoints {
+	for _, e := range s.peers.near.endpoints {
 		e.Start(0)
 		e.Start(0)
 	}

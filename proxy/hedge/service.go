@@ -42,8 +42,8 @@ type Question struct {
 	// sender. Hedging it again would multiply the load along a chain of services.
 	Cascade bool
 
-	// Endpoints is the number of endpoints of the service. Active and Silent are the results of lb's
-	// Set.CountSilent, after SilentAfter.
+	// Endpoints is the number of endpoints of the service. Active and Silent are the results of
+	// lb.SilentCount, after SilentAfter.
 	Endpoints, Active, Silent int
 
 	// Untried counts the endpoints that may take the hedge: not tried by this request, not

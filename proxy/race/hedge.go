@@ -115,7 +115,7 @@ func (h *hedging) ask(now time.Duration) {
 		Endpoints:  s.Set.Len(),
 		Stuck:      stuck,
 	}
-	q.Active, q.Silent = s.Set.CountSilent(now, silentAfter, &r.Policy.silence)
+	q.Active, q.Silent = r.Policy.silence.Count(&s.Set, now, silentAfter)
 	if ep != nil {
 		q.Untried = 1
 	}

@@ -70,7 +70,7 @@ func (st *stalls) look() {
 	}
 	st.chooseDelays(now)
 	after := max(s.Set.Stall.After, lookStalled)
-	active, silent := s.Set.CountSilent(now, after, &st.silent)
+	active, silent := st.silent.Count(&s.Set, now, after)
 	seen, together := &s.Hedging.Stalls, hedge.SilentTogether(s.Set.Len(), active, silent)
 	switch seen.Look(now, together, st.silent.Since, after) {
 	case periodic.Found:
@@ -106,7 +106,7 @@ func (s *Service) HeardLoad(now time.Duration, ep *lb.Endpoint, l lb.Load) {
 
 func (st *stalls) heard(now, after time.Duration) {
 	s := st.service
-	active, silent := s.Set.CountSilent(now, after, &st.silent)
+	active, silent := st.silent.Count(&s.Set, now, after)
 	if hedge.SilentTogether(s.Set.Len(), active, silent) {
 		s.Hedging.Together.Note(st.silent.All, now)
 	}

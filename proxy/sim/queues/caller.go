@@ -116,7 +116,7 @@ func (r *request) late() {
 	}
 	silent := c.route.Delays.SilentAfter(now)
 	q := hedge.Question{Class: r.class, Paid: r.paid, Idempotent: true, Left: math.MaxInt64, Endpoints: c.set.Len(), Stuck: r.stuck(now, silent)}
-	q.Active, q.Silent = c.set.CountSilent(now, silent, &c.silent)
+	q.Active, q.Silent = c.silent.Count(&c.set, now, silent)
 	e := c.set.PickHedge(lb.Query{Now: now, Rand: c.w.about(r, forHedge), Tried: r.tried}, q.Stuck)
 	if e != nil {
 		q.Untried = 1
@@ -230,7 +230,7 @@ func (c *caller) heard(e *lb.Endpoint) {
 	if e.Silence(now) < after {
 		return
 	}
-	if active, silent := c.set.CountSilent(now, after, &c.silent); hedge.SilentTogether(c.set.Len(), active, silent) {
+	if active, silent := c.silent.Count(&c.set, now, after); hedge.SilentTogether(c.set.Len(), active, silent) {
 		c.service.Together.Note(c.silent.All, now)
 	}
 }
