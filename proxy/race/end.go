@@ -54,7 +54,7 @@ func (a *Attempt) end(now time.Duration, outcome stats.AttemptOutcome) (lingered
 func (a *Attempt) Respond(res *Response) {
 	r := a.race
 	now, outcome := r.shard.Loop.Now(), stats.AttemptServed
-	a.visit.endpoint().Stats.BytesOut += uint64(res.Size())
+	a.visit.endpoint().CountResponse(res.Size())
 	r.Service.Heard(now, a.visit.ep)
 	switch {
 	case a.Lingering():

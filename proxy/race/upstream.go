@@ -39,7 +39,7 @@ func (c *connected) Probe() bool {
 }
 
 // upstreamOf returns the Upstream of an endpoint that ConnectBy has connected.
-func upstreamOf(e *service.Endpoint) Upstream { return e.Upstream.(*connected).Upstream }
+func upstreamOf(e *service.Endpoint) Upstream { return e.Upstream().(*connected).Upstream }
 
 // Carrier is whoever has an attempt that was sent: a connection, or the queue for one. It may read the request, and
 // keep slices of it, until it calls Respond, Fail, Finish or Presume, or returns from Cancel or Abort.

@@ -8,29 +8,62 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// Endpoint is what the core adds to an lb.Endpoint, in its Ext.
+// Endpoint is what the core adds to an lb.Endpoint, in its Ext. Most endpoints of a large mesh never get an attempt of
+// this loop: so what only attempts need is made for the first one.
 type Endpoint struct {
 	ID       uint32 // within the service
+	Streams  StreamAccess
+	retired  bool // it has left the service, or has another protocol now
 	LB       *lb.Endpoint
 	Protocol string
-	Streams  StreamAccess
-	Upstream Connections
 	Presumed int    // pending attempts of LB whose connection was closed
 	pin      string // the value of the sticky cookie that names it, if the service has one
-	Stats    stats.EndpointStats
+
+	service  *Service
+	upstream Connections          // nil before an attempt needs it
+	stats    *stats.EndpointStats // nil before the first attempt
+}
+
+// Upstream returns the connections to the endpoint.
+func (e *Endpoint) Upstream() Connections {
+	if e.upstream == nil {
+		e.connect()
+	}
+	return e.upstream
+}
+
+func (e *Endpoint) connect() {
+	e.upstream = e.service.protocol(e.Protocol).Connector(e.service, e)
+	if e.retired {
+		e.upstream.Retire()
+	}
+}
+
+// retire notes that the endpoint gets no more attempts: connections close once nothing is in flight on them.
+func (e *Endpoint) retire() {
+	e.retired = true
+	if e.upstream != nil {
+		e.upstream.Retire()
+	}
 }
 
 // connections counts those of requests and those of streams.
-func (e *Endpoint) connections() int {
-	if e.Streams == StreamPipe { // they share
-		return e.Upstream.Connections()
+func (e *Endpoint) connections() (n int) {
+	if e.upstream != nil {
+		n = e.upstream.Connections()
 	}
-	return e.Upstream.Connections() + e.LB.Streams()
+	if e.Streams != StreamPipe { // else they share
+		n += e.LB.Streams()
+	}
+	return n
 }
 
 // CountSent counts an attempt with so many bytes, which may be a retry or a hedge.
 func (e *Endpoint) CountSent(bytes int, retry, hedge bool) {
-	s := &e.Stats
+	if e.stats == nil {
+		e.stats = new(stats.EndpointStats)
+	}
+	s := e.stats
 	s.BytesIn += uint64(bytes)
 	switch {
 	case retry:
@@ -47,28 +80,40 @@ func (e *Endpoint) ReadLoad(now time.Duration, hs []protocol.Header) {
 	}
 }
 
-// CountEnd counts how an attempt at the endpoint has ended, and its latency if the application has finished it.
+// CountResponse counts a response of so many bytes to an attempt that CountSent has counted.
+func (e *Endpoint) CountResponse(bytes int) { e.stats.BytesOut += uint64(bytes) }
+
+// CountEnd counts how an attempt that CountSent has counted has ended, and its latency if the application has finished
+// it.
 func (e *Endpoint) CountEnd(how stats.AttemptOutcome, latency time.Duration) {
-	e.Stats.Outcomes[how]++
+	e.stats.Outcomes[how]++
 	if how == stats.AttemptUnseen || how == stats.AttemptServed {
-		e.Stats.Latency.Observe(latency)
+		e.stats.Latency.Observe(latency)
 	}
 }
 
-// connect makes the upstream of an endpoint, unless it has one of that protocol.
-func (s *Service) connect(e *lb.Endpoint, proto string) {
-	if old, ok := e.Ext.(*Endpoint); ok {
-		if old.Protocol == proto {
-			return
-		}
-		old.Upstream.Retire()
+// adopt makes what the core adds to e, unless e has it for that protocol.
+func (s *Service) adopt(e *lb.Endpoint, proto string) {
+	old, ok := e.Ext.(*Endpoint)
+	if ok && old.Protocol == proto {
+		return
 	}
-	by, known := s.connectors[proto]
+	s.lastID++
+	next := &Endpoint{ID: s.lastID, LB: e, Protocol: proto, Streams: s.protocol(proto).Streams, service: s}
+	if ok {
+		if old.stats != nil { // next counts the ends of what old has counted as sent
+			next.stats = new(stats.EndpointStats)
+		}
+		old.retire()
+	}
+	e.Ext = next
+}
+
+// protocol returns how the loop connects to endpoints of a protocol, which may be unknown.
+func (s *Service) protocol(name string) Protocol {
+	by, known := s.connectors[name]
 	if !known {
 		by = s.connectors[""]
 	}
-	s.lastID++
-	target := &Endpoint{ID: s.lastID, LB: e, Protocol: proto, Streams: by.Streams}
-	target.Upstream = by.Connector(s, target)
-	e.Ext = target
+	return by
 }

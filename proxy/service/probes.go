@@ -102,7 +102,7 @@ func (p *Probes) Pick(w *ProbeWait, q *lb.Query) (e *lb.Endpoint, waits bool) {
 func (p *Probes) ask(q *lb.Query) (coming int) {
 	asked := p.service.Set.Sample(q, p.asked[:])
 	for _, e := range asked {
-		if to, ok := e.Ext.(*Endpoint).Upstream.(Prober); ok && to.Probe() {
+		if to, ok := e.Ext.(*Endpoint).Upstream().(Prober); ok && to.Probe() {
 			coming++
 		}
 	}

@@ -29,7 +29,10 @@ func (s *Service) Report(d stats.Detail) stats.ServiceReport {
 		*at = stats.EndpointReport{
 			Addr: e.Addr, Connections: own.connections(), Pending: e.Pending() + e.Streams(),
 			Latency: e.Latency(), Stalled: s.Set.Stalled(now, e), Unhealthy: e.Unhealthy,
-			Ejections: e.Ejections(), Stats: own.Stats,
+			Ejections: e.Ejections(),
+		}
+		if own.stats != nil {
+			at.Stats = *own.stats
 		}
 		at.FailedInRow, at.RecentGood = e.Streak(now)
 		at.Others, at.Reported = e.Reported(now)

@@ -76,7 +76,7 @@ func (s *Service) apply(snap *registry.Snapshot, targets []lb.Target, own map[st
 	defer s.known.Store(true)
 	_, removed := s.Set.Update(targets)
 	for _, e := range removed {
-		e.Ext.(*Endpoint).Upstream.Retire()
+		e.Ext.(*Endpoint).retire()
 		s.Probes.pool.Forget(e)
 	}
 	for i := range snap.Endpoints {
@@ -85,7 +85,7 @@ func (s *Service) apply(snap *registry.Snapshot, targets []lb.Target, own map[st
 			continue
 		}
 		e.CountIn(own[e.Addr])
-		s.connect(e, cmp.Or(snap.Endpoints[i].Protocol, s.Config.Protocol))
+		s.adopt(e, cmp.Or(snap.Endpoints[i].Protocol, s.Config.Protocol))
 	}
 	s.Sessions.updatePins(&s.Set)
 }
@@ -192,7 +192,7 @@ var unwantedModes = map[string]unwanted.Mode{
 // Retire ends the service: connections close once nothing is in flight on them.
 func (s *Service) Retire() {
 	for i := range s.Set.Len() {
-		s.Set.At(i).Ext.(*Endpoint).Upstream.Retire()
+		s.Set.At(i).Ext.(*Endpoint).retire()
 	}
 }
 
@@ -248,8 +248,12 @@ func (s *Service) Took(now, latency time.Duration) {
 func (s *Service) Largest(rank int) (held, each int, h shard.Holder) {
 	each = rank
 	for i := range s.Set.Len() {
-		if n, m, up := s.Set.At(i).Ext.(*Endpoint).Upstream.Largest(); up != nil && m > each {
-			held, each, h = n, m, up
+		up := s.Set.At(i).Ext.(*Endpoint).upstream
+		if up == nil {
+			continue
+		}
+		if n, m, c := up.Largest(); c != nil && m > each {
+			held, each, h = n, m, c
 		}
 	}
 	return held, each, h
