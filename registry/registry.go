@@ -98,14 +98,28 @@ func NewSnapshot(service string, source Source, changed time.Time, endpoints []E
 }
 
 // Normalize sorts endpoints by Addr in place, keeps the first of those with the same Addr,
-// limits their weights to 1 to MaxWeight, and returns the rest.
+// limits their weights to 1 to MaxWeight, and returns the rest. It only reads a list that it has
+// returned before, so that such a list may be shared.
 func Normalize(endpoints []Endpoint) []Endpoint {
+	if isNormal(endpoints) {
+		return slices.Clip(endpoints)
+	}
 	for i := range endpoints {
 		endpoints[i].Weight = min(max(endpoints[i].Weight, 1), MaxWeight)
 	}
 	slices.SortStableFunc(endpoints, func(a, b Endpoint) int { return strings.Compare(a.Addr, b.Addr) })
 	endpoints = slices.CompactFunc(endpoints, func(a, b Endpoint) bool { return a.Addr == b.Addr })
 	return slices.Clip(endpoints)
+}
+
+func isNormal(endpoints []Endpoint) bool {
+	for i := range endpoints {
+		e := &endpoints[i]
+		if e.Weight < 1 || e.Weight > MaxWeight || i > 0 && endpoints[i-1].Addr >= e.Addr {
+			return false
+		}
+	}
+	return true
 }
 
 // Watcher follows services.

@@ -59,14 +59,17 @@ type Pool[E comparable] struct {
 	Rules Rules // the zero value means Default
 
 	answers []Answer[E] // the oldest first
-
-	// The loads and latencies of the recent answers, each in a ring.
-	loads     [recentMost]float64
-	latencies [recentMost]time.Duration
-	recent    int // answers so far
+	recent  *recent     // nil before the first answer
 
 	hot    float64       // the quantile of loads
 	median time.Duration // of latencies
+}
+
+// recent is the loads and latencies of the recent answers, each in a ring.
+type recent struct {
+	loads     [recentMost]float64
+	latencies [recentMost]time.Duration
+	n         int // answers so far
 }
 
 func (p *Pool[E]) rules() *Rules {
@@ -86,12 +89,16 @@ func (p *Pool[E]) Add(a Answer[E]) {
 		p.remove(0)
 	}
 	p.answers = append(p.answers, a)
-	at := p.recent % recentMost
-	p.loads[at], p.latencies[at] = a.load(0), a.Latency
-	p.recent++
-	n := min(p.recent, recentMost)
-	p.hot = quantile(p.loads, n, p.rules().Hot)
-	p.median = quantile(p.latencies, n, 0.5)
+	if p.recent == nil {
+		p.recent = new(recent)
+	}
+	r := p.recent
+	at := r.n % recentMost
+	r.loads[at], r.latencies[at] = a.load(0), a.Latency
+	r.n++
+	n := min(r.n, recentMost)
+	p.hot = quantile(r.loads, n, p.rules().Hot)
+	p.median = quantile(r.latencies, n, 0.5)
 }
 
 // quantile sorts a copy of the first n values.

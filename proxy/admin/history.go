@@ -58,7 +58,7 @@ type history struct {
 	mu       sync.Mutex
 	at       []float64
 	series   map[string]*Series
-	last     map[string]stats.ServiceStats // of the services at the last point
+	last     map[string]stats.ServiceStats // at the last point, of the services that had counted anything
 	unrouted uint64                        // at the last point
 	turns    uint64                        // of all loops before the last reports; 0 if unknown; record's own
 }
@@ -133,9 +133,11 @@ func (h *history) add(now float64, services []stats.ServiceReport, unrouted uint
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	previous := h.last
-	h.last = make(map[string]stats.ServiceStats, len(services))
+	h.last = make(map[string]stats.ServiceStats)
 	for i := range services {
-		h.last[services[i].Name] = services[i].Stats
+		if of := &services[i].Stats; *of != (stats.ServiceStats{}) {
+			h.last[services[i].Name] = *of
+		}
 	}
 	more := unrouted - h.unrouted
 	h.unrouted = unrouted

@@ -108,14 +108,13 @@ func (w *Watcher) Watch(service string, notify func(*registry.Snapshot)) (stop f
 	}
 	ctx, cancel := context.WithCancel(w.ctx)
 	t := &watch{
-		opt:      &w.opt,
-		ctx:      ctx,
-		notify:   notify,
-		newest:   make(registry.Newest, 1),
-		outcomes: make(chan outcome, parallel),
-		asking:   make(map[string]struct{}),
-		names:    make(map[string]name),
-		reach:    w.opt.Reach.Watch(service),
+		opt:    &w.opt,
+		ctx:    ctx,
+		notify: notify,
+		newest: make(registry.Newest, 1),
+		asking: make(map[string]struct{}),
+		names:  make(map[string]name),
+		reach:  w.opt.Reach.Watch(service),
 	}
 	w.watches[t] = struct{}{}
 	w.tasks.Go(func() {
@@ -167,7 +166,7 @@ type watch struct {
 	out      *registry.Snapshot  // the last delivered snapshot; nil means none
 	mu       sync.Mutex          // held to change names, and to read them outside run
 	names    map[string]name     // host names in in
-	outcomes chan outcome        // capacity parallel, so that lookups never block
+	outcomes chan outcome        // capacity parallel, so that lookups never block; nil before the first lookup
 	asking   map[string]struct{} // host names whose lookup is in flight
 	news     time.Time           // time of the first undelivered answer; zero means none
 }
@@ -276,6 +275,9 @@ func (t *watch) ask() {
 			return
 		}
 		if _, inFlight := t.asking[host]; !inFlight && !n.due.After(now) {
+			if t.outcomes == nil {
+				t.outcomes = make(chan outcome, parallel)
+			}
 			t.asking[host] = struct{}{}
 			go func() { t.outcomes <- outcome{host, t.lookup(host)} }()
 		}

@@ -64,7 +64,7 @@ type Registry struct {
 	done     sync.WaitGroup
 
 	mu    sync.Mutex
-	lists map[string][]registry.Endpoint // of the last valid file; nil before the first one
+	lists map[string][]registry.Endpoint // of the last valid file, normalized; nil before the first one
 	told  string                         // the last refusal that was logged; "" if the file is valid
 	users map[*kept.List]string          // the service of each
 }
@@ -125,7 +125,7 @@ func (u unresolved) Watch(service string, notify func(*registry.Snapshot)) (stop
 	defer r.mu.Unlock()
 	r.users[l] = service
 	if r.lists != nil {
-		l.Set(r.of(service), kept.AfterChange)
+		l.Set(r.lists[service], kept.AfterChange)
 	}
 	return func() {
 		l.Close()
@@ -198,7 +198,7 @@ func (r *Registry) use(lists map[string][]registry.Endpoint) {
 	}
 	r.lists, r.told = lists, ""
 	for l, service := range r.users {
-		l.Set(r.of(service), kept.AfterChange)
+		l.Set(lists[service], kept.AfterChange)
 	}
 }
 
@@ -215,8 +215,3 @@ func (r *Registry) refuse(code string, err error) {
 
 // codeOf returns the code of an error of the file system.
 func codeOf(err error) string { return registry.CodeOf(err, registry.CodeFailed) }
-
-// of returns a copy of a service's list.
-func (r *Registry) of(service string) []registry.Endpoint {
-	return append([]registry.Endpoint(nil), r.lists[service]...)
-}

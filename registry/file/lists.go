@@ -34,7 +34,7 @@ var (
 	errTwice   = errors.New("address is listed twice")
 )
 
-// decode returns the lists of a file. The error names the service and the endpoint.
+// decode returns the lists of a file, normalized. The error names the service and the endpoint.
 func decode(data []byte, protocols registry.Protocols) (map[string][]registry.Endpoint, error) {
 	var all map[string][]endpoint
 	if err := json.Unmarshal(data, &all); err != nil {
@@ -49,6 +49,7 @@ func decode(data []byte, protocols registry.Protocols) (map[string][]registry.En
 			return nil, fmt.Errorf("service %q: %w", service, errTooMany)
 		}
 		seen := make(map[string]bool, len(endpoints))
+		list := make([]registry.Endpoint, 0, len(endpoints))
 		for i, e := range endpoints {
 			known, err := e.check(protocols)
 			if err == nil && seen[known.Addr] {
@@ -58,7 +59,10 @@ func decode(data []byte, protocols registry.Protocols) (map[string][]registry.En
 				return nil, fmt.Errorf("service %q, endpoint %d: %w", service, i+1, err)
 			}
 			seen[known.Addr] = true
-			lists[service] = append(lists[service], known)
+			list = append(list, known)
+		}
+		if len(list) > 0 {
+			lists[service] = registry.Normalize(list)
 		}
 	}
 	return lists, nil

@@ -124,7 +124,7 @@ func (l *List) believe() {
 		}
 		changed = l.last.Changed // the same endpoints, now confirmed
 	}
-	l.deliver(registry.NewSnapshot(l.service, registry.SourceLive, changed, slices.Clone(l.live)))
+	l.deliver(registry.NewSnapshot(l.service, registry.SourceLive, changed, l.live))
 	l.opt.Cache.Store(registry.Record{Service: l.service, Origin: l.opt.Origin, Changed: changed, Endpoints: l.live})
 }
 
