@@ -21,8 +21,8 @@ func (e *Endpoint) probeDue(now time.Duration) bool {
 
 // health ejects and restores the endpoints of a set, and so decides which of them picks avoid.
 type health struct {
-	rules          outlier.Rules
-	panicThreshold float64 // Set.PanicThreshold
+	rules          *outlier.Rules // Set.Outlier
+	panicThreshold float64        // Set.PanicThreshold
 
 	ejected   int // endpoints
 	counts    [outlier.Reasons]uint64

@@ -119,7 +119,7 @@ func (s *Set) Retune() {
 // tune hands settings to the parts that go by them.
 func (s *Set) tune() {
 	p := &s.peers
-	p.health.rules, p.health.panicThreshold = s.Outlier, s.PanicThreshold
+	p.health.rules, p.health.panicThreshold = &s.Outlier, s.PanicThreshold
 	p.ramps.window, p.loops = s.SlowStart, s.Loops
 }
 

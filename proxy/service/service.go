@@ -29,25 +29,24 @@ type Service struct {
 	connectors Protocols
 	Shared     *SharedService
 	Config     *config.Service
-	Opaque     bool // it accepts streams of bytes, and no requests
 	Bounds     *Bounds
 	Set        lb.Set
 	Sessions   *Sessions   // nil means none
 	Version    uint64      // of the snapshot in Set; 0 means none yet
 	known      atomic.Bool // a snapshot was applied; other goroutines read it
+	Opaque     bool        // it accepts streams of bytes, and no requests
+	lastID     uint32      // the last id given to an endpoint
 	Hedging    hedge.Service
 	Admission  Admission
 	Budget     Budget
 	Unwanted   unwanted.Work
 	Stats      stats.ServiceStats
 
-	watched *stats.MillisecondRing // of this service alone; nil unless somebody looks at it
-	unwatch loop.Timer             // armed while watched is not nil
+	watched *watch // of this service alone; nil unless somebody looks at it
 
 	Routes  []HedgedRoute // of the routes to this service; exchange.Router sets them
 	stalls  stalls
 	Probes  Probes
-	lastID  uint32    // the last id given to an endpoint
 	latency lb.Recent // of the application, for LOAD
 }
 
@@ -127,6 +126,12 @@ const (
 	maxWatched = 4
 )
 
+// watch is the counts by the millisecond, until end fires.
+type watch struct {
+	stats.MillisecondRing
+	end loop.Timer
+}
+
 // Milliseconds returns the milliseconds of the service from number from on. The first call makes
 // it count them. ok is false if too many services do.
 func (s *Service) Milliseconds(from int64) (m stats.Milliseconds, ok bool) {
@@ -136,10 +141,10 @@ func (s *Service) Milliseconds(from int64) (m stats.Milliseconds, ok bool) {
 			return m, false
 		}
 		w.Watched++
-		s.watched = new(stats.MillisecondRing)
-		s.unwatch.Fire = func() { s.watched, w.Watched = nil, w.Watched-1 }
+		s.watched = new(watch)
+		s.watched.end.Fire = func() { s.watched, w.Watched = nil, w.Watched-1 }
 	}
-	w.Loop.After(watchTime, &s.unwatch)
+	w.Loop.After(watchTime, &s.watched.end)
 	return s.watched.Since(from, w.Loop.Now()), true
 }
 
