@@ -151,6 +151,7 @@ func (r *reloads) load(revision fleet.Revision) *refusal {
 		r.count(outcome, admin.Refusal{})
 	}
 	s.releasePages()
+	paceCollector()
 	return refused
 }
 

@@ -44,6 +44,7 @@ func newRun() *cobra.Command {
 			if withoutFile {
 				return runWithout(cmd, &flags, engineName)
 			}
+			sidecar.PaceStart()
 			content := sidecar.OpenConfigFile(file) // before the load, so that no change is missed
 			cfg, err := load(cmd, file)
 			if err != nil {
