@@ -360,7 +360,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"registry/dns", "registry/health"},
-		[]string{"registry", "registry/reach", "internal/srvname", "internal/unixaddr", "internal/eyeballs"},
+		[]string{"registry", "registry/reach", "internal/srvname", "internal/tasks", "internal/unixaddr", "internal/eyeballs"},
 		"it decorates any source, so it knows none: host names of a snapshot become addresses, or endpoints get verdicts",
 	},
 	{

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/internal/srvname"
+	"github.com/remora-proxy/remora/internal/tasks"
 	"github.com/remora-proxy/remora/internal/unixaddr"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/reach"
@@ -69,16 +70,17 @@ const (
 	maxAddrs = 256 // endpoints of one name
 )
 
-// Watcher delivers another watcher's snapshots with an endpoint for each address of a name.
+// Watcher delivers another watcher's snapshots with an endpoint for each address of a name. A process may have thousands of
+// watches, so one goroutine looks at all of them, and only lookups have goroutines of their own.
 type Watcher struct {
-	inner  registry.Watcher
-	opt    Options
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
+	inner registry.Watcher
+	opt   Options
+	tasks *tasks.Group
+	wake  chan struct{} // has an element if due may not be empty
 
-	mu      sync.Mutex // held to end ctx, and to add a task unless ctx has ended; guards watches
-	tasks   sync.WaitGroup
-	watches map[*watch]struct{} // running watches
+	mu      sync.Mutex
+	watches map[*watch]struct{} // running watches; nil after Close
+	due     []*watch            // those that are to be looked at, each once
 }
 
 var _ registry.Watcher = (*Watcher)(nil)
@@ -93,147 +95,235 @@ func New(inner registry.Watcher, opt Options) *Watcher {
 		opt.Lookup = resolver{new(net.Dialer).DialContext}.lookup
 	}
 	opt.until = time.Now().Add(maxTTL)
-	w := &Watcher{inner: inner, opt: opt, watches: make(map[*watch]struct{})}
-	w.ctx, w.cancel = context.WithCancel(context.Background())
+	w := &Watcher{inner: inner, opt: opt, tasks: tasks.New(), wake: make(chan struct{}, 1), watches: make(map[*watch]struct{})}
+	w.tasks.Go(w.run)
 	return w
+}
+
+// run looks at watches for which there is something new.
+func (w *Watcher) run() {
+	for {
+		select {
+		case <-w.tasks.Context().Done():
+			return
+		case <-w.wake:
+		}
+		for _, t := range w.takeDue() {
+			t.look()
+		}
+	}
+}
+
+func (w *Watcher) takeDue() (due []*watch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	due, w.due = w.due, nil
+	for _, t := range due {
+		t.isDue = false
+	}
+	return due
 }
 
 // Watch implements registry.Watcher. The first snapshot is delivered when one endpoint has an
 // address, or all names have been looked up once.
 func (w *Watcher) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ctx.Err() != nil {
-		return func() {}
+	ctx, cancel := context.WithCancel(w.tasks.Context())
+	t := &watch{w: w, ctx: ctx, notify: notify}
+	t.reach = w.opt.Reach.Watch(service, t.setDue)
+	t.unwatch = w.inner.Watch(service, t.put)
+	if !w.add(t) {
+		cancel()
+		t.end()
+		return cancel
 	}
-	ctx, cancel := context.WithCancel(w.ctx)
-	t := &watch{
-		opt:    &w.opt,
-		ctx:    ctx,
-		notify: notify,
-		newest: make(registry.Newest, 1),
-		asking: make(map[string]struct{}),
-		names:  make(map[string]name),
-		reach:  w.opt.Reach.Watch(service),
+	t.setDue()
+	return func() {
+		cancel()
+		t.setDue()
 	}
-	w.watches[t] = struct{}{}
-	w.tasks.Go(func() {
-		defer w.end(t)
-		defer w.inner.Watch(service, t.newest.Put)()
-		t.run()
-	})
-	return cancel
 }
 
-func (w *Watcher) end(t *watch) {
-	if t.opt.Others != nil {
-		t.opt.Others.forget(t)
-	}
-	t.reach.Close()
-	if t.opt.Failing != nil {
-		t.opt.Failing.forget(t)
-	}
+// add adds a watch that is complete, unless the Watcher is closed.
+func (w *Watcher) add(t *watch) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.watches, t)
+	if w.watches == nil {
+		return false
+	}
+	w.watches[t] = struct{}{}
+	return true
 }
 
 // Close ends all watches and waits for their end. It does not close the inner watcher, and
 // must not be called from a notify function.
 func (w *Watcher) Close() error {
+	w.tasks.Close()
 	w.mu.Lock()
-	w.cancel()
+	running := w.watches
+	w.watches = nil
 	w.mu.Unlock()
-	w.tasks.Wait()
+	for t := range running {
+		t.end()
+	}
 	return nil
 }
 
+// watch follows one service. The goroutine of the Watcher owns the fields that nothing is said about.
+type watch struct {
+	w       *Watcher
+	ctx     context.Context // ends with the watch
+	notify  func(*registry.Snapshot)
+	reach   *reach.Watch
+	unwatch func()          // stops the watch of the inner watcher
+	direct  map[string]bool // addresses of in, if the rule asks for them
+
+	// Guarded by w.mu.
+	isDue    bool               // it is in w.due
+	newest   *registry.Snapshot // the inner watcher's last snapshot; nil once it was taken
+	outcomes []outcome          // of lookups; they are taken together
+
+	in     *registry.Snapshot  // the current snapshot of the inner watcher
+	out    *registry.Snapshot  // the last delivered snapshot; nil means none
+	mu     sync.Mutex          // held to change names, and to read them on another goroutine
+	names  map[string]name     // host names in in
+	asking map[string]struct{} // host names whose lookup is in flight
+	news   time.Time           // time of the first undelivered answer; zero means none
+	timer  *time.Timer         // makes the watch due; nil before the first need
+}
+
+// outcome is the result of a lookup.
 type outcome struct {
 	host string
 	name name
 }
 
-// watch follows one service. The goroutine of run owns all fields except newest.
-type watch struct {
-	opt    *Options
-	ctx    context.Context
-	notify func(*registry.Snapshot)
-	newest registry.Newest // the inner watcher's last snapshot
-	reach  *reach.Watch
-	direct map[string]bool // addresses of in, if the rule asks for them
-
-	in       *registry.Snapshot  // the current snapshot of the inner watcher
-	out      *registry.Snapshot  // the last delivered snapshot; nil means none
-	mu       sync.Mutex          // held to change names, and to read them outside run
-	names    map[string]name     // host names in in
-	outcomes chan outcome        // capacity parallel, so that lookups never block; nil before the first lookup
-	asking   map[string]struct{} // host names whose lookup is in flight
-	news     time.Time           // time of the first undelivered answer; zero means none
+// put takes the inner watcher's next snapshot.
+func (t *watch) put(s *registry.Snapshot) {
+	t.w.mu.Lock()
+	t.newest = s
+	t.w.mu.Unlock()
+	t.setDue()
 }
 
-func (t *watch) run() {
-	wake := time.NewTimer(0)
-	defer wake.Stop()
-	for {
-		select {
-		case <-t.ctx.Done():
-			// Lookups in flight end with ctx and send their answers. Waiting for them makes
-			// Close leave no goroutine behind.
-			for range t.asking {
-				<-t.outcomes
-			}
-			return
-		case t.in = <-t.newest:
-			t.news = time.Time{} // a new snapshot does not wait
-			t.setNames()
-			t.setFailing()
-		case got := <-t.outcomes:
-			delete(t.asking, got.host)
-			t.learn(got.host, got.name)
-			if srvname.Is(got.host) {
-				t.setNames() // the targets may be others
-			}
-			t.setFailing()
-			if t.news.IsZero() {
-				t.news = time.Now()
-			}
-		case <-t.reach.Again():
-		case <-wake.C:
+// setDue has the goroutine of the Watcher look at the watch.
+func (t *watch) setDue() {
+	t.w.mu.Lock()
+	defer t.w.mu.Unlock()
+	if t.isDue {
+		return
+	}
+	t.isDue = true
+	t.w.due = append(t.w.due, t)
+	select {
+	case t.w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take returns what has come since the last look. isRunning reports whether the watch has begun and has not ended.
+func (t *watch) take() (newest *registry.Snapshot, outcomes []outcome, isRunning bool) {
+	t.w.mu.Lock()
+	defer t.w.mu.Unlock()
+	if _, isRunning = t.w.watches[t]; !isRunning {
+		return nil, nil, false
+	}
+	newest, t.newest = t.newest, nil
+	outcomes, t.outcomes = t.outcomes, nil
+	return newest, outcomes, true
+}
+
+// look takes what is new, and delivers what follows from it.
+func (t *watch) look() {
+	newest, outcomes, isRunning := t.take()
+	switch {
+	case !isRunning:
+		return
+	case t.ctx.Err() != nil:
+		t.w.mu.Lock()
+		delete(t.w.watches, t)
+		t.w.mu.Unlock()
+		t.end()
+		return
+	}
+	if newest != nil {
+		t.in = newest
+		t.news = time.Time{} // a new snapshot does not wait
+		t.setNames()
+	}
+	for _, got := range outcomes {
+		delete(t.asking, got.host)
+		t.learn(got.host, got.name)
+		if srvname.Is(got.host) {
+			t.setNames() // the targets may be others
 		}
-		if !t.gathering() {
-			t.news = time.Time{}
-			t.deliver()
+		if t.news.IsZero() {
+			t.news = time.Now()
 		}
-		t.ask()
-		wake.Reset(t.sleep())
+	}
+	if newest != nil || len(outcomes) > 0 {
+		t.setFailing()
+	}
+	if !t.gathering() {
+		t.news = time.Time{}
+		t.deliver()
+	}
+	t.ask()
+	t.sleep()
+}
+
+// end ends the watch for all that know it.
+func (t *watch) end() {
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+	t.unwatch()
+	if t.w.opt.Others != nil {
+		t.w.opt.Others.forget(t)
+	}
+	t.reach.Close()
+	if t.w.opt.Failing != nil {
+		t.w.opt.Failing.forget(t)
 	}
 }
 
 // setFailing makes it known which names fail.
 func (t *watch) setFailing() {
-	if t.opt.Failing != nil {
-		t.opt.Failing.set(t, t.names)
+	if t.w.opt.Failing != nil {
+		t.w.opt.Failing.set(t, t.names)
 	}
 }
 
 func (t *watch) gathering() bool {
-	return len(t.asking) > 0 && !t.news.IsZero() && time.Since(t.news) < t.opt.gather
+	return len(t.asking) > 0 && !t.news.IsZero() && time.Since(t.news) < t.w.opt.gather
 }
 
-func (t *watch) sleep() time.Duration {
-	d := time.Hour
+// sleep makes the watch due when the next lookup is, or the end of gathering.
+func (t *watch) sleep() {
+	next := t.next()
+	if next.IsZero() {
+		return
+	}
+	if d := time.Until(next); t.timer == nil {
+		t.timer = time.AfterFunc(d, t.setDue)
+	} else {
+		t.timer.Reset(d)
+	}
+}
+
+// next returns when something is to be done without an event; zero means never.
+func (t *watch) next() (at time.Time) {
 	if !t.news.IsZero() {
-		d = time.Until(t.news.Add(t.opt.gather))
+		at = t.news.Add(t.w.opt.gather)
 	}
 	if len(t.asking) == parallel {
-		return d
+		return at
 	}
 	for host, n := range t.names {
-		if _, inFlight := t.asking[host]; !inFlight {
-			d = min(d, time.Until(n.due))
+		if _, inFlight := t.asking[host]; !inFlight && (at.IsZero() || n.due.Before(at)) {
+			at = n.due
 		}
 	}
-	return d
+	return at
 }
 
 // setNames makes names those of the current snapshot, and of the targets that they are known to have. A name that was in
@@ -243,7 +333,7 @@ func (t *watch) setNames() {
 	use := func(host string) {
 		n, used := t.names[host]
 		if !used {
-			n = t.opt.known(host)
+			n = t.w.opt.known(host)
 		}
 		names[host] = n
 	}
@@ -257,7 +347,7 @@ func (t *watch) setNames() {
 			use(a.Host)
 		}
 	}
-	if t.opt.Reach.Listed() {
+	if t.w.opt.Reach.Listed() {
 		t.direct = make(map[string]bool, len(t.in.Endpoints))
 		for _, e := range t.in.Endpoints {
 			t.direct[e.Addr] = true
@@ -275,20 +365,28 @@ func (t *watch) ask() {
 			return
 		}
 		if _, inFlight := t.asking[host]; !inFlight && !n.due.After(now) {
-			if t.outcomes == nil {
-				t.outcomes = make(chan outcome, parallel)
+			if t.asking == nil {
+				t.asking = make(map[string]struct{})
 			}
 			t.asking[host] = struct{}{}
-			go func() { t.outcomes <- outcome{host, t.lookup(host)} }()
+			t.w.tasks.Go(func() { t.learned(outcome{host, t.lookup(host)}) })
 		}
 	}
 }
 
+// learned takes the outcome of a lookup.
+func (t *watch) learned(o outcome) {
+	t.w.mu.Lock()
+	t.outcomes = append(t.outcomes, o)
+	t.w.mu.Unlock()
+	t.setDue()
+}
+
 func (t *watch) lookup(host string) name {
-	ctx, cancel := context.WithTimeout(t.ctx, t.opt.Timeout)
+	ctx, cancel := context.WithTimeout(t.ctx, t.w.opt.Timeout)
 	defer cancel()
-	a, err := t.opt.Lookup(ctx, host)
-	return name{addrs: usable(a.Addrs), targets: a.Targets, six: unused(a.Addrs), ofHost: a.OfHost, ipv4Err: a.IPv4Err, err: err, due: time.Now().Add(t.opt.pause(a.TTL, err))}
+	a, err := t.w.opt.Lookup(ctx, host)
+	return name{addrs: usable(a.Addrs), targets: a.Targets, six: unused(a.Addrs), ofHost: a.OfHost, ipv4Err: a.IPv4Err, err: err, due: time.Now().Add(t.w.opt.pause(a.TTL, err))}
 }
 
 // pause returns the time from an answer to the next lookup: its TTL, if it is known, plus up
@@ -343,17 +441,17 @@ func (t *watch) learn(host string, n name) {
 		return
 	}
 	if n.ipv4Err != nil && len(old.addrs) > 0 && old.addrs[0].Is4() {
-		n.err, n.due = n.ipv4Err, time.Now().Add(t.opt.pause(-1, n.ipv4Err))
+		n.err, n.due = n.ipv4Err, time.Now().Add(t.w.opt.pause(-1, n.ipv4Err))
 	}
 	if n.err != nil || n.empty() {
 		if old.err == nil {
-			t.opt.Logger.Warn("host name does not resolve; its last addresses stay in use",
+			t.w.opt.Logger.Warn("host name does not resolve; its last addresses stay in use",
 				"code", registry.CodeUnresolved, "host", host, "addresses", len(old.addrs)+len(old.targets), "error", n.err)
 		}
 		n.addrs, n.six, n.targets, n.ofHost = old.addrs, old.six, old.targets, old.ofHost
 		if n.empty() {
 			n.tries = old.tries + 1
-			n.due = time.Now().Add(t.opt.firstPause(n.tries))
+			n.due = time.Now().Add(t.w.opt.firstPause(n.tries))
 		}
 	}
 	t.mu.Lock()
@@ -409,7 +507,7 @@ func (t *watch) unasked() bool {
 
 // setOthers makes the second addresses of the names known, before a snapshot has their first ones.
 func (t *watch) setOthers() {
-	if t.opt.Others == nil {
+	if t.w.opt.Others == nil {
 		return
 	}
 	all := make(map[string]string)
@@ -421,12 +519,12 @@ func (t *watch) setOthers() {
 		}
 		for i, ip := range n.addrs { // in turn, so that no address gets the load of all
 			second := net.JoinHostPort(n.six[i%len(n.six)].String(), a.Port)
-			if t.opt.Reach.Check(t.in.Service, second, t.ofHost(&registry.Endpoint{Addr: second, Host: a.Host})) == "" {
+			if t.w.opt.Reach.Check(t.in.Service, second, t.ofHost(&registry.Endpoint{Addr: second, Host: a.Host})) == "" {
 				all[net.JoinHostPort(ip.String(), a.Port)] = second
 			}
 		}
 	}
-	t.opt.Others.set(t.in.Service, t, all)
+	t.w.opt.Others.set(t.in.Service, t, all)
 }
 
 func (t *watch) resolved() []registry.Endpoint {

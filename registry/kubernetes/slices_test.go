@@ -81,7 +81,7 @@ func TestEndpointsOf(t *testing.T) {
 		}
 		endpoints, unusable, err := endpointsOf(all, c.port, c.zone, func(addr string) bool { return rule.Check("compute", addr, false) == "" })
 		var got []string
-		for _, e := range rule.Watch("compute").Permitted(registry.Normalize(endpoints), nil) {
+		for _, e := range rule.Watch("compute", nil).Permitted(registry.Normalize(endpoints), nil) {
 			got = append(got, strings.TrimSpace(e.Addr+" "+e.Zone))
 		}
 		if err != nil {

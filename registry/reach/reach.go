@@ -104,10 +104,7 @@ func (r *Rule) JudgeAgain() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for w := range r.watches {
-		select {
-		case w.again <- struct{}{}:
-		default: // it has not asked yet since the last time
-		}
+		w.again()
 	}
 }
 
@@ -121,12 +118,13 @@ func (r *Rule) Counts() map[Reason]uint64 {
 	return maps.Clone(r.counts)
 }
 
-// Watch returns the Rule for a watch of a service. The caller must close it.
-func (r *Rule) Watch(service string) *Watch {
+// Watch returns the Rule for a watch of a service. again is called, from any goroutine and while the Rule is locked, once
+// Permitted must be called again with the same list. It must not block. The caller must close the Watch.
+func (r *Rule) Watch(service string, again func()) *Watch {
 	if r == nil {
 		return nil
 	}
-	w := &Watch{rule: r, service: service, again: make(chan struct{}, 1), told: make(map[string]struct{})}
+	w := &Watch{rule: r, service: service, again: again}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.watches[w] = struct{}{}
@@ -141,17 +139,9 @@ const maxTold = 1024
 type Watch struct {
 	rule    *Rule
 	service string
-	again   chan struct{}
+	again   func()
 	refused map[string]Refused  // by address, of the last list; guarded by rule.mu
 	told    map[string]struct{} // addresses that were logged
-}
-
-// Again has an element once the caller of Permitted must call it again, with the same list. It is nil for a nil Watch.
-func (w *Watch) Again() <-chan struct{} {
-	if w == nil {
-		return nil
-	}
-	return w.again
 }
 
 // Permitted returns the endpoints that are permitted, the list itself if all are. Their addresses are "ip:port" or Unix sockets.
@@ -160,10 +150,13 @@ func (w *Watch) Permitted(endpoints []registry.Endpoint, ofHost func(*registry.E
 	if w == nil {
 		return endpoints
 	}
-	refused := make(map[string]Refused)
+	var refused map[string]Refused
 	for i := range endpoints {
 		e := &endpoints[i]
 		if reason := w.rule.Check(w.service, e.Addr, w.rule.opt.Listed && ofHost(e)); reason != "" {
+			if refused == nil {
+				refused = make(map[string]Refused)
+			}
 			refused[e.Addr] = Refused{Service: w.service, Address: e.Addr, Host: e.Host, Reason: reason}
 		}
 	}
@@ -212,6 +205,9 @@ func (w *Watch) note(refused map[string]Refused) {
 		}
 		w.rule.counts[e.Reason]++
 		if _, was := w.told[addr]; !was && len(w.told) < maxTold {
+			if w.told == nil {
+				w.told = make(map[string]struct{})
+			}
 			w.told[addr] = struct{}{}
 			w.rule.opt.Logger.Warn("endpoint refused: a registry must not lead there", "code", Code, "reason", string(e.Reason),
 				"source", w.rule.opt.Source, "service", w.service, "address", addr, "host", e.Host)

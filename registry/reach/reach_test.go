@@ -118,7 +118,7 @@ func TestCheckOwn(t *testing.T) {
 func TestTold(t *testing.T) {
 	var log bytes.Buffer
 	rule := New(Options{Source: "etcd", Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	w := rule.Watch("s")
+	w := rule.Watch("s", nil)
 	bad, good := registry.Endpoint{Addr: "127.0.0.1:80", Weight: 1}, registry.Endpoint{Addr: "10.0.0.1:80", Weight: 1}
 	for range 3 {
 		if got := w.Permitted([]registry.Endpoint{good, bad}, none); len(got) != 1 || got[0] != good {
