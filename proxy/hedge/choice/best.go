@@ -85,8 +85,10 @@ func (o *outcome) read(first *histogram.Distribution, hedges *Hedges) {
 	o.end = o.first.read(first, &histogram.Distribution{})
 	o.samples = float64(first.Samples())
 	o.readFutile(&hedges.Futile)
-	for i := range o.hedges { // as first attempts
-		o.hedges[i] = o.helped(i) / o.helped(0)
+	if all := o.helped(0); all > 0 { // else hedges are of no use, whatever they take
+		for i := range o.hedges { // as first attempts
+			o.hedges[i] = min(o.helped(i)/all, 1)
+		}
 	}
 	if hedges.Took.Samples() >= model.enough {
 		o.hedges.read(&hedges.Took, &hedges.CutOff)
@@ -108,7 +110,8 @@ func (o *outcome) readFutile(f *Futile) {
 	}
 }
 
-// helped returns the share of the requests that take longer than a bound and that a hedge may help.
+// helped returns the share of the requests that take longer than a bound and that a hedge may help. That may rise with the
+// bound if the futile attempts are of other classes, too.
 func (o *outcome) helped(at int) float64 { return o.first[at] - o.futile[at] }
 
 // slowest returns what a time of a width adds to the mean of the slowest requests, in which the share of requests that

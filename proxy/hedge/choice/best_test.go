@@ -224,6 +224,33 @@ func TestFutile(t *testing.T) {
 	}
 }
 
+// TestAllFutile: there is nothing to choose if no hedge would have helped any request.
+func TestAllFutile(t *testing.T) {
+	var first histogram.Distribution
+	first.Counts[histogram.BucketOf(60*ms)] = 2000
+	for _, took := range []histogram.Distribution{{}, of(stragglers(.05), 1000)} {
+		if got := Best(&first, &Hedges{Took: took, Futile: Futile{Took: first, Of: first.Samples()}}, usual, Choice{}); got.Gains() || !got.Known() {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
+// TestFutileOfOthers: if other classes have more futile attempts than this class has, hedges are of less use, and do no
+// harm.
+func TestFutileOfOthers(t *testing.T) {
+	first := of(stragglers(.05), 10_000)
+	var quick histogram.Distribution
+	quick.Counts[histogram.BucketOf(ms/10)] = 5000
+	var o outcome
+	o.read(&first, &Hedges{Futile: Futile{Took: quick, Of: 10_000}})
+	o.try(usual)
+	for i := o.from; i <= o.to; i++ {
+		if o.tail[i] > 1.0001*o.without() {
+			t.Errorf("with hedges after %v the mean of the slowest is %v, without them %v", duration(times[i]), duration(o.tail[i]), duration(o.without()))
+		}
+	}
+}
+
 func BenchmarkBest(b *testing.B) {
 	first, second := of(stragglers(.05), 20_000), of(stragglers(.05), 1000)
 	hedges := Hedges{Took: second}

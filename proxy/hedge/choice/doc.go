@@ -14,7 +14,7 @@
 // The latency of hedges is measured: of the hedges that late requests got. As long as these hedges are few, the
 // latency of first attempts stands in its place: the two attempts are then taken to be independent. Where the hedge of
 // a late request waits in the same queue, or has as much to do, the measurement shows that. First attempts that no hedge
-// would have helped, since all endpoints were silent, are known. They take as long with hedges as without.
+// would have helped, since most endpoints were silent, are known. They take as long with hedges as without.
 //
 // # Source
 //
