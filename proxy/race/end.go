@@ -131,6 +131,7 @@ func (a *Attempt) Finish(processed bool) {
 	now, outcome := a.race.shard.Loop.Now(), stats.AttemptNone
 	if processed {
 		outcome = stats.AttemptUnseen
+		a.race.Service.Heard(now, a.visit.ep)
 		a.race.learning.onDone(a, now)
 	}
 	a.end(now, outcome)

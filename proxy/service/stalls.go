@@ -16,7 +16,8 @@ type stalls struct {
 	next    time.Duration // when the threshold is computed again
 	timer   loop.Timer    // armed while requests are in flight
 	due     loop.Due
-	silent  lb.SilentCount // when timer fired last
+	looked  lb.SilentCount // when timer fired
+	heard   lb.SilentCount // when an endpoint was heard after a silence
 	chosen  int            // index of the route that was last asked to choose its delay
 }
 
@@ -70,9 +71,9 @@ func (st *stalls) look() {
 	}
 	st.chooseDelays(now)
 	after := max(s.Set.Stall.After, lookStalled)
-	active, silent := st.silent.Count(&s.Set, now, after)
+	active, silent := st.looked.Count(&s.Set, now, after)
 	seen, together := &s.Hedging.Stalls, hedge.SilentTogether(s.Set.Len(), active, silent)
-	switch seen.Look(now, together, st.silent.Since, after) {
+	switch seen.Look(now, together, st.looked.Since, after) {
 	case periodic.Found:
 		if s.Shared.periodic.Add(1) == 1 {
 			p, last := s.period(now)
@@ -94,7 +95,7 @@ func (st *stalls) look() {
 // Heard notes that ep responds now, before its attempt ends: until now the endpoints may have been silent together.
 func (s *Service) Heard(now time.Duration, ep *lb.Endpoint) {
 	if after := s.Set.Stall.After; after > 0 && ep.Silence(now) >= after {
-		s.stalls.heard(now, after)
+		s.stalls.hear(now, after)
 	}
 }
 
@@ -104,11 +105,11 @@ func (s *Service) HeardLoad(now time.Duration, ep *lb.Endpoint, l lb.Load) {
 	ep.Report(now, l, ep.OfProcess())
 }
 
-func (st *stalls) heard(now, after time.Duration) {
+func (st *stalls) hear(now, after time.Duration) {
 	s := st.service
-	active, silent := st.silent.Count(&s.Set, now, after)
+	active, silent := st.heard.Count(&s.Set, now, after)
 	if hedge.SilentTogether(s.Set.Len(), active, silent) {
-		s.Hedging.Together.Note(st.silent.All, now)
+		s.Hedging.Together.Note(st.heard.All, now)
 	}
 }
 
