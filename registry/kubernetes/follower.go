@@ -73,10 +73,10 @@ func (f *follower) remove(l *kept.List) {
 func (f *follower) update(u *user, doubt time.Duration) {
 	permits := func(addr string) bool { return f.r.opt.DNS.Reach.Check(u.list.Service(), addr, false) == "" }
 	endpoints, unusable, err := endpointsOf(slices.Collect(maps.Values(f.slices.byService[u.service])), u.port, f.r.opt.Zone, permits)
+	u.list.SetUnusable(unusable)
 	if f.tell(u, cmp.Or(err, wrongAddresses(unusable))); err != nil {
 		return
 	}
-	u.list.SetUnusable(unusable)
 	if endpoints = registry.Normalize(endpoints); len(endpoints) > registry.MaxEndpoints {
 		f.r.log.Warn("service has too many endpoints; some are ignored", "service", u.service, "limit", registry.MaxEndpoints)
 		endpoints = endpoints[:registry.MaxEndpoints]

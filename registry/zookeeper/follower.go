@@ -27,8 +27,9 @@ type follower struct {
 
 	// Of the goroutine that looks.
 	hold       hold
-	wake       *time.Timer // when hold may change its mind; nil means none
-	isSet      bool        // the list was set once, with all records
+	wake       *time.Timer         // when hold may change its mind; nil means none
+	isSet      bool                // the list was set once, with all records
+	partial    []registry.Endpoint // of a start: those that were found while not all records could be read
 	providers  memo[provider]
 	overrides  memo[override]
 	instances  memo[instance]
@@ -51,8 +52,16 @@ func (f *follower) look(m *mirror) {
 		f.hold.lose()
 	}
 	endpoints := found.endpoints()
-	if f.tellUnreadable(found.err); found.err != nil && (f.isSet || len(cached) > 0 || len(endpoints) == 0) {
-		return // a start that knows no endpoints uses what can be read
+	if f.tellUnreadable(found.err); found.err != nil {
+		if f.isSet || len(cached) > 0 {
+			return
+		}
+		f.partial = distinct(append(endpoints, f.partial...)) // a start that knows no endpoints uses what can be read
+		if endpoints = f.partial; len(endpoints) == 0 {
+			return
+		}
+	} else {
+		f.partial = nil
 	}
 	f.list.SetUnusable(found.malformed.count + found.overrides.count)
 	f.tell(&found)
@@ -121,7 +130,7 @@ func (f *follower) stop(m *mirror) {
 
 // findings are the records of a service.
 type findings struct {
-	err error // of the first key that can't be read: what it would say is unknown, so the findings must not be used
+	err error // of the first key that can't be read: what it would say is unknown, so the findings are not complete
 
 	usable []registry.Endpoint // with Dubbo's weights
 	known  map[string]bool     // addresses that the interface level has, usable or not
@@ -336,7 +345,7 @@ func (f *follower) tellUnreadable(err error) {
 		text = err.Error()
 	}
 	if text != "" && text != f.unreadable {
-		f.r.log.Warn("service can't be read in ZooKeeper; the known endpoints stay in use", "service", f.service, "code", codeOf(err), "error", err)
+		f.r.log.Warn("service can't be read whole in ZooKeeper; the known endpoints stay in use", "service", f.service, "code", codeOf(err), "error", err)
 	}
 	f.unreadable = text
 }

@@ -427,6 +427,34 @@ func TestUnreadableKey(t *testing.T) {
 	}
 }
 
+// TestPartialStart: a start that uses what can be read drops nothing until all can be read.
+func TestPartialStart(t *testing.T) {
+	srv := zktest.Start(t)
+	s := storeAt(t, srv.Addr())
+	provider, instance := s.chroot+providerPath(hello, "dubbo://10.0.0.1:1/a"), s.chroot+"/services/app/one"
+	providers := s.chroot + "/dubbo/" + hello + "/providers"
+	srv.Create(provider, "")
+	srv.Create(s.chroot+"/dubbo/mapping/"+hello, "app")
+	srv.Create(instance, instanceData("10.0.0.3", "0", 2))
+	const noAuth = -102
+	srv.Fail(instance, noAuth)
+	var log said
+	w := registrytest.Watch(t, s.open(logTo(&log)), hello)
+	w.WaitAddrs("10.0.0.1:1")
+
+	srv.Fail(providers, noAuth)
+	srv.Fail(instance, 0)
+	srv.Drop()
+	w.WaitAddrs("10.0.0.1:1", "10.0.0.3:2")
+	srv.Delete(provider)
+	srv.Fail(providers, 0)
+	srv.Drop()
+	w.WaitAddrs("10.0.0.3:2")
+	if len(w.History()) != 3 {
+		t.Errorf("%s", registrytest.Describe(w.History()))
+	}
+}
+
 // TestUnreadableAfterLostSession: a lost session counts although the records can't be read at first.
 func TestUnreadableAfterLostSession(t *testing.T) {
 	srv := zktest.Start(t)
