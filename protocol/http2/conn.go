@@ -13,6 +13,7 @@ import "time"
 //	pings     sends PING, and responds to it
 //	goodbye   knows what GOAWAY has said
 //	streams   begins, finds and ends streams
+//	messages  begins messages to send, and tells the handler what was sent
 //	writer    sends DATA within the send windows; its output orders all frames to send
 //	floods    counts abuse
 //
@@ -35,6 +36,7 @@ type Conn struct {
 	windows  windows
 	goodbye  goodbye
 	streams  streams
+	messages messages
 
 	w      writer
 	floods floods
@@ -77,7 +79,7 @@ func (c *Conn) init(o *Options, next Conn) {
 	c.heads.reset(c)
 	c.bodies.reset(c)
 	c.settings.reset(c)
-	c.reader.Conn, c.acks.Conn, c.pings.Conn, c.windows.Conn, c.goodbye.Conn = c, c, c, c, c
+	c.reader.Conn, c.acks.Conn, c.pings.Conn, c.windows.Conn, c.goodbye.Conn, c.messages.Conn = c, c, c, c, c, c
 	c.streams.reset(c)
 	c.w.reset(o)
 	if c.client {

@@ -35,6 +35,16 @@ func (w *writer) reset(o *Options) {
 	*w = writer{output: output{out: w.out, enc: w.enc}, buffers: o.Buffers, events: w.events, window: defaultWindow, initial: defaultWindow}
 }
 
+// take returns the bytes to write now, which are valid until the next call, and counts anew.
+func (w *writer) take() []byte {
+	out := w.out
+	w.frames, w.sent, w.control, w.tailEnd = 0, 0, 0, 0
+	if w.out = out[:0]; cap(out) > keepOutput {
+		w.out = nil
+	}
+	return out
+}
+
 // close drops what was not sent.
 func (w *writer) close() {
 	clear(w.events)
