@@ -11,7 +11,7 @@ import (
 const reviewEvery = time.Second // how often old records expire and endpoints are compared
 
 // peers is what is known of the endpoints of a set only together, and is kept up to date as time passes. Each part
-// has one job; a part that needs the endpoints is given the groups.
+// has one job; a part that needs the endpoints is given them.
 type peers struct {
 	groups
 

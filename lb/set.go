@@ -29,7 +29,7 @@ type Stall struct {
 	Probe time.Duration
 }
 
-// Set picks one of the endpoints of a service on one loop. The zero value is an empty set that picks
+// Set holds the endpoints of a service on one loop, and picks one of them. The zero value is an empty set that picks
 // by least_pending, ejects no endpoint and knows no zones. After a change of any setting but
 // Stall, the owner must call Retune. Zone may not change once the set has endpoints. A Set
 // must not be copied.

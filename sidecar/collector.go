@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// lowPercent is GOGC of a sidecar that knows much. What thousands of endpoints take hardly changes, and a request makes
-	// no garbage: so little is won by as much garbage as live heap, which GOGC has at 100.
+	// lowPercent is GOGC, in percent of the live heap, of a sidecar that knows much. What thousands of endpoints take
+	// hardly changes, and a request makes no garbage. So few collections are saved by as much garbage as live heap.
 	lowPercent = 50
 
 	usualPercent = 100
 
-	// muchLive is the live heap, in bytes, from which on a sidecar knows much: at lowPercent it still makes more garbage
-	// between two collections than the least sidecar.
+	// muchLive is the live heap, in bytes, from which on a sidecar knows much. Even at lowPercent such a sidecar makes more
+	// garbage between two collections than the smallest sidecar at usualPercent.
 	muchLive = 12 << 20
 )
 
@@ -22,7 +22,8 @@ const (
 // the process would keep the pages. GOGC overrides it.
 func PaceStart() { pace(lowPercent) }
 
-// paceCollector sets how soon the garbage collector runs, after a start or a reload.
+// paceCollector sets how soon the garbage collector runs, after a start or a reload, by the live heap of the latest
+// collection. Endpoints that come later count at the next reload.
 func paceCollector() {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)

@@ -41,10 +41,10 @@ func newRun() *cobra.Command {
 			// Otherwise a log line without a reader would end the process. The other
 			// commands may end if their output has no reader.
 			signal.Ignore(syscall.SIGPIPE)
+			sidecar.PaceStart()
 			if withoutFile {
 				return runWithout(cmd, &flags, engineName)
 			}
-			sidecar.PaceStart()
 			content := sidecar.OpenConfigFile(file) // before the load, so that no change is missed
 			cfg, err := load(cmd, file)
 			if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// Checks are what a request must pass before any service is asked. All of them are in this file, with the ways in which
-// requests of all protocols come to them. The order of a way decides which failure a client sees:
+// Checks are what a request must pass before any service is asked. Those that several protocols share are in this file,
+// with the ways in which requests come to them; limits of a protocol's own input are with its session. The order of a way decides which failure a client sees:
 //
 //	check                               message  Leaving  Tunnel  Unread  failure
 //	a route that answers by itself          –       1        –       –    (none: it stays, as a message)

@@ -18,7 +18,7 @@ func (k *asking) init(r *Race) {
 	k.wait.Init(k)
 }
 
-// pick returns the endpoint of a, or nil if there is none. If waits, a is sent once more answers have come. A stream does
+// pick returns the endpoint of a, or nil if there is none. waits reports whether a is sent later, when more answers have come. A stream does
 // not wait, the endpoint of a pinned request is known, and after a wait without answers the policy picks.
 func (k *asking) pick(a *Attempt) (ep *lb.Endpoint, waits bool) {
 	r := k.race

@@ -32,8 +32,8 @@ func (l *learning) onSent(a *Attempt, now time.Duration) {
 	}
 }
 
-// onResponse tells the latency of a primary that the race waits for, and whether its endpoint was silent together with
-// others, so that no hedge would have helped.
+// onResponse tells the latency of a primary that the race waits for. It also tells whether endpoints were silent together
+// for most of that time, so that no hedge would have helped.
 func (l *learning) onResponse(a *Attempt, now time.Duration) {
 	if l.counts(a) {
 		route := l.race.Policy.HedgeRoute

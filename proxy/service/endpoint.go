@@ -9,7 +9,7 @@ import (
 )
 
 // Endpoint is what the core adds to an lb.Endpoint, in its Ext. Most endpoints of a large mesh never get an attempt of
-// this loop: so what only attempts need is made for the first one.
+// this loop. So the upstream is made for the first attempt or probe, and the counts for the first attempt.
 type Endpoint struct {
 	ID       uint32 // within the service
 	Streams  StreamAccess
@@ -20,7 +20,7 @@ type Endpoint struct {
 	pin      string // the value of the sticky cookie that names it, if the service has one
 
 	service  *Service
-	upstream Connections          // nil before an attempt needs it
+	upstream Connections          // nil before an attempt or a probe needs it
 	stats    *stats.EndpointStats // nil before the first attempt
 }
 

@@ -84,7 +84,7 @@ func (l *List) Cached() (endpoints []registry.Endpoint, isUsed bool) {
 	return l.cached, l.cached != nil && l.last != nil
 }
 
-// Set is called by the source with the whole list of the service, which Set keeps. doubt is how long the list is doubted if
+// Set is called by the source with the whole list of the service, which Set keeps: nobody may change the list afterwards. doubt is how long the list is doubted if
 // it is empty.
 func (l *List) Set(endpoints []registry.Endpoint, doubt time.Duration) {
 	endpoints = registry.Normalize(endpoints)

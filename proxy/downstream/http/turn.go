@@ -13,8 +13,8 @@ import (
 // turn processes the requests of a session one after another, and writes their responses. So responses keep the
 // order, and the second request of a client sees the effects of the first (RFC 9112 section 9.3.2).
 //
-// Calls in: input and leaving add calls (add), the session lets the first one begin (next), and the ending ends them (retire, stop). As the
-// exchange.Caller of all requests the turn gets the responses.
+// Calls in: input and leaving add calls (add), the session lets the first one begin (next), and the ending ends them
+// (retire, stop). As the exchange.Caller of all requests the turn gets the responses.
 //
 // Calls out: a call that leaves goes to leaving.leave when it is its turn, and a response that is a stream to
 // leaving.answer. input.onResponded hears of each response that was written.

@@ -72,9 +72,9 @@ func (cs *calls) cancelAll() {
 	cs.all.Clear()
 }
 
-// held returns the bytes of requests and of responses that wait, and of these those of responses. The requests in flight are counted once in a turn of the loop,
-// and those that arrive in it are added, also if they end in it: a peer can make the loop ask this
-// for each short frame.
+// held returns how many bytes requests and waiting responses hold, and how many of these the responses hold. The requests
+// in flight are counted once in a turn of the loop, and those that arrive in it are added, also if they end in it: a peer
+// can make the loop ask this for each short frame.
 func (cs *calls) held() (all, unread int) {
 	if now := cs.host.Loop.Now(); now != cs.countedAt {
 		cs.countedAt, cs.unread = now, cs.Writer.Waiting()
