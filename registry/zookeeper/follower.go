@@ -27,9 +27,8 @@ type follower struct {
 
 	// Of the goroutine that looks.
 	hold       hold
-	wake       *time.Timer         // when hold may change its mind; nil means none
-	isSet      bool                // the list was set once, with all records
-	partial    []registry.Endpoint // of a start: those that were found while not all records could be read
+	wake       *time.Timer // when hold may change its mind; nil means none
+	isSet      bool        // the list was set once, with all records
 	providers  memo[provider]
 	overrides  memo[override]
 	instances  memo[instance]
@@ -52,16 +51,14 @@ func (f *follower) look(m *mirror) {
 		f.hold.lose()
 	}
 	endpoints := found.endpoints()
-	if f.tellUnreadable(found.err); found.err != nil {
-		if f.isSet || len(cached) > 0 {
+	isNews := f.tellUnreadable(found.err)
+	if found.err != nil { // a start that knows no endpoints uses what can be read
+		if f.isSet || len(cached) > 0 || len(endpoints)+len(f.hold.current) == 0 {
 			return
 		}
-		f.partial = distinct(append(endpoints, f.partial...)) // a start that knows no endpoints uses what can be read
-		if endpoints = f.partial; len(endpoints) == 0 {
-			return
+		if isNews {
+			f.hold.lose() // the node could be read before
 		}
-	} else {
-		f.partial = nil
 	}
 	f.list.SetUnusable(found.malformed.count + found.overrides.count)
 	f.tell(&found)
@@ -338,16 +335,18 @@ func (f *follower) addPort(i *instance, p instancePort, weight int, d *findings)
 	d.usable = append(d.usable, registry.Endpoint{Addr: addr, Weight: weight, Zone: i.zone, Protocol: f.of.Protocol})
 }
 
-// tellUnreadable logs why records can't be read, once for as long as the reason stays the same.
-func (f *follower) tellUnreadable(err error) {
+// tellUnreadable logs why records can't be read, once for as long as the reason stays the same. It reports whether it did.
+func (f *follower) tellUnreadable(err error) (isNews bool) {
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
-	if text != "" && text != f.unreadable {
+	isNews = text != "" && text != f.unreadable
+	if isNews {
 		f.r.log.Warn("service can't be read whole in ZooKeeper; the known endpoints stay in use", "service", f.service, "code", codeOf(err), "error", err)
 	}
 	f.unreadable = text
+	return isNews
 }
 
 // tell logs records that can't be used, once for as long as they stay the same.
