@@ -70,14 +70,15 @@ const (
 	maxAddrs = 256 // endpoints of one name
 )
 
-// Watcher delivers another watcher's snapshots with an endpoint for each address of a name. A process may have thousands of
+// Watcher delivers another watcher's snapshots with an endpoint for each address of a name. A registry may have thousands of
 // watches, so one goroutine looks at all of them, and only lookups have goroutines of their own.
 type Watcher struct {
 	inner registry.Watcher
 	opt   Options
 	tasks *tasks.Group
-	wake  chan struct{} // has an element if due may not be empty
+	wake  chan struct{} // has an element unless due is certainly empty
 
+	closing sync.Once
 	mu      sync.Mutex
 	watches map[*watch]struct{} // running watches; nil after Close
 	due     []*watch            // those that are to be looked at, each once
@@ -129,46 +130,46 @@ func (w *Watcher) takeDue() (due []*watch) {
 func (w *Watcher) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
 	ctx, cancel := context.WithCancel(w.tasks.Context())
 	t := &watch{w: w, ctx: ctx, notify: notify}
-	t.reach = w.opt.Reach.Watch(service, t.setDue)
-	t.unwatch = w.inner.Watch(service, t.put)
-	if !w.add(t) {
+	if !w.tasks.Go(func() { // the inner watcher may read a file
+		t.reach = w.opt.Reach.Watch(service, t.setDue)
+		t.unwatch = w.inner.Watch(service, t.put)
+		w.add(t)
+		t.setDue()
+	}) {
 		cancel()
-		t.end()
 		return cancel
 	}
-	t.setDue()
 	return func() {
 		cancel()
 		t.setDue()
 	}
 }
 
-// add adds a watch that is complete, unless the Watcher is closed.
-func (w *Watcher) add(t *watch) bool {
+// add adds a watch that is complete.
+func (w *Watcher) add(t *watch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.watches == nil {
-		return false
-	}
 	w.watches[t] = struct{}{}
-	return true
 }
 
 // Close ends all watches and waits for their end. It does not close the inner watcher, and
-// must not be called from a notify function.
+// must not be called from a notify function. Calling it again does nothing, and waits, too.
 func (w *Watcher) Close() error {
-	w.tasks.Close()
-	w.mu.Lock()
-	running := w.watches
-	w.watches = nil
-	w.mu.Unlock()
-	for t := range running {
-		t.end()
-	}
+	w.closing.Do(func() {
+		w.tasks.Close()
+		w.mu.Lock()
+		running := w.watches
+		w.watches = nil
+		w.mu.Unlock()
+		for t := range running {
+			t.end()
+		}
+	})
 	return nil
 }
 
-// watch follows one service. The goroutine of the Watcher owns the fields that nothing is said about.
+// watch follows one service. The goroutine of the Watcher owns all fields without another remark; it sees a watch once
+// those from w to unwatch are set.
 type watch struct {
 	w       *Watcher
 	ctx     context.Context // ends with the watch
@@ -256,7 +257,7 @@ func (t *watch) look() {
 		if srvname.Is(got.host) {
 			t.setNames() // the targets may be others
 		}
-		if t.news.IsZero() {
+		if newest == nil && t.news.IsZero() {
 			t.news = time.Now()
 		}
 	}
@@ -297,7 +298,7 @@ func (t *watch) gathering() bool {
 	return len(t.asking) > 0 && !t.news.IsZero() && time.Since(t.news) < t.w.opt.gather
 }
 
-// sleep makes the watch due when the next lookup is, or the end of gathering.
+// sleep makes the watch due at the next lookup or at the end of gathering, whichever is first.
 func (t *watch) sleep() {
 	next := t.next()
 	if next.IsZero() {
