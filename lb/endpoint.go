@@ -10,8 +10,8 @@ import (
 
 // Endpoint is one replica as one loop sees it, from the Update that adds its address to the
 // Update that removes it: what its attempts and its reports have shown. Attempts that are pending at the removal
-// must still be counted down. Each part of an Endpoint has one job and knows no other part, but
-// excess, which compares records.
+// must still be counted down. Each part of an Endpoint has one job and knows no other part,
+// except that excess compares records.
 type Endpoint struct {
 	// As of the last Update. Weight is always > 0.
 	Addr      string

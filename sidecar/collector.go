@@ -8,7 +8,8 @@ import (
 
 const (
 	// lowPercent is GOGC, in percent of the live heap, of a sidecar that knows much. What thousands of endpoints take
-	// hardly changes, and a request makes no garbage. So few collections are saved by as much garbage as live heap.
+	// hardly changes, and a request makes no garbage. So GOGC 100, which lets garbage grow as large as the live
+	// heap, would save few collections.
 	lowPercent = 50
 
 	usualPercent = 100

@@ -127,12 +127,14 @@ func TestUnwantedWork(t *testing.T) {
 					works := time.AfterFunc(300*time.Millisecond, w.respond)
 					select {
 					case <-w.stopped:
-						told = works.Stop()
-					case <-w.finished: // one request at a time: an endpoint with several that is silent counts as stalled
+						if told = works.Stop(); !told {
+							<-w.release // the request has no use for it
+						}
+					case <-w.finished: // one request at a time: a silent endpoint with several in flight counts as stalled
 					}
 				}
 				if n := calls.Metric(unwanted("finished")); !told || n < 8 {
-					t.Errorf("an application that works on for long was told: %t, after %v requests that it finished, want 8", told, n)
+					t.Errorf("an application that works on for long was told: %t, after %v requests that it finished, want at least 8", told, n)
 				}
 			})
 		})

@@ -13,11 +13,12 @@ import "time"
 //	pings     sends PING, and responds to it
 //	goodbye   knows what GOAWAY has said
 //	streams   begins, finds and ends streams
-//	messages  begins messages to send, and tells the handler what was sent
+//	messages  sends messages, whole or in pieces, and tells the handler how far they are
 //	writer    sends DATA within the send windows; its output orders all frames to send
 //	floods    counts abuse
 //
-// Those that embed the Conn call each other's methods, and use no field of each other.
+// The Conn itself holds what all parts ask: the options, the handler, and the state, which fail and Close change.
+// Parts that embed the Conn call each other's methods, and use no field of each other.
 type Conn struct {
 	opts      *Options
 	handler   Handler         // requests or responses

@@ -19,7 +19,7 @@
 //	conn.go      Conn: its life, its parts, its memory
 //	handler.go   what a server and a client receive
 //	stream.go    Stream: one request with its response; its states
-//	send.go      sends requests, responses and bodies
+//	send.go      what a user sends: requests, responses and bodies
 //	limits.go    Options, and the bounds of this package
 //	floods.go    limits of what a peer may do without useful work
 //	errors.go    codes and errors
@@ -41,6 +41,7 @@
 //
 // The way out:
 //
+//	messages.go  messages: whole or in pieces
 //	writer.go    writer: DATA within the send windows
 //	output.go    output: the order of frames; those that are neither HEADERS nor DATA
 //	encode.go    heads and trailers as HEADERS

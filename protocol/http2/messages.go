@@ -2,7 +2,7 @@ package http2
 
 import "github.com/remora-proxy/remora/protocol"
 
-// messages begins messages, has the writer send their parts, and tells the handler what was sent.
+// messages sends messages, whole or in pieces, by the writer, and tells the handler how far they are.
 type messages struct{ *Conn }
 
 // events makes the calls that are due. What the handler sends in them goes along.

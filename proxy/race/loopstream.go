@@ -30,8 +30,8 @@ func (s *loopStream) init(svc *service.Service, from shard.Client) {
 }
 
 // newResponseStream returns the stream of a response that comes from the endpoint of by, whose request has passed the
-// bounds of svc. There is no second race: by wins or loses the first one with the
-// head of the response.
+// bounds of svc. The attempt of by wins or loses the only race, with the head of
+// the response.
 func newResponseStream(svc *service.Service, by *visit, now time.Duration) *loopStream {
 	s := &loopStream{state: streamOpen, visit: &visit{ep: by.ep, sent: now, stream: true, judged: true}}
 	s.init(svc, shard.Client{})

@@ -85,7 +85,7 @@ func (o *outcome) read(first *histogram.Distribution, hedges *Hedges) {
 	o.end = o.first.read(first, &histogram.Distribution{})
 	o.samples = float64(first.Samples())
 	o.readFutile(&hedges.Futile)
-	if all := o.helped(0); all > 0 { // else hedges are of no use, whatever they take
+	if all := o.helped(0); all > 0 { // else hedges are of no use, however long they take
 		for i := range o.hedges { // as first attempts
 			o.hedges[i] = min(o.helped(i)/all, 1)
 		}
@@ -111,7 +111,7 @@ func (o *outcome) readFutile(f *Futile) {
 }
 
 // helped returns the share of the requests that take longer than a bound and that a hedge may help. That may rise with the
-// bound if the futile attempts are of other classes, too.
+// bound if futile attempts of other classes are among those counted.
 func (o *outcome) helped(at int) float64 { return o.first[at] - o.futile[at] }
 
 // slowest returns what a time of a width adds to the mean of the slowest requests, in which the share of requests that
