@@ -9,7 +9,7 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// TestClose: Close ends the context and waits for all tasks, also for one that a task has started. After it none starts.
+// TestClose: Close ends the context and waits for all tasks, also for one that a task has started. After Close no task starts.
 func TestClose(t *testing.T) {
 	g := New()
 	var ended atomic.Int64

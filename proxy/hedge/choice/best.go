@@ -110,8 +110,8 @@ func (o *outcome) readFutile(f *Futile) {
 	}
 }
 
-// helped returns the share of the requests that take longer than a bound and that a hedge may help. That may rise with the
-// bound if futile attempts of other classes are among those counted.
+// helped returns the share of the requests that take longer than a bound and that a hedge may help. The share may rise with
+// the bound if futile attempts of other classes are among those counted.
 func (o *outcome) helped(at int) float64 { return o.first[at] - o.futile[at] }
 
 // slowest returns what a time of a width adds to the mean of the slowest requests, in which the share of requests that
