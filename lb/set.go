@@ -29,9 +29,9 @@ type Stall struct {
 	Probe time.Duration
 }
 
-// Set holds the endpoints of a service on one loop, and picks one of them. The zero value is an empty set that picks
-// by least_pending, ejects no endpoint and knows no zones. After a change of any setting but
-// Stall, the owner must call Retune. Zone may not change once the set has endpoints. A Set
+// Set holds the endpoints of a service on one loop, and picks an endpoint for each attempt. The zero value is an empty
+// set that picks by least_pending, ejects no endpoint and knows no zones. After a change of any setting but Stall, the
+// owner must call Retune. Zone may not change once the set has endpoints. A Set
 // must not be copied.
 type Set struct {
 	Policy Policy // nil means LeastPending

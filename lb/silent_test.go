@@ -90,7 +90,7 @@ func BenchmarkSilence(b *testing.B) {
 	}
 }
 
-// TestSilentSince checks that the silence begins with the first endpoint that went silent, and is that of all with the last.
+// TestSilentSince: the silence begins when the first endpoint goes silent. All are silent from when the last one is.
 func TestSilentSince(t *testing.T) {
 	s := &Set{}
 	added, _ := s.Update(numbered(4, even))

@@ -5,8 +5,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/hedge/forecast"
 )
 
-// Route joins what one loop has for the hedging of one route. Each part has one job. Service.Decide asks them whether
-// a hedge may be sent. A Route must not be copied once in use.
+// Route joins what one loop has for the hedging of one route. Each part has one job. Service.Decide asks the
+// parts whether a hedge may be sent. A Route must not be copied once in use.
 type Route struct {
 	Policy Policy
 	Counts Counts

@@ -23,7 +23,7 @@ func newShadowMode(r *Route, loops int) *ShadowMode {
 	})}
 }
 
-// Bound makes the route one of those that share quota.
+// Bound makes the route share quota with other routes.
 func (s *ShadowMode) Bound(quota *forecast.Quota) { s.quota = quota }
 
 // Retire gives back the route's part of its quota. The route gets no more requests.

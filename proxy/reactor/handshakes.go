@@ -33,8 +33,8 @@ func newHandshakes() handshakes {
 	}
 }
 
-// take returns a place for a handshake with a peer at source, or nil. giveWay is called when another one gets the place.
-// But none gives way to one of its own source: if the CPU is what they wait for, none would ever end.
+// take returns a place for a handshake with a peer at source, or nil. giveWay is called when another handshake gets the
+// place. No handshake gives way to another of its own source: if both wait for the CPU, neither would ever end.
 func (h *handshakes) take(source netip.Addr, giveWay func()) *fair.Place {
 	if h.known.Has(source) {
 		if place := h.reserved.Take(share.Source{Peer: source}, giveWay); place != nil {

@@ -204,7 +204,7 @@ func (n *newcomer) end() {
 }
 
 // beginHandshake takes the connection off the loop, and starts the handshake on a goroutine.
-// One that waits for its peer gives its place to another one.
+// A handshake that waits for its peer gives its place to another handshake.
 func (n *newcomer) beginHandshake() {
 	r := n.l.reactor
 	ctx, cancel := context.WithCancelCause(r.ctx)

@@ -374,8 +374,8 @@ func TestUnreadable(t *testing.T) {
 	eventually.True(t, "to be up again", func() bool { return other.Condition().Up })
 }
 
-// TestUnreadableKey: while any node that a service is read from can't be read, its endpoints stay. A start that knows none
-// uses the others.
+// TestUnreadableKey: while any node that a service is read from can't be read, its endpoints stay. A start that knows no
+// endpoints uses the nodes that can be read.
 func TestUnreadableKey(t *testing.T) {
 	const (
 		noAuth, moved, lost = -102, -118, -4

@@ -27,7 +27,8 @@ func (e ending) waits() bool { return e.turn.waiting() == 0 && !e.input.receivin
 func (e ending) retire() { e.turn.retire() }
 
 // drain closes the connection after its next response. Without a request in flight it closes at once, or after
-// InTransit if it has had none yet: clients retry a request that fails on a used connection, not on a new one.
+// InTransit if it has had none yet: clients retry a request that fails on a used connection. They don't
+// retry a request that fails on a new connection.
 func (e ending) drain() {
 	e.retire()
 	if e.input.untouched() && e.waits() {
