@@ -533,13 +533,13 @@ func (t *watch) resolved() []registry.Endpoint {
 	for _, e := range t.listed(t.names) {
 		a, err := registry.ParseAddr(e.Addr)
 		switch {
-		case unixaddr.Is(e.Addr) || a.IsIP:
-			endpoints = append(endpoints, e)
-		case err == nil:
+		case err == nil && !a.IsIP: // the host may be called unix: that is no Unix socket
 			for _, ip := range t.names[a.Host].addrs {
 				e.Addr, e.Host = net.JoinHostPort(ip.String(), a.Port), a.Host
 				endpoints = append(endpoints, e)
 			}
+		case err == nil, unixaddr.Is(e.Addr):
+			endpoints = append(endpoints, e)
 		}
 	}
 	return registry.Normalize(endpoints)

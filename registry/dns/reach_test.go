@@ -90,6 +90,52 @@ func TestReach(t *testing.T) {
 	}
 }
 
+// TestUnixSockets: a host that is called unix is resolved like any other. Only a list of the configuration leads to a Unix
+// socket.
+func TestUnixSockets(t *testing.T) {
+	for name, c := range map[string]struct {
+		addr string
+		want []string
+	}{
+		"a host called unix":       {"unix:80", []string{"10.0.0.1:80"}},
+		"a target called unix":     {"_http._tcp.test", []string{"10.0.0.1:81"}},
+		"a Unix socket":            {"unix:/run/app", []string{"unix:/run/app"}},
+		"an abstract Unix socket":  {"unix:@app", []string{"unix:@app"}},
+		"a host that begins so":    {"unix.test:80", []string{"10.0.0.2:80"}},
+		"a host with an empty end": {"unix.:80", []string{"10.0.0.1:80"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := New(fixed{{Addr: c.addr}, {Addr: "z.test:90"}}, Options{
+				Interval: time.Hour, Lookup: func(_ context.Context, host string) (Answer, error) {
+					return map[string]Answer{
+						"unix":            {Addrs: addrs("10.0.0.1"), TTL: -1},
+						"unix.":           {Addrs: addrs("10.0.0.1"), TTL: -1},
+						"unix.test":       {Addrs: addrs("10.0.0.2"), TTL: -1},
+						"z.test":          {Addrs: addrs("10.0.0.9"), TTL: -1},
+						"_http._tcp.test": {Targets: []Target{{"unix:81", 1}}, TTL: -1},
+					}[host], nil
+				},
+			})
+			defer w.Close()
+			got := make(chan []registry.Endpoint, 10)
+			w.Watch("s", func(s *registry.Snapshot) { got <- s.Endpoints })
+			want := slices.Concat(c.want, []string{"10.0.0.9:90"})
+			slices.Sort(want)
+			for {
+				var in []string
+				for _, e := range receive(t, got) {
+					if in = append(in, e.Addr); !slices.Contains(want, e.Addr) {
+						t.Fatalf("%s is in use", e.Addr)
+					}
+				}
+				if slices.Equal(in, want) {
+					return
+				}
+			}
+		})
+	}
+}
+
 // TestReachAlone: addresses without names obey the rule, too, and a rule that refuses nothing changes nothing.
 func TestReachAlone(t *testing.T) {
 	rule := reach.New(reach.Options{})
