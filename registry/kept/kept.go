@@ -5,8 +5,8 @@
 //
 //   - While the source is silent, the last list stays, without a time limit.
 //   - At a start with a silent source, the list comes from the cache on disk.
-//   - An empty list after a list with endpoints is doubted: the endpoints stay in use for AfterChange or AfterReconnect,
-//     unless the source has others before. Sources that have just come back may be empty by mistake.
+//   - An empty list after a list with endpoints, also of the cache, is doubted: the endpoints stay in use for AfterChange or
+//     AfterReconnect, unless the source has others before. Sources that have just come back may be empty by mistake.
 //
 // An endpoint that is kept although it is gone costs a refused connection and a retry. An empty list would cost every
 // request.
@@ -48,10 +48,9 @@ type List struct {
 	count  *registry.Count
 
 	mu      sync.Mutex
-	cached  []registry.Endpoint // of the cache; nil once the source was heard
+	cached  *registry.Record    // of the cache; nil means none, or that the source was heard
 	last    *registry.Snapshot  // the last that was delivered; nil means none
 	live    []registry.Endpoint // the last list of the source
-	heard   bool                // live was set
 	doubted time.Time           // when an empty list is believed; zero if none is doubted
 }
 
@@ -61,36 +60,46 @@ func (o Options) Watch(service string, notify func(*registry.Snapshot)) *List {
 	o.Wait = cmp.Or(o.Wait, defaultWait)
 	l := &List{opt: o, service: service, notify: notify, count: registry.NewCount(o.Tally)}
 	if rec, ok := o.Cache.Load(service); ok && rec.Origin == o.Origin {
-		l.cached = rec.Endpoints
-		time.AfterFunc(o.Wait, func() { l.useCached(&rec) })
+		l.cached = &rec
+		time.AfterFunc(o.Wait, l.waitNoLonger)
 	}
 	return l
 }
 
-// useCached delivers the cached endpoints, unless the source was heard meanwhile.
-func (l *List) useCached(rec *registry.Record) {
+// waitNoLonger uses the cached endpoints, unless the source was heard meanwhile.
+func (l *List) waitNoLonger() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.heard {
+	l.useCached()
+}
+
+// useCached delivers the cached endpoints, if they may be used and are not in use.
+func (l *List) useCached() {
+	if rec := l.cached; rec != nil && l.last == nil {
 		l.deliver(registry.NewSnapshot(l.service, registry.SourceCache, rec.Changed, rec.Endpoints))
 	}
 }
 
-// Cached returns the endpoints that the cache has for a start with a silent source, and whether they are in use. It returns none
-// after Set. The caller must not change them.
-func (l *List) Cached() (endpoints []registry.Endpoint, isUsed bool) {
+// Cached returns the endpoints that the cache has for a start. It returns none after Set. The caller must not change them.
+func (l *List) Cached() []registry.Endpoint {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.cached, l.cached != nil && l.last != nil
+	if l.cached == nil {
+		return nil
+	}
+	return l.cached.Endpoints
 }
 
-// Set is called by the source with the whole list of the service, which Set keeps: nobody may change the list afterwards. doubt is how long the list is doubted if
-// it is empty.
+// Set is called by the source with the whole list of the service, which Set keeps: nobody may change the list afterwards. doubt is
+// how long the list is doubted if it is empty.
 func (l *List) Set(endpoints []registry.Endpoint, doubt time.Duration) {
 	endpoints = registry.Normalize(endpoints)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.live, l.heard, l.cached = endpoints, true, nil
+	if len(endpoints) == 0 && l.cached != nil && len(l.cached.Endpoints) > 0 {
+		l.useCached()
+	}
+	l.live, l.cached = endpoints, nil
 	switch {
 	case len(endpoints) > 0 || l.last == nil || len(l.last.Endpoints) == 0:
 		l.believe()

@@ -43,11 +43,11 @@ func (f *follower) look(m *mirror) {
 	if !isComplete {
 		return
 	}
-	cached, isUsed := f.list.Cached()
-	if isUsed {
+	cached := f.list.Cached()
+	if len(cached) > 0 { // what has gone since may come back, as after a lost session
 		f.hold.current = heavier(cached)
 	}
-	if isLost || isUsed {
+	if isLost || len(cached) > 0 {
 		f.hold.lose()
 	}
 	endpoints := found.endpoints()

@@ -228,6 +228,42 @@ func TestHoldCache(t *testing.T) {
 	w.Always("10.0.0.1:1")
 }
 
+// TestCacheAtStart: also if ZooKeeper responds at once, the endpoints of the cache stay until those that live have come back.
+func TestCacheAtStart(t *testing.T) {
+	for name, c := range map[string]struct {
+		back []int // providers that ZooKeeper has at the start
+		want []string
+	}{
+		"none is back":     {nil, []string{"10.0.0.1:1", "10.0.0.2:1"}},
+		"one is back":      {[]int{2}, []string{"10.0.0.1:1", "10.0.0.2:1"}},
+		"another has come": {[]int{3}, []string{"10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t)
+			dir := t.TempDir()
+			cached := func(o *Options) { o.CacheDir = dir }
+			provider := func(i int) string { return providerPath(hello, fmt.Sprintf("dubbo://10.0.0.%d:1/a", i)) }
+			s.set(provider(1), "")
+			s.set(provider(2), "")
+			r := s.make(s.addr, grace, cached)
+			registrytest.Watch(t, r, hello).WaitAddrs("10.0.0.1:1", "10.0.0.2:1")
+			r.Close()
+
+			s.delete(provider(1))
+			s.delete(provider(2))
+			for _, i := range c.back {
+				s.set(provider(i), "")
+			}
+			w := registrytest.Watch(t, s.open(cached), hello)
+			w.Wait("a list of ZooKeeper", func(snap *registry.Snapshot) bool { return snap.Source == registry.SourceLive })
+			w.WaitAddrs(c.want...)
+			w.Always("10.0.0.1:1")
+			w.Always("10.0.0.2:1")
+		})
+	}
+}
+
 // TestMalformedOverride: an override that can't be read is told, and does not keep a service from being empty.
 func TestMalformedOverride(t *testing.T) {
 	t.Parallel()

@@ -7,9 +7,10 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// hold decides which endpoints to use after the session was lost, or after a start with the cache: those of ZooKeeper, and those
-// that were in use before and have not come back. A ZooKeeper that was down or frozen for longer than the timeout of sessions ends the sessions of the
-// providers, too, and they register again one after the other. A ZooKeeper that has lost its data has none of them at first.
+// hold decides which endpoints to use after the session was lost, or after a start with a cache: those of ZooKeeper, and those that
+// were in use before, or are cached, and have not come back. A ZooKeeper that was down or frozen for longer than the timeout of
+// sessions ends the sessions of the providers, too, and they register again one after the other. A ZooKeeper that has lost its data
+// has none of them at first. A sidecar that starts then can't know whether that has happened.
 //
 // What is held is dropped a time after the first record has come back. An endpoint whose record says that it must not be used
 // is not held. It is pure: time is an argument.

@@ -13,7 +13,8 @@
 // addresses that have none.
 //
 // An outage of ZooKeeper never stops traffic. The rules of package kept hold, and one more: after the session was lost,
-// endpoints that were in use, also those of the cache, stay until 30 s after the first record has come back (see hold).
+// endpoints that were in use stay until 30 s after the first record has come back (see hold). After a start, so do those of
+// the cache.
 //
 //	zookeeper.go           Registry, its options and its watches
 //	follower.go            the endpoints of a service; hold.go those that stay in use
