@@ -33,7 +33,8 @@ type value struct {
 type entry struct {
 	key     key
 	value   value
-	failed  time.Time // when value.err came
+	failed  time.Time   // when value.err came
+	again   *time.Timer // makes the entry stale while value.err stays; nil before the first error
 	stale   bool
 	paused  bool
 	reading bool
@@ -208,15 +209,21 @@ func (m *mirror) resume(e *entry) {
 	}
 }
 
-// unreadablePause is the time until a key is read again that could not be read, and so has no watch.
+// unreadablePause is the time until a key is read again that could not be read. It may have no watch, so a change may come
+// without news.
 const unreadablePause = 10 * time.Second
 
-// rereadLater makes a key stale after unreadablePause, if it is still used then.
+// rereadLater makes a key stale after unreadablePause, if it is still used then and could not be read meanwhile. The caller
+// holds mu.
 func (m *mirror) rereadLater(e *entry) {
-	time.AfterFunc(unreadablePause, func() {
+	if e.again != nil {
+		e.again.Reset(unreadablePause)
+		return
+	}
+	e.again = time.AfterFunc(unreadablePause, func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if m.entries[e.key] == e {
+		if e.value.err != nil && m.entries[e.key] == e {
 			m.markStale(e)
 		}
 	})

@@ -9,6 +9,64 @@ import (
 	"github.com/remora-proxy/remora/registry/zookeeper/session"
 )
 
+// newMirror returns a mirror without a function that reads.
+func newMirror(t *testing.T) *mirror {
+	return &mirror{
+		ctx: t.Context(), entries: make(map[key]*entry), dirty: make(map[*follower]struct{}), wake: make(chan struct{}, 1),
+		start: func(f func()) bool { go f(); return true },
+	}
+}
+
+// TestUnreadableKeys: a key that can't be read is read once in each pause, whatever else has made it stale before, and no more
+// once it can be read.
+func TestUnreadableKeys(t *testing.T) {
+	for name, makeStale := range map[string]func(*mirror){
+		"alone": func(*mirror) {}, "changes": func(m *mirror) { m.changed("/a") }, "connections": (*mirror).connect,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				reads, result := 0, value{err: errChildren}
+				m := newMirror(t)
+				m.read = func(context.Context, key) (value, error) {
+					m.mu.Lock()
+					defer m.mu.Unlock()
+					reads++
+					return result, nil
+				}
+				readsIn := func(d time.Duration) int {
+					m.mu.Lock()
+					before := reads
+					m.mu.Unlock()
+					time.Sleep(d)
+					synctest.Wait()
+					m.mu.Lock()
+					defer m.mu.Unlock()
+					return reads - before
+				}
+				m.connect()
+				f := &follower{used: make(map[*entry]struct{}), missing: make(map[*entry]struct{})}
+				m.mu.Lock()
+				m.use(f, key{"/a", true})
+				m.mu.Unlock()
+				for range 5 {
+					time.Sleep(time.Second)
+					makeStale(m)
+					synctest.Wait()
+				}
+				if n := readsIn(20 * unreadablePause); n < 20 || n > 21 {
+					t.Errorf("%d reads in 20 pauses", n)
+				}
+				m.mu.Lock()
+				result = value{}
+				m.mu.Unlock()
+				if n := readsIn(20 * unreadablePause); n != 1 {
+					t.Errorf("%d reads of a key that can be read", n)
+				}
+			})
+		})
+	}
+}
+
 // TestFailedReads: a read that fails while there is a connection is repeated after a pause, and another connection ends the pause.
 func TestFailedReads(t *testing.T) {
 	for _, failure := range []error{session.ErrFormat, session.Expired, session.AuthFailed, context.DeadlineExceeded} {
@@ -16,10 +74,7 @@ func TestFailedReads(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var reads int
 				var err error
-				m := &mirror{
-					ctx: t.Context(), entries: make(map[key]*entry), dirty: make(map[*follower]struct{}), wake: make(chan struct{}, 1),
-					start: func(f func()) bool { go f(); return true },
-				}
+				m := newMirror(t)
 				m.read = func(context.Context, key) (value, error) {
 					m.mu.Lock()
 					defer m.mu.Unlock()
