@@ -444,7 +444,10 @@ func (t *watch) learn(host string, n name) {
 	if n.ipv4Err != nil && len(old.addrs) > 0 && old.addrs[0].Is4() {
 		n.err, n.due = n.ipv4Err, time.Now().Add(t.w.opt.pause(-1, n.ipv4Err))
 	}
-	if n.err != nil || n.empty() {
+	if n.err == nil && n.empty() { // as SRV records say of a service that is not available
+		n.err = errNoAddress
+	}
+	if n.err != nil {
 		if old.err == nil {
 			t.w.opt.Logger.Warn("host name does not resolve; its last addresses stay in use",
 				"code", registry.CodeUnresolved, "host", host, "addresses", len(old.addrs)+len(old.targets), "error", n.err)

@@ -1,8 +1,6 @@
 package dns
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -17,8 +15,6 @@ type Failing struct {
 	mu      sync.Mutex
 	watches map[*watch]lookups // of services with host names
 }
-
-var errNoAddress = errors.New("it has no address")
 
 // lookups is how the names of one watch do.
 type lookups struct {
@@ -52,13 +48,13 @@ func (f *Failing) set(of *watch, names map[string]name) {
 	for host, n := range names {
 		switch {
 		case n.due.IsZero(): // not asked for yet
-		case n.err == nil && !n.empty():
+		case n.err == nil:
 			l.resolved++
 		default:
 			l.failing++
 			l.kept += len(n.addrs)
 			if first == "" || host < first {
-				first, l.err = host, fmt.Errorf("host %s: %w", host, cmp.Or[error](n.err, errNoAddress))
+				first, l.err = host, fmt.Errorf("host %s: %w", host, n.err)
 			}
 		}
 	}

@@ -1,8 +1,10 @@
 package dns
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"net/netip"
 	"strings"
 	"sync/atomic"
@@ -10,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/srvname"
 	"github.com/remora-proxy/remora/registry"
 )
 
@@ -57,4 +60,51 @@ func TestFailing(t *testing.T) {
 			t.Errorf("after the end of the watch: %+v", now)
 		}
 	})
+}
+
+// TestEmptyAnswers: a name whose lookups succeed and find nothing any more does not resolve. Its addresses stay, and the log says
+// so once.
+func TestEmptyAnswers(t *testing.T) {
+	for host, found := range map[string]Answer{
+		"a.test":          {Addrs: addrs("10.0.0.1"), TTL: time.Second},
+		"_http._tcp.test": {Targets: []Target{{"10.0.0.1:80", 1}}, TTL: time.Second},
+	} {
+		for name, before := range map[string][]Answer{"from the start": nil, "later": {found}} {
+			t.Run(host+" "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var log bytes.Buffer // only the goroutine of the Watcher writes
+					all, left := NewFailing(), before
+					addr := host
+					if !srvname.Is(host) {
+						addr += ":80"
+					}
+					w := New(fixed{{Addr: addr}}, Options{
+						Failing: all, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+						Lookup: func(context.Context, string) (Answer, error) { // the one lookup in flight
+							if len(left) == 0 {
+								return Answer{TTL: time.Second}, nil
+							}
+							a := left[0]
+							left = left[1:]
+							return a, nil
+						},
+					})
+					var last *registry.Snapshot
+					w.Watch("s", func(s *registry.Snapshot) { last = s })
+					time.Sleep(time.Hour)
+					synctest.Wait()
+					if now := all.Condition(); now.Up || now.Code != registry.CodeUnresolved || !strings.Contains(now.Err.Error(), "host "+host+": it has no address") {
+						t.Errorf("%+v", now)
+					}
+					if last == nil || len(last.Endpoints) != len(before) {
+						t.Errorf("in use are %+v", last)
+					}
+					w.Close()
+					if n := strings.Count(log.String(), "does not resolve"); n != 1 {
+						t.Errorf("the log says it %d times", n)
+					}
+				})
+			})
+		}
+	}
 }

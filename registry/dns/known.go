@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -8,13 +9,16 @@ import (
 	"time"
 )
 
+// errNoAddress is the error of a lookup that has found no address and no target.
+var errNoAddress = errors.New("it has no address")
+
 type name struct {
 	addrs   []netip.Addr // sorted; kept while lookups fail
 	targets []Target     // sorted; in place of addrs, if the name is that of SRV records
 	six     []netip.Addr // sorted; those of IPv6 if addrs are of IPv4
 	ofHost  bool         // addrs are from /etc/hosts
 	ipv4Err error        // of the last lookup: why addrs may lack IPv4 addresses
-	err     error        // of the last lookup
+	err     error        // of the last lookup; nil means that it has found addrs or targets
 	due     time.Time    // time of the next lookup; zero means that there was none yet
 	tries   int          // lookups without result, while the name is empty
 }
