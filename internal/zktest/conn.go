@@ -154,6 +154,10 @@ func (c *conn) answer(r reader) bool {
 		return false
 	}
 	s.tree.sessions[c.id].heard = time.Now()
+	if s.refusal != 0 {
+		c.reply(xid, s.refusal, writer{})
+		return true
+	}
 	if op == -11 {
 		s.tree.endSession(c.id)
 		c.reply(xid, 0, writer{})

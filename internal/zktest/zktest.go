@@ -29,6 +29,7 @@ type Server struct {
 	seen     int           // connections whose handshake is done
 	longest  time.Duration // of sessions; 0 means as the client asks
 	failing  map[string]int32
+	refusal  int32 // the code of all responses; 0 means none
 }
 
 // Start starts a server that the end of the test stops.
@@ -145,6 +146,13 @@ func (s *Server) Fail(path string, code int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failing[path] = code
+}
+
+// Refuse makes the server respond with this code to each request, as one that does not accept an account. 0 ends that.
+func (s *Server) Refuse(code int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refusal = code
 }
 
 // Paths returns the paths of all nodes, sorted.

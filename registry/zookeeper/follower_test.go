@@ -536,6 +536,38 @@ func TestCondition(t *testing.T) {
 	}
 }
 
+// TestOutages: an outage is logged once for each code, and lasts until a server answers requests: to accept connections is not
+// enough.
+func TestOutages(t *testing.T) {
+	srv := zktest.Start(t)
+	var log said
+	r := storeAt(t, srv.Addr()).openAt(srv.Addr(), grace, logTo(&log))
+	eventually.True(t, "a connection", func() bool { return r.Condition().Up })
+	const authFailed, noLogin = -115, -124
+	refuse := func(code int32) func() {
+		return func() { srv.Refuse(code); srv.Drop() }
+	}
+	for i, step := range []struct {
+		do                        func()
+		code                      string // of the condition then; "" means up
+		denied, unreachable, back int    // lines in the log
+	}{
+		{refuse(authFailed), registry.CodeDenied, 1, 1, 0}, // the drop is a failure, too
+		{func() { srv.Cut(true) }, registry.CodeUnreachable, 1, 1, 0},
+		{func() { srv.Cut(false) }, registry.CodeDenied, 1, 1, 0},
+		{refuse(0), "", 1, 1, 1},
+		{func() { srv.Cut(true) }, registry.CodeUnreachable, 1, 2, 1},
+		{func() { srv.Refuse(noLogin); srv.Cut(false) }, registry.CodeDenied, 2, 2, 1},
+		{refuse(0), "", 2, 2, 2},
+	} {
+		step.do()
+		eventually.True(t, fmt.Sprintf("the code %q in step %d", step.code, i), func() bool { return r.Condition().Code == step.code })
+		eventually.True(t, fmt.Sprintf("the log of step %d", i), func() bool {
+			return log.count("code=denied") == step.denied && log.count("code=unreachable") == step.unreachable && log.count("ZooKeeper responds again") == step.back
+		})
+	}
+}
+
 func TestReduced(t *testing.T) {
 	for _, c := range []struct{ weights, want []int }{
 		{nil, nil}, {[]int{100, 100}, []int{1, 1}}, {[]int{100, 150, 50}, []int{2, 3, 1}}, {[]int{7}, []int{1}}, {[]int{3, 1}, []int{3, 1}},

@@ -298,7 +298,7 @@ func readKey(ctx context.Context, s *session.Session, k key) (v value, err error
 	switch {
 	case err == nil || err == session.NoNode:
 		return v, nil
-	case errors.As(err, &code) && code != session.Expired && code != session.AuthFailed, errors.Is(err, session.ErrLarge):
+	case errors.As(err, &code) && !code.EndsConnection(), errors.Is(err, session.ErrLarge):
 		return value{err: fmt.Errorf("%s: %w", k.path, err)}, nil
 	}
 	return value{}, err

@@ -135,7 +135,7 @@ func newRegistry(opt Options, grace time.Duration) (*Registry, error) {
 	opt.Logger = cmp.Or(opt.Logger, slog.New(slog.DiscardHandler))
 	opt.DNS.Logger = cmp.Or(opt.DNS.Logger, opt.Logger)
 	opt.SessionTimeout = cmp.Or(opt.SessionTimeout, 10*time.Second)
-	r := &Registry{opt: opt, log: opt.Logger, root: opt.Chroot + "/" + cmp.Or(opt.Group, "dubbo"), grace: grace, contact: registry.NewContact()}
+	r := &Registry{opt: opt, log: opt.Logger, root: opt.Chroot + "/" + cmp.Or(opt.Group, "dubbo"), grace: grace, contact: registry.NewContact(), outage: outage{log: opt.Logger}}
 	r.kept.Tally = &r.tally
 	r.kept.Origin = "zookeeper " + strings.Join(slices.Sorted(slices.Values(opt.Servers)), ",") + r.root
 	if opt.CacheDir != "" {
@@ -213,7 +213,7 @@ func (r *Registry) Condition() registry.Condition {
 // codeOf returns the code of an error of a session, or of a node.
 func codeOf(err error) string {
 	switch {
-	case errors.Is(err, session.NoAuth), errors.Is(err, session.AuthFailed):
+	case errors.Is(err, session.NoAuth), errors.Is(err, session.AuthFailed), errors.Is(err, session.NoLogin):
 		return registry.CodeDenied
 	case errors.Is(err, session.ErrLost), errors.Is(err, session.ErrSilent), errors.Is(err, session.ErrRefused):
 		return registry.CodeUnreachable
@@ -273,7 +273,7 @@ type handler struct{ r *Registry }
 // Connected implements session.Handler.
 func (h handler) Connected(id int64, isNew bool) {
 	h.r.contact.Succeed()
-	h.r.outage.end(h.r.log)
+	h.r.outage.end()
 	if isNew {
 		h.r.loseSession()
 	}
@@ -283,8 +283,7 @@ func (h handler) Connected(id int64, isNew bool) {
 
 // Lost implements session.Handler.
 func (h handler) Lost(err error) {
-	h.r.contact.Fail(codeOf(err), err)
-	h.r.outage.begin(h.r.log, err)
+	h.r.outage.add(err, h.r.contact.Fail(codeOf(err), err))
 	h.r.mirror.lose()
 	h.r.handles.lose()
 }
@@ -306,28 +305,36 @@ func (r *Registry) loseSession() {
 	}
 }
 
-// outage says whether the log has told that ZooKeeper does not respond.
+// outage is what the log says of the failures since a server answered last. Its methods are called one at a time.
 type outage struct {
-	mu             sync.Mutex
-	began, isKnown bool
+	log   *slog.Logger
+	first error // the only failure, which is not logged: a server may restart, and another one take over
+	isOn  bool
 }
 
-// begin logs the second failure in a row: a server may restart, and another one take over.
-func (o *outage) begin(log *slog.Logger, err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.began && !o.isKnown {
-		log.Warn("ZooKeeper does not respond; the last known endpoints stay in use", "code", codeOf(err), "error", err)
-		o.isKnown = true
+// add adds a failure. isNews reports whether it is the first one with its code.
+func (o *outage) add(err error, isNews bool) {
+	if !o.isOn {
+		o.isOn, o.first = true, err
+		return
 	}
-	o.began = true
+	switch {
+	case o.first != nil && isNews:
+		o.warn(o.first)
+		o.warn(err)
+	case o.first != nil || isNews:
+		o.warn(err)
+	}
+	o.first = nil
 }
 
-func (o *outage) end(log *slog.Logger) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.isKnown {
-		log.Info("ZooKeeper responds again")
+func (o *outage) warn(err error) {
+	o.log.Warn("ZooKeeper does not respond; the last known endpoints stay in use", "code", codeOf(err), "error", err)
+}
+
+func (o *outage) end() {
+	if o.isOn && o.first == nil {
+		o.log.Info("ZooKeeper responds again")
 	}
-	o.began, o.isKnown = false, false
+	o.isOn, o.first = false, nil
 }

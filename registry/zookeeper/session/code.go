@@ -13,6 +13,7 @@ const (
 	NodeExists Code = -110
 	Expired    Code = -112
 	AuthFailed Code = -115
+	NoLogin    Code = -124 // the server takes requests only after authentication
 )
 
 var codeNames = map[Code]string{
@@ -20,8 +21,12 @@ var codeNames = map[Code]string{
 	-6: "unimplemented", -7: "operation timeout", -8: "bad arguments",
 	NoNode: "no such node", NoAuth: "not allowed", BadVersion: "the node has changed", -108: "ephemeral nodes have no children",
 	NodeExists: "the node exists", -111: "the node has children", Expired: "the session has ended", -114: "invalid ACL",
-	AuthFailed: "authentication failed", -118: "the session moved", -119: "the server takes only reads", -125: "over quota",
+	AuthFailed: "authentication failed", -118: "the session moved", -119: "the server takes only reads",
+	NoLogin: "authentication required", -125: "over quota",
 }
+
+// EndsConnection reports whether the server closes the connection after a response with this code.
+func (c Code) EndsConnection() bool { return c == Expired || c == AuthFailed || c == NoLogin }
 
 // Error implements error.
 func (c Code) Error() string {

@@ -134,6 +134,7 @@ func (c *conn) ping(ctx context.Context) {
 // incoming is what read hands on.
 type incoming struct {
 	heard   func(zxid int64) // after each message; zxid is 0 if it has none
+	alive   func()           // after each answer to a ping
 	changed func(path string)
 }
 
@@ -162,10 +163,12 @@ func (c *conn) readAll(to incoming) error {
 		}
 		to.heard(m.zxid)
 		switch m.xid {
-		case xidPing:
-		case xidAuth:
+		case xidPing, xidAuth:
 			if m.code != 0 {
 				return m.code
+			}
+			if m.xid == xidPing {
+				to.alive()
 			}
 		case xidEvent:
 			d := decoder{b: m.body}

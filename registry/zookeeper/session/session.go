@@ -25,8 +25,9 @@ import (
 
 // Handler is told what happens to a session. Its methods are called one at a time. They must not block, and not call the Session.
 type Handler interface {
-	// Connected is called once a server answers. No watch is set. isNew reports whether the session is another one than
-	// before, so that ephemeral nodes of the former one have gone, or will soon.
+	// Connected is called once a server has answered a first request. A server that refuses the account, or has ended the session,
+	// has only shaken hands. No watch is set. isNew reports whether the session is another one than at the last call, so that
+	// ephemeral nodes of the former one have gone, or will soon.
 	Connected(id int64, isNew bool)
 
 	// Lost is called when the connection has ended, and after each failed try to open one.
@@ -61,6 +62,7 @@ type Session struct {
 	servers  []string
 	next     int
 	id       int64
+	told     int64 // the id of the session that the Handler knows; 0 means none
 	password []byte
 	timeout  time.Duration // as the server has chosen
 	zxid     int64         // last change of ZooKeeper's data that the session has seen
@@ -122,7 +124,7 @@ func (s *Session) do(ctx context.Context, op int32, encode func(*encoder)) (deco
 
 // forget makes the next connection open another session.
 func (s *Session) forget() {
-	s.id, s.password, s.zxid, s.timeout = 0, make([]byte, passwordSize), 0, s.opt.Timeout
+	s.id, s.told, s.password, s.zxid, s.timeout = 0, 0, make([]byte, passwordSize), 0, s.opt.Timeout
 }
 
 const passwordSize = 16
@@ -131,10 +133,10 @@ func (s *Session) run() {
 	defer close(s.done)
 	pause := minPause
 	for failed := 0; ; {
-		c, isNew, err := s.connect()
+		c, err := s.connect()
 		if err == nil {
 			began := time.Now()
-			err = s.serve(c, isNew)
+			err = s.serve(c)
 			if time.Since(began) > maxPause { // a server may answer, and close soon after
 				failed, pause = 0, minPause
 			}
@@ -159,13 +161,13 @@ func (s *Session) run() {
 	}
 }
 
-// connect opens a connection to the next server. isNew reports whether the session is another one than before.
-func (s *Session) connect() (c *conn, isNew bool, err error) {
+// connect opens a connection to the next server, and asks it for a sign of life, which serve receives.
+func (s *Session) connect() (c *conn, err error) {
 	addr := s.servers[s.next%len(s.servers)]
 	s.next++
 	nc, err := s.dial(addr)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	stop := context.AfterFunc(s.ctx, func() { _ = nc.Close() }) // ends the handshake
 	defer stop()
@@ -182,13 +184,15 @@ func (s *Session) connect() (c *conn, isNew bool, err error) {
 			e.text(s.opt.Username + ":" + s.opt.Password)
 		})
 	}
+	if err == nil {
+		err = c.sendOwn(xidPing, opPing, nil)
+	}
 	if err != nil {
 		_ = nc.Close()
-		return nil, false, err
+		return nil, err
 	}
-	isNew = g.id != s.id
 	s.id, s.password, s.timeout, s.heard = g.id, g.password, g.timeout, time.Now()
-	return c, isNew, nil
+	return c, nil
 }
 
 func (s *Session) dial(addr string) (net.Conn, error) {
@@ -198,7 +202,7 @@ func (s *Session) dial(addr string) (net.Conn, error) {
 }
 
 // serve receives on a connection until it ends, and returns why.
-func (s *Session) serve(c *conn, isNew bool) error {
+func (s *Session) serve(c *conn) error {
 	ctx, cancel := context.WithCancel(s.ctx)
 	stop := context.AfterFunc(ctx, func() { _ = c.net.Close() })
 	defer stop()
@@ -206,14 +210,18 @@ func (s *Session) serve(c *conn, isNew bool) error {
 	pings.Go(func() { c.ping(ctx) })
 	defer pings.Wait()
 	defer cancel()
-	s.mu.Lock()
-	s.conn = c
-	s.mu.Unlock()
-	s.opt.Handler.Connected(s.id, isNew)
 	err := c.read(incoming{
 		heard: func(zxid int64) {
 			s.zxid, s.heard = max(s.zxid, zxid), time.Now()
 		},
+		alive: sync.OnceFunc(func() {
+			s.mu.Lock()
+			s.conn = c
+			s.mu.Unlock()
+			isNew := s.id != s.told
+			s.told = s.id
+			s.opt.Handler.Connected(s.id, isNew)
+		}),
 		changed: s.opt.Handler.Changed,
 	})
 	s.mu.Lock()

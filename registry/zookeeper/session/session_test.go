@@ -360,6 +360,8 @@ func TestForeignServers(t *testing.T) {
 		"an event without path": append(slices.Clone(hello), header(xidEvent, 0, 1, 2)...),
 		"an event of a length":  append(slices.Clone(hello), header(xidEvent, 0, 0, 0, 0, 1, 0, 0, 0, 3, 0x7f, 0xff, 0xff, 0xff)...),
 		"no authentication":     append(slices.Clone(hello), header(xidAuth, int32(AuthFailed))...),
+		"a refused request":     append(slices.Clone(hello), header(xidPing, int32(NoLogin))...),
+		"only a greeting":       hello,
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := must.Listen(t)
@@ -382,6 +384,9 @@ func TestForeignServers(t *testing.T) {
 				if err := await(t, "the failure", h.lost); err == nil {
 					t.Error("lost without a reason")
 				}
+			}
+			if len(h.connected) > 0 {
+				t.Error("connected to a server that has answered no request")
 			}
 			t.Cleanup(func() { l.Close(); <-done }) // before the session closes
 		})
