@@ -133,7 +133,8 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) {
 		}
 	})
 	from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
-	to, next := min(from+a.pages, len(names)), ""
+	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
+	to, next := min(from+min(a.pages, limit), len(names)), ""
 	if to < len(names) {
 		next = strconv.Itoa(to)
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	pageSize       = "500"            // slices of one answer to a list
+	pageSize       = 500              // slices of one answer to a list, unless these are too large
 	requestTimeout = 10 * time.Second // of one page, and until a watch begins
 	watchSilence   = 3 * time.Minute  // the API server sends a bookmark each minute
 	watchTime      = 5 * time.Minute  // the API server ends a watch after that, or up to twice that
@@ -40,6 +40,7 @@ type follower struct {
 	r         *Registry
 	namespace string
 	contact   *registry.Contact
+	pageSize  int // of the goroutine that lists: slices of one answer that fit
 
 	mu     sync.Mutex
 	slices *sliceIndex // nil before the first list
@@ -168,7 +169,10 @@ func (f *follower) list() (version string, err error) {
 			} `json:"metadata"`
 			Items []endpointSlice `json:"items"`
 		}
-		if err := f.page(next, &page); err != nil {
+		if err := f.page(next, &page); errors.Is(err, errLarge) && f.pageSize > 1 {
+			f.pageSize /= 2
+			continue
+		} else if err != nil {
 			return "", err
 		}
 		for i := range page.Items {
@@ -193,7 +197,7 @@ func (f *follower) list() (version string, err error) {
 func (f *follower) page(from string, into any) error {
 	ctx, cancel := context.WithTimeout(f.r.tasks.Context(), f.r.opt.requestTimeout)
 	defer cancel()
-	query := url.Values{"limit": {pageSize}}
+	query := url.Values{"limit": {strconv.Itoa(f.pageSize)}}
 	if from != "" {
 		query.Set("continue", from)
 	}
@@ -202,7 +206,7 @@ func (f *follower) page(from string, into any) error {
 		return err
 	}
 	defer body.Close()
-	return json.NewDecoder(&bounded{r: body, left: maxMessage}).Decode(into)
+	return json.NewDecoder(&bounded{r: body, left: f.r.opt.maxMessage}).Decode(into)
 }
 
 // follow applies the changes after version until the watch ends. A watch that the API server ends in its time goes on from the
@@ -237,7 +241,7 @@ func (f *follower) watch(version string) (last string, err error) {
 	silent := time.AfterFunc(f.r.opt.silence, cancel)
 	defer silent.Stop()
 	for {
-		in.left = maxMessage
+		in.left = f.r.opt.maxMessage
 		var e event
 		if err := events.Decode(&e); errors.Is(err, io.EOF) || err != nil && ctx.Err() != nil {
 			return version, nil

@@ -49,6 +49,49 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// TestLargePages: a list whose pages are too large goes on with smaller pages, from where it was.
+func TestLargePages(t *testing.T) {
+	const bound = 100 << 10
+	for name, c := range map[string]struct {
+		page   int   // slices of a page, at most
+		sizes  []int // of slices
+		lists  int   // requests for pages
+		isOver bool  // one slice alone is too large
+	}{
+		"all fit":             {10, []int{10 << 10, 10 << 10, 10 << 10}, 1, false},
+		"not all fit":         {10, []int{40 << 10, 40 << 10, 40 << 10}, 8 + 3, false}, // 500, 250, 125, 62, 31, 15, 7 and 3 are too many
+		"the last do not fit": {2, []int{1 << 10, 1 << 10, 60 << 10, 60 << 10}, 1 + 8 + 2, false},
+		"one is too large":    {10, []int{1 << 10, bound}, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAPI(t)
+			a.pages = c.page
+			var want []string
+			for i, size := range c.sizes {
+				name := fmt.Sprint("s", i)
+				want = append(want, fmt.Sprintf("10.0.0.%d:80", i+1))
+				s := rename(sliceOf("compute", 80, at(want[i])...), name)
+				s["metadata"].(map[string]any)["annotations"] = map[string]string{"text": strings.Repeat("x", size)}
+				a.set(name, s)
+			}
+			r := open(t, a, func(o *Options) { o.maxMessage = bound })
+			defer r.Close()
+			s := registrytest.Watch(t, r, "compute")
+			if c.isOver {
+				eventually.True(t, "an error", func() bool { return r.Condition().Code == registry.CodeInvalid })
+				return
+			}
+			s.WaitAddrs(want...)
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			if a.lists != c.lists {
+				t.Errorf("%d requests for pages, want %d", a.lists, c.lists)
+			}
+		})
+	}
+}
+
 // TestGone: a watch whose version is forgotten leads to another list. A slice that has gone meanwhile has no endpoints then.
 func TestGone(t *testing.T) {
 	a := newAPI(t)

@@ -49,6 +49,7 @@ type Options struct {
 
 	requestTimeout time.Duration // of one page, and until a watch begins
 	silence        time.Duration // after which a watch is not trusted any more
+	maxMessage     int           // bytes of a page, and of an event
 }
 
 // Service is a Service of Kubernetes.
@@ -97,6 +98,7 @@ func newRegistry(opt Options, a *access) (*Registry, error) {
 	opt.DNS.Logger = cmp.Or(opt.DNS.Logger, opt.Logger)
 	opt.Namespace = cmp.Or(opt.Namespace, a.namespace)
 	opt.requestTimeout, opt.silence = cmp.Or(opt.requestTimeout, requestTimeout), cmp.Or(opt.silence, watchSilence)
+	opt.maxMessage = cmp.Or(opt.maxMessage, maxMessage)
 	r := &Registry{
 		opt: opt, made: time.Now(), log: opt.Logger, access: a, http: a.client(opt.requestTimeout),
 		followers: make(map[string]*follower),
@@ -165,7 +167,7 @@ func (r *Registry) follower(namespace string) *follower {
 	defer r.mu.Unlock()
 	f := r.followers[namespace]
 	if f == nil {
-		f = &follower{r: r, namespace: namespace, contact: registry.NewContact(), users: make(map[*kept.List]*user)}
+		f = &follower{r: r, namespace: namespace, contact: registry.NewContact(), pageSize: pageSize, users: make(map[*kept.List]*user)}
 		r.followers[namespace] = f
 		r.tasks.Go(f.run)
 	}
