@@ -15,6 +15,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -60,7 +61,18 @@ func (p Protocols) Check(protocol string) error {
 const (
 	MaxWeight    = 65535  // of an endpoint, as in package config
 	MaxEndpoints = 10_000 // of one service; more are ignored and logged
+	MaxName      = 256    // bytes of the Zone of an endpoint, and of its Node
 )
+
+var errName = fmt.Errorf("registry: zone or node has more than %d bytes", MaxName)
+
+// CheckNames returns an error if zone or node can't be those of an Endpoint.
+func CheckNames(zone, node string) error {
+	if len(zone) > MaxName || len(node) > MaxName {
+		return errName
+	}
+	return nil
+}
 
 // Source is where a snapshot comes from.
 type Source string

@@ -65,6 +65,9 @@ func decode(value []byte, protocols registry.Protocols) (registry.Endpoint, erro
 	if err := protocols.Check(m.Protocol); err != nil {
 		return registry.Endpoint{}, err
 	}
+	if err := registry.CheckNames(m.Zone, m.Node); err != nil {
+		return registry.Endpoint{}, err
+	}
 	if m.Weight < 0 {
 		return registry.Endpoint{}, errWeight
 	}

@@ -1,10 +1,29 @@
 package etcd
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/remora-proxy/remora/registry"
 )
+
+// TestNames: a zone and a node have a bound. A value beyond it is left out, and not registered.
+func TestNames(t *testing.T) {
+	full, long := strings.Repeat("n", registry.MaxName), strings.Repeat("n", registry.MaxName+1)
+	for _, c := range []struct {
+		zone, node string
+		isValid    bool
+	}{
+		{full, full, true}, {long, "", false}, {"", long, false},
+	} {
+		_, err := decode(fmt.Appendf(nil, `{"Addr":"10.0.0.1:80","Metadata":{"zone":%q,"node":%q}}`, c.zone, c.node), nil)
+		_, errWritten := encode(registry.Registration{Addr: "10.0.0.1:80", Zone: c.zone, Node: c.node}, nil)
+		if (err == nil) != c.isValid || (errWritten == nil) != c.isValid {
+			t.Errorf("%d and %d bytes: %v, %v", len(c.zone), len(c.node), err, errWritten)
+		}
+	}
+}
 
 // FuzzValue decodes any bytes as the value of a key. The decoded endpoint must be
 // valid, and encode to a value with the same endpoint.

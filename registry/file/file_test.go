@@ -34,6 +34,7 @@ func TestDecode(t *testing.T) {
 		{"too heavy", `{"compute": [{"address": "10.0.0.1:80", "weight": 65536}]}`, "weight is not 1 to 65535"},
 		{"a weight in text", `{"compute": [{"address": "10.0.0.1:80", "weight": "3"}]}`, "cannot unmarshal string"},
 		{"an unknown protocol", `{"compute": [{"address": "10.0.0.1:80", "protocol": "smtp"}]}`, "protocol is none of http"},
+		{"a long zone", `{"compute": [{"address": "10.0.0.1:80", "zone": "` + strings.Repeat("z", registry.MaxName+1) + `"}]}`, "zone or node has more than 256 bytes"},
 		{"too many", `{"compute": [` + full + `]}`, "more than 10000 endpoints"},
 	} {
 		lists, err := decode([]byte(c.in), registry.Protocols{"http"})

@@ -76,6 +76,9 @@ func (e *endpoint) check(protocols registry.Protocols) (registry.Endpoint, error
 	if err := protocols.Check(e.Protocol); err != nil {
 		return registry.Endpoint{}, err
 	}
+	if err := registry.CheckNames(e.Zone, ""); err != nil {
+		return registry.Endpoint{}, err
+	}
 	weight := 1
 	if e.Weight != nil {
 		weight = *e.Weight

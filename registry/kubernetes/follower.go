@@ -75,7 +75,7 @@ func (f *follower) update(u *user, doubt time.Duration) {
 	permits := func(addr string) bool { return f.r.opt.DNS.Reach.Check(u.list.Service(), addr, false) == "" }
 	endpoints, unusable, err := endpointsOf(slices.Collect(maps.Values(f.slices.byService[u.service])), u.port, f.r.opt.Zone, permits)
 	u.list.SetUnusable(unusable)
-	if f.tell(u, cmp.Or(err, wrongAddresses(unusable))); err != nil {
+	if f.tell(u, cmp.Or(err, wrongEndpoints(unusable))); err != nil {
 		return
 	}
 	if endpoints = registry.Normalize(endpoints); len(endpoints) > registry.MaxEndpoints {
@@ -85,12 +85,12 @@ func (f *follower) update(u *user, doubt time.Duration) {
 	u.list.Set(endpoints, doubt)
 }
 
-// wrongAddresses returns an error if endpoints have wrong addresses.
-func wrongAddresses(endpoints int) error {
+// wrongEndpoints returns an error if endpoints have wrong addresses or zones.
+func wrongEndpoints(endpoints int) error {
 	if endpoints == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d endpoints have wrong addresses", endpoints)
+	return fmt.Errorf("%d endpoints have wrong addresses or zones", endpoints)
 }
 
 // tell logs why a Service, or a part of it, can't be used, once for as long as the reason stays the same.

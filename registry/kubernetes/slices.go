@@ -97,7 +97,7 @@ type replica struct {
 //
 // As in kube-proxy, endpoints that are not ready are left out, unless none is ready: then those that end and still serve are
 // used. Hints count if each ready endpoint has some, and one of them is for this zone. A pod with addresses of both families
-// is one endpoint, by its IPv4 address. unusable is how many endpoints have a wrong address.
+// is one endpoint, by its IPv4 address. unusable is how many endpoints have a wrong address or zone.
 func endpointsOf(all []*endpointSlice, port, zone string, permits func(addr string) bool) (endpoints []registry.Endpoint, unusable int, err error) {
 	var replicas []replica
 	for _, s := range all {
@@ -153,7 +153,7 @@ func (s *endpointSlice) port(want string) (int, error) {
 	return found, nil
 }
 
-// appendReplicas appends the endpoints of the slice, without the number wrong that have a wrong address.
+// appendReplicas appends the endpoints of the slice, without the number wrong that have a wrong address or zone.
 func (s *endpointSlice) appendReplicas(to []replica, port int) (_ []replica, wrong int) {
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
@@ -161,7 +161,7 @@ func (s *endpointSlice) appendReplicas(to []replica, port int) (_ []replica, wro
 			continue
 		}
 		addr, err := registry.ParseAddr(net.JoinHostPort(e.Addresses[0], strconv.Itoa(port)))
-		if err != nil {
+		if err != nil || registry.CheckNames(e.Zone, "") != nil {
 			wrong++
 			continue
 		}

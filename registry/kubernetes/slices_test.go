@@ -31,6 +31,8 @@ func TestEndpointsOf(t *testing.T) {
 		{"several addresses of one", "", "", []string{four(`{"addresses": ["10.0.0.1", "10.0.0.2"]}`)}, "10.0.0.1:80"},
 		{"no address", "", "", []string{four(`{"addresses": []}`)}, ""},
 		{"no IP address", "", "", []string{four(at("10.0.0.256", ""))}, ""},
+		{"a long zone", "", "", []string{four(at("10.0.0.1", `, "zone": "`+strings.Repeat("z", registry.MaxName+1)+`"`) + "," + at("10.0.0.2", `, "zone": "`+strings.Repeat("z", registry.MaxName)+`"`))},
+			"10.0.0.2:80 " + strings.Repeat("z", registry.MaxName)},
 		{"a name", "", "", []string{slice("FQDN", http, at("replica.example.org", ""))}, "replica.example.org:80"},
 
 		{"not ready", "", "", []string{four(at("10.0.0.1", `, "conditions": {"ready": false}`) + "," + at("10.0.0.2", `, "conditions": {"ready": true}`))}, "10.0.0.2:80"},
@@ -88,7 +90,7 @@ func TestEndpointsOf(t *testing.T) {
 			got = append(got, err.Error())
 		}
 		text := strings.Join(c.slices, "")
-		if want := strings.Count(text, "0.0.0.0") + strings.Count(text, "10.0.0.256"); unusable != want {
+		if want := strings.Count(text, "0.0.0.0") + strings.Count(text, "10.0.0.256") + strings.Count(text, strings.Repeat("z", registry.MaxName+1)); unusable != want {
 			t.Errorf("%s: %d endpoints can't be used, want %d", c.name, unusable, want)
 		}
 		if text := strings.Join(got, " "); !strings.HasSuffix(text, c.want) || c.want == "" && text != "" {

@@ -57,6 +57,9 @@ func parseInstance(data string) instance {
 	if _, err := i.addr(max(record.Port, 1)); err != nil {
 		return instance{err: err}
 	}
+	if err := registry.CheckNames(i.zone, ""); err != nil {
+		return instance{err: err}
+	}
 	if w := meta[keyWeight]; w != "" {
 		i.weight = parseWeight(w)
 	}

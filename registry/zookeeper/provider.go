@@ -153,6 +153,9 @@ func parseProvider(name string) provider {
 	}
 	p.group, p.version = u.get(keyGroup), u.get(keyVersion)
 	p.zone, p.node = u.get(keyZone), u.get(keyNode)
+	if err := registry.CheckNames(p.zone, p.node); err != nil {
+		return provider{err: err}
+	}
 	if w := u.get(keyWeight); w != "" {
 		p.weight = parseWeight(w)
 	}

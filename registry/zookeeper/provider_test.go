@@ -46,6 +46,7 @@ func TestParseProvider(t *testing.T) {
 	for _, name := range []string{
 		"", "x", "%", "%zz", "://10.0.0.1:1", "dubbo://", "dubbo://:1", "dubbo:///a", "dubbo://10.0.0.1", "dubbo://10.0.0.1:0", "dubbo://10.0.0.1:65536",
 		"dubbo://10.0.0.1:-1", "dubbo://10.0.0.1:x", "dubbo://0.0.0.0:1", "dubbo://[::]:1", "dubbo://a b:1", "dubbo://10.0.0.256:1", "dubbo://[::1:1", "dubbo://[::1]",
+		"dubbo://10.0.0.1:1?zone=" + strings.Repeat("z", registry.MaxName+1), "dubbo://10.0.0.1:1?remora.node=" + strings.Repeat("n", registry.MaxName+1),
 		"dubbo%3A%2F%2Fa%0Ab%3A1", "dubbo://10.0.0.1:1?category=consumers", "dubbo://" + strings.Repeat("a", maxURL) + ":1",
 	} {
 		if p := parseProvider(name); p.err == nil {
@@ -86,6 +87,7 @@ func TestParseInstance(t *testing.T) {
 		"", "{", "[]", "null", `"x"`, "7", "{}", `{"address":""}`, `{"address":"a b","port":1}`, `{"address":"10.0.0.1","port":99999}`,
 		`{"address":["10.0.0.1"]}`, `{"address":"10.0.0.1","payload":[]}`, `{"address":"10.0.0.1","payload":{"metadata":{"dubbo.endpoints":"x"}}}`,
 		`{"address":"10.0.0.1","payload":{"metadata":{"dubbo.endpoints":"[` + strings.Repeat("{},", maxPorts) + `{}]"}}}`,
+		`{"address":"10.0.0.1","payload":{"metadata":{"zone":"` + strings.Repeat("z", registry.MaxName+1) + `"}}}`,
 		`{"address":"10.0.0.1","x":"` + strings.Repeat("x", maxInstance) + `"}`, strings.Repeat("[", 1<<16),
 	} {
 		if i := parseInstance(data); i.err == nil {

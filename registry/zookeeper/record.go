@@ -32,6 +32,9 @@ func (r *Registry) recordOf(reg *registry.Registration) (record, error) {
 	if err != nil {
 		return record{}, fmt.Errorf("%w: %q", err, reg.Addr)
 	}
+	if err := registry.CheckNames(reg.Zone, reg.Node); err != nil {
+		return record{}, err
+	}
 	if reg.Service == "" || !isName(of.Interface) || strings.ContainsAny(of.Group+of.Version, ",*") {
 		return record{}, errService
 	}

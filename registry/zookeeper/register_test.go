@@ -89,6 +89,7 @@ func TestRegisterInvalid(t *testing.T) {
 	r := s.open(nil)
 	for _, reg := range []registry.Registration{
 		{Service: "", Addr: "10.0.0.1:1", Protocol: "dubbo"}, {Service: "a", Addr: "10.0.0.1", Protocol: "dubbo"},
+		{Service: "a", Addr: "10.0.0.1:1", Protocol: "dubbo", Zone: strings.Repeat("z", registry.MaxName+1)},
 		{Service: "a", Addr: "10.0.0.1:1", Protocol: "link"}, {Service: "a", Addr: "10.0.0.1:1", Protocol: "tcp"}, {Service: "a/b", Addr: "10.0.0.1:1", Protocol: "dubbo"},
 	} {
 		h := r.Register(reg)
