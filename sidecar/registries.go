@@ -241,9 +241,9 @@ func (d *discovery) watcher(c *config.Service, known dns.Known) (w registry.Watc
 		return all[0], own, nil
 	}
 	if c.Combine == config.CombineMerge {
-		return several.Merge(all...), own, nil
+		return several.Merge(d.dns.Logger, all...), own, nil
 	}
-	return several.First(all...), own, nil
+	return several.First(d.dns.Logger, all...), own, nil
 }
 
 // list makes the client of the endpoints that the configuration has for a registry.

@@ -185,6 +185,7 @@ type watch struct {
 
 	in     *registry.Snapshot  // the current snapshot of the inner watcher
 	out    *registry.Snapshot  // the last delivered snapshot; nil means none
+	limit  registry.Limit      // of what names lead to
 	mu     sync.Mutex          // held to change names, and to read them on another goroutine
 	names  map[string]name     // host names in in
 	asking map[string]struct{} // host names whose lookup is in flight
@@ -522,6 +523,9 @@ func (t *watch) setOthers() {
 			continue
 		}
 		for i, ip := range n.addrs { // in turn, so that no address gets the load of all
+			if len(all) == registry.MaxEndpoints {
+				break
+			}
 			second := net.JoinHostPort(n.six[i%len(n.six)].String(), a.Port)
 			if t.w.opt.Reach.Check(t.in.Service, second, t.ofHost(&registry.Endpoint{Addr: second, Host: a.Host})) == "" {
 				all[net.JoinHostPort(ip.String(), a.Port)] = second
@@ -531,6 +535,8 @@ func (t *watch) setOthers() {
 	t.w.opt.Others.set(t.in.Service, t, all)
 }
 
+// resolved returns the endpoints with the addresses of names in place of these. A name server alone must not make more of them
+// than a service may have.
 func (t *watch) resolved() []registry.Endpoint {
 	endpoints := make([]registry.Endpoint, 0, len(t.in.Endpoints))
 	for _, e := range t.listed(t.names) {
@@ -544,6 +550,11 @@ func (t *watch) resolved() []registry.Endpoint {
 		case err == nil, unixaddr.Is(e.Addr):
 			endpoints = append(endpoints, e)
 		}
+		if len(endpoints) > 2*registry.MaxEndpoints { // names may share addresses
+			if endpoints = registry.Normalize(endpoints); len(endpoints) > registry.MaxEndpoints {
+				break
+			}
+		}
 	}
-	return registry.Normalize(endpoints)
+	return t.limit.Cut(registry.Normalize(endpoints), t.in.Service, t.w.opt.Logger.Warn)
 }

@@ -52,6 +52,7 @@ type user struct {
 	list    *kept.List
 	service string
 	port    string
+	limit   registry.Limit
 	told    string // the last problem of the Service that was logged
 }
 
@@ -78,11 +79,7 @@ func (f *follower) update(u *user, doubt time.Duration) {
 	if f.tell(u, cmp.Or(err, wrongEndpoints(unusable))); err != nil {
 		return
 	}
-	if endpoints = registry.Normalize(endpoints); len(endpoints) > registry.MaxEndpoints {
-		f.r.log.Warn("service has too many endpoints; some are ignored", "service", u.service, "limit", registry.MaxEndpoints)
-		endpoints = endpoints[:registry.MaxEndpoints]
-	}
-	u.list.Set(endpoints, doubt)
+	u.list.Set(u.limit.Cut(registry.Normalize(endpoints), u.service, f.r.log.Warn), doubt)
 }
 
 // wrongEndpoints returns an error if endpoints have wrong addresses or zones.

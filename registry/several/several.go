@@ -3,6 +3,7 @@
 package several
 
 import (
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,7 @@ const patience = 2 * time.Second
 // entry of the first. A source that has gone silent still has its last endpoints: it is for the source to doubt and to
 // forget them. A snapshot is live if the snapshots that it is made of are.
 type Watcher struct {
+	log     *slog.Logger
 	sources []registry.Watcher
 	merge   bool
 }
@@ -28,10 +30,14 @@ type Watcher struct {
 var _ registry.Watcher = (*Watcher)(nil)
 
 // First returns a Watcher for the endpoints of the first source that has some.
-func First(sources ...registry.Watcher) *Watcher { return &Watcher{sources: sources} }
+func First(log *slog.Logger, sources ...registry.Watcher) *Watcher {
+	return &Watcher{log: log, sources: sources}
+}
 
 // Merge returns a Watcher for the endpoints of all sources.
-func Merge(sources ...registry.Watcher) *Watcher { return &Watcher{sources: sources, merge: true} }
+func Merge(log *slog.Logger, sources ...registry.Watcher) *Watcher {
+	return &Watcher{log: log, sources: sources, merge: true}
+}
 
 // Watch implements registry.Watcher. The first snapshot is delivered when all sources that may matter have said something,
 // or after two seconds.
@@ -57,6 +63,7 @@ type watch struct {
 	heard     []*registry.Snapshot // of each source; nil means that it has said nothing
 	impatient bool                 // heard is enough, whatever it lacks
 	last      *registry.Snapshot   // delivered; nil means none
+	limit     registry.Limit
 }
 
 func (t *watch) stop() {
@@ -101,8 +108,7 @@ func (t *watch) deliver() {
 			changed = p.Changed
 		}
 	}
-	endpoints = registry.Normalize(endpoints)
-	endpoints = endpoints[:min(len(endpoints), registry.MaxEndpoints)]
+	endpoints = t.limit.Cut(registry.Normalize(endpoints), t.service, t.of.log.Warn)
 	if t.last != nil && t.last.Source == source && slices.Equal(t.last.Endpoints, endpoints) {
 		return
 	}

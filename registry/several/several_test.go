@@ -1,7 +1,9 @@
 package several
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +12,8 @@ import (
 
 	"github.com/remora-proxy/remora/registry"
 )
+
+var quiet = slog.New(slog.DiscardHandler)
 
 // source is a source whose snapshots a test makes.
 type source struct {
@@ -64,9 +68,9 @@ func TestSeveral(t *testing.T) {
 			t.Run(fmt.Sprint(c.name, ", merge ", merge), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					sources := []*source{{}, {}}
-					w := First(sources[0], sources[1])
+					w := First(quiet, sources[0], sources[1])
 					if merge {
-						w = Merge(sources[0], sources[1])
+						w = Merge(quiet, sources[0], sources[1])
 					}
 					var got []string
 					version := uint64(0)
@@ -108,12 +112,30 @@ func show(s *registry.Snapshot) string {
 	return string(s.Source) + " " + strings.Join(all, " ")
 }
 
+// TestTooMany: two sources together have no more endpoints than a service may have, and the log says so once.
+func TestTooMany(t *testing.T) {
+	first, second := &source{}, &source{}
+	var log bytes.Buffer
+	endpoints := 0
+	Merge(slog.New(slog.NewTextHandler(&log, nil)), first, second).Watch("compute", func(s *registry.Snapshot) { endpoints = len(s.Endpoints) })
+	for i, s := range []*source{first, second, first} {
+		var all []registry.Endpoint
+		for port := range registry.MaxEndpoints {
+			all = append(all, registry.Endpoint{Addr: fmt.Sprintf("10.0.%d.1:%d", i, port+1), Weight: 1})
+		}
+		s.notify(registry.NewSnapshot("compute", registry.SourceLive, time.Now(), all))
+	}
+	if lines := strings.Count(log.String(), "too many endpoints"); endpoints != registry.MaxEndpoints || lines != 1 {
+		t.Errorf("%d endpoints, and %d lines in the log", endpoints, lines)
+	}
+}
+
 // TestStopByNotify: notify may stop the watch. No snapshot follows.
 func TestStopByNotify(t *testing.T) {
 	first, second := &source{}, &source{}
 	n := 0
 	var stop func()
-	stop = Merge(first, second).Watch("compute", func(*registry.Snapshot) {
+	stop = Merge(quiet, first, second).Watch("compute", func(*registry.Snapshot) {
 		if n++; n == 2 {
 			stop()
 		}

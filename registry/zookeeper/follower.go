@@ -29,6 +29,7 @@ type follower struct {
 	hold       hold
 	wake       *time.Timer // when hold may change its mind; nil means none
 	isSet      bool        // the list was set once, with all records
+	limit      registry.Limit
 	providers  memo[provider]
 	overrides  memo[override]
 	instances  memo[instance]
@@ -62,10 +63,6 @@ func (f *follower) look(m *mirror) {
 	}
 	f.list.SetUnusable(found.malformed.count + found.overrides.count)
 	f.tell(&found)
-	if len(endpoints) > registry.MaxEndpoints {
-		f.r.log.Warn("service has too many endpoints; some are ignored", "service", f.service, "limit", registry.MaxEndpoints)
-		endpoints = endpoints[:registry.MaxEndpoints]
-	}
 	if len(endpoints) == 0 && found.malformed.count > 0 && (f.isSet || len(cached) > 0) {
 		return // a malformed record is no reason to drop endpoints; a start that knows none of them is ready with none
 	}
@@ -81,7 +78,7 @@ func (f *follower) look(m *mirror) {
 		doubt = kept.AfterReconnect
 	}
 	f.isSet = found.err == nil
-	f.list.Set(reduced(use), doubt)
+	f.list.Set(f.limit.Cut(reduced(use), f.service, f.r.log.Warn), doubt)
 }
 
 // findIn finds the records of the service. isComplete reports whether all keys are fresh: if not, the mirror wakes the
