@@ -20,10 +20,11 @@ type follower struct {
 	list    *kept.List
 
 	// Guarded by the mutex of the mirror.
-	used    map[*entry]struct{}
-	missing map[*entry]struct{} // of used: those that are not fresh
-	lost    bool                // the session was lost, and the follower has not looked since
-	stopped bool
+	used      map[*entry]struct{}
+	missing   map[*entry]struct{} // of used: those that are not fresh
+	isPartial bool                // missing has had an entry since the last look began
+	lost      bool                // the session was lost, and the follower has not looked since
+	stopped   bool
 
 	// Of the goroutine that looks.
 	hold       hold
@@ -85,13 +86,11 @@ func (f *follower) look(m *mirror) {
 // follower once they are. isLost reports whether the session was lost since the last time that they were.
 func (f *follower) findIn(m *mirror) (found findings, isComplete, isLost bool) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if f.stopped {
-		return findings{}, false, false
-	}
 	before := f.used
 	f.used = make(map[*entry]struct{}, len(before))
 	clear(f.missing)
+	f.isPartial = false
+	m.mu.Unlock() // records are parsed without it: the goroutine that receives from ZooKeeper waits for it
 	found = findings{known: make(map[string]bool)}
 	f.providers.begin()
 	f.overrides.begin()
@@ -99,16 +98,27 @@ func (f *follower) findIn(m *mirror) (found findings, isComplete, isLost bool) {
 	f.revisions.begin()
 	f.findProviders(m, &found)
 	f.findInstances(m, &found)
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for e := range before {
 		if _, ok := f.used[e]; !ok {
 			m.drop(f, e)
 		}
 	}
-	if len(f.missing) > 0 {
+	if f.stopped || f.isPartial {
+		if !f.stopped && len(f.missing) == 0 {
+			m.mark(f) // what was missing has come meanwhile
+		}
 		return findings{}, false, false
 	}
 	isLost, f.lost = f.lost, false
 	return found, true, isLost
+}
+
+// miss notes that a key is not fresh. The caller holds the mutex of the mirror.
+func (f *follower) miss(e *entry) {
+	f.missing[e] = struct{}{}
+	f.isPartial = true
 }
 
 // stop ends the use of all keys.
@@ -132,6 +142,7 @@ type findings struct {
 
 	malformed malformed      // records of providers and instances
 	overrides malformed      // records of configurators
+	isCut     bool           // there are more than maxInstances instances
 	others    map[string]int // records of other schemes, by these
 }
 
@@ -236,12 +247,21 @@ func (f *follower) asksFor(group, version string) bool {
 // former case Dubbo's consumers ask the application. The sidecar then believes the mapping of the interface to applications,
 // or the settings.
 func (f *follower) findInstances(m *mirror, d *findings) {
+	instances, revisions := 0, make(map[key]bool) // that are read
 	for _, app := range f.applications(m, d) {
 		dir := servicesRoot(f.r.opt.Chroot) + "/" + app
 		ids := d.read(m, f, key{dir, true})
-		revisions := 0
 		for _, id := range slices.Sorted(slices.Values(ids.children)) {
+			if instances == maxInstances {
+				d.isCut = true
+				return
+			}
+			instances++
 			data := d.read(m, f, key{dir + "/" + id, false})
+			if data.isLarge {
+				d.malformed.add(app+"/"+id, errInstance)
+				continue
+			}
 			if data.data == "" {
 				continue // it has just gone, or can't be read
 			}
@@ -251,9 +271,12 @@ func (f *follower) findInstances(m *mirror, d *findings) {
 				continue
 			}
 			var meta value
-			if i.revision != "" && i.revision != "0" && !strings.Contains(i.revision, "/") && revisions < maxRevisions {
-				revisions++
-				meta = d.read(m, f, key{f.r.root + "/metadata/" + app + "/" + i.revision, false})
+			if i.revision != "" && i.revision != "0" && !strings.Contains(i.revision, "/") {
+				k := key{f.r.root + "/metadata/" + app + "/" + i.revision, false}
+				if revisions[k] || len(revisions) < maxRevisions {
+					revisions[k] = true
+					meta = d.read(m, f, k)
+				}
 			}
 			if meta.err != nil {
 				continue // whether the instance has the service is unknown
@@ -270,7 +293,11 @@ func (f *follower) applications(m *mirror, d *findings) (names []string) {
 	if len(f.of.Applications) > 0 {
 		return f.of.Applications
 	}
-	mapping := d.read(m, f, key{f.r.root + "/mapping/" + f.of.Interface, false})
+	k := key{f.r.root + "/mapping/" + f.of.Interface, false}
+	mapping := d.read(m, f, k)
+	if mapping.isLarge && d.err == nil {
+		d.err = fmt.Errorf("%s: %w", k.path, errData)
+	}
 	for name := range strings.SplitSeq(mapping.data, ",") {
 		if name = strings.TrimSpace(name); isName(name) && len(names) < maxApplications && !slices.Contains(names, name) {
 			names = append(names, name)
@@ -348,8 +375,8 @@ func (f *follower) tellUnreadable(err error) (isNews bool) {
 
 // tell logs records that can't be used, once for as long as they stay the same.
 func (f *follower) tell(d *findings) {
-	text := fmt.Sprint(d.malformed, d.overrides, slices.Sorted(maps.Keys(d.others)))
-	if d.malformed.count+d.overrides.count == 0 && (len(d.others) == 0 || len(d.usable) > 0) {
+	text := fmt.Sprint(d.malformed, d.overrides, d.isCut, slices.Sorted(maps.Keys(d.others)))
+	if d.malformed.count+d.overrides.count == 0 && !d.isCut && (len(d.others) == 0 || len(d.usable) > 0) {
 		text = "" // a provider may offer several protocols: there is nothing to tell while one of them is used
 	}
 	if text == f.told {
@@ -367,6 +394,9 @@ func (f *follower) tell(d *findings) {
 	}
 	if len(d.others) > 0 {
 		args = append(args, "other_protocols", shortened(fmt.Sprint(d.others)), "expected", f.of.Scheme)
+	}
+	if d.isCut {
+		args = append(args, "instances_at_most", maxInstances)
 	}
 	f.r.log.Warn("records in ZooKeeper can't be used", args...)
 }

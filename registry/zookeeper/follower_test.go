@@ -282,6 +282,69 @@ func TestMalformedOverride(t *testing.T) {
 	w.WaitAddrs()
 }
 
+// TestLargeRecords: what a service mirrors is bounded. Records beyond the bounds are left out, and told.
+func TestLargeRecords(t *testing.T) {
+	const app = "/services/app"
+	large := strings.Replace(instanceData("10.0.0.2", "", 2), "{", `{"x":"`+strings.Repeat("x", maxData)+`",`, 1)
+	for name, c := range map[string]struct {
+		fill      func(create func(path, data string))
+		endpoints int
+		unusable  int
+		entries   int    // of the mirror, besides those of one instance
+		line      string // in the log
+	}{
+		"a large instance": {func(create func(path, data string)) { create(app+"/two", large) }, 1, 1, 1, "malformed=1"},
+		"large metadata": { // the instance then has the interface at each of its ports
+			func(create func(path, data string)) {
+				create(app+"/two", instanceData("10.0.0.2", "r", 2))
+				create("/dubbo/metadata/app/r", large)
+			}, 2, 0, 2, ""},
+		"one revision of many": {func(create func(path, data string)) {
+			for i := range maxRevisions + 1 {
+				create(fmt.Sprint(app, "/", i), instanceData(fmt.Sprintf("10.1.%d.%d", i/200, 1+i%200), "r", 1))
+			}
+			create("/dubbo/metadata/app/r", `{"services":{}}`)
+		}, 1, 0, maxRevisions + 2, ""},
+		"too many instances": {func(create func(path, data string)) {
+			for i := range maxInstances {
+				create(fmt.Sprint(app, "/0", i), "{}")
+			}
+		}, 0, maxInstances, maxInstances - 1, "instances_at_most="},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := zktest.Start(t)
+			s := storeAt(t, srv.Addr())
+			create := func(path, data string) { srv.Create(s.chroot+path, data) }
+			create("/dubbo/mapping/"+hello, "app")
+			create(app+"/one", instanceData("10.0.0.1", "", 1))
+			c.fill(create)
+			var log said
+			r := s.open(logTo(&log))
+			snap := registrytest.Watch(t, r, hello).Wait("a list", func(*registry.Snapshot) bool { return true })
+			if n := len(snap.Endpoints); n != c.endpoints {
+				t.Errorf("%d endpoints, want %d", n, c.endpoints)
+			}
+			if n := r.Condition().Unusable; n != c.unusable {
+				t.Errorf("%d records can't be used, want %d", n, c.unusable)
+			}
+			if log.count(c.line) == 0 {
+				t.Errorf("the log lacks %s", c.line)
+			}
+			r.mirror.mu.Lock()
+			defer r.mirror.mu.Unlock()
+			if n := len(r.mirror.entries) - 5; n != c.entries { // providers, configurators, mapping, instances, one
+				t.Errorf("%d more nodes are followed, want %d", n, c.entries)
+			}
+			for k, e := range r.mirror.entries {
+				if n := len(e.value.data); n > maxData {
+					t.Errorf("%s has %d bytes", k.path, n)
+				}
+			}
+		})
+	}
+}
+
 // TestSharedNodes: services of one application share what is read of it, and a service that nobody watches is not followed.
 func TestSharedNodes(t *testing.T) {
 	s := newStore(t)

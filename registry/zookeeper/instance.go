@@ -12,9 +12,9 @@ import (
 
 // Bounds of records of the application level.
 const (
-	maxInstance  = 1 << 20 // bytes of an instance, and of the metadata of a revision
-	maxPorts     = 64      // of an instance
-	maxRevisions = 1024    // of one application whose metadata is read
+	maxPorts     = 64                    // of an instance
+	maxInstances = registry.MaxEndpoints // of one service that are read
+	maxRevisions = 1024                  // of one service whose metadata is read
 )
 
 // instance is a record of the application level: the data of /services/APPLICATION/ID, in the JSON of Curator's service
@@ -38,9 +38,6 @@ var errInstance = errors.New("not an instance of Curator's service discovery")
 
 // parseInstance reads the data of an instance's node.
 func parseInstance(data string) instance {
-	if len(data) > maxInstance {
-		return instance{err: errInstance}
-	}
 	var record struct {
 		Address string `json:"address"`
 		Port    int    `json:"port"`
@@ -98,9 +95,6 @@ type exported struct {
 }
 
 func parseRevision(data string) revision {
-	if len(data) > maxInstance {
-		return revision{err: errInstance}
-	}
 	var record struct {
 		Services map[string]exported `json:"services"`
 	}

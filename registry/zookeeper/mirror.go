@@ -20,6 +20,7 @@ type key struct {
 type value struct {
 	err      error // the node can't be read, as its ACL or its size forbids it
 	data     string
+	isLarge  bool // data was left out, as it has more than maxData bytes
 	children []string
 	// A node that does not exist has no data and no children.
 }
@@ -44,10 +45,16 @@ type entry struct {
 // maxReads is the number of reads that are on their way at a time.
 const maxReads = 32
 
-// maxChildren bounds the children of a node. More are an error of the node.
-const maxChildren = 20_000
+// Bounds of a node.
+const (
+	maxChildren = 20_000  // more are an error of the node
+	maxData     = 1 << 20 // bytes; more are left out
+)
 
-var errChildren = fmt.Errorf("the node has more than %d children", maxChildren)
+var (
+	errChildren = fmt.Errorf("the node has more than %d children", maxChildren)
+	errData     = fmt.Errorf("the node has more than %d bytes", maxData)
+)
 
 // mirror has the values of those keys that followers use. Keys are read when they are used first, after each change, and
 // after each connection, as a server forgets the watches of a connection that ends. Several followers share a key: services
@@ -68,9 +75,14 @@ type mirror struct {
 	wake  chan struct{}          // dirty is not empty; capacity 1
 }
 
-// use returns the value of a key for a follower, which is told of changes until drop. ok reports whether it is fresh. The
-// caller holds mu.
+// use returns the value of a key for a follower, which is told of changes until drop. ok reports whether it is fresh. For a
+// follower that has stopped use does nothing.
 func (m *mirror) use(f *follower, k key) (v value, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if f.stopped {
+		return value{}, false
+	}
 	e := m.entries[k]
 	if e == nil {
 		e = &entry{key: k, users: make(map[*follower]struct{})}
@@ -80,7 +92,7 @@ func (m *mirror) use(f *follower, k key) (v value, ok bool) {
 	e.users[f] = struct{}{}
 	f.used[e] = struct{}{}
 	if e.stale || e.reading {
-		f.missing[e] = struct{}{}
+		f.miss(e)
 		return value{}, false
 	}
 	return e.value, true
@@ -98,7 +110,7 @@ func (m *mirror) drop(f *follower, e *entry) {
 // markStale makes an entry stale. The caller holds mu.
 func (m *mirror) markStale(e *entry) {
 	for f := range e.users {
-		f.missing[e] = struct{}{}
+		f.miss(e)
 	}
 	if e.stale && !e.paused {
 		return
@@ -284,7 +296,9 @@ func readKey(ctx context.Context, s *session.Session, k key) (v value, err error
 		} else {
 			var data []byte
 			data, err = s.Get(ctx, k.path, true)
-			v.data = string(data)
+			if v.isLarge = len(data) > maxData; !v.isLarge {
+				v.data = string(data)
+			}
 		}
 		if err != session.NoNode {
 			break

@@ -45,9 +45,7 @@ func TestUnreadableKeys(t *testing.T) {
 				}
 				m.connect()
 				f := &follower{used: make(map[*entry]struct{}), missing: make(map[*entry]struct{})}
-				m.mu.Lock()
 				m.use(f, key{"/a", true})
-				m.mu.Unlock()
 				for range 5 {
 					time.Sleep(time.Second)
 					makeStale(m)
@@ -95,9 +93,7 @@ func TestFailedReads(t *testing.T) {
 				f := &follower{used: make(map[*entry]struct{}), missing: make(map[*entry]struct{})}
 				err = failure
 				m.connect()
-				m.mu.Lock()
 				m.use(f, key{"/a", false})
-				m.mu.Unlock()
 				expect("at first", 1)
 				time.Sleep(10*readPause + readPause/2)
 				expect("later", 11)
@@ -108,8 +104,6 @@ func TestFailedReads(t *testing.T) {
 				m.mu.Unlock()
 				time.Sleep(10 * readPause)
 				expect("readable again", 13)
-				m.mu.Lock()
-				defer m.mu.Unlock()
 				if v, ok := m.use(f, key{"/a", false}); !ok || v.data != "x" {
 					t.Errorf("%+v, %t", v, ok)
 				}

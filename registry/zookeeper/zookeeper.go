@@ -217,7 +217,7 @@ func codeOf(err error) string {
 		return registry.CodeDenied
 	case errors.Is(err, session.ErrLost), errors.Is(err, session.ErrSilent), errors.Is(err, session.ErrRefused):
 		return registry.CodeUnreachable
-	case errors.Is(err, session.ErrLarge), errors.Is(err, session.ErrFormat), errors.Is(err, errChildren):
+	case errors.Is(err, session.ErrLarge), errors.Is(err, session.ErrFormat), errors.Is(err, errChildren), errors.Is(err, errData):
 		return registry.CodeInvalid
 	}
 	return registry.CodeOf(err, registry.CodeFailed)
