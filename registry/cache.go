@@ -38,7 +38,7 @@ const rewriteAfter = 5 * time.Second
 // Cache stores the last known endpoints of services on disk, one file each, for a start while
 // the registry is unavailable. Writes happen in the background. Only the newest record of a
 // service is written, and a file is replaced atomically. A failed write, as with a full disk,
-// is repeated every rewriteAfter. A nil *Cache stores nothing.
+// is repeated every rewriteAfter, and logged once for all services. A nil *Cache stores nothing.
 type Cache struct {
 	dir       string
 	protocols Protocols
@@ -49,6 +49,8 @@ type Cache struct {
 	wake    chan struct{}     // capacity 1
 	closing chan struct{}
 	done    chan struct{}
+
+	failing map[string]string // of the goroutine that writes: the reason why a service could not be written, by service
 }
 
 // OpenCache makes dir if it is missing, and checks that it is writable. The caller must call
@@ -71,6 +73,7 @@ func OpenCache(dir string, protocols Protocols, log *slog.Logger) (*Cache, error
 		wake:      make(chan struct{}, 1),
 		closing:   make(chan struct{}),
 		done:      make(chan struct{}),
+		failing:   make(map[string]string),
 	}
 	go c.run()
 	return c, nil
@@ -183,15 +186,34 @@ func (c *Cache) flush() (all bool) {
 	batch := c.pending
 	c.pending = make(map[string]Record)
 	c.mu.Unlock()
+	told := make(map[string]bool)
+	for _, reason := range c.failing {
+		told[reason] = true
+	}
 	all = true
 	for service, rec := range batch {
-		if err := c.write(rec); err != nil {
-			c.log.Warn("registry cache: write failed, will retry", "service", service, "error", err)
-			c.keep(rec)
-			all = false
+		err := c.write(rec)
+		if err == nil {
+			delete(c.failing, service)
+			continue
 		}
+		c.keep(rec)
+		all = false
+		reason := reasonOf(err)
+		if !told[reason] {
+			c.log.Warn("registry cache: write failed, will retry", "service", service, "error", err)
+		}
+		told[reason], c.failing[service] = true, reason
 	}
 	return all
+}
+
+// reasonOf returns the text of an error without the name of a temporary file, which is another one each time.
+func reasonOf(err error) string {
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
+		err = inner
+	}
+	return err.Error()
 }
 
 // keep makes rec pending again, unless a newer record of its service is pending.

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"encoding/json"
 	"log/slog"
 	"os"
@@ -182,6 +183,46 @@ func TestCacheRetry(t *testing.T) {
 		time.Sleep(2 * rewriteAfter)
 		if rec, ok := c.Load("s"); !ok || rec.Revision != 2 {
 			t.Errorf("%+v, %v; want revision 2", rec, ok)
+		}
+	})
+}
+
+// TestCacheFailures: a cause is logged once, for all services that can't be written, until all are written again.
+func TestCacheFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		var log bytes.Buffer
+		c, err := OpenCache(dir, nil, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		services := []string{"a", "b", "c"}
+		for i, step := range []struct {
+			isBlocked bool // directories have the names of the files
+			lines     int
+		}{
+			{false, 0}, {true, 1}, {true, 1}, {false, 1}, {true, 2},
+		} {
+			for _, s := range services {
+				path := filepath.Join(dir, s+".json")
+				if err := os.RemoveAll(path); err != nil {
+					t.Fatal(err)
+				}
+				if step.isBlocked {
+					if err := os.MkdirAll(filepath.Join(path, "x"), 0o700); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			for _, s := range services {
+				c.Store(Record{Service: s})
+			}
+			time.Sleep(10 * rewriteAfter)
+			synctest.Wait()
+			if n := strings.Count(log.String(), "write failed"); n != step.lines {
+				t.Errorf("step %d: %d lines in the log, want %d", i, n, step.lines)
+			}
 		}
 	})
 }
