@@ -107,19 +107,29 @@ func (c *Cache) read(service string) (Record, error) {
 	return decodeRecord(service, data, c.protocols)
 }
 
-func decodeRecord(service string, data []byte, protocols Protocols) (Record, error) {
-	if len(data) > maxRecord {
-		return Record{}, errors.New("too large")
+var errSize = fmt.Errorf("more than %d bytes, or %d endpoints", maxRecord, MaxEndpoints)
+
+// checkSize returns errSize if a record is too large to be read again.
+func checkSize(bytes, endpoints int) error {
+	if bytes > maxRecord || endpoints > MaxEndpoints {
+		return errSize
 	}
+	return nil
+}
+
+func decodeRecord(service string, data []byte, protocols Protocols) (Record, error) {
 	var rec Record
+	if err := checkSize(len(data), 0); err != nil {
+		return Record{}, err
+	}
 	if err := json.Unmarshal(data, &rec); err != nil {
 		return Record{}, err
 	}
 	if rec.Service != service {
 		return Record{}, fmt.Errorf("record of another service, %q", rec.Service)
 	}
-	if len(rec.Endpoints) > MaxEndpoints {
-		return Record{}, errors.New("too many endpoints")
+	if err := checkSize(len(data), len(rec.Endpoints)); err != nil {
+		return Record{}, err
 	}
 	for _, e := range rec.Endpoints {
 		if a, err := ParseAddr(e.Addr); err != nil || a.String() != e.Addr {
@@ -180,7 +190,7 @@ func (c *Cache) run() {
 	}
 }
 
-// flush writes the pending records and reports whether all were written. It keeps the others.
+// flush writes the pending records and reports whether all were written. It keeps the others, if another try may help.
 func (c *Cache) flush() (all bool) {
 	c.mu.Lock()
 	batch := c.pending
@@ -197,11 +207,13 @@ func (c *Cache) flush() (all bool) {
 			delete(c.failing, service)
 			continue
 		}
-		c.keep(rec)
-		all = false
+		if err != errSize { // the next try would fail, too
+			c.keep(rec)
+			all = false
+		}
 		reason := reasonOf(err)
 		if !told[reason] {
-			c.log.Warn("registry cache: write failed, will retry", "service", service, "error", err)
+			c.log.Warn("registry cache: write failed; the last record stays", "service", service, "error", err)
 		}
 		told[reason], c.failing[service] = true, reason
 	}
@@ -227,6 +239,9 @@ func (c *Cache) keep(rec Record) {
 
 func (c *Cache) write(rec Record) error {
 	data, err := json.MarshalIndent(rec, "", " ")
+	if err == nil {
+		err = checkSize(len(data), len(rec.Endpoints))
+	}
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package registry
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -185,6 +186,38 @@ func TestCacheRetry(t *testing.T) {
 			t.Errorf("%+v, %v; want revision 2", rec, ok)
 		}
 	})
+}
+
+// TestCacheLargeRecords: a record that could not be read again does not replace the last one.
+func TestCacheLargeRecords(t *testing.T) {
+	endpoints := func(n, zone int) (all []Endpoint) {
+		for i := range n {
+			all = append(all, Endpoint{Addr: fmt.Sprintf("10.0.%d.%d:80", i/200, 1+i%200), Weight: 1, Zone: strings.Repeat("z", zone)})
+		}
+		return all
+	}
+	for name, large := range map[string][]Endpoint{
+		"endpoints": endpoints(MaxEndpoints+1, 0), "bytes": endpoints(100, maxRecord/100),
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			var log bytes.Buffer
+			for _, stored := range [][]Endpoint{endpoints(1, 0), large} {
+				c, err := OpenCache(dir, nil, slog.New(slog.NewTextHandler(&log, nil)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.Store(Record{Service: "s", Endpoints: stored})
+				c.Close()
+				if rec, ok := c.Load("s"); !ok || len(rec.Endpoints) != 1 {
+					t.Errorf("loaded %d endpoints, %t", len(rec.Endpoints), ok)
+				}
+			}
+			if n := strings.Count(log.String(), "write failed"); n != 1 {
+				t.Errorf("%d lines in the log", n)
+			}
+		})
+	}
 }
 
 // TestCacheFailures: a cause is logged once, for all services that can't be written, until all are written again.
