@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"time"
 
@@ -107,7 +108,7 @@ func newAsker(c *Check, other func(addr string) string) *asker {
 	return a
 }
 
-// dialTLS connects to addr, or to the Unix socket of ctx, by TLS.
+// dialTLS connects to the address of ctx by TLS.
 func (a *asker) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
 	c, _ := ctx.Value(configKey{}).(*tls.Config)
 	nc, err := a.dial(ctx, network, addr)
@@ -126,17 +127,19 @@ func (a *asker) dialTLS(ctx context.Context, network, addr string) (net.Conn, er
 	return over, nil
 }
 
-// dial connects to addr, to the other address of ctx, or to the Unix socket of ctx.
+// dial connects to the address of ctx, or to its other one. If ctx has none, it connects to addr.
 func (a *asker) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	network, addr = socketOf(ctx, network, addr)
+	if at, ok := ctx.Value(endpointAddress{}).(string); ok {
+		network, addr = unixaddr.Split(at)
+	}
 	other, _ := ctx.Value(otherAddress{}).(string)
 	return eyeballs.Dial(ctx, eyeballs.Both(addr, other), func(ctx context.Context, addr string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	})
 }
 
-// unixSocket is the key of the address of a Unix socket in the context of a check.
-type unixSocket struct{}
+// endpointAddress is the key of the address that a check asks, in its context.
+type endpointAddress struct{}
 
 // otherAddress is the key of the second address that a check may ask, in its context.
 type otherAddress struct{}
@@ -153,12 +156,16 @@ func (a *asker) withOther(ctx context.Context, addr string) context.Context {
 	return context.WithValue(ctx, otherAddress{}, other)
 }
 
-// socketOf returns the Unix socket of ctx, if it has one, in place of network and addr.
-func socketOf(ctx context.Context, network, addr string) (string, string) {
-	if at, ok := ctx.Value(unixSocket{}).(string); ok {
-		return unixaddr.Split(at)
+// authorityOf returns what stands for an address in a URL, which has no Unix sockets. Zones of IPv6 addresses mean nothing to the
+// server (RFC 6874 section 4).
+func authorityOf(addr string) string {
+	if unixaddr.Is(addr) {
+		return "localhost"
 	}
-	return network, addr
+	if at, err := netip.ParseAddrPort(addr); err == nil {
+		return netip.AddrPortFrom(at.Addr().WithZone(""), at.Port()).String()
+	}
+	return addr
 }
 
 // ask returns nil if addr passes: it accepts a connection, responds to the GET with a status from 200
@@ -179,11 +186,8 @@ func (a *asker) ask(ctx context.Context, addr, host string) error {
 		}
 		return conn.Close()
 	}
-	scheme, name, authority := "http://", "", addr
-	if unixaddr.Is(addr) {
-		authority = "localhost"
-		ctx = context.WithValue(ctx, unixSocket{}, addr)
-	}
+	scheme, name, authority := "http://", "", authorityOf(addr)
+	ctx = context.WithValue(ctx, endpointAddress{}, addr)
 	if a.check.TLS != nil {
 		c := a.check.TLS(addr, host)
 		if a.check.GRPC != "" {

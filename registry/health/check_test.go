@@ -104,6 +104,54 @@ func TestAsk(t *testing.T) {
 	}
 }
 
+// TestZones: an endpoint whose IPv6 address has a zone is checked in each way, and is not told the zone.
+func TestZones(t *testing.T) {
+	web, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skip("no IPv6: ", err)
+	}
+	hosts := make(chan string, 1)
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hosts <- r.Host }))
+	_ = srv.Listener.Close()
+	srv.Listener = web
+	srv.Start()
+	defer srv.Close()
+	calls := listen(t, "tcp", "[::1]:0")
+	serveHealth(t, calls)
+	zoned := func(l net.Listener) string { return strings.Replace(l.Addr().String(), "::1", "::1%"+loopback(t), 1) }
+	for _, c := range []struct {
+		check Check
+		addr  string
+	}{
+		{Check{}, zoned(web)}, {Check{Path: "/"}, zoned(web)}, {Check{GRPC: "/"}, zoned(calls)},
+	} {
+		c.check.Timeout = timeout
+		if err := newAsker(&c.check, nil).ask(t.Context(), c.addr, ""); err != nil {
+			t.Errorf("path %q, gRPC %q: %v", c.check.Path, c.check.GRPC, err)
+		} else if c.check.Path != "" {
+			if got := receive(t, "the host", hosts); got != web.Addr().String() {
+				t.Errorf("the host is %s", got)
+			}
+		}
+	}
+}
+
+// loopback returns the name of the loopback interface.
+func loopback(t *testing.T) string {
+	t.Helper()
+	all, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range all {
+		if i.Flags&net.FlagLoopback != 0 {
+			return i.Name
+		}
+	}
+	t.Skip("no loopback interface")
+	return ""
+}
+
 // TestBesideOther: the second address of an endpoint is asked beside the service, too, where the check has no host
 // of its own.
 func TestBesideOther(t *testing.T) {
