@@ -123,6 +123,7 @@ type Follower struct {
 	asking    int
 	outcomes  chan outcome // capacity parallel, so that checks never block
 	stale     bool         // verdicts have changed since delivered
+	began     time.Time    // of the first snapshot of the watcher
 	delivered time.Time
 }
 
@@ -137,9 +138,13 @@ func (f *Follower) run(ctx context.Context) {
 			}
 			return
 		case f.in = <-f.newest:
-			f.reconcile(time.Now())
-			if f.stale = f.holdsBack(); !f.stale {
-				f.deliver(time.Now())
+			now := time.Now()
+			if f.began.IsZero() {
+				f.began = now
+			}
+			f.reconcile(now)
+			if f.stale = f.holdsBack(now); !f.stale {
+				f.deliver(now)
 			}
 		case o := <-f.outcomes:
 			f.learn(o)
@@ -147,7 +152,7 @@ func (f *Follower) run(ctx context.Context) {
 		}
 		now := time.Now()
 		f.ask(ctx, now)
-		if f.stale && !f.holdsBack() && now.Sub(f.delivered) >= settle {
+		if f.stale && !f.holdsBack(now) && now.Sub(f.delivered) >= settle {
 			f.deliver(now)
 		}
 		wake.Reset(f.sleep(now))
@@ -237,18 +242,19 @@ func (f *Follower) learn(o outcome) {
 	}
 }
 
-// holdsBack reports whether the first snapshot waits for the first check of each endpoint: a strict
-// one would have no endpoint before.
-func (f *Follower) holdsBack() bool {
+// holdsBack reports whether the first snapshot waits for the first check of each endpoint: with a strict check it would have no
+// endpoint before. Once the time of a check has passed, one healthy endpoint is enough.
+func (f *Follower) holdsBack(now time.Time) bool {
 	if !f.opt.Check.Strict || !f.delivered.IsZero() {
 		return false
 	}
+	isChecked, isUsable := true, len(f.targets) < len(f.in.Endpoints) // what can't be checked is healthy
 	for _, t := range f.targets {
-		if !t.checked {
-			return true
-		}
+		isChecked = isChecked && t.checked
+		isUsable = isUsable || t.judge.healthy
 	}
-	return false
+	isLate := now.Sub(f.began) >= f.opt.Check.Timeout
+	return !isChecked && !(isLate && isUsable)
 }
 
 // deliver notifies of the endpoints with their verdicts. The snapshot is always a new one: the
@@ -269,8 +275,11 @@ func (f *Follower) sleep(now time.Time) time.Duration {
 	if f.asking < parallel && len(f.waiting) > 0 {
 		d = f.waiting[0].due.Sub(now)
 	}
-	if f.stale && !f.holdsBack() {
+	switch late := f.began.Add(f.opt.Check.Timeout).Sub(now); {
+	case f.stale && !f.holdsBack(now):
 		d = min(d, settle-now.Sub(f.delivered))
+	case f.stale && late > 0:
+		d = min(d, late)
 	}
 	return d
 }

@@ -1,8 +1,10 @@
 package health
 
 import (
+	"fmt"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/registry"
 )
@@ -54,4 +56,39 @@ func TestStrictStart(t *testing.T) {
 
 	_, again := start(Verdicts{one.addr: {healthy: true}, two.addr: {}}, registry.Endpoint{Addr: one.addr}, registry.Endpoint{Addr: two.addr})
 	want(again, false, true)
+}
+
+// TestHoldsBack: how long the first snapshot of a strict check waits. Endpoints that don't respond, and endpoints that come
+// meanwhile, delay it by no more than the time of one check, if another endpoint is healthy.
+func TestHoldsBack(t *testing.T) {
+	const before, after = timeout - 1, timeout
+	for _, c := range []struct {
+		since   time.Duration // the first snapshot of the watcher
+		targets string        // u up, d down, . unchecked, - can't be checked
+		want    bool
+	}{
+		{0, "", false}, {0, "ud", false}, {0, "dd", false}, {0, "--", false},
+		{0, "..", true}, {before, "u.", true}, {before, "d.", true}, {before, "-.", true},
+		{after, "u.", false}, {after, "-.", false}, {time.Hour, "..u..", false},
+		{after, "d.", true}, {time.Hour, "....", true},
+	} {
+		began := time.Unix(1, 0)
+		f := &Follower{opt: Options{Check: Check{Strict: true, Timeout: timeout}}, began: began, targets: make(map[string]*target)}
+		var all []registry.Endpoint
+		for i, state := range c.targets {
+			e := registry.Endpoint{Addr: fmt.Sprint("10.0.0.1:", i+1)}
+			all = append(all, e)
+			if state != '-' {
+				f.targets[e.Addr] = &target{addr: e.Addr, checked: state != '.', judge: judge{healthy: state == 'u', unproven: state != 'u'}}
+			}
+		}
+		f.in = registry.NewSnapshot("s", registry.SourceLive, began, all)
+		if got := f.holdsBack(began.Add(c.since)); got != c.want {
+			t.Errorf("%q after %v: %t", c.targets, c.since, got)
+		}
+		f.delivered = began
+		if f.holdsBack(began.Add(c.since)) {
+			t.Errorf("%q: a later snapshot waits", c.targets)
+		}
+	}
 }
