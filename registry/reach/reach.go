@@ -9,8 +9,8 @@
 //   - Loopback is permitted if the registry itself is there, as on a developer's machine.
 //   - Listeners of this sidecar are refused to the services that their requests go to, and its admin API to all.
 //   - An entry of Options.Allow opens an address, if its network is as narrow as the special one.
-//   - Addresses that the configuration or a local file lists are not asked about. Those of names that are listed there are,
-//     unless they are from /etc/hosts.
+//   - An address that the configuration or a local file lists is permitted. The addresses of a listed name are judged, unless
+//     /etc/hosts has them.
 package reach
 
 import (
@@ -101,6 +101,9 @@ func (r *Rule) Refused(n int) (all []Refused) {
 
 // JudgeAgain has all watches ask again, after Options.Own has changed its mind.
 func (r *Rule) JudgeAgain() {
+	if r == nil {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for w := range r.watches {

@@ -109,8 +109,17 @@ func TestCheckOwn(t *testing.T) {
 			t.Errorf("%s at %s, %t: %q, want %q", c.service, c.addr, c.ofHost, got, c.want)
 		}
 	}
-	if got := (*Rule)(nil).Check("s", "127.0.0.1:80", false); got != "" {
-		t.Errorf("no rule says %q", got)
+}
+
+// TestNoRule: a nil Rule permits all.
+func TestNoRule(t *testing.T) {
+	var rule *Rule
+	w := rule.Watch("s", nil)
+	defer w.Close()
+	rule.JudgeAgain()
+	all := []registry.Endpoint{{Addr: "127.0.0.1:80"}}
+	if got := w.Permitted(all, nil); len(got) != 1 || rule.Check("s", all[0].Addr, false) != "" || rule.Listed() || len(rule.Refused(1))+len(rule.Counts()) > 0 {
+		t.Errorf("permitted are %v", got)
 	}
 }
 
@@ -152,9 +161,4 @@ func TestTold(t *testing.T) {
 	if now := rule.Refused(10); len(now) != 0 {
 		t.Errorf("after the end of the watch refused are %v", now)
 	}
-	var nobody *Watch
-	if got := nobody.Permitted(many, nil); len(got) != len(many) {
-		t.Error("without a rule some are refused")
-	}
-	nobody.Close()
 }
