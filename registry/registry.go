@@ -3,9 +3,9 @@
 // registration), kubernetes (EndpointSlices), zookeeper (the records of Dubbo, and
 // registration), file (a file that another program writes) and static (a list in the
 // configuration). Package kept is what sources of whole lists have in common, pursuit what
-// registrations have in common, and several makes one watcher of several sources. Two more stand between the sources and the users of
-// snapshots: dns replaces host names by addresses, and health adds the verdicts of active
-// checks.
+// registrations have in common, and several makes one watcher of several sources. Three more
+// stand between the sources and the users of snapshots: dns replaces host names by addresses,
+// reach says for dns which addresses are refused, and health adds the verdicts of active checks.
 //
 // The rest of the sidecar sees only the snapshots of a registry. Picking endpoints works on a
 // snapshot without a lock, and continues with the last one when the registry is unavailable.

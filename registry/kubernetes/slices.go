@@ -92,8 +92,8 @@ type replica struct {
 }
 
 // endpointsOf returns the endpoints of a Service at its port, which is named or numbered, or its only one if port is "".
-// zone is that of this sidecar, or "". Ready endpoints that permits refuses take no part in what follows, and are returned all the
-// same: package dns leaves them out.
+// zone is that of this sidecar, or "". An endpoint that permits refuses does not count as ready below. If it is ready it is still
+// returned, so that package dns can count and log it.
 //
 // As in kube-proxy, endpoints that are not ready are left out, unless none is ready: then those that end and still serve are
 // used. Hints count if each ready endpoint has some, and one of them is for this zone. A pod with addresses of both families

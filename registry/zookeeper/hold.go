@@ -31,9 +31,9 @@ func (h *hold) lose() {
 	}
 }
 
-// settle returns the endpoints to use, with one per address and sorted by it, if ZooKeeper has live, which must be so, too. back
-// has the addresses of all records, also of those that must not be used. grace is how long endpoints are held once a record has
-// come back. wake is the time when the result may change without another list, or zero.
+// settle returns the endpoints to use, sorted by address and distinct. live is what ZooKeeper has; it must be sorted and distinct
+// as well. back has the addresses of all records, also of those that must not be used. grace is how long endpoints are held once a
+// record has come back. wake is the time when the result may change without another list, or zero.
 func (h *hold) settle(live []registry.Endpoint, back []string, now time.Time, grace time.Duration) (use []registry.Endpoint, wake time.Time) {
 	for _, addr := range back {
 		delete(h.held, addr)
