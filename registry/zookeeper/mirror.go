@@ -133,13 +133,17 @@ func (m *mirror) changed(path string) {
 	}
 }
 
-// connect is called when a server answers: all keys are read again.
-func (m *mirror) connect() {
+// connect is called when a server answers: all keys are read again. isNew reports whether the session is another one: followers that
+// have found their endpoints before hold them.
+func (m *mirror) connect(isNew bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.connected = true
 	m.epoch++
 	for _, e := range m.entries {
+		for f := range e.users {
+			f.lost = f.lost || isNew
+		}
 		m.markStale(e)
 	}
 	m.pump()

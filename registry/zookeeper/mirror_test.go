@@ -21,7 +21,7 @@ func newMirror(t *testing.T) *mirror {
 // once it can be read.
 func TestUnreadableKeys(t *testing.T) {
 	for name, makeStale := range map[string]func(*mirror){
-		"alone": func(*mirror) {}, "changes": func(m *mirror) { m.changed("/a") }, "connections": (*mirror).connect,
+		"alone": func(*mirror) {}, "changes": func(m *mirror) { m.changed("/a") }, "connections": func(m *mirror) { m.connect(false) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestUnreadableKeys(t *testing.T) {
 					defer m.mu.Unlock()
 					return reads - before
 				}
-				m.connect()
+				m.connect(true)
 				f := &follower{used: make(map[*entry]struct{}), missing: make(map[*entry]struct{})}
 				m.use(f, key{"/a", true})
 				for range 5 {
@@ -92,12 +92,12 @@ func TestFailedReads(t *testing.T) {
 				}
 				f := &follower{used: make(map[*entry]struct{}), missing: make(map[*entry]struct{})}
 				err = failure
-				m.connect()
+				m.connect(true)
 				m.use(f, key{"/a", false})
 				expect("at first", 1)
 				time.Sleep(10*readPause + readPause/2)
 				expect("later", 11)
-				m.connect()
+				m.connect(true)
 				expect("after a connection", 12)
 				m.mu.Lock()
 				err = nil

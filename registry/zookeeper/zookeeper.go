@@ -32,7 +32,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/remora-proxy/remora/internal/tasks"
@@ -112,10 +111,6 @@ type Registry struct {
 	outage   outage
 	tasks    *tasks.Group
 
-	following struct {
-		sync.Mutex
-		all map[*follower]struct{}
-	}
 	handles handles
 }
 
@@ -145,7 +140,6 @@ func newRegistry(opt Options, grace time.Duration) (*Registry, error) {
 		}
 	}
 	r.tasks = tasks.New()
-	r.following.all = make(map[*follower]struct{})
 	r.handles.init()
 	r.mirror = mirror{
 		ctx: r.tasks.Context(), entries: make(map[key]*entry), dirty: make(map[*follower]struct{}), wake: make(chan struct{}, 1),
@@ -244,15 +238,9 @@ func (u unresolved) Watch(service string, notify func(*registry.Snapshot)) (stop
 		r: r, service: service, of: of, list: o.Watch(service, notify),
 		used: make(map[*entry]struct{}), missing: make(map[*entry]struct{}),
 	}
-	r.following.Lock()
-	r.following.all[f] = struct{}{}
-	r.following.Unlock()
 	r.mirror.markDirty(f)
 	return func() {
 		f.list.Close()
-		r.following.Lock()
-		delete(r.following.all, f)
-		r.following.Unlock()
 		f.stop(&r.mirror)
 	}
 }
@@ -274,10 +262,7 @@ type handler struct{ r *Registry }
 func (h handler) Connected(id int64, isNew bool) {
 	h.r.contact.Succeed()
 	h.r.outage.end()
-	if isNew {
-		h.r.loseSession()
-	}
-	h.r.mirror.connect()
+	h.r.mirror.connect(isNew)
 	h.r.handles.connect(id)
 }
 
@@ -292,17 +277,6 @@ func (h handler) Lost(err error) {
 func (h handler) Changed(path string) {
 	h.r.mirror.changed(path)
 	h.r.handles.changed(path)
-}
-
-// loseSession tells the services that the session is another one: those that have found their endpoints before hold them.
-func (r *Registry) loseSession() {
-	r.following.Lock()
-	defer r.following.Unlock()
-	r.mirror.mu.Lock()
-	defer r.mirror.mu.Unlock()
-	for f := range r.following.all {
-		f.lost = true
-	}
 }
 
 // outage is what the log says of the failures since a server answered last. Its methods are called one at a time.
