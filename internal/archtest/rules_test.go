@@ -380,12 +380,12 @@ var layers = []layer{
 	},
 	{
 		[]string{"registry/zookeeper/session"},
-		nil,
+		[]string{"internal/backoff"},
 		"a session with ZooKeeper knows no services",
 	},
 	{
 		[]string{"registry/*"},
-		[]string{"registry", "registry/dns", "registry/kept", "registry/reach", "registry/pursuit", "registry/NAME/session", "internal/srvname", "internal/tasks", "internal/unixaddr"},
+		[]string{"registry", "registry/dns", "registry/kept", "registry/reach", "registry/pursuit", "registry/NAME/session", "internal/backoff", "internal/srvname", "internal/tasks", "internal/unixaddr"},
 		"a source of endpoints knows the registry's types, puts dns around itself, and knows no other source",
 	},
 	{

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/backoff"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/kept"
 )
@@ -105,7 +106,7 @@ func (f *follower) tell(u *user, problem error) {
 // run lists and watches until the end of the Registry. Pauses grow until a watch has worked for a while: an account may be
 // allowed to list and not to watch.
 func (f *follower) run() {
-	pause := minPause
+	pause := backoff.Backoff{Min: minPause, Max: maxPause}
 	for f.r.tasks.Context().Err() == nil {
 		began := time.Now()
 		version, err := f.list()
@@ -116,17 +117,12 @@ func (f *follower) run() {
 			return
 		}
 		if time.Since(began) > maxPause+f.r.opt.requestTimeout {
-			pause = minPause
+			pause.Reset()
 		}
 		if err != nil && !errors.Is(err, errGone) {
 			f.fail(err)
 		}
-		select {
-		case <-f.r.tasks.Context().Done():
-			return
-		case <-time.After(pause + rand.N(pause)):
-		}
-		pause = min(2*pause, maxPause)
+		pause.Wait(f.r.tasks.Context())
 	}
 }
 

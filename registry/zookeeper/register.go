@@ -3,12 +3,12 @@ package zookeeper
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"path"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/backoff"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/pursuit"
 	"github.com/remora-proxy/remora/registry/zookeeper/session"
@@ -19,7 +19,7 @@ import (
 // The record is an ephemeral node: it ends with the session. A process that finds the node of its predecessor replaces it in
 // one step, so that consumers do not miss it. The drain of the predecessor deletes only what is still its own.
 func (r *Registry) Register(reg registry.Registration) registry.Handle {
-	h := &handle{Pursuit: pursuit.New(r.tasks.Context(), ErrClosed), r: r, service: reg.Service, changed: make(chan struct{}, 1)}
+	h := &handle{Pursuit: pursuit.New(r.tasks.Context(), ErrClosed), r: r, service: reg.Service, changed: make(chan struct{}, 1), backoff: backoff.Backoff{Min: minPause, Max: maxPause}}
 	rec, err := r.recordOf(&reg)
 	if err != nil {
 		r.log.Error("registration is invalid", "service", reg.Service, "code", registry.CodeInvalid, "error", err)
@@ -32,6 +32,12 @@ func (r *Registry) Register(reg registry.Registration) registry.Handle {
 	}
 	return h
 }
+
+// Pauses between tries to write a record.
+const (
+	minPause = 100 * time.Millisecond
+	maxPause = 5 * time.Second
+)
 
 // identity is what a change of a registration must leave as it is.
 type identity struct{ service, node, addr string }
@@ -58,7 +64,7 @@ type handle struct {
 	// Of the goroutine: the records that may be there, and the sessions that may own them, the last ones.
 	written []record
 	owners  []int64
-	pause   pause
+	backoff backoff.Backoff
 }
 
 // Change implements registry.Handle.
@@ -84,29 +90,11 @@ func (h *handle) Change(reg registry.Registration) {
 	}
 }
 
-// pause is the time until something is tried again.
-type pause struct{ next time.Duration }
-
-const (
-	minPause = 100 * time.Millisecond
-	maxPause = 5 * time.Second
-)
-
-// wait pauses, longer each time.
-func (p *pause) wait(ctx context.Context) {
-	p.next = max(p.next, minPause)
-	select {
-	case <-ctx.Done():
-	case <-time.After(p.next/2 + rand.N(p.next)):
-	}
-	p.next = min(2*p.next, maxPause)
-}
-
 // Leave implements pursuit.Registrant: the node stays as long as the session.
 func (h *handle) Leave(op context.Context) { <-op.Done() }
 
 // Pause implements pursuit.Registrant.
-func (h *handle) Pause(op context.Context) { h.pause.wait(op) }
+func (h *handle) Pause(op context.Context) { h.backoff.Wait(op) }
 
 // Keep implements pursuit.Registrant.
 func (h *handle) Keep(op context.Context) {
@@ -117,14 +105,14 @@ func (h *handle) Keep(op context.Context) {
 			return
 		}
 		if err == nil {
-			h.pause = pause{}
+			h.backoff.Reset()
 			continue
 		}
 		if h.Err() == nil {
 			h.r.log.Warn("registration failed, will retry", "service", h.service, "code", codeOf(err), "error", err)
 		}
 		h.Settle(op, registry.Pending, err)
-		h.pause.wait(op)
+		h.backoff.Wait(op)
 	}
 }
 
@@ -233,7 +221,7 @@ func (h *handle) makeDir(ctx context.Context, dir string) error {
 func (h *handle) Remove(op context.Context) error {
 	err := h.remove(op, nil)
 	if err == nil {
-		h.pause = pause{}
+		h.backoff.Reset()
 	}
 	return err
 }

@@ -21,6 +21,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/backoff"
 )
 
 // Handler is told what happens to a session. Its methods are called one at a time. They must not block, and not call the Session.
@@ -131,14 +133,15 @@ const passwordSize = 16
 
 func (s *Session) run() {
 	defer close(s.done)
-	pause := minPause
+	pause := backoff.Backoff{Min: minPause, Max: maxPause}
 	for failed := 0; ; {
 		c, err := s.connect()
 		if err == nil {
 			began := time.Now()
 			err = s.serve(c)
 			if time.Since(began) > maxPause { // a server may answer, and close soon after
-				failed, pause = 0, minPause
+				failed = 0
+				pause.Reset()
 			}
 		}
 		if s.ctx.Err() != nil {
@@ -152,12 +155,9 @@ func (s *Session) run() {
 		if failed++; failed%len(s.servers) != 0 {
 			continue
 		}
-		select {
-		case <-s.ctx.Done():
+		if !pause.Wait(s.ctx) {
 			return
-		case <-time.After(pause/2 + rand.N(pause)):
 		}
-		pause = min(2*pause, maxPause)
 	}
 }
 
