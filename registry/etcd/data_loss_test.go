@@ -67,6 +67,13 @@ func TestDataLossLaterRevision(t *testing.T) {
 			}
 			link.Cut(false)
 			if name == "listed" {
+				own, err := consumer.Client(ctx)
+				if err == nil { // a connection is there when the watch goes on
+					_, err = own.Get(ctx, "any")
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
 				close(keys.resume)
 			}
 			got.WaitAddrs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80") // the first may be alive: it is kept

@@ -3,7 +3,7 @@
 //
 // A registration is the key <prefix>/<service>/<node>@<address> with a value in the JSON of
 // etcd's own naming/endpoints, under a lease that its process keeps alive. A watch lists a
-// service's keys and follows their changes.
+// service's keys and follows their changes. All watches share a goroutine, and a gRPC stream.
 //
 // An outage of etcd never stops traffic. The rules:
 //
@@ -21,12 +21,14 @@
 //
 //	etcd.go      Registry, its options and its connection
 //	register.go  registrations
-//	watch.go     watches of services; view.go decides which endpoints to use
+//	service.go   the endpoints of a service; view.go decides which to use
 //	keys.go      other keys that a caller follows, or keeps under a lease
+//	watch.go     a watch, which lists keys and follows their changes
+//	watches.go   all watches, on one goroutine; feed.go the streams by which etcd sends changes
 //	position.go  whether etcd has lost data
 //	value.go     the value of a key
 //	retry.go     the pauses between tries; reason.go why they are needed
-//	stream.go    gRPC streams of watches; tls.go certificates that change
+//	tls.go       certificates that change
 package etcd
 
 import (
@@ -87,10 +89,6 @@ const (
 	requestTimeout = 3 * time.Second // of each request to etcd; failed requests are retried
 	coldWait       = time.Second     // how long a start waits for etcd before it uses the cache
 
-	// maxLists limits the concurrent lists: while etcd does not respond, the client retries
-	// each of them many times a second.
-	maxLists = 32
-
 	// keepAliveTime is the shortest that gRPC allows. The probe (position.go) sends more
 	// often, and its packets must be acknowledged within keepAliveTimeout, which gRPC also
 	// uses as the TCP user timeout. So a dead connection is noticed within seconds.
@@ -123,9 +121,8 @@ type Registry struct {
 	reason   reason
 	breaks   breaks
 
-	serviceWatches streams       // streams for the watches of services
-	ownWatches     streams       // streams for the watches of this process's own keys
-	lists          chan struct{} // limits the requests that list a service
+	watches    *watches
+	ownWatches streams // for the watches of this process's own keys
 }
 
 var (
@@ -145,9 +142,7 @@ func New(opt Options) (*Registry, error) {
 		log:    opt.Logger,
 		origin: opt.origin(),
 		ready:  make(chan struct{}), contact: registry.NewContact(),
-		lists: make(chan struct{}, maxLists),
 	}
-	r.serviceWatches.kind, r.ownWatches.kind, r.ownWatches.resumed = "services", "own", true
 	if opt.CacheDir != "" {
 		var err error
 		if r.cache, err = registry.OpenCache(opt.CacheDir, opt.Protocols, opt.Logger); err != nil {
@@ -156,6 +151,7 @@ func New(opt Options) (*Registry, error) {
 	}
 	r.position.init()
 	r.tasks = tasks.New()
+	r.watches = newWatches(r)
 	r.resolved = dns.New(keys{r}, opt.DNS)
 	r.tasks.Go(r.connect)
 	return r, nil
@@ -220,7 +216,7 @@ func (r *Registry) clientConfig() clientv3.Config {
 			// gRPC's default limit of two minutes would outlast any lease.
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: requestTimeout,
-		}), grpc.WithChainUnaryInterceptor(r.reason.observe), grpc.WithChainStreamInterceptor(neverResume), grpc.WithStatsHandler(&r.breaks)},
+		}), grpc.WithChainUnaryInterceptor(r.reason.observe), grpc.WithStatsHandler(&r.breaks)},
 	}
 	if r.opt.TLS != nil {
 		c.TLS = r.opt.TLS() // makes the client use TLS; the dial option takes precedence
@@ -238,57 +234,13 @@ func (r *Registry) await(ctx context.Context) (*clientv3.Client, error) {
 	}
 }
 
-// open begins a watch in etcd, which blocks while etcd is unavailable. The returned
-// channel delivers the channel of its events. The end of ctx ends the wait and the watch. Only a task may call open.
-func (r *Registry) open(ctx context.Context, key string, opts ...clientv3.OpOption) <-chan clientv3.WatchChan {
-	opened := make(chan clientv3.WatchChan, 1)
-	r.tasks.Go(func() {
-		// A member of etcd that lost the others ends the watch, which would get no events.
-		opened <- r.client.Watch(clientv3.WithRequireLeader(ctx), key, opts...)
-	})
-	return opened
-}
-
-// observation is what observe needs to know of a watch in etcd.
-type observation struct {
-	key    string
-	opts   []clientv3.OpOption
-	breaks uint64                             // connections to etcd that had ended before the state that the watch continues
-	lost   <-chan struct{}                    // closed when etcd has lost the data of that state
-	timer  <-chan time.Time                   // nil means none
-	apply  func(resp *clientv3.WatchResponse) // is called with each response
-	settle func()                             // is called after each response and each tick of timer
-}
-
-// observe watches a key, or a prefix, until the watch breaks, which is its error, or ctx ends. Only a task may call it.
-func (r *Registry) observe(ctx context.Context, o *observation) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	on, leave := r.serviceWatches.join(ctx)
-	opened := r.open(on, o.key, o.opts...)
-	var events clientv3.WatchChan
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case events = <-opened:
-			// The server behind a new connection may be past the revision of the state, but without its
-			// data.
-			if r.breaks.Load() != o.breaks {
-				return errResumed
-			}
-		case resp, ok := <-events:
-			// A compaction is also handled by another list.
-			if err := ended(&resp, ok); err != nil {
-				leave()
-				return err
-			}
-			o.apply(&resp)
-		case <-o.timer:
-		case <-o.lost:
-			return errLost
-		}
-		o.settle()
+// isReady reports whether the client is made.
+func (r *Registry) isReady() bool {
+	select {
+	case <-r.ready:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -299,11 +251,8 @@ func (r *Registry) Close() error {
 	r.closing.Do(func() {
 		r.resolved.Close()
 		r.tasks.Close()
-		select {
-		case <-r.ready:
-			// The only error is that of the context cancelled above.
-			_ = r.client.Close()
-		default:
+		if r.isReady() {
+			_ = r.client.Close() // the only error is that of the context cancelled above
 		}
 		r.cache.Close()
 	})

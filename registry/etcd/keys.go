@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -40,75 +42,58 @@ type Value struct {
 
 // Follow calls notify with the value of a key: first once etcd has responded, then after each change. A key that is
 // missing is a value of revision 0, also if etcd has lost its data. Several changes at once may be one call. notify is
-// called on one goroutine, and not after Close; a call may still run when stop returns.
+// called on the goroutine of all watches, so it must not block, and not after Close. A call may still run when stop
+// returns.
 func (r *Registry) Follow(key string, notify func(Value)) (stop func()) {
 	ctx, cancel := context.WithCancel(r.tasks.Context())
-	f := &follower{r: r, ctx: ctx, key: key, notify: notify}
-	if !r.tasks.Go(f.run) {
-		cancel()
-	}
-	return cancel
+	return r.watches.add(ctx, cancel, &follower{r: r, ctx: ctx, notify: notify}, key, "")
 }
 
-// follower follows one key. The goroutine of run owns all fields.
+// follower is what is known of the value of one key, for one caller: the subject of a watch. The goroutine of watches owns all
+// fields.
 type follower struct {
 	r      *Registry
-	ctx    context.Context // ends with stop and with the Registry
-	key    string
+	ctx    context.Context // ends with the watch
 	notify func(Value)
+	now    Value
 	last   *Value // that notify had; nil means none
 }
 
-func (f *follower) run() {
-	restarts(f.ctx, f.follow, func(err error) { f.r.log.Debug("watch of a key restarts", "key", f.key, "reason", err) })
-}
+// unlisted implements subject.
+func (f *follower) unlisted(time.Time, bool) (wake time.Time) { return time.Time{} }
 
-// follow reads the value, and then each later one, until the watch breaks.
-func (f *follower) follow() error {
-	client, err := f.r.await(f.ctx)
-	if err != nil {
-		return err
-	}
-	breaks, m := f.r.breaks.Load(), f.r.position.mark()
-	resp, err := f.get(client)
-	if err != nil {
-		return err
-	}
-	after := f.r.answered(m, resp.Header, false)
-	now := Value{}
+// listed implements subject.
+func (f *follower) listed(m, _ mark, resp *clientv3.GetResponse) (after mark) {
+	f.now = Value{}
 	for _, kv := range resp.Kvs {
-		now = Value{kv.Value, kv.ModRevision}
+		f.now = Value{kv.Value, kv.ModRevision}
 	}
-	f.deliver(now)
-	return f.r.observe(f.ctx, &observation{
-		key: f.key, opts: []clientv3.OpOption{clientv3.WithRev(resp.Header.Revision + 1)},
-		breaks: breaks, lost: after.lost, settle: func() {}, apply: func(resp *clientv3.WatchResponse) {
-			f.r.position.saw(after.epoch, positionOf(&resp.Header))
-			for _, ev := range resp.Events {
-				now = Value{}
-				if ev.Type == mvccpb.PUT {
-					now = Value{ev.Kv.Value, ev.Kv.ModRevision}
-				}
-			}
-			f.deliver(now)
-		},
-	})
+	return f.r.answered(m, resp.Header, false)
 }
 
-func (f *follower) get(client *clientv3.Client) (*clientv3.GetResponse, error) {
-	ctx, cancel := context.WithTimeout(f.ctx, requestTimeout)
-	defer cancel()
-	return client.Get(ctx, f.key)
+// changed implements subject.
+func (f *follower) changed(resp *pb.WatchResponse) {
+	for _, ev := range resp.Events {
+		f.now = Value{}
+		if ev.Type == mvccpb.PUT {
+			f.now = Value{ev.Kv.Value, ev.Kv.ModRevision}
+		}
+	}
 }
 
-// deliver calls notify, unless it had the value before.
-func (f *follower) deliver(v Value) {
-	if f.ctx.Err() != nil || f.last != nil && f.last.Revision == v.Revision && string(f.last.Data) == string(v.Data) {
-		return
+// settle implements subject: it calls notify, unless it had the value before.
+func (f *follower) settle(time.Time) (wake time.Time) {
+	isNews := f.last == nil || f.last.Revision != f.now.Revision || string(f.last.Data) != string(f.now.Data)
+	if f.ctx.Err() == nil && isNews {
+		last := f.now
+		f.last = &last
+		f.notify(last)
 	}
-	f.last = &v
-	f.notify(v)
+	return time.Time{}
 }
+
+// end implements subject.
+func (f *follower) end() {}
 
 // Publication is a value that a process keeps at a key, under a lease of LeaseTTL. Unlike a registration it logs only
 // failures. If another process puts the key, the key belongs to that process's lease until the next Set.

@@ -2,11 +2,20 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/stats"
+)
+
+// Why watches and registrations begin again.
+var (
+	errLost   = errors.New("etcd has lost its data")
+	errBroken = errors.New("a connection to etcd broke")
 )
 
 // position is the progress of etcd: within one cluster, the revision and the raft term never
@@ -124,3 +133,22 @@ func (r *Registry) answered(m mark, h *pb.ResponseHeader, rewritten bool) mark {
 	}
 	return after
 }
+
+// breaks counts the connections to etcd that have ended. It is a stats.Handler of gRPC.
+type breaks struct{ atomic.Uint64 }
+
+// HandleConn implements stats.Handler.
+func (b *breaks) HandleConn(_ context.Context, s stats.ConnStats) {
+	if _, ok := s.(*stats.ConnEnd); ok {
+		b.Add(1)
+	}
+}
+
+// HandleRPC implements stats.Handler.
+func (b *breaks) HandleRPC(context.Context, stats.RPCStats) {}
+
+// TagConn implements stats.Handler.
+func (b *breaks) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+// TagRPC implements stats.Handler.
+func (b *breaks) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	md "google.golang.org/grpc/metadata"
 
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/pursuit"
@@ -190,7 +193,10 @@ func (h *handle) keepRegistered(op context.Context, lease *keptLease, pause *ret
 // leases at once.
 func (h *handle) awaitBreak(ctx context.Context, revision int64, lease *keptLease, lost <-chan struct{}, pause *retry) error {
 	on, leave := h.r.ownWatches.join(ctx)
-	opened := h.r.open(on, h.key, clientv3.WithRev(revision+1), clientv3.WithFilterPut())
+	opened := make(chan clientv3.WatchChan, 1)
+	h.r.tasks.Go(func() { // it blocks while etcd is unavailable
+		opened <- h.r.client.Watch(on, h.key, clientv3.WithRev(revision+1), clientv3.WithFilterPut())
+	})
 	var events clientv3.WatchChan
 	for {
 		select {
@@ -205,7 +211,7 @@ func (h *handle) awaitBreak(ctx context.Context, revision int64, lease *keptLeas
 			}
 			pause.reset()
 		case resp, ok := <-events:
-			if err := ended(&resp, ok); err != nil {
+			if err := endOf(&resp, ok); err != nil {
 				leave()
 				return err
 			}
@@ -218,6 +224,29 @@ func (h *handle) awaitBreak(ctx context.Context, revision int64, lease *keptLeas
 			return errLost
 		}
 	}
+}
+
+// endOf returns why a watch has ended. nil means that it goes on.
+func endOf(resp *clientv3.WatchResponse, ok bool) error {
+	if err := resp.Err(); err != nil || ok {
+		return err
+	}
+	return errors.New("watch ended")
+}
+
+// streams are the gRPC streams for watches of etcd's client. Watches share a stream if their contexts have the same metadata.
+type streams struct{ current atomic.Uint64 } // number of the stream that watches join
+
+// streamKey is the metadata key that separates streams. etcd ignores it.
+const streamKey = "remora-stream"
+
+// join returns the context for a watch on the current stream. leave makes later watches use another stream: a stream keeps the
+// token with which it began, and etcd refuses new watches on it once that token is invalid.
+func (s *streams) join(ctx context.Context) (on context.Context, leave func()) {
+	n := s.current.Load()
+	ctx = md.AppendToOutgoingContext(ctx, streamKey, strconv.FormatUint(n, 10))
+	// A member of etcd that lost the others ends the watch, which would get no events.
+	return clientv3.WithRequireLeader(ctx), func() { s.current.CompareAndSwap(n, n+1) }
 }
 
 // Leave implements pursuit.Registrant: the lease is kept alive.

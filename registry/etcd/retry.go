@@ -15,32 +15,15 @@ const (
 type retry struct{ next time.Duration }
 
 // wait pauses, longer each time, and reports whether ctx is still alive.
-func (b *retry) wait(ctx context.Context) bool {
+func (b *retry) wait(ctx context.Context) bool { return sleep(ctx, b.duration()) }
+
+// duration returns the next pause, longer each time.
+func (b *retry) duration() time.Duration {
 	b.next = min(max(2*b.next, minRetry), maxRetry)
-	return sleep(ctx, jitter(b.next))
+	return jitter(b.next)
 }
 
 func (b *retry) reset() { b.next = 0 }
-
-// restarts runs a watch until ctx ends. A pause follows each run, longer each time unless the watch has worked for a
-// while. say is called before a pause.
-func restarts(ctx context.Context, watch func() error, say func(reason error)) {
-	var pause retry
-	for {
-		began := time.Now()
-		err := watch()
-		if ctx.Err() != nil {
-			return
-		}
-		if time.Since(began) > maxRetry+requestTimeout {
-			pause.reset()
-		}
-		say(err)
-		if !pause.wait(ctx) {
-			return
-		}
-	}
-}
 
 // jitter returns a time between half of d and d, so that many sidecars that lost the same etcd
 // do not come back at the same moment.

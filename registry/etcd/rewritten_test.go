@@ -21,25 +21,25 @@ func TestRewrittenMaxEndpoints(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := &Registry{log: slog.New(slog.DiscardHandler), contact: registry.NewContact()}
 			r.position.init()
-			w := &watch{r: r, prefix: "/s/", view: newView(1, 1), bad: make(map[string]struct{})}
+			s := &service{r: r, prefix: "/s/", view: newView(1, 1), bad: make(map[string]struct{})}
 			all := make([]*mvccpb.KeyValue, listed)
 			for i := range all {
 				all[i] = &mvccpb.KeyValue{Key: key(i), Value: value, ModRevision: int64(i + 1)}
 			}
 			last := registry.MaxEndpoints
-			w.listed(r.position.mark(), &clientv3.GetResponse{Header: &pb.ResponseHeader{Revision: int64(listed)}, Kvs: all})
+			after := s.listed(r.position.mark(), mark{}, &clientv3.GetResponse{Header: &pb.ResponseHeader{Revision: int64(listed)}, Kvs: all})
 			if listed == last {
 				all = append(all, &mvccpb.KeyValue{Key: key(last), Value: value, ModRevision: int64(last + 1)})
-				w.apply(&clientv3.WatchResponse{Header: pb.ResponseHeader{Revision: int64(last + 1)}, Events: []*clientv3.Event{
+				s.changed(&pb.WatchResponse{Header: &pb.ResponseHeader{Revision: int64(last + 1)}, Events: []*mvccpb.Event{
 					{Type: mvccpb.PUT, Kv: all[last]},
 				}})
 			}
-			w.apply(&clientv3.WatchResponse{Header: pb.ResponseHeader{Revision: int64(last + 2)}, Events: []*clientv3.Event{
+			s.changed(&pb.WatchResponse{Header: &pb.ResponseHeader{Revision: int64(last + 2)}, Events: []*mvccpb.Event{
 				{Type: mvccpb.DELETE, Kv: &mvccpb.KeyValue{Key: key(0), ModRevision: int64(last + 2)}},
 			}})
-			w.listed(r.position.mark(), &clientv3.GetResponse{Header: &pb.ResponseHeader{Revision: int64(last + 2)}, Kvs: all[1:]})
-			if n := r.Stats().DataLosses; n != 0 || len(w.view.live) != registry.MaxEndpoints {
-				t.Errorf("%d losses of data, %d endpoints", n, len(w.view.live))
+			s.listed(r.position.mark(), after, &clientv3.GetResponse{Header: &pb.ResponseHeader{Revision: int64(last + 2)}, Kvs: all[1:]})
+			if n := r.Stats().DataLosses; n != 0 || len(s.view.live) != registry.MaxEndpoints {
+				t.Errorf("%d losses of data, %d endpoints", n, len(s.view.live))
 			}
 		})
 	}

@@ -2,273 +2,256 @@ package etcd
 
 import (
 	"context"
-	"errors"
-	"slices"
+	"fmt"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/remora-proxy/remora/registry"
-	"github.com/remora-proxy/remora/registry/dns"
 )
 
-// Watch implements registry.Watcher. The first snapshot comes with the first response of etcd,
-// or from the cache if etcd does not respond within a second and the cache has the service. A
-// service without endpoints has an empty snapshot. notify is not called after Close.
-func (r *Registry) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
-	return r.resolved.Watch(service, notify)
+// subject is what a watch keeps up to date: a service, or the value of a key. Its methods are called on the goroutine of watches.
+type subject interface {
+	// unlisted is called while there is no list: once the watch waits for its turn, when it asked for that, and after a list has
+	// failed. wake is when it is to be called again at the latest; zero means never.
+	unlisted(now time.Time, hasFailed bool) (wake time.Time)
+
+	// listed takes the keys, which a request at m has read. last is what it returned for the list before, or the zero mark. The
+	// result is the mark after the response.
+	listed(m, last mark, resp *clientv3.GetResponse) (after mark)
+
+	changed(resp *pb.WatchResponse) // takes what has changed since
+
+	// settle delivers what follows from the list and the changes. wake is when it is to be called again at the latest; zero means
+	// never.
+	settle(now time.Time) (wake time.Time)
+
+	end()
 }
 
-// Known returns what the running watches know of host names.
-func (r *Registry) Known() dns.Known { return r.resolved.Known() }
+// watchState is what a watch does.
+//
+//	pausing ──▶ queued ──▶ listing ──▶ opening ──▶ following
+//	   ▲                      └───────────┴────────────┘
+//
+// Every state leads to ended.
+type watchState uint8
 
-// keys is the Registry as a watcher of the registered addresses, which may have host names.
-type keys struct{ r *Registry }
+const (
+	pausing   watchState = iota // it waits before it lists again
+	queued                      // it waits for its turn to list
+	listing                     // a request lists its keys
+	opening                     // etcd is asked for changes since the list
+	following                   // etcd sends changes
+	ended
 
-func (k keys) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
-	r := k.r
-	ctx, cancel := context.WithCancel(r.tasks.Context())
-	w := &watch{
-		r:       r,
-		ctx:     ctx,
-		service: service,
-		prefix:  r.servicePrefix(service),
-		notify:  notify,
-		view:    newView(r.opt.LeaseTTL, r.opt.Grace),
-		count:   registry.NewCount(&r.tally),
-	}
-	if !r.tasks.Go(w.run) {
-		cancel()
-	}
-	return cancel
+	numWatchStates = iota
+)
+
+var watchEdges = [numWatchStates][numWatchStates]bool{
+	pausing:   {queued: true, ended: true},
+	queued:    {listing: true, ended: true},
+	listing:   {opening: true, pausing: true, ended: true},
+	opening:   {following: true, pausing: true, ended: true},
+	following: {pausing: true, ended: true},
 }
 
-// watch follows one service for one caller. The goroutine of run owns all fields.
+// watch follows keys of etcd for one caller: it lists them, has etcd send changes, and lists them again when it breaks. The
+// goroutine of watches owns all fields without another remark.
 type watch struct {
-	r       *Registry
-	ctx     context.Context // ends with stop and with the Registry
-	service string
-	prefix  string
-	notify  func(*registry.Snapshot)
+	of       *watches
+	ctx      context.Context // ends with stop and with the Registry
+	subject  subject
+	key, end string // the keys from key to before end; an empty end means key alone
 
-	view  *view
-	last  *registry.Snapshot  // the last delivered snapshot; nil means none
-	at    mark                // mark of the last list; the zero mark means none
-	pos   position            // position of the content of view
-	seen  int64               // revision up to which view is complete, unless it is full; never above that of pos
-	full  bool                // since the last list, a key did not fit into view
-	bad   map[string]struct{} // keys with a value that can't be used, at most maxBad; nil means none
-	count *registry.Count
+	// Guarded by of.mu.
+	isDue   bool     // it is in of.due
+	outcome *outcome // of the list; nil once it was taken
 
-	breaks uint64 // connections to etcd that had ended before the last list
+	state  watchState
+	wake   time.Time   // when there is something to do without an event; zero means never
+	timer  *time.Timer // makes the watch due; nil before the first need
+	pause  retry       // before the next list
+	began  time.Time   // when the last list began
+	at     mark        // after the last list; the zero mark means none
+	from   int64       // first revision after the last list
+	breaks uint64      // connections to etcd that had ended before the last list
+	feed   *feed       // that the watch opens on, or follows; nil in the other states
+	number int64       // by which etcd knows it, while it follows
 }
 
-var errLost = errors.New("etcd has lost its data")
-
-// maxBad limits the keys with bad values that are counted and logged.
-const maxBad = 1024
-
-func (w *watch) run() {
-	defer w.count.End()
-	cached, ok := w.loadCache()
-	timeout := requestTimeout
-	if ok {
-		timeout = coldWait
-	}
-	restarts(w.ctx, func() error {
-		err := w.list(timeout)
-		timeout = requestTimeout
-		if err == nil {
-			err = w.follow()
-		} else if ok && w.last == nil {
-			w.deliver(cached)
-		}
-		return err
-	}, func(err error) { w.r.log.Debug("watch of a service restarts", "service", w.service, "reason", err) })
+// outcome is the result of a list.
+type outcome struct {
+	breaks uint64 // connections to etcd that had ended before
+	at     mark   // before
+	resp   *clientv3.GetResponse
+	err    error
 }
 
-func (w *watch) loadCache() (*registry.Snapshot, bool) {
-	rec, ok := w.r.cache.Load(w.service)
-	if !ok || rec.Origin != w.r.origin {
-		return nil, false
+func (w *watch) become(next watchState) {
+	if !watchEdges[w.state][next] {
+		panic(fmt.Sprintf("registry/etcd: watch in state %d can't become %d", w.state, next))
 	}
-	w.pos = position{cluster: rec.Cluster, term: rec.Term, revision: rec.Revision}
-	w.view.current = rec.Endpoints
-	return registry.NewSnapshot(w.service, registry.SourceCache, rec.Changed, slices.Clone(rec.Endpoints)), true
+	w.state = next
 }
 
-func (w *watch) list(timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(w.ctx, timeout)
-	defer cancel()
-	client, err := w.r.await(ctx)
-	if err != nil {
-		return err
+// setDue has the goroutine of watches look at the watch.
+func (w *watch) setDue() {
+	w.of.mu.Lock()
+	defer w.of.mu.Unlock()
+	if w.isDue {
+		return
 	}
+	w.isDue = true
+	w.of.due = append(w.of.due, w)
 	select {
-	case w.r.lists <- struct{}{}:
-		defer func() { <-w.r.lists }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	w.breaks = w.r.breaks.Load()
-	m := w.r.position.mark()
-	resp, err := client.Get(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithLimit(2*registry.MaxEndpoints))
-	if err != nil {
-		return err
-	}
-	w.r.stats.lists.Add(1)
-	w.listed(m, resp)
-	return nil
-}
-
-func (w *watch) listed(m mark, resp *clientv3.GetResponse) {
-	live, full := make(map[string]entry, len(resp.Kvs)), resp.More
-	told := w.bad
-	w.bad = nil
-	for _, kv := range resp.Kvs {
-		e, ok := w.decode(kv, told)
-		switch {
-		case ok && len(live) < registry.MaxEndpoints:
-			live[string(kv.Key)] = e
-		case ok:
-			full = true
-		}
-	}
-	if full {
-		w.r.log.Warn("service has too many endpoints; some are ignored", "service", w.service, "limit", registry.MaxEndpoints)
-	}
-	after := w.r.answered(m, resp.Header, m.epoch == w.at.epoch && w.rewritten(live))
-	lost := after.epoch != w.at.epoch
-	if w.at.lost == nil { // the first list: only the cache has an earlier state
-		lost = positionOf(resp.Header).lostSince(w.pos)
-		if !lost && w.last == nil {
-			w.view.current = nil // etcd responds: the cache is not needed
-		}
-	}
-	w.at, w.pos, w.seen, w.full = after, positionOf(resp.Header), resp.Header.Revision, full
-	w.view.replace(live, lost, time.Now())
-}
-
-// rewritten reports whether live can't follow from the previous state: a key has a revision
-// that was seen before, but the key did not have it then. An etcd that lost its data may
-// already be past its former revision.
-func (w *watch) rewritten(live map[string]entry) bool {
-	for key, e := range live {
-		if e.revision > w.seen {
-			continue
-		}
-		before, known := w.view.live[key]
-		if known && before.revision != e.revision || !known && !w.full {
-			return true
-		}
-	}
-	return false
-}
-
-// follow delivers the result of list and each later change, until the watch breaks.
-func (w *watch) follow() error {
-	timer := time.NewTimer(time.Hour) // any time, until settle sets it
-	defer timer.Stop()
-	w.settle(timer)
-
-	return w.r.observe(w.ctx, &observation{
-		key: w.prefix, opts: []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithRev(w.pos.revision + 1), clientv3.WithProgressNotify()},
-		breaks: w.breaks, lost: w.at.lost, timer: timer.C, apply: w.apply, settle: func() { w.settle(timer) },
-	})
-}
-
-func ended(resp *clientv3.WatchResponse, ok bool) error {
-	if err := resp.Err(); err != nil || ok {
-		return err
-	}
-	return errors.New("watch ended")
-}
-
-func (w *watch) apply(resp *clientv3.WatchResponse) {
-	w.pos = positionOf(&resp.Header)
-	w.r.position.saw(w.at.epoch, w.pos)
-	for _, ev := range resp.Events {
-		w.seen = max(w.seen, ev.Kv.ModRevision)
-		key := string(ev.Kv.Key)
-		e, ok := entry{}, false
-		if ev.Type == mvccpb.PUT {
-			e, ok = w.decode(ev.Kv, w.bad)
-		}
-		_, known := w.view.live[key]
-		switch {
-		case !ok:
-			w.view.remove(key)
-			if ev.Type == mvccpb.DELETE {
-				delete(w.bad, key)
-			}
-		case known || len(w.view.live) < registry.MaxEndpoints:
-			w.view.put(key, e)
-		default:
-			w.full = true
-		}
+	case w.of.wake <- struct{}{}:
+	default:
 	}
 }
 
-// decode decodes one key. An invalid value is ignored and counted. It is logged unless the key is in told.
-func (w *watch) decode(kv *mvccpb.KeyValue, told map[string]struct{}) (entry, bool) {
-	key := string(kv.Key)
-	if nested(w.prefix, key) {
-		return entry{}, false
-	}
-	endpoint, err := decode(kv.Value, w.r.opt.Protocols)
-	if err == nil {
-		delete(w.bad, key)
-		return entry{endpoint: endpoint, revision: kv.ModRevision}, true
-	}
-	if len(w.bad) == maxBad {
-		return entry{}, false
-	}
-	if _, isTold := told[key]; !isTold {
-		w.r.log.Warn("value in etcd is invalid, ignored", "key", key, "error", err)
-	}
-	if w.bad == nil {
-		w.bad = make(map[string]struct{})
-	}
-	w.bad[key] = struct{}{}
-	return entry{}, false
+// list is a task: it lists the keys.
+func (w *watch) list() {
+	r := w.of.r
+	ctx, cancel := context.WithTimeout(w.ctx, requestTimeout)
+	defer cancel()
+	got := &outcome{breaks: r.breaks.Load(), at: r.position.mark()}
+	got.resp, got.err = r.client.Get(ctx, w.key, clientv3.WithRange(w.end), clientv3.WithLimit(2*registry.MaxEndpoints))
+	w.of.mu.Lock()
+	w.outcome = got
+	w.of.mu.Unlock()
+	w.setDue()
 }
 
-// settle delivers a snapshot if the endpoints have changed, and sets timer to the time when
-// they may change without an event.
-func (w *watch) settle(timer *time.Timer) {
+// take returns the outcome of a list that has come since the last look, or nil.
+func (w *watch) take() (got *outcome) {
+	w.of.mu.Lock()
+	defer w.of.mu.Unlock()
+	got, w.outcome = w.outcome, nil
+	return got
+}
+
+// look takes what is new, and does what it is time for.
+func (w *watch) look() {
+	got := w.take()
+	if got != nil {
+		w.of.listing--
+	}
 	now := time.Now()
-	changed, wake := w.view.settle(now)
-	w.count.Doubt(w.view.kept())
-	w.count.SetUnusable(len(w.bad))
-	if !wake.IsZero() {
-		timer.Reset(wake.Sub(now))
+	switch {
+	case w.state == ended:
+	case w.ctx.Err() != nil:
+		w.stop()
+	case got != nil:
+		w.listed(got, now)
+	case !w.wake.IsZero() && !now.Before(w.wake):
+		w.act(now)
 	}
-	fresh := w.last == nil || w.last.Source == registry.SourceCache && !w.view.holding()
-	if !changed && !fresh {
-		return
-	}
-	at := now
-	if !changed && w.last != nil {
-		at = w.last.Changed // the same endpoints, now confirmed by etcd
-	}
-	endpoints := w.view.current
-	w.deliver(registry.NewSnapshot(w.service, registry.SourceLive, at, endpoints))
-	w.r.cache.Store(registry.Record{
-		Service:   w.service,
-		Origin:    w.r.origin,
-		Cluster:   w.pos.cluster,
-		Term:      w.pos.term,
-		Revision:  w.pos.revision,
-		Changed:   at,
-		Endpoints: endpoints,
-	})
 }
 
-func (w *watch) deliver(s *registry.Snapshot) {
-	if w.ctx.Err() != nil {
+// act does what it is time for.
+func (w *watch) act(now time.Time) {
+	switch w.state {
+	case pausing:
+		w.of.running[w] = struct{}{}
+		w.become(queued)
+		w.of.enqueue(w)
+		w.sleep(w.subject.unlisted(now, false))
+	case queued, listing:
+		w.sleep(w.subject.unlisted(now, false))
+	default:
+		w.sleep(w.subject.settle(now))
+	}
+}
+
+// sleep makes the watch due at a time; zero means never.
+func (w *watch) sleep(until time.Time) {
+	w.wake = until
+	switch d := time.Until(until); {
+	case until.IsZero():
+		if w.timer != nil {
+			w.timer.Stop()
+		}
+	case w.timer == nil:
+		w.timer = time.AfterFunc(d, w.setDue)
+	default:
+		w.timer.Reset(d)
+	}
+}
+
+// listed takes the outcome of a list.
+func (w *watch) listed(got *outcome, now time.Time) {
+	if got.err != nil {
+		w.subject.unlisted(now, true)
+		w.restart(got.err)
 		return
 	}
-	w.last = s
-	w.notify(s)
+	w.at = w.subject.listed(got.at, w.at, got.resp)
+	w.breaks, w.from = got.breaks, got.resp.Header.Revision+1
+	w.become(opening)
+	w.sleep(w.subject.settle(now))
+	w.of.open(w)
+}
+
+// opened is called when etcd has confirmed the watch.
+func (w *watch) opened() {
+	// The server behind a new connection may be past the revision of the list, but without its data.
+	if w.of.r.breaks.Load() != w.breaks {
+		w.restart(errBroken)
+		return
+	}
+	w.become(following)
+}
+
+// changed takes a response of etcd to the watch.
+func (w *watch) changed(resp *pb.WatchResponse) {
+	w.of.r.position.saw(w.at.epoch, positionOf(resp.Header))
+	w.subject.changed(resp)
+	w.sleep(w.subject.settle(time.Now()))
+}
+
+// lose ends what the watch has of an etcd that has lost its data since, before an epoch.
+func (w *watch) lose(epoch uint64) {
+	if w.feed != nil && w.at.epoch != epoch {
+		w.restart(errLost)
+	}
+}
+
+// broke is called when etcd, or its connection, has ended the watch.
+func (w *watch) broke(reason error) {
+	w.feed = nil
+	w.restart(reason)
+}
+
+// restart lists again after a pause, which is longer each time unless the watch has worked for a while.
+func (w *watch) restart(reason error) {
+	w.leave()
+	now := time.Now()
+	if now.Sub(w.began) > maxRetry+requestTimeout {
+		w.pause.reset()
+	}
+	w.of.r.log.Debug("watch of keys restarts", "key", w.key, "reason", reason)
+	w.become(pausing)
+	w.sleep(now.Add(w.pause.duration()))
+}
+
+// leave leaves the stream.
+func (w *watch) leave() {
+	if f := w.feed; f != nil {
+		w.feed = nil
+		f.remove(w)
+	}
+}
+
+// stop ends the watch.
+func (w *watch) stop() {
+	if w.state == queued {
+		w.of.dequeue(w)
+	}
+	w.leave()
+	w.become(ended)
+	w.sleep(time.Time{})
+	delete(w.of.running, w)
+	w.subject.end()
 }

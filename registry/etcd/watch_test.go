@@ -199,6 +199,9 @@ func TestColdStart(t *testing.T) {
 	if snap.Source != registry.SourceCache || snap.Endpoints[0] != known.Endpoints[0] || !snap.Changed.Equal(known.Changed) {
 		t.Errorf("from the cache: %+v, stored: %+v", snap, known)
 	}
+	// The cache does not wait for the client, which needs a token of etcd first.
+	named := open(t, "http://"+addr, func(o *etcd.Options) { o.CacheDir, o.Username, o.Password = cache, "root", "secret" })
+	registrytest.Watch(t, named, "s").WaitAddrs("10.0.0.1:80")
 	// Another registry's cache is not used, nor is a damaged one.
 	strange := registrytest.Watch(t, open(t, "http://"+addr, func(o *etcd.Options) { o.CacheDir, o.Prefix = cache, "/elsewhere" }), "s")
 	damaged := t.TempDir()

@@ -1,0 +1,278 @@
+package etcd_test
+
+import (
+	"context"
+	"maps"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+
+	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/registrytest"
+)
+
+// scripted is an etcd without keys, whose streams of watches a test serves.
+type scripted struct {
+	pb.UnimplementedKVServer
+	pb.UnimplementedWatchServer
+	addr  string
+	serve func(stream int, s watchStream) error // streams are counted from 1
+
+	mu      sync.Mutex
+	streams int
+	lists   map[string]int // by service
+	lost    uint64         // times that etcd has lost its data
+}
+
+// startScripted starts an etcd that ends with the test.
+func startScripted(t *testing.T, serve func(stream int, s watchStream) error) *scripted {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &scripted{addr: l.Addr().String(), serve: serve, lists: make(map[string]int)}
+	server := grpc.NewServer()
+	pb.RegisterKVServer(server, e)
+	pb.RegisterWatchServer(server, e)
+	var tasks sync.WaitGroup
+	tasks.Go(func() { _ = server.Serve(l) })
+	t.Cleanup(func() {
+		server.Stop()
+		tasks.Wait()
+	})
+	return e
+}
+
+// header is the same in all responses.
+func header() *pb.ResponseHeader {
+	return &pb.ResponseHeader{ClusterId: 1, MemberId: 1, RaftTerm: 1, Revision: 1}
+}
+
+// Range implements pb.KVServer.
+func (e *scripted) Range(_ context.Context, req *pb.RangeRequest) (*pb.RangeResponse, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lists[serviceOf(req.Key)]++
+	head := header()
+	head.ClusterId += e.lost
+	return &pb.RangeResponse{Header: head}, nil
+}
+
+// serviceOf returns the service whose keys begin with this. The probe asks for none.
+func serviceOf(key []byte) string { return strings.Trim(strings.TrimPrefix(string(key), prefix), "/") }
+
+// Watch implements pb.WatchServer.
+func (e *scripted) Watch(s pb.Watch_WatchServer) error {
+	e.mu.Lock()
+	e.streams++
+	n := e.streams
+	e.mu.Unlock()
+	return e.serve(n, watchStream{s})
+}
+
+// expect checks how many streams there were, and how often each service was listed.
+func (e *scripted) expect(t *testing.T, streams int, lists map[string]int) {
+	t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.lists, "") // of the probe
+	if e.streams != streams || !maps.Equal(e.lists, lists) {
+		t.Errorf("%d streams, lists %v; want %d, %v", e.streams, e.lists, streams, lists)
+	}
+}
+
+// watchStream is the server's end of a stream of watches.
+type watchStream struct{ pb.Watch_WatchServer }
+
+// asked receives the next request to open a watch, and returns its service.
+func (s watchStream) asked() (service string, err error) {
+	for {
+		req, err := s.Recv()
+		if err != nil {
+			return "", err
+		}
+		if create := req.GetCreateRequest(); create != nil {
+			return serviceOf(create.Key), nil
+		}
+	}
+}
+
+// confirm confirms a watch.
+func (s watchStream) confirm(number int64) error {
+	return s.Send(&pb.WatchResponse{Header: header(), WatchId: number, Created: true})
+}
+
+// put sends an event to a watch: a service has an endpoint.
+func (s watchStream) put(number int64, service, addr string) error {
+	return s.Send(&pb.WatchResponse{Header: header(), WatchId: number, Events: []*mvccpb.Event{{
+		Type: mvccpb.PUT, Kv: &mvccpb.KeyValue{Key: []byte(prefix + "/" + service + "/n"), Value: []byte(`{"Addr":"` + addr + `"}`), ModRevision: 2},
+	}}})
+}
+
+// confirmAll confirms each watch, and sends an endpoint to it, until the end of the stream.
+func (s watchStream) confirmAll(addr string) error {
+	for number := int64(0); ; number++ {
+		service, err := s.asked()
+		if err == nil {
+			err = s.confirm(number)
+		}
+		if err == nil {
+			err = s.put(number, service, addr)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// TestRefusedWatch: a refused watch opens on another stream, with a new token, and lists again. The watches that are open stay
+// on theirs, and those that were to follow lose nothing.
+func TestRefusedWatch(t *testing.T) {
+	listed := make(chan struct{}) // closed when all services are listed
+	others := make(chan struct{}) // closed when the other watches follow
+	e := startScripted(t, func(stream int, s watchStream) error {
+		if stream > 1 {
+			return s.confirmAll("10.0.0.2:80")
+		}
+		if _, err := s.asked(); err != nil {
+			return err
+		}
+		if err := s.confirm(5); err != nil {
+			return err
+		}
+		if _, err := s.asked(); err != nil {
+			return err
+		}
+		<-listed
+		if err := s.Send(&pb.WatchResponse{
+			Header: header(), WatchId: -1, Created: true, Canceled: true, CancelReason: rpctypes.ErrInvalidAuthToken.Error(),
+		}); err != nil {
+			return err
+		}
+		<-others
+		if err := s.put(5, "first", "10.0.0.1:80"); err != nil {
+			return err
+		}
+		_, err := s.asked()
+		return err
+	})
+	r := open(t, e.addr, nil)
+	first := registrytest.Watch(t, r, "first")
+	first.WaitAddrs()
+	refused := registrytest.Watch(t, r, "refused")
+	refused.WaitAddrs()
+	next := registrytest.Watch(t, r, "next")
+	next.WaitAddrs()
+	close(listed)
+	next.WaitAddrs("10.0.0.2:80")
+	refused.WaitAddrs("10.0.0.2:80")
+	close(others)
+	first.WaitAddrs("10.0.0.1:80")
+	e.expect(t, 2, map[string]int{"first": 1, "refused": 2, "next": 1})
+}
+
+// TestStreamEnds: when a stream ends, or confirms no watch any more, all its watches list again and open on another.
+func TestStreamEnds(t *testing.T) {
+	for name, end := range map[string]func(s watchStream) error{
+		"error":  func(watchStream) error { return rpctypes.ErrGRPCNoLeader },
+		"silent": func(s watchStream) error { <-s.Context().Done(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := startScripted(t, func(stream int, s watchStream) error {
+				if stream > 1 {
+					return s.confirmAll("10.0.0.1:80")
+				}
+				for number := range int64(2) {
+					if _, err := s.asked(); err != nil {
+						return err
+					}
+					if err := s.confirm(number); err != nil {
+						return err
+					}
+				}
+				if _, err := s.asked(); err != nil {
+					return err
+				}
+				return end(s)
+			})
+			r := open(t, e.addr, nil)
+			var all []*registrytest.Sink
+			for _, service := range []string{"a", "b", "c"} {
+				all = append(all, registrytest.Watch(t, r, service))
+			}
+			for _, sink := range all {
+				sink.WaitAddrs("10.0.0.1:80")
+			}
+			e.expect(t, 2, map[string]int{"a": 2, "b": 2, "c": 2})
+		})
+	}
+}
+
+// TestLostData: when a response shows that etcd has lost its data, all watches list again, even if their stream goes on.
+func TestLostData(t *testing.T) {
+	e := startScripted(t, func(_ int, s watchStream) error { return s.confirmAll("10.0.0.1:80") })
+	r := open(t, e.addr, brief)
+	first, second := registrytest.Watch(t, r, "first"), registrytest.Watch(t, r, "second")
+	first.WaitAddrs("10.0.0.1:80")
+	second.WaitAddrs("10.0.0.1:80")
+	e.mu.Lock()
+	e.lost++
+	e.mu.Unlock()
+	for _, service := range []string{"first", "second"} {
+		eventually.True(t, "another list of "+service, func() bool {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			return e.lists[service] > 1
+		})
+	}
+	if n := r.Stats().DataLosses; n != 1 {
+		t.Errorf("%d losses of data", n)
+	}
+}
+
+// TestStopWhileOpening: etcd is told to forget a watch that has stopped before etcd confirmed it.
+func TestStopWhileOpening(t *testing.T) {
+	asked, stopped, forgotten := make(chan struct{}), make(chan struct{}), make(chan int64, 1)
+	e := startScripted(t, func(_ int, s watchStream) error {
+		if _, err := s.asked(); err != nil {
+			return err
+		}
+		if err := s.confirm(1); err != nil {
+			return err
+		}
+		if _, err := s.asked(); err != nil {
+			return err
+		}
+		close(asked)
+		<-stopped
+		if err := s.confirm(2); err != nil {
+			return err
+		}
+		for {
+			req, err := s.Recv()
+			if err != nil {
+				return err
+			}
+			if cancel := req.GetCancelRequest(); cancel != nil {
+				forgotten <- cancel.WatchId
+			}
+		}
+	})
+	r := open(t, e.addr, nil)
+	registrytest.Watch(t, r, "stays").WaitAddrs()
+	stop := r.Watch("stops", func(*registry.Snapshot) {})
+	<-asked
+	stop()
+	close(stopped)
+	if number := <-forgotten; number != 2 {
+		t.Errorf("watch %d was forgotten, want 2", number)
+	}
+}
