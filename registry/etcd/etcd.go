@@ -290,13 +290,13 @@ func (r *Registry) Condition() registry.Condition {
 func (r *Registry) fail(err error) {
 	err = r.reason.explain(err)
 	if code := codeOf(err); r.contact.Fail(code, err) {
-		r.log.Warn("etcd does not answer; the last known endpoints stay in use", "code", code, "error", err)
+		r.log.Warn("etcd does not respond; the last known endpoints stay in use", "code", code, "error", err)
 	}
 }
 
 // succeed notes a response, and logs a change.
 func (r *Registry) succeed() {
 	if !r.contact.Succeed().Up {
-		r.log.Info("etcd answers")
+		r.log.Info("etcd responds")
 	}
 }

@@ -129,7 +129,7 @@ func (f *follower) run() {
 // fail notes that the API server does not respond as it should, and logs a change.
 func (f *follower) fail(err error) {
 	if code := codeOf(err); f.contact.Fail(code, err) {
-		f.r.log.Warn("the Kubernetes API does not answer as it should; the last known endpoints stay in use",
+		f.r.log.Warn("the Kubernetes API does not respond as it should; the last known endpoints stay in use",
 			"namespace", f.namespace, "code", code, "error", err)
 	}
 }
@@ -137,7 +137,7 @@ func (f *follower) fail(err error) {
 // succeed notes that a watch has begun, and logs a change.
 func (f *follower) succeed() {
 	if f.contact.Succeed().Err != nil {
-		f.r.log.Info("the Kubernetes API answers again", "namespace", f.namespace)
+		f.r.log.Info("the Kubernetes API responds again", "namespace", f.namespace)
 	}
 }
 
