@@ -3,6 +3,7 @@ package sidecar
 import (
 	"cmp"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/bindaddr"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/registry/reach"
@@ -22,7 +24,7 @@ type reaches struct {
 	rules map[string]*reach.Rule        // by the registry's name
 	cfg   atomic.Pointer[config.Config] // in use
 	next  atomic.Pointer[config.Config] // of a reload that is not done; it has the new services
-	host  hostAddrs
+	host  host
 }
 
 // start makes the rules.
@@ -36,8 +38,9 @@ func (r *reaches) start(cfg *config.Config, log *slog.Logger) {
 	}
 }
 
-// settle ends a reload, whose outcome is that cfg is in use. All endpoints are judged by cfg.
-func (r *reaches) settle(cfg *config.Config) {
+// settle ends a start or a reload, whose outcome is that cfg is in use, with the sockets of bound. All endpoints are judged by these.
+func (r *reaches) settle(cfg *config.Config, bound boundNames) {
+	r.host.bound.Store(&bound)
 	r.cfg.Store(cfg)
 	r.next.Store(nil)
 	for _, rule := range r.rules {
@@ -52,27 +55,60 @@ func (r *reaches) own(service string, at netip.AddrPort) reach.Reason {
 		cfg = next
 	}
 	switch {
-	case cfg.IsAdmin(at, r.host.has):
+	case cfg.IsAdmin(at, &r.host):
 		return reach.Admin
-	case cfg.ComesBack(service, at, r.host.has):
+	case cfg.ComesBack(service, at, &r.host):
 		return reach.Loop
 	}
 	return ""
 }
 
-// hostAddrs knows the addresses of this host's interfaces.
-type hostAddrs struct {
+// boundNames are where sockets listen whose addresses in the configuration have host names, by these.
+type boundNames map[string]netip.AddrPort
+
+// add adds the first of the sockets at an address, which is the one at the address itself.
+func (b boundNames) add(address string, sockets []net.Listener) {
+	if _, isIP := bindaddr.Parse(address); isIP || len(sockets) == 0 {
+		return
+	}
+	if at, ok := bindaddr.Parse(sockets[0].Addr().String()); ok {
+		b[address] = at
+	}
+}
+
+// boundNames returns where the admin API, the listeners in use and further ones listen.
+func (s *Sidecar) boundNames(more ...*openListener) boundNames {
+	all := make(boundNames)
+	all.add(s.admin.address, s.admin.sockets)
+	for _, l := range append(slices.Collect(maps.Values(s.listeners.byName)), more...) {
+		all.add(l.address, l.sockets)
+	}
+	return all
+}
+
+// host is this host: the addresses of its interfaces, and where the sidecar listens. It is a config.Host.
+type host struct {
+	bound atomic.Pointer[boundNames]
+
 	mu    sync.Mutex
 	read  time.Time
 	addrs map[netip.Addr]bool
 }
 
+// Bound implements config.Host.
+func (h *host) Bound(address string) (at netip.AddrPort, ok bool) {
+	if names := h.bound.Load(); names != nil {
+		at, ok = (*names)[address]
+	}
+	return at, ok
+}
+
 // hostAddrsAge is how long the addresses count. A registry may have many endpoints about which it is asked.
 const hostAddrsAge = time.Second
 
-// has reports whether an address is one of this host's. It is false if the system does not say: systemd does not without AF_NETLINK in
+// IsOwn implements config.Host. It is false if the system does not say: systemd does not without AF_NETLINK in
 // RestrictAddressFamilies.
-func (h *hostAddrs) has(addr netip.Addr) bool {
+func (h *host) IsOwn(addr netip.Addr) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if now := time.Now(); now.Sub(h.read) > hostAddrsAge {

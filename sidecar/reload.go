@@ -286,7 +286,7 @@ func endpointsKnown(ended context.Context, g *proxy.Generation) error {
 
 // abandon undoes the steps before commit.
 func (c *change) abandon() {
-	c.s.discovery.reach.settle(c.s.cfg)
+	c.s.discovery.reach.settle(c.s.cfg, c.s.boundNames())
 	c.identities.closeExcept(c.s.identities)
 	if c.access != c.s.access.writer.Load() {
 		_ = closeAccessLog(c.access)
@@ -320,7 +320,7 @@ func (c *change) commit() {
 	s.identities = c.identities
 	s.mu.Unlock()
 	s.access.use(c.access, &c.cfg.AccessLog)
-	s.discovery.reach.settle(c.cfg) // before the new listeners accept
+	s.discovery.reach.settle(c.cfg, s.boundNames(c.opened...)) // before the new listeners accept
 	closed := c.updateListeners()
 	s.reactor.Trust().Recheck() // after the listeners, which say what peers may connect
 	c.updateSources()

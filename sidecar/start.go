@@ -155,7 +155,11 @@ func (s *starting) bindIf(now bool) func() error {
 		if !now {
 			return nil
 		}
-		return s.listeners.bindAll(s.cfg, s.inherited.sockets)
+		if err := s.listeners.bindAll(s.cfg, s.inherited.sockets); err != nil {
+			return err
+		}
+		s.discovery.reach.settle(s.cfg, s.boundNames())
+		return nil
 	}
 }
 
@@ -270,6 +274,7 @@ func (s *starting) openAdmin() error {
 	if err := s.admin.bind(s.inherited.sockets); err != nil {
 		return err
 	}
+	s.discovery.reach.settle(s.cfg, s.boundNames()) // before the first endpoint is judged
 	if s.inherited.predecessor == nil {
 		s.admin.serve()
 	}

@@ -118,31 +118,41 @@ func (c *Config) leadsTo(l *Listener) (services []string) {
 	return services
 }
 
+// Host is what only the process knows of the host that it runs on.
+type Host interface {
+	// IsOwn reports whether an address is one of the host.
+	IsOwn(addr netip.Addr) bool
+
+	// Bound returns where the process listens for an address with a host name, as DNS had it when the socket was bound. ok is
+	// false if there is no such socket.
+	Bound(address string) (at netip.AddrPort, ok bool)
+}
+
 // ComesBack reports whether a connection to an endpoint of a service arrives at a listener whose requests go to that service.
-// isOwn reports whether an address is one of this host.
-func (c *Config) ComesBack(service string, at netip.AddrPort, isOwn func(netip.Addr) bool) bool {
+func (c *Config) ComesBack(service string, at netip.AddrPort, on Host) bool {
 	for i := range c.Listeners {
 		l := &c.Listeners[i]
-		if bound, ok := bindaddr.Parse(l.Address); !ok || !bindaddr.Covers(bound, at) {
+		if !arrives(at, l.Address, on) {
 			continue // without more work: most endpoints have another port
 		}
 		reached := map[string]bool{}
-		if c.follow(l, reached); reached[service] && arrives(at, l.Address, isOwn) {
+		if c.follow(l, reached); reached[service] {
 			return true
 		}
 	}
 	return false
 }
 
-// IsAdmin reports whether a connection to an address arrives at the admin API. isOwn is as for ComesBack.
-func (c *Config) IsAdmin(at netip.AddrPort, isOwn func(netip.Addr) bool) bool {
-	return arrives(at, c.Admin.Address, isOwn)
-}
+// IsAdmin reports whether a connection to an address arrives at the admin API.
+func (c *Config) IsAdmin(at netip.AddrPort, on Host) bool { return arrives(at, c.Admin.Address, on) }
 
-// arrives reports whether a connection to an address arrives at a listener that is bound to bound.
-func arrives(at netip.AddrPort, bound string, isOwn func(netip.Addr) bool) bool {
-	of, ok := bindaddr.Parse(bound)
-	return ok && bindaddr.Covers(of, at) && (of.Addr() == at.Addr() || at.Addr().IsLoopback() || isOwn(at.Addr()))
+// arrives reports whether a connection to an address arrives at a listener with an address of the configuration.
+func arrives(at netip.AddrPort, address string, on Host) bool {
+	of, ok := bindaddr.Parse(address)
+	if !ok {
+		of, ok = on.Bound(address)
+	}
+	return ok && bindaddr.Covers(of, at) && (of.Addr() == at.Addr() || at.Addr().IsLoopback() || on.IsOwn(at.Addr()))
 }
 
 // arrivesAt reports whether a connection from this host to addr surely arrives at a listener
