@@ -53,7 +53,22 @@ const (
 	// deviations is how many standard deviations a difference must be from chance. A guard looks every few seconds, for
 	// hours, so that two or three would stop roll-outs that do no harm.
 	deviations = 4
+
+	// maxCompared bounds the services that are compared, and maxName the bytes of their names. Whoever may write statuses
+	// must not fill the memory of the sidecar that compares. Services past these bounds are not compared.
+	maxCompared = 10_000
+	maxName     = 256
 )
+
+// Comparison sums what each service did on the sidecars that run the candidate of a head, and on those that run its stable
+// revision.
+type Comparison struct {
+	head     *Head
+	services map[string]*sides
+}
+
+// sides are the two sides of one service.
+type sides struct{ with, without side }
 
 // side is what one service did on the sidecars with the candidate, or on the sidecars without it.
 type side struct {
@@ -69,37 +84,48 @@ func (s *side) add(svc *Service) {
 	s.latencies.add(svc.Latency)
 }
 
-// Judge compares the sidecars that run the candidate of h with those that run its stable revision. It returns why the
-// roll-out must be taken back, or "".
-func (g *Guard) Judge(h *Head, all []Status) (why string) {
-	with, without := map[string]*side{}, map[string]*side{}
-	for i := range all {
-		sides := without
-		switch st := &all[i]; {
-		case !st.Change.Equal(h.Change.At): // of another time
-			continue
-		case st.Revision == h.Candidate:
-			sides = with
-		case st.Revision != h.Stable:
-			continue
-		}
-		for name, svc := range all[i].Services {
-			if sides[name] == nil {
-				sides[name] = new(side)
-			}
-			sides[name].add(&svc)
+// Compare returns the Comparison for the roll-out of a head, to which no status was added yet.
+func Compare(h *Head) *Comparison { return &Comparison{head: h, services: map[string]*sides{}} }
+
+// Add adds a status, which stays the caller's. A status of another time, or with another revision, changes nothing.
+func (c *Comparison) Add(st *Status) {
+	if !st.Change.Equal(c.head.Change.At) || st.Revision != c.head.Candidate && st.Revision != c.head.Stable {
+		return
+	}
+	for name, svc := range st.Services {
+		of := c.of(name)
+		switch {
+		case of == nil:
+		case st.Revision == c.head.Candidate:
+			of.with.add(&svc)
+		default:
+			of.without.add(&svc)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(with)) {
-		on, others := with[name], without[name]
+}
+
+// of returns the sides of a service; nil means that it is not compared.
+func (c *Comparison) of(name string) *sides {
+	of := c.services[name]
+	if of == nil && len(c.services) < maxCompared && len(name) <= maxName {
+		of = new(sides)
+		c.services[name] = of
+	}
+	return of
+}
+
+// Judge returns why the roll-out must be taken back, or "".
+func (g *Guard) Judge(c *Comparison) (why string) {
+	for _, name := range slices.Sorted(maps.Keys(c.services)) {
+		on, others := &c.services[name].with, &c.services[name].without
 		switch {
-		case others == nil:
+		case on.sidecars == 0 || others.sidecars == 0:
 		case g.exceeded(on, others):
 			return fmt.Sprintf("service %s: p%s is %s on %d sidecars with revision %d, and %s on %d without; the guard is %s", name,
-				strconv.FormatFloat(g.Percentile, 'f', -1, 64), g.of(on), on.sidecars, h.Candidate, g.of(others), others.sidecars, g)
+				strconv.FormatFloat(g.Percentile, 'f', -1, 64), g.of(on), on.sidecars, c.head.Candidate, g.of(others), others.sidecars, g)
 		case failsMore(on, others):
 			return fmt.Sprintf("service %s: %.1f%% of requests fail on %d sidecars with revision %d, and %.1f%% on %d without", name,
-				100*on.failed/on.requests, on.sidecars, h.Candidate, 100*others.failed/others.requests, others.sidecars)
+				100*on.failed/on.requests, on.sidecars, c.head.Candidate, 100*others.failed/others.requests, others.sidecars)
 		}
 	}
 	return ""

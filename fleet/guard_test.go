@@ -51,6 +51,15 @@ func (s *simulated) statuses() (all []Status) {
 	return all
 }
 
+// judge compares statuses.
+func judge(g *Guard, h *Head, all []Status) (why string) {
+	c := Compare(h)
+	for i := range all {
+		c.Add(&all[i])
+	}
+	return g.Judge(c)
+}
+
 func mustGuard(t *testing.T, text string) *Guard {
 	t.Helper()
 	g, err := ParseGuard(text)
@@ -69,7 +78,7 @@ func TestGuardStops(t *testing.T) {
 			why := ""
 			for ; why == "" && looks < 60; looks++ {
 				s.serve(500)
-				why = g.Judge(&s.head, s.statuses())
+				why = judge(g, &s.head, s.statuses())
 			}
 			if !strings.Contains(why, "service app: p99 is ") || !strings.Contains(why, "on 6 sidecars with revision 2") || !strings.Contains(why, "on 24 without") {
 				t.Errorf("%gx, seed %d: after %d looks: %q", slow, seed, looks, why)
@@ -85,7 +94,7 @@ func TestGuardLetsPass(t *testing.T) {
 			s, g := simulate(t, 30, "20%", slow, seed), mustGuard(t, "p99 <= 1x")
 			for look := range 200 {
 				s.serve(50)
-				if why := g.Judge(&s.head, s.statuses()); why != "" {
+				if why := judge(g, &s.head, s.statuses()); why != "" {
 					t.Errorf("%gx, seed %d, look %d: %s", slow, seed, look, why)
 					break
 				}
@@ -98,12 +107,12 @@ func TestGuardLetsPass(t *testing.T) {
 func TestGuardCompares(t *testing.T) {
 	s, g := simulate(t, 30, "20%", 10, 1), mustGuard(t, "p99 <= 1.05x")
 	s.serve(500)
-	judge := func(change func(*Status)) string {
+	judged := func(change func(*Status)) string {
 		all := s.statuses()
 		for i := range all {
 			change(&all[i])
 		}
-		return g.Judge(&s.head, all)
+		return judge(g, &s.head, all)
 	}
 	isNew := func(st *Status) bool { return st.Revision == 2 }
 	for name, c := range map[string]struct {
@@ -130,9 +139,37 @@ func TestGuardCompares(t *testing.T) {
 		"many buckets":  {func(st *Status) { st.Services = map[string]Service{"app": {Latency: make(Latency, 5000)}} }, false},
 		"only the last": {func(st *Status) { st.Services = map[string]Service{"app": {Latency: lastOnly()}} }, false},
 	} {
-		if why := judge(c.change); (why != "") != c.stops {
+		if why := judged(c.change); (why != "") != c.stops {
 			t.Errorf("%s: %q", name, why)
 		}
+	}
+}
+
+// TestComparisonIsBounded: statuses with ever other services make no more sides than the bound, and none for long names. The
+// services that came before are compared on.
+func TestComparisonIsBounded(t *testing.T) {
+	s, g := simulate(t, 30, "20%", 10, 1), mustGuard(t, "p99 <= 1.05x")
+	s.serve(500)
+	c := Compare(&s.head)
+	for i, st := range s.statuses() {
+		c.Add(&st)
+		for j := range 1000 {
+			c.Add(&Status{Revision: st.Revision, Change: st.Change, Services: map[string]Service{
+				fmt.Sprintf("other%d-%d", i, j):                       {},
+				strings.Repeat("x", maxName+1) + fmt.Sprint(i*1000+j): {},
+			}})
+		}
+	}
+	if len(c.services) != maxCompared {
+		t.Errorf("%d services, want %d", len(c.services), maxCompared)
+	}
+	for name := range c.services {
+		if len(name) > maxName {
+			t.Fatalf("a name of %d bytes is compared", len(name))
+		}
+	}
+	if why := g.Judge(c); !strings.Contains(why, "service app: p99 is ") || !strings.Contains(why, "on 6 sidecars with revision 2") {
+		t.Errorf("%q", why)
 	}
 }
 
@@ -154,7 +191,7 @@ func TestGuardFailures(t *testing.T) {
 			}
 			all[i].Services = map[string]Service{"app": {Requests: c.requests, Failed: failed}}
 		}
-		if why := g.Judge(&s.head, all); (why != "") != c.stops || c.stops && !strings.Contains(why, "of requests fail on 6 sidecars") {
+		if why := judge(g, &s.head, all); (why != "") != c.stops || c.stops && !strings.Contains(why, "of requests fail on 6 sidecars") {
 			t.Errorf("%+v: %q", c, why)
 		}
 	}

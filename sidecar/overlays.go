@@ -64,7 +64,7 @@ type fleetKeys interface {
 	Revision(ctx context.Context, n int64) (fleet.Revision, error)
 	Report(name string, st *fleet.Status) store.Report
 	First(ctx context.Context) (name string, err error)
-	Statuses(ctx context.Context) (all []fleet.Status, bad int, err error)
+	Statuses(ctx context.Context, each func(*fleet.Status)) (unread store.Unread, err error)
 }
 
 // storeOf returns the keys of the fleet, by the connection of the registry. It returns nil if there are no overlays.

@@ -152,13 +152,14 @@ func (e *simEtcd) First(context.Context) (string, error) {
 	return append(names, "")[0], err
 }
 
-func (e *simEtcd) Statuses(context.Context) (all []fleet.Status, bad int, err error) {
+func (e *simEtcd) Statuses(_ context.Context, each func(*fleet.Status)) (unread store.Unread, err error) {
 	unlock, err := e.access()
 	defer unlock()
 	for _, name := range slices.Sorted(maps.Keys(e.statuses)) {
-		all = append(all, e.statuses[name])
+		st := e.statuses[name]
+		each(&st)
 	}
-	return all, 0, err
+	return unread, err
 }
 
 func (e *simEtcd) Report(name string, st *fleet.Status) store.Report {
@@ -377,10 +378,7 @@ func (f *simFleet) change(text string, change func(h fleet.Head, nodes []string)
 		f.t.Fatal(err)
 	}
 	var nodes []string
-	all, _, _ := f.etcd.Statuses(context.Background())
-	for i := range all {
-		nodes = append(nodes, all[i].Node)
-	}
+	_, _ = f.etcd.Statuses(context.Background(), func(st *fleet.Status) { nodes = append(nodes, st.Node) })
 	next, err := change(head, nodes)
 	if err != nil {
 		f.t.Fatal(err)

@@ -117,11 +117,11 @@ func (o *overlays) judge(ctx context.Context) error {
 	if err != nil || head.Candidate == 0 || head.Guard == nil {
 		return err
 	}
-	all, _, err := o.keys.Statuses(ctx)
-	if err != nil {
+	compared := fleet.Compare(&head)
+	if _, err := o.keys.Statuses(ctx, compared.Add); err != nil {
 		return err
 	}
-	why := head.Guard.Judge(&head, all)
+	why := head.Guard.Judge(compared)
 	if why == "" {
 		return nil
 	}

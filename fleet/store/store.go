@@ -28,10 +28,12 @@ const (
 	// maxStatuses bounds the sidecars that are read.
 	maxStatuses = 10_000
 
-	// statusPage is how many statuses one answer of etcd has. Whoever may write statuses must not fill the memory of the
-	// sidecar that reads them: etcd takes values of 1.5 MiB.
-	statusPage = 64
-	maxStatus  = 64 << 10 // bytes; a longer one counts as bad
+	// statusPage is how many statuses one response of etcd has. With values of 1.5 MiB, which etcd takes, it has 24 MiB.
+	statusPage = 16
+
+	// maxStatus bounds a status, in bytes. A longer one counts as bad. One with fleet.MaxServices services, all their latencies
+	// and a refusal has some 27 KiB.
+	maxStatus = 32 << 10
 
 	// maxValue bounds a value that is read, in bytes. JSON may need six bytes for one of a revision's text.
 	maxValue = 6*fleet.MaxText + 4096
@@ -210,31 +212,47 @@ func (s *Store) First(ctx context.Context) (name string, err error) {
 	return name, nil
 }
 
-// Statuses reads what the sidecars say of themselves, sorted by their keys. bad counts those that can't be read.
-func (s *Store) Statuses(ctx context.Context) (all []fleet.Status, bad int, err error) {
+// Unread counts the statuses that Statuses did not pass on.
+type Unread struct {
+	Bad  int  // can't be read
+	More bool // there are more than the 10,000 that Statuses reads
+}
+
+// Statuses passes on what each sidecar says of itself, in the order of the keys. It keeps none, so that whoever may write
+// statuses can't fill the memory of the sidecar that reads them. A status belongs to each, with all that it refers to.
+func (s *Store) Statuses(ctx context.Context, each func(*fleet.Status)) (unread Unread, err error) {
 	client, err := s.registry.Client(ctx)
 	if err != nil {
-		return nil, 0, s.registry.Explain(err)
+		return unread, s.registry.Explain(err)
 	}
 	from, end := s.statusPrefix(), clientv3.GetPrefixRangeEnd(s.statusPrefix())
-	for {
-		resp, err := client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(statusPage))
+	for read := 0; ; {
+		resp, err := client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(int64(min(statusPage, maxStatuses-read))))
 		if err != nil {
-			return nil, 0, s.registry.Explain(err)
+			return unread, s.registry.Explain(err)
 		}
 		for _, kv := range resp.Kvs {
-			var st fleet.Status
-			if len(kv.Value) > maxStatus || decode(kv.Value, &st) != nil || st.Node == "" {
-				bad++
-				continue
+			if st := decodeStatus(kv.Value); st != nil {
+				each(st)
+			} else {
+				unread.Bad++
 			}
-			all = append(all, st)
 		}
-		if !resp.More || len(all)+bad >= maxStatuses {
-			return all, bad, nil
+		read += len(resp.Kvs)
+		if unread.More = resp.More && read == maxStatuses; unread.More || !resp.More {
+			return unread, nil
 		}
 		from = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
 	}
+}
+
+// decodeStatus reads a status. It returns nil for what no sidecar writes.
+func decodeStatus(value []byte) *fleet.Status {
+	st := new(fleet.Status)
+	if len(value) > maxStatus || json.Unmarshal(value, st) != nil || st.Node == "" || len(st.Services) > fleet.MaxServices {
+		return nil
+	}
+	return st
 }
 
 // Report is the status of a sidecar in etcd.

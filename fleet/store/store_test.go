@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/lab"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 	"github.com/remora-proxy/remora/registry/etcd"
 )
 
@@ -195,11 +197,42 @@ func TestDamagedRevisions(t *testing.T) {
 	}
 }
 
-// TestStatuses: each sidecar has a status. What can't be read is counted.
+// statuses returns all statuses.
+func statuses(ctx context.Context, s *store.Store) (all []fleet.Status, unread store.Unread, err error) {
+	unread, err = s.Statuses(ctx, func(st *fleet.Status) { all = append(all, *st) })
+	return all, unread, err
+}
+
+// full returns the largest status that a sidecar writes, with so many services. Their counts have 15 digits.
+func full(services int) *fleet.Status {
+	const count = 999_999_999_999_999
+	st := &fleet.Status{
+		Node: strings.Repeat("n", 253), Version: strings.Repeat("v", 64), Revision: 1, Services: map[string]fleet.Service{},
+		Refused: fleet.RefusalOf(1, "invalid", errors.New(strings.Repeat("<", 4096))),
+	}
+	for i := range services {
+		svc := fleet.Service{Requests: count, Failed: count, Hedges: count, Missed: count, Won: count}
+		for range stats.HistogramBuckets {
+			svc.Latency = append(svc.Latency, count)
+		}
+		st.Services[fmt.Sprintf("%0100d", i)] = svc
+	}
+	return st
+}
+
+// TestStatuses: each sidecar has a status. What can't be read is counted, as is what no sidecar writes.
 func TestStatuses(t *testing.T) {
 	ctx, s, other, c := open(t)
-	for _, value := range []string{"", "{}", "[]", "{"} {
-		if _, err := c.Put(ctx, "/fleet/status/bad"+value, value); err != nil {
+	bad := []string{"", "{}", "[]", "{", `{"node": "` + strings.Repeat("x", 32<<10) + `"}`, text(t, full(fleet.MaxServices+1))}
+	for _, services := range []int{fleet.MaxServices + 1, 6000} {
+		var names []string
+		for i := range services {
+			names = append(names, fmt.Sprintf(`"%d":{}`, i))
+		}
+		bad = append(bad, `{"node": "many services", "services": {`+strings.Join(names, ",")+`}}`)
+	}
+	for i, value := range bad {
+		if _, err := c.Put(ctx, fmt.Sprintf("/fleet/status/bad%d", i), value); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -209,8 +242,8 @@ func TestStatuses(t *testing.T) {
 	await := func(want ...fleet.Status) {
 		t.Helper()
 		eventually.True(t, "the statuses", func() bool {
-			all, bad, err := s.Statuses(ctx)
-			if err != nil || bad != 4 || len(all) != len(want) {
+			all, unread, err := statuses(ctx, s)
+			if err != nil || unread != (store.Unread{Bad: len(bad)}) || len(all) != len(want) {
 				return false
 			}
 			for i := range want {
@@ -231,25 +264,60 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// TestManyStatuses: all statuses are read, page by page.
+// TestFullStatus: the largest status that a sidecar writes is read as it was written.
+func TestFullStatus(t *testing.T) {
+	ctx, s, _, c := open(t)
+	want := text(t, full(fleet.MaxServices))
+	if _, err := c.Put(ctx, "/fleet/status/full", want); err != nil {
+		t.Fatal(err)
+	}
+	all, unread, err := statuses(ctx, s)
+	if err != nil || unread != (store.Unread{}) || len(all) != 1 {
+		t.Fatalf("%d statuses, %+v, %v; the status has %d bytes", len(all), unread, err, len(want))
+	}
+	if got := text(t, &all[0]); got != want {
+		t.Errorf("got %.200s, want %.200s", got, want)
+	}
+}
+
+// text returns a status as JSON.
+func text(t *testing.T, st *fleet.Status) string {
+	t.Helper()
+	b, err := json.Marshal(st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// TestManyStatuses: statuses are read page by page, and the first 10,000 only.
 func TestManyStatuses(t *testing.T) {
 	ctx, s, _, c := open(t)
-	const count = 150
-	for i := range count {
-		if _, err := c.Put(ctx, fmt.Sprintf("/fleet/status/n%03d", i), fmt.Sprintf(`{"node": "n%03d"}`, i)); err != nil {
-			t.Fatal(err)
-		}
-	}
 	if _, err := c.Put(ctx, "/fleet/status0", `{"node": "after the last"}`); err != nil {
 		t.Fatal(err)
 	}
-	all, bad, err := s.Statuses(ctx)
-	if err != nil || bad != 0 || len(all) != count {
-		t.Fatalf("%d statuses, %d bad, %v", len(all), bad, err)
-	}
-	for i := range all {
-		if want := fmt.Sprintf("n%03d", i); all[i].Node != want {
-			t.Errorf("status %d is of %s, want %s", i, all[i].Node, want)
+	written := 0
+	for _, test := range []struct {
+		count, read int
+		more        bool
+	}{{150, 150, false}, {10_000, 10_000, false}, {10_001, 10_000, true}} {
+		for written < test.count {
+			var puts []clientv3.Op
+			for ; written < test.count && len(puts) < 100; written++ {
+				puts = append(puts, clientv3.OpPut(fmt.Sprintf("/fleet/status/n%05d", written), fmt.Sprintf(`{"node": "n%05d"}`, written)))
+			}
+			if _, err := c.Txn(ctx).Then(puts...).Commit(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all, unread, err := statuses(ctx, s)
+		if err != nil || unread != (store.Unread{More: test.more}) || len(all) != test.read {
+			t.Fatalf("of %d: %d statuses, %+v, %v", test.count, len(all), unread, err)
+		}
+		for i := range all {
+			if want := fmt.Sprintf("n%05d", i); all[i].Node != want {
+				t.Fatalf("of %d: status %d is of %s, want %s", test.count, i, all[i].Node, want)
+			}
 		}
 	}
 }

@@ -58,13 +58,9 @@ type step func(head fleet.Head, to fleet.Target) (next fleet.Head, added *fleet.
 // roll changes the head by a step. The target is that of --to, in the fleet as it is now.
 func (r *rolling) roll(cmd *cobra.Command, where *location, by step) error {
 	return where.with(cmd, func(ctx context.Context, s *store.Store) error {
-		all, _, err := s.Statuses(ctx)
-		if err != nil {
+		var nodes []string
+		if _, err := s.Statuses(ctx, func(st *fleet.Status) { nodes = append(nodes, st.Node) }); err != nil {
 			return err
-		}
-		nodes := make([]string, len(all))
-		for i := range all {
-			nodes[i] = all[i].Node
 		}
 		return changeHead(ctx, cmd, s, func(head fleet.Head) (fleet.Head, *fleet.Revision, error) {
 			return by(head, r.to.Among(nodes))

@@ -33,16 +33,17 @@ func newStatus(where *location) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				sidecars, bad, err := s.Statuses(ctx)
+				var sidecars []fleet.Status
+				unread, err := s.Statuses(ctx, func(st *fleet.Status) { sidecars = append(sidecars, *st) })
 				if err != nil {
 					return err
 				}
 				if asJSON {
 					out := json.NewEncoder(cmd.OutOrStdout())
 					out.SetIndent("", " ")
-					return out.Encode(map[string]any{"head": head, "sidecars": sidecars, "unreadable": bad})
+					return out.Encode(map[string]any{"head": head, "sidecars": sidecars, "unreadable": unread.Bad, "more": unread.More})
 				}
-				return printStatus(cmd.OutOrStdout(), &head, sidecars, bad, all)
+				return printStatus(cmd.OutOrStdout(), &head, sidecars, unread, all)
 			})
 		},
 	}
@@ -52,7 +53,7 @@ func newStatus(where *location) *cobra.Command {
 }
 
 // printStatus prints the head, and what the sidecars say of themselves.
-func printStatus(to io.Writer, head *fleet.Head, sidecars []fleet.Status, bad int, all bool) error {
+func printStatus(to io.Writer, head *fleet.Head, sidecars []fleet.Status, unread store.Unread, all bool) error {
 	out := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(out, "stable\t%s\n", named(head.Stable))
 	if head.Candidate != 0 {
@@ -68,8 +69,11 @@ func printStatus(to io.Writer, head *fleet.Head, sidecars []fleet.Status, bad in
 	for _, revision := range slices.Sorted(maps.Keys(count)) {
 		fmt.Fprintf(out, "%s\t%d of %d sidecars\n", named(revision), count[revision], len(sidecars))
 	}
-	if bad > 0 {
-		fmt.Fprintf(out, "unreadable\t%d sidecars\n", bad)
+	if unread.Bad > 0 {
+		fmt.Fprintf(out, "unreadable\t%d sidecars\n", unread.Bad)
+	}
+	if unread.More {
+		fmt.Fprintln(out, "more\tsidecars than the first 10,000 by name, which alone are shown")
 	}
 	for i := range sidecars {
 		s := &sidecars[i]

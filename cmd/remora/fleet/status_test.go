@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/fleet"
+	"github.com/remora-proxy/remora/fleet/store"
 )
 
 // TestPrintStatus: a page for people. What sidecars say of themselves takes only its own place on it.
@@ -27,12 +28,12 @@ func TestPrintStatus(t *testing.T) {
 		}},
 	}
 	var out strings.Builder
-	if err := printStatus(&out, &head, sidecars, 1, true); err != nil {
+	if err := printStatus(&out, &head, sidecars, store.Unread{Bad: 1, More: true}, true); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
 		"stable ", "revision 4\n", "revision 5 to 20%, guarded by p99 <= 1.05x\n", "changed ", "2026-01-02T03:04:05Z: revision 5 to 20%, by ann\n",
-		"files alone ", "1 of 4 sidecars\n", "2 of 4 sidecars\n", "unreadable ", "1 sidecars\n", "a ", "revision 5 since 2026-01-02T03:04:05Z, v1\n",
+		"files alone ", "1 of 4 sidecars\n", "2 of 4 sidecars\n", "unreadable ", "1 sidecars\n", "more ", "a ", "revision 5 since 2026-01-02T03:04:05Z, v1\n",
 		"refuses revision 4 (invalid): revision 4:1:2: a: one", " (and 2 more)\n",
 		"service  revision  requests  failed  hedged  extra load  won\n",
 		"app      4         200       1       0       0.0%        0.0%\n",
