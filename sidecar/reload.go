@@ -361,10 +361,13 @@ func (c *change) updateSources() {
 			var err error
 			if src, err = s.sources.replace(src, svc, c.identities.ofService(name), c.gen.Update); err != nil { // an address that the validation accepted
 				s.log.Error("endpoints not watched; the known ones stay in use", "service", name, "error", err)
-				src = &source{cfg: svc}
+				src = &source{cfg: svc, inUse: true}
 			}
 		}
 		c.sources[name] = src
+	}
+	for _, src := range c.sources {
+		src.use()
 	}
 	s.sources.byService = c.sources
 }

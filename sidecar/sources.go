@@ -36,6 +36,7 @@ func (s *sources) startAll(cfg *config.Config, ids identities, known dns.Known) 
 		if err != nil {
 			return err
 		}
+		src.use()
 		s.byService[name] = src
 	}
 	return nil
@@ -55,9 +56,12 @@ type source struct {
 	own     registryClient   // of this service alone; nil if the registry serves all services
 	checks  *health.Follower // nil without a check
 	unwatch func()
+	streams *stream.Server
 
-	notifying sync.Mutex // held while a snapshot is passed on
+	notifying sync.Mutex // held while a snapshot is passed on; guards the fields below
 	stopped   bool
+	inUse     bool
+	down      []string // addresses of the endpoints that must not be used, as the last snapshot has them
 }
 
 // sourceState is what a source passes to the next source of the service.
@@ -67,24 +71,24 @@ type sourceState struct {
 }
 
 // start starts a source of the service c, whose TLS identity is id. It continues with the state of the
-// previous source, and passes snapshots to notify.
+// previous source, and passes snapshots to notify. Until use it changes no stream: a reload may still be refused.
 func (s *sources) start(c *config.Service, id *certs.Source, before sourceState, notify func(*registry.Snapshot)) (*source, error) {
 	w, own, err := s.discovery.watcher(c, before.names)
 	if err != nil {
 		return nil, err
 	}
-	src := &source{cfg: c, own: own}
+	src := &source{cfg: c, own: own, streams: s.streams}
+	update := notify
+	notify = func(snap *registry.Snapshot) {
+		src.setDown(downIn(snap))
+		update(snap)
+	}
 	if own != nil && len(c.Discover) == 1 {
 		if snap := s.proc.Snapshot(c.Name); snap != nil && len(snap.Endpoints) > 0 {
 			notify = s.ignoreEmpty(notify)
 		}
 	}
-	passOn := func(snap *registry.Snapshot) {
-		src.notify(snap, func(snap *registry.Snapshot) {
-			s.streams.SetDown(snap.Service, downIn(snap))
-			notify(snap)
-		})
-	}
+	passOn := func(snap *registry.Snapshot) { src.notify(snap, notify) }
 	if c.Check.Enabled() {
 		src.checks = health.Follow(w, c.Name, health.Options{
 			Check: healthCheck(&c.Check, checkTLS(c, id)), Protocol: c.Protocol, Verdicts: before.verdicts, Logger: s.log,
@@ -132,6 +136,23 @@ func (src *source) notify(snap *registry.Snapshot, notify func(*registry.Snapsho
 	defer src.notifying.Unlock()
 	if !src.stopped {
 		notify(snap)
+	}
+}
+
+// setDown notes which endpoints must not be used, and cuts their streams if the source is in use. The caller holds notifying.
+func (src *source) setDown(addrs []string) {
+	if src.down = addrs; src.inUse {
+		src.streams.SetDown(src.cfg.Name, addrs)
+	}
+}
+
+// use puts the source into use, after the end of the previous one. A second call does nothing.
+func (src *source) use() {
+	src.notifying.Lock()
+	defer src.notifying.Unlock()
+	if !src.inUse {
+		src.inUse = true
+		src.setDown(src.down)
 	}
 }
 

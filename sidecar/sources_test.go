@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -322,5 +323,65 @@ func TestHotRestartKeepsAddresses(t *testing.T) {
 	<-s.succession.replaced
 	if status, _, _, err := harness.Get(egress); status != 200 {
 		t.Errorf("response %d, %v, with the addresses %v", status, err, next.addresses("app"))
+	}
+}
+
+// TestRefusedReloadKeepsStreams: the checks of a reload cut the streams of endpoints that are down, unless the reload is refused.
+func TestRefusedReloadKeepsStreams(t *testing.T) {
+	for name, c := range map[string]struct {
+		taken bool // the address of a further listener
+		code  string
+	}{
+		"refused": {true, refusedListen},
+		"applied": {false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+			app := harness.ServeTCP(t, func(nc net.Conn) { _, _ = io.Copy(nc, nc) })
+			free := harness.FreeAddrs(t, 3)
+			further := free[1]
+			if c.taken {
+				further = harness.NewApp(t).Addr
+			}
+			_, closed, _ := net.SplitHostPort(free[2])
+			with := func(listeners, settings string) *config.Config {
+				cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, `
+admin: {address: ""}
+listeners: [{name: egress, address: %q, protocol: tcp, service: app}%s]
+services: {app: {discover: static, endpoints: [%q], protocol: tcp, connect_timeout: 15s%s}}`, free[0], listeners, app, settings), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return cfg
+			}
+			s, err := start(t.Context(), quiet(t, with("", ""), ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.stop()
+			client := harness.Dial(t, "tcp", free[0])
+			_ = client.SetDeadline(time.Now().Add(harness.Patience))
+			echo := func() error {
+				if _, err := client.Write([]byte{'a'}); err != nil {
+					return err
+				}
+				_, err := io.ReadFull(client, make([]byte, 1))
+				return err
+			}
+			if err := echo(); err != nil {
+				t.Fatal(err)
+			}
+			s.changing.Lock()
+			err = s.reloads.apply(with(fmt.Sprintf(", {name: further, address: %q, protocol: tcp, service: app}", further),
+				fmt.Sprintf(", cancel: close, check: {tcp: true, port: %s, on_down: close}", closed)))
+			s.changing.Unlock()
+			var refused *refusal
+			if errors.As(err, &refused); refused == nil && c.code != "" || refused != nil && refused.code != c.code {
+				t.Fatalf("%v, want %q", err, c.code)
+			}
+			if err := echo(); (err == nil) != c.taken {
+				t.Errorf("the stream after the reload: %v", err)
+			}
+		})
 	}
 }
