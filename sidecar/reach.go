@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"log/slog"
 	"maps"
+	"math"
 	"net"
 	"net/netip"
 	"slices"
@@ -121,6 +122,11 @@ func (h *host) IsOwn(addr netip.Addr) bool {
 		}
 	}
 	return h.addrs[addr]
+}
+
+// refuses reports whether an endpoint of a service that a registry has is refused now.
+func (r *reaches) refuses(name, service string) bool {
+	return slices.ContainsFunc(r.rules[name].Refused(math.MaxInt), func(e reach.Refused) bool { return e.Service == service })
 }
 
 // maxRefused limits the endpoints that the admin API shows of a registry.

@@ -85,7 +85,7 @@ func (s *sources) start(c *config.Service, id *certs.Source, before sourceState,
 	}
 	if own != nil && len(c.Discover) == 1 {
 		if snap := s.proc.Snapshot(c.Name); snap != nil && len(snap.Endpoints) > 0 {
-			notify = s.ignoreEmpty(notify)
+			notify = s.ignoreUnresolved(notify)
 		}
 	}
 	passOn := func(snap *registry.Snapshot) { src.notify(snap, notify) }
@@ -119,11 +119,11 @@ func downIn(snap *registry.Snapshot) (addrs []string) {
 	return addrs
 }
 
-// ignoreEmpty returns notify without empty snapshots of listed endpoints. These are
-// empty if no host name resolves, and then the addresses in use may still work.
-func (s *sources) ignoreEmpty(notify func(*registry.Snapshot)) func(*registry.Snapshot) {
+// ignoreUnresolved returns notify without the empty snapshots of listed endpoints none of whose host names resolves: the
+// addresses in use may still work. A snapshot is also empty if addresses are refused; these must not stay in use.
+func (s *sources) ignoreUnresolved(notify func(*registry.Snapshot)) func(*registry.Snapshot) {
 	return func(snap *registry.Snapshot) {
-		if len(snap.Endpoints) == 0 {
+		if len(snap.Endpoints) == 0 && !s.discovery.reach.refuses(config.DiscoverStatic, snap.Service) {
 			s.log.Warn("no host name of a service resolves; its previous endpoints stay in use", "service", snap.Service)
 			return
 		}

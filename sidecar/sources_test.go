@@ -24,18 +24,19 @@ import (
 	"github.com/remora-proxy/remora/registry/etcd"
 )
 
-// zone is a resolver whose data a test changes. They count as those of /etc/hosts, which may have loopback addresses.
+// zone is a resolver whose data a test changes. They count as those of /etc/hosts, which may have loopback addresses, unless remote is set.
 type zone struct {
 	mu      sync.Mutex
 	hosts   map[string]string // addresses by host name; no other name resolves
 	lookups map[string]int
 	hangs   bool // lookups do not return until their context ends
+	remote  bool // the addresses count as those of a name server
 }
 
 func (z *zone) lookup(ctx context.Context, host string) (dns.Answer, error) {
 	z.mu.Lock()
 	z.lookups[host]++
-	addr, known, hangs := z.hosts[host], z.hosts[host] != "", z.hangs
+	addr, known, hangs, remote := z.hosts[host], z.hosts[host] != "", z.hangs, z.remote
 	z.mu.Unlock()
 	if hangs {
 		<-ctx.Done()
@@ -43,7 +44,7 @@ func (z *zone) lookup(ctx context.Context, host string) (dns.Answer, error) {
 	if hangs || !known {
 		return dns.Answer{}, errors.New("no response")
 	}
-	return dns.Answer{Addrs: []netip.Addr{netip.MustParseAddr(addr)}, TTL: -1, OfHost: true}, nil
+	return dns.Answer{Addrs: []netip.Addr{netip.MustParseAddr(addr)}, TTL: -1, OfHost: !remote}, nil
 }
 
 func (z *zone) change(f func()) {
@@ -157,6 +158,54 @@ func TestReloadKeepsAddresses(t *testing.T) {
 			}
 			z.change(func() { z.hosts[c.asks] = "127.0.0.2" })
 			s.awaitAddresses(t, "127.0.0.2:"+port)
+		})
+	}
+}
+
+// TestReloadRefusesAddressInUse: an address that a reload makes a loop does not stay in use, whatever else the reload changes.
+func TestReloadRefusesAddressInUse(t *testing.T) {
+	for name, settings := range map[string]string{
+		"the listener alone":   "endpoints: [%q]",
+		"the source, too":      "endpoints: [{address: %q, weight: 2}]",
+		"the check, too":       "endpoints: [%q], check: {tcp: true, interval: 2h}",
+		"the service, too":     "endpoints: [%q], lb: {subset: 1}",
+		"the service and more": "endpoints: [{address: %q, weight: 2}], lb: {subset: 1}, check: {tcp: true, interval: 2h}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+			free := harness.FreeAddrs(t, 2)
+			host, port, _ := net.SplitHostPort(free[1])
+			with := func(listeners, settings string) *config.Config {
+				cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, `
+admin: {address: ""}
+registry: {allow_addresses: ["127.0.0.0/8"]}
+listeners: [{name: egress, address: %q, protocol: http, service: app}%s]
+services: {app: {discover: static, protocol: http, %s}}`, free[0], listeners, settings), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return cfg
+			}
+			s, err := start(t.Context(), quiet(t, with("", `endpoints: ["127.0.0.9:9"]`), ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.stop()
+			z := &zone{hosts: map[string]string{"app.test": host}, lookups: map[string]int{}, remote: true}
+			s.discovery.dns = dns.Options{Lookup: z.lookup, Others: new(dns.Others), Interval: time.Millisecond, Timeout: harness.Patience, Logger: s.log}
+			reload := func(cfg *config.Config) {
+				t.Helper()
+				s.changing.Lock()
+				defer s.changing.Unlock()
+				if err := s.reloads.apply(cfg); err != nil {
+					t.Fatal(err)
+				}
+			}
+			named := "app.test:" + port
+			reload(with("", fmt.Sprintf("endpoints: [%q]", named)))
+			s.awaitAddresses(t, free[1])
+			reload(with(fmt.Sprintf(", {name: further, address: %q, protocol: http, service: app}", free[1]), fmt.Sprintf(settings, named)))
+			s.awaitAddresses(t)
 		})
 	}
 }
