@@ -43,19 +43,16 @@ func (s *Service) Add(o *Service) {
 	s.Won += o.Won
 }
 
-// Since returns the counts of s since those of before. A service that a reload has replaced counts from 0.
+// Since returns the counts of s since those of before. No count of before is above that of s.
 func (s Service) Since(before Service) Service {
-	if s.Requests < before.Requests || s.Hedges < before.Hedges {
-		return s
-	}
 	s.Requests -= before.Requests
-	s.Failed -= min(before.Failed, s.Failed)
+	s.Failed -= before.Failed
 	s.Hedges -= before.Hedges
-	s.Missed -= min(before.Missed, s.Missed)
-	s.Won -= min(before.Won, s.Won)
+	s.Missed -= before.Missed
+	s.Won -= before.Won
 	s.Latency = slices.Clone(s.Latency)
-	for i, n := range before.Latency[:min(len(before.Latency), len(s.Latency))] {
-		s.Latency[i] -= min(n, s.Latency[i])
+	for i, n := range before.Latency {
+		s.Latency[i] -= n
 	}
 	return s
 }

@@ -23,16 +23,18 @@ const (
 
 // counted has the counts of all services now, and the counts at the last change, which a status subtracts.
 type counted struct {
-	since time.Time // of the change of the head
-	with  int64     // the revision in use
-	base  map[string]fleet.Service
-	now   map[string]fleet.Service // as of the last look
-	named []string                 // the services of the status
+	since time.Time                      // of the change of the head
+	with  int64                          // the revision in use
+	base  map[string]fleet.Service       // without services that a reload has replaced since: they count from 0
+	sums  map[string]*stats.ServiceStats // of the last look
+	now   map[string]fleet.Service       // made of sums
+	named []string                       // the services of the status
 }
 
 // look notes the counts of now. A change of the head, or of the revision in use, begins them anew.
 func (c *counted) look(sums map[string]*stats.ServiceStats, change time.Time, revision int64) {
-	c.now = make(map[string]fleet.Service, len(sums))
+	before := c.sums
+	c.sums, c.now = sums, make(map[string]fleet.Service, len(sums))
 	for name, s := range sums {
 		c.now[name] = fleet.Service{
 			Requests: s.Requests, Failed: s.Outcomes[stats.Outcome5xx] + s.Outcomes[stats.OutcomeFailed],
@@ -41,11 +43,22 @@ func (c *counted) look(sums map[string]*stats.ServiceStats, change time.Time, re
 	}
 	if !c.since.Equal(change) || c.with != revision || c.base == nil {
 		c.since, c.with, c.base = change, revision, c.now
+	} else {
+		c.dropReplaced(before)
 	}
 	c.named = slices.SortedFunc(maps.Keys(c.now), func(a, b string) int {
 		return cmp.Or(cmp.Compare(c.now[b].Requests, c.now[a].Requests), cmp.Compare(a, b))
 	})
 	c.named = c.named[:min(len(c.named), fleet.MaxServices)]
+}
+
+// dropReplaced drops the base of services that are not those of the last look any more, however many requests they will have.
+func (c *counted) dropReplaced(last map[string]*stats.ServiceStats) {
+	for name, was := range last {
+		if s := c.sums[name]; s == nil || !s.Continues(was) {
+			delete(c.base, name)
+		}
+	}
 }
 
 // services returns the services of a status, with latencies if there is a guard.

@@ -223,10 +223,9 @@ type point struct {
 	latency                     stats.Histogram
 }
 
-// since sets p to the counts from was to now. If they have fallen, a reload has replaced the
-// service, and all of now counts.
+// since sets p to the counts from was to now. Of a service that a reload has replaced all of now counts.
 func (p *point) since(now *stats.ServiceStats, was stats.ServiceStats) {
-	if now.Requests < was.Requests || now.Latency.Count() < was.Latency.Count() || now.Hedges < was.Hedges {
+	if !now.Continues(&was) {
 		was = stats.ServiceStats{}
 	}
 	for o, n := range now.Outcomes {

@@ -94,6 +94,31 @@ func TestHistoryBounds(t *testing.T) {
 	}
 }
 
+// TestHistoryReplaced: a service that a reload has replaced counts from 0, also if it has had more requests than the one before.
+func TestHistoryReplaced(t *testing.T) {
+	var h history
+	services := make([]stats.ServiceReport, 1)
+	services[0].Name = "app"
+	of := func(requests uint64, outcome stats.Outcome, latency time.Duration) stats.ServiceStats {
+		s := stats.ServiceStats{Requests: requests}
+		s.Outcomes[outcome] = requests
+		for range requests {
+			s.Latency.Observe(latency)
+		}
+		return s
+	}
+	for i, s := range []stats.ServiceStats{
+		of(5, stats.Outcome2xx, 15*time.Millisecond), of(10, stats.Outcome2xx, 15*time.Millisecond), of(20, stats.OutcomeFailed, time.Second),
+	} {
+		services[0].Stats = s
+		h.add(float64(5*i), services, 0)
+	}
+	one, ok := h.of("app")
+	if !ok || len(one.Requests) != 2 || one.Requests[1] != 4 || one.Failed[1] != 4 || one.P50[1] < .9 || one.P50[1] > 1 {
+		t.Errorf("%t, %+v", ok, one)
+	}
+}
+
 // TestHistoryAtRest: when no loop had a turn, a point needs no reports, and says that nothing happened.
 func TestHistoryAtRest(t *testing.T) {
 	s := newSidecar(t, twoServices)

@@ -20,6 +20,33 @@ func TestSizeHistogram(t *testing.T) {
 	}
 }
 
+// TestContinues: a service of which a count has fallen, be it one alone, is another service.
+func TestContinues(t *testing.T) {
+	before := stats.ServiceStats{Requests: 10}
+	before.Outcomes = [stats.Outcomes]uint64{5, 1, 1, 1, 1, 1}
+	before.Latency.Counts[0], before.Latency.Counts[20] = 3, 7
+	before.Hedges, before.HedgesMissed, before.HedgesWon = 4, 1, 2
+	for name, c := range map[string]struct {
+		change func(*stats.ServiceStats)
+		want   bool
+	}{
+		"the same":                {func(*stats.ServiceStats) {}, true},
+		"more":                    {func(s *stats.ServiceStats) { s.Add(&before) }, true},
+		"none":                    {func(s *stats.ServiceStats) { *s = stats.ServiceStats{} }, false},
+		"fewer requests":          {func(s *stats.ServiceStats) { s.Requests-- }, false},
+		"more, but fewer failed":  {func(s *stats.ServiceStats) { s.Add(&before); s.Outcomes[stats.OutcomeFailed] = 0 }, false},
+		"more, but fewer fast":    {func(s *stats.ServiceStats) { s.Add(&before); s.Latency.Counts[0] = 2 }, false},
+		"fewer hedges":            {func(s *stats.ServiceStats) { s.Hedges-- }, false},
+		"more, but fewer missed":  {func(s *stats.ServiceStats) { s.Add(&before); s.HedgesMissed = 0 }, false},
+		"more, but fewer are won": {func(s *stats.ServiceStats) { s.Add(&before); s.HedgesWon = 0 }, false},
+	} {
+		s := before
+		if c.change(&s); s.Continues(&before) != c.want {
+			t.Errorf("%s: %t", name, !c.want)
+		}
+	}
+}
+
 // Each attempt is counted at its endpoint, by its outcome.
 func TestEndpointStats(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: `idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms, budget: 1}`})

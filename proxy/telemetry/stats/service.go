@@ -73,6 +73,23 @@ type ServiceStats struct {
 	StreamBytesOut uint64 // from endpoints, of streams that ended
 }
 
+// Continues reports whether s may be later counts of the service of before. If a count of requests or hedges has fallen, a reload has
+// replaced the service, and s counts from 0.
+func (s *ServiceStats) Continues(before *ServiceStats) bool {
+	for i, n := range before.Outcomes {
+		if s.Outcomes[i] < n {
+			return false
+		}
+	}
+	for i, n := range before.Latency.Counts {
+		if s.Latency.Counts[i] < n {
+			return false
+		}
+	}
+	return s.Requests >= before.Requests && s.Hedges >= before.Hedges && s.HedgesMissed >= before.HedgesMissed &&
+		s.HedgesWon >= before.HedgesWon
+}
+
 // Add adds o to s.
 func (s *ServiceStats) Add(o *ServiceStats) {
 	s.Requests += o.Requests
