@@ -3,7 +3,9 @@ package sidecar
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"path/filepath"
 	"runtime"
@@ -174,4 +176,59 @@ func TestDrainDeregistersFirst(t *testing.T) {
 		t.Errorf("%d removals, want 1", removals)
 	}
 	harness.Refused(t, egress)
+}
+
+// TestRetireClosesLinksLast: listeners that a reload has removed do not wait for the links of others, in whatever order they are.
+func TestRetireClosesLinksLast(t *testing.T) {
+	for name, order := range map[string][]string{"link first": {"ingress", "other"}, "link last": {"other", "ingress"}} {
+		t.Run(name, func(t *testing.T) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+			free := harness.FreeAddrs(t, 3)
+			cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, `
+admin: {address: ""}
+listeners:
+  - {name: egress, address: %q, protocol: http, service: far}
+  - {name: ingress, address: %q, protocol: link, service: local}
+  - {name: other, address: %q, protocol: http, service: local}
+services:
+  far: {discover: static, endpoints: [%q], protocol: link, connect_timeout: 15s, timeout: 2m}
+  local: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}`,
+				free[0], free[1], free[2], free[1], harness.NewApp(t).Addr), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := start(t.Context(), quiet(t, cfg, ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if status, _, _, err := harness.Get(free[0]); status != http.StatusOK {
+				t.Errorf("response %d, %v", status, err)
+			}
+			var closed []*openListener
+			for _, name := range order {
+				closed = append(closed, s.listeners.byName[name])
+			}
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				s.retire(nil, closed, 10*harness.Patience)
+			}()
+			eventually.Nil(t, "the end of the listener without links", func() error {
+				nc, err := net.Dial("tcp", free[2])
+				if err != nil {
+					return nil
+				}
+				nc.Close()
+				return errors.New("it accepts")
+			})
+			if nc, err := net.Dial("tcp", free[1]); err != nil {
+				t.Errorf("the listener with a link: %v", err)
+			} else {
+				nc.Close()
+			}
+			s.stop() // ends the wait
+			harness.Receive(t, "the end of the other listener", done)
+			harness.Refused(t, free[1])
+		})
+	}
 }

@@ -373,8 +373,8 @@ func (c *change) updateSources() {
 }
 
 // retire removes the registrations that a reload has dropped, and then, after consumers
-// had time to notice, closes the listeners. Link ports stay open as long as another
-// sidecar may fetch a parked response.
+// had time to notice, closes the listeners: last the link ports, which stay open as long as
+// another sidecar may fetch a parked response.
 func (s *Sidecar) retire(gone []*registration, closed []*openListener, drain time.Duration) {
 	s.registrations.remove(gone)
 	if len(closed) == 0 {
@@ -383,12 +383,17 @@ func (s *Sidecar) retire(gone []*registration, closed []*openListener, drain tim
 	sleep(s.ended, noticeDelay)
 	ctx, cancel := context.WithTimeout(s.ended, drain)
 	defer cancel()
-	for _, l := range closed {
-		if l.core.DrainLast() {
-			poll(ctx, func() bool { return l.core.Links() == 0 && s.streams.Parked() == 0 })
+	for _, last := range []bool{false, true} {
+		for _, l := range closed {
+			if l.core.DrainLast() != last {
+				continue
+			}
+			if last {
+				poll(ctx, func() bool { return l.core.Links() == 0 && s.streams.Parked() == 0 })
+			}
+			s.listeners.removed.remove(l, s.listeners.close)
+			s.log.Info("listener closed", "listener", l.name, "address", l.address)
 		}
-		s.listeners.removed.remove(l, s.listeners.close)
-		s.log.Info("listener closed", "listener", l.name, "address", l.address)
 	}
 }
 
