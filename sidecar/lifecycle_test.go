@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"runtime"
 	"strings"
@@ -79,6 +80,54 @@ listeners: [{name: egress, address: %q, protocol: http, service: app}, {name: ba
 		if err := leaktest.Wait(ignore); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
+	}
+}
+
+// hangingClient is the client of a registry whose Close waits for release.
+type hangingClient struct {
+	connectedClient
+	release chan struct{}
+}
+
+func (c hangingClient) Close() error {
+	<-c.release
+	return nil
+}
+
+// TestStopInTime: a part that does not stop does not keep the process.
+func TestStopInTime(t *testing.T) {
+	procs := runtime.GOMAXPROCS(0)
+	t.Cleanup(func() { runtime.GOMAXPROCS(procs) })
+	for name, hang := range map[string]func(s *Sidecar, release chan struct{}){
+		"tasks in the background": func(s *Sidecar, release chan struct{}) { s.background.Go(func() { <-release }) },
+		"checks of registrations": func(s *Sidecar, release chan struct{}) {
+			s.registrations.all = []*registration{{cancel: func() {}, done: release}}
+		},
+		"sources of endpoints": func(s *Sidecar, release chan struct{}) {
+			s.sources.byService["hanging"] = &source{unwatch: func() { <-release }}
+		},
+		"registries": func(s *Sidecar, release chan struct{}) {
+			s.discovery.connections["hanging"] = &connection{client: hangingClient{release: release}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // it mostly waits
+			s, egress := inProcess(t, "")
+			var log strings.Builder
+			s.log = slog.New(slog.NewTextHandler(&log, nil))
+			release, stopped := make(chan struct{}), make(chan struct{})
+			defer close(release)
+			hang(s, release)
+			go func() {
+				defer close(stopped)
+				s.stop()
+			}()
+			harness.Receive(t, "the end of the sidecar", stopped)
+			harness.Refused(t, egress)
+			if want := name + ": " + context.DeadlineExceeded.Error(); !strings.Contains(log.String(), want) {
+				t.Errorf("the log does not say %q:\n%s", want, log.String())
+			}
+		})
 	}
 }
 

@@ -1,7 +1,6 @@
 package sidecar
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -212,11 +211,12 @@ func sourceStats(name string, now registry.Condition) admin.SourceStats {
 }
 
 // disconnect closes the clients.
-func (d *discovery) disconnect() (err error) {
-	for _, c := range d.connections {
-		err = errors.Join(err, c.client.Close())
+func (d *discovery) disconnect() {
+	for name, c := range d.connections {
+		if err := c.client.Close(); err != nil {
+			d.dns.Logger.Warn("registry not closed", "registry", name, "error", err)
+		}
 	}
-	return err
 }
 
 // watcher returns the Watcher of a service. own is its client if that serves only this

@@ -3,6 +3,7 @@ package sidecar
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -159,12 +160,12 @@ func (s *Sidecar) identityStats() []admin.Identity {
 func (s *Sidecar) stop() {
 	s.end()
 	s.succession.close()
-	s.background.Wait()
-	s.registrations.stop()
+	err := inTime("tasks in the background", s.background.Wait)
+	err = errors.Join(err, inTime("checks of registrations", s.registrations.stop))
 	s.listeners.stop()
-	err := s.admin.stop()
-	s.sources.stop()
-	err = errors.Join(err, s.discovery.disconnect())
+	err = errors.Join(err, s.admin.stop())
+	err = errors.Join(err, inTime("sources of endpoints", s.sources.stop))
+	err = errors.Join(err, inTime("registries", s.discovery.disconnect))
 	if s.streams != nil {
 		err = errors.Join(err, bounded(s.streams.Close)) // before the loops, which count their bytes
 	}
@@ -179,10 +180,28 @@ func (s *Sidecar) stop() {
 		err = errors.Join(err, bounded(s.spans.Close)) // after the loops, which may still add spans
 	}
 	err = errors.Join(err, closeAccessLog(s.access.writer.Load()))
-	s.identities.closeExcept(nil)
+	err = errors.Join(err, inTime("certificates", func() { s.identities.closeExcept(nil) }))
 	if err != nil {
 		s.log.Warn("some parts did not stop in time", "error", err)
 	}
+}
+
+// inTime calls f, which stops a part, and returns after stopTimeout even if f does not: it may wait for a file system that does
+// not respond.
+func inTime(part string, f func()) error {
+	return bounded(func(ctx context.Context) error {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			f()
+		}()
+		select {
+		case <-done:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", part, ctx.Err())
+		}
+	})
 }
 
 // bounded calls f with stopTimeout.
