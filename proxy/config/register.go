@@ -3,6 +3,9 @@ package config
 import (
 	"slices"
 	"strings"
+
+	"github.com/remora-proxy/remora/internal/srvname"
+	"github.com/remora-proxy/remora/internal/unixaddr"
 )
 
 // Register announces a listener of this sidecar as an endpoint of a service.
@@ -70,5 +73,18 @@ func (c *Check) checkListener(in scope, at path, l *Listener) {
 		in.report(at, "contradicts tls.sni: host of service %s: a check is no request, and has no Host; expected tcp: true", s.Name)
 	case s != nil && !s.isListed():
 		in.report(at, "service %s has no static endpoints, so there is nothing to check", s.Name)
+	case s != nil && len(s.Endpoints) > 0 && !slices.ContainsFunc(s.Endpoints, c.canAsk):
+		in.report(at, "%s of service %s has no host and port to ask; expected host and port here", public(s.Endpoints[0].Address), s.Name)
 	}
+}
+
+// canAsk reports whether the check of an application can ask one of its addresses. Names of SRV records are not resolved for it.
+func (c *Check) canAsk(e Endpoint) bool {
+	switch {
+	case c.Host != "" && c.Port != 0:
+		return true
+	case srvname.Is(e.Address):
+		return false
+	}
+	return !unixaddr.Is(e.Address) || !c.Beside()
 }

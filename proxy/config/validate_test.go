@@ -214,10 +214,12 @@ func TestServiceRules(t *testing.T) {
 
 // TestCheckRules checks which settings make a health check, of a service and of a registration.
 func TestCheckRules(t *testing.T) {
-	registered := func(check string) string {
-		return `{services: {s: {discover: static, endpoints: ["b:1"], protocol: http}}, listeners: [{name: l, address: "a:1", protocol: http, service: s}],
+	application := func(endpoints, check string) string {
+		return `{services: {s: {discover: static, endpoints: ` + endpoints + `, protocol: http}}, listeners: [{name: l, address: "a:1", protocol: http, service: s}],
 registry: {etcd: {endpoints: ["http://e:1"]}}, register: [{service: r, listener: l, advertise: "a:1", check: ` + check + `}]}`
 	}
+	registered := func(check string) string { return application(`["b:1"]`, check) }
+	const srv = `["_http._tcp.b.test"]`
 	checkRules(t, []rule{
 		{withService(`protocol: http, check: {http: /, tcp: true}`), "services.s.check: expected http or tcp, got both"},
 		{withService(`protocol: http, check: {http: up}`), `services.s.check.http: expected a path that starts with "/", got "up"`},
@@ -238,6 +240,16 @@ registry: {etcd: {endpoints: ["http://e:1"]}}, register: [{service: r, listener:
 		{`services: {s: {discover: static, endpoints: ["unix:/a"], protocol: http, check: {http: /}}}`, ""},
 		{registered(`{http: /, port: 1}`), ""},
 		{registered(`{http: /, on_down: close}`), "register[0].check.on_down: has no meaning here"},
+		{application(srv, `{}`), ""},
+		{application(srv, `{http: /}`), "register[0].check: _http._tcp.b.test of service s has no host and port to ask; expected host and port here"},
+		{application(srv, `{tcp: true, port: 1}`), "register[0].check: _http._tcp.b.test of service s has no host and port to ask"},
+		{application(srv, `{tcp: true, host: b}`), "register[0].check: _http._tcp.b.test of service s has no host and port to ask"},
+		{application(srv, `{tcp: true, host: b, port: 1}`), ""},
+		{application(`["_http._tcp.b.test", "b:1"]`, `{http: /}`), ""},
+		{application(`["unix:/b"]`, `{http: /}`), ""},
+		{application(`["unix:/b"]`, `{http: /, port: 1}`), "register[0].check: unix:/b of service s has no host and port to ask"},
+		{application(`["unix:/b"]`, `{http: /, host: b, port: 1}`), ""},
+		{application(`["unix:/b", "b:1"]`, `{http: /, port: 1}`), ""},
 	})
 }
 
