@@ -9,5 +9,4 @@
 //	target.go  which sidecars a roll-out reaches
 //	status.go  what a sidecar says of itself
 //	guard.go   when a roll-out takes itself back; latency.go the latencies that it compares
-//	kept.go    the revision in use on disk, for a start without etcd
 package fleet

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
+
+	"github.com/remora-proxy/remora/proxy/config"
 )
 
 // Head says which sidecar runs which revision. Revisions count from 1; revision 0 is the file of each sidecar alone.
@@ -39,6 +42,17 @@ type Revision struct {
 
 // Same reports whether r and o have the same number and text.
 func (r *Revision) Same(o *Revision) bool { return r.Number == o.Number && r.Text == o.Text }
+
+// NameOf returns the name of a revision in errors.
+func NameOf(revision int64) string { return "revision " + strconv.FormatInt(revision, 10) }
+
+// Overlay returns the revision as an overlay; nil for revision 0.
+func (r *Revision) Overlay() *config.Overlay {
+	if r.Number == 0 {
+		return nil
+	}
+	return &config.Overlay{Name: NameOf(r.Number), Text: []byte(r.Text)}
+}
 
 // MaxText bounds an overlay, in bytes. etcd refuses requests above 1.5 MiB.
 const MaxText = 256 << 10

@@ -192,3 +192,13 @@ func TestGuardText(t *testing.T) {
 		}
 	}
 }
+
+// TestOverlayOf: revision 0 is no overlay.
+func TestOverlayOf(t *testing.T) {
+	if o := (&Revision{}).Overlay(); o != nil {
+		t.Errorf("%+v", o)
+	}
+	if o := (&Revision{Number: 7, Text: "a: b"}).Overlay(); o.Name != "revision 7" || string(o.Text) != "a: b" {
+		t.Errorf("%+v", o)
+	}
+}

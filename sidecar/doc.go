@@ -19,8 +19,9 @@
 //	accessLog      the access log, through changes of its settings (accesslog.go); log.go has the
 //	               sidecar's own log
 //	adminAPI       the admin API and its sockets (adminapi.go)
-//	overlays       the revision of the overlay on the file, as etcd has it (overlays.go),
-//	               and what the sidecar says of itself there (overlaystatus.go)
+//	overlays       the revision of the overlay on the file, as etcd has it (overlays.go) and as
+//	               it is kept on disk for a start without etcd (overlaykept.go), and what the
+//	               sidecar says of itself in etcd (overlaystatus.go)
 //	ConfigFile     the configuration file, and when to read it again (configfile.go)
 //
 // Package proxy lists the stations of a request.

@@ -228,8 +228,8 @@ func (o *overlays) keep(r fleet.Revision) {
 	if dir == "" || o.onDisk && o.kept.Same(&r) {
 		return
 	}
-	kept := fleet.Kept{Prefix: o.cfg.Overlays.Etcd, Revision: r}
-	err := kept.Keep(dir)
+	kept := keptOverlay{Prefix: o.cfg.Overlays.Etcd, Revision: r}
+	err := kept.keep(dir)
 	if o.kept, o.onDisk = r, err == nil; err != nil {
 		o.log.Warn("revision not kept on disk: a start without etcd would use an older one", "revision", r.Number, "directory", dir, "error", err)
 	}
@@ -262,7 +262,7 @@ func chooseRevision(asked fleet.Revision, unknown error, cfg *config.Config, lay
 	if unknown == nil && lay(asked) {
 		return asked
 	}
-	r, err := fleet.LoadKept(cfg.Registry.CacheDir, cfg.Overlays.Etcd)
+	r, err := loadKept(cfg.Registry.CacheDir, cfg.Overlays.Etcd)
 	if err != nil {
 		log.Warn("revision of the overlay on disk not used", "error", err)
 	}

@@ -350,7 +350,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"fleet"},
-		[]string{"proxy/config", "proxy/telemetry/stats", "internal/atomicfile"},
+		[]string{"proxy/config", "proxy/telemetry/stats"},
 		"who runs which revision is decided without etcd and without a sidecar",
 	},
 	{
