@@ -14,15 +14,15 @@ const fileInterval = time.Second
 // is small: orchestrators replace it by changing symbolic links, which modification
 // times and notifications of the kernel do not reliably show.
 type ConfigFile struct {
-	path     string
-	reported [sha256.Size]byte // content that was reported last
-	latest   [sha256.Size]byte // content of the last read
+	path   string
+	known  [sha256.Size]byte // content of the open, or that was reported last
+	latest [sha256.Size]byte // content of the last read
 }
 
-// OpenConfigFile returns a configFile that has reported the current content.
+// OpenConfigFile returns a ConfigFile to which the current content is known.
 func OpenConfigFile(path string) *ConfigFile {
 	f := &ConfigFile{path: path}
-	f.reported, f.latest = f.digest(), f.digest()
+	f.known, f.latest = f.digest(), f.digest()
 	return f
 }
 
@@ -32,10 +32,10 @@ func (f *ConfigFile) changed() bool {
 	now := f.digest()
 	stable := now == f.latest
 	f.latest = now
-	if !stable || now == f.reported {
+	if !stable || now == f.known {
 		return false
 	}
-	f.reported = now
+	f.known = now
 	return true
 }
 
@@ -85,7 +85,7 @@ func (r *retries) tried(isNew, mayPass bool) {
 func (f *ConfigFile) next(again *retries) (try, isNew bool) {
 	isNew = f.changed()
 	due := again.due()
-	return isNew || due && f.latest == f.reported, isNew
+	return isNew || due && f.latest == f.known, isNew
 }
 
 // run calls reload after each signal and, with watch, after each change of the content,
