@@ -162,8 +162,8 @@ func (s *Store) Change(ctx context.Context, at int64, next *fleet.Head, added *f
 	return moved
 }
 
-// forget returns the operations that delete the revisions up to last which head does not name: not only the last one, which
-// may have been stable when it was its turn.
+// forget returns the operations that delete all revisions up to last that head does not name, not only last: a revision that head
+// named when it was last could not be deleted then.
 func (s *Store) forget(head *fleet.Head, last int64) (ops []clientv3.Op) {
 	named := slices.Sorted(slices.Values(append(slices.Clone(head.Past), head.Stable, last+1)))
 	from := int64(1)
