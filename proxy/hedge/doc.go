@@ -23,7 +23,7 @@
 //	r.Latencies.Responded or Withdrew;
 //	s.Done                              the hedge has responded, or was cancelled
 //	r.Savings.Overtaken                 the hedge responded first
-//	r.Savings.Judge                     the application has finished a hedged primary
+//	r.Savings.Judge or Unknown          the application has finished a hedged primary, or never will
 //	s.Refund                            the hedge reached no application
 //
 // The package is pure: time is an argument (a loop's monotonic clock), and there

@@ -18,7 +18,7 @@ type Savings struct {
 type overtaken struct{ won, lost histogram.Window }
 
 // Overtaken records that a hedge's response came before that of the primary, which was sent so
-// long ago. Judge follows if the application finishes the primary.
+// long ago. Judge follows if the application finishes the primary, else Unknown.
 func (s *Savings) Overtaken(now, after time.Duration) {
 	if s.overtaken == nil {
 		s.overtaken = new(overtaken)
@@ -34,6 +34,10 @@ func (s *Savings) Judge(now, took, saved time.Duration) {
 		s.overtaken.lost.At(now, longHalf).Add(took)
 	}
 }
+
+// Unknown records that a primary which Overtaken has recorded was withdrawn: nobody learns how long it would have taken.
+// It comes in place of Judge.
+func (s *Savings) Unknown() { s.worth.Unknown() }
 
 // spread gives the censored ones among first attempts the latencies of those that finished after a hedge had won.
 func (s *Savings) spread(now time.Duration, first *histogram.Distribution) {

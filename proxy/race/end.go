@@ -104,8 +104,11 @@ func (a *Attempt) Fail(f *fault.Failure) {
 		a.visit.refused(now, f)
 	}
 	lingered := a.end(now, outcome)
-	if a.kind == hedgeAttempt && (f.Free() || f == fault.NoSlot) {
+	switch {
+	case a.kind == hedgeAttempt && (f.Free() || f == fault.NoSlot):
 		r.hedging.onRefused(now)
+	case lingered:
+		r.learning.onWithdrawn(a, now)
 	}
 	if lingered {
 		r.owner.Lingered(false)
@@ -133,6 +136,8 @@ func (a *Attempt) Finish(processed bool) {
 		outcome = stats.AttemptUnseen
 		a.race.Service.Heard(now, a.visit.ep)
 		a.race.learning.onDone(a, now)
+	} else {
+		a.race.learning.onWithdrawn(a, now)
 	}
 	a.end(now, outcome)
 	a.race.owner.Lingered(processed)

@@ -68,10 +68,21 @@ func (l *learning) onOvertaken(a *Attempt, now time.Duration) {
 	}
 }
 
-// onWithdrawn tells for how long a hedge had no response before it was withdrawn.
+// judges reports whether the hedges of the primary a are judged by what they saved. Those of streams are not: only the
+// primaries that were not overtaken would count, as the others are reset.
+func (l *learning) judges(a *Attempt) bool {
+	return l.race.hedging.sent != l.race.hedging.refused && l.counts(a) && !l.streamed
+}
+
+// onWithdrawn tells that a has ended before its response: for how long a hedge had none, or that nobody learns what the
+// hedge of a primary has saved.
 func (l *learning) onWithdrawn(a *Attempt, now time.Duration) {
-	if a.kind == hedgeAttempt {
-		l.race.Policy.HedgeRoute.Latencies.Withdrew(now, now-a.visit.sent)
+	route := l.race.Policy.HedgeRoute
+	switch {
+	case a.kind == hedgeAttempt:
+		route.Latencies.Withdrew(now, now-a.visit.sent)
+	case l.overtaken > 0 && l.judges(a):
+		route.Savings.Unknown()
 	}
 }
 
@@ -82,9 +93,7 @@ func (l *learning) onDone(a *Attempt, now time.Duration) {
 	case a.kind == hedgeAttempt:
 		route.Latencies.Responded(now, now-a.visit.sent)
 		return
-	case l.race.hedging.sent == l.race.hedging.refused || !l.counts(a):
-		return
-	case l.streamed: // of streams, only those primaries would be judged that were not overtaken: the others are reset
+	case !l.judges(a):
 		return
 	case l.overtaken > 0:
 		saved = now - l.overtaken

@@ -10,6 +10,11 @@
 // hedges for the measurement. If hedged requests become shorter by less than 1/96 of their sum, only one
 // decision in 8 may hedge, and then one in 64.
 //
+// Some overtaken primaries end early: an endpoint of HTTP/2 reads a reset, or the primary has not left its queue. What
+// their hedges saved is unknown. If only the primaries that came first were judged in such a time, hedges would seem to
+// save nothing. So those are judged only if the hedge that came first last saved a known time: in the long run the same
+// part of both.
+//
 // # Source
 //
 // Comparing an outcome with what would have happened to the same subject without the treatment is Rubin's

@@ -7,6 +7,7 @@ import "time"
 type Gate struct {
 	level   uint8 // 0: all are hedged
 	skipped uint8 // since the last hedge
+	unknown uint8 // calls of Unknown since a hedge saved a known time, at most model.fewer
 
 	judged      int
 	took, saved time.Duration // sums
@@ -27,6 +28,12 @@ func (g *Gate) CountHedge() { g.skipped = 0 }
 // Judge takes a hedged request whose primary took so long, and how much earlier the response
 // of its hedge came; 0 if the primary's came first.
 func (g *Gate) Judge(took, saved time.Duration) {
+	switch {
+	case saved > 0:
+		g.unknown = 0
+	case g.unknown > 0:
+		return
+	}
 	g.judged++
 	g.took += took
 	g.saved += saved
@@ -45,4 +52,16 @@ func (g *Gate) Judge(took, saved time.Duration) {
 		level--
 	}
 	*g = Gate{level: level}
+}
+
+// Unknown takes a hedged request whose hedge came first, if nobody learns how long the primary would have taken. Until a
+// hedge saves a known time again, Judge ignores requests whose primary came first: else hedges would seem to save
+// less than they do. After model.fewer such requests in a row, all decisions may hedge.
+func (g *Gate) Unknown() {
+	if int(g.unknown) >= model.fewer {
+		return
+	}
+	if g.unknown++; int(g.unknown) == model.fewer {
+		*g = Gate{unknown: g.unknown}
+	}
 }

@@ -60,3 +60,31 @@ func TestGateSteps(t *testing.T) {
 		t.Errorf("one in ten hedges saves 18 ms: one in %d late requests is hedged", g.OneIn())
 	}
 }
+
+// TestUnknown checks that requests count only where what hedges save is known.
+func TestUnknown(t *testing.T) {
+	inVain := func(g *Gate) { g.Judge(ms, 0) }
+	saves := func(g *Gate) { g.Judge(1000*ms, 1) }
+	type step struct {
+		do    func(g *Gate)
+		times int
+		oneIn int
+	}
+	for name, steps := range map[string][]step{
+		"hedges save nothing":                  {{inVain, 64, 8}},
+		"nobody knows what they save":          {{(*Gate).Unknown, 1, 1}, {inVain, 1000, 1}},
+		"it is known again":                    {{(*Gate).Unknown, 1, 1}, {saves, 1, 1}, {inVain, 64, 8}},
+		"a few are unknown where they are few": {{inVain, 64, 8}, {(*Gate).Unknown, model.fewer - 1, 8}, {saves, 1, 8}, {(*Gate).Unknown, 1, 8}},
+		"many are unknown where they are few":  {{inVain, 1000, 64}, {(*Gate).Unknown, model.fewer, 1}, {(*Gate).Unknown, 1000, 1}, {inVain, 1000, 1}},
+	} {
+		var g Gate
+		for i, s := range steps {
+			for range s.times {
+				s.do(&g)
+			}
+			if g.OneIn() != s.oneIn {
+				t.Errorf("%s: after step %d one in %d decisions may hedge, want one in %d", name, i, g.OneIn(), s.oneIn)
+			}
+		}
+	}
+}

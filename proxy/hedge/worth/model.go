@@ -16,7 +16,8 @@ type constants struct {
 	least float64
 
 	// samples is how many hedged requests are judged at once, and fewer if not each
-	// decision may hedge. Half suffice if they save less than half of least.
+	// decision may hedge. Half suffice if they save less than half of least. All decisions may hedge once fewer hedges
+	// in a row have saved an unknown time.
 	samples, fewer int
 
 	// There are levels of how many decisions for late requests may hedge: all, one in 8, one in 64. Each further level
