@@ -61,15 +61,18 @@ type Dropped uint8
 
 // Values of a CANCEL_ACK.
 const (
-	CancelDropped Dropped = 1 // the application never saw it, or its response was ready and is dropped
-	CancelAtApp   Dropped = 2 // the application still works on it; its response will be discarded
+	// CancelDropped means that the application never saw it, or that its response was ready and is dropped. After
+	// CancelAtApp it means that the acceptor has withdrawn it from the application, or has lost the application.
+	CancelDropped Dropped = 1
+
+	CancelAtApp Dropped = 2 // the application still works on it; its response will be discarded
 
 	// CancelFinished follows CancelAtApp once the application has finished the request: the
 	// endpoint has one pending request less.
 	CancelFinished Dropped = 3
 
 	// CancelClosed comes in place of CancelFinished if the application has not responded: the acceptor waits for it no
-	// longer, as after it has closed the connection. It says nothing about whether the application is alive. Only a
+	// longer. After the acceptor has closed the connection, it comes when the application would have responded. It says nothing about whether the application is alive. Only a
 	// dialer that has FeatureCloses gets it.
 	CancelClosed Dropped = 4
 )

@@ -31,8 +31,8 @@ type Caller interface {
 	// PeerNames are the names that the peer has proved; nil means none.
 	PeerNames() *identity.Names
 	// Finished is called when the last attempt of a cancelled exchange has ended, but
-	// not if Cancel reported that none was left. responded reports whether the application has responded to it.
-	Finished(ex *Exchange, responded bool)
+	// not if Cancel reported that none was left. how says how it has ended.
+	Finished(ex *Exchange, how race.Ended)
 }
 
 // Together counts ex, and the exchanges of others that are in flight at the service of ex, for Caller.Concurrency.

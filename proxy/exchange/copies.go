@@ -109,4 +109,4 @@ func (c *Copies) RemoteAddr() string { return "" }
 func (c *Copies) PeerNames() *identity.Names { return nil }
 
 // Finished implements Caller. Nothing waits for a copy that was cancelled.
-func (c *Copies) Finished(*Exchange, bool) {}
+func (c *Copies) Finished(*Exchange, race.Ended) {}

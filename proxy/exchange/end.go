@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -53,15 +54,14 @@ func (ex *Exchange) end(next exchangeState, r *result) (left bool) {
 	return left
 }
 
-// onAttemptOver recycles an exchange that has ended, once no attempt is in flight. responded reports whether the
-// application has responded to the one that has just ended.
-func (ex *Exchange) onAttemptOver(responded bool) {
+// onAttemptOver recycles an exchange that has ended, once no attempt is in flight. The last one has ended as how says.
+func (ex *Exchange) onAttemptOver(how race.Ended) {
 	if ex.race.InFlight() > 0 || ex.state == exchangeOpen {
 		return
 	}
 	ex.passage.End()
 	if ex.state == exchangeCancelled {
-		ex.caller.Finished(ex, responded)
+		ex.caller.Finished(ex, how)
 	}
 	ex.recycle()
 }
@@ -87,16 +87,17 @@ func (ex *Exchange) Cancel() (left bool) {
 func (ex *Exchange) onDeadline() {
 	ex.race.Abort()
 	if ex.state != exchangeOpen {
-		ex.onAttemptOver(false)
+		ex.onAttemptOver(race.Presumed)
 		return
 	}
 	ex.race.Conclude(fault.Deadline)
 }
 
-// AbandonNow aborts the attempts of a cancelled exchange.
+// AbandonNow aborts the attempts of a cancelled exchange, before their time is up.
 func (ex *Exchange) AbandonNow() {
 	if ex.state == exchangeCancelled {
-		ex.onDeadline()
+		ex.race.Abort()
+		ex.onAttemptOver(race.Withdrawn)
 	}
 }
 

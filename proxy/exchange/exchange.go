@@ -69,7 +69,7 @@ func (o owner) Won(by *race.Attempt, res *race.Response) { o.answerWith(by, res)
 func (o owner) Lost(f *fault.Failure) { o.fail(f) }
 
 // Lingered implements Owner.
-func (o owner) Lingered(responded bool) { o.onAttemptOver(responded) }
+func (o owner) Lingered(how race.Ended) { o.onAttemptOver(how) }
 
 // Interim implements Owner.
 func (o owner) Interim(res *protocol.Response) {

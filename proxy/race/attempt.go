@@ -32,6 +32,7 @@ type Attempt struct {
 	replayed  bool // sent a second time over HTTP: the application may have seen it before
 	holds     bool // HoldsHead has said that the head of its response is held
 	overtaken bool // it was cancelled because the race was decided; see Overtaken
+	seen      bool // its carrier has said so by NoteSeen
 
 	carrier   Carrier // who has the attempt now; nil if nobody has
 	carrierID uint64  // chosen by carrier
@@ -44,7 +45,7 @@ type Attempt struct {
 // Race.Reset has cleared the endpoint.
 func (a *Attempt) reset(kind attemptKind, index int) {
 	a.kind, a.index = kind, uint8(index)
-	a.replayed, a.holds, a.overtaken = false, false, false
+	a.replayed, a.holds, a.overtaken, a.seen = false, false, false, false
 }
 
 // The following are for carriers. So are Outgoing, HoldsHead, Interim and Started, and those of end.go that end the
@@ -71,6 +72,12 @@ func (a *Attempt) Lingering() bool { return a.state == attemptLingering }
 // Overtaken reports whether the attempt was cancelled because its caller has another response, or a failure. Else the
 // caller has gone, or the time of the attempt is up.
 func (a *Attempt) Overtaken() bool { return a.overtaken }
+
+// NoteSeen notes that the application has the attempt, which was cancelled.
+func (a *Attempt) NoteSeen() { a.seen = true }
+
+// Seen reports whether NoteSeen was called.
+func (a *Attempt) Seen() bool { return a.seen }
 
 // PayReplay reports whether the attempt, whose connection was stale, may be sent once more. The service may have seen
 // the request, so that takes the token of a retry after a reset, and Replay must follow.

@@ -75,7 +75,7 @@ func (a *Attempt) Respond(res *Response) {
 	}
 	if a.end(now, outcome) {
 		res.Release()
-		r.owner.Lingered(true)
+		r.owner.Lingered(Responded)
 		return
 	}
 	r.onResponse(a, res)
@@ -111,7 +111,7 @@ func (a *Attempt) Fail(f *fault.Failure) {
 		r.learning.onWithdrawn(a, now)
 	}
 	if lingered {
-		r.owner.Lingered(false)
+		r.owner.Lingered(Withdrawn)
 		return
 	}
 	if f != fault.NoSlot {
@@ -131,16 +131,16 @@ func (a *Attempt) mayHaveBeenSeen(f *fault.Failure) bool {
 
 // Finish ends a cancelled attempt. processed reports whether the application finished it.
 func (a *Attempt) Finish(processed bool) {
-	now, outcome := a.race.shard.Loop.Now(), stats.AttemptNone
+	now, outcome, how := a.race.shard.Loop.Now(), stats.AttemptNone, Withdrawn
 	if processed {
-		outcome = stats.AttemptUnseen
+		outcome, how = stats.AttemptUnseen, Responded
 		a.race.Service.Heard(now, a.visit.ep)
 		a.race.learning.onDone(a, now)
 	} else {
 		a.race.learning.onWithdrawn(a, now)
 	}
 	a.end(now, outcome)
-	a.race.owner.Lingered(processed)
+	a.race.owner.Lingered(how)
 }
 
 // Presume ends a cancelled attempt whose connection was closed, here or by the sidecar beside the application, at about the
@@ -149,7 +149,7 @@ func (a *Attempt) Presume() {
 	now := a.race.shard.Loop.Now()
 	a.race.learning.onDone(a, now)
 	a.end(now, stats.AttemptClosed)
-	a.race.owner.Lingered(false)
+	a.race.owner.Lingered(Presumed)
 }
 
 // timeOut ends the wait for the attempt. It lingers like a cancelled one: an endpoint that is

@@ -60,9 +60,8 @@ type Owner interface {
 	Won(by *Attempt, res *Response)
 	// Lost is why the request has no response.
 	Lost(f *fault.Failure)
-	// Lingered is called when an attempt that lingered has ended. After the last one InFlight is 0. responded reports
-	// whether the application has responded to the attempt.
-	Lingered(responded bool)
+	// Lingered is called when an attempt that lingered has ended. After the last one InFlight is 0.
+	Lingered(how Ended)
 	// Interim gets an interim response, ahead of Won or Lost. res is valid until it returns.
 	Interim(res *protocol.Response)
 	// Started is called once after AwaitStart, if the attempt that waited gets its slot.
@@ -70,6 +69,19 @@ type Owner interface {
 	// Client is who the request came from.
 	Client() shard.Client
 }
+
+// Ended says how an attempt has ended that lingered.
+type Ended uint8
+
+const (
+	// Withdrawn means that the attempt has ended early: how long the application would have taken is not known.
+	Withdrawn Ended = iota
+	// Presumed means that the application has not responded until about the time at which it would have, or until the
+	// deadline.
+	Presumed
+	// Responded means that the application has responded.
+	Responded
+)
 
 // Entry is what a request enters a race with.
 type Entry struct {

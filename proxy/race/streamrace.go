@@ -99,7 +99,7 @@ func (r *streamRace) Lost(f *fault.Failure) {
 }
 
 // Lingered implements Owner. No attempt of a stream lingers.
-func (*streamRace) Lingered(bool) {}
+func (*streamRace) Lingered(Ended) {}
 
 // Interim implements Owner. The carrier reads interim responses.
 func (*streamRace) Interim(*protocol.Response) {}

@@ -118,4 +118,4 @@ func (cs *calls) Concurrency(ex *exchange.Exchange, most int) int {
 func (cs *calls) OverShare(ex *exchange.Exchange) bool { return cs.memory.overShare(ex) }
 
 // Finished implements exchange.Caller. Dubbo has no word for it.
-func (cs *calls) Finished(*exchange.Exchange, bool) {}
+func (cs *calls) Finished(*exchange.Exchange, race.Ended) {}

@@ -289,7 +289,7 @@ func (t *turn) Fail(ex *exchange.Exchange, f *fault.Failure) {
 func (t *turn) OverShare(*exchange.Exchange) bool { return t.memory().overShare() }
 
 // Finished implements exchange.Caller. HTTP/1.1 has no word for it.
-func (t *turn) Finished(*exchange.Exchange, bool) {}
+func (t *turn) Finished(*exchange.Exchange, race.Ended) {}
 
 // Concurrency implements exchange.Caller. Pipelined requests wait for the one that is in flight.
 func (t *turn) Concurrency(*exchange.Exchange, int) int { return 1 }

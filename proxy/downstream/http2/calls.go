@@ -272,7 +272,7 @@ func (cs *calls) keepCancelled(ex *exchange.Exchange) {
 
 // Finished implements exchange.Caller. The client has forgotten the request. The last one
 // of those that are cancelled gets its place.
-func (cs *calls) Finished(ex *exchange.Exchange, _ bool) {
+func (cs *calls) Finished(ex *exchange.Exchange, _ race.Ended) {
 	last := len(cs.cancelled) - 1
 	cs.cancelled[ex.CallIndex] = cs.cancelled[last]
 	cs.cancelled[ex.CallIndex].CallIndex = ex.CallIndex

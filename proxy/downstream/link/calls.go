@@ -182,17 +182,21 @@ func (cs *calls) Fail(ex *exchange.Exchange, f *fault.Failure) {
 	cs.send()
 }
 
-// Finished implements exchange.Caller: the application is done with a cancelled request, as far as is known.
-func (cs *calls) Finished(ex *exchange.Exchange, responded bool) {
+// Finished implements exchange.Caller: the last attempt of a cancelled request has ended. A dialer takes CancelFinished and
+// CancelClosed for about the time at which the application would have responded, and learns nothing from CancelDropped.
+func (cs *calls) Finished(ex *exchange.Exchange, how race.Ended) {
 	cs.remove(ex.StreamID)
 	if cs.State() == linkconn.Closed {
 		return
 	}
-	how := link.CancelFinished
-	if !responded && cs.closes {
-		how = link.CancelClosed
+	what := link.CancelFinished
+	switch {
+	case how == race.Withdrawn:
+		what = link.CancelDropped
+	case how == race.Presumed && cs.closes:
+		what = link.CancelClosed
 	}
-	cs.Writer.CancelAck(ex.StreamID, how)
+	cs.Writer.CancelAck(ex.StreamID, what)
 	cs.send()
 	cs.ending.finish()
 }

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http2"
 	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
@@ -92,26 +94,41 @@ func TestCancelQueued(t *testing.T) {
 }
 
 // TestCancelAtApplication checks what a link says of a cancelled request that the application has: it has finished the
-// request only if it has responded. A dialer that does not know "closed" gets "finished".
+// request only if it has responded. A request that ends early is dropped. A dialer that does not know "closed" gets
+// "finished".
 func TestCancelAtApplication(t *testing.T) {
 	const cancelled = 20 * time.Millisecond
 	for name, c := range map[string]struct {
 		provider string
+		speaks   string
 		takes    time.Duration
 		reset    bool
 		features uint64
 		want     link.Dropped
 	}{
-		"it responds":                       {"cancel: finish", 2 * cancelled, false, link.FeatureCloses, link.CancelFinished},
-		"its connection is closed":          {"cancel: close", time.Second, false, link.FeatureCloses, link.CancelClosed},
-		"its connection breaks":             {"cancel: finish", time.Second, true, link.FeatureCloses, link.CancelClosed},
-		"the deadline passes":               {"cancel: finish", time.Second, false, link.FeatureCloses, link.CancelClosed},
-		"closed, and the dialer is older":   {"cancel: close", time.Second, false, 0, link.CancelFinished},
-		"deadline, and the dialer is older": {"cancel: finish", time.Second, false, 0, link.CancelFinished},
+		"it responds":                       {"cancel: finish", "http", 2 * cancelled, false, link.FeatureCloses, link.CancelFinished},
+		"its connection is closed":          {"cancel: close", "http", time.Second, false, link.FeatureCloses, link.CancelClosed},
+		"its connection breaks":             {"cancel: finish", "http", time.Second, true, link.FeatureCloses, link.CancelDropped},
+		"it is told over HTTP/2":            {"", "http2", time.Second, false, link.FeatureCloses, link.CancelDropped},
+		"the deadline passes":               {"cancel: finish", "http", time.Second, false, link.FeatureCloses, link.CancelClosed},
+		"closed, and the dialer is older":   {"cancel: close", "http", time.Second, false, 0, link.CancelFinished},
+		"told, and the dialer is older":     {"", "http2", time.Second, false, 0, link.CancelDropped},
+		"deadline, and the dialer is older": {"cancel: finish", "http", time.Second, false, 0, link.CancelFinished},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: c.provider})
-			m.Apps[0].Delay = func() time.Duration { return c.takes }
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Speaks: c.speaks, Provider: c.provider})
+			app := m.Apps[0]
+			app.Delay = func() time.Duration { return c.takes }
+			broken := &proxytest.Peer{}
+			if c.reset || c.speaks == "http2" {
+				app.Stop()
+				m.W.Net.Listen(app.Addr, app.Loop, func() loop.Receiver {
+					if c.reset {
+						return broken
+					}
+					return proxytest.NewHTTP2Conn(0, func(*proxytest.HTTP2Conn, *http2.Stream) {})
+				})
+			}
 			w := link.NewWriter()
 			w.Preface(link.Dialer, link.Settings{Features: c.features})
 			w.Open(1, link.Settings{})
@@ -123,7 +140,7 @@ func TestCancelAtApplication(t *testing.T) {
 			m.Clients.Do(func() { p.Conn.Write(w.Append(nil, 1<<20)) })
 			m.W.Run(time.Millisecond)
 			if c.reset {
-				m.W.Faults.ResetAll(m.Apps[0].Host, m.Apps[0].Host)
+				m.W.Faults.Reset(broken.Conn)
 			}
 			m.W.Run(10 * cancelled)
 			if got, want := acksOf(t, p), []link.Dropped{link.CancelAtApp, c.want}; !slices.Equal(got, want) {

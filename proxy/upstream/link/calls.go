@@ -171,9 +171,12 @@ func (cs *calls) OnReject(id uint64, why link.Reason) {
 }
 
 // OnCancelAck ends a cancelled attempt that was dropped, or with which the application is
-// done. One that is still at the application goes on lingering.
+// done. An attempt that is still at the application goes on lingering.
 func (cs *calls) OnCancelAck(id uint64, d link.Dropped) {
 	if d != link.CancelDropped && d != link.CancelFinished && d != link.CancelClosed {
+		if a := cs.all.Get(id); a != nil {
+			a.NoteSeen()
+		}
 		return
 	}
 	a := cs.remove(id)
@@ -186,7 +189,9 @@ func (cs *calls) OnCancelAck(id uint64, d link.Dropped) {
 	case d == link.CancelFinished:
 		a.Finish(true)
 	default:
-		cs.Shard.Stats.CancelsSaved++
+		if !a.Seen() {
+			cs.Shard.Stats.CancelsSaved++
+		}
 		a.Finish(false)
 	}
 }
