@@ -82,6 +82,52 @@ func TestFreeRetryAfterBadHedge(t *testing.T) {
 	m.Settled()
 }
 
+// TestFailedHedgeBesideBadResponse: the failure of a hedge pays for no retry of the bad response of the primary, whichever
+// comes first. The application has served the request, and retry.on does not name the status.
+func TestFailedHedgeBesideBadResponse(t *testing.T) {
+	const ms = time.Millisecond
+	unreachable := func(m *proxytest.Mesh) { m.W.Faults.Blackhole(m.Endpoint(1).Addr, true) }
+	for name, c := range map[string]struct {
+		provider string
+		before   func(m *proxytest.Mesh)
+		during   func(m *proxytest.Mesh) // when the hedge is in flight
+		takes    time.Duration           // the bad response
+	}{
+		"not connected":        {"", unreachable, nil, 60 * ms},
+		"not connected, later": {"", unreachable, nil, 15 * ms},
+		"refused": {"rate_limit: {rate: 1, burst: 1}", func(m *proxytest.Mesh) {
+			m.Consumer.Update("compute", m.Endpoint(1))
+			m.OK(m.Complete(m.Post(10)))
+		}, nil, 30 * ms},
+		"lost": {"", nil, func(m *proxytest.Mesh) { m.W.Faults.ResetAll(m.Consumer.Host, m.Nodes[2].Host) }, 30 * ms},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Provider: c.provider, Service: "idempotent: true, timeout: 2s, " +
+				"connect_timeout: 20ms, retry: {attempts: 3, on: [connect, refused, reset]}, hedge: {mode: on, delay: 5ms, budget: 1}"})
+			bad, slow := m.Apps[0], m.Apps[1]
+			if c.before != nil {
+				c.before(m)
+			}
+			bad.Status, bad.Delay = 503, func() time.Duration { return c.takes }
+			slow.Delay = func() time.Duration { return 100 * ms }
+			m.Consumer.Update("compute", m.Endpoint(0))
+			call := m.Post(10)
+			m.Do(call)
+			m.W.Run(ms)
+			m.Consumer.Update("compute", m.Endpoint(0), m.Endpoint(1))
+			m.W.Run(8 * ms)
+			if c.during != nil {
+				c.during(m)
+			}
+			m.Finish(call)
+			if s := m.Consumer.Stats("compute"); call.Status != 503 || s.Hedges == 0 || s.Retries != 0 {
+				t.Errorf("status %d %s, %d hedges, %d retries; want 503, some and none", call.Status, call.Code, s.Hedges, s.Retries)
+			}
+			m.Settled()
+		})
+	}
+}
+
 // stallLink replaces provider i by one that takes one request at a time and never
 // responds.
 func stallLink(m *proxytest.Mesh, i int) {

@@ -1,6 +1,7 @@
 package race
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -38,14 +39,14 @@ func (r *Race) onResponse(a *Attempt, res *Response) {
 // that is safe and allowed, or gives the caller the best bad response or the failure.
 func (r *Race) onFailure(a *Attempt, f *fault.Failure) {
 	t := &r.retrying
-	if a.kind != hedgeAttempt || t.failure == nil { // a failed hedge says nothing about another attempt that has failed
+	if a.kind != hedgeAttempt { // a failed hedge says nothing about the attempt that it is for
 		t.failure = f
 	}
 	switch {
 	case r.mayStillWin():
 		r.ties.onOver(a)
 	case !t.launch():
-		r.Conclude(t.failure)
+		r.Conclude(cmp.Or(t.failure, f))
 	}
 }
 
@@ -87,7 +88,7 @@ type retrying struct {
 	race      *Race
 	timer     loop.Timer     // armed while a retry waits for notBefore
 	notBefore time.Duration  // when a retry or hedge may follow, as a gRPC server said; never: none may
-	failure   *fault.Failure // of the latest failed attempt since the last retry; a hedge's only if no other failed
+	failure   *fault.Failure // of the primary, or of the retry in its place; nil if that has responded or is in flight
 	paid      uint8          // retries that took a token
 	free      uint8          // failures after which a retry costs nothing
 }
