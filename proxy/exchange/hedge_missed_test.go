@@ -56,6 +56,47 @@ func takeSlot(m *proxytest.Mesh, i int, c *proxytest.Call) {
 	}
 }
 
+// TestRefusedHedgeFollowed: a hedge that a provider refuses for any want of room is missed, and another one follows to
+// another endpoint.
+func TestRefusedHedgeFollowed(t *testing.T) {
+	const ms = time.Millisecond
+	occupy := func(m *proxytest.Mesh) *proxytest.Call {
+		c := m.Post(10, "x-remora-attempt: 1") // not hedged itself
+		m.Consumer.Update("compute", m.Endpoint(1))
+		m.Do(c)
+		m.W.Run(10 * ms)
+		return c
+	}
+	for name, c := range map[string]struct {
+		provider string
+		takes    time.Duration // the request that takes the room
+	}{
+		"no slot":          {"max_concurrency: 1", 300 * ms},
+		"too many pending": {"max_pending: 1", 300 * ms},
+		"rate limited":     {"rate_limit: {rate: 1, burst: 1}", ms},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Provider: c.provider, Service: "idempotent: true, timeout: 2s, " +
+				"retry: {on: [connect, refused]}, hedge: {mode: on, delay: 5ms, budget: 1}"})
+			m.Apps[1].Delay = func() time.Duration { return c.takes }
+			other := occupy(m)
+			m.Apps[0].FrozenUntil = m.W.Now() + 200*ms
+			m.Consumer.Update("compute", m.Endpoint(0))
+			call := m.Post(10)
+			m.Do(call)
+			m.W.Run(ms)
+			m.Consumer.Update("compute", m.Endpoint(0), m.Endpoint(1))
+			m.W.Run(6 * ms)
+			m.Consumer.Update("compute", m.Endpoint(0), m.Endpoint(1), m.Endpoint(2))
+			m.OK(call, other)
+			m.Settled()
+			if s := m.Consumer.Stats("compute"); s.Hedges != 2 || s.HedgesMissed != 1 || s.HedgesWon != 1 || call.Took > 50*ms {
+				t.Errorf("%d hedges, %d missed, %d won after %v, want 2, 1, 1 after about 12 ms", s.Hedges, s.HedgesMissed, s.HedgesWon, call.Took)
+			}
+		})
+	}
+}
+
 // TestRefusedHedgesSayNothing: a hedge that no application saw does not count as one that saved
 // nothing, else a route would soon hedge less.
 func TestRefusedHedgesSayNothing(t *testing.T) {

@@ -24,7 +24,7 @@
 //	s.Done                              the hedge has responded, or was cancelled
 //	r.Savings.Overtaken                 the hedge responded first
 //	r.Savings.Judge or Unknown          the application has finished a hedged primary, or never will
-//	s.Refund                            the hedge reached no application
+//	s.Refund                            no application has begun the hedge
 //
 // The package is pure: time is an argument (a loop's monotonic clock), and there
 // are no locks and no allocations per request. One Estimator serves one route on

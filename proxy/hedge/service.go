@@ -146,8 +146,8 @@ func (s *Service) Done() {
 	s.inFlight--
 }
 
-// Refund gives back the token of a hedge that reached no application: without a
-// connection, or refused by the other sidecar. Done still gives back a hedge's slot.
+// Refund gives back the token of a hedge that no application has begun: without a
+// connection, or refused. Done still gives back a hedge's slot.
 func (s *Service) Refund(now time.Duration) { s.tokens.Refund(now) }
 
 // Retry takes the token of a retry that is not free (after a reset, a refusal, a

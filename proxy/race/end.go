@@ -95,7 +95,8 @@ func (a *Attempt) Fail(f *fault.Failure) {
 	if a.replayed && f.Free() {
 		f = fault.Reset // the first time it was sent, the application may have seen it
 	}
-	if a.mayHaveBeenSeen(f) {
+	seen := a.mayHaveBeenSeen(f)
+	if seen {
 		r.MaybeProcessed = true
 	}
 	r.Traced.span(a).Note(spanOutcome(f), 0, f.Code)
@@ -105,7 +106,7 @@ func (a *Attempt) Fail(f *fault.Failure) {
 	}
 	lingered := a.end(now, outcome)
 	switch {
-	case a.kind == hedgeAttempt && (f.Free() || f == fault.NoSlot):
+	case a.kind == hedgeAttempt && !seen:
 		r.hedging.onRefused(now)
 	case lingered:
 		r.learning.onWithdrawn(a, now)
