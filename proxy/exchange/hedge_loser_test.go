@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -58,4 +59,37 @@ func TestLateResponseOfLoser(t *testing.T) {
 			t.Error("a scrape makes the loop add up latencies that it doesn't report")
 		}
 	})
+}
+
+// TestLoserWithoutResponse: a hedge that has lost, and has no response until the deadline, does not count as one that
+// responded then.
+func TestLoserWithoutResponse(t *testing.T) {
+	const ms = time.Millisecond
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true, Service: "idempotent: true, timeout: 400ms, cancel: finish, hedge: {mode: on, budget: 1}"})
+	primaries, hedges := 0, 0
+	for _, a := range m.Apps {
+		var takes time.Duration
+		a.OnRequest = func(req *protocol.Request) {
+			takes = ms
+			if protocol.Find(req.Headers, protocol.HeaderAttempt) == nil {
+				if primaries++; primaries%20 == 0 {
+					takes = 40 * ms
+				}
+			} else if hedges++; hedges%7 == 0 {
+				takes = time.Hour
+			}
+		}
+		a.Delay = func() time.Duration { return takes }
+	}
+	calls := m.SendAtRate(1, 500, 15*time.Second)
+	m.FinishAfter(16*time.Second, calls)
+	m.OK(calls...)
+	m.Settled()
+	r := m.Consumer.Report().Services[0].Routes[0]
+	if r.Counts.Hedges < 200 {
+		t.Fatalf("%d hedges: too few to test anything", r.Counts.Hedges)
+	}
+	if r.Choice.Second < time.Second {
+		t.Errorf("nine of ten hedges respond within %v; a seventh never do", r.Choice.Second)
+	}
 }

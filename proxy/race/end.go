@@ -211,7 +211,11 @@ func (a *Attempt) abort() {
 		r.Traced.span(a).Note(spanOutcome(fault.Deadline), 0, fault.Deadline.Code)
 		a.carrier.Abort(a)
 	case attemptLingering:
-		r.learning.onDone(a, now)
+		if a.kind == hedgeAttempt {
+			r.learning.onWithdrawn(a, now) // it would have taken longer
+		} else {
+			r.learning.onDone(a, now)
+		}
 		a.visit.judgeLate(now)
 		r.learning.onSlotTime(a)
 		a.carrier.Abort(a)
