@@ -85,7 +85,7 @@ func (ex *Exchange) Cancel() (left bool) {
 
 // onDeadline aborts all attempts, whether the caller still waits or not.
 func (ex *Exchange) onDeadline() {
-	ex.race.Abort()
+	ex.race.Abort(fault.Deadline)
 	if ex.state != exchangeOpen {
 		ex.onAttemptOver(race.Presumed)
 		return
@@ -96,7 +96,7 @@ func (ex *Exchange) onDeadline() {
 // AbandonNow aborts the attempts of a cancelled exchange, before their time is up.
 func (ex *Exchange) AbandonNow() {
 	if ex.state == exchangeCancelled {
-		ex.race.Abort()
+		ex.race.Abort(fault.Shed)
 		ex.onAttemptOver(race.Withdrawn)
 	}
 }
@@ -107,7 +107,7 @@ func (ex *Exchange) Shed() {
 		ex.AbandonNow()
 		return
 	}
-	ex.race.Abort()
+	ex.race.Abort(fault.Shed)
 	ex.walk.turn(ex, 0) // no filter may keep it
 	ex.fail(fault.Shed)
 }

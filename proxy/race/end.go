@@ -18,7 +18,7 @@ import (
 //	          Presume         likewise, and disconnected     Owner.Lingered
 //	race      timeOut         retry.per_try_timeout          onFailure
 //	          cancel          the race is over
-//	          abort           the deadline, or memory is short
+//	          abort           the deadline, memory is short, or the connection of the caller closes
 //	stream    streamRace.stop the end of the stream, at any time
 //
 // timeOut and cancel let an attempt linger whose endpoint may still work on it: its end comes later, from its carrier
@@ -194,8 +194,8 @@ func (a *Attempt) cancel(decided bool) {
 	a.end(now, stats.AttemptNone)
 }
 
-// abort ends the attempt at once because its deadline has passed.
-func (a *Attempt) abort() {
+// abort ends the attempt at once because of f. Only fault.Deadline says that the application is slow.
+func (a *Attempt) abort(f *fault.Failure) {
 	r, now := a.race, a.race.shard.Loop.Now()
 	switch a.state {
 	case attemptIdle:
@@ -203,18 +203,20 @@ func (a *Attempt) abort() {
 	case attemptLaunched, attemptQueued, attemptAsking:
 		a.withdraw()
 	case attemptSent:
-		r.learning.onLate(a, now)
+		if f == fault.Deadline {
+			r.learning.onLate(a, now)
+		}
 		r.learning.onWithdrawn(a, now)
 		r.MaybeProcessed = true
 		a.visit.judgeLate(now)
 		r.learning.onSlotTime(a)
-		r.Traced.span(a).Note(spanOutcome(fault.Deadline), 0, fault.Deadline.Code)
+		r.Traced.span(a).Note(spanOutcome(f), 0, f.Code)
 		a.carrier.Abort(a)
 	case attemptLingering:
-		if a.kind == hedgeAttempt {
-			r.learning.onWithdrawn(a, now) // it would have taken longer
-		} else {
+		if f == fault.Deadline && a.kind != hedgeAttempt {
 			r.learning.onDone(a, now)
+		} else {
+			r.learning.onWithdrawn(a, now) // it would have taken longer
 		}
 		a.visit.judgeLate(now)
 		r.learning.onSlotTime(a)

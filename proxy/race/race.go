@@ -174,10 +174,10 @@ func (r *Race) Cancel(decided bool) {
 	}
 }
 
-// Abort ends the attempts in flight at once, since their time is up.
-func (r *Race) Abort() {
+// Abort ends the attempts in flight at once. f is why: fault.Deadline if their time is up.
+func (r *Race) Abort(f *fault.Failure) {
 	for i := range r.attempts[:r.Launched] {
-		r.attempts[i].abort()
+		r.attempts[i].abort(f)
 	}
 }
 

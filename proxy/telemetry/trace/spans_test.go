@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 	"github.com/remora-proxy/remora/registry"
@@ -257,5 +258,35 @@ func TestRecordsAreBounded(t *testing.T) {
 	m.Finish(k)
 	if n := len(l.Only(t).Path); n > 512 {
 		t.Errorf("%d bytes of the path are kept", n)
+	}
+}
+
+// TestSpansOfAShedRequest: a request that is given up because memory is short is no late one.
+func TestSpansOfAShedRequest(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: tracing(1)})
+	app, provider := m.Apps[0], m.Nodes[1]
+	all := provider.RecordSpans()
+	w, p := m.DialLink()
+	send := func(id uint64, size int, takes time.Duration) {
+		app.Delay = func() time.Duration { return takes }
+		req := *proxytest.LinkRequest
+		req.Method, req.Body = []byte("POST"), make([]byte, size)
+		req.Headers = []protocol.Header{{Name: []byte("traceparent"), Value: []byte(proxytest.SampledParent)}}
+		w.Request(id, &req, time.Minute, nil)
+		m.Clients.Do(func() { p.Conn.Write(w.Append(nil, 1<<20)) })
+		m.W.Run(20 * time.Millisecond)
+	}
+	send(1, 100<<10, time.Second)
+	app.Body = func(*protocol.Request) []byte { return make([]byte, 1<<20) }
+	send(2, 10, 30*time.Millisecond)
+	provider.Proc.Charge(1 << 30)
+	m.W.Run(20 * time.Millisecond) // the sidecar notices as the response to the second request comes
+	provider.Proc.Charge(-1 << 30)
+	m.Settled()
+	first := attempts((*all)[0])
+	proxytest.Equal(t, "attempts", len(first), 1)
+	proxytest.Equal(t, "the attempt", summary(first[0]), "0 primary http failed 0 shed")
+	if n := provider.Report().Services[0].Routes[0].Latency.Censored; n != 0 {
+		t.Errorf("%d requests count as slower than all others", n)
 	}
 }
