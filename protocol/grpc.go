@@ -174,8 +174,8 @@ func GRPCPushback(res *Response) (d time.Duration, ok bool) {
 // maxPrevious bounds the attempts that are believed of a client. No client makes as many.
 const maxPrevious = 1000
 
-// AddGRPCPrevious adds to the number of attempts that came before a request, as its headers say it.
-// The new value is appended to text, which must live as long as the headers.
+// AddGRPCPrevious adds to the number of attempts that came before a request, as its headers say it. There is no header
+// for 0. The new value is appended to text, which must live as long as the headers.
 func AddGRPCPrevious(hs []Header, more int, text []byte) []Header {
 	i := slices.IndexFunc(hs, func(h Header) bool { return EqualFold(h.Name, HeaderGRPCPrevious) })
 	if i < 0 {
@@ -185,7 +185,11 @@ func AddGRPCPrevious(hs []Header, more int, text []byte) []Header {
 	if err != nil {
 		said = 0
 	}
-	hs[i].Value = strconv.AppendInt(text, max(0, int64(min(said, maxPrevious))+int64(more)), 10)
+	sum := int64(min(said, maxPrevious)) + int64(more)
+	if sum <= 0 {
+		return slices.Delete(hs, i, i+1)
+	}
+	hs[i].Value = strconv.AppendInt(text, sum, 10)
 	return hs
 }
 

@@ -131,7 +131,8 @@ func TestAddGRPCPrevious(t *testing.T) {
 		{"grpc-previous-rpc-attempts: 3", -1, "grpc-previous-rpc-attempts: 2"},
 		{"grpc-previous-rpc-attempts: some", 2, "grpc-previous-rpc-attempts: 2"},
 		{"grpc-previous-rpc-attempts: 4000000000", 5, "grpc-previous-rpc-attempts: 1005"},
-		{"grpc-previous-rpc-attempts: x", -5, "grpc-previous-rpc-attempts: 0"},
+		{"a: b|grpc-previous-rpc-attempts: 3|c: d", -3, "a: b|c: d"},
+		{"grpc-previous-rpc-attempts: x", -5, ""},
 	} {
 		var text [8]byte
 		if got := joined(AddGRPCPrevious(lines(c.before), c.more, text[:0])); got != c.want {

@@ -16,8 +16,8 @@ type marks struct {
 	timeLeft     []byte      // headers that say the time left, and the number of the attempt
 	previous     uint8       // attempts that grpc-previous-rpc-attempts counts beside the client's own
 	previousText [8]byte     // memory for that header
-	traceState   trace.State // of the request, if it is marked
-	marked       bool        // traceState was looked at, and has trace.Member if it can
+	traceState   trace.State // of a request that is marked: its tracestate with trace.Member; else empty
+	marked       bool        // markTrace was called, and unmarkTrace was not
 }
 
 // maxTraceState bounds the memory for a marked tracestate that is kept for the next request.
@@ -82,13 +82,17 @@ func (o Outgoing) Request() *protocol.Request {
 	req, m := r.request, &r.marks
 	// Hedge says that another attempt is in flight, here or upstream of the caller.
 	req.Attempt, req.Hedge = o.number(), r.CallerHedged || a.kind == hedgeAttempt
-	if req.Attempt > 0 {
+	switch {
+	case req.Attempt > 0:
 		req.Tied = a.kind == hedgeAttempt && r.ties.tie == tied && mayWait(a.visit.ep)
 		if !m.marked {
 			m.markTrace(req)
 		}
+	case m.marked && !req.Hedge: // the first attempt is encoded after others: it waited for a connection or for answers
+		req.Tied = false
+		m.unmarkTrace(req)
 	}
-	if a.index > 0 && string(req.Method) == "POST" && protocol.IsGRPC(req.Headers) {
+	if a.index != m.previous && string(req.Method) == "POST" && protocol.IsGRPC(req.Headers) {
 		more := int(a.index) - int(m.previous)
 		req.Headers = protocol.AddGRPCPrevious(req.Headers, more, m.previousText[:0])
 		m.previous = a.index
@@ -100,13 +104,13 @@ func (o Outgoing) Request() *protocol.Request {
 }
 
 // markTrace puts trace.Member before the tracestate of a request that is sent more than once,
-// to stay there. Without a valid traceparent, tracestate means nothing (section 3.3).
+// to stay there until unmarkTrace. Without a valid traceparent, tracestate means nothing (section 3.3).
 func (m *marks) markTrace(req *protocol.Request) {
-	m.marked = true
+	m.marked, m.traceState.Text = true, m.traceState.Text[:0]
 	if _, _, ok := trace.ContextOf(req.Headers); !ok {
 		return
 	}
-	m.traceState.Begin(trace.Member)
+	m.traceState.Begin(trace.Member) // a value of unmarkTrace in the same memory keeps its place
 	for i := range req.Headers {
 		if h := req.Headers[i]; trace.IsState(h) {
 			m.traceState.Add(h.Value)
@@ -114,6 +118,20 @@ func (m *marks) markTrace(req *protocol.Request) {
 	}
 	req.Headers = slices.DeleteFunc(req.Headers, trace.IsState)
 	req.Headers = append(req.Headers, protocol.Header{Name: trace.NameState, Value: m.traceState.Text})
+}
+
+// unmarkTrace takes trace.Member from the tracestate.
+func (m *marks) unmarkTrace(req *protocol.Request) {
+	m.marked = false
+	if len(m.traceState.Text) == 0 {
+		return
+	}
+	i := slices.IndexFunc(req.Headers, trace.IsState)
+	if rest := m.traceState.Text[len(trace.Member):]; len(rest) > 0 {
+		req.Headers[i].Value = rest[1:] // behind the comma
+	} else {
+		req.Headers = slices.Delete(req.Headers, i, i+1)
+	}
 }
 
 // attemptHeader has the number of an attempt that is not the first. An application that passes
