@@ -127,11 +127,15 @@ func (ex *Exchange) Resume() {
 }
 
 // answerWith is the way out of a request that has a response: res, of the attempt by. by is nil for an answer of the
-// route.
+// route or of a filter.
 func (ex *Exchange) answerWith(by *race.Attempt, res *race.Response) {
 	if ex.Route.outcomes != nil {
+		failed := res.Failed()
 		if res = ex.walk.response(ex, res); res == nil {
 			return // ex may be over
+		}
+		if failed && !res.Failed() { // a stored response is in its place
+			by = nil
 		}
 	}
 	if ex.session.sessions != nil {

@@ -342,6 +342,28 @@ func TestRefreshBeginsNoSession(t *testing.T) {
 	m.Settled()
 }
 
+// TestStickyCookie: a stored response in place of a bad one names no endpoint. A response that the endpoint has validated
+// does.
+func TestStickyCookie(t *testing.T) {
+	for _, c := range []struct {
+		says, want string
+		named      bool
+	}{
+		{"x-status: 503", "200 body 1 age 3: hit; detail=stale", false},
+		{"a: b", "200 body 1: fwd=stale; fwd-status=304; stored", true},
+	} {
+		m := newOrigin(t, proxytest.MeshOptions{Service: `lb: {sticky: {cookie: srv, secret: "0123456789abcdef"}}`}, "cache: {}")
+		m.headers, m.etag = "Cache-Control: max-age=1, stale-while-revalidate=0, stale-if-error=20\r\n", `"a"`
+		m.expect("200 body 1: fwd=miss; stored", "/")
+		m.W.Run(3 * time.Second)
+		k, got := m.ask("/", c.says)
+		if cookie := protocol.Find(k.Headers, "set-cookie"); got != c.want || (cookie != nil) != c.named {
+			t.Errorf("%s: got %q with the cookie %q, want %q, with a cookie: %v", c.says, got, cookie, c.want, c.named)
+		}
+		m.Settled()
+	}
+}
+
 // TestVaryChanges: a response that varied by one header is not the one for a request that has the same
 // value in another, by which a later response varies.
 func TestVaryChanges(t *testing.T) {
