@@ -22,8 +22,17 @@ func TestHeads(t *testing.T) {
 	for ; h.Hold(); missed++ {
 		h.Missed()
 	}
-	if missed != mostFollowed/4 {
-		t.Errorf("%d heads were held in vain, want %d", missed, mostFollowed/4)
+	if missed != 2 {
+		t.Errorf("%d heads were held in vain, want 2", missed)
+	}
+	h.Missed()
+	h.Missed() // they were in flight
+	followed := 0
+	for ; !h.Hold(); followed++ {
+		h.Followed()
+	}
+	if followed != mostScore+1 {
+		t.Errorf("heads are held again after %d first bytes in time, want %d", followed, mostScore+1)
 	}
 	for share, want := range map[float64]float64{1: 0.99, 0.95: 0.95, 0.5: 0.35, 0.1: 0.05, 0: 0} {
 		h, held := Heads{}, 0
