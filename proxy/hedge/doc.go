@@ -16,8 +16,8 @@
 //
 // The calls for one request, in their order, on its route r and its service s:
 //
-//	r.Latencies.ClassOf, s.Primary,
-//	r.Delays.Of, r.Delays.DrawPaid      the request begins, and its timer is set
+//	s.Primary, r.Latencies.ClassOf,
+//	r.Delays.DrawPaid, r.Delays.Of      the request begins, and its timer is set
 //	s.Decide                            the timer fires; again after r.Delays.Again
 //	r.Latencies.Observe or Censor       the primary has responded, or was given up
 //	r.Latencies.Responded or Withdrew;
