@@ -13,7 +13,7 @@ type Latencies struct {
 
 	policy  *Policy
 	classes class.Set
-	hedges  *hedgeLatencies // nil until a hedge has responded
+	hedges  *hedgeLatencies // nil until a hedge has ended
 }
 
 // hedgeLatencies are hedges of late requests: when they responded, and when they were withdrawn.
