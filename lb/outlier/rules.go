@@ -61,12 +61,11 @@ type Mean struct {
 func (r *Rules) Slow(means []Mean) []Mean {
 	slices.SortFunc(means, func(a, b Mean) int { return cmp.Compare(a.Latency, b.Latency) })
 	first := len(means)
-	for first > 1 {
-		// The median of the means that are left, without the longest.
-		median := means[(len(means)-2)/2].Latency
-		if float64(means[first-1].Latency) <= r.Latency*float64(median) {
-			break
-		}
+	if first < 2 {
+		return means[first:]
+	}
+	median := means[(len(means)-2)/2].Latency // of all but the longest
+	for first > 1 && float64(means[first-1].Latency) > r.Latency*float64(median) {
 		first--
 	}
 	return means[first:]
