@@ -20,8 +20,8 @@ const (
 
 // Attempt is one try of a request at one endpoint, from its launch to its end. What several attempts decide together
 // is the job of the Race, which launches and cancels attempts. A Carrier sends the attempt, and ends it with Respond,
-// Fail, Finish or Presume. Until then the endpoint counts the attempt as pending, and the attempt keeps its slot of the
-// service. The request, as the carrier sends it, is Outgoing.
+// RespondLocally, Fail, Finish or Presume. Until then the endpoint counts the attempt as pending, and the attempt keeps
+// its slot of the service. The request, as the carrier sends it, is Outgoing.
 type Attempt struct {
 	race  *Race
 	kind  attemptKind

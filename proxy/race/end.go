@@ -84,8 +84,13 @@ func (a *Attempt) Respond(res *Response) {
 // RespondLocally ends the attempt with a response of the upstream's own, which says
 // nothing about the endpoint. It owns res.
 func (a *Attempt) RespondLocally(res *Response) {
-	a.end(a.race.shard.Loop.Now(), stats.AttemptNone)
-	a.race.onResponse(a, res)
+	r := a.race
+	if a.end(r.shard.Loop.Now(), stats.AttemptNone) {
+		res.Release()
+		r.owner.Lingered(Withdrawn)
+		return
+	}
+	r.onResponse(a, res)
 }
 
 // Fail ends the attempt without a response.

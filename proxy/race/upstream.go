@@ -42,7 +42,7 @@ func (c *connected) Probe() bool {
 func upstreamOf(e *service.Endpoint) Upstream { return e.Upstream().(*connected).Upstream }
 
 // Carrier is whoever has an attempt that was sent: a connection, or the queue for one. It may read the request, and
-// keep slices of it, until it calls Respond, Fail, Finish or Presume, or returns from Cancel or Abort.
+// keep slices of it, until it calls Respond, RespondLocally, Fail, Finish or Presume, or returns from Cancel or Abort.
 type Carrier interface {
 	// Cancel withdraws a, and reports whether the endpoint may still work on it.
 	Cancel(a *Attempt) (lingers bool)
