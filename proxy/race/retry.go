@@ -172,7 +172,7 @@ func (t *retrying) elsewhere() bool {
 // retries, where free does not have the latest failure yet.
 func (t *retrying) takeMove() bool {
 	r := t.race
-	if r.Batch || r.cascade() || t.free+1 >= maxFreeEndpoints || r.Launched == MaxAttempts ||
+	if r.Batch || r.cascade() || t.free+1 >= maxFreeEndpoints ||
 		!r.Service.Budget.TakeMove(r.Key, r.tried[:r.Launched]) {
 		return false
 	}
