@@ -15,15 +15,15 @@ import (
 
 // Policy is how the requests of a route race.
 type Policy struct {
-	Timeout       time.Duration // of a request
-	attempts      int           // of one request at most, with free retries and hedges
-	retry         attemptKind   // of its retries
-	retryAttempts int
-	retryOn       retryOn
-	tryTimeout    time.Duration // of each attempt; 0 means none
-	HedgeRoute    *hedge.Route
-	classHeader   string         // the header that names the class of a request, in lower case; "" means none
-	silence       lb.SilentCount // of the service's endpoints
+	Timeout     time.Duration // of a request
+	maxAttempts int           // of one request, with free retries and hedges
+	retryKind   attemptKind   // of its retries
+	maxPaid     int           // retries of one request that cost a token
+	retryOn     retryOn
+	tryTimeout  time.Duration // of each attempt; 0 means none
+	HedgeRoute  *hedge.Route
+	classHeader string         // the header that names the class of a request, in lower case; "" means none
+	silence     lb.SilentCount // of the service's endpoints
 }
 
 // retryOn is the parsed retry.on list.
@@ -36,7 +36,7 @@ type retryOn struct {
 // NewPolicy returns the policy of a route on one of so many loops.
 func NewPolicy(p *config.Policy, loops int) Policy {
 	made := Policy{
-		Timeout: p.Timeout, attempts: MaxAttempts, retry: retryAttempt, retryAttempts: p.Retry.Attempts, tryTimeout: p.Retry.PerTryTimeout,
+		Timeout: p.Timeout, maxAttempts: MaxAttempts, retryKind: retryAttempt, maxPaid: p.Retry.Attempts, tryTimeout: p.Retry.PerTryTimeout,
 		HedgeRoute: hedge.NewRoute(hedgePolicy(&p.Hedge), loops), retryOn: newRetryOn(p.Retry.On),
 	}
 	if class := p.Hedge.Class; class != config.ClassSize && class != config.ClassNone {
@@ -48,7 +48,7 @@ func NewPolicy(p *config.Policy, loops int) Policy {
 // streamPolicy is how streams race. An endpoint that does not take a stream has done nothing for it, whatever
 // its reason. So another endpoint may get the stream free of charge, unless the first endpoint was lost.
 var streamPolicy = &Policy{
-	attempts: maxFreeEndpoints, retry: streamAttempt, retryAttempts: maxFreeEndpoints, retryOn: retryOn{connect: true, reset: true},
+	maxAttempts: maxFreeEndpoints, retryKind: streamAttempt, maxPaid: maxFreeEndpoints, retryOn: retryOn{connect: true, reset: true},
 }
 
 // classOf returns which retry f permits.
@@ -70,7 +70,7 @@ func (p *Policy) Repeats() int {
 	if !p.retryOn.reset {
 		return 0
 	}
-	return p.retryAttempts
+	return p.maxPaid
 }
 
 func newRetryOn(names []string) retryOn {

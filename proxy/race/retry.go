@@ -94,7 +94,7 @@ type retrying struct {
 }
 
 func (t *retrying) init(r *Race) {
-	t.race, t.timer.Fire = r, func() { r.launch(retryAttempt, nil) }
+	t.race, t.timer.Fire = r, func() { r.launch(r.Policy.retryKind, nil) }
 }
 
 func (t *retrying) reset() { t.notBefore, t.failure, t.paid, t.free = 0, nil, 0, 0 }
@@ -124,7 +124,7 @@ func (t *retrying) launch() bool {
 	if wait := t.notBefore - r.shard.Loop.Now(); wait > 0 {
 		r.shard.Loop.After(wait, &t.timer)
 	} else {
-		r.launch(r.Policy.retry, nil)
+		r.launch(r.Policy.retryKind, nil)
 	}
 	return true
 }
@@ -138,7 +138,7 @@ func (t *retrying) payAfterResponse() bool {
 // payAfterFailure pays for a retry, or counts one that costs nothing, if retry.on and the latest failure allow it.
 func (t *retrying) payAfterFailure() bool {
 	r, f := t.race, t.failure
-	if f == nil || r.Launched == r.Policy.attempts {
+	if f == nil || r.Launched == r.Policy.maxAttempts {
 		return false
 	}
 	on := &r.Policy.retryOn
@@ -184,7 +184,7 @@ func (t *retrying) takeMove() bool {
 // the failure, or nil if the request was refused or has a bad response.
 func (t *retrying) pay(f *fault.Failure) bool {
 	r := t.race
-	if int(t.paid) >= r.Policy.retryAttempts || r.Launched == MaxAttempts {
+	if int(t.paid) >= r.Policy.maxPaid || r.Launched == MaxAttempts {
 		return false
 	}
 	if r.cascade() {
