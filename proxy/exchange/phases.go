@@ -24,7 +24,7 @@ import (
 // Begin starts on a complete request that came in at l. r is nil if it has no route.
 // The exchange may be over before Begin returns.
 func (ex *Exchange) Begin(r *Route, l *Listener) {
-	ex.open(l)
+	ex.start(l)
 	f := ex.Checks(l).message(r, ex.began)
 	if f == nil && (r.Answer != nil || r.early != nil) {
 		var answered bool
@@ -43,8 +43,8 @@ func (ex *Exchange) Begin(r *Route, l *Listener) {
 	ex.Resume()
 }
 
-// open counts the request, and begins its span.
-func (ex *Exchange) open(l *Listener) {
+// start counts the request, and begins its span.
+func (ex *Exchange) start(l *Listener) {
 	w := ex.shard
 	ex.began = w.Loop.Now()
 	ex.state.become(exchangeOpen)
