@@ -132,7 +132,7 @@ func (r *Race) waiting() (waits *Attempt) {
 			waits = a
 		case attemptSent, attemptLingering:
 			return nil
-		case attemptIdle, attemptLaunched:
+		case attemptIdle, attemptLaunched, attemptAsking: // one that asks has its slot, and is at no endpoint yet
 		}
 	}
 	return waits
