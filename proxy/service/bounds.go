@@ -135,9 +135,9 @@ func (p *Passage) Transfer(to *Passage) {
 // unreserved are for connections with one request at the service: otherwise a few connections with many requests would
 // shut out all others. A connection that has all pending requests shuts out nobody, and gets these places, too.
 //
-// alone reports whether the connection of c has no other request at the service. alone is false while fewer than half of
-// the unreserved places are taken. Above that half this sidecar counts, although alone decides nothing here before the
-// unreserved places are taken: the next sidecar is told of alone, and may have more requests in flight.
+// alone reports whether the connection of c has no other request at the service. Below half of the unreserved places
+// nobody counts, and alone is false. Above that half this sidecar counts also for the next sidecar, which is told of alone
+// and may be fuller.
 func (b *Bounds) place(pending int32, batch bool, c Claimant) (ok, alone bool) {
 	switch {
 	case batch:
