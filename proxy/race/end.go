@@ -149,8 +149,8 @@ func (a *Attempt) Finish(processed bool) {
 	a.race.owner.Lingered(how)
 }
 
-// Presume ends a cancelled attempt whose connection was closed, here or by the sidecar beside the application, at about the
-// time at which the application would have responded. What is known of the endpoint, and of what hedges save, is then about the same as with a response.
+// Presume ends a cancelled attempt whose connection was closed, here or by the sidecar beside the application. It comes when
+// the application would have responded, so it teaches what a response would.
 func (a *Attempt) Presume() {
 	now := a.race.shard.Loop.Now()
 	a.race.learning.onDone(a, now)
