@@ -21,9 +21,11 @@ type Policy struct {
 	maxPaid     int           // retries of one request that cost a token
 	retryOn     retryOn
 	tryTimeout  time.Duration // of each attempt; 0 means none
-	HedgeRoute  *hedge.Route
-	classHeader string         // the header that names the class of a request, in lower case; "" means none
-	silence     lb.SilentCount // of the service's endpoints
+	classHeader string        // the header that names the class of a request, in lower case; "" means none
+
+	// What the loop learns of the route. The policy itself does not change.
+	HedgeRoute *hedge.Route
+	silence    *lb.SilentCount // of the service's endpoints
 }
 
 // retryOn is the parsed retry.on list.
@@ -37,7 +39,7 @@ type retryOn struct {
 func NewPolicy(p *config.Policy, loops int) Policy {
 	made := Policy{
 		Timeout: p.Timeout, maxAttempts: MaxAttempts, retryKind: retryAttempt, maxPaid: p.Retry.Attempts, tryTimeout: p.Retry.PerTryTimeout,
-		HedgeRoute: hedge.NewRoute(hedgePolicy(&p.Hedge), loops), retryOn: newRetryOn(p.Retry.On),
+		retryOn: newRetryOn(p.Retry.On), HedgeRoute: hedge.NewRoute(hedgePolicy(&p.Hedge), loops), silence: new(lb.SilentCount),
 	}
 	if class := p.Hedge.Class; class != config.ClassSize && class != config.ClassNone {
 		made.classHeader = strings.ToLower(class)
