@@ -25,24 +25,12 @@ func (c *clientSession) takePin(ex *Exchange, s *service.Service) {
 	}
 }
 
-// join finds the session of the request at s, which has sessions. One without a key gets a random one, or begins
-// a session, which a copy does not: its response may be for others, too.
+// join finds the session of the request at s, which has sessions. A copy begins none: its response may be for others, too.
 func (c *clientSession) join(ex *Exchange, s *service.Service) {
 	c.sessions = s.Sessions
 	c.takePin(ex, s)
-	keys := s.Sessions.Keys
-	if keys == nil {
-		return
-	}
-	if c.key = keys.Of(&ex.Request, ex.caller.RemoteAddr()); c.key != 0 {
-		return
-	}
-	random := ex.shard.Rand.Uint64()
-	if ex.Request.Codec != protocol.CodecHTTP || ex.copied {
-		c.key = random
-		return
-	}
-	ex.newCookie, c.key = keys.Session(ex.newCookie, random, ex.caller.Listener().Secure)
+	begins := ex.Request.Codec == protocol.CodecHTTP && !ex.copied
+	ex.newCookie, c.key = s.Sessions.Key(ex.newCookie, &ex.Request, ex.caller.RemoteAddr(), begins, ex.caller.Listener().Secure, ex.shard.Rand)
 }
 
 // cookies returns what becomes of the cookies of the response of by. by is nil for a response of the

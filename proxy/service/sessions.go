@@ -67,13 +67,24 @@ func (ss *Sessions) OfStream(req *protocol.Request, peer string, secure bool, rn
 		of.Pin = string(ss.Sticky.Find(req))
 		ss.Sticky.Remove(req)
 	}
-	if ss.Keys == nil {
-		return of
-	}
-	if of.Key = ss.Keys.Of(req, peer); of.Key == 0 {
-		of.Cookie, of.Key = ss.Keys.Session(nil, rng.Uint64(), secure)
-	}
+	of.Cookie, of.Key = ss.Key(nil, req, peer, true, secure, rng)
 	return of
+}
+
+// Key returns the key of a request from a peer, or 0 if the policy picks without keys. A request without a key begins a
+// session if begins says so, and the cookie of the session is appended to dst. Else its key is random.
+func (ss *Sessions) Key(dst []byte, req *protocol.Request, peer string, begins, secure bool, rng *rand.PCG) (cookie []byte, key uint64) {
+	if ss.Keys == nil {
+		return dst, 0
+	}
+	if key = ss.Keys.Of(req, peer); key != 0 {
+		return dst, key
+	}
+	random := rng.Uint64()
+	if !begins {
+		return dst, random
+	}
+	return ss.Keys.Session(dst, random, secure)
 }
 
 // Join returns the key of the stream of a client for the policy, random without one, and the endpoint that the
