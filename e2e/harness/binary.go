@@ -19,6 +19,9 @@ const program = "github.com/remora-proxy/remora/cmd/remora"
 // Binary is the path of the program under test. Main sets it.
 var Binary string
 
+// mix says which sidecars run another program. Main sets it.
+var mix mixing
+
 // Main builds the program and runs the tests of a package. TestMain calls it.
 func Main(m *testing.M) {
 	code, err := run(m)
@@ -40,6 +43,9 @@ func run(m *testing.M) (code int, err error) {
 		os.Setenv(EngineVariable, name)
 	}
 	if Binary, err = build(dir); err != nil {
+		return 0, err
+	}
+	if mix, err = readMixing(); err != nil {
 		return 0, err
 	}
 	if err := watchSources(); err != nil {

@@ -65,6 +65,8 @@ type Process struct {
 	Admin  string // address of the admin API
 	Output logFile
 	Exited chan struct{} // closed once the process has ended
+
+	starts int // of processes with this file, this one among them
 }
 
 // logFile is the log of a process and its successors. It is a file, because a pipe would
@@ -90,7 +92,7 @@ func Start(t *testing.T, yaml string, flags ...string) *Process {
 func StartWithin(t *testing.T, files int, yaml string) *Process {
 	t.Helper()
 	p := NewProcess(t, yaml)
-	return p.Launch(exec.Command("sh", "-c", fmt.Sprintf("ulimit -n %d; exec %s run -c %s", files, Binary, p.File)))
+	return p.Launch(exec.Command("sh", "-c", fmt.Sprintf("ulimit -n %d; exec %s", files, strings.Join(p.Command().Args, " "))))
 }
 
 // NewProcess writes the configuration of a process that does not run yet.
@@ -105,7 +107,7 @@ func NewProcess(t *testing.T, yaml string) *Process {
 // Again runs "remora run" with the configuration of p.
 func (p *Process) Again(flags ...string) *Process {
 	p.T.Helper()
-	return p.Launch(exec.Command(Binary, append([]string{"run", "-c", p.File}, flags...)...))
+	return p.Launch(p.Command(flags...))
 }
 
 // Launch starts a sidecar with the configuration of p. Its output goes to its log unless
@@ -117,7 +119,7 @@ func (p *Process) Launch(cmd *exec.Cmd) *Process {
 		p.T.Fatal(err)
 	}
 	defer out.Close()
-	q := &Process{T: p.T, Cmd: cmd, File: p.File, Admin: p.Admin, Output: logFile{out.Name()}, Exited: make(chan struct{})}
+	q := &Process{T: p.T, Cmd: cmd, File: p.File, Admin: p.Admin, Output: logFile{out.Name()}, Exited: make(chan struct{}), starts: p.starts + 1}
 	if cmd.Stdout = out; cmd.Stderr == nil {
 		cmd.Stderr = out
 	}

@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -289,7 +288,7 @@ func TestDirectNumbers(t *testing.T) {
 	for _, resolver := range []string{"go", "cgo"} {
 		egress := harness.FreeAddrs(t, 1)[0]
 		p := harness.NewProcess(t, directConfig(egress, filepath.Join(t.TempDir(), "access"), ""))
-		cmd := exec.Command(harness.Binary, "run", "-c", p.File)
+		cmd := p.Command()
 		cmd.Env = append(os.Environ(), "GODEBUG=netdns="+resolver)
 		p.Launch(cmd).Ready()
 		for _, host := range []string{

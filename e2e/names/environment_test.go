@@ -3,7 +3,6 @@ package names
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -35,7 +34,7 @@ services:
   compute: {discover: etcd, connect_timeout: 15s, timeout: 2m}
 register: [{service: compute, listener: ingress, advertise: %q, check: {http: /}}]`,
 		here.Replace(e.Endpoint()), addrs[0], addrs[1], here.Replace(app), addrs[0]))
-	cmd := exec.Command(harness.Binary, "run", "-c", p.File)
+	cmd := p.Command()
 	cmd.Env = os.Environ()
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"} {
 		cmd.Env = append(cmd.Env, name+"=http://"+addrs[2], strings.ToLower(name)+"=http://"+addrs[2])

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -27,7 +26,7 @@ func TestLogReaderGone(t *testing.T) {
 	}
 	defer w.Close()
 	run := func() *harness.Process {
-		cmd := exec.Command(harness.Binary, "run", "-c", template.File)
+		cmd := template.Command()
 		cmd.Stderr = w
 		return template.Launch(cmd)
 	}
