@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// Least are the shares of changes that tests must notice, of those that are not equivalent.
+const (
+	least       = 0.95
+	leastStrict = 1 // of the packages in strict
+)
+
+// usual are the folders that a run without folders measures.
+var usual = []string{"proxy/...", "protocol/...", "lb/...", "registry/..."}
+
+// strict are packages whose changes let somebody in who should stay out.
+var strict = []string{"proxy/allow", "proxy/certs"}
+
+func main() {
+	seed := flag.Uint64("seed", 1, "chooses the changes")
+	each := flag.Int("each", 20, "changes of each package; 0 means all")
+	file := flag.String("log", "", "where verdicts are kept, so that another run goes on (default bin/mutate/SEED.log)")
+	jobs := flag.Int("jobs", 2, "changes that are tried at a time")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: mutate [flags] [FOLDER ...]\n\nA folder may end in /... for all that is in it.")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	if *file == "" {
+		*file = fmt.Sprintf("bin/mutate/%d.log", *seed)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	folders := flag.Args()
+	if len(folders) == 0 {
+		folders = usual
+	}
+	ok, err := run(ctx, *seed, *each, *jobs, *file, folders)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutate:", err)
+	}
+	if err != nil || !ok {
+		os.Exit(1)
+	}
+}
+
+// run tries changes of the packages in folders, and reports whether enough were noticed.
+func run(ctx context.Context, seed uint64, each, jobs int, file string, folders []string) (ok bool, err error) {
+	known, err := equivalents(equivalentText)
+	if err != nil {
+		return false, err
+	}
+	j, err := openJournal(file)
+	if err != nil {
+		return false, err
+	}
+	packages, err := packagesOf(folders)
+	if err != nil {
+		return false, err
+	}
+	ok = true
+	for i := range packages {
+		p := &packages[i]
+		s, err := p.measure(ctx, seed, each, jobs, j, known)
+		if err != nil {
+			return false, err
+		}
+		fmt.Println(s)
+		ok = ok && s.enough()
+	}
+	return ok, nil
+}
+
+// pack is a package with tests of its own.
+type pack struct {
+	module, folder string // paths: of the module, and of the package in it
+	files          []string
+}
+
+// packagesOf lists the packages with tests in folders of the module.
+func packagesOf(folders []string) (all []pack, err error) {
+	const format = `{{if or .TestGoFiles .XTestGoFiles}}{{.Module.Dir}} {{.Dir}} {{join .GoFiles " "}}{{end}}`
+	args := []string{"list", "-f", format}
+	for _, folder := range folders {
+		args = append(args, "./"+folder)
+	}
+	out, err := exec.Command("go", args...).Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return nil, fmt.Errorf("go list: %s", exit.Stderr)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		if len(fields) < 3 {
+			continue
+		}
+		folder, err := filepath.Rel(fields[0], fields[1])
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, pack{fields[0], folder, fields[2:]})
+	}
+	return all, nil
+}
+
+// changes returns all changes of the package.
+func (p *pack) changes() (all []*change, err error) {
+	for _, name := range p.files {
+		file := filepath.Join(p.folder, name)
+		source, err := os.ReadFile(filepath.Join(p.module, file))
+		if err != nil {
+			return nil, err
+		}
+		of, err := changesOf(file, source)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, of...)
+	}
+	return all, nil
+}
+
+// score is what became of the changes of a package.
+type score struct {
+	folder     string
+	noticed    int
+	equivalent int
+	survivors  []string
+}
+
+func (s *score) share() float64 {
+	if all := s.noticed + len(s.survivors); all > 0 {
+		return float64(s.noticed) / float64(all)
+	}
+	return 1
+}
+
+// enough reports whether the tests notice as many changes as they must.
+func (s *score) enough() bool {
+	if slices.Contains(strict, s.folder) {
+		return s.share() >= leastStrict
+	}
+	return s.share() >= least
+}
+
+func (s *score) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-40s %3d of %3d noticed, %3.0f%%, %d equivalent", s.folder, s.noticed, s.noticed+len(s.survivors), 100*s.share(), s.equivalent)
+	for _, name := range s.survivors {
+		b.WriteString("\n    " + name)
+	}
+	return b.String()
+}
+
+// add counts a verdict.
+func (s *score) add(c *change, v verdict, isEquivalent bool) {
+	switch {
+	case v == noticed:
+		s.noticed++
+	case v == survived && isEquivalent:
+		s.equivalent++
+	case v == survived:
+		s.survivors = append(s.survivors, c.String())
+	}
+}
+
+// measure tries so many changes of the package that compile, several at a time.
+func (p *pack) measure(ctx context.Context, seed uint64, each, jobs int, j *journal, known map[string]string) (*score, error) {
+	all, err := p.changes()
+	if err != nil {
+		return nil, err
+	}
+	hash := fnv.New64a()
+	hash.Write([]byte(p.folder))
+	rand.New(rand.NewPCG(seed, hash.Sum64())).Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+	if each == 0 {
+		each = len(all)
+	}
+	s := &score{folder: p.folder}
+	var run *tests // nil until it is needed
+	for counted := 0; counted < each && len(all) > 0; {
+		batch := all[:min(jobs, each-counted, len(all))]
+		all = all[len(batch):]
+		verdicts, errs := make([]verdict, len(batch)), make([]error, len(batch))
+		var tried sync.WaitGroup
+		for i, c := range batch {
+			if v, ok := j.get(c); ok {
+				verdicts[i] = v
+				continue
+			}
+			if run == nil {
+				if run, err = newTests(ctx, p.module, p.folder); err != nil {
+					return nil, err
+				}
+			}
+			tried.Go(func() {
+				if verdicts[i], errs[i] = run.try(ctx, c); errs[i] == nil {
+					errs[i] = j.put(c, verdicts[i])
+				}
+			})
+		}
+		tried.Wait()
+		if err := errors.Join(errs...); err != nil {
+			return nil, err
+		}
+		for i, c := range batch {
+			_, isEquivalent := known[c.String()]
+			s.add(c, verdicts[i], isEquivalent)
+			if verdicts[i] != uncompiled {
+				counted++
+			}
+		}
+	}
+	slices.Sort(s.survivors)
+	return s, nil
+}
