@@ -34,6 +34,7 @@ done
 suite env ENGINE=gnet scripts/soak.sh 10m
 suite scripts/attack.sh 4s
 suite scripts/soak.sh --kill
+suite scripts/versions.sh
 suite scripts/grpc.sh --kill
 suite scripts/restart.sh 100
 suite scripts/restart.sh --changes 5000000
@@ -59,6 +60,7 @@ fi
 suite "${privileged[@]}" scripts/packages.sh
 suite "${privileged[@]}" scripts/unit.sh
 suite scripts/kubernetes.sh
+suite scripts/mutate.sh --seed "$(date +%j)" --each 3
 suite scripts/pgo.sh --check
 
 if ((${#failed[@]} > 0)); then printf '\nfailed: %s' "${failed[@]}"; echo; fi
