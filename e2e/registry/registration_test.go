@@ -1,8 +1,10 @@
 package registry
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"regexp"
 	"strings"
@@ -128,5 +130,53 @@ register: [{service: compute, listener: ingress, advertise: %[2]q, weight: %[4]d
 	_, err = config.Parse("heavier", []byte(yaml(registry.MaxWeight+1)), os.LookupEnv)
 	if n := strings.Count(fmt.Sprint(err), "weight: expected at most"); n != 2 {
 		t.Errorf("%d of 2 greater weights are refused: %v", n, err)
+	}
+}
+
+// TestRegisteredValue: a consumer uses what a provider's sidecar has registered: the protocol of a listener, the zone and the
+// weight. Its own configuration names none of them.
+func TestRegisteredValue(t *testing.T) {
+	t.Parallel() // it mostly waits
+	e, err := lab.StartEtcd(lab.EtcdOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	a := harness.NewApp(t)
+	addrs := harness.FreeAddrs(t, 4)
+	found := fmt.Sprintf("loops: 1\nregistry: {etcd: {endpoints: [%q], lease_ttl: 600s}}\n", e.Addr())
+	harness.Start(t, found+fmt.Sprintf(`
+node: {id: n1, zone: z1}
+listeners:
+  - {name: linked, address: %[1]q, protocol: link, service: local}
+  - {name: plain, address: %[2]q, protocol: http, service: local}
+services: {local: {discover: static, endpoints: [%[3]q], protocol: http, connect_timeout: 15s, timeout: 2m}}
+register:
+  - {service: linked, listener: linked, advertise: %[1]q, weight: 3}
+  - {service: plain, listener: plain, advertise: %[2]q, weight: 4}`, addrs[0], addrs[1], a.Addr)).Ready()
+	consumer := harness.Start(t, found+fmt.Sprintf(`
+listeners:
+  - {name: linked, address: %q, protocol: http, service: linked}
+  - {name: plain, address: %q, protocol: http, service: plain}
+services:
+  linked: {discover: etcd, connect_timeout: 15s, timeout: 2m}
+  plain: {discover: etcd, connect_timeout: 15s, timeout: 2m}`, addrs[2], addrs[3]))
+	consumer.Ready()
+	for i, want := range []struct {
+		service, protocol string
+		weight            int
+	}{{"linked", "link", 3}, {"plain", "http", 4}} {
+		eventually.Nil(t, "a response of "+want.service, func() error { return harness.Post(http.DefaultClient, addrs[2+i], "hi") })
+		var shown struct {
+			Services map[string]struct{ Endpoints []registry.Endpoint }
+		}
+		_, body := consumer.Get("/endpoints")
+		if err := json.Unmarshal([]byte(body), &shown); err != nil {
+			t.Fatal(err)
+		}
+		all := shown.Services[want.service].Endpoints
+		if len(all) != 1 || all[0].Protocol != want.protocol || all[0].Zone != "z1" || all[0].Weight != want.weight {
+			t.Errorf("%s: %+v", want.service, all)
+		}
 	}
 }
