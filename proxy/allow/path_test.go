@@ -18,6 +18,14 @@ func TestUnhex(t *testing.T) {
 	}
 }
 
+func TestWithoutQuery(t *testing.T) {
+	for target, want := range map[string]string{"": "", "/a": "/a", "/a?b": "/a", "/a?": "/a", "?b": "", "/a?b?c": "/a"} {
+		if got := withoutQuery([]byte(target)); string(got) != want {
+			t.Errorf("%q: %q, want %q", target, got, want)
+		}
+	}
+}
+
 // TestIsPlain: the segments and escapes at the edge of what is plain.
 func TestIsPlain(t *testing.T) {
 	for path, want := range map[string]bool{

@@ -60,6 +60,10 @@ func TestConditions(t *testing.T) {
 		{config.AllowRule{Path: []string{"/p"}, From: []string{"a.d"}}, Call{Req: get}, false},
 		{config.AllowRule{Path: []string{"/p"}, From: []string{"a.d"}}, Call{Req: get, Peer: a}, true},
 		{config.AllowRule{Path: []string{"/p"}}, Call{}, false},
+		{config.AllowRule{Service: []string{"i"}}, Call{}, false},
+		{config.AllowRule{Path: []string{"/p"}, Method: []string{"GET"}}, Call{}, false},
+		{config.AllowRule{Path: []string{"/p"}, Service: []string{"i"}}, Call{}, false},
+		{config.AllowRule{Method: []string{"m"}, Service: []string{"i"}}, Call{}, false},
 		{config.AllowRule{Path: []string{"/p"}}, Call{Req: &protocol.Request{Path: []byte("/p"), Codec: dubbo.CodecHessian2}}, false},
 		{config.AllowRule{Service: []string{"i"}}, Call{Req: call}, true},
 		{config.AllowRule{Service: []string{"i"}, Method: []string{"n"}}, Call{Req: call}, false},
@@ -102,6 +106,16 @@ func TestCounts(t *testing.T) {
 	other := config.Allow{Enforce: true, Rules: c.Rules}
 	if NewSet("services.a", &same, s) != s || NewSet("services.a", &other, s) == s || NewSet("services.a", &config.Allow{}, s) != nil {
 		t.Error("a set is kept if and only if its rules are the same")
+	}
+	for _, c := range []struct {
+		enforce bool
+		says    string
+	}{{false, "which passes"}, {true, "refused"}} {
+		log.Reset()
+		NewSet("s", &config.Allow{Enforce: c.enforce, Rules: []config.AllowRule{{Method: []string{"GET"}}}}, nil).Refuses(&Call{}, "", text)
+		if !strings.Contains(log.String(), c.says) {
+			t.Errorf("enforced %v: the log says %s", c.enforce, &log)
+		}
 	}
 	var none *Set
 	if none.Refuses(&Call{}, "", text) {
