@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Release builds of the sidecar, and of the lab if asked for: static, for linux on
-# amd64 and arm64, with their SHA-256 sums. The same commit and toolchain give the
+# amd64 and arm64, with their SHA-256 sums, and the licences of what is in them. The same commit and toolchain give the
 # same bytes wherever it is built.
 #
 #   scripts/build.sh [--version V] [--out DIR] [--lab] [--darwin] [--clean] [--check]
@@ -71,6 +71,7 @@ if [[ -n $arch ]]; then
 	said=$("$out/remora-linux-$arch" version)
 	[[ $said == "remora $version "*" linux/$arch engine="* ]] || die "remora-linux-$arch says it is: $said"
 fi
+scripts/licences.sh "${files[@]/#/$out/}" >"$out/remora-licences.txt"
 (cd "$out" && sha256sum "${files[@]}" | tee SHA256SUMS)
 
 if [[ -n $check ]]; then

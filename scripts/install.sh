@@ -21,7 +21,7 @@ packages=(
 	iptables iproute2 redis-server util-linux     # intercept-test, chaos, readme, frameworks
 	mount                                         # chaos, frameworks
 	systemd                                       # test: systemd-analyze
-	debootstrap rpm skopeo umoci                  # packages; strictness
+	debootstrap openssh-client rpm skopeo umoci   # packages; strictness
 	apache2-bin haproxy lighttpd nginx            # differential, sockets; tls and http2, too
 	zookeeper                                     # zookeeper-source
 	gunicorn python3-aiohttp python3-hypercorn    # differential

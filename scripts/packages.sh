@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/lib.sh
-need curl debootstrap python3 rpm skopeo ss umoci
+need curl debootstrap python3 rpm skopeo ss ssh-keygen umoci
 workspace
 # Root may not be the repository's owner.
 export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'
@@ -14,8 +14,16 @@ passed=0
 pass() { echo "ok: $*" && passed=$((passed + 1)); }
 fail() { echo "failed: $*" >&2 && exit 1; }
 
-scripts/release.sh --out "$dir/release" --check
+ssh-keygen -q -t ed25519 -N '' -C '' -f "$dir/key"
+scripts/release.sh --out "$dir/release" --check --sign "$dir/key"
 pass 'a release, the same bytes twice'
+printf 'releases namespaces="remora-release" %s\n' "$(<"$dir/key.pub")" >"$dir/allowed_signers"
+# verify reads checksums, and reports whether the key of the release has signed them.
+verify() { ssh-keygen -Y verify -f "$dir/allowed_signers" -I releases -n remora-release -s "$dir/release/SHA256SUMS.sig"; }
+verify <"$dir/release/SHA256SUMS" || fail 'the signature of the checksums is wrong'
+if sed 's/^./f/' "$dir/release/SHA256SUMS" | verify; then fail 'other checksums have the signature, too'; fi
+(cd "$dir/release" && sha256sum --quiet --check SHA256SUMS)
+pass 'signed checksums'
 if scripts/release.sh --out "$dir/release"; then
 	fail 'a release among the files of another'
 fi
@@ -32,6 +40,13 @@ if [[ -n $(command -v systemd-analyze) ]]; then
 fi
 arch=$(dpkg --print-architecture)
 
+image=$dir/release/remora-image-$arch.tar
+tar -tf "$image" | grep '\.tar$' | while read -r layer; do tar -xOf "$image" "$layer" | tar -t; done >"$dir/image"
+for file in remora licences/LICENSE licences/remora-licences.txt; do
+	grep -qx "$file" "$dir/image" || fail "the image has no $file: $(<"$dir/image")"
+done
+pass 'the image has the program and the licences'
+
 root=$dir/root
 debootstrap --variant=minbase stable "$root" >"$dir/debootstrap.log" 2>&1 || fail "$(tail "$dir/debootstrap.log")"
 in_root() { chroot "$root" "$@"; }
@@ -45,7 +60,7 @@ in_root remora check -c /etc/remora/remora.yaml
 in_root getent passwd remora >/dev/null || fail 'no user'
 [[ $(in_root stat -c %U:%G:%a /etc/remora/remora.yaml) == root:remora:640 ]] || fail "$(in_root stat /etc/remora/remora.yaml)"
 for file in /usr/lib/systemd/system/remora.service /usr/share/man/man1/remora-run.1.gz \
-	/usr/share/bash-completion/completions/remora /usr/share/remora/intercept.sh; do
+	/usr/share/bash-completion/completions/remora /usr/share/remora/intercept.sh /usr/share/doc/remora/licences.txt; do
 	[[ -s $root$file ]] || fail "no $file"
 done
 in_root bash -c 'source /usr/share/bash-completion/completions/remora; complete -p remora' >/dev/null

@@ -1,25 +1,28 @@
 #!/usr/bin/env bash
 # All files of a release: static binaries, packages for Debian and Red Hat, container images,
-# lists of what is in the binaries (SBOM), and checksums. The same commit and toolchain give
-# the same bytes. So no file of the tree may differ from the commit, or be new.
+# lists of what is in the binaries (SBOM), licences, and checksums, signed if asked for. The same
+# commit and toolchain give the same bytes. So no file of the tree may differ from the commit, or be new.
 #
-#   scripts/release.sh [--version V] [--out DIR] [--check]
+#   scripts/release.sh [--version V] [--out DIR] [--check] [--sign KEY]
 #
 #   --version V   default: git describe
 #   --out DIR     empty, or not there yet; default: bin/release
 #   --check       make it all once more, and compare
+#   --sign KEY    sign the checksums with this key of ssh-keygen, as SHA256SUMS.sig. KEY may be the
+#                 public half, if ssh-agent has the other one. The key is kept outside of the repository
 #
 # Besides Go it needs umoci and skopeo, which make images without a container engine.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/lib.sh
 
-version='' out=bin/release check=''
+version='' out=bin/release check='' key=''
 while (($# > 0)); do
 	case $1 in
 	--version) version=${2:?} && shift ;;
 	--out) out=${2:?} && shift ;;
 	--check) check=1 ;;
+	--sign) key=${2:?} && shift ;;
 	*) echo "release: unknown option $1; see the head of $0" >&2 && exit 2 ;;
 	esac
 	shift
@@ -34,6 +37,10 @@ if [[ -e $out && -n $(ls -A "$out") ]]; then
 	exit 1
 fi
 need umoci skopeo sha256sum
+if [[ -n $key ]]; then
+	need ssh-keygen
+	[[ -f $key ]] || { echo "release: no key $key" >&2 && exit 1; }
+fi
 version=${version:-$(git describe --tags --always)}
 
 # What a file was made by says when: the commit.
@@ -65,8 +72,10 @@ image() {
 	umoci init --layout "$layout"
 	umoci new --image "$layout:remora"
 	install -D -m 0755 "$out/remora-linux-$1" "$root/remora"
-	touch -d "@$SOURCE_DATE_EPOCH" "$root/remora"
+	install -D -m 0644 -t "$root/licences" LICENSE "$out/remora-licences.txt"
+	touch -d "@$SOURCE_DATE_EPOCH" "$root/remora" "$root"/licences/* "$root/licences"
 	umoci insert --image "$layout:remora" --history.created "$created" --history.author remora --history.created_by remora "$root/remora" /remora
+	umoci insert --image "$layout:remora" --history.created "$created" --history.author remora --history.created_by remora "$root/licences" /licences
 	umoci config --image "$layout:remora" --history.created "$created" --history.author remora --history.created_by remora \
 		--created "$created" --architecture "$1" --os linux \
 		--config.user 65532:65532 --config.entrypoint /remora --config.cmd run --config.cmd -c --config.cmd /config/remora.yaml \
@@ -89,6 +98,7 @@ make() {
 	go run ./cmd/remora completion zsh >"$work/completion/_remora"
 	go run ./cmd/remora completion fish >"$work/completion/remora.fish"
 	go run ./cmd/remora init "$work/remora.yaml"
+	cp "$out/remora-licences.txt" "$work"
 	local arch format
 	for arch in amd64 arm64; do
 		cp "$out/remora-linux-$arch" "$work"
@@ -110,4 +120,7 @@ if [[ -n $check ]]; then
 	make "$tools/again"
 	diff "$first/SHA256SUMS" "$tools/again/SHA256SUMS"
 	echo "release: the same bytes twice"
+fi
+if [[ -n $key ]]; then
+	ssh-keygen -q -Y sign -f "$key" -n remora-release "$first/SHA256SUMS"
 fi
