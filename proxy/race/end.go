@@ -68,10 +68,14 @@ func (a *Attempt) Respond(res *Response) {
 		a.visit.endpoint().ReadLoad(now, res.Trailers)
 	}
 	a.visit.isError = res.Outcome() >= 400
-	if res.Failed() {
-		outcome = stats.AttemptFailure
-	} else {
+	switch {
+	case !res.Failed():
 		r.learning.onDone(a, now)
+	case a.Lingering():
+		outcome = stats.AttemptFailure
+		r.learning.onWithdrawn(a, now)
+	default:
+		outcome = stats.AttemptFailure
 	}
 	if a.end(now, outcome) {
 		res.Release()
@@ -112,7 +116,7 @@ func (a *Attempt) Fail(f *fault.Failure) {
 	lingered := a.end(now, outcome)
 	switch {
 	case a.kind == hedgeAttempt && !seen:
-		r.hedging.onRefused(now)
+		r.hedging.onRefused(now, f)
 	case lingered:
 		r.learning.onWithdrawn(a, now)
 	}
@@ -150,10 +154,10 @@ func (a *Attempt) Finish(processed bool) {
 }
 
 // Presume ends a cancelled attempt whose connection was closed, here or by the sidecar beside the application. It comes when
-// the application would have responded, so it teaches what a response would.
+// the application would have responded, or at the other sidecar's deadline.
 func (a *Attempt) Presume() {
 	now := a.race.shard.Loop.Now()
-	a.race.learning.onDone(a, now)
+	a.race.learning.onPresumed(a, now)
 	a.end(now, stats.AttemptClosed)
 	a.race.owner.Lingered(Presumed)
 }
@@ -218,10 +222,10 @@ func (a *Attempt) abort(f *fault.Failure) {
 		r.Traced.span(a).Note(spanOutcome(f), 0, f.Code)
 		a.carrier.Abort(a)
 	case attemptLingering:
-		if f == fault.Deadline && a.kind != hedgeAttempt {
-			r.learning.onDone(a, now)
+		if f == fault.Deadline {
+			r.learning.onPresumed(a, now)
 		} else {
-			r.learning.onWithdrawn(a, now) // it would have taken longer
+			r.learning.onWithdrawn(a, now)
 		}
 		a.visit.judgeLate(now)
 		r.learning.onSlotTime(a)

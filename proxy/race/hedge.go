@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/loop"
 )
@@ -160,9 +161,9 @@ func (h *hedging) arm(now, delay time.Duration) {
 	h.race.shard.Loop.After(delay, &h.timer)
 }
 
-// onRefused gives back the budget of a hedge that reached no application. Another endpoint may be tried one delay
-// later, at most maxReplaced times.
-func (h *hedging) onRefused(now time.Duration) {
+// onRefused gives back the budget of a hedge that reached no application because of f. Another endpoint may be tried one delay
+// later, at most maxReplaced times, unless f says that none takes the request.
+func (h *hedging) onRefused(now time.Duration, f *fault.Failure) {
 	r := h.race
 	r.Policy.HedgeRoute.Counts.HedgesMissed++
 	if h.replaced == maxReplaced || len(r.request.Body) > replacedBody {
@@ -172,7 +173,12 @@ func (h *hedging) onRefused(now time.Duration) {
 	h.replaced++
 	h.sent--
 	r.Service.Hedging.Refund(now)
-	if r.state == raceOn && !h.timer.Armed() {
+	if takenElsewhere(f) && r.state == raceOn && !h.timer.Armed() {
 		h.arm(now, h.again(now))
 	}
+}
+
+// takenElsewhere reports whether another endpoint may take a hedge that was refused with f.
+func takenElsewhere(f *fault.Failure) bool {
+	return f == fault.NoSlot || f.Retry != fault.RetryNever && f.Retry != fault.RetryUnsendable
 }

@@ -103,6 +103,16 @@ func (l *learning) onDone(a *Attempt, now time.Duration) {
 	route.Savings.Judge(now, now-a.visit.sent, saved)
 }
 
+// onPresumed is onDone for an attempt that has had no response until about the time at which it would have come, or until the
+// deadline. What the hedges of a primary saved is known, and how long a hedge would have taken is not.
+func (l *learning) onPresumed(a *Attempt, now time.Duration) {
+	if a.kind == hedgeAttempt {
+		l.onWithdrawn(a, now)
+		return
+	}
+	l.onDone(a, now)
+}
+
 // onServed tells the service and the endpoint how long the application took for a. A latency of 0 says nothing.
 func (l *learning) onServed(a *Attempt, now, latency time.Duration, outcome stats.AttemptOutcome) {
 	r := l.race

@@ -76,8 +76,8 @@ type Ended uint8
 const (
 	// Withdrawn means that the attempt has ended early: how long the application would have taken is not known.
 	Withdrawn Ended = iota
-	// Presumed means that the application has not responded until about the time at which it would have, or until the
-	// deadline.
+	// Presumed means that the attempt was waited for until about the time of its response, or until the deadline,
+	// without one.
 	Presumed
 	// Responded means that the application has responded.
 	Responded
