@@ -86,6 +86,10 @@ func (f *follower) look(m *mirror) {
 // follower once they are. isLost reports whether the session was lost since the last time that they were.
 func (f *follower) findIn(m *mirror) (found findings, isComplete, isLost bool) {
 	m.mu.Lock()
+	if f.stopped {
+		m.mu.Unlock()
+		return findings{}, false, false
+	}
 	before := f.used
 	f.used = make(map[*entry]struct{}, len(before))
 	clear(f.missing)

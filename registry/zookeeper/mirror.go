@@ -71,7 +71,7 @@ type mirror struct {
 	due       []*entry // stale ones that no read is on its way for
 	reads     int
 
-	dirty map[*follower]struct{} // followers whose keys are all fresh, and have changed
+	dirty map[*follower]struct{} // followers that have to look
 	wake  chan struct{}          // dirty is not empty; capacity 1
 }
 
@@ -102,7 +102,7 @@ func (m *mirror) use(f *follower, k key) (v value, ok bool) {
 func (m *mirror) drop(f *follower, e *entry) {
 	delete(e.users, f)
 	delete(f.missing, e)
-	if len(e.users) == 0 {
+	if len(e.users) == 0 && m.entries[e.key] == e {
 		delete(m.entries, e.key)
 	}
 }

@@ -111,3 +111,34 @@ func TestFailedReads(t *testing.T) {
 		})
 	}
 }
+
+// TestStoppedFollower: a follower that stops while a look of its own is due takes no key from a follower that has come meanwhile.
+func TestStoppedFollower(t *testing.T) {
+	m := newMirror(t)
+	m.connected = true
+	m.read = func(context.Context, key) (value, error) { return value{}, nil }
+	newFollower := func() *follower {
+		return &follower{used: make(map[*entry]struct{}), missing: make(map[*entry]struct{})}
+	}
+	k := key{"/a", true}
+	before, after := newFollower(), newFollower()
+	m.use(before, k)
+	m.mu.Lock()
+	shared := m.entries[k]
+	m.mu.Unlock()
+	before.stop(m)
+	m.use(after, k)
+	if _, isComplete, _ := before.findIn(m); isComplete {
+		t.Error("a stopped follower has a list")
+	}
+	m.mu.Lock()
+	m.drop(before, shared)
+	clear(after.missing)
+	m.mu.Unlock()
+	m.changed("/a")
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(after.missing) != 1 {
+		t.Error("the key of the other follower is gone")
+	}
+}

@@ -13,8 +13,8 @@
 // addresses that have none.
 //
 // An outage of ZooKeeper never stops traffic. The rules of package kept hold, and one more: after the session was lost,
-// endpoints that were in use stay until 30 s after the first record has come back (see hold). After a start, so do those of
-// the cache.
+// endpoints that were in use stay until 30 s after the first record has come back (see hold). After a start, the endpoints of
+// the cache stay as long. While no record comes back, there is no limit.
 //
 //	zookeeper.go           Registry, its options and its watches
 //	follower.go            the endpoints of a service; hold.go those that stay in use
