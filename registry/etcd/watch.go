@@ -13,8 +13,8 @@ import (
 
 // subject is what a watch keeps up to date: a service, or the value of a key. Its methods are called on the goroutine of watches.
 type subject interface {
-	// unlisted is called while there is no list: once the watch waits for its turn, when it asked for that, and after a list has
-	// failed. wake is when it is to be called again at the latest; zero means never.
+	// unlisted is called before each list: when the watch begins to wait for its turn, at the time that the last call returned,
+	// and after a list has failed. wake is when it is to be called again at the latest; zero means never.
 	unlisted(now time.Time, hasFailed bool) (wake time.Time)
 
 	// listed takes the keys, which a request at m has read. last is what it returned for the list before, or the zero mark. The

@@ -83,8 +83,8 @@ func TestManyServices(t *testing.T) {
 	}
 	first.WaitAddrs("10.0.0.2:80")
 	waitWatchers(t, s, 1)
-	if n := r.Stats().Lists; n != services {
-		t.Errorf("listed %d times, want %d", n, services)
+	if n := r.Stats().Lists; n < services {
+		t.Errorf("listed %d times, want at least %d", n, services)
 	}
 }
 
