@@ -19,6 +19,8 @@ import (
 const (
 	// storeTimeout bounds a request to etcd for an overlay.
 	storeTimeout = 3 * time.Second
+	// judgeTimeout bounds the requests for all statuses of a fleet, some hundred pages of a large one.
+	judgeTimeout = 10 * storeTimeout
 
 	// firstTimeout bounds how long a start waits for etcd before it takes the revision on disk.
 	firstTimeout = time.Second

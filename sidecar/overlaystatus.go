@@ -115,7 +115,7 @@ func (o *overlays) guard() {
 	if !guarded {
 		return
 	}
-	ctx, cancel := context.WithTimeout(o.ended, storeTimeout)
+	ctx, cancel := context.WithTimeout(o.ended, judgeTimeout)
 	defer cancel()
 	if err := o.judge(ctx); !errors.As(err, new(*store.MovedError)) {
 		o.tell("guard of the roll-out not asked, will retry", err)

@@ -61,6 +61,7 @@ type source struct {
 	notifying sync.Mutex // held while a snapshot is passed on; guards the fields below
 	stopped   bool
 	inUse     bool
+	isKnown   bool     // a snapshot came
 	down      []string // addresses of the endpoints that must not be used, as the last snapshot has them
 }
 
@@ -141,6 +142,7 @@ func (src *source) notify(snap *registry.Snapshot, notify func(*registry.Snapsho
 
 // setDown notes which endpoints must not be used, and cuts their streams if the source is in use. The caller holds notifying.
 func (src *source) setDown(addrs []string) {
+	src.isKnown = true
 	if src.down = addrs; src.inUse {
 		src.streams.SetDown(src.cfg.Name, addrs)
 	}
@@ -150,8 +152,10 @@ func (src *source) setDown(addrs []string) {
 func (src *source) use() {
 	src.notifying.Lock()
 	defer src.notifying.Unlock()
-	if !src.inUse {
-		src.inUse = true
+	if src.inUse {
+		return
+	}
+	if src.inUse = true; src.isKnown {
 		src.setDown(src.down)
 	}
 }
