@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Release builds of the sidecar, and of the lab if asked for: static, for linux on
-# amd64 and arm64, with their SHA-256 sums, and the licences of what is in them. The same commit and toolchain give the
+# amd64 and arm64, with SHA-256 sums, and beside them the licences of what is in them. The same commit and toolchain give the
 # same bytes wherever it is built.
 #
 #   scripts/build.sh [--version V] [--out DIR] [--lab] [--darwin] [--clean] [--check]

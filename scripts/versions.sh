@@ -7,6 +7,7 @@
 #
 #   EARLIER=FILE    the program of another release
 set -euo pipefail
+shopt -s inherit_errexit
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 die() { echo "versions: $*" >&2; exit 1; }
@@ -16,15 +17,22 @@ release_commit() {
 	git rev-parse -q --verify "v$1^{commit}" || git log -1 --format=%H --grep="^release: ${1//./\\.}\$"
 }
 
-# last_release builds the program of the last release that CHANGELOG.md has, and prints its path.
+# find_release sets version and commit to those of the last release before this tree. The tree may be a release itself.
+find_release() {
+	if [[ $(git rev-parse --is-shallow-repository) == true ]]; then git fetch --quiet --unshallow; fi
+	for version in $(sed -nE 's/^## \[([0-9][^]]*)\].*/\1/p' CHANGELOG.md); do
+		commit=$(release_commit "$version")
+		if [[ -n $commit && $commit != $(git rev-parse HEAD) ]]; then return; fi
+	done
+	die 'this clone has no commit of an earlier release'
+}
+
+# last_release builds the program of the last release, and prints its path.
 last_release() {
 	local version commit program source
-	version=$(sed -nE 's/^## \[([0-9][^]]*)\].*/\1/p' CHANGELOG.md | head -n 1)
+	find_release
 	program=$PWD/bin/releases/remora-$version
 	if [[ ! -x $program ]]; then
-		if [[ $(git rev-parse --is-shallow-repository) == true ]]; then git fetch --quiet --unshallow; fi
-		commit=$(release_commit "$version")
-		[[ -n $commit ]] || die "this clone lacks the commit of release $version"
 		source=$(mktemp -d)
 		git archive "$commit" | tar -x -C "$source"
 		mkdir -p bin/releases
@@ -45,7 +53,7 @@ case ${1:-} in
 *) die "unknown option $1; see the head of $0" ;;
 esac
 
-REMORA_EARLIER=${EARLIER:-$(last_release)}
+REMORA_EARLIER=$(realpath -e "${EARLIER:-$(last_release)}")
 export REMORA_EARLIER
 "$REMORA_EARLIER" version
 
