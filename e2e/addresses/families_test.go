@@ -152,7 +152,7 @@ listeners:
 services:
   app: {discover: static, endpoints: ["many.example.test:%[4]s"], protocol: http, connect_timeout: 15s, timeout: 2m, lb: {policy: random}}
   opaque: {discover: static, endpoints: ["many.example.test:%[4]s"], protocol: tcp, connect_timeout: 15s}`, addrs[0], addrs[1], addrs[2], port))
-	p = p.Launch(exec.Command("unshare", "-rm", "sh", "-c", mounted, hosts, harness.Binary, "run", "-c", p.File))
+	p = p.Launch(exec.Command("unshare", append([]string{"-rm", "sh", "-c", mounted, hosts}, p.Command().Args...)...))
 	p.Ready()
 	for i, at := range addrs {
 		for _, size := range []int{10, 100_000} { // a message and a stream

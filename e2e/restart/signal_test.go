@@ -25,12 +25,12 @@ func TestLogReaderGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	run := func() *harness.Process {
-		cmd := template.Command()
+	run := func(after *harness.Process) *harness.Process {
+		cmd := after.Command()
 		cmd.Stderr = w
-		return template.Launch(cmd)
+		return after.Launch(cmd)
 	}
-	p := run()
+	p := run(template)
 	p.Ready()
 	r.Close()
 	serves := func(p *harness.Process) {
@@ -52,7 +52,7 @@ func TestLogReaderGone(t *testing.T) {
 		}
 	}
 	serves(p)
-	next := run()
+	next := run(p)
 	next.Serves(1)
 	serves(next)
 	for _, p := range []*harness.Process{p, next} {

@@ -61,7 +61,7 @@ services: {compute: {%s, protocol: http, idempotent: true, retry: {attempts: 2}}
 	if s.command == nil {
 		s.command = func(args ...string) *exec.Cmd { return exec.Command(args[0], args[1:]...) }
 	}
-	p = p.Launch(s.command(harness.Binary, "run", "-c", p.File))
+	p = p.Launch(s.command(p.Command().Args...))
 	p.Ready()
 	r.await(p, "at the start")
 	return p, egress
