@@ -72,8 +72,8 @@ const (
 	CancelFinished Dropped = 3
 
 	// CancelClosed comes in place of CancelFinished if the application has not responded: the acceptor waits for it no
-	// longer. After the acceptor has closed the connection, it comes when the application would have responded. It says nothing about whether the application is alive. Only a
-	// dialer that has FeatureCloses gets it.
+	// longer. After the acceptor has closed the connection, CancelClosed comes when the application would have responded. It says
+	// nothing about whether the application is alive. Only a dialer that has FeatureCloses gets CancelClosed.
 	CancelClosed Dropped = 4
 )
 

@@ -136,8 +136,8 @@ func (p *Passage) Transfer(to *Passage) {
 // shut out all others. A connection that has all pending requests shuts out nobody, and gets these places, too.
 //
 // alone reports whether the connection of c has no other request at the service. Below half of the unreserved places
-// nobody counts, and alone is false. Above that half this sidecar counts also for the next sidecar, which is told of alone
-// and may be fuller.
+// nobody counts, and alone is false. Above that half this sidecar counts, also for the next sidecar, which may be fuller: it
+// is told of alone.
 func (b *Bounds) place(pending int32, batch bool, c Claimant) (ok, alone bool) {
 	switch {
 	case batch:

@@ -12,8 +12,8 @@
 //
 // Some overtaken primaries end early: an endpoint of HTTP/2 reads a reset, or the primary has not left its queue. What
 // their hedges saved is unknown. If only the primaries that came first were judged in such a time, hedges would seem to
-// save nothing. So those are judged only if the hedge that came first last saved a known time: in the long run the same
-// part of both.
+// save nothing. So those are judged only if it is known what the latest hedge that came first has saved: in the long run
+// the same part of both.
 //
 // # Source
 //
