@@ -9,12 +9,13 @@ import (
 	"sync"
 )
 
-// journal is a file with a line for each change that was tried: its verdict and its name. A later run with the same file
-// does not try the change again. Methods may be called from any goroutine.
+// journal is a file with a line for each change that was tried: its verdict, the state of its package, and its name. A later run
+// with the same file does not try the change again while the package and its tests are the same. Methods may be called from any
+// goroutine.
 type journal struct {
 	mu    sync.Mutex
 	file  *os.File
-	known map[string]verdict
+	known map[string]verdict // by state and name
 }
 
 // openJournal opens a file, which is made if it is missing.
@@ -29,24 +30,28 @@ func openJournal(path string) (*journal, error) {
 	j := &journal{file: file, known: make(map[string]verdict)}
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
-		if v, name, ok := strings.Cut(lines.Text(), "\t"); ok {
-			j.known[name] = verdict(v)
+		v, key, _ := strings.Cut(lines.Text(), "\t")
+		switch v := verdict(v); v { // a run that was killed may have left a part of a line
+		case noticed, survived, uncompiled:
+			j.known[key] = v
 		}
 	}
 	return j, lines.Err()
 }
 
-func (j *journal) get(c *change) (v verdict, ok bool) {
+func keyOf(state string, c *change) string { return state + "\t" + c.String() }
+
+func (j *journal) get(state string, c *change) (v verdict, ok bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	v, ok = j.known[c.String()]
+	v, ok = j.known[keyOf(state, c)]
 	return v, ok
 }
 
-func (j *journal) put(c *change, v verdict) error {
+func (j *journal) put(state string, c *change, v verdict) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.known[c.String()] = v
-	_, err := fmt.Fprintf(j.file, "%s\t%s\n", v, c)
+	j.known[keyOf(state, c)] = v
+	_, err := fmt.Fprintf(j.file, "%s\t%s\n", v, keyOf(state, c))
 	return err
 }

@@ -12,12 +12,13 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 )
 
-// Least are the shares of changes that tests must notice, of those that are not equivalent.
+// The shares of changes that tests must notice. Equivalent changes do not count.
 const (
 	least       = 0.95
 	leastStrict = 1 // of the packages in strict
@@ -135,6 +136,23 @@ func (p *pack) changes() (all []*change, err error) {
 	return all, nil
 }
 
+// state returns a hash of the package's files, its tests among them.
+func (p *pack) state() (string, error) {
+	files, err := filepath.Glob(filepath.Join(p.module, p.folder, "*.go"))
+	if err != nil {
+		return "", err
+	}
+	hash := fnv.New64a()
+	for _, file := range files { // sorted
+		source, err := os.ReadFile(file)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(hash, "%s %d\n%s", filepath.Base(file), len(source), source)
+	}
+	return strconv.FormatUint(hash.Sum64(), 16), nil
+}
+
 // score is what became of the changes of a package.
 type score struct {
 	folder     string
@@ -185,6 +203,10 @@ func (p *pack) measure(ctx context.Context, seed uint64, each, jobs int, j *jour
 	if err != nil {
 		return nil, err
 	}
+	state, err := p.state()
+	if err != nil {
+		return nil, err
+	}
 	hash := fnv.New64a()
 	hash.Write([]byte(p.folder))
 	rand.New(rand.NewPCG(seed, hash.Sum64())).Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
@@ -199,7 +221,7 @@ func (p *pack) measure(ctx context.Context, seed uint64, each, jobs int, j *jour
 		verdicts, errs := make([]verdict, len(batch)), make([]error, len(batch))
 		var tried sync.WaitGroup
 		for i, c := range batch {
-			if v, ok := j.get(c); ok {
+			if v, ok := j.get(state, c); ok {
 				verdicts[i] = v
 				continue
 			}
@@ -210,7 +232,7 @@ func (p *pack) measure(ctx context.Context, seed uint64, each, jobs int, j *jour
 			}
 			tried.Go(func() {
 				if verdicts[i], errs[i] = run.try(ctx, c); errs[i] == nil {
-					errs[i] = j.put(c, verdicts[i])
+					errs[i] = j.put(state, c, verdicts[i])
 				}
 			})
 		}

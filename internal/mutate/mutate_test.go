@@ -118,7 +118,8 @@ func TestEquivalentsExist(t *testing.T) {
 	}
 }
 
-// TestMeasure measures a package whose test notices two of three changes. A second run takes the verdicts of the first.
+// TestMeasure measures a package whose test notices two of three changes. A second run takes the verdicts of the
+// first, unless a test has changed.
 func TestMeasure(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -130,7 +131,8 @@ func TestMeasure(t *testing.T) {
 	}
 	p := pack{module: dir, folder: ".", files: []string{"p.go"}}
 	file := filepath.Join(dir, "log")
-	for range 2 {
+	measured := func() *score {
+		t.Helper()
 		j, err := openJournal(file)
 		if err != nil {
 			t.Fatal(err)
@@ -139,10 +141,19 @@ func TestMeasure(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		return s
+	}
+	for range 2 {
 		// With <= the result is the same: it is an equivalent change that nobody has named yet.
-		if want := []string{"p.go: Least: < becomes <=: if a < b {"}; s.noticed != 2 || !slices.Equal(s.survivors, want) || s.enough() {
+		want := []string{"p.go: Least: < becomes <=: if a < b {"}
+		if s := measured(); s.noticed != 2 || !slices.Equal(s.survivors, want) || s.enough() {
 			t.Errorf("%v", s)
 		}
-		must.WriteFile(t, filepath.Join(dir, "p_test.go"), "not Go")
+		must.WriteFile(t, filepath.Join(dir, "go.mod"), "") // no test can run
+	}
+	must.WriteFile(t, filepath.Join(dir, "go.mod"), "module m\n\ngo 1.26\n")
+	must.WriteFile(t, filepath.Join(dir, "p_test.go"), "package m\n\nimport \"testing\"\n\nfunc TestNothing(*testing.T) {}\n")
+	if s := measured(); s.noticed != 0 || len(s.survivors) != 3 {
+		t.Errorf("after a change of the tests: %v", s)
 	}
 }
