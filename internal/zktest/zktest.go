@@ -141,14 +141,14 @@ func (s *Server) Protect(path, user string) {
 	s.tree.nodes[path].user = user
 }
 
-// Fail makes the server respond with this code to each request for a path, whether the node exists or not. 0 ends that.
+// Fail makes the server respond with this code to each request for a path, whether the node exists or not. 0 ends the failures.
 func (s *Server) Fail(path string, code int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failing[path] = code
 }
 
-// Refuse makes the server respond with this code to each request, as one that does not accept an account. 0 ends that.
+// Refuse makes the server respond with this code to each request, as one that does not accept an account. 0 ends the refusals.
 func (s *Server) Refuse(code int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -41,7 +41,7 @@ type follower struct {
 	r         *Registry
 	namespace string
 	contact   *registry.Contact
-	pageSize  int // of the goroutine that lists: slices of one answer that fit
+	pageSize  int // of the goroutine that lists: slices that fit into one response
 
 	mu     sync.Mutex
 	slices *sliceIndex // nil before the first list
