@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"syscall"
 
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
@@ -24,6 +25,7 @@ import (
 //	             Detach            makes a Socket of the socket, and ends: end has none to close
 //	the loop     endBroken         ends, since the socket has ended or failed
 //	             endAfterInput     likewise, but passes on first what the peer had sent
+//	             failWrite         one of the two, after a write that failed
 //	             dial.onTimeout    ends a dial that takes too long
 //	             end               after a failure of a dial or of TLS, at the end of a drain, after a panic, by Stop
 //	             move              gives the socket to another loop, and ends: end has none to close
@@ -102,7 +104,7 @@ func (c *conn) WriteParts(parts [][]byte) {
 		c.secure.writeParts(parts)
 	default:
 		if errno := c.descriptor.writeParts(parts); errno != 0 {
-			c.endBroken(errno)
+			_ = c.failWrite(errno)
 		}
 	}
 }
@@ -260,14 +262,24 @@ func (c *conn) callOnClose() {
 	c.receiver.OnClose(c.err)
 }
 
-// writeSocket sends b, or keeps what the kernel does not take. An error closes the connection.
+// writeSocket sends b, or keeps what the kernel does not take. An error has closed the connection.
 func (c *conn) writeSocket(b []byte) error {
 	if c.fd < 0 {
 		return net.ErrClosed
 	}
 	if errno := c.descriptor.write(b); errno != 0 {
-		c.endBroken(errno)
-		return errno
+		return c.failWrite(errno)
 	}
 	return nil
+}
+
+// failWrite closes the connection after a write that failed, and returns why it has. If the peer has gone, the next event
+// closes it, as it does with output that was kept (endAfterInput): a byte stands for the output.
+func (c *conn) failWrite(errno syscall.Errno) error {
+	if kernel.Gone(c.fd) && c.keep([]byte{0}) == 0 {
+		c.err = errno
+		return nil
+	}
+	c.endBroken(errno)
+	return errno
 }

@@ -58,10 +58,12 @@ func (c *conn) onEvents(e kernel.Events) {
 // of which maxReads reads are passed on. The output stays, so that the connection does not look as if it
 // could be used again.
 func (c *conn) endAfterInput(failed error) {
-	c.err = failed
+	if c.err == nil {
+		c.err = failed
+	}
 	c.read(true)
 	if c.fd >= 0 {
-		c.endBroken(failed)
+		c.endBroken(c.err)
 	}
 }
 
