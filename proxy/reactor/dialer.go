@@ -19,8 +19,8 @@ import (
 const maxWaitingDials = 4096
 
 // dialer runs the dials of loops on up to max goroutines, each of which dials one connection after another while
-// any may be dialled. An address has a quarter of them at most: one that does not respond must not
-// take all.
+// any may be dialled. An address that does not respond must not take all: an address has a quarter of the goroutines
+// at most, and in a full queue the address with the most dials gives way to others.
 type dialer struct {
 	reactor *Reactor
 	max     int
@@ -28,23 +28,68 @@ type dialer struct {
 	mu      sync.Mutex
 	active  int
 	waiting []*dialing
+	queued  map[string]int // waiting, by address
 	dials   map[string]int // in progress, by address
 }
 
 func (d *dialer) add(w *dialing) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.waiting) >= maxWaitingDials {
+	if len(d.waiting) >= maxWaitingDials && !d.makeRoom(w.c.remote) {
 		return loop.ErrDialQueue
 	}
-	if d.active < d.max {
+	if d.active < d.max && d.mayBegin(w) {
 		if !d.reactor.spawn(d.work) {
 			return ErrStopped
 		}
 		d.active++
 	}
 	d.waiting = append(d.waiting, w)
+	d.queued[w.c.remote]++
 	return nil
+}
+
+// makeRoom takes dials from the full queue for one to addr, and reports whether it has. The address with the most
+// dials loses its last one, if addr has at least two fewer. Otherwise the dials go whose time is up.
+func (d *dialer) makeRoom(addr string) bool {
+	largest, most := "", 0
+	for a, n := range d.queued {
+		if n > most {
+			largest, most = a, n
+		}
+	}
+	if most > d.queued[addr]+1 {
+		for i, w := range slices.Backward(d.waiting) {
+			if w.c.remote == largest {
+				d.remove(i)
+				w.c.loop.Post(func() { w.onDialled(nil, nil, reservation{}, loop.ErrDialQueue) })
+				return true
+			}
+		}
+	}
+	now := time.Now()
+	for i, w := range slices.Backward(d.waiting) {
+		if !now.Before(w.until) { // the timer of its loop has closed it
+			d.remove(i)
+		}
+	}
+	return len(d.waiting) < maxWaitingDials
+}
+
+// mayBegin reports whether the address of w leaves goroutines to others.
+func (d *dialer) mayBegin(w *dialing) bool { return d.dials[w.c.remote] < max(1, d.max/4) }
+
+// remove takes the waiting dial i from the queue.
+func (d *dialer) remove(i int) {
+	subtract(d.queued, d.waiting[i].c.remote)
+	d.waiting = slices.Delete(d.waiting, i, i+1)
+}
+
+// subtract uncounts one dial to addr.
+func subtract(dials map[string]int, addr string) {
+	if dials[addr]--; dials[addr] == 0 {
+		delete(dials, addr)
+	}
 }
 
 func (d *dialer) work() {
@@ -55,9 +100,7 @@ func (d *dialer) work() {
 		}
 		d.dial(next)
 		d.mu.Lock()
-		if d.dials[next.c.remote]--; d.dials[next.c.remote] == 0 {
-			delete(d.dials, next.c.remote)
-		}
+		subtract(d.dials, next.c.remote)
 		d.mu.Unlock()
 	}
 }
@@ -66,7 +109,7 @@ func (d *dialer) work() {
 func (d *dialer) begin() (next *dialing, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	i := slices.IndexFunc(d.waiting, func(w *dialing) bool { return d.dials[w.c.remote] < max(1, d.max/4) })
+	i := slices.IndexFunc(d.waiting, d.mayBegin)
 	if i < 0 {
 		d.active--
 		if len(d.waiting) == 0 {
@@ -75,7 +118,7 @@ func (d *dialer) begin() (next *dialing, ok bool) {
 		return nil, false
 	}
 	next = d.waiting[i]
-	d.waiting = slices.Delete(d.waiting, i, i+1)
+	d.remove(i)
 	d.dials[next.c.remote]++
 	return next, true
 }

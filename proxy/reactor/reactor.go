@@ -141,7 +141,7 @@ func Start(o Options) (*Reactor, error) {
 	r.connections.limitFiles(&o, r.log)
 	r.connections.limitSources(o.MaxPerSource)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
-	r.dialer = dialer{reactor: r, max: maxDials, dials: map[string]int{}}
+	r.dialer = dialer{reactor: r, max: maxDials, queued: map[string]int{}, dials: map[string]int{}}
 	if err := r.boot(o.Loops); err != nil {
 		r.cancel()
 		return nil, fmt.Errorf("reactor: start: %w", err)

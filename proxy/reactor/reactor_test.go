@@ -320,6 +320,59 @@ func TestDialQueueShares(t *testing.T) {
 	}
 }
 
+// TestDialQueueFair: an address that does not respond, and fills the queue, gives way to others.
+func TestDialQueueFair(t *testing.T) {
+	e := start(t, Options{DialTLS: onGoroutines})
+	e.dialer.max = 4
+	black, l := blackhole(t), e.loops[0]
+	refused, done := make(chan error, maxWaitingDials), make(chan error, 1)
+	on(t, l, func() {
+		s := &stream{close: func(err error) { refused <- err }}
+		for len(l.closed) == 0 {
+			l.Dial(black, waitLimit, s)
+		}
+	})
+	if err := recv(t, refused, "a dial to find the queue full"); !errors.Is(err, loop.ErrDialQueue) {
+		t.Errorf("OnClose(%v), want %v", err, loop.ErrDialQueue)
+	}
+	on(t, l, func() {
+		l.Dial("127.0.0.1:1", waitLimit, &stream{close: func(err error) { done <- err }})
+	})
+	if err := recv(t, done, "the other dial to end"); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("OnClose(%v), want %v", err, syscall.ECONNREFUSED)
+	}
+	if err := recv(t, refused, "a dial to give way"); !errors.Is(err, loop.ErrDialQueue) {
+		t.Errorf("OnClose(%v), want %v", err, loop.ErrDialQueue)
+	}
+}
+
+// TestDialQueueExpired: dials whose time is up leave a full queue to those of the same address.
+func TestDialQueueExpired(t *testing.T) {
+	e := start(t, Options{DialTLS: onGoroutines})
+	e.dialer.max = 1
+	black, l := blackhole(t), e.loops[0]
+	ends := make(chan error, 2*maxWaitingDials)
+	s := &stream{close: func(err error) { ends <- err }}
+	waiting := 0
+	on(t, l, func() {
+		l.Dial(black, waitLimit, &stream{}) // has the goroutine
+	})
+	on(t, l, func() {
+		for ; len(l.closed) == 0; waiting++ {
+			l.Dial(black, time.Millisecond, s)
+		}
+	})
+	for range waiting {
+		recv(t, ends, "a waiting dial to end")
+	}
+	on(t, l, func() {
+		l.Dial(black, waitLimit, s)
+		if len(l.closed) > 0 {
+			t.Error("a dial was refused although no other waits")
+		}
+	})
+}
+
 // TestDialQueueLimit: a dial above maxWaitingDials fails with ErrDialQueue.
 func TestDialQueueLimit(t *testing.T) {
 	e := start(t, Options{DialTLS: onGoroutines})
