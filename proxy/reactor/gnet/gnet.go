@@ -98,14 +98,15 @@ func (p *Poller) requestEnd() {
 func (p *Poller) endTurn() error {
 	p.inTurn = false
 	w := p.turns.EndTurn()
-	switch at := w.Now + w.Limit; {
+	limit := min(w.Limit, time.Hour) // which fits the seconds of a system of 32 bits
+	switch at := w.Now + limit; {
 	case w.Stop:
 		return gneterrors.ErrEngineShutdown
 	case w.Limit == 0:
 		p.requestEnd()
 	case w.Limit > 0 && (at < p.due || p.due <= w.Now):
 		p.due = at
-		p.setTimerFD(min(w.Limit, time.Hour)) // which fits the seconds of a system of 32 bits
+		p.setTimerFD(limit)
 	}
 	return nil
 }
