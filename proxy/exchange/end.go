@@ -108,6 +108,6 @@ func (ex *Exchange) Shed() {
 		return
 	}
 	ex.race.Abort(fault.Shed)
-	ex.walk.turn(ex, 0) // no filter may keep it
+	ex.walk.skip(ex) // no filter may keep it
 	ex.fail(fault.Shed)
 }
