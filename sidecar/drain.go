@@ -26,6 +26,7 @@ const (
 func (s *Sidecar) startDrain() {
 	s.beginDrain(func() {
 		s.succession.close()
+		s.leave()         // a reload that waits for endpoints gives up
 		s.changing.Lock() // never unlocked, so that no reload follows
 		s.drain()
 	})
@@ -46,10 +47,10 @@ func (s *Sidecar) beginDrain(drain func()) (begun bool) {
 	return begun
 }
 
-// drain takes the sidecar out of use. It removes the registrations while the sidecar
-// still serves. Then, in at most timeouts.drain, it refuses new requests and waits until
-// each connection has ended. Link ports stay open as long as another sidecar may fetch a
-// parked response. stop cuts off the rest.
+// drain takes the sidecar out of use. It removes the registrations while the sidecar still serves. Then, in at most
+// timeouts.drain, it accepts no connections, tells the peers of the open ones to leave, serves what they still send, and
+// waits until each connection has ended. Link ports stay open as long as another sidecar may fetch a parked response.
+// stop cuts off the rest.
 func (s *Sidecar) drain() {
 	removed := s.registrations.remove(s.registrations.all)
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Drain)

@@ -178,6 +178,34 @@ func TestDrainDeregistersFirst(t *testing.T) {
 	harness.Refused(t, egress)
 }
 
+// TestDrainEndsReload: a drain does not wait for a reload that waits for endpoints.
+func TestDrainEndsReload(t *testing.T) {
+	var z zone
+	s, egress := resolving(t, &z)
+	z.hangs = true
+	reloaded := make(chan error, 1)
+	next := configured(t, egress, `endpoints: ["127.0.0.1:1"]}, other: {discover: static, endpoints: ["nowhere.test:80"]`)
+	go func() {
+		s.changing.Lock()
+		defer s.changing.Unlock()
+		reloaded <- s.reloads.apply(next)
+	}()
+	eventually.Nil(t, "the lookup of the reload", func() (err error) {
+		z.change(func() {
+			if z.lookups["nowhere.test"] == 0 {
+				err = errors.New("none")
+			}
+		})
+		return err
+	})
+	s.startDrain()
+	var refused *refusal
+	if err := harness.Receive(t, "the end of the reload", reloaded); !errors.As(err, &refused) || refused.code != refusedDraining {
+		t.Errorf("the reload ends with %v", err)
+	}
+	harness.Receive(t, "the drain", s.drained)
+}
+
 // TestRetireClosesLinksLast: listeners that a reload has removed do not wait for the links of others, in whatever order they are.
 func TestRetireClosesLinksLast(t *testing.T) {
 	for name, order := range map[string][]string{"link first": {"ingress", "other"}, "link last": {"other", "ingress"}} {

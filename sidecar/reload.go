@@ -144,11 +144,12 @@ func (r *reloads) load(revision fleet.Revision) *refusal {
 		outcome = outcomeApplied
 		errors.As(r.apply(cfg), &refused)
 	}
-	if refused != nil {
-		r.refuse(revision.Number, refused)
-	} else {
+	switch {
+	case refused == nil:
 		s.log.Info("configuration reloaded", withRevision(revision.Number, "outcome", outcome, "generation", s.proc.Generation().Number())...)
 		r.count(outcome, admin.Refusal{})
+	case refused.code != refusedDraining:
+		r.refuse(revision.Number, refused)
 	}
 	s.releasePages()
 	paceCollector()
@@ -267,10 +268,14 @@ func (c *change) prepare() error {
 		}
 		c.sources[name] = src
 	}
-	if err := endpointsKnown(c.s.ended, c.gen); err != nil {
-		return &refusal{refusedEndpoints, err}
+	err := endpointsKnown(c.s.drains, c.gen)
+	switch {
+	case err == nil:
+		return nil
+	case c.s.drains.Err() != nil:
+		return &refusal{refusedDraining, errors.New("the sidecar has begun to drain")}
 	}
-	return nil
+	return &refusal{refusedEndpoints, err}
 }
 
 // endpointsKnown waits until the loops know the endpoints of the services that are new

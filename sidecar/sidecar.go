@@ -62,6 +62,8 @@ type Sidecar struct {
 // lifetime is the state of a sidecar's drain and stop.
 type lifetime struct {
 	draining   sync.Once
+	drains     context.Context    // ends when a drain begins that no successor has caused, or with ended
+	leave      context.CancelFunc // ends drains
 	drained    chan struct{}      // closed at the end of the drain
 	ended      context.Context    // ends when stop begins
 	end        context.CancelFunc // ends ended

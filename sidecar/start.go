@@ -128,6 +128,7 @@ func newSidecar(o Options) *Sidecar {
 		lifetime: lifetime{drained: make(chan struct{})},
 	}
 	s.ended, s.end = context.WithCancel(context.Background())
+	s.drains, s.leave = context.WithCancel(s.ended)
 	s.reloads = newReloads(s, o.File)
 	s.succession = succession{
 		log: o.Log, ended: s.ended, replaced: make(chan struct{}), changing: &s.changing, admin: &s.admin,
