@@ -293,13 +293,26 @@ func TestListener(t *testing.T) {
 	}
 }
 
-// TestLeave: Close does not remove a path that was left to another process.
+// TestLeave: Close does not remove a path that was left to another process, and this process has not ended yet.
 func TestLeave(t *testing.T) {
 	path := socketPath(t)
 	d := openAt(t, path)
+	successor, err := Dial(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer successor.Close()
+	predecessor, err := d.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer predecessor.Close()
 	d.Yield()
 	if err := d.Close(); err != nil {
 		t.Error(err)
+	}
+	if err := predecessor.Say(Ready); err != nil {
+		t.Errorf("the connection has ended with its Listener: %v", err)
 	}
 	if _, err := os.Lstat(path); err != nil {
 		t.Error(err)

@@ -121,21 +121,21 @@ func (l *Listener) Accept() (*Conn, error) {
 	}
 }
 
-// Yield gives the path to another process, which may listen there at any time. From
-// then on Close doesn't remove the path.
+// Yield gives the path to another process, which may listen there at any time. From then on Close leaves the path, and
+// the Conn that was accepted last: the other process takes its end for the end of this process.
 func (l *Listener) Yield() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.yielded = true
 }
 
-// Close closes the socket and the Conn that was accepted last. It removes the path
-// unless another process's socket is there.
+// Close closes the socket and, unless Yield was called, the Conn that was accepted last. It removes the path unless
+// another process's socket is there.
 func (l *Listener) Close() error {
 	l.mu.Lock()
 	l.closed = true
 	yielded := l.yielded
-	if l.last != nil {
+	if l.last != nil && !yielded {
 		_ = l.last.Close()
 	}
 	l.mu.Unlock()
