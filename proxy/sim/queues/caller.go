@@ -18,19 +18,18 @@ type caller struct {
 	service hedge.Service
 	route   *hedge.Route
 	silent  lb.SilentCount
-	index   map[*lb.Endpoint]int
 	turn    int // of HAProxy
 }
 
 func newCaller(w *world) *caller {
-	c := &caller{w: w, service: hedge.NewService(1), route: hedge.NewRoute(w.policy(), 1), index: map[*lb.Endpoint]int{}}
+	c := &caller{w: w, service: hedge.NewService(1), route: hedge.NewRoute(w.policy(), 1)}
 	var targets []lb.Target
 	for i := range w.replicas {
 		targets = append(targets, lb.Target{Addr: address(i)})
 	}
 	added, _ := c.set.Update(targets)
 	for i, e := range added {
-		c.index[e] = i
+		e.Ext = w.replicas[i]
 	}
 	c.turn = len(w.callers)
 	return c
@@ -42,27 +41,33 @@ func (c *caller) begin(r *request, work time.Duration) {
 		c.foresee(r, work)
 		return
 	}
+	if w.way == HAProxy {
+		c.send(r, c.leastOwn(), false, work)
+		return
+	}
 	r.class = c.route.Latencies.ClassOf(w.now, nil, r.size)
 	delay := c.route.Delays.Of(w.now, r.class)
 	e := &c.route.Latencies.Primaries
 	c.set.Stall = lb.Stall{After: e.StallAfter(w.now, &c.route.Policy), Probe: e.Delay(w.now, &c.route.Policy)}
-	c.service.Primary(w.now, c.route)
-	c.send(r, c.pick(r), false, work)
+	c.send(r, c.set.Pick(lb.Query{Now: w.now, Rand: w.about(r, forPick)}), false, work)
 	if w.way.hedges() {
+		c.service.Primary(w.now, c.route)
 		c.route.Delays.Choose(w.now)
 		r.paid = c.route.Delays.DrawPaid(w.now, r.class)
-		w.after(delay, late, &r.attempts[0])
+		r.setTimer(delay)
 	}
 }
 
-func (c *caller) pick(r *request) *lb.Endpoint {
-	if c.w.way != HAProxy {
-		return c.set.Pick(lb.Query{Now: c.w.now, Rand: c.w.about(r, forPick)})
-	}
+// leastOwn returns the endpoint with the fewest own requests, of equals the next in turn.
+func (c *caller) leastOwn() *lb.Endpoint {
 	c.turn++
-	var best *lb.Endpoint
-	for i := range c.set.Len() {
-		if e := c.set.At((c.turn + i) % c.set.Len()); best == nil || e.Pending() < best.Pending() {
+	n := c.set.Len()
+	best := c.set.At(c.turn % n)
+	for i, at := 1, c.turn%n+1; i < n && best.Pending() > 0; i, at = i+1, at+1 {
+		if at == n {
+			at = 0
+		}
+		if e := c.set.At(at); e.Pending() < best.Pending() {
 			best = e
 		}
 	}
@@ -73,7 +78,7 @@ func (c *caller) pick(r *request) *lb.Endpoint {
 func (c *caller) foresee(r *request, work time.Duration) {
 	w := c.w
 	var best *replica
-	first := time.Duration(math.MaxInt64)
+	first, soonest := time.Duration(math.MaxInt64), w.now+network+work
 	for _, rep := range w.replicas {
 		free := rep.free()
 		if free+work >= first { // also without freezes it is not better
@@ -81,6 +86,9 @@ func (c *caller) foresee(r *request, work time.Duration) {
 		}
 		if done := rep.finish(free, work); done < first {
 			best, first = rep, done
+		}
+		if first == soonest {
+			break
 		}
 	}
 	best.occupy(first)
@@ -102,7 +110,7 @@ func (c *caller) send(r *request, e *lb.Endpoint, isHedge bool, work time.Durati
 	if isHedge {
 		a = &r.attempts[1]
 	}
-	*a = attempt{request: r, number: a.number, endpoint: e, replica: w.replicas[c.index[e]], hedge: isHedge, sent: w.now, work: work}
+	*a = attempt{request: r, number: a.number, endpoint: e, replica: e.Ext.(*replica), hedge: isHedge, sent: w.now, work: work}
 	r.tried = append(r.tried, e)
 	a.found = e.Start(w.now)
 	w.events.send(reaches, a)
@@ -162,7 +170,12 @@ func (r *request) stuck(now, silent time.Duration) bool {
 
 func (c *caller) returned(a *attempt) {
 	w, r := c.w, a.request
-	if !a.refused {
+	if w.way == HAProxy {
+		a.endpoint.Drop()
+		c.took(r)
+		return
+	}
+	if !a.refused && w.way.hedges() {
 		c.heard(a.endpoint)
 	}
 	if !w.Direct {
@@ -200,9 +213,7 @@ func (c *caller) returned(a *attempt) {
 			c.route.Latencies.Futile(w.now, w.now-a.sent)
 		}
 	}
-	if w.measured(r) {
-		w.took(r, w.now-r.start)
-	}
+	c.took(r)
 	for i := range r.attempts {
 		other := &r.attempts[i]
 		if other.endpoint == nil || other == a || other.refused || other.over {
@@ -221,6 +232,13 @@ func (c *caller) returned(a *attempt) {
 		if w.measured(r) {
 			w.result.Won++
 		}
+	}
+}
+
+// took counts the latency of r, which has its response now.
+func (c *caller) took(r *request) {
+	if w := c.w; w.measured(r) {
+		w.took(r, w.now-r.start)
 	}
 }
 

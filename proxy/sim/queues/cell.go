@@ -84,12 +84,26 @@ const (
 
 // largeShare is the share of large requests.
 func (s Service) largeShare() float64 {
-	return map[Service]float64{Unequal: 0.1, MostLarge: 0.75, RareLarge: 0.01}[s]
+	switch s {
+	case Unequal:
+		return 0.1
+	case MostLarge:
+		return 0.75
+	case RareLarge:
+		return 0.01
+	}
+	return 0
 }
 
 // stragglers is the share of stragglers.
 func (s Service) stragglers() float64 {
-	return map[Service]float64{Stragglers: 0.05, FewStragglers: 0.02}[s]
+	switch s {
+	case Stragglers:
+		return 0.05
+	case FewStragglers:
+		return 0.02
+	}
+	return 0
 }
 
 // largeTakes is how much longer a large request takes.

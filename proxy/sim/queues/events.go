@@ -1,6 +1,9 @@
 package queues
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 type eventKind uint8
 
@@ -32,33 +35,45 @@ func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.
 
 // events is what is still to happen.
 type events struct {
-	now    time.Duration
-	serial uint64
-	heap   []event // by time, with four children each
-	sent   []event // those after the time of the network: they happen in the order of their sending
-	passed int     // how many of these are over
+	now     time.Duration
+	serial  uint64
+	arrival event   // of the next request; its order is 0 if there is none
+	heap    []event // by time, with four children each
+	sent    []event // those after the time of the network: they happen in the order of their sending
+	passed  int     // how many of these are over
 }
 
+// never is later than all events.
+const never = time.Duration(math.MaxInt64)
+
+// event returns an event, for add. Of two events at one time, that of the first call comes first.
 func (q *events) event(d time.Duration, kind eventKind, a *attempt) event {
 	q.serial++
 	e := event{at: q.now + d, order: q.serial<<kinds | uint64(kind)}
 	if a != nil {
 		e.attempt = a.number
-		a.request.held++
 	}
 	return e
 }
+
+// arriveAfter has the next request arrive after a time. No other one is to arrive.
+func (q *events) arriveAfter(d time.Duration) { q.arrival = q.event(d, arrives, nil) }
 
 // send adds what happens after the time of the network.
 func (q *events) send(kind eventKind, a *attempt) {
 	if len(q.sent) == cap(q.sent) && q.passed > len(q.sent)/2 { // make room without growing
 		q.sent, q.passed = q.sent[:copy(q.sent, q.sent[q.passed:])], 0
 	}
+	a.request.held++
 	q.sent = append(q.sent, q.event(network, kind, a))
 }
 
-func (q *events) after(d time.Duration, kind eventKind, a *attempt) {
-	e := q.event(d, kind, a)
+// after adds what happens to a after a time.
+func (q *events) after(d time.Duration, kind eventKind, a *attempt) { q.add(q.event(d, kind, a), a) }
+
+// add adds an event that happens to a.
+func (q *events) add(e event, a *attempt) {
+	a.request.held++
 	q.heap = append(q.heap, e)
 	i := len(q.heap) - 1
 	for i > 0 {
@@ -74,14 +89,23 @@ func (q *events) after(d time.Duration, kind eventKind, a *attempt) {
 
 // next returns the next event. It reports whether there is one.
 func (q *events) next() (e event, ok bool) {
-	switch waits := q.passed < len(q.sent); {
-	case waits && (len(q.heap) == 0 || q.sent[q.passed].before(&q.heap[0])):
+	e.at = never
+	if q.arrival.order > 0 {
+		e = q.arrival
+	}
+	sent := q.passed < len(q.sent) && q.sent[q.passed].before(&e)
+	if sent {
 		e = q.sent[q.passed]
-		q.passed++
-	case len(q.heap) > 0:
+	}
+	switch {
+	case len(q.heap) > 0 && q.heap[0].before(&e):
 		e = q.pop()
-	default:
+	case sent:
+		q.passed++
+	case e.at == never:
 		return e, false
+	default:
+		q.arrival.order = 0
 	}
 	q.now = e.at
 	return e, true

@@ -2,9 +2,30 @@ package queues
 
 import (
 	"math/rand/v2"
+	"reflect"
 	"testing"
 	"time"
 )
+
+// TestTimers: the timers that are not added to the events make no difference.
+func TestTimers(t *testing.T) {
+	n := Length{Requests: 3000, WarmUp: time.Second}
+	for _, c := range []Cell{
+		{Busy: .5, Workers: 4, Service: Lognormal10, Freezes: Independent, Replicas: 3, Callers: 3},
+		{Busy: .9, Workers: 1, Service: Bimodal, Freezes: ManyShort, Replicas: 10, Callers: 1, Queued: true},
+	} {
+		for _, way := range []Way{On, Tied} {
+			c.Queued = c.Queued || way == Tied
+			all := newWorld(c, way, n, 1)
+			all.allTimers = true
+			want, got := all.run(), Run(c, way, n, 1)
+			if want.Hedges == 0 || !reflect.DeepEqual(got, want) {
+				t.Errorf("%v, %v: P99.9 %v with %d hedges, with all timers %v with %d", c, way,
+					got.Quantile(.999), got.Hedges, want.Quantile(.999), want.Hedges)
+			}
+		}
+	}
+}
 
 // TestEventsInOrder: events come by time, those of one time in the order in which they were added,
 // and memory is used again only after the last event that has it.

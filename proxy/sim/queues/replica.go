@@ -12,9 +12,10 @@ import (
 // replica is an application of some workers with a queue before them, and its sidecar.
 type replica struct {
 	w       *world
-	freezes []time.Duration // when they begin
+	freezes []time.Duration // when they begin; those that are over are removed
 	busy    int
-	waiting []*attempt
+	waiting []*attempt // from passed on
+	passed  int
 	// Of the oracle alone: when the work of each worker is done, and who is the first.
 	ends  []time.Duration
 	first int
@@ -33,14 +34,19 @@ func newReplica(w *world, freezes []time.Duration) *replica {
 	return r
 }
 
-// finish returns when work that begins at start is done.
+// finish returns when work that begins at start is done. No later work begins sooner.
 func (r *replica) finish(start, work time.Duration) time.Duration {
 	long := r.w.Freezes.length()
-	i, _ := slices.BinarySearch(r.freezes, start-long+1)
+	for len(r.freezes) > 0 && r.freezes[0]+long <= start {
+		r.freezes = r.freezes[1:]
+	}
 	end := start
-	for ; i < len(r.freezes) && r.freezes[i] < end+work; i++ {
-		work -= max(0, r.freezes[i]-end)
-		end = r.freezes[i] + long
+	for _, at := range r.freezes {
+		if at >= end+work {
+			break
+		}
+		work -= max(0, at-end)
+		end = at + long
 	}
 	return end + work
 }
@@ -66,14 +72,22 @@ func (r *replica) receive(a *attempt) {
 	if a.hedge && !w.Queued && w.measured(a.request) {
 		w.result.Reached++
 	}
-	a.class = r.route.Latencies.ClassOf(w.now, nil, a.request.size)
-	r.app.Stall = lb.Stall{After: r.route.Latencies.Primaries.StallAfter(w.now, &r.route.Policy)}
+	if w.way.hedges() {
+		a.class = r.route.Latencies.ClassOf(w.now, nil, a.request.size)
+		r.app.Stall = lb.Stall{After: r.route.Latencies.Primaries.StallAfter(w.now, &r.route.Policy)}
+	}
 	a.foundByApp = r.endpoint.Start(w.now)
 	if r.busy < r.workers() {
 		r.start(a)
 		return
 	}
+	if !a.hedge {
+		a.request.arm(math.MaxInt64)
+	}
 	a.request.held++
+	if len(r.waiting) == cap(r.waiting) && r.passed > len(r.waiting)/2 { // make room without growing
+		r.waiting, r.passed = r.waiting[:copy(r.waiting, r.waiting[r.passed:])], 0
+	}
 	r.waiting = append(r.waiting, a)
 }
 
@@ -100,21 +114,25 @@ func (r *replica) start(a *attempt) {
 	if a.tied {
 		r.w.send(started, a)
 	}
-	r.w.after(r.finish(r.w.now, a.work)-r.w.now, finishes, a)
+	done := r.finish(r.w.now, a.work)
+	if !a.hedge {
+		a.request.arm(done + network)
+	}
+	r.w.after(done-r.w.now, finishes, a)
 }
 
 func (r *replica) finished(a *attempt) {
 	w := r.w
 	r.busy--
 	took := w.now - a.reached
-	r.endpoint.Finish(w.now, took)
-	r.endpoint.Learn(w.now, r.route.Latencies.Scaled(w.now, took, a.class), a.foundByApp)
+	if w.way.hedges() {
+		r.learn(a, took)
+	} else {
+		r.endpoint.Drop()
+	}
 	r.recent.Add(w.now, took)
 	r.answered = w.now
-	if !a.hedge {
-		r.route.Latencies.Observe(w.now, took, a.class)
-	}
-	if len(r.waiting) > 0 {
+	if r.passed < len(r.waiting) {
 		next := r.next()
 		r.start(next)
 		w.release(next.request)
@@ -122,15 +140,25 @@ func (r *replica) finished(a *attempt) {
 	r.respond(a)
 }
 
+// learn notes how long the application took for a. Only the admission of hedges reads it.
+func (r *replica) learn(a *attempt, took time.Duration) {
+	now, latencies := r.w.now, &r.route.Latencies
+	r.endpoint.Finish(now, took)
+	r.endpoint.Learn(now, latencies.Scaled(now, took, a.class), a.foundByApp)
+	if !a.hedge {
+		latencies.Observe(now, took, a.class)
+	}
+}
+
 // next takes the attempt out of the queue that gets a worker: hedges come last, as proxy/service has it.
 func (r *replica) next() *attempt {
-	i := 0
+	i := r.passed
 	if r.w.way == Tied {
-		i = max(0, slices.IndexFunc(r.waiting, func(a *attempt) bool { return !a.hedge }))
+		i += max(0, slices.IndexFunc(r.waiting[i:], func(a *attempt) bool { return !a.hedge }))
 	}
 	a := r.waiting[i]
-	if i == 0 {
-		r.waiting = r.waiting[1:]
+	if i == r.passed {
+		r.passed++
 	} else {
 		r.waiting = slices.Delete(r.waiting, i, i+1)
 	}
@@ -151,11 +179,11 @@ func (r *replica) respond(a *attempt) {
 
 // cancel withdraws an attempt from the queue of the sidecar. What the application has, it keeps.
 func (r *replica) cancel(a *attempt) {
-	i := slices.Index(r.waiting, a)
+	i := slices.Index(r.waiting[r.passed:], a)
 	if !r.w.Queued || i < 0 {
 		return
 	}
-	r.waiting = slices.Delete(r.waiting, i, i+1)
+	r.waiting = slices.Delete(r.waiting, r.passed+i, r.passed+i+1)
 	r.endpoint.Drop()
 	r.refuse(a)
 	r.w.release(a.request)

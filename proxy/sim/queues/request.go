@@ -20,7 +20,9 @@ type request struct {
 	tried    []*lb.Endpoint
 	missed   int
 	done     bool
-	held     int // events that have the request, and queues; at 0 its memory serves another one
+	held     int   // events that have the request, and queues; at 0 its memory serves another one
+	timer    event // the first hedge timer
+	unarmed  bool  // timer was not added to the events
 
 	overtaken time.Duration // when a hedge's response came before the primary's
 }
@@ -44,6 +46,22 @@ type attempt struct {
 	class    class.ID // at the replica
 
 	found, foundByApp spare.Level
+}
+
+// setTimer sets the timer of the hedge, which fires unless the primary responds before.
+func (r *request) setTimer(delay time.Duration) {
+	w := r.caller.w
+	r.timer, r.unarmed = w.event(delay, late, &r.attempts[0]), true
+	r.arm(w.now + network)
+}
+
+// arm adds the timer to the events if it fires before the primary responds, at the earliest at the time responds. Most
+// timers would fire for nothing: the heap of events would be many times as large, and all requests would live as long.
+func (r *request) arm(responds time.Duration) {
+	if w := r.caller.w; r.unarmed && (r.timer.at <= responds || w.allTimers) {
+		r.unarmed = false
+		w.add(r.timer, &r.attempts[0])
+	}
 }
 
 // chunk is how many requests are allocated at a time.

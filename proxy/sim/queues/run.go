@@ -116,6 +116,7 @@ type world struct {
 	result    *Result
 	source    rand.PCG
 	random    *rand.Rand // reads source
+	allTimers bool       // also those that fire for nothing; see request.arm
 }
 
 // purpose is what random numbers are for.
@@ -139,7 +140,9 @@ func (w *world) about(r *request, p purpose) *rand.Rand {
 }
 
 // Run runs a case once.
-func Run(c Cell, way Way, n Length, seed uint64) *Result {
+func Run(c Cell, way Way, n Length, seed uint64) *Result { return newWorld(c, way, n, seed).run() }
+
+func newWorld(c Cell, way Way, n Length, seed uint64) *world {
 	w := &world{
 		Cell: c, way: way, seed: seed, from: n.WarmUp, result: NewResult(),
 		arrivals: rand.New(rand.NewPCG(seed, uint64(forArrivals))), perSecond: c.rate(),
@@ -158,7 +161,11 @@ func Run(c Cell, way Way, n Length, seed uint64) *Result {
 	for range c.Callers {
 		w.callers = append(w.callers, newCaller(w))
 	}
-	w.after(w.gap(), arrives, nil)
+	return w
+}
+
+func (w *world) run() *Result {
+	w.arriveAfter(w.gap())
 	for e, ok := w.next(); ok; e, ok = w.next() {
 		w.handle(e)
 	}
@@ -206,7 +213,7 @@ func (w *world) arrive() {
 	}
 	r.held++
 	if w.number < w.last {
-		w.after(w.gap(), arrives, nil)
+		w.arriveAfter(w.gap())
 	}
 	if w.measured(r) {
 		w.result.Requests++
