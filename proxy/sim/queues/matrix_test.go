@@ -25,13 +25,14 @@ type row struct {
 	Cell
 	ways [allWays]*Result
 
-	parts [allWays][]*Result // of ways, by seed
+	parts [allWays][]*Result // of ways, by seed; those that have run
 }
 
 // plan is how much of a case is run.
 type plan struct {
 	seeds, requests int           // runs, and the requests of each
 	least           time.Duration // of a run; where requests come faster, it has more of them
+	early           int           // seeds after which it ends if it is sure; 0 means that it runs all
 	most            int           // requests of all runs; until then it goes on while not sure
 	way, with       Way           // if it harms is not sure
 }
@@ -45,27 +46,35 @@ func (p plan) length(c *Cell) Length {
 	return n
 }
 
+// endsEarly reports whether a case may end after p.early seeds: it has as many requests then as others have in the end.
+// Where replicas freeze together, most of so short runs have no freeze.
+func (p plan) endsEarly(c *Cell, n Length) bool {
+	return p.early > 0 && p.early*n.Requests >= p.seeds*p.requests && c.Freezes != Together
+}
+
 // newRow runs a case with each seed, and with further seeds and longer runs as long as it is not
-// sure whether hedging harms, up to p.most.
+// sure whether hedging harms, up to p.most. If it is sure after p.early seeds, it runs no others.
 func newRow(c Cell, p plan, ways []Way) *row {
 	r := &row{Cell: c}
 	n := p.length(&c)
 	for _, way := range ways {
 		r.ways[way] = NewResult()
-		for range p.seeds {
-			r.parts[way] = append(r.parts[way], NewResult())
-		}
 	}
 	for seed := 0; ; {
 		for part := range p.seeds {
 			for _, way := range ways {
+				if part == len(r.parts[way]) {
+					r.parts[way] = append(r.parts[way], NewResult())
+				}
 				got := Run(c, way, n, uint64(seed))
 				r.parts[way][part].Add(got)
 				r.ways[way].Add(got)
 			}
-			seed++
+			if seed++; seed == p.early && p.endsEarly(&c, n) && r.sure(p.way, p.with, earlyErrors) {
+				return r
+			}
 		}
-		if r.ways[ways[0]].Requests >= p.most || r.sure(p.way, p.with) {
+		if r.ways[ways[0]].Requests >= p.most || r.sure(p.way, p.with, sureErrors) {
 			return r
 		}
 		n.Requests *= 2
@@ -77,11 +86,19 @@ func (r *row) ratio(way, with Way, q float64) float64 {
 	return float64(r.ways[way].Quantile(q)) / float64(r.ways[with].Quantile(q))
 }
 
+// A case is on one side of harm for sure if the ratio is so many standard errors away: for 20 seeds, and for 8, whose
+// standard error is less exact. In 97.5% of such cases the true ratio is on that side (Student's t distribution with 19 and 7
+// degrees of freedom).
+const (
+	sureErrors  = 2.1
+	earlyErrors = 2.4
+)
+
 // sure reports whether chance does not decide if P99 and P99.9 of a way are above harm, beside another: the ratio is
-// two standard errors away.
-func (r *row) sure(way, with Way) bool {
+// that many standard errors away.
+func (r *row) sure(way, with Way, errors float64) bool {
 	for _, q := range [...]float64{.99, .999} {
-		if math.Abs(r.ratio(way, with, q)-harm) < 2*r.deviation(way, with, q) {
+		if math.Abs(r.ratio(way, with, q)-harm) < errors*r.deviation(way, with, q) {
 			return false
 		}
 	}
@@ -240,9 +257,11 @@ const (
 	partHarm  = 1.15
 )
 
-// Of the whole matrix a run has at least leastRun, and a case at most twice mostRequests.
+// Of the whole matrix a run has at least leastRun. A case that is sure after earlySeeds may end then, and one that is not
+// sure has at most twice mostRequests.
 const (
 	leastRun     = 250 * time.Millisecond
+	earlySeeds   = 8
 	mostRequests = 20_000_000
 )
 
@@ -256,7 +275,7 @@ func TestMatrix(t *testing.T) {
 		return
 	}
 	every, limit := *every, harm
-	p := plan{seeds: *seeds, requests: *requests, least: leastRun, most: mostRequests, way: On, with: Off}
+	p := plan{seeds: *seeds, requests: *requests, least: leastRun, early: earlySeeds, most: mostRequests, way: On, with: Off}
 	if every == 0 {
 		every, p, limit = partEvery, plan{seeds: partSeeds, requests: *requests}, partHarm
 		if testing.Short() {
@@ -292,9 +311,11 @@ func TestMatrix(t *testing.T) {
 		t.Error("nothing is gained anywhere")
 	}
 	if *page != "" {
-		how := fmt.Sprintf("%d runs of at least %d requests each, and more as long as it is not sure on which side of 1.05 a case is.\n"+
+		how := fmt.Sprintf("%d runs of at least %d requests each, and more as long as it is not sure on which side of 1.05 a case is: both ratios\n"+
+			"are at least %.1f standard errors away, or there are %d million requests. A case of many requests ends after %d runs if it is\n"+
+			"sure by %.1f standard errors then, unless all replicas freeze together.\n"+
 			"`%s -every %d`\nwrites this page, the whole in hours; with `-redraw` too, at once, only anew from its cells.",
-			p.seeds, p.requests, regenerate, every)
+			p.seeds, p.requests, sureErrors, p.most/1_000_000, p.early, earlyErrors, regenerate, every)
 		if err := writePage(*page, how, all); err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 )
 
 // rows runs cases on two processors, and calls use with each, one after another.
@@ -42,5 +43,32 @@ func TestRows(t *testing.T) {
 	slices.Sort(used)
 	if len(used) != len(cells) || len(slices.Compact(used)) != len(cells) {
 		t.Errorf("used %v of %d cases", used, len(cells))
+	}
+}
+
+// TestEndsEarly: a case that is sure ends early if it has many requests by then. In runs where the replicas freeze together
+// there may be no freeze.
+func TestEndsEarly(t *testing.T) {
+	cell := Cell{Busy: .3, Service: Exponential, Replicas: 3, Callers: 1} // 14,400 a second
+	together := cell
+	together.Freezes = Together
+	p := plan{seeds: 5, requests: 250, least: 50 * time.Millisecond, early: 2, most: 1, way: Off, with: Off} // sure at once
+	few, never := p, p
+	few.least, never.early = 0, 0
+	for _, c := range []struct {
+		name  string
+		cell  Cell
+		plan  plan
+		seeds int // that run
+	}{
+		{"sure", cell, p, 2},
+		{"freezes together", together, p, 5},
+		{"few requests", cell, few, 5},
+		{"not wanted", cell, never, 5},
+	} {
+		r := newRow(c.cell, c.plan, []Way{Off})
+		if len(r.parts[Off]) != c.seeds {
+			t.Errorf("%s: %d seeds have run, want %d", c.name, len(r.parts[Off]), c.seeds)
+		}
 	}
 }
