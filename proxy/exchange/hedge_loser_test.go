@@ -1,11 +1,14 @@
 package exchange_test
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -62,10 +65,21 @@ func TestLateResponseOfLoser(t *testing.T) {
 }
 
 // TestLoserWithoutResponse: a hedge that has lost, and has no response until the deadline, does not count as one that
-// responded then.
+// responded then. Neither does a hedge that the provider's sidecar gives up at its own deadline, which is earlier.
 func TestLoserWithoutResponse(t *testing.T) {
+	for name, o := range map[string]proxytest.MeshOptions{
+		"one hop": {OneHop: true, Service: "idempotent: true, timeout: 400ms, cancel: finish, hedge: {mode: on, budget: 1}"},
+		"two hops": {
+			Service:  "idempotent: true, timeout: 400ms, hedge: {mode: on, budget: 1}",
+			Provider: "timeout: 200ms, cancel: finish",
+		},
+	} {
+		t.Run(name, func(t *testing.T) { testLoserWithoutResponse(t, proxytest.NewMesh(t, o)) })
+	}
+}
+
+func testLoserWithoutResponse(t *testing.T, m *proxytest.Mesh) {
 	const ms = time.Millisecond
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true, Service: "idempotent: true, timeout: 400ms, cancel: finish, hedge: {mode: on, budget: 1}"})
 	primaries, hedges := 0, 0
 	for _, a := range m.Apps {
 		var takes time.Duration
@@ -91,5 +105,51 @@ func TestLoserWithoutResponse(t *testing.T) {
 	}
 	if r.Choice.Second < time.Second {
 		t.Errorf("nine of ten hedges respond within %v; a seventh never do", r.Choice.Second)
+	}
+}
+
+// TestDesertedEndsSilence: replicas freeze together at random times. The first to respond responds to a request whose
+// caller has left. That response is dropped, as it is long. It ends the common silence nevertheless, so hedging learns
+// that no hedge would have helped the requests that come next.
+func TestDesertedEndsSilence(t *testing.T) {
+	const ms, freezes, freeze, between = time.Millisecond, 30, 100 * time.Millisecond, 500 * time.Millisecond
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true, Service: "idempotent: true, timeout: 2s, cancel: finish, hedge: {mode: shadow}"})
+	var thaw time.Duration
+	for _, a := range m.Apps {
+		takes := ms
+		a.OnRequest = func(req *protocol.Request) {
+			takes = max(ms, thaw-m.W.Now())
+			if string(req.Path) != "/deserted" && takes > ms {
+				takes += 2 * ms
+			}
+		}
+		a.Delay = func() time.Duration { return takes }
+		a.Body = func(req *protocol.Request) []byte {
+			if string(req.Path) == "/deserted" {
+				return make([]byte, shard.LeastShed)
+			}
+			return fmt.Append(nil, "nonce=", string(protocol.Find(req.Headers, "x-nonce")))
+		}
+	}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	at := m.W.Now()
+	for range freezes {
+		at += between + time.Duration(rnd.Int64N(int64(between)))
+		begins := at
+		m.W.At(begins, func() {
+			thaw = begins + freeze
+			for range m.Apps { // one at each
+				client := m.Do(m.Get("/deserted"))
+				m.W.At(begins+5*ms, client.Leave)
+			}
+		})
+	}
+	length := at + between - m.W.Now()
+	calls := m.SendAtRate(1, 200, length)
+	m.FinishAfter(length, calls)
+	m.OK(calls...)
+	m.Settled()
+	if c := m.Consumer.Report().Services[0].Routes[0].Choice; !c.Known() || c.Gains() {
+		t.Errorf("the best delay is %+v; no hedge would have helped", c)
 	}
 }
