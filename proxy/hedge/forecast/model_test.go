@@ -3,50 +3,29 @@ package forecast
 import (
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/modeltest"
 )
 
 // TestConstants shows what happens at half and at twice each constant of the model. The measure changes
 // by at least a tenth.
 func TestConstants(t *testing.T) {
-	for _, c := range []struct {
-		name        string
-		scale       func(by float64)
-		measure     func() float64
-		half, twice int // the sign of the change of measure
-	}{
-		{"kept: at 100 requests a second, primaries are forgotten earlier or later",
-			func(by float64) { scale(&model.kept, by) }, secondsKept, -1, 1},
-		{"reach: requests find another up to a shorter or longer time away",
-			func(by float64) { scale(&model.reach, by) }, millisecondsReached, -1, 1},
-		{"noteEvery: more or fewer primaries of 10,000 a second are noted",
-			func(by float64) { scale(&model.noteEvery, by) }, notedOfSecond, 1, -1},
-		{"asks: a request that finds no available endpoint asks for a shorter or longer time",
-			func(by float64) { model.asks = int(float64(model.asks) * by) }, millisecondsAsked, -1, 1},
-		{"half: at 1,000 requests a second, a request counts for a shorter or longer time",
-			func(by float64) { scale(&model.half, by) }, func() float64 { return secondsCounted(1000) }, -1, 1},
-		{"enough: at 50 requests a second, a request counts for a shorter or longer time",
-			func(by float64) { model.enough = int64(float64(model.enough) * by) }, func() float64 { return secondsCounted(50) }, -1, 1},
-		{"halfMost: at a request a second, a request counts for a shorter or longer time",
-			func(by float64) { scale(&model.halfMost, by) }, func() float64 { return secondsCounted(1) }, -1, 1},
-	} {
-		usual := c.measure()
-		for _, at := range []struct {
-			by   float64
-			want int
-		}{{.5, c.half}, {2, c.twice}} {
-			was := model
-			c.scale(at.by)
-			got := c.measure()
-			model = was
-			t.Logf("%s: at %v times it is %.3f, and %.3f at the constant", c.name, at.by, got, usual)
-			if (got/usual-1)*float64(at.want) < .1 {
-				t.Errorf("%s: at %v times it is %.3f, and %.3f at the constant", c.name, at.by, got, usual)
-			}
-		}
-	}
+	m := modeltest.New(t, &model, .1)
+	m.Check("kept: at 100 requests a second, primaries are forgotten earlier or later",
+		modeltest.Of(&model.kept), secondsKept, -1, 1)
+	m.Check("reach: requests find another up to a shorter or longer time away",
+		modeltest.Of(&model.reach), millisecondsReached, -1, 1)
+	m.Check("noteEvery: more or fewer primaries of 10,000 a second are noted",
+		modeltest.Of(&model.noteEvery), notedOfSecond, 1, -1)
+	m.Check("asks: a request that finds no available endpoint asks for a shorter or longer time",
+		modeltest.Of(&model.asks), millisecondsAsked, -1, 1)
+	m.Check("half: at 1,000 requests a second, a request counts for a shorter or longer time",
+		modeltest.Of(&model.half), func() float64 { return secondsCounted(1000) }, -1, 1)
+	m.Check("enough: at 50 requests a second, a request counts for a shorter or longer time",
+		modeltest.Of(&model.enough), func() float64 { return secondsCounted(50) }, -1, 1)
+	m.Check("halfMost: at a request a second, a request counts for a shorter or longer time",
+		modeltest.Of(&model.halfMost), func() float64 { return secondsCounted(1) }, -1, 1)
 }
-
-func scale(d *time.Duration, by float64) { *d = time.Duration(float64(*d) * by) }
 
 // secondsKept returns for how long a primary is remembered at 100 requests a second.
 func secondsKept() float64 {
