@@ -28,6 +28,7 @@ type protocolEntry struct {
 
 	streams service.StreamAccess // how a stream reaches an endpoint; 0 is a plain connection
 	opaque  bool                 // its services take streams of bytes, and no requests
+	resets  bool                 // see service.Protocol
 
 	// sidecars reports whether the peers of its listeners are sidecars. Such a listener
 	// closes last when the process drains. Its peers decide which requests are traced.
@@ -46,8 +47,8 @@ type protocolEntry struct {
 var protocols = []protocolEntry{
 	{name: config.ProtocolLink, newAcceptor: downlink.NewAcceptor, newConnector: uplink.NewConnector, streams: service.StreamLink, sidecars: true},
 	{name: config.ProtocolHTTP, newAcceptor: newHTTPAcceptor, newConnector: uphttp.NewConnector, http: true, plaintext: downhttp.PlaintextResponse},
-	{name: config.ProtocolHTTP2, newAcceptor: downhttp.NewAcceptor, newConnector: uphttp2.NewConnector, streams: service.StreamPipe},
-	{name: config.ProtocolGRPC, newAcceptor: downhttp.NewAcceptor, newConnector: uphttp2.NewConnector, streams: service.StreamPipe},
+	{name: config.ProtocolHTTP2, newAcceptor: downhttp.NewAcceptor, newConnector: uphttp2.NewConnector, streams: service.StreamPipe, resets: true},
+	{name: config.ProtocolGRPC, newAcceptor: downhttp.NewAcceptor, newConnector: uphttp2.NewConnector, streams: service.StreamPipe, resets: true},
 	{name: config.ProtocolDubbo, newAcceptor: downdubbo.NewAcceptor, newConnector: updubbo.NewConnector, streams: service.StreamNone},
 	{name: config.ProtocolTCP, newAcceptor: downhttp.NewAcceptor, newConnector: uphttp.NewConnector, opaque: true},
 }

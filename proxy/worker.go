@@ -42,7 +42,7 @@ func NewWorker(p *Process, loop loop.Loop, log shard.Logger, seed uint64) *Worke
 	for _, entry := range protocols {
 		w.acceptors[entry.name] = entry.newAcceptor(&w.host)
 		w.connectors[entry.name] = service.Protocol{
-			Connector: entry.newConnector(), Streams: entry.streams, Opaque: entry.opaque,
+			Connector: entry.newConnector(), Streams: entry.streams, Opaque: entry.opaque, Resets: entry.resets,
 		}
 	}
 	w.connectors[""] = w.connectors[fallbackProtocol]

@@ -79,6 +79,14 @@ func (l *Latencies) Scaled(now, latency time.Duration, c class.ID) time.Duration
 	return l.classes.Scaled(now, latency, c, l.whole(l.estimate(now)))
 }
 
+// slower returns how many times as long as one of the quickest class a request of class c takes.
+func (l *Latencies) slower(now time.Duration, c class.ID) float64 {
+	if c == 0 {
+		return 1
+	}
+	return l.classes.Slower(now, c, l.whole(l.estimate(now)))
+}
+
 // estimate returns the estimate of all classes together.
 func (l *Latencies) estimate(now time.Duration) *estimate {
 	return l.Primaries.estimate(now, l.policy.quantile())

@@ -46,7 +46,7 @@ func (s *ShadowMode) Note(now time.Duration, w *Watch, unavailable bool) {
 // End records that a primary got its response, or was cut off at its deadline.
 func (s *ShadowMode) End(now time.Duration, w *Watch, cutOff bool) {
 	r := s.route
-	state := forecast.State{Primaries: r.Counts.Primaries}
+	state := forecast.State{Primaries: r.Counts.Primaries, Slower: r.Latencies.slower(now, w.Class)}
 	if w.Watched {
 		state.Delay, state.Paid = r.Delays.Of(now, w.Class), w.Paid
 		_, state.Median, _ = r.Latencies.estimateOf(now, w.Class)

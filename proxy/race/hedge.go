@@ -78,10 +78,23 @@ func (h *hedging) onTimer() {
 	case h.due.PutOff(now):
 		r.shard.Loop.After(0, &h.timer)
 	case r.Policy.HedgeRoute.Shadow != nil:
-		r.learning.watch.Asked = now
+		h.watch(now)
 	case r.retrying.notBefore == 0 || !h.putOff(now):
 		h.ask(now)
 	}
+}
+
+// watch notes that a hedge would be decided on now. As long as the request is not stuck, it looks again one delay later.
+func (h *hedging) watch(now time.Duration) {
+	route, w := h.race.Policy.HedgeRoute, &h.race.learning.watch
+	if w.Asked == 0 {
+		w.Asked = now
+	}
+	if h.stuck(now, route.Delays.SilentAfter(now)) {
+		w.Stuck = now
+		return
+	}
+	h.arm(now, h.again(now))
 }
 
 // putOff reports whether a server wants no hedge now. It arms the timer for when one may follow: where a retry comes

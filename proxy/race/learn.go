@@ -26,7 +26,7 @@ func (l *learning) onSent(a *Attempt, now time.Duration) {
 		return
 	}
 	r, shadow, w := l.race, l.race.Policy.HedgeRoute.Shadow, &l.watch
-	w.Left = r.request.Deadline - now
+	w.Left, w.Reset = r.request.Deadline-now, a.visit.endpoint().Resets
 	if shadow.Sent(now, w, a.visit.endpoint().ID) {
 		shadow.Note(now, w, r.Service.Set.Stalled(now, a.visit.ep) || !a.visit.ep.Spare(now))
 	}

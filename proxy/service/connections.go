@@ -23,6 +23,7 @@ type Protocol struct {
 	Connector
 	Streams StreamAccess
 	Opaque  bool // services of the protocol accept streams of bytes, and no requests
+	Resets  bool // a cancelled attempt ends early: nobody learns how long the endpoint would have taken
 }
 
 // Protocols are those of one loop, by protocol name; the empty name is for unknown protocols.

@@ -13,6 +13,7 @@ import (
 type Endpoint struct {
 	ID       uint32 // within the service
 	Streams  StreamAccess
+	Resets   bool // see Protocol
 	retired  bool // it has left the service, or has another protocol now
 	LB       *lb.Endpoint
 	Protocol string
@@ -99,7 +100,8 @@ func (s *Service) adopt(e *lb.Endpoint, proto string) {
 		return
 	}
 	s.lastID++
-	next := &Endpoint{ID: s.lastID, LB: e, Protocol: proto, Streams: s.protocol(proto).Streams, service: s}
+	by := s.protocol(proto)
+	next := &Endpoint{ID: s.lastID, LB: e, Protocol: proto, Streams: by.Streams, Resets: by.Resets, service: s}
 	if ok {
 		if old.stats != nil { // next counts the ends of what old has counted as sent
 			next.stats = new(stats.EndpointStats)

@@ -26,6 +26,19 @@ func (i *Income) PerSecond(now time.Duration) float64 { return i.earned.perSecon
 // earned, chance makes a bucket of a quarter of that empty for one late request in ten.
 func (i *Income) burst(now time.Duration) float64 { return max(i.minBurst, i.PerSecond(now)) }
 
+// stuckReserve is the fraction of the bucket that only retries and the hedges of stuck requests may
+// spend. A stuck request fails without its hedge; one that is merely late may wait.
+const stuckReserve = 0.25
+
+// Need returns how many tokens there must be for a hedge. A full bucket has enough for any request.
+func (i *Income) Need(now time.Duration, stuck bool) float64 {
+	if stuck {
+		return 1
+	}
+	burst := i.burst(now)
+	return min(1+stuckReserve*burst, burst)
+}
+
 // Hedges is a bucket of hedges alone: it holds what a second earns.
 type Hedges struct {
 	tokens   float64 // when the total of the income was credited

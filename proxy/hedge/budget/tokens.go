@@ -25,18 +25,9 @@ func (b *Tokens) Primary(now time.Duration, budget float64) {
 	b.tokens = min(b.tokens+budget, b.income.burst(now))
 }
 
-// stuckReserve is the fraction of the bucket that only retries and the hedges of stuck requests may
-// spend. A stuck request fails without its hedge; one that is merely late may wait.
-const stuckReserve = 0.25
-
 // Allows reports whether there is a token for a hedge. A full bucket has one for any request.
 func (b *Tokens) Allows(now time.Duration, stuck bool) bool {
-	need := 1.0
-	if !stuck {
-		burst := b.income.burst(now)
-		need = min(1+stuckReserve*burst, burst)
-	}
-	return b.Have(now) >= need
+	return b.Have(now) >= b.income.Need(now, stuck)
 }
 
 // Take takes one token, and reports whether there was one.

@@ -405,11 +405,15 @@ func (t *table) Estimate(now time.Duration, c ID, w Whole) (delay, median time.D
 // Scaled returns what the latency of a request of class c, which is not 0, would be if the request were
 // of the quickest class.
 func (t *table) Scaled(now, latency time.Duration, c ID, w Whole) time.Duration {
-	_, _, own := t.Estimate(now, c, w)
-	if !own || t.least == 0 {
-		return latency
+	return time.Duration(float64(latency) / t.Slower(now, c, w))
+}
+
+// Slower returns how many times as long as one of the quickest class a request of class c takes, which is not 0.
+func (t *table) Slower(now time.Duration, c ID, w Whole) float64 {
+	if _, _, own := t.Estimate(now, c, w); !own || t.least == 0 {
+		return 1
 	}
-	return time.Duration(float64(latency) * float64(t.least) / float64(t.list[c-1].typical))
+	return float64(t.list[c-1].typical) / float64(t.least)
 }
 
 // Len returns the number of classes, which have the IDs from 1.

@@ -39,6 +39,7 @@ type State struct {
 	Delay     time.Duration // in force for requests of the attempt's class
 	Paid      bool          // reports whether the delay in force has the budget pay for a hedge of this request
 	Median    time.Duration // latency of the class; 0 means unknown
+	Slower    float64       // how many times as long a request of the class takes as one of the quickest class
 }
 
 // Watch is what is known of one primary attempt. The zero value is an attempt that is not followed.
@@ -51,12 +52,19 @@ type Watch struct {
 	// a hedge timer. Other hedgeable requests only show how long a hedge would have taken.
 	Watched bool
 
+	// Reset reports whether the attempt would be reset if a hedge came first. Then nobody would learn how long the
+	// attempt would have taken, nor what the hedge has saved.
+	Reset bool
+
 	Left time.Duration // from the start of the attempt to the request's deadline
 
 	// Asked is when the request's hedge timer fired, which was armed with the delay in force; 0 means
 	// that it has not. The timer is late if the loop was not scheduled: a hedge would then have been sent
 	// no sooner.
 	Asked time.Duration
+
+	// Stuck is since when the request is stuck, as far as its timer has shown; 0 means that it is not.
+	Stuck time.Duration
 
 	sent     time.Duration
 	endpoint uint32
@@ -169,12 +177,12 @@ func (s *Shadow) Note(now time.Duration, w *Watch, unavailable bool) {
 // Follows reports whether End must be called when the attempt ends.
 func (w *Watch) Follows() bool { return w.noted || w.Watched }
 
-// End records that a primary got its response, or was cut off at its deadline. Only of a watched request
-// it needs the state of the route.
+// End records that a primary got its response, or was cut off at its deadline. If the request is not watched, End needs
+// only Slower of the state.
 func (s *Shadow) End(now time.Duration, route State, w *Watch, cutOff bool) {
 	took := now - w.sent
 	if w.noted && !cutOff {
-		s.timeline.setLatency(w.number, took)
+		s.timeline.setLatency(w.number, time.Duration(float64(took)/route.Slower))
 	}
 	if !w.Watched {
 		return
@@ -186,15 +194,19 @@ func (s *Shadow) End(now time.Duration, route State, w *Watch, cutOff bool) {
 	for i := range s.plans {
 		p := &s.plans[i]
 		when := s.askTimes(w, cmp.Or(p.delay, route.Delay), route.Delay)
-		if took <= when.first || p.delay == 0 && !route.Paid {
+		if took <= when.first || p.delay == 0 && !route.Paid && w.Stuck == 0 {
 			continue
 		}
-		better, hedges := s.hedgedLatency(p, now, route.Median, w, when)
+		better, hedges := s.hedgedLatency(p, now, &route, w, when)
 		h.changes[i].hedges += uint64(hedges)
 		if better < took {
 			h.changes[i].move(took, better, cutOff)
 		}
-		if hedges > 0 && !cutOff {
+		switch {
+		case hedges == 0 || better == took && cutOff:
+		case better < took && w.Reset:
+			p.worth.Unknown()
+		default:
 			p.worth.Judge(took, took-better)
 		}
 	}
@@ -218,11 +230,11 @@ func (s *Shadow) askTimes(w *Watch, delay, current time.Duration) askTimes {
 }
 
 // hedgedLatency returns the latency that the caller would have seen, and the number of hedges.
-func (s *Shadow) hedgedLatency(p *plan, now, median time.Duration, w *Watch, when askTimes) (best time.Duration, sent int) {
-	tokens := p.tokens.Have(now, &s.income)
+func (s *Shadow) hedgedLatency(p *plan, now time.Duration, route *State, w *Watch, when askTimes) (best time.Duration, sent int) {
+	tokens, paid := p.tokens.Have(now, &s.income), p.delay > 0 || route.Paid
 	best = now - w.sent
 	for at := when.first; at < best && at <= when.first+time.Duration(model.asks)*when.interval && sent < s.settings.Max; at += when.interval {
-		if w.Left-at < median {
+		if w.Left-at < route.Median {
 			break
 		}
 		other := s.timeline.near(w.sent+at, w.endpoint)
@@ -232,11 +244,12 @@ func (s *Shadow) hedgedLatency(p *plan, now, median time.Duration, w *Watch, whe
 		if other.took == tookUnavailable {
 			continue // as at a transient gate
 		}
-		if !p.worth.Allows() {
+		stuck := w.Stuck > 0 && w.sent+at >= w.Stuck
+		if !stuck && !p.worth.Allows() {
 			p.worth.Skip()
 			continue
 		}
-		if tokens < 1 {
+		if !stuck && !paid || tokens < s.income.Need(now, stuck) {
 			continue
 		}
 		spent := float64(s.every) // for as many that are not watched
@@ -244,7 +257,9 @@ func (s *Shadow) hedgedLatency(p *plan, now, median time.Duration, w *Watch, whe
 		tokens -= spent
 		p.worth.CountHedge()
 		sent++
-		best = min(best, at+other.latency())
+		if other.took != tookPending {
+			best = min(best, at+time.Duration(float64(other.latency())*route.Slower))
+		}
 	}
 	return best, sent
 }

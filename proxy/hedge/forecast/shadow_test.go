@@ -22,6 +22,7 @@ type route struct {
 	delay     time.Duration // in force
 	primaries uint64
 	unpaid    bool
+	slower    float64 // State.Slower; 0 means 1
 }
 
 // shadowed returns a route that has seen latencies of 1 ms.
@@ -60,7 +61,7 @@ func (r *route) send(at time.Duration, w *Watch, endpoint uint32, unavailable bo
 // end simulates the end of a primary.
 func (r *route) end(at time.Duration, w *Watch, cutOff bool) {
 	if w.Follows() {
-		r.End(at, State{Primaries: r.primaries, Delay: r.delay, Paid: !r.unpaid, Median: ms}, w, cutOff)
+		r.End(at, State{Primaries: r.primaries, Delay: r.delay, Paid: !r.unpaid, Median: ms, Slower: max(1, r.slower)}, w, cutOff)
 	}
 }
 
@@ -88,7 +89,12 @@ func TestForecastOfOneSlowRequest(t *testing.T) {
 		{"response before the decision", func(r *route, w *Watch) { w.Asked = 0 }, 0, 50 * ms},
 		{"two hedges gain no more", func(r *route, w *Watch) { r.settings.Max = 2 }, 1, 6 * ms},
 		{"the budget does not pay", func(r *route, w *Watch) { r.unpaid = true }, 0, 50 * ms},
+		{"the budget does not pay, but the request is stuck", func(r *route, w *Watch) { r.unpaid, w.Stuck = true, at+15*ms }, 1, 16 * ms},
+		{"hedges are useless", func(r *route, w *Watch) { r.plans[0].useless() }, 0, 50 * ms},
+		{"hedges are useless, but the request is stuck", func(r *route, w *Watch) { r.plans[0].useless(); w.Stuck = at + 20*ms }, 1, 21 * ms},
 		{"no budget", func(r *route, w *Watch) { r.plans[0].tokens.Take(100) }, 0, 50 * ms},
+		{"no budget for stuck requests either", func(r *route, w *Watch) { r.plans[0].tokens.Take(100); w.Stuck = at }, 0, 50 * ms},
+		{"of a class that takes 20 times as long", func(r *route, w *Watch) { r.slower = 20 }, 1, 25 * ms},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, w := shadowed(defaults(), 5*ms), Watch{Watched: true, Asked: at + 5*ms}
@@ -108,6 +114,54 @@ func TestForecastOfOneSlowRequest(t *testing.T) {
 	}
 }
 
+// useless has the gate useless let hardly any hedge through.
+func (p *plan) useless() {
+	for range 100 {
+		p.worth.Judge(ms, 0)
+	}
+}
+
+// The gate useless of the forecast is as open as that of mode on would be. A route whose attempts are reset learns nothing of
+// what hedges save if they come first, so its gate stays open. A request that is cut off at its deadline tells what a hedge
+// saves if that comes first.
+func TestForecastOfUseless(t *testing.T) {
+	const requests = 400
+	for _, c := range []struct {
+		name          string
+		useless       bool // at first
+		reset, cutOff bool
+		late          time.Duration // what late requests take
+		least, most   uint64        // hedges
+	}{
+		{"hedges save little", false, false, false, 6*ms + ms/64, 50, 250},
+		{"hedges save little, and attempts are reset", false, true, false, 6*ms + ms/64, requests, requests},
+		{"hedges never come first, and attempts are reset", false, true, false, 5*ms + ms/2, 50, 250},
+		{"hedges save much", true, false, false, 50 * ms, 50, requests},
+		{"hedges save much, and attempts are reset", true, true, false, 50 * ms, 50, requests},
+		{"late requests are cut off", true, false, true, 50 * ms, 50, requests},
+	} {
+		of := defaults()
+		of.Budget = 1
+		r := shadowed(of, 5*ms)
+		if c.useless {
+			r.plans[0].useless()
+		}
+		for i := range time.Duration(requests) {
+			at := time.Second + i*60*ms
+			for n := range time.Duration(20) { // at all endpoints
+				r.serve(at+n*ms, ms)
+			}
+			w := Watch{Watched: true, Asked: at + 25*ms, Reset: c.reset}
+			r.primaries++
+			r.send(at+20*ms, &w, 7, false)
+			r.end(at+20*ms+c.late, &w, c.cutOff)
+		}
+		if got := r.current((requests + 20) * 60 * ms).Hedges; got < c.least || got > c.most {
+			t.Errorf("%s: %d hedges, want %d to %d", c.name, got, c.least, c.most)
+		}
+	}
+}
+
 // A request that was cut off at its deadline counts as rescued too.
 func TestForecastOfARequestPastItsDeadline(t *testing.T) {
 	r := shadowed(defaults(), 5*ms)
@@ -121,13 +175,13 @@ func TestForecastOfARequestPastItsDeadline(t *testing.T) {
 }
 
 // With a delay of 0 the forecast asks no more often than the loop would, and sends
-// no more hedges than there are tokens.
+// no more hedges than there are tokens. A quarter of them is kept for stuck requests.
 func TestForecastWithoutDelay(t *testing.T) {
 	of := defaults()
 	of.MinDelay, of.MaxDelay, of.Budget = 0, 0, 0
 	r := shadowed(of, 0)
-	if f := r.current(time.Second); f.Hedges != 10 || f.Latency.Samples() != 1000 {
-		t.Errorf("%d hedges for %d requests, want 10 of the burst for 1000", f.Hedges, f.Latency.Samples())
+	if f := r.current(time.Second); f.Hedges != 7 || f.Latency.Samples() != 1000 {
+		t.Errorf("%d hedges for %d requests, want 7 of the burst of 10 for 1000", f.Hedges, f.Latency.Samples())
 	}
 }
 

@@ -28,7 +28,7 @@ const (
 type noted struct {
 	sent     uint32
 	endpoint uint16 // the low bits of its number
-	took     uint16 // a bucket
+	took     uint16 // a bucket: the latency if the request were of the quickest class
 }
 
 func (n *noted) latency() time.Duration {
@@ -77,7 +77,7 @@ func (t *timeline) grow() {
 	*t = larger
 }
 
-// setLatency records the latency of the primary with a number, unless it is forgotten.
+// setLatency records the latency of the primary with a number, of a request of the quickest class, unless it is forgotten.
 func (t *timeline) setLatency(number uint32, took time.Duration) {
 	if t.added-number > uint32(len(t.ring)) {
 		return

@@ -1,6 +1,7 @@
 package http2_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -83,4 +84,36 @@ func TestLostHedges(t *testing.T) {
 			t.Errorf("nine of ten hedges respond within %v, want more than 20 ms: every other one takes 200 ms", r.Choice.Second)
 		}
 	})
+}
+
+// TestForecastOfUseless checks that the gate useless stays open if hedges save little, as nobody learns that where primaries
+// are reset, and that shadow mode forecasts it.
+func TestForecastOfUseless(t *testing.T) {
+	load := func(mode string) (forecast, sent float64) {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{
+			OneHop: true, Speaks: "http2", Service: "idempotent: true, timeout: 2s, hedge: {delay: 5ms, budget: 0.2, " + mode + "}",
+		})
+		takes := func(n int) time.Duration {
+			if n%10 == 0 {
+				return 6 * time.Millisecond
+			}
+			return time.Millisecond
+		}
+		respondAfter(m, takes, takes)
+		calls := m.SendAtRate(1, 500, 15*time.Second)
+		m.FinishAfter(16*time.Second, calls)
+		m.OK(calls...)
+		m.Settled()
+		r := m.Consumer.Report().Services[0].Routes[0]
+		for _, f := range r.Forecasts[:min(1, len(r.Forecasts))] {
+			forecast = float64(f.Hedges) / float64(f.Requests)
+		}
+		return forecast, float64(r.Counts.Hedges) / float64(r.Counts.Primaries)
+	}
+	forecast, _ := load("mode: shadow, sample: 1")
+	_, sent := load("mode: on")
+	t.Logf("extra load %.2f%%, forecast %.2f%%", 100*sent, 100*forecast)
+	if sent < .05 || math.Abs(forecast-sent) > .01 {
+		t.Errorf("extra load of %.3f was forecast, %.3f sent", forecast, sent)
+	}
 }
