@@ -167,3 +167,25 @@ func TestBestDelayOfClasses(t *testing.T) {
 		}
 	}
 }
+
+// TestFutileCensor: requests that ended at their deadline are a reason for hedges, but not if the endpoints were silent together.
+func TestFutileCensor(t *testing.T) {
+	for _, together := range []bool{false, true} {
+		r := NewRoute(*auto(), 1)
+		for i := range 3000 {
+			if r.Latencies.Observe(0, ms, 0); i%50 != 0 {
+				continue
+			}
+			r.Latencies.Observe(0, 100*ms, 0)
+			r.Latencies.Censor(0, 0)
+			if together {
+				r.Latencies.Futile(0, 100*ms)
+				r.Latencies.FutileCensor(0)
+			}
+		}
+		r.Delays.Choose(0)
+		if c := r.Delays.Best(); !c.Known() || c.Gains() == together {
+			t.Errorf("together %t: the best delay is %+v", together, c)
+		}
+	}
+}

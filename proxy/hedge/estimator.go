@@ -71,6 +71,12 @@ func (w *windows) add(now, latency time.Duration) {
 	w.long.At(now, longHalf).Add(latency)
 }
 
+func (w *windows) censor(now time.Duration) {
+	w.recent.At(now, recentHalf).Censor()
+	w.short.At(now, shortHalf).Censor()
+	w.long.At(now, longHalf).Censor()
+}
+
 func (w *windows) clone() windows {
 	return windows{w.recent.Clone(), w.short.Clone(), w.long.Clone()}
 }
@@ -92,12 +98,13 @@ func (e *Estimator) Observe(now, latency time.Duration) {
 // Futile records that no hedge would have helped a primary with this latency, which Observe records too.
 func (e *Estimator) Futile(now, latency time.Duration) { e.futile.add(now, latency) }
 
+// FutileCensor records that no hedge would have helped a primary that was given up, which Censor records too.
+func (e *Estimator) FutileCensor(now time.Duration) { e.futile.censor(now) }
+
 // Censor records a primary that ended before its response: its hedge won, or its deadline
 // passed. One that never reached the endpoint, or whose caller disconnected, is not recorded.
 func (e *Estimator) Censor(now time.Duration) {
-	e.recent.At(now, recentHalf).Censor()
-	e.short.At(now, shortHalf).Censor()
-	e.long.At(now, longHalf).Censor()
+	e.censor(now)
 	e.cache.newSamples++
 }
 

@@ -47,6 +47,10 @@ func (l *Latencies) Observe(now, latency time.Duration, c class.ID) {
 // Observe records that primary too.
 func (l *Latencies) Futile(now, latency time.Duration) { l.Primaries.Futile(now, latency) }
 
+// FutileCensor records that no hedge would have helped a primary that was given up, as the endpoints were silent together.
+// Censor records that primary too.
+func (l *Latencies) FutileCensor(now time.Duration) { l.Primaries.FutileCensor(now) }
+
 // Censor records a primary of class c that was given up before its response, as Estimator.Censor does.
 func (l *Latencies) Censor(now time.Duration, c class.ID) {
 	l.Primaries.Censor(now)

@@ -55,7 +55,7 @@ func (a *Attempt) Respond(res *Response) {
 	r := a.race
 	now, outcome := r.shard.Loop.Now(), stats.AttemptServed
 	a.visit.endpoint().CountResponse(res.Size())
-	r.Service.Heard(now, a.visit.ep)
+	r.Service.NoteSilence(now, a.visit.ep)
 	switch {
 	case a.Lingering():
 	case res.Source != nil:
@@ -144,7 +144,7 @@ func (a *Attempt) Finish(processed bool) {
 	now, outcome, how := a.race.shard.Loop.Now(), stats.AttemptNone, Withdrawn
 	if processed {
 		outcome, how = stats.AttemptUnseen, Responded
-		a.race.Service.Heard(now, a.visit.ep)
+		a.race.Service.NoteSilence(now, a.visit.ep)
 		a.race.learning.onDone(a, now)
 	} else {
 		a.race.learning.onWithdrawn(a, now)
@@ -166,7 +166,7 @@ func (a *Attempt) Presume() {
 // frozen must not look idle. The race may be over afterwards.
 func (a *Attempt) timeOut(now time.Duration) {
 	r := a.race
-	r.learning.onLate(a, now)
+	r.learning.onTimeUp(a, now)
 	a.visit.judgeLate(now)
 	r.Traced.span(a).Note(trace.Failed, 0, fault.TryTimeout.Code)
 	if a.carrier.Cancel(a) {
@@ -213,7 +213,7 @@ func (a *Attempt) abort(f *fault.Failure) {
 		a.withdraw()
 	case attemptSent:
 		if f == fault.Deadline {
-			r.learning.onLate(a, now)
+			r.learning.onTimeUp(a, now)
 		}
 		r.learning.onWithdrawn(a, now)
 		r.MaybeProcessed = true

@@ -47,6 +47,17 @@ func (l *learning) onResponse(a *Attempt, now time.Duration) {
 	}
 }
 
+// onTimeUp is onLate for a primary whose time is up. It also tells whether the endpoints are silent together, and were so for
+// most of that time.
+func (l *learning) onTimeUp(a *Attempt, now time.Duration) {
+	s := l.race.Service
+	s.NoteSilence(now, a.visit.ep)
+	l.onLate(a, now)
+	if l.counts(a) && s.Hedging.Together.Covers(a.visit.sent, now) {
+		l.race.Policy.HedgeRoute.Latencies.FutileCensor(now)
+	}
+}
+
 // onLate tells that a primary took longer than the time that it was given. Without that primary, the estimate of latency
 // would sink.
 func (l *learning) onLate(a *Attempt, now time.Duration) {

@@ -17,7 +17,7 @@ type stalls struct {
 	timer   loop.Timer    // armed while requests are in flight
 	due     loop.Due
 	looked  lb.SilentCount // when timer fired
-	heard   lb.SilentCount // when an endpoint was heard after a silence
+	heard   lb.SilentCount // when a silence of an endpoint was noted
 	chosen  int            // index of the route that was last asked to choose its delay
 }
 
@@ -92,8 +92,9 @@ func (st *stalls) look() {
 	}
 }
 
-// Heard notes that ep responds now, before its attempt ends: until now the endpoints may have been silent together.
-func (s *Service) Heard(now time.Duration, ep *lb.Endpoint) {
+// NoteSilence notes whether the endpoints have been silent together until now, as far as ep shows it: either ep responds now,
+// and its attempt has not ended yet, or the time for that is up.
+func (s *Service) NoteSilence(now time.Duration, ep *lb.Endpoint) {
 	if after := s.Set.Stall.After; after > 0 && ep.Silence(now) >= after {
 		s.stalls.hear(now, after)
 	}
@@ -101,7 +102,7 @@ func (s *Service) Heard(now time.Duration, ep *lb.Endpoint) {
 
 // HeardLoad takes the load that ep reports now. The report may come before the response that ends a silence.
 func (s *Service) HeardLoad(now time.Duration, ep *lb.Endpoint, l lb.Load) {
-	s.Heard(now, ep)
+	s.NoteSilence(now, ep)
 	ep.Report(now, l, ep.OfProcess())
 }
 
